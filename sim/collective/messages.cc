@@ -1,0 +1,229 @@
+// NCCL ring, step s, position i: message(s, i) waits for message(s-1, i-1) (its data) and message(s-1, i) (the wire, in order).
+// Gloo, iteration i of rank r: waits receive(i-2) and its sum, send(i-2); then posts receive i and send i; the payload of send i starts when the
+// receiver's go-ahead arrived and the connection is free.
+#include "sim/collective/messages.h"
+
+#include <algorithm>
+
+namespace ddpsim::collective {
+namespace {
+
+using engine::TaskGraph;
+using engine::TaskId;
+
+Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll) {
+  const TransportSection& t = p.transports.at(c.fabric->transports()[hop.transport]);
+  return (ll && t.ll_latency ? *t.ll_latency : t.latency) + hop.wire_latency;
+}
+
+Hop hop_between(const Communicator& c, int from, int to) {
+  topology::Route route;
+  c.fabric->find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)], route);
+  return {from, to, route.transport, route.latency};
+}
+
+Duration launch_of(const Communicator& c, const Profile& p) {
+  Duration launch;
+  for (const std::string& name : c.fabric->transports()) launch = std::max(launch, p.transports.at(name).launch);
+  return launch;
+}
+
+TaskId after(TaskGraph& g, Duration d, std::initializer_list<TaskId> deps) {
+  TaskId t = g.add_fixed(d);
+  for (TaskId dep : deps) g.add_edge(dep, t);
+  return t;
+}
+
+std::vector<TaskId> launched(TaskGraph& g, Duration launch, std::span<const TaskId> arrive) {
+  std::vector<TaskId> out;
+  out.reserve(arrive.size());
+  for (TaskId a : arrive) out.push_back(after(g, launch, {a}));
+  return out;
+}
+
+// One ring of NCCL: `steps` hops of `chunk` bytes from every position. Returns per position the task after which it has sent and received all.
+void add_ring(TaskGraph& g, const Communicator& c, const Profile& p, const std::vector<int>& order, double chunk, bool ll, const FlowOfHop& flow,
+              const std::vector<TaskId>& start, std::vector<std::vector<TaskId>>& done) {
+  std::size_t n = order.size();
+  std::vector<Duration> latency(n);
+  std::vector<engine::FlowId> flows(n);
+  bool uniform = true;
+  for (std::size_t i = 0; i < n; ++i) {
+    Hop h = hop_between(c, order[i], order[(i + 1) % n]);
+    latency[i] = step_latency(c, p, h, ll);
+    flows[i] = flow(h.from, h.to);
+    uniform = uniform && latency[i] == latency[0];
+  }
+  std::size_t steps = 2 * (n - 1);
+  std::vector<TaskId> previous(n);
+  std::vector<TaskId> current(n);
+  for (std::size_t s = 0; s < steps; ++s) {
+    for (std::size_t i = 0; i < n; ++i) {
+      TaskId data = s == 0 ? start[static_cast<std::size_t>(order[i])] : previous[(i + n - 1) % n];
+      // Equal latencies: every message of a step waits equally long, so latency and wire make one task.
+      TaskId sent = g.add_task(uniform ? latency[i] : Duration{}, chunk, flows[i]);
+      g.add_edge(uniform ? data : after(g, latency[i], {data}), sent);
+      if (s > 0 && previous[i] != data) g.add_edge(previous[i], sent);
+      current[i] = sent;
+    }
+    std::swap(previous, current);
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    auto rank = static_cast<std::size_t>(order[i]);
+    done[rank].push_back(previous[i]);
+    done[rank].push_back(previous[(i + n - 1) % n]);
+  }
+}
+
+std::vector<TaskId> join(TaskGraph& g, const std::vector<std::vector<TaskId>>& parts) {
+  std::vector<TaskId> out;
+  for (const auto& list : parts) {
+    TaskId t = g.add_fixed({});
+    for (std::size_t i = 0; i < list.size(); ++i)
+      if (std::find(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(i), list[i]) == list.begin() + static_cast<std::ptrdiff_t>(i)) g.add_edge(list[i], t);
+    out.push_back(t);
+  }
+  return out;
+}
+
+std::vector<TaskId> nccl_all_reduce(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
+                                    std::span<const TaskId> arrive) {
+  std::vector<TaskId> start = launched(g, launch_of(c, p), arrive);
+  double n = c.ranks();
+  double chunk = price.phases[0].work / (2 * (n - 1)) / static_cast<double>(c.rings.size());
+  std::vector<std::vector<TaskId>> done(arrive.size());
+  for (const auto& order : c.rings) add_ring(g, c, p, order, chunk, price.wire_factor > 1, flow, start, done);
+  (void)size;
+  return join(g, done);
+}
+
+// One phase of Gloo's ring. `first[r]`: task after which rank r enters the phase. Returns per rank the task after which it leaves.
+std::vector<TaskId> gloo_phase(TaskGraph& g, const Communicator& c, const Profile& p, const GlooSegments& seg, Bytes size, double factor, bool reducing,
+                               const FlowOfHop& flow, const std::vector<TaskId>& first) {
+  auto n = static_cast<std::size_t>(c.ranks());
+  auto count = static_cast<std::size_t>(seg.segments - seg.per_rank);
+  std::vector<Duration> latency(n);
+  std::vector<engine::FlowId> flows(n);
+  for (std::size_t r = 0; r < n; ++r) {
+    int to = static_cast<int>((r + n - 1) % n);
+    latency[r] = step_latency(c, p, hop_between(c, static_cast<int>(r), to), false);
+    flows[r] = flow(static_cast<int>(r), to);
+  }
+  // Segment that rank r sends in iteration i, and its bytes (zero past the end: not sent).
+  auto bytes_of = [&](std::size_t r, std::size_t i) {
+    std::size_t block = reducing ? r + 1 : r;
+    auto segment = static_cast<std::int64_t>((block * static_cast<std::size_t>(seg.per_rank) + i) % static_cast<std::size_t>(seg.segments));
+    return std::clamp<std::int64_t>(size.count - segment * seg.segment_bytes, 0, seg.segment_bytes);
+  };
+  constexpr TaskId kNothing = UINT32_MAX;
+  std::vector<TaskId> thread = first;
+  std::vector<TaskId> wire(n, kNothing);                                                       // last payload on rank r's connection
+  std::vector<std::vector<TaskId>> sent(3, std::vector<TaskId>(n, kNothing)), received = sent;  // by iteration mod 3
+  for (std::size_t i = 0; i < count + 2; ++i) {
+    std::vector<TaskId> entered(n);
+    for (std::size_t r = 0; r < n; ++r) {
+      Duration sum;
+      TaskId got = i >= 2 ? received[(i - 2) % 3][r] : kNothing;
+      if (reducing && got != kNothing && p.reduction_bytes_per_s > 0)
+        sum = {ceil_ps(static_cast<double>(bytes_of((r + 1) % n, i - 2)), p.reduction_bytes_per_s / 1e12)};
+      TaskId t = after(g, sum, {thread[r]});
+      if (got != kNothing) g.add_edge(got, t);
+      if (i >= 2 && sent[(i - 2) % 3][r] != kNothing) g.add_edge(sent[(i - 2) % 3][r], t);
+      entered[r] = t;
+    }
+    for (std::size_t r = 0; r < n; ++r) {
+      std::size_t to = (r + n - 1) % n;
+      sent[i % 3][r] = kNothing;
+      received[i % 3][to] = kNothing;
+      std::int64_t bytes = i < count ? bytes_of(r, i) : 0;
+      if (bytes == 0) continue;
+      TaskId go = after(g, latency[r], {entered[to]});
+      TaskId payload = g.add_task({}, static_cast<double>(bytes) * factor, flows[r]);
+      g.add_edge(entered[r], payload);
+      g.add_edge(go, payload);
+      if (wire[r] != kNothing) g.add_edge(wire[r], payload);
+      wire[r] = payload;
+      sent[i % 3][r] = payload;
+      received[i % 3][to] = after(g, latency[r], {payload});
+    }
+    thread = std::move(entered);
+  }
+  return thread;
+}
+
+std::vector<TaskId> gloo_all_reduce(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
+                                    std::span<const TaskId> arrive) {
+  GlooSegments seg = gloo_segments(size.count, c.ranks());
+  double n = c.ranks();
+  double factor = price.phases[0].work / (static_cast<double>(size.count) * ((n - 1) / n));
+  auto reduced = gloo_phase(g, c, p, seg, size, factor, true, flow, launched(g, launch_of(c, p), arrive));
+  return gloo_phase(g, c, p, seg, size, factor, false, flow, reduced);
+}
+
+std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
+                                   std::span<const TaskId> arrive) {
+  std::vector<TaskId> start = launched(g, launch_of(c, p), arrive);
+  std::vector<std::vector<TaskId>> done(arrive.size());
+  double n = c.ranks();
+  double s = static_cast<double>(size.count);
+  double rings = static_cast<double>(c.rings.size());
+  // phases[0].work = s * (pieces + n - 2) / pieces
+  auto pieces = static_cast<int>((n - 2) / (price.phases[0].work / s - 1 + 1e-300) + 0.5);
+  if (n == 2) pieces = 1;
+  for (const auto& order : c.rings) {
+    std::size_t root = static_cast<std::size_t>(std::find(order.begin(), order.end(), 0) - order.begin());
+    std::size_t hops = order.size() - 1;
+    std::vector<TaskId> previous_piece(hops, UINT32_MAX);
+    for (int j = 0; j < pieces; ++j) {
+      TaskId data = start[0];
+      for (std::size_t i = 0; i < hops; ++i) {
+        int from = order[(root + i) % order.size()];
+        int to = order[(root + i + 1) % order.size()];
+        Hop h = hop_between(c, from, to);
+        TaskId ready = after(g, step_latency(c, p, h, false), {data});
+        TaskId sent = g.add_task({}, s / pieces / rings, flow(from, to));
+        g.add_edge(ready, sent);
+        g.add_edge(start[static_cast<std::size_t>(to)], sent);
+        if (previous_piece[i] != UINT32_MAX) g.add_edge(previous_piece[i], sent);
+        previous_piece[i] = sent;
+        data = sent;
+        if (j + 1 == pieces) {
+          done[static_cast<std::size_t>(from)].push_back(sent);
+          done[static_cast<std::size_t>(to)].push_back(sent);
+        }
+      }
+    }
+  }
+  return join(g, done);
+}
+
+std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, Bytes size, const FlowOfHop& flow, std::span<const TaskId> arrive) {
+  std::vector<TaskId> has = launched(g, launch_of(c, p), arrive);
+  for (int round = 0; round < c.tree_rounds; ++round) {
+    for (auto [from, to] : tree_round(c.ranks(), round)) {
+      Hop h = hop_between(c, from, to);
+      TaskId sent = g.add_task(step_latency(c, p, h, false), static_cast<double>(size.count), flow(from, to));
+      g.add_edge(has[static_cast<std::size_t>(from)], sent);
+      g.add_edge(has[static_cast<std::size_t>(to)], sent);
+      has[static_cast<std::size_t>(from)] = sent;
+      has[static_cast<std::size_t>(to)] = sent;
+    }
+  }
+  return has;
+}
+
+}  // namespace
+
+std::vector<TaskId> add_all_reduce_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
+                                            std::span<const TaskId> arrive) {
+  if (c.ranks() < 2 || size.count == 0) return launched(g, launch_of(c, p), arrive);
+  return c.backend == Backend::Nccl ? nccl_all_reduce(g, c, p, price, size, flow, arrive) : gloo_all_reduce(g, c, p, price, size, flow, arrive);
+}
+
+std::vector<TaskId> add_broadcast_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
+                                           std::span<const TaskId> arrive) {
+  if (c.ranks() < 2 || size.count == 0) return launched(g, launch_of(c, p), arrive);
+  return c.backend == Backend::Nccl ? nccl_broadcast(g, c, p, price, size, flow, arrive) : gloo_broadcast(g, c, p, size, flow, arrive);
+}
+
+}  // namespace ddpsim::collective

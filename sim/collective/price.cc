@@ -1,0 +1,24 @@
+#include "sim/collective/price.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace ddpsim::collective {
+
+double link_rate(const Communicator& c, const Profile& p, Level level, topology::LinkId link) {
+  const topology::Link& l = c.fabric->links()[link];
+  const TransportSection& t = p.transports.at(c.fabric->transports()[l.transport]);
+  return l.bandwidth.bytes_per_ps() * at(t.efficiency, level);
+}
+
+std::string missing_transport(const topology::Fabric& f, const Profile& p) {
+  for (const std::string& name : f.transports())
+    if (!p.transports.count(name)) return name;
+  return {};
+}
+
+Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size) {
+  return c.backend == Backend::Nccl ? nccl_ring_all_reduce(c, p, level, size) : gloo_ring_all_reduce(c, p, level, size);
+}
+
+}  // namespace ddpsim::collective

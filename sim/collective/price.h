@@ -1,0 +1,59 @@
+// What a collective costs: phases of fixed latency and shared transfer. The closed form of every algorithm, from which both fidelities start.
+//
+//   price = launch + steps x latency(hop) + transfer(S, link loads) x c(x),   x = bytes per step and channel
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/collective/communicator.h"
+#include "sim/model/profile.h"
+
+namespace ddpsim::collective {
+
+enum class Pattern : std::uint8_t { Ring, Tree };
+
+// `latency`, then `work` bytes over every hop of the pattern (link l carries work * load(l)).
+struct Phase {
+  Duration latency;
+  double work = 0;
+  double weight = 1;    // max-min weight: equal connections per byte of work
+  double max_rate = 0;  // bytes per picosecond, 0 = unlimited: software that cannot keep the wire busy
+};
+
+struct Price {
+  Pattern pattern = Pattern::Ring;
+  std::string algorithm;  // "ring/Simple", "ring", "tree"
+  std::vector<Phase> phases;
+  Duration alone;          // duration with the links to itself
+  std::int64_t chunk = 0;  // bytes of one message
+  Duration hop_latency;    // software part of one step, slowest hop
+  Duration reduce;         // time to sum one message, if on the path
+  double wire_factor = 1;  // bytes on the wire per byte of data
+};
+
+// Rates of the fabric's links at one level of efficiency, bytes per picosecond.
+double link_rate(const Communicator& c, const Profile& p, Level level, topology::LinkId link);
+
+// S bytes summed over all ranks, result everywhere. REQUIRES: p has every transport of the fabric (see missing_transport).
+Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size);
+// S bytes from rank 0 to all.
+Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size);
+
+// Name of the first transport that the fabric uses and the profile lacks; empty = none.
+std::string missing_transport(const topology::Fabric& f, const Profile& p);
+
+// NCCL's ring, Simple or LL: 2(n-1) hops of S/n, latency once along the ring's slowest path of 2(n-1) hops. sim/MODEL.md 4.1.
+Price nccl_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size);
+// Gloo's segmented ring: reduce-scatter, then all-gather, two segments in flight, payload after the receiver's go. sim/MODEL.md 4.2.
+Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size);
+
+// Gloo's segments. Source: gloo/allreduce.cc (kMaxSegmentSize = 1 MiB).
+struct GlooSegments {
+  std::int64_t segments = 0;      // in all
+  std::int64_t per_rank = 0;
+  std::int64_t segment_bytes = 0;
+};
+GlooSegments gloo_segments(std::int64_t bytes, int ranks, std::int64_t element_size = 4);
+
+}  // namespace ddpsim::collective

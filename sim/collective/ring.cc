@@ -1,0 +1,185 @@
+// Ring all-reduce of S bytes on n ranks.
+//   NCCL:  T = launch + (latency of the slowest path of 2(n-1) consecutive hops) + c * 2(n-1)/n * S * max over links (edges(l) / rate(l))
+//          LL sends a flag with every 4 bytes: twice the bytes, its own latency; the cheaper protocol is taken.
+//   Gloo:  per phase (reduce-scatter, all-gather) each rank sends m = per_rank * (n-1) segments; with segment time t, reduction time r (first phase
+//          only), message latency a and two segments in flight: m * max(t, (t + 2a + r) / 2) + a + r.
+#include <algorithm>
+
+#include "sim/collective/price.h"
+
+namespace ddpsim::collective {
+namespace {
+
+// Seconds-per-byte of the ring's slowest link: max edges / rate.
+double bottleneck(const Communicator& c, const Profile& p, Level level, const std::vector<LinkLoad>& load) {
+  double worst = 0;
+  for (const LinkLoad& l : load) worst = std::max(worst, l.per_byte / link_rate(c, p, level, l.link));
+  return worst;
+}
+
+const TransportSection& section(const Communicator& c, const Profile& p, const Hop& hop) {
+  return p.transports.at(c.fabric->transports()[hop.transport]);
+}
+
+// All hops' latencies, twice around the ring less the two cheapest neighbours: the slowest 2(n-1) consecutive hops.
+Duration path_latency(const Communicator& c, const Profile& p, bool ll) {
+  std::int64_t sum = 0;
+  std::int64_t skip = INT64_MAX;
+  std::size_t n = c.ring_hops.size();
+  auto latency = [&](std::size_t i) {
+    const Hop& h = c.ring_hops[i % n];
+    const TransportSection& t = section(c, p, h);
+    return (ll ? *t.ll_latency : t.latency).ps + h.wire_latency.ps;
+  };
+  for (std::size_t i = 0; i < n; ++i) {
+    std::int64_t l = latency(i);
+    sum += l;
+    skip = std::min(skip, l + latency(i + 1));
+  }
+  return {2 * sum - skip};
+}
+
+bool offers_ll(const Communicator& c, const Profile& p) {
+  for (const Hop& h : c.ring_hops)
+    if (!section(c, p, h).ll_latency) return false;
+  return !c.ring_hops.empty();
+}
+
+Duration launch_of(const Communicator& c, const Profile& p) {
+  Duration launch;
+  for (const std::string& name : c.fabric->transports()) launch = std::max(launch, p.transports.at(name).launch);
+  return launch;
+}
+
+const std::vector<Knot>& slowest_knots(const Communicator& c, const Profile& p) {
+  const TransportSection* slowest = nullptr;
+  for (const Hop& h : c.ring_hops) {
+    const TransportSection& t = section(c, p, h);
+    if (!slowest || t.latency > slowest->latency) slowest = &t;
+  }
+  return slowest->knots;
+}
+
+Duration alone(const Price& price, double per_byte) {
+  Duration total;
+  for (const Phase& f : price.phases) {
+    total += f.latency;
+    double time = f.work * per_byte;
+    if (f.max_rate > 0) time = std::max(time, f.work / f.max_rate);
+    if (f.work > 0) total += Duration{ceil_ps(time, 1)};
+  }
+  return total;
+}
+
+Price nothing(const Communicator& c, const Profile& p) {
+  Price price;
+  price.algorithm = "none (one rank)";
+  price.phases.push_back({.latency = launch_of(c, p), .work = 0, .weight = 1, .max_rate = 0});
+  price.alone = price.phases[0].latency;
+  return price;
+}
+
+Price nccl_protocol(const Communicator& c, const Profile& p, double per_byte, Bytes size, bool ll) {
+  double n = c.ranks();
+  Price price;
+  price.algorithm = ll ? "ring/LL" : "ring/Simple";
+  price.wire_factor = ll ? 2 : 1;
+  double channels = static_cast<double>(c.rings.size());
+  double chunk = static_cast<double>(size.count) / n / channels;
+  price.chunk = static_cast<std::int64_t>(chunk) + 1;
+  double c_x = correction(slowest_knots(c, p), chunk);
+  Phase phase;
+  phase.latency = launch_of(c, p) + path_latency(c, p, ll);
+  phase.work = static_cast<double>(size.count) * (2 * (n - 1) / n) * price.wire_factor * c_x;
+  phase.weight = channels;
+  price.phases.push_back(phase);
+  price.alone = alone(price, per_byte);
+  return price;
+}
+
+}  // namespace
+
+Price nccl_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size) {
+  if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
+  double per_byte = bottleneck(c, p, level, c.ring_load);
+  Price simple = nccl_protocol(c, p, per_byte, size, false);
+  if (!offers_ll(c, p)) return simple;
+  Price ll = nccl_protocol(c, p, per_byte, size, true);
+  return ll.alone < simple.alone ? ll : simple;
+}
+
+GlooSegments gloo_segments(std::int64_t bytes, int ranks, std::int64_t element_size) {
+  auto ceil_div = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  GlooSegments g;
+  std::int64_t n = ranks;
+  g.segments = ceil_div(std::max(ceil_div(bytes, kMiB), 2 * n), n) * n;
+  g.per_rank = g.segments / n;
+  g.segment_bytes = ceil_div(ceil_div(bytes, g.segments), element_size) * element_size;
+  return g;
+}
+
+Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size) {
+  if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
+  double n = c.ranks();
+  GlooSegments g = gloo_segments(size.count, c.ranks());
+  Price price;
+  price.algorithm = "ring";
+  price.chunk = std::min(g.segment_bytes, size.count);
+  for (const Hop& h : c.ring_hops) price.hop_latency = std::max(price.hop_latency, section(c, p, h).latency + h.wire_latency);
+  if (p.reduction_bytes_per_s > 0) price.reduce = {ceil_ps(static_cast<double>(price.chunk), p.reduction_bytes_per_s / 1e12)};
+  double c_x = correction(slowest_knots(c, p), static_cast<double>(price.chunk));
+  double segment = static_cast<double>(price.chunk);
+  // Only segments that exist are sent: a tensor smaller than its segments' sum leaves the last ones out.
+  std::int64_t exist = (size.count + g.segment_bytes - 1) / g.segment_bytes;
+  double sent = static_cast<double>(std::min(g.segments, exist)) / static_cast<double>(g.segments);
+  for (bool reducing : {true, false}) {
+    Phase phase;
+    Duration reduce = reducing ? price.reduce : Duration{};
+    // Two segments in flight: a segment's cycle (its own time, its latency, the go-ahead's, the sum) is shared by two.
+    Duration cycle = price.hop_latency * 2 + reduce;
+    phase.latency = price.hop_latency * 2 + reduce;  // go-ahead of the first, arrival (and sum) of the last
+    if (reducing) phase.latency += launch_of(c, p);
+    phase.work = static_cast<double>(size.count) * ((n - 1) / n) * c_x;
+    double per_byte = bottleneck(c, p, level, c.ring_load);
+    double wire = segment * c_x * per_byte;
+    auto hidden = static_cast<double>(cycle.ps);
+    if (hidden > wire && sent > 0) phase.max_rate = segment * c_x / ((wire + hidden) / 2);
+    price.phases.push_back(phase);
+  }
+  price.alone = alone(price, bottleneck(c, p, level, c.ring_load));
+  return price;
+}
+
+Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size) {
+  if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
+  Price price;
+  Phase phase;
+  auto s = static_cast<double>(size.count);
+  if (c.backend == Backend::Nccl) {
+    // Chain along the ring, in pieces of at most 512 KiB per channel: fill n - 2 pieces, then stream.
+    constexpr double kPiece = 512.0 * 1024;
+    double pieces = static_cast<double>(1 + static_cast<std::int64_t>((s - 1) / (kPiece * static_cast<double>(c.rings.size()))));
+    price.pattern = Pattern::Ring;
+    price.algorithm = "ring/Simple";
+    price.chunk = static_cast<std::int64_t>(s / pieces) + 1;
+    std::int64_t latency = launch_of(c, p).ps;
+    for (std::size_t i = 0; i + 1 < c.ring_hops.size(); ++i) latency += (section(c, p, c.ring_hops[i]).latency + c.ring_hops[i].wire_latency).ps;
+    phase.latency = {latency};
+    phase.work = s * (pieces + c.ranks() - 2) / pieces;
+    phase.weight = static_cast<double>(c.rings.size());
+    price.phases.push_back(phase);
+    price.alone = alone(price, bottleneck(c, p, level, c.ring_load));
+    return price;
+  }
+  price.pattern = Pattern::Tree;
+  price.algorithm = "tree";
+  price.chunk = size.count;
+  price.hop_latency = section(c, p, c.tree_hop).latency + c.tree_hop.wire_latency;
+  phase.latency = launch_of(c, p) + price.hop_latency * c.tree_rounds;
+  phase.work = s * c.tree_rounds;
+  price.phases.push_back(phase);
+  price.alone = alone(price, bottleneck(c, p, level, c.tree_load));
+  return price;
+}
+
+}  // namespace ddpsim::collective

@@ -1,0 +1,109 @@
+// The engine's only input: tasks, the resources that they share, and what waits for what. Knows nothing about training.
+//
+// A task lives through: pending (predecessors, gate) -> latency (fixed time) -> work (rate decided by sharing) -> done.
+// Tasks with the same *kind of flow* (FlowSpec) that are active together always run at the same rate, so they share one group in the solver.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sim/units/units.h"
+
+namespace ddpsim::engine {
+
+using TaskId = std::uint32_t;
+using ResourceId = std::uint32_t;
+using FlowId = std::uint32_t;
+inline constexpr FlowId kNoFlow = UINT32_MAX;
+inline constexpr std::uint32_t kNone = UINT32_MAX;
+
+// A shared capacity in units per picosecond (bytes of a link direction, device-picoseconds of a GPU's SMs).
+// With burst > 0 it is a token bucket: `peak` while tokens remain, `rate` once they are spent; tokens refill at `rate` while it is used less.
+struct Resource {
+  double rate = 0;
+  double burst = 0;
+  double peak = 0;
+};
+
+// What one unit of a task's work consumes of a resource.
+struct Demand {
+  ResourceId resource = 0;
+  double per_unit = 1;
+};
+
+// While a task holds a share, that share of the resource's capacity is gone for everybody else (communication kernels on SMs).
+struct Hold {
+  ResourceId resource = 0;
+  double share = 0;  // 0..1 of the capacity
+};
+
+// How tasks of one kind use resources. `weight`: share in max-min fairness (number of equal flows that carry one unit of work together).
+struct FlowSpec {
+  std::uint32_t demand_begin = 0;
+  std::uint32_t demand_end = 0;
+  double weight = 1;
+  double max_rate = 0;  // units per picosecond; 0 = unlimited
+};
+
+class TaskGraph {
+ public:
+  ResourceId add_resource(Resource r);
+  // REQUIRES: every demand names an existing resource and per_unit > 0; weight > 0; a max_rate or at least one demand.
+  FlowId add_flow(std::span<const Demand> demands, double weight = 1, double max_rate = 0);
+  // A task of fixed duration.
+  TaskId add_fixed(Duration duration);
+  // `work` units of `flow` after `latency`. REQUIRES: work >= 0.
+  TaskId add_task(Duration latency, double work, FlowId flow);
+  // `to` starts only after `from` ended. REQUIRES: both exist, from != to.
+  void add_edge(TaskId from, TaskId to);
+  // The task also waits until the controller releases it.
+  void add_gate(TaskId task) { ++pending_[task]; }
+  // The controller hears of the task's end.
+  void notify(TaskId task) { notify_[task] |= 1; }
+  // Takes `hold` at the start of `first` and gives it back at the end of `last`.
+  void add_hold(TaskId first, TaskId last, Hold hold);
+  // Makes a task's latency longer (chains of fixed tasks are built as one).
+  void lengthen(TaskId task, Duration d) { latency_[task] += d.ps; }
+  void reserve(std::size_t tasks, std::size_t edges);
+
+  std::size_t size() const { return latency_.size(); }
+  std::size_t edge_count() const { return edges_.size(); }
+  std::span<const Resource> resources() const { return resources_; }
+  std::span<const FlowSpec> flows() const { return flows_; }
+  std::span<const Demand> demands() const { return demands_; }
+
+  struct Edge {
+    TaskId to;
+    std::uint32_t next;
+  };
+  struct HoldEvent {
+    TaskId task;
+    bool at_end;
+    Hold hold;
+  };
+  // Columns, read by execute().
+  const std::vector<std::int64_t>& latency() const { return latency_; }
+  const std::vector<double>& work() const { return work_; }
+  const std::vector<FlowId>& flow() const { return flow_; }
+  const std::vector<std::uint32_t>& pending() const { return pending_; }
+  const std::vector<std::uint32_t>& first_edge() const { return first_edge_; }
+  const std::vector<Edge>& edges() const { return edges_; }
+  const std::vector<std::uint8_t>& notify_flags() const { return notify_; }
+  const std::vector<HoldEvent>& holds() const { return holds_; }
+
+ private:
+  std::vector<Resource> resources_;
+  std::vector<Demand> demands_;
+  std::vector<FlowSpec> flows_;
+  std::vector<std::int64_t> latency_;
+  std::vector<double> work_;
+  std::vector<FlowId> flow_;
+  std::vector<std::uint32_t> pending_;
+  std::vector<std::uint32_t> first_edge_;
+  std::vector<std::uint8_t> notify_;  // bit 0: notify; bit 1: has hold events
+  std::vector<Edge> edges_;
+  std::vector<HoldEvent> holds_;
+};
+
+}  // namespace ddpsim::engine

@@ -1,0 +1,51 @@
+// JSON <-> nouns. Reading is strict and validates; writing is byte-stable.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "sim/io/json_reader.h"
+#include "sim/model/cluster.h"
+#include "sim/model/plan.h"
+#include "sim/model/profile.h"
+#include "sim/model/run.h"
+
+namespace ddpsim::io {
+
+using OrderedJson = nlohmann::ordered_json;
+
+Workload read_workload(const Json& j, const std::string& file);
+Cluster read_cluster(const Json& j, const std::string& file);
+Profile read_profile(const Json& j, const std::string& file);
+
+// What a scenario file names besides its plan; empty where it does not.
+struct ScenarioFile {
+  std::string workload;
+  std::string cluster;
+  std::string profile;
+  Scenario scenario;
+};
+ScenarioFile read_scenario(const Json& j, const std::string& file);
+
+OrderedJson write_run(const Run& run);
+OrderedJson write_program(const Program& program);
+
+// Applies one `--set PATH=VALUE` to the document that PATH names. PATH: plan.x, cluster.x, workload.x, profile.x, ranks, slow_ranks.3, or a plan knob.
+struct Documents {
+  Json scenario;  // whole scenario document
+  Json workload;
+  Json cluster;
+  Json profile;
+};
+enum class Target { Scenario, Workload, Cluster, Profile };
+struct Setting {
+  Target target;
+  std::vector<std::string> path;
+  Json value;
+  std::string text;  // as given, for errors
+};
+Setting parse_setting(const std::string& text);
+void apply(const Setting& s, Json& document);
+
+}  // namespace ddpsim::io

@@ -1,0 +1,186 @@
+#include "sim/io/json_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+namespace ddpsim::io {
+namespace {
+
+constexpr int kMaxDepth = 64;
+
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      std::size_t above = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+std::string short_dump(const Json& j) {
+  if (j.is_object()) return "an object";
+  if (j.is_array()) return "a list";
+  std::string s = j.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return s.size() > 40 ? s.substr(0, 37) + "..." : s;
+}
+
+std::string join(std::initializer_list<const char*> words) {
+  std::string out;
+  for (const char* w : words) out += (out.empty() ? "\"" : ", \"") + std::string(w) + "\"";
+  return out;
+}
+
+std::string escape(std::string key) {
+  std::string out;
+  for (char c : key.substr(0, 60)) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  return out;
+}
+
+}  // namespace
+
+std::string nearest(const std::string& word, const std::vector<std::string>& known) {
+  if (word.size() > 80) return {};
+  std::string best;
+  std::size_t best_distance = 1 + std::max<std::size_t>(2, word.size() / 3);
+  for (const std::string& k : known) {
+    std::size_t d = edit_distance(word, k);
+    if (d < best_distance) best_distance = d, best = k;
+  }
+  return best;
+}
+
+Json parse_json(const std::string& text, const std::string& file) {
+  std::vector<std::set<std::string>> keys;
+  auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
+    if (depth > kMaxDepth) throw InputError{file, fmt::format("nested deeper than {} levels; no file of ddpsim is", kMaxDepth)};
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end && !keys.empty()) keys.pop_back();
+    if (event == Json::parse_event_t::key && !keys.empty()) {
+      auto key = value.get<std::string>();
+      if (!keys.back().insert(key).second) throw InputError{file, "key \"" + key.substr(0, 60) + "\" appears twice in one object; keep one"};
+    }
+    return true;
+  };
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) throw InputError{file, "the file is empty; expected JSON"};
+  try {
+    return Json::parse(text, watch);
+  } catch (const Json::exception& e) {
+    std::string what = e.what();
+    auto cut = what.find("] ");
+    if (cut != std::string::npos) what = what.substr(cut + 2);
+    if (what.size() > 200) what = what.substr(0, 200) + "...";
+    for (char& c : what)
+      if (c == '\n' || c == '\r') c = ' ';
+    throw InputError{file, "not valid JSON (truncated?): " + what};
+  }
+}
+
+void Reader::only(std::initializer_list<const char*> keys) const {
+  if (!j_.is_object()) fail("expected an object, found " + short_dump(j_));
+  std::vector<std::string> known(keys.begin(), keys.end());
+  for (const auto& [key, value] : j_.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    std::string hint = nearest(key, known);
+    fail_at("/" + escape(key), hint.empty() ? "unknown key; known are " + join(keys) : "unknown key (did you mean \"" + hint + "\"?)");
+  }
+}
+
+void Reader::schema(const char* expected) const {
+  if (!j_.is_object()) fail("expected an object with \"schema\": \"" + std::string(expected) + "\", found " + short_dump(j_));
+  if (!j_.contains("schema")) fail("no \"schema\"; this command reads \"" + std::string(expected) + "\"");
+  if (j_["schema"] != expected) fail_at("/schema", "is " + short_dump(j_["schema"]) + "; this version of ddpsim reads \"" + std::string(expected) + "\"");
+}
+
+Reader Reader::at(const char* key) const {
+  if (!j_.is_object()) fail("expected an object, found " + short_dump(j_));
+  if (!j_.contains(key)) fail("\"" + std::string(key) + "\" is missing");
+  return Reader(j_[key], file_, path_ + "/" + key);
+}
+
+std::vector<Reader> Reader::items() const {
+  if (!j_.is_array()) fail("expected a list, found " + short_dump(j_));
+  std::vector<Reader> out;
+  out.reserve(j_.size());
+  for (std::size_t i = 0; i < j_.size(); ++i) out.emplace_back(j_[i], file_, path_ + "/" + std::to_string(i));
+  return out;
+}
+
+std::vector<std::pair<std::string, Reader>> Reader::members() const {
+  if (!j_.is_object()) fail("expected an object, found " + short_dump(j_));
+  std::vector<std::pair<std::string, Reader>> out;
+  for (const auto& [key, value] : j_.items()) out.emplace_back(key, Reader(value, file_, path_ + "/" + escape(key)));
+  return out;
+}
+
+std::string Reader::text() const {
+  if (!j_.is_string()) fail("expected text in quotes, found " + short_dump(j_));
+  return j_.get<std::string>();
+}
+
+std::int64_t Reader::integer() const {
+  if (j_.is_number_unsigned() && j_.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)) fail("is too large for a 64-bit integer");
+  if (!j_.is_number_integer()) fail("expected a whole number, found " + short_dump(j_));
+  return j_.get<std::int64_t>();
+}
+
+double Reader::number() const {
+  if (!j_.is_number()) fail("expected a number, found " + short_dump(j_));
+  double v = j_.get<double>();
+  if (!std::isfinite(v)) fail("expected a finite number");
+  return v;
+}
+
+bool Reader::boolean() const {
+  if (!j_.is_boolean()) fail("expected true or false, found " + short_dump(j_));
+  return j_.get<bool>();
+}
+
+namespace {
+template <class T>
+T with_unit(const Reader& r, Parsed<T> (*parse)(std::string_view)) {
+  std::string text = r.json().is_string() ? r.json().get<std::string>() : short_dump(r.json());
+  auto parsed = parse(text);
+  if (!parsed.value) r.fail(parsed.error);
+  if (!r.json().is_string()) r.fail("expected text in quotes, found " + text);
+  return *parsed.value;
+}
+}  // namespace
+
+Duration Reader::duration() const { return with_unit<Duration>(*this, parse_duration); }
+Bytes Reader::bytes() const { return with_unit<Bytes>(*this, parse_bytes); }
+Bandwidth Reader::bandwidth() const { return with_unit<Bandwidth>(*this, parse_bandwidth); }
+
+std::vector<std::int64_t> Reader::integers() const {
+  std::vector<std::int64_t> out;
+  for (const Reader& r : items()) out.push_back(r.integer());
+  return out;
+}
+
+std::size_t Reader::choice(std::initializer_list<const char*> words) const {
+  std::string t = text();
+  std::size_t i = 0;
+  for (const char* w : words) {
+    if (t == w) return i;
+    ++i;
+  }
+  std::string hint = nearest(t, std::vector<std::string>(words.begin(), words.end()));
+  fail(hint.empty() ? "\"" + t.substr(0, 40) + "\" is none of " + join(words) : "\"" + t + "\" is unknown (did you mean \"" + hint + "\"?)");
+}
+
+int Reader::small(std::int64_t low, std::int64_t high) const {
+  std::int64_t v = integer();
+  if (v < low || v > high) fail(fmt::format("{} is not within {} and {}", v, low, high));
+  return static_cast<int>(v);
+}
+
+}  // namespace ddpsim::io

@@ -1,0 +1,94 @@
+#include "sim/io/codecs.h"
+
+namespace ddpsim::io {
+namespace {
+
+Range read_range(const Reader& r) {
+  r.only({"low", "mid", "high"});
+  return {r.at("low").number(), r.at("mid").number(), r.at("high").number()};
+}
+
+Evidence read_basis(const Reader& r) { return r.at("basis").choice({"measured", "datasheet"}) == 0 ? Evidence::Measured : Evidence::Datasheet; }
+
+Duration read_ps(const Reader& r, const char* key) {
+  Reader v = r.at(key);
+  std::int64_t ps = v.integer();
+  if (ps < 0) v.fail("a time is not negative");
+  return {ps};
+}
+
+TransportSection read_transport(const Reader& r) {
+  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "efficiency", "knots"});
+  TransportSection t;
+  t.basis = read_basis(r);
+  t.source = r.at("source").text();
+  t.launch = read_ps(r, "launch_ps");
+  t.latency = read_ps(r, "latency_ps");
+  if (r.has("ll_latency_ps")) t.ll_latency = read_ps(r, "ll_latency_ps");
+  t.efficiency = read_range(r.at("efficiency"));
+  if (r.has("knots"))
+    for (const Reader& k : r.at("knots").items()) {
+      k.only({"chunk_bytes", "factor"});
+      t.knots.push_back({k.at("chunk_bytes").integer(), k.at("factor").number()});
+    }
+  return t;
+}
+
+}  // namespace
+
+Profile read_profile(const Json& j, const std::string& file) {
+  Reader r(j, file);
+  r.schema("ddpsim.profile/1");
+  r.only({"schema", "name", "hardware", "kind", "compute", "memory", "host", "transports", "interference", "reduction"});
+  Profile p;
+  p.name = r.at("name").text();
+  p.hardware = r.at("hardware").text();
+  p.kind = r.at("kind").choice({"cpu", "gpu"}) == 0 ? DeviceKind::Cpu : DeviceKind::Gpu;
+  Reader compute = r.at("compute");
+  compute.only({"basis", "source", "peak_flops", "efficiency"});
+  p.compute.basis = read_basis(compute);
+  p.compute.source = compute.at("source").text();
+  Reader peaks = compute.at("peak_flops");
+  peaks.only({"fp32", "tf32", "bf16", "fp16"});
+  const char* precisions[] = {"fp32", "tf32", "bf16", "fp16"};
+  for (std::size_t i = 0; i < 4; ++i)
+    if (peaks.has(precisions[i])) {
+      p.compute.peak_flops[i] = peaks.at(precisions[i]).number();
+      if (p.compute.peak_flops[i] <= 0) peaks.at(precisions[i]).fail("a peak rate is positive; leave out what the device does not offer");
+    }
+  Reader efficiency = compute.at("efficiency");
+  efficiency.only({"gemm", "conv", "attention"});
+  p.compute.efficiency = {read_range(efficiency.at("gemm")), read_range(efficiency.at("conv")), read_range(efficiency.at("attention"))};
+  Reader memory = r.at("memory");
+  memory.only({"basis", "source", "bandwidth_bytes_per_s", "efficiency", "kernel_ps", "capacity_bytes"});
+  p.memory.basis = read_basis(memory);
+  p.memory.source = memory.at("source").text();
+  p.memory.bandwidth_bytes_per_s = memory.at("bandwidth_bytes_per_s").number();
+  p.memory.efficiency = read_range(memory.at("efficiency"));
+  p.memory.kernel = read_ps(memory, "kernel_ps");
+  if (memory.has("capacity_bytes")) p.memory.capacity = {memory.at("capacity_bytes").integer()};
+  Reader host = r.at("host");
+  host.only({"basis", "source", "launch_ps", "hook_ps", "collective_launch_ps", "traverse_ps"});
+  p.host.basis = read_basis(host);
+  p.host.source = host.at("source").text();
+  p.host.launch = read_ps(host, "launch_ps");
+  p.host.hook = read_ps(host, "hook_ps");
+  p.host.collective_launch = read_ps(host, "collective_launch_ps");
+  p.host.traverse = read_ps(host, "traverse_ps");
+  for (const auto& [name, t] : r.at("transports").members()) p.transports.emplace(name, read_transport(t));
+  if (r.has("interference")) {
+    Reader i = r.at("interference");
+    i.only({"basis", "source", "sm_hold"});
+    Reader hold = i.at("sm_hold");
+    p.sm_hold = read_range(hold);
+  }
+  if (r.has("reduction")) {
+    Reader i = r.at("reduction");
+    i.only({"basis", "source", "bytes_per_s"});
+    p.reduction_bytes_per_s = i.at("bytes_per_s").number();
+  }
+  if (auto problem = validate(p)) r.fail_at(problem.path, problem.message);
+  return p;
+}
+
+}  // namespace ddpsim::io

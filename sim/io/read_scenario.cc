@@ -1,0 +1,165 @@
+#include <charconv>
+
+#include "sim/io/codecs.h"
+
+namespace ddpsim::io {
+namespace {
+
+PytorchVersion read_version(const Reader& r) {
+  if (r.json().is_number()) r.fail("a version is text in quotes, for example \"2.7\"");
+  return static_cast<PytorchVersion>(r.choice({"1.13", "2.0", "2.7", "2.11"}));
+}
+
+Plan read_plan(const Reader& r) {
+  for (const char* key : {"tensor_parallel", "tensor_parallelism", "tp", "pipeline_parallel", "pipeline_parallelism", "pp", "expert_parallel", "ep"})
+    if (r.json().is_object() && r.json().contains(key))
+      r.fail_at(std::string("/") + key, "ddpsim models data parallelism only: tensor, pipeline and expert parallelism are not part of a plan; remove the key");
+  r.only({"system", "backend", "accumulation_steps", "gloo_threads", "pytorch", "set_to_none", "bucket_cap_mb", "first_bucket_bytes", "broadcast_buffers",
+          "find_unused_parameters", "static_graph", "gradient_as_bucket_view", "comm_hook", "unused_parameters", "granularity", "async_op"});
+  Plan p;
+  if (r.has("system")) {
+    std::string name = r.at("system").text();
+    for (const char* other : {"tensor_parallel", "pipeline_parallel", "expert_parallel", "megatron"})
+      if (name == other) r.at("system").fail("\"" + name + "\" is not data parallelism, and ddpsim does not model it; use \"pytorch_ddp\" or \"averaging\"");
+    p.system = r.at("system").choice({"pytorch_ddp", "averaging"}) == 0 ? System::PytorchDdp : System::Averaging;
+  }
+  if (r.has("backend")) p.backend = static_cast<Backend>(r.at("backend").choice({"nccl", "gloo"}));
+  if (r.has("accumulation_steps")) p.accumulation_steps = r.at("accumulation_steps").small(-1, INT32_MAX);
+  if (r.has("gloo_threads")) p.gloo_threads = r.at("gloo_threads").small(-1, INT32_MAX);
+  if (r.has("pytorch")) p.pytorch = read_version(r.at("pytorch"));
+  if (r.has("set_to_none")) p.set_to_none = r.at("set_to_none").boolean();
+  if (r.has("bucket_cap_mb")) {
+    if (r.at("bucket_cap_mb").json().is_string()) r.at("bucket_cap_mb").fail("is a bare number of MiB, as in PyTorch (for example 25)");
+    p.bucket_cap_mb = r.at("bucket_cap_mb").number();
+  }
+  if (r.has("first_bucket_bytes")) p.first_bucket_bytes = r.at("first_bucket_bytes").integer();
+  auto flag = [&](const char* key, bool& value) {
+    if (r.has(key)) value = r.at(key).boolean();
+  };
+  flag("broadcast_buffers", p.broadcast_buffers);
+  flag("find_unused_parameters", p.find_unused_parameters);
+  flag("static_graph", p.static_graph);
+  flag("gradient_as_bucket_view", p.gradient_as_bucket_view);
+  flag("async_op", p.async_op);
+  if (r.has("comm_hook")) p.comm_hook = static_cast<CommHook>(r.at("comm_hook").choice({"none", "allreduce", "fp16_compress", "bf16_compress"}));
+  if (r.has("unused_parameters"))
+    for (const Reader& n : r.at("unused_parameters").items()) p.unused_parameters.push_back(n.text());
+  if (r.has("granularity")) p.granularity = r.at("granularity").choice({"per_parameter", "flat"}) == 0 ? Granularity::PerParameter : Granularity::Flat;
+  auto belongs = [&](const char* key, System s) {
+    if (r.has(key) && p.system != s) r.at(key).fail(std::string("is a knob of ") + name_of(s) + ", and the plan's system is " + name_of(p.system));
+  };
+  for (const char* key : {"bucket_cap_mb", "first_bucket_bytes", "broadcast_buffers", "find_unused_parameters", "static_graph", "gradient_as_bucket_view",
+                          "comm_hook"})
+    belongs(key, System::PytorchDdp);
+  for (const char* key : {"granularity", "async_op"}) belongs(key, System::Averaging);
+  return p;
+}
+
+int read_rank(const Reader& r, const std::string& key) {
+  int rank = -1;
+  auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), rank);
+  if (error != std::errc() || end != key.data() + key.size()) r.fail("\"" + key.substr(0, 40) + "\" is not a rank number");
+  return rank;
+}
+
+}  // namespace
+
+ScenarioFile read_scenario(const Json& j, const std::string& file) {
+  Reader r(j, file);
+  r.schema("ddpsim.scenario/1");
+  for (const char* key : {"tensor_parallel", "pipeline_parallel", "expert_parallel"})
+    if (j.contains(key)) r.fail_at(std::string("/") + key, "ddpsim models data parallelism only: remove the key");
+  r.only({"schema", "name", "description", "workload", "cluster", "profile", "plan", "ranks", "rank_order", "slow_ranks", "jitter"});
+  ScenarioFile out;
+  if (r.has("workload")) out.workload = r.at("workload").text();
+  if (r.has("cluster")) out.cluster = r.at("cluster").text();
+  if (r.has("profile")) out.profile = r.at("profile").text();
+  if (r.has("plan")) out.scenario.plan = read_plan(r.at("plan"));
+  if (r.has("ranks")) {
+    out.scenario.ranks = r.at("ranks").small(INT32_MIN, INT32_MAX);
+    if (out.scenario.ranks < 1) r.at("ranks").fail("a job has at least one rank");
+  }
+  if (r.has("rank_order"))
+    for (const Reader& d : r.at("rank_order").items()) out.scenario.rank_order.push_back(d.small(-1, INT32_MAX));
+  if (r.has("slow_ranks"))
+    for (const auto& [key, factor] : r.at("slow_ranks").members()) out.scenario.slow_ranks[read_rank(factor, key)] = factor.number();
+  if (r.has("jitter")) {
+    Reader jitter = r.at("jitter");
+    jitter.only({"cv", "seed", "samples"});
+    Jitter v;
+    v.cv = jitter.at("cv").number();
+    if (jitter.has("seed")) v.seed = static_cast<std::uint64_t>(jitter.at("seed").integer());
+    if (jitter.has("samples")) v.samples = jitter.at("samples").small(-1, INT32_MAX);
+    out.scenario.jitter = v;
+  }
+  return out;
+}
+
+Setting parse_setting(const std::string& text) {
+  auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw InputError{"--set " + text, "expected PATH=VALUE, for example --set bucket_cap_mb=50 or --set cluster.hosts=16"};
+  Setting s;
+  s.text = text;
+  std::string path = text.substr(0, equals);
+  std::string value = text.substr(equals + 1);
+  std::size_t from = 0;
+  while (true) {
+    auto dot = path.find('.', from);
+    s.path.push_back(path.substr(from, dot == std::string::npos ? std::string::npos : dot - from));
+    if (s.path.back().empty()) throw InputError{"--set " + text, "an empty name in the path"};
+    if (dot == std::string::npos) break;
+    from = dot + 1;
+  }
+  const std::string head = s.path.front();
+  if (s.path.size() > 8) throw InputError{"--set " + text, "the path is too long"};
+  auto shift = [&](Target t) {
+    if (s.path.size() == 1)
+      throw InputError{"--set " + text, "name a field of the " + head + ", for example --set " + head + (t == Target::Cluster ? ".hosts=16" : t == Target::Workload ? ".batch=64" : ".memory.kernel_ps=2000000")};
+    s.target = t;
+    s.path.erase(s.path.begin());
+  };
+  if (head == "workload") shift(Target::Workload);
+  else if (head == "cluster") shift(Target::Cluster);
+  else if (head == "profile") shift(Target::Profile);
+  else {
+    s.target = Target::Scenario;
+    bool top = head == "ranks" || head == "rank_order" || head == "slow_ranks" || head == "jitter" || head == "plan";
+    if (!top) s.path.insert(s.path.begin(), "plan");
+  }
+  s.value = Json::parse(value, nullptr, false);
+  // Versions look like numbers ("2.7", "2.11") and are not.
+  if (s.value.is_discarded() || (s.path.back() == "pytorch" && s.value.is_number())) s.value = value;
+  return s;
+}
+
+void apply(const Setting& s, Json& document) {
+  Json* at = &document;
+  for (std::size_t i = 0; i + 1 < s.path.size(); ++i) {
+    if (at->is_array()) {
+      std::size_t index = 0;
+      const std::string& key = s.path[i];
+      auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
+      if (error != std::errc() || end != key.data() + key.size() || index >= at->size())
+        throw InputError{"--set " + s.text, "\"" + key + "\" is not an index of a list of " + std::to_string(at->size())};
+      at = &(*at)[index];
+      continue;
+    }
+    if (!at->is_object()) throw InputError{"--set " + s.text, "\"" + s.path[i] + "\" is not inside an object"};
+    if (!at->contains(s.path[i])) (*at)[s.path[i]] = Json::object();
+    at = &(*at)[s.path[i]];
+  }
+  if (at->is_array()) {
+    std::size_t index = 0;
+    const std::string& key = s.path.back();
+    auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
+    if (error != std::errc() || end != key.data() + key.size() || index >= at->size())
+      throw InputError{"--set " + s.text, "\"" + key + "\" is not an index of a list of " + std::to_string(at->size())};
+    (*at)[index] = s.value;
+    return;
+  }
+  if (!at->is_object()) throw InputError{"--set " + s.text, "\"" + s.path.back() + "\" is not inside an object"};
+  (*at)[s.path.back()] = s.value;
+}
+
+}  // namespace ddpsim::io

@@ -1,0 +1,114 @@
+#include "sim/io/codecs.h"
+
+namespace ddpsim::io {
+namespace {
+
+Tensor read_tensor(const Reader& r) {
+  r.only({"name", "shape", "dtype"});
+  Tensor t;
+  t.name = r.at("name").text();
+  t.shape = r.at("shape").integers();
+  auto dtype = parse_dtype(r.at("dtype").text());
+  if (!dtype) r.at("dtype").fail("unknown dtype; known are float32, float16, bfloat16, float64, int64, int32, uint8, bool");
+  t.dtype = *dtype;
+  return t;
+}
+
+LayerCost read_cost(const Reader& r) {
+  r.only({"flops_per_sample", "bytes_per_sample", "bytes_fixed", "kernels"});
+  LayerCost c;
+  c.flops_per_sample = r.at("flops_per_sample").number();
+  c.bytes_per_sample = r.at("bytes_per_sample").number();
+  c.bytes_fixed = r.at("bytes_fixed").number();
+  c.kernels = r.at("kernels").small(0, 1'000'000);
+  return c;
+}
+
+std::vector<TensorIndex> read_indices(const Reader& r, std::size_t tensors) {
+  std::vector<TensorIndex> out;
+  for (const Reader& i : r.items()) out.push_back(static_cast<TensorIndex>(i.small(0, static_cast<std::int64_t>(tensors) - 1)));
+  return out;
+}
+
+std::vector<Duration> read_durations(const Reader& r) {
+  std::vector<Duration> out;
+  for (std::int64_t v : r.integers()) out.push_back({v});
+  return out;
+}
+
+StepTimes read_times(const Reader& r) {
+  r.only({"forward_ps", "backward_ps", "optimizer_ps", "ready_ps", "host_forward_ps", "host_backward_ps", "host_optimizer_ps", "host_ready_ps", "modules",
+          "raw", "instrumented_excess", "notes"});
+  StepTimes t;
+  t.forward = {r.at("forward_ps").integer()};
+  t.backward = {r.at("backward_ps").integer()};
+  t.optimizer = {r.at("optimizer_ps").integer()};
+  t.ready = read_durations(r.at("ready_ps"));
+  if (r.has("instrumented_excess")) t.instrumented_excess = r.at("instrumented_excess").number();
+  if (r.has("host_ready_ps")) {
+    HostTimes h;
+    h.forward = {r.at("host_forward_ps").integer()};
+    h.backward = {r.at("host_backward_ps").integer()};
+    h.optimizer = {r.at("host_optimizer_ps").integer()};
+    h.ready = read_durations(r.at("host_ready_ps"));
+    t.host = std::move(h);
+  }
+  return t;
+}
+
+Optimizer read_optimizer(const Reader& r) {
+  r.only({"name", "momentum", "weight_decay", "foreach", "fused"});
+  Optimizer o;
+  o.kind = static_cast<Optimizer::Kind>(r.at("name").choice({"sgd", "adam", "adamw"}));
+  auto flag = [&](const char* key, bool& value) {
+    if (r.has(key)) value = r.at(key).boolean();
+  };
+  flag("momentum", o.momentum);
+  flag("weight_decay", o.weight_decay);
+  flag("foreach", o.foreach);
+  flag("fused", o.fused);
+  return o;
+}
+
+}  // namespace
+
+Workload read_workload(const Json& j, const std::string& file) {
+  Reader r(j, file);
+  r.schema("ddpsim.workload/1");
+  r.only({"schema", "name", "model", "basis", "batch", "precision", "device", "source", "optimizer", "tensors", "buffers", "arrival", "times", "layers"});
+  Workload w;
+  w.name = r.at("name").text();
+  w.model = r.has("model") ? r.at("model").text() : w.name;
+  w.basis = r.at("basis").choice({"captured", "described"}) == 0 ? Basis::Captured : Basis::Described;
+  w.batch = r.at("batch").small(1, 1'000'000);
+  w.precision = static_cast<Precision>(r.at("precision").choice({"fp32", "tf32", "bf16", "fp16"}));
+  Reader device = r.at("device");
+  device.only({"kind", "name"});
+  w.device = device.at("kind").choice({"cpu", "gpu"}) == 0 ? DeviceKind::Cpu : DeviceKind::Gpu;
+  if (device.has("name")) w.device_name = device.at("name").text();
+  w.optimizer = read_optimizer(r.at("optimizer"));
+  for (const Reader& t : r.at("tensors").items()) w.tensors.push_back(read_tensor(t));
+  if (r.has("buffers"))
+    for (const Reader& t : r.at("buffers").items()) w.buffers.push_back(read_tensor(t));
+  w.arrival = read_indices(r.at("arrival"), w.tensors.size());
+  if (w.basis == Basis::Captured) {
+    if (r.has("layers")) r.at("layers").fail("a captured workload has times, not layers");
+    w.times = read_times(r.at("times"));
+  } else {
+    if (r.has("times")) r.at("times").fail("a described workload has layers, not times");
+    for (const Reader& l : r.at("layers").items()) {
+      l.only({"name", "class", "tensors", "forward", "backward"});
+      Layer layer;
+      layer.name = l.at("name").text();
+      layer.kernel = static_cast<KernelClass>(l.at("class").choice({"conv", "gemm", "attention", "memory"}));
+      layer.tensors = read_indices(l.at("tensors"), w.tensors.size());
+      layer.forward = read_cost(l.at("forward"));
+      layer.backward = read_cost(l.at("backward"));
+      w.layers.push_back(std::move(layer));
+    }
+  }
+  if (auto p = validate(w)) r.fail_at(p.path, p.message);
+  return w;
+}
+
+}  // namespace ddpsim::io

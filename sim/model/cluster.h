@@ -1,0 +1,70 @@
+// Cluster: hosts, devices and links, as a pattern with parameters or as a graph. File format: sim/FORMATS.md.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/model/error.h"
+#include "sim/model/workload.h"
+#include "sim/units/units.h"
+
+namespace ddpsim {
+
+// One direction of a cable; links are full duplex with equal directions. burst > 0: a token bucket (see engine::Resource).
+struct LinkSpec {
+  Bandwidth bandwidth;
+  Duration latency;
+  Bytes burst;
+  Bandwidth peak;
+  std::string transport = "tcp";
+};
+
+struct GraphNode {
+  std::string name;
+  bool host = false;
+};
+struct GraphLink {
+  std::string from;
+  std::string to;
+  LinkSpec link;
+};
+struct SlowLink {
+  int host = 0;
+  Bandwidth bandwidth;
+};
+
+enum class Pattern : std::uint8_t { Star, Racks, FatTree, Graph };
+const char* name_of(Pattern p);
+
+struct Cluster {
+  std::string name;
+  std::string description;
+  Pattern pattern = Pattern::Star;
+  int hosts = 1;
+  int devices_per_host = 1;
+  int nics_per_host = 1;
+  DeviceKind device = DeviceKind::Gpu;
+  std::string profile;
+  LinkSpec link;
+  std::optional<LinkSpec> intra;
+  // racks
+  int racks = 1;
+  LinkSpec uplink;
+  // fat tree
+  int hosts_per_leaf = 1;
+  int spines = 1;
+  double oversubscription = 1;
+  // graph
+  std::vector<GraphNode> nodes;
+  std::vector<GraphLink> links;
+  std::vector<SlowLink> slow_links;
+  int devices() const { return hosts * devices_per_host; }
+};
+
+inline constexpr int kMaxDevices = 1 << 20;
+
+// Structure only; whether hosts reach one another is topology's to say.
+Problem validate(const Cluster& c);
+
+}  // namespace ddpsim

@@ -1,0 +1,76 @@
+#include "sim/model/plan.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+namespace ddpsim {
+
+const char* name_of(System s) { return s == System::PytorchDdp ? "pytorch_ddp" : "averaging"; }
+const char* name_of(Backend b) { return b == Backend::Nccl ? "nccl" : "gloo"; }
+const char* name_of(PytorchVersion v) {
+  constexpr std::array<const char*, 4> kNames{"1.13", "2.0", "2.7", "2.11"};
+  return kNames[static_cast<std::size_t>(v)];
+}
+const char* name_of(CommHook h) {
+  constexpr std::array<const char*, 4> kNames{"none", "allreduce", "fp16_compress", "bf16_compress"};
+  return kNames[static_cast<std::size_t>(h)];
+}
+
+Backend backend_of(const Plan& plan, DeviceKind device) {
+  return plan.backend.value_or(device == DeviceKind::Gpu ? Backend::Nccl : Backend::Gloo);
+}
+
+Problem validate(const Plan& p, const Workload& w) {
+  if (p.accumulation_steps < 1 || p.accumulation_steps > 10'000) return {"/plan/accumulation_steps", "1 to 10,000 micro-steps"};
+  if (p.gloo_threads < 1 || p.gloo_threads > 1024) return {"/plan/gloo_threads", "1 to 1,024 threads"};
+  if (p.bucket_cap_mb && !(*p.bucket_cap_mb > 0 && *p.bucket_cap_mb <= 1e6)) return {"/plan/bucket_cap_mb", "a positive number of MiB, at most 1e6"};
+  if (p.first_bucket_bytes < 1) return {"/plan/first_bucket_bytes", "at least one byte"};
+  Backend b = backend_of(p, w.device);
+  if (b == Backend::Nccl && w.device == DeviceKind::Cpu)
+    return {"/plan/backend", "nccl needs a workload on GPUs, and this one was captured on a CPU; use gloo"};
+  if (b == Backend::Gloo && w.device == DeviceKind::Gpu)
+    return {"/plan/backend", "gloo with CUDA tensors (copies through host memory) is not modelled; use nccl"};
+  std::set<std::string> names;
+  for (const Tensor& t : w.tensors) names.insert(t.name);
+  std::set<TensorIndex> arriving(w.arrival.begin(), w.arrival.end());
+  std::set<std::string> unused(p.unused_parameters.begin(), p.unused_parameters.end());
+  for (std::size_t i = 0; i < p.unused_parameters.size(); ++i)
+    if (!names.count(p.unused_parameters[i]))
+      return {"/plan/unused_parameters/" + std::to_string(i), "the workload has no parameter \"" + p.unused_parameters[i] + "\""};
+  for (std::size_t i = 0; i < w.tensors.size(); ++i)
+    if (!arriving.count(static_cast<TensorIndex>(i))) unused.insert(w.tensors[i].name);
+  if (unused.size() == w.tensors.size()) return {"/plan/unused_parameters", "no parameter is left that gets a gradient"};
+  if (p.system == System::PytorchDdp && !unused.empty() && !p.find_unused_parameters && !p.static_graph)
+    return {"/plan/unused_parameters", "parameter \"" + *unused.begin() +
+                                           "\" never gets a gradient: PyTorch DDP stops with an error unless find_unused_parameters or static_graph is true"};
+  return {};
+}
+
+Problem validate(const Scenario& s, int devices) {
+  if (s.ranks < 1) return {"/ranks", "a job has at least one rank"};
+  if (s.ranks > devices)
+    return {"/ranks", std::to_string(s.ranks) + " ranks, but the cluster has " + std::to_string(devices) + " devices (raise cluster.hosts or lower ranks)"};
+  if (!s.rank_order.empty()) {
+    if (s.rank_order.size() != static_cast<std::size_t>(s.ranks))
+      return {"/rank_order", "names " + std::to_string(s.rank_order.size()) + " devices for " + std::to_string(s.ranks) + " ranks"};
+    std::set<int> seen;
+    for (std::size_t i = 0; i < s.rank_order.size(); ++i) {
+      std::string path = "/rank_order/" + std::to_string(i);
+      if (s.rank_order[i] < 0 || s.rank_order[i] >= devices) return {path, "no device " + std::to_string(s.rank_order[i])};
+      if (!seen.insert(s.rank_order[i]).second) return {path, "device " + std::to_string(s.rank_order[i]) + " already has a rank"};
+    }
+  }
+  for (const auto& [rank, factor] : s.slow_ranks) {
+    std::string path = "/slow_ranks/" + std::to_string(rank);
+    if (rank < 0 || rank >= s.ranks) return {path, "no rank " + std::to_string(rank) + "; there are " + std::to_string(s.ranks)};
+    if (!(factor > 0 && factor <= 1000)) return {path, "a factor of compute time, above 0 and at most 1000"};
+  }
+  if (s.jitter) {
+    if (!(s.jitter->cv >= 0 && s.jitter->cv <= 1)) return {"/jitter/cv", "0 to 1"};
+    if (s.jitter->samples < 1 || s.jitter->samples > 10'000) return {"/jitter/samples", "1 to 10,000 steps"};
+  }
+  return {};
+}
+
+}  // namespace ddpsim

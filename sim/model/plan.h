@@ -1,0 +1,65 @@
+// Plan: the data-parallel system, its version and its knobs by their upstream names, in upstream units. File format: sim/FORMATS.md.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/model/error.h"
+#include "sim/model/workload.h"
+
+namespace ddpsim {
+
+enum class System : std::uint8_t { PytorchDdp, Averaging };
+enum class Backend : std::uint8_t { Nccl, Gloo };
+enum class PytorchVersion : std::uint8_t { V1_13, V2_0, V2_7, V2_11 };
+enum class CommHook : std::uint8_t { None, AllReduce, Fp16Compress, Bf16Compress };
+enum class Granularity : std::uint8_t { PerParameter, Flat };
+
+const char* name_of(System s);
+const char* name_of(Backend b);
+const char* name_of(PytorchVersion v);
+const char* name_of(CommHook h);
+
+struct Plan {
+  System system = System::PytorchDdp;
+  std::optional<Backend> backend;  // default: nccl on GPUs, gloo on CPUs
+  int accumulation_steps = 1;      // micro-steps per optimizer step
+  int gloo_threads = 2;            // c10d's Gloo worker threads
+  PytorchVersion pytorch = PytorchVersion::V2_7;
+  std::optional<bool> set_to_none;  // of zero_grad; default by version
+  // pytorch_ddp
+  std::optional<double> bucket_cap_mb;            // MiB; none = left at its default
+  std::int64_t first_bucket_bytes = 1024 * 1024;  // dist._DEFAULT_FIRST_BUCKET_BYTES
+  bool broadcast_buffers = true;
+  bool find_unused_parameters = false;
+  bool static_graph = false;
+  bool gradient_as_bucket_view = false;
+  CommHook comm_hook = CommHook::None;
+  std::vector<std::string> unused_parameters;
+  // averaging
+  Granularity granularity = Granularity::PerParameter;
+  bool async_op = false;
+};
+
+Backend backend_of(const Plan& plan, DeviceKind device);
+// Also checks the plan against the workload that it runs.
+Problem validate(const Plan& plan, const Workload& workload);
+
+// The whole question.
+struct Jitter {
+  double cv = 0;  // coefficient of variation of a rank's compute time from step to step
+  std::uint64_t seed = 1;
+  int samples = 20;
+};
+struct Scenario {
+  Plan plan;
+  int ranks = 0;
+  std::vector<int> rank_order;         // device of each rank; empty = 0, 1, 2, ...
+  std::map<int, double> slow_ranks;    // compute-time factor of a rank
+  std::optional<Jitter> jitter;
+};
+Problem validate(const Scenario& s, int devices);
+
+}  // namespace ddpsim

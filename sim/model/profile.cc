@@ -1,0 +1,59 @@
+#include "sim/model/profile.h"
+
+namespace ddpsim {
+namespace {
+
+Problem check_range(const Range& r, const std::string& path, double low, double high) {
+  bool ordered = r.low <= r.mid && r.mid <= r.high;
+  if (!ordered || !(r.low >= low) || !(r.high <= high)) return {path, "low <= mid <= high, fractions within 0 and 1"};
+  return {};
+}
+
+}  // namespace
+
+double at(const Range& r, Level level) { return level == Level::Low ? r.low : level == Level::Mid ? r.mid : r.high; }
+
+bool Profile::measured() const {
+  bool m = compute.basis == Evidence::Measured && memory.basis == Evidence::Measured && host.basis == Evidence::Measured;
+  for (const auto& [transport, t] : transports) m = m && t.basis == Evidence::Measured;
+  return m;
+}
+
+Problem validate(const Profile& p) {
+  if (p.name.empty()) return {"/name", "a profile needs a name"};
+  for (std::size_t i = 0; i < p.compute.efficiency.size(); ++i)
+    if (auto e = check_range(p.compute.efficiency[i], "/compute/efficiency", 1e-6, 1)) return e;
+  if (!(p.memory.bandwidth_bytes_per_s > 0)) return {"/memory/bandwidth_bytes_per_s", "memory bandwidth is positive"};
+  if (auto e = check_range(p.memory.efficiency, "/memory/efficiency", 1e-6, 1)) return e;
+  for (Duration d : {p.memory.kernel, p.host.launch, p.host.hook, p.host.collective_launch, p.host.traverse})
+    if (d.ps < 0) return {"", "times are not negative"};
+  if (p.transports.empty()) return {"/transports", "a profile needs at least one transport"};
+  for (const auto& [name, t] : p.transports) {
+    std::string path = "/transports/" + name;
+    if (auto e = check_range(t.efficiency, path + "/efficiency", 1e-6, 1)) return e;
+    if (t.launch.ps < 0 || t.latency.ps < 0) return {path, "times are not negative"};
+    for (std::size_t i = 0; i < t.knots.size(); ++i) {
+      if (!(t.knots[i].factor > 0)) return {path + "/knots/" + std::to_string(i) + "/factor", "a factor is positive"};
+      if (t.knots[i].chunk_bytes < 0 || (i > 0 && t.knots[i].chunk_bytes <= t.knots[i - 1].chunk_bytes))
+        return {path + "/knots/" + std::to_string(i) + "/chunk_bytes", "knots are in ascending order of chunk_bytes"};
+    }
+  }
+  // Hold: low = takes most.
+  if (!(p.sm_hold.high <= p.sm_hold.mid && p.sm_hold.mid <= p.sm_hold.low && p.sm_hold.high >= 0 && p.sm_hold.low < 1))
+    return {"/interference/sm_hold", "0 <= high <= mid <= low < 1 (low takes most)"};
+  if (p.reduction_bytes_per_s < 0) return {"/reduction/bytes_per_s", "a rate is not negative"};
+  return {};
+}
+
+double correction(const std::vector<Knot>& knots, double x) {
+  if (knots.empty()) return 1;
+  if (x <= static_cast<double>(knots.front().chunk_bytes)) return knots.front().factor;
+  for (std::size_t i = 1; i < knots.size(); ++i) {
+    auto x0 = static_cast<double>(knots[i - 1].chunk_bytes);
+    auto x1 = static_cast<double>(knots[i].chunk_bytes);
+    if (x <= x1) return knots[i - 1].factor + (knots[i].factor - knots[i - 1].factor) * (x - x0) / (x1 - x0);
+  }
+  return knots.back().factor;
+}
+
+}  // namespace ddpsim

@@ -1,0 +1,79 @@
+// Profile: calibrated (or published) numbers of one kind of hardware and software. File format: sim/FORMATS.md.
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/model/error.h"
+#include "sim/model/workload.h"
+#include "sim/units/units.h"
+
+namespace ddpsim {
+
+enum class Evidence : std::uint8_t { Measured, Datasheet };
+
+// Fractions of a published peak; low is the pessimistic end.
+struct Range {
+  double low = 1;
+  double mid = 1;
+  double high = 1;
+};
+enum class Level : std::uint8_t { Low, Mid, High };
+double at(const Range& r, Level level);
+
+struct ComputeSection {
+  Evidence basis = Evidence::Datasheet;
+  std::string source;
+  std::array<double, 4> peak_flops{};  // flop/s by Precision; 0 = not offered
+  std::array<Range, 3> efficiency{};   // gemm, conv, attention
+};
+struct MemorySection {
+  Evidence basis = Evidence::Datasheet;
+  std::string source;
+  double bandwidth_bytes_per_s = 0;
+  Range efficiency;
+  Duration kernel;  // device time of one small kernel
+  Bytes capacity;
+};
+struct HostSection {
+  Evidence basis = Evidence::Datasheet;
+  std::string source;
+  Duration launch;             // host time to enqueue one kernel
+  Duration hook;               // DDP's hook for one parameter
+  Duration collective_launch;  // enqueue of one collective by c10d
+  Duration traverse;           // graph traversal of find_unused_parameters, per parameter
+};
+struct Knot {
+  std::int64_t chunk_bytes = 0;
+  double factor = 1;
+};
+struct TransportSection {
+  Evidence basis = Evidence::Datasheet;
+  std::string source;
+  Duration launch;                     // once per collective
+  Duration latency;                    // one step, Simple protocol
+  std::optional<Duration> ll_latency;  // one step, LL protocol
+  Range efficiency;                    // of the link rate
+  std::vector<Knot> knots;             // correction of the transfer by bytes per step and channel
+};
+struct Profile {
+  std::string name;
+  std::string hardware;
+  DeviceKind kind = DeviceKind::Gpu;
+  ComputeSection compute;
+  MemorySection memory;
+  HostSection host;
+  std::map<std::string, TransportSection> transports;
+  Range sm_hold{0, 0, 0};            // share of a device's compute rate that a running communication kernel takes
+  double reduction_bytes_per_s = 0;  // one worker thread; 0 = not limiting
+  bool measured() const;             // every section
+};
+
+Problem validate(const Profile& p);
+// Piecewise linear in chunk bytes between knots, constant outside; 1 without knots.
+double correction(const std::vector<Knot>& knots, double chunk_bytes);
+
+}  // namespace ddpsim

@@ -1,0 +1,126 @@
+#include "sim/model/workload.h"
+
+#include <algorithm>
+#include <array>
+#include <unordered_set>
+
+namespace ddpsim {
+namespace {
+
+constexpr std::array<const char*, 8> kDTypeNames{"float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool"};
+constexpr std::array<std::int64_t, 8> kDTypeSizes{4, 2, 2, 8, 8, 4, 1, 1};
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 50;
+
+Problem check_tensors(const std::vector<Tensor>& tensors, const std::string& key) {
+  std::unordered_set<std::string> seen;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& t = tensors[i];
+    std::string path = "/" + key + "/" + std::to_string(i);
+    if (t.name.empty()) return {path + "/name", "a tensor needs a name"};
+    if (!seen.insert(t.name).second) return {path + "/name", "\"" + t.name + "\" appears twice; names are unique"};
+    std::int64_t n = 1;
+    for (std::int64_t d : t.shape) {
+      if (d < (key == "tensors" ? 1 : 0)) return {path + "/shape", "dimension " + std::to_string(d) + " is not positive"};
+      if (d > 0 && n > kMaxElements / d) return {path + "/shape", "more than 2^50 elements"};
+      n *= d;
+    }
+  }
+  return {};
+}
+
+Problem check_times(const Workload& w) {
+  const StepTimes& t = w.times;
+  if (t.forward.ps < 0 || t.backward.ps < 0 || t.optimizer.ps < 0) return {"/times", "times are not negative"};
+  if (t.forward.ps == 0 || t.backward.ps == 0) return {"/times", "forward_ps and backward_ps are positive in a captured workload"};
+  if (t.ready.size() != w.arrival.size())
+    return {"/times/ready_ps", "has " + std::to_string(t.ready.size()) + " entries; arrival has " + std::to_string(w.arrival.size())};
+  for (std::size_t i = 0; i < t.ready.size(); ++i) {
+    std::string path = "/times/ready_ps/" + std::to_string(i);
+    if (t.ready[i].ps < 0 || (i > 0 && t.ready[i] < t.ready[i - 1])) return {path, "gradient-ready times start at 0 or later and never fall"};
+    if (t.ready[i] > t.backward) return {path, "is later than the end of backward (backward_ps)"};
+  }
+  if (t.host) {
+    if (t.host->ready.size() != w.arrival.size()) return {"/times/host_ready_ps", "has not one entry per entry of arrival"};
+    for (std::size_t i = 0; i < t.host->ready.size(); ++i) {
+      if (t.host->ready[i].ps < 0 || (i > 0 && t.host->ready[i] < t.host->ready[i - 1]) || t.host->ready[i] > t.host->backward)
+        return {"/times/host_ready_ps/" + std::to_string(i), "host times start at 0 or later, never fall and end by host_backward_ps"};
+    }
+  } else if (w.device == DeviceKind::Gpu) {
+    return {"/times", "a workload captured on a GPU needs host_forward_ps, host_backward_ps, host_optimizer_ps and host_ready_ps"};
+  }
+  return {};
+}
+
+Problem check_layers(const Workload& w) {
+  if (w.layers.empty()) return {"/layers", "a described workload needs layers"};
+  std::vector<TensorIndex> order;
+  for (std::size_t i = w.layers.size(); i-- > 0;) {
+    const Layer& l = w.layers[i];
+    std::string path = "/layers/" + std::to_string(i);
+    for (const LayerCost* c : {&l.forward, &l.backward}) {
+      bool finite = c->flops_per_sample >= 0 && c->bytes_per_sample >= 0 && c->bytes_fixed >= 0 && c->flops_per_sample < 1e18 &&
+                    c->bytes_per_sample < 1e15 && c->bytes_fixed < 1e15;
+      if (!finite || c->kernels < 0) return {path, "flops, bytes and kernels are finite and not negative"};
+    }
+    order.insert(order.end(), l.tensors.begin(), l.tensors.end());
+  }
+  if (order != w.arrival) return {"/layers", "walking the layers backwards does not give arrival"};
+  return {};
+}
+
+}  // namespace
+
+std::int64_t element_size(DType t) { return kDTypeSizes[static_cast<std::size_t>(t)]; }
+const char* name_of(DType t) { return kDTypeNames[static_cast<std::size_t>(t)]; }
+std::optional<DType> parse_dtype(const std::string& name) {
+  for (std::size_t i = 0; i < kDTypeNames.size(); ++i)
+    if (name == kDTypeNames[i]) return static_cast<DType>(i);
+  return std::nullopt;
+}
+const char* name_of(Precision p) {
+  constexpr std::array<const char*, 4> kNames{"fp32", "tf32", "bf16", "fp16"};
+  return kNames[static_cast<std::size_t>(p)];
+}
+
+std::int64_t Tensor::elements() const {
+  std::int64_t n = 1;
+  for (std::int64_t d : shape) n *= d;
+  return n;
+}
+
+Bytes Workload::gradient_bytes() const {
+  Bytes total;
+  for (const Tensor& t : tensors) total += t.bytes();
+  return total;
+}
+
+double optimizer_bytes_per_element(const Optimizer& o) {
+  using Kind = Optimizer::Kind;
+  if (o.kind == Kind::Sgd) {
+    if (!o.momentum) return o.weight_decay && !o.fused ? 24 : 12;
+    if (o.fused) return 20;
+    return o.weight_decay ? 44 : 32;
+  }
+  if (o.fused) return 28;
+  if (o.kind == Kind::AdamW) return 80;
+  return o.weight_decay ? 84 : 72;
+}
+
+Problem validate(const Workload& w) {
+  if (w.name.empty()) return {"/name", "a workload needs a name"};
+  if (w.batch < 1 || w.batch > 1'000'000) return {"/batch", "batch is 1 to 1,000,000 samples per rank"};
+  if (w.tensors.empty()) return {"/tensors", "a workload needs at least one parameter that requires a gradient"};
+  if (auto p = check_tensors(w.tensors, "tensors")) return p;
+  if (auto p = check_tensors(w.buffers, "buffers")) return p;
+  std::vector<bool> seen(w.tensors.size(), false);
+  for (std::size_t i = 0; i < w.arrival.size(); ++i) {
+    std::string path = "/arrival/" + std::to_string(i);
+    if (w.arrival[i] >= w.tensors.size()) return {path, "no tensor has index " + std::to_string(w.arrival[i])};
+    if (seen[w.arrival[i]]) return {path, "tensor " + std::to_string(w.arrival[i]) + " arrives twice"};
+    seen[w.arrival[i]] = true;
+  }
+  if (w.arrival.empty()) return {"/arrival", "no gradient ever arrives"};
+  return w.basis == Basis::Captured ? check_times(w) : check_layers(w);
+}
+
+}  // namespace ddpsim

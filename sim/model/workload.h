@@ -1,0 +1,97 @@
+// Workload: what one training step computes on one rank. File format: sim/FORMATS.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/model/error.h"
+#include "sim/units/units.h"
+
+namespace ddpsim {
+
+enum class DType : std::uint8_t { Float32, Float16, BFloat16, Float64, Int64, Int32, UInt8, Bool };
+std::int64_t element_size(DType t);  // bytes
+const char* name_of(DType t);        // "float32", ...
+std::optional<DType> parse_dtype(const std::string& name);
+
+enum class DeviceKind : std::uint8_t { Cpu, Gpu };
+enum class Basis : std::uint8_t { Captured, Described };
+enum class Precision : std::uint8_t { Fp32, Tf32, Bf16, Fp16 };
+const char* name_of(Precision p);
+enum class KernelClass : std::uint8_t { Conv, Gemm, Attention, Memory };
+
+using TensorIndex = std::uint32_t;
+
+struct Tensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  DType dtype = DType::Float32;
+  std::int64_t elements() const;
+  Bytes bytes() const { return {elements() * element_size(dtype)}; }
+};
+
+// Cost of one layer in one direction; see `layers` in sim/FORMATS.md for what the bytes assume.
+struct LayerCost {
+  double flops_per_sample = 0;
+  double bytes_per_sample = 0;
+  double bytes_fixed = 0;
+  int kernels = 1;
+};
+
+struct Layer {
+  std::string name;
+  KernelClass kernel = KernelClass::Memory;
+  std::vector<TensorIndex> tensors;  // in arrival order
+  LayerCost forward;
+  LayerCost backward;
+};
+
+// Host-thread times of a GPU step: when the kernels were enqueued, not when they ran.
+struct HostTimes {
+  Duration forward;
+  Duration backward;
+  Duration optimizer;
+  std::vector<Duration> ready;  // offset from the start of backward, one per arrival
+};
+
+struct StepTimes {
+  Duration forward;
+  Duration backward;
+  Duration optimizer;
+  std::vector<Duration> ready;  // one per arrival, non-decreasing, <= backward
+  std::optional<HostTimes> host;
+  double instrumented_excess = 0;  // capture only: instrumented / plain step - 1
+};
+
+struct Optimizer {
+  enum class Kind : std::uint8_t { Sgd, Adam, AdamW } kind = Kind::Sgd;
+  bool momentum = false;
+  bool weight_decay = false;
+  bool foreach = true;
+  bool fused = false;
+};
+// Bytes of memory traffic per fp32 parameter in one optimizer step, all passes. Source: facts of torch/optim/{sgd,adam}.py; sim/MODEL.md.
+double optimizer_bytes_per_element(const Optimizer& o);
+
+struct Workload {
+  std::string name;
+  std::string model;
+  Basis basis = Basis::Captured;
+  int batch = 1;  // samples per rank in one forward/backward
+  Precision precision = Precision::Fp32;
+  DeviceKind device = DeviceKind::Gpu;
+  std::string device_name;
+  Optimizer optimizer;
+  std::vector<Tensor> tensors;  // registration order
+  std::vector<Tensor> buffers;  // registration order
+  std::vector<TensorIndex> arrival;
+  StepTimes times;            // captured, or filled by predict's roofline
+  std::vector<Layer> layers;  // described
+  Bytes gradient_bytes() const;
+};
+
+Problem validate(const Workload& w);
+
+}  // namespace ddpsim

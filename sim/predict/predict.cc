@@ -1,0 +1,237 @@
+// The period (end of step k+1 minus end of step k) of the first two equal consecutive steady steps is the answer; at most 8 are played.
+#include "sim/predict/predict.h"
+
+#include <algorithm>
+
+#include "sim/predict/roofline.h"
+#include "sim/strategy/lower.h"
+#include "sim/version.h"
+
+namespace ddpsim::predict {
+namespace {
+
+constexpr int kMaxSteadySteps = 8;
+
+std::vector<int> devices_of(const Scenario& s) {
+  if (!s.rank_order.empty()) return s.rank_order;
+  std::vector<int> out;
+  for (int r = 0; r < s.ranks; ++r) out.push_back(r);
+  return out;
+}
+
+Workload with_times(const Workload& w, const Profile& p, Level level) {
+  Workload out = w;
+  out.times = step_times(w, p, level);
+  out.device = p.kind;
+  return out;
+}
+
+struct Prepared {
+  Workload workload;
+  Program program;
+  collective::Communicator comm;
+};
+
+Prepared prepare(const Question& q, Level level) {
+  Prepared r;
+  r.workload = with_times(q.workload, q.profile, level);
+  r.program = strategy::lower(r.workload, q.scenario.plan);
+  r.comm = collective::make_communicator(q.fabric, devices_of(q.scenario), r.program.backend);
+  return r;
+}
+
+bool settled(const Simulation& s) {
+  std::size_t n = s.steps.size();
+  return n >= 3 && s.steps[n - 1].end - s.steps[n - 2].end == s.steps[n - 2].end - s.steps[n - 3].end;
+}
+
+Simulation play(const Prepared& r, const Question& q, Level level, const Options& options, bool spans, bool warmup) {
+  SimulationOptions so;
+  so.fidelity = options.fidelity;
+  so.level = level;
+  so.fold = options.fold && options.fidelity == Fidelity::Collective;
+  so.spans = spans;
+  so.warmup = warmup;
+  auto classes = fold_ranks(q.scenario, so.fold);
+  Simulation s = simulate(r.program, r.comm, q.profile, classes, so);
+  if (!settled(s)) {
+    so.steady_steps = kMaxSteadySteps;
+    s = simulate(r.program, r.comm, q.profile, classes, so);
+  }
+  return s;
+}
+
+Duration period(const Simulation& s) { return s.steps.back().end - s.steps[s.steps.size() - 2].end; }
+
+// Uniform in [0, 1): splitmix64.
+double uniform(std::uint64_t& state) {
+  std::uint64_t z = (state += 0x9e3779b97f4a7c15ull);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+// Sum of 12 uniforms less 6: standard normal to 2 % in the tails that matter here, without exp or log.
+double normal(std::uint64_t& state) {
+  double sum = -6;
+  for (int i = 0; i < 12; ++i) sum += uniform(state);
+  return sum;
+}
+
+// A rank's compute is slower or faster by one factor for a whole step, so the slowest member of a class is the one that every collective waits for.
+std::vector<Duration> play_jitter(const Prepared& r, const Question& q, const Options& options) {
+  const Jitter& j = *q.scenario.jitter;
+  auto classes = fold_ranks(q.scenario, options.fold);
+  std::uint64_t state = j.seed;
+  for (int k = 0; k <= j.samples; ++k) {
+    for (RankClass& c : classes) {
+      double worst = 0;
+      for (std::size_t m = 0; m < c.ranks.size(); ++m) worst = std::max(worst, 1 + j.cv * normal(state));
+      c.step_factors.push_back(std::max(worst, 0.05));
+    }
+  }
+  SimulationOptions so;
+  so.fidelity = options.fidelity;
+  so.fold = options.fold;
+  so.spans = false;
+  so.warmup = false;
+  so.steady_steps = j.samples + 1;
+  Simulation s = simulate(r.program, r.comm, q.profile, classes, so);
+  std::vector<Duration> out;
+  for (std::size_t k = 1; k < s.steps.size(); ++k) out.push_back(s.steps[k].end - s.steps[k - 1].end);
+  return out;
+}
+
+LinkUse busiest_link(const Prepared& r, const Question& q, Duration step) {
+  double ring = 0;
+  double tree = 0;
+  for (const Op& op : r.program.steady.ops) {
+    if (!is_collective(op.kind)) continue;
+    Bytes size{op.bytes};
+    auto price = is_broadcast(op.kind) ? collective::broadcast(r.comm, q.profile, Level::Mid, size)
+                                       : collective::all_reduce(r.comm, q.profile, Level::Mid, size);
+    for (const auto& phase : price.phases) (price.pattern == collective::Pattern::Ring ? ring : tree) += phase.work;
+  }
+  LinkUse best;
+  auto consider = [&](const std::vector<collective::LinkLoad>& load, double work) {
+    for (const auto& l : load) {
+      double busy = work * l.per_byte / collective::link_rate(r.comm, q.profile, Level::Mid, l.link) / static_cast<double>(step.ps);
+      if (busy > best.busy * (1 + 1e-9)) best = {q.fabric.link_name(l.link), q.fabric.links()[l.link].bandwidth, busy};
+    }
+  };
+  consider(r.comm.ring_load, ring);
+  consider(r.comm.tree_load, tree);
+  return best;
+}
+
+Bytes state_bytes(const Workload& w, const Plan& plan) {
+  Bytes gradients = w.gradient_bytes();
+  Bytes total = gradients + gradients;  // parameters and gradients
+  if (plan.system == System::PytorchDdp && !plan.gradient_as_bucket_view) total += gradients;  // buckets
+  if (plan.system == System::Averaging && plan.granularity == Granularity::Flat) total += gradients;
+  std::int64_t states = w.optimizer.kind == Optimizer::Kind::Sgd ? (w.optimizer.momentum ? 1 : 0) : 2;
+  total += gradients * states;
+  for (const Tensor& b : w.buffers) total += b.bytes();
+  return total;
+}
+
+}  // namespace
+
+Problem check(const Question& q) {
+  if (auto m = roofline_problem(q.workload, q.profile); !m.empty()) return {"/workload", m};
+  Workload w = q.workload;
+  w.device = q.profile.kind;
+  if (auto p = validate(q.scenario.plan, w)) return p;
+  if (auto p = validate(q.scenario, q.fabric.devices())) return p;
+  if (q.scenario.ranks > 1)
+    if (auto m = collective::missing_transport(q.fabric, q.profile); !m.empty())
+      return {"/cluster", "the cluster uses transport \"" + m + "\", which profile \"" + q.profile.name + "\" does not have"};
+  return topology::check_reachable(q.fabric, devices_of(q.scenario));
+}
+
+Duration steady_period(const Question& q, Level level, const Options& options) {
+  Prepared r = prepare(q, level);
+  return period(play(r, q, level, options, false, false));
+}
+
+Prediction predict(const Question& q, const Options& options) {
+  Prediction out;
+  Prepared r = prepare(q, Level::Mid);
+  Simulation s = play(r, q, Level::Mid, options, true, true);
+  Run& run = out.run;
+  run.simulator_version = kVersion;
+  run.profile = q.profile.name;
+  run.fidelity = name_of(options.fidelity);
+  run.tensor_names = r.program.tensor_names;
+  TimePoint previous{0};
+  for (const SimulatedStep& step : s.steps) {
+    run.steps.push_back({step.kind, step.end - previous});
+    previous = step.end;
+  }
+  run.spans = std::move(s.spans);
+  run.spans_from = s.spans_from;
+  out.summary = analysis::summarize(run);
+  Duration step = out.summary.step;
+  out.step_low = std::min(step, steady_period(q, Level::High, options));
+  out.step_high = std::max(step, steady_period(q, Level::Low, options));
+  double samples = static_cast<double>(q.workload.batch) * q.scenario.plan.accumulation_steps * q.scenario.ranks;
+  out.samples_per_s = samples / (static_cast<double>(step.ps) / 1e12);
+  // One rank without a data-parallel wrapper: forward, backward, optimizer.
+  out.single_rank_step = (r.workload.times.forward + r.workload.times.backward) * q.scenario.plan.accumulation_steps + r.workload.times.optimizer;
+  out.scaling_efficiency = static_cast<double>(out.single_rank_step.ps) / static_cast<double>(step.ps);
+  out.state_bytes = state_bytes(q.workload, q.scenario.plan);
+  out.measured = q.profile.measured();
+  if (q.scenario.ranks > 1) out.busiest_link = busiest_link(r, q, step);
+  if (q.scenario.jitter) out.jitter_steps = play_jitter(r, q, options);
+  return out;
+}
+
+std::vector<Lever> levers(const Question& q, Duration step, double threshold) {
+  std::vector<Lever> out;
+  auto attempt = [&](const std::string& change, const std::string& command, const Scenario& s) {
+    Question changed{q.workload, q.fabric, q.profile, s};
+    if (check(changed)) return;
+    out.push_back({change, command, steady_period(changed)});
+  };
+  const Plan& plan = q.scenario.plan;
+  if (plan.system == System::PytorchDdp) {
+    for (double cap : {1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0}) {
+      if (plan.bucket_cap_mb == cap) continue;
+      Scenario s = q.scenario;
+      s.plan.bucket_cap_mb = cap;
+      std::string text = "bucket_cap_mb=" + std::to_string(static_cast<int>(cap));
+      attempt(text, "--set " + text, s);
+    }
+    if (!plan.gradient_as_bucket_view) {
+      Scenario s = q.scenario;
+      s.plan.gradient_as_bucket_view = true;
+      attempt("gradient_as_bucket_view=True", "--set gradient_as_bucket_view=true", s);
+    }
+    if (plan.comm_hook == CommHook::None) {
+      Scenario s = q.scenario;
+      s.plan.comm_hook = CommHook::Bf16Compress;
+      attempt("bf16_compress_hook (changes numerics)", "--set comm_hook=bf16_compress", s);
+    }
+    if (plan.broadcast_buffers && !q.workload.buffers.empty()) {
+      Scenario s = q.scenario;
+      s.plan.broadcast_buffers = false;
+      attempt("broadcast_buffers=False (each rank keeps its own BatchNorm statistics)", "--set broadcast_buffers=false", s);
+    }
+  } else {
+    Scenario s = q.scenario;
+    s.plan.system = System::PytorchDdp;
+    attempt("DistributedDataParallel instead of plain averaging", "--set system=pytorch_ddp", s);
+  }
+  // Of several bucket caps only the best is worth a line.
+  std::stable_sort(out.begin(), out.end(), [](const Lever& a, const Lever& b) { return a.step < b.step; });
+  bool cap_listed = false;
+  std::vector<Lever> kept;
+  for (const Lever& l : out) {
+    bool cap = l.change.starts_with("bucket_cap_mb");
+    if (static_cast<double>(step.ps - l.step.ps) < threshold * static_cast<double>(step.ps) || (cap && cap_listed)) continue;
+    cap_listed = cap_listed || cap;
+    kept.push_back(l);
+  }
+  return kept;
+}
+
+}  // namespace ddpsim::predict

@@ -1,0 +1,65 @@
+// predict: Workload + Plan + Cluster + Profile -> Run, and what it means. Pure: same inputs, same bytes, on every machine and thread count.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/analysis/summarize.h"
+#include "sim/model/profile.h"
+#include "sim/predict/simulate.h"
+
+namespace ddpsim::predict {
+
+// REQUIRES for every predict() call: all parts valid, check() empty.
+struct Question {
+  const Workload& workload;
+  const topology::Fabric& fabric;
+  const Profile& profile;
+  const Scenario& scenario;
+};
+
+struct Options {
+  Fidelity fidelity = Fidelity::Collective;
+  bool fold = true;
+};
+
+struct LinkUse {
+  std::string name;
+  Bandwidth bandwidth;
+  double busy = 0;  // share of the step in which it would carry its bytes at its full rate
+};
+
+struct Prediction {
+  Run run;
+  analysis::Summary summary;
+  Duration step_low;   // optimistic end of the 80 % interval
+  Duration step_high;  // pessimistic end
+  double samples_per_s = 0;
+  double scaling_efficiency = 1;  // one rank's step without communication / this step
+  Duration single_rank_step;
+  Bytes state_bytes;  // per device: parameters, gradients, buckets, optimizer state, buffers; activations are not known
+  bool measured = false;  // the Profile is measured in every section
+  bool schedule_executed = false;  // the system has been recorded running this schedule
+  LinkUse busiest_link;
+  std::vector<std::string> extrapolated;
+  std::vector<Duration> jitter_steps;  // one per sample, if the scenario has jitter
+};
+
+// What keeps the question from having an answer: missing transport, wrong device, unreachable host. Empty message = nothing.
+Problem check(const Question& q);
+
+Prediction predict(const Question& q, const Options& options = {});
+
+// Only the steady period, at one level: what sweeps and tuning call.
+Duration steady_period(const Question& q, Level level = Level::Mid, const Options& options = {});
+
+// What another setting would buy.
+struct Lever {
+  std::string change;   // "bucket_cap_mb=50"
+  std::string command;  // flags that try it
+  Duration step;
+};
+// Levers sorted by gain, those that help by at least `threshold` of the step first; the others left out.
+std::vector<Lever> levers(const Question& q, Duration step, double threshold = 0.005);
+
+}  // namespace ddpsim::predict

@@ -1,0 +1,88 @@
+#include "sim/predict/roofline.h"
+
+#include <algorithm>
+
+namespace ddpsim::predict {
+namespace {
+
+// Bytes of an activation relative to fp32.
+double element_scale(Precision p) { return p == Precision::Fp16 || p == Precision::Bf16 ? 0.5 : 1.0; }
+
+Duration layer_time(const Workload& w, const Profile& p, Level level, KernelClass kernel, const LayerCost& c) {
+  double batch = w.batch;
+  double bytes = c.bytes_per_sample * batch * element_scale(w.precision) + c.bytes_fixed;
+  double seconds = bytes / (p.memory.bandwidth_bytes_per_s * at(p.memory.efficiency, level));
+  double flops = c.flops_per_sample * batch;
+  if (flops > 0 && kernel != KernelClass::Memory) {
+    std::size_t index = kernel == KernelClass::Gemm ? 0 : kernel == KernelClass::Conv ? 1 : 2;
+    double peak = p.compute.peak_flops[static_cast<std::size_t>(w.precision)];
+    seconds = std::max(seconds, flops / (peak * at(p.compute.efficiency[index], level)));
+  }
+  Duration floor = p.memory.kernel * c.kernels;
+  return std::max(floor, Duration{static_cast<std::int64_t>(seconds * 1e12 + 0.5)});
+}
+
+// Multi-tensor kernels take at most this many tensors per launch (torch MultiTensorApply.cuh, 3 to 4 lists).
+constexpr std::int64_t kTensorsPerLaunch = 36;
+
+std::int64_t optimizer_kernels(const Workload& w) {
+  const Optimizer& o = w.optimizer;
+  auto tensors = static_cast<std::int64_t>(w.tensors.size());
+  std::int64_t passes = o.fused ? 1 : o.kind == Optimizer::Kind::Sgd ? 1 + (o.momentum ? 2 : 0) + (o.weight_decay ? 1 : 0) : 7;
+  return o.foreach || o.fused ? passes * ((tensors + kTensorsPerLaunch - 1) / kTensorsPerLaunch) : passes * tensors;
+}
+
+}  // namespace
+
+std::string roofline_problem(const Workload& w, const Profile& p) {
+  if (w.basis == Basis::Captured) {
+    if (w.device != p.kind)
+      return std::string("workload \"") + w.name + "\" was captured on a " + (w.device == DeviceKind::Cpu ? "CPU" : "GPU") + ", but profile \"" + p.name +
+             "\" is of a " + (p.kind == DeviceKind::Cpu ? "CPU" : "GPU") + "; its times cannot be carried over (use the described workload or another cluster)";
+    return {};
+  }
+  if (p.compute.peak_flops[static_cast<std::size_t>(w.precision)] <= 0)
+    return "profile \"" + p.name + "\" has no peak_flops for precision " + name_of(w.precision);
+  return {};
+}
+
+StepTimes step_times(const Workload& w, const Profile& p, Level level) {
+  if (w.basis == Basis::Captured) return w.times;
+  StepTimes t;
+  HostTimes h;
+  for (const Layer& l : w.layers) {
+    t.forward += layer_time(w, p, level, l.kernel, l.forward);
+    h.forward += p.host.launch * l.forward.kernels;
+  }
+  t.ready.reserve(w.arrival.size());
+  h.ready.reserve(w.arrival.size());
+  for (std::size_t i = w.layers.size(); i-- > 0;) {
+    const Layer& l = w.layers[i];
+    t.backward += layer_time(w, p, level, l.kernel, l.backward);
+    h.backward += p.host.launch * l.backward.kernels;
+    t.ready.insert(t.ready.end(), l.tensors.size(), t.backward);
+    h.ready.insert(h.ready.end(), l.tensors.size(), h.backward);
+  }
+  double elements = 0;
+  for (const Tensor& tensor : w.tensors) elements += static_cast<double>(tensor.elements());
+  double seconds = elements * optimizer_bytes_per_element(w.optimizer) / (p.memory.bandwidth_bytes_per_s * at(p.memory.efficiency, level));
+  std::int64_t kernels = optimizer_kernels(w);
+  t.optimizer = std::max(p.memory.kernel * kernels, Duration{static_cast<std::int64_t>(seconds * 1e12 + 0.5)});
+  h.optimizer = p.host.launch * kernels;
+  if (p.kind == DeviceKind::Gpu) t.host = std::move(h);
+  return t;
+}
+
+Duration price(const Op& op, const StepProgram& step, const Program& program, const Profile& p, Level level) {
+  if (!op.priced) return op.duration;
+  Duration hooks = p.host.hook * op.hooks;
+  if (op.kind == OpKind::Launch) {
+    bool collective = is_collective(step.ops[op.subject].kind);
+    return op.duration + hooks + p.host.launch * op.kernels + (collective ? p.host.collective_launch : Duration{});
+  }
+  if (op.kind == OpKind::FindUnused) return p.host.traverse * static_cast<std::int64_t>(program.tensor_names.size());
+  double rate = p.memory.bandwidth_bytes_per_s * at(p.memory.efficiency, level) / 1e12;
+  return hooks + std::max(p.memory.kernel * op.kernels, Duration{ceil_ps(static_cast<double>(op.traffic), rate)});
+}
+
+}  // namespace ddpsim::predict

@@ -1,0 +1,18 @@
+// Times of a described workload on a Profile's device, and prices of single operations.
+#pragma once
+
+#include "sim/model/profile.h"
+#include "sim/model/program.h"
+
+namespace ddpsim::predict {
+
+// time of a layer = max(flops / (peak * efficiency), bytes / (memory bandwidth * efficiency), kernels * shortest kernel).
+// Captured workloads are returned as they are. REQUIRES: validate(w) and validate(p) found nothing, roofline_problem(w, p) is empty.
+StepTimes step_times(const Workload& w, const Profile& p, Level level);
+// Why this workload cannot be timed on this profile ("" = it can): precision not offered, wrong kind of device.
+std::string roofline_problem(const Workload& w, const Profile& p);
+
+// Duration of an operation that is priced by the Profile: memory traffic on the device, launches and hooks on the host.
+Duration price(const Op& op, const StepProgram& step, const Program& program, const Profile& p, Level level);
+
+}  // namespace ddpsim::predict

@@ -1,0 +1,411 @@
+// Stream lanes are edges from one operation to the next. A collective is, per class, ready -> (picked up by a worker) -> wait for all classes ->
+// phases of latency and transfer -> done. Consecutive fixed operations that nobody else waits for are built as one task.
+#include "sim/predict/simulate.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+
+#include "sim/collective/messages.h"
+#include "sim/engine/execute.h"
+#include "sim/predict/roofline.h"
+#include "sim/strategy/worker_pool.h"
+
+namespace ddpsim::predict {
+namespace {
+
+using collective::Communicator;
+using collective::Price;
+using engine::TaskGraph;
+using engine::TaskId;
+
+constexpr TaskId kNoTask = UINT32_MAX;
+constexpr std::size_t kLanes = 5;
+
+// Where an operation of one class and step lies in the graph.
+struct Placed {
+  TaskId ready = kNoTask;  // its begin is when the operation could start
+  TaskId begin = kNoTask;
+  TaskId end = kNoTask;
+  std::int64_t begin_offset = 0;  // within a chain task, from its begin; -1 = the task's own end
+  std::int64_t end_offset = -1;
+};
+
+struct ResourceKey {
+  double rate, burst, peak, ring, tree;
+  auto operator<=>(const ResourceKey&) const = default;
+};
+
+class Simulator {
+ public:
+  Simulator(const Program& program, const Communicator& comm, const Profile& profile, const std::vector<RankClass>& classes, const SimulationOptions& options)
+      : program_(program), comm_(comm), profile_(profile), classes_(classes), options_(options) {
+    link_resource_.assign(comm.fabric->links().size(), engine::kNone);
+  }
+
+  Simulation run() {
+    if (options_.fidelity == Fidelity::Collective) make_load_demands();
+    double hold = at(profile_.sm_hold, options_.level);
+    if (program_.device == DeviceKind::Gpu && comm_.ranks() > 1 && hold > 0) make_device_resources(hold);
+    tails_.assign(classes_.size(), {});
+    for (auto& t : tails_) t.fill(kNoTask);
+    if (options_.warmup)
+      for (const StepProgram& s : program_.warmup) add_step(s, -1, false);
+    for (int k = 0; k < options_.steady_steps; ++k) add_step(program_.steady, k, k + 1 == options_.steady_steps);
+    return play();
+  }
+
+ private:
+  // ---- resources and flows
+
+  engine::ResourceId link_resource(topology::LinkId l) {
+    if (link_resource_[l] == engine::kNone) {
+      const topology::Link& link = comm_.fabric->links()[l];
+      double rate = collective::link_rate(comm_, profile_, options_.level, l);
+      double scale = rate / link.bandwidth.bytes_per_ps();
+      link_resource_[l] = graph_.add_resource({rate, static_cast<double>(link.burst.count), link.peak.bytes_per_ps() * scale});
+    }
+    return link_resource_[l];
+  }
+
+  // Links that carry the same share of everything constrain alike: one of each kind is enough.
+  void make_load_demands() {
+    std::map<ResourceKey, engine::ResourceId> seen;
+    std::size_t i = 0;
+    std::size_t j = 0;
+    const auto& ring = comm_.ring_load;
+    const auto& tree = comm_.tree_load;
+    while (i < ring.size() || j < tree.size()) {
+      topology::LinkId link = std::min(i < ring.size() ? ring[i].link : UINT32_MAX, j < tree.size() ? tree[j].link : UINT32_MAX);
+      double r = i < ring.size() && ring[i].link == link ? ring[i++].per_byte : 0;
+      double t = j < tree.size() && tree[j].link == link ? tree[j++].per_byte : 0;
+      const topology::Link& l = comm_.fabric->links()[link];
+      ResourceKey key{collective::link_rate(comm_, profile_, options_.level, link), static_cast<double>(l.burst.count), l.peak.bytes_per_ps(), r, t};
+      if (options_.fold && !seen.emplace(key, 0).second) continue;
+      engine::ResourceId id = link_resource(link);
+      if (r > 0) ring_demands_.push_back({id, r});
+      if (t > 0) tree_demands_.push_back({id, t});
+    }
+  }
+
+  void make_device_resources(double hold) {
+    hold_ = hold;
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+      engine::ResourceId sm = graph_.add_resource({1.0, 0, 0});
+      device_.push_back(sm);
+      engine::Demand d{sm, 1};
+      device_flow_.push_back(graph_.add_flow(std::span(&d, 1), 1, 1));
+    }
+  }
+
+  engine::FlowId phase_flow(const Price& price, const collective::Phase& phase) {
+    auto key = std::make_tuple(price.pattern, phase.weight, phase.max_rate);
+    auto it = phase_flows_.find(key);
+    if (it != phase_flows_.end()) return it->second;
+    const auto& demands = price.pattern == collective::Pattern::Ring ? ring_demands_ : tree_demands_;
+    engine::FlowId f = graph_.add_flow(demands, phase.weight, phase.max_rate);
+    phase_flows_.emplace(key, f);
+    return f;
+  }
+
+  engine::FlowId hop_flow(int from, int to) {
+    auto key = std::make_pair(from, to);
+    auto it = hop_flows_.find(key);
+    if (it != hop_flows_.end()) return it->second;
+    topology::Route route;
+    comm_.fabric->find_route(comm_.devices[static_cast<std::size_t>(from)], comm_.devices[static_cast<std::size_t>(to)], route);
+    std::vector<engine::Demand> demands;
+    for (topology::LinkId l : route.links) demands.push_back({link_resource(l), 1});
+    engine::FlowId f = graph_.add_flow(demands);
+    hop_flows_.emplace(key, f);
+    return f;
+  }
+
+  const Price& price_of(const Op& op) {
+    bool broadcast = is_broadcast(op.kind);
+    auto key = std::make_pair(broadcast, op.bytes);
+    auto it = prices_.find(key);
+    if (it == prices_.end()) {
+      Bytes size{op.bytes};
+      it = prices_.emplace(key, broadcast ? collective::broadcast(comm_, profile_, options_.level, size)
+                                          : collective::all_reduce(comm_, profile_, options_.level, size)).first;
+    }
+    return it->second;
+  }
+
+  // ---- steps
+
+  void add_step(const StepProgram& s, int steady_index, bool record) {
+    std::vector<std::uint8_t> awaited = awaited_ops(s);
+    std::vector<std::vector<Placed>> placed(classes_.size(), std::vector<Placed>(s.ops.size()));
+    for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
+      if (is_collective(s.ops[i].kind)) {
+        add_collective(s, i, placed);
+        continue;
+      }
+      for (std::size_t c = 0; c < classes_.size(); ++c) add_local(s, i, c, steady_index, awaited, placed[c]);
+    }
+    open_.clear();
+    std::vector<TaskId> ends;
+    for (std::size_t c = 0; c < classes_.size(); ++c) ends.push_back(placed[c].back().end);
+    step_ends_.push_back(ends);
+    kinds_.push_back(s.kind);
+    if (record && options_.spans) {
+      recorded_ = &s;
+      record_ = std::move(placed);
+    }
+  }
+
+  // Operations that another one names as a dependency.
+  std::vector<std::uint8_t> awaited_ops(const StepProgram& s) const {
+    std::vector<std::uint8_t> awaited(s.ops.size(), 0);
+    for (const Op& op : s.ops)
+      for (std::uint32_t d : op.dep)
+        if (d != kNoOp) awaited[d] = 1;
+    for (const auto& e : s.extra_deps) awaited[e.dep] = 1;
+    awaited.back() = 1;
+    return awaited;
+  }
+
+  Duration duration_of(const StepProgram& s, const Op& op, std::size_t c, int steady_index) const {
+    Duration d = price(op, s, program_, profile_, options_.level);
+    const RankClass& rc = classes_[c];
+    double f = rc.factor;
+    if (steady_index >= 0 && static_cast<std::size_t>(steady_index) < rc.step_factors.size()) f *= rc.step_factors[static_cast<std::size_t>(steady_index)];
+    return f == 1 ? d : scale(d, f);
+  }
+
+  void link_deps(const StepProgram& s, std::uint32_t i, const std::vector<Placed>& placed, TaskId task) {
+    for (std::uint32_t d : s.ops[i].dep)
+      if (d != kNoOp) graph_.add_edge(placed[d].end, task);
+    if (s.extra_deps.empty()) return;
+    for (const auto& e : s.extra_deps)
+      if (e.op == i) graph_.add_edge(placed[e.dep].end, task);
+  }
+
+  void add_local(const StepProgram& s, std::uint32_t i, std::size_t c, int steady_index, const std::vector<std::uint8_t>& awaited, std::vector<Placed>& placed) {
+    const Op& op = s.ops[i];
+    auto lane = static_cast<std::size_t>(op.lane);
+    Duration d = duration_of(s, op, c, steady_index);
+    bool streamed = op.lane != Lane::Callback;
+    bool shares_device = !device_.empty() && op.lane == Lane::Compute && is_compute(op.kind);
+    bool waits = op.dep[0] != kNoOp;
+    TaskId tail = streamed ? tails_[c][lane] : kNoTask;
+    Placed& p = placed[i];
+    if (streamed && !waits && !shares_device && tail != kNoTask && is_open(c, lane, tail)) {
+      p.begin_offset = graph_.latency()[tail];
+      graph_.lengthen(tail, d);
+      p.end_offset = graph_.latency()[tail];
+      p.ready = p.begin = p.end = tail;
+    } else {
+      TaskId t = shares_device && d.ps > 0 ? graph_.add_task({}, static_cast<double>(d.ps), device_flow_[c]) : graph_.add_fixed(d);
+      if (tail != kNoTask) graph_.add_edge(tail, t);
+      link_deps(s, i, placed, t);
+      p.ready = p.begin = p.end = t;
+      p.end_offset = shares_device ? -1 : d.ps;
+      if (streamed) tails_[c][lane] = t;
+      if (streamed && !shares_device) set_open(c, lane, t);
+    }
+    if (awaited[i] && streamed) close(c, lane);
+  }
+
+  bool is_open(std::size_t c, std::size_t lane, TaskId t) const {
+    std::size_t slot = c * kLanes + lane;
+    return slot < open_.size() && open_[slot] == t;
+  }
+  void set_open(std::size_t c, std::size_t lane, TaskId t) {
+    if (open_.empty()) open_.assign(classes_.size() * kLanes, kNoTask);
+    open_[c * kLanes + lane] = t;
+  }
+  void close(std::size_t c, std::size_t lane) {
+    if (!open_.empty()) open_[c * kLanes + lane] = kNoTask;
+  }
+
+  // ---- collectives
+
+  void add_collective(const StepProgram& s, std::uint32_t i, std::vector<std::vector<Placed>>& placed) {
+    const Op& op = s.ops[i];
+    bool pooled = op.lane == Lane::Worker;
+    const Price& price = price_of(op);
+    std::vector<TaskId> arrive(classes_.size());
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+      TaskId ready = graph_.add_fixed({});
+      link_deps(s, i, placed[c], ready);
+      placed[c][i].ready = ready;
+      arrive[c] = pooled ? queue(c, ready) : streamed(c, op.lane, ready);
+    }
+    TaskId first = static_cast<TaskId>(graph_.size());
+    std::vector<TaskId> done = options_.fidelity == Fidelity::Message ? add_messages(op, price, arrive) : add_phases(price, arrive);
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+      Placed& p = placed[c][i];
+      p.begin = options_.fidelity == Fidelity::Message ? arrive[c] : first;
+      p.begin_offset = 0;
+      p.end = done[c];
+      p.end_offset = -1;
+      if (pooled) {
+        picked_.push_back({done[c], static_cast<std::uint32_t>(c), kNoTask});
+      } else {
+        tails_[c][static_cast<std::size_t>(op.lane)] = done[c];
+        close(c, static_cast<std::size_t>(op.lane));
+      }
+      if (!device_.empty() && op.lane == Lane::Comm) graph_.add_hold(arrive[c], done[c], {device_[c], hold_});
+    }
+    if (pooled) {
+      if (options_.fidelity == Fidelity::Collective) graph_.notify(done[0]);
+      else
+        for (TaskId t : done) graph_.notify(t);
+    }
+  }
+
+  TaskId streamed(std::size_t c, Lane lane, TaskId ready) {
+    TaskId tail = tails_[c][static_cast<std::size_t>(lane)];
+    if (tail == kNoTask) return ready;
+    TaskId t = graph_.add_fixed({});
+    graph_.add_edge(ready, t);
+    graph_.add_edge(tail, t);
+    return t;
+  }
+
+  // Enqueued when `ready` ends; picked up when the policy says so.
+  TaskId queue(std::size_t c, TaskId ready) {
+    TaskId pickup = graph_.add_fixed({});
+    graph_.add_gate(pickup);
+    graph_.notify(ready);
+    queued_.push_back({ready, static_cast<std::uint32_t>(c), pickup});
+    return pickup;
+  }
+
+  std::vector<TaskId> add_phases(const Price& price, const std::vector<TaskId>& arrive) {
+    TaskId last = kNoTask;
+    for (const collective::Phase& phase : price.phases) {
+      TaskId t = phase.work > 0 ? graph_.add_task(phase.latency, phase.work, phase_flow(price, phase)) : graph_.add_fixed(phase.latency);
+      if (last == kNoTask)
+        for (TaskId a : arrive) graph_.add_edge(a, t);
+      else graph_.add_edge(last, t);
+      last = t;
+    }
+    return std::vector<TaskId>(classes_.size(), last);
+  }
+
+  std::vector<TaskId> add_messages(const Op& op, const Price& price, const std::vector<TaskId>& arrive) {
+    auto flow = [this](int from, int to) { return hop_flow(from, to); };
+    Bytes size{op.bytes};
+    return is_broadcast(op.kind) ? collective::add_broadcast_messages(graph_, comm_, profile_, price, size, flow, arrive)
+                                 : collective::add_all_reduce_messages(graph_, comm_, profile_, price, size, flow, arrive);
+  }
+
+  // ---- playing
+
+  struct Pooled {
+    TaskId task;
+    std::uint32_t rank_class;
+    TaskId pickup;  // kNoTask: the task is an end
+  };
+
+  static void on_end(void* self, TaskId task, TimePoint, std::vector<TaskId>& release) { static_cast<Simulator*>(self)->decide(task, release); }
+
+  void decide(TaskId task, std::vector<TaskId>& release) {
+    auto less = [](const Pooled& a, TaskId t) { return a.task < t; };
+    auto q = std::lower_bound(queued_.begin(), queued_.end(), task, less);
+    if (q != queued_.end() && q->task == task) {
+      if (auto op = strategy::enqueue(pools_[q->rank_class], q->pickup)) release.push_back(*op);
+      return;
+    }
+    for (auto e = std::lower_bound(picked_.begin(), picked_.end(), task, less); e != picked_.end() && e->task == task; ++e)
+      if (auto op = strategy::finished(pools_[e->rank_class])) release.push_back(*op);
+  }
+
+  Simulation play() {
+    pools_.assign(classes_.size(), {});
+    for (auto& pool : pools_) pool.threads = program_.worker_threads;
+    std::stable_sort(picked_.begin(), picked_.end(), [](const Pooled& a, const Pooled& b) { return a.task < b.task; });
+    engine::Timeline timeline = engine::execute(graph_, {this, &Simulator::on_end});
+    Simulation out;
+    out.completions = timeline.completions;
+    out.complete = timeline.complete();
+    for (std::size_t k = 0; k < step_ends_.size(); ++k) {
+      TimePoint end{-1};
+      for (TaskId t : step_ends_[k]) end = std::max(end, timeline.end[t]);
+      out.steps.push_back({kinds_[k], end});
+    }
+    if (options_.spans && out.complete) record_spans(timeline, out);
+    return out;
+  }
+
+  void record_spans(const engine::Timeline& timeline, Simulation& out) const {
+    auto at_offset = [&](TaskId t, std::int64_t offset) { return offset < 0 ? timeline.end[t] : TimePoint{timeline.begin[t].ps + offset}; };
+    int step = static_cast<int>(kinds_.size()) - 1;
+    out.spans_from = step > 0 ? out.steps[static_cast<std::size_t>(step - 1)].end : TimePoint{0};
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+      for (std::uint32_t i = 0; i < recorded_->ops.size(); ++i) {
+        const Op& op = recorded_->ops[i];
+        const Placed& p = record_[c][i];
+        Span span;
+        span.step = step;
+        span.actor = classes_[c].ranks.front();
+        span.count = static_cast<int>(classes_[c].ranks.size());
+        span.lane = op.lane;
+        span.kind = op.kind;
+        span.op = name_of(program_, *recorded_, i);
+        span.tensors = tensors_of(program_, *recorded_, i);
+        span.bytes = op.bytes;
+        span.begin = at_offset(p.begin, p.begin_offset);
+        span.end = at_offset(p.end, p.end_offset);
+        span.ready = is_collective(op.kind) ? timeline.end[p.ready] : span.begin;
+        if (is_collective(op.kind)) span.algorithm = prices_.at({is_broadcast(op.kind), op.bytes}).algorithm;
+        out.spans.push_back(std::move(span));
+      }
+    }
+  }
+
+  const Program& program_;
+  const Communicator& comm_;
+  const Profile& profile_;
+  const std::vector<RankClass>& classes_;
+  const SimulationOptions& options_;
+  TaskGraph graph_;
+  std::vector<engine::ResourceId> link_resource_;
+  std::vector<engine::Demand> ring_demands_;
+  std::vector<engine::Demand> tree_demands_;
+  std::vector<engine::ResourceId> device_;  // by class
+  std::vector<engine::FlowId> device_flow_;
+  double hold_ = 0;
+  std::map<std::tuple<collective::Pattern, double, double>, engine::FlowId> phase_flows_;
+  std::map<std::pair<int, int>, engine::FlowId> hop_flows_;
+  std::map<std::pair<bool, std::int64_t>, Price> prices_;
+  std::vector<std::array<TaskId, kLanes>> tails_;  // by class: last task of each lane
+  std::vector<TaskId> open_;                       // chain that may still grow, by class and lane
+  std::vector<std::vector<TaskId>> step_ends_;
+  std::vector<StepKind> kinds_;
+  const StepProgram* recorded_ = nullptr;
+  std::vector<std::vector<Placed>> record_;
+  std::vector<Pooled> queued_;
+  std::vector<Pooled> picked_;
+  std::vector<strategy::WorkerPool> pools_;
+};
+
+}  // namespace
+
+const char* name_of(Fidelity f) { return f == Fidelity::Collective ? "collective" : "message"; }
+
+std::vector<RankClass> fold_ranks(const Scenario& s, bool fold) {
+  std::vector<RankClass> out;
+  std::map<double, std::size_t> by_factor;
+  for (int r = 0; r < s.ranks; ++r) {
+    auto it = s.slow_ranks.find(r);
+    double factor = it == s.slow_ranks.end() ? 1 : it->second;
+    std::size_t index = out.size();
+    if (fold) index = by_factor.emplace(factor, out.size()).first->second;
+    if (index == out.size()) out.push_back({{}, factor, {}});
+    out[index].ranks.push_back(r);
+  }
+  return out;
+}
+
+Simulation simulate(const Program& program, const Communicator& comm, const Profile& profile, const std::vector<RankClass>& classes,
+                    const SimulationOptions& options) {
+  return Simulator(program, comm, profile, classes, options).run();
+}
+
+}  // namespace ddpsim::predict

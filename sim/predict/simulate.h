@@ -1,0 +1,50 @@
+// Program + Communicator + Profile -> TaskGraph -> timeline of steps. Both fidelities, folded or not.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "sim/collective/price.h"
+#include "sim/model/run.h"
+
+namespace ddpsim::predict {
+
+enum class Fidelity : std::uint8_t { Collective, Message };
+const char* name_of(Fidelity f);
+
+struct SimulationOptions {
+  Fidelity fidelity = Fidelity::Collective;
+  Level level = Level::Mid;
+  bool fold = true;            // ranks that behave alike as one class, links that carry alike as one resource
+  bool spans = true;           // record the last step
+  bool warmup = true;          // play first and rebuild
+  int steady_steps = 3;        // at least 2
+};
+
+// Ranks that behave alike.
+struct RankClass {
+  std::vector<int> ranks;
+  double factor = 1;                 // of compute time
+  std::vector<double> step_factors;  // by steady step, on top; empty = 1
+};
+
+struct SimulatedStep {
+  StepKind kind = StepKind::Steady;
+  TimePoint end;
+};
+
+struct Simulation {
+  std::vector<SimulatedStep> steps;
+  std::vector<Span> spans;  // of the last step, all classes
+  TimePoint spans_from;
+  std::uint64_t completions = 0;
+  bool complete = false;  // false: deadlock, a defect of the Program
+};
+
+std::vector<RankClass> fold_ranks(const Scenario& s, bool fold);
+
+// REQUIRES: program lowered with times for the profile's device; classes partition the communicator's ranks.
+Simulation simulate(const Program& program, const collective::Communicator& comm, const Profile& profile, const std::vector<RankClass>& classes,
+                    const SimulationOptions& options);
+
+}  // namespace ddpsim::predict

@@ -1,0 +1,143 @@
+#include "sim/report/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ddpsim::report {
+namespace {
+
+std::string ms(Duration d) { return to_string(d); }
+
+std::string bar(double share, int width) {
+  int n = std::clamp(static_cast<int>(share * width + 0.5), 0, width);
+  return std::string(static_cast<std::size_t>(n), '#');
+}
+
+class Page {
+ public:
+  explicit Page(bool colour) : colour_(colour) {}
+  void title(const std::string& s) { text += colour_ ? "\x1b[1m" + s + "\x1b[0m\n" : s + "\n"; }
+  void line(const std::string& s = "") { text += s + "\n"; }
+  std::string text;
+
+ private:
+  bool colour_;
+};
+
+double share(Duration part, Duration whole) { return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0; }
+
+void where_time_goes(Page& page, const predict::Prediction& p) {
+  const analysis::Summary& s = p.summary;
+  page.title("where the time goes (one steady step, the rank that ends last)");
+  struct Row {
+    const char* name;
+    Duration time;
+  };
+  const Row rows[] = {{"forward", s.forward},
+                      {"backward", s.backward},
+                      {"averaging on the device", s.ddp},
+                      {"exposed communication", s.exposed_communication},
+                      {"optimizer", s.optimizer},
+                      {"device waits for its host", s.idle}};
+  for (const Row& r : rows) {
+    if (r.time.ps == 0) continue;
+    double f = share(r.time, s.step);
+    page.line(fmt::format("  {:<26}{:>10} {:>6.1f} %  {}", r.name, ms(r.time), 100 * f, bar(f, 40)));
+  }
+  if (s.communication.ps > 0)
+    page.line(fmt::format("  communication is in flight for {}, {:.0f} % of it hidden behind computation", ms(s.communication), 100 * s.overlap));
+}
+
+void buckets(Page& page, const predict::Prediction& p) {
+  const auto& list = p.summary.buckets;
+  if (list.empty()) return;
+  page.line();
+  page.title(fmt::format("gradient all-reduces ({} in launch order; times from the start of the step)", list.size()));
+  page.line(fmt::format("  {:<22}{:>10}{:>9}{:>11}{:>11}{:>11}  {}", "name", "bytes", "tensors", "ready", "begin", "end", "algorithm"));
+  constexpr std::size_t kShown = 12;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list.size() > kShown + 1 && i >= kShown / 2 && i + kShown / 2 < list.size()) {
+      if (i == kShown / 2) page.line(fmt::format("  ... {} more", list.size() - kShown));
+      continue;
+    }
+    const analysis::BucketTimes& b = list[i];
+    std::string name = b.name.starts_with("allreduce/") ? b.name.substr(10) : b.name;
+    if (name.size() > 21) name = "..." + name.substr(name.size() - 18);
+    page.line(fmt::format("  {:<22}{:>10}{:>9}{:>11}{:>11}{:>11}  {}", name, to_string(Bytes{b.bytes}), b.tensors.size(), ms(b.ready), ms(b.begin), ms(b.end),
+                          b.algorithm));
+  }
+}
+
+std::string limit_sentence(const predict::Prediction& p) {
+  const analysis::Summary& s = p.summary;
+  double exposed = share(s.exposed_communication, s.step);
+  double idle = share(s.idle, s.step);
+  std::string link;
+  if (!p.busiest_link.name.empty())
+    link = fmt::format("link {} ({}) is needed {:.0f} % of the step", p.busiest_link.name, to_string(p.busiest_link.bandwidth), 100 * p.busiest_link.busy);
+  if (idle > 0.1 && idle > exposed)
+    return fmt::format("the host thread: it launches for {} of every step, and the device waits for it {:.0f} % of the time", ms(s.host_busy), 100 * idle);
+  if (p.busiest_link.busy > 0.85) return "the network: " + link;
+  if (exposed > 0.1) return "communication that nothing hides (latency, or buckets that start late); " + link;
+  return "computation on the device" + (link.empty() ? std::string() : "; " + link);
+}
+
+}  // namespace
+
+std::string prediction_page(const Heading& h, const predict::Prediction& p, const std::vector<predict::Lever>& levers, bool colour) {
+  Page page(colour);
+  const analysis::Summary& s = p.summary;
+  page.line(fmt::format("profile {}: {}", h.profile, p.measured ? "measured" : "datasheet, never measured on this hardware"));
+  page.title(fmt::format("{} on {}", h.workload, h.cluster));
+  page.line(h.plan);
+  page.line();
+  page.title(fmt::format("step {}  ({} to {}; {})", ms(s.step), ms(p.step_low), ms(p.step_high),
+                         p.measured ? "80 % interval from the profile's residuals" : "the range of efficiencies that the datasheet profile states"));
+  if (!p.jitter_steps.empty()) {
+    std::vector<Duration> sorted = p.jitter_steps;
+    std::sort(sorted.begin(), sorted.end());
+    auto quantile = [&](double q) { return ms(sorted[static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)]); };
+    page.line(fmt::format("     with jitter: median {}, 95th percentile {}, worst {} of {} steps", quantile(0.5), quantile(0.95), quantile(1), sorted.size()));
+  }
+  page.line(fmt::format("     {:.5g} samples/s; scaling efficiency {:.1f} % (a step on one rank without DDP: {})", p.samples_per_s, 100 * p.scaling_efficiency,
+                        ms(p.single_rank_step)));
+  page.line(fmt::format("     {} of parameters, gradients, buckets and optimizer state per rank (activations not included)", to_string(p.state_bytes)));
+  page.line();
+  where_time_goes(page, p);
+  buckets(page, p);
+  page.line();
+  page.title("what limits it");
+  page.line("  " + limit_sentence(p));
+  page.line();
+  page.title("what to try next (each simulated)");
+  constexpr std::size_t kLevers = 4;
+  for (std::size_t i = 0; i < std::min(levers.size(), kLevers); ++i)
+    page.line(fmt::format("  {:>9} less: {}  [{}]", ms(s.step - levers[i].step), levers[i].change, levers[i].command));
+  if (levers.empty()) page.line("  no setting of the plan gains 0.5 % or more; a faster device or a larger batch would");
+  std::string how = h.captured ? "compute times captured from the real model" : "compute times described (FLOPs and bytes on a roofline), not captured";
+  page.line();
+  page.line(fmt::format("basis: {}; {}", how, h.schedule_executed ? "schedule checked against recorded runs" : "schedule from source reading, not executed"));
+  return page.text;
+}
+
+std::string csv_field(const std::string& s) {
+  if (s.find_first_of(",\"\n\r") == std::string::npos) return s;
+  std::string out = "\"";
+  for (char c : s) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+std::string prediction_csv(const Heading& h, const predict::Prediction& p) {
+  const analysis::Summary& s = p.summary;
+  std::string out =
+      "workload,cluster,plan,profile,basis,step_ps,step_low_ps,step_high_ps,forward_ps,backward_ps,ddp_ps,exposed_communication_ps,communication_ps,optimizer_ps,"
+      "idle_ps,overlap,samples_per_s,scaling_efficiency,buckets\n";
+  out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(h.workload), csv_field(h.cluster), csv_field(h.plan),
+                     csv_field(h.profile), p.measured ? "measured" : "datasheet", s.step.ps, p.step_low.ps, p.step_high.ps, s.forward.ps, s.backward.ps,
+                     s.ddp.ps, s.exposed_communication.ps, s.communication.ps, s.optimizer.ps, s.idle.ps, s.overlap, p.samples_per_s, p.scaling_efficiency,
+                     s.buckets.size());
+  return out;
+}
+
+}  // namespace ddpsim::report

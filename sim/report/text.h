@@ -1,0 +1,26 @@
+// The page of text and the CSV that `ddpsim predict` prints.
+#pragma once
+
+#include <string>
+
+#include "sim/predict/predict.h"
+
+namespace ddpsim::report {
+
+struct Heading {
+  std::string workload;  // "resnet50, batch 32 per rank, fp32"
+  std::string cluster;
+  std::string plan;
+  std::string profile;
+  bool captured = false;
+  bool schedule_executed = false;
+};
+
+// How long, how sure, where the time goes, which resource limits, what to try next. `bars`: draw them (terminal); plain ASCII either way.
+std::string prediction_page(const Heading& h, const predict::Prediction& p, const std::vector<predict::Lever>& levers, bool colour);
+std::string prediction_csv(const Heading& h, const predict::Prediction& p);
+
+// Quotes a CSV field if it needs it.
+std::string csv_field(const std::string& s);
+
+}  // namespace ddpsim::report

@@ -1,0 +1,96 @@
+// Plain gradient averaging: forward, backward, then all_reduce(p.grad) and p.grad /= N for every parameter in registration order, or for one flat
+// copy of all of them. Blocking: each collective is waited for before the next (Gloo: on the host; NCCL: in stream order).
+#include "sim/strategy/bucketing.h"
+#include "sim/strategy/builder.h"
+#include "sim/strategy/lower.h"
+
+namespace ddpsim::strategy {
+namespace {
+
+class AveragingLowering {
+ public:
+  AveragingLowering(const Workload& w, const Plan& plan)
+      : w_(w), plan_(plan), unused_(unused_tensors(w, plan)), timeline_(backward_timeline(w, unused_)), program_(empty_program(w, plan)) {
+    set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
+  }
+
+  Program run() {
+    program_.warmup.push_back(step(StepKind::First));
+    program_.steady = step(StepKind::Steady);
+    return std::move(program_);
+  }
+
+ private:
+  StepProgram step(StepKind kind) {
+    StepBuilder b(program_, kind);
+    std::int64_t total = w_.gradient_bytes().count;
+    bool grads_exist = !set_to_none_ && kind != StepKind::First;
+    if (grads_exist) {
+      bool batched = behaviour(plan_.pytorch).foreach_zero;
+      auto kernels = static_cast<std::int32_t>(batched ? w_.tensors.size() / 110 + 1 : w_.tensors.size());
+      b.main(OpKind::ZeroGrad, kNoSubject, total, {.traffic = total, .kernels = kernels});
+    }
+    for (int m = 0; m < plan_.accumulation_steps; ++m) {
+      if (plan_.accumulation_steps > 1) b.set_micro(m);
+      if (w_.times.host) b.host_time(w_.times.host->forward);
+      b.main(OpKind::Forward, kNoSubject, 0, {.duration = w_.times.forward});
+      for (const Segment& s : timeline_.segments) {
+        b.host_time(s.host);
+        if (s.device.ps > 0) b.main(OpKind::Backward, s.tensor, 0, {.duration = s.device});
+        if (m > 0 || grads_exist) b.main(OpKind::Accumulate, s.tensor, bytes(s.tensor), {.traffic = 3 * bytes(s.tensor)});
+      }
+      b.host_time(timeline_.tail_host);
+      if (timeline_.tail_device.ps > 0) b.main(OpKind::BackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
+    }
+    b.set_micro(-1);
+    if (plan_.granularity == Granularity::Flat) reduce_flat(b, total);
+    else if (plan_.async_op) reduce_async(b);
+    else reduce_blocking(b);
+    if (w_.times.host) b.host_time(w_.times.host->optimizer);
+    b.main(OpKind::Optimizer, kNoSubject, total, {.duration = w_.times.optimizer});
+    return std::move(b.step);
+  }
+
+  std::int64_t bytes(TensorIndex t) const { return program_.tensor_bytes[t]; }
+  bool on_current_stream() const { return !plan_.async_op && behaviour(plan_.pytorch).blocking_on_current_stream; }
+
+  void divide(StepBuilder& b, std::uint32_t subject, std::int64_t s, std::uint32_t reduced) {
+    if (!b.gpu()) b.wait(OpKind::GradWait, subject, reduced);
+    b.main_after(OpKind::GradDivide, subject, s, {.traffic = 2 * s}, reduced);
+  }
+
+  void reduce_blocking(StepBuilder& b) {
+    for (TensorIndex t = 0; t < w_.tensors.size(); ++t) {
+      if (unused_[t]) continue;
+      divide(b, t, bytes(t), b.collective(OpKind::GradAllReduce, t, bytes(t), on_current_stream()));
+    }
+  }
+
+  void reduce_async(StepBuilder& b) {
+    std::vector<std::uint32_t> reduced(w_.tensors.size(), kNoOp);
+    for (TensorIndex t = 0; t < w_.tensors.size(); ++t)
+      if (!unused_[t]) reduced[t] = b.collective(OpKind::GradAllReduce, t, bytes(t));
+    for (TensorIndex t = 0; t < w_.tensors.size(); ++t)
+      if (!unused_[t]) divide(b, t, bytes(t), reduced[t]);
+  }
+
+  void reduce_flat(StepBuilder& b, std::int64_t total) {
+    auto kernels = static_cast<std::int32_t>(w_.tensors.size());
+    b.main(OpKind::FlattenGrads, kNoSubject, total, {.traffic = 2 * total});
+    divide(b, kNoSubject, total, b.collective(OpKind::GradAllReduce, kNoSubject, total, on_current_stream()));
+    b.main(OpKind::UnflattenGrads, kNoSubject, total, {.traffic = 2 * total, .kernels = kernels});
+  }
+
+  const Workload& w_;
+  const Plan& plan_;
+  std::vector<bool> unused_;
+  BackwardTimeline timeline_;
+  Program program_;
+  bool set_to_none_ = true;
+};
+
+}  // namespace
+
+Program lower_averaging(const Workload& workload, const Plan& plan) { return AveragingLowering(workload, plan).run(); }
+
+}  // namespace ddpsim::strategy

@@ -1,0 +1,93 @@
+#include "sim/strategy/bucketing.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+
+namespace ddpsim::strategy {
+namespace {
+
+constexpr std::int64_t kDefaultCap = 25 * kMiB;
+constexpr std::int64_t kBroadcastGroup = 250 * kMiB;
+
+constexpr std::array<PytorchBehaviour, 4> kBehaviour{{
+    {true, false, false, false},  // 1.13
+    {true, true, false, true},    // 2.0
+    {false, true, false, true},   // 2.7
+    {false, true, true, true},    // 2.11
+}};
+
+std::int64_t cap_bytes(const Plan& plan) {
+  return plan.bucket_cap_mb ? static_cast<std::int64_t>(*plan.bucket_cap_mb * 1024 * 1024) : kDefaultCap;
+}
+
+// [first, cap]: the first bucket's limit is dist._DEFAULT_FIRST_BUCKET_BYTES unless the user gave a cap (and the version honours it there too).
+std::vector<std::int64_t> limits_of(const Plan& plan) {
+  if (plan.bucket_cap_mb && !behaviour(plan.pytorch).first_bucket_always_small) return {cap_bytes(plan)};
+  return {plan.first_bucket_bytes, cap_bytes(plan)};
+}
+
+std::vector<TensorIndex> registration_order(std::size_t n) {
+  std::vector<TensorIndex> order(n);
+  std::iota(order.begin(), order.end(), 0u);
+  return order;
+}
+
+}  // namespace
+
+const PytorchBehaviour& behaviour(PytorchVersion v) { return kBehaviour[static_cast<std::size_t>(v)]; }
+
+std::vector<std::vector<TensorIndex>> assign_buckets(std::span<const Tensor> tensors, std::span<const TensorIndex> order,
+                                                     std::span<const std::int64_t> limits, Order kind) {
+  struct Open {
+    std::vector<TensorIndex> tensors;
+    std::int64_t bytes = 0;
+    std::size_t limit = 0;
+  };
+  std::array<Open, 8> open;  // by dtype
+  std::vector<DType> first_seen;
+  std::vector<std::vector<TensorIndex>> buckets;
+  for (TensorIndex i : order) {
+    const Tensor& t = tensors[i];
+    Open& o = open[static_cast<std::size_t>(t.dtype)];
+    if (std::find(first_seen.begin(), first_seen.end(), t.dtype) == first_seen.end()) first_seen.push_back(t.dtype);
+    o.tensors.push_back(i);
+    o.bytes += t.bytes().count;
+    if (o.bytes >= limits[o.limit]) {
+      buckets.push_back(std::move(o.tensors));
+      o.tensors.clear();
+      o.bytes = 0;
+      if (o.limit + 1 < limits.size()) ++o.limit;
+    }
+  }
+  // PyTorch walks a std::unordered_map here; libstdc++ puts a new key in front of the others.
+  for (std::size_t i = first_seen.size(); i-- > 0;) {
+    Open& o = open[static_cast<std::size_t>(first_seen[i])];
+    if (!o.tensors.empty()) buckets.push_back(std::move(o.tensors));
+  }
+  if (kind == Order::Registration) {
+    auto smallest = [](const std::vector<TensorIndex>& b) { return *std::min_element(b.begin(), b.end()); };
+    std::stable_sort(buckets.begin(), buckets.end(), [&](const auto& a, const auto& b) { return smallest(a) < smallest(b); });
+  }
+  return buckets;
+}
+
+std::vector<std::vector<TensorIndex>> initial_buckets(const Workload& w, const Plan& plan) {
+  std::vector<std::int64_t> limits{std::numeric_limits<std::int64_t>::max()};
+  if (plan.find_unused_parameters && !plan.static_graph) limits = limits_of(plan);
+  auto buckets = assign_buckets(w.tensors, registration_order(w.tensors.size()), limits, Order::Registration);
+  std::reverse(buckets.begin(), buckets.end());
+  return buckets;
+}
+
+std::vector<std::vector<TensorIndex>> rebuilt_buckets(const Workload& w, const Plan& plan, std::span<const TensorIndex> ready_order) {
+  return assign_buckets(w.tensors, ready_order, limits_of(plan), Order::Explicit);
+}
+
+std::vector<std::vector<TensorIndex>> buffer_groups(const Workload& w) {
+  std::int64_t limit = kBroadcastGroup;
+  return assign_buckets(w.buffers, registration_order(w.buffers.size()), std::span(&limit, 1), Order::Registration);
+}
+
+}  // namespace ddpsim::strategy

@@ -1,0 +1,253 @@
+// PyTorch DistributedDataParallel, one step:
+//   [zero_grad] [rebuild: 2 broadcasts, host waits] [buffer broadcast] forward
+//   backward: per gradient, hook = copy into bucket (fused division); a bucket is launched when it is full AND all earlier ones were launched
+//   after backward: per bucket in order, wait, copy out (one kernel per parameter); optimizer
+#include <algorithm>
+
+#include "sim/strategy/bucketing.h"
+#include "sim/strategy/builder.h"
+#include "sim/strategy/lower.h"
+
+namespace ddpsim::strategy {
+namespace {
+
+constexpr int kMaxBroadcastsInFlight = 2;  // torch/csrc/distributed/c10d/comm.cpp, broadcast_coalesced
+
+// Which of DDP's lives this step belongs to.
+enum class Phase { First, Second, Rebuild, Steady };
+
+class DdpLowering {
+ public:
+  DdpLowering(const Workload& w, const Plan& plan)
+      : w_(w), plan_(plan), unused_(unused_tensors(w, plan)), timeline_(backward_timeline(w, unused_)), groups_(buffer_groups(w)) {
+    set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
+    any_unused_ = std::find(unused_.begin(), unused_.end(), true) != unused_.end();
+  }
+
+  Program run() {
+    program_ = empty_program(w_, plan_);
+    auto initial = initial_buckets(w_, plan_);
+    bool rebuilds = plan_.static_graph || !plan_.find_unused_parameters;
+    program_.warmup.push_back(step(StepKind::First, Phase::First, initial));
+    if (!rebuilds) {
+      program_.steady = step(StepKind::Steady, Phase::Steady, initial);
+      return std::move(program_);
+    }
+    if (plan_.static_graph) program_.warmup.push_back(step(StepKind::First, Phase::Second, initial));
+    auto rebuilt = rebuilt_buckets(w_, plan_, ready_order());
+    program_.warmup.push_back(step(StepKind::Rebuild, Phase::Rebuild, rebuilt));
+    program_.steady = step(StepKind::Steady, Phase::Steady, rebuilt);
+    return std::move(program_);
+  }
+
+ private:
+  // Order in which a synchronised backward marks gradients ready: unused ones at the first hook, then arrival.
+  std::vector<TensorIndex> ready_order() const {
+    std::vector<TensorIndex> order;
+    if (plan_.static_graph) append_unused(order);
+    for (const Segment& s : timeline_.segments) order.push_back(s.tensor);
+    return order;
+  }
+  void append_unused(std::vector<TensorIndex>& order) const {
+    for (std::size_t i = 0; i < unused_.size(); ++i)
+      if (unused_[i]) order.push_back(static_cast<TensorIndex>(i));
+  }
+
+  std::int64_t bytes_of(TensorIndex t) const { return program_.tensor_bytes[t]; }
+  std::int64_t gradient_bytes() const { return w_.gradient_bytes().count; }
+  bool finds_unused() const { return plan_.find_unused_parameters && !plan_.static_graph; }
+
+  StepProgram step(StepKind kind, Phase phase, const std::vector<std::vector<TensorIndex>>& buckets) {
+    StepBuilder b(program_, kind);
+    set_buckets(b, buckets);
+    b_ = &b;
+    phase_ = phase;
+    if (!set_to_none_ && phase != Phase::First) {
+      bool batched = behaviour(plan_.pytorch).foreach_zero;
+      auto kernels = static_cast<std::int32_t>(batched ? w_.tensors.size() / 110 + 1 : w_.tensors.size());
+      b.main(OpKind::ZeroGrad, kNoSubject, gradient_bytes(), {.traffic = gradient_bytes(), .kernels = kernels});
+    }
+    if (phase == Phase::Rebuild) rebuild();
+    if (plan_.broadcast_buffers && !groups_.empty()) broadcast_buffers();
+    for (int m = 0; m < plan_.accumulation_steps; ++m) micro_step(m);
+    b.set_micro(-1);
+    finalize();
+    return std::move(b.step);
+  }
+
+  void set_buckets(StepBuilder& b, const std::vector<std::vector<TensorIndex>>& buckets) {
+    bool half = plan_.comm_hook == CommHook::Fp16Compress || plan_.comm_hook == CommHook::Bf16Compress;
+    bucket_of_.assign(w_.tensors.size(), 0);
+    for (std::size_t k = 0; k < buckets.size(); ++k) {
+      Bucket bucket;
+      bucket.tensors = buckets[k];
+      bucket.dtype = w_.tensors[buckets[k].front()].dtype;
+      std::int64_t elements = 0;
+      for (TensorIndex t : buckets[k]) {
+        bucket_of_[t] = static_cast<std::uint32_t>(k);
+        bucket.bytes.count += bytes_of(t);
+        elements += w_.tensors[t].elements();
+      }
+      bucket.wire_bytes.count = half ? 2 * elements : bucket.bytes.count;
+      b.step.buckets.push_back(std::move(bucket));
+    }
+  }
+
+  // Rank 0's assignment wins: indices, then sizes; both read back on the host.
+  void rebuild() {
+    const std::int64_t bytes[2] = {4 * (static_cast<std::int64_t>(w_.tensors.size()) + 1), 4 * static_cast<std::int64_t>(b_->step.buckets.size())};
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      std::uint32_t op = b_->collective(OpKind::RebuildBroadcast, i, bytes[i]);
+      b_->wait(OpKind::RebuildWait, i, op);
+    }
+  }
+
+  void broadcast_buffers() {
+    std::vector<std::uint32_t> flying(groups_.size(), kNoOp);
+    std::size_t finished = 0;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (g - finished >= kMaxBroadcastsInFlight) finish_broadcast(finished, flying[finished]), ++finished;
+      std::int64_t bytes = group_bytes(g);
+      b_->main(OpKind::FlattenBuffers, static_cast<std::uint32_t>(g), bytes, {.traffic = 2 * bytes});
+      flying[g] = b_->collective(OpKind::BufferBroadcast, static_cast<std::uint32_t>(g), bytes);
+    }
+    for (; finished < groups_.size(); ++finished) finish_broadcast(finished, flying[finished]);
+  }
+  void finish_broadcast(std::size_t g, std::uint32_t op) {
+    std::int64_t bytes = group_bytes(g);
+    auto subject = static_cast<std::uint32_t>(g);
+    if (!b_->gpu()) b_->wait(OpKind::BufferWait, subject, op);
+    b_->main_after(OpKind::UnflattenBuffers, subject, bytes, {.traffic = 2 * bytes, .kernels = static_cast<std::int32_t>(groups_[g].size())}, op);
+  }
+  std::int64_t group_bytes(std::size_t g) const {
+    std::int64_t bytes = 0;
+    for (TensorIndex t : groups_[g]) bytes += w_.buffers[t].bytes().count;
+    return bytes;
+  }
+
+  void micro_step(int m) {
+    bool last = m + 1 == plan_.accumulation_steps;
+    if (plan_.accumulation_steps > 1) b_->set_micro(m);
+    if (w_.times.host) b_->host_time(w_.times.host->forward);
+    b_->main(OpKind::Forward, kNoSubject, 0, {.duration = w_.times.forward});
+    if (last && finds_unused()) b_->host(OpKind::FindUnused);
+    bool accumulates = m > 0 || (!set_to_none_ && phase_ != Phase::First);
+    if (last) begin_reduction();
+    for (const Segment& s : timeline_.segments) {
+      b_->host_time(s.host);
+      if (s.device.ps > 0) b_->main(OpKind::Backward, s.tensor, 0, {.duration = s.device});
+      if (accumulates) b_->main(OpKind::Accumulate, s.tensor, bytes_of(s.tensor), {.traffic = 3 * bytes_of(s.tensor)});
+      if (last) hook(s.tensor);
+    }
+    b_->host_time(timeline_.tail_host);
+    if (timeline_.tail_device.ps > 0) b_->main(OpKind::BackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
+    if (last && delayed()) reduce_after_backward();
+  }
+
+  // static_graph's first iteration only counts hooks and reduces everything after backward.
+  bool delayed() const { return plan_.static_graph && phase_ == Phase::First; }
+
+  void begin_reduction() {
+    pending_.clear();
+    for (const Bucket& bucket : b_->step.buckets) pending_.push_back(bucket.tensors.size());
+    next_ = 0;
+    hooked_ = false;
+    reduced_.assign(b_->step.buckets.size(), kNoOp);
+    bitmap_ = kNoOp;
+  }
+
+  void hook(TensorIndex t) {
+    if (delayed()) return;
+    if (!hooked_ && any_unused_) {
+      std::vector<TensorIndex> unused;
+      append_unused(unused);
+      for (TensorIndex u : unused) {
+        copy_in(u);
+        mark_ready(u);
+      }
+    }
+    hooked_ = true;
+    copy_in(t);
+    mark_ready(t);
+  }
+
+  // mul_out(bucket_view, grad, 1 / world): read S, write S, one kernel; zero_() of an unused gradient's view: write S.
+  void copy_in(TensorIndex t) {
+    std::int64_t s = bytes_of(t);
+    b_->main(OpKind::CopyIn, t, s, {.traffic = unused_[t] ? s : 2 * s, .hooks = 1});
+  }
+
+  void mark_ready(TensorIndex t) {
+    --pending_[bucket_of_[t]];
+    while (next_ < pending_.size() && pending_[next_] == 0) launch(next_++);
+    if (next_ == pending_.size() && finds_unused()) all_reduce_bitmap();
+  }
+
+  void launch(std::size_t k) {
+    const Bucket bucket = b_->step.buckets[k];
+    auto subject = static_cast<std::uint32_t>(k);
+    std::int64_t s = bucket.bytes.count;
+    bool half = bucket.wire_bytes.count != s;
+    // Compression: cast (read S, write S/2), divide (read and write S/2); back: read S/2, write S.
+    if (half) b_->main(OpKind::Compress, subject, s, {.traffic = s + 3 * bucket.wire_bytes.count, .kernels = 2});
+    else if (plan_.comm_hook != CommHook::None) b_->main(OpKind::Divide, subject, s, {.traffic = 2 * s});
+    reduced_[k] = b_->collective(OpKind::AllReduce, subject, bucket.wire_bytes.count);
+    if (half) reduced_[k] = b_->callback(OpKind::Decompress, subject, s, {.traffic = s + bucket.wire_bytes.count}, reduced_[k]);
+  }
+
+  void all_reduce_bitmap() {
+    if (bitmap_ == kNoOp) bitmap_ = b_->collective(OpKind::UnusedAllReduce, kNoSubject, 4 * static_cast<std::int64_t>(w_.tensors.size()));
+  }
+
+  void reduce_after_backward() {
+    b_->set_micro(-1);
+    all_reduce_bitmap();
+    for (std::size_t t = 0; t < w_.tensors.size(); ++t) copy_in(static_cast<TensorIndex>(t));
+    for (std::size_t k = 0; k < b_->step.buckets.size(); ++k) launch(k);
+  }
+
+  void finalize() {
+    StepBuilder& b = *b_;
+    if ((finds_unused() || delayed()) && any_unused_) b.wait(OpKind::UnusedWait, kNoSubject, bitmap_);
+    for (std::size_t k = 0; k < reduced_.size(); ++k) {
+      std::uint32_t done = reduced_[k];
+      if (!b.gpu()) b.wait(OpKind::BucketWait, static_cast<std::uint32_t>(k), done);
+      bool awaited = false;
+      if (!plan_.gradient_as_bucket_view) {
+        const std::vector<TensorIndex> tensors = b.step.buckets[k].tensors;
+        for (TensorIndex t : tensors) {
+          if (unused_[t]) continue;
+          b.main_after(OpKind::CopyOut, t, bytes_of(t), {.traffic = 2 * bytes_of(t)}, awaited ? kNoOp : done);
+          awaited = true;
+        }
+      }
+      if (!awaited) b.before_next_main(done);
+    }
+    if (w_.times.host) b.host_time(w_.times.host->optimizer);
+    b.main(OpKind::Optimizer, kNoSubject, gradient_bytes(), {.duration = w_.times.optimizer});
+  }
+
+  const Workload& w_;
+  const Plan& plan_;
+  std::vector<bool> unused_;
+  BackwardTimeline timeline_;
+  std::vector<std::vector<TensorIndex>> groups_;
+  bool set_to_none_ = true;
+  bool any_unused_ = false;
+  Program program_;
+  // of the step being built
+  StepBuilder* b_ = nullptr;
+  Phase phase_ = Phase::First;
+  std::vector<std::uint32_t> bucket_of_;
+  std::vector<std::size_t> pending_;
+  std::size_t next_ = 0;
+  bool hooked_ = false;
+  std::vector<std::uint32_t> reduced_;
+  std::uint32_t bitmap_ = kNoOp;
+};
+
+}  // namespace
+
+Program lower_ddp(const Workload& workload, const Plan& plan) { return DdpLowering(workload, plan).run(); }
+
+}  // namespace ddpsim::strategy

@@ -1,0 +1,83 @@
+// Strong quantities: time in integer picoseconds, data in bytes, bandwidth in bits per second.
+//
+// Every quantity of ddpsim's physics is one of these. They convert to and from text in one place (parse_*, to_string), and work/rate becomes
+// time in one place (transfer_time), which rounds up. MiB (2^20) is not MB (10^6); Gb (bit) is not GB (byte).
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ddpsim {
+
+// A length of time, picoseconds. +-106 days.
+struct Duration {
+  std::int64_t ps = 0;
+  friend constexpr auto operator<=>(Duration, Duration) = default;
+  constexpr Duration& operator+=(Duration d) { ps += d.ps; return *this; }
+  constexpr Duration& operator-=(Duration d) { ps -= d.ps; return *this; }
+};
+constexpr Duration operator+(Duration a, Duration b) { return {a.ps + b.ps}; }
+constexpr Duration operator-(Duration a, Duration b) { return {a.ps - b.ps}; }
+constexpr Duration operator*(Duration a, std::int64_t n) { return {a.ps * n}; }
+
+// A point on the simulation's clock, picoseconds since its start.
+struct TimePoint {
+  std::int64_t ps = 0;
+  friend constexpr auto operator<=>(TimePoint, TimePoint) = default;
+};
+constexpr TimePoint operator+(TimePoint t, Duration d) { return {t.ps + d.ps}; }
+constexpr Duration operator-(TimePoint a, TimePoint b) { return {a.ps - b.ps}; }
+
+struct Bytes {
+  std::int64_t count = 0;
+  friend constexpr auto operator<=>(Bytes, Bytes) = default;
+  constexpr Bytes& operator+=(Bytes b) { count += b.count; return *this; }
+};
+constexpr Bytes operator+(Bytes a, Bytes b) { return {a.count + b.count}; }
+constexpr Bytes operator*(Bytes a, std::int64_t n) { return {a.count * n}; }
+
+// Bits per second. 1 GB/s = 8e9.
+struct Bandwidth {
+  std::int64_t bits_per_s = 0;
+  friend constexpr auto operator<=>(Bandwidth, Bandwidth) = default;
+  constexpr double bytes_per_ps() const { return static_cast<double>(bits_per_s) / 8e12; }
+};
+
+inline constexpr Duration kNanosecond{1'000};
+inline constexpr Duration kMicrosecond{1'000'000};
+inline constexpr Duration kMillisecond{1'000'000'000};
+inline constexpr Duration kSecond{1'000'000'000'000};
+inline constexpr std::int64_t kKiB = 1024;
+inline constexpr std::int64_t kMiB = 1024 * kKiB;
+
+// The one place where work becomes time: smallest whole number of picoseconds in which `work` units are done at `rate` units per picosecond.
+// REQUIRES: work >= 0, rate > 0. Saturates at kForever.
+inline constexpr std::int64_t kForever = INT64_MAX;
+std::int64_t ceil_ps(double work, double rate);
+// Exact integer form: ceil(bytes * 8e12 / bits_per_s). REQUIRES: bytes >= 0, bandwidth > 0.
+Duration transfer_time(Bytes bytes, Bandwidth bandwidth);
+// d * factor, rounded half up. REQUIRES: factor >= 0.
+Duration scale(Duration d, double factor);
+
+// A parsed quantity, or a sentence that says what was expected.
+template <class T>
+struct Parsed {
+  std::optional<T> value;
+  std::string error;
+};
+// "3.2us", "1 ms", "150ns", "20ps", "2s", "1min".
+Parsed<Duration> parse_duration(std::string_view text);
+// "25MiB", "100MB", "64KiB", "512B".
+Parsed<Bytes> parse_bytes(std::string_view text);
+// "400Gb/s", "50GB/s", "200Mbit/s", "11GiB/s".
+Parsed<Bandwidth> parse_bandwidth(std::string_view text);
+
+// Shortest readable form, four significant digits: "16.45 ms", "25 MiB", "400 Gb/s".
+std::string to_string(Duration d);
+std::string to_string(Bytes b);
+std::string to_string(Bandwidth b);
+
+}  // namespace ddpsim

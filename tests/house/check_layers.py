@@ -1,0 +1,368 @@
+#!/usr/bin/env python3
+"""Holds the tree to sim/LAYERS: who may include whom, what a pure room may use, how long a file may be.
+
+  check_layers.py ROOT         prints each violation as `path:line: sentence`; exit 1 if there is one
+  check_layers.py --self-test  builds a small tree per rule, breaks the rule, and requires that it is caught
+
+The syntax of sim/LAYERS is described at its top. Standard library only.
+"""
+import dataclasses
+import pathlib
+import posixpath
+import re
+import sys
+import tempfile
+
+SOURCES = (".h", ".hpp", ".cc", ".cpp", ".cu", ".cuh", ".inc")
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*(?:include|import|include_next)\b[ \t]*(.*)$")
+NAMED = re.compile(r'(?:<([^>]+)>|"([^"]+)")')
+# Comments, raw strings, strings, character literals (a ' inside a number, 1'000, is not one).
+NOT_CODE = re.compile(
+    r'//(?:[^\\\n]|\\.|\\\n)*'
+    r'|/\*.*?\*/'
+    r'|(?:u8|[uUL])?R"(?P<mark>[^ ()\\\t\n]{0,16})\(.*?\)(?P=mark)"'
+    r'|"(?:[^"\\\n]|\\.)*"'
+    r"|(?<![0-9A-Za-z_])(?:u8|[uUL])?'(?:[^'\\\n]|\\.)+'",
+    re.DOTALL,
+)
+
+
+class LayersError(Exception):
+    """sim/LAYERS itself cannot be read."""
+
+
+@dataclasses.dataclass
+class Rules:
+    rooms: list = dataclasses.field(default_factory=list)      # paths, lowest first
+    pure: set = dataclasses.field(default_factory=set)
+    only: list = dataclasses.field(default_factory=list)       # (header, rooms)
+    impure: set = dataclasses.field(default_factory=set)
+    ban: list = dataclasses.field(default_factory=list)        # (token, regex)
+    generated: set = dataclasses.field(default_factory=set)
+    warn_lines: int = 400
+    fail_lines: int = 600
+
+    def room_of(self, path):
+        """The innermost room that holds `path`, or None."""
+        inside = [r for r in self.rooms if path.startswith(r + "/")]
+        return max(inside, key=len, default=None)
+
+
+def token_regex(token):
+    call = token.endswith("(")
+    words = r"[A-Za-z0-9_]*".join(re.escape(part) for part in token.rstrip("(").split("*"))
+    words = words.replace("::", r"\s*::\s*")
+    if call:  # unqualified, or ::f(
+        return re.compile(r"(?<![\w.:])(?<!->)(?:::\s*)?" + words + r"\s*\(")
+    return re.compile(r"(?<!\w)" + words + r"(?!\w)")
+
+
+def read_rules(root):
+    path = root / "sim" / "LAYERS"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise LayersError(f"sim/LAYERS: cannot be read ({error.strerror})") from error
+    rules = Rules()
+    mentioned = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split("#", 1)[0].split()
+        if not words:
+            continue
+        verb, args = words[0], words[1:]
+        if verb == "room" and len(args) == 1:
+            if args[0] in rules.rooms:
+                raise LayersError(f"sim/LAYERS:{number}: room {args[0]} is listed twice")
+            rules.rooms.append(args[0])
+        elif verb == "pure" and args:
+            rules.pure.update(args)
+            mentioned += [(number, a) for a in args]
+        elif verb == "only" and len(args) >= 2:
+            rules.only.append((args[0], args[1:]))
+            mentioned += [(number, a) for a in args[1:]]
+        elif verb == "impure" and args:
+            rules.impure.update(args)
+        elif verb == "ban" and args:
+            rules.ban += [(a, token_regex(a)) for a in args]
+        elif verb == "generated" and args:
+            rules.generated.update(args)
+        elif verb == "lines" and len(args) == 2 and all(a.isdigit() for a in args):
+            rules.warn_lines, rules.fail_lines = map(int, args)
+        else:
+            raise LayersError(f"sim/LAYERS:{number}: cannot be understood: {line.strip()}")
+    for number, room in mentioned:
+        if room not in rules.rooms:
+            raise LayersError(f"sim/LAYERS:{number}: {room} is no room; add a `room` line")
+    if not rules.rooms:
+        raise LayersError("sim/LAYERS: lists no room")
+    return rules
+
+
+def blank(match):
+    return re.sub(r"[^\n]", " ", match.group(0))
+
+
+def code_only(text):
+    """`text` with comments and literals blanked; lines stay where they are."""
+    return NOT_CODE.sub(blank, text)
+
+
+def without_comments(text):
+    """`text` with comments blanked and literals kept: a header's name is a literal."""
+    return NOT_CODE.sub(lambda m: blank(m) if m.group(0)[:2] in ("//", "/*") else m.group(0), text)
+
+
+def without_raw_strings(text):
+    return NOT_CODE.sub(lambda m: blank(m) if m.group("mark") is not None else m.group(0), text)
+
+
+def joined_lines(text):
+    """Lines with their backslash continuations joined into the first; the others are left empty."""
+    def join(match):
+        parts = match.group(0).split("\\\n")
+        return " ".join(parts) + "\n" * (len(parts) - 1)
+    return re.sub(r"(?:[^\n]*\\\n)+[^\n]*", join, text).split("\n")
+
+
+def resolve(root, includer, header):
+    """The project path that `#include "header"` names, or None when it names no file of the tree."""
+    for base in (posixpath.dirname(includer), "", "sim"):
+        path = posixpath.normpath(posixpath.join(base, header))
+        if not path.startswith("..") and (root / path).is_file():
+            return path
+    return None
+
+
+def allows(rule_header, header):
+    if rule_header.endswith("/"):
+        return header.startswith(rule_header)
+    return header == rule_header or header.startswith(rule_header + "/")
+
+
+def check_include(root, rules, path, room, text):
+    """Sentences about one #include directive of `path`; `text` is what follows the keyword."""
+    named = NAMED.match(text)
+    if not named:
+        yield f"includes through a macro ({text.strip()}), which cannot be checked; name the header"
+        return
+    system, quoted = named.groups()
+    header = system or quoted
+    for rule_header, rooms in rules.only:
+        if allows(rule_header, header) and room not in rooms:
+            yield f"{room} includes <{header}>; only {', '.join(rooms)} may"
+    if room in rules.pure and header in rules.impure:
+        yield f"{room} is pure (no I/O, clock, environment, hidden randomness) and includes <{header}>"
+    target = resolve(root, path, header) if quoted else None
+    if system and rules.room_of(posixpath.normpath(system)):
+        target = posixpath.normpath(system)
+    if target is None:
+        if quoted and quoted not in rules.generated:
+            yield (f'"{header}" names no file of this tree; write <{header}> for a library, '
+                   "or list it as `generated` in sim/LAYERS")
+        return
+    target_room = rules.room_of(target)
+    if target_room is None:
+        yield f"{room} includes {target}, which lies in no room of sim/LAYERS"
+    elif rules.rooms.index(target_room) > rules.rooms.index(room):
+        yield f"{room} includes {target}: {target_room} comes after {room} in sim/LAYERS"
+    elif room in rules.pure and target_room not in rules.pure:
+        yield f"{room} is pure and includes {target}, but {target_room} is not pure"
+
+
+def check_file(root, rules, path):
+    """(violations, warnings), each a list of (line, sentence)."""
+    text = (root / path).read_text(encoding="utf-8", errors="replace")
+    room = rules.room_of(path)
+    bad, warn = [], []
+    if room is None:
+        return [(1, "lies in no room; add its folder to sim/LAYERS or move it")], warn
+    lines = text.count("\n") + (not text.endswith("\n") and text != "")
+    if lines > rules.fail_lines:
+        bad.append((lines, f"has {lines} lines; more than {rules.fail_lines}: split it by what it does"))
+    elif lines > rules.warn_lines:
+        warn.append((lines, f"has {lines} lines; files of at most {rules.warn_lines} are the custom"))
+    for number, line in enumerate(joined_lines(without_raw_strings(without_comments(text))), 1):
+        directive = INCLUDE.match(line)
+        if directive:
+            bad += [(number, sentence) for sentence in
+                    check_include(root, rules, path, room, directive.group(1))]
+    if room in rules.pure:
+        code = re.sub(r"(?m)^[ \t]*#[ \t]*include\b.*$", "", code_only(text))  # <new> is a header
+        for token, regex in rules.ban:
+            for match in regex.finditer(code):
+                bad.append((code.count("\n", 0, match.start()) + 1,
+                            f"{room} is pure and uses `{token}`, which sim/LAYERS bans there"))
+    return sorted(bad), warn
+
+
+def source_files(root, rules):
+    tops = sorted({room.split("/")[0] for room in rules.rooms})
+    for top in tops:
+        for file in sorted((root / top).rglob("*")):
+            if file.suffix in SOURCES and file.is_file():
+                yield file.relative_to(root).as_posix()
+
+
+def check(root):
+    """(violations, warnings, number of files), as printable lines."""
+    rules = read_rules(root)
+    bad, warn, count = [], [], 0
+    for path in source_files(root, rules):
+        count += 1
+        file_bad, file_warn = check_file(root, rules, path)
+        bad += [f"{path}:{line}: {sentence}" for line, sentence in file_bad]
+        warn += [f"{path}:{line}: warning: {sentence}" for line, sentence in file_warn]
+    if count == 0:
+        bad.append(f"{root}:1: no source file was found in any room: nothing was checked")
+    return bad, warn, count
+
+
+# --- self-test ---------------------------------------------------------------------------------
+
+LAYERS = """
+room sim/units   # lowest
+room sim/engine
+room sim/topology
+room sim/io
+room calib/fit
+room calib
+room tools
+pure sim/units sim/engine sim/topology
+pure calib/fit
+only boost/graph/ sim/topology
+only nlohmann/ sim/io
+only fstream sim/io
+only filesystem sim/io
+only thread calib tools
+impure chrono random fstream
+ban std::exp std::log std::pow std::*_distribution exp( shared_ptr new virtual
+generated version.h
+lines 400 600
+"""
+
+CLEAN = {
+    "sim/units/time.h": '#pragma once\n#include <cstdint>\n// std::exp( new virtual #include "sim/io/x.h"\n',
+    "sim/engine/queue.h": '#include <new>\n#include "sim/units/time.h"\n#define X \\\n  1\n',
+    "sim/engine/queue.cc": (
+        '#include "queue.h"\n/* shared_ptr\n#include <chrono>\n*/\n'
+        'const char* a = "new virtual \\" std::log(";\nconst char* b = R"x(\n#include <random>\nnew )" )x";\n'
+        "int renewed(int news) { return news + 1'000 + 'x'; }\nint c(S s) { return s.exp(1) + s->exp(2) + S::exp(3); }\n"
+    ),
+    "sim/topology/graph.cc": '#include <boost/graph/adjacency_list.hpp>\n#include "sim/engine/queue.h"\n',
+    "sim/io/json.h": "#include <nlohmann/json.hpp>\n#include <fstream>\n#include <chrono>\nvirtual new std::exp(1)\n",
+    "calib/fit/fit.cc": '#include "sim/engine/queue.h"\n',
+    "calib/run.cc": '#include "sim/io/json.h"\n#include "fit/fit.cc"\n#include <thread>\n',
+    "tools/main.cc": '#include "version.h"\n#include "sim/io/json.h"\n#include <chrono>\n',
+}
+
+# name -> (path, text added at the end, what the message must say)
+BROKEN = {
+    "upward include": ("sim/units/time.h", '#include "sim/engine/queue.h"\n', "comes after sim/units"),
+    "upward, angle brackets": ("sim/units/time.h", "#include <sim/engine/queue.h>\n", "comes after"),
+    "upward, relative": ("sim/units/time.h", '#include "../engine/queue.h"\n', "comes after"),
+    "upward, from sim/": ("sim/units/time.h", '#include "engine/queue.h"\n', "comes after"),
+    "upward, spaced directive": ("sim/units/time.h", ' # include\t"sim/engine/queue.h"\n', "comes after"),
+    "upward, comment inside": ("sim/units/time.h", '#include /* x */ "sim/engine/queue.h"\n', "comes after"),
+    "upward, continued line": ("sim/units/time.h", '#include \\\n"sim/engine/queue.h"\n', "comes after"),
+    "upward in a .cu": ("sim/units/k.cu", '#include "sim/io/json.h"\n', "comes after"),
+    "inner room to outer": ("calib/fit/fit.cc", '#include "calib/run.cc"\n', "comes after calib/fit"),
+    "pure includes impure": ("calib/fit/fit.cc", '#include "sim/io/json.h"\n', "is not pure"),
+    "boost graph elsewhere": ("sim/engine/queue.cc", "#include <boost/graph/bfs.hpp>\n", "only sim/topology"),
+    "json elsewhere": ("tools/main.cc", "#include <nlohmann/json_fwd.hpp>\n", "only sim/io"),
+    "json, quoted": ("tools/main.cc", '#include "nlohmann/json.hpp"\n', "only sim/io"),
+    "fstream elsewhere": ("calib/run.cc", "#include <fstream>\n", "only sim/io"),
+    "filesystem elsewhere": ("tools/main.cc", "#include <filesystem>\n", "only sim/io"),
+    "thread in a pure room": ("sim/engine/queue.h", "#include <thread>\n", "only calib, tools"),
+    "clock in a pure room": ("sim/engine/queue.h", "#include <chrono>\n", "is pure"),
+    "random in a pure room": ("calib/fit/fit.cc", "#include <random>\n", "is pure"),
+    "macro include": ("tools/main.cc", "#include HEADER\n", "through a macro"),
+    "unknown quoted header": ("tools/main.cc", '#include "nowhere.h"\n', "names no file"),
+    "test header": ("tools/main.cc", '#include "tests/t.h"\n', "lies in no room"),
+    "file in no room": ("sim/attic/old.cc", "int x;\n", "lies in no room"),
+    "std::exp": ("sim/units/time.h", "double y = std::exp(1);\n", "`std::exp`"),
+    "std :: log": ("sim/units/time.h", "double y = std :: log (1);\n", "`std::log`"),
+    "std::pow taken": ("sim/units/time.h", "auto f = &std::pow;\n", "`std::pow`"),
+    "exp unqualified": ("sim/units/time.h", "double y = 2*exp(1);\n", "`exp(`"),
+    "::exp": ("sim/units/time.h", "double y = ::exp(1);\n", "`exp(`"),
+    "distribution": ("sim/engine/queue.cc", "std::normal_distribution<> d;\n", "std::*_distribution"),
+    "shared_ptr": ("sim/engine/queue.cc", "std::shared_ptr<int> p;\n", "`shared_ptr`"),
+    "raw new": ("sim/engine/queue.cc", "int* p = new int(1);\n", "`new`"),
+    "virtual": ("sim/engine/queue.cc", "struct S { virtual void f(); };\n", "`virtual`"),
+    "banned after a number": ("sim/engine/queue.cc", "int n = 1'0; auto p = new int('x');\n", "`new`"),
+    "banned beside a literal": ("sim/engine/queue.cc", 'f("x", new int, "y");\n', "`new`"),
+    "too long": ("sim/engine/queue.cc", "\n" * 601, "more than 600"),
+}
+
+
+def write_tree(root, files):
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def run_case(files, layers=LAYERS):
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        write_tree(root, {**files, "sim/LAYERS": layers, "tests/t.h": "int t;\n"})
+        try:
+            return check(root)
+        except LayersError as error:
+            return [str(error)], [], 0
+
+
+def self_test():
+    failures = []
+
+    def expect(name, condition, got):
+        if not condition:
+            failures.append(f"self-test: {name}: got {got}")
+
+    bad, warn, count = run_case(CLEAN)
+    expect("a clean tree passes", not bad and not warn and count == len(CLEAN), bad + warn)
+    for name, (path, text, says) in BROKEN.items():
+        before = CLEAN.get(path, "")
+        bad, _, _ = run_case({**CLEAN, path: before + text})
+        first = before.count("\n") + 1
+        last = first + max(0, text.count("\n") - 1)
+        places = [m for m in bad if says in m and m.startswith(path + ":")
+                  and (first <= int(m.split(":")[1]) <= last or "lines" in m or "no room;" in m)]
+        expect(f"{name} is caught in its place", places and (len(bad) == 1 or name == "json, quoted"), bad)
+    _, warn, _ = run_case({**CLEAN, "sim/engine/queue.cc": "\n" * 401})
+    expect("a file of 401 lines warns", len(warn) == 1 and "401 lines" in warn[0], warn)
+    bad, warn, _ = run_case({**CLEAN, "sim/engine/queue.cc": "\n" * 400})
+    expect("a file of 400 lines does not", not bad and not warn, bad + warn)
+    bad, _, _ = run_case({})
+    expect("an empty tree fails", bad and "nothing was checked" in bad[0], bad)
+    for name, layers, says in (
+        ("unknown statement", LAYERS + "roof sim/x\n", "cannot be understood"),
+        ("unknown room in a rule", LAYERS + "pure sim/nothing\n", "is no room"),
+        ("room listed twice", LAYERS + "room sim/io\n", "listed twice"),
+        ("no room", "# empty\n", "lists no room"),
+    ):
+        bad, _, _ = run_case(CLEAN, layers)
+        expect(f"LAYERS: {name}", bad and says in bad[0], bad)
+    return failures, len(BROKEN) + 8
+
+
+def main(argv):
+    if len(argv) == 2 and argv[1] == "--self-test":
+        failures, count = self_test()
+        print("\n".join(failures) if failures else f"check_layers: {count} self-tests passed")
+        return 1 if failures else 0
+    if len(argv) != 2 or argv[1].startswith("-"):
+        print(__doc__.strip(), file=sys.stderr)
+        return 0 if argv[1:] in (["--help"], ["-h"]) else 2
+    try:
+        bad, warn, count = check(pathlib.Path(argv[1]))
+    except LayersError as error:
+        print(error)
+        return 1
+    for line in bad + warn:
+        print(line)
+    print(f"check_layers: {count} files, {len(bad)} violations, {len(warn)} warnings")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""Holds the tree to what a clone needs: no path of one machine, no registry's host, scripts that run.
+
+  check_tree.py ROOT         prints each violation as `path:line: sentence`; exit 1 if there is one
+  check_tree.py --self-test  builds a small tree per rule, breaks the rule, and requires that it is caught
+
+Looks at the files that git tracks or would track; without git, at every file outside build folders.
+Files compressed by gzip are read through. Standard library only.
+"""
+import gzip
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import zlib
+
+SKIPPED = {".git", "build", "out", "node_modules", "__pycache__", ".cache", ".venv"}
+
+# Spelled so that this file does not contain what it looks for.
+MACHINE = re.compile(r"(?<![\w.\-})\]*#])/(?:work|root)" + "/")
+HOME = re.compile(r"(?<![\w.\-})\]*#])/(?:home|Users)" + r"/[a-z_][\w.\-]*/")
+HOSTS = re.compile("|".join(a + r"\." + b for a, b in (
+    ("deb", "debian"), ("security", "debian"), ("snapshot", "debian"), ("ftp", r"[a-z.]*debian"),
+    ("archive", "ubuntu"), ("security", "ubuntu"), ("ports", "ubuntu"),
+    ("pypi", r"(?:org|python)"), ("files", "pythonhosted"), ("registry", "npmjs"),
+    ("registry", "yarnpkg"), ("proxy", r"golang"), ("static", r"crates\.io"), ("index", r"crates\.io"),
+    ("conda", "anaconda"), ("registry-1", "docker"), ("deb", "nodesource"),
+)), re.IGNORECASE)
+
+
+def tracked(root):
+    """Paths relative to `root`, sorted."""
+    try:
+        out = subprocess.run(
+            ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            check=True, capture_output=True).stdout
+        # A folder that is not itself the top of a repository may lie in someone else's.
+        top = subprocess.run(["git", "-C", str(root), "rev-parse", "--show-toplevel"],
+                             check=True, capture_output=True, text=True).stdout.strip()
+        if pathlib.Path(top).resolve() == root.resolve():
+            names = {os.fsdecode(name) for name in out.split(b"\0") if name}
+            return sorted(name for name in names if (root / name).is_file())
+    except (OSError, subprocess.CalledProcessError):
+        pass
+    found = []
+    for folder, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if name not in SKIPPED]
+        found += [os.path.relpath(os.path.join(folder, name), root) for name in files
+                  if os.path.isfile(os.path.join(folder, name))]
+    return sorted(found)
+
+
+def text_of(path):
+    """The file's text, or None for a binary file."""
+    data = path.read_bytes()
+    if data[:2] == b"\x1f\x8b":
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error):
+            return None
+    if b"\0" in data[:65536]:
+        return None
+    return data.decode("utf-8", errors="replace")
+
+
+def is_script(name, text):
+    in_tools = name.startswith("tools/") and name.count("/") == 1 and "." not in name[6:]
+    return name.endswith(".sh") or in_tools or name.startswith(".ci/") or text.startswith("#!")
+
+
+def check(root):
+    """(violations, number of text files)."""
+    bad, count = [], 0
+    for name in tracked(root):
+        text = text_of(root / name)
+        if text is None:
+            continue
+        count += 1
+        for number, line in enumerate(text.splitlines(), 1):
+            for regex, sentence in (
+                (MACHINE, "{0} is a path of one machine; use one relative to the tree"),
+                (HOME, "{0} is a path of somebody's home; use one relative to the tree"),
+                (HOSTS, "{0} is a registry's host; what the machine is configured with must do"),
+            ):
+                match = regex.search(line)
+                if match:
+                    bad.append(f"{name}:{number}: " + sentence.format(match.group(0)))
+        executable = os.access(root / name, os.X_OK) and (root / name).stat().st_mode & 0o111
+        if is_script(name, text):
+            if not executable:
+                bad.append(f"{name}:1: is a script and not executable; chmod +x it")
+            if not text.startswith("#!"):
+                bad.append(f"{name}:1: is a script without a #! line")
+        elif executable:
+            bad.append(f"{name}:1: is executable and no script; chmod -x it")
+    if count == 0:
+        bad.append(f"{root}:1: holds no text file: nothing was checked")
+    return bad, count
+
+
+# --- self-test ---------------------------------------------------------------------------------
+
+def path_of(*parts):
+    return "/" + "/".join(parts) + "/"
+
+
+def host_of(*parts):
+    return ".".join(parts)
+
+
+CLEAN = {
+    "README.md": "See network/work/ and docs, $HOME/work/, ${TMP}/root/x, x.json#/work/3, https://e.org/root/.\n",
+    "tools/go": "#!/bin/sh\n",
+    "tools/notes.md": "no script\n",
+    ".ci/run": "#!/bin/sh\n",
+}
+# name -> (path, text, executable, what the message must say)
+BROKEN = {
+    "machine path": ("a.md", f"ok\nsee '{path_of('work', 'main')}x'\n", False, "a.md:2: "),
+    "machine path at the start": ("a.md", path_of("root") + "x\n", False, "path of one machine"),
+    "file URL": ("a.json", "file:/" + path_of("work"), False, "path of one machine"),
+    "option value": ("a.json", "--out=" + path_of("root"), False, "path of one machine"),
+    "home": ("a.md", "in " + path_of("home", "me") + "x", False, "somebody's home"),
+    "mirror": ("a.txt", "http://" + host_of("deb", "debian", "org") + "/debian", False, "registry's host"),
+    "Python index": ("a.txt", "https://" + host_of("PyPI", "org"), False, "registry's host"),
+    "npm": ("package-lock.json", "https://" + host_of("registry", "npmjs", "org"), False, "registry's host"),
+    "in gzip": ("a.json.gz", gzip.compress(path_of("work").encode()), False, "path of one machine"),
+    "shell not executable": ("x/a.sh", "#!/bin/sh\n", False, "not executable"),
+    "shell without #!": ("x/a.sh", "echo\n", True, "without a #! line"),
+    "tool not executable": ("tools/go2", "#!/bin/sh\n", False, "not executable"),
+    "python not executable": ("x/a.py", "#!/usr/bin/env python3\n", False, "not executable"),
+    "ci not executable": (".ci/run2", "#!/bin/sh\n", False, "not executable"),
+    "executable data": ("x/a.json", "{}\n", True, "no script"),
+}
+
+
+def run_case(files, git):
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for name, (text, executable) in files.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+            path.chmod(0o755 if executable else 0o644)
+        if git:
+            subprocess.run(["git", "init", "-q", folder], check=True, capture_output=True)
+        return check(root)
+
+
+def self_test():
+    failures, cases = [], 0
+    ignored = {".gitignore": ("build/\n", False), "build/log": (path_of("work"), False)}
+    clean = {name: (text, text.startswith("#!")) for name, text in CLEAN.items()}
+    try:
+        subprocess.run(["git", "--version"], check=True, capture_output=True)
+        modes = (False, True)
+    except (OSError, subprocess.CalledProcessError):
+        modes = (False,)
+    for git in modes:
+        bad, count = run_case({**clean, **ignored}, git)
+        cases += 1
+        if bad or count != len(clean) + 1:
+            failures.append(f"self-test (git={git}): a clean tree passes: {count} files, {bad}")
+        for name, (path, text, executable, says) in BROKEN.items():
+            bad, _ = run_case({**clean, **ignored, path: (text, executable)}, git)
+            cases += 1
+            if len(bad) != 1 or says not in bad[0] or not bad[0].startswith(path + ":"):
+                failures.append(f"self-test (git={git}): {name} is caught: {bad}")
+    bad, _ = run_case({}, False)
+    cases += 1
+    if not bad:
+        failures.append("self-test: an empty tree fails")
+    return failures, cases
+
+
+def main(argv):
+    if len(argv) == 2 and argv[1] == "--self-test":
+        failures, count = self_test()
+        print("\n".join(failures) if failures else f"check_tree: {count} self-tests passed")
+        return 1 if failures else 0
+    if len(argv) != 2 or argv[1].startswith("-"):
+        print(__doc__.strip(), file=sys.stderr)
+        return 0 if argv[1:] in (["--help"], ["-h"]) else 2
+    bad, count = check(pathlib.Path(argv[1]))
+    for line in bad:
+        print(line)
+    print(f"check_tree: {count} text files, {len(bad)} violations")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

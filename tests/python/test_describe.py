@@ -1,0 +1,170 @@
+"""The described workloads against independent lists: tensor names, shapes, arrival, DDP's buckets, multiply-adds, buffers.
+
+Run: /usr/bin/python3 -m unittest tests/python/test_describe.py   (standard library only, a second)
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "tools" / "python" / "describe_models.py"
+
+
+def load_script() -> Any:
+    spec = importlib.util.spec_from_file_location("describe_models", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["describe_models"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+describe = load_script()
+FIXTURE = json.loads((ROOT / "tests" / "data" / "models.json").read_text(encoding="utf-8"))
+BUCKETS = json.loads((ROOT / "tests" / "data" / "buckets.json").read_text(encoding="utf-8"))
+BUILT = {name: make() for name, make in describe.MODELS.items()}
+DOCUMENTS: dict[str, Any] = {name: json.loads(model.json_text()) for name, model in BUILT.items()}
+
+KEYS = {
+    "bert-base": "bert_base(PreTraining)",
+    "bert-large": "bert_large(PreTraining)",
+    "gpt2-small": "gpt2_small",
+    "deeplabv3-resnet101": "deeplabv3_r101(aux)",
+}
+MIB = 1 << 20
+SIZES = {"float32": 4, "int64": 8}
+
+
+def fixture_key(name: str) -> str:
+    return KEYS.get(name, name)
+
+
+def tensor_bytes(tensor: dict[str, Any]) -> int:
+    return math.prod(tensor["shape"]) * SIZES[tensor["dtype"]]
+
+
+def buckets(sizes: list[int], caps: list[int]) -> list[list[int]]:
+    """DDP's rule: a bucket closes when its bytes reach the cap; the last cap repeats."""
+    result: list[list[int]] = []
+    count = size = 0
+    for s in sizes:
+        count, size = count + 1, size + s
+        if size >= caps[min(len(result), len(caps) - 1)]:
+            result.append([count, size])
+            count = size = 0
+    if count:
+        result.append([count, size])
+    return result
+
+
+class Described(unittest.TestCase):
+    def test_tensors_and_arrival_equal_the_fixture(self) -> None:
+        for name, document in DOCUMENTS.items():
+            with self.subTest(name):
+                expected = FIXTURE[fixture_key(name)]
+                self.assertEqual([[t["name"], t["shape"]] for t in document["tensors"]], expected["tensors"])
+                self.assertEqual({t["dtype"] for t in document["tensors"]}, {"float32"})
+                self.assertEqual([document["tensors"][i]["name"] for i in document["arrival"]], expected["arrival"])
+                self.assertEqual(sum(math.prod(t["shape"]) for t in document["tensors"]), expected["params"])
+
+    def test_walking_the_layers_backwards_gives_arrival(self) -> None:
+        for name, document in DOCUMENTS.items():
+            with self.subTest(name):
+                walked = [i for layer in reversed(document["layers"]) for i in layer["tensors"]]
+                self.assertEqual(walked, document["arrival"])
+                self.assertEqual(sorted(walked), list(range(len(document["tensors"]))))
+
+    def test_buckets_equal_the_fixture(self) -> None:
+        for name, document in DOCUMENTS.items():
+            with self.subTest(name):
+                expected = BUCKETS[fixture_key(name)]
+                sizes = [tensor_bytes(document["tensors"][i]) for i in document["arrival"]]
+                self.assertEqual(buckets(sizes, [MIB, 25 * MIB]), expected["ddp_rebuilt_default"])
+                self.assertEqual(buckets(sizes, [25 * MIB]), expected["ddp_rebuilt_cap25"])
+
+    def test_multiply_adds(self) -> None:
+        def encoder(name: str) -> bool:
+            return ".encoder.layer." in name
+
+        def everything(_: str) -> bool:
+            return True
+
+        # torchvision's "GFLOPS" column (which counts multiply-adds) and, for the transformers, 12 S H^2 + 2 S^2 H a layer, S H V for logits
+        for name, part, expected in [
+            ("resnet18", everything, 1.814e9),
+            ("resnet50", everything, 4.089e9),
+            ("resnet101", everything, 7.801e9),
+            ("vgg16", everything, 15.470e9),
+            ("deeplabv3-resnet101", everything, 258.74e9),
+            ("bert-base", encoder, 11.17e9),
+            ("bert-large", encoder, 167.5e9),
+            ("gpt2-small", everything, 145.8e9),
+            ("mlp784-50-10", everything, 39_700),
+        ]:
+            with self.subTest(name):
+                self.assertAlmostEqual(BUILT[name].macs(part) / expected, 1.0, delta=0.01)
+
+    def test_backward_is_twice_forward_but_for_the_first_layer(self) -> None:
+        for name, document in DOCUMENTS.items():
+            with self.subTest(name):
+                matrices = [x for x in document["layers"] if x["class"] != "memory"]
+                after_embedding = document["layers"][0]["class"] == "memory"
+                for i, layer in enumerate(matrices):
+                    factor = 1 if i == 0 and not after_embedding else 2
+                    self.assertEqual(layer["backward"]["flops_per_sample"], factor * layer["forward"]["flops_per_sample"], layer["name"])
+
+    def test_buffers(self) -> None:
+        expected = {"resnet18": (38_400, 160), "resnet50": (212_480, 424), "resnet101": (421_376, 832), "vgg16": (0, 0)}
+        for name, sizes in expected.items():
+            with self.subTest(name):
+                by_dtype = {"float32": 0, "int64": 0}
+                for b in DOCUMENTS[name]["buffers"]:
+                    by_dtype[b["dtype"]] += tensor_bytes(b)
+                self.assertEqual((by_dtype["float32"], by_dtype["int64"]), sizes)
+        names = [b["name"] for b in DOCUMENTS["resnet18"]["buffers"][:6]]
+        self.assertEqual(
+            names,
+            [f"{m}.{b}" for m in ("bn1", "layer1.0.bn1") for b in ("running_mean", "running_var", "num_batches_tracked")],
+        )
+
+    def test_costs_are_sane(self) -> None:
+        for name, document in DOCUMENTS.items():
+            for layer in document["layers"]:
+                with self.subTest(f"{name} {layer['name']}"):
+                    self.assertIn(layer["class"], {"conv", "gemm", "attention", "memory"})
+                    for direction in ("forward", "backward"):
+                        cost = layer[direction]
+                        self.assertEqual(set(cost), {"flops_per_sample", "bytes_per_sample", "bytes_fixed", "kernels"})
+                        self.assertTrue(all(isinstance(v, int) and v >= 0 for v in cost.values()))
+                        moves = cost["flops_per_sample"] + cost["bytes_per_sample"] + cost["bytes_fixed"]
+                        self.assertEqual(moves > 0, cost["kernels"] > 0)
+
+    def test_committed_files_are_current_and_small(self) -> None:
+        self.assertEqual(describe.main(["--out", str(ROOT / "workloads"), "--check"]), 0)
+        for name in DOCUMENTS:
+            self.assertLess((ROOT / "workloads" / f"{name}.json").stat().st_size, 400_000, name)
+
+    def test_writes_and_checks(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = ["--out", folder, "--only", "mlp784-50-10"]
+            stderr, sys.stderr = sys.stderr, open("/dev/null", "w", encoding="utf-8")
+            try:
+                self.assertEqual(describe.main([*arguments, "--check"]), 1)
+                self.assertEqual(describe.main(arguments), 0)
+                self.assertEqual(describe.main([*arguments, "--check"]), 0)
+            finally:
+                sys.stderr.close()
+                sys.stderr = stderr
+            self.assertEqual([p.name for p in Path(folder).iterdir()], ["mlp784-50-10.json"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,38 @@
+// One file per command; each reads its flags, calls the pure rooms, and writes its answer to `out`, its talk to `err`.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace ddpsim::cli {
+
+struct Terminal {
+  std::ostream& out;
+  std::ostream& err;
+  bool out_is_terminal = false;
+  std::string home;        // $DDPSIM_HOME
+  std::string executable;  // where ddpsim itself lies
+};
+
+// Exit codes.
+inline constexpr int kOk = 0;
+inline constexpr int kGateFailed = 1;
+inline constexpr int kBadInput = 2;
+inline constexpr int kInternal = 3;
+
+// Runs `ddpsim ARGS...`. The only place that catches InputError. Never throws.
+int run(const std::vector<std::string>& args, Terminal terminal);
+
+// Each adds its subcommand; the callback throws InputError, or returns after writing.
+void add_predict(CLI::App& app, Terminal& t);
+void add_list(CLI::App& app, Terminal& t);
+void add_show(CLI::App& app, Terminal& t);
+void add_trace(CLI::App& app, Terminal& t);
+void add_doctor(CLI::App& app, Terminal& t);
+
+}  // namespace ddpsim::cli

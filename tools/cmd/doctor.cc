@@ -1,0 +1,96 @@
+// ddpsim doctor: what can be measured on this host, and why not. Looks, changes nothing.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <thread>
+
+#include "sim/report/text.h"
+#include "tools/cmd/question.h"
+
+namespace ddpsim::cli {
+namespace {
+
+struct Finding {
+  std::string what;
+  bool ok;
+  std::string detail;
+};
+
+std::string on_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::string all = path ? path : "";
+  all += ":/usr/sbin:/sbin";
+  for (std::size_t from = 0; from <= all.size();) {
+    auto colon = std::min(all.find(':', from), all.size());
+    std::string candidate = all.substr(from, colon - from) + "/" + program;
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+    from = colon + 1;
+  }
+  return {};
+}
+
+bool readable(const std::string& path) { return ::access(path.c_str(), R_OK) == 0; }
+
+std::string first_line(const std::string& path) {
+  try {
+    std::string text = io::read_file(path);
+    return text.substr(0, text.find('\n'));
+  } catch (const InputError&) {
+    return {};
+  }
+}
+
+std::vector<Finding> examine(const Terminal& t) {
+  std::vector<Finding> out;
+  io::Home home = home_of(t);
+  out.push_back({"predict", !home.path().empty(),
+                 home.path().empty() ? "shipped workloads, clusters and profiles were not found: set DDPSIM_HOME to ddpsim's folder"
+                                     : fmt::format("{} workloads, {} clusters, {} profiles shipped", home.list("workloads").size(), home.list("topologies").size(),
+                                                   home.list("calib/profiles").size())});
+  unsigned cores = std::thread::hardware_concurrency();
+  out.push_back({"processors", cores >= 2, fmt::format("{} threads{}", cores, cores < 2 ? ": executed runs need at least two" : "")});
+  bool gpu = readable("/dev/nvidia0") || readable("/proc/driver/nvidia/version");
+  out.push_back({"nvidia gpu", gpu, gpu ? first_line("/proc/driver/nvidia/version") : "no NVIDIA device: GPU kernels and NCCL cannot be measured here"});
+  std::string nvcc = on_path("nvcc");
+  if (nvcc.empty() && ::access("/usr/local/cuda/bin/nvcc", X_OK) == 0) nvcc = "/usr/local/cuda/bin/nvcc";
+  out.push_back({"cuda toolkit", !nvcc.empty(), nvcc.empty() ? "no nvcc: the GPU harness cannot be built here (predictions do not need it)" : nvcc});
+  std::string python = "/usr/bin/python3";
+  bool torch = readable("/usr/lib/python3/dist-packages/torch/__init__.py");
+  out.push_back({"capture", torch, torch ? python + " has PyTorch: tools/python/ddpsim_capture.py can capture a model's workload on this CPU"
+                                         : "Debian's python3-torch is not installed: run capture with an interpreter that has PyTorch"});
+  std::string ip = on_path("ip");
+  std::string tc = on_path("tc");
+  bool root = ::geteuid() == 0;
+  std::string userns = first_line("/proc/sys/user/max_user_namespaces");
+  bool namespaces = root || (!userns.empty() && userns != "0");
+  std::string why = ip.empty() || tc.empty() ? "iproute2 (ip, tc) is not installed" : namespaces ? "" : "neither root nor user namespaces: hosts cannot be made";
+  out.push_back({"network namespaces", why.empty(), why.empty() ? (root ? "root, ip and tc are here" : "user namespaces, ip and tc are here") : why});
+  return out;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Terminal& t) {
+  auto flags = std::make_shared<OutputFlags>();
+  CLI::App* c = app.add_subcommand("doctor", "Say what can be measured on this host, and why not");
+  add_output_flags(*c, *flags, {"table", "csv", "json"});
+  c->callback([&t, flags] {
+    auto findings = examine(t);
+    std::string text;
+    if (flags->format == "json") {
+      io::OrderedJson j = io::OrderedJson::array();
+      for (const Finding& f : findings) j.push_back({{"what", f.what}, {"ok", f.ok}, {"detail", f.detail}});
+      text = j.dump(1) + "\n";
+    } else if (flags->format == "csv") {
+      text = "what,ok,detail\n";
+      for (const Finding& f : findings) text += fmt::format("{},{},{}\n", f.what, f.ok ? "yes" : "no", report::csv_field(f.detail));
+    } else {
+      for (const Finding& f : findings) text += fmt::format("{:<4}{:<20}{}\n", f.ok ? "yes" : "no", f.what, f.detail);
+      text += "\nExecuted runs, kernel and collective calibration are not part of this version; predictions and captures are.\n";
+    }
+    write_answer(t, *flags, text);
+  });
+}
+
+}  // namespace ddpsim::cli

@@ -1,0 +1,66 @@
+// ddpsim predict: how long one iteration takes, how sure that is, where the time goes, what limits it, what to try.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "sim/io/write_prediction.h"
+#include "sim/report/text.h"
+#include "tools/cmd/question.h"
+
+namespace ddpsim::cli {
+namespace {
+
+struct Flags {
+  QuestionFlags question;
+  OutputFlags output;
+};
+
+report::Heading heading(const Loaded& l) {
+  report::Heading h;
+  const Plan& plan = l.scenario.plan;
+  h.workload = fmt::format("{}, batch {} per rank, {}", l.workload.name, l.workload.batch, name_of(l.workload.precision));
+  h.cluster = fmt::format("{}: {} rank{}", l.cluster.name, l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s");
+  if (plan.system == System::PytorchDdp) {
+    std::string cap = plan.bucket_cap_mb ? fmt::format("bucket_cap_mb={:g}", *plan.bucket_cap_mb) : "bucket_cap_mb=None (25, first bucket 1)";
+    h.plan = fmt::format("PyTorch {} DDP over {}, {}", name_of(plan.pytorch), name_of(backend_of(plan, l.profile.kind)), cap);
+    if (plan.comm_hook != CommHook::None) h.plan += fmt::format(", {}", name_of(plan.comm_hook));
+    if (plan.gradient_as_bucket_view) h.plan += ", gradient_as_bucket_view";
+    if (plan.find_unused_parameters) h.plan += ", find_unused_parameters";
+    if (plan.static_graph) h.plan += ", static_graph";
+  } else {
+    h.plan = fmt::format("plain gradient averaging over {}, {}, {}", name_of(backend_of(plan, l.profile.kind)),
+                         plan.granularity == Granularity::Flat ? "one flat all-reduce" : "one all-reduce per parameter", plan.async_op ? "asynchronous" : "blocking");
+  }
+  if (plan.accumulation_steps > 1) h.plan += fmt::format(", {} accumulation steps", plan.accumulation_steps);
+  h.profile = l.profile.name;
+  h.captured = l.workload.basis == Basis::Captured;
+  return h;
+}
+
+void predict_command(Terminal& t, const Flags& flags) {
+  Loaded l = load(t, flags.question);
+  predict::Prediction p = predict::predict(l.question(), l.options);
+  p.run.key = l.key;
+  std::string text;
+  if (flags.output.format == "json") {
+    text = io::write_prediction(p).dump(1) + "\n";
+  } else if (flags.output.format == "csv") {
+    text = report::prediction_csv(heading(l), p);
+  } else {
+    bool colour = t.out_is_terminal && flags.output.out.empty();
+    text = report::prediction_page(heading(l), p, predict::levers(l.question(), p.summary.step), colour);
+  }
+  write_answer(t, flags.output, text);
+}
+
+}  // namespace
+
+void add_predict(CLI::App& app, Terminal& t) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* c = app.add_subcommand("predict", "Predict one training iteration: how long, how sure, where the time goes, what to try next");
+  add_question_flags(*c, flags->question);
+  add_output_flags(*c, flags->output, {"table", "csv", "json"});
+  c->callback([&t, flags] { predict_command(t, *flags); });
+}
+
+}  // namespace ddpsim::cli

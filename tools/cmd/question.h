@@ -1,0 +1,50 @@
+// The flags that every command about a scenario shares, and what they load.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/io/codecs.h"
+#include "sim/io/files.h"
+#include "sim/predict/predict.h"
+#include "tools/cmd/command.h"
+
+namespace ddpsim::cli {
+
+struct QuestionFlags {
+  std::string scenario;
+  std::string workload;
+  std::string cluster;
+  std::string plan;
+  std::vector<std::string> profiles;
+  std::string ranks;
+  std::string fidelity = "collective";
+  std::vector<std::string> sets;
+};
+void add_question_flags(CLI::App& command, QuestionFlags& flags);
+
+struct OutputFlags {
+  std::string format;
+  std::string out;
+};
+// `formats`: allowed ones, the first is the default.
+void add_output_flags(CLI::App& command, OutputFlags& flags, const std::vector<std::string>& formats);
+// To --out (written whole or not at all) or to stdout.
+void write_answer(Terminal& t, const OutputFlags& flags, const std::string& text);
+
+struct Loaded {
+  Workload workload;
+  Cluster cluster;
+  Profile profile;
+  Scenario scenario;
+  std::string key;  // readable, with a hash of all inputs
+  std::optional<topology::Fabric> fabric;
+  predict::Options options;
+  predict::Question question() const { return {workload, *fabric, profile, scenario}; }
+};
+// Flags override the scenario file. Throws InputError.
+Loaded load(const Terminal& t, const QuestionFlags& flags);
+io::Home home_of(const Terminal& t);
+
+}  // namespace ddpsim::cli

@@ -1,0 +1,78 @@
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <ostream>
+
+#include "sim/io/json_reader.h"
+#include "sim/version.h"
+#include "tools/cmd/command.h"
+
+namespace ddpsim::cli {
+namespace {
+
+std::string one_line(std::string s) {
+  for (char& c : s)
+    if (c == '\n' || c == '\r') c = ' ';
+  return s;
+}
+
+// CLI11 names the flag; add the nearest known one.
+std::string explain(const CLI::App& app, const std::vector<std::string>& args, const CLI::ParseError& e) {
+  std::string what = one_line(e.what());
+  const CLI::App* command = &app;
+  for (const CLI::App* sub : app.get_subcommands()) command = sub;
+  if (command == &app && !args.empty() && args[0].rfind("-", 0) != 0) {
+    std::vector<std::string> names;
+    for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(sub->get_name());
+    std::string hint = io::nearest(args[0], names);
+    return "\"" + args[0].substr(0, 60) + "\" is not a command" + (hint.empty() ? "; see ddpsim --help" : " (did you mean \"" + hint + "\"?)");
+  }
+  std::vector<std::string> known;
+  for (const CLI::Option* o : command->get_options())
+    for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
+  for (const std::string& a : args) {
+    std::string flag = a.substr(0, a.find('='));
+    if (flag.rfind("--", 0) != 0 || std::find(known.begin(), known.end(), flag) != known.end()) continue;
+    std::string hint = io::nearest(flag, known);
+    return flag.substr(0, 60) + " is not a flag of this command" + (hint.empty() ? "; see --help" : " (did you mean " + hint + "?)");
+  }
+  return what;
+}
+
+}  // namespace
+
+int run(const std::vector<std::string>& args, Terminal terminal) {
+  CLI::App app{"ddpsim: how long will one data-parallel training iteration take, and why?\n"
+               "Example: ddpsim predict --workload resnet50 --cluster hgx-h100 --ranks 8\n"};
+  app.name("ddpsim");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("ddpsim ") + kVersion);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+  Terminal& t = terminal;
+  try {
+    add_predict(app, t);
+    add_list(app, t);
+    add_show(app, t);
+    add_trace(app, t);
+    add_doctor(app, t);
+    std::vector<std::string> reversed(args.rbegin(), args.rend());
+    app.parse(reversed);
+    return kOk;
+  } catch (const CLI::Success& e) {
+    return app.exit(e, t.out, t.err);
+  } catch (const CLI::ParseError& e) {
+    if (args.empty()) {
+      t.err << app.help();
+      return kBadInput;
+    }
+    t.err << "ddpsim: " << explain(app, args, e) << "\n";
+    return kBadInput;
+  } catch (const InputError& e) {
+    t.err << "ddpsim: " << one_line(e.where) << ": " << one_line(e.what) << "\n";
+    return kBadInput;
+  } catch (const std::exception& e) {
+    t.err << "ddpsim: internal error, please report it: " << one_line(e.what()) << "\n";
+    return kInternal;
+  }
+}
+
+}  // namespace ddpsim::cli

@@ -1,0 +1,28 @@
+// ddpsim trace: one steady step as a Chrome / Perfetto trace.
+#include <CLI/CLI.hpp>
+#include <ostream>
+
+#include "sim/io/write_prediction.h"
+#include "tools/cmd/question.h"
+
+namespace ddpsim::cli {
+
+void add_trace(CLI::App& app, Terminal& t) {
+  struct Flags {
+    QuestionFlags question;
+    OutputFlags output;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* c = app.add_subcommand("trace", "Write one steady step as a trace for chrome://tracing or ui.perfetto.dev");
+  add_question_flags(*c, flags->question);
+  add_output_flags(*c, flags->output, {"json"});
+  c->callback([&t, flags] {
+    Loaded l = load(t, flags->question);
+    predict::Prediction p = predict::predict(l.question(), l.options);
+    p.run.key = l.key;
+    write_answer(t, flags->output, io::write_trace(p.run));
+    if (!flags->output.out.empty()) t.err << "ddpsim: wrote " << flags->output.out << "; open it at ui.perfetto.dev or chrome://tracing\n";
+  });
+}
+
+}  // namespace ddpsim::cli

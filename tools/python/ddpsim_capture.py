@@ -1,0 +1,648 @@
+#!/usr/bin/env python3
+"""Capture one training step of a PyTorch model as a ddpsim workload.
+
+A workload (schema ``ddpsim.workload/1``, see sim/FORMATS.md) holds the parameters of a model, the order in which
+their gradients are accumulated during backward, and when. As a library: ``write(capture(model, inputs, ...), path)``.
+As a script: ``ddpsim_capture.py --model resnet50 --batch 8 --out workloads/resnet50.json``.
+Times are integers in picoseconds.
+"""
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import difflib
+import gc
+import importlib
+import json
+import os
+import platform
+import re
+import sys
+import time
+from collections import Counter, OrderedDict
+from pathlib import Path
+from statistics import median, quantiles
+from typing import (Any, Callable, ContextManager, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Set,
+                    Tuple, Union)
+
+try:
+    import torch
+    from torch import Tensor, nn
+except ImportError:
+    _NO_TORCH = (f"PyTorch is missing for {sys.executable or 'this interpreter'}: install the Debian package "
+                 "python3-torch and run with /usr/bin/python3, or run 'pip install torch torchvision'")
+    if __name__ != "__main__":
+        raise ImportError(_NO_TORCH) from None
+    print(f"ddpsim_capture: {_NO_TORCH}", file=sys.stderr)
+    sys.exit(2)
+
+SCHEMA = "ddpsim.workload/1"
+OPTIMIZERS = ("sgd", "adam", "adamw")
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+EXCESS_LIMIT = 0.03  # fraction by which an instrumented step may exceed a plain one before it is noted
+QUIET_CORES = 0.15   # a pair of passes is quiet if other processes use no more CPU cores than this
+QUIET_WINDOW_S = 0.5  # time over which that is judged
+MAX_TRIES = 4        # pairs tried for each one wanted, before the quietest are taken
+OTHER = "(other)"    # share of a phase that belongs to no listed module
+DTYPES = {getattr(torch, n): n for n in
+          ("float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool")}
+
+Workload = Dict[str, Any]
+LossFn = Callable[..., Tensor]
+
+
+class CaptureError(Exception):
+    """A capture that cannot be made; the message is one sentence for the user."""
+
+
+class Totals(NamedTuple):
+    """Phases of one step in ps; ``optimizer`` includes zero_grad(set_to_none=True)."""
+    forward: int
+    backward: int
+    optimizer: int
+    step: int
+
+
+class Pass(NamedTuple):
+    """One step: totals on the device and on the host thread; if instrumented, (parameter, device, host) arrivals."""
+    device: Totals
+    host: Totals
+    arrivals: List[Tuple[int, int, int]]
+
+
+class HostClock:
+    """Marks points in time on the host; on a CPU these are also the device's times."""
+
+    def __init__(self) -> None:
+        self.times: List[int] = []
+
+    def synchronize(self) -> None:
+        """Wait for the device; called before the first mark of a pass and before any is read."""
+
+    def mark(self) -> int:
+        self.times.append(time.perf_counter_ns())
+        return len(self.times) - 1
+
+    def host_ps(self, a: int, b: int) -> int:
+        return (self.times[b] - self.times[a]) * 1000
+
+    def device_ps(self, a: int, b: int) -> int:
+        return self.host_ps(a, b)
+
+
+class CudaClock(HostClock):
+    """Marks points in time on the current CUDA stream (events) and on the host thread."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.device = device
+        self.events: List[Any] = []  # reused by every pass: the warm-up creates them
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize(self.device)
+
+    def mark(self) -> int:
+        index = super().mark()
+        if index == len(self.events):
+            self.events.append(torch.cuda.Event(enable_timing=True))
+        self.events[index].record()
+        return index
+
+    def device_ps(self, a: int, b: int) -> int:
+        return round(self.events[a].elapsed_time(self.events[b]) * 1e9)  # elapsed_time is in milliseconds
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """All tensors in nested tuples, lists and dicts."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        yield from tensors_in(list(value.values()))
+
+
+class Step:
+    """Runs and measures training steps of one model."""
+
+    def __init__(self, model: nn.Module, inputs: Tuple[Any, ...], targets: Optional[Tensor], loss_fn: Optional[LossFn],
+                 optimizer: torch.optim.Optimizer, precision: str, device: torch.device,
+                 parameters: Sequence[Tensor]) -> None:
+        self.model, self.inputs, self.targets, self.loss_fn = model, inputs, targets, loss_fn
+        self.optimizer, self.precision, self.device, self.parameters = optimizer, precision, device, parameters
+        self.autocast = precision in ("bf16", "fp16") and any(p.dtype == torch.float32 for p in parameters)
+        self.clock: HostClock = CudaClock(device) if device.type == "cuda" else HostClock()
+        self.nodes: List[Any] = []  # AccumulateGrad nodes, which nothing else keeps alive
+        self.last_loss: Optional[Tensor] = None
+
+    def loss(self) -> Tensor:
+        context: ContextManager[Any] = contextlib.nullcontext()
+        if self.autocast:
+            dtype = torch.bfloat16 if self.precision == "bf16" else torch.float16
+            context = torch.autocast(self.device.type, dtype=dtype)
+        with context:
+            output = self.model(*self.inputs)
+            if self.loss_fn is None:
+                loss = self.default_loss(output)
+            else:
+                loss = self.loss_fn(output) if self.targets is None else self.loss_fn(output, self.targets)
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+            raise CaptureError("the loss must be a tensor with one element that requires a gradient")
+        return loss
+
+    def default_loss(self, output: Any) -> Tensor:
+        """The model's own loss if it returns one, else cross entropy against ``targets`` (random unless given)."""
+        own = getattr(output, "loss", output)
+        if isinstance(own, Tensor) and own.numel() == 1 and own.requires_grad:
+            return own
+        logits = [t for t in tensors_in(output) if t.dim() >= 2 and t.is_floating_point()]
+        if not logits or isinstance(output, dict):
+            raise CaptureError("the model's output is not a batch of class scores, so loss_fn must be given")
+        if self.targets is None:
+            shape = logits[0].shape[:1] + logits[0].shape[2:]
+            self.targets = torch.randint(logits[0].shape[1], shape, device=logits[0].device)
+        losses = [nn.functional.cross_entropy(t, self.targets) for t in logits]
+        return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+
+    def install(self, seen: List[Tuple[int, int]]) -> List[Any]:
+        """Hook every parameter: append (parameter, mark) to ``seen`` once its gradient was accumulated."""
+        mark = self.clock.mark
+
+        def hook_for(index: int) -> Callable[..., None]:
+            def hook(*_: Any) -> None:
+                seen.append((index, mark()))
+            return hook
+
+        if hasattr(Tensor, "register_post_accumulate_grad_hook"):  # PyTorch 2.1 and later
+            return [p.register_post_accumulate_grad_hook(hook_for(i)) for i, p in enumerate(self.parameters)]
+        if not self.nodes:
+            self.nodes = [p.expand_as(p).grad_fn.next_functions[0][0] for p in self.parameters]
+        return [node.register_hook(hook_for(i)) for i, node in enumerate(self.nodes)]
+
+    def run(self, instrument: bool = False) -> Pass:
+        clock = self.clock
+        seen: List[Tuple[int, int]] = []
+        handles = self.install(seen) if instrument else []
+        clock.times.clear()
+        clock.synchronize()
+        start = clock.mark()
+        self.optimizer.zero_grad(set_to_none=True)
+        zeroed = clock.mark()
+        loss = self.loss()
+        forward = clock.mark()
+        loss.backward()
+        backward = clock.mark()
+        self.optimizer.step()
+        end = clock.mark()
+        clock.synchronize()
+        for handle in handles:
+            handle.remove()
+        self.last_loss = loss.detach()
+
+        def totals(ps: Callable[[int, int], int]) -> Totals:
+            times = ps(zeroed, forward), ps(forward, backward), ps(start, zeroed) + ps(backward, end)
+            return Totals(*times, step=sum(times))
+
+        last: Dict[int, int] = {}  # a gradient accumulated more than once counts when it is last accumulated
+        for index, mark in seen:
+            last.pop(index, None)
+            last[index] = mark
+        arrivals = [(i, clock.device_ps(forward, m), clock.host_ps(forward, m)) for i, m in last.items()]
+        return Pass(totals(clock.device_ps), totals(clock.host_ps), arrivals)
+
+    def run_modules(self, names: Dict[nn.Module, str]) -> Tuple[Dict[str, int], Dict[str, int]]:
+        """One step with hooks on modules and autograd nodes: ps of forward and of backward by module name.
+
+        The time between two marks belongs to the owner stored with the later (backward) or the earlier (forward)
+        mark; None marks the hooks' own work. Every autograd node belongs to the module whose forward made it.
+        """
+        clock = self.clock
+        line: List[Tuple[int, Optional[str]]] = []
+        stack: List[Tuple[str, Set[Any]]] = []
+        owners: Dict[Any, str] = {}
+
+        def before(module: nn.Module, args: Any) -> None:
+            line.append((clock.mark(), None))
+            stack.append((names[module], {t.grad_fn for t in tensors_in(args) if t.grad_fn is not None}))
+            line.append((clock.mark(), names[module]))
+
+        def after(module: nn.Module, args: Any, output: Any) -> None:
+            line.append((clock.mark(), None))
+            name, boundary = stack.pop()
+            todo = [t.grad_fn for t in tensors_in(output)]
+            while todo:
+                node = todo.pop()
+                if node is not None and node not in boundary and node not in owners:
+                    owners[node] = name
+                    todo.extend(n for n, _ in node.next_functions)
+            line.append((clock.mark(), stack[-1][0] if stack else OTHER))
+
+        handles = [m.register_forward_pre_hook(before) for m in names]
+        handles += [m.register_forward_hook(after) for m in names]
+        try:
+            self.optimizer.zero_grad(set_to_none=True)
+            clock.times.clear()
+            clock.synchronize()
+            line.append((clock.mark(), OTHER))
+            loss = self.loss()
+            line.append((clock.mark(), None))
+            done: List[Tuple[int, str]] = []
+
+            def node_hook(name: str) -> Callable[..., None]:
+                return lambda *_: done.append((clock.mark(), name))
+
+            todo, nodes = [loss.grad_fn], set()
+            while todo:
+                node = todo.pop()
+                if node is not None and node not in nodes:
+                    nodes.add(node)
+                    handles.append(node.register_hook(node_hook(owners.get(node, OTHER))))
+                    todo.extend(n for n, _ in node.next_functions)
+            done.append((clock.mark(), OTHER))
+            loss.backward()
+            done.append((clock.mark(), OTHER))
+            clock.synchronize()
+        finally:
+            for handle in handles:
+                handle.remove()
+            owners.clear()
+        self.optimizer.step()
+        forward: Dict[str, int] = dict.fromkeys(names.values(), 0)
+        backward = dict(forward)
+        forward[OTHER] = backward[OTHER] = 0
+        for (a, owner), (b, _) in zip(line, line[1:]):
+            if owner is not None:
+                forward[owner] += clock.device_ps(a, b)
+        for (a, _), (b, name) in zip(done, done[1:]):
+            backward[name] += clock.device_ps(a, b)
+        return forward, backward
+
+
+def foreign_cpu_s() -> float:
+    """CPU seconds used so far by everything but this process, on Linux; elsewhere constant."""
+    with contextlib.suppress(OSError, ValueError):
+        user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text().split()[1:8])
+        return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK") - time.process_time()
+    return 0.0
+
+
+def ready_offsets(passes: Sequence[Sequence[int]], backwards: Sequence[int], backward_ps: int) -> List[int]:
+    """Median over passes of each parameter's share of its pass's backward, times the plain backward; non-decreasing."""
+    result: List[int] = []
+    for offsets in zip(*passes):
+        share = median(o / b for o, b in zip(offsets, backwards))
+        result.append(max(min(round(share * backward_ps), backward_ps), result[-1] if result else 0))
+    return result
+
+
+def module_table(step: Step, repeats: int, forward_ps: int, backward_ps: int) -> List[Dict[str, Any]]:
+    """Breakdown over modules that are leaves or own parameters, scaled to the totals."""
+    names = {m: n or "(model)" for n, m in step.model.named_modules()
+             if not list(m.children()) or list(m.parameters(recurse=False))}
+    step.run_modules(names)
+    runs = [step.run_modules(names) for _ in range(repeats)]
+    scaled: List[Dict[str, int]] = []
+    for side, total in enumerate((forward_ps, backward_ps)):
+        shares = {n: median(r[side][n] / max(1, sum(r[side].values())) for r in runs) for n in runs[0][side]}
+        whole = sum(shares.values()) or 1.0
+        column = {n: int(s / whole * total) for n, s in shares.items()}
+        column[OTHER] = total - sum(ps for n, ps in column.items() if n != OTHER)
+        scaled.append(column)
+    forward, backward = scaled
+    return [{"name": n, "forward_ps": forward[n], "backward_ps": backward[n]} for n in forward
+            if forward[n] or backward[n]]
+
+
+def measure(step: Step, names: Sequence[str], warmup: int, repeats: int, modules: bool
+            ) -> Tuple[List[int], Dict[str, Any]]:
+    """Alternate plain and instrumented passes; return `arrival` and `times`."""
+    notes: List[str] = []
+    for _ in range(warmup):
+        step.run(), step.run(instrument=True)
+    pairs: List[Tuple[float, int, Pass, Pass]] = []  # load of other processes, number, plain, instrumented
+    while sum(p[0] <= QUIET_CORES for p in pairs) < repeats and len(pairs) < MAX_TRIES * repeats:
+        block: List[Tuple[Pass, Pass]] = []
+        begin, busy = time.perf_counter(), foreign_cpu_s()
+        while len(block) < repeats and (not block or time.perf_counter() - begin < QUIET_WINDOW_S):
+            block.append((step.run(), step.run(instrument=True)))
+        load = (foreign_cpu_s() - busy) / (time.perf_counter() - begin)
+        pairs += [(load, len(pairs) + i, *pair) for i, pair in enumerate(block)]
+    kept = sorted(sorted(pairs, key=lambda p: max(p[0], QUIET_CORES))[:repeats], key=lambda p: p[1])
+    plain, hooked = [p[2] for p in kept], [p[3] for p in kept]
+    if len(pairs) > len(kept):
+        notes.append(f"the {len(kept)} quietest of {len(pairs)} pairs of passes are used; other processes used at most "
+                     f"{max(0.0, *(p[0] for p in kept)):.2f} cores during these")
+    orders = Counter(tuple(i for i, _, _ in p.arrivals) for p in hooked)
+    order, count = orders.most_common(1)[0]
+    if not order:
+        raise CaptureError("no parameter received a gradient from the loss")
+    if len(orders) > 1:
+        notes.append(f"the arrival order varied: {len(orders)} orders in {repeats} repetitions; "
+                     f"arrival and ready_ps are from the {count} with the most common one")
+    chosen = [p for p in hooked if tuple(i for i, _, _ in p.arrivals) == order]
+    unused = [n for i, n in enumerate(names) if i not in set(order)]
+    if unused:
+        notes.append("no gradient arrived for: " + ", ".join(unused))
+    sparse = [names[i] for i in order if step.parameters[i].grad is not None and step.parameters[i].grad.is_sparse]
+    if sparse:
+        notes.append("the gradient is sparse, but simulated as dense, for: " + ", ".join(sparse))
+
+    raw: Dict[str, List[int]] = {k: [getattr(p.device, k) for p in plain] for k in ("forward", "backward", "optimizer")}
+    raw["step_plain"] = [p.device.step for p in plain]
+    raw["step_instrumented"] = [p.device.step for p in hooked]
+    excess = median(b / a for a, b in zip(raw["step_plain"], raw["step_instrumented"])) - 1  # neighbours: no drift
+    if excess > EXCESS_LIMIT:
+        notes.append(f"the instrumented step took {excess:.1%} longer than the plain one before it (median)")
+    if repeats >= 4:
+        low, middle, high = quantiles(raw["step_plain"], n=4, method="inclusive")
+        width = (high - low) / middle
+        notes.append(f"plain step: {repeats} repetitions, interquartile range {width:.1%} of the median, standard "
+                     f"error of the median about {0.93 * width / repeats ** 0.5:.1%} if they are independent")
+    times: Dict[str, Any] = {f"{k}_ps": round(median(raw[k])) for k in ("forward", "backward", "optimizer")}
+    times["ready_ps"] = ready_offsets([[t for _, t, _ in p.arrivals] for p in chosen],
+                                      [p.device.backward for p in chosen], times["backward_ps"])
+    if step.device.type == "cuda":
+        for k in ("forward", "backward", "optimizer"):
+            times[f"host_{k}_ps"] = round(median(getattr(p.host, k) for p in plain))
+        times["host_ready_ps"] = ready_offsets([[t for _, _, t in p.arrivals] for p in chosen],
+                                               [p.host.backward for p in chosen], times["host_backward_ps"])
+    if modules:
+        try:
+            times["modules"] = module_table(step, max(3, repeats // 3), times["forward_ps"], times["backward_ps"])
+        except (RuntimeError, TypeError, AttributeError) as error:  # informative only: a capture stands without it
+            notes.append(f"no breakdown by module: {str(error).splitlines()[0]}")
+    if step.last_loss is not None and not bool(torch.isfinite(step.last_loss).all()):
+        notes.append("the loss was not finite in the last pass")
+    times.update(raw=raw, instrumented_excess=round(excess, 5), notes=notes)
+    return list(order), times
+
+
+def describe_optimizer(optimizer: torch.optim.Optimizer, name: Optional[str], device: torch.device) -> Dict[str, Any]:
+    """The `optimizer` section, from the class and param_groups of the real object."""
+    classes = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}
+    known = next((classes[c] for c in type(optimizer).__mro__ if c in classes), None)
+    if name is not None and name not in OPTIMIZERS:
+        raise CaptureError(f"optimizer name '{name}' is unknown; it must be one of {', '.join(OPTIMIZERS)}")
+    if name is None and known is None:
+        raise CaptureError(f"optimizer class {type(optimizer).__name__} is not one that ddpsim models; say with "
+                           f"optimizer_name (--optimizer-name) which of {', '.join(OPTIMIZERS)} stands for it")
+    groups = optimizer.param_groups
+    fused = any(bool(g.get("fused")) for g in groups)
+    default_foreach = device.type == "cuda" and not fused and int(torch.__version__.split(".")[0]) >= 2
+    return {"name": name or known,
+            "momentum": any(bool(g.get("momentum")) for g in groups),
+            "weight_decay": any(bool(g.get("weight_decay")) for g in groups),
+            "foreach": any(default_foreach if g.get("foreach") is None else bool(g["foreach"]) for g in groups),
+            "fused": fused}
+
+
+def describe_tensors(named: Sequence[Tuple[str, Tensor]]) -> List[Dict[str, Any]]:
+    for name, tensor in named:
+        if tensor.dtype not in DTYPES:
+            raise CaptureError(f"'{name}' has dtype {tensor.dtype}, which workloads do not support")
+    return [{"name": n, "shape": list(t.shape), "dtype": DTYPES[t.dtype]} for n, t in named]
+
+
+def cpu_name() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def describe_source() -> Dict[str, Any]:
+    """Provenance, without absolute paths of this machine."""
+    words = [re.sub(r"(^|=)/(?:[^/]*/)*", r"\1", word) for word in sys.argv]
+    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    source: Dict[str, Any] = {
+        "tool": "ddpsim_capture.py", "command": " ".join([os.path.basename(words[0]), *words[1:]]),
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "python": platform.python_version(), "torch": str(torch.__version__),
+        "torch_blas": blas.group(1) if blas else "unknown", "cpu": cpu_name(), "threads": torch.get_num_threads()}
+    if "torchvision" in sys.modules:
+        source["torchvision"] = str(sys.modules["torchvision"].__version__)
+    if torch.cuda.is_available():
+        source.update(cuda=torch.version.cuda, cudnn=torch.backends.cudnn.version())
+    return source
+
+
+def detect_precision(parameters: Sequence[Tensor], device: torch.device) -> str:
+    halves = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+    largest = max(parameters, key=lambda p: p.numel())
+    if largest.dtype in halves:
+        return halves[largest.dtype]
+    if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 8 and (
+            torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32):
+        return "tf32"
+    return "fp32"
+
+
+def capture(model: nn.Module, inputs: Union[Tensor, Sequence[Any]], loss_fn: Optional[LossFn] = None,
+            optimizer: Optional[torch.optim.Optimizer] = None, *, name: Optional[str] = None,
+            model_name: Optional[str] = None, batch: Optional[int] = None, warmup: int = 3, repeats: int = 15,
+            targets: Optional[Tensor] = None, optimizer_name: Optional[str] = None, precision: Optional[str] = None,
+            modules: bool = True) -> Workload:
+    """Measure training steps of ``model`` on ``inputs`` (the positional arguments of its forward).
+
+    ``loss_fn`` is called as ``loss_fn(output)``, or ``loss_fn(output, targets)`` if ``targets`` is given; the default
+    is the model's own loss if it returns one, else cross entropy against random classes. The default optimizer is SGD
+    with momentum 0.9. ``precision`` bf16 or fp16 runs a float32 model under autocast. The model is trained: its
+    parameters change, and its gradients are left behind.
+    """
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        raise CaptureError("the model is wrapped in DistributedDataParallel; pass the module inside it")
+    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]  # tied parameters: first name only
+    if not named:
+        raise CaptureError("the model has no parameter that requires a gradient")
+    parameters = [p for _, p in named]
+    args = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    if batch is None:
+        batch = next((t.shape[0] for t in tensors_in(args) if t.dim() > 0), 0)
+    for label, value, least in (("batch", batch, 1), ("repeats", repeats, 1), ("warmup", warmup, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise CaptureError(f"{label} must be an integer of at least {least}, not {value!r}")
+    devices = {p.device for p in parameters}
+    device = parameters[0].device
+    if len(devices) > 1 or device.type not in ("cpu", "cuda"):
+        raise CaptureError("all parameters must be on one device, a CPU or a CUDA GPU, not on "
+                           + ", ".join(sorted(map(str, devices))))
+    if precision is not None and precision not in PRECISIONS:
+        raise CaptureError(f"precision '{precision}' is unknown; it must be one of {', '.join(PRECISIONS)}")
+    precision = precision or detect_precision(parameters, device)
+    if optimizer is None:
+        optimizer = torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
+    workload: Workload = {
+        "schema": SCHEMA, "name": name or model_name or type(model).__name__.lower(),
+        "model": model_name or type(model).__name__, "basis": "captured", "batch": batch, "precision": precision,
+        "device": {"kind": "cpu", "name": f"{cpu_name()}, {torch.get_num_threads()} threads"},
+        "source": describe_source(), "optimizer": describe_optimizer(optimizer, optimizer_name, device),
+        "tensors": describe_tensors(named), "buffers": describe_tensors(list(model.named_buffers()))}
+    step = Step(model, args, targets, loss_fn, optimizer, precision, device, parameters)
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()  # a collection inside a pass would be taken for computation
+    try:
+        with torch.enable_grad(), (torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()):
+            if device.type == "cuda":
+                workload["device"] = {"kind": "gpu", "name": torch.cuda.get_device_name(device)}
+            workload["arrival"], workload["times"] = measure(step, [n for n, _ in named], warmup, repeats, modules)
+    finally:
+        if collecting:
+            gc.enable()
+    if optimizer_name is not None:
+        workload["times"]["notes"].append(f"{type(optimizer).__name__} is represented as {optimizer_name}")
+    return workload
+
+
+def format_json(value: Any, indent: int = 0, width: int = 118) -> str:
+    """JSON with short values on one line, lists of numbers filled, and other lists with one item to a line."""
+    flat = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, (dict, list)) or not value or (len(flat) + indent <= width and indent > 0):
+        return flat
+    pad = " " * (indent + 1)
+    if isinstance(value, dict):
+        items = [f"{pad}{json.dumps(k)}: {format_json(v, indent + 1, width)}" for k, v in value.items()]
+        return "{\n" + ",\n".join(items) + "\n" + " " * indent + "}"
+    if not all(isinstance(v, (int, float)) for v in value):
+        items = [pad + format_json(v, indent + 1, width) for v in value]
+        return "[\n" + ",\n".join(items) + "\n" + " " * indent + "]"
+    lines = [pad]
+    for text in flat[1:-1].split(", "):
+        if len(lines[-1]) + len(text) > width:
+            lines[-1] = lines[-1].rstrip()
+            lines.append(pad)
+        lines[-1] += text + ", "
+    return "[\n" + "\n".join(lines)[:-2] + "\n" + " " * indent + "]"
+
+
+def write(workload: Workload, path: Union[str, "os.PathLike[str]"]) -> None:
+    """Write a workload; the file appears complete or not at all."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(format_json(workload) + "\n", encoding="utf-8")
+        os.replace(temporary, target)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+def named_model(name: str, batch: int, image: int) -> Tuple[nn.Module, Tuple[Tensor, ...]]:
+    if name == "mlp784-50-10":
+        layers = {"fc1": nn.Linear(784, 50), "relu": nn.ReLU(), "fc2": nn.Linear(50, 10)}
+        return nn.Sequential(OrderedDict(layers)), (torch.randn(batch, 784),)
+    try:
+        from torchvision import models
+    except ImportError:
+        raise CaptureError("--model needs torchvision: install the Debian package python3-torchvision, run "
+                           "'pip install torchvision', or use --factory") from None
+    if hasattr(models, "list_models"):
+        known = list(models.list_models(module=models))
+    else:
+        known = [n for n, v in vars(models).items() if n.islower() and callable(v)]
+    if name not in known:
+        near = difflib.get_close_matches(name, known + ["mlp784-50-10"], n=1, cutoff=0.0)
+        raise CaptureError(f"model '{name}' is unknown; the nearest known name is '{near[0]}'")
+    return getattr(models, name)(), (torch.randn(batch, 3, image, image),)
+
+
+def made_by_factory(spec: str) -> Tuple[nn.Module, Any, Optional[LossFn], Optional[torch.optim.Optimizer]]:
+    module_name, colon, function = spec.partition(":")
+    if not (module_name and colon and function):
+        raise CaptureError(f"--factory must be MODULE:FUNCTION, not '{spec}'")
+    sys.path.insert(0, os.getcwd())
+    try:
+        made = getattr(importlib.import_module(module_name), function)()
+    except (ImportError, AttributeError) as error:
+        raise CaptureError(f"--factory {spec} failed: {error}") from None
+    if not isinstance(made, tuple) or len(made) != 4 or not isinstance(made[0], nn.Module):
+        raise CaptureError(f"--factory {spec} must return (model, inputs, loss_fn, optimizer)")
+    return made
+
+
+class OneLineParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise CaptureError(message)
+
+
+def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser = OneLineParser(description="Capture one training step of a PyTorch model as a ddpsim workload.")
+    add = parser.add_argument
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--model", help="a torchvision classification model, or mlp784-50-10")
+    what.add_argument("--factory", metavar="MODULE:FUNCTION", help="returns (model, inputs, loss_fn, optimizer); the "
+                      "last two may be None")
+    add("--out", required=True, type=Path, help="file to write, such as workloads/x.json")
+    add("--batch", type=int, help="samples per step; with --factory the default is read from the inputs")
+    add("--image", type=int, default=224, help="image height and width (default 224)")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="default cpu")
+    add("--threads", type=int, help="CPU threads (default: PyTorch's own choice)")
+    add("--optimizer", choices=OPTIMIZERS, default="sgd", help="used if the factory gives none; default sgd (momentum)")
+    add("--optimizer-name", choices=OPTIMIZERS, help="what stands for an optimizer class that ddpsim does not model")
+    add("--precision", choices=PRECISIONS, help="default: the model's dtype; bf16 and fp16 use autocast")
+    add("--warmup", type=int, default=3, help="unmeasured pairs of passes (default 3)")
+    add("--repeats", type=int, default=15, help="measured pairs of passes (default 15)")
+    add("--name", help="name of the workload (default: stem of --out)")
+    return parser.parse_args(argv)
+
+
+def run(args: argparse.Namespace) -> Workload:
+    for option in ("batch", "threads", "image"):
+        if getattr(args, option) is not None and getattr(args, option) < 1:
+            raise CaptureError(f"--{option} must be at least 1, not {getattr(args, option)}")
+    if args.model and args.batch is None:
+        raise CaptureError("--batch is required with --model")
+    if not args.out.absolute().parent.is_dir():
+        raise CaptureError(f"--out: the directory of '{args.out}' does not exist")
+    if args.device == "cuda" and not torch.cuda.is_available():
+        raise CaptureError("--device cuda: this PyTorch finds no CUDA GPU")
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    if args.precision in ("fp32", "tf32"):
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
+    torch.manual_seed(1)
+    optimizer: Optional[torch.optim.Optimizer] = None
+    loss_fn: Optional[LossFn] = None
+    if args.model:
+        model, inputs = named_model(args.model, args.batch, args.image)
+        model.train()
+    else:
+        model, inputs, loss_fn, optimizer = made_by_factory(args.factory)
+    if args.device == "cuda":
+        if optimizer is None:
+            model.cuda()
+        inputs = tuple(t.cuda() if isinstance(t, Tensor) else t for t in
+                       ((inputs,) if isinstance(inputs, Tensor) else inputs))
+    if optimizer is None:
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        if args.optimizer == "sgd":
+            optimizer = torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
+        else:
+            optimizer = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[args.optimizer](parameters, lr=1e-5)
+    return capture(model, inputs, loss_fn, optimizer, name=args.name or args.out.stem,
+                   model_name=args.model or type(model).__name__, batch=args.batch, warmup=args.warmup,
+                   repeats=args.repeats, optimizer_name=args.optimizer_name, precision=args.precision)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    try:
+        args = parse(argv)
+        workload = run(args)
+        write(workload, args.out)
+    except (CaptureError, OSError, RuntimeError, MemoryError) as error:
+        text = str(error).strip() or type(error).__name__
+        print(f"ddpsim_capture: {text.splitlines()[0]}", file=sys.stderr)
+        return 2
+    times = workload["times"]
+    print(f"{args.out}: forward {times['forward_ps'] / 1e9:.3f} ms, backward {times['backward_ps'] / 1e9:.3f} ms, "
+          f"optimizer {times['optimizer_ps'] / 1e9:.3f} ms, instrumented excess {times['instrumented_excess']:.2%}")
+    for note in times["notes"]:
+        print("  " + note)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

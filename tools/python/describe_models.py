@@ -1,0 +1,655 @@
+#!/usr/bin/env python3
+"""Writes the described workloads: models whose layers are computed from their published definitions, not measured.
+
+    describe_models.py --out workloads/            write all of them
+    describe_models.py --out workloads/ --only bert-base
+    describe_models.py --out workloads/ --check    fail if a file in workloads/ is not what this script would write
+
+A described layer says how many floating point operations and how many bytes it moves; a Profile turns them into time. What is described is
+un-fused eager PyTorch in fp32, NCHW. Format: sim/FORMATS.md, `ddpsim.workload/1`. Standard library only; Python 3.11 or newer.
+
+Conventions, all bytes at 4 bytes an element:
+  conv, Linear   forward reads input and weights, writes output. Backward reads grad_out twice (dgrad, wgrad; a third time if there is a bias to
+                 sum), input once, writes grad_in; reads weights and writes their gradients. The model's first layer computes no grad_in.
+  BatchNorm      training forward reads x twice and writes y; backward reads x and dy twice and writes dx.
+  LayerNorm      forward reads x, writes y; backward reads dy and x twice (dx; gamma and beta) and writes dx.
+  ReLU           reads and writes in place; backward reads y and dy, writes dx.
+  fork           where one tensor feeds several consumers, autograd sums their gradients: read two, write one, per additional consumer.
+  dropout        one-byte mask: 9 bytes an element in each direction.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+F32 = 4  # bytes an element
+I64 = 8
+
+# Kernels launched by operations that are one call in the model's source. A reader who counts otherwise changes a number here.
+BATCH_NORM_FORWARD_KERNELS = 1  # the increment of num_batches_tracked (one more tiny kernel) is not counted
+EMBEDDING_SORT_BACKWARD_KERNELS = 7  # zero-fill, radix sort of the indices, segment bookkeeping, summation (more than 3072 indices)
+EMBEDDING_SMALL_BACKWARD_KERNELS = 2  # zero-fill, summation
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One direction of one layer. Bytes are memory traffic."""
+
+    flops: int = 0  # per sample; a multiply-add is 2
+    sample: int = 0  # bytes per sample
+    fixed: int = 0  # bytes that do not depend on the batch
+    kernels: int = 0
+
+    def json(self) -> dict[str, int]:
+        return {
+            "flops_per_sample": self.flops,
+            "bytes_per_sample": self.sample,
+            "bytes_fixed": self.fixed,
+            "kernels": self.kernels,
+        }
+
+
+@dataclass(frozen=True)
+class Tensor:
+    name: str
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Layer:
+    name: str
+    kind: str  # conv, gemm, attention, memory
+    tensors: tuple[str, ...]  # in arrival order
+    forward: Cost
+    backward: Cost
+
+
+@dataclass
+class Model:
+    """A model under construction: methods append layers in forward order and register tensors as the modules would."""
+
+    name: str
+    model: str
+    batch: int
+    source: str
+    optimizer: dict[str, object]
+    tensors: list[Tensor] = field(default_factory=list)
+    buffers: list[Tensor] = field(default_factory=list)
+    layers: list[Layer] = field(default_factory=list)
+    in_gradient: bool = False  # does the next layer's input need a gradient?
+
+    # --- registration
+
+    def parameter(self, name: str, *shape: int) -> str:
+        self.tensors.append(Tensor(name, shape))
+        return name
+
+    def buffer(self, name: str, dtype: str, *shape: int) -> None:
+        self.buffers.append(Tensor(name, shape, dtype))
+
+    def layer(self, name: str, kind: str, forward: Cost, backward: Cost, tensors: Sequence[str] = ()) -> None:
+        self.layers.append(Layer(name, kind, tuple(tensors), forward, backward))
+
+    # --- layers with weights
+
+    def conv(
+        self, name: str, c_in: int, c_out: int, k: int, size_in: int, size_out: int, bias: bool = False
+    ) -> None:
+        """k x k convolution, size_in^2 -> size_out^2, one group."""
+        tensors = [self.parameter(f"{name}.weight", c_out, c_in, k, k)]
+        weight = c_out * c_in * k * k
+        if bias:
+            tensors.append(self.parameter(f"{name}.bias", c_out))
+        weights = F32 * (weight + (c_out if bias else 0))
+        x, y = F32 * c_in * size_in**2, F32 * c_out * size_out**2
+        flops = 2 * weight * size_out**2
+        self.matrix(name, "conv", tensors, flops, x, y, weights, F32 * weight, bias)
+
+    def linear(
+        self, name: str, tokens: int, n_in: int, n_out: int, bias: bool = True, conv1d: bool = False, tied: bool = False
+    ) -> None:
+        """Linear over `tokens` rows a sample. conv1d: GPT-2's Conv1D keeps [in, out]; tied: the weight belongs to another module."""
+        tensors: list[str] = []
+        if not tied:
+            weight = self.parameter(f"{name}.weight", *((n_in, n_out) if conv1d else (n_out, n_in)))
+            # addmm's edges: bias first, the weight behind a transpose (Linear) or as the second matrix (Conv1D).
+            tensors = [self.parameter(f"{name}.bias", n_out), weight] if bias else [weight]
+        weights = F32 * (n_in * n_out + (n_out if bias else 0))
+        flops = 2 * tokens * n_in * n_out
+        self.matrix(name, "gemm", tensors, flops, F32 * tokens * n_in, F32 * tokens * n_out, weights, F32 * n_in * n_out, bias)
+
+    def matrix(
+        self, name: str, kind: str, tensors: Sequence[str], flops: int, x: int, y: int, weights: int, weight: int, bias: bool
+    ) -> None:
+        dgrad = 1 if self.in_gradient else 0
+        self.layer(
+            name,
+            kind,
+            Cost(flops, x + y, weights, 1),
+            Cost(
+                flops * (1 + dgrad),
+                y * (1 + dgrad + int(bias)) + x * (1 + dgrad),
+                weight * dgrad + weights,
+                1 + dgrad + int(bias),
+            ),
+            tensors,
+        )
+        self.in_gradient = True
+
+    def batch_norm(self, name: str, c: int, size: int) -> None:
+        tensors = (self.parameter(f"{name}.weight", c), self.parameter(f"{name}.bias", c))
+        self.buffer(f"{name}.running_mean", "float32", c)
+        self.buffer(f"{name}.running_var", "float32", c)
+        self.buffer(f"{name}.num_batches_tracked", "int64")
+        x = F32 * c * size**2
+        # fixed: forward weight, bias, running statistics read and written, batch statistics saved; backward weight, statistics, two gradients
+        self.layer(
+            name,
+            "memory",
+            Cost(0, 3 * x, F32 * 8 * c, BATCH_NORM_FORWARD_KERNELS),
+            Cost(0, 5 * x, F32 * 5 * c, 1),
+            tensors,
+        )
+
+    def layer_norm(self, name: str, tokens: int, hidden: int) -> None:
+        tensors = (self.parameter(f"{name}.weight", hidden), self.parameter(f"{name}.bias", hidden))
+        x = F32 * tokens * hidden
+        self.layer(
+            name,
+            "memory",
+            Cost(0, 2 * x + 2 * F32 * tokens, F32 * 2 * hidden, 1),
+            Cost(0, 5 * x + 4 * F32 * tokens, F32 * 3 * hidden, 2),
+            tensors,
+        )
+
+    def embedding(self, name: str, rows: int, hidden: int, indices: int, tied: bool = False) -> None:
+        """Per-sample indices. tied: the weight's other gradient (from the output layer) is added here, after the sum over indices."""
+        weight = self.parameter(f"{name}.weight", rows, hidden)
+        x, w = F32 * indices * hidden, F32 * rows * hidden
+        self.layer(
+            name,
+            "memory",
+            Cost(0, I64 * indices + 2 * x, 0, 1),
+            Cost(0, 6 * I64 * indices + 3 * x, w * (4 if tied else 1), EMBEDDING_SORT_BACKWARD_KERNELS + (1 if tied else 0)),
+            (weight,),
+        )
+        self.in_gradient = True
+
+    def position_embedding(self, name: str, rows: int, hidden: int, indices: int) -> None:
+        """Indices [1, S]: the same for every sample."""
+        weight = self.parameter(f"{name}.weight", rows, hidden)
+        x = F32 * indices * hidden
+        self.layer(
+            name,
+            "memory",
+            Cost(0, 0, I64 * indices + 2 * x, 1),
+            Cost(0, 0, I64 * indices + 3 * x + F32 * rows * hidden, EMBEDDING_SMALL_BACKWARD_KERNELS),
+            (weight,),
+        )
+
+    # --- layers without weights; `n` = elements per sample
+
+    def memory(self, name: str, forward: int, backward: int, kernels: tuple[int, int] = (1, 1)) -> None:
+        """Bytes per sample in each direction."""
+        self.layer(name, "memory", Cost(0, forward, 0, kernels[0]), Cost(0, backward, 0, kernels[1]))
+
+    def relu(self, name: str, n: int) -> None:
+        self.memory(name, 2 * F32 * n, 3 * F32 * n)
+
+    def add(self, name: str, n: int) -> None:
+        """Residual addition: read two, write one; backward hands the same gradient to both inputs."""
+        self.memory(name, 3 * F32 * n, 0, (1, 0))
+
+    def fork(self, name: str, n: int, consumers: int = 2) -> None:
+        """A tensor with several consumers: free in forward, their gradients are summed in backward."""
+        self.memory(name, 0, 3 * F32 * n * (consumers - 1), (0, consumers - 1))
+
+    def dropout(self, name: str, n: int) -> None:
+        self.memory(name, 9 * n, 9 * n)
+
+    def copy(self, name: str, n: int, kernels: tuple[int, int] = (1, 1)) -> None:
+        self.memory(name, 2 * F32 * n, 2 * F32 * n, kernels)
+
+    def max_pool(self, name: str, n_in: int, n_out: int) -> None:
+        """Saves int64 indices."""
+        n = F32 * n_in + (F32 + I64) * n_out
+        self.memory(name, n, n)
+
+    def avg_pool(self, name: str, n_in: int, n_out: int) -> None:
+        n = F32 * (n_in + n_out)
+        self.memory(name, n, n)
+
+    def interpolate(self, name: str, n_in: int, n_out: int) -> None:
+        """Bilinear; backward zero-fills and then adds into grad_in."""
+        self.memory(name, F32 * (n_in + n_out), F32 * (3 * n_in + n_out), (1, 2))
+
+    def gelu_erf(self, name: str, n: int) -> None:
+        self.memory(name, 2 * F32 * n, 3 * F32 * n)
+
+    def gelu_tanh_composed(self, name: str, n: int) -> None:
+        """Hugging Face's gelu_new, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), as eight element-wise operations.
+
+        Forward reads + writes: x^3 2, *c 2, x+ 3, *c 2, tanh 2, 1+ 2, 0.5x 2, product 3 = 18. Backward: product 6 (two gradients), 0.5x 2,
+        tanh 3, *c 2, *c 2, x^3 7 (three operations), three uses of x summed 6 = 28.
+        """
+        self.memory(name, 18 * F32 * n, 28 * F32 * n, (8, 11))
+
+    def tanh(self, name: str, n: int) -> None:
+        self.memory(name, 2 * F32 * n, 3 * F32 * n)
+
+    def softmax(self, name: str, n: int) -> None:
+        """Rows of at most 1024 elements: one pass over the input."""
+        self.memory(name, 2 * F32 * n, 3 * F32 * n)
+
+    def cross_entropy(self, name: str, rows: int, classes: int, spatial: bool = False) -> None:
+        """log_softmax and nll_loss. Rows above 1024 elements are read once more for the maximum and the sum, over space twice more."""
+        again = 2 if spatial else 1 if classes > 1024 else 0
+        n = F32 * rows * classes
+        labels = I64 * rows
+        # backward: zero-fill and scatter of nll_loss, then read grad (again, if long) and y, write dx
+        self.memory(name, (2 + again) * n + labels, (4 + min(again, 1)) * n + labels, (2, 3))
+
+    def batched_matmul(self, name: str, flops: int, a: int, b: int, c: int) -> None:
+        """c = a b, in elements per sample; backward reads dc twice, a, b and writes da, db."""
+        self.layer(name, "attention", Cost(flops, F32 * (a + b + c), 0, 1), Cost(2 * flops, F32 * 2 * (a + b + c), 0, 2))
+
+    # --- checks and output
+
+    def arrival(self) -> list[str]:
+        return [t for layer in reversed(self.layers) for t in layer.tensors]
+
+    def macs(self, belongs: Callable[[str], bool] = lambda name: True) -> int:
+        """Multiply-adds of forward per sample, over the layers whose name `belongs`."""
+        return sum(layer.forward.flops for layer in self.layers if belongs(layer.name)) // 2
+
+    def check(self) -> None:
+        names = [t.name for t in self.tensors]
+        for what, items in (("tensor", names), ("buffer", [b.name for b in self.buffers]), ("layer", [x.name for x in self.layers])):
+            if len(set(items)) != len(items):
+                raise AssertionError(f"{self.name}: a {what} name occurs twice")
+        if sorted(self.arrival()) != sorted(names):
+            raise AssertionError(f"{self.name}: the layers' tensors are not a permutation of the registered ones")
+
+    def json_text(self) -> str:
+        """One tensor or layer a line."""
+        self.check()
+        index = {t.name: i for i, t in enumerate(self.tensors)}
+
+        def dump(value: object) -> str:
+            return json.dumps(value, ensure_ascii=True)
+
+        def block(rows: Sequence[str]) -> str:
+            return "[\n    " + ",\n    ".join(rows) + "\n  ]" if rows else "[]"
+
+        def tensor(t: Tensor) -> str:
+            return dump({"name": t.name, "shape": list(t.shape), "dtype": t.dtype})
+
+        arrival = [index[name] for name in self.arrival()]
+        wrapped = [", ".join(map(str, arrival[i : i + 24])) for i in range(0, len(arrival), 24)]
+        layers = [
+            dump(
+                {
+                    "name": x.name,
+                    "class": x.kind,
+                    "tensors": [index[t] for t in x.tensors],
+                    "forward": x.forward.json(),
+                    "backward": x.backward.json(),
+                }
+            )
+            for x in self.layers
+        ]
+        head: list[tuple[str, str]] = [
+            ("schema", dump("ddpsim.workload/1")),
+            ("name", dump(self.name)),
+            ("model", dump(self.model)),
+            ("basis", dump("described")),
+            ("batch", dump(self.batch)),
+            ("precision", dump("fp32")),
+            ("device", dump({"kind": "gpu", "name": "any; times from the profile's roofline"})),
+            ("source", dump(self.source)),
+            ("optimizer", dump(self.optimizer)),
+            ("tensors", block([tensor(t) for t in self.tensors])),
+            ("buffers", block([tensor(b) for b in self.buffers])),
+            ("arrival", block(wrapped)),
+            ("layers", block(layers)),
+        ]
+        return "{\n" + ",\n".join(f'  "{key}": {value}' for key, value in head) + "\n}\n"
+
+
+SGD: dict[str, object] = {"name": "sgd", "momentum": True, "weight_decay": True, "foreach": True, "fused": False}
+SGD_PLAIN: dict[str, object] = {"name": "sgd", "momentum": False, "weight_decay": False, "foreach": True, "fused": False}
+ADAMW: dict[str, object] = {"name": "adamw", "momentum": False, "weight_decay": True, "foreach": True, "fused": False}
+
+EAGER = "Written by tools/python/describe_models.py from the model's published definition; nothing was measured. Un-fused eager PyTorch, fp32, NCHW. "
+EAGER_CNN = EAGER + (
+    "Not described: algorithms that do fewer operations than the direct convolution (Winograd, FFT), layout conversions, the increment of "
+    "num_batches_tracked, input loading. A convolution's bias is added in the same kernel. "
+)
+EAGER_TRANSFORMER = EAGER + "Attention is the un-fused ('eager') one; building masks and input loading are not described. "
+
+
+# --- ResNet, torchvision models/resnet.py
+
+
+def residual_block(
+    m: Model, p: str, c_in: int, width: int, size_in: int, size_out: int, bottleneck: bool, downsample: bool, consumers: int
+) -> int:
+    """Appends one block and returns its output channels. The 3x3 convolution carries the stride, and in a bottleneck it is the second."""
+    c_out = 4 * width if bottleneck else width
+    m.fork(f"{p}.fork", c_in * size_in**2, consumers)
+    if bottleneck:
+        plan = [(c_in, width, 1, size_in, size_in), (width, width, 3, size_in, size_out), (width, c_out, 1, size_out, size_out)]
+    else:
+        plan = [(c_in, width, 3, size_in, size_out), (width, width, 3, size_out, size_out)]
+    for i, (a, b, k, before, after) in enumerate(plan, 1):
+        m.conv(f"{p}.conv{i}", a, b, k, before, after)
+        m.batch_norm(f"{p}.bn{i}", b, after)
+        if i < len(plan):
+            m.relu(f"{p}.relu.{i}", b * after**2)
+    if downsample:
+        m.conv(f"{p}.downsample.0", c_in, c_out, 1, size_in, size_out)
+        m.batch_norm(f"{p}.downsample.1", c_out, size_out)
+    m.add(f"{p}.add", c_out * size_out**2)
+    m.relu(f"{p}.relu.{len(plan)}", c_out * size_out**2)
+    return c_out
+
+
+def resnet_features(
+    m: Model, p: str, blocks: Sequence[int], bottleneck: bool, size: int, dilated: bool = False, aux: bool = False
+) -> tuple[int, int]:
+    """Everything before the average pool; returns channels and size. dilated: the strides of layer3 and layer4 become dilations. aux: the
+    output of layer3 has one more consumer."""
+    half = (size + 1) // 2
+    m.conv(f"{p}conv1", 3, 64, 7, size, half)
+    m.batch_norm(f"{p}bn1", 64, half)
+    m.relu(f"{p}relu", 64 * half**2)
+    size = (half + 1) // 2
+    m.max_pool(f"{p}maxpool", 64 * half**2, 64 * size**2)
+    channels = 64
+    for stage, n in enumerate(blocks, 1):
+        width = 32 << stage
+        stride = 1 if stage == 1 or (dilated and stage > 2) else 2
+        for i in range(n):
+            first = i == 0
+            after = (size + stride - 1) // stride if first else size
+            downsample = first and (stride != 1 or channels != (4 * width if bottleneck else width))
+            consumers = 3 if aux and stage == 4 and first else 2
+            channels = residual_block(m, f"{p}layer{stage}.{i}", channels, width, size, after, bottleneck, downsample, consumers)
+            size = after
+    return channels, size
+
+
+def resnet(depth: int) -> Model:
+    blocks, bottleneck = {
+        18: ([2, 2, 2, 2], False),
+        34: ([3, 4, 6, 3], False),
+        50: ([3, 4, 6, 3], True),
+        101: ([3, 4, 23, 3], True),
+        152: ([3, 8, 36, 3], True),
+    }[depth]
+    m = Model(
+        f"resnet{depth}",
+        f"torchvision.models.resnet{depth}",
+        32,
+        EAGER_CNN + "Input 3x224x224, 1000 classes; the 3x3 convolution of a bottleneck carries the stride (v1.5).",
+        SGD,
+    )
+    channels, size = resnet_features(m, "", blocks, bottleneck, 224)
+    m.avg_pool("avgpool", channels * size**2, channels)
+    m.linear("fc", 1, channels, 1000)
+    m.cross_entropy("loss", 1, 1000)
+    return m
+
+
+# --- VGG-16, torchvision models/vgg.py
+
+
+def vgg16() -> Model:
+    m = Model("vgg16", "torchvision.models.vgg16", 32, EAGER_CNN + "Input 3x224x224, 1000 classes, no batch normalisation.", SGD)
+    channels, size, i = 3, 224, 0
+    for item in [64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0]:
+        if item:
+            m.conv(f"features.{i}", channels, item, 3, size, size, bias=True)
+            m.relu(f"features.{i + 1}", item * size**2)
+            channels, i = item, i + 2
+        else:
+            m.max_pool(f"features.{i}", channels * size**2, channels * (size // 2) ** 2)
+            size, i = size // 2, i + 1
+    m.avg_pool("avgpool", channels * size**2, channels * 49)
+    features = channels * 49
+    for i, (n_in, n_out) in enumerate([(features, 4096), (4096, 4096)]):
+        m.linear(f"classifier.{3 * i}", 1, n_in, n_out)
+        m.relu(f"classifier.{3 * i + 1}", n_out)
+        m.dropout(f"classifier.{3 * i + 2}", n_out)
+    m.linear("classifier.6", 1, 4096, 1000)
+    m.cross_entropy("loss", 1, 1000)
+    return m
+
+
+# --- DeepLabV3-ResNet101, torchvision models/segmentation/deeplabv3.py
+
+
+def deeplabv3_resnet101() -> Model:
+    classes, size_image = 21, 520
+    m = Model(
+        "deeplabv3-resnet101",
+        "torchvision.models.segmentation.deeplabv3_resnet101(aux_loss=True)",
+        4,
+        EAGER_CNN + "Input 3x520x520, 21 classes, output stride 8 (layer3 and layer4 dilated), auxiliary classifier on layer3, loss = "
+        "cross-entropy(out) + 0.5 cross-entropy(aux).",
+        SGD,
+    )
+    channels, size = resnet_features(m, "backbone.", [3, 4, 23, 3], True, size_image, dilated=True, aux=True)
+
+    def conv_bn_relu(name: str, conv: str, bn: str, relu: str, c_in: int, k: int, at: int) -> None:
+        m.conv(f"{name}.{conv}", c_in, 256, k, at, at)
+        m.batch_norm(f"{name}.{bn}", 256, at)
+        m.relu(f"{name}.{relu}", 256 * at**2)
+
+    aspp = "classifier.0"
+    m.fork(f"{aspp}.fork", channels * size**2, 5)
+    for i, k in enumerate([1, 3, 3, 3]):
+        conv_bn_relu(f"{aspp}.convs.{i}", "0", "1", "2", channels, k, size)
+    m.avg_pool(f"{aspp}.convs.4.0", channels * size**2, channels)
+    conv_bn_relu(f"{aspp}.convs.4", "1", "2", "3", channels, 1, 1)
+    m.interpolate(f"{aspp}.convs.4.interpolate", 256, 256 * size**2)
+    m.memory(f"{aspp}.cat", 2 * F32 * 5 * 256 * size**2, 0, (1, 0))  # backward: views of the gradient
+    conv_bn_relu(f"{aspp}.project", "0", "1", "2", 5 * 256, 1, size)
+    m.dropout(f"{aspp}.project.3", 256 * size**2)
+    conv_bn_relu("classifier", "1", "2", "3", 256, 3, size)
+    m.conv("classifier.4", 256, classes, 1, size, size, bias=True)
+    m.interpolate("out.interpolate", classes * size**2, classes * size_image**2)
+    conv_bn_relu("aux_classifier", "0", "1", "2", 1024, 3, size)
+    m.dropout("aux_classifier.3", 256 * size**2)
+    m.conv("aux_classifier.4", 256, classes, 1, size, size, bias=True)
+    m.interpolate("aux.interpolate", classes * size**2, classes * size_image**2)
+    m.cross_entropy("loss.out", size_image**2, classes, spatial=True)
+    m.cross_entropy("loss.aux", size_image**2, classes, spatial=True)
+    return m
+
+
+# --- BERT, Hugging Face transformers models/bert/modeling_bert.py, BertForPreTraining
+
+
+def bert(name: str, layers: int, hidden: int, heads: int, tokens: int, batch: int) -> Model:
+    vocabulary, inner = 30522, 4 * hidden
+    m = Model(
+        name,
+        "transformers.BertForPreTraining",
+        batch,
+        EAGER_TRANSFORMER + f"Sequence length {tokens}, {layers} layers, hidden {hidden}, {heads} heads; logits at every position. The decoder's "
+        "weight is tied to the word embeddings: its gradient is complete only when backward ends. Buffers: position_ids and token_type_ids, "
+        "registered by the Hugging Face releases since 2021 (not saved in checkpoints in the newer ones, but still in named_buffers(), which "
+        "is what DDP broadcasts). Arrival: cls.predictions.bias is placed after the transform, in reverse order of registration, as in the "
+        "reference list; its cost is in cls.predictions.decoder.",
+        ADAMW,
+    )
+    n, n_inner, scores = tokens * hidden, tokens * inner, heads * tokens**2
+    e = "bert.embeddings"
+    m.buffer(f"{e}.position_ids", "int64", 1, 512)
+    m.buffer(f"{e}.token_type_ids", "int64", 1, 512)
+    m.embedding(f"{e}.word_embeddings", vocabulary, hidden, tokens, tied=True)
+    m.position_embedding(f"{e}.position_embeddings", 512, hidden, tokens)
+    m.embedding(f"{e}.token_type_embeddings", 2, hidden, tokens)
+    # word + type, + position (broadcast over the batch; backward sums over it)
+    m.layer(f"{e}.add", "memory", Cost(0, 5 * F32 * n, F32 * n, 2), Cost(0, F32 * n, F32 * n, 1))
+    m.layer_norm(f"{e}.LayerNorm", tokens, hidden)
+    m.dropout(f"{e}.dropout", n)
+    for i in range(layers):
+        p = f"bert.encoder.layer.{i}"
+        a = f"{p}.attention.self"
+        m.fork(f"{p}.attention.fork", n, 4)
+        for which in ("query", "key", "value"):
+            m.linear(f"{a}.{which}", tokens, hidden, hidden)
+        m.copy(f"{a}.split_heads", 3 * n, (3, 3))
+        m.batched_matmul(f"{a}.scores", 2 * tokens**2 * hidden, n, n, scores)
+        m.memory(f"{a}.scale", 2 * F32 * scores, 2 * F32 * scores)
+        m.memory(f"{a}.mask", 2 * F32 * scores, 0, (1, 0))  # an addition
+        m.softmax(f"{a}.softmax", scores)
+        m.dropout(f"{a}.dropout", scores)
+        m.batched_matmul(f"{a}.context", 2 * tokens**2 * hidden, scores, n, n)
+        m.copy(f"{a}.merge_heads", n)
+        m.linear(f"{p}.attention.output.dense", tokens, hidden, hidden)
+        m.dropout(f"{p}.attention.output.dropout", n)
+        m.add(f"{p}.attention.output.add", n)
+        m.layer_norm(f"{p}.attention.output.LayerNorm", tokens, hidden)
+        m.fork(f"{p}.fork", n)
+        m.linear(f"{p}.intermediate.dense", tokens, hidden, inner)
+        m.gelu_erf(f"{p}.intermediate.gelu", n_inner)
+        m.linear(f"{p}.output.dense", tokens, inner, hidden)
+        m.dropout(f"{p}.output.dropout", n)
+        m.add(f"{p}.output.add", n)
+        m.layer_norm(f"{p}.output.LayerNorm", tokens, hidden)
+    m.fork("bert.encoder.output.fork", n)  # the pooler's gradient is zero but for the first token, and as large as the rest
+    m.linear("bert.pooler.dense", 1, hidden, hidden)
+    m.tanh("bert.pooler.activation", hidden)
+    c = "cls.predictions"
+    m.layer(f"{c}.bias", "memory", Cost(), Cost(), (m.parameter(f"{c}.bias", vocabulary),))
+    m.linear(f"{c}.transform.dense", tokens, hidden, hidden)
+    m.gelu_erf(f"{c}.transform.gelu", n)
+    m.layer_norm(f"{c}.transform.LayerNorm", tokens, hidden)
+    m.linear(f"{c}.decoder", tokens, hidden, vocabulary, tied=True)
+    m.linear("cls.seq_relationship", 1, hidden, 2)
+    m.cross_entropy("loss.masked_lm", tokens, vocabulary)
+    m.cross_entropy("loss.next_sentence", 1, 2)
+    return m
+
+
+# --- GPT-2, Hugging Face transformers models/gpt2/modeling_gpt2.py, GPT2LMHeadModel
+
+
+def gpt2_small() -> Model:
+    vocabulary, tokens, hidden, heads, layers = 50257, 1024, 768, 12, 12
+    inner = 4 * hidden
+    m = Model(
+        "gpt2-small",
+        "transformers.GPT2LMHeadModel",
+        8,
+        EAGER_TRANSFORMER + "Sequence length 1024, 12 layers, hidden 768, 12 heads, logits at every position; gelu_new is the composed tanh form. "
+        "lm_head is tied to wte: its gradient is complete only when backward ends. Buffers: none. Releases that register the causal masks "
+        "(attn.bias, bool [1,1,1024,1024] per layer, 12,582,912 bytes in all) make DDP broadcast them before every forward unless "
+        "broadcast_buffers is false: add them to `buffers` to see it.",
+        ADAMW,
+    )
+    n, n_inner, scores = tokens * hidden, tokens * inner, heads * tokens**2
+    t = "transformer"
+    m.embedding(f"{t}.wte", vocabulary, hidden, tokens, tied=True)
+    m.position_embedding(f"{t}.wpe", 1024, hidden, tokens)
+    m.layer(f"{t}.add", "memory", Cost(0, 2 * F32 * n, F32 * n, 1), Cost(0, F32 * n, F32 * n, 1))
+    m.dropout(f"{t}.drop", n)
+    for i in range(layers):
+        p = f"{t}.h.{i}"
+        m.fork(f"{p}.attn.fork", n)
+        m.layer_norm(f"{p}.ln_1", tokens, hidden)
+        a = f"{p}.attn"
+        m.linear(f"{a}.c_attn", tokens, hidden, 3 * hidden, conv1d=True)
+        m.copy(f"{a}.split_heads", 3 * n, (3, 1))  # backward: one concatenation
+        m.batched_matmul(f"{a}.scores", 2 * tokens**2 * hidden, n, n, scores)
+        m.memory(f"{a}.scale", 2 * F32 * scores, 2 * F32 * scores)
+        m.memory(f"{a}.mask", 2 * F32 * scores, 2 * F32 * scores)  # where(mask, scores, minimum)
+        m.softmax(f"{a}.softmax", scores)
+        m.dropout(f"{a}.attn_dropout", scores)
+        m.batched_matmul(f"{a}.context", 2 * tokens**2 * hidden, scores, n, n)
+        m.copy(f"{a}.merge_heads", n)
+        m.linear(f"{a}.c_proj", tokens, hidden, hidden, conv1d=True)
+        m.dropout(f"{a}.resid_dropout", n)
+        m.add(f"{p}.attn.add", n)
+        m.fork(f"{p}.mlp.fork", n)
+        m.layer_norm(f"{p}.ln_2", tokens, hidden)
+        m.linear(f"{p}.mlp.c_fc", tokens, hidden, inner, conv1d=True)
+        m.gelu_tanh_composed(f"{p}.mlp.act", n_inner)
+        m.linear(f"{p}.mlp.c_proj", tokens, inner, hidden, conv1d=True)
+        m.dropout(f"{p}.mlp.dropout", n)
+        m.add(f"{p}.mlp.add", n)
+    m.layer_norm(f"{t}.ln_f", tokens, hidden)
+    m.linear("lm_head", tokens, hidden, vocabulary, bias=False, tied=True)
+    m.cross_entropy("loss", tokens, vocabulary)
+    return m
+
+
+# --- a digit classifier
+
+
+def mlp784_50_10() -> Model:
+    m = Model("mlp784-50-10", "mlp784-50-10", 64, EAGER + "784 inputs, 50 hidden units with ReLU, 10 classes.", SGD_PLAIN)
+    m.linear("fc1", 1, 784, 50)
+    m.relu("relu", 50)
+    m.linear("fc2", 1, 50, 10)
+    m.cross_entropy("loss", 1, 10)
+    return m
+
+
+MODELS: dict[str, Callable[[], Model]] = {
+    "resnet18": lambda: resnet(18),
+    "resnet34": lambda: resnet(34),
+    "resnet50": lambda: resnet(50),
+    "resnet101": lambda: resnet(101),
+    "resnet152": lambda: resnet(152),
+    "vgg16": vgg16,
+    "bert-base": lambda: bert("bert-base", 12, 768, 12, 128, 32),
+    "bert-large": lambda: bert("bert-large", 24, 1024, 16, 512, 8),
+    "gpt2-small": gpt2_small,
+    "deeplabv3-resnet101": deeplabv3_resnet101,
+    "mlp784-50-10": mlp784_50_10,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Writes the described workloads.")
+    parser.add_argument("--out", required=True, type=Path, help="folder to write NAME.json to, usually workloads/")
+    parser.add_argument("--only", choices=sorted(MODELS), action="append", help="just this one (may be repeated)")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file differs from what would be written")
+    args = parser.parse_args(argv)
+    out: Path = args.out
+    names: list[str] = args.only or list(MODELS)
+    check: bool = args.check
+    stale = 0
+    if not check:
+        out.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        path, text = out / f"{name}.json", MODELS[name]().json_text()
+        if check:
+            if not path.is_file() or path.read_text(encoding="utf-8") != text:
+                print(f"{path} is not what tools/python/describe_models.py writes: run it with --out {out}", file=sys.stderr)
+                stale += 1
+        else:
+            temporary = path.with_suffix(".json.tmp")
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(path)
+            print(f"{path}: {len(text)} bytes", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
