@@ -2,6 +2,25 @@
 
 namespace ddpsim::strategy {
 
+namespace {
+
+// Buckets belong to the step, whichever micro-step launches them.
+bool named_by_micro_step(OpKind k) {
+  switch (k) {
+    case OpKind::Forward:
+    case OpKind::FindUnused:
+    case OpKind::Backward:
+    case OpKind::BackwardTail:
+    case OpKind::Accumulate:
+    case OpKind::CopyIn:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
 StepBuilder::StepBuilder(const Program& program, StepKind kind) : program_(program) {
   step.kind = kind;
   step.ops.reserve(6 * program.tensor_names.size() + 32);
@@ -11,7 +30,7 @@ Op StepBuilder::make(OpKind kind, Lane lane, std::uint32_t subject, std::int64_t
   Op op;
   op.kind = kind;
   op.lane = lane;
-  op.micro = micro_;
+  op.micro = named_by_micro_step(kind) ? micro_ : std::int16_t{-1};
   op.subject = subject;
   op.bytes = bytes;
   return op;
@@ -40,7 +59,6 @@ void StepBuilder::add_dep(std::uint32_t op, std::uint32_t dep) {
 // The launch directly precedes the operation that it launches.
 std::uint32_t StepBuilder::launch(Cost cost, bool measured) {
   Op op = make(OpKind::Launch, Lane::Host, static_cast<std::uint32_t>(step.ops.size() + 1), 0);
-  op.micro = -1;
   op.duration = host_carry_;
   host_carry_ = {};
   op.priced = !measured;

@@ -1,0 +1,71 @@
+#include "tests/support/support.h"
+
+#include <sstream>
+
+#include "sim/io/files.h"
+#include "tools/cmd/command.h"
+
+namespace ddpsim::test {
+
+std::string source_path(const std::string& relative) { return std::string(DDPSIM_SOURCE_DIR) + "/" + relative; }
+
+io::Json read_json(const std::string& relative) { return io::parse_json(io::read_file(source_path(relative)), relative); }
+
+Workload workload(const std::string& name) { return io::read_workload(read_json("workloads/" + name + ".json"), name); }
+Cluster cluster(const std::string& name) { return io::read_cluster(read_json("topologies/" + name + ".json"), name); }
+Profile profile(const std::string& name) { return io::read_profile(read_json("calib/profiles/" + name + ".json"), name); }
+
+Outcome ddpsim(const std::vector<std::string>& args) {
+  std::ostringstream out;
+  std::ostringstream err;
+  Outcome o;
+  o.code = cli::run(args, {out, err, false, DDPSIM_SOURCE_DIR, ""});
+  o.out = out.str();
+  o.err = err.str();
+  return o;
+}
+
+Profile ideal_profile(Duration latency, DeviceKind kind) {
+  Profile p;
+  p.name = "ideal";
+  p.hardware = "ideal";
+  p.kind = kind;
+  for (double& f : p.compute.peak_flops) f = 1e15;
+  p.memory.bandwidth_bytes_per_s = 1e18;
+  TransportSection t;
+  t.latency = latency;
+  p.transports["wire"] = t;
+  return p;
+}
+
+Cluster star(int hosts, Bandwidth bandwidth) {
+  Cluster c;
+  c.name = "star";
+  c.hosts = hosts;
+  c.profile = "ideal";
+  c.link.bandwidth = bandwidth;
+  c.link.transport = "wire";
+  return c;
+}
+
+Workload layered(int layers, std::int64_t bytes, Duration forward, Duration backward, DeviceKind kind) {
+  Workload w;
+  w.name = "layered";
+  w.model = "layered";
+  w.device = kind;
+  for (int i = 0; i < layers; ++i) {
+    w.tensors.push_back({"layer" + std::to_string(i) + ".weight", {bytes / 4}, DType::Float32});
+    w.arrival.push_back(static_cast<TensorIndex>(layers - 1 - i));
+    w.times.ready.push_back(backward * (i + 1));
+  }
+  w.times.forward = forward * layers;
+  w.times.backward = backward * layers;
+  if (kind == DeviceKind::Gpu) {
+    HostTimes h;
+    h.ready.assign(static_cast<std::size_t>(layers), Duration{});
+    w.times.host = h;
+  }
+  return w;
+}
+
+}  // namespace ddpsim::test

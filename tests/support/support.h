@@ -1,0 +1,33 @@
+// What tests share: shipped files as values, and commands run in-process.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/io/codecs.h"
+#include "sim/predict/predict.h"
+
+namespace ddpsim::test {
+
+std::string source_path(const std::string& relative);  // inside the source tree
+io::Json read_json(const std::string& relative);
+Workload workload(const std::string& name);  // shipped
+Cluster cluster(const std::string& name);
+Profile profile(const std::string& name);
+
+struct Outcome {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+// `ddpsim ARGS...`, in-process, not on a terminal.
+Outcome ddpsim(const std::vector<std::string>& args);
+
+// One transport "wire" with the given step latency, link efficiency 1, nothing else costs anything: closed forms hold exactly.
+Profile ideal_profile(Duration latency, DeviceKind kind = DeviceKind::Gpu);
+// `hosts` hosts of one device on a star of `bandwidth`, transport "wire", no wire latency.
+Cluster star(int hosts, Bandwidth bandwidth);
+// A captured workload: `layers` gradients of `bytes` each, arriving every `backward` after `forward` per layer of forward.
+Workload layered(int layers, std::int64_t bytes, Duration forward, Duration backward, DeviceKind kind = DeviceKind::Gpu);
+
+}  // namespace ddpsim::test
