@@ -2,7 +2,7 @@
 //   NCCL:  T = launch + (latency of the slowest path of 2(n-1) consecutive hops) + c * 2(n-1)/n * S * max over links (edges(l) / rate(l))
 //          LL sends a flag with every 4 bytes: twice the bytes, its own latency; the cheaper protocol is taken.
 //   Gloo:  per phase (reduce-scatter, all-gather) each rank sends m = per_rank * (n-1) segments; with segment time t, reduction time r (first phase
-//          only), message latency a and two segments in flight: m * max(t, (t + 2a + r) / 2) + a + r.
+//          only), message latency a and two segments in flight: a + max(m t, (m/2 - 1)(t + 2a + r) + 2t) + a + r.
 #include <algorithm>
 
 #include "sim/collective/price.h"
@@ -10,11 +10,35 @@
 namespace ddpsim::collective {
 namespace {
 
-// Seconds-per-byte of the ring's slowest link: max edges / rate.
+// Picoseconds per byte of the pattern's slowest link: max edges / rate.
 double bottleneck(const Communicator& c, const Profile& p, Level level, const std::vector<LinkLoad>& load) {
   double worst = 0;
   for (const LinkLoad& l : load) worst = std::max(worst, l.per_byte / link_rate(c, p, level, l.link));
   return worst;
+}
+
+// One step alone: the gap before it and its transfer on the slowest link. A token bucket refills in the gap, and what it saved goes at the peak rate.
+double step_time(const Communicator& c, const Profile& p, Level level, const std::vector<LinkLoad>& load, double bytes, double gap) {
+  double worst = 0;
+  for (const LinkLoad& l : load) {
+    const topology::Link& link = c.fabric->links()[l.link];
+    double rate = link_rate(c, p, level, l.link);
+    double carried = bytes * l.per_byte;
+    double time = carried / rate;
+    if (link.burst.count > 0) {
+      double saved = std::min(static_cast<double>(link.burst.count), rate * gap);
+      double peak = rate * link.peak.bytes_per_ps() / link.bandwidth.bytes_per_ps();
+      time = std::max(carried / peak, (carried - saved) / rate);
+    }
+    worst = std::max(worst, time);
+  }
+  return gap + worst;
+}
+
+// The steps' latencies lie between transfers: another collective uses those gaps. So they limit the rate instead of coming first; alone, work /
+// max_rate = steps * (latency of a step + its transfer).
+double rate_with_latency(const Communicator& c, const Profile& p, Level level, const std::vector<LinkLoad>& load, double work, double steps, Duration latency) {
+  return work / (steps * step_time(c, p, level, load, work / steps, static_cast<double>(latency.ps) / steps));
 }
 
 const TransportSection& section(const Communicator& c, const Profile& p, const Hop& hop) {
@@ -79,7 +103,17 @@ Price nothing(const Communicator& c, const Profile& p) {
   return price;
 }
 
-Price nccl_protocol(const Communicator& c, const Profile& p, double per_byte, Bytes size, bool ll) {
+// NCCL's llMaxBw (facts of tuning.cc), as bytes on the wire: the flags are half of them.
+double ll_rate(const Communicator& c, const Profile& p) {
+  double rate = 1e300;
+  for (const Hop& h : c.ring_hops) {
+    double limit = section(c, p, h).ll_max_bytes_per_s;
+    if (limit > 0) rate = std::min(rate, 2 * limit / 1e12);
+  }
+  return rate;
+}
+
+Price nccl_protocol(const Communicator& c, const Profile& p, Level level, Bytes size, bool ll) {
   double n = c.ranks();
   Price price;
   price.algorithm = ll ? "ring/LL" : "ring/Simple";
@@ -89,11 +123,13 @@ Price nccl_protocol(const Communicator& c, const Profile& p, double per_byte, By
   price.chunk = static_cast<std::int64_t>(chunk) + 1;
   double c_x = correction(slowest_knots(c, p), chunk);
   Phase phase;
-  phase.latency = launch_of(c, p) + path_latency(c, p, ll);
+  phase.latency = launch_of(c, p);
   phase.work = static_cast<double>(size.count) * (2 * (n - 1) / n) * price.wire_factor * c_x;
   phase.weight = channels;
+  phase.max_rate = rate_with_latency(c, p, level, c.ring_load, phase.work, 2 * (n - 1), path_latency(c, p, ll));
+  if (ll) phase.max_rate = std::min(phase.max_rate, ll_rate(c, p));
   price.phases.push_back(phase);
-  price.alone = alone(price, per_byte);
+  price.alone = alone(price, bottleneck(c, p, level, c.ring_load));
   return price;
 }
 
@@ -101,10 +137,9 @@ Price nccl_protocol(const Communicator& c, const Profile& p, double per_byte, By
 
 Price nccl_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size) {
   if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
-  double per_byte = bottleneck(c, p, level, c.ring_load);
-  Price simple = nccl_protocol(c, p, per_byte, size, false);
+  Price simple = nccl_protocol(c, p, level, size, false);
   if (!offers_ll(c, p)) return simple;
-  Price ll = nccl_protocol(c, p, per_byte, size, true);
+  Price ll = nccl_protocol(c, p, level, size, true);
   return ll.alone < simple.alone ? ll : simple;
 }
 
@@ -129,9 +164,6 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
   if (p.reduction_bytes_per_s > 0) price.reduce = {ceil_ps(static_cast<double>(price.chunk), p.reduction_bytes_per_s / 1e12)};
   double c_x = correction(slowest_knots(c, p), static_cast<double>(price.chunk));
   double segment = static_cast<double>(price.chunk);
-  // Only segments that exist are sent: a tensor smaller than its segments' sum leaves the last ones out.
-  std::int64_t exist = (size.count + g.segment_bytes - 1) / g.segment_bytes;
-  double sent = static_cast<double>(std::min(g.segments, exist)) / static_cast<double>(g.segments);
   for (bool reducing : {true, false}) {
     Phase phase;
     Duration reduce = reducing ? price.reduce : Duration{};
@@ -140,10 +172,15 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
     phase.latency = price.hop_latency * 2 + reduce;  // go-ahead of the first, arrival (and sum) of the last
     if (reducing) phase.latency += launch_of(c, p);
     phase.work = static_cast<double>(size.count) * ((n - 1) / n) * c_x;
-    double per_byte = bottleneck(c, p, level, c.ring_load);
-    double wire = segment * c_x * per_byte;
+    // The gap of a cycle is what its latency leaves of the other segment's transfer.
+    double wire = segment * c_x * bottleneck(c, p, level, c.ring_load);
     auto hidden = static_cast<double>(cycle.ps);
-    if (hidden > wire && sent > 0) phase.max_rate = segment * c_x / ((wire + hidden) / 2);
+    if (hidden > wire) {
+      double pair = step_time(c, p, level, c.ring_load, 2 * segment * c_x, hidden - wire);
+      double last = g.per_rank * (c.ranks() - 1) % 2 == 0 ? 2 * wire : wire;  // the last pair, or the odd one, is not followed by a gap
+      double pairs = static_cast<double>((g.segments - g.per_rank - 1) / 2);
+      phase.max_rate = phase.work / (pairs * pair + last);
+    }
     price.phases.push_back(phase);
   }
   price.alone = alone(price, bottleneck(c, p, level, c.ring_load));
@@ -162,11 +199,12 @@ Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size
     price.pattern = Pattern::Ring;
     price.algorithm = "ring/Simple";
     price.chunk = static_cast<std::int64_t>(s / pieces) + 1;
-    std::int64_t latency = launch_of(c, p).ps;
-    for (std::size_t i = 0; i + 1 < c.ring_hops.size(); ++i) latency += (section(c, p, c.ring_hops[i]).latency + c.ring_hops[i].wire_latency).ps;
-    phase.latency = {latency};
+    Duration latency;
+    for (std::size_t i = 0; i + 1 < c.ring_hops.size(); ++i) latency += section(c, p, c.ring_hops[i]).latency + c.ring_hops[i].wire_latency;
+    phase.latency = launch_of(c, p);
     phase.work = s * (pieces + c.ranks() - 2) / pieces;
     phase.weight = static_cast<double>(c.rings.size());
+    phase.max_rate = rate_with_latency(c, p, level, c.ring_load, phase.work, pieces + c.ranks() - 2, latency);
     price.phases.push_back(phase);
     price.alone = alone(price, bottleneck(c, p, level, c.ring_load));
     return price;
@@ -175,8 +213,9 @@ Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size
   price.algorithm = "tree";
   price.chunk = size.count;
   price.hop_latency = section(c, p, c.tree_hop).latency + c.tree_hop.wire_latency;
-  phase.latency = launch_of(c, p) + price.hop_latency * c.tree_rounds;
+  phase.latency = launch_of(c, p);
   phase.work = s * c.tree_rounds;
+  phase.max_rate = rate_with_latency(c, p, level, c.tree_load, phase.work, c.tree_rounds, price.hop_latency * c.tree_rounds);
   price.phases.push_back(phase);
   price.alone = alone(price, bottleneck(c, p, level, c.tree_load));
   return price;
