@@ -208,10 +208,26 @@ class Executor {
     for (ResourceId r : dirty_) resources_[r].dirty = false;
     for (ResourceId seed : dirty_) {
       if (resources_[seed].mark == mark_) continue;
+      if (solve_alone(seed)) continue;
       collect(seed);
       solve_component();
     }
     dirty_.clear();
+  }
+
+  // The common case: nobody uses the resource, or one group that uses nothing else.
+  bool solve_alone(ResourceId r) {
+    const Resource& spec = g_.resources()[r];
+    const auto& users = resources_[r].groups;
+    if (spec.burst > 0 || users.size() > 1) return false;
+    if (users.empty()) return true;
+    FlowId f = users.front();
+    const FlowSpec& flow = g_.flows()[f];
+    if (flow.demand_end - flow.demand_begin != 1) return false;
+    ++timeline_.solves;
+    double x = capacity(r) / (static_cast<double>(groups_[f].members.size()) * g_.demands()[flow.demand_begin].per_unit);
+    set_rate(f, flow.max_rate > 0 && flow.max_rate < x ? flow.max_rate : x);
+    return true;
   }
 
   // Resources and groups connected to `seed` through active groups.

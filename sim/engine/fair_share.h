@@ -28,8 +28,12 @@ struct ShareFlow {
 struct ShareScratch {
   std::vector<double> left;
   std::vector<double> slope;
-  std::vector<std::uint32_t> open;
-  std::vector<std::uint8_t> fixed;
+  std::vector<std::uint32_t> open;   // flows not yet fixed, by resource
+  std::vector<std::uint8_t> fixed;   // by flow
+  std::vector<std::uint32_t> first;  // flows of a resource: users[first[r] .. first[r + 1])
+  std::vector<std::uint32_t> users;
+  std::vector<std::uint32_t> unsaturated;
+  std::vector<std::uint32_t> limited;  // flows with a max_rate, by max_rate / weight
 };
 
 // Writes the rate of one member of each flow. REQUIRES: rate.size() == flows.size(); every flow has a demand or a max_rate.

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "sim/io/json_reader.h"
 
@@ -31,16 +30,38 @@ bool exists(const std::string& path) {
 
 std::string read_file(const std::string& path) {
   std::error_code e;
-  if (fs::is_directory(path, e)) throw InputError{path, "is a folder; expected a file"};
+  fs::file_status status = fs::status(path, e);
+  if (fs::is_directory(status)) throw InputError{path, "is a folder; expected a file"};
+  if (status.type() == fs::file_type::not_found) throw InputError{path, "no such file"};
+  // A pipe or a device may never end.
+  if (fs::exists(status) && !fs::is_regular_file(status)) throw InputError{path, "is not a regular file; save it to a file first"};
   std::ifstream in(path, std::ios::binary);
   if (!in) throw InputError{path, "cannot be read: " + std::string(std::strerror(errno))};
-  if (auto size = fs::file_size(path, e); !e && size > kMaxBytes) throw InputError{path, "is larger than 256 MiB"};
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
+  if (auto size = fs::file_size(path, e); !e && size > kMaxBytes) throw InputError{path, "is larger than 256 MiB; no file of ddpsim is"};
+  std::string text;
+  std::vector<char> block(1 << 16);
+  errno = 0;
+  while (in.read(block.data(), static_cast<std::streamsize>(block.size())) || in.gcount() > 0) {
+    text.append(block.data(), static_cast<std::size_t>(in.gcount()));
+    if (text.size() > kMaxBytes) throw InputError{path, "is larger than 256 MiB; no file of ddpsim is"};
+  }
+  if (in.bad()) throw InputError{path, "cannot be read: " + std::string(std::strerror(errno ? errno : EIO))};
+  return text;
 }
 
-void write_file(const std::string& path, const std::string& text) {
+void write_file(const std::string& given, const std::string& text) {
+  std::error_code ignored;
+  fs::file_status status = fs::status(given, ignored);
+  if (fs::is_directory(status)) throw InputError{given, "cannot be written: it is a folder; name a file in it"};
+  // A device or a pipe (/dev/null, /dev/stdout) is written as it is: renaming over it would replace it.
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    std::ofstream out(given, std::ios::binary);
+    if (!(out << text << std::flush)) throw InputError{given, "cannot be written: " + std::string(std::strerror(errno))};
+    return;
+  }
+  // Through a link, so that the link stays one.
+  std::string path = fs::exists(status) ? fs::canonical(given, ignored).string() : given;
+  if (path.empty()) path = given;
   std::string temporary = path + ".tmp" + std::to_string(::getpid());
   {
     std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
@@ -89,7 +110,8 @@ std::vector<std::string> Home::list(const std::string& folder) const {
 std::string Home::find(const std::string& folder, const std::string& name, const char* what) const {
   bool is_path = name.find('/') != std::string::npos || name.ends_with(".json");
   if (is_path) {
-    if (!exists(name)) throw InputError{name, std::string("no such ") + what + " file"};
+    std::error_code e;
+    if (!fs::exists(name, e)) throw InputError{name, std::string("no such ") + what + " file"};
     return name;
   }
   if (path_.empty()) throw InputError{name, "the shipped files were not found; set DDPSIM_HOME to ddpsim's folder, or give a path"};

@@ -98,7 +98,14 @@ void Reader::only(std::initializer_list<const char*> keys) const {
 void Reader::schema(const char* expected) const {
   if (!j_.is_object()) fail("expected an object with \"schema\": \"" + std::string(expected) + "\", found " + short_dump(j_));
   if (!j_.contains("schema")) fail("no \"schema\"; this command reads \"" + std::string(expected) + "\"");
-  if (j_["schema"] != expected) fail_at("/schema", "is " + short_dump(j_["schema"]) + "; this version of ddpsim reads \"" + std::string(expected) + "\"");
+  const Json& found = j_["schema"];
+  if (found == expected) return;
+  // "ddpsim.cluster/1": another kind of file, or another version of this kind?
+  auto kind = [](const std::string& schema) { return schema.substr(0, schema.find('/')); };
+  std::string wanted = kind(expected);
+  if (found.is_string() && found.get<std::string>().starts_with("ddpsim.") && kind(found.get<std::string>()) != wanted)
+    fail_at("/schema", "is " + short_dump(found) + ", but a " + wanted.substr(7) + " (\"" + expected + "\") is expected here");
+  fail_at("/schema", "is " + short_dump(found) + "; this version of ddpsim reads \"" + std::string(expected) + "\"");
 }
 
 Reader Reader::at(const char* key) const {
@@ -150,7 +157,7 @@ template <class T>
 T with_unit(const Reader& r, Parsed<T> (*parse)(std::string_view)) {
   std::string text = r.json().is_string() ? r.json().get<std::string>() : short_dump(r.json());
   auto parsed = parse(text);
-  if (!parsed.value) r.fail(parsed.error);
+  if (!parsed.value) r.fail(parsed.error + (r.json().is_string() ? "" : ", in quotes"));
   if (!r.json().is_string()) r.fail("expected text in quotes, found " + text);
   return *parsed.value;
 }
@@ -174,7 +181,8 @@ std::size_t Reader::choice(std::initializer_list<const char*> words) const {
     ++i;
   }
   std::string hint = nearest(t, std::vector<std::string>(words.begin(), words.end()));
-  fail(hint.empty() ? "\"" + t.substr(0, 40) + "\" is none of " + join(words) : "\"" + t + "\" is unknown (did you mean \"" + hint + "\"?)");
+  std::string list = join(words);
+  fail("\"" + t.substr(0, 40) + "\" is none of " + list + (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)"));
 }
 
 int Reader::small(std::int64_t low, std::int64_t high) const {

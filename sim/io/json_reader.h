@@ -28,6 +28,7 @@ class Reader {
 
   // REQUIRES an object with no other keys than these.
   void only(std::initializer_list<const char*> keys) const;
+  // REQUIRES an object whose "schema" is `expected`, for example "ddpsim.cluster/1".
   void schema(const char* expected) const;
   bool has(const char* key) const { return j_.contains(key) && !j_[key].is_null(); }
   Reader at(const char* key) const;  // required

@@ -26,11 +26,11 @@ double read_ratio(const Reader& r) {
   double a = 0;
   double b = 0;
   auto first = std::from_chars(t.data(), t.data() + t.size(), a);
-  if (first.ec == std::errc() && *first.ptr == ':') {
+  if (first.ec == std::errc() && first.ptr != t.data() + t.size() && *first.ptr == ':') {
     auto second = std::from_chars(first.ptr + 1, t.data() + t.size(), b);
     if (second.ec == std::errc() && second.ptr == t.data() + t.size() && b > 0) return a / b;
   }
-  r.fail("\"" + t.substr(0, 40) + "\" is not a ratio such as \"2:1\"");
+  r.fail("\"" + t.substr(0, 40) + "\" is not a ratio such as \"1:1\" or \"2:1\"");
 }
 
 void read_graph(const Reader& r, Cluster& c) {

@@ -14,6 +14,7 @@ Duration read_ps(const Reader& r, const char* key) {
   Reader v = r.at(key);
   std::int64_t ps = v.integer();
   if (ps < 0) v.fail("a time is not negative");
+  if (ps > kSecond.ps) v.fail("a latency or overhead is at most a second (1000000000000 ps)");
   return {ps};
 }
 

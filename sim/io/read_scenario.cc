@@ -10,16 +10,21 @@ PytorchVersion read_version(const Reader& r) {
   return static_cast<PytorchVersion>(r.choice({"1.13", "2.0", "2.7", "2.11"}));
 }
 
-Plan read_plan(const Reader& r) {
-  for (const char* key : {"tensor_parallel", "tensor_parallelism", "tp", "pipeline_parallel", "pipeline_parallelism", "pp", "expert_parallel", "ep"})
+void refuse_other_parallelism(const Reader& r) {
+  for (const char* key : {"tensor_parallel", "tensor_parallelism", "tensor_parallel_size", "tp", "pipeline_parallel", "pipeline_parallelism",
+                          "pipeline_parallel_size", "pp", "expert_parallel", "expert_parallelism", "ep"})
     if (r.json().is_object() && r.json().contains(key))
-      r.fail_at(std::string("/") + key, "ddpsim models data parallelism only: tensor, pipeline and expert parallelism are not part of a plan; remove the key");
+      r.fail_at(std::string("/") + key, "ddpsim models data parallelism only: tensor, pipeline and expert parallelism have no key; remove it");
+}
+
+Plan read_plan(const Reader& r) {
+  refuse_other_parallelism(r);
   r.only({"system", "backend", "accumulation_steps", "gloo_threads", "pytorch", "set_to_none", "bucket_cap_mb", "first_bucket_bytes", "broadcast_buffers",
           "find_unused_parameters", "static_graph", "gradient_as_bucket_view", "comm_hook", "unused_parameters", "granularity", "async_op"});
   Plan p;
   if (r.has("system")) {
     std::string name = r.at("system").text();
-    for (const char* other : {"tensor_parallel", "pipeline_parallel", "expert_parallel", "megatron"})
+    for (const char* other : {"tensor_parallel", "tensor_parallelism", "pipeline_parallel", "pipeline_parallelism", "expert_parallel", "expert_parallelism", "megatron"})
       if (name == other) r.at("system").fail("\"" + name + "\" is not data parallelism, and ddpsim does not model it; use \"pytorch_ddp\" or \"averaging\"");
     p.system = r.at("system").choice({"pytorch_ddp", "averaging"}) == 0 ? System::PytorchDdp : System::Averaging;
   }
@@ -67,8 +72,7 @@ int read_rank(const Reader& r, const std::string& key) {
 ScenarioFile read_scenario(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.scenario/1");
-  for (const char* key : {"tensor_parallel", "pipeline_parallel", "expert_parallel"})
-    if (j.contains(key)) r.fail_at(std::string("/") + key, "ddpsim models data parallelism only: remove the key");
+  refuse_other_parallelism(r);
   r.only({"schema", "name", "description", "workload", "cluster", "profile", "plan", "ranks", "rank_order", "slow_ranks", "jitter"});
   ScenarioFile out;
   if (r.has("workload")) out.workload = r.at("workload").text();
@@ -76,13 +80,14 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
   if (r.has("profile")) out.profile = r.at("profile").text();
   if (r.has("plan")) out.scenario.plan = read_plan(r.at("plan"));
   if (r.has("ranks")) {
-    out.scenario.ranks = r.at("ranks").small(INT32_MIN, INT32_MAX);
-    if (out.scenario.ranks < 1) r.at("ranks").fail("a job has at least one rank");
+    if (r.at("ranks").integer() < 1) r.at("ranks").fail("a job has at least one rank");
+    out.scenario.ranks = r.at("ranks").small(1, kMaxDevices);
   }
   if (r.has("rank_order"))
     for (const Reader& d : r.at("rank_order").items()) out.scenario.rank_order.push_back(d.small(-1, INT32_MAX));
   if (r.has("slow_ranks"))
-    for (const auto& [key, factor] : r.at("slow_ranks").members()) out.scenario.slow_ranks[read_rank(factor, key)] = factor.number();
+    for (const auto& [key, factor] : r.at("slow_ranks").members())
+      if (!out.scenario.slow_ranks.emplace(read_rank(factor, key), factor.number()).second) factor.fail("this rank is named twice");
   if (r.has("jitter")) {
     Reader jitter = r.at("jitter");
     jitter.only({"cv", "seed", "samples"});
@@ -94,6 +99,28 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
   }
   return out;
 }
+
+namespace {
+
+bool is_utf8(const std::string& text) {
+  try {
+    (void)Json(text).dump();
+    return true;
+  } catch (const Json::exception&) {
+    return false;
+  }
+}
+
+// The element of a list that a path names.
+Json& element(Json& list, const std::string& key, const Setting& s) {
+  std::size_t index = 0;
+  auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
+  if (error != std::errc() || end != key.data() + key.size() || index >= list.size())
+    throw InputError{"--set " + s.text, "\"" + key + "\" is not an index of a list of " + std::to_string(list.size()) + " (they start at 0)"};
+  return list[index];
+}
+
+}  // namespace
 
 Setting parse_setting(const std::string& text) {
   auto equals = text.find('=');
@@ -127,39 +154,29 @@ Setting parse_setting(const std::string& text) {
     bool top = head == "ranks" || head == "rank_order" || head == "slow_ranks" || head == "jitter" || head == "plan";
     if (!top) s.path.insert(s.path.begin(), "plan");
   }
-  s.value = Json::parse(value, nullptr, false);
+  // What is not JSON is text; parse_json refuses what is JSON but nested too deep.
+  s.value = Json::accept(value) ? parse_json(value, "--set " + text) : Json(value);
   // Versions look like numbers ("2.7", "2.11") and are not.
-  if (s.value.is_discarded() || (s.path.back() == "pytorch" && s.value.is_number())) s.value = value;
+  if (s.path.back() == "pytorch" && s.value.is_number()) s.value = value;
+  if (!is_utf8(s.text)) throw InputError{"--set", "the text given is not UTF-8"};
   return s;
 }
 
 void apply(const Setting& s, Json& document) {
   Json* at = &document;
-  for (std::size_t i = 0; i + 1 < s.path.size(); ++i) {
+  for (std::size_t i = 0; i < s.path.size(); ++i) {
+    const std::string& key = s.path[i];
+    bool last = i + 1 == s.path.size();
     if (at->is_array()) {
-      std::size_t index = 0;
-      const std::string& key = s.path[i];
-      auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
-      if (error != std::errc() || end != key.data() + key.size() || index >= at->size())
-        throw InputError{"--set " + s.text, "\"" + key + "\" is not an index of a list of " + std::to_string(at->size())};
-      at = &(*at)[index];
-      continue;
+      at = &element(*at, key, s);
+    } else if (at->is_object()) {
+      at = &(*at)[key];
+      if (!last && at->is_null()) *at = Json::object();
+    } else {
+      throw InputError{"--set " + s.text, "\"" + key + "\" is not inside an object or a list"};
     }
-    if (!at->is_object()) throw InputError{"--set " + s.text, "\"" + s.path[i] + "\" is not inside an object"};
-    if (!at->contains(s.path[i])) (*at)[s.path[i]] = Json::object();
-    at = &(*at)[s.path[i]];
   }
-  if (at->is_array()) {
-    std::size_t index = 0;
-    const std::string& key = s.path.back();
-    auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
-    if (error != std::errc() || end != key.data() + key.size() || index >= at->size())
-      throw InputError{"--set " + s.text, "\"" + key + "\" is not an index of a list of " + std::to_string(at->size())};
-    (*at)[index] = s.value;
-    return;
-  }
-  if (!at->is_object()) throw InputError{"--set " + s.text, "\"" + s.path.back() + "\" is not inside an object"};
-  (*at)[s.path.back()] = s.value;
+  *at = s.value;
 }
 
 }  // namespace ddpsim::io

@@ -26,7 +26,11 @@ LayerCost read_cost(const Reader& r) {
 
 std::vector<TensorIndex> read_indices(const Reader& r, std::size_t tensors) {
   std::vector<TensorIndex> out;
-  for (const Reader& i : r.items()) out.push_back(static_cast<TensorIndex>(i.small(0, static_cast<std::int64_t>(tensors) - 1)));
+  for (const Reader& i : r.items()) {
+    std::int64_t index = i.integer();
+    if (index < 0 || index >= static_cast<std::int64_t>(tensors)) i.fail("no tensor has index " + std::to_string(index) + "; there are " + std::to_string(tensors));
+    out.push_back(static_cast<TensorIndex>(index));
+  }
   return out;
 }
 

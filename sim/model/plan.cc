@@ -21,15 +21,15 @@ Backend backend_of(const Plan& plan, DeviceKind device) {
   return plan.backend.value_or(device == DeviceKind::Gpu ? Backend::Nccl : Backend::Gloo);
 }
 
-Problem validate(const Plan& p, const Workload& w) {
+Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (p.accumulation_steps < 1 || p.accumulation_steps > 10'000) return {"/plan/accumulation_steps", "1 to 10,000 micro-steps"};
   if (p.gloo_threads < 1 || p.gloo_threads > 1024) return {"/plan/gloo_threads", "1 to 1,024 threads"};
   if (p.bucket_cap_mb && !(*p.bucket_cap_mb > 0 && *p.bucket_cap_mb <= 1e6)) return {"/plan/bucket_cap_mb", "a positive number of MiB, at most 1e6"};
   if (p.first_bucket_bytes < 1) return {"/plan/first_bucket_bytes", "at least one byte"};
-  Backend b = backend_of(p, w.device);
-  if (b == Backend::Nccl && w.device == DeviceKind::Cpu)
+  Backend b = backend_of(p, device);
+  if (b == Backend::Nccl && device == DeviceKind::Cpu)
     return {"/plan/backend", "nccl needs a workload on GPUs, and this one was captured on a CPU; use gloo"};
-  if (b == Backend::Gloo && w.device == DeviceKind::Gpu)
+  if (b == Backend::Gloo && device == DeviceKind::Gpu)
     return {"/plan/backend", "gloo with CUDA tensors (copies through host memory) is not modelled; use nccl"};
   std::set<std::string> names;
   for (const Tensor& t : w.tensors) names.insert(t.name);

@@ -44,8 +44,8 @@ struct Plan {
 };
 
 Backend backend_of(const Plan& plan, DeviceKind device);
-// Also checks the plan against the workload that it runs.
-Problem validate(const Plan& plan, const Workload& workload);
+// Also checks the plan against the workload that it runs and the kind of device that runs it.
+Problem validate(const Plan& plan, const Workload& workload, DeviceKind device);
 
 // The whole question.
 struct Jitter {

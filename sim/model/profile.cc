@@ -23,7 +23,8 @@ Problem validate(const Profile& p) {
   if (p.name.empty()) return {"/name", "a profile needs a name"};
   for (std::size_t i = 0; i < p.compute.efficiency.size(); ++i)
     if (auto e = check_range(p.compute.efficiency[i], "/compute/efficiency", 1e-6, 1)) return e;
-  if (!(p.memory.bandwidth_bytes_per_s > 0)) return {"/memory/bandwidth_bytes_per_s", "memory bandwidth is positive"};
+  if (!(p.memory.bandwidth_bytes_per_s >= 1e6)) return {"/memory/bandwidth_bytes_per_s", "memory bandwidth is at least a million bytes a second"};
+  if (p.memory.capacity.count < 0) return {"/memory/capacity_bytes", "a capacity is not negative"};
   if (auto e = check_range(p.memory.efficiency, "/memory/efficiency", 1e-6, 1)) return e;
   for (Duration d : {p.memory.kernel, p.host.launch, p.host.hook, p.host.collective_launch, p.host.traverse})
     if (d.ps < 0) return {"", "times are not negative"};
@@ -32,8 +33,9 @@ Problem validate(const Profile& p) {
     std::string path = "/transports/" + name;
     if (auto e = check_range(t.efficiency, path + "/efficiency", 1e-6, 1)) return e;
     if (t.launch.ps < 0 || t.latency.ps < 0) return {path, "times are not negative"};
+    if (t.ll_max_bytes_per_s != 0 && !(t.ll_max_bytes_per_s >= 1e3)) return {path + "/ll_max_bytes_per_s", "a rate is at least a thousand bytes a second"};
     for (std::size_t i = 0; i < t.knots.size(); ++i) {
-      if (!(t.knots[i].factor > 0)) return {path + "/knots/" + std::to_string(i) + "/factor", "a factor is positive"};
+      if (!(t.knots[i].factor >= 1e-3 && t.knots[i].factor <= 1e3)) return {path + "/knots/" + std::to_string(i) + "/factor", "a factor is 0.001 to 1000"};
       if (t.knots[i].chunk_bytes < 0 || (i > 0 && t.knots[i].chunk_bytes <= t.knots[i - 1].chunk_bytes))
         return {path + "/knots/" + std::to_string(i) + "/chunk_bytes", "knots are in ascending order of chunk_bytes"};
     }
@@ -41,7 +43,7 @@ Problem validate(const Profile& p) {
   // Hold: low = takes most.
   if (!(p.sm_hold.high <= p.sm_hold.mid && p.sm_hold.mid <= p.sm_hold.low && p.sm_hold.high >= 0 && p.sm_hold.low < 1))
     return {"/interference/sm_hold", "0 <= high <= mid <= low < 1 (low takes most)"};
-  if (p.reduction_bytes_per_s < 0) return {"/reduction/bytes_per_s", "a rate is not negative"};
+  if (p.reduction_bytes_per_s != 0 && !(p.reduction_bytes_per_s >= 1e3)) return {"/reduction/bytes_per_s", "a rate is at least a thousand bytes a second"};
   return {};
 }
 

@@ -10,9 +10,11 @@ namespace {
 constexpr std::array<const char*, 8> kDTypeNames{"float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool"};
 constexpr std::array<std::int64_t, 8> kDTypeSizes{4, 2, 2, 8, 8, 4, 1, 1};
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 50;
+constexpr Duration kMaxTime = kSecond * 86'400;  // of one forward, backward or optimizer: a day
 
 Problem check_tensors(const std::vector<Tensor>& tensors, const std::string& key) {
   std::unordered_set<std::string> seen;
+  std::int64_t total = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];
     std::string path = "/" + key + "/" + std::to_string(i);
@@ -24,6 +26,7 @@ Problem check_tensors(const std::vector<Tensor>& tensors, const std::string& key
       if (d > 0 && n > kMaxElements / d) return {path + "/shape", "more than 2^50 elements"};
       n *= d;
     }
+    if ((total += n) > kMaxElements) return {"/" + key, "more than 2^50 elements in all"};
   }
   return {};
 }
@@ -31,6 +34,7 @@ Problem check_tensors(const std::vector<Tensor>& tensors, const std::string& key
 Problem check_times(const Workload& w) {
   const StepTimes& t = w.times;
   if (t.forward.ps < 0 || t.backward.ps < 0 || t.optimizer.ps < 0) return {"/times", "times are not negative"};
+  if (t.forward > kMaxTime || t.backward > kMaxTime || t.optimizer > kMaxTime) return {"/times", "forward, backward and optimizer take at most a day each"};
   if (t.forward.ps == 0 || t.backward.ps == 0) return {"/times", "forward_ps and backward_ps are positive in a captured workload"};
   if (t.ready.size() != w.arrival.size())
     return {"/times/ready_ps", "has " + std::to_string(t.ready.size()) + " entries; arrival has " + std::to_string(w.arrival.size())};
@@ -40,6 +44,8 @@ Problem check_times(const Workload& w) {
     if (t.ready[i] > t.backward) return {path, "is later than the end of backward (backward_ps)"};
   }
   if (t.host) {
+    for (Duration d : {t.host->forward, t.host->backward, t.host->optimizer})
+      if (d.ps < 0 || d > kMaxTime) return {"/times", "host times are not negative and at most a day"};
     if (t.host->ready.size() != w.arrival.size()) return {"/times/host_ready_ps", "has not one entry per entry of arrival"};
     for (std::size_t i = 0; i < t.host->ready.size(); ++i) {
       if (t.host->ready[i].ps < 0 || (i > 0 && t.host->ready[i] < t.host->ready[i - 1]) || t.host->ready[i] > t.host->backward)
@@ -54,6 +60,7 @@ Problem check_times(const Workload& w) {
 Problem check_layers(const Workload& w) {
   if (w.layers.empty()) return {"/layers", "a described workload needs layers"};
   std::vector<TensorIndex> order;
+  std::int64_t kernels = 0;
   for (std::size_t i = w.layers.size(); i-- > 0;) {
     const Layer& l = w.layers[i];
     std::string path = "/layers/" + std::to_string(i);
@@ -61,10 +68,11 @@ Problem check_layers(const Workload& w) {
       bool finite = c->flops_per_sample >= 0 && c->bytes_per_sample >= 0 && c->bytes_fixed >= 0 && c->flops_per_sample < 1e18 &&
                     c->bytes_per_sample < 1e15 && c->bytes_fixed < 1e15;
       if (!finite || c->kernels < 0) return {path, "flops, bytes and kernels are finite and not negative"};
+      if ((kernels += c->kernels) > 1'000'000'000) return {path, "more than 10^9 kernels in all"};
     }
     order.insert(order.end(), l.tensors.begin(), l.tensors.end());
   }
-  if (order != w.arrival) return {"/layers", "walking the layers backwards does not give arrival"};
+  if (order != w.arrival) return {"/layers", "walking the layers backwards and joining their \"tensors\" does not give \"arrival\""};
   return {};
 }
 

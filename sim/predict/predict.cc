@@ -19,23 +19,16 @@ std::vector<int> devices_of(const Scenario& s) {
   return out;
 }
 
-Workload with_times(const Workload& w, const Profile& p, Level level) {
-  Workload out = w;
-  out.times = step_times(w, p, level);
-  out.device = p.kind;
-  return out;
-}
-
 struct Prepared {
-  Workload workload;
+  StepTimes times;
   Program program;
   collective::Communicator comm;
 };
 
-Prepared prepare(const Question& q, Level level) {
+Prepared prepare(const Question& q, Level level, strategy::Steps steps) {
   Prepared r;
-  r.workload = with_times(q.workload, q.profile, level);
-  r.program = strategy::lower(r.workload, q.scenario.plan);
+  r.times = step_times(q.workload, q.profile, level);
+  r.program = strategy::lower({q.workload, r.times, q.profile.kind}, q.scenario.plan, steps);
   r.comm = collective::make_communicator(q.fabric, devices_of(q.scenario), r.program.backend);
   return r;
 }
@@ -138,9 +131,7 @@ Bytes state_bytes(const Workload& w, const Plan& plan) {
 
 Problem check(const Question& q) {
   if (auto m = roofline_problem(q.workload, q.profile); !m.empty()) return {"/workload", m};
-  Workload w = q.workload;
-  w.device = q.profile.kind;
-  if (auto p = validate(q.scenario.plan, w)) return p;
+  if (auto p = validate(q.scenario.plan, q.workload, q.profile.kind)) return p;
   if (auto p = validate(q.scenario, q.fabric.devices())) return p;
   if (q.scenario.ranks > 1)
     if (auto m = collective::missing_transport(q.fabric, q.profile); !m.empty())
@@ -149,13 +140,13 @@ Problem check(const Question& q) {
 }
 
 Duration steady_period(const Question& q, Level level, const Options& options) {
-  Prepared r = prepare(q, level);
+  Prepared r = prepare(q, level, strategy::Steps::SteadyOnly);
   return period(play(r, q, level, options, false, false));
 }
 
 Prediction predict(const Question& q, const Options& options) {
   Prediction out;
-  Prepared r = prepare(q, Level::Mid);
+  Prepared r = prepare(q, Level::Mid, strategy::Steps::All);
   Simulation s = play(r, q, Level::Mid, options, true, true);
   Run& run = out.run;
   run.simulator_version = kVersion;
@@ -176,7 +167,7 @@ Prediction predict(const Question& q, const Options& options) {
   double samples = static_cast<double>(q.workload.batch) * q.scenario.plan.accumulation_steps * q.scenario.ranks;
   out.samples_per_s = samples / (static_cast<double>(step.ps) / 1e12);
   // One rank without a data-parallel wrapper: forward, backward, optimizer.
-  out.single_rank_step = (r.workload.times.forward + r.workload.times.backward) * q.scenario.plan.accumulation_steps + r.workload.times.optimizer;
+  out.single_rank_step = (r.times.forward + r.times.backward) * q.scenario.plan.accumulation_steps + r.times.optimizer;
   out.scaling_efficiency = static_cast<double>(out.single_rank_step.ps) / static_cast<double>(step.ps);
   out.state_bytes = state_bytes(q.workload, q.scenario.plan);
   out.measured = q.profile.measured();

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <memory>
+#include <set>
+#include <tuple>
 
 #include "sim/collective/messages.h"
 #include "sim/engine/execute.h"
@@ -48,6 +49,10 @@ class Simulator {
     if (options_.fidelity == Fidelity::Collective) make_load_demands();
     double hold = at(profile_.sm_hold, options_.level);
     if (program_.device == DeviceKind::Gpu && comm_.ranks() > 1 && hold > 0) make_device_resources(hold);
+    std::size_t ops = program_.steady.ops.size() * static_cast<std::size_t>(options_.steady_steps);
+    if (options_.warmup)
+      for (const StepProgram& s : program_.warmup) ops += s.ops.size();
+    if (options_.fidelity == Fidelity::Collective) graph_.reserve((ops + 64) * classes_.size(), 2 * (ops + 64) * classes_.size());
     tails_.assign(classes_.size(), {});
     for (auto& t : tails_) t.fill(kNoTask);
     if (options_.warmup)
@@ -71,7 +76,8 @@ class Simulator {
 
   // Links that carry the same share of everything constrain alike: one of each kind is enough.
   void make_load_demands() {
-    std::map<ResourceKey, engine::ResourceId> seen;
+    std::set<ResourceKey> seen;
+    ResourceKey last{};
     std::size_t i = 0;
     std::size_t j = 0;
     const auto& ring = comm_.ring_load;
@@ -82,7 +88,9 @@ class Simulator {
       double t = j < tree.size() && tree[j].link == link ? tree[j++].per_byte : 0;
       const topology::Link& l = comm_.fabric->links()[link];
       ResourceKey key{collective::link_rate(comm_, profile_, options_.level, link), static_cast<double>(l.burst.count), l.peak.bytes_per_ps(), r, t};
-      if (options_.fold && !seen.emplace(key, 0).second) continue;
+      bool as_before = options_.fold && !ring_demands_.empty() && key == last;
+      last = key;
+      if (as_before || (options_.fold && !seen.insert(key).second)) continue;
       engine::ResourceId id = link_resource(link);
       if (r > 0) ring_demands_.push_back({id, r});
       if (t > 0) tree_demands_.push_back({id, t});
@@ -137,14 +145,19 @@ class Simulator {
   // ---- steps
 
   void add_step(const StepProgram& s, int steady_index, bool record) {
-    std::vector<std::uint8_t> awaited = awaited_ops(s);
+    if (&s != prepared_for_) {
+      prepared_for_ = &s;
+      awaited_ = awaited_ops(s);
+      durations_.clear();
+      for (const Op& op : s.ops) durations_.push_back(price(op, s, program_, profile_, options_.level));
+    }
     std::vector<std::vector<Placed>> placed(classes_.size(), std::vector<Placed>(s.ops.size()));
     for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
       if (is_collective(s.ops[i].kind)) {
         add_collective(s, i, placed);
         continue;
       }
-      for (std::size_t c = 0; c < classes_.size(); ++c) add_local(s, i, c, steady_index, awaited, placed[c]);
+      for (std::size_t c = 0; c < classes_.size(); ++c) add_local(s, i, c, steady_index, placed[c]);
     }
     open_.clear();
     std::vector<TaskId> ends;
@@ -168,8 +181,8 @@ class Simulator {
     return awaited;
   }
 
-  Duration duration_of(const StepProgram& s, const Op& op, std::size_t c, int steady_index) const {
-    Duration d = price(op, s, program_, profile_, options_.level);
+  Duration duration_of(std::uint32_t op, std::size_t c, int steady_index) const {
+    Duration d = durations_[op];
     const RankClass& rc = classes_[c];
     double f = rc.factor;
     if (steady_index >= 0 && static_cast<std::size_t>(steady_index) < rc.step_factors.size()) f *= rc.step_factors[static_cast<std::size_t>(steady_index)];
@@ -184,10 +197,10 @@ class Simulator {
       if (e.op == i) graph_.add_edge(placed[e.dep].end, task);
   }
 
-  void add_local(const StepProgram& s, std::uint32_t i, std::size_t c, int steady_index, const std::vector<std::uint8_t>& awaited, std::vector<Placed>& placed) {
+  void add_local(const StepProgram& s, std::uint32_t i, std::size_t c, int steady_index, std::vector<Placed>& placed) {
     const Op& op = s.ops[i];
     auto lane = static_cast<std::size_t>(op.lane);
-    Duration d = duration_of(s, op, c, steady_index);
+    Duration d = duration_of(i, c, steady_index);
     bool streamed = op.lane != Lane::Callback;
     bool shares_device = !device_.empty() && op.lane == Lane::Compute && is_compute(op.kind);
     bool waits = op.dep[0] != kNoOp;
@@ -207,7 +220,7 @@ class Simulator {
       if (streamed) tails_[c][lane] = t;
       if (streamed && !shares_device) set_open(c, lane, t);
     }
-    if (awaited[i] && streamed) close(c, lane);
+    if (awaited_[i] && streamed) close(c, lane);
   }
 
   bool is_open(std::size_t c, std::size_t lane, TaskId t) const {
@@ -378,6 +391,9 @@ class Simulator {
   std::vector<TaskId> open_;                       // chain that may still grow, by class and lane
   std::vector<std::vector<TaskId>> step_ends_;
   std::vector<StepKind> kinds_;
+  const StepProgram* prepared_for_ = nullptr;  // the step whose facts follow
+  std::vector<std::uint8_t> awaited_;           // by operation: another one names it as a dependency
+  std::vector<Duration> durations_;             // by operation, before the class's factor
   const StepProgram* recorded_ = nullptr;
   std::vector<std::vector<Placed>> record_;
   std::vector<Pooled> queued_;

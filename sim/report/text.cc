@@ -78,7 +78,9 @@ std::string limit_sentence(const predict::Prediction& p) {
     link = fmt::format("link {} ({}) is needed {:.0f} % of the step", p.busiest_link.name, to_string(p.busiest_link.bandwidth), 100 * p.busiest_link.busy);
   if (idle > 0.1 && idle > exposed)
     return fmt::format("the host thread: it launches for {} of every step, and the device waits for it {:.0f} % of the time", ms(s.host_busy), 100 * idle);
-  if (p.busiest_link.busy > 0.85) return "the network: " + link;
+  double in_flight = share(s.communication, s.step);
+  bool saturated = in_flight > 0 && p.busiest_link.busy / in_flight > 0.8;
+  if (exposed > 0.1 && saturated) return "the network's bandwidth: " + link;
   if (exposed > 0.1) return "communication that nothing hides (latency, or buckets that start late); " + link;
   return "computation on the device" + (link.empty() ? std::string() : "; " + link);
 }

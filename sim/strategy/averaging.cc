@@ -9,13 +9,14 @@ namespace {
 
 class AveragingLowering {
  public:
-  AveragingLowering(const Workload& w, const Plan& plan)
-      : w_(w), plan_(plan), unused_(unused_tensors(w, plan)), timeline_(backward_timeline(w, unused_)), program_(empty_program(w, plan)) {
+  AveragingLowering(const TimedWorkload& timed, const Plan& plan)
+      : w_(timed.workload), times_(timed.times), plan_(plan), unused_(unused_tensors(w_, plan)), timeline_(backward_timeline(timed, unused_)),
+        program_(empty_program(timed, plan)) {
     set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
   }
 
-  Program run() {
-    program_.warmup.push_back(step(StepKind::First));
+  Program run(Steps steps) {
+    if (steps == Steps::All) program_.warmup.push_back(step(StepKind::First));
     program_.steady = step(StepKind::Steady);
     return std::move(program_);
   }
@@ -32,8 +33,8 @@ class AveragingLowering {
     }
     for (int m = 0; m < plan_.accumulation_steps; ++m) {
       if (plan_.accumulation_steps > 1) b.set_micro(m);
-      if (w_.times.host) b.host_time(w_.times.host->forward);
-      b.main(OpKind::Forward, kNoSubject, 0, {.duration = w_.times.forward});
+      if (times_.host) b.host_time(times_.host->forward);
+      b.main(OpKind::Forward, kNoSubject, 0, {.duration = times_.forward});
       for (const Segment& s : timeline_.segments) {
         b.host_time(s.host);
         if (s.device.ps > 0) b.main(OpKind::Backward, s.tensor, 0, {.duration = s.device});
@@ -46,8 +47,8 @@ class AveragingLowering {
     if (plan_.granularity == Granularity::Flat) reduce_flat(b, total);
     else if (plan_.async_op) reduce_async(b);
     else reduce_blocking(b);
-    if (w_.times.host) b.host_time(w_.times.host->optimizer);
-    b.main(OpKind::Optimizer, kNoSubject, total, {.duration = w_.times.optimizer});
+    if (times_.host) b.host_time(times_.host->optimizer);
+    b.main(OpKind::Optimizer, kNoSubject, total, {.duration = times_.optimizer});
     return std::move(b.step);
   }
 
@@ -82,6 +83,7 @@ class AveragingLowering {
   }
 
   const Workload& w_;
+  const StepTimes& times_;
   const Plan& plan_;
   std::vector<bool> unused_;
   BackwardTimeline timeline_;
@@ -91,6 +93,6 @@ class AveragingLowering {
 
 }  // namespace
 
-Program lower_averaging(const Workload& workload, const Plan& plan) { return AveragingLowering(workload, plan).run(); }
+Program lower_averaging(const TimedWorkload& workload, const Plan& plan, Steps steps) { return AveragingLowering(workload, plan).run(steps); }
 
 }  // namespace ddpsim::strategy

@@ -18,24 +18,22 @@ enum class Phase { First, Second, Rebuild, Steady };
 
 class DdpLowering {
  public:
-  DdpLowering(const Workload& w, const Plan& plan)
-      : w_(w), plan_(plan), unused_(unused_tensors(w, plan)), timeline_(backward_timeline(w, unused_)), groups_(buffer_groups(w)) {
+  DdpLowering(const TimedWorkload& timed, const Plan& plan)
+      : timed_(timed), w_(timed.workload), times_(timed.times), plan_(plan), unused_(unused_tensors(w_, plan)), timeline_(backward_timeline(timed, unused_)),
+        groups_(buffer_groups(w_)) {
     set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
     any_unused_ = std::find(unused_.begin(), unused_.end(), true) != unused_.end();
   }
 
-  Program run() {
-    program_ = empty_program(w_, plan_);
+  Program run(Steps steps) {
+    program_ = empty_program(timed_, plan_);
+    bool all = steps == Steps::All;
     auto initial = initial_buckets(w_, plan_);
     bool rebuilds = plan_.static_graph || !plan_.find_unused_parameters;
-    program_.warmup.push_back(step(StepKind::First, Phase::First, initial));
-    if (!rebuilds) {
-      program_.steady = step(StepKind::Steady, Phase::Steady, initial);
-      return std::move(program_);
-    }
-    if (plan_.static_graph) program_.warmup.push_back(step(StepKind::First, Phase::Second, initial));
-    auto rebuilt = rebuilt_buckets(w_, plan_, ready_order());
-    program_.warmup.push_back(step(StepKind::Rebuild, Phase::Rebuild, rebuilt));
+    auto rebuilt = rebuilds ? rebuilt_buckets(w_, plan_, ready_order()) : initial;
+    if (all) program_.warmup.push_back(step(StepKind::First, Phase::First, initial));
+    if (all && plan_.static_graph) program_.warmup.push_back(step(StepKind::First, Phase::Second, initial));
+    if (all && rebuilds) program_.warmup.push_back(step(StepKind::Rebuild, Phase::Rebuild, rebuilt));
     program_.steady = step(StepKind::Steady, Phase::Steady, rebuilt);
     return std::move(program_);
   }
@@ -128,8 +126,8 @@ class DdpLowering {
   void micro_step(int m) {
     bool last = m + 1 == plan_.accumulation_steps;
     if (plan_.accumulation_steps > 1) b_->set_micro(m);
-    if (w_.times.host) b_->host_time(w_.times.host->forward);
-    b_->main(OpKind::Forward, kNoSubject, 0, {.duration = w_.times.forward});
+    if (times_.host) b_->host_time(times_.host->forward);
+    b_->main(OpKind::Forward, kNoSubject, 0, {.duration = times_.forward});
     if (last && finds_unused()) b_->host(OpKind::FindUnused);
     bool accumulates = m > 0 || (!set_to_none_ && phase_ != Phase::First);
     if (last) begin_reduction();
@@ -223,11 +221,13 @@ class DdpLowering {
       }
       if (!awaited) b.before_next_main(done);
     }
-    if (w_.times.host) b.host_time(w_.times.host->optimizer);
-    b.main(OpKind::Optimizer, kNoSubject, gradient_bytes(), {.duration = w_.times.optimizer});
+    if (times_.host) b.host_time(times_.host->optimizer);
+    b.main(OpKind::Optimizer, kNoSubject, gradient_bytes(), {.duration = times_.optimizer});
   }
 
+  const TimedWorkload timed_;
   const Workload& w_;
+  const StepTimes& times_;
   const Plan& plan_;
   std::vector<bool> unused_;
   BackwardTimeline timeline_;
@@ -248,6 +248,6 @@ class DdpLowering {
 
 }  // namespace
 
-Program lower_ddp(const Workload& workload, const Plan& plan) { return DdpLowering(workload, plan).run(); }
+Program lower_ddp(const TimedWorkload& workload, const Plan& plan, Steps steps) { return DdpLowering(workload, plan).run(steps); }
 
 }  // namespace ddpsim::strategy

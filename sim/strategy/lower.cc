@@ -4,14 +4,15 @@
 
 namespace ddpsim::strategy {
 
-Program lower(const Workload& workload, const Plan& plan) {
-  return plan.system == System::PytorchDdp ? lower_ddp(workload, plan) : lower_averaging(workload, plan);
+Program lower(const TimedWorkload& workload, const Plan& plan, Steps steps) {
+  return plan.system == System::PytorchDdp ? lower_ddp(workload, plan, steps) : lower_averaging(workload, plan, steps);
 }
 
-Program empty_program(const Workload& w, const Plan& plan) {
+Program empty_program(const TimedWorkload& timed, const Plan& plan) {
+  const Workload& w = timed.workload;
   Program p;
-  p.device = w.device;
-  p.backend = backend_of(plan, w.device);
+  p.device = timed.device;
+  p.backend = backend_of(plan, timed.device);
   p.worker_threads = plan.gloo_threads;
   p.micro_steps = plan.accumulation_steps;
   p.tensor_names.reserve(w.tensors.size());
@@ -32,21 +33,23 @@ std::vector<bool> unused_tensors(const Workload& w, const Plan& plan) {
   return unused;
 }
 
-BackwardTimeline backward_timeline(const Workload& w, const std::vector<bool>& unused) {
+BackwardTimeline backward_timeline(const TimedWorkload& timed, const std::vector<bool>& unused) {
+  const Workload& w = timed.workload;
+  const StepTimes& times = timed.times;
   BackwardTimeline t;
   Duration device;
   Duration host;
   t.segments.reserve(w.arrival.size());
   for (std::size_t i = 0; i < w.arrival.size(); ++i) {
     if (unused[w.arrival[i]]) continue;
-    Duration d = w.times.ready[i];
-    Duration h = w.times.host ? w.times.host->ready[i] : Duration{};
+    Duration d = times.ready[i];
+    Duration h = times.host ? times.host->ready[i] : Duration{};
     t.segments.push_back({w.arrival[i], d - device, h - host});
     device = d;
     host = h;
   }
-  t.tail_device = w.times.backward - device;
-  if (w.times.host) t.tail_host = w.times.host->backward - host;
+  t.tail_device = times.backward - device;
+  if (times.host) t.tail_host = times.host->backward - host;
   return t;
 }
 

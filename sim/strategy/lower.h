@@ -5,16 +5,28 @@
 
 namespace ddpsim::strategy {
 
-// REQUIRES: validate(plan, workload) found nothing; workload has times (captured, or filled from a Profile by predict::timed).
-Program lower(const Workload& workload, const Plan& plan);
+// A workload with the times of its step on a device: captured ones are its own, described ones come from a Profile (predict::step_times).
+struct TimedWorkload {
+  const Workload& workload;
+  const StepTimes& times;
+  DeviceKind device;
+  TimedWorkload(const Workload& w, const StepTimes& t, DeviceKind d) : workload(w), times(t), device(d) {}
+  TimedWorkload(const Workload& w) : TimedWorkload(w, w.times, w.device) {}  // NOLINT: a captured workload is one
+};
+
+// Steps to lower: steady alone is what sweeps play.
+enum class Steps : std::uint8_t { All, SteadyOnly };
+
+// REQUIRES: validate(plan, workload) found nothing.
+Program lower(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 
 // PyTorch DistributedDataParallel. Source: torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp; sim/MODEL.md section 3.
-Program lower_ddp(const Workload& workload, const Plan& plan);
+Program lower_ddp(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 // Plain c10d gradient averaging after backward, one collective per parameter or one for all.
-Program lower_averaging(const Workload& workload, const Plan& plan);
+Program lower_averaging(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 
 // Everything before the steps: names, sizes, threads.
-Program empty_program(const Workload& workload, const Plan& plan);
+Program empty_program(const TimedWorkload& workload, const Plan& plan);
 
 // Gradients that arrive, with the device and host time of each segment of backward.
 struct Segment {
@@ -28,7 +40,7 @@ struct BackwardTimeline {
   Duration tail_host;
 };
 // Unused parameters are merged into the segment that follows.
-BackwardTimeline backward_timeline(const Workload& workload, const std::vector<bool>& unused);
+BackwardTimeline backward_timeline(const TimedWorkload& workload, const std::vector<bool>& unused);
 // By tensor: named in the plan, or never arriving.
 std::vector<bool> unused_tensors(const Workload& workload, const Plan& plan);
 

@@ -140,14 +140,11 @@ TEST(Golden, PredictionsAreTheGoldensByteForByte) {
   }
 }
 
-TEST(Golden, EveryScenarioHasAGoldenAndEveryGoldenAScenario) {
+// The reverse, a scenario without a golden, fails above.
+TEST(Golden, EveryGoldenHasAScenario) {
   std::vector<std::string> scenarios = golden_names("scenarios");
-  std::vector<std::string> goldens = golden_names("expected");
-  auto has = [](const std::vector<std::string>& names, const std::string& name) { return std::binary_search(names.begin(), names.end(), name); };
-  for (const std::string& name : scenarios)
-    EXPECT_TRUE(has(goldens, name)) << "tests/golden/scenarios/" << name << ".json has no golden: tools/goldens --accept writes it";
-  for (const std::string& name : goldens)
-    EXPECT_TRUE(has(scenarios, name)) << "tests/golden/expected/" << name << ".json has no scenario: remove it";
+  for (const std::string& name : golden_names("expected"))
+    EXPECT_TRUE(std::binary_search(scenarios.begin(), scenarios.end(), name)) << "tests/golden/expected/" << name << ".json has no scenario: remove it";
 }
 
 TEST(Golden, FilesAreSmall) {

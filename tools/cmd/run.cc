@@ -9,9 +9,13 @@
 namespace ddpsim::cli {
 namespace {
 
+// Fit for a terminal: one line of bounded length, no control characters.
 std::string one_line(std::string s) {
+  constexpr std::size_t kMost = 600;
+  if (s.size() > kMost) s = s.substr(0, kMost) + "...";
   for (char& c : s)
-    if (c == '\n' || c == '\r') c = ' ';
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  while (!s.empty() && s.back() == ' ') s.pop_back();
   return s;
 }
 
@@ -24,13 +28,13 @@ std::string explain(const CLI::App& app, const std::vector<std::string>& args, c
     std::vector<std::string> names;
     for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(sub->get_name());
     std::string hint = io::nearest(args[0], names);
-    return "\"" + args[0].substr(0, 60) + "\" is not a command" + (hint.empty() ? "; see ddpsim --help" : " (did you mean \"" + hint + "\"?)");
+    return "\"" + one_line(args[0].substr(0, 60)) + "\" is not a command" + (hint.empty() ? "; see ddpsim --help" : " (did you mean \"" + hint + "\"?)");
   }
   std::vector<std::string> known;
   for (const CLI::Option* o : command->get_options())
     for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
   for (const std::string& a : args) {
-    std::string flag = a.substr(0, a.find('='));
+    std::string flag = one_line(a.substr(0, a.find('=')));
     if (flag.rfind("--", 0) != 0 || std::find(known.begin(), known.end(), flag) != known.end()) continue;
     std::string hint = io::nearest(flag, known);
     return flag.substr(0, 60) + " is not a flag of this command" + (hint.empty() ? "; see --help" : " (did you mean " + hint + "?)");

@@ -18,10 +18,8 @@ struct Flags {
 };
 
 Program program_of(const Loaded& l) {
-  Workload w = l.workload;
-  w.times = predict::step_times(w, l.profile, Level::Mid);
-  w.device = l.profile.kind;
-  return strategy::lower(w, l.scenario.plan);
+  StepTimes times = predict::step_times(l.workload, l.profile, Level::Mid);
+  return strategy::lower({l.workload, times, l.profile.kind}, l.scenario.plan);
 }
 
 std::string program_table(const Program& p, bool csv) {
@@ -42,41 +40,56 @@ std::string program_table(const Program& p, bool csv) {
   return out;
 }
 
-std::string buckets_table(const Program& p) {
-  std::string out = "step,bucket,tensors,bytes,wire_bytes,first,last\n";
+std::string buckets_text(const Program& p, const std::string& format) {
+  io::OrderedJson j;
+  j["steps"] = io::OrderedJson::array();
+  std::string out = format == "csv" ? "step,bucket,tensors,bytes,wire_bytes,first,last\n"
+                                    : fmt::format("{:<8} {:>6} {:>7} {:>12} {:>12}  {}\n", "step", "bucket", "tensors", "bytes", "wire bytes", "first ... last tensor");
   auto add = [&](const StepProgram& s) {
+    io::OrderedJson step{{"kind", name_of(s.kind)}, {"buckets", io::OrderedJson::array()}};
     for (std::size_t k = 0; k < s.buckets.size(); ++k) {
       const Bucket& b = s.buckets[k];
-      out += fmt::format("{},{},{},{},{},{},{}\n", name_of(s.kind), k, b.tensors.size(), b.bytes.count, b.wire_bytes.count,
-                         report::csv_field(p.tensor_names[b.tensors.front()]), report::csv_field(p.tensor_names[b.tensors.back()]));
+      const std::string& first = p.tensor_names[b.tensors.front()];
+      const std::string& last = p.tensor_names[b.tensors.back()];
+      if (format == "csv")
+        out += fmt::format("{},{},{},{},{},{},{}\n", name_of(s.kind), k, b.tensors.size(), b.bytes.count, b.wire_bytes.count, report::csv_field(first), report::csv_field(last));
+      else
+        out += fmt::format("{:<8} {:>6} {:>7} {:>12} {:>12}  {} ... {}\n", name_of(s.kind), k, b.tensors.size(), b.bytes.count, b.wire_bytes.count, first, last);
+      io::OrderedJson names = io::OrderedJson::array();
+      for (TensorIndex t : b.tensors) names.push_back(p.tensor_names[t]);
+      step["buckets"].push_back({{"name", fmt::format("bucket.{}", k)}, {"tensors", names}, {"bytes", b.bytes.count}, {"wire_bytes", b.wire_bytes.count}});
     }
+    j["steps"].push_back(std::move(step));
   };
   for (const StepProgram& s : p.warmup) add(s);
   add(p.steady);
-  return out;
+  return format == "json" ? j.dump(1) + "\n" : out;
 }
 
-// The shipped or given file itself.
-std::string file_text(const Terminal& t, const char* folder, const std::string& name, const char* what) {
-  return io::read_file(home_of(t).find(folder, name, what));
+// The shipped or given file itself, once it has been found valid.
+template <class Noun>
+void show_file(Terminal& t, const Flags& f, const char* folder, const std::string& flag, Noun (*read)(const io::Json&, const std::string&)) {
+  const std::string& name = !flag.empty() ? flag : f.question.scenario;
+  if (name.empty()) throw InputError{"show " + f.what, "name it: ddpsim show " + f.what + " NAME"};
+  if (f.output.format == "csv") throw InputError{"--format csv", "a " + f.what + " is shown as its JSON file; leave --format out"};
+  if (!f.question.sets.empty()) throw InputError{"--set " + f.question.sets[0], "show " + f.what + " shows the file as it is; leave --set out"};
+  std::string path = home_of(t).find(folder, name, f.what.c_str());
+  std::string text = io::read_file(path);
+  read(io::parse_json(text, path), path);
+  write_answer(t, f.output, text);
 }
 
 void show(Terminal& t, const Flags& f) {
   const std::string& what = f.what;
   if (what == "program" || what == "buckets") {
     Program p = program_of(load(t, f.question));
-    if (what == "buckets") return write_answer(t, f.output, buckets_table(p));
+    if (what == "buckets") return write_answer(t, f.output, buckets_text(p, f.output.format));
     std::string text = f.output.format == "json" ? io::write_program(p).dump(1) + "\n" : program_table(p, f.output.format == "csv");
     return write_answer(t, f.output, text);
   }
-  auto named = [&](const std::string& flag) {
-    const std::string& name = !flag.empty() ? flag : f.question.scenario;
-    if (name.empty()) throw InputError{"show " + what, "name it: ddpsim show " + what + " NAME"};
-    return name;
-  };
-  if (what == "workload") return write_answer(t, f.output, file_text(t, "workloads", named(f.question.workload), "workload"));
-  if (what == "cluster") return write_answer(t, f.output, file_text(t, "topologies", named(f.question.cluster), "cluster"));
-  if (what == "profile") return write_answer(t, f.output, file_text(t, "calib/profiles", named(f.question.profiles.empty() ? "" : f.question.profiles[0]), "profile"));
+  if (what == "workload") return show_file(t, f, "workloads", f.question.workload, io::read_workload);
+  if (what == "cluster") return show_file(t, f, "topologies", f.question.cluster, io::read_cluster);
+  if (what == "profile") return show_file(t, f, "calib/profiles", f.question.profiles.empty() ? "" : f.question.profiles[0], io::read_profile);
   std::string hint = io::nearest(what, {"program", "buckets", "workload", "cluster", "profile"});
   throw InputError{"show " + what, hint.empty() ? "expected program, buckets, workload, cluster or profile" : "unknown (did you mean \"" + hint + "\"?)"};
 }

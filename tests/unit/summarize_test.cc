@@ -1,0 +1,266 @@
+// Where the time of a step goes, on Runs made by hand; and the rules that the nouns obey.
+#include "sim/analysis/summarize.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/support.h"
+
+namespace ddpsim::analysis {
+namespace {
+
+// A steady step from 1000 to 1000 + duration.
+Run run(std::int64_t duration) {
+  Run r;
+  r.steps = {{StepKind::First, {1000}}, {StepKind::Steady, {duration}}};
+  r.spans_from = {1000};
+  return r;
+}
+Span span(OpKind kind, std::int64_t begin, std::int64_t end, int actor = 0) {
+  Span s;
+  s.kind = kind;
+  s.actor = actor;
+  s.op = "op";
+  s.begin = {1000 + begin};
+  s.end = {1000 + end};
+  s.ready = s.begin;
+  return s;
+}
+Span reduce(std::int64_t ready, std::int64_t begin, std::int64_t end, int actor = 0) {
+  Span s = span(OpKind::AllReduce, begin, end, actor);
+  s.op = "allreduce/bucket.0";
+  s.ready = {1000 + ready};
+  s.bytes = 12;
+  s.algorithm = "ring";
+  return s;
+}
+
+TEST(Summarize, SplitsAStepIntoComputeExposedCommunicationAndIdle) {
+  auto r = run(100);
+  r.spans = {span(OpKind::Forward, 0, 20), span(OpKind::Backward, 20, 60), reduce(50, 50, 80), span(OpKind::Optimizer, 90, 100)};
+  Summary s = summarize(r);
+  EXPECT_EQ(s.step.ps, 100);
+  EXPECT_EQ(s.forward.ps, 20);
+  EXPECT_EQ(s.backward.ps, 40);
+  EXPECT_EQ(s.optimizer.ps, 10);
+  EXPECT_EQ(s.compute.ps, 70);
+  EXPECT_EQ(s.communication.ps, 30);
+  EXPECT_EQ(s.exposed_communication.ps, 20);  // 60 to 80
+  EXPECT_EQ(s.idle.ps, 10);                   // 80 to 90
+  EXPECT_DOUBLE_EQ(s.overlap, 1 - 20.0 / 30);
+}
+
+TEST(Summarize, CountsOverlappingCollectivesOnce) {
+  auto r = run(100);
+  r.spans = {reduce(10, 10, 50), reduce(30, 30, 70), reduce(70, 70, 80), span(OpKind::Optimizer, 95, 100)};
+  Summary s = summarize(r);
+  EXPECT_EQ(s.communication.ps, 70);
+  EXPECT_EQ(s.exposed_communication.ps, 70);
+  EXPECT_EQ(s.overlap, 0);
+}
+
+TEST(Summarize, SeesCommunicationAcrossSeveralGapsOfCompute) {
+  auto r = run(100);
+  r.spans = {span(OpKind::Backward, 0, 20), span(OpKind::Backward, 30, 40), span(OpKind::CopyOut, 45, 60), reduce(10, 10, 50),
+             span(OpKind::Optimizer, 60, 100)};
+  Summary s = summarize(r);
+  EXPECT_EQ(s.exposed_communication.ps, 10 + 5);
+  EXPECT_EQ(s.ddp.ps, 15);
+  EXPECT_EQ(s.idle.ps, 0);
+}
+
+TEST(Summarize, HasNoOverlapWithoutCommunication) {
+  auto r = run(10);
+  r.spans = {span(OpKind::Forward, 0, 5), span(OpKind::Optimizer, 5, 10)};
+  Summary s = summarize(r);
+  EXPECT_EQ(s.communication.ps, 0);
+  EXPECT_EQ(s.overlap, 0);
+  EXPECT_TRUE(s.buckets.empty());
+}
+
+TEST(Summarize, HidesCommunicationUnderComputeFully) {
+  auto r = run(50);
+  r.spans = {span(OpKind::Backward, 0, 40), reduce(5, 10, 30), span(OpKind::Optimizer, 40, 50)};
+  EXPECT_EQ(summarize(r).exposed_communication.ps, 0);
+  EXPECT_EQ(summarize(r).overlap, 1);
+}
+
+TEST(Summarize, CountsWaitingForTheOthersAsCommunication) {
+  auto r = run(100);
+  r.spans = {span(OpKind::Backward, 0, 40), reduce(40, 70, 90), span(OpKind::Optimizer, 90, 100)};
+  Summary s = summarize(r);
+  EXPECT_EQ(s.communication.ps, 50);
+  EXPECT_EQ(s.exposed_communication.ps, 50);
+  r.spans[1] = span(OpKind::BucketWait, 40, 90);  // a host that blocks
+  EXPECT_EQ(summarize(r).exposed_communication.ps, 50);
+}
+
+TEST(Summarize, LooksAtTheActorThatEndsLast) {
+  auto r = run(100);
+  r.spans = {span(OpKind::Forward, 0, 10, 0), span(OpKind::Optimizer, 80, 90, 0), span(OpKind::Forward, 0, 30, 3), span(OpKind::Optimizer, 90, 100, 3)};
+  Summary s = summarize(r);
+  EXPECT_EQ(s.actor, 3);
+  EXPECT_EQ(s.forward.ps, 30);
+  EXPECT_EQ(s.compute.ps, 40);
+}
+
+TEST(Summarize, ClipsToTheStep) {
+  auto r = run(50);
+  r.spans = {reduce(-30, -20, 10), span(OpKind::Backward, -10, 5), span(OpKind::Optimizer, 40, 50)};
+  Summary s = summarize(r);
+  EXPECT_EQ(s.communication.ps, 10);
+  EXPECT_EQ(s.compute.ps, 15);
+  EXPECT_EQ(s.exposed_communication.ps, 5);
+  EXPECT_EQ(s.idle.ps, 30);
+  EXPECT_EQ(s.buckets[0].ready.ps, -30);
+}
+
+TEST(Summarize, KeepsTheHostApart) {
+  auto r = run(100);
+  r.spans = {span(OpKind::Launch, 0, 30), span(OpKind::FindUnused, 20, 40), span(OpKind::Forward, 30, 60), span(OpKind::Optimizer, 90, 100)};
+  Summary s = summarize(r);
+  EXPECT_EQ(s.host_busy.ps, 40);
+  EXPECT_EQ(s.compute.ps, 40);
+  EXPECT_EQ(s.idle.ps, 60);
+}
+
+TEST(Summarize, ListsTheBucketsInOrder) {
+  auto r = run(100);
+  r.spans = {reduce(10, 20, 30), reduce(35, 35, 60), span(OpKind::Optimizer, 90, 100)};
+  r.spans[1].op = "allreduce/bucket.1";
+  r.spans[1].tensors = {4, 2};
+  Summary s = summarize(r);
+  ASSERT_EQ(s.buckets.size(), 2u);
+  EXPECT_EQ(s.buckets[0].name, "allreduce/bucket.0");
+  EXPECT_EQ(s.buckets[0].ready.ps, 10);
+  EXPECT_EQ(s.buckets[0].begin.ps, 20);
+  EXPECT_EQ(s.buckets[0].end.ps, 30);
+  EXPECT_EQ(s.buckets[1].tensors, (std::vector<TensorIndex>{4, 2}));
+  EXPECT_EQ(s.buckets[1].bytes, 12);
+  EXPECT_EQ(s.buckets[1].algorithm, "ring");
+}
+
+TEST(OpKinds, AreComputeCommunicationOrHost) {
+  EXPECT_TRUE(is_communication(OpKind::BucketWait));
+  EXPECT_TRUE(is_communication(OpKind::BufferBroadcast));
+  EXPECT_TRUE(is_compute(OpKind::CopyIn));
+  EXPECT_FALSE(is_compute(OpKind::Launch));
+  EXPECT_FALSE(is_compute(OpKind::AllReduce));
+  EXPECT_FALSE(is_communication(OpKind::Launch));
+}
+
+// ---- rules of the model
+
+template <class T>
+std::string broken(T value, const std::function<void(T&)>& change) {
+  EXPECT_FALSE(validate(value)) << validate(value).message;
+  change(value);
+  return validate(value).path;
+}
+std::string workload(const std::function<void(Workload&)>& change) {
+  return broken(test::layered(3, 64, kMillisecond, kMillisecond), change);
+}
+std::string cluster(const std::function<void(Cluster&)>& change) { return broken(test::star(4, {1'000'000'000}), change); }
+std::string profile(const std::function<void(Profile&)>& change) { return broken(test::ideal_profile(kMicrosecond), change); }
+std::string scenario(const std::function<void(Scenario&)>& change) {
+  Scenario s;
+  s.ranks = 2;
+  EXPECT_FALSE(validate(s, 4));
+  change(s);
+  return validate(s, 4).path;
+}
+Problem plan(const std::function<void(Plan&)>& change, DeviceKind kind = DeviceKind::Gpu) {
+  Plan p;
+  Workload w = test::layered(2, 64, kMillisecond, kMillisecond, kind);
+  EXPECT_FALSE(validate(p, w, kind));
+  change(p);
+  return validate(p, w, kind);
+}
+
+TEST(ValidWorkload, HasTensorsWithNamesAndSizes) {
+  EXPECT_EQ(workload([](Workload& w) { w.name.clear(); }), "/name");
+  EXPECT_EQ(workload([](Workload& w) { w.batch = 0; }), "/batch");
+  EXPECT_EQ(workload([](Workload& w) { w.tensors.clear(); }), "/tensors");
+  EXPECT_EQ(workload([](Workload& w) { w.tensors[2].name = w.tensors[0].name; }), "/tensors/2/name");
+  EXPECT_EQ(workload([](Workload& w) { w.tensors[1].shape = {4, 0}; }), "/tensors/1/shape");
+  EXPECT_EQ(workload([](Workload& w) { w.tensors[1].shape = {1 << 30, 1 << 30}; }), "/tensors/1/shape");
+  EXPECT_EQ(workload([](Workload& w) { w.buffers = {{"b", {0}, DType::Float32}}; }), "");
+}
+
+TEST(ValidWorkload, HasEachGradientArriveOnceInTimeAndBeforeTheEnd) {
+  EXPECT_EQ(workload([](Workload& w) { w.arrival[1] = 3; }), "/arrival/1");
+  EXPECT_EQ(workload([](Workload& w) { w.arrival[1] = w.arrival[0]; }), "/arrival/1");
+  EXPECT_EQ(workload([](Workload& w) { w.arrival.clear(); }), "/arrival");
+  EXPECT_EQ(workload([](Workload& w) { w.times.ready.pop_back(); }), "/times/ready_ps");
+  EXPECT_EQ(workload([](Workload& w) { w.times.ready[1] = Duration{1}; }), "/times/ready_ps/1");
+  EXPECT_EQ(workload([](Workload& w) { w.times.ready[2] = w.times.backward + Duration{1}; }), "/times/ready_ps/2");
+  EXPECT_EQ(workload([](Workload& w) { w.times.host.reset(); }), "/times");
+  EXPECT_EQ(workload([](Workload& w) { w.times.host->ready[0] = Duration{-1}; }), "/times/host_ready_ps/0");
+}
+
+TEST(ValidWorkload, WhenDescribedHasLayersThatGiveTheArrival) {
+  EXPECT_EQ(workload([](Workload& w) { w.basis = Basis::Described; }), "/layers");
+  auto describe = [](Workload& w, std::vector<TensorIndex> last) {
+    w.basis = Basis::Described;
+    w.layers.resize(2);
+    w.layers[0].tensors = {0};
+    w.layers[1].tensors = std::move(last);
+  };
+  EXPECT_EQ(workload([&](Workload& w) { describe(w, {2, 1}); }), "");
+  EXPECT_EQ(workload([&](Workload& w) { describe(w, {1, 2}); }), "/layers");
+  EXPECT_EQ(workload([&](Workload& w) { describe(w, {2, 1}), w.layers[1].backward.flops_per_sample = -1; }), "/layers/1");
+}
+
+TEST(ValidCluster, HasPositiveLinksAndWholeBuckets) {
+  EXPECT_EQ(cluster([](Cluster& c) { c.hosts = 0; }), "/hosts");
+  EXPECT_EQ(cluster([](Cluster& c) { c.hosts = (1 << 20) + 1; }), "/hosts");
+  EXPECT_EQ(cluster([](Cluster& c) { c.devices_per_host = 2; }), "/intra");
+  EXPECT_EQ(cluster([](Cluster& c) { c.link.bandwidth = {0}; }), "/link/bandwidth");
+  EXPECT_EQ(cluster([](Cluster& c) { c.link.latency = kSecond * 2; }), "/link/latency");
+  EXPECT_EQ(cluster([](Cluster& c) { c.link.burst = {1}; }), "/link");
+  EXPECT_EQ(cluster([](Cluster& c) { c.link.burst = {1}, c.link.peak = {1}; }), "/link/peak");
+  EXPECT_EQ(cluster([](Cluster& c) { c.slow_links = {{4, {1}}}; }), "/slow_links/0/host");
+  EXPECT_EQ(cluster([](Cluster& c) { c.pattern = Pattern::Racks, c.racks = 5; }), "/racks");
+  EXPECT_EQ(cluster([](Cluster& c) { c.pattern = Pattern::FatTree, c.oversubscription = 0.5; }), "/oversubscription");
+  EXPECT_EQ(cluster([](Cluster& c) { c.pattern = Pattern::Graph; }), "/nodes");
+  EXPECT_EQ(cluster([](Cluster& c) { c.pattern = Pattern::Graph, c.nodes = {{"a", true}}, c.links = {{"a", "b", c.link}}; }), "/links/0/to");
+}
+
+TEST(ValidProfile, HasOrderedRangesAndKnots) {
+  EXPECT_EQ(profile([](Profile& p) { p.transports.clear(); }), "/transports");
+  EXPECT_EQ(profile([](Profile& p) { p.memory.efficiency = {0.9, 0.5, 1}; }), "/memory/efficiency");
+  EXPECT_EQ(profile([](Profile& p) { p.memory.bandwidth_bytes_per_s = 0; }), "/memory/bandwidth_bytes_per_s");
+  EXPECT_EQ(profile([](Profile& p) { p.transports["wire"].efficiency.high = 1.5; }), "/transports/wire/efficiency");
+  EXPECT_EQ(profile([](Profile& p) { p.transports["wire"].knots = {{8, 1}, {8, 2}}; }), "/transports/wire/knots/1/chunk_bytes");
+  EXPECT_EQ(profile([](Profile& p) { p.sm_hold = {0.1, 0.2, 0.3}; }), "/interference/sm_hold");
+  EXPECT_EQ(profile([](Profile& p) { p.sm_hold = {0.3, 0.2, 0.1}; }), "");
+}
+
+TEST(ValidScenario, GivesEachRankADeviceOfItsOwn) {
+  EXPECT_EQ(scenario([](Scenario& s) { s.ranks = 0; }), "/ranks");
+  EXPECT_EQ(scenario([](Scenario& s) { s.ranks = 5; }), "/ranks");
+  EXPECT_EQ(scenario([](Scenario& s) { s.rank_order = {0}; }), "/rank_order");
+  EXPECT_EQ(scenario([](Scenario& s) { s.rank_order = {3, 4}; }), "/rank_order/1");
+  EXPECT_EQ(scenario([](Scenario& s) { s.rank_order = {3, 3}; }), "/rank_order/1");
+  EXPECT_EQ(scenario([](Scenario& s) { s.slow_ranks = {{2, 1.5}}; }), "/slow_ranks/2");
+  EXPECT_EQ(scenario([](Scenario& s) { s.slow_ranks = {{1, 0}}; }), "/slow_ranks/1");
+  EXPECT_EQ(scenario([](Scenario& s) { s.jitter = Jitter{2, 1, 20}; }), "/jitter/cv");
+}
+
+TEST(ValidPlan, FitsItsWorkload) {
+  EXPECT_EQ(plan([](Plan& p) { p.accumulation_steps = 0; }).path, "/plan/accumulation_steps");
+  EXPECT_EQ(plan([](Plan& p) { p.bucket_cap_mb = 0; }).path, "/plan/bucket_cap_mb");
+  EXPECT_EQ(plan([](Plan& p) { p.backend = Backend::Gloo; }).path, "/plan/backend");
+  EXPECT_EQ(plan([](Plan& p) { p.backend = Backend::Nccl; }, DeviceKind::Cpu).path, "/plan/backend");
+  EXPECT_EQ(plan([](Plan& p) { p.unused_parameters = {"nobody"}; }).path, "/plan/unused_parameters/0");
+  EXPECT_EQ(plan([](Plan& p) { p.unused_parameters = {"layer0.weight"}; }).message,
+            "parameter \"layer0.weight\" never gets a gradient: PyTorch DDP stops with an error unless find_unused_parameters or static_graph is true");
+  EXPECT_FALSE(plan([](Plan& p) { p.unused_parameters = {"layer0.weight"}, p.static_graph = true; }));
+  EXPECT_EQ(plan([](Plan& p) { p.unused_parameters = {"layer0.weight", "layer1.weight"}, p.static_graph = true; }).path, "/plan/unused_parameters");
+}
+
+}  // namespace
+}  // namespace ddpsim::analysis
