@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace ddpsim::collective {
 namespace {
@@ -80,6 +81,7 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
   }
   if (n < 2) return c;
   topology::Route route;
+  std::set<std::uint8_t> used;
   LoadCounter ring(f);
   double share = 1.0 / static_cast<double>(c.rings.size());
   for (std::size_t k = 0; k < c.rings.size(); ++k) {
@@ -89,6 +91,7 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
       f.find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)], route);
       ring.add(route, share);
       if (k == 0) c.ring_hops.push_back({from, to, route.transport, route.latency});
+      used.insert(route.transport);
     }
   }
   c.ring_load = ring.take();
@@ -98,10 +101,12 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
     for (auto [from, to] : tree_round(n, round)) {
       f.find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)], route);
       tree.add(route, 1.0 / c.tree_rounds);
+      used.insert(route.transport);
       if (route.latency >= c.tree_hop.wire_latency) c.tree_hop = {from, to, route.transport, route.latency};
     }
   }
   c.tree_load = tree.take();
+  c.transports.assign(used.begin(), used.end());
   return c;
 }
 

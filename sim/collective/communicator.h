@@ -33,6 +33,7 @@ struct Communicator {
   std::vector<LinkLoad> tree_load;  // per byte and round
   Hop tree_hop;                     // the slowest
   int tree_rounds = 0;
+  std::vector<std::uint8_t> transports;  // that any hop uses, ascending
   Backend backend = Backend::Nccl;
   int ranks() const { return static_cast<int>(devices.size()); }
 };

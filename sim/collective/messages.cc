@@ -22,12 +22,6 @@ Hop hop_between(const Communicator& c, int from, int to) {
   return {from, to, route.transport, route.latency};
 }
 
-Duration launch_of(const Communicator& c, const Profile& p) {
-  Duration launch;
-  for (const std::string& name : c.fabric->transports()) launch = std::max(launch, p.transports.at(name).launch);
-  return launch;
-}
-
 TaskId after(TaskGraph& g, Duration d, std::initializer_list<TaskId> deps) {
   TaskId t = g.add_fixed(d);
   for (TaskId dep : deps) g.add_edge(dep, t);
@@ -88,7 +82,7 @@ std::vector<TaskId> join(TaskGraph& g, const std::vector<std::vector<TaskId>>& p
 
 std::vector<TaskId> nccl_all_reduce(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
                                     std::span<const TaskId> arrive) {
-  std::vector<TaskId> start = launched(g, launch_of(c, p), arrive);
+  std::vector<TaskId> start = launched(g, launch_time(c, p), arrive);
   double n = c.ranks();
   double chunk = price.phases[0].work / (2 * (n - 1)) / static_cast<double>(c.rings.size());
   std::vector<std::vector<TaskId>> done(arrive.size());
@@ -156,13 +150,13 @@ std::vector<TaskId> gloo_all_reduce(TaskGraph& g, const Communicator& c, const P
   GlooSegments seg = gloo_segments(size.count, c.ranks());
   double n = c.ranks();
   double factor = price.phases[0].work / (static_cast<double>(size.count) * ((n - 1) / n));
-  auto reduced = gloo_phase(g, c, p, seg, size, factor, true, flow, launched(g, launch_of(c, p), arrive));
+  auto reduced = gloo_phase(g, c, p, seg, size, factor, true, flow, launched(g, launch_time(c, p), arrive));
   return gloo_phase(g, c, p, seg, size, factor, false, flow, reduced);
 }
 
 std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
                                    std::span<const TaskId> arrive) {
-  std::vector<TaskId> start = launched(g, launch_of(c, p), arrive);
+  std::vector<TaskId> start = launched(g, launch_time(c, p), arrive);
   std::vector<std::vector<TaskId>> done(arrive.size());
   double n = c.ranks();
   double s = static_cast<double>(size.count);
@@ -198,7 +192,7 @@ std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Pr
 }
 
 std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, Bytes size, const FlowOfHop& flow, std::span<const TaskId> arrive) {
-  std::vector<TaskId> has = launched(g, launch_of(c, p), arrive);
+  std::vector<TaskId> has = launched(g, launch_time(c, p), arrive);
   for (int round = 0; round < c.tree_rounds; ++round) {
     for (auto [from, to] : tree_round(c.ranks(), round)) {
       Hop h = hop_between(c, from, to);
@@ -216,13 +210,13 @@ std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Pr
 
 std::vector<TaskId> add_all_reduce_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
                                             std::span<const TaskId> arrive) {
-  if (c.ranks() < 2 || size.count == 0) return launched(g, launch_of(c, p), arrive);
+  if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
   return c.backend == Backend::Nccl ? nccl_all_reduce(g, c, p, price, size, flow, arrive) : gloo_all_reduce(g, c, p, price, size, flow, arrive);
 }
 
 std::vector<TaskId> add_broadcast_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
                                            std::span<const TaskId> arrive) {
-  if (c.ranks() < 2 || size.count == 0) return launched(g, launch_of(c, p), arrive);
+  if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
   return c.backend == Backend::Nccl ? nccl_broadcast(g, c, p, price, size, flow, arrive) : gloo_broadcast(g, c, p, size, flow, arrive);
 }
 

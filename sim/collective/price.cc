@@ -11,6 +11,12 @@ double link_rate(const Communicator& c, const Profile& p, Level level, topology:
   return l.bandwidth.bytes_per_ps() * at(t.efficiency, level);
 }
 
+Duration launch_time(const Communicator& c, const Profile& p) {
+  Duration launch;
+  for (std::uint8_t t : c.transports) launch = std::max(launch, p.transports.at(c.fabric->transports()[t]).launch);
+  return launch;
+}
+
 std::string missing_transport(const topology::Fabric& f, const Profile& p) {
   for (const std::string& name : f.transports())
     if (!p.transports.count(name)) return name;

@@ -40,6 +40,9 @@ Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes siz
 // S bytes from rank 0 to all.
 Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size);
 
+// Fixed cost of starting a collective: the largest of the transports that its hops use; none for one rank (NCCL and Gloo return at once).
+Duration launch_time(const Communicator& c, const Profile& p);
+
 // Name of the first transport that the fabric uses and the profile lacks; empty = none.
 std::string missing_transport(const topology::Fabric& f, const Profile& p);
 

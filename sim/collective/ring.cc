@@ -37,8 +37,11 @@ double step_time(const Communicator& c, const Profile& p, Level level, const std
 
 // The steps' latencies lie between transfers: another collective uses those gaps. So they limit the rate instead of coming first; alone, work /
 // max_rate = steps * (latency of a step + its transfer).
-double rate_with_latency(const Communicator& c, const Profile& p, Level level, const std::vector<LinkLoad>& load, double work, double steps, Duration latency) {
-  return work / (steps * step_time(c, p, level, load, work / steps, static_cast<double>(latency.ps) / steps));
+// `own_rate`: what the protocol itself reaches at most.
+double rate_with_latency(const Communicator& c, const Profile& p, Level level, const std::vector<LinkLoad>& load, double work, double steps, Duration latency,
+                         double own_rate = 1e300) {
+  auto gaps = static_cast<double>(latency.ps);
+  return work / std::max(steps * step_time(c, p, level, load, work / steps, gaps / steps), gaps + work / own_rate);
 }
 
 const TransportSection& section(const Communicator& c, const Profile& p, const Hop& hop) {
@@ -69,12 +72,6 @@ bool offers_ll(const Communicator& c, const Profile& p) {
   return !c.ring_hops.empty();
 }
 
-Duration launch_of(const Communicator& c, const Profile& p) {
-  Duration launch;
-  for (const std::string& name : c.fabric->transports()) launch = std::max(launch, p.transports.at(name).launch);
-  return launch;
-}
-
 const std::vector<Knot>& slowest_knots(const Communicator& c, const Profile& p) {
   const TransportSection* slowest = nullptr;
   for (const Hop& h : c.ring_hops) {
@@ -98,7 +95,7 @@ Duration alone(const Price& price, double per_byte) {
 Price nothing(const Communicator& c, const Profile& p) {
   Price price;
   price.algorithm = "none (one rank)";
-  price.phases.push_back({.latency = launch_of(c, p), .work = 0, .weight = 1, .max_rate = 0});
+  price.phases.push_back({.latency = launch_time(c, p), .work = 0, .weight = 1, .max_rate = 0});
   price.alone = price.phases[0].latency;
   return price;
 }
@@ -123,11 +120,10 @@ Price nccl_protocol(const Communicator& c, const Profile& p, Level level, Bytes 
   price.chunk = static_cast<std::int64_t>(chunk) + 1;
   double c_x = correction(slowest_knots(c, p), chunk);
   Phase phase;
-  phase.latency = launch_of(c, p);
+  phase.latency = launch_time(c, p);
   phase.work = static_cast<double>(size.count) * (2 * (n - 1) / n) * price.wire_factor * c_x;
   phase.weight = channels;
-  phase.max_rate = rate_with_latency(c, p, level, c.ring_load, phase.work, 2 * (n - 1), path_latency(c, p, ll));
-  if (ll) phase.max_rate = std::min(phase.max_rate, ll_rate(c, p));
+  phase.max_rate = rate_with_latency(c, p, level, c.ring_load, phase.work, 2 * (n - 1), path_latency(c, p, ll), ll ? ll_rate(c, p) : 1e300);
   price.phases.push_back(phase);
   price.alone = alone(price, bottleneck(c, p, level, c.ring_load));
   return price;
@@ -170,7 +166,7 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
     // Two segments in flight: a segment's cycle (its own time, its latency, the go-ahead's, the sum) is shared by two.
     Duration cycle = price.hop_latency * 2 + reduce;
     phase.latency = price.hop_latency * 2 + reduce;  // go-ahead of the first, arrival (and sum) of the last
-    if (reducing) phase.latency += launch_of(c, p);
+    if (reducing) phase.latency += launch_time(c, p);
     phase.work = static_cast<double>(size.count) * ((n - 1) / n) * c_x;
     // The gap of a cycle is what its latency leaves of the other segment's transfer.
     double wire = segment * c_x * bottleneck(c, p, level, c.ring_load);
@@ -201,7 +197,7 @@ Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size
     price.chunk = static_cast<std::int64_t>(s / pieces) + 1;
     Duration latency;
     for (std::size_t i = 0; i + 1 < c.ring_hops.size(); ++i) latency += section(c, p, c.ring_hops[i]).latency + c.ring_hops[i].wire_latency;
-    phase.latency = launch_of(c, p);
+    phase.latency = launch_time(c, p);
     phase.work = s * (pieces + c.ranks() - 2) / pieces;
     phase.weight = static_cast<double>(c.rings.size());
     phase.max_rate = rate_with_latency(c, p, level, c.ring_load, phase.work, pieces + c.ranks() - 2, latency);
@@ -213,7 +209,7 @@ Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size
   price.algorithm = "tree";
   price.chunk = size.count;
   price.hop_latency = section(c, p, c.tree_hop).latency + c.tree_hop.wire_latency;
-  phase.latency = launch_of(c, p);
+  phase.latency = launch_time(c, p);
   phase.work = s * c.tree_rounds;
   phase.max_rate = rate_with_latency(c, p, level, c.tree_load, phase.work, c.tree_rounds, price.hop_latency * c.tree_rounds);
   price.phases.push_back(phase);

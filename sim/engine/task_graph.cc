@@ -31,14 +31,19 @@ TaskId TaskGraph::add_task(Duration latency, double work, FlowId flow) {
   flow_.push_back(work > 0 ? flow : kNoFlow);
   pending_.push_back(0);
   first_edge_.push_back(kNone);
+  last_edge_.push_back(kNone);
   notify_.push_back(0);
   return static_cast<TaskId>(latency_.size() - 1);
 }
 
 void TaskGraph::add_edge(TaskId from, TaskId to) {
   assert(from != to && from < size() && to < size());
-  edges_.push_back({to, first_edge_[from]});
-  first_edge_[from] = static_cast<std::uint32_t>(edges_.size() - 1);
+  // Successors are released in the order in which their edges were added: a queue behind them keeps its order.
+  auto edge = static_cast<std::uint32_t>(edges_.size());
+  edges_.push_back({to, kNone});
+  if (first_edge_[from] == kNone) first_edge_[from] = edge;
+  else edges_[last_edge_[from]].next = edge;
+  last_edge_[from] = edge;
   ++pending_[to];
 }
 
@@ -55,6 +60,7 @@ void TaskGraph::reserve(std::size_t tasks, std::size_t edges) {
   flow_.reserve(tasks);
   pending_.reserve(tasks);
   first_edge_.reserve(tasks);
+  last_edge_.reserve(tasks);
   notify_.reserve(tasks);
   edges_.reserve(edges);
 }

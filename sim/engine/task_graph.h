@@ -49,7 +49,7 @@ struct FlowSpec {
 class TaskGraph {
  public:
   ResourceId add_resource(Resource r);
-  // REQUIRES: every demand names an existing resource and per_unit > 0; weight > 0; a max_rate or at least one demand.
+  // REQUIRES: demands name existing, distinct resources, per_unit > 0; weight > 0; a max_rate or at least one demand.
   FlowId add_flow(std::span<const Demand> demands, double weight = 1, double max_rate = 0);
   // A task of fixed duration.
   TaskId add_fixed(Duration duration);
@@ -101,6 +101,7 @@ class TaskGraph {
   std::vector<FlowId> flow_;
   std::vector<std::uint32_t> pending_;
   std::vector<std::uint32_t> first_edge_;
+  std::vector<std::uint32_t> last_edge_;
   std::vector<std::uint8_t> notify_;  // bit 0: notify; bit 1: has hold events
   std::vector<Edge> edges_;
   std::vector<HoldEvent> holds_;

@@ -81,12 +81,14 @@ Profile read_profile(const Json& j, const std::string& file) {
   if (r.has("interference")) {
     Reader i = r.at("interference");
     i.only({"basis", "source", "sm_hold"});
+    p.interference_basis = read_basis(i);
     Reader hold = i.at("sm_hold");
     p.sm_hold = read_range(hold);
   }
   if (r.has("reduction")) {
     Reader i = r.at("reduction");
     i.only({"basis", "source", "bytes_per_s"});
+    p.reduction_basis = read_basis(i);
     p.reduction_bytes_per_s = i.at("bytes_per_s").number();
   }
   if (auto problem = validate(p)) r.fail_at(problem.path, problem.message);

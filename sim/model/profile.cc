@@ -16,6 +16,7 @@ double at(const Range& r, Level level) { return level == Level::Low ? r.low : le
 bool Profile::measured() const {
   bool m = compute.basis == Evidence::Measured && memory.basis == Evidence::Measured && host.basis == Evidence::Measured;
   for (const auto& [transport, t] : transports) m = m && t.basis == Evidence::Measured;
+  for (const auto& basis : {interference_basis, reduction_basis}) m = m && basis.value_or(Evidence::Measured) == Evidence::Measured;
   return m;
 }
 

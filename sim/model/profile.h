@@ -68,6 +68,8 @@ struct Profile {
   MemorySection memory;
   HostSection host;
   std::map<std::string, TransportSection> transports;
+  std::optional<Evidence> interference_basis;  // absent = the section is
+  std::optional<Evidence> reduction_basis;
   Range sm_hold{0, 0, 0};            // share of a device's compute rate that a running communication kernel takes
   double reduction_bytes_per_s = 0;  // one worker thread; 0 = not limiting
   bool measured() const;             // every section

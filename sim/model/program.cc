@@ -77,11 +77,12 @@ std::vector<TensorIndex> tensors_of(const Program& p, const StepProgram& s, std:
       return {op.subject};
     case OpKind::GradAllReduce:
       if (op.subject != kNoSubject) return {op.subject};
-      [[fallthrough]];
-    case OpKind::ZeroGrad:
-    case OpKind::Optimizer:
+      return s.buckets[0].tensors;
     case OpKind::FlattenGrads:
-    case OpKind::UnflattenGrads: {
+    case OpKind::UnflattenGrads:
+      return s.buckets[0].tensors;
+    case OpKind::ZeroGrad:
+    case OpKind::Optimizer: {
       std::vector<TensorIndex> all(p.tensor_names.size());
       std::iota(all.begin(), all.end(), 0u);
       return all;

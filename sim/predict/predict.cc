@@ -70,21 +70,25 @@ double normal(std::uint64_t& state) {
   return sum;
 }
 
-// A rank's compute is slower or faster by one factor for a whole step, so the slowest member of a class is the one that every collective waits for.
+// A rank's compute is slower or faster by one factor for a whole step. Within a step the slowest member of a class is the one that every collective
+// waits for; that the others may start the next step earlier is left out.
 std::vector<Duration> play_jitter(const Prepared& r, const Question& q, const Options& options) {
   const Jitter& j = *q.scenario.jitter;
-  auto classes = fold_ranks(q.scenario, options.fold);
+  bool fold = options.fold && options.fidelity == Fidelity::Collective;
+  auto classes = fold_ranks(q.scenario, fold);
   std::uint64_t state = j.seed;
+  std::vector<double> factors(static_cast<std::size_t>(q.scenario.ranks));
   for (int k = 0; k <= j.samples; ++k) {
+    for (double& f : factors) f = std::max(1 + j.cv * normal(state), 0.05);
     for (RankClass& c : classes) {
       double worst = 0;
-      for (std::size_t m = 0; m < c.ranks.size(); ++m) worst = std::max(worst, 1 + j.cv * normal(state));
-      c.step_factors.push_back(std::max(worst, 0.05));
+      for (int rank : c.ranks) worst = std::max(worst, factors[static_cast<std::size_t>(rank)]);
+      c.step_factors.push_back(worst);
     }
   }
   SimulationOptions so;
   so.fidelity = options.fidelity;
-  so.fold = options.fold;
+  so.fold = fold;
   so.spans = false;
   so.warmup = false;
   so.steady_steps = j.samples + 1;
@@ -168,6 +172,10 @@ Prediction predict(const Question& q, const Options& options) {
   out.samples_per_s = samples / (static_cast<double>(step.ps) / 1e12);
   // One rank without a data-parallel wrapper: forward, backward, optimizer.
   out.single_rank_step = (r.times.forward + r.times.backward) * q.scenario.plan.accumulation_steps + r.times.optimizer;
+  if (r.times.host) {
+    const HostTimes& h = *r.times.host;
+    out.single_rank_step = std::max(out.single_rank_step, (h.forward + h.backward) * q.scenario.plan.accumulation_steps + h.optimizer);
+  }
   out.scaling_efficiency = static_cast<double>(out.single_rank_step.ps) / static_cast<double>(step.ps);
   out.state_bytes = state_bytes(q.workload, q.scenario.plan);
   out.measured = q.profile.measured();

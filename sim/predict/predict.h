@@ -39,7 +39,6 @@ struct Prediction {
   Duration single_rank_step;
   Bytes state_bytes;  // per device: parameters, gradients, buckets, optimizer state, buffers; activations are not known
   bool measured = false;  // the Profile is measured in every section
-  bool schedule_executed = false;  // the system has been recorded running this schedule
   LinkUse busiest_link;
   std::vector<std::string> extrapolated;
   std::vector<Duration> jitter_steps;  // one per sample, if the scenario has jitter

@@ -8,18 +8,21 @@ namespace {
 // Bytes of an activation relative to fp32.
 double element_scale(Precision p) { return p == Precision::Fp16 || p == Precision::Bf16 ? 0.5 : 1.0; }
 
+// Bytes per picosecond.
+double memory_rate(const Profile& p, Level level) { return p.memory.bandwidth_bytes_per_s * at(p.memory.efficiency, level) / 1e12; }
+
 Duration layer_time(const Workload& w, const Profile& p, Level level, KernelClass kernel, const LayerCost& c) {
   double batch = w.batch;
   double bytes = c.bytes_per_sample * batch * element_scale(w.precision) + c.bytes_fixed;
-  double seconds = bytes / (p.memory.bandwidth_bytes_per_s * at(p.memory.efficiency, level));
+  Duration time{ceil_ps(bytes, memory_rate(p, level))};
   double flops = c.flops_per_sample * batch;
   if (flops > 0 && kernel != KernelClass::Memory) {
     std::size_t index = kernel == KernelClass::Gemm ? 0 : kernel == KernelClass::Conv ? 1 : 2;
     double peak = p.compute.peak_flops[static_cast<std::size_t>(w.precision)];
-    seconds = std::max(seconds, flops / (peak * at(p.compute.efficiency[index], level)));
+    time = std::max(time, Duration{ceil_ps(flops, peak * at(p.compute.efficiency[index], level) / 1e12)});
   }
   Duration floor = p.memory.kernel * c.kernels;
-  return std::max(floor, Duration{static_cast<std::int64_t>(seconds * 1e12 + 0.5)});
+  return std::max(floor, time);
 }
 
 // Multi-tensor kernels take at most this many tensors per launch (torch MultiTensorApply.cuh, 3 to 4 lists).
@@ -28,7 +31,7 @@ constexpr std::int64_t kTensorsPerLaunch = 36;
 std::int64_t optimizer_kernels(const Workload& w) {
   const Optimizer& o = w.optimizer;
   auto tensors = static_cast<std::int64_t>(w.tensors.size());
-  std::int64_t passes = o.fused ? 1 : o.kind == Optimizer::Kind::Sgd ? 1 + (o.momentum ? 2 : 0) + (o.weight_decay ? 1 : 0) : 7;
+  std::int64_t passes = o.fused ? 1 : o.kind == Optimizer::Kind::Sgd ? 1 + (o.momentum ? 2 : 0) + (o.weight_decay ? 1 : 0) : 7 + (o.kind == Optimizer::Kind::AdamW || o.weight_decay ? 1 : 0);
   return o.foreach || o.fused ? passes * ((tensors + kTensorsPerLaunch - 1) / kTensorsPerLaunch) : passes * tensors;
 }
 
@@ -65,9 +68,8 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
   }
   double elements = 0;
   for (const Tensor& tensor : w.tensors) elements += static_cast<double>(tensor.elements());
-  double seconds = elements * optimizer_bytes_per_element(w.optimizer) / (p.memory.bandwidth_bytes_per_s * at(p.memory.efficiency, level));
   std::int64_t kernels = optimizer_kernels(w);
-  t.optimizer = std::max(p.memory.kernel * kernels, Duration{static_cast<std::int64_t>(seconds * 1e12 + 0.5)});
+  t.optimizer = std::max(p.memory.kernel * kernels, Duration{ceil_ps(elements * optimizer_bytes_per_element(w.optimizer), memory_rate(p, level))});
   h.optimizer = p.host.launch * kernels;
   if (p.kind == DeviceKind::Gpu) t.host = std::move(h);
   return t;
@@ -81,8 +83,7 @@ Duration price(const Op& op, const StepProgram& step, const Program& program, co
     return op.duration + hooks + p.host.launch * op.kernels + (collective ? p.host.collective_launch : Duration{});
   }
   if (op.kind == OpKind::FindUnused) return p.host.traverse * static_cast<std::int64_t>(program.tensor_names.size());
-  double rate = p.memory.bandwidth_bytes_per_s * at(p.memory.efficiency, level) / 1e12;
-  return hooks + std::max(p.memory.kernel * op.kernels, Duration{ceil_ps(static_cast<double>(op.traffic), rate)});
+  return hooks + std::max(p.memory.kernel * op.kernels, Duration{ceil_ps(static_cast<double>(op.traffic), memory_rate(p, level))});
 }
 
 }  // namespace ddpsim::predict

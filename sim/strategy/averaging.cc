@@ -44,7 +44,7 @@ class AveragingLowering {
       if (timeline_.tail_device.ps > 0) b.main(OpKind::BackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
     }
     b.set_micro(-1);
-    if (plan_.granularity == Granularity::Flat) reduce_flat(b, total);
+    if (plan_.granularity == Granularity::Flat) reduce_flat(b);
     else if (plan_.async_op) reduce_async(b);
     else reduce_blocking(b);
     if (times_.host) b.host_time(times_.host->optimizer);
@@ -75,8 +75,14 @@ class AveragingLowering {
       if (!unused_[t]) divide(b, t, bytes(t), reduced[t]);
   }
 
-  void reduce_flat(StepBuilder& b, std::int64_t total) {
-    auto kernels = static_cast<std::int32_t>(w_.tensors.size());
+  void reduce_flat(StepBuilder& b) {
+    Bucket flat;
+    for (TensorIndex t = 0; t < w_.tensors.size(); ++t)
+      if (!unused_[t]) flat.tensors.push_back(t), flat.bytes.count += bytes(t);
+    flat.wire_bytes = flat.bytes;
+    auto kernels = static_cast<std::int32_t>(flat.tensors.size());
+    std::int64_t total = flat.bytes.count;
+    b.step.buckets.push_back(std::move(flat));
     b.main(OpKind::FlattenGrads, kNoSubject, total, {.traffic = 2 * total});
     divide(b, kNoSubject, total, b.collective(OpKind::GradAllReduce, kNoSubject, total, on_current_stream()));
     b.main(OpKind::UnflattenGrads, kNoSubject, total, {.traffic = 2 * total, .kernels = kernels});

@@ -21,7 +21,9 @@ Plan plan(Granularity g, bool async = false, PytorchVersion v = PytorchVersion::
   p.pytorch = v;
   return p;
 }
-Workload two(DeviceKind kind) { return test::layered(2, 4 * kKiB, kMicrosecond, kMicrosecond, kind); }
+Workload two(DeviceKind kind) {
+  return test::layered(2, 4 * kKiB, kMicrosecond, kMicrosecond, kind);
+}
 
 struct Listing {
   Program program;
@@ -50,21 +52,26 @@ struct Listing {
 
 TEST(Averaging, ReducesInRegistrationOrderAfterAllOfBackward) {
   Listing l(two(DeviceKind::Cpu), plan(Granularity::PerParameter));
-  EXPECT_EQ(l.names(), (Names{"fwd", "bwd/layer1.weight", "bwd/layer0.weight", "allreduce/layer0.weight", "wait/layer0.weight", "div/layer0.weight",
-                              "allreduce/layer1.weight", "wait/layer1.weight", "div/layer1.weight", "optimizer"}));
+  EXPECT_EQ(l.names(),
+            (Names{"fwd", "bwd/layer1.weight", "bwd/layer0.weight", "allreduce/layer0.weight",
+                   "wait/layer0.weight", "div/layer0.weight", "allreduce/layer1.weight",
+                   "wait/layer1.weight", "div/layer1.weight", "optimizer"}));
   EXPECT_EQ(l.waits("wait/layer0.weight"), Names{"allreduce/layer0.weight"});
 }
 
 TEST(Averaging, WithAsyncOpLaunchesAllBeforeItWaits) {
   Listing l(two(DeviceKind::Cpu), plan(Granularity::PerParameter, true));
-  EXPECT_EQ(l.names(), (Names{"fwd", "bwd/layer1.weight", "bwd/layer0.weight", "allreduce/layer0.weight", "allreduce/layer1.weight",
-                              "wait/layer0.weight", "div/layer0.weight", "wait/layer1.weight", "div/layer1.weight", "optimizer"}));
+  EXPECT_EQ(l.names(),
+            (Names{"fwd", "bwd/layer1.weight", "bwd/layer0.weight", "allreduce/layer0.weight",
+                   "allreduce/layer1.weight", "wait/layer0.weight", "div/layer0.weight",
+                   "wait/layer1.weight", "div/layer1.weight", "optimizer"}));
 }
 
 TEST(Averaging, FlatCopiesReducesDividesAndCopiesBack) {
   Listing l(two(DeviceKind::Cpu), plan(Granularity::Flat));
-  EXPECT_EQ(l.names(), (Names{"fwd", "bwd/layer1.weight", "bwd/layer0.weight", "flatten/grads", "allreduce/flat", "wait/flat", "div/flat",
-                              "unflatten/grads", "optimizer"}));
+  EXPECT_EQ(l.names(),
+            (Names{"fwd", "bwd/layer1.weight", "bwd/layer0.weight", "flatten/grads",
+                   "allreduce/flat", "wait/flat", "div/flat", "unflatten/grads", "optimizer"}));
   EXPECT_EQ(l.op("allreduce/flat").bytes, 8 * kKiB);
   EXPECT_EQ(l.op("flatten/grads").traffic, 16 * kKiB);
   EXPECT_EQ(l.op("div/flat").traffic, 16 * kKiB);
@@ -73,8 +80,10 @@ TEST(Averaging, FlatCopiesReducesDividesAndCopiesBack) {
 TEST(Averaging, OnAGpuBlocksTheStreamAndNotTheHost) {
   Listing l(two(DeviceKind::Gpu), plan(Granularity::PerParameter));
   EXPECT_EQ(l.op("allreduce/layer1.weight").lane, Lane::Comm);
-  EXPECT_EQ(l.waits("div/layer0.weight"), (Names{"allreduce/layer0.weight", "launch/div/layer0.weight"}));
-  EXPECT_EQ(l.waits("allreduce/layer1.weight"), (Names{"div/layer0.weight", "launch/allreduce/layer1.weight"}));
+  EXPECT_EQ(l.waits("div/layer0.weight"),
+            (Names{"allreduce/layer0.weight", "launch/div/layer0.weight"}));
+  EXPECT_EQ(l.waits("allreduce/layer1.weight"),
+            (Names{"div/layer0.weight", "launch/allreduce/layer1.weight"}));
   for (const std::string& n : l.names()) EXPECT_NE(n.rfind("wait/", 0), 0u);
 }
 
@@ -99,9 +108,11 @@ TEST(Averaging, AccumulatesLocallyInEveryMicroStep) {
   Plan p = plan(Granularity::PerParameter);
   p.accumulation_steps = 2;
   Names n = Listing(two(DeviceKind::Cpu), p).names();
-  EXPECT_EQ(Names(n.begin(), n.begin() + 9), (Names{"micro0/fwd", "micro0/bwd/layer1.weight", "micro0/bwd/layer0.weight", "micro1/fwd",
-                                                    "micro1/bwd/layer1.weight", "micro1/accumulate/layer1.weight", "micro1/bwd/layer0.weight",
-                                                    "micro1/accumulate/layer0.weight", "allreduce/layer0.weight"}));
+  EXPECT_EQ(Names(n.begin(), n.begin() + 9),
+            (Names{"micro0/fwd", "micro0/bwd/layer1.weight", "micro0/bwd/layer0.weight",
+                   "micro1/fwd", "micro1/bwd/layer1.weight", "micro1/accumulate/layer1.weight",
+                   "micro1/bwd/layer0.weight", "micro1/accumulate/layer0.weight",
+                   "allreduce/layer0.weight"}));
 }
 
 TEST(Averaging, NeverRebuildsAnything) {
@@ -116,7 +127,8 @@ TEST(Averaging, ZeroesGradientsThatAreKept) {
   EXPECT_EQ(Listing(two(DeviceKind::Cpu), p).names().front(), "zero_grad");
 }
 
-// averaging.cc, reduce_flat: uses all of w.gradient_bytes(), also tensors without a gradient, which reduce_blocking leaves out.
+// averaging.cc, reduce_flat: uses all of w.gradient_bytes(), also tensors without a gradient, which
+// reduce_blocking leaves out.
 TEST(Averaging, DISABLED_FlatLeavesOutWhatHasNoGradient) {
   Workload w = two(DeviceKind::Cpu);
   w.arrival = {1};

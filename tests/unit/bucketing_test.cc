@@ -49,7 +49,8 @@ Workload model(const std::vector<Shape>& tensors, const std::vector<std::string>
 }
 Workload model(const io::Json& j) {
   std::vector<Shape> tensors;
-  for (const auto& t : j["tensors"]) tensors.push_back({t[0].get<std::string>(), t[1].get<std::vector<std::int64_t>>()});
+  for (const auto& t : j["tensors"])
+    tensors.push_back({t[0].get<std::string>(), t[1].get<std::vector<std::int64_t>>()});
   return model(tensors, j["arrival"].get<std::vector<std::string>>());
 }
 std::int64_t elements(const Workload& w) {
@@ -61,7 +62,8 @@ std::int64_t elements(const Workload& w) {
 // ---- recorded lists
 
 const io::Json& file(const char* name) {
-  static const io::Json buckets = test::read_json("tests/data/buckets.json"), models = test::read_json("tests/data/models.json");
+  static const io::Json buckets = test::read_json("tests/data/buckets.json"),
+                        models = test::read_json("tests/data/models.json");
   return std::string(name) == "buckets" ? buckets : models;
 }
 
@@ -109,10 +111,17 @@ std::string test_name(const testing::TestParamInfo<std::string>& info) {
   return out;
 }
 INSTANTIATE_TEST_SUITE_P(Models, Recorded,
-                         testing::Values("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "vgg16", "bert_base(BertModel)", "bert_base(nopool)", "bert_base(PreTraining)", "bert_large(BertModel)", "bert_large(PreTraining)", "gpt2_small", "mlp784-50-10", "deeplabv3_r101(aux)", "deeplabv3_r101(noaux)"),
+                         testing::Values("resnet18", "resnet34", "resnet50", "resnet101",
+                                         "resnet152", "vgg16", "bert_base(BertModel)",
+                                         "bert_base(nopool)", "bert_base(PreTraining)",
+                                         "bert_large(BertModel)", "bert_large(PreTraining)",
+                                         "gpt2_small", "mlp784-50-10", "deeplabv3_r101(aux)",
+                                         "deeplabv3_r101(noaux)"),
                          test_name);
 
-TEST(Recorded, CoversEveryModelOfTheFile) { EXPECT_EQ(file("buckets").size(), 15u); }
+TEST(Recorded, CoversEveryModelOfTheFile) {
+  EXPECT_EQ(file("buckets").size(), 15u);
+}
 
 // ---- published lists
 
@@ -135,9 +144,11 @@ Workload vgg11() {
   add_linear(t, "classifier.3", 4096, 4096);
   add_linear(t, "classifier.6", 4096, 1000);
   for (const char* c : {"6", "3", "0"})
-    for (const char* part : {".bias", ".weight"}) arrival.push_back(std::string("classifier.") + c + part);
+    for (const char* part : {".bias", ".weight"})
+      arrival.push_back(std::string("classifier.") + c + part);
   for (int i = 7; i >= 0; --i)
-    for (const char* part : {".weight", ".bias"}) arrival.push_back(std::string("features.") + at[i] + part);
+    for (const char* part : {".weight", ".bias"})
+      arrival.push_back(std::string("features.") + at[i] + part);
   return model(t, arrival);
 }
 
@@ -192,8 +203,9 @@ TEST(Published, Vgg11) {
   Workload w = vgg11();
   ASSERT_EQ(w.tensors.size(), 22u);
   ASSERT_EQ(elements(w), 132'863'336);
-  EXPECT_EQ(sizes(w, rebuilt_buckets(w, Plan{}, w.arrival)),
-            (std::vector<std::int64_t>{16'388'000, 67'125'248, 411'058'176, 28'315'648, 8'566'272}));
+  EXPECT_EQ(
+      sizes(w, rebuilt_buckets(w, Plan{}, w.arrival)),
+      (std::vector<std::int64_t>{16'388'000, 67'125'248, 411'058'176, 28'315'648, 8'566'272}));
 }
 
 TEST(Published, VitH14ClosesABucketAtExactlyTheCap) {
@@ -206,7 +218,8 @@ TEST(Published, VitH14ClosesABucketAtExactlyTheCap) {
   want.push_back(4'346'880);
   ASSERT_EQ(want.size(), 98u);
   EXPECT_EQ(sizes(w, rebuilt_buckets(w, Plan{}, w.arrival)), want);
-  // 5120 x 1280 fp32 are 25 MiB to the byte: with the weight first the bias would fall into the next bucket.
+  // 5120 x 1280 fp32 are 25 MiB to the byte: with the weight first the bias would fall into the
+  // next bucket.
   Workload swapped = vit_h14(false);
   EXPECT_NE(sizes(swapped, rebuilt_buckets(swapped, Plan{}, swapped.arrival)), want);
 }
@@ -224,24 +237,29 @@ TEST(Published, ResNet18OfIssue48880) {
     Plan p;
     p.pytorch = v;
     p.bucket_cap_mb = 25;
-    EXPECT_EQ(sizes(w, rebuilt_buckets(w, p, w.arrival)), (std::vector<std::int64_t>{2'052'000, 28'852'224, 15'853'824}));
+    EXPECT_EQ(sizes(w, rebuilt_buckets(w, p, w.arrival)),
+              (std::vector<std::int64_t>{2'052'000, 28'852'224, 15'853'824}));
     p.bucket_cap_mb = 35;
-    EXPECT_EQ(sizes(w, rebuilt_buckets(w, p, w.arrival)), (std::vector<std::int64_t>{2'052'000, 38'297'600, 6'408'448}));
+    EXPECT_EQ(sizes(w, rebuilt_buckets(w, p, w.arrival)),
+              (std::vector<std::int64_t>{2'052'000, 38'297'600, 6'408'448}));
   }
   Plan p;
   p.pytorch = PytorchVersion::V2_11;
   p.bucket_cap_mb = 25;
-  EXPECT_EQ(sizes(w, rebuilt_buckets(w, p, w.arrival)), (std::vector<std::int64_t>{30'904'224, 15'853'824}));
+  EXPECT_EQ(sizes(w, rebuilt_buckets(w, p, w.arrival)),
+            (std::vector<std::int64_t>{30'904'224, 15'853'824}));
 }
 
 // ---- the rule, in small
 
 std::vector<Tensor> tensors_of_bytes(const std::vector<std::pair<std::int64_t, DType>>& list) {
   std::vector<Tensor> out;
-  for (const auto& [bytes, type] : list) out.push_back({"t" + std::to_string(out.size()), {bytes / element_size(type)}, type});
+  for (const auto& [bytes, type] : list)
+    out.push_back({"t" + std::to_string(out.size()), {bytes / element_size(type)}, type});
   return out;
 }
-Buckets assign(const std::vector<Tensor>& t, std::vector<TensorIndex> order, const std::vector<std::int64_t>& limits, Order kind) {
+Buckets assign(const std::vector<Tensor>& t, std::vector<TensorIndex> order,
+               const std::vector<std::int64_t>& limits, Order kind) {
   return assign_buckets(t, order, limits, kind);
 }
 constexpr auto F32 = DType::Float32;
@@ -259,9 +277,11 @@ TEST(AssignBuckets, NeverSplitsATensor) {
 }
 
 TEST(AssignBuckets, ConsumesLimitsPerDtypeAndRepeatsTheLast) {
-  auto t = tensors_of_bytes({{8, F32}, {8, F16}, {8, F32}, {8, F16}, {8, F32}, {8, F16}, {8, F32}, {8, F32}});
+  auto t = tensors_of_bytes(
+      {{8, F32}, {8, F16}, {8, F32}, {8, F16}, {8, F32}, {8, F16}, {8, F32}, {8, F32}});
   // First bucket of each dtype closes at 8, later ones at 16.
-  EXPECT_EQ(assign(t, {0, 1, 2, 3, 4, 5, 6, 7}, {8, 16}, Order::Explicit), (Buckets{{0}, {1}, {2, 4}, {3, 5}, {6, 7}}));
+  EXPECT_EQ(assign(t, {0, 1, 2, 3, 4, 5, 6, 7}, {8, 16}, Order::Explicit),
+            (Buckets{{0}, {1}, {2, 4}, {3, 5}, {6, 7}}));
 }
 
 TEST(AssignBuckets, PutsLeftOversLastAndTheDtypeSeenLastFirst) {
@@ -330,7 +350,9 @@ TEST(BufferGroups, ArePerDtypeUpTo250MiB) {
   EXPECT_EQ(buffer_groups(w), (Buckets{{0, 1}, {2}}));
 }
 
-TEST(BufferGroups, AreNoneWithoutBuffers) { EXPECT_TRUE(buffer_groups(Workload{}).empty()); }
+TEST(BufferGroups, AreNoneWithoutBuffers) {
+  EXPECT_TRUE(buffer_groups(Workload{}).empty());
+}
 
 }  // namespace
 }  // namespace ddpsim::strategy

@@ -13,13 +13,17 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Three tensors of 1 MiB, arriving 2, 1, 0; with the default caps [1 MiB, 25 MiB] bucket 0 = {2}, bucket 1 = {1, 0}.
-Workload three(DeviceKind kind) { return test::layered(3, kMiB, kMillisecond, kMillisecond, kind); }
+// Three tensors of 1 MiB, arriving 2, 1, 0; with the default caps [1 MiB, 25 MiB] bucket 0 = {2},
+// bucket 1 = {1, 0}.
+Workload three(DeviceKind kind) {
+  return test::layered(3, kMiB, kMillisecond, kMillisecond, kind);
+}
 
 struct Listing {
   Program program;
   const StepProgram* step;
-  explicit Listing(const Workload& w, const Plan& plan = {}) : program(lower(w, plan)), step(&program.steady) {}
+  explicit Listing(const Workload& w, const Plan& plan = {})
+      : program(lower(w, plan)), step(&program.steady) {}
   Listing& warmup(std::size_t i) {
     step = &program.warmup.at(i);
     return *this;
@@ -41,7 +45,8 @@ struct Listing {
   const Op& op(const std::string& n) const { return step->ops[find(n)]; }
   bool has(const std::string& prefix) const {
     Names all = names();
-    return std::any_of(all.begin(), all.end(), [&](const auto& n) { return n.find(prefix) != std::string::npos; });
+    return std::any_of(all.begin(), all.end(),
+                       [&](const auto& n) { return n.find(prefix) != std::string::npos; });
   }
   Names waits(const std::string& n) const {
     Names out;
@@ -53,10 +58,11 @@ struct Listing {
 
 TEST(DdpOnACpu, ListsASteadyStep) {
   Listing l(three(DeviceKind::Cpu));
-  EXPECT_EQ(l.names(),
-            (Names{"fwd", "bwd/layer2.weight", "copy_in/layer2.weight", "allreduce/bucket.0", "bwd/layer1.weight", "copy_in/layer1.weight",
-                   "bwd/layer0.weight", "copy_in/layer0.weight", "allreduce/bucket.1", "wait/bucket.0", "copy_out/layer2.weight", "wait/bucket.1",
-                   "copy_out/layer1.weight", "copy_out/layer0.weight", "optimizer"}));
+  EXPECT_EQ(l.names(), (Names{"fwd", "bwd/layer2.weight", "copy_in/layer2.weight",
+                              "allreduce/bucket.0", "bwd/layer1.weight", "copy_in/layer1.weight",
+                              "bwd/layer0.weight", "copy_in/layer0.weight", "allreduce/bucket.1",
+                              "wait/bucket.0", "copy_out/layer2.weight", "wait/bucket.1",
+                              "copy_out/layer1.weight", "copy_out/layer0.weight", "optimizer"}));
 }
 
 TEST(DdpOnACpu, QueuesAnAllReduceWhenTheHostReachesItAndWaitsOnTheHost) {
@@ -72,9 +78,12 @@ TEST(DdpOnAGpu, LaunchesFromTheHostAndWaitsOnTheStream) {
   Listing l(three(DeviceKind::Gpu));
   EXPECT_EQ(l.op("fwd").lane, Lane::Compute);
   EXPECT_EQ(l.op("allreduce/bucket.0").lane, Lane::Comm);
-  EXPECT_EQ(l.waits("allreduce/bucket.0"), (Names{"copy_in/layer2.weight", "launch/allreduce/bucket.0"}));
-  EXPECT_EQ(l.waits("copy_out/layer2.weight"), (Names{"allreduce/bucket.0", "launch/copy_out/layer2.weight"}));
-  EXPECT_EQ(l.waits("copy_out/layer0.weight"), Names{"launch/copy_out/layer0.weight"});  // not the first of its bucket
+  EXPECT_EQ(l.waits("allreduce/bucket.0"),
+            (Names{"copy_in/layer2.weight", "launch/allreduce/bucket.0"}));
+  EXPECT_EQ(l.waits("copy_out/layer2.weight"),
+            (Names{"allreduce/bucket.0", "launch/copy_out/layer2.weight"}));
+  EXPECT_EQ(l.waits("copy_out/layer0.weight"),
+            Names{"launch/copy_out/layer0.weight"});  // not the first of its bucket
   EXPECT_FALSE(l.has("wait/"));
 }
 
@@ -97,12 +106,14 @@ TEST(Ddp, LaunchesABucketAtTheHookThatCompletesIt) {
   ASSERT_EQ(l.step->buckets.size(), 3u);
   for (std::string k : {"0", "1", "2"}) {
     const auto& tensors = l.step->buckets[static_cast<std::size_t>(k[0] - '0')].tensors;
-    EXPECT_EQ(l.find("allreduce/bucket." + k), l.find("copy_in/" + w.tensors[tensors.back()].name) + 1);
+    EXPECT_EQ(l.find("allreduce/bucket." + k),
+              l.find("copy_in/" + w.tensors[tensors.back()].name) + 1);
   }
 }
 
 TEST(Ddp, LaunchesBucketsInOrderEvenIfALaterOneIsFullFirst) {
-  // find_unused_parameters: buckets follow reversed registration, gradients arrive in registration order: the last bucket is full first.
+  // find_unused_parameters: buckets follow reversed registration, gradients arrive in registration
+  // order: the last bucket is full first.
   Workload w = three(DeviceKind::Cpu);
   w.arrival = {0, 1, 2};
   Plan p;
@@ -129,7 +140,8 @@ TEST(Ddp, ReducesEverythingAtOnceInTheFirstIterationAndRebuildsInTheSecond) {
   EXPECT_EQ(l.step->buckets.size(), 2u);
   Names n = l.names();
   EXPECT_EQ(Names(n.begin(), n.begin() + 5),
-            (Names{"broadcast/rebuild.0", "wait/broadcast/rebuild.0", "broadcast/rebuild.1", "wait/broadcast/rebuild.1", "fwd"}));
+            (Names{"broadcast/rebuild.0", "wait/broadcast/rebuild.0", "broadcast/rebuild.1",
+                   "wait/broadcast/rebuild.1", "fwd"}));
   EXPECT_EQ(l.op("broadcast/rebuild.0").bytes, 4 * (3 + 1));
   EXPECT_EQ(l.op("broadcast/rebuild.1").bytes, 4 * 2);
 }
@@ -184,7 +196,8 @@ TEST(Accumulation, BroadcastsBuffersOnlyInTheFirstMicroStep) {
   Names n = Listing(w, p).names();
   EXPECT_EQ(std::count(n.begin(), n.end(), "broadcast/buffers.0"), 1);
   EXPECT_EQ(std::count(n.begin(), n.end(), "broadcast/buffers.1"), 1);
-  EXPECT_LT(std::find(n.begin(), n.end(), "broadcast/buffers.1"), std::find(n.begin(), n.end(), "micro0/fwd"));
+  EXPECT_LT(std::find(n.begin(), n.end(), "broadcast/buffers.1"),
+            std::find(n.begin(), n.end(), "micro0/fwd"));
 }
 
 TEST(ZeroGrad, ExistsOnlyIfGradientsAreKept) {
@@ -205,7 +218,8 @@ TEST(Buffers, AreFlattenedBroadcastAndUnflattenedBeforeForward) {
   w.buffers = {{"running_mean", {16}, DType::Float32}};
   Names n = Listing(w).names();
   EXPECT_EQ(Names(n.begin(), n.begin() + 5),
-            (Names{"flatten/buffers.0", "broadcast/buffers.0", "wait/broadcast/buffers.0", "unflatten/buffers.0", "fwd"}));
+            (Names{"flatten/buffers.0", "broadcast/buffers.0", "wait/broadcast/buffers.0",
+                   "unflatten/buffers.0", "fwd"}));
   Plan p;
   p.broadcast_buffers = false;
   EXPECT_EQ(Listing(w, p).names().front(), "fwd");
@@ -226,7 +240,8 @@ TEST(BucketView, RemovesCopyOutAndKeepsCopyIn) {
   EXPECT_TRUE(cpu.has("copy_in/"));
   EXPECT_FALSE(cpu.has("copy_out/"));
   Listing gpu(three(DeviceKind::Gpu), p);
-  EXPECT_EQ(gpu.waits("optimizer"), (Names{"allreduce/bucket.0", "allreduce/bucket.1", "launch/optimizer"}));
+  EXPECT_EQ(gpu.waits("optimizer"),
+            (Names{"allreduce/bucket.0", "allreduce/bucket.1", "launch/optimizer"}));
 }
 
 TEST(CommHooks, HalveTheBytesOnTheWire) {
@@ -235,11 +250,13 @@ TEST(CommHooks, HalveTheBytesOnTheWire) {
   Listing l(three(DeviceKind::Gpu), p);
   EXPECT_EQ(l.op("allreduce/bucket.1").bytes, kMiB);
   EXPECT_EQ(l.op("compress/bucket.1").bytes, 2 * kMiB);
-  EXPECT_EQ(l.op("compress/bucket.1").traffic, 2 * kMiB + kMiB + 2 * kMiB);  // cast: read S, write S/2; divide: read and write S/2
+  EXPECT_EQ(l.op("compress/bucket.1").traffic,
+            2 * kMiB + kMiB + 2 * kMiB);  // cast: read S, write S/2; divide: read and write S/2
   EXPECT_EQ(l.op("decompress/bucket.1").traffic, kMiB + 2 * kMiB);
   EXPECT_EQ(l.op("decompress/bucket.1").lane, Lane::Callback);
   EXPECT_EQ(l.waits("decompress/bucket.1"), Names{"allreduce/bucket.1"});
-  EXPECT_EQ(l.waits("copy_out/layer1.weight"), (Names{"decompress/bucket.1", "launch/copy_out/layer1.weight"}));
+  EXPECT_EQ(l.waits("copy_out/layer1.weight"),
+            (Names{"decompress/bucket.1", "launch/copy_out/layer1.weight"}));
   EXPECT_EQ(l.find("compress/bucket.0") + 2, l.find("allreduce/bucket.0"));
 }
 
@@ -304,9 +321,11 @@ TEST(StaticGraph, DelaysTheFirstReductionAndRebuildsInTheThirdStep) {
   Listing l(with_unused(), p);
   ASSERT_EQ(l.program.warmup.size(), 3u);
   l.warmup(0);
-  EXPECT_EQ(l.names(), (Names{"fwd", "bwd/layer2.weight", "bwd/layer0.weight", "bwd/tail", "allreduce/unused", "copy_in/layer0.weight",
-                              "copy_in/layer1.weight", "copy_in/layer2.weight", "allreduce/bucket.0", "wait/unused", "wait/bucket.0",
-                              "copy_out/layer0.weight", "copy_out/layer2.weight", "optimizer"}));
+  EXPECT_EQ(l.names(),
+            (Names{"fwd", "bwd/layer2.weight", "bwd/layer0.weight", "bwd/tail", "allreduce/unused",
+                   "copy_in/layer0.weight", "copy_in/layer1.weight", "copy_in/layer2.weight",
+                   "allreduce/bucket.0", "wait/unused", "wait/bucket.0", "copy_out/layer0.weight",
+                   "copy_out/layer2.weight", "optimizer"}));
   l.warmup(1);
   EXPECT_EQ(l.step->buckets.size(), 1u);
   EXPECT_FALSE(l.has("rebuild"));

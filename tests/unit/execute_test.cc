@@ -1,4 +1,5 @@
-// The event loop against times computed by hand, in picoseconds; one unit of work is a byte, a rate is bytes per picosecond.
+// The event loop against times computed by hand, in picoseconds; one unit of work is a byte, a rate
+// is bytes per picosecond.
 #include "sim/engine/execute.h"
 
 #include <algorithm>
@@ -10,7 +11,8 @@
 namespace ddpsim::engine {
 namespace {
 
-FlowId flow_on(TaskGraph& g, ResourceId r, double per_unit = 1, double weight = 1, double max_rate = 0) {
+FlowId flow_on(TaskGraph& g, ResourceId r, double per_unit = 1, double weight = 1,
+               double max_rate = 0) {
   Demand d{r, per_unit};
   return g.add_flow(std::span(&d, 1), weight, max_rate);
 }
@@ -130,7 +132,8 @@ TEST(Sharing, TreatsTasksOfOneFlowLikeTasksOfTwo) {
 }
 
 TEST(Sharing, GivesAWeightedFlowItsShare) {
-  // 9 and 3 of 12: B (30) ends at 10, A did 90 and ends 10 later alone... of 210 120 are left at 12.
+  // 9 and 3 of 12: B (30) ends at 10, A did 90 and ends 10 later alone... of 210 120 are left
+  // at 12.
   OneLink s({12, 0, 0});
   FlowId heavy = flow_on(s.g, s.link, 1, 3);
   TaskId a = s.task_of(heavy, 0, 210), b = s.task(0, 30);
@@ -150,7 +153,8 @@ TEST(Sharing, KeepsAGroupOfManyTasksInOrderOfTheirWork) {
 }
 
 TEST(Sharing, LetsALateMemberOfAGroupEndLater) {
-  // 8/ps. A (80) alone to 5: 40 left. With B (20): 4 each, B ends at 10; A's last 20 take 2.5 -> 13.
+  // 8/ps. A (80) alone to 5: 40 left. With B (20): 4 each, B ends at 10; A's last 20 take 2.5
+  // -> 13.
   OneLink s({8, 0, 0});
   TaskId a = s.task(0, 80), b = s.task(5, 20);
   Timeline r = execute(s.g);
@@ -411,7 +415,9 @@ RandomGraph random_graph(std::uint64_t seed) {
   };
   RandomGraph out;
   std::vector<FlowId> flows;
-  for (int r = 0; r < 4; ++r) out.g.add_resource(below(3) == 0 ? Resource{0.5, 50, 2} : Resource{0.25 * (1 + below(8)), 0, 0});
+  for (int r = 0; r < 4; ++r)
+    out.g.add_resource(below(3) == 0 ? Resource{0.5, 50, 2}
+                                     : Resource{0.25 * (1 + below(8)), 0, 0});
   for (int f = 0; f < 6; ++f) {
     Demand d[] = {{below(2), 0.5 * (1 + below(3))}, {2 + below(2), 1}};
     flows.push_back(out.g.add_flow(d, 1 + below(3), below(3) == 0 ? 0.5 : 0));
@@ -451,7 +457,8 @@ TEST(Execute, EndsEveryTaskOfRandomGraphsInTheirOrder) {
   }
 }
 
-// execute() solves a lone flow demand by demand, so two demands of a flow on one resource do not add up (fair_share() adds them).
+// execute() solves a lone flow demand by demand, so two demands of a flow on one resource do not
+// add up (fair_share() adds them).
 TEST(Sharing, DISABLED_AddsUpTwoDemandsOnOneResource) {
   TaskGraph g;
   ResourceId r = g.add_resource({2, 0, 0});

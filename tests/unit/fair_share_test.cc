@@ -1,4 +1,5 @@
-// Max-min fair sharing: cases solved by hand, and random ones held to an independent solver and to the definition.
+// Max-min fair sharing: cases solved by hand, and random ones held to an independent solver and to
+// the definition.
 #include "sim/engine/fair_share.h"
 
 #include <algorithm>
@@ -24,7 +25,8 @@ std::vector<double> solve(const std::vector<Flow>& flows, const std::vector<doub
   for (const Flow& flow : flows) {
     auto begin = static_cast<std::uint32_t>(d.size());
     d.insert(d.end(), flow.demands.begin(), flow.demands.end());
-    f.push_back({begin, static_cast<std::uint32_t>(d.size()), flow.weight, flow.max_rate, flow.count});
+    f.push_back(
+        {begin, static_cast<std::uint32_t>(d.size()), flow.weight, flow.max_rate, flow.count});
   }
   std::vector<double> rate(flows.size(), -1);
   ShareScratch scratch;
@@ -32,13 +34,15 @@ std::vector<double> solve(const std::vector<Flow>& flows, const std::vector<doub
   return rate;
 }
 
-Flow on(std::vector<ShareDemand> demands, double weight = 1, double max_rate = 0, double count = 1) {
+Flow on(std::vector<ShareDemand> demands, double weight = 1, double max_rate = 0,
+        double count = 1) {
   return {std::move(demands), weight, max_rate, count};
 }
 
 void expect_rates(const std::vector<double>& got, const std::vector<double>& want) {
   ASSERT_EQ(got.size(), want.size());
-  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12 * (1 + want[i])) << "flow " << i;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_NEAR(got[i], want[i], 1e-12 * (1 + want[i])) << "flow " << i;
 }
 
 TEST(FairShare, SplitsOneLinkEqually) {
@@ -46,7 +50,9 @@ TEST(FairShare, SplitsOneLinkEqually) {
   expect_rates(solve({on({{0, 1}}), on({{0, 1}}), on({{0, 1}})}, {12}), {4, 4, 4});
 }
 
-TEST(FairShare, SplitsByWeight) { expect_rates(solve({on({{0, 1}}, 1), on({{0, 1}}, 3)}, {12}), {3, 9}); }
+TEST(FairShare, SplitsByWeight) {
+  expect_rates(solve({on({{0, 1}}, 1), on({{0, 1}}, 3)}, {12}), {3, 9});
+}
 
 TEST(FairShare, GivesWhatALimitedFlowLeavesToTheOthers) {
   expect_rates(solve({on({{0, 1}}, 1, 2), on({{0, 1}}), on({{0, 1}})}, {12}), {2, 5, 5});
@@ -54,11 +60,14 @@ TEST(FairShare, GivesWhatALimitedFlowLeavesToTheOthers) {
   expect_rates(solve({on({{0, 1}}, 1, 100), on({{0, 1}})}, {12}), {6, 6});
 }
 
-TEST(FairShare, LimitsAFlowWithoutResourcesByItselfOnly) { expect_rates(solve({on({}, 1, 7), on({{0, 1}})}, {3}), {7, 3}); }
+TEST(FairShare, LimitsAFlowWithoutResourcesByItselfOnly) {
+  expect_rates(solve({on({}, 1, 7), on({{0, 1}})}, {3}), {7, 3});
+}
 
 TEST(FairShare, SolvesTheParkingLot) {
   // One flow crosses three links, three more cross one each.
-  auto rates = solve({on({{0, 1}, {1, 1}, {2, 1}}), on({{0, 1}}), on({{1, 1}}), on({{2, 1}})}, {10, 6, 12});
+  auto rates =
+      solve({on({{0, 1}, {1, 1}, {2, 1}}), on({{0, 1}}), on({{1, 1}}), on({{2, 1}})}, {10, 6, 12});
   expect_rates(rates, {3, 7, 3, 9});
 }
 
@@ -81,7 +90,9 @@ TEST(FairShare, GivesNothingOnALinkWithoutCapacity) {
   expect_rates(solve({on({{0, 1}, {1, 1}}), on({{1, 1}})}, {0, 8}), {0, 8});
 }
 
-TEST(FairShare, AcceptsNoFlowsAtAll) { expect_rates(solve({}, {1, 2}), {}); }
+TEST(FairShare, AcceptsNoFlowsAtAll) {
+  expect_rates(solve({}, {1, 2}), {});
+}
 
 // ---- random instances
 
@@ -102,7 +113,8 @@ Instance random_instance(std::uint64_t seed) {
   Generator g{seed * 7919 + 1};
   Instance out;
   std::uint32_t resources = 1 + g.below(6);
-  for (std::uint32_t r = 0; r < resources; ++r) out.capacity.push_back(g.below(12) == 0 ? 0 : 0.5 * (1 + g.below(40)));
+  for (std::uint32_t r = 0; r < resources; ++r)
+    out.capacity.push_back(g.below(12) == 0 ? 0 : 0.5 * (1 + g.below(40)));
   std::uint32_t flows = 1 + g.below(8);
   for (std::uint32_t i = 0; i < flows; ++i) {
     Flow f;
@@ -116,7 +128,8 @@ Instance random_instance(std::uint64_t seed) {
   return out;
 }
 
-// Independent: finds by bisection the largest common level that is feasible with the flows fixed so far, then fixes those that cannot rise.
+// Independent: finds by bisection the largest common level that is feasible with the flows fixed so
+// far, then fixes those that cannot rise.
 std::vector<double> naive(const Instance& in) {
   std::size_t n = in.flows.size();
   std::vector<double> rate(n, 0);
@@ -144,14 +157,16 @@ std::vector<double> naive(const Instance& in) {
       double mid = (low + high) / 2;
       auto x = at_level(mid);
       bool fits = true;
-      for (std::size_t r = 0; r < in.capacity.size(); ++r) fits = fits && usage(x, r) <= in.capacity[r] + 1e-12;
+      for (std::size_t r = 0; r < in.capacity.size(); ++r)
+        fits = fits && usage(x, r) <= in.capacity[r] + 1e-12;
       (fits ? low : high) = mid;
     }
     auto x = at_level(low);
     for (std::size_t i = 0; i < n; ++i) {
       if (fixed[i]) continue;
       bool stuck = in.flows[i].max_rate > 0 && x[i] >= in.flows[i].max_rate;
-      for (const ShareDemand& d : in.flows[i].demands) stuck = stuck || usage(x, d.resource) >= in.capacity[d.resource] - 1e-9;
+      for (const ShareDemand& d : in.flows[i].demands)
+        stuck = stuck || usage(x, d.resource) >= in.capacity[d.resource] - 1e-9;
       if (stuck) fixed[i] = true, rate[i] = x[i];
     }
   }
@@ -163,7 +178,8 @@ TEST(FairShare, AgreesWithAnIndependentSolverOnRandomInstances) {
     Instance in = random_instance(seed);
     auto got = solve(in.flows, in.capacity);
     auto want = naive(in);
-    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-6) << "seed " << seed << ", flow " << i;
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], want[i], 1e-6) << "seed " << seed << ", flow " << i;
   }
 }
 
@@ -179,13 +195,15 @@ TEST(FairShare, HoldsTheMaxMinCertificateOnRandomInstances) {
         fastest[d.resource] = std::max(fastest[d.resource], x[i] / in.flows[i].weight);
       }
     }
-    for (std::size_t r = 0; r < used.size(); ++r) ASSERT_LE(used[r], in.capacity[r] * (1 + 1e-12) + 1e-12) << "seed " << seed;
+    for (std::size_t r = 0; r < used.size(); ++r)
+      ASSERT_LE(used[r], in.capacity[r] * (1 + 1e-12) + 1e-12) << "seed " << seed;
     for (std::size_t i = 0; i < x.size(); ++i) {
       const Flow& f = in.flows[i];
       bool justified = f.max_rate > 0 && x[i] >= f.max_rate * (1 - 1e-12);
       for (const ShareDemand& d : f.demands) {
         bool full = used[d.resource] >= in.capacity[d.resource] * (1 - 1e-9) - 1e-12;
-        justified = justified || (full && x[i] / f.weight >= fastest[d.resource] * (1 - 1e-9) - 1e-12);
+        justified =
+            justified || (full && x[i] / f.weight >= fastest[d.resource] * (1 - 1e-9) - 1e-12);
       }
       ASSERT_TRUE(justified) << "seed " << seed << ", flow " << i << " at " << x[i];
       if (f.max_rate > 0) {

@@ -11,7 +11,8 @@
 namespace ddpsim::predict {
 namespace {
 
-// 1 Tflop/s fp32 at efficiency (gemm 0.5, conv 0.25, attention 0.1), 1 TB/s at 0.5, 2 us a kernel; a launch takes the host 3 us.
+// 1 Tflop/s fp32 at efficiency (gemm 0.5, conv 0.25, attention 0.1), 1 TB/s at 0.5, 2 us a kernel;
+// a launch takes the host 3 us.
 Profile profile() {
   Profile p = test::ideal_profile({});
   p.compute.peak_flops = {1e12, 0, 4e12, 0};
@@ -34,7 +35,9 @@ Workload one_layer(KernelClass k, LayerCost forward, LayerCost backward = {}) {
   w.layers = {{"l", k, {0}, forward, backward}};
   return w;
 }
-std::int64_t forward_ps(const Workload& w, Level level = Level::Mid) { return step_times(w, profile(), level).forward.ps; }
+std::int64_t forward_ps(const Workload& w, Level level = Level::Mid) {
+  return step_times(w, profile(), level).forward.ps;
+}
 
 TEST(LayerTime, IsFlopsOverTheEfficientPeak) {
   // 10 * 1e7 flops / 0.5e12 = 200 us
@@ -49,10 +52,13 @@ TEST(LayerTime, IsFlopsOverTheEfficientPeak) {
 TEST(LayerTime, IsTrafficOverTheMemoryWhereThatIsSlower) {
   // (10 * 1e6 + 5e6) / 0.5e12 = 30 us; the flops take 2 us
   EXPECT_EQ(forward_ps(one_layer(KernelClass::Gemm, {1e5, 1e6, 5e6, 1})), 30'000'000);
-  EXPECT_EQ(forward_ps(one_layer(KernelClass::Memory, {1e9, 1e6, 5e6, 1})), 30'000'000);  // flops of a memory layer cost nothing
+  EXPECT_EQ(forward_ps(one_layer(KernelClass::Memory, {1e9, 1e6, 5e6, 1})),
+            30'000'000);  // flops of a memory layer cost nothing
 }
 
-TEST(LayerTime, IsAtLeastItsKernels) { EXPECT_EQ(forward_ps(one_layer(KernelClass::Gemm, {1, 1, 1, 7})), 14'000'000); }
+TEST(LayerTime, IsAtLeastItsKernels) {
+  EXPECT_EQ(forward_ps(one_layer(KernelClass::Gemm, {1, 1, 1, 7})), 14'000'000);
+}
 
 TEST(LayerTime, HalvesActivationsAndNotWeightsInHalfPrecision) {
   Workload w = one_layer(KernelClass::Memory, {0, 1e6, 5e6, 1});
@@ -72,17 +78,20 @@ TEST(StepTimesOf, LayersRunForwardThenBackwardInReverse) {
   Workload w = one_layer(KernelClass::Memory, {0, 0, 5e6, 1}, {0, 0, 10e6, 2});  // 10 us, 20 us
   w.tensors.push_back({"q", {1000}, DType::Float32});
   w.tensors.push_back({"r", {1000}, DType::Float32});
-  w.layers.push_back({"m", KernelClass::Memory, {2, 1}, {0, 0, 20e6, 1}, {0, 0, 30e6, 3}});  // 40 us, 60 us
+  w.layers.push_back(
+      {"m", KernelClass::Memory, {2, 1}, {0, 0, 20e6, 1}, {0, 0, 30e6, 3}});  // 40 us, 60 us
   w.arrival = {2, 1, 0};
   ASSERT_FALSE(validate(w));
   StepTimes t = step_times(w, profile(), Level::Mid);
   EXPECT_EQ(t.forward, kMicrosecond * 50);
   EXPECT_EQ(t.backward, kMicrosecond * 80);
-  EXPECT_EQ(t.ready, (std::vector<Duration>{kMicrosecond * 60, kMicrosecond * 60, kMicrosecond * 80}));
+  EXPECT_EQ(t.ready,
+            (std::vector<Duration>{kMicrosecond * 60, kMicrosecond * 60, kMicrosecond * 80}));
   ASSERT_TRUE(t.host);
   EXPECT_EQ(t.host->forward, kMicrosecond * 6);
   EXPECT_EQ(t.host->backward, kMicrosecond * 15);
-  EXPECT_EQ(t.host->ready, (std::vector<Duration>{kMicrosecond * 9, kMicrosecond * 9, kMicrosecond * 15}));
+  EXPECT_EQ(t.host->ready,
+            (std::vector<Duration>{kMicrosecond * 9, kMicrosecond * 9, kMicrosecond * 15}));
 }
 
 TEST(StepTimesOf, ACpuHaveNoHostTimes) {
@@ -121,7 +130,9 @@ TEST(OptimizerTime, WithoutForeachLaunchesEveryPassForEveryTensor) {
 
 TEST(OptimizerTraffic, IsTheTableOfItsPasses) {
   using K = Optimizer::Kind;
-  auto bytes = [](K kind, bool momentum, bool decay, bool fused) { return optimizer_bytes_per_element({kind, momentum, decay, true, fused}); };
+  auto bytes = [](K kind, bool momentum, bool decay, bool fused) {
+    return optimizer_bytes_per_element({kind, momentum, decay, true, fused});
+  };
   EXPECT_EQ(bytes(K::Sgd, false, false, false), 12);
   EXPECT_EQ(bytes(K::Sgd, false, false, true), 12);
   EXPECT_EQ(bytes(K::Sgd, false, true, false), 24);
@@ -137,7 +148,8 @@ TEST(OptimizerTraffic, IsTheTableOfItsPasses) {
   EXPECT_EQ(bytes(K::AdamW, false, true, true), 28);
 }
 
-// roofline.cc, optimizer_kernels: 7 passes for every Adam, but its own bytes count an eighth for AdamW (mul) and for L2 decay (add).
+// roofline.cc, optimizer_kernels: 7 passes for every Adam, but its own bytes count an eighth for
+// AdamW (mul) and for L2 decay (add).
 TEST(OptimizerTime, DISABLED_CountsTheEighthPassOfAdamW) {
   Workload w = one_layer(KernelClass::Memory, {0, 1, 1, 1});
   w.optimizer.kind = Optimizer::Kind::AdamW;
@@ -148,7 +160,8 @@ TEST(RooflineProblem, NamesAPrecisionThatTheDeviceLacks) {
   Workload w = one_layer(KernelClass::Gemm, {1, 1, 1, 1});
   EXPECT_EQ(roofline_problem(w, profile()), "");
   w.precision = Precision::Fp16;
-  EXPECT_EQ(roofline_problem(w, profile()), "profile \"ideal\" has no peak_flops for precision fp16");
+  EXPECT_EQ(roofline_problem(w, profile()),
+            "profile \"ideal\" has no peak_flops for precision fp16");
 }
 
 TEST(RooflineProblem, DoesNotCarryACaptureToAnotherKindOfDevice) {
@@ -171,7 +184,9 @@ struct Priced {
     p.host.collective_launch = Duration{1'000};
     p.host.traverse = Duration{10};
   }
-  std::int64_t of(const Op& op, Level level = Level::Mid) const { return price(op, step, program, p, level).ps; }
+  std::int64_t of(const Op& op, Level level = Level::Mid) const {
+    return price(op, step, program, p, level).ps;
+  }
 };
 
 TEST(PriceOf, MeasuredWorkIsItsDuration) {

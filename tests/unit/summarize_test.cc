@@ -40,7 +40,8 @@ Span reduce(std::int64_t ready, std::int64_t begin, std::int64_t end, int actor 
 
 TEST(Summarize, SplitsAStepIntoComputeExposedCommunicationAndIdle) {
   auto r = run(100);
-  r.spans = {span(OpKind::Forward, 0, 20), span(OpKind::Backward, 20, 60), reduce(50, 50, 80), span(OpKind::Optimizer, 90, 100)};
+  r.spans = {span(OpKind::Forward, 0, 20), span(OpKind::Backward, 20, 60), reduce(50, 50, 80),
+             span(OpKind::Optimizer, 90, 100)};
   Summary s = summarize(r);
   EXPECT_EQ(s.step.ps, 100);
   EXPECT_EQ(s.forward.ps, 20);
@@ -55,7 +56,8 @@ TEST(Summarize, SplitsAStepIntoComputeExposedCommunicationAndIdle) {
 
 TEST(Summarize, CountsOverlappingCollectivesOnce) {
   auto r = run(100);
-  r.spans = {reduce(10, 10, 50), reduce(30, 30, 70), reduce(70, 70, 80), span(OpKind::Optimizer, 95, 100)};
+  r.spans = {reduce(10, 10, 50), reduce(30, 30, 70), reduce(70, 70, 80),
+             span(OpKind::Optimizer, 95, 100)};
   Summary s = summarize(r);
   EXPECT_EQ(s.communication.ps, 70);
   EXPECT_EQ(s.exposed_communication.ps, 70);
@@ -64,8 +66,8 @@ TEST(Summarize, CountsOverlappingCollectivesOnce) {
 
 TEST(Summarize, SeesCommunicationAcrossSeveralGapsOfCompute) {
   auto r = run(100);
-  r.spans = {span(OpKind::Backward, 0, 20), span(OpKind::Backward, 30, 40), span(OpKind::CopyOut, 45, 60), reduce(10, 10, 50),
-             span(OpKind::Optimizer, 60, 100)};
+  r.spans = {span(OpKind::Backward, 0, 20), span(OpKind::Backward, 30, 40),
+             span(OpKind::CopyOut, 45, 60), reduce(10, 10, 50), span(OpKind::Optimizer, 60, 100)};
   Summary s = summarize(r);
   EXPECT_EQ(s.exposed_communication.ps, 10 + 5);
   EXPECT_EQ(s.ddp.ps, 15);
@@ -100,7 +102,8 @@ TEST(Summarize, CountsWaitingForTheOthersAsCommunication) {
 
 TEST(Summarize, LooksAtTheActorThatEndsLast) {
   auto r = run(100);
-  r.spans = {span(OpKind::Forward, 0, 10, 0), span(OpKind::Optimizer, 80, 90, 0), span(OpKind::Forward, 0, 30, 3), span(OpKind::Optimizer, 90, 100, 3)};
+  r.spans = {span(OpKind::Forward, 0, 10, 0), span(OpKind::Optimizer, 80, 90, 0),
+             span(OpKind::Forward, 0, 30, 3), span(OpKind::Optimizer, 90, 100, 3)};
   Summary s = summarize(r);
   EXPECT_EQ(s.actor, 3);
   EXPECT_EQ(s.forward.ps, 30);
@@ -120,7 +123,8 @@ TEST(Summarize, ClipsToTheStep) {
 
 TEST(Summarize, KeepsTheHostApart) {
   auto r = run(100);
-  r.spans = {span(OpKind::Launch, 0, 30), span(OpKind::FindUnused, 20, 40), span(OpKind::Forward, 30, 60), span(OpKind::Optimizer, 90, 100)};
+  r.spans = {span(OpKind::Launch, 0, 30), span(OpKind::FindUnused, 20, 40),
+             span(OpKind::Forward, 30, 60), span(OpKind::Optimizer, 90, 100)};
   Summary s = summarize(r);
   EXPECT_EQ(s.host_busy.ps, 40);
   EXPECT_EQ(s.compute.ps, 40);
@@ -163,8 +167,12 @@ std::string broken(T value, const std::function<void(T&)>& change) {
 std::string workload(const std::function<void(Workload&)>& change) {
   return broken(test::layered(3, 64, kMillisecond, kMillisecond), change);
 }
-std::string cluster(const std::function<void(Cluster&)>& change) { return broken(test::star(4, {1'000'000'000}), change); }
-std::string profile(const std::function<void(Profile&)>& change) { return broken(test::ideal_profile(kMicrosecond), change); }
+std::string cluster(const std::function<void(Cluster&)>& change) {
+  return broken(test::star(4, {1'000'000'000}), change);
+}
+std::string profile(const std::function<void(Profile&)>& change) {
+  return broken(test::ideal_profile(kMicrosecond), change);
+}
 std::string scenario(const std::function<void(Scenario&)>& change) {
   Scenario s;
   s.ranks = 2;
@@ -184,9 +192,13 @@ TEST(ValidWorkload, HasTensorsWithNamesAndSizes) {
   EXPECT_EQ(workload([](Workload& w) { w.name.clear(); }), "/name");
   EXPECT_EQ(workload([](Workload& w) { w.batch = 0; }), "/batch");
   EXPECT_EQ(workload([](Workload& w) { w.tensors.clear(); }), "/tensors");
-  EXPECT_EQ(workload([](Workload& w) { w.tensors[2].name = w.tensors[0].name; }), "/tensors/2/name");
+  EXPECT_EQ(workload([](Workload& w) { w.tensors[2].name = w.tensors[0].name; }),
+            "/tensors/2/name");
   EXPECT_EQ(workload([](Workload& w) { w.tensors[1].shape = {4, 0}; }), "/tensors/1/shape");
-  EXPECT_EQ(workload([](Workload& w) { w.tensors[1].shape = {1 << 30, 1 << 30}; }), "/tensors/1/shape");
+  EXPECT_EQ(workload([](Workload& w) {
+              w.tensors[1].shape = {1 << 30, 1 << 30};
+            }),
+            "/tensors/1/shape");
   EXPECT_EQ(workload([](Workload& w) { w.buffers = {{"b", {0}, DType::Float32}}; }), "");
 }
 
@@ -196,9 +208,11 @@ TEST(ValidWorkload, HasEachGradientArriveOnceInTimeAndBeforeTheEnd) {
   EXPECT_EQ(workload([](Workload& w) { w.arrival.clear(); }), "/arrival");
   EXPECT_EQ(workload([](Workload& w) { w.times.ready.pop_back(); }), "/times/ready_ps");
   EXPECT_EQ(workload([](Workload& w) { w.times.ready[1] = Duration{1}; }), "/times/ready_ps/1");
-  EXPECT_EQ(workload([](Workload& w) { w.times.ready[2] = w.times.backward + Duration{1}; }), "/times/ready_ps/2");
+  EXPECT_EQ(workload([](Workload& w) { w.times.ready[2] = w.times.backward + Duration{1}; }),
+            "/times/ready_ps/2");
   EXPECT_EQ(workload([](Workload& w) { w.times.host.reset(); }), "/times");
-  EXPECT_EQ(workload([](Workload& w) { w.times.host->ready[0] = Duration{-1}; }), "/times/host_ready_ps/0");
+  EXPECT_EQ(workload([](Workload& w) { w.times.host->ready[0] = Duration{-1}; }),
+            "/times/host_ready_ps/0");
 }
 
 TEST(ValidWorkload, WhenDescribedHasLayersThatGiveTheArrival) {
@@ -211,7 +225,10 @@ TEST(ValidWorkload, WhenDescribedHasLayersThatGiveTheArrival) {
   };
   EXPECT_EQ(workload([&](Workload& w) { describe(w, {2, 1}); }), "");
   EXPECT_EQ(workload([&](Workload& w) { describe(w, {1, 2}); }), "/layers");
-  EXPECT_EQ(workload([&](Workload& w) { describe(w, {2, 1}), w.layers[1].backward.flops_per_sample = -1; }), "/layers/1");
+  EXPECT_EQ(workload([&](Workload& w) {
+              describe(w, {2, 1}), w.layers[1].backward.flops_per_sample = -1;
+            }),
+            "/layers/1");
 }
 
 TEST(ValidCluster, HasPositiveLinksAndWholeBuckets) {
@@ -224,17 +241,26 @@ TEST(ValidCluster, HasPositiveLinksAndWholeBuckets) {
   EXPECT_EQ(cluster([](Cluster& c) { c.link.burst = {1}, c.link.peak = {1}; }), "/link/peak");
   EXPECT_EQ(cluster([](Cluster& c) { c.slow_links = {{4, {1}}}; }), "/slow_links/0/host");
   EXPECT_EQ(cluster([](Cluster& c) { c.pattern = Pattern::Racks, c.racks = 5; }), "/racks");
-  EXPECT_EQ(cluster([](Cluster& c) { c.pattern = Pattern::FatTree, c.oversubscription = 0.5; }), "/oversubscription");
+  EXPECT_EQ(cluster([](Cluster& c) { c.pattern = Pattern::FatTree, c.oversubscription = 0.5; }),
+            "/oversubscription");
   EXPECT_EQ(cluster([](Cluster& c) { c.pattern = Pattern::Graph; }), "/nodes");
-  EXPECT_EQ(cluster([](Cluster& c) { c.pattern = Pattern::Graph, c.nodes = {{"a", true}}, c.links = {{"a", "b", c.link}}; }), "/links/0/to");
+  EXPECT_EQ(cluster([](Cluster& c) {
+              c.pattern = Pattern::Graph, c.nodes = {{"a", true}}, c.links = {{"a", "b", c.link}};
+            }),
+            "/links/0/to");
 }
 
 TEST(ValidProfile, HasOrderedRangesAndKnots) {
   EXPECT_EQ(profile([](Profile& p) { p.transports.clear(); }), "/transports");
   EXPECT_EQ(profile([](Profile& p) { p.memory.efficiency = {0.9, 0.5, 1}; }), "/memory/efficiency");
-  EXPECT_EQ(profile([](Profile& p) { p.memory.bandwidth_bytes_per_s = 0; }), "/memory/bandwidth_bytes_per_s");
-  EXPECT_EQ(profile([](Profile& p) { p.transports["wire"].efficiency.high = 1.5; }), "/transports/wire/efficiency");
-  EXPECT_EQ(profile([](Profile& p) { p.transports["wire"].knots = {{8, 1}, {8, 2}}; }), "/transports/wire/knots/1/chunk_bytes");
+  EXPECT_EQ(profile([](Profile& p) { p.memory.bandwidth_bytes_per_s = 0; }),
+            "/memory/bandwidth_bytes_per_s");
+  EXPECT_EQ(profile([](Profile& p) { p.transports["wire"].efficiency.high = 1.5; }),
+            "/transports/wire/efficiency");
+  EXPECT_EQ(profile([](Profile& p) {
+              p.transports["wire"].knots = {{8, 1}, {8, 2}};
+            }),
+            "/transports/wire/knots/1/chunk_bytes");
   EXPECT_EQ(profile([](Profile& p) { p.sm_hold = {0.1, 0.2, 0.3}; }), "/interference/sm_hold");
   EXPECT_EQ(profile([](Profile& p) { p.sm_hold = {0.3, 0.2, 0.1}; }), "");
 }
@@ -254,12 +280,19 @@ TEST(ValidPlan, FitsItsWorkload) {
   EXPECT_EQ(plan([](Plan& p) { p.accumulation_steps = 0; }).path, "/plan/accumulation_steps");
   EXPECT_EQ(plan([](Plan& p) { p.bucket_cap_mb = 0; }).path, "/plan/bucket_cap_mb");
   EXPECT_EQ(plan([](Plan& p) { p.backend = Backend::Gloo; }).path, "/plan/backend");
-  EXPECT_EQ(plan([](Plan& p) { p.backend = Backend::Nccl; }, DeviceKind::Cpu).path, "/plan/backend");
-  EXPECT_EQ(plan([](Plan& p) { p.unused_parameters = {"nobody"}; }).path, "/plan/unused_parameters/0");
+  EXPECT_EQ(plan([](Plan& p) { p.backend = Backend::Nccl; }, DeviceKind::Cpu).path,
+            "/plan/backend");
+  EXPECT_EQ(plan([](Plan& p) { p.unused_parameters = {"nobody"}; }).path,
+            "/plan/unused_parameters/0");
   EXPECT_EQ(plan([](Plan& p) { p.unused_parameters = {"layer0.weight"}; }).message,
-            "parameter \"layer0.weight\" never gets a gradient: PyTorch DDP stops with an error unless find_unused_parameters or static_graph is true");
-  EXPECT_FALSE(plan([](Plan& p) { p.unused_parameters = {"layer0.weight"}, p.static_graph = true; }));
-  EXPECT_EQ(plan([](Plan& p) { p.unused_parameters = {"layer0.weight", "layer1.weight"}, p.static_graph = true; }).path, "/plan/unused_parameters");
+            "parameter \"layer0.weight\" never gets a gradient: PyTorch DDP stops with an error "
+            "unless find_unused_parameters or static_graph is true");
+  EXPECT_FALSE(
+      plan([](Plan& p) { p.unused_parameters = {"layer0.weight"}, p.static_graph = true; }));
+  EXPECT_EQ(plan([](Plan& p) {
+              p.unused_parameters = {"layer0.weight", "layer1.weight"}, p.static_graph = true;
+            }).path,
+            "/plan/unused_parameters");
 }
 
 }  // namespace

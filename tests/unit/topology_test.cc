@@ -92,7 +92,8 @@ TEST(Racks, CrossTheCoreOnlyBetweenRacks) {
   c.uplink = {{40'000'000'000}, kMicrosecond * 3, {}, {}, "ib"};
   Fabric f(c);
   EXPECT_EQ(names(f, 0, 2), (Names{"host0 up", "host2 down"}));
-  EXPECT_EQ(names(f, 0, 3), (Names{"host0 up", "rack0 uplink up", "rack1 uplink down", "host3 down"}));
+  EXPECT_EQ(names(f, 0, 3),
+            (Names{"host0 up", "rack0 uplink up", "rack1 uplink down", "host3 down"}));
   EXPECT_EQ(route(f, 0, 3).latency, kMicrosecond * 8);
   EXPECT_EQ(gigabits(f, "rack1 uplink down"), 40);
 }
@@ -106,13 +107,18 @@ Cluster fat_tree(double oversubscription, int nics = 1) {
   return c;
 }
 
-TEST(FatTree, StaysBelowALeaf) { EXPECT_EQ(names(Fabric(fat_tree(1)), 4, 7), (Names{"host4 up", "host7 down"})); }
+TEST(FatTree, StaysBelowALeaf) {
+  EXPECT_EQ(names(Fabric(fat_tree(1)), 4, 7), (Names{"host4 up", "host7 down"}));
+}
 
 TEST(FatTree, TakesTheSpineOfTheSendersNic) {
   Fabric f(fat_tree(1));
-  EXPECT_EQ(names(f, 0, 6), (Names{"host0 up", "leaf0-spine0 up", "leaf1-spine0 down", "host6 down"}));
-  EXPECT_EQ(names(f, 1, 6), (Names{"host1 up", "leaf0-spine1 up", "leaf1-spine1 down", "host6 down"}));
-  EXPECT_EQ(names(f, 6, 1), (Names{"host6 up", "leaf1-spine0 up", "leaf0-spine0 down", "host1 down"}));
+  EXPECT_EQ(names(f, 0, 6),
+            (Names{"host0 up", "leaf0-spine0 up", "leaf1-spine0 down", "host6 down"}));
+  EXPECT_EQ(names(f, 1, 6),
+            (Names{"host1 up", "leaf0-spine1 up", "leaf1-spine1 down", "host6 down"}));
+  EXPECT_EQ(names(f, 6, 1),
+            (Names{"host6 up", "leaf1-spine0 up", "leaf0-spine0 down", "host1 down"}));
   EXPECT_EQ(route(f, 0, 6).latency, kMicrosecond * 4);
 }
 
@@ -127,7 +133,8 @@ TEST(FatTree, CountsAHalfFilledLeaf) {
   c.hosts = 9;
   Fabric f(c);
   EXPECT_EQ(f.links().size(), 2u * (9 + 3 * 2));
-  EXPECT_EQ(names(f, 8, 0), (Names{"host8 up", "leaf2-spine0 up", "leaf0-spine0 down", "host0 down"}));
+  EXPECT_EQ(names(f, 8, 0),
+            (Names{"host8 up", "leaf2-spine0 up", "leaf0-spine0 down", "host0 down"}));
 }
 
 TEST(SlowLinks, SlowBothDirectionsOfOneHost) {
@@ -162,7 +169,8 @@ TEST(TokenBuckets, BelongToTheHostsLinksAndNotToTheTrunks) {
 
 // ---- graphs
 
-Cluster graph(const Names& hosts, const Names& switches, const std::vector<std::pair<std::string, std::string>>& links) {
+Cluster graph(const Names& hosts, const Names& switches,
+              const std::vector<std::pair<std::string, std::string>>& links) {
   Cluster c = base(Pattern::Graph, static_cast<int>(hosts.size()));
   for (const auto& n : hosts) c.nodes.push_back({n, true});
   for (const auto& n : switches) c.nodes.push_back({n, false});
@@ -171,15 +179,22 @@ Cluster graph(const Names& hosts, const Names& switches, const std::vector<std::
 }
 
 TEST(Graph, TakesThePathWithTheFewestLinks) {
-  Fabric f(graph({"a", "b"}, {"s", "t", "u"}, {{"a", "s"}, {"s", "t"}, {"t", "b"}, {"a", "u"}, {"u", "b"}}));
+  Fabric f(graph({"a", "b"}, {"s", "t", "u"},
+                 {{"a", "s"}, {"s", "t"}, {"t", "b"}, {"a", "u"}, {"u", "b"}}));
   EXPECT_EQ(names(f, 0, 1), (Names{"a->u", "u->b"}));
   EXPECT_EQ(names(f, 1, 0), (Names{"b->u", "u->a"}));
   EXPECT_EQ(route(f, 0, 1).latency, kMicrosecond * 2);
 }
 
 TEST(Graph, BreaksTiesByTheOrderOfItsLinks) {
-  EXPECT_EQ(names(Fabric(graph({"a", "b"}, {"s", "t"}, {{"a", "t"}, {"a", "s"}, {"s", "b"}, {"t", "b"}})), 0, 1), (Names{"a->t", "t->b"}));
-  EXPECT_EQ(names(Fabric(graph({"a", "b"}, {"s", "t"}, {{"a", "s"}, {"a", "t"}, {"s", "b"}, {"t", "b"}})), 0, 1), (Names{"a->s", "s->b"}));
+  EXPECT_EQ(
+      names(Fabric(graph({"a", "b"}, {"s", "t"}, {{"a", "t"}, {"a", "s"}, {"s", "b"}, {"t", "b"}})),
+            0, 1),
+      (Names{"a->t", "t->b"}));
+  EXPECT_EQ(
+      names(Fabric(graph({"a", "b"}, {"s", "t"}, {{"a", "s"}, {"a", "t"}, {"s", "b"}, {"t", "b"}})),
+            0, 1),
+      (Names{"a->s", "s->b"}));
   EXPECT_EQ(names(Fabric(graph({"a", "b"}, {}, {{"a", "b"}, {"a", "b"}})), 0, 1).size(), 1u);
 }
 
@@ -198,7 +213,9 @@ TEST(Graph, KnowsWhoCannotBeReached) {
   EXPECT_FALSE(check_reachable(f, {0, 1}));
   Problem p = check_reachable(f, {0, 1, 2});
   EXPECT_EQ(p.path, "/links");
-  EXPECT_EQ(p.message, "no path from host 1 to host 2; every host that has a rank needs a route to the others");
+  EXPECT_EQ(
+      p.message,
+      "no path from host 1 to host 2; every host that has a rank needs a route to the others");
 }
 
 TEST(Graph, ReachesDevicesOfOneHostWithoutItsLinks) {

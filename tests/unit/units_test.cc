@@ -76,19 +76,25 @@ TEST(ParseBandwidth, KeepsBitsAndBytesApart) {
 }
 
 TEST(ParseErrors, SayWhatWasExpected) {
-  EXPECT_EQ(parse_duration("5").error, "\"5\" has no unit; expected a time such as \"5us\", \"1.5ms\" or \"300ns\"");
-  EXPECT_EQ(parse_duration("-5us").error, "\"-5us\" is negative; expected a time such as \"5us\", \"1.5ms\" or \"300ns\"");
+  EXPECT_EQ(parse_duration("5").error,
+            "\"5\" has no unit; expected a time such as \"5us\", \"1.5ms\" or \"300ns\"");
+  EXPECT_EQ(parse_duration("-5us").error,
+            "\"-5us\" is negative; expected a time such as \"5us\", \"1.5ms\" or \"300ns\"");
   EXPECT_EQ(parse_bytes("25 Mib").error,
-            "\"25 Mib\" has an unknown unit \"Mib\"; expected a size such as \"64KiB\", \"25MiB\" or \"100MB\"");
+            "\"25 Mib\" has an unknown unit \"Mib\"; expected a size such as \"64KiB\", \"25MiB\" "
+            "or \"100MB\"");
   EXPECT_EQ(parse_bytes("lots").error,
-            "\"lots\" is not a number with a unit; expected a size such as \"64KiB\", \"25MiB\" or \"100MB\"");
+            "\"lots\" is not a number with a unit; expected a size such as \"64KiB\", \"25MiB\" or "
+            "\"100MB\"");
   EXPECT_EQ(parse_bandwidth("fast").error,
-            "\"fast\" is not a number with a unit; expected a bandwidth such as \"100Gb/s\" or \"12.5GB/s\"");
+            "\"fast\" is not a number with a unit; expected a bandwidth such as \"100Gb/s\" or "
+            "\"12.5GB/s\"");
 }
 
 TEST(ParseErrors, OfferBothReadingsOfABarePrefix) {
   EXPECT_EQ(parse_bandwidth("40G").error, "\"40G\" has no unit (did you mean 40GB/s or 40Gb/s?)");
-  EXPECT_EQ(parse_bandwidth("2.5 M").error, "\"2.5 M\" has no unit (did you mean 2.5MB/s or 2.5Mb/s?)");
+  EXPECT_EQ(parse_bandwidth("2.5 M").error,
+            "\"2.5 M\" has no unit (did you mean 2.5MB/s or 2.5Mb/s?)");
 }
 
 TEST(ParseErrors, RefuseUnitsOfAnotherQuantity) {
@@ -161,13 +167,19 @@ TEST(Printing, PicksTheUnitAndFourDigits) {
 }
 
 TEST(Printing, ReadsBack) {
-  for (std::int64_t v : {1ll, 999ll, 1'500ll, 25'000'000ll, 7'000'000'000'000ll}) EXPECT_EQ(ps(to_string(Duration{v})), v);
-  for (std::int64_t v : {1ll, 64 * 1024ll, 25 * 1024 * 1024ll}) EXPECT_EQ(bytes(to_string(Bytes{v})), v);
+  for (std::int64_t v : {1ll, 999ll, 1'500ll, 25'000'000ll, 7'000'000'000'000ll})
+    EXPECT_EQ(ps(to_string(Duration{v})), v);
+  for (std::int64_t v : {1ll, 64 * 1024ll, 25 * 1024 * 1024ll})
+    EXPECT_EQ(bytes(to_string(Bytes{v})), v);
 }
 
 // to_string(Bandwidth) has no kb/s: 1e5 bit/s and more below 1 Mb/s come out in exponents.
-TEST(Printing, DISABLED_PrintsKilobitsWithoutAnExponent) { EXPECT_EQ(to_string(Bandwidth{50'000}), "50 kb/s"); }
-TEST(Printing, DISABLED_PrintsHoursWithoutAnExponent) { EXPECT_EQ(to_string(kSecond * 12'345).find('e'), std::string::npos); }
+TEST(Printing, DISABLED_PrintsKilobitsWithoutAnExponent) {
+  EXPECT_EQ(to_string(Bandwidth{50'000}), "50 kb/s");
+}
+TEST(Printing, DISABLED_PrintsHoursWithoutAnExponent) {
+  EXPECT_EQ(to_string(kSecond * 12'345).find('e'), std::string::npos);
+}
 
 }  // namespace
 }  // namespace ddpsim

@@ -90,11 +90,11 @@ class Settings {
     return nullptr;
   }
   // Applies, then reads; an error at a place that a flag wrote names the flag.
-  template <class Read>
-  auto read(io::Target target, Named& named, Read read) const {
+  template <class Reader>
+  auto read(io::Target target, Named& named, Reader reader) const {
     apply(target, named.document);
     try {
-      return read(named.document, named.file);
+      return reader(named.document, named.file);
     } catch (const InputError& e) {
       auto hash = e.where.find('#');
       const io::Setting* s = hash == std::string::npos ? nullptr : at(target, e.where.substr(hash + 1));
