@@ -49,7 +49,11 @@ class LoadCounter {
     std::sort(used_.begin(), used_.end());
     std::vector<LinkLoad> out;
     out.reserve(used_.size());
-    for (topology::LinkId l : used_) out.push_back({l, count_[l]});
+    for (topology::LinkId l : used_) {
+      out.push_back({l, count_[l]});
+      count_[l] = 0;
+    }
+    used_.clear();
     return out;
   }
 
@@ -95,17 +99,25 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
     }
   }
   c.ring_load = ring.take();
-  LoadCounter tree(f);
-  while ((1 << c.tree_rounds) < n) ++c.tree_rounds;
-  for (int round = 0; round < c.tree_rounds; ++round) {
+  int rounds = 0;
+  while ((1 << rounds) < n) ++rounds;
+  LoadCounter mean(f);
+  LoadCounter one(f);
+  for (int round = 0; round < rounds; ++round) {
+    Communicator::TreeRound r;
     for (auto [from, to] : tree_round(n, round)) {
       f.find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)], route);
-      tree.add(route, 1.0 / c.tree_rounds);
+      one.add(route, 1);
+      mean.add(route, 1.0 / rounds);
       used.insert(route.transport);
-      if (route.latency >= c.tree_hop.wire_latency) c.tree_hop = {from, to, route.transport, route.latency};
+      auto same = std::find_if(r.hops.begin(), r.hops.end(), [&](const Hop& h) { return h.transport == route.transport; });
+      if (same == r.hops.end()) r.hops.push_back({from, to, route.transport, route.latency});
+      else if (route.latency > same->wire_latency) *same = {from, to, route.transport, route.latency};
     }
+    r.load = one.take();
+    c.tree.push_back(std::move(r));
   }
-  c.tree_load = tree.take();
+  c.tree_load = mean.take();
   c.transports.assign(used.begin(), used.end());
   return c;
 }

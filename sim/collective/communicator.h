@@ -29,10 +29,13 @@ struct Communicator {
   std::vector<std::vector<int>> rings;
   std::vector<LinkLoad> ring_load;  // mean over rings; ascending by link
   std::vector<Hop> ring_hops;       // of the first ring, in its order
-  // Broadcast from rank 0. NCCL: along the ring (no last hop). Gloo: binomial tree.
-  std::vector<LinkLoad> tree_load;  // per byte and round
-  Hop tree_hop;                     // the slowest
-  int tree_rounds = 0;
+  // Broadcast from rank 0. NCCL: along the ring (no last hop). Gloo: binomial tree, one round after the other.
+  struct TreeRound {
+    std::vector<LinkLoad> load;  // ascending by link
+    std::vector<Hop> hops;       // of each transport, the one with the slowest wire
+  };
+  std::vector<TreeRound> tree;
+  std::vector<LinkLoad> tree_load;  // mean over rounds
   std::vector<std::uint8_t> transports;  // that any hop uses, ascending
   Backend backend = Backend::Nccl;
   int ranks() const { return static_cast<int>(devices.size()); }

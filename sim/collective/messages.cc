@@ -193,8 +193,8 @@ std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Pr
 
 std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, Bytes size, const FlowOfHop& flow, std::span<const TaskId> arrive) {
   std::vector<TaskId> has = launched(g, launch_time(c, p), arrive);
-  for (int round = 0; round < c.tree_rounds; ++round) {
-    for (auto [from, to] : tree_round(c.ranks(), round)) {
+  for (std::size_t round = 0; round < c.tree.size(); ++round) {
+    for (auto [from, to] : tree_round(c.ranks(), static_cast<int>(round))) {
       Hop h = hop_between(c, from, to);
       TaskId sent = g.add_task(step_latency(c, p, h, false), static_cast<double>(size.count), flow(from, to));
       g.add_edge(has[static_cast<std::size_t>(from)], sent);

@@ -208,10 +208,16 @@ Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size
   price.pattern = Pattern::Tree;
   price.algorithm = "tree";
   price.chunk = size.count;
-  price.hop_latency = section(c, p, c.tree_hop).latency + c.tree_hop.wire_latency;
   phase.latency = launch_time(c, p);
-  phase.work = s * c.tree_rounds;
-  phase.max_rate = rate_with_latency(c, p, level, c.tree_load, phase.work, c.tree_rounds, price.hop_latency * c.tree_rounds);
+  phase.work = s * static_cast<double>(c.tree.size());
+  // The rounds follow one another, each as slow as its slowest link: together they limit the rate; the mean load is what others see.
+  double time = 0;
+  for (const auto& round : c.tree) {
+    Duration latency;
+    for (const Hop& h : round.hops) latency = std::max(latency, section(c, p, h).latency + h.wire_latency);
+    time += step_time(c, p, level, round.load, s, static_cast<double>(latency.ps));
+  }
+  phase.max_rate = phase.work / time;
   price.phases.push_back(phase);
   price.alone = alone(price, bottleneck(c, p, level, c.tree_load));
   return price;

@@ -113,7 +113,9 @@ constexpr std::array<Unit, 15> kRateUnits{{{"b/s", 1},
 
 std::string significant(double v, std::string_view unit) {
   char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%.4g %.*s", v, static_cast<int>(unit.size()), unit.data());
+  // Four significant digits, and no exponent.
+  const char* form = v < 9999.5 && v > -9999.5 ? "%.4g %.*s" : "%.0f %.*s";
+  std::snprintf(buffer, sizeof buffer, form, v, static_cast<int>(unit.size()), unit.data());
   return buffer;
 }
 
@@ -185,6 +187,7 @@ std::string to_string(Bandwidth b) {
   if (v >= 1e12) return significant(v / 1e12, "Tb/s");
   if (v >= 1e9) return significant(v / 1e9, "Gb/s");
   if (v >= 1e6) return significant(v / 1e6, "Mb/s");
+  if (v >= 1e3) return significant(v / 1e3, "kb/s");
   return significant(v, "b/s");
 }
 

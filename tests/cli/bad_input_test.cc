@@ -48,8 +48,8 @@ const std::vector<Case> kCases{
     {"Fraction", workload("workload-fraction.json"), {"workload-fraction.json#/times/backward_ps: ", "whole number", "2000.5"}},
     {"HugeInteger", workload("workload-huge-integer.json"), {"workload-huge-integer.json#/times/backward_ps: ", "64-bit"}},
     {"Centuries", workload("workload-centuries.json"), {"workload-centuries.json#/times: ", "at most a day"}},
-    {"NotANumber", workload("workload-nan.json"), {"workload-nan.json: not valid JSON", "line 10"}},
-    {"Infinity", workload("workload-infinity.json"), {"workload-infinity.json: not valid JSON", "line 10"}},
+    {"NotANumber", workload("workload-nan.json"), {"workload-nan.json: not valid JSON", "line 11"}},
+    {"Infinity", workload("workload-infinity.json"), {"workload-infinity.json: not valid JSON", "line 11"}},
     {"Exponent999", workload("workload-1e999.json"), {"workload-1e999.json: not valid JSON", "1e999"}},
     // Files.
     {"MissingFile", workload("missing.json"), {"--workload: ", "missing.json\": no such workload file"}},
@@ -155,7 +155,7 @@ const std::vector<Case> kCases{
     // Flags.
     {"UnknownCommand", {"predcit"}, {"\"predcit\" is not a command (did you mean \"predict\"?)"}},
     {"UnknownFlag", kCpu + std::vector<std::string>{"--rank", "4"}, {"--rank is not a flag", "did you mean --ranks?"}},
-    {"MissingValue", kCpu + std::vector<std::string>{"--ranks"}, {"--ranks"}},
+    {"MissingValue", kCpu + std::vector<std::string>{"--ranks"}, {"--ranks: ", "needs a value, found --out"}},
     {"FlagTwice", kCpu + std::vector<std::string>{"--ranks", "2", "--ranks", "4"}, {"--ranks"}},
     {"ExtraArgument", kCpu + std::vector<std::string>{"BAD/scenario-list.json", "more"}, {"more"}},
     {"BadFormat", kCpu + std::vector<std::string>{"--format", "yaml"}, {"--format", "\"yaml\"", "table, csv, json"}},
@@ -250,7 +250,7 @@ TEST_P(BadInput, IsRefusedInOneSentence) {
   EXPECT_EQ(files(), before) << "something was written";
 }
 
-INSTANTIATE_TEST_SUITE_P(Cli, BadInput, testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Cli, BadInput, testing::ValuesIn(kCases), [](const auto& c) { return std::string(c.param.name); });
 
 // Each file in bad/ is used, so that none lies there broken for another reason than its name says.
 TEST(BadInputFiles, AreAllUsed) {

