@@ -79,11 +79,12 @@ Summary summarize(const Run& run) {
     if (s.kind == OpKind::Forward) out.forward += d;
     else if (s.kind == OpKind::Backward || s.kind == OpKind::BackwardTail) out.backward += d;
     else if (s.kind == OpKind::Optimizer) out.optimizer += d;
-    else out.ddp += d;
   }
   auto c = unite(std::move(compute));
   auto m = unite(std::move(communication));
   out.compute = {length(c)};
+  // What is left: some of it (a hook's continuation) may run beside backward, and costs the step nothing then.
+  out.ddp = std::max(Duration{}, out.compute - out.forward - out.backward - out.optimizer);
   out.communication = {length(m)};
   out.exposed_communication = {length(m) - overlap_length(m, c)};
   out.idle = out.step - out.compute - out.exposed_communication;

@@ -35,30 +35,22 @@ std::vector<TaskId> launched(TaskGraph& g, Duration launch, std::span<const Task
   return out;
 }
 
-// One ring of NCCL: `steps` hops of `chunk` bytes from every position. Returns per position the task after which it has sent and received all.
-void add_ring(TaskGraph& g, const Communicator& c, const Profile& p, const std::vector<int>& order, double chunk, bool ll, const FlowOfHop& flow,
-              const std::vector<TaskId>& start, std::vector<std::vector<TaskId>>& done) {
+// One ring of NCCL: `steps` hops of `chunk` bytes from every position. All ranks step together, and NCCL's constants give only the sum of the latencies
+// along the ring, so every step has the mean one. Returns per position the task after which it has sent and received all.
+void add_ring(TaskGraph& g, const std::vector<int>& order, double chunk, Duration latency, const FlowOfHop& flow, const std::vector<TaskId>& start,
+              std::vector<std::vector<TaskId>>& done) {
   std::size_t n = order.size();
-  std::vector<Duration> latency(n);
   std::vector<engine::FlowId> flows(n);
-  bool uniform = true;
-  for (std::size_t i = 0; i < n; ++i) {
-    Hop h = hop_between(c, order[i], order[(i + 1) % n]);
-    latency[i] = step_latency(c, p, h, ll);
-    flows[i] = flow(h.from, h.to);
-    uniform = uniform && latency[i] == latency[0];
-  }
+  for (std::size_t i = 0; i < n; ++i) flows[i] = flow(order[i], order[(i + 1) % n]);
   std::size_t steps = 2 * (n - 1);
   std::vector<TaskId> previous(n);
   std::vector<TaskId> current(n);
   for (std::size_t s = 0; s < steps; ++s) {
     for (std::size_t i = 0; i < n; ++i) {
       TaskId data = s == 0 ? start[static_cast<std::size_t>(order[i])] : previous[(i + n - 1) % n];
-      // Equal latencies: every message of a step waits equally long, so latency and wire make one task.
-      TaskId sent = g.add_task(uniform ? latency[i] : Duration{}, chunk, flows[i]);
-      g.add_edge(uniform ? data : after(g, latency[i], {data}), sent);
-      if (s > 0 && previous[i] != data) g.add_edge(previous[i], sent);
-      current[i] = sent;
+      current[i] = g.add_task(latency, chunk, flows[i]);
+      g.add_edge(data, current[i]);
+      if (s > 0 && previous[i] != data) g.add_edge(previous[i], current[i]);
     }
     std::swap(previous, current);
   }
@@ -80,14 +72,13 @@ std::vector<TaskId> join(TaskGraph& g, const std::vector<std::vector<TaskId>>& p
   return out;
 }
 
-std::vector<TaskId> nccl_all_reduce(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
+std::vector<TaskId> nccl_all_reduce(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, const FlowOfHop& flow,
                                     std::span<const TaskId> arrive) {
   std::vector<TaskId> start = launched(g, launch_time(c, p), arrive);
   double n = c.ranks();
   double chunk = price.phases[0].work / (2 * (n - 1)) / static_cast<double>(c.rings.size());
   std::vector<std::vector<TaskId>> done(arrive.size());
-  for (const auto& order : c.rings) add_ring(g, c, p, order, chunk, price.wire_factor > 1, flow, start, done);
-  (void)size;
+  for (const auto& order : c.rings) add_ring(g, order, chunk, price.hop_latency, flow, start, done);
   return join(g, done);
 }
 
@@ -158,12 +149,10 @@ std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Pr
                                    std::span<const TaskId> arrive) {
   std::vector<TaskId> start = launched(g, launch_time(c, p), arrive);
   std::vector<std::vector<TaskId>> done(arrive.size());
-  double n = c.ranks();
   double s = static_cast<double>(size.count);
   double rings = static_cast<double>(c.rings.size());
-  // phases[0].work = s * (pieces + n - 2) / pieces
-  auto pieces = static_cast<int>((n - 2) / (price.phases[0].work / s - 1 + 1e-300) + 0.5);
-  if (n == 2) pieces = 1;
+  auto pieces = static_cast<int>(price.pieces);
+  bool ll = price.wire_factor > 1;
   for (const auto& order : c.rings) {
     std::size_t root = static_cast<std::size_t>(std::find(order.begin(), order.end(), 0) - order.begin());
     std::size_t hops = order.size() - 1;
@@ -174,8 +163,8 @@ std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Pr
         int from = order[(root + i) % order.size()];
         int to = order[(root + i + 1) % order.size()];
         Hop h = hop_between(c, from, to);
-        TaskId ready = after(g, step_latency(c, p, h, false), {data});
-        TaskId sent = g.add_task({}, s / pieces / rings, flow(from, to));
+        TaskId ready = after(g, step_latency(c, p, h, ll), {data});
+        TaskId sent = g.add_task({}, s * price.wire_factor / pieces / rings, flow(from, to));
         g.add_edge(ready, sent);
         g.add_edge(start[static_cast<std::size_t>(to)], sent);
         if (previous_piece[i] != UINT32_MAX) g.add_edge(previous_piece[i], sent);
@@ -211,7 +200,7 @@ std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Pr
 std::vector<TaskId> add_all_reduce_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
                                             std::span<const TaskId> arrive) {
   if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
-  return c.backend == Backend::Nccl ? nccl_all_reduce(g, c, p, price, size, flow, arrive) : gloo_all_reduce(g, c, p, price, size, flow, arrive);
+  return c.backend == Backend::Nccl ? nccl_all_reduce(g, c, p, price, flow, arrive) : gloo_all_reduce(g, c, p, price, size, flow, arrive);
 }
 
 std::vector<TaskId> add_broadcast_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,

@@ -27,7 +27,8 @@ struct Price {
   std::vector<Phase> phases;
   Duration alone;          // duration with the links to itself
   std::int64_t chunk = 0;  // bytes of one message
-  Duration hop_latency;    // software part of one step, slowest hop
+  Duration hop_latency;    // of one step: NCCL, mean along the ring; Gloo, slowest hop
+  std::int64_t pieces = 1;  // of a broadcast's pipeline
   Duration reduce;         // time to sum one message, if on the path
   double wire_factor = 1;  // bytes on the wire per byte of data
 };

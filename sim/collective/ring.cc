@@ -123,7 +123,34 @@ Price nccl_protocol(const Communicator& c, const Profile& p, Level level, Bytes 
   phase.latency = launch_time(c, p);
   phase.work = static_cast<double>(size.count) * (2 * (n - 1) / n) * price.wire_factor * c_x;
   phase.weight = channels;
-  phase.max_rate = rate_with_latency(c, p, level, c.ring_load, phase.work, 2 * (n - 1), path_latency(c, p, ll), ll ? ll_rate(c, p) : 1e300);
+  Duration gaps = path_latency(c, p, ll);
+  price.hop_latency = {(gaps.ps + (c.ranks() - 1)) / (2 * (c.ranks() - 1))};
+  phase.max_rate = rate_with_latency(c, p, level, c.ring_load, phase.work, 2 * (n - 1), gaps, ll ? ll_rate(c, p) : 1e300);
+  price.phases.push_back(phase);
+  price.alone = alone(price, bottleneck(c, p, level, c.ring_load));
+  return price;
+}
+
+// Chain along the ring, in pieces of at most 512 KiB per channel (LL: 32 KiB): fill n - 2 pieces, then stream.
+Price nccl_broadcast(const Communicator& c, const Profile& p, Level level, double s, bool ll) {
+  double piece = (ll ? 32.0 : 512.0) * 1024 * static_cast<double>(c.rings.size());
+  Price price;
+  price.pattern = Pattern::Ring;
+  price.algorithm = ll ? "ring/LL" : "ring/Simple";
+  price.wire_factor = ll ? 2 : 1;
+  price.pieces = 1 + static_cast<std::int64_t>((s - 1) / piece);
+  double steps = static_cast<double>(price.pieces) + c.ranks() - 2;
+  price.chunk = static_cast<std::int64_t>(s / static_cast<double>(price.pieces)) + 1;
+  Duration latency;
+  for (std::size_t i = 0; i + 1 < c.ring_hops.size(); ++i) {
+    const TransportSection& t = section(c, p, c.ring_hops[i]);
+    latency += (ll ? *t.ll_latency : t.latency) + c.ring_hops[i].wire_latency;
+  }
+  Phase phase;
+  phase.latency = launch_time(c, p);
+  phase.work = s * price.wire_factor * steps / static_cast<double>(price.pieces);
+  phase.weight = static_cast<double>(c.rings.size());
+  phase.max_rate = rate_with_latency(c, p, level, c.ring_load, phase.work, steps, latency, ll ? ll_rate(c, p) : 1e300);
   price.phases.push_back(phase);
   price.alone = alone(price, bottleneck(c, p, level, c.ring_load));
   return price;
@@ -189,21 +216,10 @@ Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size
   Phase phase;
   auto s = static_cast<double>(size.count);
   if (c.backend == Backend::Nccl) {
-    // Chain along the ring, in pieces of at most 512 KiB per channel: fill n - 2 pieces, then stream.
-    constexpr double kPiece = 512.0 * 1024;
-    double pieces = static_cast<double>(1 + static_cast<std::int64_t>((s - 1) / (kPiece * static_cast<double>(c.rings.size()))));
-    price.pattern = Pattern::Ring;
-    price.algorithm = "ring/Simple";
-    price.chunk = static_cast<std::int64_t>(s / pieces) + 1;
-    Duration latency;
-    for (std::size_t i = 0; i + 1 < c.ring_hops.size(); ++i) latency += section(c, p, c.ring_hops[i]).latency + c.ring_hops[i].wire_latency;
-    phase.latency = launch_time(c, p);
-    phase.work = s * (pieces + c.ranks() - 2) / pieces;
-    phase.weight = static_cast<double>(c.rings.size());
-    phase.max_rate = rate_with_latency(c, p, level, c.ring_load, phase.work, pieces + c.ranks() - 2, latency);
-    price.phases.push_back(phase);
-    price.alone = alone(price, bottleneck(c, p, level, c.ring_load));
-    return price;
+    Price simple = nccl_broadcast(c, p, level, s, false);
+    if (!offers_ll(c, p)) return simple;
+    Price ll = nccl_broadcast(c, p, level, s, true);
+    return ll.alone < simple.alone ? ll : simple;
   }
   price.pattern = Pattern::Tree;
   price.algorithm = "tree";

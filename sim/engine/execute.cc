@@ -47,7 +47,7 @@ class Executor {
     timeline_.begin.assign(g_.size(), TimePoint{-1});
     timeline_.end.assign(g_.size(), TimePoint{-1});
     sources_.resize(groups_.size() + resources_.size());
-    for (std::size_t r = 0; r < resources_.size(); ++r) resources_[r].tokens = g_.resources()[r].burst;
+    for (std::size_t r = 0; r < resources_.size(); ++r) resources_[r].tokens = g_.resources()[r].starts_empty ? 0 : g_.resources()[r].burst;
     for (const auto& h : g_.holds()) has_holds_ = has_holds_ || h.hold.share > 0;
     if (has_holds_) index_holds();
   }

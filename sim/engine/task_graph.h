@@ -24,6 +24,7 @@ struct Resource {
   double rate = 0;
   double burst = 0;
   double peak = 0;
+  bool starts_empty = false;  // no tokens at time 0 (a job that has been running); else full
 };
 
 // What one unit of a task's work consumes of a resource.

@@ -79,6 +79,9 @@ Problem validate(const Cluster& c) {
     if (c.hosts_per_leaf < 1) return {"/hosts_per_leaf", "at least one host per leaf switch"};
     if (c.spines < 1 || c.spines > 4096) return {"/spines", "1 to 4,096 spine switches"};
     if ((c.hosts - 1) / c.hosts_per_leaf + 1 > kMaxDevices / c.spines) return {"/spines", "more than 1,048,576 links from leaves to spines"};
+    if (c.spines > c.hosts_per_leaf * c.nics_per_host)
+      return {"/spines", "more spines than a leaf has NICs below it (" + std::to_string(c.hosts_per_leaf * c.nics_per_host) +
+                             "): each uplink would be slower than one NIC at 1:1"};
     if (!(c.oversubscription >= 1 && c.oversubscription <= 1000)) return {"/oversubscription", "1:1 to 1000:1"};
   }
   std::set<int> slow;

@@ -5,7 +5,7 @@
 
 #include "sim/predict/roofline.h"
 #include "sim/strategy/lower.h"
-#include "sim/version.h"
+#include "sim/model/version.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -168,19 +168,33 @@ Prediction predict(const Question& q, const Options& options) {
   Duration step = out.summary.step;
   out.step_low = std::min(step, steady_period(q, Level::High, options));
   out.step_high = std::max(step, steady_period(q, Level::Low, options));
+  if (q.scenario.jitter) out.jitter_steps = play_jitter(r, q, options);
+  Duration typical = step;
+  if (!out.jitter_steps.empty()) {
+    Duration sum;
+    for (Duration d : out.jitter_steps) sum += d;
+    typical = {sum.ps / static_cast<std::int64_t>(out.jitter_steps.size())};
+  }
   double samples = static_cast<double>(q.workload.batch) * q.scenario.plan.accumulation_steps * q.scenario.ranks;
-  out.samples_per_s = samples / (static_cast<double>(step.ps) / 1e12);
+  out.samples_per_s = samples / (static_cast<double>(typical.ps) / 1e12);
   // One rank without a data-parallel wrapper: forward, backward, optimizer.
   out.single_rank_step = (r.times.forward + r.times.backward) * q.scenario.plan.accumulation_steps + r.times.optimizer;
+  double fastest = static_cast<int>(q.scenario.slow_ranks.size()) == q.scenario.ranks ? 1e300 : 1;
+  for (const auto& [rank, factor] : q.scenario.slow_ranks) fastest = std::min(fastest, factor);
+  out.single_rank_step = scale(out.single_rank_step, fastest);
   if (r.times.host) {
     const HostTimes& h = *r.times.host;
     out.single_rank_step = std::max(out.single_rank_step, (h.forward + h.backward) * q.scenario.plan.accumulation_steps + h.optimizer);
   }
-  out.scaling_efficiency = static_cast<double>(out.single_rank_step.ps) / static_cast<double>(step.ps);
+  out.scaling_efficiency = static_cast<double>(out.single_rank_step.ps) / static_cast<double>(typical.ps);
   out.state_bytes = state_bytes(q.workload, q.scenario.plan);
   out.measured = q.profile.measured();
   if (q.scenario.ranks > 1) out.busiest_link = busiest_link(r, q, step);
-  if (q.scenario.jitter) out.jitter_steps = play_jitter(r, q, options);
+  if (r.program.backend == Backend::Nccl && q.scenario.ranks > 1) {
+    int hosts = 1 + (q.scenario.ranks - 1) / q.fabric.cluster().devices_per_host;
+    if (hosts > 1)
+      out.extrapolated.push_back("NCCL is modelled with rings only; on " + std::to_string(hosts) + " hosts it would use trees for smaller messages, which are faster there");
+  }
   return out;
 }
 
@@ -218,7 +232,12 @@ std::vector<Lever> levers(const Question& q, Duration step, double threshold) {
   } else {
     Scenario s = q.scenario;
     s.plan.system = System::PytorchDdp;
-    attempt("DistributedDataParallel instead of plain averaging", "--set system=pytorch_ddp", s);
+    attempt("DistributedDataParallel instead of plain averaging", "--plan pytorch_ddp, without averaging's flags", s);
+  }
+  if (!q.scenario.slow_ranks.empty()) {
+    Scenario s = q.scenario;
+    s.slow_ranks.clear();
+    attempt("all ranks as fast as the others", "without slow_ranks", s);
   }
   // Of several bucket caps only the best is worth a line.
   std::stable_sort(out.begin(), out.end(), [](const Lever& a, const Lever& b) { return a.step < b.step; });

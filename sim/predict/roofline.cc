@@ -18,11 +18,21 @@ Duration layer_time(const Workload& w, const Profile& p, Level level, KernelClas
   double flops = c.flops_per_sample * batch;
   if (flops > 0 && kernel != KernelClass::Memory) {
     std::size_t index = kernel == KernelClass::Gemm ? 0 : kernel == KernelClass::Conv ? 1 : 2;
-    double peak = p.compute.peak_flops[static_cast<std::size_t>(w.precision)];
+    Precision precision = w.precision;
+    // torch.backends.cudnn.allow_tf32 is True by default: fp32 convolutions run in TF32 where the device has it; matrix products do not (since 1.12).
+    bool tf32 = p.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] > 0;
+    if (precision == Precision::Fp32 && kernel == KernelClass::Conv && tf32) precision = Precision::Tf32;
+    double peak = p.compute.peak_flops[static_cast<std::size_t>(precision)];
     time = std::max(time, Duration{ceil_ps(flops, peak * at(p.compute.efficiency[index], level) / 1e12)});
   }
   Duration floor = p.memory.kernel * c.kernels;
   return std::max(floor, time);
+}
+
+// A datasheet's host times are typical values, not measurements: between 0.7 and 1.6 times as long.
+Duration host_time(const Profile& p, Level level, Duration d) {
+  if (p.host.basis == Evidence::Measured || level == Level::Mid) return d;
+  return scale(d, level == Level::Low ? 1.6 : 0.7);
 }
 
 // Multi-tensor kernels take at most this many tensors per launch (torch MultiTensorApply.cuh, 3 to 4 lists).
@@ -55,14 +65,14 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
   HostTimes h;
   for (const Layer& l : w.layers) {
     t.forward += layer_time(w, p, level, l.kernel, l.forward);
-    h.forward += p.host.launch * l.forward.kernels;
+    h.forward += host_time(p, level, p.host.launch * l.forward.kernels);
   }
   t.ready.reserve(w.arrival.size());
   h.ready.reserve(w.arrival.size());
   for (std::size_t i = w.layers.size(); i-- > 0;) {
     const Layer& l = w.layers[i];
     t.backward += layer_time(w, p, level, l.kernel, l.backward);
-    h.backward += p.host.launch * l.backward.kernels;
+    h.backward += host_time(p, level, p.host.launch * l.backward.kernels);
     t.ready.insert(t.ready.end(), l.tensors.size(), t.backward);
     h.ready.insert(h.ready.end(), l.tensors.size(), h.backward);
   }
@@ -70,17 +80,17 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
   for (const Tensor& tensor : w.tensors) elements += static_cast<double>(tensor.elements());
   std::int64_t kernels = optimizer_kernels(w);
   t.optimizer = std::max(p.memory.kernel * kernels, Duration{ceil_ps(elements * optimizer_bytes_per_element(w.optimizer), memory_rate(p, level))});
-  h.optimizer = p.host.launch * kernels;
+  h.optimizer = host_time(p, level, p.host.launch * kernels);
   if (p.kind == DeviceKind::Gpu) t.host = std::move(h);
   return t;
 }
 
 Duration price(const Op& op, const StepProgram& step, const Program& program, const Profile& p, Level level) {
   if (!op.priced) return op.duration;
-  Duration hooks = p.host.hook * op.hooks;
+  Duration hooks = host_time(p, level, p.host.hook * op.hooks);
   if (op.kind == OpKind::Launch) {
     bool collective = is_collective(step.ops[op.subject].kind);
-    return op.duration + hooks + p.host.launch * op.kernels + (collective ? p.host.collective_launch : Duration{});
+    return op.duration + hooks + host_time(p, level, p.host.launch * op.kernels + (collective ? p.host.collective_launch : Duration{}));
   }
   if (op.kind == OpKind::FindUnused) return p.host.traverse * static_cast<std::int64_t>(program.tensor_names.size());
   return hooks + std::max(p.memory.kernel * op.kernels, Duration{ceil_ps(static_cast<double>(op.traffic), memory_rate(p, level))});

@@ -69,7 +69,8 @@ class Simulator {
       const topology::Link& link = comm_.fabric->links()[l];
       double rate = collective::link_rate(comm_, profile_, options_.level, l);
       double scale = rate / link.bandwidth.bytes_per_ps();
-      link_resource_[l] = graph_.add_resource({rate, static_cast<double>(link.burst.count), link.peak.bytes_per_ps() * scale});
+      // A steady step cannot live on tokens that were saved before the job began.
+      link_resource_[l] = graph_.add_resource({rate, static_cast<double>(link.burst.count), link.peak.bytes_per_ps() * scale, true});
     }
     return link_resource_[l];
   }

@@ -18,7 +18,11 @@ class Page {
  public:
   explicit Page(bool colour) : colour_(colour) {}
   void title(const std::string& s) { text += colour_ ? "\x1b[1m" + s + "\x1b[0m\n" : s + "\n"; }
-  void line(const std::string& s = "") { text += s + "\n"; }
+  void line(const std::string& s = "") {
+    text += s;
+    while (!text.empty() && text.back() == ' ') text.pop_back();
+    text += "\n";
+  }
   std::string text;
 
  private:
@@ -69,7 +73,8 @@ void buckets(Page& page, const predict::Prediction& p) {
   }
 }
 
-std::string limit_sentence(const predict::Prediction& p) {
+std::string limit_sentence(const predict::Prediction& p, const Heading& h) {
+  if (!h.straggler.empty()) return h.straggler;
   const analysis::Summary& s = p.summary;
   double exposed = share(s.exposed_communication, s.step);
   double idle = share(s.idle, s.step);
@@ -110,13 +115,17 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p, cons
   buckets(page, p);
   page.line();
   page.title("what limits it");
-  page.line("  " + limit_sentence(p));
+  page.line("  " + limit_sentence(p, h));
   page.line();
   page.title("what to try next (each simulated)");
   constexpr std::size_t kLevers = 4;
   for (std::size_t i = 0; i < std::min(levers.size(), kLevers); ++i)
     page.line(fmt::format("  {:>9} less: {}  [{}]", ms(s.step - levers[i].step), levers[i].change, levers[i].command));
-  if (levers.empty()) page.line("  no setting of the plan gains 0.5 % or more; a faster device or a larger batch would");
+  if (levers.empty())
+    page.line(share(s.exposed_communication, s.step) > 0.1 ? "  no setting of the plan gains 0.5 % or more; a faster network, or more accumulation_steps, would"
+              : share(s.idle, s.step) > 0.1                ? "  no setting of the plan gains 0.5 % or more; a larger batch would (or fewer kernels: torch.compile, CUDA graphs)"
+                                                           : "  no setting of the plan gains 0.5 % or more; a faster device would");
+  for (const std::string& note : p.extrapolated) page.line("\nbeyond the model: " + note);
   std::string how = h.captured ? "compute times captured from the real model" : "compute times described (FLOPs and bytes on a roofline), not captured";
   page.line();
   page.line(fmt::format("basis: {}; {}", how, h.schedule_executed ? "schedule checked against recorded runs" : "schedule from source reading, not executed"));

@@ -12,6 +12,7 @@ struct Heading {
   std::string cluster;
   std::string plan;
   std::string profile;
+  std::string straggler;  // "rank 3, which computes 1.5 times as long ...", if one decides
   bool captured = false;
   bool schedule_executed = false;
 };

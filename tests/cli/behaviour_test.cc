@@ -53,7 +53,7 @@ class Folder : public testing::Test {
 
 struct Command {
   Args args;
-  std::vector<std::string> formats;  // empty: --format is not given
+  std::vector<std::string> formats;
 };
 const std::vector<Command> kCommands{
     {Args{"predict"} + kCpu, {"table", "csv", "json"}},
@@ -94,7 +94,8 @@ TEST_F(Folder, EachCommandInEachFormat) {
       Args args = c.args + Args{"--format", format};
       std::string name = c.args[0] + " " + (c.args.size() > 1 ? c.args[1] : "") + " " + format;
       SCOPED_TRACE(name);
-      Outcome first = ddpsim(args);
+      // The first format is the default.
+      Outcome first = ddpsim(format == c.formats.front() ? c.args : args);
       ASSERT_EQ(first.code, 0) << first.err;
       EXPECT_EQ(first.err, "");
       ASSERT_FALSE(first.out.empty());
@@ -112,15 +113,13 @@ TEST_F(Folder, EachCommandInEachFormat) {
           from = end + 1;
         }
       }
-      EXPECT_EQ(ddpsim(args).out, first.out) << "not the same twice";
+      // Again, into a file: the same bytes.
       Outcome to_file = ddpsim(args + Args{"--out", file("answer")});
       EXPECT_EQ(to_file.code, 0) << to_file.err;
       EXPECT_EQ(to_file.out, "");
       EXPECT_EQ(io::read_file(file("answer")), first.out);
       EXPECT_EQ(std::distance(fs::directory_iterator(path_), fs::directory_iterator()), 1) << "a temporary is left";
     }
-    // The first format is the default.
-    EXPECT_EQ(ddpsim(c.args).out, ddpsim(c.args + Args{"--format", c.formats.front()}).out);
   }
 }
 
@@ -234,7 +233,11 @@ void check_trace(const Args& question) {
     EXPECT_LE(phases.at("t"), phases.at("f"));
     traced.insert(flow_names[id]);
   }
-  for (const Json& b : summary(question)["buckets"]) EXPECT_EQ(traced.count(b["name"].get<std::string>()) + traced.count("allreduce/" + b["name"].get<std::string>()), 1u) << b["name"];
+  Json predicted = summary(question);
+  for (const Json& b : predicted["buckets"]) {
+    auto name = b["name"].get<std::string>();
+    EXPECT_EQ(traced.count(name) + traced.count("allreduce/" + name), 1u) << name;
+  }
 }
 
 TEST(Trace, IsWellFormedOnGpus) { check_trace(kResnet); }
@@ -279,7 +282,7 @@ TEST(Set, ReachesEachDocument) {
     bool slower;
   };
   for (const Row& row : {Row{kGpu, "cluster.intra.latency=1ms", true}, Row{kResnet, "bucket_cap_mb=1000", true}, Row{kCpu, "cluster.link.bandwidth=100Mb/s", true}, Row{kCpu, "cluster.link.latency=1ms", true},
-                         Row{kGpu, "workload.batch=512", true}, Row{kGpu, "profile.memory.bandwidth_bytes_per_s=100000000000", true}, Row{kCpu, "slow_ranks.3=1.5", true},
+                         Row{kResnet, "workload.batch=512", true}, Row{kResnet, "profile.memory.bandwidth_bytes_per_s=100000000000", true}, Row{kCpu, "slow_ranks.3=1.5", true},
                          Row{kCpu, "accumulation_steps=4", true}, Row{kCpu, "cluster.hosts=2", false}, Row{kCpu, "ranks=2", false}}) {
     auto changed = step(row.question + Args{"--set", row.setting});
     auto base = step(row.question);

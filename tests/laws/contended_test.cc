@@ -64,10 +64,11 @@ TEST(Fidelities, AgreeOnWholeStepsOfRealModels) {
     int ranks;
     double tolerance;
   };
-  for (const Case& k : {Case{"resnet50", "hgx-h100", 8, 0.01}, Case{"resnet18-cpu", "ethernet-10g", 4, 0.01}, Case{"resnet50", "gpu-ethernet-10g", 4, 0.02},
+  for (const Case& k : {Case{"resnet50", "hgx-h100", 8, 0.01}, Case{"gpt2-small", "dgx-a100", 16, 0.01}, Case{"vgg16", "dgx-a100", 24, 0.01}, Case{"resnet18-cpu", "ethernet-10g", 4, 0.01}, Case{"resnet50", "gpu-ethernet-10g", 4, 0.02},
                         Case{"bert-base", "dgx-a100", 8, 0.01}, Case{"vgg16-cpu", "ethernet-10g", 8, 0.02}}) {
     Workload w = workload(k.workload);
     Cluster c = cluster(k.cluster);
+    if (c.device == DeviceKind::Gpu) c.hosts = std::max(c.hosts, k.ranks / c.devices_per_host);
     Profile p = profile(c.profile);
     topology::Fabric fabric(c);
     Scenario s;
@@ -76,6 +77,30 @@ TEST(Fidelities, AgreeOnWholeStepsOfRealModels) {
     double a = static_cast<double>(predict::steady_period(q).ps);
     double b = static_cast<double>(predict::steady_period(q, Level::Mid, {predict::Fidelity::Message, false}).ps);
     EXPECT_NEAR(a / b, 1, k.tolerance) << k.workload << " on " << k.cluster;
+  }
+}
+
+// Unequal latencies and rates along a ring: NVLink inside hosts, NICs between them, one of them slow.
+TEST(Fidelities, AgreeOnUnequalRings) {
+  for (int hosts : {2, 4}) {
+    for (int nics : {1, 2, 8}) {
+      for (std::int64_t bytes : {1'000'000, 47'000'000, 102'000'000}) {
+        for (bool slow : {false, true}) {
+          Cluster c = cluster("dgx-a100");
+          c.hosts = hosts;
+          c.nics_per_host = nics;
+          if (slow) c.slow_links = {{1, Bandwidth{c.link.bandwidth.bits_per_s / 2}}};
+          Contended s;
+          s.cluster = c;
+          s.profile = profile(c.profile);
+          Job job;
+          for (int i = 0; i < 8 * hosts; ++i) job.devices.push_back(i);
+          job.collectives.push_back({Bytes{bytes}, std::vector<Duration>(job.devices.size()), true});
+          s.jobs.push_back(job);
+          EXPECT_LE(disagreement(s), 0.01) << hosts << " hosts, " << nics << " NICs, " << bytes << " bytes" << (slow ? ", one slow" : "");
+        }
+      }
+    }
   }
 }
 

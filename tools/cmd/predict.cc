@@ -33,6 +33,8 @@ report::Heading heading(const Loaded& l) {
   }
   if (plan.accumulation_steps > 1) h.plan += fmt::format(", {} accumulation steps", plan.accumulation_steps);
   h.profile = l.profile.name;
+  for (const auto& [rank, factor] : l.scenario.slow_ranks)
+    if (factor > 1.02) h.straggler = fmt::format("rank {}, which computes {:g} times as long: the others wait for it in every collective", rank, factor);
   h.captured = l.workload.basis == Basis::Captured;
   return h;
 }

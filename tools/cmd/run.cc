@@ -3,7 +3,7 @@
 #include <ostream>
 
 #include "sim/io/json_reader.h"
-#include "sim/version.h"
+#include "sim/model/version.h"
 #include "tools/cmd/command.h"
 
 namespace ddpsim::cli {
