@@ -126,6 +126,9 @@ Price nccl_protocol(const Communicator& c, const Profile& p, Level level, Bytes 
   Duration gaps = path_latency(c, p, ll);
   price.hop_latency = {(gaps.ps + (c.ranks() - 1)) / (2 * (c.ranks() - 1))};
   phase.max_rate = rate_with_latency(c, p, level, c.ring_load, phase.work, 2 * (n - 1), gaps, ll ? ll_rate(c, p) : 1e300);
+  // A protocol slower than the wire spends the rest of each step without using it.
+  double excess = ll ? phase.work / ll_rate(c, p) - phase.work * bottleneck(c, p, level, c.ring_load) : 0;
+  if (excess > 0) price.hop_latency += Duration{static_cast<std::int64_t>(excess / (2 * (n - 1)))};
   price.phases.push_back(phase);
   price.alone = alone(price, bottleneck(c, p, level, c.ring_load));
   return price;
