@@ -133,5 +133,16 @@ TEST(Interval, LowIsFasterAndHighIsSlower) {
   EXPECT_FALSE(r.measured);
 }
 
+TEST(Precision, Fp32ConvolutionsRunInTf32AndMatrixProductsDoNot) {
+  Profile p = profile("a100-sxm4-80gb.datasheet");
+  auto forward = [&](const char* model, Precision precision) {
+    Workload w = workload(model);
+    w.precision = precision;
+    return predict::step_times(w, p, Level::Mid).forward;
+  };
+  EXPECT_NEAR(static_cast<double>(forward("resnet50", Precision::Fp32).ps), static_cast<double>(forward("resnet50", Precision::Tf32).ps), 1e9);
+  EXPECT_GT(forward("bert-base", Precision::Fp32), forward("bert-base", Precision::Tf32) * 2);
+}
+
 }  // namespace
 }  // namespace ddpsim::test
