@@ -97,6 +97,17 @@ TEST(Steps, FirstIsUnbucketedAndRebuildPaysForTwoBroadcasts) {
   EXPECT_EQ(p.run.steps.back().duration, p.run.steps[p.run.steps.size() - 2].duration);
 }
 
+TEST(Steps, ASteadyStepDoesNotLiveOnTokensFromBeforeTheJob) {
+  Asked a(layered(8, 10'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Cpu), 4, Bandwidth{100'000'000}, DeviceKind::Cpu);
+  Cluster c = a.c;
+  c.link.burst = {1'000'000'000};
+  c.link.peak = {10'000'000'000};
+  topology::Fabric fabric(c);
+  predict::Prediction p = predict::predict({a.w, fabric, a.p, a.s});
+  EXPECT_LE(p.busiest_link.busy, 1 + 1e-9);
+  EXPECT_GT(p.busiest_link.busy, 0.95);
+}
+
 TEST(OneRank, NeedsNoTransportAndMovesNothing) {
   Asked a(layered(4, 4'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 1, Bandwidth{10'000'000'000}, DeviceKind::Gpu);
   a.p.transports.clear();
