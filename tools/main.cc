@@ -1,11 +1,24 @@
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 
 #include "tools/cmd/command.h"
 
+namespace {
+
+// A file is written under a temporary name and renamed, so there is nothing to undo.
+extern "C" void interrupted(int) {
+  constexpr char kMessage[] = "\nddpsim: interrupted\n";
+  [[maybe_unused]] ssize_t n = ::write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
+  ::_exit(130);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  std::signal(SIGINT, interrupted);
   std::ios::sync_with_stdio(false);
   char self[4096];
   ssize_t n = ::readlink("/proc/self/exe", self, sizeof self);

@@ -86,6 +86,8 @@ void write_file(const std::string& given, const std::string& text) {
 
 Home::Home(const std::string& from_environment, const std::string& executable, const std::string& built_from) {
   std::vector<fs::path> places;
+  if (!from_environment.empty() && !is_home(from_environment))
+    throw InputError{"DDPSIM_HOME=" + from_environment, "is not ddpsim's folder: it holds no workloads/ and topologies/"};
   if (!from_environment.empty()) places.push_back(from_environment);
   fs::path folder = fs::path(executable).parent_path();
   places.push_back(folder / ".." / "share" / "ddpsim");

@@ -155,6 +155,10 @@ Setting parse_setting(const std::string& text) {
     if (!top) s.path.insert(s.path.begin(), "plan");
   }
   // What is not JSON is text; parse_json refuses what is JSON but nested too deep.
+  // Python's spelling is as good as JSON's.
+  if (value == "True") value = "true";
+  if (value == "False") value = "false";
+  if (value == "None") value = "null";
   s.value = Json::accept(value) ? parse_json(value, "--set " + text) : Json(value);
   // Versions look like numbers ("2.7", "2.11") and are not.
   if (s.path.back() == "pytorch" && s.value.is_number()) s.value = value;

@@ -31,6 +31,7 @@ OrderedJson write_prediction(const predict::Prediction& p) {
   j["ddp_ps"] = s.ddp.ps;
   j["compute_ps"] = s.compute.ps;
   j["idle_ps"] = s.idle.ps;
+  j["slowed_ps"] = p.slowed.ps;
   j["overlap"] = s.overlap;
   j["samples_per_s"] = p.samples_per_s;
   j["single_rank_step_ps"] = p.single_rank_step.ps;

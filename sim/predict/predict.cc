@@ -143,6 +143,20 @@ Problem check(const Question& q) {
   return topology::check_reachable(q.fabric, devices_of(q.scenario));
 }
 
+double message_count(const Question& q) {
+  Prepared r = prepare(q, Level::Mid, strategy::Steps::SteadyOnly);
+  double n = q.scenario.ranks;
+  double total = 0;
+  for (const Op& op : r.program.steady.ops) {
+    if (!is_collective(op.kind)) continue;
+    auto segments = static_cast<double>(collective::gloo_segments(op.bytes, q.scenario.ranks).segments);
+    double per_rank = r.comm.backend == Backend::Gloo ? 8 * segments : 2 * n * static_cast<double>(r.comm.rings.size());
+    total += is_broadcast(op.kind) ? n : n * per_rank;
+  }
+  constexpr double kSteps = 5;  // first, rebuild, three steady ones
+  return kSteps * total;
+}
+
 Duration steady_period(const Question& q, Level level, const Options& options) {
   Prepared r = prepare(q, level, strategy::Steps::SteadyOnly);
   return period(play(r, q, level, options, false, false));
@@ -179,6 +193,10 @@ Prediction predict(const Question& q, const Options& options) {
   out.samples_per_s = samples / (static_cast<double>(typical.ps) / 1e12);
   // One rank without a data-parallel wrapper: forward, backward, optimizer.
   out.single_rank_step = (r.times.forward + r.times.backward) * q.scenario.plan.accumulation_steps + r.times.optimizer;
+  double slowest = 1;
+  if (auto it = q.scenario.slow_ranks.find(out.summary.actor); it != q.scenario.slow_ranks.end()) slowest = it->second;
+  Duration undisturbed = scale((r.times.forward + r.times.backward) * q.scenario.plan.accumulation_steps + r.times.optimizer, slowest);
+  out.slowed = std::max(Duration{}, out.summary.forward + out.summary.backward + out.summary.optimizer - undisturbed);
   double fastest = static_cast<int>(q.scenario.slow_ranks.size()) == q.scenario.ranks ? 1e300 : 1;
   for (const auto& [rank, factor] : q.scenario.slow_ranks) fastest = std::min(fastest, factor);
   out.single_rank_step = scale(out.single_rank_step, fastest);

@@ -37,6 +37,7 @@ struct Prediction {
   double samples_per_s = 0;
   double scaling_efficiency = 1;  // one rank's step without communication / this step
   Duration single_rank_step;
+  Duration slowed;  // computation's extra time beside collectives that hold SMs
   Bytes state_bytes;  // per device: parameters, gradients, buckets, optimizer state, buffers; activations are not known
   bool measured = false;  // the Profile is measured in every section
   LinkUse busiest_link;
@@ -51,6 +52,9 @@ Prediction predict(const Question& q, const Options& options = {});
 
 // Only the steady period, at one level: what sweeps and tuning call.
 Duration steady_period(const Question& q, Level level = Level::Mid, const Options& options = {});
+
+// Messages that one prediction at message fidelity would simulate, roughly.
+double message_count(const Question& q);
 
 // What another setting would buy.
 struct Lever {

@@ -52,6 +52,8 @@ void where_time_goes(Page& page, const predict::Prediction& p) {
     double f = share(r.time, s.step);
     page.line(fmt::format("  {:<26}{:>10} {:>6.1f} %  {}", r.name, ms(r.time), 100 * f, bar(f, 40)));
   }
+  if (share(p.slowed, s.step) > 0.002)
+    page.line(fmt::format("  of that, {} is computation made slower by the collectives that run beside it", ms(p.slowed)));
   if (s.communication.ps > 0)
     page.line(fmt::format("  communication is in flight for {}, {:.0f} % of it hidden behind computation", ms(s.communication), 100 * s.overlap));
 }
@@ -103,7 +105,9 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p, cons
   page.line(h.plan);
   page.line();
   page.title(fmt::format("step {}  ({} to {}; {})", ms(s.step), ms(p.step_low), ms(p.step_high),
-                         p.measured ? "80 % interval from the profile's residuals" : "the range of efficiencies that the datasheet profile states"));
+                         p.measured   ? "80 % interval from the profile's residuals"
+                         : h.captured ? "the datasheet's range for network and copies; captured times vary as their file's notes say"
+                                      : "the range of efficiencies that the datasheet profile states"));
   if (!p.jitter_steps.empty()) {
     std::vector<Duration> sorted = p.jitter_steps;
     std::sort(sorted.begin(), sorted.end());

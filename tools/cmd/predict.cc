@@ -18,7 +18,9 @@ struct Flags {
 report::Heading heading(const Loaded& l) {
   report::Heading h;
   const Plan& plan = l.scenario.plan;
-  h.workload = fmt::format("{}, batch {} per rank, {}", l.workload.name, l.workload.batch, name_of(l.workload.precision));
+  bool tf32 = l.workload.basis == Basis::Described && l.workload.precision == Precision::Fp32 && l.profile.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] > 0;
+  h.workload = fmt::format("{}, batch {} per rank, {}{}", l.workload.name, l.workload.batch, name_of(l.workload.precision),
+                           tf32 ? " (convolutions in TF32, as torch does by default)" : "");
   h.cluster = fmt::format("{}: {} rank{}", l.cluster.name, l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s");
   if (plan.system == System::PytorchDdp) {
     std::string cap = plan.bucket_cap_mb ? fmt::format("bucket_cap_mb={:g}", *plan.bucket_cap_mb) : "bucket_cap_mb=None (25, first bucket 1)";

@@ -265,6 +265,12 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   if (out.options.fidelity == predict::Fidelity::Message && out.scenario.ranks > 1024)
     throw InputError{"--fidelity message", "simulates every message of every rank and is meant for up to 1,024 ranks; use --fidelity collective"};
   if (auto problem = predict::check(out.question())) fail(problem);
+  if (out.options.fidelity == predict::Fidelity::Message) {
+    double messages = predict::message_count(out.question());
+    constexpr double kMost = 40e6;
+    if (messages > kMost)
+      throw InputError{"--fidelity message", fmt::format("about {:.0f} million messages to simulate, more than {:.0f}; use fewer ranks, or --fidelity collective", messages / 1e6, kMost / 1e6)};
+  }
   if (double seconds = longest_seconds(out); !(seconds <= kHorizonSeconds))
     throw InputError{scenario.file, fmt::format("the simulated steps may last {:.2g} seconds; ddpsim counts up to {:.0g} (is a rate too small, a latency too long, "
                                                 "or are there too many accumulation steps or jitter samples?)",

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <exception>
+#include <new>
 #include <ostream>
 
 #include "sim/io/json_reader.h"
@@ -78,6 +79,9 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
   } catch (const InputError& e) {
     t.err << "ddpsim: " << one_line(e.where) << ": " << one_line(e.what) << "\n";
     return kBadInput;
+  } catch (const std::bad_alloc&) {
+    t.err << "ddpsim: not enough memory for this question; use fewer ranks, or --fidelity collective\n";
+    return kInternal;
   } catch (const std::exception& e) {
     t.err << "ddpsim: internal error, please report it: " << one_line(e.what()) << "\n";
     return kInternal;
