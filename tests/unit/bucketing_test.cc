@@ -105,6 +105,14 @@ TEST_P(Recorded, AGivenCapIsAlsoTheFirstBuckets) {
   EXPECT_EQ(rows(w_, rebuilt_buckets(w_, p, w_.arrival)), row("ddp_rebuilt_cap25"));
 }
 
+// nn.DataParallel groups by the same rule: registration order, 10 MiB.
+TEST_P(Recorded, DataParallelGroupsByTheSameRule) {
+  std::vector<TensorIndex> order;
+  for (TensorIndex i = 0; i < w_.tensors.size(); ++i) order.push_back(i);
+  const std::int64_t limit = 10'485'760;
+  EXPECT_EQ(rows(w_, assign_buckets(w_.tensors, order, std::span(&limit, 1), Order::Registration)), row("dp_groups"));
+}
+
 std::string test_name(const testing::TestParamInfo<std::string>& info) {
   std::string out;
   for (char c : info.param) out += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
