@@ -43,6 +43,7 @@ void add_ring(TaskGraph& g, const std::vector<int>& order, double chunk, Duratio
   std::vector<engine::FlowId> flows(n);
   for (std::size_t i = 0; i < n; ++i) flows[i] = flow(order[i], order[(i + 1) % n]);
   std::size_t steps = 2 * (n - 1);
+  std::vector<TaskId> before(n);
   std::vector<TaskId> previous(n);
   std::vector<TaskId> current(n);
   for (std::size_t s = 0; s < steps; ++s) {
@@ -51,7 +52,11 @@ void add_ring(TaskGraph& g, const std::vector<int>& order, double chunk, Duratio
       current[i] = g.add_task(latency, chunk, flows[i]);
       g.add_edge(data, current[i]);
       if (s > 0 && previous[i] != data) g.add_edge(previous[i], current[i]);
+      // A connection buffers two chunks (8 slots, 4 a chunk): the receiver must have passed on what came two steps ago.
+      TaskId passed_on = s >= 2 ? before[(i + 1) % n] : data;
+      if (passed_on != data && passed_on != previous[i]) g.add_edge(passed_on, current[i]);
     }
+    std::swap(before, previous);
     std::swap(previous, current);
   }
   for (std::size_t i = 0; i < n; ++i) {
