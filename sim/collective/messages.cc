@@ -11,11 +11,6 @@ namespace {
 using engine::TaskGraph;
 using engine::TaskId;
 
-Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll) {
-  const TransportSection& t = p.transports.at(c.fabric->transports()[hop.transport]);
-  return (ll && t.ll_latency ? *t.ll_latency : t.latency) + hop.wire_latency;
-}
-
 Hop hop_between(const Communicator& c, int from, int to) {
   topology::Route route;
   c.fabric->find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)], route);

@@ -17,6 +17,11 @@ Duration launch_time(const Communicator& c, const Profile& p) {
   return launch;
 }
 
+Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll) {
+  const TransportSection& t = p.transports.at(c.fabric->transports()[hop.transport]);
+  return (ll ? *t.ll_latency : t.latency) + hop.wire_latency;
+}
+
 std::string missing_transport(const topology::Fabric& f, const Profile& p) {
   for (const std::string& name : f.transports())
     if (!p.transports.count(name)) return name;

@@ -44,6 +44,9 @@ Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size
 // Fixed cost of starting a collective: the largest of the transports that its hops use; none for one rank (NCCL and Gloo return at once).
 Duration launch_time(const Communicator& c, const Profile& p);
 
+// One step over a hop: the transport's software (Simple or LL) and the wire. REQUIRES for ll: the transport has an LL latency.
+Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll);
+
 // Name of the first transport that the fabric uses and the profile lacks; empty = none.
 std::string missing_transport(const topology::Fabric& f, const Profile& p);
 

@@ -53,11 +53,7 @@ Duration path_latency(const Communicator& c, const Profile& p, bool ll) {
   std::int64_t sum = 0;
   std::int64_t skip = INT64_MAX;
   std::size_t n = c.ring_hops.size();
-  auto latency = [&](std::size_t i) {
-    const Hop& h = c.ring_hops[i % n];
-    const TransportSection& t = section(c, p, h);
-    return (ll ? *t.ll_latency : t.latency).ps + h.wire_latency.ps;
-  };
+  auto latency = [&](std::size_t i) { return step_latency(c, p, c.ring_hops[i % n], ll).ps; };
   for (std::size_t i = 0; i < n; ++i) {
     std::int64_t l = latency(i);
     sum += l;
@@ -145,10 +141,7 @@ Price nccl_broadcast(const Communicator& c, const Profile& p, Level level, doubl
   double steps = static_cast<double>(price.pieces) + c.ranks() - 2;
   price.chunk = static_cast<std::int64_t>(s / static_cast<double>(price.pieces)) + 1;
   Duration latency;
-  for (std::size_t i = 0; i + 1 < c.ring_hops.size(); ++i) {
-    const TransportSection& t = section(c, p, c.ring_hops[i]);
-    latency += (ll ? *t.ll_latency : t.latency) + c.ring_hops[i].wire_latency;
-  }
+  for (std::size_t i = 0; i + 1 < c.ring_hops.size(); ++i) latency += step_latency(c, p, c.ring_hops[i], ll);
   Phase phase;
   phase.latency = launch_time(c, p);
   phase.work = s * price.wire_factor * steps / static_cast<double>(price.pieces);
@@ -186,7 +179,7 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
   Price price;
   price.algorithm = "ring";
   price.chunk = std::min(g.segment_bytes, size.count);
-  for (const Hop& h : c.ring_hops) price.hop_latency = std::max(price.hop_latency, section(c, p, h).latency + h.wire_latency);
+  for (const Hop& h : c.ring_hops) price.hop_latency = std::max(price.hop_latency, step_latency(c, p, h, false));
   if (p.reduction_bytes_per_s > 0) price.reduce = {ceil_ps(static_cast<double>(price.chunk), p.reduction_bytes_per_s / 1e12)};
   double c_x = correction(slowest_knots(c, p), static_cast<double>(price.chunk));
   double segment = static_cast<double>(price.chunk);
@@ -233,7 +226,7 @@ Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size
   double time = 0;
   for (const auto& round : c.tree) {
     Duration latency;
-    for (const Hop& h : round.hops) latency = std::max(latency, section(c, p, h).latency + h.wire_latency);
+    for (const Hop& h : round.hops) latency = std::max(latency, step_latency(c, p, h, false));
     time += step_time(c, p, level, round.load, s, static_cast<double>(latency.ps));
   }
   phase.max_rate = phase.work / time;

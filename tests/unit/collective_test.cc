@@ -450,5 +450,27 @@ TEST(NcclPrice, LaunchesOnlyWhatItsHopsUse) {
             kMicrosecond * 10);
 }
 
+// A connection buffers two chunks: rank 0 has three to send before it needs rank 1's data, and may send two while rank 1 is late.
+TEST(Messages, ALateReceiverHoldsItsSenderAfterTwoChunks) {
+  Fabric f(test::star(4, kBytePerPs));
+  Profile p = test::ideal_profile({});
+  Communicator c = make_communicator(f, first_devices(4), Backend::Nccl);
+  engine::TaskGraph g;
+  engine::ResourceId wire = g.add_resource({1, 0, 0});
+  engine::Demand d{wire, 1};
+  engine::FlowId watched = g.add_flow(std::span(&d, 1));
+  engine::FlowId other = g.add_flow({}, 1, 1);
+  std::vector<engine::TaskId> arrive;
+  for (int r = 0; r < 4; ++r) arrive.push_back(g.add_fixed(r == 1 ? kSecond : Duration{}));
+  Bytes size{4'000};
+  add_all_reduce_messages(g, c, p, all_reduce(c, p, Level::Mid, size), size,
+                          [&](int from, int) { return from == 0 ? watched : other; }, arrive);
+  auto t = engine::execute(g);
+  ASSERT_TRUE(t.complete());
+  int early = 0;
+  for (engine::TaskId i = 0; i < g.size(); ++i) early += g.flow()[i] == watched && t.end[i].ps < kSecond.ps;
+  EXPECT_EQ(early, 2);
+}
+
 }  // namespace
 }  // namespace ddpsim::collective
