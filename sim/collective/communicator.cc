@@ -81,7 +81,7 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
     c.rings = nccl_rings(f, c.devices);
   } else {
     c.rings.emplace_back();
-    for (int r = 0; r < n; ++r) c.rings[0].push_back((n - r) % n);
+    for (int r = 0; r < n; ++r) c.rings[0].push_back(backend == Backend::Gloo ? (n - r) % n : r);
   }
   if (n < 2) return c;
   topology::Route route;

@@ -25,7 +25,7 @@ struct Communicator {
   const topology::Fabric* fabric = nullptr;
   std::vector<int> devices;  // of each rank
   // Cyclic orders of ranks, each carrying an equal share. NCCL: one per NIC of a host where it spans hosts, so that every NIC is used; ranks of
-  // a host are neighbours. Gloo: one, rank r sends to rank r - 1.
+  // a host are neighbours. Gloo: one, rank r sends to rank r - 1. Tcp: one, to rank r + 1.
   std::vector<std::vector<int>> rings;
   std::vector<LinkLoad> ring_load;  // mean over rings; ascending by link
   std::vector<Hop> ring_hops;       // of the first ring, in its order

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "sim/collective/steps.h"
+
 namespace ddpsim::collective {
 namespace {
 
@@ -145,6 +147,38 @@ std::vector<TaskId> gloo_all_reduce(TaskGraph& g, const Communicator& c, const P
   return gloo_phase(g, c, p, seg, size, factor, false, flow, reduced);
 }
 
+// The executor's ring: step lists as data. A message goes when its sender is in that step and the connection is free; a step ends when both messages are
+// done and what came is summed.
+std::vector<TaskId> tcp_all_reduce(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
+                                   std::span<const TaskId> arrive) {
+  const std::vector<int>& order = c.rings[0];
+  std::size_t n = order.size();
+  double factor = price.phases[0].work / (static_cast<double>(size.count) * (2 * (static_cast<double>(n) - 1) / static_cast<double>(n)));
+  std::vector<TaskId> at = launched(g, launch_time(c, p), arrive);
+  std::vector<std::vector<MessageStep>> steps;
+  for (std::size_t r = 0; r < n; ++r) steps.push_back(ring_all_reduce_steps(order, static_cast<int>(r), size.count));
+  for (std::size_t s = 0; s < steps[0].size(); ++s) {
+    std::vector<TaskId> sent(n);
+    for (std::size_t r = 0; r < n; ++r) {
+      const MessageStep& m = steps[r][s];
+      sent[r] = after(g, {}, {at[r]});
+      if (m.send_count == 0) continue;
+      Duration latency = step_latency(c, p, hop_between(c, static_cast<int>(r), m.send_to), false);
+      TaskId message = g.add_task(latency, static_cast<double>(m.send_count) * factor, flow(static_cast<int>(r), m.send_to));
+      g.add_edge(sent[r], message);
+      sent[r] = message;
+    }
+    std::vector<TaskId> next(n);
+    for (std::size_t r = 0; r < n; ++r) {
+      next[r] = after(g, steps[r][s].reduce ? price.reduce : Duration{}, {sent[r]});
+      TaskId came = sent[static_cast<std::size_t>(steps[r][s].receive_from)];
+      if (came != sent[r]) g.add_edge(came, next[r]);
+    }
+    at = std::move(next);
+  }
+  return at;
+}
+
 std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
                                    std::span<const TaskId> arrive) {
   std::vector<TaskId> start = launched(g, launch_time(c, p), arrive);
@@ -200,7 +234,8 @@ std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Pr
 std::vector<TaskId> add_all_reduce_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
                                             std::span<const TaskId> arrive) {
   if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
-  return c.backend == Backend::Nccl ? nccl_all_reduce(g, c, p, price, flow, arrive) : gloo_all_reduce(g, c, p, price, size, flow, arrive);
+  if (c.backend == Backend::Nccl) return nccl_all_reduce(g, c, p, price, flow, arrive);
+  return c.backend == Backend::Gloo ? gloo_all_reduce(g, c, p, price, size, flow, arrive) : tcp_all_reduce(g, c, p, price, size, flow, arrive);
 }
 
 std::vector<TaskId> add_broadcast_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,

@@ -29,7 +29,8 @@ std::string missing_transport(const topology::Fabric& f, const Profile& p) {
 }
 
 Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size) {
-  return c.backend == Backend::Nccl ? nccl_ring_all_reduce(c, p, level, size) : gloo_ring_all_reduce(c, p, level, size);
+  if (c.backend == Backend::Nccl) return nccl_ring_all_reduce(c, p, level, size);
+  return c.backend == Backend::Gloo ? gloo_ring_all_reduce(c, p, level, size) : tcp_ring_all_reduce(c, p, level, size);
 }
 
 }  // namespace ddpsim::collective

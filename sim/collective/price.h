@@ -55,6 +55,10 @@ Price nccl_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
 // Gloo's segmented ring: reduce-scatter, then all-gather, two segments in flight, payload after the receiver's go. sim/MODEL.md 4.2.
 Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size);
 
+// ddpsim's own executor: 2(n-1) steps of S/n, one after another; a received chunk is summed before the next step (not beside the wire). Where all hosts
+// share one machine's cores, n ranks sum at once on them. sim/MODEL.md 4.6.
+Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size);
+
 // Gloo's segments. Source: gloo/allreduce.cc (kMaxSegmentSize = 1 MiB).
 struct GlooSegments {
   std::int64_t segments = 0;      // in all

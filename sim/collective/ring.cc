@@ -206,6 +206,31 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
   return price;
 }
 
+Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size) {
+  if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
+  double n = c.ranks();
+  std::int64_t steps = 2 * (c.ranks() - 1);
+  Price price;
+  price.algorithm = "ring";
+  double chunk = static_cast<double>(size.count) / n;
+  price.chunk = static_cast<std::int64_t>(chunk) + 1;
+  if (p.reduction_bytes_per_s > 0) {
+    int cores = c.fabric->cluster().emulated_on_cores;
+    double together = cores > 0 ? std::max(1.0, n / cores) : 1;
+    price.reduce = {ceil_ps(chunk * together, p.reduction_bytes_per_s / 1e12)};
+  }
+  Phase phase;
+  phase.latency = launch_time(c, p);
+  phase.work = static_cast<double>(size.count) * (2 * (n - 1) / n) * correction(slowest_knots(c, p), chunk);
+  Duration gaps = path_latency(c, p, false);
+  price.hop_latency = {(gaps.ps + steps / 2) / steps};
+  gaps += price.reduce * (steps / 2);
+  phase.max_rate = rate_with_latency(c, p, level, c.ring_load, phase.work, static_cast<double>(steps), gaps);
+  price.phases.push_back(phase);
+  price.alone = alone(price, bottleneck(c, p, level, c.ring_load));
+  return price;
+}
+
 Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size) {
   if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
   Price price;

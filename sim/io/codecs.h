@@ -24,11 +24,14 @@ struct ScenarioFile {
   std::string workload;
   std::string cluster;
   std::string profile;
-  Scenario scenario;
+  Json cluster_document;  // a cluster given in the scenario itself; null if named
+  Scenario scenario;      // other_jobs' workloads are named, not loaded
 };
 ScenarioFile read_scenario(const Json& j, const std::string& file);
 
 OrderedJson write_run(const Run& run);
+// Measured or predicted. Span::kind comes from the operation's name; times are relative to the start of the span's step (spans_from = 0).
+Run read_run(const Json& j, const std::string& file);
 OrderedJson write_program(const Program& program);
 
 // Applies one `--set PATH=VALUE` to the document that PATH names. PATH: plan.x, cluster.x, workload.x, profile.x, ranks, slow_ranks.3, or a plan knob.

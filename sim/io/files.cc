@@ -1,12 +1,16 @@
 #include "sim/io/files.h"
 
+#include <signal.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <new>
 
 #include "sim/io/json_reader.h"
 
@@ -15,6 +19,46 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uintmax_t kMaxBytes = 256u << 20;
+constexpr int kGzip = 15 + 16;  // zlib's windowBits: 32 KiB window, gzip wrapper
+
+// Every member of a gzip file. RFC 1952.
+std::string gunzip(const std::string& path, const std::string& packed) {
+  z_stream z{};
+  if (inflateInit2(&z, kGzip) != Z_OK) throw std::bad_alloc();
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
+  z.avail_in = static_cast<uInt>(packed.size());
+  std::string text;
+  std::vector<char> block(1 << 18);
+  std::string problem;
+  for (int state = Z_OK; problem.empty() && !(state == Z_STREAM_END && z.avail_in == 0);) {
+    if (state == Z_STREAM_END) inflateReset(&z);
+    z.next_out = reinterpret_cast<Bytef*>(block.data());
+    z.avail_out = static_cast<uInt>(block.size());
+    state = inflate(&z, Z_NO_FLUSH);
+    text.append(block.data(), block.size() - z.avail_out);
+    if (state == Z_BUF_ERROR) problem = "is a gzip file that ends too early; fetch or write it again";
+    else if (state != Z_OK && state != Z_STREAM_END) problem = std::string("is a damaged gzip file (") + (z.msg ? z.msg : "no details") + "); fetch or write it again";
+    else if (text.size() > kMaxBytes) problem = "is larger than 256 MiB when decompressed; no file of ddpsim is";
+  }
+  inflateEnd(&z);
+  if (!problem.empty()) throw InputError{path, problem};
+  return text;
+}
+
+// zlib writes no name and no time into the header.
+std::string gzip(const std::string& text) {
+  z_stream z{};
+  if (deflateInit2(&z, Z_BEST_COMPRESSION, Z_DEFLATED, kGzip, 9, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
+  std::string out(deflateBound(&z, static_cast<uLong>(text.size())), '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  z.avail_in = static_cast<uInt>(text.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(out.size());
+  deflate(&z, Z_FINISH);
+  out.resize(z.total_out);
+  deflateEnd(&z);
+  return out;
+}
 
 bool is_home(const fs::path& p) {
   std::error_code e;
@@ -46,10 +90,12 @@ std::string read_file(const std::string& path) {
     if (text.size() > kMaxBytes) throw InputError{path, "is larger than 256 MiB; no file of ddpsim is"};
   }
   if (in.bad()) throw InputError{path, "cannot be read: " + std::string(std::strerror(errno ? errno : EIO))};
-  return text;
+  return text.starts_with("\x1f\x8b") ? gunzip(path, text) : text;
 }
 
-void write_file(const std::string& given, const std::string& text) {
+void write_file(const std::string& given, const std::string& plain) {
+  std::string packed = given.ends_with(".gz") ? gzip(plain) : std::string();
+  const std::string& text = given.ends_with(".gz") ? packed : plain;
   std::error_code ignored;
   fs::file_status status = fs::status(given, ignored);
   if (fs::is_directory(status)) throw InputError{given, "cannot be written: it is a folder; name a file in it"};
@@ -82,6 +128,36 @@ void write_file(const std::string& given, const std::string& text) {
     fs::remove(temporary, e);
     throw InputError{path, "cannot be written: " + why};
   }
+}
+
+std::vector<std::string> list_files(const std::string& folder, const std::vector<std::string>& suffixes) {
+  std::error_code e;
+  std::vector<std::string> out;
+  fs::directory_iterator entries(folder, e);
+  if (e) throw InputError{folder, e == std::errc::no_such_file_or_directory ? "no such folder" : "cannot be listed: " + e.message()};
+  for (const auto& entry : entries) {
+    std::string name = entry.path().filename().string();
+    bool wanted = std::any_of(suffixes.begin(), suffixes.end(), [&](const std::string& s) { return name.ends_with(s); });
+    if (wanted && entry.is_regular_file(e)) out.push_back((fs::path(folder) / name).string());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+void remove_stale_temporaries(const std::string& folder) {
+  std::error_code e;
+  std::vector<fs::path> stale;
+  for (const auto& entry : fs::directory_iterator(folder, e)) {
+    std::string name = entry.path().filename().string();
+    auto at = name.rfind(".tmp");
+    if (at == std::string::npos || !entry.is_regular_file(e)) continue;
+    const char* end = name.data() + name.size();
+    pid_t pid = 0;
+    auto [rest, error] = std::from_chars(name.data() + at + 4, end, pid);
+    if (error != std::errc() || rest != end || pid <= 0) continue;
+    if (::kill(pid, 0) != 0 && errno == ESRCH) stale.push_back(entry.path());
+  }
+  for (const fs::path& p : stale) fs::remove(p, e);
 }
 
 Home::Home(const std::string& from_environment, const std::string& executable, const std::string& built_from) {

@@ -6,11 +6,16 @@
 
 namespace ddpsim::io {
 
-// Throws InputError if the file cannot be read or is larger than 256 MiB.
+// Gzip is decompressed, whatever the file is called. Throws InputError if the file cannot be read or is (decompressed) larger than 256 MiB.
 std::string read_file(const std::string& path);
-// Writes to a temporary name in the same folder and renames. Throws InputError if it cannot.
+// Writes to a temporary name in the same folder (PATH.tmpPID) and renames. Compresses if the path ends in ".gz": the same text gives the same bytes.
+// Throws InputError if it cannot.
 void write_file(const std::string& path, const std::string& text);
 bool exists(const std::string& path);
+// FOLDER/NAME of the files in a folder (not below it) whose names end in one of these, sorted. Throws InputError if the folder cannot be listed.
+std::vector<std::string> list_files(const std::string& folder, const std::vector<std::string>& suffixes);
+// Removes what a killed write_file left: *.tmpPID of processes that are gone. A folder that does not exist holds none.
+void remove_stale_temporaries(const std::string& folder);
 
 // Where ddpsim's shipped workloads, topologies and profiles lie: $DDPSIM_HOME, beside the executable, or the source tree it was built from.
 class Home {

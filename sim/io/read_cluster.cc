@@ -56,7 +56,7 @@ Cluster read_cluster(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.cluster/1");
   r.only({"schema", "name", "description", "source", "pattern", "hosts", "devices_per_host", "nics_per_host", "device", "link", "intra", "slow_links", "racks",
-          "uplink", "hosts_per_leaf", "spines", "oversubscription", "nodes", "links"});
+          "uplink", "hosts_per_leaf", "spines", "oversubscription", "nodes", "links", "emulated_on_cores"});
   Cluster c;
   c.name = r.at("name").text();
   if (r.has("description")) c.description = r.at("description").text();
@@ -67,6 +67,7 @@ Cluster read_cluster(const Json& j, const std::string& file) {
   device.only({"kind", "profile"});
   c.device = device.at("kind").choice({"cpu", "gpu"}) == 0 ? DeviceKind::Cpu : DeviceKind::Gpu;
   c.profile = device.at("profile").text();
+  if (r.has("emulated_on_cores")) c.emulated_on_cores = r.at("emulated_on_cores").small(-1, 1 << 20);
   if (r.has("intra")) c.intra = read_link(r.at("intra"));
   auto belongs = [&](const char* key, Pattern p) {
     if (r.has(key) && c.pattern != p) r.at(key).fail(std::string("belongs to pattern \"") + name_of(p) + "\", not \"" + name_of(c.pattern) + "\"");

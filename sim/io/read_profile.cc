@@ -41,7 +41,7 @@ TransportSection read_transport(const Reader& r) {
 Profile read_profile(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.profile/1");
-  r.only({"schema", "name", "hardware", "kind", "compute", "memory", "host", "transports", "interference", "reduction"});
+  r.only({"schema", "name", "hardware", "kind", "compute", "memory", "host", "transports", "interference", "reduction", "fit"});
   Profile p;
   p.name = r.at("name").text();
   p.hardware = r.at("hardware").text();
@@ -90,6 +90,13 @@ Profile read_profile(const Json& j, const std::string& file) {
     i.only({"basis", "source", "bytes_per_s"});
     p.reduction_basis = read_basis(i);
     p.reduction_bytes_per_s = i.at("bytes_per_s").number();
+  }
+  if (r.has("fit")) {
+    Reader f = r.at("fit");
+    f.only({"scenarios", "step_residual", "residuals"});
+    for (const Reader& s : f.at("scenarios").items()) p.fitted_from.push_back(s.text());
+    if (f.has("step_residual")) p.step_residual = f.at("step_residual").number();
+    if (!(p.step_residual >= 0 && p.step_residual < 1)) f.at("step_residual").fail("a fraction from 0 to 1");
   }
   if (auto problem = validate(p)) r.fail_at(problem.path, problem.message);
   return p;

@@ -19,7 +19,7 @@ void refuse_other_parallelism(const Reader& r) {
 
 Plan read_plan(const Reader& r) {
   refuse_other_parallelism(r);
-  r.only({"system", "backend", "accumulation_steps", "gloo_threads", "pytorch", "set_to_none", "bucket_cap_mb", "first_bucket_bytes", "broadcast_buffers",
+  r.only({"system", "backend", "accumulation_steps", "gloo_threads", "tcp_streams", "pytorch", "set_to_none", "bucket_cap_mb", "first_bucket_bytes", "broadcast_buffers",
           "find_unused_parameters", "static_graph", "gradient_as_bucket_view", "comm_hook", "unused_parameters", "granularity", "async_op"});
   Plan p;
   if (r.has("system")) {
@@ -28,9 +28,10 @@ Plan read_plan(const Reader& r) {
       if (name == other) r.at("system").fail("\"" + name + "\" is not data parallelism, and ddpsim does not model it; use \"pytorch_ddp\" or \"averaging\"");
     p.system = r.at("system").choice({"pytorch_ddp", "averaging"}) == 0 ? System::PytorchDdp : System::Averaging;
   }
-  if (r.has("backend")) p.backend = static_cast<Backend>(r.at("backend").choice({"nccl", "gloo"}));
+  if (r.has("backend")) p.backend = static_cast<Backend>(r.at("backend").choice({"nccl", "gloo", "tcp"}));
   if (r.has("accumulation_steps")) p.accumulation_steps = r.at("accumulation_steps").small(-1, INT32_MAX);
   if (r.has("gloo_threads")) p.gloo_threads = r.at("gloo_threads").small(-1, INT32_MAX);
+  if (r.has("tcp_streams")) p.tcp_streams = r.at("tcp_streams").small(-1, INT32_MAX);
   if (r.has("pytorch")) p.pytorch = read_version(r.at("pytorch"));
   if (r.has("set_to_none")) p.set_to_none = r.at("set_to_none").boolean();
   if (r.has("bucket_cap_mb")) {
@@ -73,10 +74,13 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.scenario/1");
   refuse_other_parallelism(r);
-  r.only({"schema", "name", "description", "workload", "cluster", "profile", "plan", "ranks", "rank_order", "slow_ranks", "jitter"});
+  r.only({"schema", "name", "description", "workload", "cluster", "profile", "plan", "ranks", "rank_order", "slow_ranks", "jitter", "other_jobs"});
   ScenarioFile out;
   if (r.has("workload")) out.workload = r.at("workload").text();
-  if (r.has("cluster")) out.cluster = r.at("cluster").text();
+  if (r.has("cluster")) {
+    if (r.at("cluster").json().is_object()) out.cluster_document = r.at("cluster").json();
+    else out.cluster = r.at("cluster").text();
+  }
   if (r.has("profile")) out.profile = r.at("profile").text();
   if (r.has("plan")) out.scenario.plan = read_plan(r.at("plan"));
   if (r.has("ranks")) {
@@ -85,6 +89,15 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
   }
   if (r.has("rank_order"))
     for (const Reader& d : r.at("rank_order").items()) out.scenario.rank_order.push_back(d.small(-1, INT32_MAX));
+  if (r.has("other_jobs"))
+    for (const Reader& job : r.at("other_jobs").items()) {
+      job.only({"workload", "plan", "rank_order"});
+      OtherJob other;
+      if (job.has("workload")) other.workload_name = job.at("workload").text();
+      other.plan = job.has("plan") ? read_plan(job.at("plan")) : out.scenario.plan;
+      for (const Reader& d : job.at("rank_order").items()) other.rank_order.push_back(d.small(-1, INT32_MAX));
+      out.scenario.other_jobs.push_back(std::move(other));
+    }
   if (r.has("slow_ranks"))
     for (const auto& [key, factor] : r.at("slow_ranks").members())
       if (!out.scenario.slow_ranks.emplace(read_rank(factor, key), factor.number()).second) factor.fail("this rank is named twice");
@@ -151,7 +164,7 @@ Setting parse_setting(const std::string& text) {
   else if (head == "profile") shift(Target::Profile);
   else {
     s.target = Target::Scenario;
-    bool top = head == "ranks" || head == "rank_order" || head == "slow_ranks" || head == "jitter" || head == "plan";
+    bool top = head == "ranks" || head == "rank_order" || head == "slow_ranks" || head == "jitter" || head == "other_jobs" || head == "plan";
     if (!top) s.path.insert(s.path.begin(), "plan");
   }
   // What is not JSON is text; parse_json refuses what is JSON but nested too deep.

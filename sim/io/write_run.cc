@@ -1,34 +1,74 @@
 #include "sim/io/codecs.h"
 
 namespace ddpsim::io {
+namespace {
+
+OrderedJson measured_origin(const Origin& o) {
+  OrderedJson j{{"version", o.version}, {"revision", o.revision}, {"date", o.date}, {"argv", o.argv}, {"cpu", o.cpu},
+                {"cores", o.cores}, {"kernel", o.kernel}, {"backend", o.backend}, {"hosts", o.hosts}};
+  if (!o.reason.empty()) j["reason"] = o.reason;
+  j["compute"] = o.compute;
+  j["profile"] = o.profile;
+  return j;
+}
+
+OrderedJson write_span(const Run& run, const Span& s) {
+  bool measured = run.kind == RunKind::Measured;
+  OrderedJson span;
+  span["step"] = s.step;
+  span[measured ? "actor" : "class"] = s.actor;
+  if (!measured) span["count"] = s.count;
+  span["lane"] = name_of(s.lane);
+  span["op"] = s.op;
+  if (measured ? is_collective(s.kind) : is_communication(s.kind) && !s.algorithm.empty()) {
+    span["tensors"] = s.tensors;
+    span["bytes"] = s.bytes;
+    span["algorithm"] = s.algorithm;
+  }
+  span["ready_ps"] = (s.ready - run.spans_from).ps;
+  span["begin_ps"] = (s.begin - run.spans_from).ps;
+  span["end_ps"] = (s.end - run.spans_from).ps;
+  return span;
+}
+
+// What only a measured Run has, after its spans.
+void write_measured(const Run& run, OrderedJson& j) {
+  const Quality& q = run.quality;
+  if (!run.tensor_names.empty()) j["tensors"] = run.tensor_names;
+  j["quality"] = {{"verdict", q.verdict == Verdict::Clean ? "clean" : "noisy"}, {"spread", q.spread}, {"retransmits", q.retransmits}, {"load", q.load},
+                  {"reasons", q.reasons}};
+  j["skipped"] = OrderedJson::array();
+  for (const Skipped& s : run.skipped) j["skipped"].push_back({{"what", s.what}, {"why", s.why}});
+}
+
+}  // namespace
 
 OrderedJson write_run(const Run& run) {
+  bool measured = run.kind == RunKind::Measured;
   OrderedJson j;
   j["schema"] = "ddpsim.run/1";
-  j["kind"] = run.kind == RunKind::Predicted ? "predicted" : "measured";
+  j["kind"] = measured ? "measured" : "predicted";
+  if (measured) j["evidence"] = name_of(run.evidence);
   j["case"] = {{"key", run.key}};
-  j["origin"] = {{"simulator", run.simulator_version}, {"profile", run.profile}, {"fidelity", run.fidelity}};
-  j["clock"] = {{"domain", "virtual"}, {"offset_bound_ps", 0}};
+  if (!run.scenario.empty()) j["case"]["scenario"] = run.scenario;
+  if (!run.workload.empty()) j["case"]["workload"] = run.workload;
+  if (measured) j["origin"] = measured_origin(run.origin);
+  else j["origin"] = {{"simulator", run.simulator_version}, {"profile", run.profile}, {"fidelity", run.fidelity}};
+  j["clock"] = {{"domain", measured ? "CLOCK_MONOTONIC" : "virtual"}, {"offset_bound_ps", 0}};
   j["steps"] = OrderedJson::array();
   for (const StepRecord& s : run.steps) j["steps"].push_back({{"kind", name_of(s.kind)}, {"duration_ps", s.duration.ps}});
-  j["spans"] = OrderedJson::array();
-  for (const Span& s : run.spans) {
-    OrderedJson span;
-    span["step"] = s.step;
-    span["class"] = s.actor;
-    span["count"] = s.count;
-    span["lane"] = name_of(s.lane);
-    span["op"] = s.op;
-    if (is_communication(s.kind) && !s.algorithm.empty()) {
-      span["tensors"] = s.tensors;
-      span["bytes"] = s.bytes;
-      span["algorithm"] = s.algorithm;
+  if (!run.samples.empty()) {
+    j["samples"] = OrderedJson::array();
+    for (const Sample& s : run.samples) {
+      OrderedJson sample{{"op", s.op}, {"parameters", OrderedJson::object()}, {"durations_ps", OrderedJson::array()}};
+      for (const auto& [name, value] : s.parameters) sample["parameters"][name] = value;
+      for (Duration d : s.durations) sample["durations_ps"].push_back(d.ps);
+      j["samples"].push_back(std::move(sample));
     }
-    span["ready_ps"] = (s.ready - run.spans_from).ps;
-    span["begin_ps"] = (s.begin - run.spans_from).ps;
-    span["end_ps"] = (s.end - run.spans_from).ps;
-    j["spans"].push_back(std::move(span));
   }
+  j["spans"] = OrderedJson::array();
+  for (const Span& s : run.spans) j["spans"].push_back(write_span(run, s));
+  if (measured) write_measured(run, j);
   return j;
 }
 

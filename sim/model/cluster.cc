@@ -84,6 +84,7 @@ Problem validate(const Cluster& c) {
                              "): each uplink would be slower than one NIC at 1:1"};
     if (!(c.oversubscription >= 1 && c.oversubscription <= 1000)) return {"/oversubscription", "1:1 to 1000:1"};
   }
+  if (c.emulated_on_cores < 0 || c.emulated_on_cores > 4096) return {"/emulated_on_cores", "1 to 4,096 cores of the machine that all hosts share"};
   std::set<int> slow;
   if (c.slow_links.size() > kMaxSlowLinks) return {"/slow_links", "more than 1,024 slow links"};
   for (std::size_t i = 0; i < c.slow_links.size(); ++i) {

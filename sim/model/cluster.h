@@ -59,6 +59,7 @@ struct Cluster {
   std::vector<GraphNode> nodes;
   std::vector<GraphLink> links;
   std::vector<SlowLink> slow_links;
+  int emulated_on_cores = 0;  // all hosts are namespaces of one machine with this many cores, which they share; 0 = hosts of their own
   int devices() const { return hosts * devices_per_host; }
 };
 

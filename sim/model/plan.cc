@@ -7,7 +7,10 @@
 namespace ddpsim {
 
 const char* name_of(System s) { return s == System::PytorchDdp ? "pytorch_ddp" : "averaging"; }
-const char* name_of(Backend b) { return b == Backend::Nccl ? "nccl" : "gloo"; }
+const char* name_of(Backend b) {
+  constexpr std::array<const char*, 3> kNames{"nccl", "gloo", "tcp"};
+  return kNames[static_cast<std::size_t>(b)];
+}
 const char* name_of(PytorchVersion v) {
   constexpr std::array<const char*, 4> kNames{"1.13", "2.0", "2.7", "2.11"};
   return kNames[static_cast<std::size_t>(v)];
@@ -24,6 +27,7 @@ Backend backend_of(const Plan& plan, DeviceKind device) {
 Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (p.accumulation_steps < 1 || p.accumulation_steps > 10'000) return {"/plan/accumulation_steps", "1 to 10,000 micro-steps"};
   if (p.gloo_threads < 1 || p.gloo_threads > 1024) return {"/plan/gloo_threads", "1 to 1,024 threads"};
+  if (p.tcp_streams < 1 || p.tcp_streams > 16) return {"/plan/tcp_streams", "1 to 16 collectives in flight"};
   if (p.bucket_cap_mb && !(*p.bucket_cap_mb > 0 && *p.bucket_cap_mb <= 1e6)) return {"/plan/bucket_cap_mb", "a positive number of MiB, at most 1e6"};
   if (p.first_bucket_bytes < 1) return {"/plan/first_bucket_bytes", "at least one byte"};
   Backend b = backend_of(p, device);
@@ -59,6 +63,19 @@ Problem validate(const Scenario& s, int devices) {
       std::string path = "/rank_order/" + std::to_string(i);
       if (s.rank_order[i] < 0 || s.rank_order[i] >= devices) return {path, "no device " + std::to_string(s.rank_order[i])};
       if (!seen.insert(s.rank_order[i]).second) return {path, "device " + std::to_string(s.rank_order[i]) + " already has a rank"};
+    }
+  }
+  std::set<int> taken(s.rank_order.begin(), s.rank_order.end());
+  if (s.rank_order.empty())
+    for (int r = 0; r < s.ranks; ++r) taken.insert(r);
+  if (s.other_jobs.size() > 16) return {"/other_jobs", "at most 16 other jobs"};
+  for (std::size_t k = 0; k < s.other_jobs.size(); ++k) {
+    const OtherJob& job = s.other_jobs[k];
+    std::string path = "/other_jobs/" + std::to_string(k) + "/rank_order";
+    if (job.rank_order.size() < 2) return {path, "names the devices of at least two ranks"};
+    for (std::size_t i = 0; i < job.rank_order.size(); ++i) {
+      if (job.rank_order[i] < 0 || job.rank_order[i] >= devices) return {path + "/" + std::to_string(i), "no device " + std::to_string(job.rank_order[i])};
+      if (!taken.insert(job.rank_order[i]).second) return {path + "/" + std::to_string(i), "device " + std::to_string(job.rank_order[i]) + " already has a rank"};
     }
   }
   for (const auto& [rank, factor] : s.slow_ranks) {

@@ -12,7 +12,8 @@
 namespace ddpsim {
 
 enum class System : std::uint8_t { PytorchDdp, Averaging };
-enum class Backend : std::uint8_t { Nccl, Gloo };
+// Tcp: ddpsim's own executor (calib): plain rings and trees over TCP; collectives in launch order, `tcp_streams` in flight.
+enum class Backend : std::uint8_t { Nccl, Gloo, Tcp };
 enum class PytorchVersion : std::uint8_t { V1_13, V2_0, V2_7, V2_11 };
 enum class CommHook : std::uint8_t { None, AllReduce, Fp16Compress, Bf16Compress };
 enum class Granularity : std::uint8_t { PerParameter, Flat };
@@ -27,6 +28,7 @@ struct Plan {
   std::optional<Backend> backend;  // default: nccl on GPUs, gloo on CPUs
   int accumulation_steps = 1;      // micro-steps per optimizer step
   int gloo_threads = 2;            // c10d's Gloo worker threads
+  int tcp_streams = 1;             // of backend tcp: collectives in flight together
   PytorchVersion pytorch = PytorchVersion::V2_7;
   std::optional<bool> set_to_none;  // of zero_grad; default by version
   // pytorch_ddp
@@ -53,10 +55,18 @@ struct Jitter {
   std::uint64_t seed = 1;
   int samples = 20;
 };
+// Another job on the same cluster, which computes and communicates at the same time on devices of its own.
+struct OtherJob {
+  std::string workload_name;
+  Workload workload;
+  Plan plan;
+  std::vector<int> rank_order;  // device of each of its ranks; >= 2, disjoint from every other job's
+};
 struct Scenario {
   Plan plan;
   int ranks = 0;
   std::vector<int> rank_order;         // device of each rank; empty = 0, 1, 2, ...
+  std::vector<OtherJob> other_jobs;    // all jobs start together
   std::map<int, double> slow_ranks;    // compute-time factor of a rank
   std::optional<Jitter> jitter;
 };

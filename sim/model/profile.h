@@ -72,6 +72,8 @@ struct Profile {
   std::optional<Evidence> reduction_basis;
   Range sm_hold{0, 0, 0};            // share of a device's compute rate that a running communication kernel takes
   double reduction_bytes_per_s = 0;  // one worker thread; 0 = not limiting
+  std::vector<std::string> fitted_from;  // scenario hashes of the Runs that the fit saw: their predictions are in-sample
+  double step_residual = 0;  // 80 % of the fit's own step predictions were within this fraction of the measured step; 0 = unknown (interval from ranges)
   bool measured() const;             // every section
 };
 

@@ -1,6 +1,13 @@
 #include "sim/model/run.h"
 
+#include <array>
+
 namespace ddpsim {
+
+const char* name_of(EvidenceClass e) {
+  constexpr std::array<const char*, 5> kNames{"system", "replay", "collective", "kernel", "published"};
+  return kNames[static_cast<std::size_t>(e)];
+}
 
 bool is_communication(OpKind k) {
   switch (k) {

@@ -1,6 +1,7 @@
 // Run: what happened, or would happen. One schema for measured and predicted (ddpsim.run/1, shared by both).
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,9 @@
 namespace ddpsim {
 
 enum class RunKind : std::uint8_t { Measured, Predicted };
+// What a measurement can prove. System: the real framework ran it. Replay: our executor played our Program (says nothing about lower()).
+enum class EvidenceClass : std::uint8_t { System, Replay, Collective, Kernel, Published };
+const char* name_of(EvidenceClass e);
 
 // One operation in one step on one actor (a class of ranks that behave alike, named by its first rank).
 struct Span {
@@ -27,19 +31,65 @@ struct Span {
   std::string algorithm;  // collectives: "ring/Simple"
 };
 
+// Where a measured Run comes from. Texts, for people; nothing is computed from them but `compute`.
+struct Origin {
+  std::string version;             // of ddpsim
+  std::string revision;            // git, "" = unknown
+  std::string date;                // UTC, ISO 8601
+  std::vector<std::string> argv;
+  std::string cpu;
+  int cores = 0;
+  std::string kernel;
+  std::string backend;             // "tcp", "torch", "nccl", "cuda"
+  std::string hosts;               // "namespaces" (shaped) or "loopback" (not shaped: its network times are not the cluster's)
+  std::string reason;              // why loopback
+  std::string compute;             // "timed" (computation slept, as long as `profile` and the workload say) or "real"
+  std::string profile;             // that priced the timed operations
+};
+
+enum class Verdict : std::uint8_t { Clean, Noisy };
+struct Quality {
+  Verdict verdict = Verdict::Clean;
+  double spread = 0;              // median absolute deviation of the steady steps / their median
+  std::int64_t retransmits = 0;   // TCP segments, all ranks
+  double load = 0;                // cores that others on the machine kept busy meanwhile, mean
+  std::vector<std::string> reasons;  // of a noisy verdict
+};
+
+// What has no step: one point of a sweep of a kernel, a link or a collective, raw.
+struct Sample {
+  std::string op;                                  // "all_reduce", "stream", "ping", "reduce", ...
+  std::map<std::string, std::int64_t> parameters;  // "ranks", "bytes", ...; units in the key
+  std::vector<Duration> durations;
+};
+
+struct Skipped {
+  std::string what;
+  std::string why;
+};
+
 struct StepRecord {
   StepKind kind = StepKind::Steady;
   Duration duration;  // end of this step minus end of the step before
 };
 
+// Times of `spans` are on the Run's clock if predicted (step begins at spans_from); of a measured Run, and of one read from a file, each span's times
+// are relative to the start of its own step (end of the step before, on the rank that ended it last) and spans_from is 0.
 struct Run {
   RunKind kind = RunKind::Predicted;
-  std::string key;  // scenario key
+  EvidenceClass evidence = EvidenceClass::Replay;  // measured only
+  std::string key;       // readable
+  std::string scenario;  // content hash of the scenario (calib/runs/scenarios/<hash>.json), 16 hex digits; "" = none
+  std::string workload;  // content hash of the workload's document
+  Origin origin;         // measured only
+  Quality quality;       // measured only
   std::string simulator_version;
   std::string profile;
   std::string fidelity;
   std::vector<StepRecord> steps;
-  std::vector<Span> spans;  // of the last step
+  std::vector<Sample> samples;
+  std::vector<Skipped> skipped;
+  std::vector<Span> spans;  // predicted: of the last step; measured: of up to 5 steady steps, Span::step is the index in `steps`
   TimePoint spans_from;     // start of that step (end of the step before)
   std::vector<std::string> tensor_names;
 };

@@ -38,14 +38,63 @@ bool settled(const Simulation& s) {
   return n >= 3 && s.steps[n - 1].end - s.steps[n - 2].end == s.steps[n - 2].end - s.steps[n - 3].end;
 }
 
+// Jobs of different periods never settle: their mean over this many steps is the answer.
+constexpr int kStepsBesideOthers = 8;
+
+Duration period(const Simulation& s) { return s.steps.back().end - s.steps[s.steps.size() - 2].end; }
+
+// Mean of the steady steps without the first of them.
+Duration mean_period(const Simulation& s) {
+  std::size_t first = s.steps.size();
+  while (first > 0 && s.steps[first - 1].kind == StepKind::Steady) --first;
+  auto count = static_cast<std::int64_t>(s.steps.size() - first - 1);
+  return {(s.steps.back().end - s.steps[first].end).ps / count};
+}
+
+struct OtherPrepared {
+  Prepared prepared;
+  std::vector<RankClass> classes;
+};
+
+Simulation play_beside(const Prepared& r, const Question& q, const SimulationOptions& so) {
+  auto classes = fold_ranks(q.scenario, so.fold_links);
+  SimulationOptions alone = so;
+  alone.spans = false;
+  alone.warmup = false;
+  alone.steady_steps = 2;
+  Duration mine = period(simulate(r.program, r.comm, q.profile, classes, alone));
+  std::vector<OtherPrepared> others(q.scenario.other_jobs.size());
+  std::vector<NeighbourJob> jobs;
+  for (std::size_t k = 0; k < others.size(); ++k) {
+    const OtherJob& job = q.scenario.other_jobs[k];
+    OtherPrepared& o = others[k];
+    o.prepared.times = step_times(job.workload, q.profile, so.level);
+    o.prepared.program = strategy::lower({job.workload, o.prepared.times, q.profile.kind}, job.plan);
+    o.prepared.comm = collective::make_communicator(q.fabric, job.rank_order, o.prepared.program.backend);
+    Scenario theirs;
+    theirs.ranks = static_cast<int>(job.rank_order.size());
+    o.classes = fold_ranks(theirs, so.fold_links);
+    Duration period_alone = period(simulate(o.prepared.program, o.prepared.comm, q.profile, o.classes, alone));
+    // Even if all others slow this job down as much as they can, they last longer.
+    auto slowest = static_cast<std::int64_t>(others.size() + 1) * (kStepsBesideOthers + 3) * mine.ps;
+    NeighbourJob n{&o.prepared.program, &o.prepared.comm, &o.classes, static_cast<int>(std::min<std::int64_t>(slowest / std::max<std::int64_t>(period_alone.ps, 1) + 2, 400))};
+    jobs.push_back(n);
+  }
+  SimulationOptions both = so;
+  both.warmup = true;
+  both.steady_steps = kStepsBesideOthers;
+  return simulate(r.program, r.comm, q.profile, classes, both, jobs);
+}
+
 Simulation play(const Prepared& r, const Question& q, Level level, const Options& options, bool spans, bool warmup) {
   SimulationOptions so;
   so.fidelity = options.fidelity;
   so.level = level;
-  so.fold = options.fold && options.fidelity == Fidelity::Collective;
+  so.fold_links = options.fold && options.fidelity == Fidelity::Collective;
   so.spans = spans;
   so.warmup = warmup;
-  auto classes = fold_ranks(q.scenario, so.fold);
+  if (!q.scenario.other_jobs.empty()) return play_beside(r, q, so);
+  auto classes = fold_ranks(q.scenario, so.fold_links);
   Simulation s = simulate(r.program, r.comm, q.profile, classes, so);
   if (!settled(s)) {
     so.steady_steps = kMaxSteadySteps;
@@ -54,7 +103,7 @@ Simulation play(const Prepared& r, const Question& q, Level level, const Options
   return s;
 }
 
-Duration period(const Simulation& s) { return s.steps.back().end - s.steps[s.steps.size() - 2].end; }
+Duration step_of(const Simulation& s, const Question& q) { return q.scenario.other_jobs.empty() ? period(s) : mean_period(s); }
 
 // Uniform in [0, 1): splitmix64.
 double uniform(std::uint64_t& state) {
@@ -88,7 +137,7 @@ std::vector<Duration> play_jitter(const Prepared& r, const Question& q, const Op
   }
   SimulationOptions so;
   so.fidelity = options.fidelity;
-  so.fold = fold;
+  so.fold_links = fold;
   so.spans = false;
   so.warmup = false;
   so.steady_steps = j.samples + 1;
@@ -140,6 +189,13 @@ Problem check(const Question& q) {
   if (q.scenario.ranks > 1)
     if (auto m = collective::missing_transport(q.fabric, q.profile); !m.empty())
       return {"/cluster", "the cluster uses transport \"" + m + "\", which profile \"" + q.profile.name + "\" does not have"};
+  for (std::size_t k = 0; k < q.scenario.other_jobs.size(); ++k) {
+    const OtherJob& job = q.scenario.other_jobs[k];
+    std::string path = "/other_jobs/" + std::to_string(k);
+    if (auto m = roofline_problem(job.workload, q.profile); !m.empty()) return {path + "/workload", m};
+    if (auto p = validate(job.plan, job.workload, q.profile.kind)) return {path + p.path, p.message};
+    if (auto p = topology::check_reachable(q.fabric, job.rank_order)) return p;
+  }
   return topology::check_reachable(q.fabric, devices_of(q.scenario));
 }
 
@@ -159,7 +215,7 @@ double message_count(const Question& q) {
 
 Duration steady_period(const Question& q, Level level, const Options& options) {
   Prepared r = prepare(q, level, strategy::Steps::SteadyOnly);
-  return period(play(r, q, level, options, false, false));
+  return step_of(play(r, q, level, options, false, false), q);
 }
 
 Prediction predict(const Question& q, const Options& options) {
@@ -179,9 +235,14 @@ Prediction predict(const Question& q, const Options& options) {
   run.spans = std::move(s.spans);
   run.spans_from = s.spans_from;
   out.summary = analysis::summarize(run);
+  out.summary.step = step_of(s, q);  // beside other jobs a mean; the summary's parts are the last step's
   Duration step = out.summary.step;
   out.step_low = std::min(step, steady_period(q, Level::High, options));
   out.step_high = std::max(step, steady_period(q, Level::Low, options));
+  if (q.profile.step_residual > 0) {
+    out.step_low = std::min(out.step_low, scale(step, 1 - q.profile.step_residual));
+    out.step_high = std::max(out.step_high, scale(step, 1 + q.profile.step_residual));
+  }
   if (q.scenario.jitter) out.jitter_steps = play_jitter(r, q, options);
   Duration typical = step;
   if (!out.jitter_steps.empty()) {

@@ -38,14 +38,20 @@ struct ResourceKey {
   auto operator<=>(const ResourceKey&) const = default;
 };
 
+// What the jobs of one simulation share.
+struct Shared {
+  TaskGraph graph;
+  std::vector<engine::ResourceId> link_resource;  // by link; kNone = not used yet
+};
+
+// One job: adds its tasks to the graph, decides for its pools while the graph is played, reads its steps off the timeline.
 class Simulator {
  public:
-  Simulator(const Program& program, const Communicator& comm, const Profile& profile, const std::vector<RankClass>& classes, const SimulationOptions& options)
-      : program_(program), comm_(comm), profile_(profile), classes_(classes), options_(options) {
-    link_resource_.assign(comm.fabric->links().size(), engine::kNone);
-  }
+  Simulator(Shared& shared, const Program& program, const Communicator& comm, const Profile& profile, const std::vector<RankClass>& classes,
+            const SimulationOptions& options)
+      : graph_(shared.graph), link_resource_(shared.link_resource), program_(program), comm_(comm), profile_(profile), classes_(classes), options_(options) {}
 
-  Simulation run() {
+  void build() {
     if (options_.fidelity == Fidelity::Collective) make_load_demands();
     double hold = at(profile_.sm_hold, options_.level);
     if (program_.device == DeviceKind::Gpu && comm_.ranks() > 1 && hold > 0) make_device_resources(hold);
@@ -58,7 +64,33 @@ class Simulator {
     if (options_.warmup)
       for (const StepProgram& s : program_.warmup) add_step(s, -1, false);
     for (int k = 0; k < options_.steady_steps; ++k) add_step(program_.steady, k, k + 1 == options_.steady_steps);
-    return play();
+    pools_.assign(classes_.size(), {});
+    for (auto& pool : pools_) pool.threads = program_.worker_threads;
+    std::stable_sort(picked_.begin(), picked_.end(), [](const Pooled& a, const Pooled& b) { return a.task < b.task; });
+  }
+
+  void decide(TaskId task, std::vector<TaskId>& release) {
+    auto less = [](const Pooled& a, TaskId t) { return a.task < t; };
+    auto q = std::lower_bound(queued_.begin(), queued_.end(), task, less);
+    if (q != queued_.end() && q->task == task) {
+      if (auto op = strategy::enqueue(pools_[q->rank_class], q->pickup)) release.push_back(*op);
+      return;
+    }
+    for (auto e = std::lower_bound(picked_.begin(), picked_.end(), task, less); e != picked_.end() && e->task == task; ++e)
+      if (auto op = strategy::finished(pools_[e->rank_class])) release.push_back(*op);
+  }
+
+  Simulation read(const engine::Timeline& timeline) const {
+    Simulation out;
+    out.completions = timeline.completions;
+    out.complete = timeline.complete();
+    for (std::size_t k = 0; k < step_ends_.size(); ++k) {
+      TimePoint end{-1};
+      for (TaskId t : step_ends_[k]) end = std::max(end, timeline.end[t]);
+      out.steps.push_back({kinds_[k], end});
+    }
+    if (options_.spans && out.complete) record_spans(timeline, out);
+    return out;
   }
 
  private:
@@ -89,9 +121,9 @@ class Simulator {
       double t = j < tree.size() && tree[j].link == link ? tree[j++].per_byte : 0;
       const topology::Link& l = comm_.fabric->links()[link];
       ResourceKey key{collective::link_rate(comm_, profile_, options_.level, link), static_cast<double>(l.burst.count), l.peak.bytes_per_ps(), r, t};
-      bool as_before = options_.fold && !ring_demands_.empty() && key == last;
+      bool as_before = options_.fold_links && !ring_demands_.empty() && key == last;
       last = key;
-      if (as_before || (options_.fold && !seen.insert(key).second)) continue;
+      if (as_before || (options_.fold_links && !seen.insert(key).second)) continue;
       engine::ResourceId id = link_resource(link);
       if (r > 0) ring_demands_.push_back({id, r});
       if (t > 0) tree_demands_.push_back({id, t});
@@ -309,43 +341,11 @@ class Simulator {
                                  : collective::add_all_reduce_messages(graph_, comm_, profile_, price, size, flow, arrive);
   }
 
-  // ---- playing
-
   struct Pooled {
     TaskId task;
     std::uint32_t rank_class;
     TaskId pickup;  // kNoTask: the task is an end
   };
-
-  static void on_end(void* self, TaskId task, TimePoint, std::vector<TaskId>& release) { static_cast<Simulator*>(self)->decide(task, release); }
-
-  void decide(TaskId task, std::vector<TaskId>& release) {
-    auto less = [](const Pooled& a, TaskId t) { return a.task < t; };
-    auto q = std::lower_bound(queued_.begin(), queued_.end(), task, less);
-    if (q != queued_.end() && q->task == task) {
-      if (auto op = strategy::enqueue(pools_[q->rank_class], q->pickup)) release.push_back(*op);
-      return;
-    }
-    for (auto e = std::lower_bound(picked_.begin(), picked_.end(), task, less); e != picked_.end() && e->task == task; ++e)
-      if (auto op = strategy::finished(pools_[e->rank_class])) release.push_back(*op);
-  }
-
-  Simulation play() {
-    pools_.assign(classes_.size(), {});
-    for (auto& pool : pools_) pool.threads = program_.worker_threads;
-    std::stable_sort(picked_.begin(), picked_.end(), [](const Pooled& a, const Pooled& b) { return a.task < b.task; });
-    engine::Timeline timeline = engine::execute(graph_, {this, &Simulator::on_end});
-    Simulation out;
-    out.completions = timeline.completions;
-    out.complete = timeline.complete();
-    for (std::size_t k = 0; k < step_ends_.size(); ++k) {
-      TimePoint end{-1};
-      for (TaskId t : step_ends_[k]) end = std::max(end, timeline.end[t]);
-      out.steps.push_back({kinds_[k], end});
-    }
-    if (options_.spans && out.complete) record_spans(timeline, out);
-    return out;
-  }
 
   void record_spans(const engine::Timeline& timeline, Simulation& out) const {
     auto at_offset = [&](TaskId t, std::int64_t offset) { return offset < 0 ? timeline.end[t] : TimePoint{timeline.begin[t].ps + offset}; };
@@ -373,13 +373,13 @@ class Simulator {
     }
   }
 
+  TaskGraph& graph_;
+  std::vector<engine::ResourceId>& link_resource_;
   const Program& program_;
   const Communicator& comm_;
   const Profile& profile_;
   const std::vector<RankClass>& classes_;
-  const SimulationOptions& options_;
-  TaskGraph graph_;
-  std::vector<engine::ResourceId> link_resource_;
+  const SimulationOptions options_;
   std::vector<engine::Demand> ring_demands_;
   std::vector<engine::Demand> tree_demands_;
   std::vector<engine::ResourceId> device_;  // by class
@@ -421,8 +421,26 @@ std::vector<RankClass> fold_ranks(const Scenario& s, bool fold) {
 }
 
 Simulation simulate(const Program& program, const Communicator& comm, const Profile& profile, const std::vector<RankClass>& classes,
-                    const SimulationOptions& options) {
-  return Simulator(program, comm, profile, classes, options).run();
+                    const SimulationOptions& options, std::span<const NeighbourJob> others) {
+  Shared shared;
+  shared.link_resource.assign(comm.fabric->links().size(), engine::kNone);
+  std::vector<Simulator> jobs;
+  jobs.reserve(1 + others.size());
+  SimulationOptions own = options;
+  own.fold_links = options.fold_links && others.empty();
+  jobs.emplace_back(shared, program, comm, profile, classes, own);
+  for (const NeighbourJob& other : others) {
+    SimulationOptions theirs = own;
+    theirs.spans = false;
+    theirs.steady_steps = other.steady_steps;
+    jobs.emplace_back(shared, *other.program, *other.comm, profile, *other.classes, theirs);
+  }
+  for (Simulator& job : jobs) job.build();
+  auto on_end = [](void* state, TaskId task, TimePoint, std::vector<TaskId>& release) {
+    for (Simulator& job : *static_cast<std::vector<Simulator>*>(state)) job.decide(task, release);
+  };
+  engine::Timeline timeline = engine::execute(shared.graph, {&jobs, on_end});
+  return jobs.front().read(timeline);
 }
 
 }  // namespace ddpsim::predict

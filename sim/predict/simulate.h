@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "sim/collective/price.h"
@@ -15,7 +16,7 @@ const char* name_of(Fidelity f);
 struct SimulationOptions {
   Fidelity fidelity = Fidelity::Collective;
   Level level = Level::Mid;
-  bool fold = true;            // ranks that behave alike as one class, links that carry alike as one resource
+  bool fold_links = true;      // links that carry alike as one resource
   bool spans = true;           // record the last step
   bool warmup = true;          // play first and rebuild
   int steady_steps = 3;        // at least 2
@@ -43,8 +44,16 @@ struct Simulation {
 
 std::vector<RankClass> fold_ranks(const Scenario& s, bool fold);
 
+// Another job on the same fabric, from time 0 on; its steps only load the links.
+struct NeighbourJob {
+  const Program* program = nullptr;
+  const collective::Communicator* comm = nullptr;
+  const std::vector<RankClass>* classes = nullptr;
+  int steady_steps = 2;
+};
+
 // REQUIRES: program lowered with times for the profile's device; classes partition the communicator's ranks.
 Simulation simulate(const Program& program, const collective::Communicator& comm, const Profile& profile, const std::vector<RankClass>& classes,
-                    const SimulationOptions& options);
+                    const SimulationOptions& options, std::span<const NeighbourJob> others = {});
 
 }  // namespace ddpsim::predict

@@ -13,7 +13,7 @@ Program empty_program(const TimedWorkload& timed, const Plan& plan) {
   Program p;
   p.device = timed.device;
   p.backend = backend_of(plan, timed.device);
-  p.worker_threads = plan.gloo_threads;
+  p.worker_threads = p.backend == Backend::Tcp ? plan.tcp_streams : plan.gloo_threads;
   p.micro_steps = plan.accumulation_steps;
   p.tensor_names.reserve(w.tensors.size());
   p.tensor_bytes.reserve(w.tensors.size());

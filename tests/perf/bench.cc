@@ -169,11 +169,11 @@ void dp64(benchmark::State& state, predict::Fidelity fidelity) {
   auto comm = collective::make_communicator(fabric, [] { std::vector<int> d; for (int i = 0; i < 64; ++i) d.push_back(i); return d; }(), Backend::Nccl);
   predict::SimulationOptions o;
   o.fidelity = fidelity;
-  o.fold = fidelity == predict::Fidelity::Collective;
+  o.fold_links = fidelity == predict::Fidelity::Collective;
   o.spans = false;
   o.warmup = false;
   o.steady_steps = 1;
-  auto classes = predict::fold_ranks(s, o.fold);
+  auto classes = predict::fold_ranks(s, o.fold_links);
   std::uint64_t events = 0;
   for (auto _ : state) {
     auto r = predict::simulate(program, comm, p, classes, o);

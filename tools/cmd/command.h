@@ -25,6 +25,9 @@ inline constexpr int kGateFailed = 1;
 inline constexpr int kBadInput = 2;
 inline constexpr int kInternal = 3;
 
+// Thrown by a command whose answer is written, and is that something failed: exit code 1. The reasons are on stderr.
+struct GateFailed {};
+
 // Runs `ddpsim ARGS...`. The only place that catches InputError. Never throws.
 int run(const std::vector<std::string>& args, Terminal terminal);
 
@@ -33,6 +36,9 @@ void add_predict(CLI::App& app, Terminal& t);
 void add_list(CLI::App& app, Terminal& t);
 void add_show(CLI::App& app, Terminal& t);
 void add_trace(CLI::App& app, Terminal& t);
+void add_run(CLI::App& app, Terminal& t);
+void add_compare(CLI::App& app, Terminal& t);
+void add_validate(CLI::App& app, Terminal& t);
 void add_doctor(CLI::App& app, Terminal& t);
 
 }  // namespace ddpsim::cli

@@ -232,7 +232,8 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
     if (s.target == Target::Workload && captured && (s.path[0] == "batch" || s.path[0] == "precision"))
       throw InputError{"--set " + s.text, "the workload's times were captured at one batch and precision; capture it again, or use a described workload"};
   out.workload = settings.read(Target::Workload, w, io::read_workload);
-  Named c = open("cluster", "topologies", flags.cluster, parsed.cluster);
+  bool inline_cluster = flags.cluster.empty() && parsed.cluster_document.is_object();
+  Named c = inline_cluster ? Named{parsed.cluster_document, scenario.file + "#/cluster"} : open("cluster", "topologies", flags.cluster, parsed.cluster);
   out.cluster = settings.read(Target::Cluster, c, io::read_cluster);
   if (flags.profiles.size() > 1) throw InputError{"--profile", "one profile at a time: all devices of a cluster are of one kind; give it once"};
   bool named = !flags.profiles.empty() || !parsed.profile.empty();
@@ -245,6 +246,14 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
                                                    (cpu ? "GPU" : "CPU") + "; choose another --profile or --cluster"};
   }
   out.scenario = std::move(parsed.scenario);
+  for (OtherJob& job : out.scenario.other_jobs) {
+    if (job.workload_name.empty()) {
+      job.workload = out.workload;
+      continue;
+    }
+    Named other = open("workload", "workloads", "", job.workload_name);
+    job.workload = io::read_workload(other.document, other.file);
+  }
   if (out.scenario.ranks == 0) out.scenario.ranks = out.cluster.devices();
 
   auto fail = [&](const Problem& problem) {
@@ -275,11 +284,20 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
     throw InputError{scenario.file, fmt::format("the simulated steps may last {:.2g} seconds; ddpsim counts up to {:.0g} (is a rate too small, a latency too long, "
                                                 "or are there too many accumulation steps or jitter samples?)",
                                                 seconds, kHorizonSeconds)};
-  std::uint64_t hash = 0xcbf29ce484222325ull;
+  constexpr std::uint64_t kOffset = 0xcbf29ce484222325ull;
+  std::uint64_t hash = kOffset;
   Json plan_and_ranks = scenario.document;
   for (const char* name : {"workload", "cluster", "profile", "description"}) plan_and_ranks.erase(name);
   plan_and_ranks["ranks"] = out.scenario.ranks;
   for (const Json* j : {&w.document, &c.document, &plan_and_ranks}) hash = fnv1a(hash, j->dump());
+  out.workload_hash = fmt::format("{:016x}", fnv1a(kOffset, w.document.dump()));
+  // The whole question but the profile, in one document that stands alone but for shipped workloads.
+  out.document = plan_and_ranks;
+  out.document["workload"] = flags.workload.empty() ? parsed.workload : flags.workload;
+  out.document["cluster"] = c.document;
+  for (const char* prose : {"description", "source"}) out.document["cluster"].erase(prose);
+  out.document.erase("name");
+  out.scenario_hash = fmt::format("{:016x}", fnv1a(kOffset, out.document.dump()));
   out.key = fmt::format("{}@{}/{}/n{}/{:016x}", out.workload.name, out.cluster.name, name_of(out.scenario.plan.system), out.scenario.ranks, hash);
   return out;
 }

@@ -39,6 +39,9 @@ struct Loaded {
   Profile profile;
   Scenario scenario;
   std::string key;  // readable, with a hash of all inputs
+  io::Json document;          // scenario file that asks the same question: cluster and plan in it, workload by name, no profile
+  std::string scenario_hash;  // of `document`
+  std::string workload_hash;  // of the workload's document
   std::optional<topology::Fabric> fabric;
   predict::Options options;
   predict::Question question() const { return {workload, *fabric, profile, scenario}; }

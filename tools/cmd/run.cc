@@ -58,6 +58,9 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
     add_list(app, t);
     add_show(app, t);
     add_trace(app, t);
+    add_run(app, t);
+    add_compare(app, t);
+    add_validate(app, t);
     add_doctor(app, t);
     // "--ranks --out FILE" lacks a value; CLI11 would take "--out" for it.
     for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
@@ -67,6 +70,8 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
     std::vector<std::string> reversed(args.rbegin(), args.rend());
     app.parse(reversed);
     return kOk;
+  } catch (const GateFailed&) {
+    return kGateFailed;
   } catch (const CLI::Success& e) {
     return app.exit(e, t.out, t.err);
   } catch (const CLI::ParseError& e) {

@@ -1,0 +1,283 @@
+#include "calib/execute.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <new>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+#include "calib/player.h"
+#include "calib/stage.h"
+#include "sim/io/files.h"
+#include "sim/model/version.h"
+#include "sim/predict/roofline.h"
+#include "sim/strategy/lower.h"
+
+namespace ddpsim::calib {
+namespace {
+
+// One job, ready to be played.
+struct Job {
+  StepTimes times;
+  Program program;
+  collective::Communicator comm;
+  Part part;
+  int slots = 1;
+  int first_process = 0;
+  std::vector<double> factors;       // by rank
+  std::vector<RankRecord> records;   // by rank
+};
+
+struct Shared {
+  Rendezvous rendezvous;
+  std::atomic<std::int64_t> retransmits;
+};
+
+std::vector<int> devices_of(const std::vector<int>& order, int ranks) {
+  std::vector<int> out = order;
+  for (int r = 0; out.size() < static_cast<std::size_t>(ranks); ++r) out.push_back(r);
+  return out;
+}
+
+void prepare(Job& job, const Workload& w, const Plan& plan, const predict::Question& q, std::vector<int> devices, int steady_steps) {
+  job.times = predict::step_times(w, q.profile, Level::Mid);
+  job.program = strategy::lower({w, job.times, q.profile.kind}, plan);
+  job.comm = collective::make_communicator(q.fabric, std::move(devices), job.program.backend);
+  job.part = make_part(job.program, job.comm, q.profile, w, plan.comm_hook, steady_steps);
+  int streams = job.program.device == DeviceKind::Gpu ? 1 : job.part.worker_threads;
+  job.slots = streams == 1 ? 1 : 4 * streams;
+  job.factors.assign(static_cast<std::size_t>(job.part.ranks), 1);
+}
+
+std::size_t record_bytes(const Job& job) {
+  std::size_t steps = job.part.sequence.size();
+  return static_cast<std::size_t>(job.part.ranks) * steps * (job.part.most_ops * sizeof(OpTimes) + sizeof(std::int64_t));
+}
+
+std::byte* lay_out(Job& job, std::byte* at) {
+  std::size_t steps = job.part.sequence.size();
+  for (int r = 0; r < job.part.ranks; ++r) {
+    RankRecord record;
+    record.times = reinterpret_cast<OpTimes*>(at);
+    at += steps * job.part.most_ops * sizeof(OpTimes);
+    record.step_ends = reinterpret_cast<std::int64_t*>(at);
+    at += steps * sizeof(std::int64_t);
+    job.records.push_back(record);
+  }
+  return at;
+}
+
+std::byte* private_memory(std::int64_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* at = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) throw std::runtime_error(fmt::format("no memory for {} bytes of gradients a rank", bytes));
+  std::memset(at, 0, static_cast<std::size_t>(bytes));
+  return static_cast<std::byte*>(at);
+}
+
+constexpr std::int64_t kHeadStartNs = 30'000'000;
+
+void play_rank(const Job& job, int rank, const std::vector<int>& hosts, bool shaped, int processes, const ExecuteOptions& options, Shared& shared) {
+  std::byte* gradients = private_memory(job.part.gradient_bytes);
+  std::byte* others = private_memory(job.part.other_bytes);
+  fill_gradients(job.part, rank, gradients);
+  Rendezvous& meeting = shared.rendezvous;
+  Mesh mesh(job.slots);
+  int me = job.first_process + rank;
+  meeting.port[me] = mesh.listen(stage_address(hosts[static_cast<std::size_t>(me)], shaped));
+  meeting.meet(0, processes);
+  std::vector<Peer> peers;
+  for (int r = 0; r < job.part.ranks; ++r) {
+    int p = job.first_process + r;
+    peers.push_back({stage_address(hosts[static_cast<std::size_t>(p)], shaped), meeting.port[p]});
+  }
+  mesh.connect(rank, peers, job.part.sends_to(rank), job.part.receives_from(rank));
+  meeting.meet(1, processes);
+  if (options.real_compute) {
+    // One rank after the other, so that each finds a quiet core.
+    for (int p = 0; p < processes; ++p) {
+      if (p == me) calibrate_compute();
+      meeting.meet(p % 2 == 0 ? 4 : 5, (p / 2 + 1) * processes);
+    }
+  }
+  if (me == 0) meeting.start_ns = now_ns() + kHeadStartNs;
+  meeting.meet(2, processes);
+  play(job.part, rank, mesh, gradients, others, meeting.start_ns, job.factors[static_cast<std::size_t>(rank)], options.real_compute,
+       job.records[static_cast<std::size_t>(rank)]);
+  shared.retransmits += mesh.retransmits();
+  if (std::string wrong = check_gradients(job.part, gradients); !wrong.empty()) throw std::runtime_error("rank " + std::to_string(rank) + ": " + wrong);
+}
+
+bool worth_a_span(OpKind k) { return is_collective(k) || k == OpKind::Forward || k == OpKind::Optimizer; }
+
+void read_steps(const Job& job, const ExecuteOptions& options, Run& run) {
+  auto ranks = static_cast<std::size_t>(job.part.ranks);
+  std::size_t steps = job.part.sequence.size();
+  std::int64_t before = 0;
+  for (std::size_t k = 0; k < steps; ++k) {
+    std::int64_t end = 0;
+    for (std::size_t r = 0; r < ranks; ++r) end = std::max(end, job.records[r].step_ends[k]);
+    const StepProgram& s = *job.part.kinds[job.part.sequence[k]].program;
+    if (k > 0) run.steps.push_back({s.kind, Duration{(end - before) * 1000}});
+    bool recorded = k > 0 && k + static_cast<std::size_t>(options.recorded_steps) >= steps;
+    for (std::size_t r = 0; recorded && r < ranks; ++r) {
+      for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
+        if (!worth_a_span(s.ops[i].kind)) continue;
+        const OpTimes& t = job.records[r].times[k * job.part.most_ops + i];
+        Span span;
+        span.step = static_cast<int>(run.steps.size()) - 1;
+        span.actor = static_cast<int>(r);
+        span.lane = s.ops[i].lane;
+        span.kind = s.ops[i].kind;
+        span.op = name_of(job.program, s, i);
+        if (is_collective(s.ops[i].kind)) {
+          span.tensors = tensors_of(job.program, s, i);
+          span.algorithm = is_broadcast(s.ops[i].kind) ? "tree" : "ring";
+        }
+        span.bytes = s.ops[i].bytes;
+        span.ready = TimePoint{(t.ready - before) * 1000};
+        span.begin = TimePoint{(t.begin - before) * 1000};
+        span.end = TimePoint{(t.end - before) * 1000};
+        run.spans.push_back(std::move(span));
+      }
+    }
+    before = end;
+  }
+  run.tensor_names = job.program.tensor_names;
+}
+
+// The first step has no step before it: measured from the common start.
+void read_first(const Job& job, std::int64_t start, Run& run) {
+  std::int64_t end = 0;
+  for (const RankRecord& r : job.records) end = std::max(end, r.step_ends[0]);
+  run.steps.insert(run.steps.begin(), {job.part.kinds[job.part.sequence[0]].program->kind, Duration{(end - start) * 1000}});
+  for (Span& s : run.spans) ++s.step;
+}
+
+constexpr double kNoisySpread = 0.01;
+constexpr double kNoisyLoad = 0.3;
+
+void judge(Run& run, std::int64_t retransmits, double segments, double load) {
+  std::vector<double> steady;
+  for (const StepRecord& s : run.steps)
+    if (s.kind == StepKind::Steady) steady.push_back(static_cast<double>(s.duration.ps));
+  if (steady.size() > 1) steady.erase(steady.begin());
+  auto median = [](std::vector<double> v) {
+    std::sort(v.begin(), v.end());
+    return v.empty() ? 0.0 : (v[(v.size() - 1) / 2] + v[v.size() / 2]) / 2;
+  };
+  double middle = median(steady);
+  for (double& d : steady) d = std::abs(d - middle);
+  Quality& q = run.quality;
+  q.spread = middle > 0 ? std::round(median(steady) / middle * 1e6) / 1e6 : 0;
+  q.retransmits = retransmits;
+  q.load = load;
+  if (q.spread > kNoisySpread) q.reasons.push_back(fmt::format("the steps spread by {:.1f} % (median absolute deviation)", 100 * q.spread));
+  // One in 10,000 costs less than 0.1 % of a step; a time-out (200 ms) shows in the spread.
+  if (static_cast<double>(retransmits) > 1e-4 * segments) q.reasons.push_back(fmt::format("{} TCP segments were sent again", retransmits));
+  if (load > kNoisyLoad) q.reasons.push_back(fmt::format("{:.1f} cores were busy before the run began", load));
+  if (!q.reasons.empty()) q.verdict = Verdict::Noisy;
+}
+
+std::string line_of(const char* file, const std::string& key) {
+  std::istringstream in(io::exists(file) ? io::read_file(file) : std::string());
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with(key)) {
+      auto colon = line.find(": ");
+      return colon == std::string::npos ? line : line.substr(colon + 2);
+    }
+  return {};
+}
+
+std::int64_t busy_ticks() {
+  std::istringstream in(line_of("/proc/stat", "cpu "));
+  std::string name;
+  std::int64_t v[8] = {};
+  in >> name;
+  for (auto& x : v) in >> x;
+  return v[0] + v[1] + v[2] + v[5] + v[6] + v[7];  // all but idle and iowait
+}
+
+}  // namespace
+
+double machine_load() {
+  std::int64_t before = busy_ticks();
+  timespec t{0, 250'000'000};
+  ::nanosleep(&t, nullptr);
+  return std::round(static_cast<double>(busy_ticks() - before) / static_cast<double>(::sysconf(_SC_CLK_TCK)) / 0.25 * 100) / 100;
+}
+
+Origin origin_of_here() {
+  Origin o;
+  o.version = kVersion;
+  std::time_t now = std::time(nullptr);
+  char date[32];
+  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+  o.date = date;
+  o.cpu = line_of("/proc/cpuinfo", "model name");
+  o.cores = static_cast<int>(std::thread::hardware_concurrency());
+  utsname u{};
+  ::uname(&u);
+  std::string release = u.release;
+  o.kernel = std::string(u.sysname) + " " + release.substr(0, release.find('-'));
+  return o;
+}
+
+Run execute(const predict::Question& q, const ExecuteOptions& options) {
+  const Scenario& s = q.scenario;
+  std::vector<std::unique_ptr<Job>> jobs;
+  auto add = [&](const Workload& w, const Plan& plan, std::vector<int> devices, int steady) {
+    jobs.push_back(std::make_unique<Job>());
+    prepare(*jobs.back(), w, plan, q, std::move(devices), steady);
+  };
+  add(q.workload, s.plan, devices_of(s.rank_order, s.ranks), options.steady_steps);
+  for (std::size_t k = 0; k < s.other_jobs.size(); ++k)
+    add(s.other_jobs[k].workload, s.other_jobs[k].plan, s.other_jobs[k].rank_order, k < options.other_steps.size() ? options.other_steps[k] : 4 * options.steady_steps);
+  for (const auto& [rank, factor] : s.slow_ranks) jobs[0]->factors[static_cast<std::size_t>(rank)] = factor;
+
+  std::vector<int> hosts;
+  std::size_t bytes = sizeof(Shared);
+  for (auto& job : jobs) {
+    job->first_process = static_cast<int>(hosts.size());
+    for (int device : job->comm.devices) hosts.push_back(q.fabric.host_of(device));
+    bytes += record_bytes(*job);
+  }
+  SharedMemory memory(bytes + 64);
+  auto* shared = new (memory.data()) Shared{};
+  std::byte* at = memory.data() + (sizeof(Shared) + 63) / 64 * 64;
+  for (auto& job : jobs) at = lay_out(*job, at);
+
+  double load = machine_load();
+  auto processes = static_cast<int>(hosts.size());
+  StageResult stage = run_stage(q.fabric.cluster(), hosts, s.ranks, options.loopback, options.timeout_s, shared->rendezvous, [&](int process, bool shaped) {
+    for (const auto& job : jobs)
+      if (process >= job->first_process && process < job->first_process + job->part.ranks)
+        play_rank(*job, process - job->first_process, hosts, shaped, processes, options, *shared);
+  });
+  Run run;
+  run.kind = RunKind::Measured;
+  run.evidence = EvidenceClass::Replay;
+  run.origin = origin_of_here();
+  run.origin.backend = "tcp";
+  run.origin.hosts = stage.shaped ? "namespaces" : "loopback";
+  run.origin.reason = stage.reason;
+  run.origin.compute = options.real_compute ? "real" : "timed";
+  run.origin.profile = q.profile.name;
+  read_steps(*jobs[0], options, run);
+  constexpr double kSegmentBytes = 8948;
+  double segments = 0;
+  for (const auto& job : jobs) segments += 2.0 * static_cast<double>(job->part.ranks - 1) * static_cast<double>(job->part.gradient_bytes) * static_cast<double>(job->part.sequence.size()) / kSegmentBytes;
+  read_first(*jobs[0], shared->rendezvous.start_ns, run);
+  judge(run, shared->retransmits, segments, load);
+  return run;
+}
+
+}  // namespace ddpsim::calib

@@ -1,0 +1,50 @@
+// One rank's TCP connections to the other ranks of its job, and the playing of a collective's steps over them.
+//
+// A connection is one direction between two ranks in one slot. Collectives that may be in flight together use different slots; within a slot they
+// follow one another in the same order on every rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sim/collective/steps.h"
+#include "sim/model/workload.h"
+
+namespace ddpsim::calib {
+
+struct Peer {
+  std::string address;  // IPv4
+  std::uint16_t port = 0;
+};
+
+class Mesh {
+ public:
+  explicit Mesh(int slots);
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+  ~Mesh();
+  // Listens on `address`, any port; returns the port. Throws std::runtime_error.
+  std::uint16_t listen(const std::string& address);
+  // Connects to every rank in `send_to`, accepts from every rank in `receive_from`. All ranks have called listen().
+  void connect(int rank, std::span<const Peer> peers, std::span<const int> send_to, std::span<const int> receive_from);
+  // Plays the steps on `data` (elements of `type`), receiving sums into `scratch`. Throws std::runtime_error if a peer is gone or silent for a minute.
+  void play(std::span<const collective::MessageStep> steps, std::byte* data, DType type, std::vector<std::byte>& scratch, int slot);
+  // TCP segments sent again, over all connections.
+  std::int64_t retransmits() const;
+  int slots() const { return slots_; }
+
+ private:
+  int slots_;
+  int listener_ = -1;
+  std::map<std::pair<int, int>, int> out_;  // (rank, slot) -> socket
+  std::map<std::pair<int, int>, int> in_;
+};
+
+// data[i] += more[i]. Float32, Float16, BFloat16 (summed in float32, rounded to nearest even) or Float64.
+void sum_into(std::byte* data, const std::byte* more, std::int64_t elements, DType type);
+
+}  // namespace ddpsim::calib

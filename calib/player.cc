@@ -1,0 +1,430 @@
+#include "calib/player.h"
+
+#include <fmt/format.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "sim/collective/steps.h"
+#include "sim/predict/roofline.h"
+#include "sim/strategy/worker_pool.h"
+
+namespace ddpsim::calib {
+
+std::int64_t now_ns() {
+  timespec t{};
+  ::clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1'000'000'000ll + t.tv_nsec;
+}
+
+void sleep_until_ns(std::int64_t deadline) {
+  timespec t{};
+  t.tv_sec = deadline / 1'000'000'000ll;
+  t.tv_nsec = deadline % 1'000'000'000ll;
+  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, nullptr) == EINTR) {
+  }
+}
+
+namespace {
+
+double g_rounds_per_ns = 0;  // of spin(); set once before threads start
+
+// A chain of dependent multiply-adds: no memory, nothing to vectorise.
+double spin(std::int64_t rounds) {
+  double x = 1;
+  for (std::int64_t i = 0; i < rounds; ++i) x = x * 0.999999 + 1e-6;
+  return x;
+}
+
+std::atomic<double> g_sink;
+
+DType type_of(const Op& op, const StepProgram& s, const Workload& w, CommHook hook) {
+  if (op.kind == OpKind::AllReduce) {
+    const Bucket& b = s.buckets[op.subject];
+    if (b.wire_bytes.count != b.bytes.count) return hook == CommHook::Bf16Compress ? DType::BFloat16 : DType::Float16;
+    return b.dtype;
+  }
+  if (op.kind == OpKind::GradAllReduce) return op.subject == kNoSubject ? DType::Float32 : w.tensors[op.subject].dtype;
+  return op.bytes % 4 == 0 ? DType::Int32 : DType::UInt8;
+}
+
+}  // namespace
+
+void calibrate_compute() {
+  constexpr std::int64_t kRounds = 2'000'000;
+  double best = 0;
+  for (int i = 0; i < 7; ++i) {
+    std::int64_t begin = now_ns();
+    g_sink = spin(kRounds);
+    best = std::max(best, static_cast<double>(kRounds) / static_cast<double>(now_ns() - begin));
+  }
+  g_rounds_per_ns = best;
+}
+
+void compute_ns(std::int64_t ns) { g_sink = spin(static_cast<std::int64_t>(static_cast<double>(ns) * g_rounds_per_ns)); }
+
+Part make_part(const Program& program, const collective::Communicator& comm, const Profile& profile, const Workload& w, CommHook hook, int steady_steps) {
+  Part part;
+  part.ranks = comm.ranks();
+  part.worker_threads = program.worker_threads;
+  part.device = program.device;
+  std::vector<const StepProgram*> kinds;
+  for (const StepProgram& s : program.warmup) kinds.push_back(&s);
+  kinds.push_back(&program.steady);
+  for (const StepProgram* s : kinds) {
+    Part::Step step;
+    step.program = s;
+    step.awaited.assign(s->ops.size(), 0);
+    step.collective.assign(s->ops.size(), -1);
+    step.awaited.back() = 1;
+    std::int64_t gradients = 0;
+    std::int64_t others = 0;
+    for (std::uint32_t i = 0; i < s->ops.size(); ++i) {
+      const Op& op = s->ops[i];
+      for (std::uint32_t d : deps_of(*s, i)) step.awaited[d] = 1;
+      step.duration_ns.push_back(is_collective(op.kind) ? 0 : predict::price(op, *s, program, profile, Level::Mid).ps / 1000);
+      if (!is_collective(op.kind)) continue;
+      Part::Collective c;
+      c.op = i;
+      c.type = type_of(op, *s, w, hook);
+      c.elements = op.bytes / element_size(c.type);
+      c.gradients = op.kind == OpKind::AllReduce || op.kind == OpKind::GradAllReduce;
+      c.offset = c.gradients ? gradients : others;
+      (c.gradients ? gradients : others) += op.bytes;
+      for (int r = 0; r < part.ranks; ++r)
+        c.steps.push_back(is_broadcast(op.kind) ? collective::tree_broadcast_steps(part.ranks, r, c.elements)
+                                                : collective::ring_all_reduce_steps(comm.rings[0], r, c.elements));
+      step.collective[i] = static_cast<std::int32_t>(step.collectives.size());
+      step.collectives.push_back(std::move(c));
+    }
+    part.gradient_bytes = std::max(part.gradient_bytes, gradients);
+    part.other_bytes = std::max(part.other_bytes, others);
+    part.most_ops = std::max(part.most_ops, s->ops.size());
+    part.kinds.push_back(std::move(step));
+  }
+  for (std::size_t i = 0; i + 1 < part.kinds.size(); ++i) part.sequence.push_back(i);
+  for (int i = 0; i < steady_steps; ++i) part.sequence.push_back(part.kinds.size() - 1);
+  return part;
+}
+
+std::vector<int> Part::sends_to(int rank) const {
+  std::set<int> out;
+  for (const Step& s : kinds)
+    for (const Collective& c : s.collectives)
+      for (const auto& m : c.steps[static_cast<std::size_t>(rank)])
+        if (m.send_to >= 0) out.insert(m.send_to);
+  return {out.begin(), out.end()};
+}
+
+std::vector<int> Part::receives_from(int rank) const {
+  std::set<int> out;
+  for (const Step& s : kinds)
+    for (const Collective& c : s.collectives)
+      for (const auto& m : c.steps[static_cast<std::size_t>(rank)])
+        if (m.receive_from >= 0) out.insert(m.receive_from);
+  return {out.begin(), out.end()};
+}
+
+namespace {
+
+class Player {
+ public:
+  Player(const Part& part, int rank, Mesh& mesh, std::byte* gradients, std::byte* others, std::int64_t start, double factor, bool real, RankRecord record)
+      : part_(part), rank_(static_cast<std::size_t>(rank)), mesh_(mesh), gradients_(gradients), others_(others), start_(start), factor_(factor), real_(real),
+        record_(record), slot_busy_(static_cast<std::size_t>(mesh.slots())) {
+    pool_.threads = part.worker_threads;
+    std::uint32_t count = 0;
+    for (std::size_t kind : part.sequence) {
+      first_collective_.push_back(count);
+      count += static_cast<std::uint32_t>(part.kinds[kind].collectives.size());
+    }
+  }
+
+  void run() {
+    std::set<Lane> lanes;
+    for (const Part::Step& s : part_.kinds)
+      for (const Op& op : s.program->ops) lanes.insert(op.lane);
+    std::vector<std::thread> threads;
+    auto guarded = [this](auto body) {
+      return [this, body] {
+        try {
+          body();
+        } catch (const std::exception& e) {
+          give_up(e.what());
+        }
+      };
+    };
+    for (Lane lane : {Lane::Compute, Lane::Comm, Lane::Callback})
+      if (lanes.count(lane)) threads.emplace_back(guarded([this, lane] { run_lane(lane); }));
+    if (lanes.count(Lane::Worker))
+      for (int i = 0; i < part_.worker_threads; ++i) threads.emplace_back(guarded([this] { run_worker(); }));
+    guarded([this] { run_lane(Lane::Host); })();
+    if (threads.empty()) return;
+    for (std::thread& t : threads) t.join();
+    if (failed_) throw std::runtime_error(error_);
+  }
+
+ private:
+  OpTimes& times(std::size_t step, std::uint32_t op) const { return record_.times[step * part_.most_ops + op]; }
+  const Part::Step& kind(std::size_t step) const { return part_.kinds[part_.sequence[step]]; }
+
+  // Every lane in listed order; the host also hands collectives to the workers.
+  void run_lane(Lane lane) {
+    sleep_until_ns(start_);
+    std::int64_t clock = start_;
+    for (std::size_t step = 0; step < part_.sequence.size(); ++step) {
+      const Part::Step& k = kind(step);
+      const auto& ops = k.program->ops;
+      for (std::uint32_t i = 0; i < ops.size(); ++i) {
+        if (lane == Lane::Host && ops[i].lane == Lane::Worker) enqueue(step, i, wait_for_deps(step, i, 0));
+        if (ops[i].lane != lane) continue;
+        std::int64_t begin = wait_for_deps(step, i, lane == Lane::Callback ? 0 : clock);
+        if (k.collective[i] >= 0) clock = communicate(step, i, begin);
+        else clock = compute(step, i, begin);
+        if (i + 1 == ops.size()) record_.step_ends[step] = now_ns();
+      }
+    }
+  }
+
+  std::int64_t compute(std::size_t step, std::uint32_t i, std::int64_t begin) {
+    const Part::Step& k = kind(step);
+    OpTimes& t = times(step, i);
+    auto d = static_cast<std::int64_t>(std::llround(static_cast<double>(k.duration_ns[i]) * factor_));
+    std::int64_t end = begin + d;
+    if (real_) {
+      begin = std::max(begin, now_ns());
+      if (d > 0) compute_ns(d);
+      end = std::max(begin, now_ns());
+    } else if (k.awaited[i]) {
+      if (end > now_ns()) sleep_until_ns(end);
+    }
+    t.ready = t.begin = begin;
+    finish(t, end, k.awaited[i]);
+    return end;
+  }
+
+  std::int64_t communicate(std::size_t step, std::uint32_t i, std::int64_t ready) {
+    const Part::Step& k = kind(step);
+    auto index = static_cast<std::size_t>(k.collective[i]);
+    const Part::Collective& c = k.collectives[index];
+    int slot = static_cast<int>((first_collective_[step] + index) % static_cast<std::uint32_t>(mesh_.slots()));
+    OpTimes& t = times(step, i);
+    t.ready = ready;
+    thread_local std::vector<std::byte> scratch;
+    {
+      std::lock_guard<std::mutex> in_order(slot_busy_[static_cast<std::size_t>(slot)]);
+      t.begin = now_ns();
+      mesh_.play(c.steps[rank_], (c.gradients ? gradients_ : others_) + c.offset, c.type, scratch, slot);
+    }
+    std::int64_t end = now_ns();
+    finish(t, end, true);
+    return end;
+  }
+
+  void finish(OpTimes& t, std::int64_t end, bool awaited) {
+    if (!awaited) {
+      t.end.store(end, std::memory_order_release);
+      return;
+    }
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      t.end.store(end, std::memory_order_release);
+    }
+    changed_.notify_all();
+  }
+
+  // Latest end of what the operation waits for, at least `from`.
+  std::int64_t wait_for_deps(std::size_t step, std::uint32_t i, std::int64_t from) {
+    const StepProgram& s = *kind(step).program;
+    auto wait_for = [&](std::uint32_t d) {
+      OpTimes& t = times(step, d);
+      std::int64_t end = t.end.load(std::memory_order_acquire);
+      if (end == 0) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait(lock, [&] { return failed_ || (end = t.end.load(std::memory_order_acquire)) != 0; });
+        if (failed_) throw std::runtime_error(error_);
+      }
+      from = std::max(from, end);
+    };
+    for (std::uint32_t d : s.ops[i].dep)
+      if (d != kNoOp) wait_for(d);
+    for (const auto& e : s.extra_deps)
+      if (e.op == i) wait_for(e.dep);
+    return from;
+  }
+
+  // ---- workers
+
+  void enqueue(std::size_t step, std::uint32_t op, std::int64_t ready) {
+    std::lock_guard<std::mutex> lock(pool_mutex_);
+    times(step, op).ready = ready;
+    auto key = static_cast<std::uint32_t>(step * part_.most_ops + op);
+    if (auto picked = strategy::enqueue(pool_, key)) {
+      picked_.push_back(*picked);
+      pool_changed_.notify_one();
+    }
+    ++enqueued_;
+  }
+
+  void run_worker() {
+    std::uint32_t total = 0;
+    for (std::size_t k : part_.sequence)
+      for (const Op& op : part_.kinds[k].program->ops) total += op.lane == Lane::Worker;
+    for (;;) {
+      std::uint32_t key = 0;
+      {
+        std::unique_lock<std::mutex> lock(pool_mutex_);
+        pool_changed_.wait(lock, [&] { return failed_ || !picked_.empty() || finished_ == total; });
+        if (failed_ || picked_.empty()) return;
+        key = picked_.front();
+        picked_.pop_front();
+      }
+      for (bool more = true; more;) {
+        std::size_t step = key / part_.most_ops;
+        auto op = static_cast<std::uint32_t>(key % part_.most_ops);
+        communicate(step, op, times(step, op).ready);
+        std::lock_guard<std::mutex> lock(pool_mutex_);
+        auto next = strategy::finished(pool_);
+        more = next.has_value();
+        if (more) key = *next;
+        if (++finished_ == total) pool_changed_.notify_all();
+      }
+    }
+  }
+
+  void give_up(const std::string& why) {
+    {
+      std::scoped_lock lock(mutex_, pool_mutex_);
+      if (!failed_) error_ = why;
+      failed_ = true;
+    }
+    changed_.notify_all();
+    pool_changed_.notify_all();
+  }
+
+  const Part& part_;
+  std::size_t rank_;
+  Mesh& mesh_;
+  std::byte* gradients_;
+  std::byte* others_;
+  std::int64_t start_;
+  double factor_;
+  bool real_;
+  RankRecord record_;
+  std::vector<std::uint32_t> first_collective_;  // by step: collectives of all steps before
+  std::vector<std::mutex> slot_busy_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool failed_ = false;
+  std::string error_;
+  std::mutex pool_mutex_;
+  std::condition_variable pool_changed_;
+  strategy::WorkerPool pool_;
+  std::deque<std::uint32_t> picked_;
+  std::uint32_t enqueued_ = 0;
+  std::uint32_t finished_ = 0;
+};
+
+// Element i of rank r's gradients before the first step; `scale` keeps the last sum finite.
+double pattern(std::int64_t i) { return static_cast<double>(1 + i % 7); }
+
+double growth(const Part& part) { return std::pow(part.ranks, static_cast<double>(part.sequence.size() - 1)) * part.ranks * (part.ranks + 1) / 2; }
+
+double scale_of(const Part& part, DType type) {
+  double top = type == DType::Float16 ? 0x1p12 : 0x1p60;
+  return std::exp2(std::floor(std::log2(top / (7 * growth(part)))));
+}
+
+template <class F>
+void each_gradient(const Part& part, F f) {
+  const Part::Step& steady = part.kinds.back();
+  for (const Part::Collective& c : steady.collectives)
+    if (c.gradients) f(c);
+}
+
+double load_element(const std::byte* at, DType type, std::int64_t i) {
+  if (type == DType::Float32) return static_cast<double>(reinterpret_cast<const float*>(at)[i]);
+  if (type == DType::Float64) return reinterpret_cast<const double*>(at)[i];
+  // Halves: through sum_into's own arithmetic would prove nothing; decode here.
+  std::uint16_t h = reinterpret_cast<const std::uint16_t*>(at)[i];
+  if (type == DType::BFloat16) {
+    std::uint32_t bits = static_cast<std::uint32_t>(h) << 16;
+    float f = 0;
+    std::memcpy(&f, &bits, 4);
+    return static_cast<double>(f);
+  }
+  int exponent = (h >> 10) & 31;
+  double fraction = h & 1023;
+  double value = exponent == 0 ? std::ldexp(fraction, -24) : exponent == 31 ? HUGE_VAL : std::ldexp(1024 + fraction, exponent - 25);
+  return h & 0x8000 ? -value : value;
+}
+
+void store_element(std::byte* at, DType type, std::int64_t i, double v) {
+  if (type == DType::Float32) reinterpret_cast<float*>(at)[i] = static_cast<float>(v);
+  else if (type == DType::Float64) reinterpret_cast<double*>(at)[i] = v;
+  else if (type == DType::BFloat16) {
+    auto f = static_cast<float>(v);
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &f, 4);
+    reinterpret_cast<std::uint16_t*>(at)[i] = static_cast<std::uint16_t>(bits >> 16);
+  } else {
+    int exponent = 0;
+    double mantissa = std::frexp(v, &exponent);  // 0.5 <= mantissa < 1
+    int biased = exponent + 14;
+    std::uint16_t bits = biased >= 1 ? static_cast<std::uint16_t>((biased << 10) | static_cast<int>((mantissa * 2 - 1) * 1024))
+                                     : static_cast<std::uint16_t>(std::ldexp(v, 24));
+    reinterpret_cast<std::uint16_t*>(at)[i] = bits;
+  }
+}
+
+bool checkable(DType t) { return t == DType::Float32 || t == DType::Float64 || t == DType::Float16 || t == DType::BFloat16; }
+
+}  // namespace
+
+void play(const Part& part, int rank, Mesh& mesh, std::byte* gradients, std::byte* others, std::int64_t start_ns, double factor, bool real_compute, RankRecord record) {
+  Player(part, rank, mesh, gradients, others, start_ns, factor, real_compute, record).run();
+}
+
+// Every step sums every byte of the gradients once, however its buckets cut them. Filled and checked in the steady step's layout.
+void fill_gradients(const Part& part, int rank, std::byte* gradients) {
+  each_gradient(part, [&](const Part::Collective& c) {
+    if (!checkable(c.type)) return;
+    double scale = scale_of(part, c.type) * (rank + 1);
+    for (std::int64_t i = 0; i < c.elements; ++i) store_element(gradients + c.offset, c.type, i, scale * pattern(i));
+  });
+}
+
+std::string check_gradients(const Part& part, const std::byte* gradients) {
+  std::string wrong;
+  for (const Part::Step& k : part.kinds) {
+    std::int64_t bytes = 0;
+    for (const auto& c : k.collectives)
+      if (c.gradients) bytes += c.elements * element_size(c.type);
+    if (bytes != part.gradient_bytes) return {};  // a step that does not sum everything: nothing is known
+  }
+  each_gradient(part, [&](const Part::Collective& c) {
+    if (!checkable(c.type) || !wrong.empty()) return;
+    double scale = scale_of(part, c.type) * growth(part);
+    double tolerance = c.type == DType::Float32 || c.type == DType::Float64 ? 1e-4 : 0.25;
+    // One element in 61 and both ends: every chunk is visited.
+    for (std::int64_t i = 0; i < c.elements; i += i + 61 < c.elements || i + 1 == c.elements ? 61 : c.elements - 1 - i) {
+      double expected = scale * pattern(i);
+      double found = load_element(gradients + c.offset, c.type, i);
+      if (std::abs(found - expected) <= tolerance * expected) continue;
+      wrong = fmt::format("element {} of the all-reduce of {} elements is {:g}, expected {:g}", i, c.elements, found, expected);
+      return;
+    }
+  });
+  return wrong;
+}
+
+}  // namespace ddpsim::calib

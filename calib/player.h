@@ -1,0 +1,80 @@
+// Plays one rank's Program on the real clock: lanes as threads, timed or real compute, collectives over a Mesh. The same Program and the same policies
+// (strategy/worker_pool.h) that the virtual clock drives.
+//
+// A timed operation takes as long as its price: its lane keeps a nominal clock and sleeps to absolute deadlines, so that late wake-ups do not add up.
+// Collectives, and everything in real compute, take as long as they take.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "calib/mesh.h"
+#include "sim/collective/communicator.h"
+#include "sim/model/profile.h"
+#include "sim/model/program.h"
+
+namespace ddpsim::calib {
+
+// CLOCK_MONOTONIC, nanoseconds: one clock for all namespaces of a machine.
+std::int64_t now_ns();
+void sleep_until_ns(std::int64_t deadline);
+
+// What a rank does, made once before the processes start.
+struct Part {
+  struct Collective {
+    std::uint32_t op = 0;
+    std::int64_t elements = 0;
+    DType type = DType::Float32;
+    std::int64_t offset = 0;  // bytes, into the gradients or the others
+    bool gradients = false;
+    std::vector<std::vector<collective::MessageStep>> steps;  // by rank
+  };
+  struct Step {
+    const StepProgram* program = nullptr;
+    std::vector<std::int64_t> duration_ns;  // by operation; 0 for collectives
+    std::vector<std::uint8_t> awaited;      // by operation: another one names it, or it is the last
+    std::vector<std::int32_t> collective;   // by operation: index into collectives, -1 = none
+    std::vector<Collective> collectives;
+  };
+  std::vector<Step> kinds;            // warm-up steps, then steady
+  std::vector<std::size_t> sequence;  // kind of each step played
+  int ranks = 0;
+  int worker_threads = 1;
+  DeviceKind device = DeviceKind::Cpu;
+  std::int64_t gradient_bytes = 0;
+  std::int64_t other_bytes = 0;
+  std::size_t most_ops = 0;
+  std::vector<int> sends_to(int rank) const;
+  std::vector<int> receives_from(int rank) const;
+};
+
+// Prices of the Program's operations come from `profile`. `half`: type of compressed buckets. The Program and the Communicator must outlive the Part.
+Part make_part(const Program& program, const collective::Communicator& comm, const Profile& profile, const Workload& workload, CommHook hook, int steady_steps);
+
+struct OpTimes {
+  std::int64_t ready = 0;
+  std::int64_t begin = 0;
+  std::atomic<std::int64_t> end{0};  // 0 = not ended
+};
+
+// Written by the rank, read by the parent: memory that both share. [step][operation], most_ops a step.
+struct RankRecord {
+  OpTimes* times = nullptr;
+  std::int64_t* step_ends = nullptr;  // by step
+};
+
+// Plays all steps from `start_ns` on. `factor`: of compute times. Throws std::runtime_error.
+void play(const Part& part, int rank, Mesh& mesh, std::byte* gradients, std::byte* others, std::int64_t start_ns, double factor, bool real_compute, RankRecord record);
+
+// Fills a rank's gradients so that every sum is known; after `steps` steps says what is wrong with them ("" = nothing).
+void fill_gradients(const Part& part, int rank, std::byte* gradients);
+std::string check_gradients(const Part& part, const std::byte* gradients);
+
+// Computes for about `ns` nanoseconds of an undisturbed core; takes longer on a shared one.
+void compute_ns(std::int64_t ns);
+void calibrate_compute();  // before the first compute_ns, on a quiet core
+
+}  // namespace ddpsim::calib

@@ -1,0 +1,217 @@
+// step error = predicted / measured - 1;  bucket error = (predicted end - measured end) / measured step
+#include "sim/analysis/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace ddpsim::analysis {
+namespace {
+
+Duration middle(std::vector<Duration> v) {
+  std::sort(v.begin(), v.end());
+  std::size_t half = v.size() / 2;
+  return v.size() % 2 == 1 ? v[half] : Duration{v[half - 1].ps + (v[half].ps - v[half - 1].ps) / 2};
+}
+
+// Steady steps without the first, unless it is the only one.
+std::vector<Duration> settled_steps(const Run& run) {
+  std::vector<Duration> out;
+  for (const StepRecord& s : run.steps)
+    if (s.kind == StepKind::Steady) out.push_back(s.duration);
+  if (out.size() > 1) out.erase(out.begin());
+  return out;
+}
+
+// One operation over all actors and recorded steps.
+struct Joined {
+  const Span* first = nullptr;
+  struct Times {
+    Duration begin{INT64_MIN};
+    Duration end{INT64_MIN};
+  };
+  std::map<int, Times> steps;  // latest actor of each step
+  std::string conflict;        // actors or steps that disagree on what it moves
+};
+
+struct Table {
+  std::vector<Joined> rows;  // in order of first appearance
+  std::map<std::string, std::size_t> index;
+  std::size_t steps = 0;  // recorded ones
+  const Joined* find(const std::string& op) const {
+    auto it = index.find(op);
+    return it == index.end() ? nullptr : &rows[it->second];
+  }
+};
+
+bool same_load(const Span& a, const Span& b) {
+  if (a.bytes != b.bytes || a.tensors.size() != b.tensors.size()) return false;
+  auto x = a.tensors;
+  auto y = b.tensors;
+  std::sort(x.begin(), x.end());
+  std::sort(y.begin(), y.end());
+  return x == y;
+}
+
+Table join(const Run& run) {
+  Table t;
+  std::map<int, bool> recorded;
+  for (const Span& s : run.spans) {
+    auto step = static_cast<std::size_t>(s.step);
+    if (step < run.steps.size() && run.steps[step].kind != StepKind::Steady) continue;
+    recorded[s.step] = true;
+    auto [it, fresh] = t.index.emplace(s.op, t.rows.size());
+    if (fresh) t.rows.push_back({&s, {}, {}});
+    Joined& j = t.rows[it->second];
+    if (is_collective(s.kind) && j.conflict.empty() && !same_load(*j.first, s))
+      j.conflict = s.op + " moved other tensors or bytes on rank " + std::to_string(s.actor) + " in step " + std::to_string(s.step) + " than on rank " +
+                   std::to_string(j.first->actor) + " in step " + std::to_string(j.first->step);
+    Joined::Times& times = j.steps[s.step];
+    times.begin = std::max(times.begin, s.begin - run.spans_from);
+    times.end = std::max(times.end, s.end - run.spans_from);
+  }
+  t.steps = recorded.size();
+  return t;
+}
+
+Duration median_begin(const Joined& j) {
+  std::vector<Duration> v;
+  for (const auto& [step, times] : j.steps) v.push_back(times.begin);
+  return middle(std::move(v));
+}
+Duration median_end(const Joined& j) {
+  std::vector<Duration> v;
+  for (const auto& [step, times] : j.steps) v.push_back(times.end);
+  return middle(std::move(v));
+}
+
+bool is_bucket(const Span& s) { return s.kind == OpKind::AllReduce || s.kind == OpKind::GradAllReduce; }
+
+// By name where both Runs name their tensors, else by index.
+std::vector<std::string> tensor_set(const Run& run, const Span& s, bool by_name) {
+  std::vector<std::string> out;
+  for (TensorIndex t : s.tensors) out.push_back(by_name && t < run.tensor_names.size() ? run.tensor_names[t] : "#" + std::to_string(t));
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::string load_text(const Span& s) { return std::to_string(s.tensors.size()) + " tensors and " + std::to_string(s.bytes) + " bytes"; }
+
+// The first way in which the schedules differ, "" = they agree on every collective.
+std::string schedule_mismatch(const Run& predicted, const Table& p, const Run& measured, const Table& m) {
+  bool by_name = !predicted.tensor_names.empty() && !measured.tensor_names.empty();
+  for (const Joined& a : p.rows) {
+    if (!is_collective(a.first->kind)) continue;
+    const std::string& op = a.first->op;
+    const Joined* b = m.find(op);
+    if (!b) return op + " is in the prediction, and was not measured";
+    if (!b->conflict.empty()) return b->conflict;
+    if (b->steps.size() != m.steps) return op + " was measured in " + std::to_string(b->steps.size()) + " of " + std::to_string(m.steps) + " recorded steps";
+    if (a.first->bytes != b->first->bytes || a.first->tensors.size() != b->first->tensors.size())
+      return op + " moves " + load_text(*a.first) + " in the prediction, " + load_text(*b->first) + " in the measured run";
+    auto x = tensor_set(predicted, *a.first, by_name);
+    auto y = tensor_set(measured, *b->first, by_name);
+    auto differ = std::mismatch(x.begin(), x.end(), y.begin());
+    if (differ.first != x.end()) return op + " moves other tensors in the measured run: " + *differ.second + " in place of " + *differ.first;
+  }
+  for (const Joined& b : m.rows)
+    if (is_collective(b.first->kind) && !p.find(b.first->op)) return b.first->op + " was measured, and is not in the prediction";
+  return {};
+}
+
+bool has_collective(const Table& t) {
+  return std::any_of(t.rows.begin(), t.rows.end(), [](const Joined& j) { return is_collective(j.first->kind); });
+}
+
+std::string per_cent(double x) {
+  auto thousandths = static_cast<long long>(std::llround(std::abs(x) * 1e5));
+  std::string decimals = std::to_string(thousandths % 1000);
+  return std::to_string(thousandths / 1000) + "." + std::string(3 - decimals.size(), '0') + decimals + " %";
+}
+
+void judge(const Run& measured, const CompareOptions& o, Comparison& c) {
+  double uncertainty = measured.quality.spread / std::sqrt(static_cast<double>(settled_steps(measured).size()));
+  if (!c.mismatch.empty()) {
+    c.verdict = Agreement::Outside;
+    c.reason = "schedule mismatch: " + c.mismatch;
+  } else if (measured.quality.verdict == Verdict::Noisy) {
+    c.verdict = Agreement::Ambiguous;
+    c.reason = "the measured run is noisy" + (measured.quality.reasons.empty() ? "" : ": " + measured.quality.reasons.front());
+  } else if (measured.origin.hosts == "loopback") {
+    c.verdict = Agreement::Ambiguous;
+    c.reason = "the measured run used loopback: its network was not the cluster's";
+  } else if (uncertainty > o.tolerance) {
+    c.verdict = Agreement::Ambiguous;
+    c.reason = "the measured steps spread by " + per_cent(measured.quality.spread) + ", too much for their number to support " + per_cent(o.tolerance);
+  } else if (std::abs(c.error) <= o.tolerance) {
+    c.verdict = Agreement::Within;
+  } else {
+    c.verdict = Agreement::Outside;
+    c.reason = "the step is predicted " + per_cent(c.error) + (c.error > 0 ? " too long" : " too short") + ", tolerance " + per_cent(o.tolerance);
+  }
+}
+
+}  // namespace
+
+const char* name_of(Agreement a) { return a == Agreement::Within ? "within" : a == Agreement::Outside ? "outside" : "ambiguous"; }
+
+Duration typical_step(const Run& run, bool mean) {
+  if (run.kind == RunKind::Predicted && !mean) return run.steps.back().duration;
+  std::vector<Duration> steps = settled_steps(run);
+  if (!mean) return middle(std::move(steps));
+  Duration sum;
+  for (Duration d : steps) sum += d;
+  return {sum.ps / static_cast<std::int64_t>(steps.size())};
+}
+
+std::vector<BucketEnd> bucket_ends(const Run& run) {
+  std::vector<BucketEnd> out;
+  for (const Joined& j : join(run).rows)
+    if (is_bucket(*j.first)) out.push_back({j.first->op, j.first->tensors, j.first->bytes, median_end(j)});
+  return out;
+}
+
+Comparison compare(const Run& predicted, const Run& measured, const CompareOptions& options) {
+  Comparison c;
+  c.predicted = typical_step(predicted, options.mean);
+  c.measured = typical_step(measured, options.mean);
+  auto step = static_cast<double>(c.measured.ps);
+  c.error = static_cast<double>(c.predicted.ps) / step - 1;
+  Table p = join(predicted);
+  Table m = join(measured);
+  // A Run of one rank has no collective; then neither has the other.
+  c.schedule_checked = has_collective(p) && has_collective(m);
+  if (!predicted.spans.empty() && !measured.spans.empty()) c.mismatch = schedule_mismatch(predicted, p, measured, m);
+  for (const Joined& a : p.rows) {
+    const Joined* b = m.find(a.first->op);
+    if (!b) continue;
+    SpanRow row{a.first->op, a.first->lane, median_begin(a), median_end(a), median_begin(*b), median_end(*b), {}};
+    row.difference = row.predicted_end - row.measured_end;
+    EndError e{row.op, a.first->bytes, row.predicted_end, row.measured_end, static_cast<double>(row.difference.ps) / step};
+    if (is_bucket(*a.first)) c.buckets.push_back(std::move(e));
+    else if (a.first->kind == OpKind::Forward || a.first->kind == OpKind::Optimizer) c.phases.push_back(std::move(e));
+    c.spans.push_back(std::move(row));
+  }
+  judge(measured, options, c);
+  return c;
+}
+
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  std::size_t half = v.size() / 2;
+  return v.size() % 2 == 1 ? v[half] : (v[half - 1] + v[half]) / 2;
+}
+
+double percentile(std::vector<double> v, double percent) {
+  std::sort(v.begin(), v.end());
+  auto n = static_cast<double>(v.size());
+  auto rank = static_cast<std::size_t>(std::ceil(percent * n / 100));
+  return v[std::clamp<std::size_t>(rank, 1, v.size()) - 1];
+}
+
+std::vector<double> absolute(std::vector<double> v) {
+  for (double& x : v) x = std::abs(x);
+  return v;
+}
+
+}  // namespace ddpsim::analysis

@@ -1,0 +1,205 @@
+// What an operation is, is in its name (sim/FORMATS.md, program listing); everything else is in its key.
+#include <algorithm>
+
+#include "sim/io/codecs.h"
+
+namespace ddpsim::io {
+namespace {
+
+struct Verb {
+  const char* text;
+  enum { Whole, Numbered, Named } rest;  // nothing, digits, or a name follows
+  OpKind kind;
+};
+// The first that fits: a verb for buckets is tried before the one for tensors.
+constexpr Verb kVerbs[] = {{"launch/", Verb::Named, OpKind::Launch},
+                           {"zero_grad", Verb::Whole, OpKind::ZeroGrad},
+                           {"broadcast/rebuild.", Verb::Numbered, OpKind::RebuildBroadcast},
+                           {"wait/broadcast/rebuild.", Verb::Numbered, OpKind::RebuildWait},
+                           {"flatten/buffers.", Verb::Numbered, OpKind::FlattenBuffers},
+                           {"broadcast/buffers.", Verb::Numbered, OpKind::BufferBroadcast},
+                           {"wait/broadcast/buffers.", Verb::Numbered, OpKind::BufferWait},
+                           {"unflatten/buffers.", Verb::Numbered, OpKind::UnflattenBuffers},
+                           {"fwd", Verb::Whole, OpKind::Forward},
+                           {"find_unused", Verb::Whole, OpKind::FindUnused},
+                           {"bwd/tail", Verb::Whole, OpKind::BackwardTail},
+                           {"bwd/", Verb::Named, OpKind::Backward},
+                           {"accumulate/", Verb::Named, OpKind::Accumulate},
+                           {"copy_in/", Verb::Named, OpKind::CopyIn},
+                           {"compress/bucket.", Verb::Numbered, OpKind::Compress},
+                           {"divide/bucket.", Verb::Numbered, OpKind::Divide},
+                           {"allreduce/bucket.", Verb::Numbered, OpKind::AllReduce},
+                           {"allreduce/unused", Verb::Whole, OpKind::UnusedAllReduce},
+                           {"wait/unused", Verb::Whole, OpKind::UnusedWait},
+                           {"decompress/bucket.", Verb::Numbered, OpKind::Decompress},
+                           {"wait/bucket.", Verb::Numbered, OpKind::BucketWait},
+                           {"copy_out/", Verb::Named, OpKind::CopyOut},
+                           {"allreduce/", Verb::Named, OpKind::GradAllReduce},
+                           {"wait/", Verb::Named, OpKind::GradWait},
+                           {"div/", Verb::Named, OpKind::GradDivide},
+                           {"flatten/grads", Verb::Whole, OpKind::FlattenGrads},
+                           {"unflatten/grads", Verb::Whole, OpKind::UnflattenGrads},
+                           {"optimizer", Verb::Whole, OpKind::Optimizer}};
+
+bool digits(std::string_view s) { return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; }); }
+
+OpKind kind_of(const Reader& r) {
+  std::string text = r.text();
+  std::string_view name = text;
+  if (auto slash = name.find('/'); name.starts_with("micro") && slash != std::string_view::npos && digits(name.substr(5, slash - 5))) name.remove_prefix(slash + 1);
+  for (const Verb& v : kVerbs) {
+    if (!name.starts_with(v.text)) continue;
+    std::string_view rest = name.substr(std::string_view(v.text).size());
+    if (v.rest == Verb::Whole ? rest.empty() : v.rest == Verb::Numbered ? digits(rest) : !rest.empty()) return v.kind;
+  }
+  r.fail("\"" + text.substr(0, 80) + "\" is no operation of a Program; names are those of `ddpsim show program`, for example allreduce/bucket.0");
+}
+
+TimePoint read_time(const Reader& r, const char* key) { return {r.at(key).integer()}; }
+
+std::vector<std::string> read_texts(const Reader& r) {
+  std::vector<std::string> out;
+  for (const Reader& item : r.items()) out.push_back(item.text());
+  return out;
+}
+
+std::string read_hash(const Reader& r) {
+  std::string h = r.text();
+  if (h.size() != 16 || h.find_first_not_of("0123456789abcdef") != std::string::npos) r.fail("a content hash is 16 hexadecimal digits, found \"" + h.substr(0, 40) + "\"");
+  return h;
+}
+
+double read_share(const Reader& r, const char* what) {
+  double x = r.number();
+  if (!(x >= 0)) r.fail(std::string(what) + " is not negative");
+  return x;
+}
+
+std::int64_t read_count(const Reader& r, const char* what) {
+  std::int64_t n = r.integer();
+  if (n < 0) r.fail(std::string(what) + " is not negative");
+  return n;
+}
+
+Origin read_origin(const Reader& r) {
+  r.only({"version", "revision", "date", "argv", "cpu", "cores", "kernel", "backend", "hosts", "reason", "compute", "profile"});
+  Origin o;
+  o.version = r.at("version").text();
+  o.revision = r.at("revision").text();
+  o.date = r.at("date").text();
+  o.argv = read_texts(r.at("argv"));
+  o.cpu = r.at("cpu").text();
+  o.cores = r.at("cores").small(0, 1 << 20);
+  o.kernel = r.at("kernel").text();
+  o.backend = r.at("backend").text();
+  o.hosts = r.at("hosts").text();
+  if (r.has("reason")) o.reason = r.at("reason").text();
+  o.compute = r.at("compute").text();
+  o.profile = r.at("profile").text();
+  return o;
+}
+
+Quality read_quality(const Reader& r) {
+  r.only({"verdict", "spread", "retransmits", "load", "reasons"});
+  Quality q;
+  q.verdict = r.at("verdict").choice({"clean", "noisy"}) == 0 ? Verdict::Clean : Verdict::Noisy;
+  q.spread = read_share(r.at("spread"), "a spread");
+  q.retransmits = read_count(r.at("retransmits"), "a number of segments");
+  q.load = read_share(r.at("load"), "a load");
+  q.reasons = read_texts(r.at("reasons"));
+  return q;
+}
+
+Sample read_sample(const Reader& r) {
+  r.only({"op", "parameters", "durations_ps"});
+  Sample s;
+  s.op = r.at("op").text();
+  for (const auto& [name, value] : r.at("parameters").members()) s.parameters[name] = value.integer();
+  for (const Reader& d : r.at("durations_ps").items()) s.durations.push_back({read_count(d, "a duration")});
+  if (s.durations.empty()) r.at("durations_ps").fail("a sample has at least one duration; leave out what was not measured (see \"skipped\")");
+  return s;
+}
+
+Span read_span(const Reader& r, const Run& run) {
+  bool measured = run.kind == RunKind::Measured;
+  if (measured) r.only({"step", "actor", "lane", "op", "tensors", "bytes", "algorithm", "ready_ps", "begin_ps", "end_ps"});
+  else r.only({"step", "class", "count", "lane", "op", "tensors", "bytes", "algorithm", "ready_ps", "begin_ps", "end_ps"});
+  Span s;
+  s.step = r.at("step").small(0, INT32_MAX);
+  if (static_cast<std::size_t>(s.step) >= run.steps.size()) r.at("step").fail("the run has " + std::to_string(run.steps.size()) + " steps, counted from 0");
+  s.actor = r.at(measured ? "actor" : "class").small(0, INT32_MAX);
+  if (!measured) s.count = r.at("count").small(1, INT32_MAX);
+  s.lane = static_cast<Lane>(r.at("lane").choice({"host", "compute", "comm", "worker", "callback"}));
+  s.op = r.at("op").text();
+  s.kind = kind_of(r.at("op"));
+  if (is_collective(s.kind)) {
+    for (const Reader& t : r.at("tensors").items()) {
+      s.tensors.push_back(static_cast<TensorIndex>(t.small(0, INT32_MAX)));
+      if (measured && s.tensors.back() >= run.tensor_names.size()) t.fail("the run names " + std::to_string(run.tensor_names.size()) + " tensors, counted from 0");
+    }
+    s.bytes = read_count(r.at("bytes"), "a number of bytes");
+    s.algorithm = r.at("algorithm").text();
+  }
+  s.ready = read_time(r, "ready_ps");
+  s.begin = read_time(r, "begin_ps");
+  s.end = read_time(r, "end_ps");
+  if (s.end < s.begin) r.at("end_ps").fail("ends before it begins");
+  return s;
+}
+
+void read_measured(const Reader& r, Run& run) {
+  r.only({"schema", "kind", "evidence", "case", "origin", "clock", "steps", "samples", "spans", "tensors", "quality", "skipped"});
+  run.evidence = static_cast<EvidenceClass>(r.at("evidence").choice({"system", "replay", "collective", "kernel", "published"}));
+  run.origin = read_origin(r.at("origin"));
+  if (r.has("tensors")) run.tensor_names = read_texts(r.at("tensors"));
+  run.quality = read_quality(r.at("quality"));
+  for (const Reader& item : r.at("skipped").items()) {
+    item.only({"what", "why"});
+    run.skipped.push_back({item.at("what").text(), item.at("why").text()});
+  }
+}
+
+void read_predicted(const Reader& r, Run& run) {
+  r.only({"schema", "kind", "case", "origin", "clock", "steps", "samples", "spans"});
+  Reader origin = r.at("origin");
+  origin.only({"simulator", "profile", "fidelity"});
+  run.simulator_version = origin.at("simulator").text();
+  run.profile = origin.at("profile").text();
+  run.fidelity = origin.at("fidelity").text();
+}
+
+}  // namespace
+
+Run read_run(const Json& j, const std::string& file) {
+  Reader r(j, file);
+  r.schema("ddpsim.run/1");
+  Run run;
+  run.kind = r.at("kind").choice({"measured", "predicted"}) == 0 ? RunKind::Measured : RunKind::Predicted;
+  bool measured = run.kind == RunKind::Measured;
+  if (measured) read_measured(r, run);
+  else read_predicted(r, run);
+  Reader c = r.at("case");
+  c.only({"key", "scenario", "workload"});
+  run.key = c.at("key").text();
+  if (c.has("scenario")) run.scenario = read_hash(c.at("scenario"));
+  if (c.has("workload")) run.workload = read_hash(c.at("workload"));
+  Reader clock = r.at("clock");
+  clock.only({"domain", "offset_bound_ps"});
+  if (measured) clock.at("domain").choice({"CLOCK_MONOTONIC"});
+  else clock.at("domain").choice({"virtual"});
+  if (clock.at("offset_bound_ps").integer() != 0) clock.at("offset_bound_ps").fail("clocks that differ are not supported; record on one clock (0)");
+  for (const Reader& item : r.at("steps").items()) {
+    item.only({"kind", "duration_ps"});
+    StepKind kind = static_cast<StepKind>(item.at("kind").choice({"first", "rebuild", "steady"}));
+    std::int64_t ps = item.at("duration_ps").integer();
+    if (ps <= 0) item.at("duration_ps").fail("a step takes time");
+    run.steps.push_back({kind, {ps}});
+  }
+  if (r.has("samples"))
+    for (const Reader& item : r.at("samples").items()) run.samples.push_back(read_sample(item));
+  for (const Reader& item : r.at("spans").items()) run.spans.push_back(read_span(item, run));
+  if (run.steps.empty() && run.samples.empty()) r.fail("a run has steps or samples, this one has neither");
+  return run;
+}
+
+}  // namespace ddpsim::io

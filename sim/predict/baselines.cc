@@ -1,0 +1,113 @@
+// One rank's Program in listed order: begin = max(dependencies, end of the lane's operation before); collectives are a lane of their own.
+//   naive: t(S) = 2(n-1)/n S / (rings x min over host links of bandwidth)
+//   queue: t(S) = 2(n-1)/n S max over links of load / (bandwidth x efficiency);  broadcast: S times the sum over rounds of that maximum
+#include "sim/predict/baselines.h"
+
+#include <algorithm>
+#include <array>
+
+#include "sim/predict/roofline.h"
+#include "sim/strategy/lower.h"
+
+namespace ddpsim::predict {
+namespace {
+
+constexpr int kSteps = 8;
+
+struct Asked {
+  StepTimes times;
+  Program program;
+  collective::Communicator comm;
+};
+
+Asked ask(const Question& q) {
+  Asked a;
+  a.times = step_times(q.workload, q.profile, Level::Mid);
+  a.program = strategy::lower({q.workload, a.times, q.profile.kind}, q.scenario.plan, strategy::Steps::SteadyOnly);
+  std::vector<int> devices = q.scenario.rank_order;
+  for (int r = 0; devices.size() < static_cast<std::size_t>(q.scenario.ranks); ++r) devices.push_back(r);
+  a.comm = collective::make_communicator(q.fabric, devices, a.program.backend);
+  return a;
+}
+
+// The period of the steady step on a rank that computes `factor` times as long. CollectiveTime: (const Op&) -> Duration.
+template <class CollectiveTime>
+Duration play(const Asked& a, const Question& q, double factor, CollectiveTime time_of) {
+  const StepProgram& s = a.program.steady;
+  std::vector<Duration> durations;
+  for (const Op& op : s.ops) durations.push_back(is_collective(op.kind) ? time_of(op) : scale(price(op, s, a.program, q.profile, Level::Mid), factor));
+  std::array<TimePoint, 5> lanes{};
+  TimePoint queue;
+  std::vector<TimePoint> ends(s.ops.size());
+  TimePoint previous;
+  Duration period;
+  for (int k = 0; k < kSteps; ++k) {
+    for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
+      const Op& op = s.ops[i];
+      TimePoint begin;
+      for (std::uint32_t d : deps_of(s, i)) begin = std::max(begin, ends[d]);
+      TimePoint* lane = is_collective(op.kind) ? &queue : op.lane == Lane::Callback || op.lane == Lane::Worker ? nullptr : &lanes[static_cast<std::size_t>(op.lane)];
+      if (lane) begin = std::max(begin, *lane);
+      ends[i] = begin + durations[i];
+      if (lane) *lane = ends[i];
+    }
+    period = ends.back() - previous;
+    previous = ends.back();
+  }
+  return period;
+}
+
+double factor_of(const Scenario& s, int rank) {
+  auto it = s.slow_ranks.find(rank);
+  return it == s.slow_ranks.end() ? 1 : it->second;
+}
+
+// Bytes per picosecond of the slowest link at either end of a ring's hop (a host's NIC, or a device's link inside its host), times the rings side by side.
+double slowest_host_link(const Question& q, const collective::Communicator& c) {
+  double slowest = 1e300;
+  topology::Route route;
+  for (const auto& ring : c.rings)
+    for (std::size_t i = 0; i < ring.size(); ++i) {
+      q.fabric.find_route(c.devices[static_cast<std::size_t>(ring[i])], c.devices[static_cast<std::size_t>(ring[(i + 1) % ring.size()])], route);
+      for (topology::LinkId l : {route.links.front(), route.links.back()}) slowest = std::min(slowest, q.fabric.links()[l].bandwidth.bytes_per_ps());
+    }
+  return slowest * static_cast<double>(c.rings.size());
+}
+
+// Picoseconds per byte that the pattern moves over each of its hops.
+double bottleneck(const Question& q, const collective::Communicator& c, const std::vector<collective::LinkLoad>& load) {
+  double worst = 0;
+  for (const auto& l : load) worst = std::max(worst, l.per_byte / collective::link_rate(c, q.profile, Level::Mid, l.link));
+  return worst;
+}
+
+}  // namespace
+
+Duration naive_step(const Question& q) {
+  Asked a = ask(q);
+  int n = q.scenario.ranks;
+  double rate = n > 1 ? slowest_host_link(q, a.comm) : 1;
+  double share = 2.0 * (n - 1) / n;
+  return play(a, q, factor_of(q.scenario, 0), [&](const Op& op) {
+    bool gradients = op.kind == OpKind::AllReduce || op.kind == OpKind::GradAllReduce;
+    return gradients && n > 1 ? Duration{ceil_ps(share * static_cast<double>(op.bytes), rate)} : Duration{};
+  });
+}
+
+Duration queue_step(const Question& q) {
+  Asked a = ask(q);
+  int n = q.scenario.ranks;
+  double slowest = 0;
+  for (int r = 0; r < n; ++r) slowest = std::max(slowest, factor_of(q.scenario, r));
+  double ring = bottleneck(q, a.comm, a.comm.ring_load);
+  double tree = 0;
+  for (const auto& round : a.comm.tree) tree += bottleneck(q, a.comm, round.load);
+  if (a.comm.backend == Backend::Nccl) tree = ring;  // NCCL broadcasts along its rings
+  double share = 2.0 * (n - 1) / n;
+  return play(a, q, slowest, [&](const Op& op) {
+    double per_byte = is_broadcast(op.kind) ? tree : share * ring;
+    return per_byte > 0 ? Duration{ceil_ps(static_cast<double>(op.bytes) * per_byte, 1)} : Duration{};
+  });
+}
+
+}  // namespace ddpsim::predict

@@ -1,0 +1,99 @@
+// ddpsim compare: one predicted Run beside one measured Run of the same case.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <ostream>
+
+#include "sim/analysis/compare.h"
+#include "sim/report/text.h"
+#include "tools/cmd/question.h"
+
+namespace ddpsim::cli {
+namespace {
+
+struct Flags {
+  std::string predicted;
+  std::string measured;
+  analysis::CompareOptions options;
+  OutputFlags output;
+};
+
+// A Run file, or what `ddpsim predict --format json` wrote.
+Run open_run(const std::string& path, RunKind wanted) {
+  io::Json j = io::parse_json(io::read_file(path), path);
+  if (j.is_object() && !j.contains("schema") && j.contains("run")) j = io::Json(j["run"]);
+  Run run = io::read_run(j, path);
+  if (run.kind != wanted)
+    throw InputError{path, wanted == RunKind::Predicted ? "is a measured run; give the predicted one first: ddpsim compare PREDICTED MEASURED"
+                                                        : "is a predicted run; give the measured one second: ddpsim compare PREDICTED MEASURED"};
+  bool steady = std::any_of(run.steps.begin(), run.steps.end(), [](const StepRecord& s) { return s.kind == StepKind::Steady; });
+  if (!steady) throw InputError{path + "#/steps", "has no steady step, so there is nothing to compare"};
+  return run;
+}
+
+double ms(Duration d) { return static_cast<double>(d.ps) / 1e9; }
+
+io::OrderedJson json_of(const analysis::Comparison& c) {
+  io::OrderedJson j{{"verdict", analysis::name_of(c.verdict)}, {"reason", c.reason}, {"mismatch", c.mismatch}, {"schedule_checked", c.schedule_checked},
+                    {"predicted_ps", c.predicted.ps}, {"measured_ps", c.measured.ps}, {"error", c.error}};
+  auto ends = [](const std::vector<analysis::EndError>& v) {
+    io::OrderedJson out = io::OrderedJson::array();
+    for (const auto& e : v) out.push_back({{"name", e.name}, {"bytes", e.bytes}, {"predicted_end_ps", e.predicted.ps}, {"measured_end_ps", e.measured.ps}, {"error", e.error}});
+    return out;
+  };
+  j["buckets"] = ends(c.buckets);
+  j["phases"] = ends(c.phases);
+  j["spans"] = io::OrderedJson::array();
+  for (const auto& s : c.spans)
+    j["spans"].push_back({{"op", s.op}, {"lane", name_of(s.lane)}, {"predicted_begin_ps", s.predicted_begin.ps}, {"predicted_end_ps", s.predicted_end.ps},
+                          {"measured_begin_ps", s.measured_begin.ps}, {"measured_end_ps", s.measured_end.ps}, {"difference_ps", s.difference.ps}});
+  return j;
+}
+
+std::string csv_of(const analysis::Comparison& c) {
+  std::string out = "op,lane,predicted_begin_ps,predicted_end_ps,measured_begin_ps,measured_end_ps,difference_ps\n";
+  out += fmt::format("step,,0,{},0,{},{}\n", c.predicted.ps, c.measured.ps, (c.predicted - c.measured).ps);
+  for (const auto& s : c.spans)
+    out += fmt::format("{},{},{},{},{},{},{}\n", report::csv_field(s.op), name_of(s.lane), s.predicted_begin.ps, s.predicted_end.ps, s.measured_begin.ps, s.measured_end.ps,
+                       s.difference.ps);
+  return out;
+}
+
+std::string table_of(const Run& p, const Run& m, const analysis::Comparison& c) {
+  std::string out = fmt::format("predicted  {:.3f} ms  ({}, profile {})\nmeasured   {:.3f} ms  ({}, {}, {})\nerror      {:+.3f} %\nverdict    {}{}\n", ms(c.predicted), p.key, p.profile,
+                                ms(c.measured), m.key, name_of(m.evidence), m.quality.verdict == Verdict::Clean ? "clean" : "noisy", 100 * c.error,
+                                analysis::name_of(c.verdict), c.reason.empty() ? "" : ": " + c.reason);
+  if (p.key != m.key) out += "note       the keys differ: the two may not be of the same case\n";
+  if (!c.schedule_checked) out += "note       no collective in both: the schedules were not compared\n";
+  if (c.spans.empty()) return out;
+  out += fmt::format("\n{:<44} {:<8} {:>12} {:>12} {:>12} {:>12} {:>12}  {:>8}\n", "operation (ms from the start of the step)", "lane", "begin pred.", "begin meas.", "end pred.",
+                     "end meas.", "difference", "of step");
+  for (const auto& s : c.spans)
+    out += fmt::format("{:<44} {:<8} {:>12.4f} {:>12.4f} {:>12.4f} {:>12.4f} {:>+12.4f}  {:>+7.3f}%\n", s.op, name_of(s.lane), ms(s.predicted_begin), ms(s.measured_begin),
+                       ms(s.predicted_end), ms(s.measured_end), ms(s.difference), 100 * static_cast<double>(s.difference.ps) / static_cast<double>(c.measured.ps));
+  return out;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, Terminal& t) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* c = app.add_subcommand("compare", "Compare a predicted run with a measured run of the same case, operation by operation");
+  c->add_option("predicted", flags->predicted, "predicted Run, or the output of ddpsim predict --format json; may be gzip")->required();
+  c->add_option("measured", flags->measured, "measured Run; may be gzip")->required();
+  c->add_option("--tolerance", flags->options.tolerance, "of the step's relative error, for the verdict; default 0.02")->check(CLI::PositiveNumber);
+  c->add_flag("--mean", flags->options.mean, "the step is the mean of the steady steps, not their median (for steps that differ, as beside another job)");
+  add_output_flags(*c, flags->output, {"table", "csv", "json"});
+  c->callback([&t, flags] {
+    Run p = open_run(flags->predicted, RunKind::Predicted);
+    Run m = open_run(flags->measured, RunKind::Measured);
+    analysis::Comparison result = analysis::compare(p, m, flags->options);
+    const std::string& format = flags->output.format;
+    write_answer(t, flags->output, format == "json" ? json_of(result).dump(1) + "\n" : format == "csv" ? csv_of(result) : table_of(p, m, result));
+    if (result.verdict != analysis::Agreement::Outside) return;
+    t.err << "ddpsim: " << flags->measured << ": " << result.reason << "\n";
+    throw GateFailed{};
+  });
+}
+
+}  // namespace ddpsim::cli

@@ -1,0 +1,99 @@
+// ddpsim run: plays a scenario for real, and says what was measured beside what was predicted.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <ostream>
+
+#include "calib/execute.h"
+#include "sim/analysis/compare.h"
+#include "tools/cmd/question.h"
+
+namespace ddpsim::cli {
+namespace {
+
+struct Flags {
+  QuestionFlags question;
+  OutputFlags output;
+  std::string backend = "tcp";
+  std::string compute = "timed";
+  std::string runs;
+  std::string revision;
+  int steps = 0;
+  bool loopback = false;
+};
+
+// So that a step's steady state is seen about 6 times, and short steps more often.
+int steps_for(Duration step) {
+  double seconds = static_cast<double>(step.ps) / 1e12;
+  return std::clamp(static_cast<int>(std::lround(2.5 / std::max(seconds, 1e-3))), 6, 12);
+}
+
+std::string page(const Loaded& l, const Run& run, const predict::Prediction& p, bool mean) {
+  auto ms = [](Duration d) { return fmt::format("{:.2f} ms", static_cast<double>(d.ps) / 1e9); };
+  Duration measured = analysis::typical_step(run, mean);
+  std::string out = fmt::format("{}\n", l.key);
+  out += fmt::format("measured   {}  ({} steady steps, spread {:.2f} %, {})\n", ms(measured), std::count_if(run.steps.begin(), run.steps.end(), [](const StepRecord& s) { return s.kind == StepKind::Steady; }),
+                     100 * run.quality.spread, run.quality.verdict == Verdict::Clean ? "clean" : "NOISY");
+  for (const std::string& why : run.quality.reasons) out += "           " + why + "\n";
+  out += fmt::format("predicted  {}  ({:+.2f} %; profile {})\n", ms(p.summary.step), 100 * (static_cast<double>(p.summary.step.ps) / static_cast<double>(measured.ps) - 1), l.profile.name);
+  out += run.origin.hosts == "namespaces" ? "hosts      network namespaces, every link shaped\n" : fmt::format("hosts      plain loopback, NOT shaped: {}\n", run.origin.reason);
+  return out;
+}
+
+void run_command(Terminal& t, Flags flags) {
+  if (flags.backend != "tcp") throw InputError{"--backend " + flags.backend, "this build runs tcp (ddpsim's own executor over shaped hosts)"};
+  if (flags.compute != "timed" && flags.compute != "real") throw InputError{"--compute " + flags.compute, "expected timed or real"};
+  if (flags.steps != 0 && (flags.steps < 2 || flags.steps > 64)) throw InputError{"--steps " + std::to_string(flags.steps), "2 to 64 steady steps"};
+  flags.question.sets.insert(flags.question.sets.begin(), "plan.backend=tcp");
+  Loaded l = load(t, flags.question);
+  for (const OtherJob& job : l.scenario.other_jobs)
+    if (backend_of(job.plan, l.cluster.device) != Backend::Tcp) throw InputError{"other_jobs", "every job's plan needs \"backend\": \"tcp\" to be run by it"};
+  predict::Prediction p = predict::predict(l.question(), l.options);
+  calib::ExecuteOptions options;
+  options.steady_steps = flags.steps != 0 ? flags.steps : steps_for(p.summary.step);
+  options.real_compute = flags.compute == "real";
+  options.loopback = flags.loopback;
+  options.timeout_s = 60 + 10 * static_cast<double>(p.summary.step.ps) / 1e12 * (options.steady_steps + 4);
+  if (!flags.runs.empty()) io::remove_stale_temporaries(flags.runs);
+  Run run;
+  try {
+    run = calib::execute(l.question(), options);
+  } catch (const std::runtime_error& e) {
+    throw InputError{"run", e.what()};
+  }
+  run.key = l.key;
+  run.scenario = l.scenario_hash;
+  run.workload = l.workload_hash;
+  run.origin.argv = {"ddpsim", "run", "--backend", flags.backend, "--compute", flags.compute};
+  run.origin.revision = flags.revision;
+  std::string json = io::write_run(run).dump() + "\n";
+  if (!flags.runs.empty()) {
+    io::write_file(flags.runs + "/scenarios/" + l.scenario_hash + ".json", l.document.dump(1) + "\n");
+    std::string day = run.origin.date;
+    std::erase_if(day, [](char c) { return c == '-' || c == ':'; });
+    io::write_file(fmt::format("{}/{}-{}-{}.json.gz", flags.runs, run.origin.compute == "real" ? "real" : "tcp", l.scenario_hash, day), json);
+  }
+  bool mean = !l.scenario.other_jobs.empty();
+  if (flags.output.format == "json") return write_answer(t, flags.output, json);
+  if (!flags.output.out.empty()) write_answer(t, flags.output, json);
+  t.out << page(l, run, p, mean) << std::flush;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Terminal& t) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* c = app.add_subcommand("run", "Execute a scenario on hosts of this machine, and show it beside its prediction");
+  add_question_flags(*c, flags->question);
+  add_output_flags(*c, flags->output, {"table", "json"});
+  c->add_option("--backend", flags->backend, "tcp: ddpsim's own executor, a process per rank, real TCP over shaped network namespaces");
+  c->add_option("--compute", flags->compute, "timed (computation is slept) or real (it keeps a core busy)");
+  c->add_option("--steps", flags->steps, "steady steps to play; default by the predicted step, 6 to 12");
+  c->add_option("--runs", flags->runs, "folder of Runs: adds the Run and its scenario there");
+  c->add_option("--revision", flags->revision, "git revision to note in the Run");
+  c->add_flag("--loopback", flags->loopback, "make no hosts: plain loopback, not shaped");
+  c->callback([&t, flags] { run_command(t, *flags); });
+}
+
+}  // namespace ddpsim::cli

@@ -1,0 +1,225 @@
+// Aggregates are kept apart by evidence and by sample; the named values that a budget limits are of clean, held-out pairs unless their name says otherwise.
+#include "tools/cmd/validation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+namespace ddpsim::cli {
+namespace {
+
+constexpr const char* kEvidence[] = {"system", "replay", "replay_real"};
+constexpr const char* kSamples[] = {"held_out", "in_sample"};
+constexpr const char* kHeadline = "replay";  // coverage and discrimination are of held-out Runs of this class
+constexpr std::size_t kLeastCaps = 3;
+
+double magnitude(const Pair& p) { return std::abs(p.comparison.error); }
+
+Aggregate aggregate(const std::vector<const Pair*>& pairs) {
+  std::vector<double> step, bucket, naive, queue;
+  double inside = 0;
+  for (const Pair* p : pairs) {
+    step.push_back(magnitude(*p));
+    naive.push_back(std::abs(p->naive_error));
+    queue.push_back(std::abs(p->queue_error));
+    for (const auto& b : p->comparison.buckets) bucket.push_back(std::abs(b.error));
+    inside += in_interval(*p) ? 1 : 0;
+  }
+  Aggregate a;
+  a.n = pairs.size();
+  if (a.n == 0) return a;
+  a.median = analysis::median(step);
+  a.p95 = analysis::percentile(step, 95);
+  a.max = analysis::percentile(step, 100);
+  a.buckets = bucket.size();
+  if (!bucket.empty()) a.bucket_median = analysis::median(bucket), a.bucket_p95 = analysis::percentile(bucket, 95);
+  a.coverage = inside / static_cast<double>(a.n);
+  a.naive_median = analysis::median(naive);
+  a.naive_p95 = analysis::percentile(naive, 95);
+  a.queue_median = analysis::median(queue);
+  a.queue_p95 = analysis::percentile(queue, 95);
+  return a;
+}
+
+Aggregates aggregates(const std::vector<Pair>& pairs, const std::function<bool(const Pair&)>& wanted) {
+  std::map<std::string, std::map<std::string, std::vector<const Pair*>>> classes;
+  for (const Pair& p : pairs)
+    if (wanted(p)) classes[p.evidence][p.sample].push_back(&p);
+  Aggregates out;
+  for (const auto& [evidence, samples] : classes)
+    for (const auto& [sample, members] : samples) out[evidence][sample] = aggregate(members);
+  return out;
+}
+
+Sweep make_sweep(const std::vector<const Pair*>& pairs) {
+  Sweep s;
+  s.key = pairs.front()->key;
+  s.evidence = pairs.front()->evidence;
+  s.sample = pairs.front()->sample;
+  std::map<std::optional<double>, std::vector<double>> measured;
+  std::map<std::optional<double>, double> predicted;
+  for (const Pair* p : pairs) {
+    if (p->sample != s.sample) s.sample = "mixed";
+    measured[p->cap].push_back(static_cast<double>(p->comparison.measured.ps));
+    predicted[p->cap] = static_cast<double>(p->comparison.predicted.ps);
+  }
+  for (const auto& [cap, steps] : measured) s.points.push_back({cap, predicted[cap], analysis::median(steps), steps.size()});
+  auto least = [&](double Sweep::Point::* field) {
+    auto it = std::min_element(s.points.begin(), s.points.end(), [&](const auto& a, const auto& b) { return a.*field < b.*field; });
+    return static_cast<std::size_t>(it - s.points.begin());
+  };
+  s.best = least(&Sweep::Point::measured_ps);
+  s.picked = least(&Sweep::Point::predicted_ps);
+  s.regret = s.points[s.picked].measured_ps / s.points[s.best].measured_ps - 1;
+  return s;
+}
+
+std::vector<Sweep> sweeps(const std::vector<Pair>& pairs) {
+  std::map<std::string, std::vector<const Pair*>> groups;
+  for (const Pair& p : pairs)
+    if (is_clean(p) && !p.sweep.empty()) groups[p.evidence + "\n" + p.profile + "\n" + p.sweep].push_back(&p);
+  std::vector<Sweep> out;
+  for (const auto& [name, members] : groups) {
+    Sweep s = make_sweep(members);
+    if (s.points.size() >= kLeastCaps) out.push_back(std::move(s));
+  }
+  return out;
+}
+
+Floor repeatability(const std::vector<Pair>& pairs) {
+  std::map<std::string, std::pair<double, double>> range;
+  std::map<std::string, std::size_t> count;
+  for (const Pair& p : pairs) {
+    if (!is_clean(p)) continue;
+    std::string name = p.evidence + "\n" + p.scenario;
+    auto ps = static_cast<double>(p.comparison.measured.ps);
+    auto [it, fresh] = range.emplace(name, std::pair{ps, ps});
+    it->second = {std::min(it->second.first, ps), std::max(it->second.second, ps)};
+    ++count[name];
+  }
+  std::vector<double> spread;
+  for (const auto& [name, r] : range)
+    if (count[name] > 1) spread.push_back(r.second / r.first - 1);
+  if (spread.empty()) return {};
+  return {spread.size(), analysis::median(spread), analysis::percentile(spread, 100)};
+}
+
+struct Statistic {
+  const char* name;
+  double (*of)(const Aggregate&);
+  bool of_buckets;
+};
+constexpr Statistic kStatistics[] = {{"n", [](const Aggregate& a) { return static_cast<double>(a.n); }, false},
+                                     {"step.median_abs_error", [](const Aggregate& a) { return a.median; }, false},
+                                     {"step.p95_abs_error", [](const Aggregate& a) { return a.p95; }, false},
+                                     {"step.max_abs_error", [](const Aggregate& a) { return a.max; }, false},
+                                     {"bucket.median_abs_error", [](const Aggregate& a) { return a.bucket_median; }, true},
+                                     {"bucket.p95_abs_error", [](const Aggregate& a) { return a.bucket_p95; }, true},
+                                     {"coverage", [](const Aggregate& a) { return a.coverage; }, false}};
+constexpr const char* kOthers[] = {"coverage", "regret.max", "regret.n", "floor.median", "floor.max", "naive.over_5_percent", "queue.over_3_percent", "queue.over_3_percent.ratio"};
+
+std::string number(double x) { return x == std::floor(x) && std::abs(x) < 1e9 ? fmt::format("{:.0f}", x) : fmt::format("{:.4g}", x); }
+
+}  // namespace
+
+bool in_interval(const Pair& p) { return p.low <= p.comparison.measured && p.comparison.measured <= p.high; }
+bool is_clean(const Pair& p) { return !p.noisy && !p.loopback && p.comparison.mismatch.empty(); }
+bool Validation::failed() const {
+  return !errors.empty() || std::any_of(limits.begin(), limits.end(), [](const LimitResult& r) { return r.broken; });
+}
+
+void summarize(Validation& v) {
+  std::stable_sort(v.pairs.begin(), v.pairs.end(), [](const Pair& a, const Pair& b) {
+    if (a.evidence != b.evidence) return a.evidence < b.evidence;
+    if (a.sample != b.sample) return a.sample < b.sample;
+    return magnitude(a) > magnitude(b);
+  });
+  v.aggregates = aggregates(v.pairs, is_clean);
+  // Loopback says more than noise: its network is another one.
+  v.set_aside["noisy"] = aggregates(v.pairs, [](const Pair& p) { return p.noisy && !p.loopback && p.comparison.mismatch.empty(); });
+  v.set_aside["loopback"] = aggregates(v.pairs, [](const Pair& p) { return p.loopback && p.comparison.mismatch.empty(); });
+  v.sweeps = sweeps(v.pairs);
+  v.floor = repeatability(v.pairs);
+}
+
+std::vector<std::string> value_names() {
+  std::vector<std::string> out(std::begin(kOthers), std::end(kOthers));
+  for (const char* evidence : kEvidence)
+    for (const char* sample : kSamples)
+      for (const Statistic& s : kStatistics) out.push_back(fmt::format("{}.{}.{}", evidence, sample, s.name));
+  return out;
+}
+
+std::map<std::string, double> values(const Validation& v) {
+  std::map<std::string, double> out;
+  for (const char* evidence : kEvidence)
+    for (const char* sample : kSamples) {
+      std::string stem = fmt::format("{}.{}.", evidence, sample);
+      out[stem + "n"] = 0;
+      auto e = v.aggregates.find(evidence);
+      if (e == v.aggregates.end() || !e->second.count(sample)) continue;
+      const Aggregate& a = e->second.at(sample);
+      for (const Statistic& s : kStatistics)
+        if (!s.of_buckets || a.buckets > 0) out[stem + s.name] = s.of(a);
+    }
+  if (auto it = out.find(std::string(kHeadline) + ".held_out.coverage"); it != out.end()) out["coverage"] = it->second;
+  out["regret.n"] = static_cast<double>(v.sweeps.size());
+  for (const Sweep& s : v.sweeps) out["regret.max"] = std::max(out["regret.max"], s.regret);
+  if (v.floor.scenarios > 0) out["floor.median"] = v.floor.median, out["floor.max"] = v.floor.max;
+  double naive = 0;
+  std::vector<double> queue, ours;
+  for (const Pair& p : v.pairs) {
+    if (!is_clean(p) || p.sample != "held_out" || p.evidence != kHeadline) continue;
+    naive += std::abs(p.naive_error) > 0.05 ? 1 : 0;
+    if (std::abs(p.queue_error) <= 0.03) continue;
+    queue.push_back(std::abs(p.queue_error));
+    ours.push_back(magnitude(p));
+  }
+  out["naive.over_5_percent"] = naive;
+  out["queue.over_3_percent"] = static_cast<double>(queue.size());
+  if (!queue.empty()) out["queue.over_3_percent.ratio"] = analysis::median(ours) / analysis::median(queue);
+  return out;
+}
+
+std::vector<Limit> read_budget(const io::Json& j, const std::string& file) {
+  io::Reader r(j, file);
+  r.schema("ddpsim.budget/1");
+  r.only({"schema", "description", "limits"});
+  std::vector<std::string> known = value_names();
+  std::vector<Limit> out;
+  for (const io::Reader& item : r.at("limits").items()) {
+    item.only({"what", "min", "max"});
+    Limit l;
+    l.what = item.at("what").text();
+    if (std::find(known.begin(), known.end(), l.what) == known.end()) {
+      std::string hint = io::nearest(l.what, known);
+      item.at("what").fail("\"" + l.what.substr(0, 80) + "\" is not a value of a validation" + (hint.empty() ? "; see sim/FORMATS.md, budget" : " (did you mean \"" + hint + "\"?)"));
+    }
+    if (item.has("min")) l.min = item.at("min").number();
+    if (item.has("max")) l.max = item.at("max").number();
+    if (!l.min && !l.max) item.fail("a limit has a \"min\" or a \"max\", or both");
+    if (l.min && l.max && *l.min > *l.max) item.fail("\"min\" is larger than \"max\": nothing can keep that limit");
+    out.push_back(std::move(l));
+  }
+  return out;
+}
+
+void apply_budget(Validation& v, const std::vector<Limit>& limits) {
+  std::map<std::string, double> known = values(v);
+  for (const Limit& l : limits) {
+    LimitResult r{l, {}, true, {}};
+    if (auto it = known.find(l.what); it != known.end()) r.value = it->second;
+    // Written so that a value that is not a number breaks its limit.
+    bool low = r.value && l.min && !(*r.value >= *l.min);
+    bool high = r.value && l.max && !(*r.value <= *l.max);
+    r.broken = !r.value || low || high;
+    if (!r.value) r.sentence = l.what + " has no value: no clean run tells it";
+    else if (low) r.sentence = fmt::format("{} is {}, at least {} is required", l.what, number(*r.value), number(*l.min));
+    else if (high) r.sentence = fmt::format("{} is {}, at most {} is allowed", l.what, number(*r.value), number(*l.max));
+    v.limits.push_back(std::move(r));
+  }
+}
+
+}  // namespace ddpsim::cli

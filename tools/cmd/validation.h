@@ -1,0 +1,116 @@
+// What `ddpsim validate` finds out: pairs of a prediction and a measured Run, their aggregates by class, and the limits that they must keep.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/analysis/compare.h"
+#include "sim/io/codecs.h"
+
+namespace ddpsim::cli {
+
+// A measured Run beside the prediction of its scenario. The simpler models of sim/predict/baselines.h answer the same question.
+struct Pair {
+  std::string file;
+  std::string key;
+  std::string scenario;  // hash
+  std::string profile;
+  std::string evidence;  // "replay" (computation timed), "replay_real", "system"
+  std::string sample;    // "held_out", "in_sample"
+  bool noisy = false;
+  bool loopback = false;
+  analysis::Comparison comparison;
+  Duration low;  // the prediction's 80 % interval
+  Duration high;
+  double naive_error = 0;
+  double queue_error = 0;
+  std::string sweep;  // what scenarios that differ in bucket_cap_mb only have in common; "" = the plan has no buckets
+  std::optional<double> cap;
+};
+bool in_interval(const Pair& p);
+// Counts in the aggregates that a budget limits: measured on shaped hosts, not noisy, same schedule.
+bool is_clean(const Pair& p);
+
+// A Run that fails the validation as a whole, whatever its times.
+struct RunError {
+  std::string file;
+  std::string key;
+  std::string what;  // "stale", "mismatch"
+  std::string sentence;
+};
+
+// Over the |errors| of the pairs of one class; percentiles by nearest rank. Bucket errors: of all buckets of all pairs.
+struct Aggregate {
+  std::size_t n = 0;
+  double median = 0, p95 = 0, max = 0;
+  std::size_t buckets = 0;
+  double bucket_median = 0, bucket_p95 = 0;
+  double coverage = 0;  // share of pairs in their interval
+  double naive_median = 0, naive_p95 = 0;
+  double queue_median = 0, queue_p95 = 0;
+};
+using Aggregates = std::map<std::string, std::map<std::string, Aggregate>>;  // evidence -> sample
+
+// Clean Runs of scenarios that differ in bucket_cap_mb only, at least 3 caps. Several Runs of a cap: their median.
+struct Sweep {
+  struct Point {
+    std::optional<double> cap;  // none: left at its default
+    double predicted_ps = 0;
+    double measured_ps = 0;
+    std::size_t runs = 0;
+  };
+  std::string key;  // of its first Run
+  std::string evidence;
+  std::string sample;  // "held_out", "in_sample", "mixed"
+  std::vector<Point> points;
+  std::size_t best = 0;    // shortest measured
+  std::size_t picked = 0;  // shortest predicted
+  double regret = 0;       // measured(picked) / measured(best) - 1
+};
+
+// Scenarios of which there are several clean Runs: (longest - shortest) / shortest. No model can be nearer than that.
+struct Floor {
+  std::size_t scenarios = 0;
+  double median = 0, max = 0;
+};
+
+struct Limit {
+  std::string what;  // a name of value_names()
+  std::optional<double> min;
+  std::optional<double> max;
+};
+struct LimitResult {
+  Limit limit;
+  std::optional<double> value;  // none: no Run that could tell. Such a limit is broken, so that deleting Runs passes nothing
+  bool broken = false;
+  std::string sentence;
+};
+
+struct Validation {
+  std::vector<Pair> pairs;
+  std::vector<RunError> errors;
+  std::size_t without_steps = 0;  // Runs of samples only, not compared
+  Aggregates aggregates;          // of clean pairs
+  std::map<std::string, Aggregates> set_aside;  // "noisy", "loopback"
+  std::vector<Sweep> sweeps;
+  Floor floor;
+  std::vector<LimitResult> limits;
+  bool failed() const;
+};
+
+// Sorts the pairs (class, then |error| descending) and fills in everything but limits.
+void summarize(Validation& v);
+// Every name that a budget may limit; and those of them that have a value.
+std::vector<std::string> value_names();
+std::map<std::string, double> values(const Validation& v);
+// ddpsim.budget/1. Throws InputError, for an unknown name with the nearest known one.
+std::vector<Limit> read_budget(const io::Json& j, const std::string& file);
+void apply_budget(Validation& v, const std::vector<Limit>& limits);
+
+std::string validation_table(const Validation& v);
+io::OrderedJson validation_json(const Validation& v);
+std::string validation_junit(const Validation& v);
+
+}  // namespace ddpsim::cli
