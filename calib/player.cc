@@ -41,7 +41,10 @@ double g_rounds_per_ns = 0;  // of spin(); set once before threads start
 // A chain of dependent multiply-adds: no memory, nothing to vectorise.
 double spin(std::int64_t rounds) {
   double x = 1;
-  for (std::int64_t i = 0; i < rounds; ++i) x = x * 0.999999 + 1e-6;
+  for (std::int64_t i = 0; i < rounds; ++i) {
+    x = x * 0.999999 + 1e-7;
+    asm volatile("" : "+x"(x));  // a compiler would find out where this leads
+  }
   return x;
 }
 

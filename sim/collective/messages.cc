@@ -154,7 +154,7 @@ std::vector<TaskId> tcp_all_reduce(TaskGraph& g, const Communicator& c, const Pr
   const std::vector<int>& order = c.rings[0];
   std::size_t n = order.size();
   double factor = price.phases[0].work / (static_cast<double>(size.count) * (2 * (static_cast<double>(n) - 1) / static_cast<double>(n)));
-  std::vector<TaskId> at = launched(g, launch_time(c, p), arrive);
+  std::vector<TaskId> at(arrive.begin(), arrive.end());
   std::vector<std::vector<MessageStep>> steps;
   for (std::size_t r = 0; r < n; ++r) steps.push_back(ring_all_reduce_steps(order, static_cast<int>(r), size.count));
   for (std::size_t s = 0; s < steps[0].size(); ++s) {
@@ -215,7 +215,7 @@ std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Pr
 }
 
 std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, Bytes size, const FlowOfHop& flow, std::span<const TaskId> arrive) {
-  std::vector<TaskId> has = launched(g, launch_time(c, p), arrive);
+  std::vector<TaskId> has = launched(g, c.backend == Backend::Tcp ? Duration{} : launch_time(c, p), arrive);
   for (std::size_t round = 0; round < c.tree.size(); ++round) {
     for (auto [from, to] : tree_round(c.ranks(), static_cast<int>(round))) {
       Hop h = hop_between(c, from, to);

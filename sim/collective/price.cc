@@ -17,9 +17,13 @@ Duration launch_time(const Communicator& c, const Profile& p) {
   return launch;
 }
 
+Duration queued_launch(const Communicator& c, const Profile& p) { return c.backend == Backend::Tcp && c.ranks() > 1 ? launch_time(c, p) : Duration{}; }
+
 Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll) {
   const TransportSection& t = p.transports.at(c.fabric->transports()[hop.transport]);
-  return (ll ? *t.ll_latency : t.latency) + hop.wire_latency;
+  int cores = c.fabric->cluster().emulated_on_cores;
+  Duration own = ll ? *t.ll_latency : cores > 0 && c.ranks() > cores && t.crowded_latency ? *t.crowded_latency : t.latency;
+  return own + hop.wire_latency;
 }
 
 std::string missing_transport(const topology::Fabric& f, const Profile& p) {

@@ -44,6 +44,10 @@ Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size
 // Fixed cost of starting a collective: the largest of the transports that its hops use; none for one rank (NCCL and Gloo return at once).
 Duration launch_time(const Communicator& c, const Profile& p);
 
+// Time from the moment in which a collective may start to its place in the queue: backend tcp, where an idle thread has to wake; a busy one finds the
+// next collective at once. None for the others, whose launch is part of the collective itself.
+Duration queued_launch(const Communicator& c, const Profile& p);
+
 // One step over a hop: the transport's software (Simple or LL) and the wire. REQUIRES for ll: the transport has an LL latency.
 Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll);
 

@@ -219,8 +219,7 @@ Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, 
     double together = cores > 0 ? std::max(1.0, n / cores) : 1;
     price.reduce = {ceil_ps(chunk * together, p.reduction_bytes_per_s / 1e12)};
   }
-  Phase phase;
-  phase.latency = launch_time(c, p);
+  Phase phase;  // its launch passes before it is queued: see queued_launch
   phase.work = static_cast<double>(size.count) * (2 * (n - 1) / n) * correction(slowest_knots(c, p), chunk);
   Duration gaps = path_latency(c, p, false);
   price.hop_latency = {(gaps.ps + steps / 2) / steps};
@@ -245,7 +244,7 @@ Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size
   price.pattern = Pattern::Tree;
   price.algorithm = "tree";
   price.chunk = size.count;
-  phase.latency = launch_time(c, p);
+  if (c.backend != Backend::Tcp) phase.latency = launch_time(c, p);
   phase.work = s * static_cast<double>(c.tree.size());
   // The rounds follow one another, each as slow as its slowest link: together they limit the rate; the mean load is what others see.
   double time = 0;

@@ -29,6 +29,8 @@ struct ScenarioFile {
 };
 ScenarioFile read_scenario(const Json& j, const std::string& file);
 
+// `residuals`: rows for people, kept with the fit.
+OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& residuals);
 OrderedJson write_run(const Run& run);
 // Measured or predicted. Span::kind comes from the operation's name; times are relative to the start of the span's step (spans_from = 0).
 Run read_run(const Json& j, const std::string& file);

@@ -72,6 +72,12 @@ bool exists(const std::string& path) {
   return fs::is_regular_file(path, e);
 }
 
+void make_folder(const std::string& path) {
+  std::error_code e;
+  fs::create_directories(path, e);
+  if (e) throw InputError{path, "the folder cannot be made: " + e.message()};
+}
+
 std::string read_file(const std::string& path) {
   std::error_code e;
   fs::file_status status = fs::status(path, e);

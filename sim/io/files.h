@@ -12,6 +12,8 @@ std::string read_file(const std::string& path);
 // Throws InputError if it cannot.
 void write_file(const std::string& path, const std::string& text);
 bool exists(const std::string& path);
+// With all folders above it. Throws InputError if it cannot be made.
+void make_folder(const std::string& path);
 // FOLDER/NAME of the files in a folder (not below it) whose names end in one of these, sorted. Throws InputError if the folder cannot be listed.
 std::vector<std::string> list_files(const std::string& folder, const std::vector<std::string>& suffixes);
 // Removes what a killed write_file left: *.tmpPID of processes that are gone. A folder that does not exist holds none.

@@ -19,13 +19,14 @@ Duration read_ps(const Reader& r, const char* key) {
 }
 
 TransportSection read_transport(const Reader& r) {
-  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "ll_max_bytes_per_s", "efficiency", "knots"});
+  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "ll_max_bytes_per_s", "crowded_latency_ps", "efficiency", "knots"});
   TransportSection t;
   t.basis = read_basis(r);
   t.source = r.at("source").text();
   t.launch = read_ps(r, "launch_ps");
   t.latency = read_ps(r, "latency_ps");
   if (r.has("ll_latency_ps")) t.ll_latency = read_ps(r, "ll_latency_ps");
+  if (r.has("crowded_latency_ps")) t.crowded_latency = read_ps(r, "crowded_latency_ps");
   if (t.ll_latency && r.has("ll_max_bytes_per_s")) t.ll_max_bytes_per_s = r.at("ll_max_bytes_per_s").number();
   t.efficiency = read_range(r.at("efficiency"));
   if (r.has("knots"))

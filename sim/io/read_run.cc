@@ -179,9 +179,13 @@ Run read_run(const Json& j, const std::string& file) {
   if (measured) read_measured(r, run);
   else read_predicted(r, run);
   Reader c = r.at("case");
-  c.only({"key", "scenario", "workload"});
+  c.only({"key", "scenario", "workload", "split"});
   run.key = c.at("key").text();
   if (c.has("scenario")) run.scenario = read_hash(c.at("scenario"));
+  if (c.has("split")) {
+    run.split = c.at("split").text();
+    if (run.split != "fit" && run.split != "held_out") c.at("split").fail("expected \"fit\" or \"held_out\"");
+  }
   if (c.has("workload")) run.workload = read_hash(c.at("workload"));
   Reader clock = r.at("clock");
   clock.only({"domain", "offset_bound_ps"});

@@ -51,6 +51,7 @@ OrderedJson write_run(const Run& run) {
   if (measured) j["evidence"] = name_of(run.evidence);
   j["case"] = {{"key", run.key}};
   if (!run.scenario.empty()) j["case"]["scenario"] = run.scenario;
+  if (!run.split.empty()) j["case"]["split"] = run.split;
   if (!run.workload.empty()) j["case"]["workload"] = run.workload;
   if (measured) j["origin"] = measured_origin(run.origin);
   else j["origin"] = {{"simulator", run.simulator_version}, {"profile", run.profile}, {"fidelity", run.fidelity}};

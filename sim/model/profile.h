@@ -56,6 +56,7 @@ struct TransportSection {
   Duration launch;                     // once per collective
   Duration latency;                    // one step, Simple protocol
   std::optional<Duration> ll_latency;  // one step, LL protocol
+  std::optional<Duration> crowded_latency;  // one step where more ranks than cores share a machine (Cluster::emulated_on_cores): a message waits for a core
   double ll_max_bytes_per_s = 0;       // bus bandwidth that LL reaches at most; 0 = no limit
   Range efficiency;                    // of the link rate
   std::vector<Knot> knots;             // correction of the transfer by bytes per step and channel

@@ -80,6 +80,7 @@ struct Run {
   EvidenceClass evidence = EvidenceClass::Replay;  // measured only
   std::string key;       // readable
   std::string scenario;  // content hash of the scenario (calib/runs/scenarios/<hash>.json), 16 hex digits; "" = none
+  std::string split;     // measured: "fit" or "held_out", decided when it was executed; "" = undecided
   std::string workload;  // content hash of the workload's document
   Origin origin;         // measured only
   Quality quality;       // measured only

@@ -206,7 +206,7 @@ double message_count(const Question& q) {
   for (const Op& op : r.program.steady.ops) {
     if (!is_collective(op.kind)) continue;
     auto segments = static_cast<double>(collective::gloo_segments(op.bytes, q.scenario.ranks).segments);
-    double per_rank = r.comm.backend == Backend::Gloo ? 8 * segments : 2 * n * static_cast<double>(r.comm.rings.size());
+    double per_rank = r.comm.backend == Backend::Gloo ? 8 * segments : r.comm.backend == Backend::Tcp ? 6 * n : 2 * n * static_cast<double>(r.comm.rings.size());
     total += is_broadcast(op.kind) ? n : n * per_rank;
   }
   constexpr double kSteps = 5;  // first, rebuild, three steady ones

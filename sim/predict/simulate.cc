@@ -276,7 +276,7 @@ class Simulator {
     const Price& price = price_of(op);
     std::vector<TaskId> arrive(classes_.size());
     for (std::size_t c = 0; c < classes_.size(); ++c) {
-      TaskId ready = graph_.add_fixed({});
+      TaskId ready = graph_.add_fixed(collective::queued_launch(comm_, profile_));
       link_deps(s, i, placed[c], ready);
       placed[c][i].ready = ready;
       arrive[c] = pooled ? queue(c, ready) : streamed(c, op.lane, ready);
@@ -366,7 +366,7 @@ class Simulator {
         span.bytes = op.bytes;
         span.begin = at_offset(p.begin, p.begin_offset);
         span.end = at_offset(p.end, p.end_offset);
-        span.ready = is_collective(op.kind) ? timeline.end[p.ready] : span.begin;
+        span.ready = is_collective(op.kind) ? timeline.begin[p.ready] : span.begin;
         if (is_collective(op.kind)) span.algorithm = prices_.at({is_broadcast(op.kind), op.bytes}).algorithm;
         out.spans.push_back(std::move(span));
       }

@@ -38,6 +38,7 @@ Run measured_run() {
   r.evidence = EvidenceClass::Replay;
   r.key = "mlp@star/pytorch_ddp/n2/0123456789abcdef";
   r.scenario = "0123456789abcdef";
+  r.split = "fit";
   r.workload = "fedcba9876543210";
   r.origin = {"0.1.0", "abc123", "2026-11-21T10:00:00Z", {"ddpsim", "run", "--ranks", "2"}, "Some CPU", 16, "6.1.0", "tcp", "namespaces", "", "timed", "cpu"};
   r.quality = {Verdict::Noisy, 0.0123, 7, 0.25, {"other work on the machine"}};
@@ -85,6 +86,7 @@ TEST(RunFile, AMeasuredRunComesBack) {
   EXPECT_EQ(b.evidence, EvidenceClass::Replay);
   EXPECT_EQ(b.scenario, a.scenario);
   EXPECT_EQ(b.workload, a.workload);
+  EXPECT_EQ(b.split, "fit");
   EXPECT_EQ(b.origin.argv, a.origin.argv);
   EXPECT_EQ(b.origin.hosts, "namespaces");
   EXPECT_EQ(b.quality.verdict, Verdict::Noisy);

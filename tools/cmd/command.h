@@ -39,6 +39,8 @@ void add_trace(CLI::App& app, Terminal& t);
 void add_run(CLI::App& app, Terminal& t);
 void add_compare(CLI::App& app, Terminal& t);
 void add_validate(CLI::App& app, Terminal& t);
+void add_calibrate(CLI::App& app, Terminal& t);
+void add_fit(CLI::App& app, Terminal& t);
 void add_doctor(CLI::App& app, Terminal& t);
 
 }  // namespace ddpsim::cli

@@ -1,10 +1,11 @@
-// ddpsim run: plays a scenario for real, and says what was measured beside what was predicted.
+// ddpsim run: plays a scenario for real, and says what was measured beside what was predicted. ddpsim calibrate: measures links and collectives.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <ostream>
 
+#include "calib/calibrate.h"
 #include "calib/execute.h"
 #include "sim/analysis/compare.h"
 #include "tools/cmd/question.h"
@@ -19,9 +20,32 @@ struct Flags {
   std::string compute = "timed";
   std::string runs;
   std::string revision;
+  std::string split;
   int steps = 0;
   bool loopback = false;
 };
+
+struct CalibrateFlags {
+  QuestionFlags question;
+  OutputFlags output;
+  std::string backend = "tcp";
+  std::string runs;
+  std::string revision;
+  bool loopback = false;
+};
+
+void prepare_runs(const std::string& folder) {
+  io::make_folder(folder + "/scenarios");
+  io::remove_stale_temporaries(folder);  // of a run that was killed while it wrote
+  io::remove_stale_temporaries(folder + "/scenarios");
+}
+
+void add_to_runs(const std::string& folder, const std::string& prefix, const Loaded& l, const Run& run) {
+  io::write_file(folder + "/scenarios/" + l.scenario_hash + ".json", l.document.dump(1) + "\n");
+  std::string day = run.origin.date;
+  std::erase_if(day, [](char c) { return c == '-' || c == ':'; });
+  io::write_file(fmt::format("{}/{}-{}-{}.json.gz", folder, prefix, l.scenario_hash, day), io::write_run(run).dump() + "\n");
+}
 
 // So that a step's steady state is seen about 6 times, and short steps more often.
 int steps_for(Duration step) {
@@ -44,6 +68,7 @@ std::string page(const Loaded& l, const Run& run, const predict::Prediction& p, 
 void run_command(Terminal& t, Flags flags) {
   if (flags.backend != "tcp") throw InputError{"--backend " + flags.backend, "this build runs tcp (ddpsim's own executor over shaped hosts)"};
   if (flags.compute != "timed" && flags.compute != "real") throw InputError{"--compute " + flags.compute, "expected timed or real"};
+  if (!flags.split.empty() && flags.split != "fit" && flags.split != "held_out") throw InputError{"--split " + flags.split, "expected fit or held_out"};
   if (flags.steps != 0 && (flags.steps < 2 || flags.steps > 64)) throw InputError{"--steps " + std::to_string(flags.steps), "2 to 64 steady steps"};
   flags.question.sets.insert(flags.question.sets.begin(), "plan.backend=tcp");
   Loaded l = load(t, flags.question);
@@ -55,7 +80,7 @@ void run_command(Terminal& t, Flags flags) {
   options.real_compute = flags.compute == "real";
   options.loopback = flags.loopback;
   options.timeout_s = 60 + 10 * static_cast<double>(p.summary.step.ps) / 1e12 * (options.steady_steps + 4);
-  if (!flags.runs.empty()) io::remove_stale_temporaries(flags.runs);
+  if (!flags.runs.empty()) prepare_runs(flags.runs);
   Run run;
   try {
     run = calib::execute(l.question(), options);
@@ -68,19 +93,59 @@ void run_command(Terminal& t, Flags flags) {
   run.origin.argv = {"ddpsim", "run", "--backend", flags.backend, "--compute", flags.compute};
   run.origin.revision = flags.revision;
   std::string json = io::write_run(run).dump() + "\n";
-  if (!flags.runs.empty()) {
-    io::write_file(flags.runs + "/scenarios/" + l.scenario_hash + ".json", l.document.dump(1) + "\n");
-    std::string day = run.origin.date;
-    std::erase_if(day, [](char c) { return c == '-' || c == ':'; });
-    io::write_file(fmt::format("{}/{}-{}-{}.json.gz", flags.runs, run.origin.compute == "real" ? "real" : "tcp", l.scenario_hash, day), json);
-  }
+  if (!flags.runs.empty()) add_to_runs(flags.runs, run.origin.compute == "real" ? "real" : "tcp", l, run);
   bool mean = !l.scenario.other_jobs.empty();
   if (flags.output.format == "json") return write_answer(t, flags.output, json);
   if (!flags.output.out.empty()) write_answer(t, flags.output, json);
   t.out << page(l, run, p, mean) << std::flush;
 }
 
+void calibrate_command(Terminal& t, const CalibrateFlags& flags) {
+  if (flags.backend != "tcp") throw InputError{"--backend " + flags.backend, "this build calibrates tcp (links and collectives of hosts of this machine)"};
+  QuestionFlags question = flags.question;
+  question.sets.insert(question.sets.begin(), "plan.backend=tcp");
+  if (question.workload.empty()) question.workload = "mlp784-50-10-cpu";  // only the cluster matters
+  Loaded l = load(t, question);
+  if (!flags.runs.empty()) prepare_runs(flags.runs);
+  calib::CalibrateOptions options;
+  options.loopback = flags.loopback;
+  Run run;
+  try {
+    run = calib::calibrate(*l.fabric, options);
+  } catch (const std::runtime_error& e) {
+    throw InputError{"calibrate", e.what()};
+  }
+  run.key = "calibrate@" + l.cluster.name + "/n" + std::to_string(l.scenario.ranks);
+  run.scenario = l.scenario_hash;
+  run.origin.argv = {"ddpsim", "calibrate", "--backend", flags.backend};
+  run.origin.revision = flags.revision;
+  if (!flags.runs.empty()) add_to_runs(flags.runs, "collectives", l, run);
+  std::string json = io::write_run(run).dump() + "\n";
+  if (flags.output.format == "json") return write_answer(t, flags.output, json);
+  if (!flags.output.out.empty()) write_answer(t, flags.output, json);
+  for (const Sample& s : run.samples) {
+    std::vector<double> us;
+    for (Duration d : s.durations) us.push_back(static_cast<double>(d.ps) / 1e6);
+    std::string what;
+    for (const auto& [name, value] : s.parameters) what += fmt::format(" {}={}", name, value);
+    t.out << fmt::format("{:<10}{:<32} median {:>12.1f} us  p90 {:>12.1f} us  ({} samples)\n", s.op, what, analysis::median(us), analysis::percentile(us, 90), us.size());
+  }
+  t.out << (run.origin.hosts == "namespaces" ? std::string("hosts: network namespaces, every link shaped\n") : fmt::format("hosts: plain loopback, NOT shaped: {}\n", run.origin.reason));
+}
+
 }  // namespace
+
+void add_calibrate(CLI::App& app, Terminal& t) {
+  auto flags = std::make_shared<CalibrateFlags>();
+  CLI::App* c = app.add_subcommand("calibrate", "Measure links and collectives on hosts of this machine");
+  add_question_flags(*c, flags->question);
+  add_output_flags(*c, flags->output, {"table", "json"});
+  c->add_option("--backend", flags->backend, "tcp: links and collectives over shaped network namespaces");
+  c->add_option("--runs", flags->runs, "folder of Runs: adds the Run and its scenario there");
+  c->add_option("--revision", flags->revision, "git revision to note in the Run");
+  c->add_flag("--loopback", flags->loopback, "make no hosts: plain loopback, not shaped");
+  c->callback([&t, flags] { calibrate_command(t, *flags); });
+}
 
 void add_run(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
@@ -92,6 +157,7 @@ void add_run(CLI::App& app, Terminal& t) {
   c->add_option("--steps", flags->steps, "steady steps to play; default by the predicted step, 6 to 12");
   c->add_option("--runs", flags->runs, "folder of Runs: adds the Run and its scenario there");
   c->add_option("--revision", flags->revision, "git revision to note in the Run");
+  c->add_option("--split", flags->split, "fit or held_out: whether a fit may see this Run; decide before you look at it");
   c->add_flag("--loopback", flags->loopback, "make no hosts: plain loopback, not shaped");
   c->callback([&t, flags] { run_command(t, *flags); });
 }

@@ -19,7 +19,7 @@ struct QuestionFlags {
   std::string plan;
   std::vector<std::string> profiles;
   std::string ranks;
-  std::string fidelity = "collective";
+  std::string fidelity;  // empty: by the backend and the number of messages
   std::vector<std::string> sets;
 };
 void add_question_flags(CLI::App& command, QuestionFlags& flags);

@@ -61,6 +61,8 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
     add_run(app, t);
     add_compare(app, t);
     add_validate(app, t);
+    add_calibrate(app, t);
+    add_fit(app, t);
     add_doctor(app, t);
     // "--ranks --out FILE" lacks a value; CLI11 would take "--out" for it.
     for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))

@@ -1,0 +1,233 @@
+#include "calib/calibrate.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <numeric>
+#include <stdexcept>
+
+#include "calib/execute.h"
+#include "calib/mesh.h"
+#include "calib/player.h"
+#include "calib/stage.h"
+#include "sim/collective/steps.h"
+
+namespace ddpsim::calib {
+namespace {
+
+constexpr int kMaxRanks = 64;
+constexpr int kMaxRepetitions = 64;
+constexpr int kPings = 60;
+constexpr int kStreams = 5;
+constexpr std::int64_t kSilenceNs = 50'000'000;
+constexpr std::int64_t kStreamBytes[] = {1, 4 << 10, 16 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20};
+
+// One point to measure; all processes walk the same list.
+struct Point {
+  enum Kind { Ping, Stream, Reduce, AllReduce, Broadcast } kind;
+  int ranks = 2;           // processes that take part: 0 .. ranks - 1
+  std::int64_t bytes = 0;
+  int repetitions = 0;
+  int mesh = 0;            // which group's connections
+};
+
+struct Shared {
+  Rendezvous rendezvous;
+  std::atomic<std::int64_t> retransmits;
+};
+// ends[point][repetition][rank], nanoseconds.
+struct Results {
+  std::int64_t* ends = nullptr;
+  std::int64_t& at(std::size_t point, int repetition, int rank) const {
+    return ends[(point * static_cast<std::size_t>(kMaxRepetitions + 1) + static_cast<std::size_t>(repetition)) * kMaxRanks + static_cast<std::size_t>(rank)];
+  }
+};
+
+std::vector<Point> plan(const CalibrateOptions& o, const std::vector<int>& counts) {
+  std::vector<Point> out;
+  out.push_back({Point::Ping, 2, 1, kPings, 0});
+  for (std::int64_t bytes : kStreamBytes) out.push_back({Point::Stream, 2, bytes, kStreams, 0});
+  for (int together : counts) out.push_back({Point::Reduce, together, 4 << 20, o.repetitions, 0});
+  out.push_back({Point::Reduce, 1, 4 << 20, o.repetitions, 0});
+  for (std::size_t m = 0; m < counts.size(); ++m) {
+    for (std::int64_t bytes : o.collective_bytes) {
+      // Small ones cost nothing and vary more.
+      int repetitions = bytes <= (256 << 10) ? std::min(kMaxRepetitions, 5 * o.repetitions) : o.repetitions;
+      out.push_back({Point::AllReduce, counts[m], bytes, repetitions, static_cast<int>(m)});
+    }
+    for (std::int64_t bytes : {std::int64_t{64} << 10, std::int64_t{4} << 20}) out.push_back({Point::Broadcast, counts[m], bytes, o.repetitions, static_cast<int>(m)});
+  }
+  return out;
+}
+
+class Measurer {
+ public:
+  Measurer(int process, const std::vector<int>& counts, const std::vector<Point>& points, Shared& shared, Results results)
+      : process_(process), counts_(counts), points_(points), shared_(shared), results_(results) {}
+
+  void run(const std::vector<int>& hosts, bool shaped) {
+    auto processes = static_cast<int>(hosts.size());
+    Rendezvous& meeting = shared_.rendezvous;
+    std::vector<std::unique_ptr<Mesh>> meshes;
+    int met = 0;
+    auto meet = [&] { meeting.meet(3, ++met * processes); };
+    for (int count : counts_) {
+      meshes.push_back(std::make_unique<Mesh>(1));
+      bool member = process_ < count;
+      if (member) meeting.port[process_] = meshes.back()->listen(stage_address(hosts[static_cast<std::size_t>(process_)], shaped));
+      meet();
+      std::vector<Peer> peers;
+      for (int p = 0; p < count; ++p) peers.push_back({stage_address(hosts[static_cast<std::size_t>(p)], shaped), meeting.port[p]});
+      if (member) connect(*meshes.back(), peers, count);
+      meet();
+    }
+    buffer_.assign(std::size_t{64} << 20, std::byte{0});
+    for (std::size_t i = 0; i < points_.size(); ++i) {
+      meet();
+      if (process_ == 0) meeting.start_ns = now_ns() + kSilenceNs;
+      meet();
+      if (process_ < points_[i].ranks) measure(i, *meshes[static_cast<std::size_t>(points_[i].mesh)], meeting.start_ns);
+    }
+    meet();
+    for (const auto& m : meshes) shared_.retransmits += m->retransmits();
+  }
+
+ private:
+  void connect(Mesh& mesh, const std::vector<Peer>& peers, int count) const {
+    std::vector<int> to;
+    std::vector<int> from;
+    auto add = [](std::vector<int>& list, int rank) {
+      if (rank >= 0 && std::find(list.begin(), list.end(), rank) == list.end()) list.push_back(rank);
+    };
+    for (bool tree : {false, true})
+      for (const auto& s : tree ? collective::tree_broadcast_steps(count, process_, 1) : ring(count, count)) add(to, s.send_to), add(from, s.receive_from);
+    mesh.connect(process_, peers, to, from);
+  }
+
+  std::vector<collective::MessageStep> ring(int count, std::int64_t elements) const {
+    std::vector<int> order(static_cast<std::size_t>(count));
+    std::iota(order.begin(), order.end(), 0);
+    return collective::ring_all_reduce_steps(order, process_, elements);
+  }
+
+  void measure(std::size_t i, Mesh& mesh, std::int64_t start) {
+    const Point& p = points_[i];
+    sleep_until_ns(start);
+    results_.at(i, 0, process_) = now_ns();
+    using collective::MessageStep;
+    MessageStep send{.send_to = 1 - process_, .send_count = p.bytes};
+    MessageStep receive{.receive_from = 1 - process_, .receive_count = p.bytes};
+    auto play = [&](const std::vector<MessageStep>& steps, DType type) { mesh.play(steps, buffer_.data(), type, scratch_, 0); };
+    for (int r = 1; r <= p.repetitions; ++r) {
+      switch (p.kind) {
+        case Point::Ping:
+          play(process_ == 0 ? std::vector<MessageStep>{send, receive} : std::vector<MessageStep>{receive, send}, DType::UInt8);
+          break;
+        case Point::Stream:
+          sleep_until_ns(start + 2 * r * kSilenceNs * (1 + p.bytes / (1 << 20)));
+          results_.at(i, r, 2 + process_) = now_ns();
+          play({process_ == 0 ? send : receive}, DType::UInt8);
+          break;
+        case Point::Reduce:
+          // Through memory that no cache holds, as gradients are.
+          sum_into(buffer_.data() + r * p.bytes % (32 << 20), buffer_.data() + (32 << 20) + r * p.bytes % (32 << 20), p.bytes / 4, DType::Float32);
+          break;
+        case Point::AllReduce:
+          play(ring(p.ranks, p.bytes / 4), DType::Float32);
+          break;
+        case Point::Broadcast:
+          play(collective::tree_broadcast_steps(p.ranks, process_, p.bytes / 4), DType::Float32);
+          break;
+      }
+      results_.at(i, r, process_) = now_ns();
+    }
+  }
+
+  int process_;
+  const std::vector<int>& counts_;
+  const std::vector<Point>& points_;
+  Shared& shared_;
+  Results results_;
+  std::vector<std::byte> buffer_;
+  std::vector<std::byte> scratch_;
+};
+
+Sample read(const Point& p, std::size_t i, const Results& results) {
+  Sample s;
+  auto last = [&](int r) {
+    std::int64_t end = 0;
+    for (int rank = 0; rank < p.ranks; ++rank) end = std::max(end, results.at(i, r, rank));
+    return end;
+  };
+  auto add = [&](std::int64_t ns) { s.durations.push_back({ns * 1000}); };
+  switch (p.kind) {
+    case Point::Ping:
+      s.op = "ping";
+      s.parameters = {{"from", 0}, {"to", 1}};
+      for (int r = 1; r <= p.repetitions; ++r) add((results.at(i, r, 0) - results.at(i, r - 1, 0)) / 2);
+      break;
+    case Point::Stream:
+      s.op = "stream";
+      s.parameters = {{"from", 0}, {"to", 1}, {"bytes", p.bytes}};
+      for (int r = 1; r <= p.repetitions; ++r) add(results.at(i, r, 1) - results.at(i, r, 2));
+      break;
+    case Point::Reduce:
+      s.op = "reduce";
+      s.parameters = {{"bytes", p.bytes}, {"together", p.ranks}};
+      for (int r = 1; r <= p.repetitions; ++r) add(last(r) - last(r - 1));
+      break;
+    case Point::AllReduce:
+    case Point::Broadcast:
+      s.op = p.kind == Point::AllReduce ? "all_reduce" : "broadcast";
+      s.parameters = {{"ranks", p.ranks}, {"bytes", p.bytes}};
+      // The first one finds full buckets and idle threads.
+      for (int r = 2; r <= p.repetitions; ++r) add(last(r) - last(r - 1));
+      break;
+  }
+  return s;
+}
+
+}  // namespace
+
+Run calibrate(const topology::Fabric& fabric, const CalibrateOptions& given) {
+  CalibrateOptions o = given;
+  int hosts = std::min(fabric.devices(), kMaxRanks);
+  if (hosts < 2) throw std::runtime_error("calibration needs two hosts");
+  if (o.rank_counts.empty())
+    for (int n = 2; n <= hosts; n *= 2) o.rank_counts.push_back(n);
+  if (o.collective_bytes.empty())
+    for (std::int64_t b = 1 << 10; b <= (16 << 20); b *= 4) o.collective_bytes.push_back(b);
+  o.repetitions = std::clamp(o.repetitions, 2, kMaxRepetitions);
+  for (int n : o.rank_counts)
+    if (n < 2 || n > hosts) throw std::runtime_error(fmt::format("{} ranks on {} hosts", n, hosts));
+  std::vector<Point> points = plan(o, o.rank_counts);
+  int processes = *std::max_element(o.rank_counts.begin(), o.rank_counts.end());
+  std::vector<int> places;
+  for (int p = 0; p < processes; ++p) places.push_back(fabric.host_of(p));
+  std::size_t cells = points.size() * static_cast<std::size_t>(kMaxRepetitions + 1) * kMaxRanks;
+  SharedMemory memory(sizeof(Shared) + 64 + cells * sizeof(std::int64_t));
+  auto* shared = new (memory.data()) Shared{};
+  Results results{reinterpret_cast<std::int64_t*>(memory.data() + (sizeof(Shared) + 63) / 64 * 64)};
+  double load = machine_load();
+  StageResult stage = run_stage(fabric.cluster(), places, processes, o.loopback, o.timeout_s, shared->rendezvous,
+                                [&](int process, bool shaped) { Measurer(process, o.rank_counts, points, *shared, results).run(places, shaped); });
+  Run run;
+  run.kind = RunKind::Measured;
+  run.evidence = EvidenceClass::Collective;
+  run.origin = origin_of_here();
+  run.origin.backend = "tcp";
+  run.origin.hosts = stage.shaped ? "namespaces" : "loopback";
+  run.origin.reason = stage.reason;
+  run.origin.compute = "none";
+  for (std::size_t i = 0; i < points.size(); ++i) run.samples.push_back(read(points[i], i, results));
+  run.quality.retransmits = shared->retransmits;
+  run.quality.load = load;
+  if (load > 0.3) run.quality.verdict = Verdict::Noisy, run.quality.reasons.push_back(fmt::format("{:.1f} cores were busy before the run began", load));
+  for (const char* what : {"nccl", "cuda"}) run.skipped.push_back({what, "backend tcp measures links and collectives of processes on CPUs"});
+  return run;
+}
+
+}  // namespace ddpsim::calib

@@ -1,0 +1,217 @@
+#include "calib/fit/fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+#include "sim/analysis/compare.h"
+
+namespace ddpsim::calib {
+namespace {
+
+struct Point {
+  const topology::Fabric* fabric = nullptr;
+  int ranks = 0;
+  std::int64_t bytes = 0;
+  double ps = 0;  // median
+};
+
+std::string number(const char* format, double v) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, v);
+  return text;
+}
+
+double median_ps(const Sample& s) {
+  std::vector<double> v;
+  for (Duration d : s.durations) v.push_back(static_cast<double>(d.ps));
+  return analysis::median(v);
+}
+
+std::int64_t parameter(const Sample& s, const char* name) {
+  auto it = s.parameters.find(name);
+  if (it == s.parameters.end()) throw InputError{"sample " + s.op, std::string("lacks the parameter \"") + name + "\""};
+  return it->second;
+}
+
+collective::Communicator communicator(const Point& p) {
+  std::vector<int> devices(static_cast<std::size_t>(p.ranks));
+  std::iota(devices.begin(), devices.end(), 0);
+  return collective::make_communicator(*p.fabric, devices, Backend::Tcp);
+}
+
+double priced(const Point& p, const Profile& profile) {
+  return static_cast<double>(collective::all_reduce(communicator(p), profile, Level::Mid, {p.bytes}).alone.ps);
+}
+
+std::string transport_of(const Point& p) { return p.fabric->transports()[communicator(p).ring_hops.front().transport]; }
+
+bool crowded(const Point& p) {
+  int cores = p.fabric->cluster().emulated_on_cores;
+  return cores > 0 && p.ranks > cores;
+}
+
+std::int64_t chunk(const Point& p) { return p.bytes / p.ranks; }
+
+// Latency: the smallest message of each rank count, per step. `any`: whether some point identified it.
+void fit_latency(const std::vector<Point>& points, TransportSection& t) {
+  for (bool many : {false, true}) {
+    std::map<int, Point> smallest;
+    for (const Point& p : points)
+      if (crowded(p) == many && (!smallest.count(p.ranks) || p.bytes < smallest[p.ranks].bytes)) smallest[p.ranks] = p;
+    double sum = 0;
+    double weight = 0;
+    for (const auto& [n, p] : smallest) sum += p.ps / (2.0 * (n - 1)), ++weight;
+    if (weight == 0) continue;
+    Duration latency{static_cast<std::int64_t>(sum / weight)};
+    if (many) t.crowded_latency = latency;
+    else t.latency = latency;
+    if (many && std::none_of(points.begin(), points.end(), [](const Point& p) { return !crowded(p); })) t.latency = latency;
+  }
+}
+
+// Efficiency: the largest chunk of each rank count, by bisection on the price.
+void fit_efficiency(const std::vector<Point>& points, Profile& profile, TransportSection& t) {
+  std::map<std::pair<const topology::Fabric*, int>, Point> largest;
+  for (const Point& p : points) {
+    Point& best = largest[{p.fabric, p.ranks}];
+    if (p.bytes > best.bytes) best = p;
+  }
+  std::vector<double> found;
+  for (const auto& [key, p] : largest) {
+    double low = 0.2;
+    double high = 1.2;
+    for (int i = 0; i < 40; ++i) {
+      double mid = (low + high) / 2;
+      t.efficiency = {mid, mid, mid};
+      (priced(p, profile) > p.ps ? low : high) = mid;
+    }
+    found.push_back(low);
+  }
+  double mid = std::min(1.0, analysis::median(found));
+  auto [worst, best] = std::minmax_element(found.begin(), found.end());
+  t.efficiency = {std::min(mid, *worst), mid, std::max(mid, std::min(1.0, *best))};
+}
+
+constexpr double kTrust = 0.5;  // a point moves a knot by the share of its time that is transfer, and not at all below this
+
+void fit_knots(const std::vector<Point>& points, Profile& profile, TransportSection& t) {
+  t.knots.clear();
+  std::map<std::int64_t, std::vector<double>> by_chunk;
+  std::int64_t top = 0;
+  for (const Point& p : points) top = std::max(top, chunk(p));
+  for (const Point& p : points) {
+    double price = priced(p, profile);
+    collective::Communicator c = communicator(p);
+    double wire = 0;
+    for (const auto& l : c.ring_load) wire = std::max(wire, l.per_byte / collective::link_rate(c, profile, Level::Mid, l.link));
+    double share = std::min(1.0, wire * static_cast<double>(p.bytes) * 2 * (p.ranks - 1) / p.ranks / price);
+    if (share < kTrust) continue;
+    std::int64_t octave = 1;
+    while (octave * 2 <= chunk(p)) octave *= 2;
+    by_chunk[octave].push_back(1 + (p.ps / price - 1) * share);
+  }
+  for (const auto& [octave, factors] : by_chunk) t.knots.push_back({octave, octave * 2 > top ? 1.0 : std::round(analysis::median(factors) * 1e5) / 1e5});
+}
+
+void fit_network(const std::vector<Point>& points, Profile& profile) {
+  TransportSection& t = profile.transports.at(transport_of(points.front()));
+  t.knots.clear();
+  fit_latency(points, t);
+  fit_efficiency(points, profile, t);
+  fit_knots(points, profile, t);
+}
+
+// Wake-up of an idle communication thread: begin - ready of collectives that found it idle.
+std::vector<double> wake_ups(const Run& run) {
+  std::vector<double> out;
+  std::map<std::pair<int, int>, TimePoint> busy_until;
+  for (const Span& s : run.spans) {
+    if (!is_collective(s.kind)) continue;
+    TimePoint& until = busy_until[{s.step, s.actor}];
+    if (s.ready > until && until.ps > 0) out.push_back(static_cast<double>((s.begin - s.ready).ps));
+    until = std::max(until, s.end);
+  }
+  return out;
+}
+
+}  // namespace
+
+Fit fit(const Profile& base, const std::string& name, const std::vector<FitCollectives>& collectives, const std::vector<FitStep>& steps) {
+  Fit out;
+  Profile& p = out.profile;
+  p = base;
+  p.name = name;
+  std::vector<Point> points;
+  std::vector<double> reduction;
+  for (const FitCollectives& c : collectives)
+    for (const Sample& s : c.run->samples) {
+      if (s.op == "all_reduce") points.push_back({c.fabric, static_cast<int>(parameter(s, "ranks")), parameter(s, "bytes"), median_ps(s)});
+      // Each core's own rate: with as many processes as cores.
+      if (s.op == "reduce" && parameter(s, "together") == std::max(1, std::min(2, c.fabric->cluster().emulated_on_cores)))
+        reduction.push_back(static_cast<double>(parameter(s, "bytes")) / median_ps(s) * 1e12);
+    }
+  if (points.empty()) throw InputError{"fit", "no Run holds all_reduce samples (ddpsim calibrate --backend tcp --runs DIR makes one)"};
+  std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return std::tie(a.ranks, a.bytes) < std::tie(b.ranks, b.bytes); });
+  std::string transport = transport_of(points.front());
+  if (!p.transports.count(transport)) throw InputError{"fit", "the base profile has no transport \"" + transport + "\""};
+  std::set<int> counts;
+  std::set<std::int64_t> sizes;
+  for (const Point& q : points) counts.insert(q.ranks), sizes.insert(q.bytes);
+  out.identified = counts.size() > 1;
+  if (!reduction.empty()) {
+    p.reduction_bytes_per_s = std::round(analysis::median(reduction));
+    p.reduction_basis = Evidence::Measured;
+    out.notes.push_back("reduction: " + number("%.2f", p.reduction_bytes_per_s / 1e9) + " GB/s a core, from samples of sums through memory");
+  }
+  fit_network(points, p);
+  TransportSection& t = p.transports.at(transport);
+  t.basis = Evidence::Measured;
+  std::vector<double> wakes;
+  for (const FitStep& s : steps)
+    for (double w : wake_ups(*s.run)) wakes.push_back(w);
+  if (!wakes.empty()) {
+    t.launch = {static_cast<std::int64_t>(analysis::median(wakes))};
+    out.notes.push_back("launch: " + number("%.1f", static_cast<double>(t.launch.ps) / 1e6) + " us, median wake-up of an idle communication thread in executed steps");
+  }
+  t.source = "fitted from " + std::to_string(points.size()) + " all-reduce points at " + std::to_string(counts.size()) + " rank counts and " + std::to_string(steps.size()) +
+             " executed steps";
+  auto without = [&](auto leave) {
+    std::vector<Point> kept;
+    for (const Point& q : points)
+      if (!leave(q)) kept.push_back(q);
+    Profile again = p;
+    if (!kept.empty()) fit_network(kept, again);
+    return again;
+  };
+  std::map<std::int64_t, Profile> by_size;
+  std::map<int, Profile> by_count;
+  for (std::int64_t s : sizes) by_size[s] = without([s](const Point& q) { return q.bytes == s; });
+  for (int n : counts) by_count[n] = without([n](const Point& q) { return q.ranks == n; });
+  for (const Point& q : points)
+    out.residuals.push_back({q.ranks, q.bytes, Duration{static_cast<std::int64_t>(q.ps)}, priced(q, p) / q.ps - 1, priced(q, by_size[q.bytes]) / q.ps - 1,
+                             priced(q, by_count[q.ranks]) / q.ps - 1});
+  std::set<std::string> seen;
+  std::vector<double> errors;
+  for (const FitStep& s : steps) {
+    predict::Question question{*s.workload, *s.fabric, p, *s.scenario};
+    if (predict::check(question) || s.run->quality.verdict == Verdict::Noisy) continue;
+    bool mean = !s.scenario->other_jobs.empty();
+    double measured = static_cast<double>(analysis::typical_step(*s.run, mean).ps);
+    errors.push_back(std::abs(static_cast<double>(predict::steady_period(question).ps) / measured - 1));
+  }
+  for (const FitStep& s : steps)
+    if (!s.run->scenario.empty()) seen.insert(s.run->scenario);
+  p.fitted_from.assign(seen.begin(), seen.end());
+  if (!errors.empty()) {
+    p.step_residual = std::ceil(analysis::percentile(errors, 80) * 1e5) / 1e5;
+    out.notes.push_back("interval: 80 % of " + std::to_string(errors.size()) + " fit-set steps were predicted within " + number("%.2f", 100 * p.step_residual) + " %");
+  }
+  return out;
+}
+
+}  // namespace ddpsim::calib

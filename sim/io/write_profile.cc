@@ -1,0 +1,69 @@
+#include "sim/io/codecs.h"
+
+namespace ddpsim::io {
+namespace {
+
+OrderedJson range(const Range& r) { return {{"low", r.low}, {"mid", r.mid}, {"high", r.high}}; }
+const char* basis(Evidence e) { return e == Evidence::Measured ? "measured" : "datasheet"; }
+
+OrderedJson section(Evidence e, const std::string& source) {
+  OrderedJson j;
+  j["basis"] = basis(e);
+  j["source"] = source;
+  return j;
+}
+
+}  // namespace
+
+OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& residuals) {
+  OrderedJson j;
+  j["schema"] = "ddpsim.profile/1";
+  j["name"] = p.name;
+  j["hardware"] = p.hardware;
+  j["kind"] = p.kind == DeviceKind::Cpu ? "cpu" : "gpu";
+  OrderedJson compute = section(p.compute.basis, p.compute.source);
+  const char* precisions[] = {"fp32", "tf32", "bf16", "fp16"};
+  compute["peak_flops"] = OrderedJson::object();
+  for (std::size_t i = 0; i < 4; ++i)
+    if (p.compute.peak_flops[i] > 0) compute["peak_flops"][precisions[i]] = p.compute.peak_flops[i];
+  compute["efficiency"] = {{"gemm", range(p.compute.efficiency[0])}, {"conv", range(p.compute.efficiency[1])}, {"attention", range(p.compute.efficiency[2])}};
+  j["compute"] = compute;
+  OrderedJson memory = section(p.memory.basis, p.memory.source);
+  memory["bandwidth_bytes_per_s"] = p.memory.bandwidth_bytes_per_s;
+  memory["efficiency"] = range(p.memory.efficiency);
+  memory["kernel_ps"] = p.memory.kernel.ps;
+  if (p.memory.capacity.count > 0) memory["capacity_bytes"] = p.memory.capacity.count;
+  j["memory"] = memory;
+  OrderedJson host = section(p.host.basis, p.host.source);
+  host["launch_ps"] = p.host.launch.ps;
+  host["hook_ps"] = p.host.hook.ps;
+  host["collective_launch_ps"] = p.host.collective_launch.ps;
+  host["traverse_ps"] = p.host.traverse.ps;
+  j["host"] = host;
+  j["transports"] = OrderedJson::object();
+  for (const auto& [name, t] : p.transports) {
+    OrderedJson s = section(t.basis, t.source);
+    s["launch_ps"] = t.launch.ps;
+    s["latency_ps"] = t.latency.ps;
+    if (t.crowded_latency) s["crowded_latency_ps"] = t.crowded_latency->ps;
+    if (t.ll_latency) s["ll_latency_ps"] = t.ll_latency->ps;
+    if (t.ll_max_bytes_per_s > 0) s["ll_max_bytes_per_s"] = t.ll_max_bytes_per_s;
+    s["efficiency"] = range(t.efficiency);
+    for (const Knot& k : t.knots) s["knots"].push_back({{"chunk_bytes", k.chunk_bytes}, {"factor", k.factor}});
+    j["transports"][name] = s;
+  }
+  if (p.interference_basis) {
+    OrderedJson s = section(*p.interference_basis, "as in the base profile");
+    s["sm_hold"] = range(p.sm_hold);
+    j["interference"] = s;
+  }
+  if (p.reduction_basis) {
+    OrderedJson s = section(*p.reduction_basis, *p.reduction_basis == Evidence::Measured ? "fitted from samples of sums through memory" : "as in the base profile");
+    s["bytes_per_s"] = p.reduction_bytes_per_s;
+    j["reduction"] = s;
+  }
+  j["fit"] = {{"scenarios", p.fitted_from}, {"step_residual", p.step_residual}, {"residuals", residuals}};
+  return j;
+}
+
+}  // namespace ddpsim::io

@@ -1,0 +1,98 @@
+// ddpsim fit: Runs -> Profile.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <deque>
+#include <ostream>
+
+#include "calib/fit/fit.h"
+#include "sim/analysis/compare.h"
+#include "tools/cmd/question.h"
+
+namespace ddpsim::cli {
+namespace {
+
+struct Flags {
+  std::string runs;
+  std::string base = "testbed.datasheet";
+  std::string name = "testbed";
+  std::string split = "fit";
+  OutputFlags output;
+};
+
+struct Evidence {
+  Run run;
+  Loaded loaded;
+};
+
+// Runs of `folder` whose split is `split`, and all Runs of samples, each with its scenario.
+std::deque<Evidence> collect(const Terminal& t, const Flags& flags) {
+  std::deque<Evidence> out;
+  for (const std::string& file : io::list_files(flags.runs, {".json", ".json.gz"})) {
+    Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
+    if (run.kind != RunKind::Measured || run.origin.hosts != "namespaces" || run.origin.compute == "real") continue;
+    if (run.evidence != EvidenceClass::Collective && (run.evidence != EvidenceClass::Replay || run.split != flags.split)) continue;
+    QuestionFlags q;
+    q.scenario = flags.runs + "/scenarios/" + run.scenario + ".json";
+    q.profiles = {flags.base};
+    out.push_back({std::move(run), load(t, q)});
+  }
+  return out;
+}
+
+void fit_command(Terminal& t, const Flags& flags) {
+  io::Home home = home_of(t);
+  std::deque<Evidence> all = collect(t, flags);
+  std::vector<calib::FitCollectives> collectives;
+  std::vector<calib::FitStep> steps;
+  for (const Evidence& e : all) {
+    if (e.run.evidence == EvidenceClass::Collective) collectives.push_back({&e.run, &*e.loaded.fabric});
+    else steps.push_back({&e.run, &e.loaded.workload, &*e.loaded.fabric, &e.loaded.scenario});
+  }
+  std::string path = home.find("calib/profiles", flags.base, "profile");
+  Profile base = io::read_profile(io::parse_json(io::read_file(path), path), path);
+  calib::Fit f = calib::fit(base, flags.name, collectives, steps);
+  std::vector<io::OrderedJson> rows;
+  std::string table = fmt::format("{:>5} {:>10} {:>12} {:>8} {:>13} {:>13}\n", "ranks", "bytes", "measured", "error", "size left out", "ranks left out");
+  auto rounded = [](double v) { return std::round(v * 1e5) / 1e5; };
+  for (const auto& r : f.residuals) {
+    rows.push_back({{"ranks", r.ranks}, {"bytes", r.bytes}, {"measured_ps", r.measured.ps}, {"error", rounded(r.error)}, {"without_size", rounded(r.without_size)},
+                    {"without_ranks", rounded(r.without_ranks)}});
+    table += fmt::format("{:>5} {:>10} {:>9.3f} ms {:>+7.2f}% {:>+12.2f}% {:>+12.2f}%\n", r.ranks, r.bytes, static_cast<double>(r.measured.ps) / 1e9, 100 * r.error,
+                         100 * r.without_size, 100 * r.without_ranks);
+  }
+  auto summary = [&](const char* what, auto member) {
+    std::vector<double> v;
+    for (const auto& r : f.residuals) v.push_back(std::abs(r.*member));
+    table += fmt::format("{:<16} median {:.2f} %, 95th percentile {:.2f} %\n", what, 100 * analysis::median(v), 100 * analysis::percentile(v, 95));
+  };
+  summary("fitted", &calib::FitResidual::error);
+  summary("size left out", &calib::FitResidual::without_size);
+  summary("ranks left out", &calib::FitResidual::without_ranks);
+  for (const std::string& note : f.notes) table += note + "\n";
+  const TransportSection& tcp = f.profile.transports.begin()->second;
+  table += fmt::format("identified: {}; {}\n", f.identified ? "true" : "false (one rank count: latency is the base's)", tcp.source);
+  std::string json = io::write_profile(f.profile, rows).dump(1) + "\n";
+  io::read_profile(io::parse_json(json, "fit"), "fit");  // what is written can be read
+  if (!flags.output.out.empty()) io::write_file(flags.output.out, json);
+  t.out << (flags.output.format == "json" ? json : table) << std::flush;
+}
+
+}  // namespace
+
+void add_fit(CLI::App& app, Terminal& t) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* c = app.add_subcommand("fit", "Make a profile from measured Runs, and print what the fit leaves");
+  c->add_option("--runs", flags->runs, "folder of Runs; default: the shipped ones");
+  c->add_option("--base", flags->base, "profile that gives what no sample identifies (default testbed.datasheet)");
+  c->add_option("--name", flags->name, "name of the new profile (default testbed)");
+  c->add_option("--split", flags->split, "executed steps of this split are used (default fit)");
+  add_output_flags(*c, flags->output, {"table", "json"});
+  c->callback([&t, flags] {
+    if (flags->runs.empty()) flags->runs = home_of(t).path() + "/calib/runs";
+    fit_command(t, *flags);
+  });
+}
+
+}  // namespace ddpsim::cli

@@ -1,0 +1,186 @@
+// ddpsim validate: every measured Run of a folder beside the prediction of its scenario, and the budget that the errors must keep.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <ostream>
+
+#include "sim/predict/baselines.h"
+#include "tools/cmd/question.h"
+#include "tools/cmd/validation.h"
+
+namespace ddpsim::cli {
+namespace {
+
+struct Flags {
+  std::string runs;
+  std::string profile;
+  std::string profiles;
+  std::string budget;
+  double tolerance = 0.02;
+  OutputFlags output;
+};
+
+// A scenario's prediction, shared by its Runs.
+struct Case {
+  std::string problem;  // why there is none
+  predict::Prediction prediction;
+  Duration naive;
+  Duration queue;
+  std::string scenario_hash;
+  std::string workload_hash;
+  std::string profile;
+  std::vector<std::string> fitted_from;
+  bool mean = false;
+  std::string sweep;
+  std::optional<double> cap;
+};
+
+// The file in `folder` of the profile that the scenario's cluster names, measured before datasheet. "" = the scenario names its cluster only.
+std::string profile_in(const std::string& folder, const std::string& scenario) {
+  io::Json j = io::parse_json(io::read_file(scenario), scenario);
+  io::Json::json_pointer at("/cluster/device/profile");
+  if (!j.is_object() || !j.contains("cluster") || !j["cluster"].is_object() || !j.contains(at) || !j[at].is_string()) return {};
+  std::string base = j[at].get<std::string>();
+  const std::string suffix = ".datasheet";
+  if (base.ends_with(suffix)) base.resize(base.size() - suffix.size());
+  for (const std::string& name : {base, base + suffix})
+    if (std::string path = folder + "/" + name + ".json"; io::exists(path)) return path;
+  throw InputError{folder, "holds no profile \"" + base + "\", which the cluster of " + scenario + " names"};
+}
+
+double relative(Duration model, Duration measured) { return static_cast<double>(model.ps) / static_cast<double>(measured.ps) - 1; }
+
+Case predict_case(const Terminal& t, const Flags& flags, const std::string& path) {
+  Case c;
+  try {
+    if (!io::exists(path)) throw InputError{path, "no such scenario file"};
+    QuestionFlags q;
+    q.scenario = path;
+    if (!flags.profile.empty()) q.profiles = {flags.profile};
+    else if (!flags.profiles.empty())
+      if (std::string file = profile_in(flags.profiles, path); !file.empty()) q.profiles = {file};
+    Loaded l = load(t, q);
+    c.prediction = predict::predict(l.question(), l.options);
+    c.naive = predict::naive_step(l.question());
+    c.queue = predict::queue_step(l.question());
+    c.scenario_hash = l.scenario_hash;
+    c.workload_hash = l.workload_hash;
+    c.profile = l.profile.name;
+    c.fitted_from = l.profile.fitted_from;
+    c.mean = !l.scenario.other_jobs.empty();
+    if (l.scenario.plan.system == System::PytorchDdp) {
+      c.cap = l.scenario.plan.bucket_cap_mb;
+      io::Json rest = l.document;
+      if (rest.contains("plan")) rest["plan"].erase("bucket_cap_mb");
+      c.sweep = rest.dump();
+    }
+  } catch (const InputError& e) {
+    c.problem = "its scenario can no longer be predicted: " + e.where + ": " + e.what;
+  }
+  return c;
+}
+
+// Why this Run is not of the scenario that would be predicted, "" = it is.
+std::string staleness(const Run& run, const Case& c) {
+  if (!c.problem.empty()) return c.problem;
+  if (c.scenario_hash != run.scenario) return "the file of its scenario was changed (its hash is " + c.scenario_hash + " now); restore it, or execute it again";
+  if (c.workload_hash != run.workload)
+    return "the workload was changed since it was executed (hash " + run.workload + " then, " + c.workload_hash + " now); execute it again (ddpsim run)";
+  return {};
+}
+
+Pair make_pair(const std::string& file, const Run& run, const Case& c, double tolerance) {
+  Pair p;
+  p.file = file;
+  p.key = run.key;
+  p.scenario = run.scenario;
+  p.profile = c.profile;
+  p.evidence = name_of(run.evidence);
+  if (run.evidence == EvidenceClass::Replay && run.origin.compute != "timed") p.evidence = "replay_real";
+  bool seen = std::find(c.fitted_from.begin(), c.fitted_from.end(), run.scenario) != c.fitted_from.end();
+  p.sample = seen ? "in_sample" : "held_out";
+  p.noisy = run.quality.verdict == Verdict::Noisy;
+  p.loopback = run.origin.hosts == "loopback";
+  p.comparison = analysis::compare(c.prediction.run, run, {tolerance, c.mean});
+  p.low = c.prediction.step_low;
+  p.high = c.prediction.step_high;
+  p.naive_error = relative(c.naive, p.comparison.measured);
+  p.queue_error = relative(c.queue, p.comparison.measured);
+  p.sweep = c.sweep;
+  p.cap = c.cap;
+  return p;
+}
+
+Run open_run(const std::string& file) {
+  Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
+  if (run.kind != RunKind::Measured) throw InputError{file, "is a predicted run; a folder of runs to validate holds measured ones"};
+  bool steady = std::any_of(run.steps.begin(), run.steps.end(), [](const StepRecord& s) { return s.kind == StepKind::Steady; });
+  if (!run.steps.empty() && !steady) throw InputError{file + "#/steps", "has no steady step, so there is nothing to compare"};
+  return run;
+}
+
+Validation validate_folder(const Terminal& t, const Flags& flags) {
+  std::vector<std::string> files = io::list_files(flags.runs, {".json", ".json.gz"});
+  if (files.empty()) throw InputError{flags.runs, "holds no runs (*.json, *.json.gz); execute some with ddpsim run, or name another folder with --runs"};
+  Validation v;
+  std::map<std::string, Case> cases;
+  for (const std::string& file : files) {
+    Run run = open_run(file);
+    bool stepped = run.evidence == EvidenceClass::Replay || run.evidence == EvidenceClass::System;
+    if (run.steps.empty() || !stepped) {
+      ++v.without_steps;
+      continue;
+    }
+    std::string name = file.substr(file.rfind('/') + 1);
+    if (run.scenario.empty()) {
+      v.errors.push_back({name, run.key, "stale", "it names no scenario, so it cannot be predicted"});
+      continue;
+    }
+    auto found = cases.find(run.scenario);
+    if (found == cases.end()) found = cases.emplace(run.scenario, predict_case(t, flags, flags.runs + "/scenarios/" + run.scenario + ".json")).first;
+    if (std::string why = staleness(run, found->second); !why.empty()) {
+      v.errors.push_back({name, run.key, "stale", why});
+      continue;
+    }
+    v.pairs.push_back(make_pair(name, run, found->second, flags.tolerance));
+    if (const std::string& m = v.pairs.back().comparison.mismatch; !m.empty()) v.errors.push_back({name, run.key, "mismatch", m});
+  }
+  summarize(v);
+  return v;
+}
+
+void validate_command(Terminal& t, Flags flags) {
+  io::Home home = home_of(t);
+  if (flags.runs.empty()) flags.runs = home.path() + "/calib/runs";
+  if (flags.budget.empty()) flags.budget = home.path() + "/tests/validation/budget.json";
+  if (!flags.profile.empty()) {  // once, rather than for every Run
+    std::string path = home.find("calib/profiles", flags.profile, "profile");
+    io::read_profile(io::parse_json(io::read_file(path), path), path);
+  }
+  if (!flags.profiles.empty()) io::list_files(flags.profiles, {".json"});
+  std::vector<Limit> limits = read_budget(io::parse_json(io::read_file(flags.budget), flags.budget), flags.budget);
+  Validation v = validate_folder(t, flags);
+  apply_budget(v, limits);
+  const std::string& format = flags.output.format;
+  write_answer(t, flags.output, format == "json" ? validation_json(v).dump(1) + "\n" : format == "junit" ? validation_junit(v) : validation_table(v));
+  for (const RunError& e : v.errors) t.err << "ddpsim: " << e.what << ": " << e.file << ": " << e.sentence << "\n";
+  for (const LimitResult& r : v.limits)
+    if (r.broken) t.err << "ddpsim: budget: " << r.sentence << "\n";
+  if (v.failed()) throw GateFailed{};
+}
+
+}  // namespace
+
+void add_validate(CLI::App& app, Terminal& t) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* c = app.add_subcommand("validate", "Compare every measured run of a folder with its prediction, and hold the errors to a budget");
+  c->add_option("--runs", flags->runs, "folder of measured runs, with their scenarios in scenarios/; default: the shipped calib/runs");
+  c->add_option("--profile", flags->profile, "profile for all of them: a file, or the name of a shipped one; default: the one that each run's cluster names");
+  c->add_option("--profiles", flags->profiles, "folder in which to look for the profiles that clusters name; default: the shipped ones")->excludes("--profile");
+  c->add_option("--budget", flags->budget, "limits that must be kept; default: the shipped tests/validation/budget.json");
+  c->add_option("--tolerance", flags->tolerance, "of a step's relative error, for the verdict of a pair; default 0.02")->check(CLI::PositiveNumber);
+  add_output_flags(*c, flags->output, {"table", "json", "junit"});
+  c->callback([&t, flags] { validate_command(t, *flags); });
+}
+
+}  // namespace ddpsim::cli
