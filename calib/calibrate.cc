@@ -20,18 +20,23 @@ namespace {
 
 constexpr int kMaxRanks = 64;
 constexpr int kMaxRepetitions = 64;
+constexpr int kBusy = kMaxRanks - 1;   // column of the machine's busy time
+constexpr int kBegin = kMaxRanks - 2;  // column of a sender's beginning
 constexpr int kPings = 60;
 constexpr int kStreams = 5;
-constexpr std::int64_t kSilenceNs = 50'000'000;
-constexpr std::int64_t kStreamBytes[] = {1, 4 << 10, 16 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20};
+constexpr std::int64_t kSilenceNs = 20'000'000;
+constexpr std::int64_t kStreamBytes[] = {1, 16 << 10, 64 << 10, 256 << 10, 2 << 20};  // below, at and above a burst; the slope of the last two is the bandwidth
 
 // One point to measure; all processes walk the same list.
 struct Point {
-  enum Kind { Ping, Stream, Reduce, AllReduce, Broadcast } kind;
+  enum Kind { Ping, Stream, Reduce, HalfReduce, AllReduce, Broadcast } kind;
   int ranks = 2;           // processes that take part: 0 .. ranks - 1
   std::int64_t bytes = 0;
   int repetitions = 0;
   int mesh = 0;            // which group's connections
+  int from = 0;            // of a ping or a stream
+  int to = 1;
+  bool has(int process) const { return kind == Ping || kind == Stream ? process == from || process == to : process < ranks; }
 };
 
 struct Shared {
@@ -48,10 +53,17 @@ struct Results {
 
 std::vector<Point> plan(const CalibrateOptions& o, const std::vector<int>& counts) {
   std::vector<Point> out;
-  out.push_back({Point::Ping, 2, 1, kPings, 0});
-  for (std::int64_t bytes : kStreamBytes) out.push_back({Point::Stream, 2, bytes, kStreams, 0});
+  // Every host's way out and its neighbour's way in.
+  int last = static_cast<int>(counts.size()) - 1;
+  int hosts = *std::max_element(counts.begin(), counts.end());
+  for (int h = 0; h < hosts; ++h) {
+    int to = (h + 1) % hosts;
+    out.push_back({Point::Ping, 2, 1, kPings, last, h, to});
+    for (std::int64_t bytes : kStreamBytes) out.push_back({Point::Stream, 2, bytes, kStreams, last, h, to});
+  }
   for (int together : counts) out.push_back({Point::Reduce, together, 4 << 20, o.repetitions, 0});
   out.push_back({Point::Reduce, 1, 4 << 20, o.repetitions, 0});
+  for (int together : {1, 2}) out.push_back({Point::HalfReduce, together, 4 << 20, o.repetitions, 0});
   for (std::size_t m = 0; m < counts.size(); ++m) {
     for (std::int64_t bytes : o.collective_bytes) {
       // Small ones cost nothing and vary more.
@@ -89,7 +101,7 @@ class Measurer {
       meet();
       if (process_ == 0) meeting.start_ns = now_ns() + kSilenceNs;
       meet();
-      if (process_ < points_[i].ranks) measure(i, *meshes[static_cast<std::size_t>(points_[i].mesh)], meeting.start_ns);
+      if (points_[i].has(process_)) measure(i, *meshes[static_cast<std::size_t>(points_[i].mesh)], meeting.start_ns);
     }
     meet();
     for (const auto& m : meshes) shared_.retransmits += m->retransmits();
@@ -104,6 +116,9 @@ class Measurer {
     };
     for (bool tree : {false, true})
       for (const auto& s : tree ? collective::tree_broadcast_steps(count, process_, 1) : ring(count, count)) add(to, s.send_to), add(from, s.receive_from);
+    // And back: a ping's answer.
+    add(to, (process_ + count - 1) % count);
+    add(from, (process_ + 1) % count);
     mesh.connect(process_, peers, to, from);
   }
 
@@ -116,24 +131,30 @@ class Measurer {
   void measure(std::size_t i, Mesh& mesh, std::int64_t start) {
     const Point& p = points_[i];
     sleep_until_ns(start);
+    if (process_ == 0) results_.at(i, 0, kBusy) = static_cast<std::int64_t>(busy_core_seconds() * 1e9);
     results_.at(i, 0, process_) = now_ns();
     using collective::MessageStep;
-    MessageStep send{.send_to = 1 - process_, .send_count = p.bytes};
-    MessageStep receive{.receive_from = 1 - process_, .receive_count = p.bytes};
+    bool sends = process_ == p.from;
+    int other = sends ? p.to : p.from;
+    MessageStep send{.send_to = other, .send_count = p.bytes};
+    MessageStep receive{.receive_from = other, .receive_count = p.bytes};
     auto play = [&](const std::vector<MessageStep>& steps, DType type) { mesh.play(steps, buffer_.data(), type, scratch_, 0); };
     for (int r = 1; r <= p.repetitions; ++r) {
       switch (p.kind) {
         case Point::Ping:
-          play(process_ == 0 ? std::vector<MessageStep>{send, receive} : std::vector<MessageStep>{receive, send}, DType::UInt8);
+          play(sends ? std::vector<MessageStep>{send, receive} : std::vector<MessageStep>{receive, send}, DType::UInt8);
           break;
         case Point::Stream:
-          sleep_until_ns(start + 2 * r * kSilenceNs * (1 + p.bytes / (1 << 20)));
-          results_.at(i, r, 2 + process_) = now_ns();
-          play({process_ == 0 ? send : receive}, DType::UInt8);
+          sleep_until_ns(start + 2 * r * kSilenceNs * (1 + p.bytes / (1 << 18)));
+          if (sends) results_.at(i, r, kBegin) = now_ns();
+          play({sends ? send : receive}, DType::UInt8);
           break;
         case Point::Reduce:
           // Through memory that no cache holds, as gradients are.
           sum_into(buffer_.data() + r * p.bytes % (32 << 20), buffer_.data() + (32 << 20) + r * p.bytes % (32 << 20), p.bytes / 4, DType::Float32);
+          break;
+        case Point::HalfReduce:
+          sum_into(buffer_.data() + r * p.bytes % (32 << 20), buffer_.data() + (32 << 20) + r * p.bytes % (32 << 20), p.bytes / 2, DType::Float16);
           break;
         case Point::AllReduce:
           play(ring(p.ranks, p.bytes / 4), DType::Float32);
@@ -144,6 +165,7 @@ class Measurer {
       }
       results_.at(i, r, process_) = now_ns();
     }
+    if (process_ == 0) results_.at(i, 1, kBusy) = static_cast<std::int64_t>(busy_core_seconds() * 1e9);
   }
 
   int process_;
@@ -166,17 +188,18 @@ Sample read(const Point& p, std::size_t i, const Results& results) {
   switch (p.kind) {
     case Point::Ping:
       s.op = "ping";
-      s.parameters = {{"from", 0}, {"to", 1}};
-      for (int r = 1; r <= p.repetitions; ++r) add((results.at(i, r, 0) - results.at(i, r - 1, 0)) / 2);
+      s.parameters = {{"from", p.from}, {"to", p.to}};
+      for (int r = 1; r <= p.repetitions; ++r) add((results.at(i, r, p.from) - results.at(i, r - 1, p.from)) / 2);
       break;
     case Point::Stream:
       s.op = "stream";
-      s.parameters = {{"from", 0}, {"to", 1}, {"bytes", p.bytes}};
-      for (int r = 1; r <= p.repetitions; ++r) add(results.at(i, r, 1) - results.at(i, r, 2));
+      s.parameters = {{"from", p.from}, {"to", p.to}, {"bytes", p.bytes}};
+      for (int r = 1; r <= p.repetitions; ++r) add(results.at(i, r, p.to) - results.at(i, r, kBegin));
       break;
     case Point::Reduce:
+    case Point::HalfReduce:
       s.op = "reduce";
-      s.parameters = {{"bytes", p.bytes}, {"together", p.ranks}};
+      s.parameters = {{"bytes", p.bytes}, {"together", p.ranks}, {"element_bytes", p.kind == Point::Reduce ? 4 : 2}};
       for (int r = 1; r <= p.repetitions; ++r) add(last(r) - last(r - 1));
       break;
     case Point::AllReduce:
@@ -194,7 +217,7 @@ Sample read(const Point& p, std::size_t i, const Results& results) {
 
 Run calibrate(const topology::Fabric& fabric, const CalibrateOptions& given) {
   CalibrateOptions o = given;
-  int hosts = std::min(fabric.devices(), kMaxRanks);
+  int hosts = std::min(fabric.devices(), kBegin);
   if (hosts < 2) throw std::runtime_error("calibration needs two hosts");
   if (o.rank_counts.empty())
     for (int n = 2; n <= hosts; n *= 2) o.rank_counts.push_back(n);
@@ -222,6 +245,13 @@ Run calibrate(const topology::Fabric& fabric, const CalibrateOptions& given) {
   run.origin.hosts = stage.shaped ? "namespaces" : "loopback";
   run.origin.reason = stage.reason;
   run.origin.compute = "none";
+  // Core time of one large all-reduce, all ranks and the kernel's network: a mean, since the kernel counts in ticks of 10 ms.
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (points[i].kind != Point::AllReduce || points[i].bytes != *std::max_element(o.collective_bytes.begin(), o.collective_bytes.end())) continue;
+    Sample s{"all_reduce_cpu", {{"ranks", points[i].ranks}, {"bytes", points[i].bytes}}, {}};
+    s.durations.push_back({(results.at(i, 1, kBusy) - results.at(i, 0, kBusy)) * 1000 / points[i].repetitions});
+    run.samples.push_back(std::move(s));
+  }
   for (std::size_t i = 0; i < points.size(); ++i) run.samples.push_back(read(points[i], i, results));
   run.quality.retransmits = shared->retransmits;
   run.quality.load = load;

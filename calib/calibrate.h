@@ -19,9 +19,10 @@ struct CalibrateOptions {
 // Samples, durations raw:
 //   ping       {from, to}                      half a round trip of one byte
 //   stream     {from, to, bytes}               one message after 50 ms of silence, until its receiver has it
-//   reduce     {bytes, together}               one process sums `bytes` of float32 while `together` processes do; the slowest
+//   reduce     {bytes, together, element_bytes}  one process sums `bytes` of float32 (float16 for 2 bytes) while `together` processes do; the slowest
 //   all_reduce {ranks, bytes}                  ring of backend tcp, back to back: end of one minus end of the one before, on the last rank
 //   broadcast  {ranks, bytes}                  binomial tree, likewise
+//   all_reduce_cpu {ranks, bytes}              core time of the whole machine for one all-reduce, mean
 // Throws std::runtime_error as execute() does.
 Run calibrate(const topology::Fabric& fabric, const CalibrateOptions& options);
 

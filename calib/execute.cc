@@ -182,7 +182,7 @@ void judge(Run& run, std::int64_t retransmits, double segments, double load) {
   q.load = load;
   if (q.spread > kNoisySpread) q.reasons.push_back(fmt::format("the steps spread by {:.1f} % (median absolute deviation)", 100 * q.spread));
   // One in 10,000 costs less than 0.1 % of a step; a time-out (200 ms) shows in the spread.
-  if (static_cast<double>(retransmits) > 1e-4 * segments) q.reasons.push_back(fmt::format("{} TCP segments were sent again", retransmits));
+  if (static_cast<double>(retransmits) > std::max(4.0, 1e-4 * segments)) q.reasons.push_back(fmt::format("{} TCP segments were sent again", retransmits));
   if (load > kNoisyLoad) q.reasons.push_back(fmt::format("{:.1f} cores were busy before the run began", load));
   if (!q.reasons.empty()) q.verdict = Verdict::Noisy;
 }
@@ -197,22 +197,23 @@ std::string line_of(const char* file, const std::string& key) {
   return {};
 }
 
-std::int64_t busy_ticks() {
+}  // namespace
+
+double busy_core_seconds() {
   std::istringstream in(line_of("/proc/stat", "cpu "));
   std::string name;
   std::int64_t v[8] = {};
   in >> name;
   for (auto& x : v) in >> x;
-  return v[0] + v[1] + v[2] + v[5] + v[6] + v[7];  // all but idle and iowait
+  std::int64_t busy = v[0] + v[1] + v[2] + v[5] + v[6] + v[7];  // all but idle and iowait
+  return static_cast<double>(busy) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
-}  // namespace
-
 double machine_load() {
-  std::int64_t before = busy_ticks();
+  double before = busy_core_seconds();
   timespec t{0, 250'000'000};
   ::nanosleep(&t, nullptr);
-  return std::round(static_cast<double>(busy_ticks() - before) / static_cast<double>(::sysconf(_SC_CLK_TCK)) / 0.25 * 100) / 100;
+  return std::round((busy_core_seconds() - before) / 0.25 * 100) / 100;
 }
 
 Origin origin_of_here() {

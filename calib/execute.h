@@ -26,6 +26,8 @@ Run execute(const predict::Question& q, const ExecuteOptions& options);
 // Fills what is known of this machine and process: version, date, cpu, cores, kernel.
 Origin origin_of_here();
 
+// Core-seconds that the machine has been busy since it started, interrupts included.
+double busy_core_seconds();
 // Busy cores of the machine over a quarter of a second, by /proc/stat.
 double machine_load();
 

@@ -148,12 +148,13 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
   p.name = name;
   std::vector<Point> points;
   std::vector<double> reduction;
+  std::vector<double> half;
   for (const FitCollectives& c : collectives)
     for (const Sample& s : c.run->samples) {
       if (s.op == "all_reduce") points.push_back({c.fabric, static_cast<int>(parameter(s, "ranks")), parameter(s, "bytes"), median_ps(s)});
       // Each core's own rate: with as many processes as cores.
       if (s.op == "reduce" && parameter(s, "together") == std::max(1, std::min(2, c.fabric->cluster().emulated_on_cores)))
-        reduction.push_back(static_cast<double>(parameter(s, "bytes")) / median_ps(s) * 1e12);
+        (s.parameters.count("element_bytes") && s.parameters.at("element_bytes") == 2 ? half : reduction).push_back(static_cast<double>(parameter(s, "bytes")) / median_ps(s) * 1e12);
     }
   if (points.empty()) throw InputError{"fit", "no Run holds all_reduce samples (ddpsim calibrate --backend tcp --runs DIR makes one)"};
   std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return std::tie(a.ranks, a.bytes) < std::tie(b.ranks, b.bytes); });
@@ -168,12 +169,27 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
     p.reduction_basis = Evidence::Measured;
     out.notes.push_back("reduction: " + number("%.2f", p.reduction_bytes_per_s / 1e9) + " GB/s a core, from samples of sums through memory");
   }
+  if (!half.empty()) p.half_reduction_bytes_per_s = std::round(analysis::median(half));
   fit_network(points, p);
   TransportSection& t = p.transports.at(transport);
   t.basis = Evidence::Measured;
+  // Core time per byte of message, sums taken off: where as many ranks as cores run, so that nobody waits.
+  std::vector<double> cpu;
+  for (const FitCollectives& c : collectives)
+    for (const Sample& s : c.run->samples) {
+      if (s.op != "all_reduce_cpu" || parameter(s, "ranks") != 2) continue;
+      double moved = 2.0 * (static_cast<double>(parameter(s, "ranks")) - 1) * static_cast<double>(parameter(s, "bytes"));
+      double sums = p.reduction_bytes_per_s > 0 ? 0.5e12 / p.reduction_bytes_per_s : 0;
+      cpu.push_back(std::max(0.0, median_ps(s) / moved - sums));
+    }
+  if (!cpu.empty()) {
+    t.cpu_ps_per_byte = std::round(analysis::median(cpu) * 10) / 10;
+    out.notes.push_back("core time of the network: " + number("%.0f", t.cpu_ps_per_byte) + " ps a byte sent and received");
+  }
   std::vector<double> wakes;
   for (const FitStep& s : steps)
-    for (double w : wake_ups(*s.run)) wakes.push_back(w);
+    if (s.run->quality.verdict == Verdict::Clean)
+      for (double w : wake_ups(*s.run)) wakes.push_back(w);
   if (!wakes.empty()) {
     t.launch = {static_cast<std::int64_t>(analysis::median(wakes))};
     out.notes.push_back("launch: " + number("%.1f", static_cast<double>(t.launch.ps) / 1e6) + " us, median wake-up of an idle communication thread in executed steps");
@@ -199,6 +215,7 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
   std::vector<double> errors;
   for (const FitStep& s : steps) {
     predict::Question question{*s.workload, *s.fabric, p, *s.scenario};
+    if (p.kind != s.fabric->cluster().device) continue;
     if (predict::check(question) || s.run->quality.verdict == Verdict::Noisy) continue;
     bool mean = !s.scenario->other_jobs.empty();
     double measured = static_cast<double>(analysis::typical_step(*s.run, mean).ps);

@@ -14,8 +14,9 @@ namespace ddpsim::collective {
 using FlowOfHop = std::function<engine::FlowId(int from, int to)>;
 
 // Adds the tasks of one collective. `arrive[r]`: task after which rank r takes part. Returns, per rank, the task after which its part is done.
+// `sums`: backend tcp: flow of a sum's core time (picoseconds of a core); kNoFlow = every rank has a core of its own.
 std::vector<engine::TaskId> add_all_reduce_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
-                                                    const FlowOfHop& flow, std::span<const engine::TaskId> arrive);
+                                                    const FlowOfHop& flow, std::span<const engine::TaskId> arrive, engine::FlowId sums = engine::kNoFlow);
 std::vector<engine::TaskId> add_broadcast_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
                                                    const FlowOfHop& flow, std::span<const engine::TaskId> arrive);
 

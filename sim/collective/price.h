@@ -29,7 +29,8 @@ struct Price {
   std::int64_t chunk = 0;  // bytes of one message
   Duration hop_latency;    // of one step: NCCL, mean along the ring; Gloo, slowest hop
   std::int64_t pieces = 1;  // of a broadcast's pipeline
-  Duration reduce;         // time to sum one message, if on the path
+  Duration reduce;         // time to sum one message, if on the path; backend tcp: of all ranks at once, where they share cores
+  Duration reduce_alone;   // backend tcp: of one rank that has a core
   double wire_factor = 1;  // bytes on the wire per byte of data
 };
 
@@ -37,7 +38,8 @@ struct Price {
 double link_rate(const Communicator& c, const Profile& p, Level level, topology::LinkId link);
 
 // S bytes summed over all ranks, result everywhere. REQUIRES: p has every transport of the fabric (see missing_transport).
-Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size);
+// `type`: of the elements; decides what a sum costs (backend tcp).
+Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type = DType::Float32);
 // S bytes from rank 0 to all.
 Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size);
 
@@ -61,7 +63,7 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
 
 // ddpsim's own executor: 2(n-1) steps of S/n, one after another; a received chunk is summed before the next step (not beside the wire). Where all hosts
 // share one machine's cores, n ranks sum at once on them. sim/MODEL.md 4.6.
-Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size);
+Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type = DType::Float32);
 
 // Gloo's segments. Source: gloo/allreduce.cc (kMaxSegmentSize = 1 MiB).
 struct GlooSegments {

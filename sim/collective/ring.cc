@@ -206,7 +206,7 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
   return price;
 }
 
-Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size) {
+Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type) {
   if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
   double n = c.ranks();
   std::int64_t steps = 2 * (c.ranks() - 1);
@@ -217,7 +217,10 @@ Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, 
   if (p.reduction_bytes_per_s > 0) {
     int cores = c.fabric->cluster().emulated_on_cores;
     double together = cores > 0 ? std::max(1.0, n / cores) : 1;
-    price.reduce = {ceil_ps(chunk * together, p.reduction_bytes_per_s / 1e12)};
+    bool half = type == DType::Float16 || type == DType::BFloat16;
+    double rate = (half && p.half_reduction_bytes_per_s > 0 ? p.half_reduction_bytes_per_s : p.reduction_bytes_per_s) / 1e12;
+    price.reduce = {ceil_ps(chunk * together, rate)};
+    price.reduce_alone = {ceil_ps(chunk, rate)};
   }
   Phase phase;  // its launch passes before it is queued: see queued_launch
   phase.work = static_cast<double>(size.count) * (2 * (n - 1) / n) * correction(slowest_knots(c, p), chunk);

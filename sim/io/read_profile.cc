@@ -19,7 +19,7 @@ Duration read_ps(const Reader& r, const char* key) {
 }
 
 TransportSection read_transport(const Reader& r) {
-  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "ll_max_bytes_per_s", "crowded_latency_ps", "efficiency", "knots"});
+  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "ll_max_bytes_per_s", "crowded_latency_ps", "cpu_ps_per_byte", "efficiency", "knots"});
   TransportSection t;
   t.basis = read_basis(r);
   t.source = r.at("source").text();
@@ -28,6 +28,10 @@ TransportSection read_transport(const Reader& r) {
   if (r.has("ll_latency_ps")) t.ll_latency = read_ps(r, "ll_latency_ps");
   if (r.has("crowded_latency_ps")) t.crowded_latency = read_ps(r, "crowded_latency_ps");
   if (t.ll_latency && r.has("ll_max_bytes_per_s")) t.ll_max_bytes_per_s = r.at("ll_max_bytes_per_s").number();
+  if (r.has("cpu_ps_per_byte")) {
+    t.cpu_ps_per_byte = r.at("cpu_ps_per_byte").number();
+    if (!(t.cpu_ps_per_byte >= 0 && t.cpu_ps_per_byte < 1e6)) r.at("cpu_ps_per_byte").fail("0 to a million picoseconds a byte");
+  }
   t.efficiency = read_range(r.at("efficiency"));
   if (r.has("knots"))
     for (const Reader& k : r.at("knots").items()) {
@@ -88,9 +92,13 @@ Profile read_profile(const Json& j, const std::string& file) {
   }
   if (r.has("reduction")) {
     Reader i = r.at("reduction");
-    i.only({"basis", "source", "bytes_per_s"});
+    i.only({"basis", "source", "bytes_per_s", "half_bytes_per_s"});
     p.reduction_basis = read_basis(i);
     p.reduction_bytes_per_s = i.at("bytes_per_s").number();
+    if (i.has("half_bytes_per_s")) {
+      p.half_reduction_bytes_per_s = i.at("half_bytes_per_s").number();
+      if (!(p.half_reduction_bytes_per_s > 0 && p.half_reduction_bytes_per_s < 1e15)) i.at("half_bytes_per_s").fail("a positive rate; leave it out if unknown");
+    }
   }
   if (r.has("fit")) {
     Reader f = r.at("fit");

@@ -74,7 +74,7 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.scenario/1");
   refuse_other_parallelism(r);
-  r.only({"schema", "name", "description", "workload", "cluster", "profile", "plan", "ranks", "rank_order", "slow_ranks", "jitter", "other_jobs"});
+  r.only({"schema", "name", "description", "workload", "cluster", "profile", "plan", "ranks", "rank_order", "slow_ranks", "jitter", "other_jobs", "compute"});
   ScenarioFile out;
   if (r.has("workload")) out.workload = r.at("workload").text();
   if (r.has("cluster")) {
@@ -89,6 +89,7 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
   }
   if (r.has("rank_order"))
     for (const Reader& d : r.at("rank_order").items()) out.scenario.rank_order.push_back(d.small(-1, INT32_MAX));
+  if (r.has("compute")) out.scenario.real_compute = r.at("compute").choice({"timed", "real"}) == 1;
   if (r.has("other_jobs"))
     for (const Reader& job : r.at("other_jobs").items()) {
       job.only({"workload", "plan", "rank_order"});
@@ -164,7 +165,7 @@ Setting parse_setting(const std::string& text) {
   else if (head == "profile") shift(Target::Profile);
   else {
     s.target = Target::Scenario;
-    bool top = head == "ranks" || head == "rank_order" || head == "slow_ranks" || head == "jitter" || head == "other_jobs" || head == "plan";
+    bool top = head == "ranks" || head == "rank_order" || head == "slow_ranks" || head == "jitter" || head == "other_jobs" || head == "compute" || head == "plan";
     if (!top) s.path.insert(s.path.begin(), "plan");
   }
   // What is not JSON is text; parse_json refuses what is JSON but nested too deep.

@@ -48,6 +48,7 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
     if (t.crowded_latency) s["crowded_latency_ps"] = t.crowded_latency->ps;
     if (t.ll_latency) s["ll_latency_ps"] = t.ll_latency->ps;
     if (t.ll_max_bytes_per_s > 0) s["ll_max_bytes_per_s"] = t.ll_max_bytes_per_s;
+    if (t.cpu_ps_per_byte > 0) s["cpu_ps_per_byte"] = t.cpu_ps_per_byte;
     s["efficiency"] = range(t.efficiency);
     for (const Knot& k : t.knots) s["knots"].push_back({{"chunk_bytes", k.chunk_bytes}, {"factor", k.factor}});
     j["transports"][name] = s;
@@ -60,6 +61,7 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
   if (p.reduction_basis) {
     OrderedJson s = section(*p.reduction_basis, *p.reduction_basis == Evidence::Measured ? "fitted from samples of sums through memory" : "as in the base profile");
     s["bytes_per_s"] = p.reduction_bytes_per_s;
+    if (p.half_reduction_bytes_per_s > 0) s["half_bytes_per_s"] = p.half_reduction_bytes_per_s;
     j["reduction"] = s;
   }
   j["fit"] = {{"scenarios", p.fitted_from}, {"step_residual", p.step_residual}, {"residuals", residuals}};

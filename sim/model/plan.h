@@ -69,6 +69,8 @@ struct Scenario {
   std::vector<OtherJob> other_jobs;    // all jobs start together
   std::map<int, double> slow_ranks;    // compute-time factor of a rank
   std::optional<Jitter> jitter;
+  // On an emulated cluster: computation keeps a core of the shared machine busy (real), or is slept (timed).
+  bool real_compute = false;
 };
 Problem validate(const Scenario& s, int devices);
 

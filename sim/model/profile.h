@@ -58,6 +58,7 @@ struct TransportSection {
   std::optional<Duration> ll_latency;  // one step, LL protocol
   std::optional<Duration> crowded_latency;  // one step where more ranks than cores share a machine (Cluster::emulated_on_cores): a message waits for a core
   double ll_max_bytes_per_s = 0;       // bus bandwidth that LL reaches at most; 0 = no limit
+  double cpu_ps_per_byte = 0;          // core time to send and receive one byte, both ends; matters where computation shares those cores
   Range efficiency;                    // of the link rate
   std::vector<Knot> knots;             // correction of the transfer by bytes per step and channel
 };
@@ -72,7 +73,8 @@ struct Profile {
   std::optional<Evidence> interference_basis;  // absent = the section is
   std::optional<Evidence> reduction_basis;
   Range sm_hold{0, 0, 0};            // share of a device's compute rate that a running communication kernel takes
-  double reduction_bytes_per_s = 0;  // one worker thread; 0 = not limiting
+  double reduction_bytes_per_s = 0;  // one worker thread, float32; 0 = not limiting
+  double half_reduction_bytes_per_s = 0;  // the same for float16 and bfloat16; 0 = as float32
   std::vector<std::string> fitted_from;  // scenario hashes of the Runs that the fit saw: their predictions are in-sample
   double step_residual = 0;  // 80 % of the fit's own step predictions were within this fraction of the measured step; 0 = unknown (interval from ranges)
   bool measured() const;             // every section

@@ -52,7 +52,7 @@ struct Quality {
   Verdict verdict = Verdict::Clean;
   double spread = 0;              // median absolute deviation of the steady steps / their median
   std::int64_t retransmits = 0;   // TCP segments, all ranks
-  double load = 0;                // cores that others on the machine kept busy meanwhile, mean
+  double load = 0;                // cores that were busy in the quarter of a second before the run
   std::vector<std::string> reasons;  // of a noisy verdict
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "sim/predict/mechanisms.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/lower.h"
 #include "sim/model/version.h"
@@ -25,10 +26,11 @@ struct Prepared {
   collective::Communicator comm;
 };
 
-Prepared prepare(const Question& q, Level level, strategy::Steps steps) {
+Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Options& options = {}) {
   Prepared r;
   r.times = step_times(q.workload, q.profile, level);
   r.program = strategy::lower({q.workload, r.times, q.profile.kind}, q.scenario.plan, steps);
+  if (options.without) alter(*options.without, r.program);
   r.comm = collective::make_communicator(q.fabric, devices_of(q.scenario), r.program.backend);
   return r;
 }
@@ -90,7 +92,8 @@ Simulation play(const Prepared& r, const Question& q, Level level, const Options
   SimulationOptions so;
   so.fidelity = options.fidelity;
   so.level = level;
-  so.fold_links = options.fold && options.fidelity == Fidelity::Collective;
+  so.fold_links = options.fold && options.fidelity == Fidelity::Collective && !q.scenario.real_compute;
+  so.real_compute = q.scenario.real_compute;
   so.spans = spans;
   so.warmup = warmup;
   if (!q.scenario.other_jobs.empty()) return play_beside(r, q, so);
@@ -214,13 +217,13 @@ double message_count(const Question& q) {
 }
 
 Duration steady_period(const Question& q, Level level, const Options& options) {
-  Prepared r = prepare(q, level, strategy::Steps::SteadyOnly);
+  Prepared r = prepare(q, level, strategy::Steps::SteadyOnly, options);
   return step_of(play(r, q, level, options, false, false), q);
 }
 
 Prediction predict(const Question& q, const Options& options) {
   Prediction out;
-  Prepared r = prepare(q, Level::Mid, strategy::Steps::All);
+  Prepared r = prepare(q, Level::Mid, strategy::Steps::All, options);
   Simulation s = play(r, q, Level::Mid, options, true, true);
   Run& run = out.run;
   run.simulator_version = kVersion;
@@ -239,9 +242,10 @@ Prediction predict(const Question& q, const Options& options) {
   Duration step = out.summary.step;
   out.step_low = std::min(step, steady_period(q, Level::High, options));
   out.step_high = std::max(step, steady_period(q, Level::Low, options));
+  // A profile that was held to executed steps knows better how far they were off than the spread of its parts does.
   if (q.profile.step_residual > 0) {
-    out.step_low = std::min(out.step_low, scale(step, 1 - q.profile.step_residual));
-    out.step_high = std::max(out.step_high, scale(step, 1 + q.profile.step_residual));
+    out.step_low = scale(step, 1 - q.profile.step_residual);
+    out.step_high = scale(step, 1 + q.profile.step_residual);
   }
   if (q.scenario.jitter) out.jitter_steps = play_jitter(r, q, options);
   Duration typical = step;

@@ -1,6 +1,7 @@
 // predict: Workload + Plan + Cluster + Profile -> Run, and what it means. Pure: same inputs, same bytes, on every machine and thread count.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,12 @@ struct Question {
   const Scenario& scenario;
 };
 
+enum class Mechanism : std::uint8_t;  // mechanisms.h
+
 struct Options {
   Fidelity fidelity = Fidelity::Collective;
   bool fold = true;
+  std::optional<Mechanism> without;  // a mechanism to take out of the Program: for tests of the tests
 };
 
 struct LinkUse {

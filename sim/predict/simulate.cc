@@ -42,6 +42,7 @@ struct ResourceKey {
 struct Shared {
   TaskGraph graph;
   std::vector<engine::ResourceId> link_resource;  // by link; kNone = not used yet
+  engine::ResourceId cores = engine::kNone;       // of the machine that all hosts are emulated on; core-picoseconds
 };
 
 // One job: adds its tasks to the graph, decides for its pools while the graph is played, reads its steps off the timeline.
@@ -49,9 +50,13 @@ class Simulator {
  public:
   Simulator(Shared& shared, const Program& program, const Communicator& comm, const Profile& profile, const std::vector<RankClass>& classes,
             const SimulationOptions& options)
-      : graph_(shared.graph), link_resource_(shared.link_resource), program_(program), comm_(comm), profile_(profile), classes_(classes), options_(options) {}
+      : graph_(shared.graph), link_resource_(shared.link_resource), cores_(shared.cores), program_(program), comm_(comm), profile_(profile), classes_(classes), options_(options) {}
 
   void build() {
+    if (cores_ != engine::kNone) {
+      engine::Demand d{cores_, 1};
+      core_flow_ = graph_.add_flow(std::span(&d, 1), 1, 1);  // one thread: at most one core
+    }
     if (options_.fidelity == Fidelity::Collective) make_load_demands();
     double hold = at(profile_.sm_hold, options_.level);
     if (program_.device == DeviceKind::Gpu && comm_.ranks() > 1 && hold > 0) make_device_resources(hold);
@@ -140,12 +145,30 @@ class Simulator {
     }
   }
 
+  // A thread that has slept long goes before one that computes: messages take the core time that they need, computation gets what is left.
+  static constexpr double kBeforeComputation = 1e6;
+  // Core time of one byte over a hop: the network at both ends, and half a sum (all-reduce: one phase of two sums).
+  double core_time_per_byte() const {
+    if (!options_.real_compute) return 0;
+    double network = 0;
+    for (std::uint8_t t : comm_.transports) network = std::max(network, profile_.transports.at(comm_.fabric->transports()[t]).cpu_ps_per_byte);
+    bool sums = options_.fidelity == Fidelity::Collective && profile_.reduction_bytes_per_s > 0;  // among messages they are tasks of their own
+    return network + (sums ? 0.5e12 / profile_.reduction_bytes_per_s : 0);
+  }
+
   engine::FlowId phase_flow(const Price& price, const collective::Phase& phase) {
     auto key = std::make_tuple(price.pattern, phase.weight, phase.max_rate);
     auto it = phase_flows_.find(key);
     if (it != phase_flows_.end()) return it->second;
     const auto& demands = price.pattern == collective::Pattern::Ring ? ring_demands_ : tree_demands_;
-    engine::FlowId f = graph_.add_flow(demands, phase.weight, phase.max_rate);
+    engine::FlowId f = 0;
+    if (double core = core_time_per_byte(); cores_ != engine::kNone && core > 0) {
+      std::vector<engine::Demand> more = demands;
+      more.push_back({cores_, core * comm_.ranks()});
+      f = graph_.add_flow(more, phase.weight * kBeforeComputation, phase.max_rate);
+    } else {
+      f = graph_.add_flow(demands, phase.weight, phase.max_rate);
+    }
     phase_flows_.emplace(key, f);
     return f;
   }
@@ -158,19 +181,29 @@ class Simulator {
     comm_.fabric->find_route(comm_.devices[static_cast<std::size_t>(from)], comm_.devices[static_cast<std::size_t>(to)], route);
     std::vector<engine::Demand> demands;
     for (topology::LinkId l : route.links) demands.push_back({link_resource(l), 1});
-    engine::FlowId f = graph_.add_flow(demands);
+    double core = core_time_per_byte();
+    bool takes_cores = cores_ != engine::kNone && core > 0;
+    if (takes_cores) demands.push_back({cores_, core});
+    engine::FlowId f = graph_.add_flow(demands, takes_cores ? kBeforeComputation : 1);
     hop_flows_.emplace(key, f);
     return f;
   }
 
-  const Price& price_of(const Op& op) {
+  static DType wire_type(const StepProgram& s, const Op& op) {
+    if (op.kind != OpKind::AllReduce) return DType::Float32;
+    const Bucket& b = s.buckets[op.subject];
+    return b.wire_bytes == b.bytes ? b.dtype : DType::Float16;
+  }
+
+  const Price& price_of(const StepProgram& s, const Op& op) {
     bool broadcast = is_broadcast(op.kind);
-    auto key = std::make_pair(broadcast, op.bytes);
+    DType type = wire_type(s, op);
+    auto key = std::make_tuple(broadcast, op.bytes, type);
     auto it = prices_.find(key);
     if (it == prices_.end()) {
       Bytes size{op.bytes};
       it = prices_.emplace(key, broadcast ? collective::broadcast(comm_, profile_, options_.level, size)
-                                          : collective::all_reduce(comm_, profile_, options_.level, size)).first;
+                                          : collective::all_reduce(comm_, profile_, options_.level, size, type)).first;
     }
     return it->second;
   }
@@ -235,7 +268,8 @@ class Simulator {
     auto lane = static_cast<std::size_t>(op.lane);
     Duration d = duration_of(i, c, steady_index);
     bool streamed = op.lane != Lane::Callback;
-    bool shares_device = !device_.empty() && op.lane == Lane::Compute && is_compute(op.kind);
+    bool on_cores = options_.real_compute && cores_ != engine::kNone && is_compute(op.kind);
+    bool shares_device = on_cores || (!device_.empty() && op.lane == Lane::Compute && is_compute(op.kind));
     bool waits = op.dep[0] != kNoOp;
     TaskId tail = streamed ? tails_[c][lane] : kNoTask;
     Placed& p = placed[i];
@@ -245,7 +279,7 @@ class Simulator {
       p.end_offset = graph_.latency()[tail];
       p.ready = p.begin = p.end = tail;
     } else {
-      TaskId t = shares_device && d.ps > 0 ? graph_.add_task({}, static_cast<double>(d.ps), device_flow_[c]) : graph_.add_fixed(d);
+      TaskId t = shares_device && d.ps > 0 ? graph_.add_task({}, static_cast<double>(d.ps), on_cores ? core_flow_ : device_flow_[c]) : graph_.add_fixed(d);
       if (tail != kNoTask) graph_.add_edge(tail, t);
       link_deps(s, i, placed, t);
       p.ready = p.begin = p.end = t;
@@ -273,7 +307,7 @@ class Simulator {
   void add_collective(const StepProgram& s, std::uint32_t i, std::vector<std::vector<Placed>>& placed) {
     const Op& op = s.ops[i];
     bool pooled = op.lane == Lane::Worker;
-    const Price& price = price_of(op);
+    const Price& price = price_of(s, op);
     std::vector<TaskId> arrive(classes_.size());
     for (std::size_t c = 0; c < classes_.size(); ++c) {
       TaskId ready = graph_.add_fixed(collective::queued_launch(comm_, profile_));
@@ -338,7 +372,7 @@ class Simulator {
     auto flow = [this](int from, int to) { return hop_flow(from, to); };
     Bytes size{op.bytes};
     return is_broadcast(op.kind) ? collective::add_broadcast_messages(graph_, comm_, profile_, price, size, flow, arrive)
-                                 : collective::add_all_reduce_messages(graph_, comm_, profile_, price, size, flow, arrive);
+                                 : collective::add_all_reduce_messages(graph_, comm_, profile_, price, size, flow, arrive, core_flow_);
   }
 
   struct Pooled {
@@ -367,7 +401,7 @@ class Simulator {
         span.begin = at_offset(p.begin, p.begin_offset);
         span.end = at_offset(p.end, p.end_offset);
         span.ready = is_collective(op.kind) ? timeline.begin[p.ready] : span.begin;
-        if (is_collective(op.kind)) span.algorithm = prices_.at({is_broadcast(op.kind), op.bytes}).algorithm;
+        if (is_collective(op.kind)) span.algorithm = prices_.at({is_broadcast(op.kind), op.bytes, wire_type(*recorded_, op)}).algorithm;
         out.spans.push_back(std::move(span));
       }
     }
@@ -375,6 +409,8 @@ class Simulator {
 
   TaskGraph& graph_;
   std::vector<engine::ResourceId>& link_resource_;
+  engine::ResourceId cores_;
+  engine::FlowId core_flow_ = engine::kNoFlow;
   const Program& program_;
   const Communicator& comm_;
   const Profile& profile_;
@@ -387,7 +423,7 @@ class Simulator {
   double hold_ = 0;
   std::map<std::tuple<collective::Pattern, double, double>, engine::FlowId> phase_flows_;
   std::map<std::pair<int, int>, engine::FlowId> hop_flows_;
-  std::map<std::pair<bool, std::int64_t>, Price> prices_;
+  std::map<std::tuple<bool, std::int64_t, DType>, Price> prices_;
   std::vector<std::array<TaskId, kLanes>> tails_;  // by class: last task of each lane
   std::vector<TaskId> open_;                       // chain that may still grow, by class and lane
   std::vector<std::vector<TaskId>> step_ends_;
@@ -424,6 +460,8 @@ Simulation simulate(const Program& program, const Communicator& comm, const Prof
                     const SimulationOptions& options, std::span<const NeighbourJob> others) {
   Shared shared;
   shared.link_resource.assign(comm.fabric->links().size(), engine::kNone);
+  int cores = comm.fabric->cluster().emulated_on_cores;
+  if (cores > 0) shared.cores = shared.graph.add_resource({static_cast<double>(cores), 0, 0});
   std::vector<Simulator> jobs;
   jobs.reserve(1 + others.size());
   SimulationOptions own = options;

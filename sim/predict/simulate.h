@@ -17,6 +17,7 @@ struct SimulationOptions {
   Fidelity fidelity = Fidelity::Collective;
   Level level = Level::Mid;
   bool fold_links = true;      // links that carry alike as one resource
+  bool real_compute = false;   // on an emulated cluster: computation, sums and the network share the machine's cores. REQUIRES classes of one rank each
   bool spans = true;           // record the last step
   bool warmup = true;          // play first and rebuild
   int steady_steps = 3;        // at least 2

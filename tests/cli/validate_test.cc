@@ -150,7 +150,7 @@ TEST_F(Validate, AnotherScheduleFailsAndIsNotScored) {
 TEST_F(Validate, NoisyAndLoopbackRunsAreCountedApart) {
   add("clean.json", scenario(2), {1.001});
   add("noisy.json", scenario(3), {1.5, [](MeasuredRun& r) { r.quality = {Verdict::Noisy, 0.2, 0, 4, {"busy"}}; }});
-  add("loopback.json", scenario(4), {2, [](MeasuredRun& r) { r.origin.hosts = "loopback", r.quality.verdict = Verdict::Noisy; }});
+  add("loopback.json", scenario(4), {2, [](MeasuredRun& r) { r.origin.hosts = "loopback"; }});
   budget({{{"what", "replay.held_out.step.max_abs_error"}, {"max", 0.01}}});
   Json j = answer(0);
   EXPECT_EQ(j["pairs"].size(), 3u);
@@ -158,7 +158,7 @@ TEST_F(Validate, NoisyAndLoopbackRunsAreCountedApart) {
   EXPECT_EQ(j["set_aside"]["noisy"]["replay"]["held_out"]["n"], 1);
   EXPECT_EQ(j["set_aside"]["loopback"]["replay"]["held_out"]["n"], 1);
   EXPECT_NEAR(j["set_aside"]["loopback"]["replay"]["held_out"]["median_abs_error"].get<double>(), 0.5, 1e-6);
-  for (const Json& p : j["pairs"]) EXPECT_EQ(p["verdict"], p["noisy"].get<bool>() ? "ambiguous" : "within");
+  for (const Json& p : j["pairs"]) EXPECT_EQ(p["verdict"], p["noisy"].get<bool>() || p["loopback"].get<bool>() ? "ambiguous" : "within");
   std::string table = validate().out;
   EXPECT_NE(table.find("replay, held_out (noisy)"), std::string::npos);
   EXPECT_NE(table.find("replay, held_out (loopback)"), std::string::npos);
@@ -294,10 +294,11 @@ TEST_F(Validate, TheSimplerModelsStandBeside) {
 // Every element closed in order, every attribute quoted, no bare & or <. Returns the names of the elements, "" first if not well-formed.
 std::vector<std::string> xml_elements(const std::string& text) {
   std::vector<std::string> names, open;
+  for (std::size_t i = text.find('&'); i != std::string::npos; i = text.find('&', i + 1))
+    if (text.compare(i, 5, "&amp;") && text.compare(i, 4, "&lt;") && text.compare(i, 4, "&gt;") && text.compare(i, 6, "&quot;")) return {""};
   std::size_t i = text.find("?>") + 2;
   while (i < text.size()) {
     if (text[i] != '<') {
-      if (text[i] == '&' && text.compare(i, 5, "&amp;") && text.compare(i, 4, "&lt;") && text.compare(i, 4, "&gt;") && text.compare(i, 6, "&quot;")) return {""};
       ++i;
       continue;
     }

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <thread>
 
+#include "calib/testbed.h"
 #include "sim/report/text.h"
 #include "tools/cmd/question.h"
 
@@ -59,13 +60,9 @@ std::vector<Finding> examine(const Terminal& t) {
   bool torch = readable("/usr/lib/python3/dist-packages/torch/__init__.py");
   out.push_back({"capture", torch, torch ? python + " has PyTorch: tools/python/ddpsim_capture.py can capture a model's workload on this CPU"
                                          : "Debian's python3-torch is not installed: run capture with an interpreter that has PyTorch"});
-  std::string ip = on_path("ip");
-  std::string tc = on_path("tc");
-  bool root = ::geteuid() == 0;
-  std::string userns = first_line("/proc/sys/user/max_user_namespaces");
-  bool namespaces = root || (!userns.empty() && userns != "0");
-  std::string why = ip.empty() || tc.empty() ? "iproute2 (ip, tc) is not installed" : namespaces ? "" : "neither root nor user namespaces: hosts cannot be made";
-  out.push_back({"network namespaces", why.empty(), why.empty() ? (root ? "root, ip and tc are here" : "user namespaces, ip and tc are here") : why});
+  std::string why = calib::privilege_problem();
+  out.push_back({"hosts", why.empty(), why.empty() ? std::string("network namespaces, veth and tbf work: ddpsim run and calibrate execute on shaped hosts") + (::geteuid() == 0 ? "" : ", without root")
+                                                   : why + "; ddpsim run falls back to plain loopback, which is not shaped"});
   return out;
 }
 
@@ -87,7 +84,7 @@ void add_doctor(CLI::App& app, Terminal& t) {
       for (const Finding& f : findings) text += fmt::format("{},{},{}\n", f.what, f.ok ? "yes" : "no", report::csv_field(f.detail));
     } else {
       for (const Finding& f : findings) text += fmt::format("{:<4}{:<20}{}\n", f.ok ? "yes" : "no", f.what, f.detail);
-      text += "\nExecuted runs, kernel and collective calibration are not part of this version; predictions and captures are.\n";
+      text += "\nGPU kernels, NCCL and the real PyTorch are not executed by this version; its own executor over TCP is (ddpsim run).\n";
     }
     write_answer(t, *flags, text);
   });

@@ -71,14 +71,24 @@ void run_command(Terminal& t, Flags flags) {
   if (!flags.split.empty() && flags.split != "fit" && flags.split != "held_out") throw InputError{"--split " + flags.split, "expected fit or held_out"};
   if (flags.steps != 0 && (flags.steps < 2 || flags.steps > 64)) throw InputError{"--steps " + std::to_string(flags.steps), "2 to 64 steady steps"};
   flags.question.sets.insert(flags.question.sets.begin(), "plan.backend=tcp");
+  if (flags.compute == "real") flags.question.sets.push_back("compute=real");
   Loaded l = load(t, flags.question);
   for (const OtherJob& job : l.scenario.other_jobs)
     if (backend_of(job.plan, l.cluster.device) != Backend::Tcp) throw InputError{"other_jobs", "every job's plan needs \"backend\": \"tcp\" to be run by it"};
   predict::Prediction p = predict::predict(l.question(), l.options);
   calib::ExecuteOptions options;
   options.steady_steps = flags.steps != 0 ? flags.steps : steps_for(p.summary.step);
-  options.real_compute = flags.compute == "real";
+  options.real_compute = l.scenario.real_compute;
   options.loopback = flags.loopback;
+  // Each other job plays until this one is done, even if both slow one another down as much as they can.
+  for (const OtherJob& job : l.scenario.other_jobs) {
+    Scenario theirs;
+    theirs.plan = job.plan;
+    theirs.ranks = static_cast<int>(job.rank_order.size());
+    theirs.rank_order = job.rank_order;
+    double alone = static_cast<double>(predict::steady_period({job.workload, *l.fabric, l.profile, theirs}).ps);
+    options.other_steps.push_back(3 + static_cast<int>(1.5 * (options.steady_steps + 3) * static_cast<double>(p.summary.step.ps) / std::max(alone, 1.0)));
+  }
   options.timeout_s = 60 + 10 * static_cast<double>(p.summary.step.ps) / 1e12 * (options.steady_steps + 4);
   if (!flags.runs.empty()) prepare_runs(flags.runs);
   Run run;
@@ -98,6 +108,29 @@ void run_command(Terminal& t, Flags flags) {
   if (flags.output.format == "json") return write_answer(t, flags.output, json);
   if (!flags.output.out.empty()) write_answer(t, flags.output, json);
   t.out << page(l, run, p, mean) << std::flush;
+}
+
+// Each link from the streams: bandwidth is the slope of the two largest, burst what the largest had for nothing.
+std::string links_table(const Run& run) {
+  std::map<std::pair<std::int64_t, std::int64_t>, std::map<std::int64_t, double>> streams;
+  std::map<std::pair<std::int64_t, std::int64_t>, double> pings;
+  for (const Sample& s : run.samples) {
+    if (s.op != "stream" && s.op != "ping") continue;
+    std::vector<double> seconds;
+    for (Duration d : s.durations) seconds.push_back(static_cast<double>(d.ps) / 1e12);
+    std::pair way{s.parameters.at("from"), s.parameters.at("to")};
+    (s.op == "ping" ? pings[way] : streams[way][s.parameters.at("bytes")]) = analysis::median(seconds);
+  }
+  std::string out;
+  for (const auto& [way, by_bytes] : streams) {
+    if (by_bytes.size() < 2) continue;
+    auto large = by_bytes.rbegin();
+    auto next = std::next(large);
+    double rate = static_cast<double>(large->first - next->first) / (large->second - next->second);
+    double burst = std::max(0.0, static_cast<double>(large->first) - rate * large->second);
+    out += fmt::format("host{} -> host{}: goodput {:.1f} Mb/s, burst about {:.0f} KiB, one byte {:.1f} us\n", way.first, way.second, rate * 8 / 1e6, burst / 1024, pings[way] * 1e6);
+  }
+  return out;
 }
 
 void calibrate_command(Terminal& t, const CalibrateFlags& flags) {
@@ -130,6 +163,7 @@ void calibrate_command(Terminal& t, const CalibrateFlags& flags) {
     for (const auto& [name, value] : s.parameters) what += fmt::format(" {}={}", name, value);
     t.out << fmt::format("{:<10}{:<32} median {:>12.1f} us  p90 {:>12.1f} us  ({} samples)\n", s.op, what, analysis::median(us), analysis::percentile(us, 90), us.size());
   }
+  t.out << "\n" << links_table(run);
   t.out << (run.origin.hosts == "namespaces" ? std::string("hosts: network namespaces, every link shaped\n") : fmt::format("hosts: plain loopback, NOT shaped: {}\n", run.origin.reason));
 }
 

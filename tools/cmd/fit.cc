@@ -35,7 +35,6 @@ std::deque<Evidence> collect(const Terminal& t, const Flags& flags) {
     if (run.evidence != EvidenceClass::Collective && (run.evidence != EvidenceClass::Replay || run.split != flags.split)) continue;
     QuestionFlags q;
     q.scenario = flags.runs + "/scenarios/" + run.scenario + ".json";
-    q.profiles = {flags.base};
     out.push_back({std::move(run), load(t, q)});
   }
   return out;

@@ -87,11 +87,16 @@ void show(Terminal& t, const Flags& f) {
     std::string text = f.output.format == "json" ? io::write_program(p).dump(1) + "\n" : program_table(p, f.output.format == "csv");
     return write_answer(t, f.output, text);
   }
+  if (what == "scenario") {
+    if (f.output.format == "csv") throw InputError{"--format csv", "a scenario is shown as its JSON file; leave --format out"};
+    Loaded l = load(t, f.question);
+    return write_answer(t, f.output, f.output.format == "json" ? io::OrderedJson{{"hash", l.scenario_hash}, {"key", l.key}}.dump(1) + "\n" : l.document.dump(1) + "\n");
+  }
   if (what == "workload") return show_file(t, f, "workloads", f.question.workload, io::read_workload);
   if (what == "cluster") return show_file(t, f, "topologies", f.question.cluster, io::read_cluster);
   if (what == "profile") return show_file(t, f, "calib/profiles", f.question.profiles.empty() ? "" : f.question.profiles[0], io::read_profile);
-  std::string hint = io::nearest(what, {"program", "buckets", "workload", "cluster", "profile"});
-  throw InputError{"show " + what, hint.empty() ? "expected program, buckets, workload, cluster or profile" : "unknown (did you mean \"" + hint + "\"?)"};
+  std::string hint = io::nearest(what, {"program", "buckets", "scenario", "workload", "cluster", "profile"});
+  throw InputError{"show " + what, hint.empty() ? "expected program, buckets, scenario, workload, cluster or profile" : "unknown (did you mean \"" + hint + "\"?)"};
 }
 
 }  // namespace
@@ -99,7 +104,7 @@ void show(Terminal& t, const Flags& f) {
 void add_show(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("show", "Show a workload, cluster or profile, or the program and buckets of a scenario");
-  c->add_option("what", flags->what, "program, buckets (of a scenario), workload, cluster or profile (by NAME)")->required();
+  c->add_option("what", flags->what, "program, buckets (of a scenario), scenario (in one file; json: its hash), workload, cluster or profile (by NAME)")->required();
   add_question_flags(*c, flags->question);
   add_output_flags(*c, flags->output, {"table", "csv", "json"});
   c->callback([&t, flags] { show(t, *flags); });

@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "sim/predict/baselines.h"
+#include "sim/predict/mechanisms.h"
 #include "tools/cmd/question.h"
 #include "tools/cmd/validation.h"
 
@@ -17,6 +18,7 @@ struct Flags {
   std::string profiles;
   std::string budget;
   double tolerance = 0.02;
+  std::string without;
   OutputFlags output;
 };
 
@@ -33,7 +35,39 @@ struct Case {
   bool mean = false;
   std::string sweep;
   std::optional<double> cap;
+  std::vector<std::string> tags;
 };
+
+std::vector<std::string> tags_of(const Loaded& l) {
+  std::vector<std::string> out;
+  auto add = [&](const char* tag, bool has) {
+    if (has) out.push_back(tag);
+  };
+  const Plan& plan = l.scenario.plan;
+  bool racks = l.cluster.pattern == Pattern::Racks;
+  int per_rack = racks ? (l.cluster.hosts + l.cluster.racks - 1) / l.cluster.racks : 1;
+  int crossings = 0;
+  const std::vector<int>& order = l.scenario.rank_order;
+  for (std::size_t i = 0; racks && i < order.size(); ++i) crossings += order[i] / per_rack != order[(i + 1) % order.size()] / per_rack;
+  bool ddp = plan.system == System::PytorchDdp;
+  double cap = plan.bucket_cap_mb.value_or(25);
+  constexpr std::int64_t kSmall = 256 * 1024;  // a step's gradients are a few bursts
+  add("slow_rank", !l.scenario.slow_ranks.empty());
+  add("slow_host", !l.cluster.slow_links.empty());
+  add("racks", racks && l.scenario.other_jobs.empty());
+  add("crossing", crossings > 2);
+  add("two_jobs", !l.scenario.other_jobs.empty());
+  add("in_flight", plan.tcp_streams > 1);
+  add("no_overlap", !ddp);
+  add("accumulation", plan.accumulation_steps > 1);
+  add("compression", plan.comm_hook == CommHook::Fp16Compress || plan.comm_hook == CommHook::Bf16Compress);
+  add("unused", plan.find_unused_parameters);
+  add("small_messages", l.workload.gradient_bytes().count < kSmall);
+  add("large_buckets", ddp && cap >= 25 && l.workload.gradient_bytes().count > 3 * 25 * 1048576);
+  add("first_bucket", plan.pytorch == PytorchVersion::V1_13 || (ddp && !plan.bucket_cap_mb));
+  add("host_lane", l.cluster.device == DeviceKind::Gpu);
+  return out;
+}
 
 // The file in `folder` of the profile that the scenario's cluster names, measured before datasheet. "" = the scenario names its cluster only.
 std::string profile_in(const std::string& folder, const std::string& scenario) {
@@ -60,6 +94,12 @@ Case predict_case(const Terminal& t, const Flags& flags, const std::string& path
     else if (!flags.profiles.empty())
       if (std::string file = profile_in(flags.profiles, path); !file.empty()) q.profiles = {file};
     Loaded l = load(t, q);
+    c.tags = tags_of(l);
+    if (!flags.without.empty()) {
+      l.options.without = predict::parse_mechanism(flags.without);
+      predict::remove(*l.options.without, l.workload, l.cluster, l.profile, l.scenario);
+      l.fabric.emplace(l.cluster);
+    }
     c.prediction = predict::predict(l.question(), l.options);
     c.naive = predict::naive_step(l.question());
     c.queue = predict::queue_step(l.question());
@@ -108,6 +148,7 @@ Pair make_pair(const std::string& file, const Run& run, const Case& c, double to
   p.queue_error = relative(c.queue, p.comparison.measured);
   p.sweep = c.sweep;
   p.cap = c.cap;
+  p.tags = c.tags;
   return p;
 }
 
@@ -158,6 +199,14 @@ void validate_command(Terminal& t, Flags flags) {
     io::read_profile(io::parse_json(io::read_file(path), path), path);
   }
   if (!flags.profiles.empty()) io::list_files(flags.profiles, {".json"});
+  if (!flags.without.empty() && !predict::parse_mechanism(flags.without)) {
+    std::vector<std::string> known;
+    for (int m = 0; m < predict::kMechanisms; ++m) known.push_back(predict::name_of(static_cast<predict::Mechanism>(m)));
+    std::string hint = io::nearest(flags.without, known);
+    throw InputError{"--without " + flags.without, hint.empty() ? "is not a mechanism; known are copy_in, in_order_launch, burst, host_lane, workers, reverse_order, uplink_sharing, "
+                                                                  "late_arrival, reduction_time, first_bucket"
+                                                                : "is not a mechanism (did you mean \"" + hint + "\"?)"};
+  }
   std::vector<Limit> limits = read_budget(io::parse_json(io::read_file(flags.budget), flags.budget), flags.budget);
   Validation v = validate_folder(t, flags);
   apply_budget(v, limits);
@@ -179,6 +228,7 @@ void add_validate(CLI::App& app, Terminal& t) {
   c->add_option("--profiles", flags->profiles, "folder in which to look for the profiles that clusters name; default: the shipped ones")->excludes("--profile");
   c->add_option("--budget", flags->budget, "limits that must be kept; default: the shipped tests/validation/budget.json");
   c->add_option("--tolerance", flags->tolerance, "of a step's relative error, for the verdict of a pair; default 0.02")->check(CLI::PositiveNumber);
+  c->add_option("--without", flags->without, "predict with one mechanism of the model taken out (copy_in, burst, workers, ...): a gate that then passes guards nothing");
   add_output_flags(*c, flags->output, {"table", "json", "junit"});
   c->callback([&t, flags] { validate_command(t, *flags); });
 }

@@ -14,6 +14,8 @@ constexpr const char* kEvidence[] = {"system", "replay", "replay_real"};
 constexpr const char* kSamples[] = {"held_out", "in_sample"};
 constexpr const char* kHeadline = "replay";  // coverage and discrimination are of held-out Runs of this class
 constexpr std::size_t kLeastCaps = 3;
+constexpr const char* kTags[] = {"slow_rank", "slow_host", "racks", "crossing", "two_jobs", "in_flight", "no_overlap", "accumulation", "compression", "unused", "small_messages",
+                                 "large_buckets", "first_bucket", "host_lane"};
 
 double magnitude(const Pair& p) { return std::abs(p.comparison.error); }
 
@@ -124,6 +126,7 @@ std::string number(double x) { return x == std::floor(x) && std::abs(x) < 1e9 ? 
 
 }  // namespace
 
+std::vector<std::string> tag_names() { return {std::begin(kTags), std::end(kTags)}; }
 bool in_interval(const Pair& p) { return p.low <= p.comparison.measured && p.comparison.measured <= p.high; }
 bool is_clean(const Pair& p) { return !p.noisy && !p.loopback && p.comparison.mismatch.empty(); }
 bool Validation::failed() const {
@@ -149,6 +152,9 @@ std::vector<std::string> value_names() {
   for (const char* evidence : kEvidence)
     for (const char* sample : kSamples)
       for (const Statistic& s : kStatistics) out.push_back(fmt::format("{}.{}.{}", evidence, sample, s.name));
+  for (const char* tag : kTags)
+    for (const char* sample : kSamples)
+      for (const char* what : {"n", "median_abs_error", "max_abs_error"}) out.push_back(fmt::format("{}.{}.{}", tag, sample, what));
   return out;
 }
 
@@ -165,6 +171,18 @@ std::map<std::string, double> values(const Validation& v) {
         if (!s.of_buckets || a.buckets > 0) out[stem + s.name] = s.of(a);
     }
   if (auto it = out.find(std::string(kHeadline) + ".held_out.coverage"); it != out.end()) out["coverage"] = it->second;
+  // By tag: clean Runs of the headline class.
+  for (const char* tag : kTags)
+    for (const char* sample : kSamples) {
+      std::vector<double> errors;
+      for (const Pair& p : v.pairs)
+        if (is_clean(p) && p.evidence == kHeadline && p.sample == sample && std::find(p.tags.begin(), p.tags.end(), tag) != p.tags.end()) errors.push_back(magnitude(p));
+      std::string stem = fmt::format("{}.{}.", tag, sample);
+      out[stem + "n"] = static_cast<double>(errors.size());
+      if (errors.empty()) continue;
+      out[stem + "median_abs_error"] = analysis::median(errors);
+      out[stem + "max_abs_error"] = analysis::percentile(errors, 100);
+    }
   out["regret.n"] = static_cast<double>(v.sweeps.size());
   for (const Sweep& s : v.sweeps) out["regret.max"] = std::max(out["regret.max"], s.regret);
   if (v.floor.scenarios > 0) out["floor.median"] = v.floor.median, out["floor.max"] = v.floor.max;

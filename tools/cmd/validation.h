@@ -28,7 +28,10 @@ struct Pair {
   double queue_error = 0;
   std::string sweep;  // what scenarios that differ in bucket_cap_mb only have in common; "" = the plan has no buckets
   std::optional<double> cap;
+  std::vector<std::string> tags;  // of tag_names(): what the scenario has
 };
+// What a budget may limit by itself: slow_rank, slow_host, racks, crossing, two_jobs, in_flight, ...
+std::vector<std::string> tag_names();
 bool in_interval(const Pair& p);
 // Counts in the aggregates that a budget limits: measured on shaped hosts, not noisy, same schedule.
 bool is_clean(const Pair& p);

@@ -89,6 +89,7 @@ io::OrderedJson json_of(const Pair& p) {
   }
   j["naive_error"] = p.naive_error;
   j["queue_error"] = p.queue_error;
+  j["tags"] = p.tags;
   return j;
 }
 

@@ -1,0 +1,110 @@
+#include "sim/predict/mechanisms.h"
+
+#include <algorithm>
+#include <array>
+
+namespace ddpsim::predict {
+namespace {
+
+constexpr std::array<const char*, kMechanisms> kNames{"copy_in",       "in_order_launch", "burst",          "host_lane",      "workers",
+                                                      "reverse_order", "uplink_sharing",  "late_arrival",   "reduction_time", "first_bucket"};
+
+// Moves each bucket's all-reduce (with the operations of its comm hook) to directly behind the copy that completes it.
+void launch_when_full(StepProgram& s) {
+  std::vector<std::uint32_t> last_copy(s.buckets.size(), kNoOp);
+  std::vector<std::uint32_t> bucket_of;
+  for (std::uint32_t k = 0; k < s.buckets.size(); ++k)
+    for (TensorIndex t : s.buckets[k].tensors) {
+      if (bucket_of.size() <= t) bucket_of.resize(t + 1, kNoOp);
+      bucket_of[t] = k;
+    }
+  for (std::uint32_t i = 0; i < s.ops.size(); ++i)
+    if (s.ops[i].kind == OpKind::CopyIn && bucket_of[s.ops[i].subject] != kNoOp) last_copy[bucket_of[s.ops[i].subject]] = i;
+  // Sort key: what stays keeps its place; what moves comes just behind the copy.
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> order;
+  for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
+    const Op& op = s.ops[i];
+    std::uint32_t subject = op.kind == OpKind::Launch ? s.ops[op.subject].subject : op.subject;
+    OpKind kind = op.kind == OpKind::Launch ? s.ops[op.subject].kind : op.kind;
+    bool moves = kind == OpKind::AllReduce || kind == OpKind::Compress || kind == OpKind::Divide || kind == OpKind::Decompress;
+    std::uint32_t place = moves && last_copy[subject] != kNoOp ? last_copy[subject] : i;
+    order.push_back({std::uint64_t{place} << 32 | i, i});
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<std::uint32_t> now(s.ops.size());
+  for (std::uint32_t i = 0; i < order.size(); ++i) now[order[i].second] = i;
+  std::vector<Op> ops;
+  for (const auto& [key, i] : order) ops.push_back(s.ops[i]);
+  for (Op& op : ops) {
+    for (std::uint32_t& d : op.dep)
+      if (d != kNoOp) d = now[d];
+    if (op.kind == OpKind::Launch) op.subject = now[op.subject];
+  }
+  for (auto& e : s.extra_deps) e = {now[e.op], now[e.dep]};
+  // On a CPU it is issued by what the host did last.
+  for (std::uint32_t i = 0; i < ops.size(); ++i)
+    if (ops[i].kind == OpKind::AllReduce && ops[i].lane == Lane::Worker)
+      for (std::uint32_t j = i; j-- > 0;)
+        if (ops[j].lane == Lane::Host) {
+          ops[i].dep[0] = j;
+          break;
+        }
+  s.ops = std::move(ops);
+}
+
+void alter(Mechanism m, StepProgram& s) {
+  if (m == Mechanism::InOrderLaunch) return launch_when_full(s);
+  for (Op& op : s.ops) {
+    if ((m == Mechanism::CopyIn && op.kind == OpKind::CopyIn) || (m == Mechanism::HostLane && op.kind == OpKind::Launch)) op.duration = {}, op.priced = false;
+  }
+}
+
+}  // namespace
+
+const char* name_of(Mechanism m) { return kNames[static_cast<std::size_t>(m)]; }
+
+std::optional<Mechanism> parse_mechanism(const std::string& name) {
+  for (std::size_t i = 0; i < kNames.size(); ++i)
+    if (name == kNames[i]) return static_cast<Mechanism>(i);
+  return std::nullopt;
+}
+
+void remove(Mechanism m, Workload& w, Cluster& c, Profile& p, Scenario& s) {
+  constexpr std::int64_t kFree = 1000;
+  switch (m) {
+    case Mechanism::Burst:
+      c.link.burst = c.uplink.burst = {};
+      c.link.peak = c.uplink.peak = {};
+      for (GraphLink& l : c.links) l.link.burst = {}, l.link.peak = {};
+      break;
+    case Mechanism::ReverseOrder:
+      std::sort(w.arrival.begin(), w.arrival.end());
+      break;
+    case Mechanism::UplinkSharing:
+      c.uplink.bandwidth.bits_per_s *= kFree;
+      c.uplink.peak.bits_per_s *= kFree;
+      break;
+    case Mechanism::LateArrival:
+      s.slow_ranks.clear();
+      break;
+    case Mechanism::ReductionTime:
+      p.reduction_bytes_per_s = 0;
+      break;
+    case Mechanism::FirstBucket:
+      s.plan.first_bucket_bytes = static_cast<std::int64_t>(s.plan.bucket_cap_mb.value_or(25) * 1048576);
+      break;
+    case Mechanism::CopyIn:
+    case Mechanism::InOrderLaunch:
+    case Mechanism::HostLane:
+    case Mechanism::Workers:
+      break;
+  }
+}
+
+void alter(Mechanism m, Program& program) {
+  if (m == Mechanism::Workers) program.worker_threads = 1;
+  for (StepProgram& s : program.warmup) alter(m, s);
+  alter(m, program.steady);
+}
+
+}  // namespace ddpsim::predict

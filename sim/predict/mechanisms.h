@@ -1,0 +1,33 @@
+// The model with one mechanism taken out: what a validation that is worth its name must notice.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/predict/predict.h"
+
+namespace ddpsim::predict {
+
+enum class Mechanism : std::uint8_t {
+  CopyIn,         // hooks copy gradients into buckets for nothing
+  InOrderLaunch,  // a full bucket does not wait for those before it
+  Burst,          // links have no token buckets
+  HostLane,       // the host launches in no time
+  Workers,        // one collective at a time
+  ReverseOrder,   // gradients arrive in registration order
+  UplinkSharing,  // uplinks carry any number of flows at full speed
+  LateArrival,    // no rank computes longer than another
+  ReductionTime,  // sums cost nothing
+  FirstBucket,    // no small first bucket
+};
+inline constexpr int kMechanisms = 10;
+const char* name_of(Mechanism m);  // "copy_in", ...
+std::optional<Mechanism> parse_mechanism(const std::string& name);
+
+// Takes a mechanism out of a question's parts. What lies in the Program is for alter().
+void remove(Mechanism m, Workload& workload, Cluster& cluster, Profile& profile, Scenario& scenario);
+// Takes a mechanism out of a lowered Program; does nothing for those that remove() handles.
+void alter(Mechanism m, Program& program);
+
+}  // namespace ddpsim::predict

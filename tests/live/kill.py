@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Kills `ddpsim run` at random moments: after the next start nothing of it is left. Needs the right to make network namespaces, else skipped (77).
+
+  kill.py DDPSIM [--times N] [--seed S]
+"""
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+MARK = "DDPSIM_KILL_TEST"
+
+
+def processes(mark):
+    """Processes that carry our mark in their environment."""
+    out = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if f"{MARK}={mark}".encode() in (entry / "environ").read_bytes() and (entry / "stat").read_text().split(")")[1].split()[0] != "Z":
+                out.append(int(entry.name))
+        except OSError:
+            pass
+    return out
+
+
+def namespaces():
+    out = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                out.add(os.readlink(entry / "ns/net"))
+            except OSError:
+                pass
+    return out
+
+
+def links():
+    return {p.name for p in Path("/sys/class/net").iterdir()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("ddpsim")
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    a = parser.parse_args()
+    mark = f"{os.getpid()}.{time.time_ns()}"
+    env = dict(os.environ, **{MARK: mark})
+    chance = random.Random(a.seed)
+    before_links, before_namespaces = links(), namespaces()
+    with tempfile.TemporaryDirectory() as runs:
+        command = [a.ddpsim, "run", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-star", "--set", "cluster.hosts=3", "--steps", "6", "--runs", runs]
+        begin = time.time()
+        whole = subprocess.run(command, env=env, capture_output=True, text=True)
+        lasted = time.time() - begin
+        if whole.returncode != 0:
+            sys.exit(f"the run itself failed: {whole.stderr}")
+        if "NOT shaped" in whole.stdout:
+            print("skipped: " + whole.stdout.splitlines()[-1])
+            return 77
+        complete = {p.name for p in Path(runs).glob("*.json.gz")}
+        for k in range(a.times):
+            child = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            time.sleep(chance.uniform(0, lasted))
+            # The front process; any process of the run; or, as Ctrl-C does, all of them.
+            how = chance.choice(["front", "any", "interrupt"])
+            try:
+                if how == "front":
+                    os.kill(child.pid, signal.SIGKILL)
+                elif how == "any":
+                    os.kill(chance.choice(processes(mark) or [child.pid]), signal.SIGKILL)
+                else:
+                    os.killpg(child.pid, signal.SIGINT)
+            except ProcessLookupError:
+                pass
+            child.wait(timeout=30)
+            deadline = time.time() + 5
+            while processes(mark) and time.time() < deadline:
+                time.sleep(0.01)
+            if left := processes(mark):
+                sys.exit(f"kill {k} ({how}): processes {left} are left")
+        # A writer that was killed in the middle of a Run: no such process can have this number.
+        (Path(runs) / "tcp-half.json.gz.tmp4194305").write_bytes(b"half")
+        subprocess.run(command, env=env, check=True, capture_output=True)
+        for p in Path(runs).rglob("*"):
+            if p.is_file() and not (p.name.endswith(".json.gz") or p.parent.name == "scenarios" and p.suffix == ".json"):
+                sys.exit(f"{p.name} is left in the folder of Runs")
+        files = [str(p) for p in Path(runs).glob("*.json.gz")]
+        for f in files:
+            subprocess.run(["gzip", "-t", f], check=True)
+        assert complete <= {Path(f).name for f in files}
+    if extra := links() - before_links:
+        sys.exit(f"network devices {extra} are left")
+    for _ in range(100):  # others may come and go; ours would stay
+        extra = namespaces() - before_namespaces
+        if not extra:
+            break
+        time.sleep(0.05)
+    else:
+        sys.exit(f"network namespaces {extra} are left")
+    print(f"{a.times} kills of a run of {lasted:.1f} s: nothing is left")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

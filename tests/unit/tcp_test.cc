@@ -1,0 +1,333 @@
+// Backend tcp: step lists, prices, the simulation's use of them, other jobs, shared cores, the fit, the testbed's scripts.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "calib/fit/fit.h"
+#include "calib/mesh.h"
+#include "calib/testbed.h"
+#include "sim/collective/steps.h"
+#include "sim/predict/mechanisms.h"
+#include "tests/support/support.h"
+
+namespace ddpsim::test {
+namespace {
+
+using collective::MessageStep;
+
+// Plays step lists in memory: every rank's step s before anybody's step s + 1.
+std::vector<std::vector<double>> play(const std::vector<std::vector<MessageStep>>& steps, std::vector<std::vector<double>> data) {
+  for (std::size_t s = 0; s < steps[0].size(); ++s) {
+    auto before = data;
+    for (std::size_t r = 0; r < steps.size(); ++r) {
+      const MessageStep& m = steps[r][s];
+      const MessageStep& sent = steps[static_cast<std::size_t>(m.receive_from)][s];
+      EXPECT_EQ(sent.send_to, static_cast<int>(r));
+      EXPECT_EQ(sent.send_count, m.receive_count);
+      EXPECT_EQ(sent.send_offset, m.receive_offset);
+      for (std::int64_t i = 0; i < m.receive_count; ++i) {
+        double& to = data[r][static_cast<std::size_t>(m.receive_offset + i)];
+        double from = before[static_cast<std::size_t>(m.receive_from)][static_cast<std::size_t>(m.receive_offset + i)];
+        to = m.reduce ? to + from : from;
+      }
+    }
+  }
+  return data;
+}
+
+TEST(RingSteps, SumEverythingOnEveryRank) {
+  for (int n = 2; n <= 9; ++n)
+    for (std::int64_t elements : {1, 5, 8, 64, 1001}) {
+      std::vector<int> order(static_cast<std::size_t>(n));
+      std::iota(order.begin(), order.end(), 0);
+      if (n > 3) std::swap(order[1], order[3]);
+      std::vector<std::vector<MessageStep>> steps;
+      std::vector<std::vector<double>> data;
+      for (int r = 0; r < n; ++r) {
+        steps.push_back(collective::ring_all_reduce_steps(order, r, elements));
+        ASSERT_EQ(steps.back().size(), static_cast<std::size_t>(2 * (n - 1)));
+        data.emplace_back(static_cast<std::size_t>(elements));
+        for (std::int64_t i = 0; i < elements; ++i) data.back()[static_cast<std::size_t>(i)] = (r + 1) * 1000.0 + static_cast<double>(i);
+      }
+      auto sums = play(steps, data);
+      for (int r = 0; r < n; ++r)
+        for (std::int64_t i = 0; i < elements; ++i)
+          ASSERT_EQ(sums[static_cast<std::size_t>(r)][static_cast<std::size_t>(i)], 1000.0 * n * (n + 1) / 2 + static_cast<double>(n * i)) << n << " " << elements;
+    }
+}
+
+TEST(RingSteps, OneRankAndNoElementsDoNothing) {
+  std::vector<int> one{0};
+  EXPECT_TRUE(collective::ring_all_reduce_steps(one, 0, 100).empty());
+  std::vector<int> two{0, 1};
+  EXPECT_TRUE(collective::ring_all_reduce_steps(two, 0, 0).empty());
+}
+
+TEST(TreeSteps, EveryRankReceivesOnceFromOneThatHasIt) {
+  for (int n = 2; n <= 17; ++n) {
+    std::vector<int> received_in(static_cast<std::size_t>(n), -1);
+    std::vector<int> from(static_cast<std::size_t>(n), -1);
+    int sends = 0;
+    for (int r = 0; r < n; ++r) {
+      for (const MessageStep& m : collective::tree_broadcast_steps(n, r, 10)) {
+        if (m.send_to >= 0) ++sends;
+        if (m.receive_from >= 0) from[static_cast<std::size_t>(r)] = m.receive_from;
+      }
+    }
+    EXPECT_EQ(sends, n - 1);
+    EXPECT_EQ(from[0], -1);
+    for (int r = 1; r < n; ++r) EXPECT_LT(from[static_cast<std::size_t>(r)], r);
+  }
+}
+
+TEST(Sums, OfEveryType) {
+  float a[3] = {1, 2, 3};
+  float b[3] = {10, 20, 30.5};
+  calib::sum_into(reinterpret_cast<std::byte*>(a), reinterpret_cast<std::byte*>(b), 3, DType::Float32);
+  EXPECT_EQ(a[2], 33.5f);
+  // fp16: 1 + 2^-10 (one unit in the last place), 65504 + 65504 = inf, subnormal + subnormal.
+  std::uint16_t h[3] = {0x3c00, 0x7bff, 0x0001};
+  std::uint16_t g[3] = {0x1400, 0x7bff, 0x0001};
+  calib::sum_into(reinterpret_cast<std::byte*>(h), reinterpret_cast<std::byte*>(g), 3, DType::Float16);
+  EXPECT_EQ(h[0], 0x3c01);
+  EXPECT_EQ(h[1], 0x7c00);
+  EXPECT_EQ(h[2], 0x0002);
+  std::uint16_t x[2] = {0x3f80, 0xbf80};  // bf16: 1 + 1, -1 + 1
+  std::uint16_t y[2] = {0x3f80, 0x3f80};
+  calib::sum_into(reinterpret_cast<std::byte*>(x), reinterpret_cast<std::byte*>(y), 2, DType::BFloat16);
+  EXPECT_EQ(x[0], 0x4000);
+  EXPECT_EQ(x[1], 0x0000);
+}
+
+// ---- prices and simulation
+
+struct Asked {
+  Workload w;
+  Cluster c;
+  Profile p = ideal_profile(kMicrosecond * 50, DeviceKind::Cpu);
+  Scenario s;
+  Asked(Workload workload, int ranks, Bandwidth link) : w(std::move(workload)), c(star(ranks, link)) {
+    c.device = DeviceKind::Cpu;
+    s.ranks = ranks;
+    s.plan.backend = Backend::Tcp;
+  }
+  predict::Prediction ask(predict::Fidelity f = predict::Fidelity::Message) const {
+    topology::Fabric fabric(c);
+    predict::Options o;
+    o.fidelity = f;
+    return predict::predict({w, fabric, p, s}, o);
+  }
+};
+
+Workload one_layer(std::int64_t bytes) { return layered(1, bytes, kMillisecond, kMillisecond, DeviceKind::Cpu); }
+
+TEST(TcpRing, ClosedFormAndMessagesAgreeAlone) {
+  for (int n : {2, 3, 4, 8})
+    for (std::int64_t bytes : {40'000, 4'000'000, 40'000'000})
+      for (double reduction : {0.0, 4e9}) {
+        Asked a(one_layer(bytes), n, Bandwidth{1'000'000'000});
+        a.p.reduction_bytes_per_s = reduction;
+        auto message = a.ask().summary.buckets.at(0);
+        auto closed = a.ask(predict::Fidelity::Collective).summary.buckets.at(0);
+        double m = static_cast<double>((message.end - message.begin).ps);
+        EXPECT_NEAR(static_cast<double>((closed.end - closed.begin).ps) / m, 1, 0.01) << n << " " << bytes << " " << reduction;
+      }
+}
+
+TEST(TcpRing, IsItsClosedForm) {
+  // 4 ranks, 40 MB at 1 Gb/s: 6 steps of 50 us + 10 MB / 125 MB/s, and 3 sums of 10 MB at 5 GB/s.
+  Asked a(one_layer(40'000'000), 4, Bandwidth{1'000'000'000});
+  a.p.reduction_bytes_per_s = 5e9;
+  auto b = a.ask().summary.buckets.at(0);
+  EXPECT_NEAR(static_cast<double>((b.end - b.begin).ps), 6 * (50e6 + 80e9) + 3 * 2e9, 1e6);
+  // Four ranks that sum at once on one core: four times as long each.
+  a.c.emulated_on_cores = 1;
+  b = a.ask().summary.buckets.at(0);
+  EXPECT_NEAR(static_cast<double>((b.end - b.begin).ps), 6 * (50e6 + 80e9) + 3 * 4 * 2e9, 1e6);
+}
+
+TEST(TcpRing, CrowdedHostsHaveTheirOwnLatency) {
+  Asked a(one_layer(4'000), 4, Bandwidth{1'000'000'000});
+  a.p.transports.at("wire").crowded_latency = kMicrosecond * 200;
+  auto own = a.ask().summary.buckets.at(0);
+  a.c.emulated_on_cores = 2;
+  auto crowded = a.ask().summary.buckets.at(0);
+  EXPECT_EQ((crowded.end - crowded.begin).ps - (own.end - own.begin).ps, (kMicrosecond * 150 * 6).ps);
+}
+
+TEST(TcpQueue, OnlyAnIdleThreadHasToWake) {
+  Asked a(layered(4, 10'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 2, Bandwidth{1'000'000'000});
+  a.s.plan.bucket_cap_mb = 1;
+  Duration without = a.ask().summary.step;
+  a.p.transports.at("wire").launch = kMillisecond;
+  // Four buckets back to back: the launch of the first alone is in the step.
+  EXPECT_EQ(a.ask().summary.step - without, kMillisecond);
+}
+
+TEST(TcpQueue, PlaysAsManyCollectivesAsStreams) {
+  for (int streams : {1, 2, 3}) {
+    Asked a(layered(8, 1'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 2, Bandwidth{200'000'000});
+    a.s.plan.bucket_cap_mb = 0.5;
+    a.s.plan.tcp_streams = streams;
+    auto buckets = a.ask().summary.buckets;
+    int most = 0;
+    for (const auto& x : buckets) {
+      int together = 0;
+      for (const auto& y : buckets) together += y.begin <= x.begin && x.begin < y.end;
+      most = std::max(most, together);
+    }
+    EXPECT_EQ(most, streams);
+  }
+}
+
+TEST(OtherJobs, ShareTheUplink) {
+  Asked a(one_layer(10'000'000), 2, Bandwidth{1'000'000'000});
+  a.c.pattern = Pattern::Racks;
+  a.c.hosts = 4;
+  a.c.racks = 2;
+  a.c.uplink = a.c.link;
+  a.s.rank_order = {0, 2};
+  for (auto f : {predict::Fidelity::Message, predict::Fidelity::Collective}) {
+    a.s.other_jobs.clear();
+    auto alone = a.ask(f);
+    OtherJob other;
+    other.workload = a.w;
+    other.plan = a.s.plan;
+    other.rank_order = {1, 3};
+    a.s.other_jobs.push_back(other);
+    auto beside = a.ask(f);
+    // 10 MB over the uplink at half its rate.
+    EXPECT_NEAR(static_cast<double>((beside.summary.step - alone.summary.step).ps), 80e9, 1e9);
+    a.c.uplink.bandwidth = Bandwidth{2'000'000'000};
+    EXPECT_NEAR(static_cast<double>(a.ask(f).summary.step.ps) / static_cast<double>(alone.summary.step.ps), 1, 1e-3);
+    a.c.uplink = a.c.link;
+  }
+}
+
+TEST(OtherJobs, AreCheckedLikeTheFirst) {
+  Scenario s;
+  s.ranks = 2;
+  s.other_jobs.emplace_back();
+  s.other_jobs[0].rank_order = {1, 2};
+  EXPECT_EQ(validate(s, 4).path, "/other_jobs/0/rank_order/0");
+  s.other_jobs[0].rank_order = {2};
+  EXPECT_EQ(validate(s, 4).path, "/other_jobs/0/rank_order");
+  s.other_jobs[0].rank_order = {2, 3};
+  EXPECT_FALSE(validate(s, 4));
+}
+
+TEST(RealCompute, SharesTheMachinesCores) {
+  Asked a(one_layer(4'000), 2, Bandwidth{1'000'000'000});
+  a.w.times.forward = kSecond;
+  a.c.emulated_on_cores = 1;
+  Duration timed = a.ask().summary.step;
+  a.s.real_compute = true;
+  for (auto f : {predict::Fidelity::Message, predict::Fidelity::Collective})
+    EXPECT_NEAR(static_cast<double>(a.ask(f).summary.step.ps) / static_cast<double>(timed.ps), 2, 0.01);
+  a.c.emulated_on_cores = 2;
+  EXPECT_NEAR(static_cast<double>(a.ask().summary.step.ps) / static_cast<double>(timed.ps), 1, 1e-3);
+}
+
+TEST(RealCompute, PaysForTheNetwork) {
+  Asked a(layered(10, 10'000'000, kMillisecond, kMillisecond * 100, DeviceKind::Cpu), 2, Bandwidth{1'000'000'000});
+  a.c.emulated_on_cores = 2;
+  a.s.real_compute = true;
+  a.s.plan.bucket_cap_mb = 5;
+  Duration free = a.ask().summary.step;
+  a.p.transports.at("wire").cpu_ps_per_byte = 1000;  // 2 x 100 MB x 1 ns on two cores: 100 ms each
+  double slower = static_cast<double>((a.ask().summary.step - free).ps);
+  EXPECT_GT(slower, 60e9);
+  EXPECT_LT(slower, 105e9);
+}
+
+TEST(Mechanisms, HaveNamesThatParse) {
+  for (int m = 0; m < predict::kMechanisms; ++m) {
+    auto mechanism = static_cast<predict::Mechanism>(m);
+    EXPECT_EQ(predict::parse_mechanism(predict::name_of(mechanism)), mechanism);
+  }
+  EXPECT_FALSE(predict::parse_mechanism("gravity"));
+}
+
+// ---- fit
+
+Sample all_reduce_sample(const topology::Fabric& f, const Profile& truth, int n, std::int64_t bytes) {
+  std::vector<int> devices(static_cast<std::size_t>(n));
+  std::iota(devices.begin(), devices.end(), 0);
+  auto c = collective::make_communicator(f, devices, Backend::Tcp);
+  return {"all_reduce", {{"ranks", n}, {"bytes", bytes}}, {collective::all_reduce(c, truth, Level::Mid, {bytes}).alone}};
+}
+
+TEST(Fit, FindsWhatTheSamplesWereMadeFrom) {
+  Cluster c = star(8, Bandwidth{1'000'000'000});
+  topology::Fabric f(c);
+  Profile truth = ideal_profile(kMicrosecond * 70, DeviceKind::Cpu);
+  truth.transports.at("wire").efficiency = {0.98, 0.98, 0.98};
+  truth.reduction_bytes_per_s = 8e9;
+  Run run;
+  run.kind = RunKind::Measured;
+  run.evidence = EvidenceClass::Collective;
+  for (int n : {2, 4, 8})
+    for (std::int64_t b = 256; b <= (16 << 20); b *= 4) run.samples.push_back(all_reduce_sample(f, truth, n, b));
+  run.samples.push_back({"reduce", {{"bytes", 8'000'000}, {"together", 1}}, {kMillisecond}});
+  Profile base = ideal_profile(kMicrosecond * 5, DeviceKind::Cpu);
+  calib::Fit fit = calib::fit(base, "found", {{&run, &f}}, {});
+  const TransportSection& t = fit.profile.transports.at("wire");
+  EXPECT_EQ(fit.profile.name, "found");
+  EXPECT_TRUE(fit.identified);
+  EXPECT_NEAR(static_cast<double>(t.latency.ps), 70e6, 1.5e6);
+  EXPECT_NEAR(t.efficiency.mid, 0.98, 1e-3);
+  EXPECT_NEAR(fit.profile.reduction_bytes_per_s, 8e9, 1e6);
+  for (const auto& r : fit.residuals) {
+    EXPECT_LT(std::abs(r.error), 0.02) << r.ranks << " " << r.bytes;
+    EXPECT_LT(std::abs(r.without_ranks), 0.03) << r.ranks << " " << r.bytes;
+  }
+}
+
+TEST(Fit, SaysWhenOneRankCountIdentifiesNothing) {
+  Cluster c = star(2, Bandwidth{1'000'000'000});
+  topology::Fabric f(c);
+  Profile truth = ideal_profile(kMicrosecond * 70, DeviceKind::Cpu);
+  Run run;
+  for (std::int64_t b = 1024; b <= (1 << 20); b *= 4) run.samples.push_back(all_reduce_sample(f, truth, 2, b));
+  EXPECT_FALSE(calib::fit(truth, "x", {{&run, &f}}, {}).identified);
+  Run nothing;
+  EXPECT_THROW(calib::fit(truth, "x", {{&nothing, &f}}, {}), InputError);
+}
+
+// ---- hosts
+
+TEST(Testbed, ShapesEveryLinkAtBothEnds) {
+  Cluster c = cluster("testbed-racks");
+  c.slow_links.push_back({1, Bandwidth{300'000'000}});
+  ASSERT_FALSE(calib::emulation_problem(c)) << calib::emulation_problem(c).message;
+  auto s = calib::testbed_script(c, {"/n0", "/n1", "/n2", "/n3"});
+  for (const char* end : {"dev p0 ", "dev p1 ", "dev p2 ", "dev p3 ", "dev u0 ", "dev c0 ", "dev u1 ", "dev c1 "}) EXPECT_NE(s.tc_switch.find(end), std::string::npos) << end;
+  ASSERT_EQ(s.tc_host.size(), 4u);
+  EXPECT_NE(s.tc_host[0].find("rate 1000000000bit"), std::string::npos);
+  EXPECT_NE(s.tc_host[1].find("rate 300000000bit"), std::string::npos);
+  EXPECT_NE(s.tc_switch.find("dev p1 root tbf rate 300000000bit"), std::string::npos);
+  EXPECT_NE(s.ip_switch.find("link set p1 master b0"), std::string::npos);
+  EXPECT_NE(s.ip_switch.find("link set p2 master b1"), std::string::npos);
+}
+
+TEST(Testbed, SaysWhatItCannotMake) {
+  Cluster c = cluster("testbed-star");
+  EXPECT_FALSE(calib::emulation_problem(c));
+  Cluster latency = c;
+  latency.link.latency = kMicrosecond;
+  EXPECT_EQ(calib::emulation_problem(latency).path, "/link/latency");
+  Cluster plain = c;
+  plain.link.burst = {};
+  EXPECT_EQ(calib::emulation_problem(plain).path, "/link/burst");
+  Cluster tree = c;
+  tree.pattern = Pattern::FatTree;
+  EXPECT_EQ(calib::emulation_problem(tree).path, "/pattern");
+  Cluster wide = c;
+  wide.hosts = 65;
+  EXPECT_EQ(calib::emulation_problem(wide).path, "/hosts");
+}
+
+}  // namespace
+}  // namespace ddpsim::test

@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""The validation must be able to fail: with each mechanism of the model taken out, the gate on the committed Runs fails.
+
+  faults.py DDPSIM
+"""
+import re
+import subprocess
+import sys
+
+MECHANISMS = ["copy_in", "in_order_launch", "burst", "host_lane", "workers", "reverse_order", "uplink_sharing", "late_arrival", "reduction_time", "first_bucket"]
+
+
+def gate(ddpsim, *more):
+    done = subprocess.run([ddpsim, "validate", *more], capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        sys.exit(f"validate {' '.join(more)}: {done.stderr}")
+    return done.returncode == 1, done.stderr
+
+
+def main():
+    ddpsim = sys.argv[1]
+    failed, why = gate(ddpsim)
+    if failed:
+        sys.exit("the gate fails with every mechanism in place:\n" + why)
+    unnoticed = []
+    for m in MECHANISMS:
+        failed, why = gate(ddpsim, "--without", m)
+        reasons = sorted(set(re.findall(r"ddpsim: (?:budget: (\S+)|(mismatch|stale))", why)))
+        print(f"{m:<16} {'noticed' if failed else 'NOT NOTICED'}  {' '.join(sorted({a or b for a, b in reasons}))[:150]}")
+        if not failed:
+            unnoticed.append(m)
+    if unnoticed:
+        sys.exit("the gate passes without " + ", ".join(unnoticed))
+
+
+if __name__ == "__main__":
+    main()
