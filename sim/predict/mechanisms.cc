@@ -55,7 +55,8 @@ void launch_when_full(StepProgram& s) {
 void alter(Mechanism m, StepProgram& s) {
   if (m == Mechanism::InOrderLaunch) return launch_when_full(s);
   for (Op& op : s.ops) {
-    if ((m == Mechanism::CopyIn && op.kind == OpKind::CopyIn) || (m == Mechanism::HostLane && op.kind == OpKind::Launch)) op.duration = {}, op.priced = false;
+    OpKind launched = op.kind == OpKind::Launch ? s.ops[op.subject].kind : op.kind;
+    if ((m == Mechanism::CopyIn && launched == OpKind::CopyIn) || (m == Mechanism::HostLane && op.kind == OpKind::Launch)) op.duration = {}, op.priced = false;
   }
 }
 

@@ -265,7 +265,7 @@ TEST(Fit, FindsWhatTheSamplesWereMadeFrom) {
   Profile truth = ideal_profile(kMicrosecond * 70, DeviceKind::Cpu);
   truth.transports.at("wire").efficiency = {0.98, 0.98, 0.98};
   truth.reduction_bytes_per_s = 8e9;
-  Run run;
+  ddpsim::Run run;
   run.kind = RunKind::Measured;
   run.evidence = EvidenceClass::Collective;
   for (int n : {2, 4, 8})
@@ -289,10 +289,10 @@ TEST(Fit, SaysWhenOneRankCountIdentifiesNothing) {
   Cluster c = star(2, Bandwidth{1'000'000'000});
   topology::Fabric f(c);
   Profile truth = ideal_profile(kMicrosecond * 70, DeviceKind::Cpu);
-  Run run;
+  ddpsim::Run run;
   for (std::int64_t b = 1024; b <= (1 << 20); b *= 4) run.samples.push_back(all_reduce_sample(f, truth, 2, b));
   EXPECT_FALSE(calib::fit(truth, "x", {{&run, &f}}, {}).identified);
-  Run nothing;
+  ddpsim::Run nothing;
   EXPECT_THROW(calib::fit(truth, "x", {{&nothing, &f}}, {}), InputError);
 }
 

@@ -100,6 +100,7 @@ void run_command(Terminal& t, Flags flags) {
   run.key = l.key;
   run.scenario = l.scenario_hash;
   run.workload = l.workload_hash;
+  run.split = flags.split;
   run.origin.argv = {"ddpsim", "run", "--backend", flags.backend, "--compute", flags.compute};
   run.origin.revision = flags.revision;
   std::string json = io::write_run(run).dump() + "\n";
