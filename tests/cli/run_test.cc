@@ -74,7 +74,6 @@ TEST(RunCommand, WritesARunThatValidateReads) {
 TEST(RunCommand, RefusesInASentence) {
   for (const auto& [more, says] : std::vector<std::pair<Args, std::string>>{{{"--backend", "smoke"}, "--backend smoke"},
                                                                             {{"--compute", "fast"}, "expected timed or real"},
-                                                                            {{"--steps", "1"}, "2 to 64"},
                                                                             {{"--split", "train"}, "expected fit or held_out"},
                                                                             {{"--set", "tcp_streams=0"}, "1 to 16"},
                                                                             {{"--set", "other_jobs=[{\"rank_order\":[0,1]}]"}, "already has a rank"}}) {
@@ -83,6 +82,12 @@ TEST(RunCommand, RefusesInASentence) {
     EXPECT_NE(o.err.find(says), std::string::npos) << o.err;
     EXPECT_EQ(o.out, "");
   }
+}
+
+TEST(RunCommand, NeedsTwoSteadySteps) {
+  Outcome o = ddpsim({"run", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-star", "--steps", "1"});
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("2 to 64"), std::string::npos) << o.err;
 }
 
 TEST(FitCommand, RefusesAFolderWithoutSamples) {
