@@ -154,7 +154,7 @@ std::vector<std::string> value_names() {
       for (const Statistic& s : kStatistics) out.push_back(fmt::format("{}.{}.{}", evidence, sample, s.name));
   for (const char* tag : kTags)
     for (const char* sample : kSamples)
-      for (const char* what : {"n", "median_abs_error", "max_abs_error"}) out.push_back(fmt::format("{}.{}.{}", tag, sample, what));
+      for (const char* what : {"n", "median_abs_error", "max_abs_error", "bucket_p95_abs_error"}) out.push_back(fmt::format("{}.{}.{}", tag, sample, what));
   return out;
 }
 
@@ -175,13 +175,18 @@ std::map<std::string, double> values(const Validation& v) {
   for (const char* tag : kTags)
     for (const char* sample : kSamples) {
       std::vector<double> errors;
-      for (const Pair& p : v.pairs)
-        if (is_clean(p) && p.evidence == kHeadline && p.sample == sample && std::find(p.tags.begin(), p.tags.end(), tag) != p.tags.end()) errors.push_back(magnitude(p));
+      std::vector<double> buckets;
+      for (const Pair& p : v.pairs) {
+        if (!is_clean(p) || p.evidence != kHeadline || p.sample != sample || std::find(p.tags.begin(), p.tags.end(), tag) == p.tags.end()) continue;
+        errors.push_back(magnitude(p));
+        for (const auto& b : p.comparison.buckets) buckets.push_back(std::abs(b.error));
+      }
       std::string stem = fmt::format("{}.{}.", tag, sample);
       out[stem + "n"] = static_cast<double>(errors.size());
       if (errors.empty()) continue;
       out[stem + "median_abs_error"] = analysis::median(errors);
       out[stem + "max_abs_error"] = analysis::percentile(errors, 100);
+      if (!buckets.empty()) out[stem + "bucket_p95_abs_error"] = analysis::percentile(buckets, 95);
     }
   out["regret.n"] = static_cast<double>(v.sweeps.size());
   for (const Sweep& s : v.sweeps) out["regret.max"] = std::max(out["regret.max"], s.regret);
