@@ -123,8 +123,7 @@ void tune_host() {
   write_to("/proc/sys/net/ipv4/tcp_no_metrics_save", "1");
   // No tail loss probes: a burst that waits in a slow link's queue looks lost to them, and is sent again.
   write_to("/proc/sys/net/ipv4/tcp_early_retrans", "0");
-  // Room for the largest message. A window that closes opens again by an acknowledgement that waits behind the receiver's own data: 5 ms a step were seen
-  // where a slow host sent and received 7 MB with room for 4.
+  // Room for the largest message, so that no window closes: opening it again takes an acknowledgement, which waits behind the receiver's own data.
   write_to("/proc/sys/net/ipv4/tcp_rmem", "4096 134217728 134217728");
 }
 
