@@ -1,16 +1,14 @@
 #include "calib/calibrate.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <numeric>
 #include <stdexcept>
 
-#include "calib/execute.h"
 #include "calib/mesh.h"
+#include "calib/origin.h"
 #include "calib/player.h"
 #include "calib/stage.h"
 #include "sim/collective/steps.h"
@@ -237,13 +235,7 @@ Run calibrate(const topology::Fabric& fabric, const CalibrateOptions& given) {
   double load = machine_load();
   StageResult stage = run_stage(fabric.cluster(), places, processes, o.loopback, o.timeout_s, shared->rendezvous,
                                 [&](int process, bool shaped) { Measurer(process, o.rank_counts, points, *shared, results).run(places, shaped); });
-  Run run;
-  run.kind = RunKind::Measured;
-  run.evidence = EvidenceClass::Collective;
-  run.origin = origin_of_here();
-  run.origin.backend = "tcp";
-  run.origin.hosts = stage.shaped ? "namespaces" : "loopback";
-  run.origin.reason = stage.reason;
+  Run run = measured_run(EvidenceClass::Collective, stage, load);
   run.origin.compute = "none";
   // Core time of one large all-reduce, all ranks and the kernel's network: a mean, since the kernel counts in ticks of 10 ms.
   for (std::size_t i = 0; i < points.size(); ++i) {
@@ -254,8 +246,6 @@ Run calibrate(const topology::Fabric& fabric, const CalibrateOptions& given) {
   }
   for (std::size_t i = 0; i < points.size(); ++i) run.samples.push_back(read(points[i], i, results));
   run.quality.retransmits = shared->retransmits;
-  run.quality.load = load;
-  if (load > 0.3) run.quality.verdict = Verdict::Noisy, run.quality.reasons.push_back(fmt::format("{:.1f} cores were busy before the run began", load));
   for (const char* what : {"nccl", "cuda"}) run.skipped.push_back({what, "backend tcp measures links and collectives of processes on CPUs"});
   return run;
 }

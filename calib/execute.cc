@@ -2,22 +2,17 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/utsname.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <new>
-#include <sstream>
 #include <stdexcept>
-#include <thread>
 
+#include "calib/origin.h"
 #include "calib/player.h"
 #include "calib/stage.h"
-#include "sim/io/files.h"
-#include "sim/model/version.h"
+#include "sim/analysis/compare.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/lower.h"
 
@@ -40,12 +35,6 @@ struct Shared {
   Rendezvous rendezvous;
   std::atomic<std::int64_t> retransmits;
 };
-
-std::vector<int> devices_of(const std::vector<int>& order, int ranks) {
-  std::vector<int> out = order;
-  for (int r = 0; out.size() < static_cast<std::size_t>(ranks); ++r) out.push_back(r);
-  return out;
-}
 
 void prepare(Job& job, const Workload& w, const Plan& plan, const predict::Question& q, std::vector<int> devices, int steady_steps) {
   job.times = predict::step_times(w, q.profile, Level::Mid);
@@ -99,7 +88,7 @@ void play_rank(const Job& job, int rank, const std::vector<int>& hosts, bool sha
     int p = job.first_process + r;
     peers.push_back({stage_address(hosts[static_cast<std::size_t>(p)], shaped), meeting.port[p]});
   }
-  mesh.connect(rank, peers, job.part.sends_to(rank), job.part.receives_from(rank));
+  mesh.connect(rank, peers, job.part.peers(rank, &collective::MessageStep::send_to), job.part.peers(rank, &collective::MessageStep::receive_from));
   meeting.meet(1, processes);
   if (options.real_compute) {
     // One rank after the other, so that each finds a quiet core.
@@ -163,74 +152,29 @@ void read_first(const Job& job, std::int64_t start, Run& run) {
 }
 
 constexpr double kNoisySpread = 0.01;
-constexpr double kNoisyLoad = 0.3;
+constexpr double kSegmentBytes = 8948;  // payload of a frame of 9000 bytes
 
-void judge(Run& run, std::int64_t retransmits, double segments, double load) {
-  std::vector<double> steady;
-  for (const StepRecord& s : run.steps)
-    if (s.kind == StepKind::Steady) steady.push_back(static_cast<double>(s.duration.ps));
-  if (steady.size() > 1) steady.erase(steady.begin());
-  auto median = [](std::vector<double> v) {
-    std::sort(v.begin(), v.end());
-    return v.empty() ? 0.0 : (v[(v.size() - 1) / 2] + v[v.size() / 2]) / 2;
-  };
-  double middle = median(steady);
-  for (double& d : steady) d = std::abs(d - middle);
-  Quality& q = run.quality;
-  q.spread = middle > 0 ? std::round(median(steady) / middle * 1e6) / 1e6 : 0;
-  q.retransmits = retransmits;
-  q.load = load;
-  if (q.spread > kNoisySpread) q.reasons.push_back(fmt::format("the steps spread by {:.1f} % (median absolute deviation)", 100 * q.spread));
-  // One in 10,000 costs less than 0.1 % of a step; a time-out (200 ms) shows in the spread.
-  if (static_cast<double>(retransmits) > std::max(4.0, 1e-4 * segments)) q.reasons.push_back(fmt::format("{} TCP segments were sent again", retransmits));
-  if (load > kNoisyLoad) q.reasons.push_back(fmt::format("{:.1f} cores were busy before the run began", load));
-  if (!q.reasons.empty()) q.verdict = Verdict::Noisy;
+// Segments that all jobs send in all steps, about.
+double segments_of(const std::vector<std::unique_ptr<Job>>& jobs) {
+  double out = 0;
+  for (const auto& job : jobs)
+    out += 2.0 * (job->part.ranks - 1) * static_cast<double>(job->part.gradient_bytes) * static_cast<double>(job->part.sequence.size()) / kSegmentBytes;
+  return out;
 }
 
-std::string line_of(const char* file, const std::string& key) {
-  std::istringstream in(io::exists(file) ? io::read_file(file) : std::string());
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with(key)) {
-      auto colon = line.find(": ");
-      return colon == std::string::npos ? line : line.substr(colon + 2);
-    }
-  return {};
+void judge(Run& run, std::int64_t retransmits, double segments) {
+  auto middle = static_cast<double>(analysis::typical_step(run, false).ps);
+  std::vector<double> deviations;
+  for (Duration d : analysis::settled_steps(run)) deviations.push_back(std::abs(static_cast<double>(d.ps) - middle));
+  Quality& q = run.quality;
+  q.spread = middle > 0 ? std::round(analysis::median(deviations) / middle * 1e6) / 1e6 : 0;
+  q.retransmits = retransmits;
+  if (q.spread > kNoisySpread) add_noise(q, fmt::format("the steps spread by {:.1f} % (median absolute deviation)", 100 * q.spread));
+  // One in 10,000 costs less than 0.1 % of a step; a time-out (200 ms) shows in the spread.
+  if (static_cast<double>(retransmits) > std::max(4.0, 1e-4 * segments)) add_noise(q, fmt::format("{} TCP segments were sent again", retransmits));
 }
 
 }  // namespace
-
-double busy_core_seconds() {
-  std::istringstream in(line_of("/proc/stat", "cpu "));
-  std::string name;
-  std::int64_t v[8] = {};
-  in >> name;
-  for (auto& x : v) in >> x;
-  std::int64_t busy = v[0] + v[1] + v[2] + v[5] + v[6] + v[7];  // all but idle and iowait
-  return static_cast<double>(busy) / static_cast<double>(::sysconf(_SC_CLK_TCK));
-}
-
-double machine_load() {
-  double before = busy_core_seconds();
-  timespec t{0, 250'000'000};
-  ::nanosleep(&t, nullptr);
-  return std::round((busy_core_seconds() - before) / 0.25 * 100) / 100;
-}
-
-Origin origin_of_here() {
-  Origin o;
-  o.version = kVersion;
-  std::time_t now = std::time(nullptr);
-  char date[32];
-  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  o.date = date;
-  o.cpu = line_of("/proc/cpuinfo", "model name");
-  o.cores = static_cast<int>(std::thread::hardware_concurrency());
-  utsname u{};
-  ::uname(&u);
-  std::string release = u.release;
-  o.kernel = std::string(u.sysname) + " " + release.substr(0, release.find('-'));
-  return o;
-}
 
 Run execute(const predict::Question& q, const ExecuteOptions& options) {
   const Scenario& s = q.scenario;
@@ -239,7 +183,7 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
     jobs.push_back(std::make_unique<Job>());
     prepare(*jobs.back(), w, plan, q, std::move(devices), steady);
   };
-  add(q.workload, s.plan, devices_of(s.rank_order, s.ranks), options.steady_steps);
+  add(q.workload, s.plan, devices_of(s), options.steady_steps);
   for (std::size_t k = 0; k < s.other_jobs.size(); ++k)
     add(s.other_jobs[k].workload, s.other_jobs[k].plan, s.other_jobs[k].rank_order, k < options.other_steps.size() ? options.other_steps[k] : 4 * options.steady_steps);
   for (const auto& [rank, factor] : s.slow_ranks) jobs[0]->factors[static_cast<std::size_t>(rank)] = factor;
@@ -263,21 +207,12 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
       if (process >= job->first_process && process < job->first_process + job->part.ranks)
         play_rank(*job, process - job->first_process, hosts, shaped, processes, options, *shared);
   });
-  Run run;
-  run.kind = RunKind::Measured;
-  run.evidence = EvidenceClass::Replay;
-  run.origin = origin_of_here();
-  run.origin.backend = "tcp";
-  run.origin.hosts = stage.shaped ? "namespaces" : "loopback";
-  run.origin.reason = stage.reason;
+  Run run = measured_run(EvidenceClass::Replay, stage, load);
   run.origin.compute = options.real_compute ? "real" : "timed";
   run.origin.profile = q.profile.name;
   read_steps(*jobs[0], options, run);
-  constexpr double kSegmentBytes = 8948;
-  double segments = 0;
-  for (const auto& job : jobs) segments += 2.0 * static_cast<double>(job->part.ranks - 1) * static_cast<double>(job->part.gradient_bytes) * static_cast<double>(job->part.sequence.size()) / kSegmentBytes;
   read_first(*jobs[0], shared->rendezvous.start_ns, run);
-  judge(run, shared->retransmits, segments, load);
+  judge(run, shared->retransmits, segments_of(jobs));
   return run;
 }
 

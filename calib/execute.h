@@ -23,12 +23,4 @@ struct ExecuteOptions {
 // Throws std::runtime_error if a rank fails, a sum is wrong, or the time is over; nothing is left running.
 Run execute(const predict::Question& q, const ExecuteOptions& options);
 
-// Fills what is known of this machine and process: version, date, cpu, cores, kernel.
-Origin origin_of_here();
-
-// Core-seconds that the machine has been busy since it started, interrupts included.
-double busy_core_seconds();
-// Busy cores of the machine over a quarter of a second, by /proc/stat.
-double machine_load();
-
 }  // namespace ddpsim::calib

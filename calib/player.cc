@@ -79,7 +79,6 @@ Part make_part(const Program& program, const collective::Communicator& comm, con
   Part part;
   part.ranks = comm.ranks();
   part.worker_threads = program.worker_threads;
-  part.device = program.device;
   std::vector<const StepProgram*> kinds;
   for (const StepProgram& s : program.warmup) kinds.push_back(&s);
   kinds.push_back(&program.steady);
@@ -97,7 +96,6 @@ Part make_part(const Program& program, const collective::Communicator& comm, con
       step.duration_ns.push_back(is_collective(op.kind) ? 0 : predict::price(op, *s, program, profile, Level::Mid).ps / 1000);
       if (!is_collective(op.kind)) continue;
       Part::Collective c;
-      c.op = i;
       c.type = type_of(op, *s, w, hook);
       c.elements = op.bytes / element_size(c.type);
       c.gradients = op.kind == OpKind::AllReduce || op.kind == OpKind::GradAllReduce;
@@ -119,21 +117,12 @@ Part make_part(const Program& program, const collective::Communicator& comm, con
   return part;
 }
 
-std::vector<int> Part::sends_to(int rank) const {
+std::vector<int> Part::peers(int rank, int collective::MessageStep::* end) const {
   std::set<int> out;
   for (const Step& s : kinds)
     for (const Collective& c : s.collectives)
       for (const auto& m : c.steps[static_cast<std::size_t>(rank)])
-        if (m.send_to >= 0) out.insert(m.send_to);
-  return {out.begin(), out.end()};
-}
-
-std::vector<int> Part::receives_from(int rank) const {
-  std::set<int> out;
-  for (const Step& s : kinds)
-    for (const Collective& c : s.collectives)
-      for (const auto& m : c.steps[static_cast<std::size_t>(rank)])
-        if (m.receive_from >= 0) out.insert(m.receive_from);
+        if (m.*end >= 0) out.insert(m.*end);
   return {out.begin(), out.end()};
 }
 
@@ -171,7 +160,6 @@ class Player {
     if (lanes.count(Lane::Worker))
       for (int i = 0; i < part_.worker_threads; ++i) threads.emplace_back(guarded([this] { run_worker(); }));
     guarded([this] { run_lane(Lane::Host); })();
-    if (threads.empty()) return;
     for (std::thread& t : threads) t.join();
     if (failed_) throw std::runtime_error(error_);
   }
@@ -275,7 +263,6 @@ class Player {
       picked_.push_back(*picked);
       pool_changed_.notify_one();
     }
-    ++enqueued_;
   }
 
   void run_worker() {
@@ -333,7 +320,6 @@ class Player {
   std::condition_variable pool_changed_;
   strategy::WorkerPool pool_;
   std::deque<std::uint32_t> picked_;
-  std::uint32_t enqueued_ = 0;
   std::uint32_t finished_ = 0;
 };
 

@@ -25,7 +25,6 @@ void sleep_until_ns(std::int64_t deadline);
 // What a rank does, made once before the processes start.
 struct Part {
   struct Collective {
-    std::uint32_t op = 0;
     std::int64_t elements = 0;
     DType type = DType::Float32;
     std::int64_t offset = 0;  // bytes, into the gradients or the others
@@ -43,12 +42,11 @@ struct Part {
   std::vector<std::size_t> sequence;  // kind of each step played
   int ranks = 0;
   int worker_threads = 1;
-  DeviceKind device = DeviceKind::Cpu;
   std::int64_t gradient_bytes = 0;
   std::int64_t other_bytes = 0;
   std::size_t most_ops = 0;
-  std::vector<int> sends_to(int rank) const;
-  std::vector<int> receives_from(int rank) const;
+  // Ranks that `rank` ever sends to (&MessageStep::send_to) or receives from (&MessageStep::receive_from).
+  std::vector<int> peers(int rank, int collective::MessageStep::* end) const;
 };
 
 // Prices of the Program's operations come from `profile`. `half`: type of compressed buckets. The Program and the Communicator must outlive the Part.

@@ -14,15 +14,6 @@ Duration middle(std::vector<Duration> v) {
   return v.size() % 2 == 1 ? v[half] : Duration{v[half - 1].ps + (v[half].ps - v[half - 1].ps) / 2};
 }
 
-// Steady steps without the first, unless it is the only one.
-std::vector<Duration> settled_steps(const Run& run) {
-  std::vector<Duration> out;
-  for (const StepRecord& s : run.steps)
-    if (s.kind == StepKind::Steady) out.push_back(s.duration);
-  if (out.size() > 1) out.erase(out.begin());
-  return out;
-}
-
 // One operation over all actors and recorded steps.
 struct Joined {
   const Span* first = nullptr;
@@ -154,6 +145,14 @@ void judge(const Run& measured, const CompareOptions& o, Comparison& c) {
 }  // namespace
 
 const char* name_of(Agreement a) { return a == Agreement::Within ? "within" : a == Agreement::Outside ? "outside" : "ambiguous"; }
+
+std::vector<Duration> settled_steps(const Run& run) {
+  std::vector<Duration> out;
+  for (const StepRecord& s : run.steps)
+    if (s.kind == StepKind::Steady) out.push_back(s.duration);
+  if (out.size() > 1) out.erase(out.begin());
+  return out;
+}
 
 Duration typical_step(const Run& run, bool mean) {
   if (run.kind == RunKind::Predicted && !mean) return run.steps.back().duration;

@@ -8,6 +8,9 @@
 
 namespace ddpsim::analysis {
 
+// Steady steps without the first, which still carries the warm-up, unless it is the only one.
+std::vector<Duration> settled_steps(const Run& run);
+
 // The step that a Run stands for. Median (mean if `mean`: for steps that differ from one another, as beside another job) of its steady steps without the
 // first of them, which still carries the warm-up; with one steady step, that one. Predicted and not `mean`: the last step, which is the settled one.
 // REQUIRES: a steady step.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <set>
 
 namespace ddpsim {
@@ -51,6 +52,21 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   return {};
 }
 
+std::vector<int> devices_of(const Scenario& s) {
+  if (!s.rank_order.empty()) return s.rank_order;
+  std::vector<int> out(static_cast<std::size_t>(s.ranks));
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+
+Scenario scenario_of(const OtherJob& job) {
+  Scenario s;
+  s.plan = job.plan;
+  s.ranks = static_cast<int>(job.rank_order.size());
+  s.rank_order = job.rank_order;
+  return s;
+}
+
 Problem validate(const Scenario& s, int devices) {
   if (s.ranks < 1) return {"/ranks", "a job has at least one rank"};
   if (s.ranks > devices)
@@ -65,9 +81,8 @@ Problem validate(const Scenario& s, int devices) {
       if (!seen.insert(s.rank_order[i]).second) return {path, "device " + std::to_string(s.rank_order[i]) + " already has a rank"};
     }
   }
-  std::set<int> taken(s.rank_order.begin(), s.rank_order.end());
-  if (s.rank_order.empty())
-    for (int r = 0; r < s.ranks; ++r) taken.insert(r);
+  std::vector<int> mine = devices_of(s);
+  std::set<int> taken(mine.begin(), mine.end());
   if (s.other_jobs.size() > 16) return {"/other_jobs", "at most 16 other jobs"};
   for (std::size_t k = 0; k < s.other_jobs.size(); ++k) {
     const OtherJob& job = s.other_jobs[k];

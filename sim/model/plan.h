@@ -73,5 +73,9 @@ struct Scenario {
   bool real_compute = false;
 };
 Problem validate(const Scenario& s, int devices);
+// Device of each rank: rank_order, or 0, 1, 2, ...
+std::vector<int> devices_of(const Scenario& s);
+// The scenario of another job by itself.
+Scenario scenario_of(const OtherJob& job);
 
 }  // namespace ddpsim

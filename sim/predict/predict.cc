@@ -13,13 +13,6 @@ namespace {
 
 constexpr int kMaxSteadySteps = 8;
 
-std::vector<int> devices_of(const Scenario& s) {
-  if (!s.rank_order.empty()) return s.rank_order;
-  std::vector<int> out;
-  for (int r = 0; r < s.ranks; ++r) out.push_back(r);
-  return out;
-}
-
 struct Prepared {
   StepTimes times;
   Program program;
@@ -53,12 +46,22 @@ Duration mean_period(const Simulation& s) {
   return {(s.steps.back().end - s.steps[first].end).ps / count};
 }
 
+// Ranks that share cores are simulated one by one.
+SimulationOptions simulation_options(const Question& q, Level level, const Options& options) {
+  SimulationOptions so;
+  so.fidelity = options.fidelity;
+  so.level = level;
+  so.fold_links = options.fold && options.fidelity == Fidelity::Collective && !q.scenario.real_compute;
+  so.real_compute = q.scenario.real_compute;
+  return so;
+}
+
 struct OtherPrepared {
   Prepared prepared;
   std::vector<RankClass> classes;
 };
 
-Simulation play_beside(const Prepared& r, const Question& q, const SimulationOptions& so) {
+Simulation play_beside(const Prepared& r, const Question& q, const SimulationOptions& so, const Options& options) {
   auto classes = fold_ranks(q.scenario, so.fold_links);
   SimulationOptions alone = so;
   alone.spans = false;
@@ -70,11 +73,8 @@ Simulation play_beside(const Prepared& r, const Question& q, const SimulationOpt
   for (std::size_t k = 0; k < others.size(); ++k) {
     const OtherJob& job = q.scenario.other_jobs[k];
     OtherPrepared& o = others[k];
-    o.prepared.times = step_times(job.workload, q.profile, so.level);
-    o.prepared.program = strategy::lower({job.workload, o.prepared.times, q.profile.kind}, job.plan);
-    o.prepared.comm = collective::make_communicator(q.fabric, job.rank_order, o.prepared.program.backend);
-    Scenario theirs;
-    theirs.ranks = static_cast<int>(job.rank_order.size());
+    Scenario theirs = scenario_of(job);
+    o.prepared = prepare({job.workload, q.fabric, q.profile, theirs}, so.level, strategy::Steps::All, options);
     o.classes = fold_ranks(theirs, so.fold_links);
     Duration period_alone = period(simulate(o.prepared.program, o.prepared.comm, q.profile, o.classes, alone));
     // Even if all others slow this job down as much as they can, they last longer.
@@ -89,14 +89,10 @@ Simulation play_beside(const Prepared& r, const Question& q, const SimulationOpt
 }
 
 Simulation play(const Prepared& r, const Question& q, Level level, const Options& options, bool spans, bool warmup) {
-  SimulationOptions so;
-  so.fidelity = options.fidelity;
-  so.level = level;
-  so.fold_links = options.fold && options.fidelity == Fidelity::Collective && !q.scenario.real_compute;
-  so.real_compute = q.scenario.real_compute;
+  SimulationOptions so = simulation_options(q, level, options);
   so.spans = spans;
   so.warmup = warmup;
-  if (!q.scenario.other_jobs.empty()) return play_beside(r, q, so);
+  if (!q.scenario.other_jobs.empty()) return play_beside(r, q, so, options);
   auto classes = fold_ranks(q.scenario, so.fold_links);
   Simulation s = simulate(r.program, r.comm, q.profile, classes, so);
   if (!settled(s)) {
@@ -126,8 +122,8 @@ double normal(std::uint64_t& state) {
 // waits for; that the others may start the next step earlier is left out.
 std::vector<Duration> play_jitter(const Prepared& r, const Question& q, const Options& options) {
   const Jitter& j = *q.scenario.jitter;
-  bool fold = options.fold && options.fidelity == Fidelity::Collective;
-  auto classes = fold_ranks(q.scenario, fold);
+  SimulationOptions so = simulation_options(q, Level::Mid, options);
+  auto classes = fold_ranks(q.scenario, so.fold_links);
   std::uint64_t state = j.seed;
   std::vector<double> factors(static_cast<std::size_t>(q.scenario.ranks));
   for (int k = 0; k <= j.samples; ++k) {
@@ -138,9 +134,6 @@ std::vector<Duration> play_jitter(const Prepared& r, const Question& q, const Op
       c.step_factors.push_back(worst);
     }
   }
-  SimulationOptions so;
-  so.fidelity = options.fidelity;
-  so.fold_links = fold;
   so.spans = false;
   so.warmup = false;
   so.steady_steps = j.samples + 1;

@@ -90,6 +90,12 @@ TEST(RunCommand, NeedsTwoSteadySteps) {
   EXPECT_NE(o.err.find("2 to 64"), std::string::npos) << o.err;
 }
 
+TEST(FitCommand, RefusesAnUnknownSplit) {
+  Outcome o = ddpsim({"fit", "--split", "tuning"});
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("expected fit or held_out"), std::string::npos) << o.err;
+}
+
 TEST(FitCommand, RefusesAFolderWithoutSamples) {
   Folder f;
   fs::create_directories(f.path / "scenarios");

@@ -67,7 +67,6 @@ TEST(RingSteps, OneRankAndNoElementsDoNothing) {
 
 TEST(TreeSteps, EveryRankReceivesOnceFromOneThatHasIt) {
   for (int n = 2; n <= 17; ++n) {
-    std::vector<int> received_in(static_cast<std::size_t>(n), -1);
     std::vector<int> from(static_cast<std::size_t>(n), -1);
     int sends = 0;
     for (int r = 0; r < n; ++r) {

@@ -82,10 +82,7 @@ void run_command(Terminal& t, Flags flags) {
   options.loopback = flags.loopback;
   // Each other job plays until this one is done, even if both slow one another down as much as they can.
   for (const OtherJob& job : l.scenario.other_jobs) {
-    Scenario theirs;
-    theirs.plan = job.plan;
-    theirs.ranks = static_cast<int>(job.rank_order.size());
-    theirs.rank_order = job.rank_order;
+    Scenario theirs = scenario_of(job);
     double alone = static_cast<double>(predict::steady_period({job.workload, *l.fabric, l.profile, theirs}).ps);
     options.other_steps.push_back(3 + static_cast<int>(1.5 * (options.steady_steps + 3) * static_cast<double>(p.summary.step.ps) / std::max(alone, 1.0)));
   }

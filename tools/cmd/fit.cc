@@ -21,14 +21,14 @@ struct Flags {
   OutputFlags output;
 };
 
-struct Evidence {
+struct Executed {
   Run run;
   Loaded loaded;
 };
 
 // Runs of `folder` whose split is `split`, and all Runs of samples, each with its scenario.
-std::deque<Evidence> collect(const Terminal& t, const Flags& flags) {
-  std::deque<Evidence> out;
+std::deque<Executed> collect(const Terminal& t, const Flags& flags) {
+  std::deque<Executed> out;
   for (const std::string& file : io::list_files(flags.runs, {".json", ".json.gz"})) {
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
     if (run.kind != RunKind::Measured || run.origin.hosts != "namespaces" || run.origin.compute == "real") continue;
@@ -41,11 +41,12 @@ std::deque<Evidence> collect(const Terminal& t, const Flags& flags) {
 }
 
 void fit_command(Terminal& t, const Flags& flags) {
+  if (flags.split != "fit" && flags.split != "held_out") throw InputError{"--split " + flags.split, "expected fit or held_out"};
   io::Home home = home_of(t);
-  std::deque<Evidence> all = collect(t, flags);
+  std::deque<Executed> all = collect(t, flags);
   std::vector<calib::FitCollectives> collectives;
   std::vector<calib::FitStep> steps;
-  for (const Evidence& e : all) {
+  for (const Executed& e : all) {
     if (e.run.evidence == EvidenceClass::Collective) collectives.push_back({&e.run, &*e.loaded.fabric});
     else steps.push_back({&e.run, &e.loaded.workload, &*e.loaded.fabric, &e.loaded.scenario});
   }

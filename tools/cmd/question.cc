@@ -274,15 +274,14 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   if (out.options.fidelity == predict::Fidelity::Message && out.scenario.ranks > 1024)
     throw InputError{"--fidelity message", "simulates every message of every rank and is meant for up to 1,024 ranks; use --fidelity collective"};
   if (auto problem = predict::check(out.question())) fail(problem);
-  // Few ranks leave a ring one after another, and start their next step so; only messages show it.
-  constexpr double kCheap = 1e6;
-  if (flags.fidelity.empty() && backend_of(out.scenario.plan, out.cluster.device) == Backend::Tcp && out.scenario.ranks <= 64 &&
-      predict::message_count(out.question()) <= kCheap)
-    out.options.fidelity = predict::Fidelity::Message;
-  if (out.options.fidelity == predict::Fidelity::Message) {
+  bool automatic = flags.fidelity.empty() && backend_of(out.scenario.plan, out.cluster.device) == Backend::Tcp && out.scenario.ranks <= 64;
+  if (automatic || out.options.fidelity == predict::Fidelity::Message) {
     double messages = predict::message_count(out.question());
+    // Few ranks leave a ring one after another, and start their next step so; only messages show it.
+    constexpr double kCheap = 1e6;
     constexpr double kMost = 40e6;
-    if (messages > kMost)
+    if (automatic && messages <= kCheap) out.options.fidelity = predict::Fidelity::Message;
+    if (!automatic && messages > kMost)
       throw InputError{"--fidelity message", fmt::format("about {:.0f} million messages to simulate, more than {:.0f}; use fewer ranks, or --fidelity collective", messages / 1e6, kMost / 1e6)};
   }
   if (double seconds = longest_seconds(out); !(seconds <= kHorizonSeconds))
@@ -294,8 +293,9 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   Json plan_and_ranks = scenario.document;
   for (const char* name : {"workload", "cluster", "profile", "description"}) plan_and_ranks.erase(name);
   plan_and_ranks["ranks"] = out.scenario.ranks;
-  for (const Json* j : {&w.document, &c.document, &plan_and_ranks}) hash = fnv1a(hash, j->dump());
-  out.workload_hash = fmt::format("{:016x}", fnv1a(kOffset, w.document.dump()));
+  std::string workload_text = w.document.dump();
+  for (const std::string& text : {workload_text, c.document.dump(), plan_and_ranks.dump()}) hash = fnv1a(hash, text);
+  out.workload_hash = fmt::format("{:016x}", fnv1a(kOffset, workload_text));
   // The whole question but the profile, in one document that stands alone but for shipped workloads.
   out.document = plan_and_ranks;
   out.document["workload"] = flags.workload.empty() ? parsed.workload : flags.workload;
