@@ -1,0 +1,31 @@
+#include "tools/cmd/executed.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+namespace ddpsim::cli {
+
+void add_executed_flags(CLI::App& c, ExecutedFlags& f, const std::string& backend_help) {
+  add_question_flags(c, f.question);
+  add_output_flags(c, f.output, {"table", "json"});
+  c.add_option("--backend", f.backend, backend_help);
+  c.add_option("--runs", f.runs, "folder of Runs: adds the Run and its scenario there");
+  c.add_option("--revision", f.revision, "git revision to note in the Run");
+  c.add_flag("--loopback", f.loopback, "make no hosts: plain loopback, not shaped");
+}
+
+void prepare_runs(const std::string& folder) {
+  io::make_folder(folder + "/scenarios");
+  io::remove_stale_temporaries(folder);  // of a run that was killed while it wrote
+  io::remove_stale_temporaries(folder + "/scenarios");
+}
+
+void add_to_runs(const std::string& folder, const std::string& prefix, const Loaded& l, const Run& run) {
+  io::write_file(folder + "/scenarios/" + l.scenario_hash + ".json", l.document.dump(1) + "\n");
+  std::string day = run.origin.date;
+  std::erase_if(day, [](char c) { return c == '-' || c == ':'; });
+  io::write_file(fmt::format("{}/{}-{}-{}.json.gz", folder, prefix, l.scenario_hash, day), io::write_run(run).dump() + "\n");
+}
+
+}  // namespace ddpsim::cli
