@@ -16,9 +16,6 @@
 namespace ddpsim::calib {
 namespace {
 
-// What one connection may have under way (the kernel doubles it for its own overhead): more than any link's bandwidth x delay and burst, and the same for
-// all, so that a shared link is shared evenly. The receiver's window must not be what limits: Testbed sets tcp_rmem.
-constexpr int kSendBytes = 200 * 1024;
 constexpr int kSilenceMs = 60'000;
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
@@ -34,7 +31,6 @@ sockaddr_in socket_address(const std::string& address, std::uint16_t port) {
 void tune(int fd) {
   int one = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSendBytes, sizeof kSendBytes);
 }
 
 void no_block(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }

@@ -18,7 +18,7 @@ namespace ddpsim::calib {
 namespace {
 
 constexpr int kMtu = 9000;            // jumbo frames: 1 Gbit/s repeats within 0.1 %, with 1500 it does not
-constexpr const char* kLimit = "4mb";  // of tbf's queue: lossless; 64 KB and 1 MB are not
+constexpr const char* kLimit = "32mb";  // of tbf's queue: more than all connections together may have under way, so lossless
 constexpr int kInitialWindow = 32;    // segments: a quarter of a megabyte, so that no connection starts slowly
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
@@ -125,6 +125,11 @@ void tune_host() {
   write_to("/proc/sys/net/ipv4/tcp_early_retrans", "0");
   // Room for the largest message, so that no window closes: opening it again takes an acknowledgement, which waits behind the receiver's own data.
   write_to("/proc/sys/net/ipv4/tcp_rmem", "4096 134217728 134217728");
+  // What one connection may have under way: more than any link's bandwidth x delay and burst, and the same for all, so that a shared link is shared evenly.
+  write_to("/proc/sys/net/ipv4/tcp_wmem", "4096 800000 800000");
+  // And how much of that may wait in the host's own queue: acknowledgements wait there behind it. With the default (4 MB) a slow host's incoming data
+  // ran dry while its outgoing data kept their acknowledgements back: 2 % on steps of large chunks.
+  write_to("/proc/sys/net/ipv4/tcp_limit_output_bytes", "131072");
 }
 
 }  // namespace
@@ -137,7 +142,7 @@ Problem emulation_problem(const Cluster& c) {
   if (c.pattern == Pattern::Racks) links.push_back({"/uplink", &c.uplink});
   for (const auto& [path, l] : links) {
     if (l->latency.ps > 0) return {path + "/latency", "the kernel's shaper adds no latency; leave it out, the profile has the hosts' own"};
-    if (l->burst.count < 16 * 1024) return {path + "/burst", "a shaped link is a token bucket: give burst (64KiB) and peak, the rate at which a burst passes"};
+    if (l->burst.count < 128 * 1024) return {path + "/burst", "a shaped link is a token bucket of at least 128KiB (two of the kernel's largest packets: with one, it loses tokens): give burst and peak, the rate at which a burst passes"};
     if (l->bandwidth.bits_per_s < 1'000'000) return {path + "/bandwidth", "at least 1 Mb/s"};
   }
   return {};
@@ -154,7 +159,7 @@ std::string privilege_problem() {
       become_root();
       new_network();
       batch(-1, "ip", "link add t0 type veth peer name t1\n");
-      batch(-1, "tc", "qdisc add dev t0 root tbf rate 1gbit burst 65536 limit 4mb\n");
+      batch(-1, "tc", "qdisc add dev t0 root tbf rate 1gbit burst 131072 limit 32mb\n");
       batch(-1, "ip", "link add tb type bridge\n");
       tune_host();
     } catch (const std::exception& e) {

@@ -173,18 +173,20 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
   fit_network(points, p);
   TransportSection& t = p.transports.at(transport);
   t.basis = Evidence::Measured;
-  // Core time per byte of message, sums taken off: where as many ranks as cores run, so that nobody waits.
-  std::vector<double> cpu;
-  for (const FitCollectives& c : collectives)
-    for (const Sample& s : c.run->samples) {
-      if (s.op != "all_reduce_cpu" || parameter(s, "ranks") != 2) continue;
-      double moved = 2.0 * (static_cast<double>(parameter(s, "ranks")) - 1) * static_cast<double>(parameter(s, "bytes"));
-      double sums = p.reduction_bytes_per_s > 0 ? 0.5e12 / p.reduction_bytes_per_s : 0;
-      cpu.push_back(std::max(0.0, median_ps(s) / moved - sums));
-    }
-  if (!cpu.empty()) {
-    t.cpu_ps_per_byte = std::round(analysis::median(cpu) * 10) / 10;
-    out.notes.push_back("core time of the network: " + number("%.0f", t.cpu_ps_per_byte) + " ps a byte sent and received");
+  // Core time per byte of message, sums taken off: with a rank per core, so that nobody waits; and with more.
+  for (bool many : {false, true}) {
+    std::vector<double> cpu;
+    for (const FitCollectives& c : collectives)
+      for (const Sample& s : c.run->samples) {
+        if (s.op != "all_reduce_cpu" || (parameter(s, "ranks") > std::max(1, c.fabric->cluster().emulated_on_cores)) != many) continue;
+        double moved = 2.0 * (static_cast<double>(parameter(s, "ranks")) - 1) * static_cast<double>(parameter(s, "bytes"));
+        double sums = p.reduction_bytes_per_s > 0 ? 0.5e12 / p.reduction_bytes_per_s : 0;
+        cpu.push_back(std::max(0.0, median_ps(s) / moved - sums));
+      }
+    if (cpu.empty()) continue;
+    (many ? t.crowded_cpu_ps_per_byte : t.cpu_ps_per_byte) = std::round(analysis::median(cpu) * 10) / 10;
+    out.notes.push_back("core time of the network: " + number("%.0f", many ? t.crowded_cpu_ps_per_byte : t.cpu_ps_per_byte) + " ps a byte sent and received" +
+                        (many ? ", more ranks than cores" : ""));
   }
   std::vector<double> wakes;
   for (const FitStep& s : steps)

@@ -150,7 +150,7 @@ std::vector<TaskId> gloo_all_reduce(TaskGraph& g, const Communicator& c, const P
 // The executor's ring: step lists as data. A message goes when its sender is in that step and the connection is free; a step ends when both messages are
 // done and what came is summed.
 std::vector<TaskId> tcp_all_reduce(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
-                                   std::span<const TaskId> arrive, engine::FlowId sums) {
+                                   std::span<const TaskId> arrive, const SumOnCores& sums) {
   const std::vector<int>& order = c.rings[0];
   std::size_t n = order.size();
   double factor = price.phases[0].work / (static_cast<double>(size.count) * (2 * (static_cast<double>(n) - 1) / static_cast<double>(n)));
@@ -170,11 +170,17 @@ std::vector<TaskId> tcp_all_reduce(TaskGraph& g, const Communicator& c, const Pr
     }
     std::vector<TaskId> next(n);
     for (std::size_t r = 0; r < n; ++r) {
-      bool on_cores = steps[r][s].reduce && sums != engine::kNoFlow && price.reduce_alone.ps > 0;
-      next[r] = on_cores ? g.add_task({}, static_cast<double>(price.reduce_alone.ps), sums) : g.add_fixed(steps[r][s].reduce ? price.reduce_alone : Duration{});
-      g.add_edge(sent[r], next[r]);
+      Duration alone = steps[r][s].reduce ? price.reduce_alone : Duration{};
+      SumTasks sum;
+      if (sums && alone.ps > 0) {
+        sum = sums(alone);
+      } else {
+        sum.due = sum.done = g.add_fixed(alone);
+      }
+      g.add_edge(sent[r], sum.due);
       TaskId came = sent[static_cast<std::size_t>(steps[r][s].receive_from)];
-      if (came != sent[r]) g.add_edge(came, next[r]);
+      if (came != sent[r]) g.add_edge(came, sum.due);
+      next[r] = sum.done;
     }
     at = std::move(next);
   }
@@ -234,7 +240,7 @@ std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Pr
 }  // namespace
 
 std::vector<TaskId> add_all_reduce_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
-                                            std::span<const TaskId> arrive, engine::FlowId sums) {
+                                            std::span<const TaskId> arrive, const SumOnCores& sums) {
   if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
   if (c.backend == Backend::Nccl) return nccl_all_reduce(g, c, p, price, flow, arrive);
   return c.backend == Backend::Gloo ? gloo_all_reduce(g, c, p, price, size, flow, arrive) : tcp_all_reduce(g, c, p, price, size, flow, arrive, sums);

@@ -19,7 +19,7 @@ Duration read_ps(const Reader& r, const char* key) {
 }
 
 TransportSection read_transport(const Reader& r) {
-  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "ll_max_bytes_per_s", "crowded_latency_ps", "cpu_ps_per_byte", "efficiency", "knots"});
+  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "ll_max_bytes_per_s", "crowded_latency_ps", "cpu_ps_per_byte", "crowded_cpu_ps_per_byte", "efficiency", "knots"});
   TransportSection t;
   t.basis = read_basis(r);
   t.source = r.at("source").text();
@@ -28,9 +28,10 @@ TransportSection read_transport(const Reader& r) {
   if (r.has("ll_latency_ps")) t.ll_latency = read_ps(r, "ll_latency_ps");
   if (r.has("crowded_latency_ps")) t.crowded_latency = read_ps(r, "crowded_latency_ps");
   if (t.ll_latency && r.has("ll_max_bytes_per_s")) t.ll_max_bytes_per_s = r.at("ll_max_bytes_per_s").number();
-  if (r.has("cpu_ps_per_byte")) {
-    t.cpu_ps_per_byte = r.at("cpu_ps_per_byte").number();
-    if (!(t.cpu_ps_per_byte >= 0 && t.cpu_ps_per_byte < 1e6)) r.at("cpu_ps_per_byte").fail("0 to a million picoseconds a byte");
+  for (auto [key, value] : {std::pair{"cpu_ps_per_byte", &t.cpu_ps_per_byte}, std::pair{"crowded_cpu_ps_per_byte", &t.crowded_cpu_ps_per_byte}}) {
+    if (!r.has(key)) continue;
+    *value = r.at(key).number();
+    if (!(*value >= 0 && *value < 1e6)) r.at(key).fail("0 to a million picoseconds a byte");
   }
   t.efficiency = read_range(r.at("efficiency"));
   if (r.has("knots"))

@@ -58,7 +58,8 @@ struct TransportSection {
   std::optional<Duration> ll_latency;  // one step, LL protocol
   std::optional<Duration> crowded_latency;  // one step where more ranks than cores share a machine (Cluster::emulated_on_cores): a message waits for a core
   double ll_max_bytes_per_s = 0;       // bus bandwidth that LL reaches at most; 0 = no limit
-  double cpu_ps_per_byte = 0;          // core time to send and receive one byte, both ends; matters where computation shares those cores
+  double cpu_ps_per_byte = 0;          // core time to send and receive one byte, both ends; matters where sums and computation share those cores
+  double crowded_cpu_ps_per_byte = 0;  // the same where more ranks than cores share a machine: a thread that waited finds more bytes at once; 0 = as above
   Range efficiency;                    // of the link rate
   std::vector<Knot> knots;             // correction of the transfer by bytes per step and channel
 };

@@ -43,6 +43,24 @@ struct Shared {
   TaskGraph graph;
   std::vector<engine::ResourceId> link_resource;  // by link; kNone = not used yet
   engine::ResourceId cores = engine::kNone;       // of the machine that all hosts are emulated on; core-picoseconds
+  strategy::WorkerPool summing;                   // the same cores as who sums next: first come, first served
+  std::vector<collective::SumTasks> sums;         // by `due`
+
+  // A sum is short, so that a core finishes the one it has before it takes the next (of any rank, of any job).
+  collective::SumTasks add_sum(Duration alone, engine::FlowId flow) {
+    collective::SumTasks s{graph.add_fixed({}), graph.add_task({}, static_cast<double>(alone.ps), flow)};
+    graph.add_gate(s.done);
+    graph.notify(s.due);
+    graph.notify(s.done);
+    sums.push_back(s);
+    return s;
+  }
+  bool decide(TaskId task, std::vector<TaskId>& release) {
+    auto s = std::upper_bound(sums.begin(), sums.end(), task, [](TaskId t, const collective::SumTasks& x) { return t < x.due; });
+    if (s == sums.begin() || task > std::prev(s)->done) return false;
+    if (auto next = task == std::prev(s)->due ? strategy::enqueue(summing, std::prev(s)->done) : strategy::finished(summing)) release.push_back(*next);
+    return true;
+  }
 };
 
 // One job: adds its tasks to the graph, decides for its pools while the graph is played, reads its steps off the timeline.
@@ -50,7 +68,7 @@ class Simulator {
  public:
   Simulator(Shared& shared, const Program& program, const Communicator& comm, const Profile& profile, const std::vector<RankClass>& classes,
             const SimulationOptions& options)
-      : graph_(shared.graph), link_resource_(shared.link_resource), cores_(shared.cores), program_(program), comm_(comm), profile_(profile), classes_(classes), options_(options) {}
+      : shared_(shared), graph_(shared.graph), link_resource_(shared.link_resource), cores_(shared.cores), program_(program), comm_(comm), profile_(profile), classes_(classes), options_(options) {}
 
   void build() {
     if (cores_ != engine::kNone) {
@@ -145,13 +163,16 @@ class Simulator {
     }
   }
 
-  // A thread that has slept long goes before one that computes: messages take the core time that they need, computation gets what is left.
+  // A thread that has slept long goes before one that computes: messages take the core time that they need, sums and computation get what is left.
   static constexpr double kBeforeComputation = 1e6;
   // Core time of one byte over a hop: the network at both ends, and half a sum (all-reduce: one phase of two sums).
   double core_time_per_byte() const {
-    if (!options_.real_compute) return 0;
+    bool crowded = comm_.ranks() > comm_.fabric->cluster().emulated_on_cores;
     double network = 0;
-    for (std::uint8_t t : comm_.transports) network = std::max(network, profile_.transports.at(comm_.fabric->transports()[t]).cpu_ps_per_byte);
+    for (std::uint8_t t : comm_.transports) {
+      const TransportSection& section = profile_.transports.at(comm_.fabric->transports()[t]);
+      network = std::max(network, crowded && section.crowded_cpu_ps_per_byte > 0 ? section.crowded_cpu_ps_per_byte : section.cpu_ps_per_byte);
+    }
     bool sums = options_.fidelity == Fidelity::Collective && profile_.reduction_bytes_per_s > 0;  // among messages they are tasks of their own
     return network + (sums ? 0.5e12 / profile_.reduction_bytes_per_s : 0);
   }
@@ -162,7 +183,7 @@ class Simulator {
     if (it != phase_flows_.end()) return it->second;
     const auto& demands = price.pattern == collective::Pattern::Ring ? ring_demands_ : tree_demands_;
     engine::FlowId f = 0;
-    if (double core = core_time_per_byte(); cores_ != engine::kNone && core > 0) {
+    if (double core = core_time_per_byte(); options_.real_compute && cores_ != engine::kNone && core > 0) {
       std::vector<engine::Demand> more = demands;
       more.push_back({cores_, core * comm_.ranks()});
       f = graph_.add_flow(more, phase.weight * kBeforeComputation, phase.max_rate);
@@ -371,8 +392,15 @@ class Simulator {
   std::vector<TaskId> add_messages(const Op& op, const Price& price, const std::vector<TaskId>& arrive) {
     auto flow = [this](int from, int to) { return hop_flow(from, to); };
     Bytes size{op.bytes};
+    collective::SumOnCores sums;
+    if (cores_ != engine::kNone)
+      sums = [this](Duration alone) {
+        if (!options_.real_compute) return shared_.add_sum(alone, core_flow_);
+        TaskId t = graph_.add_task({}, static_cast<double>(alone.ps), core_flow_);  // beside computation: shares
+        return collective::SumTasks{t, t};
+      };
     return is_broadcast(op.kind) ? collective::add_broadcast_messages(graph_, comm_, profile_, price, size, flow, arrive)
-                                 : collective::add_all_reduce_messages(graph_, comm_, profile_, price, size, flow, arrive, core_flow_);
+                                 : collective::add_all_reduce_messages(graph_, comm_, profile_, price, size, flow, arrive, sums);
   }
 
   struct Pooled {
@@ -407,6 +435,7 @@ class Simulator {
     }
   }
 
+  Shared& shared_;
   TaskGraph& graph_;
   std::vector<engine::ResourceId>& link_resource_;
   engine::ResourceId cores_;
@@ -461,7 +490,10 @@ Simulation simulate(const Program& program, const Communicator& comm, const Prof
   Shared shared;
   shared.link_resource.assign(comm.fabric->links().size(), engine::kNone);
   int cores = comm.fabric->cluster().emulated_on_cores;
-  if (cores > 0) shared.cores = shared.graph.add_resource({static_cast<double>(cores), 0, 0});
+  if (cores > 0) {
+    shared.cores = shared.graph.add_resource({static_cast<double>(cores), 0, 0});
+    shared.summing.threads = cores;
+  }
   std::vector<Simulator> jobs;
   jobs.reserve(1 + others.size());
   SimulationOptions own = options;
@@ -474,10 +506,16 @@ Simulation simulate(const Program& program, const Communicator& comm, const Prof
     jobs.emplace_back(shared, *other.program, *other.comm, profile, *other.classes, theirs);
   }
   for (Simulator& job : jobs) job.build();
+  struct Deciders {
+    Shared& shared;
+    std::vector<Simulator>& jobs;
+  } deciders{shared, jobs};
   auto on_end = [](void* state, TaskId task, TimePoint, std::vector<TaskId>& release) {
-    for (Simulator& job : *static_cast<std::vector<Simulator>*>(state)) job.decide(task, release);
+    auto& who = *static_cast<Deciders*>(state);
+    if (who.shared.decide(task, release)) return;
+    for (Simulator& job : who.jobs) job.decide(task, release);
   };
-  engine::Timeline timeline = engine::execute(shared.graph, {&jobs, on_end});
+  engine::Timeline timeline = engine::execute(shared.graph, {&deciders, on_end});
   return jobs.front().read(timeline);
 }
 
