@@ -57,21 +57,23 @@ bool crowded(const Point& p) {
 
 std::int64_t chunk(const Point& p) { return p.bytes / p.ranks; }
 
-// Latency: the smallest message of each rank count, per step. `any`: whether some point identified it.
+// Latency: the smallest message, per step; where more ranks than cores share a machine, messages take the cores in turn.
 void fit_latency(const std::vector<Point>& points, TransportSection& t) {
-  for (bool many : {false, true}) {
-    std::map<int, Point> smallest;
-    for (const Point& p : points)
-      if (crowded(p) == many && (!smallest.count(p.ranks) || p.bytes < smallest[p.ranks].bytes)) smallest[p.ranks] = p;
-    double sum = 0;
-    double weight = 0;
-    for (const auto& [n, p] : smallest) sum += p.ps / (2.0 * (n - 1)), ++weight;
-    if (weight == 0) continue;
-    Duration latency{static_cast<std::int64_t>(sum / weight)};
-    if (many) t.crowded_latency = latency;
-    else t.latency = latency;
-    if (many && std::none_of(points.begin(), points.end(), [](const Point& p) { return !crowded(p); })) t.latency = latency;
+  std::map<std::pair<const topology::Fabric*, int>, Point> smallest;
+  for (const Point& p : points) {
+    auto [it, first] = smallest.emplace(std::pair{p.fabric, p.ranks}, p);
+    if (!first && p.bytes < it->second.bytes) it->second = p;
   }
+  std::vector<double> own;
+  std::vector<double> core;
+  for (const auto& [key, p] : smallest) {
+    double step = p.ps / (2.0 * (p.ranks - 1));
+    if (crowded(p)) core.push_back(step * p.fabric->cluster().emulated_on_cores / p.ranks);
+    else own.push_back(step);
+  }
+  if (!core.empty()) t.message_core = {static_cast<std::int64_t>(analysis::median(core))};
+  t.latency = own.empty() ? t.message_core : Duration{static_cast<std::int64_t>(analysis::median(own))};
+  t.latency = std::max(t.latency, t.message_core);
 }
 
 // Efficiency: the largest chunk of each rank count, by bisection on the price.

@@ -147,45 +147,90 @@ std::vector<TaskId> gloo_all_reduce(TaskGraph& g, const Communicator& c, const P
   return gloo_phase(g, c, p, seg, size, factor, false, flow, reduced);
 }
 
-// The executor's ring: step lists as data. A message goes when its sender is in that step and the connection is free; a step ends when both messages are
-// done and what came is summed.
-std::vector<TaskId> tcp_all_reduce(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
-                                   std::span<const TaskId> arrive, const SumOnCores& sums) {
-  const std::vector<int>& order = c.rings[0];
-  std::size_t n = order.size();
-  double factor = price.phases[0].work / (static_cast<double>(size.count) * (2 * (static_cast<double>(n) - 1) / static_cast<double>(n)));
-  std::vector<TaskId> at(arrive.begin(), arrive.end());
-  std::vector<std::vector<MessageStep>> steps;
-  for (std::size_t r = 0; r < n; ++r) steps.push_back(ring_all_reduce_steps(order, static_cast<int>(r), size.count));
-  for (std::size_t s = 0; s < steps[0].size(); ++s) {
-    std::vector<TaskId> sent(n);
-    for (std::size_t r = 0; r < n; ++r) {
-      const MessageStep& m = steps[r][s];
-      sent[r] = after(g, {}, {at[r]});
-      if (m.send_count == 0) continue;
-      Duration latency = step_latency(c, p, hop_between(c, static_cast<int>(r), m.send_to), false);
-      TaskId message = g.add_task(latency, static_cast<double>(m.send_count) * factor, flow(static_cast<int>(r), m.send_to));
-      g.add_edge(sent[r], message);
-      sent[r] = message;
-    }
-    std::vector<TaskId> next(n);
-    for (std::size_t r = 0; r < n; ++r) {
-      Duration alone = steps[r][s].reduce ? price.reduce_alone : Duration{};
-      SumTasks sum;
-      if (sums && alone.ps > 0) {
-        sum = sums(alone);
-      } else {
-        sum.due = sum.done = g.add_fixed(alone);
-      }
-      g.add_edge(sent[r], sum.due);
-      TaskId came = sent[static_cast<std::size_t>(steps[r][s].receive_from)];
-      if (came != sent[r]) g.add_edge(came, sum.due);
-      next[r] = sum.done;
-    }
-    at = std::move(next);
+// The executor's ring: step lists as data. A step ends when what came is summed and what goes out is in the connection's buffer; a connection carries one
+// message after the other.
+class TcpRing {
+ public:
+  TcpRing(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow, const SharedCores& cores)
+      : g_(g), c_(c), p_(p), price_(price), flow_(flow), cores_(cores), delivered_(static_cast<std::size_t>(c.ranks())) {
+    double n = c.ranks();
+    factor_ = price.phases[0].work / (static_cast<double>(size.count) * (2 * (n - 1) / n));
+    for (int r = 0; r < c.ranks(); ++r) steps_.push_back(ring_all_reduce_steps(c.rings[0], r, size.count));
   }
-  return at;
-}
+
+  std::vector<TaskId> add(std::span<const TaskId> arrive) {
+    std::vector<TaskId> at(arrive.begin(), arrive.end());
+    for (std::size_t s = 0; s < steps_[0].size(); ++s) {
+      std::vector<TaskId> free(at.size());  // the sender may go on
+      for (std::size_t r = 0; r < at.size(); ++r) free[r] = send(r, s, at[r]);
+      for (std::size_t r = 0; r < at.size(); ++r) at[r] = receive(r, s, free[r]);
+    }
+    return at;
+  }
+
+ private:
+  TaskId send(std::size_t r, std::size_t s, TaskId at) {
+    const MessageStep& m = steps_[r][s];
+    auto& mine = delivered_[r];
+    if (m.send_count == 0) {
+      mine.push_back(at);
+      return at;
+    }
+    Hop hop = hop_between(c_, static_cast<int>(r), m.send_to);
+    const TransportSection& t = p_.transports.at(c_.fabric->transports()[hop.transport]);
+    Duration latency = step_latency(c_, p_, hop, false);
+    if (cores_.message && t.message_core.ps > 0) {
+      CoreTasks core = cores_.message(t.message_core);
+      g_.add_edge(at, core.due);
+      at = core.done;
+      latency = t.latency + hop.wire_latency - t.message_core;
+    }
+    std::int64_t waits_for = std::max<std::int64_t>(0, m.send_count - t.send_buffer.count);
+    engine::FlowId flow = flow_(static_cast<int>(r), m.send_to);
+    TaskId message = g_.add_task({}, static_cast<double>(waits_for > 0 ? waits_for : m.send_count) * factor_, flow);
+    g_.add_edge(after(g_, latency, {at}), message);
+    if (!mine.empty() && mine.back() != at) g_.add_edge(mine.back(), message);
+    if (waits_for > 0) {
+      TaskId rest = message;
+      if (waits_for < m.send_count) {
+        rest = g_.add_task({}, static_cast<double>(m.send_count - waits_for) * factor_, flow);
+        g_.add_edge(message, rest);
+      }
+      mine.push_back(rest);
+      return message;
+    }
+    mine.push_back(message);
+    // The buffer holds this message and the ones before it, as many as fit.
+    std::size_t fits = static_cast<std::size_t>(t.send_buffer.count / m.send_count);
+    if (fits >= mine.size()) return at;
+    return after(g_, {}, {at, mine[mine.size() - 1 - fits]});
+  }
+
+  TaskId receive(std::size_t r, std::size_t s, TaskId free) {
+    const MessageStep& m = steps_[r][s];
+    Duration alone = m.reduce ? price_.reduce_alone : Duration{};
+    CoreTasks sum;
+    if (cores_.sum && alone.ps > 0) {
+      sum = cores_.sum(alone);
+    } else {
+      sum.due = sum.done = g_.add_fixed(alone);
+    }
+    g_.add_edge(free, sum.due);
+    TaskId came = delivered_[static_cast<std::size_t>(m.receive_from)][s];
+    if (came != free) g_.add_edge(came, sum.due);
+    return sum.done;
+  }
+
+  TaskGraph& g_;
+  const Communicator& c_;
+  const Profile& p_;
+  const Price& price_;
+  const FlowOfHop& flow_;
+  const SharedCores& cores_;
+  double factor_ = 1;
+  std::vector<std::vector<MessageStep>> steps_;    // by rank
+  std::vector<std::vector<TaskId>> delivered_;     // by sending rank and step
+};
 
 std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
                                    std::span<const TaskId> arrive) {
@@ -240,10 +285,10 @@ std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Pr
 }  // namespace
 
 std::vector<TaskId> add_all_reduce_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
-                                            std::span<const TaskId> arrive, const SumOnCores& sums) {
+                                            std::span<const TaskId> arrive, const SharedCores& cores) {
   if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
   if (c.backend == Backend::Nccl) return nccl_all_reduce(g, c, p, price, flow, arrive);
-  return c.backend == Backend::Gloo ? gloo_all_reduce(g, c, p, price, size, flow, arrive) : tcp_all_reduce(g, c, p, price, size, flow, arrive, sums);
+  return c.backend == Backend::Gloo ? gloo_all_reduce(g, c, p, price, size, flow, arrive) : TcpRing(g, c, p, price, size, flow, cores).add(arrive);
 }
 
 std::vector<TaskId> add_broadcast_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,

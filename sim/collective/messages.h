@@ -13,17 +13,22 @@ namespace ddpsim::collective {
 // Gives the flow of a message between two ranks (the links of their route, one unit = one byte).
 using FlowOfHop = std::function<engine::FlowId(int from, int to)>;
 
-// A sum of a received chunk that takes `alone` of a core: it is due after `due`, and done when `done` ends.
-struct SumTasks {
+// Work on a core that ranks share: it is due after `due`, and done when `done` ends.
+struct CoreTasks {
   engine::TaskId due;
   engine::TaskId done;
 };
-using SumOnCores = std::function<SumTasks(Duration alone)>;
+using TakeCore = std::function<CoreTasks(Duration alone)>;
+// Who adds them; empty = every rank has a core of its own.
+struct SharedCores {
+  TakeCore sum;      // of a received chunk
+  TakeCore message;  // TransportSection::message_core
+};
 
 // Adds the tasks of one collective. `arrive[r]`: task after which rank r takes part. Returns, per rank, the task after which its part is done.
-// `sums`: backend tcp: who adds a sum on shared cores; empty = every rank has a core of its own.
+// `cores`: backend tcp.
 std::vector<engine::TaskId> add_all_reduce_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
-                                                    const FlowOfHop& flow, std::span<const engine::TaskId> arrive, const SumOnCores& sums = {});
+                                                    const FlowOfHop& flow, std::span<const engine::TaskId> arrive, const SharedCores& cores = {});
 std::vector<engine::TaskId> add_broadcast_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
                                                    const FlowOfHop& flow, std::span<const engine::TaskId> arrive);
 

@@ -22,7 +22,8 @@ Duration queued_launch(const Communicator& c, const Profile& p) { return c.backe
 Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll) {
   const TransportSection& t = p.transports.at(c.fabric->transports()[hop.transport]);
   int cores = c.fabric->cluster().emulated_on_cores;
-  Duration own = ll ? *t.ll_latency : cores > 0 && c.ranks() > cores && t.crowded_latency ? *t.crowded_latency : t.latency;
+  Duration own = ll ? *t.ll_latency : t.latency;
+  if (cores > 0 && !ll) own = std::max(own, Duration{t.message_core.ps * c.ranks() / cores});  // all ranks' messages at once, in turn
   return own + hop.wire_latency;
 }
 

@@ -19,14 +19,21 @@ Duration read_ps(const Reader& r, const char* key) {
 }
 
 TransportSection read_transport(const Reader& r) {
-  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "ll_max_bytes_per_s", "crowded_latency_ps", "cpu_ps_per_byte", "crowded_cpu_ps_per_byte", "efficiency", "knots"});
+  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "ll_max_bytes_per_s", "message_core_ps", "send_buffer_bytes", "cpu_ps_per_byte", "crowded_cpu_ps_per_byte", "efficiency", "knots"});
   TransportSection t;
   t.basis = read_basis(r);
   t.source = r.at("source").text();
   t.launch = read_ps(r, "launch_ps");
   t.latency = read_ps(r, "latency_ps");
   if (r.has("ll_latency_ps")) t.ll_latency = read_ps(r, "ll_latency_ps");
-  if (r.has("crowded_latency_ps")) t.crowded_latency = read_ps(r, "crowded_latency_ps");
+  if (r.has("message_core_ps")) {
+    t.message_core = read_ps(r, "message_core_ps");
+    if (t.message_core > t.latency) r.at("message_core_ps").fail("a part of latency_ps");
+  }
+  if (r.has("send_buffer_bytes")) {
+    t.send_buffer = {r.at("send_buffer_bytes").integer()};
+    if (t.send_buffer.count < 0) r.at("send_buffer_bytes").fail("a size of 0 or more bytes");
+  }
   if (t.ll_latency && r.has("ll_max_bytes_per_s")) t.ll_max_bytes_per_s = r.at("ll_max_bytes_per_s").number();
   for (auto [key, value] : {std::pair{"cpu_ps_per_byte", &t.cpu_ps_per_byte}, std::pair{"crowded_cpu_ps_per_byte", &t.crowded_cpu_ps_per_byte}}) {
     if (!r.has(key)) continue;

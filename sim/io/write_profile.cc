@@ -45,7 +45,8 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
     OrderedJson s = section(t.basis, t.source);
     s["launch_ps"] = t.launch.ps;
     s["latency_ps"] = t.latency.ps;
-    if (t.crowded_latency) s["crowded_latency_ps"] = t.crowded_latency->ps;
+    if (t.message_core.ps > 0) s["message_core_ps"] = t.message_core.ps;
+    if (t.send_buffer.count > 0) s["send_buffer_bytes"] = t.send_buffer.count;
     if (t.ll_latency) s["ll_latency_ps"] = t.ll_latency->ps;
     if (t.ll_max_bytes_per_s > 0) s["ll_max_bytes_per_s"] = t.ll_max_bytes_per_s;
     if (t.cpu_ps_per_byte > 0) s["cpu_ps_per_byte"] = t.cpu_ps_per_byte;

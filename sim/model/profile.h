@@ -56,7 +56,8 @@ struct TransportSection {
   Duration launch;                     // once per collective
   Duration latency;                    // one step, Simple protocol
   std::optional<Duration> ll_latency;  // one step, LL protocol
-  std::optional<Duration> crowded_latency;  // one step where more ranks than cores share a machine (Cluster::emulated_on_cores): a message waits for a core
+  Duration message_core;   // of `latency`: what needs a core; on shared cores (Cluster::emulated_on_cores) messages take it in turn
+  Bytes send_buffer;       // backend tcp: bytes of a connection that its sender need not wait for
   double ll_max_bytes_per_s = 0;       // bus bandwidth that LL reaches at most; 0 = no limit
   double cpu_ps_per_byte = 0;          // core time to send and receive one byte, both ends; matters where sums and computation share those cores
   double crowded_cpu_ps_per_byte = 0;  // the same where more ranks than cores share a machine: a thread that waited finds more bytes at once; 0 = as above

@@ -43,22 +43,22 @@ struct Shared {
   TaskGraph graph;
   std::vector<engine::ResourceId> link_resource;  // by link; kNone = not used yet
   engine::ResourceId cores = engine::kNone;       // of the machine that all hosts are emulated on; core-picoseconds
-  strategy::WorkerPool summing;                   // the same cores as who sums next: first come, first served
-  std::vector<collective::SumTasks> sums;         // by `due`
+  strategy::WorkerPool turns;                     // the same cores, as who is next: first come, first served
+  std::vector<collective::CoreTasks> taken;       // by `due`
 
-  // A sum is short, so that a core finishes the one it has before it takes the next (of any rank, of any job).
-  collective::SumTasks add_sum(Duration alone, engine::FlowId flow) {
-    collective::SumTasks s{graph.add_fixed({}), graph.add_task({}, static_cast<double>(alone.ps), flow)};
+  // Messages and sums are short, so that a core finishes the one it has before it takes the next (of any rank, of any job).
+  collective::CoreTasks take_core(Duration alone, engine::FlowId flow) {
+    collective::CoreTasks s{graph.add_fixed({}), graph.add_task({}, static_cast<double>(alone.ps), flow)};
     graph.add_gate(s.done);
     graph.notify(s.due);
     graph.notify(s.done);
-    sums.push_back(s);
+    taken.push_back(s);
     return s;
   }
   bool decide(TaskId task, std::vector<TaskId>& release) {
-    auto s = std::upper_bound(sums.begin(), sums.end(), task, [](TaskId t, const collective::SumTasks& x) { return t < x.due; });
-    if (s == sums.begin() || task > std::prev(s)->done) return false;
-    if (auto next = task == std::prev(s)->due ? strategy::enqueue(summing, std::prev(s)->done) : strategy::finished(summing)) release.push_back(*next);
+    auto s = std::upper_bound(taken.begin(), taken.end(), task, [](TaskId t, const collective::CoreTasks& x) { return t < x.due; });
+    if (s == taken.begin() || task > std::prev(s)->done) return false;
+    if (auto next = task == std::prev(s)->due ? strategy::enqueue(turns, std::prev(s)->done) : strategy::finished(turns)) release.push_back(*next);
     return true;
   }
 };
@@ -392,15 +392,17 @@ class Simulator {
   std::vector<TaskId> add_messages(const Op& op, const Price& price, const std::vector<TaskId>& arrive) {
     auto flow = [this](int from, int to) { return hop_flow(from, to); };
     Bytes size{op.bytes};
-    collective::SumOnCores sums;
-    if (cores_ != engine::kNone)
-      sums = [this](Duration alone) {
-        if (!options_.real_compute) return shared_.add_sum(alone, core_flow_);
-        TaskId t = graph_.add_task({}, static_cast<double>(alone.ps), core_flow_);  // beside computation: shares
-        return collective::SumTasks{t, t};
+    collective::SharedCores sharing;
+    if (cores_ != engine::kNone && options_.real_compute) {
+      sharing.sum = [this](Duration alone) {  // beside computation: shares
+        TaskId t = graph_.add_task({}, static_cast<double>(alone.ps), core_flow_);
+        return collective::CoreTasks{t, t};
       };
+    } else if (cores_ != engine::kNone) {
+      sharing.sum = sharing.message = [this](Duration alone) { return shared_.take_core(alone, core_flow_); };
+    }
     return is_broadcast(op.kind) ? collective::add_broadcast_messages(graph_, comm_, profile_, price, size, flow, arrive)
-                                 : collective::add_all_reduce_messages(graph_, comm_, profile_, price, size, flow, arrive, sums);
+                                 : collective::add_all_reduce_messages(graph_, comm_, profile_, price, size, flow, arrive, sharing);
   }
 
   struct Pooled {
@@ -492,7 +494,7 @@ Simulation simulate(const Program& program, const Communicator& comm, const Prof
   int cores = comm.fabric->cluster().emulated_on_cores;
   if (cores > 0) {
     shared.cores = shared.graph.add_resource({static_cast<double>(cores), 0, 0});
-    shared.summing.threads = cores;
+    shared.turns.threads = cores;
   }
   std::vector<Simulator> jobs;
   jobs.reserve(1 + others.size());
