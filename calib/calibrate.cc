@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <new>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 
 #include "calib/mesh.h"
@@ -20,6 +21,7 @@ constexpr int kMaxRanks = 64;
 constexpr int kMaxRepetitions = 64;
 constexpr int kBusy = kMaxRanks - 1;   // column of the machine's busy time
 constexpr int kBegin = kMaxRanks - 2;  // column of a sender's beginning
+constexpr int kSumming = kMaxRanks - 3;  // column of the time in sums, since the last repetition
 constexpr int kPings = 60;
 constexpr int kStreams = 5;
 constexpr std::int64_t kSilenceNs = 20'000'000;
@@ -27,7 +29,7 @@ constexpr std::int64_t kStreamBytes[] = {1, 16 << 10, 64 << 10, 256 << 10, 2 << 
 
 // One point to measure; all processes walk the same list.
 struct Point {
-  enum Kind { Ping, Stream, Reduce, HalfReduce, AllReduce, Broadcast } kind;
+  enum Kind { Ping, Stream, AllReduce, HalfAllReduce, Broadcast } kind;
   int ranks = 2;           // processes that take part: 0 .. ranks - 1
   std::int64_t bytes = 0;
   int repetitions = 0;
@@ -59,15 +61,13 @@ std::vector<Point> plan(const CalibrateOptions& o, const std::vector<int>& count
     out.push_back({Point::Ping, 2, 1, kPings, last, h, to});
     for (std::int64_t bytes : kStreamBytes) out.push_back({Point::Stream, 2, bytes, kStreams, last, h, to});
   }
-  for (int together : counts) out.push_back({Point::Reduce, together, 4 << 20, o.repetitions, 0});
-  out.push_back({Point::Reduce, 1, 4 << 20, o.repetitions, 0});
-  for (int together : {1, 2}) out.push_back({Point::HalfReduce, together, 4 << 20, o.repetitions, 0});
   for (std::size_t m = 0; m < counts.size(); ++m) {
     for (std::int64_t bytes : o.collective_bytes) {
       // Small ones cost nothing and vary more.
       int repetitions = bytes <= (256 << 10) ? std::min(kMaxRepetitions, 5 * o.repetitions) : o.repetitions;
       out.push_back({Point::AllReduce, counts[m], bytes, repetitions, static_cast<int>(m)});
     }
+    out.push_back({Point::HalfAllReduce, counts[m], *std::max_element(o.collective_bytes.begin(), o.collective_bytes.end()), o.repetitions, static_cast<int>(m)});
     for (std::int64_t bytes : {std::int64_t{64} << 10, std::int64_t{4} << 20}) out.push_back({Point::Broadcast, counts[m], bytes, o.repetitions, static_cast<int>(m)});
   }
   return out;
@@ -94,8 +94,8 @@ class Measurer {
       if (member) connect(*meshes.back(), peers, count);
       meet();
     }
-    buffer_.assign(std::size_t{64} << 20, std::byte{0x34});  // no zeros: 0x34343434 is a normal float, 0x3434 a normal half
     for (std::size_t i = 0; i < points_.size(); ++i) {
+      if (i == 0 || points_[i].kind == Point::HalfAllReduce) buffer_.assign(std::size_t{64} << 20, std::byte{0x34});  // no zeros: 0x34343434 is a normal float, 0x3434 a normal half
       meet();
       if (process_ == 0) meeting.start_ns = now_ns() + kSilenceNs;
       meet();
@@ -131,6 +131,7 @@ class Measurer {
     sleep_until_ns(start);
     if (process_ == 0) results_.at(i, 0, kBusy) = static_cast<std::int64_t>(busy_core_seconds() * 1e9);
     results_.at(i, 0, process_) = now_ns();
+    std::int64_t summed = mesh.summing_ns();
     using collective::MessageStep;
     bool sends = process_ == p.from;
     int other = sends ? p.to : p.from;
@@ -147,21 +148,19 @@ class Measurer {
           if (sends) results_.at(i, r, kBegin) = now_ns();
           play({sends ? send : receive}, DType::UInt8);
           break;
-        case Point::Reduce:
-          // Through memory that no cache holds, as gradients are.
-          sum_into(buffer_.data() + r * p.bytes % (32 << 20), buffer_.data() + (32 << 20) + r * p.bytes % (32 << 20), p.bytes / 4, DType::Float32);
-          break;
-        case Point::HalfReduce:
-          sum_into(buffer_.data() + r * p.bytes % (32 << 20), buffer_.data() + (32 << 20) + r * p.bytes % (32 << 20), p.bytes / 2, DType::Float16);
-          break;
         case Point::AllReduce:
           play(ring(p.ranks, p.bytes / 4), DType::Float32);
+          break;
+        case Point::HalfAllReduce:
+          play(ring(p.ranks, p.bytes / 2), DType::Float16);
           break;
         case Point::Broadcast:
           play(collective::tree_broadcast_steps(p.ranks, process_, p.bytes / 4), DType::Float32);
           break;
       }
       results_.at(i, r, process_) = now_ns();
+      if (process_ == 0) results_.at(i, r, kSumming) = mesh.summing_ns() - summed;
+      summed = mesh.summing_ns();
     }
     if (process_ == 0) results_.at(i, 1, kBusy) = static_cast<std::int64_t>(busy_core_seconds() * 1e9);
   }
@@ -194,15 +193,10 @@ Sample read(const Point& p, std::size_t i, const Results& results) {
       s.parameters = {{"from", p.from}, {"to", p.to}, {"bytes", p.bytes}};
       for (int r = 1; r <= p.repetitions; ++r) add(results.at(i, r, p.to) - results.at(i, r, kBegin));
       break;
-    case Point::Reduce:
-    case Point::HalfReduce:
-      s.op = "reduce";
-      s.parameters = {{"bytes", p.bytes}, {"together", p.ranks}, {"element_bytes", p.kind == Point::Reduce ? 4 : 2}};
-      for (int r = 1; r <= p.repetitions; ++r) add(last(r) - last(r - 1));
-      break;
+    case Point::HalfAllReduce:
     case Point::AllReduce:
     case Point::Broadcast:
-      s.op = p.kind == Point::AllReduce ? "all_reduce" : "broadcast";
+      s.op = p.kind == Point::AllReduce ? "all_reduce" : p.kind == Point::Broadcast ? "broadcast" : "half_all_reduce";
       s.parameters = {{"ranks", p.ranks}, {"bytes", p.bytes}};
       // The first one finds full buckets and idle threads.
       for (int r = 2; r <= p.repetitions; ++r) add(last(r) - last(r - 1));
@@ -211,11 +205,20 @@ Sample read(const Point& p, std::size_t i, const Results& results) {
   return s;
 }
 
+// What rank 0 took to add one received chunk, where it takes long enough to be told.
+constexpr std::int64_t kSumBytes = 256 << 10;
+std::optional<Sample> read_sums(const Point& p, std::size_t i, const Results& results) {
+  if ((p.kind != Point::AllReduce && p.kind != Point::HalfAllReduce) || p.bytes / p.ranks < kSumBytes) return std::nullopt;
+  Sample s{"ring_sum", {{"bytes", p.bytes / p.ranks}, {"ranks", p.ranks}, {"element_bytes", p.kind == Point::AllReduce ? 4 : 2}}, {}};
+  for (int r = 2; r <= p.repetitions; ++r) s.durations.push_back({results.at(i, r, kSumming) * 1000 / (p.ranks - 1)});
+  return s;
+}
+
 }  // namespace
 
 Run calibrate(const topology::Fabric& fabric, const CalibrateOptions& given) {
   CalibrateOptions o = given;
-  int hosts = std::min(fabric.devices(), kBegin);
+  int hosts = std::min(fabric.devices(), kSumming);
   if (hosts < 2) throw std::runtime_error("calibration needs two hosts");
   if (o.rank_counts.empty())
     for (int n = 2; n <= hosts; n *= 2) o.rank_counts.push_back(n);
@@ -244,7 +247,10 @@ Run calibrate(const topology::Fabric& fabric, const CalibrateOptions& given) {
     s.durations.push_back({(results.at(i, 1, kBusy) - results.at(i, 0, kBusy)) * 1000 / points[i].repetitions});
     run.samples.push_back(std::move(s));
   }
-  for (std::size_t i = 0; i < points.size(); ++i) run.samples.push_back(read(points[i], i, results));
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    run.samples.push_back(read(points[i], i, results));
+    if (auto sums = read_sums(points[i], i, results)) run.samples.push_back(std::move(*sums));
+  }
   run.quality.retransmits = shared->retransmits;
   for (const char* what : {"nccl", "cuda"}) run.skipped.push_back({what, "backend tcp measures links and collectives of processes on CPUs"});
   return run;

@@ -162,14 +162,15 @@ double segments_of(const std::vector<std::unique_ptr<Job>>& jobs) {
   return out;
 }
 
-void judge(Run& run, std::int64_t retransmits, double segments) {
+// `beside_others`: steps of a job that shares links with one of another period differ by nature; their mean counts.
+void judge(Run& run, std::int64_t retransmits, double segments, bool beside_others) {
   auto middle = static_cast<double>(analysis::typical_step(run, false).ps);
   std::vector<double> deviations;
   for (Duration d : analysis::settled_steps(run)) deviations.push_back(std::abs(static_cast<double>(d.ps) - middle));
   Quality& q = run.quality;
   q.spread = middle > 0 ? std::round(analysis::median(deviations) / middle * 1e6) / 1e6 : 0;
   q.retransmits = retransmits;
-  if (q.spread > kNoisySpread) add_noise(q, fmt::format("the steps spread by {:.1f} % (median absolute deviation)", 100 * q.spread));
+  if (!beside_others && q.spread > kNoisySpread) add_noise(q, fmt::format("the steps spread by {:.1f} % (median absolute deviation)", 100 * q.spread));
   // One in 10,000 costs less than 0.1 % of a step; a time-out (200 ms) shows in the spread.
   if (static_cast<double>(retransmits) > std::max(4.0, 1e-4 * segments)) add_noise(q, fmt::format("{} TCP segments were sent again", retransmits));
 }
@@ -212,7 +213,7 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
   run.origin.profile = q.profile.name;
   read_steps(*jobs[0], options, run);
   read_first(*jobs[0], shared->rendezvous.start_ns, run);
-  judge(run, shared->retransmits, segments_of(jobs));
+  judge(run, shared->retransmits, segments_of(jobs), !s.other_jobs.empty());
   return run;
 }
 

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "calib/player.h"
+
 namespace ddpsim::calib {
 namespace {
 
@@ -181,7 +183,10 @@ void Mesh::play(std::span<const collective::MessageStep> steps, std::byte* data,
       if (ready == 0) throw std::runtime_error("no byte moved for a minute");
       if (ready < 0 && errno != EINTR) fail("poll");
     }
-    if (step.reduce) sum_into(data + step.receive_offset * size, scratch.data(), step.receive_count, type);
+    if (!step.reduce) continue;
+    std::int64_t begin = now_ns();
+    sum_into(data + step.receive_offset * size, scratch.data(), step.receive_count, type);
+    summing_ns_ += now_ns() - begin;
   }
 }
 

@@ -35,10 +35,13 @@ class Mesh {
   void play(std::span<const collective::MessageStep> steps, std::byte* data, DType type, std::vector<std::byte>& scratch, int slot);
   // TCP segments sent again, over all connections.
   std::int64_t retransmits() const;
+  // Wall time spent in sums of received messages so far.
+  std::int64_t summing_ns() const { return summing_ns_; }
   int slots() const { return slots_; }
 
  private:
   int slots_;
+  std::int64_t summing_ns_ = 0;
   int listener_ = -1;
   std::map<std::pair<int, int>, int> out_;  // (rank, slot) -> socket
   std::map<std::pair<int, int>, int> in_;

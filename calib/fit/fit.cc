@@ -154,9 +154,9 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
   for (const FitCollectives& c : collectives)
     for (const Sample& s : c.run->samples) {
       if (s.op == "all_reduce") points.push_back({c.fabric, static_cast<int>(parameter(s, "ranks")), parameter(s, "bytes"), median_ps(s)});
-      // Each core's own rate: with as many processes as cores.
-      if (s.op == "reduce" && parameter(s, "together") == std::max(1, std::min(2, c.fabric->cluster().emulated_on_cores)))
-        (s.parameters.count("element_bytes") && s.parameters.at("element_bytes") == 2 ? half : reduction).push_back(static_cast<double>(parameter(s, "bytes")) / median_ps(s) * 1e12);
+      // A core's own rate: where no rank waits for a core.
+      if (s.op == "ring_sum" && parameter(s, "ranks") <= std::max(2, c.fabric->cluster().emulated_on_cores))
+        (parameter(s, "element_bytes") == 2 ? half : reduction).push_back(static_cast<double>(parameter(s, "bytes")) / median_ps(s) * 1e12);
     }
   if (points.empty()) throw InputError{"fit", "no Run holds all_reduce samples (ddpsim calibrate --backend tcp --runs DIR makes one)"};
   std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return std::tie(a.ranks, a.bytes) < std::tie(b.ranks, b.bytes); });
@@ -169,7 +169,7 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
   if (!reduction.empty()) {
     p.reduction_bytes_per_s = std::round(analysis::median(reduction));
     p.reduction_basis = Evidence::Measured;
-    out.notes.push_back("reduction: " + number("%.2f", p.reduction_bytes_per_s / 1e9) + " GB/s a core, from samples of sums through memory");
+    out.notes.push_back("reduction: " + number("%.2f", p.reduction_bytes_per_s / 1e9) + " GB/s a core, sums of received chunks in rings");
   }
   if (!half.empty()) p.half_reduction_bytes_per_s = std::round(analysis::median(half));
   fit_network(points, p);

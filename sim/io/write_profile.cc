@@ -61,7 +61,7 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
     j["interference"] = s;
   }
   if (p.reduction_basis) {
-    OrderedJson s = section(*p.reduction_basis, *p.reduction_basis == Evidence::Measured ? "fitted from samples of sums through memory" : "as in the base profile");
+    OrderedJson s = section(*p.reduction_basis, *p.reduction_basis == Evidence::Measured ? "fitted from sums of received chunks in rings" : "as in the base profile");
     s["bytes_per_s"] = p.reduction_bytes_per_s;
     if (p.half_reduction_bytes_per_s > 0) s["half_bytes_per_s"] = p.half_reduction_bytes_per_s;
     j["reduction"] = s;

@@ -58,7 +58,7 @@ struct Quality {
 
 // What has no step: one point of a sweep of a kernel, a link or a collective, raw.
 struct Sample {
-  std::string op;                                  // "all_reduce", "stream", "ping", "reduce", ...
+  std::string op;                                  // "all_reduce", "stream", "ping", "ring_sum", ...
   std::map<std::string, std::int64_t> parameters;  // "ranks", "bytes", ...; units in the key
   std::vector<Duration> durations;
 };

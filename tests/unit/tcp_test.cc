@@ -303,7 +303,7 @@ TEST(Fit, FindsWhatTheSamplesWereMadeFrom) {
   run.evidence = EvidenceClass::Collective;
   for (int n : {2, 4, 8})
     for (std::int64_t b = 256; b <= (16 << 20); b *= 4) run.samples.push_back(all_reduce_sample(f, truth, n, b));
-  run.samples.push_back({"reduce", {{"bytes", 8'000'000}, {"together", 1}}, {kMillisecond}});
+  run.samples.push_back({"ring_sum", {{"bytes", 8'000'000}, {"ranks", 2}, {"element_bytes", 4}}, {kMillisecond}});
   Profile base = ideal_profile(kMicrosecond * 5, DeviceKind::Cpu);
   calib::Fit fit = calib::fit(base, "found", {{&run, &f}}, {});
   const TransportSection& t = fit.profile.transports.at("wire");
