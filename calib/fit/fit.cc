@@ -134,8 +134,8 @@ std::vector<double> wake_ups(const Run& run) {
   std::map<std::pair<int, int>, TimePoint> busy_until;
   for (const Span& s : run.spans) {
     if (!is_collective(s.kind)) continue;
-    TimePoint& until = busy_until[{s.step, s.actor}];
-    if (s.ready > until && until.ps > 0) out.push_back(static_cast<double>((s.begin - s.ready).ps));
+    TimePoint& until = busy_until.try_emplace({s.step, s.actor}, TimePoint{INT64_MIN}).first->second;
+    if (s.ready > until) out.push_back(static_cast<double>((s.begin - s.ready).ps));
     until = std::max(until, s.end);
   }
   return out;
@@ -175,28 +175,26 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
   fit_network(points, p);
   TransportSection& t = p.transports.at(transport);
   t.basis = Evidence::Measured;
-  // Core time per byte of message, sums taken off: with a rank per core, so that nobody waits; and with more.
-  for (bool many : {false, true}) {
-    std::vector<double> cpu;
-    for (const FitCollectives& c : collectives)
-      for (const Sample& s : c.run->samples) {
-        if (s.op != "all_reduce_cpu" || (parameter(s, "ranks") > std::max(1, c.fabric->cluster().emulated_on_cores)) != many) continue;
-        double moved = 2.0 * (static_cast<double>(parameter(s, "ranks")) - 1) * static_cast<double>(parameter(s, "bytes"));
-        double sums = p.reduction_bytes_per_s > 0 ? 0.5e12 / p.reduction_bytes_per_s : 0;
-        cpu.push_back(std::max(0.0, median_ps(s) / moved - sums));
-      }
-    if (cpu.empty()) continue;
-    (many ? t.crowded_cpu_ps_per_byte : t.cpu_ps_per_byte) = std::round(analysis::median(cpu) * 10) / 10;
-    out.notes.push_back("core time of the network: " + number("%.0f", many ? t.crowded_cpu_ps_per_byte : t.cpu_ps_per_byte) + " ps a byte sent and received" +
-                        (many ? ", more ranks than cores" : ""));
+  // Core time per byte of message, sums taken off: where as many ranks as cores run, so that nobody waits.
+  std::vector<double> cpu;
+  for (const FitCollectives& c : collectives)
+    for (const Sample& s : c.run->samples) {
+      if (s.op != "all_reduce_cpu" || parameter(s, "ranks") != 2) continue;
+      double moved = 2.0 * (static_cast<double>(parameter(s, "ranks")) - 1) * static_cast<double>(parameter(s, "bytes"));
+      double sums = p.reduction_bytes_per_s > 0 ? 0.5e12 / p.reduction_bytes_per_s : 0;
+      cpu.push_back(std::max(0.0, median_ps(s) / moved - sums));
+    }
+  if (!cpu.empty()) {
+    t.cpu_ps_per_byte = std::round(analysis::median(cpu) * 10) / 10;
+    out.notes.push_back("core time of the network: " + number("%.0f", t.cpu_ps_per_byte) + " ps a byte sent and received");
   }
   std::vector<double> wakes;
   for (const FitStep& s : steps)
     if (s.run->quality.verdict == Verdict::Clean)
-      for (double w : wake_ups(*s.run)) wakes.push_back(w);
+      if (std::vector<double> w = wake_ups(*s.run); !w.empty()) wakes.push_back(analysis::median(w));
   if (!wakes.empty()) {
     t.launch = {static_cast<std::int64_t>(analysis::median(wakes))};
-    out.notes.push_back("launch: " + number("%.1f", static_cast<double>(t.launch.ps) / 1e6) + " us, median wake-up of an idle communication thread in executed steps");
+    out.notes.push_back("launch: " + number("%.1f", static_cast<double>(t.launch.ps) / 1e6) + " us, wake-up of an idle communication thread: median over executed runs of their medians");
   }
   t.source = "fitted from " + std::to_string(points.size()) + " all-reduce points at " + std::to_string(counts.size()) + " rank counts and " + std::to_string(steps.size()) +
              " executed steps";
@@ -223,7 +221,9 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
     if (predict::check(question) || s.run->quality.verdict == Verdict::Noisy) continue;
     bool mean = !s.scenario->other_jobs.empty();
     double measured = static_cast<double>(analysis::typical_step(*s.run, mean).ps);
-    errors.push_back(std::abs(static_cast<double>(predict::steady_period(question).ps) / measured - 1));
+    predict::Options usual;
+    usual.fidelity = predict::usual_fidelity(question);
+    errors.push_back(std::abs(static_cast<double>(predict::steady_period(question, Level::Mid, usual).ps) / measured - 1));
   }
   for (const FitStep& s : steps)
     if (!s.run->scenario.empty()) seen.insert(s.run->scenario);

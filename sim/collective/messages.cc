@@ -267,8 +267,35 @@ std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Pr
   return join(g, done);
 }
 
+// The executor's tree: a message goes when its sender has the data, whether or not the receiver takes part yet; a sender goes on when its buffer holds the rest.
+std::vector<TaskId> tcp_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, Bytes size, const FlowOfHop& flow, std::span<const TaskId> arrive) {
+  std::vector<TaskId> has(arrive.begin(), arrive.end());
+  for (std::size_t round = 0; round < c.tree.size(); ++round) {
+    for (auto [from, to] : tree_round(c.ranks(), static_cast<int>(round))) {
+      auto f = static_cast<std::size_t>(from);
+      auto t = static_cast<std::size_t>(to);
+      Hop h = hop_between(c, from, to);
+      const TransportSection& section = p.transports.at(c.fabric->transports()[h.transport]);
+      std::int64_t waits_for = std::max<std::int64_t>(0, size.count - section.send_buffer.count);
+      engine::FlowId hop = flow(from, to);
+      TaskId message = g.add_task(section.latency + h.wire_latency, static_cast<double>(waits_for > 0 ? waits_for : size.count), hop);
+      g.add_edge(has[f], message);
+      TaskId there = message;
+      if (waits_for > 0) {
+        has[f] = message;
+        if (waits_for < size.count) {
+          there = g.add_task({}, static_cast<double>(size.count - waits_for), hop);
+          g.add_edge(message, there);
+        }
+      }
+      has[t] = after(g, {}, {has[t], there});
+    }
+  }
+  return has;
+}
+
 std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, Bytes size, const FlowOfHop& flow, std::span<const TaskId> arrive) {
-  std::vector<TaskId> has = launched(g, c.backend == Backend::Tcp ? Duration{} : launch_time(c, p), arrive);
+  std::vector<TaskId> has = launched(g, launch_time(c, p), arrive);
   for (std::size_t round = 0; round < c.tree.size(); ++round) {
     for (auto [from, to] : tree_round(c.ranks(), static_cast<int>(round))) {
       Hop h = hop_between(c, from, to);
@@ -294,7 +321,8 @@ std::vector<TaskId> add_all_reduce_messages(TaskGraph& g, const Communicator& c,
 std::vector<TaskId> add_broadcast_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
                                            std::span<const TaskId> arrive) {
   if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
-  return c.backend == Backend::Nccl ? nccl_broadcast(g, c, p, price, size, flow, arrive) : gloo_broadcast(g, c, p, size, flow, arrive);
+  if (c.backend == Backend::Nccl) return nccl_broadcast(g, c, p, price, size, flow, arrive);
+  return c.backend == Backend::Gloo ? gloo_broadcast(g, c, p, size, flow, arrive) : tcp_broadcast(g, c, p, size, flow, arrive);
 }
 
 }  // namespace ddpsim::collective

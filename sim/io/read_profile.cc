@@ -19,7 +19,7 @@ Duration read_ps(const Reader& r, const char* key) {
 }
 
 TransportSection read_transport(const Reader& r) {
-  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "ll_max_bytes_per_s", "message_core_ps", "send_buffer_bytes", "cpu_ps_per_byte", "crowded_cpu_ps_per_byte", "efficiency", "knots"});
+  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "ll_max_bytes_per_s", "message_core_ps", "send_buffer_bytes", "cpu_ps_per_byte", "efficiency", "knots"});
   TransportSection t;
   t.basis = read_basis(r);
   t.source = r.at("source").text();
@@ -35,10 +35,9 @@ TransportSection read_transport(const Reader& r) {
     if (t.send_buffer.count < 0) r.at("send_buffer_bytes").fail("a size of 0 or more bytes");
   }
   if (t.ll_latency && r.has("ll_max_bytes_per_s")) t.ll_max_bytes_per_s = r.at("ll_max_bytes_per_s").number();
-  for (auto [key, value] : {std::pair{"cpu_ps_per_byte", &t.cpu_ps_per_byte}, std::pair{"crowded_cpu_ps_per_byte", &t.crowded_cpu_ps_per_byte}}) {
-    if (!r.has(key)) continue;
-    *value = r.at(key).number();
-    if (!(*value >= 0 && *value < 1e6)) r.at(key).fail("0 to a million picoseconds a byte");
+  if (r.has("cpu_ps_per_byte")) {
+    t.cpu_ps_per_byte = r.at("cpu_ps_per_byte").number();
+    if (!(t.cpu_ps_per_byte >= 0 && t.cpu_ps_per_byte < 1e6)) r.at("cpu_ps_per_byte").fail("0 to a million picoseconds a byte");
   }
   t.efficiency = read_range(r.at("efficiency"));
   if (r.has("knots"))

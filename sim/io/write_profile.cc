@@ -50,7 +50,6 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
     if (t.ll_latency) s["ll_latency_ps"] = t.ll_latency->ps;
     if (t.ll_max_bytes_per_s > 0) s["ll_max_bytes_per_s"] = t.ll_max_bytes_per_s;
     if (t.cpu_ps_per_byte > 0) s["cpu_ps_per_byte"] = t.cpu_ps_per_byte;
-    if (t.crowded_cpu_ps_per_byte > 0) s["crowded_cpu_ps_per_byte"] = t.crowded_cpu_ps_per_byte;
     s["efficiency"] = range(t.efficiency);
     for (const Knot& k : t.knots) s["knots"].push_back({{"chunk_bytes", k.chunk_bytes}, {"factor", k.factor}});
     j["transports"][name] = s;

@@ -56,11 +56,10 @@ struct TransportSection {
   Duration launch;                     // once per collective
   Duration latency;                    // one step, Simple protocol
   std::optional<Duration> ll_latency;  // one step, LL protocol
-  Duration message_core;   // of `latency`: what needs a core; on shared cores (Cluster::emulated_on_cores) messages take it in turn
-  Bytes send_buffer;       // backend tcp: bytes of a connection that its sender need not wait for
+  Duration message_core;               // of `latency`: what needs a core; on shared cores (Cluster::emulated_on_cores) messages take it in turn
+  Bytes send_buffer;                   // backend tcp: bytes of a connection that its sender need not wait for
   double ll_max_bytes_per_s = 0;       // bus bandwidth that LL reaches at most; 0 = no limit
-  double cpu_ps_per_byte = 0;          // core time to send and receive one byte, both ends; matters where sums and computation share those cores
-  double crowded_cpu_ps_per_byte = 0;  // the same where more ranks than cores share a machine: a thread that waited finds more bytes at once; 0 = as above
+  double cpu_ps_per_byte = 0;          // core time to send and receive one byte, both ends; matters where computation shares those cores
   Range efficiency;                    // of the link rate
   std::vector<Knot> knots;             // correction of the transfer by bytes per step and channel
 };

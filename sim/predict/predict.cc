@@ -265,6 +265,7 @@ Prediction predict(const Question& q, const Options& options) {
   out.scaling_efficiency = static_cast<double>(out.single_rank_step.ps) / static_cast<double>(typical.ps);
   out.state_bytes = state_bytes(q.workload, q.scenario.plan);
   out.measured = q.profile.measured();
+  out.fitted = q.profile.step_residual > 0;
   if (q.scenario.ranks > 1) out.busiest_link = busiest_link(r, q, step);
   if (r.program.backend == Backend::Nccl && q.scenario.ranks > 1) {
     int hosts = 1 + (q.scenario.ranks - 1) / q.fabric.cluster().devices_per_host;
@@ -274,12 +275,19 @@ Prediction predict(const Question& q, const Options& options) {
   return out;
 }
 
-std::vector<Lever> levers(const Question& q, Duration step, double threshold) {
+Fidelity usual_fidelity(const Question& q) {
+  constexpr int kRanks = 64;
+  constexpr double kMessages = 1e6;
+  bool messages = backend_of(q.scenario.plan, q.fabric.cluster().device) == Backend::Tcp && q.scenario.ranks <= kRanks && message_count(q) <= kMessages;
+  return messages ? Fidelity::Message : Fidelity::Collective;
+}
+
+std::vector<Lever> levers(const Question& q, Duration step, const Options& options, double threshold) {
   std::vector<Lever> out;
   auto attempt = [&](const std::string& change, const std::string& command, const Scenario& s) {
     Question changed{q.workload, q.fabric, q.profile, s};
     if (check(changed)) return;
-    out.push_back({change, command, steady_period(changed)});
+    out.push_back({change, command, steady_period(changed, Level::Mid, options)});
   };
   const Plan& plan = q.scenario.plan;
   if (plan.system == System::PytorchDdp) {

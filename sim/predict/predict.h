@@ -44,6 +44,7 @@ struct Prediction {
   Duration slowed;  // computation's extra time beside collectives that hold SMs
   Bytes state_bytes;  // per device: parameters, gradients, buckets, optimizer state, buffers; activations are not known
   bool measured = false;  // the Profile is measured in every section
+  bool fitted = false;  // the profile was held to executed steps: the interval is from their residuals
   LinkUse busiest_link;
   std::vector<std::string> extrapolated;
   std::vector<Duration> jitter_steps;  // one per sample, if the scenario has jitter
@@ -60,13 +61,18 @@ Duration steady_period(const Question& q, Level level = Level::Mid, const Option
 // Messages that one prediction at message fidelity would simulate, roughly.
 double message_count(const Question& q);
 
+// Message for backend tcp with up to 64 ranks and a million messages (few ranks leave a ring one after another, and start their next step so: only messages
+// show it), else collective. What a prediction is made with if nobody asks for another.
+Fidelity usual_fidelity(const Question& q);
+
 // What another setting would buy.
 struct Lever {
   std::string change;   // "bucket_cap_mb=50"
   std::string command;  // flags that try it
   Duration step;
 };
-// Levers sorted by gain, those that help by at least `threshold` of the step first; the others left out.
-std::vector<Lever> levers(const Question& q, Duration step, double threshold = 0.005);
+// Levers sorted by gain, those that help by at least `threshold` of the step first; the others left out. `step`: the question's own, predicted with
+// these options.
+std::vector<Lever> levers(const Question& q, Duration step, const Options& options = {}, double threshold = 0.005);
 
 }  // namespace ddpsim::predict

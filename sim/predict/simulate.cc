@@ -47,8 +47,8 @@ struct Shared {
   std::vector<collective::CoreTasks> taken;       // by `due`
 
   // Messages and sums are short, so that a core finishes the one it has before it takes the next (of any rank, of any job).
-  collective::CoreTasks take_core(Duration alone, engine::FlowId flow) {
-    collective::CoreTasks s{graph.add_fixed({}), graph.add_task({}, static_cast<double>(alone.ps), flow)};
+  collective::CoreTasks take_core(Duration alone) {
+    collective::CoreTasks s{graph.add_fixed({}), graph.add_fixed(alone)};
     graph.add_gate(s.done);
     graph.notify(s.due);
     graph.notify(s.done);
@@ -163,16 +163,13 @@ class Simulator {
     }
   }
 
-  // A thread that has slept long goes before one that computes: messages take the core time that they need, sums and computation get what is left.
+  // A thread that has slept long goes before one that computes: messages take the core time that they need, computation gets what is left.
   static constexpr double kBeforeComputation = 1e6;
   // Core time of one byte over a hop: the network at both ends, and half a sum (all-reduce: one phase of two sums).
   double core_time_per_byte() const {
-    bool crowded = comm_.ranks() > comm_.fabric->cluster().emulated_on_cores;
+    if (!options_.real_compute) return 0;
     double network = 0;
-    for (std::uint8_t t : comm_.transports) {
-      const TransportSection& section = profile_.transports.at(comm_.fabric->transports()[t]);
-      network = std::max(network, crowded && section.crowded_cpu_ps_per_byte > 0 ? section.crowded_cpu_ps_per_byte : section.cpu_ps_per_byte);
-    }
+    for (std::uint8_t t : comm_.transports) network = std::max(network, profile_.transports.at(comm_.fabric->transports()[t]).cpu_ps_per_byte);
     bool sums = options_.fidelity == Fidelity::Collective && profile_.reduction_bytes_per_s > 0;  // among messages they are tasks of their own
     return network + (sums ? 0.5e12 / profile_.reduction_bytes_per_s : 0);
   }
@@ -183,7 +180,7 @@ class Simulator {
     if (it != phase_flows_.end()) return it->second;
     const auto& demands = price.pattern == collective::Pattern::Ring ? ring_demands_ : tree_demands_;
     engine::FlowId f = 0;
-    if (double core = core_time_per_byte(); options_.real_compute && cores_ != engine::kNone && core > 0) {
+    if (double core = core_time_per_byte(); cores_ != engine::kNone && core > 0) {
       std::vector<engine::Demand> more = demands;
       more.push_back({cores_, core * comm_.ranks()});
       f = graph_.add_flow(more, phase.weight * kBeforeComputation, phase.max_rate);
@@ -399,7 +396,7 @@ class Simulator {
         return collective::CoreTasks{t, t};
       };
     } else if (cores_ != engine::kNone) {
-      sharing.sum = sharing.message = [this](Duration alone) { return shared_.take_core(alone, core_flow_); };
+      sharing.sum = sharing.message = [this](Duration alone) { return shared_.take_core(alone); };
     }
     return is_broadcast(op.kind) ? collective::add_broadcast_messages(graph_, comm_, profile_, price, size, flow, arrive)
                                  : collective::add_all_reduce_messages(graph_, comm_, profile_, price, size, flow, arrive, sharing);

@@ -100,12 +100,13 @@ std::string limit_sentence(const predict::Prediction& p, const Heading& h) {
 std::string prediction_page(const Heading& h, const predict::Prediction& p, const std::vector<predict::Lever>& levers, bool colour) {
   Page page(colour);
   const analysis::Summary& s = p.summary;
-  page.line(fmt::format("profile {}: {}", h.profile, p.measured ? "measured" : "datasheet, never measured on this hardware"));
+  page.line(fmt::format("profile {}: {}", h.profile, p.measured ? "measured" : p.fitted ? "network fitted to executed runs, the rest from a datasheet" : "datasheet, never measured on this hardware"));
   page.title(fmt::format("{} on {}", h.workload, h.cluster));
   page.line(h.plan);
   page.line();
   page.title(fmt::format("step {}  ({} to {}; {})", ms(s.step), ms(p.step_low), ms(p.step_high),
-                         p.measured   ? "80 % interval from the profile's residuals"
+                         p.fitted     ? "80 % interval: how far executed steps were off"
+                         : p.measured ? "80 % interval from the profile's residuals"
                          : h.captured ? "the datasheet's range for network and copies; captured times vary as their file's notes say"
                                       : "the range of efficiencies that the datasheet profile states"));
   if (!p.jitter_steps.empty()) {

@@ -54,7 +54,10 @@ void run_command(Terminal& t, Flags flags) {
   // Each other job plays until this one is done, even if both slow one another down as much as they can.
   for (const OtherJob& job : l.scenario.other_jobs) {
     Scenario theirs = scenario_of(job);
-    double alone = static_cast<double>(predict::steady_period({job.workload, *l.fabric, l.profile, theirs}).ps);
+    predict::Question other{job.workload, *l.fabric, l.profile, theirs};
+    predict::Options usual;
+    usual.fidelity = predict::usual_fidelity(other);
+    auto alone = static_cast<double>(predict::steady_period(other, Level::Mid, usual).ps);
     options.other_steps.push_back(3 + static_cast<int>(1.5 * (options.steady_steps + 3) * static_cast<double>(p.summary.step.ps) / std::max(alone, 1.0)));
   }
   options.timeout_s = 60 + 10 * static_cast<double>(p.summary.step.ps) / 1e12 * (options.steady_steps + 4);

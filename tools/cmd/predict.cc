@@ -52,7 +52,7 @@ void predict_command(Terminal& t, const Flags& flags) {
     text = report::prediction_csv(heading(l), p);
   } else {
     bool colour = t.out_is_terminal && flags.output.out.empty();
-    text = report::prediction_page(heading(l), p, predict::levers(l.question(), p.summary.step), colour);
+    text = report::prediction_page(heading(l), p, predict::levers(l.question(), p.summary.step, l.options), colour);
   }
   write_answer(t, flags.output, text);
 }

@@ -274,14 +274,11 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   if (out.options.fidelity == predict::Fidelity::Message && out.scenario.ranks > 1024)
     throw InputError{"--fidelity message", "simulates every message of every rank and is meant for up to 1,024 ranks; use --fidelity collective"};
   if (auto problem = predict::check(out.question())) fail(problem);
-  bool automatic = flags.fidelity.empty() && backend_of(out.scenario.plan, out.cluster.device) == Backend::Tcp && out.scenario.ranks <= 64;
-  if (automatic || out.options.fidelity == predict::Fidelity::Message) {
-    double messages = predict::message_count(out.question());
-    // Few ranks leave a ring one after another, and start their next step so; only messages show it.
-    constexpr double kCheap = 1e6;
+  if (flags.fidelity.empty()) {
+    out.options.fidelity = predict::usual_fidelity(out.question());
+  } else if (out.options.fidelity == predict::Fidelity::Message) {
     constexpr double kMost = 40e6;
-    if (automatic && messages <= kCheap) out.options.fidelity = predict::Fidelity::Message;
-    if (!automatic && messages > kMost)
+    if (double messages = predict::message_count(out.question()); messages > kMost)
       throw InputError{"--fidelity message", fmt::format("about {:.0f} million messages to simulate, more than {:.0f}; use fewer ranks, or --fidelity collective", messages / 1e6, kMost / 1e6)};
   }
   if (double seconds = longest_seconds(out); !(seconds <= kHorizonSeconds))
