@@ -96,7 +96,7 @@ TEST(Sums, OfEveryType) {
   EXPECT_EQ(h[1], 0x7c00);
   EXPECT_EQ(h[2], 0x0002);
   // Eight at a time (by hardware, where there is any) as one at a time: every half, to others.
-  for (std::uint16_t other : {0x0000, 0x0001, 0x03ff, 0x1400, 0x3c00, 0xbc01, 0x7bff, 0xfc00}) {
+  for (std::uint16_t other : std::initializer_list<std::uint16_t>{0x0000, 0x0001, 0x03ff, 0x1400, 0x3c00, 0xbc01, 0x7bff, 0xfc00}) {
     std::vector<std::uint16_t> together(65536), with(65536, other);
     std::iota(together.begin(), together.end(), 0);
     std::vector<std::uint16_t> alone = together;
