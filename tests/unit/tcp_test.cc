@@ -307,6 +307,37 @@ TEST(RealCompute, PaysForTheNetwork) {
   EXPECT_LT(slower, 105e9);
 }
 
+TEST(UsualFidelity, IsMessageForFewRanksOfTcp) {
+  auto of = [](int ranks, Backend backend, std::int64_t bytes) {
+    Asked a(one_layer(bytes), ranks, Bandwidth{1'000'000'000});
+    a.s.plan.backend = backend;
+    topology::Fabric fabric(a.c);
+    return predict::usual_fidelity({a.w, fabric, a.p, a.s});
+  };
+  EXPECT_EQ(of(8, Backend::Tcp, 4'000), predict::Fidelity::Message);
+  EXPECT_EQ(of(65, Backend::Tcp, 4'000), predict::Fidelity::Collective);
+  EXPECT_EQ(of(8, Backend::Gloo, 4'000), predict::Fidelity::Collective);
+}
+
+TEST(Levers, AreAskedAtTheStepsOwnFidelity) {
+  // What a rank gains by leaving a ring early shows in messages only: compared across fidelities, it would look like a lever's gain.
+  Asked a(layered(8, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4, Bandwidth{1'000'000'000});
+  a.p.transports.at("wire").message_core = kMicrosecond * 40;
+  a.c.emulated_on_cores = 2;
+  a.s.plan.bucket_cap_mb = 5;
+  topology::Fabric fabric(a.c);
+  predict::Question q{a.w, fabric, a.p, a.s};
+  predict::Options o;
+  o.fidelity = predict::usual_fidelity(q);
+  Duration step = predict::predict(q, o).summary.step;
+  for (const predict::Lever& l : predict::levers(q, step, o, 0)) {
+    if (!l.change.starts_with("bucket_cap_mb=")) continue;
+    Scenario s = a.s;
+    s.plan.bucket_cap_mb = std::stod(l.change.substr(14));
+    EXPECT_EQ(l.step, predict::predict({a.w, fabric, a.p, s}, o).summary.step) << l.change;
+  }
+}
+
 TEST(Mechanisms, HaveNamesThatParse) {
   for (int m = 0; m < predict::kMechanisms; ++m) {
     auto mechanism = static_cast<predict::Mechanism>(m);
@@ -386,6 +417,9 @@ TEST(Testbed, SaysWhatItCannotMake) {
   Cluster plain = c;
   plain.link.burst = {};
   EXPECT_EQ(calib::emulation_problem(plain).path, "/link/burst");
+  Cluster narrow = c;
+  narrow.link.burst = {64 * 1024};  // one packet of the kernel's: overflows while it waits for the tokens of the next
+  EXPECT_EQ(calib::emulation_problem(narrow).path, "/link/burst");
   Cluster tree = c;
   tree.pattern = Pattern::FatTree;
   EXPECT_EQ(calib::emulation_problem(tree).path, "/pattern");
