@@ -8,9 +8,9 @@
 #include <optional>
 #include <stdexcept>
 
+#include "calib/clock.h"
 #include "calib/mesh.h"
 #include "calib/origin.h"
-#include "calib/player.h"
 #include "calib/stage.h"
 #include "sim/collective/steps.h"
 

@@ -17,7 +17,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "calib/player.h"
+#include "calib/clock.h"
 
 namespace ddpsim::calib {
 namespace {

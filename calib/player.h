@@ -11,16 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "calib/clock.h"
 #include "calib/mesh.h"
 #include "sim/collective/communicator.h"
 #include "sim/model/profile.h"
 #include "sim/model/program.h"
 
 namespace ddpsim::calib {
-
-// CLOCK_MONOTONIC, nanoseconds: one clock for all namespaces of a machine.
-std::int64_t now_ns();
-void sleep_until_ns(std::int64_t deadline);
 
 // What a rank does, made once before the processes start.
 struct Part {

@@ -128,7 +128,7 @@ void tune_host() {
   // What one connection may have under way: more than any link's bandwidth x delay and burst, and the same for all, so that a shared link is shared evenly.
   write_to("/proc/sys/net/ipv4/tcp_wmem", "4096 800000 800000");
   // And how much of that may wait in the host's own queue: acknowledgements wait there behind it. With the default (4 MB) a slow host's incoming data
-  // ran dry while its outgoing data kept their acknowledgements back: 2 % on steps of large chunks.
+  // ran dry while its outgoing data kept their acknowledgements back.
   write_to("/proc/sys/net/ipv4/tcp_limit_output_bytes", "131072");
 }
 

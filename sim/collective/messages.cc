@@ -147,6 +147,25 @@ std::vector<TaskId> gloo_all_reduce(TaskGraph& g, const Communicator& c, const P
   return gloo_phase(g, c, p, seg, size, factor, false, flow, reduced);
 }
 
+// A message on a connection that its sender need not see through: `accepted`, the sender may go on; `there`, it has arrived.
+struct Sent {
+  TaskId accepted;
+  TaskId there;
+};
+
+// `bytes` (times `factor` on the wire) after `at` and `latency`; of them, the last `buffer` do not hold the sender.
+Sent send_buffered(TaskGraph& g, TaskId at, Duration latency, std::int64_t bytes, double factor, Bytes buffer, engine::FlowId flow, TaskId before = UINT32_MAX) {
+  std::int64_t waits_for = std::max<std::int64_t>(0, bytes - buffer.count);
+  TaskId head = g.add_task({}, static_cast<double>(waits_for > 0 ? waits_for : bytes) * factor, flow);
+  g.add_edge(after(g, latency, {at}), head);
+  if (before != UINT32_MAX && before != at) g.add_edge(before, head);
+  if (waits_for == 0) return {at, head};
+  if (waits_for == bytes) return {head, head};
+  TaskId rest = g.add_task({}, static_cast<double>(bytes - waits_for) * factor, flow);
+  g.add_edge(head, rest);
+  return {head, rest};
+}
+
 // The executor's ring: step lists as data. A step ends when what came is summed and what goes out is in the connection's buffer; a connection carries one
 // message after the other.
 class TcpRing {
@@ -185,25 +204,12 @@ class TcpRing {
       at = core.done;
       latency = t.latency + hop.wire_latency - t.message_core;
     }
-    std::int64_t waits_for = std::max<std::int64_t>(0, m.send_count - t.send_buffer.count);
-    engine::FlowId flow = flow_(static_cast<int>(r), m.send_to);
-    TaskId message = g_.add_task({}, static_cast<double>(waits_for > 0 ? waits_for : m.send_count) * factor_, flow);
-    g_.add_edge(after(g_, latency, {at}), message);
-    if (!mine.empty() && mine.back() != at) g_.add_edge(mine.back(), message);
-    if (waits_for > 0) {
-      TaskId rest = message;
-      if (waits_for < m.send_count) {
-        rest = g_.add_task({}, static_cast<double>(m.send_count - waits_for) * factor_, flow);
-        g_.add_edge(message, rest);
-      }
-      mine.push_back(rest);
-      return message;
-    }
-    mine.push_back(message);
+    Sent sent = send_buffered(g_, at, latency, m.send_count, factor_, t.send_buffer, flow_(static_cast<int>(r), m.send_to), mine.empty() ? UINT32_MAX : mine.back());
+    mine.push_back(sent.there);
     // The buffer holds this message and the ones before it, as many as fit.
     std::size_t fits = static_cast<std::size_t>(t.send_buffer.count / m.send_count);
-    if (fits >= mine.size()) return at;
-    return after(g_, {}, {at, mine[mine.size() - 1 - fits]});
+    if (fits == 0 || fits >= mine.size()) return sent.accepted;
+    return after(g_, {}, {sent.accepted, mine[mine.size() - 1 - fits]});
   }
 
   TaskId receive(std::size_t r, std::size_t s, TaskId free) {
@@ -276,19 +282,9 @@ std::vector<TaskId> tcp_broadcast(TaskGraph& g, const Communicator& c, const Pro
       auto t = static_cast<std::size_t>(to);
       Hop h = hop_between(c, from, to);
       const TransportSection& section = p.transports.at(c.fabric->transports()[h.transport]);
-      std::int64_t waits_for = std::max<std::int64_t>(0, size.count - section.send_buffer.count);
-      engine::FlowId hop = flow(from, to);
-      TaskId message = g.add_task(section.latency + h.wire_latency, static_cast<double>(waits_for > 0 ? waits_for : size.count), hop);
-      g.add_edge(has[f], message);
-      TaskId there = message;
-      if (waits_for > 0) {
-        has[f] = message;
-        if (waits_for < size.count) {
-          there = g.add_task({}, static_cast<double>(size.count - waits_for), hop);
-          g.add_edge(message, there);
-        }
-      }
-      has[t] = after(g, {}, {has[t], there});
+      Sent sent = send_buffered(g, has[f], section.latency + h.wire_latency, size.count, 1, section.send_buffer, flow(from, to));
+      has[f] = sent.accepted;
+      has[t] = after(g, {}, {has[t], sent.there});
     }
   }
   return has;

@@ -28,11 +28,11 @@ TransportSection read_transport(const Reader& r) {
   if (r.has("ll_latency_ps")) t.ll_latency = read_ps(r, "ll_latency_ps");
   if (r.has("message_core_ps")) {
     t.message_core = read_ps(r, "message_core_ps");
-    if (t.message_core > t.latency) r.at("message_core_ps").fail("a part of latency_ps");
+    if (t.message_core > t.latency) r.at("message_core_ps").fail("is a part of latency_ps, and cannot be longer");
   }
   if (r.has("send_buffer_bytes")) {
     t.send_buffer = {r.at("send_buffer_bytes").integer()};
-    if (t.send_buffer.count < 0) r.at("send_buffer_bytes").fail("a size of 0 or more bytes");
+    if (t.send_buffer.count < 0) r.at("send_buffer_bytes").fail("expected 0 or more bytes");
   }
   if (t.ll_latency && r.has("ll_max_bytes_per_s")) t.ll_max_bytes_per_s = r.at("ll_max_bytes_per_s").number();
   if (r.has("cpu_ps_per_byte")) {

@@ -233,12 +233,13 @@ Prediction predict(const Question& q, const Options& options) {
   out.summary = analysis::summarize(run);
   out.summary.step = step_of(s, q);  // beside other jobs a mean; the summary's parts are the last step's
   Duration step = out.summary.step;
-  out.step_low = std::min(step, steady_period(q, Level::High, options));
-  out.step_high = std::max(step, steady_period(q, Level::Low, options));
   // A profile that was held to executed steps knows better how far they were off than the spread of its parts does.
   if (q.profile.step_residual > 0) {
     out.step_low = scale(step, 1 - q.profile.step_residual);
     out.step_high = scale(step, 1 + q.profile.step_residual);
+  } else {
+    out.step_low = std::min(step, steady_period(q, Level::High, options));
+    out.step_high = std::max(step, steady_period(q, Level::Low, options));
   }
   if (q.scenario.jitter) out.jitter_steps = play_jitter(r, q, options);
   Duration typical = step;

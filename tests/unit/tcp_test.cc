@@ -381,6 +381,25 @@ TEST(Fit, FindsWhatTheSamplesWereMadeFrom) {
   }
 }
 
+TEST(Fit, TakesItsIntervalFromPredictionsAsUsersGetThem) {
+  Asked a(layered(8, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4, Bandwidth{1'000'000'000});
+  a.c.emulated_on_cores = 2;
+  a.s.slow_ranks[1] = 2;
+  topology::Fabric f(a.c);
+  ddpsim::Run samples;
+  for (std::int64_t b : {1 << 10, 1 << 20, 16 << 20}) samples.samples.push_back(all_reduce_sample(f, a.p, 4, b));
+  Profile found = calib::fit(a.p, "x", {{&samples, &f}}, {}).profile;
+  predict::Question q{a.w, f, found, a.s};
+  predict::Options usual;
+  usual.fidelity = predict::usual_fidelity(q);
+  ddpsim::Run executed;
+  executed.kind = RunKind::Measured;
+  Duration step = predict::steady_period(q, Level::Mid, usual);
+  executed.steps.assign(4, {StepKind::Steady, step});
+  EXPECT_LT(calib::fit(a.p, "x", {{&samples, &f}}, {{&executed, &a.w, &f, &a.s}}).profile.step_residual, 2e-5);
+  EXPECT_GT(std::abs(static_cast<double>(predict::steady_period(q).ps) / static_cast<double>(step.ps) - 1), 1e-4);  // or it would not tell
+}
+
 TEST(Fit, SaysWhenOneRankCountIdentifiesNothing) {
   Cluster c = star(2, Bandwidth{1'000'000'000});
   topology::Fabric f(c);
