@@ -82,7 +82,7 @@ std::int64_t read_count(const Reader& r, const char* what) {
 }
 
 Origin read_origin(const Reader& r) {
-  r.only({"version", "revision", "date", "argv", "cpu", "cores", "kernel", "backend", "hosts", "reason", "compute", "profile"});
+  r.only({"version", "revision", "date", "argv", "cpu", "cores", "kernel", "backend", "hosts", "reason", "compute", "profile", "software"});
   Origin o;
   o.version = r.at("version").text();
   o.revision = r.at("revision").text();
@@ -96,6 +96,7 @@ Origin read_origin(const Reader& r) {
   if (r.has("reason")) o.reason = r.at("reason").text();
   o.compute = r.at("compute").text();
   o.profile = r.at("profile").text();
+  if (r.has("software")) o.software = r.at("software").text();
   return o;
 }
 
@@ -147,11 +148,40 @@ Span read_span(const Reader& r, const Run& run) {
   return s;
 }
 
+std::vector<std::int64_t> read_bucket_sizes(const Reader& r) {
+  std::vector<std::int64_t> out;
+  for (const Reader& item : r.items()) out.push_back(read_count(item, "a bucket's bytes"));
+  return out;
+}
+
+LayerProfile read_layers(const Reader& r, const Run& run) {
+  r.only({"forward_ps", "backward_ps", "optimizer_ps", "core_ps", "arrival", "ready_ps"});
+  LayerProfile l;
+  l.forward = {read_count(r.at("forward_ps"), "a duration")};
+  l.backward = {read_count(r.at("backward_ps"), "a duration")};
+  l.optimizer = {read_count(r.at("optimizer_ps"), "a duration")};
+  l.core = {read_count(r.at("core_ps"), "a duration")};
+  for (const Reader& t : r.at("arrival").items()) {
+    l.arrival.push_back(static_cast<TensorIndex>(t.small(0, INT32_MAX)));
+    if (l.arrival.back() >= run.tensor_names.size()) t.fail("the run names " + std::to_string(run.tensor_names.size()) + " tensors, counted from 0");
+  }
+  for (const Reader& t : r.at("ready_ps").items()) l.ready.push_back({read_count(t, "a duration")});
+  if (l.ready.size() != l.arrival.size()) r.at("ready_ps").fail("one value per arrival is expected: " + std::to_string(l.arrival.size()));
+  return l;
+}
+
 void read_measured(const Reader& r, Run& run) {
-  r.only({"schema", "kind", "evidence", "case", "origin", "clock", "steps", "samples", "spans", "tensors", "quality", "skipped"});
+  r.only({"schema", "kind", "evidence", "case", "origin", "clock", "steps", "layers", "buckets", "samples", "spans", "tensors", "quality", "skipped"});
   run.evidence = static_cast<EvidenceClass>(r.at("evidence").choice({"system", "replay", "collective", "kernel", "published"}));
   run.origin = read_origin(r.at("origin"));
   if (r.has("tensors")) run.tensor_names = read_texts(r.at("tensors"));
+  if (r.has("layers")) run.layers = read_layers(r.at("layers"), run);
+  if (r.has("buckets")) {
+    Reader b = r.at("buckets");
+    b.only({"first", "steady"});
+    run.first_buckets = read_bucket_sizes(b.at("first"));
+    run.steady_buckets = read_bucket_sizes(b.at("steady"));
+  }
   run.quality = read_quality(r.at("quality"));
   for (const Reader& item : r.at("skipped").items()) {
     item.only({"what", "why"});
@@ -189,15 +219,16 @@ Run read_run(const Json& j, const std::string& file) {
   if (c.has("workload")) run.workload = read_hash(c.at("workload"));
   Reader clock = r.at("clock");
   clock.only({"domain", "offset_bound_ps"});
-  if (measured) clock.at("domain").choice({"CLOCK_MONOTONIC"});
+  if (measured) clock.at("domain").choice({"CLOCK_MONOTONIC", "per_host"});
   else clock.at("domain").choice({"virtual"});
   if (clock.at("offset_bound_ps").integer() != 0) clock.at("offset_bound_ps").fail("clocks that differ are not supported; record on one clock (0)");
   for (const Reader& item : r.at("steps").items()) {
-    item.only({"kind", "duration_ps"});
+    if (measured) item.only({"kind", "duration_ps", "instrumented"});
+    else item.only({"kind", "duration_ps"});
     StepKind kind = static_cast<StepKind>(item.at("kind").choice({"first", "rebuild", "steady"}));
     std::int64_t ps = item.at("duration_ps").integer();
     if (ps <= 0) item.at("duration_ps").fail("a step takes time");
-    run.steps.push_back({kind, {ps}});
+    run.steps.push_back({kind, {ps}, item.has("instrumented") && item.at("instrumented").boolean()});
   }
   if (r.has("samples"))
     for (const Reader& item : r.at("samples").items()) run.samples.push_back(read_sample(item));

@@ -9,6 +9,7 @@ OrderedJson measured_origin(const Origin& o) {
   if (!o.reason.empty()) j["reason"] = o.reason;
   j["compute"] = o.compute;
   j["profile"] = o.profile;
+  if (!o.software.empty()) j["software"] = o.software;
   return j;
 }
 
@@ -55,9 +56,19 @@ OrderedJson write_run(const Run& run) {
   if (!run.workload.empty()) j["case"]["workload"] = run.workload;
   if (measured) j["origin"] = measured_origin(run.origin);
   else j["origin"] = {{"simulator", run.simulator_version}, {"profile", run.profile}, {"fidelity", run.fidelity}};
-  j["clock"] = {{"domain", measured ? "CLOCK_MONOTONIC" : "virtual"}, {"offset_bound_ps", 0}};
+  j["clock"] = {{"domain", !measured ? "virtual" : run.origin.hosts == "machines" ? "per_host" : "CLOCK_MONOTONIC"}, {"offset_bound_ps", 0}};
   j["steps"] = OrderedJson::array();
-  for (const StepRecord& s : run.steps) j["steps"].push_back({{"kind", name_of(s.kind)}, {"duration_ps", s.duration.ps}});
+  for (const StepRecord& s : run.steps) {
+    j["steps"].push_back({{"kind", name_of(s.kind)}, {"duration_ps", s.duration.ps}});
+    if (s.instrumented) j["steps"].back()["instrumented"] = true;
+  }
+  if (run.layers) {
+    const LayerProfile& l = *run.layers;
+    j["layers"] = {{"forward_ps", l.forward.ps}, {"backward_ps", l.backward.ps}, {"optimizer_ps", l.optimizer.ps}, {"core_ps", l.core.ps}, {"arrival", l.arrival}};
+    j["layers"]["ready_ps"] = OrderedJson::array();
+    for (Duration d : l.ready) j["layers"]["ready_ps"].push_back(d.ps);
+  }
+  if (!run.steady_buckets.empty()) j["buckets"] = {{"first", run.first_buckets}, {"steady", run.steady_buckets}};
   if (!run.samples.empty()) {
     j["samples"] = OrderedJson::array();
     for (const Sample& s : run.samples) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,10 +42,11 @@ struct Origin {
   int cores = 0;
   std::string kernel;
   std::string backend;             // "tcp", "torch", "nccl", "cuda"
-  std::string hosts;               // "namespaces" (shaped) or "loopback" (not shaped: its network times are not the cluster's)
+  std::string hosts;               // "namespaces" (shaped), "loopback" (not shaped: its network times are not the cluster's) or "machines"
   std::string reason;              // why loopback
   std::string compute;             // "timed" (computation slept, as long as `profile` and the workload say) or "real"
   std::string profile;             // that priced the timed operations
+  std::string software;            // of a real framework: name, version, ranks and threads
 };
 
 enum class Verdict : std::uint8_t { Clean, Noisy };
@@ -71,6 +73,17 @@ struct Skipped {
 struct StepRecord {
   StepKind kind = StepKind::Steady;
   Duration duration;  // end of this step minus end of the step before
+  bool instrumented = false;  // measured: spans were recorded in a way that may disturb; does not count as a step time
+};
+
+// Of a real framework: one step of the bare model on these ranks, all running, without communication. Medians over passes and ranks.
+struct LayerProfile {
+  Duration forward;
+  Duration backward;
+  Duration optimizer;
+  Duration core;                     // core time of the whole step
+  std::vector<TensorIndex> arrival;  // into Run::tensor_names
+  std::vector<Duration> ready;       // one per arrival, from the start of backward
 };
 
 // Times of `spans` are on the Run's clock if predicted (step begins at spans_from); of a measured Run, and of one read from a file, each span's times
@@ -93,6 +106,10 @@ struct Run {
   std::vector<Span> spans;  // predicted: of the last step; measured: of up to 5 steady steps, Span::step is the index in `steps`
   TimePoint spans_from;     // start of that step (end of the step before)
   std::vector<std::string> tensor_names;
+  std::vector<std::int64_t> tensor_bytes;       // predicted; empty if read from a file
+  std::optional<LayerProfile> layers;           // measured, evidence System
+  std::vector<std::int64_t> first_buckets;      // bytes, launch order, as the framework itself reports them; empty = it does not
+  std::vector<std::int64_t> steady_buckets;
 };
 
 bool is_compute(OpKind k);        // occupies the device that computes

@@ -223,6 +223,7 @@ Prediction predict(const Question& q, const Options& options) {
   run.profile = q.profile.name;
   run.fidelity = name_of(options.fidelity);
   run.tensor_names = r.program.tensor_names;
+  run.tensor_bytes = r.program.tensor_bytes;
   TimePoint previous{0};
   for (const SimulatedStep& step : s.steps) {
     run.steps.push_back({step.kind, step.end - previous});

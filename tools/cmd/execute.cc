@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "calib/execute.h"
+#include "calib/torch.h"
 #include "sim/analysis/compare.h"
 #include "tools/cmd/executed.h"
 
@@ -15,7 +16,15 @@ namespace {
 struct Flags : ExecutedFlags {
   std::string compute = "timed";
   std::string split;
+  std::string python = "/usr/bin/python3";
   int steps = 0;
+};
+
+struct Executed {
+  Run run;
+  Duration predicted;  // from the workload's own times
+  std::string basis;
+  std::optional<Duration> from_layers;  // from the layer profile that the Run brought
 };
 
 // So that a step's steady state is seen about 6 times, and short steps more often.
@@ -24,29 +33,28 @@ int steps_for(Duration step) {
   return std::clamp(static_cast<int>(std::lround(2.5 / std::max(seconds, 1e-3))), 6, 12);
 }
 
-std::string page(const Loaded& l, const Run& run, const predict::Prediction& p, bool mean) {
+std::string page(const Loaded& l, const Executed& e, bool mean) {
+  const Run& run = e.run;
   auto ms = [](Duration d) { return fmt::format("{:.2f} ms", static_cast<double>(d.ps) / 1e9); };
   Duration measured = analysis::typical_step(run, mean);
   std::string out = fmt::format("{}\n", l.key);
-  out += fmt::format("measured   {}  ({} steady steps, spread {:.2f} %, {})\n", ms(measured), std::count_if(run.steps.begin(), run.steps.end(), [](const StepRecord& s) { return s.kind == StepKind::Steady; }),
+  out += fmt::format("measured   {}  ({} steady steps, spread {:.2f} %, {})\n", ms(measured), std::count_if(run.steps.begin(), run.steps.end(), [](const StepRecord& s) { return s.kind == StepKind::Steady && !s.instrumented; }),
                      100 * run.quality.spread, run.quality.verdict == Verdict::Clean ? "clean" : "NOISY");
   for (const std::string& why : run.quality.reasons) out += "           " + why + "\n";
-  out += fmt::format("predicted  {}  ({:+.2f} %; profile {})\n", ms(p.summary.step), 100 * (static_cast<double>(p.summary.step.ps) / static_cast<double>(measured.ps) - 1), l.profile.name);
+  auto off = [&](Duration d) { return 100 * (static_cast<double>(d.ps) / static_cast<double>(measured.ps) - 1); };
+  out += fmt::format("predicted  {}  ({:+.2f} %; {}profile {})\n", ms(e.predicted), off(e.predicted), e.basis, l.profile.name);
+  if (e.from_layers) out += fmt::format("           {}  ({:+.2f} %; from this run's layer profile, taken before without communication)\n", ms(*e.from_layers), off(*e.from_layers));
+  if (!run.origin.software.empty()) out += fmt::format("software   {}\n", run.origin.software);
   out += run.origin.hosts == "namespaces" ? "hosts      network namespaces, every link shaped\n" : fmt::format("hosts      plain loopback, NOT shaped: {}\n", run.origin.reason);
   return out;
 }
 
-void run_command(Terminal& t, Flags flags) {
-  if (flags.backend != "tcp") throw InputError{"--backend " + flags.backend, "this build runs tcp (ddpsim's own executor over shaped hosts)"};
-  if (flags.compute != "timed" && flags.compute != "real") throw InputError{"--compute " + flags.compute, "expected timed or real"};
-  if (!flags.split.empty() && flags.split != "fit" && flags.split != "held_out") throw InputError{"--split " + flags.split, "expected fit or held_out"};
-  if (flags.steps != 0 && (flags.steps < 2 || flags.steps > 64)) throw InputError{"--steps " + std::to_string(flags.steps), "2 to 64 steady steps"};
-  flags.question.sets.insert(flags.question.sets.begin(), "plan.backend=tcp");
-  if (flags.compute == "real") flags.question.sets.push_back("compute=real");
-  Loaded l = load(t, flags.question);
+Executed execute_tcp(const Loaded& l, const Flags& flags) {
   for (const OtherJob& job : l.scenario.other_jobs)
     if (backend_of(job.plan, l.cluster.device) != Backend::Tcp) throw InputError{"other_jobs", "every job's plan needs \"backend\": \"tcp\" to be run by it"};
+  Executed out;
   predict::Prediction p = predict::predict(l.question(), l.options);
+  out.predicted = p.summary.step;
   calib::ExecuteOptions options;
   options.steady_steps = flags.steps != 0 ? flags.steps : steps_for(p.summary.step);
   options.real_compute = l.scenario.real_compute;
@@ -61,13 +69,67 @@ void run_command(Terminal& t, Flags flags) {
     options.other_steps.push_back(3 + static_cast<int>(1.5 * (options.steady_steps + 3) * static_cast<double>(p.summary.step.ps) / std::max(alone, 1.0)));
   }
   options.timeout_s = 60 + 10 * static_cast<double>(p.summary.step.ps) / 1e12 * (options.steady_steps + 4);
-  if (!flags.runs.empty()) prepare_runs(flags.runs);
-  Run run;
+  out.run = calib::execute(l.question(), options);
+  return out;
+}
+
+// What the recorder cannot do, said before anything starts.
+void check_torch(const Loaded& l) {
+  const Scenario& s = l.scenario;
+  if (!s.other_jobs.empty()) throw InputError{"other_jobs", "--backend torch runs one job"};
+  if (s.jitter) throw InputError{"jitter", "--backend torch runs what there is; leave jitter out"};
+  if (s.real_compute && !s.slow_ranks.empty()) throw InputError{"slow_ranks", "real computation cannot be slowed down; use --compute timed"};
+  if (!s.real_compute && l.workload.basis != Basis::Captured) throw InputError{"--workload " + l.workload.name, "timed layers need a captured workload (ddpsim list workloads)"};
+}
+
+Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
+  check_torch(l);
+  Executed out;
+  out.predicted = predict::predict(l.question(), l.options).summary.step;
+  out.basis = "from the workload's times; ";
+  calib::TorchOptions options;
+  options.python = flags.python;
+  options.script = home_of(t).path() + "/tools/python/ddpsim_record.py";
+  if (!io::exists(options.script)) throw InputError{options.script, "no such file; set DDPSIM_HOME to ddpsim's folder"};
+  options.workload = l.workload_text;
+  int steps = flags.steps != 0 ? flags.steps : steps_for(out.predicted);
+  options.arguments = {"--compute", flags.compute, "--steps", std::to_string(steps), "--plan", l.document.value("plan", io::Json::object()).dump()};
+  options.slow_ranks = l.scenario.slow_ranks;
+  options.loopback = flags.loopback;
+  options.timeout_s = 180 + 10 * static_cast<double>(out.predicted.ps) / 1e12 * (steps + 20);
+  std::vector<int> hosts;
+  for (int device : devices_of(l.scenario)) hosts.push_back(l.fabric->host_of(device));
+  out.run = calib::record_torch(l.cluster, hosts, options);
+  if (out.run.layers) {
+    Workload recorded = as_recorded(l.workload, out.run);
+    out.from_layers = predict::predict({recorded, *l.fabric, l.profile, l.scenario}, l.options).summary.step;
+  }
+  return out;
+}
+
+void run_command(Terminal& t, Flags flags) {
+  if (flags.backend != "tcp" && flags.backend != "torch")
+    throw InputError{"--backend " + flags.backend, "this build runs tcp (ddpsim's own executor over shaped hosts) and torch (the real PyTorch on the same hosts)"};
+  if (flags.compute != "timed" && flags.compute != "real") throw InputError{"--compute " + flags.compute, "expected timed or real"};
+  if (!flags.split.empty() && flags.split != "fit" && flags.split != "held_out") throw InputError{"--split " + flags.split, "expected fit or held_out"};
+  if (flags.steps != 0 && (flags.steps < 2 || flags.steps > 64)) throw InputError{"--steps " + std::to_string(flags.steps), "2 to 64 steady steps"};
+  bool torch = flags.backend == "torch";
   try {
-    run = calib::execute(l.question(), options);
+    if (torch) flags.question.sets.insert(flags.question.sets.begin(), {"plan.backend=gloo", "plan.pytorch=" + calib::torch_version(flags.python)});
+    else flags.question.sets.insert(flags.question.sets.begin(), "plan.backend=tcp");
   } catch (const std::runtime_error& e) {
     throw InputError{"run", e.what()};
   }
+  if (flags.compute == "real") flags.question.sets.push_back("compute=real");
+  Loaded l = load(t, flags.question);
+  if (!flags.runs.empty()) prepare_runs(flags.runs);
+  Executed e;
+  try {
+    e = torch ? execute_torch(t, l, flags) : execute_tcp(l, flags);
+  } catch (const std::runtime_error& why) {
+    throw InputError{"run", why.what()};
+  }
+  Run& run = e.run;
   run.key = l.key;
   run.scenario = l.scenario_hash;
   run.workload = l.workload_hash;
@@ -75,11 +137,11 @@ void run_command(Terminal& t, Flags flags) {
   run.origin.argv = {"ddpsim", "run", "--backend", flags.backend, "--compute", flags.compute};
   run.origin.revision = flags.revision;
   std::string json = io::write_run(run).dump() + "\n";
-  if (!flags.runs.empty()) add_to_runs(flags.runs, run.origin.compute == "real" ? "real" : "tcp", l, run);
+  if (!flags.runs.empty()) add_to_runs(flags.runs, torch ? "torch" : run.origin.compute == "real" ? "real" : "tcp", l, run);
   bool mean = !l.scenario.other_jobs.empty();
   if (flags.output.format == "json") return write_answer(t, flags.output, json);
   if (!flags.output.out.empty()) write_answer(t, flags.output, json);
-  t.out << page(l, run, p, mean) << std::flush;
+  t.out << page(l, e, mean) << std::flush;
 }
 
 }  // namespace
@@ -87,7 +149,8 @@ void run_command(Terminal& t, Flags flags) {
 void add_run(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("run", "Execute a scenario on hosts of this machine, and show it beside its prediction");
-  add_executed_flags(*c, *flags, "tcp: ddpsim's own executor, a process per rank, real TCP over shaped network namespaces");
+  add_executed_flags(*c, *flags, "tcp: ddpsim's own executor, a process per rank, real TCP over shaped network namespaces; torch: the real PyTorch over Gloo on the same hosts");
+  c->add_option("--python", flags->python, "backend torch: an interpreter that has PyTorch; default /usr/bin/python3");
   c->add_option("--compute", flags->compute, "timed (computation is slept) or real (it keeps a core busy)");
   c->add_option("--steps", flags->steps, "steady steps to play; default by the predicted step, 6 to 12");
   c->add_option("--split", flags->split, "fit or held_out: whether a fit may see this Run; decide before you look at it");

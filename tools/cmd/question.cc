@@ -194,6 +194,19 @@ void write_answer(Terminal& t, const OutputFlags& flags, const std::string& text
   if (!t.out) throw InputError{"stdout", "cannot be written (is the disk full?)"};
 }
 
+Workload as_recorded(const Workload& w, const Run& run) {
+  Workload out = w;
+  out.basis = Basis::Captured;
+  out.layers.clear();
+  out.times = {};
+  out.times.forward = run.layers->forward;
+  out.times.backward = run.layers->backward;
+  out.times.optimizer = run.layers->optimizer;
+  out.times.ready = run.layers->ready;
+  out.arrival = run.layers->arrival;
+  return out;
+}
+
 Loaded load(const Terminal& t, const QuestionFlags& flags) {
   using io::Target;
   io::Home home = home_of(t);
@@ -292,6 +305,7 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   plan_and_ranks["ranks"] = out.scenario.ranks;
   std::string workload_text = w.document.dump();
   for (const std::string& text : {workload_text, c.document.dump(), plan_and_ranks.dump()}) hash = fnv1a(hash, text);
+  out.workload_text = workload_text;
   out.workload_hash = fmt::format("{:016x}", fnv1a(kOffset, workload_text));
   // The whole question but the profile, in one document that stands alone but for shipped workloads.
   out.document = plan_and_ranks;

@@ -39,6 +39,7 @@ struct Loaded {
   Profile profile;
   Scenario scenario;
   std::string key;  // readable, with a hash of all inputs
+  std::string workload_text;  // its document
   io::Json document;          // scenario file that asks the same question: cluster and plan in it, workload by name, no profile
   std::string scenario_hash;  // of `document`
   std::string workload_hash;  // of the workload's document
@@ -46,6 +47,8 @@ struct Loaded {
   predict::Options options;
   predict::Question question() const { return {workload, *fabric, profile, scenario}; }
 };
+// The workload as a measured Run found it on its ranks: the times and the arrival of its layer profile. REQUIRES: run.layers, of the same model.
+Workload as_recorded(const Workload& w, const Run& run);
 // Flags override the scenario file. Throws InputError.
 Loaded load(const Terminal& t, const QuestionFlags& flags);
 io::Home home_of(const Terminal& t);

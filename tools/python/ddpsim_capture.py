@@ -520,10 +520,17 @@ def format_json(value: Any, indent: int = 0, width: int = 118) -> str:
 
 def write(workload: Workload, path: Union[str, "os.PathLike[str]"]) -> None:
     """Write a workload; the file appears complete or not at all."""
-    target = Path(path)
+    write_text(Path(path), format_json(workload) + "\n")
+
+
+def write_text(target: Path, text: str) -> None:
+    """Write a file; it appears complete or not at all. An open descriptor is written as it is."""
+    if str(target).startswith("/proc/self/fd/"):
+        target.write_text(text, encoding="utf-8")
+        return
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(format_json(workload) + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, target)
     finally:
         with contextlib.suppress(FileNotFoundError):
@@ -617,14 +624,20 @@ def run(args: argparse.Namespace) -> Workload:
         inputs = tuple(t.cuda() if isinstance(t, Tensor) else t for t in
                        ((inputs,) if isinstance(inputs, Tensor) else inputs))
     if optimizer is None:
-        parameters = [p for p in model.parameters() if p.requires_grad]
-        if args.optimizer == "sgd":
-            optimizer = torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
-        else:
-            optimizer = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[args.optimizer](parameters, lr=1e-5)
-    return capture(model, inputs, loss_fn, optimizer, name=args.name or args.out.stem,
-                   model_name=args.model or type(model).__name__, batch=args.batch, warmup=args.warmup,
-                   repeats=args.repeats, optimizer_name=args.optimizer_name, precision=args.precision)
+        optimizer = default_optimizer(args.optimizer, [p for p in model.parameters() if p.requires_grad])
+    workload = capture(model, inputs, loss_fn, optimizer, name=args.name or args.out.stem,
+                       model_name=args.model or type(model).__name__, batch=args.batch, warmup=args.warmup,
+                       repeats=args.repeats, optimizer_name=args.optimizer_name, precision=args.precision)
+    # How to make the same model again: ddpsim_record.py trains it on several ranks.
+    recipe = {"model": args.model, "batch": args.batch, "image": args.image} if args.model else {"factory": args.factory}
+    workload["source"]["recipe"] = {**recipe, "optimizer": args.optimizer}
+    return workload
+
+
+def default_optimizer(name: str, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
+    if name == "sgd":
+        return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
+    return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name](parameters, lr=1e-5)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -1,0 +1,580 @@
+#!/usr/bin/env python3
+"""Record real data-parallel training steps of PyTorch as a ddpsim Run (schema ``ddpsim.run/1``, evidence ``system``).
+
+Every rank runs this script; rank 0 writes the Run. ``ddpsim run --backend torch`` starts the ranks on hosts that it makes; anywhere else torchrun does:
+
+    torchrun --nproc-per-node 4 tools/python/ddpsim_record.py --factory train:make --set bucket_cap_mb=5 --out run.json
+
+What is recorded, in this order:
+  1. the layer profile: plain steps of the bare model, all ranks running, without communication;
+  2. real steps, from the first (DDP's single bucket) over the rebuild to the steady ones, with nothing but a clock between them;
+  3. a few more steps with a communication hook that notes when each bucket is ready and when its all-reduce has ended.
+
+The model is real (``--model``, ``--factory``) or made of timed layers (``--workload``): parameters and gradients of the real sizes, computation slept as
+long as the workload says. Times are integers in picoseconds of CLOCK_MONOTONIC, which processes of one machine share.
+"""
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequence, Tuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import ddpsim_capture as cap  # noqa: E402  (says itself what is missing where PyTorch is)
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+SCHEMA = "ddpsim.run/1"
+NOISY_SPREAD = 0.01   # median absolute deviation of the steady steps / their median
+NOISY_LOAD = 0.3      # cores that are busy while all ranks sleep
+VERSIONS = ("1.13", "2.0", "2.7", "2.11")  # whose schedules ddpsim knows
+
+# Knobs of the plan that are played here, with their defaults; names as in sim/FORMATS.md.
+KNOBS: Dict[str, Any] = {
+    "system": "pytorch_ddp", "backend": None, "pytorch": None, "accumulation_steps": 1, "set_to_none": None, "gloo_threads": 2,
+    "bucket_cap_mb": None, "first_bucket_bytes": 1024 * 1024, "broadcast_buffers": True, "find_unused_parameters": False, "static_graph": False,
+    "gradient_as_bucket_view": False, "comm_hook": "none", "unused_parameters": [],
+    "granularity": "per_parameter", "async_op": False}
+
+now = time.monotonic_ns
+
+
+class RecordError(Exception):
+    """A recording that cannot be made; the message is one sentence for the user."""
+
+
+# ---- timed layers
+
+
+class Sleeper:
+    """Sleeps; being late once shortens the next sleep, so that lateness does not add up."""
+
+    def __init__(self) -> None:
+        self.late = 0
+
+    def until(self, start: int, duration: int) -> None:
+        wanted = start + duration - self.late
+        t = now()
+        if t < wanted:
+            time.sleep((wanted - t) / 1e9)
+            t = now()
+        self.late = max(0, min(t - wanted, 20_000_000))
+
+
+class TimedLayer(torch.autograd.Function):
+    """Passes its input on; its backward makes the parameter's gradient, and takes ``ns`` in all."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, parameter: Optional[Tensor], ns: int, sleeper: Sleeper) -> Tensor:
+        ctx.parameter, ctx.ns, ctx.sleeper = parameter, ns, sleeper
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tuple[Tensor, Optional[Tensor], None, None]:
+        start = now()
+        made = None if ctx.parameter is None else torch.full_like(ctx.parameter, 1e-4)
+        ctx.sleeper.until(start, ctx.ns)
+        return grad, made, None, None
+
+
+class TimedModel(nn.Module):
+    """A workload's parameters and buffers, whose forward and backward take the workload's time."""
+
+    def __init__(self, workload: Dict[str, Any], unused: Sequence[str], factor: float) -> None:
+        super().__init__()
+        times = workload["times"]
+        self.sleeper = Sleeper()
+        tensors = [self.place(t, nn.Parameter(torch.full(t["shape"], 1e-2, dtype=getattr(torch, t["dtype"])))) for t in workload["tensors"]]
+        for b in workload.get("buffers", []):
+            self.place(b, torch.zeros(b["shape"], dtype=getattr(torch, b["dtype"])))
+        ns = [round(factor * t / 1000) for t in times["ready_ps"]]
+        self.layers: List[Tuple[Optional[Tensor], int]] = []  # in order of arrival
+        before = 0
+        for index, at in zip(workload["arrival"], ns):
+            if workload["tensors"][index]["name"] in unused:
+                continue
+            self.layers.append((tensors[index], at - before))
+            before = at
+        self.tail_ns = round(factor * times["backward_ps"] / 1000) - before
+        self.forward_ns = round(factor * times["forward_ps"] / 1000)
+        self.optimizer_ns = round(factor * times["optimizer_ps"] / 1000)
+        self.start = torch.zeros(1, requires_grad=True)
+
+    def place(self, tensor: Dict[str, Any], value: Tensor) -> Tensor:
+        """Registers under the dotted name, so that registration order is the real model's."""
+        *path, leaf = tensor["name"].split(".")
+        module: nn.Module = self
+        for name in path:
+            if name not in module._modules:
+                module.add_module(name, nn.Module())
+            module = module._modules[name]  # type: ignore[assignment]
+        if isinstance(value, nn.Parameter):
+            module.register_parameter(leaf, value)
+        else:
+            module.register_buffer(leaf, value)
+        return value
+
+    def forward(self, x: Tensor) -> Tensor:
+        begin = now()
+        y: Tensor = TimedLayer.apply(x, None, self.tail_ns, self.sleeper)
+        for parameter, ns in reversed(self.layers):
+            y = TimedLayer.apply(y, parameter, ns, self.sleeper)
+        self.sleeper.until(begin, self.forward_ns)
+        return y
+
+
+class TimedOptimizer(torch.optim.SGD):
+    """Takes the workload's time and leaves the parameters alone."""
+
+    def __init__(self, model: TimedModel) -> None:
+        super().__init__(model.parameters(), lr=0.0)
+        self.model = model
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        self.model.sleeper.until(now(), self.model.optimizer_ns)
+
+
+# ---- what is trained, and how
+
+
+class Job:
+    """One rank's model, and a training step of it by the plan."""
+
+    def __init__(self, plan: Dict[str, Any], model: nn.Module, inputs: Tuple[Any, ...], loss_fn: Optional[Callable[..., Tensor]],
+                 optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+        self.plan, self.model, self.inputs, self.optimizer, self.device = plan, model, inputs, optimizer, device
+        self.named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+        self.index = {id(p): i for i, (_, p) in enumerate(self.named)}
+        self.parameters = [p for _, p in self.named]
+        self.timed = isinstance(model, TimedModel)
+        self.bare = cap.Step(model, inputs, None, loss_fn, optimizer, "fp32", device, self.parameters)
+        self.wrapped: nn.Module = model
+        self.ddp: Optional[DistributedDataParallel] = None
+        self.world = dist.get_world_size()
+        self.marks: List[Tuple[str, int]] = []          # of the step under way: what has ended, when
+        self.collectives: List[Dict[str, Any]] = []     # of the step under way
+        self.recording = False
+        major, minor = (int(x) for x in torch.__version__.split(".")[:2])
+        self.set_to_none = plan["set_to_none"] if plan["set_to_none"] is not None else (major, minor) >= (2, 0)
+
+    def synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def loss(self) -> Tensor:
+        model, self.bare.model = self.bare.model, self.wrapped
+        try:
+            return self.bare.loss()
+        finally:
+            self.bare.model = model
+
+    # -- DDP
+
+    def wrap(self) -> None:
+        p = self.plan
+        if p["system"] != "pytorch_ddp":
+            return
+        options: Dict[str, Any] = dict(broadcast_buffers=p["broadcast_buffers"], find_unused_parameters=p["find_unused_parameters"],
+                                       gradient_as_bucket_view=p["gradient_as_bucket_view"], static_graph=p["static_graph"])
+        if p["bucket_cap_mb"] is not None:
+            options["bucket_cap_mb"] = p["bucket_cap_mb"]
+        dist._DEFAULT_FIRST_BUCKET_BYTES = p["first_bucket_bytes"]
+        self.ddp = DistributedDataParallel(self.model, device_ids=[self.device.index] if self.device.type == "cuda" else None, **options)
+        self.wrapped = self.ddp
+        if p["comm_hook"] != "none":
+            self.ddp.register_comm_hook(None, self.hook)
+
+    def hook(self, _, bucket):  # type: ignore[no-untyped-def]  # DDP reads the annotations, and knows its own types only
+        """What the plan's hook does, with a look at the clock when a bucket is ready and when its all-reduce has ended."""
+        kind, ready, buffer = self.plan["comm_hook"], now(), bucket.buffer()
+        half = {"fp16_compress": torch.float16, "bf16_compress": torch.bfloat16}.get(kind)
+        wire = (buffer.to(half) if half else buffer).div_(self.world)
+        entry = {"op": f"allreduce/bucket.{bucket.index()}", "tensors": [self.index[id(p)] for p in bucket.parameters()],
+                 "bytes": wire.numel() * wire.element_size(), "ready": ready, "end": 0}
+        self.collectives.append(entry)
+
+        def ended(future: Any) -> Tensor:
+            entry["end"] = now()
+            reduced = future.value()
+            reduced = reduced[0] if isinstance(reduced, (list, tuple)) else reduced
+            return buffer.copy_(reduced) if half else reduced
+
+        return dist.all_reduce(wire, async_op=True).get_future().then(ended)
+
+    def record_spans(self) -> None:
+        if self.ddp is not None and self.plan["comm_hook"] == "none":
+            self.ddp.register_comm_hook(None, self.hook)
+        self.recording = True
+
+    # -- averaging
+
+    def average(self) -> None:
+        p = self.plan
+        grads = [(i, x.grad) for i, x in enumerate(self.parameters) if x.grad is not None]
+
+        def start(name: str, tensors: List[int], value: Tensor, async_op: bool) -> Any:
+            entry = {"op": f"allreduce/{name}", "tensors": tensors, "bytes": value.numel() * value.element_size(), "ready": now(), "end": 0}
+            self.collectives.append(entry)
+            work = dist.all_reduce(value, async_op=async_op)
+            entry["end"] = now()
+            return work
+
+        if p["granularity"] == "flat":
+            flat = torch._utils._flatten_dense_tensors([g for _, g in grads])
+            start("flat", [i for i, _ in grads], flat, False)
+            flat.div_(self.world)
+            for (_, g), part in zip(grads, torch._utils._unflatten_dense_tensors(flat, [g for _, g in grads])):
+                g.copy_(part)
+        elif p["async_op"]:
+            works = [start(self.named[i][0], [i], g, True) for i, g in grads]
+            first = len(self.collectives) - len(works)
+            for k, ((_, g), work) in enumerate(zip(grads, works)):
+                work.wait()
+                self.collectives[first + k]["end"] = now()
+                g.div_(self.world)
+        else:
+            for i, g in grads:
+                start(self.named[i][0], [i], g, False)
+                g.div_(self.world)
+
+    # -- a step
+
+    def step(self) -> None:
+        self.marks, self.collectives = [("start", now())], []
+        self.optimizer.zero_grad(set_to_none=self.set_to_none)
+        self.marks.append(("zero_grad", now()))
+        micro = self.plan["accumulation_steps"]
+        for m in range(micro):
+            waits = self.ddp is not None and m + 1 < micro
+            with self.ddp.no_sync() if waits else contextlib.nullcontext():  # type: ignore[union-attr]
+                loss = self.loss()
+                self.synchronize()
+                self.marks.append((f"micro{m}/fwd" if micro > 1 else "fwd", now()))
+                loss.backward()
+        if self.ddp is None:
+            self.average()
+        self.synchronize()
+        self.marks.append(("backward", now()))
+        self.optimizer.step()
+        self.synchronize()
+        self.marks.append(("optimizer", now()))
+
+
+# ---- the layer profile
+
+
+def layer_profile(job: Job, passes: int) -> Dict[str, Any]:
+    """This rank's times of plain steps without communication, while all ranks do the same: medians, ps; arrival by parameter index."""
+    plain: List[cap.Pass] = []
+    hooked: List[cap.Pass] = []
+    cores: List[int] = []
+    for k in range(passes + 1):
+        for instrument in (False, True):
+            dist.barrier()
+            busy = time.process_time_ns()
+            seen = job.bare.run(instrument)
+            if k > 0:  # the first pair warms up
+                (hooked if instrument else plain).append(seen)
+                if not instrument:
+                    cores.append((time.process_time_ns() - busy) * 1000)
+    order = [i for i, _, _ in hooked[-1].arrivals]
+    times: Dict[str, Any] = {f"{k}_ps": round(median(getattr(p.device, k) for p in plain)) for k in ("forward", "backward", "optimizer")}
+    chosen = [p for p in hooked if [i for i, _, _ in p.arrivals] == order]
+    times["arrival"] = order
+    times["ready_ps"] = cap.ready_offsets([[t for _, t, _ in p.arrivals] for p in chosen], [p.device.backward for p in chosen], times["backward_ps"])
+    times["core_ps"] = round(median(cores))
+    return times
+
+
+def middle(profiles: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
+    """Of all ranks' profiles: the median of each number."""
+    order = profiles[0]["arrival"]
+    same = [p for p in profiles if p["arrival"] == order]
+    times = {k: round(median(p[k] for p in profiles)) for k in ("forward_ps", "backward_ps", "optimizer_ps", "core_ps")}
+    ready: List[int] = []
+    for column in zip(*(p["ready_ps"] for p in same)):
+        ready.append(max(min(round(median(column)), times["backward_ps"]), ready[-1] if ready else 0))
+    return {**times, "arrival": order, "ready_ps": ready}
+
+
+# ---- recording
+
+
+def retransmits() -> int:
+    """TCP segments sent again in this network namespace so far."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        rows = [line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Tcp:")]
+        return int(rows[1][rows[0].index("RetransSegs")])
+    return 0
+
+
+def quiet_load() -> float:
+    """Cores that are busy while all ranks sleep."""
+    dist.barrier()
+    before = cap.foreign_cpu_s() + time.process_time()
+    time.sleep(0.25)
+    load = (cap.foreign_cpu_s() + time.process_time() - before) / 0.25
+    dist.barrier()
+    return round(load, 2)
+
+
+def gathered(value: Any) -> List[Any]:
+    out: List[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(out, value)
+    return out
+
+
+def sizes(text: Any) -> List[int]:
+    return [int(x) for x in str(text).replace(",", " ").split()]
+
+
+def record(job: Job, steady: int, spans: int, passes: int) -> Dict[str, Any]:
+    """Runs the job; the Run on rank 0, without its ``case``."""
+    load = quiet_load()
+    profile = layer_profile(job, passes)
+    job.optimizer.zero_grad(set_to_none=True)
+    job.wrap()
+    again = retransmits()
+    warmup = 0
+    if job.ddp is not None:
+        rebuilds = job.plan["static_graph"] or not job.plan["find_unused_parameters"]
+        warmup = 1 + int(rebuilds) + int(job.plan["static_graph"])
+    else:
+        warmup = 1
+    plain = warmup + steady
+    history: List[Dict[str, Any]] = []
+    dist.barrier()
+    begin = max(gathered(now() + 50_000_000))
+    buckets: Dict[str, List[int]] = {}
+    while now() < begin:
+        time.sleep(max(0.0, (begin - now()) / 1e9))
+    busy = cap.foreign_cpu_s() + time.process_time()
+    for k in range(plain + spans + (1 if spans else 0)):
+        if k == plain:
+            busy = (cap.foreign_cpu_s() + time.process_time() - busy) / max(1e-9, (now() - begin) / 1e9)
+            job.record_spans()
+        job.step()
+        history.append({"marks": job.marks, "collectives": job.collectives if job.recording or job.plan["comm_hook"] != "none" or job.ddp is None else []})
+        if k == 0 and job.ddp is not None:
+            buckets["first"] = sizes(job.ddp._get_ddp_logging_data().get("bucket_sizes", ""))
+    if job.ddp is not None:
+        data = job.ddp._get_ddp_logging_data()
+        buckets["steady"] = sizes(data.get("rebuilt_bucket_sizes", "")) or buckets["first"]
+    again = retransmits() - again
+    everyone = gathered({"history": history, "profile": profile, "retransmits": again, "boot": boot_id()})
+    if dist.get_rank() != 0:
+        return {}
+    return assemble(job, everyone, begin, warmup, plain, buckets, load, busy)
+
+
+def boot_id() -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return os.uname().nodename
+
+
+def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, plain: int, buckets: Dict[str, List[int]], load: float,
+             busy: float) -> Dict[str, Any]:
+    shared = len({e["boot"] for e in everyone}) == 1
+    steps: List[Dict[str, Any]] = []
+    spans: List[Dict[str, Any]] = []
+    count = len(everyone[0]["history"])
+    ends = [[begin] + [h["marks"][-1][1] for h in e["history"]] for e in everyone]
+    kinds = ["first"] * (warmup - 1) + ["rebuild"] if warmup > 1 else ["first"]
+    for k in range(count):
+        last = [max(e[i] for e in ends) if shared else 0 for i in (k, k + 1)]
+        duration = last[1] - last[0] if shared else ends[0][k + 1] - ends[0][k]
+        step: Dict[str, Any] = {"kind": kinds[k] if k < warmup else "steady", "duration_ps": duration * 1000}
+        if k >= plain:
+            step["instrumented"] = True
+        steps.append(step)
+        if k == plain or not (k > plain or (plain == count and k + 3 >= count)):  # the hook's first step warms up
+            continue
+        for rank, e in enumerate(everyone):
+            origin = last[0] if shared else ends[rank][k]
+            at = e["history"][k]
+            before = at["marks"][0][1]
+            for name, t in at["marks"][1:]:
+                if name.endswith("fwd") or name == "optimizer":
+                    spans.append({"step": k, "actor": rank, "lane": "host", "op": name, "ready_ps": (before - origin) * 1000, "begin_ps": (before - origin) * 1000,
+                                  "end_ps": (t - origin) * 1000})
+                before = t
+            for c in at["collectives"]:
+                spans.append({"step": k, "actor": rank, "lane": "worker" if job.device.type == "cpu" else "comm", "op": c["op"], "tensors": c["tensors"],
+                              "bytes": c["bytes"], "algorithm": "ring" if job.device.type == "cpu" else "nccl", "ready_ps": (c["ready"] - origin) * 1000,
+                              "begin_ps": (c["ready"] - origin) * 1000, "end_ps": (c["end"] - origin) * 1000})
+    settled = [s["duration_ps"] for s in steps if s["kind"] == "steady" and not s.get("instrumented")][1:] or [steps[plain - 1]["duration_ps"]]
+    typical = median(settled)
+    spread = median(abs(s - typical) for s in settled) / typical
+    resent = sum(e["retransmits"] for e in everyone)
+    reasons = []
+    if load > NOISY_LOAD:
+        reasons.append(f"{load:.1f} cores were busy while all ranks slept")
+    if spread > NOISY_SPREAD:
+        reasons.append(f"the steps spread by {100 * spread:.1f} % (median absolute deviation)")
+    if resent > max(4, sum(p.numel() for p in job.parameters) * 4 * 2 * count / 8948 * 1e-4 * len(everyone)):
+        reasons.append(f"{resent} TCP segments were sent again")
+    source = cap.describe_source()
+    skipped = []
+    if job.ddp is not None:
+        skipped = [{"what": what, "why": "a communication hook sees buckets only"} for what in ("broadcast/buffers.", "allreduce/unused")]
+    run = {
+        "schema": SCHEMA, "kind": "measured", "evidence": "system", "case": {"key": ""},
+        "origin": {"version": "", "revision": "", "date": source["date"], "argv": source["command"].split(), "cpu": source["cpu"], "cores": os.cpu_count() or 0,
+                   "kernel": f"{os.uname().sysname} {os.uname().release.split('-')[0]}", "backend": "torch",
+                   "hosts": os.environ.get("DDPSIM_HOSTS", "machines" if not shared else "loopback"), "compute": "timed" if job.timed else "real", "profile": "",
+                   "software": f"PyTorch {torch.__version__}, {dist.get_backend()}, {job.world} ranks, {torch.get_num_threads()} threads a rank"},
+        "clock": {"domain": "CLOCK_MONOTONIC" if shared else "per_host", "offset_bound_ps": 0},
+        "steps": steps,
+        "layers": middle([e["profile"] for e in everyone]),
+        "samples": [{"op": "cores_busy", "parameters": {"thousandths": round(1000 * busy)}, "durations_ps": [1]}] +
+                   [{"op": "layer_profile", "parameters": {"rank": r}, "durations_ps": [e["profile"][k] for k in ("forward_ps", "backward_ps", "optimizer_ps", "core_ps")]}
+                    for r, e in enumerate(everyone)],
+        "spans": spans, "tensors": [n for n, _ in job.named],
+        "quality": {"verdict": "noisy" if reasons else "clean", "spread": round(spread, 6), "retransmits": resent, "load": load, "reasons": reasons},
+        "skipped": skipped}
+    if buckets:
+        run["buckets"] = buckets
+    return run
+
+
+# ---- command line
+
+
+class OneLineParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise RecordError(message)
+
+
+def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser = OneLineParser(description="Record real data-parallel training steps of PyTorch; run it under torchrun, or through ddpsim run --backend torch.")
+    add = parser.add_argument
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--model", help="a torchvision classification model, or mlp784-50-10")
+    what.add_argument("--factory", metavar="MODULE:FUNCTION", help="returns (model, inputs, loss_fn, optimizer); the last two may be None")
+    what.add_argument("--workload", type=Path, metavar="FILE", help="a captured workload: its layers, timed; with --compute real the model that it was captured from")
+    add("--out", type=Path, required=True, help="file to write the Run to")
+    add("--compute", choices=("timed", "real"), help="with --workload: timed (default) or real")
+    add("--plan", default="{}", help="knobs as JSON, or a file of them")
+    add("--set", action="append", default=[], metavar="KNOB=VALUE", help="one knob, by its name in PyTorch: bucket_cap_mb=5")
+    add("--batch", type=int, help="samples per rank and step (with --model)")
+    add("--image", type=int, default=224, help="image height and width (default 224)")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="default cpu")
+    add("--threads", type=int, default=1, help="CPU threads of a rank (default 1, as under torchrun)")
+    add("--steps", type=int, default=6, help="steady steps (default 6)")
+    add("--spans", type=int, default=3, help="further steps whose buckets are recorded (default 3)")
+    add("--passes", type=int, default=5, help="pairs of passes of the layer profile (default 5)")
+    add("--slow", type=float, default=1.0, help=argparse.SUPPRESS)  # this rank's factor on timed layers
+    return parser.parse_args(argv)
+
+
+def read_plan(args: argparse.Namespace) -> Dict[str, Any]:
+    text = args.plan if args.plan.lstrip().startswith("{") else Path(args.plan).read_text(encoding="utf-8")
+    given = json.loads(text)
+    for item in args.set:
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise RecordError(f"--set {item} is not KNOB=VALUE")
+        key = key[5:] if key.startswith("plan.") else key
+        try:
+            given[key] = json.loads(value)
+        except json.JSONDecodeError:
+            given[key] = value
+    for key in given:
+        if key not in KNOBS:
+            near = cap.difflib.get_close_matches(key, list(KNOBS), n=1, cutoff=0.0)[0]
+            raise RecordError(f"'{key}' is not a knob that can be recorded; the nearest is '{near}'")
+    plan = {**KNOBS, **given}
+    running = ".".join(str(torch.__version__).split(".")[:2])
+    if plan["pytorch"] is not None and plan["pytorch"] != running:
+        raise RecordError(f"the plan says PyTorch {plan['pytorch']}, and this is {running}")
+    if plan["system"] not in ("pytorch_ddp", "averaging"):
+        raise RecordError(f"system '{plan['system']}' cannot be recorded; known are pytorch_ddp and averaging")
+    if plan["gloo_threads"] != 2:
+        raise RecordError("gloo_threads is fixed in c10d: 2")
+    return plan
+
+
+def recipe_of(workload: Dict[str, Any], name: str) -> Dict[str, Any]:
+    recipe = workload.get("source", {}).get("recipe")
+    if not recipe:
+        raise RecordError(f"workload '{name}' does not say how to make its model; capture it with --model or --factory, or run its layers timed")
+    return recipe
+
+
+def make_job(args: argparse.Namespace, plan: Dict[str, Any]) -> Job:
+    device = torch.device("cpu")
+    if args.device == "cuda":
+        if not torch.cuda.is_available():
+            raise RecordError("--device cuda: this PyTorch finds no CUDA GPU")
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    loss_fn: Optional[Callable[..., Tensor]] = None
+    optimizer: Optional[torch.optim.Optimizer] = None
+    optimizer_name = "sgd"
+    if args.workload:
+        workload = json.loads(args.workload.read_text(encoding="utf-8"))
+        if args.compute != "real":
+            if workload.get("basis") != "captured":
+                raise RecordError(f"workload '{workload['name']}' has no times of its own; timed layers need a captured one")
+            model = TimedModel(workload, plan["unused_parameters"], args.slow)
+            return Job(plan, model, (model.start,), None, TimedOptimizer(model), device)
+        recipe = recipe_of(workload, workload["name"])
+        args.model, args.factory = recipe.get("model"), recipe.get("factory")
+        args.batch, args.image = recipe.get("batch"), recipe.get("image", 224)
+        optimizer_name = recipe.get("optimizer", "sgd")
+    if args.model:
+        if args.batch is None:
+            raise RecordError("--batch is required with --model")
+        model, inputs = cap.named_model(args.model, args.batch, args.image)
+        model.train()
+    else:
+        model, inputs, loss_fn, optimizer = cap.made_by_factory(args.factory)
+    inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    if device.type == "cuda":
+        model.to(device)
+        inputs = tuple(t.to(device) if isinstance(t, Tensor) else t for t in inputs)
+    if optimizer is None:
+        optimizer = cap.default_optimizer(optimizer_name, [p for p in model.parameters() if p.requires_grad])
+    return Job(plan, model, inputs, loss_fn, optimizer, device)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    try:
+        args = parse(argv)
+        for name, least in (("steps", 2), ("spans", 0), ("passes", 1), ("threads", 1)):
+            if getattr(args, name) < least:
+                raise RecordError(f"--{name} must be at least {least}, not {getattr(args, name)}")
+        plan = read_plan(args)
+        if "RANK" not in os.environ:
+            raise RecordError("no rank: start it with torchrun --nproc-per-node N ddpsim_record.py ..., or use ddpsim run --backend torch")
+        torch.set_num_threads(args.threads)
+        torch.manual_seed(1)
+        dist.init_process_group(plan["backend"] or ("nccl" if args.device == "cuda" else "gloo"))
+        job = make_job(args, plan)
+        gc.collect()
+        gc.disable()  # a collection inside a step would be taken for computation
+        run = record(job, args.steps, args.spans, args.passes)
+        if dist.get_rank() == 0:
+            cap.write_text(args.out, json.dumps(run) + "\n")
+        dist.barrier()
+    except (RecordError, cap.CaptureError, OSError, RuntimeError, MemoryError, ValueError) as error:
+        print(f"ddpsim_record: {(str(error).strip() or type(error).__name__).splitlines()[0]}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # gloo's threads may still wait for ranks that have gone
