@@ -15,6 +15,7 @@ namespace {
 
 struct Point {
   const topology::Fabric* fabric = nullptr;
+  Backend backend = Backend::Tcp;
   int ranks = 0;
   std::int64_t bytes = 0;
   double ps = 0;  // median
@@ -41,7 +42,7 @@ std::int64_t parameter(const Sample& s, const char* name) {
 collective::Communicator communicator(const Point& p) {
   std::vector<int> devices(static_cast<std::size_t>(p.ranks));
   std::iota(devices.begin(), devices.end(), 0);
-  return collective::make_communicator(*p.fabric, devices, Backend::Tcp);
+  return collective::make_communicator(*p.fabric, devices, p.backend);
 }
 
 double priced(const Point& p, const Profile& profile) {
@@ -67,13 +68,36 @@ void fit_latency(const std::vector<Point>& points, TransportSection& t) {
   std::vector<double> own;
   std::vector<double> core;
   for (const auto& [key, p] : smallest) {
-    double step = p.ps / (2.0 * (p.ranks - 1));
+    // Gloo: two messages in flight, each a go-ahead and a payload (sim/MODEL.md 4.2 with nothing on the wire).
+    double step = p.ps / ((p.backend == Backend::Gloo ? 4.0 : 2.0) * (p.ranks - 1));
     if (crowded(p)) core.push_back(step * p.fabric->cluster().emulated_on_cores / p.ranks);
     else own.push_back(step);
   }
   if (!core.empty()) t.message_core = {static_cast<std::int64_t>(analysis::median(core))};
   t.latency = own.empty() ? t.message_core : Duration{static_cast<std::int64_t>(analysis::median(own))};
   t.latency = std::max(t.latency, t.message_core);
+}
+
+// Gloo's efficiency: the slope between the two largest sizes of each rank count. What passes before the wire is busy is small there, and not the latency
+// that small messages see: it overlaps.
+void fit_slope(const std::vector<Point>& points, const Profile& profile, TransportSection& t) {
+  std::map<std::pair<const topology::Fabric*, int>, std::map<std::int64_t, double>> by_size;
+  for (const Point& p : points) by_size[{p.fabric, p.ranks}][p.bytes] = p.ps;
+  std::vector<double> found;
+  t.efficiency = {1, 1, 1};
+  for (const auto& [key, sizes] : by_size) {
+    if (sizes.size() < 2) continue;
+    auto large = sizes.rbegin();
+    auto next = std::next(large);
+    collective::Communicator c = communicator({key.first, Backend::Gloo, key.second, 0, 0});
+    double wire = 0;  // of one byte over every hop, picoseconds
+    for (const auto& l : c.ring_load) wire = std::max(wire, l.per_byte / collective::link_rate(c, profile, Level::Mid, l.link));
+    double ideal = wire * 2 * (key.second - 1) / key.second * static_cast<double>(large->first - next->first);
+    found.push_back(std::min(1.0, ideal / (large->second - next->second)));
+  }
+  if (found.empty()) return;
+  auto [worst, best] = std::minmax_element(found.begin(), found.end());
+  t.efficiency = {*worst, analysis::median(found), *best};
 }
 
 // Efficiency: the largest chunk of each rank count, by bisection on the price.
@@ -124,6 +148,7 @@ void fit_network(const std::vector<Point>& points, Profile& profile) {
   TransportSection& t = profile.transports.at(transport_of(points.front()));
   t.knots.clear();
   fit_latency(points, t);
+  if (points.front().backend == Backend::Gloo) return fit_slope(points, profile, t);
   fit_efficiency(points, profile, t);
   fit_knots(points, profile, t);
 }
@@ -141,6 +166,57 @@ std::vector<double> wake_ups(const Run& run) {
   return out;
 }
 
+// What DDP adds to a backward without computation: {tensors, bytes of each, ranks at once} -> picoseconds.
+using Added = std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, double>;
+Added added_by_ddp(const std::vector<FitCollectives>& runs, const char* phase) {
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::map<bool, std::vector<double>>> found;
+  for (const FitCollectives& c : runs)
+    for (const Sample& s : c.run->samples)
+      for (bool ddp : {false, true})
+        if (s.op == (ddp ? "ddp_" : "bare_") + std::string(phase)) found[{parameter(s, "tensors"), parameter(s, "bytes"), parameter(s, "ranks")}][ddp].push_back(median_ps(s));
+  Added out;
+  for (const auto& [key, sides] : found)
+    if (sides.size() == 2) out[key] = analysis::median(sides.at(true)) - analysis::median(sides.at(false));
+  return out;
+}
+
+// DDP copies a gradient into its bucket and out again: two reads and two writes of it, two kernels and one hook a parameter.
+//   small ones: hook + 2 kernels;   large ones, less that: 4 S / bandwidth, of one rank alone and of several at once
+void fit_framework(const std::vector<FitCollectives>& runs, Fit& out) {
+  Added added = added_by_ddp(runs, "backward");
+  if (added.empty()) return;
+  Profile& p = out.profile;
+  constexpr std::int64_t kSmall = 16 << 10;
+  constexpr std::int64_t kLarge = 1 << 20;
+  std::vector<double> each;
+  for (const auto& [key, ps] : added)
+    if (auto [tensors, bytes, ranks] = key; bytes <= kSmall && ranks == 1) each.push_back(ps / static_cast<double>(tensors));
+  if (each.empty()) return;
+  double small = std::max(0.0, analysis::median(each));
+  std::vector<double> alone;
+  std::vector<double> together;
+  for (const auto& [key, ps] : added) {
+    auto [tensors, bytes, ranks] = key;
+    if (bytes < kLarge) continue;
+    double rate = 4e12 * static_cast<double>(bytes * tensors) / std::max(1.0, ps - small * static_cast<double>(tensors));
+    (ranks == 1 ? alone : together).push_back(rate * static_cast<double>(ranks));
+  }
+  if (alone.empty()) return;
+  // One hook and two kernels are not told apart: a third each.
+  p.host.hook = p.memory.kernel = {static_cast<std::int64_t>(small / 3)};
+  p.host.basis = p.memory.basis = Evidence::Measured;
+  p.host.source = "fitted: hook and kernels of one small parameter under DDP, a third each; launch, collective_launch and traverse as in the base profile";
+  p.memory.source = "fitted: DDP's copies of large parameters by one rank, and by several at once (shared_bytes_per_s)";
+  p.memory.bandwidth_bytes_per_s = std::round(analysis::median(alone));
+  auto [slowest, fastest] = std::minmax_element(alone.begin(), alone.end());
+  p.memory.efficiency = {std::min(1.0, *slowest / p.memory.bandwidth_bytes_per_s), 1, 1};
+  out.notes.push_back("DDP's own work: " + number("%.1f", small / 1e6) + " us a parameter, copies at " + number("%.1f", p.memory.bandwidth_bytes_per_s / 1e9) + " GB/s (" +
+                      number("%.1f", *slowest / 1e9) + " to " + number("%.1f", *fastest / 1e9) + ")");
+  if (together.empty()) return;
+  p.memory.shared_bytes_per_s = std::round(analysis::median(together));
+  out.notes.push_back("copies of several ranks at once: " + number("%.1f", p.memory.shared_bytes_per_s / 1e9) + " GB/s together");
+}
+
 }  // namespace
 
 Fit fit(const Profile& base, const std::string& name, const std::vector<FitCollectives>& collectives, const std::vector<FitStep>& steps) {
@@ -153,11 +229,12 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
   std::vector<double> half;
   for (const FitCollectives& c : collectives)
     for (const Sample& s : c.run->samples) {
-      if (s.op == "all_reduce") points.push_back({c.fabric, static_cast<int>(parameter(s, "ranks")), parameter(s, "bytes"), median_ps(s)});
+      if (s.op == "all_reduce") points.push_back({c.fabric, c.backend, static_cast<int>(parameter(s, "ranks")), parameter(s, "bytes"), median_ps(s)});
       // A core's own rate: where no rank waits for a core.
       if (s.op == "ring_sum" && parameter(s, "ranks") <= std::max(2, c.fabric->cluster().emulated_on_cores))
         (parameter(s, "element_bytes") == 2 ? half : reduction).push_back(static_cast<double>(parameter(s, "bytes")) / median_ps(s) * 1e12);
     }
+  std::erase_if(points, [](const Point& q) { return q.backend == Backend::Gloo && q.bytes < 8 * q.ranks; });  // most of Gloo's segments are empty: not a ring's price
   if (points.empty()) throw InputError{"fit", "no Run holds all_reduce samples (ddpsim calibrate --backend tcp --runs DIR makes one)"};
   std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return std::tie(a.ranks, a.bytes) < std::tie(b.ranks, b.bytes); });
   std::string transport = transport_of(points.front());
@@ -175,11 +252,12 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
   fit_network(points, p);
   TransportSection& t = p.transports.at(transport);
   t.basis = Evidence::Measured;
-  // Core time per byte of message, sums taken off: where as many ranks as cores run, so that nobody waits.
+  // Core time per byte of message, sums taken off. Tcp: where as many ranks as cores run, so that nobody waits.
   std::vector<double> cpu;
   for (const FitCollectives& c : collectives)
     for (const Sample& s : c.run->samples) {
-      if (s.op != "all_reduce_cpu" || parameter(s, "ranks") != 2) continue;
+      if (s.op != "all_reduce_cpu" || (c.backend == Backend::Tcp && parameter(s, "ranks") != 2)) continue;
+      if (c.backend == Backend::Gloo && parameter(s, "bytes") < (16 << 20)) continue;  // the kernel counts in ticks
       double moved = 2.0 * (static_cast<double>(parameter(s, "ranks")) - 1) * static_cast<double>(parameter(s, "bytes"));
       double sums = p.reduction_bytes_per_s > 0 ? 0.5e12 / p.reduction_bytes_per_s : 0;
       cpu.push_back(std::max(0.0, median_ps(s) / moved - sums));
@@ -188,9 +266,10 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
     t.cpu_ps_per_byte = std::round(analysis::median(cpu) * 10) / 10;
     out.notes.push_back("core time of the network: " + number("%.0f", t.cpu_ps_per_byte) + " ps a byte sent and received");
   }
+  fit_framework(collectives, out);
   std::vector<double> wakes;
-  for (const FitStep& s : steps)
-    if (s.run->quality.verdict == Verdict::Clean)
+  for (const FitStep& s : steps)  // a framework's Run does not say when a collective was picked up
+    if (s.run->quality.verdict == Verdict::Clean && s.run->evidence == EvidenceClass::Replay)
       if (std::vector<double> w = wake_ups(*s.run); !w.empty()) wakes.push_back(analysis::median(w));
   if (!wakes.empty()) {
     t.launch = {static_cast<std::int64_t>(analysis::median(wakes))};

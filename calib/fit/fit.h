@@ -12,10 +12,11 @@
 
 namespace ddpsim::calib {
 
-// Samples of backend tcp on one cluster (calibrate). REQUIRES: measured.
+// Samples on one cluster (calibrate). REQUIRES: measured.
 struct FitCollectives {
   const Run* run = nullptr;
   const topology::Fabric* fabric = nullptr;
+  Backend backend = Backend::Tcp;  // Gloo: of PyTorch's collectives, and of DDP's own work
 };
 // An executed step of the fit set, and its question (under any profile).
 struct FitStep {
@@ -41,6 +42,7 @@ struct Fit {
   std::vector<std::string> notes;       // what came from where, one sentence each
 };
 
+// All Runs are of one backend.
 // `base`: device sections, transports that nothing measures, and every term that no sample identifies. Throws InputError if there is no usable sample.
 Fit fit(const Profile& base, const std::string& name, const std::vector<FitCollectives>& collectives, const std::vector<FitStep>& steps);
 

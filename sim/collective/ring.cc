@@ -191,6 +191,8 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
     phase.latency = price.hop_latency * 2 + reduce;  // go-ahead of the first, arrival (and sum) of the last
     if (reducing) phase.latency += launch_time(c, p);
     phase.work = static_cast<double>(size.count) * ((n - 1) / n) * c_x;
+    // Collectives in flight together share one connection to each neighbour, which takes a segment of each in turn.
+    phase.weight = segment / kMiB;
     // The gap of a cycle is what its latency leaves of the other segment's transfer.
     double wire = segment * c_x * bottleneck(c, p, level, c.ring_load);
     auto hidden = static_cast<double>(cycle.ps);

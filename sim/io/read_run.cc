@@ -155,11 +155,12 @@ std::vector<std::int64_t> read_bucket_sizes(const Reader& r) {
 }
 
 LayerProfile read_layers(const Reader& r, const Run& run) {
-  r.only({"forward_ps", "backward_ps", "optimizer_ps", "core_ps", "arrival", "ready_ps"});
+  r.only({"forward_ps", "backward_ps", "optimizer_ps", "core_ps", "ranks", "arrival", "ready_ps"});
   LayerProfile l;
   l.forward = {read_count(r.at("forward_ps"), "a duration")};
   l.backward = {read_count(r.at("backward_ps"), "a duration")};
   l.optimizer = {read_count(r.at("optimizer_ps"), "a duration")};
+  l.ranks = r.at("ranks").small(1, 1 << 20);
   l.core = {read_count(r.at("core_ps"), "a duration")};
   for (const Reader& t : r.at("arrival").items()) {
     l.arrival.push_back(static_cast<TensorIndex>(t.small(0, INT32_MAX)));

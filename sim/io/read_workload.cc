@@ -41,13 +41,15 @@ std::vector<Duration> read_durations(const Reader& r) {
 }
 
 StepTimes read_times(const Reader& r) {
-  r.only({"forward_ps", "backward_ps", "optimizer_ps", "ready_ps", "host_forward_ps", "host_backward_ps", "host_optimizer_ps", "host_ready_ps", "modules",
+  r.only({"forward_ps", "backward_ps", "optimizer_ps", "ready_ps", "host_forward_ps", "host_backward_ps", "host_optimizer_ps", "host_ready_ps", "core_ps", "modules",
           "raw", "instrumented_excess", "notes"});
   StepTimes t;
   t.forward = {r.at("forward_ps").integer()};
   t.backward = {r.at("backward_ps").integer()};
   t.optimizer = {r.at("optimizer_ps").integer()};
   t.ready = read_durations(r.at("ready_ps"));
+  if (r.has("core_ps")) t.core = {r.at("core_ps").integer()};
+  if (t.core.ps < 0) r.at("core_ps").fail("a time is not negative");
   if (r.has("instrumented_excess")) t.instrumented_excess = r.at("instrumented_excess").number();
   if (r.has("host_ready_ps")) {
     HostTimes h;

@@ -32,6 +32,7 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
   memory["bandwidth_bytes_per_s"] = p.memory.bandwidth_bytes_per_s;
   memory["efficiency"] = range(p.memory.efficiency);
   memory["kernel_ps"] = p.memory.kernel.ps;
+  if (p.memory.shared_bytes_per_s > 0) memory["shared_bytes_per_s"] = p.memory.shared_bytes_per_s;
   if (p.memory.capacity.count > 0) memory["capacity_bytes"] = p.memory.capacity.count;
   j["memory"] = memory;
   OrderedJson host = section(p.host.basis, p.host.source);
@@ -60,7 +61,7 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
     j["interference"] = s;
   }
   if (p.reduction_basis) {
-    OrderedJson s = section(*p.reduction_basis, *p.reduction_basis == Evidence::Measured ? "fitted from sums of received chunks in rings" : "as in the base profile");
+    OrderedJson s = section(*p.reduction_basis, *p.reduction_basis == Evidence::Measured ? "fitted from executed collectives" : "as in the base profile");
     s["bytes_per_s"] = p.reduction_bytes_per_s;
     if (p.half_reduction_bytes_per_s > 0) s["half_bytes_per_s"] = p.half_reduction_bytes_per_s;
     j["reduction"] = s;

@@ -64,7 +64,7 @@ OrderedJson write_run(const Run& run) {
   }
   if (run.layers) {
     const LayerProfile& l = *run.layers;
-    j["layers"] = {{"forward_ps", l.forward.ps}, {"backward_ps", l.backward.ps}, {"optimizer_ps", l.optimizer.ps}, {"core_ps", l.core.ps}, {"arrival", l.arrival}};
+    j["layers"] = {{"forward_ps", l.forward.ps}, {"backward_ps", l.backward.ps}, {"optimizer_ps", l.optimizer.ps}, {"core_ps", l.core.ps}, {"ranks", l.ranks}, {"arrival", l.arrival}};
     j["layers"]["ready_ps"] = OrderedJson::array();
     for (Duration d : l.ready) j["layers"]["ready_ps"].push_back(d.ps);
   }

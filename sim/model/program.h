@@ -94,6 +94,8 @@ struct Program {
   Backend backend = Backend::Nccl;
   int worker_threads = 2;  // of Lane::Worker
   int micro_steps = 1;
+  double core_share = -1;  // of a measured operation's duration: what needs a core; < 0 = unknown
+  int at_once = 0;         // as StepTimes::at_once
   std::vector<StepProgram> warmup;  // first, (first,) rebuild
   StepProgram steady;
   std::vector<std::string> tensor_names;

@@ -82,6 +82,7 @@ struct LayerProfile {
   Duration backward;
   Duration optimizer;
   Duration core;                     // core time of the whole step
+  int ranks = 1;                     // that ran at once
   std::vector<TensorIndex> arrival;  // into Run::tensor_names
   std::vector<Duration> ready;       // one per arrival, from the start of backward
 };

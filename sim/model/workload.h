@@ -62,6 +62,8 @@ struct StepTimes {
   Duration optimizer;
   std::vector<Duration> ready;  // one per arrival, non-decreasing, <= backward
   std::optional<HostTimes> host;
+  Duration core;    // core time of the whole step; 0 = unknown. Less than its duration where layers are slept, or wait for a core
+  int at_once = 0;  // a layer profile: ranks that ran on the same machine while these times were taken; 0 = a capture of the model by itself
   double instrumented_excess = 0;  // capture only: instrumented / plain step - 1
 };
 

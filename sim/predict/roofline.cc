@@ -8,9 +8,6 @@ namespace {
 // Bytes of an activation relative to fp32.
 double element_scale(Precision p) { return p == Precision::Fp16 || p == Precision::Bf16 ? 0.5 : 1.0; }
 
-// Bytes per picosecond.
-double memory_rate(const Profile& p, Level level) { return p.memory.bandwidth_bytes_per_s * at(p.memory.efficiency, level) / 1e12; }
-
 Duration layer_time(const Workload& w, const Profile& p, Level level, KernelClass kernel, const LayerCost& c) {
   double batch = w.batch;
   double bytes = c.bytes_per_sample * batch * element_scale(w.precision) + c.bytes_fixed;
@@ -46,6 +43,8 @@ std::int64_t optimizer_kernels(const Workload& w) {
 }
 
 }  // namespace
+
+double memory_rate(const Profile& p, Level level) { return p.memory.bandwidth_bytes_per_s * at(p.memory.efficiency, level) / 1e12; }
 
 std::string roofline_problem(const Workload& w, const Profile& p) {
   if (w.basis == Basis::Captured) {

@@ -12,6 +12,9 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level);
 // Why this workload cannot be timed on this profile ("" = it can): precision not offered, wrong kind of device.
 std::string roofline_problem(const Workload& w, const Profile& p);
 
+// Memory bandwidth that one device reaches, bytes per picosecond.
+double memory_rate(const Profile& p, Level level);
+
 // Duration of an operation that is priced by the Profile: memory traffic on the device, launches and hooks on the host.
 Duration price(const Op& op, const StepProgram& step, const Program& program, const Profile& p, Level level);
 

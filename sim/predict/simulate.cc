@@ -43,6 +43,7 @@ struct Shared {
   TaskGraph graph;
   std::vector<engine::ResourceId> link_resource;  // by link; kNone = not used yet
   engine::ResourceId cores = engine::kNone;       // of the machine that all hosts are emulated on; core-picoseconds
+  engine::ResourceId memory = engine::kNone;      // of that machine; bytes
   strategy::WorkerPool turns;                     // the same cores, as who is next: first come, first served
   std::vector<collective::CoreTasks> taken;       // by `due`
 
@@ -71,10 +72,8 @@ class Simulator {
       : shared_(shared), graph_(shared.graph), link_resource_(shared.link_resource), cores_(shared.cores), program_(program), comm_(comm), profile_(profile), classes_(classes), options_(options) {}
 
   void build() {
-    if (cores_ != engine::kNone) {
-      engine::Demand d{cores_, 1};
-      core_flow_ = graph_.add_flow(std::span(&d, 1), 1, 1);  // one thread: at most one core
-    }
+    if (cores_ != engine::kNone) make_core_flows();
+    if (shared_.memory != engine::kNone && program_.backend == Backend::Gloo) make_memory_flows();
     if (options_.fidelity == Fidelity::Collective) make_load_demands();
     double hold = at(profile_.sm_hold, options_.level);
     if (program_.device == DeviceKind::Gpu && comm_.ranks() > 1 && hold > 0) make_device_resources(hold);
@@ -163,11 +162,36 @@ class Simulator {
     }
   }
 
+  // Whether computation needs cores that others may have: backend tcp sleeps it, unless it is real.
+  bool computes_on_cores() const { return cores_ != engine::kNone && (options_.real_compute || program_.backend == Backend::Gloo); }
+  void make_core_flows() {
+    for (const RankClass& c : classes_) {
+      engine::Demand d{cores_, static_cast<double>(c.ranks.size())};
+      core_flow_.push_back(graph_.add_flow(std::span(&d, 1), d.per_unit, 1));  // a rank computes with one thread: at most one core
+    }
+    // A layer profile was taken of what runs; a capture says what the real model needs, which timed layers sleep.
+    bool known = program_.core_share >= 0 && (options_.real_compute || program_.at_once > 0);
+    core_share_ = known ? program_.core_share : options_.real_compute ? 1 : 0;
+    auto cores = static_cast<double>(comm_.fabric->cluster().emulated_on_cores);
+    crowd_ = std::max(1.0, program_.at_once / cores);
+    core_share_ = std::min(core_share_, 1 / crowd_);
+  }
+  // A class's ranks copy at the same time; who copies has a core.
+  void make_memory_flows() {
+    double rate = memory_rate(profile_, options_.level);
+    for (const RankClass& c : classes_) {
+      auto ranks = static_cast<double>(c.ranks.size());
+      std::vector<engine::Demand> d{{shared_.memory, ranks}};
+      if (cores_ != engine::kNone) d.push_back({cores_, ranks / rate});
+      memory_flow_.push_back(graph_.add_flow(d, ranks, rate));
+    }
+  }
+
   // A thread that has slept long goes before one that computes: messages take the core time that they need, computation gets what is left.
   static constexpr double kBeforeComputation = 1e6;
   // Core time of one byte over a hop: the network at both ends, and half a sum (all-reduce: one phase of two sums).
   double core_time_per_byte() const {
-    if (!options_.real_compute) return 0;
+    if (!computes_on_cores()) return 0;
     double network = 0;
     for (std::uint8_t t : comm_.transports) network = std::max(network, profile_.transports.at(comm_.fabric->transports()[t]).cpu_ps_per_byte);
     bool sums = options_.fidelity == Fidelity::Collective && profile_.reduction_bytes_per_s > 0;  // among messages they are tasks of their own
@@ -286,8 +310,9 @@ class Simulator {
     auto lane = static_cast<std::size_t>(op.lane);
     Duration d = duration_of(i, c, steady_index);
     bool streamed = op.lane != Lane::Callback;
-    bool on_cores = options_.real_compute && cores_ != engine::kNone && is_compute(op.kind);
-    bool shares_device = on_cores || (!device_.empty() && op.lane == Lane::Compute && is_compute(op.kind));
+    bool shares_memory = !memory_flow_.empty() && op.traffic > 0;
+    bool on_cores = computes_on_cores() && core_share_ > 0 && is_compute(op.kind) && !shares_memory;
+    bool shares_device = shares_memory || on_cores || (!device_.empty() && op.lane == Lane::Compute && is_compute(op.kind));
     bool waits = op.dep[0] != kNoOp;
     TaskId tail = streamed ? tails_[c][lane] : kNoTask;
     Placed& p = placed[i];
@@ -297,7 +322,7 @@ class Simulator {
       p.end_offset = graph_.latency()[tail];
       p.ready = p.begin = p.end = tail;
     } else {
-      TaskId t = shares_device && d.ps > 0 ? graph_.add_task({}, static_cast<double>(d.ps), on_cores ? core_flow_ : device_flow_[c]) : graph_.add_fixed(d);
+      TaskId t = shares_memory ? copy(op, d, c) : on_cores ? compute(d, c) : shares_device && d.ps > 0 ? graph_.add_task({}, static_cast<double>(d.ps), device_flow_[c]) : graph_.add_fixed(d);
       if (tail != kNoTask) graph_.add_edge(tail, t);
       link_deps(s, i, placed, t);
       p.ready = p.begin = p.end = t;
@@ -306,6 +331,19 @@ class Simulator {
       if (streamed && !shares_device) set_open(c, lane, t);
     }
     if (awaited_[i] && streamed) close(c, lane);
+  }
+
+  // `alone`: its price. What is not memory traffic (hooks, kernels' own time) is not shared.
+  TaskId copy(const Op& op, Duration alone, std::size_t c) {
+    auto traffic = static_cast<double>(op.traffic);
+    Duration moving{ceil_ps(traffic, memory_rate(profile_, options_.level))};
+    return graph_.add_task(std::max(Duration{}, alone - moving), traffic, memory_flow_[c]);
+  }
+
+  // What was measured as `d` while `crowd_` ranks took turns on each core: core time, and the rest, in which it slept.
+  TaskId compute(Duration d, std::size_t c) {
+    double core = core_share_ * static_cast<double>(d.ps);
+    return graph_.add_task(std::max(Duration{}, Duration{d.ps - static_cast<std::int64_t>(crowd_ * core)}), core, core_flow_[c]);
   }
 
   bool is_open(std::size_t c, std::size_t lane, TaskId t) const {
@@ -392,7 +430,7 @@ class Simulator {
     collective::SharedCores sharing;
     if (cores_ != engine::kNone && options_.real_compute) {
       sharing.sum = [this](Duration alone) {  // beside computation: shares
-        TaskId t = graph_.add_task({}, static_cast<double>(alone.ps), core_flow_);
+        TaskId t = graph_.add_task({}, static_cast<double>(alone.ps), core_flow_.front());
         return collective::CoreTasks{t, t};
       };
     } else if (cores_ != engine::kNone) {
@@ -438,7 +476,9 @@ class Simulator {
   TaskGraph& graph_;
   std::vector<engine::ResourceId>& link_resource_;
   engine::ResourceId cores_;
-  engine::FlowId core_flow_ = engine::kNoFlow;
+  std::vector<engine::FlowId> core_flow_;  // by class
+  double core_share_ = 0;
+  double crowd_ = 1;
   const Program& program_;
   const Communicator& comm_;
   const Profile& profile_;
@@ -448,6 +488,7 @@ class Simulator {
   std::vector<engine::Demand> tree_demands_;
   std::vector<engine::ResourceId> device_;  // by class
   std::vector<engine::FlowId> device_flow_;
+  std::vector<engine::FlowId> memory_flow_;  // by class; empty: every host has memory of its own
   double hold_ = 0;
   std::map<std::tuple<collective::Pattern, double, double>, engine::FlowId> phase_flows_;
   std::map<std::pair<int, int>, engine::FlowId> hop_flows_;
@@ -492,6 +533,7 @@ Simulation simulate(const Program& program, const Communicator& comm, const Prof
   if (cores > 0) {
     shared.cores = shared.graph.add_resource({static_cast<double>(cores), 0, 0});
     shared.turns.threads = cores;
+    if (profile.memory.shared_bytes_per_s > 0) shared.memory = shared.graph.add_resource({profile.memory.shared_bytes_per_s / 1e12, 0, 0});
   }
   std::vector<Simulator> jobs;
   jobs.reserve(1 + others.size());

@@ -8,12 +8,15 @@
 #include <stdexcept>
 
 #include "sim/analysis/compare.h"
+#include "calib/torch.h"
 #include "tools/cmd/executed.h"
 
 namespace ddpsim::cli {
 namespace {
 
-using Flags = ExecutedFlags;
+struct Flags : ExecutedFlags {
+  std::string python = "/usr/bin/python3";
+};
 
 // Each link from the streams: bandwidth is the slope of the two largest, burst what the largest had for nothing.
 std::string links_table(const Run& run) {
@@ -38,18 +41,37 @@ std::string links_table(const Run& run) {
   return out;
 }
 
+Run calibrate_tcp(const Loaded& l, const Flags& flags) {
+  calib::CalibrateOptions options;
+  options.loopback = flags.loopback;
+  return calib::calibrate(*l.fabric, options);
+}
+
+Run calibrate_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
+  calib::TorchOptions options;
+  options.python = flags.python;
+  options.script = home_of(t).path() + "/tools/python/ddpsim_calibrate.py";
+  if (!io::exists(options.script)) throw InputError{options.script, "no such file; set DDPSIM_HOME to ddpsim's folder"};
+  options.loopback = flags.loopback;
+  std::vector<int> hosts;
+  for (int device : devices_of(l.scenario)) hosts.push_back(l.fabric->host_of(device));
+  Run run = calib::record_torch(l.cluster, hosts, options);
+  run.evidence = EvidenceClass::Collective;
+  return run;
+}
+
 void calibrate_command(Terminal& t, const Flags& flags) {
-  if (flags.backend != "tcp") throw InputError{"--backend " + flags.backend, "this build calibrates tcp (links and collectives of hosts of this machine)"};
+  bool torch = flags.backend == "torch";
+  if (flags.backend != "tcp" && !torch)
+    throw InputError{"--backend " + flags.backend, "this build calibrates tcp (links and collectives of hosts of this machine) and torch (PyTorch's collectives and DDP's own work there)"};
   QuestionFlags question = flags.question;
-  question.sets.insert(question.sets.begin(), "plan.backend=tcp");
+  question.sets.insert(question.sets.begin(), torch ? "plan.backend=gloo" : "plan.backend=tcp");
   if (question.workload.empty()) question.workload = "mlp784-50-10-cpu";  // only the cluster matters
   Loaded l = load(t, question);
   if (!flags.runs.empty()) prepare_runs(flags.runs);
-  calib::CalibrateOptions options;
-  options.loopback = flags.loopback;
   Run run;
   try {
-    run = calib::calibrate(*l.fabric, options);
+    run = torch ? calibrate_torch(t, l, flags) : calibrate_tcp(l, flags);
   } catch (const std::runtime_error& e) {
     throw InputError{"calibrate", e.what()};
   }
@@ -57,7 +79,7 @@ void calibrate_command(Terminal& t, const Flags& flags) {
   run.scenario = l.scenario_hash;
   run.origin.argv = {"ddpsim", "calibrate", "--backend", flags.backend};
   run.origin.revision = flags.revision;
-  if (!flags.runs.empty()) add_to_runs(flags.runs, "collectives", l, run);
+  if (!flags.runs.empty()) add_to_runs(flags.runs, torch ? "torch-collectives" : "collectives", l, run);
   std::string json = io::write_run(run).dump() + "\n";
   if (flags.output.format == "json") return write_answer(t, flags.output, json);
   if (!flags.output.out.empty()) write_answer(t, flags.output, json);
@@ -66,7 +88,7 @@ void calibrate_command(Terminal& t, const Flags& flags) {
     for (Duration d : s.durations) us.push_back(static_cast<double>(d.ps) / 1e6);
     std::string what;
     for (const auto& [name, value] : s.parameters) what += fmt::format(" {}={}", name, value);
-    t.out << fmt::format("{:<10}{:<32} median {:>12.1f} us  p90 {:>12.1f} us  ({} samples)\n", s.op, what, analysis::median(us), analysis::percentile(us, 90), us.size());
+    t.out << fmt::format("{:<15}{:<40} median {:>12.1f} us  p90 {:>12.1f} us  ({} samples)\n", s.op, what, analysis::median(us), analysis::percentile(us, 90), us.size());
   }
   t.out << "\n" << links_table(run);
   t.out << (run.origin.hosts == "namespaces" ? std::string("hosts: network namespaces, every link shaped\n") : fmt::format("hosts: plain loopback, NOT shaped: {}\n", run.origin.reason));
@@ -77,7 +99,8 @@ void calibrate_command(Terminal& t, const Flags& flags) {
 void add_calibrate(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("calibrate", "Measure links and collectives on hosts of this machine");
-  add_executed_flags(*c, *flags, "tcp: links and collectives over shaped network namespaces");
+  add_executed_flags(*c, *flags, "tcp: links and collectives over shaped network namespaces; torch: PyTorch's collectives there, and DDP's own work");
+  c->add_option("--python", flags->python, "backend torch: an interpreter that has PyTorch; default /usr/bin/python3");
   c->callback([&t, flags] { calibrate_command(t, *flags); });
 }
 

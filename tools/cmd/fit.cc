@@ -17,6 +17,7 @@ struct Flags {
   std::string runs;
   std::string base = "testbed.datasheet";
   std::string name = "testbed";
+  std::string backend = "tcp";
   std::string split = "fit";
   OutputFlags output;
 };
@@ -31,23 +32,27 @@ std::deque<Executed> collect(const Terminal& t, const Flags& flags) {
   std::deque<Executed> out;
   for (const std::string& file : io::list_files(flags.runs, {".json", ".json.gz"})) {
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
-    if (run.kind != RunKind::Measured || run.origin.hosts != "namespaces" || run.origin.compute == "real") continue;
-    if (run.evidence != EvidenceClass::Collective && (run.evidence != EvidenceClass::Replay || run.split != flags.split)) continue;
+    if (run.kind != RunKind::Measured || run.origin.hosts != "namespaces" || run.origin.backend != flags.backend) continue;
+    if (run.origin.compute == "real" && run.evidence == EvidenceClass::Replay) continue;
+    if (run.evidence != EvidenceClass::Collective && run.split != flags.split) continue;
     QuestionFlags q;
     q.scenario = flags.runs + "/scenarios/" + run.scenario + ".json";
     out.push_back({std::move(run), load(t, q)});
+    Executed& e = out.back();
+    if (e.run.layers && layers_problem(e.loaded.workload, e.run).empty()) e.loaded.workload = as_recorded(e.loaded.workload, e.run);
   }
   return out;
 }
 
 void fit_command(Terminal& t, const Flags& flags) {
+  if (flags.backend != "tcp" && flags.backend != "torch") throw InputError{"--backend " + flags.backend, "expected tcp or torch: whose Runs are fitted"};
   if (flags.split != "fit" && flags.split != "held_out") throw InputError{"--split " + flags.split, "expected fit or held_out"};
   io::Home home = home_of(t);
   std::deque<Executed> all = collect(t, flags);
   std::vector<calib::FitCollectives> collectives;
   std::vector<calib::FitStep> steps;
   for (const Executed& e : all) {
-    if (e.run.evidence == EvidenceClass::Collective) collectives.push_back({&e.run, &*e.loaded.fabric});
+    if (e.run.evidence == EvidenceClass::Collective) collectives.push_back({&e.run, &*e.loaded.fabric, flags.backend == "torch" ? Backend::Gloo : Backend::Tcp});
     else steps.push_back({&e.run, &e.loaded.workload, &*e.loaded.fabric, &e.loaded.scenario});
   }
   std::string path = home.find("calib/profiles", flags.base, "profile");
@@ -87,6 +92,7 @@ void add_fit(CLI::App& app, Terminal& t) {
   c->add_option("--runs", flags->runs, "folder of Runs; default: the shipped ones");
   c->add_option("--base", flags->base, "profile that gives what no sample identifies (default testbed.datasheet)");
   c->add_option("--name", flags->name, "name of the new profile (default testbed)");
+  c->add_option("--backend", flags->backend, "whose Runs: tcp (default) or torch");
   c->add_option("--split", flags->split, "executed steps of this split are used (default fit)");
   add_output_flags(*c, flags->output, {"table", "json"});
   c->callback([&t, flags] {

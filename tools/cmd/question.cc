@@ -175,6 +175,7 @@ void add_question_flags(CLI::App& c, QuestionFlags& f) {
   c.add_option("--profile", f.profiles, "profile: a file, or the name of a shipped one; default: the one that the cluster's devices name")->allow_extra_args(false);
   c.add_option("--ranks", f.ranks, "number of ranks; default: all devices of the cluster");
   c.add_option("--set", f.sets, "PATH=VALUE, repeatable: bucket_cap_mb=50, cluster.hosts=16, workload.batch=64, slow_ranks.3=1.5")->allow_extra_args(false);
+  c.add_option("--layers", f.layers, "measured Run of the real framework: its layer profile (times without communication, all ranks running) replaces the workload's times");
   c.add_option("--fidelity", f.fidelity, "collective or message (every message of every step is simulated); default: message for backend tcp up to a million messages, else collective");
 }
 
@@ -194,6 +195,14 @@ void write_answer(Terminal& t, const OutputFlags& flags, const std::string& text
   if (!t.out) throw InputError{"stdout", "cannot be written (is the disk full?)"};
 }
 
+std::string layers_problem(const Workload& w, const Run& run) {
+  if (run.tensor_names.size() != w.tensors.size())
+    return fmt::format("its model has {} parameters, workload \"{}\" has {}", run.tensor_names.size(), w.name, w.tensors.size());
+  for (std::size_t i = 0; i < w.tensors.size(); ++i)
+    if (run.tensor_names[i] != w.tensors[i].name) return fmt::format("its parameter {} is {}, workload \"{}\" has {} there", i, run.tensor_names[i], w.name, w.tensors[i].name);
+  return {};
+}
+
 Workload as_recorded(const Workload& w, const Run& run) {
   Workload out = w;
   out.basis = Basis::Captured;
@@ -203,6 +212,8 @@ Workload as_recorded(const Workload& w, const Run& run) {
   out.times.backward = run.layers->backward;
   out.times.optimizer = run.layers->optimizer;
   out.times.ready = run.layers->ready;
+  out.times.core = run.layers->core;
+  out.times.at_once = run.layers->ranks;
   out.arrival = run.layers->arrival;
   return out;
 }
@@ -245,6 +256,12 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
     if (s.target == Target::Workload && captured && (s.path[0] == "batch" || s.path[0] == "precision"))
       throw InputError{"--set " + s.text, "the workload's times were captured at one batch and precision; capture it again, or use a described workload"};
   out.workload = settings.read(Target::Workload, w, io::read_workload);
+  if (!flags.layers.empty()) {
+    Run run = io::read_run(io::parse_json(io::read_file(flags.layers), flags.layers), flags.layers);
+    if (!run.layers) throw InputError{flags.layers, "holds no layer profile; Runs of ddpsim run --backend torch do"};
+    if (auto why = layers_problem(out.workload, run); !why.empty()) throw InputError{flags.layers, why};
+    out.workload = as_recorded(out.workload, run);
+  }
   bool inline_cluster = flags.cluster.empty() && parsed.cluster_document.is_object();
   Named c = inline_cluster ? Named{parsed.cluster_document, scenario.file + "#/cluster"} : open("cluster", "topologies", flags.cluster, parsed.cluster);
   out.cluster = settings.read(Target::Cluster, c, io::read_cluster);

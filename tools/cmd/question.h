@@ -19,6 +19,7 @@ struct QuestionFlags {
   std::string plan;
   std::vector<std::string> profiles;
   std::string ranks;
+  std::string layers;    // measured Run whose layer profile replaces the workload's times; empty: its own
   std::string fidelity;  // empty: by the backend and the number of messages
   std::vector<std::string> sets;
 };
@@ -47,6 +48,8 @@ struct Loaded {
   predict::Options options;
   predict::Question question() const { return {workload, *fabric, profile, scenario}; }
 };
+// Why a Run's layer profile is not of this workload; "" = it is.
+std::string layers_problem(const Workload& w, const Run& run);
 // The workload as a measured Run found it on its ranks: the times and the arrival of its layer profile. REQUIRES: run.layers, of the same model.
 Workload as_recorded(const Workload& w, const Run& run);
 // Flags override the scenario file. Throws InputError.

@@ -322,11 +322,15 @@ def measure(step: Step, names: Sequence[str], warmup: int, repeats: int, modules
     for _ in range(warmup):
         step.run(), step.run(instrument=True)
     pairs: List[Tuple[float, int, Pass, Pass]] = []  # load of other processes, number, plain, instrumented
+    cores: List[int] = []  # core time of each plain pass, ns
     while sum(p[0] <= QUIET_CORES for p in pairs) < repeats and len(pairs) < MAX_TRIES * repeats:
         block: List[Tuple[Pass, Pass]] = []
         begin, busy = time.perf_counter(), foreign_cpu_s()
         while len(block) < repeats and (not block or time.perf_counter() - begin < QUIET_WINDOW_S):
-            block.append((step.run(), step.run(instrument=True)))
+            used = time.process_time_ns()
+            passed = step.run()
+            cores.append(time.process_time_ns() - used)
+            block.append((passed, step.run(instrument=True)))
         load = (foreign_cpu_s() - busy) / (time.perf_counter() - begin)
         pairs += [(load, len(pairs) + i, *pair) for i, pair in enumerate(block)]
     kept = sorted(sorted(pairs, key=lambda p: max(p[0], QUIET_CORES))[:repeats], key=lambda p: p[1])
@@ -363,7 +367,9 @@ def measure(step: Step, names: Sequence[str], warmup: int, repeats: int, modules
     times: Dict[str, Any] = {f"{k}_ps": round(median(raw[k])) for k in ("forward", "backward", "optimizer")}
     times["ready_ps"] = ready_offsets([[t for _, t, _ in p.arrivals] for p in chosen],
                                       [p.device.backward for p in chosen], times["backward_ps"])
-    if step.device.type == "cuda":
+    if step.device.type == "cpu":
+        times["core_ps"] = round(1000 * median(cores[p[1]] for p in kept))
+    else:
         for k in ("forward", "backward", "optimizer"):
             times[f"host_{k}_ps"] = round(median(getattr(p.host, k) for p in plain))
         times["host_ready_ps"] = ready_offsets([[t for _, _, t in p.arrivals] for p in chosen],

@@ -190,6 +190,8 @@ class Job:
         dist._DEFAULT_FIRST_BUCKET_BYTES = p["first_bucket_bytes"]
         self.ddp = DistributedDataParallel(self.model, device_ids=[self.device.index] if self.device.type == "cuda" else None, **options)
         self.wrapped = self.ddp
+        # What DDP does before forward (buffers, rebuilding) is not forward.
+        self.model.register_forward_pre_hook(lambda *_: self.marks.append(("prepared", now())))
         if p["comm_hook"] != "none":
             self.ddp.register_comm_hook(None, self.hook)
 
@@ -197,7 +199,9 @@ class Job:
         """What the plan's hook does, with a look at the clock when a bucket is ready and when its all-reduce has ended."""
         kind, ready, buffer = self.plan["comm_hook"], now(), bucket.buffer()
         half = {"fp16_compress": torch.float16, "bf16_compress": torch.bfloat16}.get(kind)
-        wire = (buffer.to(half) if half else buffer).div_(self.world)
+        # Plain DDP divides while it copies gradients into the bucket; a hook has to do it itself. Here the loss was divided instead (step), so that the
+        # steps that are looked at cost what the others do.
+        wire = (buffer.to(half) if half else buffer).div_(self.world) if kind != "none" else buffer
         entry = {"op": f"allreduce/bucket.{bucket.index()}", "tensors": [self.index[id(p)] for p in bucket.parameters()],
                  "bytes": wire.numel() * wire.element_size(), "ready": ready, "end": 0}
         self.collectives.append(entry)
@@ -257,6 +261,8 @@ class Job:
             waits = self.ddp is not None and m + 1 < micro
             with self.ddp.no_sync() if waits else contextlib.nullcontext():  # type: ignore[union-attr]
                 loss = self.loss()
+                if self.recording and self.plan["comm_hook"] == "none":
+                    loss = loss / self.world
                 self.synchronize()
                 self.marks.append((f"micro{m}/fwd" if micro > 1 else "fwd", now()))
                 loss.backward()
@@ -273,7 +279,7 @@ class Job:
 
 
 def layer_profile(job: Job, passes: int) -> Dict[str, Any]:
-    """This rank's times of plain steps without communication, while all ranks do the same: medians, ps; arrival by parameter index."""
+    """This rank's plain steps without communication, while all ranks do the same; times in ps, arrival by parameter index."""
     plain: List[cap.Pass] = []
     hooked: List[cap.Pass] = []
     cores: List[int] = []
@@ -287,23 +293,21 @@ def layer_profile(job: Job, passes: int) -> Dict[str, Any]:
                 if not instrument:
                     cores.append((time.process_time_ns() - busy) * 1000)
     order = [i for i, _, _ in hooked[-1].arrivals]
-    times: Dict[str, Any] = {f"{k}_ps": round(median(getattr(p.device, k) for p in plain)) for k in ("forward", "backward", "optimizer")}
     chosen = [p for p in hooked if [i for i, _, _ in p.arrivals] == order]
-    times["arrival"] = order
-    times["ready_ps"] = cap.ready_offsets([[t for _, t, _ in p.arrivals] for p in chosen], [p.device.backward for p in chosen], times["backward_ps"])
-    times["core_ps"] = round(median(cores))
-    return times
+    shares = [median(t / p.device.backward for t, p in zip(column, chosen)) for column in zip(*([t for _, t, _ in p.arrivals] for p in chosen))]
+    return {"passes": [[p.device.forward, p.device.backward, p.device.optimizer] for p in plain], "core": round(median(cores)), "arrival": order, "shares": shares}
 
 
-def middle(profiles: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
-    """Of all ranks' profiles: the median of each number."""
+def joined(profiles: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
+    """All ranks' profiles as one. Collectives wait for the slowest rank: of each pass that rank counts; then the median over passes."""
+    slowest = [max(ranks, key=sum) for ranks in zip(*(p["passes"] for p in profiles))]
+    forward, backward, optimizer = (round(median(column)) for column in zip(*slowest))
     order = profiles[0]["arrival"]
-    same = [p for p in profiles if p["arrival"] == order]
-    times = {k: round(median(p[k] for p in profiles)) for k in ("forward_ps", "backward_ps", "optimizer_ps", "core_ps")}
     ready: List[int] = []
-    for column in zip(*(p["ready_ps"] for p in same)):
-        ready.append(max(min(round(median(column)), times["backward_ps"]), ready[-1] if ready else 0))
-    return {**times, "arrival": order, "ready_ps": ready}
+    for column in zip(*(p["shares"] for p in profiles if p["arrival"] == order)):
+        ready.append(max(min(round(median(column) * backward), backward), ready[-1] if ready else 0))
+    return {"forward_ps": forward, "backward_ps": backward, "optimizer_ps": optimizer, "core_ps": round(median(p["core"] for p in profiles)), "ranks": len(profiles),
+            "arrival": order, "ready_ps": ready}
 
 
 # ---- recording
@@ -423,28 +427,36 @@ def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, 
         reasons.append(f"the steps spread by {100 * spread:.1f} % (median absolute deviation)")
     if resent > max(4, sum(p.numel() for p in job.parameters) * 4 * 2 * count / 8948 * 1e-4 * len(everyone)):
         reasons.append(f"{resent} TCP segments were sent again")
-    source = cap.describe_source()
     skipped = []
     if job.ddp is not None:
         skipped = [{"what": what, "why": "a communication hook sees buckets only"} for what in ("broadcast/buffers.", "allreduce/unused")]
-    run = {
-        "schema": SCHEMA, "kind": "measured", "evidence": "system", "case": {"key": ""},
-        "origin": {"version": "", "revision": "", "date": source["date"], "argv": source["command"].split(), "cpu": source["cpu"], "cores": os.cpu_count() or 0,
-                   "kernel": f"{os.uname().sysname} {os.uname().release.split('-')[0]}", "backend": "torch",
-                   "hosts": os.environ.get("DDPSIM_HOSTS", "machines" if not shared else "loopback"), "compute": "timed" if job.timed else "real", "profile": "",
-                   "software": f"PyTorch {torch.__version__}, {dist.get_backend()}, {job.world} ranks, {torch.get_num_threads()} threads a rank"},
-        "clock": {"domain": "CLOCK_MONOTONIC" if shared else "per_host", "offset_bound_ps": 0},
-        "steps": steps,
-        "layers": middle([e["profile"] for e in everyone]),
-        "samples": [{"op": "cores_busy", "parameters": {"thousandths": round(1000 * busy)}, "durations_ps": [1]}] +
-                   [{"op": "layer_profile", "parameters": {"rank": r}, "durations_ps": [e["profile"][k] for k in ("forward_ps", "backward_ps", "optimizer_ps", "core_ps")]}
-                    for r, e in enumerate(everyone)],
-        "spans": spans, "tensors": [n for n, _ in job.named],
-        "quality": {"verdict": "noisy" if reasons else "clean", "spread": round(spread, 6), "retransmits": resent, "load": load, "reasons": reasons},
-        "skipped": skipped}
+    samples = [{"op": "cores_busy", "parameters": {"thousandths": round(1000 * busy)}, "durations_ps": [1]}]
+    for k, phase in enumerate(("forward", "backward", "optimizer")):
+        samples += [{"op": f"layer_profile_{phase}", "parameters": {"rank": r}, "durations_ps": [p[k] for p in e["profile"]["passes"]]} for r, e in enumerate(everyone)]
+    run = document("system", samples, load, resent)
+    run["origin"].update(hosts=run["origin"]["hosts"] if shared else "machines", compute="timed" if job.timed else "real")
+    run["clock"]["domain"] = "CLOCK_MONOTONIC" if shared else "per_host"
+    run.update(steps=steps, layers=joined([e["profile"] for e in everyone]), spans=spans, tensors=[n for n, _ in job.named], skipped=skipped)
+    run["quality"].update(verdict="noisy" if reasons else "clean", spread=round(spread, 6), reasons=reasons)
     if buckets:
         run["buckets"] = buckets
     return run
+
+
+def document(evidence: str, samples: List[Dict[str, Any]], load: float, resent: int) -> Dict[str, Any]:
+    """A measured Run of this machine, without steps."""
+    source = cap.describe_source()
+    software = f"PyTorch {torch.__version__}, {dist.get_backend()}, {dist.get_world_size()} ranks, {torch.get_num_threads()} threads a rank"
+    noisy = [f"{load:.1f} cores were busy while all ranks slept"] if load > NOISY_LOAD else []
+    return {
+        "schema": SCHEMA, "kind": "measured", "evidence": evidence, "case": {"key": ""},
+        "origin": {"version": "", "revision": "", "date": source["date"], "argv": source["command"].split(), "cpu": source["cpu"], "cores": os.cpu_count() or 0,
+                   "kernel": f"{os.uname().sysname} {os.uname().release.split('-')[0]}", "backend": "torch", "hosts": os.environ.get("DDPSIM_HOSTS", "loopback"),
+                   "compute": "none", "profile": "", "software": software},
+        "clock": {"domain": "CLOCK_MONOTONIC", "offset_bound_ps": 0},
+        "steps": [], "samples": samples, "spans": [],
+        "quality": {"verdict": "noisy" if noisy else "clean", "spread": 0.0, "retransmits": resent, "load": max(0.0, load), "reasons": noisy},
+        "skipped": []}
 
 
 # ---- command line

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Measure what c10d's collectives and DDP's own work cost here, as a ddpsim Run of samples (schema ``ddpsim.run/1``, evidence ``collective``).
+
+Every rank runs this script; rank 0 writes the Run. ``ddpsim calibrate --backend torch`` starts the ranks on hosts that it makes; torchrun does elsewhere.
+
+Samples, raw, in picoseconds:
+  all_reduce, broadcast    {ranks, bytes}: end of the last rank to end of the last rank, one collective after another, float32
+  all_reduce_cpu           {ranks, bytes}: core time of one such all-reduce, all ranks and the kernel's network (one mean)
+  bare_*, ddp_*            {tensors, bytes, ranks}: forward and backward of a model of `tensors` parameters of `bytes` bytes without computation, bare and under
+                           DistributedDataParallel in a group of one: what hooks and copies cost; `ranks` processes do it at once
+"""
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import ddpsim_capture as cap  # noqa: E402
+import ddpsim_record as rec  # noqa: E402
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+Samples = List[Dict[str, Any]]
+now = time.monotonic_ns
+BYTES = (4, 1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
+MODELS = ((100, 1 << 10), (100, 1 << 16), (40, 1 << 20), (10, 1 << 22), (4, 1 << 24))  # tensors, bytes
+
+
+def repetitions(size: int) -> int:
+    return 20 if size <= 1 << 18 else 8 if size <= 1 << 22 else 4
+
+
+def collectives(op: str, ranks: int, group: Any, sizes: Sequence[int]) -> Samples:
+    """On ranks 0 to ranks - 1; the others only pass through the gathering."""
+    out: Samples = []
+    member = dist.get_rank() < ranks
+    for size in sizes:
+        ends: List[int] = []
+        busy = 0.0
+        if member:
+            tensor = torch.full((max(1, size // 4),), 1e-3)
+            count = repetitions(size)
+            for k in range(count + 2):
+                if k == 2:
+                    busy = cap.foreign_cpu_s() + time.process_time()
+                if op == "all_reduce":
+                    dist.all_reduce(tensor, group=group)
+                    tensor.fill_(1e-3) if k % 8 == 7 else None  # the sum grows with every call
+                else:
+                    dist.broadcast(tensor, 0, group=group)
+                ends.append(now())
+            busy = (cap.foreign_cpu_s() + time.process_time() - busy) / count
+        everyone = [e for e in rec.gathered(ends) if e]
+        last = [max(column) for column in zip(*everyone)]
+        parameters = {"ranks": ranks, "bytes": max(4, size)}
+        out.append({"op": op, "parameters": parameters, "durations_ps": [(b - a) * 1000 for a, b in zip(last[1:], last[2:])]})
+        if op == "all_reduce" and size >= 1 << 20:
+            out.append({"op": "all_reduce_cpu", "parameters": parameters, "durations_ps": [max(1, round(busy * 1e12))]})
+    return out
+
+
+class Chain(rec.nn.Module):
+    """Parameters that get a gradient each, and nothing else."""
+
+    def __init__(self, tensors: int, size: int) -> None:
+        super().__init__()
+        self.parts = rec.nn.ParameterList([rec.nn.Parameter(torch.full((size // 4,), 1e-2)) for _ in range(tensors)])
+        self.start = torch.zeros(1, requires_grad=True)
+        self.sleeper = rec.Sleeper()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for p in self.parts:
+            x = rec.TimedLayer.apply(x, p, 0, self.sleeper)
+        return x
+
+
+def passes(model: rec.nn.Module, chain: Chain, count: int) -> Dict[str, List[int]]:
+    out: Dict[str, List[int]] = {"forward": [], "backward": []}
+    for k in range(count + 3):
+        for p in chain.parts:
+            p.grad = None
+        a = now()
+        loss = model(chain.start).sum()
+        b = now()
+        loss.backward()
+        c = now()
+        if k >= 3:
+            out["forward"].append((b - a) * 1000)
+            out["backward"].append((c - b) * 1000)
+    return out
+
+
+def framework(ranks: int, alone: Any) -> Samples:
+    """Hooks and copies, on ranks 0 to ranks - 1 at once; rank 0's times."""
+    out: Samples = []
+    for tensors, size in MODELS:
+        found: Dict[str, Dict[str, List[int]]] = {}
+        chain = Chain(tensors, size)
+        wrapped = DistributedDataParallel(chain, process_group=alone, bucket_cap_mb=25)
+        for name, model in (("bare", chain), ("ddp", wrapped)):
+            dist.barrier()
+            if dist.get_rank() < ranks:
+                found[name] = passes(model, chain, 10)
+        dist.barrier()
+        for name, times in found.items():
+            for phase, durations in times.items():
+                out.append({"op": f"{name}_{phase}", "parameters": {"tensors": tensors, "bytes": size, "ranks": ranks}, "durations_ps": durations})
+        del wrapped, chain
+        gc.collect()
+    return out
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    parser = argparse.ArgumentParser(description="Measure c10d's collectives and DDP's own work; run it under torchrun, or through ddpsim calibrate --backend torch.")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args(argv)
+    torch.set_num_threads(args.threads)
+    dist.init_process_group("gloo")
+    world = dist.get_world_size()
+    counts = [n for n in (2, 4, 8, 16, 32) if n <= world]
+    groups = {n: dist.new_group(list(range(n))) for n in counts}
+    alone = [dist.new_group([r]) for r in range(world)][dist.get_rank()]
+    load = rec.quiet_load()
+    again = rec.retransmits()
+    samples: Samples = []
+    for n in counts:
+        samples += collectives("all_reduce", n, groups[n], BYTES)
+        samples += collectives("broadcast", n, groups[n], (4, 1 << 16, 1 << 20))
+    for n in [1] + counts[:2]:
+        samples += framework(n, alone)
+    resent = sum(rec.gathered(rec.retransmits() - again))
+    if dist.get_rank() == 0:
+        cap.write_text(args.out, json.dumps(rec.document("collective", samples, load, resent)) + "\n")
+    dist.barrier()
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
