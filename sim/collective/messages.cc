@@ -84,67 +84,108 @@ std::vector<TaskId> nccl_all_reduce(TaskGraph& g, const Communicator& c, const P
   return join(g, done);
 }
 
-// One phase of Gloo's ring. `first[r]`: task after which rank r enters the phase. Returns per rank the task after which it leaves.
-std::vector<TaskId> gloo_phase(TaskGraph& g, const Communicator& c, const Profile& p, const GlooSegments& seg, Bytes size, double factor, bool reducing,
-                               const FlowOfHop& flow, const std::vector<TaskId>& first) {
-  auto n = static_cast<std::size_t>(c.ranks());
-  auto count = static_cast<std::size_t>(seg.segments - seg.per_rank);
-  std::vector<Duration> latency(n);
-  std::vector<engine::FlowId> flows(n);
-  for (std::size_t r = 0; r < n; ++r) {
-    int to = static_cast<int>((r + n - 1) % n);
-    latency[r] = step_latency(c, p, hop_between(c, static_cast<int>(r), to), false);
-    flows[r] = flow(static_cast<int>(r), to);
+// One Gloo ring, phase after phase.
+class GlooRing {
+ public:
+  GlooRing(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow, const SharedCores& cores, const TakeTurn& turn)
+      : g_(g), p_(p), cores_(cores), turn_(turn), seg_(gloo_segments(size.count, c.ranks())), size_(size), n_(static_cast<std::size_t>(c.ranks())) {
+    auto n = static_cast<double>(n_);
+    factor_ = price.phases[0].work / (static_cast<double>(size.count) * ((n - 1) / n));
+    for (std::size_t r = 0; r < n_; ++r) {
+      int to = static_cast<int>((r + n_ - 1) % n_);
+      latency_.push_back(step_latency(c, p, hop_between(c, static_cast<int>(r), to), false));
+      flows_.push_back(flow(static_cast<int>(r), to));
+    }
   }
-  // Segment that rank r sends in iteration i, and its bytes (zero past the end: not sent).
-  auto bytes_of = [&](std::size_t r, std::size_t i) {
+
+  // `first[r]`: task after which rank r enters the phase. Returns per rank the task after which it leaves.
+  std::vector<TaskId> phase(bool reducing, const std::vector<TaskId>& first) {
+    auto count = static_cast<std::size_t>(seg_.segments - seg_.per_rank);
+    std::vector<TaskId> thread = first;
+    wire_.assign(n_, kNothing);
+    std::vector<std::vector<TaskId>> sent(3, std::vector<TaskId>(n_, kNothing)), received = sent;  // by iteration mod 3
+    for (std::size_t i = 0; i < count + 2; ++i) {
+      std::vector<TaskId> entered(n_);
+      for (std::size_t r = 0; r < n_; ++r) {
+        TaskId got = i >= 2 ? received[(i - 2) % 3][r] : kNothing;
+        TaskId out = i >= 2 ? sent[(i - 2) % 3][r] : kNothing;
+        entered[r] = enter(thread[r], got, out, reducing && got != kNothing ? bytes_of((r + 1) % n_, i - 2, reducing) : 0);
+      }
+      for (std::size_t r = 0; r < n_; ++r) {
+        std::size_t to = (r + n_ - 1) % n_;
+        sent[i % 3][r] = kNothing;
+        received[i % 3][to] = kNothing;
+        std::int64_t bytes = i < count ? bytes_of(r, i, reducing) : 0;
+        if (bytes == 0) continue;
+        sent[i % 3][r] = send(r, to, entered, bytes);
+        received[i % 3][to] = after(g_, latency_[r], {sent[i % 3][r]});
+      }
+      thread = std::move(entered);
+    }
+    return thread;
+  }
+
+ private:
+  static constexpr TaskId kNothing = UINT32_MAX;
+
+  // Bytes of the segment that rank r sends in iteration i (zero past the end: not sent).
+  std::int64_t bytes_of(std::size_t r, std::size_t i, bool reducing) const {
     std::size_t block = reducing ? r + 1 : r;
-    auto segment = static_cast<std::int64_t>((block * static_cast<std::size_t>(seg.per_rank) + i) % static_cast<std::size_t>(seg.segments));
-    return std::clamp<std::int64_t>(size.count - segment * seg.segment_bytes, 0, seg.segment_bytes);
-  };
-  constexpr TaskId kNothing = UINT32_MAX;
-  std::vector<TaskId> thread = first;
-  std::vector<TaskId> wire(n, kNothing);                                                       // last payload on rank r's connection
-  std::vector<std::vector<TaskId>> sent(3, std::vector<TaskId>(n, kNothing)), received = sent;  // by iteration mod 3
-  for (std::size_t i = 0; i < count + 2; ++i) {
-    std::vector<TaskId> entered(n);
-    for (std::size_t r = 0; r < n; ++r) {
-      Duration sum;
-      TaskId got = i >= 2 ? received[(i - 2) % 3][r] : kNothing;
-      if (reducing && got != kNothing && p.reduction_bytes_per_s > 0)
-        sum = {ceil_ps(static_cast<double>(bytes_of((r + 1) % n, i - 2)), p.reduction_bytes_per_s / 1e12)};
-      TaskId t = after(g, sum, {thread[r]});
-      if (got != kNothing) g.add_edge(got, t);
-      if (i >= 2 && sent[(i - 2) % 3][r] != kNothing) g.add_edge(sent[(i - 2) % 3][r], t);
-      entered[r] = t;
-    }
-    for (std::size_t r = 0; r < n; ++r) {
-      std::size_t to = (r + n - 1) % n;
-      sent[i % 3][r] = kNothing;
-      received[i % 3][to] = kNothing;
-      std::int64_t bytes = i < count ? bytes_of(r, i) : 0;
-      if (bytes == 0) continue;
-      TaskId go = after(g, latency[r], {entered[to]});
-      TaskId payload = g.add_task({}, static_cast<double>(bytes) * factor, flows[r]);
-      g.add_edge(entered[r], payload);
-      g.add_edge(go, payload);
-      if (wire[r] != kNothing) g.add_edge(wire[r], payload);
-      wire[r] = payload;
-      sent[i % 3][r] = payload;
-      received[i % 3][to] = after(g, latency[r], {payload});
-    }
-    thread = std::move(entered);
+    auto segment = static_cast<std::int64_t>((block * static_cast<std::size_t>(seg_.per_rank) + i) % static_cast<std::size_t>(seg_.segments));
+    return std::clamp<std::int64_t>(size_.count - segment * seg_.segment_bytes, 0, seg_.segment_bytes);
   }
-  return thread;
-}
+
+  // The worker thread goes on when what came is summed and what it sent is gone.
+  TaskId enter(TaskId thread, TaskId got, TaskId out, std::int64_t summed) {
+    Duration alone;
+    if (summed > 0 && p_.reduction_bytes_per_s > 0) alone = {ceil_ps(static_cast<double>(summed), p_.reduction_bytes_per_s / 1e12)};
+    CoreTasks sum;
+    if (cores_.sum && alone.ps > 0) sum = cores_.sum(alone);
+    else sum.due = sum.done = g_.add_fixed(alone);
+    g_.add_edge(thread, sum.due);
+    if (got != kNothing) g_.add_edge(got, sum.due);
+    if (out != kNothing) g_.add_edge(out, sum.due);
+    return sum.done;
+  }
+
+  // The payload goes when the receiver's go-ahead has come, and in its turn on the connection. The go-ahead takes the other direction's connection: on two
+  // ranks that is the one of the receiver's own payloads, and it waits behind them.
+  TaskId send(std::size_t r, std::size_t to, const std::vector<TaskId>& entered, std::int64_t bytes) {
+    TaskId called = entered[to];
+    if (turn_ && n_ == 2) {
+      CoreTasks call = turn_(static_cast<int>(to), static_cast<int>(r), 0);
+      g_.add_edge(called, call.due);
+      called = call.done;
+    }
+    TaskId go = after(g_, latency_[r], {called});
+    double work = static_cast<double>(bytes) * factor_;
+    CoreTasks payload;
+    if (turn_) payload = turn_(static_cast<int>(r), static_cast<int>(to), work);
+    else payload.due = payload.done = g_.add_task({}, work, flows_[r]);
+    g_.add_edge(entered[r], payload.due);
+    g_.add_edge(go, payload.due);
+    if (!turn_ && wire_[r] != kNothing) g_.add_edge(wire_[r], payload.due);
+    wire_[r] = payload.done;
+    return payload.done;
+  }
+
+  TaskGraph& g_;
+  const Profile& p_;
+  const SharedCores& cores_;
+  const TakeTurn& turn_;
+  GlooSegments seg_;
+  Bytes size_;
+  std::size_t n_;
+  double factor_ = 1;
+  std::vector<Duration> latency_;        // by sending rank
+  std::vector<engine::FlowId> flows_;
+  std::vector<TaskId> wire_;             // last payload on rank r's connection
+};
 
 std::vector<TaskId> gloo_all_reduce(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
-                                    std::span<const TaskId> arrive) {
-  GlooSegments seg = gloo_segments(size.count, c.ranks());
-  double n = c.ranks();
-  double factor = price.phases[0].work / (static_cast<double>(size.count) * ((n - 1) / n));
-  auto reduced = gloo_phase(g, c, p, seg, size, factor, true, flow, launched(g, launch_time(c, p), arrive));
-  return gloo_phase(g, c, p, seg, size, factor, false, flow, reduced);
+                                    std::span<const TaskId> arrive, const SharedCores& cores, const TakeTurn& turn) {
+  GlooRing ring(g, c, p, price, size, flow, cores, turn);
+  return ring.phase(false, ring.phase(true, launched(g, launch_time(c, p), arrive)));
 }
 
 // A message on a connection that its sender need not see through: `accepted`, the sender may go on; `there`, it has arrived.
@@ -308,10 +349,10 @@ std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Pr
 }  // namespace
 
 std::vector<TaskId> add_all_reduce_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
-                                            std::span<const TaskId> arrive, const SharedCores& cores) {
+                                            std::span<const TaskId> arrive, const SharedCores& cores, const TakeTurn& turn) {
   if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
   if (c.backend == Backend::Nccl) return nccl_all_reduce(g, c, p, price, flow, arrive);
-  return c.backend == Backend::Gloo ? gloo_all_reduce(g, c, p, price, size, flow, arrive) : TcpRing(g, c, p, price, size, flow, cores).add(arrive);
+  return c.backend == Backend::Gloo ? gloo_all_reduce(g, c, p, price, size, flow, arrive, cores, turn) : TcpRing(g, c, p, price, size, flow, cores).add(arrive);
 }
 
 std::vector<TaskId> add_broadcast_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,

@@ -24,11 +24,15 @@ struct SharedCores {
   TakeCore sum;      // of a received chunk
   TakeCore message;  // TransportSection::message_core
 };
+// Gloo: all collectives of a rank share one connection to each neighbour, which carries one message after the other. The message waits its turn after
+// `due`; it is there when `done` ends. Empty = a connection for each collective.
+using TakeTurn = std::function<CoreTasks(int from, int to, double bytes)>;
 
 // Adds the tasks of one collective. `arrive[r]`: task after which rank r takes part. Returns, per rank, the task after which its part is done.
-// `cores`: backend tcp.
+// `cores`: backends tcp and gloo (sums). `turn`: backend gloo.
 std::vector<engine::TaskId> add_all_reduce_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
-                                                    const FlowOfHop& flow, std::span<const engine::TaskId> arrive, const SharedCores& cores = {});
+                                                    const FlowOfHop& flow, std::span<const engine::TaskId> arrive, const SharedCores& cores = {},
+                                                    const TakeTurn& turn = {});
 std::vector<engine::TaskId> add_broadcast_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
                                                    const FlowOfHop& flow, std::span<const engine::TaskId> arrive);
 

@@ -280,7 +280,9 @@ Prediction predict(const Question& q, const Options& options) {
 Fidelity usual_fidelity(const Question& q) {
   constexpr int kRanks = 64;
   constexpr double kMessages = 1e6;
-  bool messages = backend_of(q.scenario.plan, q.fabric.cluster().device) == Backend::Tcp && q.scenario.ranks <= kRanks && message_count(q) <= kMessages;
+  Backend backend = backend_of(q.scenario.plan, q.fabric.cluster().device);
+  bool executed = backend == Backend::Tcp || (backend == Backend::Gloo && q.fabric.cluster().emulated_on_cores > 0);
+  bool messages = executed && q.scenario.ranks <= kRanks && message_count(q) <= kMessages;
   return messages ? Fidelity::Message : Fidelity::Collective;
 }
 

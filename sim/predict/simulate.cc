@@ -92,6 +92,7 @@ class Simulator {
   }
 
   void decide(TaskId task, std::vector<TaskId>& release) {
+    if (decide_turn(task, release)) return;
     auto less = [](const Pooled& a, TaskId t) { return a.task < t; };
     auto q = std::lower_bound(queued_.begin(), queued_.end(), task, less);
     if (q != queued_.end() && q->task == task) {
@@ -165,26 +166,41 @@ class Simulator {
   // Whether computation needs cores that others may have: backend tcp sleeps it, unless it is real.
   bool computes_on_cores() const { return cores_ != engine::kNone && (options_.real_compute || program_.backend == Backend::Gloo); }
   void make_core_flows() {
-    for (const RankClass& c : classes_) {
-      engine::Demand d{cores_, static_cast<double>(c.ranks.size())};
-      core_flow_.push_back(graph_.add_flow(std::span(&d, 1), d.per_unit, 1));  // a rank computes with one thread: at most one core
-    }
     // A layer profile was taken of what runs; a capture says what the real model needs, which timed layers sleep.
-    bool known = program_.core_share >= 0 && (options_.real_compute || program_.at_once > 0);
+    bool profiled = program_.at_once > 0;
+    bool known = program_.core_share >= 0 && (options_.real_compute || profiled);
     core_share_ = known ? program_.core_share : options_.real_compute ? 1 : 0;
+    // Ranks that keep every core busy took turns while they were measured; ranks that mostly sleep seldom met.
     auto cores = static_cast<double>(comm_.fabric->cluster().emulated_on_cores);
-    crowd_ = std::max(1.0, program_.at_once / cores);
+    double more = std::max(0.0, program_.at_once / cores - 1);
+    crowd_ = 1 + more * std::min(1.0, core_share_ * program_.at_once / cores);
     core_share_ = std::min(core_share_, 1 / crowd_);
-  }
-  // A class's ranks copy at the same time; who copies has a core.
-  void make_memory_flows() {
-    double rate = memory_rate(profile_, options_.level);
     for (const RankClass& c : classes_) {
       auto ranks = static_cast<double>(c.ranks.size());
+      std::vector<engine::Demand> d;
+      if (program_.backend == Backend::Gloo) {
+        own_core_.push_back(graph_.add_resource({1, 0, 0}));
+        d.push_back({own_core_.back(), 1});
+      }
+      if (!profiled) d.push_back({cores_, ranks});  // a layer profile has the other ranks in it
+      core_flow_.push_back(graph_.add_flow(d, ranks, 1));  // a rank computes with one thread: at most one core
+    }
+  }
+  // A class's ranks copy at the same time.
+  void make_memory_flows() {
+    double rate = memory_rate(profile_, options_.level);
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+      auto ranks = static_cast<double>(classes_[c].ranks.size());
       std::vector<engine::Demand> d{{shared_.memory, ranks}};
-      if (cores_ != engine::kNone) d.push_back({cores_, ranks / rate});
+      if (!own_core_.empty()) d.push_back({own_core_[c], 1 / rate});
       memory_flow_.push_back(graph_.add_flow(d, ranks, rate));
     }
+  }
+  // `per_unit`: core time that a unit of a transfer's work takes of the machine. The kernel's network runs on whichever core, and before the thread that
+  // computes there: each rank's core gives its share.
+  void take_cores(double per_unit, std::vector<engine::Demand>& demands) const {
+    demands.push_back({cores_, per_unit});
+    for (engine::ResourceId own : own_core_) demands.push_back({own, per_unit / comm_.fabric->cluster().emulated_on_cores});
   }
 
   // A thread that has slept long goes before one that computes: messages take the core time that they need, computation gets what is left.
@@ -194,7 +210,8 @@ class Simulator {
     if (!computes_on_cores()) return 0;
     double network = 0;
     for (std::uint8_t t : comm_.transports) network = std::max(network, profile_.transports.at(comm_.fabric->transports()[t]).cpu_ps_per_byte);
-    bool sums = options_.fidelity == Fidelity::Collective && profile_.reduction_bytes_per_s > 0;  // among messages they are tasks of their own
+    // Among tcp's messages they are tasks of their own.
+    bool sums = (options_.fidelity == Fidelity::Collective || program_.backend == Backend::Gloo) && profile_.reduction_bytes_per_s > 0;
     return network + (sums ? 0.5e12 / profile_.reduction_bytes_per_s : 0);
   }
 
@@ -206,7 +223,7 @@ class Simulator {
     engine::FlowId f = 0;
     if (double core = core_time_per_byte(); cores_ != engine::kNone && core > 0) {
       std::vector<engine::Demand> more = demands;
-      more.push_back({cores_, core * comm_.ranks()});
+      take_cores(core * comm_.ranks(), more);
       f = graph_.add_flow(more, phase.weight * kBeforeComputation, phase.max_rate);
     } else {
       f = graph_.add_flow(demands, phase.weight, phase.max_rate);
@@ -225,7 +242,7 @@ class Simulator {
     for (topology::LinkId l : route.links) demands.push_back({link_resource(l), 1});
     double core = core_time_per_byte();
     bool takes_cores = cores_ != engine::kNone && core > 0;
-    if (takes_cores) demands.push_back({cores_, core});
+    if (takes_cores) take_cores(core, demands);
     engine::FlowId f = graph_.add_flow(demands, takes_cores ? kBeforeComputation : 1);
     hop_flows_.emplace(key, f);
     return f;
@@ -342,8 +359,8 @@ class Simulator {
 
   // What was measured as `d` while `crowd_` ranks took turns on each core: core time, and the rest, in which it slept.
   TaskId compute(Duration d, std::size_t c) {
-    double core = core_share_ * static_cast<double>(d.ps);
-    return graph_.add_task(std::max(Duration{}, Duration{d.ps - static_cast<std::int64_t>(crowd_ * core)}), core, core_flow_[c]);
+    double taken = crowd_ * core_share_ * static_cast<double>(d.ps);
+    return graph_.add_task(std::max(Duration{}, Duration{d.ps - static_cast<std::int64_t>(taken)}), taken, core_flow_[c]);
   }
 
   bool is_open(std::size_t c, std::size_t lane, TaskId t) const {
@@ -428,18 +445,45 @@ class Simulator {
     auto flow = [this](int from, int to) { return hop_flow(from, to); };
     Bytes size{op.bytes};
     collective::SharedCores sharing;
-    if (cores_ != engine::kNone && options_.real_compute) {
+    collective::TakeTurn turn;
+    if (program_.backend == Backend::Gloo) turn = [this](int from, int to, double bytes) { return take_turn(from, to, bytes); };
+    if (computes_on_cores() && program_.backend == Backend::Tcp) {
       sharing.sum = [this](Duration alone) {  // beside computation: shares
         TaskId t = graph_.add_task({}, static_cast<double>(alone.ps), core_flow_.front());
         return collective::CoreTasks{t, t};
       };
-    } else if (cores_ != engine::kNone) {
+    } else if (cores_ != engine::kNone && program_.backend == Backend::Tcp) {
       sharing.sum = sharing.message = [this](Duration alone) { return shared_.take_core(alone); };
     }
     return is_broadcast(op.kind) ? collective::add_broadcast_messages(graph_, comm_, profile_, price, size, flow, arrive)
-                                 : collective::add_all_reduce_messages(graph_, comm_, profile_, price, size, flow, arrive, sharing);
+                                 : collective::add_all_reduce_messages(graph_, comm_, profile_, price, size, flow, arrive, sharing, turn);
   }
 
+  // One connection a hop, whichever collective's message it is: first come, first served.
+  collective::CoreTasks take_turn(int from, int to, double bytes) {
+    auto connection = connection_of_.try_emplace({from, to}, connections_.size());
+    if (connection.second) connections_.push_back({1, 0, {}});
+    collective::CoreTasks s{graph_.add_fixed({}), graph_.add_task({}, bytes, hop_flow(from, to))};
+    graph_.add_gate(s.done);
+    graph_.notify(s.due);
+    graph_.notify(s.done);
+    turns_.push_back({s, connection.first->second});
+    return s;
+  }
+  bool decide_turn(TaskId task, std::vector<TaskId>& release) {
+    auto t = std::upper_bound(turns_.begin(), turns_.end(), task, [](TaskId id, const Turn& x) { return id < x.tasks.due; });
+    if (t == turns_.begin() || task > std::prev(t)->tasks.done) return false;
+    --t;
+    strategy::WorkerPool& connection = connections_[t->connection];
+    if (auto next = task == t->tasks.due ? strategy::enqueue(connection, t->tasks.done) : strategy::finished(connection)) release.push_back(*next);
+    return true;
+  }
+
+  // A message that waits for its turn on a connection.
+  struct Turn {
+    collective::CoreTasks tasks;
+    std::size_t connection;
+  };
   struct Pooled {
     TaskId task;
     std::uint32_t rank_class;
@@ -476,7 +520,8 @@ class Simulator {
   TaskGraph& graph_;
   std::vector<engine::ResourceId>& link_resource_;
   engine::ResourceId cores_;
-  std::vector<engine::FlowId> core_flow_;  // by class
+  std::vector<engine::ResourceId> own_core_;  // backend gloo, by class: the core that a rank computes on, less what the network takes there
+  std::vector<engine::FlowId> core_flow_;     // by class
   double core_share_ = 0;
   double crowd_ = 1;
   const Program& program_;
@@ -505,6 +550,9 @@ class Simulator {
   std::vector<Pooled> queued_;
   std::vector<Pooled> picked_;
   std::vector<strategy::WorkerPool> pools_;
+  std::map<std::pair<int, int>, std::size_t> connection_of_;
+  std::vector<strategy::WorkerPool> connections_;
+  std::vector<Turn> turns_;  // by tasks.due
 };
 
 }  // namespace

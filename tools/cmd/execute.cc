@@ -92,8 +92,9 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
   options.script = home_of(t).path() + "/tools/python/ddpsim_record.py";
   if (!io::exists(options.script)) throw InputError{options.script, "no such file; set DDPSIM_HOME to ddpsim's folder"};
   options.workload = l.workload_text;
-  int steps = flags.steps != 0 ? flags.steps : steps_for(out.predicted);
-  options.arguments = {"--compute", flags.compute, "--steps", std::to_string(steps), "--plan", l.document.value("plan", io::Json::object()).dump()};
+  bool slow = out.predicted > Duration{2'000'000'000'000};  // fewer of long steps: they differ less
+  int steps = flags.steps != 0 ? flags.steps : slow ? 4 : steps_for(out.predicted);
+  options.arguments = {"--spans", slow ? "2" : "3", "--passes", slow ? "3" : "5", "--compute", flags.compute, "--steps", std::to_string(steps), "--plan", l.document.value("plan", io::Json::object()).dump()};
   options.slow_ranks = l.scenario.slow_ranks;
   options.loopback = flags.loopback;
   options.timeout_s = 180 + 10 * static_cast<double>(out.predicted.ps) / 1e12 * (steps + 20);

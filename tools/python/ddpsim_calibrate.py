@@ -5,6 +5,9 @@ Every rank runs this script; rank 0 writes the Run. ``ddpsim calibrate --backend
 
 Samples, raw, in picoseconds:
   all_reduce, broadcast    {ranks, bytes}: end of the last rank to end of the last rank, one collective after another, float32
+  broadcast_idle           {ranks, bytes}: one broadcast after 40 ms of silence, from a moment that all ranks know to the end of the last
+  in_flight                {ranks, first_bytes, second_bytes, gap_us, which}: two all-reduces, the second `gap_us` after the first; the end of one (`which`), from
+                           the start of the first
   all_reduce_cpu           {ranks, bytes}: core time of one such all-reduce, all ranks and the kernel's network (one mean)
   bare_*, ddp_*            {tensors, bytes, ranks}: forward and backward of a model of `tensors` parameters of `bytes` bytes without computation, bare and under
                            DistributedDataParallel in a group of one: what hooks and copies cost; `ranks` processes do it at once
@@ -30,6 +33,7 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 Samples = List[Dict[str, Any]]
 now = time.monotonic_ns
 BYTES = (4, 1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
+MIB = 1 << 20
 MODELS = ((100, 1 << 10), (100, 1 << 16), (40, 1 << 20), (10, 1 << 22), (4, 1 << 24))  # tensors, bytes
 
 
@@ -63,6 +67,56 @@ def collectives(op: str, ranks: int, group: Any, sizes: Sequence[int]) -> Sample
         out.append({"op": op, "parameters": parameters, "durations_ps": [(b - a) * 1000 for a, b in zip(last[1:], last[2:])]})
         if op == "all_reduce" and size >= 1 << 20:
             out.append({"op": "all_reduce_cpu", "parameters": parameters, "durations_ps": [max(1, round(busy * 1e12))]})
+    return out
+
+
+def start_together(pause_ns: int) -> int:
+    """A moment at least `pause_ns` from now that all ranks know, of CLOCK_MONOTONIC (one machine)."""
+    return max(rec.gathered(now())) + pause_ns
+
+
+def wait_until(moment: int) -> None:
+    while now() < moment:
+        time.sleep(max(0.0, (moment - now()) / 1e9))
+
+
+def idle_broadcasts(ranks: int, group: Any, sizes: Sequence[int]) -> Samples:
+    out: Samples = []
+    for size in sizes:
+        start = start_together(60_000_000)
+        tensor = torch.zeros(max(1, size // 4))
+        took: List[int] = []
+        for _ in range(12 if dist.get_rank() < ranks else 0):
+            wait_until(start)
+            dist.broadcast(tensor, 0, group=group)
+            took.append(now() - start)
+            start += 40_000_000
+        columns = zip(*(e for e in rec.gathered(took) if e))
+        out.append({"op": "broadcast_idle", "parameters": {"ranks": ranks, "bytes": max(4, size)}, "durations_ps": [max(c) * 1000 for c in columns]})
+    return out
+
+
+def in_flight(ranks: int, group: Any, pairs: Sequence[Any], gap_us: int) -> Samples:
+    out: Samples = []
+    for sizes in pairs:
+        tensors = [torch.zeros(size // 4) for size in sizes]
+        took: List[List[int]] = []
+        for _ in range(3):
+            start = start_together(100_000_000)
+            ends = [0, 0]
+            if dist.get_rank() < ranks:
+                futures = []
+                for i, tensor in enumerate(tensors):
+                    wait_until(start + i * gap_us * 1000)
+                    future = dist.all_reduce(tensor, group=group, async_op=True).get_future()
+                    futures.append(future.then(lambda _, i=i: ends.__setitem__(i, now())))
+                for future in futures:
+                    future.wait()
+            everyone = [e for e in rec.gathered(ends) if e[0]]
+            took.append([max(c) - start for c in zip(*everyone)])
+        for i in (0, 1):
+            out.append({"op": "in_flight", "parameters": {"ranks": ranks, "first_bytes": sizes[0], "second_bytes": sizes[1], "gap_us": gap_us, "which": i},
+                        "durations_ps": [t[i] * 1000 for t in took]})
     return out
 
 
@@ -134,6 +188,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     for n in counts:
         samples += collectives("all_reduce", n, groups[n], BYTES)
         samples += collectives("broadcast", n, groups[n], (4, 1 << 16, 1 << 20))
+        samples += idle_broadcasts(n, groups[n], (4, 1 << 16))
+    for n in counts[:2]:
+        samples += in_flight(n, groups[n], [(12 * MIB, 4 * MIB), (12 * MIB, 6 * MIB), (12 * MIB, 8 * MIB), (8 * MIB, 3 * MIB), (8 * MIB, 5 * MIB)], 42_000)
     for n in [1] + counts[:2]:
         samples += framework(n, alone)
     resent = sum(rec.gathered(rec.retransmits() - again))
