@@ -166,6 +166,36 @@ std::vector<double> wake_ups(const Run& run) {
   return out;
 }
 
+// How long a small broadcast between two hosts takes that were silent, less its message: what it costs to begin.
+void fit_launch(const std::vector<FitCollectives>& runs, TransportSection& t) {
+  std::vector<double> found;
+  for (const FitCollectives& c : runs)
+    for (const Sample& s : c.run->samples)
+      if (s.op == "broadcast_idle" && parameter(s, "ranks") == 2 && parameter(s, "bytes") <= 1024) found.push_back(median_ps(s));
+  if (!found.empty()) t.launch = std::max(Duration{}, Duration{static_cast<std::int64_t>(analysis::median(found))} - t.latency);
+}
+
+// Gloo sums halves in software: the rate at which the price of an all-reduce of halves is what was measured, by bisection.
+void fit_half_sums(const std::vector<FitCollectives>& runs, Profile& p) {
+  std::vector<double> found;
+  for (const FitCollectives& c : runs) {
+    if (c.backend != Backend::Gloo) continue;
+    for (const Sample& s : c.run->samples) {
+      if (s.op != "half_all_reduce" || parameter(s, "bytes") < (4 << 20)) continue;
+      Point point{c.fabric, Backend::Gloo, static_cast<int>(parameter(s, "ranks")), parameter(s, "bytes"), median_ps(s)};
+      double low = 1e7;
+      double high = 1e11;
+      for (int i = 0; i < 50; ++i) {
+        p.half_reduction_bytes_per_s = (low + high) / 2;
+        double price = static_cast<double>(collective::all_reduce(communicator(point), p, Level::Mid, {point.bytes}, DType::Float16).alone.ps);
+        (price > point.ps ? low : high) = p.half_reduction_bytes_per_s;
+      }
+      if (high < 1e10) found.push_back(low);  // else the wire hides it
+    }
+  }
+  p.half_reduction_bytes_per_s = found.empty() ? 0 : std::round(analysis::median(found));
+}
+
 // What DDP adds to a backward without computation: {tensors, bytes of each, ranks at once} -> picoseconds.
 using Added = std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, double>;
 Added added_by_ddp(const std::vector<FitCollectives>& runs, const char* phase) {
@@ -265,6 +295,11 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
   if (!cpu.empty()) {
     t.cpu_ps_per_byte = std::round(analysis::median(cpu) * 10) / 10;
     out.notes.push_back("core time of the network: " + number("%.0f", t.cpu_ps_per_byte) + " ps a byte sent and received");
+  }
+  if (points.front().backend == Backend::Gloo) {
+    fit_launch(collectives, t);
+    fit_half_sums(collectives, p);
+    if (p.half_reduction_bytes_per_s > 0) out.notes.push_back("sums of halves: " + number("%.2f", p.half_reduction_bytes_per_s / 1e9) + " GB/s a core");
   }
   fit_framework(collectives, out);
   std::vector<double> wakes;

@@ -142,6 +142,14 @@ std::string per_cent(double x) {
   return std::to_string(thousandths / 1000) + "." + std::string(3 - decimals.size(), '0') + decimals + " %";
 }
 
+std::optional<double> warmup_error(const Run& predicted, const Run& measured, StepKind kind) {
+  auto find = [kind](const Run& run) { return std::find_if(run.steps.begin(), run.steps.end(), [kind](const StepRecord& s) { return s.kind == kind; }); };
+  auto p = find(predicted);
+  auto m = find(measured);
+  if (p == predicted.steps.end() || m == measured.steps.end()) return std::nullopt;
+  return static_cast<double>(p->duration.ps) / static_cast<double>(m->duration.ps) - 1;
+}
+
 void judge(const Run& measured, const CompareOptions& o, Comparison& c) {
   double uncertainty = measured.quality.spread / std::sqrt(static_cast<double>(settled_steps(measured).size()));
   if (!c.mismatch.empty()) {
@@ -198,6 +206,8 @@ Comparison compare(const Run& predicted, const Run& measured, const CompareOptio
   c.measured = typical_step(measured, options.mean);
   auto step = static_cast<double>(c.measured.ps);
   c.error = static_cast<double>(c.predicted.ps) / step - 1;
+  c.first_error = warmup_error(predicted, measured, StepKind::First);
+  c.rebuild_error = warmup_error(predicted, measured, StepKind::Rebuild);
   Table p = join(predicted);
   Table m = join(measured);
   // A Run of one rank has no collective; then neither has the other.

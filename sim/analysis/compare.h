@@ -1,6 +1,7 @@
 // compare: a prediction beside an execution of the same case. The judge sees two Runs and cannot see the predictor.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,8 @@ struct Comparison {
   Duration predicted;
   Duration measured;
   double error = 0;  // predicted / measured - 1
+  std::optional<double> first_error;    // of the first step, where both Runs have one
+  std::optional<double> rebuild_error;  // of the step that forms the buckets
   std::vector<EndError> buckets;  // joined by name
   std::vector<EndError> phases;   // the ends of forward (of every micro-step) and optimizer
   std::vector<SpanRow> spans;     // operations that both recorded, in the order of the prediction

@@ -88,7 +88,7 @@ std::vector<TaskId> nccl_all_reduce(TaskGraph& g, const Communicator& c, const P
 class GlooRing {
  public:
   GlooRing(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow, const SharedCores& cores, const TakeTurn& turn)
-      : g_(g), p_(p), cores_(cores), turn_(turn), seg_(gloo_segments(size.count, c.ranks())), size_(size), n_(static_cast<std::size_t>(c.ranks())) {
+      : g_(g), cores_(cores), turn_(turn), sum_ps_per_byte_(price.chunk > 0 ? static_cast<double>(price.reduce_alone.ps) / static_cast<double>(price.chunk) : 0), seg_(gloo_segments(size.count, c.ranks())), size_(size), n_(static_cast<std::size_t>(c.ranks())) {
     auto n = static_cast<double>(n_);
     factor_ = price.phases[0].work / (static_cast<double>(size.count) * ((n - 1) / n));
     for (std::size_t r = 0; r < n_; ++r) {
@@ -138,7 +138,7 @@ class GlooRing {
   // The worker thread goes on when what came is summed and what it sent is gone.
   TaskId enter(TaskId thread, TaskId got, TaskId out, std::int64_t summed) {
     Duration alone;
-    if (summed > 0 && p_.reduction_bytes_per_s > 0) alone = {ceil_ps(static_cast<double>(summed), p_.reduction_bytes_per_s / 1e12)};
+    if (summed > 0 && sum_ps_per_byte_ > 0) alone = {ceil_ps(static_cast<double>(summed) * sum_ps_per_byte_, 1)};
     CoreTasks sum;
     if (cores_.sum && alone.ps > 0) sum = cores_.sum(alone);
     else sum.due = sum.done = g_.add_fixed(alone);
@@ -170,9 +170,9 @@ class GlooRing {
   }
 
   TaskGraph& g_;
-  const Profile& p_;
   const SharedCores& cores_;
   const TakeTurn& turn_;
+  double sum_ps_per_byte_;
   GlooSegments seg_;
   Bytes size_;
   std::size_t n_;

@@ -35,7 +35,7 @@ std::string missing_transport(const topology::Fabric& f, const Profile& p) {
 
 Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type) {
   if (c.backend == Backend::Nccl) return nccl_ring_all_reduce(c, p, level, size);
-  return c.backend == Backend::Gloo ? gloo_ring_all_reduce(c, p, level, size) : tcp_ring_all_reduce(c, p, level, size, type);
+  return c.backend == Backend::Gloo ? gloo_ring_all_reduce(c, p, level, size, type) : tcp_ring_all_reduce(c, p, level, size, type);
 }
 
 }  // namespace ddpsim::collective

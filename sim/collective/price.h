@@ -30,7 +30,7 @@ struct Price {
   Duration hop_latency;    // of one step: NCCL, mean along the ring; Gloo, slowest hop
   std::int64_t pieces = 1;  // of a broadcast's pipeline
   Duration reduce;         // time to sum one message, if on the path; backend tcp: of all ranks at once, where they share cores
-  Duration reduce_alone;   // backend tcp: of one rank that has a core
+  Duration reduce_alone;   // of one rank that has a core
   double wire_factor = 1;  // bytes on the wire per byte of data
 };
 
@@ -59,7 +59,7 @@ std::string missing_transport(const topology::Fabric& f, const Profile& p);
 // NCCL's ring, Simple or LL: 2(n-1) hops of S/n, latency once along the ring's slowest path of 2(n-1) hops. sim/MODEL.md 4.1.
 Price nccl_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size);
 // Gloo's segmented ring: reduce-scatter, then all-gather, two segments in flight, payload after the receiver's go. sim/MODEL.md 4.2.
-Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size);
+Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type = DType::Float32);
 
 // ddpsim's own executor: 2(n-1) steps of S/n, one after another; a received chunk is summed before the next step (not beside the wire). Where all hosts
 // share one machine's cores, n ranks sum at once on them. sim/MODEL.md 4.6.

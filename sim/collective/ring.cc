@@ -88,6 +88,17 @@ Duration alone(const Price& price, double per_byte) {
   return total;
 }
 
+// The sum of one chunk: by a rank that has a core, and by all ranks at once where they share cores.
+void price_sum(const Communicator& c, const Profile& p, DType type, double chunk, Price& price) {
+  if (p.reduction_bytes_per_s <= 0) return;
+  int cores = c.fabric->cluster().emulated_on_cores;
+  double together = cores > 0 ? std::max(1.0, static_cast<double>(c.ranks()) / cores) : 1;
+  bool half = type == DType::Float16 || type == DType::BFloat16;
+  double rate = (half && p.half_reduction_bytes_per_s > 0 ? p.half_reduction_bytes_per_s : p.reduction_bytes_per_s) / 1e12;
+  price.reduce = {ceil_ps(chunk * together, rate)};
+  price.reduce_alone = {ceil_ps(chunk, rate)};
+}
+
 Price nothing(const Communicator& c, const Profile& p) {
   Price price;
   price.algorithm = "none (one rank)";
@@ -172,7 +183,7 @@ GlooSegments gloo_segments(std::int64_t bytes, int ranks, std::int64_t element_s
   return g;
 }
 
-Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size) {
+Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type) {
   if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
   double n = c.ranks();
   GlooSegments g = gloo_segments(size.count, c.ranks());
@@ -180,7 +191,7 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
   price.algorithm = "ring";
   price.chunk = std::min(g.segment_bytes, size.count);
   for (const Hop& h : c.ring_hops) price.hop_latency = std::max(price.hop_latency, step_latency(c, p, h, false));
-  if (p.reduction_bytes_per_s > 0) price.reduce = {ceil_ps(static_cast<double>(price.chunk), p.reduction_bytes_per_s / 1e12)};
+  price_sum(c, p, type, static_cast<double>(price.chunk), price);
   double c_x = correction(slowest_knots(c, p), static_cast<double>(price.chunk));
   double segment = static_cast<double>(price.chunk);
   for (bool reducing : {true, false}) {
@@ -202,6 +213,8 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
       double pairs = static_cast<double>((g.segments - g.per_rank - 1) / 2);
       phase.max_rate = phase.work / (pairs * pair + last);
     }
+    // One worker sums one segment after the other.
+    if (auto sums = static_cast<double>((g.segments - g.per_rank) * reduce.ps); sums > 0) phase.max_rate = std::min(phase.max_rate > 0 ? phase.max_rate : 1e300, phase.work / sums);
     price.phases.push_back(phase);
   }
   price.alone = alone(price, bottleneck(c, p, level, c.ring_load));
@@ -216,14 +229,7 @@ Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, 
   price.algorithm = "ring";
   double chunk = static_cast<double>(size.count) / n;
   price.chunk = static_cast<std::int64_t>(chunk) + 1;
-  if (p.reduction_bytes_per_s > 0) {
-    int cores = c.fabric->cluster().emulated_on_cores;
-    double together = cores > 0 ? std::max(1.0, n / cores) : 1;
-    bool half = type == DType::Float16 || type == DType::BFloat16;
-    double rate = (half && p.half_reduction_bytes_per_s > 0 ? p.half_reduction_bytes_per_s : p.reduction_bytes_per_s) / 1e12;
-    price.reduce = {ceil_ps(chunk * together, rate)};
-    price.reduce_alone = {ceil_ps(chunk, rate)};
-  }
+  price_sum(c, p, type, chunk, price);
   Phase phase;  // its launch passes before it is queued: see queued_launch
   phase.work = static_cast<double>(size.count) * (2 * (n - 1) / n) * correction(slowest_knots(c, p), chunk);
   Duration gaps = path_latency(c, p, false);

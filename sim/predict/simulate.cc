@@ -452,7 +452,9 @@ class Simulator {
         TaskId t = graph_.add_task({}, static_cast<double>(alone.ps), core_flow_.front());
         return collective::CoreTasks{t, t};
       };
-    } else if (cores_ != engine::kNone && program_.backend == Backend::Tcp) {
+    } else if (cores_ != engine::kNone && program_.backend == Backend::Gloo) {
+      sharing.sum = [this](Duration alone) { return shared_.take_core(alone); };
+    } else if (cores_ != engine::kNone) {
       sharing.sum = sharing.message = [this](Duration alone) { return shared_.take_core(alone); };
     }
     return is_broadcast(op.kind) ? collective::add_broadcast_messages(graph_, comm_, profile_, price, size, flow, arrive)

@@ -136,7 +136,7 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p, cons
   for (const std::string& note : p.extrapolated) page.line("\nbeyond the model: " + note);
   std::string how = h.captured ? "compute times captured from the real model" : "compute times described (FLOPs and bytes on a roofline), not captured";
   page.line();
-  page.line(fmt::format("basis: {}; {}", how, h.schedule_executed ? "schedule checked against recorded runs" : "schedule from source reading, not executed"));
+  page.line(fmt::format("basis: {}; {}", how, h.schedule));
   return page.text;
 }
 

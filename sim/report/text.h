@@ -14,7 +14,7 @@ struct Heading {
   std::string profile;
   std::string straggler;  // "rank 3, which computes 1.5 times as long ...", if one decides
   bool captured = false;
-  bool schedule_executed = false;
+  std::string schedule;  // what shows that the framework issues this schedule
 };
 
 // How long, how sure, where the time goes, which resource limits, what to try next. `bars`: draw them (terminal); plain ASCII either way.

@@ -149,6 +149,48 @@ TEST(Compare, AnotherScheduleIsAMismatchAndNoTimingError) {
             "");
 }
 
+TEST(Compare, TheFrameworksOwnBucketsAreComparedFirst) {
+  ddpsim::Run p = predicted();
+  p.tensor_bytes = {400, 300, 500};
+  ddpsim::Run m = measured();
+  m.steady_buckets = {800, 400};
+  EXPECT_EQ(compare(p, m).mismatch, "");
+  m.steady_buckets = {1200};
+  EXPECT_EQ(compare(p, m).mismatch, "the framework reports buckets of 1200 bytes, predicted are 800, 400");
+  EXPECT_EQ(compare(p, m).verdict, Agreement::Outside);
+}
+
+TEST(Compare, WhatARunCouldNotSeeIsNotMissed) {
+  ddpsim::Run p = predicted();
+  Span broadcast = bucket(2, 0, "broadcast/buffers.0", {}, 64, 5000, 5010);
+  broadcast.kind = OpKind::BufferBroadcast;
+  p.spans.push_back(broadcast);
+  ddpsim::Run m = measured();
+  EXPECT_EQ(compare(p, m).mismatch, "broadcast/buffers.0 is in the prediction, and was not measured");
+  m.skipped = {{"broadcast/buffers.", "hooks see buckets only"}};
+  EXPECT_EQ(compare(p, m).mismatch, "");
+}
+
+TEST(Compare, InstrumentedStepsAreNoStepTimes) {
+  ddpsim::Run m = measured(10);
+  Duration before = analysis::typical_step(m, false);
+  m.steps.push_back({StepKind::Steady, {9000}, true});
+  m.steps.push_back({StepKind::Steady, {9000}, true});
+  EXPECT_EQ(analysis::typical_step(m, false), before);
+}
+
+TEST(Compare, FirstAndRebuildHaveErrorsOfTheirOwn) {
+  ddpsim::Run p = predicted();
+  ddpsim::Run m = measured();
+  EXPECT_NEAR(compare(p, m).first_error.value(), 2000.0 / 9000 - 1, 1e-12);
+  EXPECT_FALSE(compare(p, m).rebuild_error.has_value());
+  p.steps.insert(p.steps.begin() + 1, {StepKind::Rebuild, {1100}});
+  m.steps.insert(m.steps.begin() + 1, {StepKind::Rebuild, {1000}});
+  for (Span& s : p.spans) ++s.step;
+  for (Span& s : m.spans) ++s.step;
+  EXPECT_NEAR(compare(p, m).rebuild_error.value(), 0.1, 1e-12);
+}
+
 TEST(Compare, WithoutSpansOnlyTheStepIsCompared) {
   ddpsim::Run m = measured();
   m.spans.clear();

@@ -52,6 +52,18 @@ Run measured_run() {
   return r;
 }
 
+// Of the real framework.
+Run system_run() {
+  Run r = measured_run();
+  r.evidence = EvidenceClass::System;
+  r.origin.software = "PyTorch 1.13.0, gloo, 2 ranks, 1 threads a rank";
+  r.steps.push_back({StepKind::Steady, {2'100'000}, true});
+  r.layers = LayerProfile{{400'000}, {900'000}, {50'000}, {30'000}, 2, {1, 0}, {{300'000}, {900'000}}};
+  r.first_buckets = {8192};
+  r.steady_buckets = {4096, 4096};
+  return r;
+}
+
 std::string text_of(const Run& r) { return io::write_run(r).dump(1) + "\n"; }
 Run reread(const Run& r) { return io::read_run(io::parse_json(text_of(r), "r.json"), "r.json"); }
 
@@ -98,6 +110,28 @@ TEST(RunFile, AMeasuredRunComesBack) {
   EXPECT_EQ(b.tensor_names, a.tensor_names);
   EXPECT_EQ(b.steps.at(1).kind, StepKind::Rebuild);
   EXPECT_EQ(b.steps.at(3).duration.ps, 2'000'003);
+}
+
+TEST(RunFile, ARunOfTheRealFrameworkComesBack) {
+  ddpsim::Run a = system_run();
+  ddpsim::Run b = reread(a);
+  EXPECT_EQ(text_of(a), text_of(b));
+  EXPECT_EQ(b.evidence, EvidenceClass::System);
+  EXPECT_EQ(b.origin.software, a.origin.software);
+  EXPECT_TRUE(b.steps.back().instrumented);
+  EXPECT_FALSE(b.steps.front().instrumented);
+  ASSERT_TRUE(b.layers.has_value());
+  EXPECT_EQ(b.layers->core.ps, 30'000);
+  EXPECT_EQ(b.layers->ranks, 2);
+  EXPECT_EQ(b.layers->arrival, a.layers->arrival);
+  EXPECT_EQ(b.first_buckets, a.first_buckets);
+  EXPECT_EQ(b.steady_buckets, a.steady_buckets);
+  Json j = io::parse_json(text_of(a), "r.json");
+  j["layers"]["arrival"][0] = 7;
+  EXPECT_THROW(io::read_run(j, "r.json"), InputError) << "there is no tensor 7";
+  j = io::parse_json(text_of(a), "r.json");
+  j["layers"]["ready_ps"].push_back(1);
+  EXPECT_THROW(io::read_run(j, "r.json"), InputError) << "one ready time too many";
 }
 
 TEST(RunFile, PredictedRunsComeBackForEveryKindOfOperation) {

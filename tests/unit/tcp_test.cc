@@ -324,18 +324,24 @@ TEST(Levers, AreAskedAtTheStepsOwnFidelity) {
   Asked a(layered(8, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4, Bandwidth{1'000'000'000});
   a.p.transports.at("wire").message_core = kMicrosecond * 40;
   a.c.emulated_on_cores = 2;
-  a.s.plan.bucket_cap_mb = 5;
+  a.s.plan.bucket_cap_mb = 100;
+  a.s.slow_ranks[2] = 1.5;
   topology::Fabric fabric(a.c);
   predict::Question q{a.w, fabric, a.p, a.s};
   predict::Options o;
   o.fidelity = predict::usual_fidelity(q);
   Duration step = predict::predict(q, o).summary.step;
-  for (const predict::Lever& l : predict::levers(q, step, o, 0)) {
+  int compared = 0;
+  for (const predict::Lever& l : predict::levers(q, step, o, -1)) {
     if (!l.change.starts_with("bucket_cap_mb=")) continue;
     Scenario s = a.s;
     s.plan.bucket_cap_mb = std::stod(l.change.substr(14));
-    EXPECT_EQ(l.step, predict::predict({a.w, fabric, a.p, s}, o).summary.step) << l.change;
+    predict::Question changed{a.w, fabric, a.p, s};
+    ASSERT_NE(predict::predict(changed).summary.step, predict::predict(changed, o).summary.step) << "both fidelities agree: nothing is told apart";
+    EXPECT_EQ(l.step, predict::predict(changed, o).summary.step) << l.change;
+    ++compared;
   }
+  EXPECT_GT(compared, 0);
 }
 
 TEST(Mechanisms, HaveNamesThatParse) {

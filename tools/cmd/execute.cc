@@ -14,9 +14,10 @@ namespace ddpsim::cli {
 namespace {
 
 struct Flags : ExecutedFlags {
-  std::string compute = "timed";
+  std::string compute;
   std::string split;
   std::string python = "/usr/bin/python3";
+  std::vector<std::string> record;
   int steps = 0;
 };
 
@@ -94,14 +95,16 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
   options.workload = l.workload_text;
   bool slow = out.predicted > Duration{2'000'000'000'000};  // fewer of long steps: they differ less
   int steps = flags.steps != 0 ? flags.steps : slow ? 4 : steps_for(out.predicted);
-  options.arguments = {"--spans", slow ? "2" : "3", "--passes", slow ? "3" : "5", "--compute", flags.compute, "--steps", std::to_string(steps), "--plan", l.document.value("plan", io::Json::object()).dump()};
+  options.arguments = {"--spans", slow ? "2" : "3", "--passes", slow ? "3" : "5", "--compute", l.scenario.real_compute ? "real" : "timed", "--steps", std::to_string(steps), "--plan", l.document.value("plan", io::Json::object()).dump()};
+  for (const std::string& knob : flags.record) options.arguments.insert(options.arguments.end(), {"--record", knob});
   options.slow_ranks = l.scenario.slow_ranks;
   options.loopback = flags.loopback;
   options.timeout_s = 180 + 10 * static_cast<double>(out.predicted.ps) / 1e12 * (steps + 20);
   std::vector<int> hosts;
   for (int device : devices_of(l.scenario)) hosts.push_back(l.fabric->host_of(device));
   out.run = calib::record_torch(l.cluster, hosts, options);
-  if (out.run.layers) {
+  if (!flags.record.empty()) out.basis = "without " + flags.record.front() + ", which is recorded and not predicted; ";
+  else if (out.run.layers) {
     Workload recorded = as_recorded(l.workload, out.run);
     out.from_layers = predict::predict({recorded, *l.fabric, l.profile, l.scenario}, l.options).summary.step;
   }
@@ -111,8 +114,9 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
 void run_command(Terminal& t, Flags flags) {
   if (flags.backend != "tcp" && flags.backend != "torch")
     throw InputError{"--backend " + flags.backend, "this build runs tcp (ddpsim's own executor over shaped hosts) and torch (the real PyTorch on the same hosts)"};
-  if (flags.compute != "timed" && flags.compute != "real") throw InputError{"--compute " + flags.compute, "expected timed or real"};
+  if (!flags.compute.empty() && flags.compute != "timed" && flags.compute != "real") throw InputError{"--compute " + flags.compute, "expected timed or real"};
   if (!flags.split.empty() && flags.split != "fit" && flags.split != "held_out") throw InputError{"--split " + flags.split, "expected fit or held_out"};
+  if (!flags.record.empty() && flags.backend != "torch") throw InputError{"--record " + flags.record.front(), "is of --backend torch"};
   if (flags.steps != 0 && (flags.steps < 2 || flags.steps > 64)) throw InputError{"--steps " + std::to_string(flags.steps), "2 to 64 steady steps"};
   bool torch = flags.backend == "torch";
   try {
@@ -121,7 +125,7 @@ void run_command(Terminal& t, Flags flags) {
   } catch (const std::runtime_error& e) {
     throw InputError{"run", e.what()};
   }
-  if (flags.compute == "real") flags.question.sets.push_back("compute=real");
+  if (!flags.compute.empty()) flags.question.sets.push_back("compute=" + flags.compute);
   Loaded l = load(t, flags.question);
   if (!flags.runs.empty()) prepare_runs(flags.runs);
   Executed e;
@@ -135,7 +139,8 @@ void run_command(Terminal& t, Flags flags) {
   run.scenario = l.scenario_hash;
   run.workload = l.workload_hash;
   run.split = flags.split;
-  run.origin.argv = {"ddpsim", "run", "--backend", flags.backend, "--compute", flags.compute};
+  run.origin.argv = {"ddpsim", "run", "--backend", flags.backend, "--compute", l.scenario.real_compute ? "real" : "timed"};
+  for (const std::string& knob : flags.record) run.origin.argv.insert(run.origin.argv.end(), {"--record", knob});
   run.origin.revision = flags.revision;
   std::string json = io::write_run(run).dump() + "\n";
   if (!flags.runs.empty()) add_to_runs(flags.runs, torch ? "torch" : run.origin.compute == "real" ? "real" : "tcp", l, run);
@@ -152,7 +157,8 @@ void add_run(CLI::App& app, Terminal& t) {
   CLI::App* c = app.add_subcommand("run", "Execute a scenario on hosts of this machine, and show it beside its prediction");
   add_executed_flags(*c, *flags, "tcp: ddpsim's own executor, a process per rank, real TCP over shaped network namespaces; torch: the real PyTorch over Gloo on the same hosts");
   c->add_option("--python", flags->python, "backend torch: an interpreter that has PyTorch; default /usr/bin/python3");
-  c->add_option("--compute", flags->compute, "timed (computation is slept) or real (it keeps a core busy)");
+  c->add_option("--compute", flags->compute, "timed (computation is slept) or real (it keeps a core busy); default: the scenario's, which is timed if it does not say");
+  c->add_option("--record", flags->record, "backend torch: what is recorded and not predicted, repeatable: powersgd_rank=1, zero_redundancy_optimizer=true, uneven_inputs=3")->allow_extra_args(false);
   c->add_option("--steps", flags->steps, "steady steps to play; default by the predicted step, 6 to 12");
   c->add_option("--split", flags->split, "fit or held_out: whether a fit may see this Run; decide before you look at it");
   c->callback([&t, flags] { run_command(t, *flags); });

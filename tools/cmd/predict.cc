@@ -38,6 +38,9 @@ report::Heading heading(const Loaded& l) {
   for (const auto& [rank, factor] : l.scenario.slow_ranks)
     if (factor > 1.02) h.straggler = fmt::format("rank {}, which computes {:g} times as long: the others wait for it in every collective", rank, factor);
   h.captured = l.workload.basis == Basis::Captured;
+  bool recorded = plan.pytorch == PytorchVersion::V1_13 && backend_of(plan, l.profile.kind) == Backend::Gloo;
+  h.schedule = recorded ? "schedule checked against executed PyTorch 1.13 over Gloo"
+                        : fmt::format("schedule of PyTorch {} over {} from source reading, not executed (that of 1.13 over Gloo was)", name_of(plan.pytorch), name_of(backend_of(plan, l.profile.kind)));
   return h;
 }
 

@@ -36,6 +36,8 @@ struct Case {
   std::string sweep;
   std::optional<double> cap;
   std::vector<std::string> tags;
+  bool repeats = false;
+  bool real = false;
 };
 
 std::vector<std::string> tags_of(const Loaded& l) {
@@ -84,7 +86,16 @@ std::string profile_in(const std::string& folder, const std::string& scenario) {
 
 double relative(Duration model, Duration measured) { return static_cast<double>(model.ps) / static_cast<double>(measured.ps) - 1; }
 
-Case predict_case(const Terminal& t, const Flags& flags, const std::string& path) {
+// Where the real framework's steps repeat on one machine of few cores, by the cell alone: a star of at most 4 hosts at 200 Mb/s, or 4 at more; DDP with buckets
+// of half a MiB or more.
+bool repeats(const Loaded& l) {
+  const Plan& plan = l.scenario.plan;
+  bool network = l.cluster.pattern == Pattern::Star && l.scenario.ranks <= 4 && (l.cluster.link.bandwidth.bits_per_s <= 200'000'000 || l.scenario.ranks == 4);
+  return network && plan.system == System::PytorchDdp && plan.bucket_cap_mb.value_or(25) >= 0.5;
+}
+
+// `run`: brings a layer profile that replaces the workload's times; null or without one: the workload's own.
+Case predict_case(const Terminal& t, const Flags& flags, const std::string& path, const Run* run = nullptr) {
   Case c;
   try {
     if (!io::exists(path)) throw InputError{path, "no such scenario file"};
@@ -95,6 +106,12 @@ Case predict_case(const Terminal& t, const Flags& flags, const std::string& path
       if (std::string file = profile_in(flags.profiles, path); !file.empty()) q.profiles = {file};
     Loaded l = load(t, q);
     c.tags = tags_of(l);
+    c.repeats = repeats(l);
+    c.real = l.scenario.real_compute;
+    if (run && run->layers) {
+      if (auto why = layers_problem(l.workload, *run); !why.empty()) throw InputError{path, why};
+      l.workload = as_recorded(l.workload, *run);
+    }
     if (!flags.without.empty()) {
       l.options.without = predict::parse_mechanism(flags.without);
       predict::remove(*l.options.without, l.workload, l.cluster, l.profile, l.scenario);
@@ -137,6 +154,7 @@ Pair make_pair(const std::string& file, const Run& run, const Case& c, double to
   p.profile = c.profile;
   p.evidence = name_of(run.evidence);
   if (run.evidence == EvidenceClass::Replay && run.origin.compute != "timed") p.evidence = "replay_real";
+  if (run.evidence == EvidenceClass::System && !c.repeats) p.evidence = "system_other";
   bool seen = std::find(c.fitted_from.begin(), c.fitted_from.end(), run.scenario) != c.fitted_from.end();
   p.sample = seen ? "in_sample" : "held_out";
   p.noisy = run.quality.verdict == Verdict::Noisy;
@@ -173,6 +191,10 @@ Validation validate_folder(const Terminal& t, const Flags& flags) {
       continue;
     }
     std::string name = file.substr(file.rfind('/') + 1);
+    if (std::any_of(run.skipped.begin(), run.skipped.end(), [](const Skipped& s) { return s.what == "prediction"; })) {
+      ++v.unpredicted;
+      continue;
+    }
     if (run.scenario.empty()) {
       v.errors.push_back({name, run.key, "stale", "it names no scenario, so it cannot be predicted"});
       continue;
@@ -183,7 +205,9 @@ Validation validate_folder(const Terminal& t, const Flags& flags) {
       v.errors.push_back({name, run.key, "stale", why});
       continue;
     }
-    v.pairs.push_back(make_pair(name, run, found->second, flags.tolerance));
+    const Case& captured = found->second;
+    v.pairs.push_back(make_pair(name, run, run.layers ? predict_case(t, flags, flags.runs + "/scenarios/" + run.scenario + ".json", &run) : captured, flags.tolerance));
+    if (run.layers && captured.real) v.pairs.back().capture_error = relative(captured.prediction.summary.step, v.pairs.back().comparison.measured);
     if (const std::string& m = v.pairs.back().comparison.mismatch; !m.empty()) v.errors.push_back({name, run.key, "mismatch", m});
   }
   summarize(v);

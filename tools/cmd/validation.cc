@@ -10,7 +10,7 @@
 namespace ddpsim::cli {
 namespace {
 
-constexpr const char* kEvidence[] = {"system", "replay", "replay_real"};
+constexpr const char* kEvidence[] = {"system", "system_other", "replay", "replay_real"};
 constexpr const char* kSamples[] = {"held_out", "in_sample"};
 constexpr const char* kHeadline = "replay";  // coverage and discrimination are of held-out Runs of this class
 constexpr std::size_t kLeastCaps = 3;
@@ -20,7 +20,7 @@ constexpr const char* kTags[] = {"slow_rank", "slow_host", "racks", "crossing", 
 double magnitude(const Pair& p) { return std::abs(p.comparison.error); }
 
 Aggregate aggregate(const std::vector<const Pair*>& pairs) {
-  std::vector<double> step, bucket, naive, queue;
+  std::vector<double> step, bucket, naive, queue, first, rebuild, captured;
   double inside = 0;
   for (const Pair* p : pairs) {
     step.push_back(magnitude(*p));
@@ -28,6 +28,9 @@ Aggregate aggregate(const std::vector<const Pair*>& pairs) {
     queue.push_back(std::abs(p->queue_error));
     for (const auto& b : p->comparison.buckets) bucket.push_back(std::abs(b.error));
     inside += in_interval(*p) ? 1 : 0;
+    if (p->comparison.first_error) first.push_back(std::abs(*p->comparison.first_error));
+    if (p->comparison.rebuild_error) rebuild.push_back(std::abs(*p->comparison.rebuild_error));
+    if (p->capture_error) captured.push_back(std::abs(*p->capture_error));
   }
   Aggregate a;
   a.n = pairs.size();
@@ -38,6 +41,12 @@ Aggregate aggregate(const std::vector<const Pair*>& pairs) {
   a.buckets = bucket.size();
   if (!bucket.empty()) a.bucket_median = analysis::median(bucket), a.bucket_p95 = analysis::percentile(bucket, 95);
   a.coverage = inside / static_cast<double>(a.n);
+  a.firsts = first.size();
+  a.rebuilds = rebuild.size();
+  a.captures = captured.size();
+  if (!first.empty()) a.first_max = analysis::percentile(first, 100);
+  if (!rebuild.empty()) a.rebuild_max = analysis::percentile(rebuild, 100);
+  if (!captured.empty()) a.capture_median = analysis::median(captured);
   a.naive_median = analysis::median(naive);
   a.naive_p95 = analysis::percentile(naive, 95);
   a.queue_median = analysis::median(queue);
@@ -111,15 +120,18 @@ Floor repeatability(const std::vector<Pair>& pairs) {
 struct Statistic {
   const char* name;
   double (*of)(const Aggregate&);
-  bool of_buckets;
+  std::size_t Aggregate::* samples;  // what it is of; none = no value
 };
-constexpr Statistic kStatistics[] = {{"n", [](const Aggregate& a) { return static_cast<double>(a.n); }, false},
-                                     {"step.median_abs_error", [](const Aggregate& a) { return a.median; }, false},
-                                     {"step.p95_abs_error", [](const Aggregate& a) { return a.p95; }, false},
-                                     {"step.max_abs_error", [](const Aggregate& a) { return a.max; }, false},
-                                     {"bucket.median_abs_error", [](const Aggregate& a) { return a.bucket_median; }, true},
-                                     {"bucket.p95_abs_error", [](const Aggregate& a) { return a.bucket_p95; }, true},
-                                     {"coverage", [](const Aggregate& a) { return a.coverage; }, false}};
+constexpr Statistic kStatistics[] = {{"n", [](const Aggregate& a) { return static_cast<double>(a.n); }, &Aggregate::n},
+                                     {"step.median_abs_error", [](const Aggregate& a) { return a.median; }, &Aggregate::n},
+                                     {"step.p95_abs_error", [](const Aggregate& a) { return a.p95; }, &Aggregate::n},
+                                     {"step.max_abs_error", [](const Aggregate& a) { return a.max; }, &Aggregate::n},
+                                     {"bucket.median_abs_error", [](const Aggregate& a) { return a.bucket_median; }, &Aggregate::buckets},
+                                     {"bucket.p95_abs_error", [](const Aggregate& a) { return a.bucket_p95; }, &Aggregate::buckets},
+                                     {"first.max_abs_error", [](const Aggregate& a) { return a.first_max; }, &Aggregate::firsts},
+                                     {"rebuild.max_abs_error", [](const Aggregate& a) { return a.rebuild_max; }, &Aggregate::rebuilds},
+                                     {"capture.median_abs_error", [](const Aggregate& a) { return a.capture_median; }, &Aggregate::captures},
+                                     {"coverage", [](const Aggregate& a) { return a.coverage; }, &Aggregate::n}};
 constexpr const char* kOthers[] = {"coverage", "regret.max", "regret.n", "floor.median", "floor.max", "naive.over_5_percent", "queue.over_3_percent", "queue.over_3_percent.ratio"};
 
 std::string number(double x) { return x == std::floor(x) && std::abs(x) < 1e9 ? fmt::format("{:.0f}", x) : fmt::format("{:.4g}", x); }
@@ -168,7 +180,7 @@ std::map<std::string, double> values(const Validation& v) {
       if (e == v.aggregates.end() || !e->second.count(sample)) continue;
       const Aggregate& a = e->second.at(sample);
       for (const Statistic& s : kStatistics)
-        if (!s.of_buckets || a.buckets > 0) out[stem + s.name] = s.of(a);
+        if (a.*s.samples > 0) out[stem + s.name] = s.of(a);
     }
   if (auto it = out.find(std::string(kHeadline) + ".held_out.coverage"); it != out.end()) out["coverage"] = it->second;
   // By tag: clean Runs of the headline class.

@@ -17,7 +17,7 @@ struct Pair {
   std::string key;
   std::string scenario;  // hash
   std::string profile;
-  std::string evidence;  // "replay" (computation timed), "replay_real", "system"
+  std::string evidence;  // "replay" (computation timed), "replay_real", "system" (the real framework, in cells that repeat), "system_other"
   std::string sample;    // "held_out", "in_sample"
   bool noisy = false;
   bool loopback = false;
@@ -26,6 +26,7 @@ struct Pair {
   Duration high;
   double naive_error = 0;
   double queue_error = 0;
+  std::optional<double> capture_error;  // predicted from the workload as captured on one rank, where computation is real; the comparison is from the Run's layer profile
   std::string sweep;  // what scenarios that differ in bucket_cap_mb only have in common; "" = the plan has no buckets
   std::optional<double> cap;
   std::vector<std::string> tags;  // of tag_names(): what the scenario has
@@ -51,6 +52,8 @@ struct Aggregate {
   std::size_t buckets = 0;
   double bucket_median = 0, bucket_p95 = 0;
   double coverage = 0;  // share of pairs in their interval
+  std::size_t firsts = 0, rebuilds = 0, captures = 0;  // of steps before the steady ones; predicted from a capture on one rank
+  double first_max = 0, rebuild_max = 0, capture_median = 0;
   double naive_median = 0, naive_p95 = 0;
   double queue_median = 0, queue_p95 = 0;
 };
@@ -95,6 +98,7 @@ struct Validation {
   std::vector<Pair> pairs;
   std::vector<RunError> errors;
   std::size_t without_steps = 0;  // Runs of samples only, not compared
+  std::size_t unpredicted = 0;    // Runs of what ddpsim records and does not predict
   Aggregates aggregates;          // of clean pairs
   std::map<std::string, Aggregates> set_aside;  // "noisy", "loopback"
   std::vector<Sweep> sweeps;

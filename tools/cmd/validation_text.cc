@@ -61,6 +61,15 @@ std::string aggregates_table(const Validation& v) {
                                 "in", "naive", "p95", "queue", "p95");
   out += aggregate_rows(v.aggregates, "");
   for (const auto& [why, all] : v.set_aside) out += aggregate_rows(all, " (" + why + ")");
+  for (const auto& [evidence, samples] : v.aggregates)
+    for (const auto& [sample, a] : samples)
+      if (a.firsts > 0 || a.captures > 0) {
+        out += fmt::format("{}, {}:", evidence, sample);
+        if (a.firsts > 0) out += fmt::format(" first step off by at most {:.1f} %", 100 * a.first_max);
+        if (a.rebuilds > 0) out += fmt::format(", rebuild by {:.1f} %", 100 * a.rebuild_max);
+        if (a.captures > 0) out += fmt::format(", {} steps predicted from a capture on one rank by {:.1f} % in the median", a.captures, 100 * a.capture_median);
+        out += "\n";
+      }
   return out;
 }
 
@@ -87,6 +96,9 @@ io::OrderedJson json_of(const Pair& p) {
     j["bucket_error_median"] = analysis::median(b);
     j["bucket_error_p95"] = analysis::percentile(b, 95);
   }
+  if (c.first_error) j["first_error"] = *c.first_error;
+  if (c.rebuild_error) j["rebuild_error"] = *c.rebuild_error;
+  if (p.capture_error) j["capture_error"] = *p.capture_error;
   j["naive_error"] = p.naive_error;
   j["queue_error"] = p.queue_error;
   j["tags"] = p.tags;
@@ -100,6 +112,9 @@ io::OrderedJson json_of(const Aggregates& all) {
       io::OrderedJson& j = out[evidence][sample];
       j = {{"n", a.n}, {"median_abs_error", a.median}, {"p95_abs_error", a.p95}, {"max_abs_error", a.max}};
       if (a.buckets > 0) j["buckets"] = a.buckets, j["bucket_error_median"] = a.bucket_median, j["bucket_error_p95"] = a.bucket_p95;
+      if (a.firsts > 0) j["first_max_abs_error"] = a.first_max;
+      if (a.rebuilds > 0) j["rebuild_max_abs_error"] = a.rebuild_max;
+      if (a.captures > 0) j["captures"] = a.captures, j["capture_median_abs_error"] = a.capture_median;
       j["coverage"] = a.coverage;
       j["naive_median_abs_error"] = a.naive_median;
       j["naive_p95_abs_error"] = a.naive_p95;
@@ -154,6 +169,7 @@ std::string validation_table(const Validation& v) {
     out += fmt::format("  {:>8} {:>8} {:>8.3f} %  {} caps, {}, {}: {}\n", cap_text(s.points[s.best].cap), cap_text(s.points[s.picked].cap), 100 * s.regret, s.points.size(), s.evidence, s.sample,
                        s.key);
   if (v.without_steps > 0) out += fmt::format("\n{} runs without steps (samples only) were left out\n", v.without_steps);
+  if (v.unpredicted > 0) out += fmt::format("\n{} runs of what is recorded and not predicted were left out\n", v.unpredicted);
   if (!v.errors.empty()) out += "\nnot usable\n";
   for (const RunError& e : v.errors) out += fmt::format("  {}: {}: {}\n", e.what, e.file, e.sentence);
   if (!v.limits.empty()) out += "\nbudget\n";
@@ -187,6 +203,7 @@ io::OrderedJson validation_json(const Validation& v) {
   j["errors"] = io::OrderedJson::array();
   for (const RunError& e : v.errors) j["errors"].push_back({{"file", e.file}, {"key", e.key}, {"what", e.what}, {"sentence", e.sentence}});
   j["without_steps"] = v.without_steps;
+  j["unpredicted"] = v.unpredicted;
   j["passed"] = !v.failed();
   return j;
 }

@@ -5,6 +5,7 @@ Every rank runs this script; rank 0 writes the Run. ``ddpsim calibrate --backend
 
 Samples, raw, in picoseconds:
   all_reduce, broadcast    {ranks, bytes}: end of the last rank to end of the last rank, one collective after another, float32
+  half_all_reduce          {ranks, bytes}: as all_reduce, float16
   broadcast_idle           {ranks, bytes}: one broadcast after 40 ms of silence, from a moment that all ranks know to the end of the last
   in_flight                {ranks, first_bytes, second_bytes, gap_us, which}: two all-reduces, the second `gap_us` after the first; the end of one (`which`), from
                            the start of the first
@@ -49,12 +50,13 @@ def collectives(op: str, ranks: int, group: Any, sizes: Sequence[int]) -> Sample
         ends: List[int] = []
         busy = 0.0
         if member:
-            tensor = torch.full((max(1, size // 4),), 1e-3)
+            half = op == "half_all_reduce"
+            tensor = torch.full((max(1, size // (2 if half else 4)),), 1e-3, dtype=torch.float16 if half else torch.float32)
             count = repetitions(size)
             for k in range(count + 2):
                 if k == 2:
                     busy = cap.foreign_cpu_s() + time.process_time()
-                if op == "all_reduce":
+                if op != "broadcast":
                     dist.all_reduce(tensor, group=group)
                     tensor.fill_(1e-3) if k % 8 == 7 else None  # the sum grows with every call
                 else:
@@ -188,6 +190,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     for n in counts:
         samples += collectives("all_reduce", n, groups[n], BYTES)
         samples += collectives("broadcast", n, groups[n], (4, 1 << 16, 1 << 20))
+        if n <= 4:
+            samples += collectives("half_all_reduce", n, groups[n], (1 << 20, 1 << 22))
         samples += idle_broadcasts(n, groups[n], (4, 1 << 16))
     for n in counts[:2]:
         samples += in_flight(n, groups[n], [(12 * MIB, 4 * MIB), (12 * MIB, 6 * MIB), (12 * MIB, 8 * MIB), (8 * MIB, 3 * MIB), (8 * MIB, 5 * MIB)], 42_000)

@@ -21,6 +21,7 @@ import gc
 import json
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from statistics import median
@@ -31,6 +32,8 @@ import ddpsim_capture as cap  # noqa: E402  (says itself what is missing where P
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
+from torch.distributed.algorithms.join import Join  # noqa: E402
+from torch.distributed.optim import ZeroRedundancyOptimizer  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 SCHEMA = "ddpsim.run/1"
@@ -44,6 +47,11 @@ KNOBS: Dict[str, Any] = {
     "bucket_cap_mb": None, "first_bucket_bytes": 1024 * 1024, "broadcast_buffers": True, "find_unused_parameters": False, "static_graph": False,
     "gradient_as_bucket_view": False, "comm_hook": "none", "unused_parameters": [],
     "granularity": "per_parameter", "async_op": False}
+# Recorded, and not predicted by ddpsim: --record KNOB=VALUE.
+UNPREDICTED: Dict[str, Any] = {
+    "powersgd_rank": 0,                  # > 0: powerSGD_hook with this matrix_approximation_rank, from the third step on
+    "zero_redundancy_optimizer": False,  # torch.distributed.optim.ZeroRedundancyOptimizer
+    "uneven_inputs": 0}                  # the last rank has this many inputs less, under Join
 
 now = time.monotonic_ns
 
@@ -132,6 +140,18 @@ class TimedModel(nn.Module):
         return y
 
 
+def sleeping_shard(model: TimedModel) -> type:
+    """An optimizer class for ZeroRedundancyOptimizer: takes the share of the workload's time that its parameters are of the model."""
+    total = sum(p.numel() for p in model.parameters())
+
+    class Shard(torch.optim.SGD):
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            mine = sum(p.numel() for group in self.param_groups for p in group["params"])
+            model.sleeper.until(now(), round(model.optimizer_ns * mine / total))
+
+    return Shard
+
+
 class TimedOptimizer(torch.optim.SGD):
     """Takes the workload's time and leaves the parameters alone."""
 
@@ -192,8 +212,29 @@ class Job:
         self.wrapped = self.ddp
         # What DDP does before forward (buffers, rebuilding) is not forward.
         self.model.register_forward_pre_hook(lambda *_: self.marks.append(("prepared", now())))
-        if p["comm_hook"] != "none":
+        if p["powersgd_rank"]:
+            from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
+            self.ddp.register_comm_hook(powersgd.PowerSGDState(None, p["powersgd_rank"], start_powerSGD_iter=2), self.watched(powersgd.powerSGD_hook))
+        elif p["comm_hook"] != "none":
             self.ddp.register_comm_hook(None, self.hook)
+
+    def watched(self, hook: Callable[..., Any]) -> Callable[..., Any]:
+        """A hook of PyTorch's own, with a look at the clock when a bucket is ready and when it is done with it."""
+        def run(state, bucket):  # type: ignore[no-untyped-def]
+            entry = {"op": f"allreduce/bucket.{bucket.index()}", "tensors": [self.index[id(p)] for p in bucket.parameters()],
+                     "bytes": bucket.buffer().numel() * bucket.buffer().element_size(), "ready": now(), "end": 0}
+            self.collectives.append(entry)
+
+            def ended(future: Any) -> Any:
+                entry["end"] = now()
+                return future.value()
+
+            return hook(state, bucket).then(ended)
+        return run
+
+    @property
+    def hooked(self) -> bool:
+        return self.plan["comm_hook"] != "none" or bool(self.plan["powersgd_rank"])
 
     def hook(self, _, bucket):  # type: ignore[no-untyped-def]  # DDP reads the annotations, and knows its own types only
         """What the plan's hook does, with a look at the clock when a bucket is ready and when its all-reduce has ended."""
@@ -215,7 +256,7 @@ class Job:
         return dist.all_reduce(wire, async_op=True).get_future().then(ended)
 
     def record_spans(self) -> None:
-        if self.ddp is not None and self.plan["comm_hook"] == "none":
+        if self.ddp is not None and not self.hooked:
             self.ddp.register_comm_hook(None, self.hook)
         self.recording = True
 
@@ -261,7 +302,7 @@ class Job:
             waits = self.ddp is not None and m + 1 < micro
             with self.ddp.no_sync() if waits else contextlib.nullcontext():  # type: ignore[union-attr]
                 loss = self.loss()
-                if self.recording and self.plan["comm_hook"] == "none":
+                if self.recording and not self.hooked:
                     loss = loss / self.world
                 self.synchronize()
                 self.marks.append((f"micro{m}/fwd" if micro > 1 else "fwd", now()))
@@ -341,8 +382,31 @@ def sizes(text: Any) -> List[int]:
     return [int(x) for x in str(text).replace(",", " ").split()]
 
 
-def record(job: Job, steady: int, spans: int, passes: int) -> Dict[str, Any]:
+class Watch:
+    """Ends the process with a sentence if nothing happens for too long: collectives that wait for one another wait for ever."""
+
+    def __init__(self, patience: float, hint: str) -> None:
+        self.last = time.monotonic()
+        if patience > 0:
+            threading.Thread(target=self.run, args=(patience, hint), daemon=True).start()
+
+    def alive(self) -> None:
+        self.last = time.monotonic()
+
+    def run(self, patience: float, hint: str) -> None:
+        while time.monotonic() - self.last < patience:
+            time.sleep(0.2)
+        print(f"ddpsim_record: no step has ended for {patience:g} s{hint}", file=sys.stderr, flush=True)
+        os._exit(3)
+
+
+def record(job: Job, steady: int, spans: int, passes: int, patience: float) -> Dict[str, Any]:
     """Runs the job; the Run on rank 0, without its ``case``."""
+    hint = ""
+    if job.plan["powersgd_rank"] and dist.get_backend() == "gloo":
+        hint = (": powerSGD_hook waits for its second and third all-reduce inside a callback, on one of Gloo's two threads; with two buckets at that point nobody is left "
+                "to run them (use a bucket_cap_mb that makes one bucket)")
+    watch = Watch(patience, hint)
     load = quiet_load()
     profile = layer_profile(job, passes)
     job.optimizer.zero_grad(set_to_none=True)
@@ -362,14 +426,23 @@ def record(job: Job, steady: int, spans: int, passes: int) -> Dict[str, Any]:
     while now() < begin:
         time.sleep(max(0.0, (begin - now()) / 1e9))
     busy = cap.foreign_cpu_s() + time.process_time()
-    for k in range(plain + spans + (1 if spans else 0)):
-        if k == plain:
+    total = plain + spans + (1 if spans else 0)
+    uneven = job.plan["uneven_inputs"]
+    mine = total - (uneven if dist.get_rank() == job.world - 1 else 0)
+    join = Join([job.ddp]) if uneven else contextlib.nullcontext()
+    join.__enter__()
+    for k in range(mine):
+        if k == plain and spans:
             busy = (cap.foreign_cpu_s() + time.process_time() - busy) / max(1e-9, (now() - begin) / 1e9)
             job.record_spans()
         job.step()
-        history.append({"marks": job.marks, "collectives": job.collectives if job.recording or job.plan["comm_hook"] != "none" or job.ddp is None else []})
+        history.append({"marks": job.marks, "collectives": job.collectives if job.recording or job.hooked or job.ddp is None else []})
+        watch.alive()
         if k == 0 and job.ddp is not None:
             buckets["first"] = sizes(job.ddp._get_ddp_logging_data().get("bucket_sizes", ""))
+    join.__exit__(None, None, None)
+    if not spans:
+        busy = (cap.foreign_cpu_s() + time.process_time() - busy) / max(1e-9, (now() - begin) / 1e9)
     if job.ddp is not None:
         data = job.ddp._get_ddp_logging_data()
         buckets["steady"] = sizes(data.get("rebuilt_bucket_sizes", "")) or buckets["first"]
@@ -391,7 +464,7 @@ def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, 
     shared = len({e["boot"] for e in everyone}) == 1
     steps: List[Dict[str, Any]] = []
     spans: List[Dict[str, Any]] = []
-    count = len(everyone[0]["history"])
+    count = min(len(e["history"]) for e in everyone)  # steps that all ranks took
     ends = [[begin] + [h["marks"][-1][1] for h in e["history"]] for e in everyone]
     kinds = ["first"] * (warmup - 1) + ["rebuild"] if warmup > 1 else ["first"]
     for k in range(count):
@@ -428,8 +501,11 @@ def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, 
     if resent > max(4, sum(p.numel() for p in job.parameters) * 4 * 2 * count / 8948 * 1e-4 * len(everyone)):
         reasons.append(f"{resent} TCP segments were sent again")
     skipped = []
+    for knob, default in UNPREDICTED.items():
+        if job.plan[knob] != default:
+            skipped.append({"what": "prediction", "why": f"{knob}={job.plan[knob]} is recorded, and not predicted"})
     if job.ddp is not None:
-        skipped = [{"what": what, "why": "a communication hook sees buckets only"} for what in ("broadcast/buffers.", "allreduce/unused")]
+        skipped += [{"what": what, "why": "a communication hook sees buckets only"} for what in ("broadcast/buffers.", "allreduce/unused")]
     samples = [{"op": "cores_busy", "parameters": {"thousandths": round(1000 * busy)}, "durations_ps": [1]}]
     for k, phase in enumerate(("forward", "backward", "optimizer")):
         samples += [{"op": f"layer_profile_{phase}", "parameters": {"rank": r}, "durations_ps": [p[k] for p in e["profile"]["passes"]]} for r, e in enumerate(everyone)]
@@ -485,6 +561,8 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add("--steps", type=int, default=6, help="steady steps (default 6)")
     add("--spans", type=int, default=3, help="further steps whose buckets are recorded (default 3)")
     add("--passes", type=int, default=5, help="pairs of passes of the layer profile (default 5)")
+    add("--record", action="append", default=[], metavar="KNOB=VALUE", help="what is recorded and not predicted: " + ", ".join(UNPREDICTED))
+    add("--patience", type=float, default=120.0, help="end if no step ends for so many seconds (default 120; 0: wait for ever)")
     add("--slow", type=float, default=1.0, help=argparse.SUPPRESS)  # this rank's factor on timed layers
     return parser.parse_args(argv)
 
@@ -505,7 +583,14 @@ def read_plan(args: argparse.Namespace) -> Dict[str, Any]:
         if key not in KNOBS:
             near = cap.difflib.get_close_matches(key, list(KNOBS), n=1, cutoff=0.0)[0]
             raise RecordError(f"'{key}' is not a knob that can be recorded; the nearest is '{near}'")
-    plan = {**KNOBS, **given}
+    plan = {**KNOBS, **UNPREDICTED, **given}
+    for item in args.record:
+        key, _, value = item.partition("=")
+        if key not in UNPREDICTED:
+            raise RecordError(f"--record {key}: known are {', '.join(UNPREDICTED)}")
+        plan[key] = json.loads(value)
+    if plan["uneven_inputs"]:
+        args.spans = 0
     running = ".".join(str(torch.__version__).split(".")[:2])
     if plan["pytorch"] is not None and plan["pytorch"] != running:
         raise RecordError(f"the plan says PyTorch {plan['pytorch']}, and this is {running}")
@@ -539,7 +624,10 @@ def make_job(args: argparse.Namespace, plan: Dict[str, Any]) -> Job:
             if workload.get("basis") != "captured":
                 raise RecordError(f"workload '{workload['name']}' has no times of its own; timed layers need a captured one")
             model = TimedModel(workload, plan["unused_parameters"], args.slow)
-            return Job(plan, model, (model.start,), None, TimedOptimizer(model), device)
+            timed: torch.optim.Optimizer = TimedOptimizer(model)
+            if plan["zero_redundancy_optimizer"]:
+                timed = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=sleeping_shard(model), lr=0.0)
+            return Job(plan, model, (model.start,), None, timed, device)
         recipe = recipe_of(workload, workload["name"])
         args.model, args.factory = recipe.get("model"), recipe.get("factory")
         args.batch, args.image = recipe.get("batch"), recipe.get("image", 224)
@@ -555,6 +643,8 @@ def make_job(args: argparse.Namespace, plan: Dict[str, Any]) -> Job:
     if device.type == "cuda":
         model.to(device)
         inputs = tuple(t.to(device) if isinstance(t, Tensor) else t for t in inputs)
+    if plan["zero_redundancy_optimizer"]:
+        optimizer = ZeroRedundancyOptimizer([p for p in model.parameters() if p.requires_grad], optimizer_class=torch.optim.SGD, lr=1e-3, momentum=0.9)
     if optimizer is None:
         optimizer = cap.default_optimizer(optimizer_name, [p for p in model.parameters() if p.requires_grad])
     return Job(plan, model, inputs, loss_fn, optimizer, device)
@@ -575,7 +665,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         job = make_job(args, plan)
         gc.collect()
         gc.disable()  # a collection inside a step would be taken for computation
-        run = record(job, args.steps, args.spans, args.passes)
+        run = record(job, args.steps, args.spans, args.passes, args.patience)
         if dist.get_rank() == 0:
             cap.write_text(args.out, json.dumps(run) + "\n")
         dist.barrier()

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""ddpsim_record.py: timed layers, plans, profiles of several ranks, and a real recording over gloo on loopback."""
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tools/python"))
+sys.dont_write_bytecode = True
+try:
+    import torch
+except ImportError:
+    print("skipped: PyTorch is missing (Debian: python3-torch)")
+    sys.exit(77)
+import ddpsim_record as rec  # noqa: E402
+
+SCRIPT = ROOT / "tools/python/ddpsim_record.py"
+MS = 10**9
+
+
+def workload(tensors=3, each_ms=10):
+    names = ["a.weight", "a.bias", "b.weight"][:tensors]
+    return {"name": "w", "basis": "captured", "tensors": [{"name": n, "shape": [1000], "dtype": "float32"} for n in names],
+            "buffers": [{"name": "a.mean", "shape": [4], "dtype": "float32"}], "arrival": [2, 0, 1],
+            "times": {"forward_ps": 20 * MS, "backward_ps": 40 * MS, "optimizer_ps": 5 * MS, "ready_ps": [each_ms * MS * (i + 1) for i in range(tensors)]}}
+
+
+class TimedModelTest(unittest.TestCase):
+    def test_keeps_registration_order_and_names(self):
+        model = rec.TimedModel(workload(), [], 1.0)
+        self.assertEqual([n for n, _ in model.named_parameters()], ["a.weight", "a.bias", "b.weight"])
+        self.assertEqual([n for n, _ in model.named_buffers()], ["a.mean"])
+
+    def test_gradients_arrive_in_order_and_on_time(self):
+        model = rec.TimedModel(workload(), [], 1.0)
+        seen = []
+        nodes = [p.expand_as(p).grad_fn.next_functions[0][0] for p in model.parameters()]
+        for name, node in zip(("a.weight", "a.bias", "b.weight"), nodes):
+            node.register_hook(lambda *_, name=name: seen.append((name, time.monotonic())))
+        begin = time.monotonic()
+        loss = model(model.start).sum()
+        forward = time.monotonic()
+        loss.backward()
+        end = time.monotonic()
+        self.assertEqual([n for n, _ in seen], ["b.weight", "a.weight", "a.bias"])
+        self.assertAlmostEqual(forward - begin, 0.020, delta=0.010)
+        for (_, at), expected in zip(seen, (0.010, 0.020, 0.030)):
+            self.assertAlmostEqual(at - forward, expected, delta=0.010)
+        self.assertAlmostEqual(end - forward, 0.040, delta=0.015)
+
+    def test_a_slow_rank_takes_longer(self):
+        model = rec.TimedModel(workload(), [], 1.5)
+        self.assertEqual(model.forward_ns, 30_000_000)
+        self.assertEqual([ns for _, ns in model.layers], [15_000_000] * 3)
+        self.assertEqual(model.tail_ns, 15_000_000)
+
+    def test_unused_parameters_get_no_gradient(self):
+        model = rec.TimedModel(workload(), ["a.weight"], 0.01)
+        model(model.start).sum().backward()
+        self.assertEqual([n for n, p in model.named_parameters() if p.grad is None], ["a.weight"])
+
+    def test_lateness_does_not_add_up(self):
+        sleeper = rec.Sleeper()
+        begin = rec.now()
+        for _ in range(40):
+            sleeper.until(rec.now(), 1_000_000)
+        self.assertAlmostEqual((rec.now() - begin) / 1e6, 40, delta=6)
+
+
+class PlanTest(unittest.TestCase):
+    def plan(self, *flags):
+        return rec.read_plan(rec.parse(["--model", "mlp784-50-10", "--out", "x", *flags]))
+
+    def test_defaults_and_flags(self):
+        self.assertIsNone(self.plan()["bucket_cap_mb"])
+        self.assertEqual(self.plan("--set", "bucket_cap_mb=5", "--set", "plan.static_graph=true")["bucket_cap_mb"], 5)
+        self.assertEqual(self.plan("--plan", '{"comm_hook": "fp16_compress"}')["comm_hook"], "fp16_compress")
+
+    def test_mistakes_are_one_sentence(self):
+        for flags, sentence in ((("--set", "bucket_cap=5"), "the nearest is 'bucket_cap_mb'"), (("--set", "bucket_cap_mb"), "not KNOB=VALUE"),
+                                (("--plan", '{"pytorch": "9.9"}'), "the plan says PyTorch 9.9"), (("--set", "system=horovod"), "known are pytorch_ddp and averaging")):
+            with self.assertRaises(rec.RecordError) as caught:
+                self.plan(*flags)
+            self.assertIn(sentence, str(caught.exception))
+
+
+class ProfileTest(unittest.TestCase):
+    def test_the_slowest_rank_of_each_pass_counts(self):
+        ranks = [{"passes": [[10, 20, 1], [12, 20, 1], [10, 20, 1]], "core": 30, "arrival": [1, 0], "shares": [0.5, 1.0]},
+                 {"passes": [[10, 21, 1], [10, 20, 1], [14, 26, 2]], "core": 40, "arrival": [1, 0], "shares": [0.4, 0.9]}]
+        joined = rec.joined(ranks)
+        self.assertEqual((joined["forward_ps"], joined["backward_ps"], joined["optimizer_ps"]), (12, 21, 1))  # of passes 31+1, 32+1, 40+2
+        self.assertEqual(joined["ranks"], 2)
+        self.assertEqual(joined["core_ps"], 35)
+        self.assertEqual(joined["ready_ps"], [round(0.45 * 21), round(0.95 * 21)])
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])
+
+
+def record(ranks, *flags):
+    """All ranks' exit codes and words, and the Run."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run.json"
+        port = free_port()
+        common = {**os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo", "PYTHONDONTWRITEBYTECODE": "1",
+                  "OMP_NUM_THREADS": "1"}
+        children = [subprocess.Popen([sys.executable, str(SCRIPT), "--out", str(out), *flags], env={**common, "RANK": str(r), "LOCAL_RANK": str(r)},
+                                     stderr=subprocess.PIPE, text=True, cwd=folder) for r in range(ranks)]
+        said = [c.communicate(timeout=120)[1] for c in children]
+        return [c.returncode for c in children], said, json.loads(out.read_text()) if out.exists() else None
+
+
+class RecordingTest(unittest.TestCase):
+    def test_ddp(self):
+        codes, said, run = record(2, "--model", "mlp784-50-10", "--batch", "4", "--steps", "3", "--passes", "2", "--set", "bucket_cap_mb=0.01")
+        self.assertEqual(codes, [0, 0], said)
+        self.assertEqual(run["evidence"], "system")
+        self.assertIn("PyTorch " + torch.__version__, run["origin"]["software"])
+        self.assertEqual([s["kind"] for s in run["steps"]], ["first", "rebuild"] + ["steady"] * 7)
+        self.assertEqual(sum(bool(s.get("instrumented")) for s in run["steps"]), 4)
+        self.assertEqual(run["buckets"]["first"], [159040])
+        self.assertEqual(sum(run["buckets"]["steady"]), 159040)
+        reduced = [s for s in run["spans"] if s["op"].startswith("allreduce/") and s["actor"] == 0 and s["step"] == 8]
+        self.assertEqual([s["bytes"] for s in reduced], run["buckets"]["steady"])
+        self.assertEqual(sorted(t for s in reduced for t in s["tensors"]), [0, 1, 2, 3])
+        for s in reduced:
+            self.assertLessEqual(s["ready_ps"], s["end_ps"])
+        self.assertEqual(run["layers"]["ranks"], 2)
+        self.assertEqual(sorted(run["layers"]["arrival"]), [0, 1, 2, 3])
+
+    def test_plain_averaging(self):
+        codes, said, run = record(2, "--model", "mlp784-50-10", "--batch", "4", "--steps", "2", "--passes", "1", "--set", "system=averaging")
+        self.assertEqual(codes, [0, 0], said)
+        self.assertNotIn("buckets", run)
+        self.assertEqual({s["op"] for s in run["spans"] if s["op"].startswith("allreduce/")},
+                         {"allreduce/fc1.weight", "allreduce/fc1.bias", "allreduce/fc2.weight", "allreduce/fc2.bias"})
+
+    def test_without_ranks_it_says_how(self):
+        environment = {k: v for k, v in os.environ.items() if k != "RANK"}
+        done = subprocess.run([sys.executable, str(SCRIPT), "--model", "mlp784-50-10", "--batch", "4", "--out", "/tmp/never"], env=environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("torchrun --nproc-per-node", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
