@@ -11,7 +11,7 @@
 #include "sim/collective/messages.h"
 #include "sim/engine/execute.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/worker_pool.h"
+#include "sim/predict/turns.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -44,23 +44,13 @@ struct Shared {
   std::vector<engine::ResourceId> link_resource;  // by link; kNone = not used yet
   engine::ResourceId cores = engine::kNone;       // of the machine that all hosts are emulated on; core-picoseconds
   engine::ResourceId memory = engine::kNone;      // of that machine; bytes
-  strategy::WorkerPool turns;                     // the same cores, as who is next: first come, first served
-  std::vector<collective::CoreTasks> taken;       // by `due`
+  Turns turns;                                    // the same cores, as who is next
+  std::size_t core_turns = 0;
 
   // Messages and sums are short, so that a core finishes the one it has before it takes the next (of any rank, of any job).
   collective::CoreTasks take_core(Duration alone) {
-    collective::CoreTasks s{graph.add_fixed({}), graph.add_fixed(alone)};
-    graph.add_gate(s.done);
-    graph.notify(s.due);
-    graph.notify(s.done);
-    taken.push_back(s);
-    return s;
-  }
-  bool decide(TaskId task, std::vector<TaskId>& release) {
-    auto s = std::upper_bound(taken.begin(), taken.end(), task, [](TaskId t, const collective::CoreTasks& x) { return t < x.due; });
-    if (s == taken.begin() || task > std::prev(s)->done) return false;
-    if (auto next = task == std::prev(s)->due ? strategy::enqueue(turns, std::prev(s)->done) : strategy::finished(turns)) release.push_back(*next);
-    return true;
+    TaskId due = graph.add_fixed({});
+    return turns.add(graph, core_turns, due, graph.add_fixed(alone));
   }
 };
 
@@ -92,7 +82,7 @@ class Simulator {
   }
 
   void decide(TaskId task, std::vector<TaskId>& release) {
-    if (decide_turn(task, release)) return;
+    if (connections_.decide(task, release)) return;
     auto less = [](const Pooled& a, TaskId t) { return a.task < t; };
     auto q = std::lower_bound(queued_.begin(), queued_.end(), task, less);
     if (q != queued_.end() && q->task == task) {
@@ -461,31 +451,12 @@ class Simulator {
                                  : collective::add_all_reduce_messages(graph_, comm_, profile_, price, size, flow, arrive, sharing, turn);
   }
 
-  // One connection a hop, whichever collective's message it is: first come, first served.
+  // One connection a hop, whichever collective's message it is.
   collective::CoreTasks take_turn(int from, int to, double bytes) {
-    auto connection = connection_of_.try_emplace({from, to}, connections_.size());
-    if (connection.second) connections_.push_back({1, 0, {}});
-    collective::CoreTasks s{graph_.add_fixed({}), graph_.add_task({}, bytes, hop_flow(from, to))};
-    graph_.add_gate(s.done);
-    graph_.notify(s.due);
-    graph_.notify(s.done);
-    turns_.push_back({s, connection.first->second});
-    return s;
-  }
-  bool decide_turn(TaskId task, std::vector<TaskId>& release) {
-    auto t = std::upper_bound(turns_.begin(), turns_.end(), task, [](TaskId id, const Turn& x) { return id < x.tasks.due; });
-    if (t == turns_.begin() || task > std::prev(t)->tasks.done) return false;
-    --t;
-    strategy::WorkerPool& connection = connections_[t->connection];
-    if (auto next = task == t->tasks.due ? strategy::enqueue(connection, t->tasks.done) : strategy::finished(connection)) release.push_back(*next);
-    return true;
+    TaskId due = graph_.add_fixed({});
+    return connections_.add(graph_, connections_.place_of_hop(from, to), due, graph_.add_task({}, bytes, hop_flow(from, to)));
   }
 
-  // A message that waits for its turn on a connection.
-  struct Turn {
-    collective::CoreTasks tasks;
-    std::size_t connection;
-  };
   struct Pooled {
     TaskId task;
     std::uint32_t rank_class;
@@ -552,9 +523,7 @@ class Simulator {
   std::vector<Pooled> queued_;
   std::vector<Pooled> picked_;
   std::vector<strategy::WorkerPool> pools_;
-  std::map<std::pair<int, int>, std::size_t> connection_of_;
-  std::vector<strategy::WorkerPool> connections_;
-  std::vector<Turn> turns_;  // by tasks.due
+  Turns connections_;
 };
 
 }  // namespace
@@ -582,7 +551,7 @@ Simulation simulate(const Program& program, const Communicator& comm, const Prof
   int cores = comm.fabric->cluster().emulated_on_cores;
   if (cores > 0) {
     shared.cores = shared.graph.add_resource({static_cast<double>(cores), 0, 0});
-    shared.turns.threads = cores;
+    shared.core_turns = shared.turns.add_place(cores);
     if (profile.memory.shared_bytes_per_s > 0) shared.memory = shared.graph.add_resource({profile.memory.shared_bytes_per_s / 1e12, 0, 0});
   }
   std::vector<Simulator> jobs;
@@ -603,7 +572,7 @@ Simulation simulate(const Program& program, const Communicator& comm, const Prof
   } deciders{shared, jobs};
   auto on_end = [](void* state, TaskId task, TimePoint, std::vector<TaskId>& release) {
     auto& who = *static_cast<Deciders*>(state);
-    if (who.shared.decide(task, release)) return;
+    if (who.shared.turns.decide(task, release)) return;
     for (Simulator& job : who.jobs) job.decide(task, release);
   };
   engine::Timeline timeline = engine::execute(shared.graph, {&deciders, on_end});

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "calib/torch.h"
 #include "sim/io/files.h"
 #include "tests/support/support.h"
 
@@ -88,6 +89,70 @@ TEST(RunCommand, NeedsTwoSteadySteps) {
   Outcome o = ddpsim({"run", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-star", "--steps", "1"});
   EXPECT_EQ(o.code, 2);
   EXPECT_NE(o.err.find("2 to 64"), std::string::npos) << o.err;
+}
+
+const Args kTorch{"run", "--backend", "torch", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-torch", "--set", "cluster.hosts=2", "--steps", "2", "--loopback"};
+
+bool has_torch() {
+  try {
+    return !calib::torch_version("/usr/bin/python3").empty();
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+}
+
+TEST(TorchCommand, RunsTheRealPytorch) {
+  if (!has_torch()) GTEST_SKIP() << "no python3-torch";
+  Folder f;
+  std::string file = f.path.string() + "/run.json";
+  Outcome o = ddpsim(kTorch + Args{"--set", "bucket_cap_mb=0.05", "--runs", f.path.string(), "--split", "held_out", "--out", file});
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("from this run's layer profile"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("software   PyTorch "), std::string::npos) << o.out;
+  io::Json run = io::parse_json(io::read_file(file), file);
+  EXPECT_EQ(run["evidence"], "system");
+  EXPECT_EQ(run["origin"]["backend"], "torch");
+  EXPECT_EQ(run["origin"]["compute"], "timed");
+  EXPECT_EQ(run["layers"]["ranks"], 2);
+  // Its layer profile replaces the workload's times, and validate compares schedule and bucket sizes.
+  Outcome p = ddpsim({"predict", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-torch", "--ranks", "2", "--layers", file, "--format", "json"});
+  ASSERT_EQ(p.code, 0) << p.err;
+  EXPECT_EQ(io::parse_json(p.out, "stdout")["summary"]["forward_ps"], run["layers"]["forward_ps"]);
+  io::Json j = io::parse_json(ddpsim({"validate", "--runs", f.path.string(), "--format", "json"}).out, "stdout");
+  ASSERT_EQ(j["pairs"].size(), 1u);
+  EXPECT_EQ(j["pairs"][0]["evidence"], "system_other") << "a star of two hosts at 1 Gb/s";
+  EXPECT_TRUE(j["errors"].empty()) << j["errors"].dump();
+  Outcome other = ddpsim({"predict", "--workload", "resnet18-cpu", "--cluster", "testbed-torch", "--layers", file});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("its model has 4 parameters, workload \"resnet18-cpu\" has 62"), std::string::npos) << other.err;
+}
+
+TEST(TorchCommand, KeepsWhatItDoesNotPredictApart) {
+  if (!has_torch()) GTEST_SKIP() << "no python3-torch";
+  Folder f;
+  Outcome o = ddpsim(kTorch + Args{"--record", "zero_redundancy_optimizer=true", "--runs", f.path.string()});
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("recorded and not predicted"), std::string::npos) << o.out;
+  io::Json j = io::parse_json(ddpsim({"validate", "--runs", f.path.string(), "--format", "json"}).out, "stdout");
+  EXPECT_EQ(j["unpredicted"], 1);
+  EXPECT_TRUE(j["pairs"].empty());
+}
+
+TEST(TorchCommand, RefusesInASentence) {
+  for (const auto& [command, says] : std::vector<std::pair<Args, std::string>>{
+           {kTorch + Args{"--python", "/bin/false"}, "/bin/false has no PyTorch"},
+           {kRun + Args{"--record", "powersgd_rank=1"}, "is of --backend torch"},
+           {{"run", "--backend", "torch", "--workload", "resnet18", "--cluster", "testbed-torch", "--loopback"}, "timed layers need a captured workload"},
+           {kTorch + Args{"--set", "cluster.hosts=4", "--set", "ranks=2", "--set", "other_jobs=[{\"rank_order\":[2,3]}]"}, "runs one job"},
+           {kTorch + Args{"--record", "powersgd=1"}, "known are powersgd_rank"},
+           {kTorch + Args{"--compute", "real"}, "does not say how to make its model"},
+           {kTorch + Args{"--compute", "real", "--set", "slow_ranks.1=2"}, "cannot be slowed down"}}) {
+    if (!has_torch() && says != "is of --backend torch" && says.find("/bin/false") == std::string::npos) continue;
+    Outcome o = ddpsim(command);
+    EXPECT_EQ(o.code, 2) << o.out;
+    EXPECT_NE(o.err.find(says), std::string::npos) << o.err;
+    EXPECT_EQ(o.out, "");
+  }
 }
 
 TEST(FitCommand, RefusesAnUnknownSplit) {

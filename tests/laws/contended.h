@@ -9,6 +9,7 @@
 
 #include "sim/collective/messages.h"
 #include "sim/engine/execute.h"
+#include "sim/predict/turns.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -61,6 +62,7 @@ inline Ends simulate(const Contended& s, bool message) {
   std::vector<std::vector<engine::TaskId>> ends;
   std::vector<std::vector<engine::TaskId>> arrivals;
   std::vector<std::unique_ptr<collective::Communicator>> comms;
+  std::vector<predict::Turns> connections(s.jobs.size());  // Gloo: all collectives of a job share one connection a hop
   for (const Job& job : s.jobs) {
     comms.push_back(std::make_unique<collective::Communicator>(collective::make_communicator(fabric, job.devices, s.backend)));
     const collective::Communicator& c = *comms.back();
@@ -95,7 +97,13 @@ inline Ends simulate(const Contended& s, bool message) {
       collective::Price price = collective::all_reduce(c, s.profile, Level::Mid, col.size);
       std::vector<engine::TaskId> done;
       if (message) {
-        done = collective::add_all_reduce_messages(g, c, s.profile, price, col.size, flow, arrive);
+        predict::Turns& own = connections[comms.size() - 1];
+        collective::TakeTurn turn = [&](int from, int to, double bytes) {
+          engine::TaskId due = g.add_fixed({});
+          return own.add(g, own.place_of_hop(from, to), due, g.add_task({}, bytes, flow(from, to)));
+        };
+        if (s.backend != Backend::Gloo) turn = {};
+        done = collective::add_all_reduce_messages(g, c, s.profile, price, col.size, flow, arrive, {}, turn);
       } else {
         engine::TaskId last = UINT32_MAX;
         for (const auto& phase : price.phases) {
@@ -115,7 +123,11 @@ inline Ends simulate(const Contended& s, bool message) {
       arrivals.push_back(arrive);
     }
   }
-  engine::Timeline t = engine::execute(g);
+  auto decide = [](void* state, engine::TaskId task, TimePoint, std::vector<engine::TaskId>& release) {
+    for (predict::Turns& own : *static_cast<std::vector<predict::Turns>*>(state))
+      if (own.decide(task, release)) return;
+  };
+  engine::Timeline t = engine::execute(g, {&connections, decide});
   out.complete = t.complete();
   for (std::size_t i = 0; i < ends.size(); ++i) {
     TimePoint end{0};

@@ -78,7 +78,7 @@ def check_workload(test: unittest.TestCase, w: Dict[str, Any]) -> None:
     keys = {"forward_ps", "backward_ps", "optimizer_ps", "ready_ps"}
     host = {"host_" + k for k in keys} if gpu else set()
     test.assertTrue(keys | host <= set(t))
-    test.assertTrue(set(t) <= keys | host | {"modules", "raw", "instrumented_excess", "notes"})
+    test.assertTrue(set(t) <= keys | host | {"core_ps", "modules", "raw", "instrumented_excess", "notes"})
     for prefix in ("", "host_") if gpu else ("",):
         ready = t[prefix + "ready_ps"]
         test.assertEqual(len(ready), len(w["arrival"]))

@@ -297,6 +297,26 @@ TEST(GlooPrice, SumsInTheFirstPhaseOnly) {
   EXPECT_EQ(price.alone.ps, 2 * (3 * kMiB + 200) + 131'072);
 }
 
+TEST(GlooPrice, OneWorkerSumsOneSegmentAfterAnother) {
+  Profile p = test::ideal_profile({100});
+  p.reduction_bytes_per_s = 0.25e12;  // 2,097,152 ps a segment, four times the wire's
+  Price price = on_star(4, 4 * kMiB, p, Backend::Gloo);
+  // First phase: six sums, a go-ahead, an arrival and the last sum; second phase: the wire.
+  EXPECT_NEAR(static_cast<double>(price.alone.ps), 6 * 2'097'152.0 + 2'097'152 + 200 + 3 * kMiB + 200, 1000);
+  p.half_reduction_bytes_per_s = 0.125e12;
+  Fabric f(test::star(4, kBytePerPs));
+  Communicator c = make_communicator(f, {0, 1, 2, 3}, Backend::Gloo);
+  EXPECT_EQ(all_reduce(c, p, Level::Mid, {4 * kMiB}, DType::Float16).reduce.ps, 2 * price.reduce.ps);
+}
+
+TEST(GlooPrice, LongSegmentsTakeMoreOfASharedConnection) {
+  Profile p = test::ideal_profile({100});
+  double large = on_star(4, 32 * kMiB, p, Backend::Gloo).phases[0].weight;
+  double small = on_star(4, 4 * kMiB, p, Backend::Gloo).phases[0].weight;
+  EXPECT_DOUBLE_EQ(large, 1);  // segments of 1 MiB and of 512 KiB
+  EXPECT_DOUBLE_EQ(small, 0.5);
+}
+
 TEST(GlooPrice, OfOneRankIsNothing) {
   EXPECT_EQ(on_star(1, kMiB, test::ideal_profile(kMicrosecond), Backend::Gloo).alone.ps, 0);
 }

@@ -158,8 +158,8 @@ TEST(SharedHost, CopiesShareTheMachinesMemory) {
 // ---- fit
 
 // What a machine with these numbers would have measured.
-Run framework(double small_ps, double alone, double together) {
-  Run r;
+ddpsim::Run framework(double small_ps, double alone, double together) {
+  ddpsim::Run r;
   r.kind = RunKind::Measured;
   r.evidence = EvidenceClass::Collective;
   for (std::int64_t ranks : {1, 2, 4})
@@ -178,7 +178,7 @@ TEST(FitOfPytorch, FindsHooksCopiesAndMemoryThatHostsShare) {
   c.device = DeviceKind::Cpu;
   c.emulated_on_cores = 2;
   topology::Fabric fabric(c);
-  Run run = framework(9e6, 25e9, 32e9);
+  ddpsim::Run run = framework(9e6, 25e9, 32e9);
   for (int n : {2, 4})
     for (std::int64_t bytes : {1ll << 10, 1ll << 22, 1ll << 24}) {
       // 3 ms a MiB on the wire; small ones 4 (n - 1) latencies of 150 us.

@@ -199,15 +199,18 @@ Validation validate_folder(const Terminal& t, const Flags& flags) {
       v.errors.push_back({name, run.key, "stale", "it names no scenario, so it cannot be predicted"});
       continue;
     }
-    auto found = cases.find(run.scenario);
-    if (found == cases.end()) found = cases.emplace(run.scenario, predict_case(t, flags, flags.runs + "/scenarios/" + run.scenario + ".json")).first;
-    if (std::string why = staleness(run, found->second); !why.empty()) {
+    std::string path = flags.runs + "/scenarios/" + run.scenario + ".json";
+    auto as_captured = [&]() -> const Case& {
+      auto found = cases.find(run.scenario);
+      return found != cases.end() ? found->second : cases.emplace(run.scenario, predict_case(t, flags, path)).first->second;
+    };
+    const Case c = run.layers ? predict_case(t, flags, path, &run) : as_captured();
+    if (std::string why = staleness(run, c); !why.empty()) {
       v.errors.push_back({name, run.key, "stale", why});
       continue;
     }
-    const Case& captured = found->second;
-    v.pairs.push_back(make_pair(name, run, run.layers ? predict_case(t, flags, flags.runs + "/scenarios/" + run.scenario + ".json", &run) : captured, flags.tolerance));
-    if (run.layers && captured.real) v.pairs.back().capture_error = relative(captured.prediction.summary.step, v.pairs.back().comparison.measured);
+    v.pairs.push_back(make_pair(name, run, c, flags.tolerance));
+    if (run.layers && c.real) v.pairs.back().capture_error = relative(as_captured().prediction.summary.step, v.pairs.back().comparison.measured);
     if (const std::string& m = v.pairs.back().comparison.mismatch; !m.empty()) v.errors.push_back({name, run.key, "mismatch", m});
   }
   summarize(v);

@@ -101,6 +101,7 @@ class TimedModel(nn.Module):
         super().__init__()
         times = workload["times"]
         self.sleeper = Sleeper()
+        self.slow = factor
         tensors = [self.place(t, nn.Parameter(torch.full(t["shape"], 1e-2, dtype=getattr(torch, t["dtype"])))) for t in workload["tensors"]]
         for b in workload.get("buffers", []):
             self.place(b, torch.zeros(b["shape"], dtype=getattr(torch, b["dtype"])))
@@ -336,7 +337,8 @@ def layer_profile(job: Job, passes: int) -> Dict[str, Any]:
     order = [i for i, _, _ in hooked[-1].arrivals]
     chosen = [p for p in hooked if [i for i, _, _ in p.arrivals] == order]
     shares = [median(t / p.device.backward for t, p in zip(column, chosen)) for column in zip(*([t for _, t, _ in p.arrivals] for p in chosen))]
-    return {"passes": [[p.device.forward, p.device.backward, p.device.optimizer] for p in plain], "core": round(median(cores)), "arrival": order, "shares": shares}
+    slow = job.model.slow if isinstance(job.model, TimedModel) else 1.0  # the plan knows which rank is slow: the profile is of one that is not
+    return {"passes": [[round(t / slow) for t in (p.device.forward, p.device.backward, p.device.optimizer)] for p in plain], "core": round(median(cores)), "arrival": order, "shares": shares}
 
 
 def joined(profiles: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
