@@ -62,6 +62,7 @@ struct Op {
   std::int64_t bytes = 0;        // as listed: bytes touched; wire bytes of a collective
   Duration duration;             // compute and measured host time
   std::int64_t traffic = 0;      // bytes of memory traffic (read + write), if priced
+  std::int64_t fresh = 0;        // bytes of memory that this operation is the first to touch
   std::int32_t kernels = 0;      // kernels that a Launch enqueues, if priced
   std::int32_t hooks = 0;        // DDP hooks run on the host in this operation
   std::uint32_t dep[2] = {kNoOp, kNoOp};
@@ -93,6 +94,7 @@ struct Program {
   DeviceKind device = DeviceKind::Gpu;
   Backend backend = Backend::Nccl;
   int worker_threads = 2;  // of Lane::Worker
+  bool one_connection = true;  // of Gloo's collectives to a neighbour
   int micro_steps = 1;
   double core_share = -1;  // of a measured operation's duration: what needs a core; < 0 = unknown
   int at_once = 0;         // as StepTimes::at_once

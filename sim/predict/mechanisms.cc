@@ -7,7 +7,8 @@ namespace ddpsim::predict {
 namespace {
 
 constexpr std::array<const char*, kMechanisms> kNames{"copy_in",       "in_order_launch", "burst",          "host_lane",      "workers",
-                                                      "reverse_order", "uplink_sharing",  "late_arrival",   "reduction_time", "first_bucket"};
+                                                      "reverse_order", "uplink_sharing",  "late_arrival",   "reduction_time", "first_bucket",
+                                                      "connection",    "shared_memory",   "shared_cores",   "fresh_memory"};
 
 // Moves each bucket's all-reduce (with the operations of its comm hook) to directly behind the copy that completes it.
 void launch_when_full(StepProgram& s) {
@@ -56,7 +57,7 @@ void alter(Mechanism m, StepProgram& s) {
   if (m == Mechanism::InOrderLaunch) return launch_when_full(s);
   for (Op& op : s.ops) {
     OpKind launched = op.kind == OpKind::Launch ? s.ops[op.subject].kind : op.kind;
-    if ((m == Mechanism::CopyIn && launched == OpKind::CopyIn) || (m == Mechanism::HostLane && op.kind == OpKind::Launch)) op.duration = {}, op.priced = false;
+    if ((m == Mechanism::CopyIn && launched == OpKind::CopyIn) || (m == Mechanism::HostLane && op.kind == OpKind::Launch)) op.duration = {}, op.priced = false, op.traffic = 0;
   }
 }
 
@@ -94,6 +95,16 @@ void remove(Mechanism m, Workload& w, Cluster& c, Profile& p, Scenario& s) {
     case Mechanism::FirstBucket:
       s.plan.first_bucket_bytes = static_cast<std::int64_t>(s.plan.bucket_cap_mb.value_or(25) * 1048576);
       break;
+    case Mechanism::SharedMemory:
+      p.memory.shared_bytes_per_s = 0;
+      break;
+    case Mechanism::SharedCores:
+      for (auto& [name, t] : p.transports) t.cpu_ps_per_byte = 0;
+      break;
+    case Mechanism::FreshMemory:
+      p.memory.fresh_ps_per_byte = 0;
+      break;
+    case Mechanism::Connection:
     case Mechanism::CopyIn:
     case Mechanism::InOrderLaunch:
     case Mechanism::HostLane:
@@ -104,6 +115,7 @@ void remove(Mechanism m, Workload& w, Cluster& c, Profile& p, Scenario& s) {
 
 void alter(Mechanism m, Program& program) {
   if (m == Mechanism::Workers) program.worker_threads = 1;
+  if (m == Mechanism::Connection) program.one_connection = false;
   for (StepProgram& s : program.warmup) alter(m, s);
   alter(m, program.steady);
 }

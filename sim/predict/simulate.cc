@@ -344,7 +344,9 @@ class Simulator {
   TaskId copy(const Op& op, Duration alone, std::size_t c) {
     auto traffic = static_cast<double>(op.traffic);
     Duration moving{ceil_ps(traffic, memory_rate(profile_, options_.level))};
-    return graph_.add_task(std::max(Duration{}, alone - moving), traffic, memory_flow_[c]);
+    // All ranks ask the kernel for pages at the same time.
+    double waiting = std::max(0.0, static_cast<double>(comm_.ranks()) / comm_.fabric->cluster().emulated_on_cores - 1);
+    return graph_.add_task(std::max(Duration{}, alone - moving) + scale(fresh_time(op, profile_), waiting), traffic, memory_flow_[c]);
   }
 
   // What was measured as `d` while `crowd_` ranks took turns on each core: core time, and the rest, in which it slept.
@@ -436,7 +438,7 @@ class Simulator {
     Bytes size{op.bytes};
     collective::SharedCores sharing;
     collective::TakeTurn turn;
-    if (program_.backend == Backend::Gloo) turn = [this](int from, int to, double bytes) { return take_turn(from, to, bytes); };
+    if (program_.backend == Backend::Gloo && program_.one_connection) turn = [this](int from, int to, double bytes) { return take_turn(from, to, bytes); };
     if (computes_on_cores() && program_.backend == Backend::Tcp) {
       sharing.sum = [this](Duration alone) {  // beside computation: shares
         TaskId t = graph_.add_task({}, static_cast<double>(alone.ps), core_flow_.front());

@@ -7,7 +7,8 @@ import re
 import subprocess
 import sys
 
-MECHANISMS = ["copy_in", "in_order_launch", "burst", "host_lane", "workers", "reverse_order", "uplink_sharing", "late_arrival", "reduction_time", "first_bucket"]
+MECHANISMS = ["copy_in", "in_order_launch", "burst", "host_lane", "workers", "reverse_order", "uplink_sharing", "late_arrival", "reduction_time", "first_bucket",
+              "connection", "shared_memory", "shared_cores", "fresh_memory"]
 
 
 def gate(ddpsim, *more):
