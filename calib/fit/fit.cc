@@ -242,17 +242,6 @@ void fit_framework(const std::vector<FitCollectives>& runs, Fit& out) {
   p.memory.efficiency = {std::min(1.0, *slowest / p.memory.bandwidth_bytes_per_s), 1, 1};
   out.notes.push_back("DDP's own work: " + number("%.1f", small / 1e6) + " us a parameter, copies at " + number("%.1f", p.memory.bandwidth_bytes_per_s / 1e9) + " GB/s (" +
                       number("%.1f", *slowest / 1e9) + " to " + number("%.1f", *fastest / 1e9) + ")");
-  std::vector<double> fresh;
-  for (const FitCollectives& c : runs)
-    for (const Sample& s : c.run->samples)
-      if (s.op == "fresh_memory") {
-        int cores = std::max(1, c.fabric->cluster().emulated_on_cores);
-        fresh.push_back(median_ps(s) / static_cast<double>(parameter(s, "bytes")) / std::max(1.0, static_cast<double>(parameter(s, "ranks")) / cores));
-      }
-  if (!fresh.empty()) {
-    p.memory.fresh_ps_per_byte = std::round(10 * std::max(0.0, analysis::median(fresh))) / 10;
-    out.notes.push_back("fresh memory: " + number("%.0f", p.memory.fresh_ps_per_byte) + " ps a byte");
-  }
   if (together.empty()) return;
   p.memory.shared_bytes_per_s = std::round(analysis::median(together));
   out.notes.push_back("copies of several ranks at once: " + number("%.1f", p.memory.shared_bytes_per_s / 1e9) + " GB/s together");

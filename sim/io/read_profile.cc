@@ -74,16 +74,12 @@ Profile read_profile(const Json& j, const std::string& file) {
   efficiency.only({"gemm", "conv", "attention"});
   p.compute.efficiency = {read_range(efficiency.at("gemm")), read_range(efficiency.at("conv")), read_range(efficiency.at("attention"))};
   Reader memory = r.at("memory");
-  memory.only({"basis", "source", "bandwidth_bytes_per_s", "efficiency", "kernel_ps", "fresh_ps_per_byte", "shared_bytes_per_s", "capacity_bytes"});
+  memory.only({"basis", "source", "bandwidth_bytes_per_s", "efficiency", "kernel_ps", "shared_bytes_per_s", "capacity_bytes"});
   p.memory.basis = read_basis(memory);
   p.memory.source = memory.at("source").text();
   p.memory.bandwidth_bytes_per_s = memory.at("bandwidth_bytes_per_s").number();
   p.memory.efficiency = read_range(memory.at("efficiency"));
   p.memory.kernel = read_ps(memory, "kernel_ps");
-  if (memory.has("fresh_ps_per_byte")) {
-    p.memory.fresh_ps_per_byte = memory.at("fresh_ps_per_byte").number();
-    if (!(p.memory.fresh_ps_per_byte >= 0 && p.memory.fresh_ps_per_byte < 1e6)) memory.at("fresh_ps_per_byte").fail("0 to a million picoseconds a byte");
-  }
   if (memory.has("shared_bytes_per_s")) {
     p.memory.shared_bytes_per_s = memory.at("shared_bytes_per_s").number();
     if (!(p.memory.shared_bytes_per_s > 0)) memory.at("shared_bytes_per_s").fail("a positive rate; leave it out where hosts have memory of their own");

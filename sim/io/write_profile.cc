@@ -32,7 +32,6 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
   memory["bandwidth_bytes_per_s"] = p.memory.bandwidth_bytes_per_s;
   memory["efficiency"] = range(p.memory.efficiency);
   memory["kernel_ps"] = p.memory.kernel.ps;
-  if (p.memory.fresh_ps_per_byte > 0) memory["fresh_ps_per_byte"] = p.memory.fresh_ps_per_byte;
   if (p.memory.shared_bytes_per_s > 0) memory["shared_bytes_per_s"] = p.memory.shared_bytes_per_s;
   if (p.memory.capacity.count > 0) memory["capacity_bytes"] = p.memory.capacity.count;
   j["memory"] = memory;

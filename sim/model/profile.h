@@ -36,7 +36,6 @@ struct MemorySection {
   double bandwidth_bytes_per_s = 0;
   Range efficiency;
   Duration kernel;  // device time of one small kernel
-  double fresh_ps_per_byte = 0;   // to touch memory for the first time (the kernel hands out zeroed pages); 0 = free
   double shared_bytes_per_s = 0;  // of a machine on which several hosts are emulated (Cluster::emulated_on_cores): all of them together; 0 = each its own
   Bytes capacity;
 };

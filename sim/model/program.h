@@ -62,7 +62,6 @@ struct Op {
   std::int64_t bytes = 0;        // as listed: bytes touched; wire bytes of a collective
   Duration duration;             // compute and measured host time
   std::int64_t traffic = 0;      // bytes of memory traffic (read + write), if priced
-  std::int64_t fresh = 0;        // bytes of memory that this operation is the first to touch
   std::int32_t kernels = 0;      // kernels that a Launch enqueues, if priced
   std::int32_t hooks = 0;        // DDP hooks run on the host in this operation
   std::uint32_t dep[2] = {kNoOp, kNoOp};

@@ -84,8 +84,6 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
   return t;
 }
 
-Duration fresh_time(const Op& op, const Profile& p) { return {ceil_ps(static_cast<double>(op.fresh) * p.memory.fresh_ps_per_byte, 1)}; }
-
 Duration price(const Op& op, const StepProgram& step, const Program& program, const Profile& p, Level level) {
   if (!op.priced) return op.duration;
   Duration hooks = host_time(p, level, p.host.hook * op.hooks);
@@ -94,7 +92,7 @@ Duration price(const Op& op, const StepProgram& step, const Program& program, co
     return op.duration + hooks + host_time(p, level, p.host.launch * op.kernels + (collective ? p.host.collective_launch : Duration{}));
   }
   if (op.kind == OpKind::FindUnused) return p.host.traverse * static_cast<std::int64_t>(program.tensor_names.size());
-  return hooks + fresh_time(op, p) + std::max(p.memory.kernel * op.kernels, Duration{ceil_ps(static_cast<double>(op.traffic), memory_rate(p, level))});
+  return hooks + std::max(p.memory.kernel * op.kernels, Duration{ceil_ps(static_cast<double>(op.traffic), memory_rate(p, level))});
 }
 
 }  // namespace ddpsim::predict

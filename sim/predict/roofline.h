@@ -12,9 +12,6 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level);
 // Why this workload cannot be timed on this profile ("" = it can): precision not offered, wrong kind of device.
 std::string roofline_problem(const Workload& w, const Profile& p);
 
-// What it costs to touch the operation's fresh memory, beside its traffic.
-Duration fresh_time(const Op& op, const Profile& p);
-
 // Memory bandwidth that one device reaches, bytes per picosecond.
 double memory_rate(const Profile& p, Level level);
 

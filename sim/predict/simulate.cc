@@ -344,9 +344,7 @@ class Simulator {
   TaskId copy(const Op& op, Duration alone, std::size_t c) {
     auto traffic = static_cast<double>(op.traffic);
     Duration moving{ceil_ps(traffic, memory_rate(profile_, options_.level))};
-    // All ranks ask the kernel for pages at the same time.
-    double waiting = std::max(0.0, static_cast<double>(comm_.ranks()) / comm_.fabric->cluster().emulated_on_cores - 1);
-    return graph_.add_task(std::max(Duration{}, alone - moving) + scale(fresh_time(op, profile_), waiting), traffic, memory_flow_[c]);
+    return graph_.add_task(std::max(Duration{}, alone - moving), traffic, memory_flow_[c]);
   }
 
   // What was measured as `d` while `crowd_` ranks took turns on each core: core time, and the rest, in which it slept.

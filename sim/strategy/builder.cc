@@ -75,7 +75,6 @@ std::uint32_t StepBuilder::main_after(OpKind kind, std::uint32_t subject, std::i
   Op op = make(kind, gpu() ? Lane::Compute : Lane::Host, subject, bytes);
   op.duration = cost.duration;
   op.traffic = cost.traffic;
-  op.fresh = cost.fresh;
   op.priced = cost.traffic > 0;
   op.kernels = cost.kernels;
   op.hooks = gpu() ? 0 : cost.hooks;

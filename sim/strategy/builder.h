@@ -11,7 +11,6 @@ struct Cost {
   std::int64_t traffic = 0;  // bytes read + written; priced by the Profile
   std::int32_t kernels = 1;  // launched by the host
   std::int32_t hooks = 0;    // DDP hooks that run on the host with it
-  std::int64_t fresh = 0;    // bytes touched for the first time
 };
 
 class StepBuilder {

@@ -172,8 +172,7 @@ class DdpLowering {
   // mul_out(bucket_view, grad, 1 / world): read S, write S, one kernel; zero_() of an unused gradient's view: write S.
   void copy_in(TensorIndex t) {
     std::int64_t s = bytes_of(t);
-    bool first_use = phase_ == Phase::First || phase_ == Phase::Rebuild;  // of the buckets' memory
-    b_->main(OpKind::CopyIn, t, s, {.traffic = unused_[t] ? s : 2 * s, .hooks = 1, .fresh = first_use ? s : 0});
+    b_->main(OpKind::CopyIn, t, s, {.traffic = unused_[t] ? s : 2 * s, .hooks = 1});
   }
 
   void mark_ready(TensorIndex t) {

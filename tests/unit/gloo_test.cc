@@ -155,19 +155,6 @@ TEST(SharedHost, CopiesShareTheMachinesMemory) {
   EXPECT_NEAR(ddp_time(4, 30e9) / alone, 80.0 / 30, 0.03);
 }
 
-TEST(SharedHost, NewBucketsAreTouchedForTheFirstTime) {
-  Host h(4);
-  auto steps = [&] { return h.ask().run.steps; };
-  auto before = steps();
-  h.p.memory.fresh_ps_per_byte = 500;
-  h.p.memory.shared_bytes_per_s = 1e13;
-  auto after = steps();
-  // 32 MB at 500 ps a byte, four ranks on two cores: 32 ms of the one all-reduce's start.
-  EXPECT_NEAR(static_cast<double>((after[0].duration - before[0].duration).ps), 32e9, 1e8) << "first";
-  EXPECT_NEAR(static_cast<double>((after[1].duration - before[1].duration).ps), 32e9, 1e8) << "rebuild";
-  EXPECT_EQ(after.back().duration, before.back().duration) << "steady";
-}
-
 // ---- fit
 
 // What a machine with these numbers would have measured.

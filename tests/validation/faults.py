@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 MECHANISMS = ["copy_in", "in_order_launch", "burst", "host_lane", "workers", "reverse_order", "uplink_sharing", "late_arrival", "reduction_time", "first_bucket",
-              "connection", "shared_memory", "shared_cores", "fresh_memory"]
+              "connection", "shared_memory", "shared_cores"]
 
 
 def gate(ddpsim, *more):

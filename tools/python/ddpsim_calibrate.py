@@ -10,7 +10,6 @@ Samples, raw, in picoseconds:
   in_flight                {ranks, first_bytes, second_bytes, gap_us, which}: two all-reduces, the second `gap_us` after the first; the end of one (`which`), from
                            the start of the first
   all_reduce_cpu           {ranks, bytes}: core time of one such all-reduce, all ranks and the kernel's network (one mean)
-  fresh_memory             {ranks, bytes}: the first touch of new memory, less the second; `ranks` processes at once
   bare_*, ddp_*            {tensors, bytes, ranks}: forward and backward of a model of `tensors` parameters of `bytes` bytes without computation, bare and under
                            DistributedDataParallel in a group of one: what hooks and copies cost; `ranks` processes do it at once
 """
@@ -174,23 +173,6 @@ def framework(ranks: int, alone: Any) -> Samples:
     return out
 
 
-def fresh_memory(ranks: int) -> Samples:
-    """What the first touch of memory costs more than the second, on ranks 0 to ranks - 1 at once; rank 0's times."""
-    size = 64 * MIB  # more than the allocator keeps: every time new from the kernel
-    took: List[int] = []
-    dist.barrier()
-    for _ in range(6 if dist.get_rank() < ranks else 0):
-        block = torch.empty(size // 4)
-        a = now()
-        block.fill_(0)
-        b = now()
-        block.fill_(0)
-        took.append(max(1, (b - a) - (now() - b)) * 1000)
-        del block
-    dist.barrier()
-    return [{"op": "fresh_memory", "parameters": {"ranks": ranks, "bytes": size}, "durations_ps": took[1:]}] if took else []
-
-
 def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(description="Measure c10d's collectives and DDP's own work; run it under torchrun, or through ddpsim calibrate --backend torch.")
     parser.add_argument("--out", type=Path, required=True)
@@ -215,7 +197,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         samples += in_flight(n, groups[n], [(12 * MIB, 4 * MIB), (12 * MIB, 6 * MIB), (12 * MIB, 8 * MIB), (8 * MIB, 3 * MIB), (8 * MIB, 5 * MIB)], 42_000)
     for n in [1] + counts[:2]:
         samples += framework(n, alone)
-        samples += fresh_memory(n)
     resent = sum(rec.gathered(rec.retransmits() - again))
     if dist.get_rank() == 0:
         cap.write_text(args.out, json.dumps(rec.document("collective", samples, load, resent)) + "\n")
