@@ -5,6 +5,15 @@
 
 namespace ddpsim::collective {
 
+double heaviest(const Communicator& c, const std::vector<const Price*>& of_a_job) {
+  double most = 0;
+  if (c.backend == Backend::Gloo)
+    for (const Price* p : of_a_job)
+      for (const Phase& f : p->phases)
+        if (p->pattern == Pattern::Ring && f.work > 0) most = std::max(most, f.weight);
+  return most > 0 ? most : 1;
+}
+
 double link_rate(const Communicator& c, const Profile& p, Level level, topology::LinkId link) {
   const topology::Link& l = c.fabric->links()[link];
   const TransportSection& t = p.transports.at(c.fabric->transports()[l.transport]);

@@ -17,7 +17,7 @@ enum class Pattern : std::uint8_t { Ring, Tree };
 struct Phase {
   Duration latency;
   double work = 0;
-  double weight = 1;    // max-min weight: equal connections per byte of work
+  double weight = 1;    // max-min weight: equal connections per byte of work; Gloo: share of its one connection (heaviest())
   double max_rate = 0;  // bytes per picosecond, 0 = unlimited: software that cannot keep the wire busy
 };
 
@@ -33,6 +33,10 @@ struct Price {
   Duration reduce_alone;   // of one rank that has a core
   double wire_factor = 1;  // bytes on the wire per byte of data
 };
+
+// Gloo's collectives of one job share a connection by segment size, but the job has one connection as another job has: weights are relative to the heaviest
+// of the job's collectives. 1 for other backends.
+double heaviest(const Communicator& c, const std::vector<const Price*>& of_a_job);
 
 // Rates of the fabric's links at one level of efficiency, bytes per picosecond.
 double link_rate(const Communicator& c, const Profile& p, Level level, topology::LinkId link);

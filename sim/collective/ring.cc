@@ -207,8 +207,12 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
     // The gap of a cycle is what its latency leaves of the other segment's transfer.
     double wire = segment * c_x * bottleneck(c, p, level, c.ring_load);
     auto hidden = static_cast<double>(cycle.ps);
-    if (hidden > wire) {
-      double pair = step_time(c, p, level, c.ring_load, 2 * segment * c_x, hidden - wire);
+    double gap = std::max(0.0, hidden - wire);
+    // On two ranks a go-ahead follows its giver's own payload on the one connection: a latency after each segment.
+    auto call = static_cast<double>(price.hop_latency.ps);
+    bool calls = c.ranks() == 2 && 2 * call > gap;
+    if (gap > 0 || calls) {
+      double pair = calls ? 2 * step_time(c, p, level, c.ring_load, segment * c_x, call) : step_time(c, p, level, c.ring_load, 2 * segment * c_x, gap);
       double last = g.per_rank * (c.ranks() - 1) % 2 == 0 ? 2 * wire : wire;  // the last pair, or the odd one, is not followed by a gap
       double pairs = static_cast<double>((g.segments - g.per_rank - 1) / 2);
       phase.max_rate = phase.work / (pairs * pair + last);

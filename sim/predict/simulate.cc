@@ -64,7 +64,13 @@ class Simulator {
   void build() {
     if (cores_ != engine::kNone) make_core_flows();
     if (shared_.memory != engine::kNone && program_.backend == Backend::Gloo) make_memory_flows();
-    if (options_.fidelity == Fidelity::Collective) make_load_demands();
+    if (options_.fidelity == Fidelity::Collective) {
+      make_load_demands();
+      std::vector<const Price*> all;
+      for (const Op& op : program_.steady.ops)
+        if (is_collective(op.kind)) all.push_back(&price_of(program_.steady, op));
+      heaviest_ = collective::heaviest(comm_, all);
+    }
     double hold = at(profile_.sm_hold, options_.level);
     if (program_.device == DeviceKind::Gpu && comm_.ranks() > 1 && hold > 0) make_device_resources(hold);
     std::size_t ops = program_.steady.ops.size() * static_cast<std::size_t>(options_.steady_steps);
@@ -214,9 +220,9 @@ class Simulator {
     if (double core = core_time_per_byte(); cores_ != engine::kNone && core > 0) {
       std::vector<engine::Demand> more = demands;
       take_cores(core * comm_.ranks(), more);
-      f = graph_.add_flow(more, phase.weight * kBeforeComputation, phase.max_rate);
+      f = graph_.add_flow(more, phase.weight / heaviest_ * kBeforeComputation, phase.max_rate);
     } else {
-      f = graph_.add_flow(demands, phase.weight, phase.max_rate);
+      f = graph_.add_flow(demands, phase.weight / heaviest_, phase.max_rate);
     }
     phase_flows_.emplace(key, f);
     return f;
@@ -497,6 +503,7 @@ class Simulator {
   std::vector<engine::FlowId> core_flow_;     // by class
   double core_share_ = 0;
   double crowd_ = 1;
+  double heaviest_ = 1;
   const Program& program_;
   const Communicator& comm_;
   const Profile& profile_;

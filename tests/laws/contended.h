@@ -86,6 +86,11 @@ inline Ends simulate(const Contended& s, bool message) {
     std::size_t n = job.devices.size();
     std::vector<engine::TaskId> previous;
     std::vector<engine::TaskId> before;
+    std::vector<collective::Price> prices;
+    std::vector<const collective::Price*> all;
+    for (const Collective& col : job.collectives) prices.push_back(collective::all_reduce(c, s.profile, Level::Mid, col.size));
+    for (const auto& p : prices) all.push_back(&p);
+    double heaviest = collective::heaviest(c, all);
     for (const Collective& col : job.collectives) {
       std::vector<engine::TaskId> arrive;
       for (std::size_t r = 0; r < n; ++r) {
@@ -109,7 +114,7 @@ inline Ends simulate(const Contended& s, bool message) {
         for (const auto& phase : price.phases) {
           std::vector<engine::Demand> d;
           for (const auto& l : c.ring_load) d.push_back({resource(l.link), l.per_byte});
-          engine::TaskId t = phase.work > 0 ? g.add_task(phase.latency, phase.work, g.add_flow(d, phase.weight, phase.max_rate)) : g.add_fixed(phase.latency);
+          engine::TaskId t = phase.work > 0 ? g.add_task(phase.latency, phase.work, g.add_flow(d, phase.weight / heaviest, phase.max_rate)) : g.add_fixed(phase.latency);
           if (last == UINT32_MAX)
             for (auto a : arrive) g.add_edge(a, t);
           else g.add_edge(last, t);
