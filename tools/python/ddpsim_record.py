@@ -384,6 +384,10 @@ def sizes(text: Any) -> List[int]:
     return [int(x) for x in str(text).replace(",", " ").split()]
 
 
+POWERSGD = ("powerSGD_hook starts its second and third all-reduce from a callback, on the thread of Gloo that has ended the one before, and waits for it there: with several "
+            "buckets the two threads wait for one another, or ranks start them in different orders and Gloo finds messages of the wrong size; use a bucket_cap_mb that makes one bucket")
+
+
 class Watch:
     """Ends the process with a sentence if nothing happens for too long: collectives that wait for one another wait for ever."""
 
@@ -406,8 +410,7 @@ def record(job: Job, steady: int, spans: int, passes: int, patience: float) -> D
     """Runs the job; the Run on rank 0, without its ``case``."""
     hint = ""
     if job.plan["powersgd_rank"] and dist.get_backend() == "gloo":
-        hint = (": powerSGD_hook waits for its second and third all-reduce inside a callback, on one of Gloo's two threads; with two buckets at that point nobody is left "
-                "to run them (use a bucket_cap_mb that makes one bucket)")
+        hint = f": {POWERSGD}"
     watch = Watch(patience, hint)
     load = quiet_load()
     profile = layer_profile(job, passes)
@@ -672,6 +675,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             cap.write_text(args.out, json.dumps(run) + "\n")
         dist.barrier()
     except (RecordError, cap.CaptureError, OSError, RuntimeError, MemoryError, ValueError) as error:
+        if "powersgd_rank=" in " ".join(sys.argv) and isinstance(error, RuntimeError):
+            print(f"ddpsim_record: {POWERSGD}", file=sys.stderr)
         print(f"ddpsim_record: {(str(error).strip() or type(error).__name__).splitlines()[0]}", file=sys.stderr)
         return 2
     return 0
