@@ -58,7 +58,7 @@ std::vector<Finding> examine(const Terminal& t) {
   out.push_back({"cuda toolkit", !nvcc.empty(), nvcc.empty() ? "no nvcc: the GPU harness cannot be built here (predictions do not need it)" : nvcc});
   std::string python = "/usr/bin/python3";
   bool torch = readable("/usr/lib/python3/dist-packages/torch/__init__.py");
-  out.push_back({"capture", torch, torch ? python + " has PyTorch: tools/python/ddpsim_capture.py can capture a model's workload on this CPU"
+  out.push_back({"pytorch", torch, torch ? python + " has PyTorch: tools/python/ddpsim_capture.py can capture a model's workload on this CPU, and ddpsim run --backend torch can train it on shaped hosts"
                                          : "Debian's python3-torch is not installed: run capture with an interpreter that has PyTorch"});
   std::string why = calib::privilege_problem();
   out.push_back({"hosts", why.empty(), why.empty() ? std::string("network namespaces, veth and tbf work: ddpsim run and calibrate execute on shaped hosts") + (::geteuid() == 0 ? "" : ", without root")
@@ -84,7 +84,7 @@ void add_doctor(CLI::App& app, Terminal& t) {
       for (const Finding& f : findings) text += fmt::format("{},{},{}\n", f.what, f.ok ? "yes" : "no", report::csv_field(f.detail));
     } else {
       for (const Finding& f : findings) text += fmt::format("{:<4}{:<20}{}\n", f.ok ? "yes" : "no", f.what, f.detail);
-      text += "\nGPU kernels, NCCL and the real PyTorch are not executed by this version; its own executor over TCP is (ddpsim run).\n";
+      text += "\nGPU kernels and NCCL are not executed by this version; its own executor over TCP is (ddpsim run), and the real PyTorch over Gloo (ddpsim run --backend torch).\n";
     }
     write_answer(t, *flags, text);
   });

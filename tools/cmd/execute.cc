@@ -77,6 +77,7 @@ Executed execute_tcp(const Loaded& l, const Flags& flags) {
 // What the recorder cannot do, said before anything starts.
 void check_torch(const Loaded& l) {
   const Scenario& s = l.scenario;
+  if (backend_of(s.plan, l.cluster.device) != Backend::Gloo) throw InputError{"--backend torch", "runs over gloo on hosts of CPUs; on GPUs start tools/python/ddpsim_record.py with torchrun"};
   if (!s.other_jobs.empty()) throw InputError{"other_jobs", "--backend torch runs one job"};
   if (s.jitter) throw InputError{"jitter", "--backend torch runs what there is; leave jitter out"};
   if (s.real_compute && !s.slow_ranks.empty()) throw InputError{"slow_ranks", "real computation cannot be slowed down; use --compute timed"};
@@ -120,7 +121,7 @@ void run_command(Terminal& t, Flags flags) {
   if (flags.steps != 0 && (flags.steps < 2 || flags.steps > 64)) throw InputError{"--steps " + std::to_string(flags.steps), "2 to 64 steady steps"};
   bool torch = flags.backend == "torch";
   try {
-    if (torch) flags.question.sets.insert(flags.question.sets.begin(), {"plan.backend=gloo", "plan.pytorch=" + calib::torch_version(flags.python)});
+    if (torch) flags.question.sets.insert(flags.question.sets.begin(), "plan.pytorch=" + calib::torch_version(flags.python));
     else flags.question.sets.insert(flags.question.sets.begin(), "plan.backend=tcp");
   } catch (const std::runtime_error& e) {
     throw InputError{"run", e.what()};
