@@ -208,9 +208,9 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
     double wire = segment * c_x * bottleneck(c, p, level, c.ring_load);
     auto hidden = static_cast<double>(cycle.ps);
     double gap = std::max(0.0, hidden - wire);
-    // On two ranks a go-ahead follows its giver's own payload on the one connection: a latency after each segment.
+    // On two ranks a go-ahead follows its giver's own payload on the one connection: a latency after each segment that lasts longer.
     auto call = static_cast<double>(price.hop_latency.ps);
-    bool calls = c.ranks() == 2 && 2 * call > gap;
+    bool calls = c.ranks() == 2 && call < wire && 2 * call > gap;
     if (gap > 0 || calls) {
       double pair = calls ? 2 * step_time(c, p, level, c.ring_load, segment * c_x, call) : step_time(c, p, level, c.ring_load, 2 * segment * c_x, gap);
       double last = g.per_rank * (c.ranks() - 1) % 2 == 0 ? 2 * wire : wire;  // the last pair, or the odd one, is not followed by a gap

@@ -12,6 +12,7 @@
 #include "sim/collective/messages.h"
 #include "sim/collective/price.h"
 #include "sim/engine/execute.h"
+#include "sim/predict/turns.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::collective {
@@ -391,9 +392,18 @@ std::int64_t played(int n, std::int64_t bytes, Backend backend, const Profile& p
   };
   std::vector<engine::TaskId> arrive;
   for (int r = 0; r < n; ++r) arrive.push_back(g.add_fixed({}));
+  predict::Turns connections;  // Gloo: one a hop
+  TakeTurn turn = [&](int from, int to, double work) {
+    engine::TaskId due = g.add_fixed({});
+    return connections.add(g, connections.place_of_hop(from, to), due, g.add_task({}, work, flow(from, to)));
+  };
+  if (backend != Backend::Gloo) turn = {};
   auto done = down_the_tree ? add_broadcast_messages(g, c, p, price, {bytes}, flow, arrive)
-                            : add_all_reduce_messages(g, c, p, price, {bytes}, flow, arrive);
-  engine::Timeline t = engine::execute(g);
+                            : add_all_reduce_messages(g, c, p, price, {bytes}, flow, arrive, {}, turn);
+  auto decide = [](void* state, engine::TaskId task, TimePoint, std::vector<engine::TaskId>& release) {
+    static_cast<predict::Turns*>(state)->decide(task, release);
+  };
+  engine::Timeline t = engine::execute(g, {&connections, decide});
   EXPECT_TRUE(t.complete());
   EXPECT_EQ(done.size(), static_cast<std::size_t>(n));
   std::int64_t end = 0;
