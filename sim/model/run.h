@@ -113,6 +113,9 @@ struct Run {
   std::vector<std::int64_t> steady_buckets;
 };
 
+// False: what was recorded is nothing that ddpsim predicts (`skipped` says why).
+bool is_predicted(const Run& run);
+
 bool is_compute(OpKind k);        // occupies the device that computes
 bool is_communication(OpKind k);  // a collective, or waiting for one
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 
 #include "calib/torch.h"
 #include "sim/io/files.h"
@@ -137,6 +138,18 @@ TEST(TorchCommand, KeepsWhatItDoesNotPredictApart) {
   io::Json j = io::parse_json(ddpsim({"validate", "--runs", f.path.string(), "--format", "json"}).out, "stdout");
   EXPECT_EQ(j["unpredicted"], 1);
   EXPECT_TRUE(j["pairs"].empty());
+}
+
+TEST(TorchCommand, CalibratesWhatAFitReads) {
+  if (!has_torch()) GTEST_SKIP() << "no python3-torch";
+  Outcome o = ddpsim({"calibrate", "--backend", "torch", "--cluster", "testbed-torch", "--set", "cluster.hosts=2", "--loopback", "--format", "json"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  io::Json run = io::parse_json(o.out, "stdout");
+  EXPECT_EQ(run["evidence"], "collective");
+  std::map<std::string, int> count;
+  for (const auto& s : run["samples"]) ++count[s["op"].get<std::string>()];
+  for (const char* op : {"all_reduce", "all_reduce_cpu", "half_all_reduce", "broadcast", "broadcast_idle", "in_flight", "bare_backward", "ddp_backward"}) EXPECT_GT(count[op], 0) << op;
+  EXPECT_EQ(count["bare_backward"], count["ddp_backward"]);
 }
 
 TEST(TorchCommand, RefusesInASentence) {

@@ -39,8 +39,8 @@ struct InFlight {
   double first_ms, second_ms;      // ends, from the start of the first
 };
 
-// Measured with PyTorch 1.13 over Gloo on hosts at 200 Mb/s, the second all-reduce 42 ms after the first; repeats within 0.5 %. An even share of the link (a
-// connection for each) puts the ends of 12 and 4 MiB at 672 and 250 ms on two ranks; a share by segment at 672 and 382, and of 8 and 3 MiB at 461 and 339.
+// Measured with PyTorch 1.13 over Gloo on hosts at 200 Mb/s, the second all-reduce 42 ms after the first. `in_flight` of `ddpsim calibrate --backend torch`:
+// the samples in calib/runs repeat these within 0.5 % (16 and 10 MiB are measured since, and not in them yet).
 constexpr InFlight kMeasured[] = {{2, 12 * kMiBytes, 4 * kMiBytes, 672.6, 377.8},   {2, 12 * kMiBytes, 6 * kMiBytes, 757.3, 588.2},  {2, 12 * kMiBytes, 8 * kMiBytes, 841.4, 672.8},
                                   {2, 8 * kMiBytes, 3 * kMiBytes, 461.2, 292.1},    {2, 16 * kMiBytes, 10 * kMiBytes, 1095.5, 926.9}, {4, 12 * kMiBytes, 4 * kMiBytes, 1011.8, 802.2},
                                   {4, 12 * kMiBytes, 8 * kMiBytes, 1265.6, 1054.8}, {4, 8 * kMiBytes, 3 * kMiBytes, 663.4, 694.9},    {4, 8 * kMiBytes, 5 * kMiBytes, 769.4, 821.6},

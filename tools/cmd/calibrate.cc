@@ -8,15 +8,12 @@
 #include <stdexcept>
 
 #include "sim/analysis/compare.h"
-#include "calib/torch.h"
 #include "tools/cmd/executed.h"
 
 namespace ddpsim::cli {
 namespace {
 
-struct Flags : ExecutedFlags {
-  std::string python = "/usr/bin/python3";
-};
+using Flags = ExecutedFlags;
 
 // Each link from the streams: bandwidth is the slope of the two largest, burst what the largest had for nothing.
 std::string links_table(const Run& run) {
@@ -48,14 +45,7 @@ Run calibrate_tcp(const Loaded& l, const Flags& flags) {
 }
 
 Run calibrate_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
-  calib::TorchOptions options;
-  options.python = flags.python;
-  options.script = home_of(t).path() + "/tools/python/ddpsim_calibrate.py";
-  if (!io::exists(options.script)) throw InputError{options.script, "no such file; set DDPSIM_HOME to ddpsim's folder"};
-  options.loopback = flags.loopback;
-  std::vector<int> hosts;
-  for (int device : devices_of(l.scenario)) hosts.push_back(l.fabric->host_of(device));
-  Run run = calib::record_torch(l.cluster, hosts, options);
+  Run run = run_script(t, l, flags, "ddpsim_calibrate.py");
   run.evidence = EvidenceClass::Collective;
   return run;
 }
@@ -100,7 +90,6 @@ void add_calibrate(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("calibrate", "Measure links and collectives on hosts of this machine");
   add_executed_flags(*c, *flags, "tcp: links and collectives over shaped network namespaces; torch: PyTorch's collectives there, and DDP's own work");
-  c->add_option("--python", flags->python, "backend torch: an interpreter that has PyTorch; default /usr/bin/python3");
   c->callback([&t, flags] { calibrate_command(t, *flags); });
 }
 

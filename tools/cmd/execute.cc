@@ -6,7 +6,6 @@
 #include <ostream>
 
 #include "calib/execute.h"
-#include "calib/torch.h"
 #include "sim/analysis/compare.h"
 #include "tools/cmd/executed.h"
 
@@ -16,7 +15,6 @@ namespace {
 struct Flags : ExecutedFlags {
   std::string compute;
   std::string split;
-  std::string python = "/usr/bin/python3";
   std::vector<std::string> record;
   int steps = 0;
 };
@@ -90,20 +88,14 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
   out.predicted = predict::predict(l.question(), l.options).summary.step;
   out.basis = "from the workload's times; ";
   calib::TorchOptions options;
-  options.python = flags.python;
-  options.script = home_of(t).path() + "/tools/python/ddpsim_record.py";
-  if (!io::exists(options.script)) throw InputError{options.script, "no such file; set DDPSIM_HOME to ddpsim's folder"};
   options.workload = l.workload_text;
   bool slow = out.predicted > Duration{2'000'000'000'000};  // fewer of long steps: they differ less
   int steps = flags.steps != 0 ? flags.steps : slow ? 4 : steps_for(out.predicted);
   options.arguments = {"--spans", slow ? "2" : "3", "--passes", slow ? "3" : "5", "--compute", l.scenario.real_compute ? "real" : "timed", "--steps", std::to_string(steps), "--plan", l.document.value("plan", io::Json::object()).dump()};
   for (const std::string& knob : flags.record) options.arguments.insert(options.arguments.end(), {"--record", knob});
   options.slow_ranks = l.scenario.slow_ranks;
-  options.loopback = flags.loopback;
   options.timeout_s = 180 + 10 * static_cast<double>(out.predicted.ps) / 1e12 * (steps + 20);
-  std::vector<int> hosts;
-  for (int device : devices_of(l.scenario)) hosts.push_back(l.fabric->host_of(device));
-  out.run = calib::record_torch(l.cluster, hosts, options);
+  out.run = run_script(t, l, flags, "ddpsim_record.py", options);
   if (!flags.record.empty()) out.basis = "without " + flags.record.front() + ", which is recorded and not predicted; ";
   else if (out.run.layers) {
     Workload recorded = as_recorded(l.workload, out.run);
@@ -157,7 +149,6 @@ void add_run(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("run", "Execute a scenario on hosts of this machine, and show it beside its prediction");
   add_executed_flags(*c, *flags, "tcp: ddpsim's own executor, a process per rank, real TCP over shaped network namespaces; torch: the real PyTorch over Gloo on the same hosts");
-  c->add_option("--python", flags->python, "backend torch: an interpreter that has PyTorch; default /usr/bin/python3");
   c->add_option("--compute", flags->compute, "timed (computation is slept) or real (it keeps a core busy); default: the scenario's, which is timed if it does not say");
   c->add_option("--record", flags->record, "backend torch: what is recorded and not predicted, repeatable: powersgd_rank=1, zero_redundancy_optimizer=true, uneven_inputs=3")->allow_extra_args(false);
   c->add_option("--steps", flags->steps, "steady steps to play; default by the predicted step, 6 to 12");

@@ -12,7 +12,18 @@ void add_executed_flags(CLI::App& c, ExecutedFlags& f, const std::string& backen
   c.add_option("--backend", f.backend, backend_help);
   c.add_option("--runs", f.runs, "folder of Runs: adds the Run and its scenario there");
   c.add_option("--revision", f.revision, "git revision to note in the Run");
+  c.add_option("--python", f.python, "backend torch: an interpreter that has PyTorch; default /usr/bin/python3");
   c.add_flag("--loopback", f.loopback, "make no hosts: plain loopback, not shaped");
+}
+
+Run run_script(const Terminal& t, const Loaded& l, const ExecutedFlags& flags, const std::string& script, calib::TorchOptions options) {
+  options.python = flags.python;
+  options.script = home_of(t).path() + "/tools/python/" + script;
+  if (!io::exists(options.script)) throw InputError{options.script, "no such file; set DDPSIM_HOME to ddpsim's folder"};
+  options.loopback = flags.loopback;
+  std::vector<int> hosts;
+  for (int device : devices_of(l.scenario)) hosts.push_back(l.fabric->host_of(device));
+  return calib::record_torch(l.cluster, hosts, options);
 }
 
 void prepare_runs(const std::string& folder) {

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "calib/torch.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -13,9 +14,13 @@ struct ExecutedFlags {
   std::string backend = "tcp";
   std::string runs;
   std::string revision;
+  std::string python = "/usr/bin/python3";  // backend torch
   bool loopback = false;
 };
 void add_executed_flags(CLI::App& command, ExecutedFlags& flags, const std::string& backend_help);
+
+// Runs a script of tools/python on the scenario's ranks. `options.arguments` and the rest that only the command knows are given. Throws InputError.
+Run run_script(const Terminal& t, const Loaded& l, const ExecutedFlags& flags, const std::string& script, calib::TorchOptions options = {});
 
 // Makes a folder of Runs, and clears what a killed writer left there.
 void prepare_runs(const std::string& folder);

@@ -34,7 +34,7 @@ std::deque<Executed> collect(const Terminal& t, const Flags& flags) {
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
     if (run.kind != RunKind::Measured || run.origin.hosts != "namespaces" || run.origin.backend != flags.backend) continue;
     if (run.origin.compute == "real" && run.evidence == EvidenceClass::Replay) continue;
-    if (run.evidence != EvidenceClass::Collective && (run.split != flags.split || (!run.skipped.empty() && run.skipped.front().what == "prediction"))) continue;
+    if (run.evidence != EvidenceClass::Collective && (run.split != flags.split || !is_predicted(run))) continue;
     QuestionFlags q;
     q.scenario = flags.runs + "/scenarios/" + run.scenario + ".json";
     out.push_back({std::move(run), load(t, q)});

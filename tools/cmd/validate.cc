@@ -191,7 +191,7 @@ Validation validate_folder(const Terminal& t, const Flags& flags) {
       continue;
     }
     std::string name = file.substr(file.rfind('/') + 1);
-    if (std::any_of(run.skipped.begin(), run.skipped.end(), [](const Skipped& s) { return s.what == "prediction"; })) {
+    if (!is_predicted(run)) {
       ++v.unpredicted;
       continue;
     }

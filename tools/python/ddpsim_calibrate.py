@@ -15,7 +15,6 @@ Samples, raw, in picoseconds:
 """
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import os
@@ -55,14 +54,14 @@ def collectives(op: str, ranks: int, group: Any, sizes: Sequence[int]) -> Sample
             count = repetitions(size)
             for k in range(count + 2):
                 if k == 2:
-                    busy = cap.foreign_cpu_s() + time.process_time()
+                    busy = rec.busy_core_s()
                 if op != "broadcast":
                     dist.all_reduce(tensor, group=group)
                     tensor.fill_(1e-3) if k % 8 == 7 else None  # the sum grows with every call
                 else:
                     dist.broadcast(tensor, 0, group=group)
                 ends.append(now())
-            busy = (cap.foreign_cpu_s() + time.process_time() - busy) / count
+            busy = (rec.busy_core_s() - busy) / count
         everyone = [e for e in rec.gathered(ends) if e]
         last = [max(column) for column in zip(*everyone)]
         parameters = {"ranks": ranks, "bytes": max(4, size)}
@@ -72,24 +71,14 @@ def collectives(op: str, ranks: int, group: Any, sizes: Sequence[int]) -> Sample
     return out
 
 
-def start_together(pause_ns: int) -> int:
-    """A moment at least `pause_ns` from now that all ranks know, of CLOCK_MONOTONIC (one machine)."""
-    return max(rec.gathered(now())) + pause_ns
-
-
-def wait_until(moment: int) -> None:
-    while now() < moment:
-        time.sleep(max(0.0, (moment - now()) / 1e9))
-
-
 def idle_broadcasts(ranks: int, group: Any, sizes: Sequence[int]) -> Samples:
     out: Samples = []
     for size in sizes:
-        start = start_together(60_000_000)
+        start = rec.start_together(60_000_000)
         tensor = torch.zeros(max(1, size // 4))
         took: List[int] = []
         for _ in range(12 if dist.get_rank() < ranks else 0):
-            wait_until(start)
+            rec.wait_until(start)
             dist.broadcast(tensor, 0, group=group)
             took.append(now() - start)
             start += 40_000_000
@@ -104,12 +93,12 @@ def in_flight(ranks: int, group: Any, pairs: Sequence[Any], gap_us: int) -> Samp
         tensors = [torch.zeros(size // 4) for size in sizes]
         took: List[List[int]] = []
         for _ in range(3):
-            start = start_together(100_000_000)
+            start = rec.start_together(100_000_000)
             ends = [0, 0]
             if dist.get_rank() < ranks:
                 futures = []
                 for i, tensor in enumerate(tensors):
-                    wait_until(start + i * gap_us * 1000)
+                    rec.wait_until(start + i * gap_us * 1000)
                     future = dist.all_reduce(tensor, group=group, async_op=True).get_future()
                     futures.append(future.then(lambda _, i=i: ends.__setitem__(i, now())))
                 for future in futures:
@@ -173,11 +162,12 @@ def framework(ranks: int, alone: Any) -> Samples:
     return out
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    parser = argparse.ArgumentParser(description="Measure c10d's collectives and DDP's own work; run it under torchrun, or through ddpsim calibrate --backend torch.")
+def measure(argv: Optional[Sequence[str]]) -> None:
+    parser = cap.OneLineParser(description="Measure c10d's collectives and DDP's own work; run it under torchrun, or through ddpsim calibrate --backend torch.")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args(argv)
+    rec.require_rank("ddpsim_calibrate.py", "ddpsim calibrate --backend torch")
     torch.set_num_threads(args.threads)
     dist.init_process_group("gloo")
     world = dist.get_world_size()
@@ -194,13 +184,21 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             samples += collectives("half_all_reduce", n, groups[n], (1 << 20, 1 << 22))
         samples += idle_broadcasts(n, groups[n], (4, 1 << 16))
     for n in counts[:2]:
-        samples += in_flight(n, groups[n], [(12 * MIB, 4 * MIB), (12 * MIB, 6 * MIB), (12 * MIB, 8 * MIB), (8 * MIB, 3 * MIB), (8 * MIB, 5 * MIB)], 42_000)
+        samples += in_flight(n, groups[n], [(12 * MIB, 4 * MIB), (12 * MIB, 6 * MIB), (12 * MIB, 8 * MIB), (8 * MIB, 3 * MIB), (8 * MIB, 5 * MIB), (16 * MIB, 10 * MIB)], 42_000)
     for n in [1] + counts[:2]:
         samples += framework(n, alone)
     resent = sum(rec.gathered(rec.retransmits() - again))
     if dist.get_rank() == 0:
         cap.write_text(args.out, json.dumps(rec.document("collective", samples, load, resent)) + "\n")
     dist.barrier()
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    try:
+        measure(argv)
+    except (rec.RecordError, cap.CaptureError, OSError, RuntimeError, MemoryError) as error:
+        print(f"ddpsim_calibrate: {str(error).strip().splitlines()[0]}", file=sys.stderr)
+        return 2
     return 0
 
 

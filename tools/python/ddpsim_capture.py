@@ -581,13 +581,18 @@ class OneLineParser(argparse.ArgumentParser):
         raise CaptureError(message)
 
 
+def add_model_flags(group: Any) -> None:
+    """What to train, for ``named_model`` and ``made_by_factory``."""
+    group.add_argument("--model", help="a torchvision classification model, or mlp784-50-10")
+    group.add_argument("--factory", metavar="MODULE:FUNCTION", help="returns (model, inputs, loss_fn, optimizer); the "
+                       "last two may be None")
+
+
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = OneLineParser(description="Capture one training step of a PyTorch model as a ddpsim workload.")
     add = parser.add_argument
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--model", help="a torchvision classification model, or mlp784-50-10")
-    what.add_argument("--factory", metavar="MODULE:FUNCTION", help="returns (model, inputs, loss_fn, optimizer); the "
-                      "last two may be None")
+    add_model_flags(what)
     add("--out", required=True, type=Path, help="file to write, such as workloads/x.json")
     add("--batch", type=int, help="samples per step; with --factory the default is read from the inputs")
     add("--image", type=int, default=224, help="image height and width (default 224)")

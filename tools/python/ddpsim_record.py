@@ -25,7 +25,7 @@ import threading
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import ddpsim_capture as cap  # noqa: E402  (says itself what is missing where PyTorch is)
@@ -39,7 +39,6 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 SCHEMA = "ddpsim.run/1"
 NOISY_SPREAD = 0.01   # median absolute deviation of the steady steps / their median
 NOISY_LOAD = 0.3      # cores that are busy while all ranks sleep
-VERSIONS = ("1.13", "2.0", "2.7", "2.11")  # whose schedules ddpsim knows
 
 # Knobs of the plan that are played here, with their defaults; names as in sim/FORMATS.md.
 KNOBS: Dict[str, Any] = {
@@ -219,12 +218,19 @@ class Job:
         elif p["comm_hook"] != "none":
             self.ddp.register_comm_hook(None, self.hook)
 
+    def note(self, name: str, tensors: List[int], wire: Tensor, ready: int) -> Dict[str, Any]:
+        """A collective that begins; who sees it end fills that in."""
+        entry = {"op": f"allreduce/{name}", "tensors": tensors, "bytes": wire.numel() * wire.element_size(), "ready": ready, "end": 0}
+        self.collectives.append(entry)
+        return entry
+
+    def note_bucket(self, bucket: Any, wire: Tensor, ready: int) -> Dict[str, Any]:
+        return self.note(f"bucket.{bucket.index()}", [self.index[id(p)] for p in bucket.parameters()], wire, ready)
+
     def watched(self, hook: Callable[..., Any]) -> Callable[..., Any]:
         """A hook of PyTorch's own, with a look at the clock when a bucket is ready and when it is done with it."""
         def run(state, bucket):  # type: ignore[no-untyped-def]
-            entry = {"op": f"allreduce/bucket.{bucket.index()}", "tensors": [self.index[id(p)] for p in bucket.parameters()],
-                     "bytes": bucket.buffer().numel() * bucket.buffer().element_size(), "ready": now(), "end": 0}
-            self.collectives.append(entry)
+            entry = self.note_bucket(bucket, bucket.buffer(), now())
 
             def ended(future: Any) -> Any:
                 entry["end"] = now()
@@ -244,9 +250,7 @@ class Job:
         # Plain DDP divides while it copies gradients into the bucket; a hook has to do it itself. Here the loss was divided instead (step), so that the
         # steps that are looked at cost what the others do.
         wire = (buffer.to(half) if half else buffer).div_(self.world) if kind != "none" else buffer
-        entry = {"op": f"allreduce/bucket.{bucket.index()}", "tensors": [self.index[id(p)] for p in bucket.parameters()],
-                 "bytes": wire.numel() * wire.element_size(), "ready": ready, "end": 0}
-        self.collectives.append(entry)
+        entry = self.note_bucket(bucket, wire, ready)
 
         def ended(future: Any) -> Tensor:
             entry["end"] = now()
@@ -268,8 +272,7 @@ class Job:
         grads = [(i, x.grad) for i, x in enumerate(self.parameters) if x.grad is not None]
 
         def start(name: str, tensors: List[int], value: Tensor, async_op: bool) -> Any:
-            entry = {"op": f"allreduce/{name}", "tensors": tensors, "bytes": value.numel() * value.element_size(), "ready": now(), "end": 0}
-            self.collectives.append(entry)
+            entry = self.note(name, tensors, value, now())
             work = dist.all_reduce(value, async_op=async_op)
             entry["end"] = now()
             return work
@@ -364,12 +367,27 @@ def retransmits() -> int:
     return 0
 
 
+def busy_core_s() -> float:
+    """Core seconds that the machine has been busy."""
+    return cap.foreign_cpu_s() + time.process_time()
+
+
+def start_together(pause_ns: int) -> int:
+    """A moment at least `pause_ns` from now that all ranks know, of CLOCK_MONOTONIC (one machine)."""
+    return max(gathered(now())) + pause_ns
+
+
+def wait_until(moment: int) -> None:
+    while now() < moment:
+        time.sleep(max(0.0, (moment - now()) / 1e9))
+
+
 def quiet_load() -> float:
     """Cores that are busy while all ranks sleep."""
     dist.barrier()
-    before = cap.foreign_cpu_s() + time.process_time()
+    before = busy_core_s()
     time.sleep(0.25)
-    load = (cap.foreign_cpu_s() + time.process_time() - before) / 0.25
+    load = (busy_core_s() - before) / 0.25
     dist.barrier()
     return round(load, 2)
 
@@ -426,28 +444,27 @@ def record(job: Job, steady: int, spans: int, passes: int, patience: float) -> D
     plain = warmup + steady
     history: List[Dict[str, Any]] = []
     dist.barrier()
-    begin = max(gathered(now() + 50_000_000))
+    begin = start_together(50_000_000)
     buckets: Dict[str, List[int]] = {}
-    while now() < begin:
-        time.sleep(max(0.0, (begin - now()) / 1e9))
-    busy = cap.foreign_cpu_s() + time.process_time()
+    wait_until(begin)
+    before = busy_core_s()
+    busy = 0.0  # cores, over the steps that are timed
     total = plain + spans + (1 if spans else 0)
     uneven = job.plan["uneven_inputs"]
     mine = total - (uneven if dist.get_rank() == job.world - 1 else 0)
     join = Join([job.ddp]) if uneven else contextlib.nullcontext()
     join.__enter__()
     for k in range(mine):
-        if k == plain and spans:
-            busy = (cap.foreign_cpu_s() + time.process_time() - busy) / max(1e-9, (now() - begin) / 1e9)
+        if k == plain:
             job.record_spans()
         job.step()
+        if k < plain:
+            busy = (busy_core_s() - before) / ((now() - begin) / 1e9)
         history.append({"marks": job.marks, "collectives": job.collectives if job.recording or job.hooked or job.ddp is None else []})
         watch.alive()
         if k == 0 and job.ddp is not None:
             buckets["first"] = sizes(job.ddp._get_ddp_logging_data().get("bucket_sizes", ""))
     join.__exit__(None, None, None)
-    if not spans:
-        busy = (cap.foreign_cpu_s() + time.process_time() - busy) / max(1e-9, (now() - begin) / 1e9)
     if job.ddp is not None:
         data = job.ddp._get_ddp_logging_data()
         buckets["steady"] = sizes(data.get("rebuilt_bucket_sizes", "")) or buckets["first"]
@@ -543,17 +560,11 @@ def document(evidence: str, samples: List[Dict[str, Any]], load: float, resent: 
 # ---- command line
 
 
-class OneLineParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise RecordError(message)
-
-
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
-    parser = OneLineParser(description="Record real data-parallel training steps of PyTorch; run it under torchrun, or through ddpsim run --backend torch.")
+    parser = cap.OneLineParser(description="Record real data-parallel training steps of PyTorch; run it under torchrun, or through ddpsim run --backend torch.")
     add = parser.add_argument
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--model", help="a torchvision classification model, or mlp784-50-10")
-    what.add_argument("--factory", metavar="MODULE:FUNCTION", help="returns (model, inputs, loss_fn, optimizer); the last two may be None")
+    cap.add_model_flags(what)
     what.add_argument("--workload", type=Path, metavar="FILE", help="a captured workload: its layers, timed; with --compute real the model that it was captured from")
     add("--out", type=Path, required=True, help="file to write the Run to")
     add("--compute", choices=("timed", "real"), help="with --workload: timed (default) or real")
@@ -604,6 +615,11 @@ def read_plan(args: argparse.Namespace) -> Dict[str, Any]:
     if plan["gloo_threads"] != 2:
         raise RecordError("gloo_threads is fixed in c10d: 2")
     return plan
+
+
+def require_rank(script: str, command: str) -> None:
+    if "RANK" not in os.environ:
+        raise RecordError(f"no rank: start it with torchrun --nproc-per-node N {script} ..., or use {command}")
 
 
 def recipe_of(workload: Dict[str, Any], name: str) -> Dict[str, Any]:
@@ -662,8 +678,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             if getattr(args, name) < least:
                 raise RecordError(f"--{name} must be at least {least}, not {getattr(args, name)}")
         plan = read_plan(args)
-        if "RANK" not in os.environ:
-            raise RecordError("no rank: start it with torchrun --nproc-per-node N ddpsim_record.py ..., or use ddpsim run --backend torch")
+        require_rank("ddpsim_record.py", "ddpsim run --backend torch")
         torch.set_num_threads(args.threads)
         torch.manual_seed(1)
         dist.init_process_group(plan["backend"] or ("nccl" if args.device == "cuda" else "gloo"))
