@@ -72,6 +72,14 @@ class TimedModelTest(unittest.TestCase):
             sleeper.until(rec.now(), 1_000_000)
         self.assertAlmostEqual((rec.now() - begin) / 1e6, 40, delta=6)
 
+    def test_being_late_once_shortens_the_next_sleep(self):
+        sleeper = rec.Sleeper()
+        begin = rec.now()
+        time.sleep(0.015)  # a layer that was to take 5 ms
+        sleeper.until(begin, 5_000_000)
+        sleeper.until(rec.now(), 20_000_000)
+        self.assertAlmostEqual((rec.now() - begin) / 1e6, 25, delta=4)
+
 
 class PlanTest(unittest.TestCase):
     def plan(self, *flags):
