@@ -111,7 +111,7 @@ Run record_torch(const Cluster& cluster, const std::vector<int>& hosts, const To
       set("PYTHONDONTWRITEBYTECODE", "1");
       set("OMP_NUM_THREADS", "1");
       set("DDPSIM_HOSTS", shaped ? "namespaces" : "loopback");
-      std::vector<std::string> arguments{options.script, "--out", answer.path()};
+      std::vector<std::string> arguments{options.script, "--keep-memory", "--out", answer.path()};
       if (!options.workload.empty()) arguments.insert(arguments.end(), {"--workload", workload.path()});
       arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
       if (auto slow = options.slow_ranks.find(rank); slow != options.slow_ranks.end()) arguments.insert(arguments.end(), {"--slow", std::to_string(slow->second)});

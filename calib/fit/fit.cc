@@ -196,36 +196,50 @@ void fit_half_sums(const std::vector<FitCollectives>& runs, Profile& p) {
   p.half_reduction_bytes_per_s = found.empty() ? 0 : std::round(analysis::median(found));
 }
 
-// What DDP adds to a backward without computation: {tensors, bytes of each, ranks at once} -> picoseconds.
+constexpr std::int64_t kLarge = 1 << 20;  // bytes of a parameter whose kernels do not count
+
+// What `with` adds to `without`, of a model without computation: {tensors, bytes of each, ranks at once} -> picoseconds.
 using Added = std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, double>;
-Added added_by_ddp(const std::vector<FitCollectives>& runs, const char* phase) {
+Added added(const std::vector<FitCollectives>& runs, const char* without, const char* with) {
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::map<bool, std::vector<double>>> found;
   for (const FitCollectives& c : runs)
     for (const Sample& s : c.run->samples)
-      for (bool ddp : {false, true})
-        if (s.op == (ddp ? "ddp_" : "bare_") + std::string(phase)) found[{parameter(s, "tensors"), parameter(s, "bytes"), parameter(s, "ranks")}][ddp].push_back(median_ps(s));
+      if (bool more = s.op == with; more || s.op == without)
+        found[{parameter(s, "tensors"), parameter(s, "bytes"), parameter(s, "ranks")}][more].push_back(median_ps(s));
   Added out;
   for (const auto& [key, sides] : found)
     if (sides.size() == 2) out[key] = analysis::median(sides.at(true)) - analysis::median(sides.at(false));
   return out;
 }
 
+// fp16_compress_hook reads and writes four times the bucket's bytes, and divides half of them: what large buckets take, less the traffic.
+void fit_half_division(const Added& by_hook, Fit& out) {
+  std::vector<double> found;
+  for (const auto& [key, ps] : by_hook) {
+    auto [tensors, bytes, ranks] = key;
+    auto total = static_cast<double>(bytes * tensors);
+    double left = ps - 4e12 * total / out.profile.memory.bandwidth_bytes_per_s;
+    if (bytes >= kLarge && ranks == 1 && left > 0) found.push_back(0.5e12 * total / left);
+  }
+  out.profile.memory.half_divide_bytes_per_s = found.empty() ? 0 : std::round(analysis::median(found));
+  if (!found.empty()) out.notes.push_back("division of halves: " + number("%.2f", out.profile.memory.half_divide_bytes_per_s / 1e9) + " GB/s a core");
+}
+
 // DDP copies a gradient into its bucket and out again: two reads and two writes of it, two kernels and one hook a parameter.
 //   small ones: hook + 2 kernels;   large ones, less that: 4 S / bandwidth, of one rank alone and of several at once
 void fit_framework(const std::vector<FitCollectives>& runs, Fit& out) {
-  Added added = added_by_ddp(runs, "backward");
-  if (added.empty()) return;
+  Added by_ddp = added(runs, "bare_backward", "ddp_backward");
+  if (by_ddp.empty()) return;
   Profile& p = out.profile;
   constexpr std::int64_t kSmall = 16 << 10;
-  constexpr std::int64_t kLarge = 1 << 20;
   std::vector<double> each;
-  for (const auto& [key, ps] : added)
+  for (const auto& [key, ps] : by_ddp)
     if (auto [tensors, bytes, ranks] = key; bytes <= kSmall && ranks == 1) each.push_back(ps / static_cast<double>(tensors));
   if (each.empty()) return;
   double small = std::max(0.0, analysis::median(each));
   std::vector<double> alone;
   std::vector<double> together;
-  for (const auto& [key, ps] : added) {
+  for (const auto& [key, ps] : by_ddp) {
     auto [tensors, bytes, ranks] = key;
     if (bytes < kLarge) continue;
     double rate = 4e12 * static_cast<double>(bytes * tensors) / std::max(1.0, ps - small * static_cast<double>(tensors));
@@ -242,6 +256,7 @@ void fit_framework(const std::vector<FitCollectives>& runs, Fit& out) {
   p.memory.efficiency = {std::min(1.0, *slowest / p.memory.bandwidth_bytes_per_s), 1, 1};
   out.notes.push_back("DDP's own work: " + number("%.1f", small / 1e6) + " us a parameter, copies at " + number("%.1f", p.memory.bandwidth_bytes_per_s / 1e9) + " GB/s (" +
                       number("%.1f", *slowest / 1e9) + " to " + number("%.1f", *fastest / 1e9) + ")");
+  fit_half_division(added(runs, "ddp_backward", "half_backward"), out);
   if (together.empty()) return;
   p.memory.shared_bytes_per_s = std::round(analysis::median(together));
   out.notes.push_back("copies of several ranks at once: " + number("%.1f", p.memory.shared_bytes_per_s / 1e9) + " GB/s together");

@@ -74,7 +74,7 @@ Profile read_profile(const Json& j, const std::string& file) {
   efficiency.only({"gemm", "conv", "attention"});
   p.compute.efficiency = {read_range(efficiency.at("gemm")), read_range(efficiency.at("conv")), read_range(efficiency.at("attention"))};
   Reader memory = r.at("memory");
-  memory.only({"basis", "source", "bandwidth_bytes_per_s", "efficiency", "kernel_ps", "shared_bytes_per_s", "capacity_bytes"});
+  memory.only({"basis", "source", "bandwidth_bytes_per_s", "efficiency", "kernel_ps", "shared_bytes_per_s", "half_divide_bytes_per_s", "capacity_bytes"});
   p.memory.basis = read_basis(memory);
   p.memory.source = memory.at("source").text();
   p.memory.bandwidth_bytes_per_s = memory.at("bandwidth_bytes_per_s").number();
@@ -83,6 +83,10 @@ Profile read_profile(const Json& j, const std::string& file) {
   if (memory.has("shared_bytes_per_s")) {
     p.memory.shared_bytes_per_s = memory.at("shared_bytes_per_s").number();
     if (!(p.memory.shared_bytes_per_s > 0)) memory.at("shared_bytes_per_s").fail("a positive rate; leave it out where hosts have memory of their own");
+  }
+  if (memory.has("half_divide_bytes_per_s")) {
+    p.memory.half_divide_bytes_per_s = memory.at("half_divide_bytes_per_s").number();
+    if (!(p.memory.half_divide_bytes_per_s > 0)) memory.at("half_divide_bytes_per_s").fail("a positive rate; leave it out where halves are divided as fast as memory allows");
   }
   if (memory.has("capacity_bytes")) p.memory.capacity = {memory.at("capacity_bytes").integer()};
   Reader host = r.at("host");

@@ -224,12 +224,14 @@ Run read_run(const Json& j, const std::string& file) {
   else clock.at("domain").choice({"virtual"});
   if (clock.at("offset_bound_ps").integer() != 0) clock.at("offset_bound_ps").fail("clocks that differ are not supported; record on one clock (0)");
   for (const Reader& item : r.at("steps").items()) {
-    if (measured) item.only({"kind", "duration_ps", "instrumented"});
+    if (measured) item.only({"kind", "duration_ps", "instrumented", "page_faults"});
     else item.only({"kind", "duration_ps"});
     StepKind kind = static_cast<StepKind>(item.at("kind").choice({"first", "rebuild", "steady"}));
     std::int64_t ps = item.at("duration_ps").integer();
     if (ps <= 0) item.at("duration_ps").fail("a step takes time");
-    run.steps.push_back({kind, {ps}, item.has("instrumented") && item.at("instrumented").boolean()});
+    std::int64_t faults = item.has("page_faults") ? item.at("page_faults").integer() : 0;
+    if (faults < 0) item.at("page_faults").fail("a count, 0 or more");
+    run.steps.push_back({kind, {ps}, item.has("instrumented") && item.at("instrumented").boolean(), faults});
   }
   if (r.has("samples"))
     for (const Reader& item : r.at("samples").items()) run.samples.push_back(read_sample(item));

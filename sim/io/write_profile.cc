@@ -33,6 +33,7 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
   memory["efficiency"] = range(p.memory.efficiency);
   memory["kernel_ps"] = p.memory.kernel.ps;
   if (p.memory.shared_bytes_per_s > 0) memory["shared_bytes_per_s"] = p.memory.shared_bytes_per_s;
+  if (p.memory.half_divide_bytes_per_s > 0) memory["half_divide_bytes_per_s"] = p.memory.half_divide_bytes_per_s;
   if (p.memory.capacity.count > 0) memory["capacity_bytes"] = p.memory.capacity.count;
   j["memory"] = memory;
   OrderedJson host = section(p.host.basis, p.host.source);

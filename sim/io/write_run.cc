@@ -61,6 +61,7 @@ OrderedJson write_run(const Run& run) {
   for (const StepRecord& s : run.steps) {
     j["steps"].push_back({{"kind", name_of(s.kind)}, {"duration_ps", s.duration.ps}});
     if (s.instrumented) j["steps"].back()["instrumented"] = true;
+    if (s.page_faults > 0) j["steps"].back()["page_faults"] = s.page_faults;
   }
   if (run.layers) {
     const LayerProfile& l = *run.layers;

@@ -37,6 +37,7 @@ struct MemorySection {
   Range efficiency;
   Duration kernel;  // device time of one small kernel
   double shared_bytes_per_s = 0;  // of a machine on which several hosts are emulated (Cluster::emulated_on_cores): all of them together; 0 = each its own
+  double half_divide_bytes_per_s = 0;  // a CPU divides halves in software (compression hooks): one thread, bytes of halves; 0 = as fast as memory
   Bytes capacity;
 };
 struct HostSection {

@@ -74,6 +74,7 @@ struct StepRecord {
   StepKind kind = StepKind::Steady;
   Duration duration;  // end of this step minus end of the step before
   bool instrumented = false;  // measured: spans were recorded in a way that may disturb; does not count as a step time
+  std::int64_t page_faults = 0;  // measured, backend torch: pages that the ranks were given, all together; 0 = none, or not counted
 };
 
 // Of a real framework: one step of the bare model on these ranks, all running, without communication. Medians over passes and ranks.

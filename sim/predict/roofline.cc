@@ -84,6 +84,11 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
   return t;
 }
 
+Duration division(const Op& op, const StepProgram& step, const Profile& p) {
+  if (op.kind != OpKind::Compress || p.memory.half_divide_bytes_per_s <= 0) return {};
+  return {ceil_ps(static_cast<double>(step.buckets[op.subject].wire_bytes.count), p.memory.half_divide_bytes_per_s / 1e12)};
+}
+
 Duration price(const Op& op, const StepProgram& step, const Program& program, const Profile& p, Level level) {
   if (!op.priced) return op.duration;
   Duration hooks = host_time(p, level, p.host.hook * op.hooks);
@@ -92,7 +97,7 @@ Duration price(const Op& op, const StepProgram& step, const Program& program, co
     return op.duration + hooks + host_time(p, level, p.host.launch * op.kernels + (collective ? p.host.collective_launch : Duration{}));
   }
   if (op.kind == OpKind::FindUnused) return p.host.traverse * static_cast<std::int64_t>(program.tensor_names.size());
-  return hooks + std::max(p.memory.kernel * op.kernels, Duration{ceil_ps(static_cast<double>(op.traffic), memory_rate(p, level))});
+  return hooks + division(op, step, p) + std::max(p.memory.kernel * op.kernels, Duration{ceil_ps(static_cast<double>(op.traffic), memory_rate(p, level))});
 }
 
 }  // namespace ddpsim::predict

@@ -15,6 +15,9 @@ std::string roofline_problem(const Workload& w, const Profile& p);
 // Memory bandwidth that one device reaches, bytes per picosecond.
 double memory_rate(const Profile& p, Level level);
 
+// Part of the price that computes and moves next to nothing: a CPU divides halves in software.
+Duration division(const Op& op, const StepProgram& step, const Profile& p);
+
 // Duration of an operation that is priced by the Profile: memory traffic on the device, launches and hooks on the host.
 Duration price(const Op& op, const StepProgram& step, const Program& program, const Profile& p, Level level);
 

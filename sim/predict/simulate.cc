@@ -178,8 +178,10 @@ class Simulator {
         own_core_.push_back(graph_.add_resource({1, 0, 0}));
         d.push_back({own_core_.back(), 1});
       }
-      if (!profiled) d.push_back({cores_, ranks});  // a layer profile has the other ranks in it
-      core_flow_.push_back(graph_.add_flow(d, ranks, 1));  // a rank computes with one thread: at most one core
+      d.push_back({cores_, ranks});
+      work_flow_.push_back(graph_.add_flow(d, ranks, 1));  // a rank computes with one thread: at most one core
+      if (profiled) d.pop_back();  // a layer profile has the other ranks in it
+      core_flow_.push_back(profiled ? graph_.add_flow(d, ranks, 1) : work_flow_.back());
     }
   }
   // A class's ranks copy at the same time.
@@ -335,10 +337,12 @@ class Simulator {
       p.end_offset = graph_.latency()[tail];
       p.ready = p.begin = p.end = tail;
     } else {
-      TaskId t = shares_memory ? copy(op, d, c) : on_cores ? compute(d, c) : shares_device && d.ps > 0 ? graph_.add_task({}, static_cast<double>(d.ps), device_flow_[c]) : graph_.add_fixed(d);
-      if (tail != kNoTask) graph_.add_edge(tail, t);
-      link_deps(s, i, placed, t);
-      p.ready = p.begin = p.end = t;
+      TaskId t = shares_memory ? copy(op, d - division(op, s, profile_), c) : on_cores ? compute(d, c) : shares_device && d.ps > 0 ? graph_.add_task({}, static_cast<double>(d.ps), device_flow_[c]) : graph_.add_fixed(d);
+      TaskId begin = shares_memory ? after_division(op, s, c, t) : t;
+      if (tail != kNoTask) graph_.add_edge(tail, begin);
+      link_deps(s, i, placed, begin);
+      p.ready = p.begin = begin;
+      p.end = t;
       p.end_offset = shares_device ? -1 : d.ps;
       if (streamed) tails_[c][lane] = t;
       if (streamed && !shares_device) set_open(c, lane, t);
@@ -351,6 +355,15 @@ class Simulator {
     auto traffic = static_cast<double>(op.traffic);
     Duration moving{ceil_ps(traffic, memory_rate(profile_, options_.level))};
     return graph_.add_task(std::max(Duration{}, alone - moving), traffic, memory_flow_[c]);
+  }
+
+  // What divides before it copies needs its core for that, like everyone on the machine. Returns the first of the two tasks.
+  TaskId after_division(const Op& op, const StepProgram& s, std::size_t c, TaskId copied) {
+    Duration d = division(op, s, profile_);
+    if (d.ps == 0 || core_flow_.empty()) return copied;
+    TaskId t = graph_.add_task({}, static_cast<double>(d.ps), work_flow_[c]);
+    graph_.add_edge(t, copied);
+    return t;
   }
 
   // What was measured as `d` while `crowd_` ranks took turns on each core: core time, and the rest, in which it slept.
@@ -500,7 +513,8 @@ class Simulator {
   std::vector<engine::ResourceId>& link_resource_;
   engine::ResourceId cores_;
   std::vector<engine::ResourceId> own_core_;  // backend gloo, by class: the core that a rank computes on, less what the network takes there
-  std::vector<engine::FlowId> core_flow_;     // by class
+  std::vector<engine::FlowId> work_flow_;     // by class: one thread that computes, as many as the class has ranks
+  std::vector<engine::FlowId> core_flow_;     // by class: the same of what the workload's times say, which may have been taken while all ranks ran
   double core_share_ = 0;
   double crowd_ = 1;
   double heaviest_ = 1;
@@ -536,20 +550,6 @@ class Simulator {
 }  // namespace
 
 const char* name_of(Fidelity f) { return f == Fidelity::Collective ? "collective" : "message"; }
-
-std::vector<RankClass> fold_ranks(const Scenario& s, bool fold) {
-  std::vector<RankClass> out;
-  std::map<double, std::size_t> by_factor;
-  for (int r = 0; r < s.ranks; ++r) {
-    auto it = s.slow_ranks.find(r);
-    double factor = it == s.slow_ranks.end() ? 1 : it->second;
-    std::size_t index = out.size();
-    if (fold) index = by_factor.emplace(factor, out.size()).first->second;
-    if (index == out.size()) out.push_back({{}, factor, {}});
-    out[index].ranks.push_back(r);
-  }
-  return out;
-}
 
 Simulation simulate(const Program& program, const Communicator& comm, const Profile& profile, const std::vector<RankClass>& classes,
                     const SimulationOptions& options, std::span<const NeighbourJob> others) {

@@ -7,6 +7,7 @@
 
 #include "sim/collective/price.h"
 #include "sim/model/run.h"
+#include "sim/predict/rank_class.h"
 
 namespace ddpsim::predict {
 
@@ -23,13 +24,6 @@ struct SimulationOptions {
   int steady_steps = 3;        // at least 2
 };
 
-// Ranks that behave alike.
-struct RankClass {
-  std::vector<int> ranks;
-  double factor = 1;                 // of compute time
-  std::vector<double> step_factors;  // by steady step, on top; empty = 1
-};
-
 struct SimulatedStep {
   StepKind kind = StepKind::Steady;
   TimePoint end;
@@ -42,8 +36,6 @@ struct Simulation {
   std::uint64_t completions = 0;
   bool complete = false;  // false: deadlock, a defect of the Program
 };
-
-std::vector<RankClass> fold_ranks(const Scenario& s, bool fold);
 
 // Another job on the same fabric, from time 0 on; its steps only load the links.
 struct NeighbourJob {

@@ -155,6 +155,21 @@ TEST(SharedHost, CopiesShareTheMachinesMemory) {
   EXPECT_NEAR(ddp_time(4, 30e9) / alone, 80.0 / 30, 0.03);
 }
 
+TEST(SharedHost, DividingHalvesTakesACoreOfThoseThatThereAre) {
+  auto ddp_ms = [](int ranks, double rate) {
+    Host h(ranks);
+    h.s.plan.comm_hook = CommHook::Fp16Compress;
+    h.p.memory.shared_bytes_per_s = 1e15;
+    h.p.memory.half_divide_bytes_per_s = rate;
+    return static_cast<double>(h.ask().summary.ddp.ps) / 1e9;
+  };
+  double bytes = 0;
+  for (const Tensor& t : Host(1).w.tensors) bytes += 2.0 * static_cast<double>(t.elements());
+  double alone = bytes / 1e9 * 1e3;
+  EXPECT_NEAR(ddp_ms(2, 1e9) - ddp_ms(2, 0), alone, 0.05 * alone) << "a core each";
+  EXPECT_NEAR(ddp_ms(4, 1e9) - ddp_ms(4, 0), 2 * alone, 0.05 * alone) << "four ranks on two cores";
+}
+
 // ---- fit
 
 // What a machine with these numbers would have measured.
@@ -169,6 +184,8 @@ ddpsim::Run framework(double small_ps, double alone, double together) {
       std::map<std::string, std::int64_t> p{{"tensors", tensors}, {"bytes", bytes}, {"ranks", ranks}};
       r.samples.push_back({"bare_backward", p, {{5'000'000'000}}});
       r.samples.push_back({"ddp_backward", p, {{5'000'000'000 + static_cast<std::int64_t>(added)}}});
+      auto total = static_cast<double>(tensors * bytes);
+      r.samples.push_back({"half_backward", p, {{5'000'000'000 + static_cast<std::int64_t>(added + 4e12 * total / rate + 0.5e12 * total / 1.1e9)}}});
     }
   return r;
 }
@@ -190,6 +207,7 @@ TEST(FitOfPytorch, FindsHooksCopiesAndMemoryThatHostsShare) {
   EXPECT_NEAR(static_cast<double>((f.profile.host.hook + f.profile.memory.kernel * 2).ps), 9e6, 10);
   EXPECT_NEAR(f.profile.memory.bandwidth_bytes_per_s, 25e9, 25e6);
   EXPECT_NEAR(f.profile.memory.shared_bytes_per_s, 32e9, 32e6);
+  EXPECT_NEAR(f.profile.memory.half_divide_bytes_per_s, 1.1e9, 1.1e7);
   EXPECT_EQ(f.profile.memory.basis, Evidence::Measured);
   EXPECT_NEAR(f.profile.transports.at("wire").efficiency.mid, 0.99, 1e-4);
   EXPECT_NEAR(static_cast<double>(f.profile.transports.at("wire").latency.ps), 150e6, 1e6);

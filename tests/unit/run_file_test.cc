@@ -57,6 +57,7 @@ Run system_run() {
   Run r = measured_run();
   r.evidence = EvidenceClass::System;
   r.origin.software = "PyTorch 1.13.0, gloo, 2 ranks, 1 threads a rank";
+  r.steps.front().page_faults = 12'000;
   r.steps.push_back({StepKind::Steady, {2'100'000}, true});
   r.layers = LayerProfile{{400'000}, {900'000}, {50'000}, {30'000}, 2, {1, 0}, {{300'000}, {900'000}}};
   r.first_buckets = {8192};
@@ -120,6 +121,8 @@ TEST(RunFile, ARunOfTheRealFrameworkComesBack) {
   EXPECT_EQ(b.origin.software, a.origin.software);
   EXPECT_TRUE(b.steps.back().instrumented);
   EXPECT_FALSE(b.steps.front().instrumented);
+  EXPECT_EQ(b.steps.front().page_faults, 12'000);
+  EXPECT_EQ(b.steps.back().page_faults, 0);
   ASSERT_TRUE(b.layers.has_value());
   EXPECT_EQ(b.layers->core.ps, 30'000);
   EXPECT_EQ(b.layers->ranks, 2);

@@ -10,8 +10,9 @@ Samples, raw, in picoseconds:
   in_flight                {ranks, first_bytes, second_bytes, gap_us, which}: two all-reduces, the second `gap_us` after the first; the end of one (`which`), from
                            the start of the first
   all_reduce_cpu           {ranks, bytes}: core time of one such all-reduce, all ranks and the kernel's network (one mean)
-  bare_*, ddp_*            {tensors, bytes, ranks}: forward and backward of a model of `tensors` parameters of `bytes` bytes without computation, bare and under
-                           DistributedDataParallel in a group of one: what hooks and copies cost; `ranks` processes do it at once
+  bare_*, ddp_*, half_*    {tensors, bytes, ranks}: forward and backward of a model of `tensors` parameters of `bytes` bytes without computation, bare, under
+                           DistributedDataParallel in a group of one, and with its fp16_compress_hook: what hooks, copies and halves cost; `ranks` processes
+                           do it at once
 """
 from __future__ import annotations
 
@@ -28,12 +29,13 @@ import ddpsim_capture as cap  # noqa: E402
 import ddpsim_record as rec  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 Samples = List[Dict[str, Any]]
 now = time.monotonic_ns
 BYTES = (4, 1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
-MIB = 1 << 20
+MIB = rec.MIB
 MODELS = ((100, 1 << 10), (100, 1 << 16), (40, 1 << 20), (10, 1 << 22), (4, 1 << 24))  # tensors, bytes
 
 
@@ -147,18 +149,20 @@ def framework(ranks: int, alone: Any) -> Samples:
     out: Samples = []
     for tensors, size in MODELS:
         found: Dict[str, Dict[str, List[int]]] = {}
-        chain = Chain(tensors, size)
-        wrapped = DistributedDataParallel(chain, process_group=alone, bucket_cap_mb=25)
-        for name, model in (("bare", chain), ("ddp", wrapped)):
+        for name in ("bare", "ddp", "half"):
+            chain = Chain(tensors, size)
+            model = chain if name == "bare" else DistributedDataParallel(chain, process_group=alone, bucket_cap_mb=25)
+            if name == "half":
+                model.register_comm_hook(alone, fp16_compress_hook)
             dist.barrier()
             if dist.get_rank() < ranks:
                 found[name] = passes(model, chain, 10)
+            del model, chain
+            gc.collect()
         dist.barrier()
         for name, times in found.items():
             for phase, durations in times.items():
                 out.append({"op": f"{name}_{phase}", "parameters": {"tensors": tensors, "bytes": size, "ranks": ranks}, "durations_ps": durations})
-        del wrapped, chain
-        gc.collect()
     return out
 
 
@@ -166,8 +170,12 @@ def measure(argv: Optional[Sequence[str]]) -> None:
     parser = cap.OneLineParser(description="Measure c10d's collectives and DDP's own work; run it under torchrun, or through ddpsim calibrate --backend torch.")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=1)
+    rec.add_memory_flag(parser)
     args = parser.parse_args(argv)
     rec.require_rank("ddpsim_calibrate.py", "ddpsim calibrate --backend torch")
+    memory = rec.apply_memory_flag(args)
+    if memory:
+        rec.touch_memory(256 * MIB)
     torch.set_num_threads(args.threads)
     dist.init_process_group("gloo")
     world = dist.get_world_size()
@@ -189,7 +197,7 @@ def measure(argv: Optional[Sequence[str]]) -> None:
         samples += framework(n, alone)
     resent = sum(rec.gathered(rec.retransmits() - again))
     if dist.get_rank() == 0:
-        cap.write_text(args.out, json.dumps(rec.document("collective", samples, load, resent)) + "\n")
+        cap.write_text(args.out, json.dumps(rec.document("collective", samples, load, resent, memory)) + "\n")
     dist.barrier()
 
 

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import gc
 import json
 import os
+import resource
 import sys
 import threading
 import time
@@ -37,6 +39,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 SCHEMA = "ddpsim.run/1"
+MIB = 1 << 20
 NOISY_SPREAD = 0.01   # median absolute deviation of the steady steps / their median
 NOISY_LOAD = 0.3      # cores that are busy while all ranks sleep
 
@@ -57,6 +60,23 @@ now = time.monotonic_ns
 
 class RecordError(Exception):
     """A recording that cannot be made; the message is one sentence for the user."""
+
+
+def keep_memory() -> None:
+    """Memory that this process frees stays with it, so that a new bucket is not new memory.
+
+    Otherwise glibc returns large blocks to the kernel, and a virtual machine may return them to its host: touching them again then costs several
+    microseconds a page (measured: calib/README.md), which says nothing about the cluster that is imitated.
+    """
+    m_trim_threshold, m_mmap_max = -1, -4  # malloc.h of glibc
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None or mallopt(m_mmap_max, 0) != 1 or mallopt(m_trim_threshold, 2**31 - 1) != 1:
+        raise RecordError("--keep-memory: this C library has no mallopt that keeps freed memory (glibc has)")
+
+
+def touch_memory(size: int) -> None:
+    """Takes `size` bytes once and frees them, so that what keep_memory keeps is enough."""
+    torch.full((size // 4,), 1.0)
 
 
 # ---- timed layers
@@ -183,6 +203,7 @@ class Job:
         self.marks: List[Tuple[str, int]] = []          # of the step under way: what has ended, when
         self.collectives: List[Dict[str, Any]] = []     # of the step under way
         self.recording = False
+        self.memory = ""  # what is special about it
         major, minor = (int(x) for x in torch.__version__.split(".")[:2])
         self.set_to_none = plan["set_to_none"] if plan["set_to_none"] is not None else (major, minor) >= (2, 0)
 
@@ -367,6 +388,11 @@ def retransmits() -> int:
     return 0
 
 
+def page_faults() -> int:
+    """Pages that this process has been given so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
 def busy_core_s() -> float:
     """Core seconds that the machine has been busy."""
     return cap.foreign_cpu_s() + time.process_time()
@@ -457,10 +483,11 @@ def record(job: Job, steady: int, spans: int, passes: int, patience: float) -> D
     for k in range(mine):
         if k == plain:
             job.record_spans()
+        faults = page_faults()
         job.step()
         if k < plain:
             busy = (busy_core_s() - before) / ((now() - begin) / 1e9)
-        history.append({"marks": job.marks, "collectives": job.collectives if job.recording or job.hooked or job.ddp is None else []})
+        history.append({"marks": job.marks, "faults": page_faults() - faults, "collectives": job.collectives if job.recording or job.hooked or job.ddp is None else []})
         watch.alive()
         if k == 0 and job.ddp is not None:
             buckets["first"] = sizes(job.ddp._get_ddp_logging_data().get("bucket_sizes", ""))
@@ -492,7 +519,8 @@ def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, 
     for k in range(count):
         last = [max(e[i] for e in ends) if shared else 0 for i in (k, k + 1)]
         duration = last[1] - last[0] if shared else ends[0][k + 1] - ends[0][k]
-        step: Dict[str, Any] = {"kind": kinds[k] if k < warmup else "steady", "duration_ps": duration * 1000}
+        step: Dict[str, Any] = {"kind": kinds[k] if k < warmup else "steady", "duration_ps": duration * 1000,
+                                "page_faults": sum(e["history"][k]["faults"] for e in everyone)}
         if k >= plain:
             step["instrumented"] = True
         steps.append(step)
@@ -531,7 +559,7 @@ def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, 
     samples = [{"op": "cores_busy", "parameters": {"thousandths": round(1000 * busy)}, "durations_ps": [1]}]
     for k, phase in enumerate(("forward", "backward", "optimizer")):
         samples += [{"op": f"layer_profile_{phase}", "parameters": {"rank": r}, "durations_ps": [p[k] for p in e["profile"]["passes"]]} for r, e in enumerate(everyone)]
-    run = document("system", samples, load, resent)
+    run = document("system", samples, load, resent, job.memory)
     run["origin"].update(hosts=run["origin"]["hosts"] if shared else "machines", compute="timed" if job.timed else "real")
     run["clock"]["domain"] = "CLOCK_MONOTONIC" if shared else "per_host"
     run.update(steps=steps, layers=joined([e["profile"] for e in everyone]), spans=spans, tensors=[n for n, _ in job.named], skipped=skipped)
@@ -541,10 +569,10 @@ def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, 
     return run
 
 
-def document(evidence: str, samples: List[Dict[str, Any]], load: float, resent: int) -> Dict[str, Any]:
-    """A measured Run of this machine, without steps."""
+def document(evidence: str, samples: List[Dict[str, Any]], load: float, resent: int, memory: str) -> Dict[str, Any]:
+    """A measured Run of this machine, without steps. `memory`: what is special about the processes' memory, if anything."""
     source = cap.describe_source()
-    software = f"PyTorch {torch.__version__}, {dist.get_backend()}, {dist.get_world_size()} ranks, {torch.get_num_threads()} threads a rank"
+    software = f"PyTorch {torch.__version__}, {dist.get_backend()}, {dist.get_world_size()} ranks, {torch.get_num_threads()} threads a rank{', ' if memory else ''}{memory}"
     noisy = [f"{load:.1f} cores were busy while all ranks slept"] if load > NOISY_LOAD else []
     return {
         "schema": SCHEMA, "kind": "measured", "evidence": evidence, "case": {"key": ""},
@@ -578,9 +606,22 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add("--spans", type=int, default=3, help="further steps whose buckets are recorded (default 3)")
     add("--passes", type=int, default=5, help="pairs of passes of the layer profile (default 5)")
     add("--record", action="append", default=[], metavar="KNOB=VALUE", help="what is recorded and not predicted: " + ", ".join(UNPREDICTED))
+    add_memory_flag(parser)
     add("--patience", type=float, default=120.0, help="end if no step ends for so many seconds (default 120; 0: wait for ever)")
     add("--slow", type=float, default=1.0, help=argparse.SUPPRESS)  # this rank's factor on timed layers
     return parser.parse_args(argv)
+
+
+def add_memory_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--keep-memory", action="store_true", help="freed memory stays with the process, as with other allocators than glibc's; ddpsim run and calibrate do it")
+
+
+def apply_memory_flag(args: argparse.Namespace) -> str:
+    """What to say of the processes' memory in the Run."""
+    if not args.keep_memory:
+        return ""
+    keep_memory()
+    return "freed memory kept"
 
 
 def read_plan(args: argparse.Namespace) -> Dict[str, Any]:
@@ -679,10 +720,14 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
                 raise RecordError(f"--{name} must be at least {least}, not {getattr(args, name)}")
         plan = read_plan(args)
         require_rank("ddpsim_record.py", "ddpsim run --backend torch")
+        memory = apply_memory_flag(args)
         torch.set_num_threads(args.threads)
         torch.manual_seed(1)
         dist.init_process_group(plan["backend"] or ("nccl" if args.device == "cuda" else "gloo"))
         job = make_job(args, plan)
+        job.memory = memory
+        if memory:  # gradients, buckets, and what one of them is copied into
+            touch_memory(64 * MIB + 3 * sum(p.numel() * p.element_size() for p in job.parameters))
         gc.collect()
         gc.disable()  # a collection inside a step would be taken for computation
         run = record(job, args.steps, args.spans, args.passes, args.patience)

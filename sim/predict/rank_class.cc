@@ -1,0 +1,21 @@
+#include "sim/predict/rank_class.h"
+
+#include <map>
+
+namespace ddpsim::predict {
+
+std::vector<RankClass> fold_ranks(const Scenario& s, bool fold) {
+  std::vector<RankClass> out;
+  std::map<double, std::size_t> by_factor;
+  for (int r = 0; r < s.ranks; ++r) {
+    auto it = s.slow_ranks.find(r);
+    double factor = it == s.slow_ranks.end() ? 1 : it->second;
+    std::size_t index = out.size();
+    if (fold) index = by_factor.emplace(factor, out.size()).first->second;
+    if (index == out.size()) out.push_back({{}, factor, {}});
+    out[index].ranks.push_back(r);
+  }
+  return out;
+}
+
+}  // namespace ddpsim::predict
