@@ -35,16 +35,6 @@ double spin(std::int64_t rounds) {
 
 std::atomic<double> g_sink;
 
-DType type_of(const Op& op, const StepProgram& s, const Workload& w, CommHook hook) {
-  if (op.kind == OpKind::AllReduce) {
-    const Bucket& b = s.buckets[op.subject];
-    if (b.wire_bytes.count != b.bytes.count) return hook == CommHook::Bf16Compress ? DType::BFloat16 : DType::Float16;
-    return b.dtype;
-  }
-  if (op.kind == OpKind::GradAllReduce) return op.subject == kNoSubject ? DType::Float32 : w.tensors[op.subject].dtype;
-  return op.bytes % 4 == 0 ? DType::Int32 : DType::UInt8;
-}
-
 }  // namespace
 
 void calibrate_compute() {
@@ -81,7 +71,7 @@ Part make_part(const Program& program, const collective::Communicator& comm, con
       step.duration_ns.push_back(is_collective(op.kind) ? 0 : predict::price(op, *s, program, profile, Level::Mid).ps / 1000);
       if (!is_collective(op.kind)) continue;
       Part::Collective c;
-      c.type = type_of(op, *s, w, hook);
+      c.type = element_type(op, *s, w, hook);
       c.elements = op.bytes / element_size(c.type);
       c.gradients = op.kind == OpKind::AllReduce || op.kind == OpKind::GradAllReduce;
       c.offset = c.gradients ? gradients : others;

@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,40 +12,13 @@
 #include <new>
 #include <stdexcept>
 
+#include "calib/memory_file.h"
 #include "calib/origin.h"
 #include "calib/stage.h"
 #include "sim/io/codecs.h"
 
 namespace ddpsim::calib {
 namespace {
-
-// Inherited by the ranks, and opened by them as /proc/self/fd/N.
-class MemoryFile {
- public:
-  explicit MemoryFile(const std::string& text = {}) : fd_(::memfd_create("ddpsim", 0)) {
-    if (fd_ < 0) throw std::runtime_error("no memory for a file");
-    for (std::size_t at = 0; at < text.size();) {
-      ssize_t n = ::write(fd_, text.data() + at, text.size() - at);
-      if (n <= 0) throw std::runtime_error("no memory for a file");
-      at += static_cast<std::size_t>(n);
-    }
-  }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  ~MemoryFile() { ::close(fd_); }
-  int descriptor() const { return fd_; }
-  std::string path() const { return fmt::format("/proc/self/fd/{}", fd_); }
-  std::string text() const {
-    std::string out;
-    char block[1 << 16];
-    off_t at = 0;
-    for (ssize_t n; (n = ::pread(fd_, block, sizeof block, at)) > 0; at += n) out.append(block, static_cast<std::size_t>(n));
-    return out;
-  }
-
- private:
-  int fd_;
-};
 
 std::string last_line(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();

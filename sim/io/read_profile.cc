@@ -48,6 +48,21 @@ TransportSection read_transport(const Reader& r) {
   return t;
 }
 
+std::vector<Knot> read_stretch(const Reader& r) {
+  std::vector<Knot> out;
+  for (const Reader& k : r.items()) {
+    k.only({"ideal_ps", "factor"});
+    out.push_back({k.at("ideal_ps").integer(), k.at("factor").number()});
+  }
+  return out;
+}
+
+KernelResidual read_kernel(const Reader& r) {
+  r.only({"kernel", "held_out", "points", "least", "most", "median_error", "p90_error"});
+  return {r.at("kernel").text(), r.at("held_out").boolean(), static_cast<int>(r.at("points").integer()), r.at("least").number(), r.at("most").number(),
+          r.at("median_error").number(), r.at("p90_error").number()};
+}
+
 }  // namespace
 
 Profile read_profile(const Json& j, const std::string& file) {
@@ -59,7 +74,7 @@ Profile read_profile(const Json& j, const std::string& file) {
   p.hardware = r.at("hardware").text();
   p.kind = r.at("kind").choice({"cpu", "gpu"}) == 0 ? DeviceKind::Cpu : DeviceKind::Gpu;
   Reader compute = r.at("compute");
-  compute.only({"basis", "source", "peak_flops", "efficiency"});
+  compute.only({"basis", "source", "peak_flops", "efficiency", "stretch"});
   p.compute.basis = read_basis(compute);
   p.compute.source = compute.at("source").text();
   Reader peaks = compute.at("peak_flops");
@@ -73,13 +88,21 @@ Profile read_profile(const Json& j, const std::string& file) {
   Reader efficiency = compute.at("efficiency");
   efficiency.only({"gemm", "conv", "attention"});
   p.compute.efficiency = {read_range(efficiency.at("gemm")), read_range(efficiency.at("conv")), read_range(efficiency.at("attention"))};
+  if (compute.has("stretch")) {
+    Reader stretch = compute.at("stretch");
+    stretch.only({"gemm", "conv", "attention"});
+    const char* classes[] = {"gemm", "conv", "attention"};
+    for (std::size_t i = 0; i < 3; ++i)
+      if (stretch.has(classes[i])) p.compute.stretch[i] = read_stretch(stretch.at(classes[i]));
+  }
   Reader memory = r.at("memory");
-  memory.only({"basis", "source", "bandwidth_bytes_per_s", "efficiency", "kernel_ps", "shared_bytes_per_s", "half_divide_bytes_per_s", "capacity_bytes"});
+  memory.only({"basis", "source", "bandwidth_bytes_per_s", "efficiency", "kernel_ps", "stretch", "shared_bytes_per_s", "half_divide_bytes_per_s", "capacity_bytes"});
   p.memory.basis = read_basis(memory);
   p.memory.source = memory.at("source").text();
   p.memory.bandwidth_bytes_per_s = memory.at("bandwidth_bytes_per_s").number();
   p.memory.efficiency = read_range(memory.at("efficiency"));
   p.memory.kernel = read_ps(memory, "kernel_ps");
+  if (memory.has("stretch")) p.memory.stretch = read_stretch(memory.at("stretch"));
   if (memory.has("shared_bytes_per_s")) {
     p.memory.shared_bytes_per_s = memory.at("shared_bytes_per_s").number();
     if (!(p.memory.shared_bytes_per_s > 0)) memory.at("shared_bytes_per_s").fail("a positive rate; leave it out where hosts have memory of their own");
@@ -100,7 +123,8 @@ Profile read_profile(const Json& j, const std::string& file) {
   for (const auto& [name, t] : r.at("transports").members()) p.transports.emplace(name, read_transport(t));
   if (r.has("interference")) {
     Reader i = r.at("interference");
-    i.only({"basis", "source", "sm_hold"});
+    i.only({"basis", "source", "sm_hold", "memory_hold"});
+    if (i.has("memory_hold")) p.memory_hold = read_range(i.at("memory_hold"));
     p.interference_basis = read_basis(i);
     Reader hold = i.at("sm_hold");
     p.sm_hold = read_range(hold);
@@ -117,9 +141,11 @@ Profile read_profile(const Json& j, const std::string& file) {
   }
   if (r.has("fit")) {
     Reader f = r.at("fit");
-    f.only({"scenarios", "step_residual", "residuals"});
+    f.only({"scenarios", "step_residual", "residuals", "kernels"});
     for (const Reader& s : f.at("scenarios").items()) p.fitted_from.push_back(s.text());
     if (f.has("step_residual")) p.step_residual = f.at("step_residual").number();
+    if (f.has("kernels"))
+      for (const Reader& k : f.at("kernels").items()) p.kernels.push_back(read_kernel(k));
     if (!(p.step_residual >= 0 && p.step_residual < 1)) f.at("step_residual").fail("a fraction from 0 to 1");
   }
   if (auto problem = validate(p)) r.fail_at(problem.path, problem.message);

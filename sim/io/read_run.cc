@@ -82,7 +82,7 @@ std::int64_t read_count(const Reader& r, const char* what) {
 }
 
 Origin read_origin(const Reader& r) {
-  r.only({"version", "revision", "date", "argv", "cpu", "cores", "kernel", "backend", "hosts", "reason", "compute", "profile", "software"});
+  r.only({"version", "revision", "date", "argv", "cpu", "cores", "gpu", "kernel", "backend", "hosts", "reason", "compute", "profile", "software"});
   Origin o;
   o.version = r.at("version").text();
   o.revision = r.at("revision").text();
@@ -90,6 +90,7 @@ Origin read_origin(const Reader& r) {
   o.argv = read_texts(r.at("argv"));
   o.cpu = r.at("cpu").text();
   o.cores = r.at("cores").small(0, 1 << 20);
+  if (r.has("gpu")) o.gpu = r.at("gpu").text();
   o.kernel = r.at("kernel").text();
   o.backend = r.at("backend").text();
   o.hosts = r.at("hosts").text();

@@ -13,6 +13,12 @@ OrderedJson section(Evidence e, const std::string& source) {
   return j;
 }
 
+OrderedJson stretch(const std::vector<Knot>& knots) {
+  OrderedJson out = OrderedJson::array();
+  for (const Knot& k : knots) out.push_back({{"ideal_ps", k.at}, {"factor", k.factor}});
+  return out;
+}
+
 }  // namespace
 
 OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& residuals) {
@@ -27,11 +33,15 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
   for (std::size_t i = 0; i < 4; ++i)
     if (p.compute.peak_flops[i] > 0) compute["peak_flops"][precisions[i]] = p.compute.peak_flops[i];
   compute["efficiency"] = {{"gemm", range(p.compute.efficiency[0])}, {"conv", range(p.compute.efficiency[1])}, {"attention", range(p.compute.efficiency[2])}};
+  const char* classes[] = {"gemm", "conv", "attention"};
+  for (std::size_t i = 0; i < 3; ++i)
+    if (!p.compute.stretch[i].empty()) compute["stretch"][classes[i]] = stretch(p.compute.stretch[i]);
   j["compute"] = compute;
   OrderedJson memory = section(p.memory.basis, p.memory.source);
   memory["bandwidth_bytes_per_s"] = p.memory.bandwidth_bytes_per_s;
   memory["efficiency"] = range(p.memory.efficiency);
   memory["kernel_ps"] = p.memory.kernel.ps;
+  if (!p.memory.stretch.empty()) memory["stretch"] = stretch(p.memory.stretch);
   if (p.memory.shared_bytes_per_s > 0) memory["shared_bytes_per_s"] = p.memory.shared_bytes_per_s;
   if (p.memory.half_divide_bytes_per_s > 0) memory["half_divide_bytes_per_s"] = p.memory.half_divide_bytes_per_s;
   if (p.memory.capacity.count > 0) memory["capacity_bytes"] = p.memory.capacity.count;
@@ -53,12 +63,13 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
     if (t.ll_max_bytes_per_s > 0) s["ll_max_bytes_per_s"] = t.ll_max_bytes_per_s;
     if (t.cpu_ps_per_byte > 0) s["cpu_ps_per_byte"] = t.cpu_ps_per_byte;
     s["efficiency"] = range(t.efficiency);
-    for (const Knot& k : t.knots) s["knots"].push_back({{"chunk_bytes", k.chunk_bytes}, {"factor", k.factor}});
+    for (const Knot& k : t.knots) s["knots"].push_back({{"chunk_bytes", k.at}, {"factor", k.factor}});
     j["transports"][name] = s;
   }
   if (p.interference_basis) {
-    OrderedJson s = section(*p.interference_basis, "as in the base profile");
+    OrderedJson s = section(*p.interference_basis, *p.interference_basis == Evidence::Measured ? "fitted from kernels beside a communication kernel's stand-in" : "as in the base profile");
     s["sm_hold"] = range(p.sm_hold);
+    if (p.memory_hold) s["memory_hold"] = range(*p.memory_hold);
     j["interference"] = s;
   }
   if (p.reduction_basis) {
@@ -68,6 +79,9 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
     j["reduction"] = s;
   }
   j["fit"] = {{"scenarios", p.fitted_from}, {"step_residual", p.step_residual}, {"residuals", residuals}};
+  for (const KernelResidual& k : p.kernels)
+    j["fit"]["kernels"].push_back({{"kernel", k.kernel}, {"held_out", k.held_out}, {"points", k.points}, {"least", k.least}, {"most", k.most},
+                                   {"median_error", k.median_error}, {"p90_error", k.p90_error}});
   return j;
 }
 

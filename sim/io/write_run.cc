@@ -6,6 +6,7 @@ namespace {
 OrderedJson measured_origin(const Origin& o) {
   OrderedJson j{{"version", o.version}, {"revision", o.revision}, {"date", o.date}, {"argv", o.argv}, {"cpu", o.cpu},
                 {"cores", o.cores}, {"kernel", o.kernel}, {"backend", o.backend}, {"hosts", o.hosts}};
+  if (!o.gpu.empty()) j["gpu"] = o.gpu;
   if (!o.reason.empty()) j["reason"] = o.reason;
   j["compute"] = o.compute;
   j["profile"] = o.profile;

@@ -9,6 +9,16 @@ Problem check_range(const Range& r, const std::string& path, double low, double 
   return {};
 }
 
+Problem check_knots(const std::vector<Knot>& knots, const std::string& path, const std::string& what) {
+  for (std::size_t i = 0; i < knots.size(); ++i) {
+    if (!(knots[i].factor >= 1e-3 && knots[i].factor <= 1e3)) return {path + std::to_string(i) + "/factor", "a factor is 0.001 to 1000"};
+    if (knots[i].at < 0 || (i > 0 && knots[i].at <= knots[i - 1].at)) return {path + std::to_string(i) + "/" + what, "knots are in ascending order of " + what};
+  }
+  return {};
+}
+
+constexpr const char* kClasses[] = {"gemm", "conv", "attention"};
+
 }  // namespace
 
 double at(const Range& r, Level level) { return level == Level::Low ? r.low : level == Level::Mid ? r.mid : r.high; }
@@ -24,6 +34,9 @@ Problem validate(const Profile& p) {
   if (p.name.empty()) return {"/name", "a profile needs a name"};
   for (std::size_t i = 0; i < p.compute.efficiency.size(); ++i)
     if (auto e = check_range(p.compute.efficiency[i], "/compute/efficiency", 1e-6, 1)) return e;
+  for (std::size_t i = 0; i < p.compute.stretch.size(); ++i)
+    if (auto e = check_knots(p.compute.stretch[i], std::string("/compute/stretch/") + kClasses[i] + "/", "ideal_ps")) return e;
+  if (auto e = check_knots(p.memory.stretch, "/memory/stretch/", "ideal_ps")) return e;
   if (!(p.memory.bandwidth_bytes_per_s >= 1e6)) return {"/memory/bandwidth_bytes_per_s", "memory bandwidth is at least a million bytes a second"};
   if (p.memory.capacity.count < 0) return {"/memory/capacity_bytes", "a capacity is not negative"};
   if (auto e = check_range(p.memory.efficiency, "/memory/efficiency", 1e-6, 1)) return e;
@@ -35,25 +48,20 @@ Problem validate(const Profile& p) {
     if (auto e = check_range(t.efficiency, path + "/efficiency", 1e-6, 1)) return e;
     if (t.launch.ps < 0 || t.latency.ps < 0) return {path, "times are not negative"};
     if (t.ll_max_bytes_per_s != 0 && !(t.ll_max_bytes_per_s >= 1e3)) return {path + "/ll_max_bytes_per_s", "a rate is at least a thousand bytes a second"};
-    for (std::size_t i = 0; i < t.knots.size(); ++i) {
-      if (!(t.knots[i].factor >= 1e-3 && t.knots[i].factor <= 1e3)) return {path + "/knots/" + std::to_string(i) + "/factor", "a factor is 0.001 to 1000"};
-      if (t.knots[i].chunk_bytes < 0 || (i > 0 && t.knots[i].chunk_bytes <= t.knots[i - 1].chunk_bytes))
-        return {path + "/knots/" + std::to_string(i) + "/chunk_bytes", "knots are in ascending order of chunk_bytes"};
-    }
+    if (auto e = check_knots(t.knots, path + "/knots/", "chunk_bytes")) return e;
   }
-  // Hold: low = takes most.
-  if (!(p.sm_hold.high <= p.sm_hold.mid && p.sm_hold.mid <= p.sm_hold.low && p.sm_hold.high >= 0 && p.sm_hold.low < 1))
-    return {"/interference/sm_hold", "0 <= high <= mid <= low < 1 (low takes most)"};
+  for (const auto& [hold, path] : {std::pair{p.sm_hold, "/interference/sm_hold"}, std::pair{p.memory_hold.value_or(Range{0, 0, 0}), "/interference/memory_hold"}})
+    if (!(hold.high <= hold.mid && hold.mid <= hold.low && hold.high >= 0 && hold.low < 1)) return {path, "0 <= high <= mid <= low < 1 (low takes most)"};
   if (p.reduction_bytes_per_s != 0 && !(p.reduction_bytes_per_s >= 1e3)) return {"/reduction/bytes_per_s", "a rate is at least a thousand bytes a second"};
   return {};
 }
 
 double correction(const std::vector<Knot>& knots, double x) {
   if (knots.empty()) return 1;
-  if (x <= static_cast<double>(knots.front().chunk_bytes)) return knots.front().factor;
+  if (x <= static_cast<double>(knots.front().at)) return knots.front().factor;
   for (std::size_t i = 1; i < knots.size(); ++i) {
-    auto x0 = static_cast<double>(knots[i - 1].chunk_bytes);
-    auto x1 = static_cast<double>(knots[i].chunk_bytes);
+    auto x0 = static_cast<double>(knots[i - 1].at);
+    auto x1 = static_cast<double>(knots[i].at);
     if (x <= x1) return knots[i - 1].factor + (knots[i].factor - knots[i - 1].factor) * (x - x0) / (x1 - x0);
   }
   return knots.back().factor;

@@ -24,11 +24,18 @@ struct Range {
 enum class Level : std::uint8_t { Low, Mid, High };
 double at(const Range& r, Level level);
 
+// A correction at one size (bytes of a chunk, or picoseconds of an ideal duration); linear in between.
+struct Knot {
+  std::int64_t at = 0;
+  double factor = 1;
+};
+
 struct ComputeSection {
   Evidence basis = Evidence::Datasheet;
   std::string source;
   std::array<double, 4> peak_flops{};  // flop/s by Precision; 0 = not offered
   std::array<Range, 3> efficiency{};   // gemm, conv, attention
+  std::array<std::vector<Knot>, 3> stretch;  // the same classes: how much longer than flops / (peak * efficiency), by that duration; empty = not at all
 };
 struct MemorySection {
   Evidence basis = Evidence::Datasheet;
@@ -36,6 +43,7 @@ struct MemorySection {
   double bandwidth_bytes_per_s = 0;
   Range efficiency;
   Duration kernel;  // device time of one small kernel
+  std::vector<Knot> stretch;      // how much longer a kernel takes than its traffic / (bandwidth * efficiency), by that duration; empty = not at all
   double shared_bytes_per_s = 0;  // of a machine on which several hosts are emulated (Cluster::emulated_on_cores): all of them together; 0 = each its own
   double half_divide_bytes_per_s = 0;  // a CPU divides halves in software (compression hooks): one thread, bytes of halves; 0 = as fast as memory
   Bytes capacity;
@@ -47,10 +55,6 @@ struct HostSection {
   Duration hook;               // DDP's hook for one parameter
   Duration collective_launch;  // enqueue of one collective by c10d
   Duration traverse;           // graph traversal of find_unused_parameters, per parameter
-};
-struct Knot {
-  std::int64_t chunk_bytes = 0;
-  double factor = 1;
 };
 struct TransportSection {
   Evidence basis = Evidence::Datasheet;
@@ -65,6 +69,16 @@ struct TransportSection {
   Range efficiency;                    // of the link rate
   std::vector<Knot> knots;             // correction of the transfer by bytes per step and channel
 };
+// Of one class of kernels: fitted / measured - 1 over shapes that the fit saw, or that it did not.
+struct KernelResidual {
+  std::string kernel;       // "gemm bf16", "conv fp32", "memory"
+  bool held_out = false;
+  int points = 0;
+  double least = 0;         // flops, or bytes of traffic (memory): the sizes over which it holds
+  double most = 0;
+  double median_error = 0;  // of |error|
+  double p90_error = 0;
+};
 struct Profile {
   std::string name;
   std::string hardware;
@@ -76,15 +90,17 @@ struct Profile {
   std::optional<Evidence> interference_basis;  // absent = the section is
   std::optional<Evidence> reduction_basis;
   Range sm_hold{0, 0, 0};            // share of a device's compute rate that a running communication kernel takes
+  std::optional<Range> memory_hold;  // the same of what memory decides (copies, optimizer); absent = sm_hold
   double reduction_bytes_per_s = 0;  // one worker thread, float32; 0 = not limiting
   double half_reduction_bytes_per_s = 0;  // the same for float16 and bfloat16; 0 = as float32
+  std::vector<KernelResidual> kernels;   // what the fit of kernels left, and over which sizes it holds
   std::vector<std::string> fitted_from;  // scenario hashes of the Runs that the fit saw: their predictions are in-sample
   double step_residual = 0;  // 80 % of the fit's own step predictions were within this fraction of the measured step; 0 = unknown (interval from ranges)
   bool measured() const;             // every section
 };
 
 Problem validate(const Profile& p);
-// Piecewise linear in chunk bytes between knots, constant outside; 1 without knots.
-double correction(const std::vector<Knot>& knots, double chunk_bytes);
+// Piecewise linear between knots, constant outside; 1 without knots.
+double correction(const std::vector<Knot>& knots, double x);
 
 }  // namespace ddpsim

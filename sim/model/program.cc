@@ -102,4 +102,14 @@ std::vector<std::uint32_t> deps_of(const StepProgram& s, std::uint32_t index) {
   return out;
 }
 
+DType element_type(const Op& op, const StepProgram& s, const Workload& w, CommHook hook) {
+  if (op.kind == OpKind::AllReduce) {
+    const Bucket& b = s.buckets[op.subject];
+    if (b.wire_bytes.count != b.bytes.count) return hook == CommHook::Bf16Compress ? DType::BFloat16 : DType::Float16;
+    return b.dtype;
+  }
+  if (op.kind == OpKind::GradAllReduce) return op.subject == kNoSubject ? DType::Float32 : w.tensors[op.subject].dtype;
+  return op.bytes % 4 == 0 ? DType::Int32 : DType::UInt8;
+}
+
 }  // namespace ddpsim

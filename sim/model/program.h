@@ -106,6 +106,8 @@ struct Program {
 std::string name_of(const Program& p, const StepProgram& s, std::uint32_t op);
 // Indices into Program::tensor_names, as listed in sim/FORMATS.md.
 std::vector<TensorIndex> tensors_of(const Program& p, const StepProgram& s, std::uint32_t op);
+// Of what a collective moves. `hook`: the plan's, of compressed buckets.
+DType element_type(const Op& op, const StepProgram& s, const Workload& w, CommHook hook);
 // All explicit dependencies, ascending.
 std::vector<std::uint32_t> deps_of(const StepProgram& s, std::uint32_t op);
 

@@ -42,11 +42,12 @@ struct Origin {
   int cores = 0;
   std::string kernel;
   std::string backend;             // "tcp", "torch", "nccl", "cuda"
-  std::string hosts;               // "namespaces" (shaped), "loopback" (not shaped: its network times are not the cluster's) or "machines"
+  std::string hosts;               // "namespaces" (shaped), "loopback" (not shaped: its network times are not the cluster's), "machines" or "gpus" (of this machine)
   std::string reason;              // why loopback
   std::string compute;             // "timed" (computation slept, as long as `profile` and the workload say) or "real"
   std::string profile;             // that priced the timed operations
   std::string software;            // of a real framework: name, version, ranks and threads
+  std::string gpu;                 // name, SMs, memory, driver; "" = none was used
 };
 
 enum class Verdict : std::uint8_t { Clean, Noisy };

@@ -8,10 +8,16 @@ namespace {
 // Bytes of an activation relative to fp32.
 double element_scale(Precision p) { return p == Precision::Fp16 || p == Precision::Bf16 ? 0.5 : 1.0; }
 
-Duration layer_time(const Workload& w, const Profile& p, Level level, KernelClass kernel, const LayerCost& c) {
+// What `kernels` alike take that would ideally take this long together.
+Duration stretched(const std::vector<Knot>& knots, Duration ideal, int kernels = 1) {
+  return knots.empty() ? ideal : scale(ideal, correction(knots, static_cast<double>(ideal.ps) / kernels));
+}
+
+// `products`: matrix products or convolutions that the flops are of (backward: gradients of data and of weights).
+Duration layer_time(const Workload& w, const Profile& p, Level level, KernelClass kernel, const LayerCost& c, int products) {
   double batch = w.batch;
   double bytes = c.bytes_per_sample * batch * element_scale(w.precision) + c.bytes_fixed;
-  Duration time{ceil_ps(bytes, memory_rate(p, level))};
+  Duration time = stretched(p.memory.stretch, {ceil_ps(bytes, memory_rate(p, level))});
   double flops = c.flops_per_sample * batch;
   if (flops > 0 && kernel != KernelClass::Memory) {
     std::size_t index = kernel == KernelClass::Gemm ? 0 : kernel == KernelClass::Conv ? 1 : 2;
@@ -20,7 +26,7 @@ Duration layer_time(const Workload& w, const Profile& p, Level level, KernelClas
     bool tf32 = p.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] > 0;
     if (precision == Precision::Fp32 && kernel == KernelClass::Conv && tf32) precision = Precision::Tf32;
     double peak = p.compute.peak_flops[static_cast<std::size_t>(precision)];
-    time = std::max(time, Duration{ceil_ps(flops, peak * at(p.compute.efficiency[index], level) / 1e12)});
+    time = std::max(time, stretched(p.compute.stretch[index], {ceil_ps(flops, peak * at(p.compute.efficiency[index], level) / 1e12)}, products));
   }
   Duration floor = p.memory.kernel * c.kernels;
   return std::max(floor, time);
@@ -63,14 +69,14 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
   StepTimes t;
   HostTimes h;
   for (const Layer& l : w.layers) {
-    t.forward += layer_time(w, p, level, l.kernel, l.forward);
+    t.forward += layer_time(w, p, level, l.kernel, l.forward, 1);
     h.forward += host_time(p, level, p.host.launch * l.forward.kernels);
   }
   t.ready.reserve(w.arrival.size());
   h.ready.reserve(w.arrival.size());
   for (std::size_t i = w.layers.size(); i-- > 0;) {
     const Layer& l = w.layers[i];
-    t.backward += layer_time(w, p, level, l.kernel, l.backward);
+    t.backward += layer_time(w, p, level, l.kernel, l.backward, 2);
     h.backward += host_time(p, level, p.host.launch * l.backward.kernels);
     t.ready.insert(t.ready.end(), l.tensors.size(), t.backward);
     h.ready.insert(h.ready.end(), l.tensors.size(), h.backward);
@@ -97,7 +103,7 @@ Duration price(const Op& op, const StepProgram& step, const Program& program, co
     return op.duration + hooks + host_time(p, level, p.host.launch * op.kernels + (collective ? p.host.collective_launch : Duration{}));
   }
   if (op.kind == OpKind::FindUnused) return p.host.traverse * static_cast<std::int64_t>(program.tensor_names.size());
-  return hooks + division(op, step, p) + std::max(p.memory.kernel * op.kernels, Duration{ceil_ps(static_cast<double>(op.traffic), memory_rate(p, level))});
+  return hooks + division(op, step, p) + std::max(p.memory.kernel * op.kernels, stretched(p.memory.stretch, {ceil_ps(static_cast<double>(op.traffic), memory_rate(p, level))}));
 }
 
 }  // namespace ddpsim::predict

@@ -72,7 +72,7 @@ class Simulator {
       heaviest_ = collective::heaviest(comm_, all);
     }
     double hold = at(profile_.sm_hold, options_.level);
-    if (program_.device == DeviceKind::Gpu && comm_.ranks() > 1 && hold > 0) make_device_resources(hold);
+    if (program_.device == DeviceKind::Gpu && comm_.ranks() > 1 && (hold > 0 || profile_.memory_hold)) make_device_resources(hold);
     std::size_t ops = program_.steady.ops.size() * static_cast<std::size_t>(options_.steady_steps);
     if (options_.warmup)
       for (const StepProgram& s : program_.warmup) ops += s.ops.size();
@@ -149,15 +149,18 @@ class Simulator {
     }
   }
 
+  // Of each class: what computes, and, where it is known apart, what moves memory.
   void make_device_resources(double hold) {
-    hold_ = hold;
-    for (std::size_t c = 0; c < classes_.size(); ++c) {
-      engine::ResourceId sm = graph_.add_resource({1.0, 0, 0});
-      device_.push_back(sm);
-      engine::Demand d{sm, 1};
-      device_flow_.push_back(graph_.add_flow(std::span(&d, 1), 1, 1));
-    }
+    holds_ = {hold, profile_.memory_hold ? at(*profile_.memory_hold, options_.level) : hold};
+    for (std::size_t c = 0; c < classes_.size(); ++c)
+      for (std::size_t k = 0; k < device_.size(); ++k) {
+        bool shared = k == 1 && !profile_.memory_hold;
+        device_[k].push_back(shared ? device_[0][c] : graph_.add_resource({1.0, 0, 0}));
+        engine::Demand d{device_[k].back(), 1};
+        device_flow_[k].push_back(shared ? device_flow_[0][c] : graph_.add_flow(std::span(&d, 1), 1, 1));
+      }
   }
+  static bool moves_memory(const Op& op) { return op.traffic > 0 || op.kind == OpKind::Optimizer; }
 
   // Whether computation needs cores that others may have: backend tcp sleeps it, unless it is real.
   bool computes_on_cores() const { return cores_ != engine::kNone && (options_.real_compute || program_.backend == Backend::Gloo); }
@@ -327,7 +330,7 @@ class Simulator {
     bool streamed = op.lane != Lane::Callback;
     bool shares_memory = !memory_flow_.empty() && op.traffic > 0;
     bool on_cores = computes_on_cores() && core_share_ > 0 && is_compute(op.kind) && !shares_memory;
-    bool shares_device = shares_memory || on_cores || (!device_.empty() && op.lane == Lane::Compute && is_compute(op.kind));
+    bool shares_device = shares_memory || on_cores || (!device_[0].empty() && op.lane == Lane::Compute && is_compute(op.kind));
     bool waits = op.dep[0] != kNoOp;
     TaskId tail = streamed ? tails_[c][lane] : kNoTask;
     Placed& p = placed[i];
@@ -337,7 +340,7 @@ class Simulator {
       p.end_offset = graph_.latency()[tail];
       p.ready = p.begin = p.end = tail;
     } else {
-      TaskId t = shares_memory ? copy(op, d - division(op, s, profile_), c) : on_cores ? compute(d, c) : shares_device && d.ps > 0 ? graph_.add_task({}, static_cast<double>(d.ps), device_flow_[c]) : graph_.add_fixed(d);
+      TaskId t = shares_memory ? copy(op, d - division(op, s, profile_), c) : on_cores ? compute(d, c) : shares_device && d.ps > 0 ? graph_.add_task({}, static_cast<double>(d.ps), device_flow_[moves_memory(op)][c]) : graph_.add_fixed(d);
       TaskId begin = shares_memory ? after_division(op, s, c, t) : t;
       if (tail != kNoTask) graph_.add_edge(tail, begin);
       link_deps(s, i, placed, begin);
@@ -411,7 +414,8 @@ class Simulator {
         tails_[c][static_cast<std::size_t>(op.lane)] = done[c];
         close(c, static_cast<std::size_t>(op.lane));
       }
-      if (!device_.empty() && op.lane == Lane::Comm) graph_.add_hold(arrive[c], done[c], {device_[c], hold_});
+      if (!device_[0].empty() && op.lane == Lane::Comm)
+        for (std::size_t k = 0; k < (profile_.memory_hold ? 2 : 1); ++k) graph_.add_hold(arrive[c], done[c], {device_[k][c], holds_[k]});
     }
     if (pooled) {
       if (options_.fidelity == Fidelity::Collective) graph_.notify(done[0]);
@@ -525,10 +529,10 @@ class Simulator {
   const SimulationOptions options_;
   std::vector<engine::Demand> ring_demands_;
   std::vector<engine::Demand> tree_demands_;
-  std::vector<engine::ResourceId> device_;  // by class
-  std::vector<engine::FlowId> device_flow_;
+  std::array<std::vector<engine::ResourceId>, 2> device_;  // products, memory; by class; empty: nothing is held
+  std::array<std::vector<engine::FlowId>, 2> device_flow_;
   std::vector<engine::FlowId> memory_flow_;  // by class; empty: every host has memory of its own
-  double hold_ = 0;
+  std::array<double, 2> holds_{};
   std::map<std::tuple<collective::Pattern, double, double>, engine::FlowId> phase_flows_;
   std::map<std::pair<int, int>, engine::FlowId> hop_flows_;
   std::map<std::tuple<bool, std::int64_t, DType>, Price> prices_;

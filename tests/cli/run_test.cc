@@ -148,8 +148,9 @@ TEST(TorchCommand, CalibratesWhatAFitReads) {
   EXPECT_EQ(run["evidence"], "collective");
   std::map<std::string, int> count;
   for (const auto& s : run["samples"]) ++count[s["op"].get<std::string>()];
-  for (const char* op : {"all_reduce", "all_reduce_cpu", "half_all_reduce", "broadcast", "broadcast_idle", "in_flight", "bare_backward", "ddp_backward"}) EXPECT_GT(count[op], 0) << op;
+  for (const char* op : {"all_reduce", "all_reduce_cpu", "half_all_reduce", "broadcast", "broadcast_idle", "in_flight", "bare_backward", "ddp_backward", "half_backward"}) EXPECT_GT(count[op], 0) << op;
   EXPECT_EQ(count["bare_backward"], count["ddp_backward"]);
+  EXPECT_EQ(count["half_backward"], count["ddp_backward"]);
 }
 
 TEST(TorchCommand, RefusesInASentence) {
@@ -167,6 +168,75 @@ TEST(TorchCommand, RefusesInASentence) {
     EXPECT_NE(o.err.find(says), std::string::npos) << o.err;
     EXPECT_EQ(o.out, "");
   }
+}
+
+TEST(TorchCommand, RanksKeepTheirMemory) {
+  if (!has_torch()) GTEST_SKIP() << "no python3-torch";
+  Outcome o = ddpsim(kTorch + Args{"--format", "json"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  io::Json run = io::parse_json(o.out, "stdout");
+  EXPECT_NE(run["origin"]["software"].get<std::string>().find("freed memory kept"), std::string::npos);
+}
+
+// ---- GPUs: what is said where there is none (on one, tests/gpu)
+
+bool has_gpu() { return fs::exists("/dev/nvidia0"); }
+
+TEST(GpuCommand, RefusesInASentence) {
+  std::vector<std::pair<Args, std::string>> cases{
+      {{"calibrate", "--one-gpu"}, "are of backends cuda and nccl"},
+      {{"calibrate", "--stage", "gemm"}, "are of backends cuda and nccl"},
+      {{"calibrate", "--backend", "cuda", "--seconds", "0"}, "1 to 86400"},
+      {kRun + Args{"--one-gpu"}, "is of --backend nccl"},
+      {{"run", "--backend", "nccl", "--workload", "resnet18-cpu", "--cluster", "testbed-star"}, "needs a cluster of GPUs"},
+      {{"run", "--backend", "nccl", "--workload", "resnet18", "--cluster", "hgx-h100", "--ranks", "1", "--compute", "real"}, "on a GPU computation is always real"},
+      {{"fit", "--backend", "nccl"}, "expected tcp, torch or cuda"},
+      {{"fit", "--backend", "cuda", "--base", "cpu-generic.datasheet"}, "is a profile of CPUs"},
+      {{"fit", "--backend", "cuda", "--base", "h200-sxm.datasheet"}, "no Run holds samples of kernels"}};
+  if (!has_gpu()) {
+    cases.push_back({{"calibrate", "--backend", "cuda"}, "calibrate, stage memory: "});
+    cases.push_back({{"calibrate", "--backend", "nccl"}, "calibrate, stage nccl: "});
+    cases.push_back({{"calibrate", "--backend", "cuda", "--stage", "gem"}, "calibrate, stage gem: "});
+    cases.push_back({{"run", "--backend", "nccl", "--workload", "resnet18", "--cluster", "hgx-h100", "--ranks", "1"}, "run: "});
+  }
+  for (const auto& [command, says] : cases) {
+    Outcome o = ddpsim(command);
+    EXPECT_EQ(o.code, 2) << o.out;
+    EXPECT_NE(o.err.find(says), std::string::npos) << o.err;
+    EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
+    EXPECT_EQ(o.out, "");
+  }
+}
+
+TEST(GpuCommand, FitsKernelsOfAFolder) {
+  Folder f;
+  fs::create_directories(f.path);
+  ddpsim::Run r;
+  r.kind = RunKind::Measured;
+  r.evidence = EvidenceClass::Kernel;
+  r.key = "calibrate/memory";
+  r.origin.backend = "cuda";
+  r.origin.hosts = "gpus";
+  r.origin.gpu = "a GPU that does not exist";
+  r.origin.compute = "real";
+  for (std::int64_t n : {1ll << 12, 1ll << 16, 1ll << 20, 1ll << 22, 1ll << 24, 1ll << 26})
+    for (int kernel : {0, 1, 7}) r.samples.push_back({"move", {{"kernel", kernel}, {"elements", n}, {"traffic", 8 * n}}, {Duration{2'000'000 + 8 * n / 3}}});
+  io::write_file(f.path.string() + "/cuda-memory.json.gz", io::write_run(r).dump() + "\n");
+  std::string out = f.path.string() + "/gpu.json";
+  Outcome o = ddpsim({"fit", "--backend", "cuda", "--runs", f.path.string(), "--base", "h200-sxm.datasheet", "--name", "imaginary", "--out", out});
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("held out"), std::string::npos) << o.out;
+  io::Json p = io::parse_json(io::read_file(out), out);
+  EXPECT_EQ(p["hardware"], "a GPU that does not exist");
+  EXPECT_EQ(p["memory"]["basis"], "measured");
+  EXPECT_EQ(p["compute"]["basis"], "datasheet");
+  // A prediction takes it; validate counts the Run and judges nothing.
+  EXPECT_EQ(ddpsim({"predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--profile", out}).code, 0);
+  Outcome v = ddpsim({"validate", "--runs", f.path.string(), "--format", "json"});
+  EXPECT_EQ(io::parse_json(v.out, "stdout")["without_steps"], 1);
+  r.origin.gpu = "another";
+  io::write_file(f.path.string() + "/cuda-other.json.gz", io::write_run(r).dump() + "\n");
+  EXPECT_NE(ddpsim({"fit", "--backend", "cuda", "--runs", f.path.string(), "--base", "h200-sxm.datasheet"}).err.find("is of another GPU"), std::string::npos);
 }
 
 TEST(FitCommand, RefusesAnUnknownSplit) {

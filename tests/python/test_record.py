@@ -128,6 +128,18 @@ def record(ranks, *flags):
         return [c.returncode for c in children], said, json.loads(out.read_text()) if out.exists() else None
 
 
+def faults_of_48_mib(*before):
+    """Pages that 48 MiB cost a process that has used and freed 64 MiB."""
+    script = "; ".join(["import ddpsim_record as rec, torch", *before, "rec.touch_memory(64 << 20)", "n = rec.page_faults()", "x = torch.full((12 << 20,), 1.0)", "print(rec.page_faults() - n)"])
+    return int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=SCRIPT.parent, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}).stdout)
+
+
+class MemoryTest(unittest.TestCase):
+    def test_what_is_kept_is_not_new_again(self):
+        self.assertLess(faults_of_48_mib("rec.keep_memory()"), 500)
+        self.assertGreater(faults_of_48_mib(), 5000, "48 MiB are 12,288 pages")
+
+
 class RecordingTest(unittest.TestCase):
     def test_ddp(self):
         codes, said, run = record(2, "--model", "mlp784-50-10", "--batch", "4", "--steps", "3", "--passes", "2", "--set", "bucket_cap_mb=0.01")
@@ -136,6 +148,8 @@ class RecordingTest(unittest.TestCase):
         self.assertIn("PyTorch " + torch.__version__, run["origin"]["software"])
         self.assertEqual([s["kind"] for s in run["steps"]], ["first", "rebuild"] + ["steady"] * 7)
         self.assertEqual(sum(bool(s.get("instrumented")) for s in run["steps"]), 4)
+        self.assertTrue(all(s["page_faults"] >= 0 for s in run["steps"]))
+        self.assertNotIn("memory", run["origin"]["software"])
         self.assertEqual(run["buckets"]["first"], [159040])
         self.assertEqual(sum(run["buckets"]["steady"]), 159040)
         reduced = [s for s in run["spans"] if s["op"].startswith("allreduce/") and s["actor"] == 0 and s["step"] == 8]

@@ -69,6 +69,17 @@ TEST(Interference, CommunicationKernelsSlowComputeByTheShareTheyHold) {
   EXPECT_GT(static_cast<double>(held.summary.backward.ps), static_cast<double>(a.w.times.backward.ps) * 1.1);
 }
 
+TEST(Interference, WhatMemoryDecidesHasAShareOfItsOwn) {
+  Asked a(layered(8, 40'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 4, Bandwidth{10'000'000'000}, DeviceKind::Gpu);
+  a.p.memory.bandwidth_bytes_per_s = 1e11;  // 0.8 ms to copy a gradient into its bucket
+  a.p.memory.efficiency = {1, 1, 1};
+  predict::Prediction free = a.ask();
+  a.p.memory_hold = Range{0.5, 0.5, 0.5};
+  predict::Prediction held = a.ask();
+  EXPECT_EQ(held.summary.backward, free.summary.backward) << "products are not held";
+  EXPECT_GT(static_cast<double>(held.summary.ddp.ps), 1.1 * static_cast<double>(free.summary.ddp.ps));
+}
+
 TEST(Interference, OneRankHoldsNothing) {
   Asked a(layered(8, 40'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 1, Bandwidth{10'000'000'000}, DeviceKind::Gpu);
   a.p.sm_hold = {0.2, 0.2, 0.2};

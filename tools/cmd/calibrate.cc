@@ -1,4 +1,4 @@
-// ddpsim calibrate: measures links, sums and collectives on hosts of this machine.
+// ddpsim calibrate: measures links, sums and collectives on hosts of this machine, and kernels and collectives of its GPUs.
 #include "calib/calibrate.h"
 
 #include <fmt/format.h>
@@ -7,13 +7,18 @@
 #include <ostream>
 #include <stdexcept>
 
+#include "calib/cuda/cuda.h"
 #include "sim/analysis/compare.h"
 #include "tools/cmd/executed.h"
 
 namespace ddpsim::cli {
 namespace {
 
-using Flags = ExecutedFlags;
+struct Flags : ExecutedFlags {
+  std::vector<std::string> stages;
+  double seconds = 60;
+  bool one_gpu = false;
+};
 
 // Each link from the streams: bandwidth is the slope of the two largest, burst what the largest had for nothing.
 std::string links_table(const Run& run) {
@@ -50,10 +55,58 @@ Run calibrate_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
   return run;
 }
 
+std::string samples_table(const Run& run) {
+  std::string out;
+  for (const Sample& s : run.samples) {
+    std::vector<double> us;
+    for (Duration d : s.durations) us.push_back(static_cast<double>(d.ps) / 1e6);
+    std::string what;
+    for (const auto& [name, value] : s.parameters) what += fmt::format(" {}={}", name, value);
+    out += fmt::format("{:<15}{:<40} median {:>12.1f} us  p90 {:>12.1f} us  ({} samples)\n", s.op, what, analysis::median(us), analysis::percentile(us, 90), us.size());
+  }
+  return out;
+}
+
+void calibrate_gpu(Terminal& t, const Flags& flags) {
+  std::vector<std::string> stages = flags.stages;
+  if (stages.empty()) {
+    stages = calib::cuda::stages();
+    std::erase_if(stages, [&](const std::string& s) { return (s == "nccl") != (flags.backend == "nccl"); });
+  }
+  if (!flags.runs.empty()) prepare_runs(flags.runs);
+  io::OrderedJson all = io::OrderedJson::array();
+  std::string table;
+  for (const std::string& stage : stages) {
+    calib::cuda::CalibrateOptions options;
+    options.stage = stage;
+    options.budget_s = flags.seconds;
+    options.one_gpu = flags.one_gpu;
+    if (!flags.question.ranks.empty()) options.ranks = std::atoi(flags.question.ranks.c_str());
+    Run run;
+    try {
+      run = calib::cuda::calibrate(options);
+    } catch (const std::runtime_error& e) {
+      throw InputError{"calibrate, stage " + stage, e.what()};
+    }
+    run.origin.argv = {"ddpsim", "calibrate", "--backend", flags.backend, "--stage", stage};
+    run.origin.revision = flags.revision;
+    if (!flags.runs.empty()) add_to_runs(flags.runs, flags.backend + "-" + stage + (flags.one_gpu ? "-one-gpu" : ""), run);
+    all.push_back(io::write_run(run));
+    table += fmt::format("stage {} on {}\n", stage, run.origin.gpu) + samples_table(run);
+    for (const Skipped& s : run.skipped) table += fmt::format("skipped {}: {}\n", s.what, s.why);
+  }
+  if (flags.output.format == "json" || !flags.output.out.empty()) write_answer(t, flags.output, all.dump() + "\n");
+  if (flags.output.format != "json") t.out << table;
+}
+
 void calibrate_command(Terminal& t, const Flags& flags) {
+  bool gpu = flags.backend == "cuda" || flags.backend == "nccl";
+  if (!gpu && (!flags.stages.empty() || flags.one_gpu)) throw InputError{"--backend " + flags.backend, "--stage and --one-gpu are of backends cuda and nccl"};
+  if (!(flags.seconds >= 1 && flags.seconds <= 86400)) throw InputError{"--seconds", "1 to 86400, of one stage"};
+  if (gpu) return calibrate_gpu(t, flags);
   bool torch = flags.backend == "torch";
   if (flags.backend != "tcp" && !torch)
-    throw InputError{"--backend " + flags.backend, "this build calibrates tcp (links and collectives of hosts of this machine) and torch (PyTorch's collectives and DDP's own work there)"};
+    throw InputError{"--backend " + flags.backend, "expected tcp (links and collectives of hosts of this machine), torch (PyTorch's collectives and DDP's own work there), cuda (kernels of a GPU) or nccl (its collectives)"};
   QuestionFlags question = flags.question;
   question.sets.insert(question.sets.begin(), torch ? "plan.backend=gloo" : "plan.backend=tcp");
   if (question.workload.empty()) question.workload = "mlp784-50-10-cpu";  // only the cluster matters
@@ -73,13 +126,7 @@ void calibrate_command(Terminal& t, const Flags& flags) {
   std::string json = io::write_run(run).dump() + "\n";
   if (flags.output.format == "json") return write_answer(t, flags.output, json);
   if (!flags.output.out.empty()) write_answer(t, flags.output, json);
-  for (const Sample& s : run.samples) {
-    std::vector<double> us;
-    for (Duration d : s.durations) us.push_back(static_cast<double>(d.ps) / 1e6);
-    std::string what;
-    for (const auto& [name, value] : s.parameters) what += fmt::format(" {}={}", name, value);
-    t.out << fmt::format("{:<15}{:<40} median {:>12.1f} us  p90 {:>12.1f} us  ({} samples)\n", s.op, what, analysis::median(us), analysis::percentile(us, 90), us.size());
-  }
+  t.out << samples_table(run);
   t.out << "\n" << links_table(run);
   t.out << (run.origin.hosts == "namespaces" ? std::string("hosts: network namespaces, every link shaped\n") : fmt::format("hosts: plain loopback, NOT shaped: {}\n", run.origin.reason));
 }
@@ -88,8 +135,11 @@ void calibrate_command(Terminal& t, const Flags& flags) {
 
 void add_calibrate(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("calibrate", "Measure links and collectives on hosts of this machine");
-  add_executed_flags(*c, *flags, "tcp: links and collectives over shaped network namespaces; torch: PyTorch's collectives there, and DDP's own work");
+  CLI::App* c = app.add_subcommand("calibrate", "Measure links and collectives on hosts of this machine, or kernels and collectives of its GPUs");
+  add_executed_flags(*c, *flags, "tcp: links and collectives over shaped network namespaces; torch: PyTorch's collectives there, and DDP's own work; cuda, nccl: kernels and collectives of this machine's GPUs");
+  c->add_option("--stage", flags->stages, "cuda, nccl: what to measure, repeatable: " + fmt::format("{}", fmt::join(calib::cuda::stages(), ", ")) + "; default: all of the backend")->allow_extra_args(false);
+  c->add_option("--seconds", flags->seconds, "cuda, nccl: time for each stage (default 60); what does not fit is left out, and the Run says so");
+  c->add_flag("--one-gpu", flags->one_gpu, "nccl: all ranks on the first GPU, under a private MPS daemon, over sockets on loopback");
   c->callback([&t, flags] { calibrate_command(t, *flags); });
 }
 

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <thread>
 
+#include "calib/cuda/cuda.h"
 #include "calib/testbed.h"
 #include "sim/report/text.h"
 #include "tools/cmd/question.h"
@@ -53,6 +54,11 @@ std::vector<Finding> examine(const Terminal& t) {
   out.push_back({"processors", cores >= 2, fmt::format("{} threads{}", cores, cores < 2 ? ": executed runs need at least two" : "")});
   bool gpu = readable("/dev/nvidia0") || readable("/proc/driver/nvidia/version");
   out.push_back({"nvidia gpu", gpu, gpu ? first_line("/proc/driver/nvidia/version") : "no NVIDIA device: GPU kernels and NCCL cannot be measured here"});
+  out.push_back({"cuda build", calib::cuda::built(), calib::cuda::built() ? "this binary measures NVIDIA GPUs (tools/gpu_calibrate), where their driver is"
+                                                                         : "this binary was built without the CUDA toolkit, cuDNN's and NCCL's headers: it predicts GPUs, and cannot measure them"});
+  if (gpu && calib::cuda::built())
+    for (const auto& item : calib::cuda::probe().items)
+      if (item.what != "gpu" || !item.found) out.push_back({item.what, item.found, item.detail});
   std::string nvcc = on_path("nvcc");
   if (nvcc.empty() && ::access("/usr/local/cuda/bin/nvcc", X_OK) == 0) nvcc = "/usr/local/cuda/bin/nvcc";
   out.push_back({"cuda toolkit", !nvcc.empty(), nvcc.empty() ? "no nvcc: the GPU harness cannot be built here (predictions do not need it)" : nvcc});
@@ -84,7 +90,7 @@ void add_doctor(CLI::App& app, Terminal& t) {
       for (const Finding& f : findings) text += fmt::format("{},{},{}\n", f.what, f.ok ? "yes" : "no", report::csv_field(f.detail));
     } else {
       for (const Finding& f : findings) text += fmt::format("{:<4}{:<20}{}\n", f.ok ? "yes" : "no", f.what, f.detail);
-      text += "\nGPU kernels and NCCL are not executed by this version; its own executor over TCP is (ddpsim run), and the real PyTorch over Gloo (ddpsim run --backend torch).\n";
+      text += "\nddpsim run executes: its own executor over TCP (--backend tcp), the real PyTorch over Gloo (torch), its own executor on NVIDIA GPUs (nccl); tools/gpu_calibrate measures a GPU.\n";
     }
     write_answer(t, *flags, text);
   });

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <ostream>
 
+#include "calib/cuda/cuda.h"
 #include "calib/execute.h"
 #include "sim/analysis/compare.h"
 #include "tools/cmd/executed.h"
@@ -17,6 +18,7 @@ struct Flags : ExecutedFlags {
   std::string split;
   std::vector<std::string> record;
   int steps = 0;
+  bool one_gpu = false;
 };
 
 struct Executed {
@@ -44,6 +46,11 @@ std::string page(const Loaded& l, const Executed& e, bool mean) {
   out += fmt::format("predicted  {}  ({:+.2f} %; {}profile {})\n", ms(e.predicted), off(e.predicted), e.basis, l.profile.name);
   if (e.from_layers) out += fmt::format("           {}  ({:+.2f} %; from this run's layer profile, taken before without communication)\n", ms(*e.from_layers), off(*e.from_layers));
   if (!run.origin.software.empty()) out += fmt::format("software   {}\n", run.origin.software);
+  if (run.origin.hosts == "gpus") {
+    out += fmt::format("gpus       {}\n", run.origin.gpu);
+    for (const Skipped& k : run.skipped) out += fmt::format("skipped    {}: {}\n", k.what, k.why);
+    return out;
+  }
   out += run.origin.hosts == "namespaces" ? "hosts      network namespaces, every link shaped\n" : fmt::format("hosts      plain loopback, NOT shaped: {}\n", run.origin.reason);
   return out;
 }
@@ -104,9 +111,23 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
   return out;
 }
 
+Executed execute_nccl(const Loaded& l, const Flags& flags) {
+  if (l.cluster.device != DeviceKind::Gpu) throw InputError{"--backend nccl", "needs a cluster of GPUs; this one has CPUs"};
+  if (l.scenario.real_compute) throw InputError{"--compute real", "is of hosts of CPUs: on a GPU computation is always real"};
+  Executed out;
+  out.predicted = predict::predict(l.question(), l.options).summary.step;
+  calib::cuda::ExecuteOptions options;
+  options.steady_steps = flags.steps != 0 ? flags.steps : 12;
+  options.one_gpu = flags.one_gpu;
+  options.timeout_s = 120 + 20 * static_cast<double>(out.predicted.ps) / 1e12 * (options.steady_steps + 8);
+  out.run = calib::cuda::execute(l.question(), options);
+  return out;
+}
+
 void run_command(Terminal& t, Flags flags) {
-  if (flags.backend != "tcp" && flags.backend != "torch")
-    throw InputError{"--backend " + flags.backend, "this build runs tcp (ddpsim's own executor over shaped hosts) and torch (the real PyTorch on the same hosts)"};
+  if (flags.backend != "tcp" && flags.backend != "torch" && flags.backend != "nccl")
+    throw InputError{"--backend " + flags.backend, "expected tcp (ddpsim's own executor over shaped hosts), torch (the real PyTorch on the same hosts) or nccl (ddpsim's own executor on this machine's GPUs)"};
+  if (flags.one_gpu && flags.backend != "nccl") throw InputError{"--one-gpu", "is of --backend nccl"};
   if (!flags.compute.empty() && flags.compute != "timed" && flags.compute != "real") throw InputError{"--compute " + flags.compute, "expected timed or real"};
   if (!flags.split.empty() && flags.split != "fit" && flags.split != "held_out") throw InputError{"--split " + flags.split, "expected fit or held_out"};
   if (!flags.record.empty() && flags.backend != "torch") throw InputError{"--record " + flags.record.front(), "is of --backend torch"};
@@ -114,7 +135,7 @@ void run_command(Terminal& t, Flags flags) {
   bool torch = flags.backend == "torch";
   try {
     if (torch) flags.question.sets.insert(flags.question.sets.begin(), "plan.pytorch=" + calib::torch_version(flags.python));
-    else flags.question.sets.insert(flags.question.sets.begin(), "plan.backend=tcp");
+    else if (flags.backend == "tcp") flags.question.sets.insert(flags.question.sets.begin(), "plan.backend=tcp");
   } catch (const std::runtime_error& e) {
     throw InputError{"run", e.what()};
   }
@@ -123,7 +144,7 @@ void run_command(Terminal& t, Flags flags) {
   if (!flags.runs.empty()) prepare_runs(flags.runs);
   Executed e;
   try {
-    e = torch ? execute_torch(t, l, flags) : execute_tcp(l, flags);
+    e = torch ? execute_torch(t, l, flags) : flags.backend == "nccl" ? execute_nccl(l, flags) : execute_tcp(l, flags);
   } catch (const std::runtime_error& why) {
     throw InputError{"run", why.what()};
   }
@@ -133,10 +154,11 @@ void run_command(Terminal& t, Flags flags) {
   run.workload = l.workload_hash;
   run.split = flags.split;
   run.origin.argv = {"ddpsim", "run", "--backend", flags.backend, "--compute", l.scenario.real_compute ? "real" : "timed"};
+  if (flags.one_gpu) run.origin.argv.push_back("--one-gpu");
   for (const std::string& knob : flags.record) run.origin.argv.insert(run.origin.argv.end(), {"--record", knob});
   run.origin.revision = flags.revision;
   std::string json = io::write_run(run).dump() + "\n";
-  if (!flags.runs.empty()) add_to_runs(flags.runs, torch ? "torch" : run.origin.compute == "real" ? "real" : "tcp", l, run);
+  if (!flags.runs.empty()) add_to_runs(flags.runs, flags.backend != "tcp" ? flags.backend : run.origin.compute == "real" ? "real" : "tcp", l, run);
   bool mean = !l.scenario.other_jobs.empty();
   if (flags.output.format == "json") return write_answer(t, flags.output, json);
   if (!flags.output.out.empty()) write_answer(t, flags.output, json);
@@ -148,7 +170,8 @@ void run_command(Terminal& t, Flags flags) {
 void add_run(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("run", "Execute a scenario on hosts of this machine, and show it beside its prediction");
-  add_executed_flags(*c, *flags, "tcp: ddpsim's own executor, a process per rank, real TCP over shaped network namespaces; torch: the real PyTorch over Gloo on the same hosts");
+  add_executed_flags(*c, *flags, "tcp: ddpsim's own executor, a process per rank, real TCP over shaped network namespaces; torch: the real PyTorch over Gloo on the same hosts; nccl: ddpsim's own executor on this machine's GPUs");
+  c->add_flag("--one-gpu", flags->one_gpu, "backend nccl: all ranks on the first GPU, under a private MPS daemon, over sockets on loopback");
   c->add_option("--compute", flags->compute, "timed (computation is slept) or real (it keeps a core busy); default: the scenario's, which is timed if it does not say");
   c->add_option("--record", flags->record, "backend torch: what is recorded and not predicted, repeatable: powersgd_rank=1, zero_redundancy_optimizer=true, uneven_inputs=3")->allow_extra_args(false);
   c->add_option("--steps", flags->steps, "steady steps to play; default by the predicted step, 6 to 12");

@@ -32,11 +32,15 @@ void prepare_runs(const std::string& folder) {
   io::remove_stale_temporaries(folder + "/scenarios");
 }
 
-void add_to_runs(const std::string& folder, const std::string& prefix, const Loaded& l, const Run& run) {
-  io::write_file(folder + "/scenarios/" + l.scenario_hash + ".json", l.document.dump(1) + "\n");
+void add_to_runs(const std::string& folder, const std::string& prefix, const Run& run) {
   std::string day = run.origin.date;
   std::erase_if(day, [](char c) { return c == '-' || c == ':'; });
-  io::write_file(fmt::format("{}/{}-{}-{}.json.gz", folder, prefix, l.scenario_hash, day), io::write_run(run).dump() + "\n");
+  io::write_file(fmt::format("{}/{}-{}.json.gz", folder, prefix, day), io::write_run(run).dump() + "\n");
+}
+
+void add_to_runs(const std::string& folder, const std::string& prefix, const Loaded& l, const Run& run) {
+  io::write_file(folder + "/scenarios/" + l.scenario_hash + ".json", l.document.dump(1) + "\n");
+  add_to_runs(folder, prefix + "-" + l.scenario_hash, run);
 }
 
 }  // namespace ddpsim::cli

@@ -24,6 +24,8 @@ Run run_script(const Terminal& t, const Loaded& l, const ExecutedFlags& flags, c
 
 // Makes a folder of Runs, and clears what a killed writer left there.
 void prepare_runs(const std::string& folder);
+// FOLDER/PREFIX-DATE.json.gz: a Run without a scenario.
+void add_to_runs(const std::string& folder, const std::string& prefix, const Run& run);
 // FOLDER/PREFIX-SCENARIO-DATE.json.gz, and the scenario in FOLDER/scenarios.
 void add_to_runs(const std::string& folder, const std::string& prefix, const Loaded& l, const Run& run);
 

@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "calib/fit/fit.h"
+#include "calib/fit/kernels.h"
 #include "sim/analysis/compare.h"
 #include "tools/cmd/question.h"
 
@@ -44,10 +45,44 @@ std::deque<Executed> collect(const Terminal& t, const Flags& flags) {
   return out;
 }
 
+void write_fit(Terminal& t, const Flags& flags, const std::string& json, const std::string& table) {
+  io::read_profile(io::parse_json(json, "fit"), "fit");  // what is written can be read
+  if (!flags.output.out.empty()) io::write_file(flags.output.out, json);
+  t.out << (flags.output.format == "json" ? json : table) << std::flush;
+}
+
+Profile base_of(const Terminal& t, const Flags& flags) {
+  std::string path = home_of(t).find("calib/profiles", flags.base, "profile");
+  return io::read_profile(io::parse_json(io::read_file(path), path), path);
+}
+
+// Kernels of one GPU: Runs of samples, without a scenario.
+void fit_gpu(Terminal& t, const Flags& flags) {
+  std::deque<Run> runs;
+  for (const std::string& file : io::list_files(flags.runs, {".json", ".json.gz"})) {
+    Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
+    if (run.kind != RunKind::Measured || run.origin.backend != "cuda") continue;
+    if (!runs.empty() && run.origin.gpu != runs.front().origin.gpu)
+      throw InputError{file, "is of another GPU (" + run.origin.gpu + ") than the Runs before it (" + runs.front().origin.gpu + "); fit them one by one"};
+    runs.push_back(std::move(run));
+  }
+  std::vector<const Run*> all;
+  for (const Run& run : runs) all.push_back(&run);
+  Profile base = base_of(t, flags);
+  if (base.kind != DeviceKind::Gpu) throw InputError{"--base " + flags.base, "is a profile of CPUs; --backend cuda needs one of a GPU"};
+  calib::KernelFit f = calib::fit_kernels(base, flags.name, all);
+  f.profile.hardware = runs.front().origin.gpu;
+  std::string table = fmt::format("{:<12} {:<9} {:>6} {:>10} {:>10} {:>8} {:>8}\n", "kernel", "shapes", "points", "least", "most", "median", "p90");
+  for (const KernelResidual& r : f.profile.kernels)
+    table += fmt::format("{:<12} {:<9} {:>6} {:>10.2e} {:>10.2e} {:>7.2f}% {:>7.2f}%\n", r.kernel, r.held_out ? "held out" : "fitted", r.points, r.least, r.most, 100 * r.median_error, 100 * r.p90_error);
+  for (const std::string& note : f.notes) table += note + "\n";
+  write_fit(t, flags, io::write_profile(f.profile, {}).dump(1) + "\n", table);
+}
+
 void fit_command(Terminal& t, const Flags& flags) {
-  if (flags.backend != "tcp" && flags.backend != "torch") throw InputError{"--backend " + flags.backend, "expected tcp or torch: whose Runs are fitted"};
+  if (flags.backend != "tcp" && flags.backend != "torch" && flags.backend != "cuda") throw InputError{"--backend " + flags.backend, "expected tcp, torch or cuda: whose Runs are fitted"};
+  if (flags.backend == "cuda") return fit_gpu(t, flags);
   if (flags.split != "fit" && flags.split != "held_out") throw InputError{"--split " + flags.split, "expected fit or held_out"};
-  io::Home home = home_of(t);
   std::deque<Executed> all = collect(t, flags);
   std::vector<calib::FitCollectives> collectives;
   std::vector<calib::FitStep> steps;
@@ -55,9 +90,7 @@ void fit_command(Terminal& t, const Flags& flags) {
     if (e.run.evidence == EvidenceClass::Collective) collectives.push_back({&e.run, &*e.loaded.fabric, flags.backend == "torch" ? Backend::Gloo : Backend::Tcp});
     else steps.push_back({&e.run, &e.loaded.workload, &*e.loaded.fabric, &e.loaded.scenario});
   }
-  std::string path = home.find("calib/profiles", flags.base, "profile");
-  Profile base = io::read_profile(io::parse_json(io::read_file(path), path), path);
-  calib::Fit f = calib::fit(base, flags.name, collectives, steps);
+  calib::Fit f = calib::fit(base_of(t, flags), flags.name, collectives, steps);
   std::vector<io::OrderedJson> rows;
   std::string table = fmt::format("{:>5} {:>10} {:>12} {:>8} {:>13} {:>13}\n", "ranks", "bytes", "measured", "error", "size left out", "ranks left out");
   auto rounded = [](double v) { return std::round(v * 1e5) / 1e5; };
@@ -78,10 +111,7 @@ void fit_command(Terminal& t, const Flags& flags) {
   for (const std::string& note : f.notes) table += note + "\n";
   const TransportSection& tcp = f.profile.transports.begin()->second;
   table += fmt::format("identified: {}; {}\n", f.identified ? "true" : "false (one rank count: latency is the base's)", tcp.source);
-  std::string json = io::write_profile(f.profile, rows).dump(1) + "\n";
-  io::read_profile(io::parse_json(json, "fit"), "fit");  // what is written can be read
-  if (!flags.output.out.empty()) io::write_file(flags.output.out, json);
-  t.out << (flags.output.format == "json" ? json : table) << std::flush;
+  write_fit(t, flags, io::write_profile(f.profile, rows).dump(1) + "\n", table);
 }
 
 }  // namespace
@@ -92,7 +122,7 @@ void add_fit(CLI::App& app, Terminal& t) {
   c->add_option("--runs", flags->runs, "folder of Runs; default: the shipped ones");
   c->add_option("--base", flags->base, "profile that gives what no sample identifies (default testbed.datasheet)");
   c->add_option("--name", flags->name, "name of the new profile (default testbed)");
-  c->add_option("--backend", flags->backend, "whose Runs: tcp (default) or torch");
+  c->add_option("--backend", flags->backend, "whose Runs: tcp (default), torch, or cuda: a GPU's kernels (--base names the datasheet profile of that GPU)");
   c->add_option("--split", flags->split, "executed steps of this split are used (default fit)");
   add_output_flags(*c, flags->output, {"table", "json"});
   c->callback([&t, flags] {

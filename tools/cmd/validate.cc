@@ -155,6 +155,7 @@ Pair make_pair(const std::string& file, const Run& run, const Case& c, double to
   p.evidence = name_of(run.evidence);
   if (run.evidence == EvidenceClass::Replay && run.origin.compute != "timed") p.evidence = "replay_real";
   if (run.evidence == EvidenceClass::System && !c.repeats) p.evidence = "system_other";
+  if (!run.origin.gpu.empty()) p.evidence = run.evidence == EvidenceClass::System ? "system_gpu" : "replay_gpu";
   bool seen = std::find(c.fitted_from.begin(), c.fitted_from.end(), run.scenario) != c.fitted_from.end();
   p.sample = seen ? "in_sample" : "held_out";
   p.noisy = run.quality.verdict == Verdict::Noisy;

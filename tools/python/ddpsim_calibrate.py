@@ -157,9 +157,9 @@ def framework(ranks: int, alone: Any) -> Samples:
             dist.barrier()
             if dist.get_rank() < ranks:
                 found[name] = passes(model, chain, 10)
+            dist.barrier()  # nobody makes the next model beside who measures this one
             del model, chain
             gc.collect()
-        dist.barrier()
         for name, times in found.items():
             for phase, durations in times.items():
                 out.append({"op": f"{name}_{phase}", "parameters": {"tensors": tensors, "bytes": size, "ranks": ranks}, "durations_ps": durations})

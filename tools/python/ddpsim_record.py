@@ -200,16 +200,37 @@ class Job:
         self.wrapped: nn.Module = model
         self.ddp: Optional[DistributedDataParallel] = None
         self.world = dist.get_world_size()
-        self.marks: List[Tuple[str, int]] = []          # of the step under way: what has ended, when
+        self.marks: List[Tuple[str, Any]] = []          # of the step under way: what has ended, when (a moment)
         self.collectives: List[Dict[str, Any]] = []     # of the step under way
         self.recording = False
         self.memory = ""  # what is special about it
+        self.origin: Any = None
+        self.origin_ns = 0
         major, minor = (int(x) for x in torch.__version__.split(".")[:2])
         self.set_to_none = plan["set_to_none"] if plan["set_to_none"] is not None else (major, minor) >= (2, 0)
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+    # Moments: on a CPU nanoseconds; on a GPU an event on the current stream, so that the host runs ahead as it does without a recorder.
+    def moment(self) -> Any:
+        if self.device.type != "cuda":
+            return now()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def set_origin(self) -> None:
+        """From here on events can be told in nanoseconds of the host's clock, to some microseconds."""
+        if self.device.type == "cuda":
+            self.origin = self.moment()
+            self.origin.synchronize()
+            self.origin_ns = now()
+
+    def told(self, moment: Any) -> int:
+        """Nanoseconds; on a GPU after synchronize() only."""
+        return moment if isinstance(moment, int) else self.origin_ns + round(self.origin.elapsed_time(moment) * 1e6)
 
     def loss(self) -> Tensor:
         model, self.bare.model = self.bare.model, self.wrapped
@@ -232,29 +253,29 @@ class Job:
         self.ddp = DistributedDataParallel(self.model, device_ids=[self.device.index] if self.device.type == "cuda" else None, **options)
         self.wrapped = self.ddp
         # What DDP does before forward (buffers, rebuilding) is not forward.
-        self.model.register_forward_pre_hook(lambda *_: self.marks.append(("prepared", now())))
+        self.model.register_forward_pre_hook(lambda *_: self.marks.append(("prepared", self.moment())))
         if p["powersgd_rank"]:
             from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
             self.ddp.register_comm_hook(powersgd.PowerSGDState(None, p["powersgd_rank"], start_powerSGD_iter=2), self.watched(powersgd.powerSGD_hook))
         elif p["comm_hook"] != "none":
             self.ddp.register_comm_hook(None, self.hook)
 
-    def note(self, name: str, tensors: List[int], wire: Tensor, ready: int) -> Dict[str, Any]:
+    def note(self, name: str, tensors: List[int], wire: Tensor, ready: Any) -> Dict[str, Any]:
         """A collective that begins; who sees it end fills that in."""
         entry = {"op": f"allreduce/{name}", "tensors": tensors, "bytes": wire.numel() * wire.element_size(), "ready": ready, "end": 0}
         self.collectives.append(entry)
         return entry
 
-    def note_bucket(self, bucket: Any, wire: Tensor, ready: int) -> Dict[str, Any]:
+    def note_bucket(self, bucket: Any, wire: Tensor, ready: Any) -> Dict[str, Any]:
         return self.note(f"bucket.{bucket.index()}", [self.index[id(p)] for p in bucket.parameters()], wire, ready)
 
     def watched(self, hook: Callable[..., Any]) -> Callable[..., Any]:
         """A hook of PyTorch's own, with a look at the clock when a bucket is ready and when it is done with it."""
         def run(state, bucket):  # type: ignore[no-untyped-def]
-            entry = self.note_bucket(bucket, bucket.buffer(), now())
+            entry = self.note_bucket(bucket, bucket.buffer(), self.moment())
 
             def ended(future: Any) -> Any:
-                entry["end"] = now()
+                entry["end"] = self.moment()  # on a GPU callbacks run on a stream that has waited for the collective
                 return future.value()
 
             return hook(state, bucket).then(ended)
@@ -266,7 +287,7 @@ class Job:
 
     def hook(self, _, bucket):  # type: ignore[no-untyped-def]  # DDP reads the annotations, and knows its own types only
         """What the plan's hook does, with a look at the clock when a bucket is ready and when its all-reduce has ended."""
-        kind, ready, buffer = self.plan["comm_hook"], now(), bucket.buffer()
+        kind, ready, buffer = self.plan["comm_hook"], self.moment(), bucket.buffer()
         half = {"fp16_compress": torch.float16, "bf16_compress": torch.bfloat16}.get(kind)
         # Plain DDP divides while it copies gradients into the bucket; a hook has to do it itself. Here the loss was divided instead (step), so that the
         # steps that are looked at cost what the others do.
@@ -274,7 +295,7 @@ class Job:
         entry = self.note_bucket(bucket, wire, ready)
 
         def ended(future: Any) -> Tensor:
-            entry["end"] = now()
+            entry["end"] = self.moment()
             reduced = future.value()
             reduced = reduced[0] if isinstance(reduced, (list, tuple)) else reduced
             return buffer.copy_(reduced) if half else reduced
@@ -293,9 +314,9 @@ class Job:
         grads = [(i, x.grad) for i, x in enumerate(self.parameters) if x.grad is not None]
 
         def start(name: str, tensors: List[int], value: Tensor, async_op: bool) -> Any:
-            entry = self.note(name, tensors, value, now())
+            entry = self.note(name, tensors, value, self.moment())
             work = dist.all_reduce(value, async_op=async_op)
-            entry["end"] = now()
+            entry["end"] = self.moment()
             return work
 
         if p["granularity"] == "flat":
@@ -309,7 +330,7 @@ class Job:
             first = len(self.collectives) - len(works)
             for k, ((_, g), work) in enumerate(zip(grads, works)):
                 work.wait()
-                self.collectives[first + k]["end"] = now()
+                self.collectives[first + k]["end"] = self.moment()
                 g.div_(self.world)
         else:
             for i, g in grads:
@@ -319,9 +340,9 @@ class Job:
     # -- a step
 
     def step(self) -> None:
-        self.marks, self.collectives = [("start", now())], []
+        self.marks, self.collectives = [("start", self.moment())], []
         self.optimizer.zero_grad(set_to_none=self.set_to_none)
-        self.marks.append(("zero_grad", now()))
+        self.marks.append(("zero_grad", self.moment()))
         micro = self.plan["accumulation_steps"]
         for m in range(micro):
             waits = self.ddp is not None and m + 1 < micro
@@ -329,16 +350,13 @@ class Job:
                 loss = self.loss()
                 if self.recording and not self.hooked:
                     loss = loss / self.world
-                self.synchronize()
-                self.marks.append((f"micro{m}/fwd" if micro > 1 else "fwd", now()))
+                self.marks.append((f"micro{m}/fwd" if micro > 1 else "fwd", self.moment()))
                 loss.backward()
         if self.ddp is None:
             self.average()
-        self.synchronize()
-        self.marks.append(("backward", now()))
+        self.marks.append(("backward", self.moment()))
         self.optimizer.step()
-        self.synchronize()
-        self.marks.append(("optimizer", now()))
+        self.marks.append(("optimizer", self.moment()))
 
 
 # ---- the layer profile
@@ -408,6 +426,19 @@ def wait_until(moment: int) -> None:
         time.sleep(max(0.0, (moment - now()) / 1e9))
 
 
+def require_side_by_side(device: torch.device) -> None:
+    """Ranks on one GPU that take turns on it wait milliseconds for one another: not what a step is made of."""
+    small = torch.zeros(2, device=device)
+    dist.all_reduce(small)
+    torch.cuda.synchronize(device)
+    begin = now()
+    for _ in range(20):
+        dist.all_reduce(small)
+    torch.cuda.synchronize(device)
+    if max(gathered(now() - begin)) > 20 * 1_000_000:
+        raise RecordError("an all-reduce of 8 bytes takes more than a millisecond: the ranks take turns on the GPU, MPS is not effective")
+
+
 def quiet_load() -> float:
     """Cores that are busy while all ranks sleep."""
     dist.barrier()
@@ -456,6 +487,8 @@ def record(job: Job, steady: int, spans: int, passes: int, patience: float) -> D
     if job.plan["powersgd_rank"] and dist.get_backend() == "gloo":
         hint = f": {POWERSGD}"
     watch = Watch(patience, hint)
+    if os.environ.get("DDPSIM_ONE_GPU"):
+        require_side_by_side(job.device)
     load = quiet_load()
     profile = layer_profile(job, passes)
     job.optimizer.zero_grad(set_to_none=True)
@@ -470,6 +503,7 @@ def record(job: Job, steady: int, spans: int, passes: int, patience: float) -> D
     plain = warmup + steady
     history: List[Dict[str, Any]] = []
     dist.barrier()
+    job.set_origin()
     begin = start_together(50_000_000)
     buckets: Dict[str, List[int]] = {}
     wait_until(begin)
@@ -485,6 +519,8 @@ def record(job: Job, steady: int, spans: int, passes: int, patience: float) -> D
             job.record_spans()
         faults = page_faults()
         job.step()
+        if k + 1 == plain:
+            job.synchronize()
         if k < plain:
             busy = (busy_core_s() - before) / ((now() - begin) / 1e9)
         history.append({"marks": job.marks, "faults": page_faults() - faults, "collectives": job.collectives if job.recording or job.hooked or job.ddp is None else []})
@@ -492,6 +528,11 @@ def record(job: Job, steady: int, spans: int, passes: int, patience: float) -> D
         if k == 0 and job.ddp is not None:
             buckets["first"] = sizes(job.ddp._get_ddp_logging_data().get("bucket_sizes", ""))
     join.__exit__(None, None, None)
+    job.synchronize()
+    for h in history:
+        h["marks"] = [(name, job.told(m)) for name, m in h["marks"]]
+        for c in h["collectives"]:
+            c["ready"], c["end"] = job.told(c["ready"]), job.told(c["end"])
     if job.ddp is not None:
         data = job.ddp._get_ddp_logging_data()
         buckets["steady"] = sizes(data.get("rebuilt_bucket_sizes", "")) or buckets["first"]
@@ -556,12 +597,16 @@ def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, 
             skipped.append({"what": "prediction", "why": f"{knob}={job.plan[knob]} is recorded, and not predicted"})
     if job.ddp is not None:
         skipped += [{"what": what, "why": "a communication hook sees buckets only"} for what in ("broadcast/buffers.", "allreduce/unused")]
+    if os.environ.get("DDPSIM_ONE_GPU"):
+        skipped.append({"what": "links", "why": "all ranks are on one GPU: collectives go through sockets on loopback, and say nothing about NVLink or a network"})
     samples = [{"op": "cores_busy", "parameters": {"thousandths": round(1000 * busy)}, "durations_ps": [1]}]
     for k, phase in enumerate(("forward", "backward", "optimizer")):
         samples += [{"op": f"layer_profile_{phase}", "parameters": {"rank": r}, "durations_ps": [p[k] for p in e["profile"]["passes"]]} for r, e in enumerate(everyone)]
     run = document("system", samples, load, resent, job.memory)
     run["origin"].update(hosts=run["origin"]["hosts"] if shared else "machines", compute="timed" if job.timed else "real")
     run["clock"]["domain"] = "CLOCK_MONOTONIC" if shared else "per_host"
+    if job.device.type == "cuda":
+        run["origin"].update(gpu=torch.cuda.get_device_name(job.device), hosts="gpus" if shared else "machines")
     run.update(steps=steps, layers=joined([e["profile"] for e in everyone]), spans=spans, tensors=[n for n, _ in job.named], skipped=skipped)
     run["quality"].update(verdict="noisy" if reasons else "clean", spread=round(spread, 6), reasons=reasons)
     if buckets:

@@ -1,0 +1,258 @@
+#include "calib/cuda/collectives.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+
+#include "calib/clock.h"
+#include "calib/cuda/bench.h"
+#include "calib/cuda/kernels.h"
+#include "calib/cuda/libraries.h"
+#include "calib/cuda/ranks.h"
+#include "calib/gpu/nccl_log.h"
+#include "calib/fit/shapes.h"
+#include "calib/memory_file.h"
+#include "calib/origin.h"
+
+namespace ddpsim::calib::cuda {
+namespace {
+
+enum class Op : std::uint8_t { AllReduce, ReduceScatter, AllGather, Broadcast, Reduce, AllToAll, SendReceive };
+struct Named {
+  Op op;
+  const char* sample;  // of the Run
+  const char* nccl;    // in its log; "" = it does not choose
+};
+constexpr Named kOps[] = {{Op::AllReduce, "all_reduce", "AllReduce"}, {Op::ReduceScatter, "reduce_scatter", "ReduceScatter"}, {Op::AllGather, "all_gather", "AllGather"},
+                          {Op::Broadcast, "broadcast", "Broadcast"},  {Op::Reduce, "reduce", "Reduce"},                       {Op::AllToAll, "all_to_all", ""},
+                          {Op::SendReceive, "send_receive", ""}};
+
+// In NCCL's numbering, as in gpu::NcclChoice's names.
+constexpr const char* kAlgorithms[] = {"Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"};
+constexpr const char* kProtocols[] = {"LL", "LL128", "Simple"};
+template <std::size_t N>
+std::int64_t number_of(const char* const (&names)[N], const std::string& name) {
+  for (std::size_t i = 0; i < N; ++i)
+    if (name == names[i]) return static_cast<std::int64_t>(i);
+  return -1;
+}
+
+// A way to run: NCCL's own choice, or one that is forced.
+struct Way {
+  const char* algorithm = nullptr;
+  const char* protocol = nullptr;
+  int channels = 0;  // forced; 0 = NCCL's
+};
+
+bool in_parts(Op op) { return op == Op::ReduceScatter || op == Op::AllGather || op == Op::AllToAll; }  // a rank's share of `bytes` each
+
+constexpr int kReadings = 12;
+constexpr int kMostPoints = 256;
+
+struct Table {
+  RanksShared ranks;
+  std::int64_t ns[kMostPoints][kReadings][64];  // by point, reading and rank; 0 = not measured
+};
+
+struct Point {
+  const Named* op;
+  std::int64_t bytes;
+  bool in_place;
+};
+
+// `bytes`: of the whole result (all-gather), of the input (reduce-scatter, all-to-all), else of the one buffer: as nccl-tests counts.
+void issue(const Point& p, const RankPlace& place, char* send, char* receive, ncclComm_t comm, cudaStream_t s) {
+  const Nccl& l = nccl();
+  auto n = static_cast<std::size_t>(place.ranks);
+  std::size_t count = std::max<std::size_t>(1, static_cast<std::size_t>(p.bytes) / 4);
+  std::size_t part = std::max<std::size_t>(1, count / n);
+  char* out = p.in_place ? send : receive;
+  switch (p.op->op) {
+    case Op::AllReduce: DDPSIM_CALL(l, ncclAllReduce(send, out, count, ncclFloat, ncclSum, comm, s)); return;
+    case Op::ReduceScatter:
+      DDPSIM_CALL(l, ncclReduceScatter(send, p.in_place ? send + 4 * part * static_cast<std::size_t>(place.rank) : receive, part, ncclFloat, ncclSum, comm, s));
+      return;
+    case Op::AllGather:
+      DDPSIM_CALL(l, ncclAllGather(p.in_place ? out + 4 * part * static_cast<std::size_t>(place.rank) : send, out, part, ncclFloat, comm, s));
+      return;
+    case Op::Broadcast: DDPSIM_CALL(l, ncclBroadcast(send, out, count, ncclFloat, 0, comm, s)); return;
+    case Op::Reduce: DDPSIM_CALL(l, ncclReduce(send, out, count, ncclFloat, ncclSum, 0, comm, s)); return;
+    case Op::AllToAll:
+      DDPSIM_CALL(l, ncclGroupStart());
+      for (std::size_t r = 0; r < n; ++r) {
+        DDPSIM_CALL(l, ncclSend(send + 4 * part * r, part, ncclFloat, static_cast<int>(r), comm, s));
+        DDPSIM_CALL(l, ncclRecv(receive + 4 * part * r, part, ncclFloat, static_cast<int>(r), comm, s));
+      }
+      DDPSIM_CALL(l, ncclGroupEnd());
+      return;
+    case Op::SendReceive:
+      DDPSIM_CALL(l, ncclGroupStart());
+      DDPSIM_CALL(l, ncclSend(send, count, ncclFloat, (place.rank + 1) % place.ranks, comm, s));
+      DDPSIM_CALL(l, ncclRecv(receive, count, ncclFloat, (place.rank + place.ranks - 1) % place.ranks, comm, s));
+      DDPSIM_CALL(l, ncclGroupEnd());
+      return;
+  }
+}
+
+// One reading: collectives back to back, at least 20 small ones, between two events, in a queue that a spin kernel let the host fill. Sums of zeros do not grow.
+void measure_rank(const std::vector<Point>& points, const RankPlace& place, ncclComm_t comm, std::int64_t end_ns, int readings, Table& table) {
+  std::int64_t most = 0;
+  for (const Point& p : points) most = std::max(most, p.bytes);
+  DeviceMemory send(most + 4096);
+  DeviceMemory receive(most + 4096);
+  DDPSIM_CUDA(cudaMemset(send.at(), 0, static_cast<std::size_t>(most + 4096)));
+  DDPSIM_CUDA(cudaDeviceSynchronize());
+  StreamOwner stream;
+  EventOwner begin;
+  EventOwner done;
+  try {
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const Point& p = points[i];
+      int batch = readings == 0 ? 1 : p.bytes <= 1 << 16 ? 20 : p.bytes <= 1 << 24 ? 5 : 1;
+      auto reading = [&] {
+        launch_spin(batch * 20'000, stream);
+        DDPSIM_CUDA(cudaEventRecord(begin, stream));
+        for (int k = 0; k < batch; ++k) issue(p, place, static_cast<char*>(send.at()), static_cast<char*>(receive.at()), comm, stream);
+        DDPSIM_CUDA(cudaEventRecord(done, stream));
+        DDPSIM_CUDA(cudaEventSynchronize(done));
+        return elapsed_ns(begin, done) / batch;
+      };
+      // All ranks stop together: rank 0 looks at the clock, and tells the others.
+      if (place.rank == 0 && now_ns() > end_ns) table.ranks.rendezvous.start_ns = -1;
+      table.ranks.rendezvous.meet(i % 2 == 0 ? 2 : 3, static_cast<int>(i / 2 + 1) * place.ranks);
+      if (table.ranks.rendezvous.start_ns < 0) return;
+      reading();
+      for (int k = 0; k < readings; ++k) table.ns[i][k][place.rank] = std::max<std::int64_t>(1, reading());
+    }
+  } catch (const std::exception& e) {
+    leave(table.ranks, place, e);
+  }
+}
+
+std::vector<Point> points_of(const Way& way, int ranks, std::int64_t most_bytes) {
+  std::vector<Point> out;
+  for (const Named& op : kOps) {
+    if (way.algorithm && op.op != Op::AllReduce) continue;  // the other collectives: NCCL's own choice
+    for (std::int64_t bytes : collective_bytes())
+      for (bool in_place : {true, false}) {
+        if (bytes > most_bytes || (op.op >= Op::AllToAll && in_place)) continue;
+        if (in_parts(op.op) && bytes % (4 * ranks) != 0) continue;
+        if (ranks == 1 && (in_place || op.op != Op::AllReduce)) continue;  // nothing is launched in place; the rest is the same copy
+        if (!in_place && op.op != Op::AllReduce && op.op < Op::AllToAll) continue;
+        out.push_back({&op, bytes, in_place});
+      }
+  }
+  return out;
+}
+
+void add_samples(Run& run, const std::vector<Point>& points, const Table& table, int ranks, const Way& way, bool one_gpu, const gpu::NcclLog& log) {
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    Sample s;
+    s.op = points[i].op->sample;
+    s.parameters = {{"ranks", ranks}, {"bytes", points[i].bytes}, {"in_place", points[i].in_place}, {"one_gpu", one_gpu}, {"forced", way.algorithm != nullptr}};
+    if (way.channels > 0) s.parameters["channels_forced"] = way.channels;
+    for (const gpu::NcclChoice& c : log.choices) {
+      // Its log counts one rank's share of what is gathered or scattered.
+      if (c.collective != points[i].op->nccl || c.bytes != (in_parts(points[i].op->op) ? points[i].bytes / ranks : points[i].bytes)) continue;
+      s.parameters["algorithm"] = number_of(kAlgorithms, c.algorithm);
+      s.parameters["protocol"] = number_of(kProtocols, c.protocol);
+      if (c.channels > 0) s.parameters["channels"] = c.channels;
+    }
+    for (int k = 0; k < kReadings; ++k) {
+      std::int64_t slowest = 0;
+      for (int r = 0; r < ranks; ++r) slowest = std::max(slowest, table.ns[i][k][r]);
+      if (slowest > 0) s.durations.push_back({slowest * 1000});
+    }
+    if (!s.durations.empty()) run.samples.push_back(std::move(s));
+  }
+}
+
+std::string text_of(const Way& w) {
+  std::string out = w.algorithm ? std::string(w.algorithm) + "/" + w.protocol : "NCCL's own choice";
+  if (w.channels > 0) out += ", " + std::to_string(w.channels) + " channels";
+  return out;
+}
+
+struct Machine {
+  std::optional<MpsDaemon> mps;  // several ranks on one GPU
+  std::int64_t end_ns = 0;
+  double left_s() const { return static_cast<double>(end_ns - now_ns()) / 1e9; }
+};
+
+void run_way(Run& run, int ranks, const Way& way, Machine& machine) {
+  std::string what = std::to_string(ranks) + " ranks" + (machine.mps ? " on one GPU" : "") + ", " + text_of(way);
+  if (machine.left_s() < 6) {
+    run.skipped.push_back({what, "the time of this stage was over"});
+    return;
+  }
+  std::vector<Point> points = points_of(way, ranks, machine.mps ? 64ll << 20 : 1ll << 30);
+  if (points.size() > kMostPoints) points.resize(kMostPoints);
+  RanksOptions o;
+  o.ranks = ranks;
+  o.one_gpu = machine.mps ? &*machine.mps : nullptr;
+  o.timeout_s = machine.left_s() + 5;
+  if (way.algorithm) o.environment = {{"NCCL_ALGO", way.algorithm}, {"NCCL_PROTO", way.protocol}};
+  if (way.channels > 0) o.environment.insert(o.environment.end(), {{"NCCL_MIN_CTAS", std::to_string(way.channels)}, {"NCCL_MAX_CTAS", std::to_string(way.channels)}});
+  // Once with NCCL's log, for what it chooses, and once without, for times: writing the log makes rank 0 late.
+  SharedMemory memory(sizeof(Table));
+  auto play = [&](int readings, const std::string& log) {
+    auto* table = new (memory.data()) Table{};
+    o.log = log;
+    run_ranks(o, table->ranks, [&](const RankPlace& place, ncclComm_t comm) {
+      if (machine.mps && smallest_all_reduce_ns(comm) > kSlicedNs) leave(table->ranks, place, std::runtime_error(kSliced));
+      measure_rank(points, place, comm, machine.end_ns - 2'000'000'000, readings, *table);
+    });
+    return table;
+  };
+  try {
+    MemoryFile log;
+    play(0, log.path());
+    gpu::NcclLog said = gpu::parse_nccl_log(log.text());
+    if (run.origin.software.empty() && !said.version.empty()) run.origin.software = "NCCL " + said.version;
+    add_samples(run, points, *play(kReadings, ""), ranks, way, machine.mps.has_value(), said);
+  } catch (const std::runtime_error& e) {
+    run.skipped.push_back({what, e.what()});
+    if (machine.mps) {  // clients that ended in the middle leave a daemon that nobody can trust
+      machine.mps.reset();
+      machine.mps.emplace();
+    }
+  }
+}
+
+}  // namespace
+
+void measure_nccl(Run& run, const CalibrateOptions& options) {
+  int gpus = std::stoi(in_child([] {
+    int n = 0;
+    DDPSIM_CUDA(cudaGetDeviceCount(&n));
+    nccl();
+    return std::to_string(n);
+  }));
+  Machine machine;
+  machine.end_ns = now_ns() + static_cast<std::int64_t>(options.budget_s * 1e9);
+  std::vector<int> counts;
+  if (options.one_gpu) {
+    if (options.ranks != 0 && (options.ranks < 2 || options.ranks > 16)) throw std::runtime_error("several ranks on one GPU are 2 to 16");
+    machine.mps.emplace();
+    counts = options.ranks > 0 ? std::vector<int>{options.ranks} : std::vector<int>{2, 4};
+  } else {
+    int most = options.ranks > 0 ? options.ranks : std::min(gpus, 64);
+    if (most > gpus || most > 64) throw std::runtime_error(std::to_string(most) + " ranks need as many GPUs, this machine has " + std::to_string(gpus) + " (or --one-gpu)");
+    if (most > 1) counts.push_back(most);
+    for (int n = 2; n < most; n *= 2) counts.push_back(n);
+    if (counts.empty()) counts.push_back(1);
+    if (most == 1) run.skipped.push_back({"collectives between GPUs", "one rank: NCCL copies, which shows what a call costs; --one-gpu runs several ranks on one GPU"});
+  }
+  for (int n : counts) run_way(run, n, {}, machine);
+  if (counts.front() == 1) return;
+  std::vector<Way> forced{{"Ring", "Simple"}, {"Ring", "LL"}, {"Tree", "Simple"}, {"Tree", "LL"}};
+  if (!machine.mps) {  // over sockets there is neither
+    forced.insert(forced.end(), {{"Ring", "LL128"}, {"Tree", "LL128"}, {"NVLS", "Simple"}});
+    for (int channels : {1, 2, 4, 8, 16}) forced.push_back({"Ring", "Simple", channels});
+  }
+  for (const Way& w : forced) run_way(run, counts.front(), w, machine);
+}
+
+}  // namespace ddpsim::calib::cuda

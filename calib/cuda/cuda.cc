@@ -1,0 +1,266 @@
+#include "calib/cuda/cuda.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <new>
+#include <optional>
+#include <sstream>
+
+#include "calib/clock.h"
+#include "calib/cuda/collectives.h"
+#include "calib/cuda/device.h"
+#include "calib/cuda/libraries.h"
+#include "calib/cuda/ranks.h"
+#include "calib/cuda/stages.h"
+#include "calib/gpu/play.h"
+#include "calib/origin.h"
+#include "sim/analysis/compare.h"
+#include "sim/io/codecs.h"
+#include "sim/predict/roofline.h"
+#include "sim/strategy/lower.h"
+
+namespace ddpsim::calib::cuda {
+namespace {
+
+std::string gpu_name() {
+  cudaDeviceProp properties{};
+  DDPSIM_CUDA(cudaGetDeviceProperties(&properties, 0));
+  int driver = 0;
+  int runtime = 0;
+  DDPSIM_CUDA(cudaDriverGetVersion(&driver));
+  DDPSIM_CUDA(cudaRuntimeGetVersion(&runtime));
+  auto version = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
+  return std::string(properties.name) + " (" + std::to_string(properties.multiProcessorCount) + " SMs, " + std::to_string(properties.totalGlobalMem >> 20) + " MiB; driver for CUDA " +
+         version(driver) + ", runtime " + version(runtime) + ")";
+}
+
+std::string libraries_found() {
+  std::string out;
+  auto add = [&](const char* what, const std::function<std::string()>& found) {
+    try {
+      out += (out.empty() ? "" : "; ") + std::string(what) + " " + found();
+    } catch (const std::exception&) {  // then nothing of it is measured either
+    }
+  };
+  add("cuBLASLt", [] { return std::to_string(cublaslt().cublasLtGetVersion()); });
+  add("cuDNN", [] { return std::to_string(cudnn().cudnnGetVersion()); });
+  add("NCCL", [] { return nccl().version(); });
+  return out;
+}
+
+// A measured Run of this machine's GPUs, empty but for its origin.
+Run gpu_run(EvidenceClass evidence, const char* backend) {
+  Run run = measured_run(evidence, StageResult{}, machine_load());
+  run.origin.backend = backend;
+  run.origin.hosts = "gpus";
+  run.origin.reason.clear();
+  run.origin.compute = "real";
+  run.origin.gpu = in_child([] { return gpu_name(); });
+  run.origin.software = in_child(libraries_found);
+  return run;
+}
+
+// Text lines of "what\tfound\tdetail", said by a child that may use CUDA.
+std::string look() {
+  std::ostringstream out;
+  auto say = [&](const char* what, const std::function<std::string()>& found) {
+    try {
+      std::string detail = found();
+      out << what << "\t1\t" << detail << "\n";
+    } catch (const std::exception& e) {
+      out << what << "\t0\t" << e.what() << "\n";
+    }
+  };
+  say("gpu", [] {
+    int n = 0;
+    DDPSIM_CUDA(cudaGetDeviceCount(&n));
+    return std::to_string(n) + " x " + gpu_name();
+  });
+  say("cuBLASLt", [] { return std::to_string(cublaslt().cublasLtGetVersion()) + ", " + cublaslt().place; });
+  say("cuDNN", [] { return std::to_string(cudnn().cudnnGetVersion()) + ", " + cudnn().place; });
+  say("NCCL", [] { return nccl().version() + ", " + nccl().place; });
+  say("NVML", [] { return nvml().place; });
+  return out.str();
+}
+
+}  // namespace
+
+bool built() { return true; }
+
+const Probe::Item* Probe::item(const std::string& what) const {
+  for (const Item& i : items)
+    if (i.what == what) return &i;
+  return nullptr;
+}
+
+Probe probe() {
+  Probe out;
+  std::istringstream lines(in_child(look));
+  for (std::string line; std::getline(lines, line);) {
+    auto a = line.find('\t');
+    auto b = line.find('\t', a + 1);
+    if (a == std::string::npos || b == std::string::npos) continue;
+    out.items.push_back({line.substr(0, a), line.substr(a + 1, b - a - 1) == "1", line.substr(b + 1)});
+  }
+  if (const Probe::Item* gpu = out.item("gpu"); gpu && gpu->found) {
+    out.gpus = std::atoi(gpu->detail.c_str());
+    out.gpu = gpu->detail.substr(gpu->detail.find(" x ") + 3);
+    try {
+      MpsDaemon daemon;
+      out.items.push_back({"MPS", true, "a private daemon starts"});
+    } catch (const std::runtime_error& e) {
+      out.items.push_back({"MPS", false, e.what()});
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> stages() { return {"memory", "gemm", "host", "nccl", "conv", "copies", "interference"}; }
+
+Run calibrate(const CalibrateOptions& options) {
+  if (options.stage == "nccl") {
+    Run run = gpu_run(EvidenceClass::Collective, "nccl");
+    run.key = options.one_gpu ? "calibrate/nccl-one-gpu" : "calibrate/nccl";
+    measure_nccl(run, options);
+    if (run.samples.empty()) throw std::runtime_error(run.skipped.empty() ? "nothing could be measured" : run.skipped.back().what + ": " + run.skipped.back().why);
+    return run;
+  }
+  const std::pair<const char*, void (*)(Run&, double)> known[] = {{"memory", measure_memory}, {"gemm", measure_gemm},     {"host", measure_host},
+                                                                  {"conv", measure_conv},     {"copies", measure_copies}, {"interference", measure_interference}};
+  for (const auto& [name, measure] : known) {
+    if (options.stage != name) continue;
+    Run run = gpu_run(EvidenceClass::Kernel, "cuda");
+    run.key = std::string("calibrate/") + name;
+    std::string text = in_child(
+        [&] {
+          measure(run, options.budget_s);
+          if (run.samples.empty()) throw std::runtime_error(run.skipped.empty() ? "nothing could be measured" : run.skipped.back().what + ": " + run.skipped.back().why);
+          return io::write_run(run).dump();
+        },
+        options.budget_s + 60);
+    return io::read_run(io::parse_json(text, "the stage's Run"), "the stage's Run");
+  }
+  throw std::runtime_error("there is no stage \"" + options.stage + "\"");
+}
+
+namespace {
+
+struct RankResult {
+  std::int64_t start_ns;
+  std::int64_t host_ns;
+};
+struct OpResult {
+  std::int64_t ready_ns, begin_ns, end_ns;
+};
+
+constexpr double kNoisySpread = 0.01;
+
+bool worth_a_span(OpKind k) { return is_collective(k) || k == OpKind::Forward || k == OpKind::Optimizer; }
+
+}  // namespace
+
+Run execute(const predict::Question& q, const ExecuteOptions& options) {
+  const Scenario& s = q.scenario;
+  if (!s.other_jobs.empty()) throw std::runtime_error("other jobs beside this one cannot be played on GPUs");
+  int ranks = s.ranks;
+  if (ranks > 64) throw std::runtime_error("more than 64 ranks on one machine");
+  if (options.one_gpu && ranks > 16) throw std::runtime_error("several ranks on one GPU are 2 to 16");
+  StepTimes times = predict::step_times(q.workload, q.profile, Level::Mid);
+  Program program = strategy::lower({q.workload, times, q.profile.kind}, s.plan);
+  gpu::Part part = gpu::make_part(program, q.profile, q.workload, s.plan.comm_hook, ranks);
+  std::size_t steps = part.kinds.size() - 1 + static_cast<std::size_t>(options.steady_steps + options.recorded_steps);
+  std::vector<std::uint32_t> recorded;  // operations of a steady step that are on the device, in issue order
+  for (std::uint32_t i = 0; i < program.steady.ops.size(); ++i)
+    if (program.steady.ops[i].lane != Lane::Host) recorded.push_back(i);
+  std::size_t per_rank = sizeof(RankResult) + steps * sizeof(std::int64_t) + static_cast<std::size_t>(options.recorded_steps) * recorded.size() * sizeof(OpResult);
+
+  Run run = gpu_run(EvidenceClass::Replay, "nccl");
+  std::optional<MpsDaemon> mps;
+  if (options.one_gpu && ranks > 1) mps.emplace();
+  SharedMemory memory(sizeof(RanksShared) + static_cast<std::size_t>(ranks) * per_rank + 64);
+  auto* shared = new (memory.data()) RanksShared{};
+  auto results_of = [&](int rank) { return memory.data() + (sizeof(RanksShared) + 63) / 64 * 64 + static_cast<std::size_t>(rank) * per_rank; };
+  RanksOptions o;
+  o.ranks = ranks;
+  o.one_gpu = mps ? &*mps : nullptr;
+  o.timeout_s = options.timeout_s;
+  run_ranks(o, *shared, [&](const RankPlace& place, ncclComm_t comm) {
+    if (mps && smallest_all_reduce_ns(comm) > kSlicedNs) leave(*shared, place, std::runtime_error(kSliced));
+    // One after the other, so that each times its products on a GPU that nobody else uses.
+    std::unique_ptr<CudaDevice> device;
+    for (int r = 0; r < ranks; ++r) {
+      if (r == place.rank) device = std::make_unique<CudaDevice>(part.gradient_bytes, part.other_bytes, ranks > 1 ? comm : nullptr);
+      shared->rendezvous.meet(r % 2 == 0 ? 4 : 5, (r / 2 + 1) * ranks);
+    }
+    shared->rendezvous.meet(2, ranks);
+    auto slow = s.slow_ranks.find(place.rank);
+    gpu::Played played;
+    try {
+      played = gpu::play(part, {options.steady_steps, options.recorded_steps, slow == s.slow_ranks.end() ? 1 : slow->second}, *device);
+    } catch (const std::exception& e) {
+      leave(*shared, place, e);
+    }
+    auto* head = reinterpret_cast<RankResult*>(results_of(place.rank));
+    *head = {played.start_ns, played.host_ns};
+    auto* ends = reinterpret_cast<std::int64_t*>(head + 1);
+    for (const gpu::PlayedStep& step : played.steps) *ends++ = step.end_ns;
+    auto* ops = reinterpret_cast<OpResult*>(ends);
+    for (const gpu::PlayedOp& op : played.ops) *ops++ = {op.ready_ns, op.begin_ns, op.end_ns};
+  });
+
+  auto head = [&](int r) { return reinterpret_cast<const RankResult*>(results_of(r)); };
+  auto ends = [&](int r) { return reinterpret_cast<const std::int64_t*>(head(r) + 1); };
+  auto ops = [&](int r) { return reinterpret_cast<const OpResult*>(ends(r) + steps); };
+  std::int64_t before = 0;
+  for (int r = 0; r < ranks; ++r) before = r == 0 ? head(r)->start_ns : std::min(before, head(r)->start_ns);
+  for (std::size_t k = 0; k < steps; ++k) {
+    std::int64_t end = 0;
+    for (int r = 0; r < ranks; ++r) end = std::max(end, ends(r)[k]);
+    bool warm = k + 1 < part.kinds.size();
+    bool noted = k + static_cast<std::size_t>(options.recorded_steps) >= steps;
+    run.steps.push_back({warm ? part.kinds[k].program->kind : StepKind::Steady, Duration{std::max<std::int64_t>(1, (end - before) * 1000)}, noted});
+    for (int r = 0; noted && r < ranks; ++r)
+      for (std::size_t i = 0; i < recorded.size(); ++i) {
+        const Op& op = program.steady.ops[recorded[i]];
+        if (!worth_a_span(op.kind)) continue;
+        const OpResult& t = ops(r)[(k + static_cast<std::size_t>(options.recorded_steps) - steps) * recorded.size() + i];
+        Span span;
+        span.step = static_cast<int>(k);
+        span.actor = r;
+        span.lane = op.lane;
+        span.kind = op.kind;
+        span.op = name_of(program, program.steady, recorded[i]);
+        span.bytes = op.bytes;
+        if (is_collective(op.kind)) {
+          span.tensors = tensors_of(program, program.steady, recorded[i]);
+          span.algorithm = "nccl";
+        }
+        span.ready = TimePoint{(t.ready_ns - before) * 1000};
+        span.begin = TimePoint{(t.begin_ns - before) * 1000};
+        span.end = TimePoint{(t.end_ns - before) * 1000};
+        run.spans.push_back(std::move(span));
+      }
+    before = end;
+  }
+  run.tensor_names = program.tensor_names;
+  run.origin.profile = q.profile.name;
+  // Steps by events must add up to what the host's clock says of all of them.
+  double by_host = 0;
+  double by_events = 0;
+  for (int r = 0; r < ranks; ++r) by_host = std::max(by_host, static_cast<double>(head(r)->host_ns));
+  for (const StepRecord& step : run.steps) by_events += static_cast<double>(step.duration.ps) / 1000;
+  if (std::abs(by_events / by_host - 1) > 0.02)
+    add_noise(run.quality, "the steps by events are " + std::to_string(std::lround(by_events / 1e3)) + " us together, the host's clock says " + std::to_string(std::lround(by_host / 1e3)) + " us");
+  std::vector<double> deviations;
+  auto typical = static_cast<double>(analysis::typical_step(run, false).ps);
+  for (Duration d : analysis::settled_steps(run)) deviations.push_back(std::abs(static_cast<double>(d.ps) - typical));
+  run.quality.spread = typical > 0 ? std::round(analysis::median(deviations) / typical * 1e6) / 1e6 : 0;
+  if (run.quality.spread > kNoisySpread) add_noise(run.quality, "the steps spread by more than 1 % (median absolute deviation)");
+  if (mps) run.skipped.push_back({"links", "all ranks are on one GPU: collectives go through sockets on loopback, and say nothing about NVLink or a network"});
+  return run;
+}
+
+}  // namespace ddpsim::calib::cuda

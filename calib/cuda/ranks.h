@@ -1,0 +1,73 @@
+// Processes that each drive a GPU, or all the same one, with an NCCL communicator over all of them.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "calib/stage.h"
+
+namespace ddpsim::calib::cuda {
+
+// A private MPS daemon: ranks on one GPU run side by side instead of in turns of milliseconds. Started in folders of its own, and ended with this object.
+class MpsDaemon {
+ public:
+  MpsDaemon();  // throws std::runtime_error where it cannot be started
+  MpsDaemon(const MpsDaemon&) = delete;
+  MpsDaemon& operator=(const MpsDaemon&) = delete;
+  ~MpsDaemon();
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+  int guard_ = -1;  // process
+  int pipe_ = -1;
+};
+
+struct RankPlace {
+  int rank = 0;
+  int ranks = 1;
+  int device = 0;
+};
+
+struct RanksOptions {
+  int ranks = 1;
+  const MpsDaemon* one_gpu = nullptr;  // all ranks on the first GPU, under this daemon; else rank r drives GPU r
+  std::vector<std::pair<std::string, std::string>> environment;  // of NCCL, on top of what one_gpu needs
+  std::string log;                     // file for NCCL's words of rank 0; "" = none
+  double timeout_s = 120;
+};
+
+// Environment of rank r for several ranks on one GPU: each a host of its own for NCCL, sockets on loopback, few channels (NCCL 2.28 has no other way).
+std::vector<std::pair<std::string, std::string>> one_gpu_environment(int rank, int ranks, const std::string& mps_folder);
+
+// What the ranks share: `data`, and barriers.
+struct RanksShared {
+  Rendezvous rendezvous;
+  ncclUniqueId id;
+};
+
+// A rank that cannot go on while others wait for it in a collective: says why, and ends at once. Destructors would wait for the collective.
+[[noreturn]] void leave(RanksShared& shared, const RankPlace& place, const std::exception& why);
+
+// Time of one all-reduce of 8 bytes, nanoseconds, on this rank. All ranks call it.
+std::int64_t smallest_all_reduce_ns(ncclComm_t comm);
+// Above this the ranks of one GPU take turns on it: MPS is not effective.
+inline constexpr std::int64_t kSlicedNs = 1'000'000;
+inline constexpr const char* kSliced = "an all-reduce of 8 bytes takes more than a millisecond: the ranks take turns on the GPU, MPS is not effective";
+
+// Runs body in a process per rank: the device is set and the communicator made. A body that fails while a collective is under way calls leave(). Throws what a rank said;
+// nothing is left running.
+// REQUIRES: the calling process has not used CUDA (a fork cannot).
+void run_ranks(const RanksOptions& options, RanksShared& shared, const std::function<void(const RankPlace&, ncclComm_t)>& body);
+
+// Runs body in a child, so that the caller's process stays one that has not used CUDA; returns what it said. Throws what it threw.
+std::string in_child(const std::function<std::string()>& body, double timeout_s = 60);
+
+}  // namespace ddpsim::calib::cuda

@@ -1,0 +1,305 @@
+#include "calib/cuda/stages.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "calib/cuda/bench.h"
+#include "calib/cuda/kernels.h"
+#include "calib/cuda/products.h"
+#include "calib/fit/shapes.h"
+
+namespace ddpsim::calib::cuda {
+namespace {
+
+constexpr std::int64_t kMiB = 1 << 20;
+
+std::int64_t second_level_cache() {
+  int bytes = 0;
+  DDPSIM_CUDA(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, 0));
+  return std::max(bytes, 1 << 20);
+}
+
+// Operands lie one after another in a pool of several caches' size, so that a launch does not find what the one before it left there.
+class Pool {
+ public:
+  explicit Pool(std::int64_t at_least) : bytes_(std::max(at_least, 4 * second_level_cache()) / 16 * 16), memory_(bytes_) {}
+  // Pseudo-random halves (and floats) of a moderate size, again before each shape: zeros would save power, what was computed before might have grown, and clocks would show both.
+  void fill(cudaStream_t s) const { launch_fill(memory_.at(), bytes_, s); }
+  // The k-th place for `bytes`.
+  std::int64_t place(int k, std::int64_t bytes) const {
+    std::int64_t slot = (bytes + 255) / 256 * 256;
+    std::int64_t slots = std::max<std::int64_t>(1, bytes_ / slot);
+    return k % slots * slot;
+  }
+  void* at(int k, std::int64_t bytes) const { return memory_.at(place(k, bytes)); }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::int64_t bytes_;
+  DeviceMemory memory_;
+};
+
+constexpr int kMoves = 8;
+constexpr std::int64_t kTraffic[kMoves] = {8, 12, 4, 6, 8, 12, 20, 28};   // bytes an element
+constexpr std::int64_t kOperands[kMoves] = {8, 8, 4, 6, 8, 8, 12, 16};   // bytes an element that exist
+
+void launch_move(Move m, void* at, std::int64_t n, cudaStream_t s) {
+  auto* a = static_cast<float*>(at);
+  switch (m) {
+    case Move::Scale: return launch_scale(a, a + n, n, 0.25f, s);
+    case Move::Add: return launch_add(a, a + n, n, s);
+    case Move::Zero: return launch_zero(a, n, s);
+    case Move::Cast: return launch_cast(a, a + n, n, s);
+    case Move::Normalise: return launch_normalise(a, a + n, n / 1024, 1024, s);
+    case Move::Sgd: return launch_sgd(a, a + n, n, s);
+    case Move::Momentum: return launch_momentum(a, a + n, a + 2 * n, n, s);
+    case Move::Adam: return launch_adam(a, a + n, a + 2 * n, a + 3 * n, n, s);
+  }
+}
+
+// PyTorch's foreach optimizers: passes over lists of at most 36 tensors a launch (facts of torch/optim and MultiTensorApply.cuh; bytes an element).
+struct Foreach {
+  std::int64_t kind;  // 0 SGD, 1 momentum, 2 Adam
+  std::vector<std::int64_t> passes;
+};
+const std::vector<Foreach> kForeach = {{0, {12}}, {1, {8, 12, 12}}, {2, {12, 8, 12, 8, 8, 8, 16}}};
+
+void measure_foreach(Bench& b, const Pool& pool) {
+  constexpr std::int64_t kTensors = 160;
+  constexpr std::int64_t kElements = 25'600'000;  // as ResNet-50
+  std::int64_t launches = (kTensors + 35) / 36;
+  for (const Foreach& f : kForeach) {
+    std::int64_t traffic = 0;
+    for (std::int64_t p : f.passes) traffic += p;
+    b.device("optimizer", {{"kind", f.kind}, {"foreach", 1}, {"tensors", kTensors}, {"elements", kElements}, {"traffic", traffic * kElements}}, [&](int) {
+      for (std::int64_t p : f.passes)
+        for (std::int64_t l = 0; l < launches; ++l) {
+          std::int64_t n = kElements / launches;
+          auto* a = static_cast<float*>(pool.at(static_cast<int>(l), 16 * n));
+          if (p == 12) launch_add(a, a + n, n, b.stream());
+          else launch_scale(a, a + 2 * n, p / 8 * n, 0.5f, b.stream());
+        }
+    });
+  }
+}
+
+}  // namespace
+
+void measure_memory(Run& run, double budget_s) {
+  Bench b(run, budget_s);
+  Pool pool(memory_elements()[3] * 16);
+  pool.fill(b.stream());
+  for (std::int64_t n : memory_elements())
+    for (int m = 0; m < kMoves; ++m) {
+      if (!b.has_time("move of " + std::to_string(n) + " elements")) return;
+      auto move = static_cast<Move>(m);
+      std::int64_t operands = kOperands[m] * n;
+      if (operands > pool.bytes() || (move == Move::Normalise && n < 1024)) continue;
+      pool.fill(b.stream());
+      b.device("move", {{"kernel", m}, {"elements", n}, {"traffic", kTraffic[m] * n}}, [&](int k) { launch_move(move, pool.at(k, operands), n, b.stream()); });
+    }
+  if (b.has_time("foreach optimizers")) measure_foreach(b, pool);
+}
+
+void measure_gemm(Run& run, double budget_s) {
+  Bench b(run, budget_s);
+  DeviceMemory workspace(kWorkspace);
+  std::int64_t most = 0;
+  for (const Gemm& g : gemm_shapes()) most = std::max(most, 4 * (g.m * g.k + g.k * g.n + g.m * g.n) + 1024);
+  Pool pool(most);
+  pool.fill(b.stream());
+  for (const Gemm& g : gemm_shapes())
+    for (Precision p : {Precision::Bf16, Precision::Fp32, Precision::Tf32, Precision::Fp16}) {
+      if (!b.has_time("gemm " + std::to_string(g.m) + "x" + std::to_string(g.n) + "x" + std::to_string(g.k))) return;
+      try {
+        auto product = make_gemm(g, p);
+        pool.fill(b.stream());
+        b.device("gemm", parameters(g, p), [&](int k) { product->launch(pool.at(k, product->bytes()), workspace.at(), b.stream()); });
+      } catch (const std::runtime_error& e) {
+        b.skip("gemm " + std::to_string(g.m) + "x" + std::to_string(g.n) + "x" + std::to_string(g.k) + " " + name_of(p), e.what());
+      }
+    }
+}
+
+void measure_conv(Run& run, double budget_s) {
+  Bench b(run, budget_s);
+  DeviceMemory workspace(kWorkspace);
+  std::int64_t most = 0;
+  auto operands = [](const Conv& c) {
+    return 4 * (c.batch * c.channels * c.size * c.size + c.batch * c.filters * c.out_size() * c.out_size() + c.filters * c.channels * c.kernel * c.kernel) + 1024;
+  };
+  for (const Conv& c : conv_shapes()) most = std::max(most, operands(c));
+  Pool pool(most);
+  pool.fill(b.stream());
+  for (const Conv& c : conv_shapes())
+    for (Precision p : {Precision::Tf32, Precision::Bf16, Precision::Fp32})
+      for (Pass pass : {Pass::Forward, Pass::WeightGradient, Pass::DataGradient}) {
+        std::string what = "conv of " + std::to_string(c.channels) + " to " + std::to_string(c.filters) + " channels at " + std::to_string(c.size);
+        if (!b.has_time(what)) return;
+        try {
+          auto product = make_conv(c, pass, p);
+          pool.fill(b.stream());
+          b.device("conv", parameters(c, pass, p), [&](int k) { product->launch(pool.at(k, product->bytes()), workspace.at(), b.stream()); });
+        } catch (const std::runtime_error& e) {
+          b.skip(what + " " + name_of(pass) + " " + name_of(p), e.what());
+        }
+      }
+}
+
+void measure_host(Run& run, double budget_s) {
+  Bench b(run, budget_s);
+  EventOwner event(false);
+  EventOwner timed;
+  StreamOwner other;
+  b.host("launch", {}, 200, [&] { launch_nothing(b.stream()); });
+  b.device("kernel_gap", {}, [&](int) { launch_nothing(b.stream()); });
+  b.host("event_record", {}, 200, [&] { DDPSIM_CUDA(cudaEventRecord(event, b.stream())); });
+  b.host("event_record_timed", {}, 200, [&] { DDPSIM_CUDA(cudaEventRecord(timed, b.stream())); });
+  b.host("event_wait", {}, 200, [&] { DDPSIM_CUDA(cudaStreamWaitEvent(other, event, 0)); },
+         [&] {  // an event that has not happened
+           launch_spin(5'000'000, b.stream());
+           DDPSIM_CUDA(cudaEventRecord(event, b.stream()));
+         });
+  b.host("stream_synchronize", {}, 200, [&] { DDPSIM_CUDA(cudaStreamSynchronize(b.stream())); });
+  // One stream's kernel after another's, by an event: what an all-reduce waits after its bucket is full.
+  b.device("event_handover", {}, [&](int) {
+    DDPSIM_CUDA(cudaEventRecord(event, b.stream()));
+    DDPSIM_CUDA(cudaStreamWaitEvent(other, event, 0));
+    launch_nothing(other);
+    DDPSIM_CUDA(cudaEventRecord(event, other));
+    DDPSIM_CUDA(cudaStreamWaitEvent(b.stream(), event, 0));
+  });
+  b.host("launch_and_synchronize", {}, 1, [&] {
+    launch_nothing(b.stream());
+    DDPSIM_CUDA(cudaStreamSynchronize(b.stream()));
+  });
+}
+
+void measure_copies(Run& run, double budget_s) {
+  Bench b(run, budget_s);
+  constexpr std::int64_t kMost = 256 * kMiB;
+  DeviceMemory device(2 * kMost);
+  void* raw = nullptr;
+  DDPSIM_CUDA(cudaMallocHost(&raw, static_cast<std::size_t>(kMost)));
+  struct Pinned {
+    void* at;
+    ~Pinned() { cudaFreeHost(at); }
+  } pinned{raw};
+  std::vector<char> pageable(static_cast<std::size_t>(kMost), 1);
+  int gpus = 0;
+  DDPSIM_CUDA(cudaGetDeviceCount(&gpus));
+  std::unique_ptr<DeviceMemory> there;
+  if (gpus > 1) {
+    DDPSIM_CUDA(cudaSetDevice(1));
+    there = std::make_unique<DeviceMemory>(kMost);
+    DDPSIM_CUDA(cudaSetDevice(0));
+  } else {
+    b.skip("copies to a peer", "this machine has one GPU");
+  }
+  for (std::int64_t bytes : {16 * kMiB, kMiB / 16, kMost, kMiB / 1024, kMiB, kMiB / 4, 64 * kMiB, 4 * kMiB})
+    for (Copy kind : {Copy::HostToDevicePinned, Copy::DeviceToHostPinned, Copy::DeviceToDevice, Copy::HostToDevicePageable, Copy::DeviceToHostPageable, Copy::Peer}) {
+      if (!b.has_time("copy of " + std::to_string(bytes) + " bytes")) return;
+      std::map<std::string, std::int64_t> parameters{{"kind", static_cast<std::int64_t>(kind)}, {"bytes", bytes}};
+      auto size = static_cast<std::size_t>(bytes);
+      // Further on each time, so that a cache does not have it.
+      auto place = [&](int k) { return k * bytes % (kMost - bytes + 1) / 256 * 256; };
+      auto copy = [&](void* to, const void* from, cudaMemcpyKind how) { DDPSIM_CUDA(cudaMemcpyAsync(to, from, size, how, b.stream())); };
+      switch (kind) {
+        case Copy::HostToDevicePinned: b.device("copy", parameters, [&](int) { copy(device.at(), pinned.at, cudaMemcpyHostToDevice); }); break;
+        case Copy::DeviceToHostPinned: b.device("copy", parameters, [&](int) { copy(pinned.at, device.at(), cudaMemcpyDeviceToHost); }); break;
+        case Copy::DeviceToDevice: b.device("copy", parameters, [&](int k) { copy(device.at(kMost + place(k)), device.at(place(k)), cudaMemcpyDeviceToDevice); }); break;
+        // Pageable memory: the call itself waits.
+        case Copy::HostToDevicePageable: b.host("copy", parameters, 1, [&] { copy(device.at(), pageable.data(), cudaMemcpyHostToDevice); DDPSIM_CUDA(cudaStreamSynchronize(b.stream())); }); break;
+        case Copy::DeviceToHostPageable: b.host("copy", parameters, 1, [&] { copy(pageable.data(), device.at(), cudaMemcpyDeviceToHost); DDPSIM_CUDA(cudaStreamSynchronize(b.stream())); }); break;
+        case Copy::Peer:
+          if (there) b.device("copy", parameters, [&](int) { DDPSIM_CUDA(cudaMemcpyPeerAsync(there->at(), 1, device.at(), 0, size, b.stream())); });
+          break;
+      }
+    }
+}
+
+void measure_interference(Run& run, double budget_s) {
+  Bench b(run, budget_s);
+  run.skipped.push_back({"a real collective beside computation", "ranks of one GPU would share what is measured: a kernel of ours with a communication kernel's blocks, threads and traffic stands in"});
+  DeviceMemory workspace(kWorkspace);
+  Pool pool(1024 * kMiB);
+  pool.fill(b.stream());
+  constexpr std::int64_t kBeside = 256 * kMiB;
+  DeviceMemory traffic(kBeside);
+  launch_zero(traffic.floats(), kBeside / 4, b.stream());
+  DDPSIM_CUDA(cudaStreamSynchronize(b.stream()));
+  DeviceMemory moved(8);
+  int* stop = nullptr;
+  DDPSIM_CUDA(cudaMallocHost(reinterpret_cast<void**>(&stop), sizeof *stop));
+  struct Pinned {
+    int* at;
+    ~Pinned() { cudaFreeHost(at); }
+  } pinned{stop};
+  int least = 0;
+  int highest = 0;
+  DDPSIM_CUDA(cudaDeviceGetStreamPriorityRange(&least, &highest));
+  StreamOwner beside(highest);
+
+  Gemm g{4096, 4096, 4096};
+  Conv c{64, 128, 28, 128, 3};
+  std::unique_ptr<Product> gemm;
+  std::unique_ptr<Product> conv;
+  auto made = [&](const char* what, auto make) -> std::unique_ptr<Product> {
+    try {
+      return make();
+    } catch (const std::runtime_error& e) {
+      b.skip(std::string("interference with a ") + what, e.what());
+      return nullptr;
+    }
+  };
+  gemm = made("gemm", [&] { return make_gemm(g, Precision::Bf16); });
+  conv = made("convolution", [&] { return make_conv(c, Pass::Forward, Precision::Tf32); });
+  constexpr std::int64_t kElements = 32 << 20;
+  struct Victim {
+    std::int64_t number;  // 0 gemm, 1 conv, 2 memory-bound
+    std::function<void(int)> launch;
+  };
+  std::vector<Victim> victims;
+  if (gemm) victims.push_back({0, [&](int k) { gemm->launch(pool.at(k, gemm->bytes()), workspace.at(), b.stream()); }});
+  if (conv) victims.push_back({1, [&](int k) { conv->launch(pool.at(k, conv->bytes()), workspace.at(), b.stream()); }});
+  victims.push_back({2, [&](int k) {
+    auto* a = static_cast<float*>(pool.at(k, 8 * kElements));
+    launch_scale(a, a + kElements, kElements, 0.5f, b.stream());
+  }});
+  // Blocks as NCCL has channels; bytes per microsecond of a block: about what a link gives it, twice that, and as much as it can.
+  for (const Victim& v : victims) {
+    b.device("interference", {{"victim", v.number}, {"blocks", 0}, {"threads", 0}, {"bytes_per_us", 0}}, v.launch);
+    for (int blocks : {16, 24, 8, 32, 4, 2})
+      for (int rate : {0, 20'000, 40'000}) {
+        if (!b.has_time("interference with " + std::to_string(blocks) + " blocks", 1)) return;
+        *stop = 0;
+        DDPSIM_CUDA(cudaMemsetAsync(moved.at(), 0, 8, beside));
+        constexpr std::int64_t kAtMost = 5'000'000'000;
+        EventOwner begin;
+        EventOwner end;
+        DDPSIM_CUDA(cudaEventRecord(begin, beside));
+        launch_traffic(traffic.floats(), kBeside / 4, blocks, 512, rate, kAtMost, stop, static_cast<unsigned long long*>(moved.at()), beside);
+        DDPSIM_CUDA(cudaEventRecord(end, beside));
+        std::size_t before = run.samples.size();
+        b.device("interference", {{"victim", v.number}, {"blocks", blocks}, {"threads", 512}, {"bytes_per_us", rate}}, v.launch);
+        *reinterpret_cast<volatile int*>(stop) = 1;
+        DDPSIM_CUDA(cudaStreamSynchronize(beside));
+        unsigned long long bytes = 0;
+        DDPSIM_CUDA(cudaMemcpy(&bytes, moved.at(), 8, cudaMemcpyDeviceToHost));
+        std::int64_t from_ns = elapsed_ns(begin, end);
+        double reached = static_cast<double>(bytes) / static_cast<double>(from_ns) * 1e3 / blocks;
+        std::string why = from_ns >= kAtMost ? "the traffic beside it ended before it did" : rate > 0 && reached < 0.9 * rate ? "a block moved " + std::to_string(static_cast<int>(reached)) + " bytes a microsecond" : "";
+        if (!why.empty()) {
+          run.samples.resize(before);
+          b.skip("interference with " + std::to_string(blocks) + " blocks at " + std::to_string(rate) + " bytes a microsecond", why);
+          continue;
+        }
+        // What the stand-in really moved while the victim ran.
+        run.samples.push_back({"interference_traffic", {{"victim", v.number}, {"blocks", blocks}, {"bytes_per_us", rate}, {"bytes", static_cast<std::int64_t>(bytes)}}, {{from_ns * 1000}}});
+      }
+  }
+}
+
+}  // namespace ddpsim::calib::cuda

@@ -1,0 +1,258 @@
+#include "calib/fit/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "calib/fit/shapes.h"
+#include "sim/analysis/compare.h"
+#include "sim/model/error.h"
+
+namespace ddpsim::calib {
+namespace {
+
+constexpr const char* kPrecisions[] = {"fp32", "tf32", "bf16", "fp16"};
+
+struct Point {
+  double flops = 0;
+  double bytes = 0;
+  double ps = 0;  // median
+  std::size_t precision = 0;
+  std::size_t kernel = 0;  // 0 gemm, 1 conv
+  bool held_out = false;
+};
+
+double median_ps(const Sample& s) {
+  std::vector<double> v;
+  for (Duration d : s.durations) v.push_back(static_cast<double>(d.ps));
+  return analysis::median(v);
+}
+
+std::int64_t parameter(const Sample& s, const char* name) {
+  auto it = s.parameters.find(name);
+  if (it == s.parameters.end()) throw InputError{"sample " + s.op, std::string("lacks the parameter \"") + name + "\""};
+  return it->second;
+}
+
+std::size_t precision_of(const Sample& s) {
+  std::int64_t p = parameter(s, "precision");
+  if (p < 0 || p > 3) throw InputError{"sample " + s.op, "precision is 0 to 3"};
+  return static_cast<std::size_t>(p);
+}
+
+Point point(const Sample& s) {
+  Point out;
+  out.ps = median_ps(s);
+  out.held_out = held_out(s.op, s.parameters);
+  if (s.op == "move") {
+    out.bytes = static_cast<double>(parameter(s, "traffic"));
+    return out;
+  }
+  out.precision = precision_of(s);
+  auto type = static_cast<Precision>(out.precision);
+  if (s.op == "gemm") {
+    Gemm g{parameter(s, "m"), parameter(s, "n"), parameter(s, "k")};
+    out.flops = flops(g);
+    out.bytes = bytes(g, type);
+  } else {
+    out.kernel = 1;
+    Conv c{parameter(s, "batch"), parameter(s, "channels"), parameter(s, "size"), parameter(s, "filters"), parameter(s, "kernel"), parameter(s, "stride")};
+    out.flops = flops(c);
+    out.bytes = bytes(c, type);
+  }
+  return out;
+}
+
+int octave(double ideal_ps) {  // floor(log2)
+  int exponent = 0;
+  std::frexp(std::max(ideal_ps, 1.0), &exponent);
+  return exponent - 1;
+}
+std::int64_t middle(int octave) { return static_cast<std::int64_t>(std::ldexp(1.4142135623730951, octave)); }
+
+// Knots of what is left, by octave of the ideal duration; the longest octave has 1.
+std::vector<Knot> knots_of(const std::map<int, std::vector<double>>& factors) {
+  std::vector<Knot> out;
+  for (const auto& [o, f] : factors) out.push_back({middle(o), std::round(std::clamp(analysis::median(f), 1e-3, 1e3) * 1e4) / 1e4});
+  return out;
+}
+
+Range spread(const std::vector<double>& v) {
+  double mid = std::min(1.0, analysis::median(v));
+  return {std::min(mid, analysis::percentile(v, 10)), mid, std::max(mid, std::min(1.0, analysis::percentile(v, 90)))};
+}
+
+struct Model {
+  const Profile& p;
+  double memory(const Point& q) const {
+    double ideal = q.bytes / (p.memory.bandwidth_bytes_per_s * p.memory.efficiency.mid) * 1e12;
+    return std::max(static_cast<double>(p.memory.kernel.ps), ideal * correction(p.memory.stretch, ideal));
+  }
+  double ideal(const Point& q) const { return q.flops / (p.compute.peak_flops[q.precision] * p.compute.efficiency[q.kernel].mid) * 1e12; }
+  double time(const Point& q) const {
+    if (q.flops <= 0 || p.compute.peak_flops[q.precision] <= 0) return memory(q);
+    double i = ideal(q);
+    return std::max(memory(q), i * correction(p.compute.stretch[q.kernel], i));
+  }
+};
+
+void fit_memory(const std::vector<Point>& points, Profile& p) {
+  double best = 0;
+  double floor = 1e15;
+  for (const Point& q : points) {
+    if (q.held_out) continue;
+    best = std::max(best, q.bytes / q.ps * 1e12);
+    floor = std::min(floor, q.ps);
+  }
+  if (best <= 0) return;
+  p.memory.bandwidth_bytes_per_s = std::round(best);
+  p.memory.kernel = {static_cast<std::int64_t>(floor)};
+  p.memory.efficiency = {1, 1, 1};
+  p.memory.stretch.clear();
+  int top = 0;
+  auto ideal = [&](const Point& q) { return q.bytes / best * 1e12; };
+  for (const Point& q : points)
+    if (!q.held_out) top = std::max(top, octave(ideal(q)));
+  std::vector<double> large;
+  for (const Point& q : points)
+    if (!q.held_out && octave(ideal(q)) >= top - 1) large.push_back(ideal(q) / q.ps);
+  p.memory.efficiency = spread(large);
+  std::map<int, std::vector<double>> factors;
+  for (const Point& q : points) {
+    double i = ideal(q) / p.memory.efficiency.mid;
+    if (!q.held_out && q.ps > 1.02 * floor) factors[octave(i)].push_back(q.ps / i);  // what is not the floor
+  }
+  p.memory.stretch = knots_of(factors);
+}
+
+// `kernel`: 0 gemm, 1 conv.
+void fit_products(const std::vector<Point>& points, std::size_t kernel, Profile& p) {
+  std::vector<const Point*> mine;
+  Model model{p};
+  for (const Point& q : points)
+    if (!q.held_out && q.kernel == kernel && q.flops > 0 && q.ps > 1.1 * model.memory(q)) mine.push_back(&q);  // what memory does not decide
+  if (mine.empty()) return;
+  p.compute.efficiency[kernel] = {1, 1, 1};
+  p.compute.stretch[kernel].clear();
+  std::map<std::size_t, int> top;  // by precision
+  for (const Point* q : mine) top[q->precision] = std::max(top.try_emplace(q->precision, 0).first->second, octave(model.ideal(*q)));
+  std::vector<double> large;
+  for (const Point* q : mine)
+    if (octave(model.ideal(*q)) >= top[q->precision] - 1) large.push_back(model.ideal(*q) / q->ps);
+  p.compute.efficiency[kernel] = spread(large);
+  std::map<int, std::vector<double>> factors;
+  for (const Point* q : mine) {
+    double i = model.ideal(*q);
+    factors[octave(i)].push_back(q->ps / i);
+  }
+  p.compute.stretch[kernel] = knots_of(factors);
+}
+
+void add_residual(const std::string& name, const std::vector<Point>& points, bool held_out, Profile& p, auto belongs) {
+  std::vector<double> errors;
+  KernelResidual r;
+  r.kernel = name;
+  r.held_out = held_out;
+  Model model{p};
+  for (const Point& q : points) {
+    if (q.held_out != held_out || !belongs(q)) continue;
+    double size = q.flops > 0 ? q.flops : q.bytes;
+    r.least = errors.empty() ? size : std::min(r.least, size);
+    r.most = std::max(r.most, size);
+    errors.push_back(std::abs(model.time(q) / q.ps - 1));
+  }
+  r.points = static_cast<int>(errors.size());
+  if (errors.empty()) return;
+  r.median_error = std::round(analysis::median(errors) * 1e4) / 1e4;
+  r.p90_error = std::round(analysis::percentile(errors, 90) * 1e4) / 1e4;
+  p.kernels.push_back(r);
+}
+
+// How much a communication kernel of NCCL's usual size (16 to 24 blocks) slows products and what memory decides. low = takes most.
+void fit_interference(const std::vector<const Run*>& runs, KernelFit& out) {
+  std::map<std::int64_t, double> alone;  // by victim
+  std::map<bool, std::vector<double>> lost;  // by "memory decides it"
+  for (int pass = 0; pass < 2; ++pass)
+    for (const Run* run : runs)
+      for (const Sample& s : run->samples) {
+        if (s.op != "interference" || s.durations.empty()) continue;
+        std::int64_t victim = parameter(s, "victim");
+        std::int64_t blocks = parameter(s, "blocks");
+        if (pass == 0 && blocks == 0) alone[victim] = median_ps(s);
+        if (pass == 1 && blocks >= 16 && blocks <= 24 && alone.count(victim)) lost[victim == 2].push_back(std::max(0.0, 1 - alone[victim] / median_ps(s)));
+      }
+  auto hold = [](const std::vector<double>& v) { return Range{analysis::percentile(v, 90), analysis::median(v), analysis::percentile(v, 10)}; };
+  if (!lost.count(false)) return;
+  Profile& p = out.profile;
+  p.interference_basis = Evidence::Measured;
+  p.sm_hold = hold(lost[false]);
+  if (lost.count(true)) p.memory_hold = hold(lost[true]);
+  char line[160];
+  std::snprintf(line, sizeof line, "interference: a stand-in of 16 to 24 blocks takes %.0f %% of products%s", 100 * p.sm_hold.mid, lost.count(true) ? "" : " (nothing memory-bound was measured)");
+  out.notes.emplace_back(line);
+}
+
+std::string text(const char* format, double v) {
+  char out[64];
+  std::snprintf(out, sizeof out, format, v);
+  return out;
+}
+
+}  // namespace
+
+KernelFit fit_kernels(const Profile& base, const std::string& name, const std::vector<const Run*>& runs) {
+  KernelFit out;
+  Profile& p = out.profile;
+  p = base;
+  p.name = name;
+  p.kernels.clear();
+  std::vector<Point> moves;
+  std::vector<Point> products;
+  std::vector<double> launches;
+  for (const Run* run : runs)
+    for (const Sample& s : run->samples) {
+      if (s.durations.empty()) continue;
+      if (s.op == "move") moves.push_back(point(s));
+      else if (s.op == "gemm" || s.op == "conv") products.push_back(point(s));
+      else if (s.op == "launch") launches.push_back(median_ps(s));
+    }
+  if (moves.empty() && products.empty()) throw InputError{"fit", "no Run holds samples of kernels (ddpsim calibrate --backend cuda --runs DIR makes them)"};
+  if (!moves.empty()) {
+    fit_memory(moves, p);
+    p.memory.basis = Evidence::Measured;
+    p.memory.source = "fitted from " + std::to_string(moves.size()) + " memory-bound kernels; capacity as in the base profile";
+    out.notes.push_back("memory: " + text("%.0f", p.memory.bandwidth_bytes_per_s / 1e9) + " GB/s at best, a kernel takes " + text("%.1f", static_cast<double>(p.memory.kernel.ps) / 1e6) + " us at least");
+  }
+  std::map<std::size_t, double> best;
+  for (const Point& q : products)
+    if (!q.held_out) best[q.precision] = std::max(best[q.precision], q.flops / q.ps * 1e12);
+  if (!best.empty()) {
+    p.compute.peak_flops = {};
+    for (const auto& [precision, rate] : best) {
+      p.compute.peak_flops[precision] = std::round(rate);
+      out.notes.push_back(std::string(kPrecisions[precision]) + ": " + text("%.1f", rate / 1e12) + " TFLOP/s at best");
+    }
+    for (std::size_t kernel : {std::size_t{0}, std::size_t{1}}) fit_products(products, kernel, p);
+    bool convs = std::any_of(products.begin(), products.end(), [](const Point& q) { return q.kernel == 1; });
+    p.compute.basis = Evidence::Measured;
+    p.compute.source = "fitted from " + std::to_string(products.size()) + " matrix products and convolutions; peak_flops: the best rate measured" +
+                       (convs ? "" : "; no convolution was measured: its efficiency is the base profile's") + "; attention: the base profile's range";
+  }
+  if (!launches.empty()) {
+    p.host.launch = {static_cast<std::int64_t>(analysis::median(launches))};
+    p.host.source = "launch: measured, of CUDA alone; a framework's own host time comes from captures. The rest as in the base profile: " + base.host.source;
+    out.notes.push_back("launch: " + text("%.1f", static_cast<double>(p.host.launch.ps) / 1e6) + " us of host time");
+  }
+  fit_interference(runs, out);
+  for (bool held : {false, true}) {
+    add_residual("memory", moves, held, p, [](const Point&) { return true; });
+    for (std::size_t kernel : {std::size_t{0}, std::size_t{1}})
+      for (std::size_t precision = 0; precision < 4; ++precision)
+        add_residual(std::string(kernel == 0 ? "gemm " : "conv ") + kPrecisions[precision], products, held, p,
+                     [&](const Point& q) { return q.kernel == kernel && q.precision == precision; });
+  }
+  return out;
+}
+
+}  // namespace ddpsim::calib

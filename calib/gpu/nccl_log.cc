@@ -1,0 +1,167 @@
+#include "calib/gpu/nccl_log.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <optional>
+
+namespace ddpsim::calib::gpu {
+namespace {
+
+using View = std::string_view;
+
+constexpr std::array<View, 7> kAlgorithms{"Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"};  // in NCCL's numbering
+constexpr std::array<View, 3> kProtocols{"LL", "LL128", "Simple"};
+
+std::string plain(View line) {  // without colours
+  std::string out;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] != '\x1b') {
+      if (line[i] != '\r') out.push_back(line[i]);
+      continue;
+    }
+    while (i < line.size() && !std::isalpha(static_cast<unsigned char>(line[i]))) ++i;
+  }
+  return out;
+}
+
+bool same(View a, View b) {
+  auto plain_char = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
+  std::string x, y;
+  for (char c : a)
+    if (c != '_') x.push_back(static_cast<char>(plain_char(c)));
+  for (char c : b)
+    if (c != '_') y.push_back(static_cast<char>(plain_char(c)));
+  return x == y;
+}
+
+// Reads from a line, forward only.
+class Scan {
+ public:
+  explicit Scan(View text) : rest_(text) {}
+  bool after(View what) {
+    auto at = rest_.find(what);
+    if (at == View::npos) return false;
+    rest_.remove_prefix(at + what.size());
+    return true;
+  }
+  View word() {
+    while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
+    std::size_t n = 0;
+    while (n < rest_.size() && rest_[n] != ' ' && rest_[n] != '\t') ++n;
+    View out = rest_.substr(0, n);
+    rest_.remove_prefix(n);
+    return out;
+  }
+  template <class T>
+  std::optional<T> number() {
+    while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
+    T value{};
+    auto [end, bad] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
+    if (bad != std::errc{}) return {};
+    rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+    return value;
+  }
+
+ private:
+  View rest_;
+};
+
+// "RING", "Ring" or its number.
+template <std::size_t N>
+std::string named(View word, const std::array<View, N>& names) {
+  for (View n : names)
+    if (same(word, n)) return std::string(n);
+  std::size_t index = 0;
+  auto [end, bad] = std::from_chars(word.data(), word.data() + word.size(), index);
+  if (bad == std::errc{} && end == word.data() + word.size() && index < N) return std::string(names[index]);
+  return {};
+}
+
+// "[AllReduce: ]4096 Bytes -> Algo TREE proto LL [channel{Lo..Hi}={0..1}|time 9.3]"
+std::optional<NcclChoice> choice(View line) {
+  auto at = line.find(" Bytes -> Algo ");
+  if (at == View::npos) return {};
+  NcclChoice out;
+  std::size_t digits = at;
+  while (digits > 0 && std::isdigit(static_cast<unsigned char>(line[digits - 1]))) --digits;
+  if (digits == at) return {};
+  std::from_chars(line.data() + digits, line.data() + at, out.bytes);
+  View before = line.substr(0, digits);
+  while (!before.empty() && before.back() == ' ') before.remove_suffix(1);
+  if (!before.empty() && before.back() == ':') {
+    before.remove_suffix(1);
+    auto space = before.find_last_of(" \t");
+    out.collective = before.substr(space == View::npos ? 0 : space + 1);
+  }
+  Scan scan(line.substr(at));
+  scan.after("-> Algo ");
+  out.algorithm = named(scan.word(), kAlgorithms);
+  if (!scan.after("proto ")) return {};
+  out.protocol = named(scan.word(), kProtocols);
+  if (out.algorithm.empty() || out.protocol.empty()) return {};
+  Scan time = scan;
+  if (time.after("time ")) out.estimate_us = time.number<double>().value_or(0);
+  if (scan.after("={")) {
+    auto low = scan.number<int>();
+    scan.after("..");
+    auto high = scan.number<int>();
+    if (low && high && *high >= *low) out.channels = *high - *low + 1;
+  }
+  return out;
+}
+
+void read_line(View line, NcclLog& out) {
+  if (Scan s(line); s.after("NCCL version ")) {
+    if (out.version.empty()) out.version = s.word();
+    return;
+  }
+  if (auto at = line.find("NCCL WARN "); at != View::npos) {
+    out.warnings.emplace_back(line.substr(at + 10));
+    return;
+  }
+  if (auto c = choice(line)) {
+    if (out.choices.empty() || out.choices.back() != *c) out.choices.push_back(std::move(*c));
+    return;
+  }
+  if (Scan s(line); s.after(" nRanks ")) {
+    auto ranks = s.number<int>();
+    if (ranks && s.after("nNodes ")) {
+      out.ranks = *ranks;
+      out.nodes = s.number<int>().value_or(0);
+      if (s.after("localRanks ")) out.local_ranks = s.number<int>().value_or(0);
+    }
+    return;
+  }
+  if (auto at = line.find(" via "); at != View::npos && line.find("Channel ") != View::npos && line.find("->") != View::npos) {
+    std::string way(Scan(line.substr(at + 5)).word());
+    // "NET/Socket/0": the last part is a device's number.
+    auto slash = way.rfind('/');
+    if (slash != std::string::npos && slash + 1 < way.size() && std::all_of(way.begin() + static_cast<std::ptrdiff_t>(slash) + 1, way.end(), [](char c) { return c >= '0' && c <= '9'; }))
+      way.resize(slash);
+    if (!way.empty()) ++out.via[way];
+    return;
+  }
+  if (Scan s(line); s.after("NCCL INFO Channel ")) {  // "Channel 01/04 : 0 1 2 3"
+    s.number<int>();
+    if (s.after("/"))
+      if (auto n = s.number<int>(); n && line.find(" : ") != View::npos) out.channels = std::max(out.channels, *n);
+  }
+}
+
+}  // namespace
+
+NcclLog parse_nccl_log(std::string_view text) {
+  NcclLog out;
+  while (!text.empty()) {
+    auto end = text.find('\n');
+    std::string line = plain(text.substr(0, end));
+    read_line(line, out);
+    if (end == View::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return out;
+}
+
+}  // namespace ddpsim::calib::gpu

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""tools/gpu_calibrate and ddpsim_one_gpu.py without a GPU: planning, budgets, archives, and what happens to a stage that fails or never ends."""
+import importlib.machinery
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load(name, path):
+    loader = importlib.machinery.SourceFileLoader(name, str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    sys.dont_write_bytecode = True
+    loader.exec_module(module)
+    return module
+
+
+gpu = load("gpu_calibrate", ROOT / "tools/gpu_calibrate")
+one = load("ddpsim_one_gpu", ROOT / "tools/python/ddpsim_one_gpu.py")
+ALL = {k: "" for k in ("gpu", "cuBLASLt", "cuDNN", "NCCL", "MPS", "torch", "torchvision", "transformers")}
+
+
+def stages():
+    return gpu.ordered({**gpu.ddpsim_stages("ddpsim", "runs"), **gpu.torch_stages("python3", "runs", "workloads")})
+
+
+class Plan(unittest.TestCase):
+    def test_the_most_valuable_stage_goes_first_and_every_name_is_known(self):
+        names = [s.name for s in stages()]
+        self.assertEqual(names[:len(gpu.ORDER)], gpu.ORDER)
+        self.assertEqual(len(names), len(set(names)))
+
+    def test_never_plans_more_than_the_budget(self):
+        for minutes in (0.2, 1, 3, 8, 25):
+            spent = sum(seconds + gpu.PACK_S for _, seconds, why in gpu.plan(stages(), ALL, 60 * minutes) if not why)
+            self.assertLessEqual(spent, 60 * minutes)
+
+    def test_eight_minutes_hold_every_kind_of_stage(self):
+        done = {s.name for s, _, why in gpu.plan(stages(), ALL, 480) if not why}
+        for name in ("memory", "gemm", "host", "conv", "nccl-one-gpu", "interference", "run-resnet50", "record-resnet50-n1", "capture-resnet50-b64-tf32"):
+            self.assertIn(name, done)
+
+    def test_a_short_budget_keeps_the_first_stages(self):
+        done = [s.name for s, _, why in gpu.plan(stages(), ALL, 60) if not why]
+        self.assertEqual(done[0], "memory")
+        self.assertIn("gemm", done)
+
+    def test_what_is_missing_is_a_reason(self):
+        found = {**ALL, "MPS": "nvidia-cuda-mps-control is not installed"}
+        why = {s.name: w for s, _, w in gpu.plan(stages(), found, 480)}
+        self.assertEqual(why["nccl-one-gpu"], "MPS: nvidia-cuda-mps-control is not installed")
+        self.assertEqual(why["memory"], "")
+
+    def test_without_a_gpu_nothing_is_planned(self):
+        found = {k: "no GPU" for k in ALL}
+        self.assertTrue(all(w for _, _, w in gpu.plan(stages(), found, 480)))
+
+    def test_captures_are_the_five_models_at_three_batches(self):
+        names = [s.name for s in stages() if s.name.startswith("capture-")]
+        for model in ("resnet50", "resnet101", "vgg16", "bert-base", "gpt2-small"):
+            batches = {m[1] for m in (re.match(f"capture-{model}-b(\\d+)-", n) for n in names) if m}
+            self.assertEqual(len(batches), 3, model)
+            for precision in ("bf16", "tf32", "fp32"):
+                self.assertEqual(sum(n.startswith(f"capture-{model}-b") and n.endswith(precision) for n in names), 3)
+
+
+class Run(unittest.TestCase):
+    def session(self, folder):
+        s = gpu.Session(folder)
+        self.addCleanup(s.log.close)
+        return s
+
+    def test_a_stage_that_fails_or_hangs_loses_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            s = self.session(folder)
+            write = gpu.Stage("write", [], 1, 1, lambda _: [sys.executable, "-c", f"open({folder!r} + '/runs/a.json', 'w').write('1')"])
+            fail = gpu.Stage("fail", [], 1, 1, lambda _: [sys.executable, "-c", "import sys; print('no such kernel'); sys.exit(3)"])
+            s.run(write, 5, dict(os.environ))
+            s.pack()
+            s.run(fail, 5, dict(os.environ))
+            s.pack()
+            self.assertEqual([r[1] for r in s.rows], ["ok", "failed (3)"])
+            self.assertEqual(s.rows[1][3], "no such kernel")
+            with tarfile.open(f"{folder}/runs.tar.gz") as tar:
+                self.assertIn("runs/a.json", tar.getnames())
+                self.assertIn("log", tar.getnames())
+
+    def test_what_never_ends_is_ended_with_all_that_it_started(self):
+        with tempfile.TemporaryDirectory() as folder:
+            child = f"{folder}/pid"
+            script = f"import subprocess, sys; p = subprocess.Popen(['sleep', '600']); open({child!r}, 'w').write(str(p.pid)); print('waiting', flush=True); p.wait()"
+            begin = time.monotonic()
+            said, code = gpu.run_bounded([sys.executable, "-c", script], dict(os.environ), 1.5)
+            self.assertLess(time.monotonic() - begin, 8)
+            self.assertIn("waiting", said)
+            self.assertIn("did not end", code)
+            pid = int(Path(child).read_text())
+            for _ in range(50):
+                if not Path(f"/proc/{pid}").exists() or Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
+                    break
+                time.sleep(0.05)
+            else:
+                self.fail("what it started is still there")
+
+    def test_a_command_that_is_not_there_is_said(self):
+        said, code = gpu.run_bounded(["/no/such/program"], {}, 1)
+        self.assertEqual(code, "cannot be started")
+        self.assertIn("No such file", said)
+
+    def test_with_a_binary_that_finds_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            fake = Path(folder) / "ddpsim"
+            fake.write_text("#!/bin/sh\necho '" + json.dumps([{"what": "nvidia gpu", "ok": False, "detail": "no NVIDIA device"}]) + "'\n")
+            fake.chmod(0o755)
+            done = subprocess.run([sys.executable, str(ROOT / "tools/gpu_calibrate"), "--ddpsim", str(fake), "--minutes", "1", "--out", f"{folder}/out"], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn("no NVIDIA device", done.stdout)
+            self.assertIn("nothing was measured", done.stderr)
+            self.assertTrue((Path(folder) / "out/runs.tar.gz").is_file())
+
+    def test_wrong_input_is_refused_in_a_sentence(self):
+        for more, says in ((["--minutes", "0"], "--minutes 0"), (["--only", "nothing"], "there is no stage nothing"), (["--ddpsim", "/no/such"], "no ddpsim was found")):
+            with tempfile.TemporaryDirectory() as folder:
+                fake = Path(folder) / "ddpsim"
+                fake.write_text("#!/bin/sh\necho '[]'\n")
+                fake.chmod(0o755)
+                done = subprocess.run([sys.executable, str(ROOT / "tools/gpu_calibrate"), "--ddpsim", str(fake), "--out", f"{folder}/out", *more], capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 2, more)
+                self.assertIn(says, done.stderr)
+
+
+class OneGpu(unittest.TestCase):
+    def test_every_rank_is_a_host_of_its_own(self):
+        a, b = one.environment(0, 2, "/f", 1234), one.environment(1, 2, "/f", 1234)
+        self.assertNotEqual(a["NCCL_HOSTID"], b["NCCL_HOSTID"])
+        self.assertEqual(a["LOCAL_RANK"], b["LOCAL_RANK"])
+        self.assertEqual(a["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"], "50")
+
+    def test_a_rank_that_fails_ends_the_others(self):
+        script = "import os, sys, time; sys.exit(5) if os.environ['RANK'] == '1' else time.sleep(60)"
+        begin = time.monotonic()
+        self.assertEqual(one.run([sys.executable, "-c", script], 3, "/tmp"), 5)
+        self.assertLess(time.monotonic() - begin, 5)
+
+    def test_all_well(self):
+        self.assertEqual(one.run([sys.executable, "-c", "import os; assert os.environ['WORLD_SIZE'] == '2'"], 2, "/tmp"), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

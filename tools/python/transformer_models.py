@@ -1,0 +1,53 @@
+"""Transformers for ``--factory``, from Hugging Face's library without any download: the published configurations, with random weights.
+
+    ddpsim_capture.py --factory transformer_models:bert_base_16 --device cuda --precision bf16 --out bert.json
+
+The number is the batch, in sequences: of 128 tokens for BERT-base (masked language model), of 1,024 for GPT-2 small (causal). Needs ``transformers``.
+"""
+from __future__ import annotations
+
+import re
+from typing import Any, Callable, Tuple
+
+import torch
+from torch import Tensor, nn
+
+
+def bert_base(batch: int) -> Tuple[nn.Module, Any, Callable[..., Tensor], None]:
+    from transformers import BertConfig, BertForMaskedLM
+    config = BertConfig()
+    tokens = torch.randint(0, config.vocab_size, (batch, 128))
+    return Labelled(BertForMaskedLM(config)), (tokens,), loss_of, None
+
+
+def gpt2_small(batch: int) -> Tuple[nn.Module, Any, Callable[..., Tensor], None]:
+    from transformers import GPT2Config, GPT2LMHeadModel
+    config = GPT2Config()
+    tokens = torch.randint(0, config.vocab_size, (batch, 1024))
+    return Labelled(GPT2LMHeadModel(config)), (tokens,), loss_of, None
+
+
+class Labelled(nn.Module):
+    """A language model that predicts its own input: its output is its loss."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        loss: Tensor = self.model(input_ids=tokens, labels=tokens).loss
+        return loss
+
+
+def loss_of(output: Tensor) -> Tensor:
+    return output
+
+
+MODELS = {"bert_base": bert_base, "gpt2_small": gpt2_small}
+
+
+def __getattr__(name: str) -> Callable[[], Any]:
+    found = re.fullmatch(r"([a-z0-9_]+)_(\d+)", name)
+    if not found or found[1] not in MODELS:
+        raise AttributeError(f"{name}: expected one of {', '.join(MODELS)}, then _ and the batch")
+    return lambda: MODELS[found[1]](int(found[2]))
