@@ -5,6 +5,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <sstream>
 
 #include "calib/clock.h"
 #include "calib/cuda/bench.h"
@@ -147,7 +148,7 @@ std::vector<Point> points_of(const Way& way, int ranks, std::int64_t most_bytes)
   return out;
 }
 
-void add_samples(Run& run, const std::vector<Point>& points, const Table& table, int ranks, const Way& way, bool one_gpu, const gpu::NcclLog& log) {
+void add_samples(Run& run, const std::vector<Point>& points, const Table& table, int ranks, const Way& way, int one_gpu, const gpu::NcclLog& log) {
   for (std::size_t i = 0; i < points.size(); ++i) {
     Sample s;
     s.op = points[i].op->sample;
@@ -177,12 +178,13 @@ std::string text_of(const Way& w) {
 
 struct Machine {
   std::optional<MpsDaemon> mps;  // several ranks on one GPU
+  bool as_one_host = false;
   std::int64_t end_ns = 0;
   double left_s() const { return static_cast<double>(end_ns - now_ns()) / 1e9; }
 };
 
 void run_way(Run& run, int ranks, const Way& way, Machine& machine) {
-  std::string what = std::to_string(ranks) + " ranks" + (machine.mps ? " on one GPU" : "") + ", " + text_of(way);
+  std::string what = std::to_string(ranks) + " ranks" + (machine.as_one_host ? " of one host on one GPU" : machine.mps ? " on one GPU" : "") + ", " + text_of(way);
   if (machine.left_s() < 6) {
     run.skipped.push_back({what, "the time of this stage was over"});
     return;
@@ -192,6 +194,7 @@ void run_way(Run& run, int ranks, const Way& way, Machine& machine) {
   RanksOptions o;
   o.ranks = ranks;
   o.one_gpu = machine.mps ? &*machine.mps : nullptr;
+  o.as_one_host = machine.as_one_host;
   o.timeout_s = machine.left_s() + 5;
   if (way.algorithm) o.environment = {{"NCCL_ALGO", way.algorithm}, {"NCCL_PROTO", way.protocol}};
   if (way.channels > 0) o.environment.insert(o.environment.end(), {{"NCCL_MIN_CTAS", std::to_string(way.channels)}, {"NCCL_MAX_CTAS", std::to_string(way.channels)}});
@@ -211,10 +214,10 @@ void run_way(Run& run, int ranks, const Way& way, Machine& machine) {
     play(0, log.path());
     gpu::NcclLog said = gpu::parse_nccl_log(log.text());
     if (run.origin.software.empty() && !said.version.empty()) run.origin.software = "NCCL " + said.version;
-    add_samples(run, points, *play(kReadings, ""), ranks, way, machine.mps.has_value(), said);
+    add_samples(run, points, *play(kReadings, ""), ranks, way, machine.mps ? 1 + machine.as_one_host : 0, said);
   } catch (const std::runtime_error& e) {
     run.skipped.push_back({what, e.what()});
-    if (machine.mps) {  // clients that ended in the middle leave a daemon that nobody can trust
+    if (machine.mps) {  // o.one_gpu is not used again; clients that ended in the middle leave a daemon that nobody can trust
       machine.mps.reset();
       machine.mps.emplace();
     }
@@ -224,12 +227,15 @@ void run_way(Run& run, int ranks, const Way& way, Machine& machine) {
 }  // namespace
 
 void measure_nccl(Run& run, const CalibrateOptions& options) {
-  int gpus = std::stoi(in_child([] {
+  int gpus = 0;
+  int version = 0;
+  std::istringstream(in_child([] {
     int n = 0;
+    int v = 0;
     DDPSIM_CUDA(cudaGetDeviceCount(&n));
-    nccl();
-    return std::to_string(n);
-  }));
+    DDPSIM_CALL(nccl(), ncclGetVersion(&v));
+    return std::to_string(n) + " " + std::to_string(v);
+  })) >> gpus >> version;
   Machine machine;
   machine.end_ns = now_ns() + static_cast<std::int64_t>(options.budget_s * 1e9);
   std::vector<int> counts;
@@ -252,6 +258,14 @@ void measure_nccl(Run& run, const CalibrateOptions& options) {
     forced.insert(forced.end(), {{"Ring", "LL128"}, {"Tree", "LL128"}, {"NVLS", "Simple"}});
     for (int channels : {1, 2, 4, 8, 16}) forced.push_back({"Ring", "Simple", channels});
   }
+  for (const Way& w : forced) run_way(run, counts.front(), w, machine);
+  if (!machine.mps) return;
+  if (version < kSharesGpus) {
+    run.skipped.push_back({"several ranks of one host on one GPU", "this NCCL refuses them; 2.30.3 and later have NCCL_MULTI_RANK_GPU_ENABLE"});
+    return;
+  }
+  machine.as_one_host = true;
+  for (int n : counts) run_way(run, n, {}, machine);
   for (const Way& w : forced) run_way(run, counts.front(), w, machine);
 }
 

@@ -172,10 +172,8 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
   Program program = strategy::lower({q.workload, times, q.profile.kind}, s.plan);
   gpu::Part part = gpu::make_part(program, q.profile, q.workload, s.plan.comm_hook, ranks);
   std::size_t steps = part.kinds.size() - 1 + static_cast<std::size_t>(options.steady_steps + options.recorded_steps);
-  std::vector<std::uint32_t> recorded;  // operations of a steady step that are on the device, in issue order
-  for (std::uint32_t i = 0; i < program.steady.ops.size(); ++i)
-    if (program.steady.ops[i].lane != Lane::Host) recorded.push_back(i);
-  std::size_t per_rank = sizeof(RankResult) + steps * sizeof(std::int64_t) + static_cast<std::size_t>(options.recorded_steps) * recorded.size() * sizeof(OpResult);
+  std::size_t each = program.steady.ops.size();  // of which every recorded step has times
+  std::size_t per_rank = sizeof(RankResult) + steps * sizeof(std::int64_t) + static_cast<std::size_t>(options.recorded_steps) * each * sizeof(OpResult);
 
   Run run = gpu_run(EvidenceClass::Replay, "nccl");
   std::optional<MpsDaemon> mps;
@@ -223,19 +221,19 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
     bool noted = k + static_cast<std::size_t>(options.recorded_steps) >= steps;
     run.steps.push_back({warm ? part.kinds[k].program->kind : StepKind::Steady, Duration{std::max<std::int64_t>(1, (end - before) * 1000)}, noted});
     for (int r = 0; noted && r < ranks; ++r)
-      for (std::size_t i = 0; i < recorded.size(); ++i) {
-        const Op& op = program.steady.ops[recorded[i]];
+      for (std::uint32_t i = 0; i < each; ++i) {
+        const Op& op = program.steady.ops[i];
         if (!worth_a_span(op.kind)) continue;
-        const OpResult& t = ops(r)[(k + static_cast<std::size_t>(options.recorded_steps) - steps) * recorded.size() + i];
+        const OpResult& t = ops(r)[(k + static_cast<std::size_t>(options.recorded_steps) - steps) * each + i];
         Span span;
         span.step = static_cast<int>(k);
         span.actor = r;
         span.lane = op.lane;
         span.kind = op.kind;
-        span.op = name_of(program, program.steady, recorded[i]);
+        span.op = name_of(program, program.steady, i);
         span.bytes = op.bytes;
         if (is_collective(op.kind)) {
-          span.tensors = tensors_of(program, program.steady, recorded[i]);
+          span.tensors = tensors_of(program, program.steady, i);
           span.algorithm = "nccl";
         }
         span.ready = TimePoint{(t.ready_ns - before) * 1000};

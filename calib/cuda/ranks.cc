@@ -117,6 +117,17 @@ std::vector<std::pair<std::string, std::string>> one_gpu_environment(int rank, i
           {"NCCL_MAX_CTAS", "2"}};
 }
 
+std::vector<std::pair<std::string, std::string>> shared_gpu_environment(int ranks, const std::string& mps_folder) {
+  return {{"CUDA_MPS_PIPE_DIRECTORY", mps_folder + "/pipe"},
+          {"CUDA_MPS_LOG_DIRECTORY", mps_folder + "/log"},
+          {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(100 / ranks)},
+          {"NCCL_MULTI_RANK_GPU_ENABLE", "1"},
+          {"NCCL_MNNVL_ENABLE", "0"},
+          {"NCCL_RAS_ENABLE", "0"},
+          {"NCCL_MIN_CTAS", "2"},
+          {"NCCL_MAX_CTAS", "2"}};
+}
+
 void leave(RanksShared& shared, const RankPlace& place, const std::exception& why) {
   shared.rendezvous.fail("rank " + std::to_string(place.rank) + ": " + why.what());
   ::_exit(1);
@@ -145,7 +156,8 @@ void run_ranks(const RanksOptions& options, RanksShared& shared, const std::func
   run_stage(none, hosts, options.ranks, true, options.timeout_s, shared.rendezvous, [&](int rank, bool) {
     RankPlace place{rank, options.ranks, options.one_gpu ? 0 : rank};
     if (options.one_gpu)
-      for (const auto& [name, value] : one_gpu_environment(rank, options.ranks, options.one_gpu->folder())) set(name, value);
+      for (const auto& [name, value] : options.as_one_host ? shared_gpu_environment(options.ranks, options.one_gpu->folder()) : one_gpu_environment(rank, options.ranks, options.one_gpu->folder()))
+        set(name, value);
     for (const auto& [name, value] : options.environment) set(name, value);
     if (rank == 0 && !options.log.empty()) {
       set("NCCL_DEBUG", "INFO");

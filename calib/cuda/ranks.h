@@ -39,13 +39,18 @@ struct RankPlace {
 struct RanksOptions {
   int ranks = 1;
   const MpsDaemon* one_gpu = nullptr;  // all ranks on the first GPU, under this daemon; else rank r drives GPU r
+  bool as_one_host = false;            // one_gpu: shared_gpu_environment, not one_gpu_environment
   std::vector<std::pair<std::string, std::string>> environment;  // of NCCL, on top of what one_gpu needs
   std::string log;                     // file for NCCL's words of rank 0; "" = none
   double timeout_s = 120;
 };
 
-// Environment of rank r for several ranks on one GPU: each a host of its own for NCCL, sockets on loopback, few channels (NCCL 2.28 has no other way).
+// Environment of rank r for several ranks on one GPU: each a host of its own for NCCL, sockets on loopback, few channels.
 std::vector<std::pair<std::string, std::string>> one_gpu_environment(int rank, int ranks, const std::string& mps_folder);
+
+// The same where NCCL itself lets ranks share a GPU (2.30.3 and later): ranks of one host, through the device's memory.
+std::vector<std::pair<std::string, std::string>> shared_gpu_environment(int ranks, const std::string& mps_folder);
+inline constexpr int kSharesGpus = 23003;  // ncclGetVersion
 
 // What the ranks share: `data`, and barriers.
 struct RanksShared {

@@ -91,6 +91,10 @@ class Player {
     for (std::size_t k = 0; k < ends_.size(); ++k) out_.steps[k].end_ns = device_.moment_ns(ends_[k]);
     for (const Noted& n : noted_) {
       PlayedOp o = n.op;
+      if (n.begin < 0) {  // the host's own
+        out_.ops.push_back(o);
+        continue;
+      }
       o.begin_ns = device_.moment_ns(n.begin);
       o.end_ns = device_.moment_ns(n.end);
       o.ready_ns = n.waits.empty() ? o.begin_ns : INT64_MIN;
@@ -112,7 +116,7 @@ class Player {
     const StepProgram& s = *k.program;
     events_.assign(s.ops.size(), -1);
     for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
-      if (s.ops[i].lane == Lane::Host) host(k, i);
+      if (s.ops[i].lane == Lane::Host) host(k, i, recorded);
       else issue(k, i, recorded);
     }
     // A step ends with its last operation: the optimizer, on the compute stream.
@@ -120,14 +124,16 @@ class Player {
     out_.steps.push_back({&s, 0, recorded});
   }
 
-  void host(const Part::Step& k, std::uint32_t i) {
+  void host(const Part::Step& k, std::uint32_t i, bool recorded) {
     for (std::uint32_t d : deps_of(*k.program, i)) {
       if (events_[d] < 0) continue;
       device_.synchronize(events_[d]);
       clock_ = std::max(clock_, device_.now_ns());
     }
+    std::int64_t begin = clock_;
     clock_ += k.duration_ns[i];
     device_.host_until(clock_);
+    if (recorded) noted_.push_back({{out_.steps.size(), i, begin, begin, clock_}, {}, -1, -1});
   }
 
   void issue(const Part::Step& k, std::uint32_t i, bool recorded) {

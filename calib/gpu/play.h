@@ -34,7 +34,7 @@ struct Played {
   std::int64_t start_ns = 0;  // the host began to issue
   std::int64_t host_ns = 0;   // from then until the device had done everything: what a clock on the wall says of all steps
   std::vector<PlayedStep> steps;
-  std::vector<PlayedOp> ops;  // of recorded steps, device operations only, in issue order
+  std::vector<PlayedOp> ops;  // of recorded steps, all operations in issue order; those of Lane::Host by the host's nominal clock
 };
 
 // What each operation of a step puts on its stream; made before anything is played.

@@ -232,7 +232,9 @@ TEST(GpuCommand, FitsKernelsOfAFolder) {
   EXPECT_EQ(p["compute"]["basis"], "datasheet");
   // A prediction takes it; validate counts the Run and judges nothing.
   EXPECT_EQ(ddpsim({"predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--profile", out}).code, 0);
+  fs::remove(out);
   Outcome v = ddpsim({"validate", "--runs", f.path.string(), "--format", "json"});
+  ASSERT_FALSE(v.out.empty()) << v.err;
   EXPECT_EQ(io::parse_json(v.out, "stdout")["without_steps"], 1);
   r.origin.gpu = "another";
   io::write_file(f.path.string() + "/cuda-other.json.gz", io::write_run(r).dump() + "\n");

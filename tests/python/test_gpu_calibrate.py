@@ -12,6 +12,7 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -150,6 +151,25 @@ class OneGpu(unittest.TestCase):
         begin = time.monotonic()
         self.assertEqual(one.run([sys.executable, "-c", script], 3, "/tmp"), 5)
         self.assertLess(time.monotonic() - begin, 5)
+
+    def test_the_daemon_is_ended_whatever_happens(self):
+        with tempfile.TemporaryDirectory() as folder:
+            fake = Path(folder) / "nvidia-cuda-mps-control"
+            fake.write_text(f"#!/bin/sh\nif [ \"$1\" = -d ]; then echo start >> {folder}/said; else cat >> {folder}/said; fi\n")
+            fake.chmod(0o755)
+            with mock.patch.dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"):
+                code = one.main(["--ranks", "2", "--", sys.executable, "-c", "import os, sys; sys.exit(0 if os.path.isdir(os.environ['CUDA_MPS_PIPE_DIRECTORY']) else 9)"])
+                self.assertEqual(code, 0)
+                with self.assertRaises(ZeroDivisionError), one.Mps() as mps:
+                    kept = mps.folder
+                    raise ZeroDivisionError
+            self.assertFalse(Path(kept).exists())
+            self.assertEqual((Path(folder) / "said").read_text(), "start\nquit -t 1\n" * 2)
+
+    def test_without_the_program_it_says_so(self):
+        with mock.patch.dict(os.environ, PATH="/nonexistent"), self.assertRaises(SystemExit) as caught:
+            one.main(["--ranks", "2", "--", "true"])
+        self.assertIn("nvidia-cuda-mps-control", str(caught.exception))
 
     def test_all_well(self):
         self.assertEqual(one.run([sys.executable, "-c", "import os; assert os.environ['WORLD_SIZE'] == '2'"], 2, "/tmp"), 0)
