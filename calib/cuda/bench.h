@@ -47,6 +47,7 @@ class Bench {
   EventOwner begin_;
   EventOwner done_;
   Clocks clocks_;
+  gpu::Reading clock_;  // as read last
   bool out_of_time_ = false;
 };
 

@@ -51,6 +51,7 @@ bool in_parts(Op op) { return op == Op::ReduceScatter || op == Op::AllGather || 
 
 constexpr int kReadings = 12;
 constexpr int kMostPoints = 256;
+constexpr std::int64_t kNotFull = -1;  // a reading whose queue was not full
 
 struct Table {
   RanksShared ranks;
@@ -113,19 +114,20 @@ void measure_rank(const std::vector<Point>& points, const RankPlace& place, nccl
       const Point& p = points[i];
       int batch = readings == 0 ? 1 : p.bytes <= 1 << 16 ? 20 : p.bytes <= 1 << 24 ? 5 : 1;
       auto reading = [&] {
-        launch_spin(batch * 20'000, stream);
+        launch_spin(std::max(200'000, batch * 20'000), stream);
         DDPSIM_CUDA(cudaEventRecord(begin, stream));
         for (int k = 0; k < batch; ++k) issue(p, place, static_cast<char*>(send.at()), static_cast<char*>(receive.at()), comm, stream);
+        bool full = cudaEventQuery(begin) == cudaErrorNotReady;  // else launches were timed
         DDPSIM_CUDA(cudaEventRecord(done, stream));
         DDPSIM_CUDA(cudaEventSynchronize(done));
-        return elapsed_ns(begin, done) / batch;
+        return full ? std::max<std::int64_t>(1, elapsed_ns(begin, done) / batch) : kNotFull;
       };
       // All ranks stop together: rank 0 looks at the clock, and tells the others.
       if (place.rank == 0 && now_ns() > end_ns) table.ranks.rendezvous.start_ns = -1;
       table.ranks.rendezvous.meet(i % 2 == 0 ? 2 : 3, static_cast<int>(i / 2 + 1) * place.ranks);
       if (table.ranks.rendezvous.start_ns < 0) return;
       reading();
-      for (int k = 0; k < readings; ++k) table.ns[i][k][place.rank] = std::max<std::int64_t>(1, reading());
+      for (int k = 0; k < readings; ++k) table.ns[i][k][place.rank] = reading();
     }
   } catch (const std::exception& e) {
     leave(table.ranks, place, e);
@@ -163,8 +165,12 @@ void add_samples(Run& run, const std::vector<Point>& points, const Table& table,
     }
     for (int k = 0; k < kReadings; ++k) {
       std::int64_t slowest = 0;
-      for (int r = 0; r < ranks; ++r) slowest = std::max(slowest, table.ns[i][k][r]);
-      if (slowest > 0) s.durations.push_back({slowest * 1000});
+      bool full = true;
+      for (int r = 0; r < ranks; ++r) {
+        slowest = std::max(slowest, table.ns[i][k][r]);
+        full = full && table.ns[i][k][r] != kNotFull;
+      }
+      if (full && slowest > 0) s.durations.push_back({slowest * 1000});
     }
     if (!s.durations.empty()) run.samples.push_back(std::move(s));
   }
@@ -175,6 +181,8 @@ std::string text_of(const Way& w) {
   if (w.channels > 0) out += ", " + std::to_string(w.channels) + " channels";
   return out;
 }
+
+constexpr std::int64_t kWayNs = 25'000'000'000;
 
 struct Machine {
   std::optional<MpsDaemon> mps;  // several ranks on one GPU
@@ -195,7 +203,6 @@ void run_way(Run& run, int ranks, const Way& way, Machine& machine) {
   o.ranks = ranks;
   o.one_gpu = machine.mps ? &*machine.mps : nullptr;
   o.as_one_host = machine.as_one_host;
-  o.timeout_s = machine.left_s() + 5;
   if (way.algorithm) o.environment = {{"NCCL_ALGO", way.algorithm}, {"NCCL_PROTO", way.protocol}};
   if (way.channels > 0) o.environment.insert(o.environment.end(), {{"NCCL_MIN_CTAS", std::to_string(way.channels)}, {"NCCL_MAX_CTAS", std::to_string(way.channels)}});
   // Once with NCCL's log, for what it chooses, and once without, for times: writing the log makes rank 0 late.
@@ -203,9 +210,11 @@ void run_way(Run& run, int ranks, const Way& way, Machine& machine) {
   auto play = [&](int readings, const std::string& log) {
     auto* table = new (memory.data()) Table{};
     o.log = log;
+    std::int64_t end_ns = std::min(machine.end_ns, now_ns() + kWayNs);  // one way must not take what all have
+    o.timeout_s = static_cast<double>(end_ns - now_ns()) / 1e9 + 5;
     run_ranks(o, table->ranks, [&](const RankPlace& place, ncclComm_t comm) {
-      if (machine.mps && smallest_all_reduce_ns(comm) > kSlicedNs) leave(table->ranks, place, std::runtime_error(kSliced));
-      measure_rank(points, place, comm, machine.end_ns - 2'000'000'000, readings, *table);
+      if (machine.mps) require_side_by_side(table->ranks, place, comm);
+      measure_rank(points, place, comm, end_ns, readings, *table);
     });
     return table;
   };

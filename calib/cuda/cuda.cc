@@ -12,6 +12,7 @@
 #include "calib/clock.h"
 #include "calib/cuda/collectives.h"
 #include "calib/cuda/device.h"
+#include "calib/cuda/kernels.h"
 #include "calib/cuda/libraries.h"
 #include "calib/cuda/ranks.h"
 #include "calib/cuda/stages.h"
@@ -63,28 +64,7 @@ Run gpu_run(EvidenceClass evidence, const char* backend) {
   return run;
 }
 
-// Text lines of "what\tfound\tdetail", said by a child that may use CUDA.
-std::string look() {
-  std::ostringstream out;
-  auto say = [&](const char* what, const std::function<std::string()>& found) {
-    try {
-      std::string detail = found();
-      out << what << "\t1\t" << detail << "\n";
-    } catch (const std::exception& e) {
-      out << what << "\t0\t" << e.what() << "\n";
-    }
-  };
-  say("gpu", [] {
-    int n = 0;
-    DDPSIM_CUDA(cudaGetDeviceCount(&n));
-    return std::to_string(n) + " x " + gpu_name();
-  });
-  say("cuBLASLt", [] { return std::to_string(cublaslt().cublasLtGetVersion()) + ", " + cublaslt().place; });
-  say("cuDNN", [] { return std::to_string(cudnn().cudnnGetVersion()) + ", " + cudnn().place; });
-  say("NCCL", [] { return nccl().version() + ", " + nccl().place; });
-  say("NVML", [] { return nvml().place; });
-  return out.str();
-}
+constexpr double kLookS = 100;  // a cold start loads a library of half a gigabyte
 
 }  // namespace
 
@@ -98,33 +78,57 @@ const Probe::Item* Probe::item(const std::string& what) const {
 
 Probe probe() {
   Probe out;
-  std::istringstream lines(in_child(look));
-  for (std::string line; std::getline(lines, line);) {
-    auto a = line.find('\t');
-    auto b = line.find('\t', a + 1);
-    if (a == std::string::npos || b == std::string::npos) continue;
-    out.items.push_back({line.substr(0, a), line.substr(a + 1, b - a - 1) == "1", line.substr(b + 1)});
-  }
-  if (const Probe::Item* gpu = out.item("gpu"); gpu && gpu->found) {
-    out.gpus = std::atoi(gpu->detail.c_str());
-    out.gpu = gpu->detail.substr(gpu->detail.find(" x ") + 3);
+  // A child for each, so that one that crashes costs one row.
+  auto look = [&](const char* what, const std::function<std::string()>& found) {
     try {
-      MpsDaemon daemon;
-      out.items.push_back({"MPS", true, "a private daemon starts"});
+      out.items.push_back({what, true, in_child(found, kLookS)});
     } catch (const std::runtime_error& e) {
-      out.items.push_back({"MPS", false, e.what()});
+      out.items.push_back({what, false, e.what()});
     }
+    return out.items.back().found;
+  };
+  bool gpu = look("gpu", [] {
+    int n = 0;
+    DDPSIM_CUDA(cudaGetDeviceCount(&n));
+    return std::to_string(n) + " x " + gpu_name();
+  });
+  if (!gpu) return out;
+  out.gpus = std::atoi(out.items.front().detail.c_str());
+  out.gpu = out.items.front().detail.substr(out.items.front().detail.find(" x ") + 3);
+  look("cuBLASLt", [] { return std::to_string(cublaslt().cublasLtGetVersion()) + ", " + cublaslt().place; });
+  look("cuDNN", [] { return std::to_string(cudnn().cudnnGetVersion()) + ", " + cudnn().place; });
+  look("NCCL", [] { return nccl().version() + ", " + nccl().place; });
+  look("NVML", [] { return nvml().place; });
+  // The daemon starts its server with the first client: that is what fails where MPS is not allowed.
+  std::optional<MpsDaemon> daemon;
+  try {
+    daemon.emplace();
+  } catch (const std::runtime_error& e) {
+    out.items.push_back({"MPS", false, e.what()});
+    return out;
   }
+  look("MPS", [&] {
+    for (const auto& [name, value] : one_gpu_environment(0, 2, daemon->folder())) ::setenv(name.c_str(), value.c_str(), 1);
+    DDPSIM_CUDA(cudaSetDevice(0));
+    StreamOwner stream;
+    launch_nothing(stream);
+    DDPSIM_CUDA(cudaStreamSynchronize(stream));
+    return std::string("a private daemon serves a client");
+  });
   return out;
 }
 
 std::vector<std::string> stages() { return {"memory", "gemm", "host", "nccl", "conv", "copies", "interference"}; }
 
 Run calibrate(const CalibrateOptions& options) {
+  std::int64_t begin = now_ns();
+  auto left_s = [&] { return std::max(1.0, options.budget_s - static_cast<double>(now_ns() - begin) / 1e9); };  // starting costs, too
   if (options.stage == "nccl") {
     Run run = gpu_run(EvidenceClass::Collective, "nccl");
     run.key = options.one_gpu ? "calibrate/nccl-one-gpu" : "calibrate/nccl";
-    measure_nccl(run, options);
+    CalibrateOptions rest = options;
+    rest.budget_s = left_s();
+    measure_nccl(run, rest);
     if (run.samples.empty()) throw std::runtime_error(run.skipped.empty() ? "nothing could be measured" : run.skipped.back().what + ": " + run.skipped.back().why);
     return run;
   }
@@ -136,11 +140,15 @@ Run calibrate(const CalibrateOptions& options) {
     run.key = std::string("calibrate/") + name;
     std::string text = in_child(
         [&] {
-          measure(run, options.budget_s);
+          try {
+            measure(run, left_s());
+          } catch (const std::runtime_error& e) {  // what was measured before counts
+            run.skipped.push_back({std::string("the rest of stage ") + name, e.what()});
+          }
           if (run.samples.empty()) throw std::runtime_error(run.skipped.empty() ? "nothing could be measured" : run.skipped.back().what + ": " + run.skipped.back().why);
           return io::write_run(run).dump();
         },
-        options.budget_s + 60);
+        left_s() + 20);
     return io::read_run(io::parse_json(text, "the stage's Run"), "the stage's Run");
   }
   throw std::runtime_error("there is no stage \"" + options.stage + "\"");
@@ -186,7 +194,7 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
   o.one_gpu = mps ? &*mps : nullptr;
   o.timeout_s = options.timeout_s;
   run_ranks(o, *shared, [&](const RankPlace& place, ncclComm_t comm) {
-    if (mps && smallest_all_reduce_ns(comm) > kSlicedNs) leave(*shared, place, std::runtime_error(kSliced));
+    if (mps) require_side_by_side(*shared, place, comm);
     // One after the other, so that each times its products on a GPU that nobody else uses.
     std::unique_ptr<CudaDevice> device;
     for (int r = 0; r < ranks; ++r) {

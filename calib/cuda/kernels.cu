@@ -113,7 +113,7 @@ __global__ void spin(std::int64_t ns) {
 }
 
 constexpr int kAhead = 8;        // loads of a thread under way
-constexpr int kPoll = 16;        // rounds between looks at the clock and at `stop`, which lies in the host's memory
+constexpr int kPoll = 16;        // rounds between looks at `stop`, which lies in the host's memory
 constexpr int kShared = 40 << 10;  // bytes that a block takes, so that others do not join it on its SM as easily as an empty one's
 
 __global__ __launch_bounds__(544, 1) void traffic(float4* memory, std::int64_t quads, double bytes_per_ns, std::int64_t ns, const int* stop, unsigned long long* moved) {
@@ -127,12 +127,12 @@ __global__ __launch_bounds__(544, 1) void traffic(float4* memory, std::int64_t q
   std::int64_t round = static_cast<std::int64_t>(blockDim.x) * kAhead;
   std::int64_t at = 0;
   for (int k = 0;; ++k) {
-    if (k % kPoll == 0) {
+    if (bytes_per_ns > 0 || k % kPoll == 0) {
       __syncthreads();
       if (threadIdx.x == 0) {
         while (bytes_per_ns > 0 && static_cast<double>(bytes) > bytes_per_ns * static_cast<double>(device_ns() - begin) && device_ns() - begin < ns) {
         }
-        done = device_ns() - begin >= ns || *reinterpret_cast<const volatile int*>(stop) != 0;
+        done = device_ns() - begin >= ns || (k % kPoll == 0 && *reinterpret_cast<const volatile int*>(stop) != 0);
       }
       __syncthreads();
       if (done) break;

@@ -133,21 +133,27 @@ void leave(RanksShared& shared, const RankPlace& place, const std::exception& wh
   ::_exit(1);
 }
 
-std::int64_t smallest_all_reduce_ns(ncclComm_t comm) {
+void require_side_by_side(RanksShared& shared, const RankPlace& place, ncclComm_t comm) {
+  constexpr int kCount = 20;
+  constexpr std::int64_t kSlicedNs = 1'000'000;
   DeviceMemory memory(256);
   StreamOwner stream;
   EventOwner begin;
   EventOwner end;
-  constexpr int kCount = 20;
-  DDPSIM_CUDA(cudaMemset(memory.at(), 0, 256));
-  DDPSIM_CUDA(cudaDeviceSynchronize());
-  for (int pass = 0; pass < 2; ++pass) {
-    DDPSIM_CUDA(cudaEventRecord(begin, stream));
-    for (int i = 0; i < kCount; ++i) DDPSIM_CALL(nccl(), ncclAllReduce(memory.at(), memory.at(), 2, ncclFloat, ncclSum, comm, stream));
-    DDPSIM_CUDA(cudaEventRecord(end, stream));
-    DDPSIM_CUDA(cudaEventSynchronize(end));
+  try {
+    DDPSIM_CUDA(cudaMemset(memory.at(), 0, 256));
+    DDPSIM_CUDA(cudaDeviceSynchronize());
+    for (int pass = 0; pass < 2; ++pass) {
+      DDPSIM_CUDA(cudaEventRecord(begin, stream));
+      for (int i = 0; i < kCount; ++i) DDPSIM_CALL(nccl(), ncclAllReduce(memory.at(), memory.at(), 2, ncclFloat, ncclSum, comm, stream));
+      DDPSIM_CUDA(cudaEventRecord(end, stream));
+      DDPSIM_CUDA(cudaEventSynchronize(end));
+    }
+    if (elapsed_ns(begin, end) / kCount > kSlicedNs)
+      throw std::runtime_error("an all-reduce of 8 bytes takes more than a millisecond: the ranks take turns on the GPU, MPS is not effective");
+  } catch (const std::exception& e) {
+    leave(shared, place, e);
   }
-  return elapsed_ns(begin, end) / kCount;
 }
 
 void run_ranks(const RanksOptions& options, RanksShared& shared, const std::function<void(const RankPlace&, ncclComm_t)>& body) {

@@ -61,11 +61,8 @@ struct RanksShared {
 // A rank that cannot go on while others wait for it in a collective: says why, and ends at once. Destructors would wait for the collective.
 [[noreturn]] void leave(RanksShared& shared, const RankPlace& place, const std::exception& why);
 
-// Time of one all-reduce of 8 bytes, nanoseconds, on this rank. All ranks call it.
-std::int64_t smallest_all_reduce_ns(ncclComm_t comm);
-// Above this the ranks of one GPU take turns on it: MPS is not effective.
-inline constexpr std::int64_t kSlicedNs = 1'000'000;
-inline constexpr const char* kSliced = "an all-reduce of 8 bytes takes more than a millisecond: the ranks take turns on the GPU, MPS is not effective";
+// Of ranks on one GPU, all of which call it: leaves if an all-reduce of 8 bytes takes more than a millisecond. Then they take turns on the GPU, and MPS is not effective.
+void require_side_by_side(RanksShared& shared, const RankPlace& place, ncclComm_t comm);
 
 // Runs body in a process per rank: the device is set and the communicator made. A body that fails while a collective is under way calls leave(). Throws what a rank said;
 // nothing is left running.

@@ -41,6 +41,17 @@ class Pool {
   DeviceMemory memory_;
 };
 
+// Nothing where the library offers no algorithm: the Run says so.
+template <class F>
+std::unique_ptr<Product> made(Bench& b, const std::string& what, F make) {
+  try {
+    return make();
+  } catch (const std::runtime_error& e) {
+    b.skip(what, e.what());
+    return nullptr;
+  }
+}
+
 constexpr int kMoves = 8;
 constexpr std::int64_t kTraffic[kMoves] = {8, 12, 4, 6, 8, 12, 20, 28};   // bytes an element
 constexpr std::int64_t kOperands[kMoves] = {8, 8, 4, 6, 8, 8, 12, 16};   // bytes an element that exist
@@ -110,15 +121,27 @@ void measure_gemm(Run& run, double budget_s) {
   for (const Gemm& g : gemm_shapes()) most = std::max(most, 4 * (g.m * g.k + g.k * g.n + g.m * g.n) + 1024);
   Pool pool(most);
   pool.fill(b.stream());
-  for (const Gemm& g : gemm_shapes())
-    for (Precision p : {Precision::Bf16, Precision::Fp32, Precision::Tf32, Precision::Fp16}) {
-      if (!b.has_time("gemm " + std::to_string(g.m) + "x" + std::to_string(g.n) + "x" + std::to_string(g.k))) return;
-      try {
-        auto product = make_gemm(g, p);
+  // A second of work without a pause, at the clock that training runs at; readings of 20 products.
+  if (auto large = made(b, "sustained gemm", [] { return make_gemm({8192, 8192, 8192}, Precision::Bf16); })) {
+    EventOwner begin;
+    EventOwner end;
+    Sample sustained{"gemm_sustained", parameters(Gemm{8192, 8192, 8192}, Precision::Bf16), {}};
+    for (int k = 0; k < 40; ++k) {
+      DDPSIM_CUDA(cudaEventRecord(begin, b.stream()));
+      for (int i = 0; i < 20; ++i) large->launch(pool.at(i, large->bytes()), workspace.at(), b.stream());
+      DDPSIM_CUDA(cudaEventRecord(end, b.stream()));
+      DDPSIM_CUDA(cudaEventSynchronize(end));
+      sustained.durations.push_back({std::max<std::int64_t>(1, elapsed_ns(begin, end) / 20) * 1000});
+    }
+    run.samples.push_back(std::move(sustained));
+  }
+  for (Precision p : {Precision::Bf16, Precision::Tf32, Precision::Fp32, Precision::Fp16})
+    for (const Gemm& g : gemm_shapes()) {
+      std::string what = "gemm " + std::to_string(g.m) + "x" + std::to_string(g.n) + "x" + std::to_string(g.k) + " " + name_of(p);
+      if (!b.has_time(what)) return;
+      if (auto product = made(b, what, [&] { return make_gemm(g, p); })) {
         pool.fill(b.stream());
         b.device("gemm", parameters(g, p), [&](int k) { product->launch(pool.at(k, product->bytes()), workspace.at(), b.stream()); });
-      } catch (const std::runtime_error& e) {
-        b.skip("gemm " + std::to_string(g.m) + "x" + std::to_string(g.n) + "x" + std::to_string(g.k) + " " + name_of(p), e.what());
       }
     }
 }
@@ -133,17 +156,14 @@ void measure_conv(Run& run, double budget_s) {
   for (const Conv& c : conv_shapes()) most = std::max(most, operands(c));
   Pool pool(most);
   pool.fill(b.stream());
-  for (const Conv& c : conv_shapes())
-    for (Precision p : {Precision::Tf32, Precision::Bf16, Precision::Fp32})
+  for (Precision p : {Precision::Tf32, Precision::Bf16, Precision::Fp32})
+    for (const Conv& c : conv_shapes())
       for (Pass pass : {Pass::Forward, Pass::WeightGradient, Pass::DataGradient}) {
-        std::string what = "conv of " + std::to_string(c.channels) + " to " + std::to_string(c.filters) + " channels at " + std::to_string(c.size);
+        std::string what = "conv of " + std::to_string(c.channels) + " to " + std::to_string(c.filters) + " channels at " + std::to_string(c.size) + " " + name_of(pass) + " " + name_of(p);
         if (!b.has_time(what)) return;
-        try {
-          auto product = make_conv(c, pass, p);
+        if (auto product = made(b, what, [&] { return make_conv(c, pass, p); })) {
           pool.fill(b.stream());
           b.device("conv", parameters(c, pass, p), [&](int k) { product->launch(pool.at(k, product->bytes()), workspace.at(), b.stream()); });
-        } catch (const std::runtime_error& e) {
-          b.skip(what + " " + name_of(pass) + " " + name_of(p), e.what());
         }
       }
 }
@@ -244,18 +264,8 @@ void measure_interference(Run& run, double budget_s) {
 
   Gemm g{4096, 4096, 4096};
   Conv c{64, 128, 28, 128, 3};
-  std::unique_ptr<Product> gemm;
-  std::unique_ptr<Product> conv;
-  auto made = [&](const char* what, auto make) -> std::unique_ptr<Product> {
-    try {
-      return make();
-    } catch (const std::runtime_error& e) {
-      b.skip(std::string("interference with a ") + what, e.what());
-      return nullptr;
-    }
-  };
-  gemm = made("gemm", [&] { return make_gemm(g, Precision::Bf16); });
-  conv = made("convolution", [&] { return make_conv(c, Pass::Forward, Precision::Tf32); });
+  auto gemm = made(b, "interference with a gemm", [&] { return make_gemm(g, Precision::Bf16); });
+  auto conv = made(b, "interference with a convolution", [&] { return make_conv(c, Pass::Forward, Precision::Tf32); });
   constexpr std::int64_t kElements = 32 << 20;
   struct Victim {
     std::int64_t number;  // 0 gemm, 1 conv, 2 memory-bound

@@ -56,9 +56,8 @@ std::vector<Finding> examine(const Terminal& t) {
   out.push_back({"nvidia gpu", gpu, gpu ? first_line("/proc/driver/nvidia/version") : "no NVIDIA device: GPU kernels and NCCL cannot be measured here"});
   out.push_back({"cuda build", calib::cuda::built(), calib::cuda::built() ? "this binary measures NVIDIA GPUs (tools/gpu_calibrate), where their driver is"
                                                                          : "this binary was built without the CUDA toolkit, cuDNN's and NCCL's headers: it predicts GPUs, and cannot measure them"});
-  if (gpu && calib::cuda::built())
-    for (const auto& item : calib::cuda::probe().items)
-      if (item.what != "gpu" || !item.found) out.push_back({item.what, item.found, item.detail});
+  if (calib::cuda::built())
+    for (const auto& item : calib::cuda::probe().items) out.push_back({item.what, item.found, item.detail});
   std::string nvcc = on_path("nvcc");
   if (nvcc.empty() && ::access("/usr/local/cuda/bin/nvcc", X_OK) == 0) nvcc = "/usr/local/cuda/bin/nvcc";
   out.push_back({"cuda toolkit", !nvcc.empty(), nvcc.empty() ? "no nvcc: the GPU harness cannot be built here (predictions do not need it)" : nvcc});

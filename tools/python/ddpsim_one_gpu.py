@@ -48,18 +48,22 @@ class Mps:
 
     def __enter__(self) -> "Mps":
         try:
-            done = subprocess.run(["nvidia-cuda-mps-control", "-d"], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False, timeout=10)
+            done = subprocess.run(["nvidia-cuda-mps-control", "-d"], env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, timeout=20)
         except (OSError, subprocess.TimeoutExpired) as error:
+            self.quit()
             shutil.rmtree(self.folder, ignore_errors=True)
             raise SystemExit(f"ddpsim_one_gpu: nvidia-cuda-mps-control: {error}") from None
         if done.returncode != 0:
             shutil.rmtree(self.folder, ignore_errors=True)
-            raise SystemExit(f"ddpsim_one_gpu: nvidia-cuda-mps-control -d: {done.stderr.strip() or done.returncode}")
+            raise SystemExit(f"ddpsim_one_gpu: nvidia-cuda-mps-control -d: exit status {done.returncode}")
         return self
 
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(subprocess.TimeoutExpired):  # it is known to wait for a client that ended badly
+    def quit(self) -> None:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # it is known to wait for a client that ended badly
             subprocess.run(["nvidia-cuda-mps-control"], input="quit -t 1\n", env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, check=False, timeout=8)
+
+    def __exit__(self, *_: object) -> None:
+        self.quit()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

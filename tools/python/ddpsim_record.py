@@ -190,13 +190,13 @@ class Job:
     """One rank's model, and a training step of it by the plan."""
 
     def __init__(self, plan: Dict[str, Any], model: nn.Module, inputs: Tuple[Any, ...], loss_fn: Optional[Callable[..., Tensor]],
-                 optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+                 optimizer: torch.optim.Optimizer, device: torch.device, precision: str = "fp32") -> None:
         self.plan, self.model, self.inputs, self.optimizer, self.device = plan, model, inputs, optimizer, device
         self.named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
         self.index = {id(p): i for i, (_, p) in enumerate(self.named)}
         self.parameters = [p for _, p in self.named]
         self.timed = isinstance(model, TimedModel)
-        self.bare = cap.Step(model, inputs, None, loss_fn, optimizer, "fp32", device, self.parameters)
+        self.bare = cap.Step(model, inputs, None, loss_fn, optimizer, precision, device, self.parameters)
         self.wrapped: nn.Module = model
         self.ddp: Optional[DistributedDataParallel] = None
         self.world = dist.get_world_size()
@@ -204,6 +204,7 @@ class Job:
         self.collectives: List[Dict[str, Any]] = []     # of the step under way
         self.recording = False
         self.memory = ""  # what is special about it
+        self.precision = precision
         self.origin: Any = None
         self.origin_ns = 0
         major, minor = (int(x) for x in torch.__version__.split(".")[:2])
@@ -500,7 +501,9 @@ def record(job: Job, steady: int, spans: int, passes: int, patience: float) -> D
         warmup = 1 + int(rebuilds) + int(job.plan["static_graph"])
     else:
         warmup = 1
-    plain = warmup + steady
+    # On a GPU DDP's logger waits for the device in its first ten iterations: those are no step times.
+    logged = max(0, 11 - warmup) if job.ddp is not None and job.device.type == "cuda" else 0
+    plain = warmup + logged + steady
     history: List[Dict[str, Any]] = []
     dist.barrier()
     job.set_origin()
@@ -540,7 +543,7 @@ def record(job: Job, steady: int, spans: int, passes: int, patience: float) -> D
     everyone = gathered({"history": history, "profile": profile, "retransmits": again, "boot": boot_id()})
     if dist.get_rank() != 0:
         return {}
-    return assemble(job, everyone, begin, warmup, plain, buckets, load, busy)
+    return assemble(job, everyone, begin, warmup, logged, plain, buckets, load, busy)
 
 
 def boot_id() -> str:
@@ -549,7 +552,7 @@ def boot_id() -> str:
     return os.uname().nodename
 
 
-def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, plain: int, buckets: Dict[str, List[int]], load: float,
+def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, logged: int, plain: int, buckets: Dict[str, List[int]], load: float,
              busy: float) -> Dict[str, Any]:
     shared = len({e["boot"] for e in everyone}) == 1
     steps: List[Dict[str, Any]] = []
@@ -562,7 +565,7 @@ def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, 
         duration = last[1] - last[0] if shared else ends[0][k + 1] - ends[0][k]
         step: Dict[str, Any] = {"kind": kinds[k] if k < warmup else "steady", "duration_ps": duration * 1000,
                                 "page_faults": sum(e["history"][k]["faults"] for e in everyone)}
-        if k >= plain:
+        if k >= plain or warmup <= k < warmup + logged:
             step["instrumented"] = True
         steps.append(step)
         if k == plain or not (k > plain or (plain == count and k + 3 >= count)):  # the hook's first step warms up
@@ -602,7 +605,7 @@ def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, 
     samples = [{"op": "cores_busy", "parameters": {"thousandths": round(1000 * busy)}, "durations_ps": [1]}]
     for k, phase in enumerate(("forward", "backward", "optimizer")):
         samples += [{"op": f"layer_profile_{phase}", "parameters": {"rank": r}, "durations_ps": [p[k] for p in e["profile"]["passes"]]} for r, e in enumerate(everyone)]
-    run = document("system", samples, load, resent, job.memory)
+    run = document("system", samples, load, resent, ", ".join(x for x in (job.precision if job.device.type == "cuda" else "", job.memory) if x))
     run["origin"].update(hosts=run["origin"]["hosts"] if shared else "machines", compute="timed" if job.timed else "real")
     run["clock"]["domain"] = "CLOCK_MONOTONIC" if shared else "per_host"
     if job.device.type == "cuda":
@@ -614,10 +617,10 @@ def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, 
     return run
 
 
-def document(evidence: str, samples: List[Dict[str, Any]], load: float, resent: int, memory: str) -> Dict[str, Any]:
-    """A measured Run of this machine, without steps. `memory`: what is special about the processes' memory, if anything."""
+def document(evidence: str, samples: List[Dict[str, Any]], load: float, resent: int, special: str) -> Dict[str, Any]:
+    """A measured Run of this machine, without steps. `special`: what is special about the processes, if anything."""
     source = cap.describe_source()
-    software = f"PyTorch {torch.__version__}, {dist.get_backend()}, {dist.get_world_size()} ranks, {torch.get_num_threads()} threads a rank{', ' if memory else ''}{memory}"
+    software = f"PyTorch {torch.__version__}, {dist.get_backend()}, {dist.get_world_size()} ranks, {torch.get_num_threads()} threads a rank{', ' if special else ''}{special}"
     noisy = [f"{load:.1f} cores were busy while all ranks slept"] if load > NOISY_LOAD else []
     return {
         "schema": SCHEMA, "kind": "measured", "evidence": evidence, "case": {"key": ""},
@@ -646,6 +649,7 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add("--batch", type=int, help="samples per rank and step (with --model)")
     add("--image", type=int, default=224, help="image height and width (default 224)")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="default cpu")
+    add("--precision", choices=cap.PRECISIONS, help="fp32, tf32, or bf16 and fp16 by autocast; real models only; default: as PyTorch is set")
     add("--threads", type=int, default=1, help="CPU threads of a rank (default 1, as under torchrun)")
     add("--steps", type=int, default=6, help="steady steps (default 6)")
     add("--spans", type=int, default=3, help="further steps whose buckets are recorded (default 3)")
@@ -717,6 +721,8 @@ def recipe_of(workload: Dict[str, Any], name: str) -> Dict[str, Any]:
 
 def make_job(args: argparse.Namespace, plan: Dict[str, Any]) -> Job:
     device = torch.device("cpu")
+    if args.precision in ("fp32", "tf32"):
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
     if args.device == "cuda":
         if not torch.cuda.is_available():
             raise RecordError("--device cuda: this PyTorch finds no CUDA GPU")
@@ -754,7 +760,7 @@ def make_job(args: argparse.Namespace, plan: Dict[str, Any]) -> Job:
         optimizer = ZeroRedundancyOptimizer([p for p in model.parameters() if p.requires_grad], optimizer_class=torch.optim.SGD, lr=1e-3, momentum=0.9)
     if optimizer is None:
         optimizer = cap.default_optimizer(optimizer_name, [p for p in model.parameters() if p.requires_grad])
-    return Job(plan, model, inputs, loss_fn, optimizer, device)
+    return Job(plan, model, inputs, loss_fn, optimizer, device, args.precision or "fp32")
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
