@@ -9,6 +9,7 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools/python"))
@@ -132,6 +133,39 @@ def faults_of_48_mib(*before):
     """Pages that 48 MiB cost a process that has used and freed 64 MiB."""
     script = "; ".join(["import ddpsim_record as rec, torch", *before, "rec.touch_memory(64 << 20)", "n = rec.page_faults()", "x = torch.full((12 << 20,), 1.0)", "print(rec.page_faults() - n)"])
     return int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=SCRIPT.parent, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}).stdout)
+
+
+class FakeEvent:
+    def __init__(self, enable_timing):
+        assert enable_timing
+        self.at = None
+
+    def record(self):
+        self.at = time.monotonic_ns()
+
+    def synchronize(self):
+        assert self.at is not None
+
+    def elapsed_time(self, other):
+        return (other.at - self.at) / 1e6
+
+
+class MomentTest(unittest.TestCase):
+    def test_on_a_gpu_moments_are_events_told_on_the_hosts_clock(self):
+        job = object.__new__(rec.Job)
+        job.device = torch.device("cuda")
+        with mock.patch.object(rec.torch.cuda, "Event", FakeEvent):
+            job.set_origin()
+            before = time.monotonic_ns()
+            moment = job.moment()
+            self.assertIsInstance(moment, FakeEvent)
+            self.assertLess(abs(job.told(moment) - before), 5_000_000)
+
+    def test_on_a_cpu_they_are_nanoseconds(self):
+        job = object.__new__(rec.Job)
+        job.device = torch.device("cpu")
+        moment = job.moment()
+        self.assertEqual(job.told(moment), moment)
 
 
 class MemoryTest(unittest.TestCase):
