@@ -49,9 +49,11 @@ struct Way {
 
 bool in_parts(Op op) { return op == Op::ReduceScatter || op == Op::AllGather || op == Op::AllToAll; }  // a rank's share of `bytes` each
 
-constexpr int kReadings = 12;
+constexpr int kReadings = 20;
 constexpr int kMostPoints = 256;
-constexpr std::int64_t kNotFull = -1;  // a reading whose queue was not full
+constexpr std::int64_t kNotFull = -1;     // of a collective that may have waited for its launch
+constexpr std::int64_t kLongNs = 100'000;  // a collective this long gives the host time to launch the next
+constexpr std::int64_t kSpinNs = 600'000;
 
 struct Table {
   RanksShared ranks;
@@ -98,7 +100,7 @@ void issue(const Point& p, const RankPlace& place, char* send, char* receive, nc
   }
 }
 
-// One reading: collectives back to back, at least 20 small ones, between two events, in a queue that a spin kernel let the host fill. Sums of zeros do not grow.
+// Collectives back to back with an event after each, in a queue that a spin kernel let the host fill. Sums of zeros do not grow. `readings` 0: one, untimed.
 void measure_rank(const std::vector<Point>& points, const RankPlace& place, ncclComm_t comm, std::int64_t end_ns, int readings, Table& table) {
   std::int64_t most = 0;
   for (const Point& p : points) most = std::max(most, p.bytes);
@@ -107,27 +109,31 @@ void measure_rank(const std::vector<Point>& points, const RankPlace& place, nccl
   DDPSIM_CUDA(cudaMemset(send.at(), 0, static_cast<std::size_t>(most + 4096)));
   DDPSIM_CUDA(cudaDeviceSynchronize());
   StreamOwner stream;
-  EventOwner begin;
-  EventOwner done;
+  std::vector<EventOwner> events;
+  for (int k = 0; k <= readings; ++k) events.emplace_back();
   try {
     for (std::size_t i = 0; i < points.size(); ++i) {
-      const Point& p = points[i];
-      int batch = readings == 0 ? 1 : p.bytes <= 1 << 16 ? 20 : p.bytes <= 1 << 24 ? 5 : 1;
-      auto reading = [&] {
-        launch_spin(std::max(200'000, batch * 20'000), stream);
-        DDPSIM_CUDA(cudaEventRecord(begin, stream));
-        for (int k = 0; k < batch; ++k) issue(p, place, static_cast<char*>(send.at()), static_cast<char*>(receive.at()), comm, stream);
-        bool full = cudaEventQuery(begin) == cudaErrorNotReady;  // else launches were timed
-        DDPSIM_CUDA(cudaEventRecord(done, stream));
-        DDPSIM_CUDA(cudaEventSynchronize(done));
-        return full ? std::max<std::int64_t>(1, elapsed_ns(begin, done) / batch) : kNotFull;
-      };
+      auto one = [&] { issue(points[i], place, static_cast<char*>(send.at()), static_cast<char*>(receive.at()), comm, stream); };
       // All ranks stop together: rank 0 looks at the clock, and tells the others.
       if (place.rank == 0 && now_ns() > end_ns) table.ranks.rendezvous.start_ns = -1;
       table.ranks.rendezvous.meet(i % 2 == 0 ? 2 : 3, static_cast<int>(i / 2 + 1) * place.ranks);
       if (table.ranks.rendezvous.start_ns < 0) return;
-      reading();
-      for (int k = 0; k < readings; ++k) table.ns[i][k][place.rank] = reading();
+      one();
+      DDPSIM_CUDA(cudaStreamSynchronize(stream));
+      if (readings == 0) continue;
+      launch_spin(kSpinNs, stream);
+      DDPSIM_CUDA(cudaEventRecord(events[0], stream));
+      for (int k = 0; k < readings; ++k) {
+        one();
+        DDPSIM_CUDA(cudaEventRecord(events[static_cast<std::size_t>(k) + 1], stream));
+      }
+      bool full = cudaEventQuery(events[0]) == cudaErrorNotReady;
+      DDPSIM_CUDA(cudaEventSynchronize(events.back()));
+      for (int k = 0; k < readings; ++k) {
+        auto at = static_cast<std::size_t>(k);
+        std::int64_t ns = std::max<std::int64_t>(1, elapsed_ns(events[at], events[at + 1]));
+        table.ns[i][k][place.rank] = full || ns > kLongNs ? ns : kNotFull;
+      }
     }
   } catch (const std::exception& e) {
     leave(table.ranks, place, e);
