@@ -42,12 +42,12 @@ void Clocks::read(gpu::Reading& r) const {
   if (nvml().nvmlDeviceGetCurrentClocksThrottleReasons(device_, &reasons) == 0) r.throttled = (reasons & ~(kIdle | kApplications)) != 0;
 }
 
-Bench::Bench(Run& run, double budget_s) : run_(run), end_ns_(now_ns() + static_cast<std::int64_t>(budget_s * 1e9)), clocks_(0) {
+Bench::Bench(Run& run, const Budget& budget) : run_(run), end_ns_(now_ns() + static_cast<std::int64_t>(budget.seconds * 1e9)), save_(budget.save), clocks_(0) {
   if (!clocks_.missing().empty()) skip("clock of the GPU", clocks_.missing());
   // A GPU that was idle raises its clock while it works.
   constexpr std::int64_t kWarmBytes = 256 << 20;
   DeviceMemory memory(kWarmBytes);
-  for (std::int64_t until = now_ns() + std::min<std::int64_t>(1'000'000'000, static_cast<std::int64_t>(budget_s * 1e9 / 10)); now_ns() < until;) {
+  for (std::int64_t until = now_ns() + std::min<std::int64_t>(1'000'000'000, static_cast<std::int64_t>(budget.seconds * 1e9 / 10)); now_ns() < until;) {
     for (int i = 0; i < 20; ++i) launch_fill(memory.at(), kWarmBytes, stream_);
     DDPSIM_CUDA(cudaStreamSynchronize(stream_));
   }
@@ -125,6 +125,10 @@ void Bench::add(const std::string& op, std::map<std::string, std::int64_t> param
   if (kept.discarded == 0 && !kept.reason.empty() && run_.quality.reasons.size() < 8) add_noise(run_.quality, op + ": " + kept.reason);
   std::erase_if(kept.durations, [](Duration d) { return d.ps <= 0; });
   if (!kept.durations.empty()) run_.samples.push_back({op, std::move(parameters), std::move(kept.durations)});
+  if (save_ && now_ns() > saved_ns_ + 2'000'000'000) {
+    save_();
+    saved_ns_ = now_ns();
+  }
 }
 
 }  // namespace ddpsim::calib::cuda

@@ -23,10 +23,16 @@ class Clocks {
   std::string missing_;
 };
 
+// What a stage may take from now on, and what to do now and then so that nothing is lost (every two seconds at most).
+struct Budget {
+  double seconds = 60;
+  std::function<void()> save;
+};
+
 class Bench {
  public:
-  // Samples and reasons go to `run`. `budget_s`: from now on.
-  Bench(Run& run, double budget_s);
+  // Samples and reasons go to `run`.
+  Bench(Run& run, const Budget& budget);
   cudaStream_t stream() const { return stream_; }
   double left_s() const;
   // False, and once a sentence in Run::skipped, when less than `needs_s` are left.
@@ -43,6 +49,8 @@ class Bench {
   void add(const std::string& op, std::map<std::string, std::int64_t> parameters, const std::vector<gpu::Reading>& readings);
   Run& run_;
   std::int64_t end_ns_;
+  std::function<void()> save_;
+  std::int64_t saved_ns_ = 0;
   StreamOwner stream_;
   EventOwner begin_;
   EventOwner done_;

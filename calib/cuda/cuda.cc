@@ -132,24 +132,32 @@ Run calibrate(const CalibrateOptions& options) {
     if (run.samples.empty()) throw std::runtime_error(run.skipped.empty() ? "nothing could be measured" : run.skipped.back().what + ": " + run.skipped.back().why);
     return run;
   }
-  const std::pair<const char*, void (*)(Run&, double)> known[] = {{"memory", measure_memory}, {"gemm", measure_gemm},     {"host", measure_host},
+  const std::pair<const char*, void (*)(Run&, const Budget&)> known[] = {{"memory", measure_memory}, {"gemm", measure_gemm},     {"host", measure_host},
                                                                   {"conv", measure_conv},     {"copies", measure_copies}, {"interference", measure_interference}};
   for (const auto& [name, measure] : known) {
     if (options.stage != name) continue;
     Run run = gpu_run(EvidenceClass::Kernel, "cuda");
     run.key = std::string("calibrate/") + name;
-    std::string text = in_child(
-        [&] {
+    std::string why;
+    std::string text = in_child_so_far(
+        [&](const auto& say) {
+          auto save = [&] {
+            if (!run.samples.empty()) say(io::write_run(run).dump());
+          };
           try {
-            measure(run, left_s());
-          } catch (const std::runtime_error& e) {  // what was measured before counts
+            measure(run, {left_s(), save});
+          } catch (const std::runtime_error& e) {
+            if (run.samples.empty()) throw;
             run.skipped.push_back({std::string("the rest of stage ") + name, e.what()});
           }
           if (run.samples.empty()) throw std::runtime_error(run.skipped.empty() ? "nothing could be measured" : run.skipped.back().what + ": " + run.skipped.back().why);
-          return io::write_run(run).dump();
+          save();
         },
-        left_s() + 20);
-    return io::read_run(io::parse_json(text, "the stage's Run"), "the stage's Run");
+        left_s() + 20, why);
+    if (text.empty()) throw std::runtime_error(why.empty() ? "nothing could be measured" : why);
+    Run done = io::read_run(io::parse_json(text, "the stage's Run"), "the stage's Run");
+    if (!why.empty()) done.skipped.push_back({std::string("the rest of stage ") + name, why});  // what was measured before counts
+    return done;
   }
   throw std::runtime_error("there is no stage \"" + options.stage + "\"");
 }

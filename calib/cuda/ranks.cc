@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -184,19 +185,39 @@ void run_ranks(const RanksOptions& options, RanksShared& shared, const std::func
   });
 }
 
-std::string in_child(const std::function<std::string()>& body, double timeout_s) {
-  MemoryFile said;
-  SharedMemory memory(sizeof(Rendezvous));
+std::string in_child_so_far(const std::function<void(const std::function<void(const std::string&)>& say)>& body, double timeout_s, std::string& why) {
+  // In one of two places in turn: the other is whole while this one is written.
+  MemoryFile places[2];
+  SharedMemory memory(sizeof(Rendezvous) + 64);
   auto* rendezvous = new (memory.data()) Rendezvous{};
-  run_stage(Cluster{}, {0}, 1, true, timeout_s, *rendezvous, [&](int, bool) {
-    std::string text = body();
-    for (std::size_t at = 0; at < text.size();) {
-      ssize_t n = ::write(said.descriptor(), text.data() + at, text.size() - at);
-      if (n <= 0) throw std::runtime_error("a child's answer was lost");
-      at += static_cast<std::size_t>(n);
-    }
-  });
-  return said.text();
+  auto* last = new (memory.data() + sizeof(Rendezvous)) std::atomic<int>{-1};
+  why.clear();
+  try {
+    run_stage(Cluster{}, {0}, 1, true, timeout_s, *rendezvous, [&](int, bool) {
+      body([&](const std::string& text) {
+        int next = *last == 0 ? 1 : 0;
+        int fd = places[next].descriptor();
+        if (::ftruncate(fd, 0) != 0) throw std::runtime_error("a child's answer was lost");
+        for (std::size_t at = 0; at < text.size();) {
+          ssize_t n = ::pwrite(fd, text.data() + at, text.size() - at, static_cast<off_t>(at));
+          if (n <= 0) throw std::runtime_error("a child's answer was lost");
+          at += static_cast<std::size_t>(n);
+        }
+        *last = next;
+      });
+    });
+  } catch (const std::runtime_error& e) {
+    why = e.what();
+  }
+  int said = *last;
+  return said < 0 ? std::string() : places[said].text();
+}
+
+std::string in_child(const std::function<std::string()>& body, double timeout_s) {
+  std::string why;
+  std::string said = in_child_so_far([&](const auto& say) { say(body()); }, timeout_s, why);
+  if (!why.empty()) throw std::runtime_error(why);
+  return said;
 }
 
 }  // namespace ddpsim::calib::cuda

@@ -72,4 +72,7 @@ void run_ranks(const RanksOptions& options, RanksShared& shared, const std::func
 // Runs body in a child, so that the caller's process stays one that has not used CUDA; returns what it said. Throws what it threw.
 std::string in_child(const std::function<std::string()>& body, double timeout_s = 60);
 
+// The same for something long: `say` replaces what was said so far, and what was said last is returned even if the body fails, hangs or crashes. `why`: then the reason, else "".
+std::string in_child_so_far(const std::function<void(const std::function<void(const std::string&)>& say)>& body, double timeout_s, std::string& why);
+
 }  // namespace ddpsim::calib::cuda

@@ -98,8 +98,8 @@ void measure_foreach(Bench& b, const Pool& pool) {
 
 }  // namespace
 
-void measure_memory(Run& run, double budget_s) {
-  Bench b(run, budget_s);
+void measure_memory(Run& run, const Budget& budget) {
+  Bench b(run, budget);
   Pool pool(memory_elements()[3] * 16);
   pool.fill(b.stream());
   for (std::int64_t n : memory_elements())
@@ -114,8 +114,8 @@ void measure_memory(Run& run, double budget_s) {
   if (b.has_time("foreach optimizers")) measure_foreach(b, pool);
 }
 
-void measure_gemm(Run& run, double budget_s) {
-  Bench b(run, budget_s);
+void measure_gemm(Run& run, const Budget& budget) {
+  Bench b(run, budget);
   DeviceMemory workspace(kWorkspace);
   std::int64_t most = 0;
   for (const Gemm& g : gemm_shapes()) most = std::max(most, 4 * (g.m * g.k + g.k * g.n + g.m * g.n) + 1024);
@@ -146,8 +146,8 @@ void measure_gemm(Run& run, double budget_s) {
     }
 }
 
-void measure_conv(Run& run, double budget_s) {
-  Bench b(run, budget_s);
+void measure_conv(Run& run, const Budget& budget) {
+  Bench b(run, budget);
   DeviceMemory workspace(kWorkspace);
   std::int64_t most = 0;
   auto operands = [](const Conv& c) {
@@ -168,8 +168,8 @@ void measure_conv(Run& run, double budget_s) {
       }
 }
 
-void measure_host(Run& run, double budget_s) {
-  Bench b(run, budget_s);
+void measure_host(Run& run, const Budget& budget) {
+  Bench b(run, budget);
   EventOwner event(false);
   EventOwner timed;
   StreamOwner other;
@@ -197,8 +197,8 @@ void measure_host(Run& run, double budget_s) {
   });
 }
 
-void measure_copies(Run& run, double budget_s) {
-  Bench b(run, budget_s);
+void measure_copies(Run& run, const Budget& budget) {
+  Bench b(run, budget);
   constexpr std::int64_t kMost = 256 * kMiB;
   DeviceMemory device(2 * kMost);
   void* raw = nullptr;
@@ -240,8 +240,8 @@ void measure_copies(Run& run, double budget_s) {
     }
 }
 
-void measure_interference(Run& run, double budget_s) {
-  Bench b(run, budget_s);
+void measure_interference(Run& run, const Budget& budget) {
+  Bench b(run, budget);
   run.skipped.push_back({"a real collective beside computation", "ranks of one GPU would share what is measured: a kernel of ours with a communication kernel's blocks, threads and traffic stands in"});
   DeviceMemory workspace(kWorkspace);
   Pool pool(1024 * kMiB);

@@ -1,16 +1,17 @@
 // The stages of calibrate on one GPU, each into a Run's samples (names and parameters: sim/FORMATS.md).
 #pragma once
 
+#include "calib/cuda/bench.h"
 #include "sim/model/run.h"
 
 namespace ddpsim::calib::cuda {
 
-void measure_memory(Run& run, double budget_s);        // move, optimizer
-void measure_gemm(Run& run, double budget_s);          // gemm
-void measure_conv(Run& run, double budget_s);          // conv
-void measure_host(Run& run, double budget_s);          // launch, kernel_gap, event_record, event_wait, stream_synchronize
-void measure_copies(Run& run, double budget_s);        // copy
-void measure_interference(Run& run, double budget_s);  // interference
+void measure_memory(Run& run, const Budget& budget);        // move, optimizer
+void measure_gemm(Run& run, const Budget& budget);          // gemm
+void measure_conv(Run& run, const Budget& budget);          // conv
+void measure_host(Run& run, const Budget& budget);          // launch, kernel_gap, event_record, event_wait, stream_synchronize
+void measure_copies(Run& run, const Budget& budget);        // copy
+void measure_interference(Run& run, const Budget& budget);  // interference
 
 // Kernels of `move`, by their number in the samples.
 enum class Move : std::uint8_t { Scale, Add, Zero, Cast, Normalise, Sgd, Momentum, Adam };

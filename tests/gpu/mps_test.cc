@@ -112,5 +112,28 @@ TEST(InChild, SaysWhatItSaidOrWhyNot) {
                std::runtime_error);
 }
 
+TEST(InChild, WhatWasSaidBeforeItHungOrDiedIsKept) {
+  std::string why;
+  auto said = [&](const std::function<void()>& end, double timeout_s) {
+    return calib::cuda::in_child_so_far(
+        [&](const auto& say) {
+          say("a first part");
+          say("the longer second part");
+          end();
+        },
+        timeout_s, why);
+  };
+  EXPECT_EQ(said([] {}, 5), "the longer second part");
+  EXPECT_EQ(why, "");
+  EXPECT_EQ(said([] { ::usleep(9'000'000); }, 0.5), "the longer second part");
+  EXPECT_NE(why.find("not done after"), std::string::npos) << why;
+  EXPECT_EQ(said([] { ::kill(::getpid(), SIGSEGV); }, 5), "the longer second part");
+  EXPECT_NE(why, "");
+  EXPECT_EQ(said([] { throw std::runtime_error("out of memory"); }, 5), "the longer second part");
+  EXPECT_NE(why.find("out of memory"), std::string::npos) << why;
+  EXPECT_EQ(calib::cuda::in_child_so_far([](const auto&) { throw std::runtime_error("at once"); }, 5, why), "");
+  EXPECT_NE(why.find("at once"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace ddpsim::test
