@@ -208,6 +208,7 @@ std::string in_child_so_far(const std::function<void(const std::function<void(co
     });
   } catch (const std::runtime_error& e) {
     why = e.what();
+    if (const std::string only = "process 0: "; why.starts_with(only)) why.erase(0, only.size());  // there is no other
   }
   int said = *last;
   return said < 0 ? std::string() : places[said].text();
