@@ -187,6 +187,8 @@ TEST(GpuCommand, RefusesInASentence) {
       {{"calibrate", "--one-gpu"}, "are of backends cuda and nccl"},
       {{"calibrate", "--stage", "gemm"}, "are of backends cuda and nccl"},
       {{"calibrate", "--backend", "cuda", "--seconds", "0"}, "1 to 86400"},
+      {{"calibrate", "--backend", "cuda", "--stage", "gem"}, "--stage gem: backend cuda has memory, gemm"},
+      {{"calibrate", "--backend", "cuda", "--stage", "nccl"}, "--stage nccl: backend cuda has memory, gemm"},
       {kRun + Args{"--one-gpu"}, "is of --backend nccl"},
       {{"run", "--backend", "nccl", "--workload", "resnet18-cpu", "--cluster", "testbed-star"}, "needs a cluster of GPUs"},
       {{"run", "--backend", "nccl", "--workload", "resnet18", "--cluster", "hgx-h100", "--ranks", "1", "--compute", "real"}, "on a GPU computation is always real"},
@@ -196,7 +198,6 @@ TEST(GpuCommand, RefusesInASentence) {
   if (!has_gpu()) {
     cases.push_back({{"calibrate", "--backend", "cuda"}, "calibrate, stage memory: "});
     cases.push_back({{"calibrate", "--backend", "nccl"}, "calibrate, stage nccl: "});
-    cases.push_back({{"calibrate", "--backend", "cuda", "--stage", "gem"}, "calibrate, stage gem: "});
     cases.push_back({{"run", "--backend", "nccl", "--workload", "resnet18", "--cluster", "hgx-h100", "--ranks", "1"}, "run: "});
   }
   for (const auto& [command, says] : cases) {

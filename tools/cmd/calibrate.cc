@@ -68,11 +68,11 @@ std::string samples_table(const Run& run) {
 }
 
 void calibrate_gpu(Terminal& t, const Flags& flags) {
-  std::vector<std::string> stages = flags.stages;
-  if (stages.empty()) {
-    stages = calib::cuda::stages();
-    std::erase_if(stages, [&](const std::string& s) { return (s == "nccl") != (flags.backend == "nccl"); });
-  }
+  std::vector<std::string> known = calib::cuda::stages();
+  std::erase_if(known, [&](const std::string& s) { return (s == "nccl") != (flags.backend == "nccl"); });
+  for (const std::string& s : flags.stages)
+    if (std::find(known.begin(), known.end(), s) == known.end()) throw InputError{"--stage " + s, fmt::format("backend {} has {}", flags.backend, fmt::join(known, ", "))};
+  std::vector<std::string> stages = flags.stages.empty() ? known : flags.stages;
   if (!flags.runs.empty()) prepare_runs(flags.runs);
   io::OrderedJson all = io::OrderedJson::array();
   std::string table;
