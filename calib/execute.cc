@@ -105,8 +105,6 @@ void play_rank(const Job& job, int rank, const std::vector<int>& hosts, bool sha
   if (std::string wrong = check_gradients(job.part, gradients); !wrong.empty()) throw std::runtime_error("rank " + std::to_string(rank) + ": " + wrong);
 }
 
-bool worth_a_span(OpKind k) { return is_collective(k) || k == OpKind::Forward || k == OpKind::Optimizer; }
-
 void read_steps(const Job& job, const ExecuteOptions& options, Run& run) {
   auto ranks = static_cast<std::size_t>(job.part.ranks);
   std::size_t steps = job.part.sequence.size();
@@ -121,21 +119,8 @@ void read_steps(const Job& job, const ExecuteOptions& options, Run& run) {
       for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
         if (!worth_a_span(s.ops[i].kind)) continue;
         const OpTimes& t = job.records[r].times[k * job.part.most_ops + i];
-        Span span;
-        span.step = static_cast<int>(run.steps.size()) - 1;
-        span.actor = static_cast<int>(r);
-        span.lane = s.ops[i].lane;
-        span.kind = s.ops[i].kind;
-        span.op = name_of(job.program, s, i);
-        if (is_collective(s.ops[i].kind)) {
-          span.tensors = tensors_of(job.program, s, i);
-          span.algorithm = is_broadcast(s.ops[i].kind) ? "tree" : "ring";
-        }
-        span.bytes = s.ops[i].bytes;
-        span.ready = TimePoint{(t.ready - before) * 1000};
-        span.begin = TimePoint{(t.begin - before) * 1000};
-        span.end = TimePoint{(t.end - before) * 1000};
-        run.spans.push_back(std::move(span));
+        run.spans.push_back(measured_span(job.program, s, i, static_cast<int>(run.steps.size()) - 1, static_cast<int>(r), before, t.ready, t.begin, t.end,
+                                          is_broadcast(s.ops[i].kind) ? "tree" : "ring"));
       }
     }
     before = end;
@@ -151,7 +136,6 @@ void read_first(const Job& job, std::int64_t start, Run& run) {
   for (Span& s : run.spans) ++s.step;
 }
 
-constexpr double kNoisySpread = 0.01;
 constexpr double kSegmentBytes = 8948;  // payload of a frame of 9000 bytes
 
 // Segments that all jobs send in all steps, about.
@@ -162,15 +146,10 @@ double segments_of(const std::vector<std::unique_ptr<Job>>& jobs) {
   return out;
 }
 
-// `beside_others`: steps of a job that shares links with one of another period differ by nature; their mean counts.
 void judge(Run& run, std::int64_t retransmits, double segments, bool beside_others) {
-  auto middle = static_cast<double>(analysis::typical_step(run, false).ps);
-  std::vector<double> deviations;
-  for (Duration d : analysis::settled_steps(run)) deviations.push_back(std::abs(static_cast<double>(d.ps) - middle));
+  judge_spread(run, beside_others);
   Quality& q = run.quality;
-  q.spread = middle > 0 ? std::round(analysis::median(deviations) / middle * 1e6) / 1e6 : 0;
   q.retransmits = retransmits;
-  if (!beside_others && q.spread > kNoisySpread) add_noise(q, fmt::format("the steps spread by {:.1f} % (median absolute deviation)", 100 * q.spread));
   // One in 10,000 costs less than 0.1 % of a step; a time-out (200 ms) shows in the spread.
   if (static_cast<double>(retransmits) > std::max(4.0, 1e-4 * segments)) add_noise(q, fmt::format("{} TCP segments were sent again", retransmits));
 }

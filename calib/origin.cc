@@ -10,6 +10,7 @@
 #include <sstream>
 #include <thread>
 
+#include "sim/analysis/compare.h"
 #include "sim/io/files.h"
 #include "sim/model/version.h"
 
@@ -70,6 +71,38 @@ Origin origin_of_here() {
 void add_noise(Quality& q, std::string reason) {
   q.verdict = Verdict::Noisy;
   q.reasons.push_back(std::move(reason));
+}
+
+void judge_spread(Run& run, bool differ_by_nature) {
+  constexpr double kNoisySpread = 0.01;
+  auto middle = static_cast<double>(analysis::typical_step(run, false).ps);
+  std::vector<double> deviations;
+  for (Duration d : analysis::settled_steps(run)) deviations.push_back(std::abs(static_cast<double>(d.ps) - middle));
+  Quality& q = run.quality;
+  q.spread = middle > 0 ? std::round(analysis::median(deviations) / middle * 1e6) / 1e6 : 0;
+  if (!differ_by_nature && q.spread > kNoisySpread) add_noise(q, fmt::format("the steps spread by {:.1f} % (median absolute deviation)", 100 * q.spread));
+}
+
+bool worth_a_span(OpKind k) { return is_collective(k) || k == OpKind::Forward || k == OpKind::Optimizer; }
+
+Span measured_span(const Program& program, const StepProgram& step, std::uint32_t op, int step_index, int rank, std::int64_t step_start_ns, std::int64_t ready_ns,
+                   std::int64_t begin_ns, std::int64_t end_ns, const char* algorithm) {
+  const Op& o = step.ops[op];
+  Span span;
+  span.step = step_index;
+  span.actor = rank;
+  span.lane = o.lane;
+  span.kind = o.kind;
+  span.op = name_of(program, step, op);
+  if (is_collective(o.kind)) {
+    span.tensors = tensors_of(program, step, op);
+    span.algorithm = algorithm;
+  }
+  span.bytes = o.bytes;
+  span.ready = TimePoint{(ready_ns - step_start_ns) * 1000};
+  span.begin = TimePoint{(begin_ns - step_start_ns) * 1000};
+  span.end = TimePoint{(end_ns - step_start_ns) * 1000};
+  return span;
 }
 
 Run measured_run(EvidenceClass evidence, const StageResult& stage, double load) {

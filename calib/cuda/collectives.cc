@@ -30,14 +30,10 @@ constexpr Named kOps[] = {{Op::AllReduce, "all_reduce", "AllReduce"}, {Op::Reduc
                           {Op::Broadcast, "broadcast", "Broadcast"},  {Op::Reduce, "reduce", "Reduce"},                       {Op::AllToAll, "all_to_all", ""},
                           {Op::SendReceive, "send_receive", ""}};
 
-// In NCCL's numbering, as in gpu::NcclChoice's names.
-constexpr const char* kAlgorithms[] = {"Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"};
-constexpr const char* kProtocols[] = {"LL", "LL128", "Simple"};
 template <std::size_t N>
-std::int64_t number_of(const char* const (&names)[N], const std::string& name) {
-  for (std::size_t i = 0; i < N; ++i)
-    if (name == names[i]) return static_cast<std::int64_t>(i);
-  return -1;
+std::int64_t number_of(const std::array<std::string_view, N>& names, const std::string& name) {
+  auto at = std::find(names.begin(), names.end(), name);
+  return at == names.end() ? -1 : at - names.begin();
 }
 
 // A way to run: NCCL's own choice, or one that is forced.
@@ -165,8 +161,8 @@ void add_samples(Run& run, const std::vector<Point>& points, const Table& table,
     for (const gpu::NcclChoice& c : log.choices) {
       // Its log counts one rank's share of what is gathered or scattered.
       if (c.collective != points[i].op->nccl || c.bytes != (in_parts(points[i].op->op) ? points[i].bytes / ranks : points[i].bytes)) continue;
-      s.parameters["algorithm"] = number_of(kAlgorithms, c.algorithm);
-      s.parameters["protocol"] = number_of(kProtocols, c.protocol);
+      s.parameters["algorithm"] = number_of(gpu::kNcclAlgorithms, c.algorithm);
+      s.parameters["protocol"] = number_of(gpu::kNcclProtocols, c.protocol);
       if (c.channels > 0) s.parameters["channels"] = c.channels;
     }
     for (int k = 0; k < kReadings; ++k) {

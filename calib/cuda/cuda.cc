@@ -1,13 +1,10 @@
 #include "calib/cuda/cuda.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <new>
 #include <optional>
-#include <sstream>
 
 #include "calib/clock.h"
 #include "calib/cuda/collectives.h"
@@ -18,7 +15,6 @@
 #include "calib/cuda/stages.h"
 #include "calib/gpu/play.h"
 #include "calib/origin.h"
-#include "sim/analysis/compare.h"
 #include "sim/io/codecs.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/lower.h"
@@ -64,17 +60,15 @@ Run gpu_run(EvidenceClass evidence, const char* backend) {
   return run;
 }
 
+void require_samples(const Run& run) {
+  if (run.samples.empty()) throw std::runtime_error(run.skipped.empty() ? "nothing could be measured" : run.skipped.back().what + ": " + run.skipped.back().why);
+}
+
 constexpr double kLookS = 100;  // a cold start loads a library of half a gigabyte
 
 }  // namespace
 
 bool built() { return true; }
-
-const Probe::Item* Probe::item(const std::string& what) const {
-  for (const Item& i : items)
-    if (i.what == what) return &i;
-  return nullptr;
-}
 
 Probe probe() {
   Probe out;
@@ -93,8 +87,6 @@ Probe probe() {
     return std::to_string(n) + " x " + gpu_name();
   });
   if (!gpu) return out;
-  out.gpus = std::atoi(out.items.front().detail.c_str());
-  out.gpu = out.items.front().detail.substr(out.items.front().detail.find(" x ") + 3);
   look("cuBLASLt", [] { return std::to_string(cublaslt().cublasLtGetVersion()) + ", " + cublaslt().place; });
   look("cuDNN", [] { return std::to_string(cudnn().cudnnGetVersion()) + ", " + cudnn().place; });
   look("NCCL", [] { return nccl().version() + ", " + nccl().place; });
@@ -118,7 +110,6 @@ Probe probe() {
   return out;
 }
 
-std::vector<std::string> stages() { return {"memory", "gemm", "host", "nccl", "conv", "copies", "interference"}; }
 
 Run calibrate(const CalibrateOptions& options) {
   std::int64_t begin = now_ns();
@@ -129,7 +120,7 @@ Run calibrate(const CalibrateOptions& options) {
     CalibrateOptions rest = options;
     rest.budget_s = left_s();
     measure_nccl(run, rest);
-    if (run.samples.empty()) throw std::runtime_error(run.skipped.empty() ? "nothing could be measured" : run.skipped.back().what + ": " + run.skipped.back().why);
+    require_samples(run);
     return run;
   }
   const std::pair<const char*, void (*)(Run&, const Budget&)> known[] = {{"memory", measure_memory}, {"gemm", measure_gemm},     {"host", measure_host},
@@ -150,7 +141,7 @@ Run calibrate(const CalibrateOptions& options) {
             if (run.samples.empty()) throw;
             run.skipped.push_back({std::string("the rest of stage ") + name, e.what()});
           }
-          if (run.samples.empty()) throw std::runtime_error(run.skipped.empty() ? "nothing could be measured" : run.skipped.back().what + ": " + run.skipped.back().why);
+          require_samples(run);
           save();
         },
         left_s() + 20, why);
@@ -171,10 +162,6 @@ struct RankResult {
 struct OpResult {
   std::int64_t ready_ns, begin_ns, end_ns;
 };
-
-constexpr double kNoisySpread = 0.01;
-
-bool worth_a_span(OpKind k) { return is_collective(k) || k == OpKind::Forward || k == OpKind::Optimizer; }
 
 }  // namespace
 
@@ -238,24 +225,9 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
     run.steps.push_back({warm ? part.kinds[k].program->kind : StepKind::Steady, Duration{std::max<std::int64_t>(1, (end - before) * 1000)}, noted});
     for (int r = 0; noted && r < ranks; ++r)
       for (std::uint32_t i = 0; i < each; ++i) {
-        const Op& op = program.steady.ops[i];
-        if (!worth_a_span(op.kind)) continue;
+        if (!worth_a_span(program.steady.ops[i].kind)) continue;
         const OpResult& t = ops(r)[(k + static_cast<std::size_t>(options.recorded_steps) - steps) * each + i];
-        Span span;
-        span.step = static_cast<int>(k);
-        span.actor = r;
-        span.lane = op.lane;
-        span.kind = op.kind;
-        span.op = name_of(program, program.steady, i);
-        span.bytes = op.bytes;
-        if (is_collective(op.kind)) {
-          span.tensors = tensors_of(program, program.steady, i);
-          span.algorithm = "nccl";
-        }
-        span.ready = TimePoint{(t.ready_ns - before) * 1000};
-        span.begin = TimePoint{(t.begin_ns - before) * 1000};
-        span.end = TimePoint{(t.end_ns - before) * 1000};
-        run.spans.push_back(std::move(span));
+        run.spans.push_back(measured_span(program, program.steady, i, static_cast<int>(k), r, before, t.ready_ns, t.begin_ns, t.end_ns, "nccl"));
       }
     before = end;
   }
@@ -268,11 +240,7 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
   for (const StepRecord& step : run.steps) by_events += static_cast<double>(step.duration.ps) / 1000;
   if (std::abs(by_events / by_host - 1) > 0.02)
     add_noise(run.quality, "the steps by events are " + std::to_string(std::lround(by_events / 1e3)) + " us together, the host's clock says " + std::to_string(std::lround(by_host / 1e3)) + " us");
-  std::vector<double> deviations;
-  auto typical = static_cast<double>(analysis::typical_step(run, false).ps);
-  for (Duration d : analysis::settled_steps(run)) deviations.push_back(std::abs(static_cast<double>(d.ps) - typical));
-  run.quality.spread = typical > 0 ? std::round(analysis::median(deviations) / typical * 1e6) / 1e6 : 0;
-  if (run.quality.spread > kNoisySpread) add_noise(run.quality, "the steps spread by more than 1 % (median absolute deviation)");
+  judge_spread(run, false);
   if (mps) run.skipped.push_back({"links", "all ranks are on one GPU: collectives go through sockets on loopback, and say nothing about NVLink or a network"});
   return run;
 }

@@ -24,9 +24,11 @@ struct Probe {
     std::string detail;  // version and place, or why not
   };
   std::vector<Item> items;
-  int gpus = 0;
-  std::string gpu;       // name of the first
-  const Item* item(const std::string& what) const;
+  const Item* item(const std::string& what) const {
+    for (const Item& i : items)
+      if (i.what == what) return &i;
+    return nullptr;
+  }
 };
 Probe probe();
 
@@ -36,8 +38,8 @@ struct CalibrateOptions {
   int ranks = 0;           // nccl: processes; 0 = as many as GPUs
   bool one_gpu = false;    // nccl: all ranks on the first GPU, under a private MPS daemon
 };
-// In order of value: memory, gemm, host, nccl, conv, copies, interference.
-std::vector<std::string> stages();
+// In order of value.
+inline std::vector<std::string> stages() { return {"memory", "gemm", "host", "nccl", "conv", "copies", "interference"}; }
 
 // Samples of one stage -> a measured Run (evidence: kernel; nccl: collective). What cannot run here is in Run::skipped with its reason. Throws std::runtime_error with
 // the failing call's own words; nothing is left running.

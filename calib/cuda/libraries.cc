@@ -45,57 +45,37 @@ void look_up(void* handle, const char* name, F& f, const std::string& place) {
   if (!f) throw std::runtime_error(place + " has no " + name);
 }
 
-#define DDPSIM_LOOK_UP(f) look_up(found.handle, #f, out.f, found.place);
+// A Library opened under the first of `names` that is found; `fill` looks its functions up.
+template <class Library, class Fill>
+Library opened(const std::vector<std::string>& names, Fill fill) {
+  Opened found = open(names);
+  Library out;
+  out.place = found.place;
+  fill(out, found.handle);
+  return out;
+}
 
-CublasLt open_cublaslt() {
-  Opened found = open({"libcublasLt.so.13", "libcublasLt.so.12"});
-  CublasLt out;
-  out.place = found.place;
-  DDPSIM_CUBLASLT(DDPSIM_LOOK_UP)
-  return out;
-}
-Cudnn open_cudnn() {
-  Opened found = open({"libcudnn.so.9"});
-  Cudnn out;
-  out.place = found.place;
-  DDPSIM_CUDNN(DDPSIM_LOOK_UP)
-  return out;
-}
-Nccl open_nccl() {
-  Opened found = open({"libnccl.so.2"});
-  Nccl out;
-  out.place = found.place;
-  DDPSIM_NCCL(DDPSIM_LOOK_UP)
-  return out;
-}
-Nvml open_nvml() {
-  Opened found = open({"libnvidia-ml.so.1"});
-  Nvml out;
-  out.place = found.place;
-  look_up(found.handle, "nvmlInit_v2", out.nvmlInit_v2, found.place);
-  look_up(found.handle, "nvmlDeviceGetHandleByPciBusId_v2", out.nvmlDeviceGetHandleByPciBusId_v2, found.place);
-  look_up(found.handle, "nvmlDeviceGetClockInfo", out.nvmlDeviceGetClockInfo, found.place);
-  look_up(found.handle, "nvmlDeviceGetCurrentClocksThrottleReasons", out.nvmlDeviceGetCurrentClocksThrottleReasons, found.place);
-  if (int code = out.nvmlInit_v2()) throw std::runtime_error("nvmlInit_v2: error " + std::to_string(code));
-  return out;
-}
+#define DDPSIM_LOOK_UP(f) look_up(handle, #f, out.f, out.place);
 
 }  // namespace
 
 const CublasLt& cublaslt() {
-  static const CublasLt library = open_cublaslt();
+  static const auto library = opened<CublasLt>({"libcublasLt.so.13", "libcublasLt.so.12"}, [](CublasLt& out, void* handle) { DDPSIM_CUBLASLT(DDPSIM_LOOK_UP) });
   return library;
 }
 const Cudnn& cudnn() {
-  static const Cudnn library = open_cudnn();
+  static const auto library = opened<Cudnn>({"libcudnn.so.9"}, [](Cudnn& out, void* handle) { DDPSIM_CUDNN(DDPSIM_LOOK_UP) });
   return library;
 }
 const Nccl& nccl() {
-  static const Nccl library = open_nccl();
+  static const auto library = opened<Nccl>({"libnccl.so.2"}, [](Nccl& out, void* handle) { DDPSIM_NCCL(DDPSIM_LOOK_UP) });
   return library;
 }
 const Nvml& nvml() {
-  static const Nvml library = open_nvml();
+  static const auto library = opened<Nvml>({"libnvidia-ml.so.1"}, [](Nvml& out, void* handle) {
+    DDPSIM_NVML(DDPSIM_LOOK_UP)
+    if (int code = out.nvmlInit_v2()) throw std::runtime_error("nvmlInit_v2: error " + std::to_string(code));
+  });
   return library;
 }
 

@@ -24,6 +24,8 @@ namespace ddpsim::calib::cuda {
   X(ncclGetVersion) X(ncclGetUniqueId) X(ncclCommInitRank) X(ncclCommDestroy) X(ncclGetErrorString) X(ncclGetLastError) X(ncclAllReduce) \
   X(ncclReduceScatter) X(ncclAllGather) X(ncclBroadcast) X(ncclReduce) X(ncclSend) X(ncclRecv) X(ncclGroupStart) X(ncclGroupEnd)
 
+#define DDPSIM_NVML(X) X(nvmlInit_v2) X(nvmlDeviceGetHandleByPciBusId_v2) X(nvmlDeviceGetClockInfo) X(nvmlDeviceGetCurrentClocksThrottleReasons)
+
 #define DDPSIM_MEMBER(f) decltype(&::f) f = nullptr;
 struct CublasLt {
   std::string place;

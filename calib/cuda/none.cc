@@ -11,17 +11,11 @@ constexpr const char* kNone = "this build of ddpsim has no CUDA: build it where 
 }  // namespace
 
 bool built() { return false; }
-const Probe::Item* Probe::item(const std::string& what) const {
-  for (const Item& i : items)
-    if (i.what == what) return &i;
-  return nullptr;
-}
 Probe probe() {
   Probe out;
   out.items.push_back({"gpu", false, kNone});
   return out;
 }
-std::vector<std::string> stages() { return {"memory", "gemm", "host", "nccl", "conv", "copies", "interference"}; }
 Run calibrate(const CalibrateOptions&) { throw std::runtime_error(kNone); }
 Run execute(const predict::Question&, const ExecuteOptions&) { throw std::runtime_error(kNone); }
 

@@ -9,7 +9,6 @@ namespace ddpsim::calib::cuda {
 namespace {
 
 bool is_half(Precision p) { return p == Precision::Bf16 || p == Precision::Fp16; }
-std::int64_t element_bytes(Precision p) { return is_half(p) ? 2 : 4; }
 std::int64_t padded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 cudaDataType_t data_type(Precision p) { return p == Precision::Bf16 ? CUDA_R_16BF : p == Precision::Fp16 ? CUDA_R_16F : CUDA_R_32F; }
 

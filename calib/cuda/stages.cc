@@ -82,6 +82,7 @@ void measure_foreach(Bench& b, const Pool& pool) {
   constexpr std::int64_t kElements = 25'600'000;  // as ResNet-50
   std::int64_t launches = (kTensors + 35) / 36;
   for (const Foreach& f : kForeach) {
+    pool.fill(b.stream());
     std::int64_t traffic = 0;
     for (std::int64_t p : f.passes) traffic += p;
     b.device("optimizer", {{"kind", f.kind}, {"foreach", 1}, {"tensors", kTensors}, {"elements", kElements}, {"traffic", traffic * kElements}}, [&](int) {
@@ -101,7 +102,6 @@ void measure_foreach(Bench& b, const Pool& pool) {
 void measure_memory(Run& run, const Budget& budget) {
   Bench b(run, budget);
   Pool pool(memory_elements()[3] * 16);
-  pool.fill(b.stream());
   for (std::int64_t n : memory_elements())
     for (int m = 0; m < kMoves; ++m) {
       if (!b.has_time("move of " + std::to_string(n) + " elements")) return;
@@ -118,7 +118,7 @@ void measure_gemm(Run& run, const Budget& budget) {
   Bench b(run, budget);
   DeviceMemory workspace(kWorkspace);
   std::int64_t most = 0;
-  for (const Gemm& g : gemm_shapes()) most = std::max(most, 4 * (g.m * g.k + g.k * g.n + g.m * g.n) + 1024);
+  for (const Gemm& g : gemm_shapes()) most = std::max(most, static_cast<std::int64_t>(bytes(g, Precision::Fp32)) + 1024);  // operands begin at multiples of 256
   Pool pool(most);
   pool.fill(b.stream());
   // A second of work without a pause, at the clock that training runs at; readings of 20 products.
@@ -150,12 +150,8 @@ void measure_conv(Run& run, const Budget& budget) {
   Bench b(run, budget);
   DeviceMemory workspace(kWorkspace);
   std::int64_t most = 0;
-  auto operands = [](const Conv& c) {
-    return 4 * (c.batch * c.channels * c.size * c.size + c.batch * c.filters * c.out_size() * c.out_size() + c.filters * c.channels * c.kernel * c.kernel) + 1024;
-  };
-  for (const Conv& c : conv_shapes()) most = std::max(most, operands(c));
+  for (const Conv& c : conv_shapes()) most = std::max(most, static_cast<std::int64_t>(bytes(c, Precision::Fp32)) + 1024);
   Pool pool(most);
-  pool.fill(b.stream());
   for (Precision p : {Precision::Tf32, Precision::Bf16, Precision::Fp32})
     for (const Conv& c : conv_shapes())
       for (Pass pass : {Pass::Forward, Pass::WeightGradient, Pass::DataGradient}) {
@@ -201,12 +197,7 @@ void measure_copies(Run& run, const Budget& budget) {
   Bench b(run, budget);
   constexpr std::int64_t kMost = 256 * kMiB;
   DeviceMemory device(2 * kMost);
-  void* raw = nullptr;
-  DDPSIM_CUDA(cudaMallocHost(&raw, static_cast<std::size_t>(kMost)));
-  struct Pinned {
-    void* at;
-    ~Pinned() { cudaFreeHost(at); }
-  } pinned{raw};
+  PinnedMemory pinned(kMost);
   std::vector<char> pageable(static_cast<std::size_t>(kMost), 1);
   int gpus = 0;
   DDPSIM_CUDA(cudaGetDeviceCount(&gpus));
@@ -227,8 +218,8 @@ void measure_copies(Run& run, const Budget& budget) {
       auto place = [&](int k) { return k * bytes % (kMost - bytes + 1) / 256 * 256; };
       auto copy = [&](void* to, const void* from, cudaMemcpyKind how) { DDPSIM_CUDA(cudaMemcpyAsync(to, from, size, how, b.stream())); };
       switch (kind) {
-        case Copy::HostToDevicePinned: b.device("copy", parameters, [&](int) { copy(device.at(), pinned.at, cudaMemcpyHostToDevice); }); break;
-        case Copy::DeviceToHostPinned: b.device("copy", parameters, [&](int) { copy(pinned.at, device.at(), cudaMemcpyDeviceToHost); }); break;
+        case Copy::HostToDevicePinned: b.device("copy", parameters, [&](int) { copy(device.at(), pinned.at(), cudaMemcpyHostToDevice); }); break;
+        case Copy::DeviceToHostPinned: b.device("copy", parameters, [&](int) { copy(pinned.at(), device.at(), cudaMemcpyDeviceToHost); }); break;
         case Copy::DeviceToDevice: b.device("copy", parameters, [&](int k) { copy(device.at(kMost + place(k)), device.at(place(k)), cudaMemcpyDeviceToDevice); }); break;
         // Pageable memory: the call itself waits.
         case Copy::HostToDevicePageable: b.host("copy", parameters, 1, [&] { copy(device.at(), pageable.data(), cudaMemcpyHostToDevice); DDPSIM_CUDA(cudaStreamSynchronize(b.stream())); }); break;
@@ -251,12 +242,8 @@ void measure_interference(Run& run, const Budget& budget) {
   launch_zero(traffic.floats(), kBeside / 4, b.stream());
   DDPSIM_CUDA(cudaStreamSynchronize(b.stream()));
   DeviceMemory moved(8);
-  int* stop = nullptr;
-  DDPSIM_CUDA(cudaMallocHost(reinterpret_cast<void**>(&stop), sizeof *stop));
-  struct Pinned {
-    int* at;
-    ~Pinned() { cudaFreeHost(at); }
-  } pinned{stop};
+  PinnedMemory pinned(sizeof(int));
+  auto* stop = static_cast<int*>(pinned.at());
   int least = 0;
   int highest = 0;
   DDPSIM_CUDA(cudaDeviceGetStreamPriorityRange(&least, &highest));

@@ -30,6 +30,19 @@ class DeviceMemory {
   void* at_ = nullptr;
 };
 
+// Of the host, page-locked.
+class PinnedMemory {
+ public:
+  explicit PinnedMemory(std::int64_t bytes) { DDPSIM_CUDA(cudaMallocHost(&at_, static_cast<std::size_t>(bytes))); }
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+  ~PinnedMemory() { cudaFreeHost(at_); }
+  void* at() const { return at_; }
+
+ private:
+  void* at_ = nullptr;
+};
+
 class StreamOwner {
  public:
   explicit StreamOwner(int priority = 0) { DDPSIM_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority)); }

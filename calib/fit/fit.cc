@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <numeric>
 #include <set>
 #include <tuple>
 
-#include "sim/analysis/compare.h"
+#include "calib/fit/samples.h"
 
 namespace ddpsim::calib {
 namespace {
@@ -20,24 +19,6 @@ struct Point {
   std::int64_t bytes = 0;
   double ps = 0;  // median
 };
-
-std::string number(const char* format, double v) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, v);
-  return text;
-}
-
-double median_ps(const Sample& s) {
-  std::vector<double> v;
-  for (Duration d : s.durations) v.push_back(static_cast<double>(d.ps));
-  return analysis::median(v);
-}
-
-std::int64_t parameter(const Sample& s, const char* name) {
-  auto it = s.parameters.find(name);
-  if (it == s.parameters.end()) throw InputError{"sample " + s.op, std::string("lacks the parameter \"") + name + "\""};
-  return it->second;
-}
 
 collective::Communicator communicator(const Point& p) {
   std::vector<int> devices(static_cast<std::size_t>(p.ranks));

@@ -2,17 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 
+#include "calib/fit/samples.h"
 #include "calib/fit/shapes.h"
-#include "sim/analysis/compare.h"
-#include "sim/model/error.h"
 
 namespace ddpsim::calib {
 namespace {
-
-constexpr const char* kPrecisions[] = {"fp32", "tf32", "bf16", "fp16"};
 
 struct Point {
   double flops = 0;
@@ -22,18 +18,6 @@ struct Point {
   std::size_t kernel = 0;  // 0 gemm, 1 conv
   bool held_out = false;
 };
-
-double median_ps(const Sample& s) {
-  std::vector<double> v;
-  for (Duration d : s.durations) v.push_back(static_cast<double>(d.ps));
-  return analysis::median(v);
-}
-
-std::int64_t parameter(const Sample& s, const char* name) {
-  auto it = s.parameters.find(name);
-  if (it == s.parameters.end()) throw InputError{"sample " + s.op, std::string("lacks the parameter \"") + name + "\""};
-  return it->second;
-}
 
 std::size_t precision_of(const Sample& s) {
   std::int64_t p = parameter(s, "precision");
@@ -188,15 +172,8 @@ void fit_interference(const std::vector<const Run*>& runs, KernelFit& out) {
   p.interference_basis = Evidence::Measured;
   p.sm_hold = hold(lost[false]);
   if (lost.count(true)) p.memory_hold = hold(lost[true]);
-  char line[160];
-  std::snprintf(line, sizeof line, "interference: a stand-in of 16 to 24 blocks takes %.0f %% of products%s", 100 * p.sm_hold.mid, lost.count(true) ? "" : " (nothing memory-bound was measured)");
-  out.notes.emplace_back(line);
-}
-
-std::string text(const char* format, double v) {
-  char out[64];
-  std::snprintf(out, sizeof out, format, v);
-  return out;
+  out.notes.push_back("interference: a stand-in of 16 to 24 blocks takes " + number("%.0f", 100 * p.sm_hold.mid) + " % of products" +
+                      (lost.count(true) ? "" : " (nothing memory-bound was measured)"));
 }
 
 }  // namespace
@@ -222,7 +199,7 @@ KernelFit fit_kernels(const Profile& base, const std::string& name, const std::v
     fit_memory(moves, p);
     p.memory.basis = Evidence::Measured;
     p.memory.source = "fitted from " + std::to_string(moves.size()) + " memory-bound kernels; capacity as in the base profile";
-    out.notes.push_back("memory: " + text("%.0f", p.memory.bandwidth_bytes_per_s / 1e9) + " GB/s at best, a kernel takes " + text("%.1f", static_cast<double>(p.memory.kernel.ps) / 1e6) + " us at least");
+    out.notes.push_back("memory: " + number("%.0f", p.memory.bandwidth_bytes_per_s / 1e9) + " GB/s at best, a kernel takes " + number("%.1f", static_cast<double>(p.memory.kernel.ps) / 1e6) + " us at least");
   }
   std::map<std::size_t, double> best;
   for (const Point& q : products)
@@ -231,7 +208,7 @@ KernelFit fit_kernels(const Profile& base, const std::string& name, const std::v
     p.compute.peak_flops = {};
     for (const auto& [precision, rate] : best) {
       p.compute.peak_flops[precision] = std::round(rate);
-      out.notes.push_back(std::string(kPrecisions[precision]) + ": " + text("%.1f", rate / 1e12) + " TFLOP/s at best");
+      out.notes.push_back(std::string(name_of(static_cast<Precision>(precision))) + ": " + number("%.1f", rate / 1e12) + " TFLOP/s at best");
     }
     for (std::size_t kernel : {std::size_t{0}, std::size_t{1}}) fit_products(products, kernel, p);
     bool convs = std::any_of(products.begin(), products.end(), [](const Point& q) { return q.kernel == 1; });
@@ -242,14 +219,14 @@ KernelFit fit_kernels(const Profile& base, const std::string& name, const std::v
   if (!launches.empty()) {
     p.host.launch = {static_cast<std::int64_t>(analysis::median(launches))};
     p.host.source = "launch: measured, of CUDA alone; a framework's own host time comes from captures. The rest as in the base profile: " + base.host.source;
-    out.notes.push_back("launch: " + text("%.1f", static_cast<double>(p.host.launch.ps) / 1e6) + " us of host time");
+    out.notes.push_back("launch: " + number("%.1f", static_cast<double>(p.host.launch.ps) / 1e6) + " us of host time");
   }
   fit_interference(runs, out);
   for (bool held : {false, true}) {
     add_residual("memory", moves, held, p, [](const Point&) { return true; });
     for (std::size_t kernel : {std::size_t{0}, std::size_t{1}})
       for (std::size_t precision = 0; precision < 4; ++precision)
-        add_residual(std::string(kernel == 0 ? "gemm " : "conv ") + kPrecisions[precision], products, held, p,
+        add_residual(std::string(kernel == 0 ? "gemm " : "conv ") + name_of(static_cast<Precision>(precision)), products, held, p,
                      [&](const Point& q) { return q.kernel == kernel && q.precision == precision; });
   }
   return out;

@@ -1,11 +1,8 @@
 #include "calib/fit/shapes.h"
 
 namespace ddpsim::calib {
-namespace {
 
-double element_bytes(Precision p) { return p == Precision::Fp16 || p == Precision::Bf16 ? 2 : 4; }
-
-}  // namespace
+std::int64_t element_bytes(Precision p) { return p == Precision::Fp16 || p == Precision::Bf16 ? 2 : 4; }
 
 const char* name_of(Pass p) {
   constexpr const char* names[] = {"forward", "data_gradient", "weight_gradient"};
@@ -59,7 +56,7 @@ std::vector<std::int64_t> collective_bytes() {
 
 double flops(const Gemm& g) { return 2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k); }
 double bytes(const Gemm& g, Precision p) {
-  return element_bytes(p) * (static_cast<double>(g.m) * static_cast<double>(g.k) + static_cast<double>(g.k) * static_cast<double>(g.n) + static_cast<double>(g.m) * static_cast<double>(g.n));
+  return static_cast<double>(element_bytes(p)) * (static_cast<double>(g.m) * static_cast<double>(g.k) + static_cast<double>(g.k) * static_cast<double>(g.n) + static_cast<double>(g.m) * static_cast<double>(g.n));
 }
 double flops(const Conv& c) {
   auto out = static_cast<double>(c.out_size());
@@ -68,7 +65,7 @@ double flops(const Conv& c) {
 double bytes(const Conv& c, Precision p) {
   auto out = static_cast<double>(c.out_size());
   auto in = static_cast<double>(c.size);
-  return element_bytes(p) * (static_cast<double>(c.batch * c.channels) * in * in + static_cast<double>(c.batch * c.filters) * out * out +
+  return static_cast<double>(element_bytes(p)) * (static_cast<double>(c.batch * c.channels) * in * in + static_cast<double>(c.batch * c.filters) * out * out +
                              static_cast<double>(c.channels * c.filters * c.kernel * c.kernel));
 }
 

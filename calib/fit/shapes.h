@@ -28,6 +28,7 @@ std::vector<Conv> conv_shapes();
 std::vector<std::int64_t> memory_elements();  // of one tensor, float32
 std::vector<std::int64_t> collective_bytes();  // 8 B to 1 GiB, by factors of 4
 
+std::int64_t element_bytes(Precision p);
 double flops(const Gemm& g);
 double bytes(const Gemm& g, Precision p);  // each matrix once
 double flops(const Conv& c);               // of any pass, direct

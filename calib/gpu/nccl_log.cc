@@ -1,7 +1,6 @@
 #include "calib/gpu/nccl_log.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <optional>
@@ -10,9 +9,6 @@ namespace ddpsim::calib::gpu {
 namespace {
 
 using View = std::string_view;
-
-constexpr std::array<View, 7> kAlgorithms{"Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"};  // in NCCL's numbering
-constexpr std::array<View, 3> kProtocols{"LL", "LL128", "Simple"};
 
 std::string plain(View line) {  // without colours
   std::string out;
@@ -97,9 +93,9 @@ std::optional<NcclChoice> choice(View line) {
   }
   Scan scan(line.substr(at));
   scan.after("-> Algo ");
-  out.algorithm = named(scan.word(), kAlgorithms);
+  out.algorithm = named(scan.word(), kNcclAlgorithms);
   if (!scan.after("proto ")) return {};
-  out.protocol = named(scan.word(), kProtocols);
+  out.protocol = named(scan.word(), kNcclProtocols);
   if (out.algorithm.empty() || out.protocol.empty()) return {};
   Scan time = scan;
   if (time.after("time ")) out.estimate_us = time.number<double>().value_or(0);

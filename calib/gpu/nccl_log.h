@@ -2,6 +2,7 @@
 // algorithm, protocol and channels it chose for which size. Lines of 2.18 to 2.30; those of other programs, prefixes and colours are passed over.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -10,11 +11,15 @@
 
 namespace ddpsim::calib::gpu {
 
+// In NCCL's numbering.
+inline constexpr std::array<std::string_view, 7> kNcclAlgorithms{"Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"};
+inline constexpr std::array<std::string_view, 3> kNcclProtocols{"LL", "LL128", "Simple"};
+
 struct NcclChoice {
   std::string collective;  // "AllReduce", ...; "" where the version does not say
   std::int64_t bytes = 0;
-  std::string algorithm;   // "Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"
-  std::string protocol;    // "LL", "LL128", "Simple"
+  std::string algorithm;   // one of kNcclAlgorithms
+  std::string protocol;    // one of kNcclProtocols
   int channels = 0;        // 0 = the version does not say
   double estimate_us = 0;  // NCCL's own, where the version says it (2.20 to 2.23); 0 = not said
   bool operator==(const NcclChoice&) const = default;

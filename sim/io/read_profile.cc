@@ -91,9 +91,8 @@ Profile read_profile(const Json& j, const std::string& file) {
   if (compute.has("stretch")) {
     Reader stretch = compute.at("stretch");
     stretch.only({"gemm", "conv", "attention"});
-    const char* classes[] = {"gemm", "conv", "attention"};
     for (std::size_t i = 0; i < 3; ++i)
-      if (stretch.has(classes[i])) p.compute.stretch[i] = read_stretch(stretch.at(classes[i]));
+      if (stretch.has(kKernelClasses[i])) p.compute.stretch[i] = read_stretch(stretch.at(kKernelClasses[i]));
   }
   Reader memory = r.at("memory");
   memory.only({"basis", "source", "bandwidth_bytes_per_s", "efficiency", "kernel_ps", "stretch", "shared_bytes_per_s", "half_divide_bytes_per_s", "capacity_bytes"});

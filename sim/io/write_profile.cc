@@ -33,9 +33,8 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
   for (std::size_t i = 0; i < 4; ++i)
     if (p.compute.peak_flops[i] > 0) compute["peak_flops"][precisions[i]] = p.compute.peak_flops[i];
   compute["efficiency"] = {{"gemm", range(p.compute.efficiency[0])}, {"conv", range(p.compute.efficiency[1])}, {"attention", range(p.compute.efficiency[2])}};
-  const char* classes[] = {"gemm", "conv", "attention"};
   for (std::size_t i = 0; i < 3; ++i)
-    if (!p.compute.stretch[i].empty()) compute["stretch"][classes[i]] = stretch(p.compute.stretch[i]);
+    if (!p.compute.stretch[i].empty()) compute["stretch"][kKernelClasses[i]] = stretch(p.compute.stretch[i]);
   j["compute"] = compute;
   OrderedJson memory = section(p.memory.basis, p.memory.source);
   memory["bandwidth_bytes_per_s"] = p.memory.bandwidth_bytes_per_s;

@@ -17,8 +17,6 @@ Problem check_knots(const std::vector<Knot>& knots, const std::string& path, con
   return {};
 }
 
-constexpr const char* kClasses[] = {"gemm", "conv", "attention"};
-
 }  // namespace
 
 double at(const Range& r, Level level) { return level == Level::Low ? r.low : level == Level::Mid ? r.mid : r.high; }
@@ -35,7 +33,7 @@ Problem validate(const Profile& p) {
   for (std::size_t i = 0; i < p.compute.efficiency.size(); ++i)
     if (auto e = check_range(p.compute.efficiency[i], "/compute/efficiency", 1e-6, 1)) return e;
   for (std::size_t i = 0; i < p.compute.stretch.size(); ++i)
-    if (auto e = check_knots(p.compute.stretch[i], std::string("/compute/stretch/") + kClasses[i] + "/", "ideal_ps")) return e;
+    if (auto e = check_knots(p.compute.stretch[i], std::string("/compute/stretch/") + kKernelClasses[i] + "/", "ideal_ps")) return e;
   if (auto e = check_knots(p.memory.stretch, "/memory/stretch/", "ideal_ps")) return e;
   if (!(p.memory.bandwidth_bytes_per_s >= 1e6)) return {"/memory/bandwidth_bytes_per_s", "memory bandwidth is at least a million bytes a second"};
   if (p.memory.capacity.count < 0) return {"/memory/capacity_bytes", "a capacity is not negative"};

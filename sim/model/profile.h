@@ -30,6 +30,8 @@ struct Knot {
   double factor = 1;
 };
 
+inline constexpr std::array<const char*, 3> kKernelClasses{"gemm", "conv", "attention"};  // order of ComputeSection's arrays
+
 struct ComputeSection {
   Evidence basis = Evidence::Datasheet;
   std::string source;

@@ -576,6 +576,12 @@ def made_by_factory(spec: str) -> Tuple[nn.Module, Any, Optional[LossFn], Option
     return made
 
 
+def set_tf32(precision: Optional[str]) -> None:
+    """fp32 and tf32 are settings of PyTorch; None and the halves leave them alone."""
+    if precision in ("fp32", "tf32"):
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+
+
 class OneLineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise CaptureError(message)
@@ -619,8 +625,7 @@ def run(args: argparse.Namespace) -> Workload:
         raise CaptureError("--device cuda: this PyTorch finds no CUDA GPU")
     if args.threads:
         torch.set_num_threads(args.threads)
-    if args.precision in ("fp32", "tf32"):
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
+    set_tf32(args.precision)
     torch.manual_seed(1)
     optimizer: Optional[torch.optim.Optimizer] = None
     loss_fn: Optional[LossFn] = None

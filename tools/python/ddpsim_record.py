@@ -65,8 +65,8 @@ class RecordError(Exception):
 def keep_memory() -> None:
     """Memory that this process frees stays with it, so that a new bucket is not new memory.
 
-    Otherwise glibc returns large blocks to the kernel, and a virtual machine may return them to its host: touching them again then costs several
-    microseconds a page (measured: calib/README.md), which says nothing about the cluster that is imitated.
+    Otherwise glibc returns large blocks to the kernel, and a virtual machine may return them to its host: touching them again is
+    slow, page by page, which says nothing about the cluster that is imitated (calib/README.md).
     """
     m_trim_threshold, m_mmap_max = -1, -4  # malloc.h of glibc
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -721,8 +721,7 @@ def recipe_of(workload: Dict[str, Any], name: str) -> Dict[str, Any]:
 
 def make_job(args: argparse.Namespace, plan: Dict[str, Any]) -> Job:
     device = torch.device("cpu")
-    if args.precision in ("fp32", "tf32"):
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
+    cap.set_tf32(args.precision)
     if args.device == "cuda":
         if not torch.cuda.is_available():
             raise RecordError("--device cuda: this PyTorch finds no CUDA GPU")
