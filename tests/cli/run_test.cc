@@ -188,6 +188,7 @@ TEST(GpuCommand, RefusesInASentence) {
       {{"calibrate", "--stage", "gemm"}, "are of backends cuda and nccl"},
       {{"calibrate", "--backend", "cuda", "--seconds", "0"}, "1 to 86400"},
       {{"calibrate", "--backend", "cuda", "--stage", "gem"}, "--stage gem: backend cuda has memory, gemm"},
+      {{"calibrate", "--backend", "nccl", "--ranks", "x"}, "--ranks x: expected a whole number"},
       {{"calibrate", "--backend", "cuda", "--stage", "nccl"}, "--stage nccl: backend cuda has memory, gemm"},
       {kRun + Args{"--one-gpu"}, "is of --backend nccl"},
       {{"run", "--backend", "nccl", "--workload", "resnet18-cpu", "--cluster", "testbed-star"}, "needs a cluster of GPUs"},

@@ -81,7 +81,7 @@ void calibrate_gpu(Terminal& t, const Flags& flags) {
     options.stage = stage;
     options.budget_s = flags.seconds;
     options.one_gpu = flags.one_gpu;
-    if (!flags.question.ranks.empty()) options.ranks = std::atoi(flags.question.ranks.c_str());
+    if (!flags.question.ranks.empty()) options.ranks = parse_ranks(flags.question.ranks);
     Run run;
     try {
       run = calib::cuda::calibrate(options);

@@ -61,15 +61,6 @@ Json read_plan_flag(const std::string& plan) {
   return knobs;
 }
 
-int parse_ranks(const std::string& text) {
-  int ranks = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw InputError{"--ranks " + text, "expected a whole number of ranks, at most 1,048,576"};
-  if (ranks < 1) throw InputError{"--ranks " + text, "a job has at least one rank"};
-  return ranks;
-}
-
 // --set flags, and the blame for what they broke.
 class Settings {
  public:
@@ -166,6 +157,15 @@ constexpr double kHorizonSeconds = 1e6;
 }  // namespace
 
 io::Home home_of(const Terminal& t) { return io::Home(t.home, t.executable, DDPSIM_BUILT_FROM); }
+
+int parse_ranks(const std::string& text) {
+  int ranks = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw InputError{"--ranks " + text, "expected a whole number of ranks, at most 1,048,576"};
+  if (ranks < 1) throw InputError{"--ranks " + text, "a job has at least one rank"};
+  return ranks;
+}
 
 void add_question_flags(CLI::App& c, QuestionFlags& f) {
   c.add_option("scenario", f.scenario, "scenario file (names workload, cluster, plan, ranks); flags override it");

@@ -23,6 +23,8 @@ struct QuestionFlags {
   std::string fidelity;  // empty: by the backend and the number of messages
   std::vector<std::string> sets;
 };
+// The value of --ranks. Throws InputError.
+int parse_ranks(const std::string& text);
 void add_question_flags(CLI::App& command, QuestionFlags& flags);
 
 struct OutputFlags {

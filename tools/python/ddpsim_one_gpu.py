@@ -110,4 +110,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("ddpsim_one_gpu: interrupted", file=sys.stderr)
+        sys.exit(130)
