@@ -18,6 +18,19 @@ struct LinkSpec {
   Bytes burst;
   Bandwidth peak;
   std::string transport = "tcp";
+  Bytes eager;        // the network asks the receiver before it sends messages of this many bytes or more; 0 = it never asks
+  Bandwidth staging;  // no GPUDirect: what one thread copies between GPU and network, both directions together; 0 = nothing is copied
+};
+
+// What NCCL would read off the system and its network plugin.
+enum class HostCpu : std::uint8_t { Intel, Amd, Arm, Power, Mixed };
+struct NcclFacts {
+  HostCpu cpu = HostCpu::Intel;
+  Duration net_latency;   // that the network plugin states; NCCL adds it to its own when it chooses
+  bool ll = true;         // the network delivers 8-byte stores whole: LL may be used between hosts
+  bool ll128 = true;      // ... and 128-byte stores
+  bool collnet = false;   // switches that add (SHARP), and NCCL_COLLNET_ENABLE=1
+  bool multicast = true;  // NVSwitch multicast: NVLS
 };
 
 struct GraphNode {
@@ -59,6 +72,7 @@ struct Cluster {
   std::vector<GraphNode> nodes;
   std::vector<GraphLink> links;
   std::vector<SlowLink> slow_links;
+  NcclFacts nccl;
   int emulated_on_cores = 0;  // all hosts are namespaces of one machine with this many cores, which they share; 0 = hosts of their own
   int devices() const { return hosts * devices_per_host; }
 };

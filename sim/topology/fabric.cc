@@ -52,7 +52,7 @@ std::uint8_t Fabric::transport_id(const std::string& name) {
 }
 
 LinkId Fabric::add(const LinkSpec& spec) {
-  Link l{spec.bandwidth, spec.latency, spec.burst, spec.peak, transport_id(spec.transport)};
+  Link l{spec.bandwidth, spec.latency, spec.burst, spec.peak, transport_id(spec.transport), spec.eager, spec.staging};
   links_.push_back(l);
   links_.push_back(l);
   return static_cast<LinkId>(links_.size() - 2);

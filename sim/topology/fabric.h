@@ -20,6 +20,8 @@ struct Link {
   Bytes burst;
   Bandwidth peak;
   std::uint8_t transport = 0;  // index into Fabric::transports
+  Bytes eager;                 // as LinkSpec
+  Bandwidth staging;
 };
 
 struct Route {

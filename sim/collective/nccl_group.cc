@@ -1,0 +1,283 @@
+#include "sim/collective/nccl.h"
+
+#include <algorithm>
+#include <map>
+
+#include "sim/nccl/search.h"
+
+
+namespace ddpsim::collective {
+namespace {
+
+class Loads {
+ public:
+  Loads(const topology::Fabric& f, const std::vector<int>& devices) : f_(f), devices_(devices), count_(f.links().size(), 0) {}
+  const topology::Route& route(int from, int to) {
+    f_.find_route(devices_[static_cast<std::size_t>(from)], devices_[static_cast<std::size_t>(to)], route_);
+    return route_;
+  }
+  void add(int from, int to, double amount) {
+    for (topology::LinkId l : route(from, to).links) add_link(l, amount);
+  }
+  void add_link(topology::LinkId l, double amount) {
+    if (count_[l] == 0) used_.push_back(l);
+    count_[l] += amount;
+  }
+  std::vector<LinkLoad> take() {
+    std::sort(used_.begin(), used_.end());
+    std::vector<LinkLoad> out;
+    for (topology::LinkId l : used_) {
+      out.push_back({l, count_[l]});
+      count_[l] = 0;
+    }
+    used_.clear();
+    return out;
+  }
+
+ private:
+  const topology::Fabric& f_;
+  const std::vector<int>& devices_;
+  topology::Route route_;
+  std::vector<double> count_;
+  std::vector<topology::LinkId> used_;
+};
+
+bool is_net(const std::string& transport) { return transport != "nvlink" && transport != "c2c" && transport != "pcie" && transport != "upi" && transport != "shm"; }
+nccl::Hop hop_class(const std::string& transport) {
+  if (transport == "nvlink" || transport == "c2c") return nccl::Hop::Nvlink;
+  return is_net(transport) ? nccl::Hop::Net : nccl::Hop::Pci;
+}
+
+std::vector<std::vector<int>> ranks_by_host(const topology::Fabric& f, const std::vector<int>& devices) {
+  std::vector<std::vector<int>> groups;
+  std::map<int, std::size_t> group_of;
+  for (std::size_t r = 0; r < devices.size(); ++r) {
+    auto [it, fresh] = group_of.emplace(f.host_of(devices[r]), groups.size());
+    if (fresh) groups.emplace_back();
+    groups[it->second].push_back(static_cast<int>(r));
+  }
+  return groups;
+}
+
+// The node that NCCL searches: the first one. Its links in NCCL's numbers.
+nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, const std::vector<int>& ranks, int cc) {
+  nccl::Node node;
+  const Cluster& c = f.cluster();
+  node.gpus = static_cast<int>(ranks.size());
+  auto n = static_cast<std::size_t>(node.gpus);
+  node.gpu_route.resize(n * n);
+  node.gpu_path.assign(n * n, nccl::PathType::Loc);
+  std::map<topology::LinkId, int> index;
+  topology::Route route;
+  for (std::size_t a = 0; a < n; ++a)
+    for (std::size_t b = 0; b < n; ++b) {
+      if (a == b) continue;
+      f.find_route(devices[static_cast<std::size_t>(ranks[a])], devices[static_cast<std::size_t>(ranks[b])], route);
+      nccl::PathType path = nccl::PathType::Nvl;
+      for (topology::LinkId l : route.links) {
+        const topology::Link& link = f.links()[l];
+        nccl::Hop kind = hop_class(f.transports()[link.transport]);
+        auto [it, fresh] = index.emplace(l, static_cast<int>(node.links.size()));
+        double raw = link.bandwidth.bytes_per_ps() * 1e3;
+        if (fresh) node.links.push_back(nccl::link_bandwidth(kind == nccl::Hop::Nvlink ? nccl::Wire::Nvlink : nccl::Wire::Pcie, raw, cc));
+        node.gpu_route[a * n + b].push_back(it->second);
+        if (kind != nccl::Hop::Nvlink) path = nccl::PathType::Pxb;
+      }
+      node.gpu_path[a * n + b] = path;
+    }
+  node.nvswitch = c.intra && hop_class(c.intra->transport) == nccl::Hop::Nvlink;
+  if (node.nvswitch && !node.links.empty()) node.nvlink_per_gpu = node.links.front();
+  if (c.pattern != Pattern::Graph) {
+    // NICs near the GPUs that take part.
+    std::vector<int> nics;
+    for (int r : ranks) nics.push_back(f.nic_of(devices[static_cast<std::size_t>(r)]));
+    std::sort(nics.begin(), nics.end());
+    nics.erase(std::unique(nics.begin(), nics.end()), nics.end());
+    node.nics = static_cast<int>(nics.size());
+    node.nic_bandwidth = c.link.bandwidth.bytes_per_ps() * 1e3;
+    auto k = nics.size();
+    node.out_route.resize(n * k);
+    node.in_route.resize(n * k);
+    node.nic_path.assign(n * k, nccl::PathType::Sys);
+    for (std::size_t a = 0; a < n; ++a)
+      for (std::size_t i = 0; i < k; ++i)
+        if (f.nic_of(devices[static_cast<std::size_t>(ranks[a])]) == nics[i]) node.nic_path[a * k + i] = nccl::PathType::Pxb;
+  } else {
+    node.nics = 1;
+    for (const GraphLink& l : c.links) node.nic_bandwidth = std::max(node.nic_bandwidth, l.link.bandwidth.bytes_per_ps() * 1e3);
+    node.out_route.resize(n);
+    node.in_route.resize(n);
+    node.nic_path.assign(n, nccl::PathType::Pxb);
+  }
+  return node;
+}
+
+// Order of the ranks of a node in channel k: the search's, if the node has as many ranks; else rotated, so that every NIC is used.
+std::vector<int> chain(const nccl::ChannelGraph& graph, const std::vector<int>& ranks, std::size_t k) {
+  std::vector<int> out;
+  std::size_t n = ranks.size();
+  if (k < graph.order.size() && graph.order[k].size() == n) {
+    for (int i : graph.order[k]) out.push_back(ranks[static_cast<std::size_t>(i)]);
+    return out;
+  }
+  std::size_t channels = std::max<std::size_t>(1, static_cast<std::size_t>(graph.channels));
+  for (std::size_t i = 0; i < n; ++i) out.push_back(ranks[(k * n / channels + i) % n]);
+  return out;
+}
+
+void make_loads(NcclGroup& g) {
+  const topology::Fabric& f = *g.fabric;
+  Loads loads(f, g.devices);
+  double n = g.ranks();
+  const nccl::ChannelGraph& rings = g.system.graphs.by_algorithm[0];
+  auto channels = static_cast<std::size_t>(std::max(1, rings.channels));
+  for (std::size_t k = 0; k < channels; ++k) {
+    std::vector<int> order;
+    for (const auto& node : g.nodes)
+      for (int r : chain(rings, node, k)) order.push_back(r);
+    for (std::size_t i = 0; i < order.size(); ++i)
+      loads.add(order[i], order[(i + 1) % order.size()], 2 * (n - 1) / n / static_cast<double>(channels));
+  }
+  g.ring = loads.take();
+  const nccl::ChannelGraph& trees = g.system.graphs.by_algorithm[1];
+  auto tree_channels = static_cast<std::size_t>(std::max(1, trees.channels));
+  int hosts = static_cast<int>(g.nodes.size());
+  for (std::size_t k = 0; k < tree_channels; ++k) {
+    double share = 1.0 / static_cast<double>(tree_channels);
+    std::vector<int> head;
+    for (const auto& node : g.nodes) {
+      std::vector<int> order = chain(trees, node, k);
+      head.push_back(order.front());
+      for (std::size_t i = 0; i + 1 < order.size(); ++i) {
+        loads.add(order[i + 1], order[i], share);
+        loads.add(order[i], order[i + 1], share);
+      }
+    }
+    for (int tree : {0, 1})
+      for (int i = 0; i < hosts; ++i) {
+        int up = binary_tree_node(hosts, i, tree).up;
+        if (up < 0) continue;
+        loads.add(head[static_cast<std::size_t>(i)], head[static_cast<std::size_t>(up)], share / 2);
+        loads.add(head[static_cast<std::size_t>(up)], head[static_cast<std::size_t>(i)], share / 2);
+      }
+  }
+  g.tree = loads.take();
+  if (g.system.nvswitch) {
+    // Each GPU gives all its data to the switch and takes its slice's sum, gives the sum and takes all: size * (1 + 1/n) each way.
+    auto switch_links = [&] {
+      for (const auto& node : g.nodes) {
+        double heads = static_cast<double>(node.size());
+        for (std::size_t i = 0; i < node.size() && node.size() > 1; ++i) {
+          const std::vector<topology::LinkId>& links = loads.route(node[i], node[(i + 1) % node.size()]).links;
+          loads.add_link(links.front(), 1 + 1 / heads);
+        }
+        for (std::size_t i = 0; i < node.size() && node.size() > 1; ++i) {
+          const std::vector<topology::LinkId>& links = loads.route(node[(i + 1) % node.size()], node[i]).links;
+          loads.add_link(links.back(), 1 + 1 / heads);
+        }
+      }
+    };
+    switch_links();
+    g.nvls = loads.take();
+    switch_links();
+    for (int tree : {0, 1})
+      for (int i = 0; i < hosts; ++i) {
+        int up = binary_tree_node(hosts, i, tree).up;
+        if (up < 0) continue;
+        const auto& a = g.nodes[static_cast<std::size_t>(i)];
+        const auto& b = g.nodes[static_cast<std::size_t>(up)];
+        std::size_t heads = std::min(a.size(), b.size());
+        for (std::size_t h = 0; h < heads; ++h) {
+          loads.add(a[h], b[h], 0.5 / static_cast<double>(heads));
+          loads.add(b[h], a[h], 0.5 / static_cast<double>(heads));
+        }
+      }
+    g.nvls_tree = loads.take();
+  }
+}
+
+// All-to-all: cost n^2, so that beyond a few hundred ranks every rank's peers are sampled evenly.
+void make_direct(NcclGroup& g) {
+  Loads loads(*g.fabric, g.devices);
+  int n = g.ranks();
+  int stride = std::max(1, n / 512);
+  double share = stride == 1 ? 1.0 / n : 1.0 / n * static_cast<double>(n - 1) / static_cast<double>((n - 2) / stride + 1);
+  for (int a = 0; a < n; ++a)
+    for (int d = 1; d < n; d += stride) loads.add(a, (a + d) % n, share);
+  g.direct = loads.take();
+}
+
+void find_hops(NcclGroup& g) {
+  topology::Route route;
+  auto slowest = [&](int from, int to, NcclHop& hop) {
+    g.fabric->find_route(g.devices[static_cast<std::size_t>(from)], g.devices[static_cast<std::size_t>(to)], route);
+    if (hop.exists && hop.wire >= route.latency) return;
+    hop = {true, route.transport, route.latency, {}, 1e30, 0};
+    for (topology::LinkId id : route.links) {
+      const topology::Link& l = g.fabric->links()[id];
+      hop.rate = std::min(hop.rate, l.bandwidth.bytes_per_ps() * 1e12);
+      if (l.eager.count > 0 && (hop.eager.count == 0 || l.eager < hop.eager)) hop.eager = l.eager;
+      if (l.staging.bits_per_s > 0) hop.staging = l.staging.bytes_per_ps() * 1e12 / 2;
+    }
+  };
+  for (std::size_t k = 0; k < g.nodes.size(); ++k) {
+    const auto& node = g.nodes[k];
+    for (std::size_t i = 0; i + 1 < node.size(); ++i) slowest(node[i], node[i + 1], g.intra);
+    if (g.nodes.size() > 1) slowest(node.front(), g.nodes[(k + 1) % g.nodes.size()].front(), g.inter);
+  }
+}
+
+}  // namespace
+
+TreeNode binary_tree_node(int nodes, int i, int tree) {
+  if (tree == 1) {
+    // Even number of nodes: the mirror image; odd: shifted by one. Leaves of one tree are inner nodes of the other.
+    bool mirror = nodes % 2 == 0;
+    auto there = [&](int r) { return mirror ? nodes - 1 - r : (r - 1 + nodes) % nodes; };
+    auto back = [&](int r) { return r < 0 ? -1 : mirror ? nodes - 1 - r : (r + 1) % nodes; };
+    TreeNode t = binary_tree_node(nodes, there(i), 0);
+    return {back(t.up), {back(t.down[0]), back(t.down[1])}};
+  }
+  int bit = 1;
+  while (bit < nodes && !(bit & i)) bit <<= 1;
+  TreeNode t;
+  if (i == 0) {
+    t.down[1] = nodes > 1 ? bit >> 1 : -1;
+    return t;
+  }
+  int up = (i ^ bit) | (bit << 1);
+  t.up = up >= nodes ? i ^ bit : up;
+  int low = bit >> 1;
+  t.down[0] = low == 0 ? -1 : i - low;
+  while (low > 0 && i + low >= nodes) low >>= 1;
+  t.down[1] = low == 0 ? -1 : i + low;
+  return t;
+}
+
+NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices, nccl::Settings settings, int compute_capability) {
+  NcclGroup g;
+  g.fabric = &fabric;
+  g.devices = std::move(devices);
+  g.settings = std::move(settings);
+  g.nodes = ranks_by_host(fabric, g.devices);
+  nccl::System& s = g.system;
+  s.ranks = g.ranks();
+  s.nodes = static_cast<int>(g.nodes.size());
+  s.compute_capability = compute_capability;
+  if (g.ranks() < 2) return g;
+  nccl::Node node = node_of(fabric, g.devices, g.nodes.front(), compute_capability);
+  s.nvswitch = node.nvswitch;
+  const NcclFacts& facts = fabric.cluster().nccl;
+  s.cpu = static_cast<nccl::Cpu>(facts.cpu);
+  s.ll = facts.ll;
+  s.ll128 = facts.ll128;
+  s.collnet = facts.collnet;
+  s.nvls = facts.multicast;
+  s.graphs = nccl::search(node, s.nodes, compute_capability, facts.net_latency, s.collnet);
+  find_hops(g);
+  make_loads(g);
+  make_direct(g);
+  return g;
+}
+
+}  // namespace ddpsim::collective

@@ -1,0 +1,258 @@
+// ring   base + steps' latencies + size * load / rate
+// tree   base + 2 (ppn - 1) intra + 2 log2(nodes) inter + fill + size * load / rate;  fill: a chunk's own time on every hop but the slowest
+// NVLS   latency + size (1 + 1/n) / (rate * NVLS efficiency);  NVLSTree: + 2 log2(nodes) inter + one round of the pipeline
+#include <algorithm>
+#include <array>
+
+#include "sim/collective/nccl.h"
+#include "sim/collective/price.h"
+
+namespace ddpsim::collective {
+namespace {
+
+using nccl::Algorithm;
+using nccl::Operation;
+using nccl::Protocol;
+
+constexpr double kPsPerUs = 1e6;
+
+const TransportSection& section(const NcclGroup& g, const Profile& p, const NcclHop& hop) { return p.transports.at(g.fabric->transports()[hop.transport]); }
+
+nccl::Hop class_of(const NcclGroup& g, const NcclHop& hop) {
+  const std::string& t = g.fabric->transports()[hop.transport];
+  if (t == "nvlink" || t == "c2c") return nccl::Hop::Nvlink;
+  return t == "pcie" || t == "upi" || t == "shm" ? nccl::Hop::Pci : nccl::Hop::Net;
+}
+
+// Bytes on the wire per byte of data.
+double wire_factor(Protocol p) { return p == Protocol::Ll ? 2 : p == Protocol::Ll128 ? 128.0 / 120 : 1; }
+
+// One step over a hop, microseconds: NCCL's own number, more or less what the transport's latency differs from NCCL's for a ring; and the wire.
+double step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Algorithm a, Protocol protocol, std::int64_t message) {
+  nccl::Version v = g.settings.version;
+  nccl::Hop kind = class_of(g, hop);
+  const TransportSection& t = section(g, p, hop);
+  bool simple = protocol == Protocol::Simple;
+  bool alone = kind == nccl::Hop::Net && g.system.nodes == g.system.ranks;  // no chain behind the network: the tree's number
+  double own = nccl::step_latency_us(v, kind, alone ? Algorithm::Tree : a, protocol);
+  Duration usual = simple || !t.ll_latency ? t.latency : *t.ll_latency;
+  double extra = static_cast<double>(usual.ps) / kPsPerUs - nccl::step_latency_us(v, kind, Algorithm::Ring, simple || !t.ll_latency ? Protocol::Simple : Protocol::Ll);
+  double wire = static_cast<double>(hop.wire.ps) / kPsPerUs;
+  double out = std::max(0.0, own + extra) + wire;
+  // Beyond the eager limit the receiver is asked first: there and back once more.
+  if (hop.eager.count > 0 && static_cast<double>(message) * wire_factor(protocol) >= static_cast<double>(hop.eager.count)) out += static_cast<double>(t.rendezvous.ps) / kPsPerUs;
+  return out;
+}
+
+struct Bottleneck {
+  double per_byte = 0;  // microseconds per byte of the operation
+  topology::LinkId link = 0;
+};
+
+Bottleneck bottleneck(const NcclGroup& g, const Profile& p, Level level, const std::vector<LinkLoad>& loads, double factor) {
+  Bottleneck worst;
+  for (const LinkLoad& l : loads) {
+    const topology::Link& link = g.fabric->links()[l.link];
+    const TransportSection& t = p.transports.at(g.fabric->transports()[link.transport]);
+    double rate = link.bandwidth.bytes_per_ps() * at(t.efficiency, level) * kPsPerUs;
+    // Without GPUDirect a thread copies every byte between the network's buffers and the GPU's, both ways.
+    if (link.staging.bits_per_s > 0) rate = std::min(rate, link.staging.bytes_per_ps() / 2 * kPsPerUs);
+    double each = l.per_byte * factor / rate;
+    if (each > worst.per_byte) worst = {each, l.link};
+  }
+  return worst;
+}
+
+// Bytes per microsecond of the slowest link that a hop crosses, alone.
+double hop_rate(const NcclGroup& g, const Profile& p, Level level, const NcclHop& hop) {
+  double rate = hop.rate * at(section(g, p, hop).efficiency, level);
+  if (hop.staging > 0) rate = std::min(rate, hop.staging);
+  return rate / 1e6;
+}
+
+int floor_log2(std::int64_t n) {
+  int k = 0;
+  for (; n > 1; n >>= 1) ++k;
+  return k;
+}
+
+// GB/s that one thread block moves at most, NCCL's limit of a tree's channel on one node (perChMaxTree).
+double block_rate(const NcclGroup& g) {
+  nccl::System one = g.system;
+  one.nodes = 1;
+  return nccl::channel_limit(one, g.settings.version, Algorithm::Tree, Protocol::Simple);
+}
+
+class Pricer {
+ public:
+  Pricer(const NcclGroup& g, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size)
+      : g_(g), p_(p), level_(level), op_(op), c_(choice), size_(static_cast<double>(size.count)), wire_(wire_factor(choice.protocol)) {}
+
+  NcclPrice price() {
+    double n = g_.ranks();
+    base_ = nccl::base_latency_us(g_.settings.version, c_.algorithm, c_.protocol);
+    switch (c_.algorithm) {
+      case Algorithm::Ring: ring(n); break;
+      case Algorithm::Tree: tree(); break;
+      case Algorithm::Nvls: nvls(n); break;
+      case Algorithm::NvlsTree: nvls_tree(); break;
+      case Algorithm::CollnetDirect:
+      case Algorithm::CollnetChain: collnet(); break;
+      case Algorithm::Pat: pat(n); break;
+    }
+    NcclPrice out;
+    auto us = [](double t) { return Duration{static_cast<std::int64_t>(t * kPsPerUs + 0.5)}; };
+    out.base = us(base_);
+    out.steps = us(steps_);
+    out.fill = us(fill_);
+    out.transfer = us(transfer_);
+    out.total = out.base + out.steps + out.fill + out.transfer;
+    out.limited_by = limited_by_;
+    double factor = op_ == Operation::AllReduce ? 2 * (n - 1) / n : op_ == Operation::AllGather || op_ == Operation::ReduceScatter ? (n - 1) / n : 1;
+    out.bus_bytes_per_s = size_ * factor / (static_cast<double>(out.total.ps) / 1e12);
+    return out;
+  }
+
+ private:
+  double step(const NcclHop& hop, Algorithm a, double message) const { return step_us(g_, p_, hop, a, c_.protocol, static_cast<std::int64_t>(message)); }
+  void limit(double us, const std::string& what) {
+    if (us <= transfer_) return;
+    transfer_ = us;
+    limited_by_ = what;
+  }
+  void links(const std::vector<LinkLoad>& loads, double factor) {
+    Bottleneck b = bottleneck(g_, p_, level_, loads, factor);
+    limit(b.per_byte * size_, g_.fabric->link_name(b.link));
+  }
+
+  void ring(double n) {
+    double nodes = g_.system.nodes;
+    bool reduce = op_ == Operation::AllReduce;
+    bool chain = op_ == Operation::Broadcast || op_ == Operation::Reduce;
+    bool simple = c_.protocol == Protocol::Simple;
+    double steps = reduce ? 2 * (n - 1) : n - 1;
+    double between = nodes == 1 ? 0 : reduce ? 2 * (nodes - 1) : nodes - 1;
+    double each = chain ? size_ / c_.channels : size_ / n / c_.channels;
+    double chunk = std::min(static_cast<double>(c_.chunk), each);
+    double message = simple ? std::min(static_cast<double>(c_.slice), chunk) : chunk;
+    double intra = g_.intra.exists ? step(g_.intra, Algorithm::Ring, message) : 0;
+    // With the network in the ring, every step waits for its proxy threads (NCCL: ncclNetOverhead).
+    if (nodes > 1) intra = std::max(intra, (g_.system.cpu == nccl::Cpu::Amd ? 2.0 : 1.0) * (simple ? 3 : 1));
+    double inter = g_.inter.exists ? step(g_.inter, Algorithm::Ring, message) : 0;
+    steps_ = (steps - between) * intra + between * inter;
+    double share = reduce ? 1 : chain ? n / (2 * (n - 1)) : 0.5;  // of the all-reduce's loads
+    links(g_.ring, share * wire_);
+    double moved = size_ * (reduce ? 2 * (n - 1) / n : chain ? 1 : (n - 1) / n);
+    if (chain) fill_ = (n - 2) * chunk * wire_ / std::min(block_rate(g_) * 1e3, hop_rate(g_, p_, level_, g_.inter.exists ? g_.inter : g_.intra));
+    protocol_limits(moved);
+  }
+
+  // What the thread blocks or the protocol move at most. `moved`: bytes that each rank sends.
+  void protocol_limits(double moved) {
+    nccl::Version v = g_.settings.version;
+    if (c_.protocol == Protocol::Ll) limit(moved / (nccl::ll_bus_limit(g_.system, v) * 1e3), "LL's flags");
+    double per_channel = c_.protocol == Protocol::Ll128 ? nccl::channel_limit(g_.system, v, Algorithm::Ring, Protocol::Ll128) : block_rate(g_);
+    if (c_.protocol != Protocol::Ll && per_channel > 0) limit(moved / (c_.channels * per_channel * 1e3), "thread blocks");
+  }
+
+  void tree() {
+    double nodes = g_.system.nodes;
+    double ppn = g_.system.per_node();
+    double levels = floor_log2(g_.system.nodes);
+    double chunk = std::min(static_cast<double>(c_.chunk), size_ / c_.channels);
+    double intra = g_.intra.exists ? step(g_.intra, Algorithm::Tree, chunk) : 0;
+    double inter = g_.inter.exists ? step(g_.inter, Algorithm::Tree, chunk) : 0;
+    steps_ = 2 * ((ppn - 1) * intra + levels * inter);
+    links(g_.tree, wire_);
+    protocol_limits(2 * size_);
+    // A chunk is handed on whole by Simple; LL and LL128 hand on line by line inside a node, and whole messages to the network.
+    double in = 0;
+    double out = 0;
+    if (g_.intra.exists && c_.protocol == Protocol::Simple) in = chunk / std::min(block_rate(g_) * 1e3, hop_rate(g_, p_, level_, g_.intra));
+    if (g_.inter.exists) {
+      // Two children send to one NIC, or get from one; the channels of a NIC are inner nodes of different trees, and seldom busy together.
+      double share = std::max(1.0, c_.channels / (2.0 * nics()));
+      out = chunk * wire_ * (nodes > 2 ? 1.5 : 1.0) * share / hop_rate(g_, p_, level_, g_.inter);
+    }
+    fill_ = std::max(0.0, 2 * (ppn - 1) * in + 2 * levels * out - std::max(in, out));
+  }
+  // NICs of a node that take part.
+  double nics() const {
+    const nccl::ChannelGraph& g = g_.system.graphs.by_algorithm[1];
+    std::vector<int> used;
+    for (const auto& n : g.nics) used.push_back(n[0]);
+    std::sort(used.begin(), used.end());
+    used.erase(std::unique(used.begin(), used.end()), used.end());
+    return std::max<double>(1, static_cast<double>(used.size()));
+  }
+
+  double nvls_factor() const { return 1 / nccl::nvls_efficiency(g_.settings.version, g_.system.compute_capability); }
+
+  void nvls(double n) {
+    steps_ = step(g_.intra, Algorithm::Nvls, 0);
+    // All-gather: a head gives its part, all take the whole; reduce-scatter the other way round.
+    double share = op_ == Operation::AllReduce ? 1 : 1 / (1 + 1 / n);
+    links(g_.nvls, nvls_factor() * share);
+  }
+
+  void nvls_tree() {
+    double levels = floor_log2(g_.system.nodes);
+    double heads = g_.system.per_node();
+    double round = std::min(size_, static_cast<double>(c_.chunk) * heads * c_.channels);  // bytes that the pipeline takes in at once
+    double inter = step(g_.inter, Algorithm::NvlsTree, static_cast<double>(c_.chunk));
+    steps_ = step(g_.intra, Algorithm::NvlsTree, 0) + 2 * levels * inter;
+    Bottleneck inside = bottleneck(g_, p_, level_, g_.nvls, nvls_factor());
+    Bottleneck all = bottleneck(g_, p_, level_, g_.nvls_tree, 1);
+    if (inside.per_byte >= all.per_byte) all = inside;
+    limit(all.per_byte * size_, g_.fabric->link_name(all.link));
+    // A round is reduced inside, goes up, comes down, is spread inside; only its slowest part is hidden behind the next round.
+    double up = round / heads / hop_rate(g_, p_, level_, g_.inter);
+    double in = round * inside.per_byte;
+    fill_ = std::max(0.0, in + 2 * levels * up - round * all.per_byte);
+  }
+
+  void collnet() {
+    double ppn = g_.system.per_node();
+    bool direct = c_.algorithm == Algorithm::CollnetDirect;
+    double intra = g_.intra.exists ? step(g_.intra, c_.algorithm, 0) : 0;
+    double inter = g_.inter.exists ? step(g_.inter, c_.algorithm, 0) : 0;
+    steps_ = direct ? 2 * (std::min(1.0, ppn - 1) * intra + (ppn - 1) * 0.4) + inter : 2 * (ppn - 1) * intra + inter;
+    // The switches add: each host sends its sum once and takes the result once.
+    limit(size_ / nics() / hop_rate(g_, p_, level_, g_.inter), "NICs");
+    if (g_.intra.exists) limit(size_ * (direct ? 2 * (ppn - 1) / ppn : 2) / hop_rate(g_, p_, level_, g_.intra), "links inside the node");
+  }
+
+  void pat(double n) {
+    double levels = floor_log2(g_.system.nodes);
+    double inter = step(g_.inter, Algorithm::Pat, static_cast<double>(c_.chunk));
+    steps_ = levels * inter / 3.5 + 2.8 * n;
+    links(g_.ring, 0.5);
+  }
+
+  const NcclGroup& g_;
+  const Profile& p_;
+  Level level_;
+  Operation op_;
+  const nccl::Choice& c_;
+  double size_;
+  double wire_;
+  double base_ = 0;
+  double steps_ = 0;
+  double fill_ = 0;
+  double transfer_ = 0;
+  std::string limited_by_;
+};
+
+}  // namespace
+
+NcclPrice nccl_price(const NcclGroup& g, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size) {
+  return Pricer(g, p, level, op, choice, size).price();
+}
+
+Duration nccl_tests_time(const Profile& p, const NcclPrice& price, int gpus_per_process, bool cooperative) {
+  Duration host = p.host.launch * gpus_per_process;
+  if (cooperative && gpus_per_process > 1) return price.total + host;
+  return std::max(price.total, host);
+}
+
+}  // namespace ddpsim::collective

@@ -1,0 +1,255 @@
+#include "sim/nccl/choose.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace ddpsim::nccl {
+namespace {
+
+constexpr std::int64_t kStepsOfBuffer = 8;  // NCCL_STEPS
+
+std::string lower(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> out{{}};
+  for (char c : text) {
+    if (c == at) out.emplace_back();
+    else if (c != ' ') out.back() += c;
+  }
+  return out;
+}
+
+template <class Name>
+std::optional<int> find_name(const std::string& word, int count, Name name) {
+  for (int i = 0; i < count; ++i)
+    if (word == name(i)) return i;
+  return std::nullopt;
+}
+
+std::optional<int> operation_of(const std::string& word) {
+  constexpr std::array<const char*, kOperations> names{"broadcast", "reduce", "allgather", "reducescatter", "allreduce"};
+  return find_name(word, kOperations, [&](int i) { return names[static_cast<std::size_t>(i)]; });
+}
+std::optional<int> algorithm_of(const std::string& word) {
+  return find_name(word, kAlgorithms, [](int i) { return name_of(static_cast<Algorithm>(i)); });
+}
+std::optional<int> protocol_of(const std::string& word) {
+  return find_name(word, kProtocols, [](int i) { return name_of(static_cast<Protocol>(i)); });
+}
+
+// "ring,tree" or "^tree", for one function. None = a word is unknown (it is in `unknown`).
+template <class Find>
+std::optional<std::vector<bool>> parse_list(std::string list, int count, Find find, std::string& unknown) {
+  bool except = !list.empty() && list[0] == '^';
+  if (except) list.erase(0, 1);
+  std::vector<bool> out(static_cast<std::size_t>(count), except);
+  for (const std::string& word : split(list, ',')) {
+    auto i = find(word);
+    if (!i) {
+      unknown = word;
+      return std::nullopt;
+    }
+    out[static_cast<std::size_t>(*i)] = !except;
+  }
+  return out;
+}
+
+// "allreduce:ring,tree;broadcast:ring" or one list for all: calls use(operation, allowed).
+template <class Find, class Use>
+std::string apply_lists(const std::string& text, int count, Find find, const char* examples, Use use) {
+  std::string all = lower(text);
+  std::vector<std::string> parts = split(all, ';');
+  for (const std::string& part : parts) {
+    if (part.empty()) continue;
+    auto colon = part.find(':');
+    std::vector<int> operations;
+    std::string list = part;
+    if (colon == std::string::npos) {
+      if (parts.size() > 1 && &part != &parts.front()) return "\"" + part + "\" names no function; write function:list, as in allreduce:ring,tree;broadcast:ring";
+      for (int i = 0; i < kOperations; ++i) operations.push_back(i);
+    } else {
+      auto op = operation_of(part.substr(0, colon));
+      if (!op) return "\"" + part.substr(0, colon) + "\" is not a function; they are broadcast, reduce, allgather, reducescatter, allreduce";
+      operations.push_back(*op);
+      list = part.substr(colon + 1);
+    }
+    std::string unknown;
+    auto allowed = parse_list(list, count, find, unknown);
+    if (!allowed) return "\"" + unknown + "\" is none of " + examples;
+    for (int op : operations) use(op, *allowed);
+  }
+  return {};
+}
+
+std::int64_t element_sum_threshold(Algorithm a, Protocol p, int ranks) {
+  if (a == Algorithm::CollnetDirect || a == Algorithm::CollnetChain) return 512;
+  if (p == Protocol::Ll) return a == Algorithm::Ring ? 8LL * ranks : 8;
+  return p == Protocol::Ll128 ? 8 : 64;
+}
+
+int most_threads(const System& s, const Settings& set, Algorithm a, Protocol p) {
+  if (p == Protocol::Ll128) return set.ll128_threads > 0 ? set.ll128_threads : 640;
+  if (a >= Algorithm::CollnetDirect && a <= Algorithm::NvlsTree) return 640;
+  if (set.threads > 0) return set.threads;
+  const ChannelGraph& ring = s.graphs.by_algorithm[0];
+  if (p == Protocol::Simple && a == Algorithm::Ring && ring.bw_intra * ring.channels <= 12e9) return 256;
+  return 512;
+}
+
+}  // namespace
+
+Settings::Settings() {
+  for (auto& op : allowed)
+    for (auto& a : op) a.fill(true);
+}
+
+const std::vector<std::string>& known_variables() {
+  static const std::vector<std::string> names{"NCCL_ALGO",          "NCCL_PROTO",         "NCCL_MIN_CTAS",       "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS",
+                                              "NCCL_MAX_NCHANNELS", "NCCL_NTHREADS",      "NCCL_LL128_NTHREADS", "NCCL_BUFFSIZE"};
+  return names;
+}
+
+ParsedSettings parse_settings(const std::map<std::string, std::string>& environment, Version version) {
+  ParsedSettings out;
+  out.settings.version = version;
+  Settings& s = out.settings;
+  auto fail = [&](const std::string& name, const std::string& why) {
+    if (out.problem.message.empty()) out.problem = {name, why};
+  };
+  auto number = [&](const std::string& name, const std::string& text, std::int64_t least, std::int64_t most) -> std::int64_t {
+    std::int64_t value = 0;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
+      fail(name, "\"" + text.substr(0, 40) + "\" is not a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+    return value;
+  };
+  for (const auto& [name, text] : environment) {
+    if (name == "NCCL_ALGO") {
+      s.forced_algorithm = true;
+      std::string why = apply_lists(text, kAlgorithms, algorithm_of, "ring, tree, collnetdirect, collnetchain, nvls, nvlstree, pat", [&](int op, const std::vector<bool>& ok) {
+        for (std::size_t a = 0; a < kAlgorithms; ++a)
+          for (std::size_t p = 0; p < kProtocols; ++p)
+            if (!ok[a]) s.allowed[static_cast<std::size_t>(op)][a][p] = false;
+      });
+      if (!why.empty()) fail(name, why);
+    } else if (name == "NCCL_PROTO") {
+      std::string why = apply_lists(text, kProtocols, protocol_of, "ll, ll128, simple", [&](int op, const std::vector<bool>& ok) {
+        for (std::size_t a = 0; a < kAlgorithms; ++a)
+          for (std::size_t p = 0; p < kProtocols; ++p)
+            if (!ok[p]) s.allowed[static_cast<std::size_t>(op)][a][p] = false;
+      });
+      if (!why.empty()) fail(name, why);
+    } else if (name == "NCCL_MIN_CTAS" || name == "NCCL_MIN_NCHANNELS") {
+      s.min_channels = static_cast<int>(number(name, text, 1, 64));
+    } else if (name == "NCCL_MAX_CTAS" || name == "NCCL_MAX_NCHANNELS") {
+      s.max_channels = static_cast<int>(number(name, text, 1, 64));
+    } else if (name == "NCCL_NTHREADS") {
+      s.threads = static_cast<int>(number(name, text, 64, 512));
+    } else if (name == "NCCL_LL128_NTHREADS") {
+      s.ll128_threads = static_cast<int>(number(name, text, 160, 640));
+    } else if (name == "NCCL_BUFFSIZE") {
+      s.buffer_bytes = number(name, text, 4096, 1LL << 30);
+    } else {
+      fail(name, "is not a setting that ddpsim reads");
+    }
+  }
+  if (s.min_channels > 0 && s.max_channels > 0 && s.min_channels > s.max_channels) fail("NCCL_MIN_CTAS", "is above NCCL_MAX_CTAS");
+  return out;
+}
+
+std::vector<Candidate> candidates(const System& s, const Settings& set, Operation op, std::int64_t bytes) {
+  Table table = cost_table(s, op, set.version);
+  std::vector<Candidate> out;
+  for (std::size_t a = 0; a < kAlgorithms; ++a)
+    for (std::size_t p = 0; p < kProtocols; ++p) {
+      Candidate c{static_cast<Algorithm>(a), static_cast<Protocol>(p), {}, {}};
+      c.estimate_us = estimate_us(s, table, op, c.algorithm, c.protocol, bytes, set.version);
+      if (!c.estimate_us) c.why_not = "not available";
+      if (!set.allowed[static_cast<std::size_t>(op)][a][p]) {
+        c.estimate_us.reset();
+        c.why_not = "excluded by NCCL_ALGO or NCCL_PROTO";
+      }
+      out.push_back(std::move(c));
+    }
+  std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) {
+    if (a.estimate_us.has_value() != b.estimate_us.has_value()) return a.estimate_us.has_value();
+    return a.estimate_us && *a.estimate_us < *b.estimate_us;
+  });
+  return out;
+}
+
+std::optional<Choice> choose(const System& s, const Settings& set, Operation op, std::int64_t bytes) {
+  std::vector<Candidate> all = candidates(s, set, op, bytes);
+  if (!all.empty() && all.front().estimate_us) return complete(s, set, op, all.front().algorithm, all.front().protocol, bytes);
+  if (set.version.minor >= 24 || s.ranks < 2) return std::nullopt;
+  Settings open;
+  open.version = set.version;
+  for (std::size_t p = 0; p < kProtocols; ++p) {
+    Table table = cost_table(s, op, set.version);
+    if (table[static_cast<std::size_t>(Algorithm::Ring)][p].bandwidth > 0 && set.allowed[static_cast<std::size_t>(op)][static_cast<std::size_t>(Algorithm::Ring)][p])
+      return complete(s, set, op, Algorithm::Ring, static_cast<Protocol>(p), bytes);
+  }
+  return complete(s, open, op, Algorithm::Ring, Protocol::Simple, bytes);
+}
+
+Choice complete(const System& s, const Settings& set, Operation op, Algorithm a, Protocol p, std::int64_t bytes) {
+  Choice c;
+  c.algorithm = a;
+  c.protocol = p;
+  Table table = cost_table(s, op, set.version);
+  c.estimate_us = estimate_us(s, table, op, a, p, bytes, set.version).value_or(0);
+  int channels = communicator_channels(s, a);
+  if (set.max_channels > 0) channels = std::min(channels, set.max_channels);
+  channels = std::max(channels, set.min_channels);
+  int threads = most_threads(s, set, a, p);
+  std::int64_t threshold = element_sum_threshold(a, p, s.ranks);
+  if (a != Algorithm::Nvls && a != Algorithm::NvlsTree) {
+    while (bytes < static_cast<std::int64_t>(channels) * threads * threshold && channels > 1) --channels;
+    while (bytes < static_cast<std::int64_t>(channels) * threads * threshold && threads % 128 == 0) threads /= 2;
+  }
+  if (p == Protocol::Simple && a == Algorithm::Ring) threads += 32;
+  if (p == Protocol::Simple && a == Algorithm::Tree) threads += 128;
+  c.threads = std::max(threads, 96);
+  if (a == Algorithm::Tree || a == Algorithm::Pat) c.threads = 640;
+  c.channels = channels;
+  std::int64_t buffer = p == Protocol::Ll ? 512 * kKiB : p == Protocol::Ll128 ? 4915200 : 4 * kMiB;
+  if (p == Protocol::Simple && set.buffer_bytes > 0) buffer = set.buffer_bytes;
+  std::int64_t step = buffer / kStepsOfBuffer;
+  if (p == Protocol::Ll) step /= 2;               // half of it are flags
+  if (p == Protocol::Ll128) step = step / 16 * 15;  // 120 of 128 bytes
+  bool ring = a == Algorithm::Ring;
+  c.chunk = ring && p == Protocol::Simple ? 4 * step : step;
+  c.slice = ring && p == Protocol::Simple ? 2 * step : step;
+  if (a == Algorithm::Nvls || a == Algorithm::NvlsTree) {
+    // NCCL_NVLS_CHUNKSIZE, smaller for small operations.
+    double heads = s.per_node();
+    std::int64_t chunk = 128 * kKiB;
+    if (a == Algorithm::NvlsTree && s.nodes >= 4) chunk = 64 * kKiB;
+    auto concurrent = static_cast<std::int64_t>(heads * channels);
+    using Limit = std::pair<std::int64_t, std::int64_t>;  // chunk, and below how many of them in all
+    constexpr std::array<Limit, 4> nvls{{{64 * kKiB, 64}, {32 * kKiB, 8}, {16 * kKiB, 2}, {16 * kKiB, 0}}};
+    constexpr std::array<Limit, 4> tree{{{256 * kKiB, 32}, {128 * kKiB, 16}, {64 * kKiB, 4}, {32 * kKiB, 1}}};
+    for (auto [size, times] : a == Algorithm::Nvls ? nvls : tree)
+      if (bytes < times * concurrent * chunk && chunk > size) chunk = size;
+    c.chunk = c.slice = chunk;
+  }
+  if (p == Protocol::Ll128 && a == Algorithm::Tree) {
+    std::int64_t chunk = c.chunk;
+    double levels = 1;
+    for (int n = s.nodes; n > 1; n >>= 1) ++levels;
+    double shape = levels + 0.1 * s.per_node();
+    auto shrink = [&](double times, std::int64_t least) {
+      while (bytes / (static_cast<std::int64_t>(channels) * chunk) < static_cast<std::int64_t>(times * shape / s.per_node()) && chunk > least) chunk /= 2;
+    };
+    shrink(64, 131072);
+    shrink(16, 32768);
+    c.chunk = c.slice = chunk;
+  }
+  return c;
+}
+
+}  // namespace ddpsim::nccl

@@ -1,0 +1,62 @@
+// What NCCL does with one operation: algorithm and protocol by the least estimate, then channels, threads, chunk. Honours NCCL_ALGO, NCCL_PROTO,
+// NCCL_MIN_CTAS, NCCL_MAX_CTAS (and the older _NCHANNELS), NCCL_NTHREADS, NCCL_LL128_NTHREADS and NCCL_BUFFSIZE.
+// Source: NCCL src/enqueue.cc (topoGetAlgoInfo, calcCollChunking), src/init.cc (computeBuffSizes), src/graph/tuning.cc; sim/MODEL.md section 10.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/model/error.h"
+#include "sim/nccl/tuning.h"
+
+namespace ddpsim::nccl {
+
+// Which cells of the table may be chosen, by operation; all at first.
+struct Settings {
+  Version version;
+  std::array<std::array<std::array<bool, kProtocols>, kAlgorithms>, kOperations> allowed{};
+  bool forced_algorithm = false;  // NCCL_ALGO names algorithms: those that are off by default (PAT, NVLSTree on few nodes) may then be used
+  int min_channels = 0;  // 0 = not set
+  int max_channels = 0;
+  int threads = 0;       // NCCL_NTHREADS; 0 = by the algorithm
+  int ll128_threads = 0;
+  std::int64_t buffer_bytes = 0;  // NCCL_BUFFSIZE; 0 = 4 MiB
+  Settings();
+};
+
+// The settings that a list of environment variables makes. The message names the variable, what is wrong with it, and what it takes.
+struct ParsedSettings {
+  Settings settings;
+  Problem problem;  // path = the variable; empty message = none
+};
+ParsedSettings parse_settings(const std::map<std::string, std::string>& environment, Version version);
+// Variables that parse_settings reads.
+const std::vector<std::string>& known_variables();
+
+struct Candidate {
+  Algorithm algorithm = Algorithm::Ring;
+  Protocol protocol = Protocol::Simple;
+  std::optional<double> estimate_us;  // NCCL's; none = not available
+  std::string why_not;                // of none
+};
+
+struct Choice {
+  Algorithm algorithm = Algorithm::Ring;
+  Protocol protocol = Protocol::Simple;
+  int channels = 1;
+  int threads = 512;          // of a thread block
+  std::int64_t chunk = 0;     // bytes of one chunk of one channel, at most
+  std::int64_t slice = 0;     // bytes that are handed on at once: a part of a chunk (Simple), or a chunk
+  double estimate_us = 0;     // NCCL's
+};
+
+// Every cell that is defined for the operation, NCCL's choice first among equals.
+std::vector<Candidate> candidates(const System& s, const Settings& set, Operation op, std::int64_t bytes);
+// nullopt: nothing is available under these settings (NCCL 2.24 and later: an error; older ones fall back to ring, and so does this).
+std::optional<Choice> choose(const System& s, const Settings& set, Operation op, std::int64_t bytes);
+// The same for a given pair. REQUIRES: it is available.
+Choice complete(const System& s, const Settings& set, Operation op, Algorithm a, Protocol p, std::int64_t bytes);
+
+}  // namespace ddpsim::nccl

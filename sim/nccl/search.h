@@ -1,0 +1,34 @@
+// What NCCL's channel search finds on a node: how many channels at which speed, for rings, trees and NVLS. An emulation of the search's outcome on
+// nodes whose hosts are alike, not of its order of trying. Source: NCCL src/graph/search.cc (speeds, duplication, trees' speed-up inside a node),
+// src/graph/topo.h; sim/MODEL.md section 10.
+#pragma once
+
+#include <vector>
+
+#include "sim/nccl/tuning.h"
+
+namespace ddpsim::nccl {
+
+// One node as NCCL's topology knows it. Bandwidths in NCCL's own numbers (link_bandwidth()), GB/s, one direction.
+struct Node {
+  int gpus = 1;                            // that the communicator uses
+  std::vector<double> links;               // capacity of each link of the node, one direction
+  std::vector<std::vector<int>> gpu_route; // [from * gpus + to]: links that a message crosses
+  std::vector<PathType> gpu_path;          // [from * gpus + to]
+  int nics = 0;
+  double nic_bandwidth = 0;
+  std::vector<std::vector<int>> out_route;  // [gpu * nics + nic]: links from the GPU to the NIC
+  std::vector<std::vector<int>> in_route;   // [gpu * nics + nic]: from the NIC to the GPU
+  std::vector<PathType> nic_path;           // [gpu * nics + nic]
+  bool nvswitch = false;
+  double nvlink_per_gpu = 0;  // with NVSwitch
+};
+
+// NCCL's number for a link of this raw rate, GB/s. Sources: topo.h (LOC_BW, SM*_NVLINK_BW, *_QPI_BW, PCI), NIC: speed / 8.
+enum class Wire : std::uint8_t { Nvlink, C2c, Pcie, Upi, Nic };
+double link_bandwidth(Wire wire, double raw_gb_per_s, int compute_capability);
+
+// Graphs of `nodes` such nodes. Channels 0: the algorithm has none. `latency_inter`: of the network plugin.
+Graphs search(const Node& node, int nodes, int compute_capability, Duration latency_inter, bool collnet);
+
+}  // namespace ddpsim::nccl

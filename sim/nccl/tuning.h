@@ -1,0 +1,75 @@
+// NCCL's cost model: latency and bandwidth of every (operation, algorithm, protocol), by NCCL's version; the estimate from which NCCL chooses.
+// Units inside: microseconds and GB/s (1e9 bytes/s), as in NCCL. Source: NCCL src/graph/tuning.cc (ncclTopoInitTunerConstants, ncclTopoTuneModel,
+// ncclTopoGetAlgoTime) at the tags v2.19.3 to v2.28.9; sim/MODEL.md section 10.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "sim/nccl/graph.h"
+
+namespace ddpsim::nccl {
+
+enum class Operation : std::uint8_t { Broadcast, Reduce, AllGather, ReduceScatter, AllReduce };  // NCCL's order
+enum class Algorithm : std::uint8_t { Tree, Ring, CollnetDirect, CollnetChain, Nvls, NvlsTree, Pat };
+enum class Protocol : std::uint8_t { Ll, Ll128, Simple };
+inline constexpr int kOperations = 5;
+inline constexpr int kAlgorithms = 7;
+inline constexpr int kProtocols = 3;
+const char* name_of(Operation o);  // "all_reduce"
+const char* name_of(Algorithm a);  // "ring", as NCCL_ALGO takes it, in lower case
+const char* name_of(Protocol p);   // "ll", "ll128", "simple"
+
+// 2.x; older and newer ones count as the nearest of 2.19 to 2.28.
+struct Version {
+  int minor = 28;
+  auto operator<=>(const Version&) const = default;
+};
+// "2.23.4", "2.23"; none = not a version.
+std::optional<Version> parse_version(const std::string& text);
+
+enum class Cpu : std::uint8_t { Intel, Amd, Arm, Power, Mixed };
+
+// The communicator, as far as the cost model looks at it.
+struct System {
+  int nodes = 1;
+  int ranks = 1;
+  int compute_capability = 90;  // lowest of the GPUs, times ten: 70 V100, 80 A100, 90 H100, 100 B200
+  bool one_capability = true;   // all GPUs have the same
+  Cpu cpu = Cpu::Intel;
+  bool nvswitch = false;        // GPUs of a node are behind NVSwitches (NVLS needs SM90 besides)
+  bool collnet = false;         // a CollNet plugin (SHARP) is there and NCCL_COLLNET_ENABLE=1
+  bool nvls = true;             // NCCL_NVLS_ENABLE, and the GPUs have multicast
+  bool ll128 = true;            // the network delivers 128-byte stores whole (EFA before P5 does not)
+  bool ll = true;               // ... and 8-byte stores
+  Graphs graphs;
+  double per_node() const { return static_cast<double>(ranks) / nodes; }
+};
+
+// One cell of NCCL's table. bandwidth 0 = not available.
+struct Cell {
+  double latency_us = 0;
+  double bandwidth = 0;  // GB/s of the whole operation: bytes / bandwidth = time
+};
+using Table = std::array<std::array<Cell, kProtocols>, kAlgorithms>;
+
+Table cost_table(const System& s, Operation op, Version v);
+
+// ncclTopoGetAlgoTime: with the corrections by size. nullopt = not available. `bytes`: NCCL's count, the larger of what a rank sends and receives in all.
+std::optional<double> estimate_us(const System& s, const Table& t, Operation op, Algorithm a, Protocol p, std::int64_t bytes, Version v);
+
+// NCCL's latencies, microseconds: one step over a kind of hop, and once per operation.
+enum class Hop : std::uint8_t { Nvlink, Pci, Net };
+double step_latency_us(Version v, Hop hop, Algorithm a, Protocol p);
+double base_latency_us(Version v, Algorithm a, Protocol p);
+double nvls_efficiency(Version v, int compute_capability);
+// Of one channel, GB/s of data: what its thread block can move at most. Tree and LL128 have such limits; 0 = none known.
+double channel_limit(const System& s, Version v, Algorithm a, Protocol p);
+double ll_bus_limit(const System& s, Version v);  // GB/s of bus bandwidth that LL reaches
+
+// Channels of the communicator: the search's, duplicated (src/graph/connect.cc).
+int communicator_channels(const System& s, Algorithm a);
+
+}  // namespace ddpsim::nccl
