@@ -4,7 +4,7 @@
 
 # Packages of Debian and Ubuntu.
 # shellcheck disable=SC2034  # used by the scripts that source this file
-ddpsim_build_packages=(g++ cmake ninja-build libboost-graph-dev nlohmann-json3-dev libfmt-dev libcli11-dev zlib1g-dev)
+ddpsim_build_packages=(g++ cmake ninja-build libboost-graph-dev nlohmann-json3-dev libfmt-dev libcli11-dev libpugixml-dev zlib1g-dev)
 # shellcheck disable=SC2034
 ddpsim_test_packages=(libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev clang python3)
 # shellcheck disable=SC2034

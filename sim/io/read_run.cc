@@ -172,8 +172,42 @@ LayerProfile read_layers(const Reader& r, const Run& run) {
   return l;
 }
 
+// "" or one of `words`.
+template <std::size_t N>
+std::string read_word(const Reader& r, const std::array<const char*, N>& words) {
+  std::string t = r.text();
+  if (t.empty() || std::find(words.begin(), words.end(), t) != words.end()) return t;
+  std::vector<std::string> known(words.begin(), words.end());
+  std::string list;
+  for (const std::string& w : known) list += (list.empty() ? "" : ", ") + w;
+  std::string hint = nearest(t, known);
+  r.fail("\"" + t.substr(0, 40) + "\" is none of " + list + (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)"));
+}
+
+CollectiveSetting read_collectives(const Reader& r) {
+  r.only({"op", "ranks", "gpus_per_process", "gpu", "hosts", "nccl", "algorithm", "protocol", "cluster", "environment", "source", "chosen"});
+  CollectiveSetting c;
+  c.op = r.at("op").text();
+  c.ranks = r.at("ranks").small(1, 1 << 20);
+  c.gpus_per_process = r.at("gpus_per_process").small(0, 1 << 20);
+  c.gpu = r.at("gpu").text();
+  c.hosts = r.at("hosts").small(0, 1 << 20);
+  c.nccl = r.at("nccl").text();
+  c.algorithm = read_word(r.at("algorithm"), kNcclAlgorithmWords);
+  c.protocol = read_word(r.at("protocol"), kNcclProtocolWords);
+  c.cluster = r.at("cluster").text();
+  for (const auto& [name, value] : r.at("environment").members()) c.environment[name] = value.text();
+  c.source = r.at("source").text();
+  for (const Reader& item : r.at("chosen").items()) {
+    item.only({"bytes", "algorithm", "protocol", "channels"});
+    c.chosen.push_back({read_count(item.at("bytes"), "a number of bytes"), read_word(item.at("algorithm"), kNcclAlgorithmWords),
+                        read_word(item.at("protocol"), kNcclProtocolWords), item.at("channels").small(0, 1024)});
+  }
+  return c;
+}
+
 void read_measured(const Reader& r, Run& run) {
-  r.only({"schema", "kind", "evidence", "case", "origin", "clock", "steps", "layers", "buckets", "samples", "spans", "tensors", "quality", "skipped"});
+  r.only({"schema", "kind", "evidence", "case", "origin", "clock", "steps", "layers", "buckets", "collectives", "samples", "spans", "tensors", "quality", "skipped"});
   run.evidence = static_cast<EvidenceClass>(r.at("evidence").choice({"system", "replay", "collective", "kernel", "published"}));
   run.origin = read_origin(r.at("origin"));
   if (r.has("tensors")) run.tensor_names = read_texts(r.at("tensors"));
@@ -184,6 +218,7 @@ void read_measured(const Reader& r, Run& run) {
     run.first_buckets = read_bucket_sizes(b.at("first"));
     run.steady_buckets = read_bucket_sizes(b.at("steady"));
   }
+  if (r.has("collectives")) run.collectives = read_collectives(r.at("collectives"));
   run.quality = read_quality(r.at("quality"));
   for (const Reader& item : r.at("skipped").items()) {
     item.only({"what", "why"});

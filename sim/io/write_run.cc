@@ -33,6 +33,16 @@ OrderedJson write_span(const Run& run, const Span& s) {
   return span;
 }
 
+OrderedJson write_collectives(const CollectiveSetting& c) {
+  OrderedJson j{{"op", c.op}, {"ranks", c.ranks}, {"gpus_per_process", c.gpus_per_process}, {"gpu", c.gpu}, {"hosts", c.hosts}, {"nccl", c.nccl},
+                {"algorithm", c.algorithm}, {"protocol", c.protocol}, {"cluster", c.cluster}, {"environment", OrderedJson::object()}, {"source", c.source},
+                {"chosen", OrderedJson::array()}};
+  for (const auto& [name, value] : c.environment) j["environment"][name] = value;
+  for (const CollectiveChoice& x : c.chosen)
+    j["chosen"].push_back({{"bytes", x.bytes}, {"algorithm", x.algorithm}, {"protocol", x.protocol}, {"channels", x.channels}});
+  return j;
+}
+
 // What only a measured Run has, after its spans.
 void write_measured(const Run& run, OrderedJson& j) {
   const Quality& q = run.quality;
@@ -71,6 +81,7 @@ OrderedJson write_run(const Run& run) {
     for (Duration d : l.ready) j["layers"]["ready_ps"].push_back(d.ps);
   }
   if (!run.steady_buckets.empty()) j["buckets"] = {{"first", run.first_buckets}, {"steady", run.steady_buckets}};
+  if (run.collectives) j["collectives"] = write_collectives(*run.collectives);
   if (!run.samples.empty()) {
     j["samples"] = OrderedJson::array();
     for (const Sample& s : run.samples) {

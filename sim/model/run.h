@@ -1,6 +1,7 @@
 // Run: what happened, or would happen. One schema for measured and predicted (ddpsim.run/1, shared by both).
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -89,6 +90,34 @@ struct LayerProfile {
   std::vector<Duration> ready;       // one per arrival, from the start of backward
 };
 
+// What NCCL itself said that it chose (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=TUNING).
+struct CollectiveChoice {
+  std::int64_t bytes = 0;
+  std::string algorithm;  // as in CollectiveSetting
+  std::string protocol;
+  int channels = 0;       // 0 = not said
+  bool operator==(const CollectiveChoice&) const = default;
+};
+
+// Under which circumstances the collectives of `samples` ran, as far as an import knows them.
+struct CollectiveSetting {
+  std::string op;            // "all_reduce", ...: that of the samples
+  int ranks = 0;
+  int gpus_per_process = 0;  // 0 = unknown
+  std::string gpu;           // as the source calls it; "" = unknown
+  int hosts = 0;             // 0 = unknown
+  std::string nccl;          // version, "" = unknown
+  std::string algorithm;     // forced, lower case (kNcclAlgorithmWords); "" = NCCL's choice
+  std::string protocol;      // forced: "ll", "ll128", "simple"; "" = NCCL's choice
+  std::string cluster;       // name of a shipped cluster; "" = none was given
+  std::map<std::string, std::string> environment;
+  std::string source;        // where it was published or recorded
+  std::vector<CollectiveChoice> chosen;
+};
+// Words of NCCL_ALGO and NCCL_PROTO, lower case, in NCCL's numbering.
+inline constexpr std::array<const char*, 7> kNcclAlgorithmWords{"tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"};
+inline constexpr std::array<const char*, 3> kNcclProtocolWords{"ll", "ll128", "simple"};
+
 // Times of `spans` are on the Run's clock if predicted (step begins at spans_from); of a measured Run, and of one read from a file, each span's times
 // are relative to the start of its own step (end of the step before, on the rank that ended it last) and spans_from is 0.
 struct Run {
@@ -113,6 +142,7 @@ struct Run {
   std::optional<LayerProfile> layers;           // measured, evidence System
   std::vector<std::int64_t> first_buckets;      // bytes, launch order, as the framework itself reports them; empty = it does not
   std::vector<std::int64_t> steady_buckets;
+  std::optional<CollectiveSetting> collectives;  // measured, imported
 };
 
 // False: what was recorded is nothing that ddpsim predicts (`skipped` says why).

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "sim/predict/roofline.h"
+#include "sim/report/run_text.h"
 #include "sim/report/text.h"
 #include "sim/strategy/lower.h"
 #include "tools/cmd/question.h"
@@ -79,6 +80,18 @@ void show_file(Terminal& t, const Flags& f, const char* folder, const std::strin
   write_answer(t, f.output, text);
 }
 
+// A Run, measured or predicted: as it is (json), or what it is of and its samples.
+void show_run(Terminal& t, const Flags& f) {
+  const std::string& path = f.question.scenario;
+  if (path.empty()) throw InputError{"show run", "name its file: ddpsim show run FILE"};
+  if (!f.question.sets.empty()) throw InputError{"--set " + f.question.sets[0], "show run shows the file as it is; leave --set out"};
+  std::string text = io::read_file(path);
+  Run run = io::read_run(io::parse_json(text, path), path);
+  if (f.output.format == "json") return write_answer(t, f.output, text);
+  if (f.output.format == "csv" && run.samples.empty()) throw InputError{"--format csv", "the Run has no samples; choose table or json"};
+  write_answer(t, f.output, f.output.format == "csv" ? report::samples_csv(run) : report::run_page(run));
+}
+
 void show(Terminal& t, const Flags& f) {
   const std::string& what = f.what;
   if (what == "program" || what == "buckets") {
@@ -95,16 +108,17 @@ void show(Terminal& t, const Flags& f) {
   if (what == "workload") return show_file(t, f, "workloads", f.question.workload, io::read_workload);
   if (what == "cluster") return show_file(t, f, "topologies", f.question.cluster, io::read_cluster);
   if (what == "profile") return show_file(t, f, "calib/profiles", f.question.profiles.empty() ? "" : f.question.profiles[0], io::read_profile);
-  std::string hint = io::nearest(what, {"program", "buckets", "scenario", "workload", "cluster", "profile"});
-  throw InputError{"show " + what, hint.empty() ? "expected program, buckets, scenario, workload, cluster or profile" : "unknown (did you mean \"" + hint + "\"?)"};
+  if (what == "run") return show_run(t, f);
+  std::string hint = io::nearest(what, {"program", "buckets", "scenario", "workload", "cluster", "profile", "run"});
+  throw InputError{"show " + what, hint.empty() ? "expected program, buckets, scenario, workload, cluster, profile or run" : "unknown (did you mean \"" + hint + "\"?)"};
 }
 
 }  // namespace
 
 void add_show(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("show", "Show a workload, cluster or profile, or the program and buckets of a scenario");
-  c->add_option("what", flags->what, "program, buckets (of a scenario), scenario (in one file; json: its hash), workload, cluster or profile (by NAME)")->required();
+  CLI::App* c = app.add_subcommand("show", "Show a workload, cluster, profile or Run, or the program and buckets of a scenario");
+  c->add_option("what", flags->what, "program, buckets (of a scenario), scenario (in one file; json: its hash), workload, cluster or profile (by NAME), run (of FILE)")->required();
   add_question_flags(*c, flags->question);
   add_output_flags(*c, flags->output, {"table", "csv", "json"});
   c->callback([&t, flags] { show(t, *flags); });

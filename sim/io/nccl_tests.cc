@@ -1,0 +1,107 @@
+// Bus bandwidth = algorithm bandwidth x factor; factors of nccl-tests (src/*.cu, getBw): all-reduce 2(n-1)/n; all-gather, reduce-scatter, all-to-all, gather, scatter and
+// hypercube (n-1)/n; broadcast, reduce, send-receive 1.
+#include "sim/io/nccl_tests.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "sim/io/json_reader.h"
+
+namespace ddpsim::io {
+namespace {
+
+enum class Factor { Twice, Once, One };
+struct Op {
+  const char* name;
+  Factor factor;
+};
+constexpr std::array<Op, 10> kOps{{{"all_reduce", Factor::Twice},
+                                   {"all_gather", Factor::Once},
+                                   {"reduce_scatter", Factor::Once},
+                                   {"broadcast", Factor::One},
+                                   {"reduce", Factor::One},
+                                   {"all_to_all", Factor::Once},
+                                   {"send_receive", Factor::One},
+                                   {"gather", Factor::Once},
+                                   {"scatter", Factor::Once},
+                                   {"hypercube", Factor::Once}}};
+
+struct Type {
+  const char* name;
+  int bytes;
+};
+constexpr std::array<Type, 17> kTypes{{{"int8", 1}, {"uint8", 1}, {"char", 1}, {"int32", 4}, {"int", 4}, {"uint32", 4}, {"int64", 8}, {"uint64", 8}, {"half", 2},
+                                       {"float16", 2}, {"float", 4}, {"double", 8}, {"bfloat16", 2}, {"f8e4m3", 1}, {"f8e5m2", 1}, {"fp8_e4m3", 1}, {"fp8_e5m2", 1}}};
+
+}  // namespace
+
+std::optional<Printed> parse_printed(std::string_view text) {
+  Printed p;
+  if (text.empty() || text.size() > 40 || !(text[0] == '-' || text[0] == '.' || (text[0] >= '0' && text[0] <= '9'))) return {};
+  auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), p.value);
+  if (bad != std::errc{} || end != text.data() + text.size() || !std::isfinite(p.value)) return {};
+  // Half a unit of the last digit.
+  auto e = text.find_first_of("eE");
+  auto dot = text.substr(0, e).find('.');
+  int exponent = 0;
+  if (e != std::string_view::npos) {
+    auto digits = text.substr(e + 1);
+    if (digits.starts_with('+')) digits.remove_prefix(1);
+    std::from_chars(digits.data(), digits.data() + digits.size(), exponent);
+  }
+  if (dot != std::string_view::npos) exponent -= static_cast<int>(std::min(text.size(), e) - dot - 1);
+  if (exponent > 300 || exponent < -300) return {};
+  p.half = 0.5;
+  for (; exponent > 0; --exponent) p.half *= 10;
+  for (; exponent < 0; ++exponent) p.half /= 10;
+  return p;
+}
+
+std::string nccl_tests_op(std::string_view name) {
+  std::string plain;
+  for (char c : name.substr(name.find_last_of('/') == std::string_view::npos ? 0 : name.find_last_of('/') + 1)) {
+    if (c >= 'A' && c <= 'Z') plain.push_back(static_cast<char>(c - 'A' + 'a'));
+    else if ((c >= 'a' && c <= 'z')) plain.push_back(c);
+  }
+  for (std::string_view tail : {"mpi", "perf"})
+    if (plain.ends_with(tail)) plain.resize(plain.size() - tail.size());
+  if (plain == "sendrecv") return "send_receive";
+  for (const Op& op : kOps) {
+    std::string known;
+    for (char c : std::string_view(op.name))
+      if (c != '_') known.push_back(c);
+    if (known == plain) return op.name;
+  }
+  return {};
+}
+
+std::vector<std::string> nccl_tests_ops() {
+  std::vector<std::string> out;
+  for (const Op& op : kOps) out.emplace_back(op.name);
+  return out;
+}
+
+int nccl_tests_element_bytes(std::string_view type) {
+  for (const Type& t : kTypes)
+    if (type == t.name) return t.bytes;
+  return 0;
+}
+
+double nccl_tests_bus_factor(std::string_view op, int n) {
+  for (const Op& o : kOps)
+    if (op == o.name) return o.factor == Factor::One ? 1 : (o.factor == Factor::Twice ? 2.0 : 1.0) * (n - 1) / n;
+  return 1;
+}
+
+NcclTests read_nccl_tests(const std::string& text, const std::string& file) {
+  auto first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos) throw InputError{file, "the file is empty; expected the output of nccl-tests"};
+  if (text[first] == '{') return read_nccl_tests_json(text, file);
+  std::string_view line = std::string_view(text).substr(first, text.find('\n', first) - first);
+  if (line.find("size_bytes") != std::string_view::npos && line.find(',') != std::string_view::npos) return read_nccl_tests_csv(text, file);
+  return read_nccl_tests_text(text, file);
+}
+
+}  // namespace ddpsim::io

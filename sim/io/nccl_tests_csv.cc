@@ -1,0 +1,120 @@
+// CSV: size_bytes,count,type,redop,root,oop_time_us,oop_algbw_GBs,oop_busbw_GBs,oop_err,ip_time_us,ip_algbw_GBs,ip_busbw_GBs,ip_err, in any order; forced_kind and
+// forced_value make a table for each pair of them.
+#include <algorithm>
+#include <charconv>
+
+#include "sim/io/json_reader.h"
+#include "sim/io/nccl_tests.h"
+
+namespace ddpsim::io {
+namespace {
+
+using Fields = std::vector<std::string>;
+
+Fields split(std::string_view line) {
+  Fields out;
+  for (;;) {
+    auto comma = line.find(',');
+    std::string_view f = line.substr(0, comma);
+    while (!f.empty() && (f.front() == ' ' || f.front() == '"')) f.remove_prefix(1);
+    while (!f.empty() && (f.back() == ' ' || f.back() == '"')) f.remove_suffix(1);
+    out.emplace_back(f);
+    if (comma == std::string_view::npos) return out;
+    line.remove_prefix(comma + 1);
+  }
+}
+
+constexpr const char* kColumns[] = {"size_bytes", "count", "type", "redop", "root", "oop_time_us", "oop_algbw_GBs", "oop_busbw_GBs", "oop_err",
+                                    "ip_time_us", "ip_algbw_GBs", "ip_busbw_GBs", "ip_err", "forced_kind", "forced_value"};
+enum Column { kSize, kCount, kType, kRedop, kRoot, kOutTime, kOutAlg, kOutBus, kOutErr, kInTime, kInAlg, kInBus, kInErr, kKind, kValue, kColumnsN };
+
+std::vector<int> header_of(const Fields& names, const std::string& file) {
+  std::vector<int> at(kColumnsN, -1);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    auto known = std::find(std::begin(kColumns), std::end(kColumns), names[i]);
+    if (known == std::end(kColumns)) {
+      std::string hint = nearest(names[i], {std::begin(kColumns), std::end(kColumns)});
+      throw InputError{file + ":1", "unknown column \"" + names[i].substr(0, 40) + "\"" + (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)")};
+    }
+    int& place = at[static_cast<std::size_t>(known - std::begin(kColumns))];
+    if (place >= 0) throw InputError{file + ":1", "column \"" + names[i] + "\" appears twice"};
+    place = static_cast<int>(i);
+  }
+  for (Column c : {kSize, kCount, kType, kOutTime, kOutAlg, kOutBus})
+    if (at[c] < 0) throw InputError{file + ":1", std::string("column \"") + kColumns[c] + "\" is missing"};
+  if ((at[kKind] < 0) != (at[kValue] < 0)) throw InputError{file + ":1", "forced_kind and forced_value go together"};
+  return at;
+}
+
+std::optional<std::int64_t> whole(const std::string& s) {
+  std::int64_t v = 0;
+  auto [end, bad] = std::from_chars(s.data(), s.data() + s.size(), v);
+  if (bad != std::errc{} || end != s.data() + s.size() || v < 0) return {};
+  return v;
+}
+
+}  // namespace
+
+NcclTests read_nccl_tests_csv(const std::string& text, const std::string& file) {
+  NcclTests out;
+  std::vector<int> at;
+  int number = 0;
+  for (std::size_t from = 0; from < text.size();) {
+    auto end = std::min(text.find('\n', from), text.size());
+    std::string_view line = std::string_view(text).substr(from, end - from);
+    from = end + 1;
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.find_first_not_of(" \t") == std::string_view::npos || line.starts_with('#')) continue;
+    Fields f = split(line);
+    if (at.empty()) {
+      at = header_of(f, file);
+      continue;
+    }
+    auto field = [&](Column c) { return at[c] >= 0 && static_cast<std::size_t>(at[c]) < f.size() ? f[static_cast<std::size_t>(at[c])] : std::string(); };
+    auto table = std::find_if(out.tables.begin(), out.tables.end(), [&](const NcclTestsTable& t) { return t.forced_kind == field(kKind) && t.forced_value == field(kValue); });
+    if (table == out.tables.end()) {
+      table = out.tables.insert(table, NcclTestsTable{});
+      table->forced_kind = field(kKind);
+      table->forced_value = field(kValue);
+    }
+    auto drop = [&](const std::string& why) { table->dropped.push_back("line " + std::to_string(number) + " is dropped: " + why); };
+    int named = static_cast<int>(std::count_if(at.begin(), at.end(), [](int x) { return x >= 0; }));
+    if (static_cast<int>(f.size()) != named) {
+      drop("it has " + std::to_string(f.size()) + " fields, the header " + std::to_string(named));
+      continue;
+    }
+    NcclTestsRow row;
+    row.line = number;
+    auto bytes = whole(field(kSize));
+    auto count = whole(field(kCount));
+    if (!bytes || !count) {
+      drop("\"" + (bytes ? field(kCount) : field(kSize)).substr(0, 40) + "\" is not a whole number");
+      continue;
+    }
+    row.bytes = *bytes;
+    row.count = *count;
+    row.type = field(kType);
+    row.redop = field(kRedop);
+    if (auto root = whole(field(kRoot)); root && *root < (1 << 20)) row.root = static_cast<int>(*root);
+    std::string wrong;
+    auto half = [&](Column time, Column alg, Column bus) -> std::optional<NcclTestsTime> {
+      if (field(time).empty() || field(time) == "N/A") return {};
+      auto t = parse_printed(field(time));
+      auto a = parse_printed(field(alg));
+      auto b = parse_printed(field(bus));
+      if (t && a && b) return NcclTestsTime{*t, *a, *b, {}};
+      wrong = !t ? field(time) : !a ? field(alg) : field(bus);
+      return {};
+    };
+    row.out_of_place = half(kOutTime, kOutAlg, kOutBus);
+    row.in_place = half(kInTime, kInAlg, kInBus);
+    if (!wrong.empty()) drop("\"" + wrong.substr(0, 40) + "\" is not a number");
+    else if (!row.out_of_place && !row.in_place) drop("it has no time");
+    else table->rows.push_back(std::move(row));
+  }
+  if (out.tables.empty()) throw InputError{file, "has a header and no row"};
+  return out;
+}
+
+}  // namespace ddpsim::io

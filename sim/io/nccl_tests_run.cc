@@ -1,0 +1,287 @@
+// From rows as printed to a Run: which rows can be true, on how many ranks, under which setting.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "sim/io/json_reader.h"
+#include "sim/io/nccl_tests.h"
+#include "sim/model/version.h"
+
+namespace ddpsim::io {
+namespace {
+
+constexpr int kMostRanks = 1 << 16;
+
+// Whether two printed numbers can be of one row: low <= high once each was moved by what its print may have rounded away.
+bool may_be(double low, double high, Printed p) {
+  double slack = 1e-6 * std::abs(p.value);
+  return p.value + p.half + slack >= low && p.value - p.half - slack <= high;
+}
+
+// algbw = bytes / time.
+bool algbw_agrees(std::int64_t bytes, const NcclTestsTime& t) {
+  double b = static_cast<double>(bytes) / 1000;  // GB/s x us
+  double shortest = t.time_us.value - t.time_us.half;
+  return may_be(b / (t.time_us.value + t.time_us.half), shortest > 0 ? b / shortest : 1e300, t.algbw);
+}
+
+bool busbw_agrees(double factor, const NcclTestsTime& t) {
+  return may_be((t.algbw.value - t.algbw.half) * factor, (t.algbw.value + t.algbw.half) * factor, t.busbw);
+}
+
+// Enough digits to tell ranks apart.
+bool tells_ranks(const NcclTestsTime& t) { return t.algbw.value > 50 * t.algbw.half && t.busbw.value > 0; }
+
+std::vector<const NcclTestsTime*> halves(const NcclTestsRow& row) {
+  std::vector<const NcclTestsTime*> out;
+  if (row.out_of_place) out.push_back(&*row.out_of_place);
+  if (row.in_place) out.push_back(&*row.in_place);
+  return out;
+}
+
+std::string list_of(const std::set<std::string>& names) {
+  std::string out;
+  for (const std::string& n : names) out += (out.empty() ? "" : ", ") + n;
+  return out;
+}
+
+// By what its columns can only be; "" = several.
+std::string guess_op(const NcclTestsTable& t) {
+  std::set<std::string> guesses;
+  for (const NcclTestsRow& r : t.rows) {
+    bool whole = r.count * std::max(1, nccl_tests_element_bytes(r.type)) == r.bytes;
+    if (r.redop.empty() || r.bytes == 0) continue;
+    bool reduces = r.redop != "none";
+    if (reduces) guesses.insert(r.root >= 0 ? "reduce" : whole ? "all_reduce" : "reduce_scatter");
+    else if (r.root >= 0) guesses.insert("broadcast");
+    else return {};
+  }
+  return guesses.size() == 1 ? *guesses.begin() : std::string();
+}
+
+// The table that is meant; several of the same operation and devices are repetitions of one.
+NcclTestsTable choose(const NcclTests& tests, const NcclTestsSetting& setting) {
+  std::string wanted = setting.op.empty() ? "" : nccl_tests_op(setting.op);
+  if (!setting.op.empty() && wanted.empty()) {
+    std::string hint = nearest(setting.op, nccl_tests_ops());
+    throw InputError{"--op " + setting.op.substr(0, 60), hint.empty() ? "expected one of " + fmt::format("{}", fmt::join(nccl_tests_ops(), ", ")) : "is no operation of nccl-tests (did you mean \"" + hint + "\"?)"};
+  }
+  std::vector<NcclTestsTable> left;
+  std::set<std::string> ops;
+  std::set<std::string> forced;
+  for (NcclTestsTable t : tests.tables) {
+    if (t.op.empty()) t.op = wanted.empty() ? guess_op(t) : wanted;
+    ops.insert(t.op.empty() ? "an unnamed operation" : t.op);
+    std::string name = t.forced_kind.empty() ? "" : t.forced_kind + "=" + t.forced_value;
+    if (!name.empty()) forced.insert(name);
+    if (!wanted.empty() && t.op != wanted) continue;
+    if (!setting.forced.empty() && name != setting.forced) continue;
+    left.push_back(std::move(t));
+  }
+  if (left.empty() && !setting.forced.empty()) throw InputError{"--forced " + setting.forced, forced.empty() ? "the file forces nothing; leave --forced out" : "the file holds " + list_of(forced)};
+  if (left.empty()) throw InputError{"--op " + setting.op, "the file holds " + list_of(ops)};
+  if (setting.forced.empty() && forced.size() + (std::any_of(left.begin(), left.end(), [](const NcclTestsTable& t) { return t.forced_kind.empty(); }) ? 1 : 0) > 1)
+    throw InputError{setting.file, "holds " + list_of(forced) + "; choose one with --forced"};
+  NcclTestsTable out = left.front();
+  if (out.op.empty()) throw InputError{setting.file, "does not say which operation it is of; say it with --op, for example --op all_reduce"};
+  for (std::size_t i = 1; i < left.size(); ++i) {
+    const NcclTestsTable& t = left[i];
+    if (t.op != out.op) throw InputError{setting.file, "holds " + list_of(ops) + "; choose one with --op"};
+    if (t.ranks != out.ranks || t.host_time != out.host_time) throw InputError{setting.file, fmt::format("holds {} on {} ranks and on {} ranks; split it, a Run is of one setting", t.op, out.ranks, t.ranks)};
+    out.rows.insert(out.rows.end(), t.rows.begin(), t.rows.end());
+    out.dropped.insert(out.dropped.end(), t.dropped.begin(), t.dropped.end());
+    out.footer = out.footer && t.footer;
+  }
+  return out;
+}
+
+// Rows whose busbw / algbw is that of n ranks.
+std::size_t agreeing(const NcclTestsTable& t, int n) {
+  double factor = nccl_tests_bus_factor(t.op, n);
+  std::size_t out = 0;
+  for (const NcclTestsRow& r : t.rows)
+    for (const NcclTestsTime* x : halves(r)) out += tells_ranks(*x) && busbw_agrees(factor, *x) ? 1 : 0;
+  return out;
+}
+
+struct Told {
+  std::size_t rows = 0;  // that tell
+  int least = 0;         // ranks that most of them agree with; 0 = none
+  int most = 0;
+  double ratio = 0;      // busbw / algbw of the row with the largest bandwidth
+};
+Told told_by_bandwidths(const NcclTestsTable& t) {
+  Told out;
+  double largest = 0;
+  for (const NcclTestsRow& r : t.rows)
+    for (const NcclTestsTime* x : halves(r)) {
+      if (!tells_ranks(*x)) continue;
+      ++out.rows;
+      if (x->algbw.value > largest) largest = x->algbw.value, out.ratio = x->busbw.value / x->algbw.value;
+    }
+  std::size_t best = 0;
+  if (out.rows == 0 || nccl_tests_bus_factor(t.op, 2) == nccl_tests_bus_factor(t.op, 4)) return out;
+  // The factor is one number for all n above some thousands.
+  for (int n = 2; n <= 4096; ++n) {
+    std::size_t here = agreeing(t, n);
+    if (here > best) best = here, out.least = n;
+    if (here == best && best > 0) out.most = n;
+  }
+  return out;
+}
+
+int ranks_of(const NcclTestsTable& t, const NcclTestsSetting& setting, std::vector<std::string>& notes) {
+  int ranks = setting.ranks > 0 ? setting.ranks : t.ranks;
+  Told told = told_by_bandwidths(t);
+  std::string says = told.least == told.most ? fmt::format("{}", told.least) : fmt::format("{} to {}", told.least, told.most);
+  if (ranks == 0) {
+    if (told.least > 0 && told.least == told.most) {
+      notes.push_back(fmt::format("the file names no ranks; busbw / algbw is that of {}", told.least));
+      return told.least;
+    }
+    throw InputError{setting.file, told.least > 0 ? "names no ranks, and busbw / algbw fits " + says + "; say it with --ranks" : "names no ranks; say how many with --ranks"};
+  }
+  if (ranks > kMostRanks) throw InputError{setting.file, fmt::format("{} ranks; at most {} are read", ranks, kMostRanks)};
+  if (told.rows > 0 && 2 * agreeing(t, ranks) < told.rows) {
+    std::string source = setting.ranks > 0 ? "--ranks says" : "its list of devices has";
+    throw InputError{setting.file, told.least > 0 ? fmt::format("busbw / algbw is {:.3f}, as {} of {} ranks has it; {} {}, which would be {:.3f}", told.ratio, t.op, says, source, ranks, nccl_tests_bus_factor(t.op, ranks))
+                                                  : fmt::format("busbw / algbw is {:.3f}; {} of {} ranks has {:.3f} (is it another operation? see --op)", told.ratio, t.op, ranks, nccl_tests_bus_factor(t.op, ranks))};
+  }
+  return ranks;
+}
+
+// Why a row cannot be true; "" = it can.
+std::string damage(const NcclTestsTable& t, const NcclTestsRow& r, int ranks) {
+  int element = nccl_tests_element_bytes(r.type);
+  if (element == 0) return "\"" + r.type.substr(0, 20) + "\" is no type of nccl-tests";
+  if (r.bytes > (std::int64_t{1} << 50) || r.count > r.bytes) return "its size is not true";
+  if (r.bytes != r.count * element && r.bytes != r.count * element * ranks) return fmt::format("{} elements of {} bytes are not {} bytes", r.count, element, r.bytes);
+  for (const NcclTestsTime* x : halves(r)) {
+    if (x->time_us.value < 0 || x->time_us.value > 1e12 || x->algbw.value < 0) return "its time is not true";
+    if (x->time_us.value > 0 && !t.host_time && !algbw_agrees(r.bytes, *x))
+      return fmt::format("{} bytes in {} us are {:.2f} GB/s, not {}", r.bytes, x->time_us.value, static_cast<double>(r.bytes) / 1000 / x->time_us.value, x->algbw.value);
+    if (!busbw_agrees(nccl_tests_bus_factor(t.op, ranks), *x)) return fmt::format("busbw {} is not that of algbw {} on {} ranks", x->busbw.value, x->algbw.value, ranks);
+  }
+  return {};
+}
+
+std::int64_t declared_sizes(const NcclTestsTable& t) {
+  if (t.max_bytes < t.min_bytes || t.max_bytes <= 0 || t.step <= 0) return 0;
+  if (!t.step_is_factor) return (t.max_bytes - t.min_bytes) / t.step + 1;
+  if (t.step < 2) return 0;
+  std::int64_t n = 0;
+  for (std::int64_t s = std::max<std::int64_t>(1, t.min_bytes); s <= t.max_bytes; s *= t.step) {
+    ++n;
+    if (s > t.max_bytes / t.step) break;
+  }
+  return n;
+}
+
+void note_missing(const NcclTests& tests, const NcclTestsTable& t, const std::set<std::int64_t>& found, std::vector<std::string>& notes) {
+  std::int64_t declared = declared_sizes(t);
+  auto have = static_cast<std::int64_t>(found.size());
+  if (declared > have) notes.push_back(fmt::format("{} of {} declared sizes are missing: {} to {} bytes were to be measured, the rows reach from {} to {}", declared - have, declared, t.min_bytes, t.max_bytes, *found.begin(), *found.rbegin()));
+  if (tests.expects_footer && !t.footer) notes.push_back("the footer is missing: the log ends before the test did");
+}
+
+void add_samples(const NcclTestsTable& t, const NcclTestsRow& r, int ranks, Run& run) {
+  for (bool in_place : {false, true}) {
+    const auto& half = in_place ? r.in_place : r.out_of_place;
+    if (!half || !(half->time_us.value > 0)) continue;
+    Sample s;
+    s.op = t.host_time ? t.op + "_host_time" : t.op;
+    s.parameters = {{"bytes", r.bytes}, {"ranks", ranks}, {"in_place", in_place ? 1 : 0}, {"count", r.count}, {"element_bytes", nccl_tests_element_bytes(r.type)}};
+    auto there = std::find_if(run.samples.begin(), run.samples.end(), [&](const Sample& x) { return x.parameters == s.parameters; });
+    Sample& to = there == run.samples.end() ? run.samples.emplace_back(std::move(s)) : *there;
+    auto add = [&](double us) {
+      if (us > 0 && us <= 1e12) to.durations.push_back({static_cast<std::int64_t>(std::llround(us * 1e6))});
+    };
+    for (double us : half->each_us) add(us);
+    if (half->each_us.empty()) add(half->time_us.value);
+    if (to.durations.empty()) run.samples.pop_back();
+  }
+}
+
+// One word of NCCL_ALGO or NCCL_PROTO, lower case; "" where several are allowed, or it is unknown.
+template <std::size_t N>
+std::string forced_word(const std::map<std::string, std::string>& environment, const char* key, const std::array<const char*, N>& words) {
+  auto at = environment.find(key);
+  if (at == environment.end()) return {};
+  std::string plain;
+  for (char c : at->second) plain.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
+  return std::find(words.begin(), words.end(), plain) == words.end() ? std::string() : plain;
+}
+
+CollectiveSetting setting_of(const NcclTests& tests, const NcclTestsTable& t, const NcclTestsSetting& setting, int ranks) {
+  CollectiveSetting c;
+  c.op = t.op;
+  c.ranks = ranks;
+  std::set<std::string> hosts;
+  for (const NcclTestsDevice& d : t.devices) hosts.insert(d.host);
+  c.hosts = setting.hosts > 0 ? setting.hosts : static_cast<int>(hosts.size());
+  c.gpus_per_process = setting.gpus_per_process >= 0 ? setting.gpus_per_process : t.gpus_per_process;
+  c.gpu = !setting.gpu.empty() ? setting.gpu : t.devices.empty() ? "" : t.devices.front().name;
+  c.nccl = setting.nccl.empty() ? tests.nccl : setting.nccl;
+  c.environment = setting.environment;
+  c.environment.insert(tests.environment.begin(), tests.environment.end());
+  if (!t.forced_kind.empty()) c.environment["NCCL_" + t.forced_kind] = t.forced_value;
+  c.algorithm = forced_word(c.environment, "NCCL_ALGO", kNcclAlgorithmWords);
+  c.protocol = forced_word(c.environment, "NCCL_PROTO", kNcclProtocolWords);
+  c.cluster = setting.cluster;
+  c.source = setting.source;
+  return c;
+}
+
+std::string key_of(const CollectiveSetting& c) {
+  std::string where = c.cluster.empty() ? c.gpu.empty() ? "unknown" : c.gpu : c.cluster;
+  std::string out = fmt::format("nccl-tests/{}/{}/n{}", c.op, where, c.ranks);
+  for (const std::string& word : {c.algorithm, c.protocol})
+    if (!word.empty()) out += "/" + word;
+  return out;
+}
+
+}  // namespace
+
+NcclTestsRun run_of(const NcclTests& tests, const NcclTestsSetting& setting) {
+  NcclTestsTable t = choose(tests, setting);
+  NcclTestsRun out;
+  out.notes = t.dropped;
+  int ranks = ranks_of(t, setting, out.notes);
+  Run& run = out.run;
+  std::set<std::int64_t> sizes;
+  int empty = 0;
+  for (const NcclTestsRow& r : t.rows) {
+    if (r.bytes == 0) {
+      sizes.insert(0);
+      ++empty;
+      continue;
+    }
+    if (std::string why = damage(t, r, ranks); !why.empty()) {
+      out.notes.push_back(fmt::format("line {} is dropped: {}", r.line, why));
+      continue;
+    }
+    sizes.insert(r.bytes);
+    add_samples(t, r, ranks, run);
+  }
+  if (run.samples.empty()) throw InputError{setting.file, "no row of nccl-tests is left" + (out.notes.empty() ? std::string("; is it the output of an nccl-tests program?") : ": " + out.notes.front())};
+  if (empty > 0) out.notes.push_back(fmt::format("{} rows of 0 bytes are left out", empty));
+  if (t.host_time) out.notes.push_back("the times are the host's (-C), not the collective's: op is " + t.op + "_host_time");
+  note_missing(tests, t, sizes, out.notes);
+
+  run.kind = RunKind::Measured;
+  run.evidence = setting.evidence;
+  run.collectives = setting_of(tests, t, setting, ranks);
+  run.key = key_of(*run.collectives);
+  run.origin.version = kVersion;
+  run.origin.backend = "nccl";
+  run.origin.hosts = run.collectives->hosts == 1 ? "gpus" : "machines";
+  run.origin.compute = "real";
+  run.origin.gpu = run.collectives->gpu;
+  run.origin.software = tests.tests_version.empty() ? "nccl-tests" : "nccl-tests " + tests.tests_version;
+  for (const std::string& note : out.notes) run.skipped.push_back({"rows", note});
+  return out;
+}
+
+}  // namespace ddpsim::io

@@ -1,0 +1,87 @@
+// ddpsim import: what other programs measured or found, as ddpsim's files.
+#include <CLI/CLI.hpp>
+#include <ostream>
+
+#include "calib/gpu/nccl_log.h"
+#include "sim/io/nccl_tests.h"
+#include "sim/report/run_text.h"
+#include "tools/cmd/question.h"
+
+namespace ddpsim::cli {
+namespace {
+
+struct TestsFlags {
+  std::string file;
+  std::string ranks;
+  std::string evidence = "published";
+  std::vector<std::string> sets;
+  io::NcclTestsSetting setting;
+  OutputFlags output;
+};
+
+std::string lower(std::string s) {
+  for (char& c : s)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return s;
+}
+
+// What NCCL's own lines in the log say of its choices. Others than those of the operation are left out.
+void add_choices(const std::string& text, CollectiveSetting& c) {
+  calib::gpu::NcclLog log = calib::gpu::parse_nccl_log(text);
+  if (c.nccl.empty()) c.nccl = log.version;
+  for (const calib::gpu::NcclChoice& x : log.choices) {
+    if (!x.collective.empty() && io::nccl_tests_op(x.collective) != c.op) continue;
+    CollectiveChoice choice{x.bytes, lower(x.algorithm), lower(x.protocol), x.channels};
+    if (std::find(c.chosen.begin(), c.chosen.end(), choice) == c.chosen.end()) c.chosen.push_back(std::move(choice));
+  }
+}
+
+void import_tests(Terminal& t, TestsFlags& f) {
+  io::NcclTestsSetting& s = f.setting;
+  s.file = f.file;
+  if (!f.ranks.empty()) s.ranks = parse_ranks(f.ranks);
+  if (f.evidence == "collective") s.evidence = EvidenceClass::Collective;
+  else if (f.evidence != "published") throw InputError{"--evidence " + f.evidence, "expected published (somebody else measured it) or collective (it was measured here)"};
+  for (const std::string& set : f.sets) {
+    auto equals = set.find('=');
+    if (equals == std::string::npos || equals == 0) throw InputError{"--set " + set, "expected KEY=VALUE, an environment variable of the run, for example NCCL_ALGO=Ring"};
+    s.environment[set.substr(0, equals)] = set.substr(equals + 1);
+  }
+  std::string text = io::read_file(f.file);
+  io::NcclTestsRun imported = io::run_of(io::read_nccl_tests(text, f.file), s);
+  add_choices(text, *imported.run.collectives);
+  for (const std::string& note : imported.notes) t.err << "ddpsim: " << f.file << ": " << note << "\n";
+  std::string json = io::write_run(imported.run).dump(1) + "\n";
+  Run read = io::read_run(io::parse_json(json, "import"), "import");  // what is written can be read
+  if (f.output.format == "json") return write_answer(t, f.output, json);
+  write_answer(t, f.output, f.output.format == "csv" ? report::samples_csv(read) : report::run_page(read));
+}
+
+void add_tests(CLI::App& import, Terminal& t) {
+  auto f = std::make_shared<TestsFlags>();
+  CLI::App* c = import.add_subcommand("nccl-tests", "Output of nccl-tests (text of any version, JSON of -J, or CSV) as a measured Run");
+  c->add_option("file", f->file, "what the program printed, with whatever else is in the log")->required();
+  c->add_option("--op", f->setting.op, "operation, where the file does not say it or holds several: all_reduce, all_gather, ...");
+  c->add_option("--forced", f->setting.forced, "of a CSV with forced_kind and forced_value: which, for example ALGO=Ring");
+  c->add_option("--ranks", f->ranks, "number of ranks; default: the file's list of devices");
+  c->add_option("--hosts", f->setting.hosts, "number of hosts; default: the file's list of devices")->check(CLI::Range(1, 1 << 20));
+  c->add_option("--gpus-per-process", f->setting.gpus_per_process, "GPUs of one process, 0 = not known; default: what the file says")->check(CLI::Range(0, 1 << 20));
+  c->add_option("--cluster", f->setting.cluster, "name of the cluster that it ran on (ddpsim list clusters)");
+  c->add_option("--gpu", f->setting.gpu, "name of the GPU; default: the file's list of devices");
+  c->add_option("--nccl", f->setting.nccl, "version of NCCL; default: what the file says");
+  c->add_option("--set", f->sets, "KEY=VALUE, repeatable: environment of the run; NCCL_ALGO and NCCL_PROTO say what was forced")->allow_extra_args(false);
+  c->add_option("--source", f->setting.source, "where the file is from, for people");
+  c->add_option("--evidence", f->evidence, "published (default) or collective: measured here");
+  add_output_flags(*c, f->output, {"json", "table", "csv"});
+  c->callback([&t, f] { import_tests(t, *f); });
+}
+
+}  // namespace
+
+void add_import(CLI::App& app, Terminal& t) {
+  CLI::App* c = app.add_subcommand("import", "Make ddpsim's files of what nccl-tests measured and NCCL found");
+  c->require_subcommand(1);
+  add_tests(*c, t);
+}
+
+}  // namespace ddpsim::cli
