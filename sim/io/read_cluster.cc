@@ -11,10 +11,24 @@ void read_link_fields(const Reader& r, LinkSpec& l) {
   if (r.has("burst")) l.burst = r.at("burst").bytes();
   if (r.has("peak")) l.peak = r.at("peak").bandwidth();
   if (r.has("transport")) l.transport = r.at("transport").text();
+  if (r.has("eager")) l.eager = r.at("eager").bytes();
+  if (r.has("staging")) l.staging = r.at("staging").bandwidth();
+}
+
+NcclFacts read_nccl_facts(const Reader& r) {
+  r.only({"cpu", "net_latency", "ll", "ll128", "collnet", "multicast"});
+  NcclFacts f;
+  if (r.has("cpu")) f.cpu = static_cast<HostCpu>(r.at("cpu").choice({"intel", "amd", "arm", "power", "mixed"}));
+  if (r.has("net_latency")) f.net_latency = r.at("net_latency").duration();
+  if (r.has("ll")) f.ll = r.at("ll").boolean();
+  if (r.has("ll128")) f.ll128 = r.at("ll128").boolean();
+  if (r.has("collnet")) f.collnet = r.at("collnet").boolean();
+  if (r.has("multicast")) f.multicast = r.at("multicast").boolean();
+  return f;
 }
 
 LinkSpec read_link(const Reader& r) {
-  r.only({"bandwidth", "latency", "burst", "peak", "transport"});
+  r.only({"bandwidth", "latency", "burst", "peak", "transport", "eager", "staging"});
   LinkSpec l;
   read_link_fields(r, l);
   return l;
@@ -39,7 +53,7 @@ void read_graph(const Reader& r, Cluster& c) {
     c.nodes.push_back({n.at("name").text(), n.at("kind").choice({"host", "switch"}) == 0});
   }
   for (const Reader& l : r.at("links").items()) {
-    l.only({"from", "to", "bandwidth", "latency", "burst", "peak", "transport"});
+    l.only({"from", "to", "bandwidth", "latency", "burst", "peak", "transport", "eager", "staging"});
     GraphLink link;
     link.from = l.at("from").text();
     link.to = l.at("to").text();
@@ -56,7 +70,7 @@ Cluster read_cluster(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.cluster/1");
   r.only({"schema", "name", "description", "source", "pattern", "hosts", "devices_per_host", "nics_per_host", "device", "link", "intra", "slow_links", "racks",
-          "uplink", "hosts_per_leaf", "spines", "oversubscription", "nodes", "links", "emulated_on_cores"});
+          "uplink", "nccl", "hosts_per_leaf", "spines", "oversubscription", "nodes", "links", "emulated_on_cores"});
   Cluster c;
   c.name = r.at("name").text();
   if (r.has("description")) c.description = r.at("description").text();
@@ -67,6 +81,7 @@ Cluster read_cluster(const Json& j, const std::string& file) {
   device.only({"kind", "profile"});
   c.device = device.at("kind").choice({"cpu", "gpu"}) == 0 ? DeviceKind::Cpu : DeviceKind::Gpu;
   c.profile = device.at("profile").text();
+  if (r.has("nccl")) c.nccl = read_nccl_facts(r.at("nccl"));
   if (r.has("emulated_on_cores")) c.emulated_on_cores = r.at("emulated_on_cores").small(-1, 1 << 20);
   if (r.has("intra")) c.intra = read_link(r.at("intra"));
   auto belongs = [&](const char* key, Pattern p) {

@@ -19,13 +19,14 @@ Duration read_ps(const Reader& r, const char* key) {
 }
 
 TransportSection read_transport(const Reader& r) {
-  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "ll_max_bytes_per_s", "message_core_ps", "send_buffer_bytes", "cpu_ps_per_byte", "efficiency", "knots"});
+  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "rendezvous_ps", "ll_max_bytes_per_s", "message_core_ps", "send_buffer_bytes", "cpu_ps_per_byte", "efficiency", "knots"});
   TransportSection t;
   t.basis = read_basis(r);
   t.source = r.at("source").text();
   t.launch = read_ps(r, "launch_ps");
   t.latency = read_ps(r, "latency_ps");
   if (r.has("ll_latency_ps")) t.ll_latency = read_ps(r, "ll_latency_ps");
+  if (r.has("rendezvous_ps")) t.rendezvous = read_ps(r, "rendezvous_ps");
   if (r.has("message_core_ps")) {
     t.message_core = read_ps(r, "message_core_ps");
     if (t.message_core > t.latency) r.at("message_core_ps").fail("is a part of latency_ps, and cannot be longer");
@@ -74,7 +75,8 @@ Profile read_profile(const Json& j, const std::string& file) {
   p.hardware = r.at("hardware").text();
   p.kind = r.at("kind").choice({"cpu", "gpu"}) == 0 ? DeviceKind::Cpu : DeviceKind::Gpu;
   Reader compute = r.at("compute");
-  compute.only({"basis", "source", "peak_flops", "efficiency", "stretch"});
+  compute.only({"basis", "source", "compute_capability", "peak_flops", "efficiency", "stretch"});
+  if (compute.has("compute_capability")) p.compute.capability = compute.at("compute_capability").small(10, 999);
   p.compute.basis = read_basis(compute);
   p.compute.source = compute.at("source").text();
   Reader peaks = compute.at("peak_flops");

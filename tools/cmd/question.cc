@@ -218,6 +218,27 @@ Workload as_recorded(const Workload& w, const Run& run) {
   return out;
 }
 
+Hardware load_hardware(const Terminal& t, const QuestionFlags& flags) {
+  using io::Target;
+  io::Home home = home_of(t);
+  if (flags.cluster.empty()) throw InputError{"--cluster", "no cluster given; name one (ddpsim list clusters)"};
+  Settings settings(flags.sets);
+  for (const io::Setting& s : settings)
+    if (s.target != Target::Cluster && s.target != Target::Profile)
+      throw InputError{"--set " + s.text, "this command knows a cluster and a profile only: --set cluster.hosts=2, --set profile.host.launch_ps=5000000"};
+  Hardware out;
+  Named c = open_document(home, "topologies", flags.cluster, "cluster", "--cluster");
+  out.cluster_file = c.file;
+  out.cluster = settings.read(Target::Cluster, c, io::read_cluster);
+  if (flags.profiles.size() > 1) throw InputError{"--profile", "one profile at a time: all devices of a cluster are of one kind; give it once"};
+  Named p = !flags.profiles.empty() ? open_document(home, "calib/profiles", flags.profiles[0], "profile", "--profile")
+                                    : open_document(home, "calib/profiles", default_profile(home, out.cluster.profile), "profile", c.file + "#/device/profile");
+  out.profile = settings.read(Target::Profile, p, io::read_profile);
+  if (out.profile.kind != out.cluster.device)
+    throw InputError{c.file + "#/device/kind", "the cluster's devices and profile \"" + out.profile.name + "\" are not of one kind; choose another --profile or --cluster"};
+  return out;
+}
+
 Loaded load(const Terminal& t, const QuestionFlags& flags) {
   using io::Target;
   io::Home home = home_of(t);

@@ -50,6 +50,14 @@ struct Loaded {
   predict::Options options;
   predict::Question question() const { return {workload, *fabric, profile, scenario}; }
 };
+// A cluster and its devices' profile, without a job: what questions about one collective need.
+struct Hardware {
+  Cluster cluster;
+  Profile profile;
+  std::string cluster_file;
+};
+// Of --cluster, --profile and the --set lines for either; other --set lines are refused. Throws InputError.
+Hardware load_hardware(const Terminal& t, const QuestionFlags& flags);
 // Why a Run's layer profile is not of this workload; "" = it is.
 std::string layers_problem(const Workload& w, const Run& run);
 // The workload as a measured Run found it on its ranks: the times and the arrival of its layer profile. REQUIRES: run.layers, of the same model.

@@ -1,0 +1,100 @@
+// Tables of nccl-tests beside the price of what NCCL ran: the mechanism alone, its one latency and one efficiency per kind of link taken from other
+// machines' tables; and a table's own sizes, every other one fitted. Pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sim/collective/nccl.h"
+#include "sim/model/run.h"
+
+namespace ddpsim::calib {
+
+// One table on the cluster that it was measured on. The Fabric that `group` names must outlive it.
+struct CollectiveTable {
+  std::string name;
+  std::string machine;  // tables of one machine never fit one another
+  const Run* run = nullptr;
+  collective::NcclGroup group;
+  Profile profile;  // of the cluster's devices, as shipped
+  nccl::Operation op = nccl::Operation::AllReduce;
+  int gpus_per_process = 1;
+  bool cooperative = false;  // NCCL before 2.9: one launch for all GPUs of a process
+};
+
+// Who measured it: the cluster and the source up to its revision.
+std::string machine_of(const CollectiveSetting& s);
+
+// One latency (more or less than NCCL's own of each step) and one efficiency (share of a link's raw rate) for a kind of link.
+struct LinkFit {
+  Duration step;         // added to each step over it
+  double efficiency = 0;
+  int tables = 0;        // that had a say besides the prior, which counts as one
+};
+using LinkFits = std::map<std::string, LinkFit>;  // by transport
+
+struct CollectiveRow {
+  std::int64_t bytes = 0;
+  Duration measured;  // out of place
+  Duration in_place;  // 0 = not in the table
+  Duration predicted;
+  Duration nccl;      // NCCL's own estimate of what it chooses
+  nccl::Choice choice;
+  collective::NcclPrice price;
+  bool available = true;  // false: nothing may run under the table's settings
+};
+
+// Sizes: below 1 MiB, up to 16 MiB, and above.
+enum class Band : std::uint8_t { Small, Middle, Large };
+inline constexpr std::size_t kBands = 3;
+Band band_of(std::int64_t bytes);
+
+Profile with_fits(Profile profile, const LinkFits& fits);
+std::vector<CollectiveRow> predict_table(const CollectiveTable& t, const Profile& profile);
+
+// Fits from tables whose machine is not `without` ("" = all). The prior is the tables' own profiles.
+LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string& without);
+
+// A size whose time is more than 10 % below that of the size before it.
+struct Cliff {
+  std::int64_t from = 0;
+  std::int64_t to = 0;
+  double fall = 0;            // share
+  std::string why;            // "NCCL changes from tree/ll to tree/simple", or "an artefact of the source"
+  bool switched = false;      // the predicted choice differs on both sides
+};
+
+struct BandError {
+  std::size_t rows = 0;
+  double median = 0;       // of |predicted / measured - 1|
+  double nccl_median = 0;  // of NCCL's estimate
+};
+// One size of a table, predicted from every other size.
+struct FittedRow {
+  std::int64_t bytes = 0;
+  double error = 0;
+  bool at_cliff = false;  // it or a neighbour lies at one
+};
+struct TableResult {
+  std::string name;
+  std::string machine;
+  std::vector<CollectiveRow> rows;
+  std::array<BandError, kBands> bands;
+  std::vector<Cliff> cliffs;
+  std::vector<FittedRow> fitted;
+  double fitted_median = 0;
+};
+struct CollectiveReport {
+  std::vector<TableResult> tables;
+  std::array<double, kBands> median{};  // of the tables' medians
+  std::size_t cells_off = 0;     // (table, band) where NCCL is off by more than 5 %
+  std::size_t cells_closer = 0;  // ... and we are closer
+  double most_worse = 0;         // elsewhere: our median less NCCL's, the largest
+  double fitted_p95 = 0;         // pooled over 1 to 128 MiB
+  std::size_t fitted_pooled = 0;
+};
+// Leave one machine out.
+CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables);
+
+}  // namespace ddpsim::calib

@@ -1,0 +1,32 @@
+// NCCL's collectives as commands see them: tables on the clusters that they were measured on, and the judgement of them.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "calib/fit/collectives.h"
+#include "tools/cmd/question.h"
+
+namespace ddpsim::cli {
+
+// Tables and what they point to.
+struct Tables {
+  std::deque<Run> runs;
+  std::deque<topology::Fabric> fabrics;
+  std::vector<calib::CollectiveTable> tables;
+  std::vector<std::string> left_out;  // "name: why"
+};
+// Every Run of `folder` with a section "collectives" and a shipped cluster. Throws InputError for files that cannot be read.
+Tables load_tables(const Terminal& t, const std::string& folder);
+
+// Devices of `ranks` ranks spread evenly over the first `hosts` hosts.
+std::vector<int> spread(const Cluster& c, int ranks, int hosts);
+// 2.4.x and older have neither LL128 nor what the model of 2.19 knows besides; `cooperative` of CollectiveTable is NCCL before 2.9.
+nccl::Settings settings_of(const CollectiveSetting& s);
+
+std::string collectives_table(const calib::CollectiveReport& r);
+std::string collectives_markdown(const calib::CollectiveReport& r);
+io::OrderedJson collectives_json(const calib::CollectiveReport& r);
+
+}  // namespace ddpsim::cli
