@@ -4,6 +4,7 @@
 #include <map>
 
 #include "sim/nccl/search.h"
+#include "sim/topology/path_type.h"
 
 
 namespace ddpsim::collective {
@@ -42,12 +43,6 @@ class Loads {
   std::vector<topology::LinkId> used_;
 };
 
-bool is_net(const std::string& transport) { return transport != "nvlink" && transport != "c2c" && transport != "pcie" && transport != "upi" && transport != "shm"; }
-nccl::Hop hop_class(const std::string& transport) {
-  if (transport == "nvlink" || transport == "c2c") return nccl::Hop::Nvlink;
-  return is_net(transport) ? nccl::Hop::Net : nccl::Hop::Pci;
-}
-
 std::vector<std::vector<int>> ranks_by_host(const topology::Fabric& f, const std::vector<int>& devices) {
   std::vector<std::vector<int>> groups;
   std::map<int, std::size_t> group_of;
@@ -59,6 +54,17 @@ std::vector<std::vector<int>> ranks_by_host(const topology::Fabric& f, const std
   return groups;
 }
 
+nccl::Wire wire_of(topology::LinkKind kind) {
+  switch (kind) {
+    case topology::LinkKind::Nvlink: return nccl::Wire::Nvlink;
+    case topology::LinkKind::C2c: return nccl::Wire::C2c;
+    case topology::LinkKind::Pcie: return nccl::Wire::Pcie;
+    case topology::LinkKind::Upi: return nccl::Wire::Upi;
+    case topology::LinkKind::Net: return nccl::Wire::Nic;
+  }
+  return nccl::Wire::Nic;
+}
+
 // The node that NCCL searches: the first one. Its links in NCCL's numbers.
 nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, const std::vector<int>& ranks, int cc) {
   nccl::Node node;
@@ -68,47 +74,48 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
   node.gpu_route.resize(n * n);
   node.gpu_path.assign(n * n, nccl::PathType::Loc);
   std::map<topology::LinkId, int> index;
+  auto link_index = [&](topology::LinkId l) {
+    auto [it, fresh] = index.emplace(l, static_cast<int>(node.links.size()));
+    const topology::Link& link = f.links()[l];
+    if (fresh) node.links.push_back(nccl::link_bandwidth(wire_of(link.kind), link.bandwidth.bytes_per_ps() * 1e3, cc));
+    return it->second;
+  };
   topology::Route route;
+  auto device = [&](std::size_t i) { return devices[static_cast<std::size_t>(ranks[i])]; };
   for (std::size_t a = 0; a < n; ++a)
     for (std::size_t b = 0; b < n; ++b) {
       if (a == b) continue;
-      f.find_route(devices[static_cast<std::size_t>(ranks[a])], devices[static_cast<std::size_t>(ranks[b])], route);
-      nccl::PathType path = nccl::PathType::Nvl;
-      for (topology::LinkId l : route.links) {
-        const topology::Link& link = f.links()[l];
-        nccl::Hop kind = hop_class(f.transports()[link.transport]);
-        auto [it, fresh] = index.emplace(l, static_cast<int>(node.links.size()));
-        double raw = link.bandwidth.bytes_per_ps() * 1e3;
-        if (fresh) node.links.push_back(nccl::link_bandwidth(kind == nccl::Hop::Nvlink ? nccl::Wire::Nvlink : nccl::Wire::Pcie, raw, cc));
-        node.gpu_route[a * n + b].push_back(it->second);
-        if (kind != nccl::Hop::Nvlink) path = nccl::PathType::Pxb;
-      }
-      node.gpu_path[a * n + b] = path;
+      f.find_route(device(a), device(b), route);
+      for (topology::LinkId l : route.links) node.gpu_route[a * n + b].push_back(link_index(l));
+      node.gpu_path[a * n + b] = f.path_type(device(a), device(b));
     }
-  node.nvswitch = c.intra && hop_class(c.intra->transport) == nccl::Hop::Nvlink;
-  if (node.nvswitch && !node.links.empty()) node.nvlink_per_gpu = node.links.front();
-  if (c.pattern != Pattern::Graph) {
-    // NICs near the GPUs that take part.
-    std::vector<int> nics;
-    for (int r : ranks) nics.push_back(f.nic_of(devices[static_cast<std::size_t>(r)]));
-    std::sort(nics.begin(), nics.end());
-    nics.erase(std::unique(nics.begin(), nics.end()), nics.end());
-    node.nics = static_cast<int>(nics.size());
-    node.nic_bandwidth = c.link.bandwidth.bytes_per_ps() * 1e3;
-    auto k = nics.size();
-    node.out_route.resize(n * k);
-    node.in_route.resize(n * k);
-    node.nic_path.assign(n * k, nccl::PathType::Sys);
-    for (std::size_t a = 0; a < n; ++a)
-      for (std::size_t i = 0; i < k; ++i)
-        if (f.nic_of(devices[static_cast<std::size_t>(ranks[a])]) == nics[i]) node.nic_path[a * k + i] = nccl::PathType::Pxb;
-  } else {
-    node.nics = 1;
+  int host = f.host_of(device(0));
+  if (c.intra) node.nvswitch = topology::kind_of(c.intra->transport) == topology::LinkKind::Nvlink;
+  else if (f.drawn()) node.nvswitch = f.inside(host).to_nvswitch(f.local_of(device(0))) != UINT32_MAX;
+  if (node.nvswitch && n > 1) node.nvlink_per_gpu = node.links[static_cast<std::size_t>(node.gpu_route[1].front())];
+  // NICs near the GPUs that take part.
+  std::vector<int> nics;
+  for (std::size_t a = 0; a < n; ++a) nics.push_back(f.nic_of(device(a)));
+  std::sort(nics.begin(), nics.end());
+  nics.erase(std::unique(nics.begin(), nics.end()), nics.end());
+  if (c.pattern == Pattern::Graph) {
+    nics.assign(1, 0);
     for (const GraphLink& l : c.links) node.nic_bandwidth = std::max(node.nic_bandwidth, l.link.bandwidth.bytes_per_ps() * 1e3);
-    node.out_route.resize(n);
-    node.in_route.resize(n);
-    node.nic_path.assign(n, nccl::PathType::Pxb);
+  } else {
+    node.nic_bandwidth = c.link.bandwidth.bytes_per_ps() * 1e3;
   }
+  node.nics = static_cast<int>(nics.size());
+  auto k = nics.size();
+  node.out_route.resize(n * k);
+  node.in_route.resize(n * k);
+  node.nic_path.assign(n * k, nccl::PathType::Phb);
+  for (std::size_t a = 0; a < n; ++a)
+    for (std::size_t i = 0; i < k; ++i) {
+      node.nic_path[a * k + i] = c.pattern == Pattern::Graph ? nccl::PathType::Pix : f.nic_path_type(device(a), nics[i]);
+      if (!f.drawn() || !f.inside(host).draws_nics()) continue;
+      for (std::uint32_t l : f.inside(host).to_nic(f.local_of(device(a)), nics[i]).links) node.out_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
+      for (std::uint32_t l : f.inside(host).from_nic(nics[i], f.local_of(device(a))).links) node.in_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
+    }
   return node;
 }
 

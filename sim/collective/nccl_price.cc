@@ -19,9 +19,14 @@ constexpr double kPsPerUs = 1e6;
 const TransportSection& section(const NcclGroup& g, const Profile& p, const NcclHop& hop) { return p.transports.at(g.fabric->transports()[hop.transport]); }
 
 nccl::Hop class_of(const NcclGroup& g, const NcclHop& hop) {
-  const std::string& t = g.fabric->transports()[hop.transport];
-  if (t == "nvlink" || t == "c2c") return nccl::Hop::Nvlink;
-  return t == "pcie" || t == "upi" || t == "shm" ? nccl::Hop::Pci : nccl::Hop::Net;
+  switch (topology::kind_of(g.fabric->transports()[hop.transport])) {
+    case topology::LinkKind::Nvlink:
+    case topology::LinkKind::C2c: return nccl::Hop::Nvlink;
+    case topology::LinkKind::Pcie:
+    case topology::LinkKind::Upi: return nccl::Hop::Pci;
+    case topology::LinkKind::Net: return nccl::Hop::Net;
+  }
+  return nccl::Hop::Net;
 }
 
 // Bytes on the wire per byte of data.

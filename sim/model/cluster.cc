@@ -1,24 +1,15 @@
 #include "sim/model/cluster.h"
 
 #include <array>
+#include <initializer_list>
 #include <set>
 
 namespace ddpsim {
 namespace {
 
 constexpr std::size_t kMaxSlowLinks = 1024;
+constexpr std::int64_t kMaxInsideLinks = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxGraph = std::int64_t{1} << 26;
-
-Problem check_link(const LinkSpec& l, const std::string& path) {
-  if (l.bandwidth.bits_per_s <= 0) return {path + "/bandwidth", "a link's bandwidth is positive, for example \"100Gb/s\""};
-  if (l.bandwidth.bits_per_s < 1'000) return {path + "/bandwidth", "less than 1 kb/s is not a link"};
-  if (l.bandwidth.bits_per_s > 1'000'000'000'000'000) return {path + "/bandwidth", "more than 1,000 Tb/s is not a link"};
-  if (l.latency > kSecond) return {path + "/latency", "a link's latency is below a second"};
-  if ((l.burst.count > 0) != (l.peak.bits_per_s > 0)) return {path, "burst and peak make a token bucket together; give both or neither"};
-  if (l.peak.bits_per_s > 0 && l.peak < l.bandwidth) return {path + "/peak", "the peak rate is at least the bandwidth"};
-  if (l.transport.empty()) return {path + "/transport", "a transport needs a name, one of the profile's \"transports\""};
-  return {};
-}
 
 Problem check_graph(const Cluster& c) {
   std::set<std::string> names;
@@ -47,10 +38,97 @@ Problem check_graph(const Cluster& c) {
   return {};
 }
 
+// A few numbers that multiply to something that must not be large.
+bool too_many(std::initializer_list<std::int64_t> factors, std::int64_t most) {
+  std::int64_t product = 1;
+  for (std::int64_t f : factors) {
+    if (f > 0 && product > most / f) return true;
+    product *= f;
+  }
+  return false;
+}
+
+Problem check_spines(const Cluster& c, std::int64_t leaves, std::int64_t nics_below) {
+  if (c.spines < 1 || c.spines > 4096) return {"/spines", "1 to 4,096 spine switches"};
+  if (leaves > kMaxDevices / c.spines) return {"/spines", "more than 1,048,576 links from leaves to spines"};
+  if (c.spines > nics_below)
+    return {"/spines", "more spines than a leaf has NICs below it (" + std::to_string(nics_below) + "): each uplink would be slower than one NIC at 1:1"};
+  if (!(c.oversubscription >= 1 && c.oversubscription <= 1000)) return {"/oversubscription", "1:1 to 1000:1"};
+  return {};
+}
+
+Problem check_torus(const Cluster& c) {
+  if (c.extents.empty() || c.extents.size() > 4) return {"/extents", "1 to 4 extents, for example [4, 4, 2]"};
+  std::int64_t hosts = 1;
+  for (std::size_t i = 0; i < c.extents.size(); ++i) {
+    if (c.extents[i] < 1) return {"/extents/" + std::to_string(i), "at least one host along each dimension"};
+    if (too_many({hosts, c.extents[i]}, kMaxDevices)) return {"/extents", "more than 1,048,576 hosts"};
+    hosts *= c.extents[i];
+  }
+  if (hosts != c.hosts) return {"/hosts", "the extents make " + std::to_string(hosts) + " hosts; leave \"hosts\" out"};
+  return check_link(c.trunk, "/trunk");
+}
+
+Problem check_dragonfly(const Cluster& c) {
+  if (c.groups < 1) return {"/groups", "at least one group"};
+  if (c.routers_per_group < 1) return {"/routers_per_group", "at least one router per group"};
+  if (c.hosts_per_router < 1) return {"/hosts_per_router", "at least one host per router"};
+  if (too_many({c.groups, c.routers_per_group, c.routers_per_group}, kMaxDevices) || too_many({c.groups, c.groups}, kMaxDevices) ||
+      too_many({c.groups, c.routers_per_group, c.hosts_per_router}, kMaxDevices))
+    return {"/groups", "more than 1,048,576 hosts or links between routers"};
+  if (c.hosts > c.groups * c.routers_per_group * c.hosts_per_router)
+    return {"/hosts", "groups x routers_per_group x hosts_per_router make room for " + std::to_string(c.groups * c.routers_per_group * c.hosts_per_router) + " hosts"};
+  if (auto p = check_link(c.trunk, "/trunk")) return p;
+  return check_link(c.global, "/global");
+}
+
+Problem check_pattern(const Cluster& c) {
+  switch (c.pattern) {
+    case Pattern::Star:
+    case Pattern::Graph: return {};
+    case Pattern::Racks:
+      if (c.racks < 1 || c.racks > c.hosts) return {"/racks", "1 to as many racks as hosts"};
+      return check_link(c.uplink, "/uplink");
+    case Pattern::FatTree:
+      if (c.hosts_per_leaf < 1) return {"/hosts_per_leaf", "at least one host per leaf switch"};
+      if (c.hosts_per_leaf > kMaxDevices) return {"/hosts_per_leaf", "more than 1,048,576 hosts per leaf switch"};
+      return check_spines(c, (c.hosts - 1) / c.hosts_per_leaf + 1, std::int64_t{c.hosts_per_leaf} * c.nics_per_host);
+    case Pattern::RailOptimised:
+      if (c.hosts_per_group < 1) return {"/hosts_per_group", "at least one host per group of rails"};
+      return check_spines(c, (std::int64_t{c.hosts - 1} / c.hosts_per_group + 1) * c.nics_per_host, c.hosts_per_group);
+    case Pattern::Ring: return check_link(c.trunk, "/trunk");
+    case Pattern::Torus: return check_torus(c);
+    case Pattern::Dragonfly: return check_dragonfly(c);
+    case Pattern::Nvl72: {
+      if (c.hosts_per_rack < 1) return {"/hosts_per_rack", "at least one host per rack"};
+      bool switched = c.inside ? c.inside->pattern == InsidePattern::Nvswitch : c.intra && c.intra->transport == "nvlink";
+      if (!switched) return {c.inside ? "/inside" : "/intra", "an NVLink rack needs \"inside\" of pattern \"nvswitch\", or \"intra\" with transport \"nvlink\": each GPU's way to the rack's NVLink switches"};
+      return {};
+    }
+  }
+  return {};
+}
+
+Problem check_faults(const Cluster& c) {
+  if (c.failed_links.size() > kMaxSlowLinks) return {"/failed_links", "more than 1,024 failed links"};
+  if (c.degraded_links.size() > kMaxSlowLinks) return {"/degraded_links", "more than 1,024 degraded links"};
+  for (std::size_t i = 0; i < c.degraded_links.size(); ++i) {
+    const DegradedLink& d = c.degraded_links[i];
+    std::string path = "/degraded_links/" + std::to_string(i);
+    bool rate = d.bandwidth.bits_per_s != 0;
+    if (rate == (d.fraction != 0)) return {path, "give \"bandwidth\" (what is left) or \"fraction\" (of what it had), one of them"};
+    if (rate && d.bandwidth.bits_per_s < 1'000) return {path + "/bandwidth", "less than 1 kb/s is not a link; put it in \"failed_links\""};
+    if (!rate && !(d.fraction >= 1e-6 && d.fraction <= 1)) return {path + "/fraction", "a share of the link's bandwidth above 0 and at most 1; a dead link belongs in \"failed_links\""};
+  }
+  return {};
+}
+
 }  // namespace
 
+const char* name_of(Ecmp e) { return e == Ecmp::Source ? "source" : "hash"; }
+
 const char* name_of(Pattern p) {
-  constexpr std::array<const char*, 4> kNames{"star", "racks", "fat_tree", "graph"};
+  constexpr std::array<const char*, 9> kNames{"star", "racks", "fat_tree", "graph", "ring", "torus", "dragonfly", "rail_optimised", "nvl72"};
   return kNames[static_cast<std::size_t>(p)];
 }
 
@@ -63,7 +141,14 @@ Problem validate(const Cluster& c) {
   if (c.nics_per_host < 1 || c.nics_per_host > 64) return {"/nics_per_host", "a host has 1 to 64 NICs"};
   if (c.hosts > kMaxDevices / c.nics_per_host) return {"/nics_per_host", "more than 1,048,576 NICs in all"};
   if (c.profile.empty()) return {"/device/profile", "a device names its profile (ddpsim list profiles)"};
-  if (c.devices_per_host > 1 && !c.intra) return {"/intra", "more than one device a host needs \"intra\", the link from each device to its host's switch"};
+  if (c.devices_per_host > 1 && !c.intra && !c.inside)
+    return {"/intra", "more than one device a host needs \"intra\", the link from each device to its host's switch, or \"inside\", a pattern or drawing of the host"};
+  if (c.intra && c.inside) return {"/inside", "beside \"intra\": keep one; \"intra\" joins every device to one switch by one link"};
+  if (c.inside) {
+    if (auto p = validate(*c.inside, c.devices_per_host, c.nics_per_host)) return p;
+    auto links = static_cast<std::int64_t>(expand(*c.inside, c.devices_per_host, c.nics_per_host).links.size());
+    if (too_many({links, c.hosts}, kMaxInsideLinks)) return {"/hosts", "more than 16,777,216 links inside hosts"};
+  }
   if (c.intra)
     if (auto p = check_link(*c.intra, "/intra")) return p;
   if (c.pattern == Pattern::Graph) {
@@ -71,19 +156,8 @@ Problem validate(const Cluster& c) {
   } else {
     if (auto p = check_link(c.link, "/link")) return p;
   }
-  if (c.pattern == Pattern::Racks) {
-    if (c.racks < 1 || c.racks > c.hosts) return {"/racks", "1 to as many racks as hosts"};
-    if (auto p = check_link(c.uplink, "/uplink")) return p;
-  }
-  if (c.pattern == Pattern::FatTree) {
-    if (c.hosts_per_leaf < 1) return {"/hosts_per_leaf", "at least one host per leaf switch"};
-    if (c.spines < 1 || c.spines > 4096) return {"/spines", "1 to 4,096 spine switches"};
-    if ((c.hosts - 1) / c.hosts_per_leaf + 1 > kMaxDevices / c.spines) return {"/spines", "more than 1,048,576 links from leaves to spines"};
-    if (c.spines > c.hosts_per_leaf * c.nics_per_host)
-      return {"/spines", "more spines than a leaf has NICs below it (" + std::to_string(c.hosts_per_leaf * c.nics_per_host) +
-                             "): each uplink would be slower than one NIC at 1:1"};
-    if (!(c.oversubscription >= 1 && c.oversubscription <= 1000)) return {"/oversubscription", "1:1 to 1000:1"};
-  }
+  if (auto p = check_pattern(c)) return p;
+  if (auto p = check_faults(c)) return p;
   if (c.emulated_on_cores < 0 || c.emulated_on_cores > 4096) return {"/emulated_on_cores", "1 to 4,096 cores of the machine that all hosts share"};
   std::set<int> slow;
   if (c.slow_links.size() > kMaxSlowLinks) return {"/slow_links", "more than 1,024 slow links"};

@@ -6,21 +6,12 @@
 #include <vector>
 
 #include "sim/model/error.h"
+#include "sim/model/inside.h"
+#include "sim/model/link.h"
 #include "sim/model/workload.h"
 #include "sim/units/units.h"
 
 namespace ddpsim {
-
-// One direction of a cable; links are full duplex with equal directions. burst > 0: a token bucket (see engine::Resource).
-struct LinkSpec {
-  Bandwidth bandwidth;
-  Duration latency;
-  Bytes burst;
-  Bandwidth peak;
-  std::string transport = "tcp";
-  Bytes eager;        // the network asks the receiver before it sends messages of this many bytes or more; 0 = it never asks
-  Bandwidth staging;  // no GPUDirect: what one thread copies between GPU and network, both directions together; 0 = nothing is copied
-};
 
 // What NCCL would read off the system and its network plugin.
 enum class HostCpu : std::uint8_t { Intel, Amd, Arm, Power, Mixed };
@@ -47,8 +38,19 @@ struct SlowLink {
   Bandwidth bandwidth;
 };
 
-enum class Pattern : std::uint8_t { Star, Racks, FatTree, Graph };
+// A cable that carries less than it should: to `bandwidth`, or to `fraction` of what it had (bandwidth 0).
+struct DegradedLink {
+  std::string link;
+  Bandwidth bandwidth;
+  double fraction = 0;
+};
+
+enum class Pattern : std::uint8_t { Star, Racks, FatTree, Graph, Ring, Torus, Dragonfly, RailOptimised, Nvl72 };
 const char* name_of(Pattern p);
+
+// Which of several equal paths a message takes: by the sender's NIC alone, or by a hash of both NICs (topology::ecmp_hash).
+enum class Ecmp : std::uint8_t { Source, Hash };
+const char* name_of(Ecmp e);
 
 struct Cluster {
   std::string name;
@@ -60,7 +62,8 @@ struct Cluster {
   DeviceKind device = DeviceKind::Gpu;
   std::string profile;
   LinkSpec link;
-  std::optional<LinkSpec> intra;
+  std::optional<LinkSpec> intra;    // each device to the host's one switch; or `inside`; or neither, with one device a host
+  std::optional<Inside> inside;
   // racks
   int racks = 1;
   LinkSpec uplink;
@@ -68,6 +71,22 @@ struct Cluster {
   int hosts_per_leaf = 1;
   int spines = 1;
   double oversubscription = 1;
+  // ring, torus: between routers, one a host; dragonfly: inside a group
+  LinkSpec trunk;
+  std::vector<int> extents;  // torus: hosts along each dimension, the first varies fastest
+  // dragonfly
+  int groups = 1;
+  int routers_per_group = 1;
+  int hosts_per_router = 1;
+  LinkSpec global;
+  // rail_optimised: leaf k of a group joins NIC k of its hosts; spines and oversubscription as in a fat tree
+  int hosts_per_group = 1;
+  // nvl72: hosts whose GPUs are one NVLink domain
+  int hosts_per_rack = 18;
+  Ecmp ecmp = Ecmp::Source;
+  // Cables by name (Fabric::link_name, with or without its direction); both directions fail or degrade.
+  std::vector<std::string> failed_links;
+  std::vector<DegradedLink> degraded_links;
   // graph
   std::vector<GraphNode> nodes;
   std::vector<GraphLink> links;

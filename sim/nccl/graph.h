@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/topology/path_type.h"
 #include "sim/units/units.h"
 
 namespace ddpsim::nccl {
 
-// How two devices, or a device and a NIC, reach one another; NCCL's order, nearest first. Source: NCCL src/graph/topo.h (PATH_*).
-enum class PathType : std::uint8_t { Loc, Nvl, Nvb, C2c, Pix, Pxb, P2c, Pxn, Phb, Sys, Net, Dis };
+using topology::PathType;
 
 struct ChannelGraph {
   int channels = 0;    // of the search, before they are duplicated for the communicator

@@ -1,48 +1,49 @@
-// Fat tree: a leaf's uplinks together carry hosts_per_leaf * nics * link / oversubscription, split evenly over the spines; flow k of a source
-// takes spine (source NIC number) mod spines: deterministic, and balanced for neighbours on a ring.
 #include "sim/topology/fabric.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace ddpsim::topology {
+namespace {
 
-Fabric::Fabric(const Cluster& cluster) : cluster_(cluster) {
+constexpr std::size_t kMaxTable = std::size_t{1} << 26;
+
+// "host0 up" and "host0 down" are directions of the cable "host0".
+std::string cable_of(const std::string& name) {
+  for (const char* way : {" up", " down"})
+    if (name.ends_with(way)) return name.substr(0, name.size() - std::char_traits<char>::length(way));
+  return name;
+}
+
+}  // namespace
+
+Fabric::Fabric(const Cluster& cluster) : cluster_(cluster), network_(cluster) {
   const Cluster& c = cluster_;
-  if (c.pattern == Pattern::Graph) graph_ = route_graph(c);
+  if (c.inside) {
+    host_graph_ = expand(*c.inside, c.devices_per_host, c.nics_per_host);
+    hosts_.emplace_back(host_graph_);
+    host_links_ = static_cast<LinkId>(2 * host_graph_.links.size());
+    for (int h = 0; h < c.hosts; ++h)
+      for (const auto& l : host_graph_.links) add(l.link, topology::kind_of(l.link.transport));
+  }
   if (c.intra) {
     intra_transport_ = transport_id(c.intra->transport);
-    intra_base_ = static_cast<LinkId>(links_.size());
-    for (int d = 0; d < c.devices(); ++d) add(*c.intra);
+    for (int d = 0; d < c.devices(); ++d) add(*c.intra, topology::kind_of(c.intra->transport));
   }
-  if (c.pattern == Pattern::Graph) {
-    trunk_base_ = static_cast<LinkId>(links_.size());
-    for (const GraphLink& l : c.links) add(l.link);
-    net_transport_ = c.links.empty() ? 0 : transport_id(c.links.front().link.transport);
-    return;
-  }
-  net_transport_ = transport_id(c.link.transport);
-  nic_base_ = static_cast<LinkId>(links_.size());
-  for (int h = 0; h < c.hosts; ++h) {
-    LinkSpec nic = c.link;
-    for (const SlowLink& s : c.slow_links)
-      if (s.host == h) nic.bandwidth = s.bandwidth;
-    for (int k = 0; k < c.nics_per_host; ++k) add(nic);
+  if (has_nic_links()) {
+    net_transport_ = transport_id(c.link.transport);
+    nic_base_ = static_cast<LinkId>(links_.size());
+    for (int h = 0; h < c.hosts; ++h) {
+      LinkSpec nic = c.link;
+      for (const SlowLink& s : c.slow_links)
+        if (s.host == h) nic.bandwidth = s.bandwidth;
+      for (int k = 0; k < c.nics_per_host; ++k) add(nic, LinkKind::Net);
+    }
   }
   trunk_base_ = static_cast<LinkId>(links_.size());
-  if (c.pattern == Pattern::Racks) {
-    group_size_ = (c.hosts + c.racks - 1) / c.racks;
-    for (int r = 0; r < c.racks; ++r) add(c.uplink);
-  }
-  if (c.pattern == Pattern::FatTree) {
-    group_size_ = c.hosts_per_leaf;
-    int leaves = (c.hosts + group_size_ - 1) / group_size_;
-    LinkSpec trunk = c.link;
-    trunk.burst = {};
-    trunk.peak = {};
-    double total = static_cast<double>(c.link.bandwidth.bits_per_s) * c.hosts_per_leaf * c.nics_per_host;
-    trunk.bandwidth.bits_per_s = std::max<std::int64_t>(1, static_cast<std::int64_t>(total / c.oversubscription / c.spines));
-    for (int i = 0; i < leaves * c.spines; ++i) add(trunk);
-  }
+  for (const Trunk& t : network_.trunks()) add(network_.specs()[t.spec], LinkKind::Net);
+  if (!has_nic_links() && trunk_base_ < links_.size()) net_transport_ = links_[trunk_base_].transport;
+  if (!c.failed_links.empty() || !c.degraded_links.empty()) apply_faults();
 }
 
 std::uint8_t Fabric::transport_id(const std::string& name) {
@@ -51,91 +52,230 @@ std::uint8_t Fabric::transport_id(const std::string& name) {
   return static_cast<std::uint8_t>(it - transports_.begin());
 }
 
-LinkId Fabric::add(const LinkSpec& spec) {
-  Link l{spec.bandwidth, spec.latency, spec.burst, spec.peak, transport_id(spec.transport), spec.eager, spec.staging};
+LinkId Fabric::add(const LinkSpec& spec, LinkKind kind) {
+  Link l{spec.bandwidth, spec.latency, spec.burst, spec.peak, transport_id(spec.transport), spec.eager, spec.staging, kind};
   links_.push_back(l);
   links_.push_back(l);
   return static_cast<LinkId>(links_.size() - 2);
 }
 
-bool Fabric::reachable(int from, int to) const {
-  if (cluster_.pattern != Pattern::Graph || host_of(from) == host_of(to)) return true;
-  auto node = static_cast<std::size_t>(graph_.host_node[static_cast<std::size_t>(host_of(to))]);
-  return graph_.inbound[static_cast<std::size_t>(host_of(from))][node] != UINT32_MAX;
+void Fabric::apply_faults() {
+  const Cluster& c = cluster_;
+  std::unordered_map<std::string, LinkId> by_name;
+  for (LinkId l = 0; l < links_.size(); ++l) {
+    std::string name = link_name(l);
+    by_name.emplace(cable_of(name), l / 2);
+    by_name.emplace(std::move(name), l / 2);
+  }
+  for (std::size_t i = 0; i < c.degraded_links.size(); ++i) {
+    const DegradedLink& d = c.degraded_links[i];
+    std::string path = "/degraded_links/" + std::to_string(i);
+    auto it = by_name.find(d.link);
+    if (it == by_name.end()) {
+      ignored_.push_back({path + "/link", d.link, ""});
+      continue;
+    }
+    for (LinkId l : {2 * it->second, 2 * it->second + 1}) {
+      std::int64_t had = links_[l].bandwidth.bits_per_s;
+      std::int64_t left = d.bandwidth.bits_per_s > 0 ? d.bandwidth.bits_per_s : std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(had) * d.fraction));
+      if (left > had) {
+        ignored_.push_back({path + "/bandwidth", d.link, "more than the link has when it is whole (" + to_string(Bandwidth{had}) + "); a degraded link carries less"});
+        break;
+      }
+      links_[l].bandwidth.bits_per_s = left;
+    }
+  }
+  std::vector<std::uint32_t> trunks;
+  std::map<int, std::vector<bool>> inside_failed;
+  if (!c.failed_links.empty()) failed_cables_.assign(links_.size() / 2, false);
+  for (std::size_t i = 0; i < c.failed_links.size(); ++i) {
+    std::string path = "/failed_links/" + std::to_string(i);
+    auto it = by_name.find(c.failed_links[i]);
+    if (it == by_name.end()) {
+      ignored_.push_back({path, c.failed_links[i], ""});
+      continue;
+    }
+    LinkId l = 2 * it->second;
+    if (l >= trunk_base_) {
+      trunks.push_back((l - trunk_base_) / 2);
+    } else if (has_nic_links() && l >= nic_base_) {
+      dead_nics_.resize(static_cast<std::size_t>(c.hosts) * static_cast<std::size_t>(c.nics_per_host), false);
+      dead_nics_[(l - nic_base_) / 2] = true;
+    } else if (drawn()) {
+      auto& failed = inside_failed[static_cast<int>(l / host_links_)];
+      failed.resize(host_graph_.links.size(), false);
+      failed[l % host_links_ / 2] = true;
+    } else {
+      ignored_.push_back({path, c.failed_links[i], "a device's only link inside its host cannot fail; draw the host with \"inside\", where there may be another way"});
+      continue;
+    }
+    failed_cables_[it->second] = true;
+  }
+  for (const auto& [host, failed] : inside_failed) {
+    other_hosts_[host] = hosts_.size();
+    hosts_.emplace_back(host_graph_, failed);
+  }
+  auto n = static_cast<std::size_t>(network_.switches());
+  if (!trunks.empty() && n * n > kMaxTable) ignored_.push_back({"/failed_links", "", "ways around a failed link are found in networks of up to 8,192 switches; this one has " + std::to_string(n)});
+  else network_.fail(trunks);
 }
 
-void Fabric::find_route(int from, int to, Route& route) const {
-  const Cluster& c = cluster_;
-  route.links.clear();
+std::size_t Fabric::kind_of_host(int host) const {
+  auto it = other_hosts_.find(host);
+  return it == other_hosts_.end() ? 0 : it->second;
+}
+
+int Fabric::usable_nic(int host, int nic) const {
+  int n = cluster_.nics_per_host;
+  if (dead_nics_.empty()) return nic;
+  for (int k = 0; k < n; ++k)
+    if (!dead_nics_[static_cast<std::size_t>(host * n + (nic + k) % n)]) return (nic + k) % n;
+  return nic;
+}
+
+bool Fabric::reaches_nic(int device, int nic) const {
+  int host = host_of(device);
+  if (!dead_nics_.empty() && dead_nics_[static_cast<std::size_t>(host * cluster_.nics_per_host + nic)]) return false;
+  return !drawn() || !hosts_.front().draws_nics() || inside(host).to_nic(local_of(device), nic).type != PathType::Dis;
+}
+
+bool Fabric::in_rack(int a, int b) const {
+  if (!same_rack(host_of(a), host_of(b))) return false;
+  return !drawn() || (inside(host_of(a)).to_nvswitch(local_of(a)) != UINT32_MAX && inside(host_of(b)).to_nvswitch(local_of(b)) != UINT32_MAX);
+}
+
+bool Fabric::reachable(int from, int to) const {
   int a = host_of(from);
   int b = host_of(to);
-  if (a == b) {
-    route.transport = intra_transport_;
-    route.links.push_back(intra_base_ + 2 * static_cast<LinkId>(from));
-    route.links.push_back(intra_base_ + 2 * static_cast<LinkId>(to) + 1);
-  } else if (c.pattern == Pattern::Graph) {
-    const auto& inbound = graph_.inbound[static_cast<std::size_t>(a)];
-    int source = graph_.host_node[static_cast<std::size_t>(a)];
-    for (int node = graph_.host_node[static_cast<std::size_t>(b)]; node != source;) {
-      std::uint32_t link = inbound[static_cast<std::size_t>(node)];
-      route.links.push_back(trunk_base_ + link);
-      node = graph_.link_from[link];
-    }
-    std::reverse(route.links.begin(), route.links.end());
-    route.transport = links_[route.links.front()].transport;
-  } else {
-    route.transport = net_transport_;
-    int nic = a * c.nics_per_host + nic_of(from);
-    route.links.push_back(nic_base_ + 2 * static_cast<LinkId>(nic));
-    int ga = a / group_size_;
-    int gb = b / group_size_;
-    if (c.pattern == Pattern::Racks && ga != gb) {
-      route.links.push_back(trunk_base_ + 2 * static_cast<LinkId>(ga));
-      route.links.push_back(trunk_base_ + 2 * static_cast<LinkId>(gb) + 1);
-    } else if (c.pattern == Pattern::FatTree && ga != gb) {
-      int spine = nic % c.spines;
-      route.links.push_back(trunk_base_ + 2 * static_cast<LinkId>(ga * c.spines + spine));
-      route.links.push_back(trunk_base_ + 2 * static_cast<LinkId>(gb * c.spines + spine) + 1);
-    }
-    int nic_b = b * c.nics_per_host + nic_of(to);
-    route.links.push_back(nic_base_ + 2 * static_cast<LinkId>(nic_b) + 1);
-  }
+  if (a == b) return !drawn() || inside(a).between(local_of(from), local_of(to)).type != PathType::Dis;
+  if (in_rack(from, to)) return true;
+  int nic_a = nic_of(from);
+  int nic_b = nic_of(to);
+  return reaches_nic(from, nic_a) && reaches_nic(to, nic_b) && network_.reachable(a, nic_a, b, nic_b);
+}
+
+void Fabric::append_local(int host, const LocalPath& path, Route& route) const {
+  for (std::uint32_t l : path.links) route.links.push_back(inside_link(host, l));
+}
+
+void Fabric::append_nvlink_up(int device, Route& route) const {
+  route.links.push_back(drawn() ? inside_link(host_of(device), inside(host_of(device)).to_nvswitch(local_of(device))) : intra_link(device));
+}
+
+void Fabric::append_nvlink_down(int device, Route& route) const {
+  route.links.push_back(drawn() ? inside_link(host_of(device), inside(host_of(device)).from_nvswitch(local_of(device))) : intra_link(device) + 1);
+}
+
+void Fabric::finish(Route& route) const {
   route.latency = {};
   for (LinkId l : route.links) route.latency += links_[l].latency;
 }
 
+void Fabric::find_route(int from, int to, Route& route) const {
+  int a = host_of(from);
+  int b = host_of(to);
+  if (a != b && !in_rack(from, to)) return find_route_by_nics(from, nic_of(from), to, nic_of(to), route);
+  route.links.clear();
+  if (a == b && drawn()) {
+    const LocalPath& path = inside(a).between(local_of(from), local_of(to));
+    append_local(a, path, route);
+    route.transport = links_[inside_link(a, path.decides)].transport;
+  } else {
+    append_nvlink_up(from, route);
+    append_nvlink_down(to, route);
+    route.transport = links_[route.links.front()].transport;
+  }
+  finish(route);
+}
+
+void Fabric::find_route_by_nics(int from, int from_nic, int to, int to_nic, Route& route) const {
+  int a = host_of(from);
+  int b = host_of(to);
+  from_nic = usable_nic(a, from_nic);
+  to_nic = usable_nic(b, to_nic);
+  bool ends = drawn() && hosts_.front().draws_nics();
+  route.links.clear();
+  if (ends) append_local(a, inside(a).to_nic(local_of(from), from_nic), route);
+  if (has_nic_links()) route.links.push_back(nic_link(a, from_nic));
+  std::size_t first = route.links.size();
+  network_.find_way(a, from_nic, b, to_nic, route.links);
+  for (std::size_t i = first; i < route.links.size(); ++i) route.links[i] += trunk_base_;
+  route.transport = has_nic_links() ? net_transport_ : links_[route.links[first]].transport;
+  if (has_nic_links()) route.links.push_back(nic_link(b, to_nic) + 1);
+  if (ends) append_local(b, inside(b).from_nic(to_nic, local_of(to)), route);
+  finish(route);
+}
+
+PathType Fabric::path_type(int from, int to) const {
+  if (from == to) return PathType::Loc;
+  int a = host_of(from);
+  if (a != host_of(to)) return in_rack(from, to) ? PathType::Nvl : reachable(from, to) ? PathType::Net : PathType::Dis;
+  if (drawn()) return inside(a).between(local_of(from), local_of(to)).type;
+  switch (links_[intra_link(from)].kind) {
+    case LinkKind::Nvlink: return PathType::Nvl;
+    case LinkKind::C2c: return PathType::C2c;
+    case LinkKind::Pcie: return PathType::Pix;
+    default: return PathType::Phb;
+  }
+}
+
+PathType Fabric::nic_path_type(int device, int nic) const {
+  int host = host_of(device);
+  if (drawn() && hosts_.front().draws_nics()) return inside(host).to_nic(local_of(device), nic).type;
+  if (nic == nic_of(device)) return PathType::Pix;
+  for (int d = host * cluster_.devices_per_host; d < (host + 1) * cluster_.devices_per_host; ++d)
+    if (nic_of(d) == nic && path_type(device, d) == PathType::Nvl) return PathType::Pxn;
+  return PathType::Phb;
+}
+
+bool Fabric::nvlink_domain(int a, int b) const {
+  if (a == b) return true;
+  if (host_of(a) != host_of(b)) return in_rack(a, b);
+  return drawn() ? inside(host_of(a)).nvlink_domain(local_of(a), local_of(b)) : links_[intra_link(a)].kind == LinkKind::Nvlink;
+}
+
 std::string Fabric::link_name(LinkId link) const {
   const Cluster& c = cluster_;
-  auto direction = [](LinkId offset) { return std::string(offset % 2 == 0 ? " up" : " down"); };
-  if (c.intra && link < 2 * static_cast<LinkId>(c.devices())) {
+  auto way = [](LinkId offset) { return std::string(offset % 2 == 0 ? " up" : " down"); };
+  LinkId inside_end = has_nic_links() ? nic_base_ : trunk_base_;
+  if (link < inside_end && c.intra) {
     LinkId d = link / 2;
     auto per_host = static_cast<LinkId>(c.devices_per_host);
-    return "host" + std::to_string(d / per_host) + ".dev" + std::to_string(d % per_host) + " " + c.intra->transport + direction(link);
+    return "host" + std::to_string(d / per_host) + ".dev" + std::to_string(d % per_host) + " " + c.intra->transport + way(link);
   }
-  if (c.pattern == Pattern::Graph) {
-    LinkId offset = link - trunk_base_;
-    const GraphLink& l = c.links[offset / 2];
-    return offset % 2 == 0 ? l.from + "->" + l.to : l.to + "->" + l.from;
+  if (link < inside_end) {
+    const auto& l = host_graph_.links[link % host_links_ / 2];
+    const std::string& from = host_graph_.vertices[static_cast<std::size_t>(link % 2 == 0 ? l.from : l.to)].name;
+    const std::string& to = host_graph_.vertices[static_cast<std::size_t>(link % 2 == 0 ? l.to : l.from)].name;
+    return "host" + std::to_string(link / host_links_) + "." + from + "->" + to + " " + l.link.transport;
   }
-  if (link >= trunk_base_) {
-    LinkId offset = link - trunk_base_;
-    if (c.pattern == Pattern::Racks) return "rack" + std::to_string(offset / 2) + " uplink" + direction(offset);
-    auto spines = static_cast<LinkId>(c.spines);
-    return "leaf" + std::to_string(offset / 2 / spines) + "-spine" + std::to_string(offset / 2 % spines) + direction(offset);
-  }
+  if (link >= trunk_base_) return network_.trunk_name((link - trunk_base_) / 2, static_cast<int>(link % 2));
   LinkId offset = link - nic_base_;
   auto nics = static_cast<LinkId>(c.nics_per_host);
   std::string nic = c.nics_per_host > 1 ? ".nic" + std::to_string(offset / 2 % nics) : std::string();
-  return "host" + std::to_string(offset / 2 / nics) + nic + direction(offset);
+  return "host" + std::to_string(offset / 2 / nics) + nic + way(offset);
 }
 
 Problem check_reachable(const Fabric& f, const std::vector<int>& devices) {
+  auto host = [&](int d) { return std::to_string(f.host_of(d)); };
+  auto sentence = [&](int from, int to) -> Problem {
+    if (f.host_of(from) == f.host_of(to))
+      return {"/inside", "no way inside host " + host(from) + " from GPU " + std::to_string(f.local_of(from)) + " to GPU " + std::to_string(f.local_of(to)) +
+                             "; messages pass through switches and CPUs, and by NVLink through one GPU: draw another link"};
+    bool failed = !f.cluster().failed_links.empty();
+    return {failed ? "/failed_links" : f.cluster().pattern == Pattern::Graph ? "/links" : "/inside",
+            "no path from host " + host(from) + " to host " + host(to) + (failed ? ": every way crosses a failed link" : "") + "; every host that has a rank needs a route to the others"};
+  };
+  std::map<int, std::vector<int>> local;  // of hosts some of whose GPUs do not reach one another
   for (std::size_t i = 0; i < devices.size(); ++i) {
     int to = devices[(i + 1) % devices.size()];
-    if (devices[i] != to && !f.reachable(devices[i], to))
-      return {"/links", "no path from host " + std::to_string(f.host_of(devices[i])) + " to host " + std::to_string(f.host_of(to)) +
-                            "; every host that has a rank needs a route to the others"};
+    if (devices[i] != to && !f.reachable(devices[i], to)) return sentence(devices[i], to);
+    if (f.drawn() && f.inside(f.host_of(devices[i])).split()) local[f.host_of(devices[i])].push_back(devices[i]);
   }
+  for (const auto& [h, members] : local)
+    for (int a : members)
+      for (int b : members)
+        if (a != b && !f.reachable(a, b)) return sentence(a, b);
   return {};
 }
 

@@ -1,18 +1,24 @@
-// Fabric: a Cluster as directed links with capacities, and routes between devices. The only room that sees Boost.Graph (graph_routes.cc).
+// Fabric: a Cluster as directed links with capacities, and routes between devices.
 //
-// Devices are numbered host by host. Inside a host a message crosses the sender's and the receiver's intra link; between hosts it leaves by the
-// sender's NIC (local index * nics / devices per host), crosses the pattern, and enters by the receiver's NIC.
+// Devices are numbered host by host. Inside a host a message takes the way of HostRoutes (`inside`), or the sender's and the receiver's link to the
+// host's switch (`intra`). Between hosts it goes from the device to a NIC (where such ways are drawn; else that costs nothing), by the NIC's link, the
+// way of Network, the receiver's NIC's link, and to the device. GPUs of one NVLink rack (`nvl72`) reach one another by NVLink. The only room that sees
+// Boost.Graph.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "sim/model/cluster.h"
+#include "sim/topology/host_routes.h"
+#include "sim/topology/network.h"
+#include "sim/topology/path_type.h"
 
 namespace ddpsim::topology {
 
-using LinkId = std::uint32_t;  // one direction
+using LinkId = std::uint32_t;  // one direction; a cable is LinkIds 2 k and 2 k + 1
 
 struct Link {
   Bandwidth bandwidth;
@@ -22,53 +28,100 @@ struct Link {
   std::uint8_t transport = 0;  // index into Fabric::transports
   Bytes eager;                 // as LinkSpec
   Bandwidth staging;
+  LinkKind kind = LinkKind::Net;
 };
 
 struct Route {
   std::vector<LinkId> links;
   Duration latency;            // sum over links
-  std::uint8_t transport = 0;  // of the link that decides the software path: the NIC's between hosts, intra inside
+  std::uint8_t transport = 0;  // of the link that decides the software path: the NIC's between hosts, inside LocalPath::decides or intra's
 };
-
-// Next hop tables of a `graph` cluster: paths with the fewest links, ties by the order of links in the file.
-struct GraphRoutes {
-  std::vector<int> host_node;                      // node of each host
-  std::vector<std::vector<std::uint32_t>> inbound;  // [host][node]: directed link by which the path from host enters node; UINT32_MAX = none
-  std::vector<int> link_from;                      // node at the start of each directed link
-};
-GraphRoutes route_graph(const Cluster& c);
 
 class Fabric {
  public:
-  // REQUIRES: validate(cluster) found nothing.
+  // REQUIRES: validate(cluster) found nothing. Faults that name no link are left out: see ignored_faults.
   explicit Fabric(const Cluster& cluster);
   int devices() const { return cluster_.devices(); }
   int host_of(int device) const { return device / cluster_.devices_per_host; }
-  int nic_of(int device) const { return (device % cluster_.devices_per_host) * cluster_.nics_per_host / cluster_.devices_per_host; }
+  int local_of(int device) const { return device % cluster_.devices_per_host; }
+  int nics_per_host() const { return cluster_.nics_per_host; }
+  // Local index of the NIC that a device uses: the nearest one (HostRoutes::nic_of) where GPU-to-NIC ways are drawn, else
+  // local device * NICs / devices; if its link failed, the next NIC in order whose link did not.
+  int nic_of(int device) const {
+    int local = local_of(device);
+    int nic = hosts_.empty() || !hosts_.front().draws_nics() ? local * cluster_.nics_per_host / cluster_.devices_per_host : inside(host_of(device)).nic_of(local);
+    return dead_nics_.empty() ? nic : usable_nic(host_of(device), nic);
+  }
   const std::vector<Link>& links() const { return links_; }
   const std::vector<std::string>& transports() const { return transports_; }
   const Cluster& cluster() const { return cluster_; }
-  // REQUIRES: both exist, from != to, reachable(from, to). Reuses the storage of `route`.
+  // REQUIRES: both exist, from != to, reachable(from, to). Reuses the storage of `route`. Between hosts: by nic_of of each.
   void find_route(int from, int to, Route& route) const;
+  // The same, leaving and entering by these NICs (local indices; one whose link failed is replaced as in nic_of).
+  // REQUIRES: different hosts that are not of one NVLink rack, or are to be reached by their NICs all the same.
+  void find_route_by_nics(int from_device, int from_nic, int to_device, int to_nic, Route& route) const;
   bool reachable(int from, int to) const;
+  // Of the route that find_route takes. `intra`: Nvl, C2c or Pix by its transport, Phb for any other.
+  PathType path_type(int from_device, int to_device) const;
+  // Local index of the NIC. Where no such ways are drawn: Pix to the device's own NIC; to others Pxn by NVLink, else Phb.
+  PathType nic_path_type(int device, int nic) const;
+  // Joined by NVLinks: those of their host, or of their NVLink rack.
+  bool nvlink_domain(int a, int b) const;
+  // "host0.nic1 up", "leaf0-spine1 down", "host2.gpu0->nvswitch nvlink". Links a->b have no other direction in their name than this.
   std::string link_name(LinkId link) const;
 
+  // Failed and degraded links that could not be: their place in the cluster's file, the name, and why ("" = no link has that name).
+  struct IgnoredFault {
+    std::string path;
+    std::string name;
+    std::string why;
+  };
+  const std::vector<IgnoredFault>& ignored_faults() const { return ignored_; }
+  bool failed(LinkId link) const { return !failed_cables_.empty() && failed_cables_[link / 2]; }
+
+  // For pictures and surveys. `inside` REQUIRES drawn().
+  bool drawn() const { return !hosts_.empty(); }
+  const HostRoutes& inside(int host) const { return other_hosts_.empty() ? hosts_.front() : hosts_[kind_of_host(host)]; }
+  const HostGraph& host_graph() const { return host_graph_; }
+  const Network& network() const { return network_; }
+  bool has_nic_links() const { return cluster_.pattern != Pattern::Graph; }
+  LinkId inside_link(int host, std::uint32_t local) const { return static_cast<LinkId>(host) * host_links_ + local; }
+  LinkId intra_link(int device) const { return 2 * static_cast<LinkId>(device); }
+  LinkId nic_link(int host, int nic) const { return nic_base_ + 2 * static_cast<LinkId>(host * cluster_.nics_per_host + nic); }
+  LinkId trunk_link(std::uint32_t trunk) const { return trunk_base_ + 2 * trunk; }
+  bool same_rack(int host_a, int host_b) const { return cluster_.pattern == Pattern::Nvl72 && host_a / cluster_.hosts_per_rack == host_b / cluster_.hosts_per_rack; }
+
  private:
-  LinkId add(const LinkSpec& spec);  // both directions; returns the first
+  LinkId add(const LinkSpec& spec, LinkKind kind);  // both directions; returns the first
   std::uint8_t transport_id(const std::string& name);
+  std::size_t kind_of_host(int host) const;
+  int usable_nic(int host, int nic) const;
+  bool reaches_nic(int device, int nic) const;
+  bool in_rack(int device_a, int device_b) const;
+  void append_local(int host, const LocalPath& path, Route& route) const;
+  void append_nvlink_up(int device, Route& route) const;
+  void append_nvlink_down(int device, Route& route) const;
+  void apply_faults();
+  void finish(Route& route) const;
+
   Cluster cluster_;
+  HostGraph host_graph_;
+  std::vector<HostRoutes> hosts_;             // of each kind of host; 0: nothing inside failed. Empty: no `inside`
+  std::map<int, std::size_t> other_hosts_;    // host -> kind, where something inside failed
+  Network network_;
   std::vector<Link> links_;
   std::vector<std::string> transports_;
-  LinkId intra_base_ = 0;   // device * 2: up, + 1: down
-  LinkId nic_base_ = 0;     // (host * nics + nic) * 2
-  LinkId trunk_base_ = 0;   // racks: rack * 2; fat tree: (leaf * spines + spine) * 2; graph: link * 2
-  int group_size_ = 1;      // hosts per rack or leaf
+  LinkId host_links_ = 0;  // directed links inside a host; those of `inside` come first, host by host; those of `intra` first, device by device
+  LinkId nic_base_ = 0;    // (host * nics + nic) * 2
+  LinkId trunk_base_ = 0;  // trunk * 2
   std::uint8_t net_transport_ = 0;
   std::uint8_t intra_transport_ = 0;
-  GraphRoutes graph_;
+  std::vector<bool> dead_nics_;      // [host * nics + nic]; empty = none
+  std::vector<bool> failed_cables_;  // [link / 2]; empty = none
+  std::vector<IgnoredFault> ignored_;
 };
 
-// The first pair of hosts, among the first `ranks` devices, that cannot reach one another; empty message = all can.
+// What keeps these devices from reaching one another; empty message = nothing.
 Problem check_reachable(const Fabric& f, const std::vector<int>& devices);
 
 }  // namespace ddpsim::topology

@@ -313,7 +313,7 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
     if (const io::Setting* s = settings.at(Target::Scenario, path)) where = "--set " + s->text;
     else if (path == "/workload") where = w.file;
     else if (path == "/cluster") where = c.file;
-    else if (path.starts_with("/links")) where = c.file + "#" + path;
+    else if (path.starts_with("/links") || path.starts_with("/inside") || path.starts_with("/failed_links")) where = c.file + "#" + path;
     else if (path == "/ranks" && !flags.ranks.empty()) where = "--ranks " + flags.ranks;
     else if (path.starts_with("/plan") && !flags.plan.empty()) where = "--plan " + flags.plan;
     throw InputError{where, problem.message};
