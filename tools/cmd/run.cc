@@ -64,6 +64,7 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
     add_calibrate(app, t);
     add_fit(app, t);
     add_import(app, t);
+    add_explain(app, t);
     add_doctor(app, t);
     // "--ranks --out FILE" lacks a value; CLI11 would take "--out" for it.
     for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))

@@ -6,6 +6,7 @@
 
 #include "sim/predict/baselines.h"
 #include "sim/predict/mechanisms.h"
+#include "tools/cmd/collectives.h"
 #include "tools/cmd/question.h"
 #include "tools/cmd/validation.h"
 
@@ -19,6 +20,8 @@ struct Flags {
   std::string budget;
   double tolerance = 0.02;
   std::string without;
+  bool collectives = false;
+  std::string published;
   OutputFlags output;
 };
 
@@ -218,7 +221,21 @@ Validation validate_folder(const Terminal& t, const Flags& flags) {
   return v;
 }
 
+// Published tables of collectives beside the mechanism, which was fitted on other machines' tables.
+void validate_collectives(Terminal& t, const Flags& flags) {
+  std::string folder = flags.published.empty() ? home_of(t).path() + "/calib/published" : flags.published;
+  Tables tables = load_tables(t, folder);
+  if (tables.tables.empty()) throw InputError{folder, "holds no table of collectives (ddpsim import nccl-tests makes them)"};
+  for (const std::string& why : tables.left_out) t.err << "ddpsim: left out: " << why << "\n";
+  calib::CollectiveReport report = calib::judge_collectives(tables.tables);
+  const std::string& format = flags.output.format;
+  if (format == "junit") throw InputError{"--format junit", "is of validate without --collectives; here: table, json, md"};
+  write_answer(t, flags.output, format == "json" ? collectives_json(report).dump(1) + "\n" : format == "md" ? collectives_markdown(report) : collectives_table(report));
+}
+
 void validate_command(Terminal& t, Flags flags) {
+  if (flags.collectives) return validate_collectives(t, flags);
+  if (flags.output.format == "md") throw InputError{"--format md", "is of validate --collectives; here: table, json, junit"};
   io::Home home = home_of(t);
   if (flags.runs.empty()) flags.runs = home.path() + "/calib/runs";
   if (flags.budget.empty()) flags.budget = home.path() + "/tests/validation/budget.json";
@@ -257,7 +274,9 @@ void add_validate(CLI::App& app, Terminal& t) {
   c->add_option("--budget", flags->budget, "limits that must be kept; default: the shipped tests/validation/budget.json");
   c->add_option("--tolerance", flags->tolerance, "of a step's relative error, for the verdict of a pair; default 0.02")->check(CLI::PositiveNumber);
   c->add_option("--without", flags->without, "predict with one mechanism of the model taken out (copy_in, burst, workers, ...): a gate that then passes guards nothing");
-  add_output_flags(*c, flags->output, {"table", "json", "junit"});
+  c->add_flag("--collectives", flags->collectives, "judge the prices of NCCL's collectives instead: published tables, each predicted with what other machines' tables say");
+  c->add_option("--published", flags->published, "folder of those tables; default: the shipped calib/published")->needs("--collectives");
+  add_output_flags(*c, flags->output, {"table", "json", "junit", "md"});
   c->callback([&t, flags] { validate_command(t, *flags); });
 }
 

@@ -1,0 +1,180 @@
+// ddpsim explain --op OPERATION --bytes SIZE --cluster C: what NCCL would run, and what each way would take.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <ostream>
+
+#include "tools/cmd/collectives.h"
+
+namespace ddpsim::cli {
+namespace {
+
+struct Flags {
+  QuestionFlags question;
+  std::string op = "all_reduce";
+  std::string bytes = "25MiB";
+  std::string nccl;
+  std::string hosts;
+  OutputFlags output;
+};
+
+// One way to run the operation.
+struct Row {
+  nccl::Candidate candidate;
+  nccl::Choice choice;
+  collective::NcclPrice price;
+};
+
+nccl::Operation parse_operation(const std::string& text) {
+  std::string known;
+  for (int i = 0; i < nccl::kOperations; ++i) {
+    if (text == nccl::name_of(static_cast<nccl::Operation>(i))) return static_cast<nccl::Operation>(i);
+    known += std::string(i ? ", " : "") + nccl::name_of(static_cast<nccl::Operation>(i));
+  }
+  throw InputError{"--op " + text, "expected one of " + known};
+}
+
+std::string name_of(const nccl::Candidate& c) { return fmt::format("{}/{}", nccl::name_of(c.algorithm), nccl::name_of(c.protocol)); }
+
+// The sizes at which NCCL's choice changes, powers of two.
+struct Switch {
+  std::int64_t bytes;
+  std::string before;
+  std::string after;
+  bool faster;  // the price falls there
+};
+std::vector<Switch> switches(const collective::NcclGroup& g, const Profile& p, nccl::Operation op) {
+  std::vector<Switch> out;
+  std::optional<nccl::Choice> last;
+  Duration last_price;
+  for (std::int64_t bytes = 1024; bytes <= (std::int64_t{8} << 30); bytes *= 2) {
+    auto c = nccl::choose(g.system, g.settings, op, bytes);
+    if (!c) return out;
+    Duration price = collective::nccl_price(g, p, Level::Mid, op, *c, {bytes}).total;
+    if (last && (last->algorithm != c->algorithm || last->protocol != c->protocol))
+      out.push_back({bytes, name_of(nccl::Candidate{last->algorithm, last->protocol, {}, {}}), name_of(nccl::Candidate{c->algorithm, c->protocol, {}, {}}), price < last_price});
+    last = c;
+    last_price = price;
+  }
+  return out;
+}
+
+void explain_command(Terminal& t, Flags& flags) {
+  nccl::Operation op = parse_operation(flags.op);
+  Parsed<Bytes> bytes = parse_bytes(flags.bytes);
+  if (!bytes.value || bytes.value->count <= 0) throw InputError{"--bytes " + flags.bytes, bytes.value ? "an operation has at least one byte" : bytes.error};
+  // NCCL's variables go to NCCL, the rest to cluster and profile.
+  std::map<std::string, std::string> environment;
+  QuestionFlags q = flags.question;
+  q.sets.clear();
+  for (const std::string& s : flags.question.sets) {
+    if (s.rfind("NCCL_", 0) != 0) {
+      q.sets.push_back(s);
+      continue;
+    }
+    auto equals = s.find('=');
+    if (equals == std::string::npos) throw InputError{"--set " + s, "expected NAME=VALUE, for example --set NCCL_ALGO=ring"};
+    environment[s.substr(0, equals)] = s.substr(equals + 1);
+  }
+  nccl::Version version;
+  if (!flags.nccl.empty()) {
+    auto parsed = nccl::parse_version(flags.nccl);
+    if (!parsed) throw InputError{"--nccl " + flags.nccl, "is not a version of NCCL such as 2.28 or 2.23.4"};
+    version = *parsed;
+  }
+  nccl::ParsedSettings parsed = nccl::parse_settings(environment, version);
+  if (parsed.problem) throw InputError{"--set " + parsed.problem.path, parsed.problem.message};
+  Hardware h = load_hardware(t, q);
+  if (h.cluster.device != DeviceKind::Gpu) throw InputError{h.cluster_file, "NCCL runs on GPUs, and this cluster's devices are CPUs"};
+  int ranks = q.ranks.empty() ? h.cluster.devices() : parse_ranks(q.ranks);
+  if (ranks > h.cluster.devices()) throw InputError{"--ranks " + q.ranks, fmt::format("the cluster has {} devices (--set cluster.hosts=...)", h.cluster.devices())};
+  if (ranks < 2) throw InputError{"--ranks", "a collective has at least two ranks (this cluster has " + std::to_string(h.cluster.devices()) + " devices; --set cluster.hosts=...)"};
+  topology::Fabric fabric(h.cluster);
+  if (std::string lacking = collective::missing_transport(fabric, h.profile); !lacking.empty())
+    throw InputError{h.profile.name, "has no transport \"" + lacking + "\", which the cluster uses"};
+  std::vector<int> devices;
+  for (int r = 0; r < ranks; ++r) devices.push_back(r);
+  if (auto problem = topology::check_reachable(fabric, devices)) throw InputError{h.cluster_file, problem.message};
+  int capability = h.profile.compute.capability > 0 ? h.profile.compute.capability : 80;
+  collective::NcclGroup group = collective::make_nccl_group(fabric, devices, parsed.settings, capability);
+  auto chosen = nccl::choose(group.system, group.settings, op, bytes.value->count);
+  if (!chosen) throw InputError{"--set NCCL_ALGO, NCCL_PROTO", "leave nothing that could run this operation here (NCCL 2.24 and later stop with an error, too)"};
+  std::vector<Row> rows;
+  for (const nccl::Candidate& c : nccl::candidates(group.system, group.settings, op, bytes.value->count)) {
+    Row row{c, {}, {}};
+    if (c.estimate_us) {
+      row.choice = nccl::complete(group.system, group.settings, op, c.algorithm, c.protocol, bytes.value->count);
+      row.price = collective::nccl_price(group, h.profile, Level::Mid, op, row.choice, *bytes.value);
+      rows.push_back(std::move(row));
+    }
+  }
+  auto best = std::min_element(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.price.total < b.price.total; });
+  if (flags.output.format == "json") {
+    io::OrderedJson list = io::OrderedJson::array();
+    for (const Row& r : rows)
+      list.push_back({{"algorithm", nccl::name_of(r.candidate.algorithm)},
+                      {"protocol", nccl::name_of(r.candidate.protocol)},
+                      {"channels", r.choice.channels},
+                      {"threads", r.choice.threads},
+                      {"chunk_bytes", r.choice.chunk},
+                      {"nccl_ps", static_cast<std::int64_t>(*r.candidate.estimate_us * 1e6)},
+                      {"price_ps", r.price.total.ps},
+                      {"base_ps", r.price.base.ps},
+                      {"steps_ps", r.price.steps.ps},
+                      {"fill_ps", r.price.fill.ps},
+                      {"transfer_ps", r.price.transfer.ps},
+                      {"bus_bytes_per_s", r.price.bus_bytes_per_s},
+                      {"limited_by", r.price.limited_by},
+                      {"chosen", r.candidate.algorithm == chosen->algorithm && r.candidate.protocol == chosen->protocol}});
+    io::OrderedJson j = {{"operation", flags.op}, {"bytes", bytes.value->count}, {"cluster", h.cluster.name}, {"profile", h.profile.name}, {"ranks", ranks}, {"candidates", list}};
+    return write_answer(t, flags.output, j.dump(1) + "\n");
+  }
+  std::string out = fmt::format("{} of {} on {} ranks of {} ({} {}), NCCL 2.{}; {}, {}\n\n", flags.op, to_string(*bytes.value), ranks, h.cluster.name, group.system.nodes,
+                                group.system.nodes == 1 ? "node" : "nodes", version.minor, h.profile.name, h.profile.measured() ? "measured" : "datasheet");
+  out += fmt::format("  {:<16} {:>8} {:>11} {:>11} {:>10}  {}\n", "", "channels", "NCCL says", "ddpsim", "bus GB/s", "limited by");
+  for (const Row& r : rows) {
+    bool is_chosen = r.candidate.algorithm == chosen->algorithm && r.candidate.protocol == chosen->protocol;
+    out += fmt::format("{} {:<16} {:>8} {:>11} {:>11} {:>10.1f}  {}\n", is_chosen ? "*" : " ", name_of(r.candidate), r.choice.channels,
+                       to_string(Duration{static_cast<std::int64_t>(*r.candidate.estimate_us * 1e6)}), to_string(r.price.total), r.price.bus_bytes_per_s / 1e9,
+                       r.price.limited_by.empty() ? "latency" : r.price.limited_by);
+  }
+  const Row& mine = *std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.candidate.algorithm == chosen->algorithm && r.candidate.protocol == chosen->protocol; });
+  out += fmt::format("\nNCCL takes {} (*), the least of its estimates. ddpsim's price: {} at once, {} for the latencies of its steps, {} to fill the pipeline, {} to move the bytes.\n",
+                     name_of(mine.candidate), to_string(mine.price.base), to_string(mine.price.steps), to_string(mine.price.fill), to_string(mine.price.transfer));
+  if (best->price.total < mine.price.total)
+    out += fmt::format("By ddpsim's price {} would take {:.0f} % less. To try it: NCCL_ALGO={} NCCL_PROTO={}, or ddpsim export nccl-tuner.\n", name_of(best->candidate),
+                       100 * (1 - static_cast<double>(best->price.total.ps) / static_cast<double>(mine.price.total.ps)), nccl::name_of(best->candidate.algorithm),
+                       nccl::name_of(best->candidate.protocol));
+  std::vector<Switch> changes = switches(group, h.profile, op);
+  if (!changes.empty()) {
+    out += "NCCL's choice by size:";
+    std::string at = changes.front().before;
+    for (const Switch& s : changes) {
+      out += fmt::format(" {} below {},", at, to_string(Bytes{s.bytes}));
+      at = s.after;
+    }
+    out += fmt::format(" {} above.\n", at);
+    for (const Switch& s : changes)
+      if (s.faster) out += fmt::format("At {} the time falls although the size grows: NCCL changes from {} to {}.\n", to_string(Bytes{s.bytes}), s.before, s.after);
+  }
+  write_answer(t, flags.output, out);
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Terminal& t) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* c = app.add_subcommand("explain", "What NCCL would run for one collective, what each way would take, and why");
+  c->add_option("--op", flags->op, "all_reduce (default), all_gather, reduce_scatter, broadcast, reduce");
+  c->add_option("--bytes", flags->bytes, "size as nccl-tests states it (default 25MiB)");
+  c->add_option("--cluster", flags->question.cluster, "cluster: a file, or the name of a shipped one (ddpsim list clusters)");
+  c->add_option("--profile", flags->question.profiles, "profile: a file, or the name of a shipped one")->allow_extra_args(false);
+  c->add_option("--ranks", flags->question.ranks, "number of ranks; default: all devices of the cluster");
+  c->add_option("--nccl", flags->nccl, "NCCL's version, 2.19 to 2.28 (default 2.28)");
+  c->add_option("--set", flags->question.sets, "cluster.hosts=4, or one of NCCL's variables: NCCL_ALGO=ring, NCCL_PROTO=simple, NCCL_MAX_CTAS=8, NCCL_BUFFSIZE=...")->allow_extra_args(false);
+  add_output_flags(*c, flags->output, {"table", "json"});
+  c->callback([&t, flags] { explain_command(t, *flags); });
+}
+
+}  // namespace ddpsim::cli
