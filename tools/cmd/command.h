@@ -42,5 +42,6 @@ void add_validate(CLI::App& app, Terminal& t);
 void add_calibrate(CLI::App& app, Terminal& t);
 void add_fit(CLI::App& app, Terminal& t);
 void add_doctor(CLI::App& app, Terminal& t);
+void add_topology(CLI::App& app, Terminal& t);
 
 }  // namespace ddpsim::cli
