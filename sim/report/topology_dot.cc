@@ -19,6 +19,7 @@ using topology::LinkKind;
 constexpr int kMostHosts = 8;
 constexpr std::size_t kMostVertices = 200;
 constexpr int kMostSwitches = 16;
+constexpr std::size_t kMostTrunks = 24;
 
 struct Style {
   const char* colour;
@@ -136,14 +137,21 @@ class Picture {
   void switch_node(int s) { out_ += fmt::format("  s{} [label=\"{}\", fillcolor=\"#dfe7ee\"];\n", s, escaped(f_.network().switch_name(s))); }
 
   // An edge above -- below; `label` may be empty.
-  void edge(const std::string& above, const std::string& below, LinkId l, const std::string& label, bool ranks = true) {
+  void edge(const std::string& above, const std::string& below, LinkId l, const std::string& label, bool ranks = true, const char* port = "") {
     const Link& link = f_.links()[l];
     std::string more = f_.failed(l) ? ", style=dashed, color=\"#cc0000\"" : fmt::format(", color=\"{}\"", style_of(link.kind).colour);
     bool degraded = !f_.failed(l) && std::any_of(c_.degraded_links.begin(), c_.degraded_links.end(), [&](const DegradedLink& d) { return f_.link_name(l).starts_with(d.link); });
     std::string text = f_.failed(l) ? "failed" : degraded ? to_string(link.bandwidth) : label;
     if (!text.empty()) more += fmt::format(", label=\" {} \"", escaped(text));
     if (!ranks) more += ", constraint=false";
-    out_ += fmt::format("    {} -- {} [penwidth={}{}];\n", above, below, width(link), more);
+    out_ += fmt::format("    {}{} -- {}{} [penwidth={}{}];\n", above, port, below, port, width(link), more);
+  }
+  // Side by side, in this order.
+  void row(const std::vector<std::string>& ids) {
+    if (ids.size() < 2) return;
+    out_ += "    { rank=same; ";
+    for (std::size_t i = 0; i < ids.size(); ++i) out_ += (i > 0 ? " -- " : "") + ids[i];
+    out_ += " [style=invis, weight=10]; }\n";
   }
   // Thickness by bandwidth, in steps, beside the thinnest link of the same kind.
   std::string width(const Link& link) {
@@ -157,7 +165,7 @@ class Picture {
   }
 
   void host(int h, const std::string& label) {
-    out_ += fmt::format("  subgraph cluster_host{} {{\n    label=\"{}\"; style=rounded; color=\"#999999\"; bgcolor=\"#fafafa\"; fontsize=13;\n", h, escaped(label));
+    out_ += fmt::format("  subgraph cluster_host{} {{\n    label=\"{}\"; labelloc=b; style=rounded; color=\"#999999\"; bgcolor=\"#fafafa\"; fontsize=14;\n", h, escaped(label));
     if (f_.drawn()) inside(h);
     else plain(h);
     out_ += "  }\n";
@@ -167,41 +175,77 @@ class Picture {
   void plain(int h) {
     const char* device = c_.device == DeviceKind::Gpu ? "GPU" : "process";
     for (int k = 0; k < c_.nics_per_host && c_.hosts > 1; ++k) node(fmt::format("h{}nic{}", h, k), c_.nics_per_host > 1 ? fmt::format("NIC {}", k) : "NIC", fill_of(VertexKind::Nic));
+    std::vector<std::string> nics;
+    std::vector<std::string> devices;
+    for (int k = 0; k < c_.nics_per_host && c_.hosts > 1; ++k) nics.push_back(fmt::format("h{}nic{}", h, k));
     for (int d = 0; d < c_.devices_per_host; ++d) {
       std::string id = fmt::format("h{}dev{}", h, d);
+      devices.push_back(id);
       node(id, fmt::format("{} {}", device, d), fill_of(VertexKind::Gpu));
       if (c_.hosts > 1) out_ += fmt::format("    h{}nic{} -- {} [style=invis];\n", h, f_.nic_of(h * c_.devices_per_host + d), id);
     }
+    row(nics);
+    row(devices);
     if (!c_.intra) return;
     node(fmt::format("h{}sw", h), f_.transports()[f_.links()[f_.intra_link(0)].transport] == "nvlink" ? "NVSwitch" : "switch", fill_of(VertexKind::Nvswitch));
     for (int d = 0; d < c_.devices_per_host; ++d) edge(fmt::format("h{}dev{}", h, d), fmt::format("h{}sw", h), f_.intra_link(h * c_.devices_per_host + d), "");
   }
 
-  // Top to bottom: CPUs and NICs, PCIe switches, GPUs, NVSwitch. GPUs joined to one another stand in two rows.
+  // Top to bottom: CPUs and NICs, PCIe switches, GPUs, NVSwitch; left to right by the GPUs below. NVLinks from GPU to GPU hang below them.
   void inside(int h) {
     const HostGraph& g = f_.host_graph();
     for (std::size_t v = 0; v < g.vertices.size(); ++v) node(vertex_id(h, static_cast<int>(v)), g.vertices[v].name, fill_of(g.vertices[v].kind));
+    bool switches = std::any_of(g.vertices.begin(), g.vertices.end(), [](const HostVertex& v) { return v.kind == VertexKind::PcieSwitch; });
+    auto kind = [&](int v) { return g.vertices[static_cast<std::size_t>(v)].kind; };
     auto level = [&](int v) {
       constexpr int kLevels[] = {3, 1, 2, 1, 4};  // gpu, nic, pcie switch, cpu, nvswitch
-      return kLevels[static_cast<std::size_t>(g.vertices[static_cast<std::size_t>(v)].kind)];
+      return kind(v) == VertexKind::Cpu && !switches ? 2 : kLevels[static_cast<std::size_t>(kind(v))];
     };
-    auto half = [&](int v) {
-      auto at = std::find(g.gpus.begin(), g.gpus.end(), v) - g.gpus.begin();
-      return at >= static_cast<std::ptrdiff_t>(g.gpus.size() / 2);
-    };
+    auto place = places(g);
+    for (int l = 1; l <= 3; ++l) {
+      std::vector<std::pair<double, int>> order;
+      for (std::size_t v = 0; v < g.vertices.size(); ++v)
+        if (level(static_cast<int>(v)) == l) order.emplace_back(place[v], static_cast<int>(v));
+      std::sort(order.begin(), order.end());
+      std::vector<std::string> ids;
+      for (const auto& [at, v] : order) ids.push_back(vertex_id(h, v));
+      row(ids);
+    }
     for (std::uint32_t i = 0; i < g.links.size(); ++i) {
       int a = g.links[i].from;
       int b = g.links[i].to;
-      if (level(a) > level(b) || (level(a) == level(b) && half(a) && !half(b))) std::swap(a, b);
-      bool ranks = level(a) != level(b) || (level(a) == 3 && half(a) != half(b) && g.gpus.size() > 2 && !f_.inside(0).draws_nics());
-      if (g.vertices[static_cast<std::size_t>(a)].kind == VertexKind::Nic && level(b) == 1) ranks = true;  // NIC straight on a CPU
-      edge(vertex_id(h, a), vertex_id(h, b), f_.inside_link(h, 2 * i), "", ranks);
+      if (level(a) > level(b)) std::swap(a, b);
+      bool flat = level(a) == level(b);
+      edge(vertex_id(h, a), vertex_id(h, b), f_.inside_link(h, 2 * i), "", !flat, !flat ? "" : level(a) == 3 ? ":s" : ":n");
     }
-    if (!f_.inside(h).draws_nics() && c_.hosts > 1)
+    bool arcs = std::any_of(g.links.begin(), g.links.end(), [&](const HostGraph::Edge& l) { return kind(l.from) == VertexKind::Gpu && kind(l.to) == VertexKind::Gpu; });
+    if (arcs)  // room for them above the host's name
+      out_ += fmt::format("    h{}room [style=invis, shape=point, height=0.3]; {} -- h{}room [style=invis];\n", h, vertex_id(h, g.gpus[g.gpus.size() / 2]), h);
+    if (!f_.inside(h).draws_nics() && c_.hosts > 1 && !g.nics.empty())
       for (int d = 0; d < c_.devices_per_host; ++d)
         out_ += fmt::format("    {} -- {} [style=invis];\n", nic_id(h, f_.nic_of(h * c_.devices_per_host + d)), vertex_id(h, g.gpus[static_cast<std::size_t>(d)]));
     if (c_.hosts > 1 && g.nics.empty())
       for (int k = 0; k < c_.nics_per_host; ++k) node(fmt::format("h{}nic{}", h, k), fmt::format("nic{}", k), fill_of(VertexKind::Nic));
+  }
+
+  // Where each vertex stands from left to right: GPUs in order, each other one over the mean of what hangs from it.
+  std::vector<double> places(const HostGraph& g) const {
+    std::vector<double> at(g.vertices.size(), -1);
+    for (std::size_t i = 0; i < g.gpus.size(); ++i) at[static_cast<std::size_t>(g.gpus[i])] = static_cast<double>(i);
+    for (VertexKind k : {VertexKind::PcieSwitch, VertexKind::Cpu, VertexKind::Nic})
+      for (std::size_t v = 0; v < g.vertices.size(); ++v) {
+        if (g.vertices[v].kind != k) continue;
+        double sum = 0;
+        int n = 0;
+        for (const auto& l : g.links) {
+          int other = l.from == static_cast<int>(v) ? l.to : l.to == static_cast<int>(v) ? l.from : -1;
+          if (other < 0 || at[static_cast<std::size_t>(other)] < 0 || g.vertices[static_cast<std::size_t>(other)].kind == k) continue;
+          sum += at[static_cast<std::size_t>(other)];
+          ++n;
+        }
+        at[v] = n > 0 ? sum / n : static_cast<double>(v);
+      }
+    return at;
   }
 
   void trunks() {
@@ -221,7 +265,7 @@ class Picture {
 
   void draw_summary() {
     host(0, fmt::format("inside each of {} hosts", thousands(c_.hosts)));
-    bool by_role = switches_without_hosts() > kMostSwitches;
+    bool by_role = switches_without_hosts() > kMostSwitches || (f_.has_nic_links() && f_.network().trunks().size() > kMostTrunks);
     // Hosts on the same switches.
     std::map<std::vector<int>, Group> groups;
     for (int h = 0; h < c_.hosts; ++h) {
