@@ -44,5 +44,6 @@ void add_fit(CLI::App& app, Terminal& t);
 void add_import(CLI::App& app, Terminal& t);
 void add_explain(CLI::App& app, Terminal& t);
 void add_doctor(CLI::App& app, Terminal& t);
+void add_topology(CLI::App& app, Terminal& t);
 
 }  // namespace ddpsim::cli

@@ -158,6 +158,19 @@ constexpr double kHorizonSeconds = 1e6;
 
 io::Home home_of(const Terminal& t) { return io::Home(t.home, t.executable, DDPSIM_BUILT_FROM); }
 
+Cluster load_cluster(const Terminal& t, const std::string& name, const std::vector<std::string>& sets) {
+  Settings settings(sets);
+  for (const io::Setting& s : settings)
+    if (s.target != io::Target::Cluster) throw InputError{"--set " + s.text, "this command reads a cluster and nothing else; write cluster.PATH=VALUE"};
+  Named c = open_document(home_of(t), "topologies", name, "cluster", "--cluster " + name);
+  return settings.read(io::Target::Cluster, c, io::read_cluster);
+}
+
+Profile load_profile(const io::Home& home, const std::string& named) {
+  Named p = open_document(home, "calib/profiles", default_profile(home, named), "profile", "#/device/profile");
+  return io::read_profile(p.document, p.file);
+}
+
 int parse_ranks(const std::string& text) {
   int ranks = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);

@@ -65,5 +65,9 @@ Workload as_recorded(const Workload& w, const Run& run);
 // Flags override the scenario file. Throws InputError.
 Loaded load(const Terminal& t, const QuestionFlags& flags);
 io::Home home_of(const Terminal& t);
+// A cluster by name or path, with `--set cluster.PATH=VALUE` applied. Throws InputError.
+Cluster load_cluster(const Terminal& t, const std::string& name, const std::vector<std::string>& sets);
+// The profile that a cluster's devices name: a measured one of that hardware before the datasheet. Throws InputError.
+Profile load_profile(const io::Home& home, const std::string& named);
 
 }  // namespace ddpsim::cli

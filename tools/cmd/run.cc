@@ -66,6 +66,7 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
     add_import(app, t);
     add_explain(app, t);
     add_doctor(app, t);
+    add_topology(app, t);
     // "--ranks --out FILE" lacks a value; CLI11 would take "--out" for it.
     for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
       for (CLI::Option* option : command->get_options())
