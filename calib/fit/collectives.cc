@@ -1,9 +1,10 @@
-// Efficiency from sizes of 16 MiB and more, latency from sizes below 1 MiB, on grids; the tables' medians are summed, the prior as one table more.
+// Efficiency from sizes of 16 MiB and more, latency from those below, on grids; the machines' medians are summed, and the distance from the profile.
 #include "calib/fit/collectives.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <tuple>
 
 namespace ddpsim::calib {
 namespace {
@@ -34,23 +35,46 @@ std::set<std::string> transports_of(const CollectiveTable& t) {
   return out;
 }
 
-double band_error(const CollectiveTable& t, const LinkFits& fits, Band band) {
-  std::vector<double> errors;
+// Median error in each of these bands, their mean, of the rows that say something of a transport: it limits them (efficiency), or most of their steps'
+// latency passes over it. -1 = there are none.
+enum class About : std::uint8_t { Efficiency, Steps };
+double band_error(const CollectiveTable& t, const LinkFits& fits, std::initializer_list<Band> bands, About about, const std::string& transport) {
+  std::array<std::vector<double>, kBands> errors;
+  std::array<std::size_t, kBands> rows{};
   Profile p = with_fits(t.profile, fits);
+  for (const CollectiveRow& r : predict_table(t, p)) ++rows[static_cast<std::size_t>(band_of(r.bytes))];
   for (const CollectiveRow& r : predict_table(t, p))
-    if (r.available && band_of(r.bytes) == band) errors.push_back(std::abs(error_of(r.predicted, r.measured)));
-  return errors.empty() ? -1 : std::min(1.0, median_of(std::move(errors)));
+    if (r.available && (about == About::Efficiency ? r.price.limiting_transport : r.price.step_transport) == transport)
+      errors[static_cast<std::size_t>(band_of(r.bytes))].push_back(std::abs(error_of(r.predicted, r.measured)));
+  double sum = 0;
+  int n = 0;
+  for (Band b : bands) {
+    auto& e = errors[static_cast<std::size_t>(b)];
+    if (2 * e.size() < rows[static_cast<std::size_t>(b)] || e.empty()) continue;  // a few rows of a table are not what it is about
+    sum += std::min(1.0, median_of(std::move(e)));
+    ++n;
+  }
+  return n == 0 ? -1 : sum / n;
 }
 
 // The best value on a grid by the sum of the tables' medians and of the prior's distance.
 template <class Set, class Prior>
-double best_on_grid(const std::vector<const CollectiveTable*>& tables, const std::vector<double>& grid, double now, Band band, LinkFits fits, Set set, Prior prior) {
+double best_on_grid(const std::vector<const CollectiveTable*>& tables, const std::vector<double>& grid, double now, std::initializer_list<Band> bands, About about, const std::string& transport,
+                    LinkFits fits, Set set, Prior prior) {
   double best = now;
   double least = 1e30;
   for (double value : grid) {
     set(fits, value);
     double cost = prior(value);
-    for (const CollectiveTable* t : tables) cost += std::max(0.0, band_error(*t, fits, band));
+    // A machine counts once, however many tables it has.
+    std::map<std::string, std::pair<double, int>> machines;
+    for (const CollectiveTable* t : tables) {
+      double e = band_error(*t, fits, bands, about, transport);
+      if (e < 0) continue;
+      machines[t->machine].first += e;
+      ++machines[t->machine].second;
+    }
+    for (const auto& [name, sum] : machines) cost += sum.first / sum.second;
     if (cost < least - 1e-12) {
       least = cost;
       best = value;
@@ -71,6 +95,26 @@ void find_cliffs(TableResult& t) {
   }
 }
 
+double ratio_of(const CollectiveRow& r) { return static_cast<double>(r.measured.ps) / static_cast<double>(r.predicted.ps); }
+
+// Every row but the ends, on the line between the row before and the row after it. A row that an artefact touches is marked: it falls there, or is
+// predicted from a row that the fall starts from.
+std::vector<FittedRow> fit_every_other(const TableResult& t) {
+  std::vector<FittedRow> out;
+  for (std::size_t i = 1; i + 1 < t.rows.size(); ++i) {
+    const CollectiveRow& a = t.rows[i - 1];
+    const CollectiveRow& r = t.rows[i];
+    const CollectiveRow& b = t.rows[i + 1];
+    double at = static_cast<double>(r.bytes - a.bytes) / static_cast<double>(b.bytes - a.bytes);
+    double time = static_cast<double>(a.measured.ps) + static_cast<double>((b.measured - a.measured).ps) * at;
+    bool touched = std::any_of(t.cliffs.begin(), t.cliffs.end(), [&](const Cliff& x) {
+      return x.from == a.bytes || x.from == r.bytes || x.from == b.bytes;
+    });
+    out.push_back({r.bytes, time / static_cast<double>(r.measured.ps) - 1, touched});
+  }
+  return out;
+}
+
 std::string words(const nccl::Choice& c) { return std::string(nccl::name_of(c.algorithm)) + "/" + nccl::name_of(c.protocol); }
 
 }  // namespace
@@ -89,9 +133,8 @@ Profile with_fits(Profile p, const LinkFits& fits) {
     auto it = p.transports.find(name);
     if (it == p.transports.end()) continue;
     TransportSection& t = it->second;
-    t.latency += fit.step;
-    if (t.ll_latency) *t.ll_latency += fit.step;
-    t.efficiency.mid = fit.efficiency;
+    t.step_factor *= fit.step_factor;
+    t.efficiency.mid = std::min(1.0, t.efficiency.mid * fit.efficiency);
   }
   return p;
 }
@@ -101,6 +144,7 @@ std::vector<CollectiveRow> predict_table(const CollectiveTable& t, const Profile
   for (const Sample& s : t.run->samples) {
     auto bytes = s.parameters.find("bytes");
     if (bytes == s.parameters.end() || bytes->second <= 0 || s.durations.empty()) continue;
+    if (auto wrong = s.parameters.find("wrong"); wrong != s.parameters.end() && wrong->second > 0) continue;  // sums that were not right: nobody knows what ran
     auto place = s.parameters.find("in_place");
     bool in_place = place != s.parameters.end() && place->second == 1;
     std::vector<double> times;
@@ -119,7 +163,7 @@ std::vector<CollectiveRow> predict_table(const CollectiveTable& t, const Profile
       row.choice = *choice;
       row.nccl = {static_cast<std::int64_t>(choice->estimate_us * 1e6)};
       row.price = collective::nccl_price(t.group, p, Level::Mid, t.op, *choice, {bytes});
-      row.predicted = collective::nccl_tests_time(p, row.price, t.gpus_per_process, t.cooperative);
+      row.predicted = collective::nccl_tests_time(p, row.price, t.gpus_per_process);
     }
     out.push_back(std::move(row));
   }
@@ -132,27 +176,20 @@ LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string
   for (const CollectiveTable& t : tables)
     for (const std::string& name : transports_of(t)) {
       if (t.machine != without) of[name].push_back(&t);
-      LinkFit& f = fits[name];
-      if (f.efficiency == 0) f.efficiency = t.profile.transports.at(name).efficiency.mid;
+      fits[name];
     }
-  LinkFits prior = fits;
-  // Machines with many tables count once: each of their tables by its share.
   std::vector<double> shares;
-  for (int k = 0; k <= 60; ++k) shares.push_back(0.40 + 0.01 * k);
+  for (int k = 0; k <= 60; ++k) shares.push_back(0.70 + 0.01 * k);
+  std::vector<double> factors;
+  for (int k = 0; k <= 50; ++k) factors.push_back(0.5 + 0.05 * k);
   for (int round = 0; round < 2; ++round)
     for (auto& [name, list] : of) {
       LinkFit& f = fits[name];
       f.tables = static_cast<int>(list.size());
-      const LinkFit& from = prior[name];
-      f.efficiency = best_on_grid(list, shares, f.efficiency, Band::Large, fits, [&n = name](LinkFits& all, double v) { all[n].efficiency = v; },
-                                  [&](double v) { return std::abs(v / from.efficiency - 1); });
-      std::vector<double> steps;
-      bool net = name != "nvlink" && name != "pcie" && name != "c2c" && name != "upi";
-      double unit = net ? 0.5e6 : 0.1e6;  // ps
-      for (int k = -10; k <= 40; ++k) steps.push_back(unit * k);
-      f.step.ps = static_cast<std::int64_t>(best_on_grid(list, steps, static_cast<double>(f.step.ps), Band::Small, fits,
-                                                         [&n = name](LinkFits& all, double v) { all[n].step.ps = static_cast<std::int64_t>(v); },
-                                                         [&](double v) { return std::abs(v) / (unit * 40); }));
+      f.efficiency = best_on_grid(list, shares, f.efficiency, {Band::Large}, About::Efficiency, name, fits, [&n = name](LinkFits& all, double v) { all[n].efficiency = v; },
+                                  [](double v) { return 0.25 * std::abs(v - 1); });
+      f.step_factor = best_on_grid(list, factors, f.step_factor, {Band::Small, Band::Middle}, About::Steps, name, fits, [&n = name](LinkFits& all, double v) { all[n].step_factor = v; },
+                                   [](double v) { return 0.25 * std::abs(v > 1 ? v - 1 : 1 / v - 1); });
     }
   return fits;
 }
@@ -164,10 +201,12 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
     if (!fits.count(t.machine)) fits[t.machine] = fit_links(tables, t.machine);
   std::array<std::vector<double>, kBands> medians;
   std::vector<double> pooled;
+  std::vector<double> smooth;  // medians of tables without a cliff
   for (const CollectiveTable& t : tables) {
     TableResult r;
     r.name = t.name;
     r.machine = t.machine;
+    for (const std::string& name : transports_of(t)) r.fits[name] = fits[t.machine][name];
     r.rows = predict_table(t, with_fits(t.profile, fits[t.machine]));
     std::array<std::vector<double>, kBands> ours;
     std::array<std::vector<double>, kBands> theirs;
@@ -193,12 +232,52 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
       auto at = [&](std::int64_t bytes) { return std::find_if(r.rows.begin(), r.rows.end(), [&](const CollectiveRow& x) { return x.bytes == bytes; }); };
       c.why = c.switched ? "NCCL changes from " + words(at(c.from)->choice) + " to " + words(at(c.to)->choice) : "not predicted: an artefact of the source";
     }
+    r.fitted = fit_every_other(r);
+    std::vector<double> errors;
+    for (const FittedRow& f : r.fitted) {
+      errors.push_back(std::abs(f.error));
+      if (f.bytes < kMiB || f.bytes > 128 * kMiB) continue;
+      if (f.at_cliff) ++report.fitted_at_cliffs;
+      else pooled.push_back(std::abs(f.error));
+    }
+    r.fitted_median = median_of(errors);
+    if (!errors.empty() && r.cliffs.empty()) smooth.push_back(r.fitted_median);
     report.tables.push_back(std::move(r));
   }
   for (std::size_t b = 0; b < kBands; ++b) report.median[b] = median_of(medians[b]);
+  report.fitted_median = median_of(smooth);
+  for (double m : smooth) report.fitted_worst_median = std::max(report.fitted_worst_median, m);
   report.fitted_p95 = quantile_of(pooled, 0.95);
   report.fitted_pooled = pooled.size();
   return report;
+}
+
+std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& tables, const std::string& machine, int ranks) {
+  std::vector<CollectiveTable> small;
+  for (const CollectiveTable& t : tables)
+    if (t.machine == machine && t.group.ranks() <= ranks) small.push_back(t);
+  LinkFits fits = fit_links(small, "");
+  // What the mechanism lacks, by way and size.
+  std::map<std::tuple<nccl::Algorithm, nccl::Protocol, std::int64_t>, std::vector<double>> lacks;
+  std::vector<std::string> from;
+  for (const CollectiveTable& t : small) {
+    from.push_back(t.name);
+    for (const CollectiveRow& r : predict_table(t, with_fits(t.profile, fits)))
+      if (r.available && t.group.system.nodes > 1) lacks[{r.choice.algorithm, r.choice.protocol, r.bytes}].push_back(ratio_of(r));
+  }
+  std::vector<Extrapolation> out;
+  for (const CollectiveTable& t : tables) {
+    if (t.machine != machine || t.group.ranks() <= ranks) continue;
+    std::vector<double> errors;
+    for (const CollectiveRow& r : predict_table(t, with_fits(t.profile, fits))) {
+      if (!r.available) continue;
+      auto it = lacks.find({r.choice.algorithm, r.choice.protocol, r.bytes});
+      double ratio = it == lacks.end() ? 1 : median_of(it->second);
+      errors.push_back(std::abs(ratio / ratio_of(r) - 1));
+    }
+    out.push_back({from, t.name, errors.size(), median_of(errors)});
+  }
+  return out;
 }
 
 }  // namespace ddpsim::calib

@@ -20,16 +20,15 @@ struct CollectiveTable {
   Profile profile;  // of the cluster's devices, as shipped
   nccl::Operation op = nccl::Operation::AllReduce;
   int gpus_per_process = 1;
-  bool cooperative = false;  // NCCL before 2.9: one launch for all GPUs of a process
 };
 
 // Who measured it: the cluster and the source up to its revision.
 std::string machine_of(const CollectiveSetting& s);
 
-// One latency (more or less than NCCL's own of each step) and one efficiency (share of a link's raw rate) for a kind of link.
+// One latency (TransportSection::step_factor) and one efficiency for a kind of link, as factors of what the profile has.
 struct LinkFit {
-  Duration step;         // added to each step over it
-  double efficiency = 0;
+  double step_factor = 1;
+  double efficiency = 1;
   int tables = 0;        // that had a say besides the prior, which counts as one
 };
 using LinkFits = std::map<std::string, LinkFit>;  // by transport
@@ -70,15 +69,16 @@ struct BandError {
   double median = 0;       // of |predicted / measured - 1|
   double nccl_median = 0;  // of NCCL's estimate
 };
-// One size of a table, predicted from every other size.
+// One size of a table, from every other size: on the line between the sizes next to it (linear in bytes).
 struct FittedRow {
   std::int64_t bytes = 0;
   double error = 0;
-  bool at_cliff = false;  // it or a neighbour lies at one
+  bool at_cliff = false;  // a cliff begins at it, or at a size that it is predicted from
 };
 struct TableResult {
   std::string name;
   std::string machine;
+  LinkFits fits;  // from other machines' tables, of the links that it uses
   std::vector<CollectiveRow> rows;
   std::array<BandError, kBands> bands;
   std::vector<Cliff> cliffs;
@@ -91,9 +91,23 @@ struct CollectiveReport {
   std::size_t cells_off = 0;     // (table, band) where NCCL is off by more than 5 %
   std::size_t cells_closer = 0;  // ... and we are closer
   double most_worse = 0;         // elsewhere: our median less NCCL's, the largest
-  double fitted_p95 = 0;         // pooled over 1 to 128 MiB
+  double fitted_median = 0;       // of the medians of tables without a cliff
+  double fitted_worst_median = 0; // ... the largest of them
+  double fitted_p95 = 0;          // pooled over 1 to 128 MiB, sizes at cliffs left out
   std::size_t fitted_pooled = 0;
+  std::size_t fitted_at_cliffs = 0;
 };
+
+// A series on one machine: latency, efficiency and what the mechanism lacks by size are taken from the tables of at most `ranks` ranks; the errors are
+// of the others.
+struct Extrapolation {
+  std::vector<std::string> from;
+  std::string table;
+  std::size_t rows = 0;
+  double median = 0;
+};
+std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& tables, const std::string& machine, int ranks);
+
 // Leave one machine out.
 CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables);
 

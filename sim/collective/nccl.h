@@ -61,12 +61,14 @@ struct NcclPrice {
   Duration transfer;  // bytes over what limits them
   double bus_bytes_per_s = 0;  // bus bandwidth: size * factor / total
   std::string limited_by;      // link, "LL's flags", "thread blocks", ...
+  std::string limiting_transport;  // of that link; "" = no link limits
+  std::string step_transport;      // over which the steps' latencies pass, most of them
 };
 // REQUIRES: the choice is available; p has every transport of the fabric.
 NcclPrice nccl_price(const NcclGroup& g, const Profile& p, Level level, nccl::Operation op, const nccl::Choice& choice, Bytes size);
 
 // What nccl-tests would print: collectives one after another from one thread a process. Launches of the next are made while the last one runs, so that the
-// longer of the two counts; before 2.9 (`cooperative`), processes with several GPUs launched all at once, after the last one's end.
-Duration nccl_tests_time(const Profile& p, const NcclPrice& price, int gpus_per_process, bool cooperative);
+// longer of the two counts.
+Duration nccl_tests_time(const Profile& p, const NcclPrice& price, int gpus_per_process);
 
 }  // namespace ddpsim::collective

@@ -20,6 +20,14 @@ class Loads {
   void add(int from, int to, double amount) {
     for (topology::LinkId l : route(from, to).links) add_link(l, amount);
   }
+  // Between hosts, by this NIC at both ends; -1 = by each device's own.
+  void add_by_nic(int from, int to, int nic, double amount) {
+    int a = devices_[static_cast<std::size_t>(from)];
+    int b = devices_[static_cast<std::size_t>(to)];
+    if (nic < 0 || f_.nvlink_domain(a, b)) return add(from, to, amount);
+    f_.find_route_by_nics(a, nic, b, nic, route_);
+    for (topology::LinkId l : route_.links) add_link(l, amount);
+  }
   void add_link(topology::LinkId l, double amount) {
     if (count_[l] == 0) used_.push_back(l);
     count_[l] += amount;
@@ -66,7 +74,7 @@ nccl::Wire wire_of(topology::LinkKind kind) {
 }
 
 // The node that NCCL searches: the first one. Its links in NCCL's numbers.
-nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, const std::vector<int>& ranks, int cc) {
+nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, const std::vector<int>& ranks, int cc, std::vector<int>& nics) {
   nccl::Node node;
   const Cluster& c = f.cluster();
   node.gpus = static_cast<int>(ranks.size());
@@ -94,7 +102,6 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
   else if (f.drawn()) node.nvswitch = f.inside(host).to_nvswitch(f.local_of(device(0))) != UINT32_MAX;
   if (node.nvswitch && n > 1) node.nvlink_per_gpu = node.links[static_cast<std::size_t>(node.gpu_route[1].front())];
   // NICs near the GPUs that take part.
-  std::vector<int> nics;
   for (std::size_t a = 0; a < n; ++a) nics.push_back(f.nic_of(device(a)));
   std::sort(nics.begin(), nics.end());
   nics.erase(std::unique(nics.begin(), nics.end()), nics.end());
@@ -132,28 +139,40 @@ std::vector<int> chain(const nccl::ChannelGraph& graph, const std::vector<int>& 
   return out;
 }
 
-void make_loads(NcclGroup& g) {
+// The NIC of channel k, local index; -1 = not known.
+int nic_of(const NcclGroup& g, const nccl::ChannelGraph& graph, std::size_t k, const std::vector<int>& nics) {
+  bool drawn_by_nic = g.fabric->has_nic_links() && k < graph.nics.size() && static_cast<std::size_t>(graph.nics[k][0]) < nics.size();
+  return drawn_by_nic ? nics[static_cast<std::size_t>(graph.nics[k][0])] : -1;
+}
+
+void make_loads(NcclGroup& g, const std::vector<int>& nics) {
   const topology::Fabric& f = *g.fabric;
   Loads loads(f, g.devices);
   double n = g.ranks();
+  int hosts = static_cast<int>(g.nodes.size());
   const nccl::ChannelGraph& rings = g.system.graphs.by_algorithm[0];
   auto channels = static_cast<std::size_t>(std::max(1, rings.channels));
   for (std::size_t k = 0; k < channels; ++k) {
-    std::vector<int> order;
-    for (const auto& node : g.nodes)
-      for (int r : chain(rings, node, k)) order.push_back(r);
-    for (std::size_t i = 0; i < order.size(); ++i)
-      loads.add(order[i], order[(i + 1) % order.size()], 2 * (n - 1) / n / static_cast<double>(channels));
+    double share = 2 * (n - 1) / n / static_cast<double>(channels);
+    int nic = nic_of(g, rings, k, nics);
+    std::vector<std::vector<int>> order;
+    for (const auto& node : g.nodes) order.push_back(chain(rings, node, k));
+    for (std::size_t h = 0; h < order.size(); ++h) {
+      for (std::size_t i = 0; i + 1 < order[h].size(); ++i) loads.add(order[h][i], order[h][i + 1], share);
+      int next = order[(h + 1) % order.size()].front();
+      if (hosts > 1) loads.add_by_nic(order[h].back(), next, nic, share);
+      else loads.add(order[h].back(), next, share);
+    }
   }
   g.ring = loads.take();
   const nccl::ChannelGraph& trees = g.system.graphs.by_algorithm[1];
   auto tree_channels = static_cast<std::size_t>(std::max(1, trees.channels));
-  int hosts = static_cast<int>(g.nodes.size());
   for (std::size_t k = 0; k < tree_channels; ++k) {
     double share = 1.0 / static_cast<double>(tree_channels);
+    int nic = nic_of(g, trees, k, nics);
     std::vector<int> head;
     for (const auto& node : g.nodes) {
-      std::vector<int> order = chain(trees, node, k);
+      std::vector<int> order = chain(trees, node, hosts > 1 ? k : 0);
       head.push_back(order.front());
       for (std::size_t i = 0; i + 1 < order.size(); ++i) {
         loads.add(order[i + 1], order[i], share);
@@ -164,8 +183,8 @@ void make_loads(NcclGroup& g) {
       for (int i = 0; i < hosts; ++i) {
         int up = binary_tree_node(hosts, i, tree).up;
         if (up < 0) continue;
-        loads.add(head[static_cast<std::size_t>(i)], head[static_cast<std::size_t>(up)], share / 2);
-        loads.add(head[static_cast<std::size_t>(up)], head[static_cast<std::size_t>(i)], share / 2);
+        loads.add_by_nic(head[static_cast<std::size_t>(i)], head[static_cast<std::size_t>(up)], nic, share / 2);
+        loads.add_by_nic(head[static_cast<std::size_t>(up)], head[static_cast<std::size_t>(i)], nic, share / 2);
       }
   }
   g.tree = loads.take();
@@ -272,7 +291,8 @@ NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devic
   s.nodes = static_cast<int>(g.nodes.size());
   s.compute_capability = compute_capability;
   if (g.ranks() < 2) return g;
-  nccl::Node node = node_of(fabric, g.devices, g.nodes.front(), compute_capability);
+  std::vector<int> nics;  // local indices of those that the search names
+  nccl::Node node = node_of(fabric, g.devices, g.nodes.front(), compute_capability, nics);
   s.nvswitch = node.nvswitch;
   const NcclFacts& facts = fabric.cluster().nccl;
   s.cpu = static_cast<nccl::Cpu>(facts.cpu);
@@ -280,9 +300,9 @@ NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devic
   s.ll128 = facts.ll128;
   s.collnet = facts.collnet;
   s.nvls = facts.multicast;
-  s.graphs = nccl::search(node, s.nodes, compute_capability, facts.net_latency, s.collnet);
+  s.graphs = nccl::search(node, s.nodes, compute_capability, g.settings.version.minor >= 13 ? facts.net_latency : Duration{}, s.collnet);
   find_hops(g);
-  make_loads(g);
+  make_loads(g, nics);
   make_direct(g);
   return g;
 }

@@ -15,6 +15,7 @@ using nccl::Operation;
 using nccl::Protocol;
 
 constexpr double kPsPerUs = 1e6;
+constexpr double kUsualWire = 1.0;  // microseconds
 
 const TransportSection& section(const NcclGroup& g, const Profile& p, const NcclHop& hop) { return p.transports.at(g.fabric->transports()[hop.transport]); }
 
@@ -29,8 +30,10 @@ nccl::Hop class_of(const NcclGroup& g, const NcclHop& hop) {
   return nccl::Hop::Net;
 }
 
-// Bytes on the wire per byte of data.
-double wire_factor(Protocol p) { return p == Protocol::Ll ? 2 : p == Protocol::Ll128 ? 128.0 / 120 : 1; }
+// Bytes on the wire per byte of data, and what the protocol leaves unused: LL's flags, LL128's flags and its copies through shared memory (NCCL: 0.92).
+double wire_factor(Protocol p) { return p == Protocol::Ll ? 2 : p == Protocol::Ll128 ? 1 / 0.92 : 1; }
+// A tree's thread blocks reduce up and broadcast down side by side; the links get this share of what they take from a ring (NCCL: 0.92).
+constexpr double kTreeShare = 0.92;
 
 // One step over a hop, microseconds: NCCL's own number, more or less what the transport's latency differs from NCCL's for a ring; and the wire.
 double step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Algorithm a, Protocol protocol, std::int64_t message) {
@@ -42,8 +45,9 @@ double step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Algorit
   double own = nccl::step_latency_us(v, kind, alone ? Algorithm::Tree : a, protocol);
   Duration usual = simple || !t.ll_latency ? t.latency : *t.ll_latency;
   double extra = static_cast<double>(usual.ps) / kPsPerUs - nccl::step_latency_us(v, kind, Algorithm::Ring, simple || !t.ll_latency ? Protocol::Simple : Protocol::Ll);
-  double wire = static_cast<double>(hop.wire.ps) / kPsPerUs;
-  double out = std::max(0.0, own + extra) + wire;
+  // NCCL's numbers were taken over real links: what is inside a host is in them, and a network of one switch (two links of 0.5 us).
+  double wire = kind == nccl::Hop::Net ? std::max(0.0, static_cast<double>(hop.wire.ps) / kPsPerUs - kUsualWire) : 0;
+  double out = std::max(0.0, own + extra) * t.step_factor + wire;
   // Beyond the eager limit the receiver is asked first: there and back once more.
   if (hop.eager.count > 0 && static_cast<double>(message) * wire_factor(protocol) >= static_cast<double>(hop.eager.count)) out += static_cast<double>(t.rendezvous.ps) / kPsPerUs;
   return out;
@@ -113,6 +117,9 @@ class Pricer {
     out.transfer = us(transfer_);
     out.total = out.base + out.steps + out.fill + out.transfer;
     out.limited_by = limited_by_;
+    out.limiting_transport = transport_;
+    const NcclHop& slow = g_.inter.exists && (between_ >= inside_ || !g_.intra.exists) ? g_.inter : g_.intra;
+    out.step_transport = g_.fabric->transports()[slow.transport];
     double factor = op_ == Operation::AllReduce ? 2 * (n - 1) / n : op_ == Operation::AllGather || op_ == Operation::ReduceScatter ? (n - 1) / n : 1;
     out.bus_bytes_per_s = size_ * factor / (static_cast<double>(out.total.ps) / 1e12);
     return out;
@@ -124,10 +131,19 @@ class Pricer {
     if (us <= transfer_) return;
     transfer_ = us;
     limited_by_ = what;
+    transport_.clear();
   }
-  void links(const std::vector<LinkLoad>& loads, double factor) {
-    Bottleneck b = bottleneck(g_, p_, level_, loads, factor);
-    limit(b.per_byte * size_, g_.fabric->link_name(b.link));
+  void limit_by_link(const Bottleneck& b) {
+    double us = b.per_byte * size_;
+    if (us <= transfer_) return;
+    limit(us, g_.fabric->link_name(b.link));
+    transport_ = g_.fabric->transports()[g_.fabric->links()[b.link].transport];
+  }
+  void links(const std::vector<LinkLoad>& loads, double factor) { limit_by_link(bottleneck(g_, p_, level_, loads, factor)); }
+  void add_steps(double inside, double between) {
+    inside_ = inside;
+    between_ = between;
+    steps_ = inside + between;
   }
 
   void ring(double n) {
@@ -141,10 +157,8 @@ class Pricer {
     double chunk = std::min(static_cast<double>(c_.chunk), each);
     double message = simple ? std::min(static_cast<double>(c_.slice), chunk) : chunk;
     double intra = g_.intra.exists ? step(g_.intra, Algorithm::Ring, message) : 0;
-    // With the network in the ring, every step waits for its proxy threads (NCCL: ncclNetOverhead).
-    if (nodes > 1) intra = std::max(intra, (g_.system.cpu == nccl::Cpu::Amd ? 2.0 : 1.0) * (simple ? 3 : 1));
     double inter = g_.inter.exists ? step(g_.inter, Algorithm::Ring, message) : 0;
-    steps_ = (steps - between) * intra + between * inter;
+    add_steps((steps - between) * intra, between * inter);
     double share = reduce ? 1 : chain ? n / (2 * (n - 1)) : 0.5;  // of the all-reduce's loads
     links(g_.ring, share * wire_);
     double moved = size_ * (reduce ? 2 * (n - 1) / n : chain ? 1 : (n - 1) / n);
@@ -167,8 +181,8 @@ class Pricer {
     double chunk = std::min(static_cast<double>(c_.chunk), size_ / c_.channels);
     double intra = g_.intra.exists ? step(g_.intra, Algorithm::Tree, chunk) : 0;
     double inter = g_.inter.exists ? step(g_.inter, Algorithm::Tree, chunk) : 0;
-    steps_ = 2 * ((ppn - 1) * intra + levels * inter);
-    links(g_.tree, wire_);
+    add_steps(2 * (ppn - 1) * intra, 2 * levels * inter);
+    links(g_.tree, std::max(wire_, 1 / kTreeShare));
     protocol_limits(2 * size_);
     // A chunk is handed on whole by Simple; LL and LL128 hand on line by line inside a node, and whole messages to the network.
     double in = 0;
@@ -194,26 +208,33 @@ class Pricer {
   double nvls_factor() const { return 1 / nccl::nvls_efficiency(g_.settings.version, g_.system.compute_capability); }
 
   void nvls(double n) {
-    steps_ = step(g_.intra, Algorithm::Nvls, 0);
+    add_steps(step(g_.intra, Algorithm::Nvls, 0), 0);
     // All-gather: a head gives its part, all take the whole; reduce-scatter the other way round.
     double share = op_ == Operation::AllReduce ? 1 : 1 / (1 + 1 / n);
     links(g_.nvls, nvls_factor() * share);
+    fill_ = copies(std::min(size_, static_cast<double>(c_.chunk) * n * c_.channels));
   }
+
+  // Buffers that are not registered are copied to the switch's window and back, a round at each end of the pipeline.
+  double copies(double round) const { return 2 * round / (c_.channels * block_rate(g_) * 1e3); }
 
   void nvls_tree() {
     double levels = floor_log2(g_.system.nodes);
     double heads = g_.system.per_node();
     double round = std::min(size_, static_cast<double>(c_.chunk) * heads * c_.channels);  // bytes that the pipeline takes in at once
     double inter = step(g_.inter, Algorithm::NvlsTree, static_cast<double>(c_.chunk));
-    steps_ = step(g_.intra, Algorithm::NvlsTree, 0) + 2 * levels * inter;
+    add_steps(step(g_.intra, Algorithm::NvlsTree, 0), 2 * levels * inter);
     Bottleneck inside = bottleneck(g_, p_, level_, g_.nvls, nvls_factor());
     Bottleneck all = bottleneck(g_, p_, level_, g_.nvls_tree, 1);
     if (inside.per_byte >= all.per_byte) all = inside;
-    limit(all.per_byte * size_, g_.fabric->link_name(all.link));
+    limit_by_link(all);
+    double n = g_.ranks();
+    double most = nccl::channel_limit(g_.system, g_.settings.version, Algorithm::NvlsTree, Protocol::Simple) * g_.system.graphs.by_algorithm[3].channels;  // bus, GB/s
+    if (most > 0) limit(size_ * 2 * (n - 1) / n / (most * 1e3), "thread blocks");
     // A round is reduced inside, goes up, comes down, is spread inside; only its slowest part is hidden behind the next round.
     double up = round / heads / hop_rate(g_, p_, level_, g_.inter);
     double in = round * inside.per_byte;
-    fill_ = std::max(0.0, in + 2 * levels * up - round * all.per_byte);
+    fill_ = std::max(0.0, in + 2 * levels * up - round * all.per_byte) + copies(round);
   }
 
   void collnet() {
@@ -221,7 +242,7 @@ class Pricer {
     bool direct = c_.algorithm == Algorithm::CollnetDirect;
     double intra = g_.intra.exists ? step(g_.intra, c_.algorithm, 0) : 0;
     double inter = g_.inter.exists ? step(g_.inter, c_.algorithm, 0) : 0;
-    steps_ = direct ? 2 * (std::min(1.0, ppn - 1) * intra + (ppn - 1) * 0.4) + inter : 2 * (ppn - 1) * intra + inter;
+    add_steps(direct ? 2 * (std::min(1.0, ppn - 1) * intra + (ppn - 1) * 0.4) : 2 * (ppn - 1) * intra, inter);
     // The switches add: each host sends its sum once and takes the result once.
     limit(size_ / nics() / hop_rate(g_, p_, level_, g_.inter), "NICs");
     if (g_.intra.exists) limit(size_ * (direct ? 2 * (ppn - 1) / ppn : 2) / hop_rate(g_, p_, level_, g_.intra), "links inside the node");
@@ -230,7 +251,7 @@ class Pricer {
   void pat(double n) {
     double levels = floor_log2(g_.system.nodes);
     double inter = step(g_.inter, Algorithm::Pat, static_cast<double>(c_.chunk));
-    steps_ = levels * inter / 3.5 + 2.8 * n;
+    add_steps(0, levels * inter / 3.5 + 2.8 * n);
     links(g_.ring, 0.5);
   }
 
@@ -245,7 +266,10 @@ class Pricer {
   double steps_ = 0;
   double fill_ = 0;
   double transfer_ = 0;
+  double inside_ = 0;
+  double between_ = 0;
   std::string limited_by_;
+  std::string transport_;
 };
 
 }  // namespace
@@ -254,10 +278,6 @@ NcclPrice nccl_price(const NcclGroup& g, const Profile& p, Level level, Operatio
   return Pricer(g, p, level, op, choice, size).price();
 }
 
-Duration nccl_tests_time(const Profile& p, const NcclPrice& price, int gpus_per_process, bool cooperative) {
-  Duration host = p.host.launch * gpus_per_process;
-  if (cooperative && gpus_per_process > 1) return price.total + host;
-  return std::max(price.total, host);
-}
+Duration nccl_tests_time(const Profile& p, const NcclPrice& price, int gpus_per_process) { return std::max(price.total, p.host.launch * gpus_per_process); }
 
 }  // namespace ddpsim::collective

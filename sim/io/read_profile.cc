@@ -19,13 +19,14 @@ Duration read_ps(const Reader& r, const char* key) {
 }
 
 TransportSection read_transport(const Reader& r) {
-  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "rendezvous_ps", "ll_max_bytes_per_s", "message_core_ps", "send_buffer_bytes", "cpu_ps_per_byte", "efficiency", "knots"});
+  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "rendezvous_ps", "step_factor", "ll_max_bytes_per_s", "message_core_ps", "send_buffer_bytes", "cpu_ps_per_byte", "efficiency", "knots"});
   TransportSection t;
   t.basis = read_basis(r);
   t.source = r.at("source").text();
   t.launch = read_ps(r, "launch_ps");
   t.latency = read_ps(r, "latency_ps");
   if (r.has("ll_latency_ps")) t.ll_latency = read_ps(r, "ll_latency_ps");
+  if (r.has("step_factor")) t.step_factor = r.at("step_factor").number();
   if (r.has("rendezvous_ps")) t.rendezvous = read_ps(r, "rendezvous_ps");
   if (r.has("message_core_ps")) {
     t.message_core = read_ps(r, "message_core_ps");

@@ -17,7 +17,7 @@ namespace ddpsim {
 enum class HostCpu : std::uint8_t { Intel, Amd, Arm, Power, Mixed };
 struct NcclFacts {
   HostCpu cpu = HostCpu::Intel;
-  Duration net_latency;   // that the network plugin states; NCCL adds it to its own when it chooses
+  Duration net_latency;   // that the network plugin states; NCCL (from 2.13) adds it to its own when it chooses
   bool ll = true;         // the network delivers 8-byte stores whole: LL may be used between hosts
   bool ll128 = true;      // ... and 128-byte stores
   bool collnet = false;   // switches that add (SHARP), and NCCL_COLLNET_ENABLE=1

@@ -44,6 +44,7 @@ Problem validate(const Profile& p) {
   for (const auto& [name, t] : p.transports) {
     std::string path = "/transports/" + name;
     if (auto e = check_range(t.efficiency, path + "/efficiency", 1e-6, 1)) return e;
+    if (!(t.step_factor >= 0.01 && t.step_factor <= 100)) return {path + "/step_factor", "a factor is 0.01 to 100"};
     if (t.launch.ps < 0 || t.latency.ps < 0) return {path, "times are not negative"};
     if (t.ll_max_bytes_per_s != 0 && !(t.ll_max_bytes_per_s >= 1e3)) return {path + "/ll_max_bytes_per_s", "a rate is at least a thousand bytes a second"};
     if (auto e = check_knots(t.knots, path + "/knots/", "chunk_bytes")) return e;

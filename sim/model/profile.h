@@ -67,6 +67,7 @@ struct TransportSection {
   std::optional<Duration> ll_latency;  // one step, LL protocol
   Duration message_core;               // of `latency`: what needs a core; on shared cores (Cluster::emulated_on_cores) messages take it in turn
   Bytes send_buffer;                   // backend tcp: bytes of a connection that its sender need not wait for
+  double step_factor = 1;              // NCCL: what a step takes, as a multiple of NCCL's own number (and of what latency adds to it)
   Duration rendezvous;                 // NCCL: what a message longer than the link's eager limit takes more (LinkSpec::eager)
   double ll_max_bytes_per_s = 0;       // bus bandwidth that LL reaches at most; 0 = no limit
   double cpu_ps_per_byte = 0;          // core time to send and receive one byte, both ends; matters where computation shares those cores

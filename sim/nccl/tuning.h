@@ -22,7 +22,7 @@ const char* name_of(Operation o);  // "all_reduce"
 const char* name_of(Algorithm a);  // "ring", as NCCL_ALGO takes it, in lower case
 const char* name_of(Protocol p);   // "ll", "ll128", "simple"
 
-// 2.x; older and newer ones count as the nearest of 2.19 to 2.28.
+// 2.x; tables of older and newer ones are those of the nearest of 2.19 to 2.28.
 struct Version {
   int minor = 28;
   auto operator<=>(const Version&) const = default;

@@ -82,7 +82,6 @@ Tables load_tables(const Terminal& t, const std::string& folder) {
     table.op = *op;
     table.gpus_per_process = std::max(1, setting.gpus_per_process);
     nccl::Settings settings = settings_of(setting);
-    table.cooperative = settings.version.minor < 9;
     if (std::string lacking = collective::missing_transport(out.fabrics.back(), table.profile); !lacking.empty())
       throw InputError{table.profile.name, "has no transport \"" + lacking + "\", which cluster \"" + s.cluster + "\" uses"};
     table.group = collective::make_nccl_group(out.fabrics.back(), spread(hardware.cluster, setting.ranks, hosts), std::move(settings), table.profile.compute.capability);
@@ -116,13 +115,16 @@ io::OrderedJson collectives_json(const calib::CollectiveReport& r) {
     for (const calib::BandError& b : t.bands) bands.push_back({{"rows", b.rows}, {"median_error", b.median}, {"nccl_median_error", b.nccl_median}});
     io::OrderedJson cliffs = io::OrderedJson::array();
     for (const calib::Cliff& c : t.cliffs) cliffs.push_back({{"from_bytes", c.from}, {"to_bytes", c.to}, {"fall", c.fall}, {"why", c.why}});
-    tables.push_back({{"name", t.name}, {"machine", t.machine}, {"bands", bands}, {"cliffs", cliffs}, {"rows", rows}});
+    io::OrderedJson fits = io::OrderedJson::object();
+    for (const auto& [name, f] : t.fits) fits[name] = {{"step_factor", f.step_factor}, {"efficiency_factor", f.efficiency}, {"tables", f.tables}};
+    tables.push_back({{"name", t.name}, {"machine", t.machine}, {"fits", fits}, {"bands", bands}, {"cliffs", cliffs}, {"fitted_median_error", t.fitted_median}, {"rows", rows}});
   }
   return {{"tables", tables},
           {"median_error", r.median},
           {"cells_off", r.cells_off},
           {"cells_closer", r.cells_closer},
-          {"most_worse", r.most_worse}};
+          {"most_worse", r.most_worse},
+          {"fitted", {{"median_error", r.fitted_median}, {"largest_median_error", r.fitted_worst_median}, {"p95_error_1_to_128_mib", r.fitted_p95}, {"pooled", r.fitted_pooled}, {"left_out_at_cliffs", r.fitted_at_cliffs}}}};
 }
 
 std::string collectives_markdown(const calib::CollectiveReport& r) { return collectives_table(r); }

@@ -22,7 +22,7 @@ Tables load_tables(const Terminal& t, const std::string& folder);
 
 // Devices of `ranks` ranks spread evenly over the first `hosts` hosts.
 std::vector<int> spread(const Cluster& c, int ranks, int hosts);
-// 2.4.x and older have neither LL128 nor what the model of 2.19 knows besides; `cooperative` of CollectiveTable is NCCL before 2.9.
+// Of the setting's environment and version; before 2.5 there is no LL128.
 nccl::Settings settings_of(const CollectiveSetting& s);
 
 std::string collectives_table(const calib::CollectiveReport& r);
