@@ -248,11 +248,18 @@ class Picture {
     return at;
   }
 
+  // Routers stand in a row, and their cables arch over it; other switches have the hosts' side below.
   void trunks() {
+    bool routers = c_.pattern == Pattern::Ring || c_.pattern == Pattern::Torus || c_.pattern == Pattern::Dragonfly;
+    if (routers) {
+      std::vector<std::string> ids;
+      for (int s = 0; s < f_.network().switches(); ++s) ids.push_back(switch_id(s));
+      row(ids);
+    }
     for (std::uint32_t t = 0; t < f_.network().trunks().size(); ++t) {
       const auto& k = f_.network().trunks()[t];
       bool up = std::string(f_.network().role_of(k.from)) != f_.network().role_of(k.to) && c_.pattern != Pattern::Graph;  // leaf to spine: the spine on top
-      edge(switch_id(up ? k.to : k.from), switch_id(up ? k.from : k.to), f_.trunk_link(t), "");
+      edge(switch_id(up ? k.to : k.from), switch_id(up ? k.from : k.to), f_.trunk_link(t), "", !routers, routers ? ":n" : "");
     }
   }
 
@@ -359,8 +366,15 @@ class Picture {
       auto it = bundles.emplace(std::tuple(f_.network().role_of(k.from), f_.network().role_of(k.to), f_.links()[f_.trunk_link(t)].bandwidth.bits_per_s), std::pair(t, 0)).first;
       ++it->second.second;
     }
+    auto cables = [&](const std::pair<std::uint32_t, std::int64_t>& bundle) {
+      return fmt::format("{} cable{} of {}", thousands(bundle.second), bundle.second == 1 ? "" : "s", to_string(f_.links()[f_.trunk_link(bundle.first)].bandwidth));
+    };
+    std::map<std::string, std::string> loops;  // cables between switches of one role: one loop
     for (const auto& [key, bundle] : bundles)
-      edge(id(std::get<1>(key)), id(std::get<0>(key)), f_.trunk_link(bundle.first), fmt::format("{} cable{} of {}", thousands(bundle.second), bundle.second == 1 ? "" : "s", to_string(f_.links()[f_.trunk_link(bundle.first)].bandwidth)));
+      if (std::get<0>(key) == std::get<1>(key)) loops[id(std::get<0>(key))] += " " + cables(bundle) + " \\l";
+    for (const auto& [role, label] : loops) out_ += fmt::format("  {} -- {} [color=\"{}\", penwidth=2.6, label=\"{}\"];\n", role, role, style_of(LinkKind::Net).colour, label);
+    for (const auto& [key, bundle] : bundles)
+      if (std::get<0>(key) != std::get<1>(key)) edge(id(std::get<1>(key)), id(std::get<0>(key)), f_.trunk_link(bundle.first), cables(bundle));
     if (f_.has_nic_links())
       edge(id(f_.network().role_of(f_.network().switch_of(0, 0))), "g0", f_.nic_link(0, 0),
            fmt::format("{} NIC{} of {} a host", c_.nics_per_host, c_.nics_per_host == 1 ? "" : "s", to_string(f_.links()[f_.nic_link(0, 0)].bandwidth)));
