@@ -152,6 +152,11 @@ TEST(Rails, StayOnTheirLeafInsideAGroup) {
 
 TEST(Ecmp, HashIsTheOneThatIsStated) {
   // Pinned: a change moves every prediction with "ecmp": "hash".
+  std::vector<std::uint32_t> by_source;
+  std::vector<std::uint32_t> by_destination;
+  for (std::uint32_t i = 0; i < 8; ++i) by_source.push_back(ecmp_choice(i, 1000, 8)), by_destination.push_back(ecmp_choice(7, i, 5));
+  EXPECT_EQ(by_source, (std::vector<std::uint32_t>{5, 6, 5, 5, 2, 3, 4, 4}));  // computed outside of this program
+  EXPECT_EQ(by_destination, (std::vector<std::uint32_t>{1, 3, 0, 1, 1, 0, 0, 3}));
   EXPECT_EQ(ecmp_choice(0, 0, 8), 0u);
   EXPECT_EQ(ecmp_choice(1, 2, 1), 0u);
   std::set<std::uint32_t> seen;
