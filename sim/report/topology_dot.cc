@@ -165,7 +165,11 @@ class Picture {
   }
 
   void host(int h, const std::string& label) {
-    out_ += fmt::format("  subgraph cluster_host{} {{\n    label=\"{}\"; labelloc=b; style=rounded; color=\"#999999\"; bgcolor=\"#fafafa\"; fontsize=14;\n", h, escaped(label));
+    const HostGraph& g = f_.host_graph();
+    auto is_gpu = [&](int v) { return g.vertices[static_cast<std::size_t>(v)].kind == VertexKind::Gpu; };
+    bool arcs = std::any_of(g.links.begin(), g.links.end(), [&](const HostGraph::Edge& l) { return is_gpu(l.from) && is_gpu(l.to); });
+    out_ += fmt::format("  subgraph cluster_host{} {{\n    label=\"{}\"; {} style=rounded; color=\"#999999\"; bgcolor=\"#fafafa\"; fontsize=14;\n", h, escaped(label),
+                        arcs ? "labeljust=l;" : "labelloc=b;");  // out of the way of NVLinks
     if (f_.drawn()) inside(h);
     else plain(h);
     out_ += "  }\n";
@@ -218,9 +222,6 @@ class Picture {
       bool flat = level(a) == level(b);
       edge(vertex_id(h, a), vertex_id(h, b), f_.inside_link(h, 2 * i), "", !flat, !flat ? "" : level(a) == 3 ? ":s" : ":n");
     }
-    bool arcs = std::any_of(g.links.begin(), g.links.end(), [&](const HostGraph::Edge& l) { return kind(l.from) == VertexKind::Gpu && kind(l.to) == VertexKind::Gpu; });
-    if (arcs)  // room for them above the host's name
-      out_ += fmt::format("    h{}room [style=invis, shape=point, height=0.3]; {} -- h{}room [style=invis];\n", h, vertex_id(h, g.gpus[g.gpus.size() / 2]), h);
     if (!f_.inside(h).draws_nics() && c_.hosts > 1 && !g.nics.empty())
       for (int d = 0; d < c_.devices_per_host; ++d)
         out_ += fmt::format("    {} -- {} [style=invis];\n", nic_id(h, f_.nic_of(h * c_.devices_per_host + d)), vertex_id(h, g.gpus[static_cast<std::size_t>(d)]));
