@@ -215,7 +215,11 @@ void check_fault_names(const Reader& r, const Cluster& c) {
   const auto& fault = f.ignored_faults().front();
   if (!fault.why.empty()) r.fail_at(fault.path, fault.why);
   std::vector<std::string> known;
-  for (topology::LinkId l = 0; l < f.links().size(); ++l) known.push_back(f.link_name(l));
+  for (topology::LinkId l = 0; l < f.links().size(); ++l) {
+    std::string name = f.link_name(l);
+    if (name.ends_with(" up")) known.push_back(name.substr(0, name.size() - 3));
+    known.push_back(std::move(name));
+  }
   std::string hint = nearest(fault.name, known);
   if (hint.empty() && !known.empty()) r.fail_at(fault.path, "no link is named \"" + fault.name.substr(0, 60) + "\"; names are like \"" + known.back() + "\"");
   r.fail_at(fault.path, "no link is named \"" + fault.name.substr(0, 60) + "\"" + (hint.empty() ? "; the cluster has none" : " (did you mean \"" + hint + "\"?)"));

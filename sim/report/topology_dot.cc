@@ -165,7 +165,11 @@ class Picture {
   }
 
   void host(int h, const std::string& label) {
-    out_ += fmt::format("  subgraph cluster_host{} {{\n    label=\"{}\"; labelloc=b; style=rounded; color=\"#999999\"; bgcolor=\"#fafafa\"; fontsize=14;\n", h, escaped(label));
+    const HostGraph& g = f_.host_graph();
+    auto is_gpu = [&](int v) { return g.vertices[static_cast<std::size_t>(v)].kind == VertexKind::Gpu; };
+    bool arcs = std::any_of(g.links.begin(), g.links.end(), [&](const HostGraph::Edge& l) { return is_gpu(l.from) && is_gpu(l.to); });
+    out_ += fmt::format("  subgraph cluster_host{} {{\n    label=\"{}\"; {} style=rounded; color=\"#999999\"; bgcolor=\"#fafafa\"; fontsize=14;\n", h, escaped(label),
+                        arcs ? "labeljust=l;" : "labelloc=b;");  // out of the way of NVLinks
     if (f_.drawn()) inside(h);
     else plain(h);
     out_ += "  }\n";
@@ -218,9 +222,6 @@ class Picture {
       bool flat = level(a) == level(b);
       edge(vertex_id(h, a), vertex_id(h, b), f_.inside_link(h, 2 * i), "", !flat, !flat ? "" : level(a) == 3 ? ":s" : ":n");
     }
-    bool arcs = std::any_of(g.links.begin(), g.links.end(), [&](const HostGraph::Edge& l) { return kind(l.from) == VertexKind::Gpu && kind(l.to) == VertexKind::Gpu; });
-    if (arcs)  // room for them above the host's name
-      out_ += fmt::format("    h{}room [style=invis, shape=point, height=0.3]; {} -- h{}room [style=invis];\n", h, vertex_id(h, g.gpus[g.gpus.size() / 2]), h);
     if (!f_.inside(h).draws_nics() && c_.hosts > 1 && !g.nics.empty())
       for (int d = 0; d < c_.devices_per_host; ++d)
         out_ += fmt::format("    {} -- {} [style=invis];\n", nic_id(h, f_.nic_of(h * c_.devices_per_host + d)), vertex_id(h, g.gpus[static_cast<std::size_t>(d)]));
@@ -248,11 +249,18 @@ class Picture {
     return at;
   }
 
+  // Routers stand in a row, and their cables arch over it; other switches have the hosts' side below.
   void trunks() {
+    bool routers = c_.pattern == Pattern::Ring || c_.pattern == Pattern::Torus || c_.pattern == Pattern::Dragonfly;
+    if (routers) {
+      std::vector<std::string> ids;
+      for (int s = 0; s < f_.network().switches(); ++s) ids.push_back(switch_id(s));
+      row(ids);
+    }
     for (std::uint32_t t = 0; t < f_.network().trunks().size(); ++t) {
       const auto& k = f_.network().trunks()[t];
       bool up = std::string(f_.network().role_of(k.from)) != f_.network().role_of(k.to) && c_.pattern != Pattern::Graph;  // leaf to spine: the spine on top
-      edge(switch_id(up ? k.to : k.from), switch_id(up ? k.from : k.to), f_.trunk_link(t), "");
+      edge(switch_id(up ? k.to : k.from), switch_id(up ? k.from : k.to), f_.trunk_link(t), "", !routers, routers ? ":n" : "");
     }
   }
 
@@ -359,8 +367,15 @@ class Picture {
       auto it = bundles.emplace(std::tuple(f_.network().role_of(k.from), f_.network().role_of(k.to), f_.links()[f_.trunk_link(t)].bandwidth.bits_per_s), std::pair(t, 0)).first;
       ++it->second.second;
     }
+    auto cables = [&](const std::pair<std::uint32_t, std::int64_t>& bundle) {
+      return fmt::format("{} cable{} of {}", thousands(bundle.second), bundle.second == 1 ? "" : "s", to_string(f_.links()[f_.trunk_link(bundle.first)].bandwidth));
+    };
+    std::map<std::string, std::string> loops;  // cables between switches of one role: one loop
     for (const auto& [key, bundle] : bundles)
-      edge(id(std::get<1>(key)), id(std::get<0>(key)), f_.trunk_link(bundle.first), fmt::format("{} cable{} of {}", thousands(bundle.second), bundle.second == 1 ? "" : "s", to_string(f_.links()[f_.trunk_link(bundle.first)].bandwidth)));
+      if (std::get<0>(key) == std::get<1>(key)) loops[id(std::get<0>(key))] += " " + cables(bundle) + " \\l";
+    for (const auto& [role, label] : loops) out_ += fmt::format("  {} -- {} [color=\"{}\", penwidth=2.6, label=\"{}\"];\n", role, role, style_of(LinkKind::Net).colour, label);
+    for (const auto& [key, bundle] : bundles)
+      if (std::get<0>(key) != std::get<1>(key)) edge(id(std::get<1>(key)), id(std::get<0>(key)), f_.trunk_link(bundle.first), cables(bundle));
     if (f_.has_nic_links())
       edge(id(f_.network().role_of(f_.network().switch_of(0, 0))), "g0", f_.nic_link(0, 0),
            fmt::format("{} NIC{} of {} a host", c_.nics_per_host, c_.nics_per_host == 1 ? "" : "s", to_string(f_.links()[f_.nic_link(0, 0)].bandwidth)));

@@ -75,6 +75,9 @@ const std::vector<Command> kCommands{
     {Args{"trace"} + kCpu, {"json"}},
     {Args{"trace"} + kGpu, {"json"}},
     {{"doctor"}, {"table", "csv", "json"}},
+    {{"topology", "show", "dgx1-v100"}, {"table", "json"}},
+    {{"topology", "check", "dgx1-v100"}, {"table", "json"}},
+    {{"topology", "draw", "dgx1-v100"}, {"dot"}},
 };
 
 // Fields of the first line and of every other line; quoted commas do not count.
