@@ -1,0 +1,38 @@
+// What NCCL's search for channels found on a host: its five graphs, as NCCL_GRAPH_DUMP_FILE has them. The input of NCCL's own cost model.
+// Source: NCCL 2.28.9, src/graph/search.cc (ncclTopoGetXmlFromGraphs), src/graph/topo.cc (topoPathTypeStr).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "sim/units/units.h"
+
+namespace ddpsim::nccl {
+
+// How near two devices are, nearest first: the same; NVLink; over another GPU's NVLink; NVLink to the CPU's chip; one PCIe switch; several; GPU to NIC over its CPU's chip; over
+// another GPU's NIC; the CPU; between CPUs; the network; not at all.
+enum class PathType : std::uint8_t { Loc, Nvl, Nvb, C2c, Pix, Pxb, P2c, Pxn, Phb, Sys, Net, Dis };
+inline constexpr std::array<const char*, 12> kPathTypes{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
+
+struct ChannelGraph {
+  int channels = 0;     // 0 = NCCL found none
+  double bw_intra = 0;  // bytes/s per channel, one direction
+  double bw_inter = 0;
+  Duration latency_inter;
+  PathType type_intra = PathType::Loc;  // the worst way between two GPUs of a channel
+  PathType type_inter = PathType::Loc;  // between a GPU and its NIC
+  int pattern = 0;  // 1 balanced tree, 2 split tree, 3 tree, 4 ring, 5 NVLS, 6 collnet direct
+  bool same_channels = true;
+  int crossnic = 0;
+  std::vector<std::vector<int>> order;   // of each channel, GPUs by device number, in order; NVLS: its head
+  std::vector<std::array<int, 2>> nics;  // of each channel, NIC in and NIC out, -1 = none; empty: no channel has any
+};
+
+// By NCCL's ids.
+inline constexpr std::array<const char*, 5> kGraphNames{"ring", "tree", "collnet_chain", "nvls", "collnet_direct"};
+struct Graphs {
+  std::array<ChannelGraph, 5> by_algorithm;
+};
+
+}  // namespace ddpsim::nccl
