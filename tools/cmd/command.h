@@ -42,6 +42,7 @@ void add_validate(CLI::App& app, Terminal& t);
 void add_calibrate(CLI::App& app, Terminal& t);
 void add_fit(CLI::App& app, Terminal& t);
 void add_import(CLI::App& app, Terminal& t);
+void add_export(CLI::App& app, Terminal& t);
 void add_doctor(CLI::App& app, Terminal& t);
 
 }  // namespace ddpsim::cli

@@ -37,6 +37,17 @@ void add_choices(const std::string& text, CollectiveSetting& c) {
   }
 }
 
+// Bytes of a log that are no UTF-8 become U+FFFD.
+std::string text_of(const io::OrderedJson& j) { return j.dump(1, ' ', false, io::OrderedJson::error_handler_t::replace) + "\n"; }
+
+void tell(Terminal& t, const std::string& file, const std::vector<std::string>& notes) {
+  for (std::string note : notes) {
+    for (char& c : note)
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+    t.err << "ddpsim: " << file << ": " << note << "\n";
+  }
+}
+
 void import_tests(Terminal& t, TestsFlags& f) {
   io::NcclTestsSetting& s = f.setting;
   s.file = f.file;
@@ -51,9 +62,9 @@ void import_tests(Terminal& t, TestsFlags& f) {
   std::string text = io::read_file(f.file);
   io::NcclTestsRun imported = io::run_of(io::read_nccl_tests(text, f.file), s);
   add_choices(text, *imported.run.collectives);
-  for (const std::string& note : imported.notes) t.err << "ddpsim: " << f.file << ": " << note << "\n";
-  std::string json = io::write_run(imported.run).dump(1) + "\n";
+  std::string json = text_of(io::write_run(imported.run));
   Run read = io::read_run(io::parse_json(json, "import"), "import");  // what is written can be read
+  tell(t, f.file, imported.notes);
   if (f.output.format == "json") return write_answer(t, f.output, json);
   write_answer(t, f.output, f.output.format == "csv" ? report::samples_csv(read) : report::run_page(read));
 }
@@ -103,9 +114,8 @@ void add_topo(CLI::App& import, Terminal& t) {
     f->topo.file = f->file;
     f->topo.name = f->name.empty() ? stem(f->file) : f->name;
     io::NcclTopoCluster made = io::read_nccl_topo(io::read_file(f->file), f->topo);
-    std::string json = made.cluster.dump(1) + "\n";
-    for (const std::string& note : made.notes) t.err << "ddpsim: " << f->file << ": " << note << "\n";
-    write_answer(t, f->output, json);
+    tell(t, f->file, made.notes);
+    write_answer(t, f->output, text_of(made.cluster));
   });
 }
 
@@ -114,7 +124,7 @@ void add_graph(CLI::App& import, Terminal& t) {
   CLI::App* c = import.add_subcommand("nccl-graph", "What NCCL's search for channels found (NCCL_GRAPH_DUMP_FILE)");
   c->add_option("file", f->file, "XML that NCCL wrote to NCCL_GRAPH_DUMP_FILE")->required();
   add_output_flags(*c, f->output, {"json"});
-  c->callback([&t, f] { write_answer(t, f->output, io::write_nccl_graphs(io::read_nccl_graph_xml(io::read_file(f->file), f->file)).dump(1) + "\n"); });
+  c->callback([&t, f] { write_answer(t, f->output, text_of(io::write_nccl_graphs(io::read_nccl_graph_xml(io::read_file(f->file), f->file)))); });
 }
 
 }  // namespace
