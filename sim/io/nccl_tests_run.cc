@@ -85,6 +85,7 @@ NcclTestsTable choose(const NcclTests& tests, const NcclTestsSetting& setting) {
   if (setting.forced.empty() && forced.size() + (std::any_of(left.begin(), left.end(), [](const NcclTestsTable& t) { return t.forced_kind.empty(); }) ? 1 : 0) > 1)
     throw InputError{setting.file, "holds " + list_of(forced) + "; choose one with --forced"};
   NcclTestsTable out = left.front();
+  if (out.op.empty() && out.rows.empty() && !out.dropped.empty()) throw InputError{setting.file, "no row of nccl-tests is left: " + out.dropped.front()};
   if (out.op.empty()) throw InputError{setting.file, "does not say which operation it is of; say it with --op, for example --op all_reduce"};
   for (std::size_t i = 1; i < left.size(); ++i) {
     const NcclTestsTable& t = left[i];

@@ -303,7 +303,7 @@ std::vector<Bad> bad_cases() {
       {"TopoVersion", kTopo, with("dgx_a100_topo.xml", "version=\"1\"", "version=\"2\""), "reads version 1"},
       {"TopoWithoutCpu", kTopo, "<system version=\"1\"/>", "holds no <cpu>"},
       {"TopoWithoutGpu", kTopo, "<system version=\"1\"><cpu numaid=\"0\"/></system>", "holds no GPU"},
-      {"TopoCountInWords", kTopo, with("dgx_a100_topo.xml", "count=\"2\"", "count=\"two\""), ":8: <nvlink>: count=\"two\" is not a whole number"},
+      {"TopoCountInWords", kTopo, with("dgx_a100_topo.xml", "count=\"2\"", "count=\"two\""), ":7: <nvlink>: count=\"two\" is not a whole number"},
       {"TopoCountZero", kTopo, with("dgx_a100_topo.xml", "count=\"2\"", "count=\"0\""), "is not within 1 and 256"},
       {"TopoRankTwice", kTopo, with("dgx_a100_topo.xml", "rank=\"1\"", "rank=\"0\""), "rank 0 appears twice"},
       {"TopoLinkToItself", kTopo, with("nvlink_bridge_topo.xml", "target=\"0000:18:00.0\"", "target=\"0000:3b:00.0\""), "to itself"},
@@ -404,7 +404,7 @@ TEST(ImportBad, GraphsThatNcclDidNotWrite) {
   refused("/graphs/1/algorithm", "ring", "appears twice");
   refused("/graphs/0/channels", 3, "lists 2 channels; \"channels\" says 3");
   refused("/graphs/0/nics", Json::array({Json::array({1})}), "expected two NICs");
-  refused("/graphs/0/type_inter", "PXX", "did you mean \"PXB\"?");
+  refused("/graphs/0/type_inter", "PXX", "is none of \"LOC\"");
   refused("/graphs/0/bw_intra_bytes_per_s", -1, "is not negative");
   refused("/graphs/0/speed", 1, "unknown key");
 }
