@@ -154,6 +154,7 @@ class Parser {
     if (has("Collective test starting:")) {
       begin();
       table().op = nccl_tests_op(w.back());
+      table().op_is_sure = !table().op.empty();
       started_ = true;
       return true;
     }
@@ -213,6 +214,7 @@ class Parser {
 
   void columns(const Words& w) {
     give_up("the columns begin again within it");
+    if (!table().rows.empty() || !table().dropped.empty()) begin();
     auto is = [&](View name) { return std::find(w.begin(), w.end(), name) != w.end(); };
     table().host_time = is("cputime");
     has_root_ = is("root");

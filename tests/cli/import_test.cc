@@ -113,6 +113,22 @@ TEST(Import, PerIterationColumnsAndTimestamps) {
   EXPECT_EQ(run.collectives->op, "reduce_scatter");
 }
 
+// Where algbw was less than size / time.
+TEST(Import, AnAllGatherOfAnEarlyVersion) {
+  Outcome o = import_tests("all_gather_early.txt");
+  ddpsim::Run run = run_of(o);
+  EXPECT_EQ(o.err.find("is dropped"), std::string::npos) << o.err;
+  EXPECT_EQ(o.err.find("missing"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("1 rows of 0 bytes are left out"), std::string::npos) << o.err;
+  ASSERT_EQ(run.samples.size(), 4u);
+  EXPECT_EQ(run.samples[2].durations.front().ps, 186'400'000);
+  EXPECT_EQ(run.collectives->ranks, 3);
+  EXPECT_EQ(run.collectives->op, "all_gather");  // by the command line
+  Outcome wrong = import_tests("all_gather_early.txt", {"--ranks", "8"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("as all_gather of 3 ranks has it; --ranks says 8"), std::string::npos) << wrong.err;
+}
+
 TEST(Import, TimesOfTheHostAreNoTimesOfTheCollective) {
   Outcome o = import_tests("sendrecv_host_time.txt");
   EXPECT_EQ(run_of(o).samples.front().op, "send_receive_host_time");
@@ -270,6 +286,8 @@ std::vector<Bad> bad_cases() {
       {"LogOperationMistyped", kTests + std::vector<std::string>{"--op", "all_reduse"}, modern, "did you mean \"all_reduce\"?"},
       {"LogTwoOperations", kTests, modern + io::read_file(fixture("reduce_scatter_per_iteration.txt")), "choose one with --op"},
       {"LogTwoSettings", kTests, modern + with("all_reduce_modern.txt", "#  Rank  7 ", "#  x "), "on 8 ranks and on 7 ranks"},
+      {"LogTwoTablesWithoutDevices", kTests, "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n1048576 262144 float sum -1 40.00 26.21 26.21 0 40.00 26.21 26.21 0\n"
+                                             "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n1048576 262144 float sum -1 50.00 20.97 20.97 0 50.00 20.97 20.97 0\n", "split it"},
       {"LogUnnamedOperation", kTests, io::read_file(fixture("broadcast_truncated.txt")), "say it with --op"},
       {"LogNoRanks", kTests + std::vector<std::string>{"--op", "broadcast"}, "1024 256 float 9.50 0.11 0.11 0 9.40 0.11 0.11 0\n", "say how many with --ranks"},
       {"LogAllDamaged", kTests + std::vector<std::string>{"--ranks", "2"}, "4096 1024 float sum 10.50 0.93 0.93 0 10.40 0.93 0.93 0\n", "no row of nccl-tests is left"},
@@ -456,7 +474,7 @@ TEST(ImportFuzz, DamageGivesAnAnswerOrExitCode2AndThenNoFile) {
     std::vector<std::string> more;
   };
   std::vector<Subject> subjects;
-  for (const char* name : {"all_reduce_modern.txt", "all_reduce_old.txt", "all_gather_mpirun.txt", "all_reduce_interleaved.txt", "reduce_scatter_per_iteration.txt", "sendrecv_host_time.txt", "all_reduce.json"})
+  for (const char* name : {"all_reduce_modern.txt", "all_reduce_old.txt", "all_gather_early.txt", "all_gather_mpirun.txt", "all_reduce_interleaved.txt", "reduce_scatter_per_iteration.txt", "sendrecv_host_time.txt", "all_reduce.json"})
     subjects.push_back({name, {"import", "nccl-tests"}, {}});
   subjects.push_back({"broadcast_truncated.txt", {"import", "nccl-tests"}, {"--op", "broadcast"}});
   subjects.push_back({"sweep.csv", {"import", "nccl-tests"}, {"--forced", "ALGO=Ring"}});
