@@ -13,6 +13,7 @@ namespace ddpsim::io {
 namespace {
 
 constexpr int kMostRanks = 1 << 16;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 42;  // so that no product overflows
 
 // Whether two printed numbers can be of one row: low <= high once each was moved by what its print may have rounded away.
 bool may_be(double low, double high, Printed p) {
@@ -60,8 +61,8 @@ std::string list_of(const std::set<std::string>& names) {
 std::string guess_op(const NcclTestsTable& t) {
   std::set<std::string> guesses;
   for (const NcclTestsRow& r : t.rows) {
+    if (r.redop.empty() || r.bytes == 0 || r.bytes > kMostBytes || r.count > r.bytes) continue;
     bool whole = r.count * std::max(1, nccl_tests_element_bytes(r.type)) == r.bytes;
-    if (r.redop.empty() || r.bytes == 0) continue;
     bool reduces = r.redop != "none";
     if (reduces) guesses.insert(r.root >= 0 ? "reduce" : whole ? "all_reduce" : "reduce_scatter");
     else if (r.root >= 0) guesses.insert("broadcast");
@@ -182,7 +183,7 @@ int ranks_of(const NcclTestsTable& t, const NcclTestsSetting& setting, Meaning m
 std::string damage(const NcclTestsTable& t, const NcclTestsRow& r, int ranks, Meaning m) {
   int element = nccl_tests_element_bytes(r.type);
   if (element == 0) return "\"" + r.type.substr(0, 20) + "\" is no type of nccl-tests";
-  if (r.bytes > (std::int64_t{1} << 50) || r.count > r.bytes) return "its size is not true";
+  if (r.bytes > kMostBytes || r.count > r.bytes) return "its size is not true";
   if (r.bytes != r.count * element && r.bytes != r.count * element * ranks) return fmt::format("{} elements of {} bytes are not {} bytes", r.count, element, r.bytes);
   for (const NcclTestsTime* x : halves(r)) {
     if (x->time_us.value < 0 || x->time_us.value > 1e12 || x->algbw.value < 0) return "its time is not true";
@@ -196,6 +197,7 @@ std::string damage(const NcclTestsTable& t, const NcclTestsRow& r, int ranks, Me
 
 std::int64_t declared_sizes(const NcclTestsTable& t) {
   if (t.max_bytes < t.min_bytes || t.max_bytes <= 0 || t.step <= 0) return 0;
+  if (t.max_bytes > kMostBytes) return 0;
   if (!t.step_is_factor) return (t.max_bytes - t.min_bytes) / t.step + 1;
   if (t.step < 2) return 0;
   std::int64_t n = 0;

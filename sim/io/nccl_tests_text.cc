@@ -180,8 +180,9 @@ class Parser {
         if (w[i] == key) return whole(w[i + 1]).value_or(0);
       return std::int64_t{0};
     };
-    std::int64_t gpus = after("nThread") * after("nGpus");
-    if (after("nThread") > 0 && after("nThread") < 4096 && gpus > 0 && gpus < 65536) t.gpus_per_process = static_cast<int>(gpus);
+    std::int64_t threads = after("nThread");
+    std::int64_t gpus = after("nGpus");
+    if (threads > 0 && threads < 4096 && gpus > 0 && gpus < 4096) t.gpus_per_process = static_cast<int>(threads * gpus);
     t.min_bytes = std::max<std::int64_t>(0, after("minBytes"));
     t.max_bytes = std::max<std::int64_t>(0, after("maxBytes"));
     for (std::size_t i = 0; i + 1 < w.size(); ++i) {
