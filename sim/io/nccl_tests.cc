@@ -66,7 +66,7 @@ std::string nccl_tests_op(std::string_view name) {
     else if ((c >= 'a' && c <= 'z')) plain.push_back(c);
   }
   for (std::string_view tail : {"mpi", "perf"})
-    if (plain.ends_with(tail)) plain.resize(plain.size() - tail.size());
+    if (plain.ends_with(tail)) plain.erase(plain.size() - tail.size());
   if (plain == "sendrecv") return "send_receive";
   for (const Op& op : kOps) {
     std::string known;

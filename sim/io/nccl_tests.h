@@ -50,6 +50,7 @@ struct NcclTestsDevice {
 // Rows of one table: one run of one operation under one setting.
 struct NcclTestsTable {
   std::string op;  // "all_reduce", ...; "" = the file does not say
+  bool op_is_sure = false;   // the program itself says it; else it is from a command line that stands before
   std::string forced_kind;   // CSV: "ALGO" or "PROTO"; "" = nothing is forced
   std::string forced_value;  // "Ring"
   bool host_time = false;    // -C: the times are the host's, not the collective's
@@ -85,7 +86,7 @@ std::string nccl_tests_op(std::string_view name);
 std::vector<std::string> nccl_tests_ops();
 // Bytes of an element of nccl-tests' type; 0 = unknown.
 int nccl_tests_element_bytes(std::string_view type);
-// busbw / algbw for n ranks. REQUIRES: op known, n >= 1.
+// busbw / algbw for n ranks. REQUIRES: op known, n >= 1. (In early versions, all-gather and reduce-scatter printed size / time x this as algbw, and the same as busbw.)
 double nccl_tests_bus_factor(std::string_view op, int n);
 
 // What is known beside the file.

@@ -90,6 +90,7 @@ NcclTests read_nccl_tests_json(const std::string& text, const std::string& file)
   if (r.has("args"))
     for (const Reader& a : r.at("args").items())
       if (t.op.empty()) t.op = nccl_tests_op(a.text());
+  t.op_is_sure = !t.op.empty();
   if (r.has("env"))
     for (const Reader& e : r.at("env").items()) {
       std::string pair = e.text();

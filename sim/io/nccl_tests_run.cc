@@ -13,6 +13,7 @@ namespace ddpsim::io {
 namespace {
 
 constexpr int kMostRanks = 1 << 16;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 42;  // so that no product overflows
 
 // Whether two printed numbers can be of one row: low <= high once each was moved by what its print may have rounded away.
 bool may_be(double low, double high, Printed p) {
@@ -20,15 +21,24 @@ bool may_be(double low, double high, Printed p) {
   return p.value + p.half + slack >= low && p.value - p.half - slack <= high;
 }
 
-// algbw = bytes / time.
-bool algbw_agrees(std::int64_t bytes, const NcclTestsTime& t) {
-  double b = static_cast<double>(bytes) / 1000;  // GB/s x us
+// What algbw and busbw mean: bytes / time and that times the bus factor; or both the latter, as early versions have it for all-gather and reduce-scatter.
+enum class Meaning { Now, Early };
+
+// algbw = bytes / time x factor.
+bool algbw_agrees(std::int64_t bytes, double factor, const NcclTestsTime& t) {
+  double b = static_cast<double>(bytes) / 1000 * factor;  // GB/s x us
   double shortest = t.time_us.value - t.time_us.half;
   return may_be(b / (t.time_us.value + t.time_us.half), shortest > 0 ? b / shortest : 1e300, t.algbw);
 }
 
 bool busbw_agrees(double factor, const NcclTestsTime& t) {
   return may_be((t.algbw.value - t.algbw.half) * factor, (t.algbw.value + t.algbw.half) * factor, t.busbw);
+}
+
+// Whether half a row is one of n ranks.
+bool ranks_agree(const NcclTestsTable& t, const NcclTestsRow& r, const NcclTestsTime& x, int n, Meaning m) {
+  double factor = nccl_tests_bus_factor(t.op, n);
+  return m == Meaning::Now ? busbw_agrees(factor, x) : busbw_agrees(1, x) && algbw_agrees(r.bytes, factor, x);
 }
 
 // Enough digits to tell ranks apart.
@@ -51,8 +61,8 @@ std::string list_of(const std::set<std::string>& names) {
 std::string guess_op(const NcclTestsTable& t) {
   std::set<std::string> guesses;
   for (const NcclTestsRow& r : t.rows) {
+    if (r.redop.empty() || r.bytes == 0 || r.bytes > kMostBytes || r.count > r.bytes) continue;
     bool whole = r.count * std::max(1, nccl_tests_element_bytes(r.type)) == r.bytes;
-    if (r.redop.empty() || r.bytes == 0) continue;
     bool reduces = r.redop != "none";
     if (reduces) guesses.insert(r.root >= 0 ? "reduce" : whole ? "all_reduce" : "reduce_scatter");
     else if (r.root >= 0) guesses.insert("broadcast");
@@ -72,7 +82,8 @@ NcclTestsTable choose(const NcclTests& tests, const NcclTestsSetting& setting) {
   std::set<std::string> ops;
   std::set<std::string> forced;
   for (NcclTestsTable t : tests.tables) {
-    if (t.op.empty()) t.op = wanted.empty() ? guess_op(t) : wanted;
+    if (!t.op_is_sure && !wanted.empty() && (t.op.empty() || guess_op(t).empty())) t.op = wanted;
+    else if (std::string guess = guess_op(t); !t.op_is_sure && !guess.empty()) t.op = guess;
     ops.insert(t.op.empty() ? "an unnamed operation" : t.op);
     std::string name = t.forced_kind.empty() ? "" : t.forced_kind + "=" + t.forced_value;
     if (!name.empty()) forced.insert(name);
@@ -85,10 +96,12 @@ NcclTestsTable choose(const NcclTests& tests, const NcclTestsSetting& setting) {
   if (setting.forced.empty() && forced.size() + (std::any_of(left.begin(), left.end(), [](const NcclTestsTable& t) { return t.forced_kind.empty(); }) ? 1 : 0) > 1)
     throw InputError{setting.file, "holds " + list_of(forced) + "; choose one with --forced"};
   NcclTestsTable out = left.front();
+  if (out.op.empty() && out.rows.empty() && !out.dropped.empty()) throw InputError{setting.file, "no row of nccl-tests is left: " + out.dropped.front()};
   if (out.op.empty()) throw InputError{setting.file, "does not say which operation it is of; say it with --op, for example --op all_reduce"};
   for (std::size_t i = 1; i < left.size(); ++i) {
     const NcclTestsTable& t = left[i];
     if (t.op != out.op) throw InputError{setting.file, "holds " + list_of(ops) + "; choose one with --op"};
+    if (t.ranks == 0 || out.ranks == 0) throw InputError{setting.file, "holds several tables of " + t.op + " and does not say of which devices; split it, a Run is of one setting"};
     if (t.ranks != out.ranks || t.host_time != out.host_time) throw InputError{setting.file, fmt::format("holds {} on {} ranks and on {} ranks; split it, a Run is of one setting", t.op, out.ranks, t.ranks)};
     out.rows.insert(out.rows.end(), t.rows.begin(), t.rows.end());
     out.dropped.insert(out.dropped.end(), t.dropped.begin(), t.dropped.end());
@@ -98,12 +111,26 @@ NcclTestsTable choose(const NcclTests& tests, const NcclTestsSetting& setting) {
 }
 
 // Rows whose busbw / algbw is that of n ranks.
-std::size_t agreeing(const NcclTestsTable& t, int n) {
-  double factor = nccl_tests_bus_factor(t.op, n);
+std::size_t agreeing(const NcclTestsTable& t, int n, Meaning m) {
   std::size_t out = 0;
   for (const NcclTestsRow& r : t.rows)
-    for (const NcclTestsTime* x : halves(r)) out += tells_ranks(*x) && busbw_agrees(factor, *x) ? 1 : 0;
+    for (const NcclTestsTime* x : halves(r)) out += tells_ranks(*x) && ranks_agree(t, r, *x, n, m) ? 1 : 0;
   return out;
+}
+
+// Early, if algbw and busbw are the same though they may not be, and bytes / time is another.
+Meaning meaning_of(const NcclTestsTable& t) {
+  if ((t.op != "all_gather" && t.op != "reduce_scatter") || t.host_time) return Meaning::Now;
+  std::size_t now = 0;
+  std::size_t early = 0;
+  for (const NcclTestsRow& r : t.rows)
+    for (const NcclTestsTime* x : halves(r)) {
+      if (!tells_ranks(*x)) continue;
+      bool plain = algbw_agrees(r.bytes, 1, *x);
+      now += plain ? 1 : 0;
+      early += !plain && busbw_agrees(1, *x) ? 1 : 0;
+    }
+  return early > now ? Meaning::Early : Meaning::Now;
 }
 
 struct Told {
@@ -112,29 +139,29 @@ struct Told {
   int most = 0;
   double ratio = 0;      // busbw / algbw of the row with the largest bandwidth
 };
-Told told_by_bandwidths(const NcclTestsTable& t) {
+Told told_by_bandwidths(const NcclTestsTable& t, Meaning m) {
   Told out;
   double largest = 0;
   for (const NcclTestsRow& r : t.rows)
     for (const NcclTestsTime* x : halves(r)) {
       if (!tells_ranks(*x)) continue;
       ++out.rows;
-      if (x->algbw.value > largest) largest = x->algbw.value, out.ratio = x->busbw.value / x->algbw.value;
+      if (x->algbw.value > largest) largest = x->algbw.value, out.ratio = m == Meaning::Now ? x->busbw.value / x->algbw.value : x->algbw.value * x->time_us.value * 1000 / static_cast<double>(r.bytes);
     }
   std::size_t best = 0;
   if (out.rows == 0 || nccl_tests_bus_factor(t.op, 2) == nccl_tests_bus_factor(t.op, 4)) return out;
   // The factor is one number for all n above some thousands.
   for (int n = 2; n <= 4096; ++n) {
-    std::size_t here = agreeing(t, n);
+    std::size_t here = agreeing(t, n, m);
     if (here > best) best = here, out.least = n;
     if (here == best && best > 0) out.most = n;
   }
   return out;
 }
 
-int ranks_of(const NcclTestsTable& t, const NcclTestsSetting& setting, std::vector<std::string>& notes) {
+int ranks_of(const NcclTestsTable& t, const NcclTestsSetting& setting, Meaning m, std::vector<std::string>& notes) {
   int ranks = setting.ranks > 0 ? setting.ranks : t.ranks;
-  Told told = told_by_bandwidths(t);
+  Told told = told_by_bandwidths(t, m);
   std::string says = told.least == told.most ? fmt::format("{}", told.least) : fmt::format("{} to {}", told.least, told.most);
   if (ranks == 0) {
     if (told.least > 0 && told.least == told.most) {
@@ -144,7 +171,7 @@ int ranks_of(const NcclTestsTable& t, const NcclTestsSetting& setting, std::vect
     throw InputError{setting.file, told.least > 0 ? "names no ranks, and busbw / algbw fits " + says + "; say it with --ranks" : "names no ranks; say how many with --ranks"};
   }
   if (ranks > kMostRanks) throw InputError{setting.file, fmt::format("{} ranks; at most {} are read", ranks, kMostRanks)};
-  if (told.rows > 0 && 2 * agreeing(t, ranks) < told.rows) {
+  if (told.rows > 0 && 2 * agreeing(t, ranks, m) < told.rows) {
     std::string source = setting.ranks > 0 ? "--ranks says" : "its list of devices has";
     throw InputError{setting.file, told.least > 0 ? fmt::format("busbw / algbw is {:.3f}, as {} of {} ranks has it; {} {}, which would be {:.3f}", told.ratio, t.op, says, source, ranks, nccl_tests_bus_factor(t.op, ranks))
                                                   : fmt::format("busbw / algbw is {:.3f}; {} of {} ranks has {:.3f} (is it another operation? see --op)", told.ratio, t.op, ranks, nccl_tests_bus_factor(t.op, ranks))};
@@ -153,22 +180,24 @@ int ranks_of(const NcclTestsTable& t, const NcclTestsSetting& setting, std::vect
 }
 
 // Why a row cannot be true; "" = it can.
-std::string damage(const NcclTestsTable& t, const NcclTestsRow& r, int ranks) {
+std::string damage(const NcclTestsTable& t, const NcclTestsRow& r, int ranks, Meaning m) {
   int element = nccl_tests_element_bytes(r.type);
   if (element == 0) return "\"" + r.type.substr(0, 20) + "\" is no type of nccl-tests";
-  if (r.bytes > (std::int64_t{1} << 50) || r.count > r.bytes) return "its size is not true";
+  if (r.bytes > kMostBytes || r.count > r.bytes) return "its size is not true";
   if (r.bytes != r.count * element && r.bytes != r.count * element * ranks) return fmt::format("{} elements of {} bytes are not {} bytes", r.count, element, r.bytes);
   for (const NcclTestsTime* x : halves(r)) {
     if (x->time_us.value < 0 || x->time_us.value > 1e12 || x->algbw.value < 0) return "its time is not true";
-    if (x->time_us.value > 0 && !t.host_time && !algbw_agrees(r.bytes, *x))
+    double factor = nccl_tests_bus_factor(t.op, ranks);
+    if (x->time_us.value > 0 && !t.host_time && !algbw_agrees(r.bytes, m == Meaning::Now ? 1 : factor, *x))
       return fmt::format("{} bytes in {} us are {:.2f} GB/s, not {}", r.bytes, x->time_us.value, static_cast<double>(r.bytes) / 1000 / x->time_us.value, x->algbw.value);
-    if (!busbw_agrees(nccl_tests_bus_factor(t.op, ranks), *x)) return fmt::format("busbw {} is not that of algbw {} on {} ranks", x->busbw.value, x->algbw.value, ranks);
+    if (!busbw_agrees(m == Meaning::Now ? factor : 1, *x)) return fmt::format("busbw {} is not that of algbw {} on {} ranks", x->busbw.value, x->algbw.value, ranks);
   }
   return {};
 }
 
 std::int64_t declared_sizes(const NcclTestsTable& t) {
   if (t.max_bytes < t.min_bytes || t.max_bytes <= 0 || t.step <= 0) return 0;
+  if (t.max_bytes > kMostBytes) return 0;
   if (!t.step_is_factor) return (t.max_bytes - t.min_bytes) / t.step + 1;
   if (t.step < 2) return 0;
   std::int64_t n = 0;
@@ -179,9 +208,10 @@ std::int64_t declared_sizes(const NcclTestsTable& t) {
   return n;
 }
 
-void note_missing(const NcclTests& tests, const NcclTestsTable& t, const std::set<std::int64_t>& found, std::vector<std::string>& notes) {
+// `empty`: rows of 0 bytes, which stand for sizes that are too small.
+void note_missing(const NcclTests& tests, const NcclTestsTable& t, const std::set<std::int64_t>& found, int empty, std::vector<std::string>& notes) {
   std::int64_t declared = declared_sizes(t);
-  auto have = static_cast<std::int64_t>(found.size());
+  auto have = static_cast<std::int64_t>(found.size()) + empty;
   if (declared > have) notes.push_back(fmt::format("{} of {} declared sizes are missing: {} to {} bytes were to be measured, the rows reach from {} to {}", declared - have, declared, t.min_bytes, t.max_bytes, *found.begin(), *found.rbegin()));
   if (tests.expects_footer && !t.footer) notes.push_back("the footer is missing: the log ends before the test did");
 }
@@ -248,17 +278,17 @@ NcclTestsRun run_of(const NcclTests& tests, const NcclTestsSetting& setting) {
   NcclTestsTable t = choose(tests, setting);
   NcclTestsRun out;
   out.notes = t.dropped;
-  int ranks = ranks_of(t, setting, out.notes);
+  Meaning meaning = meaning_of(t);
+  int ranks = ranks_of(t, setting, meaning, out.notes);
   Run& run = out.run;
   std::set<std::int64_t> sizes;
   int empty = 0;
   for (const NcclTestsRow& r : t.rows) {
     if (r.bytes == 0) {
-      sizes.insert(0);
       ++empty;
       continue;
     }
-    if (std::string why = damage(t, r, ranks); !why.empty()) {
+    if (std::string why = damage(t, r, ranks, meaning); !why.empty()) {
       out.notes.push_back(fmt::format("line {} is dropped: {}", r.line, why));
       continue;
     }
@@ -268,7 +298,7 @@ NcclTestsRun run_of(const NcclTests& tests, const NcclTestsSetting& setting) {
   if (run.samples.empty()) throw InputError{setting.file, "no row of nccl-tests is left" + (out.notes.empty() ? std::string("; is it the output of an nccl-tests program?") : ": " + out.notes.front())};
   if (empty > 0) out.notes.push_back(fmt::format("{} rows of 0 bytes are left out", empty));
   if (t.host_time) out.notes.push_back("the times are the host's (-C), not the collective's: op is " + t.op + "_host_time");
-  note_missing(tests, t, sizes, out.notes);
+  note_missing(tests, t, sizes, empty, out.notes);
 
   run.kind = RunKind::Measured;
   run.evidence = setting.evidence;

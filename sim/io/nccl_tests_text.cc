@@ -154,6 +154,7 @@ class Parser {
     if (has("Collective test starting:")) {
       begin();
       table().op = nccl_tests_op(w.back());
+      table().op_is_sure = !table().op.empty();
       started_ = true;
       return true;
     }
@@ -179,8 +180,9 @@ class Parser {
         if (w[i] == key) return whole(w[i + 1]).value_or(0);
       return std::int64_t{0};
     };
-    std::int64_t gpus = after("nThread") * after("nGpus");
-    if (after("nThread") > 0 && after("nThread") < 4096 && gpus > 0 && gpus < 65536) t.gpus_per_process = static_cast<int>(gpus);
+    std::int64_t threads = after("nThread");
+    std::int64_t gpus = after("nGpus");
+    if (threads > 0 && threads < 4096 && gpus > 0 && gpus < 4096) t.gpus_per_process = static_cast<int>(threads * gpus);
     t.min_bytes = std::max<std::int64_t>(0, after("minBytes"));
     t.max_bytes = std::max<std::int64_t>(0, after("maxBytes"));
     for (std::size_t i = 0; i + 1 < w.size(); ++i) {
@@ -213,6 +215,7 @@ class Parser {
 
   void columns(const Words& w) {
     give_up("the columns begin again within it");
+    if (!table().rows.empty() || !table().dropped.empty()) begin();
     auto is = [&](View name) { return std::find(w.begin(), w.end(), name) != w.end(); };
     table().host_time = is("cputime");
     has_root_ = is("root");

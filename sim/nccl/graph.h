@@ -1,4 +1,5 @@
-// NCCL's channel graphs: what its search found for each algorithm, or what a dump of it says. Units: bytes/s, one direction, per channel.
+// What NCCL's search for channels found on a host: its five graphs, as NCCL_GRAPH_DUMP_FILE has them, or as search() makes them. The input of NCCL's cost
+// model. Source: NCCL 2.28.9, src/graph/search.cc (ncclTopoGetXmlFromGraphs), src/graph/topo.cc (topoPathTypeStr).
 #pragma once
 
 #include <array>
@@ -11,22 +12,24 @@
 namespace ddpsim::nccl {
 
 using topology::PathType;
+inline constexpr std::array<const char*, 12> kPathTypes{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
 
 struct ChannelGraph {
-  int channels = 0;    // of the search, before they are duplicated for the communicator
-  double bw_intra = 0;  // bytes/s per channel inside a node
-  double bw_inter = 0;  // between nodes
+  int channels = 0;     // of the search, before they are duplicated for the communicator; 0 = NCCL found none
+  double bw_intra = 0;  // bytes/s per channel, one direction, inside a node
+  double bw_inter = 0;  // ... and between nodes
   Duration latency_inter;  // of the network, as its plugin says; NCCL adds it to its own
-  PathType type_intra = PathType::Nvl;
-  PathType type_inter = PathType::Pix;
-  int pattern = 0;  // NCCL_TOPO_PATTERN_*: 1 balanced tree, 2 split tree, 3 tree, 4 ring, 5 NVLS, 6 CollNet direct
+  PathType type_intra = PathType::Loc;  // the worst way between two GPUs of a channel
+  PathType type_inter = PathType::Loc;  // between a GPU and its NIC
+  int pattern = 0;  // 1 balanced tree, 2 split tree, 3 tree, 4 ring, 5 NVLS, 6 collnet direct
   bool same_channels = true;
   int crossnic = 0;
-  std::vector<std::vector<int>> order;    // of each channel: devices of the node in order; empty = not known
-  std::vector<std::array<int, 2>> nics;   // of each channel: NIC that it enters by, and leaves by; empty = none
+  std::vector<std::vector<int>> order;   // of each channel, GPUs by device number, in order; NVLS: its head
+  std::vector<std::array<int, 2>> nics;  // of each channel, NIC in and NIC out, -1 = none; empty: no channel has any
 };
 
-// Index: ring, tree, collnet_chain, nvls, collnet_direct (NCCL's graph ids).
+// By NCCL's ids.
+inline constexpr std::array<const char*, 5> kGraphNames{"ring", "tree", "collnet_chain", "nvls", "collnet_direct"};
 struct Graphs {
   std::array<ChannelGraph, 5> by_algorithm;
 };

@@ -153,7 +153,7 @@ double latency(const System& s, Operation op, Algorithm a, Protocol p, Version v
   double nodes = s.nodes;
   double ppn = s.per_node();
   bool simple = p == Protocol::Simple;
-  Hop near = g.type_intra == PathType::Nvl ? Hop::Nvlink : Hop::Pci;
+  Hop near = g.type_intra <= PathType::Nvl ? Hop::Nvlink : Hop::Pci;
   double intra = step_latency_us(v, near, a, p);
   if (s.cpu == Cpu::Power && near == Hop::Pci && a == Algorithm::Tree && simple) intra = step_latency_us(v, near, Algorithm::Ring, p);
   bool alone = s.ranks == s.nodes && v.minor >= 23;

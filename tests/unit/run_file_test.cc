@@ -113,6 +113,33 @@ TEST(RunFile, AMeasuredRunComesBack) {
   EXPECT_EQ(b.steps.at(3).duration.ps, 2'000'003);
 }
 
+TEST(RunFile, TheSettingOfCollectivesComesBack) {
+  ddpsim::Run a = measured_run();
+  EXPECT_EQ(text_of(a).find("\"collectives\""), std::string::npos);  // a Run without it is written as before
+  a.evidence = EvidenceClass::Published;
+  a.collectives = CollectiveSetting{"all_reduce", 8, 1, "A100", 2, "2.28.9", "nvlstree", "ll128", "dgx-a100", {{"NCCL_ALGO", "NVLSTree"}}, "a page", {{4096, "ring", "ll", 2}}};
+  ddpsim::Run b = reread(a);
+  EXPECT_EQ(text_of(a), text_of(b));
+  ASSERT_TRUE(b.collectives);
+  EXPECT_EQ(b.collectives->environment, a.collectives->environment);
+  EXPECT_EQ(b.collectives->chosen, a.collectives->chosen);
+  EXPECT_EQ(b.collectives->hosts, 2);
+  auto refused = [&](const char* pointer, const Json& value) {
+    Json j = io::parse_json(text_of(a), "r.json");
+    j[Json::json_pointer(pointer)] = value;
+    try {
+      io::read_run(j, "r.json");
+      return std::string("nothing was thrown");
+    } catch (const InputError& e) {
+      return e.where + ": " + e.what;
+    }
+  };
+  EXPECT_EQ(refused("/collectives/algorithm", "rnig"), "r.json#/collectives/algorithm: \"rnig\" is none of tree, ring, collnetdirect, collnetchain, nvls, nvlstree, pat (did you mean \"ring\"?)");
+  EXPECT_EQ(refused("/collectives/ranks", 0), "r.json#/collectives/ranks: 0 is not within 1 and 1048576");
+  EXPECT_EQ(refused("/collectives/enviroment", Json::object()), "r.json#/collectives/enviroment: unknown key (did you mean \"environment\"?)");
+  EXPECT_EQ(refused("/collectives/chosen/0/bytes", -1), "r.json#/collectives/chosen/0/bytes: a number of bytes is not negative");
+}
+
 TEST(RunFile, ARunOfTheRealFrameworkComesBack) {
   ddpsim::Run a = system_run();
   ddpsim::Run b = reread(a);

@@ -43,6 +43,7 @@ void add_calibrate(CLI::App& app, Terminal& t);
 void add_fit(CLI::App& app, Terminal& t);
 void add_import(CLI::App& app, Terminal& t);
 void add_explain(CLI::App& app, Terminal& t);
+void add_export(CLI::App& app, Terminal& t);
 void add_doctor(CLI::App& app, Terminal& t);
 void add_topology(CLI::App& app, Terminal& t);
 

@@ -4,6 +4,7 @@
 
 #include "calib/gpu/nccl_log.h"
 #include "sim/io/nccl_tests.h"
+#include "sim/io/nccl_xml.h"
 #include "sim/report/run_text.h"
 #include "tools/cmd/question.h"
 
@@ -36,6 +37,17 @@ void add_choices(const std::string& text, CollectiveSetting& c) {
   }
 }
 
+// Bytes of a log that are no UTF-8 become U+FFFD.
+std::string text_of(const io::OrderedJson& j) { return j.dump(1, ' ', false, io::OrderedJson::error_handler_t::replace) + "\n"; }
+
+void tell(Terminal& t, const std::string& file, const std::vector<std::string>& notes) {
+  for (std::string note : notes) {
+    for (char& c : note)
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+    t.err << "ddpsim: " << file << ": " << note << "\n";
+  }
+}
+
 void import_tests(Terminal& t, TestsFlags& f) {
   io::NcclTestsSetting& s = f.setting;
   s.file = f.file;
@@ -50,9 +62,9 @@ void import_tests(Terminal& t, TestsFlags& f) {
   std::string text = io::read_file(f.file);
   io::NcclTestsRun imported = io::run_of(io::read_nccl_tests(text, f.file), s);
   add_choices(text, *imported.run.collectives);
-  for (const std::string& note : imported.notes) t.err << "ddpsim: " << f.file << ": " << note << "\n";
-  std::string json = io::write_run(imported.run).dump(1) + "\n";
+  std::string json = text_of(io::write_run(imported.run));
   Run read = io::read_run(io::parse_json(json, "import"), "import");  // what is written can be read
+  tell(t, f.file, imported.notes);
   if (f.output.format == "json") return write_answer(t, f.output, json);
   write_answer(t, f.output, f.output.format == "csv" ? report::samples_csv(read) : report::run_page(read));
 }
@@ -76,12 +88,53 @@ void add_tests(CLI::App& import, Terminal& t) {
   c->callback([&t, f] { import_tests(t, *f); });
 }
 
+struct XmlFlags {
+  std::string file;
+  std::string name;
+  io::NcclTopoSetting topo;
+  OutputFlags output;
+};
+
+// "some/where/node.xml" -> "node"
+std::string stem(const std::string& path) {
+  std::string name = path.substr(path.find_last_of('/') + 1);
+  name = name.substr(0, name.find('.'));
+  return name.empty() ? "imported" : name;
+}
+
+void add_topo(CLI::App& import, Terminal& t) {
+  auto f = std::make_shared<XmlFlags>();
+  CLI::App* c = import.add_subcommand("nccl-topo", "A host's wiring (NCCL_TOPO_DUMP_FILE) as a cluster");
+  c->add_option("file", f->file, "XML that NCCL wrote to NCCL_TOPO_DUMP_FILE")->required();
+  c->add_option("--hosts", f->topo.hosts, "hosts of the cluster, alike, on one non-blocking switch (default 1)")->check(CLI::Range(1, 1 << 20));
+  c->add_option("--name", f->name, "name of the cluster; default: that of the file");
+  c->add_option("--profile", f->topo.profile, "profile of the GPUs; default: the shipped one of their compute capability");
+  add_output_flags(*c, f->output, {"json"});
+  c->callback([&t, f] {
+    f->topo.file = f->file;
+    f->topo.name = f->name.empty() ? stem(f->file) : f->name;
+    io::NcclTopoCluster made = io::read_nccl_topo(io::read_file(f->file), f->topo);
+    tell(t, f->file, made.notes);
+    write_answer(t, f->output, text_of(made.cluster));
+  });
+}
+
+void add_graph(CLI::App& import, Terminal& t) {
+  auto f = std::make_shared<XmlFlags>();
+  CLI::App* c = import.add_subcommand("nccl-graph", "What NCCL's search for channels found (NCCL_GRAPH_DUMP_FILE)");
+  c->add_option("file", f->file, "XML that NCCL wrote to NCCL_GRAPH_DUMP_FILE")->required();
+  add_output_flags(*c, f->output, {"json"});
+  c->callback([&t, f] { write_answer(t, f->output, text_of(io::write_nccl_graphs(io::read_nccl_graph_xml(io::read_file(f->file), f->file)))); });
+}
+
 }  // namespace
 
 void add_import(CLI::App& app, Terminal& t) {
   CLI::App* c = app.add_subcommand("import", "Make ddpsim's files of what nccl-tests measured and NCCL found");
   c->require_subcommand(1);
   add_tests(*c, t);
+  add_topo(*c, t);
+  add_graph(*c, t);
 }
 
 }  // namespace ddpsim::cli

@@ -24,12 +24,14 @@ std::string one_line(std::string s) {
 std::string explain(const CLI::App& app, const std::vector<std::string>& args, const CLI::ParseError& e) {
   std::string what = one_line(e.what());
   const CLI::App* command = &app;
-  for (const CLI::App* sub : app.get_subcommands()) command = sub;
-  if (command == &app && !args.empty() && args[0].rfind("-", 0) != 0) {
-    std::vector<std::string> names;
-    for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(sub->get_name());
-    std::string hint = io::nearest(args[0], names);
-    return "\"" + one_line(args[0].substr(0, 60)) + "\" is not a command" + (hint.empty() ? "; see ddpsim --help" : " (did you mean \"" + hint + "\"?)");
+  std::size_t depth = 0;
+  for (; !command->get_subcommands().empty(); ++depth) command = command->get_subcommands().back();
+  std::vector<std::string> names;
+  for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; })) names.push_back(sub->get_name());
+  if (!names.empty() && args.size() > depth && args[depth].rfind("-", 0) != 0) {
+    std::string hint = io::nearest(args[depth], names);
+    std::string group = command == &app ? "" : " of ddpsim " + command->get_name();
+    return "\"" + one_line(args[depth].substr(0, 60)) + "\" is not a command" + group + (hint.empty() ? "; see ddpsim" + (command == &app ? "" : " " + command->get_name()) + " --help" : " (did you mean \"" + hint + "\"?)");
   }
   std::vector<std::string> known;
   for (const CLI::Option* o : command->get_options())
@@ -41,6 +43,16 @@ std::string explain(const CLI::App& app, const std::vector<std::string>& args, c
     return flag.substr(0, 60) + " is not a flag of this command" + (hint.empty() ? "; see --help" : " (did you mean " + hint + "?)");
   }
   return what;
+}
+
+// Of every option of every command below `app`: a value is no flag.
+void require_values(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    for (CLI::Option* option : command->get_options())
+      if (option->get_items_expected_max() > 0)
+        option->check([](const std::string& value) { return value.starts_with("--") ? "needs a value, found " + value : std::string(); });
+    require_values(*command);
+  }
 }
 
 }  // namespace
@@ -65,13 +77,11 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
     add_fit(app, t);
     add_import(app, t);
     add_explain(app, t);
+    add_export(app, t);
     add_doctor(app, t);
     add_topology(app, t);
     // "--ranks --out FILE" lacks a value; CLI11 would take "--out" for it.
-    for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-      for (CLI::Option* option : command->get_options())
-        if (option->get_items_expected_max() > 0)
-          option->check([](const std::string& value) { return value.starts_with("--") ? "needs a value, found " + value : std::string(); });
+    require_values(app);
     std::vector<std::string> reversed(args.rbegin(), args.rend());
     app.parse(reversed);
     return kOk;

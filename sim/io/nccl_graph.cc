@@ -1,0 +1,162 @@
+// NCCL_GRAPH_DUMP_FILE (NCCL 2.28.9, src/graph/search.cc):
+//   graphs(version)  graph(id, pattern, crossnic, nchannels, speedintra, speedinter, latencyinter, typeintra, typeinter, samechannels)  channel  net(dev) gpu(dev)... net(dev)
+// speed* in GB/s per channel, latencyinter in us, dev hexadecimal with or without 0x. Absent: speedinter = speedintra, crossnic, latencyinter 0, typeinter LOC, samechannels 1.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/io/nccl_xml.h"
+#include "sim/io/xml_reader.h"
+
+namespace ddpsim::io {
+namespace {
+
+constexpr int kMostChannels = 128;
+constexpr double kMostBandwidth = 1e6;  // GB/s
+
+nccl::PathType path_type(const XmlFile& xml, pugi::xml_node at, const char* name, const char* otherwise) {
+  std::string s = xml.text(at, name);
+  if (s.empty() && otherwise) s = otherwise;
+  if (s.empty()) xml.fail(at, fmt::format("{} is missing; it is one of {}", name, fmt::join(nccl::kPathTypes, ", ")));
+  for (std::size_t i = 0; i < nccl::kPathTypes.size(); ++i)
+    if (s == nccl::kPathTypes[i]) return static_cast<nccl::PathType>(i);
+  xml.fail(at, fmt::format("{}=\"{}\" is none of {}", name, s.substr(0, 40), fmt::join(nccl::kPathTypes, ", ")));
+}
+
+void read_channel(const XmlFile& xml, pugi::xml_node at, nccl::ChannelGraph& g) {
+  std::vector<int> gpus;
+  std::array<int, 2> nics{-1, -1};
+  int nets = 0;
+  for (pugi::xml_node x : at.children()) {
+    std::string kind = x.name();
+    if (kind != "gpu" && kind != "net") xml.fail(x, "a channel lists <net> and <gpu> only");
+    auto dev = xml.integer(x, "dev", 0, INT32_MAX, 16);
+    if (!dev) xml.fail(x, "dev is missing");
+    if (kind == "gpu") {
+      gpus.push_back(static_cast<int>(*dev));
+      continue;
+    }
+    if (++nets > 2) xml.fail(x, "a channel has one NIC in and one NIC out; this is the third");
+    nics[nets == 1 && gpus.empty() ? 0 : 1] = static_cast<int>(*dev);
+  }
+  if (gpus.empty()) xml.fail(at, "a channel lists at least one <gpu>");
+  if (nets == 1) nics = {std::max(nics[0], nics[1]), std::max(nics[0], nics[1])};
+  g.order.push_back(std::move(gpus));
+  g.nics.push_back(nics);
+}
+
+nccl::ChannelGraph read_graph(const XmlFile& xml, pugi::xml_node at) {
+  nccl::ChannelGraph g;
+  auto need = [&](const auto& value, const char* name) {
+    if (!value) xml.fail(at, std::string(name) + " is missing");
+    return *value;
+  };
+  g.pattern = static_cast<int>(need(xml.integer(at, "pattern", 0, 6), "pattern"));
+  g.channels = static_cast<int>(need(xml.integer(at, "nchannels", 0, kMostChannels), "nchannels"));
+  double intra = need(xml.number(at, "speedintra", 0, kMostBandwidth), "speedintra");
+  g.bw_intra = std::round(intra * 1e9);
+  g.bw_inter = std::round(xml.number(at, "speedinter", 0, kMostBandwidth).value_or(intra) * 1e9);
+  g.latency_inter = {static_cast<std::int64_t>(std::llround(xml.number(at, "latencyinter", 0, 1e9).value_or(0) * 1e6))};
+  g.crossnic = static_cast<int>(xml.integer(at, "crossnic", 0, 2).value_or(0));
+  g.same_channels = xml.integer(at, "samechannels", 0, 1).value_or(1) == 1;
+  g.type_intra = path_type(xml, at, "typeintra", nullptr);
+  g.type_inter = path_type(xml, at, "typeinter", "LOC");
+  for (pugi::xml_node c : at.children()) {
+    if (std::string(c.name()) != "channel") xml.fail(c, "a graph lists <channel> only");
+    read_channel(xml, c, g);
+  }
+  if (static_cast<int>(g.order.size()) != g.channels) xml.fail(at, fmt::format("says nchannels=\"{}\" and lists {} channels", g.channels, g.order.size()));
+  if (g.channels > 0 && !(g.bw_intra > 0)) xml.fail(at, "speedintra is 0, but there are channels");
+  bool none = std::all_of(g.nics.begin(), g.nics.end(), [](const std::array<int, 2>& n) { return n[0] < 0 && n[1] < 0; });
+  if (none) g.nics.clear();
+  return g;
+}
+
+}  // namespace
+
+nccl::Graphs read_nccl_graph_xml(const std::string& text, const std::string& file) {
+  XmlFile xml(text, file, "graphs");
+  if (auto version = xml.integer(xml.root(), "version", 0, INT32_MAX); version && *version != 1) xml.fail(xml.root(), fmt::format("version {}; ddpsim reads version 1", *version));
+  nccl::Graphs out;
+  std::array<bool, 5> there{};
+  for (pugi::xml_node at : xml.root().children()) {
+    if (std::string(at.name()) != "graph") xml.fail(at, "<graphs> lists <graph> only");
+    auto id = xml.integer(at, "id", 0, 4);
+    if (!id) xml.fail(at, "id is missing: 0 ring, 1 tree, 2 collnet chain, 3 NVLS, 4 collnet direct");
+    auto i = static_cast<std::size_t>(*id);
+    if (there[i]) xml.fail(at, fmt::format("id {} appears twice", *id));
+    there[i] = true;
+    out.by_algorithm[i] = read_graph(xml, at);
+  }
+  if (std::none_of(out.by_algorithm.begin(), out.by_algorithm.end(), [](const nccl::ChannelGraph& g) { return g.channels > 0; })) throw InputError{file, "holds no graph with a channel"};
+  return out;
+}
+
+OrderedJson write_nccl_graphs(const nccl::Graphs& graphs) {
+  OrderedJson j{{"schema", "ddpsim.nccl_graph/1"}, {"graphs", OrderedJson::array()}};
+  for (std::size_t i = 0; i < graphs.by_algorithm.size(); ++i) {
+    const nccl::ChannelGraph& g = graphs.by_algorithm[i];
+    if (g.channels == 0) continue;
+    OrderedJson x{{"algorithm", nccl::kGraphNames[i]},
+                  {"pattern", g.pattern},
+                  {"channels", g.channels},
+                  {"bw_intra_bytes_per_s", static_cast<std::int64_t>(std::llround(g.bw_intra))},
+                  {"bw_inter_bytes_per_s", static_cast<std::int64_t>(std::llround(g.bw_inter))},
+                  {"latency_inter_ps", g.latency_inter.ps},
+                  {"type_intra", nccl::kPathTypes[static_cast<std::size_t>(g.type_intra)]},
+                  {"type_inter", nccl::kPathTypes[static_cast<std::size_t>(g.type_inter)]},
+                  {"same_channels", g.same_channels},
+                  {"crossnic", g.crossnic},
+                  {"order", g.order},
+                  {"nics", g.nics}};
+    j["graphs"].push_back(std::move(x));
+  }
+  return j;
+}
+
+nccl::Graphs read_nccl_graphs(const Json& j, const std::string& file) {
+  Reader r(j, file);
+  r.schema("ddpsim.nccl_graph/1");
+  r.only({"schema", "graphs"});
+  nccl::Graphs out;
+  for (const Reader& item : r.at("graphs").items()) {
+    item.only({"algorithm", "pattern", "channels", "bw_intra_bytes_per_s", "bw_inter_bytes_per_s", "latency_inter_ps", "type_intra", "type_inter", "same_channels", "crossnic",
+               "order", "nics"});
+    std::size_t i = item.at("algorithm").choice({"ring", "tree", "collnet_chain", "nvls", "collnet_direct"});
+    nccl::ChannelGraph& g = out.by_algorithm[i];
+    if (g.channels > 0) item.at("algorithm").fail("appears twice");
+    auto bandwidth = [&](const char* key) {
+      std::int64_t v = item.at(key).integer();
+      if (v < 0) item.at(key).fail("is not negative");
+      return static_cast<double>(v);
+    };
+    auto type = [&](const char* key) {
+      return static_cast<nccl::PathType>(item.at(key).choice({"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS"}));
+    };
+    g.pattern = item.at("pattern").small(0, 6);
+    g.channels = item.at("channels").small(1, kMostChannels);
+    g.bw_intra = bandwidth("bw_intra_bytes_per_s");
+    g.bw_inter = bandwidth("bw_inter_bytes_per_s");
+    g.latency_inter = {item.at("latency_inter_ps").integer()};
+    if (g.latency_inter.ps < 0) item.at("latency_inter_ps").fail("is not negative");
+    g.type_intra = type("type_intra");
+    g.type_inter = type("type_inter");
+    g.same_channels = item.at("same_channels").boolean();
+    g.crossnic = item.at("crossnic").small(0, 2);
+    for (const Reader& channel : item.at("order").items()) {
+      g.order.emplace_back();
+      for (const Reader& gpu : channel.items()) g.order.back().push_back(gpu.small(0, INT32_MAX));
+    }
+    for (const Reader& channel : item.at("nics").items()) {
+      auto two = channel.items();
+      if (two.size() != 2) channel.fail("expected two NICs, in and out (-1: none)");
+      g.nics.push_back({two[0].small(-1, INT32_MAX), two[1].small(-1, INT32_MAX)});
+    }
+    if (static_cast<int>(g.order.size()) != g.channels) item.at("order").fail(fmt::format("lists {} channels; \"channels\" says {}", g.order.size(), g.channels));
+    if (!g.nics.empty() && static_cast<int>(g.nics.size()) != g.channels) item.at("nics").fail(fmt::format("lists {} channels; \"channels\" says {}", g.nics.size(), g.channels));
+  }
+  return out;
+}
+
+}  // namespace ddpsim::io

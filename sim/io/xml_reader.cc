@@ -1,0 +1,72 @@
+#include "sim/io/xml_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace ddpsim::io {
+namespace {
+
+constexpr int kMostNodes = 1 << 16;
+constexpr int kDeepest = 64;
+
+int line_of(const std::string& text, std::ptrdiff_t offset) {
+  auto end = text.begin() + std::clamp<std::ptrdiff_t>(offset, 0, static_cast<std::ptrdiff_t>(text.size()));
+  return 1 + static_cast<int>(std::count(text.begin(), end, '\n'));
+}
+
+}  // namespace
+
+XmlFile::XmlFile(const std::string& text, const std::string& file, const char* root) : text_(text), file_(file) {
+  if (text_.find_first_not_of(" \t\r\n") == std::string::npos) throw InputError{file_, "the file is empty; expected XML"};
+  if (text_.find('\0') != std::string::npos) throw InputError{file_, "holds binary data; expected XML"};
+  pugi::xml_parse_result parsed = document_.load_buffer(text_.data(), text_.size(), pugi::parse_default, pugi::encoding_utf8);
+  if (!parsed) throw InputError{fmt::format("{}:{}", file_, line_of(text_, parsed.offset)), std::string("not valid XML (truncated?): ") + parsed.description()};
+  root_ = document_.document_element();
+  if (std::string(root_.name()) != root) throw InputError{file_, fmt::format("begins with <{}>; expected <{}>", std::string(root_.name()).substr(0, 40), root)};
+  int count = 0;
+  int depth = 0;
+  for (pugi::xml_node at = root_; at;) {
+    if (++count > kMostNodes) throw InputError{file_, fmt::format("has more than {} elements; no dump of NCCL has", kMostNodes)};
+    if (depth > kDeepest) throw InputError{file_, fmt::format("nested deeper than {} levels; no dump of NCCL is", kDeepest)};
+    if (at.first_child()) {
+      at = at.first_child();
+      ++depth;
+      continue;
+    }
+    while (at && at != root_ && !at.next_sibling()) at = at.parent(), --depth;
+    at = at == root_ ? pugi::xml_node() : at.next_sibling();
+  }
+}
+
+int XmlFile::line(pugi::xml_node at) const { return line_of(text_, at.offset_debug()); }
+
+void XmlFile::fail(pugi::xml_node at, const std::string& message) const {
+  throw InputError{fmt::format("{}:{}: <{}>", file_, line(at), std::string(at.name()).substr(0, 40)), message};
+}
+
+std::optional<std::int64_t> XmlFile::integer(pugi::xml_node at, const char* name, std::int64_t low, std::int64_t high, int base) const {
+  std::string s = text(at, name);
+  if (s.empty()) return {};
+  bool hex = s.starts_with("0x") || s.starts_with("0X");
+  std::size_t from = hex ? 2 : 0;
+  std::int64_t v = 0;
+  auto [end, bad] = std::from_chars(s.data() + from, s.data() + s.size(), v, hex ? 16 : base == 0 ? 10 : base);
+  if (bad != std::errc{} || end != s.data() + s.size() || (hex && s.size() == 2)) fail(at, fmt::format("{}=\"{}\" is not a whole number", name, s.substr(0, 40)));
+  if (v < low || v > high) fail(at, fmt::format("{}=\"{}\" is not within {} and {}", name, s.substr(0, 40), low, high));
+  return v;
+}
+
+std::optional<double> XmlFile::number(pugi::xml_node at, const char* name, double low, double high) const {
+  std::string s = text(at, name);
+  if (s.empty()) return {};
+  double v = 0;
+  auto [end, bad] = std::from_chars(s.data(), s.data() + s.size(), v);
+  if (bad != std::errc{} || end != s.data() + s.size() || !std::isfinite(v)) fail(at, fmt::format("{}=\"{}\" is not a number", name, s.substr(0, 40)));
+  if (v < low || v > high) fail(at, fmt::format("{}=\"{}\" is not within {} and {}", name, s.substr(0, 40), low, high));
+  return v;
+}
+
+}  // namespace ddpsim::io
