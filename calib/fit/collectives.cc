@@ -249,6 +249,12 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
   for (double m : smooth) report.fitted_worst_median = std::max(report.fitted_worst_median, m);
   report.fitted_p95 = quantile_of(pooled, 0.95);
   report.fitted_pooled = pooled.size();
+  constexpr int kFew = 64;
+  for (const auto& [machine, unused] : fits) {
+    bool several = std::count_if(tables.begin(), tables.end(), [&, &m = machine](const CollectiveTable& t) { return t.machine == m && t.group.ranks() <= kFew; }) > 1;
+    if (!several) continue;
+    for (Extrapolation& e : extrapolate(tables, machine, kFew)) report.extrapolated.push_back(std::move(e));
+  }
   return report;
 }
 

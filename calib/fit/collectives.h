@@ -85,6 +85,14 @@ struct TableResult {
   std::vector<FittedRow> fitted;
   double fitted_median = 0;
 };
+// A series on one machine: latency, efficiency and what the mechanism lacks by size are taken from the tables of at most `ranks` ranks; the errors are
+// of the others.
+struct Extrapolation {
+  std::vector<std::string> from;
+  std::string table;
+  std::size_t rows = 0;
+  double median = 0;
+};
 struct CollectiveReport {
   std::vector<TableResult> tables;
   std::array<double, kBands> median{};  // of the tables' medians
@@ -96,16 +104,9 @@ struct CollectiveReport {
   double fitted_p95 = 0;          // pooled over 1 to 128 MiB, sizes at cliffs left out
   std::size_t fitted_pooled = 0;
   std::size_t fitted_at_cliffs = 0;
+  std::vector<Extrapolation> extrapolated;  // machines with tables of at most 64 ranks and of more
 };
 
-// A series on one machine: latency, efficiency and what the mechanism lacks by size are taken from the tables of at most `ranks` ranks; the errors are
-// of the others.
-struct Extrapolation {
-  std::vector<std::string> from;
-  std::string table;
-  std::size_t rows = 0;
-  double median = 0;
-};
 std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& tables, const std::string& machine, int ranks);
 
 // Leave one machine out.

@@ -26,6 +26,7 @@ struct NcclTestsTime {
   Printed algbw;                // GB/s
   Printed busbw;                // GB/s
   std::vector<double> each_us;  // of each iteration, where the file has them
+  std::int64_t wrong = 0;       // elements whose sum was not right ("#wrong"); 0 also where the file does not say
 };
 
 struct NcclTestsRow {

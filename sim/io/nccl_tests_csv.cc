@@ -98,17 +98,17 @@ NcclTests read_nccl_tests_csv(const std::string& text, const std::string& file) 
     row.redop = field(kRedop);
     if (auto root = whole(field(kRoot)); root && *root < (1 << 20)) row.root = static_cast<int>(*root);
     std::string wrong;
-    auto half = [&](Column time, Column alg, Column bus) -> std::optional<NcclTestsTime> {
+    auto half = [&](Column time, Column alg, Column bus, Column err) -> std::optional<NcclTestsTime> {
       if (field(time).empty() || field(time) == "N/A") return {};
       auto t = parse_printed(field(time));
       auto a = parse_printed(field(alg));
       auto b = parse_printed(field(bus));
-      if (t && a && b) return NcclTestsTime{*t, *a, *b, {}};
+      if (t && a && b) return NcclTestsTime{*t, *a, *b, {}, whole(field(err)).value_or(0)};  // older versions print an error, which is no whole number
       wrong = !t ? field(time) : !a ? field(alg) : field(bus);
       return {};
     };
-    row.out_of_place = half(kOutTime, kOutAlg, kOutBus);
-    row.in_place = half(kInTime, kInAlg, kInBus);
+    row.out_of_place = half(kOutTime, kOutAlg, kOutBus, kOutErr);
+    row.in_place = half(kInTime, kInAlg, kInBus, kInErr);
     if (!wrong.empty()) drop("\"" + wrong.substr(0, 40) + "\" is not a number");
     else if (!row.out_of_place && !row.in_place) drop("it has no time");
     else table->rows.push_back(std::move(row));

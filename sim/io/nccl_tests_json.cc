@@ -30,6 +30,7 @@ std::optional<NcclTestsTime> half_of(const Reader& row, const char* key, bool& h
   auto bus = maybe(r, "bus_bw");
   if (!time || !alg || !bus) return {};
   NcclTestsTime out{exact(*time), exact(*alg), exact(*bus), {}};
+  if (auto wrong = maybe(r, "nwrong"); wrong && *wrong > 0 && *wrong < 1e15) out.wrong = static_cast<std::int64_t>(*wrong);
   std::string each = std::string(key) + "_per_iter";
   if (!row.has(each.c_str()) || !row.at(each.c_str()).has("times_us")) return out;
   for (const Reader& x : row.at(each.c_str()).at("times_us").items())

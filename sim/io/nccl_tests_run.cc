@@ -223,6 +223,7 @@ void add_samples(const NcclTestsTable& t, const NcclTestsRow& r, int ranks, Run&
     Sample s;
     s.op = t.host_time ? t.op + "_host_time" : t.op;
     s.parameters = {{"bytes", r.bytes}, {"ranks", ranks}, {"in_place", in_place ? 1 : 0}, {"count", r.count}, {"element_bytes", nccl_tests_element_bytes(r.type)}};
+    if (half->wrong > 0) s.parameters["wrong"] = half->wrong;
     auto there = std::find_if(run.samples.begin(), run.samples.end(), [&](const Sample& x) { return x.parameters == s.parameters; });
     Sample& to = there == run.samples.end() ? run.samples.emplace_back(std::move(s)) : *there;
     auto add = [&](double us) {

@@ -287,7 +287,7 @@ class Parser {
       auto bus = parse_printed(v[h * g + 2]);
       if (!time || !alg || !bus) return drop("\"" + (!time ? v[h * g] : !alg ? v[h * g + 1] : v[h * g + 2]).substr(0, 30) + "\" is not a number");
       auto& to = v.size() == g || h == 1 ? r.in_place : r.out_of_place;
-      to = NcclTestsTime{*time, *alg, *bus, {}};
+      to = NcclTestsTime{*time, *alg, *bus, {}, g > 3 ? std::max<std::int64_t>(0, whole(v[h * g + 3]).value_or(0)) : 0};
     }
     t.rows.push_back(std::move(r));
   }

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+
+#include "sim/collective/price.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -23,6 +26,55 @@ std::string percent(double v) { return fmt::format("{:.1f}", 100 * v); }
 std::string cell(const calib::BandError& b) { return b.rows == 0 ? "-" : percent(b.median) + " (" + percent(b.nccl_median) + ")"; }
 
 }  // namespace
+
+void add_nccl_flags(CLI::App& c, NcclFlags& f) {
+  c.add_option("--cluster", f.question.cluster, "cluster: a file, or the name of a shipped one (ddpsim list clusters)");
+  c.add_option("--profile", f.question.profiles, "profile: a file, or the name of a shipped one")->allow_extra_args(false);
+  c.add_option("--ranks", f.question.ranks, "number of ranks; default: all devices of the cluster");
+  c.add_option("--nccl", f.version, "NCCL's version, 2.19 to 2.28 (default 2.28)");
+  c.add_option("--set", f.question.sets, "cluster.hosts=4, or one of NCCL's variables: NCCL_ALGO=ring, NCCL_PROTO=simple, NCCL_MAX_CTAS=8, NCCL_BUFFSIZE=...")->allow_extra_args(false);
+}
+
+void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion& out) {
+  // NCCL's variables go to NCCL, the rest to cluster and profile.
+  std::map<std::string, std::string> environment;
+  QuestionFlags q = flags.question;
+  q.sets.clear();
+  for (const std::string& s : flags.question.sets) {
+    if (s.rfind("NCCL_", 0) != 0) {
+      q.sets.push_back(s);
+      continue;
+    }
+    auto equals = s.find('=');
+    if (equals == std::string::npos) throw InputError{"--set " + s, "expected NAME=VALUE, for example --set NCCL_ALGO=ring"};
+    std::string name = s.substr(0, equals);
+    if (std::string hint = io::nearest(name, nccl::known_variables()); std::find(nccl::known_variables().begin(), nccl::known_variables().end(), name) == nccl::known_variables().end())
+      throw InputError{"--set " + s, hint.empty() ? "is not a variable of NCCL that ddpsim reads" : "is not a variable of NCCL that ddpsim reads (did you mean " + hint + "?)"};
+    environment[name] = s.substr(equals + 1);
+  }
+  nccl::Version version;
+  if (!flags.version.empty()) {
+    auto parsed = nccl::parse_version(flags.version);
+    if (!parsed) throw InputError{"--nccl " + flags.version, "is not a version of NCCL such as 2.28 or 2.23.4"};
+    if (parsed->minor < 19 || parsed->minor > 28) throw InputError{"--nccl " + flags.version, "ddpsim knows the cost models of 2.19 to 2.28"};
+    version = *parsed;
+  }
+  nccl::ParsedSettings parsed = nccl::parse_settings(environment, version);
+  if (parsed.problem) throw InputError{"--set " + parsed.problem.path + "=" + environment[parsed.problem.path], parsed.problem.message};
+  out.hardware = load_hardware(t, q);
+  const Hardware& h = out.hardware;
+  if (h.cluster.device != DeviceKind::Gpu) throw InputError{h.cluster_file, "NCCL runs on GPUs, and this cluster's devices are CPUs"};
+  out.ranks = q.ranks.empty() ? h.cluster.devices() : parse_ranks(q.ranks);
+  if (out.ranks > h.cluster.devices()) throw InputError{"--ranks " + q.ranks, fmt::format("the cluster has {} devices (--set cluster.hosts=...)", h.cluster.devices())};
+  if (out.ranks < 2) throw InputError{"--ranks " + std::to_string(out.ranks), "a collective has at least two ranks"};
+  out.fabric.emplace(h.cluster);
+  if (std::string lacking = collective::missing_transport(*out.fabric, h.profile); !lacking.empty())
+    throw InputError{h.profile.name, "has no transport \"" + lacking + "\", which the cluster uses"};
+  std::vector<int> devices;
+  for (int r = 0; r < out.ranks; ++r) devices.push_back(r);
+  if (auto problem = topology::check_reachable(*out.fabric, devices)) throw InputError{h.cluster_file, problem.message};
+  out.group = collective::make_nccl_group(*out.fabric, devices, std::move(parsed.settings), h.profile.compute.capability > 0 ? h.profile.compute.capability : 80);
+}
 
 std::vector<int> spread(const Cluster& c, int ranks, int hosts) {
   std::vector<int> out;
@@ -95,6 +147,8 @@ std::string collectives_table(const calib::CollectiveReport& r) {
   for (const calib::TableResult& t : r.tables) out += fmt::format("{:<52} {:>16} {:>16} {:>16}\n", t.name, cell(t.bands[0]), cell(t.bands[1]), cell(t.bands[2]));
   out += fmt::format("{:<52} {:>16} {:>16} {:>16}\n", "median of the tables", percent(r.median[0]), percent(r.median[1]), percent(r.median[2]));
   out += fmt::format("NCCL off by more than 5 % in {} cells, ddpsim closer in {}; elsewhere ddpsim at most {} points worse\n", r.cells_off, r.cells_closer, percent(r.most_worse));
+  out += fmt::format("every other size: median of the tables without a cliff {:.2f} % (largest {:.2f} %), 1 to 128 MiB pooled: 95th percentile {} %\n", 100 * r.fitted_median, 100 * r.fitted_worst_median, percent(r.fitted_p95));
+  for (const calib::Extrapolation& e : r.extrapolated) out += fmt::format("from at most 64 ranks: {} median {} %\n", e.table, percent(e.median));
   return out;
 }
 
@@ -119,14 +173,61 @@ io::OrderedJson collectives_json(const calib::CollectiveReport& r) {
     for (const auto& [name, f] : t.fits) fits[name] = {{"step_factor", f.step_factor}, {"efficiency_factor", f.efficiency}, {"tables", f.tables}};
     tables.push_back({{"name", t.name}, {"machine", t.machine}, {"fits", fits}, {"bands", bands}, {"cliffs", cliffs}, {"fitted_median_error", t.fitted_median}, {"rows", rows}});
   }
+  io::OrderedJson extrapolated = io::OrderedJson::array();
+  for (const calib::Extrapolation& e : r.extrapolated) extrapolated.push_back({{"table", e.table}, {"from", e.from}, {"rows", e.rows}, {"median_error", e.median}});
   return {{"tables", tables},
           {"median_error", r.median},
           {"cells_off", r.cells_off},
           {"cells_closer", r.cells_closer},
           {"most_worse", r.most_worse},
+          {"extrapolated", extrapolated},
           {"fitted", {{"median_error", r.fitted_median}, {"largest_median_error", r.fitted_worst_median}, {"p95_error_1_to_128_mib", r.fitted_p95}, {"pooled", r.fitted_pooled}, {"left_out_at_cliffs", r.fitted_at_cliffs}}}};
 }
 
-std::string collectives_markdown(const calib::CollectiveReport& r) { return collectives_table(r); }
+namespace {
+
+std::string size_text(std::int64_t bytes) { return to_string(Bytes{bytes}); }
+
+}  // namespace
+
+std::string collectives_markdown(const calib::CollectiveReport& r) {
+  std::string out =
+      "# NCCL's collectives: published tables beside ddpsim's prices\n\n"
+      "Made by `tools/collectives_report` (`ddpsim validate --collectives --format md`); do not edit. Tables: `calib/published`, imported from public nccl-tests\n"
+      "output; nothing here was measured by ddpsim.\n\n"
+      "## The mechanism alone\n\n"
+      "Constants from datasheets and from NCCL's own tables; one latency factor and one efficiency factor for each kind of link, fitted on the tables of *other*\n"
+      "machines (leave one machine out). Median of |predicted / measured - 1| over the sizes of a band, %; in brackets NCCL's own estimate of what it chooses,\n"
+      "on the same channel graph.\n\n"
+      "| table | < 1 MiB | 1-16 MiB | >= 16 MiB |\n|---|---:|---:|---:|\n";
+  for (const calib::TableResult& t : r.tables) out += fmt::format("| {} | {} | {} | {} |\n", t.name, cell(t.bands[0]), cell(t.bands[1]), cell(t.bands[2]));
+  out += fmt::format("| **median of the tables** | **{}** | **{}** | **{}** |\n\n", percent(r.median[0]), percent(r.median[1]), percent(r.median[2]));
+  out += fmt::format("NCCL's estimate is off by more than 5 % in {} cells (table, band); ddpsim is closer in {} of them. In the other cells ddpsim is at most {} points worse.\n\n", r.cells_off,
+                     r.cells_closer, percent(r.most_worse));
+  out += "Factors used, from other machines' tables (1 = what the profile says):\n\n| machine | link | latency of a step | efficiency | tables |\n|---|---|---:|---:|---:|\n";
+  std::vector<std::string> seen;
+  for (const calib::TableResult& t : r.tables)
+    for (const auto& [name, f] : t.fits) {
+      std::string line = fmt::format("| {} | {} | {:.2f} | {:.2f} | {} |\n", t.machine, name, f.step_factor, f.efficiency, f.tables);
+      if (std::find(seen.begin(), seen.end(), line) != seen.end()) continue;
+      seen.push_back(line);
+      out += line;
+    }
+  out += fmt::format(
+      "\n## Every other size\n\n"
+      "Each size of a table from the sizes next to it (linear in bytes). Tables without a cliff: median of their medians {} %, the largest {} %. Pooled over 1 to 128 MiB, {} rows:\n"
+      "95th percentile {} %; {} rows at which a cliff begins, or which are predicted from one, are left out of that.\n\n",
+      fmt::format("{:.2f}", 100 * r.fitted_median), fmt::format("{:.2f}", 100 * r.fitted_worst_median), r.fitted_pooled, percent(r.fitted_p95), r.fitted_at_cliffs);
+  out += "| table | rows | median, % |\n|---|---:|---:|\n";
+  for (const calib::TableResult& t : r.tables)
+    if (!t.fitted.empty()) out += fmt::format("| {} | {} | {:.2f} |\n", t.name, t.fitted.size(), 100 * t.fitted_median);
+  out += "\n## Cliffs\n\nNeighbouring sizes whose time falls by more than 10 %.\n\n| table | from | to | falls by | |\n|---|---:|---:|---:|---|\n";
+  for (const calib::TableResult& t : r.tables)
+    for (const calib::Cliff& c : t.cliffs) out += fmt::format("| {} | {} | {} | {:.0f} % | {} |\n", t.name, size_text(c.from), size_text(c.to), 100 * c.fall, c.why);
+  out += "\n## More ranks than were fitted\n\nLatency, efficiency and what the mechanism lacks by size, from the tables of at most 64 ranks of a machine; the error of its larger ones.\n\n"
+         "| table | rows | median, % |\n|---|---:|---:|\n";
+  for (const calib::Extrapolation& e : r.extrapolated) out += fmt::format("| {} | {} | {} |\n", e.table, e.rows, percent(e.median));
+  return out;
+}
 
 }  // namespace ddpsim::cli

@@ -20,6 +20,21 @@ struct Tables {
 // Every Run of `folder` with a section "collectives" and a shipped cluster. Throws InputError for files that cannot be read.
 Tables load_tables(const Terminal& t, const std::string& folder);
 
+// A communicator on a cluster: --cluster, --profile, --ranks, --nccl, and --set for all three (NCCL_ALGO=ring goes to NCCL).
+struct NcclFlags {
+  QuestionFlags question;
+  std::string version;
+};
+void add_nccl_flags(CLI::App& command, NcclFlags& flags);
+struct NcclQuestion {
+  Hardware hardware;
+  std::optional<topology::Fabric> fabric;
+  std::optional<collective::NcclGroup> group;  // points to `fabric`
+  int ranks = 0;
+};
+// Throws InputError. Fills in place: the group must not outlive the question, nor the question move.
+void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion& out);
+
 // Devices of `ranks` ranks spread evenly over the first `hosts` hosts.
 std::vector<int> spread(const Cluster& c, int ranks, int hosts);
 // Of the setting's environment and version; before 2.5 there is no LL128.

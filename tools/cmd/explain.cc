@@ -11,11 +11,9 @@ namespace ddpsim::cli {
 namespace {
 
 struct Flags {
-  QuestionFlags question;
+  NcclFlags nccl;
   std::string op = "all_reduce";
   std::string bytes = "25MiB";
-  std::string nccl;
-  std::string hosts;
   OutputFlags output;
 };
 
@@ -64,40 +62,11 @@ void explain_command(Terminal& t, Flags& flags) {
   nccl::Operation op = parse_operation(flags.op);
   Parsed<Bytes> bytes = parse_bytes(flags.bytes);
   if (!bytes.value || bytes.value->count <= 0) throw InputError{"--bytes " + flags.bytes, bytes.value ? "an operation has at least one byte" : bytes.error};
-  // NCCL's variables go to NCCL, the rest to cluster and profile.
-  std::map<std::string, std::string> environment;
-  QuestionFlags q = flags.question;
-  q.sets.clear();
-  for (const std::string& s : flags.question.sets) {
-    if (s.rfind("NCCL_", 0) != 0) {
-      q.sets.push_back(s);
-      continue;
-    }
-    auto equals = s.find('=');
-    if (equals == std::string::npos) throw InputError{"--set " + s, "expected NAME=VALUE, for example --set NCCL_ALGO=ring"};
-    environment[s.substr(0, equals)] = s.substr(equals + 1);
-  }
-  nccl::Version version;
-  if (!flags.nccl.empty()) {
-    auto parsed = nccl::parse_version(flags.nccl);
-    if (!parsed) throw InputError{"--nccl " + flags.nccl, "is not a version of NCCL such as 2.28 or 2.23.4"};
-    version = *parsed;
-  }
-  nccl::ParsedSettings parsed = nccl::parse_settings(environment, version);
-  if (parsed.problem) throw InputError{"--set " + parsed.problem.path, parsed.problem.message};
-  Hardware h = load_hardware(t, q);
-  if (h.cluster.device != DeviceKind::Gpu) throw InputError{h.cluster_file, "NCCL runs on GPUs, and this cluster's devices are CPUs"};
-  int ranks = q.ranks.empty() ? h.cluster.devices() : parse_ranks(q.ranks);
-  if (ranks > h.cluster.devices()) throw InputError{"--ranks " + q.ranks, fmt::format("the cluster has {} devices (--set cluster.hosts=...)", h.cluster.devices())};
-  if (ranks < 2) throw InputError{"--ranks", "a collective has at least two ranks (this cluster has " + std::to_string(h.cluster.devices()) + " devices; --set cluster.hosts=...)"};
-  topology::Fabric fabric(h.cluster);
-  if (std::string lacking = collective::missing_transport(fabric, h.profile); !lacking.empty())
-    throw InputError{h.profile.name, "has no transport \"" + lacking + "\", which the cluster uses"};
-  std::vector<int> devices;
-  for (int r = 0; r < ranks; ++r) devices.push_back(r);
-  if (auto problem = topology::check_reachable(fabric, devices)) throw InputError{h.cluster_file, problem.message};
-  int capability = h.profile.compute.capability > 0 ? h.profile.compute.capability : 80;
-  collective::NcclGroup group = collective::make_nccl_group(fabric, devices, parsed.settings, capability);
+  NcclQuestion q;
+  load_nccl_question(t, flags.nccl, q);
+  const Hardware& h = q.hardware;
+  const collective::NcclGroup& group = *q.group;
+  int ranks = q.ranks;
   auto chosen = nccl::choose(group.system, group.settings, op, bytes.value->count);
   if (!chosen) throw InputError{"--set NCCL_ALGO, NCCL_PROTO", "leave nothing that could run this operation here (NCCL 2.24 and later stop with an error, too)"};
   std::vector<Row> rows;
@@ -131,7 +100,7 @@ void explain_command(Terminal& t, Flags& flags) {
     return write_answer(t, flags.output, j.dump(1) + "\n");
   }
   std::string out = fmt::format("{} of {} on {} ranks of {} ({} {}), NCCL 2.{}; {}, {}\n\n", flags.op, to_string(*bytes.value), ranks, h.cluster.name, group.system.nodes,
-                                group.system.nodes == 1 ? "node" : "nodes", version.minor, h.profile.name, h.profile.measured() ? "measured" : "datasheet");
+                                group.system.nodes == 1 ? "node" : "nodes", group.settings.version.minor, h.profile.name, h.profile.measured() ? "measured" : "datasheet");
   out += fmt::format("  {:<16} {:>8} {:>11} {:>11} {:>10}  {}\n", "", "channels", "NCCL says", "ddpsim", "bus GB/s", "limited by");
   for (const Row& r : rows) {
     bool is_chosen = r.candidate.algorithm == chosen->algorithm && r.candidate.protocol == chosen->protocol;
@@ -168,11 +137,7 @@ void add_explain(CLI::App& app, Terminal& t) {
   CLI::App* c = app.add_subcommand("explain", "What NCCL would run for one collective, what each way would take, and why");
   c->add_option("--op", flags->op, "all_reduce (default), all_gather, reduce_scatter, broadcast, reduce");
   c->add_option("--bytes", flags->bytes, "size as nccl-tests states it (default 25MiB)");
-  c->add_option("--cluster", flags->question.cluster, "cluster: a file, or the name of a shipped one (ddpsim list clusters)");
-  c->add_option("--profile", flags->question.profiles, "profile: a file, or the name of a shipped one")->allow_extra_args(false);
-  c->add_option("--ranks", flags->question.ranks, "number of ranks; default: all devices of the cluster");
-  c->add_option("--nccl", flags->nccl, "NCCL's version, 2.19 to 2.28 (default 2.28)");
-  c->add_option("--set", flags->question.sets, "cluster.hosts=4, or one of NCCL's variables: NCCL_ALGO=ring, NCCL_PROTO=simple, NCCL_MAX_CTAS=8, NCCL_BUFFSIZE=...")->allow_extra_args(false);
+  add_nccl_flags(*c, flags->nccl);
   add_output_flags(*c, flags->output, {"table", "json"});
   c->callback([&t, flags] { explain_command(t, *flags); });
 }

@@ -2,7 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include "sim/report/nccl_tuner.h"
-#include "tools/cmd/question.h"
+#include "tools/cmd/collectives.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -10,11 +10,47 @@ namespace {
 struct TunerFlags {
   std::string from;
   std::string metric;
+  NcclFlags nccl;
   OutputFlags output;
 };
 
+// NCCL's names in the plugin's file.
+std::string plugin_word(nccl::Operation op) {
+  constexpr const char* words[] = {"broadcast", "reduce", "allgather", "reducescatter", "allreduce"};
+  return words[static_cast<std::size_t>(op)];
+}
+std::string plugin_word(nccl::Algorithm a) {
+  constexpr const char* words[] = {"tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat"};
+  return words[static_cast<std::size_t>(a)];
+}
+
+// What ddpsim finds cheapest of what NCCL could run, by size.
+std::vector<report::TunerPoint> priced_points(const NcclQuestion& q) {
+  std::vector<report::TunerPoint> out;
+  const collective::NcclGroup& g = *q.group;
+  for (int i = 0; i < nccl::kOperations; ++i) {
+    auto op = static_cast<nccl::Operation>(i);
+    for (std::int64_t bytes = 256; bytes <= (std::int64_t{4} << 30); bytes *= 2)
+      for (const nccl::Candidate& c : nccl::candidates(g.system, g.settings, op, bytes)) {
+        if (!c.estimate_us) continue;
+        nccl::Choice choice = nccl::complete(g.system, g.settings, op, c.algorithm, c.protocol, bytes);
+        double us = static_cast<double>(collective::nccl_price(g, q.hardware.profile, Level::Mid, op, choice, {bytes}).total.ps) / 1e6;
+        out.push_back({plugin_word(op), bytes, plugin_word(c.algorithm), nccl::name_of(c.protocol), choice.channels, g.system.nodes, g.ranks(), us});
+      }
+  }
+  return out;
+}
+
 void export_tuner(Terminal& t, const TunerFlags& f) {
-  if (f.from.empty()) throw InputError{"export nccl-tuner", "needs --from FILE.csv, measurements of algorithms, protocols and channels by size"};
+  if (f.from.empty() == f.nccl.question.cluster.empty())
+    throw InputError{"export nccl-tuner", "needs either --cluster, for ddpsim's own prices, or --from FILE.csv, measurements of algorithms, protocols and channels by size"};
+  if (f.from.empty()) {
+    NcclQuestion q;
+    load_nccl_question(t, f.nccl, q);
+    std::vector<report::TunerRow> rows = report::best_rows(priced_points(q));
+    if (rows.empty()) throw InputError{"--set", "leaves nothing that NCCL could run"};
+    return write_answer(t, f.output, report::tuner_csv(rows, "ddpsim's prices on " + q.hardware.cluster.name + ", " + std::to_string(q.ranks) + " ranks, profile " + q.hardware.profile.name));
+  }
   if (!f.metric.empty() && f.metric != "latency_us" && f.metric != "bandwidth_gbps" && f.metric != "cost_metric")
     throw InputError{"--metric " + f.metric, "expected latency_us, bandwidth_gbps or cost_metric"};
   std::vector<report::TunerRow> rows = report::best_rows(report::parse_tuner_points(io::read_file(f.from), f.from, f.metric));
@@ -31,6 +67,7 @@ void add_export(CLI::App& app, Terminal& t) {
   CLI::App* c = group->add_subcommand("nccl-tuner", "The configuration of NCCL's example tuner plugin: the best choice for each size");
   c->add_option("--from", f->from, "CSV of measurements: collective,size_bytes,algorithm,protocol,channels,nodes,ranks and latency_us, bandwidth_gbps or cost_metric");
   c->add_option("--metric", f->metric, "what is compared: latency_us, bandwidth_gbps or cost_metric; default: the first of these that there is");
+  add_nccl_flags(*c, f->nccl);
   add_output_flags(*c, f->output, {"csv"});
   c->callback([&t, f] { export_tuner(t, *f); });
 }
