@@ -34,7 +34,8 @@ struct Placed {
 };
 
 struct ResourceKey {
-  double rate, burst, peak, ring, tree;
+  double rate = 0, burst = 0, peak = 0;
+  std::vector<double> load;  // by pattern
   auto operator<=>(const ResourceKey&) const = default;
 };
 
@@ -129,23 +130,29 @@ class Simulator {
   // Links that carry the same share of everything constrain alike: one of each kind is enough.
   void make_load_demands() {
     std::set<ResourceKey> seen;
-    ResourceKey last{};
-    std::size_t i = 0;
-    std::size_t j = 0;
-    const auto& ring = comm_.ring_load;
-    const auto& tree = comm_.tree_load;
-    while (i < ring.size() || j < tree.size()) {
-      topology::LinkId link = std::min(i < ring.size() ? ring[i].link : UINT32_MAX, j < tree.size() ? tree[j].link : UINT32_MAX);
-      double r = i < ring.size() && ring[i].link == link ? ring[i++].per_byte : 0;
-      double t = j < tree.size() && tree[j].link == link ? tree[j++].per_byte : 0;
+    ResourceKey last;
+    ResourceKey key;
+    const auto& patterns = comm_.patterns;
+    demands_.assign(patterns.size(), {});
+    std::vector<std::size_t> at(patterns.size(), 0);  // by pattern: the next of its links
+    for (bool first = true;; first = false) {
+      topology::LinkId link = UINT32_MAX;
+      for (std::size_t k = 0; k < patterns.size(); ++k)
+        if (at[k] < patterns[k].load.size()) link = std::min(link, patterns[k].load[at[k]].link);
+      if (link == UINT32_MAX) break;
+      key.load.assign(patterns.size(), 0);
+      for (std::size_t k = 0; k < patterns.size(); ++k)
+        if (at[k] < patterns[k].load.size() && patterns[k].load[at[k]].link == link) key.load[k] = patterns[k].load[at[k]++].per_byte;
       const topology::Link& l = comm_.fabric->links()[link];
-      ResourceKey key{collective::link_rate(comm_, profile_, options_.level, link), static_cast<double>(l.burst.count), l.peak.bytes_per_ps(), r, t};
-      bool as_before = options_.fold_links && !ring_demands_.empty() && key == last;
+      key.rate = collective::link_rate(comm_, profile_, options_.level, link);
+      key.burst = static_cast<double>(l.burst.count);
+      key.peak = l.peak.bytes_per_ps();
+      bool as_before = options_.fold_links && !first && key == last;
       last = key;
       if (as_before || (options_.fold_links && !seen.insert(key).second)) continue;
       engine::ResourceId id = link_resource(link);
-      if (r > 0) ring_demands_.push_back({id, r});
-      if (t > 0) tree_demands_.push_back({id, t});
+      for (std::size_t k = 0; k < patterns.size(); ++k)
+        if (key.load[k] > 0) demands_[k].push_back({id, key.load[k]});
     }
   }
 
@@ -220,7 +227,7 @@ class Simulator {
     auto key = std::make_tuple(price.pattern, phase.weight, phase.max_rate);
     auto it = phase_flows_.find(key);
     if (it != phase_flows_.end()) return it->second;
-    const auto& demands = price.pattern == collective::Pattern::Ring ? ring_demands_ : tree_demands_;
+    const auto& demands = demands_[static_cast<std::size_t>(price.pattern)];
     engine::FlowId f = 0;
     if (double core = core_time_per_byte(); cores_ != engine::kNone && core > 0) {
       std::vector<engine::Demand> more = demands;
@@ -527,13 +534,12 @@ class Simulator {
   const Profile& profile_;
   const std::vector<RankClass>& classes_;
   const SimulationOptions options_;
-  std::vector<engine::Demand> ring_demands_;
-  std::vector<engine::Demand> tree_demands_;
+  std::vector<std::vector<engine::Demand>> demands_;  // by pattern
   std::array<std::vector<engine::ResourceId>, 2> device_;  // products, memory; by class; empty: nothing is held
   std::array<std::vector<engine::FlowId>, 2> device_flow_;
   std::vector<engine::FlowId> memory_flow_;  // by class; empty: every host has memory of its own
   std::array<double, 2> holds_{};
-  std::map<std::tuple<collective::Pattern, double, double>, engine::FlowId> phase_flows_;
+  std::map<std::tuple<int, double, double>, engine::FlowId> phase_flows_;
   std::map<std::pair<int, int>, engine::FlowId> hop_flows_;
   std::map<std::tuple<bool, std::int64_t, DType>, Price> prices_;
   std::vector<std::array<TaskId, kLanes>> tails_;  // by class: last task of each lane

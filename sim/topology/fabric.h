@@ -42,6 +42,8 @@ class Fabric {
   explicit Fabric(const Cluster& cluster);
   int devices() const { return cluster_.devices(); }
   int host_of(int device) const { return device / cluster_.devices_per_host; }
+  // Rack or leaf of a host; 0 where there are none.
+  int group_of(int host) const { return cluster_.pattern == Pattern::Racks || cluster_.pattern == Pattern::FatTree ? host / group_size_ : 0; }
   int nic_of(int device) const { return (device % cluster_.devices_per_host) * cluster_.nics_per_host / cluster_.devices_per_host; }
   const std::vector<Link>& links() const { return links_; }
   const std::vector<std::string>& transports() const { return transports_; }

@@ -1,4 +1,4 @@
-// Backend tcp: step lists, prices, the simulation's use of them, other jobs, shared cores, the fit, the testbed's scripts.
+// Backend tcp: prices, the simulation's use of them, other jobs, shared cores, the fit, the testbed's scripts.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,79 +9,12 @@
 #include "calib/mesh.h"
 #include "calib/testbed.h"
 #include "sim/collective/messages.h"
-#include "sim/collective/steps.h"
 #include "sim/engine/execute.h"
 #include "sim/predict/mechanisms.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
 namespace {
-
-using collective::MessageStep;
-
-// Plays step lists in memory: every rank's step s before anybody's step s + 1.
-std::vector<std::vector<double>> play(const std::vector<std::vector<MessageStep>>& steps, std::vector<std::vector<double>> data) {
-  for (std::size_t s = 0; s < steps[0].size(); ++s) {
-    auto before = data;
-    for (std::size_t r = 0; r < steps.size(); ++r) {
-      const MessageStep& m = steps[r][s];
-      const MessageStep& sent = steps[static_cast<std::size_t>(m.receive_from)][s];
-      EXPECT_EQ(sent.send_to, static_cast<int>(r));
-      EXPECT_EQ(sent.send_count, m.receive_count);
-      EXPECT_EQ(sent.send_offset, m.receive_offset);
-      for (std::int64_t i = 0; i < m.receive_count; ++i) {
-        double& to = data[r][static_cast<std::size_t>(m.receive_offset + i)];
-        double from = before[static_cast<std::size_t>(m.receive_from)][static_cast<std::size_t>(m.receive_offset + i)];
-        to = m.reduce ? to + from : from;
-      }
-    }
-  }
-  return data;
-}
-
-TEST(RingSteps, SumEverythingOnEveryRank) {
-  for (int n = 2; n <= 9; ++n)
-    for (std::int64_t elements : {1, 5, 8, 64, 1001}) {
-      std::vector<int> order(static_cast<std::size_t>(n));
-      std::iota(order.begin(), order.end(), 0);
-      if (n > 3) std::swap(order[1], order[3]);
-      std::vector<std::vector<MessageStep>> steps;
-      std::vector<std::vector<double>> data;
-      for (int r = 0; r < n; ++r) {
-        steps.push_back(collective::ring_all_reduce_steps(order, r, elements));
-        ASSERT_EQ(steps.back().size(), static_cast<std::size_t>(2 * (n - 1)));
-        data.emplace_back(static_cast<std::size_t>(elements));
-        for (std::int64_t i = 0; i < elements; ++i) data.back()[static_cast<std::size_t>(i)] = (r + 1) * 1000.0 + static_cast<double>(i);
-      }
-      auto sums = play(steps, data);
-      for (int r = 0; r < n; ++r)
-        for (std::int64_t i = 0; i < elements; ++i)
-          ASSERT_EQ(sums[static_cast<std::size_t>(r)][static_cast<std::size_t>(i)], 1000.0 * n * (n + 1) / 2 + static_cast<double>(n * i)) << n << " " << elements;
-    }
-}
-
-TEST(RingSteps, OneRankAndNoElementsDoNothing) {
-  std::vector<int> one{0};
-  EXPECT_TRUE(collective::ring_all_reduce_steps(one, 0, 100).empty());
-  std::vector<int> two{0, 1};
-  EXPECT_TRUE(collective::ring_all_reduce_steps(two, 0, 0).empty());
-}
-
-TEST(TreeSteps, EveryRankReceivesOnceFromOneThatHasIt) {
-  for (int n = 2; n <= 17; ++n) {
-    std::vector<int> from(static_cast<std::size_t>(n), -1);
-    int sends = 0;
-    for (int r = 0; r < n; ++r) {
-      for (const MessageStep& m : collective::tree_broadcast_steps(n, r, 10)) {
-        if (m.send_to >= 0) ++sends;
-        if (m.receive_from >= 0) from[static_cast<std::size_t>(r)] = m.receive_from;
-      }
-    }
-    EXPECT_EQ(sends, n - 1);
-    EXPECT_EQ(from[0], -1);
-    for (int r = 1; r < n; ++r) EXPECT_LT(from[static_cast<std::size_t>(r)], r);
-  }
-}
 
 TEST(Sums, OfEveryType) {
   float a[3] = {1, 2, 3};
