@@ -83,8 +83,11 @@ class ScheduleMessages {
       each_lane([&](std::size_t r, std::size_t l) { again = end(r, l) || again; });
     }
     std::vector<TaskId> out;
-    for (auto& lanes : ranks_) {
-      if (lanes.size() == 1) {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const auto& lanes = ranks_[r];
+      const auto& steps = schedule_.ranks[r].lanes[0];
+      // A sum's end belongs to who shares out the cores: whoever waits for the collective waits for a task of its own.
+      if (lanes.size() == 1 && (steps.empty() || !steps.back().reduce)) {
         out.push_back(lanes[0].at);
         continue;
       }
