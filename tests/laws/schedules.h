@@ -22,15 +22,14 @@ class SchedulePlayer {
   Buffers play() {
     ranks_.resize(s_.ranks.size());
     for (std::size_t r = 0; r < ranks_.size(); ++r) ranks_[r].resize(s_.ranks[r].lanes.size());
-    for (bool moved = true; moved && problem.empty();) {
-      moved = false;
-      post_all();
-      std::vector<Key> ready;
-      for (auto& [key, pair] : posted_)
-        if (!pair.first.empty() && !pair.second.empty()) ready.push_back(key);
-      if (ready.empty()) break;
-      move(ready[next() % ready.size()]);
-      moved = true;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) post_all(r);
+    while (!ready_.empty() && problem.empty()) {
+      std::swap(ready_[next() % ready_.size()], ready_.back());
+      Key key = ready_.back();
+      ready_.pop_back();
+      move(key);
+      post_all(static_cast<std::size_t>(std::get<0>(key)));
+      post_all(static_cast<std::size_t>(std::get<1>(key)));
     }
     for (std::size_t r = 0; r < ranks_.size() && problem.empty(); ++r)
       for (std::size_t l = 0; l < ranks_[r].size(); ++l)
@@ -38,7 +37,6 @@ class SchedulePlayer {
     return data_;
   }
 
-  std::vector<std::int64_t> sent, received;  // elements, by rank
   std::string problem;
 
  private:
@@ -56,12 +54,17 @@ class SchedulePlayer {
   };
   std::uint64_t next() { return (state_ = state_ * 6364136223846793005ull + 1442695040888963407ull) >> 33; }
 
-  void post_all() {
+  void post_all(std::size_t r) {
     for (bool again = true; again;) {
       again = false;
-      for (std::size_t r = 0; r < ranks_.size(); ++r)
-        for (std::size_t l = 0; l < ranks_[r].size(); ++l) again = post(r, l) || again;
+      for (std::size_t l = 0; l < ranks_[r].size(); ++l) again = post(r, l) || again;
     }
+  }
+  // A pair of posted ends for each entry of ready_.
+  void offer(const Key& key, bool sends, Posted p) {
+    auto& [out, in] = posted_[key];
+    (sends ? out : in).push_back(std::move(p));
+    if ((sends ? out : in).size() <= (sends ? in : out).size()) ready_.push_back(key);
   }
 
   bool post(std::size_t r, std::size_t l) {
@@ -75,9 +78,9 @@ class SchedulePlayer {
     check(r, step);
     for (const auto& m : step.sends) {
       auto from = data_[r].begin() + m.offset;
-      posted_[{static_cast<int>(r), m.peer, l}].first.push_back({static_cast<int>(r), &m, {from, from + m.count}});
+      offer({static_cast<int>(r), m.peer, l}, true, {static_cast<int>(r), &m, {from, from + m.count}});
     }
-    for (const auto& m : step.receives) posted_[{m.peer, static_cast<int>(r), l}].second.push_back({static_cast<int>(r), &m, {}});
+    for (const auto& m : step.receives) offer({m.peer, static_cast<int>(r), l}, false, {static_cast<int>(r), &m, {}});
     if (lane.open == 0) end(r, l);
     return true;
   }
@@ -114,10 +117,6 @@ class SchedulePlayer {
     const collective::Step& step = s_.ranks[t].lanes[lane][ranks_[t][lane].step];
     if (step.reduce) ranks_[t][lane].sums.push_back({to.message, now});
     else if (problem.empty()) std::copy(now.begin(), now.end(), data_[t].begin() + to.message->offset);
-    sent.resize(ranks_.size());
-    received.resize(ranks_.size());
-    sent[f] += from.message->count;
-    received[t] += to.message->count;
     if (--ranks_[f][lane].open == 0) end(f, lane);
     if (--ranks_[t][lane].open == 0) end(t, lane);
   }
@@ -136,6 +135,7 @@ class SchedulePlayer {
   std::uint64_t state_;
   std::vector<std::vector<LaneState>> ranks_;
   std::map<Key, std::pair<std::vector<Posted>, std::vector<Posted>>> posted_;
+  std::vector<Key> ready_;
 };
 
 }  // namespace ddpsim::test

@@ -19,7 +19,7 @@ template <class F>
 void each_case(F f) {
   for (int a = 0; a < kAlgorithms; ++a)
     for (int o = 0; o < kOperations; ++o)
-      for (int n : {2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 48, 63, 64})
+      for (int n = 2; n <= 64; ++n)
         if (performs(static_cast<Algorithm>(a), static_cast<Operation>(o), n)) f(static_cast<Algorithm>(a), static_cast<Operation>(o), n);
 }
 
@@ -80,7 +80,7 @@ TEST(Schedules, DoWhatTheOperationSays) {
   each_case([](Algorithm a, Operation o, int n) {
     for (std::int64_t elements : {1, 5, 64, 389}) {
       if (o == Operation::AllToAll) elements = (elements + n - 1) / n * n;  // equal blocks
-      if (n > 32 && elements == 64) continue;
+      if (n > 17 && n != 32 && n != 63 && elements != 389) continue;
       for (int groups : {1, 2, 3}) {
         if (groups > 1 && a != Algorithm::Hierarchical) continue;
         for (std::int64_t chunk : {0, 1, 40}) {

@@ -155,6 +155,87 @@ TEST(TcpBroadcast, DoesNotWaitForItsReceivers) {
   }
 }
 
+// ---- other algorithms than the ring
+
+TEST(TcpAlgorithms, ClosedFormAndMessagesAgreeInAStep) {
+  for (Algorithm algorithm : kTcpAlgorithms)
+    for (int n : {2, 3, 5, 8})
+      for (std::int64_t bytes : {40'000, 40'000'000}) {
+        Asked a(one_layer(bytes), n, Bandwidth{1'000'000'000});
+        a.s.plan.algorithm = algorithm;
+        auto message = a.ask().summary.buckets.at(0);
+        auto closed = a.ask(predict::Fidelity::Collective);
+        auto bucket = closed.summary.buckets.at(0);
+        double tolerance = algorithm != Algorithm::DoubleBinaryTree ? 0.01 : bytes > 1'000'000 ? 0.02 : 0.14;
+        EXPECT_NEAR(static_cast<double>((bucket.end - bucket.begin).ps) / static_cast<double>((message.end - message.begin).ps), 1, tolerance) << name_of(algorithm) << " " << n << " " << bytes;
+        EXPECT_GT(closed.busiest_link.busy, 0);
+        for (const auto& s : closed.run.spans)
+          EXPECT_TRUE(s.kind != OpKind::AllReduce || s.algorithm == name_of(algorithm)) << s.algorithm;
+      }
+}
+
+TEST(TcpAlgorithms, EndOnSharedCoresBesideOthers) {
+  for (Algorithm algorithm : kTcpAlgorithms)
+    for (bool real : {false, true}) {
+      Asked a(layered(4, 1'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 3, Bandwidth{1'000'000'000});
+      a.c.hosts = 5;
+      a.c.emulated_on_cores = 2;
+      a.p.reduction_bytes_per_s = 4e9;
+      a.p.transports.at("wire").message_core = kMicrosecond * 20;
+      a.p.transports.at("wire").send_buffer = {300'000};
+      a.s.plan.algorithm = algorithm;
+      a.s.plan.bucket_cap_mb = 1;
+      a.s.plan.tcp_streams = 2;
+      a.s.real_compute = real;
+      a.s.slow_ranks[1] = 1.3;
+      OtherJob other{"", a.w, a.s.plan, {3, 4}};
+      a.s.other_jobs.push_back(other);
+      for (auto f : {predict::Fidelity::Message, predict::Fidelity::Collective}) EXPECT_GT(a.ask(f).summary.step, kMillisecond * 8) << name_of(algorithm) << " " << name_of(f) << " " << real;
+    }
+}
+
+TEST(TcpAlgorithms, CostWhatTheyMove) {
+  // 8 ranks, 40 MB at 1 Gb/s (320 ms), nothing else: rounds of everything, or of what is left of it.
+  for (auto [algorithm, times] : {std::pair{Algorithm::RecursiveDoubling, 3.0}, {Algorithm::HalvingDoubling, 1.75}, {Algorithm::Bcube, 1.75}, {Algorithm::Direct, 1.75}, {Algorithm::Torus2d, 1.75}}) {
+    Asked a(one_layer(40'000'000), 8, Bandwidth{1'000'000'000});
+    a.p = ideal_profile({}, DeviceKind::Cpu);
+    a.s.plan.algorithm = algorithm;
+    auto b = a.ask().summary.buckets.at(0);
+    EXPECT_NEAR(static_cast<double>((b.end - b.begin).ps), times * 320e9, 1e7) << name_of(algorithm);
+  }
+}
+
+TEST(TcpAlgorithms, TwoLevelsSpareTheUplink) {
+  // Two racks of four whose uplink is as wide as one link. A ring crosses it once either way at any time; halving-doubling's first round is inside of the racks, but
+  // its quarters cross four at a time; hierarchical sends a quarter of everything over it from each of four.
+  auto ask = [](Algorithm algorithm) {
+    Asked a(one_layer(40'000'000), 8, Bandwidth{1'000'000'000});
+    a.c.pattern = Pattern::Racks;
+    a.c.racks = 2;
+    a.c.uplink = a.c.link;
+    a.p = ideal_profile({}, DeviceKind::Cpu);
+    a.s.plan.algorithm = algorithm;
+    auto b = a.ask(predict::Fidelity::Collective).summary.buckets.at(0);
+    return static_cast<double>((b.end - b.begin).ps) / 320e9;
+  };
+  EXPECT_NEAR(ask(Algorithm::Ring), 1.75, 1e-3);
+  EXPECT_NEAR(ask(Algorithm::Hierarchical), 1.5 + 1, 1e-3);          // 2 (3/4) inside, 2 (1/2) over the uplink
+  EXPECT_NEAR(ask(Algorithm::HalvingDoubling), 1.5 + 2 * 0.5, 1e-3);  // 2 (1/2 + 1/4) inside, then 4 x 1/8 over it, twice
+  EXPECT_NEAR(ask(Algorithm::RecursiveDoubling), 2 + 4, 1e-3);
+}
+
+TEST(GlooBcube, ClosedFormAndMessagesAgreeInAStep) {
+  for (int n : {2, 3, 6, 8}) {
+    Asked a(one_layer(40'000'000), n, Bandwidth{1'000'000'000});
+    a.s.plan.backend = Backend::Gloo;
+    a.s.plan.gloo_algorithm = Algorithm::Bcube;
+    a.p.reduction_bytes_per_s = 4e9;
+    auto message = a.ask().summary.buckets.at(0);
+    auto closed = a.ask(predict::Fidelity::Collective).summary.buckets.at(0);
+    EXPECT_NEAR(static_cast<double>((closed.end - closed.begin).ps) / static_cast<double>((message.end - message.begin).ps), 1, 0.01) << n;
+  }
+}
+
 TEST(TcpQueue, OnlyAnIdleThreadHasToWake) {
   Asked a(layered(4, 10'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 2, Bandwidth{1'000'000'000});
   a.s.plan.bucket_cap_mb = 1;

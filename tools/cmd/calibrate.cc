@@ -168,6 +168,7 @@ void calibrate_collectives(Terminal& t, const Flags& flags) {
     }
     run.key = fmt::format("all_reduce+{}@{}/n{}", name_of(a), l.cluster.name, l.scenario.ranks);
     run.scenario = l.scenario_hash;
+    run.split = "held_out";  // to hold predictions to; `fit` has measurements of its own
     run.origin.argv = {"ddpsim", "calibrate", "--backend", "tcp", "--collectives", "--algorithms", name_of(a)};
     run.origin.revision = flags.revision;
     if (!flags.runs.empty()) add_to_runs(flags.runs, std::string("allreduce-") + name_of(a), l, run);
