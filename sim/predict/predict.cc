@@ -2,6 +2,7 @@
 #include "sim/predict/predict.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/roofline.h"
@@ -88,18 +89,24 @@ Simulation play_beside(const Prepared& r, const Question& q, const SimulationOpt
   return simulate(r.program, r.comm, q.profile, classes, both, jobs);
 }
 
+// A Program that cannot end is a defect of ours; its times would be nonsense.
+Simulation ended(Simulation s) {
+  if (!s.complete) throw std::logic_error("the simulation came to a standstill");
+  return s;
+}
+
 Simulation play(const Prepared& r, const Question& q, Level level, const Options& options, bool spans, bool warmup) {
   SimulationOptions so = simulation_options(q, level, options);
   so.spans = spans;
   so.warmup = warmup;
-  if (!q.scenario.other_jobs.empty()) return play_beside(r, q, so, options);
+  if (!q.scenario.other_jobs.empty()) return ended(play_beside(r, q, so, options));
   auto classes = fold_ranks(q.scenario, so.fold_links);
   Simulation s = simulate(r.program, r.comm, q.profile, classes, so);
   if (!settled(s)) {
     so.steady_steps = kMaxSteadySteps;
     s = simulate(r.program, r.comm, q.profile, classes, so);
   }
-  return s;
+  return ended(std::move(s));
 }
 
 Duration step_of(const Simulation& s, const Question& q) { return q.scenario.other_jobs.empty() ? period(s) : mean_period(s); }

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "sim/collective/messages.h"
 #include "sim/engine/execute.h"
+#include "sim/predict/load_demands.h"
 #include "sim/predict/roofline.h"
 #include "sim/predict/turns.h"
 
@@ -31,12 +31,6 @@ struct Placed {
   TaskId end = kNoTask;
   std::int64_t begin_offset = 0;  // within a chain task, from its begin; -1 = the task's own end
   std::int64_t end_offset = -1;
-};
-
-struct ResourceKey {
-  double rate = 0, burst = 0, peak = 0;
-  std::vector<double> load;  // by pattern
-  auto operator<=>(const ResourceKey&) const = default;
 };
 
 // What the jobs of one simulation share.
@@ -66,7 +60,7 @@ class Simulator {
     if (cores_ != engine::kNone) make_core_flows();
     if (shared_.memory != engine::kNone && program_.backend == Backend::Gloo) make_memory_flows();
     if (options_.fidelity == Fidelity::Collective) {
-      make_load_demands();
+      demands_ = load_demands(comm_, profile_, options_.level, options_.fold_links, [this](topology::LinkId l) { return link_resource(l); });
       std::vector<const Price*> all;
       for (const Op& op : program_.steady.ops)
         if (is_collective(op.kind)) all.push_back(&price_of(program_.steady, op));
@@ -125,35 +119,6 @@ class Simulator {
       link_resource_[l] = graph_.add_resource({rate, static_cast<double>(link.burst.count), link.peak.bytes_per_ps() * scale, true});
     }
     return link_resource_[l];
-  }
-
-  // Links that carry the same share of everything constrain alike: one of each kind is enough.
-  void make_load_demands() {
-    std::set<ResourceKey> seen;
-    ResourceKey last;
-    ResourceKey key;
-    const auto& patterns = comm_.patterns;
-    demands_.assign(patterns.size(), {});
-    std::vector<std::size_t> at(patterns.size(), 0);  // by pattern: the next of its links
-    for (bool first = true;; first = false) {
-      topology::LinkId link = UINT32_MAX;
-      for (std::size_t k = 0; k < patterns.size(); ++k)
-        if (at[k] < patterns[k].load.size()) link = std::min(link, patterns[k].load[at[k]].link);
-      if (link == UINT32_MAX) break;
-      key.load.assign(patterns.size(), 0);
-      for (std::size_t k = 0; k < patterns.size(); ++k)
-        if (at[k] < patterns[k].load.size() && patterns[k].load[at[k]].link == link) key.load[k] = patterns[k].load[at[k]++].per_byte;
-      const topology::Link& l = comm_.fabric->links()[link];
-      key.rate = collective::link_rate(comm_, profile_, options_.level, link);
-      key.burst = static_cast<double>(l.burst.count);
-      key.peak = l.peak.bytes_per_ps();
-      bool as_before = options_.fold_links && !first && key == last;
-      last = key;
-      if (as_before || (options_.fold_links && !seen.insert(key).second)) continue;
-      engine::ResourceId id = link_resource(link);
-      for (std::size_t k = 0; k < patterns.size(); ++k)
-        if (key.load[k] > 0) demands_[k].push_back({id, key.load[k]});
-    }
   }
 
   // Of each class: what computes, and, where it is known apart, what moves memory.
