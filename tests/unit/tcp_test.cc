@@ -194,6 +194,22 @@ TEST(TcpAlgorithms, EndOnSharedCoresBesideOthers) {
     }
 }
 
+TEST(TcpAlgorithms, FoldingLinksChangesNothing) {
+  for (Algorithm algorithm : kTcpAlgorithms) {
+    Asked a(layered(3, 1'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 11, Bandwidth{1'000'000'000});
+    a.c.pattern = Pattern::Racks;
+    a.c.racks = 3;
+    a.c.uplink = a.c.link;
+    a.c.slow_links.push_back({4, Bandwidth{600'000'000}});
+    a.s.plan.algorithm = algorithm;
+    a.s.plan.tcp_streams = 2;
+    a.s.plan.bucket_cap_mb = 1;
+    topology::Fabric fabric(a.c);
+    predict::Question q{a.w, fabric, a.p, a.s};
+    EXPECT_EQ(predict::steady_period(q, Level::Mid, {.fold = true, .without = {}}), predict::steady_period(q, Level::Mid, {.fold = false, .without = {}})) << name_of(algorithm);
+  }
+}
+
 TEST(TcpAlgorithms, CostWhatTheyMove) {
   // 8 ranks, 40 MB at 1 Gb/s (320 ms), nothing else: rounds of everything, or of what is left of it.
   for (auto [algorithm, times] : {std::pair{Algorithm::RecursiveDoubling, 3.0}, {Algorithm::HalvingDoubling, 1.75}, {Algorithm::Bcube, 1.75}, {Algorithm::Direct, 1.75}, {Algorithm::Torus2d, 1.75}}) {
