@@ -125,6 +125,7 @@ Pattern make_pattern(const Communicator& c, Algorithm a, Operation o) {
     mean.take();
     Round streamed;
     streamed.transfers = rounds.streamed;
+    out.streamed = static_cast<int>(rounds.streamed.size());
     route_round(c, streamed, 1, mean);
     out.load = mean.take();
   }

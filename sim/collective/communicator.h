@@ -41,6 +41,7 @@ struct Pattern {
   bool pipelined = false;  // `rounds` are the fill; `cycle`, `load` and `lanes` as in round.h (load: what is streamed)
   int lanes = 1;
   Round cycle;
+  int streamed = 0;  // messages of a piece in all lanes
 };
 
 struct Communicator {

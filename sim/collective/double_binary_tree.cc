@@ -2,7 +2,7 @@
 //   all-reduce  four lanes: up and down each tree, the root's way down waits for its way up. A piece crosses a rank's link 2 (children) + 1 (parent) + 1 (the
 //               leaf's, in the other tree) times in either direction:
 //                 T = fill + (m - 1) period,  m = ceil(S / 2c),  period = max(4 c/B, a + 2 c/B + r(2c))
-//                 fill = Σ over levels up of (a + children c/B + r(children c)) + Σ over levels down of (a + children c/B)
+//                 fill = along the slowest way up and down: Σ of (a + k c/B + r(k c)), k = children that are ready at once, + Σ of (a + children c/B)
 //   broadcast   two trees over everybody but the root, which feeds both (Sanders, Speck, Traeff 2009); reduce: the same backwards
 // Trees: NCCL src/graph/trees.cc ncclGetBtree and ncclGetDtree, over ranks instead of nodes.
 #include <algorithm>
@@ -55,16 +55,45 @@ std::vector<Step> relay(const std::vector<int>& from, const std::vector<int>& to
   return out;
 }
 
-int depth_of(const std::vector<int>& parents, int p) {
-  int d = 0;
-  for (; parents[static_cast<std::size_t>(p)] >= 0; p = parents[static_cast<std::size_t>(p)]) ++d;
-  return d;
+// The rounds that the first piece takes one after another on its slowest way, and how long that is if latency and piece take 1 each.
+struct Way {
+  int length = 0;
+  std::vector<Round> rounds;
+};
+
+// Until `p` has the sum of its subtree. Children that are ready at once share p's link; one that is ready before them has been there already.
+Way rise(const std::vector<std::vector<int>>& children, int p) {
+  Way out;
+  Round last{{}, 1, true};
+  for (int c : children[static_cast<std::size_t>(p)]) {
+    Way w = rise(children, c);
+    if (last.transfers.empty() || w.length > out.length) {
+      last.transfers.clear();
+      out = std::move(w);
+    } else if (w.length < out.length) {
+      continue;
+    }
+    last.transfers.push_back({c, p, 1});
+  }
+  if (last.transfers.empty()) return out;
+  out.length += 1 + static_cast<int>(last.transfers.size());
+  out.rounds.push_back(std::move(last));
+  return out;
 }
 
-int height_of(const std::vector<std::vector<int>>& children, int p) {
-  int h = 0;
-  for (int c : children[static_cast<std::size_t>(p)]) h = std::max(h, 1 + height_of(children, c));
-  return h;
+// From `p` to its farthest descendant.
+Way fall(const std::vector<std::vector<int>>& children, int p) {
+  Way out;
+  Round first;
+  for (int c : children[static_cast<std::size_t>(p)]) {
+    Way w = fall(children, c);
+    if (first.transfers.empty() || w.length > out.length) out = std::move(w);
+    first.transfers.push_back({p, c, 1});
+  }
+  if (first.transfers.empty()) return out;
+  out.length += 1 + static_cast<int>(first.transfers.size());
+  out.rounds.insert(out.rounds.begin(), std::move(first));
+  return out;
 }
 
 }  // namespace
@@ -109,28 +138,37 @@ Rounds double_binary_tree_rounds(Operation o, int n) {
   Rounds out;
   out.pipelined = true;
   out.lanes = 2;
-  std::vector<Round> up;
-  std::vector<Round> down;
-  auto add = [](std::vector<Round>& rounds, int level, Transfer t, bool sums) {
-    while (static_cast<int>(rounds.size()) <= level) rounds.push_back({{}, 1, sums});
-    rounds[static_cast<std::size_t>(level)].transfers.push_back(t);
-  };
   out.cycle.sums = o != Operation::Broadcast;
+  std::vector<Way> ways;
   for (int tree = 0; tree < 2; ++tree) {
     std::vector<int> parents = parents_of(o, n, tree);
     auto children = children_of(parents);
     for (int p = 0; p < n; ++p) {
       int parent = parents[static_cast<std::size_t>(p)];
       if (parent < 0) continue;
-      Transfer rise{p, parent, 1};
-      Transfer fall{parent, p, 1};
-      if (o != Operation::Broadcast) add(up, height_of(children, p), rise, true), out.streamed.push_back(rise);
-      if (o != Operation::Reduce) add(down, depth_of(parents, parent), fall, false), out.streamed.push_back(fall);
-      if (tree == 0) out.cycle.transfers.push_back(o == Operation::Broadcast ? fall : rise);
+      Transfer up{p, parent, 1};
+      Transfer down{parent, p, 1};
+      if (o != Operation::Broadcast) out.streamed.push_back(up);
+      if (o != Operation::Reduce) out.streamed.push_back(down);
+      if (tree == 0) out.cycle.transfers.push_back(o == Operation::Broadcast ? down : up);
     }
+    auto root = static_cast<int>(std::find(parents.begin(), parents.end(), -1) - parents.begin());
+    Way way;
+    if (o != Operation::Broadcast) way = rise(children, root);
+    if (o != Operation::Reduce) {
+      Way down = fall(children, root);
+      way.length += down.length;
+      way.rounds.insert(way.rounds.end(), down.rounds.begin(), down.rounds.end());
+    }
+    ways.push_back(std::move(way));
   }
-  out.rounds = std::move(up);
-  out.rounds.insert(out.rounds.end(), down.begin(), down.end());
+  bool first = ways[0].length >= ways[1].length;
+  Way& longer = ways[first ? 0 : 1];
+  Way& other = ways[first ? 1 : 0];
+  // The common root feeds both trees at once; and both trees may reach it at once.
+  if (o == Operation::Broadcast) longer.rounds.front().transfers.push_back(other.rounds.front().transfers.front());
+  if (o == Operation::Reduce && longer.length == other.length) longer.rounds.back().transfers.push_back(other.rounds.back().transfers.front());
+  out.rounds = std::move(longer.rounds);
   return out;
 }
 

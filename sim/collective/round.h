@@ -20,13 +20,13 @@ struct Round {
   bool sums = false;    // what comes is summed before the next round
 };
 
-// A pipelined algorithm moves pieces: the first takes `rounds` one after another (the fill), each further one a period. What one piece puts on all links
-// together is in `transfers`; the period is what the slowest link or the slowest lane's cycle takes.
+// A pipelined algorithm moves pieces: the first takes `rounds` one after another (the fill: what lies on its slowest way), each further one a period: the
+// latency and the sum of `cycle`, and what the slowest link carries of a piece in all lanes together (`streamed`).
 struct Rounds {
   std::vector<Round> rounds;
   bool pipelined = false;
   int lanes = 1;           // that carry equal parts of the bytes: pieces = ceil(elements / lanes / chunk)
-  Round cycle;             // pipelined: a lane's slowest step, of a piece
+  Round cycle;             // pipelined: a lane's slowest steps, of a piece
   std::vector<Transfer> streamed;  // pipelined: of a piece in all lanes together
 };
 

@@ -171,9 +171,10 @@ LinkUse busiest_link(const Prepared& r, const Question& q, Duration step) {
 // Tasks that a step list becomes, about: latency, transfer and sum of each message. Messages of rounds end together and are cheap; those of a pipeline's
 // lanes end one by one, and each changes everybody's rates: they count ten times.
 double messages_of(const collective::Pattern& p, std::int64_t bytes) {
+  if (p.pipelined) return 30.0 * p.streamed * static_cast<double>(collective::pieces_of(p, bytes));
   double messages = 0;
   for (const auto& r : p.rounds) messages += r.times * r.messages;
-  return (p.pipelined ? 30 : 3) * messages * static_cast<double>(collective::pieces_of(p, bytes));
+  return 3 * messages;
 }
 
 Bytes state_bytes(const Workload& w, const Plan& plan) {

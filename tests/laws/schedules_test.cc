@@ -214,13 +214,13 @@ TEST(Schedules, RoundsMoveWhatTheStepsMove) {
         for (const auto& step : lane)
           for (const auto& m : step.sends) by_steps[r] += static_cast<double>(m.count);
     collective::Rounds rounds = collective::make_rounds(a, o, l);
-    for (const auto& round : rounds.rounds)
-      for (const auto& t : round.transfers) by_rounds[static_cast<std::size_t>(t.from)] += t.share * round.times * static_cast<double>(elements) / rounds.lanes;
+    auto add = [&](const std::vector<collective::Transfer>& transfers, double times) {
+      for (const auto& t : transfers) by_rounds[static_cast<std::size_t>(t.from)] += t.share * times * static_cast<double>(elements) / rounds.lanes;
+    };
+    if (rounds.pipelined) add(rounds.streamed, 1);
+    else
+      for (const auto& round : rounds.rounds) add(round.transfers, round.times);
     for (std::size_t r = 0; r < by_steps.size(); ++r) ASSERT_NEAR(by_steps[r], by_rounds[r], 1e-6 * static_cast<double>(elements)) << text(a, o, n, elements) << ", rank " << r;
-    if (!rounds.pipelined) return;
-    std::vector<double> streamed(static_cast<std::size_t>(n));
-    for (const auto& t : rounds.streamed) streamed[static_cast<std::size_t>(t.from)] += t.share * static_cast<double>(elements) / rounds.lanes;
-    for (std::size_t r = 0; r < by_steps.size(); ++r) ASSERT_NEAR(by_steps[r], streamed[r], 1e-6 * static_cast<double>(elements)) << text(a, o, n, elements) << ", rank " << r;
   });
 }
 

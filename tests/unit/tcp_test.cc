@@ -166,7 +166,7 @@ TEST(TcpAlgorithms, ClosedFormAndMessagesAgreeInAStep) {
         auto message = a.ask().summary.buckets.at(0);
         auto closed = a.ask(predict::Fidelity::Collective);
         auto bucket = closed.summary.buckets.at(0);
-        double tolerance = algorithm != Algorithm::DoubleBinaryTree ? 0.01 : bytes > 1'000'000 ? 0.02 : 0.14;
+        double tolerance = algorithm == Algorithm::DoubleBinaryTree ? 0.02 : 0.01;
         EXPECT_NEAR(static_cast<double>((bucket.end - bucket.begin).ps) / static_cast<double>((message.end - message.begin).ps), 1, tolerance) << name_of(algorithm) << " " << n << " " << bytes;
         EXPECT_GT(closed.busiest_link.busy, 0);
         for (const auto& s : closed.run.spans)
