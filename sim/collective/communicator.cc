@@ -94,6 +94,7 @@ Pattern::Round route_round(const Communicator& c, const Round& round, double wei
     if (same == out.hops.end()) out.hops.push_back({from, to, route.transport, route.latency});
     else if (route.latency > same->wire_latency) *same = {from, to, route.transport, route.latency};
     out.message = std::max(out.message, t.share);
+    out.moved += t.share;
     if (round.sums) summed[static_cast<std::size_t>(to)] += t.share;
   }
   for (double s : summed) {
@@ -120,12 +121,16 @@ Pattern make_pattern(const Communicator& c, Algorithm a, Operation o) {
   LoadCounter mean(*c.fabric);
   for (const Round& r : rounds.rounds) out.rounds.push_back(route_round(c, r, r.times / total, mean));
   out.load = mean.take();
+  out.by_round = !rounds.pipelined && o != Operation::Broadcast;
+  if (!rounds.pipelined)
+    for (const Pattern::Round& r : out.rounds) out.moved += r.moved * r.times / total;
   if (rounds.pipelined) {
     out.cycle = route_round(c, rounds.cycle, 1, mean);
     mean.take();
     Round streamed;
     streamed.transfers = rounds.streamed;
     out.streamed = static_cast<int>(rounds.streamed.size());
+    for (const Transfer& t : rounds.streamed) out.moved += t.share;
     route_round(c, streamed, 1, mean);
     out.load = mean.take();
   }
@@ -166,6 +171,8 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
   c.patterns.push_back(algorithm == Algorithm::Ring ? Pattern{} : make_pattern(c, algorithm, Operation::AllReduce));
   if (algorithm == Algorithm::Ring) c.patterns.back().load = ring.take();
   c.patterns.push_back(make_pattern(c, Algorithm::BinomialTree, Operation::Broadcast));
+  c.patterns[kBroadcast].moved = n;  // counted as a round of everybody
+  if (algorithm == Algorithm::Ring) c.patterns[kAllReduce].moved = n;
   for (const Pattern& p : c.patterns)
     for (const Pattern::Round& r : p.rounds)
       for (const Hop& h : r.hops) used.insert(h.transport);

@@ -34,10 +34,14 @@ struct Pattern {
     double times = 1;
     double message = 0;          // the largest, as a share of the collective's bytes (of a pipeline: of a piece)
     int messages = 0;            // of all ranks, at once
+    double moved = 0;            // by all ranks, as such a share
     double summed = 0;           // bytes that the busiest rank sums, as such a share; 0 = nothing
     double summed_by_all = 0;
   };
   std::vector<Round> rounds;
+  // A price has a phase for each round, with its links, instead of one phase with the mean: all but rings, pipelines and the broadcast's tree.
+  bool by_round = false;
+  double moved = 0;  // bytes that all ranks move per byte of a phase's work, by the mean
   bool pipelined = false;  // `rounds` are the fill; `cycle`, `load` and `lanes` as in round.h (load: what is streamed)
   int lanes = 1;
   Round cycle;

@@ -17,6 +17,7 @@ struct Phase {
   double work = 0;
   double weight = 1;    // max-min weight: equal connections per byte of work; Gloo: share of its one connection (heaviest())
   double max_rate = 0;  // bytes per picosecond, 0 = unlimited: software that cannot keep the wire busy
+  int round = -1;       // whose links it loads, of the price's pattern; -1 = the pattern's mean
 };
 
 struct Price {

@@ -4,7 +4,7 @@
 //                                                                             r: the busiest rank's sum
 //   pipelined      m = ceil(S / lanes / 128 KiB) pieces: T = fill + (m - 1) * (a + r + the slowest link's bytes of a piece in all lanes). Lanes share links evenly,
 //                  so that they begin and end together, and their latencies and sums fall together too
-// The engine gets work and a largest rate that makes T of it; what others see is the mean load.
+// The engine gets work and a largest rate that makes T of it: a phase for each round, with the round's links; of a pipeline, one with what is streamed.
 #include <algorithm>
 
 #include "sim/collective/price_terms.h"
@@ -42,27 +42,34 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
   double time = 0;
   double rounds = 0;
   double largest = 0;
-  for (const Pattern::Round& r : pattern.rounds) {
-    time += r.times * round_time(c, p, level, type, r, r.load, bytes);
+  Duration launch = c.backend == Backend::Gloo ? launch_time(c, p) : Duration{};
+  for (std::size_t k = 0; k < pattern.rounds.size(); ++k) {
+    const Pattern::Round& r = pattern.rounds[k];
+    double lasts = r.times * round_time(c, p, level, type, r, r.load, bytes);
+    time += lasts;
     rounds += r.times;
     largest = std::max(largest, r.message);
     for (const Hop& h : r.hops) price.hop_latency = std::max(price.hop_latency, step_latency(c, p, h, false, r.messages));
-  }
-  Phase phase;
-  phase.work = bytes * rounds;
-  if (pattern.pipelined) {
-    time += static_cast<double>(price.pieces - 1) * round_time(c, p, level, type, pattern.cycle, pattern.load, bytes);
-    phase.work = bytes * static_cast<double>(price.pieces);
+    if (!pattern.by_round) continue;
+    price.phases.push_back({k == 0 ? launch : Duration{}, bytes * r.times, 1, bytes * r.times / lasts, static_cast<int>(k)});
   }
   price.chunk = static_cast<std::int64_t>(largest * bytes) + 1;
   if (p.reduction_bytes_per_s > 0) price.sum_rate = sum_rate(p, type);
-  phase.max_rate = phase.work / time;
-  if (c.backend == Backend::Gloo) {
-    phase.latency = launch_time(c, p);
-    phase.weight = std::min(1.0, largest * bytes / kMiB);
+  if (!pattern.by_round) {
+    Phase phase;
+    phase.latency = launch;
+    phase.work = bytes * rounds;
+    if (pattern.pipelined) {
+      time += static_cast<double>(price.pieces - 1) * round_time(c, p, level, type, pattern.cycle, pattern.load, bytes);
+      phase.work = bytes * static_cast<double>(price.pieces);
+    }
+    phase.max_rate = phase.work / time;
+    price.phases.push_back(phase);
   }
-  price.phases.push_back(phase);
-  price.alone = alone(price, bottleneck(c, p, level, pattern.load));
+  // Collectives of Gloo in flight share a connection, message by message.
+  if (c.backend == Backend::Gloo)
+    for (Phase& phase : price.phases) phase.weight = std::min(1.0, largest * bytes / kMiB);
+  price.alone = alone(price, pattern.by_round ? 0 : bottleneck(c, p, level, pattern.load));
   return price;
 }
 

@@ -189,14 +189,17 @@ class Simulator {
   }
 
   engine::FlowId phase_flow(const Price& price, const collective::Phase& phase) {
-    auto key = std::make_tuple(price.pattern, phase.weight, phase.max_rate);
+    auto key = std::make_tuple(price.pattern, phase.round, phase.weight, phase.max_rate);
     auto it = phase_flows_.find(key);
     if (it != phase_flows_.end()) return it->second;
-    const auto& demands = demands_[static_cast<std::size_t>(price.pattern)];
+    auto pattern = static_cast<std::size_t>(price.pattern);
+    auto round = static_cast<std::size_t>(phase.round + 1);
+    const auto& demands = demands_[pattern][round];
     engine::FlowId f = 0;
     if (double core = core_time_per_byte(); cores_ != engine::kNone && core > 0) {
       std::vector<engine::Demand> more = demands;
-      take_cores(core * comm_.ranks(), more);
+      const collective::Pattern& p = comm_.patterns[pattern];
+      take_cores(core * (round == 0 ? p.moved : p.rounds[round - 1].moved), more);
       f = graph_.add_flow(more, phase.weight / heaviest_ * kBeforeComputation, phase.max_rate);
     } else {
       f = graph_.add_flow(demands, phase.weight / heaviest_, phase.max_rate);
@@ -499,12 +502,12 @@ class Simulator {
   const Profile& profile_;
   const std::vector<RankClass>& classes_;
   const SimulationOptions options_;
-  std::vector<std::vector<engine::Demand>> demands_;  // by pattern
+  std::vector<std::vector<std::vector<engine::Demand>>> demands_;  // by pattern: the mean's, each round's
   std::array<std::vector<engine::ResourceId>, 2> device_;  // products, memory; by class; empty: nothing is held
   std::array<std::vector<engine::FlowId>, 2> device_flow_;
   std::vector<engine::FlowId> memory_flow_;  // by class; empty: every host has memory of its own
   std::array<double, 2> holds_{};
-  std::map<std::tuple<int, double, double>, engine::FlowId> phase_flows_;
+  std::map<std::tuple<int, int, double, double>, engine::FlowId> phase_flows_;
   std::map<std::pair<int, int>, engine::FlowId> hop_flows_;
   std::map<std::tuple<bool, std::int64_t, DType>, Price> prices_;
   std::vector<std::array<TaskId, kLanes>> tails_;  // by class: last task of each lane

@@ -174,6 +174,22 @@ TEST(TcpAlgorithms, ClosedFormAndMessagesAgreeInAStep) {
       }
 }
 
+TEST(TcpAlgorithms, TwoInFlightAgreeInRacks) {
+  // Rounds inside of racks beside rounds over the uplink: a phase for each round, or they would overlap better than they can.
+  for (Algorithm algorithm : kTcpAlgorithms) {
+    Asked a(layered(8, 5'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 6, Bandwidth{1'000'000'000});
+    a.c.pattern = Pattern::Racks;
+    a.c.racks = 2;
+    a.c.uplink = a.c.link;
+    a.p.reduction_bytes_per_s = 8e9;
+    a.s.plan.algorithm = algorithm;
+    a.s.plan.bucket_cap_mb = 4;
+    a.s.plan.tcp_streams = 2;
+    auto message = static_cast<double>(a.ask().summary.step.ps);
+    EXPECT_NEAR(static_cast<double>(a.ask(predict::Fidelity::Collective).summary.step.ps) / message, 1, 0.03) << name_of(algorithm);
+  }
+}
+
 TEST(TcpAlgorithms, EndOnSharedCoresBesideOthers) {
   for (Algorithm algorithm : kTcpAlgorithms)
     for (bool real : {false, true}) {
