@@ -98,6 +98,8 @@ Problem validate(const Scenario& s, int devices) {
   for (std::size_t k = 0; k < s.other_jobs.size(); ++k) {
     const OtherJob& job = s.other_jobs[k];
     std::string path = "/other_jobs/" + std::to_string(k) + "/rank_order";
+    if (job.plan.algorithm == Algorithm::Direct && job.rank_order.size() > static_cast<std::size_t>(kMaxDirectRanks))
+      return {"/other_jobs/" + std::to_string(k) + "/plan/algorithm", "direct sends a message from every rank to every other: at most 1,024 ranks"};
     if (job.rank_order.size() < 2) return {path, "names the devices of at least two ranks"};
     for (std::size_t i = 0; i < job.rank_order.size(); ++i) {
       if (job.rank_order[i] < 0 || job.rank_order[i] >= devices) return {path + "/" + std::to_string(i), "no device " + std::to_string(job.rank_order[i])};
