@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <new>
-#include <numeric>
 #include <optional>
 #include <stdexcept>
 
@@ -12,7 +11,7 @@
 #include "calib/mesh.h"
 #include "calib/origin.h"
 #include "calib/stage.h"
-#include "sim/collective/steps.h"
+#include "sim/collective/schedule.h"
 
 namespace ddpsim::calib {
 namespace {
@@ -113,51 +112,58 @@ class Measurer {
       if (rank >= 0 && std::find(list.begin(), list.end(), rank) == list.end()) list.push_back(rank);
     };
     for (bool tree : {false, true})
-      for (const auto& s : tree ? collective::tree_broadcast_steps(count, process_, 1) : ring(count, count)) add(to, s.send_to), add(from, s.receive_from);
+      for (const collective::Step& s : (tree ? broadcast(count, 1) : ring(count, count)).lanes[0]) {
+        for (const auto& m : s.sends) add(to, m.peer);
+        for (const auto& m : s.receives) add(from, m.peer);
+      }
     // And back: a ping's answer.
     add(to, (process_ + count - 1) % count);
     add(from, (process_ + 1) % count);
     mesh.connect(process_, peers, to, from);
   }
 
-  std::vector<collective::MessageStep> ring(int count, std::int64_t elements) const {
-    std::vector<int> order(static_cast<std::size_t>(count));
-    std::iota(order.begin(), order.end(), 0);
-    return collective::ring_all_reduce_steps(order, process_, elements);
+  collective::RankSteps ring(int count, std::int64_t elements) const { return steps(Algorithm::Ring, Operation::AllReduce, count, elements); }
+  collective::RankSteps broadcast(int count, std::int64_t elements) const { return steps(Algorithm::BinomialTree, Operation::Broadcast, count, elements); }
+  collective::RankSteps steps(Algorithm a, Operation o, int count, std::int64_t elements) const {
+    return collective::make_schedule(a, o, {.ranks = count, .order = {}, .group = {}, .rows = 0}, elements).ranks[static_cast<std::size_t>(process_)];
+  }
+  // What this process does of a point, again and again.
+  collective::RankSteps steps_of(const Point& p) const {
+    bool sends = process_ == p.from;
+    collective::Message message{sends ? p.to : p.from, 0, p.bytes};
+    collective::Step send;
+    send.sends.push_back(message);
+    collective::Step receive;
+    receive.receives.push_back(message);
+    switch (p.kind) {
+      case Point::Ping:
+        return {{sends ? std::vector{send, receive} : std::vector{receive, send}}};
+      case Point::Stream:
+        return {{{sends ? send : receive}}};
+      case Point::AllReduce:
+        return ring(p.ranks, p.bytes / 4);
+      case Point::HalfAllReduce:
+        return ring(p.ranks, p.bytes / 2);
+      case Point::Broadcast:
+        break;
+    }
+    return broadcast(p.ranks, p.bytes / 4);
   }
 
   void measure(std::size_t i, Mesh& mesh, std::int64_t start) {
     const Point& p = points_[i];
+    collective::RankSteps steps = steps_of(p);
     sleep_until_ns(start);
     if (process_ == 0) results_.at(i, 0, kBusy) = static_cast<std::int64_t>(busy_core_seconds() * 1e9);
     results_.at(i, 0, process_) = now_ns();
     std::int64_t summed = mesh.summing_ns();
-    using collective::MessageStep;
-    bool sends = process_ == p.from;
-    int other = sends ? p.to : p.from;
-    MessageStep send{.send_to = other, .send_count = p.bytes};
-    MessageStep receive{.receive_from = other, .receive_count = p.bytes};
-    auto play = [&](const std::vector<MessageStep>& steps, DType type) { mesh.play(steps, buffer_.data(), type, scratch_, 0); };
+    DType type = p.kind == Point::Ping || p.kind == Point::Stream ? DType::UInt8 : p.kind == Point::HalfAllReduce ? DType::Float16 : DType::Float32;
     for (int r = 1; r <= p.repetitions; ++r) {
-      switch (p.kind) {
-        case Point::Ping:
-          play(sends ? std::vector<MessageStep>{send, receive} : std::vector<MessageStep>{receive, send}, DType::UInt8);
-          break;
-        case Point::Stream:
-          sleep_until_ns(start + 2 * r * kSilenceNs * (1 + p.bytes / (1 << 18)));
-          if (sends) results_.at(i, r, kBegin) = now_ns();
-          play({sends ? send : receive}, DType::UInt8);
-          break;
-        case Point::AllReduce:
-          play(ring(p.ranks, p.bytes / 4), DType::Float32);
-          break;
-        case Point::HalfAllReduce:
-          play(ring(p.ranks, p.bytes / 2), DType::Float16);
-          break;
-        case Point::Broadcast:
-          play(collective::tree_broadcast_steps(p.ranks, process_, p.bytes / 4), DType::Float32);
-          break;
+      if (p.kind == Point::Stream) {
+        sleep_until_ns(start + 2 * r * kSilenceNs * (1 + p.bytes / (1 << 18)));
+        if (process_ == p.from) results_.at(i, r, kBegin) = now_ns();
       }
+      mesh.play(steps, buffer_.data(), type, scratch_, 0);
       results_.at(i, r, process_) = now_ns();
       if (process_ == 0) results_.at(i, r, kSumming) = mesh.summing_ns() - summed;
       summed = mesh.summing_ns();
@@ -171,7 +177,7 @@ class Measurer {
   Shared& shared_;
   Results results_;
   std::vector<std::byte> buffer_;
-  std::vector<std::byte> scratch_;
+  Scratch scratch_;
 };
 
 Sample read(const Point& p, std::size_t i, const Results& results) {

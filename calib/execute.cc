@@ -39,10 +39,10 @@ struct Shared {
 void prepare(Job& job, const Workload& w, const Plan& plan, const predict::Question& q, std::vector<int> devices, int steady_steps) {
   job.times = predict::step_times(w, q.profile, Level::Mid);
   job.program = strategy::lower({w, job.times, q.profile.kind}, plan);
-  job.comm = collective::make_communicator(q.fabric, std::move(devices), job.program.backend);
+  job.comm = collective::make_communicator(q.fabric, std::move(devices), job.program.backend, all_reduce_algorithm(plan, job.program.backend));
   job.part = make_part(job.program, job.comm, q.profile, w, plan.comm_hook, steady_steps);
   int streams = job.program.device == DeviceKind::Gpu ? 1 : job.part.worker_threads;
-  job.slots = streams == 1 ? 1 : 4 * streams;
+  job.slots = (streams == 1 ? 1 : 4 * streams) * job.part.lanes;
   job.factors.assign(static_cast<std::size_t>(job.part.ranks), 1);
 }
 
@@ -88,7 +88,7 @@ void play_rank(const Job& job, int rank, const std::vector<int>& hosts, bool sha
     int p = job.first_process + r;
     peers.push_back({stage_address(hosts[static_cast<std::size_t>(p)], shaped), meeting.port[p]});
   }
-  mesh.connect(rank, peers, job.part.peers(rank, &collective::MessageStep::send_to), job.part.peers(rank, &collective::MessageStep::receive_from));
+  mesh.connect(rank, peers, job.part.peers(rank, &collective::Step::sends), job.part.peers(rank, &collective::Step::receives));
   meeting.meet(1, processes);
   if (options.real_compute) {
     // One rank after the other, so that each finds a quiet core.
@@ -120,7 +120,7 @@ void read_steps(const Job& job, const ExecuteOptions& options, Run& run) {
         if (!worth_a_span(s.ops[i].kind)) continue;
         const OpTimes& t = job.records[r].times[k * job.part.most_ops + i];
         run.spans.push_back(measured_span(job.program, s, i, static_cast<int>(run.steps.size()) - 1, static_cast<int>(r), before, t.ready, t.begin, t.end,
-                                          is_broadcast(s.ops[i].kind) ? "tree" : "ring"));
+                                          is_broadcast(s.ops[i].kind) ? "tree" : name_of(job.comm.patterns[collective::kAllReduce].algorithm)));
       }
     }
     before = end;

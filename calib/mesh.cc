@@ -12,6 +12,7 @@
 #include <immintrin.h>
 #endif
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -173,42 +174,110 @@ void Mesh::connect(int rank, std::span<const Peer> peers, std::span<const int> s
   }
 }
 
-void Mesh::play(std::span<const collective::MessageStep> steps, std::byte* data, DType type, std::vector<std::byte>& scratch, int slot) {
+struct Mesh::Transfer {
+  int fd = -1;
+  int peer = -1;
+  std::byte* at = nullptr;
+  std::int64_t left = 0;  // bytes
+};
+
+// A lane in the middle of a step, or between two.
+struct Mesh::LaneState {
+  std::size_t step = 0;  // steps that have ended
+  bool begun = false;
+  std::vector<Transfer> sends;
+  std::vector<Transfer> receives;
+  bool idle() const {
+    auto done = [](const Transfer& t) { return t.left == 0; };
+    return std::all_of(sends.begin(), sends.end(), done) && std::all_of(receives.begin(), receives.end(), done);
+  }
+};
+
+void Mesh::begin(const collective::RankSteps& steps, std::vector<LaneState>& lanes, std::size_t l, std::byte* data, std::int64_t size, Scratch& scratch, int first_slot) const {
+  LaneState& lane = lanes[l];
+  const collective::Step& step = steps.lanes[l][lane.step];
+  if (step.after_lane >= 0 && lanes[static_cast<std::size_t>(step.after_lane)].step <= static_cast<std::size_t>(step.after_step)) return;
+  lane.begun = true;
+  lane.sends.clear();
+  lane.receives.clear();
+  int slot = first_slot + static_cast<int>(l);
+  for (const collective::Message& m : step.sends) lane.sends.push_back({out_.at({m.peer, slot}), m.peer, data + m.offset * size, m.count * size});
+  std::int64_t into = 0;
+  for (const collective::Message& m : step.receives) into += m.count * size;
+  if (step.reduce && static_cast<std::int64_t>(scratch[l].size()) < into) scratch[l].resize(static_cast<std::size_t>(into));
+  into = 0;
+  for (const collective::Message& m : step.receives) {
+    lane.receives.push_back({in_.at({m.peer, slot}), m.peer, step.reduce ? scratch[l].data() + into : data + m.offset * size, m.count * size});
+    into += m.count * size;
+  }
+}
+
+// As much as the sockets take or have; true = something moved.
+bool Mesh::move(std::vector<Transfer>& transfers, bool sends) const {
+  bool moved = false;
+  for (Transfer& t : transfers) {
+    if (t.left == 0) continue;
+    auto bytes = static_cast<std::size_t>(t.left);
+    auto n = sends ? ::send(t.fd, t.at, bytes, MSG_NOSIGNAL) : ::recv(t.fd, t.at, bytes, 0);
+    if (n == 0) throw std::runtime_error("rank " + std::to_string(t.peer) + " closed its connection");
+    if (n < 0 && errno != EAGAIN && errno != EINTR) fail((sends ? "sending to rank " : "receiving from rank ") + std::to_string(t.peer));
+    if (n > 0) t.at += n, t.left -= n, moved = true;
+  }
+  return moved;
+}
+
+void Mesh::end(const collective::Step& step, LaneState& lane, std::byte* data, DType type, const std::vector<std::byte>& scratch) {
+  ++lane.step;
+  lane.begun = false;
+  if (!step.reduce || step.receives.empty()) return;
   std::int64_t size = element_size(type);
-  for (const collective::MessageStep& step : steps) {
-    std::int64_t to_send = step.send_to >= 0 ? step.send_count * size : 0;
-    std::int64_t to_receive = step.receive_from >= 0 ? step.receive_count * size : 0;
-    if (step.reduce && static_cast<std::int64_t>(scratch.size()) < to_receive) scratch.resize(static_cast<std::size_t>(to_receive));
-    const std::byte* from = data + step.send_offset * size;
-    std::byte* into = step.reduce ? scratch.data() : data + step.receive_offset * size;
-    int out = to_send > 0 ? out_.at({step.send_to, slot}) : -1;
-    int in = to_receive > 0 ? in_.at({step.receive_from, slot}) : -1;
-    while (to_send > 0 || to_receive > 0) {
-      bool moved = false;
-      if (to_send > 0) {
-        auto n = ::send(out, from, static_cast<std::size_t>(to_send), MSG_NOSIGNAL);
-        if (n < 0 && errno != EAGAIN && errno != EINTR) fail("sending to rank " + std::to_string(step.send_to));
-        if (n > 0) from += n, to_send -= n, moved = true;
-      }
-      if (to_receive > 0) {
-        auto n = ::recv(in, into, static_cast<std::size_t>(to_receive), 0);
-        if (n == 0) throw std::runtime_error("rank " + std::to_string(step.receive_from) + " closed its connection");
-        if (n < 0 && errno != EAGAIN && errno != EINTR) fail("receiving from rank " + std::to_string(step.receive_from));
-        if (n > 0) into += n, to_receive -= n, moved = true;
-      }
-      if (moved || (to_send == 0 && to_receive == 0)) continue;
-      pollfd waits[2];
-      nfds_t count = 0;
-      if (to_send > 0) waits[count++] = {out, POLLOUT, 0};
-      if (to_receive > 0) waits[count++] = {in, POLLIN, 0};
-      int ready = ::poll(waits, count, kSilenceMs);
-      if (ready == 0) throw std::runtime_error("no byte moved for a minute");
-      if (ready < 0 && errno != EINTR) fail("poll");
+  std::int64_t begin = now_ns();
+  const std::byte* from = scratch.data();
+  for (const collective::Message& m : step.receives) {
+    sum_into(data + m.offset * size, from, m.count, type);
+    from += m.count * size;
+  }
+  summing_ns_ += now_ns() - begin;
+}
+
+void Mesh::wait(const std::vector<LaneState>& lanes) {
+  thread_local std::vector<pollfd> waits;
+  waits.clear();
+  for (const LaneState& lane : lanes) {
+    if (!lane.begun) continue;
+    for (const Transfer& t : lane.sends)
+      if (t.left > 0) waits.push_back({t.fd, POLLOUT, 0});
+    for (const Transfer& t : lane.receives)
+      if (t.left > 0) waits.push_back({t.fd, POLLIN, 0});
+  }
+  if (waits.empty()) throw std::runtime_error("no lane of a collective can go on");
+  int ready = ::poll(waits.data(), waits.size(), kSilenceMs);
+  if (ready == 0) throw std::runtime_error("no byte moved for a minute");
+  if (ready < 0 && errno != EINTR) fail("poll");
+}
+
+void Mesh::play(const collective::RankSteps& steps, std::byte* data, DType type, Scratch& scratch, int first_slot) {
+  std::int64_t size = element_size(type);
+  thread_local std::vector<LaneState> lanes;
+  if (lanes.size() < steps.lanes.size()) lanes.resize(steps.lanes.size());
+  if (scratch.size() < steps.lanes.size()) scratch.resize(steps.lanes.size());
+  for (LaneState& lane : lanes) lane.step = 0, lane.begun = false;
+  for (bool open = true; open;) {
+    open = false;
+    bool moved = false;
+    for (std::size_t l = 0; l < steps.lanes.size(); ++l) {
+      LaneState& lane = lanes[l];
+      if (lane.step == steps.lanes[l].size()) continue;
+      open = true;
+      if (!lane.begun) begin(steps, lanes, l, data, size, scratch, first_slot);
+      if (!lane.begun) continue;
+      moved = move(lane.sends, true) || moved;
+      moved = move(lane.receives, false) || moved;
+      if (!lane.idle()) continue;
+      end(steps.lanes[l][lane.step], lane, data, type, scratch[l]);
+      moved = true;
     }
-    if (!step.reduce) continue;
-    std::int64_t begin = now_ns();
-    sum_into(data + step.receive_offset * size, scratch.data(), step.receive_count, type);
-    summing_ns_ += now_ns() - begin;
+    if (open && !moved) wait(lanes);
   }
 }
 

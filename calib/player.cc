@@ -13,7 +13,6 @@
 #include <stdexcept>
 #include <thread>
 
-#include "sim/collective/steps.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/worker_pool.h"
 
@@ -76,9 +75,8 @@ Part make_part(const Program& program, const collective::Communicator& comm, con
       c.gradients = op.kind == OpKind::AllReduce || op.kind == OpKind::GradAllReduce;
       c.offset = c.gradients ? gradients : others;
       (c.gradients ? gradients : others) += op.bytes;
-      for (int r = 0; r < part.ranks; ++r)
-        c.steps.push_back(is_broadcast(op.kind) ? collective::tree_broadcast_steps(part.ranks, r, c.elements)
-                                                : collective::ring_all_reduce_steps(comm.rings[0], r, c.elements));
+      c.schedule = collective::schedule_of(comm, is_broadcast(op.kind) ? collective::kBroadcast : collective::kAllReduce, c.elements, element_size(c.type));
+      part.lanes = std::max(part.lanes, c.schedule.lanes());
       step.collective[i] = static_cast<std::int32_t>(step.collectives.size());
       step.collectives.push_back(std::move(c));
     }
@@ -92,12 +90,13 @@ Part make_part(const Program& program, const collective::Communicator& comm, con
   return part;
 }
 
-std::vector<int> Part::peers(int rank, int collective::MessageStep::* end) const {
+std::vector<int> Part::peers(int rank, std::vector<collective::Message> collective::Step::* end) const {
   std::set<int> out;
   for (const Step& s : kinds)
     for (const Collective& c : s.collectives)
-      for (const auto& m : c.steps[static_cast<std::size_t>(rank)])
-        if (m.*end >= 0) out.insert(m.*end);
+      for (const auto& lane : c.schedule.ranks[static_cast<std::size_t>(rank)].lanes)
+        for (const auto& step : lane)
+          for (const auto& m : step.*end) out.insert(m.peer);
   return {out.begin(), out.end()};
 }
 
@@ -107,7 +106,7 @@ class Player {
  public:
   Player(const Part& part, int rank, Mesh& mesh, std::byte* gradients, std::byte* others, std::int64_t start, double factor, bool real, RankRecord record)
       : part_(part), rank_(static_cast<std::size_t>(rank)), mesh_(mesh), gradients_(gradients), others_(others), start_(start), factor_(factor), real_(real),
-        record_(record), slot_busy_(static_cast<std::size_t>(mesh.slots())) {
+        record_(record), slot_busy_(static_cast<std::size_t>(mesh.slots() / part.lanes)) {
     pool_.threads = part.worker_threads;
     std::uint32_t count = 0;
     for (std::size_t kind : part.sequence) {
@@ -182,14 +181,14 @@ class Player {
     const Part::Step& k = kind(step);
     auto index = static_cast<std::size_t>(k.collective[i]);
     const Part::Collective& c = k.collectives[index];
-    int slot = static_cast<int>((first_collective_[step] + index) % static_cast<std::uint32_t>(mesh_.slots()));
+    int slot = static_cast<int>((first_collective_[step] + index) % static_cast<std::uint32_t>(slot_busy_.size()));
     OpTimes& t = times(step, i);
     t.ready = ready;
-    thread_local std::vector<std::byte> scratch;
+    thread_local Scratch scratch;
     {
       std::lock_guard<std::mutex> in_order(slot_busy_[static_cast<std::size_t>(slot)]);
       t.begin = now_ns();
-      mesh_.play(c.steps[rank_], (c.gradients ? gradients_ : others_) + c.offset, c.type, scratch, slot);
+      mesh_.play(c.schedule.ranks[rank_], (c.gradients ? gradients_ : others_) + c.offset, c.type, scratch, slot * part_.lanes);
     }
     std::int64_t end = now_ns();
     finish(t, end, true);

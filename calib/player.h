@@ -13,7 +13,7 @@
 
 #include "calib/clock.h"
 #include "calib/mesh.h"
-#include "sim/collective/communicator.h"
+#include "sim/collective/messages.h"
 #include "sim/model/profile.h"
 #include "sim/model/program.h"
 
@@ -26,7 +26,7 @@ struct Part {
     DType type = DType::Float32;
     std::int64_t offset = 0;  // bytes, into the gradients or the others
     bool gradients = false;
-    std::vector<std::vector<collective::MessageStep>> steps;  // by rank
+    collective::Schedule schedule;
   };
   struct Step {
     const StepProgram* program = nullptr;
@@ -42,8 +42,9 @@ struct Part {
   std::int64_t gradient_bytes = 0;
   std::int64_t other_bytes = 0;
   std::size_t most_ops = 0;
-  // Ranks that `rank` ever sends to (&MessageStep::send_to) or receives from (&MessageStep::receive_from).
-  std::vector<int> peers(int rank, int collective::MessageStep::* end) const;
+  int lanes = 1;  // of the collective that has most: slots that one needs
+  // Ranks that `rank` ever sends to (&Step::sends) or receives from (&Step::receives).
+  std::vector<int> peers(int rank, std::vector<collective::Message> collective::Step::* end) const;
 };
 
 // Prices of the Program's operations come from `profile`. `half`: type of compressed buckets. The Program and the Communicator must outlive the Part.

@@ -42,7 +42,7 @@ double band_error(const CollectiveTable& t, const LinkFits& fits, std::initializ
   std::array<std::vector<double>, kBands> errors;
   std::array<std::size_t, kBands> rows{};
   Profile p = with_fits(t.profile, fits);
-  for (const CollectiveRow& r : predict_table(t, p)) ++rows[static_cast<std::size_t>(band_of(r.bytes))];
+  for (const CollectiveRow& r : t.rows) ++rows[static_cast<std::size_t>(band_of(r.bytes))];
   for (const CollectiveRow& r : predict_table(t, p))
     if (r.available && (about == About::Efficiency ? r.price.limiting_transport : r.price.step_transport) == transport)
       errors[static_cast<std::size_t>(band_of(r.bytes))].push_back(std::abs(error_of(r.predicted, r.measured)));
@@ -139,7 +139,7 @@ Profile with_fits(Profile p, const LinkFits& fits) {
   return p;
 }
 
-std::vector<CollectiveRow> predict_table(const CollectiveTable& t, const Profile& p) {
+void read_rows(CollectiveTable& t) {
   std::map<std::int64_t, CollectiveRow> rows;
   for (const Sample& s : t.run->samples) {
     auto bytes = s.parameters.find("bytes");
@@ -154,18 +154,23 @@ std::vector<CollectiveRow> predict_table(const CollectiveTable& t, const Profile
     row.bytes = bytes->second;
     (in_place ? row.in_place : row.measured) = time;
   }
-  std::vector<CollectiveRow> out;
+  t.rows.clear();
   for (auto& [bytes, row] : rows) {
     if (row.measured.ps == 0) row.measured = row.in_place;
     auto choice = nccl::choose(t.group.system, t.group.settings, t.op, bytes);
     row.available = choice.has_value();
-    if (choice) {
-      row.choice = *choice;
-      row.nccl = {static_cast<std::int64_t>(choice->estimate_us * 1e6)};
-      row.price = collective::nccl_price(t.group, p, Level::Mid, t.op, *choice, {bytes});
-      row.predicted = collective::nccl_tests_time(p, row.price, t.gpus_per_process);
-    }
-    out.push_back(std::move(row));
+    if (choice) row.choice = *choice;
+    row.nccl = {static_cast<std::int64_t>(row.choice.estimate_us * 1e6)};
+    t.rows.push_back(std::move(row));
+  }
+}
+
+std::vector<CollectiveRow> predict_table(const CollectiveTable& t, const Profile& p) {
+  std::vector<CollectiveRow> out = t.rows;
+  for (CollectiveRow& row : out) {
+    if (!row.available) continue;
+    row.price = collective::nccl_price(t.group, p, Level::Mid, t.op, row.choice, {row.bytes});
+    row.predicted = collective::nccl_tests_time(p, row.price, t.gpus_per_process);
   }
   return out;
 }
@@ -263,13 +268,14 @@ std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& table
   for (const CollectiveTable& t : tables)
     if (t.machine == machine && t.group.ranks() <= ranks) small.push_back(t);
   LinkFits fits = fit_links(small, "");
-  // What the mechanism lacks, by way and size.
-  std::map<std::tuple<nccl::Algorithm, nccl::Protocol, std::int64_t>, std::vector<double>> lacks;
+  // What the mechanism lacks, by way and size: of the largest table that has them.
+  std::map<std::tuple<nccl::Algorithm, nccl::Protocol, std::int64_t>, double> lacks;
   std::vector<std::string> from;
+  std::stable_sort(small.begin(), small.end(), [](const CollectiveTable& a, const CollectiveTable& b) { return a.group.ranks() < b.group.ranks(); });
   for (const CollectiveTable& t : small) {
     from.push_back(t.name);
     for (const CollectiveRow& r : predict_table(t, with_fits(t.profile, fits)))
-      if (r.available && t.group.system.nodes > 1) lacks[{r.choice.algorithm, r.choice.protocol, r.bytes}].push_back(ratio_of(r));
+      if (r.available && t.group.system.nodes > 1) lacks[{r.choice.algorithm, r.choice.protocol, r.bytes}] = ratio_of(r);
   }
   std::vector<Extrapolation> out;
   for (const CollectiveTable& t : tables) {
@@ -278,7 +284,7 @@ std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& table
     for (const CollectiveRow& r : predict_table(t, with_fits(t.profile, fits))) {
       if (!r.available) continue;
       auto it = lacks.find({r.choice.algorithm, r.choice.protocol, r.bytes});
-      double ratio = it == lacks.end() ? 1 : median_of(it->second);
+      double ratio = it == lacks.end() ? 1 : it->second;
       errors.push_back(std::abs(ratio / ratio_of(r) - 1));
     }
     out.push_back({from, t.name, errors.size(), median_of(errors)});

@@ -11,6 +11,17 @@
 
 namespace ddpsim::calib {
 
+struct CollectiveRow {
+  std::int64_t bytes = 0;
+  Duration measured;  // out of place
+  Duration in_place;  // 0 = not in the table
+  Duration predicted;
+  Duration nccl;      // NCCL's own estimate of what it chooses
+  nccl::Choice choice;
+  collective::NcclPrice price;
+  bool available = true;  // false: nothing may run under the table's settings
+};
+
 // One table on the cluster that it was measured on. The Fabric that `group` names must outlive it.
 struct CollectiveTable {
   std::string name;
@@ -18,9 +29,11 @@ struct CollectiveTable {
   const Run* run = nullptr;
   collective::NcclGroup group;
   Profile profile;  // of the cluster's devices, as shipped
-  nccl::Operation op = nccl::Operation::AllReduce;
+  Operation op = Operation::AllReduce;
   int gpus_per_process = 1;
+  std::vector<CollectiveRow> rows;  // by size: what was measured, and what NCCL chooses. read_rows() makes them
 };
+void read_rows(CollectiveTable& t);
 
 // Who measured it: the cluster and the source up to its revision.
 std::string machine_of(const CollectiveSetting& s);
@@ -32,17 +45,6 @@ struct LinkFit {
   int tables = 0;        // that had a say besides the prior, which counts as one
 };
 using LinkFits = std::map<std::string, LinkFit>;  // by transport
-
-struct CollectiveRow {
-  std::int64_t bytes = 0;
-  Duration measured;  // out of place
-  Duration in_place;  // 0 = not in the table
-  Duration predicted;
-  Duration nccl;      // NCCL's own estimate of what it chooses
-  nccl::Choice choice;
-  collective::NcclPrice price;
-  bool available = true;  // false: nothing may run under the table's settings
-};
 
 // Sizes: below 1 MiB, up to 16 MiB, and above.
 enum class Band : std::uint8_t { Small, Middle, Large };

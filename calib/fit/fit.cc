@@ -72,7 +72,7 @@ void fit_slope(const std::vector<Point>& points, const Profile& profile, Transpo
     auto next = std::next(large);
     collective::Communicator c = communicator({key.first, Backend::Gloo, key.second, 0, 0});
     double wire = 0;  // of one byte over every hop, picoseconds
-    for (const auto& l : c.ring_load) wire = std::max(wire, l.per_byte / collective::link_rate(c, profile, Level::Mid, l.link));
+    for (const auto& l : c.patterns[collective::kAllReduce].load) wire = std::max(wire, l.per_byte / collective::link_rate(c, profile, Level::Mid, l.link));
     double ideal = wire * 2 * (key.second - 1) / key.second * static_cast<double>(large->first - next->first);
     found.push_back(std::min(1.0, ideal / (large->second - next->second)));
   }
@@ -115,7 +115,7 @@ void fit_knots(const std::vector<Point>& points, Profile& profile, TransportSect
     double price = priced(p, profile);
     collective::Communicator c = communicator(p);
     double wire = 0;
-    for (const auto& l : c.ring_load) wire = std::max(wire, l.per_byte / collective::link_rate(c, profile, Level::Mid, l.link));
+    for (const auto& l : c.patterns[collective::kAllReduce].load) wire = std::max(wire, l.per_byte / collective::link_rate(c, profile, Level::Mid, l.link));
     double share = std::min(1.0, wire * static_cast<double>(p.bytes) * 2 * (p.ranks - 1) / p.ranks / price);
     if (share < kTrust) continue;
     std::int64_t octave = 1;

@@ -64,18 +64,85 @@ class LoadCounter {
 
 }  // namespace
 
-std::vector<std::pair<int, int>> tree_round(int ranks, int round) {
-  std::vector<std::pair<int, int>> out;
-  int distance = 1 << round;
-  for (int v = 0; v < distance && v + distance < ranks; ++v) out.emplace_back(v, v + distance);
+
+Layout layout_of(const topology::Fabric& f, const std::vector<int>& devices) {
+  Layout out;
+  out.ranks = static_cast<int>(devices.size());
+  bool hosts = f.cluster().devices_per_host > 1;
+  for (int d : devices) out.group.push_back(hosts ? f.host_of(d) : f.group_of(f.host_of(d)));
   return out;
 }
 
-Communicator make_communicator(const topology::Fabric& f, std::vector<int> devices, Backend backend) {
+namespace {
+
+int rank_at(const Layout& l, int position) { return l.order.empty() ? position : l.order[static_cast<std::size_t>(position)]; }
+
+// `mean`: gets the round's loads, times `weight`.
+Pattern::Round route_round(const Communicator& c, const Round& round, double weight, LoadCounter& mean) {
+  const topology::Fabric& f = *c.fabric;
+  Pattern::Round out;
+  LoadCounter one(f);
+  topology::Route route;
+  std::vector<double> summed(round.sums ? c.devices.size() : 0);
+  for (const Transfer& t : round.transfers) {
+    int from = rank_at(c.layout, t.from);
+    int to = rank_at(c.layout, t.to);
+    f.find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)], route);
+    one.add(route, t.share);
+    mean.add(route, t.share * weight);
+    auto same = std::find_if(out.hops.begin(), out.hops.end(), [&](const Hop& h) { return h.transport == route.transport; });
+    if (same == out.hops.end()) out.hops.push_back({from, to, route.transport, route.latency});
+    else if (route.latency > same->wire_latency) *same = {from, to, route.transport, route.latency};
+    out.message = std::max(out.message, t.share);
+    out.moved += t.share;
+    if (round.sums) summed[static_cast<std::size_t>(to)] += t.share;
+  }
+  for (double s : summed) {
+    out.summed = std::max(out.summed, s);
+    out.summed_by_all += s;
+  }
+  out.times = round.times;
+  out.messages = static_cast<int>(round.transfers.size());
+  out.load = one.take();
+  return out;
+}
+
+}  // namespace
+
+Pattern make_pattern(const Communicator& c, Algorithm a, Operation o) {
+  Rounds rounds = make_rounds(a, o, c.layout);
+  Pattern out;
+  out.algorithm = a;
+  out.operation = o;
+  out.pipelined = rounds.pipelined;
+  out.lanes = rounds.lanes;
+  double total = 0;
+  for (const Round& r : rounds.rounds) total += r.times;
+  LoadCounter mean(*c.fabric);
+  for (const Round& r : rounds.rounds) out.rounds.push_back(route_round(c, r, r.times / total, mean));
+  out.load = mean.take();
+  out.by_round = !rounds.pipelined && o != Operation::Broadcast;
+  if (!rounds.pipelined)
+    for (const Pattern::Round& r : out.rounds) out.moved += r.moved * r.times / total;
+  if (rounds.pipelined) {
+    out.cycle = route_round(c, rounds.cycle, 1, mean);
+    mean.take();
+    Round streamed;
+    streamed.transfers = rounds.streamed;
+    out.streamed = static_cast<int>(rounds.streamed.size());
+    for (const Transfer& t : rounds.streamed) out.moved += t.share;
+    route_round(c, streamed, 1, mean);
+    out.load = mean.take();
+  }
+  return out;
+}
+
+Communicator make_communicator(const topology::Fabric& f, std::vector<int> devices, Backend backend, Algorithm algorithm) {
   Communicator c;
   c.fabric = &f;
   c.devices = std::move(devices);
   c.backend = backend;
+  c.layout = layout_of(f, c.devices);
   int n = c.ranks();
   if (backend == Backend::Nccl) {
     c.rings = nccl_rings(f, c.devices);
@@ -83,7 +150,10 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
     c.rings.emplace_back();
     for (int r = 0; r < n; ++r) c.rings[0].push_back(backend == Backend::Gloo ? (n - r) % n : r);
   }
-  if (n < 2) return c;
+  if (n < 2) {
+    c.patterns.resize(2);
+    return c;
+  }
   topology::Route route;
   std::set<std::uint8_t> used;
   LoadCounter ring(f);
@@ -98,26 +168,14 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
       used.insert(route.transport);
     }
   }
-  c.ring_load = ring.take();
-  int rounds = 0;
-  while ((1 << rounds) < n) ++rounds;
-  LoadCounter mean(f);
-  LoadCounter one(f);
-  for (int round = 0; round < rounds; ++round) {
-    Communicator::TreeRound r;
-    for (auto [from, to] : tree_round(n, round)) {
-      f.find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)], route);
-      one.add(route, 1);
-      mean.add(route, 1.0 / rounds);
-      used.insert(route.transport);
-      auto same = std::find_if(r.hops.begin(), r.hops.end(), [&](const Hop& h) { return h.transport == route.transport; });
-      if (same == r.hops.end()) r.hops.push_back({from, to, route.transport, route.latency});
-      else if (route.latency > same->wire_latency) *same = {from, to, route.transport, route.latency};
-    }
-    r.load = one.take();
-    c.tree.push_back(std::move(r));
-  }
-  c.tree_load = mean.take();
+  c.patterns.push_back(algorithm == Algorithm::Ring ? Pattern{} : make_pattern(c, algorithm, Operation::AllReduce));
+  if (algorithm == Algorithm::Ring) c.patterns.back().load = ring.take();
+  c.patterns.push_back(make_pattern(c, Algorithm::BinomialTree, Operation::Broadcast));
+  c.patterns[kBroadcast].moved = n;  // counted as a round of everybody
+  if (algorithm == Algorithm::Ring) c.patterns[kAllReduce].moved = n;
+  for (const Pattern& p : c.patterns)
+    for (const Pattern::Round& r : p.rounds)
+      for (const Hop& h : r.hops) used.insert(h.transport);
   c.transports.assign(used.begin(), used.end());
   return c;
 }

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "sim/collective/round.h"
 #include "sim/model/plan.h"
 #include "sim/topology/fabric.h"
 
@@ -21,28 +22,59 @@ struct Hop {
   Duration wire_latency;
 };
 
+// What an algorithm puts on the links: a price names one of its communicator's patterns.
+struct Pattern {
+  Algorithm algorithm = Algorithm::Ring;
+  Operation operation = Operation::AllReduce;
+  std::vector<LinkLoad> load;  // bytes on the link per byte of a phase's work (mean over rounds); ascending by link
+  // round.h's rounds with the links that they use. Empty for NCCL's and Gloo's rings and the tcp ring, whose closed forms need the ring's hops only.
+  struct Round {
+    std::vector<LinkLoad> load;  // per byte of the collective (of a pipeline: of a piece); ascending by link
+    std::vector<Hop> hops;       // of each transport, the one with the slowest wire
+    double times = 1;
+    double message = 0;          // the largest, as a share of the collective's bytes (of a pipeline: of a piece)
+    int messages = 0;            // of all ranks, at once
+    double moved = 0;            // by all ranks, as such a share
+    double summed = 0;           // bytes that the busiest rank sums, as such a share; 0 = nothing
+    double summed_by_all = 0;
+  };
+  std::vector<Round> rounds;
+  // A price has a phase for each round, with its links, instead of one phase with the mean: all but rings, pipelines and the broadcast's tree.
+  bool by_round = false;
+  double moved = 0;  // bytes that all ranks move per byte of a phase's work, by the mean
+  bool pipelined = false;  // `rounds` are the fill; `cycle`, `load` and `lanes` as in round.h (load: what is streamed)
+  int lanes = 1;
+  Round cycle;
+  int streamed = 0;  // messages of a piece in all lanes
+};
+
 struct Communicator {
   const topology::Fabric* fabric = nullptr;
   std::vector<int> devices;  // of each rank
   // Cyclic orders of ranks, each carrying an equal share. NCCL: one per NIC of a host where it spans hosts, so that every NIC is used; ranks of
   // a host are neighbours. Gloo: one, rank r sends to rank r - 1. Tcp: one, to rank r + 1.
   std::vector<std::vector<int>> rings;
-  std::vector<LinkLoad> ring_load;  // mean over rings; ascending by link
-  std::vector<Hop> ring_hops;       // of the first ring, in its order
-  // Broadcast from rank 0. NCCL: along the ring (no last hop). Gloo: binomial tree, one round after the other.
-  struct TreeRound {
-    std::vector<LinkLoad> load;  // ascending by link
-    std::vector<Hop> hops;       // of each transport, the one with the slowest wire
-  };
-  std::vector<TreeRound> tree;
-  std::vector<LinkLoad> tree_load;  // mean over rounds
+  std::vector<Hop> ring_hops;     // of the first ring, in its order
+  std::vector<Pattern> patterns;  // kAllReduce, kBroadcast; whoever needs others adds them (make_pattern)
+  Layout layout;                  // of the step lists: ranks in order, grouped by layout_of()
   std::vector<std::uint8_t> transports;  // that any hop uses, ascending
   Backend backend = Backend::Nccl;
   int ranks() const { return static_cast<int>(devices.size()); }
 };
+// The all-reduce of the communicator's algorithm: load is the mean over rings.
+inline constexpr int kAllReduce = 0;
+// The binomial tree from rank 0 (Gloo, tcp; NCCL broadcasts along its ring: kAllReduce).
+inline constexpr int kBroadcast = 1;
 
-// REQUIRES: devices distinct and mutually reachable. Cost grows with ranks and route lengths.
-Communicator make_communicator(const topology::Fabric& fabric, std::vector<int> devices, Backend backend);
+// REQUIRES: devices distinct and mutually reachable; performs(algorithm, AllReduce). Cost grows with ranks and route lengths. `algorithm`: of the all-reduce;
+// other than Ring: backends tcp and gloo only.
+Communicator make_communicator(const topology::Fabric& fabric, std::vector<int> devices, Backend backend, Algorithm algorithm = Algorithm::Ring);
+
+// Ranks in order; grouped by host if hosts have several devices, else by rack or leaf; one group where the fabric has none of these.
+Layout layout_of(const topology::Fabric& fabric, const std::vector<int>& devices);
+
+// The links under an algorithm's rounds. REQUIRES: performs(algorithm, operation, ranks), ranks >= 2, layout set.
+Pattern make_pattern(const Communicator& c, Algorithm algorithm, Operation operation);
 
 // Rank pairs (from, to) of round `round` of the binomial tree rooted at rank 0: vrank < 2^round sends to vrank + 2^round.
 std::vector<std::pair<int, int>> tree_round(int ranks, int round);

@@ -5,32 +5,13 @@
 
 #include <algorithm>
 
-#include "sim/collective/steps.h"
+#include "sim/collective/message_tasks.h"
 
 namespace ddpsim::collective {
 namespace {
 
 using engine::TaskGraph;
 using engine::TaskId;
-
-Hop hop_between(const Communicator& c, int from, int to) {
-  topology::Route route;
-  c.fabric->find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)], route);
-  return {from, to, route.transport, route.latency};
-}
-
-TaskId after(TaskGraph& g, Duration d, std::initializer_list<TaskId> deps) {
-  TaskId t = g.add_fixed(d);
-  for (TaskId dep : deps) g.add_edge(dep, t);
-  return t;
-}
-
-std::vector<TaskId> launched(TaskGraph& g, Duration launch, std::span<const TaskId> arrive) {
-  std::vector<TaskId> out;
-  out.reserve(arrive.size());
-  for (TaskId a : arrive) out.push_back(after(g, launch, {a}));
-  return out;
-}
 
 // One ring of NCCL: `steps` hops of `chunk` bytes from every position. All ranks step together, and NCCL's constants give only the sum of the latencies
 // along the ring, so every step has the mean one. Returns per position the task after which it has sent and received all.
@@ -188,97 +169,6 @@ std::vector<TaskId> gloo_all_reduce(TaskGraph& g, const Communicator& c, const P
   return ring.phase(false, ring.phase(true, launched(g, launch_time(c, p), arrive)));
 }
 
-// A message on a connection that its sender need not see through: `accepted`, the sender may go on; `there`, it has arrived.
-struct Sent {
-  TaskId accepted;
-  TaskId there;
-};
-
-// `bytes` (times `factor` on the wire) after `at` and `latency`; of them, the last `buffer` do not hold the sender.
-Sent send_buffered(TaskGraph& g, TaskId at, Duration latency, std::int64_t bytes, double factor, Bytes buffer, engine::FlowId flow, TaskId before = UINT32_MAX) {
-  std::int64_t waits_for = std::max<std::int64_t>(0, bytes - buffer.count);
-  TaskId head = g.add_task({}, static_cast<double>(waits_for > 0 ? waits_for : bytes) * factor, flow);
-  g.add_edge(after(g, latency, {at}), head);
-  if (before != UINT32_MAX && before != at) g.add_edge(before, head);
-  if (waits_for == 0) return {at, head};
-  if (waits_for == bytes) return {head, head};
-  TaskId rest = g.add_task({}, static_cast<double>(bytes - waits_for) * factor, flow);
-  g.add_edge(head, rest);
-  return {head, rest};
-}
-
-// The executor's ring: step lists as data. A step ends when what came is summed and what goes out is in the connection's buffer; a connection carries one
-// message after the other.
-class TcpRing {
- public:
-  TcpRing(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow, const SharedCores& cores)
-      : g_(g), c_(c), p_(p), price_(price), flow_(flow), cores_(cores), delivered_(static_cast<std::size_t>(c.ranks())) {
-    double n = c.ranks();
-    factor_ = price.phases[0].work / (static_cast<double>(size.count) * (2 * (n - 1) / n));
-    for (int r = 0; r < c.ranks(); ++r) steps_.push_back(ring_all_reduce_steps(c.rings[0], r, size.count));
-  }
-
-  std::vector<TaskId> add(std::span<const TaskId> arrive) {
-    std::vector<TaskId> at(arrive.begin(), arrive.end());
-    for (std::size_t s = 0; s < steps_[0].size(); ++s) {
-      std::vector<TaskId> free(at.size());  // the sender may go on
-      for (std::size_t r = 0; r < at.size(); ++r) free[r] = send(r, s, at[r]);
-      for (std::size_t r = 0; r < at.size(); ++r) at[r] = receive(r, s, free[r]);
-    }
-    return at;
-  }
-
- private:
-  TaskId send(std::size_t r, std::size_t s, TaskId at) {
-    const MessageStep& m = steps_[r][s];
-    auto& mine = delivered_[r];
-    if (m.send_count == 0) {
-      mine.push_back(at);
-      return at;
-    }
-    Hop hop = hop_between(c_, static_cast<int>(r), m.send_to);
-    const TransportSection& t = p_.transports.at(c_.fabric->transports()[hop.transport]);
-    Duration latency = step_latency(c_, p_, hop, false);
-    if (cores_.message && t.message_core.ps > 0) {
-      CoreTasks core = cores_.message(t.message_core);
-      g_.add_edge(at, core.due);
-      at = core.done;
-      latency = t.latency + hop.wire_latency - t.message_core;
-    }
-    Sent sent = send_buffered(g_, at, latency, m.send_count, factor_, t.send_buffer, flow_(static_cast<int>(r), m.send_to), mine.empty() ? UINT32_MAX : mine.back());
-    mine.push_back(sent.there);
-    // The buffer holds this message and the ones before it, as many as fit.
-    std::size_t fits = static_cast<std::size_t>(t.send_buffer.count / m.send_count);
-    if (fits == 0 || fits >= mine.size()) return sent.accepted;
-    return after(g_, {}, {sent.accepted, mine[mine.size() - 1 - fits]});
-  }
-
-  TaskId receive(std::size_t r, std::size_t s, TaskId free) {
-    const MessageStep& m = steps_[r][s];
-    Duration alone = m.reduce ? price_.reduce_alone : Duration{};
-    CoreTasks sum;
-    if (cores_.sum && alone.ps > 0) {
-      sum = cores_.sum(alone);
-    } else {
-      sum.due = sum.done = g_.add_fixed(alone);
-    }
-    g_.add_edge(free, sum.due);
-    TaskId came = delivered_[static_cast<std::size_t>(m.receive_from)][s];
-    if (came != free) g_.add_edge(came, sum.due);
-    return sum.done;
-  }
-
-  TaskGraph& g_;
-  const Communicator& c_;
-  const Profile& p_;
-  const Price& price_;
-  const FlowOfHop& flow_;
-  const SharedCores& cores_;
-  double factor_ = 1;
-  std::vector<std::vector<MessageStep>> steps_;    // by rank
-  std::vector<std::vector<TaskId>> delivered_;     // by sending rank and step
-};
-
 std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
                                    std::span<const TaskId> arrive) {
   std::vector<TaskId> start = launched(g, launch_time(c, p), arrive);
@@ -314,26 +204,9 @@ std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Pr
   return join(g, done);
 }
 
-// The executor's tree: a message goes when its sender has the data, whether or not the receiver takes part yet; a sender goes on when its buffer holds the rest.
-std::vector<TaskId> tcp_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, Bytes size, const FlowOfHop& flow, std::span<const TaskId> arrive) {
-  std::vector<TaskId> has(arrive.begin(), arrive.end());
-  for (std::size_t round = 0; round < c.tree.size(); ++round) {
-    for (auto [from, to] : tree_round(c.ranks(), static_cast<int>(round))) {
-      auto f = static_cast<std::size_t>(from);
-      auto t = static_cast<std::size_t>(to);
-      Hop h = hop_between(c, from, to);
-      const TransportSection& section = p.transports.at(c.fabric->transports()[h.transport]);
-      Sent sent = send_buffered(g, has[f], section.latency + h.wire_latency, size.count, 1, section.send_buffer, flow(from, to));
-      has[f] = sent.accepted;
-      has[t] = after(g, {}, {has[t], sent.there});
-    }
-  }
-  return has;
-}
-
 std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, Bytes size, const FlowOfHop& flow, std::span<const TaskId> arrive) {
   std::vector<TaskId> has = launched(g, launch_time(c, p), arrive);
-  for (std::size_t round = 0; round < c.tree.size(); ++round) {
+  for (std::size_t round = 0; round < c.patterns[kBroadcast].rounds.size(); ++round) {
     for (auto [from, to] : tree_round(c.ranks(), static_cast<int>(round))) {
       Hop h = hop_between(c, from, to);
       TaskId sent = g.add_task(step_latency(c, p, h, false), static_cast<double>(size.count), flow(from, to));
@@ -352,7 +225,9 @@ std::vector<TaskId> add_all_reduce_messages(TaskGraph& g, const Communicator& c,
                                             std::span<const TaskId> arrive, const SharedCores& cores, const TakeTurn& turn) {
   if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
   if (c.backend == Backend::Nccl) return nccl_all_reduce(g, c, p, price, flow, arrive);
-  return c.backend == Backend::Gloo ? gloo_all_reduce(g, c, p, price, size, flow, arrive, cores, turn) : TcpRing(g, c, p, price, size, flow, cores).add(arrive);
+  bool ring = c.patterns[kAllReduce].algorithm == Algorithm::Ring;
+  if (c.backend == Backend::Gloo && ring) return gloo_all_reduce(g, c, p, price, size, flow, arrive, cores, turn);
+  return add_schedule_messages(g, c, p, price, size, flow, arrive, cores, turn);
 }
 
 std::vector<TaskId> add_broadcast_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,

@@ -36,4 +36,12 @@ std::vector<engine::TaskId> add_all_reduce_messages(engine::TaskGraph& graph, co
 std::vector<engine::TaskId> add_broadcast_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
                                                    const FlowOfHop& flow, std::span<const engine::TaskId> arrive);
 
+// The step lists of one of the communicator's patterns, for both executors; pieces of a pipeline as price.h has them.
+Schedule schedule_of(const Communicator& c, int pattern, std::int64_t elements, std::int64_t element_size);
+
+// Any step list: price.pattern says which. Backends tcp and gloo.
+std::vector<engine::TaskId> add_schedule_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
+                                                  const FlowOfHop& flow, std::span<const engine::TaskId> arrive, const SharedCores& cores = {},
+                                                  const TakeTurn& turn = {});
+
 }  // namespace ddpsim::collective

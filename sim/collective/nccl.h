@@ -26,7 +26,8 @@ struct NcclHop {
   double staging = 0;  // bytes/s one way; 0 = not staged
 };
 
-// A communicator as NCCL builds it. Loads are bytes on a link per byte of the operation (its size as nccl-tests states it), all channels together.
+// A communicator as NCCL builds it. Loads are bytes on a link per byte of the operation (its size as nccl-tests states it), all channels together; of links
+// that are alike and carry alike, the first.
 struct NcclGroup {
   const topology::Fabric* fabric = nullptr;
   std::vector<int> devices;
@@ -65,7 +66,7 @@ struct NcclPrice {
   std::string step_transport;      // over which the steps' latencies pass, most of them
 };
 // REQUIRES: the choice is available; p has every transport of the fabric.
-NcclPrice nccl_price(const NcclGroup& g, const Profile& p, Level level, nccl::Operation op, const nccl::Choice& choice, Bytes size);
+NcclPrice nccl_price(const NcclGroup& g, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size);
 
 // What nccl-tests would print: collectives one after another from one thread a process. Launches of the next are made while the last one runs, so that the
 // longer of the two counts.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "sim/nccl/search.h"
 #include "sim/topology/path_type.h"
@@ -11,6 +13,18 @@ namespace ddpsim::collective {
 namespace {
 
 class Loads {
+  // Of links that are alike and carry alike, the first: they limit alike.
+  std::vector<LinkLoad> fold(const std::vector<LinkLoad>& all) const {
+    using Key = std::tuple<std::int64_t, std::uint8_t, std::int64_t, double>;
+    std::set<Key> seen;
+    std::vector<LinkLoad> out;
+    for (const LinkLoad& l : all) {
+      const topology::Link& link = f_.links()[l.link];
+      if (seen.insert({link.bandwidth.bits_per_s, link.transport, link.staging.bits_per_s, l.per_byte}).second) out.push_back(l);
+    }
+    return out;
+  }
+
  public:
   Loads(const topology::Fabric& f, const std::vector<int>& devices) : f_(f), devices_(devices), count_(f.links().size(), 0) {}
   const topology::Route& route(int from, int to) {
@@ -40,7 +54,7 @@ class Loads {
       count_[l] = 0;
     }
     used_.clear();
-    return out;
+    return fold(out);
   }
 
  private:
@@ -105,7 +119,7 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
   for (std::size_t a = 0; a < n; ++a) nics.push_back(f.nic_of(device(a)));
   std::sort(nics.begin(), nics.end());
   nics.erase(std::unique(nics.begin(), nics.end()), nics.end());
-  if (c.pattern == Pattern::Graph) {
+  if (c.pattern == ddpsim::Pattern::Graph) {
     nics.assign(1, 0);
     for (const GraphLink& l : c.links) node.nic_bandwidth = std::max(node.nic_bandwidth, l.link.bandwidth.bytes_per_ps() * 1e3);
   } else {
@@ -118,7 +132,7 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
   node.nic_path.assign(n * k, nccl::PathType::Phb);
   for (std::size_t a = 0; a < n; ++a)
     for (std::size_t i = 0; i < k; ++i) {
-      node.nic_path[a * k + i] = c.pattern == Pattern::Graph ? nccl::PathType::Pix : f.nic_path_type(device(a), nics[i]);
+      node.nic_path[a * k + i] = c.pattern == ddpsim::Pattern::Graph ? nccl::PathType::Pix : f.nic_path_type(device(a), nics[i]);
       if (!f.drawn() || !f.inside(host).draws_nics()) continue;
       for (std::uint32_t l : f.inside(host).to_nic(f.local_of(device(a)), nics[i]).links) node.out_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
       for (std::uint32_t l : f.inside(host).from_nic(nics[i], f.local_of(device(a))).links) node.in_route[a * k + i].push_back(link_index(f.inside_link(host, l)));

@@ -11,7 +11,6 @@ namespace ddpsim::collective {
 namespace {
 
 using nccl::Algorithm;
-using nccl::Operation;
 using nccl::Protocol;
 
 constexpr double kPsPerUs = 1e6;

@@ -10,7 +10,7 @@ double heaviest(const Communicator& c, const std::vector<const Price*>& of_a_job
   if (c.backend == Backend::Gloo)
     for (const Price* p : of_a_job)
       for (const Phase& f : p->phases)
-        if (p->pattern == Pattern::Ring && f.work > 0) most = std::max(most, f.weight);
+        if (p->pattern == kAllReduce && f.work > 0) most = std::max(most, f.weight);
   return most > 0 ? most : 1;
 }
 
@@ -28,11 +28,11 @@ Duration launch_time(const Communicator& c, const Profile& p) {
 
 Duration queued_launch(const Communicator& c, const Profile& p) { return c.backend == Backend::Tcp && c.ranks() > 1 ? launch_time(c, p) : Duration{}; }
 
-Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll) {
+Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll, int messages) {
   const TransportSection& t = p.transports.at(c.fabric->transports()[hop.transport]);
   int cores = c.fabric->cluster().emulated_on_cores;
   Duration own = ll ? *t.ll_latency : t.latency;
-  if (cores > 0 && !ll) own = std::max(own, Duration{t.message_core.ps * c.ranks() / cores});  // all ranks' messages at once, in turn
+  if (cores > 0 && !ll) own = std::max(own, Duration{t.message_core.ps * (messages > 0 ? messages : c.ranks()) / cores});  // all ranks' messages at once, in turn
   return own + hop.wire_latency;
 }
 
@@ -44,6 +44,7 @@ std::string missing_transport(const topology::Fabric& f, const Profile& p) {
 
 Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type) {
   if (c.backend == Backend::Nccl) return nccl_ring_all_reduce(c, p, level, size);
+  if (c.patterns[kAllReduce].algorithm != Algorithm::Ring) return schedule_price(c, p, level, kAllReduce, size, type);
   return c.backend == Backend::Gloo ? gloo_ring_all_reduce(c, p, level, size, type) : tcp_ring_all_reduce(c, p, level, size, type);
 }
 

@@ -11,26 +11,26 @@
 
 namespace ddpsim::collective {
 
-enum class Pattern : std::uint8_t { Ring, Tree };
-
 // `latency`, then `work` bytes over every hop of the pattern (link l carries work * load(l)).
 struct Phase {
   Duration latency;
   double work = 0;
   double weight = 1;    // max-min weight: equal connections per byte of work; Gloo: share of its one connection (heaviest())
   double max_rate = 0;  // bytes per picosecond, 0 = unlimited: software that cannot keep the wire busy
+  int round = -1;       // whose links it loads, of the price's pattern; -1 = the pattern's mean
 };
 
 struct Price {
-  Pattern pattern = Pattern::Ring;
-  std::string algorithm;  // "ring/Simple", "ring", "tree"
+  int pattern = kAllReduce;  // index into Communicator::patterns
+  std::string algorithm;  // "ring/Simple", "ring", "tree", "halving_doubling"
   std::vector<Phase> phases;
   Duration alone;          // duration with the links to itself
   std::int64_t chunk = 0;  // bytes of one message
   Duration hop_latency;    // of one step: NCCL, mean along the ring; Gloo, slowest hop
-  std::int64_t pieces = 1;  // of a broadcast's pipeline
+  std::int64_t pieces = 1;  // of a pipeline
   Duration reduce;         // time to sum one message, if on the path; backend tcp: of all ranks at once, where they share cores
   Duration reduce_alone;   // of one rank that has a core
+  double sum_rate = 0;     // schedule_price: bytes per picosecond that a rank sums; 0 = at once
   double wire_factor = 1;  // bytes on the wire per byte of data
 };
 
@@ -55,7 +55,8 @@ Duration launch_time(const Communicator& c, const Profile& p);
 Duration queued_launch(const Communicator& c, const Profile& p);
 
 // One step over a hop: the transport's software (Simple or LL) and the wire. REQUIRES for ll: the transport has an LL latency.
-Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll);
+// `messages`: of all ranks at once, which take shared cores in turn; 0 = one from every rank.
+Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll, int messages = 0);
 
 // Name of the first transport that the fabric uses and the profile lacks; empty = none.
 std::string missing_transport(const topology::Fabric& f, const Profile& p);
@@ -68,6 +69,13 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
 // ddpsim's own executor: 2(n-1) steps of S/n, one after another; a received chunk is summed before the next step (not beside the wire). Where all hosts
 // share one machine's cores, n ranks sum at once on them. sim/MODEL.md 4.6.
 Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type = DType::Float32);
+
+// Any of the communicator's patterns on backend tcp or gloo, round after round: step lists without a closed form of their own. sim/MODEL.md 4.8.
+Price schedule_price(const Communicator& c, const Profile& p, Level level, int pattern, Bytes size, DType type = DType::Float32);
+
+// Bytes of a piece of a pipelined pattern, before it is evened out; and how many pieces a lane has.
+inline constexpr std::int64_t kPieceBytes = 128 * 1024;
+std::int64_t pieces_of(const Pattern& pattern, std::int64_t bytes);
 
 // Gloo's segments. Source: gloo/allreduce.cc (kMaxSegmentSize = 1 MiB).
 struct GlooSegments {

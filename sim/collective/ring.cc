@@ -5,106 +5,15 @@
 //          only), message latency a and two segments in flight: a + max(m t, (m/2 - 1)(t + 2a + r) + 2t) + a + r.
 #include <algorithm>
 
-#include "sim/collective/price.h"
+#include "sim/collective/price_terms.h"
 
 namespace ddpsim::collective {
 namespace {
-
-// Picoseconds per byte of the pattern's slowest link: max edges / rate.
-double bottleneck(const Communicator& c, const Profile& p, Level level, const std::vector<LinkLoad>& load) {
-  double worst = 0;
-  for (const LinkLoad& l : load) worst = std::max(worst, l.per_byte / link_rate(c, p, level, l.link));
-  return worst;
-}
-
-// One step alone: the gap before it and its transfer on the slowest link. A token bucket refills in the gap, and what it saved goes at the peak rate.
-double step_time(const Communicator& c, const Profile& p, Level level, const std::vector<LinkLoad>& load, double bytes, double gap) {
-  double worst = 0;
-  for (const LinkLoad& l : load) {
-    const topology::Link& link = c.fabric->links()[l.link];
-    double rate = link_rate(c, p, level, l.link);
-    double carried = bytes * l.per_byte;
-    double time = carried / rate;
-    if (link.burst.count > 0) {
-      double saved = std::min(static_cast<double>(link.burst.count), rate * gap);
-      double peak = rate * link.peak.bytes_per_ps() / link.bandwidth.bytes_per_ps();
-      time = std::max(carried / peak, (carried - saved) / rate);
-    }
-    worst = std::max(worst, time);
-  }
-  return gap + worst;
-}
-
-// The steps' latencies lie between transfers: another collective uses those gaps. So they limit the rate instead of coming first; alone, work /
-// max_rate = steps * (latency of a step + its transfer).
-// `own_rate`: what the protocol itself reaches at most.
-double rate_with_latency(const Communicator& c, const Profile& p, Level level, const std::vector<LinkLoad>& load, double work, double steps, Duration latency,
-                         double own_rate = 1e300) {
-  auto gaps = static_cast<double>(latency.ps);
-  return work / std::max(steps * step_time(c, p, level, load, work / steps, gaps / steps), gaps + work / own_rate);
-}
-
-const TransportSection& section(const Communicator& c, const Profile& p, const Hop& hop) {
-  return p.transports.at(c.fabric->transports()[hop.transport]);
-}
-
-// All hops' latencies, twice around the ring less the two cheapest neighbours: the slowest 2(n-1) consecutive hops.
-Duration path_latency(const Communicator& c, const Profile& p, bool ll) {
-  std::int64_t sum = 0;
-  std::int64_t skip = INT64_MAX;
-  std::size_t n = c.ring_hops.size();
-  auto latency = [&](std::size_t i) { return step_latency(c, p, c.ring_hops[i % n], ll).ps; };
-  for (std::size_t i = 0; i < n; ++i) {
-    std::int64_t l = latency(i);
-    sum += l;
-    skip = std::min(skip, l + latency(i + 1));
-  }
-  return {2 * sum - skip};
-}
 
 bool offers_ll(const Communicator& c, const Profile& p) {
   for (const Hop& h : c.ring_hops)
     if (!section(c, p, h).ll_latency) return false;
   return !c.ring_hops.empty();
-}
-
-const std::vector<Knot>& slowest_knots(const Communicator& c, const Profile& p) {
-  const TransportSection* slowest = nullptr;
-  for (const Hop& h : c.ring_hops) {
-    const TransportSection& t = section(c, p, h);
-    if (!slowest || t.latency > slowest->latency) slowest = &t;
-  }
-  return slowest->knots;
-}
-
-Duration alone(const Price& price, double per_byte) {
-  Duration total;
-  for (const Phase& f : price.phases) {
-    total += f.latency;
-    double time = f.work * per_byte;
-    if (f.max_rate > 0) time = std::max(time, f.work / f.max_rate);
-    if (f.work > 0) total += Duration{ceil_ps(time, 1)};
-  }
-  return total;
-}
-
-// The sum of one chunk: by a rank that has a core, and by all ranks at once where they share cores.
-void price_sum(const Communicator& c, const Profile& p, DType type, double chunk, Price& price) {
-  if (p.reduction_bytes_per_s <= 0) return;
-  int cores = c.fabric->cluster().emulated_on_cores;
-  double together = cores > 0 ? std::max(1.0, static_cast<double>(c.ranks()) / cores) : 1;
-  bool half = type == DType::Float16 || type == DType::BFloat16;
-  double rate = (half && p.half_reduction_bytes_per_s > 0 ? p.half_reduction_bytes_per_s : p.reduction_bytes_per_s) / 1e12;
-  price.reduce = {ceil_ps(chunk * together, rate)};
-  price.reduce_alone = {ceil_ps(chunk, rate)};
-}
-
-Price nothing(const Communicator& c, const Profile& p) {
-  Price price;
-  price.algorithm = "none (one rank)";
-  price.phases.push_back({.latency = launch_time(c, p), .work = 0, .weight = 1, .max_rate = 0});
-  price.alone = price.phases[0].latency;
-  return price;
 }
 
 // NCCL's llMaxBw (facts of tuning.cc), as bytes on the wire: the flags are half of them.
@@ -132,12 +41,12 @@ Price nccl_protocol(const Communicator& c, const Profile& p, Level level, Bytes 
   phase.weight = channels;
   Duration gaps = path_latency(c, p, ll);
   price.hop_latency = {(gaps.ps + (c.ranks() - 1)) / (2 * (c.ranks() - 1))};
-  phase.max_rate = rate_with_latency(c, p, level, c.ring_load, phase.work, 2 * (n - 1), gaps, ll ? ll_rate(c, p) : 1e300);
+  phase.max_rate = rate_with_latency(c, p, level, c.patterns[kAllReduce].load, phase.work, 2 * (n - 1), gaps, ll ? ll_rate(c, p) : 1e300);
   // A protocol slower than the wire spends the rest of each step without using it.
-  double excess = ll ? phase.work / ll_rate(c, p) - phase.work * bottleneck(c, p, level, c.ring_load) : 0;
+  double excess = ll ? phase.work / ll_rate(c, p) - phase.work * bottleneck(c, p, level, c.patterns[kAllReduce].load) : 0;
   if (excess > 0) price.hop_latency += Duration{static_cast<std::int64_t>(excess / (2 * (n - 1)))};
   price.phases.push_back(phase);
-  price.alone = alone(price, bottleneck(c, p, level, c.ring_load));
+  price.alone = alone(price, bottleneck(c, p, level, c.patterns[kAllReduce].load));
   return price;
 }
 
@@ -145,7 +54,7 @@ Price nccl_protocol(const Communicator& c, const Profile& p, Level level, Bytes 
 Price nccl_broadcast(const Communicator& c, const Profile& p, Level level, double s, bool ll) {
   double piece = (ll ? 32.0 : 512.0) * 1024 * static_cast<double>(c.rings.size());
   Price price;
-  price.pattern = Pattern::Ring;
+  price.pattern = kAllReduce;
   price.algorithm = ll ? "ring/LL" : "ring/Simple";
   price.wire_factor = ll ? 2 : 1;
   price.pieces = 1 + static_cast<std::int64_t>((s - 1) / piece);
@@ -157,9 +66,9 @@ Price nccl_broadcast(const Communicator& c, const Profile& p, Level level, doubl
   phase.latency = launch_time(c, p);
   phase.work = s * price.wire_factor * steps / static_cast<double>(price.pieces);
   phase.weight = static_cast<double>(c.rings.size());
-  phase.max_rate = rate_with_latency(c, p, level, c.ring_load, phase.work, steps, latency, ll ? ll_rate(c, p) : 1e300);
+  phase.max_rate = rate_with_latency(c, p, level, c.patterns[kAllReduce].load, phase.work, steps, latency, ll ? ll_rate(c, p) : 1e300);
   price.phases.push_back(phase);
-  price.alone = alone(price, bottleneck(c, p, level, c.ring_load));
+  price.alone = alone(price, bottleneck(c, p, level, c.patterns[kAllReduce].load));
   return price;
 }
 
@@ -205,14 +114,14 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
     // Collectives in flight together share one connection to each neighbour, which takes a segment of each in turn.
     phase.weight = segment / kMiB;
     // The gap of a cycle is what its latency leaves of the other segment's transfer.
-    double wire = segment * c_x * bottleneck(c, p, level, c.ring_load);
+    double wire = segment * c_x * bottleneck(c, p, level, c.patterns[kAllReduce].load);
     auto hidden = static_cast<double>(cycle.ps);
     double gap = std::max(0.0, hidden - wire);
     // On two ranks a go-ahead follows its giver's own payload on the one connection: a latency after each segment that lasts longer.
     auto call = static_cast<double>(price.hop_latency.ps);
     bool calls = c.ranks() == 2 && call < wire && 2 * call > gap;
     if (gap > 0 || calls) {
-      double pair = calls ? 2 * step_time(c, p, level, c.ring_load, segment * c_x, call) : step_time(c, p, level, c.ring_load, 2 * segment * c_x, gap);
+      double pair = calls ? 2 * step_time(c, p, level, c.patterns[kAllReduce].load, segment * c_x, call) : step_time(c, p, level, c.patterns[kAllReduce].load, 2 * segment * c_x, gap);
       double last = g.per_rank * (c.ranks() - 1) % 2 == 0 ? 2 * wire : wire;  // the last pair, or the odd one, is not followed by a gap
       double pairs = static_cast<double>((g.segments - g.per_rank - 1) / 2);
       phase.max_rate = phase.work / (pairs * pair + last);
@@ -221,27 +130,7 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
     if (auto sums = static_cast<double>((g.segments - g.per_rank) * reduce.ps); sums > 0) phase.max_rate = std::min(phase.max_rate > 0 ? phase.max_rate : 1e300, phase.work / sums);
     price.phases.push_back(phase);
   }
-  price.alone = alone(price, bottleneck(c, p, level, c.ring_load));
-  return price;
-}
-
-Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type) {
-  if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
-  double n = c.ranks();
-  std::int64_t steps = 2 * (c.ranks() - 1);
-  Price price;
-  price.algorithm = "ring";
-  double chunk = static_cast<double>(size.count) / n;
-  price.chunk = static_cast<std::int64_t>(chunk) + 1;
-  price_sum(c, p, type, chunk, price);
-  Phase phase;  // its launch passes before it is queued: see queued_launch
-  phase.work = static_cast<double>(size.count) * (2 * (n - 1) / n) * correction(slowest_knots(c, p), chunk);
-  Duration gaps = path_latency(c, p, false);
-  price.hop_latency = {(gaps.ps + steps / 2) / steps};
-  gaps += price.reduce * (steps / 2);
-  phase.max_rate = rate_with_latency(c, p, level, c.ring_load, phase.work, static_cast<double>(steps), gaps);
-  price.phases.push_back(phase);
-  price.alone = alone(price, bottleneck(c, p, level, c.ring_load));
+  price.alone = alone(price, bottleneck(c, p, level, c.patterns[kAllReduce].load));
   return price;
 }
 
@@ -256,21 +145,21 @@ Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size
     Price ll = nccl_broadcast(c, p, level, s, true);
     return ll.alone < simple.alone ? ll : simple;
   }
-  price.pattern = Pattern::Tree;
+  price.pattern = kBroadcast;
   price.algorithm = "tree";
   price.chunk = size.count;
   if (c.backend != Backend::Tcp) phase.latency = launch_time(c, p);
-  phase.work = s * static_cast<double>(c.tree.size());
+  phase.work = s * static_cast<double>(c.patterns[kBroadcast].rounds.size());
   // The rounds follow one another, each as slow as its slowest link: together they limit the rate; the mean load is what others see.
   double time = 0;
-  for (const auto& round : c.tree) {
+  for (const auto& round : c.patterns[kBroadcast].rounds) {
     Duration latency;
     for (const Hop& h : round.hops) latency = std::max(latency, step_latency(c, p, h, false));
     time += step_time(c, p, level, round.load, s, static_cast<double>(latency.ps));
   }
   phase.max_rate = phase.work / time;
   price.phases.push_back(phase);
-  price.alone = alone(price, bottleneck(c, p, level, c.tree_load));
+  price.alone = alone(price, bottleneck(c, p, level, c.patterns[kBroadcast].load));
   return price;
 }
 

@@ -19,7 +19,7 @@ void refuse_other_parallelism(const Reader& r) {
 
 Plan read_plan(const Reader& r) {
   refuse_other_parallelism(r);
-  r.only({"system", "backend", "accumulation_steps", "gloo_threads", "tcp_streams", "pytorch", "set_to_none", "bucket_cap_mb", "first_bucket_bytes", "broadcast_buffers",
+  r.only({"system", "backend", "accumulation_steps", "gloo_threads", "tcp_streams", "algorithm", "gloo_algorithm", "pytorch", "set_to_none", "bucket_cap_mb", "first_bucket_bytes", "broadcast_buffers",
           "find_unused_parameters", "static_graph", "gradient_as_bucket_view", "comm_hook", "unused_parameters", "granularity", "async_op"});
   Plan p;
   if (r.has("system")) {
@@ -32,6 +32,10 @@ Plan read_plan(const Reader& r) {
   if (r.has("accumulation_steps")) p.accumulation_steps = r.at("accumulation_steps").small(-1, INT32_MAX);
   if (r.has("gloo_threads")) p.gloo_threads = r.at("gloo_threads").small(-1, INT32_MAX);
   if (r.has("tcp_streams")) p.tcp_streams = r.at("tcp_streams").small(-1, INT32_MAX);
+  if (r.has("algorithm"))
+    p.algorithm = kTcpAlgorithms[r.at("algorithm").choice(
+        {"ring", "double_binary_tree", "recursive_doubling", "halving_doubling", "bcube", "hierarchical", "torus2d", "direct"})];
+  if (r.has("gloo_algorithm")) p.gloo_algorithm = r.at("gloo_algorithm").choice({"ring", "bcube"}) == 0 ? Algorithm::Ring : Algorithm::Bcube;
   if (r.has("pytorch")) p.pytorch = read_version(r.at("pytorch"));
   if (r.has("set_to_none")) p.set_to_none = r.at("set_to_none").boolean();
   if (r.has("bucket_cap_mb")) {

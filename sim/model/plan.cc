@@ -25,6 +25,11 @@ Backend backend_of(const Plan& plan, DeviceKind device) {
   return plan.backend.value_or(device == DeviceKind::Gpu ? Backend::Nccl : Backend::Gloo);
 }
 
+Algorithm all_reduce_algorithm(const Plan& plan, Backend backend) {
+  if (backend == Backend::Tcp) return plan.algorithm;
+  return backend == Backend::Gloo ? plan.gloo_algorithm : Algorithm::Ring;
+}
+
 Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (p.accumulation_steps < 1 || p.accumulation_steps > 10'000) return {"/plan/accumulation_steps", "1 to 10,000 micro-steps"};
   if (p.gloo_threads < 1 || p.gloo_threads > 1024) return {"/plan/gloo_threads", "1 to 1,024 threads"};
@@ -36,6 +41,10 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
     return {"/plan/backend", "nccl needs a workload on GPUs, and this one was captured on a CPU; use gloo"};
   if (b == Backend::Gloo && device == DeviceKind::Gpu)
     return {"/plan/backend", "gloo with CUDA tensors (copies through host memory) is not modelled; use nccl"};
+  if (p.algorithm != Algorithm::Ring && b != Backend::Tcp)
+    return {"/plan/algorithm", std::string("is a knob of backend tcp, and the plan's backend is ") + name_of(b)};
+  if (p.gloo_algorithm != Algorithm::Ring && b != Backend::Gloo)
+    return {"/plan/gloo_algorithm", std::string("is a knob of backend gloo, and the plan's backend is ") + name_of(b)};
   std::set<std::string> names;
   for (const Tensor& t : w.tensors) names.insert(t.name);
   std::set<TensorIndex> arriving(w.arrival.begin(), w.arrival.end());
@@ -71,6 +80,8 @@ Problem validate(const Scenario& s, int devices) {
   if (s.ranks < 1) return {"/ranks", "a job has at least one rank"};
   if (s.ranks > devices)
     return {"/ranks", std::to_string(s.ranks) + " ranks, but the cluster has " + std::to_string(devices) + " devices (raise cluster.hosts or lower ranks)"};
+  if (s.plan.algorithm == Algorithm::Direct && s.ranks > kMaxDirectRanks)
+    return {"/plan/algorithm", "direct sends a message from every rank to every other: at most 1,024 ranks"};
   if (!s.rank_order.empty()) {
     if (s.rank_order.size() != static_cast<std::size_t>(s.ranks))
       return {"/rank_order", "names " + std::to_string(s.rank_order.size()) + " devices for " + std::to_string(s.ranks) + " ranks"};
@@ -87,6 +98,8 @@ Problem validate(const Scenario& s, int devices) {
   for (std::size_t k = 0; k < s.other_jobs.size(); ++k) {
     const OtherJob& job = s.other_jobs[k];
     std::string path = "/other_jobs/" + std::to_string(k) + "/rank_order";
+    if (job.plan.algorithm == Algorithm::Direct && job.rank_order.size() > static_cast<std::size_t>(kMaxDirectRanks))
+      return {"/other_jobs/" + std::to_string(k) + "/plan/algorithm", "direct sends a message from every rank to every other: at most 1,024 ranks"};
     if (job.rank_order.size() < 2) return {path, "names the devices of at least two ranks"};
     for (std::size_t i = 0; i < job.rank_order.size(); ++i) {
       if (job.rank_order[i] < 0 || job.rank_order[i] >= devices) return {path + "/" + std::to_string(i), "no device " + std::to_string(job.rank_order[i])};

@@ -1,11 +1,13 @@
 // Plan: the data-parallel system, its version and its knobs by their upstream names, in upstream units. File format: sim/FORMATS.md.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "sim/model/algorithm.h"
 #include "sim/model/error.h"
 #include "sim/model/workload.h"
 
@@ -29,6 +31,8 @@ struct Plan {
   int accumulation_steps = 1;      // micro-steps per optimizer step
   int gloo_threads = 2;            // c10d's Gloo worker threads
   int tcp_streams = 1;             // of backend tcp: collectives in flight together
+  Algorithm algorithm = Algorithm::Ring;       // of backend tcp's all-reduce
+  Algorithm gloo_algorithm = Algorithm::Ring;  // gloo::AllreduceOptions::setAlgorithm: Ring or Bcube
   PytorchVersion pytorch = PytorchVersion::V2_7;
   std::optional<bool> set_to_none;  // of zero_grad; default by version
   // pytorch_ddp
@@ -46,6 +50,13 @@ struct Plan {
 };
 
 Backend backend_of(const Plan& plan, DeviceKind device);
+// Of the plan's all-reduces. NCCL's rings, trees and the rest are chosen by price, not by the plan.
+Algorithm all_reduce_algorithm(const Plan& plan, Backend backend);
+// Those that `algorithm` may name.
+inline constexpr std::array kTcpAlgorithms{Algorithm::Ring,  Algorithm::DoubleBinaryTree, Algorithm::RecursiveDoubling, Algorithm::HalvingDoubling,
+                                           Algorithm::Bcube, Algorithm::Hierarchical,     Algorithm::Torus2d,           Algorithm::Direct};
+// Direct sends n (n - 1) messages a round.
+inline constexpr int kMaxDirectRanks = 1024;
 // Also checks the plan against the workload that it runs and the kind of device that runs it.
 Problem validate(const Plan& plan, const Workload& workload, DeviceKind device);
 

@@ -31,7 +31,7 @@ std::optional<int> find_name(const std::string& word, int count, Name name) {
 }
 
 std::optional<int> operation_of(const std::string& word) {
-  constexpr std::array<const char*, kOperations> names{"broadcast", "reduce", "allgather", "reducescatter", "allreduce"};
+  constexpr std::array<const char*, kOperations> names{"allreduce", "reducescatter", "allgather", "broadcast", "reduce"};
   return find_name(word, kOperations, [&](int i) { return names[static_cast<std::size_t>(i)]; });
 }
 std::optional<int> algorithm_of(const std::string& word) {

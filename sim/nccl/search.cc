@@ -294,7 +294,7 @@ double link_bandwidth(Wire wire, double raw, int cc) {
       if (cc == 86) return raw * 12 / 14.0625;
       return cc >= 70 ? raw * 20 / 25 : raw * 18 / 20;
     }
-    case Wire::Pcie: return raw * 12 / 15.754;  // Gen3 x16: 12
+    case Wire::Pcie: return raw * 12 / 15.75;  // Gen3 x16: 12
     case Wire::C2c:
     case Wire::Upi:
     case Wire::Nic: return raw;

@@ -75,6 +75,8 @@ bool defined(Operation op, Algorithm a, Protocol p) {
     case Operation::AllGather:
     case Operation::ReduceScatter: return a == Algorithm::Pat || a == Algorithm::Ring || a == Algorithm::Nvls || a == Algorithm::CollnetDirect;
     case Operation::AllReduce: return a != Algorithm::Pat;
+    case Operation::AllToAll:
+    case Operation::SendRecv: return false;
   }
   return false;
 }
@@ -185,10 +187,6 @@ double latency(const System& s, Operation op, Algorithm a, Protocol p, Version v
 
 }  // namespace
 
-const char* name_of(Operation o) {
-  constexpr std::array<const char*, kOperations> names{"broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce"};
-  return names[static_cast<std::size_t>(o)];
-}
 const char* name_of(Algorithm a) {
   constexpr std::array<const char*, kAlgorithms> names{"tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"};
   return names[index_of(a)];

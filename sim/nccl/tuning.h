@@ -8,17 +8,16 @@
 #include <optional>
 #include <string>
 
+#include "sim/model/algorithm.h"
 #include "sim/nccl/graph.h"
 
 namespace ddpsim::nccl {
 
-enum class Operation : std::uint8_t { Broadcast, Reduce, AllGather, ReduceScatter, AllReduce };  // NCCL's order
 enum class Algorithm : std::uint8_t { Tree, Ring, CollnetDirect, CollnetChain, Nvls, NvlsTree, Pat };
 enum class Protocol : std::uint8_t { Ll, Ll128, Simple };
-inline constexpr int kOperations = 5;
+inline constexpr int kOperations = 5;  // that NCCL chooses for: the first five of ddpsim::Operation
 inline constexpr int kAlgorithms = 7;
 inline constexpr int kProtocols = 3;
-const char* name_of(Operation o);  // "all_reduce"
 const char* name_of(Algorithm a);  // "ring", as NCCL_ALGO takes it, in lower case
 const char* name_of(Protocol p);   // "ll", "ll128", "simple"
 

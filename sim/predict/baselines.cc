@@ -1,5 +1,6 @@
 // One rank's Program in listed order: begin = max(dependencies, end of the lane's operation before); collectives are a lane of their own.
 //   naive: t(S) = 2(n-1)/n S / (rings x min over host links of bandwidth)
+// Both know rings only, whatever the plan's algorithm.
 //   queue: t(S) = 2(n-1)/n S max over links of load / (bandwidth x efficiency);  broadcast: S times the sum over rounds of that maximum
 #include "sim/predict/baselines.h"
 
@@ -99,9 +100,9 @@ Duration queue_step(const Question& q) {
   int n = q.scenario.ranks;
   double slowest = 0;
   for (int r = 0; r < n; ++r) slowest = std::max(slowest, factor_of(q.scenario, r));
-  double ring = bottleneck(q, a.comm, a.comm.ring_load);
+  double ring = bottleneck(q, a.comm, a.comm.patterns[collective::kAllReduce].load);
   double tree = 0;
-  for (const auto& round : a.comm.tree) tree += bottleneck(q, a.comm, round.load);
+  for (const auto& round : a.comm.patterns[collective::kBroadcast].rounds) tree += bottleneck(q, a.comm, round.load);
   if (a.comm.backend == Backend::Nccl) tree = ring;  // NCCL broadcasts along its rings
   double share = 2.0 * (n - 1) / n;
   return play(a, q, slowest, [&](const Op& op) {

@@ -2,6 +2,7 @@
 #include "sim/predict/predict.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/roofline.h"
@@ -24,7 +25,7 @@ Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Op
   r.times = step_times(q.workload, q.profile, level);
   r.program = strategy::lower({q.workload, r.times, q.profile.kind}, q.scenario.plan, steps);
   if (options.without) alter(*options.without, r.program);
-  r.comm = collective::make_communicator(q.fabric, devices_of(q.scenario), r.program.backend);
+  r.comm = collective::make_communicator(q.fabric, devices_of(q.scenario), r.program.backend, all_reduce_algorithm(q.scenario.plan, r.program.backend));
   return r;
 }
 
@@ -88,18 +89,24 @@ Simulation play_beside(const Prepared& r, const Question& q, const SimulationOpt
   return simulate(r.program, r.comm, q.profile, classes, both, jobs);
 }
 
+// A Program that cannot end is a defect of ours; its times would be nonsense.
+Simulation ended(Simulation s) {
+  if (!s.complete) throw std::logic_error("the simulation came to a standstill");
+  return s;
+}
+
 Simulation play(const Prepared& r, const Question& q, Level level, const Options& options, bool spans, bool warmup) {
   SimulationOptions so = simulation_options(q, level, options);
   so.spans = spans;
   so.warmup = warmup;
-  if (!q.scenario.other_jobs.empty()) return play_beside(r, q, so, options);
+  if (!q.scenario.other_jobs.empty()) return ended(play_beside(r, q, so, options));
   auto classes = fold_ranks(q.scenario, so.fold_links);
   Simulation s = simulate(r.program, r.comm, q.profile, classes, so);
   if (!settled(s)) {
     so.steady_steps = kMaxSteadySteps;
     s = simulate(r.program, r.comm, q.profile, classes, so);
   }
-  return s;
+  return ended(std::move(s));
 }
 
 Duration step_of(const Simulation& s, const Question& q) { return q.scenario.other_jobs.empty() ? period(s) : mean_period(s); }
@@ -144,25 +151,30 @@ std::vector<Duration> play_jitter(const Prepared& r, const Question& q, const Op
 }
 
 LinkUse busiest_link(const Prepared& r, const Question& q, Duration step) {
-  double ring = 0;
-  double tree = 0;
+  std::vector<double> work(r.comm.patterns.size());
   for (const Op& op : r.program.steady.ops) {
     if (!is_collective(op.kind)) continue;
     Bytes size{op.bytes};
     auto price = is_broadcast(op.kind) ? collective::broadcast(r.comm, q.profile, Level::Mid, size)
                                        : collective::all_reduce(r.comm, q.profile, Level::Mid, size);
-    for (const auto& phase : price.phases) (price.pattern == collective::Pattern::Ring ? ring : tree) += phase.work;
+    for (const auto& phase : price.phases) work[static_cast<std::size_t>(price.pattern)] += phase.work;
   }
   LinkUse best;
-  auto consider = [&](const std::vector<collective::LinkLoad>& load, double work) {
-    for (const auto& l : load) {
-      double busy = work * l.per_byte / collective::link_rate(r.comm, q.profile, Level::Mid, l.link) / static_cast<double>(step.ps);
+  for (std::size_t k = 0; k < work.size(); ++k)
+    for (const auto& l : r.comm.patterns[k].load) {
+      double busy = work[k] * l.per_byte / collective::link_rate(r.comm, q.profile, Level::Mid, l.link) / static_cast<double>(step.ps);
       if (busy > best.busy * (1 + 1e-9)) best = {q.fabric.link_name(l.link), q.fabric.links()[l.link].bandwidth, busy};
     }
-  };
-  consider(r.comm.ring_load, ring);
-  consider(r.comm.tree_load, tree);
   return best;
+}
+
+// Tasks that a step list becomes, about: latency, transfer and sum of each message. Messages of rounds end together and are cheap; those of a pipeline's
+// lanes end one by one, and each changes everybody's rates: they count ten times.
+double messages_of(const collective::Pattern& p, std::int64_t bytes) {
+  if (p.pipelined) return 30.0 * p.streamed * static_cast<double>(collective::pieces_of(p, bytes));
+  double messages = 0;
+  for (const auto& r : p.rounds) messages += r.times * r.messages;
+  return 3 * messages;
 }
 
 Bytes state_bytes(const Workload& w, const Plan& plan) {
@@ -202,6 +214,10 @@ double message_count(const Question& q) {
   for (const Op& op : r.program.steady.ops) {
     if (!is_collective(op.kind)) continue;
     auto segments = static_cast<double>(collective::gloo_segments(op.bytes, q.scenario.ranks).segments);
+    if (!is_broadcast(op.kind) && !r.comm.patterns.empty() && !r.comm.patterns[collective::kAllReduce].rounds.empty()) {
+      total += messages_of(r.comm.patterns[collective::kAllReduce], op.bytes);
+      continue;
+    }
     double per_rank = r.comm.backend == Backend::Gloo ? 8 * segments : r.comm.backend == Backend::Tcp ? 6 * n : 2 * n * static_cast<double>(r.comm.rings.size());
     total += is_broadcast(op.kind) ? n : n * per_rank;
   }

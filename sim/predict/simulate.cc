@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "sim/collective/messages.h"
 #include "sim/engine/execute.h"
+#include "sim/predict/load_demands.h"
 #include "sim/predict/roofline.h"
 #include "sim/predict/turns.h"
 
@@ -31,11 +31,6 @@ struct Placed {
   TaskId end = kNoTask;
   std::int64_t begin_offset = 0;  // within a chain task, from its begin; -1 = the task's own end
   std::int64_t end_offset = -1;
-};
-
-struct ResourceKey {
-  double rate, burst, peak, ring, tree;
-  auto operator<=>(const ResourceKey&) const = default;
 };
 
 // What the jobs of one simulation share.
@@ -65,7 +60,7 @@ class Simulator {
     if (cores_ != engine::kNone) make_core_flows();
     if (shared_.memory != engine::kNone && program_.backend == Backend::Gloo) make_memory_flows();
     if (options_.fidelity == Fidelity::Collective) {
-      make_load_demands();
+      demands_ = load_demands(comm_, profile_, options_.level, options_.fold_links, [this](topology::LinkId l) { return link_resource(l); });
       std::vector<const Price*> all;
       for (const Op& op : program_.steady.ops)
         if (is_collective(op.kind)) all.push_back(&price_of(program_.steady, op));
@@ -124,29 +119,6 @@ class Simulator {
       link_resource_[l] = graph_.add_resource({rate, static_cast<double>(link.burst.count), link.peak.bytes_per_ps() * scale, true});
     }
     return link_resource_[l];
-  }
-
-  // Links that carry the same share of everything constrain alike: one of each kind is enough.
-  void make_load_demands() {
-    std::set<ResourceKey> seen;
-    ResourceKey last{};
-    std::size_t i = 0;
-    std::size_t j = 0;
-    const auto& ring = comm_.ring_load;
-    const auto& tree = comm_.tree_load;
-    while (i < ring.size() || j < tree.size()) {
-      topology::LinkId link = std::min(i < ring.size() ? ring[i].link : UINT32_MAX, j < tree.size() ? tree[j].link : UINT32_MAX);
-      double r = i < ring.size() && ring[i].link == link ? ring[i++].per_byte : 0;
-      double t = j < tree.size() && tree[j].link == link ? tree[j++].per_byte : 0;
-      const topology::Link& l = comm_.fabric->links()[link];
-      ResourceKey key{collective::link_rate(comm_, profile_, options_.level, link), static_cast<double>(l.burst.count), l.peak.bytes_per_ps(), r, t};
-      bool as_before = options_.fold_links && !ring_demands_.empty() && key == last;
-      last = key;
-      if (as_before || (options_.fold_links && !seen.insert(key).second)) continue;
-      engine::ResourceId id = link_resource(link);
-      if (r > 0) ring_demands_.push_back({id, r});
-      if (t > 0) tree_demands_.push_back({id, t});
-    }
   }
 
   // Of each class: what computes, and, where it is known apart, what moves memory.
@@ -217,14 +189,17 @@ class Simulator {
   }
 
   engine::FlowId phase_flow(const Price& price, const collective::Phase& phase) {
-    auto key = std::make_tuple(price.pattern, phase.weight, phase.max_rate);
+    auto key = std::make_tuple(price.pattern, phase.round, phase.weight, phase.max_rate);
     auto it = phase_flows_.find(key);
     if (it != phase_flows_.end()) return it->second;
-    const auto& demands = price.pattern == collective::Pattern::Ring ? ring_demands_ : tree_demands_;
+    auto pattern = static_cast<std::size_t>(price.pattern);
+    auto round = static_cast<std::size_t>(phase.round + 1);
+    const auto& demands = demands_[pattern][round];
     engine::FlowId f = 0;
     if (double core = core_time_per_byte(); cores_ != engine::kNone && core > 0) {
       std::vector<engine::Demand> more = demands;
-      take_cores(core * comm_.ranks(), more);
+      const collective::Pattern& p = comm_.patterns[pattern];
+      take_cores(core * (round == 0 ? p.moved : p.rounds[round - 1].moved), more);
       f = graph_.add_flow(more, phase.weight / heaviest_ * kBeforeComputation, phase.max_rate);
     } else {
       f = graph_.add_flow(demands, phase.weight / heaviest_, phase.max_rate);
@@ -527,13 +502,12 @@ class Simulator {
   const Profile& profile_;
   const std::vector<RankClass>& classes_;
   const SimulationOptions options_;
-  std::vector<engine::Demand> ring_demands_;
-  std::vector<engine::Demand> tree_demands_;
+  std::vector<std::vector<std::vector<engine::Demand>>> demands_;  // by pattern: the mean's, each round's
   std::array<std::vector<engine::ResourceId>, 2> device_;  // products, memory; by class; empty: nothing is held
   std::array<std::vector<engine::FlowId>, 2> device_flow_;
   std::vector<engine::FlowId> memory_flow_;  // by class; empty: every host has memory of its own
   std::array<double, 2> holds_{};
-  std::map<std::tuple<collective::Pattern, double, double>, engine::FlowId> phase_flows_;
+  std::map<std::tuple<int, int, double, double>, engine::FlowId> phase_flows_;
   std::map<std::pair<int, int>, engine::FlowId> hop_flows_;
   std::map<std::tuple<bool, std::int64_t, DType>, Price> prices_;
   std::vector<std::array<TaskId, kLanes>> tails_;  // by class: last task of each lane

@@ -59,6 +59,22 @@ LinkId Fabric::add(const LinkSpec& spec, LinkKind kind) {
   return static_cast<LinkId>(links_.size() - 2);
 }
 
+int Fabric::group_of(int host) const {
+  const Cluster& c = cluster_;
+  switch (c.pattern) {
+    case Pattern::Racks: return host / ((c.hosts + c.racks - 1) / c.racks);
+    case Pattern::FatTree: return host / c.hosts_per_leaf;
+    case Pattern::RailOptimised: return host / c.hosts_per_group;
+    case Pattern::Dragonfly: return host / (c.routers_per_group * c.hosts_per_router);
+    case Pattern::Nvl72: return host / c.hosts_per_rack;
+    case Pattern::Star:
+    case Pattern::Graph:
+    case Pattern::Ring:
+    case Pattern::Torus: return 0;
+  }
+  return 0;
+}
+
 void Fabric::apply_faults() {
   const Cluster& c = cluster_;
   std::unordered_map<std::string, LinkId> by_name;

@@ -52,6 +52,8 @@ class Fabric {
     int nic = hosts_.empty() || !hosts_.front().draws_nics() ? local * cluster_.nics_per_host / cluster_.devices_per_host : inside(host_of(device)).nic_of(local);
     return dead_nics_.empty() ? nic : usable_nic(host_of(device), nic);
   }
+  // Rack, leaf, group or NVLink rack of a host, whose hosts are nearer to one another than to others; 0 where there are none.
+  int group_of(int host) const;
   const std::vector<Link>& links() const { return links_; }
   const std::vector<std::string>& transports() const { return transports_; }
   const Cluster& cluster() const { return cluster_; }

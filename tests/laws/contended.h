@@ -113,7 +113,7 @@ inline Ends simulate(const Contended& s, bool message) {
         engine::TaskId last = UINT32_MAX;
         for (const auto& phase : price.phases) {
           std::vector<engine::Demand> d;
-          for (const auto& l : c.ring_load) d.push_back({resource(l.link), l.per_byte});
+          for (const auto& l : c.patterns[collective::kAllReduce].load) d.push_back({resource(l.link), l.per_byte});
           engine::TaskId t = phase.work > 0 ? g.add_task(phase.latency, phase.work, g.add_flow(d, phase.weight / heaviest, phase.max_rate)) : g.add_fixed(phase.latency);
           if (last == UINT32_MAX)
             for (auto a : arrive) g.add_edge(a, t);

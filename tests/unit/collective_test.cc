@@ -112,8 +112,8 @@ TEST(GlooRing, SendsToTheRankBelow) {
 TEST(RingLoad, IsOnceAroundOnEveryLinkOfAStar) {
   Fabric f(test::star(5, kBytePerPs));
   Communicator c = make_communicator(f, first_devices(5), Backend::Nccl);
-  ASSERT_EQ(c.ring_load.size(), 10u);
-  for (const LinkLoad& l : c.ring_load) EXPECT_EQ(l.per_byte, 1);
+  ASSERT_EQ(c.patterns[kAllReduce].load.size(), 10u);
+  for (const LinkLoad& l : c.patterns[kAllReduce].load) EXPECT_EQ(l.per_byte, 1);
   // 2(n-1)/n S over every edge.
   Price p = all_reduce(c, test::ideal_profile({}), Level::Mid, {1'000'000});
   EXPECT_DOUBLE_EQ(p.phases[0].work, 1'600'000);
@@ -122,11 +122,11 @@ TEST(RingLoad, IsOnceAroundOnEveryLinkOfAStar) {
 TEST(RingLoad, IsSplitOverTheNicsOfAHost) {
   Fabric f(gpu_hosts(2, 8, 8));
   Communicator c = make_communicator(f, first_devices(16), Backend::Nccl);
-  for (const LinkLoad& l : c.ring_load) {
+  for (const LinkLoad& l : c.patterns[kAllReduce].load) {
     bool nic = f.link_name(l.link).find("nic") != std::string::npos;
     EXPECT_DOUBLE_EQ(l.per_byte, nic ? 1.0 / 8 : 7.0 / 8) << f.link_name(l.link);
   }
-  EXPECT_EQ(c.ring_load.size(), 2u * (16 + 16));
+  EXPECT_EQ(c.patterns[kAllReduce].load.size(), 2u * (16 + 16));
 }
 
 TEST(RingLoad, IsCountedOncePerCrossingOfAnUplink) {
@@ -137,7 +137,7 @@ TEST(RingLoad, IsCountedOncePerCrossingOfAnUplink) {
   Fabric f(cluster);
   auto uplink = [&](std::vector<int> order) {
     Communicator c = make_communicator(f, std::move(order), Backend::Nccl);
-    for (const LinkLoad& l : c.ring_load)
+    for (const LinkLoad& l : c.patterns[kAllReduce].load)
       if (f.link_name(l.link) == "rack0 uplink up") return l.per_byte;
     return 0.0;
   };
@@ -167,7 +167,7 @@ TEST(Tree, ReachesEveryRankOnceFromRanksThatHaveTheData) {
 TEST(Tree, HasAsManyRoundsAsItsRanksHaveBits) {
   Fabric f(test::star(9, kBytePerPs));
   for (auto [n, rounds] : {std::pair{1, 0}, {2, 1}, {3, 2}, {4, 2}, {5, 3}, {8, 3}, {9, 4}})
-    EXPECT_EQ(make_communicator(f, first_devices(n), Backend::Gloo).tree.size(), static_cast<std::size_t>(rounds)) << n;
+    EXPECT_EQ(make_communicator(f, first_devices(n), Backend::Gloo).patterns[kBroadcast].rounds.size(), static_cast<std::size_t>(rounds)) << n;
 }
 
 // ---- Gloo's segments
@@ -360,7 +360,7 @@ TEST(Broadcast, OfGlooGoesDownTheTree) {
   Price price =
       broadcast(make_communicator(f, first_devices(8), Backend::Gloo), p, Level::Mid, {1'000'000});
   EXPECT_EQ(price.algorithm, "tree");
-  EXPECT_EQ(price.pattern, Pattern::Tree);
+  EXPECT_EQ(price.pattern, kBroadcast);
   EXPECT_NEAR(static_cast<double>(price.alone.ps), 3 * 1'000'000 + 3 * 1'000'000, 1);
 }
 

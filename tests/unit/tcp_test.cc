@@ -1,4 +1,4 @@
-// Backend tcp: step lists, prices, the simulation's use of them, other jobs, shared cores, the fit, the testbed's scripts.
+// Backend tcp: prices, the simulation's use of them, other jobs, shared cores, the fit, the testbed's scripts.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,79 +9,12 @@
 #include "calib/mesh.h"
 #include "calib/testbed.h"
 #include "sim/collective/messages.h"
-#include "sim/collective/steps.h"
 #include "sim/engine/execute.h"
 #include "sim/predict/mechanisms.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
 namespace {
-
-using collective::MessageStep;
-
-// Plays step lists in memory: every rank's step s before anybody's step s + 1.
-std::vector<std::vector<double>> play(const std::vector<std::vector<MessageStep>>& steps, std::vector<std::vector<double>> data) {
-  for (std::size_t s = 0; s < steps[0].size(); ++s) {
-    auto before = data;
-    for (std::size_t r = 0; r < steps.size(); ++r) {
-      const MessageStep& m = steps[r][s];
-      const MessageStep& sent = steps[static_cast<std::size_t>(m.receive_from)][s];
-      EXPECT_EQ(sent.send_to, static_cast<int>(r));
-      EXPECT_EQ(sent.send_count, m.receive_count);
-      EXPECT_EQ(sent.send_offset, m.receive_offset);
-      for (std::int64_t i = 0; i < m.receive_count; ++i) {
-        double& to = data[r][static_cast<std::size_t>(m.receive_offset + i)];
-        double from = before[static_cast<std::size_t>(m.receive_from)][static_cast<std::size_t>(m.receive_offset + i)];
-        to = m.reduce ? to + from : from;
-      }
-    }
-  }
-  return data;
-}
-
-TEST(RingSteps, SumEverythingOnEveryRank) {
-  for (int n = 2; n <= 9; ++n)
-    for (std::int64_t elements : {1, 5, 8, 64, 1001}) {
-      std::vector<int> order(static_cast<std::size_t>(n));
-      std::iota(order.begin(), order.end(), 0);
-      if (n > 3) std::swap(order[1], order[3]);
-      std::vector<std::vector<MessageStep>> steps;
-      std::vector<std::vector<double>> data;
-      for (int r = 0; r < n; ++r) {
-        steps.push_back(collective::ring_all_reduce_steps(order, r, elements));
-        ASSERT_EQ(steps.back().size(), static_cast<std::size_t>(2 * (n - 1)));
-        data.emplace_back(static_cast<std::size_t>(elements));
-        for (std::int64_t i = 0; i < elements; ++i) data.back()[static_cast<std::size_t>(i)] = (r + 1) * 1000.0 + static_cast<double>(i);
-      }
-      auto sums = play(steps, data);
-      for (int r = 0; r < n; ++r)
-        for (std::int64_t i = 0; i < elements; ++i)
-          ASSERT_EQ(sums[static_cast<std::size_t>(r)][static_cast<std::size_t>(i)], 1000.0 * n * (n + 1) / 2 + static_cast<double>(n * i)) << n << " " << elements;
-    }
-}
-
-TEST(RingSteps, OneRankAndNoElementsDoNothing) {
-  std::vector<int> one{0};
-  EXPECT_TRUE(collective::ring_all_reduce_steps(one, 0, 100).empty());
-  std::vector<int> two{0, 1};
-  EXPECT_TRUE(collective::ring_all_reduce_steps(two, 0, 0).empty());
-}
-
-TEST(TreeSteps, EveryRankReceivesOnceFromOneThatHasIt) {
-  for (int n = 2; n <= 17; ++n) {
-    std::vector<int> from(static_cast<std::size_t>(n), -1);
-    int sends = 0;
-    for (int r = 0; r < n; ++r) {
-      for (const MessageStep& m : collective::tree_broadcast_steps(n, r, 10)) {
-        if (m.send_to >= 0) ++sends;
-        if (m.receive_from >= 0) from[static_cast<std::size_t>(r)] = m.receive_from;
-      }
-    }
-    EXPECT_EQ(sends, n - 1);
-    EXPECT_EQ(from[0], -1);
-    for (int r = 1; r < n; ++r) EXPECT_LT(from[static_cast<std::size_t>(r)], r);
-  }
-}
 
 TEST(Sums, OfEveryType) {
   float a[3] = {1, 2, 3};
@@ -219,6 +152,119 @@ TEST(TcpBroadcast, DoesNotWaitForItsReceivers) {
     EXPECT_LT(t.end[done[1]], TimePoint{} + kMillisecond * 2);
     if (buffer > 0) EXPECT_EQ(t.end[done[0]], TimePoint{} + kMillisecond);  // its messages fit in its buffer
     else EXPECT_GT(t.end[done[0]], TimePoint{} + kMillisecond);
+  }
+}
+
+// ---- other algorithms than the ring
+
+TEST(TcpAlgorithms, ClosedFormAndMessagesAgreeInAStep) {
+  for (Algorithm algorithm : kTcpAlgorithms)
+    for (int n : {2, 3, 5, 8})
+      for (std::int64_t bytes : {40'000, 40'000'000}) {
+        Asked a(one_layer(bytes), n, Bandwidth{1'000'000'000});
+        a.s.plan.algorithm = algorithm;
+        auto message = a.ask().summary.buckets.at(0);
+        auto closed = a.ask(predict::Fidelity::Collective);
+        auto bucket = closed.summary.buckets.at(0);
+        double tolerance = algorithm == Algorithm::DoubleBinaryTree ? 0.02 : 0.01;
+        EXPECT_NEAR(static_cast<double>((bucket.end - bucket.begin).ps) / static_cast<double>((message.end - message.begin).ps), 1, tolerance) << name_of(algorithm) << " " << n << " " << bytes;
+        EXPECT_GT(closed.busiest_link.busy, 0);
+        for (const auto& s : closed.run.spans)
+          EXPECT_TRUE(s.kind != OpKind::AllReduce || s.algorithm == name_of(algorithm)) << s.algorithm;
+      }
+}
+
+TEST(TcpAlgorithms, TwoInFlightAgreeInRacks) {
+  // Rounds inside of racks beside rounds over the uplink: a phase for each round, or they would overlap better than they can.
+  for (Algorithm algorithm : kTcpAlgorithms) {
+    Asked a(layered(8, 5'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 6, Bandwidth{1'000'000'000});
+    a.c.pattern = Pattern::Racks;
+    a.c.racks = 2;
+    a.c.uplink = a.c.link;
+    a.p.reduction_bytes_per_s = 8e9;
+    a.s.plan.algorithm = algorithm;
+    a.s.plan.bucket_cap_mb = 4;
+    a.s.plan.tcp_streams = 2;
+    auto message = static_cast<double>(a.ask().summary.step.ps);
+    EXPECT_NEAR(static_cast<double>(a.ask(predict::Fidelity::Collective).summary.step.ps) / message, 1, 0.03) << name_of(algorithm);
+  }
+}
+
+TEST(TcpAlgorithms, EndOnSharedCoresBesideOthers) {
+  for (Algorithm algorithm : kTcpAlgorithms)
+    for (bool real : {false, true}) {
+      Asked a(layered(4, 1'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 3, Bandwidth{1'000'000'000});
+      a.c.hosts = 5;
+      a.c.emulated_on_cores = 2;
+      a.p.reduction_bytes_per_s = 4e9;
+      a.p.transports.at("wire").message_core = kMicrosecond * 20;
+      a.p.transports.at("wire").send_buffer = {300'000};
+      a.s.plan.algorithm = algorithm;
+      a.s.plan.bucket_cap_mb = 1;
+      a.s.plan.tcp_streams = 2;
+      a.s.real_compute = real;
+      a.s.slow_ranks[1] = 1.3;
+      OtherJob other{"", a.w, a.s.plan, {3, 4}};
+      a.s.other_jobs.push_back(other);
+      for (auto f : {predict::Fidelity::Message, predict::Fidelity::Collective}) EXPECT_GT(a.ask(f).summary.step, kMillisecond * 8) << name_of(algorithm) << " " << name_of(f) << " " << real;
+    }
+}
+
+TEST(TcpAlgorithms, FoldingLinksChangesNothing) {
+  for (Algorithm algorithm : kTcpAlgorithms) {
+    Asked a(layered(3, 1'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 11, Bandwidth{1'000'000'000});
+    a.c.pattern = Pattern::Racks;
+    a.c.racks = 3;
+    a.c.uplink = a.c.link;
+    a.c.slow_links.push_back({4, Bandwidth{600'000'000}});
+    a.s.plan.algorithm = algorithm;
+    a.s.plan.tcp_streams = 2;
+    a.s.plan.bucket_cap_mb = 1;
+    topology::Fabric fabric(a.c);
+    predict::Question q{a.w, fabric, a.p, a.s};
+    EXPECT_EQ(predict::steady_period(q, Level::Mid, {.fold = true, .without = {}}), predict::steady_period(q, Level::Mid, {.fold = false, .without = {}})) << name_of(algorithm);
+  }
+}
+
+TEST(TcpAlgorithms, CostWhatTheyMove) {
+  // 8 ranks, 40 MB at 1 Gb/s (320 ms), nothing else: rounds of everything, or of what is left of it.
+  for (auto [algorithm, times] : {std::pair{Algorithm::RecursiveDoubling, 3.0}, {Algorithm::HalvingDoubling, 1.75}, {Algorithm::Bcube, 1.75}, {Algorithm::Direct, 1.75}, {Algorithm::Torus2d, 1.75}}) {
+    Asked a(one_layer(40'000'000), 8, Bandwidth{1'000'000'000});
+    a.p = ideal_profile({}, DeviceKind::Cpu);
+    a.s.plan.algorithm = algorithm;
+    auto b = a.ask().summary.buckets.at(0);
+    EXPECT_NEAR(static_cast<double>((b.end - b.begin).ps), times * 320e9, 1e7) << name_of(algorithm);
+  }
+}
+
+TEST(TcpAlgorithms, TwoLevelsSpareTheUplink) {
+  // Two racks of four whose uplink is as wide as one link. A ring crosses it once either way at any time; halving-doubling's first round is inside of the racks, but
+  // its quarters cross four at a time; hierarchical sends a quarter of everything over it from each of four.
+  auto ask = [](Algorithm algorithm) {
+    Asked a(one_layer(40'000'000), 8, Bandwidth{1'000'000'000});
+    a.c.pattern = Pattern::Racks;
+    a.c.racks = 2;
+    a.c.uplink = a.c.link;
+    a.p = ideal_profile({}, DeviceKind::Cpu);
+    a.s.plan.algorithm = algorithm;
+    auto b = a.ask(predict::Fidelity::Collective).summary.buckets.at(0);
+    return static_cast<double>((b.end - b.begin).ps) / 320e9;
+  };
+  EXPECT_NEAR(ask(Algorithm::Ring), 1.75, 1e-3);
+  EXPECT_NEAR(ask(Algorithm::Hierarchical), 1.5 + 1, 1e-3);          // 2 (3/4) inside, 2 (1/2) over the uplink
+  EXPECT_NEAR(ask(Algorithm::HalvingDoubling), 1.5 + 2 * 0.5, 1e-3);  // 2 (1/2 + 1/4) inside, then 4 x 1/8 over it, twice
+  EXPECT_NEAR(ask(Algorithm::RecursiveDoubling), 2 + 4, 1e-3);
+}
+
+TEST(GlooBcube, ClosedFormAndMessagesAgreeInAStep) {
+  for (int n : {2, 3, 6, 8}) {
+    Asked a(one_layer(40'000'000), n, Bandwidth{1'000'000'000});
+    a.s.plan.backend = Backend::Gloo;
+    a.s.plan.gloo_algorithm = Algorithm::Bcube;
+    a.p.reduction_bytes_per_s = 4e9;
+    auto message = a.ask().summary.buckets.at(0);
+    auto closed = a.ask(predict::Fidelity::Collective).summary.buckets.at(0);
+    EXPECT_NEAR(static_cast<double>((closed.end - closed.begin).ps) / static_cast<double>((message.end - message.begin).ps), 1, 0.01) << n;
   }
 }
 

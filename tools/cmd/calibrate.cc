@@ -7,6 +7,7 @@
 #include <ostream>
 #include <stdexcept>
 
+#include "calib/collectives.h"
 #include "calib/cuda/cuda.h"
 #include "sim/analysis/compare.h"
 #include "tools/cmd/executed.h"
@@ -18,6 +19,10 @@ struct Flags : ExecutedFlags {
   std::vector<std::string> stages;
   double seconds = 60;
   bool one_gpu = false;
+  bool collectives = false;
+  std::vector<std::string> algorithms;
+  std::vector<std::string> sizes;
+  int repetitions = 7;
 };
 
 // Each link from the streams: bandwidth is the slope of the two largest, burst what the largest had for nothing.
@@ -99,11 +104,98 @@ void calibrate_gpu(Terminal& t, const Flags& flags) {
   if (flags.output.format != "json") t.out << table;
 }
 
+Algorithm read_algorithm(const std::string& name) {
+  std::vector<std::string> known;
+  for (Algorithm a : kTcpAlgorithms) known.push_back(name_of(a));
+  if (std::find(known.begin(), known.end(), name) != known.end()) return *parse_algorithm(name);
+  std::string near = io::nearest(name, known);
+  throw InputError{"--algorithms " + name, fmt::format("expected one of {}{}", fmt::join(known, ", "), near.empty() ? "" : " (did you mean " + near + "?)")};
+}
+
+std::vector<std::int64_t> read_sizes(const std::vector<std::string>& texts) {
+  std::vector<std::int64_t> out;
+  for (const std::string& text : texts) {
+    auto bytes = parse_bytes(text);
+    if (!bytes.value) throw InputError{"--sizes " + text, bytes.error};
+    if (bytes.value->count < 4 || bytes.value->count > 1024 * kMiB) throw InputError{"--sizes " + text, "4B to 1024MiB"};
+    out.push_back(bytes.value->count / 4 * 4);
+  }
+  if (out.empty())
+    for (std::int64_t b = 4 * kKiB; b <= 16 * kMiB; b *= 4) out.push_back(b);
+  return out;
+}
+
+// What the scenario's all-reduce of `bytes` takes alone, as it is predicted by default: the one bucket of a model with one tensor.
+Duration predicted_alone(const Loaded& l, std::int64_t bytes) {
+  Workload w;
+  w.name = w.model = "one tensor";
+  w.device = l.workload.device;
+  w.tensors.push_back({"tensor", {bytes / 4}, DType::Float32});
+  w.arrival.push_back(0);
+  w.times.forward = w.times.backward = kMillisecond;
+  w.times.ready.push_back(kMillisecond);
+  predict::Question q{w, *l.fabric, l.profile, l.scenario};
+  predict::Options options;
+  options.fidelity = predict::usual_fidelity(q);
+  auto buckets = predict::predict(q, options).summary.buckets;
+  return buckets.empty() ? Duration{} : buckets[0].end - buckets[0].begin;
+}
+
+// One Run for each algorithm; its scenario names cluster, rank order and algorithm.
+void calibrate_collectives(Terminal& t, const Flags& flags) {
+  std::vector<Algorithm> algorithms;
+  for (const std::string& name : flags.algorithms) algorithms.push_back(read_algorithm(name));
+  if (algorithms.empty()) algorithms.assign(kTcpAlgorithms.begin(), kTcpAlgorithms.end());
+  calib::CollectiveOptions options;
+  options.bytes = read_sizes(flags.sizes);
+  options.repetitions = flags.repetitions;
+  options.loopback = flags.loopback;
+  if (!flags.runs.empty()) prepare_runs(flags.runs);
+  io::OrderedJson all = io::OrderedJson::array();
+  std::string table;
+  for (Algorithm a : algorithms) {
+    QuestionFlags question = flags.question;
+    std::vector<std::string> sets{"plan.backend=tcp"};
+    if (a != Algorithm::Ring) sets.push_back(std::string("plan.algorithm=") + name_of(a));
+    question.sets.insert(question.sets.begin(), sets.begin(), sets.end());
+    if (question.workload.empty()) question.workload = "mlp784-50-10-cpu";  // only the cluster matters
+    Loaded l = load(t, question);
+    Run run;
+    try {
+      run = calib::measure_all_reduce(*l.fabric, devices_of(l.scenario), a, options);
+    } catch (const std::runtime_error& e) {
+      throw InputError{std::string("calibrate, algorithm ") + name_of(a), e.what()};
+    }
+    run.key = fmt::format("all_reduce+{}@{}/n{}", name_of(a), l.cluster.name, l.scenario.ranks);
+    run.scenario = l.scenario_hash;
+    run.split = "held_out";  // to hold predictions to; `fit` has measurements of its own
+    run.origin.argv = {"ddpsim", "calibrate", "--backend", "tcp", "--collectives", "--algorithms", name_of(a)};
+    run.origin.revision = flags.revision;
+    if (!flags.runs.empty()) add_to_runs(flags.runs, std::string("allreduce-") + name_of(a), l, run);
+    all.push_back(io::write_run(run));
+    table += fmt::format("{}, {}\n", run.key, run.origin.hosts == "namespaces" ? "every link shaped" : "plain loopback, NOT shaped: " + run.origin.reason);
+    for (const Sample& s : run.samples) {
+      std::vector<double> us;
+      for (Duration d : s.durations) us.push_back(static_cast<double>(d.ps) / 1e6);
+      double median = analysis::median(us);
+      double predicted = static_cast<double>(predicted_alone(l, s.parameters.at("bytes")).ps) / 1e6;
+      table += fmt::format("  {:>12} bytes  median {:>12.1f} us  best {:>12.1f} us  predicted {:>12.1f} us  {:+6.1f} %\n", s.parameters.at("bytes"), median,
+                           *std::min_element(us.begin(), us.end()), predicted, (predicted / median - 1) * 100);
+    }
+  }
+  if (flags.output.format == "json" || !flags.output.out.empty()) write_answer(t, flags.output, all.dump() + "\n");
+  if (flags.output.format != "json") t.out << table;
+}
+
 void calibrate_command(Terminal& t, const Flags& flags) {
   bool gpu = flags.backend == "cuda" || flags.backend == "nccl";
   if (!gpu && (!flags.stages.empty() || flags.one_gpu)) throw InputError{"--backend " + flags.backend, "--stage and --one-gpu are of backends cuda and nccl"};
   if (!(flags.seconds >= 1 && flags.seconds <= 86400)) throw InputError{"--seconds", "1 to 86400, of one stage"};
+  if (flags.collectives && flags.backend != "tcp") throw InputError{"--collectives", "is of backend tcp"};
+  if (!flags.collectives && (!flags.algorithms.empty() || !flags.sizes.empty())) throw InputError{"calibrate", "--algorithms and --sizes are of --collectives"};
+  if (!(flags.repetitions >= 1 && flags.repetitions <= 1000)) throw InputError{"--repetitions", "1 to 1000"};
   if (gpu) return calibrate_gpu(t, flags);
+  if (flags.collectives) return calibrate_collectives(t, flags);
   bool torch = flags.backend == "torch";
   if (flags.backend != "tcp" && !torch)
     throw InputError{"--backend " + flags.backend, "expected tcp (links and collectives of hosts of this machine), torch (PyTorch's collectives and DDP's own work there), cuda (kernels of a GPU) or nccl (its collectives)"};
@@ -139,6 +231,11 @@ void add_calibrate(CLI::App& app, Terminal& t) {
   add_executed_flags(*c, *flags, "tcp: links and collectives over shaped network namespaces; torch: PyTorch's collectives there, and DDP's own work; cuda, nccl: kernels and collectives of this machine's GPUs");
   c->add_option("--stage", flags->stages, "cuda, nccl: what to measure, repeatable: " + fmt::format("{}", fmt::join(calib::cuda::stages(), ", ")) + "; default: all of the backend")->allow_extra_args(false);
   c->add_option("--seconds", flags->seconds, "cuda, nccl: time for each stage (default 60); what does not fit is left out, and the Run says so");
+  c->add_flag("--collectives", flags->collectives, "tcp: the all-reduce alone, by algorithm and size, one Run for each algorithm");
+  c->add_option("--algorithms", flags->algorithms, "with --collectives: ring, double_binary_tree, recursive_doubling, halving_doubling, bcube, hierarchical, torus2d, direct; default: all")
+      ->delimiter(',');
+  c->add_option("--sizes", flags->sizes, "with --collectives: bytes of float32, for example 64KiB,4MiB; default: 4KiB to 16MiB by factors of 4")->delimiter(',');
+  c->add_option("--repetitions", flags->repetitions, "with --collectives: of each size, after two that do not count (default 7)");
   c->add_flag("--one-gpu", flags->one_gpu, "nccl: all ranks on the first GPU, under a private MPS daemon, over sockets on loopback");
   c->callback([&t, flags] { calibrate_command(t, *flags); });
 }

@@ -16,12 +16,6 @@ std::string stem(const std::string& file) {
   return name.substr(0, name.find(".json"));
 }
 
-std::optional<nccl::Operation> operation_of(const std::string& name) {
-  for (int i = 0; i < nccl::kOperations; ++i)
-    if (name == nccl::name_of(static_cast<nccl::Operation>(i))) return static_cast<nccl::Operation>(i);
-  return std::nullopt;
-}
-
 std::string percent(double v) { return fmt::format("{:.1f}", 100 * v); }
 std::string cell(const calib::BandError& b) { return b.rows == 0 ? "-" : percent(b.median) + " (" + percent(b.nccl_median) + ")"; }
 
@@ -108,8 +102,8 @@ Tables load_tables(const Terminal& t, const std::string& folder) {
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
     if (!run.collectives || run.samples.empty()) continue;
     const CollectiveSetting& s = *run.collectives;
-    auto op = operation_of(s.op);
-    if (!op) {
+    auto op = parse_operation(s.op);
+    if (!op || static_cast<int>(*op) >= nccl::kOperations) {
       out.left_out.push_back(stem(file) + ": ddpsim has no price of " + s.op);
       continue;
     }
@@ -137,6 +131,7 @@ Tables load_tables(const Terminal& t, const std::string& folder) {
     if (std::string lacking = collective::missing_transport(out.fabrics.back(), table.profile); !lacking.empty())
       throw InputError{table.profile.name, "has no transport \"" + lacking + "\", which cluster \"" + s.cluster + "\" uses"};
     table.group = collective::make_nccl_group(out.fabrics.back(), spread(hardware.cluster, setting.ranks, hosts), std::move(settings), table.profile.compute.capability);
+    calib::read_rows(table);
     out.tables.push_back(std::move(table));
   }
   return out;

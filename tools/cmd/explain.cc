@@ -24,12 +24,11 @@ struct Row {
   collective::NcclPrice price;
 };
 
-nccl::Operation parse_operation(const std::string& text) {
+Operation operation_of(const std::string& text) {
+  auto op = parse_operation(text);
+  if (op && static_cast<int>(*op) < nccl::kOperations) return *op;
   std::string known;
-  for (int i = 0; i < nccl::kOperations; ++i) {
-    if (text == nccl::name_of(static_cast<nccl::Operation>(i))) return static_cast<nccl::Operation>(i);
-    known += std::string(i ? ", " : "") + nccl::name_of(static_cast<nccl::Operation>(i));
-  }
+  for (int i = 0; i < nccl::kOperations; ++i) known += std::string(i ? ", " : "") + ddpsim::name_of(static_cast<Operation>(i));
   throw InputError{"--op " + text, "expected one of " + known};
 }
 
@@ -42,7 +41,7 @@ struct Switch {
   std::string after;
   bool faster;  // the price falls there
 };
-std::vector<Switch> switches(const collective::NcclGroup& g, const Profile& p, nccl::Operation op) {
+std::vector<Switch> switches(const collective::NcclGroup& g, const Profile& p, Operation op) {
   std::vector<Switch> out;
   std::optional<nccl::Choice> last;
   Duration last_price;
@@ -59,7 +58,7 @@ std::vector<Switch> switches(const collective::NcclGroup& g, const Profile& p, n
 }
 
 void explain_command(Terminal& t, Flags& flags) {
-  nccl::Operation op = parse_operation(flags.op);
+  Operation op = operation_of(flags.op);
   Parsed<Bytes> bytes = parse_bytes(flags.bytes);
   if (!bytes.value || bytes.value->count <= 0) throw InputError{"--bytes " + flags.bytes, bytes.value ? "an operation has at least one byte" : bytes.error};
   NcclQuestion q;

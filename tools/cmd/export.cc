@@ -15,8 +15,8 @@ struct TunerFlags {
 };
 
 // NCCL's names in the plugin's file.
-std::string plugin_word(nccl::Operation op) {
-  constexpr const char* words[] = {"broadcast", "reduce", "allgather", "reducescatter", "allreduce"};
+std::string plugin_word(Operation op) {
+  constexpr const char* words[] = {"allreduce", "reducescatter", "allgather", "broadcast", "reduce"};
   return words[static_cast<std::size_t>(op)];
 }
 std::string plugin_word(nccl::Algorithm a) {
@@ -29,7 +29,7 @@ std::vector<report::TunerPoint> priced_points(const NcclQuestion& q) {
   std::vector<report::TunerPoint> out;
   const collective::NcclGroup& g = *q.group;
   for (int i = 0; i < nccl::kOperations; ++i) {
-    auto op = static_cast<nccl::Operation>(i);
+    auto op = static_cast<Operation>(i);
     for (std::int64_t bytes = 256; bytes <= (std::int64_t{4} << 30); bytes *= 2)
       for (const nccl::Candidate& c : nccl::candidates(g.system, g.settings, op, bytes)) {
         if (!c.estimate_us) continue;
@@ -43,7 +43,7 @@ std::vector<report::TunerPoint> priced_points(const NcclQuestion& q) {
 
 void export_tuner(Terminal& t, const TunerFlags& f) {
   if (f.from.empty() == f.nccl.question.cluster.empty())
-    throw InputError{"export nccl-tuner", "needs either --cluster, for ddpsim's own prices, or --from FILE.csv, measurements of algorithms, protocols and channels by size"};
+    throw InputError{"export nccl-tuner", "needs --from FILE.csv or --cluster: --cluster for ddpsim's own prices, --from for measurements of algorithms, protocols and channels by size"};
   if (f.from.empty()) {
     NcclQuestion q;
     load_nccl_question(t, f.nccl, q);

@@ -28,13 +28,14 @@ struct Executed {
   Loaded loaded;
 };
 
-// Runs of `folder` whose split is `split`, and all Runs of samples, each with its scenario.
+// Runs of `folder` whose split is `split`, and Runs of samples (but not those to hold predictions to), each with its scenario.
 std::deque<Executed> collect(const Terminal& t, const Flags& flags) {
   std::deque<Executed> out;
   for (const std::string& file : io::list_files(flags.runs, {".json", ".json.gz"})) {
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
     if (run.kind != RunKind::Measured || run.origin.hosts != "namespaces" || run.origin.backend != flags.backend) continue;
     if (run.origin.compute == "real" && run.evidence == EvidenceClass::Replay) continue;
+    if (run.evidence == EvidenceClass::Collective && run.split == "held_out") continue;  // calibrate --collectives
     if (run.evidence != EvidenceClass::Collective && (run.split != flags.split || !is_predicted(run))) continue;
     QuestionFlags q;
     q.scenario = flags.runs + "/scenarios/" + run.scenario + ".json";

@@ -365,7 +365,11 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   for (const char* prose : {"description", "source"}) out.document["cluster"].erase(prose);
   out.document.erase("name");
   out.scenario_hash = fmt::format("{:016x}", fnv1a(kOffset, out.document.dump()));
-  out.key = fmt::format("{}@{}/{}/n{}/{:016x}", out.workload.name, out.cluster.name, name_of(out.scenario.plan.system), out.scenario.ranks, hash);
+  // The algorithm, where it is not the usual one.
+  Algorithm algorithm = all_reduce_algorithm(out.scenario.plan, backend_of(out.scenario.plan, out.profile.kind));
+  std::string system = name_of(out.scenario.plan.system);
+  if (algorithm != Algorithm::Ring) system += std::string("+") + name_of(algorithm);
+  out.key = fmt::format("{}@{}/{}/n{}/{:016x}", out.workload.name, out.cluster.name, system, out.scenario.ranks, hash);
   return out;
 }
 

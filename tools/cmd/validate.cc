@@ -63,6 +63,7 @@ std::vector<std::string> tags_of(const Loaded& l) {
   add("crossing", crossings > 2);
   add("two_jobs", !l.scenario.other_jobs.empty());
   add("in_flight", plan.tcp_streams > 1);
+  add("algorithm", plan.algorithm != Algorithm::Ring);
   add("no_overlap", !ddp);
   add("accumulation", plan.accumulation_steps > 1);
   add("compression", plan.comm_hook == CommHook::Fp16Compress || plan.comm_hook == CommHook::Bf16Compress);

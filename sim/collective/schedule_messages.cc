@@ -1,0 +1,298 @@
+// A step of a lane begins when the step before has ended (and the step of another lane that it waits for). Its messages go at once, each on its own
+// connection, which carries one after the other; the step ends when what came is summed and what goes out is in the connections' buffers.
+//
+// When a message's bytes begin to move:
+//   tcp, ring    when its sender has the data, whether or not the receiver has come so far (ranks of a ring are never more than a few steps apart)
+//   tcp, others  the same if the message fits in the connection's buffer; else when its receiver has come so far too: a receiver that is busy with
+//                another round leaves what does not fit in its kernel with the sender
+//   gloo         when the receiver's go-ahead has come
+#include <algorithm>
+#include <map>
+
+#include "sim/collective/message_tasks.h"
+#include "sim/collective/price_terms.h"
+
+namespace ddpsim::collective {
+
+using engine::TaskGraph;
+using engine::TaskId;
+
+Hop hop_between(const Communicator& c, int from, int to) {
+  topology::Route route;
+  c.fabric->find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)], route);
+  return {from, to, route.transport, route.latency};
+}
+
+TaskId after(TaskGraph& g, Duration d, std::initializer_list<TaskId> deps) {
+  TaskId t = g.add_fixed(d);
+  for (TaskId dep : deps) g.add_edge(dep, t);
+  return t;
+}
+
+std::vector<TaskId> launched(TaskGraph& g, Duration launch, std::span<const TaskId> arrive) {
+  std::vector<TaskId> out;
+  out.reserve(arrive.size());
+  for (TaskId a : arrive) out.push_back(after(g, launch, {a}));
+  return out;
+}
+
+namespace {
+
+// A message on a connection that its sender need not see through: `accepted`, the sender may go on; `there`, it has arrived.
+struct Sent {
+  TaskId accepted;
+  TaskId there;
+};
+
+constexpr TaskId kNobody = UINT32_MAX;
+
+// `bytes` (times `factor` on the wire) after `at` and `latency`; of them, the last `buffer` do not hold the sender. `before`: on the same connection.
+// `receiver`: they wait for it, and for the word that there is room.
+Sent send_buffered(TaskGraph& g, TaskId at, Duration latency, std::int64_t bytes, double factor, Bytes buffer, engine::FlowId flow, TaskId before = kNobody,
+                   TaskId receiver = kNobody) {
+  std::int64_t waits_for = std::max<std::int64_t>(0, bytes - buffer.count);
+  TaskId head = g.add_task({}, static_cast<double>(waits_for > 0 ? waits_for : bytes) * factor, flow);
+  g.add_edge(after(g, latency, {at}), head);
+  if (before != kNobody && before != at) g.add_edge(before, head);
+  if (receiver != kNobody && receiver != at) g.add_edge(after(g, latency, {receiver}), head);
+  if (waits_for == 0) return {at, head};
+  if (waits_for == bytes) return {head, head};
+  TaskId rest = g.add_task({}, static_cast<double>(bytes - waits_for) * factor, flow);
+  g.add_edge(head, rest);
+  return {head, rest};
+}
+
+class ScheduleMessages {
+ public:
+  ScheduleMessages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow, const SharedCores& cores, const TakeTurn& turn)
+      : g_(g), c_(c), p_(p), price_(price), flow_(flow), cores_(cores), turn_(turn) {
+    const Pattern& pattern = c.patterns[static_cast<std::size_t>(price.pattern)];
+    ring_ = pattern.algorithm == Algorithm::Ring && pattern.operation == Operation::AllReduce;
+    double n = c.ranks();
+    if (ring_) factor_ = price.phases[0].work / (static_cast<double>(size.count) * (2 * (n - 1) / n));
+    schedule_ = schedule_of(c, price.pattern, size.count, 1);
+  }
+
+  std::vector<TaskId> add(std::span<const TaskId> arrive) {
+    ranks_.resize(schedule_.ranks.size());
+    for (std::size_t r = 0; r < ranks_.size(); ++r) ranks_[r].assign(schedule_.ranks[r].lanes.size(), {arrive[r], {}, {}, false});
+    for (bool again = true; again;) {
+      again = false;
+      each_lane([&](std::size_t r, std::size_t l) { again = begin(r, l) || again; });
+      each_lane([&](std::size_t r, std::size_t l) { again = send(r, l) || again; });
+      each_lane([&](std::size_t r, std::size_t l) { again = end(r, l) || again; });
+    }
+    std::vector<TaskId> out;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const auto& lanes = ranks_[r];
+      const auto& steps = schedule_.ranks[r].lanes[0];
+      // A sum's end belongs to who shares out the cores: whoever waits for the collective waits for a task of its own.
+      if (lanes.size() == 1 && (steps.empty() || !steps.back().reduce)) {
+        out.push_back(lanes[0].at);
+        continue;
+      }
+      TaskId all = g_.add_fixed({});
+      for (std::size_t l = 0; l < lanes.size(); ++l)
+        if (std::none_of(lanes.begin(), lanes.begin() + static_cast<std::ptrdiff_t>(l), [&](const LaneState& x) { return x.at == lanes[l].at; })) g_.add_edge(lanes[l].at, all);
+      out.push_back(all);
+    }
+    return out;
+  }
+
+ private:
+  struct LaneState {
+    TaskId at = 0;               // the step begins when this ends
+    std::vector<TaskId> ends;    // of the steps so far
+    std::vector<TaskId> free;    // of the step's sends so far: its sender may go on
+    bool begun = false;
+  };
+  // One direction between two ranks on one lane.
+  struct Connection {
+    TransportSection const* section = nullptr;
+    Duration latency;
+    Duration wire;
+    engine::FlowId flow = 0;
+    std::vector<TaskId> delivered;  // by message
+    std::vector<TaskId> expected;   // by message: its receiver has come so far
+    std::size_t taken = 0;          // messages of the receiver's ended steps
+  };
+
+  template <class F>
+  void each_lane(F f) {
+    for (std::size_t r = 0; r < ranks_.size(); ++r)
+      for (std::size_t l = 0; l < ranks_[r].size(); ++l) f(r, l);
+  }
+  const Step* step_of(std::size_t r, std::size_t l) const {
+    const auto& steps = schedule_.ranks[r].lanes[l];
+    std::size_t s = ranks_[r][l].ends.size();
+    return s < steps.size() ? &steps[s] : nullptr;
+  }
+  Connection& connection(int from, int to, std::size_t lane) {
+    auto [it, fresh] = connections_.try_emplace((static_cast<std::uint64_t>(from) * ranks_.size() + static_cast<std::size_t>(to)) * 16 + lane);
+    Connection& x = it->second;
+    if (fresh) {
+      Hop hop = hop_between(c_, from, to);
+      x.section = &section(c_, p_, hop);
+      x.latency = step_latency(c_, p_, hop, false);
+      x.wire = hop.wire_latency;
+      x.flow = flow_(from, to);
+    }
+    return x;
+  }
+
+  bool begin(std::size_t r, std::size_t l) {
+    LaneState& lane = ranks_[r][l];
+    const Step* step = step_of(r, l);
+    if (lane.begun || !step) return false;
+    if (step->after_lane >= 0) {
+      const auto& other = ranks_[r][static_cast<std::size_t>(step->after_lane)].ends;
+      if (other.size() <= static_cast<std::size_t>(step->after_step)) return false;
+      TaskId awaited = other[static_cast<std::size_t>(step->after_step)];
+      if (awaited != lane.at) lane.at = after(g_, {}, {lane.at, awaited});
+    }
+    lane.begun = true;
+    for (const Message& m : step->receives) connection(m.peer, static_cast<int>(r), l).expected.push_back(lane.at);
+    return true;
+  }
+
+  // The step's sends that can be placed by now, in order.
+  bool send(std::size_t r, std::size_t l) {
+    LaneState& lane = ranks_[r][l];
+    const Step* step = step_of(r, l);
+    if (!lane.begun || !step) return false;
+    bool any = false;
+    while (lane.free.size() < step->sends.size()) {
+      const Message& m = step->sends[lane.free.size()];
+      Connection& x = connection(static_cast<int>(r), m.peer, l);
+      TaskId receiver = kNobody;
+      if (waits_for_receiver(x, m)) {
+        if (x.expected.size() <= x.delivered.size()) return any;
+        receiver = x.expected[x.delivered.size()];
+      }
+      lane.free.push_back(c_.backend == Backend::Gloo ? send_when_told(r, m, x, lane.at, receiver) : send_at_once(x, m, lane.at, receiver));
+      any = true;
+    }
+    return any;
+  }
+
+  bool waits_for_receiver(const Connection& x, const Message& m) const {
+    if (c_.backend == Backend::Gloo) return true;
+    return !ring_ && m.count > x.section->send_buffer.count;
+  }
+  double factor_of(const Connection& x, std::int64_t bytes) const { return ring_ ? factor_ : correction(x.section->knots, static_cast<double>(bytes)); }
+
+  TaskId send_at_once(Connection& x, const Message& m, TaskId at, TaskId receiver) {
+    Duration latency = x.latency;
+    if (cores_.message && x.section->message_core.ps > 0) {
+      CoreTasks core = cores_.message(x.section->message_core);
+      g_.add_edge(at, core.due);
+      at = core.done;
+      latency = x.section->latency + x.wire - x.section->message_core;
+    }
+    Sent sent = send_buffered(g_, at, latency, m.count, factor_of(x, m.count), x.section->send_buffer, x.flow, x.delivered.empty() ? kNobody : x.delivered.back(), receiver);
+    x.delivered.push_back(sent.there);
+    // The buffer holds this message and the ones before it, as many as fit.
+    std::size_t fits = static_cast<std::size_t>(x.section->send_buffer.count / m.count);
+    if (fits == 0 || fits >= x.delivered.size()) return sent.accepted;
+    return after(g_, {}, {sent.accepted, x.delivered[x.delivered.size() - 1 - fits]});
+  }
+
+  // Gloo: the payload goes after the receiver's go-ahead; where collectives share a connection, in its turn.
+  TaskId send_when_told(std::size_t r, const Message& m, Connection& x, TaskId at, TaskId receiver) {
+    TaskId go = after(g_, x.latency, {receiver});
+    double work = static_cast<double>(m.count) * factor_of(x, m.count);
+    CoreTasks payload;
+    if (turn_) payload = turn_(static_cast<int>(r), m.peer, work);
+    else payload.due = payload.done = g_.add_task({}, work, x.flow);
+    g_.add_edge(at, payload.due);
+    g_.add_edge(go, payload.due);
+    x.delivered.push_back(after(g_, x.latency, {payload.done}));
+    return payload.done;
+  }
+
+  Duration sum_of(const Step& step) const {
+    if (!step.reduce) return {};
+    if (ring_) return price_.reduce_alone;  // chunks differ by at most one element
+    std::int64_t bytes = 0;
+    for (const Message& m : step.receives) bytes += m.count;
+    if (bytes == 0 || price_.sum_rate == 0) return {};
+    return {ceil_ps(static_cast<double>(bytes), price_.sum_rate)};
+  }
+
+  bool end(std::size_t r, std::size_t l) {
+    LaneState& lane = ranks_[r][l];
+    const Step* step = step_of(r, l);
+    if (!step || !lane.begun || lane.free.size() < step->sends.size()) return false;
+    std::map<Connection*, std::size_t> more;
+    for (const Message& m : step->receives) {
+      Connection& x = connection(m.peer, static_cast<int>(r), l);
+      if (x.delivered.size() <= x.taken + more[&x]++) return false;
+    }
+    Duration alone = sum_of(*step);
+    CoreTasks sum;
+    if (cores_.sum && alone.ps > 0) sum = cores_.sum(alone);
+    else sum.due = sum.done = g_.add_fixed(alone);
+    std::vector<TaskId> awaited = lane.free;
+    if (step->sends.empty()) awaited.push_back(lane.at);
+    for (const Message& m : step->receives) {
+      Connection& x = connection(m.peer, static_cast<int>(r), l);
+      awaited.push_back(x.delivered[x.taken++]);
+    }
+    for (std::size_t i = 0; i < awaited.size(); ++i)
+      if (std::find(awaited.begin(), awaited.begin() + static_cast<std::ptrdiff_t>(i), awaited[i]) == awaited.begin() + static_cast<std::ptrdiff_t>(i)) g_.add_edge(awaited[i], sum.due);
+    lane.ends.push_back(sum.done);
+    lane.at = sum.done;
+    lane.free.clear();
+    lane.begun = false;
+    return true;
+  }
+
+  TaskGraph& g_;
+  const Communicator& c_;
+  const Profile& p_;
+  const Price& price_;
+  const FlowOfHop& flow_;
+  const SharedCores& cores_;
+  const TakeTurn& turn_;
+  bool ring_ = false;
+  double factor_ = 1;
+  Schedule schedule_;
+  std::vector<std::vector<LaneState>> ranks_;  // by rank and lane
+  std::map<std::uint64_t, Connection> connections_;
+};
+
+}  // namespace
+
+std::vector<TaskId> tcp_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, Bytes size, const FlowOfHop& flow, std::span<const TaskId> arrive) {
+  std::vector<TaskId> has(arrive.begin(), arrive.end());
+  for (std::size_t round = 0; round < c.patterns[kBroadcast].rounds.size(); ++round) {
+    for (auto [from, to] : tree_round(c.ranks(), static_cast<int>(round))) {
+      auto f = static_cast<std::size_t>(from);
+      auto t = static_cast<std::size_t>(to);
+      Hop h = hop_between(c, from, to);
+      const TransportSection& section = p.transports.at(c.fabric->transports()[h.transport]);
+      Sent sent = send_buffered(g, has[f], section.latency + h.wire_latency, size.count, 1, section.send_buffer, flow(from, to));
+      has[f] = sent.accepted;
+      has[t] = after(g, {}, {has[t], sent.there});
+    }
+  }
+  return has;
+}
+
+Schedule schedule_of(const Communicator& c, int index, std::int64_t elements, std::int64_t element_size) {
+  const Pattern& pattern = c.patterns[static_cast<std::size_t>(index)];
+  std::int64_t lane = (elements + pattern.lanes - 1) / pattern.lanes;
+  std::int64_t pieces = std::max<std::int64_t>(1, pieces_of(pattern, elements * element_size));
+  ScheduleOptions options;
+  options.chunk = pattern.pipelined ? (lane + pieces - 1) / pieces : 0;
+  return make_schedule(pattern.algorithm, pattern.operation, c.layout, elements, options);
+}
+
+std::vector<TaskId> add_schedule_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
+                                          std::span<const TaskId> arrive, const SharedCores& cores, const TakeTurn& turn) {
+  ScheduleMessages messages(g, c, p, price, size, flow, cores, turn);
+  if (c.backend != Backend::Gloo) return messages.add(arrive);
+  return messages.add(launched(g, launch_time(c, p), arrive));
+}
+
+}  // namespace ddpsim::collective

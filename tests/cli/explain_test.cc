@@ -1,0 +1,81 @@
+// ddpsim explain --op, export nccl-tuner --cluster.
+#include <gtest/gtest.h>
+
+#include "sim/io/json_reader.h"
+#include "sim/report/nccl_tuner.h"
+#include "tests/support/support.h"
+
+namespace ddpsim::test {
+namespace {
+
+using Args = std::vector<std::string>;
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Explain, NamesTheChoiceThePricesAndWhatLimitsThem) {
+  Outcome o = ddpsim({"explain", "--op", "all_reduce", "--bytes", "25MiB", "--cluster", "hgx-h100"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  for (const char* part : {"\n* ", "ring/simple", "nvls/simple", "NCCL says", "ddpsim", "limited by", "nvlink", "NCCL's choice by size:"}) EXPECT_TRUE(has(o.out, part)) << part << "\n" << o.out;
+}
+
+TEST(Explain, SaysWhereTheTimeFallsAlthoughTheSizeGrows) {
+  Outcome o = ddpsim({"explain", "--cluster", "gh200x4-slingshot", "--nccl", "2.23.4"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_TRUE(has(o.out, "NCCL 2.23;")) << o.out;
+}
+
+TEST(Explain, JsonHoldsTheParts) {
+  Outcome o = ddpsim({"explain", "--bytes", "1MiB", "--cluster", "dgx-a100", "--ranks", "8", "--set", "NCCL_ALGO=ring", "--format", "json"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  io::Json j = io::parse_json(o.out, "stdout");
+  int chosen = 0;
+  ASSERT_FALSE(j["candidates"].empty());
+  for (const io::Json& c : j["candidates"]) {
+    EXPECT_EQ(c["algorithm"], "ring");
+    chosen += c["chosen"].get<bool>();
+    EXPECT_EQ(c["price_ps"].get<std::int64_t>(), c["base_ps"].get<std::int64_t>() + c["steps_ps"].get<std::int64_t>() + c["fill_ps"].get<std::int64_t>() + c["transfer_ps"].get<std::int64_t>());
+  }
+  EXPECT_EQ(chosen, 1);
+}
+
+TEST(Explain, RefusesWhatItCannotAnswer) {
+  struct Bad {
+    Args args;
+    const char* part;
+  };
+  for (const Bad& b : {Bad{{"explain"}, "no cluster given"},
+                       Bad{{"explain", "--cluster", "hgx-h10"}, "hgx-h100"},
+                       Bad{{"explain", "--cluster", "ethernet-10g"}, "GPUs"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--op", "alreduce"}, "all_reduce"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--bytes", "25"}, "unit"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--bytes", "0B"}, "at least one byte"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--ranks", "9"}, "8 devices"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--ranks", "1"}, "two ranks"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--nccl", "two"}, "version"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--nccl", "2.7"}, "2.19"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=rings"}, "none of ring"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_ALGOS=ring"}, "NCCL_ALGO"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=pat"}, "leave nothing"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "bucket_cap_mb=3"}, "cluster and a profile only"},
+                       Bad{{"export", "nccl-tuner"}, "--cluster"},
+                       Bad{{"export", "nccl-tuner", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=collnetchain"}, "leaves nothing"}}) {
+    Outcome o = ddpsim(b.args);
+    EXPECT_EQ(o.code, 2) << o.out;
+    EXPECT_TRUE(has(o.err, b.part)) << b.part << "\n" << o.err;
+    EXPECT_EQ(o.out, "");
+  }
+}
+
+TEST(ExportTuner, WritesPricesWithExplicitChannels) {
+  Outcome o = ddpsim({"export", "nccl-tuner", "--cluster", "hgx-h100"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  std::vector<report::TunerRow> rows = report::parse_tuner_csv(o.out, "stdout");
+  ASSERT_FALSE(rows.empty());
+  EXPECT_EQ(report::validate(rows).message, "");
+  for (const report::TunerRow& r : rows) {
+    EXPECT_GE(r.channels, 1);
+    EXPECT_EQ(r.ranks, 8);
+  }
+}
+
+}  // namespace
+}  // namespace ddpsim::test

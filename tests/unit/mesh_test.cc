@@ -1,0 +1,169 @@
+// The executor's connections: every algorithm over plain loopback, a thread a rank; and what other libraries would choose.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "calib/mesh.h"
+#include "sim/collective/decision.h"
+
+namespace ddpsim::test {
+namespace {
+
+using calib::Mesh;
+using collective::Layout;
+using collective::Step;
+
+std::vector<int> peers_of(const collective::RankSteps& steps, std::vector<collective::Message> Step::* end) {
+  std::vector<int> out;
+  for (const auto& lane : steps.lanes)
+    for (const Step& step : lane)
+      for (const auto& m : step.*end)
+        if (std::find(out.begin(), out.end(), m.peer) == out.end()) out.push_back(m.peer);
+  return out;
+}
+
+// Rank r's element i before; exact as floats, whatever the order of sums.
+float value(int rank, std::int64_t i) { return static_cast<float>((rank + 1) * 8 + i % 5); }
+
+// Plays a schedule twice and returns every rank's buffer.
+std::vector<std::vector<float>> play(const collective::Schedule& s, std::int64_t buffer, std::string& error) {
+  auto n = static_cast<int>(s.ranks.size());
+  std::vector<std::vector<float>> data(s.ranks.size());
+  std::vector<calib::Peer> peers(s.ranks.size());
+  std::atomic<int> listening = 0;
+  std::atomic<int> connected = 0;
+  std::vector<std::string> errors(s.ranks.size());
+  auto meet = [n](std::atomic<int>& count) {
+    ++count;
+    while (count < n) std::this_thread::yield();
+  };
+  std::vector<std::thread> threads;
+  for (int r = 0; r < n; ++r)
+    threads.emplace_back([&, r] {
+      auto me = static_cast<std::size_t>(r);
+      const collective::RankSteps& mine = s.ranks[me];
+      for (std::int64_t i = 0; i < buffer; ++i) data[me].push_back(value(r, i));
+      Mesh mesh(s.lanes());
+      peers[me] = {"127.0.0.1", mesh.listen("127.0.0.1")};
+      meet(listening);
+      try {
+        mesh.connect(r, peers, peers_of(mine, &Step::sends), peers_of(mine, &Step::receives));
+        meet(connected);
+        calib::Scratch scratch;
+        mesh.play(mine, reinterpret_cast<std::byte*>(data[me].data()), DType::Float32, scratch, 0);
+      } catch (const std::exception& e) {
+        errors[me] = e.what();
+      }
+    });
+  for (auto& t : threads) t.join();
+  for (const auto& e : errors)
+    if (!e.empty()) error = e;
+  return data;
+}
+
+TEST(Mesh, SumsByEveryAlgorithm) {
+  for (int a = 0; a < kAlgorithms; ++a)
+    for (int n = 2; n <= 8; ++n) {
+      auto algorithm = static_cast<Algorithm>(a);
+      if (!collective::performs(algorithm, Operation::AllReduce, n)) continue;
+      for (std::int64_t elements : {1, 7, 1001, 100'003}) {
+        Layout l;
+        l.ranks = n;
+        for (int p = 0; p < n; ++p) l.group.push_back(p / 2);
+        std::string error;
+        auto data = play(make_schedule(algorithm, Operation::AllReduce, l, elements, {4096}), elements, error);
+        ASSERT_EQ(error, "") << name_of(algorithm) << " " << n << " " << elements;
+        for (int r = 0; r < n; ++r)
+          for (std::int64_t i = 0; i < elements; ++i)
+            ASSERT_EQ(data[static_cast<std::size_t>(r)][static_cast<std::size_t>(i)], static_cast<float>(4 * n * (n + 1) + n * (i % 5)))
+                << name_of(algorithm) << " " << n << " " << elements << " rank " << r << " element " << i;
+      }
+    }
+}
+
+TEST(Mesh, ExchangesAndGathers) {
+  for (int n = 2; n <= 5; ++n) {
+    Layout l;
+    l.ranks = n;
+    std::string error;
+    std::int64_t block = 1001;
+    auto data = play(make_schedule(Algorithm::Direct, Operation::AllToAll, l, block * n), 2 * block * n, error);
+    ASSERT_EQ(error, "");
+    for (int r = 0; r < n; ++r)
+      for (int q = 0; q < n; ++q)
+        for (std::int64_t i = 0; q != r && i < block; ++i) ASSERT_EQ(data[static_cast<std::size_t>(r)][static_cast<std::size_t>((n + q) * block + i)], value(q, r * block + i));
+    data = play(make_schedule(Algorithm::Ring, Operation::AllGather, l, block), block, error);
+    for (int r = 0; r < n; ++r)
+      for (int q = 0; q < n; ++q)
+        for (std::int64_t i = collective::chunk_begin(block, n, q); i < collective::chunk_begin(block, n, q + 1); ++i)
+          ASSERT_EQ(data[static_cast<std::size_t>(r)][static_cast<std::size_t>(i)], value(q, i));
+    data = play(make_schedule(Algorithm::DoubleBinaryTree, Operation::Broadcast, l, block, {64}), block, error);
+    for (int r = 0; r < n; ++r)
+      for (std::int64_t i = 0; i < block; ++i) ASSERT_EQ(data[static_cast<std::size_t>(r)][static_cast<std::size_t>(i)], value(0, i));
+    ASSERT_EQ(error, "");
+  }
+}
+
+TEST(Mesh, SaysWhenStepsCannotGoOn) {
+  collective::RankSteps steps{{{{}}, {{}}}};
+  for (int l : {0, 1}) {
+    steps.lanes[static_cast<std::size_t>(l)][0].after_lane = 1 - l;
+    steps.lanes[static_cast<std::size_t>(l)][0].after_step = 0;
+  }
+  Mesh mesh(2);
+  calib::Scratch scratch;
+  EXPECT_THROW(mesh.play(steps, nullptr, DType::Float32, scratch, 0), std::runtime_error);
+}
+
+// ---- choices
+
+using collective::OpenMpi;
+
+int choice(OpenMpi v, int ranks, std::int64_t bytes, bool apart = false) { return static_cast<int>(open_mpi_all_reduce(v, ranks, bytes, bytes / 4, apart)); }
+
+TEST(OpenMpiChoice, OfFourPointZero) {
+  EXPECT_EQ(choice(OpenMpi::V4_0, 8, 9'999), 3);
+  EXPECT_EQ(choice(OpenMpi::V4_0, 8, 10'000), 4);
+  EXPECT_EQ(choice(OpenMpi::V4_0, 8, 8 << 20), 4);
+  EXPECT_EQ(choice(OpenMpi::V4_0, 8, (8 << 20) + 4), 5);
+  EXPECT_EQ(choice(OpenMpi::V4_0, 4096, 10'000), 2) << "fewer elements than ranks";
+}
+
+TEST(OpenMpiChoice, OfFourPointOneAndLater) {
+  struct Row {
+    int ranks;
+    std::int64_t bytes;
+    int choice;
+  };
+  for (auto v : {OpenMpi::V4_1, OpenMpi::Main})
+    for (Row r : {Row{2, 4, 4},        {2, 8, 3},          {3, 4096, 4},       {2, 8192, 3},     {2, 16384, 4},    {2, 65536, 5},     {3, 262144, 6},     {4, 15, 4},       {4, 16, 3},
+                  {7, 8191, 3},        {7, 8192, 6},       {8, 4, 3},          {15, 8192, 6},    {16, 63, 5},      {16, 64, 3},       {31, 4096, 6},      {32, 127, 5},     {32, 128, 6},
+                  {63, 1 << 25, 6},    {64, 262143, 3},    {127, 262144, 6},   {128, 131071, 2}, {255, 131072, 3}, {255, 262144, 6},  {256, 4095, 2},     {511, 4096, 6},   {512, 2047, 2},
+                  {2047, 2048, 3},     {2047, 16384, 6},   {2048, 2048, 5},    {2048, 4096, 3},  {4095, 16384, 6}, {4096, 2047, 2},   {4096, 2048, 5},    {65536, 16384, 3}, {65536, 32768, 6}})
+      EXPECT_EQ(choice(v, r.ranks, r.bytes), r.choice) << r.ranks << " ranks, " << r.bytes << " bytes";
+}
+
+TEST(OpenMpiChoice, OfMainWithOneRankPerNode) {
+  EXPECT_EQ(choice(OpenMpi::Main, 2, 1 << 25, true), 3);
+  EXPECT_EQ(choice(OpenMpi::Main, 3, 1 << 25, true), 7);
+  EXPECT_EQ(choice(OpenMpi::Main, 4, (1 << 20) - 1, true), 7);
+  EXPECT_EQ(choice(OpenMpi::Main, 7, 1 << 20, true), 3);
+  EXPECT_EQ(choice(OpenMpi::Main, 8, 262144, true), 6);
+  EXPECT_EQ(choice(OpenMpi::Main, 15, 1 << 20, true), 3);
+  EXPECT_EQ(choice(OpenMpi::Main, 16, 32768, true), 2);
+  EXPECT_EQ(choice(OpenMpi::Main, 31, 131072, true), 6);
+  EXPECT_EQ(choice(OpenMpi::Main, 64, 32768, true), 3);
+  EXPECT_EQ(choice(OpenMpi::Main, 65, 32768, true), 3) << "the usual table";
+  EXPECT_EQ(choice(OpenMpi::V4_1, 3, 1 << 25, true), 6) << "not in 5.0";
+}
+
+TEST(OpenMpiChoice, HasStepLists) {
+  EXPECT_EQ(collective::algorithm_of(collective::OpenMpiAllReduce::Rabenseifner), Algorithm::HalvingDoubling);
+  EXPECT_EQ(collective::algorithm_of(collective::OpenMpiAllReduce::SegmentedRing), Algorithm::Ring);
+  EXPECT_EQ(collective::gloo_all_reduce(false), Algorithm::Ring);
+  EXPECT_EQ(collective::gloo_all_reduce(true), Algorithm::Bcube);
+}
+
+}  // namespace
+}  // namespace ddpsim::test

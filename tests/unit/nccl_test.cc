@@ -1,0 +1,269 @@
+// NCCL's cost model against a tuning table that NCCL printed, its search on shipped clusters, its choice under settings, and ddpsim's price of it.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "sim/collective/nccl.h"
+#include "sim/collective/price.h"
+#include "tests/support/support.h"
+
+namespace ddpsim::nccl {
+namespace {
+
+using collective::make_nccl_group;
+using collective::NcclGroup;
+using topology::Fabric;
+
+std::vector<int> first(int n) {
+  std::vector<int> out(static_cast<std::size_t>(n));
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+
+struct World {
+  Cluster cluster;
+  Profile profile;
+  std::optional<Fabric> fabric;
+  NcclGroup group;
+  World(const std::string& name, int hosts, int ranks, Settings settings = {}) : cluster(test::cluster(name)) {
+    cluster.hosts = hosts;
+    std::string base = cluster.profile.ends_with(".datasheet") ? cluster.profile : cluster.profile + ".datasheet";
+    profile = test::profile(base);
+    fabric.emplace(cluster);
+    group = make_nccl_group(*fabric, first(ranks), settings, profile.compute.capability);
+  }
+  World(const World&) = delete;
+};
+
+// Printed by NCCL 2.29.2 on H100 SXM, one node, 2, 4 and 6 GPUs (facts of waynehacking8/nccl-collectives-bench, results/scaling_attributed): latency us,
+// algorithm bandwidth GB/s, to one decimal. The graph is what our search finds on the shipped cluster.
+struct Printed {
+  int ranks;
+  Operation op;
+  Algorithm algorithm;
+  Protocol protocol;
+  double latency;
+  double bandwidth;
+};
+constexpr auto AR = Operation::AllReduce;
+constexpr auto AG = Operation::AllGather;
+constexpr auto BC = Operation::Broadcast;
+constexpr auto T = Algorithm::Tree;
+constexpr auto R = Algorithm::Ring;
+constexpr auto N = Algorithm::Nvls;
+constexpr auto LL = Protocol::Ll;
+constexpr auto L128 = Protocol::Ll128;
+constexpr auto SI = Protocol::Simple;
+constexpr Printed kPrinted[] = {
+    {2, AR, T, LL, 8.0, 61.1},   {2, AR, T, L128, 16.5, 180.6}, {2, AR, T, SI, 16.4, 232.2}, {2, AR, R, LL, 7.8, 141.0},  {2, AR, R, L128, 17.8, 331.2}, {2, AR, R, SI, 15.2, 360.0},
+    {2, AR, N, SI, 25.0, 102.0}, {4, AR, T, LL, 10.4, 43.6},    {4, AR, T, L128, 21.5, 128.8}, {4, AR, T, SI, 32.4, 165.6}, {4, AR, R, LL, 10.2, 94.0},   {4, AR, R, L128, 25.4, 220.8},
+    {4, AR, R, SI, 28.8, 240.0}, {4, AR, N, SI, 25.0, 160.0},   {6, AR, T, LL, 12.8, 43.6},  {6, AR, T, L128, 26.5, 128.8}, {6, AR, T, SI, 48.4, 165.6},  {6, AR, R, LL, 12.6, 84.6},
+    {6, AR, R, L128, 33.0, 198.7}, {6, AR, R, SI, 42.4, 216.0}, {6, AR, N, SI, 25.0, 216.0}, {2, AG, R, LL, 7.2, 282.0},  {2, AG, R, L128, 15.9, 662.4}, {2, AG, R, SI, 11.8, 720.0},
+    {4, AG, R, LL, 8.4, 188.0},  {4, AG, R, L128, 19.7, 441.6}, {4, AG, R, SI, 18.6, 480.0}, {6, AG, R, LL, 9.6, 169.2},  {6, AG, R, L128, 23.5, 397.4}, {6, AG, R, SI, 25.4, 432.0},
+    {2, AG, N, SI, 25.0, 25.5},  {4, AG, N, SI, 25.0, 114.8},   {6, AG, N, SI, 25.0, 177.1}, {2, BC, R, LL, 7.2, 141.0},  {2, BC, R, L128, 15.9, 331.2}, {2, BC, R, SI, 11.8, 360.0},
+};
+
+TEST(NcclTuning, IsTheTableThatNcclPrints) {
+  for (int ranks : {2, 4, 6}) {
+    World s("hgx-h100", 1, ranks);
+    for (const Printed& p : kPrinted) {
+      if (p.ranks != ranks) continue;
+      Cell c = cost_table(s.group.system, p.op, {28})[static_cast<std::size_t>(p.algorithm)][static_cast<std::size_t>(p.protocol)];
+      std::string what = std::string(name_of(p.op)) + " " + name_of(p.algorithm) + "/" + name_of(p.protocol) + " on " + std::to_string(ranks);
+      EXPECT_NEAR(c.latency_us, p.latency, 0.051) << what;
+      EXPECT_NEAR(c.bandwidth, p.bandwidth, 0.051) << what;
+    }
+  }
+}
+
+TEST(NcclSearch, FindsWhatNcclFindsOnKnownNodes) {
+  struct Known {
+    const char* cluster;
+    int hosts, ranks, graph, channels;
+    double intra, inter;
+  };
+  // Graph 0 ring, 1 tree, 3 NVLS. Sources: facts of the log above; NCCL's speeds of each generation; the GH200 series' published logs.
+  for (const Known& k : {Known{"hgx-h100", 1, 8, 0, 12, 30, 30}, Known{"hgx-h100", 1, 6, 3, 6, 50, 60}, Known{"dgx-a100", 1, 8, 0, 12, 20, 20}, Known{"dgx-a100", 2, 16, 0, 8, 24, 24},
+                         Known{"dgx1-v100", 1, 8, 0, 6, 20, 20}, Known{"gh200x4-slingshot", 1, 4, 0, 12, 30, 30}, Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24},
+                         Known{"gh200x4-slingshot", 2, 8, 1, 8, 24, 12}, Known{"pcie-box", 1, 4, 0, 1, 12, 12}}) {
+    World s(k.cluster, k.hosts, k.ranks);
+    const ChannelGraph& g = s.group.system.graphs.by_algorithm[static_cast<std::size_t>(k.graph)];
+    std::string what = std::string(k.cluster) + " x " + std::to_string(k.hosts) + ", graph " + std::to_string(k.graph);
+    EXPECT_EQ(g.channels, k.channels) << what;
+    EXPECT_NEAR(g.bw_intra / 1e9, k.intra, 1e-9) << what;
+    EXPECT_NEAR(g.bw_inter / 1e9, k.inter, 1e-9) << what;
+  }
+}
+
+TEST(NcclSearch, RingsGoThroughEveryGpuOnceAndFitTheirLinks) {
+  for (const char* name : {"dgx1-v100", "gh200x4-slingshot", "hgx-h100", "pcie-box-8"}) {
+    World s(name, 1, test::cluster(name).devices_per_host);
+    const ChannelGraph& g = s.group.system.graphs.by_algorithm[0];
+    ASSERT_GT(g.channels, 0) << name;
+    std::map<topology::LinkId, double> used;
+    topology::Route route;
+    for (const auto& order : g.order) {
+      EXPECT_EQ(std::set<int>(order.begin(), order.end()).size(), static_cast<std::size_t>(s.cluster.devices_per_host)) << name;
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        s.fabric->find_route(order[i], order[(i + 1) % order.size()], route);
+        for (topology::LinkId l : route.links) used[l] += g.bw_intra;
+      }
+    }
+    for (const auto& [l, bytes] : used) EXPECT_LE(bytes, s.fabric->links()[l].bandwidth.bytes_per_ps() * 1e12 * 1.0001) << name << " " << s.fabric->link_name(l);
+  }
+}
+
+bool available(const System& s, Operation op, Algorithm a, Protocol p, int version = 28) { return cost_table(s, op, {version})[static_cast<std::size_t>(a)][static_cast<std::size_t>(p)].bandwidth > 0; }
+
+TEST(NcclTuning, OffersOnlyWhatNcclOffers) {
+  World one("hgx-h100", 1, 8);
+  EXPECT_TRUE(available(one.group.system, AR, N, SI));
+  EXPECT_FALSE(available(one.group.system, AR, Algorithm::NvlsTree, SI)) << "off on one node";
+  EXPECT_FALSE(available(one.group.system, AR, N, LL)) << "Simple only";
+  EXPECT_FALSE(available(one.group.system, BC, T, SI)) << "broadcast has rings only";
+  EXPECT_FALSE(available(one.group.system, AR, Algorithm::Pat, SI));
+  EXPECT_FALSE(available(one.group.system, AG, Algorithm::Pat, SI)) << "one GPU a node only";
+  World a100("dgx-a100", 1, 8);
+  EXPECT_FALSE(available(a100.group.system, AR, N, SI)) << "no multicast before Hopper";
+  EXPECT_TRUE(available(a100.group.system, AR, R, L128));
+  World pcie("pcie-box", 1, 4);
+  EXPECT_FALSE(available(pcie.group.system, AR, R, L128)) << "PCIe splits 128-byte stores";
+  World lone("gpu-ethernet-100g", 4, 4);
+  EXPECT_TRUE(available(lone.group.system, AG, Algorithm::Pat, SI));
+  EXPECT_FALSE(available(lone.group.system, AG, Algorithm::Pat, SI, 22)) << "PAT came with 2.23";
+  World p4d("aws-p4d", 2, 16);
+  EXPECT_FALSE(available(p4d.group.system, AR, R, LL)) << "EFA of p4d takes Simple only";
+  EXPECT_TRUE(available(p4d.group.system, AR, R, SI));
+}
+
+TEST(NcclTuning, VersionsDiffer) {
+  World s("hgx-h100", 1, 8);
+  auto cell = [&](int v, Algorithm a, Protocol p) { return cost_table(s.group.system, AR, {v})[static_cast<std::size_t>(a)][static_cast<std::size_t>(p)]; };
+  EXPECT_GT(cell(19, T, SI).latency_us, cell(23, T, SI).latency_us) << "2.19 raised the tree's NVLink latency to 28 us, 2.23 took it back";
+  EXPECT_LT(cell(20, R, LL).bandwidth, cell(21, R, LL).bandwidth) << "2.21 raised Hopper's LL";
+  EXPECT_EQ(cell(10, R, SI).bandwidth, cell(19, R, SI).bandwidth) << "older ones count as 2.19";
+}
+
+TEST(NcclChoice, SmallOperationsUseFewChannels) {
+  World s("hgx-h100", 1, 8);
+  EXPECT_EQ(choose(s.group.system, s.group.settings, AR, 1024)->channels, 1);
+  auto large = choose(s.group.system, s.group.settings, AR, std::int64_t{1} << 30);
+  EXPECT_EQ(complete(s.group.system, s.group.settings, AR, R, SI, std::int64_t{1} << 30).channels, 24);
+  EXPECT_EQ(complete(s.group.system, s.group.settings, AR, R, SI, std::int64_t{1} << 30).chunk, 2 * kMiB);
+  EXPECT_GE(large->channels, 16);
+}
+
+TEST(NcclChoice, HonoursTheEnvironment) {
+  auto with = [](std::map<std::string, std::string> environment) {
+    ParsedSettings p = parse_settings(environment, {28});
+    EXPECT_EQ(p.problem.message, "") << p.problem.path;
+    return p.settings;
+  };
+  World s("hgx-h100", 1, 8);
+  auto way = [&](const Settings& set, Operation op = AR, std::int64_t bytes = 64 * kMiB) {
+    auto c = choose(s.group.system, set, op, bytes);
+    return c ? std::string(name_of(c->algorithm)) + "/" + name_of(c->protocol) : std::string("nothing");
+  };
+  EXPECT_EQ(way(with({{"NCCL_ALGO", "Tree"}, {"NCCL_PROTO", "LL128"}})), "tree/ll128");
+  EXPECT_EQ(way(with({{"NCCL_PROTO", "^LL,Simple"}})), "ring/ll128");
+  EXPECT_EQ(way(with({{"NCCL_ALGO", "allreduce:tree;allgather:ring"}, {"NCCL_PROTO", "simple"}})), "tree/simple");
+  EXPECT_EQ(way(with({{"NCCL_ALGO", "allreduce:tree;allgather:ring"}, {"NCCL_PROTO", "simple"}}), AG), "ring/simple");
+  EXPECT_EQ(way(with({{"NCCL_ALGO", "pat"}})), "nothing") << "since 2.24 there is no fallback";
+  Settings old = with({{"NCCL_ALGO", "pat"}});
+  old.version = {20};
+  EXPECT_EQ(way(old).substr(0, 4), "ring") << "before, rings";
+  EXPECT_EQ(complete(s.group.system, with({{"NCCL_MAX_CTAS", "4"}}), AR, R, SI, 64 * kMiB).channels, 4);
+  EXPECT_EQ(complete(s.group.system, with({{"NCCL_BUFFSIZE", "1048576"}}), AR, R, SI, 64 * kMiB).chunk, 512 * kKiB);
+  for (auto [name, value] : std::map<std::string, std::string>{{"NCCL_ALGO", "rong"}, {"NCCL_PROTO", "ll129"}, {"NCCL_MAX_CTAS", "0"}, {"NCCL_BUFFSIZE", "4M"}, {"NCCL_ALGO ", "ring"}})
+    EXPECT_NE(parse_settings({{name, value}}, {28}).problem.message, "") << name << "=" << value;
+  EXPECT_NE(parse_settings({{"NCCL_MIN_CTAS", "8"}, {"NCCL_MAX_CTAS", "4"}}, {28}).problem.message, "");
+}
+
+TEST(NcclTree, EveryNodeHasOneParentAndIsInnerInAtMostOneTree) {
+  for (int n = 1; n <= 64; ++n) {
+    std::vector<int> inner(static_cast<std::size_t>(n), 0);
+    for (int tree : {0, 1}) {
+      int roots = 0;
+      int edges = 0;
+      for (int i = 0; i < n; ++i) {
+        collective::TreeNode t = collective::binary_tree_node(n, i, tree);
+        roots += t.up < 0;
+        int children = 0;
+        for (int d : t.down) {
+          if (d < 0) continue;
+          ++children;
+          EXPECT_EQ(collective::binary_tree_node(n, d, tree).up, i) << n << " nodes, tree " << tree << ", node " << d;
+        }
+        edges += children;
+        inner[static_cast<std::size_t>(i)] += children == 2;
+      }
+      EXPECT_EQ(roots, 1) << n;
+      EXPECT_EQ(edges, n - 1) << n;
+    }
+    for (int i = 0; i < n; ++i) EXPECT_LE(inner[static_cast<std::size_t>(i)], 1) << n << " nodes, node " << i;
+  }
+}
+
+// For one algorithm, protocol and number of channels, more bytes never take less time.
+TEST(NcclPrice, GrowsWithBytes) {
+  for (auto [name, hosts] : std::map<std::string, int>{{"hgx-h100", 1}, {"hgx-h100", 4}, {"dgx-a100", 2}, {"gh200x4-slingshot", 16}, {"aws-p5", 2}, {"dgx1-v100", 1}, {"pcie-box-8", 1}}) {
+    World s(name, hosts, hosts * test::cluster(name).devices_per_host);
+    for (int o = 0; o < kOperations; ++o)
+      for (const Candidate& c : candidates(s.group.system, s.group.settings, static_cast<Operation>(o), kMiB)) {
+        if (!c.estimate_us) continue;
+        Choice fixed = complete(s.group.system, s.group.settings, static_cast<Operation>(o), c.algorithm, c.protocol, kMiB);
+        Duration last;
+        for (std::int64_t bytes = 8; bytes <= (std::int64_t{8} << 30); bytes = bytes * 3 / 2 + 1) {
+          Duration now = collective::nccl_price(s.group, s.profile, Level::Mid, static_cast<Operation>(o), fixed, {bytes}).total;
+          EXPECT_GE(now, last) << name << " " << name_of(static_cast<Operation>(o)) << " " << name_of(c.algorithm) << "/" << name_of(c.protocol) << " at " << bytes;
+          last = now;
+        }
+      }
+  }
+}
+
+// Other hosts, the same price; and the level of efficiency is the only thing between low and high.
+TEST(NcclPrice, DoesNotDependOnWhichHosts) {
+  Cluster c = test::cluster("dgx-a100");
+  c.hosts = 8;
+  Profile p = test::profile("a100-sxm4-80gb.datasheet");
+  Fabric f(c);
+  std::vector<int> last;
+  for (int i = 0; i < 32; ++i) last.push_back(32 + i);
+  NcclGroup a = make_nccl_group(f, first(32), {}, 80);
+  NcclGroup b = make_nccl_group(f, last, {}, 80);
+  for (std::int64_t bytes : {std::int64_t{1024}, kMiB, 256 * kMiB}) {
+    Choice choice = *choose(a.system, a.settings, AR, bytes);
+    EXPECT_EQ(collective::nccl_price(a, p, Level::Mid, AR, choice, {bytes}).total, collective::nccl_price(b, p, Level::Mid, AR, choice, {bytes}).total);
+    EXPECT_GE(collective::nccl_price(a, p, Level::Low, AR, choice, {bytes}).total, collective::nccl_price(a, p, Level::High, AR, choice, {bytes}).total);
+  }
+}
+
+// At large sizes the price is bytes over the slowest link, by theory: ring 2(n-1)/n over a GPU's links, or over the host's NICs; NVLS (1 + 1/n).
+TEST(NcclPrice, IsBandwidthAtLargeSizes) {
+  std::int64_t bytes = std::int64_t{64} << 30;
+  auto seconds = [&](World& s, Algorithm a) {
+    Choice c = complete(s.group.system, s.group.settings, AR, a, SI, bytes);
+    return static_cast<double>(collective::nccl_price(s.group, s.profile, Level::Mid, AR, c, {bytes}).total.ps) / 1e12;
+  };
+  World one("hgx-h100", 1, 8);
+  double nvlink = 450e9 * one.profile.transports.at("nvlink").efficiency.mid;
+  auto size = static_cast<double>(bytes);
+  EXPECT_NEAR(seconds(one, R), size * 2 * 7 / 8 / nvlink, 0.005 * seconds(one, R));
+  EXPECT_NEAR(seconds(one, N), size * (1 + 1.0 / 8) / (nvlink * 0.85), 0.005 * seconds(one, N));
+  World two("dgx-a100", 2, 16);
+  double nics = 8 * 25e9 * two.profile.transports.at("ib").efficiency.mid;
+  EXPECT_NEAR(seconds(two, R), size * 2 * 15 / 16 / nics, 0.005 * seconds(two, R));
+}
+
+TEST(NcclPrice, LaunchesOfOneProcessHideBehindTheLastOperation) {
+  World s("hgx-h100", 1, 8);
+  collective::NcclPrice price;
+  price.total = {10'000'000};
+  s.profile.host.launch = {5'000'000};
+  EXPECT_EQ(collective::nccl_tests_time(s.profile, price, 1).ps, 10'000'000);
+  EXPECT_EQ(collective::nccl_tests_time(s.profile, price, 8).ps, 40'000'000);
+}
+
+}  // namespace
+}  // namespace ddpsim::nccl

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""The prices of NCCL's collectives stay as good as they were: `ddpsim validate --collectives` inside collectives.json, and the committed report is fresh.
+
+  collectives.py DDPSIM      exit 1 names every limit that is broken
+"""
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def main():
+    ddpsim = sys.argv[1]
+
+    def ask(form):
+        return subprocess.run([ddpsim, "validate", "--collectives", "--format", form], check=True, text=True, stdout=subprocess.PIPE).stdout
+
+    found = json.loads(ask("json"))
+    limits = json.loads((ROOT / "tests/validation/collectives.json").read_text())["limits"]
+    values = {f"median.{band}": value for band, value in zip(("small", "middle", "large"), found["median_error"])}
+    for b, band in enumerate(("small", "middle", "large")):
+        values[f"worst_table.{band}"] = max(t["bands"][b]["median_error"] for t in found["tables"] if t["bands"][b]["rows"])
+    values["closer_than_nccl"] = found["cells_closer"] / found["cells_off"]
+    values["worse_elsewhere"] = found["most_worse"]
+    values["every_other_size.median"] = found["fitted"]["largest_median_error"]
+    values["every_other_size.p95"] = found["fitted"]["p95_error_1_to_128_mib"]
+    values["more_ranks.median"] = max(e["median_error"] for e in found["extrapolated"])
+    values["tables"] = len(found["tables"])
+    broken = 0
+    for limit in limits:
+        value = values[limit["what"]]
+        low, high = limit.get("min", float("-inf")), limit.get("max", float("inf"))
+        ok = low <= value <= high
+        print(f"{'ok    ' if ok else 'BROKEN'} {limit['what']} {value:.4f} ({low} to {high})")
+        broken += not ok
+    if ask("md") != (ROOT / "reports/collectives.md").read_text():
+        print("BROKEN reports/collectives.md is stale: run tools/collectives_report")
+        broken += 1
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
