@@ -2,7 +2,7 @@
 //
 //   price = base + sum of the latencies of the steps + fill of the pipeline + bytes over the slowest link (its load / its rate, less the protocol's share)
 //
-// sim/MODEL.md section 10. Terms: a node is a host (or an NVLink domain), a channel one thread block with its own ring or trees.
+// sim/MODEL.md section 7. Terms: a node is a host (or an NVLink domain), a channel one thread block with its own ring or trees.
 #pragma once
 
 #include <array>

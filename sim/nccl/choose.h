@@ -1,6 +1,6 @@
 // What NCCL does with one operation: algorithm and protocol by the least estimate, then channels, threads, chunk. Honours NCCL_ALGO, NCCL_PROTO,
 // NCCL_MIN_CTAS, NCCL_MAX_CTAS (and the older _NCHANNELS), NCCL_NTHREADS, NCCL_LL128_NTHREADS and NCCL_BUFFSIZE.
-// Source: NCCL src/enqueue.cc (topoGetAlgoInfo, calcCollChunking), src/init.cc (computeBuffSizes), src/graph/tuning.cc; sim/MODEL.md section 10.
+// Source: NCCL src/enqueue.cc (topoGetAlgoInfo, calcCollChunking), src/init.cc (computeBuffSizes), src/graph/tuning.cc; sim/MODEL.md section 7.
 #pragma once
 
 #include <map>

@@ -27,6 +27,11 @@ def main():
     values["every_other_size.median"] = found["fitted"]["largest_median_error"]
     values["every_other_size.p95"] = found["fitted"]["p95_error_1_to_128_mib"]
     values["more_ranks.median"] = max(e["median_error"] for e in found["extrapolated"])
+    executed = found["executed"]
+    values["executed.rows"] = executed["judged"]
+    values["executed.median"] = executed["median_error"]
+    values["executed.p95"] = executed["p95_error"]
+    values["executed.order"] = executed["pairs_right"] / executed["pairs"]
     values["tables"] = len(found["tables"])
     broken = 0
     for limit in limits:

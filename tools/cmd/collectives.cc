@@ -137,17 +137,18 @@ Tables load_tables(const Terminal& t, const std::string& folder) {
   return out;
 }
 
-std::string collectives_table(const calib::CollectiveReport& r) {
+std::string collectives_table(const calib::CollectiveReport& r, const ExecutedReport& x) {
   std::string out = fmt::format("{:<52} {:>16} {:>16} {:>16}\n", "median error, % (NCCL's own estimate)", "< 1 MiB", "1-16 MiB", ">= 16 MiB");
   for (const calib::TableResult& t : r.tables) out += fmt::format("{:<52} {:>16} {:>16} {:>16}\n", t.name, cell(t.bands[0]), cell(t.bands[1]), cell(t.bands[2]));
   out += fmt::format("{:<52} {:>16} {:>16} {:>16}\n", "median of the tables", percent(r.median[0]), percent(r.median[1]), percent(r.median[2]));
   out += fmt::format("NCCL off by more than 5 % in {} cells, ddpsim closer in {}; elsewhere ddpsim at most {} points worse\n", r.cells_off, r.cells_closer, percent(r.most_worse));
   out += fmt::format("every other size: median of the tables without a cliff {:.2f} % (largest {:.2f} %), 1 to 128 MiB pooled: 95th percentile {} %\n", 100 * r.fitted_median, 100 * r.fitted_worst_median, percent(r.fitted_p95));
   for (const calib::Extrapolation& e : r.extrapolated) out += fmt::format("from at most 64 ranks: {} median {} %\n", e.table, percent(e.median));
+  out += fmt::format("executed alone, {} all-reduces of 256 KiB and more: median {:.2f} %, 95th percentile {:.2f} %; order right in {} of {} pairs\n", x.judged, 100 * x.median, 100 * x.p95, x.ranked_right, x.ranked);
   return out;
 }
 
-io::OrderedJson collectives_json(const calib::CollectiveReport& r) {
+io::OrderedJson collectives_json(const calib::CollectiveReport& r, const ExecutedReport& x) {
   io::OrderedJson tables = io::OrderedJson::array();
   for (const calib::TableResult& t : r.tables) {
     io::OrderedJson rows = io::OrderedJson::array();
@@ -168,6 +169,9 @@ io::OrderedJson collectives_json(const calib::CollectiveReport& r) {
     for (const auto& [name, f] : t.fits) fits[name] = {{"step_factor", f.step_factor}, {"efficiency_factor", f.efficiency}, {"tables", f.tables}};
     tables.push_back({{"name", t.name}, {"machine", t.machine}, {"fits", fits}, {"bands", bands}, {"cliffs", cliffs}, {"fitted_median_error", t.fitted_median}, {"rows", rows}});
   }
+  io::OrderedJson executed = io::OrderedJson::array();
+  for (const ExecutedRow& e : x.rows)
+    executed.push_back({{"where", e.where}, {"algorithm", name_of(e.algorithm)}, {"bytes", e.bytes}, {"measured_ps", e.measured.ps}, {"predicted_ps", e.predicted.ps}, {"spread", e.spread}});
   io::OrderedJson extrapolated = io::OrderedJson::array();
   for (const calib::Extrapolation& e : r.extrapolated) extrapolated.push_back({{"table", e.table}, {"from", e.from}, {"rows", e.rows}, {"median_error", e.median}});
   return {{"tables", tables},
@@ -176,6 +180,7 @@ io::OrderedJson collectives_json(const calib::CollectiveReport& r) {
           {"cells_closer", r.cells_closer},
           {"most_worse", r.most_worse},
           {"extrapolated", extrapolated},
+          {"executed", {{"judged", x.judged}, {"median_error", x.median}, {"p95_error", x.p95}, {"pairs", x.ranked}, {"pairs_right", x.ranked_right}, {"rows", executed}}},
           {"fitted", {{"median_error", r.fitted_median}, {"largest_median_error", r.fitted_worst_median}, {"p95_error_1_to_128_mib", r.fitted_p95}, {"pooled", r.fitted_pooled}, {"left_out_at_cliffs", r.fitted_at_cliffs}}}};
 }
 
@@ -185,7 +190,7 @@ std::string size_text(std::int64_t bytes) { return to_string(Bytes{bytes}); }
 
 }  // namespace
 
-std::string collectives_markdown(const calib::CollectiveReport& r) {
+std::string collectives_markdown(const calib::CollectiveReport& r, const ExecutedReport& x) {
   std::string out =
       "# NCCL's collectives: published tables beside ddpsim's prices\n\n"
       "Made by `tools/collectives_report` (`ddpsim validate --collectives --format md`); do not edit. Tables: `calib/published`, imported from public nccl-tests\n"
@@ -222,6 +227,15 @@ std::string collectives_markdown(const calib::CollectiveReport& r) {
   out += "\n## More ranks than were fitted\n\nLatency, efficiency and what the mechanism lacks by size, from the tables of at most 64 ranks of a machine; the error of its larger ones.\n\n"
          "| table | rows | median, % |\n|---|---:|---:|\n";
   for (const calib::Extrapolation& e : r.extrapolated) out += fmt::format("| {} | {} | {} |\n", e.table, e.rows, percent(e.median));
+  out += fmt::format(
+      "\n## Executed by ddpsim\n\n"
+      "All-reduces that ddpsim's executor played alone over TCP, on hosts made of network namespaces of one machine, beside the simulation of their messages; none was\n"
+      "fitted. {} of 256 KiB and more: median {:.2f} %, 95th percentile {:.2f} %. Of {} pairs of algorithms at one place and size whose times differ by more than 3 %, {} are in the right\n"
+      "order.\n\n| where | algorithm | bytes | measured | spread | error |\n|---|---|---:|---:|---:|---:|\n",
+      x.judged, 100 * x.median, 100 * x.p95, x.ranked, x.ranked_right);
+  for (const ExecutedRow& e : x.rows)
+    out += fmt::format("| {} | {} | {} | {} | {:.1f} % | {:+.2f} % |\n", e.where, name_of(e.algorithm), size_text(e.bytes), to_string(e.measured), 100 * e.spread,
+                       100 * (static_cast<double>(e.predicted.ps) / static_cast<double>(e.measured.ps) - 1));
   return out;
 }
 

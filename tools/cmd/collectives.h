@@ -40,8 +40,27 @@ std::vector<int> spread(const Cluster& c, int ranks, int hosts);
 // Of the setting's environment and version; before 2.5 there is no LL128.
 nccl::Settings settings_of(const CollectiveSetting& s);
 
-std::string collectives_table(const calib::CollectiveReport& r);
-std::string collectives_markdown(const calib::CollectiveReport& r);
-io::OrderedJson collectives_json(const calib::CollectiveReport& r);
+// All-reduces that ddpsim's executor played alone (ddpsim calibrate --collectives), beside the simulation of their messages. None was fitted.
+struct ExecutedRow {
+  std::string where;  // cluster, ranks, rank order
+  Algorithm algorithm = Algorithm::Ring;
+  std::int64_t bytes = 0;
+  Duration measured;  // median
+  double spread = 0;  // (largest - smallest) / median of the repetitions
+  Duration predicted;
+};
+struct ExecutedReport {
+  std::vector<ExecutedRow> rows;
+  std::size_t judged = 0;  // rows of 256 KiB and more
+  double median = 0;       // of their |predicted / measured - 1|
+  double p95 = 0;
+  std::size_t ranked = 0;         // pairs of algorithms, same place and size, whose times differ by more than 3 %
+  std::size_t ranked_right = 0;
+};
+ExecutedReport judge_executed(const Terminal& t, const std::string& folder);
+
+std::string collectives_table(const calib::CollectiveReport& r, const ExecutedReport& e);
+std::string collectives_markdown(const calib::CollectiveReport& r, const ExecutedReport& e);
+io::OrderedJson collectives_json(const calib::CollectiveReport& r, const ExecutedReport& e);
 
 }  // namespace ddpsim::cli

@@ -229,9 +229,10 @@ void validate_collectives(Terminal& t, const Flags& flags) {
   if (tables.tables.empty()) throw InputError{folder, "holds no table of collectives (ddpsim import nccl-tests makes them)"};
   for (const std::string& why : tables.left_out) t.err << "ddpsim: left out: " << why << "\n";
   calib::CollectiveReport report = calib::judge_collectives(tables.tables);
+  ExecutedReport executed = judge_executed(t, flags.runs.empty() ? home_of(t).path() + "/calib/runs" : flags.runs);
   const std::string& format = flags.output.format;
   if (format == "junit") throw InputError{"--format junit", "is of validate without --collectives; here: table, json, md"};
-  write_answer(t, flags.output, format == "json" ? collectives_json(report).dump(1) + "\n" : format == "md" ? collectives_markdown(report) : collectives_table(report));
+  write_answer(t, flags.output, format == "json" ? collectives_json(report, executed).dump(1) + "\n" : format == "md" ? collectives_markdown(report, executed) : collectives_table(report, executed));
 }
 
 void validate_command(Terminal& t, Flags flags) {
