@@ -192,9 +192,9 @@ LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string
       LinkFit& f = fits[name];
       f.tables = static_cast<int>(list.size());
       f.efficiency = best_on_grid(list, shares, f.efficiency, {Band::Large}, About::Efficiency, name, fits, [&n = name](LinkFits& all, double v) { all[n].efficiency = v; },
-                                  [](double v) { return 0.25 * std::abs(v - 1); });
+                                  [](double v) { return 0.02 * std::abs(v - 1); });
       f.step_factor = best_on_grid(list, factors, f.step_factor, {Band::Small, Band::Middle}, About::Steps, name, fits, [&n = name](LinkFits& all, double v) { all[n].step_factor = v; },
-                                   [](double v) { return 0.25 * std::abs(v > 1 ? v - 1 : 1 / v - 1); });
+                                   [](double v) { return 0.02 * std::abs(v > 1 ? v - 1 : 1 / v - 1); });
     }
   return fits;
 }
@@ -288,6 +288,42 @@ std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& table
       errors.push_back(std::abs(ratio / ratio_of(r) - 1));
     }
     out.push_back({from, t.name, errors.size(), median_of(errors)});
+  }
+  return out;
+}
+
+CollectiveFit fit_collectives(const Profile& base, const std::string& name, std::vector<CollectiveTable> tables) {
+  CollectiveFit out;
+  for (CollectiveTable& t : tables) t.profile = base;
+  out.links = fit_links(tables, "");
+  out.profile = with_fits(base, out.links);
+  out.profile.name = name;
+  bool ours = std::all_of(tables.begin(), tables.end(), [](const CollectiveTable& t) { return t.run->evidence == EvidenceClass::Collective; });
+  std::map<std::string, std::vector<double>> rates;  // measured / predicted of rows that a link limits: what its efficiency was there
+  std::string from;
+  for (const CollectiveTable& t : tables) {
+    from += (from.empty() ? "" : ", ") + t.name;
+    TableResult r;
+    r.rows = predict_table(t, out.profile);
+    find_cliffs(r);
+    std::map<std::int64_t, double> beside;
+    for (const FittedRow& f : fit_every_other(r)) beside[f.bytes] = f.error;
+    for (const CollectiveRow& row : r.rows) {
+      if (!row.available) continue;
+      out.residuals.push_back({t.name, t.group.ranks(), row.bytes, row.measured, error_of(row.predicted, row.measured), beside.count(row.bytes) ? beside[row.bytes] : 0});
+      if (band_of(row.bytes) == Band::Large && !row.price.limiting_transport.empty()) rates[row.price.limiting_transport].push_back(1 / ratio_of(row));
+    }
+  }
+  for (const auto& [transport, fit] : out.links) {
+    if (fit.tables == 0) continue;
+    TransportSection& section = out.profile.transports.at(transport);
+    section.basis = ours ? Evidence::Measured : Evidence::Datasheet;
+    section.source = "ddpsim fit --backend nccl-tests: step_factor and efficiency from " + from + "; the rest from " + base.name + ": " + section.source;
+    if (auto it = rates.find(transport); it != rates.end()) {
+      double mid = section.efficiency.mid;
+      section.efficiency.low = std::min(mid, mid * quantile_of(it->second, 0.1));
+      section.efficiency.high = std::min(1.0, std::max(mid, mid * quantile_of(it->second, 0.9)));
+    }
   }
   return out;
 }

@@ -111,6 +111,24 @@ struct CollectiveReport {
 
 std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& tables, const std::string& machine, int ranks);
 
+// A Profile whose links are fitted to all of these tables: factors of steps and efficiency, the range by the spread of the rows that a link limits. What
+// the fit leaves, by table and size, in itself and from the sizes beside it.
+struct CollectiveResidual {
+  std::string table;
+  int ranks = 0;
+  std::int64_t bytes = 0;
+  Duration measured;
+  double error = 0;         // of the fit
+  double without_size = 0;  // on the line between the sizes beside it; 0 at the ends
+};
+struct CollectiveFit {
+  Profile profile;
+  LinkFits links;
+  std::vector<CollectiveResidual> residuals;
+};
+// REQUIRES: one table at least; all of them of `base`'s devices.
+CollectiveFit fit_collectives(const Profile& base, const std::string& name, std::vector<CollectiveTable> tables);
+
 // Leave one machine out.
 CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables);
 

@@ -1,6 +1,10 @@
-// ddpsim explain --op, export nccl-tuner --cluster.
+// ddpsim explain --op, export nccl-tuner --cluster, fit --backend nccl-tests, validate --collectives.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+
+#include "sim/io/files.h"
 #include "sim/io/json_reader.h"
 #include "sim/report/nccl_tuner.h"
 #include "tests/support/support.h"
@@ -75,6 +79,48 @@ TEST(ExportTuner, WritesPricesWithExplicitChannels) {
     EXPECT_GE(r.channels, 1);
     EXPECT_EQ(r.ranks, 8);
   }
+}
+
+// A table made of the mechanism itself, with a known latency and efficiency: the fit finds them.
+TEST(FitNcclTests, FindsWhatATableWasMadeWith) {
+  namespace fs = std::filesystem;
+  fs::path folder = fs::path(testing::TempDir()) / ("ddpsim_fit_" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  io::Json run = read_json("calib/published/alps_gh200_g00004_n0001_slingshot.json");
+  io::Json profile = read_json("calib/profiles/gh200-96gb.datasheet.json");
+  profile["transports"]["nvlink"]["step_factor"] = 1.5;
+  profile["transports"]["nvlink"]["efficiency"]["mid"] = 0.824 * 0.9;
+  std::string other = (folder / "other.json").string();
+  io::write_file(other, profile.dump());
+  for (io::Json& s : run["samples"]) {
+    Outcome o = ddpsim({"explain", "--cluster", "gh200x4-slingshot", "--ranks", "4", "--nccl", "2.23.4", "--profile", other, "--bytes",
+                        std::to_string(s["parameters"]["bytes"].get<std::int64_t>()) + "B", "--format", "json"});
+    ASSERT_EQ(o.code, 0) << o.err;
+    io::Json answer = io::parse_json(o.out, "stdout");
+    for (const io::Json& c : answer["candidates"])
+      if (c["chosen"].get<bool>()) s["durations_ps"] = io::Json::array({c["price_ps"]});
+  }
+  io::write_file((folder / "table.json").string(), run.dump());
+  fs::path runs = folder / "runs";
+  fs::create_directories(runs);
+  fs::rename(folder / "table.json", runs / "table.json");
+  std::string out = (folder / "fitted.json").string();
+  Outcome o = ddpsim({"fit", "--backend", "nccl-tests", "--runs", runs.string(), "--base", "gh200-96gb.datasheet", "--name", "fitted", "--out", out});
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_TRUE(has(o.out, "steps x 1.50, efficiency x 0.90")) << o.out;
+  Outcome bad = ddpsim({"fit", "--backend", "nccl-tests", "--runs", runs.string(), "--base", "h100-sxm.datasheet"});
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_TRUE(has(bad.err, "h100-sxm.datasheet")) << bad.err;
+  EXPECT_EQ(ddpsim({"fit", "--backend", "nccl-tests", "--runs", runs.string(), "--base", "testbed.datasheet"}).code, 2);
+  fs::remove_all(folder);
+}
+
+TEST(ValidateCollectives, RefusesWhatItCannotJudge) {
+  EXPECT_EQ(ddpsim({"validate", "--published", "/nowhere"}).code, 2);
+  EXPECT_EQ(ddpsim({"validate", "--collectives", "--published", "/nowhere"}).code, 2);
+  EXPECT_EQ(ddpsim({"validate", "--format", "md"}).code, 2);
+  EXPECT_EQ(ddpsim({"validate", "--collectives", "--format", "junit"}).code, 2);
+  EXPECT_EQ(ddpsim({"validate", "--collectives", "--published", source_path("workloads")}).code, 2);
 }
 
 }  // namespace

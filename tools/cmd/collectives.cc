@@ -194,7 +194,7 @@ std::string collectives_markdown(const calib::CollectiveReport& r, const Execute
   std::string out =
       "# NCCL's collectives: published tables beside ddpsim's prices\n\n"
       "Made by `tools/collectives_report` (`ddpsim validate --collectives --format md`); do not edit. Tables: `calib/published`, imported from public nccl-tests\n"
-      "output; nothing here was measured by ddpsim.\n\n"
+      "output; nothing of them was measured by ddpsim.\n\n"
       "## The mechanism alone\n\n"
       "Constants from datasheets and from NCCL's own tables; one latency factor and one efficiency factor for each kind of link, fitted on the tables of *other*\n"
       "machines (leave one machine out). Median of |predicted / measured - 1| over the sizes of a band, %; in brackets NCCL's own estimate of what it chooses,\n"

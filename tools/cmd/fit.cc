@@ -9,7 +9,7 @@
 #include "calib/fit/fit.h"
 #include "calib/fit/kernels.h"
 #include "sim/analysis/compare.h"
-#include "tools/cmd/question.h"
+#include "tools/cmd/collectives.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -80,8 +80,39 @@ void fit_gpu(Terminal& t, const Flags& flags) {
   write_fit(t, flags, io::write_profile(f.profile, {}).dump(1) + "\n", table);
 }
 
+// NCCL's links, from imported tables of nccl-tests.
+void fit_nccl_tests(Terminal& t, const Flags& flags) {
+  Profile base = base_of(t, flags);
+  if (base.kind != DeviceKind::Gpu) throw InputError{"--base " + flags.base, "is a profile of CPUs; --backend nccl-tests needs one of a GPU"};
+  Tables all = load_tables(t, flags.runs);
+  for (const std::string& why : all.left_out) t.err << "ddpsim: left out: " << why << "\n";
+  std::vector<calib::CollectiveTable> tables;
+  for (calib::CollectiveTable& table : all.tables) {
+    if (table.profile.name == base.name) tables.push_back(std::move(table));
+    else t.err << "ddpsim: left out: " << table.name << ": is of " << table.profile.name << "\n";
+  }
+  if (tables.empty()) throw InputError{flags.runs, "holds no table of collectives of " + base.name + " (ddpsim import nccl-tests makes them; --base names the profile of their cluster's GPUs)"};
+  calib::CollectiveFit f = calib::fit_collectives(base, flags.name, std::move(tables));
+  std::vector<io::OrderedJson> rows;
+  std::string table = fmt::format("{:<48} {:>5} {:>12} {:>12} {:>9} {:>13}\n", "table", "ranks", "bytes", "measured", "error", "size left out");
+  std::vector<double> errors;
+  std::vector<double> without;
+  for (const auto& r : f.residuals) {
+    auto rounded = [](double v) { return std::round(v * 1e5) / 1e5; };
+    rows.push_back({{"table", r.table}, {"ranks", r.ranks}, {"bytes", r.bytes}, {"measured_ps", r.measured.ps}, {"error", rounded(r.error)}, {"without_size", rounded(r.without_size)}});
+    table += fmt::format("{:<48} {:>5} {:>12} {:>12} {:>+8.2f}% {:>+12.2f}%\n", r.table, r.ranks, r.bytes, to_string(r.measured), 100 * r.error, 100 * r.without_size);
+    errors.push_back(std::abs(r.error));
+    without.push_back(std::abs(r.without_size));
+  }
+  table += fmt::format("fitted: median {:.2f} %, 95th percentile {:.2f} %; size left out: median {:.2f} %, 95th percentile {:.2f} %\n", 100 * analysis::median(errors), 100 * analysis::percentile(errors, 95),
+                       100 * analysis::median(without), 100 * analysis::percentile(without, 95));
+  for (const auto& [name, link] : f.links) table += fmt::format("{}: steps x {:.2f}, efficiency x {:.2f} of {}'s\n", name, link.step_factor, link.efficiency, base.name);
+  write_fit(t, flags, io::write_profile(f.profile, rows).dump(1) + "\n", table);
+}
+
 void fit_command(Terminal& t, const Flags& flags) {
-  if (flags.backend != "tcp" && flags.backend != "torch" && flags.backend != "cuda") throw InputError{"--backend " + flags.backend, "expected tcp, torch or cuda: whose Runs are fitted"};
+  if (flags.backend == "nccl-tests") return fit_nccl_tests(t, flags);
+  if (flags.backend != "tcp" && flags.backend != "torch" && flags.backend != "cuda") throw InputError{"--backend " + flags.backend, "expected tcp, torch, cuda or nccl-tests: whose Runs are fitted"};
   if (flags.backend == "cuda") return fit_gpu(t, flags);
   if (flags.split != "fit" && flags.split != "held_out") throw InputError{"--split " + flags.split, "expected fit or held_out"};
   std::deque<Executed> all = collect(t, flags);
@@ -123,11 +154,11 @@ void add_fit(CLI::App& app, Terminal& t) {
   c->add_option("--runs", flags->runs, "folder of Runs; default: the shipped ones");
   c->add_option("--base", flags->base, "profile that gives what no sample identifies (default testbed.datasheet)");
   c->add_option("--name", flags->name, "name of the new profile (default testbed)");
-  c->add_option("--backend", flags->backend, "whose Runs: tcp (default), torch, or cuda: a GPU's kernels (--base names the datasheet profile of that GPU)");
+  c->add_option("--backend", flags->backend, "whose Runs: tcp (default), torch, cuda: a GPU's kernels, or nccl-tests: imported tables of NCCL's collectives (for both --base names the datasheet profile of that GPU)");
   c->add_option("--split", flags->split, "executed steps of this split are used (default fit)");
   add_output_flags(*c, flags->output, {"table", "json"});
   c->callback([&t, flags] {
-    if (flags->runs.empty()) flags->runs = home_of(t).path() + "/calib/runs";
+    if (flags->runs.empty()) flags->runs = home_of(t).path() + (flags->backend == "nccl-tests" ? "/calib/published" : "/calib/runs");
     fit_command(t, *flags);
   });
 }
