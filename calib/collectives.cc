@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <new>
 #include <set>
 #include <stdexcept>
@@ -56,21 +57,12 @@ std::vector<int> peers_of(const std::vector<collective::Schedule>& schedules, in
   return {out.begin(), out.end()};
 }
 
-void play_rank(int rank, const std::vector<int>& hosts, bool shaped, const std::vector<collective::Schedule>& schedules, const CollectiveOptions& options, Shared& shared, Times times) {
-  auto ranks = static_cast<int>(hosts.size());
+void play_rank(int rank, const std::string& address, const MakePlayer& make, std::byte* extra, const CollectiveOptions& options, Shared& shared, Times times) {
   Rendezvous& meeting = shared.rendezvous;
   int met = 0;
-  auto meet = [&] { meeting.meet(0, ++met * ranks); };
-  int lanes = 1;
-  for (const auto& s : schedules) lanes = std::max(lanes, s.lanes());
-  Mesh mesh(lanes);
-  meeting.port[rank] = mesh.listen(stage_address(hosts[static_cast<std::size_t>(rank)], shaped));
-  meet();
-  std::vector<Peer> peers;
-  for (int r = 0; r < ranks; ++r) peers.push_back({stage_address(hosts[static_cast<std::size_t>(r)], shaped), meeting.port[r]});
-  mesh.connect(rank, peers, peers_of(schedules, rank, &collective::Step::sends), peers_of(schedules, rank, &collective::Step::receives));
-  Scratch scratch;
-  for (std::size_t k = 0; k < schedules.size(); ++k) {
+  auto meet = [&] { meeting.meet(0, ++met * times.ranks); };
+  RankPlayer player = make({rank, times.ranks, address, &meeting, meet, extra});
+  for (std::size_t k = 0; k < options.bytes.size(); ++k) {
     std::vector<float> data(static_cast<std::size_t>(options.bytes[k] / 4));
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = pattern(static_cast<std::int64_t>(i)) * static_cast<float>(rank + 1);
     for (int play = 0; play < times.plays; ++play) {
@@ -79,13 +71,29 @@ void play_rank(int rank, const std::vector<int>& hosts, bool shaped, const std::
       meet();
       sleep_until_ns(meeting.start_ns);
       times.at(k, play, rank, false) = now_ns();
-      mesh.play(schedules[k].ranks[static_cast<std::size_t>(rank)], reinterpret_cast<std::byte*>(data.data()), DType::Float32, scratch, 0);
+      player.play(k, data.data());
       times.at(k, play, rank, true) = now_ns();
     }
-    if (std::string wrong = wrong_sum(data, ranks, times.plays); !wrong.empty()) throw std::runtime_error("rank " + std::to_string(rank) + ": " + wrong);
+    if (std::string wrong = wrong_sum(data, times.ranks, times.plays); !wrong.empty()) throw std::runtime_error("rank " + std::to_string(rank) + ": " + wrong);
   }
   meet();
-  shared.retransmits += mesh.retransmits();
+  shared.retransmits += player.retransmits();
+}
+
+// Our own executor: step lists over a mesh.
+RankPlayer mesh_player(const RankPlace& place, const std::vector<collective::Schedule>& schedules, const std::vector<std::string>& addresses) {
+  int lanes = 1;
+  for (const auto& s : schedules) lanes = std::max(lanes, s.lanes());
+  auto mesh = std::make_shared<Mesh>(lanes);
+  auto scratch = std::make_shared<Scratch>();
+  place.rendezvous->port[place.rank] = mesh->listen(place.address);
+  place.meet();
+  std::vector<Peer> peers;
+  for (int r = 0; r < place.ranks; ++r) peers.push_back({addresses[static_cast<std::size_t>(r)], place.rendezvous->port[r]});
+  mesh->connect(place.rank, peers, peers_of(schedules, place.rank, &collective::Step::sends), peers_of(schedules, place.rank, &collective::Step::receives));
+  auto rank = static_cast<std::size_t>(place.rank);
+  return {[mesh, scratch, &schedules, rank](std::size_t k, float* data) { mesh->play(schedules[k].ranks[rank], reinterpret_cast<std::byte*>(data), DType::Float32, *scratch, 0); },
+          [mesh] { return mesh->retransmits(); }};
 }
 
 Sample read(std::int64_t bytes, std::size_t k, const CollectiveOptions& options, const Times& times) {
@@ -104,27 +112,42 @@ Sample read(std::int64_t bytes, std::size_t k, const CollectiveOptions& options,
 
 }  // namespace
 
-Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& devices, Algorithm algorithm, const CollectiveOptions& options) {
+Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& devices, const CollectiveOptions& options, std::size_t shared_bytes, const MakePlayer& make) {
   if (devices.size() < 2) throw std::runtime_error("an all-reduce needs two ranks");
   if (devices.size() > Rendezvous::kMaxProcesses) throw std::runtime_error(fmt::format("{} ranks on one machine, at most {}", devices.size(), Rendezvous::kMaxProcesses));
-  collective::Communicator comm = collective::make_communicator(fabric, devices, Backend::Tcp, algorithm);
-  std::vector<collective::Schedule> schedules;
-  for (std::int64_t bytes : options.bytes) schedules.push_back(collective::schedule_of(comm, collective::kAllReduce, bytes / 4, 4));
   std::vector<int> hosts;
   for (int d : devices) hosts.push_back(fabric.host_of(d));
-  Times times{nullptr, comm.ranks(), options.warmups + options.repetitions};
+  Times times{nullptr, static_cast<int>(devices.size()), options.warmups + options.repetitions};
   std::size_t cells = 2 * options.bytes.size() * devices.size() * static_cast<std::size_t>(times.plays);
-  SharedMemory memory(sizeof(Shared) + 64 + cells * sizeof(std::int64_t));
+  std::size_t head = (sizeof(Shared) + 63) / 64 * 64;
+  std::size_t cell_bytes = (cells * sizeof(std::int64_t) + 63) / 64 * 64;
+  SharedMemory memory(head + cell_bytes + shared_bytes + 64);
   auto* shared = new (memory.data()) Shared{};
-  times.cells = reinterpret_cast<std::int64_t*>(memory.data() + (sizeof(Shared) + 63) / 64 * 64);
+  times.cells = reinterpret_cast<std::int64_t*>(memory.data() + head);
+  std::byte* extra = memory.data() + head + cell_bytes;
   double load = machine_load();
-  StageResult stage = run_stage(fabric.cluster(), hosts, comm.ranks(), options.loopback, options.timeout_s, shared->rendezvous,
-                                [&](int process, bool shaped) { play_rank(process, hosts, shaped, schedules, options, *shared, times); });
+  StageResult stage = run_stage(fabric.cluster(), hosts, times.ranks, options.loopback, options.timeout_s, shared->rendezvous, [&](int process, bool shaped) {
+    play_rank(process, stage_address(hosts[static_cast<std::size_t>(process)], shaped), make, extra, options, *shared, times);
+  });
   Run run = measured_run(EvidenceClass::Collective, stage, load);
   run.origin.compute = "none";
   for (std::size_t k = 0; k < options.bytes.size(); ++k) run.samples.push_back(read(options.bytes[k], k, options, times));
   run.quality.retransmits = shared->retransmits;
   return run;
+}
+
+Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& devices, Algorithm algorithm, const CollectiveOptions& options) {
+  if (devices.size() < 2) throw std::runtime_error("an all-reduce needs two ranks");
+  collective::Communicator comm = collective::make_communicator(fabric, devices, Backend::Tcp, algorithm);
+  std::vector<collective::Schedule> schedules;
+  for (std::int64_t bytes : options.bytes) schedules.push_back(collective::schedule_of(comm, collective::kAllReduce, bytes / 4, 4));
+  return measure_all_reduce(fabric, devices, options, 0, [&](const RankPlace& place) {
+    // Its own address says whether hosts were made.
+    bool shaped = place.address != "127.0.0.1";
+    std::vector<std::string> addresses;
+    for (int d : devices) addresses.push_back(stage_address(fabric.host_of(d), shaped));
+    return mesh_player(place, schedules, addresses);
+  });
 }
 
 }  // namespace ddpsim::calib

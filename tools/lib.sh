@@ -6,7 +6,7 @@
 # shellcheck disable=SC2034  # used by the scripts that source this file
 ddpsim_build_packages=(g++ cmake ninja-build libboost-graph-dev nlohmann-json3-dev libfmt-dev libcli11-dev libpugixml-dev zlib1g-dev)
 # shellcheck disable=SC2034
-ddpsim_test_packages=(libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev clang python3)
+ddpsim_test_packages=(libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libgloo-dev clang python3)
 # shellcheck disable=SC2034
 ddpsim_capture_packages=(python3-torch python3-torchvision)
 # For `ddpsim topology draw --format svg`; everything else works without it.

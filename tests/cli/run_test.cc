@@ -6,6 +6,7 @@
 #include <map>
 
 #include "calib/torch.h"
+#include "calib/gloo/gloo.h"
 #include "sim/io/files.h"
 #include "tests/support/support.h"
 
@@ -64,6 +65,22 @@ TEST(RunCommand, ExecutesInShapedRacks) {
   }
 }
 
+TEST(CalibrateCommand, MeasuresTheRealGloo) {
+  if (!calib::gloo_library::built()) GTEST_SKIP() << "built without libgloo";
+  Outcome o = ddpsim({"calibrate", "--backend", "gloo", "--collectives", "--cluster", "testbed-torch", "--set", "cluster.hosts=3", "--loopback", "--sizes", "64KiB,1MiB", "--repetitions", "2", "--format", "json"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  io::Json runs = io::parse_json(o.out, "stdout");
+  ASSERT_EQ(runs.size(), 2u) << "ring and bcube; a sum that is wrong is an error";
+  for (const io::Json& run : runs) {
+    EXPECT_EQ(run["origin"]["backend"], "gloo");
+    EXPECT_EQ(run["samples"].size(), 2u);
+  }
+  Outcome bad = ddpsim({"calibrate", "--backend", "gloo", "--collectives", "--cluster", "testbed-torch", "--loopback", "--algorithms", "direct"});
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_NE(bad.err.find("ring and bcube"), std::string::npos) << bad.err;
+  EXPECT_EQ(ddpsim({"calibrate", "--backend", "gloo", "--cluster", "testbed-torch"}).code, 2);
+}
+
 TEST(CalibrateCommand, MeasuresCollectivesAlone) {
   Folder f;
   Outcome o = ddpsim({"calibrate", "--backend", "tcp", "--collectives", "--cluster", "testbed-star", "--set", "cluster.hosts=3", "--set", "rank_order=[2,0,1]", "--algorithms",
@@ -91,7 +108,7 @@ TEST(CalibrateCommand, MeasuresCollectivesAlone) {
                                                                             {{"--collectives", "--sizes", "4"}, "--sizes 4"},
                                                                             {{"--collectives", "--sizes", "2GiB"}, "4B to 1024MiB"},
                                                                             {{"--sizes", "4KiB"}, "are of --collectives"},
-                                                                            {{"--collectives", "--backend", "torch"}, "is of backend tcp"},
+                                                                            {{"--collectives", "--backend", "torch"}, "is of backends tcp and gloo"},
                                                                             {{"--collectives", "--repetitions", "0"}, "1 to 1000"},
                                                                             {{"--collectives", "--set", "cluster.hosts=1"}, "needs two ranks"}}) {
     Outcome bad = ddpsim(Args{"calibrate", "--cluster", "testbed-star", "--loopback"} + more);

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "calib/collectives.h"
+#include "calib/gloo/gloo.h"
 #include "calib/cuda/cuda.h"
 #include "sim/analysis/compare.h"
 #include "tools/cmd/executed.h"
@@ -144,8 +145,12 @@ Duration predicted_alone(const Loaded& l, std::int64_t bytes) {
 // One Run for each algorithm; its scenario names cluster, rank order and algorithm.
 void calibrate_collectives(Terminal& t, const Flags& flags) {
   std::vector<Algorithm> algorithms;
+  bool gloo = flags.backend == "gloo";
   for (const std::string& name : flags.algorithms) algorithms.push_back(read_algorithm(name));
+  if (algorithms.empty() && gloo) algorithms = {Algorithm::Ring, Algorithm::Bcube};
   if (algorithms.empty()) algorithms.assign(kTcpAlgorithms.begin(), kTcpAlgorithms.end());
+  for (Algorithm a : algorithms)
+    if (gloo && a != Algorithm::Ring && a != Algorithm::Bcube) throw InputError{std::string("--algorithms ") + name_of(a), "Gloo has ring and bcube"};
   calib::CollectiveOptions options;
   options.bytes = read_sizes(flags.sizes);
   options.repetitions = flags.repetitions;
@@ -155,23 +160,24 @@ void calibrate_collectives(Terminal& t, const Flags& flags) {
   std::string table;
   for (Algorithm a : algorithms) {
     QuestionFlags question = flags.question;
-    std::vector<std::string> sets{"plan.backend=tcp"};
-    if (a != Algorithm::Ring) sets.push_back(std::string("plan.algorithm=") + name_of(a));
+    std::vector<std::string> sets{"plan.backend=" + flags.backend};
+    if (a != Algorithm::Ring) sets.push_back(std::string(gloo ? "plan.gloo_algorithm=" : "plan.algorithm=") + name_of(a));
     question.sets.insert(question.sets.begin(), sets.begin(), sets.end());
     if (question.workload.empty()) question.workload = "mlp784-50-10-cpu";  // only the cluster matters
     Loaded l = load(t, question);
     Run run;
     try {
-      run = calib::measure_all_reduce(*l.fabric, devices_of(l.scenario), a, options);
+      run = gloo ? calib::gloo_library::measure_all_reduce(*l.fabric, devices_of(l.scenario), a, options) : calib::measure_all_reduce(*l.fabric, devices_of(l.scenario), a, options);
     } catch (const std::runtime_error& e) {
       throw InputError{std::string("calibrate, algorithm ") + name_of(a), e.what()};
     }
     run.key = fmt::format("all_reduce+{}@{}/n{}", name_of(a), l.cluster.name, l.scenario.ranks);
     run.scenario = l.scenario_hash;
     run.split = "held_out";  // to hold predictions to; `fit` has measurements of its own
-    run.origin.argv = {"ddpsim", "calibrate", "--backend", "tcp", "--collectives", "--algorithms", name_of(a)};
+    run.origin.argv = {"ddpsim", "calibrate", "--backend", flags.backend, "--collectives", "--algorithms", name_of(a)};
+    if (gloo) run.origin.backend = "gloo";
     run.origin.revision = flags.revision;
-    if (!flags.runs.empty()) add_to_runs(flags.runs, std::string("allreduce-") + name_of(a), l, run);
+    if (!flags.runs.empty()) add_to_runs(flags.runs, std::string(gloo ? "allreduce-gloo-" : "allreduce-") + name_of(a), l, run);
     all.push_back(io::write_run(run));
     table += fmt::format("{}, {}\n", run.key, run.origin.hosts == "namespaces" ? "every link shaped" : "plain loopback, NOT shaped: " + run.origin.reason);
     for (const Sample& s : run.samples) {
@@ -191,7 +197,8 @@ void calibrate_command(Terminal& t, const Flags& flags) {
   bool gpu = flags.backend == "cuda" || flags.backend == "nccl";
   if (!gpu && (!flags.stages.empty() || flags.one_gpu)) throw InputError{"--backend " + flags.backend, "--stage and --one-gpu are of backends cuda and nccl"};
   if (!(flags.seconds >= 1 && flags.seconds <= 86400)) throw InputError{"--seconds", "1 to 86400, of one stage"};
-  if (flags.collectives && flags.backend != "tcp") throw InputError{"--collectives", "is of backend tcp"};
+  if (flags.collectives && flags.backend != "tcp" && flags.backend != "gloo") throw InputError{"--collectives", "is of backends tcp and gloo"};
+  if (!flags.collectives && flags.backend == "gloo") throw InputError{"--backend gloo", "measures all-reduces alone: add --collectives (its place in DDP is --backend torch)"};
   if (!flags.collectives && (!flags.algorithms.empty() || !flags.sizes.empty())) throw InputError{"calibrate", "--algorithms and --sizes are of --collectives"};
   if (!(flags.repetitions >= 1 && flags.repetitions <= 1000)) throw InputError{"--repetitions", "1 to 1000"};
   if (gpu) return calibrate_gpu(t, flags);
@@ -231,7 +238,7 @@ void add_calibrate(CLI::App& app, Terminal& t) {
   add_executed_flags(*c, *flags, "tcp: links and collectives over shaped network namespaces; torch: PyTorch's collectives there, and DDP's own work; cuda, nccl: kernels and collectives of this machine's GPUs");
   c->add_option("--stage", flags->stages, "cuda, nccl: what to measure, repeatable: " + fmt::format("{}", fmt::join(calib::cuda::stages(), ", ")) + "; default: all of the backend")->allow_extra_args(false);
   c->add_option("--seconds", flags->seconds, "cuda, nccl: time for each stage (default 60); what does not fit is left out, and the Run says so");
-  c->add_flag("--collectives", flags->collectives, "tcp: the all-reduce alone, by algorithm and size, one Run for each algorithm");
+  c->add_flag("--collectives", flags->collectives, "tcp, gloo (the real library): the all-reduce alone, by algorithm and size, one Run for each algorithm");
   c->add_option("--algorithms", flags->algorithms, "with --collectives: ring, double_binary_tree, recursive_doubling, halving_doubling, bcube, hierarchical, torus2d, direct; default: all")
       ->delimiter(',');
   c->add_option("--sizes", flags->sizes, "with --collectives: bytes of float32, for example 64KiB,4MiB; default: 4KiB to 16MiB by factors of 4")->delimiter(',');

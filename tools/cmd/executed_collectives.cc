@@ -46,15 +46,16 @@ ExecutedReport judge_executed(const Terminal& t, const std::string& folder) {
     QuestionFlags q;
     q.scenario = folder + "/scenarios/" + run.scenario + ".json";
     Loaded l = load(t, q);
-    Algorithm algorithm = all_reduce_algorithm(l.scenario.plan, Backend::Tcp);
-    collective::Communicator comm = collective::make_communicator(*l.fabric, devices_of(l.scenario), Backend::Tcp, algorithm);
+    Backend backend = backend_of(l.scenario.plan, l.cluster.device);
+    Algorithm algorithm = all_reduce_algorithm(l.scenario.plan, backend);
+    collective::Communicator comm = collective::make_communicator(*l.fabric, devices_of(l.scenario), backend, algorithm);
     for (const Sample& s : run.samples) {
       auto bytes = s.parameters.find("bytes");
       if (s.op != "all_reduce" || bytes == s.parameters.end() || s.durations.empty()) continue;
       std::vector<double> times;
       for (Duration d : s.durations) times.push_back(static_cast<double>(d.ps));
       ExecutedRow row;
-      row.where = place_of(l);
+      row.where = place_of(l) + (backend == Backend::Gloo ? ", Gloo" : "");
       row.algorithm = algorithm;
       row.bytes = bytes->second;
       double median = analysis::median(times);
