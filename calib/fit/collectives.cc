@@ -310,7 +310,8 @@ CollectiveFit fit_collectives(const Profile& base, const std::string& name, std:
     for (const FittedRow& f : fit_every_other(r)) beside[f.bytes] = f.error;
     for (const CollectiveRow& row : r.rows) {
       if (!row.available) continue;
-      out.residuals.push_back({t.name, t.group.ranks(), row.bytes, row.measured, error_of(row.predicted, row.measured), beside.count(row.bytes) ? beside[row.bytes] : 0});
+      out.residuals.push_back({t.name, t.group.ranks(), row.bytes, row.measured, error_of(row.predicted, row.measured), {}});
+      if (beside.count(row.bytes)) out.residuals.back().without_size = beside[row.bytes];
       if (band_of(row.bytes) == Band::Large && !row.price.limiting_transport.empty()) rates[row.price.limiting_transport].push_back(1 / ratio_of(row));
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -119,7 +120,7 @@ struct CollectiveResidual {
   std::int64_t bytes = 0;
   Duration measured;
   double error = 0;         // of the fit
-  double without_size = 0;  // on the line between the sizes beside it; 0 at the ends
+  std::optional<double> without_size;  // on the line between the sizes beside it; none at the ends
 };
 struct CollectiveFit {
   Profile profile;

@@ -40,7 +40,6 @@ struct NcclGroup {
   std::vector<LinkLoad> tree;       // all-reduce: double binary tree, chains inside nodes
   std::vector<LinkLoad> nvls;       // all-reduce inside nodes through the switch
   std::vector<LinkLoad> nvls_tree;  // ... and trees between them
-  std::vector<LinkLoad> direct;     // every rank sends 1/n to every other one (all-to-all)
   int ranks() const { return static_cast<int>(devices.size()); }
 };
 
@@ -61,7 +60,7 @@ struct NcclPrice {
   Duration fill;      // of the pipeline: until its slowest stage works without a pause
   Duration transfer;  // bytes over what limits them
   double bus_bytes_per_s = 0;  // bus bandwidth: size * factor / total
-  std::string limited_by;      // link, "LL's flags", "thread blocks", ...
+  std::string limited_by;      // "latency" (base, steps and fill), or what limits the transfer: a link, "LL's flags", "thread blocks"
   std::string limiting_transport;  // of that link; "" = no link limits
   std::string step_transport;      // over which the steps' latencies pass, most of them
 };

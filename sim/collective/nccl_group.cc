@@ -65,11 +65,14 @@ class Loads {
   std::vector<topology::LinkId> used_;
 };
 
-std::vector<std::vector<int>> ranks_by_host(const topology::Fabric& f, const std::vector<int>& devices) {
+// A node of NCCL: a host, or the hosts of one NVLink domain (MNNVL).
+std::vector<std::vector<int>> ranks_by_node(const topology::Fabric& f, const std::vector<int>& devices) {
   std::vector<std::vector<int>> groups;
   std::map<int, std::size_t> group_of;
+  bool racks = f.cluster().pattern == ddpsim::Pattern::Nvl72;
   for (std::size_t r = 0; r < devices.size(); ++r) {
-    auto [it, fresh] = group_of.emplace(f.host_of(devices[r]), groups.size());
+    int host = f.host_of(devices[r]);
+    auto [it, fresh] = group_of.emplace(racks ? f.group_of(host) : host, groups.size());
     if (fresh) groups.emplace_back();
     groups[it->second].push_back(static_cast<int>(r));
   }
@@ -116,6 +119,17 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
   else if (f.drawn()) node.nvswitch = f.inside(host).to_nvswitch(f.local_of(device(0))) != UINT32_MAX;
   if (node.nvswitch && n > 1) node.nvlink_per_gpu = node.links[static_cast<std::size_t>(node.gpu_route[1].front())];
   // NICs near the GPUs that take part.
+  bool one_host = std::all_of(ranks.begin(), ranks.end(), [&](int r) { return f.host_of(devices[static_cast<std::size_t>(r)]) == f.host_of(device(0)); });
+  if (!one_host) {
+    // A NVLink domain of several hosts: each GPU by its own NIC.
+    node.nics = node.gpus;
+    node.nic_bandwidth = c.link.bandwidth.bytes_per_ps() * 1e3 * c.nics_per_host / c.devices_per_host;
+    node.out_route.resize(n * n);
+    node.in_route.resize(n * n);
+    node.nic_path.assign(n * n, nccl::PathType::Sys);
+    for (std::size_t a = 0; a < n; ++a) node.nic_path[a * n + a] = f.nic_path_type(device(a), f.nic_of(device(a)));
+    return node;
+  }
   for (std::size_t a = 0; a < n; ++a) nics.push_back(f.nic_of(device(a)));
   std::sort(nics.begin(), nics.end());
   nics.erase(std::unique(nics.begin(), nics.end()), nics.end());
@@ -126,6 +140,9 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
     node.nic_bandwidth = c.link.bandwidth.bytes_per_ps() * 1e3;
   }
   node.nics = static_cast<int>(nics.size());
+  // Sockets, and NICs without GPUDirect, are reached through the host's memory.
+  const LinkSpec& net = c.pattern == ddpsim::Pattern::Graph && !c.links.empty() ? c.links.front().link : c.link;
+  bool through_host = net.transport == "tcp" || net.staging.bits_per_s > 0;
   auto k = nics.size();
   node.out_route.resize(n * k);
   node.in_route.resize(n * k);
@@ -133,6 +150,7 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
   for (std::size_t a = 0; a < n; ++a)
     for (std::size_t i = 0; i < k; ++i) {
       node.nic_path[a * k + i] = c.pattern == ddpsim::Pattern::Graph ? nccl::PathType::Pix : f.nic_path_type(device(a), nics[i]);
+      if (through_host) node.nic_path[a * k + i] = std::max(node.nic_path[a * k + i], nccl::PathType::Phb);
       if (!f.drawn() || !f.inside(host).draws_nics()) continue;
       for (std::uint32_t l : f.inside(host).to_nic(f.local_of(device(a)), nics[i]).links) node.out_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
       for (std::uint32_t l : f.inside(host).from_nic(nics[i], f.local_of(device(a))).links) node.in_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
@@ -236,17 +254,6 @@ void make_loads(NcclGroup& g, const std::vector<int>& nics) {
   }
 }
 
-// All-to-all: cost n^2, so that beyond a few hundred ranks every rank's peers are sampled evenly.
-void make_direct(NcclGroup& g) {
-  Loads loads(*g.fabric, g.devices);
-  int n = g.ranks();
-  int stride = std::max(1, n / 512);
-  double share = stride == 1 ? 1.0 / n : 1.0 / n * static_cast<double>(n - 1) / static_cast<double>((n - 2) / stride + 1);
-  for (int a = 0; a < n; ++a)
-    for (int d = 1; d < n; d += stride) loads.add(a, (a + d) % n, share);
-  g.direct = loads.take();
-}
-
 void find_hops(NcclGroup& g) {
   topology::Route route;
   auto slowest = [&](int from, int to, NcclHop& hop) {
@@ -299,7 +306,7 @@ NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devic
   g.fabric = &fabric;
   g.devices = std::move(devices);
   g.settings = std::move(settings);
-  g.nodes = ranks_by_host(fabric, g.devices);
+  g.nodes = ranks_by_node(fabric, g.devices);
   nccl::System& s = g.system;
   s.ranks = g.ranks();
   s.nodes = static_cast<int>(g.nodes.size());
@@ -308,16 +315,33 @@ NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devic
   std::vector<int> nics;  // local indices of those that the search names
   nccl::Node node = node_of(fabric, g.devices, g.nodes.front(), compute_capability, nics);
   s.nvswitch = node.nvswitch;
+  std::size_t fewest = g.nodes.front().size();
+  for (const auto& n : g.nodes) fewest = std::min(fewest, n.size());
   const NcclFacts& facts = fabric.cluster().nccl;
   s.cpu = static_cast<nccl::Cpu>(facts.cpu);
   s.ll = facts.ll;
   s.ll128 = facts.ll128;
   s.collnet = facts.collnet;
-  s.nvls = facts.multicast;
+  s.nvls = facts.multicast && fewest >= 2;
   s.graphs = nccl::search(node, s.nodes, compute_capability, g.settings.version.minor >= 13 ? facts.net_latency : Duration{}, s.collnet);
+  // A node with fewer ranks has fewer channels: all take the fewest (NCCL: an all-gather of the graphs, then the minimum of each number).
+  if (fewest < g.nodes.front().size()) {
+    const auto& small = *std::min_element(g.nodes.begin(), g.nodes.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    std::vector<int> other_nics;
+    nccl::Graphs other = nccl::search(node_of(fabric, g.devices, small, compute_capability, other_nics), s.nodes, compute_capability, {}, s.collnet);
+    for (std::size_t i = 0; i < other.by_algorithm.size(); ++i) {
+      nccl::ChannelGraph& a = s.graphs.by_algorithm[i];
+      const nccl::ChannelGraph& b = other.by_algorithm[i];
+      if (small.size() > 1) a.bw_intra = std::min(a.bw_intra, b.bw_intra);
+      a.bw_inter = std::min(a.bw_inter, b.bw_inter);
+      a.channels = std::min(a.channels, b.channels);
+      auto kept = static_cast<std::size_t>(a.channels);
+      if (a.order.size() > kept) a.order.resize(kept);
+      if (a.nics.size() > kept) a.nics.resize(kept);
+    }
+  }
   find_hops(g);
   make_loads(g, nics);
-  make_direct(g);
   return g;
 }
 

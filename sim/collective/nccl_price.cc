@@ -115,7 +115,7 @@ class Pricer {
     out.fill = us(fill_);
     out.transfer = us(transfer_);
     out.total = out.base + out.steps + out.fill + out.transfer;
-    out.limited_by = limited_by_;
+    out.limited_by = base_ + steps_ + fill_ > transfer_ ? "latency" : limited_by_;
     out.limiting_transport = transport_;
     const NcclHop& slow = g_.inter.exists && (between_ >= inside_ || !g_.intra.exists) ? g_.inter : g_.intra;
     out.step_transport = g_.fabric->transports()[slow.transport];
@@ -211,6 +211,8 @@ class Pricer {
     // All-gather: a head gives its part, all take the whole; reduce-scatter the other way round.
     double share = op_ == Operation::AllReduce ? 1 : 1 / (1 + 1 / n);
     links(g_.nvls, nvls_factor() * share);
+    // Of what a GPU reads, sums and gives as a head, and takes: each thread block its part.
+    limit(size_ * (1 + 1 / n) * share / (c_.channels * block_rate(g_) * 1e3), "thread blocks");
     fill_ = copies(std::min(size_, static_cast<double>(c_.chunk) * n * c_.channels));
   }
 
@@ -229,6 +231,7 @@ class Pricer {
     limit_by_link(all);
     double n = g_.ranks();
     double most = nccl::channel_limit(g_.system, g_.settings.version, Algorithm::NvlsTree, Protocol::Simple) * g_.system.graphs.by_algorithm[3].channels;  // bus, GB/s
+    most *= std::min(1.0, static_cast<double>(c_.channels) / nccl::communicator_channels(g_.system, Algorithm::NvlsTree));
     if (most > 0) limit(size_ * 2 * (n - 1) / n / (most * 1e3), "thread blocks");
     // A round is reduced inside, goes up, comes down, is spread inside; only its slowest part is hidden behind the next round.
     double up = round / heads / hop_rate(g_, p_, level_, g_.inter);

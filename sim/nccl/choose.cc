@@ -127,20 +127,20 @@ ParsedSettings parse_settings(const std::map<std::string, std::string>& environm
       fail(name, "\"" + text.substr(0, 40) + "\" is not a whole number from " + std::to_string(least) + " to " + std::to_string(most));
     return value;
   };
+  // A list for one function replaces the one for all that stands before it.
+  std::array<std::vector<bool>, kOperations> algorithms;
+  std::array<std::vector<bool>, kOperations> protocols;
+  algorithms.fill(std::vector<bool>(kAlgorithms, true));
+  protocols.fill(std::vector<bool>(kProtocols, true));
   for (const auto& [name, text] : environment) {
     if (name == "NCCL_ALGO") {
-      s.forced_algorithm = true;
       std::string why = apply_lists(text, kAlgorithms, algorithm_of, "ring, tree, collnetdirect, collnetchain, nvls, nvlstree, pat", [&](int op, const std::vector<bool>& ok) {
-        for (std::size_t a = 0; a < kAlgorithms; ++a)
-          for (std::size_t p = 0; p < kProtocols; ++p)
-            if (!ok[a]) s.allowed[static_cast<std::size_t>(op)][a][p] = false;
+        algorithms[static_cast<std::size_t>(op)] = ok;
       });
       if (!why.empty()) fail(name, why);
     } else if (name == "NCCL_PROTO") {
       std::string why = apply_lists(text, kProtocols, protocol_of, "ll, ll128, simple", [&](int op, const std::vector<bool>& ok) {
-        for (std::size_t a = 0; a < kAlgorithms; ++a)
-          for (std::size_t p = 0; p < kProtocols; ++p)
-            if (!ok[p]) s.allowed[static_cast<std::size_t>(op)][a][p] = false;
+        protocols[static_cast<std::size_t>(op)] = ok;
       });
       if (!why.empty()) fail(name, why);
     } else if (name == "NCCL_MIN_CTAS" || name == "NCCL_MIN_NCHANNELS") {
@@ -157,6 +157,9 @@ ParsedSettings parse_settings(const std::map<std::string, std::string>& environm
       fail(name, "is not a setting that ddpsim reads");
     }
   }
+  for (std::size_t op = 0; op < kOperations; ++op)
+    for (std::size_t a = 0; a < kAlgorithms; ++a)
+      for (std::size_t p = 0; p < kProtocols; ++p) s.allowed[op][a][p] = algorithms[op][a] && protocols[op][p];
   if (s.min_channels > 0 && s.max_channels > 0 && s.min_channels > s.max_channels) fail("NCCL_MIN_CTAS", "is above NCCL_MAX_CTAS");
   return out;
 }
@@ -221,7 +224,7 @@ Choice complete(const System& s, const Settings& set, Operation op, Algorithm a,
   std::int64_t step = buffer / kStepsOfBuffer;
   if (p == Protocol::Ll) step /= 2;               // half of it are flags
   if (p == Protocol::Ll128) step = step / 16 * 15;  // 120 of 128 bytes
-  bool ring = a == Algorithm::Ring;
+  bool ring = a == Algorithm::Ring && op != Operation::Broadcast && op != Operation::Reduce;
   c.chunk = ring && p == Protocol::Simple ? 4 * step : step;
   c.slice = ring && p == Protocol::Simple ? 2 * step : step;
   if (a == Algorithm::Nvls || a == Algorithm::NvlsTree) {
@@ -242,11 +245,12 @@ Choice complete(const System& s, const Settings& set, Operation op, Algorithm a,
     for (int n = s.nodes; n > 1; n >>= 1) ++levels;
     double shape = levels + 0.1 * s.per_node();
     auto shrink = [&](double times, std::int64_t least) {
-      while (bytes / (static_cast<std::int64_t>(channels) * chunk) < static_cast<std::int64_t>(times * shape / s.per_node()) && chunk > least) chunk /= 2;
+      while (static_cast<double>(bytes / (static_cast<std::int64_t>(channels) * chunk)) < times * shape / s.per_node() && chunk > least) chunk /= 2;
     };
     shrink(64, 131072);
     shrink(16, 32768);
-    c.chunk = c.slice = chunk;
+    constexpr std::int64_t kGrain = 1920;
+    c.chunk = c.slice = std::max(kGrain, chunk / kGrain * kGrain);
   }
   return c;
 }

@@ -17,7 +17,6 @@ namespace ddpsim::nccl {
 struct Settings {
   Version version;
   std::array<std::array<std::array<bool, kProtocols>, kAlgorithms>, kOperations> allowed{};
-  bool forced_algorithm = false;  // NCCL_ALGO names algorithms: those that are off by default (PAT, NVLSTree on few nodes) may then be used
   int min_channels = 0;  // 0 = not set
   int max_channels = 0;
   int threads = 0;       // NCCL_NTHREADS; 0 = by the algorithm

@@ -54,7 +54,7 @@ class Packer {
     double total = 0;
     int n = node_.gpus;
     if (network_) {
-      total = node_.nic_bandwidth * node_.nics / inter_;
+      total = static_cast<int>((node_.nic_bandwidth + kSlack) / inter_) * node_.nics;
     } else {
       // A GPU gives at most the sum of its own first links.
       total = kMostChannels;
@@ -256,6 +256,8 @@ ChannelGraph best(const Node& node, int nodes, int cc, bool ring) {
   std::vector<Channel> found;
   double at = 0;
   for (double speed : tried) {
+    // Half as fast, and less: what is found is kept.
+    if (at > 0 && speed <= 0.49 * at) break;
     std::vector<Channel> channels = packer.pack(speed, speed, most / speed + kSlack);
     double total = speed * static_cast<double>(channels.size());
     if (total > most + kSlack) {
@@ -324,7 +326,11 @@ Graphs search(const Node& node, int nodes, int cc, Duration latency_inter, bool 
   if (node.nvswitch && cc >= 90 && node.gpus > 1) {
     ChannelGraph& nvls = out.by_algorithm[3];
     // Each GPU is the head of a channel; a link carries what its GPU gives to every head, and as a head.
-    for (double speed : speeds(cc, nodes == 1)) {
+    // Beyond the list's slowest (72 GPUs in one domain): what the links give.
+    double least = node.nvlink_per_gpu / (node.gpus + 1);
+    std::vector<double> tried(speeds(cc, nodes == 1).begin(), speeds(cc, nodes == 1).end());
+    if (least < tried.back()) tried.push_back(least);
+    for (double speed : tried) {
       if (speed * (node.gpus + 1) > node.nvlink_per_gpu + kSlack) continue;
       double inter = speed;
       for (double faster : speeds(cc, nodes == 1))

@@ -98,7 +98,7 @@ bool enabled(const System& s, Operation op, Algorithm a, Protocol p, Version v) 
       return s.collnet && s.nvswitch && s.per_node() <= 8 && (op == Operation::AllReduce || s.nodes > 1);
     case Algorithm::CollnetChain: return s.collnet && s.per_node() <= 8;
     case Algorithm::Nvls:
-      return s.nvls && s.nvswitch && cc >= 90 && g.channels >= 2 && s.per_node() >= 2 && (s.nodes == 1 || (s.collnet && op == Operation::AllReduce));
+      return s.nvls && s.nvswitch && cc >= 90 && g.channels >= 2 && s.per_node() >= 2 && (s.nodes == 1 || s.collnet);
     case Algorithm::NvlsTree: return s.nvls && s.nvswitch && cc >= 90 && g.channels >= 2 && s.nodes > 1 && s.per_node() >= 2;
     case Algorithm::Pat: return v.minor >= 23 && s.nodes == s.ranks && cc >= 60;
     default: return true;
@@ -166,8 +166,8 @@ double latency(const System& s, Operation op, Algorithm a, Protocol p, Version v
   switch (a) {
     case Algorithm::Ring: {
       if (op == Operation::Broadcast || op == Operation::Reduce) {
-        if (g.same_channels) return out + (s.nodes > 1 ? inter : intra);
-        double each = s.nodes > 1 ? inter : intra;
+        double each = s.nodes > 1 ? step_latency_us(v, Hop::Net, a, p) : intra;
+        if (g.same_channels) return out + each;
         if (simple) each = step_latency_us(v, s.nodes > 1 ? Hop::Net : near, Algorithm::Tree, p);
         return out + steps * each;
       }
@@ -200,7 +200,14 @@ std::optional<Version> parse_version(const std::string& text) {
   if (text.rfind("2.", 0) != 0) return std::nullopt;
   int minor = 0;
   auto [end, error] = std::from_chars(text.data() + 2, text.data() + text.size(), minor);
-  if (error != std::errc() || (end != text.data() + text.size() && *end != '.')) return std::nullopt;
+  if (error != std::errc() || minor < 0) return std::nullopt;
+  // ".4", "+cuda13.0" and the like may follow.
+  const char* last = text.data() + text.size();
+  if (end == last) return Version{minor};
+  if (*end != '.' || end + 1 == last) return std::nullopt;
+  int patch = 0;
+  auto [rest, wrong] = std::from_chars(end + 1, last, patch);
+  if (wrong != std::errc() || (rest != last && *rest != '-' && *rest != '+')) return std::nullopt;
   return Version{minor};
 }
 

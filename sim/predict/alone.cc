@@ -14,7 +14,7 @@ Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p
   s.buckets.push_back({{0}, bytes, bytes, DType::Float32});
   Op pause;
   pause.kind = OpKind::Forward;
-  pause.lane = Lane::Compute;
+  pause.lane = Lane::Host;  // which waits for the collective: the next step's pause begins after it
   pause.duration = kPause;
   Op reduce;
   reduce.kind = OpKind::AllReduce;

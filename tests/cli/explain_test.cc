@@ -27,6 +27,18 @@ TEST(Explain, SaysWhereTheTimeFallsAlthoughTheSizeGrows) {
   EXPECT_TRUE(has(o.out, "NCCL 2.23;")) << o.out;
 }
 
+// Before 2.24 NCCL falls back to a ring where its settings leave nothing.
+TEST(Explain, OldVersionsFallBackToRings) {
+  Outcome o = ddpsim({"explain", "--op", "all_gather", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=tree", "--nccl", "2.20"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_TRUE(has(o.out, "* ring/")) << o.out;
+  o = ddpsim({"explain", "--op", "broadcast", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=nvls", "--nccl", "2.23", "--format", "json"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  io::Json j = io::parse_json(o.out, "stdout");
+  ASSERT_EQ(j["candidates"].size(), 1u);
+  EXPECT_EQ(j["candidates"][0]["chosen"], true);
+}
+
 TEST(Explain, JsonHoldsTheParts) {
   Outcome o = ddpsim({"explain", "--bytes", "1MiB", "--cluster", "dgx-a100", "--ranks", "8", "--set", "NCCL_ALGO=ring", "--format", "json"});
   ASSERT_EQ(o.code, 0) << o.err;
@@ -120,6 +132,7 @@ TEST(ValidateCollectives, RefusesWhatItCannotJudge) {
   EXPECT_EQ(ddpsim({"validate", "--collectives", "--published", "/nowhere"}).code, 2);
   EXPECT_EQ(ddpsim({"validate", "--format", "md"}).code, 2);
   EXPECT_EQ(ddpsim({"validate", "--collectives", "--format", "junit"}).code, 2);
+  for (const char* flag : {"--budget", "--profile", "--without"}) EXPECT_EQ(ddpsim({"validate", "--collectives", flag, "x"}).code, 2) << flag;
   EXPECT_EQ(ddpsim({"validate", "--collectives", "--published", source_path("workloads")}).code, 2);
 }
 

@@ -76,6 +76,8 @@ TEST(NcclTuning, IsTheTableThatNcclPrints) {
   }
 }
 
+bool available(const System& s, Operation op, Algorithm a, Protocol p, int version = 28) { return cost_table(s, op, {version})[static_cast<std::size_t>(a)][static_cast<std::size_t>(p)].bandwidth > 0; }
+
 TEST(NcclSearch, FindsWhatNcclFindsOnKnownNodes) {
   struct Known {
     const char* cluster;
@@ -93,6 +95,30 @@ TEST(NcclSearch, FindsWhatNcclFindsOnKnownNodes) {
     EXPECT_NEAR(g.bw_intra / 1e9, k.intra, 1e-9) << what;
     EXPECT_NEAR(g.bw_inter / 1e9, k.inter, 1e-9) << what;
   }
+}
+
+TEST(NcclSearch, KeepsASpeedUnlessTheNextIsMoreThanHalf) {
+  World s("gpu-ethernet-25g", 4, 4);
+  const ChannelGraph& g = s.group.system.graphs.by_algorithm[0];
+  EXPECT_EQ(g.channels, 1) << "not 13 channels of 0.24 GB/s, although they carry a little more";
+  EXPECT_NEAR(g.bw_inter, 3e9, 1);
+}
+
+TEST(NcclSearch, ARackOfNvlinkIsOneNode) {
+  World rack("gb200-nvl72", 18, 72);
+  EXPECT_EQ(rack.group.system.nodes, 1);
+  EXPECT_TRUE(available(rack.group.system, AR, N, SI)) << "beyond the slowest speed of NCCL's list";
+  World two("gb200-nvl72", 36, 144);
+  EXPECT_EQ(two.group.system.nodes, 2);
+}
+
+TEST(NcclSearch, AHostWithFewerRanksLimitsAll) {
+  World full("hgx-h100", 2, 16);
+  World odd("hgx-h100", 2, 9);
+  std::int64_t bytes = std::int64_t{1} << 30;
+  auto time = [&](World& s) { return collective::nccl_price(s.group, s.profile, Level::Mid, AR, complete(s.group.system, s.group.settings, AR, R, SI, bytes), {bytes}).total; };
+  EXPECT_GT(time(odd).ps, 4 * time(full).ps) << "one NIC of the second host, not eight";
+  EXPECT_FALSE(available(odd.group.system, AR, Algorithm::NvlsTree, SI)) << "a node of one GPU has no NVLS";
 }
 
 TEST(NcclSearch, RingsGoThroughEveryGpuOnceAndFitTheirLinks) {
@@ -113,8 +139,6 @@ TEST(NcclSearch, RingsGoThroughEveryGpuOnceAndFitTheirLinks) {
   }
 }
 
-bool available(const System& s, Operation op, Algorithm a, Protocol p, int version = 28) { return cost_table(s, op, {version})[static_cast<std::size_t>(a)][static_cast<std::size_t>(p)].bandwidth > 0; }
-
 TEST(NcclTuning, OffersOnlyWhatNcclOffers) {
   World one("hgx-h100", 1, 8);
   EXPECT_TRUE(available(one.group.system, AR, N, SI));
@@ -131,6 +155,10 @@ TEST(NcclTuning, OffersOnlyWhatNcclOffers) {
   World lone("gpu-ethernet-100g", 4, 4);
   EXPECT_TRUE(available(lone.group.system, AG, Algorithm::Pat, SI));
   EXPECT_FALSE(available(lone.group.system, AG, Algorithm::Pat, SI, 22)) << "PAT came with 2.23";
+  World sockets("gpu-ethernet-100g", 2, 2);
+  EXPECT_FALSE(available(sockets.group.system, AR, R, L128)) << "sockets are reached through the host's memory";
+  World ib("dgx-a100", 2, 16);
+  EXPECT_TRUE(available(ib.group.system, AR, R, L128));
   World p4d("aws-p4d", 2, 16);
   EXPECT_FALSE(available(p4d.group.system, AR, R, LL)) << "EFA of p4d takes Simple only";
   EXPECT_TRUE(available(p4d.group.system, AR, R, SI));
@@ -151,6 +179,7 @@ TEST(NcclChoice, SmallOperationsUseFewChannels) {
   EXPECT_EQ(complete(s.group.system, s.group.settings, AR, R, SI, std::int64_t{1} << 30).channels, 24);
   EXPECT_EQ(complete(s.group.system, s.group.settings, AR, R, SI, std::int64_t{1} << 30).chunk, 2 * kMiB);
   EXPECT_GE(large->channels, 16);
+  EXPECT_EQ(complete(s.group.system, s.group.settings, BC, R, SI, std::int64_t{1} << 30).chunk, 512 * kKiB) << "one step; four are of the rings that reduce or gather";
 }
 
 TEST(NcclChoice, HonoursTheEnvironment) {
@@ -168,6 +197,8 @@ TEST(NcclChoice, HonoursTheEnvironment) {
   EXPECT_EQ(way(with({{"NCCL_PROTO", "^LL,Simple"}})), "ring/ll128");
   EXPECT_EQ(way(with({{"NCCL_ALGO", "allreduce:tree;allgather:ring"}, {"NCCL_PROTO", "simple"}})), "tree/simple");
   EXPECT_EQ(way(with({{"NCCL_ALGO", "allreduce:tree;allgather:ring"}, {"NCCL_PROTO", "simple"}}), AG), "ring/simple");
+  EXPECT_EQ(way(with({{"NCCL_ALGO", "ring;allreduce:tree"}, {"NCCL_PROTO", "simple"}})), "tree/simple") << "a list for one function replaces the one before it";
+  EXPECT_EQ(way(with({{"NCCL_ALGO", "ring;allreduce:tree"}, {"NCCL_PROTO", "simple"}}), AG), "ring/simple");
   EXPECT_EQ(way(with({{"NCCL_ALGO", "pat"}})), "nothing") << "since 2.24 there is no fallback";
   Settings old = with({{"NCCL_ALGO", "pat"}});
   old.version = {20};
@@ -254,6 +285,14 @@ TEST(NcclPrice, IsBandwidthAtLargeSizes) {
   World two("dgx-a100", 2, 16);
   double nics = 8 * 25e9 * two.profile.transports.at("ib").efficiency.mid;
   EXPECT_NEAR(seconds(two, R), size * 2 * 15 / 16 / nics, 0.005 * seconds(two, R));
+}
+
+TEST(NcclPrice, FewThreadBlocksLimitNvls) {
+  World s("hgx-h100", 1, 8);
+  std::int64_t bytes = std::int64_t{1} << 30;
+  Settings few = parse_settings({{"NCCL_MAX_CTAS", "1"}}, {28}).settings;
+  auto time = [&](const Settings& set) { return collective::nccl_price(s.group, s.profile, Level::Mid, AR, complete(s.group.system, set, AR, N, SI, bytes), {bytes}).total; };
+  EXPECT_GT(time(few).ps, 4 * time({}).ps);
 }
 
 TEST(NcclPrice, LaunchesOfOneProcessHideBehindTheLastOperation) {

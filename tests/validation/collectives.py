@@ -32,6 +32,9 @@ def main():
     values["executed.median"] = executed["median_error"]
     values["executed.p95"] = executed["p95_error"]
     values["executed.order"] = executed["pairs_right"] / executed["pairs"]
+    values["gloo.rows"] = executed["gloo"]["judged"]
+    values["gloo.median"] = executed["gloo"]["median_error"]
+    values["gloo.largest"] = executed["gloo"]["largest_error"]
     values["tables"] = len(found["tables"])
     broken = 0
     for limit in limits:

@@ -17,6 +17,10 @@ std::string stem(const std::string& file) {
 }
 
 std::string percent(double v) { return fmt::format("{:.1f}", 100 * v); }
+std::string overall(const calib::CollectiveReport& r, std::size_t band) {
+  bool any = std::any_of(r.tables.begin(), r.tables.end(), [&](const calib::TableResult& t) { return t.bands[band].rows > 0; });
+  return any ? percent(r.median[band]) : "-";
+}
 std::string cell(const calib::BandError& b) { return b.rows == 0 ? "-" : percent(b.median) + " (" + percent(b.nccl_median) + ")"; }
 
 }  // namespace
@@ -140,11 +144,12 @@ Tables load_tables(const Terminal& t, const std::string& folder) {
 std::string collectives_table(const calib::CollectiveReport& r, const ExecutedReport& x) {
   std::string out = fmt::format("{:<52} {:>16} {:>16} {:>16}\n", "median error, % (NCCL's own estimate)", "< 1 MiB", "1-16 MiB", ">= 16 MiB");
   for (const calib::TableResult& t : r.tables) out += fmt::format("{:<52} {:>16} {:>16} {:>16}\n", t.name, cell(t.bands[0]), cell(t.bands[1]), cell(t.bands[2]));
-  out += fmt::format("{:<52} {:>16} {:>16} {:>16}\n", "median of the tables", percent(r.median[0]), percent(r.median[1]), percent(r.median[2]));
+  out += fmt::format("{:<52} {:>16} {:>16} {:>16}\n", "median of the tables", overall(r, 0), overall(r, 1), overall(r, 2));
   out += fmt::format("NCCL off by more than 5 % in {} cells, ddpsim closer in {}; elsewhere ddpsim at most {} points worse\n", r.cells_off, r.cells_closer, percent(r.most_worse));
   out += fmt::format("every other size: median of the tables without a cliff {:.2f} % (largest {:.2f} %), 1 to 128 MiB pooled: 95th percentile {} %\n", 100 * r.fitted_median, 100 * r.fitted_worst_median, percent(r.fitted_p95));
   for (const calib::Extrapolation& e : r.extrapolated) out += fmt::format("from at most 64 ranks: {} median {} %\n", e.table, percent(e.median));
   out += fmt::format("executed alone, {} all-reduces of 256 KiB and more: median {:.2f} %, 95th percentile {:.2f} %; order right in {} of {} pairs\n", x.judged, 100 * x.median, 100 * x.p95, x.ranked_right, x.ranked);
+  out += fmt::format("the real Gloo, {} of {} all-reduces that repeat: median {:.2f} %, largest {:.2f} %\n", x.gloo_judged, x.gloo_rows, 100 * x.gloo_median, 100 * x.gloo_largest);
   return out;
 }
 
@@ -171,7 +176,7 @@ io::OrderedJson collectives_json(const calib::CollectiveReport& r, const Execute
   }
   io::OrderedJson executed = io::OrderedJson::array();
   for (const ExecutedRow& e : x.rows)
-    executed.push_back({{"where", e.where}, {"algorithm", name_of(e.algorithm)}, {"bytes", e.bytes}, {"measured_ps", e.measured.ps}, {"predicted_ps", e.predicted.ps}, {"spread", e.spread}});
+    executed.push_back({{"where", e.where}, {"algorithm", name_of(e.algorithm)}, {"bytes", e.bytes}, {"measured_ps", e.measured.ps}, {"predicted_ps", e.predicted.ps}, {"deviation", e.deviation}, {"gloo", e.gloo}});
   io::OrderedJson extrapolated = io::OrderedJson::array();
   for (const calib::Extrapolation& e : r.extrapolated) extrapolated.push_back({{"table", e.table}, {"from", e.from}, {"rows", e.rows}, {"median_error", e.median}});
   return {{"tables", tables},
@@ -180,7 +185,8 @@ io::OrderedJson collectives_json(const calib::CollectiveReport& r, const Execute
           {"cells_closer", r.cells_closer},
           {"most_worse", r.most_worse},
           {"extrapolated", extrapolated},
-          {"executed", {{"judged", x.judged}, {"median_error", x.median}, {"p95_error", x.p95}, {"pairs", x.ranked}, {"pairs_right", x.ranked_right}, {"rows", executed}}},
+          {"executed", {{"judged", x.judged}, {"median_error", x.median}, {"p95_error", x.p95}, {"pairs", x.ranked}, {"pairs_right", x.ranked_right},
+                        {"gloo", {{"rows", x.gloo_rows}, {"judged", x.gloo_judged}, {"median_error", x.gloo_median}, {"largest_error", x.gloo_largest}}}, {"rows", executed}}},
           {"fitted", {{"median_error", r.fitted_median}, {"largest_median_error", r.fitted_worst_median}, {"p95_error_1_to_128_mib", r.fitted_p95}, {"pooled", r.fitted_pooled}, {"left_out_at_cliffs", r.fitted_at_cliffs}}}};
 }
 
@@ -198,10 +204,11 @@ std::string collectives_markdown(const calib::CollectiveReport& r, const Execute
       "## The mechanism alone\n\n"
       "Constants from datasheets and from NCCL's own tables; one latency factor and one efficiency factor for each kind of link, fitted on the tables of *other*\n"
       "machines (leave one machine out). Median of |predicted / measured - 1| over the sizes of a band, %; in brackets NCCL's own estimate of what it chooses,\n"
-      "on the same channel graph.\n\n"
+      "on the same channel graph. The profiles' efficiencies of networks (InfiniBand 0.92, libfabric 0.75 and 0.90, TCPXO 0.92) are chosen from what is publicly known of such networks,\n"
+      "which may include these tables; NVLink's and PCIe's are NCCL's own numbers.\n\n"
       "| table | < 1 MiB | 1-16 MiB | >= 16 MiB |\n|---|---:|---:|---:|\n";
   for (const calib::TableResult& t : r.tables) out += fmt::format("| {} | {} | {} | {} |\n", t.name, cell(t.bands[0]), cell(t.bands[1]), cell(t.bands[2]));
-  out += fmt::format("| **median of the tables** | **{}** | **{}** | **{}** |\n\n", percent(r.median[0]), percent(r.median[1]), percent(r.median[2]));
+  out += fmt::format("| **median of the tables** | **{}** | **{}** | **{}** |\n\n", overall(r, 0), overall(r, 1), overall(r, 2));
   out += fmt::format("NCCL's estimate is off by more than 5 % in {} cells (table, band); ddpsim is closer in {} of them. In the other cells ddpsim is at most {} points worse.\n\n", r.cells_off,
                      r.cells_closer, percent(r.most_worse));
   out += "Factors used, from other machines' tables (1 = what the profile says):\n\n| machine | link | latency of a step | efficiency | tables |\n|---|---|---:|---:|---:|\n";
@@ -231,10 +238,11 @@ std::string collectives_markdown(const calib::CollectiveReport& r, const Execute
       "\n## Executed by ddpsim\n\n"
       "All-reduces that ddpsim's executor played alone over TCP, on hosts made of network namespaces of one machine, beside the simulation of their messages; none was\n"
       "fitted. {} of 256 KiB and more: median {:.2f} %, 95th percentile {:.2f} %. Of {} pairs of algorithms at one place and size whose times differ by more than 3 %, {} are in the right\n"
-      "order.\n\n| where | algorithm | bytes | measured | spread | error |\n|---|---|---:|---:|---:|---:|\n",
-      x.judged, 100 * x.median, 100 * x.p95, x.ranked, x.ranked_right);
+      "order.\n\nThe real Gloo (Debian's library, ring and bcube), the same way: of {} of 256 KiB and more {} repeat (median absolute deviation at most {:.0f} %); of those, median {:.2f} %, largest {:.2f} %.\n\n"
+      "| where | algorithm | bytes | measured | deviation | error |\n|---|---|---:|---:|---:|---:|\n",
+      x.judged, 100 * x.median, 100 * x.p95, x.ranked, x.ranked_right, x.gloo_rows, x.gloo_judged, 100 * kRepeats, 100 * x.gloo_median, 100 * x.gloo_largest);
   for (const ExecutedRow& e : x.rows)
-    out += fmt::format("| {} | {} | {} | {} | {:.1f} % | {:+.2f} % |\n", e.where, name_of(e.algorithm), size_text(e.bytes), to_string(e.measured), 100 * e.spread,
+    out += fmt::format("| {} | {} | {} | {} | {:.1f} % | {:+.2f} % |\n", e.where, name_of(e.algorithm), size_text(e.bytes), to_string(e.measured), 100 * e.deviation,
                        100 * (static_cast<double>(e.predicted.ps) / static_cast<double>(e.measured.ps) - 1));
   return out;
 }

@@ -25,7 +25,7 @@ void rank(ExecutedReport& r) {
     for (std::size_t j = i + 1; j < r.rows.size(); ++j) {
       const ExecutedRow& a = r.rows[i];
       const ExecutedRow& b = r.rows[j];
-      if (a.where != b.where || a.bytes != b.bytes || a.algorithm == b.algorithm || a.bytes < 256 * kKiB) continue;
+      if (a.gloo || a.where != b.where || a.bytes != b.bytes || a.algorithm == b.algorithm || a.bytes < 256 * kKiB) continue;
       double ratio = static_cast<double>(a.measured.ps) / static_cast<double>(b.measured.ps);
       if (std::max(ratio, 1 / ratio) <= 1.03) continue;
       ++r.ranked;
@@ -38,6 +38,7 @@ void rank(ExecutedReport& r) {
 ExecutedReport judge_executed(const Terminal& t, const std::string& folder) {
   ExecutedReport r;
   std::vector<double> errors;
+  std::vector<double> gloo_errors;
   for (const std::string& file : io::list_files(folder, {".json", ".json.gz"})) {
     auto slash = file.rfind('/');
     if (file.compare(slash + 1, 10, "allreduce-") != 0) continue;
@@ -60,10 +61,17 @@ ExecutedReport judge_executed(const Terminal& t, const std::string& folder) {
       row.bytes = bytes->second;
       double median = analysis::median(times);
       row.measured = {static_cast<std::int64_t>(median)};
-      auto [least, most] = std::minmax_element(times.begin(), times.end());
-      row.spread = (*most - *least) / median;
+      for (double& x : times) x = std::abs(x - median);
+      row.deviation = analysis::median(times) / median;
+      row.gloo = backend == Backend::Gloo;
       row.predicted = predict::all_reduce_alone(comm, l.profile, {row.bytes}, predict::Fidelity::Message);
-      if (row.bytes >= 256 * kKiB) errors.push_back(std::abs(static_cast<double>(row.predicted.ps) / median - 1));
+      double error = std::abs(static_cast<double>(row.predicted.ps) / median - 1);
+      if (row.bytes >= 256 * kKiB && row.gloo) {
+        ++r.gloo_rows;
+        if (row.deviation <= kRepeats) gloo_errors.push_back(error);
+      } else if (row.bytes >= 256 * kKiB) {
+        errors.push_back(error);
+      }
       r.rows.push_back(std::move(row));
     }
   }
@@ -72,6 +80,11 @@ ExecutedReport judge_executed(const Terminal& t, const std::string& folder) {
   if (!errors.empty()) {
     r.median = analysis::median(errors);
     r.p95 = analysis::percentile(errors, 95);
+  }
+  r.gloo_judged = gloo_errors.size();
+  if (!gloo_errors.empty()) {
+    r.gloo_median = analysis::median(gloo_errors);
+    r.gloo_largest = *std::max_element(gloo_errors.begin(), gloo_errors.end());
   }
   rank(r);
   return r;

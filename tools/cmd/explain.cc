@@ -77,6 +77,12 @@ void explain_command(Terminal& t, Flags& flags) {
       rows.push_back(std::move(row));
     }
   }
+  auto is_chosen_row = [&](const Row& r) { return r.candidate.algorithm == chosen->algorithm && r.candidate.protocol == chosen->protocol; };
+  if (std::none_of(rows.begin(), rows.end(), is_chosen_row)) {
+    // NCCL before 2.24 takes a ring where its settings leave nothing.
+    Row row{{chosen->algorithm, chosen->protocol, chosen->estimate_us, {}}, *chosen, collective::nccl_price(group, h.profile, Level::Mid, op, *chosen, *bytes.value)};
+    rows.insert(rows.begin(), std::move(row));
+  }
   auto best = std::min_element(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.price.total < b.price.total; });
   if (flags.output.format == "json") {
     io::OrderedJson list = io::OrderedJson::array();
@@ -105,7 +111,7 @@ void explain_command(Terminal& t, Flags& flags) {
     bool is_chosen = r.candidate.algorithm == chosen->algorithm && r.candidate.protocol == chosen->protocol;
     out += fmt::format("{} {:<16} {:>8} {:>11} {:>11} {:>10.1f}  {}\n", is_chosen ? "*" : " ", name_of(r.candidate), r.choice.channels,
                        to_string(Duration{static_cast<std::int64_t>(*r.candidate.estimate_us * 1e6)}), to_string(r.price.total), r.price.bus_bytes_per_s / 1e9,
-                       r.price.limited_by.empty() ? "latency" : r.price.limited_by);
+                       r.price.limited_by);
   }
   const Row& mine = *std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.candidate.algorithm == chosen->algorithm && r.candidate.protocol == chosen->protocol; });
   out += fmt::format("\nNCCL takes {} (*), the least of its estimates. ddpsim's price: {} at once, {} for the latencies of its steps, {} to fill the pipeline, {} to move the bytes.\n",

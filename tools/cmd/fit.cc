@@ -99,13 +99,14 @@ void fit_nccl_tests(Terminal& t, const Flags& flags) {
   std::vector<double> without;
   for (const auto& r : f.residuals) {
     auto rounded = [](double v) { return std::round(v * 1e5) / 1e5; };
-    rows.push_back({{"table", r.table}, {"ranks", r.ranks}, {"bytes", r.bytes}, {"measured_ps", r.measured.ps}, {"error", rounded(r.error)}, {"without_size", rounded(r.without_size)}});
-    table += fmt::format("{:<48} {:>5} {:>12} {:>12} {:>+8.2f}% {:>+12.2f}%\n", r.table, r.ranks, r.bytes, to_string(r.measured), 100 * r.error, 100 * r.without_size);
+    rows.push_back({{"table", r.table}, {"ranks", r.ranks}, {"bytes", r.bytes}, {"measured_ps", r.measured.ps}, {"error", rounded(r.error)}});
+    if (r.without_size) rows.back()["without_size"] = rounded(*r.without_size);
+    table += fmt::format("{:<48} {:>5} {:>12} {:>12} {:>+8.2f}% {:>13}\n", r.table, r.ranks, r.bytes, to_string(r.measured), 100 * r.error, r.without_size ? fmt::format("{:+.2f}%", 100 * *r.without_size) : "-");
     errors.push_back(std::abs(r.error));
-    without.push_back(std::abs(r.without_size));
+    if (r.without_size) without.push_back(std::abs(*r.without_size));
   }
-  table += fmt::format("fitted: median {:.2f} %, 95th percentile {:.2f} %; size left out: median {:.2f} %, 95th percentile {:.2f} %\n", 100 * analysis::median(errors), 100 * analysis::percentile(errors, 95),
-                       100 * analysis::median(without), 100 * analysis::percentile(without, 95));
+  table += fmt::format("fitted: median {:.2f} %, 95th percentile {:.2f} %\n", 100 * analysis::median(errors), 100 * analysis::percentile(errors, 95));
+  if (!without.empty()) table += fmt::format("size left out: median {:.2f} %, 95th percentile {:.2f} %\n", 100 * analysis::median(without), 100 * analysis::percentile(without, 95));
   for (const auto& [name, link] : f.links) table += fmt::format("{}: steps x {:.2f}, efficiency x {:.2f} of {}'s\n", name, link.step_factor, link.efficiency, base.name);
   write_fit(t, flags, io::write_profile(f.profile, rows).dump(1) + "\n", table);
 }

@@ -6,6 +6,7 @@
 #include "sim/io/nccl_tests.h"
 #include "sim/io/nccl_xml.h"
 #include "sim/report/run_text.h"
+#include "sim/nccl/tuning.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -54,6 +55,8 @@ void import_tests(Terminal& t, TestsFlags& f) {
   if (!f.ranks.empty()) s.ranks = parse_ranks(f.ranks);
   if (f.evidence == "collective") s.evidence = EvidenceClass::Collective;
   else if (f.evidence != "published") throw InputError{"--evidence " + f.evidence, "expected published (somebody else measured it) or collective (it was measured here)"};
+  if (!s.nccl.empty() && !nccl::parse_version(s.nccl)) throw InputError{"--nccl " + s.nccl, "is not a version of NCCL such as 2.28 or 2.23.4"};
+  if (s.ranks > 0 && s.hosts > s.ranks) throw InputError{"--hosts " + std::to_string(s.hosts), "is more than --ranks " + f.ranks + ": a host has at least one rank"};
   for (const std::string& set : f.sets) {
     auto equals = set.find('=');
     if (equals == std::string::npos || equals == 0) throw InputError{"--set " + set, "expected KEY=VALUE, an environment variable of the run, for example NCCL_ALGO=Ring"};

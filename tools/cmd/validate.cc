@@ -224,6 +224,8 @@ Validation validate_folder(const Terminal& t, const Flags& flags) {
 
 // Published tables of collectives beside the mechanism, which was fitted on other machines' tables.
 void validate_collectives(Terminal& t, const Flags& flags) {
+  for (auto [flag, value] : {std::pair{"--budget", &flags.budget}, std::pair{"--profile", &flags.profile}, std::pair{"--profiles", &flags.profiles}, std::pair{"--without", &flags.without}})
+    if (!value->empty()) throw InputError{std::string(flag) + " " + *value, "is not of validate --collectives (its limits: tests/validation/collectives.py)"};
   std::string folder = flags.published.empty() ? home_of(t).path() + "/calib/published" : flags.published;
   Tables tables = load_tables(t, folder);
   if (tables.tables.empty()) throw InputError{folder, "holds no table of collectives (ddpsim import nccl-tests makes them)"};
