@@ -329,6 +329,7 @@ NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devic
     const auto& small = *std::min_element(g.nodes.begin(), g.nodes.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
     std::vector<int> other_nics;
     nccl::Graphs other = nccl::search(node_of(fabric, g.devices, small, compute_capability, other_nics), s.nodes, compute_capability, {}, s.collnet);
+    nics.clear();  // each GPU by its own NIC: the nodes' NICs do not correspond
     for (std::size_t i = 0; i < other.by_algorithm.size(); ++i) {
       nccl::ChannelGraph& a = s.graphs.by_algorithm[i];
       const nccl::ChannelGraph& b = other.by_algorithm[i];

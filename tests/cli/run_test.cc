@@ -268,7 +268,7 @@ TEST(GpuCommand, RefusesInASentence) {
       {kRun + Args{"--one-gpu"}, "is of --backend nccl"},
       {{"run", "--backend", "nccl", "--workload", "resnet18-cpu", "--cluster", "testbed-star"}, "needs a cluster of GPUs"},
       {{"run", "--backend", "nccl", "--workload", "resnet18", "--cluster", "hgx-h100", "--ranks", "1", "--compute", "real"}, "on a GPU computation is always real"},
-      {{"fit", "--backend", "nccl"}, "expected tcp, torch or cuda"},
+      {{"fit", "--backend", "nccl"}, "expected tcp, torch, cuda or nccl-tests"},
       {{"fit", "--backend", "cuda", "--base", "cpu-generic.datasheet"}, "is a profile of CPUs"},
       {{"fit", "--backend", "cuda", "--base", "h200-sxm.datasheet"}, "no Run holds samples of kernels"}};
   if (!has_gpu()) {
