@@ -6,14 +6,14 @@
 #include <set>
 #include <tuple>
 
+#include "sim/analysis/compare.h"
+
 namespace ddpsim::calib {
 namespace {
 
+// 0 of nothing.
 double median_of(std::vector<double> v) {
-  if (v.empty()) return 0;
-  std::sort(v.begin(), v.end());
-  std::size_t n = v.size();
-  return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+  return v.empty() ? 0 : analysis::median(std::move(v));
 }
 
 double quantile_of(std::vector<double> v, double q) {

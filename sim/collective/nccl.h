@@ -5,7 +5,6 @@
 // sim/MODEL.md section 7. Terms: a node is a host (or an NVLink domain), a channel one thread block with its own ring or trees.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,13 +44,6 @@ struct NcclGroup {
 
 // REQUIRES: devices distinct and mutually reachable. `settings`: of the environment; `compute_capability`: of the GPUs.
 NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices, nccl::Settings settings, int compute_capability);
-
-// The double binary tree of n nodes: parent and children of node i in tree 0 or 1; -1 = none. Source: NCCL src/graph/trees.cc (ncclGetDtree).
-struct TreeNode {
-  int up = -1;
-  std::array<int, 2> down{-1, -1};
-};
-TreeNode binary_tree_node(int nodes, int i, int tree);
 
 struct NcclPrice {
   Duration total;

@@ -5,9 +5,9 @@
 #include <set>
 #include <tuple>
 
+#include "sim/collective/blocks.h"
 #include "sim/nccl/search.h"
 #include "sim/topology/path_type.h"
-
 
 namespace ddpsim::collective {
 namespace {
@@ -211,13 +211,15 @@ void make_loads(NcclGroup& g, const std::vector<int>& nics) {
         loads.add(order[i], order[i + 1], share);
       }
     }
-    for (int tree : {0, 1})
+    for (int tree : {0, 1}) {
+      std::vector<int> parents = double_tree_parents(hosts, tree);
       for (int i = 0; i < hosts; ++i) {
-        int up = binary_tree_node(hosts, i, tree).up;
+        int up = parents[static_cast<std::size_t>(i)];
         if (up < 0) continue;
         loads.add_by_nic(head[static_cast<std::size_t>(i)], head[static_cast<std::size_t>(up)], nic, share / 2);
         loads.add_by_nic(head[static_cast<std::size_t>(up)], head[static_cast<std::size_t>(i)], nic, share / 2);
       }
+    }
   }
   g.tree = loads.take();
   if (g.system.nvswitch) {
@@ -238,9 +240,10 @@ void make_loads(NcclGroup& g, const std::vector<int>& nics) {
     switch_links();
     g.nvls = loads.take();
     switch_links();
-    for (int tree : {0, 1})
+    for (int tree : {0, 1}) {
+      std::vector<int> parents = double_tree_parents(hosts, tree);
       for (int i = 0; i < hosts; ++i) {
-        int up = binary_tree_node(hosts, i, tree).up;
+        int up = parents[static_cast<std::size_t>(i)];
         if (up < 0) continue;
         const auto& a = g.nodes[static_cast<std::size_t>(i)];
         const auto& b = g.nodes[static_cast<std::size_t>(up)];
@@ -250,6 +253,7 @@ void make_loads(NcclGroup& g, const std::vector<int>& nics) {
           loads.add(b[h], a[h], 0.5 / static_cast<double>(heads));
         }
       }
+    }
     g.nvls_tree = loads.take();
   }
 }
@@ -275,31 +279,6 @@ void find_hops(NcclGroup& g) {
 }
 
 }  // namespace
-
-TreeNode binary_tree_node(int nodes, int i, int tree) {
-  if (tree == 1) {
-    // Even number of nodes: the mirror image; odd: shifted by one. Leaves of one tree are inner nodes of the other.
-    bool mirror = nodes % 2 == 0;
-    auto there = [&](int r) { return mirror ? nodes - 1 - r : (r - 1 + nodes) % nodes; };
-    auto back = [&](int r) { return r < 0 ? -1 : mirror ? nodes - 1 - r : (r + 1) % nodes; };
-    TreeNode t = binary_tree_node(nodes, there(i), 0);
-    return {back(t.up), {back(t.down[0]), back(t.down[1])}};
-  }
-  int bit = 1;
-  while (bit < nodes && !(bit & i)) bit <<= 1;
-  TreeNode t;
-  if (i == 0) {
-    t.down[1] = nodes > 1 ? bit >> 1 : -1;
-    return t;
-  }
-  int up = (i ^ bit) | (bit << 1);
-  t.up = up >= nodes ? i ^ bit : up;
-  int low = bit >> 1;
-  t.down[0] = low == 0 ? -1 : i - low;
-  while (low > 0 && i + low >= nodes) low >>= 1;
-  t.down[1] = low == 0 ? -1 : i + low;
-  return t;
-}
 
 NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices, nccl::Settings settings, int compute_capability) {
   NcclGroup g;

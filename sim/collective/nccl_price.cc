@@ -78,12 +78,6 @@ double hop_rate(const NcclGroup& g, const Profile& p, Level level, const NcclHop
   return rate / 1e6;
 }
 
-int floor_log2(std::int64_t n) {
-  int k = 0;
-  for (; n > 1; n >>= 1) ++k;
-  return k;
-}
-
 // GB/s that one thread block moves at most, NCCL's limit of a tree's channel on one node (perChMaxTree).
 double block_rate(const NcclGroup& g) {
   nccl::System one = g.system;
@@ -176,7 +170,7 @@ class Pricer {
   void tree() {
     double nodes = g_.system.nodes;
     double ppn = g_.system.per_node();
-    double levels = floor_log2(g_.system.nodes);
+    double levels = nccl::floor_log2(g_.system.nodes);
     double chunk = std::min(static_cast<double>(c_.chunk), size_ / c_.channels);
     double intra = g_.intra.exists ? step(g_.intra, Algorithm::Tree, chunk) : 0;
     double inter = g_.inter.exists ? step(g_.inter, Algorithm::Tree, chunk) : 0;
@@ -220,7 +214,7 @@ class Pricer {
   double copies(double round) const { return 2 * round / (c_.channels * block_rate(g_) * 1e3); }
 
   void nvls_tree() {
-    double levels = floor_log2(g_.system.nodes);
+    double levels = nccl::floor_log2(g_.system.nodes);
     double heads = g_.system.per_node();
     double round = std::min(size_, static_cast<double>(c_.chunk) * heads * c_.channels);  // bytes that the pipeline takes in at once
     double inter = step(g_.inter, Algorithm::NvlsTree, static_cast<double>(c_.chunk));
@@ -251,7 +245,7 @@ class Pricer {
   }
 
   void pat(double n) {
-    double levels = floor_log2(g_.system.nodes);
+    double levels = nccl::floor_log2(g_.system.nodes);
     double inter = step(g_.inter, Algorithm::Pat, static_cast<double>(c_.chunk));
     add_steps(0, levels * inter / 3.5 + 2.8 * n);
     links(g_.ring, 0.5);

@@ -57,15 +57,6 @@ const ChannelGraph& graph_of(const System& s, Algorithm a) {
   }
 }
 
-int floor_log2(std::int64_t n) {
-  int k = 0;
-  while (n > 1) {
-    n >>= 1;
-    ++k;
-  }
-  return k;
-}
-
 bool defined(Operation op, Algorithm a, Protocol p) {
   if (a >= Algorithm::Nvls && p != Protocol::Simple) return false;
   if ((a == Algorithm::CollnetDirect || a == Algorithm::CollnetChain) && p != Protocol::Simple) return false;
@@ -186,6 +177,15 @@ double latency(const System& s, Operation op, Algorithm a, Protocol p, Version v
 }
 
 }  // namespace
+
+int floor_log2(std::int64_t n) {
+  int k = 0;
+  while (n > 1) {
+    n >>= 1;
+    ++k;
+  }
+  return k;
+}
 
 const char* name_of(Algorithm a) {
   constexpr std::array<const char*, kAlgorithms> names{"tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"};

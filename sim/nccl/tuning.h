@@ -20,6 +20,7 @@ inline constexpr int kAlgorithms = 7;
 inline constexpr int kProtocols = 3;
 const char* name_of(Algorithm a);  // "ring", as NCCL_ALGO takes it, in lower case
 const char* name_of(Protocol p);   // "ll", "ll128", "simple"
+int floor_log2(std::int64_t n);    // 0 for n <= 1
 
 // 2.x; tables of older and newer ones are those of the nearest of 2.19 to 2.28.
 struct Version {

@@ -15,20 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 using io::Json;
 
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::size_t below(std::size_t n) {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ull);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return static_cast<std::size_t>((z ^ (z >> 31)) % n);
-  }
-
- private:
-  std::uint64_t state_;
-};
-
 std::string damage_bytes(std::string text, Random& random) {
   switch (random.below(4)) {
     case 0: return text.substr(0, random.below(text.size()));

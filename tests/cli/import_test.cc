@@ -429,20 +429,6 @@ TEST(ImportBad, GraphsThatNcclDidNotWrite) {
 
 // --- damage --------------------------------------------------------------------------------------------------------------------------------------------
 
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::size_t below(std::size_t n) {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ull);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return static_cast<std::size_t>((z ^ (z >> 31)) % n);
-  }
-
- private:
-  std::uint64_t state_;
-};
-
 std::string damaged(std::string text, Random& random) {
   static const std::vector<std::string> kWords{"0", "-1", "99999999999999999999", "1e308", "nan", "inf", "1e999", "N/A", "\"", "<", "/>", ",", "\n", "#", "\xff\xfe", "0x", " NCCL INFO ", ":1:2 [0] NCCL INFO x\n", "float", "Rank", "device"};
   switch (random.below(6)) {

@@ -1,6 +1,7 @@
 // What tests share: shipped files as values, and commands run in-process.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,21 @@ io::Json read_json(const std::string& relative);
 Workload workload(const std::string& name);  // shipped
 Cluster cluster(const std::string& name);
 Profile profile(const std::string& name);
+
+// SplitMix64: the same sequence everywhere. Source: Steele, Lea, Flood, OOPSLA 2014.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::size_t below(std::size_t n) {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ull);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return static_cast<std::size_t>((z ^ (z >> 31)) % n);
+  }
+
+ private:
+  std::uint64_t state_;
+};
 
 struct Outcome {
   int code = 0;

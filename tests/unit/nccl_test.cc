@@ -1,8 +1,10 @@
 // NCCL's cost model against a tuning table that NCCL printed, its search on shipped clusters, its choice under settings, and ddpsim's price of it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
+#include "sim/collective/blocks.h"
 #include "sim/collective/nccl.h"
 #include "sim/collective/price.h"
 #include "tests/support/support.h"
@@ -214,18 +216,18 @@ TEST(NcclTree, EveryNodeHasOneParentAndIsInnerInAtMostOneTree) {
   for (int n = 1; n <= 64; ++n) {
     std::vector<int> inner(static_cast<std::size_t>(n), 0);
     for (int tree : {0, 1}) {
+      std::vector<int> parents = collective::double_tree_parents(n, tree);
+      ASSERT_EQ(parents.size(), static_cast<std::size_t>(n));
       int roots = 0;
       int edges = 0;
       for (int i = 0; i < n; ++i) {
-        collective::TreeNode t = collective::binary_tree_node(n, i, tree);
-        roots += t.up < 0;
-        int children = 0;
-        for (int d : t.down) {
-          if (d < 0) continue;
-          ++children;
-          EXPECT_EQ(collective::binary_tree_node(n, d, tree).up, i) << n << " nodes, tree " << tree << ", node " << d;
-        }
-        edges += children;
+        roots += parents[static_cast<std::size_t>(i)] < 0;
+        int at = i;
+        for (int k = 0; k < n && parents[static_cast<std::size_t>(at)] >= 0; ++k) at = parents[static_cast<std::size_t>(at)];
+        EXPECT_LT(parents[static_cast<std::size_t>(at)], 0) << n << " nodes, tree " << tree << ", node " << i << " does not hang under the root";
+        auto children = std::count(parents.begin(), parents.end(), i);
+        EXPECT_LE(children, 2) << n << " nodes, tree " << tree << ", node " << i;
+        edges += static_cast<int>(children);
         inner[static_cast<std::size_t>(i)] += children == 2;
       }
       EXPECT_EQ(roots, 1) << n;

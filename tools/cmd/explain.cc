@@ -77,8 +77,8 @@ void explain_command(Terminal& t, Flags& flags) {
       rows.push_back(std::move(row));
     }
   }
-  auto is_chosen_row = [&](const Row& r) { return r.candidate.algorithm == chosen->algorithm && r.candidate.protocol == chosen->protocol; };
-  if (std::none_of(rows.begin(), rows.end(), is_chosen_row)) {
+  auto is_chosen = [&](const Row& r) { return r.candidate.algorithm == chosen->algorithm && r.candidate.protocol == chosen->protocol; };
+  if (std::none_of(rows.begin(), rows.end(), is_chosen)) {
     // NCCL before 2.24 takes a ring where its settings leave nothing.
     Row row{{chosen->algorithm, chosen->protocol, chosen->estimate_us, {}}, *chosen, collective::nccl_price(group, h.profile, Level::Mid, op, *chosen, *bytes.value)};
     rows.insert(rows.begin(), std::move(row));
@@ -100,20 +100,18 @@ void explain_command(Terminal& t, Flags& flags) {
                       {"transfer_ps", r.price.transfer.ps},
                       {"bus_bytes_per_s", r.price.bus_bytes_per_s},
                       {"limited_by", r.price.limited_by},
-                      {"chosen", r.candidate.algorithm == chosen->algorithm && r.candidate.protocol == chosen->protocol}});
+                      {"chosen", is_chosen(r)}});
     io::OrderedJson j = {{"operation", flags.op}, {"bytes", bytes.value->count}, {"cluster", h.cluster.name}, {"profile", h.profile.name}, {"ranks", ranks}, {"candidates", list}};
     return write_answer(t, flags.output, j.dump(1) + "\n");
   }
   std::string out = fmt::format("{} of {} on {} ranks of {} ({} {}), NCCL 2.{}; {}, {}\n\n", flags.op, to_string(*bytes.value), ranks, h.cluster.name, group.system.nodes,
                                 group.system.nodes == 1 ? "node" : "nodes", group.settings.version.minor, h.profile.name, h.profile.measured() ? "measured" : "datasheet");
   out += fmt::format("  {:<16} {:>8} {:>11} {:>11} {:>10}  {}\n", "", "channels", "NCCL says", "ddpsim", "bus GB/s", "limited by");
-  for (const Row& r : rows) {
-    bool is_chosen = r.candidate.algorithm == chosen->algorithm && r.candidate.protocol == chosen->protocol;
-    out += fmt::format("{} {:<16} {:>8} {:>11} {:>11} {:>10.1f}  {}\n", is_chosen ? "*" : " ", name_of(r.candidate), r.choice.channels,
+  for (const Row& r : rows)
+    out += fmt::format("{} {:<16} {:>8} {:>11} {:>11} {:>10.1f}  {}\n", is_chosen(r) ? "*" : " ", name_of(r.candidate), r.choice.channels,
                        to_string(Duration{static_cast<std::int64_t>(*r.candidate.estimate_us * 1e6)}), to_string(r.price.total), r.price.bus_bytes_per_s / 1e9,
                        r.price.limited_by);
-  }
-  const Row& mine = *std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.candidate.algorithm == chosen->algorithm && r.candidate.protocol == chosen->protocol; });
+  const Row& mine = *std::find_if(rows.begin(), rows.end(), is_chosen);
   out += fmt::format("\nNCCL takes {} (*), the least of its estimates. ddpsim's price: {} at once, {} for the latencies of its steps, {} to fill the pipeline, {} to move the bytes.\n",
                      name_of(mine.candidate), to_string(mine.price.base), to_string(mine.price.steps), to_string(mine.price.fill), to_string(mine.price.transfer));
   if (best->price.total < mine.price.total)
