@@ -65,6 +65,13 @@ class LoadCounter {
 }  // namespace
 
 
+void find_hop_route(const topology::Fabric& f, const std::vector<int>& devices, int from, int to, int nic, topology::Route& route) {
+  int a = devices[static_cast<std::size_t>(from)];
+  int b = devices[static_cast<std::size_t>(to)];
+  if (nic < 0 || f.nvlink_domain(a, b) || f.host_of(a) == f.host_of(b)) f.find_route(a, b, route);
+  else f.find_route_by_nics(a, nic, b, nic, route);
+}
+
 Layout layout_of(const topology::Fabric& f, const std::vector<int>& devices) {
   Layout out;
   out.ranks = static_cast<int>(devices.size());

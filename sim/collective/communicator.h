@@ -1,19 +1,15 @@
 // A group of ranks on a Fabric, as collectives see it: ring orders, what each link carries, what each hop costs.
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "sim/collective/nccl_group.h"
 #include "sim/collective/round.h"
 #include "sim/model/plan.h"
 #include "sim/topology/fabric.h"
 
 namespace ddpsim::collective {
-
-// Bytes that cross a link per byte that the pattern moves over each of its hops.
-struct LinkLoad {
-  topology::LinkId link = 0;
-  double per_byte = 0;
-};
 
 struct Hop {
   int from = 0;  // rank
@@ -58,6 +54,10 @@ struct Communicator {
   std::vector<Pattern> patterns;  // kAllReduce, kBroadcast; whoever needs others adds them (make_pattern)
   Layout layout;                  // of the step lists: ranks in order, grouped by layout_of()
   std::vector<std::uint8_t> transports;  // that any hop uses, ascending
+  std::vector<double> ring_shares;       // of each ring; empty = equal
+  std::vector<int> ring_nics;            // by which each ring passes from host to host, local index; -1, or empty = each device's own
+  // NCCL as it decides on these GPUs (make_nccl_communicator): algorithm, protocol and channels by size. None: NCCL's ring, priced by the profile's own latencies.
+  std::optional<NcclGroup> nccl;
   Backend backend = Backend::Nccl;
   int ranks() const { return static_cast<int>(devices.size()); }
 };
@@ -65,10 +65,17 @@ struct Communicator {
 inline constexpr int kAllReduce = 0;
 // The binomial tree from rank 0 (Gloo, tcp; NCCL broadcasts along its ring: kAllReduce).
 inline constexpr int kBroadcast = 1;
+// NCCL's other all-reduces, where `nccl` is set: bytes on a link per byte of the operation.
+inline constexpr int kNcclTree = 2;
+inline constexpr int kNcclNvls = 3;
+inline constexpr int kNcclNvlsTree = 4;
 
 // REQUIRES: devices distinct and mutually reachable; performs(algorithm, AllReduce). Cost grows with ranks and route lengths. `algorithm`: of the all-reduce;
 // other than Ring: backends tcp and gloo only.
 Communicator make_communicator(const topology::Fabric& fabric, std::vector<int> devices, Backend backend, Algorithm algorithm = Algorithm::Ring);
+
+// The way from one rank to another, between hosts by this NIC at both ends (-1 = each device's own). Reuses the storage of `route`.
+void find_hop_route(const topology::Fabric& fabric, const std::vector<int>& devices, int from, int to, int nic, topology::Route& route);
 
 // Ranks in order; grouped by host if hosts have several devices, else by rack or leaf; one group where the fabric has none of these.
 Layout layout_of(const topology::Fabric& fabric, const std::vector<int>& devices);

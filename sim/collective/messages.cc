@@ -15,11 +15,11 @@ using engine::TaskId;
 
 // One ring of NCCL: `steps` hops of `chunk` bytes from every position. All ranks step together, and NCCL's constants give only the sum of the latencies
 // along the ring, so every step has the mean one. Returns per position the task after which it has sent and received all.
-void add_ring(TaskGraph& g, const std::vector<int>& order, double chunk, Duration latency, const FlowOfHop& flow, const std::vector<TaskId>& start,
+void add_ring(TaskGraph& g, const std::vector<int>& order, int nic, double chunk, Duration latency, const FlowOfHop& flow, const std::vector<TaskId>& start,
               std::vector<std::vector<TaskId>>& done) {
   std::size_t n = order.size();
   std::vector<engine::FlowId> flows(n);
-  for (std::size_t i = 0; i < n; ++i) flows[i] = flow(order[i], order[(i + 1) % n]);
+  for (std::size_t i = 0; i < n; ++i) flows[i] = flow(order[i], order[(i + 1) % n], nic);
   std::size_t steps = 2 * (n - 1);
   std::vector<TaskId> before(n);
   std::vector<TaskId> previous(n);
@@ -55,13 +55,18 @@ std::vector<TaskId> join(TaskGraph& g, const std::vector<std::vector<TaskId>>& p
   return out;
 }
 
+// Of a collective's bytes, those of ring k.
+double share_of(const Communicator& c, std::size_t k) { return c.ring_shares.empty() ? 1 / static_cast<double>(c.rings.size()) : c.ring_shares[k]; }
+
+int nic_of(const Communicator& c, std::size_t k) { return c.ring_nics.empty() ? -1 : c.ring_nics[k]; }
+
 std::vector<TaskId> nccl_all_reduce(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, const FlowOfHop& flow,
                                     std::span<const TaskId> arrive) {
-  std::vector<TaskId> start = launched(g, launch_time(c, p), arrive);
+  std::vector<TaskId> start = launched(g, c.nccl ? price.phases[0].latency : launch_time(c, p), arrive);
   double n = c.ranks();
-  double chunk = price.phases[0].work / (2 * (n - 1)) / static_cast<double>(c.rings.size());
+  double chunk = price.phases[0].work / (2 * (n - 1));
   std::vector<std::vector<TaskId>> done(arrive.size());
-  for (const auto& order : c.rings) add_ring(g, order, chunk, price.hop_latency, flow, start, done);
+  for (std::size_t k = 0; k < c.rings.size(); ++k) add_ring(g, c.rings[k], nic_of(c, k), chunk * share_of(c, k), price.hop_latency, flow, start, done);
   return join(g, done);
 }
 
@@ -171,13 +176,14 @@ std::vector<TaskId> gloo_all_reduce(TaskGraph& g, const Communicator& c, const P
 
 std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
                                    std::span<const TaskId> arrive) {
-  std::vector<TaskId> start = launched(g, launch_time(c, p), arrive);
+  std::vector<TaskId> start = launched(g, c.nccl ? price.phases[0].latency : launch_time(c, p), arrive);
   std::vector<std::vector<TaskId>> done(arrive.size());
-  double s = static_cast<double>(size.count);
-  double rings = static_cast<double>(c.rings.size());
+  double s = static_cast<double>(size.count) * price.wire_factor;
+  if (c.nccl) s = price.phases[0].work;  // with the protocol's share
   auto pieces = static_cast<int>(price.pieces);
   bool ll = price.wire_factor > 1;
-  for (const auto& order : c.rings) {
+  for (std::size_t k = 0; k < c.rings.size(); ++k) {
+    const std::vector<int>& order = c.rings[k];
     std::size_t root = static_cast<std::size_t>(std::find(order.begin(), order.end(), 0) - order.begin());
     std::size_t hops = order.size() - 1;
     std::vector<TaskId> previous_piece(hops, UINT32_MAX);
@@ -186,9 +192,9 @@ std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Pr
       for (std::size_t i = 0; i < hops; ++i) {
         int from = order[(root + i) % order.size()];
         int to = order[(root + i + 1) % order.size()];
-        Hop h = hop_between(c, from, to);
-        TaskId ready = after(g, step_latency(c, p, h, ll), {data});
-        TaskId sent = g.add_task({}, s * price.wire_factor / pieces / rings, flow(from, to));
+        Duration latency = c.nccl ? price.hop_latency : step_latency(c, p, hop_between(c, from, to), ll);
+        TaskId ready = after(g, latency, {data});
+        TaskId sent = g.add_task({}, s / pieces * share_of(c, k), flow(from, to, nic_of(c, k)));
         g.add_edge(ready, sent);
         g.add_edge(start[static_cast<std::size_t>(to)], sent);
         if (previous_piece[i] != UINT32_MAX) g.add_edge(previous_piece[i], sent);

@@ -10,8 +10,11 @@
 
 namespace ddpsim::collective {
 
-// Gives the flow of a message between two ranks (the links of their route, one unit = one byte).
-using FlowOfHop = std::function<engine::FlowId(int from, int to)>;
+// Gives the flow of a message between two ranks (the links of find_hop_route, one unit = one byte).
+struct FlowOfHop {
+  std::function<engine::FlowId(int from, int to, int nic)> of;
+  engine::FlowId operator()(int from, int to, int nic = -1) const { return of(from, to, nic); }
+};
 
 // Work on a core that ranks share: it is due after `due`, and done when `done` ends.
 struct CoreTasks {

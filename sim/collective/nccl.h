@@ -5,42 +5,14 @@
 // sim/MODEL.md section 7. Terms: a node is a host (or an NVLink domain), a channel one thread block with its own ring or trees.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "sim/collective/communicator.h"
+#include "sim/collective/price.h"
 #include "sim/model/profile.h"
 #include "sim/nccl/choose.h"
 
 namespace ddpsim::collective {
-
-// The slowest hop of one kind.
-struct NcclHop {
-  bool exists = false;
-  std::uint8_t transport = 0;
-  Duration wire;
-  Bytes eager;         // smallest of its links that has one
-  double rate = 0;     // raw, bytes/s, of its slowest link
-  double staging = 0;  // bytes/s one way; 0 = not staged
-};
-
-// A communicator as NCCL builds it. Loads are bytes on a link per byte of the operation (its size as nccl-tests states it), all channels together; of links
-// that are alike and carry alike, the first.
-struct NcclGroup {
-  const topology::Fabric* fabric = nullptr;
-  std::vector<int> devices;
-  nccl::System system;
-  nccl::Settings settings;
-  std::vector<std::vector<int>> nodes;  // ranks of each node, in order
-  NcclHop intra;
-  NcclHop inter;
-  std::vector<LinkLoad> ring;       // all-reduce: each hop of each ring carries its share of 2(n-1)/n
-  std::vector<LinkLoad> tree;       // all-reduce: double binary tree, chains inside nodes
-  std::vector<LinkLoad> nvls;       // all-reduce inside nodes through the switch
-  std::vector<LinkLoad> nvls_tree;  // ... and trees between them
-  int ranks() const { return static_cast<int>(devices.size()); }
-};
 
 // REQUIRES: devices distinct and mutually reachable. `settings`: of the environment; `compute_capability`: of the GPUs.
 NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices, nccl::Settings settings, int compute_capability);
@@ -55,9 +27,17 @@ struct NcclPrice {
   std::string limited_by;      // "latency" (base, steps and fill), or what limits the transfer: a link, "LL's flags", "thread blocks"
   std::string limiting_transport;  // of that link; "" = no link limits
   std::string step_transport;      // over which the steps' latencies pass, most of them
+  int loads = -1;       // whose links the bytes cross: an index of NcclGroup::every; -1 = none is known (CollNet)
+  double per_byte = 0;  // bytes on the wire per byte of the operation, as a multiple of those loads
 };
 // REQUIRES: the choice is available; p has every transport of the fabric.
 NcclPrice nccl_price(const NcclGroup& g, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size);
+
+// The same group as a communicator of a job: its all-reduces and broadcasts are what NCCL chooses, at nccl_price.
+// REQUIRES: as make_nccl_group; the settings leave something to choose at every size.
+Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<int> devices, const nccl::Settings& settings, int compute_capability);
+// AllReduce or Broadcast. REQUIRES: c.nccl.
+Price nccl_collective(const Communicator& c, const Profile& p, Level level, Operation op, Bytes size);
 
 // What nccl-tests would print: collectives one after another from one thread a process. Launches of the next are made while the last one runs, so that the
 // longer of the two counts.

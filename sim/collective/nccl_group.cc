@@ -12,19 +12,19 @@
 namespace ddpsim::collective {
 namespace {
 
-class Loads {
-  // Of links that are alike and carry alike, the first: they limit alike.
-  std::vector<LinkLoad> fold(const std::vector<LinkLoad>& all) const {
-    using Key = std::tuple<std::int64_t, std::uint8_t, std::int64_t, double>;
-    std::set<Key> seen;
-    std::vector<LinkLoad> out;
-    for (const LinkLoad& l : all) {
-      const topology::Link& link = f_.links()[l.link];
-      if (seen.insert({link.bandwidth.bits_per_s, link.transport, link.staging.bits_per_s, l.per_byte}).second) out.push_back(l);
-    }
-    return out;
+// Of links that are alike and carry alike, the first: they limit alike.
+std::vector<LinkLoad> fold(const topology::Fabric& f, const std::vector<LinkLoad>& all) {
+  using Key = std::tuple<std::int64_t, std::uint8_t, std::int64_t, double>;
+  std::set<Key> seen;
+  std::vector<LinkLoad> out;
+  for (const LinkLoad& l : all) {
+    const topology::Link& link = f.links()[l.link];
+    if (seen.insert({link.bandwidth.bits_per_s, link.transport, link.staging.bits_per_s, l.per_byte}).second) out.push_back(l);
   }
+  return out;
+}
 
+class Loads {
  public:
   Loads(const topology::Fabric& f, const std::vector<int>& devices) : f_(f), devices_(devices), count_(f.links().size(), 0) {}
   const topology::Route& route(int from, int to) {
@@ -36,10 +36,7 @@ class Loads {
   }
   // Between hosts, by this NIC at both ends; -1 = by each device's own.
   void add_by_nic(int from, int to, int nic, double amount) {
-    int a = devices_[static_cast<std::size_t>(from)];
-    int b = devices_[static_cast<std::size_t>(to)];
-    if (nic < 0 || f_.nvlink_domain(a, b)) return add(from, to, amount);
-    f_.find_route_by_nics(a, nic, b, nic, route_);
+    find_hop_route(f_, devices_, from, to, nic, route_);
     for (topology::LinkId l : route_.links) add_link(l, amount);
   }
   void add_link(topology::LinkId l, double amount) {
@@ -54,7 +51,7 @@ class Loads {
       count_[l] = 0;
     }
     used_.clear();
-    return fold(out);
+    return out;
   }
 
  private:
@@ -177,34 +174,52 @@ int nic_of(const NcclGroup& g, const nccl::ChannelGraph& graph, std::size_t k, c
   return drawn_by_nic ? nics[static_cast<std::size_t>(graph.nics[k][0])] : -1;
 }
 
+// Channels that take the same way.
+struct Channel {
+  std::vector<std::vector<int>> order;  // of each node
+  int nic = -1;
+  double share = 0;
+};
+std::vector<Channel> distinct_channels(const NcclGroup& g, const nccl::ChannelGraph& graph, const std::vector<int>& nics, bool same_chain) {
+  auto channels = static_cast<std::size_t>(std::max(1, graph.channels));
+  std::vector<Channel> out;
+  for (std::size_t k = 0; k < channels; ++k) {
+    Channel c;
+    c.nic = nic_of(g, graph, k, nics);
+    for (const auto& node : g.nodes) c.order.push_back(chain(graph, node, same_chain ? 0 : k));
+    auto same = std::find_if(out.begin(), out.end(), [&](const Channel& o) { return o.nic == c.nic && o.order == c.order; });
+    if (same == out.end()) same = out.insert(out.end(), std::move(c));
+    same->share += 1.0 / static_cast<double>(channels);
+  }
+  return out;
+}
+
 void make_loads(NcclGroup& g, const std::vector<int>& nics) {
   const topology::Fabric& f = *g.fabric;
   Loads loads(f, g.devices);
   double n = g.ranks();
   int hosts = static_cast<int>(g.nodes.size());
-  const nccl::ChannelGraph& rings = g.system.graphs.by_algorithm[0];
-  auto channels = static_cast<std::size_t>(std::max(1, rings.channels));
-  for (std::size_t k = 0; k < channels; ++k) {
-    double share = 2 * (n - 1) / n / static_cast<double>(channels);
-    int nic = nic_of(g, rings, k, nics);
-    std::vector<std::vector<int>> order;
-    for (const auto& node : g.nodes) order.push_back(chain(rings, node, k));
-    for (std::size_t h = 0; h < order.size(); ++h) {
-      for (std::size_t i = 0; i + 1 < order[h].size(); ++i) loads.add(order[h][i], order[h][i + 1], share);
-      int next = order[(h + 1) % order.size()].front();
-      if (hosts > 1) loads.add_by_nic(order[h].back(), next, nic, share);
-      else loads.add(order[h].back(), next, share);
+  for (const Channel& c : distinct_channels(g, g.system.graphs.by_algorithm[0], nics, false)) {
+    double share = 2 * (n - 1) / n * c.share;
+    NcclGroup::Ring ring;
+    ring.share = c.share;
+    ring.nic = c.nic;
+    for (std::size_t h = 0; h < c.order.size(); ++h) {
+      const std::vector<int>& order = c.order[h];
+      for (std::size_t i = 0; i + 1 < order.size(); ++i) loads.add(order[i], order[i + 1], share);
+      int next = c.order[(h + 1) % c.order.size()].front();
+      if (hosts > 1) loads.add_by_nic(order.back(), next, c.nic, share);
+      else loads.add(order.back(), next, share);
+      ring.order.insert(ring.order.end(), order.begin(), order.end());
     }
+    g.rings.push_back(std::move(ring));
   }
-  g.ring = loads.take();
-  const nccl::ChannelGraph& trees = g.system.graphs.by_algorithm[1];
-  auto tree_channels = static_cast<std::size_t>(std::max(1, trees.channels));
-  for (std::size_t k = 0; k < tree_channels; ++k) {
-    double share = 1.0 / static_cast<double>(tree_channels);
-    int nic = nic_of(g, trees, k, nics);
+  g.every[0] = loads.take();
+  for (const Channel& c : distinct_channels(g, g.system.graphs.by_algorithm[1], nics, hosts == 1)) {
+    double share = c.share;
+    int nic = c.nic;
     std::vector<int> head;
-    for (const auto& node : g.nodes) {
-      std::vector<int> order = chain(trees, node, hosts > 1 ? k : 0);
+    for (const std::vector<int>& order : c.order) {
       head.push_back(order.front());
       for (std::size_t i = 0; i + 1 < order.size(); ++i) {
         loads.add(order[i + 1], order[i], share);
@@ -221,7 +236,7 @@ void make_loads(NcclGroup& g, const std::vector<int>& nics) {
       }
     }
   }
-  g.tree = loads.take();
+  g.every[1] = loads.take();
   if (g.system.nvswitch) {
     // Each GPU gives all its data to the switch and takes its slice's sum, gives the sum and takes all: size * (1 + 1/n) each way.
     auto switch_links = [&] {
@@ -238,7 +253,7 @@ void make_loads(NcclGroup& g, const std::vector<int>& nics) {
       }
     };
     switch_links();
-    g.nvls = loads.take();
+    g.every[2] = loads.take();
     switch_links();
     for (int tree : {0, 1}) {
       std::vector<int> parents = double_tree_parents(hosts, tree);
@@ -254,8 +269,10 @@ void make_loads(NcclGroup& g, const std::vector<int>& nics) {
         }
       }
     }
-    g.nvls_tree = loads.take();
+    g.every[3] = loads.take();
   }
+  std::array<std::vector<LinkLoad>*, 4> folded{&g.ring, &g.tree, &g.nvls, &g.nvls_tree};
+  for (std::size_t i = 0; i < folded.size(); ++i) *folded[i] = fold(f, g.every[i]);
 }
 
 void find_hops(NcclGroup& g) {

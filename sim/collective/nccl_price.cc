@@ -44,8 +44,8 @@ double step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Algorit
   double own = nccl::step_latency_us(v, kind, alone ? Algorithm::Tree : a, protocol);
   Duration usual = simple || !t.ll_latency ? t.latency : *t.ll_latency;
   double extra = static_cast<double>(usual.ps) / kPsPerUs - nccl::step_latency_us(v, kind, Algorithm::Ring, simple || !t.ll_latency ? Protocol::Simple : Protocol::Ll);
-  // NCCL's numbers were taken over real links: what is inside a host is in them, and a network of one switch (two links of 0.5 us).
-  double wire = kind == nccl::Hop::Net ? std::max(0.0, static_cast<double>(hop.wire.ps) / kPsPerUs - kUsualWire) : 0;
+  // NCCL's numbers were taken over real links: a network of one switch (two links of 0.5 us) is in them, and so is what is inside a host.
+  double wire = std::max(0.0, static_cast<double>(hop.wire.ps) / kPsPerUs - kUsualWire);
   double out = std::max(0.0, own + extra) * t.step_factor + wire;
   // Beyond the eager limit the receiver is asked first: there and back once more.
   if (hop.eager.count > 0 && static_cast<double>(message) * wire_factor(protocol) >= static_cast<double>(hop.eager.count)) out += static_cast<double>(t.rendezvous.ps) / kPsPerUs;
@@ -111,6 +111,8 @@ class Pricer {
     out.total = out.base + out.steps + out.fill + out.transfer;
     out.limited_by = base_ + steps_ + fill_ > transfer_ ? "latency" : limited_by_;
     out.limiting_transport = transport_;
+    out.loads = loads_;
+    out.per_byte = per_byte_;
     const NcclHop& slow = g_.inter.exists && (between_ >= inside_ || !g_.intra.exists) ? g_.inter : g_.intra;
     out.step_transport = g_.fabric->transports()[slow.transport];
     double factor = op_ == Operation::AllReduce ? 2 * (n - 1) / n : op_ == Operation::AllGather || op_ == Operation::ReduceScatter ? (n - 1) / n : 1;
@@ -132,7 +134,12 @@ class Pricer {
     limit(us, g_.fabric->link_name(b.link));
     transport_ = g_.fabric->transports()[g_.fabric->links()[b.link].transport];
   }
-  void links(const std::vector<LinkLoad>& loads, double factor) { limit_by_link(bottleneck(g_, p_, level_, loads, factor)); }
+  // `which`: of NcclGroup::every; its folded list is `loads`.
+  void links(int which, const std::vector<LinkLoad>& loads, double factor) {
+    loads_ = which;
+    per_byte_ = factor;
+    limit_by_link(bottleneck(g_, p_, level_, loads, factor));
+  }
   void add_steps(double inside, double between) {
     inside_ = inside;
     between_ = between;
@@ -153,7 +160,7 @@ class Pricer {
     double inter = g_.inter.exists ? step(g_.inter, Algorithm::Ring, message) : 0;
     add_steps((steps - between) * intra, between * inter);
     double share = reduce ? 1 : chain ? n / (2 * (n - 1)) : 0.5;  // of the all-reduce's loads
-    links(g_.ring, share * wire_);
+    links(0, g_.ring, share * wire_);
     double moved = size_ * (reduce ? 2 * (n - 1) / n : chain ? 1 : (n - 1) / n);
     if (chain) fill_ = (n - 2) * chunk * wire_ / std::min(block_rate(g_) * 1e3, hop_rate(g_, p_, level_, g_.inter.exists ? g_.inter : g_.intra));
     protocol_limits(moved);
@@ -175,7 +182,7 @@ class Pricer {
     double intra = g_.intra.exists ? step(g_.intra, Algorithm::Tree, chunk) : 0;
     double inter = g_.inter.exists ? step(g_.inter, Algorithm::Tree, chunk) : 0;
     add_steps(2 * (ppn - 1) * intra, 2 * levels * inter);
-    links(g_.tree, std::max(wire_, 1 / kTreeShare));
+    links(1, g_.tree, std::max(wire_, 1 / kTreeShare));
     protocol_limits(2 * size_);
     // A chunk is handed on whole by Simple; LL and LL128 hand on line by line inside a node, and whole messages to the network.
     double in = 0;
@@ -204,7 +211,7 @@ class Pricer {
     add_steps(step(g_.intra, Algorithm::Nvls, 0), 0);
     // All-gather: a head gives its part, all take the whole; reduce-scatter the other way round.
     double share = op_ == Operation::AllReduce ? 1 : 1 / (1 + 1 / n);
-    links(g_.nvls, nvls_factor() * share);
+    links(2, g_.nvls, nvls_factor() * share);
     // Of what a GPU reads, sums and gives as a head, and takes: each thread block its part.
     limit(size_ * (1 + 1 / n) * share / (c_.channels * block_rate(g_) * 1e3), "thread blocks");
     fill_ = copies(std::min(size_, static_cast<double>(c_.chunk) * n * c_.channels));
@@ -221,6 +228,8 @@ class Pricer {
     add_steps(step(g_.intra, Algorithm::NvlsTree, 0), 2 * levels * inter);
     Bottleneck inside = bottleneck(g_, p_, level_, g_.nvls, nvls_factor());
     Bottleneck all = bottleneck(g_, p_, level_, g_.nvls_tree, 1);
+    loads_ = 3;
+    per_byte_ = 1;
     if (inside.per_byte >= all.per_byte) all = inside;
     limit_by_link(all);
     double n = g_.ranks();
@@ -248,7 +257,7 @@ class Pricer {
     double levels = nccl::floor_log2(g_.system.nodes);
     double inter = step(g_.inter, Algorithm::Pat, static_cast<double>(c_.chunk));
     add_steps(0, levels * inter / 3.5 + 2.8 * n);
-    links(g_.ring, 0.5);
+    links(0, g_.ring, 0.5);
   }
 
   const NcclGroup& g_;
@@ -266,6 +275,8 @@ class Pricer {
   double between_ = 0;
   std::string limited_by_;
   std::string transport_;
+  int loads_ = -1;
+  double per_byte_ = 0;
 };
 
 }  // namespace

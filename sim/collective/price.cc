@@ -1,4 +1,4 @@
-#include "sim/collective/price.h"
+#include "sim/collective/nccl.h"
 
 #include <algorithm>
 #include <limits>
@@ -43,6 +43,7 @@ std::string missing_transport(const topology::Fabric& f, const Profile& p) {
 }
 
 Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type) {
+  if (c.nccl) return nccl_collective(c, p, level, Operation::AllReduce, size);
   if (c.backend == Backend::Nccl) return nccl_ring_all_reduce(c, p, level, size);
   if (c.patterns[kAllReduce].algorithm != Algorithm::Ring) return schedule_price(c, p, level, kAllReduce, size, type);
   return c.backend == Backend::Gloo ? gloo_ring_all_reduce(c, p, level, size, type) : tcp_ring_all_reduce(c, p, level, size, type);

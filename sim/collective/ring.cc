@@ -5,6 +5,7 @@
 //          only), message latency a and two segments in flight: a + max(m t, (m/2 - 1)(t + 2a + r) + 2t) + a + r.
 #include <algorithm>
 
+#include "sim/collective/nccl.h"
 #include "sim/collective/price_terms.h"
 
 namespace ddpsim::collective {
@@ -135,6 +136,7 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
 }
 
 Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size) {
+  if (c.nccl) return nccl_collective(c, p, level, Operation::Broadcast, size);
   if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
   Price price;
   Phase phase;

@@ -19,7 +19,7 @@ void refuse_other_parallelism(const Reader& r) {
 
 Plan read_plan(const Reader& r) {
   refuse_other_parallelism(r);
-  r.only({"system", "backend", "accumulation_steps", "gloo_threads", "tcp_streams", "algorithm", "gloo_algorithm", "pytorch", "set_to_none", "bucket_cap_mb", "first_bucket_bytes", "broadcast_buffers",
+  r.only({"system", "backend", "accumulation_steps", "gloo_threads", "tcp_streams", "algorithm", "gloo_algorithm", "pytorch", "nccl", "environment", "set_to_none", "bucket_cap_mb", "first_bucket_bytes", "broadcast_buffers",
           "find_unused_parameters", "static_graph", "gradient_as_bucket_view", "comm_hook", "unused_parameters", "granularity", "async_op"});
   Plan p;
   if (r.has("system")) {
@@ -37,6 +37,15 @@ Plan read_plan(const Reader& r) {
         {"ring", "double_binary_tree", "recursive_doubling", "halving_doubling", "bcube", "hierarchical", "torus2d", "direct"})];
   if (r.has("gloo_algorithm")) p.gloo_algorithm = r.at("gloo_algorithm").choice({"ring", "bcube"}) == 0 ? Algorithm::Ring : Algorithm::Bcube;
   if (r.has("pytorch")) p.pytorch = read_version(r.at("pytorch"));
+  if (r.has("nccl")) {
+    if (r.at("nccl").json().is_number()) r.at("nccl").fail("a version is text in quotes, for example \"2.26\"");
+    p.nccl = r.at("nccl").text();
+  }
+  if (r.has("environment"))
+    for (const auto& [name, value] : r.at("environment").members()) {
+      bool number = value.json().is_number_integer();
+      p.environment[name] = number ? std::to_string(value.integer()) : value.text();
+    }
   if (r.has("set_to_none")) p.set_to_none = r.at("set_to_none").boolean();
   if (r.has("bucket_cap_mb")) {
     if (r.at("bucket_cap_mb").json().is_string()) r.at("bucket_cap_mb").fail("is a bare number of MiB, as in PyTorch (for example 25)");
@@ -170,6 +179,7 @@ Setting parse_setting(const std::string& text) {
   else {
     s.target = Target::Scenario;
     bool top = head == "ranks" || head == "rank_order" || head == "slow_ranks" || head == "jitter" || head == "other_jobs" || head == "compute" || head == "plan";
+    if (head.starts_with("NCCL_")) s.path.insert(s.path.begin(), "environment");
     if (!top) s.path.insert(s.path.begin(), "plan");
   }
   // What is not JSON is text; parse_json refuses what is JSON but nested too deep.
@@ -179,7 +189,8 @@ Setting parse_setting(const std::string& text) {
   if (value == "None") value = "null";
   s.value = Json::accept(value) ? parse_json(value, "--set " + text) : Json(value);
   // Versions look like numbers ("2.7", "2.11") and are not.
-  if (s.path.back() == "pytorch" && s.value.is_number()) s.value = value;
+  bool word = s.path.back() == "pytorch" || s.path.back() == "nccl" || s.path.back().starts_with("NCCL_");
+  if (word && s.value.is_number()) s.value = value;
   if (!is_utf8(s.text)) throw InputError{"--set", "the text given is not UTF-8"};
   return s;
 }

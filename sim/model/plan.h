@@ -34,6 +34,8 @@ struct Plan {
   Algorithm algorithm = Algorithm::Ring;       // of backend tcp's all-reduce
   Algorithm gloo_algorithm = Algorithm::Ring;  // gloo::AllreduceOptions::setAlgorithm: Ring or Bcube
   PytorchVersion pytorch = PytorchVersion::V2_7;
+  std::string nccl;                // version of NCCL, "2.26.2"; "" = the one that this PyTorch brings
+  std::map<std::string, std::string> environment;  // NCCL's variables: NCCL_ALGO, NCCL_PROTO, ... (sim/nccl/choose.h)
   std::optional<bool> set_to_none;  // of zero_grad; default by version
   // pytorch_ddp
   std::optional<double> bucket_cap_mb;            // MiB; none = left at its default

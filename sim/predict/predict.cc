@@ -17,15 +17,17 @@ constexpr int kMaxSteadySteps = 8;
 struct Prepared {
   StepTimes times;
   Program program;
-  collective::Communicator comm;
+  const collective::Communicator* communicator = nullptr;
+  const collective::Communicator& comm() const { return *communicator; }
 };
 
-Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Options& options = {}) {
+// REQUIRES: options.known
+Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Options& options) {
   Prepared r;
   r.times = step_times(q.workload, q.profile, level);
   r.program = strategy::lower({q.workload, r.times, q.profile.kind}, q.scenario.plan, steps);
   if (options.without) alter(*options.without, r.program);
-  r.comm = collective::make_communicator(q.fabric, devices_of(q.scenario), r.program.backend, all_reduce_algorithm(q.scenario.plan, r.program.backend));
+  r.communicator = &options.known->get(q, r.program.backend);
   return r;
 }
 
@@ -57,6 +59,13 @@ SimulationOptions simulation_options(const Question& q, Level level, const Optio
   return so;
 }
 
+// The options, with somewhere to keep communicators.
+Options keeping(const Options& options, Communicators& own) {
+  Options out = options;
+  if (!out.known) out.known = &own;
+  return out;
+}
+
 struct OtherPrepared {
   Prepared prepared;
   std::vector<RankClass> classes;
@@ -68,7 +77,7 @@ Simulation play_beside(const Prepared& r, const Question& q, const SimulationOpt
   alone.spans = false;
   alone.warmup = false;
   alone.steady_steps = 2;
-  Duration mine = period(simulate(r.program, r.comm, q.profile, classes, alone));
+  Duration mine = period(simulate(r.program, r.comm(), q.profile, classes, alone));
   std::vector<OtherPrepared> others(q.scenario.other_jobs.size());
   std::vector<NeighbourJob> jobs;
   for (std::size_t k = 0; k < others.size(); ++k) {
@@ -77,16 +86,16 @@ Simulation play_beside(const Prepared& r, const Question& q, const SimulationOpt
     Scenario theirs = scenario_of(job);
     o.prepared = prepare({job.workload, q.fabric, q.profile, theirs}, so.level, strategy::Steps::All, options);
     o.classes = fold_ranks(theirs, so.fold_links);
-    Duration period_alone = period(simulate(o.prepared.program, o.prepared.comm, q.profile, o.classes, alone));
+    Duration period_alone = period(simulate(o.prepared.program, o.prepared.comm(), q.profile, o.classes, alone));
     // Even if all others slow this job down as much as they can, they last longer.
     auto slowest = static_cast<std::int64_t>(others.size() + 1) * (kStepsBesideOthers + 3) * mine.ps;
-    NeighbourJob n{&o.prepared.program, &o.prepared.comm, &o.classes, static_cast<int>(std::min<std::int64_t>(slowest / std::max<std::int64_t>(period_alone.ps, 1) + 2, 400))};
+    NeighbourJob n{&o.prepared.program, &o.prepared.comm(), &o.classes, static_cast<int>(std::min<std::int64_t>(slowest / std::max<std::int64_t>(period_alone.ps, 1) + 2, 400))};
     jobs.push_back(n);
   }
   SimulationOptions both = so;
   both.warmup = true;
   both.steady_steps = kStepsBesideOthers;
-  return simulate(r.program, r.comm, q.profile, classes, both, jobs);
+  return simulate(r.program, r.comm(), q.profile, classes, both, jobs);
 }
 
 // A Program that cannot end is a defect of ours; its times would be nonsense.
@@ -101,10 +110,10 @@ Simulation play(const Prepared& r, const Question& q, Level level, const Options
   so.warmup = warmup;
   if (!q.scenario.other_jobs.empty()) return ended(play_beside(r, q, so, options));
   auto classes = fold_ranks(q.scenario, so.fold_links);
-  Simulation s = simulate(r.program, r.comm, q.profile, classes, so);
+  Simulation s = simulate(r.program, r.comm(), q.profile, classes, so);
   if (!settled(s)) {
     so.steady_steps = kMaxSteadySteps;
-    s = simulate(r.program, r.comm, q.profile, classes, so);
+    s = simulate(r.program, r.comm(), q.profile, classes, so);
   }
   return ended(std::move(s));
 }
@@ -144,25 +153,25 @@ std::vector<Duration> play_jitter(const Prepared& r, const Question& q, const Op
   so.spans = false;
   so.warmup = false;
   so.steady_steps = j.samples + 1;
-  Simulation s = simulate(r.program, r.comm, q.profile, classes, so);
+  Simulation s = simulate(r.program, r.comm(), q.profile, classes, so);
   std::vector<Duration> out;
   for (std::size_t k = 1; k < s.steps.size(); ++k) out.push_back(s.steps[k].end - s.steps[k - 1].end);
   return out;
 }
 
 LinkUse busiest_link(const Prepared& r, const Question& q, Duration step) {
-  std::vector<double> work(r.comm.patterns.size());
+  std::vector<double> work(r.comm().patterns.size());
   for (const Op& op : r.program.steady.ops) {
     if (!is_collective(op.kind)) continue;
     Bytes size{op.bytes};
-    auto price = is_broadcast(op.kind) ? collective::broadcast(r.comm, q.profile, Level::Mid, size)
-                                       : collective::all_reduce(r.comm, q.profile, Level::Mid, size);
+    auto price = is_broadcast(op.kind) ? collective::broadcast(r.comm(), q.profile, Level::Mid, size)
+                                       : collective::all_reduce(r.comm(), q.profile, Level::Mid, size);
     for (const auto& phase : price.phases) work[static_cast<std::size_t>(price.pattern)] += phase.work;
   }
   LinkUse best;
   for (std::size_t k = 0; k < work.size(); ++k)
-    for (const auto& l : r.comm.patterns[k].load) {
-      double busy = work[k] * l.per_byte / collective::link_rate(r.comm, q.profile, Level::Mid, l.link) / static_cast<double>(step.ps);
+    for (const auto& l : r.comm().patterns[k].load) {
+      double busy = work[k] * l.per_byte / collective::link_rate(r.comm(), q.profile, Level::Mid, l.link) / static_cast<double>(step.ps);
       if (busy > best.busy * (1 + 1e-9)) best = {q.fabric.link_name(l.link), q.fabric.links()[l.link].bandwidth, busy};
     }
   return best;
@@ -203,35 +212,42 @@ Problem check(const Question& q) {
     if (auto m = roofline_problem(job.workload, q.profile); !m.empty()) return {path + "/workload", m};
     if (auto p = validate(job.plan, job.workload, q.profile.kind)) return {path + p.path, p.message};
     if (auto p = topology::check_reachable(q.fabric, job.rank_order)) return p;
+    if (auto p = check_nccl(job.plan, q, job.rank_order)) return {path + p.path, p.message};
   }
-  return topology::check_reachable(q.fabric, devices_of(q.scenario));
+  if (auto p = topology::check_reachable(q.fabric, devices_of(q.scenario))) return p;
+  return check_nccl(q.scenario.plan, q, devices_of(q.scenario));
 }
 
 double message_count(const Question& q) {
-  Prepared r = prepare(q, Level::Mid, strategy::Steps::SteadyOnly);
+  Communicators own;
+  Prepared r = prepare(q, Level::Mid, strategy::Steps::SteadyOnly, keeping({}, own));
   double n = q.scenario.ranks;
   double total = 0;
   for (const Op& op : r.program.steady.ops) {
     if (!is_collective(op.kind)) continue;
     auto segments = static_cast<double>(collective::gloo_segments(op.bytes, q.scenario.ranks).segments);
-    if (!is_broadcast(op.kind) && !r.comm.patterns.empty() && !r.comm.patterns[collective::kAllReduce].rounds.empty()) {
-      total += messages_of(r.comm.patterns[collective::kAllReduce], op.bytes);
+    if (!is_broadcast(op.kind) && !r.comm().patterns.empty() && !r.comm().patterns[collective::kAllReduce].rounds.empty()) {
+      total += messages_of(r.comm().patterns[collective::kAllReduce], op.bytes);
       continue;
     }
-    double per_rank = r.comm.backend == Backend::Gloo ? 8 * segments : r.comm.backend == Backend::Tcp ? 6 * n : 2 * n * static_cast<double>(r.comm.rings.size());
+    double per_rank = r.comm().backend == Backend::Gloo ? 8 * segments : r.comm().backend == Backend::Tcp ? 6 * n : 2 * n * static_cast<double>(r.comm().rings.size());
     total += is_broadcast(op.kind) ? n : n * per_rank;
   }
   constexpr double kSteps = 5;  // first, rebuild, three steady ones
   return kSteps * total;
 }
 
-Duration steady_period(const Question& q, Level level, const Options& options) {
+Duration steady_period(const Question& q, Level level, const Options& given) {
+  Communicators own;
+  const Options options = keeping(given, own);
   Prepared r = prepare(q, level, strategy::Steps::SteadyOnly, options);
   return step_of(play(r, q, level, options, false, false), q);
 }
 
-Prediction predict(const Question& q, const Options& options) {
+Prediction predict(const Question& q, const Options& given) {
   Prediction out;
+  Communicators own;
+  const Options options = keeping(given, own);
   Prepared r = prepare(q, Level::Mid, strategy::Steps::All, options);
   Simulation s = play(r, q, Level::Mid, options, true, true);
   Run& run = out.run;
@@ -285,11 +301,8 @@ Prediction predict(const Question& q, const Options& options) {
   out.measured = q.profile.measured();
   out.fitted = q.profile.step_residual > 0;
   if (q.scenario.ranks > 1) out.busiest_link = busiest_link(r, q, step);
-  if (r.program.backend == Backend::Nccl && q.scenario.ranks > 1) {
-    int hosts = 1 + (q.scenario.ranks - 1) / q.fabric.cluster().devices_per_host;
-    if (hosts > 1)
-      out.extrapolated.push_back("NCCL is modelled with rings only; on " + std::to_string(hosts) + " hosts it would use trees for smaller messages, which are faster there");
-  }
+  if (r.program.backend == Backend::Nccl && q.scenario.ranks > 1 && !r.comm().nccl)
+    out.extrapolated.push_back("the profile names no compute capability, so NCCL's choice is not known: a ring, at the profile's own latencies");
   return out;
 }
 
@@ -302,8 +315,10 @@ Fidelity usual_fidelity(const Question& q) {
   return messages ? Fidelity::Message : Fidelity::Collective;
 }
 
-std::vector<Lever> levers(const Question& q, Duration step, const Options& options, double threshold) {
+std::vector<Lever> levers(const Question& q, Duration step, const Options& given, double threshold) {
   std::vector<Lever> out;
+  Communicators own;
+  const Options options = keeping(given, own);
   auto attempt = [&](const std::string& change, const std::string& command, const Scenario& s) {
     Question changed{q.workload, q.fabric, q.profile, s};
     if (check(changed)) return;

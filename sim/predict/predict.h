@@ -1,8 +1,10 @@
 // predict: Workload + Plan + Cluster + Profile -> Run, and what it means. Pure: same inputs, same bytes, on every machine and thread count.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "sim/analysis/summarize.h"
@@ -21,10 +23,21 @@ struct Question {
 
 enum class Mechanism : std::uint8_t;  // mechanisms.h
 
+// Communicators that questions about one fabric and profile have in common: NCCL's search for channels takes longer than a simulation.
+class Communicators {
+ public:
+  const collective::Communicator& get(const Question& q, Backend backend);  // stays where it is
+
+ private:
+  using Key = std::tuple<std::vector<int>, Backend, Algorithm, std::string, std::map<std::string, std::string>>;
+  std::map<Key, collective::Communicator> known_;
+};
+
 struct Options {
   Fidelity fidelity = Fidelity::Collective;
   bool fold = true;
   std::optional<Mechanism> without;  // a mechanism to take out of the Program: for tests of the tests
+  Communicators* known = nullptr;    // of this fabric and profile, from questions before this one; null = none
 };
 
 struct LinkUse {
@@ -57,6 +70,9 @@ Prediction predict(const Question& q, const Options& options = {});
 
 // Only the steady period, at one level: what sweeps and tuning call.
 Duration steady_period(const Question& q, Level level = Level::Mid, const Options& options = {});
+
+// The same of one plan's NCCL: version and variables, and whether they leave something to choose. `devices`: of the plan's ranks. check() asks it.
+Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices);
 
 // Messages that one prediction at message fidelity would simulate, roughly.
 double message_count(const Question& q);

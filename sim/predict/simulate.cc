@@ -59,7 +59,7 @@ class Simulator {
   void build() {
     if (cores_ != engine::kNone) make_core_flows();
     if (shared_.memory != engine::kNone && program_.backend == Backend::Gloo) make_memory_flows();
-    if (options_.fidelity == Fidelity::Collective) {
+    if (options_.fidelity == Fidelity::Collective || comm_.nccl) {
       demands_ = load_demands(comm_, profile_, options_.level, options_.fold_links, [this](topology::LinkId l) { return link_resource(l); });
       std::vector<const Price*> all;
       for (const Op& op : program_.steady.ops)
@@ -208,12 +208,12 @@ class Simulator {
     return f;
   }
 
-  engine::FlowId hop_flow(int from, int to) {
-    auto key = std::make_pair(from, to);
+  engine::FlowId hop_flow(int from, int to, int nic = -1) {
+    auto key = std::make_tuple(from, to, nic);
     auto it = hop_flows_.find(key);
     if (it != hop_flows_.end()) return it->second;
     topology::Route route;
-    comm_.fabric->find_route(comm_.devices[static_cast<std::size_t>(from)], comm_.devices[static_cast<std::size_t>(to)], route);
+    collective::find_hop_route(*comm_.fabric, comm_.devices, from, to, nic, route);
     std::vector<engine::Demand> demands;
     for (topology::LinkId l : route.links) demands.push_back({link_resource(l), 1});
     double core = core_time_per_byte();
@@ -376,10 +376,11 @@ class Simulator {
       arrive[c] = pooled ? queue(c, ready) : streamed(c, op.lane, ready);
     }
     TaskId first = static_cast<TaskId>(graph_.size());
-    std::vector<TaskId> done = options_.fidelity == Fidelity::Message ? add_messages(op, price, arrive) : add_phases(price, arrive);
+    bool by_message = options_.fidelity == Fidelity::Message && price.by_message;
+    std::vector<TaskId> done = by_message ? add_messages(op, price, arrive) : add_phases(price, arrive);
     for (std::size_t c = 0; c < classes_.size(); ++c) {
       Placed& p = placed[c][i];
-      p.begin = options_.fidelity == Fidelity::Message ? arrive[c] : first;
+      p.begin = by_message ? arrive[c] : first;
       p.begin_offset = 0;
       p.end = done[c];
       p.end_offset = -1;
@@ -430,7 +431,7 @@ class Simulator {
   }
 
   std::vector<TaskId> add_messages(const Op& op, const Price& price, const std::vector<TaskId>& arrive) {
-    auto flow = [this](int from, int to) { return hop_flow(from, to); };
+    collective::FlowOfHop flow{[this](int from, int to, int nic) { return hop_flow(from, to, nic); }};
     Bytes size{op.bytes};
     collective::SharedCores sharing;
     collective::TakeTurn turn;
@@ -508,7 +509,7 @@ class Simulator {
   std::vector<engine::FlowId> memory_flow_;  // by class; empty: every host has memory of its own
   std::array<double, 2> holds_{};
   std::map<std::tuple<int, int, double, double>, engine::FlowId> phase_flows_;
-  std::map<std::pair<int, int>, engine::FlowId> hop_flows_;
+  std::map<std::tuple<int, int, int>, engine::FlowId> hop_flows_;
   std::map<std::tuple<bool, std::int64_t, DType>, Price> prices_;
   std::vector<std::array<TaskId, kLanes>> tails_;  // by class: last task of each lane
   std::vector<TaskId> open_;                       // chain that may still grow, by class and lane

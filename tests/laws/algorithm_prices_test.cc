@@ -33,7 +33,7 @@ Both ask(Algorithm a, Operation o, const Cluster& cluster, std::vector<int> devi
   engine::TaskGraph g;
   std::map<topology::LinkId, engine::ResourceId> resources;
   std::map<std::pair<int, int>, engine::FlowId> flows;
-  auto flow = [&](int from, int to) {
+  collective::FlowOfHop flow{[&](int from, int to, int) {
     auto [it, fresh] = flows.try_emplace({from, to}, 0);
     if (!fresh) return it->second;
     topology::Route route;
@@ -45,7 +45,7 @@ Both ask(Algorithm a, Operation o, const Cluster& cluster, std::vector<int> devi
       d.push_back({r->second, 1});
     }
     return it->second = g.add_flow(d);
-  };
+  }};
   std::vector<engine::TaskId> arrive;
   for (int r = 0; r < c.ranks(); ++r) arrive.push_back(g.add_fixed({}));
   auto done = add_schedule_messages(g, c, profile, price, {bytes}, flow, arrive);

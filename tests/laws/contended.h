@@ -74,7 +74,7 @@ inline Ends simulate(const Contended& s, bool message) {
       return resources[l] = g.add_resource({rate, static_cast<double>(link.burst.count), link.peak.bytes_per_ps() * rate / link.bandwidth.bytes_per_ps()});
     };
     std::map<std::pair<int, int>, engine::FlowId> hops;
-    auto flow = [&](int from, int to) {
+    collective::FlowOfHop flow{[&](int from, int to, int) {
       auto it = hops.find({from, to});
       if (it != hops.end()) return it->second;
       topology::Route route;
@@ -82,7 +82,7 @@ inline Ends simulate(const Contended& s, bool message) {
       std::vector<engine::Demand> d;
       for (auto l : route.links) d.push_back({resource(l), 1});
       return hops[{from, to}] = g.add_flow(d);
-    };
+    }};
     std::size_t n = job.devices.size();
     std::vector<engine::TaskId> previous;
     std::vector<engine::TaskId> before;

@@ -379,7 +379,7 @@ std::int64_t played(int n, std::int64_t bytes, Backend backend, const Profile& p
       down_the_tree ? broadcast(c, p, Level::Mid, {bytes}) : all_reduce(c, p, Level::Mid, {bytes});
   engine::TaskGraph g;
   std::map<topology::LinkId, engine::ResourceId> resource;
-  FlowOfHop flow = [&](int from, int to) {
+  FlowOfHop flow{[&](int from, int to, int) {
     topology::Route r;
     f.find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)],
                  r);
@@ -389,7 +389,7 @@ std::int64_t played(int n, std::int64_t bytes, Backend backend, const Profile& p
       d.push_back({resource[l], 1});
     }
     return g.add_flow(d);
-  };
+  }};
   std::vector<engine::TaskId> arrive;
   for (int r = 0; r < n; ++r) arrive.push_back(g.add_fixed({}));
   predict::Turns connections;  // Gloo: one a hop
@@ -494,7 +494,7 @@ TEST(Messages, ALateReceiverHoldsItsSenderAfterTwoChunks) {
   for (int r = 0; r < 4; ++r) arrive.push_back(g.add_fixed(r == 1 ? kSecond : Duration{}));
   Bytes size{4'000};
   add_all_reduce_messages(g, c, p, all_reduce(c, p, Level::Mid, size), size,
-                          [&](int from, int) { return from == 0 ? watched : other; }, arrive);
+                          FlowOfHop{[&](int from, int, int) { return from == 0 ? watched : other; }}, arrive);
   auto t = engine::execute(g);
   ASSERT_TRUE(t.complete());
   int early = 0;

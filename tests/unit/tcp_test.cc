@@ -146,7 +146,7 @@ TEST(TcpBroadcast, DoesNotWaitForItsReceivers) {
     for (int r = 0; r < 4; ++r) arrive.push_back(g.add_fixed(r == 3 ? kMillisecond * 100 : kMillisecond));
     engine::Demand d{g.add_resource({0.001, 0, 0}), 1};
     engine::FlowId wire = g.add_flow(std::span(&d, 1));
-    auto done = collective::add_broadcast_messages(g, comm, a.p, collective::broadcast(comm, a.p, Level::Mid, {4'000}), {4'000}, [&](int, int) { return wire; }, arrive);
+    auto done = collective::add_broadcast_messages(g, comm, a.p, collective::broadcast(comm, a.p, Level::Mid, {4'000}), {4'000}, collective::FlowOfHop{[&](int, int, int) { return wire; }}, arrive);
     engine::Timeline t = engine::execute(g);
     EXPECT_EQ(t.end[done[3]], TimePoint{} + kMillisecond * 100);
     EXPECT_LT(t.end[done[1]], TimePoint{} + kMillisecond * 2);

@@ -1,0 +1,92 @@
+// What NCCL runs for one all-reduce or broadcast of a job, as a price of its communicator: nccl_price's parts as a phase over links.
+//   T = base + bytes / rate,   rate <= bytes / (steps' latencies + fill + transfer):  the gaps between a step's messages are open to other traffic
+#include <algorithm>
+
+#include "sim/collective/nccl.h"
+#include "sim/collective/price_terms.h"
+
+namespace ddpsim::collective {
+namespace {
+
+// Patterns in the order of NcclGroup::every.
+constexpr int kPatterns[] = {kAllReduce, kNcclTree, kNcclNvls, kNcclNvlsTree};
+
+double ring_factor(int n) { return 2.0 * (n - 1) / n; }
+
+std::string label(const nccl::Choice& c) { return std::string(nccl::name_of(c.algorithm)) + "/" + nccl::name_of(c.protocol); }
+
+// Of the ring's messages: what a step takes besides its transfer, so that the messages end when the closed form does.
+void price_steps(const Communicator& c, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size, Price& price) {
+  double n = c.ranks();
+  bool chain = op == Operation::Broadcast;
+  double work = price.phases[0].work;
+  double most = std::max(1.0, static_cast<double>(choice.chunk) * choice.channels);
+  price.pieces = chain ? 1 + static_cast<std::int64_t>((static_cast<double>(size.count) - 1) / most) : 1;
+  double steps = chain ? n - 1 : 2 * (n - 1);
+  double turns = chain ? static_cast<double>(price.pieces) + n - 2 : steps;
+  double piece = chain ? work / static_cast<double>(price.pieces) : work / steps;
+  price.chunk = static_cast<std::int64_t>(piece / choice.channels) + 1;
+  double moving = turns * piece * bottleneck(c, p, level, c.patterns[kAllReduce].load);
+  double rest = static_cast<double>((price.alone - price.phases[0].latency).ps) - moving;
+  price.hop_latency = {static_cast<std::int64_t>(std::max(0.0, rest / steps))};
+}
+
+}  // namespace
+
+Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<int> devices, const nccl::Settings& settings, int compute_capability) {
+  if (devices.size() < 2) return make_communicator(fabric, std::move(devices), Backend::Nccl);
+  Communicator c;
+  NcclGroup& group = c.nccl.emplace(make_nccl_group(fabric, devices, settings, compute_capability));
+  c.fabric = &fabric;
+  c.devices = std::move(devices);
+  c.backend = Backend::Nccl;
+  c.layout = layout_of(fabric, c.devices);
+  for (const NcclGroup::Ring& r : group.rings) {
+    c.rings.push_back(r.order);
+    c.ring_shares.push_back(r.share);
+    c.ring_nics.push_back(r.nic);
+  }
+  c.patterns.resize(5);
+  for (int i = 0; i < 4; ++i) {
+    Pattern& pattern = c.patterns[static_cast<std::size_t>(kPatterns[i])];
+    pattern.load = group.every[static_cast<std::size_t>(i)];
+    pattern.moved = c.ranks();
+  }
+  // As every communicator's ring: per byte that passes each of its hops.
+  for (LinkLoad& l : c.patterns[kAllReduce].load) l.per_byte /= ring_factor(c.ranks());
+  for (const NcclHop* h : {&group.intra, &group.inter})
+    if (h->exists) c.transports.push_back(h->transport);
+  std::sort(c.transports.begin(), c.transports.end());
+  c.transports.erase(std::unique(c.transports.begin(), c.transports.end()), c.transports.end());
+  return c;
+}
+
+Price nccl_collective(const Communicator& c, const Profile& p, Level level, Operation op, Bytes size) {
+  if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
+  const NcclGroup& g = *c.nccl;
+  nccl::Choice choice = *nccl::choose(g.system, g.settings, op, size.count);
+  NcclPrice found = nccl_price(g, p, level, op, choice, size);
+  Price price;
+  price.algorithm = label(choice);
+  price.wire_factor = choice.protocol == nccl::Protocol::Ll ? 2 : 1;
+  Phase phase;
+  phase.latency = found.base;
+  price.alone = found.total;
+  if (found.loads < 0) {
+    phase.latency = found.total;  // nothing is known of what CollNet's switches share with others
+    price.by_message = false;
+    price.phases.push_back(phase);
+    return price;
+  }
+  price.pattern = kPatterns[found.loads];
+  bool ring = price.pattern == kAllReduce;
+  phase.work = static_cast<double>(size.count) * found.per_byte * (ring ? ring_factor(c.ranks()) : 1);
+  phase.weight = static_cast<double>(c.rings.size());
+  phase.max_rate = phase.work / std::max(1.0, static_cast<double>((found.total - found.base).ps));
+  price.phases.push_back(phase);
+  price.by_message = ring;
+  if (ring) price_steps(c, p, level, op, choice, size, price);
+  return price;
+}
+
+}  // namespace ddpsim::collective

@@ -1,0 +1,74 @@
+// Which communicator a plan gets: a ring or a step list of Gloo's or ours, or NCCL as its version, environment and GPUs make it choose.
+#include "sim/predict/predict.h"
+
+#include <algorithm>
+
+#include "sim/collective/nccl.h"
+
+namespace ddpsim::predict {
+namespace {
+
+// NCCL in PyTorch's own wheels (their nvidia-nccl-cu* requirement).
+const char* shipped_nccl(PytorchVersion v) {
+  switch (v) {
+    case PytorchVersion::V1_13:
+    case PytorchVersion::V2_0: return "2.14.3";
+    case PytorchVersion::V2_7: return "2.26.2";
+    case PytorchVersion::V2_11: return "2.28.9";
+  }
+  return "2.28.9";
+}
+
+// NCCL as the plan has it.
+nccl::ParsedSettings nccl_settings(const Plan& plan) {
+  auto version = nccl::parse_version(plan.nccl.empty() ? shipped_nccl(plan.pytorch) : plan.nccl);
+  if (!version) return {{}, {"/plan/nccl", "\"" + plan.nccl + "\" is not a version of NCCL such as 2.26 or 2.23.4"}};
+  constexpr int kOldest = 19;
+  constexpr int kNewest = 28;
+  if (!plan.nccl.empty() && (version->minor < kOldest || version->minor > kNewest)) return {{}, {"/plan/nccl", "ddpsim knows the cost models of NCCL 2.19 to 2.28"}};
+  for (const auto& [name, value] : plan.environment) {
+    const auto& known = nccl::known_variables();
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    std::string list;
+    for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
+    return {{}, {"/plan/environment/" + name, "is not a variable of NCCL that ddpsim reads; those are " + list}};
+  }
+  nccl::ParsedSettings parsed = nccl::parse_settings(plan.environment, *version);
+  if (parsed.problem) parsed.problem.path = "/plan/environment/" + parsed.problem.path;
+  return parsed;
+}
+
+}  // namespace
+
+Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices) {
+  bool set = !plan.nccl.empty() || !plan.environment.empty();
+  if (backend_of(plan, q.profile.kind) != Backend::Nccl) {
+    if (set) return {plan.nccl.empty() ? "/plan/environment" : "/plan/nccl", "is about NCCL, and the plan's backend is another"};
+    return {};
+  }
+  nccl::ParsedSettings parsed = nccl_settings(plan);
+  if (parsed.problem) return parsed.problem;
+  if (plan.environment.empty() || devices.size() < 2) return {};
+  if (q.profile.compute.capability == 0) return {"/plan/environment", "profile \"" + q.profile.name + "\" names no compute capability, so what NCCL would choose is not known"};
+  collective::NcclGroup g = collective::make_nccl_group(q.fabric, devices, parsed.settings, q.profile.compute.capability);
+  for (Operation op : {Operation::AllReduce, Operation::Broadcast})
+    for (std::int64_t bytes = 1; bytes < (std::int64_t{1} << 40); bytes *= 2)
+      if (!nccl::choose(g.system, g.settings, op, bytes)) return {"/plan/environment", std::string("leaves nothing that could run a ") + name_of(op) + " here: NCCL 2.24 and later stop with an error, too (for one operation only: NCCL_ALGO=allreduce:tree)"};
+  return {};
+}
+
+const collective::Communicator& Communicators::get(const Question& q, Backend backend) {
+  const Plan& plan = q.scenario.plan;
+  Algorithm algorithm = all_reduce_algorithm(plan, backend);
+  bool nccl = backend == Backend::Nccl && q.profile.compute.capability > 0;
+  std::string version = nccl ? plan.nccl.empty() ? shipped_nccl(plan.pytorch) : plan.nccl : "";
+  Key key{devices_of(q.scenario), backend, algorithm, version, plan.environment};
+  auto it = known_.find(key);
+  if (it != known_.end()) return it->second;
+  std::vector<int> devices = std::get<0>(key);
+  auto made = nccl ? collective::make_nccl_communicator(q.fabric, std::move(devices), nccl_settings(plan).settings, q.profile.compute.capability)
+                   : collective::make_communicator(q.fabric, std::move(devices), backend, algorithm);
+  return known_.emplace(std::move(key), std::move(made)).first->second;
+}
+
+}  // namespace ddpsim::predict
