@@ -63,6 +63,7 @@ const collective::Communicator& Communicators::get(const Question& q, Backend ba
   bool nccl = backend == Backend::Nccl && q.profile.compute.capability > 0;
   std::string version = nccl ? plan.nccl.empty() ? shipped_nccl(plan.pytorch) : plan.nccl : "";
   Key key{devices_of(q.scenario), backend, algorithm, version, plan.environment};
+  std::lock_guard guard(lock_);
   auto it = known_.find(key);
   if (it != known_.end()) return it->second;
   std::vector<int> devices = std::get<0>(key);

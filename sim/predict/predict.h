@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -26,9 +27,11 @@ enum class Mechanism : std::uint8_t;  // mechanisms.h
 // Communicators that questions about one fabric and profile have in common: NCCL's search for channels takes longer than a simulation.
 class Communicators {
  public:
-  const collective::Communicator& get(const Question& q, Backend backend);  // stays where it is
+  // Stays where it is. May be called by several threads.
+  const collective::Communicator& get(const Question& q, Backend backend);
 
  private:
+  std::mutex lock_;
   using Key = std::tuple<std::vector<int>, Backend, Algorithm, std::string, std::map<std::string, std::string>>;
   std::map<Key, collective::Communicator> known_;
 };

@@ -6,17 +6,19 @@
 #include <charconv>
 #include <ostream>
 
+#include "tools/cmd/documents.h"
+#include "tools/cmd/loader.h"
+
 namespace ddpsim::cli {
 namespace {
 
-using io::Json;
+std::uint64_t fnv1a(std::uint64_t h, const std::string& text) {
+  for (unsigned char c : text) h = (h ^ c) * 0x100000001b3ull;
+  return h;
+}
 
-struct Named {
-  Json document;
-  std::string file;
-};
+}  // namespace
 
-// `place`: the flag or the line of a file that names it, for errors.
 Named open_document(const io::Home& home, const char* folder, const std::string& name, const char* what, const std::string& place) {
   std::string path;
   try {
@@ -29,7 +31,6 @@ Named open_document(const io::Home& home, const char* folder, const std::string&
   return {io::parse_json(io::read_file(path), file), file};
 }
 
-// The profile that the cluster names: a measured one of that hardware before the datasheet.
 std::string default_profile(const io::Home& home, const std::string& named) {
   std::string base = named;
   const std::string suffix = ".datasheet";
@@ -38,11 +39,6 @@ std::string default_profile(const io::Home& home, const std::string& named) {
   for (const std::string& candidate : {base, base + suffix})
     if (std::find(shipped.begin(), shipped.end(), candidate) != shipped.end()) return candidate;
   return named;
-}
-
-std::uint64_t fnv1a(std::uint64_t h, const std::string& text) {
-  for (unsigned char c : text) h = (h ^ c) * 0x100000001b3ull;
-  return h;
 }
 
 Json read_plan_flag(const std::string& plan) {
@@ -60,101 +56,6 @@ Json read_plan_flag(const std::string& plan) {
   }
   return knobs;
 }
-
-// --set flags, and the blame for what they broke.
-class Settings {
- public:
-  explicit Settings(const std::vector<std::string>& sets) {
-    for (const std::string& s : sets) list_.push_back(io::parse_setting(s));
-  }
-  void apply(io::Target target, Json& document) const {
-    for (const io::Setting& s : list_)
-      if (s.target == target) io::apply(s, document);
-  }
-  // The flag that wrote at `pointer` ("/plan/bucket_cap_mb"), or inside or around it; null if none did.
-  const io::Setting* at(io::Target target, const std::string& pointer) const {
-    for (auto s = list_.rbegin(); s != list_.rend(); ++s) {
-      std::string path;
-      for (const std::string& key : s->path) path += "/" + key;
-      if (s->target == target && !pointer.empty() && ((pointer + "/").starts_with(path + "/") || (path + "/").starts_with(pointer + "/"))) return &*s;
-    }
-    return nullptr;
-  }
-  // Applies, then reads; an error at a place that a flag wrote names the flag.
-  template <class Reader>
-  auto read(io::Target target, Named& named, Reader reader) const {
-    apply(target, named.document);
-    try {
-      return reader(named.document, named.file);
-    } catch (const InputError& e) {
-      auto hash = e.where.find('#');
-      const io::Setting* s = hash == std::string::npos ? nullptr : at(target, e.where.substr(hash + 1));
-      throw s ? InputError{"--set " + s->text + " (" + e.where + ")", e.what} : e;
-    }
-  }
-  auto begin() const { return list_.begin(); }
-  auto end() const { return list_.end(); }
-
- private:
-  std::vector<io::Setting> list_;
-};
-
-// Seconds of all the steps that a prediction plays, each part at its slowest and nothing overlapped.
-double longest_seconds(const Loaded& l) {
-  const Workload& w = l.workload;
-  const Profile& p = l.profile;
-  const Plan& plan = l.scenario.plan;
-  double micro_steps = plan.accumulation_steps;
-  double bandwidth = p.memory.bandwidth_bytes_per_s * p.memory.efficiency.low;
-  double compute = 0;
-  auto add = [&](const LayerCost& c) {
-    double peak = p.compute.peak_flops[static_cast<std::size_t>(w.precision)] * p.compute.efficiency[0].low;
-    for (const Range& r : p.compute.efficiency) peak = std::min(peak, p.compute.peak_flops[static_cast<std::size_t>(w.precision)] * r.low);
-    compute += (c.bytes_per_sample * w.batch + c.bytes_fixed) / bandwidth + static_cast<double>(c.kernels) * static_cast<double>((p.memory.kernel + p.host.launch).ps) / 1e12;
-    if (c.flops_per_sample > 0) compute += c.flops_per_sample * w.batch / peak;
-  };
-  for (const Layer& layer : w.layers) add(layer.forward), add(layer.backward);
-  compute += static_cast<double>((w.times.forward + w.times.backward).ps) / 1e12;
-  if (w.times.host) compute += static_cast<double>((w.times.host->forward + w.times.host->backward).ps) / 1e12;
-  auto tensors = static_cast<double>(w.tensors.size());
-  auto gradients = static_cast<double>(w.gradient_bytes().count);
-  double buffers = 0;
-  for (const Tensor& b : w.buffers) buffers += static_cast<double>(b.bytes().count);
-  // Optimizer and copies: at most 100 passes over the gradients.
-  double once = static_cast<double>(w.times.optimizer.ps) / 1e12 + 100 * gradients / bandwidth;
-  double overhead = static_cast<double>((p.host.launch + p.host.hook + p.host.traverse + p.memory.kernel).ps) / 1e12 * 10 * tensors;
-  double slow = 1;
-  for (const auto& [rank, factor] : l.scenario.slow_ranks) slow = std::max(slow, factor);
-  if (l.scenario.jitter) slow *= 1 + 6 * l.scenario.jitter->cv;
-  if (p.sm_hold.low < 1) slow /= 1 - p.sm_hold.low;
-  double network = 0;
-  if (l.scenario.ranks > 1) {
-    double slowest = 1e18;
-    double latency = 0;
-    for (const topology::Link& link : l.fabric->links()) {
-      slowest = std::min(slowest, static_cast<double>(link.bandwidth.bits_per_s) / 8);
-      latency = std::max(latency, static_cast<double>(link.latency.ps) / 1e12 * 4);
-    }
-    double efficiency = 1;
-    double start = 0;
-    double correction = 1;
-    for (const auto& [name, t] : p.transports) {
-      efficiency = std::min(efficiency, t.efficiency.low);
-      latency = std::max(latency, static_cast<double>(t.latency.ps) / 1e12);
-      start = std::max(start, static_cast<double>((t.launch + p.host.collective_launch).ps) / 1e12);
-      for (const Knot& k : t.knots) correction = std::max({correction, k.factor, 1 / k.factor});
-    }
-    if (p.reduction_bytes_per_s > 0) slowest = std::min(slowest, p.reduction_bytes_per_s);
-    double bucket = plan.bucket_cap_mb.value_or(25) * 1048576;
-    double collectives = plan.system == System::PytorchDdp ? std::min(tensors, gradients / bucket + 8) + 4 * micro_steps : tensors;
-    network = 2 * (gradients + buffers * micro_steps) / (slowest * efficiency) * correction + collectives * (start + 4 * l.scenario.ranks * latency);
-  }
-  double steps = std::max(12, l.scenario.jitter ? l.scenario.jitter->samples + 1 : 0);
-  return steps * (((compute + overhead) * micro_steps + once) * slow + network);
-}
-constexpr double kHorizonSeconds = 1e6;
-
-}  // namespace
 
 io::Home home_of(const Terminal& t) { return io::Home(t.home, t.executable, DDPSIM_BUILT_FROM); }
 
@@ -253,115 +154,30 @@ Hardware load_hardware(const Terminal& t, const QuestionFlags& flags) {
 }
 
 Loaded load(const Terminal& t, const QuestionFlags& flags) {
-  using io::Target;
-  io::Home home = home_of(t);
-  Named scenario{{{"schema", "ddpsim.scenario/1"}}, "command line"};
-  std::string folder;
-  bool from_file = !flags.scenario.empty();
-  if (from_file) {
-    scenario.file = flags.scenario;
-    if (!io::exists(flags.scenario) && flags.scenario.find('/') == std::string::npos && !flags.scenario.ends_with(".json"))
-      throw InputError{flags.scenario, "no such scenario file (a shipped workload is named by --workload, a cluster by --cluster)"};
-    scenario.document = io::parse_json(io::read_file(scenario.file), scenario.file);
-    if (auto slash = scenario.file.rfind('/'); slash != std::string::npos) folder = scenario.file.substr(0, slash + 1);
-    io::read_scenario(scenario.document, scenario.file);
-  }
-  if (!flags.plan.empty()) scenario.document["plan"] = read_plan_flag(flags.plan);
-  if (!flags.ranks.empty()) scenario.document["ranks"] = parse_ranks(flags.ranks);
-  Settings settings(flags.sets);
-  io::ScenarioFile parsed = settings.read(Target::Scenario, scenario, io::read_scenario);
-
-  // A path inside a scenario file is relative to that file.
-  auto open = [&](const char* noun, const char* home_folder, const std::string& flag, const std::string& in_file) {
-    std::string name = flag;
-    std::string place = std::string("--") + noun;
-    if (flag.empty()) {
-      if (in_file.empty()) throw InputError{place, std::string("no ") + noun + " given; name one (ddpsim list " + noun + "s) or give a scenario file"};
-      bool relative = (in_file.find('/') != std::string::npos || in_file.ends_with(".json")) && in_file.front() != '/';
-      name = relative ? folder + in_file : in_file;
-      place = scenario.file + "#/" + noun;
-    }
-    return open_document(home, home_folder, name, noun, place);
-  };
+  Loader loader(t, flags);
+  Asked asked = loader.ask({});
   Loaded out;
-  Named w = open("workload", "workloads", flags.workload, parsed.workload);
-  bool captured = w.document.is_object() && w.document.value("basis", Json()) == "captured";
-  for (const io::Setting& s : settings)
-    if (s.target == Target::Workload && captured && (s.path[0] == "batch" || s.path[0] == "precision"))
-      throw InputError{"--set " + s.text, "the workload's times were captured at one batch and precision; capture it again, or use a described workload"};
-  out.workload = settings.read(Target::Workload, w, io::read_workload);
-  if (!flags.layers.empty()) {
-    Run run = io::read_run(io::parse_json(io::read_file(flags.layers), flags.layers), flags.layers);
-    if (!run.layers) throw InputError{flags.layers, "holds no layer profile; Runs of ddpsim run --backend torch do"};
-    if (auto why = layers_problem(out.workload, run); !why.empty()) throw InputError{flags.layers, why};
-    out.workload = as_recorded(out.workload, run);
-  }
-  bool inline_cluster = flags.cluster.empty() && parsed.cluster_document.is_object();
-  Named c = inline_cluster ? Named{parsed.cluster_document, scenario.file + "#/cluster"} : open("cluster", "topologies", flags.cluster, parsed.cluster);
-  out.cluster = settings.read(Target::Cluster, c, io::read_cluster);
-  if (flags.profiles.size() > 1) throw InputError{"--profile", "one profile at a time: all devices of a cluster are of one kind; give it once"};
-  bool named = !flags.profiles.empty() || !parsed.profile.empty();
-  Named p = named ? open("profile", "calib/profiles", flags.profiles.empty() ? "" : flags.profiles[0], parsed.profile)
-                  : open_document(home, "calib/profiles", default_profile(home, out.cluster.profile), "profile", c.file + "#/device/profile");
-  out.profile = settings.read(Target::Profile, p, io::read_profile);
-  if (out.profile.kind != out.cluster.device) {
-    bool cpu = out.cluster.device == DeviceKind::Cpu;
-    throw InputError{c.file + "#/device/kind", std::string("the cluster's devices are ") + (cpu ? "CPUs" : "GPUs") + ", but profile \"" + out.profile.name + "\" is of a " +
-                                                   (cpu ? "GPU" : "CPU") + "; choose another --profile or --cluster"};
-  }
-  out.scenario = std::move(parsed.scenario);
-  for (OtherJob& job : out.scenario.other_jobs) {
-    if (job.workload_name.empty()) {
-      job.workload = out.workload;
-      continue;
-    }
-    Named other = open("workload", "workloads", "", job.workload_name);
-    job.workload = io::read_workload(other.document, other.file);
-  }
-  if (out.scenario.ranks == 0) out.scenario.ranks = out.cluster.devices();
-
-  auto fail = [&](const Problem& problem) {
-    const std::string& path = problem.path;
-    std::string where = scenario.file + "#" + path;
-    if (const io::Setting* s = settings.at(Target::Scenario, path)) where = "--set " + s->text;
-    else if (path == "/workload") where = w.file;
-    else if (path == "/cluster") where = c.file;
-    else if (path.starts_with("/links") || path.starts_with("/inside") || path.starts_with("/failed_links")) where = c.file + "#" + path;
-    else if (path == "/ranks" && !flags.ranks.empty()) where = "--ranks " + flags.ranks;
-    else if (path.starts_with("/plan") && !flags.plan.empty()) where = "--plan " + flags.plan;
-    throw InputError{where, problem.message};
-  };
-  if (auto problem = validate(out.scenario, out.cluster.devices())) fail(problem);
+  out.workload = asked.workload->workload;
+  out.cluster = asked.hardware->cluster;
+  out.profile = asked.hardware->profile;
+  out.scenario = std::move(asked.scenario);
+  out.options = asked.options;
+  out.options.known = nullptr;
   out.fabric.emplace(out.cluster);
-  if (flags.fidelity == "message") out.options.fidelity = predict::Fidelity::Message;
-  else if (!flags.fidelity.empty() && flags.fidelity != "collective") throw InputError{"--fidelity " + flags.fidelity, "expected collective or message"};
-  if (out.options.fidelity == predict::Fidelity::Message && out.scenario.ranks > 1024)
-    throw InputError{"--fidelity message", "simulates every message of every rank and is meant for up to 1,024 ranks; use --fidelity collective"};
-  if (auto problem = predict::check(out.question())) fail(problem);
-  if (flags.fidelity.empty()) {
-    out.options.fidelity = predict::usual_fidelity(out.question());
-  } else if (out.options.fidelity == predict::Fidelity::Message) {
-    constexpr double kMost = 40e6;
-    if (double messages = predict::message_count(out.question()); messages > kMost)
-      throw InputError{"--fidelity message", fmt::format("about {:.0f} million messages to simulate, more than {:.0f}; use fewer ranks, or --fidelity collective", messages / 1e6, kMost / 1e6)};
-  }
-  if (double seconds = longest_seconds(out); !(seconds <= kHorizonSeconds))
-    throw InputError{scenario.file, fmt::format("the simulated steps may last {:.2g} seconds; ddpsim counts up to {:.0g} (is a rate too small, a latency too long, "
-                                                "or are there too many accumulation steps or jitter samples?)",
-                                                seconds, kHorizonSeconds)};
   constexpr std::uint64_t kOffset = 0xcbf29ce484222325ull;
   std::uint64_t hash = kOffset;
-  Json plan_and_ranks = scenario.document;
+  Json plan_and_ranks = asked.document;
   for (const char* name : {"workload", "cluster", "profile", "description"}) plan_and_ranks.erase(name);
   plan_and_ranks["ranks"] = out.scenario.ranks;
-  std::string workload_text = w.document.dump();
-  for (const std::string& text : {workload_text, c.document.dump(), plan_and_ranks.dump()}) hash = fnv1a(hash, text);
+  std::string workload_text = asked.workload->document.dump();
+  const Json& cluster = asked.hardware->document;
+  for (const std::string& text : {workload_text, cluster.dump(), plan_and_ranks.dump()}) hash = fnv1a(hash, text);
   out.workload_text = workload_text;
   out.workload_hash = fmt::format("{:016x}", fnv1a(kOffset, workload_text));
   // The whole question but the profile, in one document that stands alone but for shipped workloads.
   out.document = plan_and_ranks;
-  out.document["workload"] = flags.workload.empty() ? parsed.workload : flags.workload;
-  out.document["cluster"] = c.document;
+  out.document["workload"] = asked.workload->name;
+  out.document["cluster"] = cluster;
   for (const char* prose : {"description", "source"}) out.document["cluster"].erase(prose);
   out.document.erase("name");
   out.scenario_hash = fmt::format("{:016x}", fnv1a(kOffset, out.document.dump()));

@@ -1,0 +1,233 @@
+#include "tools/cmd/loader.h"
+
+#include <fmt/format.h>
+
+#include "tools/cmd/documents.h"
+
+namespace ddpsim::cli {
+namespace {
+
+// Seconds of all the steps that a prediction plays, each part at its slowest and nothing overlapped.
+double longest_seconds(const Asked& l) {
+  const Workload& w = l.workload->workload;
+  const Profile& p = l.hardware->profile;
+  const Plan& plan = l.scenario.plan;
+  double micro_steps = plan.accumulation_steps;
+  double bandwidth = p.memory.bandwidth_bytes_per_s * p.memory.efficiency.low;
+  double compute = 0;
+  auto add = [&](const LayerCost& c) {
+    double peak = p.compute.peak_flops[static_cast<std::size_t>(w.precision)] * p.compute.efficiency[0].low;
+    for (const Range& r : p.compute.efficiency) peak = std::min(peak, p.compute.peak_flops[static_cast<std::size_t>(w.precision)] * r.low);
+    compute += (c.bytes_per_sample * w.batch + c.bytes_fixed) / bandwidth + static_cast<double>(c.kernels) * static_cast<double>((p.memory.kernel + p.host.launch).ps) / 1e12;
+    if (c.flops_per_sample > 0) compute += c.flops_per_sample * w.batch / peak;
+  };
+  for (const Layer& layer : w.layers) add(layer.forward), add(layer.backward);
+  compute += static_cast<double>((w.times.forward + w.times.backward).ps) / 1e12;
+  if (w.times.host) compute += static_cast<double>((w.times.host->forward + w.times.host->backward).ps) / 1e12;
+  auto tensors = static_cast<double>(w.tensors.size());
+  auto gradients = static_cast<double>(w.gradient_bytes().count);
+  double buffers = 0;
+  for (const Tensor& b : w.buffers) buffers += static_cast<double>(b.bytes().count);
+  // Optimizer and copies: at most 100 passes over the gradients.
+  double once = static_cast<double>(w.times.optimizer.ps) / 1e12 + 100 * gradients / bandwidth;
+  double overhead = static_cast<double>((p.host.launch + p.host.hook + p.host.traverse + p.memory.kernel).ps) / 1e12 * 10 * tensors;
+  double slow = 1;
+  for (const auto& [rank, factor] : l.scenario.slow_ranks) slow = std::max(slow, factor);
+  if (l.scenario.jitter) slow *= 1 + 6 * l.scenario.jitter->cv;
+  if (p.sm_hold.low < 1) slow /= 1 - p.sm_hold.low;
+  double network = 0;
+  if (l.scenario.ranks > 1) {
+    double slowest = 1e18;
+    double latency = 0;
+    for (const topology::Link& link : l.hardware->fabric->links()) {
+      slowest = std::min(slowest, static_cast<double>(link.bandwidth.bits_per_s) / 8);
+      latency = std::max(latency, static_cast<double>(link.latency.ps) / 1e12 * 4);
+    }
+    double efficiency = 1;
+    double start = 0;
+    double correction = 1;
+    for (const auto& [name, t] : p.transports) {
+      efficiency = std::min(efficiency, t.efficiency.low);
+      latency = std::max(latency, static_cast<double>(t.latency.ps) / 1e12);
+      start = std::max(start, static_cast<double>((t.launch + p.host.collective_launch).ps) / 1e12);
+      for (const Knot& k : t.knots) correction = std::max({correction, k.factor, 1 / k.factor});
+    }
+    if (p.reduction_bytes_per_s > 0) slowest = std::min(slowest, p.reduction_bytes_per_s);
+    double bucket = plan.bucket_cap_mb.value_or(25) * 1048576;
+    double collectives = plan.system == System::PytorchDdp ? std::min(tensors, gradients / bucket + 8) + 4 * micro_steps : tensors;
+    network = 2 * (gradients + buffers * micro_steps) / (slowest * efficiency) * correction + collectives * (start + 4 * l.scenario.ranks * latency);
+  }
+  double steps = std::max(12, l.scenario.jitter ? l.scenario.jitter->samples + 1 : 0);
+  return steps * (((compute + overhead) * micro_steps + once) * slow + network);
+}
+constexpr double kHorizonSeconds = 1e6;
+
+// Fabrics that a sweep keeps: about 100 bytes a link with their communicators' loads.
+constexpr std::size_t kMostLinks = 4'000'000;
+
+}  // namespace
+
+// Where the parts of one question come from, and whom to blame.
+struct Loader::Place {
+  const Settings& settings;
+  const QuestionFlags& flags;  // with the choice's in them
+  const io::ScenarioFile& parsed;
+  const std::string& file;  // the scenario's
+
+  std::string name(const std::string& flag, const std::string& in_file, const std::string& folder) const {
+    if (!flag.empty()) return flag;
+    bool relative = (in_file.find('/') != std::string::npos || in_file.ends_with(".json")) && !in_file.empty() && in_file.front() != '/';
+    return relative ? folder + in_file : in_file;
+  }
+  // A path inside a scenario file is relative to that file.
+  Named open(const io::Home& home, const std::string& folder, const char* noun, const char* home_folder, const std::string& flag, const std::string& in_file) const {
+    std::string place = std::string("--") + noun;
+    if (flag.empty()) {
+      if (in_file.empty()) throw InputError{place, std::string("no ") + noun + " given; name one (ddpsim list " + noun + "s) or give a scenario file"};
+      place = file + "#/" + noun;
+    }
+    return open_document(home, home_folder, name(flag, in_file, folder), noun, place);
+  }
+};
+
+Loader::Loader(const Terminal& t, const QuestionFlags& flags) : home_(home_of(t)), flags_(flags), scenario_({{"schema", "ddpsim.scenario/1"}}), scenario_file_("command line") {
+  if (flags.profiles.size() > 1) throw InputError{"--profile", "one profile at a time: all devices of a cluster are of one kind; give it once"};
+  if (flags.scenario.empty()) return;
+  scenario_file_ = flags.scenario;
+  if (!io::exists(flags.scenario) && flags.scenario.find('/') == std::string::npos && !flags.scenario.ends_with(".json"))
+    throw InputError{flags.scenario, "no such scenario file (a shipped workload is named by --workload, a cluster by --cluster)"};
+  scenario_ = io::parse_json(io::read_file(scenario_file_), scenario_file_);
+  if (auto slash = scenario_file_.rfind('/'); slash != std::string::npos) folder_ = scenario_file_.substr(0, slash + 1);
+  io::read_scenario(scenario_, scenario_file_);
+}
+
+std::shared_ptr<const WorkloadPart> Loader::workload(const Place& place, const std::string& in_file) {
+  const Settings& settings = place.settings;
+  bool own = &in_file == &place.parsed.workload;  // not another job's, which the flags do not reach
+  const std::string flag = own ? place.flags.workload : "";
+  std::string key = place.name(flag, in_file, folder_) + "\n" + (own ? settings.of(io::Target::Workload) + place.flags.layers : "other job");
+  std::lock_guard guard(lock_);
+  if (auto it = workloads_.find(key); it != workloads_.end()) return it->second;
+  auto out = std::make_shared<WorkloadPart>();
+  Named w = place.open(home_, folder_, "workload", "workloads", flag, in_file);
+  out->name = flag.empty() ? in_file : flag;
+  if (own) {
+    bool captured = w.document.is_object() && w.document.value("basis", Json()) == "captured";
+    for (const io::Setting& s : settings)
+      if (s.target == io::Target::Workload && captured && (s.path[0] == "batch" || s.path[0] == "precision"))
+        throw InputError{"--set " + s.text, "the workload's times were captured at one batch and precision; capture it again, or use a described workload"};
+    out->workload = settings.read(io::Target::Workload, w, io::read_workload);
+    if (const std::string& layers = place.flags.layers; !layers.empty()) {
+      Run run = io::read_run(io::parse_json(io::read_file(layers), layers), layers);
+      if (!run.layers) throw InputError{layers, "holds no layer profile; Runs of ddpsim run --backend torch do"};
+      if (auto why = layers_problem(out->workload, run); !why.empty()) throw InputError{layers, why};
+      out->workload = as_recorded(out->workload, run);
+    }
+  } else {
+    out->workload = io::read_workload(w.document, w.file);
+  }
+  out->file = w.file;
+  out->document = std::move(w.document);
+  return workloads_[key] = std::move(out);
+}
+
+std::shared_ptr<const HardwarePart> Loader::hardware(const Place& place) {
+  using io::Target;
+  const QuestionFlags& flags = place.flags;
+  const Settings& settings = place.settings;
+  bool inline_cluster = flags.cluster.empty() && place.parsed.cluster_document.is_object();
+  std::string flag = flags.profiles.empty() ? "" : flags.profiles[0];
+  bool named = !flag.empty() || !place.parsed.profile.empty();
+  std::string key = (inline_cluster ? place.parsed.cluster_document.dump() : place.name(flags.cluster, place.parsed.cluster, folder_)) + "\n" + settings.of(Target::Cluster) + "\n" +
+                    place.name(flag, place.parsed.profile, folder_) + "\n" + settings.of(Target::Profile);
+  {
+    std::lock_guard guard(lock_);
+    if (auto it = hardware_.find(key); it != hardware_.end()) return it->second;
+  }
+  // Two threads may make the same one; the first to finish is kept.
+  auto out = std::make_shared<HardwarePart>();
+  Named c = inline_cluster ? Named{place.parsed.cluster_document, place.file + "#/cluster"} : place.open(home_, folder_, "cluster", "topologies", flags.cluster, place.parsed.cluster);
+  out->cluster = settings.read(Target::Cluster, c, io::read_cluster);
+  Named p = named ? place.open(home_, folder_, "profile", "calib/profiles", flag, place.parsed.profile)
+                  : open_document(home_, "calib/profiles", default_profile(home_, out->cluster.profile), "profile", c.file + "#/device/profile");
+  out->profile = settings.read(Target::Profile, p, io::read_profile);
+  if (out->profile.kind != out->cluster.device) {
+    bool cpu = out->cluster.device == DeviceKind::Cpu;
+    throw InputError{c.file + "#/device/kind", std::string("the cluster's devices are ") + (cpu ? "CPUs" : "GPUs") + ", but profile \"" + out->profile.name + "\" is of a " +
+                                                   (cpu ? "GPU" : "CPU") + "; choose another --profile or --cluster"};
+  }
+  out->fabric.emplace(out->cluster);
+  out->file = c.file;
+  out->document = std::move(c.document);
+  std::lock_guard guard(lock_);
+  auto [it, first] = hardware_.emplace(key, out);
+  if (!first) return it->second;
+  hardware_order_.push_back(key);
+  links_ += out->fabric->links().size();
+  for (std::size_t oldest = 0; links_ > kMostLinks && oldest + 1 < hardware_order_.size(); ++oldest) {
+    auto gone = hardware_.find(hardware_order_[oldest]);
+    links_ -= gone->second->fabric->links().size();
+    hardware_.erase(gone);
+    hardware_order_.erase(hardware_order_.begin());
+    --oldest;
+  }
+  return out;
+}
+
+Asked Loader::ask(const Choice& choice) {
+  using io::Target;
+  QuestionFlags flags = flags_;
+  if (!choice.workload.empty()) flags.workload = choice.workload;
+  if (!choice.cluster.empty()) flags.cluster = choice.cluster;
+  if (!choice.plan.empty()) flags.plan = choice.plan;
+  if (!choice.profile.empty()) flags.profiles = {choice.profile};
+  if (!choice.ranks.empty()) flags.ranks = choice.ranks;
+  Named scenario{scenario_, scenario_file_};
+  if (!flags.plan.empty()) scenario.document["plan"] = read_plan_flag(flags.plan);
+  if (!flags.ranks.empty()) scenario.document["ranks"] = parse_ranks(flags.ranks);
+  Settings settings(flags.sets);
+  for (const io::Setting& s : choice.settings) settings.add(s);
+  io::ScenarioFile parsed = settings.read(Target::Scenario, scenario, io::read_scenario);
+  Place place{settings, flags, parsed, scenario_file_};
+  Asked out;
+  out.workload = workload(place, parsed.workload);
+  out.hardware = hardware(place);
+  out.scenario = parsed.scenario;
+  for (OtherJob& job : out.scenario.other_jobs) job.workload = job.workload_name.empty() ? out.workload->workload : workload(place, job.workload_name)->workload;
+  const Cluster& cluster = out.hardware->cluster;
+  if (out.scenario.ranks == 0) out.scenario.ranks = cluster.devices();
+
+  auto fail = [&](const Problem& problem) {
+    const std::string& path = problem.path;
+    std::string where = scenario_file_ + "#" + path;
+    if (const io::Setting* s = settings.at(Target::Scenario, path)) where = "--set " + s->text;
+    else if (path == "/workload") where = out.workload->file;
+    else if (path == "/cluster") where = out.hardware->file;
+    else if (path.starts_with("/links") || path.starts_with("/inside") || path.starts_with("/failed_links")) where = out.hardware->file + "#" + path;
+    else if (path == "/ranks" && !flags.ranks.empty()) where = "--ranks " + flags.ranks;
+    else if (path.starts_with("/plan") && !flags.plan.empty()) where = "--plan " + flags.plan;
+    throw InputError{where, problem.message};
+  };
+  if (auto problem = validate(out.scenario, cluster.devices())) fail(problem);
+  if (flags.fidelity == "message") out.options.fidelity = predict::Fidelity::Message;
+  else if (!flags.fidelity.empty() && flags.fidelity != "collective") throw InputError{"--fidelity " + flags.fidelity, "expected collective or message"};
+  if (out.options.fidelity == predict::Fidelity::Message && out.scenario.ranks > 1024)
+    throw InputError{"--fidelity message", "simulates every message of every rank and is meant for up to 1,024 ranks; use --fidelity collective"};
+  if (auto problem = predict::check(out.question())) fail(problem);
+  out.options.known = &out.hardware->communicators;
+  if (flags.fidelity.empty()) {
+    out.options.fidelity = predict::usual_fidelity(out.question());
+  } else if (out.options.fidelity == predict::Fidelity::Message) {
+    constexpr double kMost = 40e6;
+    if (double messages = predict::message_count(out.question()); messages > kMost)
+      throw InputError{"--fidelity message", fmt::format("about {:.0f} million messages to simulate, more than {:.0f}; use fewer ranks, or --fidelity collective", messages / 1e6, kMost / 1e6)};
+  }
+  if (double seconds = longest_seconds(out); !(seconds <= kHorizonSeconds))
+    throw InputError{scenario_file_, fmt::format("the simulated steps may last {:.2g} seconds; ddpsim counts up to {:.0g} (is a rate too small, a latency too long, "
+                                                 "or are there too many accumulation steps or jitter samples?)",
+                                                 seconds, kHorizonSeconds)};
+  out.document = std::move(scenario.document);
+  return out;
+}
+
+}  // namespace ddpsim::cli

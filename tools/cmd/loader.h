@@ -1,0 +1,70 @@
+// Questions that differ in a few settings: files are opened and read once, and what is alike is made once. load() is one of them; a sweep is many,
+// asked by several threads.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "tools/cmd/question.h"
+
+namespace ddpsim::cli {
+
+struct WorkloadPart {
+  Workload workload;
+  std::string name;  // as it was asked for
+  std::string file;
+  io::Json document;
+};
+struct HardwarePart {
+  Cluster cluster;
+  Profile profile;
+  std::optional<topology::Fabric> fabric;
+  std::string file;  // the cluster's
+  io::Json document;
+  mutable predict::Communicators communicators;
+};
+
+// What a question has besides the flags'; empty: nothing.
+struct Choice {
+  std::string workload;
+  std::string cluster;
+  std::string plan;
+  std::string profile;
+  std::string ranks;
+  std::vector<io::Setting> settings;
+};
+
+struct Asked {
+  std::shared_ptr<const WorkloadPart> workload;
+  std::shared_ptr<const HardwarePart> hardware;
+  Scenario scenario;
+  io::Json document;  // scenario, flags and choice applied
+  predict::Options options;  // `known`: the hardware's
+  predict::Question question() const { return {workload->workload, *hardware->fabric, hardware->profile, scenario}; }
+};
+
+class Loader {
+ public:
+  // Throws InputError.
+  Loader(const Terminal& t, const QuestionFlags& flags);
+  // Throws InputError. May be called by several threads.
+  Asked ask(const Choice& choice);
+
+ private:
+  struct Place;
+  std::shared_ptr<const WorkloadPart> workload(const Place& place, const std::string& name);
+  std::shared_ptr<const HardwarePart> hardware(const Place& place);
+  io::Home home_;
+  QuestionFlags flags_;
+  io::Json scenario_;
+  std::string scenario_file_;
+  std::string folder_;
+  std::mutex lock_;
+  std::map<std::string, std::shared_ptr<const WorkloadPart>> workloads_;
+  std::map<std::string, std::shared_ptr<const HardwarePart>> hardware_;
+  std::vector<std::string> hardware_order_;  // the oldest first
+  std::size_t links_ = 0;                    // of all kept fabrics
+};
+
+}  // namespace ddpsim::cli
