@@ -44,7 +44,7 @@ double band_error(const CollectiveTable& t, const LinkFits& fits, std::initializ
   Profile p = with_fits(t.profile, fits);
   for (const CollectiveRow& r : t.rows) ++rows[static_cast<std::size_t>(band_of(r.bytes))];
   for (const CollectiveRow& r : predict_table(t, p))
-    if (r.available && (about == About::Efficiency ? r.price.limiting_transport : r.price.step_transport) == transport)
+    if (r.available && (about == About::Efficiency ? r.price.limiting_transport == transport : r.price.step_transport == transport && r.predicted == r.price.total))
       errors[static_cast<std::size_t>(band_of(r.bytes))].push_back(std::abs(error_of(r.predicted, r.measured)));
   double sum = 0;
   int n = 0;
@@ -126,6 +126,8 @@ std::string machine_of(const CollectiveSetting& s) {
   return s.cluster + ", " + source;
 }
 
+int generation_of(const CollectiveTable& t) { return t.group.system.compute_capability / 10; }
+
 Band band_of(std::int64_t bytes) { return bytes < kMiB ? Band::Small : bytes < 16 * kMiB ? Band::Middle : Band::Large; }
 
 Profile with_fits(Profile p, const LinkFits& fits) {
@@ -175,7 +177,7 @@ std::vector<CollectiveRow> predict_table(const CollectiveTable& t, const Profile
   return out;
 }
 
-LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string& without) {
+LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string& without, int generation) {
   std::map<std::string, std::vector<const CollectiveTable*>> of;
   LinkFits fits;
   for (const CollectiveTable& t : tables)
@@ -193,7 +195,10 @@ LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string
       f.tables = static_cast<int>(list.size());
       f.efficiency = best_on_grid(list, shares, f.efficiency, {Band::Large}, About::Efficiency, name, fits, [&n = name](LinkFits& all, double v) { all[n].efficiency = v; },
                                   [](double v) { return 0.02 * std::abs(v - 1); });
-      f.step_factor = best_on_grid(list, factors, f.step_factor, {Band::Small, Band::Middle}, About::Steps, name, fits, [&n = name](LinkFits& all, double v) { all[n].step_factor = v; },
+      std::vector<const CollectiveTable*> alike;
+      for (const CollectiveTable* t : list)
+        if (topology::kind_of(name) == topology::LinkKind::Net || (generation_of(*t) == generation && t->group.system.nodes == 1)) alike.push_back(t);
+      f.step_factor = best_on_grid(alike, factors, f.step_factor, {Band::Small, Band::Middle}, About::Steps, name, fits, [&n = name](LinkFits& all, double v) { all[n].step_factor = v; },
                                    [](double v) { return 0.02 * std::abs(v > 1 ? v - 1 : 1 / v - 1); });
     }
   return fits;
@@ -203,7 +208,7 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
   CollectiveReport report;
   std::map<std::string, LinkFits> fits;
   for (const CollectiveTable& t : tables)
-    if (!fits.count(t.machine)) fits[t.machine] = fit_links(tables, t.machine);
+    if (!fits.count(t.machine)) fits[t.machine] = fit_links(tables, t.machine, generation_of(t));
   std::array<std::vector<double>, kBands> medians;
   std::vector<double> pooled;
   std::vector<double> smooth;  // medians of tables without a cliff
@@ -267,7 +272,7 @@ std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& table
   std::vector<CollectiveTable> small;
   for (const CollectiveTable& t : tables)
     if (t.machine == machine && t.group.ranks() <= ranks) small.push_back(t);
-  LinkFits fits = fit_links(small, "");
+  LinkFits fits = fit_links(small, "", small.empty() ? 0 : generation_of(small.front()));
   // What the mechanism lacks, by way and size: of the largest table that has them.
   std::map<std::tuple<nccl::Algorithm, nccl::Protocol, std::int64_t>, double> lacks;
   std::vector<std::string> from;
@@ -295,7 +300,7 @@ std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& table
 CollectiveFit fit_collectives(const Profile& base, const std::string& name, std::vector<CollectiveTable> tables) {
   CollectiveFit out;
   for (CollectiveTable& t : tables) t.profile = base;
-  out.links = fit_links(tables, "");
+  out.links = fit_links(tables, "", generation_of(tables.front()));
   out.profile = with_fits(base, out.links);
   out.profile.name = name;
   bool ours = std::all_of(tables.begin(), tables.end(), [](const CollectiveTable& t) { return t.run->evidence == EvidenceClass::Collective; });

@@ -55,8 +55,12 @@ Band band_of(std::int64_t bytes);
 Profile with_fits(Profile profile, const LinkFits& fits);
 std::vector<CollectiveRow> predict_table(const CollectiveTable& t, const Profile& profile);
 
-// Fits from tables whose machine is not `without` ("" = all). The prior is the tables' own profiles.
-LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string& without);
+// Of its GPUs: 7 = Volta, 8 = Ampere, 9 = Hopper, 10 = Blackwell.
+int generation_of(const CollectiveTable& t);
+
+// Fits from tables whose machine is not `without` ("" = all). The prior is the tables' own profiles. Of links inside a host only tables of this generation
+// of GPUs have a say: NVLink is another link in each, and a step there is work of the GPU.
+LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string& without, int generation);
 
 // A size whose time is more than 10 % below that of the size before it.
 struct Cliff {

@@ -165,6 +165,10 @@ io::OrderedJson collectives_json(const calib::CollectiveReport& r, const Execute
                       {"algorithm", nccl::name_of(row.choice.algorithm)},
                       {"protocol", nccl::name_of(row.choice.protocol)},
                       {"channels", row.choice.channels},
+                      {"base_ps", row.price.base.ps},
+                      {"steps_ps", row.price.steps.ps},
+                      {"fill_ps", row.price.fill.ps},
+                      {"transfer_ps", row.price.transfer.ps},
                       {"limited_by", row.price.limited_by}});
     io::OrderedJson bands = io::OrderedJson::array();
     for (const calib::BandError& b : t.bands) bands.push_back({{"rows", b.rows}, {"median_error", b.median}, {"nccl_median_error", b.nccl_median}});
