@@ -1,8 +1,9 @@
-// ring   base + steps' latencies + size * load / rate
+// ring   base + steps' latencies (of each loop over NCCL's buffers, less what other slices hide) + size * load / rate
 // tree   base + 2 (ppn - 1) intra + 2 log2(nodes) inter + fill + size * load / rate;  fill: a chunk's own time on every hop but the slowest
 // NVLS   latency + size (1 + 1/n) / (rate * NVLS efficiency);  NVLSTree: + 2 log2(nodes) inter + one round of the pipeline
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "sim/collective/nccl.h"
 #include "sim/collective/price.h"
@@ -80,14 +81,11 @@ double hop_rate(const NcclGroup& g, const Profile& p, Level level, const NcclHop
   return rate / 1e6;
 }
 
-// NCCL's limits are of a channel of its search, which the communicator runs as two (src/graph/connect.cc): a thread block moves half of one.
-constexpr double kBlocksOfChannel = 2;
-
-// GB/s that one thread block moves at most, by NCCL's limit of a tree's channel on one node (perChMaxTree).
+// GB/s that one thread block moves at most: NCCL's limit of a tree's channel on one node (perChMaxTree).
 double block_rate(const NcclGroup& g) {
   nccl::System one = g.system;
   one.nodes = 1;
-  return nccl::channel_limit(one, g.settings.version, Algorithm::Tree, Protocol::Simple) / kBlocksOfChannel;
+  return nccl::channel_limit(one, g.settings.version, Algorithm::Tree, Protocol::Simple);
 }
 
 class Pricer {
@@ -162,13 +160,28 @@ class Pricer {
     double moved = size_ * (reduce ? 2 * (n - 1) / n : chain ? 1 : (n - 1) / n);
     if (chain) fill_ = (n - 2) * chunk * wire_ / std::min(block_rate(g_) * 1e3, hop_rate(g_, p_, level_, g_.inter.exists ? g_.inter : g_.intra));
     protocol_limits(moved);
+    if (!chain) loops(each, chunk, message, steps, between, intra, inter);
+  }
+
+  // NCCL's limit (perChMaxRingLL128, perChMaxTreeLL128) is of a channel of its search, which the communicator runs as several (src/graph/connect.cc).
+  double ll128_block_rate() const {
+    double channels = g_.system.graphs.by_algorithm[c_.algorithm == Algorithm::Tree ? 1 : 0].channels;
+    return nccl::channel_limit(g_.system, g_.settings.version, c_.algorithm, Protocol::Ll128) * channels / nccl::communicator_channels(g_.system, c_.algorithm);
+  }
+  // A rank takes what is left of one chunk before it begins the next, so a loop over more chunks than one pays the steps' latencies again, less what the
+  // other slices of the chunk hide: a step takes max(chunk / rate, slice / rate + latency).
+  void loops(double each, double chunk, double slice, double steps, double between, double intra, double inter) {
+    double more = std::ceil(each / chunk) - 1;
+    if (more <= 0 || c_.protocol != Protocol::Simple) return;
+    double hidden = (chunk - slice) * transfer_ / (each * steps);
+    add_steps(inside_ + more * (steps - between) * std::max(0.0, intra - hidden), between_ + more * between * std::max(0.0, inter - hidden));
   }
 
   // What the thread blocks or the protocol move at most. `moved`: bytes that each rank sends.
   void protocol_limits(double moved) {
     nccl::Version v = g_.settings.version;
     if (c_.protocol == Protocol::Ll) limit(moved / (nccl::ll_bus_limit(g_.system, v) * 1e3), "LL's flags");
-    double block = c_.protocol == Protocol::Ll128 ? nccl::channel_limit(g_.system, v, Algorithm::Ring, Protocol::Ll128) / kBlocksOfChannel : block_rate(g_);
+    double block = c_.protocol == Protocol::Ll128 ? ll128_block_rate() : block_rate(g_);
     if (c_.protocol != Protocol::Ll && block > 0) limit(moved / (c_.channels * block * 1e3), "thread blocks");
   }
 
@@ -182,6 +195,8 @@ class Pricer {
     add_steps(2 * (ppn - 1) * intra, 2 * levels * inter);
     links(g_.tree, std::max(wire_, 1 / kTreeShare), wire_);
     protocol_limits(2 * size_);
+    // The buffer of a connection is sent and given back in a round trip at least.
+    if (c_.protocol == Protocol::Simple) limit(size_ / c_.channels / static_cast<double>(nccl::kStepsOfBuffer * c_.chunk) * 2 * std::max(intra, inter), "buffers");
     // A chunk is handed on whole by Simple; LL and LL128 hand on line by line inside a node, and whole messages to the network.
     double in = 0;
     double out = 0;

@@ -6,8 +6,6 @@
 namespace ddpsim::nccl {
 namespace {
 
-constexpr std::int64_t kStepsOfBuffer = 8;  // NCCL_STEPS
-
 std::string lower(std::string text) {
   for (char& c : text)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
