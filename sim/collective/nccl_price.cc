@@ -142,6 +142,8 @@ class Pricer {
     steps_ = inside + between;
   }
 
+  // A chunk is handed on in slices: while one is under way the next is made, so that a step takes max(chunk / rate, slice / rate + latency). Between nodes
+  // that is so from the beginning (proxies and NICs work beside the thread blocks), inside a node from the second loop over NCCL's buffers on.
   void ring(double n) {
     double nodes = g_.system.nodes;
     bool reduce = op_ == Operation::AllReduce;
@@ -151,16 +153,21 @@ class Pricer {
     double between = nodes == 1 ? 0 : reduce ? 2 * (nodes - 1) : nodes - 1;
     double each = chain ? size_ / c_.channels : size_ / n / c_.channels;
     double chunk = std::min(static_cast<double>(c_.chunk), each);
-    double message = simple ? std::min(static_cast<double>(c_.slice), chunk) : chunk;
+    // Two slices a chunk, but none below a thirty-second of the largest (src/device/prims_simple.h).
+    double most = static_cast<double>(c_.slice);
+    double message = simple ? std::min(chunk, std::clamp(chunk / 2, most / 32, most)) : chunk;
     double intra = g_.intra.exists ? step(g_.intra, Algorithm::Ring, message) : 0;
     double inter = g_.inter.exists ? step(g_.inter, Algorithm::Ring, message) : 0;
-    add_steps((steps - between) * intra, between * inter);
     double share = reduce ? 1 : chain ? n / (2 * (n - 1)) : 0.5;  // of the all-reduce's loads
     links(g_.ring, share * wire_, share * wire_);
     double moved = size_ * (reduce ? 2 * (n - 1) / n : chain ? 1 : (n - 1) / n);
     if (chain) fill_ = (n - 2) * chunk * wire_ / std::min(block_rate(g_) * 1e3, hop_rate(g_, p_, level_, g_.inter.exists ? g_.inter : g_.intra));
     protocol_limits(moved);
-    if (!chain) loops(each, chunk, message, steps, between, intra, inter);
+    double hidden = simple && !chain ? (chunk - message) * transfer_ / (each * steps) : 0;
+    double loops = simple && !chain ? std::ceil(each / chunk) : 1;
+    double waits = std::max(0.0, intra - hidden);
+    double seen = between > 0 ? inter + (loops * between - 1) * std::max(0.0, inter - hidden) : 0;  // nothing hides the last one
+    add_steps((steps - between) * (intra + (loops - 1) * waits), seen);
   }
 
   // NCCL's limit (perChMaxRingLL128, perChMaxTreeLL128) is of a channel of its search, which the communicator runs as several (src/graph/connect.cc).
@@ -168,15 +175,6 @@ class Pricer {
     double channels = g_.system.graphs.by_algorithm[c_.algorithm == Algorithm::Tree ? 1 : 0].channels;
     return nccl::channel_limit(g_.system, g_.settings.version, c_.algorithm, Protocol::Ll128) * channels / nccl::communicator_channels(g_.system, c_.algorithm);
   }
-  // A rank takes what is left of one chunk before it begins the next, so a loop over more chunks than one pays the steps' latencies again, less what the
-  // other slices of the chunk hide: a step takes max(chunk / rate, slice / rate + latency).
-  void loops(double each, double chunk, double slice, double steps, double between, double intra, double inter) {
-    double more = std::ceil(each / chunk) - 1;
-    if (more <= 0 || c_.protocol != Protocol::Simple) return;
-    double hidden = (chunk - slice) * transfer_ / (each * steps);
-    add_steps(inside_ + more * (steps - between) * std::max(0.0, intra - hidden), between_ + more * between * std::max(0.0, inter - hidden));
-  }
-
   // What the thread blocks or the protocol move at most. `moved`: bytes that each rank sends.
   void protocol_limits(double moved) {
     nccl::Version v = g_.settings.version;
