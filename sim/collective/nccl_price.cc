@@ -163,11 +163,17 @@ class Pricer {
     double moved = size_ * (reduce ? 2 * (n - 1) / n : chain ? 1 : (n - 1) / n);
     if (chain) fill_ = (n - 2) * chunk * wire_ / std::min(block_rate(g_) * 1e3, hop_rate(g_, p_, level_, g_.inter.exists ? g_.inter : g_.intra));
     protocol_limits(moved);
-    double hidden = simple && !chain ? (chunk - message) * transfer_ / (each * steps) : 0;
-    double loops = simple && !chain ? std::ceil(each / chunk) : 1;
-    double waits = std::max(0.0, intra - hidden);
-    double seen = between > 0 ? inter + (loops * between - 1) * std::max(0.0, inter - hidden) : 0;  // nothing hides the last one
-    add_steps((steps - between) * (intra + (loops - 1) * waits), seen);
+    bool sliced = simple && !chain;
+    double hidden = sliced ? (chunk - message) * transfer_ / (each * steps) : 0;
+    double more = sliced ? std::ceil(each / chunk) - 1 : 0;  // loops
+    double seen_intra = std::max(0.0, intra - hidden);
+    double seen_inter = std::max(0.0, inter - hidden);
+    double last = between > 0 ? inter - seen_inter : intra - seen_intra;  // nothing hides the last step of a loop
+    double inside = (steps - between) * (intra + more * seen_intra);
+    double outside = (1 + more) * between * seen_inter;
+    if (between > 0) outside += (1 + more) * last;
+    else inside += more * last;
+    add_steps(inside, outside);
   }
 
   // NCCL's limit (perChMaxRingLL128, perChMaxTreeLL128) is of a channel of its search, which the communicator runs as several (src/graph/connect.cc).
