@@ -16,13 +16,8 @@ double median_of(std::vector<double> v) {
   return v.empty() ? 0 : analysis::median(std::move(v));
 }
 
-double quantile_of(std::vector<double> v, double q) {
-  if (v.empty()) return 0;
-  std::sort(v.begin(), v.end());
-  double at = q * static_cast<double>(v.size() - 1);
-  auto low = static_cast<std::size_t>(at);
-  std::size_t high = std::min(low + 1, v.size() - 1);
-  return v[low] + (v[high] - v[low]) * (at - static_cast<double>(low));
+double percentile_of(std::vector<double> v, double percent) {
+  return v.empty() ? 0 : analysis::percentile(std::move(v), percent);
 }
 
 double error_of(Duration predicted, Duration measured) { return static_cast<double>(predicted.ps) / static_cast<double>(measured.ps) - 1; }
@@ -44,7 +39,7 @@ double band_error(const CollectiveTable& t, const LinkFits& fits, std::initializ
   Profile p = with_fits(t.profile, fits);
   for (const CollectiveRow& r : t.rows) ++rows[static_cast<std::size_t>(band_of(r.bytes))];
   for (const CollectiveRow& r : predict_table(t, p))
-    if (r.available && (about == About::Efficiency ? r.price.limiting_transport : r.price.step_transport) == transport)
+    if (r.available && (about == About::Efficiency ? r.price.limiting_transport == transport : r.price.step_transport == transport && r.predicted == r.price.total))
       errors[static_cast<std::size_t>(band_of(r.bytes))].push_back(std::abs(error_of(r.predicted, r.measured)));
   double sum = 0;
   int n = 0;
@@ -110,7 +105,8 @@ std::vector<FittedRow> fit_every_other(const TableResult& t) {
     bool touched = std::any_of(t.cliffs.begin(), t.cliffs.end(), [&](const Cliff& x) {
       return x.from == a.bytes || x.from == r.bytes || x.from == b.bytes;
     });
-    out.push_back({r.bytes, time / static_cast<double>(r.measured.ps) - 1, touched});
+    out.push_back({r.bytes, time / static_cast<double>(r.measured.ps) - 1, touched, a.bytes, b.bytes, {}});
+    if (r.in_place.ps > 0) out.back().in_place = error_of(r.in_place, r.measured);
   }
   return out;
 }
@@ -125,6 +121,8 @@ std::string machine_of(const CollectiveSetting& s) {
     if (auto at = source.find(end); at != std::string::npos) source.resize(at);
   return s.cluster + ", " + source;
 }
+
+int generation_of(const CollectiveTable& t) { return t.group.system.compute_capability / 10; }
 
 Band band_of(std::int64_t bytes) { return bytes < kMiB ? Band::Small : bytes < 16 * kMiB ? Band::Middle : Band::Large; }
 
@@ -175,7 +173,7 @@ std::vector<CollectiveRow> predict_table(const CollectiveTable& t, const Profile
   return out;
 }
 
-LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string& without) {
+LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string& without, int generation) {
   std::map<std::string, std::vector<const CollectiveTable*>> of;
   LinkFits fits;
   for (const CollectiveTable& t : tables)
@@ -193,7 +191,11 @@ LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string
       f.tables = static_cast<int>(list.size());
       f.efficiency = best_on_grid(list, shares, f.efficiency, {Band::Large}, About::Efficiency, name, fits, [&n = name](LinkFits& all, double v) { all[n].efficiency = v; },
                                   [](double v) { return 0.02 * std::abs(v - 1); });
-      f.step_factor = best_on_grid(list, factors, f.step_factor, {Band::Small, Band::Middle}, About::Steps, name, fits, [&n = name](LinkFits& all, double v) { all[n].step_factor = v; },
+      std::vector<const CollectiveTable*> alike;
+      for (const CollectiveTable* t : list)
+        if (topology::kind_of(name) == topology::LinkKind::Net || (generation_of(*t) == generation && t->group.system.nodes == 1)) alike.push_back(t);
+      f.step_tables = static_cast<int>(alike.size());
+      f.step_factor = best_on_grid(alike, factors, f.step_factor, {Band::Small, Band::Middle}, About::Steps, name, fits, [&n = name](LinkFits& all, double v) { all[n].step_factor = v; },
                                    [](double v) { return 0.02 * std::abs(v > 1 ? v - 1 : 1 / v - 1); });
     }
   return fits;
@@ -203,9 +205,12 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
   CollectiveReport report;
   std::map<std::string, LinkFits> fits;
   for (const CollectiveTable& t : tables)
-    if (!fits.count(t.machine)) fits[t.machine] = fit_links(tables, t.machine);
+    if (!fits.count(t.machine)) fits[t.machine] = fit_links(tables, t.machine, generation_of(t));
   std::array<std::vector<double>, kBands> medians;
   std::vector<double> pooled;
+  std::vector<double> whole;  // ... of them, beside no size that is lacking
+  std::vector<double> again;
+  std::vector<double> lines;
   std::vector<double> smooth;  // medians of tables without a cliff
   for (const CollectiveTable& t : tables) {
     TableResult r;
@@ -243,7 +248,12 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
       errors.push_back(std::abs(f.error));
       if (f.bytes < kMiB || f.bytes > 128 * kMiB) continue;
       if (f.at_cliff) ++report.fitted_at_cliffs;
-      else pooled.push_back(std::abs(f.error));
+      if (f.at_cliff) continue;
+      pooled.push_back(std::abs(f.error));
+      lines.push_back(std::abs(f.best_line()));
+      if (f.in_place) again.push_back(std::abs(*f.in_place));
+      if (f.gap()) ++report.fitted_gaps;
+      else whole.push_back(std::abs(f.error));
     }
     r.fitted_median = median_of(errors);
     if (!errors.empty() && r.cliffs.empty()) smooth.push_back(r.fitted_median);
@@ -252,7 +262,10 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
   for (std::size_t b = 0; b < kBands; ++b) report.median[b] = median_of(medians[b]);
   report.fitted_median = median_of(smooth);
   for (double m : smooth) report.fitted_worst_median = std::max(report.fitted_worst_median, m);
-  report.fitted_p95 = quantile_of(pooled, 0.95);
+  report.fitted_p95 = percentile_of(pooled, 95);
+  report.fitted_p95_no_gaps = percentile_of(whole, 95);
+  report.fitted_p95_in_place = percentile_of(again, 95);
+  report.fitted_p95_best_line = percentile_of(lines, 95);
   report.fitted_pooled = pooled.size();
   constexpr int kFew = 64;
   for (const auto& [machine, unused] : fits) {
@@ -267,7 +280,7 @@ std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& table
   std::vector<CollectiveTable> small;
   for (const CollectiveTable& t : tables)
     if (t.machine == machine && t.group.ranks() <= ranks) small.push_back(t);
-  LinkFits fits = fit_links(small, "");
+  LinkFits fits = fit_links(small, "", small.empty() ? 0 : generation_of(small.front()));
   // What the mechanism lacks, by way and size: of the largest table that has them.
   std::map<std::tuple<nccl::Algorithm, nccl::Protocol, std::int64_t>, double> lacks;
   std::vector<std::string> from;
@@ -295,7 +308,7 @@ std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& table
 CollectiveFit fit_collectives(const Profile& base, const std::string& name, std::vector<CollectiveTable> tables) {
   CollectiveFit out;
   for (CollectiveTable& t : tables) t.profile = base;
-  out.links = fit_links(tables, "");
+  out.links = fit_links(tables, "", generation_of(tables.front()));
   out.profile = with_fits(base, out.links);
   out.profile.name = name;
   bool ours = std::all_of(tables.begin(), tables.end(), [](const CollectiveTable& t) { return t.run->evidence == EvidenceClass::Collective; });
@@ -322,8 +335,8 @@ CollectiveFit fit_collectives(const Profile& base, const std::string& name, std:
     section.source = "ddpsim fit --backend nccl-tests: step_factor and efficiency from " + from + "; the rest from " + base.name + ": " + section.source;
     if (auto it = rates.find(transport); it != rates.end()) {
       double mid = section.efficiency.mid;
-      section.efficiency.low = std::min(mid, mid * quantile_of(it->second, 0.1));
-      section.efficiency.high = std::min(1.0, std::max(mid, mid * quantile_of(it->second, 0.9)));
+      section.efficiency.low = std::min(mid, mid * analysis::percentile(it->second, 10));
+      section.efficiency.high = std::min(1.0, std::max(mid, mid * analysis::percentile(it->second, 90)));
     }
   }
   return out;

@@ -43,7 +43,8 @@ std::string machine_of(const CollectiveSetting& s);
 struct LinkFit {
   double step_factor = 1;
   double efficiency = 1;
-  int tables = 0;        // that had a say besides the prior, which counts as one
+  int tables = 0;        // that had a say in the efficiency besides the prior, which counts as one
+  int step_tables = 0;   // ... in the latency
 };
 using LinkFits = std::map<std::string, LinkFit>;  // by transport
 
@@ -55,8 +56,12 @@ Band band_of(std::int64_t bytes);
 Profile with_fits(Profile profile, const LinkFits& fits);
 std::vector<CollectiveRow> predict_table(const CollectiveTable& t, const Profile& profile);
 
-// Fits from tables whose machine is not `without` ("" = all). The prior is the tables' own profiles.
-LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string& without);
+// Of its GPUs: 7 = Volta, 8 = Ampere, 9 = Hopper, 10 = Blackwell.
+int generation_of(const CollectiveTable& t);
+
+// Fits from tables whose machine is not `without` ("" = all). The prior is the tables' own profiles. In the latency of steps inside a host only tables of one
+// host and of this generation of GPUs have a say: such a step is work of the GPU, and what a network lacks is not NVLink's.
+LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string& without, int generation);
 
 // A size whose time is more than 10 % below that of the size before it.
 struct Cliff {
@@ -77,6 +82,12 @@ struct FittedRow {
   std::int64_t bytes = 0;
   double error = 0;
   bool at_cliff = false;  // a cliff begins at it, or at a size that it is predicted from
+  std::int64_t below = 0;  // the sizes that it is predicted from
+  std::int64_t above = 0;
+  std::optional<double> in_place;  // in place / out of place - 1: how far the table is from itself
+  bool gap() const { return above > 4 * below; }  // the table lacks a size beside it
+  // The error of the line that fits the three sizes best, this one among them: e / (2 + e).
+  double best_line() const { return error / (2 + error); }
 };
 struct TableResult {
   std::string name;
@@ -107,6 +118,10 @@ struct CollectiveReport {
   double fitted_p95 = 0;          // pooled over 1 to 128 MiB, sizes at cliffs left out
   std::size_t fitted_pooled = 0;
   std::size_t fitted_at_cliffs = 0;
+  std::size_t fitted_gaps = 0;     // of the pooled: beside a size that the table lacks
+  double fitted_p95_no_gaps = 0;   // ... without them
+  double fitted_p95_in_place = 0;  // of the pooled: in place against out of place
+  double fitted_p95_best_line = 0; // of the pooled: what no line through the three sizes avoids
   std::vector<Extrapolation> extrapolated;  // machines with tables of at most 64 ranks and of more
 };
 

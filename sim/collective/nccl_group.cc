@@ -1,3 +1,7 @@
+// A communicator as NCCL builds it: nodes; the search on the first of them (and on the one with fewest ranks), in NCCL's own numbers of links; then what its
+// rings, trees and NVLS put on each link of the fabric:
+//   load(link) = sum over channels and hops that cross it of share / channels;  share = 2(n-1)/n ring, 1 a tree's chain, 1/2 an edge of each tree
+// and the slowest hop of each kind, for the latencies.
 #include "sim/collective/nccl.h"
 
 #include <algorithm>

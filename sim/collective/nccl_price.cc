@@ -1,8 +1,9 @@
-// ring   base + steps' latencies + size * load / rate
+// ring   base + steps' latencies (of each loop over NCCL's buffers, less what other slices hide) + size * load / rate
 // tree   base + 2 (ppn - 1) intra + 2 log2(nodes) inter + fill + size * load / rate;  fill: a chunk's own time on every hop but the slowest
 // NVLS   latency + size (1 + 1/n) / (rate * NVLS efficiency);  NVLSTree: + 2 log2(nodes) inter + one round of the pipeline
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "sim/collective/nccl.h"
 #include "sim/collective/price.h"
@@ -31,7 +32,8 @@ nccl::Hop class_of(const NcclGroup& g, const NcclHop& hop) {
 
 // Bytes on the wire per byte of data, and what the protocol leaves unused: LL's flags, LL128's flags and its copies through shared memory (NCCL: 0.92).
 double wire_factor(Protocol p) { return p == Protocol::Ll ? 2 : p == Protocol::Ll128 ? 1 / 0.92 : 1; }
-// A tree's thread blocks reduce up and broadcast down side by side; the links get this share of what they take from a ring (NCCL: 0.92).
+// A tree's thread blocks reduce up and broadcast down side by side; the links inside a node get this share of what they take from a ring (NCCL: 0.92). A
+// NIC is fed by proxies, and takes what it takes from a ring.
 constexpr double kTreeShare = 0.92;
 
 // One step over a hop, microseconds: NCCL's own number, more or less what the transport's latency differs from NCCL's for a ring; and the wire.
@@ -57,7 +59,8 @@ struct Bottleneck {
   topology::LinkId link = 0;
 };
 
-Bottleneck bottleneck(const NcclGroup& g, const Profile& p, Level level, const std::vector<LinkLoad>& loads, double factor) {
+// `inside`, `between`: bytes that a link carries per byte of its load, in a node and between nodes.
+Bottleneck bottleneck(const NcclGroup& g, const Profile& p, Level level, const std::vector<LinkLoad>& loads, double inside, double between) {
   Bottleneck worst;
   for (const LinkLoad& l : loads) {
     const topology::Link& link = g.fabric->links()[l.link];
@@ -65,7 +68,7 @@ Bottleneck bottleneck(const NcclGroup& g, const Profile& p, Level level, const s
     double rate = link.bandwidth.bytes_per_ps() * at(t.efficiency, level) * kPsPerUs;
     // Without GPUDirect a thread copies every byte between the network's buffers and the GPU's, both ways.
     if (link.staging.bits_per_s > 0) rate = std::min(rate, link.staging.bytes_per_ps() / 2 * kPsPerUs);
-    double each = l.per_byte * factor / rate;
+    double each = l.per_byte * (link.kind == topology::LinkKind::Net ? between : inside) / rate;
     if (each > worst.per_byte) worst = {each, l.link};
   }
   return worst;
@@ -78,7 +81,7 @@ double hop_rate(const NcclGroup& g, const Profile& p, Level level, const NcclHop
   return rate / 1e6;
 }
 
-// GB/s that one thread block moves at most, NCCL's limit of a tree's channel on one node (perChMaxTree).
+// GB/s that one thread block moves at most: NCCL's limit of a tree's channel on one node (perChMaxTree).
 double block_rate(const NcclGroup& g) {
   nccl::System one = g.system;
   one.nodes = 1;
@@ -134,11 +137,11 @@ class Pricer {
     limit(us, g_.fabric->link_name(b.link));
     transport_ = g_.fabric->transports()[g_.fabric->links()[b.link].transport];
   }
-  // `which`: of NcclGroup::every; its folded list is `loads`.
-  void links(int which, const std::vector<LinkLoad>& loads, double factor) {
+  // `which`: of NcclGroup::every; its folded list is `loads`. Where there are several nodes, the links between them say what others see.
+  void links(int which, const std::vector<LinkLoad>& loads, double inside, double between) {
     loads_ = which;
-    per_byte_ = factor;
-    limit_by_link(bottleneck(g_, p_, level_, loads, factor));
+    per_byte_ = g_.system.nodes > 1 ? between : inside;
+    limit_by_link(bottleneck(g_, p_, level_, loads, inside, between));
   }
   void add_steps(double inside, double between) {
     inside_ = inside;
@@ -146,6 +149,8 @@ class Pricer {
     steps_ = inside + between;
   }
 
+  // A chunk is handed on in slices: while one is under way the next is made, so that a step takes max(chunk / rate, slice / rate + latency). Between nodes
+  // that is so from the beginning (proxies and NICs work beside the thread blocks), inside a node from the second loop over NCCL's buffers on.
   void ring(double n) {
     double nodes = g_.system.nodes;
     bool reduce = op_ == Operation::AllReduce;
@@ -155,23 +160,40 @@ class Pricer {
     double between = nodes == 1 ? 0 : reduce ? 2 * (nodes - 1) : nodes - 1;
     double each = chain ? size_ / c_.channels : size_ / n / c_.channels;
     double chunk = std::min(static_cast<double>(c_.chunk), each);
-    double message = simple ? std::min(static_cast<double>(c_.slice), chunk) : chunk;
+    // Two slices a chunk, but none below a thirty-second of the largest (src/device/prims_simple.h).
+    double most = static_cast<double>(c_.slice);
+    double message = simple ? std::min(chunk, std::clamp(chunk / 2, most / 32, most)) : chunk;
     double intra = g_.intra.exists ? step(g_.intra, Algorithm::Ring, message) : 0;
     double inter = g_.inter.exists ? step(g_.inter, Algorithm::Ring, message) : 0;
-    add_steps((steps - between) * intra, between * inter);
     double share = reduce ? 1 : chain ? n / (2 * (n - 1)) : 0.5;  // of the all-reduce's loads
-    links(0, g_.ring, share * wire_);
+    links(0, g_.ring, share * wire_, share * wire_);
     double moved = size_ * (reduce ? 2 * (n - 1) / n : chain ? 1 : (n - 1) / n);
     if (chain) fill_ = (n - 2) * chunk * wire_ / std::min(block_rate(g_) * 1e3, hop_rate(g_, p_, level_, g_.inter.exists ? g_.inter : g_.intra));
     protocol_limits(moved);
+    bool sliced = simple && !chain;
+    double hidden = sliced ? (chunk - message) * transfer_ / (each * steps) : 0;
+    double more = sliced ? std::ceil(each / chunk) - 1 : 0;  // loops
+    double seen_intra = std::max(0.0, intra - hidden);
+    double seen_inter = std::max(0.0, inter - hidden);
+    double last = between > 0 ? inter - seen_inter : intra - seen_intra;  // nothing hides the last step of a loop
+    double inside = (steps - between) * (intra + more * seen_intra);
+    double outside = (1 + more) * between * seen_inter;
+    if (between > 0) outside += (1 + more) * last;
+    else inside += more * last;
+    add_steps(inside, outside);
   }
 
+  // NCCL's limit (perChMaxRingLL128, perChMaxTreeLL128) is of a channel of its search, which the communicator runs as several (src/graph/connect.cc).
+  double ll128_block_rate() const {
+    double channels = g_.system.graphs.by_algorithm[c_.algorithm == Algorithm::Tree ? 1 : 0].channels;
+    return nccl::channel_limit(g_.system, g_.settings.version, c_.algorithm, Protocol::Ll128) * channels / nccl::communicator_channels(g_.system, c_.algorithm);
+  }
   // What the thread blocks or the protocol move at most. `moved`: bytes that each rank sends.
   void protocol_limits(double moved) {
     nccl::Version v = g_.settings.version;
     if (c_.protocol == Protocol::Ll) limit(moved / (nccl::ll_bus_limit(g_.system, v) * 1e3), "LL's flags");
-    double per_channel = c_.protocol == Protocol::Ll128 ? nccl::channel_limit(g_.system, v, Algorithm::Ring, Protocol::Ll128) : block_rate(g_);
-    if (c_.protocol != Protocol::Ll && per_channel > 0) limit(moved / (c_.channels * per_channel * 1e3), "thread blocks");
+    double block = c_.protocol == Protocol::Ll128 ? ll128_block_rate() : block_rate(g_);
+    if (c_.protocol != Protocol::Ll && block > 0) limit(moved / (c_.channels * block * 1e3), "thread blocks");
   }
 
   void tree() {
@@ -182,8 +204,10 @@ class Pricer {
     double intra = g_.intra.exists ? step(g_.intra, Algorithm::Tree, chunk) : 0;
     double inter = g_.inter.exists ? step(g_.inter, Algorithm::Tree, chunk) : 0;
     add_steps(2 * (ppn - 1) * intra, 2 * levels * inter);
-    links(1, g_.tree, std::max(wire_, 1 / kTreeShare));
+    links(1, g_.tree, std::max(wire_, 1 / kTreeShare), wire_);
     protocol_limits(2 * size_);
+    // The buffer of a connection is sent and given back in a round trip at least.
+    if (c_.protocol == Protocol::Simple) limit(size_ / c_.channels / static_cast<double>(nccl::kStepsOfBuffer * c_.chunk) * 2 * std::max(intra, inter), "buffers");
     // A chunk is handed on whole by Simple; LL and LL128 hand on line by line inside a node, and whole messages to the network.
     double in = 0;
     double out = 0;
@@ -211,7 +235,7 @@ class Pricer {
     add_steps(step(g_.intra, Algorithm::Nvls, 0), 0);
     // All-gather: a head gives its part, all take the whole; reduce-scatter the other way round.
     double share = op_ == Operation::AllReduce ? 1 : 1 / (1 + 1 / n);
-    links(2, g_.nvls, nvls_factor() * share);
+    links(2, g_.nvls, nvls_factor() * share, 1);
     // Of what a GPU reads, sums and gives as a head, and takes: each thread block its part.
     limit(size_ * (1 + 1 / n) * share / (c_.channels * block_rate(g_) * 1e3), "thread blocks");
     fill_ = copies(std::min(size_, static_cast<double>(c_.chunk) * n * c_.channels));
@@ -226,16 +250,13 @@ class Pricer {
     double round = std::min(size_, static_cast<double>(c_.chunk) * heads * c_.channels);  // bytes that the pipeline takes in at once
     double inter = step(g_.inter, Algorithm::NvlsTree, static_cast<double>(c_.chunk));
     add_steps(step(g_.intra, Algorithm::NvlsTree, 0), 2 * levels * inter);
-    Bottleneck inside = bottleneck(g_, p_, level_, g_.nvls, nvls_factor());
-    Bottleneck all = bottleneck(g_, p_, level_, g_.nvls_tree, 1);
+    Bottleneck inside = bottleneck(g_, p_, level_, g_.nvls, nvls_factor(), 1);
+    Bottleneck all = bottleneck(g_, p_, level_, g_.nvls_tree, 1, 1);
     loads_ = 3;
     per_byte_ = 1;
     if (inside.per_byte >= all.per_byte) all = inside;
     limit_by_link(all);
-    double n = g_.ranks();
-    double most = nccl::channel_limit(g_.system, g_.settings.version, Algorithm::NvlsTree, Protocol::Simple) * g_.system.graphs.by_algorithm[3].channels;  // bus, GB/s
-    most *= std::min(1.0, static_cast<double>(c_.channels) / nccl::communicator_channels(g_.system, Algorithm::NvlsTree));
-    if (most > 0) limit(size_ * 2 * (n - 1) / n / (most * 1e3), "thread blocks");
+    limit(size_ * (1 + 1 / heads) / (c_.channels * block_rate(g_) * 1e3), "thread blocks");
     // A round is reduced inside, goes up, comes down, is spread inside; only its slowest part is hidden behind the next round.
     double up = round / heads / hop_rate(g_, p_, level_, g_.inter);
     double in = round * inside.per_byte;
@@ -257,7 +278,7 @@ class Pricer {
     double levels = nccl::floor_log2(g_.system.nodes);
     double inter = step(g_.inter, Algorithm::Pat, static_cast<double>(c_.chunk));
     add_steps(0, levels * inter / 3.5 + 2.8 * n);
-    links(0, g_.ring, 0.5);
+    links(0, g_.ring, 0.5, 0.5);
   }
 
   const NcclGroup& g_;

@@ -3,26 +3,14 @@
 #include <algorithm>
 #include <charconv>
 
+#include "sim/io/csv.h"
 #include "sim/io/json_reader.h"
 #include "sim/io/nccl_tests.h"
 
 namespace ddpsim::io {
 namespace {
 
-using Fields = std::vector<std::string>;
-
-Fields split(std::string_view line) {
-  Fields out;
-  for (;;) {
-    auto comma = line.find(',');
-    std::string_view f = line.substr(0, comma);
-    while (!f.empty() && (f.front() == ' ' || f.front() == '"')) f.remove_prefix(1);
-    while (!f.empty() && (f.back() == ' ' || f.back() == '"')) f.remove_suffix(1);
-    out.emplace_back(f);
-    if (comma == std::string_view::npos) return out;
-    line.remove_prefix(comma + 1);
-  }
-}
+using Fields = std::vector<std::string_view>;
 
 constexpr const char* kColumns[] = {"size_bytes", "count", "type", "redop", "root", "oop_time_us", "oop_algbw_GBs", "oop_busbw_GBs", "oop_err",
                                     "ip_time_us", "ip_algbw_GBs", "ip_busbw_GBs", "ip_err", "forced_kind", "forced_value"};
@@ -33,11 +21,12 @@ std::vector<int> header_of(const Fields& names, const std::string& file) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     auto known = std::find(std::begin(kColumns), std::end(kColumns), names[i]);
     if (known == std::end(kColumns)) {
-      std::string hint = nearest(names[i], {std::begin(kColumns), std::end(kColumns)});
-      throw InputError{file + ":1", "unknown column \"" + names[i].substr(0, 40) + "\"" + (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)")};
+      std::string name(names[i]);
+      std::string hint = nearest(name, {std::begin(kColumns), std::end(kColumns)});
+      throw InputError{file + ":1", "unknown column \"" + name.substr(0, 40) + "\"" + (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)")};
     }
     int& place = at[static_cast<std::size_t>(known - std::begin(kColumns))];
-    if (place >= 0) throw InputError{file + ":1", "column \"" + names[i] + "\" appears twice"};
+    if (place >= 0) throw InputError{file + ":1", "column \"" + std::string(names[i]) + "\" appears twice"};
     place = static_cast<int>(i);
   }
   for (Column c : {kSize, kCount, kType, kOutTime, kOutAlg, kOutBus})
@@ -58,20 +47,14 @@ std::optional<std::int64_t> whole(const std::string& s) {
 NcclTests read_nccl_tests_csv(const std::string& text, const std::string& file) {
   NcclTests out;
   std::vector<int> at;
-  int number = 0;
-  for (std::size_t from = 0; from < text.size();) {
-    auto end = std::min(text.find('\n', from), text.size());
-    std::string_view line = std::string_view(text).substr(from, end - from);
-    from = end + 1;
-    ++number;
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.find_first_not_of(" \t") == std::string_view::npos || line.starts_with('#')) continue;
-    Fields f = split(line);
+  for (const CsvLine& line : csv_lines(text, file)) {
+    const Fields& f = line.fields;
+    int number = line.number;
     if (at.empty()) {
       at = header_of(f, file);
       continue;
     }
-    auto field = [&](Column c) { return at[c] >= 0 && static_cast<std::size_t>(at[c]) < f.size() ? f[static_cast<std::size_t>(at[c])] : std::string(); };
+    auto field = [&](Column c) { return at[c] >= 0 && static_cast<std::size_t>(at[c]) < f.size() ? std::string(f[static_cast<std::size_t>(at[c])]) : std::string(); };
     auto table = std::find_if(out.tables.begin(), out.tables.end(), [&](const NcclTestsTable& t) { return t.forced_kind == field(kKind) && t.forced_value == field(kValue); });
     if (table == out.tables.end()) {
       table = out.tables.insert(table, NcclTestsTable{});

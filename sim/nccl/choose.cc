@@ -6,8 +6,6 @@
 namespace ddpsim::nccl {
 namespace {
 
-constexpr std::int64_t kStepsOfBuffer = 8;  // NCCL_STEPS
-
 std::string lower(std::string text) {
   for (char& c : text)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -170,7 +168,7 @@ std::vector<Candidate> candidates(const System& s, const Settings& set, Operatio
   for (std::size_t a = 0; a < kAlgorithms; ++a)
     for (std::size_t p = 0; p < kProtocols; ++p) {
       Candidate c{static_cast<Algorithm>(a), static_cast<Protocol>(p), {}, {}};
-      c.estimate_us = estimate_us(s, table, op, c.algorithm, c.protocol, bytes, set.version);
+      c.estimate_us = estimate_us(s, table, op, c.algorithm, c.protocol, bytes);
       if (!c.estimate_us) c.why_not = "not available";
       if (!set.allowed[static_cast<std::size_t>(op)][a][p]) {
         c.estimate_us.reset();
@@ -204,7 +202,7 @@ Choice complete(const System& s, const Settings& set, Operation op, Algorithm a,
   c.algorithm = a;
   c.protocol = p;
   Table table = cost_table(s, op, set.version);
-  c.estimate_us = estimate_us(s, table, op, a, p, bytes, set.version).value_or(0);
+  c.estimate_us = estimate_us(s, table, op, a, p, bytes).value_or(0);
   int channels = communicator_channels(s, a);
   if (set.max_channels > 0) channels = std::min(channels, set.max_channels);
   channels = std::max(channels, set.min_channels);

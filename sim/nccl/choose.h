@@ -41,6 +41,8 @@ struct Candidate {
   std::string why_not;                // of none
 };
 
+inline constexpr std::int64_t kStepsOfBuffer = 8;  // NCCL_STEPS: a connection's buffer is handed over in that many parts
+
 struct Choice {
   Algorithm algorithm = Algorithm::Ring;
   Protocol protocol = Protocol::Simple;

@@ -263,7 +263,7 @@ Table cost_table(const System& s, Operation op, Version v) {
   return t;
 }
 
-std::optional<double> estimate_us(const System& s, const Table& t, Operation op, Algorithm a, Protocol p, std::int64_t bytes, Version v) {
+std::optional<double> estimate_us(const System& s, const Table& t, Operation op, Algorithm a, Protocol p, std::int64_t bytes) {
   Cell c = t[index_of(a)][index_of(p)];
   if (c.bandwidth <= 0) return std::nullopt;
   if (a == Algorithm::Tree && op == Operation::AllReduce) {
@@ -274,7 +274,6 @@ std::optional<double> estimate_us(const System& s, const Table& t, Operation op,
   if (a == Algorithm::Ring && p == Protocol::Simple && op == Operation::AllReduce && s.nodes > 1 &&
       bytes / (static_cast<std::int64_t>(communicator_channels(s, a)) * s.ranks) >= 64)
     c.latency_us *= s.compute_capability < 80 ? 1.9 : 1.4;
-  (void)v;
   return c.latency_us + static_cast<double>(bytes) / (1000 * c.bandwidth);
 }
 

@@ -58,7 +58,7 @@ using Table = std::array<std::array<Cell, kProtocols>, kAlgorithms>;
 Table cost_table(const System& s, Operation op, Version v);
 
 // ncclTopoGetAlgoTime: with the corrections by size. nullopt = not available. `bytes`: NCCL's count, the larger of what a rank sends and receives in all.
-std::optional<double> estimate_us(const System& s, const Table& t, Operation op, Algorithm a, Protocol p, std::int64_t bytes, Version v);
+std::optional<double> estimate_us(const System& s, const Table& t, Operation op, Algorithm a, Protocol p, std::int64_t bytes);
 
 // NCCL's latencies, microseconds: one step over a kind of hop, and once per operation.
 enum class Hop : std::uint8_t { Nvlink, Pci, Net };

@@ -12,6 +12,7 @@
 #include <set>
 #include <tuple>
 
+#include "sim/io/csv.h"
 #include "sim/model/version.h"
 
 namespace ddpsim::report {
@@ -48,40 +49,6 @@ std::string choose(std::string_view word, const std::array<const char*, N>& name
 
 std::string row_text(const TunerRow& r) {
   return fmt::format("{},{},{},{},{},{},{},{}\n", r.collective, r.min_bytes, r.max_bytes, r.algorithm, r.protocol, r.channels, r.nodes, r.ranks);
-}
-
-using Fields = std::vector<std::string_view>;
-struct Line {
-  std::string where;  // FILE:LINE
-  Fields fields;
-};
-
-// Lines that are neither empty nor comments.
-std::vector<Line> lines_of(const std::string& text, const std::string& file) {
-  std::vector<Line> out;
-  int number = 0;
-  for (std::size_t from = 0; from < text.size();) {
-    auto end = std::min(text.find('\n', from), text.size());
-    std::string_view line = std::string_view(text).substr(from, end - from);
-    from = end + 1;
-    ++number;
-    if (line.find('\0') != std::string_view::npos) throw InputError{fmt::format("{}:{}", file, number), "holds binary data; expected CSV"};
-    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
-    while (!line.empty() && line.front() == ' ') line.remove_prefix(1);
-    if (line.empty() || line.front() == '#') continue;
-    Line l{fmt::format("{}:{}", file, number), {}};
-    for (;;) {
-      auto comma = line.find(',');
-      std::string_view f = line.substr(0, comma);
-      while (!f.empty() && (f.front() == ' ' || f.front() == '"')) f.remove_prefix(1);
-      while (!f.empty() && (f.back() == ' ' || f.back() == '"')) f.remove_suffix(1);
-      l.fields.push_back(f);
-      if (comma == std::string_view::npos) break;
-      line.remove_prefix(comma + 1);
-    }
-    out.push_back(std::move(l));
-  }
-  return out;
 }
 
 std::int64_t whole(std::string_view s, const std::string& where, const char* what, std::int64_t low, std::int64_t high) {
@@ -149,7 +116,7 @@ std::string tuner_csv(std::span<const TunerRow> rows, std::string_view made_of) 
 
 std::vector<TunerRow> parse_tuner_csv(const std::string& text, const std::string& file) {
   std::vector<TunerRow> out;
-  for (const Line& l : lines_of(text, file)) {
+  for (const io::CsvLine& l : io::csv_lines(text, file)) {
     if (l.fields.size() < 8 || l.fields.size() > 10)
       throw InputError{l.where, fmt::format("has {} fields; expected collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks[,numPipeOps[,regBuff]]", l.fields.size())};
     TunerRow r;
@@ -179,7 +146,7 @@ constexpr std::array<const char*, 12> kColumns{"collective", "size_bytes", "algo
                                                "cost_metric"};
 enum Column : std::size_t { kCollective, kSize, kAlgorithm, kProtocol, kChannels, kNodes, kRanks, kPipeOps, kRegBuff, kLatency, kBandwidth, kCost };
 
-std::array<int, 12> header_of(const Line& l) {
+std::array<int, 12> header_of(const io::CsvLine& l) {
   std::array<int, 12> at;
   at.fill(-1);
   for (std::size_t i = 0; i < l.fields.size(); ++i) {
@@ -197,7 +164,7 @@ std::array<int, 12> header_of(const Line& l) {
 }  // namespace
 
 std::vector<TunerPoint> parse_tuner_points(const std::string& text, const std::string& file, const std::string& metric) {
-  std::vector<Line> lines = lines_of(text, file);
+  std::vector<io::CsvLine> lines = io::csv_lines(text, file);
   if (lines.empty()) throw InputError{file, "is empty; expected a header and a row for each measurement"};
   std::array<int, 12> at = header_of(lines.front());
   std::optional<std::size_t> by;
@@ -206,7 +173,7 @@ std::vector<TunerPoint> parse_tuner_points(const std::string& text, const std::s
   if (!by) throw InputError{lines.front().where, metric.empty() ? "none of latency_us, bandwidth_gbps, cost_metric is there: what is to be compared?" : fmt::format("column \"{}\" is missing", metric)};
   std::vector<TunerPoint> out;
   for (std::size_t i = 1; i < lines.size(); ++i) {
-    const Line& l = lines[i];
+    const io::CsvLine& l = lines[i];
     if (l.fields.size() != lines.front().fields.size()) throw InputError{l.where, fmt::format("has {} fields, the header {}", l.fields.size(), lines.front().fields.size())};
     auto field = [&](std::size_t c) { return l.fields[static_cast<std::size_t>(at[c])]; };
     TunerPoint p;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "calib/fit/collectives.h"
 #include "sim/collective/blocks.h"
 #include "sim/collective/nccl.h"
 #include "sim/collective/price.h"
@@ -287,6 +288,60 @@ TEST(NcclPrice, IsBandwidthAtLargeSizes) {
   World two("dgx-a100", 2, 16);
   double nics = 8 * 25e9 * two.profile.transports.at("ib").efficiency.mid;
   EXPECT_NEAR(seconds(two, R), size * 2 * 15 / 16 / nics, 0.005 * seconds(two, R));
+}
+
+// Between nodes a tree is as fast as its NICs: half of the bytes on each edge of each of two trees, both ways. NVLSTree is as fast as NVLS inside.
+TEST(NcclPrice, NicsAndLinksLimitTrees) {
+  std::int64_t bytes = std::int64_t{64} << 30;
+  auto size = static_cast<double>(bytes);
+  World s("gh200x4-slingshot", 2, 8);
+  Choice tree = complete(s.group.system, s.group.settings, AR, T, SI, bytes);
+  double nics = 4 * 25e9 * s.profile.transports.at("libfabric").efficiency.mid;
+  EXPECT_NEAR(static_cast<double>(collective::nccl_price(s.group, s.profile, Level::Mid, AR, tree, {bytes}).total.ps) / 1e12, size / nics, 0.005 * size / nics);
+  World p5("hgx-h100", 2, 16);
+  Choice nvls = complete(p5.group.system, p5.group.settings, AR, Algorithm::NvlsTree, SI, bytes);
+  double inside = size * (1 + 1.0 / 8) / (450e9 * p5.profile.transports.at("nvlink").efficiency.mid * 0.85);
+  EXPECT_NEAR(static_cast<double>(collective::nccl_price(p5.group, p5.profile, Level::Mid, AR, nvls, {bytes}).total.ps) / 1e12, inside, 0.01 * inside);
+}
+
+// NCCL's limit of LL128 is of a channel of the search, and two thread blocks work on it: sixteen of them move eight times as much on an A100.
+TEST(NcclPrice, ThreadBlocksLimitLl128) {
+  World s("dgx-a100", 2, 16);
+  std::int64_t bytes = 256 * kMiB;
+  Choice c = complete(s.group.system, s.group.settings, AR, R, L128, bytes);
+  ASSERT_EQ(c.channels, 16);
+  collective::NcclPrice p = collective::nccl_price(s.group, s.profile, Level::Mid, AR, c, {bytes});
+  EXPECT_EQ(p.limited_by, "thread blocks");
+  double seconds = static_cast<double>(bytes) * 2 * 15 / 16 / (8 * 20e9);
+  EXPECT_NEAR(static_cast<double>(p.transfer.ps) / 1e12, seconds, 1e-6 * seconds);
+}
+
+// Steps that take twice as long on one generation of GPUs say nothing of another's.
+TEST(NcclFit, OneGenerationsStepsAreNotAnothers) {
+  World old("dgx1-v100", 1, 8);
+  World young("hgx-h100", 1, 8);
+  std::vector<calib::CollectiveTable> tables;
+  for (World* w : {&old, &young}) {
+    calib::CollectiveTable t;
+    t.machine = w->cluster.name;
+    t.group = w->group;
+    t.profile = w->profile;
+    t.profile.host.launch = {};
+    for (std::int64_t bytes = 1024; bytes < 16 * kMiB; bytes *= 2) {
+      calib::CollectiveRow r;
+      r.bytes = bytes;
+      r.choice = *choose(t.group.system, t.group.settings, AR, bytes);
+      Profile slow = t.profile;
+      slow.transports.at("nvlink").step_factor *= w == &old ? 2 : 1;
+      r.measured = collective::nccl_price(t.group, slow, Level::Mid, AR, r.choice, {bytes}).total;
+      t.rows.push_back(r);
+    }
+    tables.push_back(std::move(t));
+  }
+  EXPECT_NEAR(calib::fit_links(tables, "", 7).at("nvlink").step_factor, 2, 1e-9);
+  EXPECT_NEAR(calib::fit_links(tables, "", 9).at("nvlink").step_factor, 1, 1e-9);
+  EXPECT_EQ(calib::fit_links(tables, "dgx1-v100", 7).at("nvlink").step_tables, 0);
+  EXPECT_NEAR(calib::fit_links(tables, "dgx1-v100", 7).at("nvlink").step_factor, 1, 1e-9);
 }
 
 TEST(NcclPrice, FewThreadBlocksLimitNvls) {

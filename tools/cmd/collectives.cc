@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 
 #include "sim/collective/price.h"
 
@@ -165,13 +166,17 @@ io::OrderedJson collectives_json(const calib::CollectiveReport& r, const Execute
                       {"algorithm", nccl::name_of(row.choice.algorithm)},
                       {"protocol", nccl::name_of(row.choice.protocol)},
                       {"channels", row.choice.channels},
+                      {"base_ps", row.price.base.ps},
+                      {"steps_ps", row.price.steps.ps},
+                      {"fill_ps", row.price.fill.ps},
+                      {"transfer_ps", row.price.transfer.ps},
                       {"limited_by", row.price.limited_by}});
     io::OrderedJson bands = io::OrderedJson::array();
     for (const calib::BandError& b : t.bands) bands.push_back({{"rows", b.rows}, {"median_error", b.median}, {"nccl_median_error", b.nccl_median}});
     io::OrderedJson cliffs = io::OrderedJson::array();
     for (const calib::Cliff& c : t.cliffs) cliffs.push_back({{"from_bytes", c.from}, {"to_bytes", c.to}, {"fall", c.fall}, {"why", c.why}});
     io::OrderedJson fits = io::OrderedJson::object();
-    for (const auto& [name, f] : t.fits) fits[name] = {{"step_factor", f.step_factor}, {"efficiency_factor", f.efficiency}, {"tables", f.tables}};
+    for (const auto& [name, f] : t.fits) fits[name] = {{"step_factor", f.step_factor}, {"efficiency_factor", f.efficiency}, {"tables", f.tables}, {"step_tables", f.step_tables}};
     tables.push_back({{"name", t.name}, {"machine", t.machine}, {"fits", fits}, {"bands", bands}, {"cliffs", cliffs}, {"fitted_median_error", t.fitted_median}, {"rows", rows}});
   }
   io::OrderedJson executed = io::OrderedJson::array();
@@ -187,7 +192,8 @@ io::OrderedJson collectives_json(const calib::CollectiveReport& r, const Execute
           {"extrapolated", extrapolated},
           {"executed", {{"judged", x.judged}, {"median_error", x.median}, {"p95_error", x.p95}, {"pairs", x.ranked}, {"pairs_right", x.ranked_right},
                         {"gloo", {{"rows", x.gloo_rows}, {"judged", x.gloo_judged}, {"median_error", x.gloo_median}, {"largest_error", x.gloo_largest}}}, {"rows", executed}}},
-          {"fitted", {{"median_error", r.fitted_median}, {"largest_median_error", r.fitted_worst_median}, {"p95_error_1_to_128_mib", r.fitted_p95}, {"pooled", r.fitted_pooled}, {"left_out_at_cliffs", r.fitted_at_cliffs}}}};
+          {"fitted", {{"median_error", r.fitted_median}, {"largest_median_error", r.fitted_worst_median}, {"p95_error_1_to_128_mib", r.fitted_p95}, {"pooled", r.fitted_pooled}, {"left_out_at_cliffs", r.fitted_at_cliffs},
+                      {"beside_gaps", r.fitted_gaps}, {"p95_error_without_gaps", r.fitted_p95_no_gaps}, {"p95_in_place", r.fitted_p95_in_place}, {"p95_best_line", r.fitted_p95_best_line}}}};
 }
 
 namespace {
@@ -203,7 +209,7 @@ std::string collectives_markdown(const calib::CollectiveReport& r, const Execute
       "output; nothing of them was measured by ddpsim.\n\n"
       "## The mechanism alone\n\n"
       "Constants from datasheets and from NCCL's own tables; one latency factor and one efficiency factor for each kind of link, fitted on the tables of *other*\n"
-      "machines (leave one machine out). Median of |predicted / measured - 1| over the sizes of a band, %; in brackets NCCL's own estimate of what it chooses,\n"
+      "machines (leave one machine out; latencies inside a host on those of one host and of the same generation of GPUs). Median of |predicted / measured - 1| over the sizes of a band, %; in brackets NCCL's own estimate of what it chooses,\n"
       "on the same channel graph. The profiles' efficiencies of networks (InfiniBand 0.92, libfabric 0.75 and 0.90, TCPXO 0.92) are chosen from what is publicly known of such networks,\n"
       "which may include these tables; NVLink's and PCIe's are NCCL's own numbers.\n\n"
       "| table | < 1 MiB | 1-16 MiB | >= 16 MiB |\n|---|---:|---:|---:|\n";
@@ -211,11 +217,17 @@ std::string collectives_markdown(const calib::CollectiveReport& r, const Execute
   out += fmt::format("| **median of the tables** | **{}** | **{}** | **{}** |\n\n", overall(r, 0), overall(r, 1), overall(r, 2));
   out += fmt::format("NCCL's estimate is off by more than 5 % in {} cells (table, band); ddpsim is closer in {} of them. In the other cells ddpsim is at most {} points worse.\n\n", r.cells_off,
                      r.cells_closer, percent(r.most_worse));
-  out += "Factors used, from other machines' tables (1 = what the profile says):\n\n| machine | link | latency of a step | efficiency | tables |\n|---|---|---:|---:|---:|\n";
+  std::string lost;
+  constexpr const char* kBandNames[] = {"< 1 MiB", "1-16 MiB", ">= 16 MiB"};
+  for (const calib::TableResult& t : r.tables)
+    for (std::size_t b = 0; b < calib::kBands; ++b)
+      if (t.bands[b].rows > 0 && t.bands[b].nccl_median > 0.05 && t.bands[b].median >= t.bands[b].nccl_median) lost += fmt::format("| {} | {} | {} |\n", t.name, kBandNames[b], cell(t.bands[b]));
+  if (!lost.empty()) out += "In which NCCL is closer:\n\n| table | band | % |\n|---|---|---:|\n" + lost + "\n";
+  out += "Factors used, from other machines' tables (1 = what the profile says):\n\n| machine | link | latency of a step | tables | efficiency | tables |\n|---|---|---:|---:|---:|---:|\n";
   std::vector<std::string> seen;
   for (const calib::TableResult& t : r.tables)
     for (const auto& [name, f] : t.fits) {
-      std::string line = fmt::format("| {} | {} | {:.2f} | {:.2f} | {} |\n", t.machine, name, f.step_factor, f.efficiency, f.tables);
+      std::string line = fmt::format("| {} | {} | {:.2f} | {} | {:.2f} | {} |\n", t.machine, name, f.step_factor, f.step_tables, f.efficiency, f.tables);
       if (std::find(seen.begin(), seen.end(), line) != seen.end()) continue;
       seen.push_back(line);
       out += line;
@@ -223,8 +235,17 @@ std::string collectives_markdown(const calib::CollectiveReport& r, const Execute
   out += fmt::format(
       "\n## Every other size\n\n"
       "Each size of a table from the sizes next to it (linear in bytes). Tables without a cliff: median of their medians {} %, the largest {} %. Pooled over 1 to 128 MiB, {} rows:\n"
-      "95th percentile {} %; {} rows at which a cliff begins, or which are predicted from one, are left out of that.\n\n",
-      fmt::format("{:.2f}", 100 * r.fitted_median), fmt::format("{:.2f}", 100 * r.fitted_worst_median), r.fitted_pooled, percent(r.fitted_p95), r.fitted_at_cliffs);
+      "95th percentile {} %; {} rows at which a cliff begins, or which are predicted from one, are left out of that. {} of the rows are beside a size that their table lacks (predicted over a\n"
+      "gap of more than four): without them {} %. In the same rows, in place differs from out of place by {} % (95th percentile): what is above that is no noise from one iteration to the\n"
+      "next, it is no line. The line that fits the three sizes best, the judged one among them, misses them by {} % (95th percentile).\n\n",
+      fmt::format("{:.2f}", 100 * r.fitted_median), fmt::format("{:.2f}", 100 * r.fitted_worst_median), r.fitted_pooled, percent(r.fitted_p95), r.fitted_at_cliffs, r.fitted_gaps, percent(r.fitted_p95_no_gaps), percent(r.fitted_p95_in_place), percent(r.fitted_p95_best_line));
+  out += "Pooled rows off by more than 10 %:\n\n| table | size | from | error | in place | best line |\n|---|---:|---:|---:|---:|---:|\n";
+  for (const calib::TableResult& t : r.tables)
+    for (const calib::FittedRow& f : t.fitted)
+      if (!f.at_cliff && f.bytes >= kMiB && f.bytes <= 128 * kMiB && std::abs(f.error) > 0.1)
+        out += fmt::format("| {} | {} | {}, {} | {:+.1f} % | {} | {:.1f} % |\n", t.name, size_text(f.bytes), size_text(f.below), size_text(f.above), 100 * f.error,
+                           f.in_place ? fmt::format("{:+.1f} %", 100 * *f.in_place) : "-", 100 * std::abs(f.best_line()));
+  out += "\n";
   out += "| table | rows | median, % |\n|---|---:|---:|\n";
   for (const calib::TableResult& t : r.tables)
     if (!t.fitted.empty()) out += fmt::format("| {} | {} | {:.2f} |\n", t.name, t.fitted.size(), 100 * t.fitted_median);

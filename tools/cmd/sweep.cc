@@ -1,0 +1,230 @@
+#include "tools/cmd/sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sim/model/version.h"
+#include "sim/report/text.h"
+
+namespace ddpsim::cli {
+namespace {
+
+constexpr std::size_t kBest = 5;
+
+std::uint64_t fnv1a(std::uint64_t h, const std::string& text) {
+  for (unsigned char c : text) h = (h ^ c) * 0x100000001b3ull;
+  return (h ^ 0xff) * 0x100000001b3ull;  // texts do not run together
+}
+
+Choice choice_at(const Sweep& s, const std::vector<std::string>& values) {
+  Choice out;
+  std::size_t k = 0;
+  for (const Axis& a : s.axes)
+    for (const std::string& field : a.fields) choose(field, values[k++], out);
+  return out;
+}
+
+std::string one_line(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
+  return text;
+}
+
+// A field that no document has, or a name that nothing has: an axis of invalid points only.
+void check_axis(const Terminal& t, Loader& loader, const Sweep& s, std::size_t axis) {
+  const Axis& a = s.axes[axis];
+  io::Home home = home_of(t);
+  for (const auto& values : a.values)
+    for (std::size_t k = 0; k < a.fields.size(); ++k) {
+      const std::string& field = a.fields[k];
+      const char* folder = field == "workload" ? "workloads" : field == "cluster" ? "topologies" : field == "profile" ? "calib/profiles" : nullptr;
+      Choice ignored;
+      try {
+        if (folder) (void)home.find(folder, values[k], field.c_str());
+        choose(field, values[k], ignored);
+      } catch (const InputError& e) {
+        throw InputError{"--axis " + field, folder ? "\"" + e.where + "\": " + e.what : e.what};
+      }
+    }
+  std::vector<std::string> values = values_at(s.axes, 0);
+  try {
+    (void)loader.ask(choice_at(s, values));
+  } catch (const InputError& e) {
+    for (const std::string& field : a.fields) {
+      bool named = e.where.starts_with("--set " + field + "=");
+      bool nothing = e.what.starts_with("unknown key") || e.what.find("is not an index of a list") != std::string::npos || e.what.find("is not inside an object") != std::string::npos;
+      if (named && nothing) throw InputError{"--axis " + field, e.what};
+    }
+  }
+}
+
+}  // namespace
+
+Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, const std::vector<std::string>& axes, const std::vector<std::string>& zips) {
+  Sweep s;
+  for (const std::string& text : axes) s.axes.push_back(parse_axis("--axis", text));
+  std::vector<Axis> zipped;
+  for (const std::string& text : zips) zipped.push_back(parse_axis("--zip", text));
+  if (!zipped.empty()) s.axes.push_back(zip(zipped));
+  if (s.axes.empty()) throw InputError{"--axis", "nothing to sweep; name a field and its values, for example --axis bucket_cap_mb=1,5,10,25,50,100 --axis cluster.hosts=1:64:x2"};
+  s.points = points_of(s.axes);
+  for (std::size_t k = 0; k < s.axes.size(); ++k) check_axis(t, loader, s, k);
+  std::uint64_t h = fnv1a(0xcbf29ce484222325ull, kVersion);
+  for (const std::string& text : {flags.workload, flags.cluster, flags.plan, flags.ranks, flags.layers, flags.fidelity}) h = fnv1a(h, text);
+  for (const auto* list : {&flags.profiles, &flags.sets, &axes, &zips}) {
+    for (const std::string& text : *list) h = fnv1a(h, text);
+    h = fnv1a(h, "\n");
+  }
+  // What the files say; where the first point is invalid, its reason stands for them.
+  try {
+    Asked a = loader.ask(choice_at(s, values_at(s.axes, 0)));
+    for (const io::Json* j : {&a.document, &a.workload->document, &a.hardware->document, &a.hardware->profile_document}) h = fnv1a(h, j->dump());
+  } catch (const InputError& e) {
+    // Nothing that any axis changes: the question itself is wrong.
+    bool blamed = false;
+    for (const std::string& field : fields_of(s.axes)) blamed = blamed || e.where.find(field) != std::string::npos;
+    if (!blamed && s.points == 1) throw;
+    h = fnv1a(h, e.where + e.what);
+  }
+  s.id = fmt::format("{:016x}-{}", h, s.points);
+  return s;
+}
+
+SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point) {
+  SweepRow row;
+  row.point = point;
+  row.values = values_at(sweep.axes, point);
+  try {
+    Asked a = loader.ask(choice_at(sweep, row.values));
+    predict::Prediction p = predict::predict(a.question(), a.options);
+    row.ranks = a.scenario.ranks;
+    row.step = p.summary.step;
+    row.low = p.step_low;
+    row.high = p.step_high;
+    row.samples_per_s = p.samples_per_s;
+    row.scaling_efficiency = p.scaling_efficiency;
+    row.communication = p.summary.communication;
+    row.exposed = p.summary.exposed_communication;
+    row.all_reduces = static_cast<int>(p.summary.buckets.size());
+    auto largest = std::max_element(p.summary.buckets.begin(), p.summary.buckets.end(), [](const auto& x, const auto& y) { return x.bytes < y.bytes; });
+    if (largest != p.summary.buckets.end()) row.algorithm = largest->algorithm;
+    row.busiest_link = p.busiest_link.name;
+    row.busiest_share = p.busiest_link.busy;
+    row.state = p.state_bytes;
+  } catch (const InputError& e) {
+    row.reason = one_line(e.where.empty() ? e.what : e.where + ": " + e.what);
+  }
+  return row;
+}
+
+std::string sweep_header(const Sweep& s) {
+  std::string out = "point";
+  for (const std::string& f : fields_of(s.axes)) out += "," + report::csv_field(f);
+  return out + ",ranks,step_ps,step_low_ps,step_high_ps,samples_per_s,scaling_efficiency,communication_ps,exposed_ps,all_reduces,algorithm,busiest_link,busiest_share,state_bytes,reason,sweep\n";
+}
+
+std::string sweep_line(const Sweep& s, const SweepRow& r) {
+  std::string out = std::to_string(r.point);
+  for (const std::string& v : r.values) out += "," + report::csv_field(v);
+  if (r.reason.empty())
+    out += fmt::format(",{},{},{},{},{:.3f},{:.6f},{},{},{},{},{},{:.6f},{},", r.ranks, r.step.ps, r.low.ps, r.high.ps, r.samples_per_s, r.scaling_efficiency, r.communication.ps, r.exposed.ps,
+                       r.all_reduces, report::csv_field(r.algorithm), report::csv_field(r.busiest_link), r.busiest_share, r.state.count);
+  else
+    out += ",,,,,,,,,,,,,," + report::csv_field(r.reason);
+  return out + "," + s.id + "\n";
+}
+
+std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool markdown) {
+  std::vector<std::vector<std::string>> cells(1, fields_of(s.axes));
+  std::size_t fields = cells[0].size();
+  for (const char* name : {"step", "from", "to", "samples/s", "efficiency", "exposed", "algorithm"}) cells[0].push_back(name);
+  for (const SweepRow& r : rows) {
+    std::vector<std::string> line = r.values;
+    if (r.reason.empty())
+      for (std::string v : {to_string(r.step), to_string(r.low), to_string(r.high), fmt::format("{:.4g}", r.samples_per_s), fmt::format("{:.1f} %", 100 * r.scaling_efficiency), to_string(r.exposed), r.algorithm})
+        line.push_back(std::move(v));
+    else line.push_back(r.reason);
+    cells.push_back(std::move(line));
+  }
+  std::vector<std::size_t> width(cells[0].size());
+  for (const auto& line : cells) {
+    bool reason = line.size() != cells[0].size();
+    for (std::size_t k = 0; k < line.size() - (reason ? 1 : 0); ++k) width[k] = std::max(width[k], line[k].size());
+  }
+  std::string out;
+  auto put = [&](const std::vector<std::string>& line) {
+    for (std::size_t k = 0; k < line.size(); ++k) {
+      bool last = k + 1 == line.size();
+      bool left = k < fields || last;
+      std::string cell = markdown ? line[k] : left ? fmt::format("{:<{}}", line[k], last ? 0 : width[k]) : fmt::format("{:>{}}", line[k], width[k]);
+      out += markdown ? "| " + cell + " " : (k ? "  " : "") + cell;
+    }
+    if (markdown) {
+      for (std::size_t k = line.size(); k < cells[0].size(); ++k) out += "| ";
+      out += "|";
+    }
+    out += "\n";
+  };
+  put(cells[0]);
+  if (markdown) {
+    for (std::size_t k = 0; k < cells[0].size(); ++k) out += k < fields || k + 1 == cells[0].size() ? "|---" : "|---:";
+    out += "|\n";
+  }
+  for (std::size_t k = 1; k < cells.size(); ++k) put(cells[k]);
+  return out;
+}
+
+io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
+  using io::OrderedJson;
+  OrderedJson columns = OrderedJson::array();
+  OrderedJson data = OrderedJson::array();
+  auto column = [&](const std::string& name, const char* role, const char* unit, auto value) {
+    columns.push_back({{"name", name}, {"role", role}, {"unit", unit}});
+    OrderedJson values = OrderedJson::array();
+    for (const SweepRow& r : rows) values.push_back(value(r));
+    data.push_back(std::move(values));
+  };
+  auto result = [&](const char* name, const char* unit, auto value) {
+    column(name, "result", unit, [&](const SweepRow& r) { return r.reason.empty() ? OrderedJson(value(r)) : OrderedJson(); });
+  };
+  std::vector<std::string> fields = fields_of(s.axes);
+  // Numbers as numbers, so that they can be drawn.
+  for (std::size_t k = 0; k < fields.size(); ++k)
+    column(fields[k], "axis", "", [&](const SweepRow& r) { return io::Json::accept(r.values[k]) ? OrderedJson::parse(r.values[k]) : OrderedJson(r.values[k]); });
+  result("ranks", "", [](const SweepRow& r) { return r.ranks; });
+  result("step_ps", "ps", [](const SweepRow& r) { return r.step.ps; });
+  result("step_low_ps", "ps", [](const SweepRow& r) { return r.low.ps; });
+  result("step_high_ps", "ps", [](const SweepRow& r) { return r.high.ps; });
+  result("samples_per_s", "1/s", [](const SweepRow& r) { return r.samples_per_s; });
+  result("scaling_efficiency", "share", [](const SweepRow& r) { return r.scaling_efficiency; });
+  result("communication_ps", "ps", [](const SweepRow& r) { return r.communication.ps; });
+  result("exposed_ps", "ps", [](const SweepRow& r) { return r.exposed.ps; });
+  result("all_reduces", "", [](const SweepRow& r) { return r.all_reduces; });
+  result("algorithm", "", [](const SweepRow& r) { return r.algorithm; });
+  result("busiest_link", "", [](const SweepRow& r) { return r.busiest_link; });
+  result("busiest_share", "share", [](const SweepRow& r) { return r.busiest_share; });
+  result("state_bytes", "B", [](const SweepRow& r) { return r.state.count; });
+  column("reason", "reason", "", [](const SweepRow& r) { return r.reason; });
+  return {{"schema", "ddpsim.sweep/1"}, {"kind", "sweep"}, {"version", kVersion}, {"sweep", s.id}, {"columns", columns}, {"data", data}};
+}
+
+void SweepSummary::add(const SweepRow& row) {
+  ++rows_;
+  if (!row.reason.empty()) {
+    if (invalid_++ == 0) first_reason_ = row.reason;
+    return;
+  }
+  auto slower = [](const SweepRow& a, const SweepRow& b) { return a.step < b.step; };
+  if (best_.size() == kBest && !slower(row, best_.back())) return;
+  best_.insert(std::upper_bound(best_.begin(), best_.end(), row, slower), row);
+  if (best_.size() > kBest) best_.pop_back();
+}
+
+std::string SweepSummary::text(const Sweep& s) const {
+  std::string out;
+  if (!best_.empty()) out = "shortest steps\n" + sweep_table(s, best_, false);
+  if (invalid_ > 0) out += fmt::format("{} of {} points have no prediction; the first: {}\n", invalid_, rows_, first_reason_);
+  return out;
+}
+
+}  // namespace ddpsim::cli

@@ -1,0 +1,62 @@
+// A sweep: one prediction for every point of its axes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/cmd/axis.h"
+
+namespace ddpsim::cli {
+
+struct SweepRow {
+  std::int64_t point = 0;
+  std::vector<std::string> values;  // of the axes' fields
+  std::string reason;               // why the point has no prediction; "" = it has
+  int ranks = 0;
+  Duration step;
+  Duration low;
+  Duration high;
+  double samples_per_s = 0;
+  double scaling_efficiency = 0;
+  Duration communication;
+  Duration exposed;
+  int all_reduces = 0;  // of gradients, in a step
+  std::string algorithm;  // of the largest
+  std::string busiest_link;
+  double busiest_share = 0;
+  Bytes state;
+};
+
+struct Sweep {
+  std::vector<Axis> axes;
+  std::int64_t points = 0;
+  std::string id;  // of the question, the axes and this version: "16 hex digits-points"; in every row
+};
+
+// Checks every field and every name before any work. Throws InputError.
+Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, const std::vector<std::string>& axes, const std::vector<std::string>& zips);
+
+// Never throws InputError: that is a row's reason.
+SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point);
+
+// CSV, with the line's end.
+std::string sweep_header(const Sweep& s);
+std::string sweep_line(const Sweep& s, const SweepRow& row);
+
+std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool markdown);
+io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows);
+
+// The fastest few, and how many points have no prediction: what a person wants to know when it is done.
+class SweepSummary {
+ public:
+  void add(const SweepRow& row);
+  std::string text(const Sweep& s) const;
+
+ private:
+  std::int64_t rows_ = 0;
+  std::int64_t invalid_ = 0;
+  std::string first_reason_;
+  std::vector<SweepRow> best_;
+};
+
+}  // namespace ddpsim::cli
