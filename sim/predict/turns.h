@@ -1,4 +1,4 @@
-// Work that waits its turn, first come, first served: cores that ranks share, connections that collectives share. A policy behind gates (WorkerPool): each
+// Work that waits its turn, first come, first served: cores that ranks share, connections that collectives share, links' queues. A policy behind gates (WorkerPool): each
 // piece of work is a notified task `due` and a gated task `done`; the graph's controller asks decide() at the end of every notified task.
 #pragma once
 
@@ -22,6 +22,12 @@ class Turns {
   // Of a hop: one connection, whichever collective's message it is.
   std::size_t place_of_hop(int from, int to) {
     auto [it, fresh] = hops_.try_emplace({from, to}, 0);
+    if (fresh) it->second = add_place(1);
+    return it->second;
+  }
+  // Of a link: its queue, whichever connection's segments.
+  std::size_t place_of_link(topology::LinkId l) {
+    auto [it, fresh] = links_.try_emplace(l, 0);
     if (fresh) it->second = add_place(1);
     return it->second;
   }
@@ -50,6 +56,7 @@ class Turns {
   };
   std::vector<strategy::WorkerPool> places_;
   std::map<std::pair<int, int>, std::size_t> hops_;
+  std::map<topology::LinkId, std::size_t> links_;
   std::vector<Turn> turns_;  // by tasks.due
 };
 

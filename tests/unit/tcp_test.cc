@@ -9,8 +9,11 @@
 #include "calib/mesh.h"
 #include "calib/testbed.h"
 #include "sim/collective/messages.h"
+#include "sim/collective/segments.h"
 #include "sim/engine/execute.h"
+#include "sim/predict/alone.h"
 #include "sim/predict/mechanisms.h"
+#include "sim/predict/turns.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -45,6 +48,56 @@ TEST(Sums, OfEveryType) {
   calib::sum_into(reinterpret_cast<std::byte*>(x), reinterpret_cast<std::byte*>(y), 2, DType::BFloat16);
   EXPECT_EQ(x[0], 0x4000);
   EXPECT_EQ(x[1], 0x0000);
+}
+
+// ---- segments
+
+// Streams of one message each on a star of four hosts, one link per direction, at once. Returns when the last byte of each is there, in picoseconds.
+std::vector<double> stream_all(std::vector<std::pair<int, int>> hops, std::int64_t bytes, std::int64_t buffer) {
+  topology::Fabric fabric(star(4, Bandwidth{1'000'000'000}));
+  collective::Communicator c = collective::make_communicator(fabric, {0, 1, 2, 3}, Backend::Tcp);
+  engine::TaskGraph g;
+  predict::Turns turns;
+  std::map<topology::LinkId, engine::FlowId> flows;
+  collective::LinkQueue queue = [&](topology::LinkId l, double size, bool) {
+    auto [it, fresh] = flows.try_emplace(l, 0);
+    if (fresh) it->second = g.add_packet_flow(g.add_resource({125e-6, 0, 0}));
+    engine::TaskId due = g.add_fixed({});
+    return turns.add(g, turns.place_of_link(l), due, size > 0 ? g.add_task({}, size, it->second) : g.add_fixed({}));
+  };
+  engine::TaskId start = g.add_fixed({});
+  std::vector<engine::TaskId> there;
+  for (auto [from, to] : hops) there.push_back(collective::SegmentStream(c, from, to, {buffer}).send(g, queue, start, start, bytes, 1).there);
+  auto on_end = [](void* state, engine::TaskId task, TimePoint, std::vector<engine::TaskId>& release) { static_cast<predict::Turns*>(state)->decide(task, release); };
+  engine::Timeline t = engine::execute(g, {&turns, on_end});
+  EXPECT_TRUE(t.complete());
+  std::vector<double> out;
+  for (auto task : there) out.push_back(static_cast<double>(t.end[task].ps));
+  return out;
+}
+
+constexpr double kStreamAlone = 40e6 / 125e-6;  // 40 MB at 1 Gb/s
+
+TEST(Segments, TakeTheWholeLinkAlone) { EXPECT_NEAR(stream_all({{0, 1}}, 40'000'000, 650'000)[0] / kStreamAlone, 1, 0.01); }
+
+TEST(Segments, OfASmallBufferWaitForTheirAcknowledgements) {
+  // One segment at a time, over two links each.
+  EXPECT_NEAR(stream_all({{0, 1}}, 40'000'000, 1)[0] / kStreamAlone, 2, 0.01);
+}
+
+TEST(Segments, ShareALinkEvenlyWhereTheirWaysAreAlike) {
+  auto t = stream_all({{0, 2}, {1, 2}}, 40'000'000, 650'000);
+  EXPECT_NEAR(t[0] / kStreamAlone, 2, 0.02);
+  EXPECT_NEAR(t[1] / kStreamAlone, 2, 0.02);
+}
+
+TEST(Segments, WhoseAcknowledgementsMeetAQueueTakeLess) {
+  // 1 and 2 send to one another and get something from a third each: their acknowledgements wait behind its data. Twice the round trip, half the rate.
+  auto t = stream_all({{0, 2}, {1, 2}, {2, 1}, {3, 1}}, 40'000'000, 650'000);
+  EXPECT_NEAR(t[0] / kStreamAlone, 1.5, 0.08);
+  EXPECT_NEAR(t[3] / kStreamAlone, 1.5, 0.08);
+  EXPECT_NEAR(t[1] / kStreamAlone, 2, 0.02);
+  EXPECT_NEAR(t[2] / kStreamAlone, 2, 0.02);
 }
 
 // ---- prices and simulation
@@ -172,6 +225,31 @@ TEST(TcpAlgorithms, ClosedFormAndMessagesAgreeInAStep) {
         for (const auto& s : closed.run.spans)
           EXPECT_TRUE(s.kind != OpKind::AllReduce || s.algorithm == name_of(algorithm)) << s.algorithm;
       }
+}
+
+// On a profile that knows the connections' buffers: segments.
+double all_reduce_in_segments(Algorithm a, int ranks, std::int64_t bytes) {
+  Asked asked(one_layer(bytes), ranks, Bandwidth{1'000'000'000});
+  for (auto& [name, section] : asked.p.transports) section.send_buffer = {650'000};
+  topology::Fabric fabric(asked.c);
+  std::vector<int> devices(static_cast<std::size_t>(ranks));
+  std::iota(devices.begin(), devices.end(), 0);
+  collective::Communicator c = collective::make_communicator(fabric, devices, Backend::Tcp, a);
+  return static_cast<double>(predict::all_reduce_alone(c, asked.p, {bytes}, predict::Fidelity::Message).ps);
+}
+
+TEST(TcpAlgorithms, AFoldSharesItsReceiversLinkWithTheRoundAfterIt) {
+  // Rank 2 sends to rank 1 at once, beside rank 0's fold; executed on 6 ranks so (reports/collectives.md).
+  EXPECT_NEAR(all_reduce_in_segments(Algorithm::RecursiveDoubling, 3, 12'500'000) / 100e9, 4, 0.05);
+}
+
+TEST(TcpAlgorithms, LeavesOfATreeOutrunItsInnerRanks) {
+  // Sharing evenly, all links would be busy throughout, and 64 MiB take 2 S/B. The leaves' connections take more (their acknowledgements meet no queue), are through early and leave
+  // links idle at the end: executed 8.5 % longer.
+  double even = 2.0 * 67'108'864 / 125e-6;
+  double t = all_reduce_in_segments(Algorithm::DoubleBinaryTree, 4, 67'108'864) / even;
+  EXPECT_GT(t, 1.06);
+  EXPECT_LT(t, 1.14);
 }
 
 TEST(TcpAlgorithms, TwoInFlightAgreeInRacks) {
