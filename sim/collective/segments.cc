@@ -17,8 +17,8 @@ std::vector<topology::LinkId> links_between(const Communicator& c, int from, int
   return {route.links.begin(), route.links.end()};
 }
 
-TaskId pass(TaskGraph& g, const LinkQueue& queue, TaskId segment, topology::LinkId link, double bytes, bool first) {
-  CoreTasks turn = queue(link, bytes, first);
+TaskId pass(TaskGraph& g, const SegmentPath& path, TaskId segment, topology::LinkId link, double bytes, bool first) {
+  CoreTasks turn = path.queue(link, bytes, first);
   g.add_edge(segment, turn.due);
   return turn.done;
 }
@@ -27,7 +27,7 @@ TaskId pass(TaskGraph& g, const LinkQueue& queue, TaskId segment, topology::Link
 
 SegmentStream::SegmentStream(const Communicator& c, int from, int to, Bytes buffer) : way_(links_between(c, from, to)), back_(links_between(c, to, from)), buffer_(buffer) {}
 
-SegmentStream::Sent SegmentStream::send(TaskGraph& g, const LinkQueue& queue, TaskId at, TaskId start, std::int64_t bytes, double factor) {
+SegmentStream::Sent SegmentStream::send(TaskGraph& g, const SegmentPath& path, TaskId at, TaskId start, std::int64_t bytes, double factor) {
   Sent out{start, at};
   for (std::int64_t sent = 0; sent < bytes;) {
     std::int64_t size = std::min(kSegmentBytes, bytes - sent);
@@ -40,14 +40,15 @@ SegmentStream::Sent SegmentStream::send(TaskGraph& g, const LinkQueue& queue, Ta
     TaskId there = enter;
     TaskId left = enter;
     for (std::size_t i = 0; i < way_.size(); ++i) {
-      there = pass(g, queue, there, way_[i], static_cast<double>(size) * factor, i == 0);
+      there = pass(g, path, there, way_[i], static_cast<double>(size) * factor, i == 0);
       if (i == 0) left = there;
     }
-    TaskId acknowledged = there;
-    for (topology::LinkId l : back_) acknowledged = pass(g, queue, acknowledged, l, 0, false);
+    TaskId acknowledged = reader_ ? path.acknowledge(*reader_, messages_, there) : there;
+    for (topology::LinkId l : back_) acknowledged = pass(g, path, acknowledged, l, 0, false);
     segments_.push_back({left, acknowledged, end});
     out.there = there;
   }
+  ++messages_;
   if (under_way_ > 0) out.accepted = after(g, {}, {at, segments_[under_way_ - 1].acknowledged});
   return out;
 }
