@@ -228,12 +228,12 @@ std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Pr
 }  // namespace
 
 std::vector<TaskId> add_all_reduce_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
-                                            std::span<const TaskId> arrive, const SharedCores& cores, const TakeTurn& turn) {
+                                            std::span<const TaskId> arrive, const SharedCores& cores, const TakeTurn& turn, const SegmentPath& path) {
   if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
   if (c.backend == Backend::Nccl) return nccl_all_reduce(g, c, p, price, flow, arrive);
   bool ring = c.patterns[kAllReduce].algorithm == Algorithm::Ring;
   if (c.backend == Backend::Gloo && ring) return gloo_all_reduce(g, c, p, price, size, flow, arrive, cores, turn);
-  return add_schedule_messages(g, c, p, price, size, flow, arrive, cores, turn);
+  return add_schedule_messages(g, c, p, price, size, flow, arrive, cores, turn, path);
 }
 
 std::vector<TaskId> add_broadcast_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,

@@ -31,11 +31,28 @@ struct SharedCores {
 // `due`; it is there when `done` ends. Empty = a connection for each collective.
 using TakeTurn = std::function<CoreTasks(int from, int to, double bytes)>;
 
+// What Linux hands down at once: as many frames as 64 KiB hold (TCP segmentation offload), of 8,948 bytes of data (MTU 9000, as calib/testbed.cc has it).
+inline constexpr std::int64_t kSegmentBytes = 7 * 8948;
+inline constexpr Duration kDelayedAcknowledgement{40'000'000'000};  // Linux: TCP_DELACK_MIN
+// Backend tcp: what segments need of who simulates them (segments.h). Without `queue` messages share links by rates.
+struct SegmentPath {
+  // A segment in a link's queue, first come, first served, whichever connection's. `first`: the link is its sender's own, where a saved burst passes at the
+  // peak rate; a later one lets pass what it has tokens for. 0 bytes: an acknowledgement.
+  std::function<CoreTasks(topology::LinkId link, double bytes, bool first)> queue;
+  // Old connections (segments.h), by a number of their own: the receiver reads the next message from `begin` on; the acknowledgement of a segment of message
+  // `message` (0, 1, ...) that arrives with `there`.
+  std::function<std::size_t()> add_reader;
+  std::function<void(std::size_t reader, engine::TaskId begin)> reads;
+  std::function<engine::TaskId(std::size_t reader, std::size_t message, engine::TaskId there)> acknowledge;
+  // How often these connections have carried this collective before.
+  double plays_before = 1e9;
+};
+
 // Adds the tasks of one collective. `arrive[r]`: task after which rank r takes part. Returns, per rank, the task after which its part is done.
-// `cores`: backends tcp and gloo (sums). `turn`: backend gloo.
+// `cores`: backends tcp and gloo (sums). `turn`: backend gloo. `path`: backend tcp, algorithms other than the ring.
 std::vector<engine::TaskId> add_all_reduce_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
                                                     const FlowOfHop& flow, std::span<const engine::TaskId> arrive, const SharedCores& cores = {},
-                                                    const TakeTurn& turn = {});
+                                                    const TakeTurn& turn = {}, const SegmentPath& path = {});
 std::vector<engine::TaskId> add_broadcast_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
                                                    const FlowOfHop& flow, std::span<const engine::TaskId> arrive);
 
@@ -45,6 +62,6 @@ Schedule schedule_of(const Communicator& c, int pattern, std::int64_t elements, 
 // Any step list: price.pattern says which. Backends tcp and gloo.
 std::vector<engine::TaskId> add_schedule_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
                                                   const FlowOfHop& flow, std::span<const engine::TaskId> arrive, const SharedCores& cores = {},
-                                                  const TakeTurn& turn = {});
+                                                  const TakeTurn& turn = {}, const SegmentPath& path = {});
 
 }  // namespace ddpsim::collective

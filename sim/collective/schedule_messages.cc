@@ -1,16 +1,19 @@
 // A step of a lane begins when the step before has ended (and the step of another lane that it waits for). Its messages go at once, each on its own
 // connection, which carries one after the other; the step ends when what came is summed and what goes out is in the connections' buffers.
 //
-// When a message's bytes begin to move:
+// With `path` (tcp, all but the ring) a message is segments that queue at each link, and moves whether or not the receiver has come: segments.h. Else it is one
+// transfer; when its bytes begin to move:
 //   tcp, ring    when its sender has the data, whether or not the receiver has come so far (ranks of a ring are never more than a few steps apart)
 //   tcp, others  the same if the message fits in the connection's buffer; else when its receiver has come so far too: a receiver that is busy with
 //                another round leaves what does not fit in its kernel with the sender
 //   gloo         when the receiver's go-ahead has come
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "sim/collective/message_tasks.h"
 #include "sim/collective/price_terms.h"
+#include "sim/collective/segments.h"
 
 namespace ddpsim::collective {
 
@@ -64,8 +67,8 @@ Sent send_buffered(TaskGraph& g, TaskId at, Duration latency, std::int64_t bytes
 
 class ScheduleMessages {
  public:
-  ScheduleMessages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow, const SharedCores& cores, const TakeTurn& turn)
-      : g_(g), c_(c), p_(p), price_(price), flow_(flow), cores_(cores), turn_(turn) {
+  ScheduleMessages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow, const SharedCores& cores, const TakeTurn& turn, const SegmentPath& path)
+      : g_(g), c_(c), p_(p), price_(price), flow_(flow), cores_(cores), turn_(turn), path_(path) {
     const Pattern& pattern = c.patterns[static_cast<std::size_t>(price.pattern)];
     ring_ = pattern.algorithm == Algorithm::Ring && pattern.operation == Operation::AllReduce;
     double n = c.ranks();
@@ -115,6 +118,7 @@ class ScheduleMessages {
     std::vector<TaskId> delivered;  // by message
     std::vector<TaskId> expected;   // by message: its receiver has come so far
     std::size_t taken = 0;          // messages of the receiver's ended steps
+    std::optional<SegmentStream> segments;
   };
 
   template <class F>
@@ -136,8 +140,17 @@ class ScheduleMessages {
       x.latency = step_latency(c_, p_, hop, false);
       x.wire = hop.wire_latency;
       x.flow = flow_(from, to);
+      if (path_.queue && !ring_ && c_.backend == Backend::Tcp && x.section->send_buffer.count > 0) x.segments.emplace(c_, from, to, x.section->send_buffer);
+      if (x.segments && path_.plays_before * bytes_between(from, to, lane) >= kWindowGrowsFor) x.segments->age(path_.add_reader());
     }
     return x;
+  }
+
+  double bytes_between(int from, int to, std::size_t lane) const {
+    double bytes = 0;
+    for (const Step& s : schedule_.ranks[static_cast<std::size_t>(from)].lanes[lane])
+      for (const Message& m : s.sends) bytes += m.peer == to ? static_cast<double>(m.count) : 0;
+    return bytes;
   }
 
   bool begin(std::size_t r, std::size_t l) {
@@ -151,7 +164,11 @@ class ScheduleMessages {
       if (awaited != lane.at) lane.at = after(g_, {}, {lane.at, awaited});
     }
     lane.begun = true;
-    for (const Message& m : step->receives) connection(m.peer, static_cast<int>(r), l).expected.push_back(lane.at);
+    for (const Message& m : step->receives) {
+      Connection& x = connection(m.peer, static_cast<int>(r), l);
+      x.expected.push_back(lane.at);
+      if (x.segments) x.segments->read(path_, lane.at);
+    }
     return true;
   }
 
@@ -177,7 +194,7 @@ class ScheduleMessages {
 
   bool waits_for_receiver(const Connection& x, const Message& m) const {
     if (c_.backend == Backend::Gloo) return true;
-    return !ring_ && m.count > x.section->send_buffer.count;
+    return !ring_ && !x.segments && m.count > x.section->send_buffer.count;
   }
   double factor_of(const Connection& x, std::int64_t bytes) const { return ring_ ? factor_ : correction(x.section->knots, static_cast<double>(bytes)); }
 
@@ -188,6 +205,11 @@ class ScheduleMessages {
       g_.add_edge(at, core.due);
       at = core.done;
       latency = x.section->latency + x.wire - x.section->message_core;
+    }
+    if (x.segments) {
+      SegmentStream::Sent sent = x.segments->send(g_, path_, at, after(g_, latency, {at}), m.count, factor_of(x, m.count));
+      x.delivered.push_back(sent.there);
+      return sent.accepted;
     }
     Sent sent = send_buffered(g_, at, latency, m.count, factor_of(x, m.count), x.section->send_buffer, x.flow, x.delivered.empty() ? kNobody : x.delivered.back(), receiver);
     x.delivered.push_back(sent.there);
@@ -254,6 +276,7 @@ class ScheduleMessages {
   const FlowOfHop& flow_;
   const SharedCores& cores_;
   const TakeTurn& turn_;
+  const SegmentPath& path_;
   bool ring_ = false;
   double factor_ = 1;
   Schedule schedule_;
@@ -289,8 +312,8 @@ Schedule schedule_of(const Communicator& c, int index, std::int64_t elements, st
 }
 
 std::vector<TaskId> add_schedule_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
-                                          std::span<const TaskId> arrive, const SharedCores& cores, const TakeTurn& turn) {
-  ScheduleMessages messages(g, c, p, price, size, flow, cores, turn);
+                                          std::span<const TaskId> arrive, const SharedCores& cores, const TakeTurn& turn, const SegmentPath& path) {
+  ScheduleMessages messages(g, c, p, price, size, flow, cores, turn, path);
   if (c.backend != Backend::Gloo) return messages.add(arrive);
   return messages.add(launched(g, launch_time(c, p), arrive));
 }

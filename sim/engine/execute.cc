@@ -105,9 +105,20 @@ class Executor {
         resources_[r].groups.push_back(f);
       }
     }
-    group.members.push_back({group.served + g_.work()[t], sequence_++, t});
+    group.members.push_back({group.served + g_.work()[t] - taken_at_once(f, g_.work()[t]), sequence_++, t});
     std::push_heap(group.members.begin(), group.members.end(), later);
     changed(f);
+  }
+
+  // A packet passes as soon as its bucket holds enough; of what is missing it waits for the tokens.
+  double taken_at_once(FlowId f, double work) {
+    const FlowSpec& spec = g_.flows()[f];
+    if (!spec.whole) return 0;
+    ResourceId r = g_.demands()[spec.demand_begin].resource;
+    touch(r);
+    double taken = std::min(work, resources_[r].tokens);
+    resources_[r].tokens -= taken;
+    return taken;
   }
 
   void end(TaskId t) {

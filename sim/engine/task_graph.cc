@@ -22,6 +22,13 @@ FlowId TaskGraph::add_flow(std::span<const Demand> demands, double weight, doubl
   return static_cast<FlowId>(flows_.size() - 1);
 }
 
+FlowId TaskGraph::add_packet_flow(ResourceId r) {
+  Demand d{r, 1};
+  FlowId f = add_flow(std::span(&d, 1));
+  flows_[f].whole = true;
+  return f;
+}
+
 TaskId TaskGraph::add_fixed(Duration duration) { return add_task(duration, 0, kNoFlow); }
 
 TaskId TaskGraph::add_task(Duration latency, double work, FlowId flow) {

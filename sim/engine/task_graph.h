@@ -45,6 +45,7 @@ struct FlowSpec {
   std::uint32_t demand_end = 0;
   double weight = 1;
   double max_rate = 0;  // units per picosecond; 0 = unlimited
+  bool whole = false;   // packets: a task takes what it needs from its one resource's token bucket at once, as far as it goes; the rest comes at the rate
 };
 
 class TaskGraph {
@@ -52,6 +53,8 @@ class TaskGraph {
   ResourceId add_resource(Resource r);
   // REQUIRES: demands name existing, distinct resources, per_unit > 0; weight > 0; a max_rate or at least one demand.
   FlowId add_flow(std::span<const Demand> demands, double weight = 1, double max_rate = 0);
+  // Packets on one resource (FlowSpec::whole).
+  FlowId add_packet_flow(ResourceId r);
   // A task of fixed duration.
   TaskId add_fixed(Duration duration);
   // `work` units of `flow` after `latency`. REQUIRES: work >= 0.

@@ -3,7 +3,7 @@
 
 namespace ddpsim::predict {
 
-Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p, Bytes bytes, Fidelity fidelity, Level level) {
+Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p, Bytes bytes, Fidelity fidelity, Level level, double plays_before) {
   constexpr Duration kPause{100'000'000'000};
   Program program;
   program.device = comm.fabric->cluster().device;
@@ -41,6 +41,7 @@ Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p
   options.spans = false;
   options.warmup = false;
   options.steady_steps = 2;
+  options.plays_before = plays_before;
   // The first step begins with empty buckets and ends on every rank; the next one's pause begins where its rank ended. So the first, whose ranks begin together:
   // its pause fills the buckets.
   Simulation sim = simulate(program, comm, p, classes, options);

@@ -6,7 +6,8 @@
 
 namespace ddpsim::predict {
 
-// An all-reduce of `bytes` of float32. REQUIRES: p has every transport of the fabric; the communicator has two ranks or more.
-Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p, Bytes bytes, Fidelity fidelity, Level level = Level::Mid);
+// An all-reduce of `bytes` of float32; `plays_before`: as often on the same connections before it (backend tcp). REQUIRES: p has every transport of the fabric;
+// the communicator has two ranks or more.
+Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p, Bytes bytes, Fidelity fidelity, Level level = Level::Mid, double plays_before = 0);
 
 }  // namespace ddpsim::predict

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "sim/collective/messages.h"
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/lower.h"
@@ -177,12 +178,16 @@ LinkUse busiest_link(const Prepared& r, const Question& q, Duration step) {
   return best;
 }
 
-// Tasks that a step list becomes, about: latency, transfer and sum of each message. Messages of rounds end together and are cheap; those of a pipeline's
-// lanes end one by one, and each changes everybody's rates: they count ten times.
-double messages_of(const collective::Pattern& p, std::int64_t bytes) {
+// Tasks that a step list becomes, about: latency, transfer and sum of each message; of each of its segments, where they queue at the links. Messages of rounds
+// end together and are cheap; those of a pipeline's lanes end one by one, and each changes everybody's rates: they count ten times.
+double messages_of(const Prepared& r, const Profile& profile, std::int64_t bytes) {
+  const collective::Pattern& p = r.comm().patterns[collective::kAllReduce];
   if (p.pipelined) return 30.0 * p.streamed * static_cast<double>(collective::pieces_of(p, bytes));
+  bool segments = r.comm().backend == Backend::Tcp && std::any_of(r.comm().transports.begin(), r.comm().transports.end(), [&](std::uint8_t t) {
+    return profile.transports.at(r.comm().fabric->transports()[t]).send_buffer.count > 0;
+  });
   double messages = 0;
-  for (const auto& r : p.rounds) messages += r.times * r.messages;
+  for (const auto& round : p.rounds) messages += round.times * (round.messages + (segments ? round.moved * static_cast<double>(bytes) / static_cast<double>(collective::kSegmentBytes) : 0));
   return 3 * messages;
 }
 
@@ -227,7 +232,7 @@ double message_count(const Question& q) {
     if (!is_collective(op.kind)) continue;
     auto segments = static_cast<double>(collective::gloo_segments(op.bytes, q.scenario.ranks).segments);
     if (!is_broadcast(op.kind) && !r.comm().patterns.empty() && !r.comm().patterns[collective::kAllReduce].rounds.empty()) {
-      total += messages_of(r.comm().patterns[collective::kAllReduce], op.bytes);
+      total += messages_of(r, q.profile, op.bytes);
       continue;
     }
     double per_rank = r.comm().backend == Backend::Gloo ? 8 * segments : r.comm().backend == Backend::Tcp ? 6 * n : 2 * n * static_cast<double>(r.comm().rings.size());
@@ -248,8 +253,8 @@ Prediction predict(const Question& q, const Options& given) {
   Prediction out;
   Communicators own;
   const Options options = keeping(given, own);
-  Prepared r = prepare(q, Level::Mid, strategy::Steps::All, options);
-  Simulation s = play(r, q, Level::Mid, options, true, true);
+  Prepared r = prepare(q, Level::Mid, options.warmup ? strategy::Steps::All : strategy::Steps::SteadyOnly, options);
+  Simulation s = play(r, q, Level::Mid, options, true, options.warmup);
   Run& run = out.run;
   run.simulator_version = kVersion;
   run.profile = q.profile.name;

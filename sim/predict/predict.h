@@ -39,6 +39,7 @@ class Communicators {
 struct Options {
   Fidelity fidelity = Fidelity::Collective;
   bool fold = true;
+  bool warmup = true;                // also play the first steps, which differ from steady ones: the Run has them, the answer does not
   std::optional<Mechanism> without;  // a mechanism to take out of the Program: for tests of the tests
   Communicators* known = nullptr;    // of this fabric and profile, from questions before this one; null = none
 };

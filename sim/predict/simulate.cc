@@ -41,11 +41,23 @@ struct Shared {
   engine::ResourceId memory = engine::kNone;      // of that machine; bytes
   Turns turns;                                    // the same cores, as who is next
   std::size_t core_turns = 0;
+  Readers readers;
+  std::array<std::vector<engine::FlowId>, 2> link_flow;  // of packets, of a sender's own link; by link
 
   // Messages and sums are short, so that a core finishes the one it has before it takes the next (of any rank, of any job).
   collective::CoreTasks take_core(Duration alone) {
     TaskId due = graph.add_fixed({});
     return turns.add(graph, core_turns, due, graph.add_fixed(alone));
+  }
+
+  // A link's queue, of any job's segments.
+  collective::CoreTasks take_link(topology::LinkId l, engine::ResourceId link, double bytes, bool first) {
+    if (link_flow[first].size() <= l) link_flow[first].resize(link_resource.size(), engine::kNoFlow);
+    engine::FlowId& flow = link_flow[first][l];
+    engine::Demand all{link, 1};
+    if (flow == engine::kNoFlow) flow = first ? graph.add_flow(std::span(&all, 1)) : graph.add_packet_flow(link);
+    TaskId due = graph.add_fixed({});
+    return turns.add(graph, turns.place_of_link(l), due, bytes > 0 ? graph.add_task({}, bytes, flow) : graph.add_fixed({}));
   }
 };
 
@@ -435,6 +447,14 @@ class Simulator {
     Bytes size{op.bytes};
     collective::SharedCores sharing;
     collective::TakeTurn turn;
+    collective::SegmentPath path;
+    if (program_.backend == Backend::Tcp && !computes_on_cores()) {
+      path.queue = [this](topology::LinkId l, double bytes, bool first) { return shared_.take_link(l, link_resource(l), bytes, first); };
+      path.add_reader = [this] { return shared_.readers.add(); };
+      path.reads = [this](std::size_t reader, TaskId begin) { shared_.readers.reads(graph_, reader, begin); };
+      path.acknowledge = [this](std::size_t reader, std::size_t message, TaskId there) { return shared_.readers.acknowledge(graph_, reader, message, there, collective::kDelayedAcknowledgement); };
+      path.plays_before = options_.plays_before;
+    }
     if (program_.backend == Backend::Gloo && program_.one_connection) turn = [this](int from, int to, double bytes) { return take_turn(from, to, bytes); };
     if (computes_on_cores() && program_.backend == Backend::Tcp) {
       sharing.sum = [this](Duration alone) {  // beside computation: shares
@@ -447,7 +467,7 @@ class Simulator {
       sharing.sum = sharing.message = [this](Duration alone) { return shared_.take_core(alone); };
     }
     return is_broadcast(op.kind) ? collective::add_broadcast_messages(graph_, comm_, profile_, price, size, flow, arrive)
-                                 : collective::add_all_reduce_messages(graph_, comm_, profile_, price, size, flow, arrive, sharing, turn);
+                                 : collective::add_all_reduce_messages(graph_, comm_, profile_, price, size, flow, arrive, sharing, turn, path);
   }
 
   // One connection a hop, whichever collective's message it is.
@@ -558,6 +578,7 @@ Simulation simulate(const Program& program, const Communicator& comm, const Prof
   } deciders{shared, jobs};
   auto on_end = [](void* state, TaskId task, TimePoint, std::vector<TaskId>& release) {
     auto& who = *static_cast<Deciders*>(state);
+    who.shared.readers.decide(task, release);
     if (who.shared.turns.decide(task, release)) return;
     for (Simulator& job : who.jobs) job.decide(task, release);
   };

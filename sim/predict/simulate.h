@@ -22,6 +22,7 @@ struct SimulationOptions {
   bool spans = true;           // record the last step
   bool warmup = true;          // play first and rebuild
   int steady_steps = 3;        // at least 2
+  double plays_before = 1e9;   // backend tcp: how often its connections have carried a collective before; a job's have carried much
 };
 
 struct SimulatedStep {

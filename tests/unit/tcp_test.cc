@@ -9,8 +9,11 @@
 #include "calib/mesh.h"
 #include "calib/testbed.h"
 #include "sim/collective/messages.h"
+#include "sim/collective/segments.h"
 #include "sim/engine/execute.h"
+#include "sim/predict/alone.h"
 #include "sim/predict/mechanisms.h"
+#include "sim/predict/turns.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -45,6 +48,79 @@ TEST(Sums, OfEveryType) {
   calib::sum_into(reinterpret_cast<std::byte*>(x), reinterpret_cast<std::byte*>(y), 2, DType::BFloat16);
   EXPECT_EQ(x[0], 0x4000);
   EXPECT_EQ(x[1], 0x0000);
+}
+
+// ---- segments
+
+// Streams of one message each on a star of four hosts, one link per direction, at once. Returns when the last byte of each is there, in picoseconds.
+std::vector<double> stream_all(std::vector<std::pair<int, int>> hops, std::int64_t bytes, std::int64_t buffer) {
+  topology::Fabric fabric(star(4, Bandwidth{1'000'000'000}));
+  collective::Communicator c = collective::make_communicator(fabric, {0, 1, 2, 3}, Backend::Tcp);
+  engine::TaskGraph g;
+  predict::Turns turns;
+  std::map<topology::LinkId, engine::FlowId> flows;
+  auto queue = [&](topology::LinkId l, double size, bool) {
+    auto [it, fresh] = flows.try_emplace(l, 0);
+    if (fresh) it->second = g.add_packet_flow(g.add_resource({125e-6, 0, 0}));
+    engine::TaskId due = g.add_fixed({});
+    return turns.add(g, turns.place_of_link(l), due, size > 0 ? g.add_task({}, size, it->second) : g.add_fixed({}));
+  };
+  engine::TaskId start = g.add_fixed({});
+  std::vector<engine::TaskId> there;
+  for (auto [from, to] : hops) there.push_back(collective::SegmentStream(c, from, to, {buffer}).send(g, {queue, {}, {}, {}, 0}, start, start, bytes, 1).there);
+  auto on_end = [](void* state, engine::TaskId task, TimePoint, std::vector<engine::TaskId>& release) { static_cast<predict::Turns*>(state)->decide(task, release); };
+  engine::Timeline t = engine::execute(g, {&turns, on_end});
+  EXPECT_TRUE(t.complete());
+  std::vector<double> out;
+  for (auto task : there) out.push_back(static_cast<double>(t.end[task].ps));
+  return out;
+}
+
+constexpr double kStreamAlone = 40e6 / 125e-6;  // 40 MB at 1 Gb/s
+
+TEST(Segments, TakeTheWholeLinkAlone) { EXPECT_NEAR(stream_all({{0, 1}}, 40'000'000, 650'000)[0] / kStreamAlone, 1, 0.01); }
+
+TEST(Segments, OfASmallBufferWaitForTheirAcknowledgements) {
+  // One segment at a time, over two links each.
+  EXPECT_NEAR(stream_all({{0, 1}}, 40'000'000, 1)[0] / kStreamAlone, 2, 0.01);
+}
+
+TEST(Segments, ShareALinkEvenlyWhereTheirWaysAreAlike) {
+  auto t = stream_all({{0, 2}, {1, 2}}, 40'000'000, 650'000);
+  EXPECT_NEAR(t[0] / kStreamAlone, 2, 0.02);
+  EXPECT_NEAR(t[1] / kStreamAlone, 2, 0.02);
+}
+
+TEST(Segments, WhoseAcknowledgementsMeetAQueueTakeLess) {
+  // 1 and 2 send to one another and get something from a third each: their acknowledgements wait behind its data. Twice the round trip, half the rate.
+  auto t = stream_all({{0, 2}, {1, 2}, {2, 1}, {3, 1}}, 40'000'000, 650'000);
+  EXPECT_NEAR(t[0] / kStreamAlone, 1.5, 0.08);
+  EXPECT_NEAR(t[3] / kStreamAlone, 1.5, 0.08);
+  EXPECT_NEAR(t[1] / kStreamAlone, 2, 0.02);
+  EXPECT_NEAR(t[2] / kStreamAlone, 2, 0.02);
+}
+
+TEST(Readers, AcknowledgeWhenTheyReadAndAtTheLatestAfterTheDelay) {
+  engine::TaskGraph g;
+  predict::Readers readers;
+  std::size_t r = readers.add();
+  auto at = [&](std::int64_t ps) { return g.add_fixed({ps}); };
+  readers.reads(g, r, at(10));
+  auto first = readers.acknowledge(g, r, 0, at(5), {40});    // before it is read
+  auto second = readers.acknowledge(g, r, 0, at(12), {40});  // as it comes
+  auto ahead = readers.acknowledge(g, r, 2, at(13), {40});   // unread until message 1 is begun
+  readers.reads(g, r, at(20));
+  auto late = readers.acknowledge(g, r, 2, at(30), {40});    // nobody begins anything before the delay
+  auto with = readers.acknowledge(g, r, 2, at(35), {40});    // acknowledged with the one before
+  readers.reads(g, r, at(100));
+  auto on_end = [](void* state, engine::TaskId task, TimePoint, std::vector<engine::TaskId>& release) { static_cast<predict::Readers*>(state)->decide(task, release); };
+  engine::Timeline t = engine::execute(g, {&readers, on_end});
+  EXPECT_TRUE(t.complete());
+  EXPECT_EQ(t.end[first].ps, 10);
+  EXPECT_EQ(t.end[second].ps, 12);
+  EXPECT_EQ(t.end[ahead].ps, 20);
+  EXPECT_EQ(t.end[late].ps, 70);
+  EXPECT_EQ(t.end[with].ps, 70);
 }
 
 // ---- prices and simulation
@@ -172,6 +248,41 @@ TEST(TcpAlgorithms, ClosedFormAndMessagesAgreeInAStep) {
         for (const auto& s : closed.run.spans)
           EXPECT_TRUE(s.kind != OpKind::AllReduce || s.algorithm == name_of(algorithm)) << s.algorithm;
       }
+}
+
+// On a profile that knows the connections' buffers: segments.
+double all_reduce_in_segments(Algorithm a, int ranks, std::int64_t bytes, double plays_before = 0) {
+  Asked asked(one_layer(bytes), ranks, Bandwidth{1'000'000'000});
+  for (auto& [name, section] : asked.p.transports) section.send_buffer = {650'000};
+  topology::Fabric fabric(asked.c);
+  std::vector<int> devices(static_cast<std::size_t>(ranks));
+  std::iota(devices.begin(), devices.end(), 0);
+  collective::Communicator c = collective::make_communicator(fabric, devices, Backend::Tcp, a);
+  return static_cast<double>(predict::all_reduce_alone(c, asked.p, {bytes}, predict::Fidelity::Message, Level::Mid, plays_before).ps);
+}
+
+TEST(TcpAlgorithms, AFoldSharesItsReceiversLinkWithTheRoundAfterIt) {
+  // Rank 2 sends to rank 1 at once, beside rank 0's fold; executed on 6 ranks so (reports/collectives.md).
+  EXPECT_NEAR(all_reduce_in_segments(Algorithm::RecursiveDoubling, 3, 12'500'000) / 100e9, 4, 0.05);
+}
+
+TEST(TcpAlgorithms, AFoldOnOldConnectionsIsDisturbedLess) {
+  // A buffer in 40 ms and more, instead of half the link: at least 30 ms of 100 are won.
+  double young = all_reduce_in_segments(Algorithm::RecursiveDoubling, 3, 12'500'000);
+  double old = all_reduce_in_segments(Algorithm::RecursiveDoubling, 3, 12'500'000, 6);
+  EXPECT_LT(old, young - 30e9);
+  EXPECT_GT(old, 3.05 * 100e9);
+  // Nobody is late in recursive doubling on four ranks.
+  EXPECT_NEAR(all_reduce_in_segments(Algorithm::RecursiveDoubling, 4, 12'500'000, 6) / all_reduce_in_segments(Algorithm::RecursiveDoubling, 4, 12'500'000), 1, 0.001);
+}
+
+TEST(TcpAlgorithms, LeavesOfATreeOutrunItsInnerRanks) {
+  // Sharing evenly, all links would be busy throughout, and 64 MiB take 2 S/B. The leaves' connections take more (their acknowledgements meet no queue), are through early and leave
+  // links idle at the end: executed 8.5 % longer.
+  double even = 2.0 * 67'108'864 / 125e-6;
+  double t = all_reduce_in_segments(Algorithm::DoubleBinaryTree, 4, 67'108'864) / even;
+  EXPECT_GT(t, 1.06);
+  EXPECT_LT(t, 1.14);
 }
 
 TEST(TcpAlgorithms, TwoInFlightAgreeInRacks) {

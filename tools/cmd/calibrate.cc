@@ -11,6 +11,7 @@
 #include "calib/gloo/gloo.h"
 #include "calib/cuda/cuda.h"
 #include "sim/analysis/compare.h"
+#include "sim/predict/alone.h"
 #include "tools/cmd/executed.h"
 
 namespace ddpsim::cli {
@@ -126,22 +127,6 @@ std::vector<std::int64_t> read_sizes(const std::vector<std::string>& texts) {
   return out;
 }
 
-// What the scenario's all-reduce of `bytes` takes alone, as it is predicted by default: the one bucket of a model with one tensor.
-Duration predicted_alone(const Loaded& l, std::int64_t bytes) {
-  Workload w;
-  w.name = w.model = "one tensor";
-  w.device = l.workload.device;
-  w.tensors.push_back({"tensor", {bytes / 4}, DType::Float32});
-  w.arrival.push_back(0);
-  w.times.forward = w.times.backward = kMillisecond;
-  w.times.ready.push_back(kMillisecond);
-  predict::Question q{w, *l.fabric, l.profile, l.scenario};
-  predict::Options options;
-  options.fidelity = predict::usual_fidelity(q);
-  auto buckets = predict::predict(q, options).summary.buckets;
-  return buckets.empty() ? Duration{} : buckets[0].end - buckets[0].begin;
-}
-
 // One Run for each algorithm; its scenario names cluster, rank order and algorithm.
 void calibrate_collectives(Terminal& t, const Flags& flags) {
   std::vector<Algorithm> algorithms;
@@ -180,11 +165,13 @@ void calibrate_collectives(Terminal& t, const Flags& flags) {
     if (!flags.runs.empty()) add_to_runs(flags.runs, std::string(gloo ? "allreduce-gloo-" : "allreduce-") + name_of(a), l, run);
     all.push_back(io::write_run(run));
     table += fmt::format("{}, {}\n", run.key, run.origin.hosts == "namespaces" ? "every link shaped" : "plain loopback, NOT shaped: " + run.origin.reason);
+    collective::Communicator comm = collective::make_communicator(*l.fabric, devices_of(l.scenario), gloo ? Backend::Gloo : Backend::Tcp, a);
     for (const Sample& s : run.samples) {
       std::vector<double> us;
       for (Duration d : s.durations) us.push_back(static_cast<double>(d.ps) / 1e6);
       double median = analysis::median(us);
-      double predicted = static_cast<double>(predicted_alone(l, s.parameters.at("bytes")).ps) / 1e6;
+      double plays_before = options.warmups + options.repetitions / 2;
+      double predicted = static_cast<double>(predict::all_reduce_alone(comm, l.profile, {s.parameters.at("bytes")}, predict::Fidelity::Message, Level::Mid, plays_before).ps) / 1e6;
       table += fmt::format("  {:>12} bytes  median {:>12.1f} us  best {:>12.1f} us  predicted {:>12.1f} us  {:+6.1f} %\n", s.parameters.at("bytes"), median,
                            *std::min_element(us.begin(), us.end()), predicted, (predicted / median - 1) * 100);
     }

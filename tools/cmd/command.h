@@ -17,6 +17,7 @@ struct Terminal {
   bool out_is_terminal = false;
   std::string home;        // $DDPSIM_HOME
   std::string executable;  // where ddpsim itself lies
+  bool err_is_terminal = false;
 };
 
 // Exit codes.
@@ -42,6 +43,8 @@ void add_validate(CLI::App& app, Terminal& t);
 void add_calibrate(CLI::App& app, Terminal& t);
 void add_fit(CLI::App& app, Terminal& t);
 void add_import(CLI::App& app, Terminal& t);
+void add_sweep(CLI::App& app, Terminal& t);
+void add_merge(CLI::App& app, Terminal& t);
 void add_explain(CLI::App& app, Terminal& t);
 void add_export(CLI::App& app, Terminal& t);
 void add_doctor(CLI::App& app, Terminal& t);

@@ -11,6 +11,8 @@
 namespace ddpsim::cli {
 namespace {
 
+constexpr double kWarmups = 2;  // plays of each size before those that count (calib/collectives.h)
+
 std::string place_of(const Loaded& l) {
   std::string out = fmt::format("{}, {} ranks", l.cluster.name, l.scenario.ranks);
   if (l.scenario.rank_order.empty()) return out;
@@ -64,7 +66,7 @@ ExecutedReport judge_executed(const Terminal& t, const std::string& folder) {
       for (double& x : times) x = std::abs(x - median);
       row.deviation = analysis::median(times) / median;
       row.gloo = backend == Backend::Gloo;
-      row.predicted = predict::all_reduce_alone(comm, l.profile, {row.bytes}, predict::Fidelity::Message);
+      row.predicted = predict::all_reduce_alone(comm, l.profile, {row.bytes}, predict::Fidelity::Message, Level::Mid, kWarmups + static_cast<double>(times.size()) / 2);
       double error = std::abs(static_cast<double>(row.predicted.ps) / median - 1);
       if (row.bytes >= 256 * kKiB && row.gloo) {
         ++r.gloo_rows;

@@ -159,6 +159,7 @@ std::shared_ptr<const HardwarePart> Loader::hardware(const Place& place) {
   out->fabric.emplace(out->cluster);
   out->file = c.file;
   out->document = std::move(c.document);
+  out->profile_document = std::move(p.document);
   std::lock_guard guard(lock_);
   auto [it, first] = hardware_.emplace(key, out);
   if (!first) return it->second;

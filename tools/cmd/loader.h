@@ -22,6 +22,7 @@ struct HardwarePart {
   std::optional<topology::Fabric> fabric;
   std::string file;  // the cluster's
   io::Json document;
+  io::Json profile_document;
   mutable predict::Communicators communicators;
 };
 

@@ -76,6 +76,8 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
     add_calibrate(app, t);
     add_fit(app, t);
     add_import(app, t);
+    add_sweep(app, t);
+    add_merge(app, t);
     add_explain(app, t);
     add_export(app, t);
     add_doctor(app, t);

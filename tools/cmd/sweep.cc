@@ -78,7 +78,7 @@ Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, 
   // What the files say; where the first point is invalid, its reason stands for them.
   try {
     Asked a = loader.ask(choice_at(s, values_at(s.axes, 0)));
-    for (const io::Json* j : {&a.document, &a.workload->document, &a.hardware->document, &a.hardware->profile_document}) h = fnv1a(h, j->dump());
+    for (const io::Json* j : std::initializer_list<const io::Json*>{&a.document, &a.workload->document, &a.hardware->document, &a.hardware->profile_document}) h = fnv1a(h, j->dump());
   } catch (const InputError& e) {
     // Nothing that any axis changes: the question itself is wrong.
     bool blamed = false;
@@ -96,6 +96,7 @@ SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point) {
   row.values = values_at(sweep.axes, point);
   try {
     Asked a = loader.ask(choice_at(sweep, row.values));
+    a.options.warmup = false;
     predict::Prediction p = predict::predict(a.question(), a.options);
     row.ranks = a.scenario.ranks;
     row.step = p.summary.step;
