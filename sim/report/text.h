@@ -19,6 +19,10 @@ struct Heading {
 
 // How long, how sure, where the time goes, which resource limits, what to try next. `bars`: draw them (terminal); plain ASCII either way.
 std::string prediction_page(const Heading& h, const predict::Prediction& p, const std::vector<predict::Lever>& levers, bool colour);
+// Its sentences, for who lays them out differently: what limits the step, what the interval is, what the profile's numbers are.
+std::string limit_sentence(const Heading& h, const predict::Prediction& p);
+std::string interval_sentence(const Heading& h, const predict::Prediction& p);
+std::string basis_sentence(const predict::Prediction& p);
 std::string prediction_csv(const Heading& h, const predict::Prediction& p);
 
 // Quotes a CSV field if it needs it.

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <ostream>
 
+#include "sim/io/write_page.h"
+
 namespace ddpsim::cli {
 namespace {
 
@@ -202,6 +204,20 @@ void add_output_flags(CLI::App& c, OutputFlags& f, const std::vector<std::string
   c.add_option("--out", f.out, "write the answer to this file instead of stdout");
 }
 
+void add_html_flag(CLI::App& c, OutputFlags& f) {
+  c.add_option("--html", f.html, "also write the answer as a page: one HTML file that needs no network");
+}
+
+void check_html(const OutputFlags& flags) {
+  if (!flags.html.empty()) io::require_page();
+}
+
+void write_html(Terminal& t, const OutputFlags& flags, const std::function<io::OrderedJson()>& data) {
+  if (flags.html.empty()) return;
+  io::write_file(flags.html, io::write_page(data()));
+  t.err << "ddpsim: wrote " << flags.html << "\n";
+}
+
 void write_answer(Terminal& t, const OutputFlags& flags, const std::string& text) {
   if (!flags.out.empty()) return io::write_file(flags.out, text);
   t.out << text << std::flush;
@@ -360,6 +376,7 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   out.workload_hash = fmt::format("{:016x}", fnv1a(kOffset, workload_text));
   // The whole question but the profile, in one document that stands alone but for shipped workloads.
   out.document = plan_and_ranks;
+  out.documents = {scenario.document, w.document, c.document, p.document};
   out.document["workload"] = flags.workload.empty() ? parsed.workload : flags.workload;
   out.document["cluster"] = c.document;
   for (const char* prose : {"description", "source"}) out.document["cluster"].erase(prose);
