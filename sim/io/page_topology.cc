@@ -71,7 +71,7 @@ class Picture {
     for (int k = 0; k < c_.nics_per_host && c_.hosts > 1; ++k) nics.push_back(vertex(c_.nics_per_host > 1 ? "NIC " + std::to_string(k) : "NIC", "nic", h));
     const char* device = c_.device == DeviceKind::Gpu ? "GPU" : "process";
     std::vector<int> devices;
-    for (int d = 0; d < c_.devices_per_host; ++d) devices.push_back(vertex(std::string(device) + " " + std::to_string(d), c_.device == DeviceKind::Gpu ? "gpu" : "cpu", h));
+    for (int d = 0; d < c_.devices_per_host; ++d) devices.push_back(vertex(std::string(device) + " " + std::to_string(d), "device", h));
     if (!c_.intra) return nics;
     int hub = vertex(f_.links()[f_.intra_link(0)].kind == topology::LinkKind::Nvlink ? "NVSwitch" : "switch", "nvswitch", h);
     for (int d = 0; d < c_.devices_per_host; ++d) cable(devices[static_cast<std::size_t>(d)], hub, f_.intra_link(h * c_.devices_per_host + d));

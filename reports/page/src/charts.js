@@ -72,7 +72,7 @@ function onKey(chart, event) {
 
 // build(): the option, in the colours of now. Returns {node, echart, refresh}; another chart of the same name ends it. `key(event)`: true if it was for it.
 export function chart(name, { label, height, build, key, ready, picture = true }) {
-  const canvas = h("div", { class: "chart", tabindex: 0, role: "img", "aria-label": label, style: { height: `${height}px` } });
+  const canvas = h("div", { class: "chart", "data-chart": name, tabindex: 0, role: "img", "aria-label": label, style: { height: `${height}px` } });
   const save = h("button", { type: "button", class: "save", title: "Save this chart as PNG" }, "PNG");
   const node = h("figure", {}, canvas, picture ? save : null);
   const it = { node, echart: null, refresh: null, end() {} };

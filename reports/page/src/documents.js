@@ -29,7 +29,7 @@ export function documents(docs, { schedule, used = () => true } = {}) {
   const rows = all.filter((r) => used(r.name));
   if (schedule) rows.unshift({ name: "schedule", basis: "-", source: schedule });
   const title = { scenario: "Scenario and plan", workload: `Workload ${docs.workload?.name ?? ""}`, cluster: `Cluster ${docs.cluster?.name ?? ""}`, profile: `Profile ${docs.profile?.name ?? ""}` };
-  return section("The question, and where its numbers are from", null,
-    table([{ name: "numbers of", tight: true, of: (r) => r.name }, { name: "basis", tight: true, of: (r) => r.basis }, { name: "source", wide: true, of: (r) => sourceText(r.source) }], rows, { label: "Sources" }),
+  return section(rows.length > 0 ? "The question, and where its numbers are from" : "The question", null,
+    rows.length === 0 ? null : table([{ name: "numbers of", tight: true, of: (r) => r.name }, { name: "basis", tight: true, of: (r) => r.basis }, { name: "source", wide: true, of: (r) => sourceText(r.source) }], rows, { label: "Sources" }),
     Object.entries(docs).map(([name, document]) => h("details", {}, h("summary", {}, title[name] ?? name), tree(document))));
 }

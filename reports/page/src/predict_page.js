@@ -4,7 +4,7 @@ import { documents } from "./documents.js";
 import { figure, h, section } from "./dom.js";
 import { levers } from "./levers.js";
 import { parts } from "./parts.js";
-import { help, keys, timeline } from "./timeline.js";
+import { help, keys, kMostRows, timeline } from "./timeline.js";
 import { topology } from "./topology.js";
 import { actorsOf, rowsOfRun } from "./tracks.js";
 import { bandwidth, bytes, count, percent, time } from "./units.js";
@@ -34,10 +34,14 @@ function steps(data) {
   const actors = actorsOf(data.run);
   const rows = rowsOfRun(data.run);
   for (const row of rows) row.title = actors.length === 1 ? row.name.replace(/^rank .*? (?=(host|compute|comm|worker|callback))/, "") : row.name;
-  const who = actors.length === 1 ? `${actors[0][1]}.` : `${data.run.actors} classes of ranks that behave alike; the slider on the right moves through them.`;
+  const who = actors.length === 1 ? `${actors[0][1]}.` : `${data.run.actors} classes of ranks that behave alike${rows.length > kMostRows ? "; the slider on the right moves through them" : ""}.`;
   const left = data.run.actors_left_out > 0 ? ` ${data.run.actors_left_out} classes are left out of this page, evenly.` : "";
   const lanes = timeline("timeline", { rows, label: "The operations of one step, by rank and lane", from: 0, to: data.summary.step_ps, marks: [[0, "step begins"], [data.summary.step_ps, "ends"]] });
-  return section("Timeline of a step", `${who}${left} Times from the start of the step; a host that runs ahead launches before it.`, lanes.node, keys(rows), help());
+  const goTo = lanes.many ? h("div", { class: "controls" }, h("label", { class: "control" }, "Go to rank ", h("input", { type: "number", min: 0, max: data.ranks - 1, value: 0, onchange: (event) => {
+    const wanted = Number(event.target.value);
+    lanes.show(rows.findIndex((r) => r.actor === (actors.filter(([a]) => a <= wanted).pop() ?? actors[0])[0]));
+  } }))) : null;
+  return section("Timeline of a step", `${who}${left} Times from the start of the step; a host that runs ahead launches before it.`, goTo, lanes.node, keys(rows), help());
 }
 
 // Of a profile's transports, those that the cluster's links are.

@@ -25,12 +25,15 @@ function holders(sweep, state, free, redraw) {
     .map((a) => choice(a.name, a.distinct.map((v, i) => [i, quantity(v, a.unit)]), a.place.get(state.fixed[a.name]), (i) => { state.fixed[a.name] = a.distinct[i]; redraw(); }));
 }
 
+// As many values as lines can be told apart, the first and the last among them.
+const spread = (values) => (values.length <= kMostLines ? values : Array.from({ length: kMostLines }, (_, i) => values[Math.round(i * (values.length - 1) / (kMostLines - 1))]));
+
 function lines(sweep, state) {
   const x = sweep.axes.find((a) => a.name === state.x);
   const by = sweep.axes.find((a) => a.name === state.by);
   const result = sweep.results[state.result];
   const rows = select(sweep, [x.name, by?.name].filter(Boolean), state.fixed);
-  const shown = by ? by.distinct.slice(0, kMostLines) : [null];
+  const shown = by ? spread(by.distinct) : [null];
   const valid = rows.filter((r) => isValid(result, r));
   const invalid = rows.filter((r) => !isValid(result, r) && (!by || shown.includes(by.values[r])));
   const logX = state.logX && x.numeric && x.distinct[0] > 0;
@@ -50,7 +53,7 @@ function lines(sweep, state) {
       }));
       if (invalid.length > 0) series.push({ name: "no result", type: "scatter", symbol: "path://M1 0 L5 4 L9 0 L10 1 L6 5 L10 9 L9 10 L5 6 L1 10 L0 9 L4 5 L0 1 Z", symbolSize: 9, itemStyle: { color: colour("bad") }, data: invalid.map((r) => ({ value: [at(r), floor], row: r })) });
       return {
-        grid: { left: 92, right: 24, top: 26, bottom: 92 },
+        grid: { left: 92, right: 24, top: 26, bottom: 84 },
         legend: legend({ bottom: 0, left: 0, itemGap: 16 }),
         xAxis: x.numeric ? axis({ type: logX ? "log" : "value", min: logX ? x.distinct[0] : "dataMin", max: "dataMax", name: x.name, nameLocation: "middle", nameGap: 28, axisLabel: { formatter: tick(x) } })
           : axis({ type: "category", data: x.distinct.map((v) => quantity(v, x.unit)), name: x.name, nameLocation: "middle", nameGap: 28 }),
@@ -134,7 +137,7 @@ export function sweepPage(data) {
         choice("Lines", [[kNone, "one line"], ...names.filter(([n]) => n !== state.x)], state.by, (v) => { state.by = v; redraw(); }),
         ...holders(sweep, state, [state.x, state.by], all),
         toggle("log x", state.logX, (v) => { state.logX = v; redraw(); }), toggle("log result", state.logY, (v) => { state.logY = v; all(); }),
-        by && by.distinct.length > kMostLines ? h("span", { class: "control" }, `the first ${kMostLines} of ${by.distinct.length}`) : null,
+        by && by.distinct.length > kMostLines ? h("span", { class: "control" }, `${kMostLines} of ${by.distinct.length}, spread evenly`) : null,
       ].filter(Boolean),
       node: lines(sweep, state).node,
     };

@@ -6,7 +6,7 @@ import { categoryOf, reason, visible } from "./tracks.js";
 import { bytes, time } from "./units.js";
 
 const kRowHeight = 26;
-const kMostRows = 24;
+export const kMostRows = 24;
 const kMostTensors = 6;
 
 export const categories = [["forward", "forward"], ["backward", "backward"], ["averaging", "averaging on the device"], ["optimizer", "optimizer"],
@@ -47,12 +47,13 @@ function drawSpan(items, params, api) {
   const category = categoryOf(item);
   const rect = { type: "rect", shape, style: { fill: colour(category), opacity: item.row.faint ? 0.55 : 1 }, emphasis: { style: { stroke: colour("text"), lineWidth: 1.5 } } };
   if (item.from !== item.to || shape.width < 46) return rect;
-  rect.textContent = { type: "text", style: { text: item.row.run.ops[item.row.op[item.from]].name, fill: category === "wait" || category === "forward" || category === "averaging" || category === "host" ? "#14181d" : "#ffffff", fontSize: 11, width: shape.width - 8, overflow: "truncate" } };
+  rect.textContent = { type: "text", style: { text: item.row.run.ops[item.row.op[item.from]].name, fill: item.row.faint ? colour("text") : category === "wait" || category === "forward" || category === "averaging" || category === "host" ? "#14181d" : "#ffffff", fontSize: 11, width: shape.width - 8, overflow: "truncate" } };
   rect.textConfig = { position: "insideLeft", distance: 4 };
   return rect;
 }
 
-// rows: of tracks.js, `title` of each names it on the axis. steps: [[ps, text]] marked. from, to: in view at first.
+// rows: of tracks.js, `title` of each names it on the axis. marks: [[ps, text]]. from, to: in view at first. explain: say why a
+// predicted span began when it did.
 export function timeline(name, { rows, label, marks, from, to, explain = true }) {
   const many = rows.length > kMostRows;
   const shownRows = Math.min(rows.length, kMostRows);
@@ -120,7 +121,12 @@ export function timeline(name, { rows, label, marks, from, to, explain = true })
       return true;
     },
   });
-  return Object.assign(it, { state });
+  // Scrolls to a row; for whoever knows which one they want.
+  const show = (at) => {
+    const first = Math.max(0, Math.min(rows.length - kMostRows, at));
+    if (many) it.echart.dispatchAction({ type: "dataZoom", dataZoomIndex: 2, startValue: first, endValue: first + kMostRows - 1 });
+  };
+  return Object.assign(it, { state, many, show });
 }
 
 export const help = () => h("p", { class: "note keyhelp" }, "Drag to pan, ", h("kbd", {}, "Ctrl"), " + wheel to zoom, double click for the whole step. With the keyboard: ",

@@ -3,7 +3,7 @@ import { h, section, table } from "./dom.js";
 import { bandwidth, percent, time } from "./units.js";
 
 const kSvg = "http://www.w3.org/2000/svg";
-const kLayer = { switch: 0, nic: 2, cpu: 3, pcie: 3, gpu: 4, nvswitch: 5 };
+const kLayer = { nic: 2, cpu: 2.5, gpu: 4, device: 4, nvswitch: 5 };
 const kRowGap = 74;
 
 function svg(tag, attributes, ...children) {
@@ -35,8 +35,17 @@ function place(t) {
   const total = t.hosts * (hostWidth + 16) - 16;
   const width = Math.max(total, 420);
   const left = (width - total) / 2;
-  for (const [key, list] of perHost) {
+  // From the GPUs up and down: a vertex is near the ones that it is joined to.
+  const joined = t.vertices.map(() => []);
+  for (const c of t.cables) { joined[c.from].push(c.to); joined[c.to].push(c.from); }
+  const order = [...perHost.keys()].sort((x, y) => Math.abs(Number(x.split("/")[1]) - 4) - Math.abs(Number(y.split("/")[1]) - 4));
+  for (const key of order) {
     const [host, layer] = key.split("/").map(Number);
+    const near = (i) => {
+      const known = joined[i].filter((k) => at.has(k) && t.vertices[k].host === host);
+      return known.length > 0 ? known.reduce((sum, k) => sum + at.get(k).x, 0) / known.length : 0;
+    };
+    const list = perHost.get(key).map((i) => [near(i), i]).sort((x, y) => x[0] - y[0] || x[1] - y[1]).map(([, i]) => i);
     list.forEach((i, k) => at.set(i, { x: left + host * (hostWidth + 16) + hostWidth * (k + 0.5) / list.length, y: 34 + layers.indexOf(layer) * kRowGap }));
   }
   for (const layer of [0, 1]) {

@@ -9,7 +9,7 @@ const plain = (v) => (typeof v === "number" ? (Number.isInteger(v) ? String(v) :
 
 function headline(data) {
   const { best, current, flat } = data;
-  const item = (name, value, small, first) => h("div", { class: first ? "first" : null }, h("dt", {}, name), h("dd", {}, value, small ? h("small", {}, small) : null));
+  const item = (name, value, small, first) => h("div", { class: first ? "big" : null }, h("dt", {}, name), h("dd", {}, value, small ? h("small", {}, small) : null));
   return h("dl", { class: "figures" },
     item(`Best ${data.knob}`, figure("best.value", best.value, plain(best.value)), ["step ", figure("best.step_ps", best.step_ps, time(best.step_ps))], true),
     current ? item("Now", figure("current.value", current.value, plain(current.value)), ["step ", figure("current.step_ps", current.step_ps, time(current.step_ps)), `, ${percent(current.step_ps / best.step_ps - 1, 2)} longer`]) : null,
@@ -58,6 +58,9 @@ function curve(data) {
     ], data.curve.map((p, i) => ({ ...p, i })), { most: 40, label: "The curve", marked: (p) => p.value === best.value }));
 }
 
+// Between ticks: a power of two, for four to eight of them.
+const niceBytes = (most) => 2 ** Math.max(0, Math.ceil(Math.log2(most / 8)));
+
 function partition(data) {
   const p = data.partition;
   if (!p) return null;
@@ -66,7 +69,7 @@ function partition(data) {
     build: () => ({
       grid: { left: 92, right: 24, top: 16, bottom: 44 },
       xAxis: axis({ type: "category", data: p.buckets.map((_, i) => String(i)), name: "bucket, in launch order", nameLocation: "middle", nameGap: 28 }),
-      yAxis: axis({ type: "value", axisLabel: { formatter: (v) => bytes(v) } }),
+      yAxis: axis({ type: "value", interval: niceBytes(Math.max(...p.buckets)), axisLabel: { formatter: (v) => bytes(v) } }),
       tooltip: { trigger: "item", formatter: (x) => tip(`bucket ${x.dataIndex}`, [["bytes", bytes(p.buckets[x.dataIndex])]]) },
       series: [{ type: "bar", barMaxWidth: 34, data: p.buckets, itemStyle: { color: colour("communication") } }],
     }),

@@ -43,7 +43,7 @@ function scatters(v) {
     const c = colour(`series${evidences.indexOf(g.evidence) + 1}`);
     const held = g.sample === "held_out";
     return {
-      name: nameOf(g.evidence, g.sample), type: "scatter", symbol: held ? "circle" : "emptyCircle", symbolSize: (value) => (value[2] ? 6 : 8),
+      name: nameOf(g.evidence, g.sample), type: "scatter", z: 3, symbol: held ? "circle" : "emptyCircle", symbolSize: (value) => (value[2] ? 6 : 8),
       itemStyle: { color: c, borderColor: c, opacity: 0.8 }, data: g.pairs.map((p) => ({ value: [...xy(p), p.noisy || p.loopback], pair: p })),
     };
   });
@@ -53,24 +53,24 @@ function scatters(v) {
   const tooltip = { trigger: "item", formatter: (p) => (p.data?.pair ? pairTip(p.data.pair) : "") };
   const common = { tooltip, legend: legend({ bottom: 0, left: 0, type: "plain", itemGap: 14 }) };
   const both = [];
-  const diagonal = (factor, text, name) => ({ name: text, type: "line", symbol: "none", silent: true, data: [[low, low * factor], [high, high * factor]], lineStyle: { color: colour(name), width: 1, type: factor === 1 ? "solid" : "dashed" }, legendHoverLink: false, tooltip: { show: false } });
+  const diagonal = (factor, text, name) => ({ name: text, type: "line", symbol: "none", silent: true, data: [[low, low * factor], [high, high * factor]], z: 1, lineStyle: { color: colour(name), width: 1, type: factor === 1 ? "solid" : "dashed" }, legendHoverLink: false, tooltip: { show: false } });
   both.push(chart("scatter", {
-    label: `Predicted against measured step of ${pairs.length} runs; the runs are in the table below`, height: 560,
+    label: `Predicted against measured step of ${pairs.length} runs; the runs are in the table below`, height: 590,
     build: () => ({
       ...common, legend: legend({ bottom: 0, left: 0, itemGap: 14, data: groups.map((g) => nameOf(g.evidence, g.sample)) }),
-      grid: { left: 76, right: 18, top: 30, bottom: 130 },
-      xAxis: axis({ type: "log", min: low, max: high, name: "measured step", nameLocation: "middle", nameGap: 28, axisLabel: { formatter: (x) => time(x) } }),
-      yAxis: axis({ type: "log", min: low, max: high, name: "predicted step", nameLocation: "end", axisLabel: { formatter: (x) => time(x) } }),
+      grid: { left: 76, right: 18, top: 30, bottom: 160 },
+      xAxis: axis({ type: "log", min: low, max: high, name: "measured step", nameLocation: "middle", nameGap: 28, axisLabel: { formatter: (x) => time(x), showMinLabel: false, showMaxLabel: false } }),
+      yAxis: axis({ type: "log", min: low, max: high, name: "predicted step", nameLocation: "end", axisLabel: { formatter: (x) => time(x), showMinLabel: false, showMaxLabel: false } }),
       series: [...series((p) => [p.measured_ps, p.predicted_ps]), diagonal(1, "equal", "muted"), ...lines().flatMap((l) => [diagonal(1 + l.max, `+${l.name}`, "bad"), diagonal(1 - l.max, `-${l.name}`, "bad")])],
     }),
   }));
   const most = Math.max(0.02, ...pairs.map((p) => Math.abs(p.error)), ...v.limits.filter((l) => /\.step\./.test(l.what)).map((l) => l.max ?? 0)) * 1.1;
   both.push(chart("errors", {
-    label: "Relative error of the predicted step against the measured step, with the budget's lines", height: 560,
+    label: "Relative error of the predicted step against the measured step, with the budget's lines", height: 590,
     build: () => ({
       ...common, legend: legend({ bottom: 0, left: 0, itemGap: 14, data: groups.map((g) => nameOf(g.evidence, g.sample)) }),
-      grid: { left: 66, right: 18, top: 30, bottom: 130 },
-      xAxis: axis({ type: "log", min: low, max: high, name: "measured step", nameLocation: "middle", nameGap: 28, axisLabel: { formatter: (x) => time(x) } }),
+      grid: { left: 66, right: 18, top: 30, bottom: 160 },
+      xAxis: axis({ type: "log", min: low, max: high, name: "measured step", nameLocation: "middle", nameGap: 28, axisLabel: { formatter: (x) => time(x), showMinLabel: false, showMaxLabel: false } }),
       yAxis: axis({ type: "value", min: -most, max: most, name: "error of the step", nameLocation: "end", axisLabel: { formatter: (x) => signedPercent(x, 1), showMinLabel: false, showMaxLabel: false } }),
       series: series((p) => [p.measured_ps, p.error]).map((s, i) => (i > 0 ? s : {
         ...s, markLine: { silent: true, symbol: "none", animation: false, data: [mark({ yAxis: 0 }, "", "muted"), ...lines().flatMap((l) => [mark({ yAxis: l.max }, `${l.name} at most ${percent(l.max, 2)}`, "bad", "insideStartTop"), mark({ yAxis: -l.max }, "", "bad")])] },
