@@ -73,7 +73,7 @@ function timelines(data) {
   };
   draw();
   const redraw = () => { draw(); drawCharts(); };
-  return section("Both timelines", "From the start of the step. Measured rows are lighter. The dashed lines are the ends of the predicted and of the measured step.",
+  return section("Both timelines", "From the start of the step. Measured rows are fainter. The dashed lines are the ends of the predicted and of the measured step.",
     h("div", { class: "controls" },
       choice("Rank", [...all.slice(0, 64).map((a) => [a, `rank ${a}`]), ...(all.length > 1 ? [["all", all.length > kMostRanks ? `the first ${kMostRanks}` : "all"]] : [])], ranks[0], (v) => { ranks = v === "all" ? all.slice(0, kMostRanks) : [Number(v)]; redraw(); }),
       steps.length > 1 ? choice("Measured step", steps.map((s) => [s, `${s}: ${time(measured.steps[s]?.duration_ps ?? 0)}`]), step, (v) => { step = Number(v); redraw(); }) : null),

@@ -34,7 +34,7 @@ function steps(data) {
   const actors = actorsOf(data.run);
   const rows = rowsOfRun(data.run);
   for (const row of rows) row.title = actors.length === 1 ? row.name.replace(/^rank .*? (?=(host|compute|comm|worker|callback))/, "") : row.name;
-  const who = actors.length === 1 ? `${actors[0][1]}.` : `${data.run.actors} classes of ranks that behave alike${rows.length > kMostRows ? "; the slider on the right moves through them" : ""}.`;
+  const who = actors.length === 1 ? `${actors[0][1]}.` : `${data.run.actors} ${rows.every((r) => r.count === 1) ? "ranks" : "classes of ranks that behave alike"}${rows.length > kMostRows ? "; the slider on the right moves through them" : ""}.`;
   const left = data.run.actors_left_out > 0 ? ` ${data.run.actors_left_out} classes are left out of this page, evenly.` : "";
   const lanes = timeline("timeline", { rows, label: "The operations of one step, by rank and lane", from: 0, to: data.summary.step_ps, marks: [[0, "step begins"], [data.summary.step_ps, "ends"]] });
   const goTo = lanes.many ? h("div", { class: "controls" }, h("label", { class: "control" }, "Go to rank ", h("input", { type: "number", min: 0, max: data.ranks - 1, value: 0, onchange: (event) => {

@@ -15,7 +15,7 @@ function svg(tag, attributes, ...children) {
 
 const level = (busy) => (busy >= 0.5 ? "exposed" : busy >= 0.2 ? "communication" : busy > 0 ? "series1" : "line");
 const layerOf = (v, t) => {
-  if (v.kind === "switch") return v.role === "spine switch" || v.role === "core" || v.role === "spine" ? 0 : 1;
+  if (v.kind === "switch") return /core|spine/.test(v.role) ? 0 : 1;
   if (v.kind.startsWith("pcie")) return 3;
   return kLayer[v.kind] ?? 3;
 };

@@ -64,12 +64,13 @@ const niceBytes = (most) => 2 ** Math.max(0, Math.ceil(Math.log2(most / 8)));
 function partition(data) {
   const p = data.partition;
   if (!p) return null;
+  const tick = niceBytes(Math.max(...p.buckets));
   const it = chart("partition", {
     label: `Bytes of the ${p.buckets.length} buckets of the best partition`, height: 240,
     build: () => ({
       grid: { left: 92, right: 24, top: 16, bottom: 44 },
       xAxis: axis({ type: "category", data: p.buckets.map((_, i) => String(i)), name: "bucket, in launch order", nameLocation: "middle", nameGap: 28 }),
-      yAxis: axis({ type: "value", interval: niceBytes(Math.max(...p.buckets)), axisLabel: { formatter: (v) => bytes(v) } }),
+      yAxis: axis({ type: "value", interval: tick, max: Math.ceil(Math.max(...p.buckets) / tick) * tick, axisLabel: { formatter: (v) => bytes(v) } }),
       tooltip: { trigger: "item", formatter: (x) => tip(`bucket ${x.dataIndex}`, [["bytes", bytes(p.buckets[x.dataIndex])]]) },
       series: [{ type: "bar", barMaxWidth: 34, data: p.buckets, itemStyle: { color: colour("communication") } }],
     }),

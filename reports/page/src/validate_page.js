@@ -43,8 +43,8 @@ function scatters(v) {
     const c = colour(`series${evidences.indexOf(g.evidence) + 1}`);
     const held = g.sample === "held_out";
     return {
-      name: nameOf(g.evidence, g.sample), type: "scatter", z: 3, symbol: held ? "circle" : "emptyCircle", symbolSize: (value) => (value[2] ? 6 : 8),
-      itemStyle: { color: c, borderColor: c, opacity: 0.8 }, data: g.pairs.map((p) => ({ value: [...xy(p), p.noisy || p.loopback], pair: p })),
+      name: nameOf(g.evidence, g.sample), type: "scatter", z: 3, symbol: "circle", symbolSize: (value) => (value[2] ? 6 : 8),
+      itemStyle: { color: held ? c : "transparent", borderColor: c, borderWidth: 1.5, opacity: 0.85 }, data: g.pairs.map((p) => ({ value: [...xy(p), p.noisy || p.loopback], pair: p })),
     };
   });
   const all = pairs.flatMap((p) => [p.measured_ps, p.predicted_ps]);
