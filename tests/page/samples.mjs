@@ -35,4 +35,12 @@ export function tune() {
   };
 }
 
+// What a command may also answer: one axis, one row, words and nulls; no interval, no partition, nothing to compare with.
+export const odd = {
+  one_axis: { kind: "sweep", version: "0", title: "one axis", columns: [{ name: "plan.system", role: "axis", unit: "" }, { name: "step_ps", role: "result", unit: "ps" }, { name: "reason", role: "reason" }], data: [["pytorch_ddp", "averaging", null], [2e9, null, 3e9], ["", "why not", ""]] },
+  one_row: { kind: "sweep", version: "0", title: "one row", columns: [{ name: "ranks", role: "axis", unit: "" }, { name: "step_ps", role: "result", unit: "ps" }], data: [[8], [2e9]] },
+  no_result: { kind: "sweep", version: "0", title: "no result", columns: [{ name: "a", role: "axis", unit: "" }, { name: "b", role: "axis", unit: "" }, { name: "step_ps", role: "result", unit: "ps" }, { name: "reason", role: "reason" }], data: [[1, 1, 2, 2], [true, false, true, false], [null, null, null, null], ["x", "x", "x", "x"]] },
+  bare_tune: { kind: "tune", version: "0", title: "bare", knob: "HOROVOD_CYCLE_TIME", curve: [{ value: 1, step_ps: 5e9 }, { value: 2, step_ps: 4e9 }], best: { value: 2, step_ps: 4e9 }, partition: null },
+};
+
 export const fill = (template, data) => template.replace("/*DATA*/", () => JSON.stringify(data).replaceAll("<", "\\u003c"));

@@ -51,13 +51,13 @@ function scatters(v) {
   const low = Math.min(...all) * 0.8;
   const high = Math.max(...all) * 1.25;
   const tooltip = { trigger: "item", formatter: (p) => (p.data?.pair ? pairTip(p.data.pair) : "") };
-  const common = { tooltip, legend: legend({ bottom: 0, left: 0, type: "plain", itemGap: 14 }) };
+  const common = () => ({ tooltip, legend: legend({ bottom: 0, left: 0, itemGap: 14, data: groups.map((g) => nameOf(g.evidence, g.sample)) }) });
   const both = [];
   const diagonal = (factor, text, name) => ({ name: text, type: "line", symbol: "none", silent: true, data: [[low, low * factor], [high, high * factor]], z: 1, lineStyle: { color: colour(name), width: 1, type: factor === 1 ? "solid" : "dashed" }, legendHoverLink: false, tooltip: { show: false } });
   both.push(chart("scatter", {
     label: `Predicted against measured step of ${pairs.length} runs; the runs are in the table below`, height: 590,
     build: () => ({
-      ...common, legend: legend({ bottom: 0, left: 0, itemGap: 14, data: groups.map((g) => nameOf(g.evidence, g.sample)) }),
+      ...common(),
       grid: { left: 76, right: 18, top: 30, bottom: 160 },
       xAxis: axis({ type: "log", min: low, max: high, name: "measured step", nameLocation: "middle", nameGap: 28, axisLabel: { formatter: (x) => time(x), showMinLabel: false, showMaxLabel: false } }),
       yAxis: axis({ type: "log", min: low, max: high, name: "predicted step", nameLocation: "end", axisLabel: { formatter: (x) => time(x), showMinLabel: false, showMaxLabel: false } }),
@@ -68,7 +68,7 @@ function scatters(v) {
   both.push(chart("errors", {
     label: "Relative error of the predicted step against the measured step, with the budget's lines", height: 590,
     build: () => ({
-      ...common, legend: legend({ bottom: 0, left: 0, itemGap: 14, data: groups.map((g) => nameOf(g.evidence, g.sample)) }),
+      ...common(),
       grid: { left: 66, right: 18, top: 30, bottom: 160 },
       xAxis: axis({ type: "log", min: low, max: high, name: "measured step", nameLocation: "middle", nameGap: 28, axisLabel: { formatter: (x) => time(x), showMinLabel: false, showMaxLabel: false } }),
       yAxis: axis({ type: "value", min: -most, max: most, name: "error of the step", nameLocation: "end", axisLabel: { formatter: (x) => signedPercent(x, 1), showMinLabel: false, showMaxLabel: false } }),
