@@ -9,9 +9,6 @@ namespace {
 
 std::string ms(Duration d) { return to_string(d); }
 
-// Four digits or more, no exponent.
-std::string count(double v) { return v >= 1000 ? fmt::format("{:.0f}", v) : fmt::format("{:.4g}", v); }
-
 std::string bar(double share, int width) {
   int n = std::clamp(static_cast<int>(share * width + 0.5), 0, width);
   return std::string(static_cast<std::size_t>(n), '#');
@@ -80,6 +77,8 @@ void buckets(Page& page, const predict::Prediction& p) {
 
 }  // namespace
 
+std::string count_text(double v) { return v >= 1000 ? fmt::format("{:.0f}", v) : fmt::format("{:.4g}", v); }
+
 std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
   if (!h.straggler.empty()) return h.straggler;
   const analysis::Summary& s = p.summary;
@@ -122,7 +121,7 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p, cons
     auto quantile = [&](double q) { return ms(sorted[static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)]); };
     page.line(fmt::format("     with jitter: median {}, 95th percentile {}, worst {} of {} steps", quantile(0.5), quantile(0.95), quantile(1), sorted.size()));
   }
-  page.line(fmt::format("     {} samples/s; scaling efficiency {:.1f} % (a step on one rank without DDP: {})", count(p.samples_per_s), 100 * p.scaling_efficiency,
+  page.line(fmt::format("     {} samples/s; scaling efficiency {:.1f} % (a step on one rank without DDP: {})", count_text(p.samples_per_s), 100 * p.scaling_efficiency,
                         ms(p.single_rank_step)));
   page.line(fmt::format("     {} of parameters, gradients, buckets and optimizer state per rank (activations not included)", to_string(p.state_bytes)));
   page.line();

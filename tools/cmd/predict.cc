@@ -68,12 +68,14 @@ void predict_command(Terminal& t, const Flags& flags) {
   predict::Prediction p = predict::predict(l.question(), l.options);
   p.run.key = l.key;
   std::vector<predict::Lever> levers;
-  if (flags.output.format == "table" || !flags.output.html.empty()) levers = predict::levers(l.question(), p.summary.step, l.options);
+  if (flags.output.format == "table" || flags.output.format == "md" || !flags.output.html.empty()) levers = predict::levers(l.question(), p.summary.step, l.options);
   std::string text;
   if (flags.output.format == "json") {
     text = io::write_prediction(p).dump(1) + "\n";
   } else if (flags.output.format == "csv") {
     text = report::prediction_csv(heading(l), p);
+  } else if (flags.output.format == "md") {
+    text = report::prediction_markdown(heading(l), p, levers);
   } else {
     bool colour = t.out_is_terminal && flags.output.out.empty();
     text = report::prediction_page(heading(l), p, levers, colour);
@@ -88,7 +90,7 @@ void add_predict(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("predict", "Predict one training iteration: how long, how sure, where the time goes, what to try next");
   add_question_flags(*c, flags->question);
-  add_output_flags(*c, flags->output, {"table", "csv", "json"});
+  add_output_flags(*c, flags->output, {"table", "csv", "json", "md"});
   add_html_flag(*c, flags->output);
   c->callback([&t, flags] { predict_command(t, *flags); });
 }
