@@ -221,6 +221,26 @@ const cases = {
     const lines = await page.evaluate(() => window.ddpsim.charts.errors.echart.getOption().series[0].markLine.data.map((d) => d.yAxis));
     const limit = validated.limits.find((l) => l.what === "replay.held_out.step.p95_abs_error");
     check(lines.includes(limit.max) && lines.includes(-limit.max), `validate: no budget line at ${limit.max}`);
+    // And it is drawn there: dashes on the canvas at its height, none half a budget above it.
+    const dashes = await page.evaluate(([low, value]) => {
+      const { echart } = window.ddpsim.charts.errors;
+      const canvas = document.querySelector('[data-chart="errors"] canvas');
+      const red = getComputedStyle(document.documentElement).getPropertyValue("--bad").trim().match(/\w\w/g).map((x) => parseInt(x, 16));
+      const scale = canvas.width / canvas.clientWidth;
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      const count = (v) => {
+        const [x, y] = echart.convertToPixel({ xAxisIndex: 0, yAxisIndex: 0 }, [low, v]);
+        let n = 0;
+        for (let row = Math.round((y - 1.5) * scale); row < (y + 1.5) * scale; ++row)
+          for (let column = Math.round((x + 140) * scale); column < (x + 260) * scale; ++column) {
+            const i = 4 * (row * canvas.width + column);
+            if (data[i + 3] > 60 && red.every((c, k) => Math.abs(data[i + k] - c) < 40)) ++n;
+          }
+        return n;
+      };
+      return [count(value), count(-value), count(value * 1.5)];
+    }, [await page.evaluate(() => window.ddpsim.charts.errors.echart.getOption().xAxis[0].min), limit.max]);
+    check(dashes[0] > 40 && dashes[1] > 40 && dashes[2] < 10, `validate: the budget's lines are not drawn at their value: ${dashes}`);
     await page.close();
   },
   async compare() {

@@ -1,5 +1,5 @@
 // Bucket after bucket: from ready to begin it waits, from begin to end it is in flight; what nothing computes beside is exposed.
-import { axis, chart, mark, slider } from "./charts.js";
+import { axis, chart, kMarks, mark, slider } from "./charts.js";
 import { figure, h, section, table, tip } from "./dom.js";
 import { colour } from "./theme.js";
 import { computation, rowsOfRun, uncovered } from "./tracks.js";
@@ -54,7 +54,7 @@ export function buckets(data) {
           const top = kind === "exposed" ? y + 7 : y - height / 2;
           return { type: "rect", shape: { x: x0, y: top, width: Math.max(1, x1 - x0), height }, style: { fill: colour(fill[kind]) } };
         },
-        markLine: { silent: true, symbol: "none", animation: false, data: [mark({ xAxis: 0 }, "step begins", "muted", "start"), mark({ xAxis: summary.step_ps }, "ends", "muted", "start")] },
+        markLine: { ...kMarks, data: [mark({ xAxis: 0 }, "step begins", "muted", "start"), mark({ xAxis: summary.step_ps }, "ends", "muted", "start")] },
       }],
     }),
   });

@@ -27,7 +27,9 @@ export const slider = (more = {}) => ({
   handleStyle: { color: colour("surface"), borderColor: colour("muted") }, moveHandleStyle: { color: colour("line") }, textStyle: { color: colour("muted"), fontSize: 11 },
   dataBackground: { lineStyle: { opacity: 0 }, areaStyle: { opacity: 0 } }, ...more,
 });
-// A line across a chart with its name at its end.
+// Of lines across a chart: at their value, which ECharts else rounds to hundredths.
+export const kMarks = { silent: true, symbol: "none", animation: false, precision: 15 };
+// One of them, with its name at its end.
 export const mark = (at, text, name = "text", position = "insideEndTop") => ({
   ...at, label: { formatter: text, position, color: colour("muted"), fontSize: 11 }, lineStyle: { color: colour(name), type: "dashed", width: 1 },
 });

@@ -1,5 +1,5 @@
 // Spans over time, a row per rank and lane. Only what is in view is drawn, so that a thousand ranks cost what a screen shows.
-import { axis, chart, graphic, mark, slider } from "./charts.js";
+import { axis, chart, graphic, kMarks, mark, slider } from "./charts.js";
 import { h, tip } from "./dom.js";
 import { colour } from "./theme.js";
 import { categoryOf, reason, visible } from "./tracks.js";
@@ -96,7 +96,7 @@ export function timeline(name, { rows, label, marks, from, to, explain = true })
       tooltip: { trigger: "item", formatter: (p) => (p.seriesIndex === 0 && state.items[p.dataIndex] ? spanTip(rows, state.items[p.dataIndex], explain) : "") },
       series: [{
         type: "custom", data: inView(echart), encode: { x: [0, 1], y: 2 }, clip: true, renderItem: (params, api) => drawSpan(state.items, params, api),
-        markLine: { silent: true, symbol: "none", animation: false, data: marks.map(([at, text]) => mark({ xAxis: at }, text, "muted", "start")) },
+        markLine: { ...kMarks, data: marks.map(([at, text]) => mark({ xAxis: at }, text, "muted", "start")) },
       }],
     }),
     ready: (echart) => {

@@ -1,5 +1,5 @@
 // ddpsim validate --html: predictions beside executed runs. Classes of evidence and samples are never pooled.
-import { axis, chart, legend, mark } from "./charts.js";
+import { axis, chart, legend, kMarks, mark } from "./charts.js";
 import { choice, figure, h, section, table, tip } from "./dom.js";
 import { colour } from "./theme.js";
 import { percent, signedPercent, significant, time } from "./units.js";
@@ -73,7 +73,7 @@ function scatters(v) {
       xAxis: axis({ type: "log", min: low, max: high, name: "measured step", nameLocation: "middle", nameGap: 28, axisLabel: { formatter: (x) => time(x), showMinLabel: false, showMaxLabel: false } }),
       yAxis: axis({ type: "value", min: -most, max: most, name: "error of the step", nameLocation: "end", axisLabel: { formatter: (x) => signedPercent(x, 1), showMinLabel: false, showMaxLabel: false } }),
       series: series((p) => [p.measured_ps, p.error]).map((s, i) => (i > 0 ? s : {
-        ...s, markLine: { silent: true, symbol: "none", animation: false, data: [mark({ yAxis: 0 }, "", "muted"), ...lines().flatMap((l) => [mark({ yAxis: l.max }, `${l.name} at most ${percent(l.max, 2)}`, "bad", "insideStartTop"), mark({ yAxis: -l.max }, "", "bad")])] },
+        ...s, markLine: { ...kMarks, data: [mark({ yAxis: 0 }, "", "muted"), ...lines().flatMap((l) => [mark({ yAxis: l.max }, `${l.name} at most ${percent(l.max, 2)}`, "bad", "insideStartTop"), mark({ yAxis: -l.max }, "", "bad")])] },
       })),
     }),
   }));
