@@ -12,6 +12,12 @@ ddpsim_capture_packages=(python3-torch python3-torchvision)
 # For `ddpsim topology draw --format svg`; everything else works without it.
 # shellcheck disable=SC2034
 ddpsim_picture_packages=(graphviz)
+# For the page of reports (--html); without them ddpsim is built without it. Debian's npm is some 300 packages.
+# shellcheck disable=SC2034
+ddpsim_page_packages=(nodejs npm)
+# For the page's test.
+# shellcheck disable=SC2034
+ddpsim_browser_packages=(chromium)
 
 : "${ddpsim_me:?tools/lib.sh is to be sourced, with ddpsim_me set}"
 
@@ -117,6 +123,9 @@ need_packages() {
     refuse "cannot install ${missing% }: $ddpsim_reason; install them by hand and run again with --no-install"
   fi
 }
+
+# have_npm: Node.js and npm from wherever they are.
+have_npm() { command -v node >/dev/null && command -v npm >/dev/null; }
 
 # logged LOG WHAT COMMAND...: runs COMMAND with its output in LOG; on failure shows the end of LOG and exits 1.
 logged() {

@@ -68,7 +68,7 @@ Summary summarize(const Run& run) {
     if (is_communication(s.kind)) {
       communication.push_back({std::max(std::min(s.ready.ps, s.begin.ps), from), clipped.end});
       if (s.kind == OpKind::AllReduce || s.kind == OpKind::GradAllReduce)
-        out.buckets.push_back({s.op, s.tensors, s.bytes, s.ready - run.spans_from, s.begin - run.spans_from, s.end - run.spans_from, s.algorithm});
+        out.buckets.push_back({s.op, s.tensors, s.bytes, s.ready - run.spans_from, s.begin - run.spans_from, s.end - run.spans_from, s.algorithm, {}});
       continue;
     }
     if (s.kind == OpKind::Launch || s.kind == OpKind::FindUnused) {
@@ -81,6 +81,10 @@ Summary summarize(const Run& run) {
     else if (s.kind == OpKind::Optimizer) out.optimizer += d;
   }
   auto c = unite(std::move(compute));
+  for (BucketTimes& b : out.buckets) {
+    Interval in_flight{std::max(std::min(b.ready.ps, b.begin.ps) + from, from), std::min(b.end.ps + from, to)};
+    if (in_flight.end > in_flight.begin) b.exposed = {in_flight.end - in_flight.begin - overlap_length({in_flight}, c)};
+  }
   auto m = unite(std::move(communication));
   out.compute = {length(c)};
   // What is left: some of it (a hook's continuation) may run beside backward, and costs the step nothing then.

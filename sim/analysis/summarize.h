@@ -16,6 +16,7 @@ struct BucketTimes {
   Duration begin;
   Duration end;
   std::string algorithm;
+  Duration exposed;  // of ready to end, inside the step: time in which nothing computes. Buckets in flight together each count it
 };
 
 // All of one steady step, on the actor that ends last. step = compute + exposed_communication + idle.

@@ -21,30 +21,6 @@ namespace {
 constexpr std::uintmax_t kMaxBytes = 256u << 20;
 constexpr int kGzip = 15 + 16;  // zlib's windowBits: 32 KiB window, gzip wrapper
 
-// Every member of a gzip file. RFC 1952.
-std::string gunzip(const std::string& path, const std::string& packed) {
-  z_stream z{};
-  if (inflateInit2(&z, kGzip) != Z_OK) throw std::bad_alloc();
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
-  z.avail_in = static_cast<uInt>(packed.size());
-  std::string text;
-  std::vector<char> block(1 << 18);
-  std::string problem;
-  for (int state = Z_OK; problem.empty() && !(state == Z_STREAM_END && z.avail_in == 0);) {
-    if (state == Z_STREAM_END) inflateReset(&z);
-    z.next_out = reinterpret_cast<Bytef*>(block.data());
-    z.avail_out = static_cast<uInt>(block.size());
-    state = inflate(&z, Z_NO_FLUSH);
-    text.append(block.data(), block.size() - z.avail_out);
-    if (state == Z_BUF_ERROR) problem = "is a gzip file that ends too early; fetch or write it again";
-    else if (state != Z_OK && state != Z_STREAM_END) problem = std::string("is a damaged gzip file (") + (z.msg ? z.msg : "no details") + "); fetch or write it again";
-    else if (text.size() > kMaxBytes) problem = "is larger than 256 MiB when decompressed; no file of ddpsim is";
-  }
-  inflateEnd(&z);
-  if (!problem.empty()) throw InputError{path, problem};
-  return text;
-}
-
 // zlib writes no name and no time into the header.
 std::string gzip(const std::string& text) {
   z_stream z{};
@@ -66,6 +42,30 @@ bool is_home(const fs::path& p) {
 }
 
 }  // namespace
+
+// RFC 1952.
+std::string gunzip(const std::string& name, const std::string& packed) {
+  z_stream z{};
+  if (inflateInit2(&z, kGzip) != Z_OK) throw std::bad_alloc();
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
+  z.avail_in = static_cast<uInt>(packed.size());
+  std::string text;
+  std::vector<char> block(1 << 18);
+  std::string problem;
+  for (int state = Z_OK; problem.empty() && !(state == Z_STREAM_END && z.avail_in == 0);) {
+    if (state == Z_STREAM_END) inflateReset(&z);
+    z.next_out = reinterpret_cast<Bytef*>(block.data());
+    z.avail_out = static_cast<uInt>(block.size());
+    state = inflate(&z, Z_NO_FLUSH);
+    text.append(block.data(), block.size() - z.avail_out);
+    if (state == Z_BUF_ERROR) problem = "is a gzip file that ends too early; fetch or write it again";
+    else if (state != Z_OK && state != Z_STREAM_END) problem = std::string("is a damaged gzip file (") + (z.msg ? z.msg : "no details") + "); fetch or write it again";
+    else if (text.size() > kMaxBytes) problem = "is larger than 256 MiB when decompressed; no file of ddpsim is";
+  }
+  inflateEnd(&z);
+  if (!problem.empty()) throw InputError{name, problem};
+  return text;
+}
 
 bool exists(const std::string& path) {
   std::error_code e;

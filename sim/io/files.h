@@ -11,6 +11,8 @@ std::string read_file(const std::string& path);
 // Writes to a temporary name in the same folder (PATH.tmpPID) and renames. Compresses if the path ends in ".gz": the same text gives the same bytes.
 // Throws InputError if it cannot.
 void write_file(const std::string& path, const std::string& text);
+// Every member of gzip data. `name`: of what it is, for errors. Throws InputError.
+std::string gunzip(const std::string& name, const std::string& packed);
 bool exists(const std::string& path);
 // With all folders above it. Throws InputError if it cannot be made.
 void make_folder(const std::string& path);

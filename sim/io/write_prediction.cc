@@ -16,10 +16,9 @@ const char* category(OpKind k) { return is_communication(k) ? "communication" : 
 
 }  // namespace
 
-OrderedJson write_prediction(const predict::Prediction& p) {
+OrderedJson write_summary(const predict::Prediction& p) {
   const analysis::Summary& s = p.summary;
-  OrderedJson out;
-  OrderedJson& j = out["summary"];
+  OrderedJson j;
   j["step_ps"] = s.step.ps;
   j["step_low_ps"] = p.step_low.ps;
   j["step_high_ps"] = p.step_high.ps;
@@ -60,6 +59,12 @@ OrderedJson write_prediction(const predict::Prediction& p) {
     bucket["algorithm"] = b.algorithm;
     j["buckets"].push_back(std::move(bucket));
   }
+  return j;
+}
+
+OrderedJson write_prediction(const predict::Prediction& p) {
+  OrderedJson out;
+  out["summary"] = write_summary(p);
   out["run"] = write_run(p.run);
   return out;
 }

@@ -9,6 +9,7 @@
 namespace ddpsim::io {
 
 // {"summary": {...}, "run": {...}}; keys as in sim/FORMATS.md.
+OrderedJson write_summary(const predict::Prediction& p);
 OrderedJson write_prediction(const predict::Prediction& p);
 
 // Chrome / Perfetto trace of the recorded step: a process per class of ranks, a thread per lane, and for each bucket a flow from its last gradient

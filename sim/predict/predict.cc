@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "sim/collective/messages.h"
+#include "sim/predict/link_use.h"
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/lower.h"
@@ -161,20 +162,9 @@ std::vector<Duration> play_jitter(const Prepared& r, const Question& q, const Op
 }
 
 LinkUse busiest_link(const Prepared& r, const Question& q, Duration step) {
-  std::vector<double> work(r.comm().patterns.size());
-  for (const Op& op : r.program.steady.ops) {
-    if (!is_collective(op.kind)) continue;
-    Bytes size{op.bytes};
-    auto price = is_broadcast(op.kind) ? collective::broadcast(r.comm(), q.profile, Level::Mid, size)
-                                       : collective::all_reduce(r.comm(), q.profile, Level::Mid, size);
-    for (const auto& phase : price.phases) work[static_cast<std::size_t>(price.pattern)] += phase.work;
-  }
   LinkUse best;
-  for (std::size_t k = 0; k < work.size(); ++k)
-    for (const auto& l : r.comm().patterns[k].load) {
-      double busy = work[k] * l.per_byte / collective::link_rate(r.comm(), q.profile, Level::Mid, l.link) / static_cast<double>(step.ps);
-      if (busy > best.busy * (1 + 1e-9)) best = {q.fabric.link_name(l.link), q.fabric.links()[l.link].bandwidth, busy};
-    }
+  for (const LinkBusy& l : link_use(r.program, r.comm(), q.profile, step))
+    if (l.busy > best.busy * (1 + 1e-9)) best = {q.fabric.link_name(l.link), q.fabric.links()[l.link].bandwidth, l.busy};
   return best;
 }
 

@@ -9,9 +9,6 @@ namespace {
 
 std::string ms(Duration d) { return to_string(d); }
 
-// Four digits or more, no exponent.
-std::string count(double v) { return v >= 1000 ? fmt::format("{:.0f}", v) : fmt::format("{:.4g}", v); }
-
 std::string bar(double share, int width) {
   int n = std::clamp(static_cast<int>(share * width + 0.5), 0, width);
   return std::string(static_cast<std::size_t>(n), '#');
@@ -78,7 +75,11 @@ void buckets(Page& page, const predict::Prediction& p) {
   }
 }
 
-std::string limit_sentence(const predict::Prediction& p, const Heading& h) {
+}  // namespace
+
+std::string count_text(double v) { return v >= 1000 ? fmt::format("{:.0f}", v) : fmt::format("{:.4g}", v); }
+
+std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
   if (!h.straggler.empty()) return h.straggler;
   const analysis::Summary& s = p.summary;
   double exposed = share(s.exposed_communication, s.step);
@@ -95,27 +96,32 @@ std::string limit_sentence(const predict::Prediction& p, const Heading& h) {
   return "computation on the device" + (link.empty() ? std::string() : "; " + link);
 }
 
-}  // namespace
+std::string interval_sentence(const Heading& h, const predict::Prediction& p) {
+  return p.fitted     ? "80 % interval: how far executed steps were off"
+         : p.measured ? "80 % interval from the profile's residuals"
+         : h.captured ? "the datasheet's range for network and copies; captured times vary as their file's notes say"
+                      : "the range of efficiencies that the datasheet profile states";
+}
+
+std::string basis_sentence(const predict::Prediction& p) {
+  return p.measured ? "measured" : p.fitted ? "network fitted to executed runs, the rest from a datasheet" : "datasheet, never measured on this hardware";
+}
 
 std::string prediction_page(const Heading& h, const predict::Prediction& p, const std::vector<predict::Lever>& levers, bool colour) {
   Page page(colour);
   const analysis::Summary& s = p.summary;
-  page.line(fmt::format("profile {}: {}", h.profile, p.measured ? "measured" : p.fitted ? "network fitted to executed runs, the rest from a datasheet" : "datasheet, never measured on this hardware"));
+  page.line(fmt::format("profile {}: {}", h.profile, basis_sentence(p)));
   page.title(fmt::format("{} on {}", h.workload, h.cluster));
   page.line(h.plan);
   page.line();
-  page.title(fmt::format("step {}  ({} to {}; {})", ms(s.step), ms(p.step_low), ms(p.step_high),
-                         p.fitted     ? "80 % interval: how far executed steps were off"
-                         : p.measured ? "80 % interval from the profile's residuals"
-                         : h.captured ? "the datasheet's range for network and copies; captured times vary as their file's notes say"
-                                      : "the range of efficiencies that the datasheet profile states"));
+  page.title(fmt::format("step {}  ({} to {}; {})", ms(s.step), ms(p.step_low), ms(p.step_high), interval_sentence(h, p)));
   if (!p.jitter_steps.empty()) {
     std::vector<Duration> sorted = p.jitter_steps;
     std::sort(sorted.begin(), sorted.end());
     auto quantile = [&](double q) { return ms(sorted[static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)]); };
     page.line(fmt::format("     with jitter: median {}, 95th percentile {}, worst {} of {} steps", quantile(0.5), quantile(0.95), quantile(1), sorted.size()));
   }
-  page.line(fmt::format("     {} samples/s; scaling efficiency {:.1f} % (a step on one rank without DDP: {})", count(p.samples_per_s), 100 * p.scaling_efficiency,
+  page.line(fmt::format("     {} samples/s; scaling efficiency {:.1f} % (a step on one rank without DDP: {})", count_text(p.samples_per_s), 100 * p.scaling_efficiency,
                         ms(p.single_rank_step)));
   page.line(fmt::format("     {} of parameters, gradients, buckets and optimizer state per rank (activations not included)", to_string(p.state_bytes)));
   page.line();
@@ -123,7 +129,7 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p, cons
   buckets(page, p);
   page.line();
   page.title("what limits it");
-  page.line("  " + limit_sentence(p, h));
+  page.line("  " + limit_sentence(h, p));
   page.line();
   page.title("what to try next (each simulated)");
   constexpr std::size_t kLevers = 4;

@@ -19,7 +19,17 @@ struct Heading {
 
 // How long, how sure, where the time goes, which resource limits, what to try next. `bars`: draw them (terminal); plain ASCII either way.
 std::string prediction_page(const Heading& h, const predict::Prediction& p, const std::vector<predict::Lever>& levers, bool colour);
+// The same as GitHub-flavoured Markdown, every bucket and lever; and a cell of its tables.
+std::string prediction_markdown(const Heading& h, const predict::Prediction& p, const std::vector<predict::Lever>& levers);
+std::string markdown_cell(const std::string& s);
+// Its sentences, for who lays them out differently: what limits the step, what the interval is, what the profile's numbers are.
+std::string limit_sentence(const Heading& h, const predict::Prediction& p);
+std::string interval_sentence(const Heading& h, const predict::Prediction& p);
+std::string basis_sentence(const predict::Prediction& p);
 std::string prediction_csv(const Heading& h, const predict::Prediction& p);
+
+// Four digits or more, no exponent.
+std::string count_text(double v);
 
 // Quotes a CSV field if it needs it.
 std::string csv_field(const std::string& s);

@@ -71,8 +71,9 @@ void check_network(const Fabric& f, std::vector<Finding>& out) {
 
 }  // namespace
 
-std::vector<LinkGroup> link_groups(const Fabric& f) {
+std::vector<LinkGroup> link_groups(const Fabric& f, std::vector<std::uint32_t>* group_of_cable) {
   std::vector<LinkGroup> out;
+  if (group_of_cable) group_of_cable->assign(f.links().size() / 2, 0);
   std::map<std::tuple<std::string, int, std::string, std::int64_t, std::int64_t>, std::size_t> index;
   auto add = [&](LinkId l, const std::string& what) {
     const Link& link = f.links()[l];
@@ -80,6 +81,7 @@ std::vector<LinkGroup> link_groups(const Fabric& f) {
     auto [it, fresh] = index.emplace(std::tuple(what, static_cast<int>(link.kind), transport, link.bandwidth.bits_per_s, link.latency.ps), out.size());
     if (fresh) out.push_back({what, link.kind, transport, link.bandwidth, link.latency, 0});
     ++out[it->second].cables;
+    if (group_of_cable) (*group_of_cable)[l / 2] = static_cast<std::uint32_t>(it->second);
   };
   const Cluster& c = f.cluster();
   if (f.drawn())

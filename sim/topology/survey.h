@@ -17,8 +17,8 @@ struct LinkGroup {
   Duration latency;
   std::int64_t cables = 0;
 };
-// In order of first appearance: inside hosts, NICs, trunks.
-std::vector<LinkGroup> link_groups(const Fabric& f);
+// In order of first appearance: inside hosts, NICs, trunks. `group_of_cable`, if given: by LinkId / 2, index into the result.
+std::vector<LinkGroup> link_groups(const Fabric& f, std::vector<std::uint32_t>* group_of_cable = nullptr);
 
 // Longest route by links between two devices. Sources: every device up to 1,024 of them, else 64 spread evenly.
 struct Diameter {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "sim/io/files.h"
 #include "tests/support/support.h"
@@ -51,13 +52,27 @@ class Folder : public testing::Test {
   fs::path path_;
 };
 
+// Rows of Markdown tables that have another number of cells than the row above; without tables at all, the text.
+std::string ragged_rows(const std::string& text) {
+  std::string bad;
+  long above = 0, rows = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    long cells = line.starts_with("|") ? std::count(line.begin(), line.end(), '|') : 0;
+    if (cells > 0) ++rows;
+    if (cells > 0 && above > 0 && cells != above) bad += line + "\n";
+    above = cells;
+  }
+  return rows > 3 ? bad : text;
+}
+
 struct Command {
   Args args;
   std::vector<std::string> formats;
 };
 const std::vector<Command> kCommands{
-    {Args{"predict"} + kCpu, {"table", "csv", "json"}},
-    {Args{"predict"} + kGpu, {"table", "csv", "json"}},
+    {Args{"predict"} + kCpu, {"table", "csv", "json", "md"}},
+    {Args{"predict"} + kGpu, {"table", "csv", "json", "md"}},
     {Args{"predict"} + kCpu + Args{"--fidelity", "message", "--ranks", "3"}, {"table", "csv", "json"}},
     {Args{"predict"} + kCpu + Args{"--set", "jitter={\"cv\":0.05,\"samples\":5}"}, {"table", "csv", "json"}},
     {Args{"predict"} + kCpu + Args{"--plan", "averaging"}, {"table", "csv", "json"}},
@@ -105,6 +120,7 @@ TEST_F(Folder, EachCommandInEachFormat) {
       EXPECT_EQ(first.out.back(), '\n');
       EXPECT_EQ(first.out.find('\x1b'), std::string::npos) << "colour without a terminal";
       if (format == "json") { EXPECT_TRUE(io::parse_json(first.out, "stdout").is_structured()); }
+      if (format == "md") { EXPECT_EQ(ragged_rows(first.out), ""); }
       if (format == "csv") {
         std::size_t from = first.out.find('\n') + 1;
         std::size_t fields = csv_fields(first.out.substr(0, from - 1));

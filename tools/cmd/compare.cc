@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "sim/analysis/compare.h"
+#include "sim/io/write_page.h"
 #include "sim/report/text.h"
 #include "tools/cmd/question.h"
 
@@ -74,6 +75,29 @@ std::string table_of(const Run& p, const Run& m, const analysis::Comparison& c) 
   return out;
 }
 
+std::string markdown_of(const Run& p, const Run& m, const analysis::Comparison& c) {
+  std::string out = fmt::format("## {}\n\n**{:+.3f} %**, {}{}: predicted {} (profile {}), measured {} ({}, {}).\n", report::markdown_cell(m.key), 100 * c.error, analysis::name_of(c.verdict),
+                                c.reason.empty() ? "" : " (" + c.reason + ")", to_string(c.predicted), p.profile, to_string(c.measured), name_of(m.evidence),
+                                m.quality.verdict == Verdict::Clean ? "clean" : "noisy");
+  if (c.spans.empty()) return out;
+  out += "\n| operation | lane | predicted end | measured end | difference | of the step |\n|---|---|--:|--:|--:|--:|\n";
+  for (const auto& s : c.spans)
+    out += fmt::format("| {} | {} | {} | {} | {} | {:+.3f} % |\n", report::markdown_cell(s.op), name_of(s.lane), to_string(s.predicted_end), to_string(s.measured_end), to_string(s.difference),
+                       100 * static_cast<double>(s.difference.ps) / static_cast<double>(c.measured.ps));
+  return out;
+}
+
+io::OrderedJson page_data(const Run& p, const Run& m, const analysis::Comparison& c, double tolerance) {
+  io::OrderedJson j{{"kind", "compare"}, {"title", m.key}, {"tolerance", tolerance}, {"comparison", json_of(c)}, {"predicted", io::page_run(p)}, {"measured", io::page_run(m)}};
+  j["measured"]["evidence"] = name_of(m.evidence);
+  const Origin& o = m.origin;
+  j["measured"]["origin"] = {{"date", o.date}, {"backend", o.backend}, {"hosts", o.hosts}, {"cpu", o.cpu}, {"cores", o.cores}, {"gpu", o.gpu}, {"kernel", o.kernel},
+                             {"software", o.software}, {"compute", o.compute}, {"profile", o.profile}, {"version", o.version}};
+  j["measured"]["quality"] = {{"verdict", m.quality.verdict == Verdict::Clean ? "clean" : "noisy"}, {"spread", m.quality.spread}, {"retransmits", m.quality.retransmits},
+                              {"load", m.quality.load}, {"reasons", m.quality.reasons}};
+  return j;
+}
+
 }  // namespace
 
 void add_compare(CLI::App& app, Terminal& t) {
@@ -83,13 +107,16 @@ void add_compare(CLI::App& app, Terminal& t) {
   c->add_option("measured", flags->measured, "measured Run; may be gzip")->required();
   c->add_option("--tolerance", flags->options.tolerance, "of the step's relative error, for the verdict; default 0.02")->check(CLI::PositiveNumber);
   c->add_flag("--mean", flags->options.mean, "the step is the mean of the steady steps, not their median (for steps that differ, as beside another job)");
-  add_output_flags(*c, flags->output, {"table", "csv", "json"});
+  add_output_flags(*c, flags->output, {"table", "csv", "json", "md"});
+  add_html_flag(*c, flags->output);
   c->callback([&t, flags] {
+    check_html(flags->output);
     Run p = open_run(flags->predicted, RunKind::Predicted);
     Run m = open_run(flags->measured, RunKind::Measured);
     analysis::Comparison result = analysis::compare(p, m, flags->options);
+    write_html(t, flags->output, [&] { return page_data(p, m, result, flags->options.tolerance); });
     const std::string& format = flags->output.format;
-    write_answer(t, flags->output, format == "json" ? json_of(result).dump(1) + "\n" : format == "csv" ? csv_of(result) : table_of(p, m, result));
+    write_answer(t, flags->output, format == "json" ? json_of(result).dump(1) + "\n" : format == "csv" ? csv_of(result) : format == "md" ? markdown_of(p, m, result) : table_of(p, m, result));
     if (result.verdict != analysis::Agreement::Outside) return;
     t.err << "ddpsim: " << flags->measured << ": " << result.reason << "\n";
     throw GateFailed{};

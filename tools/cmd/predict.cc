@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "sim/io/write_page.h"
 #include "sim/io/write_prediction.h"
 #include "sim/report/text.h"
 #include "tools/cmd/question.h"
@@ -44,19 +45,42 @@ report::Heading heading(const Loaded& l) {
   return h;
 }
 
+io::OrderedJson page_data(const Loaded& l, const predict::Prediction& p, const std::vector<predict::Lever>& levers) {
+  report::Heading h = heading(l);
+  io::OrderedJson j{{"kind", "predict"}, {"title", l.workload.name + " on " + l.cluster.name}, {"ranks", l.scenario.ranks}};
+  j["heading"] = {{"workload", h.workload}, {"cluster", h.cluster}, {"plan", h.plan}, {"schedule", h.schedule}, {"limit", report::limit_sentence(h, p)},
+                  {"interval", report::interval_sentence(h, p)}, {"basis", report::basis_sentence(p)}};
+  j["summary"] = io::write_summary(p);
+  j["exposed_ps"] = io::OrderedJson::array();
+  for (const analysis::BucketTimes& b : p.summary.buckets) j["exposed_ps"].push_back(b.exposed.ps);
+  j["actor"] = p.summary.actor;
+  j["run"] = io::page_run(p.run);
+  j["levers"] = io::page_levers(levers);
+  j["topology"] = io::page_topology(*l.fabric, predict::link_use(l.question(), p.summary.step, l.options));
+  j["documents"] = {{"scenario", io::page_document(l.documents.scenario)}, {"workload", io::page_document(l.documents.workload)},
+                    {"cluster", io::page_document(l.documents.cluster)}, {"profile", io::page_document(l.documents.profile)}};
+  return j;
+}
+
 void predict_command(Terminal& t, const Flags& flags) {
+  check_html(flags.output);
   Loaded l = load(t, flags.question);
   predict::Prediction p = predict::predict(l.question(), l.options);
   p.run.key = l.key;
+  std::vector<predict::Lever> levers;
+  if (flags.output.format == "table" || flags.output.format == "md" || !flags.output.html.empty()) levers = predict::levers(l.question(), p.summary.step, l.options);
   std::string text;
   if (flags.output.format == "json") {
     text = io::write_prediction(p).dump(1) + "\n";
   } else if (flags.output.format == "csv") {
     text = report::prediction_csv(heading(l), p);
+  } else if (flags.output.format == "md") {
+    text = report::prediction_markdown(heading(l), p, levers);
   } else {
     bool colour = t.out_is_terminal && flags.output.out.empty();
-    text = report::prediction_page(heading(l), p, predict::levers(l.question(), p.summary.step, l.options), colour);
+    text = report::prediction_page(heading(l), p, levers, colour);
   }
+  write_html(t, flags.output, [&] { return page_data(l, p, levers); });
   write_answer(t, flags.output, text);
 }
 
@@ -66,7 +90,8 @@ void add_predict(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("predict", "Predict one training iteration: how long, how sure, where the time goes, what to try next");
   add_question_flags(*c, flags->question);
-  add_output_flags(*c, flags->output, {"table", "csv", "json"});
+  add_output_flags(*c, flags->output, {"table", "csv", "json", "md"});
+  add_html_flag(*c, flags->output);
   c->callback([&t, flags] { predict_command(t, *flags); });
 }
 

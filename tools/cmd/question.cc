@@ -6,6 +6,7 @@
 #include <charconv>
 #include <ostream>
 
+#include "sim/io/write_page.h"
 #include "tools/cmd/documents.h"
 #include "tools/cmd/loader.h"
 
@@ -103,6 +104,20 @@ void add_output_flags(CLI::App& c, OutputFlags& f, const std::vector<std::string
   c.add_option("--out", f.out, "write the answer to this file instead of stdout");
 }
 
+void add_html_flag(CLI::App& c, OutputFlags& f) {
+  c.add_option("--html", f.html, "also write the answer as a page: one HTML file that needs no network");
+}
+
+void check_html(const OutputFlags& flags) {
+  if (!flags.html.empty()) io::require_page();
+}
+
+void write_html(Terminal& t, const OutputFlags& flags, const std::function<io::OrderedJson()>& data) {
+  if (flags.html.empty()) return;
+  io::write_file(flags.html, io::write_page(data()));
+  t.err << "ddpsim: wrote " << flags.html << "\n";
+}
+
 void write_answer(Terminal& t, const OutputFlags& flags, const std::string& text) {
   if (!flags.out.empty()) return io::write_file(flags.out, text);
   t.out << text << std::flush;
@@ -176,6 +191,7 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   out.workload_hash = fmt::format("{:016x}", fnv1a(kOffset, workload_text));
   // The whole question but the profile, in one document that stands alone but for shipped workloads.
   out.document = plan_and_ranks;
+  out.documents = {asked.document, asked.workload->document, cluster, asked.hardware->profile_document};
   out.document["workload"] = asked.workload->name;
   out.document["cluster"] = cluster;
   for (const char* prose : {"description", "source"}) out.document["cluster"].erase(prose);

@@ -1,6 +1,7 @@
 // The flags that every command about a scenario shares, and what they load.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,9 +31,16 @@ void add_question_flags(CLI::App& command, QuestionFlags& flags);
 struct OutputFlags {
   std::string format;
   std::string out;
+  std::string html;
 };
 // `formats`: allowed ones, the first is the default.
 void add_output_flags(CLI::App& command, OutputFlags& flags, const std::vector<std::string>& formats);
+// --html FILE, of commands that have a page. Beside the answer, not instead of it.
+void add_html_flag(CLI::App& command, OutputFlags& flags);
+// Throws InputError if a page is asked for and this build has none: to be called before the work.
+void check_html(const OutputFlags& flags);
+// Writes the page, if one is asked for. `data`: as in sim/FORMATS.md, page; called only then.
+void write_html(Terminal& t, const OutputFlags& flags, const std::function<io::OrderedJson()>& data);
 // To --out (written whole or not at all) or to stdout.
 void write_answer(Terminal& t, const OutputFlags& flags, const std::string& text);
 
@@ -44,6 +52,7 @@ struct Loaded {
   std::string key;  // readable, with a hash of all inputs
   std::string workload_text;  // its document
   io::Json document;          // scenario file that asks the same question: cluster and plan in it, workload by name, no profile
+  io::Documents documents;    // as loaded, with --set applied
   std::string scenario_hash;  // of `document`
   std::string workload_hash;  // of the workload's document
   std::optional<topology::Fabric> fabric;

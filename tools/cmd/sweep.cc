@@ -90,6 +90,17 @@ Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, 
   return s;
 }
 
+std::string title(Loader& loader, const Sweep& s) {
+  std::string fields;
+  for (const std::string& f : fields_of(s.axes)) fields += (fields.empty() ? "" : " x ") + f;
+  try {
+    Asked a = loader.ask(choice_at(s, values_at(s.axes, 0)));
+    return fmt::format("{} on {}: {}", a.workload->workload.name, a.hardware->cluster.name, fields);
+  } catch (const InputError&) {
+    return fields;
+  }
+}
+
 SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point) {
   SweepRow row;
   row.point = point;
@@ -204,7 +215,7 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
   result("algorithm", "", [](const SweepRow& r) { return r.algorithm; });
   result("busiest_link", "", [](const SweepRow& r) { return r.busiest_link; });
   result("busiest_share", "share", [](const SweepRow& r) { return r.busiest_share; });
-  result("state_bytes", "B", [](const SweepRow& r) { return r.state.count; });
+  result("state_bytes", "bytes", [](const SweepRow& r) { return r.state.count; });
   column("reason", "reason", "", [](const SweepRow& r) { return r.reason; });
   return {{"schema", "ddpsim.sweep/1"}, {"kind", "sweep"}, {"version", kVersion}, {"sweep", s.id}, {"columns", columns}, {"data", data}};
 }

@@ -36,6 +36,9 @@ struct Sweep {
 // Checks every field and every name before any work. Throws InputError.
 Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, const std::vector<std::string>& axes, const std::vector<std::string>& zips);
 
+// "resnet50 on hgx-h100: bucket_cap_mb x cluster.hosts", of the first point that has a question.
+std::string title(Loader& loader, const Sweep& sweep);
+
 // Never throws InputError: that is a row's reason.
 SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point);
 

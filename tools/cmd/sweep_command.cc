@@ -127,7 +127,10 @@ void sweep_command(Terminal& t, Flags& flags) {
   Sweep s = make_sweep(t, loader, flags.question, flags.axes, flags.zips);
   Part part = part_of(flags.shard, s.points);
   constexpr std::int64_t kMostKept = 1'000'000;
-  if (!stream && part.last - part.first > kMostKept) throw InputError{"--format " + flags.output.format, fmt::format("keeps all rows, at most {}; CSV has no limit", kMostKept)};
+  bool keep = !stream || !flags.output.html.empty();
+  if (keep && part.last - part.first > kMostKept) throw InputError{stream ? "--html" : "--format " + flags.output.format, fmt::format("keeps all rows, at most {}; CSV has no limit", kMostKept)};
+  if (flags.resume && keep) throw InputError{"--html", "shows all rows, and --resume makes only those that the file lacks"};
+  check_html(flags.output);
   Found found;
   std::optional<io::LineFile> file;
   if (stream && !flags.output.out.empty()) {
@@ -159,13 +162,18 @@ void sweep_command(Terminal& t, Flags& flags) {
     for (SweepRow& r : rows) {
       summary.add(r);
       if (stream) lines += sweep_line(s, r);
-      else kept.push_back(std::move(r));
+      if (keep) kept.push_back(std::move(r));
     }
     if (stream) write(lines);
     done += static_cast<std::int64_t>(rows.size());
   };
   in_order<std::vector<SweepRow>>(0, blocks, jobs, kAhead, make, take, [&] { progress.show(done); });
   progress.show(done, true);
+  write_html(t, flags.output, [&] {
+    io::OrderedJson page = sweep_json(s, kept);
+    page["title"] = title(loader, s);
+    return page;
+  });
   if (stream) {
     if (!file) t.out << std::flush;
     if (file && found.rows == part.last - part.first) t.err << "ddpsim: " << flags.output.out << " was complete\n";
@@ -250,6 +258,7 @@ void add_sweep(CLI::App& app, Terminal& t) {
   c->add_option("--shard", flags->shard, "K/N: the K-th of N parts, from 0 (a Slurm array); ddpsim merge joins their files");
   c->add_flag("--resume", flags->resume, "continue --out where a killed sweep left it");
   add_output_flags(*c, flags->output, {"csv", "table", "md", "json"});
+  add_html_flag(*c, flags->output);
   c->callback([&t, flags] { sweep_command(t, *flags); });
 }
 

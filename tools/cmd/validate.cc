@@ -238,7 +238,9 @@ void validate_collectives(Terminal& t, const Flags& flags) {
 }
 
 void validate_command(Terminal& t, Flags flags) {
+  if (flags.collectives && !flags.output.html.empty()) throw InputError{"--html", "is of validate without --collectives; that one has --format md"};
   if (flags.collectives) return validate_collectives(t, flags);
+  check_html(flags.output);
   if (flags.output.format == "md") throw InputError{"--format md", "is of validate --collectives; here: table, json, junit"};
   io::Home home = home_of(t);
   if (flags.runs.empty()) flags.runs = home.path() + "/calib/runs";
@@ -259,6 +261,9 @@ void validate_command(Terminal& t, Flags flags) {
   std::vector<Limit> limits = read_budget(io::parse_json(io::read_file(flags.budget), flags.budget), flags.budget);
   Validation v = validate_folder(t, flags);
   apply_budget(v, limits);
+  write_html(t, flags.output, [&] {
+    return io::OrderedJson{{"kind", "validate"}, {"title", "ddpsim validate"}, {"without", flags.without}, {"tolerance", flags.tolerance}, {"validation", validation_json(v)}};
+  });
   const std::string& format = flags.output.format;
   write_answer(t, flags.output, format == "json" ? validation_json(v).dump(1) + "\n" : format == "junit" ? validation_junit(v) : validation_table(v));
   for (const RunError& e : v.errors) t.err << "ddpsim: " << e.what << ": " << e.file << ": " << e.sentence << "\n";
@@ -281,6 +286,7 @@ void add_validate(CLI::App& app, Terminal& t) {
   c->add_flag("--collectives", flags->collectives, "judge the prices of NCCL's collectives instead: published tables, each predicted with what other machines' tables say");
   c->add_option("--published", flags->published, "folder of those tables; default: the shipped calib/published")->needs("--collectives");
   add_output_flags(*c, flags->output, {"table", "json", "junit", "md"});
+  add_html_flag(*c, flags->output);
   c->callback([&t, flags] { validate_command(t, *flags); });
 }
 

@@ -1,0 +1,38 @@
+// busy(link) = sum over collectives of work * load(link) / rate(link) / step
+#include "sim/predict/link_use.h"
+
+#include <map>
+
+#include "sim/predict/mechanisms.h"
+#include "sim/predict/roofline.h"
+#include "sim/strategy/lower.h"
+
+namespace ddpsim::predict {
+
+std::vector<LinkBusy> link_use(const Program& program, const collective::Communicator& comm, const Profile& profile, Duration step) {
+  std::vector<double> work(comm.patterns.size());
+  for (const Op& op : program.steady.ops) {
+    if (!is_collective(op.kind)) continue;
+    auto price = is_broadcast(op.kind) ? collective::broadcast(comm, profile, Level::Mid, {op.bytes}) : collective::all_reduce(comm, profile, Level::Mid, {op.bytes});
+    for (const auto& phase : price.phases) work[static_cast<std::size_t>(price.pattern)] += phase.work;
+  }
+  std::map<topology::LinkId, double> bytes;
+  for (std::size_t k = 0; k < work.size(); ++k)
+    for (const auto& l : comm.patterns[k].load)
+      if (work[k] > 0) bytes[l.link] += work[k] * l.per_byte;
+  std::vector<LinkBusy> out;
+  for (auto [link, b] : bytes)
+    if (b > 0) out.push_back({link, b / collective::link_rate(comm, profile, Level::Mid, link) / static_cast<double>(step.ps)});
+  return out;
+}
+
+std::vector<LinkBusy> link_use(const Question& q, Duration step, const Options& options) {
+  if (q.scenario.ranks < 2) return {};
+  StepTimes times = step_times(q.workload, q.profile, Level::Mid);
+  Program program = strategy::lower({q.workload, times, q.profile.kind}, q.scenario.plan, strategy::Steps::SteadyOnly);
+  if (options.without) alter(*options.without, program);
+  Communicators own;
+  return link_use(program, (options.known ? *options.known : own).get(q, program.backend), q.profile, step);
+}
+
+}  // namespace ddpsim::predict

@@ -1,0 +1,38 @@
+// A prediction as GitHub-flavoured Markdown: the page of text, in tables.
+#include <fmt/format.h>
+
+#include "sim/report/text.h"
+
+namespace ddpsim::report {
+namespace {
+
+double share(Duration part, Duration whole) { return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0; }
+
+}  // namespace
+
+std::string markdown_cell(const std::string& s) {
+  std::string out;
+  for (char c : s) out += c == '|' ? std::string("\\|") : c == '\n' ? std::string(" ") : std::string(1, c);
+  return out;
+}
+
+std::string prediction_markdown(const Heading& h, const predict::Prediction& p, const std::vector<predict::Lever>& levers) {
+  const analysis::Summary& s = p.summary;
+  std::string out = fmt::format("## {} on {}\n\n{}. Profile {}: {}.\n\n", h.workload, h.cluster, h.plan, h.profile, basis_sentence(p));
+  out += fmt::format("**Step {}** ({} to {}; {}); {} samples/s; scaling efficiency {:.1f} %; limited by {}.\n\n", to_string(s.step), to_string(p.step_low), to_string(p.step_high),
+                     interval_sentence(h, p), count_text(p.samples_per_s), 100 * p.scaling_efficiency, limit_sentence(h, p));
+  out += "| part of the step | time | share |\n|---|--:|--:|\n";
+  for (auto [name, time] : {std::pair{"forward", s.forward}, {"backward", s.backward}, {"averaging on the device", s.ddp}, {"exposed communication", s.exposed_communication},
+                            {"optimizer", s.optimizer}, {"device waits for its host", s.idle}})
+    if (time.ps != 0) out += fmt::format("| {} | {} | {:.1f} % |\n", name, to_string(time), 100 * share(time, s.step));
+  if (!s.buckets.empty()) out += "\n| all-reduce | bytes | tensors | ready | begin | end | algorithm |\n|---|--:|--:|--:|--:|--:|---|\n";
+  for (const analysis::BucketTimes& b : s.buckets)
+    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", markdown_cell(b.name), to_string(Bytes{b.bytes}), b.tensors.size(), to_string(b.ready), to_string(b.begin), to_string(b.end), b.algorithm);
+  if (!levers.empty()) out += "\n| what to try next | step | gain | how |\n|---|--:|--:|---|\n";
+  for (const predict::Lever& l : levers)
+    out += fmt::format("| {} | {} | {} | `{}` |\n", markdown_cell(l.change), to_string(l.step), to_string(s.step - l.step), l.command);
+  for (const std::string& note : p.extrapolated) out += "\nBeyond the model: " + note + "\n";
+  return out;
+}
+
+}  // namespace ddpsim::report
