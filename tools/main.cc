@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "tools/cmd/command.h"
+#include "tools/cmd/processes.h"
 
 namespace {
 
@@ -25,5 +26,11 @@ int main(int argc, char** argv) {
   const char* home = std::getenv("DDPSIM_HOME");
   ddpsim::cli::Terminal t{std::cout, std::cerr, ::isatty(STDOUT_FILENO) == 1 && !std::getenv("NO_COLOR"), home ? home : "",
                           n > 0 ? std::string(self, static_cast<std::size_t>(n)) : std::string(argc > 0 ? argv[0] : "ddpsim"), ::isatty(STDERR_FILENO) == 1};
+  // Of the processes that mpirun starts, one talks.
+  std::ostream silent(nullptr);
+  if (argc > 1 && std::string(argv[1]) == "sweep" && ddpsim::cli::is_mpi_follower()) {
+    ddpsim::cli::Terminal follower{silent, silent, false, t.home, t.executable};
+    return ddpsim::cli::run(std::vector<std::string>(argv + 1, argv + argc), follower);
+  }
   return ddpsim::cli::run(std::vector<std::string>(argv + 1, argv + argc), t);
 }

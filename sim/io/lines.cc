@@ -33,7 +33,8 @@ std::optional<FoundLines> scan_lines(const std::string& path) {
   std::error_code e;
   auto status = std::filesystem::status(path, e);
   if (status.type() == std::filesystem::file_type::not_found) return std::nullopt;
-  if (!std::filesystem::is_regular_file(status)) throw InputError{path, "is not a regular file"};
+  if (std::filesystem::is_directory(status)) throw InputError{path, "is a folder; expected a file"};
+  if (!std::filesystem::is_regular_file(status)) return std::nullopt;  // a device or a pipe holds nothing
   FoundLines out;
   auto count = [](void* state, const std::string& text) {
     auto& found = *static_cast<FoundLines*>(state);

@@ -265,6 +265,8 @@ Prediction predict(const Question& q, const Options& given) {
   if (q.profile.step_residual > 0) {
     out.step_low = scale(step, 1 - q.profile.step_residual);
     out.step_high = scale(step, 1 + q.profile.step_residual);
+  } else if (!options.interval) {
+    out.step_low = out.step_high = step;
   } else {
     out.step_low = std::min(step, steady_period(q, Level::High, options));
     out.step_high = std::max(step, steady_period(q, Level::Low, options));

@@ -154,6 +154,16 @@ void predict_resnet50_ddp_65536_gpus(benchmark::State& state) {
 }
 BENCHMARK(predict_resnet50_ddp_65536_gpus)->Unit(benchmark::kMillisecond);
 
+// The whole command: caps x hosts x bandwidths, on all cores.
+void sweep_10000_points(benchmark::State& state) {
+  for (auto _ : state) {
+    test::Outcome o = test::ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--axis", "bucket_cap_mb=1:25", "--axis", "cluster.hosts=1:20", "--axis", "cluster.link.bandwidth=20Gb/s:400Gb/s:+20Gb/s", "--out", "/dev/null"});
+    if (o.code != 0) state.SkipWithError(o.err.c_str());
+  }
+  state.counters["points/s"] = benchmark::Counter(10'000.0 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+BENCHMARK(sweep_10000_points)->Unit(benchmark::kMillisecond)->UseRealTime();
+
 // DP of the peers' comparison (50 layers, 25 buckets of 25 MB, 64 ranks): by message, and by collective (which uses the ring's symmetry).
 void dp64(benchmark::State& state, predict::Fidelity fidelity) {
   Workload w = test::layered(50, 12'500'000, kMillisecond, kMillisecond * 2);

@@ -71,11 +71,13 @@ bool add_range(const std::string& blame, const std::string& text, std::vector<st
   if (!geometric && step <= 0) fail("has a step that is not above 0");
   if (geometric && from.number <= 0) fail("starts at or below 0, from where no factor leads on");
   if (to.number < from.number) fail("is empty: it ends before it starts");
+  constexpr double kMostValues = 1e6;
   constexpr double kClose = 1e-9;
+  if (!geometric && (to.number - from.number) / step > kMostValues) fail(fmt::format("has more than {:.0f} values", kMostValues));
   double count = 0;
   for (double v = from.number; v <= to.number * (1 + kClose) + (geometric ? 0 : step * kClose); v = geometric ? v * step : from.number + count * step) {
     out.push_back(print(v, from.unit));
-    if (++count > static_cast<double>(kMostPoints)) fail(fmt::format("has more than {} values", kMostPoints));
+    if (++count > kMostValues) fail(fmt::format("has more than {:.0f} values", kMostValues));
   }
   return true;
 }

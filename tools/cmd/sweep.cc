@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "sim/model/version.h"
 #include "sim/report/text.h"
@@ -24,6 +25,8 @@ Choice choice_at(const Sweep& s, const std::vector<std::string>& values) {
     for (const std::string& field : a.fields) choose(field, values[k++], out);
   return out;
 }
+
+std::string ps(const std::optional<Duration>& d) { return d ? std::to_string(d->ps) : ""; }
 
 std::string one_line(std::string text) {
   std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
@@ -60,8 +63,9 @@ void check_axis(const Terminal& t, Loader& loader, const Sweep& s, std::size_t a
 
 }  // namespace
 
-Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, const std::vector<std::string>& axes, const std::vector<std::string>& zips) {
+Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, const std::vector<std::string>& axes, const std::vector<std::string>& zips, bool interval) {
   Sweep s;
+  s.interval = interval;
   for (const std::string& text : axes) s.axes.push_back(parse_axis("--axis", text));
   std::vector<Axis> zipped;
   for (const std::string& text : zips) zipped.push_back(parse_axis("--zip", text));
@@ -69,7 +73,7 @@ Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, 
   if (s.axes.empty()) throw InputError{"--axis", "nothing to sweep; name a field and its values, for example --axis bucket_cap_mb=1,5,10,25,50,100 --axis cluster.hosts=1:64:x2"};
   s.points = points_of(s.axes);
   for (std::size_t k = 0; k < s.axes.size(); ++k) check_axis(t, loader, s, k);
-  std::uint64_t h = fnv1a(0xcbf29ce484222325ull, kVersion);
+  std::uint64_t h = fnv1a(0xcbf29ce484222325ull, std::string(kVersion) + (interval ? " interval" : ""));
   for (const std::string& text : {flags.workload, flags.cluster, flags.plan, flags.ranks, flags.layers, flags.fidelity}) h = fnv1a(h, text);
   for (const auto* list : {&flags.profiles, &flags.sets, &axes, &zips}) {
     for (const std::string& text : *list) h = fnv1a(h, text);
@@ -108,11 +112,14 @@ SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point) {
   try {
     Asked a = loader.ask(choice_at(sweep, row.values));
     a.options.warmup = false;
+    a.options.interval = sweep.interval;
     predict::Prediction p = predict::predict(a.question(), a.options);
     row.ranks = a.scenario.ranks;
     row.step = p.summary.step;
-    row.low = p.step_low;
-    row.high = p.step_high;
+    if (sweep.interval || p.fitted) {
+      row.low = p.step_low;
+      row.high = p.step_high;
+    }
     row.samples_per_s = p.samples_per_s;
     row.scaling_efficiency = p.scaling_efficiency;
     row.communication = p.summary.communication;
@@ -139,7 +146,7 @@ std::string sweep_line(const Sweep& s, const SweepRow& r) {
   std::string out = std::to_string(r.point);
   for (const std::string& v : r.values) out += "," + report::csv_field(v);
   if (r.reason.empty())
-    out += fmt::format(",{},{},{},{},{:.3f},{:.6f},{},{},{},{},{},{:.6f},{},", r.ranks, r.step.ps, r.low.ps, r.high.ps, r.samples_per_s, r.scaling_efficiency, r.communication.ps, r.exposed.ps,
+    out += fmt::format(",{},{},{},{},{:.3f},{:.6f},{},{},{},{},{},{:.6f},{},", r.ranks, r.step.ps, ps(r.low), ps(r.high), r.samples_per_s, r.scaling_efficiency, r.communication.ps, r.exposed.ps,
                        r.all_reduces, report::csv_field(r.algorithm), report::csv_field(r.busiest_link), r.busiest_share, r.state.count);
   else
     out += ",,,,,,,,,,,,,," + report::csv_field(r.reason);
@@ -153,10 +160,19 @@ std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool 
   for (const SweepRow& r : rows) {
     std::vector<std::string> line = r.values;
     if (r.reason.empty())
-      for (std::string v : {to_string(r.step), to_string(r.low), to_string(r.high), fmt::format("{:.4g}", r.samples_per_s), fmt::format("{:.1f} %", 100 * r.scaling_efficiency), to_string(r.exposed), r.algorithm})
+      for (std::string v : {to_string(r.step), r.low ? to_string(*r.low) : "", r.high ? to_string(*r.high) : "", fmt::format("{:.4g}", r.samples_per_s), fmt::format("{:.1f} %", 100 * r.scaling_efficiency), to_string(r.exposed), r.algorithm})
         line.push_back(std::move(v));
     else line.push_back(r.reason);
     cells.push_back(std::move(line));
+  }
+  // Columns that are empty everywhere are left out: no interval was asked for.
+  for (std::size_t k = cells[0].size(); k-- > fields;) {
+    bool empty = cells.size() > 1;
+    for (std::size_t i = 1; i < cells.size(); ++i) empty = empty && (cells[i].size() < cells[0].size() || cells[i][k].empty());
+    if (!empty) continue;
+    std::size_t full = cells[0].size();
+    for (auto& line : cells)
+      if (line.size() == full) line.erase(line.begin() + static_cast<std::ptrdiff_t>(k));
   }
   std::vector<std::size_t> width(cells[0].size());
   for (const auto& line : cells) {
@@ -203,10 +219,9 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
   // Numbers as numbers, so that they can be drawn.
   for (std::size_t k = 0; k < fields.size(); ++k)
     column(fields[k], "axis", "", [&](const SweepRow& r) { return io::Json::accept(r.values[k]) ? OrderedJson::parse(r.values[k]) : OrderedJson(r.values[k]); });
-  result("ranks", "", [](const SweepRow& r) { return r.ranks; });
   result("step_ps", "ps", [](const SweepRow& r) { return r.step.ps; });
-  result("step_low_ps", "ps", [](const SweepRow& r) { return r.low.ps; });
-  result("step_high_ps", "ps", [](const SweepRow& r) { return r.high.ps; });
+  result("step_low_ps", "ps", [](const SweepRow& r) { return r.low ? io::OrderedJson(r.low->ps) : io::OrderedJson(); });
+  result("step_high_ps", "ps", [](const SweepRow& r) { return r.high ? io::OrderedJson(r.high->ps) : io::OrderedJson(); });
   result("samples_per_s", "1/s", [](const SweepRow& r) { return r.samples_per_s; });
   result("scaling_efficiency", "share", [](const SweepRow& r) { return r.scaling_efficiency; });
   result("communication_ps", "ps", [](const SweepRow& r) { return r.communication.ps; });
@@ -216,6 +231,7 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
   result("busiest_link", "", [](const SweepRow& r) { return r.busiest_link; });
   result("busiest_share", "share", [](const SweepRow& r) { return r.busiest_share; });
   result("state_bytes", "bytes", [](const SweepRow& r) { return r.state.count; });
+  result("ranks", "", [](const SweepRow& r) { return r.ranks; });
   column("reason", "reason", "", [](const SweepRow& r) { return r.reason; });
   return {{"schema", "ddpsim.sweep/1"}, {"kind", "sweep"}, {"version", kVersion}, {"sweep", s.id}, {"columns", columns}, {"data", data}};
 }

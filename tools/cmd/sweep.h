@@ -14,8 +14,8 @@ struct SweepRow {
   std::string reason;               // why the point has no prediction; "" = it has
   int ranks = 0;
   Duration step;
-  Duration low;
-  Duration high;
+  std::optional<Duration> low;  // of the interval: with Sweep::interval, or where the profile was held to executed steps
+  std::optional<Duration> high;
   double samples_per_s = 0;
   double scaling_efficiency = 0;
   Duration communication;
@@ -30,11 +30,12 @@ struct SweepRow {
 struct Sweep {
   std::vector<Axis> axes;
   std::int64_t points = 0;
+  bool interval = false;  // also at both ends of the profile's ranges: three simulations a point
   std::string id;  // of the question, the axes and this version: "16 hex digits-points"; in every row
 };
 
 // Checks every field and every name before any work. Throws InputError.
-Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, const std::vector<std::string>& axes, const std::vector<std::string>& zips);
+Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, const std::vector<std::string>& axes, const std::vector<std::string>& zips, bool interval);
 
 // "resnet50 on hgx-h100: bucket_cap_mb x cluster.hosts", of the first point that has a question.
 std::string title(Loader& loader, const Sweep& sweep);

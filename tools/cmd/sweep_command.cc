@@ -13,6 +13,7 @@
 
 #include "sim/io/lines.h"
 #include "tools/cmd/pool.h"
+#include "tools/cmd/processes.h"
 #include "tools/cmd/sweep.h"
 
 namespace ddpsim::cli {
@@ -28,6 +29,7 @@ struct Flags {
   std::vector<std::string> zips;
   int jobs = 0;
   bool resume = false;
+  bool interval = false;
   std::string shard;
 };
 
@@ -114,6 +116,83 @@ Found rows_in(const std::string& path, const Sweep& s, const Part& part, bool re
   return {rows, found->bytes};
 }
 
+// Under mpirun: in rounds, each process a part of the round's points; the first one writes. The rows are those of one process.
+class Round {
+ public:
+  Round(const Processes& p, std::int64_t first, std::int64_t last, int jobs) : p_(p), first_(first), last_(last), length_(kPoints * p.size() * jobs) {}
+  // make(point) -> line; write(lines) on the first process, whose exception ends all.
+  template <class Make, class Write, class Tick>
+  void play(int jobs, Make make, Write write, Tick tick) const {
+    for (std::int64_t at = first_;; at += length_) {
+      std::int64_t end = std::min(at + length_, last_);
+      std::int64_t points = std::max<std::int64_t>(end - at, 0);
+      std::int64_t from = at + points * p_.rank() / p_.size();
+      std::int64_t to = at + points * (p_.rank() + 1) / p_.size();
+      std::string mine;
+      if (from < to) in_order<std::string>(from, to, jobs, kAhead * kBlock, make, [&](std::int64_t, const std::string& line) { mine += line; }, [] {});
+      std::string all;
+      p_.gather(mine, [](void* state, const char* data, int bytes) { static_cast<std::string*>(state)->append(data, static_cast<std::size_t>(bytes)); }, &all);
+      int go_on = end < last_ ? 1 : 0;
+      std::optional<InputError> failed;
+      if (p_.rank() == 0) {
+        try {
+          write(all);
+          tick(end);
+        } catch (const InputError& e) {
+          failed = e;
+          go_on = -1;
+        }
+      }
+      p_.broadcast(&go_on, sizeof go_on);
+      if (failed) throw *failed;
+      if (go_on < 0) throw InputError{"mpirun", "the first process could not write"};
+      if (go_on == 0) return;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kPoints = 256;  // of a thread in a round
+  const Processes& p_;
+  std::int64_t first_;
+  std::int64_t last_;
+  std::int64_t length_;
+};
+
+// What a file holds is the first process's business; how far it is, everybody's.
+void sweep_with_mpi(Terminal& t, const Flags& flags, Loader& loader, const Sweep& s, const Part& part, const Processes& processes) {
+  int jobs = flags.jobs > 0 ? flags.jobs : 1;  // mpirun starts a process a core
+  std::int64_t start[2] = {0, 0};  // rows that are there, or -1: refused; bytes
+  std::optional<io::LineFile> file;
+  std::optional<InputError> refused;
+  if (processes.rank() == 0) {
+    try {
+      Found found;
+      if (!flags.output.out.empty()) {
+        found = rows_in(flags.output.out, s, part, flags.resume);
+        file.emplace(flags.output.out, found.bytes);
+      }
+      start[0] = found.rows;
+      start[1] = found.bytes;
+    } catch (const InputError& e) {
+      refused = e;
+      start[0] = -1;
+    }
+  }
+  processes.broadcast(start, sizeof start);
+  if (refused) throw *refused;
+  if (start[0] < 0) throw InputError{"mpirun", "the first process could not begin"};
+  auto write = [&](const std::string& text) {
+    if (file) return file->append(text);
+    t.out << text << std::flush;
+    if (!t.out) throw InputError{"stdout", "cannot be written (is the disk full?)"};
+  };
+  std::string header = start[1] == 0 ? sweep_header(s) : "";
+  Progress progress(t, start[0], part.last - part.first);
+  Round round(processes, part.first + start[0], part.last, jobs);
+  round.play(jobs, [&](std::int64_t point) { return sweep_line(s, ask_point(loader, s, point)); },
+             [&](const std::string& lines) { write(std::exchange(header, "") + lines); }, [&](std::int64_t end) { progress.show(end - part.first, end == part.last); });
+}
+
 void sweep_command(Terminal& t, Flags& flags) {
   if (flags.jobs < 0) throw InputError{fmt::format("--jobs {}", flags.jobs), "expected the number of threads; 0 = all cores"};
   bool stream = flags.output.format == "csv";
@@ -124,8 +203,13 @@ void sweep_command(Terminal& t, Flags& flags) {
   mallopt(M_MMAP_THRESHOLD, 256 << 20);
 #endif
   Loader loader(t, flags.question);
-  Sweep s = make_sweep(t, loader, flags.question, flags.axes, flags.zips);
+  Sweep s = make_sweep(t, loader, flags.question, flags.axes, flags.zips, flags.interval);
   Part part = part_of(flags.shard, s.points);
+  if (started_by_mpi()) {
+    if (!stream || !flags.output.html.empty()) throw InputError{stream ? "--html" : "--format " + flags.output.format, "is for one process; under mpirun ddpsim sweep writes CSV"};
+    Processes processes(t.executable);
+    return sweep_with_mpi(t, flags, loader, s, part, processes);
+  }
   constexpr std::int64_t kMostKept = 1'000'000;
   bool keep = !stream || !flags.output.html.empty();
   if (keep && part.last - part.first > kMostKept) throw InputError{stream ? "--html" : "--format " + flags.output.format, fmt::format("keeps all rows, at most {}; CSV has no limit", kMostKept)};
@@ -256,6 +340,7 @@ void add_sweep(CLI::App& app, Terminal& t) {
   c->add_option("--zip", flags->zips, "FIELD=VALUES, repeatable: fields that change together, as one axis: --zip cluster.hosts=1,2 --zip workload.batch=64,32")->allow_extra_args(false);
   c->add_option("--jobs", flags->jobs, "threads; default: all cores. The rows are the same whatever it is");
   c->add_option("--shard", flags->shard, "K/N: the K-th of N parts, from 0 (a Slurm array); ddpsim merge joins their files");
+  c->add_flag("--interval", flags->interval, "also both ends of the profile's ranges (three simulations a point)");
   c->add_flag("--resume", flags->resume, "continue --out where a killed sweep left it");
   add_output_flags(*c, flags->output, {"csv", "table", "md", "json"});
   add_html_flag(*c, flags->output);

@@ -1,0 +1,171 @@
+// ddpsim sweep and merge: the same bytes whatever the threads and shards, invalid points as rows, bad axes before any work.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "sim/io/files.h"
+#include "sim/io/json_reader.h"
+#include "tests/support/support.h"
+
+namespace ddpsim::test {
+namespace {
+
+using Args = std::vector<std::string>;
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Args with(Args a, const Args& more) {
+  a.insert(a.end(), more.begin(), more.end());
+  return a;
+}
+const Args kSweep{"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--axis", "bucket_cap_mb=1,5,25,100", "--axis", "cluster.hosts=1:8:x2", "--axis", "plan.system=pytorch_ddp,averaging"};
+
+struct Folder {
+  std::string path;
+  Folder() : path((std::filesystem::temp_directory_path() / ("ddpsim-sweep-" + std::to_string(::getpid()) + "-" + std::to_string(counter++))).string()) { std::filesystem::create_directories(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string file(const std::string& name) const { return path + "/" + name; }
+  static inline int counter = 0;
+};
+std::vector<std::string> lines(const std::string& text) {
+  std::vector<std::string> out;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) out.push_back(line);
+  return out;
+}
+
+TEST(Sweep, HasARowForEveryPointAndTheLastAxisChangesFastest) {
+  Outcome o = ddpsim(kSweep);
+  ASSERT_EQ(o.code, 0) << o.err;
+  std::vector<std::string> rows = lines(o.out);
+  ASSERT_EQ(rows.size(), 1u + 4 * 4 * 2);
+  EXPECT_TRUE(rows[0].starts_with("point,bucket_cap_mb,cluster.hosts,plan.system,ranks,step_ps,")) << rows[0];
+  EXPECT_TRUE(rows[1].starts_with("0,1,1,pytorch_ddp,8,")) << rows[1];
+  // A knob of DDP is not one of plain averaging: a row all the same, with its reason.
+  EXPECT_TRUE(rows[2].starts_with("1,1,1,averaging,,")) << rows[2];
+  EXPECT_TRUE(has(rows[2], "is a knob of pytorch_ddp")) << rows[2];
+  EXPECT_TRUE(rows[31].starts_with("30,100,8,pytorch_ddp,64,")) << rows[31];
+}
+
+TEST(Sweep, SaysOfAPointWhatPredictSays) {
+  Outcome o = ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--axis", "cluster.hosts=4", "--axis", "bucket_cap_mb=50", "--interval", "--format", "json"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  io::Json j = io::parse_json(o.out, "stdout");
+  Outcome p = ddpsim({"predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--set", "cluster.hosts=4", "--set", "bucket_cap_mb=50", "--format", "json"});
+  io::Json summary = io::parse_json(p.out, "stdout")["summary"];
+  for (std::size_t k = 0; k < j["columns"].size(); ++k) {
+    std::string name = j["columns"][k]["name"];
+    if (summary.contains(name) && summary[name].is_number_integer()) {
+      EXPECT_EQ(j["data"][k][0], summary[name]) << name;
+    }
+  }
+  EXPECT_EQ(j["data"][1][0], 50);
+  EXPECT_EQ(j["columns"][2]["name"], "step_ps");
+}
+
+TEST(Sweep, IsTheSameWhateverTheThreadsAndShards) {
+  Folder f;
+  Outcome one = ddpsim(with(kSweep, {"--jobs", "1"}));
+  ASSERT_EQ(one.code, 0) << one.err;
+  EXPECT_EQ(ddpsim(with(kSweep, {"--jobs", "4"})).out, one.out);
+  Args merge{"merge"};
+  for (const char* k : {"2", "0", "1"}) {
+    ASSERT_EQ(ddpsim(with(kSweep, {"--shard", std::string(k) + "/3", "--out", f.file(k)})).code, 0);
+    merge.push_back(f.file(k));
+  }
+  EXPECT_EQ(ddpsim(merge).out, one.out);
+  ASSERT_EQ(ddpsim(with(merge, {"--out", f.file("all")})).code, 0);
+  EXPECT_EQ(io::read_file(f.file("all")), one.out);
+}
+
+TEST(Sweep, GoesOnWhereAKilledOneStopped) {
+  Folder f;
+  std::string whole = ddpsim(kSweep).out;
+  for (std::size_t cut : {std::size_t{0}, std::size_t{40}, lines(whole)[0].size() + 1, std::size_t{900}, whole.size() / 2, whole.size() - 1, whole.size()}) {
+    std::ofstream(f.file("cut"), std::ios::binary) << whole.substr(0, cut);
+    Outcome o = ddpsim(with(kSweep, {"--resume", "--out", f.file("cut")}));
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(io::read_file(f.file("cut")), whole) << cut;
+  }
+}
+
+TEST(Sweep, DoesNotGoOnWithAnotherSweepsFile) {
+  Folder f;
+  std::string file = f.file("x.csv");
+  ASSERT_EQ(ddpsim(with(kSweep, {"--out", file})).code, 0);
+  std::string before = io::read_file(file);
+  struct Bad {
+    Args args;
+    const char* part;
+  };
+  for (const Bad& b : {Bad{with(kSweep, {"--out", file}), "exists"}, Bad{with(kSweep, {"--out", file, "--resume", "--set", "workload.batch=64"}), "another sweep"},
+                       Bad{with(kSweep, {"--out", file, "--resume", "--axis", "workload.batch=64"}), "other columns"},
+                       Bad{with(kSweep, {"--out", file, "--resume", "--shard", "1/2"}), "this part"}, Bad{with(kSweep, {"--resume"}), "--out"}}) {
+    Outcome o = ddpsim(b.args);
+    EXPECT_EQ(o.code, 2);
+    EXPECT_TRUE(has(o.err, b.part)) << o.err;
+    EXPECT_EQ(io::read_file(file), before);
+  }
+}
+
+TEST(Sweep, RefusesBadAxesBeforeAnyWork) {
+  struct Bad {
+    Args axes;
+    const char* part;
+  };
+  Folder f;
+  for (const Bad& b : {Bad{{}, "nothing to sweep"}, Bad{{"--axis", "bucket_cap=1,2"}, "bucket_cap_mb"}, Bad{{"--axis", "cluster.linc.bandwidth=1Gb/s"}, "link"},
+                       Bad{{"--axis", "bucket_cap_mb"}, "FIELD=VALUES"}, Bad{{"--axis", "bucket_cap_mb="}, "empty value"}, Bad{{"--axis", "bucket_cap_mb=5:1"}, "empty"},
+                       Bad{{"--axis", "bucket_cap_mb=1:64:x1"}, "factor"}, Bad{{"--axis", "bucket_cap_mb=1:64:+0"}, "step"}, Bad{{"--axis", "bucket_cap_mb=1:64:2"}, ":+STEP"},
+                       Bad{{"--axis", "bucket_cap_mb=0:64:x2"}, "starts at or below 0"}, Bad{{"--axis", "cluster.link.bandwidth=10Gb/s:100Mb/s:x2"}, "mixes units"},
+                       Bad{{"--axis", "cluster.link.bandwidth=10Gb/s,100"}, "unit"}, Bad{{"--axis", "bucket_cap_mb=1:1e9"}, "more than"},
+                       Bad{{"--axis", "bucket_cap_mb=1:40000", "--axis", "first_bucket_bytes=1:25000"}, "points"}, Bad{{"--axis", "bucket_cap_mb=1,2,1"}, "twice"},
+                       Bad{{"--axis", "bucket_cap_mb=1", "--axis", "plan.bucket_cap_mb=2"}, "twice"}, Bad{{"--axis", "workload=resnet5"}, "resnet50"},
+                       Bad{{"--zip", "cluster.hosts=1,2", "--zip", "workload.batch=1"}, "2 values"}, Bad{{"--axis", "cluster.hosts=1", "--shard", "1/1"}, "0 to 0"},
+                       Bad{{"--axis", "cluster.hosts=1", "--shard", "1"}, "K/N"}, Bad{{"--axis", "cluster.hosts=1", "--jobs", "-1"}, "threads"}}) {
+    Outcome o = ddpsim(with({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--out", f.file("never.csv")}, b.axes));
+    EXPECT_EQ(o.code, 2) << o.out;
+    EXPECT_TRUE(has(o.err, b.part)) << b.part << "\n" << o.err;
+    EXPECT_EQ(lines(o.err).size(), 1u) << o.err;
+    EXPECT_FALSE(std::filesystem::exists(f.file("never.csv")));
+  }
+}
+
+TEST(Sweep, ZippedFieldsChangeTogether) {
+  Outcome o = ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--zip", "cluster.hosts=1,2,4", "--zip", "workload.batch=64,32,16", "--format", "table"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(lines(o.out).size(), 4u);
+  EXPECT_TRUE(has(o.out, "2              32")) << o.out;
+}
+
+TEST(Sweep, AFullDiskIsASentence) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP();
+  Outcome o = ddpsim(with(kSweep, {"--out", "/dev/full"}));
+  EXPECT_EQ(o.code, 2);
+  EXPECT_TRUE(has(o.err, "No space left")) << o.err;
+}
+
+TEST(Merge, SaysWhatIsMissing) {
+  Folder f;
+  for (const char* k : {"0", "1", "2"}) ASSERT_EQ(ddpsim(with(kSweep, {"--shard", std::string(k) + "/3", "--out", f.file(k)})).code, 0);
+  ASSERT_EQ(ddpsim(with(kSweep, {"--set", "workload.batch=8", "--shard", "2/3", "--out", f.file("other")})).code, 0);
+  std::ofstream(f.file("text")) << "hello\nworld\n";
+  struct Bad {
+    Args files;
+    const char* part;
+  };
+  for (const Bad& b : {Bad{{"0", "2"}, "in no file"}, Bad{{"0", "1"}, "unfinished"}, Bad{{"0", "1", "1", "2"}, "another file has"}, Bad{{"0", "1", "other"}, "another sweep"},
+                       Bad{{"text"}, "not what ddpsim sweep writes"}, Bad{{"nothing"}, "no such file"}}) {
+    Args a{"merge"};
+    for (const std::string& name : b.files) a.push_back(f.file(name));
+    Outcome o = ddpsim(a);
+    EXPECT_EQ(o.code, 2);
+    EXPECT_TRUE(has(o.err, b.part)) << o.err;
+    EXPECT_EQ(o.out, "");
+  }
+}
+
+}  // namespace
+}  // namespace ddpsim::test
