@@ -53,6 +53,33 @@ Partition best_partition(const PartitionProblem& q, const BucketPrice& price) {
   return play_partition(q, price, std::move(ends));
 }
 
+std::vector<Partition> best_partitions(const PartitionProblem& q, const BucketPrice& price, std::size_t most) {
+  std::size_t n = q.bytes.size();
+  most = std::min(most, n);
+  Prices prices(q.bytes, price);
+  std::vector<Duration> after(n + 1);
+  for (std::size_t i = n; i-- > 0;) after[i] = after[i + 1] + q.after[i];
+  std::vector<Partition> out;
+  std::vector<std::vector<std::size_t>> from(most + 1, std::vector<std::size_t>(n + 1));
+  std::vector<Duration> before(n + 1, Duration{-1});  // with one bucket less; -1: cannot be
+  before[0] = {};
+  for (std::size_t k = 1; k <= most; ++k) {
+    std::vector<Duration> now(n + 1, Duration{-1});
+    for (std::size_t j = k; j <= n; ++j)
+      for (std::size_t i = k - 1; i < j; ++i) {
+        if (before[i].ps < 0) continue;
+        Duration end = std::max(q.ready[j - 1], before[i]) + prices(i, j) + (j == n ? after[i] : Duration{});
+        if (now[j].ps < 0 || end < now[j]) now[j] = end, from[k][j] = i;
+      }
+    std::vector<std::size_t> ends;
+    for (std::size_t b = k, j = n; b > 0; j = from[b][j], --b) ends.push_back(j);
+    std::reverse(ends.begin(), ends.end());
+    out.push_back(play_partition(q, price, std::move(ends)));
+    before = std::move(now);
+  }
+  return out;
+}
+
 Partition play_partition(const PartitionProblem& q, const BucketPrice& price, std::vector<std::size_t> ends) {
   Prices prices(q.bytes, price);
   Partition out;

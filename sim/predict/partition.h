@@ -26,6 +26,9 @@ using BucketPrice = std::function<Duration(std::int64_t)>;
 // The least `end`; of equal ones the one with fewest buckets. O(n^2) prices. REQUIRES: at least one gradient, lists of one length.
 Partition best_partition(const PartitionProblem& problem, const BucketPrice& price);
 
+// The least `end` with 1, 2, ... `most` buckets each: what a bucket costs beside its price is not in the model, so that fewer may be better. O(most n^2).
+std::vector<Partition> best_partitions(const PartitionProblem& problem, const BucketPrice& price, std::size_t most);
+
 // `end` of a given partition. REQUIRES: ends ascending, the last = number of gradients.
 Partition play_partition(const PartitionProblem& problem, const BucketPrice& price, std::vector<std::size_t> ends);
 

@@ -169,6 +169,9 @@ class Tuner {
   }
 
   void find_partition(const Plan& best_plan);
+  template <class Price>
+  std::vector<Partition> worth_a_simulation(const PartitionProblem& problem, const Price& price);
+  TunedPartition listed(const Partition& p, const std::vector<TensorIndex>& order, const Plan& plan) const;
   void say();
   static std::string label(const CurvePoint& p, const Knob& k) { return p.value ? k.name + "=" + p.value->text : k.name + " at its default"; }
 
@@ -224,28 +227,49 @@ void Tuner::find_partition(const Plan& best_plan) {
   s.plan = best_plan;
   // Ready times depend a little on the buckets (collectives slow computation): again from the first answer's own.
   for (int round = 0; round < 2; ++round) {
-    SteadyStep played = steady_step({w, q_.fabric, q_.profile, s}, Level::Mid, options_);
-    Partition p = best_partition(problem_of(played, w, order, half), price);
-    std::vector<strategy::BucketSize> sizes;
-    std::size_t from = 0;
-    bool registration = !strategy::rebuilds(best_plan);
-    for (std::size_t end : p.ends) {
-      strategy::BucketSize b;
-      for (std::size_t i = from; i < end; ++i) b.bytes += w.tensors[order[i]].bytes().count;
-      b.last_tensor = w.tensors[registration ? order[from] : order[end - 1]].bytes().count;
-      sizes.push_back(b);
-      from = end;
+    PartitionProblem problem = problem_of(steady_step({w, q_.fabric, q_.profile, s}, Level::Mid, options_), w, order, half);
+    for (const Partition& p : worth_a_simulation(problem, price)) {
+      TunedPartition found = listed(p, order, best_plan);
+      Plan plan = best_plan;
+      plan.bucket_cap_mb.reset();
+      plan.bucket_cap_mb_list = found.list;
+      found.step = step(plan, Level::Mid);
+      if (!out_.partition || found.step < out_.partition->step) out_.partition = std::move(found);
     }
-    TunedPartition found;
-    for (const auto& b : sizes) found.buckets.push_back(b.bytes);
-    if (registration) std::reverse(sizes.begin(), sizes.end());  // limits are consumed in the order of registration
-    found.list = strategy::cap_list(sizes);
-    found.model = p.end;
     s.plan.bucket_cap_mb.reset();
-    s.plan.bucket_cap_mb_list = found.list;
-    found.step = step(s.plan, Level::Mid);
-    if (!out_.partition || found.step < out_.partition->step) out_.partition = std::move(found);
+    s.plan.bucket_cap_mb_list = out_.partition->list;
   }
+}
+
+// The best with each number of buckets up to a few dozen, and the best of all; only those that the model expects to be near the best where simulations are dear.
+template <class Price>
+std::vector<Partition> Tuner::worth_a_simulation(const PartitionProblem& problem, const Price& price) {
+  constexpr std::size_t kCounts = 24;
+  std::vector<Partition> list = best_partitions(problem, price, kCounts);
+  list.push_back(best_partition(problem, price));
+  std::stable_sort(list.begin(), list.end(), [](const Partition& a, const Partition& b) { return a.end < b.end; });
+  list.resize(std::min(list.size(), std::max<std::size_t>(4, budget() / 8)));
+  return list;
+}
+
+TunedPartition Tuner::listed(const Partition& p, const std::vector<TensorIndex>& order, const Plan& plan) const {
+  const std::vector<Tensor>& tensors = q_.workload.tensors;
+  bool registration = !strategy::rebuilds(plan);  // then limits are consumed in that order, the reverse of the launches
+  std::vector<strategy::BucketSize> sizes;
+  std::size_t from = 0;
+  for (std::size_t end : p.ends) {
+    strategy::BucketSize b;
+    for (std::size_t i = from; i < end; ++i) b.bytes += tensors[order[i]].bytes().count;
+    b.last_tensor = tensors[registration ? order[from] : order[end - 1]].bytes().count;
+    sizes.push_back(b);
+    from = end;
+  }
+  TunedPartition out;
+  for (const auto& b : sizes) out.buckets.push_back(b.bytes);
+  if (registration) std::reverse(sizes.begin(), sizes.end());
+  out.list = strategy::cap_list(sizes);
+  out.model = p.end;
+  return out;
 }
 
 std::string number(double v) {

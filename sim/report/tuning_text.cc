@@ -43,8 +43,8 @@ std::vector<std::string> why(const Tuning& t) {
   out.push_back(sure + (t.gain.measurable ? "" : fmt::format(": less than the {:g} % to which executed steps repeat, or not of one sign", 100 * predict::kRepeats)));
   if (t.bound) {
     const predict::Bound& b = *t.bound;
-    out.push_back(fmt::format("no buckets can beat {} (computation and launches {}; collectives one after another {}; last gradient, its reduction, optimizer {})", to_string(b.step),
-                              to_string(b.compute), to_string(b.communication), to_string(b.tail)));
+    const char* because = b.step == b.compute ? "computation, copies and launches take that alone" : b.step == b.communication ? "the collectives take that, one after another, from the first gradient on" : "the last gradient, its reduction and the optimizer end then";
+    out.push_back(fmt::format("no buckets can beat {}: {}", to_string(b.step), because));
   }
   if (t.partition) {
     Duration gain = best.step - t.partition->step;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <map>
 
 #include "tests/laws/contended.h"
@@ -67,8 +68,20 @@ TEST(Partition, IsNeverWorseThanAnyOtherOn200RandomInstances) {
     predict::Partition found = predict::best_partition(in.problem, price);
     Duration least{kForever};
     std::size_t n = in.problem.bytes.size();
-    for (std::uint32_t cuts = 0; cuts < 1u << (n - 1); ++cuts) least = std::min(least, end_of(in, cuts));
+    std::vector<Duration> by_count(n, Duration{kForever});
+    for (std::uint32_t cuts = 0; cuts < 1u << (n - 1); ++cuts) {
+      Duration end = end_of(in, cuts);
+      least = std::min(least, end);
+      Duration& of_count = by_count[static_cast<std::size_t>(std::popcount(cuts))];
+      of_count = std::min(of_count, end);
+    }
     EXPECT_EQ(found.end.ps, least.ps) << "seed " << seed;
+    std::vector<predict::Partition> each = predict::best_partitions(in.problem, price, n);
+    ASSERT_EQ(each.size(), n);
+    for (std::size_t k = 0; k < n; ++k) {
+      EXPECT_EQ(each[k].end.ps, by_count[k].ps) << "seed " << seed << ", " << k + 1 << " buckets";
+      EXPECT_EQ(each[k].ends.size(), k + 1);
+    }
     several += found.ends.size() > 1 && found.ends.size() < n;
   }
   EXPECT_GT(several, 50);  // instances whose answer is neither one bucket nor one for each gradient
