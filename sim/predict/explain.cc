@@ -3,6 +3,7 @@
 #include "sim/predict/explain.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace ddpsim::predict {
 namespace {
@@ -25,6 +26,8 @@ std::int64_t overlap(const std::vector<Interval>& list, std::int64_t from, std::
   for (const Interval& i : list) sum += std::max<std::int64_t>(0, std::min(to, i.second) - std::max(from, i.first));
   return sum;
 }
+
+constexpr const char* kCopies = "copies out of buckets";
 
 bool is_gradient(OpKind k) { return k == OpKind::AllReduce || k == OpKind::GradAllReduce; }
 
@@ -101,7 +104,9 @@ class Explainer {
   std::string bucket_name(std::uint32_t i) const {
     std::int64_t bytes = op(i).bytes;
     if (op(i).kind == OpKind::AllReduce) return "bucket " + std::to_string(op(i).subject) + " (" + to_string(Bytes{bytes}) + ")";
-    return name_of(played_.program, played_.program.steady, i);
+    std::string name = name_of(played_.program, played_.program.steady, i);
+    constexpr std::string_view kPrefix = "allreduce/";
+    return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
   }
 
   // What neighbours on the path are told as one.
@@ -124,7 +129,7 @@ class Explainer {
         bool named = op(last).subject < played_.program.tensor_names.size() && (op(last).kind == OpKind::Backward || op(last).kind == OpKind::Accumulate || op(last).kind == OpKind::CopyIn);
         return named ? "backward until " + played_.program.tensor_names[op(last).subject] : "backward to its end";
       }
-      case Sort::CopyOut: return "copies out of buckets";
+      case Sort::CopyOut: return kCopies;
       case Sort::Optimizer: return "optimizer";
       case Sort::Host: return "the host thread launches " + name_of(played_.program, s, op(last).subject);
       case Sort::Collective: return is_gradient(op(last).kind) ? "all-reduce of " + bucket_name(last) : name_of(played_.program, s, last);
@@ -258,27 +263,42 @@ class Explainer {
     }
   }
 
+  static std::string subject(const PathPart& p) { return p.what.substr(p.what.find("of ") + 3); }
+
+  // One clause a part; all-reduces one after another are one, with the copies between them.
   static void put_into_words(Explanation& out) {
-    std::string line;
-    auto flush = [&] {
-      if (!line.empty()) out.words.push_back(line);
-      line.clear();
-    };
-    // Collectives one right after another are one clause.
-    for (std::size_t k = 0; k < out.path.size(); ++k) {
-      const PathPart& p = out.path[k];
-      std::string clause = p.what;
+    std::vector<std::string> clauses;
+    const auto& path = out.path;
+    for (std::size_t k = 0; k < path.size(); ++k) {
+      const PathPart& p = path[k];
       std::size_t last = k;
-      while (is_gradient(p.kind) && last + 1 < out.path.size() && is_gradient(out.path[last + 1].kind)) ++last;
-      const PathPart& q = out.path[last];
-      if (last > k) clause = std::to_string(last - k + 1) + " all-reduces one after another, " + p.what.substr(p.what.find("of ") + 3) + " to " + q.what.substr(q.what.find("of ") + 3);
+      std::size_t reductions = is_gradient(p.kind);
+      while (reductions > 0) {
+        bool next = last + 1 < path.size() && is_gradient(path[last + 1].kind);
+        bool after_copy = last + 2 < path.size() && path[last + 1].what == kCopies && is_gradient(path[last + 2].kind);
+        if (!next && !after_copy) break;
+        last += next ? 1 : 2;
+        ++reductions;
+      }
+      const PathPart& q = path[last];
+      std::string clause = p.what;
+      if (last > k) clause = std::to_string(reductions) + " all-reduces one after another, " + subject(p) + " to " + subject(q);
       clause += " " + to_string(q.end - p.begin);
       if (last == k && p.waited.ps > 0 && !p.waited_for.empty()) clause += " (ready " + to_string(p.waited) + " before it could begin, behind " + p.waited_for + ")";
       else if (last > k && q.waited.ps > 0) clause += " (the last was ready " + to_string(q.waited) + " before it could begin)";
-      line += (line.empty() ? "" : " -> ") + clause;
+      clauses.push_back(clause);
       k = last;
     }
-    flush();
+    constexpr std::size_t kShown = 12;
+    std::string line;
+    for (std::size_t i = 0; i < clauses.size(); ++i) {
+      if (clauses.size() > kShown && i >= kShown / 2 && i + kShown / 2 < clauses.size()) {
+        if (i == kShown / 2) line += " -> ... " + std::to_string(clauses.size() - kShown) + " more";
+        continue;
+      }
+      line += (line.empty() ? "" : " -> ") + clauses[i];
+    }
+    out.words.push_back(line);
   }
 
   const Question& q_;

@@ -77,15 +77,12 @@ class Tuner {
 
   Difference difference(const Plan& from, const Plan& to) {
     Difference d;
-    d.measurable = true;
-    Duration mid;
-    for (auto [level, at] : {std::pair{Level::Mid, &d.mid}, std::pair{Level::Low, &d.low}, std::pair{Level::High, &d.high}}) {
-      Duration a = step(from, level);
-      *at = a - step(to, level);
-      if (level == Level::Mid) mid = *at;
-      bool same_sign = (mid.ps > 0) == (at->ps > 0);
-      if (!same_sign || std::abs(fraction(*at, a)) <= kRepeats) d.measurable = false;
-    }
+    Duration before = step(from, Level::Mid);
+    d.mid = before - step(to, Level::Mid);
+    d.low = step(from, Level::Low) - step(to, Level::Low);
+    d.high = step(from, Level::High) - step(to, Level::High);
+    bool contrary = d.mid.ps > 0 ? d.low.ps < 0 || d.high.ps < 0 : d.low.ps > 0 || d.high.ps > 0;
+    d.measurable = std::abs(fraction(d.mid, before)) > kRepeats && !contrary;
     return d;
   }
 
@@ -109,6 +106,11 @@ class Tuner {
     if (all.size() <= most) {
       for (std::size_t i = 0; i < all.size(); ++i) attempt(i);
     } else {
+      for (double familiar : {1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0}) {
+        double v = knob.unit == "bytes" ? familiar * 1024 * 1024 : familiar;
+        auto after = std::find_if(all.begin(), all.end(), [&](const KnobValue& k) { return k.number > v; });
+        if (after != all.begin()) attempt(static_cast<std::size_t>(after - all.begin()) - 1);
+      }
       std::size_t coarse = most / 2;
       for (std::size_t k = 0; k < coarse; ++k) attempt(k * (all.size() - 1) / (coarse - 1));
       refine(tried, most, attempt);
@@ -291,7 +293,8 @@ void Tuner::say() {
   if (out_.curve.front().step == out_.curve.back().step && best.step == out_.curve.front().step && best.step == out_.current.step) {
     out_.verdict = out_.knob.name + " makes no difference here: every setting predicts the same step";
   } else if (stays) {
-    out_.verdict = "no difference you could measure: " + label(best, out_.knob) + " predicts " + to_string(best.step) + ", the plan as it is " + to_string(out_.current.step);
+    bool unsure = fraction(out_.gain.mid, out_.current.step) > kRepeats;
+    out_.verdict = std::string(unsure ? "no difference you could rely on, since the profile's ranges leave its sign open: " : "no difference you could measure: ") + label(best, out_.knob) + " predicts " + to_string(best.step) + ", the plan as it is " + to_string(out_.current.step);
   } else {
     const CurvePoint& p = out_.other_is_better ? *out_.other_best : best;
     out_.verdict = label(p, out_.other_is_better ? out_.other : out_.knob) + " makes the step " + to_string(gain) + " (" + percent(fraction(gain, out_.current.step)) + ") shorter: " +

@@ -34,7 +34,7 @@ struct Difference {
   Duration mid;   // how much shorter the second is
   Duration low;   // with all ranges at their pessimistic end
   Duration high;
-  bool measurable = false;  // the same sign at all levels, and each more than executed steps repeat to
+  bool measurable = false;  // `mid` is more than executed steps repeat to, and no level says the opposite
 };
 // Executed steps of one scenario repeat to about this fraction.
 inline constexpr double kRepeats = 0.005;

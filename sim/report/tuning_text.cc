@@ -17,11 +17,27 @@ constexpr std::size_t kLevers = 6;
 
 double share(Duration part, Duration whole) { return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0; }
 
-// Rows that show a curve: its ends, the best, and points between them, evenly.
+// Rows that show a curve: its ends, the best, the flat stretch's ends, and what lies nearest to round numbers.
 std::vector<std::size_t> shown(const Tuning& t) {
   std::vector<std::size_t> out;
   std::size_t n = t.curve.size();
-  for (std::size_t k = 0; k < std::min(n, kRows); ++k) out.push_back(n <= kRows ? k : k * (n - 1) / (kRows - 1));
+  if (n <= kRows) {
+    for (std::size_t k = 0; k < n; ++k) out.push_back(k);
+    return out;
+  }
+  double unit = t.knob.unit == "bytes" ? 1048576 : 1;
+  for (double target : {0.25, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0, 400.0, 1000.0, 2500.0}) {
+    std::size_t nearest = 0;
+    double best = 1e300;
+    for (std::size_t i = 0; i < n; ++i) {
+      double ratio = t.curve[i].value->number / (target * unit);
+      double off = ratio > 1 ? ratio : 1 / ratio;
+      if (off < best) best = off, nearest = i;
+    }
+    if (best < 1.3) out.push_back(nearest);
+  }
+  out.push_back(0);
+  out.push_back(n - 1);
   for (std::size_t i : {t.best, t.flat_from, t.flat_to}) out.push_back(i);
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
@@ -40,7 +56,7 @@ std::vector<std::string> why(const Tuning& t) {
   else out.push_back(fmt::format("within 1 % of it: {} to {}", with_unit(t.curve[t.flat_from].value->text, t.knob), with_unit(t.curve[t.flat_to].value->text, t.knob)));
   std::string sure = fmt::format("over the plan as it is it gains {} ({:+.1f} %); {} with the profile's ranges at their pessimistic end, {} at their optimistic one", to_string(t.gain.mid),
                                  -100 * share(t.gain.mid, t.current.step), to_string(t.gain.low), to_string(t.gain.high));
-  out.push_back(sure + (t.gain.measurable ? "" : fmt::format(": less than the {:g} % to which executed steps repeat, or not of one sign", 100 * predict::kRepeats)));
+  out.push_back(sure + (t.gain.measurable ? "" : fmt::format(": not more than the {:g} % to which executed steps repeat, or not of one sign", 100 * predict::kRepeats)));
   if (t.bound) {
     const predict::Bound& b = *t.bound;
     const char* because = b.step == b.compute ? "computation, copies and launches take that alone" : b.step == b.communication ? "the collectives take that, one after another, from the first gradient on" : "the last gradient, its reduction and the optimizer end then";
@@ -50,7 +66,7 @@ std::vector<std::string> why(const Tuning& t) {
     Duration gain = best.step - t.partition->step;
     std::string what = fmt::format("the best buckets of any sizes ({} of them, by dynamic programme, then simulated): {}", t.partition->buckets.size(), to_string(t.partition->step));
     bool worth = share(gain, best.step) > predict::kRepeats;
-    if (worth) what += fmt::format(", {} less; needs DistributedDataParallel(bucket_cap_mb_list=[{:g}]), which no PyTorch up to 2.11 is known to take (pytorch #169026)", to_string(gain), fmt::join(t.partition->list, ", "));
+    if (worth) what += fmt::format(", {} less; needs DistributedDataParallel(bucket_cap_mb_list=[{:g}]) (pytorch #169026; newer than 2.11 as far as is known, so look whether yours takes it)", to_string(gain), fmt::join(t.partition->list, ", "));
     else what += gain.ps >= 0 ? ": no gain over equal caps that you could measure" : ": no better than equal caps";
     out.push_back(what);
   } else if (!t.no_partition.empty()) {

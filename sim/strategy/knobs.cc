@@ -82,14 +82,16 @@ double roundest(std::int64_t least, std::int64_t beyond, double unit) {
   return static_cast<double>(least) / unit;  // exact: a power of two divides it
 }
 
-std::vector<KnobValue> values(const Knob& knob, const Workload& w, const Plan& plan, int steps) {
-  if (knob.unit.empty()) return knob.name == "granularity" ? std::vector<KnobValue>{{"per_parameter"}, {"flat"}} : std::vector<KnobValue>{{"false"}, {"true"}};
+namespace {
+
+// Caps at least one part in `steps` apart; 0 = all that make another list. Stops with more than `most`.
+std::vector<KnobValue> caps(const Knob& knob, const Workload& w, const Plan& plan, std::int64_t steps, std::size_t most) {
   constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max() / 4;
   std::vector<KnobValue> out;
   std::vector<std::vector<TensorIndex>> before;
   std::int64_t from = 1;  // the first cap that makes `before`
   auto add = [&](std::int64_t beyond) { out.push_back(number(knob, roundest(from, beyond, unit_of(knob)))); };
-  for (std::int64_t cap = 1; cap < kEnd;) {
+  for (std::int64_t cap = 1; cap < kEnd && out.size() <= most;) {
     Plan p = with(plan, knob, {"", static_cast<double>(cap) / unit_of(knob)});
     auto buckets = steady_buckets(w, p);
     std::int64_t least = kEnd;
@@ -103,9 +105,21 @@ std::vector<KnobValue> values(const Knob& knob, const Workload& w, const Plan& p
       before = std::move(buckets);
       from = cap;
     }
-    cap = least == kEnd ? kEnd : std::max(least + 1, cap + cap / steps);
+    cap = least == kEnd ? kEnd : std::max(least + 1, steps > 0 ? cap + cap / steps : cap);
   }
   add(4 * from);
+  return out;
+}
+
+}  // namespace
+
+std::vector<KnobValue> values(const Knob& knob, const Workload& w, const Plan& plan, std::size_t most) {
+  if (knob.unit.empty()) return knob.name == "granularity" ? std::vector<KnobValue>{{"per_parameter"}, {"flat"}} : std::vector<KnobValue>{{"false"}, {"true"}};
+  std::vector<KnobValue> out;
+  for (std::int64_t steps : {0, 1000, 200, 50}) {
+    out = caps(knob, w, plan, steps, steps == 50 ? SIZE_MAX : most);
+    if (out.size() <= most) break;
+  }
   return out;
 }
 

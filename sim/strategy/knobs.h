@@ -33,8 +33,8 @@ Plan with(const Plan& plan, const Knob& knob, const KnobValue& value);
 std::optional<KnobValue> parse_value(const Knob& knob, const std::string& text);
 
 // One setting for each list of buckets that the knob can make, ascending, each the roundest of those that make the same list. Buckets change at finitely many
-// caps; where those lie nearer than one part in `steps` to one another, some are left out.
-std::vector<KnobValue> values(const Knob& knob, const Workload& workload, const Plan& plan, int steps = 200);
+// caps; where there are more than `most`, those that lie near to one another are left out.
+std::vector<KnobValue> values(const Knob& knob, const Workload& workload, const Plan& plan, std::size_t most = 2000);
 
 // The roundest number r with least <= int(r * unit) < beyond. REQUIRES: 0 < least < beyond.
 double roundest(std::int64_t least, std::int64_t beyond, double unit);
