@@ -39,6 +39,7 @@ OrderedJson write_tuning(const predict::Tuning& t, const predict::Scaling* scali
   const predict::CurvePoint& best = t.curve[t.best];
   j["best"] = point(best, t.knob);
   j["current"] = point(t.current, t.knob);
+  j["chosen"] = t.chosen ? point(t.curve[*t.chosen], t.knob) : OrderedJson(nullptr);
   j["gain"] = {{"mid_ps", t.gain.mid.ps}, {"low_ps", t.gain.low.ps}, {"high_ps", t.gain.high.ps}, {"measurable", t.gain.measurable}};
   j["flat"] = {{"from", value(t.curve[t.flat_from].value, t.knob)}, {"to", value(t.curve[t.flat_to].value, t.knob)}};
   j["lower_bound_ps"] = t.bound ? OrderedJson(t.bound->step.ps) : OrderedJson(nullptr);

@@ -32,11 +32,9 @@ class Tuner {
     for (CurvePoint& p : out_.curve) interval(p, with(t_.knob, *p.value));
     interval(out_.current, q_.scenario.plan);
     flat();
-    const CurvePoint& best = out_.curve[out_.best];
-    Plan best_plan = with(t_.knob, *best.value);
-    out_.gain = difference(q_.scenario.plan, best_plan);
-    out_.recommended = out_.gain.measurable && out_.gain.mid.ps > 0 ? best_plan : q_.scenario.plan;
-    search_other(best_plan);
+    Plan best_plan = with(t_.knob, *out_.curve[out_.best].value);
+    choose();
+    search_other();
     out_.recommended_step = step(out_.recommended, Level::Mid);
     out_.bound = lower_bound(q_, options_);
     if (t_.partition) find_partition(best_plan);
@@ -53,10 +51,17 @@ class Tuner {
   // The plan with the knob at a value: of what has buckets, a knob that is not the searched one stays.
   Plan with(const Knob& knob, const KnobValue& v) const { return strategy::with(q_.scenario.plan, knob, v); }
 
+  // The plans of a search differ in knobs only.
   Duration step(const Plan& plan, Level level) {
+    std::string key = std::to_string(static_cast<int>(level));
+    for (const Knob& k : strategy::knobs(plan))
+      if (auto v = strategy::value_of(plan, k)) key += " " + k.name + "=" + v->text;
+    for (double cap : plan.bucket_cap_mb_list) key += " " + std::to_string(cap * 1024 * 1024);
+    auto [it, fresh] = steps_.try_emplace(key);
+    if (!fresh) return it->second;
     Scenario s = q_.scenario;
     s.plan = plan;
-    return steady_period({q_.workload, q_.fabric, q_.profile, s}, level, options_);
+    return it->second = steady_period({q_.workload, q_.fabric, q_.profile, s}, level, options_);
   }
   CurvePoint point(const Plan& plan, std::optional<KnobValue> value) {
     CurvePoint p;
@@ -77,13 +82,37 @@ class Tuner {
 
   Difference difference(const Plan& from, const Plan& to) {
     Difference d;
-    Duration before = step(from, Level::Mid);
-    d.mid = before - step(to, Level::Mid);
-    d.low = step(from, Level::Low) - step(to, Level::Low);
-    d.high = step(from, Level::High) - step(to, Level::High);
-    bool contrary = d.mid.ps > 0 ? d.low.ps < 0 || d.high.ps < 0 : d.low.ps > 0 || d.high.ps > 0;
-    d.measurable = std::abs(fraction(d.mid, before)) > kRepeats && !contrary;
+    // How far each end of the ranges speaks against what `mid` says.
+    double contrary = 0;
+    for (auto [level, at] : {std::pair{Level::Mid, &d.mid}, std::pair{Level::Low, &d.low}, std::pair{Level::High, &d.high}}) {
+      Duration before = step(from, level);
+      *at = before - step(to, level);
+      double gain = fraction(*at, before);
+      if (level == Level::Mid) d.measurable = std::abs(gain) > kRepeats;
+      contrary = std::max(contrary, d.mid.ps > 0 ? -gain : gain);
+    }
+    d.measurable = d.measurable && contrary <= kRepeats;
     return d;
+  }
+
+  // Of settings that predict less than the current one by more than steps repeat to, the shortest that no level of the profile's ranges speaks against.
+  void choose() {
+    out_.recommended = q_.scenario.plan;
+    out_.gain = difference(q_.scenario.plan, with(t_.knob, *out_.curve[out_.best].value));
+    std::vector<std::size_t> order(out_.curve.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return out_.curve[a].step < out_.curve[b].step; });
+    order.insert(order.begin(), out_.best);
+    for (std::size_t i : order) {
+      if (fraction(out_.current.step - out_.curve[i].step, out_.current.step) <= kRepeats) return;
+      Plan plan = with(t_.knob, *out_.curve[i].value);
+      Difference d = difference(q_.scenario.plan, plan);
+      if (!d.measurable) continue;
+      out_.chosen = i;
+      out_.gain = d;
+      out_.recommended = plan;
+      return;
+    }
   }
 
   // Simulations that a search may take: a few ten thousand messages' worth of time each at collective fidelity, all messages at the other.
@@ -138,9 +167,20 @@ class Tuner {
     }
   }
 
+  // The shortest step; of a stretch around it that is as short to a tenth of a percent, the largest value that keeps a factor of two from the stretch's upper
+  // end: few collectives, and no cliff nearby.
   static std::size_t best_of(const std::vector<CurvePoint>& curve) {
+    constexpr double kAlike = 0.001;
     auto it = std::min_element(curve.begin(), curve.end(), [](const CurvePoint& a, const CurvePoint& b) { return a.step < b.step; });
-    return static_cast<std::size_t>(it - curve.begin());
+    auto best = static_cast<std::size_t>(it - curve.begin());
+    Duration limit = scale(it->step, 1 + kAlike);
+    std::size_t from = best;
+    std::size_t to = best;
+    while (from > 0 && curve[from - 1].step <= limit) --from;
+    while (to + 1 < curve.size() && curve[to + 1].step <= limit) ++to;
+    for (std::size_t i = to + 1; i-- > from;)
+      if (curve[i].value->number > 0 && curve[i].value->number <= curve[to].value->number / 2) return i;
+    return best;
   }
 
   void flat() {
@@ -151,7 +191,7 @@ class Tuner {
   }
 
   // The system's other knob. What it gains must be more than executed steps repeat to, over the best of the first.
-  void search_other(const Plan& best_plan) {
+  void search_other() {
     if (!t_.only.empty()) return;
     for (const Knob& k : strategy::knobs(q_.scenario.plan)) {
       if (k.name == t_.knob.name) continue;
@@ -162,7 +202,7 @@ class Tuner {
       out_.other_best = curve[best_of(curve)];
       interval(*out_.other_best, with(k, *out_.other_best->value));
       Plan plan = with(k, *out_.other_best->value);
-      Difference over_best = difference(best_plan, plan);
+      Difference over_best = difference(out_.recommended, plan);
       Difference over_current = difference(q_.scenario.plan, plan);
       out_.other_is_better = over_best.measurable && over_best.mid.ps > 0 && over_current.measurable && over_current.mid.ps > 0;
       if (out_.other_is_better) out_.recommended = plan;
@@ -181,6 +221,7 @@ class Tuner {
   const TuneOptions& t_;
   Options options_;
   Communicators own_;
+  std::map<std::string, Duration> steps_;
   Tuning out_;
 };
 
@@ -289,14 +330,14 @@ void Tuner::say() {
   const CurvePoint& best = out_.curve[out_.best];
   const Plan& plan = out_.recommended;
   Duration gain = out_.current.step - out_.recommended_step;
-  bool stays = !out_.other_is_better && !(out_.gain.measurable && out_.gain.mid.ps > 0);
+  bool stays = !out_.other_is_better && !out_.chosen;
   if (out_.curve.front().step == out_.curve.back().step && best.step == out_.curve.front().step && best.step == out_.current.step) {
     out_.verdict = out_.knob.name + " makes no difference here: every setting predicts the same step";
   } else if (stays) {
     bool unsure = fraction(out_.gain.mid, out_.current.step) > kRepeats;
-    out_.verdict = std::string(unsure ? "no difference you could rely on, since the profile's ranges leave its sign open: " : "no difference you could measure: ") + label(best, out_.knob) + " predicts " + to_string(best.step) + ", the plan as it is " + to_string(out_.current.step);
+    out_.verdict = std::string(unsure ? "no difference you could rely on, since an end of the profile's ranges has the opposite: " : "no difference you could measure: ") + label(best, out_.knob) + " predicts " + to_string(best.step) + ", the plan as it is " + to_string(out_.current.step);
   } else {
-    const CurvePoint& p = out_.other_is_better ? *out_.other_best : best;
+    const CurvePoint& p = out_.other_is_better ? *out_.other_best : out_.curve[*out_.chosen];
     out_.verdict = label(p, out_.other_is_better ? out_.other : out_.knob) + " makes the step " + to_string(gain) + " (" + percent(fraction(gain, out_.current.step)) + ") shorter: " +
                    to_string(p.step) + " instead of " + to_string(out_.current.step);
   }

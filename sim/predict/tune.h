@@ -34,7 +34,7 @@ struct Difference {
   Duration mid;   // how much shorter the second is
   Duration low;   // with all ranges at their pessimistic end
   Duration high;
-  bool measurable = false;  // `mid` is more than executed steps repeat to, and no level says the opposite
+  bool measurable = false;  // `mid` is more than executed steps repeat to, and no level says the opposite by as much
 };
 // Executed steps of one scenario repeat to about this fraction.
 inline constexpr double kRepeats = 0.005;
@@ -50,9 +50,10 @@ struct Tuning {
   strategy::Knob knob;
   std::vector<CurvePoint> curve;  // ascending
   std::size_t candidates = 0;     // settings that differ; the curve has those that were simulated
-  std::size_t best = 0;           // index into curve
+  std::size_t best = 0;           // index into curve: the shortest step, or one as short to a tenth of a percent with fewer buckets
   CurvePoint current;
-  Difference gain;                // of the best over the current
+  std::optional<std::size_t> chosen;  // of the curve: the shortest of those that are measurably shorter than the current; none = keep that
+  Difference gain;                // of the chosen, else of the best, over the current
   std::size_t flat_from = 0;      // the stretch of the curve around the best within 1 % of it
   std::size_t flat_to = 0;
   std::optional<Bound> bound;

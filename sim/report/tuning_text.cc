@@ -38,7 +38,7 @@ std::vector<std::size_t> shown(const Tuning& t) {
   }
   out.push_back(0);
   out.push_back(n - 1);
-  for (std::size_t i : {t.best, t.flat_from, t.flat_to}) out.push_back(i);
+  for (std::size_t i : {t.best, t.flat_from, t.flat_to, t.chosen.value_or(t.best)}) out.push_back(i);
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
@@ -54,9 +54,11 @@ std::vector<std::string> why(const Tuning& t) {
                             to_string(best.step), with_unit(best.value->text, t.knob), best.buckets, best.buckets == 1 ? "" : "s"));
   if (t.knob.unit.empty()) out.back() = fmt::format("{} settings of {}; the shortest step is {} at {}", t.candidates, t.knob.name, to_string(best.step), best.value->text);
   else out.push_back(fmt::format("within 1 % of it: {} to {}", with_unit(t.curve[t.flat_from].value->text, t.knob), with_unit(t.curve[t.flat_to].value->text, t.knob)));
+  if (t.chosen && *t.chosen != t.best)
+    out.push_back(fmt::format("{} is recommended instead: with it no end of the profile's ranges has a measurably longer step than the plan as it is", with_unit(t.curve[*t.chosen].value->text, t.knob)));
   std::string sure = fmt::format("over the plan as it is it gains {} ({:+.1f} %); {} with the profile's ranges at their pessimistic end, {} at their optimistic one", to_string(t.gain.mid),
                                  -100 * share(t.gain.mid, t.current.step), to_string(t.gain.low), to_string(t.gain.high));
-  out.push_back(sure + (t.gain.measurable ? "" : fmt::format(": not more than the {:g} % to which executed steps repeat, or not of one sign", 100 * predict::kRepeats)));
+  out.push_back(sure + (t.gain.measurable ? "" : fmt::format(": not more than the {:g} % to which executed steps repeat, or an end that has the opposite by as much", 100 * predict::kRepeats)));
   if (t.bound) {
     const predict::Bound& b = *t.bound;
     const char* because = b.step == b.compute ? "computation, copies and launches take that alone" : b.step == b.communication ? "the collectives take that, one after another, from the first gradient on" : "the last gradient, its reduction and the optimizer end then";
@@ -104,11 +106,11 @@ std::string tuning_page(const TuningHeading& h, const Tuning& t, const predict::
   for (std::size_t i : shown(t)) {
     const CurvePoint& p = t.curve[i];
     bool flat = i >= t.flat_from && i <= t.flat_to;
-    out += fmt::format("{} {:>18} {:>8} {:>11}   {} to {}\n", i == t.best ? "*" : flat ? "=" : " ", p.value->text, p.buckets, to_string(p.step), to_string(p.low), to_string(p.high));
+    out += fmt::format("{} {:>18} {:>8} {:>11}   {} to {}\n", t.chosen == i ? ">" : i == t.best ? "*" : flat ? "=" : " ", p.value->text, p.buckets, to_string(p.step), to_string(p.low), to_string(p.high));
   }
   const CurvePoint& c = t.current;
   out += fmt::format("  {:>18} {:>8} {:>11}   {} to {}\n", c.value ? "now " + c.value->text : "now (default)", c.buckets, to_string(c.step), to_string(c.low), to_string(c.high));
-  out += "* shortest   = within 1 % of it\n\n";
+  out += t.chosen && *t.chosen != t.best ? "> recommended   * shortest   = within 1 % of it\n\n" : t.chosen ? "> recommended, and shortest   = within 1 % of it\n\n" : "* shortest   = within 1 % of it\n\n";
   for (const std::string& s : why(t)) out += "- " + s + "\n";
   std::size_t helping = static_cast<std::size_t>(std::count_if(t.levers.begin(), t.levers.end(), [&](const predict::Lever& l) { return helps(t, l); }));
   if (!t.levers.empty()) {
@@ -139,7 +141,7 @@ std::string tuning_markdown(const TuningHeading& h, const Tuning& t, const predi
   for (std::size_t i : shown(t)) {
     const CurvePoint& p = t.curve[i];
     bool flat = i >= t.flat_from && i <= t.flat_to;
-    out += fmt::format("| {} | {} | {} | {} to {} | {} |\n", p.value->text, p.buckets, to_string(p.step), to_string(p.low), to_string(p.high), i == t.best ? "shortest" : flat ? "within 1 %" : "");
+    out += fmt::format("| {} | {} | {} | {} to {} | {} |\n", p.value->text, p.buckets, to_string(p.step), to_string(p.low), to_string(p.high), t.chosen == i ? "recommended" : i == t.best ? "shortest" : flat ? "within 1 %" : "");
   }
   out += fmt::format("| {} | {} | {} | {} to {} | now |\n\n", t.current.value ? t.current.value->text : "default", t.current.buckets, to_string(t.current.step), to_string(t.current.low), to_string(t.current.high));
   for (const std::string& s : why(t)) out += "- " + s + "\n";

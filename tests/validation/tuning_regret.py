@@ -85,7 +85,7 @@ def judge(ddpsim, rows):
         sys.exit(" ".join(command) + "\n" + done.stderr)
     found = json.loads(done.stdout)
     best = found["best"]["value"]
-    recommended = best if found["gain"]["measurable"] and found["gain"]["mid_ps"] > 0 else start[0]
+    recommended = found["chosen"]["value"] if found["chosen"] else start[0]
     least = min(measured.values())
     longest = max(found["curve"], key=lambda p: p["step_ps"])["value"]
     same = len({p["step_ps"] for p in found["curve"]}) == 1
