@@ -192,7 +192,8 @@ class Tuner {
 
   // The system's other knob. What it gains must be more than executed steps repeat to, over the best of the first.
   void search_other() {
-    if (!t_.only.empty()) return;
+    constexpr std::size_t kDear = 64;
+    if (!t_.only.empty() || budget() < kDear) return;
     for (const Knob& k : strategy::knobs(q_.scenario.plan)) {
       if (k.name == t_.knob.name) continue;
       std::vector<CurvePoint> curve;
