@@ -2,6 +2,7 @@
 #include "sim/predict/tune.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 
