@@ -19,7 +19,7 @@ void refuse_other_parallelism(const Reader& r) {
 
 Plan read_plan(const Reader& r) {
   refuse_other_parallelism(r);
-  r.only({"system", "backend", "accumulation_steps", "gloo_threads", "tcp_streams", "algorithm", "gloo_algorithm", "pytorch", "nccl", "environment", "set_to_none", "bucket_cap_mb", "first_bucket_bytes", "broadcast_buffers",
+  r.only({"system", "backend", "accumulation_steps", "gloo_threads", "tcp_streams", "algorithm", "gloo_algorithm", "pytorch", "nccl", "environment", "set_to_none", "bucket_cap_mb", "bucket_cap_mb_list", "first_bucket_bytes", "broadcast_buffers",
           "find_unused_parameters", "static_graph", "gradient_as_bucket_view", "comm_hook", "unused_parameters", "granularity", "async_op"});
   Plan p;
   if (r.has("system")) {
@@ -51,6 +51,8 @@ Plan read_plan(const Reader& r) {
     if (r.at("bucket_cap_mb").json().is_string()) r.at("bucket_cap_mb").fail("is a bare number of MiB, as in PyTorch (for example 25)");
     p.bucket_cap_mb = r.at("bucket_cap_mb").number();
   }
+  if (r.has("bucket_cap_mb_list"))
+    for (const Reader& cap : r.at("bucket_cap_mb_list").items()) p.bucket_cap_mb_list.push_back(cap.number());
   if (r.has("first_bucket_bytes")) p.first_bucket_bytes = r.at("first_bucket_bytes").integer();
   auto flag = [&](const char* key, bool& value) {
     if (r.has(key)) value = r.at(key).boolean();
@@ -67,7 +69,7 @@ Plan read_plan(const Reader& r) {
   auto belongs = [&](const char* key, System s) {
     if (r.has(key) && p.system != s) r.at(key).fail(std::string("is a knob of ") + name_of(s) + ", and the plan's system is " + name_of(p.system));
   };
-  for (const char* key : {"bucket_cap_mb", "first_bucket_bytes", "broadcast_buffers", "find_unused_parameters", "static_graph", "gradient_as_bucket_view",
+  for (const char* key : {"bucket_cap_mb", "bucket_cap_mb_list", "first_bucket_bytes", "broadcast_buffers", "find_unused_parameters", "static_graph", "gradient_as_bucket_view",
                           "comm_hook"})
     belongs(key, System::PytorchDdp);
   for (const char* key : {"granularity", "async_op"}) belongs(key, System::Averaging);

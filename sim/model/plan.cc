@@ -35,6 +35,9 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (p.gloo_threads < 1 || p.gloo_threads > 1024) return {"/plan/gloo_threads", "1 to 1,024 threads"};
   if (p.tcp_streams < 1 || p.tcp_streams > 16) return {"/plan/tcp_streams", "1 to 16 collectives in flight"};
   if (p.bucket_cap_mb && !(*p.bucket_cap_mb > 0 && *p.bucket_cap_mb <= 1e6)) return {"/plan/bucket_cap_mb", "a positive number of MiB, at most 1e6"};
+  for (std::size_t i = 0; i < p.bucket_cap_mb_list.size(); ++i)
+    if (!(p.bucket_cap_mb_list[i] > 0 && p.bucket_cap_mb_list[i] <= 1e6)) return {"/plan/bucket_cap_mb_list/" + std::to_string(i), "a positive number of MiB, at most 1e6"};
+  if (p.bucket_cap_mb && !p.bucket_cap_mb_list.empty()) return {"/plan/bucket_cap_mb_list", "takes the place of bucket_cap_mb; give one of the two"};
   if (p.first_bucket_bytes < 1) return {"/plan/first_bucket_bytes", "at least one byte"};
   Backend b = backend_of(p, device);
   if (b == Backend::Nccl && device == DeviceKind::Cpu)

@@ -40,6 +40,7 @@ struct Plan {
   // pytorch_ddp
   std::optional<double> bucket_cap_mb;            // MiB; none = left at its default
   std::int64_t first_bucket_bytes = 1024 * 1024;  // dist._DEFAULT_FIRST_BUCKET_BYTES
+  std::vector<double> bucket_cap_mb_list;         // MiB, one for each bucket, the last repeats (#169026: later than every version here); empty = none
   bool broadcast_buffers = true;
   bool find_unused_parameters = false;
   bool static_graph = false;

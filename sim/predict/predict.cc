@@ -239,6 +239,17 @@ Duration steady_period(const Question& q, Level level, const Options& given) {
   return step_of(play(r, q, level, options, false, false), q);
 }
 
+SteadyStep steady_step(const Question& q, Level level, const Options& given) {
+  Communicators own;
+  const Options options = keeping(given, own);
+  Prepared r = prepare(q, level, strategy::Steps::SteadyOnly, options);
+  SteadyStep out;
+  out.simulation = play(r, q, level, options, true, false);
+  out.period = step_of(out.simulation, q);
+  out.program = std::move(r.program);
+  return out;
+}
+
 Prediction predict(const Question& q, const Options& given) {
   Prediction out;
   Communicators own;
@@ -310,62 +321,6 @@ Fidelity usual_fidelity(const Question& q) {
   bool executed = backend == Backend::Tcp || (backend == Backend::Gloo && q.fabric.cluster().emulated_on_cores > 0);
   bool messages = executed && q.scenario.ranks <= kRanks && message_count(q) <= kMessages;
   return messages ? Fidelity::Message : Fidelity::Collective;
-}
-
-std::vector<Lever> levers(const Question& q, Duration step, const Options& given, double threshold) {
-  std::vector<Lever> out;
-  Communicators own;
-  const Options options = keeping(given, own);
-  auto attempt = [&](const std::string& change, const std::string& command, const Scenario& s) {
-    Question changed{q.workload, q.fabric, q.profile, s};
-    if (check(changed)) return;
-    out.push_back({change, command, steady_period(changed, Level::Mid, options)});
-  };
-  const Plan& plan = q.scenario.plan;
-  if (plan.system == System::PytorchDdp) {
-    for (double cap : {1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0}) {
-      if (plan.bucket_cap_mb == cap) continue;
-      Scenario s = q.scenario;
-      s.plan.bucket_cap_mb = cap;
-      std::string text = "bucket_cap_mb=" + std::to_string(static_cast<int>(cap));
-      attempt(text, "--set " + text, s);
-    }
-    if (!plan.gradient_as_bucket_view) {
-      Scenario s = q.scenario;
-      s.plan.gradient_as_bucket_view = true;
-      attempt("gradient_as_bucket_view=True", "--set gradient_as_bucket_view=true", s);
-    }
-    if (plan.comm_hook == CommHook::None) {
-      Scenario s = q.scenario;
-      s.plan.comm_hook = CommHook::Bf16Compress;
-      attempt("bf16_compress_hook (changes numerics)", "--set comm_hook=bf16_compress", s);
-    }
-    if (plan.broadcast_buffers && !q.workload.buffers.empty()) {
-      Scenario s = q.scenario;
-      s.plan.broadcast_buffers = false;
-      attempt("broadcast_buffers=False (each rank keeps its own BatchNorm statistics)", "--set broadcast_buffers=false", s);
-    }
-  } else {
-    Scenario s = q.scenario;
-    s.plan.system = System::PytorchDdp;
-    attempt("DistributedDataParallel instead of plain averaging", "--plan pytorch_ddp, without averaging's flags", s);
-  }
-  if (!q.scenario.slow_ranks.empty()) {
-    Scenario s = q.scenario;
-    s.slow_ranks.clear();
-    attempt("all ranks as fast as the others", "without slow_ranks", s);
-  }
-  // Of several bucket caps only the best is worth a line.
-  std::stable_sort(out.begin(), out.end(), [](const Lever& a, const Lever& b) { return a.step < b.step; });
-  bool cap_listed = false;
-  std::vector<Lever> kept;
-  for (const Lever& l : out) {
-    bool cap = l.change.starts_with("bucket_cap_mb");
-    if (static_cast<double>(step.ps - l.step.ps) < threshold * static_cast<double>(step.ps) || (cap && cap_listed)) continue;
-    cap_listed = cap_listed || cap;
-    kept.push_back(l);
-  }
-  return kept;
 }
 
 }  // namespace ddpsim::predict

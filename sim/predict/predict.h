@@ -76,6 +76,14 @@ Prediction predict(const Question& q, const Options& options = {});
 // Only the steady period, at one level: what sweeps and tuning call.
 Duration steady_period(const Question& q, Level level = Level::Mid, const Options& options = {});
 
+// One steady step: its Program, and when each of its operations ran. Spans are those of the Program's operations in their order, class after class.
+struct SteadyStep {
+  Program program;
+  Simulation simulation;
+  Duration period;
+};
+SteadyStep steady_step(const Question& q, Level level = Level::Mid, const Options& options = {});
+
 // The same of one plan's NCCL: version and variables, and whether they leave something to choose. `devices`: of the plan's ranks. check() asks it.
 Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices);
 
@@ -95,5 +103,7 @@ struct Lever {
 // Levers sorted by gain, those that help by at least `threshold` of the step first; the others left out. `step`: the question's own, predicted with
 // these options.
 std::vector<Lever> levers(const Question& q, Duration step, const Options& options = {}, double threshold = 0.005);
+// Every lever that applies, sorted by its step, also what a plan cannot set: other algorithms, a faster network, fewer ranks, no overlap. No bucket caps.
+std::vector<Lever> all_levers(const Question& q, const Options& options = {});
 
 }  // namespace ddpsim::predict

@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "sim/strategy/lower.h"
+
 namespace ddpsim::strategy {
 namespace {
 
@@ -18,12 +20,16 @@ constexpr std::array<PytorchBehaviour, 4> kBehaviour{{
     {false, true, true, true},    // 2.11
 }};
 
-std::int64_t cap_bytes(const Plan& plan) {
-  return plan.bucket_cap_mb ? static_cast<std::int64_t>(*plan.bucket_cap_mb * 1024 * 1024) : kDefaultCap;
-}
+std::int64_t bytes_of(double mib) { return static_cast<std::int64_t>(mib * 1024 * 1024); }
+std::int64_t cap_bytes(const Plan& plan) { return plan.bucket_cap_mb ? bytes_of(*plan.bucket_cap_mb) : kDefaultCap; }
 
-// [first, cap]: the first bucket's limit is dist._DEFAULT_FIRST_BUCKET_BYTES unless the user gave a cap (and the version honours it there too).
+// [first, cap]: the first bucket's limit is dist._DEFAULT_FIRST_BUCKET_BYTES unless the user gave a cap (and the version honours it there too), or a list.
 std::vector<std::int64_t> limits_of(const Plan& plan) {
+  if (!plan.bucket_cap_mb_list.empty()) {
+    std::vector<std::int64_t> limits;
+    for (double cap : plan.bucket_cap_mb_list) limits.push_back(bytes_of(cap));
+    return limits;
+  }
   if (plan.bucket_cap_mb && !behaviour(plan.pytorch).first_bucket_always_small) return {cap_bytes(plan)};
   return {plan.first_bucket_bytes, cap_bytes(plan)};
 }
@@ -75,7 +81,8 @@ std::vector<std::vector<TensorIndex>> assign_buckets(std::span<const Tensor> ten
 
 std::vector<std::vector<TensorIndex>> initial_buckets(const Workload& w, const Plan& plan) {
   std::vector<std::int64_t> limits{std::numeric_limits<std::int64_t>::max()};
-  if (plan.find_unused_parameters && !plan.static_graph) limits = limits_of(plan);
+  bool listed = !plan.bucket_cap_mb_list.empty();  // which the first iteration keeps to, too
+  if (listed || (plan.find_unused_parameters && !plan.static_graph)) limits = limits_of(plan);
   auto buckets = assign_buckets(w.tensors, registration_order(w.tensors.size()), limits, Order::Registration);
   std::reverse(buckets.begin(), buckets.end());
   return buckets;
@@ -83,6 +90,23 @@ std::vector<std::vector<TensorIndex>> initial_buckets(const Workload& w, const P
 
 std::vector<std::vector<TensorIndex>> rebuilt_buckets(const Workload& w, const Plan& plan, std::span<const TensorIndex> ready_order) {
   return assign_buckets(w.tensors, ready_order, limits_of(plan), Order::Explicit);
+}
+
+std::vector<TensorIndex> ready_order(const Workload& w, const Plan& plan) {
+  std::vector<bool> unused = unused_tensors(w, plan);
+  std::vector<TensorIndex> order;
+  if (plan.static_graph)
+    for (std::size_t i = 0; i < unused.size(); ++i)
+      if (unused[i]) order.push_back(static_cast<TensorIndex>(i));
+  for (TensorIndex t : w.arrival)
+    if (!unused[t]) order.push_back(t);
+  return order;
+}
+
+bool rebuilds(const Plan& plan) { return plan.static_graph || !plan.find_unused_parameters; }
+
+std::vector<std::vector<TensorIndex>> steady_buckets(const Workload& w, const Plan& plan) {
+  return rebuilds(plan) ? rebuilt_buckets(w, plan, ready_order(w, plan)) : initial_buckets(w, plan);
 }
 
 std::vector<std::vector<TensorIndex>> buffer_groups(const Workload& w) {

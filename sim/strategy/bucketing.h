@@ -32,6 +32,12 @@ std::vector<std::vector<TensorIndex>> assign_buckets(std::span<const Tensor> ten
 std::vector<std::vector<TensorIndex>> initial_buckets(const Workload& w, const Plan& plan);
 // Buckets after the rebuild, in launch order, from the order in which gradients were marked ready.
 std::vector<std::vector<TensorIndex>> rebuilt_buckets(const Workload& w, const Plan& plan, std::span<const TensorIndex> ready_order);
+// The order in which a synchronised backward marks gradients ready: unused ones at the first hook (static_graph), then arrival.
+std::vector<TensorIndex> ready_order(const Workload& w, const Plan& plan);
+// Whether DDP forms its buckets anew after the first step.
+bool rebuilds(const Plan& plan);
+// Buckets of every steady step, in launch order.
+std::vector<std::vector<TensorIndex>> steady_buckets(const Workload& w, const Plan& plan);
 // broadcast_coalesced's groups of buffers (250 MiB, per dtype).
 std::vector<std::vector<TensorIndex>> buffer_groups(const Workload& w);
 

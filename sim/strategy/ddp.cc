@@ -29,23 +29,16 @@ class DdpLowering {
     program_ = empty_program(timed_, plan_);
     bool all = steps == Steps::All;
     auto initial = initial_buckets(w_, plan_);
-    bool rebuilds = plan_.static_graph || !plan_.find_unused_parameters;
-    auto rebuilt = rebuilds ? rebuilt_buckets(w_, plan_, ready_order()) : initial;
+    bool anew = rebuilds(plan_);
+    auto rebuilt = anew ? rebuilt_buckets(w_, plan_, ready_order(w_, plan_)) : initial;
     if (all) program_.warmup.push_back(step(StepKind::First, Phase::First, initial));
     if (all && plan_.static_graph) program_.warmup.push_back(step(StepKind::First, Phase::Second, initial));
-    if (all && rebuilds) program_.warmup.push_back(step(StepKind::Rebuild, Phase::Rebuild, rebuilt));
+    if (all && anew) program_.warmup.push_back(step(StepKind::Rebuild, Phase::Rebuild, rebuilt));
     program_.steady = step(StepKind::Steady, Phase::Steady, rebuilt);
     return std::move(program_);
   }
 
  private:
-  // Order in which a synchronised backward marks gradients ready: unused ones at the first hook, then arrival.
-  std::vector<TensorIndex> ready_order() const {
-    std::vector<TensorIndex> order;
-    if (plan_.static_graph) append_unused(order);
-    for (const Segment& s : timeline_.segments) order.push_back(s.tensor);
-    return order;
-  }
   void append_unused(std::vector<TensorIndex>& order) const {
     for (std::size_t i = 0; i < unused_.size(); ++i)
       if (unused_[i]) order.push_back(static_cast<TensorIndex>(i));

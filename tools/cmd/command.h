@@ -37,6 +37,7 @@ void add_predict(CLI::App& app, Terminal& t);
 void add_list(CLI::App& app, Terminal& t);
 void add_show(CLI::App& app, Terminal& t);
 void add_trace(CLI::App& app, Terminal& t);
+void add_tune(CLI::App& app, Terminal& t);
 void add_run(CLI::App& app, Terminal& t);
 void add_compare(CLI::App& app, Terminal& t);
 void add_validate(CLI::App& app, Terminal& t);

@@ -1,4 +1,4 @@
-// ddpsim explain --op OPERATION --bytes SIZE --cluster C: what NCCL would run, and what each way would take.
+// ddpsim explain SCENARIO: a step (explain_step.cc). ddpsim explain --op OPERATION --bytes SIZE --cluster C: what NCCL would run, and what each way would take.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -6,14 +6,15 @@
 #include <ostream>
 
 #include "tools/cmd/collectives.h"
+#include "tools/cmd/explain_step.h"
 
 namespace ddpsim::cli {
 namespace {
 
 struct Flags {
-  NcclFlags nccl;
-  std::string op = "all_reduce";
-  std::string bytes = "25MiB";
+  NcclFlags nccl;  // its question also has what explains a step
+  std::string op;
+  std::string bytes;
   OutputFlags output;
 };
 
@@ -58,6 +59,17 @@ std::vector<Switch> switches(const collective::NcclGroup& g, const Profile& p, O
 }
 
 void explain_command(Terminal& t, Flags& flags) {
+  const QuestionFlags& question = flags.nccl.question;
+  if (!question.scenario.empty() || !question.workload.empty()) {
+    for (auto [flag, value] : {std::pair{"--op", &flags.op}, std::pair{"--bytes", &flags.bytes}, std::pair{"--nccl", &flags.nccl.version}})
+      if (!value->empty()) throw InputError{std::string(flag) + " " + *value, "is about one collective, and a scenario or workload is about a step; give one of the two"};
+    return explain_step(t, question, flags.output);
+  }
+  for (auto [flag, value] : {std::pair{"--plan", &question.plan}, std::pair{"--layers", &question.layers}, std::pair{"--fidelity", &question.fidelity}})
+    if (!value->empty()) throw InputError{std::string(flag) + " " + *value, "is about a step; name a scenario or a --workload, too"};
+  if (flags.output.format == "md") throw InputError{"--format md", "is of a step; one collective has table and json"};
+  if (flags.op.empty()) flags.op = "all_reduce";
+  if (flags.bytes.empty()) flags.bytes = "25MiB";
   Operation op = operation_of(flags.op);
   Parsed<Bytes> bytes = parse_bytes(flags.bytes);
   if (!bytes.value || bytes.value->count <= 0) throw InputError{"--bytes " + flags.bytes, bytes.value ? "an operation has at least one byte" : bytes.error};
@@ -137,11 +149,12 @@ void explain_command(Terminal& t, Flags& flags) {
 
 void add_explain(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("explain", "What NCCL would run for one collective, what each way would take, and why");
+  CLI::App* c = app.add_subcommand("explain", "Why a step takes as long as it does; or (--op) what NCCL would run for one collective, and what each way would take");
   c->add_option("--op", flags->op, "all_reduce (default), all_gather, reduce_scatter, broadcast, reduce");
   c->add_option("--bytes", flags->bytes, "size as nccl-tests states it (default 25MiB)");
-  add_nccl_flags(*c, flags->nccl);
-  add_output_flags(*c, flags->output, {"table", "json"});
+  add_question_flags(*c, flags->nccl.question);
+  c->add_option("--nccl", flags->nccl.version, "NCCL's version for --op, 2.19 to 2.28 (default 2.28)");
+  add_output_flags(*c, flags->output, {"table", "json", "md"});
   c->callback([&t, flags] { explain_command(t, *flags); });
 }
 

@@ -70,6 +70,7 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
     add_list(app, t);
     add_show(app, t);
     add_trace(app, t);
+    add_tune(app, t);
     add_run(app, t);
     add_compare(app, t);
     add_validate(app, t);

@@ -1,0 +1,13 @@
+// What `ddpsim tune` writes.
+#pragma once
+
+#include "sim/io/codecs.h"
+#include "sim/predict/scaling.h"
+#include "sim/predict/tune.h"
+
+namespace ddpsim::io {
+
+// ddpsim.tuning/1; keys as in sim/FORMATS.md. `scaling`: null without a price.
+OrderedJson write_tuning(const predict::Tuning& t, const predict::Scaling* scaling);
+
+}  // namespace ddpsim::io

@@ -1,0 +1,319 @@
+// The critical path is walked backwards from the last operation of the step: of all that an operation waited for (its dependencies, the one before it on its lane,
+// for a collective those of every rank), the one that ended last is the reason why it did not begin earlier.
+#include "sim/predict/explain.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace ddpsim::predict {
+namespace {
+
+using Interval = std::pair<std::int64_t, std::int64_t>;
+
+// Sorted, disjoint.
+std::vector<Interval> united(std::vector<Interval> list) {
+  std::sort(list.begin(), list.end());
+  std::vector<Interval> out;
+  for (const Interval& i : list) {
+    if (i.second <= i.first) continue;
+    if (!out.empty() && i.first <= out.back().second) out.back().second = std::max(out.back().second, i.second);
+    else out.push_back(i);
+  }
+  return out;
+}
+std::int64_t overlap(const std::vector<Interval>& list, std::int64_t from, std::int64_t to) {
+  std::int64_t sum = 0;
+  for (const Interval& i : list) sum += std::max<std::int64_t>(0, std::min(to, i.second) - std::max(from, i.first));
+  return sum;
+}
+
+constexpr const char* kCopies = "copies out of buckets";
+
+bool is_gradient(OpKind k) { return k == OpKind::AllReduce || k == OpKind::GradAllReduce; }
+
+class Explainer {
+ public:
+  Explainer(const Question& q, const Options& options) : q_(q), options_(options) {
+    if (!options_.known) options_.known = &own_;
+    played_ = steady_step(q_, Level::Mid, options_);
+    ops_ = played_.program.steady.ops.size();
+    const auto& spans = played_.simulation.spans;
+    classes_ = spans.size() / ops_;
+    from_ = played_.simulation.spans_from.ps;
+    for (std::size_t c = 0; c < classes_; ++c)
+      if (spans[c * ops_ + ops_ - 1].end > spans[last_class_ * ops_ + ops_ - 1].end) last_class_ = c;
+    find_lane_predecessors();
+  }
+
+  Explanation run() {
+    Explanation out;
+    out.step = played_.period;
+    out.actor = span(last_class_, 0).actor;
+    walk(out);
+    expose(out);
+    over_time(out);
+    ask_what_helps(out);
+    put_into_words(out);
+    return out;
+  }
+
+ private:
+  const Span& span(std::size_t c, std::size_t i) const { return played_.simulation.spans[c * ops_ + i]; }
+  const Op& op(std::size_t i) const { return played_.program.steady.ops[i]; }
+  std::int64_t begin(const Span& s) const { return s.begin.ps - from_; }
+  std::int64_t end(const Span& s) const { return s.end.ps - from_; }
+
+  void find_lane_predecessors() {
+    std::array<std::uint32_t, 5> last;
+    last.fill(kNoOp);
+    before_.assign(ops_, kNoOp);
+    for (std::uint32_t i = 0; i < ops_; ++i) {
+      auto lane = static_cast<std::size_t>(op(i).lane);
+      if (op(i).lane != Lane::Callback && op(i).lane != Lane::Worker) before_[i] = last[lane];
+      last[lane] = i;
+    }
+  }
+
+  struct Place {
+    std::size_t rank_class = 0;
+    std::uint32_t op = 0;
+  };
+
+  // What ended last of all that this operation waited for, not after it began. None: it began with the step.
+  std::optional<Place> reason(Place at) const {
+    std::optional<Place> best;
+    std::int64_t begun = begin(span(at.rank_class, at.op));
+    auto consider = [&](std::size_t c, std::uint32_t i) {
+      const Span& s = span(c, i);
+      if (end(s) > begun || (c == at.rank_class && i == at.op)) return;
+      if (!best || end(s) > end(span(best->rank_class, best->op))) best = Place{c, i};
+    };
+    bool everyone = is_collective(op(at.op).kind);
+    for (std::size_t c = 0; c < classes_; ++c) {
+      if (!everyone && c != at.rank_class) continue;
+      if (before_[at.op] != kNoOp) consider(c, before_[at.op]);
+      for (std::uint32_t d : deps_of(played_.program.steady, at.op)) consider(c, d);
+    }
+    // A pool's collective may have waited for any that ended in the meantime.
+    if (op(at.op).lane == Lane::Worker)
+      for (std::uint32_t i = 0; i < ops_; ++i)
+        if (op(i).lane == Lane::Worker && begin(span(at.rank_class, i)) < begun) consider(at.rank_class, i);
+    return best;
+  }
+
+  std::string bucket_name(std::uint32_t i) const {
+    std::int64_t bytes = op(i).bytes;
+    if (op(i).kind == OpKind::AllReduce) return "bucket " + std::to_string(op(i).subject) + " (" + to_string(Bytes{bytes}) + ")";
+    std::string name = name_of(played_.program, played_.program.steady, i);
+    constexpr std::string_view kPrefix = "allreduce/";
+    return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+  }
+
+  // What neighbours on the path are told as one.
+  enum class Sort { Forward, Backward, CopyOut, Optimizer, Host, Collective, Other };
+  Sort sort_of(std::uint32_t i) const {
+    switch (op(i).kind) {
+      case OpKind::Forward: return Sort::Forward;
+      case OpKind::Backward: case OpKind::BackwardTail: case OpKind::Accumulate: case OpKind::CopyIn: case OpKind::Compress: case OpKind::Divide: return Sort::Backward;
+      case OpKind::CopyOut: case OpKind::Decompress: case OpKind::GradDivide: case OpKind::UnflattenGrads: case OpKind::BucketWait: case OpKind::GradWait: return Sort::CopyOut;
+      case OpKind::Optimizer: return Sort::Optimizer;
+      case OpKind::Launch: return Sort::Host;
+      default: return is_collective(op(i).kind) ? Sort::Collective : Sort::Other;
+    }
+  }
+  std::string tell(Sort sort, std::uint32_t last) const {
+    const StepProgram& s = played_.program.steady;
+    switch (sort) {
+      case Sort::Forward: return "forward";
+      case Sort::Backward: {
+        bool named = op(last).subject < played_.program.tensor_names.size() && (op(last).kind == OpKind::Backward || op(last).kind == OpKind::Accumulate || op(last).kind == OpKind::CopyIn);
+        return named ? "backward until " + played_.program.tensor_names[op(last).subject] : "backward to its end";
+      }
+      case Sort::CopyOut: return kCopies;
+      case Sort::Optimizer: return "optimizer";
+      case Sort::Host: return "the host thread launches " + name_of(played_.program, s, op(last).subject);
+      case Sort::Collective: return is_gradient(op(last).kind) ? "all-reduce of " + bucket_name(last) : name_of(played_.program, s, last);
+      case Sort::Other: return name_of(played_.program, s, last);
+    }
+    return {};
+  }
+
+  void walk(Explanation& out) const {
+    std::vector<Place> path;
+    for (std::optional<Place> at = Place{last_class_, static_cast<std::uint32_t>(ops_ - 1)}; at && end(span(at->rank_class, at->op)) > 0; at = reason(*at)) path.push_back(*at);
+    std::reverse(path.begin(), path.end());
+    for (std::size_t k = 0; k < path.size(); ++k) {
+      const Span& s = span(path[k].rank_class, path[k].op);
+      Sort sort = sort_of(path[k].op);
+      bool joins = k > 0 && sort != Sort::Collective && sort_of(path[k - 1].op) == sort;
+      if (!joins) {
+        // A part begins where the one before ended; what lies between belongs to this one (its launch, its turn).
+        std::int64_t begun = std::max<std::int64_t>(0, out.path.empty() ? begin(s) : out.path.back().end.ps);
+        out.path.push_back({});
+        out.path.back().begin = {begun};
+      }
+      PathPart& part = out.path.back();
+      part.what = tell(sort, path[k].op);
+      part.kind = op(path[k].op).kind;
+      part.end = {end(s)};
+      if (sort != Sort::Collective) continue;
+      part.bytes = op(path[k].op).bytes;
+      part.waited = s.begin - s.ready;
+      if (k > 0 && is_collective(op(path[k - 1].op).kind)) part.waited_for = bucket_name(path[k - 1].op);
+    }
+  }
+
+  std::vector<Interval> computing() const {
+    std::vector<Interval> list;
+    for (std::size_t i = 0; i < ops_; ++i) {
+      const Span& s = span(last_class_, i);
+      if (is_compute(s.kind)) list.push_back({std::max<std::int64_t>(0, begin(s)), end(s)});
+    }
+    return united(std::move(list));
+  }
+
+  void expose(Explanation& out) const {
+    std::vector<Interval> busy = computing();
+    for (std::uint32_t i = 0; i < ops_; ++i) {
+      if (!is_gradient(op(i).kind)) continue;
+      const Span& s = span(last_class_, i);
+      BucketExposure b;
+      b.name = op(i).kind == OpKind::AllReduce ? "bucket " + std::to_string(op(i).subject) : name_of(played_.program, played_.program.steady, i);
+      b.bytes = op(i).bytes;
+      b.ready = {s.ready.ps - from_};
+      b.begin = {begin(s)};
+      b.end = {end(s)};
+      b.exposed = {end(s) - begin(s) - overlap(busy, begin(s), end(s))};
+      out.buckets.push_back(b);
+    }
+  }
+
+  void over_time(Explanation& out) {
+    const collective::Communicator& comm = options_.known->get(q_, played_.program.backend);
+    struct Carried {
+      std::int64_t from, to;
+      std::vector<std::pair<topology::LinkId, double>> time;  // that each link needs for it at its full rate, ps
+    };
+    std::vector<Carried> all;
+    std::vector<double> total(q_.fabric.links().size());
+    std::vector<Interval> flying;
+    for (std::uint32_t i = 0; i < ops_; ++i) {
+      if (!is_collective(op(i).kind)) continue;
+      const Span& s = span(last_class_, i);
+      Carried c{begin(s), end(s), {}};
+      flying.push_back({std::max<std::int64_t>(0, c.from), c.to});
+      if (comm.ranks() > 1 && !comm.patterns.empty()) {
+        auto price = is_broadcast(op(i).kind) ? collective::broadcast(comm, q_.profile, Level::Mid, Bytes{op(i).bytes}) : collective::all_reduce(comm, q_.profile, Level::Mid, Bytes{op(i).bytes});
+        const auto& pattern = comm.patterns[static_cast<std::size_t>(price.pattern)];
+        for (const auto& phase : price.phases)
+          for (const auto& l : phase.round < 0 ? pattern.load : pattern.rounds[static_cast<std::size_t>(phase.round)].load) {
+            double t = phase.work * l.per_byte / collective::link_rate(comm, q_.profile, Level::Mid, l.link);
+            c.time.push_back({l.link, t});
+            total[l.link] += t;
+          }
+      }
+      all.push_back(std::move(c));
+    }
+    auto busiest = static_cast<topology::LinkId>(std::max_element(total.begin(), total.end()) - total.begin());
+    bool any = !total.empty() && total[busiest] > 0;
+    if (any) out.link = {q_.fabric.link_name(busiest), q_.fabric.links()[busiest].bandwidth, total[busiest] / static_cast<double>(out.step.ps)};
+    flying = united(std::move(flying));
+    std::vector<Interval> busy = computing();
+    for (std::size_t k = 0; k < out.deciles.size(); ++k) {
+      std::int64_t from = out.step.ps / 10 * static_cast<std::int64_t>(k);
+      std::int64_t to = k == 9 ? out.step.ps : out.step.ps / 10 * static_cast<std::int64_t>(k + 1);
+      auto length = static_cast<double>(std::max<std::int64_t>(1, to - from));
+      Decile& d = out.deciles[k];
+      d.computing = static_cast<double>(overlap(busy, from, to)) / length;
+      d.communicating = static_cast<double>(overlap(flying, from, to)) / length;
+      for (const Carried& c : all)
+        for (const auto& [link, time] : c.time)
+          if (any && link == busiest && c.to > c.from) d.link += time * static_cast<double>(overlap({{c.from, c.to}}, from, to)) / static_cast<double>(c.to - c.from) / length;
+      bool waits = d.communicating > 1 - d.computing - 1e-9 || d.communicating > 0.5;
+      d.decides = d.computing >= 0.5 ? "computation" : !waits ? "host thread" : d.link > 0.7 * d.communicating ? "bandwidth" : "latency of collectives";
+    }
+  }
+
+  std::vector<Sensitivity> what_helps(const Question& q, const Options& options) const {
+    std::vector<Sensitivity> out;
+    for (Resource r : kResources) {
+      if (r == Resource::Host && q.profile.kind == DeviceKind::Cpu) continue;  // it computes
+      out.push_back({r, step_if_faster(q, r, kFaster, options)});
+    }
+    std::stable_sort(out.begin(), out.end(), [](const Sensitivity& a, const Sensitivity& b) { return a.step < b.step; });
+    return out;
+  }
+
+  void ask_what_helps(Explanation& out) {
+    out.sensitivity = what_helps(q_, options_);
+    const Sensitivity& first = out.sensitivity.front();
+    constexpr double kWorthSaying = 0.002;
+    if (static_cast<double>((out.step - first.step).ps) < kWorthSaying * static_cast<double>(out.step.ps)) return;
+    for (double factor : {1.25, 1.5, 2.0, 3.0, 4.0, 8.0}) {
+      Hardware h = faster(q_, first.resource, factor);
+      topology::Fabric fabric(h.cluster);
+      Communicators known;
+      Options options = options_;
+      options.known = &known;
+      Resource now = what_helps({h.workload, fabric, h.profile, q_.scenario}, options).front().resource;
+      if (now == first.resource) continue;
+      out.moves_at = factor;
+      out.moves_to = now;
+      return;
+    }
+  }
+
+  static std::string subject(const PathPart& p) { return p.what.substr(p.what.find("of ") + 3); }
+
+  // One clause a part; all-reduces one after another are one, with the copies between them.
+  static void put_into_words(Explanation& out) {
+    std::vector<std::string> clauses;
+    const auto& path = out.path;
+    for (std::size_t k = 0; k < path.size(); ++k) {
+      const PathPart& p = path[k];
+      std::size_t last = k;
+      std::size_t reductions = is_gradient(p.kind);
+      while (reductions > 0) {
+        bool next = last + 1 < path.size() && is_gradient(path[last + 1].kind);
+        bool after_copy = last + 2 < path.size() && path[last + 1].what == kCopies && is_gradient(path[last + 2].kind);
+        if (!next && !after_copy) break;
+        last += next ? 1 : 2;
+        ++reductions;
+      }
+      const PathPart& q = path[last];
+      std::string clause = p.what;
+      if (last > k) clause = std::to_string(reductions) + " all-reduces one after another, " + subject(p) + " to " + subject(q);
+      clause += " " + to_string(q.end - p.begin);
+      if (last == k && p.waited.ps > 0 && !p.waited_for.empty()) clause += " (ready " + to_string(p.waited) + " before it could begin, behind " + p.waited_for + ")";
+      else if (last > k && q.waited.ps > 0) clause += " (the last was ready " + to_string(q.waited) + " before it could begin)";
+      clauses.push_back(clause);
+      k = last;
+    }
+    constexpr std::size_t kShown = 12;
+    std::string line;
+    for (std::size_t i = 0; i < clauses.size(); ++i) {
+      if (clauses.size() > kShown && i >= kShown / 2 && i + kShown / 2 < clauses.size()) {
+        if (i == kShown / 2) line += " -> ... " + std::to_string(clauses.size() - kShown) + " more";
+        continue;
+      }
+      line += (line.empty() ? "" : " -> ") + clauses[i];
+    }
+    out.words.push_back(line);
+  }
+
+  const Question& q_;
+  Options options_;
+  Communicators own_;
+  SteadyStep played_;
+  std::size_t ops_ = 0;
+  std::size_t classes_ = 0;
+  std::size_t last_class_ = 0;
+  std::int64_t from_ = 0;
+  std::vector<std::uint32_t> before_;
+};
+
+}  // namespace
+
+Explanation explain(const Question& q, const Options& options) { return Explainer(q, options).run(); }
+
+}  // namespace ddpsim::predict

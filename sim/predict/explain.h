@@ -1,0 +1,64 @@
+// explain: why a step takes as long as it does.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/predict/predict.h"
+#include "sim/predict/resources.h"
+
+namespace ddpsim::predict {
+
+// A stretch of the critical path: nothing in it could have begun earlier. Times from the start of the step.
+struct PathPart {
+  std::string what;   // "forward", "backward until layer1.0.conv1.weight", "all-reduce of bucket 3 (12 MiB)"
+  OpKind kind = OpKind::Forward;  // of its last operation
+  std::int64_t bytes = 0;         // of a collective
+  Duration begin;
+  Duration end;
+  Duration waited;    // a collective: from ready to begin
+  std::string waited_for;
+};
+
+struct BucketExposure {
+  std::string name;   // "bucket 3"
+  std::int64_t bytes = 0;
+  Duration ready, begin, end;
+  Duration exposed;   // of begin to end: nothing computes on the rank that ends last
+};
+
+// A tenth of the step, shares of it.
+struct Decile {
+  double computing = 0;
+  double communicating = 0;  // a collective is in flight
+  double link = 0;           // what the busiest link of the step carries, over what it could
+  std::string decides;       // "computation", "bandwidth", "latency of collectives", "host thread"
+};
+
+struct Sensitivity {
+  Resource resource = Resource::Arithmetic;
+  Duration step;  // with this resource 10 % faster
+};
+
+struct Explanation {
+  Duration step;
+  int actor = 0;                      // the rank that ends last
+  std::vector<PathPart> path;
+  std::vector<BucketExposure> buckets;
+  std::array<Decile, 10> deciles;
+  LinkUse link;                       // the busiest of the step
+  std::vector<Sensitivity> sensitivity;  // shortest step first
+  // The first resource of `sensitivity` so much faster, and another gains more from then on; none = not up to 8 times, or nothing gains.
+  std::optional<double> moves_at;
+  std::optional<Resource> moves_to;
+  std::vector<std::string> words;     // the path in sentences
+};
+
+inline constexpr double kFaster = 1.1;
+
+// REQUIRES: check(q) found nothing.
+Explanation explain(const Question& q, const Options& options = {});
+
+}  // namespace ddpsim::predict

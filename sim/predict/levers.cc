@@ -1,0 +1,134 @@
+// Each lever is simulated by itself. What a plan can set comes first: `ddpsim predict` lists it; the rest takes longer and is for `ddpsim tune`.
+#include <algorithm>
+
+#include "sim/predict/predict.h"
+#include "sim/predict/resources.h"
+
+namespace ddpsim::predict {
+namespace {
+
+class Attempts {
+ public:
+  Attempts(const Question& q, const Options& options) : q_(q), options_(options) {
+    if (!options_.known) options_.known = &own_;
+  }
+  template <class Change>
+  void plan(const std::string& change, const std::string& command, Change edit) {
+    Scenario s = q_.scenario;
+    edit(s);
+    Question changed{q_.workload, q_.fabric, q_.profile, s};
+    if (check(changed)) return;
+    found.push_back({change, command, steady_period(changed, Level::Mid, options_)});
+  }
+  std::vector<Lever> found;
+
+ private:
+  const Question& q_;
+  Options options_;
+  Communicators own_;
+};
+
+void try_caps(const Plan& plan, Attempts& a) {
+  for (double cap : {1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0}) {
+    if (plan.bucket_cap_mb == cap) continue;
+    std::string text = "bucket_cap_mb=" + std::to_string(static_cast<int>(cap));
+    a.plan(text, "--set " + text, [&](Scenario& s) { s.plan.bucket_cap_mb = cap, s.plan.bucket_cap_mb_list.clear(); });
+  }
+}
+
+void try_plan(const Question& q, Attempts& a) {
+  const Plan& plan = q.scenario.plan;
+  if (plan.system == System::PytorchDdp) {
+    if (!plan.gradient_as_bucket_view)
+      a.plan("gradient_as_bucket_view=True", "--set gradient_as_bucket_view=true", [](Scenario& s) { s.plan.gradient_as_bucket_view = true; });
+    if (plan.comm_hook == CommHook::None)
+      a.plan("bf16_compress_hook (changes numerics)", "--set comm_hook=bf16_compress", [](Scenario& s) { s.plan.comm_hook = CommHook::Bf16Compress; });
+    if (plan.broadcast_buffers && !q.workload.buffers.empty())
+      a.plan("broadcast_buffers=False (each rank keeps its own BatchNorm statistics)", "--set broadcast_buffers=false", [](Scenario& s) { s.plan.broadcast_buffers = false; });
+  } else {
+    a.plan("DistributedDataParallel instead of plain averaging", "--plan pytorch_ddp, without averaging's flags", [](Scenario& s) { s.plan.system = System::PytorchDdp; });
+  }
+  if (!q.scenario.slow_ranks.empty()) a.plan("all ranks as fast as the others", "without slow_ranks", [](Scenario& s) { s.slow_ranks.clear(); });
+}
+
+void try_algorithms(const Question& q, Attempts& a) {
+  const Plan& plan = q.scenario.plan;
+  Backend backend = backend_of(plan, q.profile.kind);
+  if (backend == Backend::Nccl && q.profile.compute.capability > 0 && !plan.environment.count("NCCL_ALGO"))
+    for (const char* algorithm : {"ring", "tree", "nvls", "nvlstree"}) {
+      std::string value = std::string("allreduce:") + algorithm;
+      a.plan("NCCL_ALGO=" + value, "--set NCCL_ALGO=" + value, [&](Scenario& s) { s.plan.environment["NCCL_ALGO"] = value; });
+    }
+  if (backend == Backend::Tcp)
+    for (Algorithm algorithm : kTcpAlgorithms)
+      if (algorithm != plan.algorithm) {
+        std::string text = std::string("algorithm=") + name_of(algorithm);
+        a.plan(text, "--set " + text, [&](Scenario& s) { s.plan.algorithm = algorithm; });
+      }
+  if (backend == Backend::Gloo && plan.gloo_algorithm == Algorithm::Ring)
+    a.plan("Gloo's bcube", "--set gloo_algorithm=bcube", [](Scenario& s) { s.plan.gloo_algorithm = Algorithm::Bcube; });
+}
+
+// The first half of the ranks; what names ranks goes with them.
+void halve(Scenario& s) {
+  s.ranks /= 2;
+  if (!s.rank_order.empty()) s.rank_order.resize(static_cast<std::size_t>(s.ranks));
+  s.slow_ranks.erase(s.slow_ranks.lower_bound(s.ranks), s.slow_ranks.end());
+}
+
+bool spans_hosts(const Question& q) {
+  int first = -1;
+  for (int d : devices_of(q.scenario)) {
+    int host = d / q.fabric.cluster().devices_per_host;
+    if (first >= 0 && host != first) return true;
+    first = host;
+  }
+  return false;
+}
+
+void sort(std::vector<Lever>& list) {
+  std::stable_sort(list.begin(), list.end(), [](const Lever& a, const Lever& b) { return a.step < b.step; });
+}
+
+}  // namespace
+
+std::vector<Lever> levers(const Question& q, Duration step, const Options& options, double threshold) {
+  Attempts a(q, options);
+  if (q.scenario.plan.system == System::PytorchDdp) try_caps(q.scenario.plan, a);
+  try_plan(q, a);
+  // Of several bucket caps only the best is worth a line.
+  sort(a.found);
+  bool cap_listed = false;
+  std::vector<Lever> kept;
+  for (const Lever& l : a.found) {
+    bool cap = l.change.starts_with("bucket_cap_mb");
+    if (static_cast<double>(step.ps - l.step.ps) < threshold * static_cast<double>(step.ps) || (cap && cap_listed)) continue;
+    cap_listed = cap_listed || cap;
+    kept.push_back(l);
+  }
+  return kept;
+}
+
+std::vector<Lever> all_levers(const Question& q, const Options& options) {
+  Attempts a(q, options);
+  const Plan& plan = q.scenario.plan;
+  try_plan(q, a);
+  if (q.scenario.ranks > 1) {
+    if (plan.system == System::PytorchDdp) {
+      a.plan("no overlap: one bucket for everything", "--set bucket_cap_mb=1000000", [](Scenario& s) { s.plan.bucket_cap_mb = 1e6, s.plan.bucket_cap_mb_list.clear(); });
+      if (plan.comm_hook == CommHook::None)
+        a.plan("fp16_compress_hook (changes numerics)", "--set comm_hook=fp16_compress", [](Scenario& s) { s.plan.comm_hook = CommHook::Fp16Compress; });
+    }
+    try_algorithms(q, a);
+    Scenario half = q.scenario;
+    halve(half);
+    a.plan("half the ranks (half the samples a step)", "--ranks " + std::to_string(half.ranks), halve);
+    bool hosts = spans_hosts(q);
+    a.found.push_back({hosts ? "a network between hosts twice as fast" : "links inside the host twice as fast", "",
+                       step_if_faster(q, hosts ? Resource::Network : Resource::Inside, 2, options)});
+  }
+  sort(a.found);
+  return a.found;
+}
+
+}  // namespace ddpsim::predict

@@ -1,0 +1,38 @@
+// The best partition of the gradients into buckets that are contiguous in the order of launch: exact, under the price model.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "sim/units/units.h"
+
+namespace ddpsim::predict {
+
+struct PartitionProblem {
+  std::vector<Duration> ready;      // of each gradient, in launch order, non-decreasing: its copy into the bucket has ended
+  std::vector<std::int64_t> bytes;  // on the wire
+  std::vector<Duration> after;      // what is done with it after its bucket's reduction (copy out)
+};
+
+// One collective after another: end(b) = max(ready of its last gradient, end(b - 1)) + price(bytes of b).
+struct Partition {
+  std::vector<std::size_t> ends;  // of each bucket, index of its last gradient + 1
+  Duration reduced;               // end of the last bucket
+  Duration end;                   // and of what is done with the last bucket's gradients
+};
+
+using BucketPrice = std::function<Duration(std::int64_t)>;
+
+// The least `end`; of equal ones the one with fewest buckets. O(n^2) prices. REQUIRES: at least one gradient, lists of one length.
+Partition best_partition(const PartitionProblem& problem, const BucketPrice& price);
+
+// The least `end` with 1, 2, ... `most` buckets each: what a bucket costs beside its price is not in the model, so that fewer may be better. O(most n^2).
+std::vector<Partition> best_partitions(const PartitionProblem& problem, const BucketPrice& price, std::size_t most);
+
+// `end` of a given partition. REQUIRES: ends ascending, the last = number of gradients.
+Partition play_partition(const PartitionProblem& problem, const BucketPrice& price, std::vector<std::size_t> ends);
+
+// The least sum of prices of any partition, whatever is ready when: what the collectives take at least.
+Duration least_total(const std::vector<std::int64_t>& bytes, const BucketPrice& price);
+
+}  // namespace ddpsim::predict

@@ -1,0 +1,102 @@
+#include "sim/predict/resources.h"
+
+#include <algorithm>
+
+namespace ddpsim::predict {
+namespace {
+
+Bandwidth times(Bandwidth b, double f) { return {static_cast<std::int64_t>(static_cast<double>(b.bits_per_s) * f + 0.5)}; }
+void widen(LinkSpec& l, double f) {
+  l.bandwidth = times(l.bandwidth, f);
+  l.peak = times(l.peak, f);
+  l.staging = times(l.staging, f);
+}
+void widen(std::optional<LinkSpec>& l, double f) {
+  if (l) widen(*l, f);
+}
+
+void shorten(Duration& d, double f) { d = scale(d, 1 / f); }
+void shorten(std::vector<Duration>& list, double f) {
+  for (Duration& d : list) shorten(d, f);
+}
+
+void speed_up_arithmetic(Hardware& h, double f) {
+  for (double& peak : h.profile.compute.peak_flops) peak *= f;
+  if (h.workload.basis != Basis::Captured) return;
+  shorten(h.workload.times.forward, f);
+  shorten(h.workload.times.backward, f);
+  shorten(h.workload.times.ready, f);
+}
+
+void speed_up_memory(Hardware& h, double f) {
+  h.profile.memory.bandwidth_bytes_per_s *= f;
+  h.profile.memory.shared_bytes_per_s *= f;
+  h.profile.memory.half_divide_bytes_per_s *= f;
+  if (h.workload.basis == Basis::Captured) shorten(h.workload.times.optimizer, f);
+}
+
+void speed_up_host(Hardware& h, double f) {
+  for (Duration* d : {&h.profile.host.launch, &h.profile.host.hook, &h.profile.host.collective_launch, &h.profile.host.traverse}) shorten(*d, f);
+  if (!h.workload.times.host) return;
+  HostTimes& t = *h.workload.times.host;
+  for (Duration* d : {&t.forward, &t.backward, &t.optimizer}) shorten(*d, f);
+  shorten(t.ready, f);
+}
+
+void speed_up_network(Cluster& c, double f) {
+  for (LinkSpec* l : {&c.link, &c.uplink, &c.trunk, &c.global}) widen(*l, f);
+  for (GraphLink& l : c.links) widen(l.link, f);
+  for (SlowLink& l : c.slow_links) l.bandwidth = times(l.bandwidth, f);
+  for (DegradedLink& l : c.degraded_links) l.bandwidth = times(l.bandwidth, f);
+}
+
+void speed_up_inside(Cluster& c, double f) {
+  widen(c.intra, f);
+  if (!c.inside) return;
+  Inside& in = *c.inside;
+  widen(in.link, f);
+  for (auto* l : {&in.pcie, &in.c2c, &in.pcie_uplink, &in.nic_link, &in.cpu_link}) widen(*l, f);
+  for (HostLink& l : in.links) widen(l.link, f);
+}
+
+void speed_up_steps(Profile& p, double f) {
+  for (auto& [name, t] : p.transports) {
+    for (Duration* d : {&t.launch, &t.latency, &t.message_core, &t.rendezvous}) shorten(*d, f);
+    if (t.ll_latency) shorten(*t.ll_latency, f);
+    t.step_factor /= f;
+  }
+}
+
+}  // namespace
+
+const char* name_of(Resource r) {
+  constexpr std::array<const char*, 6> kNames{"the device's arithmetic", "the device's memory", "the host thread", "the network between hosts", "the links inside hosts",
+                                              "the latency of collectives"};
+  return kNames[static_cast<std::size_t>(r)];
+}
+
+Hardware faster(const Question& q, Resource resource, double factor) {
+  Hardware h{q.workload, q.fabric.cluster(), q.profile};
+  switch (resource) {
+    case Resource::Arithmetic: speed_up_arithmetic(h, factor); break;
+    case Resource::Memory: speed_up_memory(h, factor); break;
+    case Resource::Host: speed_up_host(h, factor); break;
+    case Resource::Network: speed_up_network(h.cluster, factor); break;
+    case Resource::Inside: speed_up_inside(h.cluster, factor); break;
+    case Resource::Latency: speed_up_steps(h.profile, factor); break;
+  }
+  return h;
+}
+
+Duration step_if_faster(const Question& q, Resource resource, double factor, const Options& given) {
+  Hardware h = faster(q, resource, factor);
+  Options options = given;
+  bool same_fabric = resource != Resource::Network && resource != Resource::Inside;
+  Communicators own;
+  if (!same_fabric) options.known = &own;
+  if (same_fabric) return steady_period({h.workload, q.fabric, h.profile, q.scenario}, Level::Mid, options);
+  topology::Fabric fabric(h.cluster);
+  return steady_period({h.workload, fabric, h.profile, q.scenario}, Level::Mid, options);
+}
+
+}  // namespace ddpsim::predict

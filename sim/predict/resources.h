@@ -1,0 +1,32 @@
+// The same question on better hardware: one resource faster, everything else as it was.
+#pragma once
+
+#include <array>
+
+#include "sim/predict/predict.h"
+
+namespace ddpsim::predict {
+
+enum class Resource : std::uint8_t {
+  Arithmetic,  // peak flop/s of the device; of a captured workload its forward and backward
+  Memory,      // bandwidth of the device's memory; of a captured workload its optimizer, too
+  Host,        // the thread that launches, hooks and traverses
+  Network,     // bandwidth between hosts
+  Inside,      // bandwidth between the devices of a host
+  Latency,     // what a collective and each of its steps take whatever they carry
+};
+inline constexpr std::array kResources{Resource::Arithmetic, Resource::Memory, Resource::Host, Resource::Network, Resource::Inside, Resource::Latency};
+const char* name_of(Resource r);  // "the network between hosts", for sentences
+
+// What a question refers to, changed.
+struct Hardware {
+  Workload workload;
+  Cluster cluster;
+  Profile profile;
+};
+// REQUIRES: factor > 0.
+Hardware faster(const Question& q, Resource resource, double factor);
+// The step there. Not for other jobs' workloads, which stay as they are.
+Duration step_if_faster(const Question& q, Resource resource, double factor, const Options& options = {});
+
+}  // namespace ddpsim::predict

@@ -1,0 +1,97 @@
+#include "sim/report/explanation_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ddpsim::report {
+namespace {
+
+using predict::Explanation;
+
+double share(Duration part, Duration whole) { return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0; }
+
+// What decides, and until when.
+std::string decision(const Explanation& e) {
+  const predict::Sensitivity& first = e.sensitivity.front();
+  double gain = share(e.step - first.step, e.step);
+  if (gain < 0.002) return "no single resource decides: none of them, 10 % faster, shortens the step by 0.2 %";
+  std::string out = fmt::format("{} decides: 10 % faster, and the step is {:.1f} % shorter ({})", predict::name_of(first.resource), 100 * gain, to_string(first.step));
+  if (e.moves_at) out += fmt::format("; {:g} times as fast, {} decides", *e.moves_at, predict::name_of(*e.moves_to));
+  else out += "; it would still decide at 8 times its speed";
+  return out;
+}
+
+struct Table {
+  bool markdown;
+  std::string text;
+  // `width`: of each column but the first, right-aligned; negative: left-aligned.
+  std::vector<int> widths;
+  void row(const std::vector<std::string>& cells) {
+    if (markdown) {
+      text += "|";
+      for (const std::string& c : cells) text += " " + c + " |";
+    } else {
+      text += " ";
+      for (std::size_t i = 0; i < cells.size(); ++i) text += widths[i] < 0 ? fmt::format(" {:<{}}", cells[i], -widths[i]) : fmt::format(" {:>{}}", cells[i], widths[i]);
+      while (text.back() == ' ') text.pop_back();
+    }
+    text += "\n";
+  }
+  void head(const std::vector<std::string>& cells) {
+    row(cells);
+    if (!markdown) return;
+    text += "|";
+    for (std::size_t i = 0; i < cells.size(); ++i) text += "---|";
+    text += "\n";
+  }
+};
+
+std::string percent(double v) { return fmt::format("{:.0f} %", 100 * v); }
+
+}  // namespace
+
+std::string explanation_page(const std::string& question, const Explanation& e, bool markdown) {
+  std::string out = (markdown ? "**" : "") + fmt::format("step {}: {}", to_string(e.step), decision(e)) + (markdown ? "**" : "") + "\n\n";
+  out += question + "\n\n";
+  auto title = [&](const std::string& s) { out += markdown ? "### " + s + "\n\n" : s + "\n"; };
+  title(fmt::format("what the step waits for, on rank {}, which ends last", e.actor));
+  for (const std::string& w : e.words) out += (markdown ? "" : "  ") + w + "\n";
+  out += "\n";
+  std::vector<predict::BucketExposure> exposed;
+  for (const auto& b : e.buckets)
+    if (share(b.exposed, e.step) > 0.001) exposed.push_back(b);
+  std::stable_sort(exposed.begin(), exposed.end(), [](const auto& a, const auto& b) { return a.exposed > b.exposed; });
+  Duration total;
+  for (const auto& b : exposed) total += b.exposed;
+  title(exposed.empty() ? fmt::format("all {} gradient all-reduces are hidden behind computation", e.buckets.size())
+                        : fmt::format("{} of {} gradient all-reduces are exposed, {} in all", exposed.size(), e.buckets.size(), to_string(total)));
+  if (!exposed.empty()) {
+    Table t{markdown, "", {-14, 11, 11, 11, 11, 11}};
+    t.head({"", "bytes", "ready", "begin", "end", "exposed"});
+    constexpr std::size_t kShown = 8;
+    for (std::size_t i = 0; i < std::min(exposed.size(), kShown); ++i) {
+      const auto& b = exposed[i];
+      t.row({b.name, to_string(Bytes{b.bytes}), to_string(b.ready), to_string(b.begin), to_string(b.end), to_string(b.exposed)});
+    }
+    out += t.text;
+  }
+  out += "\n";
+  title("what decides, tenth by tenth of the step");
+  Table over{markdown, "", {-12, 10, 14, 14, -24}};
+  over.head({"", "computing", "communicating", "busiest link", markdown ? "decides" : " decides"});
+  for (std::size_t k = 0; k < e.deciles.size(); ++k) {
+    const auto& d = e.deciles[k];
+    over.row({fmt::format("{} to {} %", 10 * k, 10 * k + 10), percent(d.computing), percent(d.communicating), percent(d.link), " " + d.decides});
+  }
+  out += over.text;
+  if (!e.link.name.empty()) out += fmt::format("{}  busiest link: {} ({}), needed {:.0f} % of the step\n", markdown ? "\n" : "", e.link.name, to_string(e.link.bandwidth), 100 * e.link.busy);
+  out += "\n";
+  title("10 % faster (each simulated)");
+  Table fast{markdown, "", {-28, 11, 9}};
+  fast.head({"", "step", "gain"});
+  for (const auto& s : e.sensitivity) fast.row({predict::name_of(s.resource), to_string(s.step), fmt::format("{:+.2f} %", -100 * share(e.step - s.step, e.step))});
+  return out + fast.text;
+}
+
+}  // namespace ddpsim::report

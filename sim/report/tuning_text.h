@@ -1,0 +1,21 @@
+// What `ddpsim tune` prints: the answer first, then why.
+#pragma once
+
+#include <string>
+
+#include "sim/predict/scaling.h"
+#include "sim/predict/tune.h"
+
+namespace ddpsim::report {
+
+struct TuningHeading {
+  std::string question;  // "resnet50, batch 32 per rank, fp32 on hgx-h100: 8 ranks"
+  std::string profile;   // and its basis
+};
+
+std::string tuning_page(const TuningHeading& h, const predict::Tuning& t, const predict::Scaling* scaling);
+std::string tuning_markdown(const TuningHeading& h, const predict::Tuning& t, const predict::Scaling* scaling);
+// The curve.
+std::string tuning_csv(const predict::Tuning& t);
+
+}  // namespace ddpsim::report

@@ -1,0 +1,132 @@
+// A cap c makes the same buckets as c' as long as every bucket that c closes (bytes >= c) is closed by c' at the same tensor: up to the smallest of those.
+//   next cap that matters = min over closed buckets of bytes + 1
+#include "sim/strategy/knobs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+
+#include "sim/strategy/bucketing.h"
+
+namespace ddpsim::strategy {
+namespace {
+
+constexpr double kMebi = 1024 * 1024;
+
+std::string text_of(double v) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.10g", v);
+  return text;
+}
+
+bool is_cap(const Knob& k) { return k.name == "bucket_cap_mb"; }
+bool is_first(const Knob& k) { return k.name == "first_bucket_bytes"; }
+double unit_of(const Knob& k) { return is_cap(k) ? kMebi : 1; }
+
+KnobValue number(const Knob& k, double v) {
+  if (is_first(k)) return {std::to_string(static_cast<std::int64_t>(v)), v};
+  return {text_of(v), std::strtod(text_of(v).c_str(), nullptr)};
+}
+
+}  // namespace
+
+std::vector<Knob> knobs(const Plan& plan) {
+  if (plan.system == System::PytorchDdp) return {{"bucket_cap_mb", "MiB"}, {"first_bucket_bytes", "bytes"}};
+  return {{"granularity", ""}, {"async_op", ""}};
+}
+
+std::optional<KnobValue> value_of(const Plan& plan, const Knob& knob) {
+  if (is_cap(knob)) return plan.bucket_cap_mb ? std::optional(KnobValue{text_of(*plan.bucket_cap_mb), *plan.bucket_cap_mb}) : std::nullopt;
+  if (is_first(knob)) return number(knob, static_cast<double>(plan.first_bucket_bytes));
+  if (knob.name == "granularity") return KnobValue{plan.granularity == Granularity::Flat ? "flat" : "per_parameter"};
+  return KnobValue{plan.async_op ? "true" : "false"};
+}
+
+Plan with(const Plan& plan, const Knob& knob, const KnobValue& value) {
+  Plan p = plan;
+  if (is_cap(knob)) p.bucket_cap_mb = value.number;
+  else if (is_first(knob)) p.first_bucket_bytes = static_cast<std::int64_t>(value.number);
+  else if (knob.name == "granularity") p.granularity = value.text == "flat" ? Granularity::Flat : Granularity::PerParameter;
+  else p.async_op = value.text == "true";
+  if (is_cap(knob) || is_first(knob)) p.bucket_cap_mb_list.clear();
+  if (is_first(knob) && !behaviour(plan.pytorch).first_bucket_always_small) p.bucket_cap_mb.reset();
+  return p;
+}
+
+std::optional<KnobValue> parse_value(const Knob& knob, const std::string& text) {
+  if (knob.unit.empty()) {
+    bool granularity = knob.name == "granularity";
+    bool known = granularity ? text == "flat" || text == "per_parameter" : text == "true" || text == "false";
+    return known ? std::optional(KnobValue{text}) : std::nullopt;
+  }
+  char* end = nullptr;
+  double v = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !(v > 0 && v <= 1e12) || v * unit_of(knob) < 1) return std::nullopt;
+  if (is_first(knob) && v != std::floor(v)) return std::nullopt;
+  if (is_cap(knob) && v > 1e6) return std::nullopt;
+  return KnobValue{text, v};
+}
+
+double roundest(std::int64_t least, std::int64_t beyond, double unit) {
+  auto holds = [&](double v) {
+    auto bytes = static_cast<std::int64_t>(std::strtod(text_of(v).c_str(), nullptr) * unit);
+    return bytes >= least && bytes < beyond;
+  };
+  for (double power = 1e12; power > 1e-7; power /= 10)
+    for (double step : {power, power / 2, power / 4}) {
+      double v = std::ceil(static_cast<double>(least) / unit / step) * step;
+      if (holds(v)) return std::strtod(text_of(v).c_str(), nullptr);
+    }
+  return static_cast<double>(least) / unit;  // exact: a power of two divides it
+}
+
+namespace {
+
+// Caps at least one part in `steps` apart; 0 = all that make another list. Stops with more than `most`.
+std::vector<KnobValue> caps(const Knob& knob, const Workload& w, const Plan& plan, std::int64_t steps, std::size_t most) {
+  constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max() / 4;
+  std::vector<KnobValue> out;
+  std::vector<std::vector<TensorIndex>> before;
+  std::int64_t from = 1;  // the first cap that makes `before`
+  auto add = [&](std::int64_t beyond) { out.push_back(number(knob, roundest(from, beyond, unit_of(knob)))); };
+  for (std::int64_t cap = 1; cap < kEnd && out.size() <= most;) {
+    Plan p = with(plan, knob, {"", static_cast<double>(cap) / unit_of(knob)});
+    auto buckets = steady_buckets(w, p);
+    std::int64_t least = kEnd;
+    for (const auto& b : buckets) {
+      std::int64_t bytes = 0;
+      for (TensorIndex t : b) bytes += w.tensors[t].bytes().count;
+      if (bytes >= cap) least = std::min(least, bytes);
+    }
+    if (buckets != before) {
+      if (!before.empty()) add(cap);
+      before = std::move(buckets);
+      from = cap;
+    }
+    cap = least == kEnd ? kEnd : std::max(least + 1, steps > 0 ? cap + cap / steps : cap);
+  }
+  add(4 * from);
+  return out;
+}
+
+}  // namespace
+
+std::vector<KnobValue> values(const Knob& knob, const Workload& w, const Plan& plan, std::size_t most) {
+  if (knob.unit.empty()) return knob.name == "granularity" ? std::vector<KnobValue>{{"per_parameter"}, {"flat"}} : std::vector<KnobValue>{{"false"}, {"true"}};
+  std::vector<KnobValue> out;
+  for (std::int64_t steps : {0, 1000, 200, 50}) {
+    out = caps(knob, w, plan, steps, steps == 50 ? SIZE_MAX : most);
+    if (out.size() <= most) break;
+  }
+  return out;
+}
+
+std::vector<double> cap_list(const std::vector<BucketSize>& buckets) {
+  std::vector<double> out;
+  for (const BucketSize& b : buckets) out.push_back(roundest(b.bytes - b.last_tensor + 1, b.bytes + 1, kMebi));
+  return out;
+}
+
+}  // namespace ddpsim::strategy

@@ -1,0 +1,138 @@
+// ddpsim tune, and explain of a step.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/support/support.h"
+
+namespace ddpsim::test {
+namespace {
+
+using Args = std::vector<std::string>;
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+Args operator+(Args a, const Args& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+const Args kSlow{"--workload", "resnet50", "--cluster", "gpu-ethernet-25g"};
+
+io::Json json_of(const Args& args) {
+  Outcome o = ddpsim(args + Args{"--format", "json"});
+  EXPECT_EQ(o.code, 0) << o.err;
+  return io::parse_json(o.out, "stdout");
+}
+
+TEST(Tune, AnswersFirst) {
+  Outcome o = ddpsim(Args{"tune"} + kSlow + Args{"--set", "bucket_cap_mb=1"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.out.rfind("bucket_cap_mb=", 0), 0u) << o.out;
+  for (const char* part : {"makes the step", "shorter", "ddp = torch.nn.parallel.DistributedDataParallel(model, device_ids=[local_rank], bucket_cap_mb=", "within 1 %", "no buckets can beat", "next, on top of that"})
+    EXPECT_TRUE(has(o.out, part)) << part << "\n" << o.out;
+}
+
+TEST(Tune, JsonIsWhatAnySingleQuestionSays) {
+  io::Json j = json_of(Args{"tune"} + kSlow + Args{"--set", "bucket_cap_mb=1"});
+  EXPECT_EQ(j["schema"], "ddpsim.tuning/1");
+  auto predicted = [&](const std::string& setting) { return json_of(Args{"predict"} + kSlow + Args{"--set", setting})["summary"]; };
+  io::Json best = predicted("bucket_cap_mb=" + j["best"]["value"].dump());
+  EXPECT_EQ(j["best"]["step_ps"], best["step_ps"]);
+  EXPECT_EQ(j["best"]["low_ps"], best["step_low_ps"]);
+  EXPECT_EQ(j["best"]["high_ps"], best["step_high_ps"]);
+  EXPECT_EQ(j["best"]["buckets"], best["buckets"].size());
+  EXPECT_EQ(j["current"]["step_ps"], predicted("bucket_cap_mb=1")["step_ps"]);
+  EXPECT_EQ(j["partition"]["step_ps"], predicted("bucket_cap_mb_list=" + j["partition"]["bucket_cap_mb_list"].dump())["step_ps"]);
+  EXPECT_LE(j["lower_bound_ps"].get<std::int64_t>(), j["partition"]["step_ps"].get<std::int64_t>());
+  for (const io::Json& p : j["curve"]) EXPECT_LE(j["lower_bound_ps"].get<std::int64_t>(), p["step_ps"].get<std::int64_t>());
+  EXPECT_FALSE(j["levers"].empty());
+}
+
+TEST(Tune, SearchesEverySystemsKnobs) {
+  io::Json j = json_of(Args{"tune"} + kSlow + Args{"--plan", "averaging"});
+  EXPECT_EQ(j["knob"], "granularity");
+  EXPECT_EQ(j["best"]["value"], "flat");
+  EXPECT_TRUE(j["lower_bound_ps"].is_null());
+  EXPECT_EQ(json_of(Args{"tune"} + kSlow + Args{"--knob", "first_bucket_bytes"})["knob"], "first_bucket_bytes");
+}
+
+TEST(Tune, CountsTheCostOfAnEpoch) {
+  io::Json j = json_of(Args{"tune"} + kSlow + Args{"--price-per-gpu-hour", "2.5", "--epoch-samples", "1281167", "--deadline", "20min"});
+  const io::Json& s = j["scaling"];
+  ASSERT_EQ(s["by_ranks"].size(), 4u);  // 1, 2, 4, 8
+  for (const io::Json& r : s["by_ranks"]) {
+    std::int64_t a_step = 32 * r["ranks"].get<std::int64_t>();
+    double steps = static_cast<double>((1281167 + a_step - 1) / a_step);
+    EXPECT_NEAR(r["epoch_s"].get<double>(), steps * r["step_ps"].get<double>() / 1e12, 1e-6);
+    EXPECT_NEAR(r["epoch_cost"].get<double>(), r["epoch_s"].get<double>() / 3600 * 2.5 * r["ranks"].get<double>(), 1e-9);
+  }
+  ASSERT_FALSE(s["cheapest_in_time"].is_null());
+  for (const io::Json& r : s["by_ranks"]) {
+    if (r["ranks"] == s["cheapest_in_time"]) { EXPECT_LE(r["epoch_s"].get<double>(), 1200); }
+  }
+}
+
+TEST(Tune, OneRankHasNothingToTune) {
+  Outcome o = ddpsim(Args{"tune"} + kSlow + Args{"--ranks", "1"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_TRUE(has(o.out, "difference")) << o.out;
+}
+
+TEST(Tune, RefusesWhatItCannotAnswer) {
+  struct Bad {
+    Args args;
+    const char* part;
+  };
+  for (const Bad& b : std::vector<Bad>{{{"--knob", "bucket_cap"}, "did you mean \"bucket_cap_mb\""},
+                                       {{"--knob", "granularity"}, "is not a knob of pytorch_ddp"},
+                                       {{"--values", "1,zwei"}, "\"zwei\" is not a setting of bucket_cap_mb (a positive number of MiB)"},
+                                       {{"--values", "-5"}, "\"-5\""},
+                                       {{"--values", "1,,5"}, "\"\" is not a setting"},
+                                       {{"--price-per-gpu-hour", "2"}, "--epoch-samples"},
+                                       {{"--price-per-gpu-hour", "two", "--epoch-samples", "5"}, "expected a positive number"},
+                                       {{"--epoch-samples", "1e6", "--deadline", "soon"}, "2h, 90min"},
+                                       {{"--format", "junit"}, "not a format"},
+                                       {{"--set", "bucket_cap_mb_list=[1,0]"}, "positive number of MiB"},
+                                       {{"--set", "bucket_cap_mb_list=[1]", "--set", "bucket_cap_mb=5"}, "give one of the two"}}) {
+    Outcome o = ddpsim(Args{"tune"} + kSlow + b.args);
+    EXPECT_EQ(o.code, 2) << b.args[1];
+    EXPECT_EQ(o.out, "");
+    EXPECT_TRUE(has(o.err, b.part)) << o.err;
+    EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
+  }
+}
+
+TEST(ExplainStep, PathIsGaplessAndEndsWithTheStep) {
+  for (const Args& question : {kSlow, Args{"--workload", "resnet50", "--cluster", "hgx-h100"}, Args{"--workload", "resnet18-cpu", "--cluster", "testbed-star", "--ranks", "4"},
+                               Args{"--workload", "resnet50", "--cluster", "gpu-ethernet-25g", "--set", "slow_ranks.3=1.5"},
+                               Args{"--workload", "resnet50", "--cluster", "gpu-ethernet-25g", "--plan", "averaging"}}) {
+    io::Json j = json_of(Args{"explain"} + question);
+    std::int64_t at = 0;
+    for (const io::Json& p : j["path"]) {
+      EXPECT_LE(p["begin_ps"].get<std::int64_t>(), at + 1) << p["what"];
+      at = p["end_ps"].get<std::int64_t>();
+    }
+    EXPECT_EQ(at, j["step_ps"].get<std::int64_t>());
+    EXPECT_LE(j["path"].front()["begin_ps"].get<std::int64_t>(), 0);
+    ASSERT_EQ(j["words"].size(), 1u);
+    EXPECT_TRUE(has(j["words"][0].get<std::string>(), "optimizer"));
+  }
+}
+
+TEST(ExplainStep, NamesWhatDecides) {
+  Outcome o = ddpsim(Args{"explain"} + kSlow);
+  ASSERT_EQ(o.code, 0) << o.err;
+  for (const char* part : {"the network between hosts decides", "backward until fc.weight", "all-reduces one after another", "gradient all-reduces are exposed", "bandwidth", "10 % faster"})
+    EXPECT_TRUE(has(o.out, part)) << part << "\n" << o.out;
+  EXPECT_EQ(ddpsim(Args{"explain"} + kSlow + Args{"--format", "md"}).code, 0);
+}
+
+TEST(ExplainStep, IsNotAskedTogetherWithACollective) {
+  for (const Args& a : {kSlow + Args{"--op", "all_reduce"}, kSlow + Args{"--bytes", "1MiB"}, Args{"--cluster", "hgx-h100", "--plan", "averaging"}, Args{"--cluster", "hgx-h100", "--format", "md"}}) {
+    Outcome o = ddpsim(Args{"explain"} + a);
+    EXPECT_EQ(o.code, 2);
+    EXPECT_EQ(o.out, "");
+    EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
+  }
+}
+
+}  // namespace
+}  // namespace ddpsim::test

@@ -1,0 +1,139 @@
+// Knobs, the lists of buckets that they can make, and what tune says of them.
+#include "sim/predict/tune.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "sim/strategy/bucketing.h"
+#include "tests/support/support.h"
+
+namespace ddpsim::test {
+namespace {
+
+using strategy::Knob;
+using strategy::KnobValue;
+using Buckets = std::vector<std::vector<TensorIndex>>;
+
+Knob cap() { return strategy::knobs(Plan{}).front(); }
+
+Workload sizes(const std::vector<std::int64_t>& kib) {
+  Workload w = layered(static_cast<int>(kib.size()), 4, kMillisecond, kMillisecond);
+  for (std::size_t i = 0; i < kib.size(); ++i) w.tensors[i].shape = {kib[i] * 256};
+  return w;
+}
+
+TEST(Knobs, ValuesMakeEveryListOfBucketsOnce) {
+  Workload w = sizes({700, 3, 90, 512, 512, 20, 1300, 5, 64, 300});
+  std::set<Buckets> made;
+  for (const KnobValue& v : strategy::values(cap(), w, Plan{})) EXPECT_TRUE(made.insert(strategy::steady_buckets(w, strategy::with(Plan{}, cap(), v))).second) << v.text;
+  // Every KiB that a sum of neighbours can have.
+  for (std::int64_t kib = 1; kib < 4000; ++kib) {
+    Plan p;
+    p.bucket_cap_mb = static_cast<double>(kib) / 1024;
+    EXPECT_TRUE(made.count(strategy::steady_buckets(w, p))) << kib << " KiB";
+  }
+}
+
+TEST(Knobs, ValuesAreRound) {
+  EXPECT_EQ(strategy::roundest(kMiB * 24, kMiB * 26, kMiB), 25);
+  EXPECT_EQ(strategy::roundest(kMiB * 90, kMiB * 170, kMiB), 100);
+  EXPECT_EQ(strategy::roundest(kMiB / 2 - 10, kMiB / 2 + 10, kMiB), 0.5);
+  for (auto [least, beyond] : {std::pair<std::int64_t, std::int64_t>{26'214'401, 26'214'402}, {1, 2}, {123'456'789, 123'456'791}}) {
+    auto bytes = static_cast<std::int64_t>(strategy::roundest(least, beyond, kMiB) * kMiB);
+    EXPECT_GE(bytes, least);
+    EXPECT_LT(bytes, beyond);
+  }
+}
+
+TEST(Knobs, FirstBucketNeedsTheDefaultCapFromPyTorch27On) {
+  Plan p;
+  p.bucket_cap_mb = 50;
+  Knob first = strategy::knobs(p)[1];
+  p.pytorch = PytorchVersion::V2_7;
+  EXPECT_FALSE(strategy::with(p, first, {"4194304", 4194304}).bucket_cap_mb);
+  p.pytorch = PytorchVersion::V2_0;
+  EXPECT_EQ(strategy::with(p, first, {"4194304", 4194304}).bucket_cap_mb, 50);
+}
+
+TEST(CapList, GivesEachBucketItsOwnLimitAndRepeatsTheLast) {
+  Workload w = sizes({100, 100, 100, 100, 100, 100, 100});
+  Plan p;
+  p.bucket_cap_mb_list = {100.0 / 1024, 300.0 / 1024, 200.0 / 1024};
+  std::vector<std::size_t> tensors;
+  for (const auto& b : strategy::steady_buckets(w, p)) tensors.push_back(b.size());
+  EXPECT_EQ(tensors, (std::vector<std::size_t>{1, 3, 2, 1}));
+  EXPECT_EQ(strategy::initial_buckets(w, p).size(), 4u) << "the first iteration keeps to the list, too";
+}
+
+TEST(CapList, MakesTheBucketsThatItIsFor) {
+  Random random(7);
+  for (int k = 0; k < 200; ++k) {
+    std::vector<std::int64_t> kib;
+    for (std::size_t i = 0, n = 1 + random.below(12); i < n; ++i) kib.push_back(static_cast<std::int64_t>(1 + random.below(2000)));
+    Workload w = sizes(kib);
+    Plan each;
+    each.bucket_cap_mb_list = {1e-6};
+    Buckets wanted;
+    std::vector<strategy::BucketSize> list;
+    for (const auto& one : strategy::steady_buckets(w, each)) {
+      bool opens = wanted.empty() || random.below(3) == 0;
+      if (opens) wanted.emplace_back(), list.emplace_back();
+      wanted.back().push_back(one.front());
+      list.back().last_tensor = w.tensors[one.front()].bytes().count;
+      list.back().bytes += list.back().last_tensor;
+    }
+    Plan p;
+    p.bucket_cap_mb_list = strategy::cap_list(list);
+    EXPECT_EQ(strategy::steady_buckets(w, p), wanted);
+  }
+}
+
+struct Job {
+  Workload workload;
+  Profile profile = ideal_profile(kMicrosecond * 20);
+  topology::Fabric fabric;
+  Scenario scenario;
+  Job(Workload w, Bandwidth b, int ranks) : workload(std::move(w)), fabric(star(ranks, b)) { scenario.ranks = ranks; }
+  predict::Tuning tune(const std::vector<KnobValue>& only = {}) const {
+    predict::TuneOptions o;
+    o.knob = strategy::knobs(scenario.plan).front();
+    o.only = only;
+    return predict::tune({workload, fabric, profile, scenario}, o);
+  }
+};
+
+TEST(Tune, FindsTheLeastOfEveryListWhereTheyAreFew) {
+  Job j(sizes({700, 3, 90, 5120, 512, 20, 13000, 5, 64, 300}), {8'000'000'000}, 4);
+  predict::Tuning t = j.tune();
+  EXPECT_EQ(t.curve.size(), t.candidates);
+  for (const predict::CurvePoint& p : t.curve) {
+    EXPECT_GE(p.step.ps, t.curve[t.best].step.ps - t.curve[t.best].step.ps / 1000);
+    EXPECT_LE(t.bound->step, p.step);
+    EXPECT_LE(p.low, p.step);
+    EXPECT_GE(p.high, p.step);
+  }
+  ASSERT_TRUE(t.partition);
+  EXPECT_LE(t.bound->step, t.partition->step);
+  // Equal caps make some of the partitions that the dynamic programme looks at.
+  EXPECT_LE(t.partition->step.ps, t.curve[t.best].step.ps + t.curve[t.best].step.ps / 1000);
+}
+
+TEST(Tune, StaysWhereNothingCouldBeMeasured) {
+  Job j(sizes({100, 100, 100}), {400'000'000'000}, 2);
+  predict::Tuning t = j.tune();
+  EXPECT_FALSE(t.gain.measurable);
+  EXPECT_FALSE(t.chosen);
+  EXPECT_FALSE(t.recommended.bucket_cap_mb);
+  EXPECT_NE(t.verdict.find("difference"), std::string::npos) << t.verdict;
+}
+
+TEST(Tune, ChoosesAmongGivenValuesOnly) {
+  Job j(sizes({700, 3, 90, 5120, 512, 20, 13000, 5, 64, 300}), {8'000'000'000}, 4);
+  predict::Tuning t = j.tune({{"1", 1}, {"30", 30}});
+  ASSERT_EQ(t.curve.size(), 2u);
+  EXPECT_FALSE(t.partition && t.other_best);
+}
+
+}  // namespace
+}  // namespace ddpsim::test

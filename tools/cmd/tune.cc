@@ -1,0 +1,144 @@
+// ddpsim tune: the setting of a knob that makes the step shortest, how sure that is, and the lines to paste.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+
+#include "sim/io/write_tuning.h"
+#include "sim/model/version.h"
+#include "sim/report/tuning_text.h"
+#include "tools/cmd/question.h"
+
+namespace ddpsim::cli {
+namespace {
+
+struct Flags {
+  QuestionFlags question;
+  OutputFlags output;
+  std::string knob;
+  std::string values;
+  std::string price;
+  std::string samples;
+  std::string deadline;
+  bool no_levers = false;
+};
+
+strategy::Knob knob_of(const std::string& name, const Plan& plan) {
+  std::vector<strategy::Knob> known = strategy::knobs(plan);
+  if (name.empty()) return known.front();
+  std::vector<std::string> names;
+  std::string list;
+  for (const strategy::Knob& k : known) {
+    if (k.name == name) return k;
+    names.push_back(k.name);
+    list += (list.empty() ? "" : ", ") + k.name;
+  }
+  std::string hint = io::nearest(name, names);
+  throw InputError{"--knob " + name, fmt::format("is not a knob of {} to tune{}", ddpsim::name_of(plan.system), hint.empty() ? "; known are " + list : " (did you mean \"" + hint + "\"?)")};
+}
+
+std::vector<strategy::KnobValue> values_of(const std::string& text, const strategy::Knob& knob) {
+  std::vector<strategy::KnobValue> out;
+  for (std::size_t from = 0; !text.empty() && from <= text.size();) {
+    std::size_t comma = std::min(text.find(',', from), text.size());
+    std::string item = text.substr(from, comma - from);
+    auto v = strategy::parse_value(knob, item);
+    if (!v) throw InputError{"--values " + text, fmt::format("\"{}\" is not a setting of {}{}", item, knob.name, knob.unit.empty() ? "" : " (a positive number of " + knob.unit + ")")};
+    out.push_back(*v);
+    from = comma + 1;
+  }
+  constexpr std::size_t kMost = 1000;
+  if (out.size() > kMost) throw InputError{"--values", "at most 1,000 settings"};
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.number < b.number; });
+  return out;
+}
+
+double positive(const char* flag, const std::string& text, double most) {
+  double v = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
+  if (error != std::errc() || end != text.data() + text.size() || !(v > 0 && v <= most)) throw InputError{std::string(flag) + " " + text, fmt::format("expected a positive number, at most {:g}", most)};
+  return v;
+}
+
+// "2h", "90min", "7200s".
+double seconds(const std::string& text) {
+  if (!text.empty() && text.back() == 'h') return 3600 * positive("--deadline", text.substr(0, text.size() - 1), 1e6);
+  Parsed<Duration> d = parse_duration(text);
+  if (!d.value || d.value->ps <= 0) throw InputError{"--deadline " + text, "expected a time such as 2h, 90min or 7200s"};
+  return static_cast<double>(d.value->ps) / 1e12;
+}
+
+std::optional<predict::Scaling> scaling_of(const Flags& f, const Loaded& l, const Plan& plan, const predict::Options& options) {
+  if (f.price.empty() && f.samples.empty() && f.deadline.empty()) return {};
+  if (f.samples.empty()) throw InputError{"--epoch-samples", "is needed for the time and cost of an epoch: the number of samples of the data set, --epoch-samples 1281167"};
+  double price = f.price.empty() ? 0 : positive("--price-per-gpu-hour", f.price, 1e6);
+  auto samples = static_cast<std::int64_t>(positive("--epoch-samples", f.samples, 1e15));
+  double deadline = f.deadline.empty() ? 0 : seconds(f.deadline);
+  return predict::scaling(l.question(), plan, price, samples, deadline, options);
+}
+
+report::TuningHeading heading(const Loaded& l) {
+  report::TuningHeading h;
+  const Plan& plan = l.scenario.plan;
+  h.question = fmt::format("{}, batch {} per rank, {} on {}: {} rank{}; {} over {}", l.workload.name, l.workload.batch, ddpsim::name_of(l.workload.precision), l.cluster.name, l.scenario.ranks,
+                           l.scenario.ranks == 1 ? "" : "s", plan.system == System::PytorchDdp ? fmt::format("PyTorch {} DDP", ddpsim::name_of(plan.pytorch)) : "plain averaging",
+                           ddpsim::name_of(backend_of(plan, l.profile.kind)));
+  h.profile = fmt::format("profile {}: {}", l.profile.name,
+                          l.profile.measured()           ? "measured"
+                          : l.profile.step_residual > 0 ? "network fitted to executed runs, the rest from a datasheet"
+                                                         : "datasheet, never measured on this hardware");
+  return h;
+}
+
+void tune_command(Terminal& t, const Flags& flags) {
+  // What can be refused without work is.
+  check_html(flags.output);
+  if (!flags.price.empty()) positive("--price-per-gpu-hour", flags.price, 1e6);
+  if (!flags.samples.empty()) positive("--epoch-samples", flags.samples, 1e15);
+  if (!flags.deadline.empty()) seconds(flags.deadline);
+  Loaded l = load(t, flags.question);
+  predict::Communicators known;
+  predict::TuneOptions options;
+  options.options = l.options;
+  options.options.known = &known;
+  options.knob = knob_of(flags.knob, l.scenario.plan);
+  options.only = values_of(flags.values, options.knob);
+  options.levers = !flags.no_levers;
+  options.partition = flags.values.empty();
+  if (flags.samples.empty() && (!flags.price.empty() || !flags.deadline.empty())) scaling_of(flags, l, l.scenario.plan, options.options);
+  predict::Tuning tuning = predict::tune(l.question(), options);
+  std::optional<predict::Scaling> scaling = scaling_of(flags, l, tuning.recommended, options.options);
+  const predict::Scaling* s = scaling ? &*scaling : nullptr;
+  write_html(t, flags.output, [&] {
+    io::OrderedJson page = io::write_tuning(tuning, s);
+    page["kind"] = "tune";
+    page["title"] = fmt::format("{} on {}: {}", l.workload.name, l.cluster.name, options.knob.name);
+    page["version"] = kVersion;
+    return page;
+  });
+  const std::string& format = flags.output.format;
+  write_answer(t, flags.output,
+               format == "json"  ? io::write_tuning(tuning, s).dump(1) + "\n"
+               : format == "csv" ? report::tuning_csv(tuning)
+               : format == "md"  ? report::tuning_markdown(heading(l), tuning, s)
+                                 : report::tuning_page(heading(l), tuning, s));
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app, Terminal& t) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* c = app.add_subcommand("tune", "Find the bucket size (or another knob's setting) that makes the step shortest, and what would gain more");
+  add_question_flags(*c, flags->question);
+  c->add_option("--knob", flags->knob, "what to tune: bucket_cap_mb (default) or first_bucket_bytes of pytorch_ddp; granularity (default) or async_op of averaging");
+  c->add_option("--values", flags->values, "choose among these settings only: 1,5,25");
+  c->add_option("--price-per-gpu-hour", flags->price, "of one device: adds cost per epoch by number of ranks; needs --epoch-samples");
+  c->add_option("--epoch-samples", flags->samples, "samples of the data set: adds time per epoch and scaling efficiency by number of ranks");
+  c->add_option("--deadline", flags->deadline, "of an epoch (2h, 90min): the cheapest number of ranks that keeps it");
+  c->add_flag("--no-levers", flags->no_levers, "leave out what else would gain");
+  add_output_flags(*c, flags->output, {"table", "json", "csv", "md"});
+  add_html_flag(*c, flags->output);
+  c->callback([&t, flags] { tune_command(t, *flags); });
+}
+
+}  // namespace ddpsim::cli
