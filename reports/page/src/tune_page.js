@@ -12,7 +12,7 @@ function headline(data) {
   const item = (name, value, small, first) => h("div", { class: first ? "big" : null }, h("dt", {}, name), h("dd", {}, value, small ? h("small", {}, small) : null));
   return h("dl", { class: "figures" },
     item(`Best ${data.knob}`, figure("best.value", best.value, plain(best.value)), ["step ", figure("best.step_ps", best.step_ps, time(best.step_ps))], true),
-    current ? item("Now", figure("current.value", current.value, plain(current.value)), ["step ", figure("current.step_ps", current.step_ps, time(current.step_ps)), `, ${percent(current.step_ps / best.step_ps - 1, 2)} longer`]) : null,
+    current ? item("Now", current.value == null ? "default" : figure("current.value", current.value, plain(current.value)), ["step ", figure("current.step_ps", current.step_ps, time(current.step_ps)), `, ${percent(Math.abs(current.step_ps / best.step_ps - 1), 2)} ${current.step_ps < best.step_ps ? "shorter" : "longer"}`]) : null,
     flat ? item("Within 1 % of the best", `${plain(flat.from)} to ${plain(flat.to)}`) : null,
     data.lower_bound_ps ? item("No value beats", figure("lower_bound_ps", data.lower_bound_ps, time(data.lower_bound_ps)), `the best is ${percent(best.step_ps / data.lower_bound_ps - 1, 2)} above`) : null);
 }
@@ -23,7 +23,7 @@ function curve(data) {
   const log = points.length > 2 && points[0].value > 0 && points[points.length - 1].value > 20 * points[0].value;
   const banded = points.filter((p) => p.low_ps !== undefined && p.high_ps !== undefined && p.low_ps !== null);
   const it = chart("curve", {
-    label: `Step over ${data.knob}; the numbers are in the table below`, height: 460,
+    label: `Step over ${data.knob}; the numbers are in the table at the end`, height: 460,
     build: () => {
       const floor = Math.min(...points.map((p) => p.low_ps ?? p.step_ps), bound ?? Infinity);
       const top = Math.max(...points.map((p) => p.high_ps ?? p.step_ps));
@@ -45,13 +45,18 @@ function curve(data) {
             renderItem: (params, api) => ({ type: "polygon", shape: { points: [...banded.map((p) => api.coord([p.value, p.high_ps])), ...[...banded].reverse().map((p) => api.coord([p.value, p.low_ps]))] }, style: { fill: colour("filler") } }) },
           { type: "line", symbol: "circle", symbolSize: 6, z: 3, data: points.map((p) => [p.value, p.step_ps]), lineStyle: { color: colour("series1"), width: 1.8 }, itemStyle: { color: colour("series1") },
             markArea: flat && typeof flat.from === "number" ? { silent: true, itemStyle: { color: colour("good"), opacity: 0.09 }, label: { show: true, position: "insideTop", color: colour("good"), fontSize: 11 }, data: [[{ name: "within 1 %", xAxis: flat.from }, { xAxis: flat.to }]] } : undefined,
-            markLine: bound ? { silent: true, symbol: "none", animation: false, data: [mark({ yAxis: bound }, "no value beats this", "muted", "insideStartTop")] } : undefined,
+            markLine: bound ? { silent: true, symbol: "none", animation: false, data: [mark({ yAxis: bound }, "no value beats this", "muted", "insideStartTop"), ...(current && current.value == null ? [mark({ yAxis: current.step_ps }, "now (default)", "text", "insideEndTop")] : [])] } : undefined,
             markPoint: { animation: false, silent: true, data: dots } },
         ],
       };
     },
   });
-  return section(`Step over ${data.knob}`, "The band is the 80 % interval of each prediction; a difference inside it is one that you may not be able to measure.", it.node,
+  return section(`Step over ${data.knob}`, "The band is the 80 % interval of each prediction. All points of it move together: what two settings differ by is surer than the band is wide.", it.node);
+}
+
+function numbers(data) {
+  const { best } = data;
+  return section("The curve's numbers", null,
     table([
       { name: data.knob, right: true, of: (p) => plain(p.value) }, { name: "step", right: true, of: (p) => figure(`curve.${p.i}.step_ps`, p.step_ps, time(p.step_ps)) },
       { name: "interval", right: true, of: (p) => (p.low_ps == null ? "-" : `${time(p.low_ps)} to ${time(p.high_ps)}`) }, { name: "above the best", right: true, of: (p) => percent(p.step_ps / best.step_ps - 1, 2) },
@@ -89,6 +94,6 @@ function lines(data) {
 export function tunePage(data) {
   return [
     data.verdict ? h("p", { class: "lead" }, data.verdict) : null,
-    headline(data), lines(data), curve(data), partition(data), data.levers ? levers(data.levers, (data.current ?? data.best).step_ps, "Other levers") : null,
+    headline(data), lines(data), curve(data), partition(data), data.levers ? levers(data.levers, data.recommended_step_ps ?? (data.current ?? data.best).step_ps, "Other levers") : null, numbers(data),
   ];
 }
