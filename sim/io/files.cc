@@ -72,6 +72,13 @@ bool exists(const std::string& path) {
   return fs::is_regular_file(path, e);
 }
 
+void check_place(const std::string& path) {
+  std::error_code e;
+  if (fs::is_directory(path, e)) throw InputError{path, "cannot be written: it is a folder; name a file in it"};
+  fs::path folder = fs::path(path).parent_path();
+  if (!folder.empty() && !fs::is_directory(folder, e)) throw InputError{path, "cannot be written: there is no folder " + folder.string()};
+}
+
 void make_folder(const std::string& path) {
   std::error_code e;
   fs::create_directories(path, e);

@@ -40,6 +40,8 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (p.bucket_cap_mb && !p.bucket_cap_mb_list.empty()) return {"/plan/bucket_cap_mb_list", "takes the place of bucket_cap_mb; give one of the two"};
   if (p.first_bucket_bytes < 1) return {"/plan/first_bucket_bytes", "at least one byte"};
   Backend b = backend_of(p, device);
+  if (b == Backend::Gloo && p.comm_hook == CommHook::Bf16Compress && p.pytorch == PytorchVersion::V1_13)
+    return {"/plan/comm_hook", "Gloo of PyTorch 1.13 does not reduce bfloat16; use fp16_compress"};
   if (b == Backend::Nccl && device == DeviceKind::Cpu)
     return {"/plan/backend", "nccl needs a workload on GPUs, and this one was captured on a CPU; use gloo"};
   if (b == Backend::Gloo && device == DeviceKind::Gpu)

@@ -332,12 +332,10 @@ Graphs search(const Node& node, int nodes, int cc, Duration latency_inter, bool 
     if (least < tried.back()) tried.push_back(least);
     for (double speed : tried) {
       if (speed * (node.gpus + 1) > node.nvlink_per_gpu + kSlack) continue;
+      // Then the speed between nodes is raised, a step of the list at a time, while it is below twice the one inside; on one node nothing stands against it.
       double inter = speed;
-      for (double faster : speeds(cc, nodes == 1))
-        if (faster * node.gpus <= node.nvlink_per_gpu + kSlack) {
-          inter = faster;
-          break;
-        }
+      for (auto faster = speeds(cc, nodes == 1).rbegin(); faster != speeds(cc, nodes == 1).rend(); ++faster)
+        if (*faster > inter && inter < 2 * speed) inter = *faster;
       if (nodes > 1) inter = std::min(inter, node.nic_bandwidth * node.nics / node.gpus);
       nvls.channels = node.gpus;
       nvls.bw_intra = speed * 1e9;

@@ -1,8 +1,6 @@
 // busy(link) = sum over collectives of work * load(link) / rate(link) / step
 #include "sim/predict/link_use.h"
 
-#include <map>
-
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/lower.h"
@@ -16,13 +14,13 @@ std::vector<LinkBusy> link_use(const Program& program, const collective::Communi
     auto price = is_broadcast(op.kind) ? collective::broadcast(comm, profile, Level::Mid, {op.bytes}) : collective::all_reduce(comm, profile, Level::Mid, {op.bytes});
     for (const auto& phase : price.phases) work[static_cast<std::size_t>(price.pattern)] += phase.work;
   }
-  std::map<topology::LinkId, double> bytes;
+  std::vector<double> bytes(comm.fabric->links().size());
   for (std::size_t k = 0; k < work.size(); ++k)
     for (const auto& l : comm.patterns[k].load)
       if (work[k] > 0) bytes[l.link] += work[k] * l.per_byte;
   std::vector<LinkBusy> out;
-  for (auto [link, b] : bytes)
-    if (b > 0) out.push_back({link, b / collective::link_rate(comm, profile, Level::Mid, link) / static_cast<double>(step.ps)});
+  for (topology::LinkId link = 0; link < bytes.size(); ++link)
+    if (bytes[link] > 0) out.push_back({link, bytes[link] / collective::link_rate(comm, profile, Level::Mid, link) / static_cast<double>(step.ps)});
   return out;
 }
 

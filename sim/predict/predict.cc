@@ -109,6 +109,7 @@ Simulation ended(Simulation s) {
 Simulation play(const Prepared& r, const Question& q, Level level, const Options& options, bool spans, bool warmup) {
   SimulationOptions so = simulation_options(q, level, options);
   so.spans = spans;
+  so.names = options.names;
   so.warmup = warmup;
   if (!q.scenario.other_jobs.empty()) return ended(play_beside(r, q, so, options));
   auto classes = fold_ranks(q.scenario, so.fold_links);
@@ -260,8 +261,10 @@ Prediction predict(const Question& q, const Options& given) {
   run.simulator_version = kVersion;
   run.profile = q.profile.name;
   run.fidelity = name_of(options.fidelity);
-  run.tensor_names = r.program.tensor_names;
-  run.tensor_bytes = r.program.tensor_bytes;
+  if (options.names) {
+    run.tensor_names = r.program.tensor_names;
+    run.tensor_bytes = r.program.tensor_bytes;
+  }
   TimePoint previous{0};
   for (const SimulatedStep& step : s.steps) {
     run.steps.push_back({step.kind, step.end - previous});

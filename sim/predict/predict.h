@@ -40,6 +40,7 @@ struct Options {
   Fidelity fidelity = Fidelity::Collective;
   bool fold = true;
   bool warmup = true;                // also play the first steps, which differ from steady ones: the Run has them, the answer does not
+  bool names = true;                 // of operations and tensors in the Run
   bool interval = true;              // also predict at both ends of the Profile's ranges; false: step_low = step_high = the step, unless the Profile is fitted
   std::optional<Mechanism> without;  // a mechanism to take out of the Program: for tests of the tests
   Communicators* known = nullptr;    // of this fabric and profile, from questions before this one; null = none

@@ -32,7 +32,7 @@ Scaling scaling(const Question& q, const Plan& plan, double price_per_hour, std:
   }
   for (std::size_t i = 0; i < out.counts.size(); ++i) {
     if (deadline_s > 0 && out.counts[i].epoch_s > deadline_s) continue;
-    bool cheaper = !out.cheapest || out.counts[i].epoch_cost <= out.counts[*out.cheapest].epoch_cost;
+    bool cheaper = !out.cheapest || (price_per_hour > 0 && out.counts[i].epoch_cost <= out.counts[*out.cheapest].epoch_cost);
     if (cheaper) out.cheapest = i;
   }
   return out;

@@ -496,8 +496,10 @@ class Simulator {
         span.count = static_cast<int>(classes_[c].ranks.size());
         span.lane = op.lane;
         span.kind = op.kind;
-        span.op = name_of(program_, *recorded_, i);
-        span.tensors = tensors_of(program_, *recorded_, i);
+        if (options_.names) {
+          span.op = name_of(program_, *recorded_, i);
+          span.tensors = tensors_of(program_, *recorded_, i);
+        }
         span.bytes = op.bytes;
         span.begin = at_offset(p.begin, p.begin_offset);
         span.end = at_offset(p.end, p.end_offset);

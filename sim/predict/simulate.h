@@ -20,6 +20,7 @@ struct SimulationOptions {
   bool fold_links = true;      // links that carry alike as one resource
   bool real_compute = false;   // on an emulated cluster: computation, sums and the network share the machine's cores. REQUIRES classes of one rank each
   bool spans = true;           // record the last step
+  bool names = true;           // ... with the names and tensors of its operations
   bool warmup = true;          // play first and rebuild
   int steady_steps = 3;        // at least 2
   double plays_before = 1e9;   // backend tcp: how often its connections have carried a collective before; a job's have carried much

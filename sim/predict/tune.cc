@@ -343,7 +343,8 @@ void Tuner::say() {
     out_.verdict = label(p, out_.other_is_better ? out_.other : out_.knob) + " makes the step " + to_string(gain) + " (" + percent(fraction(gain, out_.current.step)) + ") shorter: " +
                    to_string(p.step) + " instead of " + to_string(out_.current.step);
   }
-  if (plan.system == System::PytorchDdp) {
+  if (plan.system == System::PytorchDdp && backend_of(plan, q_.profile.kind) != Backend::Tcp) {
+    for (const auto& [name, value] : plan.environment) out_.lines.push_back("os.environ[\"" + name + "\"] = \"" + value + "\"  # before init_process_group");
     bool first = out_.other_is_better ? out_.other.name == "first_bucket_bytes" : t_.knob.name == "first_bucket_bytes" && !stays;
     if (first)
       out_.lines.push_back("torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = " + std::to_string(plan.first_bucket_bytes));
@@ -355,6 +356,8 @@ void Tuner::say() {
     if (plan.find_unused_parameters) arguments += ", find_unused_parameters=True";
     if (plan.static_graph) arguments += ", static_graph=True";
     out_.lines.push_back("ddp = torch.nn.parallel.DistributedDataParallel(" + arguments + ")");
+    const char* hook = plan.comm_hook == CommHook::Fp16Compress ? "fp16_compress_hook" : plan.comm_hook == CommHook::Bf16Compress ? "bf16_compress_hook" : plan.comm_hook == CommHook::AllReduce ? "allreduce_hook" : nullptr;
+    if (hook) out_.lines.push_back(std::string("ddp.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks.") + hook + ")");
   }
 }
 

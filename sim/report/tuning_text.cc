@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 
 #include "sim/report/text.h"
 
@@ -56,8 +58,8 @@ std::vector<std::string> why(const Tuning& t) {
   else out.push_back(fmt::format("within 1 % of it: {} to {}", with_unit(t.curve[t.flat_from].value->text, t.knob), with_unit(t.curve[t.flat_to].value->text, t.knob)));
   if (t.chosen && *t.chosen != t.best)
     out.push_back(fmt::format("{} is recommended instead: with it no end of the profile's ranges has a measurably longer step than the plan as it is", with_unit(t.curve[*t.chosen].value->text, t.knob)));
-  std::string sure = fmt::format("over the plan as it is it gains {} ({:+.1f} %); {} with the profile's ranges at their pessimistic end, {} at their optimistic one", to_string(t.gain.mid),
-                                 -100 * share(t.gain.mid, t.current.step), to_string(t.gain.low), to_string(t.gain.high));
+  std::string sure = fmt::format("over the plan as it is it {} {} ({:.1f} %); gain {} with the profile's ranges at their pessimistic end, {} at their optimistic one", t.gain.mid.ps < 0 ? "loses" : "gains",
+                                 to_string(Duration{std::abs(t.gain.mid.ps)}), 100 * std::abs(share(t.gain.mid, t.current.step)), to_string(t.gain.low), to_string(t.gain.high));
   out.push_back(sure + (t.gain.measurable ? "" : fmt::format(": not more than the {:g} % to which executed steps repeat, or an end that has the opposite by as much", 100 * predict::kRepeats)));
   if (t.bound) {
     const predict::Bound& b = *t.bound;
@@ -92,6 +94,7 @@ std::string cheapest(const predict::Scaling& s) {
   std::string when = s.deadline_s > 0 ? " within " + time_of(s.deadline_s) : "";
   if (!s.cheapest) return "no number of ranks of this cluster ends an epoch" + when;
   const predict::RankCount& c = s.counts[*s.cheapest];
+  if (s.price_per_hour <= 0) return s.deadline_s > 0 ? fmt::format("fewest ranks{}: {}, an epoch in {}", when, c.ranks, time_of(c.epoch_s)) : "an epoch by number of ranks";
   return fmt::format("cheapest{}: {} rank{}, {:.2f} an epoch in {}", when, c.ranks, c.ranks == 1 ? "" : "s", c.epoch_cost, time_of(c.epoch_s));
 }
 
@@ -123,9 +126,10 @@ std::string tuning_page(const TuningHeading& h, const Tuning& t, const predict::
     if (!rest.empty()) out += "  no gain: " + rest + "\n";
   }
   if (scaling) {
-    out += fmt::format("\n{}\n  {:>8} {:>11} {:>12} {:>11} {:>10} {:>12}\n", cheapest(*scaling), "ranks", "step", "samples/s", "efficiency", "epoch", "cost");
+    bool priced = scaling->price_per_hour > 0;
+    out += fmt::format("\n{}\n  {:>8} {:>11} {:>12} {:>11} {:>10}{}\n", cheapest(*scaling), "ranks", "step", "samples/s", "of 1 rank", "epoch", priced ? fmt::format(" {:>12}", "cost") : "");
     for (const predict::RankCount& r : scaling->counts)
-      out += fmt::format("  {:>8} {:>11} {:>12.0f} {:>9.1f} % {:>10} {:>12.2f}\n", r.ranks, to_string(r.step), r.samples_per_s, 100 * r.efficiency, time_of(r.epoch_s), r.epoch_cost);
+      out += fmt::format("  {:>8} {:>11} {:>12.0f} {:>9.1f} % {:>10}{}\n", r.ranks, to_string(r.step), r.samples_per_s, 100 * r.efficiency, time_of(r.epoch_s), priced ? fmt::format(" {:>12.2f}", r.epoch_cost) : "");
   }
   return out;
 }
@@ -150,7 +154,7 @@ std::string tuning_markdown(const TuningHeading& h, const Tuning& t, const predi
     for (const predict::Lever& l : t.levers) out += fmt::format("| {}{} | {} | {} |\n", l.change, l.command.empty() ? "" : " (`" + l.command + "`)", to_string(l.step), lever_gain(t, l));
   }
   if (scaling) {
-    out += "\n" + cheapest(*scaling) + "\n\n| ranks | step | samples/s | efficiency | epoch | cost |\n|---|---|---|---|---|---|\n";
+    out += "\n" + cheapest(*scaling) + "\n\n| ranks | step | samples/s | of 1 rank | epoch | cost |\n|---|---|---|---|---|---|\n";
     for (const predict::RankCount& r : scaling->counts)
       out += fmt::format("| {} | {} | {:.0f} | {:.1f} % | {} | {:.2f} |\n", r.ranks, to_string(r.step), r.samples_per_s, 100 * r.efficiency, time_of(r.epoch_s), r.epoch_cost);
   }

@@ -130,7 +130,6 @@ TEST(FitNcclTests, FindsWhatATableWasMadeWith) {
 TEST(ValidateCollectives, RefusesWhatItCannotJudge) {
   EXPECT_EQ(ddpsim({"validate", "--published", "/nowhere"}).code, 2);
   EXPECT_EQ(ddpsim({"validate", "--collectives", "--published", "/nowhere"}).code, 2);
-  EXPECT_EQ(ddpsim({"validate", "--format", "md"}).code, 2);
   EXPECT_EQ(ddpsim({"validate", "--collectives", "--format", "junit"}).code, 2);
   for (const char* flag : {"--budget", "--profile", "--without"}) EXPECT_EQ(ddpsim({"validate", "--collectives", flag, "x"}).code, 2) << flag;
   EXPECT_EQ(ddpsim({"validate", "--collectives", "--published", source_path("workloads")}).code, 2);

@@ -41,7 +41,7 @@ TEST(Sweep, HasARowForEveryPointAndTheLastAxisChangesFastest) {
   ASSERT_EQ(o.code, 0) << o.err;
   std::vector<std::string> rows = lines(o.out);
   ASSERT_EQ(rows.size(), 1u + 4 * 4 * 2);
-  EXPECT_TRUE(rows[0].starts_with("point,bucket_cap_mb,cluster.hosts,plan.system,ranks,step_ps,")) << rows[0];
+  EXPECT_TRUE(rows[0].starts_with("point,bucket_cap_mb,cluster.hosts,plan.system,world_size,step_ps,")) << rows[0];
   EXPECT_TRUE(rows[1].starts_with("0,1,1,pytorch_ddp,8,")) << rows[1];
   // A knob of DDP is not one of plain averaging: a row all the same, with its reason.
   EXPECT_TRUE(rows[2].starts_with("1,1,1,averaging,,")) << rows[2];
@@ -130,6 +130,20 @@ TEST(Sweep, RefusesBadAxesBeforeAnyWork) {
     EXPECT_TRUE(has(o.err, b.part)) << b.part << "\n" << o.err;
     EXPECT_EQ(lines(o.err).size(), 1u) << o.err;
     EXPECT_FALSE(std::filesystem::exists(f.file("never.csv")));
+  }
+}
+
+TEST(Sweep, AWrongQuestionIsNotASweep) {
+  struct Bad {
+    Args args;
+    const char* part;
+  };
+  for (const Bad& b : {Bad{{"--axis", "bucket_cap_mb=1,2"}, "no workload given"}, Bad{{"--workload", "resnet50", "--cluster", "hgx-h100", "--ranks", "99", "--axis", "bucket_cap_mb=1,2"}, "8 devices"},
+                       Bad{{"--workload", "resnet50", "--cluster", "hgx-h100", "--axis", "bucket_cap_mb=1,2", "--html", "/nowhere/x.html"}, "no folder"}}) {
+    Outcome o = ddpsim(with({"sweep"}, b.args));
+    EXPECT_EQ(o.code, 2);
+    EXPECT_EQ(o.out, "");
+    EXPECT_TRUE(has(o.err, b.part)) << o.err;
   }
 }
 

@@ -205,7 +205,7 @@ std::string size_text(std::int64_t bytes) { return to_string(Bytes{bytes}); }
 std::string collectives_markdown(const calib::CollectiveReport& r, const ExecutedReport& x) {
   std::string out =
       "# NCCL's collectives: published tables beside ddpsim's prices\n\n"
-      "Made by `tools/collectives_report` (`ddpsim validate --collectives --format md`); do not edit. Tables: `calib/published`, imported from public nccl-tests\n"
+      "Made by `tools/reports` (`ddpsim validate --collectives --format md`); do not edit. Tables: `calib/published`, imported from public nccl-tests\n"
       "output; nothing of them was measured by ddpsim.\n\n"
       "## The mechanism alone\n\n"
       "Constants from datasheets and from NCCL's own tables; one latency factor and one efficiency factor for each kind of link, fitted on the tables of *other*\n"

@@ -62,8 +62,10 @@ double longest_seconds(const Asked& l) {
 }
 constexpr double kHorizonSeconds = 1e6;
 
-// Fabrics that a sweep keeps: about 100 bytes a link with their communicators' loads.
-constexpr std::size_t kMostLinks = 4'000'000;
+// Clusters that a sweep keeps, so that its memory does not grow with its points: by their links, about 150 bytes each with their communicators' loads, and their documents.
+constexpr std::size_t kMostLinks = 3'000'000;
+constexpr std::size_t kDocuments = 1'000;  // links' worth
+std::size_t size_of(const HardwarePart& h) { return h.fabric->links().size() + kDocuments; }
 
 }  // namespace
 
@@ -164,10 +166,10 @@ std::shared_ptr<const HardwarePart> Loader::hardware(const Place& place) {
   auto [it, first] = hardware_.emplace(key, out);
   if (!first) return it->second;
   hardware_order_.push_back(key);
-  links_ += out->fabric->links().size();
+  links_ += size_of(*out);
   for (std::size_t oldest = 0; links_ > kMostLinks && oldest + 1 < hardware_order_.size(); ++oldest) {
     auto gone = hardware_.find(hardware_order_[oldest]);
-    links_ -= gone->second->fabric->links().size();
+    links_ -= size_of(*gone->second);
     hardware_.erase(gone);
     hardware_order_.erase(hardware_order_.begin());
     --oldest;

@@ -109,7 +109,10 @@ void add_html_flag(CLI::App& c, OutputFlags& f) {
 }
 
 void check_html(const OutputFlags& flags) {
-  if (!flags.html.empty()) io::require_page();
+  if (flags.html.empty()) return;
+  io::require_page();
+  if (flags.html == flags.out) throw InputError{"--html " + flags.html, "is the file that --out writes; name another"};
+  io::check_place(flags.html);
 }
 
 void write_html(Terminal& t, const OutputFlags& flags, const std::function<io::OrderedJson()>& data) {

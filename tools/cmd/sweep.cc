@@ -84,10 +84,16 @@ Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, 
     Asked a = loader.ask(choice_at(s, values_at(s.axes, 0)));
     for (const io::Json* j : std::initializer_list<const io::Json*>{&a.document, &a.workload->document, &a.hardware->document, &a.hardware->profile_document}) h = fnv1a(h, j->dump());
   } catch (const InputError& e) {
-    // Nothing that any axis changes: the question itself is wrong.
+    // The first and the last point fail alike, and no axis is to blame: the question itself is wrong.
     bool blamed = false;
     for (const std::string& field : fields_of(s.axes)) blamed = blamed || e.where.find(field) != std::string::npos;
-    if (!blamed && s.points == 1) throw;
+    std::string last;
+    try {
+      (void)loader.ask(choice_at(s, values_at(s.axes, s.points - 1)));
+    } catch (const InputError& other) {
+      last = other.where + other.what;
+    }
+    if (!blamed && last == e.where + e.what) throw;
     h = fnv1a(h, e.where + e.what);
   }
   s.id = fmt::format("{:016x}-{}", h, s.points);
@@ -112,6 +118,7 @@ SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point) {
   try {
     Asked a = loader.ask(choice_at(sweep, row.values));
     a.options.warmup = false;
+    a.options.names = false;
     a.options.interval = sweep.interval;
     predict::Prediction p = predict::predict(a.question(), a.options);
     row.ranks = a.scenario.ranks;
@@ -139,7 +146,7 @@ SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point) {
 std::string sweep_header(const Sweep& s) {
   std::string out = "point";
   for (const std::string& f : fields_of(s.axes)) out += "," + report::csv_field(f);
-  return out + ",ranks,step_ps,step_low_ps,step_high_ps,samples_per_s,scaling_efficiency,communication_ps,exposed_ps,all_reduces,algorithm,busiest_link,busiest_share,state_bytes,reason,sweep\n";
+  return out + ",world_size,step_ps,step_low_ps,step_high_ps,samples_per_s,scaling_efficiency,communication_ps,exposed_ps,all_reduces,largest_all_reduce,busiest_link,busiest_share,state_bytes,reason,sweep\n";
 }
 
 std::string sweep_line(const Sweep& s, const SweepRow& r) {
@@ -156,11 +163,11 @@ std::string sweep_line(const Sweep& s, const SweepRow& r) {
 std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool markdown) {
   std::vector<std::vector<std::string>> cells(1, fields_of(s.axes));
   std::size_t fields = cells[0].size();
-  for (const char* name : {"step", "from", "to", "samples/s", "efficiency", "exposed", "algorithm"}) cells[0].push_back(name);
+  for (const char* name : {"step", "from", "to", "samples/s", "efficiency", "exposed", "all-reduce"}) cells[0].push_back(name);
   for (const SweepRow& r : rows) {
     std::vector<std::string> line = r.values;
     if (r.reason.empty())
-      for (std::string v : {to_string(r.step), r.low ? to_string(*r.low) : "", r.high ? to_string(*r.high) : "", fmt::format("{:.4g}", r.samples_per_s), fmt::format("{:.1f} %", 100 * r.scaling_efficiency), to_string(r.exposed), r.algorithm})
+      for (std::string v : {to_string(r.step), r.low ? to_string(*r.low) : "", r.high ? to_string(*r.high) : "", fmt::format("{:.0f}", r.samples_per_s), fmt::format("{:.1f} %", 100 * r.scaling_efficiency), to_string(r.exposed), r.algorithm})
         line.push_back(std::move(v));
     else line.push_back(r.reason);
     cells.push_back(std::move(line));
@@ -220,18 +227,20 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
   for (std::size_t k = 0; k < fields.size(); ++k)
     column(fields[k], "axis", "", [&](const SweepRow& r) { return io::Json::accept(r.values[k]) ? OrderedJson::parse(r.values[k]) : OrderedJson(r.values[k]); });
   result("step_ps", "ps", [](const SweepRow& r) { return r.step.ps; });
-  result("step_low_ps", "ps", [](const SweepRow& r) { return r.low ? io::OrderedJson(r.low->ps) : io::OrderedJson(); });
-  result("step_high_ps", "ps", [](const SweepRow& r) { return r.high ? io::OrderedJson(r.high->ps) : io::OrderedJson(); });
+  if (std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return r.low.has_value(); })) {
+    result("step_low_ps", "ps", [](const SweepRow& r) { return r.low ? io::OrderedJson(r.low->ps) : io::OrderedJson(); });
+    result("step_high_ps", "ps", [](const SweepRow& r) { return r.high ? io::OrderedJson(r.high->ps) : io::OrderedJson(); });
+  }
   result("samples_per_s", "1/s", [](const SweepRow& r) { return r.samples_per_s; });
   result("scaling_efficiency", "share", [](const SweepRow& r) { return r.scaling_efficiency; });
   result("communication_ps", "ps", [](const SweepRow& r) { return r.communication.ps; });
   result("exposed_ps", "ps", [](const SweepRow& r) { return r.exposed.ps; });
   result("all_reduces", "", [](const SweepRow& r) { return r.all_reduces; });
-  result("algorithm", "", [](const SweepRow& r) { return r.algorithm; });
+  result("largest_all_reduce", "", [](const SweepRow& r) { return r.algorithm; });
   result("busiest_link", "", [](const SweepRow& r) { return r.busiest_link; });
   result("busiest_share", "share", [](const SweepRow& r) { return r.busiest_share; });
   result("state_bytes", "bytes", [](const SweepRow& r) { return r.state.count; });
-  result("ranks", "", [](const SweepRow& r) { return r.ranks; });
+  result("world_size", "", [](const SweepRow& r) { return r.ranks; });
   column("reason", "reason", "", [](const SweepRow& r) { return r.reason; });
   return {{"schema", "ddpsim.sweep/1"}, {"kind", "sweep"}, {"version", kVersion}, {"sweep", s.id}, {"columns", columns}, {"data", data}};
 }

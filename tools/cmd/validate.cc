@@ -241,7 +241,6 @@ void validate_command(Terminal& t, Flags flags) {
   if (flags.collectives && !flags.output.html.empty()) throw InputError{"--html", "is of validate without --collectives; that one has --format md"};
   if (flags.collectives) return validate_collectives(t, flags);
   check_html(flags.output);
-  if (flags.output.format == "md") throw InputError{"--format md", "is of validate --collectives; here: table, json, junit"};
   io::Home home = home_of(t);
   if (flags.runs.empty()) flags.runs = home.path() + "/calib/runs";
   if (flags.budget.empty()) flags.budget = home.path() + "/tests/validation/budget.json";
@@ -265,7 +264,7 @@ void validate_command(Terminal& t, Flags flags) {
     return io::OrderedJson{{"kind", "validate"}, {"title", "ddpsim validate"}, {"without", flags.without}, {"tolerance", flags.tolerance}, {"validation", validation_json(v)}};
   });
   const std::string& format = flags.output.format;
-  write_answer(t, flags.output, format == "json" ? validation_json(v).dump(1) + "\n" : format == "junit" ? validation_junit(v) : validation_table(v));
+  write_answer(t, flags.output, format == "json" ? validation_json(v).dump(1) + "\n" : format == "junit" ? validation_junit(v) : format == "md" ? validation_markdown(v) : validation_table(v));
   for (const RunError& e : v.errors) t.err << "ddpsim: " << e.what << ": " << e.file << ": " << e.sentence << "\n";
   for (const LimitResult& r : v.limits)
     if (r.broken) t.err << "ddpsim: budget: " << r.sentence << "\n";

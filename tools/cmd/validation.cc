@@ -64,8 +64,8 @@ Aggregates aggregates(const std::vector<Pair>& pairs, const std::function<bool(c
   return out;
 }
 
-Sweep make_sweep(const std::vector<const Pair*>& pairs) {
-  Sweep s;
+CapSweep make_cap_sweep(const std::vector<const Pair*>& pairs) {
+  CapSweep s;
   s.key = pairs.front()->key;
   s.evidence = pairs.front()->evidence;
   s.sample = pairs.front()->sample;
@@ -77,23 +77,23 @@ Sweep make_sweep(const std::vector<const Pair*>& pairs) {
     predicted[p->cap] = static_cast<double>(p->comparison.predicted.ps);
   }
   for (const auto& [cap, steps] : measured) s.points.push_back({cap, predicted[cap], analysis::median(steps), steps.size()});
-  auto least = [&](double Sweep::Point::* field) {
+  auto least = [&](double CapSweep::Point::* field) {
     auto it = std::min_element(s.points.begin(), s.points.end(), [&](const auto& a, const auto& b) { return a.*field < b.*field; });
     return static_cast<std::size_t>(it - s.points.begin());
   };
-  s.best = least(&Sweep::Point::measured_ps);
-  s.picked = least(&Sweep::Point::predicted_ps);
+  s.best = least(&CapSweep::Point::measured_ps);
+  s.picked = least(&CapSweep::Point::predicted_ps);
   s.regret = s.points[s.picked].measured_ps / s.points[s.best].measured_ps - 1;
   return s;
 }
 
-std::vector<Sweep> sweeps(const std::vector<Pair>& pairs) {
+std::vector<CapSweep> sweeps(const std::vector<Pair>& pairs) {
   std::map<std::string, std::vector<const Pair*>> groups;
   for (const Pair& p : pairs)
     if (is_clean(p) && !p.sweep.empty()) groups[p.evidence + "\n" + p.profile + "\n" + p.sweep].push_back(&p);
-  std::vector<Sweep> out;
+  std::vector<CapSweep> out;
   for (const auto& [name, members] : groups) {
-    Sweep s = make_sweep(members);
+    CapSweep s = make_cap_sweep(members);
     if (s.points.size() >= kLeastCaps) out.push_back(std::move(s));
   }
   return out;
@@ -201,7 +201,7 @@ std::map<std::string, double> values(const Validation& v) {
       if (!buckets.empty()) out[stem + "bucket_p95_abs_error"] = analysis::percentile(buckets, 95);
     }
   out["regret.n"] = static_cast<double>(v.sweeps.size());
-  for (const Sweep& s : v.sweeps) out["regret.max"] = std::max(out["regret.max"], s.regret);
+  for (const CapSweep& s : v.sweeps) out["regret.max"] = std::max(out["regret.max"], s.regret);
   if (v.floor.scenarios > 0) out["floor.median"] = v.floor.median, out["floor.max"] = v.floor.max;
   double naive = 0;
   std::vector<double> queue, ours;

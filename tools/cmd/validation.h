@@ -60,7 +60,7 @@ struct Aggregate {
 using Aggregates = std::map<std::string, std::map<std::string, Aggregate>>;  // evidence -> sample
 
 // Clean Runs of scenarios that differ in bucket_cap_mb only, at least 3 caps. Several Runs of a cap: their median.
-struct Sweep {
+struct CapSweep {
   struct Point {
     std::optional<double> cap;  // none: left at its default
     double predicted_ps = 0;
@@ -101,7 +101,7 @@ struct Validation {
   std::size_t unpredicted = 0;    // Runs of what ddpsim records and does not predict
   Aggregates aggregates;          // of clean pairs
   std::map<std::string, Aggregates> set_aside;  // "noisy", "loopback"
-  std::vector<Sweep> sweeps;
+  std::vector<CapSweep> sweeps;
   Floor floor;
   std::vector<LimitResult> limits;
   bool failed() const;
@@ -119,5 +119,6 @@ void apply_budget(Validation& v, const std::vector<Limit>& limits);
 std::string validation_table(const Validation& v);
 io::OrderedJson validation_json(const Validation& v);
 std::string validation_junit(const Validation& v);
+std::string validation_markdown(const Validation& v);  // GitHub-flavoured: for a pull request, and for reports/accuracy.md
 
 }  // namespace ddpsim::cli

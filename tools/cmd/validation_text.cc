@@ -1,5 +1,7 @@
-// A Validation as a page, as JSON (sim/FORMATS.md, validation) and as JUnit XML.
+// A Validation as a page, as JSON (sim/FORMATS.md, validation), as JUnit XML and as Markdown.
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "tools/cmd/validation.h"
 
@@ -126,7 +128,7 @@ io::OrderedJson json_of(const Aggregates& all) {
 
 io::OrderedJson cap_json(const std::optional<double>& cap) { return cap ? io::OrderedJson(*cap) : io::OrderedJson(); }
 
-io::OrderedJson json_of(const Sweep& s) {
+io::OrderedJson json_of(const CapSweep& s) {
   io::OrderedJson j{{"key", s.key}, {"evidence", s.evidence}, {"sample", s.sample}};
   j["points"] = io::OrderedJson::array();
   for (const auto& p : s.points)
@@ -165,7 +167,7 @@ std::string validation_table(const Validation& v) {
   if (v.floor.scenarios > 0)
     out += fmt::format("\nfloor: {} scenarios were run more than once; their runs differ by {:.3f} % (median), {:.3f} % (largest)\n", v.floor.scenarios, 100 * v.floor.median, 100 * v.floor.max);
   if (!v.sweeps.empty()) out += "\nbucket_cap_mb sweeps: best measured, picked by ddpsim, regret\n";
-  for (const Sweep& s : v.sweeps)
+  for (const CapSweep& s : v.sweeps)
     out += fmt::format("  {:>8} {:>8} {:>8.3f} %  {} caps, {}, {}: {}\n", cap_text(s.points[s.best].cap), cap_text(s.points[s.picked].cap), 100 * s.regret, s.points.size(), s.evidence, s.sample,
                        s.key);
   if (v.without_steps > 0) out += fmt::format("\n{} runs without steps (samples only) were left out\n", v.without_steps);
@@ -189,7 +191,7 @@ io::OrderedJson validation_json(const Validation& v) {
   auto known = values(v);
   j["coverage"] = known.count("coverage") ? io::OrderedJson(known["coverage"]) : io::OrderedJson();
   j["sweeps"] = io::OrderedJson::array();
-  for (const Sweep& s : v.sweeps) j["sweeps"].push_back(json_of(s));
+  for (const CapSweep& s : v.sweeps) j["sweeps"].push_back(json_of(s));
   j["floor"] = {{"scenarios", v.floor.scenarios}, {"median", v.floor.median}, {"max", v.floor.max}};
   j["values"] = known;
   j["limits"] = io::OrderedJson::array();
@@ -228,6 +230,44 @@ std::string validation_junit(const Validation& v) {
   }
   std::string counts = fmt::format("tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\"", tests, failures, skipped);
   return fmt::format("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {}>\n <testsuite name=\"ddpsim validate\" {}>\n{} </testsuite>\n</testsuites>\n", counts, counts, cases);
+}
+
+std::string validation_markdown(const Validation& v) {
+  std::string out = fmt::format("**{}**: {} of {} limits kept, {} runs compared, {} not usable.\n", v.failed() ? "failed" : "passed",
+                                std::count_if(v.limits.begin(), v.limits.end(), [](const LimitResult& r) { return !r.broken; }), v.limits.size(), v.pairs.size(), v.errors.size());
+  for (const RunError& e : v.errors) out += fmt::format("\n- {}: `{}`: {}\n", e.what, e.file, e.sentence);
+  out += "\n## Error of the step\n\n|error|, % of the measured step. Samples are never pooled; *in*: share of steps inside the prediction's 80 % interval; naive and queue: the two simpler models.\n\n";
+  out += "| class | runs | median | p95 | max | buckets, median | p95 | in | naive, median | p95 | queue, median | p95 |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+  auto rows = [&](const Aggregates& all, const std::string& suffix) {
+    for (const auto& [evidence, samples] : all)
+      for (const auto& [sample, a] : samples) {
+        std::string buckets = a.buckets > 0 ? fmt::format("{:.3f} | {:.3f}", 100 * a.bucket_median, 100 * a.bucket_p95) : "- | -";
+        out += fmt::format("| {}, {}{} | {} | {:.3f} | {:.3f} | {:.3f} | {} | {:.1f} | {:.2f} | {:.2f} | {:.2f} | {:.2f} |\n", evidence, sample, suffix, a.n, 100 * a.median, 100 * a.p95, 100 * a.max,
+                           buckets, 100 * a.coverage, 100 * a.naive_median, 100 * a.naive_p95, 100 * a.queue_median, 100 * a.queue_p95);
+      }
+  };
+  rows(v.aggregates, "");
+  for (const auto& [why, all] : v.set_aside) rows(all, " (" + why + ")");
+  if (v.floor.scenarios > 0)
+    out += fmt::format("\n{} scenarios were run more than once; their runs differ by {:.3f} % (median), {:.3f} % (largest): no model can be nearer.\n", v.floor.scenarios, 100 * v.floor.median, 100 * v.floor.max);
+  if (!v.limits.empty()) out += "\n## Budget\n\n| | limit | value | allowed |\n|---|---|---:|---|\n";
+  for (const LimitResult& r : v.limits) {
+    std::string range = r.limit.min && r.limit.max ? fmt::format("{:g} to {:g}", *r.limit.min, *r.limit.max) : r.limit.min ? fmt::format("at least {:g}", *r.limit.min) : fmt::format("at most {:g}", *r.limit.max);
+    out += fmt::format("| {} | {} | {} | {} |\n", r.broken ? "**broken**" : "ok", r.limit.what, r.value ? fmt::format("{:.4g}", *r.value) : "-", range);
+  }
+  if (!v.sweeps.empty()) out += "\n## Sweeps of bucket_cap_mb\n\n| best measured | picked | regret, % | caps | class | first run |\n|---:|---:|---:|---:|---|---|\n";
+  for (const CapSweep& s : v.sweeps)
+    out += fmt::format("| {} | {} | {:.3f} | {} | {}, {} | {} |\n", cap_text(s.points[s.best].cap), cap_text(s.points[s.picked].cap), 100 * s.regret, s.points.size(), s.evidence, s.sample, s.key);
+  std::string heading;
+  for (const Pair& p : v.pairs) {
+    if (std::string now = p.evidence + ", " + p.sample; now != heading) {
+      heading = now;
+      out += fmt::format("\n## Runs: {}\n\n| error, % | measured ms | predicted ms | in | naive, % | queue, % | verdict | run |\n|---:|---:|---:|---|---:|---:|---|---|\n", heading);
+    }
+    out += fmt::format("| {} | {:.3f} | {:.3f} | {} | {:+.2f} | {:+.2f} | {} | {}{} |\n", p.comparison.mismatch.empty() ? fmt::format("{:+.3f}", 100 * p.comparison.error) : "-", ms(p.comparison.measured),
+                       ms(p.comparison.predicted), in_interval(p) ? "yes" : "no", 100 * p.naive_error, 100 * p.queue_error, analysis::name_of(p.comparison.verdict), p.key, flags_of(p));
+  }
+  return out;
 }
 
 }  // namespace ddpsim::cli

@@ -83,7 +83,7 @@ function heat(sweep, state) {
       const back = (v) => tick(result)(state.logY ? 10 ** v : v);
       const dark = document.documentElement.dataset.theme === "dark";
       const ramp = dark ? ["#163a5a", "#1f6a8f", "#3f9a9a", "#9cc27a", "#f0d97a"] : ["#24588f", "#3f8fb5", "#7cc0b0", "#cfe3a8", "#fbf3c8"];
-      const labels = { show: roomy && valid.length <= 200, fontSize: 11, formatter: (p) => tick(result)(result.values[p.data.row]).replace(" ", "\n"), color: dark ? "#f2f5f8" : "#14181d", textBorderColor: dark ? "#15191e" : "#ffffff", textBorderWidth: 2 };
+      const labels = { show: roomy && valid.length <= 200, fontSize: 11, lineHeight: 13, formatter: (p) => tick(result)(result.values[p.data.row]).replace(" ", "\n"), color: dark ? "#f2f5f8" : "#14181d", textBorderColor: dark ? "#15191e" : "#ffffff", textBorderWidth: 2 };
       const cell = (r) => ({ value: [x.place.get(x.values[r]), y.place.get(y.values[r]), isValid(result, r) ? value(r) : low], row: r });
       return {
         grid: { left: Math.min(200, 40 + 7 * Math.max(...y.distinct.map((v) => quantity(v, y.unit).length), 4)), right: 120, top: 30, bottom: 60 },
