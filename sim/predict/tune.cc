@@ -108,12 +108,22 @@ class Tuner {
       if (fraction(out_.current.step - out_.curve[i].step, out_.current.step) <= kRepeats) return;
       Plan plan = with(t_.knob, *out_.curve[i].value);
       Difference d = difference(q_.scenario.plan, plan);
-      if (!d.measurable) continue;
+      if (!d.measurable || near_cliff(i)) continue;
       out_.chosen = i;
       out_.gain = d;
       out_.recommended = plan;
       return;
     }
+  }
+
+  // A model that differs a little from the workload (a layer padded, a bias more) must not fall off what was just beside the recommendation.
+  bool near_cliff(std::size_t i) const {
+    constexpr double kBeside = 0.02;
+    if (!t_.only.empty()) return false;
+    const CurvePoint& p = out_.curve[i];
+    return std::any_of(out_.curve.begin(), out_.curve.end(), [&](const CurvePoint& o) {
+      return std::abs(o.value->number - p.value->number) <= kBeside * p.value->number && fraction(o.step - p.step, p.step) > kRepeats;
+    });
   }
 
   // Simulations that a search may take: a few ten thousand messages' worth of time each at collective fidelity, all messages at the other.

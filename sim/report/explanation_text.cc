@@ -64,8 +64,10 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
   std::stable_sort(exposed.begin(), exposed.end(), [](const auto& a, const auto& b) { return a.exposed > b.exposed; });
   Duration total;
   for (const auto& b : exposed) total += b.exposed;
-  title(exposed.empty() ? fmt::format("all {} gradient all-reduces are hidden behind computation", e.buckets.size())
-                        : fmt::format("{} of {} gradient all-reduces are exposed, {} in all", exposed.size(), e.buckets.size(), to_string(total)));
+  bool none = std::all_of(e.buckets.begin(), e.buckets.end(), [](const auto& b) { return b.begin == b.end; });  // one rank reduces in no time
+  title(none              ? "no gradient is reduced: there is one rank"
+        : exposed.empty() ? fmt::format("all {} gradient all-reduces are hidden behind computation", e.buckets.size())
+                          : fmt::format("{} of {} gradient all-reduces are exposed, {} in all", exposed.size(), e.buckets.size(), to_string(total)));
   if (!exposed.empty()) {
     Table t{markdown, "", {-14, 11, 11, 11, 11, 11}};
     t.head({"", "bytes", "ready", "begin", "end", "exposed"});

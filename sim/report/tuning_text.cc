@@ -57,7 +57,7 @@ std::vector<std::string> why(const Tuning& t) {
   if (t.knob.unit.empty()) out.back() = fmt::format("{} settings of {}; the shortest step is {} at {}", t.candidates, t.knob.name, to_string(best.step), best.value->text);
   else out.push_back(fmt::format("within 1 % of it: {} to {}", with_unit(t.curve[t.flat_from].value->text, t.knob), with_unit(t.curve[t.flat_to].value->text, t.knob)));
   if (t.chosen && *t.chosen != t.best)
-    out.push_back(fmt::format("{} is recommended instead: with it no end of the profile's ranges has a measurably longer step than the plan as it is", with_unit(t.curve[*t.chosen].value->text, t.knob)));
+    out.push_back(fmt::format("{} is recommended instead: with it no end of the profile's ranges has a measurably longer step than the plan as it is, and no setting within 2 % of it has one", with_unit(t.curve[*t.chosen].value->text, t.knob)));
   std::string sure = fmt::format("over the plan as it is it {} {} ({:.1f} %); gain {} with the profile's ranges at their pessimistic end, {} at their optimistic one", t.gain.mid.ps < 0 ? "loses" : "gains",
                                  to_string(Duration{std::abs(t.gain.mid.ps)}), 100 * std::abs(share(t.gain.mid, t.current.step)), to_string(t.gain.low), to_string(t.gain.high));
   out.push_back(sure + (t.gain.measurable ? "" : fmt::format(": not more than the {:g} % to which executed steps repeat, or an end that has the opposite by as much", 100 * predict::kRepeats)));
@@ -109,11 +109,12 @@ std::string tuning_page(const TuningHeading& h, const Tuning& t, const predict::
   for (std::size_t i : shown(t)) {
     const CurvePoint& p = t.curve[i];
     bool flat = i >= t.flat_from && i <= t.flat_to;
-    out += fmt::format("{} {:>18} {:>8} {:>11}   {} to {}\n", t.chosen == i ? ">" : i == t.best ? "*" : flat ? "=" : " ", p.value->text, p.buckets, to_string(p.step), to_string(p.low), to_string(p.high));
+    out += fmt::format("{} {:>18} {:>8} {:>11}   {} to {}\n", t.chosen == i && !t.other_is_better ? ">" : i == t.best ? "*" : flat ? "=" : " ", p.value->text, p.buckets, to_string(p.step), to_string(p.low), to_string(p.high));
   }
   const CurvePoint& c = t.current;
   out += fmt::format("  {:>18} {:>8} {:>11}   {} to {}\n", c.value ? "now " + c.value->text : "now (default)", c.buckets, to_string(c.step), to_string(c.low), to_string(c.high));
-  out += t.chosen && *t.chosen != t.best ? "> recommended   * shortest   = within 1 % of it\n\n" : t.chosen ? "> recommended, and shortest   = within 1 % of it\n\n" : "* shortest   = within 1 % of it\n\n";
+  bool chosen = t.chosen && !t.other_is_better;
+  out += chosen && *t.chosen != t.best ? "> recommended   * shortest   = within 1 % of it\n\n" : chosen ? "> recommended, and shortest   = within 1 % of it\n\n" : "* shortest   = within 1 % of it\n\n";
   for (const std::string& s : why(t)) out += "- " + s + "\n";
   std::size_t helping = static_cast<std::size_t>(std::count_if(t.levers.begin(), t.levers.end(), [&](const predict::Lever& l) { return helps(t, l); }));
   if (!t.levers.empty()) {

@@ -285,6 +285,9 @@ const cases = {
     const marks = await page.evaluate(() => { const s = window.ddpsim.charts.curve.echart.getOption().series[1]; return [s.markArea.data[0][0].xAxis, s.markArea.data[0][1].xAxis, s.markLine.data[0].yAxis]; });
     equal(JSON.stringify(marks), JSON.stringify([tune().flat.from, tune().flat.to, tune().lower_bound_ps]), "tune: flat region and bound");
     check((await tooltip(page, "curve", [25, tune().current.step_ps])).includes(time(tune().current.step_ps)), "tune: no tooltip on the curve");
+    const [saved] = await Promise.all([page.waitForEvent("download"), page.locator('figure:has([data-chart="curve"]) button', { hasText: "SVG" }).click()]);
+    const svg = readFileSync(await saved.path(), "utf8");
+    check(saved.suggestedFilename() === "ddpsim-curve.svg" && svg.startsWith("<svg") && svg.includes("bucket_cap_mb"), "tune: the curve is not saved as SVG");
     await page.close();
   },
   async big() {

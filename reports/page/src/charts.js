@@ -2,13 +2,13 @@
 import { init, use, graphic } from "echarts/core";
 import { BarChart, CustomChart, HeatmapChart, LineChart, ScatterChart } from "echarts/charts";
 import { DataZoomComponent, GridComponent, LegendComponent, MarkAreaComponent, MarkLineComponent, MarkPointComponent, TooltipComponent, VisualMapComponent } from "echarts/components";
-import { CanvasRenderer } from "echarts/renderers";
+import { CanvasRenderer, SVGRenderer } from "echarts/renderers";
 
 import { h } from "./dom.js";
 import { colour, onTheme } from "./theme.js";
 
 use([BarChart, CustomChart, HeatmapChart, LineChart, ScatterChart, DataZoomComponent, GridComponent, LegendComponent, MarkAreaComponent, MarkLineComponent,
-  MarkPointComponent, TooltipComponent, VisualMapComponent, CanvasRenderer]);
+  MarkPointComponent, TooltipComponent, VisualMapComponent, CanvasRenderer, SVGRenderer]);
 
 export { graphic };
 export const charts = {};  // by name, for whoever looks from outside
@@ -75,8 +75,9 @@ function onKey(chart, event) {
 // build(): the option, in the colours of now. Returns {node, echart, refresh}; another chart of the same name ends it. `key(event)`: true if it was for it.
 export function chart(name, { label, height, build, key, ready, picture = true }) {
   const canvas = h("div", { class: "chart", "data-chart": name, tabindex: 0, role: "img", "aria-label": label, style: { height: `${height}px` } });
-  const save = h("button", { type: "button", class: "save", title: "Save this chart as PNG" }, "PNG");
-  const node = h("figure", {}, canvas, picture ? save : null);
+  const save = h("button", { type: "button", title: "Save this chart as PNG" }, "PNG");
+  const saveSvg = h("button", { type: "button", title: "Save this chart as SVG, for a paper" }, "SVG");
+  const node = h("figure", {}, canvas, picture ? h("div", { class: "save" }, save, saveSvg) : null);
   const it = { node, echart: null, refresh: null, end() {} };
   charts[name]?.end();
   const start = () => {
@@ -109,6 +110,16 @@ export function chart(name, { label, height, build, key, ready, picture = true }
     save.addEventListener("click", () => {
       const url = it.echart.getDataURL({ type: "png", pixelRatio: 2, backgroundColor: colour("surface") });
       h("a", { href: url, download: `ddpsim-${name}.png` }).click();
+    });
+    // The same option, drawn once more as it is shown: zoomed where the canvas is.
+    saveSvg.addEventListener("click", () => {
+      const drawn = init(null, null, { renderer: "svg", ssr: true, width: canvas.clientWidth, height });
+      drawn.setOption({ ...base(build(it.echart)), backgroundColor: colour("surface") }, { notMerge: true });
+      (it.echart.getOption().dataZoom ?? []).forEach(({ start: from, end: to }, dataZoomIndex) => drawn.dispatchAction({ type: "dataZoom", dataZoomIndex, start: from, end: to }));
+      const url = URL.createObjectURL(new Blob([drawn.renderToSVGString()], { type: "image/svg+xml" }));
+      drawn.dispose();
+      h("a", { href: url, download: `ddpsim-${name}.svg` }).click();
+      setTimeout(() => URL.revokeObjectURL(url), 10000);
     });
     charts[name] = it;
     ready?.(it.echart);
