@@ -5,27 +5,14 @@
 #include <algorithm>
 #include <string_view>
 
+#include "sim/analysis/intervals.h"
+
 namespace ddpsim::predict {
 namespace {
 
-using Interval = std::pair<std::int64_t, std::int64_t>;
+using analysis::Interval;
 
-// Sorted, disjoint.
-std::vector<Interval> united(std::vector<Interval> list) {
-  std::sort(list.begin(), list.end());
-  std::vector<Interval> out;
-  for (const Interval& i : list) {
-    if (i.second <= i.first) continue;
-    if (!out.empty() && i.first <= out.back().second) out.back().second = std::max(out.back().second, i.second);
-    else out.push_back(i);
-  }
-  return out;
-}
-std::int64_t overlap(const std::vector<Interval>& list, std::int64_t from, std::int64_t to) {
-  std::int64_t sum = 0;
-  for (const Interval& i : list) sum += std::max<std::int64_t>(0, std::min(to, i.second) - std::max(from, i.first));
-  return sum;
-}
+std::int64_t overlap(const std::vector<Interval>& list, std::int64_t from, std::int64_t to) { return analysis::overlap_length(list, {{from, to}}); }
 
 constexpr const char* kCopies = "copies out of buckets";
 
@@ -169,7 +156,7 @@ class Explainer {
       const Span& s = span(last_class_, i);
       if (is_compute(s.kind)) list.push_back({std::max<std::int64_t>(0, begin(s)), end(s)});
     }
-    return united(std::move(list));
+    return analysis::unite(std::move(list));
   }
 
   void expose(Explanation& out) const {
@@ -217,7 +204,7 @@ class Explainer {
     auto busiest = static_cast<topology::LinkId>(std::max_element(total.begin(), total.end()) - total.begin());
     bool any = !total.empty() && total[busiest] > 0;
     if (any) out.link = {q_.fabric.link_name(busiest), q_.fabric.links()[busiest].bandwidth, total[busiest] / static_cast<double>(out.step.ps)};
-    flying = united(std::move(flying));
+    flying = analysis::unite(std::move(flying));
     std::vector<Interval> busy = computing();
     for (std::size_t k = 0; k < out.deciles.size(); ++k) {
       std::int64_t from = out.step.ps / 10 * static_cast<std::int64_t>(k);

@@ -1,4 +1,4 @@
-// Documents that a question is made of, as they are read and set. Internal to question.cc and loader.cc.
+// Documents that a question is made of, as they are read and set. Internal to question.cc, loader.cc and sweep.cc.
 #pragma once
 
 #include "tools/cmd/question.h"
@@ -16,6 +16,8 @@ struct Named {
 Named open_document(const io::Home& home, const char* folder, const std::string& name, const char* what, const std::string& place);
 // The profile that a cluster names: a measured one of that hardware before the datasheet.
 std::string default_profile(const io::Home& home, const std::string& named);
+// FNV-1a, going on from `h`.
+std::uint64_t fnv1a(std::uint64_t h, const std::string& text);
 // The knobs of --plan: of a file, or a system by name.
 Json read_plan_flag(const std::string& plan);
 

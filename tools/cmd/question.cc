@@ -11,14 +11,10 @@
 #include "tools/cmd/loader.h"
 
 namespace ddpsim::cli {
-namespace {
-
 std::uint64_t fnv1a(std::uint64_t h, const std::string& text) {
   for (unsigned char c : text) h = (h ^ c) * 0x100000001b3ull;
   return h;
 }
-
-}  // namespace
 
 Named open_document(const io::Home& home, const char* folder, const std::string& name, const char* what, const std::string& place) {
   std::string path;

@@ -7,16 +7,15 @@
 
 #include "sim/model/version.h"
 #include "sim/report/text.h"
+#include "tools/cmd/documents.h"
 
 namespace ddpsim::cli {
 namespace {
 
 constexpr std::size_t kBest = 5;
 
-std::uint64_t fnv1a(std::uint64_t h, const std::string& text) {
-  for (unsigned char c : text) h = (h ^ c) * 0x100000001b3ull;
-  return (h ^ 0xff) * 0x100000001b3ull;  // texts do not run together
-}
+// One text after another, which do not run together.
+std::uint64_t hashed(std::uint64_t h, const std::string& text) { return fnv1a(h, text + '\xff'); }
 
 Choice choice_at(const Sweep& s, const std::vector<std::string>& values) {
   Choice out;
@@ -73,16 +72,16 @@ Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, 
   if (s.axes.empty()) throw InputError{"--axis", "nothing to sweep; name a field and its values, for example --axis bucket_cap_mb=1,5,10,25,50,100 --axis cluster.hosts=1:64:x2"};
   s.points = points_of(s.axes);
   for (std::size_t k = 0; k < s.axes.size(); ++k) check_axis(t, loader, s, k);
-  std::uint64_t h = fnv1a(0xcbf29ce484222325ull, std::string(kVersion) + (interval ? " interval" : ""));
-  for (const std::string& text : {flags.workload, flags.cluster, flags.plan, flags.ranks, flags.layers, flags.fidelity}) h = fnv1a(h, text);
+  std::uint64_t h = hashed(0xcbf29ce484222325ull, std::string(kVersion) + (interval ? " interval" : ""));
+  for (const std::string& text : {flags.workload, flags.cluster, flags.plan, flags.ranks, flags.layers, flags.fidelity}) h = hashed(h, text);
   for (const auto* list : {&flags.profiles, &flags.sets, &axes, &zips}) {
-    for (const std::string& text : *list) h = fnv1a(h, text);
-    h = fnv1a(h, "\n");
+    for (const std::string& text : *list) h = hashed(h, text);
+    h = hashed(h, "\n");
   }
   // What the files say; where the first point is invalid, its reason stands for them.
   try {
     Asked a = loader.ask(choice_at(s, values_at(s.axes, 0)));
-    for (const io::Json* j : std::initializer_list<const io::Json*>{&a.document, &a.workload->document, &a.hardware->document, &a.hardware->profile_document}) h = fnv1a(h, j->dump());
+    for (const io::Json* j : std::initializer_list<const io::Json*>{&a.document, &a.workload->document, &a.hardware->document, &a.hardware->profile_document}) h = hashed(h, j->dump());
   } catch (const InputError& e) {
     // The first and the last point fail alike, and no axis is to blame: the question itself is wrong.
     bool blamed = false;
@@ -94,7 +93,7 @@ Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, 
       last = other.where + other.what;
     }
     if (!blamed && last == e.where + e.what) throw;
-    h = fnv1a(h, e.where + e.what);
+    h = hashed(h, e.where + e.what);
   }
   s.id = fmt::format("{:016x}-{}", h, s.points);
   return s;
