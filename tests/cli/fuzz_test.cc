@@ -114,7 +114,7 @@ TEST(Fuzz, ReadersGiveAValueOrAnInputError) {
       v = feed(all[k], damage_bytes(all[k].text, random), nullptr);
     } else {
       Json j = documents[k];
-      for (std::size_t n = 1 + random.below(3); n > 0; --n) damage_structure(j, random);
+      for (std::size_t n = 1 + random.below(3u); n > 0; --n) damage_structure(j, random);
       v = feed(all[k], j.dump(), &j);
     }
     refused += v == Verdict::Refused ? 1 : 0;

@@ -473,7 +473,7 @@ TEST(ImportFuzz, DamageGivesAnAnswerOrExitCode2AndThenNoFile) {
   for (int i = 0; i < kRounds; ++i) {
     const Subject& s = subjects[static_cast<std::size_t>(i) % subjects.size()];
     std::string text = io::read_file(fixture(s.file));
-    for (std::size_t n = 1 + random.below(3); n > 0 && !text.empty(); --n) text = damaged(text, random);
+    for (std::size_t n = 1 + random.below(3u); n > 0 && !text.empty(); --n) text = damaged(text, random);
     std::string file = folder.file("input");
     std::string out = folder.file("out");
     io::write_file(file, text);

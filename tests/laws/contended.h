@@ -14,22 +14,6 @@
 
 namespace ddpsim::test {
 
-struct Rng {
-  std::uint64_t state;
-  std::uint64_t next() {
-    std::uint64_t z = (state += 0x9e3779b97f4a7c15ull);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
-  }
-  int below(int n) { return static_cast<int>(next() % static_cast<std::uint64_t>(n)); }
-  double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-  template <class T>
-  const T& pick(const std::vector<T>& v) {
-    return v[static_cast<std::size_t>(below(static_cast<int>(v.size())))];
-  }
-};
-
 // One all-reduce of one job: each rank arrives `offset[r]` after its previous one ended (or after the start).
 struct Collective {
   Bytes size;
@@ -158,7 +142,7 @@ inline double disagreement(const Contended& s) {
 }
 
 inline Contended random_contended(std::uint64_t seed) {
-  Rng rng{seed * 7919 + 1};
+  Random rng(seed * 7919 + 1);
   Contended s;
   const std::vector<std::string> kinds{"overlap", "two jobs on an uplink", "two racks", "two racks interleaved", "staggered", "degraded link", "burst"};
   std::string kind = kinds[seed % kinds.size()];

@@ -4,67 +4,19 @@
 
 #include "sim/predict/roofline.h"
 #include "sim/strategy/lower.h"
-#include "tests/laws/contended.h"
+#include "tests/laws/random_job.h"
 
 namespace ddpsim::test {
 namespace {
 
-struct Random {
-  Workload workload;
-  Cluster cluster;
-  Profile profile;
-  Scenario scenario;
-};
-
-// A small data-parallel job: some layers of odd sizes, a star or racks, slow ranks now and then, all knobs.
-Random random_job(std::uint64_t seed, bool slow_ranks = true) {
-  Rng rng{seed};
-  Random r;
-  DeviceKind kind = rng.below(2) ? DeviceKind::Gpu : DeviceKind::Cpu;
-  int layers = 2 + rng.below(12);
-  r.workload = layered(layers, 4, kMillisecond, kMillisecond, kind);
-  Duration at;
-  for (int i = 0; i < layers; ++i) {
-    r.workload.tensors[static_cast<std::size_t>(i)].shape = {1 + rng.below(2'000'000)};
-    at += Duration{rng.below(3) ? 1 + static_cast<std::int64_t>(rng.uniform() * 5e9) : 0};
-    r.workload.times.ready[static_cast<std::size_t>(i)] = at;
-  }
-  r.workload.times.backward = at + Duration{1 + static_cast<std::int64_t>(rng.uniform() * 1e9)};
-  r.workload.times.optimizer = {static_cast<std::int64_t>(rng.uniform() * 1e9)};
-  if (rng.below(2)) r.workload.buffers = {{"mean", {1 + rng.below(10'000)}, DType::Float32}, {"count", {7}, DType::Int64}};
-  int hosts = 2 + rng.below(7);
-  r.cluster = star(hosts, Bandwidth{static_cast<std::int64_t>(1e9 * (1 + rng.below(40)))});
-  r.cluster.device = kind;
-  if (rng.below(3) == 0) {
-    r.cluster.pattern = Pattern::Racks;
-    r.cluster.racks = 2;
-    r.cluster.uplink = r.cluster.link;
-  }
-  if (rng.below(3) == 0) r.cluster.link.burst = {64 * 1024}, r.cluster.link.peak = {r.cluster.link.bandwidth.bits_per_s * 3};
-  r.profile = ideal_profile(kMicrosecond * (1 + rng.below(30)), kind);
-  r.profile.memory.bandwidth_bytes_per_s = 1e11;
-  r.profile.reduction_bytes_per_s = kind == DeviceKind::Cpu ? 4e9 : 0;
-  if (kind == DeviceKind::Gpu) r.profile.host.launch = kMicrosecond * 3;
-  r.scenario.ranks = hosts;
-  Plan& p = r.scenario.plan;
-  p.bucket_cap_mb = 0.25 * (1 << rng.below(6));
-  p.gradient_as_bucket_view = rng.below(2) == 0;
-  p.comm_hook = static_cast<CommHook>(rng.below(4));
-  p.static_graph = rng.below(4) == 0;
-  p.find_unused_parameters = rng.below(4) == 0;
-  p.accumulation_steps = 1 + rng.below(3);
-  if (slow_ranks && rng.below(2)) r.scenario.slow_ranks[rng.below(hosts)] = 1.25;
-  return r;
-}
-
-Duration step(const Random& r, const predict::Options& options = {}) {
+Duration step(const RandomJob& r, const predict::Options& options = {}) {
   topology::Fabric fabric(r.cluster);
   predict::Question q{r.workload, fabric, r.profile, r.scenario};
   if (auto p = predict::check(q)) throw std::runtime_error(p.message);
   return predict::steady_period(q, Level::Mid, options);
 }
 
-std::string steps_of(const Random& r, bool fold) {
+std::string steps_of(const RandomJob& r, bool fold) {
   topology::Fabric fabric(r.cluster);
   predict::Question q{r.workload, fabric, r.profile, r.scenario};
   predict::Prediction p = predict::predict(q, {predict::Fidelity::Collective, fold});
@@ -75,13 +27,13 @@ std::string steps_of(const Random& r, bool fold) {
 
 RC_GTEST_PROP(Laws, FoldingIsExactToThePicosecond, ()) {
   auto seed = *rc::gen::arbitrary<std::uint32_t>();
-  Random r = random_job(seed);
+  RandomJob r = random_job(seed);
   RC_ASSERT(steps_of(r, true) == steps_of(r, false));
 }
 
 RC_GTEST_PROP(Laws, StepIsAtLeastComputeAndAtLeastCommunication, ()) {
   auto seed = *rc::gen::arbitrary<std::uint32_t>();
-  Random r = random_job(seed);
+  RandomJob r = random_job(seed);
   topology::Fabric fabric(r.cluster);
   predict::Question q{r.workload, fabric, r.profile, r.scenario};
   predict::Prediction p = predict::predict(q);
@@ -97,7 +49,7 @@ RC_GTEST_PROP(Laws, StepIsAtLeastComputeAndAtLeastCommunication, ()) {
 
 RC_GTEST_PROP(Laws, OneBucketMeansThatOnlyTheTailOfBackwardHidesIt, ()) {
   auto seed = *rc::gen::arbitrary<std::uint32_t>();
-  Random r = random_job(seed, false);
+  RandomJob r = random_job(seed, {false, false});
   Plan plan;
   plan.bucket_cap_mb = 1e6;
   plan.broadcast_buffers = false;
@@ -108,17 +60,17 @@ RC_GTEST_PROP(Laws, OneBucketMeansThatOnlyTheTailOfBackwardHidesIt, ()) {
   predict::Prediction p = predict::predict(q);
   RC_ASSERT(p.summary.buckets.size() == 1u);
   Duration hidden = p.summary.communication - p.summary.exposed_communication;
-  RC_ASSERT(hidden <= tail);
+  RC_ASSERT(hidden <= tail + p.slowed);  // which takes longer beside a collective that holds SMs
 }
 
 RC_GTEST_PROP(Laws, RenamingHostsAndRanksTogetherChangesNothing, ()) {
   auto seed = *rc::gen::arbitrary<std::uint32_t>();
-  Random r = random_job(seed);
+  RandomJob r = random_job(seed);
   r.cluster.pattern = Pattern::Star;
   if (r.cluster.hosts > 2) r.cluster.slow_links = {{0, Bandwidth{r.cluster.link.bandwidth.bits_per_s / 2}}};
   Duration before = step(r);
   // Host h becomes host h + 1 (cyclic): slow link and rank order move with it.
-  Random renamed = r;
+  RandomJob renamed = r;
   int hosts = r.cluster.hosts;
   for (auto& s : renamed.cluster.slow_links) s.host = (s.host + 1) % hosts;
   renamed.scenario.rank_order.clear();
@@ -128,8 +80,8 @@ RC_GTEST_PROP(Laws, RenamingHostsAndRanksTogetherChangesNothing, ()) {
 
 RC_GTEST_PROP(Laws, HalvingRatesAndDoublingTimesDoublesTheStep, ()) {
   auto seed = *rc::gen::arbitrary<std::uint32_t>();
-  Random r = random_job(seed);
-  Random slow = r;
+  RandomJob r = random_job(seed);
+  RandomJob slow = r;
   auto twice = [](Duration& d) { d = d * 2; };
   StepTimes& t = slow.workload.times;
   for (Duration* d : {&t.forward, &t.backward, &t.optimizer}) twice(*d);
@@ -149,7 +101,7 @@ RC_GTEST_PROP(Laws, HalvingRatesAndDoublingTimesDoublesTheStep, ()) {
 
 RC_GTEST_PROP(Laws, EveryProgramRunsToItsEndAtBothFidelities, ()) {
   auto seed = *rc::gen::arbitrary<std::uint32_t>();
-  Random r = random_job(seed);
+  RandomJob r = random_job(seed);
   double collective = static_cast<double>(step(r).ps);
   double message = static_cast<double>(step(r, {predict::Fidelity::Message, false}).ps);
   RC_ASSERT(message > 0);

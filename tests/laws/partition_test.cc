@@ -17,7 +17,7 @@ struct Instance {
 };
 
 Instance random_instance(std::uint64_t seed) {
-  Rng rng{seed};
+  Random rng(seed);
   Instance out;
   int n = 1 + rng.below(11);
   Duration at;

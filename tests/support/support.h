@@ -1,6 +1,7 @@
 // What tests share: shipped files as values, and commands run in-process.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,11 +21,21 @@ Profile profile(const std::string& name);
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::size_t below(std::size_t n) {
+  std::uint64_t next() {
     std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ull);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return static_cast<std::size_t>((z ^ (z >> 31)) % n);
+    return z ^ (z >> 31);
+  }
+  // 0 to n - 1. REQUIRES: n > 0.
+  template <std::integral T>
+  T below(T n) {
+    return static_cast<T>(next() % static_cast<std::uint64_t>(n));
+  }
+  double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }  // 0 <= x < 1
+  template <class T>
+  const T& pick(const std::vector<T>& v) {
+    return v[below(v.size())];
   }
 
  private:

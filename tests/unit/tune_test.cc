@@ -70,7 +70,7 @@ TEST(CapList, MakesTheBucketsThatItIsFor) {
   Random random(7);
   for (int k = 0; k < 200; ++k) {
     std::vector<std::int64_t> kib;
-    for (std::size_t i = 0, n = 1 + random.below(12); i < n; ++i) kib.push_back(static_cast<std::int64_t>(1 + random.below(2000)));
+    for (std::size_t i = 0, n = 1 + random.below(12u); i < n; ++i) kib.push_back(static_cast<std::int64_t>(1 + random.below(2000u)));
     Workload w = sizes(kib);
     Plan each;
     each.bucket_cap_mb_list = {1e-6};
