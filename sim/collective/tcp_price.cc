@@ -51,7 +51,7 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
     largest = std::max(largest, r.message);
     for (const Hop& h : r.hops) price.hop_latency = std::max(price.hop_latency, step_latency(c, p, h, false, r.messages));
     if (!pattern.by_round) continue;
-    price.phases.push_back({k == 0 ? launch : Duration{}, bytes * r.times, 1, bytes * r.times / lasts, static_cast<int>(k)});
+    price.phases.push_back({k == 0 ? launch : Duration{}, bytes * r.times, 1 / r.message, bytes * r.times / lasts, static_cast<int>(k)});
   }
   price.chunk = static_cast<std::int64_t>(largest * bytes) + 1;
   if (p.reduction_bytes_per_s > 0) price.sum_rate = sum_rate(p, type);
@@ -64,6 +64,7 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
       phase.work = bytes * static_cast<double>(price.pieces);
     }
     phase.max_rate = phase.work / time;
+    phase.weight = 1 / largest;
     price.phases.push_back(phase);
   }
   // Collectives of Gloo in flight share a connection, message by message.
