@@ -126,6 +126,7 @@ TEST(Sweep, RefusesBadAxesBeforeAnyWork) {
                        Bad{{"--axis", "cluster.link.bandwidth=10,20"}, "\"10\" has no unit; expected a bandwidth such as \"100Gb/s\" or \"12.5GB/s\"\n"},
                        Bad{{"--axis", "cluster.link.bandwidth=10Gbps"}, "unknown unit"},
                        Bad{{"--axis", "gradient_as_bucket_view=yes,no"}, "expected true or false"},
+                       Bad{{"--zip", "cluster.hosts=1,2,1", "--zip", "workload.batch=8,8,8"}, "1, 8 twice"},
                        Bad{{"--zip", "cluster.hosts=1,2", "--zip", "workload.batch=1"}, "2 values"}, Bad{{"--axis", "cluster.hosts=1", "--shard", "1/1"}, "0 to 0"},
                        Bad{{"--axis", "cluster.hosts=1", "--shard", "1"}, "K/N"}, Bad{{"--axis", "cluster.hosts=1", "--jobs", "-1"}, "threads"}}) {
     Outcome o = ddpsim(with({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--out", f.file("never.csv")}, b.axes));
@@ -151,7 +152,7 @@ TEST(Sweep, AWrongQuestionIsNotASweep) {
 }
 
 TEST(Sweep, ZippedFieldsChangeTogether) {
-  Outcome o = ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--zip", "cluster.hosts=1,2,4", "--zip", "workload.batch=64,32,16", "--format", "table"});
+  Outcome o = ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--zip", "cluster.hosts=1,2,4", "--zip", "workload.batch=64,32,32", "--format", "table"});
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(lines(o.out).size(), 4u);
   EXPECT_TRUE(has(o.out, "2              32")) << o.out;
