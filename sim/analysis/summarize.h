@@ -36,7 +36,7 @@ struct Summary {
   std::vector<BucketTimes> buckets;  // gradient all-reduces in order of launch
 };
 
-// REQUIRES: at least two steps and the spans of the last one.
+// REQUIRES: a step, and the spans of the last one.
 Summary summarize(const Run& run);
 
 }  // namespace ddpsim::analysis

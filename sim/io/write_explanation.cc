@@ -15,6 +15,7 @@ OrderedJson write_explanation(const predict::Explanation& e) {
   j["buckets"] = OrderedJson::array();
   for (const auto& b : e.buckets)
     j["buckets"].push_back({{"name", b.name}, {"bytes", b.bytes}, {"ready_ps", b.ready.ps}, {"begin_ps", b.begin.ps}, {"end_ps", b.end.ps}, {"exposed_ps", b.exposed.ps}});
+  j["exposed_communication_ps"] = e.exposed.ps;
   j["busiest_link"] = nullptr;
   if (!e.link.name.empty()) j["busiest_link"] = {{"name", e.link.name}, {"bandwidth_bits_per_s", e.link.bandwidth.bits_per_s}, {"busy", e.link.busy}};
   j["deciles"] = OrderedJson::array();

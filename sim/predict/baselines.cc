@@ -25,9 +25,7 @@ Asked ask(const Question& q) {
   Asked a;
   a.times = step_times(q.workload, q.profile, Level::Mid);
   a.program = strategy::lower({q.workload, a.times, q.profile.kind}, q.scenario.plan, strategy::Steps::SteadyOnly);
-  std::vector<int> devices = q.scenario.rank_order;
-  for (int r = 0; devices.size() < static_cast<std::size_t>(q.scenario.ranks); ++r) devices.push_back(r);
-  a.comm = collective::make_communicator(q.fabric, devices, a.program.backend);
+  a.comm = collective::make_communicator(q.fabric, devices_of(q.scenario), a.program.backend);
   return a;
 }
 

@@ -40,7 +40,7 @@ nccl::ParsedSettings nccl_settings(const Plan& plan) {
 
 }  // namespace
 
-Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices) {
+Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices, Communicators* known) {
   bool set = !plan.nccl.empty() || !plan.environment.empty();
   if (backend_of(plan, q.profile.kind) != Backend::Nccl) {
     if (set) return {plan.nccl.empty() ? "/plan/environment" : "/plan/nccl", "is about NCCL, and the plan's backend is another"};
@@ -50,10 +50,17 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   if (parsed.problem) return parsed.problem;
   if (plan.environment.empty() || devices.size() < 2) return {};
   if (q.profile.compute.capability == 0) return {"/plan/environment", "profile \"" + q.profile.name + "\" names no compute capability, so what NCCL would choose is not known"};
-  collective::NcclGroup g = collective::make_nccl_group(q.fabric, devices, parsed.settings, q.profile.compute.capability);
+  Scenario job;
+  job.plan = plan;
+  job.ranks = static_cast<int>(devices.size());
+  job.rank_order = devices;
+  Communicators own;
+  const collective::NcclGroup& g = *(known ? *known : own).get({q.workload, q.fabric, q.profile, job}, Backend::Nccl).nccl;
   for (Operation op : {Operation::AllReduce, Operation::Broadcast})
     for (std::int64_t bytes = 1; bytes < (std::int64_t{1} << 40); bytes *= 2)
-      if (!nccl::choose(g.system, g.settings, op, bytes)) return {"/plan/environment", std::string("leaves nothing that could run a ") + name_of(op) + " here: NCCL 2.24 and later stop with an error, too (for one operation only: NCCL_ALGO=allreduce:tree)"};
+      if (!nccl::choose(g.system, g.settings, op, bytes))
+        return {"/plan/environment",
+                std::string("leaves nothing that could run ") + name_of(op) + " here: NCCL 2.24 and later stop with an error, too (for one operation only: NCCL_ALGO=allreduce:tree)"};
   return {};
 }
 

@@ -159,19 +159,21 @@ class Explainer {
     return analysis::unite(std::move(list));
   }
 
+  // What ddpsim predict says of the same spans.
   void expose(Explanation& out) const {
-    std::vector<Interval> busy = computing();
+    Run run;
+    run.steps.push_back({StepKind::Steady, out.step});
+    run.spans_from = played_.simulation.spans_from;
+    const Span* first = &span(last_class_, 0);
+    run.spans.assign(first, first + ops_);
+    analysis::Summary summary = analysis::summarize(run);
+    out.exposed = summary.exposed_communication;
+    auto times = summary.buckets.begin();
     for (std::uint32_t i = 0; i < ops_; ++i) {
       if (!is_gradient(op(i).kind)) continue;
-      const Span& s = span(last_class_, i);
-      BucketExposure b;
-      b.name = op(i).kind == OpKind::AllReduce ? "bucket " + std::to_string(op(i).subject) : name_of(played_.program, played_.program.steady, i);
-      b.bytes = op(i).bytes;
-      b.ready = {s.ready.ps - from_};
-      b.begin = {begin(s)};
-      b.end = {end(s)};
-      b.exposed = {end(s) - begin(s) - overlap(busy, begin(s), end(s))};
-      out.buckets.push_back(b);
+      std::string name = op(i).kind == OpKind::AllReduce ? "bucket " + std::to_string(op(i).subject) : name_of(played_.program, played_.program.steady, i);
+      out.buckets.push_back({name, times->bytes, times->ready, times->begin, times->end, times->exposed});
+      ++times;
     }
   }
 

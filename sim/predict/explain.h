@@ -26,14 +26,15 @@ struct BucketExposure {
   std::string name;   // "bucket 3"
   std::int64_t bytes = 0;
   Duration ready, begin, end;
-  Duration exposed;   // of begin to end: nothing computes on the rank that ends last
+  Duration exposed;   // as analysis::BucketTimes has it: buckets in flight or waiting together each count it
 };
 
 // A tenth of the step, shares of it.
 struct Decile {
   double computing = 0;
   double communicating = 0;  // a collective is in flight
-  double link = 0;           // what the busiest link of the step carries, over what it could
+  double link = 0;           // what the busiest link of the step would carry if each collective's bytes passed evenly while it is in flight, over its rate:
+                             // more than 1 where collectives share it, or a token bucket's saved burst passes at its peak rate
   std::string decides;       // "computation", "bandwidth", "latency of collectives", "host thread"
 };
 
@@ -47,6 +48,7 @@ struct Explanation {
   int actor = 0;                      // the rank that ends last
   std::vector<PathPart> path;
   std::vector<BucketExposure> buckets;
+  Duration exposed;                   // communication of the step, as analysis::Summary has it
   std::array<Decile, 10> deciles;
   LinkUse link;                       // the busiest of the step
   std::vector<Sensitivity> sensitivity;  // shortest step first

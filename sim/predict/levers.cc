@@ -17,8 +17,10 @@ class Attempts {
     Scenario s = q_.scenario;
     edit(s);
     Question changed{q_.workload, q_.fabric, q_.profile, s};
-    if (check(changed)) return;
-    found.push_back({change, command, steady_period(changed, Level::Mid, options_)});
+    if (check(changed, options_.known)) return;
+    // Like is compared with like; with other flags the usual fidelity may be the other one.
+    bool flags = command.starts_with("--") && usual_fidelity(changed) != options_.fidelity;
+    found.push_back({change, flags ? command + " --fidelity " + name_of(options_.fidelity) : command, steady_period(changed, Level::Mid, options_)});
   }
   std::vector<Lever> found;
 

@@ -195,7 +195,7 @@ Bytes state_bytes(const Workload& w, const Plan& plan) {
 
 }  // namespace
 
-Problem check(const Question& q) {
+Problem check(const Question& q, Communicators* known) {
   if (auto m = roofline_problem(q.workload, q.profile); !m.empty()) return {"/workload", m};
   if (auto p = validate(q.scenario.plan, q.workload, q.profile.kind)) return p;
   if (auto p = validate(q.scenario, q.fabric.devices())) return p;
@@ -208,10 +208,10 @@ Problem check(const Question& q) {
     if (auto m = roofline_problem(job.workload, q.profile); !m.empty()) return {path + "/workload", m};
     if (auto p = validate(job.plan, job.workload, q.profile.kind)) return {path + p.path, p.message};
     if (auto p = topology::check_reachable(q.fabric, job.rank_order)) return p;
-    if (auto p = check_nccl(job.plan, q, job.rank_order)) return {path + p.path, p.message};
+    if (auto p = check_nccl(job.plan, q, job.rank_order, known)) return {path + p.path, p.message};
   }
   if (auto p = topology::check_reachable(q.fabric, devices_of(q.scenario))) return p;
-  return check_nccl(q.scenario.plan, q, devices_of(q.scenario));
+  return check_nccl(q.scenario.plan, q, devices_of(q.scenario), known);
 }
 
 double message_count(const Question& q) {

@@ -70,7 +70,8 @@ struct Prediction {
 };
 
 // What keeps the question from having an answer: missing transport, wrong device, unreachable host. Empty message = nothing.
-Problem check(const Question& q);
+// `known`: as Options::known; NCCL's search for channels, which variables of NCCL make it ask for, is then kept for the prediction.
+Problem check(const Question& q, Communicators* known = nullptr);
 
 Prediction predict(const Question& q, const Options& options = {});
 
@@ -86,7 +87,7 @@ struct SteadyStep {
 SteadyStep steady_step(const Question& q, Level level = Level::Mid, const Options& options = {});
 
 // The same of one plan's NCCL: version and variables, and whether they leave something to choose. `devices`: of the plan's ranks. check() asks it.
-Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices);
+Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices, Communicators* known = nullptr);
 
 // Messages that one prediction at message fidelity would simulate, roughly.
 double message_count(const Question& q);
@@ -98,7 +99,7 @@ Fidelity usual_fidelity(const Question& q);
 // What another setting would buy.
 struct Lever {
   std::string change;   // "bucket_cap_mb=50"
-  std::string command;  // flags that try it
+  std::string command;  // flags that try it, at the fidelity of `step`
   Duration step;
 };
 // Levers sorted by gain, those that help by at least `threshold` of the step first; the others left out. `step`: the question's own, predicted with

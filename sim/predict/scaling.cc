@@ -18,7 +18,7 @@ Scaling scaling(const Question& q, const Plan& plan, double price_per_hour, std:
     if (!s.rank_order.empty()) s.rank_order.resize(static_cast<std::size_t>(n));
     s.slow_ranks.erase(s.slow_ranks.lower_bound(n), s.slow_ranks.end());
     Question changed{q.workload, q.fabric, q.profile, s};
-    if (check(changed)) continue;
+    if (check(changed, options.known)) continue;
     RankCount r;
     r.ranks = n;
     r.step = steady_period(changed, Level::Mid, options);

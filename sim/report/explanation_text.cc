@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "sim/report/text.h"
+
 namespace ddpsim::report {
 namespace {
 
@@ -62,12 +64,11 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
   for (const auto& b : e.buckets)
     if (share(b.exposed, e.step) > 0.001) exposed.push_back(b);
   std::stable_sort(exposed.begin(), exposed.end(), [](const auto& a, const auto& b) { return a.exposed > b.exposed; });
-  Duration total;
-  for (const auto& b : exposed) total += b.exposed;
   bool none = std::all_of(e.buckets.begin(), e.buckets.end(), [](const auto& b) { return b.begin == b.end; });  // one rank reduces in no time
   title(none              ? "no gradient is reduced: there is one rank"
         : exposed.empty() ? fmt::format("all {} gradient all-reduces are hidden behind computation", e.buckets.size())
-                          : fmt::format("{} of {} gradient all-reduces are exposed, {} in all", exposed.size(), e.buckets.size(), to_string(total)));
+                          : fmt::format("{} of {} gradient all-reduces are exposed; communication that nothing hides: {}", exposed.size(), e.buckets.size(),
+                                        to_string(e.exposed)));
   if (!exposed.empty()) {
     Table t{markdown, "", {-14, 11, 11, 11, 11, 11}};
     t.head({"", "bytes", "ready", "begin", "end", "exposed"});
@@ -81,19 +82,25 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
   out += "\n";
   title("what decides, tenth by tenth of the step");
   Table over{markdown, "", {-12, 10, 14, 14, -24}};
-  over.head({"", "computing", "communicating", "busiest link", markdown ? "decides" : " decides"});
+  over.head({"", "computing", "communicating", "link needed", markdown ? "decides" : " decides"});
   for (std::size_t k = 0; k < e.deciles.size(); ++k) {
     const auto& d = e.deciles[k];
     over.row({fmt::format("{} to {} %", 10 * k, 10 * k + 10), percent(d.computing), percent(d.communicating), percent(d.link), " " + d.decides});
   }
   out += over.text;
-  if (!e.link.name.empty()) out += fmt::format("{}  busiest link: {} ({}), needed {:.0f} % of the step\n", markdown ? "\n" : "", e.link.name, to_string(e.link.bandwidth), 100 * e.link.busy);
+  if (!e.link.name.empty()) {
+    out += fmt::format("{}  link: {} ({}), the busiest, needed {:.0f} % of the step\n", markdown ? "\n" : "", e.link.name, to_string(e.link.bandwidth),
+                       100 * e.link.busy);
+    bool above = std::any_of(e.deciles.begin(), e.deciles.end(), [](const auto& d) { return d.link >= 1.005; });
+    if (above) out += "  above 100 %: bytes are counted evenly over their collective's time, and others pass there, or a saved burst at the link's peak rate\n";
+  }
   out += "\n";
   title("10 % faster (each simulated)");
   Table fast{markdown, "", {-28, 11, 9}};
   fast.head({"", "step", "gain"});
   for (const auto& s : e.sensitivity) fast.row({predict::name_of(s.resource), to_string(s.step), fmt::format("{:+.2f} %", -100 * share(e.step - s.step, e.step))});
-  return out + fast.text;
+  out += fast.text;
+  return markdown ? out : wrapped(out);
 }
 
 }  // namespace ddpsim::report

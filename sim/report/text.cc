@@ -79,6 +79,26 @@ void buckets(Page& page, const predict::Prediction& p) {
 
 std::string count_text(double v) { return v >= 1000 ? fmt::format("{:.0f}", v) : fmt::format("{:.4g}", v); }
 
+std::string wrapped(const std::string& text, std::size_t hang) {
+  constexpr std::size_t kWidth = 160;
+  std::string out;
+  for (std::size_t from = 0; from < text.size();) {
+    std::size_t end = std::min(text.find('\n', from), text.size());
+    std::string line = text.substr(from, end - from);
+    std::size_t indent = hang > 0 ? hang : line.starts_with("- ") ? 2 : std::min(line.find_first_not_of(' '), line.size()) + 2;
+    while (line.size() > kWidth) {
+      std::size_t space = line.rfind(' ', kWidth);
+      if (space == std::string::npos || space <= indent) break;
+      out += line.substr(0, space) + "\n";
+      line = std::string(indent, ' ') + line.substr(space + 1);
+    }
+    out += line;
+    if (end < text.size()) out += "\n";
+    from = end + 1;
+  }
+  return out;
+}
+
 std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
   if (!h.straggler.empty()) return h.straggler;
   const analysis::Summary& s = p.summary;
@@ -143,7 +163,7 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p, cons
   std::string how = h.captured ? "compute times captured from the real model" : "compute times described (FLOPs and bytes on a roofline), not captured";
   page.line();
   page.line(fmt::format("basis: {}; {}", how, h.schedule));
-  return page.text;
+  return wrapped(page.text);
 }
 
 std::string csv_field(const std::string& s) {

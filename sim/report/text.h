@@ -31,6 +31,9 @@ std::string prediction_csv(const Heading& h, const predict::Prediction& p);
 // Four digits or more, no exponent.
 std::string count_text(double v);
 
+// Lines of more than 160 columns are broken at spaces; what follows stands two columns further in than its line, or at column `hang`.
+std::string wrapped(const std::string& text, std::size_t hang = 0);
+
 // Quotes a CSV field if it needs it.
 std::string csv_field(const std::string& s);
 

@@ -101,10 +101,10 @@ std::string cheapest(const predict::Scaling& s) {
 }  // namespace
 
 std::string tuning_page(const TuningHeading& h, const Tuning& t, const predict::Scaling* scaling) {
-  std::string out = t.verdict + "\n\n";
-  for (const std::string& l : t.lines) out += "  " + l + "\n";
-  if (!t.lines.empty()) out += "\n";
-  out += h.question + "\n" + h.profile + "\n\n";
+  std::string head = wrapped(t.verdict) + "\n\n";
+  for (const std::string& l : t.lines) head += "  " + l + "\n";
+  if (!t.lines.empty()) head += "\n";
+  std::string out = h.question + "\n" + h.profile + "\n\n";
   out += fmt::format("  {:>18} {:>8} {:>11}   {}\n", t.knob.name, "buckets", "step", "80 % interval");
   for (std::size_t i : shown(t)) {
     const CurvePoint& p = t.curve[i];
@@ -132,7 +132,7 @@ std::string tuning_page(const TuningHeading& h, const Tuning& t, const predict::
     for (const predict::RankCount& r : scaling->counts)
       out += fmt::format("  {:>8} {:>11} {:>12.0f} {:>9.1f} % {:>10}{}\n", r.ranks, to_string(r.step), r.samples_per_s, 100 * r.efficiency, time_of(r.epoch_s), priced ? fmt::format(" {:>12.2f}", r.epoch_cost) : "");
   }
-  return out;
+  return head + wrapped(out);
 }
 
 std::string tuning_markdown(const TuningHeading& h, const Tuning& t, const predict::Scaling* scaling) {

@@ -386,7 +386,7 @@ std::vector<Bad> bad_cases() {
       {"TunerWithoutFile", {"export", "nccl-tuner"}, "", "needs --from FILE.csv"},
       // Commands.
       {"CommandMistyped", {"import", "ncl-tests", "FILE"}, "", "did you mean \"nccl-tests\"?"},
-      {"CommandMissing", {"import"}, "", "subcommand"},
+      {"CommandMissing", {"import"}, "", "import of what? Known are nccl-tests"},
       {"FlagMistyped", kTopo + std::vector<std::string>{"--hots", "2"}, "", "did you mean --hosts?"},
       {"FlagWithoutValue", {"import", "nccl-topo", "--name", "--hosts", "FILE"}, "", "needs a value"},
       {"FileMissing", {"import", "nccl-graph", "FILE.none"}, "", "no such file"},

@@ -123,6 +123,10 @@ TEST(Sweep, RefusesBadAxesBeforeAnyWork) {
                        Bad{{"--axis", "cluster.link.bandwidth=10Gb/s,100"}, "unit"}, Bad{{"--axis", "bucket_cap_mb=1:1e9"}, "more than"},
                        Bad{{"--axis", "bucket_cap_mb=1:40000", "--axis", "first_bucket_bytes=1:25000"}, "points"}, Bad{{"--axis", "bucket_cap_mb=1,2,1"}, "twice"},
                        Bad{{"--axis", "bucket_cap_mb=1", "--axis", "plan.bucket_cap_mb=2"}, "twice"}, Bad{{"--axis", "workload=resnet5"}, "resnet50"},
+                       Bad{{"--axis", "cluster.link.bandwidth=10,20"}, "\"10\" has no unit; expected a bandwidth such as \"100Gb/s\" or \"12.5GB/s\"\n"},
+                       Bad{{"--axis", "cluster.link.bandwidth=10Gbps"}, "unknown unit"},
+                       Bad{{"--axis", "gradient_as_bucket_view=yes,no"}, "expected true or false"},
+                       Bad{{"--zip", "cluster.hosts=1,2,1", "--zip", "workload.batch=8,8,8"}, "1, 8 twice"},
                        Bad{{"--zip", "cluster.hosts=1,2", "--zip", "workload.batch=1"}, "2 values"}, Bad{{"--axis", "cluster.hosts=1", "--shard", "1/1"}, "0 to 0"},
                        Bad{{"--axis", "cluster.hosts=1", "--shard", "1"}, "K/N"}, Bad{{"--axis", "cluster.hosts=1", "--jobs", "-1"}, "threads"}}) {
     Outcome o = ddpsim(with({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--out", f.file("never.csv")}, b.axes));
@@ -148,10 +152,34 @@ TEST(Sweep, AWrongQuestionIsNotASweep) {
 }
 
 TEST(Sweep, ZippedFieldsChangeTogether) {
-  Outcome o = ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--zip", "cluster.hosts=1,2,4", "--zip", "workload.batch=64,32,16", "--format", "table"});
+  Outcome o = ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--zip", "cluster.hosts=1,2,4", "--zip", "workload.batch=64,32,32", "--format", "table"});
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(lines(o.out).size(), 4u);
   EXPECT_TRUE(has(o.out, "2              32")) << o.out;
+}
+
+// Who wrote an axis reads of the axis, not of --set, and needs no quotes.
+TEST(Sweep, ReasonsNameTheAxis) {
+  Outcome o = ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100",
+                      "--zip", "workload.precision=bf16,16,bf16", "--zip", "ranks=4,4,99", "--zip", "bucket_cap_mb=5,5,-1", "--format", "json"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  io::Json j = io::parse_json(o.out, "stdout");
+  const io::Json& reasons = j["data"].back();
+  EXPECT_EQ(reasons[1], "workload.precision=16 (workloads/resnet50.json#/precision): expected text, found 16");
+  EXPECT_EQ(reasons[2].get<std::string>().rfind("ranks=99: 99 ranks", 0), 0u) << reasons[2];
+}
+
+TEST(Sweep, SaysWhatHoldsForAllPoints) {
+  const Args question{"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=allreduce:tree", "--set", "NCCL_PROTO=simple",
+                      "--set", "jitter={\"cv\":0.03,\"seed\":1,\"samples\":3}"};
+  Outcome o = ddpsim(with(question, {"--axis", "NCCL_ALGO=allreduce:ring,allreduce:tree", "--format", "table"}));
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(o.out.rfind("with NCCL_PROTO=simple\n", 0), 0u) << o.out;
+  EXPECT_TRUE(has(o.out, "jitter is in samples/s")) << o.out;
+  o = ddpsim(with(question, {"--axis", "bucket_cap_mb=5", "--format", "json"}));
+  io::Json j = io::parse_json(o.out, "stdout");
+  EXPECT_EQ(j["nccl"], "NCCL_ALGO=allreduce:tree, NCCL_PROTO=simple");
+  EXPECT_EQ(j["notes"].size(), 1u);
 }
 
 TEST(Sweep, AFullDiskIsASentence) {
@@ -159,6 +187,12 @@ TEST(Sweep, AFullDiskIsASentence) {
   Outcome o = ddpsim(with(kSweep, {"--out", "/dev/full"}));
   EXPECT_EQ(o.code, 2);
   EXPECT_TRUE(has(o.err, "No space left")) << o.err;
+}
+
+TEST(Merge, SaysWhatToGive) {
+  Outcome o = ddpsim({"merge"});
+  EXPECT_EQ(o.code, 2);
+  EXPECT_TRUE(has(o.err, "name the CSV files that ddpsim sweep --shard")) << o.err;
 }
 
 TEST(Merge, SaysWhatIsMissing) {

@@ -139,6 +139,54 @@ TEST(ExplainStep, NamesWhatDecides) {
   EXPECT_EQ(ddpsim(Args{"explain"} + kSlow + Args{"--format", "md"}).code, 0);
 }
 
+// Bytes counted evenly over a collective's time may be more than a link carries where several are in flight: the page says so.
+TEST(ExplainStep, SaysWhatMoreThanAllOfALinkMeans) {
+  for (auto [file, above] : {std::pair{"token-bucket", true}, std::pair{"resnet50-hgx", false}}) {
+    Outcome o = ddpsim({"explain", source_path(std::string("tests/golden/scenarios/") + file + ".json")});
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_TRUE(has(o.out, "link needed")) << o.out;
+    EXPECT_EQ(has(o.out, "above 100 %: bytes are counted evenly"), above) << o.out;
+  }
+}
+
+TEST(Headings, SayWhatIsSetOfNcclAndThatJitterIsLeftOut) {
+  const Args nccl{"--set", "nccl=2.26", "--set", "NCCL_ALGO=allreduce:tree"};
+  const Args jitter{"--set", "jitter={\"cv\":0.03,\"seed\":1,\"samples\":3}"};
+  for (const Args& command : {Args{"predict"}, Args{"tune", "--values", "5,25"}, Args{"explain"}}) {
+    EXPECT_TRUE(has(ddpsim(command + kSlow + nccl).out, "NCCL 2.26, NCCL_ALGO=allreduce:tree")) << command[0];
+    if (command[0] != "tune") { EXPECT_FALSE(has(ddpsim(command + kSlow).out, "NCCL")) << command[0]; }  // it has levers of NCCL's
+    if (command[0] == "predict") continue;
+    EXPECT_TRUE(has(ddpsim(command + kSlow + jitter).out, "jitter (cv 0.03) is left out")) << command[0];
+    EXPECT_EQ(json_of(command + kSlow + jitter)["notes"].size(), 1u) << command[0];
+    EXPECT_EQ(json_of(command + kSlow)["notes"].size(), 0u) << command[0];
+  }
+}
+
+TEST(Terminal, SaysWhatAMissingArgumentIs) {
+  for (const auto& [command, part] : std::vector<std::pair<std::string, std::string>>{{"show", "show: \"what\" is missing: program, buckets"},
+                                                                                      {"compare", "compare: \"predicted\" is missing: predicted Run"},
+                                                                                      {"import", "import of what? Known are nccl-tests"}}) {
+    Outcome o = ddpsim({command});
+    EXPECT_EQ(o.code, 2);
+    EXPECT_TRUE(has(o.err, part)) << o.err;
+  }
+}
+
+TEST(Terminal, LinesFitIn160Columns) {
+  const Args cpu{"--workload", "resnet18-cpu", "--cluster", "testbed-star", "--set", "plan.backend=tcp"};
+  for (const Args& a : {Args{"list"}, Args{"doctor"}, Args{"--help"}, Args{"sweep", "--help"}, Args{"run", "--help"}, Args{"topology", "show", "dgx-h100"},
+                        Args{"predict"} + cpu, Args{"tune"} + cpu, Args{"explain"} + cpu, Args{"tune"} + kSlow, Args{"explain"} + kSlow,
+                        Args{"tune"} + kSlow + Args{"--set", "NCCL_ALGO=allreduce:tree,ring", "--set", "NCCL_PROTO=^LL128"}}) {
+    Outcome o = ddpsim(a);
+    EXPECT_EQ(o.code, 0) << o.err;
+    for (std::size_t from = 0; from < o.out.size();) {
+      std::size_t end = std::min(o.out.find('\n', from), o.out.size());
+      EXPECT_LE(end - from, 160u) << a[0] << ": " << o.out.substr(from, end - from);
+      from = end + 1;
+    }
+  }
+}
+
 TEST(ExplainStep, IsNotAskedTogetherWithACollective) {
   for (const Args& a : {kSlow + Args{"--op", "all_reduce"}, kSlow + Args{"--bytes", "1MiB"}, Args{"--cluster", "hgx-h100", "--plan", "averaging"}, Args{"--cluster", "hgx-h100", "--format", "md"}}) {
     Outcome o = ddpsim(Args{"explain"} + a);

@@ -1,6 +1,8 @@
 // Knobs, the lists of buckets that they can make, and what tune says of them.
 #include "sim/predict/tune.h"
 
+#include "sim/predict/explain.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
@@ -126,6 +128,74 @@ TEST(Tune, StaysWhereNothingCouldBeMeasured) {
   EXPECT_FALSE(t.chosen);
   EXPECT_FALSE(t.recommended.bucket_cap_mb);
   EXPECT_NE(t.verdict.find("difference"), std::string::npos) << t.verdict;
+}
+
+// Buckets that wait for one another, on ranks of which one is late: what is exposed is what predict says.
+TEST(Explain, ExposesABucketForAsLongAsPredictDoes) {
+  Job j(sizes({7000, 3000, 9000, 5120, 5120, 2000, 13000, 500, 6400, 3000}), {8'000'000'000}, 4);
+  j.scenario.plan.bucket_cap_mb = 5;
+  j.scenario.slow_ranks[1] = 1.3;
+  predict::Question q{j.workload, j.fabric, j.profile, j.scenario};
+  analysis::Summary s = predict::predict(q).summary;
+  predict::Explanation e = predict::explain(q);
+  EXPECT_EQ(e.exposed, s.exposed_communication);
+  ASSERT_EQ(e.buckets.size(), s.buckets.size());
+  bool waited = false;
+  for (std::size_t i = 0; i < s.buckets.size(); ++i) {
+    EXPECT_EQ(e.buckets[i].exposed, s.buckets[i].exposed) << i;
+    EXPECT_EQ(e.buckets[i].end, s.buckets[i].end) << i;
+    waited = waited || s.buckets[i].exposed > s.buckets[i].end - s.buckets[i].begin;
+  }
+  EXPECT_TRUE(waited) << "no bucket waits where nothing computes: nothing is told apart";
+}
+
+// A step list whose messages are too many for the usual fidelity is compared at the step's all the same, and its flags say so.
+TEST(Levers, SayAtWhichFidelityTheyAreAsked) {
+  Job j(layered(8, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), {1'000'000'000}, 16);
+  Cluster c = star(16, {1'000'000'000});
+  c.device = DeviceKind::Cpu;
+  topology::Fabric fabric(c);
+  Profile p = ideal_profile(kMicrosecond * 50, DeviceKind::Cpu);
+  j.scenario.plan.backend = Backend::Tcp;
+  predict::Question q{j.workload, fabric, p, j.scenario};
+  predict::Options o;
+  o.fidelity = predict::usual_fidelity(q);
+  ASSERT_EQ(o.fidelity, predict::Fidelity::Message);
+  int others = 0;
+  int usual = 0;
+  for (const predict::Lever& l : predict::all_levers(q, o)) {
+    if (!l.change.starts_with("algorithm=")) continue;
+    Scenario s = j.scenario;
+    for (Algorithm a : kTcpAlgorithms)
+      if (l.change == std::string("algorithm=") + name_of(a)) s.plan.algorithm = a;
+    predict::Question changed{j.workload, fabric, p, s};
+    bool other = predict::usual_fidelity(changed) != o.fidelity;
+    (other ? others : usual) += 1;
+    EXPECT_EQ(l.command, "--set " + l.change + (other ? " --fidelity message" : ""));
+    EXPECT_EQ(l.step, predict::steady_period(changed, Level::Mid, o)) << l.change;
+  }
+  EXPECT_GT(others, 0);
+  EXPECT_GT(usual, 0);
+}
+
+// Whoever keeps communicators gets the answers of whoever does not.
+TEST(Check, SaysTheSameWithCommunicatorsKept) {
+  Cluster c = cluster("hgx-h100");
+  topology::Fabric fabric(c);
+  Workload w = workload("resnet50");
+  Profile p = profile("h100-sxm.datasheet");
+  predict::Communicators known;
+  for (const char* value : {"allreduce:tree", "nvls", "allreduce:ring", "nvls"}) {
+    Scenario s;
+    s.ranks = 8;
+    s.plan.environment["NCCL_ALGO"] = value;
+    predict::Question q{w, fabric, p, s};
+    EXPECT_EQ(predict::check(q, &known).message, predict::check(q).message) << value;
+    if (predict::check(q)) continue;
+    predict::Options o;
+    o.known = &known;
+    EXPECT_EQ(predict::steady_period(q, Level::Mid, o), predict::steady_period(q)) << value;
+  }
 }
 
 TEST(Tune, ChoosesAmongGivenValuesOnly) {

@@ -104,7 +104,8 @@ Axis parse_axis(const std::string& flag, const std::string& text) {
   }
   std::set<std::string> seen;
   for (const std::string& v : values) {
-    if (!seen.insert(v).second) throw InputError{blame, "has the value " + v + " twice"};
+    // Of zipped fields only what they are together must differ.
+    if (!seen.insert(v).second && flag != "--zip") throw InputError{blame, "has the value " + v + " twice"};
     out.values.push_back({v});
   }
   return out;
@@ -119,6 +120,9 @@ Axis zip(const std::vector<Axis>& axes) {
     out.fields.push_back(a.fields.front());
     for (std::size_t i = 0; i < a.values.size(); ++i) out.values[i].push_back(a.values[i].front());
   }
+  std::set<std::vector<std::string>> seen;
+  for (const auto& together : out.values)
+    if (!seen.insert(together).second) throw InputError{"--zip", fmt::format("has the values {} twice", fmt::join(together, ", "))};
   return out;
 }
 

@@ -88,8 +88,9 @@ void add_doctor(CLI::App& app, Terminal& t) {
       text = "what,ok,detail\n";
       for (const Finding& f : findings) text += fmt::format("{},{},{}\n", f.what, f.ok ? "yes" : "no", report::csv_field(f.detail));
     } else {
-      for (const Finding& f : findings) text += fmt::format("{:<4}{:<20}{}\n", f.ok ? "yes" : "no", f.what, f.detail);
-      text += "\nddpsim run executes: its own executor over TCP (--backend tcp), the real PyTorch over Gloo (torch), its own executor on NVIDIA GPUs (nccl); tools/gpu_calibrate measures a GPU.\n";
+      for (const Finding& f : findings) text += report::wrapped(fmt::format("{:<4}{:<20}{}\n", f.ok ? "yes" : "no", f.what, f.detail), 24);
+      text += "\nddpsim run executes: its own executor over TCP (--backend tcp), the real PyTorch over Gloo (torch), its own executor on NVIDIA GPUs (nccl).\n"
+              "tools/gpu_calibrate measures a GPU.\n";
     }
     write_answer(t, *flags, text);
   });

@@ -21,6 +21,13 @@ std::uint64_t fnv1a(std::uint64_t h, const std::string& text);
 // The knobs of --plan: of a file, or a system by name.
 Json read_plan_flag(const std::string& plan);
 
+// What a reader says of text in a document, for a flag, whose text has no quotes.
+inline std::string without_quotes(std::string what) {
+  for (const char* quotes : {", in quotes", " in quotes"})
+    if (auto at = what.find(quotes); at != std::string::npos) what.erase(at, std::string(quotes).size());
+  return what;
+}
+
 // --set flags, and the blame for what they broke.
 class Settings {
  public:
@@ -58,7 +65,7 @@ class Settings {
     } catch (const InputError& e) {
       auto hash = e.where.find('#');
       const io::Setting* s = hash == std::string::npos ? nullptr : at(target, e.where.substr(hash + 1));
-      throw s ? InputError{"--set " + s->text + " (" + e.where + ")", e.what} : e;
+      throw s ? InputError{"--set " + s->text + " (" + e.where + ")", s->value.is_structured() ? e.what : without_quotes(e.what)} : e;
     }
   }
   auto begin() const { return list_.begin(); }

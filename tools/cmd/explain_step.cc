@@ -10,11 +10,19 @@ namespace ddpsim::cli {
 
 void explain_step(Terminal& t, const QuestionFlags& question, const OutputFlags& output) {
   Loaded l = load(t, question);
-  if (!l.scenario.other_jobs.empty()) throw InputError{"#/other_jobs", "explain looks at one job by itself; leave the other jobs out"};
+  if (!l.scenario.other_jobs.empty())
+    throw InputError{"#/other_jobs",
+                     "explain looks at one job by itself: what the others put on the links tenth by tenth is not in what it shows; leave them out, or ask ddpsim predict"};
   predict::Explanation e = predict::explain(l.question(), l.options);
   std::string heading = fmt::format("{}, batch {} per rank, {} on {}: {} rank{}; profile {}", l.workload.name, l.workload.batch, name_of(l.workload.precision), l.cluster.name,
                                     l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s", l.profile.name);
-  write_answer(t, output, output.format == "json" ? io::write_explanation(e).dump(1) + "\n" : report::explanation_page(heading, e, output.format == "md"));
+  if (std::string nccl = nccl_text(l.scenario.plan); !nccl.empty()) heading += "; " + nccl;
+  std::string note = jitter_note(l.scenario);
+  if (!note.empty()) heading += "\n" + note;
+  io::OrderedJson j = io::write_explanation(e);
+  j["notes"] = io::OrderedJson::array();
+  if (!note.empty()) j["notes"].push_back(note);
+  write_answer(t, output, output.format == "json" ? j.dump(1) + "\n" : report::explanation_page(heading, e, output.format == "md"));
 }
 
 }  // namespace ddpsim::cli

@@ -72,7 +72,9 @@ std::string table(const Listing& l) {
     std::string line;
     for (std::size_t i = 0; i < r.size(); ++i) line += i + 1 < r.size() ? fmt::format("{:<{}}  ", r[i], width[i]) : r[i];
     while (!line.empty() && line.back() == ' ') line.pop_back();
-    out += line + "\n";
+    std::size_t last = 0;
+    for (std::size_t i = 0; i + 1 < width.size(); ++i) last += width[i] + 2;
+    out += report::wrapped(line + "\n", last);
   };
   add(l.header);
   for (const Row& r : l.rows) add(r);

@@ -216,8 +216,8 @@ Asked Loader::ask(const Choice& choice) {
   else if (!flags.fidelity.empty() && flags.fidelity != "collective") throw InputError{"--fidelity " + flags.fidelity, "expected collective or message"};
   if (out.options.fidelity == predict::Fidelity::Message && out.scenario.ranks > 1024)
     throw InputError{"--fidelity message", "simulates every message of every rank and is meant for up to 1,024 ranks; use --fidelity collective"};
-  if (auto problem = predict::check(out.question())) fail(problem);
   out.options.known = &out.hardware->communicators;
+  if (auto problem = predict::check(out.question(), out.options.known)) fail(problem);
   if (flags.fidelity.empty()) {
     out.options.fidelity = predict::usual_fidelity(out.question());
   } else if (out.options.fidelity == predict::Fidelity::Message) {

@@ -34,6 +34,7 @@ report::Heading heading(const Loaded& l) {
     h.plan = fmt::format("plain gradient averaging over {}, {}, {}", name_of(backend_of(plan, l.profile.kind)),
                          plan.granularity == Granularity::Flat ? "one flat all-reduce" : "one all-reduce per parameter", plan.async_op ? "asynchronous" : "blocking");
   }
+  if (std::string nccl = nccl_text(plan); !nccl.empty()) h.plan += ", " + nccl;
   if (plan.accumulation_steps > 1) h.plan += fmt::format(", {} accumulation steps", plan.accumulation_steps);
   h.profile = l.profile.name;
   for (const auto& [rank, factor] : l.scenario.slow_ranks)
@@ -65,6 +66,8 @@ io::OrderedJson page_data(const Loaded& l, const predict::Prediction& p, const s
 void predict_command(Terminal& t, const Flags& flags) {
   check_html(flags.output);
   Loaded l = load(t, flags.question);
+  predict::Communicators known;
+  l.options.known = &known;
   predict::Prediction p = predict::predict(l.question(), l.options);
   p.run.key = l.key;
   std::vector<predict::Lever> levers;

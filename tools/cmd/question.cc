@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <ostream>
 
@@ -121,6 +122,18 @@ void write_answer(Terminal& t, const OutputFlags& flags, const std::string& text
   if (!flags.out.empty()) return io::write_file(flags.out, text);
   t.out << text << std::flush;
   if (!t.out) throw InputError{"stdout", "cannot be written (is the disk full?)"};
+}
+
+std::string nccl_text(const Plan& plan, const std::vector<std::string>& without) {
+  auto left_out = [&](const std::string& name) { return std::find(without.begin(), without.end(), name) != without.end(); };
+  std::string out = plan.nccl.empty() || left_out("nccl") ? "" : "NCCL " + plan.nccl;
+  for (const auto& [name, value] : plan.environment)
+    if (!left_out(name)) out += (out.empty() ? "" : ", ") + name + "=" + value;
+  return out;
+}
+
+std::string jitter_note(const Scenario& s) {
+  return s.jitter ? fmt::format("the scenario's jitter (cv {:g}) is left out: these are steps without it; ddpsim predict plays it", s.jitter->cv) : "";
 }
 
 std::string layers_problem(const Workload& w, const Run& run) {

@@ -59,6 +59,11 @@ struct Loaded {
   predict::Options options;
   predict::Question question() const { return {workload, *fabric, profile, scenario}; }
 };
+// "NCCL 2.26, NCCL_ALGO=allreduce:tree": what the plan sets of NCCL; "" = nothing. `without`: keys and variables that are left out.
+std::string nccl_text(const Plan& plan, const std::vector<std::string>& without = {});
+// Of a command that predicts steps without the scenario's jitter; "" = it has none.
+std::string jitter_note(const Scenario& s);
+
 // A cluster and its devices' profile, without a job: what questions about one collective need.
 struct Hardware {
   Cluster cluster;

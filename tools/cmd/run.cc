@@ -2,13 +2,17 @@
 #include <exception>
 #include <new>
 #include <ostream>
+#include <sstream>
 
 #include "sim/io/json_reader.h"
 #include "sim/model/version.h"
+#include "sim/report/text.h"
 #include "tools/cmd/command.h"
 
 namespace ddpsim::cli {
 namespace {
+
+constexpr std::size_t kHelpColumn = 30;  // where CLI11 puts descriptions
 
 // Fit for a terminal: one line of bounded length, no control characters.
 std::string one_line(std::string s) {
@@ -41,6 +45,15 @@ std::string explain(const CLI::App& app, const std::vector<std::string>& args, c
     if (flag.rfind("--", 0) != 0 || std::find(known.begin(), known.end(), flag) != known.end()) continue;
     std::string hint = io::nearest(flag, known);
     return flag.substr(0, 60) + " is not a flag of this command" + (hint.empty() ? "; see --help" : " (did you mean " + hint + "?)");
+  }
+  // CLI11 names the positional that is missing, and not what it is.
+  if (e.get_name() == "RequiredError" && command != &app) {
+    for (const CLI::Option* o : command->get_options())
+      if (o->get_positional() && o->get_required() && o->count() == 0)
+        return command->get_name() + ": \"" + o->get_single_name() + "\" is missing: " + one_line(o->get_description());
+    std::string list;
+    for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+    if (!list.empty()) return command->get_name() + " of what? Known are " + list;
   }
   return what;
 }
@@ -91,10 +104,13 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
   } catch (const GateFailed&) {
     return kGateFailed;
   } catch (const CLI::Success& e) {
-    return app.exit(e, t.out, t.err);
+    std::ostringstream help;
+    int code = app.exit(e, help, t.err);
+    t.out << report::wrapped(help.str(), kHelpColumn) << std::flush;
+    return code;
   } catch (const CLI::ParseError& e) {
     if (args.empty()) {
-      t.err << app.help();
+      t.err << report::wrapped(app.help(), kHelpColumn);
       return kBadInput;
     }
     t.err << "ddpsim: " << explain(app, args, e) << "\n";

@@ -13,6 +13,7 @@ namespace ddpsim::cli {
 namespace {
 
 constexpr std::size_t kBest = 5;
+constexpr const char* kJitterNote = "the scenario's jitter is in samples/s and efficiency; the steps are those without it";
 
 // One text after another, which do not run together.
 std::uint64_t hashed(std::uint64_t h, const std::string& text) { return fnv1a(h, text + '\xff'); }
@@ -32,7 +33,17 @@ std::string one_line(std::string text) {
   return text;
 }
 
-// A field that no document has, or a name that nothing has: an axis of invalid points only.
+// Who wrote an axis wrote no --set and no --ranks.
+std::string in_words_of_axes(const std::vector<std::string>& fields, const std::vector<std::string>& values, const std::string& where) {
+  for (std::size_t k = 0; k < fields.size(); ++k) {
+    std::string set = fields[k] + "=" + values[k];
+    if (where.starts_with("--set " + set)) return where.substr(6);
+    if (fields[k] == "ranks" && where == "--ranks " + values[k]) return set;
+  }
+  return where;
+}
+
+// A field that no document has, a name that nothing has, a value of the wrong kind or without its unit: an axis of invalid points only.
 void check_axis(const Terminal& t, Loader& loader, const Sweep& s, std::size_t axis) {
   const Axis& a = s.axes[axis];
   io::Home home = home_of(t);
@@ -54,7 +65,9 @@ void check_axis(const Terminal& t, Loader& loader, const Sweep& s, std::size_t a
   } catch (const InputError& e) {
     for (const std::string& field : a.fields) {
       bool named = e.where.starts_with("--set " + field + "=");
-      bool nothing = e.what.starts_with("unknown key") || e.what.find("is not an index of a list") != std::string::npos || e.what.find("is not inside an object") != std::string::npos;
+      bool nothing = e.what.starts_with("unknown key") || e.what.starts_with("expected ");
+      for (const char* wrong : {"is not an index of a list", "is not inside an object", "has no unit", "has an unknown unit", "is not a number with a unit"})
+        nothing = nothing || e.what.find(wrong) != std::string::npos;
       if (named && nothing) throw InputError{"--axis " + field, e.what};
     }
   }
@@ -81,6 +94,9 @@ Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, 
   // What the files say; where the first point is invalid, its reason stands for them.
   try {
     Asked a = loader.ask(choice_at(s, values_at(s.axes, 0)));
+    std::vector<std::string> varied;
+    for (const std::string& field : fields_of(s.axes)) varied.push_back(field.substr(field.rfind('.') + 1));
+    s.nccl = nccl_text(a.scenario.plan, varied);
     for (const io::Json* j : std::initializer_list<const io::Json*>{&a.document, &a.workload->document, &a.hardware->document, &a.hardware->profile_document}) h = hashed(h, j->dump());
   } catch (const InputError& e) {
     // The first and the last point fail alike, and no axis is to blame: the question itself is wrong.
@@ -104,7 +120,7 @@ std::string title(Loader& loader, const Sweep& s) {
   for (const std::string& f : fields_of(s.axes)) fields += (fields.empty() ? "" : " x ") + f;
   try {
     Asked a = loader.ask(choice_at(s, values_at(s.axes, 0)));
-    return fmt::format("{} on {}: {}", a.workload->workload.name, a.hardware->cluster.name, fields);
+    return fmt::format("{} on {}: {}{}{}", a.workload->workload.name, a.hardware->cluster.name, fields, s.nccl.empty() ? "" : "; ", s.nccl);
   } catch (const InputError&) {
     return fields;
   }
@@ -121,6 +137,7 @@ SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point) {
     a.options.interval = sweep.interval;
     predict::Prediction p = predict::predict(a.question(), a.options);
     row.ranks = a.scenario.ranks;
+    row.jitter = a.scenario.jitter.has_value();
     row.step = p.summary.step;
     if (sweep.interval || p.fitted) {
       row.low = p.step_low;
@@ -137,7 +154,7 @@ SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point) {
     row.busiest_share = p.busiest_link.busy;
     row.state = p.state_bytes;
   } catch (const InputError& e) {
-    row.reason = one_line(e.where.empty() ? e.what : e.where + ": " + e.what);
+    row.reason = one_line(e.where.empty() ? e.what : in_words_of_axes(fields_of(sweep.axes), row.values, e.where) + ": " + e.what);
   }
   return row;
 }
@@ -199,12 +216,17 @@ std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool 
     }
     out += "\n";
   };
+  auto wrapped = [&](const std::vector<std::string>& line) {
+    std::size_t from = out.size();
+    put(line);
+    if (!markdown && line.size() != cells[0].size()) out = out.substr(0, from) + report::wrapped(out.substr(from));
+  };
   put(cells[0]);
   if (markdown) {
     for (std::size_t k = 0; k < cells[0].size(); ++k) out += k < fields || k + 1 == cells[0].size() ? "|---" : "|---:";
     out += "|\n";
   }
-  for (std::size_t k = 1; k < cells.size(); ++k) put(cells[k]);
+  for (std::size_t k = 1; k < cells.size(); ++k) wrapped(cells[k]);
   return out;
 }
 
@@ -241,11 +263,16 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
   result("state_bytes", "bytes", [](const SweepRow& r) { return r.state.count; });
   result("world_size", "", [](const SweepRow& r) { return r.ranks; });
   column("reason", "reason", "", [](const SweepRow& r) { return r.reason; });
-  return {{"schema", "ddpsim.sweep/1"}, {"kind", "sweep"}, {"version", kVersion}, {"sweep", s.id}, {"columns", columns}, {"data", data}};
+  bool jitter = std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return r.jitter; });
+  OrderedJson notes = OrderedJson::array();
+  if (jitter) notes.push_back(kJitterNote);
+  return {{"schema", "ddpsim.sweep/1"}, {"kind", "sweep"}, {"version", kVersion}, {"sweep", s.id},
+          {"nccl", s.nccl}, {"notes", notes}, {"columns", columns}, {"data", data}};
 }
 
 void SweepSummary::add(const SweepRow& row) {
   ++rows_;
+  jitter_ = jitter_ || row.jitter;
   if (!row.reason.empty()) {
     if (invalid_++ == 0) first_reason_ = row.reason;
     return;
@@ -256,10 +283,13 @@ void SweepSummary::add(const SweepRow& row) {
   if (best_.size() > kBest) best_.pop_back();
 }
 
+std::string SweepSummary::notes() const { return jitter_ ? std::string(kJitterNote) + "\n" : ""; }
+
 std::string SweepSummary::text(const Sweep& s) const {
   std::string out;
-  if (!best_.empty()) out = "shortest steps\n" + sweep_table(s, best_, false);
-  if (invalid_ > 0) out += fmt::format("{} of {} points have no prediction; the first: {}\n", invalid_, rows_, first_reason_);
+  if (!best_.empty()) out = "shortest steps" + (s.nccl.empty() ? "" : " with " + s.nccl) + "\n" + sweep_table(s, best_, false);
+  out += notes();
+  if (invalid_ > 0) out += report::wrapped(fmt::format("{} of {} points have no prediction; the first: {}\n", invalid_, rows_, first_reason_));
   return out;
 }
 

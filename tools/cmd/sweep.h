@@ -12,6 +12,7 @@ struct SweepRow {
   std::int64_t point = 0;
   std::vector<std::string> values;  // of the axes' fields
   std::string reason;               // why the point has no prediction; "" = it has
+  bool jitter = false;              // samples_per_s and scaling_efficiency are with it, all else is without
   int ranks = 0;
   Duration step;
   std::optional<Duration> low;  // of the interval: with Sweep::interval, or where the profile was held to executed steps
@@ -31,6 +32,7 @@ struct Sweep {
   std::vector<Axis> axes;
   std::int64_t points = 0;
   bool interval = false;  // also at both ends of the profile's ranges: three simulations a point
+  std::string nccl;  // what the plan sets of NCCL and no axis does, at the first point; "" = nothing
   std::string id;  // of the question, the axes and this version: "16 hex digits-points"; in every row
 };
 
@@ -55,10 +57,12 @@ class SweepSummary {
  public:
   void add(const SweepRow& row);
   std::string text(const Sweep& s) const;
+  std::string notes() const;  // what all rows have in common, as lines
 
  private:
   std::int64_t rows_ = 0;
   std::int64_t invalid_ = 0;
+  bool jitter_ = false;
   std::string first_reason_;
   std::vector<SweepRow> best_;
 };

@@ -266,7 +266,11 @@ void sweep_command(Terminal& t, Flags& flags) {
     return;
   }
   if (flags.output.format == "json") return write_answer(t, flags.output, sweep_json(s, kept).dump(1) + "\n");
-  write_answer(t, flags.output, sweep_table(s, kept, flags.output.format == "md"));
+  bool markdown = flags.output.format == "md";
+  const char* gap = markdown ? "\n\n" : "\n";
+  std::string notes = summary.notes();
+  if (markdown && !notes.empty()) notes = "\n" + notes;
+  write_answer(t, flags.output, (s.nccl.empty() ? "" : "with " + s.nccl + gap) + sweep_table(s, kept, markdown) + notes);
 }
 
 struct MergeFlags {
@@ -281,6 +285,8 @@ struct Shard {
 };
 
 void merge_command(Terminal& t, const MergeFlags& flags) {
+  if (flags.files.empty())
+    throw InputError{"FILE...", "no file given; name the CSV files that ddpsim sweep --shard K/N --out FILE wrote, for example ddpsim merge shard*.csv --out sweep.csv"};
   std::vector<Shard> shards;
   for (const std::string& f : flags.files) {
     auto found = io::scan_lines(f);
@@ -350,7 +356,7 @@ void add_sweep(CLI::App& app, Terminal& t) {
 void add_merge(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<MergeFlags>();
   CLI::App* c = app.add_subcommand("merge", "Join the files of a sweep's shards into the file that one process would have written");
-  c->add_option("files", flags->files, "CSV files of ddpsim sweep --shard, in any order")->required();
+  c->add_option("files", flags->files, "CSV files of ddpsim sweep --shard, in any order");
   c->add_option("--out", flags->out, "write to this file instead of stdout");
   c->callback([&t, flags] { merge_command(t, *flags); });
 }

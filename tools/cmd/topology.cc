@@ -5,6 +5,7 @@
 #include <map>
 #include <ostream>
 
+#include "sim/report/text.h"
 #include "sim/report/topology_dot.h"
 #include "sim/topology/survey.h"
 #include "tools/cmd/graphviz.h"
@@ -52,7 +53,7 @@ std::vector<std::vector<std::string>> path_matrix(const Fabric& f) {
 
 std::string show_table(const Fabric& f) {
   const Cluster& c = f.cluster();
-  std::string out = fmt::format("{}: {}{}\n", c.name, name_of(c.pattern), c.description.empty() ? "" : "; " + c.description);
+  std::string out = report::wrapped(fmt::format("{}: {}{}\n", c.name, name_of(c.pattern), c.description.empty() ? "" : "; " + c.description));
   out += fmt::format("  hosts {}, devices {} ({} a host), NICs {} a host, switches {}\n", with_commas(c.hosts), with_commas(c.devices()), c.devices_per_host, c.nics_per_host,
                      with_commas(f.has_nic_links() ? f.network().switches() : f.network().switches() - c.hosts));
   out += fmt::format("  inside a host: {}\n", c.inside ? name_of(c.inside->pattern) : c.intra ? "one switch (intra)" : "one device");

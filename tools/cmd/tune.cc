@@ -87,6 +87,8 @@ report::TuningHeading heading(const Loaded& l) {
                           l.profile.measured()           ? "measured"
                           : l.profile.step_residual > 0 ? "network fitted to executed runs, the rest from a datasheet"
                                                          : "datasheet, never measured on this hardware");
+  if (std::string nccl = nccl_text(plan); !nccl.empty()) h.question += ", " + nccl;
+  if (std::string note = jitter_note(l.scenario); !note.empty()) h.profile += "\n" + note;
   return h;
 }
 
@@ -111,8 +113,14 @@ void tune_command(Terminal& t, const Flags& flags) {
   predict::Tuning tuning = predict::tune(l.question(), options);
   std::optional<predict::Scaling> scaling = scaling_of(flags, l, tuning.recommended, options.options);
   const predict::Scaling* s = scaling ? &*scaling : nullptr;
+  auto answer = [&] {
+    io::OrderedJson j = io::write_tuning(tuning, s);
+    j["notes"] = io::OrderedJson::array();
+    if (std::string note = jitter_note(l.scenario); !note.empty()) j["notes"].push_back(note);
+    return j;
+  };
   write_html(t, flags.output, [&] {
-    io::OrderedJson page = io::write_tuning(tuning, s);
+    io::OrderedJson page = answer();
     page["kind"] = "tune";
     page["title"] = fmt::format("{} on {}: {}", l.workload.name, l.cluster.name, options.knob.name);
     page["version"] = kVersion;
@@ -120,7 +128,7 @@ void tune_command(Terminal& t, const Flags& flags) {
   });
   const std::string& format = flags.output.format;
   write_answer(t, flags.output,
-               format == "json"  ? io::write_tuning(tuning, s).dump(1) + "\n"
+               format == "json"  ? answer().dump(1) + "\n"
                : format == "csv" ? report::tuning_csv(tuning)
                : format == "md"  ? report::tuning_markdown(heading(l), tuning, s)
                                  : report::tuning_page(heading(l), tuning, s));
