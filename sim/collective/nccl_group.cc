@@ -302,7 +302,8 @@ void find_hops(NcclGroup& g) {
 
 }  // namespace
 
-NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices, nccl::Settings settings, int compute_capability, const nccl::Graphs* found) {
+NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices, nccl::Settings settings, int compute_capability,
+                          const nccl::Graphs* found) {
   NcclGroup g;
   g.fabric = &fabric;
   g.devices = std::move(devices);

@@ -205,7 +205,8 @@ P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes s
   limit(moving, g.fabric->link_name(link.link), g.fabric->transports()[g.fabric->links()[link.link].transport]);
   double block = nccl_block_rate(g) * 1e3;  // bytes per microsecond
   double local = o.operation == Operation::SendRecv ? 1 : static_cast<double>(g.nodes.front().size() - 1);
-  if (in.parts > 0 && in.protocol == Protocol::Ll) limit(local * static_cast<double>(bytes) / (nccl::ll_bus_limit(g.system, g.settings.version) * 1e3), "LL's flags", "");
+  double flags = nccl::ll_bus_limit(g.system, g.settings.version) * 1e3;
+  if (in.parts > 0 && in.protocol == Protocol::Ll) limit(local * static_cast<double>(bytes) / flags, "LL's flags", "");
 
   std::vector<std::vector<nccl::P2pBatch>> blocks = o.batches(in, between);
   // The network's part of a chunk's way, while all messages are under way.
@@ -214,6 +215,10 @@ P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes s
   std::size_t most = 1;
   for (const auto& batches : blocks) most = std::max(most, batches.size());
   double net = between.parts == 0 ? 0 : moving / static_cast<double>(most) * chunk_out / static_cast<double>(between.part);
+  // The network begins with the block that has fewest messages to copy.
+  double fewest = 1e30;
+  for (const auto& batches : blocks)
+    if (!batches.empty() && batches.front().between > 0) fewest = std::min(fewest, static_cast<double>(batches.front().all()));
   double steps = 0;
   double fill = 0;
   for (const auto& batches : blocks) {
@@ -235,7 +240,7 @@ P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes s
         part = std::max(part, static_cast<double>(between.part));
         waits = std::max(waits, waiting_for_buffers(between, nccl::p2p_depth(true, b.all())) * 2 * step_out);
         double copy = messages * chunk_out / block;
-        filling = std::max(filling, 2 * copy + net - std::max(copy, net));
+        filling = std::max(filling, copy + std::min(net, fewest * chunk_out / block));
       }
       of_steps += std::max(b.inside > 0 ? step_in : 0, b.between > 0 ? step_out : 0);
       of_fill += filling;

@@ -61,7 +61,8 @@ std::vector<Switch> switches(const collective::NcclGroup& g, const Profile& p, O
 void explain_command(Terminal& t, Flags& flags) {
   const QuestionFlags& question = flags.nccl.question;
   if (!question.scenario.empty() || !question.workload.empty()) {
-    for (auto [flag, value] : {std::pair{"--op", &flags.op}, std::pair{"--bytes", &flags.bytes}, std::pair{"--nccl", &flags.nccl.version}, {"--graph", &flags.nccl.graph}})
+    for (auto [flag, value] : {std::pair{"--op", &flags.op}, std::pair{"--bytes", &flags.bytes}, std::pair{"--nccl", &flags.nccl.version},
+                               std::pair{"--graph", &flags.nccl.graph}})
       if (!value->empty()) throw InputError{std::string(flag) + " " + *value, "is about one collective, and a scenario or workload is about a step; give one of the two"};
     return explain_step(t, question, flags.output);
   }
@@ -120,9 +121,9 @@ void explain_command(Terminal& t, Flags& flags) {
     if (!composed.empty()) j["made_of_calls"] = composed_json(composed);
     return write_answer(t, flags.output, j.dump(1) + "\n");
   }
-  std::string out = fmt::format("{} of {} on {} ranks of {} ({} {}), NCCL 2.{}; {}, {}{}\n\n", flags.op, to_string(*bytes.value), ranks, h.cluster.name, group.system.nodes,
-                                group.system.nodes == 1 ? "node" : "nodes", group.settings.version.minor, h.profile.name, h.profile.measured() ? "measured" : "datasheet",
-                                flags.nccl.graph.empty() ? "" : "; channels of " + flags.nccl.graph);
+  std::string out = fmt::format("{} of {} on {} ranks of {} ({} {}), NCCL 2.{}; {}, {}{}\n\n", flags.op, to_string(*bytes.value), ranks, h.cluster.name,
+                                group.system.nodes, group.system.nodes == 1 ? "node" : "nodes", group.settings.version.minor, h.profile.name,
+                                h.profile.measured() ? "measured" : "datasheet", flags.nccl.graph.empty() ? "" : "; channels of " + flags.nccl.graph);
   out += fmt::format("  {:<16} {:>8} {:>11} {:>11} {:>10}  {}\n", "", "channels", "NCCL says", "ddpsim", "bus GB/s", "limited by");
   for (const Row& r : rows)
     out += fmt::format("{} {:<16} {:>8} {:>11} {:>11} {:>10.1f}  {}\n", is_chosen(r) ? "*" : " ", name_of(r.candidate), r.choice.channels,

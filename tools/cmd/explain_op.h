@@ -14,7 +14,8 @@ std::vector<collective::Composed> composed_of(const NcclQuestion& q, Bytes bytes
 std::string composed_text(const std::vector<collective::Composed>& all, Duration chosen);
 io::OrderedJson composed_json(const std::vector<collective::Composed>& all);
 
-// NCCL_GRAPH_DUMP_FILE, or what `ddpsim import nccl-graph` made of one, for these nodes: GPUs by their place in a node. Throws InputError if it is of other hosts.
+// NCCL_GRAPH_DUMP_FILE, or what `ddpsim import nccl-graph` made of one, for these nodes: GPUs by their place in a node. Throws InputError if it is of other
+// hosts.
 nccl::Graphs load_graphs(const std::string& file, const topology::Fabric& fabric, const std::vector<std::vector<int>>& nodes);
 
 }  // namespace ddpsim::cli
