@@ -14,8 +14,10 @@
 
 namespace ddpsim::collective {
 
-// REQUIRES: devices distinct and mutually reachable. `settings`: of the environment; `compute_capability`: of the GPUs.
-NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices, nccl::Settings settings, int compute_capability);
+// REQUIRES: devices distinct and mutually reachable. `settings`: of the environment; `compute_capability`: of the GPUs. `found`: what NCCL's own search found,
+// instead of ddpsim's: GPUs by their place in a node, nodes of equal size.
+NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices, nccl::Settings settings, int compute_capability,
+                          const nccl::Graphs* found = nullptr);
 
 struct NcclPrice {
   Duration total;

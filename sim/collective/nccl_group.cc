@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -301,7 +302,8 @@ void find_hops(NcclGroup& g) {
 
 }  // namespace
 
-NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices, nccl::Settings settings, int compute_capability) {
+NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices, nccl::Settings settings, int compute_capability,
+                          const nccl::Graphs* found) {
   NcclGroup g;
   g.fabric = &fabric;
   g.devices = std::move(devices);
@@ -323,7 +325,11 @@ NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devic
   s.ll128 = facts.ll128;
   s.collnet = facts.collnet;
   s.nvls = facts.multicast && fewest >= 2;
-  s.graphs = nccl::search(node, s.nodes, compute_capability, g.settings.version.minor >= 13 ? facts.net_latency : Duration{}, s.collnet);
+  s.graphs = found ? *found : nccl::search(node, s.nodes, compute_capability, g.settings.version.minor >= 13 ? facts.net_latency : Duration{}, s.collnet);
+  if (found && !nics.empty()) {  // which names NICs by their own numbers
+    nics.resize(static_cast<std::size_t>(fabric.nics_per_host()));
+    std::iota(nics.begin(), nics.end(), 0);
+  }
   // A node with fewer ranks has fewer channels: all take the fewest (NCCL: an all-gather of the graphs, then the minimum of each number).
   if (fewest < g.nodes.front().size()) {
     const auto& small = *std::min_element(g.nodes.begin(), g.nodes.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });

@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "sim/collective/nccl.h"
+#include "sim/collective/nccl_terms.h"
 #include "sim/collective/price.h"
 
 namespace ddpsim::collective {
@@ -304,6 +304,16 @@ class Pricer {
 
 NcclPrice nccl_price(const NcclGroup& g, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size) {
   return Pricer(g, p, level, op, choice, size).price();
+}
+
+double nccl_step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Protocol protocol, std::int64_t message) {
+  return step_us(g, p, hop, nccl::Algorithm::Ring, protocol, message);
+}
+double nccl_wire_factor(Protocol p) { return wire_factor(p); }
+double nccl_block_rate(const NcclGroup& g) { return block_rate(g); }
+NcclBottleneck nccl_bottleneck(const NcclGroup& g, const Profile& p, Level level, const std::vector<LinkLoad>& loads) {
+  Bottleneck b = bottleneck(g, p, level, loads, 1, 1);
+  return {b.per_byte, b.link};
 }
 
 Duration nccl_tests_time(const Profile& p, const NcclPrice& price, int gpus_per_process) { return std::max(price.total, p.host.launch * gpus_per_process); }

@@ -53,6 +53,148 @@ TEST(Explain, JsonHoldsTheParts) {
   EXPECT_EQ(chosen, 1);
 }
 
+io::Json explained(Args args) {
+  args.insert(args.begin(), "explain");
+  args.insert(args.end(), {"--format", "json"});
+  Outcome o = ddpsim(args);
+  EXPECT_EQ(o.code, 0) << o.err;
+  return o.code == 0 ? io::parse_json(o.out, "stdout") : io::Json{};
+}
+
+// ncclSend and ncclRecv: one price, and a sentence where NCCL's estimate would be.
+TEST(Explain, PointToPointHasNoEstimate) {
+  for (const char* op : {"all_to_all", "send_recv"}) {
+    Outcome o = ddpsim({"explain", "--op", op, "--bytes", "64MiB", "--cluster", "dgx-h100", "--set", "cluster.hosts=2"});
+    ASSERT_EQ(o.code, 0) << o.err;
+    for (const char* part : {"none: NCCL has no estimate for point-to-point", "* send/recv", "inside a node: ", "between nodes: ", "by simple", "limited by"})
+      EXPECT_TRUE(has(o.out, part)) << part << "\n" << o.out;
+    io::Json j = explained({"--op", op, "--bytes", "64MiB", "--cluster", "dgx-h100", "--set", "cluster.hosts=2"});
+    ASSERT_EQ(j["candidates"].size(), 1u);
+    const io::Json& c = j["candidates"][0];
+    EXPECT_TRUE(c["nccl_ps"].is_null());
+    std::int64_t sum = 0;
+    for (const char* part : {"base_ps", "steps_ps", "fill_ps", "transfer_ps"}) sum += c[part].get<std::int64_t>();
+    EXPECT_EQ(c["price_ps"], sum);
+    // nccl-tests: an all-to-all's size is a rank's buffer, of which each pair exchanges a 16th.
+    EXPECT_EQ(c["message_bytes"], std::string(op) == "all_to_all" ? 4 * 1048576 : 64 * 1048576);
+    double factor = std::string(op) == "all_to_all" ? 15.0 / 16 : 1;
+    EXPECT_NEAR(c["bus_bytes_per_s"].get<double>() * c["price_ps"].get<double>() / 1e12 / (64 * 1048576 * factor), 1, 1e-9);
+  }
+  io::Json one = explained({"--op", "all_to_all", "--bytes", "1KiB", "--cluster", "hgx-h100"});
+  EXPECT_EQ(one["candidates"][0]["inside"]["protocol"], "ll");
+  EXPECT_TRUE(one["candidates"][0]["between"].is_null());
+}
+
+TEST(Explain, ShowsWhatIsMadeOfNcclsCalls) {
+  Outcome o = ddpsim({"explain", "--bytes", "64MiB", "--cluster", "dgx-h100", "--set", "cluster.hosts=4"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  for (const char* part : {"Made of NCCL's calls", "  two_level ", "    reduce_scatter ", "4 x 8 ranks, 64 MiB", "8 x 4 ranks, 8 MiB", "  direct ", "send/recv"})
+    EXPECT_TRUE(has(o.out, part)) << part << "\n" << o.out;
+  io::Json j = explained({"--bytes", "64MiB", "--cluster", "dgx-h100", "--set", "cluster.hosts=4"});
+  ASSERT_EQ(j["made_of_calls"].size(), 2u);
+  for (const io::Json& c : j["made_of_calls"]) {
+    std::int64_t sum = 0;
+    for (const io::Json& s : c["stages"]) sum += s["time_ps"].get<std::int64_t>();
+    EXPECT_EQ(c["price_ps"], sum);
+  }
+  // One host, one GPU a host, another operation: nothing to compose.
+  for (const Args& args :
+       {Args{"--cluster", "hgx-h100"}, Args{"--cluster", "gpu-ethernet-25g"}, Args{"--cluster", "dgx-h100", "--set", "cluster.hosts=4", "--op", "all_gather"}})
+    EXPECT_FALSE(explained(args).contains("made_of_calls"));
+  o = ddpsim({"explain", "--cluster", "dgx-h100", "--set", "cluster.hosts=2", "--ranks", "12"});
+  EXPECT_TRUE(has(o.out, "not here: its groups have different numbers of ranks")) << o.out;
+}
+
+std::string changed(std::string text, const std::string& from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+  return text;
+}
+
+// The file's channels decide: how many, which algorithms, and which links they cross.
+TEST(Explain, TakesTheChannelsThatNcclFound) {
+  std::string file = source_path("tests/data/nccl/graph_8gpus.xml");
+  auto row = [](const io::Json& j, const char* algorithm) {
+    for (const io::Json& c : j["candidates"])
+      if (c["algorithm"] == algorithm && c["protocol"] == "simple") return c;
+    return io::Json{};
+  };
+  auto chosen = [](const io::Json& j) {
+    for (const io::Json& c : j["candidates"])
+      if (c["chosen"].get<bool>()) return c["algorithm"].get<std::string>();
+    return std::string();
+  };
+  io::Json own = explained({"--bytes", "1GiB", "--cluster", "hgx-h100"});
+  io::Json found = explained({"--bytes", "1GiB", "--cluster", "hgx-h100", "--graph", file});
+  EXPECT_EQ(row(own, "ring")["channels"], 24);
+  EXPECT_EQ(row(found, "ring")["channels"], 8);
+  EXPECT_EQ(chosen(own), "nvls");
+  EXPECT_EQ(chosen(found), "ring");
+  EXPECT_TRUE(row(found, "nvls").is_null());
+  EXPECT_GT(row(found, "ring")["nccl_ps"], row(own, "ring")["nccl_ps"]);
+  EXPECT_GT(row(found, "ring")["price_ps"], row(own, "ring")["price_ps"]);
+  EXPECT_EQ(explained({"--op", "send_recv", "--cluster", "hgx-h100", "--graph", file})["candidates"][0]["channels"], 8);
+  EXPECT_TRUE(has(ddpsim({"explain", "--cluster", "hgx-h100", "--graph", file}).out, "channels of " + file));
+
+  // A ring that goes from one CPU to the other and back at every step, instead of twice.
+  namespace fs = std::filesystem;
+  fs::path folder = fs::path(testing::TempDir()) / ("ddpsim_graph_" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  std::string text = changed(io::read_file(file), "\"NVL\"", "\"SYS\"");
+  auto written = [&](const std::string& name, const std::string& content) {
+    io::write_file((folder / name).string(), content);
+    return (folder / name).string();
+  };
+  std::string swapped = changed(changed(changed(text, "dev=\"1\"", "dev=\"x\""), "dev=\"4\"", "dev=\"1\""), "dev=\"x\"", "dev=\"4\"");
+  swapped = changed(changed(changed(swapped, "dev=\"3\"", "dev=\"x\""), "dev=\"6\"", "dev=\"3\""), "dev=\"x\"", "dev=\"6\"");
+  io::Json near = explained({"--bytes", "64MiB", "--cluster", "pcie-box-8", "--graph", written("near.xml", text)});
+  io::Json far = explained({"--bytes", "64MiB", "--cluster", "pcie-box-8", "--graph", written("far.xml", swapped)});
+  EXPECT_EQ(row(near, "ring")["channels"], row(far, "ring")["channels"]);
+  EXPECT_GT(row(far, "ring")["price_ps"].get<double>(), 1.5 * row(near, "ring")["price_ps"].get<double>());
+
+  // What `import nccl-graph` made of it says the same.
+  std::string imported = (folder / "graph.json").string();
+  ASSERT_EQ(ddpsim({"import", "nccl-graph", file, "--out", imported}).code, 0);
+  EXPECT_EQ(explained({"--bytes", "1GiB", "--cluster", "hgx-h100", "--graph", imported})["candidates"], found["candidates"]);
+
+  // Two GPUs a host, between hosts by the NICs that the file names.
+  Args pairs{"--cluster", "dgx-a100", "--set", "cluster.hosts=2", "--set", "cluster.devices_per_host=2", "--set"};
+  Args hosts = pairs;
+  hosts.insert(hosts.end(), {"cluster.nics_per_host=2", "--bytes", "64MiB"});
+  Args one_nic = pairs;
+  one_nic.push_back("cluster.nics_per_host=1");
+  Args with = hosts;
+  with.insert(with.end(), {"--graph", source_path("tests/data/nccl/graph_2hosts.xml")});
+  EXPECT_EQ(row(explained(with), "ring")["channels"], 4);
+  EXPECT_NE(row(explained(hosts), "ring")["nccl_ps"], row(explained(with), "ring")["nccl_ps"]);
+
+  struct Bad {
+    Args args;
+    std::string file;
+    const char* part;
+  };
+  std::string two = source_path("tests/data/nccl/graph_2hosts.xml");
+  std::string twice = text;
+  twice.replace(twice.rfind("dev=\"3\""), 7, "dev=\"2\"");
+  for (const Bad& b : {Bad{{"--cluster", "hgx-h100"}, two, "2 GPUs"},
+                       Bad{{"--cluster", "hgx-h100", "--ranks", "4"}, file, "8 GPUs, and the ranks here are 4"},
+                       Bad{{"--cluster", "dgx-h100", "--set", "cluster.hosts=2", "--ranks", "12"}, file, "8 GPUs, and the ranks here are 4"},
+                       Bad{{"--cluster", "dgx-h100", "--set", "cluster.hosts=2"}, file, "is of one host"},
+                       Bad{{"--cluster", "hgx-h100", "--ranks", "2"}, two, "is of several hosts"},
+                       Bad{one_nic, two, "names NIC 1"},
+                       Bad{{"--cluster", "hgx-h100"}, written("twice.xml", twice), "does not go through each"},
+                       Bad{{"--cluster", "hgx-h100"}, written("other.xml", "<graphs version=\"1\"/>"), "no graph"},
+                       Bad{{"--cluster", "hgx-h100"}, "/nowhere.xml", "no such file"}}) {
+    Args args = b.args;
+    args.insert(args.begin(), "explain");
+    args.insert(args.end(), {"--graph", b.file});
+    Outcome o = ddpsim(args);
+    EXPECT_EQ(o.code, 2) << b.part << o.out;
+    EXPECT_TRUE(has(o.err, b.part)) << b.part << "\n" << o.err;
+    EXPECT_EQ(o.out, "");
+  }
+  fs::remove_all(folder);
+}
+
 TEST(Explain, RefusesWhatItCannotAnswer) {
   struct Bad {
     Args args;
@@ -62,6 +204,11 @@ TEST(Explain, RefusesWhatItCannotAnswer) {
                        Bad{{"explain", "--cluster", "hgx-h10"}, "hgx-h100"},
                        Bad{{"explain", "--cluster", "ethernet-10g"}, "GPUs"},
                        Bad{{"explain", "--cluster", "hgx-h100", "--op", "alreduce"}, "all_reduce"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--op", "gather"}, "all_to_all, send_recv"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--op", "barrier"}, "expected one of all_reduce"},
+                       Bad{{"explain", "--cluster", "ethernet-10g", "--op", "all_to_all"}, "GPUs"},
+                       Bad{{"explain", "--cluster", "fat-tree-h100", "--set", "cluster.hosts=1024", "--op", "all_to_all"}, "4096 ranks at most"},
+                       Bad{{"explain", "--workload", "resnet50", "--cluster", "hgx-h100", "--graph", "x.xml"}, "--graph"},
                        Bad{{"explain", "--cluster", "hgx-h100", "--bytes", "25"}, "unit"},
                        Bad{{"explain", "--cluster", "hgx-h100", "--bytes", "0B"}, "at least one byte"},
                        Bad{{"explain", "--cluster", "hgx-h100", "--ranks", "9"}, "8 devices"},

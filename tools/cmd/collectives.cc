@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "sim/collective/price.h"
+#include "tools/cmd/explain_op.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -72,7 +73,11 @@ void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion&
   std::vector<int> devices;
   for (int r = 0; r < out.ranks; ++r) devices.push_back(r);
   if (auto problem = topology::check_reachable(*out.fabric, devices)) throw InputError{h.cluster_file, problem.message};
-  out.group = collective::make_nccl_group(*out.fabric, devices, std::move(parsed.settings), h.profile.compute.capability > 0 ? h.profile.compute.capability : 80);
+  int capability = h.profile.compute.capability > 0 ? h.profile.compute.capability : 80;
+  out.group = collective::make_nccl_group(*out.fabric, devices, parsed.settings, capability);
+  if (flags.graph.empty()) return;
+  nccl::Graphs found = load_graphs(flags.graph, *out.fabric, out.group->nodes);
+  out.group = collective::make_nccl_group(*out.fabric, devices, parsed.settings, capability, &found);
 }
 
 std::vector<int> spread(const Cluster& c, int ranks, int hosts) {

@@ -24,6 +24,7 @@ Tables load_tables(const Terminal& t, const std::string& folder);
 struct NcclFlags {
   QuestionFlags question;
   std::string version;
+  std::string graph;  // file of what NCCL's search found; "": ddpsim's own search
 };
 void add_nccl_flags(CLI::App& command, NcclFlags& flags);
 struct NcclQuestion {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <ostream>
 
-#include "tools/cmd/collectives.h"
+#include "tools/cmd/explain_op.h"
 #include "tools/cmd/explain_step.h"
 
 namespace ddpsim::cli {
@@ -27,9 +27,9 @@ struct Row {
 
 Operation operation_of(const std::string& text) {
   auto op = parse_operation(text);
-  if (op && static_cast<int>(*op) < nccl::kOperations) return *op;
+  if (op) return *op;
   std::string known;
-  for (int i = 0; i < nccl::kOperations; ++i) known += std::string(i ? ", " : "") + ddpsim::name_of(static_cast<Operation>(i));
+  for (int i = 0; i < kOperations; ++i) known += std::string(i ? ", " : "") + ddpsim::name_of(static_cast<Operation>(i));
   throw InputError{"--op " + text, "expected one of " + known};
 }
 
@@ -61,7 +61,8 @@ std::vector<Switch> switches(const collective::NcclGroup& g, const Profile& p, O
 void explain_command(Terminal& t, Flags& flags) {
   const QuestionFlags& question = flags.nccl.question;
   if (!question.scenario.empty() || !question.workload.empty()) {
-    for (auto [flag, value] : {std::pair{"--op", &flags.op}, std::pair{"--bytes", &flags.bytes}, std::pair{"--nccl", &flags.nccl.version}})
+    for (auto [flag, value] : {std::pair{"--op", &flags.op}, std::pair{"--bytes", &flags.bytes}, std::pair{"--nccl", &flags.nccl.version},
+                               std::pair{"--graph", &flags.nccl.graph}})
       if (!value->empty()) throw InputError{std::string(flag) + " " + *value, "is about one collective, and a scenario or workload is about a step; give one of the two"};
     return explain_step(t, question, flags.output);
   }
@@ -75,6 +76,7 @@ void explain_command(Terminal& t, Flags& flags) {
   if (!bytes.value || bytes.value->count <= 0) throw InputError{"--bytes " + flags.bytes, bytes.value ? "an operation has at least one byte" : bytes.error};
   NcclQuestion q;
   load_nccl_question(t, flags.nccl, q);
+  if (op == Operation::AllToAll || op == Operation::SendRecv) return explain_p2p(t, q, op, *bytes.value, flags.output);
   const Hardware& h = q.hardware;
   const collective::NcclGroup& group = *q.group;
   int ranks = q.ranks;
@@ -96,6 +98,8 @@ void explain_command(Terminal& t, Flags& flags) {
     rows.insert(rows.begin(), std::move(row));
   }
   auto best = std::min_element(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.price.total < b.price.total; });
+  std::vector<collective::Composed> composed;
+  if (op == Operation::AllReduce) composed = composed_of(q, *bytes.value);
   if (flags.output.format == "json") {
     io::OrderedJson list = io::OrderedJson::array();
     for (const Row& r : rows)
@@ -114,10 +118,12 @@ void explain_command(Terminal& t, Flags& flags) {
                       {"limited_by", r.price.limited_by},
                       {"chosen", is_chosen(r)}});
     io::OrderedJson j = {{"operation", flags.op}, {"bytes", bytes.value->count}, {"cluster", h.cluster.name}, {"profile", h.profile.name}, {"ranks", ranks}, {"candidates", list}};
+    if (!composed.empty()) j["made_of_calls"] = composed_json(composed);
     return write_answer(t, flags.output, j.dump(1) + "\n");
   }
-  std::string out = fmt::format("{} of {} on {} ranks of {} ({} {}), NCCL 2.{}; {}, {}\n\n", flags.op, to_string(*bytes.value), ranks, h.cluster.name, group.system.nodes,
-                                group.system.nodes == 1 ? "node" : "nodes", group.settings.version.minor, h.profile.name, h.profile.measured() ? "measured" : "datasheet");
+  std::string out = fmt::format("{} of {} on {} ranks of {} ({} {}), NCCL 2.{}; {}, {}{}\n\n", flags.op, to_string(*bytes.value), ranks, h.cluster.name,
+                                group.system.nodes, group.system.nodes == 1 ? "node" : "nodes", group.settings.version.minor, h.profile.name,
+                                h.profile.measured() ? "measured" : "datasheet", flags.nccl.graph.empty() ? "" : "; channels of " + flags.nccl.graph);
   out += fmt::format("  {:<16} {:>8} {:>11} {:>11} {:>10}  {}\n", "", "channels", "NCCL says", "ddpsim", "bus GB/s", "limited by");
   for (const Row& r : rows)
     out += fmt::format("{} {:<16} {:>8} {:>11} {:>11} {:>10.1f}  {}\n", is_chosen(r) ? "*" : " ", name_of(r.candidate), r.choice.channels,
@@ -142,7 +148,7 @@ void explain_command(Terminal& t, Flags& flags) {
     for (const Switch& s : changes)
       if (s.faster) out += fmt::format("At {} the time falls although the size grows: NCCL changes from {} to {}.\n", to_string(Bytes{s.bytes}), s.before, s.after);
   }
-  write_answer(t, flags.output, out);
+  write_answer(t, flags.output, out + composed_text(composed, mine.price.total));
 }
 
 }  // namespace
@@ -150,10 +156,11 @@ void explain_command(Terminal& t, Flags& flags) {
 void add_explain(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("explain", "Why a step takes as long as it does; or (--op) what NCCL would run for one collective, and what each way would take");
-  c->add_option("--op", flags->op, "all_reduce (default), all_gather, reduce_scatter, broadcast, reduce");
+  c->add_option("--op", flags->op, "all_reduce (default), all_gather, reduce_scatter, broadcast, reduce, all_to_all, send_recv");
   c->add_option("--bytes", flags->bytes, "size as nccl-tests states it (default 25MiB)");
   add_question_flags(*c, flags->nccl.question);
   c->add_option("--nccl", flags->nccl.version, "NCCL's version for --op, 2.19 to 2.28 (default 2.28)");
+  c->add_option("--graph", flags->nccl.graph, "channels for --op as NCCL found them (NCCL_GRAPH_DUMP_FILE), instead of ddpsim's own search");
   add_output_flags(*c, flags->output, {"table", "json", "md"});
   c->callback([&t, flags] { explain_command(t, *flags); });
 }

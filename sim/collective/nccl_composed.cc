@@ -1,0 +1,135 @@
+//   stage = max over sub-communicators of (base + steps + fill) + max(their transfers alone, sum of their bytes on a link / its rate)
+#include "sim/collective/nccl_composed.h"
+
+#include <algorithm>
+#include <map>
+
+#include "sim/collective/nccl_terms.h"
+
+namespace ddpsim::collective {
+namespace {
+
+using Groups = std::vector<std::vector<int>>;  // devices
+
+std::string label(Operation op, const nccl::Choice& c) { return std::string(name_of(op)) + " " + nccl::name_of(c.algorithm) + "/" + nccl::name_of(c.protocol); }
+
+// One call by all groups at once. false: the settings leave nothing; `why_not` says so.
+bool add_stage(const NcclGroup& whole, const std::vector<NcclGroup>& groups, const Profile& p, Level level, Operation op, Bytes size, Composed& out) {
+  ComposedStage stage;
+  stage.groups = static_cast<int>(groups.size());
+  stage.ranks = groups.front().ranks();
+  stage.bytes = size;
+  Duration latency;
+  std::map<topology::LinkId, double> bytes;
+  for (const NcclGroup& g : groups) {
+    auto choice = nccl::choose(g.system, g.settings, op, size.count);
+    if (!choice) {
+      out.why_not = std::string("NCCL_ALGO and NCCL_PROTO leave nothing for ") + name_of(op) + " on " + std::to_string(g.ranks()) + " ranks";
+      return false;
+    }
+    NcclPrice price = nccl_price(g, p, level, op, *choice, size);
+    if (stage.what.empty()) stage.what = label(op, *choice);
+    latency = std::max(latency, price.base + price.steps + price.fill);
+    if (price.transfer > stage.transfer) {
+      stage.transfer = price.transfer;
+      stage.limited_by = price.limited_by;
+    }
+    if (price.loads < 0) continue;  // CollNet: nothing is known of what its switches share
+    for (const LinkLoad& l : g.every[static_cast<std::size_t>(price.loads)]) bytes[l.link] += l.per_byte * price.per_byte * static_cast<double>(size.count);
+  }
+  std::vector<LinkLoad> loads;
+  for (const auto& [link, b] : bytes) loads.push_back({link, b});
+  NcclBottleneck shared = nccl_bottleneck(whole, p, level, loads);
+  Duration together{static_cast<std::int64_t>(shared.us * 1e6 + 0.5)};
+  if (together > stage.transfer) {
+    stage.transfer = together;
+    stage.limited_by = whole.fabric->link_name(shared.link);
+  }
+  if (latency > stage.transfer) stage.limited_by = "latency";
+  stage.time = latency + stage.transfer;
+  out.stages.push_back(std::move(stage));
+  return true;
+}
+
+std::vector<NcclGroup> communicators(const NcclGroup& whole, const Groups& groups) {
+  std::vector<NcclGroup> out;
+  for (const std::vector<int>& devices : groups) out.push_back(make_nccl_group(*whole.fabric, devices, whole.settings, whole.system.compute_capability));
+  return out;
+}
+
+Composed two_level(const NcclGroup& g, const Groups& rows, std::string name, const Profile& p, Level level, Bytes size) {
+  Composed out;
+  out.name = std::move(name);
+  std::size_t width = rows.front().size();
+  if (std::any_of(rows.begin(), rows.end(), [&](const auto& r) { return r.size() != width; })) {
+    out.why_not = "its groups have different numbers of ranks";
+    return out;
+  }
+  Groups columns(width);
+  for (const std::vector<int>& row : rows)
+    for (std::size_t i = 0; i < width; ++i) columns[i].push_back(row[i]);
+  std::vector<NcclGroup> inside = communicators(g, rows);
+  std::vector<NcclGroup> across = communicators(g, columns);
+  auto places = static_cast<std::int64_t>(width);
+  Bytes part{(size.count + places - 1) / places};
+  bool possible = add_stage(g, inside, p, level, Operation::ReduceScatter, size, out) && add_stage(g, across, p, level, Operation::AllReduce, part, out) &&
+                  add_stage(g, inside, p, level, Operation::AllGather, size, out);
+  if (!possible) out.stages.clear();
+  return out;
+}
+
+Composed direct(const NcclGroup& g, const Profile& p, Level level, Bytes size, Duration sum) {
+  Composed out;
+  out.name = "direct";
+  if (g.ranks() > kMostP2pRanks) {
+    out.why_not = "has more than " + std::to_string(kMostP2pRanks) + " ranks, whose routes are added up pair by pair";
+    return out;
+  }
+  NcclPrice price = nccl_p2p_price(make_nccl_p2p(g, Operation::AllToAll), p, level, size).price;
+  ComposedStage exchange{"all_to_all send/recv", 1, g.ranks(), size, price.total, price.transfer, price.limited_by};
+  out.stages = {exchange, {"sum", g.ranks(), 1, size, sum, sum, "memory"}, exchange};
+  return out;
+}
+
+Groups groups_by(const NcclGroup& g, bool by_node) {
+  Groups out;
+  if (by_node) {
+    for (const auto& node : g.nodes) {
+      out.emplace_back();
+      for (int r : node) out.back().push_back(g.devices[static_cast<std::size_t>(r)]);
+    }
+    return out;
+  }
+  std::map<int, std::size_t> index;
+  for (int d : g.devices) {
+    auto [it, fresh] = index.emplace(g.fabric->host_of(d), out.size());
+    if (fresh) out.emplace_back();
+    out[it->second].push_back(d);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Composed> composed_all_reduces(const NcclGroup& g, const Profile& p, Level level, Bytes size, Duration slice_sum) {
+  std::vector<Composed> out;
+  Groups hosts = groups_by(g, false);
+  if (hosts.size() < 2 || std::all_of(hosts.begin(), hosts.end(), [](const auto& h) { return h.size() < 2; })) return out;
+  out.push_back(two_level(g, hosts, "two_level", p, level, size));
+  if (g.nodes.size() > 1 && g.nodes.size() != hosts.size()) out.push_back(two_level(g, groups_by(g, true), "two_level by NVLink domain", p, level, size));
+  out.push_back(direct(g, p, level, size, slice_sum));
+  double n = g.ranks();
+  for (Composed& c : out) {
+    const ComposedStage* longest = nullptr;
+    for (const ComposedStage& s : c.stages) {
+      c.total = c.total + s.time;
+      if (longest == nullptr || s.time > longest->time) longest = &s;
+    }
+    if (longest == nullptr) continue;
+    c.limited_by = longest->limited_by;
+    c.bus_bytes_per_s = static_cast<double>(size.count) * 2 * (n - 1) / n / (static_cast<double>(c.total.ps) / 1e12);
+  }
+  return out;
+}
+
+}  // namespace ddpsim::collective

@@ -1,0 +1,267 @@
+//   price = base + batches of the busiest thread block, each (step + fill) + max(bytes on the slowest link, bytes of a thread block, buffers in flight)
+// A message of a batch has its share of its thread block. A chunk passes stages: inside a node a thread block stores it at the receiver, whose block copies it
+// out; between nodes a block copies it to a buffer, the network takes it, a block copies it out. fill = the stages of one chunk less the slowest.
+#include "sim/collective/nccl_p2p.h"
+
+#include <algorithm>
+#include <map>
+
+#include "sim/collective/nccl_terms.h"
+
+namespace ddpsim::collective {
+namespace {
+
+using nccl::Protocol;
+
+constexpr double kPsPerUs = 1e6;
+
+// The rank of the group on the same host as `from`, at the place that `to` has in its own; -1 = none.
+class Places {
+ public:
+  explicit Places(const NcclGroup& g) : g_(g) {
+    for (int r = 0; r < g.ranks(); ++r) rank_.emplace(g.devices[static_cast<std::size_t>(r)], r);
+  }
+  int device_at(int from, int to) const {
+    const topology::Fabric& f = *g_.fabric;
+    int d = f.host_of(from) * f.cluster().devices_per_host + f.local_of(to);
+    return rank_.count(d) > 0 ? d : -1;
+  }
+
+ private:
+  const NcclGroup& g_;
+  std::map<int, int> rank_;
+};
+
+void find_way(const NcclGroup& g, const Places& places, int from, int to, topology::Route& route, topology::Route& scratch) {
+  const topology::Fabric& f = *g.fabric;
+  int a = g.devices[static_cast<std::size_t>(from)];
+  int b = g.devices[static_cast<std::size_t>(to)];
+  f.find_route(a, b, route);
+  if (f.host_of(a) == f.host_of(b) || f.nvlink_domain(a, b) || !f.has_nic_links()) return;
+  int near = places.device_at(a, b);
+  if (near < 0 || near == a || f.nic_of(near) == f.nic_of(a)) return;
+  // PXN: over NVLink to that GPU, and by its NIC.
+  if (f.path_type(a, near) > topology::PathType::Nvl || f.nic_path_type(near, f.nic_of(near)) > topology::PathType::P2c) return;
+  f.find_route_by_nics(near, f.nic_of(near), b, f.nic_of(b), route);
+  f.find_route(a, near, scratch);
+  route.links.insert(route.links.begin(), scratch.links.begin(), scratch.links.end());
+  route.latency = route.latency + scratch.latency;
+}
+
+void add_hop(const NcclGroup& g, const topology::Route& route, std::vector<NcclHop>& hops) {
+  NcclHop hop{true, route.transport, route.latency, {}, 0, 0};
+  for (topology::LinkId id : route.links) {
+    const topology::Link& l = g.fabric->links()[id];
+    if (l.eager.count > 0 && (hop.eager.count == 0 || l.eager < hop.eager)) hop.eager = l.eager;
+  }
+  auto same = std::find_if(hops.begin(), hops.end(), [&](const NcclHop& h) { return h.transport == hop.transport && h.eager == hop.eager; });
+  if (same == hops.end()) hops.push_back(hop);
+  else same->wire = std::max(same->wire, hop.wire);
+}
+
+std::vector<LinkLoad> loads_of(const std::vector<double>& count) {
+  std::vector<LinkLoad> out;
+  for (std::size_t l = 0; l < count.size(); ++l)
+    if (count[l] > 0) out.push_back({static_cast<topology::LinkId>(l), count[l]});
+  return out;
+}
+
+// Both lists, each by its bytes on the wire.
+std::vector<LinkLoad> added(const std::vector<LinkLoad>& a, double of_a, const std::vector<LinkLoad>& b, double of_b) {
+  std::vector<LinkLoad> out;
+  for (std::size_t i = 0, k = 0; i < a.size() || k < b.size();) {
+    topology::LinkId link = k == b.size() || (i < a.size() && a[i].link < b[k].link) ? a[i].link : b[k].link;
+    double amount = 0;
+    if (i < a.size() && a[i].link == link) amount += a[i++].per_byte * of_a;
+    if (k < b.size() && b[k].link == link) amount += b[k++].per_byte * of_b;
+    out.push_back({link, amount});
+  }
+  return out;
+}
+
+// NVLinks between the two GPUs of a node that have fewest (0: some pair has none, -1: no pair), and whether every pair has some way over them.
+struct Nvlinks {
+  int fewest = -1;
+  bool all = true;
+};
+Nvlinks nvlinks_inside(const NcclGroup& g) {
+  Nvlinks out;
+  topology::Route route;
+  for (const auto& node : g.nodes)
+    for (int a : node)
+      for (int b : node) {
+        if (a == b) continue;
+        int from = g.devices[static_cast<std::size_t>(a)];
+        int to = g.devices[static_cast<std::size_t>(b)];
+        topology::PathType type = g.fabric->path_type(from, to);
+        int count = 0;
+        if (type <= topology::PathType::Nvl) {
+          g.fabric->find_route(from, to, route);
+          double raw = 1e30;
+          for (topology::LinkId l : route.links) raw = std::min(raw, g.fabric->links()[l].bandwidth.bytes_per_ps() * 1e3);
+          count = nccl::nvlinks_of(raw, g.system.compute_capability);
+        }
+        out.fewest = out.fewest < 0 ? count : std::min(out.fewest, count);
+        out.all = out.all && type < topology::PathType::Pix;
+      }
+  return out;
+}
+
+// Round trips that a part's chunks wait for those before them to leave their buffers.
+double waiting_for_buffers(const nccl::P2pMessage& m, int depth) {
+  double chunks = static_cast<double>(m.part) / static_cast<double>(m.chunk);
+  return std::max(0.0, chunks - depth) / depth;
+}
+
+}  // namespace
+
+void find_p2p_route(const NcclGroup& g, int from, int to, topology::Route& route) {
+  topology::Route scratch;
+  find_way(g, Places(g), from, to, route, scratch);
+}
+
+NcclP2p make_nccl_p2p(const NcclGroup& g, Operation operation) {
+  NcclP2p out;
+  out.group = &g;
+  out.operation = operation;
+  Nvlinks nvlinks = nvlinks_inside(g);
+  out.p2p = nccl::p2p_of(g.system, g.settings, nvlinks.fewest, nvlinks.all);
+  int n = g.ranks();
+  std::vector<int> node_of(static_cast<std::size_t>(n));
+  for (std::size_t k = 0; k < g.nodes.size(); ++k)
+    for (int r : g.nodes[k]) node_of[static_cast<std::size_t>(r)] = static_cast<int>(k);
+  Places places(g);
+  topology::Route route;
+  topology::Route scratch;
+  std::vector<double> inside(g.fabric->links().size());
+  std::vector<double> between(inside.size());
+  bool all = operation == Operation::AllToAll;
+  double share = all ? 1.0 / n : 1;
+  for (int a = 0; a < n; ++a)
+    for (int i = 1; i < (all ? n : 2); ++i) {
+      int b = (a + i) % n;
+      bool local = node_of[static_cast<std::size_t>(a)] == node_of[static_cast<std::size_t>(b)];
+      find_way(g, places, a, b, route, scratch);
+      for (topology::LinkId l : route.links) (local ? inside : between)[l] += share;
+      add_hop(g, route, local ? out.inside_hops : out.between_hops);
+    }
+  out.inside = loads_of(inside);
+  out.between = loads_of(between);
+  return out;
+}
+
+std::int64_t p2p_message_bytes(const NcclP2p& o, Bytes size) {
+  return o.operation == Operation::AllToAll ? (size.count + o.group->ranks() - 1) / o.group->ranks() : size.count;
+}
+
+std::vector<std::vector<nccl::P2pBatch>> NcclP2p::batches(const nccl::P2pMessage& in, const nccl::P2pMessage& out) const {
+  if (operation == Operation::AllToAll) {
+    std::vector<int> sizes;
+    for (const auto& node : group->nodes) sizes.push_back(static_cast<int>(node.size()));
+    return nccl::p2p_batches(p2p, sizes, in.parts, out.parts);
+  }
+  // One message from every rank, inside a node from some and between from others.
+  std::vector<std::vector<nccl::P2pBatch>> one;
+  if (in.parts > 0) one.push_back({{1, 0}});
+  if (out.parts > 0) one.push_back({{0, 1}});
+  return one;
+}
+
+P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes size) {
+  const NcclGroup& g = *o.group;
+  P2pPrice out;
+  std::int64_t bytes = p2p_message_bytes(o, size);
+  out.inside.parts = out.between.parts = 0;
+  if (!o.inside_hops.empty()) out.inside = nccl::p2p_message(g.system, o.p2p, g.settings.version, false, bytes);
+  if (!o.between_hops.empty()) out.between = nccl::p2p_message(g.system, o.p2p, g.settings.version, true, bytes);
+  const nccl::P2pMessage& in = out.inside;
+  const nccl::P2pMessage& between = out.between;
+  bool ll = between.parts == 0 && in.protocol == Protocol::Ll;
+  NcclPrice& price = out.price;
+  double base = nccl::base_latency_us(g.settings.version, nccl::Algorithm::Ring, ll ? Protocol::Ll : Protocol::Simple);
+  auto slowest = [&](const std::vector<NcclHop>& hops, const nccl::P2pMessage& m) {
+    double us = 0;
+    for (const NcclHop& h : hops) {
+      double now = nccl_step_us(g, p, h, m.protocol, std::min(m.chunk, m.part));
+      if (now > us) price.step_transport = g.fabric->transports()[h.transport];
+      us = std::max(us, now);
+    }
+    return us;
+  };
+  double step_in = slowest(o.inside_hops, in);
+  double step_out = slowest(o.between_hops, between);
+
+  double transfer = 0;
+  auto limit = [&](double us, const std::string& what, const std::string& transport) {
+    if (us <= transfer) return;
+    transfer = us;
+    price.limited_by = what;
+    price.limiting_transport = transport;
+  };
+  double s = static_cast<double>(size.count);
+  double wire = nccl_wire_factor(in.protocol);
+  NcclBottleneck link = nccl_bottleneck(g, p, level, added(o.inside, wire, o.between, 1));
+  double moving = link.us * s;
+  limit(moving, g.fabric->link_name(link.link), g.fabric->transports()[g.fabric->links()[link.link].transport]);
+  double block = nccl_block_rate(g) * 1e3;  // bytes per microsecond
+  double local = o.operation == Operation::SendRecv ? 1 : static_cast<double>(g.nodes.front().size() - 1);
+  double flags = nccl::ll_bus_limit(g.system, g.settings.version) * 1e3;
+  if (in.parts > 0 && in.protocol == Protocol::Ll) limit(local * static_cast<double>(bytes) / flags, "LL's flags", "");
+
+  std::vector<std::vector<nccl::P2pBatch>> blocks = o.batches(in, between);
+  // The network's part of a chunk's way, while all messages are under way.
+  double chunk_in = static_cast<double>(std::min(in.chunk, in.part));
+  double chunk_out = static_cast<double>(std::min(between.chunk, between.part));
+  std::size_t most = 1;
+  for (const auto& batches : blocks) most = std::max(most, batches.size());
+  double net = between.parts == 0 ? 0 : moving / static_cast<double>(most) * chunk_out / static_cast<double>(between.part);
+  // The network begins with the block that has fewest messages to copy.
+  double fewest = 1e30;
+  for (const auto& batches : blocks)
+    if (!batches.empty() && batches.front().between > 0) fewest = std::min(fewest, static_cast<double>(batches.front().all()));
+  double steps = 0;
+  double fill = 0;
+  for (const auto& batches : blocks) {
+    double of_steps = 0;
+    double of_fill = 0;
+    double busy = 0;
+    double waiting = 0;
+    for (const nccl::P2pBatch& b : batches) {
+      double messages = b.all();
+      double part = 0;
+      double waits = 0;
+      double filling = 0;
+      if (b.inside > 0) {
+        part = static_cast<double>(in.part);
+        waits = waiting_for_buffers(in, nccl::p2p_depth(false, b.all())) * 2 * step_in;
+        if (in.protocol == Protocol::Simple) filling = messages * chunk_in / block;
+      }
+      if (b.between > 0) {
+        part = std::max(part, static_cast<double>(between.part));
+        waits = std::max(waits, waiting_for_buffers(between, nccl::p2p_depth(true, b.all())) * 2 * step_out);
+        double copy = messages * chunk_out / block;
+        filling = std::max(filling, copy + std::min(net, fewest * chunk_out / block));
+      }
+      of_steps += std::max(b.inside > 0 ? step_in : 0, b.between > 0 ? step_out : 0);
+      of_fill += filling;
+      busy += messages * part / block;
+      waiting += waits;
+    }
+    limit(busy, "thread blocks", "");
+    limit(waiting, "buffers", "");
+    steps = std::max(steps, of_steps);
+    fill = std::max(fill, of_fill);
+  }
+  auto us = [](double t) { return Duration{static_cast<std::int64_t>(t * kPsPerUs + 0.5)}; };
+  price.base = us(base);
+  price.steps = us(steps);
+  price.fill = us(fill);
+  price.transfer = us(transfer);
+  price.total = price.base + price.steps + price.fill + price.transfer;
+  if (base + steps + fill > transfer) price.limited_by = "latency";
+  double n = g.ranks();
+  price.bus_bytes_per_s = s * (o.operation == Operation::AllToAll ? (n - 1) / n : 1) / (static_cast<double>(price.total.ps) / 1e12);
+  return out;
+}
+
+}  // namespace ddpsim::collective

@@ -1,0 +1,47 @@
+// All-to-all and send/recv as NCCL performs them: ncclSend and ncclRecv in a group, one kernel. Inside a node over NVLink or PCIe; between nodes by the NIC
+// of the local GPU that has the receiver's place in its host, where NVLinks lead to it (PXN), else by the sender's own. NCCL has no estimate of these.
+//
+//   all_to_all  size S = a rank's buffer; every pair exchanges S/n; bus bandwidth: (n-1)/n S / time
+//   send_recv   every rank sends S to the next and receives S from the one before; bus bandwidth: S / time
+//
+// sim/MODEL.md 7.5. A rank's own block is not copied (in place).
+#pragma once
+
+#include <vector>
+
+#include "sim/collective/nccl.h"
+#include "sim/nccl/p2p.h"
+
+namespace ddpsim::collective {
+
+struct NcclP2p {
+  const NcclGroup* group = nullptr;
+  Operation operation = Operation::AllToAll;
+  nccl::P2p p2p;
+  // Bytes on a link per byte of the operation, ascending by link: of messages inside nodes, and between.
+  std::vector<LinkLoad> inside;
+  std::vector<LinkLoad> between;
+  // Of each transport, the longest wire.
+  std::vector<NcclHop> inside_hops;
+  std::vector<NcclHop> between_hops;
+  std::vector<std::vector<nccl::P2pBatch>> batches(const nccl::P2pMessage& in, const nccl::P2pMessage& out) const;
+};
+
+// Whose routes of all pairs are added up.
+inline constexpr int kMostP2pRanks = 4096;
+// REQUIRES: operation AllToAll or SendRecv; 2 to kMostP2pRanks ranks; g outlives the result.
+NcclP2p make_nccl_p2p(const NcclGroup& g, Operation operation);
+// Adds the way of a message between two ranks. REQUIRES: from != to.
+void find_p2p_route(const NcclGroup& g, int from, int to, topology::Route& route);
+// Bytes of one message.
+std::int64_t p2p_message_bytes(const NcclP2p& o, Bytes size);
+
+struct P2pPrice {
+  NcclPrice price;
+  nccl::P2pMessage inside;   // parts 0: no pair of ranks is on one node
+  nccl::P2pMessage between;  // parts 0: all are
+};
+// REQUIRES: p has every transport of the fabric; size > 0.
+P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes size);
+
+}  // namespace ddpsim::collective

@@ -1,0 +1,154 @@
+#include "tools/cmd/explain_op.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "sim/io/nccl_xml.h"
+#include "sim/predict/roofline.h"
+
+namespace ddpsim::cli {
+namespace {
+
+constexpr const char* kNoEstimate = "none: NCCL has no estimate for point-to-point";
+
+std::string heading(const NcclQuestion& q, Operation op, Bytes bytes) {
+  const Hardware& h = q.hardware;
+  int nodes = q.group->system.nodes;
+  return fmt::format("{} of {} on {} ranks of {} ({} {}), NCCL 2.{}; {}, {}\n\n", name_of(op), to_string(bytes), q.ranks, h.cluster.name, nodes,
+                     nodes == 1 ? "node" : "nodes", q.group->settings.version.minor, h.profile.name, h.profile.measured() ? "measured" : "datasheet");
+}
+
+std::string message_text(const char* where, const nccl::P2pMessage& m, std::int64_t bytes) {
+  if (m.parts == 0) return "";
+  return fmt::format("  {}: {} each by {}, in {} {}, chunks of {}\n", where, to_string(Bytes{bytes}), nccl::name_of(m.protocol), m.parts,
+                     m.parts == 1 ? "part" : "parts", to_string(Bytes{std::min(m.chunk, m.part)}));
+}
+io::OrderedJson message_json(const nccl::P2pMessage& m) {
+  if (m.parts == 0) return nullptr;
+  return {{"protocol", nccl::name_of(m.protocol)}, {"parts", m.parts}, {"part_bytes", m.part}, {"chunk_bytes", std::min(m.chunk, m.part)}};
+}
+
+}  // namespace
+
+void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes, const OutputFlags& output) {
+  const collective::NcclGroup& g = *q.group;
+  if (q.ranks > collective::kMostP2pRanks)
+    throw InputError{fmt::format("--op {}", name_of(op)),
+                     fmt::format("the routes of all pairs are added up, of {} ranks at most; this is on {}", collective::kMostP2pRanks, q.ranks)};
+  collective::NcclP2p o = collective::make_nccl_p2p(g, op);
+  collective::P2pPrice priced = collective::nccl_p2p_price(o, q.hardware.profile, Level::Mid, bytes);
+  const collective::NcclPrice& price = priced.price;
+  std::int64_t each = collective::p2p_message_bytes(o, bytes);
+  if (output.format == "json") {
+    io::OrderedJson row = {{"algorithm", "p2p"},
+                           {"inside", message_json(priced.inside)},
+                           {"between", message_json(priced.between)},
+                           {"channels", o.p2p.blocks},
+                           {"message_bytes", each},
+                           {"nccl_ps", nullptr},
+                           {"price_ps", price.total.ps},
+                           {"base_ps", price.base.ps},
+                           {"steps_ps", price.steps.ps},
+                           {"fill_ps", price.fill.ps},
+                           {"transfer_ps", price.transfer.ps},
+                           {"bus_bytes_per_s", price.bus_bytes_per_s},
+                           {"limited_by", price.limited_by},
+                           {"chosen", true}};
+    io::OrderedJson j = {{"operation", name_of(op)},
+                         {"bytes", bytes.count},
+                         {"cluster", q.hardware.cluster.name},
+                         {"profile", q.hardware.profile.name},
+                         {"ranks", q.ranks},
+                         {"candidates", io::OrderedJson::array({row})}};
+    return write_answer(t, output, j.dump(1) + "\n");
+  }
+  std::string out = heading(q, op, bytes);
+  out += fmt::format("  {:<16} {:>8} {:>11} {:>11} {:>10}  {}\n", "", "channels", "NCCL says", "ddpsim", "bus GB/s", "limited by");
+  out += fmt::format("* {:<16} {:>8} {:>11} {:>11} {:>10.1f}  {}\n", "send/recv", o.p2p.blocks, "none", to_string(price.total),
+                     price.bus_bytes_per_s / 1e9, price.limited_by);
+  out += fmt::format("\nNCCL says {}.\nncclSend and ncclRecv in a group, one kernel:\n", kNoEstimate);
+  out += message_text("inside a node", priced.inside, each) + message_text("between nodes", priced.between, each);
+  out += fmt::format("ddpsim's price: {} at once, {} for the latencies of its steps, {} to fill the pipeline, {} to move the bytes.\n", to_string(price.base),
+                     to_string(price.steps), to_string(price.fill), to_string(price.transfer));
+  write_answer(t, output, out);
+}
+
+std::vector<collective::Composed> composed_of(const NcclQuestion& q, Bytes bytes) {
+  const Profile& p = q.hardware.profile;
+  // Reads every slice, writes one.
+  double moved = static_cast<double>(bytes.count) * (1 + 1.0 / q.ranks);
+  Duration sum = std::max(p.memory.kernel, Duration{static_cast<std::int64_t>(std::ceil(moved / predict::memory_rate(p, Level::Mid)))});
+  return collective::composed_all_reduces(*q.group, p, Level::Mid, bytes, sum);
+}
+
+std::string composed_text(const std::vector<collective::Composed>& all, Duration chosen) {
+  if (all.empty()) return "";
+  std::string out = fmt::format("\nMade of NCCL's calls (each at its choice)\n  {:<28} {:>11} {:>10} {:>9}  {}\n", "", "ddpsim", "bus GB/s", "of NCCL's",
+                                "limited by");
+  for (const collective::Composed& c : all) {
+    if (!c.why_not.empty()) {
+      out += fmt::format("  {:<28} not here: {}\n", c.name, c.why_not);
+      continue;
+    }
+    double ratio = static_cast<double>(c.total.ps) / static_cast<double>(chosen.ps);
+    out += fmt::format("  {:<28} {:>11} {:>10.1f} {:>+7.0f} %  {}\n", c.name, to_string(c.total), c.bus_bytes_per_s / 1e9, 100 * (ratio - 1), c.limited_by);
+    for (const collective::ComposedStage& s : c.stages)
+      out += fmt::format("    {:<26} {:>11} {:>4} x {} ranks, {}, {}\n", s.what, to_string(s.time), s.groups, s.ranks, to_string(s.bytes), s.limited_by);
+  }
+  out += "A 2D torus whose rows are the hosts makes the calls of two_level.\n";
+  return out;
+}
+
+io::OrderedJson composed_json(const std::vector<collective::Composed>& all) {
+  io::OrderedJson out = io::OrderedJson::array();
+  for (const collective::Composed& c : all) {
+    io::OrderedJson stages = io::OrderedJson::array();
+    for (const collective::ComposedStage& s : c.stages)
+      stages.push_back({{"what", s.what},
+                        {"groups", s.groups},
+                        {"ranks", s.ranks},
+                        {"bytes", s.bytes.count},
+                        {"time_ps", s.time.ps},
+                        {"transfer_ps", s.transfer.ps},
+                        {"limited_by", s.limited_by}});
+    if (!c.why_not.empty()) out.push_back({{"name", c.name}, {"why_not", c.why_not}});
+    else out.push_back({{"name", c.name}, {"price_ps", c.total.ps}, {"bus_bytes_per_s", c.bus_bytes_per_s}, {"limited_by", c.limited_by}, {"stages", stages}});
+  }
+  return out;
+}
+
+nccl::Graphs load_graphs(const std::string& file, const topology::Fabric& fabric, const std::vector<std::vector<int>>& nodes) {
+  std::string text = io::read_file(file);
+  auto first = text.find_first_not_of(" \t\r\n");
+  bool json = first != std::string::npos && text[first] == '{';
+  nccl::Graphs out = json ? io::read_nccl_graphs(io::parse_json(text, file), file) : io::read_nccl_graph_xml(text, file);
+  const nccl::ChannelGraph& ring = out.by_algorithm[0];
+  if (ring.channels == 0) throw InputError{file, "has no channels of rings, which every communicator has"};
+  std::set<int> devs;
+  for (int d : ring.order.front()) devs.insert(d);
+  for (const auto& node : nodes)
+    if (node.size() != devs.size())
+      throw InputError{file, fmt::format("is of a host with {} GPU{}, and the ranks here are {} on a {} (--cluster, --ranks)", devs.size(),
+                                         devs.size() == 1 ? "" : "s", node.size(), fabric.cluster().pattern == Pattern::Nvl72 ? "NVLink domain" : "host")};
+  for (std::size_t i = 0; i < out.by_algorithm.size(); ++i) {
+    nccl::ChannelGraph& g = out.by_algorithm[i];
+    for (std::vector<int>& order : g.order) {
+      std::set<int> seen(order.begin(), order.end());
+      bool whole = seen.size() == order.size() && (seen == devs || (i >= 2 && std::includes(devs.begin(), devs.end(), seen.begin(), seen.end())));
+      if (!whole) throw InputError{file, fmt::format("a channel of {} does not go through each of the host's {} GPUs once", nccl::kGraphNames[i], devs.size())};
+      for (int& d : order) d = static_cast<int>(std::distance(devs.begin(), devs.find(d)));
+    }
+    for (const auto& nics : g.nics)
+      for (int nic : nics)
+        if (fabric.has_nic_links() && nic >= fabric.nics_per_host())
+          throw InputError{file, fmt::format("names NIC {}, and a host of the cluster has {}, counted from 0", nic, fabric.nics_per_host())};
+  }
+  if (nodes.size() > 1 && ring.nics.empty()) throw InputError{file, "is of one host: its channels have no NIC, and the ranks here are on several nodes"};
+  if (nodes.size() == 1 && !ring.nics.empty()) throw InputError{file, "is of several hosts: its channels have NICs, and the ranks here are on one node"};
+  return out;
+}
+
+}  // namespace ddpsim::cli

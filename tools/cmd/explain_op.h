@@ -1,0 +1,21 @@
+// Parts of ddpsim explain --op that are not NCCL's choice among algorithms.
+#pragma once
+
+#include "sim/collective/nccl_composed.h"
+#include "tools/cmd/collectives.h"
+
+namespace ddpsim::cli {
+
+// --op all_to_all, --op send_recv.
+void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes, const OutputFlags& output);
+
+// All-reduces made of NCCL's calls, beside the price of its choice; "" and an empty array where there are none.
+std::vector<collective::Composed> composed_of(const NcclQuestion& q, Bytes bytes);
+std::string composed_text(const std::vector<collective::Composed>& all, Duration chosen);
+io::OrderedJson composed_json(const std::vector<collective::Composed>& all);
+
+// NCCL_GRAPH_DUMP_FILE, or what `ddpsim import nccl-graph` made of one, for these nodes: GPUs by their place in a node. Throws InputError if it is of other
+// hosts.
+nccl::Graphs load_graphs(const std::string& file, const topology::Fabric& fabric, const std::vector<std::vector<int>>& nodes);
+
+}  // namespace ddpsim::cli
