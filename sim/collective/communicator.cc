@@ -7,21 +7,9 @@
 namespace ddpsim::collective {
 namespace {
 
-// Ranks of each host, hosts in the order of their first rank.
-std::vector<std::vector<int>> by_host(const topology::Fabric& f, const std::vector<int>& devices) {
-  std::vector<std::vector<int>> groups;
-  std::map<int, std::size_t> group_of;
-  for (std::size_t r = 0; r < devices.size(); ++r) {
-    auto [it, fresh] = group_of.emplace(f.host_of(devices[r]), groups.size());
-    if (fresh) groups.emplace_back();
-    groups[it->second].push_back(static_cast<int>(r));
-  }
-  return groups;
-}
-
 // Ring c enters each host at the first rank behind NIC c and leaves it by the rank before that one: in all, every NIC sends once and receives once.
 std::vector<std::vector<int>> nccl_rings(const topology::Fabric& f, const std::vector<int>& devices) {
-  auto groups = by_host(f, devices);
+  auto groups = ranks_by_host(f, devices);
   std::size_t rings = 1;
   if (groups.size() > 1) {
     rings = static_cast<std::size_t>(f.cluster().nics_per_host);
@@ -70,6 +58,18 @@ void find_hop_route(const topology::Fabric& f, const std::vector<int>& devices, 
   int b = devices[static_cast<std::size_t>(to)];
   if (nic < 0 || f.nvlink_domain(a, b) || f.host_of(a) == f.host_of(b)) f.find_route(a, b, route);
   else f.find_route_by_nics(a, nic, b, nic, route);
+}
+
+std::vector<std::vector<int>> ranks_by_host(const topology::Fabric& f, const std::vector<int>& devices, bool racks) {
+  std::vector<std::vector<int>> groups;
+  std::map<int, std::size_t> group_of;
+  for (std::size_t r = 0; r < devices.size(); ++r) {
+    int host = f.host_of(devices[r]);
+    auto [it, fresh] = group_of.emplace(racks ? f.group_of(host) : host, groups.size());
+    if (fresh) groups.emplace_back();
+    groups[it->second].push_back(static_cast<int>(r));
+  }
+  return groups;
 }
 
 Layout layout_of(const topology::Fabric& f, const std::vector<int>& devices) {

@@ -77,6 +77,9 @@ Communicator make_communicator(const topology::Fabric& fabric, std::vector<int> 
 // The way from one rank to another, between hosts by this NIC at both ends (-1 = each device's own). Reuses the storage of `route`.
 void find_hop_route(const topology::Fabric& fabric, const std::vector<int>& devices, int from, int to, int nic, topology::Route& route);
 
+// Ranks of each host (of each rack, where NVLinks span its hosts: `racks`), hosts in the order of their first rank.
+std::vector<std::vector<int>> ranks_by_host(const topology::Fabric& fabric, const std::vector<int>& devices, bool racks = false);
+
 // Ranks in order; grouped by host if hosts have several devices, else by rack or leaf; one group where the fabric has none of these.
 Layout layout_of(const topology::Fabric& fabric, const std::vector<int>& devices);
 

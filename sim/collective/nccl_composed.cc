@@ -91,20 +91,11 @@ Composed direct(const NcclGroup& g, const Profile& p, Level level, Bytes size, D
   return out;
 }
 
-Groups groups_by(const NcclGroup& g, bool by_node) {
+Groups devices_of(const NcclGroup& g, const std::vector<std::vector<int>>& ranks) {
   Groups out;
-  if (by_node) {
-    for (const auto& node : g.nodes) {
-      out.emplace_back();
-      for (int r : node) out.back().push_back(g.devices[static_cast<std::size_t>(r)]);
-    }
-    return out;
-  }
-  std::map<int, std::size_t> index;
-  for (int d : g.devices) {
-    auto [it, fresh] = index.emplace(g.fabric->host_of(d), out.size());
-    if (fresh) out.emplace_back();
-    out[it->second].push_back(d);
+  for (const auto& group : ranks) {
+    out.emplace_back();
+    for (int r : group) out.back().push_back(g.devices[static_cast<std::size_t>(r)]);
   }
   return out;
 }
@@ -113,10 +104,10 @@ Groups groups_by(const NcclGroup& g, bool by_node) {
 
 std::vector<Composed> composed_all_reduces(const NcclGroup& g, const Profile& p, Level level, Bytes size, Duration slice_sum) {
   std::vector<Composed> out;
-  Groups hosts = groups_by(g, false);
+  Groups hosts = devices_of(g, ranks_by_host(*g.fabric, g.devices));
   if (hosts.size() < 2 || std::all_of(hosts.begin(), hosts.end(), [](const auto& h) { return h.size() < 2; })) return out;
   out.push_back(two_level(g, hosts, "two_level", p, level, size));
-  if (g.nodes.size() > 1 && g.nodes.size() != hosts.size()) out.push_back(two_level(g, groups_by(g, true), "two_level by NVLink domain", p, level, size));
+  if (g.nodes.size() > 1 && g.nodes.size() != hosts.size()) out.push_back(two_level(g, devices_of(g, g.nodes), "two_level by NVLink domain", p, level, size));
   out.push_back(direct(g, p, level, size, slice_sum));
   double n = g.ranks();
   for (Composed& c : out) {

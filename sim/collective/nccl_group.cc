@@ -67,20 +67,6 @@ class Loads {
   std::vector<topology::LinkId> used_;
 };
 
-// A node of NCCL: a host, or the hosts of one NVLink domain (MNNVL).
-std::vector<std::vector<int>> ranks_by_node(const topology::Fabric& f, const std::vector<int>& devices) {
-  std::vector<std::vector<int>> groups;
-  std::map<int, std::size_t> group_of;
-  bool racks = f.cluster().pattern == ddpsim::Pattern::Nvl72;
-  for (std::size_t r = 0; r < devices.size(); ++r) {
-    int host = f.host_of(devices[r]);
-    auto [it, fresh] = group_of.emplace(racks ? f.group_of(host) : host, groups.size());
-    if (fresh) groups.emplace_back();
-    groups[it->second].push_back(static_cast<int>(r));
-  }
-  return groups;
-}
-
 nccl::Wire wire_of(topology::LinkKind kind) {
   switch (kind) {
     case topology::LinkKind::Nvlink: return nccl::Wire::Nvlink;
@@ -308,7 +294,7 @@ NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devic
   g.fabric = &fabric;
   g.devices = std::move(devices);
   g.settings = std::move(settings);
-  g.nodes = ranks_by_node(fabric, g.devices);
+  g.nodes = ranks_by_host(fabric, g.devices, fabric.cluster().pattern == ddpsim::Pattern::Nvl72);  // MNNVL: a domain is a node
   nccl::System& s = g.system;
   s.ranks = g.ranks();
   s.nodes = static_cast<int>(g.nodes.size());

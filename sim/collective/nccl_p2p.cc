@@ -4,7 +4,7 @@
 #include "sim/collective/nccl_p2p.h"
 
 #include <algorithm>
-#include <map>
+#include <set>
 
 #include "sim/collective/nccl_terms.h"
 
@@ -13,33 +13,16 @@ namespace {
 
 using nccl::Protocol;
 
-constexpr double kPsPerUs = 1e6;
-
-// The rank of the group on the same host as `from`, at the place that `to` has in its own; -1 = none.
-class Places {
- public:
-  explicit Places(const NcclGroup& g) : g_(g) {
-    for (int r = 0; r < g.ranks(); ++r) rank_.emplace(g.devices[static_cast<std::size_t>(r)], r);
-  }
-  int device_at(int from, int to) const {
-    const topology::Fabric& f = *g_.fabric;
-    int d = f.host_of(from) * f.cluster().devices_per_host + f.local_of(to);
-    return rank_.count(d) > 0 ? d : -1;
-  }
-
- private:
-  const NcclGroup& g_;
-  std::map<int, int> rank_;
-};
-
-void find_way(const NcclGroup& g, const Places& places, int from, int to, topology::Route& route, topology::Route& scratch) {
+// `members`: the group's devices.
+void find_way(const NcclGroup& g, const std::set<int>& members, int from, int to, topology::Route& route, topology::Route& scratch) {
   const topology::Fabric& f = *g.fabric;
   int a = g.devices[static_cast<std::size_t>(from)];
   int b = g.devices[static_cast<std::size_t>(to)];
   f.find_route(a, b, route);
   if (f.host_of(a) == f.host_of(b) || f.nvlink_domain(a, b) || !f.has_nic_links()) return;
-  int near = places.device_at(a, b);
-  if (near < 0 || near == a || f.nic_of(near) == f.nic_of(a)) return;
+  // On the sender's host, at the place that the receiver has in its own.
+  int near = f.host_of(a) * f.cluster().devices_per_host + f.local_of(b);
+  if (members.count(near) == 0 || near == a || f.nic_of(near) == f.nic_of(a)) return;
   // PXN: over NVLink to that GPU, and by its NIC.
   if (f.path_type(a, near) > topology::PathType::Nvl || f.nic_path_type(near, f.nic_of(near)) > topology::PathType::P2c) return;
   f.find_route_by_nics(near, f.nic_of(near), b, f.nic_of(b), route);
@@ -117,7 +100,7 @@ double waiting_for_buffers(const nccl::P2pMessage& m, int depth) {
 
 void find_p2p_route(const NcclGroup& g, int from, int to, topology::Route& route) {
   topology::Route scratch;
-  find_way(g, Places(g), from, to, route, scratch);
+  find_way(g, {g.devices.begin(), g.devices.end()}, from, to, route, scratch);
 }
 
 NcclP2p make_nccl_p2p(const NcclGroup& g, Operation operation) {
@@ -130,7 +113,7 @@ NcclP2p make_nccl_p2p(const NcclGroup& g, Operation operation) {
   std::vector<int> node_of(static_cast<std::size_t>(n));
   for (std::size_t k = 0; k < g.nodes.size(); ++k)
     for (int r : g.nodes[k]) node_of[static_cast<std::size_t>(r)] = static_cast<int>(k);
-  Places places(g);
+  std::set<int> members(g.devices.begin(), g.devices.end());
   topology::Route route;
   topology::Route scratch;
   std::vector<double> inside(g.fabric->links().size());
@@ -141,7 +124,7 @@ NcclP2p make_nccl_p2p(const NcclGroup& g, Operation operation) {
     for (int i = 1; i < (all ? n : 2); ++i) {
       int b = (a + i) % n;
       bool local = node_of[static_cast<std::size_t>(a)] == node_of[static_cast<std::size_t>(b)];
-      find_way(g, places, a, b, route, scratch);
+      find_way(g, members, a, b, route, scratch);
       for (topology::LinkId l : route.links) (local ? inside : between)[l] += share;
       add_hop(g, route, local ? out.inside_hops : out.between_hops);
     }
@@ -252,15 +235,8 @@ P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes s
     steps = std::max(steps, of_steps);
     fill = std::max(fill, of_fill);
   }
-  auto us = [](double t) { return Duration{static_cast<std::int64_t>(t * kPsPerUs + 0.5)}; };
-  price.base = us(base);
-  price.steps = us(steps);
-  price.fill = us(fill);
-  price.transfer = us(transfer);
-  price.total = price.base + price.steps + price.fill + price.transfer;
-  if (base + steps + fill > transfer) price.limited_by = "latency";
   double n = g.ranks();
-  price.bus_bytes_per_s = s * (o.operation == Operation::AllToAll ? (n - 1) / n : 1) / (static_cast<double>(price.total.ps) / 1e12);
+  set_times(price, base, steps, fill, transfer, s * (o.operation == Operation::AllToAll ? (n - 1) / n : 1));
   return out;
 }
 

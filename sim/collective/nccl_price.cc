@@ -106,20 +106,14 @@ class Pricer {
       case Algorithm::Pat: pat(n); break;
     }
     NcclPrice out;
-    auto us = [](double t) { return Duration{static_cast<std::int64_t>(t * kPsPerUs + 0.5)}; };
-    out.base = us(base_);
-    out.steps = us(steps_);
-    out.fill = us(fill_);
-    out.transfer = us(transfer_);
-    out.total = out.base + out.steps + out.fill + out.transfer;
-    out.limited_by = base_ + steps_ + fill_ > transfer_ ? "latency" : limited_by_;
+    double factor = op_ == Operation::AllReduce ? 2 * (n - 1) / n : op_ == Operation::AllGather || op_ == Operation::ReduceScatter ? (n - 1) / n : 1;
+    out.limited_by = limited_by_;
+    set_times(out, base_, steps_, fill_, transfer_, size_ * factor);
     out.limiting_transport = transport_;
     out.loads = loads_;
     out.per_byte = per_byte_;
     const NcclHop& slow = g_.inter.exists && (between_ >= inside_ || !g_.intra.exists) ? g_.inter : g_.intra;
     out.step_transport = g_.fabric->transports()[slow.transport];
-    double factor = op_ == Operation::AllReduce ? 2 * (n - 1) / n : op_ == Operation::AllGather || op_ == Operation::ReduceScatter ? (n - 1) / n : 1;
-    out.bus_bytes_per_s = size_ * factor / (static_cast<double>(out.total.ps) / 1e12);
     return out;
   }
 
@@ -308,6 +302,16 @@ NcclPrice nccl_price(const NcclGroup& g, const Profile& p, Level level, Operatio
 
 double nccl_step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Protocol protocol, std::int64_t message) {
   return step_us(g, p, hop, nccl::Algorithm::Ring, protocol, message);
+}
+void set_times(NcclPrice& price, double base, double steps, double fill, double transfer, double bus_bytes) {
+  auto us = [](double t) { return Duration{static_cast<std::int64_t>(t * kPsPerUs + 0.5)}; };
+  price.base = us(base);
+  price.steps = us(steps);
+  price.fill = us(fill);
+  price.transfer = us(transfer);
+  price.total = price.base + price.steps + price.fill + price.transfer;
+  if (base + steps + fill > transfer) price.limited_by = "latency";
+  price.bus_bytes_per_s = bus_bytes / (static_cast<double>(price.total.ps) / 1e12);
 }
 double nccl_wire_factor(Protocol p) { return wire_factor(p); }
 double nccl_block_rate(const NcclGroup& g) { return block_rate(g); }

@@ -76,7 +76,7 @@ void explain_command(Terminal& t, Flags& flags) {
   if (!bytes.value || bytes.value->count <= 0) throw InputError{"--bytes " + flags.bytes, bytes.value ? "an operation has at least one byte" : bytes.error};
   NcclQuestion q;
   load_nccl_question(t, flags.nccl, q);
-  if (op == Operation::AllToAll || op == Operation::SendRecv) return explain_p2p(t, q, op, *bytes.value, flags.output);
+  if (op == Operation::AllToAll || op == Operation::SendRecv) return explain_p2p(t, q, op, *bytes.value, flags.nccl.graph, flags.output);
   const Hardware& h = q.hardware;
   const collective::NcclGroup& group = *q.group;
   int ranks = q.ranks;
@@ -121,9 +121,7 @@ void explain_command(Terminal& t, Flags& flags) {
     if (!composed.empty()) j["made_of_calls"] = composed_json(composed);
     return write_answer(t, flags.output, j.dump(1) + "\n");
   }
-  std::string out = fmt::format("{} of {} on {} ranks of {} ({} {}), NCCL 2.{}; {}, {}{}\n\n", flags.op, to_string(*bytes.value), ranks, h.cluster.name,
-                                group.system.nodes, group.system.nodes == 1 ? "node" : "nodes", group.settings.version.minor, h.profile.name,
-                                h.profile.measured() ? "measured" : "datasheet", flags.nccl.graph.empty() ? "" : "; channels of " + flags.nccl.graph);
+  std::string out = heading(q, op, *bytes.value, flags.nccl.graph);
   out += fmt::format("  {:<16} {:>8} {:>11} {:>11} {:>10}  {}\n", "", "channels", "NCCL says", "ddpsim", "bus GB/s", "limited by");
   for (const Row& r : rows)
     out += fmt::format("{} {:<16} {:>8} {:>11} {:>11} {:>10.1f}  {}\n", is_chosen(r) ? "*" : " ", name_of(r.candidate), r.choice.channels,

@@ -14,13 +14,6 @@ namespace {
 
 constexpr const char* kNoEstimate = "none: NCCL has no estimate for point-to-point";
 
-std::string heading(const NcclQuestion& q, Operation op, Bytes bytes) {
-  const Hardware& h = q.hardware;
-  int nodes = q.group->system.nodes;
-  return fmt::format("{} of {} on {} ranks of {} ({} {}), NCCL 2.{}; {}, {}\n\n", name_of(op), to_string(bytes), q.ranks, h.cluster.name, nodes,
-                     nodes == 1 ? "node" : "nodes", q.group->settings.version.minor, h.profile.name, h.profile.measured() ? "measured" : "datasheet");
-}
-
 std::string message_text(const char* where, const nccl::P2pMessage& m, std::int64_t bytes) {
   if (m.parts == 0) return "";
   return fmt::format("  {}: {} each by {}, in {} {}, chunks of {}\n", where, to_string(Bytes{bytes}), nccl::name_of(m.protocol), m.parts,
@@ -33,7 +26,15 @@ io::OrderedJson message_json(const nccl::P2pMessage& m) {
 
 }  // namespace
 
-void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes, const OutputFlags& output) {
+std::string heading(const NcclQuestion& q, Operation op, Bytes bytes, const std::string& graph) {
+  const Hardware& h = q.hardware;
+  int nodes = q.group->system.nodes;
+  return fmt::format("{} of {} on {} ranks of {} ({} {}), NCCL 2.{}; {}, {}{}\n\n", name_of(op), to_string(bytes), q.ranks, h.cluster.name, nodes,
+                     nodes == 1 ? "node" : "nodes", q.group->settings.version.minor, h.profile.name, h.profile.measured() ? "measured" : "datasheet",
+                     graph.empty() ? "" : "; channels of " + graph);
+}
+
+void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes, const std::string& graph, const OutputFlags& output) {
   const collective::NcclGroup& g = *q.group;
   if (q.ranks > collective::kMostP2pRanks)
     throw InputError{fmt::format("--op {}", name_of(op)),
@@ -65,7 +66,7 @@ void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes, 
                          {"candidates", io::OrderedJson::array({row})}};
     return write_answer(t, output, j.dump(1) + "\n");
   }
-  std::string out = heading(q, op, bytes);
+  std::string out = heading(q, op, bytes, graph);
   out += fmt::format("  {:<16} {:>8} {:>11} {:>11} {:>10}  {}\n", "", "channels", "NCCL says", "ddpsim", "bus GB/s", "limited by");
   out += fmt::format("* {:<16} {:>8} {:>11} {:>11} {:>10.1f}  {}\n", "send/recv", o.p2p.blocks, "none", to_string(price.total),
                      price.bus_bytes_per_s / 1e9, price.limited_by);

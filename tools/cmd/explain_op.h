@@ -6,8 +6,11 @@
 
 namespace ddpsim::cli {
 
+// What was asked of one collective. `graph`: of --graph, "" without.
+std::string heading(const NcclQuestion& q, Operation op, Bytes bytes, const std::string& graph);
+
 // --op all_to_all, --op send_recv.
-void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes, const OutputFlags& output);
+void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes, const std::string& graph, const OutputFlags& output);
 
 // All-reduces made of NCCL's calls, beside the price of its choice; "" and an empty array where there are none.
 std::vector<collective::Composed> composed_of(const NcclQuestion& q, Bytes bytes);
