@@ -4,8 +4,8 @@
 #include "sim/collective/nccl_p2p.h"
 
 #include <algorithm>
-#include <set>
 
+#include "sim/collective/nccl_p2p_routes.h"
 #include "sim/collective/nccl_terms.h"
 
 namespace ddpsim::collective {
@@ -13,39 +13,11 @@ namespace {
 
 using nccl::Protocol;
 
-// `members`: the group's devices.
-void find_way(const NcclGroup& g, const std::set<int>& members, int from, int to, topology::Route& route, topology::Route& scratch) {
-  const topology::Fabric& f = *g.fabric;
-  int a = g.devices[static_cast<std::size_t>(from)];
-  int b = g.devices[static_cast<std::size_t>(to)];
-  f.find_route(a, b, route);
-  if (f.host_of(a) == f.host_of(b) || f.nvlink_domain(a, b) || !f.has_nic_links()) return;
-  // On the sender's host, at the place that the receiver has in its own.
-  int near = f.host_of(a) * f.cluster().devices_per_host + f.local_of(b);
-  if (members.count(near) == 0 || near == a || f.nic_of(near) == f.nic_of(a)) return;
-  // PXN: over NVLink to that GPU, and by its NIC.
-  if (f.path_type(a, near) > topology::PathType::Nvl || f.nic_path_type(near, f.nic_of(near)) > topology::PathType::P2c) return;
-  f.find_route_by_nics(near, f.nic_of(near), b, f.nic_of(b), route);
-  f.find_route(a, near, scratch);
-  route.links.insert(route.links.begin(), scratch.links.begin(), scratch.links.end());
-  route.latency = route.latency + scratch.latency;
-}
-
-void add_hop(const NcclGroup& g, const topology::Route& route, std::vector<NcclHop>& hops) {
-  NcclHop hop{true, route.transport, route.latency, {}, 0, 0};
-  for (topology::LinkId id : route.links) {
-    const topology::Link& l = g.fabric->links()[id];
-    if (l.eager.count > 0 && (hop.eager.count == 0 || l.eager < hop.eager)) hop.eager = l.eager;
-  }
-  auto same = std::find_if(hops.begin(), hops.end(), [&](const NcclHop& h) { return h.transport == hop.transport && h.eager == hop.eager; });
-  if (same == hops.end()) hops.push_back(hop);
-  else same->wire = std::max(same->wire, hop.wire);
-}
-
-std::vector<LinkLoad> loads_of(const std::vector<double>& count) {
+// `messages` of an operation whose bytes are `parts` of them.
+std::vector<LinkLoad> loads_of(const std::vector<std::int64_t>& messages, int parts) {
   std::vector<LinkLoad> out;
-  for (std::size_t l = 0; l < count.size(); ++l)
-    if (count[l] > 0) out.push_back({static_cast<topology::LinkId>(l), count[l]});
+  for (std::size_t l = 0; l < messages.size(); ++l)
+    if (messages[l] > 0) out.push_back({static_cast<topology::LinkId>(l), static_cast<double>(messages[l]) / parts});
   return out;
 }
 
@@ -98,38 +70,19 @@ double waiting_for_buffers(const nccl::P2pMessage& m, int depth) {
 
 }  // namespace
 
-void find_p2p_route(const NcclGroup& g, int from, int to, topology::Route& route) {
-  topology::Route scratch;
-  find_way(g, {g.devices.begin(), g.devices.end()}, from, to, route, scratch);
-}
-
 NcclP2p make_nccl_p2p(const NcclGroup& g, Operation operation) {
   NcclP2p out;
   out.group = &g;
   out.operation = operation;
   Nvlinks nvlinks = nvlinks_inside(g);
   out.p2p = nccl::p2p_of(g.system, g.settings, nvlinks.fewest, nvlinks.all);
-  int n = g.ranks();
-  std::vector<int> node_of(static_cast<std::size_t>(n));
-  for (std::size_t k = 0; k < g.nodes.size(); ++k)
-    for (int r : g.nodes[k]) node_of[static_cast<std::size_t>(r)] = static_cast<int>(k);
-  std::set<int> members(g.devices.begin(), g.devices.end());
-  topology::Route route;
-  topology::Route scratch;
-  std::vector<double> inside(g.fabric->links().size());
-  std::vector<double> between(inside.size());
   bool all = operation == Operation::AllToAll;
-  double share = all ? 1.0 / n : 1;
-  for (int a = 0; a < n; ++a)
-    for (int i = 1; i < (all ? n : 2); ++i) {
-      int b = (a + i) % n;
-      bool local = node_of[static_cast<std::size_t>(a)] == node_of[static_cast<std::size_t>(b)];
-      find_way(g, members, a, b, route, scratch);
-      for (topology::LinkId l : route.links) (local ? inside : between)[l] += share;
-      add_hop(g, route, local ? out.inside_hops : out.between_hops);
-    }
-  out.inside = loads_of(inside);
-  out.between = loads_of(between);
+  P2pPairs pairs = all ? routes_of_all_pairs(g) : routes_to_the_next(g);
+  int parts = all ? g.ranks() : 1;
+  out.inside = loads_of(pairs.inside.messages, parts);
+  out.between = loads_of(pairs.between.messages, parts);
+  out.inside_hops = std::move(pairs.inside.hops);
+  out.between_hops = std::move(pairs.between.hops);
   return out;
 }
 

@@ -170,8 +170,8 @@ bool Fabric::reachable(int from, int to) const {
   return reaches_nic(from, nic_a) && reaches_nic(to, nic_b) && network_.reachable(a, nic_a, b, nic_b);
 }
 
-void Fabric::append_local(int host, const LocalPath& path, Route& route) const {
-  for (std::uint32_t l : path.links) route.links.push_back(inside_link(host, l));
+void Fabric::append_local(int host, const LocalPath& path, std::vector<LinkId>& links) const {
+  for (std::uint32_t l : path.links) links.push_back(inside_link(host, l));
 }
 
 void Fabric::append_nvlink_up(int device, Route& route) const {
@@ -194,7 +194,7 @@ void Fabric::find_route(int from, int to, Route& route) const {
   route.links.clear();
   if (a == b && drawn()) {
     const LocalPath& path = inside(a).between(local_of(from), local_of(to));
-    append_local(a, path, route);
+    append_local(a, path, route.links);
     route.transport = links_[inside_link(a, path.decides)].transport;
   } else {
     append_nvlink_up(from, route);
@@ -204,21 +204,34 @@ void Fabric::find_route(int from, int to, Route& route) const {
   finish(route);
 }
 
+void Fabric::append_exit(int device, int nic, std::vector<LinkId>& links) const {
+  int host = host_of(device);
+  if (drawn() && hosts_.front().draws_nics()) append_local(host, inside(host).to_nic(local_of(device), nic), links);
+  if (has_nic_links()) links.push_back(nic_link(host, nic));
+}
+
+std::uint8_t Fabric::append_crossing(int from_host, int from_nic, int to_host, int to_nic, std::vector<LinkId>& links) const {
+  std::size_t first = links.size();
+  network_.find_way(from_host, from_nic, to_host, to_nic, links);
+  for (std::size_t i = first; i < links.size(); ++i) links[i] += trunk_base_;
+  return has_nic_links() ? net_transport_ : links_[links[first]].transport;
+}
+
+void Fabric::append_entry(int nic, int device, std::vector<LinkId>& links) const {
+  int host = host_of(device);
+  if (has_nic_links()) links.push_back(nic_link(host, nic) + 1);
+  if (drawn() && hosts_.front().draws_nics()) append_local(host, inside(host).from_nic(nic, local_of(device)), links);
+}
+
 void Fabric::find_route_by_nics(int from, int from_nic, int to, int to_nic, Route& route) const {
   int a = host_of(from);
   int b = host_of(to);
   from_nic = usable_nic(a, from_nic);
   to_nic = usable_nic(b, to_nic);
-  bool ends = drawn() && hosts_.front().draws_nics();
   route.links.clear();
-  if (ends) append_local(a, inside(a).to_nic(local_of(from), from_nic), route);
-  if (has_nic_links()) route.links.push_back(nic_link(a, from_nic));
-  std::size_t first = route.links.size();
-  network_.find_way(a, from_nic, b, to_nic, route.links);
-  for (std::size_t i = first; i < route.links.size(); ++i) route.links[i] += trunk_base_;
-  route.transport = has_nic_links() ? net_transport_ : links_[route.links[first]].transport;
-  if (has_nic_links()) route.links.push_back(nic_link(b, to_nic) + 1);
-  if (ends) append_local(b, inside(b).from_nic(to_nic, local_of(to)), route);
+  append_exit(from, from_nic, route.links);
+  route.transport = append_crossing(a, from_nic, b, to_nic, route.links);
+  append_entry(to_nic, to, route.links);
   finish(route);
 }
 

@@ -62,6 +62,11 @@ class Fabric {
   // The same, leaving and entering by these NICs (local indices; one whose link failed is replaced as in nic_of).
   // REQUIRES: different hosts that are not of one NVLink rack, or are to be reached by their NICs all the same.
   void find_route_by_nics(int from_device, int from_nic, int to_device, int to_nic, Route& route) const;
+  // What that route consists of, one after another: from the device to the NIC and on its link, from NIC to NIC (Network::find_way; returns the route's
+  // transport), by the NIC's link to the device. Each appends links. REQUIRES: the NICs' links did not fail.
+  void append_exit(int device, int nic, std::vector<LinkId>& links) const;
+  std::uint8_t append_crossing(int from_host, int from_nic, int to_host, int to_nic, std::vector<LinkId>& links) const;
+  void append_entry(int nic, int device, std::vector<LinkId>& links) const;
   bool reachable(int from, int to) const;
   // Of the route that find_route takes. `intra`: Nvl, C2c or Pix by its transport, Phb for any other.
   PathType path_type(int from_device, int to_device) const;
@@ -100,7 +105,7 @@ class Fabric {
   int usable_nic(int host, int nic) const;
   bool reaches_nic(int device, int nic) const;
   bool in_rack(int device_a, int device_b) const;
-  void append_local(int host, const LocalPath& path, Route& route) const;
+  void append_local(int host, const LocalPath& path, std::vector<LinkId>& links) const;
   void append_nvlink_up(int device, Route& route) const;
   void append_nvlink_down(int device, Route& route) const;
   void apply_faults();

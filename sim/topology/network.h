@@ -49,6 +49,10 @@ class Network {
   bool reachable(int host_a, int nic_a, int host_b, int nic_b) const;
   // Appends 2 * trunk + direction for each trunk of the way. REQUIRES reachable.
   void find_way(int host_a, int nic_a, int host_b, int nic_b, std::vector<std::uint32_t>& out) const;
+  // Of NICs with the same number find_way takes the same ways, to any NIC (from any NIC): the switch and, where it matters, what chooses the spine. NICs that
+  // are hashed, or whose ways may go around a failed trunk, have a number each.
+  std::uint32_t alike_from(int host, int nic) const;
+  std::uint32_t alike_to(int host, int nic) const;
 
  private:
   std::uint32_t spec(const LinkSpec& l);
@@ -60,6 +64,8 @@ class Network {
   void make_table();
   // The pattern's own way; false if it crosses a failed trunk.
   bool by_pattern(int host_a, int nic_a, int host_b, int nic_b, std::vector<std::uint32_t>& out) const;
+  // A way depends on the two NICs' own numbers, not only on what they have in common with others.
+  bool each_its_own() const;
   void by_table(int from, int to, std::uint32_t source, std::uint32_t destination, std::vector<std::uint32_t>& out) const;
   void step(int& router, std::size_t dimension, int sign, std::vector<std::uint32_t>& out) const;
   int gateway(int group, int other) const;

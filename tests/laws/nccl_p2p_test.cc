@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <random>
 
 #include "sim/collective/nccl_p2p.h"
+#include "sim/collective/nccl_p2p_routes.h"
 #include "sim/collective/nccl_terms.h"
 #include "sim/engine/execute.h"
 #include "tests/support/support.h"
@@ -112,6 +114,124 @@ TEST(NcclP2pLoads, GoByTheReceiversRail) {
   World boxes("pcie-box-8", 2, 8);
   collective::find_p2p_route(boxes.group, 0, 8 + 5, route);
   EXPECT_TRUE(crosses(boxes.fabric->nic_link(0, 0)));
+}
+
+// ---- all pairs at once
+
+using Hop = std::tuple<int, std::int64_t, std::int64_t>;  // transport, eager bytes, wire
+std::vector<Hop> sorted(const std::vector<collective::NcclHop>& hops) {
+  std::vector<Hop> out;
+  for (const collective::NcclHop& h : hops) out.emplace_back(h.transport, h.eager.count, h.wire.ps);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// The sum of every pair's way, walked alone.
+collective::P2pPairs pair_by_pair(const collective::NcclGroup& g) {
+  collective::P2pPairs out;
+  std::vector<int> node_of(g.devices.size());
+  for (std::size_t k = 0; k < g.nodes.size(); ++k)
+    for (int r : g.nodes[k]) node_of[static_cast<std::size_t>(r)] = static_cast<int>(k);
+  for (collective::P2pRoutes* r : {&out.inside, &out.between}) r->messages.resize(g.fabric->links().size());
+  topology::Route route;
+  for (int a = 0; a < g.ranks(); ++a)
+    for (int b = 0; b < g.ranks(); ++b) {
+      if (a == b) continue;
+      collective::P2pRoutes& to = node_of[static_cast<std::size_t>(a)] == node_of[static_cast<std::size_t>(b)] ? out.inside : out.between;
+      collective::find_p2p_route(g, a, b, route);
+      collective::NcclHop hop{true, route.transport, route.latency, {}, 0, 0};
+      for (topology::LinkId l : route.links) {
+        ++to.messages[l];
+        Bytes eager = g.fabric->links()[l].eager;
+        if (eager.count > 0 && (hop.eager.count == 0 || eager < hop.eager)) hop.eager = eager;
+      }
+      auto same = std::find_if(to.hops.begin(), to.hops.end(), [&](const auto& h) { return h.transport == hop.transport && h.eager == hop.eager; });
+      if (same == to.hops.end()) to.hops.push_back(hop);
+      else same->wire = std::max(same->wire, hop.wire);
+    }
+  return out;
+}
+
+// Networks for `hosts` hosts, NICs as the cluster has them.
+std::vector<Cluster> networks(Cluster c, int hosts, std::mt19937& random) {
+  std::vector<Cluster> out;
+  c.hosts = hosts;
+  c.trunk = c.global = c.uplink = c.link;
+  c.trunk.latency = Duration{700'000};
+  c.global.latency = Duration{1'300'000};
+  c.global.eager = Bytes{4096};
+  auto add = [&](Pattern p, auto change) {
+    for (Ecmp e : {Ecmp::Source, Ecmp::Hash}) {
+      Cluster one = c;
+      one.pattern = p;
+      one.ecmp = e;
+      change(one);
+      out.push_back(one);
+    }
+  };
+  add(Pattern::Star, [](Cluster&) {});
+  add(Pattern::Racks, [](Cluster& o) { o.racks = 2; });
+  add(Pattern::FatTree, [](Cluster& o) { o.hosts_per_leaf = 3, o.spines = 3; });
+  add(Pattern::RailOptimised, [](Cluster& o) { o.hosts_per_group = 3, o.spines = 2; });
+  add(Pattern::Ring, [](Cluster&) {});
+  if (hosts == 12) add(Pattern::Torus, [](Cluster& o) { o.extents = {3, 4}; });
+  if (hosts == 12) add(Pattern::Dragonfly, [](Cluster& o) { o.groups = 3, o.routers_per_group = 2, o.hosts_per_router = 2; });
+  add(Pattern::Nvl72, [](Cluster& o) { o.hosts_per_rack = 4; });
+  // A tree of hosts and switches and some cables more, of two kinds.
+  LinkSpec other = c.trunk;
+  other.eager = Bytes{16384};
+  if (c.intra || !c.inside)
+    add(Pattern::Graph, [&](Cluster& o) {
+      o.nics_per_host = 1;
+      for (int v = 0; v < hosts + 4; ++v) {
+        o.nodes.push_back({"v" + std::to_string(v), v >= 4});
+        if (v > 0) o.links.push_back({"v" + std::to_string(random() % static_cast<unsigned>(std::min(v, 4))), "v" + std::to_string(v), v % 3 == 0 ? other : c.link});
+      }
+      for (int i = 0; i < 6; ++i) {
+        unsigned a = random() % 4;
+        o.links.push_back({"v" + std::to_string(a), "v" + std::to_string((a + 1 + random() % 3) % 4), i % 2 == 0 ? other : c.trunk});
+      }
+    });
+  return out;
+}
+
+// Failed NICs, trunks and links inside hosts, hosts with some of their GPUs, ranks in any order.
+TEST(NcclP2pLoads, AreTheSumOfEveryPairsWay) {
+  std::mt19937 random(20240607);
+  std::map<Pattern, int> seen;
+  int faulty = 0;
+  for (const char* name : {"dgx-h100", "dgx1-v100", "pcie-box-8", "aws-p4d", "gpu-ethernet-10g", "gb200-nvl72"})
+    for (int hosts : {5, 12})
+      for (Cluster& c : networks(test::cluster(name), hosts, random))
+        for (int faults : {0, 0, 1, 4}) {
+          c.failed_links.clear();
+          topology::Fabric whole(c);
+          for (int i = 0; i < faults; ++i) c.failed_links.push_back(whole.link_name(static_cast<topology::LinkId>(random() % whole.links().size())));
+          topology::Fabric fabric(c);
+          collective::NcclGroup g;
+          g.fabric = &fabric;
+          bool some = random() % 2 == 0;
+          for (int d = 0; d < fabric.devices(); ++d)
+            if (!some || random() % 3 > 0) g.devices.push_back(d);
+          if (random() % 2 == 0) std::shuffle(g.devices.begin(), g.devices.end(), random);
+          bool reachable = std::all_of(g.devices.begin(), g.devices.end(), [&](int a) {
+            return std::all_of(g.devices.begin(), g.devices.end(), [&](int b) { return a == b || fabric.reachable(a, b); });
+          });
+          if (g.devices.size() < 2 || !reachable) continue;
+          ++seen[c.pattern];
+          faulty += faults > static_cast<int>(fabric.ignored_faults().size()) ? 1 : 0;
+          g.nodes = collective::ranks_by_host(fabric, g.devices, c.pattern == Pattern::Nvl72);
+          collective::P2pPairs one = pair_by_pair(g);
+          collective::P2pPairs all = collective::routes_of_all_pairs(g);
+          std::string what = std::string(name) + " " + name_of(c.pattern) + (c.ecmp == Ecmp::Hash ? " hash " : " ") + std::to_string(hosts) + ", " + std::to_string(faults) + " faults";
+          EXPECT_EQ(all.inside.messages, one.inside.messages) << what;
+          EXPECT_EQ(all.between.messages, one.between.messages) << what;
+          EXPECT_EQ(sorted(all.inside.hops), sorted(one.inside.hops)) << what;
+          EXPECT_EQ(sorted(all.between.hops), sorted(one.between.hops)) << what;
+        }
+  for (Pattern p : {Pattern::Star, Pattern::Racks, Pattern::FatTree, Pattern::RailOptimised, Pattern::Ring, Pattern::Torus, Pattern::Dragonfly, Pattern::Nvl72, Pattern::Graph})
+    EXPECT_GE(seen[p], 8) << name_of(p);
+  EXPECT_GE(faulty, 100);
 }
 
 // As long as protocol, parts and chunks stay what they are.
