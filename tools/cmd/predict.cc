@@ -66,8 +66,6 @@ io::OrderedJson page_data(const Loaded& l, const predict::Prediction& p, const s
 void predict_command(Terminal& t, const Flags& flags) {
   check_html(flags.output);
   Loaded l = load(t, flags.question);
-  predict::Communicators known;
-  l.options.known = &known;
   predict::Prediction p = predict::predict(l.question(), l.options);
   p.run.key = l.key;
   std::vector<predict::Lever> levers;

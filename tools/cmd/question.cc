@@ -189,8 +189,7 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   out.profile = asked.hardware->profile;
   out.scenario = std::move(asked.scenario);
   out.options = asked.options;
-  out.options.known = nullptr;
-  out.fabric.emplace(out.cluster);
+  out.fabric = {asked.hardware, &*asked.hardware->fabric};  // keeps the communicators, too
   constexpr std::uint64_t kOffset = 0xcbf29ce484222325ull;
   std::uint64_t hash = kOffset;
   Json plan_and_ranks = asked.document;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,8 +56,8 @@ struct Loaded {
   io::Documents documents;    // as loaded, with --set applied
   std::string scenario_hash;  // of `document`
   std::string workload_hash;  // of the workload's document
-  std::optional<topology::Fabric> fabric;
-  predict::Options options;
+  std::shared_ptr<const topology::Fabric> fabric;
+  predict::Options options;  // `known`: lives as long as the fabric that load() made, and is of that one
   predict::Question question() const { return {workload, *fabric, profile, scenario}; }
 };
 // "NCCL 2.26, NCCL_ALGO=allreduce:tree": what the plan sets of NCCL; "" = nothing. `without`: keys and variables that are left out.

@@ -99,10 +99,8 @@ void tune_command(Terminal& t, const Flags& flags) {
   if (!flags.samples.empty()) positive("--epoch-samples", flags.samples, 1e15);
   if (!flags.deadline.empty()) seconds(flags.deadline);
   Loaded l = load(t, flags.question);
-  predict::Communicators known;
   predict::TuneOptions options;
   options.options = l.options;
-  options.options.known = &known;
   options.knob = knob_of(flags.knob, l.scenario.plan);
   if (options.knob.name == "first_bucket_bytes" && l.scenario.plan.bucket_cap_mb && l.scenario.plan.pytorch >= PytorchVersion::V2_7)
     throw InputError{"--knob first_bucket_bytes", fmt::format("changes nothing in PyTorch {} where bucket_cap_mb is set: the cap holds for the first bucket, too; leave bucket_cap_mb out", ddpsim::name_of(l.scenario.plan.pytorch))};

@@ -119,7 +119,8 @@ Case predict_case(const Terminal& t, const Flags& flags, const std::string& path
     if (!flags.without.empty()) {
       l.options.without = predict::parse_mechanism(flags.without);
       predict::remove(*l.options.without, l.workload, l.cluster, l.profile, l.scenario);
-      l.fabric.emplace(l.cluster);
+      l.fabric = std::make_shared<const topology::Fabric>(l.cluster);
+      l.options.known = nullptr;
     }
     c.prediction = predict::predict(l.question(), l.options);
     c.naive = predict::naive_step(l.question());
