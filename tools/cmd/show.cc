@@ -23,6 +23,8 @@ Program program_of(const Loaded& l) {
   return strategy::lower({l.workload, times, l.profile.kind}, l.scenario.plan);
 }
 
+constexpr std::size_t kOpColumn = 12;
+
 std::string program_table(const Program& p, bool csv) {
   std::string out = csv ? "step,lane,op,bytes,tensors,waits_for\n" : "";
   auto add = [&](const StepProgram& s) {
@@ -33,7 +35,7 @@ std::string program_table(const Program& p, bool csv) {
       std::string name = name_of(p, s, i);
       std::size_t tensors = tensors_of(p, s, i).size();
       if (csv) out += fmt::format("{},{},{},{},{},{}\n", name_of(s.kind), name_of(s.ops[i].lane), report::csv_field(name), s.ops[i].bytes, tensors, report::csv_field(waits));
-      else out += fmt::format("  {:<9} {:<56} {:>12} {:>8}  {}\n", name_of(s.ops[i].lane), name, s.ops[i].bytes, tensors, waits);
+      else out += report::wrapped(fmt::format("  {:<9} {:<56} {:>12} {:>8}  {}\n", name_of(s.ops[i].lane), name, s.ops[i].bytes, tensors, waits), kOpColumn + 2);
     }
   };
   for (const StepProgram& s : p.warmup) add(s);
