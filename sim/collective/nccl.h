@@ -14,6 +14,8 @@
 
 namespace ddpsim::collective {
 
+// Ranks of each node, in order: of a host, or of a domain where NVLinks join hosts.
+std::vector<std::vector<int>> nccl_nodes(const topology::Fabric& fabric, const std::vector<int>& devices);
 // REQUIRES: devices distinct and mutually reachable. `settings`: of the environment; `compute_capability`: of the GPUs. `found`: what NCCL's own search found,
 // instead of ddpsim's: GPUs by their place in a node, nodes of equal size.
 NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices, nccl::Settings settings, int compute_capability,

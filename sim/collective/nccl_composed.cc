@@ -60,6 +60,7 @@ std::vector<NcclGroup> communicators(const NcclGroup& whole, const Groups& group
 Composed two_level(const NcclGroup& g, const Groups& rows, std::string name, const Profile& p, Level level, Bytes size) {
   Composed out;
   out.name = std::move(name);
+  out.sub_communicators = true;
   std::size_t width = rows.front().size();
   if (std::any_of(rows.begin(), rows.end(), [&](const auto& r) { return r.size() != width; })) {
     out.why_not = "its groups have different numbers of ranks";
@@ -82,7 +83,7 @@ Composed direct(const NcclGroup& g, const Profile& p, Level level, Bytes size, D
   Composed out;
   out.name = "direct";
   if (g.ranks() > kMostP2pRanks) {
-    out.why_not = "has more than " + std::to_string(kMostP2pRanks) + " ranks, whose routes are added up pair by pair";
+    out.why_not = "has more than " + std::to_string(kMostP2pRanks) + " ranks, the most whose routes are added up";
     return out;
   }
   NcclPrice price = nccl_p2p_price(make_nccl_p2p(g, Operation::AllToAll), p, level, size).price;

@@ -26,6 +26,7 @@ struct ComposedStage {
 struct Composed {
   std::string name;     // "two_level", "two_level by NVLink domain", "direct"
   std::string why_not;  // not possible here, or under these settings; then no stages
+  bool sub_communicators = false;  // whose channels ddpsim's own search finds, also where the whole group's are given
   std::vector<ComposedStage> stages;
   Duration total;
   double bus_bytes_per_s = 0;

@@ -288,13 +288,17 @@ void find_hops(NcclGroup& g) {
 
 }  // namespace
 
+std::vector<std::vector<int>> nccl_nodes(const topology::Fabric& fabric, const std::vector<int>& devices) {
+  return ranks_by_host(fabric, devices, fabric.cluster().pattern == ddpsim::Pattern::Nvl72);  // MNNVL: a domain is a node
+}
+
 NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices, nccl::Settings settings, int compute_capability,
                           const nccl::Graphs* found) {
   NcclGroup g;
   g.fabric = &fabric;
   g.devices = std::move(devices);
   g.settings = std::move(settings);
-  g.nodes = ranks_by_host(fabric, g.devices, fabric.cluster().pattern == ddpsim::Pattern::Nvl72);  // MNNVL: a domain is a node
+  g.nodes = nccl_nodes(fabric, g.devices);
   nccl::System& s = g.system;
   s.ranks = g.ranks();
   s.nodes = static_cast<int>(g.nodes.size());

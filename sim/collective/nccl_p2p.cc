@@ -103,13 +103,21 @@ std::vector<std::vector<nccl::P2pBatch>> NcclP2p::batches(const nccl::P2pMessage
   return one;
 }
 
-P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes size) {
+P2pMessages p2p_messages(const NcclP2p& o, Bytes size) {
   const NcclGroup& g = *o.group;
-  P2pPrice out;
   std::int64_t bytes = p2p_message_bytes(o, size);
+  P2pMessages out;
   out.inside.parts = out.between.parts = 0;
   if (!o.inside_hops.empty()) out.inside = nccl::p2p_message(g.system, o.p2p, g.settings.version, false, bytes);
   if (!o.between_hops.empty()) out.between = nccl::p2p_message(g.system, o.p2p, g.settings.version, true, bytes);
+  return out;
+}
+
+P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes size) {
+  const NcclGroup& g = *o.group;
+  P2pMessages messages = p2p_messages(o, size);
+  P2pPrice out{{}, messages.inside, messages.between};
+  std::int64_t bytes = p2p_message_bytes(o, size);
   const nccl::P2pMessage& in = out.inside;
   const nccl::P2pMessage& between = out.between;
   bool ll = between.parts == 0 && in.protocol == Protocol::Ll;

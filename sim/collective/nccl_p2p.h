@@ -36,10 +36,17 @@ void find_p2p_route(const NcclGroup& g, int from, int to, topology::Route& route
 // Bytes of one message.
 std::int64_t p2p_message_bytes(const NcclP2p& o, Bytes size);
 
-struct P2pPrice {
-  NcclPrice price;
+struct P2pMessages {
   nccl::P2pMessage inside;   // parts 0: no pair of ranks is on one node
   nccl::P2pMessage between;  // parts 0: all are
+};
+// REQUIRES: size > 0.
+P2pMessages p2p_messages(const NcclP2p& o, Bytes size);
+
+struct P2pPrice {
+  NcclPrice price;
+  nccl::P2pMessage inside;  // both as p2p_messages
+  nccl::P2pMessage between;
 };
 // REQUIRES: p has every transport of the fabric; size > 0.
 P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes size);

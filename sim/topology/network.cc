@@ -292,24 +292,21 @@ void Network::find_way(int host_a, int nic_a, int host_b, int nic_b, std::vector
 }
 
 bool Network::each_its_own() const {
-  if (pattern_ == Pattern::Graph) return ecmp_ == Ecmp::Hash;
   bool spines = pattern_ == Pattern::FatTree || pattern_ == Pattern::RailOptimised;
-  return any_failed_ || (spines && ecmp_ == Ecmp::Hash);
+  return pattern_ == Pattern::Graph || any_failed_ || (spines && ecmp_ == Ecmp::Hash);
 }
 
 std::uint32_t Network::alike_from(int host, int nic) const {
-  auto u = [](std::int64_t x) { return static_cast<std::uint32_t>(x); };
   int source = host * nics_ + nic;
-  if (each_its_own()) return u(source);
-  if (pattern_ == Pattern::Graph) return u(host);
-  if (pattern_ == Pattern::FatTree) return u(std::int64_t{switch_of(host, nic)} * spines_ + source % spines_);
-  if (pattern_ == Pattern::RailOptimised) return u(std::int64_t{switch_of(host, nic)} * spines_ + host % spines_);
-  return u(switch_of(host, nic));
+  std::int64_t number = switch_of(host, nic);
+  if (each_its_own()) number = source;
+  else if (pattern_ == Pattern::FatTree) number = number * spines_ + source % spines_;
+  else if (pattern_ == Pattern::RailOptimised) number = number * spines_ + host % spines_;
+  return static_cast<std::uint32_t>(number);
 }
 
 std::uint32_t Network::alike_to(int host, int nic) const {
-  if (each_its_own()) return static_cast<std::uint32_t>(host * nics_ + nic);
-  return static_cast<std::uint32_t>(pattern_ == Pattern::Graph ? host : switch_of(host, nic));
+  return static_cast<std::uint32_t>(each_its_own() ? host * nics_ + nic : switch_of(host, nic));
 }
 
 const char* Network::role_of(int s) const {

@@ -85,6 +85,47 @@ TEST(Explain, PointToPointHasNoEstimate) {
   EXPECT_TRUE(one["candidates"][0]["between"].is_null());
 }
 
+// A rank's 64 MiB in 4 parts, a byte more in 8: faster. Of all_reduce the choice between algorithms. Text and JSON name the same sizes.
+TEST(Explain, NamesWhereThePriceFalls) {
+  io::Json one = explained({"--op", "send_recv", "--cluster", "hgx-h100"});
+  bool found = false;
+  for (const io::Json& c : one["changes"]) {
+    if (c["from_bytes"] != 64 * 1048576 + 1) continue;
+    found = true;
+    EXPECT_EQ(c["price_falls"], true);
+    EXPECT_EQ(c["where"], "inside a node");
+    EXPECT_EQ(c["before"], "simple in 4 parts by chunks of 512 KiB");
+    EXPECT_EQ(c["after"], "simple in 8 parts by chunks of 512 KiB");
+  }
+  EXPECT_TRUE(found) << one["changes"];
+  for (const Args& question : {Args{"--op", "send_recv", "--cluster", "hgx-h100"}, Args{"--op", "all_to_all", "--cluster", "hgx-h100"},
+                               Args{"--op", "all_to_all", "--cluster", "dgx-h100", "--set", "cluster.hosts=2"},
+                               Args{"--op", "send_recv", "--cluster", "gpu-ethernet-10g"}, Args{"--cluster", "gh200x4-slingshot", "--nccl", "2.23.4"}}) {
+    auto price = [&](std::int64_t bytes) {
+      Args args = question;
+      args.insert(args.end(), {"--bytes", std::to_string(bytes) + "B"});
+      io::Json j = explained(args);
+      for (const io::Json& c : j["candidates"])
+        if (c["chosen"].get<bool>()) return c["price_ps"].get<std::int64_t>();
+      return std::int64_t{0};
+    };
+    bool p2p = question[0] == "--op";
+    io::Json j = explained(question);
+    std::size_t falls = 0;
+    for (const io::Json& c : j["changes"]) {
+      std::int64_t bytes = c["from_bytes"].get<std::int64_t>();
+      EXPECT_EQ(c["price_falls"].get<bool>(), price(bytes) < price(p2p ? bytes - 1 : bytes / 2)) << c;
+      falls += c["price_falls"].get<bool>();
+    }
+    Args text = question;
+    text.insert(text.begin(), "explain");
+    std::string out = ddpsim(text).out;
+    std::size_t named = 0;
+    for (std::size_t at = out.find("the time falls"); at != std::string::npos; at = out.find("the time falls", at + 1)) ++named;
+    EXPECT_EQ(named, falls) << out;
+  }
+}
+
 TEST(Explain, ShowsWhatIsMadeOfNcclsCalls) {
   Outcome o = ddpsim({"explain", "--bytes", "64MiB", "--cluster", "dgx-h100", "--set", "cluster.hosts=4"});
   ASSERT_EQ(o.code, 0) << o.err;
@@ -166,6 +207,14 @@ TEST(Explain, TakesTheChannelsThatNcclFound) {
   with.insert(with.end(), {"--graph", source_path("tests/data/nccl/graph_2hosts.xml")});
   EXPECT_EQ(row(explained(with), "ring")["channels"], 4);
   EXPECT_NE(row(explained(hosts), "ring")["nccl_ps"], row(explained(with), "ring")["nccl_ps"]);
+  // The file is not of sub-communicators.
+  for (const io::Json& c : explained(with)["made_of_calls"]) EXPECT_EQ(c["channels_found_by"], c["name"] == "direct" ? "nccl" : "ddpsim");
+  for (const io::Json& c : explained(hosts)["made_of_calls"]) EXPECT_EQ(c["channels_found_by"], "ddpsim");
+  Args text_of = with;
+  text_of.insert(text_of.begin(), "explain");
+  EXPECT_TRUE(has(ddpsim(text_of).out, "; channels of ddpsim's own search\n"));
+  text_of.resize(text_of.size() - 2);
+  EXPECT_FALSE(has(ddpsim(text_of).out, "own search"));
 
   struct Bad {
     Args args;

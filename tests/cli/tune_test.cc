@@ -176,7 +176,10 @@ TEST(Terminal, LinesFitIn160Columns) {
   const Args cpu{"--workload", "resnet18-cpu", "--cluster", "testbed-star", "--set", "plan.backend=tcp"};
   for (const Args& a : {Args{"list"}, Args{"doctor"}, Args{"--help"}, Args{"sweep", "--help"}, Args{"run", "--help"}, Args{"topology", "show", "dgx-h100"},
                         Args{"predict"} + cpu, Args{"tune"} + cpu, Args{"explain"} + cpu, Args{"tune"} + kSlow, Args{"explain"} + kSlow,
-                        Args{"tune"} + kSlow + Args{"--set", "NCCL_ALGO=allreduce:tree,ring", "--set", "NCCL_PROTO=^LL128"}}) {
+                        Args{"tune"} + kSlow + Args{"--set", "NCCL_ALGO=allreduce:tree,ring", "--set", "NCCL_PROTO=^LL128"},
+                        Args{"explain", "--cluster", "dgx-h100", "--set", "cluster.hosts=4"}, Args{"explain", "--op", "send_recv", "--cluster", "hgx-h100"},
+                        Args{"explain", "--cluster", "hgx-h100", "--graph", source_path("tests/data/nccl/graph_8gpus.xml")},
+                        Args{"show", "program", "--workload", "bert-base", "--cluster", "dgx-h100"}}) {
     Outcome o = ddpsim(a);
     EXPECT_EQ(o.code, 0) << o.err;
     for (std::size_t from = 0; from < o.out.size();) {

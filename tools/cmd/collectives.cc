@@ -74,10 +74,9 @@ void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion&
   for (int r = 0; r < out.ranks; ++r) devices.push_back(r);
   if (auto problem = topology::check_reachable(*out.fabric, devices)) throw InputError{h.cluster_file, problem.message};
   int capability = h.profile.compute.capability > 0 ? h.profile.compute.capability : 80;
-  out.group = collective::make_nccl_group(*out.fabric, devices, parsed.settings, capability);
-  if (flags.graph.empty()) return;
-  nccl::Graphs found = load_graphs(flags.graph, *out.fabric, out.group->nodes);
-  out.group = collective::make_nccl_group(*out.fabric, devices, parsed.settings, capability, &found);
+  std::optional<nccl::Graphs> found;
+  if (!flags.graph.empty()) found = load_graphs(flags.graph, *out.fabric, collective::nccl_nodes(*out.fabric, devices));
+  out.group = collective::make_nccl_group(*out.fabric, devices, parsed.settings, capability, found ? &*found : nullptr);
 }
 
 std::vector<int> spread(const Cluster& c, int ranks, int hosts) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "sim/report/text.h"
 #include "tools/cmd/explain_op.h"
 #include "tools/cmd/explain_step.h"
 
@@ -34,29 +35,6 @@ Operation operation_of(const std::string& text) {
 }
 
 std::string name_of(const nccl::Candidate& c) { return fmt::format("{}/{}", nccl::name_of(c.algorithm), nccl::name_of(c.protocol)); }
-
-// The sizes at which NCCL's choice changes, powers of two.
-struct Switch {
-  std::int64_t bytes;
-  std::string before;
-  std::string after;
-  bool faster;  // the price falls there
-};
-std::vector<Switch> switches(const collective::NcclGroup& g, const Profile& p, Operation op) {
-  std::vector<Switch> out;
-  std::optional<nccl::Choice> last;
-  Duration last_price;
-  for (std::int64_t bytes = 1024; bytes <= (std::int64_t{8} << 30); bytes *= 2) {
-    auto c = nccl::choose(g.system, g.settings, op, bytes);
-    if (!c) return out;
-    Duration price = collective::nccl_price(g, p, Level::Mid, op, *c, {bytes}).total;
-    if (last && (last->algorithm != c->algorithm || last->protocol != c->protocol))
-      out.push_back({bytes, name_of(nccl::Candidate{last->algorithm, last->protocol, {}, {}}), name_of(nccl::Candidate{c->algorithm, c->protocol, {}, {}}), price < last_price});
-    last = c;
-    last_price = price;
-  }
-  return out;
-}
 
 void explain_command(Terminal& t, Flags& flags) {
   const QuestionFlags& question = flags.nccl.question;
@@ -118,7 +96,8 @@ void explain_command(Terminal& t, Flags& flags) {
                       {"limited_by", r.price.limited_by},
                       {"chosen", is_chosen(r)}});
     io::OrderedJson j = {{"operation", flags.op}, {"bytes", bytes.value->count}, {"cluster", h.cluster.name}, {"profile", h.profile.name}, {"ranks", ranks}, {"candidates", list}};
-    if (!composed.empty()) j["made_of_calls"] = composed_json(composed);
+    j["changes"] = switches_json(switches_of(group, h.profile, op));
+    if (!composed.empty()) j["made_of_calls"] = composed_json(composed, flags.nccl.graph);
     return write_answer(t, flags.output, j.dump(1) + "\n");
   }
   std::string out = heading(q, op, *bytes.value, flags.nccl.graph);
@@ -134,7 +113,7 @@ void explain_command(Terminal& t, Flags& flags) {
     out += fmt::format("By ddpsim's price {} would take {:.0f} % less. To try it: NCCL_ALGO={} NCCL_PROTO={}, or ddpsim export nccl-tuner.\n", name_of(best->candidate),
                        100 * (1 - static_cast<double>(best->price.total.ps) / static_cast<double>(mine.price.total.ps)), nccl::name_of(best->candidate.algorithm),
                        nccl::name_of(best->candidate.protocol));
-  std::vector<Switch> changes = switches(group, h.profile, op);
+  std::vector<Switch> changes = switches_of(group, h.profile, op);
   if (!changes.empty()) {
     out += "NCCL's choice by size:";
     std::string at = changes.front().before;
@@ -146,7 +125,7 @@ void explain_command(Terminal& t, Flags& flags) {
     for (const Switch& s : changes)
       if (s.faster) out += fmt::format("At {} the time falls although the size grows: NCCL changes from {} to {}.\n", to_string(Bytes{s.bytes}), s.before, s.after);
   }
-  write_answer(t, flags.output, out + composed_text(composed, mine.price.total));
+  write_answer(t, flags.output, report::wrapped(out + composed_text(composed, mine.price.total, flags.nccl.graph)));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "sim/io/nccl_xml.h"
 #include "sim/predict/roofline.h"
+#include "sim/report/text.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -24,7 +25,67 @@ io::OrderedJson message_json(const nccl::P2pMessage& m) {
   return {{"protocol", nccl::name_of(m.protocol)}, {"parts", m.parts}, {"part_bytes", m.part}, {"chunk_bytes", std::min(m.chunk, m.part)}};
 }
 
+// What becomes of a message, whatever its size.
+std::string way_of(const nccl::P2pMessage& m) {
+  return fmt::format("{} in {} {} by chunks of {}", nccl::name_of(m.protocol), m.parts, m.parts == 1 ? "part" : "parts", to_string(Bytes{m.chunk}));
+}
+bool same_way(const nccl::P2pMessage& a, const nccl::P2pMessage& b) { return a.protocol == b.protocol && a.parts == b.parts && a.chunk == b.chunk; }
+
+constexpr std::int64_t kSmallest = 1024;
+constexpr std::int64_t kLargest = std::int64_t{8} << 30;
+
 }  // namespace
+
+std::vector<Switch> switches_of(const collective::NcclGroup& g, const Profile& p, Operation op) {
+  std::vector<Switch> out;
+  std::optional<nccl::Choice> last;
+  Duration last_price;
+  auto name = [](const nccl::Choice& c) { return fmt::format("{}/{}", nccl::name_of(c.algorithm), nccl::name_of(c.protocol)); };
+  for (std::int64_t bytes = kSmallest; bytes <= kLargest; bytes *= 2) {
+    auto c = nccl::choose(g.system, g.settings, op, bytes);
+    if (!c) return out;
+    Duration price = collective::nccl_price(g, p, Level::Mid, op, *c, {bytes}).total;
+    if (last && (last->algorithm != c->algorithm || last->protocol != c->protocol)) out.push_back({bytes, name(*last), name(*c), "", price < last_price});
+    last = c;
+    last_price = price;
+  }
+  return out;
+}
+
+std::vector<Switch> switches_of(const collective::NcclP2p& o, const Profile& p) {
+  std::vector<Switch> out;
+  auto same = [&](std::int64_t a, std::int64_t b) {
+    collective::P2pMessages x = collective::p2p_messages(o, {a});
+    collective::P2pMessages y = collective::p2p_messages(o, {b});
+    return same_way(x.inside, y.inside) && same_way(x.between, y.between);
+  };
+  auto price = [&](std::int64_t bytes) { return collective::nccl_p2p_price(o, p, Level::Mid, {bytes}).price.total; };
+  for (std::int64_t low = kSmallest; low < kLargest; low *= 2)
+    for (std::int64_t from = low; !same(from, 2 * low);) {
+      std::int64_t last = from;  // of which nothing has changed
+      std::int64_t next = 2 * low;
+      while (next - last > 1) {
+        std::int64_t middle = last + (next - last) / 2;
+        (same(from, middle) ? last : next) = middle;
+      }
+      collective::P2pMessages before = collective::p2p_messages(o, {last});
+      collective::P2pMessages after = collective::p2p_messages(o, {next});
+      bool faster = price(next) < price(last);
+      if (!same_way(before.inside, after.inside)) out.push_back({next, way_of(before.inside), way_of(after.inside), "inside a node", faster});
+      if (!same_way(before.between, after.between)) out.push_back({next, way_of(before.between), way_of(after.between), "between nodes", faster});
+      from = next;
+    }
+  return out;
+}
+
+io::OrderedJson switches_json(const std::vector<Switch>& all) {
+  io::OrderedJson out = io::OrderedJson::array();
+  for (const Switch& s : all) {
+    out.push_back({{"from_bytes", s.bytes}, {"before", s.before}, {"after", s.after}, {"price_falls", s.faster}});
+    if (!s.where.empty()) out.back()["where"] = s.where;
+  }
+  return out;
+}
 
 std::string heading(const NcclQuestion& q, Operation op, Bytes bytes, const std::string& graph) {
   const Hardware& h = q.hardware;
@@ -63,7 +124,8 @@ void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes, 
                          {"cluster", q.hardware.cluster.name},
                          {"profile", q.hardware.profile.name},
                          {"ranks", q.ranks},
-                         {"candidates", io::OrderedJson::array({row})}};
+                         {"candidates", io::OrderedJson::array({row})},
+                         {"changes", switches_json(switches_of(o, q.hardware.profile))}};
     return write_answer(t, output, j.dump(1) + "\n");
   }
   std::string out = heading(q, op, bytes, graph);
@@ -74,7 +136,10 @@ void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes, 
   out += message_text("inside a node", priced.inside, each) + message_text("between nodes", priced.between, each);
   out += fmt::format("ddpsim's price: {} at once, {} for the latencies of its steps, {} to fill the pipeline, {} to move the bytes.\n", to_string(price.base),
                      to_string(price.steps), to_string(price.fill), to_string(price.transfer));
-  write_answer(t, output, out);
+  for (const Switch& s : switches_of(o, q.hardware.profile))
+    if (s.faster)
+      out += fmt::format("Above {} the time falls although the size grows: {} NCCL changes from {} to {}.\n", to_string(Bytes{s.bytes - 1}), s.where, s.before, s.after);
+  write_answer(t, output, report::wrapped(out));
 }
 
 std::vector<collective::Composed> composed_of(const NcclQuestion& q, Bytes bytes) {
@@ -85,7 +150,7 @@ std::vector<collective::Composed> composed_of(const NcclQuestion& q, Bytes bytes
   return collective::composed_all_reduces(*q.group, p, Level::Mid, bytes, sum);
 }
 
-std::string composed_text(const std::vector<collective::Composed>& all, Duration chosen) {
+std::string composed_text(const std::vector<collective::Composed>& all, Duration chosen, const std::string& graph) {
   if (all.empty()) return "";
   std::string out = fmt::format("\nMade of NCCL's calls (each at its choice)\n  {:<28} {:>11} {:>10} {:>9}  {}\n", "", "ddpsim", "bus GB/s", "of NCCL's",
                                 "limited by");
@@ -95,15 +160,17 @@ std::string composed_text(const std::vector<collective::Composed>& all, Duration
       continue;
     }
     double ratio = static_cast<double>(c.total.ps) / static_cast<double>(chosen.ps);
-    out += fmt::format("  {:<28} {:>11} {:>10.1f} {:>+7.0f} %  {}\n", c.name, to_string(c.total), c.bus_bytes_per_s / 1e9, 100 * (ratio - 1), c.limited_by);
+    out += fmt::format("  {:<28} {:>11} {:>10.1f} {:>+7.0f} %  {}{}\n", c.name, to_string(c.total), c.bus_bytes_per_s / 1e9, 100 * (ratio - 1), c.limited_by,
+                       c.sub_communicators && !graph.empty() ? "; channels of ddpsim's own search" : "");
     for (const collective::ComposedStage& s : c.stages)
       out += fmt::format("    {:<26} {:>11} {:>4} x {} ranks, {}, {}\n", s.what, to_string(s.time), s.groups, s.ranks, to_string(s.bytes), s.limited_by);
   }
   out += "A 2D torus whose rows are the hosts makes the calls of two_level.\n";
+  if (!graph.empty()) out += "A communicator of some of the ranks has a search of its own in NCCL, which " + graph + " does not tell.\n";
   return out;
 }
 
-io::OrderedJson composed_json(const std::vector<collective::Composed>& all) {
+io::OrderedJson composed_json(const std::vector<collective::Composed>& all, const std::string& graph) {
   io::OrderedJson out = io::OrderedJson::array();
   for (const collective::Composed& c : all) {
     io::OrderedJson stages = io::OrderedJson::array();
@@ -116,7 +183,8 @@ io::OrderedJson composed_json(const std::vector<collective::Composed>& all) {
                         {"transfer_ps", s.transfer.ps},
                         {"limited_by", s.limited_by}});
     if (!c.why_not.empty()) out.push_back({{"name", c.name}, {"why_not", c.why_not}});
-    else out.push_back({{"name", c.name}, {"price_ps", c.total.ps}, {"bus_bytes_per_s", c.bus_bytes_per_s}, {"limited_by", c.limited_by}, {"stages", stages}});
+    else out.push_back({{"name", c.name}, {"price_ps", c.total.ps}, {"bus_bytes_per_s", c.bus_bytes_per_s}, {"limited_by", c.limited_by},
+                        {"channels_found_by", c.sub_communicators || graph.empty() ? "ddpsim" : "nccl"}, {"stages", stages}});
   }
   return out;
 }

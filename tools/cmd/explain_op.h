@@ -9,13 +9,27 @@ namespace ddpsim::cli {
 // What was asked of one collective. `graph`: of --graph, "" without.
 std::string heading(const NcclQuestion& q, Operation op, Bytes bytes, const std::string& graph);
 
+// A size from which on NCCL does something else.
+struct Switch {
+  std::int64_t bytes = 0;
+  std::string before;
+  std::string after;
+  std::string where;    // of point-to-point: "inside a node", "between nodes"
+  bool faster = false;  // the price falls there
+};
+// Of algorithm and protocol: the first power of two. Of point-to-point messages (protocol, parts, chunks): the first size.
+std::vector<Switch> switches_of(const collective::NcclGroup& g, const Profile& p, Operation op);
+std::vector<Switch> switches_of(const collective::NcclP2p& o, const Profile& p);
+io::OrderedJson switches_json(const std::vector<Switch>& all);
+
 // --op all_to_all, --op send_recv.
 void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes, const std::string& graph, const OutputFlags& output);
 
-// All-reduces made of NCCL's calls, beside the price of its choice; "" and an empty array where there are none.
+// All-reduces made of NCCL's calls, beside the price of its choice; "" and an empty array where there are none. `graph`: as of heading; it is not of
+// sub-communicators, and the answer says so.
 std::vector<collective::Composed> composed_of(const NcclQuestion& q, Bytes bytes);
-std::string composed_text(const std::vector<collective::Composed>& all, Duration chosen);
-io::OrderedJson composed_json(const std::vector<collective::Composed>& all);
+std::string composed_text(const std::vector<collective::Composed>& all, Duration chosen, const std::string& graph);
+io::OrderedJson composed_json(const std::vector<collective::Composed>& all, const std::string& graph);
 
 // NCCL_GRAPH_DUMP_FILE, or what `ddpsim import nccl-graph` made of one, for these nodes: GPUs by their place in a node. Throws InputError if it is of other
 // hosts.
