@@ -1,5 +1,5 @@
-// How many steps each job has to play is not known before: slower neighbours decide how many steps of this job see a whole one of theirs, faster ones how many of theirs
-// fit, and what they share makes all of them longer. First by the steps that each takes alone; then as the simulation says, until the window is there.
+// How many steps each job has to play is not known before: this job has to see a slower one's whole steps, a faster one has to last as long as this job, and what they share
+// makes all of them longer. So first by the steps that each takes alone, then by those that were seen, until the window is there.
 #include "sim/predict/beside.h"
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 namespace ddpsim::predict {
 namespace {
 
-constexpr int kCounted = 7;         // steps of this job, at least
-constexpr double kPeriods = 2;      // of the slowest other job, at least
+constexpr int kCounted = 7;           // steps of this job, at least
+constexpr double kPeriods = 2;        // of the slowest other job, at least
 constexpr double kMostTasks = 2.5e6;  // of one simulation, unless that of the fewest steps beside a job like this one has more
 constexpr int kRounds = 8;
 
@@ -85,6 +85,7 @@ class Player {
       if (!out_.simulation.complete) return std::move(out_);
       auto w = window();
       if (w && outlasted()) return told(w);
+      if (!affordable_ && round > 0) return told({});
       until = look(w.has_value());
     }
   }
