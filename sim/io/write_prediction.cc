@@ -42,6 +42,11 @@ OrderedJson write_summary(const predict::Prediction& p) {
   if (!p.busiest_link.name.empty())
     j["busiest_link"] = {{"name", p.busiest_link.name}, {"bandwidth_bits_per_s", p.busiest_link.bandwidth.bits_per_s}, {"busy", p.busiest_link.busy}};
   j["extrapolated"] = p.extrapolated;
+  if (p.beside) {
+    const predict::Beside& b = *p.beside;
+    j["beside_other_jobs"] = {{"steps", b.steps},           {"shortest_ps", b.shortest.ps}, {"longest_ps", b.longest.ps},
+                              {"last_ps", b.last.ps},       {"periods", b.periods},         {"complete", b.complete}};
+  }
   if (!p.jitter_steps.empty()) {
     j["jitter_steps_ps"] = OrderedJson::array();
     for (Duration d : p.jitter_steps) j["jitter_steps_ps"].push_back(d.ps);

@@ -117,6 +117,7 @@ Problem validate(const Scenario& s, int devices) {
     if (!(factor > 0 && factor <= 1000)) return {path, "a factor of compute time, above 0 and at most 1000"};
   }
   if (s.jitter) {
+    if (!s.other_jobs.empty()) return {"/jitter", "is played without the other jobs: leave out one of the two"};
     if (!(s.jitter->cv >= 0 && s.jitter->cv <= 1)) return {"/jitter/cv", "0 to 1"};
     if (s.jitter->samples < 1 || s.jitter->samples > 10'000) return {"/jitter/samples", "1 to 10,000 steps"};
   }

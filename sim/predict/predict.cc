@@ -1,4 +1,4 @@
-// The period (end of step k+1 minus end of step k) of the first two equal consecutive steady steps is the answer; at most 8 are played.
+// The period (end of step k+1 minus end of step k) of the first two equal consecutive steady steps is the answer; at most 8 are played. Beside other jobs: beside.h.
 #include "sim/predict/predict.h"
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 namespace ddpsim::predict {
 namespace {
 
+constexpr int kSteadySteps = 3;
 constexpr int kMaxSteadySteps = 8;
 
 struct Prepared {
@@ -38,18 +39,7 @@ bool settled(const Simulation& s) {
   return n >= 3 && s.steps[n - 1].end - s.steps[n - 2].end == s.steps[n - 2].end - s.steps[n - 3].end;
 }
 
-// Jobs of different periods never settle: their mean over this many steps is the answer.
-constexpr int kStepsBesideOthers = 8;
-
 Duration period(const Simulation& s) { return s.steps.back().end - s.steps[s.steps.size() - 2].end; }
-
-// Mean of the steady steps without the first of them.
-Duration mean_period(const Simulation& s) {
-  std::size_t first = s.steps.size();
-  while (first > 0 && s.steps[first - 1].kind == StepKind::Steady) --first;
-  auto count = static_cast<std::int64_t>(s.steps.size() - first - 1);
-  return {(s.steps.back().end - s.steps[first].end).ps / count};
-}
 
 // Ranks that share cores are simulated one by one.
 SimulationOptions simulation_options(const Question& q, Level level, const Options& options) {
@@ -68,60 +58,75 @@ Options keeping(const Options& options, Communicators& own) {
   return out;
 }
 
-struct OtherPrepared {
-  Prepared prepared;
-  std::vector<RankClass> classes;
-};
-
-Simulation play_beside(const Prepared& r, const Question& q, const SimulationOptions& so, const Options& options) {
-  auto classes = fold_ranks(q.scenario, so.fold_links);
-  SimulationOptions alone = so;
-  alone.spans = false;
-  alone.warmup = false;
-  alone.steady_steps = 2;
-  Duration mine = period(simulate(r.program, r.comm(), q.profile, classes, alone));
-  std::vector<OtherPrepared> others(q.scenario.other_jobs.size());
-  std::vector<NeighbourJob> jobs;
-  for (std::size_t k = 0; k < others.size(); ++k) {
-    const OtherJob& job = q.scenario.other_jobs[k];
-    OtherPrepared& o = others[k];
-    Scenario theirs = scenario_of(job);
-    o.prepared = prepare({job.workload, q.fabric, q.profile, theirs}, so.level, strategy::Steps::All, options);
-    o.classes = fold_ranks(theirs, so.fold_links);
-    Duration period_alone = period(simulate(o.prepared.program, o.prepared.comm(), q.profile, o.classes, alone));
-    // Even if all others slow this job down as much as they can, they last longer.
-    auto slowest = static_cast<std::int64_t>(others.size() + 1) * (kStepsBesideOthers + 3) * mine.ps;
-    NeighbourJob n{&o.prepared.program, &o.prepared.comm(), &o.classes, static_cast<int>(std::min<std::int64_t>(slowest / std::max<std::int64_t>(period_alone.ps, 1) + 2, 400))};
-    jobs.push_back(n);
-  }
-  SimulationOptions both = so;
-  both.warmup = true;
-  both.steady_steps = kStepsBesideOthers;
-  return simulate(r.program, r.comm(), q.profile, classes, both, jobs);
-}
-
 // A Program that cannot end is a defect of ours; its times would be nonsense.
 Simulation ended(Simulation s) {
   if (!s.complete) throw std::logic_error("the simulation came to a standstill");
   return s;
 }
 
-Simulation play(const Prepared& r, const Question& q, Level level, const Options& options, bool spans, bool warmup) {
+// The answer to a question at one level.
+struct Played {
+  Prepared prepared;
+  Simulation simulation;
+  Duration step;
+  std::size_t from = 0;  // beside others: the steps after this one are counted
+  std::optional<Beside> beside;
+};
+
+void play_alone(Played& p, const Question& q, SimulationOptions so, int steady_steps) {
+  so.steady_steps = steady_steps;
+  p.simulation = ended(simulate(p.prepared.program, p.prepared.comm(), q.profile, fold_ranks(q.scenario, so.fold_links), so));
+  p.step = period(p.simulation);
+}
+
+void play_among_others(Played& p, const Question& q, Level level, const SimulationOptions& so, const Options& options) {
+  struct Other {
+    Prepared prepared;
+    std::vector<RankClass> classes;
+  };
+  std::vector<Other> others(q.scenario.other_jobs.size());
+  std::vector<NeighbourJob> jobs;
+  for (std::size_t k = 0; k < others.size(); ++k) {
+    const OtherJob& job = q.scenario.other_jobs[k];
+    Scenario theirs = scenario_of(job);
+    others[k] = {prepare({job.workload, q.fabric, q.profile, theirs}, level, strategy::Steps::All, options), fold_ranks(theirs, so.fold_links)};
+    jobs.push_back({&others[k].prepared.program, others[k].prepared.communicator, &others[k].classes});
+  }
+  auto classes = fold_ranks(q.scenario, so.fold_links);
+  PlayedBeside played = play_beside({&p.prepared.program, p.prepared.communicator, &classes}, q.profile, so, std::move(jobs));
+  p.simulation = ended(std::move(played.simulation));
+  p.step = played.told.mean;
+  p.from = played.from;
+  p.beside = played.told;
+}
+
+// One number for one question, whether it is asked with the first steps or without: message by message, where steps that do not settle at once, and beside other jobs, what
+// they come to depends on how they began. Elsewhere they need not be played.
+Played play(const Question& q, Level level, const Options& options, bool spans) {
   SimulationOptions so = simulation_options(q, level, options);
   so.spans = spans;
   so.names = options.names;
-  so.warmup = warmup;
-  if (!q.scenario.other_jobs.empty()) return ended(play_beside(r, q, so, options));
-  auto classes = fold_ranks(q.scenario, so.fold_links);
-  Simulation s = simulate(r.program, r.comm(), q.profile, classes, so);
-  if (!settled(s)) {
-    so.steady_steps = kMaxSteadySteps;
-    s = simulate(r.program, r.comm(), q.profile, classes, so);
+  bool alone = q.scenario.other_jobs.empty();
+  Played p;
+  if (alone && !options.warmup && options.fidelity == Fidelity::Collective) {
+    p.prepared = prepare(q, level, strategy::Steps::SteadyOnly, options);
+    play_alone(p, q, so, kSteadySteps);
+    if (settled(p.simulation)) return p;
   }
-  return ended(std::move(s));
+  p.prepared = prepare(q, level, strategy::Steps::All, options);
+  if (!alone) {
+    play_among_others(p, q, level, so, options);
+    return p;
+  }
+  play_alone(p, q, so, kSteadySteps);
+  if (!settled(p.simulation)) play_alone(p, q, so, kMaxSteadySteps);
+  return p;
 }
 
-Duration step_of(const Simulation& s, const Question& q) { return q.scenario.other_jobs.empty() ? period(s) : mean_period(s); }
+Options steady_only(Options options) {
+  options.warmup = false;
+  return options;
+}
 
 // Uniform in [0, 1): splitmix64.
 double uniform(std::uint64_t& state) {
@@ -235,28 +240,22 @@ double message_count(const Question& q) {
 
 Duration steady_period(const Question& q, Level level, const Options& given) {
   Communicators own;
-  const Options options = keeping(given, own);
-  Prepared r = prepare(q, level, strategy::Steps::SteadyOnly, options);
-  return step_of(play(r, q, level, options, false, false), q);
+  return play(q, level, steady_only(keeping(given, own)), false).step;
 }
 
 SteadyStep steady_step(const Question& q, Level level, const Options& given) {
   Communicators own;
-  const Options options = keeping(given, own);
-  Prepared r = prepare(q, level, strategy::Steps::SteadyOnly, options);
-  SteadyStep out;
-  out.simulation = play(r, q, level, options, true, false);
-  out.period = step_of(out.simulation, q);
-  out.program = std::move(r.program);
-  return out;
+  Played p = play(q, level, steady_only(keeping(given, own)), true);
+  return {std::move(p.prepared.program), std::move(p.simulation), p.step};
 }
 
 Prediction predict(const Question& q, const Options& given) {
   Prediction out;
   Communicators own;
   const Options options = keeping(given, own);
-  Prepared r = prepare(q, Level::Mid, options.warmup ? strategy::Steps::All : strategy::Steps::SteadyOnly, options);
-  Simulation s = play(r, q, Level::Mid, options, true, options.warmup);
+  Played played = play(q, Level::Mid, options, true);
+  const Prepared& r = played.prepared;
+  Simulation& s = played.simulation;
   Run& run = out.run;
   run.simulator_version = kVersion;
   run.profile = q.profile.name;
@@ -266,14 +265,18 @@ Prediction predict(const Question& q, const Options& given) {
     run.tensor_bytes = r.program.tensor_bytes;
   }
   TimePoint previous{0};
-  for (const SimulatedStep& step : s.steps) {
-    run.steps.push_back({step.kind, step.end - previous});
+  for (std::size_t k = 0; k < s.steps.size(); ++k) {
+    const SimulatedStep& step = s.steps[k];
+    // A Run's steady steps but the first are what its mean is taken of.
+    if (step.kind != StepKind::Steady || k >= played.from) run.steps.push_back({step.kind, step.end - previous});
     previous = step.end;
   }
   run.spans = std::move(s.spans);
+  for (Span& span : run.spans) span.step = static_cast<int>(run.steps.size()) - 1;
   run.spans_from = s.spans_from;
   out.summary = analysis::summarize(run);
-  out.summary.step = step_of(s, q);  // beside other jobs a mean; the summary's parts are the last step's
+  out.summary.step = played.step;  // beside other jobs a mean; the summary's parts are the last step's
+  out.beside = played.beside;
   Duration step = out.summary.step;
   // A profile that was held to executed steps knows better how far they were off than the spread of its parts does.
   if (q.profile.step_residual > 0) {
@@ -314,6 +317,8 @@ Prediction predict(const Question& q, const Options& given) {
   if (q.scenario.ranks > 1) out.busiest_link = busiest_link(r, q, step);
   if (r.program.backend == Backend::Nccl && q.scenario.ranks > 1 && !r.comm().nccl)
     out.extrapolated.push_back("the profile names no compute capability, so NCCL's choice is not known: a ring, at the profile's own latencies");
+  if (out.beside && !out.beside->complete)
+    out.extrapolated.push_back("steps of this job and of another differ too much to simulate two of the longer with all of the shorter: what they share is in this number only in part");
   return out;
 }
 

@@ -10,6 +10,7 @@
 
 #include "sim/analysis/summarize.h"
 #include "sim/model/profile.h"
+#include "sim/predict/beside.h"
 #include "sim/predict/simulate.h"
 
 namespace ddpsim::predict {
@@ -39,7 +40,7 @@ class Communicators {
 struct Options {
   Fidelity fidelity = Fidelity::Collective;
   bool fold = true;
-  bool warmup = true;                // also play the first steps, which differ from steady ones: the Run has them, the answer does not
+  bool warmup = true;                // the Run has the first steps, too, which differ from steady ones; false: only if the answer depends on them. It is the same
   bool names = true;                 // of operations and tensors in the Run
   bool interval = true;              // also predict at both ends of the Profile's ranges; false: step_low = step_high = the step, unless the Profile is fitted
   std::optional<Mechanism> without;  // a mechanism to take out of the Program: for tests of the tests
@@ -66,6 +67,7 @@ struct Prediction {
   bool fitted = false;  // the profile was held to executed steps: the interval is from their residuals
   LinkUse busiest_link;
   std::vector<std::string> extrapolated;
+  std::optional<Beside> beside;        // other jobs: the step is a mean, the summary's parts are the last step's
   std::vector<Duration> jitter_steps;  // one per sample, if the scenario has jitter
 };
 
@@ -75,7 +77,7 @@ Problem check(const Question& q, Communicators* known = nullptr);
 
 Prediction predict(const Question& q, const Options& options = {});
 
-// Only the steady period, at one level: what sweeps and tuning call.
+// Only the steady period, at one level: what levers and tuning call. At Level::Mid predict()'s step.
 Duration steady_period(const Question& q, Level level = Level::Mid, const Options& options = {});
 
 // One steady step: its Program, and when each of its operations ran. Spans are those of the Program's operations in their order, class after class.

@@ -571,6 +571,7 @@ Simulation simulate(const Program& program, const Communicator& comm, const Prof
     SimulationOptions theirs = own;
     theirs.spans = false;
     theirs.steady_steps = other.steady_steps;
+    theirs.warmup = own.warmup && other.warmup;
     jobs.emplace_back(shared, *other.program, *other.comm, profile, *other.classes, theirs);
   }
   for (Simulator& job : jobs) job.build();
@@ -585,7 +586,9 @@ Simulation simulate(const Program& program, const Communicator& comm, const Prof
     for (Simulator& job : who.jobs) job.decide(task, release);
   };
   engine::Timeline timeline = engine::execute(shared.graph, {&deciders, on_end});
-  return jobs.front().read(timeline);
+  Simulation out = jobs.front().read(timeline);
+  for (std::size_t k = 1; k < jobs.size(); ++k) out.others.push_back(jobs[k].read(timeline).steps);
+  return out;
 }
 
 }  // namespace ddpsim::predict

@@ -33,6 +33,7 @@ struct SimulatedStep {
 
 struct Simulation {
   std::vector<SimulatedStep> steps;
+  std::vector<std::vector<SimulatedStep>> others;  // of each other job
   std::vector<Span> spans;  // of the last step, all classes
   TimePoint spans_from;
   std::uint64_t completions = 0;
@@ -45,6 +46,7 @@ struct NeighbourJob {
   const collective::Communicator* comm = nullptr;
   const std::vector<RankClass>* classes = nullptr;
   int steady_steps = 2;
+  bool warmup = true;  // begins with its first steps, if this job does
 };
 
 // REQUIRES: program lowered with times for the profile's device; classes partition the communicator's ranks.

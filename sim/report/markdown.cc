@@ -21,10 +21,11 @@ std::string prediction_markdown(const Heading& h, const predict::Prediction& p, 
   std::string out = fmt::format("## {} on {}\n\n{}. Profile {}: {}.\n\n", h.workload, h.cluster, h.plan, h.profile, basis_sentence(p));
   out += fmt::format("**Step {}** ({} to {}; {}); {} samples/s; scaling efficiency {:.1f} %; limited by {}.\n\n", to_string(s.step), to_string(p.step_low), to_string(p.step_high),
                      interval_sentence(h, p), count_text(p.samples_per_s), 100 * p.scaling_efficiency, limit_sentence(h, p));
+  if (p.beside) out += "The step is the " + beside_sentence(p) + ".\n\n";
   out += "| part of the step | time | share |\n|---|--:|--:|\n";
   for (auto [name, time] : {std::pair{"forward", s.forward}, {"backward", s.backward}, {"averaging on the device", s.ddp}, {"exposed communication", s.exposed_communication},
                             {"optimizer", s.optimizer}, {"device waits for its host", s.idle}})
-    if (time.ps != 0) out += fmt::format("| {} | {} | {:.1f} % |\n", name, to_string(time), 100 * share(time, s.step));
+    if (time.ps != 0) out += fmt::format("| {} | {} | {:.1f} % |\n", name, to_string(time), 100 * share(time, p.beside ? p.beside->last : s.step));
   if (!s.buckets.empty()) out += "\n| all-reduce | bytes | tensors | ready | begin | end | algorithm |\n|---|--:|--:|--:|--:|--:|---|\n";
   for (const analysis::BucketTimes& b : s.buckets)
     out += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", markdown_cell(b.name), to_string(Bytes{b.bytes}), b.tensors.size(), to_string(b.ready), to_string(b.begin), to_string(b.end), b.algorithm);

@@ -31,6 +31,9 @@ class Page {
 
 double share(Duration part, Duration whole) { return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0; }
 
+// The one whose parts the summary has.
+Duration shown_step(const predict::Prediction& p) { return p.beside ? p.beside->last : p.summary.step; }
+
 void where_time_goes(Page& page, const predict::Prediction& p) {
   const analysis::Summary& s = p.summary;
   page.title("where the time goes (one steady step, the rank that ends last)");
@@ -46,10 +49,10 @@ void where_time_goes(Page& page, const predict::Prediction& p) {
                       {"device waits for its host", s.idle}};
   for (const Row& r : rows) {
     if (r.time.ps == 0) continue;
-    double f = share(r.time, s.step);
+    double f = share(r.time, shown_step(p));
     page.line(fmt::format("  {:<26}{:>10} {:>6.1f} %  {}", r.name, ms(r.time), 100 * f, bar(f, 40)));
   }
-  if (share(p.slowed, s.step) > 0.002)
+  if (share(p.slowed, shown_step(p)) > 0.002)
     page.line(fmt::format("  of that, {} is computation made slower by the collectives that run beside it", ms(p.slowed)));
   if (s.communication.ps > 0)
     page.line(fmt::format("  communication is in flight for {}, {:.0f} % of it hidden behind computation", ms(s.communication), 100 * s.overlap));
@@ -102,14 +105,14 @@ std::string wrapped(const std::string& text, std::size_t hang) {
 std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
   if (!h.straggler.empty()) return h.straggler;
   const analysis::Summary& s = p.summary;
-  double exposed = share(s.exposed_communication, s.step);
-  double idle = share(s.idle, s.step);
+  double exposed = share(s.exposed_communication, shown_step(p));
+  double idle = share(s.idle, shown_step(p));
   std::string link;
   if (!p.busiest_link.name.empty())
     link = fmt::format("link {} ({}) is needed {:.0f} % of the step", p.busiest_link.name, to_string(p.busiest_link.bandwidth), 100 * p.busiest_link.busy);
   if (idle > 0.1 && idle > exposed)
     return fmt::format("the host thread: it launches for {} of every step, and the device waits for it {:.0f} % of the time", ms(s.host_busy), 100 * idle);
-  double in_flight = share(s.communication, s.step);
+  double in_flight = share(s.communication, shown_step(p));
   bool saturated = in_flight > 0 && p.busiest_link.busy / in_flight > 0.8;
   if (exposed > 0.1 && saturated) return "the network's bandwidth: " + link;
   if (exposed > 0.1) return "communication that nothing hides (latency, or buckets that start late); " + link;
@@ -121,6 +124,15 @@ std::string interval_sentence(const Heading& h, const predict::Prediction& p) {
          : p.measured ? "80 % interval from the profile's residuals"
          : h.captured ? "the datasheet's range for network and copies; captured times vary as their file's notes say"
                       : "the range of efficiencies that the datasheet profile states";
+}
+
+std::string beside_sentence(const predict::Prediction& p) {
+  if (!p.beside) return {};
+  const predict::Beside& b = *p.beside;
+  std::string others = b.jobs == 1 ? "another job" : fmt::format("{} other jobs", b.jobs);
+  std::string meanwhile = b.complete ? fmt::format(", while {} makes {:.1f} of its own", b.jobs == 1 ? "it" : "the one with the longest", b.periods) : "";
+  return fmt::format("mean of {} step{} beside {} ({} to {}){}; the parts below are those of the last, {}", b.steps, b.steps == 1 ? "" : "s", others, ms(b.shortest), ms(b.longest), meanwhile,
+                     ms(b.last));
 }
 
 std::string basis_sentence(const predict::Prediction& p) {
@@ -135,6 +147,7 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p, cons
   page.line(h.plan);
   page.line();
   page.title(fmt::format("step {}  ({} to {}; {})", ms(s.step), ms(p.step_low), ms(p.step_high), interval_sentence(h, p)));
+  if (p.beside) page.line("     " + beside_sentence(p));
   if (!p.jitter_steps.empty()) {
     std::vector<Duration> sorted = p.jitter_steps;
     std::sort(sorted.begin(), sorted.end());

@@ -25,6 +25,8 @@ std::string markdown_cell(const std::string& s);
 // Its sentences, for who lays them out differently: what limits the step, what the interval is, what the profile's numbers are.
 std::string limit_sentence(const Heading& h, const predict::Prediction& p);
 std::string interval_sentence(const Heading& h, const predict::Prediction& p);
+// What the step beside other jobs is; "" = there are none.
+std::string beside_sentence(const predict::Prediction& p);
 std::string basis_sentence(const predict::Prediction& p);
 std::string prediction_csv(const Heading& h, const predict::Prediction& p);
 

@@ -199,6 +199,25 @@ TEST(Predict, JsonHasThePromisedKeys) {
   EXPECT_EQ(j["run"]["kind"], "predicted");
 }
 
+// Its steps differ: the number is their mean, and every format says of what.
+TEST(Predict, SaysWhatAStepBesideAnotherJobIs) {
+  const Args beside{"--workload", "mlp784-50-10-cpu", "--cluster", "testbed-racks", "--set", "cluster.hosts=4", "--set", "backend=tcp", "--set", "ranks=2", "--set", "rank_order=[0,2]",
+                    "--set", "other_jobs=[{\"workload\":\"mlp-cpu\",\"plan\":{\"backend\":\"tcp\"},\"rank_order\":[1,3]}]"};
+  Json of = summary(beside);
+  const Json& b = of["beside_other_jobs"];
+  EXPECT_LT(b["shortest_ps"], of["step_ps"]);
+  EXPECT_GT(b["longest_ps"], of["step_ps"]);
+  EXPECT_GE(b["periods"], 1.9);
+  EXPECT_TRUE(b["complete"].get<bool>());
+  std::string mean = "mean of " + std::to_string(b["steps"].get<int>()) + " steps beside another job (";
+  for (const char* format : {"table", "md"}) {
+    Outcome o = ddpsim(Args{"predict"} + beside + Args{"--format", format});
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_NE(o.out.find(mean), std::string::npos) << o.out;
+  }
+  EXPECT_FALSE(summary(kCpu).contains("beside_other_jobs"));
+}
+
 TEST(Predict, EveryShippedWorkloadOnAShippedCluster) {
   io::Home home(DDPSIM_SOURCE_DIR, "", "");
   auto names = home.list("workloads");

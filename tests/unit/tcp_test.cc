@@ -438,6 +438,8 @@ TEST(OtherJobs, AreCheckedLikeTheFirst) {
   EXPECT_EQ(validate(s, 4).path, "/other_jobs/0/rank_order");
   s.other_jobs[0].rank_order = {2, 3};
   EXPECT_FALSE(validate(s, 4));
+  s.jitter.emplace();
+  EXPECT_EQ(validate(s, 4).path, "/jitter");
 }
 
 TEST(RealCompute, SharesTheMachinesCores) {

@@ -26,7 +26,10 @@ struct Executed {
   Duration predicted;  // from the workload's own times
   std::string basis;
   std::optional<Duration> from_layers;  // from the layer profile that the Run brought
+  std::string note;                     // why the two cannot be compared
 };
+
+constexpr int kMostSteps = 64;
 
 // So that a step's steady state is seen about 6 times, and short steps more often.
 int steps_for(Duration step) {
@@ -45,6 +48,7 @@ std::string page(const Loaded& l, const Executed& e, bool mean) {
   auto off = [&](Duration d) { return 100 * (static_cast<double>(d.ps) / static_cast<double>(measured.ps) - 1); };
   out += fmt::format("predicted  {}  ({:+.2f} %; {}profile {})\n", ms(e.predicted), off(e.predicted), e.basis, l.profile.name);
   if (e.from_layers) out += fmt::format("           {}  ({:+.2f} %; from this run's layer profile, taken before without communication)\n", ms(*e.from_layers), off(*e.from_layers));
+  if (!e.note.empty()) out += "           " + e.note + "\n";
   if (!run.origin.software.empty()) out += fmt::format("software   {}\n", run.origin.software);
   if (run.origin.hosts == "gpus") {
     out += fmt::format("gpus       {}\n", run.origin.gpu);
@@ -63,6 +67,10 @@ Executed execute_tcp(const Loaded& l, const Flags& flags) {
   out.predicted = p.summary.step;
   calib::ExecuteOptions options;
   options.steady_steps = flags.steps != 0 ? flags.steps : steps_for(p.summary.step);
+  // A mean of as many steps as the prediction's, as far as the executor plays.
+  if (p.beside && flags.steps == 0) options.steady_steps = std::clamp(p.beside->steps + 1, options.steady_steps, kMostSteps);
+  if (p.beside && p.beside->steps >= options.steady_steps)
+    out.note = fmt::format("the prediction is the mean of {} steps, in which the other jobs' come round; {} need not meet them", p.beside->steps, options.steady_steps - 1);
   options.real_compute = l.scenario.real_compute;
   options.loopback = flags.loopback;
   // Each other job plays until this one is done, even if both slow one another down as much as they can.
@@ -131,7 +139,7 @@ void run_command(Terminal& t, Flags flags) {
   if (!flags.compute.empty() && flags.compute != "timed" && flags.compute != "real") throw InputError{"--compute " + flags.compute, "expected timed or real"};
   if (!flags.split.empty() && flags.split != "fit" && flags.split != "held_out") throw InputError{"--split " + flags.split, "expected fit or held_out"};
   if (!flags.record.empty() && flags.backend != "torch") throw InputError{"--record " + flags.record.front(), "is of --backend torch"};
-  if (flags.steps != 0 && (flags.steps < 2 || flags.steps > 64)) throw InputError{"--steps " + std::to_string(flags.steps), "2 to 64 steady steps"};
+  if (flags.steps != 0 && (flags.steps < 2 || flags.steps > kMostSteps)) throw InputError{"--steps " + std::to_string(flags.steps), "2 to 64 steady steps"};
   bool torch = flags.backend == "torch";
   try {
     if (torch) flags.question.sets.insert(flags.question.sets.begin(), "plan.pytorch=" + calib::torch_version(flags.python));

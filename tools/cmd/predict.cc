@@ -50,7 +50,7 @@ io::OrderedJson page_data(const Loaded& l, const predict::Prediction& p, const s
   report::Heading h = heading(l);
   io::OrderedJson j{{"kind", "predict"}, {"title", l.workload.name + " on " + l.cluster.name}, {"ranks", l.scenario.ranks}};
   j["heading"] = {{"workload", h.workload}, {"cluster", h.cluster}, {"plan", h.plan}, {"schedule", h.schedule}, {"limit", report::limit_sentence(h, p)},
-                  {"interval", report::interval_sentence(h, p)}, {"basis", report::basis_sentence(p)}};
+                  {"interval", report::interval_sentence(h, p)}, {"basis", report::basis_sentence(p)}, {"beside", report::beside_sentence(p)}};
   j["summary"] = io::write_summary(p);
   j["exposed_ps"] = io::OrderedJson::array();
   for (const analysis::BucketTimes& b : p.summary.buckets) j["exposed_ps"].push_back(b.exposed.ps);

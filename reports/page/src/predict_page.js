@@ -49,11 +49,13 @@ const usedBy = (t) => (name) => !/^profile\.transports\./.test(name) || t.groups
 
 export function predictPage(data) {
   const { heading, summary } = data;
+  // Beside other jobs the step is a mean; its parts are those of one step.
+  const shown = { ...data, summary: { ...summary, step_ps: summary.beside_other_jobs?.last_ps ?? summary.step_ps } };
   return [
     h("p", { class: "lead" }, `${heading.workload}; ${data.ranks} rank${data.ranks === 1 ? "" : "s"}.`),
     h("p", { class: "note" }, `${heading.plan}. Profile ${summary.profile}: ${heading.basis}.`),
-    headline(data), jitter(summary.jitter_steps_ps),
+    headline(data), heading.beside ? h("p", { class: "note" }, `The step is the ${heading.beside}.`) : null, jitter(summary.jitter_steps_ps),
     section("What limits it", null, h("p", {}, `${heading.limit[0].toUpperCase()}${heading.limit.slice(1)}.`), summary.extrapolated.map((note) => h("p", { class: "note" }, `Beyond the model: ${note}.`))),
-    parts(summary), steps(data), buckets(data), levers(data.levers, summary.step_ps), topology(data.topology), documents(data.documents, { schedule: heading.schedule, used: usedBy(data.topology) }),
+    parts(shown.summary), steps(shown), buckets(shown), levers(data.levers, summary.step_ps), topology(data.topology), documents(data.documents, { schedule: heading.schedule, used: usedBy(data.topology) }),
   ];
 }
