@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "sim/collective/link_loads.h"
+
 namespace ddpsim::collective {
 namespace {
 
@@ -24,34 +26,7 @@ std::vector<std::vector<int>> nccl_rings(const topology::Fabric& f, const std::v
   return out;
 }
 
-class LoadCounter {
- public:
-  explicit LoadCounter(const topology::Fabric& f) : count_(f.links().size(), 0) {}
-  void add(const topology::Route& route, double amount) {
-    for (topology::LinkId l : route.links) {
-      if (count_[l] == 0) used_.push_back(l);
-      count_[l] += amount;
-    }
-  }
-  std::vector<LinkLoad> take() {
-    std::sort(used_.begin(), used_.end());
-    std::vector<LinkLoad> out;
-    out.reserve(used_.size());
-    for (topology::LinkId l : used_) {
-      out.push_back({l, count_[l]});
-      count_[l] = 0;
-    }
-    used_.clear();
-    return out;
-  }
-
- private:
-  std::vector<double> count_;
-  std::vector<topology::LinkId> used_;
-};
-
 }  // namespace
-
 
 void find_hop_route(const topology::Fabric& f, const std::vector<int>& devices, int from, int to, int nic, topology::Route& route) {
   int a = devices[static_cast<std::size_t>(from)];
@@ -85,10 +60,10 @@ namespace {
 int rank_at(const Layout& l, int position) { return l.order.empty() ? position : l.order[static_cast<std::size_t>(position)]; }
 
 // `mean`: gets the round's loads, times `weight`.
-Pattern::Round route_round(const Communicator& c, const Round& round, double weight, LoadCounter& mean) {
+Pattern::Round route_round(const Communicator& c, const Round& round, double weight, LinkLoads& mean) {
   const topology::Fabric& f = *c.fabric;
   Pattern::Round out;
-  LoadCounter one(f);
+  LinkLoads one(f);
   topology::Route route;
   std::vector<double> summed(round.sums ? c.devices.size() : 0);
   for (const Transfer& t : round.transfers) {
@@ -125,7 +100,7 @@ Pattern make_pattern(const Communicator& c, Algorithm a, Operation o) {
   out.lanes = rounds.lanes;
   double total = 0;
   for (const Round& r : rounds.rounds) total += r.times;
-  LoadCounter mean(*c.fabric);
+  LinkLoads mean(*c.fabric);
   for (const Round& r : rounds.rounds) out.rounds.push_back(route_round(c, r, r.times / total, mean));
   out.load = mean.take();
   out.by_round = !rounds.pipelined && o != Operation::Broadcast;
@@ -163,7 +138,7 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
   }
   topology::Route route;
   std::set<std::uint8_t> used;
-  LoadCounter ring(f);
+  LinkLoads ring(f);
   double share = 1.0 / static_cast<double>(c.rings.size());
   for (std::size_t k = 0; k < c.rings.size(); ++k) {
     for (int i = 0; i < n; ++i) {

@@ -65,10 +65,8 @@ struct Communicator {
 inline constexpr int kAllReduce = 0;
 // The binomial tree from rank 0 (Gloo, tcp; NCCL broadcasts along its ring: kAllReduce).
 inline constexpr int kBroadcast = 1;
-// NCCL's other all-reduces, where `nccl` is set: bytes on a link per byte of the operation.
-inline constexpr int kNcclTree = 2;
-inline constexpr int kNcclNvls = 3;
-inline constexpr int kNcclNvlsTree = 4;
+// NCCL's other all-reduces, where `nccl` is set, in the order of NcclPipeline: bytes on a link per byte of the operation.
+inline constexpr int kNcclPatterns = 2;
 
 // REQUIRES: devices distinct and mutually reachable; performs(algorithm, AllReduce). Cost grows with ranks and route lengths. `algorithm`: of the all-reduce;
 // other than Ring: backends tcp and gloo only.

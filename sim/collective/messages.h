@@ -2,9 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <span>
+#include <tuple>
 #include <vector>
 
+#include "sim/collective/nccl_stages.h"
 #include "sim/collective/price.h"
 #include "sim/engine/task_graph.h"
 
@@ -55,6 +58,19 @@ std::vector<engine::TaskId> add_all_reduce_messages(engine::TaskGraph& graph, co
                                                     const TakeTurn& turn = {}, const SegmentPath& path = {});
 std::vector<engine::TaskId> add_broadcast_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
                                                    const FlowOfHop& flow, std::span<const engine::TaskId> arrive);
+
+// Flows of the stages of NCCL's pipelines, made once a job.
+struct NcclFlows {
+  std::function<engine::ResourceId(topology::LinkId)> link;
+  struct Stages {
+    std::vector<NcclStage> list;
+    std::vector<engine::FlowId> flows;  // of each; kNoFlow: takes no time
+  };
+  std::map<std::tuple<nccl::Algorithm, nccl::Protocol, int, Operation>, Stages> known;
+};
+// What NCCL has besides rings, piece by piece. REQUIRES: c.nccl; the choice is available and not a ring.
+std::vector<engine::TaskId> add_nccl_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, Level level, Operation op, const nccl::Choice& choice,
+                                              Bytes size, NcclFlows& flows, std::span<const engine::TaskId> arrive);
 
 // The step lists of one of the communicator's patterns, for both executors; pieces of a pipeline as price.h has them.
 Schedule schedule_of(const Communicator& c, int pattern, std::int64_t elements, std::int64_t element_size);

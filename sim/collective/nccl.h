@@ -5,6 +5,7 @@
 // sim/MODEL.md section 7. Terms: a node is a host (or an NVLink domain), a channel one thread block with its own ring or trees.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,7 @@ struct NcclPrice {
   std::string limited_by;      // "latency" (base, steps and fill), or what limits the transfer: a link, "LL's flags", "thread blocks"
   std::string limiting_transport;  // of that link; "" = no link limits
   std::string step_transport;      // over which the steps' latencies pass, most of them
-  int loads = -1;       // whose links the bytes cross: an index of NcclGroup::every; -1 = none is known (CollNet)
+  std::optional<NcclPipeline> pipeline;  // whose links the bytes cross; none = the rings'
   double per_byte = 0;  // bytes on the wire per byte of the operation, as a multiple of those loads
 };
 // REQUIRES: the choice is available; p has every transport of the fabric.

@@ -8,9 +8,6 @@
 namespace ddpsim::collective {
 namespace {
 
-// Patterns in the order of NcclGroup::every.
-constexpr int kPatterns[] = {kAllReduce, kNcclTree, kNcclNvls, kNcclNvlsTree};
-
 double ring_factor(int n) { return 2.0 * (n - 1) / n; }
 
 std::string label(const nccl::Choice& c) { return std::string(nccl::name_of(c.algorithm)) + "/" + nccl::name_of(c.protocol); }
@@ -46,12 +43,11 @@ Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<
     c.ring_shares.push_back(r.share);
     c.ring_nics.push_back(r.nic);
   }
-  c.patterns.resize(5);
-  for (int i = 0; i < 4; ++i) {
-    Pattern& pattern = c.patterns[static_cast<std::size_t>(kPatterns[i])];
-    pattern.load = group.every[static_cast<std::size_t>(i)];
-    pattern.moved = c.ranks();
-  }
+  c.patterns.resize(kNcclPatterns + kNcclPipelines);
+  c.patterns[kAllReduce].load = group.every_ring;
+  for (std::size_t i = 0; i < kNcclPipelines; ++i)
+    if (static_cast<NcclPipeline>(i) != NcclPipeline::Pat) c.patterns[kNcclPatterns + i].load = group.pipes[i].every;
+  for (Pattern& pattern : c.patterns) pattern.moved = c.ranks();
   // As every communicator's ring: per byte that passes each of its hops.
   for (LinkLoad& l : c.patterns[kAllReduce].load) l.per_byte /= ring_factor(c.ranks());
   for (const NcclHop* h : {&group.intra, &group.inter})
@@ -72,19 +68,12 @@ Price nccl_collective(const Communicator& c, const Profile& p, Level level, Oper
   Phase phase;
   phase.latency = found.base;
   price.alone = found.total;
-  if (found.loads < 0) {
-    phase.latency = found.total;  // nothing is known of what CollNet's switches share with others
-    price.by_message = false;
-    price.phases.push_back(phase);
-    return price;
-  }
-  price.pattern = kPatterns[found.loads];
-  bool ring = price.pattern == kAllReduce;
+  bool ring = !found.pipeline;
+  price.pattern = ring ? kAllReduce : kNcclPatterns + static_cast<int>(*found.pipeline);
   phase.work = static_cast<double>(size.count) * found.per_byte * (ring ? ring_factor(c.ranks()) : 1);
   phase.weight = static_cast<double>(c.rings.size());
   phase.max_rate = phase.work / std::max(1.0, static_cast<double>((found.total - found.base).ps));
   price.phases.push_back(phase);
-  price.by_message = ring;
   if (ring) price_steps(c, p, level, op, choice, size, price);
   return price;
 }

@@ -34,8 +34,10 @@ bool add_stage(const NcclGroup& whole, const std::vector<NcclGroup>& groups, con
       stage.transfer = price.transfer;
       stage.limited_by = price.limited_by;
     }
-    if (price.loads < 0) continue;  // CollNet: nothing is known of what its switches share
-    for (const LinkLoad& l : g.every[static_cast<std::size_t>(price.loads)]) bytes[l.link] += l.per_byte * price.per_byte * static_cast<double>(size.count);
+    const NcclPipe* pipe = price.pipeline ? &g.pipe(*price.pipeline) : nullptr;
+    NcclPipe own;
+    if (pipe != nullptr && op != Operation::AllReduce) pipe = &(own = make_pipe(g, *price.pipeline, op));
+    for (const LinkLoad& l : pipe != nullptr ? pipe->every : g.every_ring) bytes[l.link] += l.per_byte * price.per_byte * static_cast<double>(size.count);
   }
   std::vector<LinkLoad> loads;
   for (const auto& [link, b] : bytes) loads.push_back({link, b});

@@ -7,65 +7,14 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
-#include <tuple>
 
-#include "sim/collective/blocks.h"
+#include "sim/collective/link_loads.h"
+#include "sim/collective/nccl_stages.h"
 #include "sim/nccl/search.h"
 #include "sim/topology/path_type.h"
 
 namespace ddpsim::collective {
 namespace {
-
-// Of links that are alike and carry alike, the first: they limit alike.
-std::vector<LinkLoad> fold(const topology::Fabric& f, const std::vector<LinkLoad>& all) {
-  using Key = std::tuple<std::int64_t, std::uint8_t, std::int64_t, double>;
-  std::set<Key> seen;
-  std::vector<LinkLoad> out;
-  for (const LinkLoad& l : all) {
-    const topology::Link& link = f.links()[l.link];
-    if (seen.insert({link.bandwidth.bits_per_s, link.transport, link.staging.bits_per_s, l.per_byte}).second) out.push_back(l);
-  }
-  return out;
-}
-
-class Loads {
- public:
-  Loads(const topology::Fabric& f, const std::vector<int>& devices) : f_(f), devices_(devices), count_(f.links().size(), 0) {}
-  const topology::Route& route(int from, int to) {
-    f_.find_route(devices_[static_cast<std::size_t>(from)], devices_[static_cast<std::size_t>(to)], route_);
-    return route_;
-  }
-  void add(int from, int to, double amount) {
-    for (topology::LinkId l : route(from, to).links) add_link(l, amount);
-  }
-  // Between hosts, by this NIC at both ends; -1 = by each device's own.
-  void add_by_nic(int from, int to, int nic, double amount) {
-    find_hop_route(f_, devices_, from, to, nic, route_);
-    for (topology::LinkId l : route_.links) add_link(l, amount);
-  }
-  void add_link(topology::LinkId l, double amount) {
-    if (count_[l] == 0) used_.push_back(l);
-    count_[l] += amount;
-  }
-  std::vector<LinkLoad> take() {
-    std::sort(used_.begin(), used_.end());
-    std::vector<LinkLoad> out;
-    for (topology::LinkId l : used_) {
-      out.push_back({l, count_[l]});
-      count_[l] = 0;
-    }
-    used_.clear();
-    return out;
-  }
-
- private:
-  const topology::Fabric& f_;
-  const std::vector<int>& devices_;
-  topology::Route route_;
-  std::vector<double> count_;
-  std::vector<topology::LinkId> used_;
-};
 
 nccl::Wire wire_of(topology::LinkKind kind) {
   switch (kind) {
@@ -165,20 +114,14 @@ int nic_of(const NcclGroup& g, const nccl::ChannelGraph& graph, std::size_t k, c
   return drawn_by_nic ? nics[static_cast<std::size_t>(graph.nics[k][0])] : -1;
 }
 
-// Channels that take the same way.
-struct Channel {
-  std::vector<std::vector<int>> order;  // of each node
-  int nic = -1;
-  double share = 0;
-};
-std::vector<Channel> distinct_channels(const NcclGroup& g, const nccl::ChannelGraph& graph, const std::vector<int>& nics, bool same_chain) {
+std::vector<NcclChannels> distinct_channels(const NcclGroup& g, const nccl::ChannelGraph& graph, const std::vector<int>& nics, bool same_chain) {
   auto channels = static_cast<std::size_t>(std::max(1, graph.channels));
-  std::vector<Channel> out;
+  std::vector<NcclChannels> out;
   for (std::size_t k = 0; k < channels; ++k) {
-    Channel c;
+    NcclChannels c;
     c.nic = nic_of(g, graph, k, nics);
     for (const auto& node : g.nodes) c.order.push_back(chain(graph, node, same_chain ? 0 : k));
-    auto same = std::find_if(out.begin(), out.end(), [&](const Channel& o) { return o.nic == c.nic && o.order == c.order; });
+    auto same = std::find_if(out.begin(), out.end(), [&](const NcclChannels& o) { return o.nic == c.nic && o.order == c.order; });
     if (same == out.end()) same = out.insert(out.end(), std::move(c));
     same->share += 1.0 / static_cast<double>(channels);
   }
@@ -186,84 +129,37 @@ std::vector<Channel> distinct_channels(const NcclGroup& g, const nccl::ChannelGr
 }
 
 void make_loads(NcclGroup& g, const std::vector<int>& nics) {
-  const topology::Fabric& f = *g.fabric;
-  Loads loads(f, g.devices);
+  LinkLoads loads(*g.fabric);
+  topology::Route route;
   double n = g.ranks();
-  int hosts = static_cast<int>(g.nodes.size());
-  for (const Channel& c : distinct_channels(g, g.system.graphs.by_algorithm[0], nics, false)) {
+  std::size_t hosts = g.nodes.size();
+  for (const NcclChannels& c : distinct_channels(g, g.system.graphs.by_algorithm[0], nics, false)) {
     double share = 2 * (n - 1) / n * c.share;
     NcclGroup::Ring ring;
     ring.share = c.share;
     ring.nic = c.nic;
+    auto hop = [&](int from, int to, int nic) {
+      find_hop_route(*g.fabric, g.devices, from, to, nic, route);
+      loads.add(route, share);
+    };
     for (std::size_t h = 0; h < c.order.size(); ++h) {
       const std::vector<int>& order = c.order[h];
-      for (std::size_t i = 0; i + 1 < order.size(); ++i) loads.add(order[i], order[i + 1], share);
-      int next = c.order[(h + 1) % c.order.size()].front();
-      if (hosts > 1) loads.add_by_nic(order.back(), next, c.nic, share);
-      else loads.add(order.back(), next, share);
+      for (std::size_t i = 0; i + 1 < order.size(); ++i) hop(order[i], order[i + 1], -1);
+      hop(order.back(), c.order[(h + 1) % c.order.size()].front(), hosts > 1 ? c.nic : -1);
       ring.order.insert(ring.order.end(), order.begin(), order.end());
     }
     g.rings.push_back(std::move(ring));
   }
-  g.every[0] = loads.take();
-  for (const Channel& c : distinct_channels(g, g.system.graphs.by_algorithm[1], nics, hosts == 1)) {
-    double share = c.share;
-    int nic = c.nic;
-    std::vector<int> head;
-    for (const std::vector<int>& order : c.order) {
-      head.push_back(order.front());
-      for (std::size_t i = 0; i + 1 < order.size(); ++i) {
-        loads.add(order[i + 1], order[i], share);
-        loads.add(order[i], order[i + 1], share);
-      }
-    }
-    for (int tree : {0, 1}) {
-      std::vector<int> parents = double_tree_parents(hosts, tree);
-      for (int i = 0; i < hosts; ++i) {
-        int up = parents[static_cast<std::size_t>(i)];
-        if (up < 0) continue;
-        loads.add_by_nic(head[static_cast<std::size_t>(i)], head[static_cast<std::size_t>(up)], nic, share / 2);
-        loads.add_by_nic(head[static_cast<std::size_t>(up)], head[static_cast<std::size_t>(i)], nic, share / 2);
-      }
-    }
-  }
-  g.every[1] = loads.take();
-  if (g.system.nvswitch) {
-    // Each GPU gives all its data to the switch and takes its slice's sum, gives the sum and takes all: size * (1 + 1/n) each way.
-    auto switch_links = [&] {
-      for (const auto& node : g.nodes) {
-        double heads = static_cast<double>(node.size());
-        for (std::size_t i = 0; i < node.size() && node.size() > 1; ++i) {
-          const std::vector<topology::LinkId>& links = loads.route(node[i], node[(i + 1) % node.size()]).links;
-          loads.add_link(links.front(), 1 + 1 / heads);
-        }
-        for (std::size_t i = 0; i < node.size() && node.size() > 1; ++i) {
-          const std::vector<topology::LinkId>& links = loads.route(node[(i + 1) % node.size()], node[i]).links;
-          loads.add_link(links.back(), 1 + 1 / heads);
-        }
-      }
-    };
-    switch_links();
-    g.every[2] = loads.take();
-    switch_links();
-    for (int tree : {0, 1}) {
-      std::vector<int> parents = double_tree_parents(hosts, tree);
-      for (int i = 0; i < hosts; ++i) {
-        int up = parents[static_cast<std::size_t>(i)];
-        if (up < 0) continue;
-        const auto& a = g.nodes[static_cast<std::size_t>(i)];
-        const auto& b = g.nodes[static_cast<std::size_t>(up)];
-        std::size_t heads = std::min(a.size(), b.size());
-        for (std::size_t h = 0; h < heads; ++h) {
-          loads.add(a[h], b[h], 0.5 / static_cast<double>(heads));
-          loads.add(b[h], a[h], 0.5 / static_cast<double>(heads));
-        }
-      }
-    }
-    g.every[3] = loads.take();
-  }
-  std::array<std::vector<LinkLoad>*, 4> folded{&g.ring, &g.tree, &g.nvls, &g.nvls_tree};
-  for (std::size_t i = 0; i < folded.size(); ++i) *folded[i] = fold(f, g.every[i]);
+  g.every_ring = loads.take();
+  g.ring = fold(*g.fabric, g.every_ring);
+  g.trees = distinct_channels(g, g.system.graphs.by_algorithm[1], nics, hosts == 1);
+  auto make = [&](NcclPipeline p, Operation op) { g.pipes[static_cast<std::size_t>(p)] = make_pipe(g, p, op); };
+  make(NcclPipeline::Tree, Operation::AllReduce);
+  if (g.system.nvswitch) make(NcclPipeline::Nvls, Operation::AllReduce);
+  if (g.system.nvswitch && hosts > 1) make(NcclPipeline::NvlsTree, Operation::AllReduce);
+  if (g.system.collnet && hosts > 1) make(NcclPipeline::CollnetDirect, Operation::AllReduce);
+  if (g.system.collnet && hosts > 1) make(NcclPipeline::CollnetChain, Operation::AllReduce);
+  if (g.system.nodes == g.system.ranks) make(NcclPipeline::Pat, Operation::AllGather);
 }
 
 void find_hops(NcclGroup& g) {
@@ -299,6 +195,9 @@ NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devic
   g.devices = std::move(devices);
   g.settings = std::move(settings);
   g.nodes = nccl_nodes(fabric, g.devices);
+  g.node_of.resize(g.devices.size());
+  for (std::size_t i = 0; i < g.nodes.size(); ++i)
+    for (int r : g.nodes[i]) g.node_of[static_cast<std::size_t>(r)] = static_cast<int>(i);
   nccl::System& s = g.system;
   s.ranks = g.ranks();
   s.nodes = static_cast<int>(g.nodes.size());

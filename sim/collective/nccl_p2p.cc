@@ -171,24 +171,24 @@ P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes s
     double busy = 0;
     double waiting = 0;
     for (const nccl::P2pBatch& b : batches) {
-      double messages = b.all();
+      double count = b.all();
       double part = 0;
       double waits = 0;
       double filling = 0;
       if (b.inside > 0) {
         part = static_cast<double>(in.part);
         waits = waiting_for_buffers(in, nccl::p2p_depth(false, b.all())) * 2 * step_in;
-        if (in.protocol == Protocol::Simple) filling = messages * chunk_in / block;
+        if (in.protocol == Protocol::Simple) filling = count * chunk_in / block;
       }
       if (b.between > 0) {
         part = std::max(part, static_cast<double>(between.part));
         waits = std::max(waits, waiting_for_buffers(between, nccl::p2p_depth(true, b.all())) * 2 * step_out);
-        double copy = messages * chunk_out / block;
+        double copy = count * chunk_out / block;
         filling = std::max(filling, copy + std::min(net, fewest * chunk_out / block));
       }
       of_steps += std::max(b.inside > 0 ? step_in : 0, b.between > 0 ? step_out : 0);
       of_fill += filling;
-      busy += messages * part / block;
+      busy += count * part / block;
       waiting += waits;
     }
     limit(busy, "thread blocks", "");

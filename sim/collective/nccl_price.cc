@@ -1,6 +1,5 @@
 // ring   base + steps' latencies (of each loop over NCCL's buffers, less what other slices hide) + size * load / rate
-// tree   base + 2 (ppn - 1) intra + 2 log2(nodes) inter + fill + size * load / rate;  fill: a chunk's own time on every hop but the slowest
-// NVLS   latency + size (1 + 1/n) / (rate * NVLS efficiency);  NVLSTree: + 2 log2(nodes) inter + one round of the pipeline
+// others  base + the pipeline's time (nccl_pipe_time.cc): pieces through stages that share links and thread blocks
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -54,6 +53,35 @@ double step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Algorit
   return out;
 }
 
+// Bytes per microsecond of the slowest link that a hop crosses, alone.
+double hop_rate(const NcclGroup& g, const Profile& p, Level level, const NcclHop& hop) {
+  double rate = hop.rate * at(section(g, p, hop).efficiency, level);
+  if (hop.staging > 0) rate = std::min(rate, hop.staging);
+  return rate / 1e6;
+}
+
+nccl::System one_node(nccl::System s) {
+  s.nodes = 1;
+  return s;
+}
+
+// GB/s that one thread block moves at most: NCCL's limit of a tree's channel on one node (perChMaxTree).
+double block_rate(const NcclGroup& g) {
+  return nccl::channel_limit(one_node(g.system), g.settings.version, Algorithm::Tree, Protocol::Simple);
+}
+
+}  // namespace
+
+// Without GPUDirect a thread copies every byte between the network's buffers and the GPU's, both ways.
+double link_rate_us(const NcclGroup& g, const Profile& p, Level level, topology::LinkId id) {
+  const topology::Link& link = g.fabric->links()[id];
+  const TransportSection& t = p.transports.at(g.fabric->transports()[link.transport]);
+  double rate = link.bandwidth.bytes_per_ps() * at(t.efficiency, level) * kPsPerUs;
+  return link.staging.bits_per_s > 0 ? std::min(rate, link.staging.bytes_per_ps() / 2 * kPsPerUs) : rate;
+}
+
+namespace {
+
 struct Bottleneck {
   double per_byte = 0;  // microseconds per byte of the operation
   topology::LinkId link = 0;
@@ -63,29 +91,11 @@ struct Bottleneck {
 Bottleneck bottleneck(const NcclGroup& g, const Profile& p, Level level, const std::vector<LinkLoad>& loads, double inside, double between) {
   Bottleneck worst;
   for (const LinkLoad& l : loads) {
-    const topology::Link& link = g.fabric->links()[l.link];
-    const TransportSection& t = p.transports.at(g.fabric->transports()[link.transport]);
-    double rate = link.bandwidth.bytes_per_ps() * at(t.efficiency, level) * kPsPerUs;
-    // Without GPUDirect a thread copies every byte between the network's buffers and the GPU's, both ways.
-    if (link.staging.bits_per_s > 0) rate = std::min(rate, link.staging.bytes_per_ps() / 2 * kPsPerUs);
-    double each = l.per_byte * (link.kind == topology::LinkKind::Net ? between : inside) / rate;
+    bool net = g.fabric->links()[l.link].kind == topology::LinkKind::Net;
+    double each = l.per_byte * (net ? between : inside) / link_rate_us(g, p, level, l.link);
     if (each > worst.per_byte) worst = {each, l.link};
   }
   return worst;
-}
-
-// Bytes per microsecond of the slowest link that a hop crosses, alone.
-double hop_rate(const NcclGroup& g, const Profile& p, Level level, const NcclHop& hop) {
-  double rate = hop.rate * at(section(g, p, hop).efficiency, level);
-  if (hop.staging > 0) rate = std::min(rate, hop.staging);
-  return rate / 1e6;
-}
-
-// GB/s that one thread block moves at most: NCCL's limit of a tree's channel on one node (perChMaxTree).
-double block_rate(const NcclGroup& g) {
-  nccl::System one = g.system;
-  one.nodes = 1;
-  return nccl::channel_limit(one, g.settings.version, Algorithm::Tree, Protocol::Simple);
 }
 
 class Pricer {
@@ -98,19 +108,14 @@ class Pricer {
     base_ = nccl::base_latency_us(g_.settings.version, c_.algorithm, c_.protocol);
     switch (c_.algorithm) {
       case Algorithm::Ring: ring(n); break;
-      case Algorithm::Tree: tree(); break;
-      case Algorithm::Nvls: nvls(n); break;
-      case Algorithm::NvlsTree: nvls_tree(); break;
-      case Algorithm::CollnetDirect:
-      case Algorithm::CollnetChain: collnet(); break;
-      case Algorithm::Pat: pat(n); break;
+      default: pipeline(terms());
     }
     NcclPrice out;
     double factor = op_ == Operation::AllReduce ? 2 * (n - 1) / n : op_ == Operation::AllGather || op_ == Operation::ReduceScatter ? (n - 1) / n : 1;
     out.limited_by = limited_by_;
     set_times(out, base_, steps_, fill_, transfer_, size_ * factor);
     out.limiting_transport = transport_;
-    out.loads = loads_;
+    out.pipeline = pipeline_;
     out.per_byte = per_byte_;
     const NcclHop& slow = g_.inter.exists && (between_ >= inside_ || !g_.intra.exists) ? g_.inter : g_.intra;
     out.step_transport = g_.fabric->transports()[slow.transport];
@@ -131,9 +136,8 @@ class Pricer {
     limit(us, g_.fabric->link_name(b.link));
     transport_ = g_.fabric->transports()[g_.fabric->links()[b.link].transport];
   }
-  // `which`: of NcclGroup::every; its folded list is `loads`. Where there are several nodes, the links between them say what others see.
-  void links(int which, const std::vector<LinkLoad>& loads, double inside, double between) {
-    loads_ = which;
+  // Where there are several nodes, the links between them say what others see.
+  void links(const std::vector<LinkLoad>& loads, double inside, double between) {
     per_byte_ = g_.system.nodes > 1 ? between : inside;
     limit_by_link(bottleneck(g_, p_, level_, loads, inside, between));
   }
@@ -160,7 +164,7 @@ class Pricer {
     double intra = g_.intra.exists ? step(g_.intra, Algorithm::Ring, message) : 0;
     double inter = g_.inter.exists ? step(g_.inter, Algorithm::Ring, message) : 0;
     double share = reduce ? 1 : chain ? n / (2 * (n - 1)) : 0.5;  // of the all-reduce's loads
-    links(0, g_.ring, share * wire_, share * wire_);
+    links(g_.ring, share * wire_, share * wire_);
     double moved = size_ * (reduce ? 2 * (n - 1) / n : chain ? 1 : (n - 1) / n);
     if (chain) fill_ = (n - 2) * chunk * wire_ / std::min(block_rate(g_) * 1e3, hop_rate(g_, p_, level_, g_.inter.exists ? g_.inter : g_.intra));
     protocol_limits(moved);
@@ -190,89 +194,99 @@ class Pricer {
     if (c_.protocol != Protocol::Ll && block > 0) limit(moved / (c_.channels * block * 1e3), "thread blocks");
   }
 
-  void tree() {
-    double nodes = g_.system.nodes;
-    double ppn = g_.system.per_node();
-    double levels = nccl::floor_log2(g_.system.nodes);
-    double chunk = std::min(static_cast<double>(c_.chunk), size_ / c_.channels);
-    double intra = g_.intra.exists ? step(g_.intra, Algorithm::Tree, chunk) : 0;
-    double inter = g_.inter.exists ? step(g_.inter, Algorithm::Tree, chunk) : 0;
-    add_steps(2 * (ppn - 1) * intra, 2 * levels * inter);
-    links(1, g_.tree, std::max(wire_, 1 / kTreeShare), wire_);
-    protocol_limits(2 * size_);
-    // The buffer of a connection is sent and given back in a round trip at least.
-    if (c_.protocol == Protocol::Simple) limit(size_ / c_.channels / static_cast<double>(nccl::kStepsOfBuffer * c_.chunk) * 2 * std::max(intra, inter), "buffers");
-    // A chunk is handed on whole by Simple; LL and LL128 hand on line by line inside a node, and whole messages to the network.
-    double in = 0;
-    double out = 0;
-    if (g_.intra.exists && c_.protocol == Protocol::Simple) in = chunk / std::min(block_rate(g_) * 1e3, hop_rate(g_, p_, level_, g_.intra));
-    if (g_.inter.exists) {
-      // Two children send to one NIC, or get from one; the channels of a NIC are inner nodes of different trees, and seldom busy together.
-      double share = std::max(1.0, c_.channels / (2.0 * nics()));
-      out = chunk * wire_ * (nodes > 2 ? 1.5 : 1.0) * share / hop_rate(g_, p_, level_, g_.inter);
-    }
-    fill_ = std::max(0.0, 2 * (ppn - 1) * in + 2 * levels * out - std::max(in, out));
-  }
-  // NICs of a node that take part.
-  double nics() const {
-    const nccl::ChannelGraph& g = g_.system.graphs.by_algorithm[1];
-    std::vector<int> used;
-    for (const auto& n : g.nics) used.push_back(n[0]);
-    std::sort(used.begin(), used.end());
-    used.erase(std::unique(used.begin(), used.end()), used.end());
-    return std::max<double>(1, static_cast<double>(used.size()));
-  }
-
   double nvls_factor() const { return 1 / nccl::nvls_efficiency(g_.settings.version, g_.system.compute_capability); }
 
-  void nvls(double n) {
-    add_steps(step(g_.intra, Algorithm::Nvls, 0), 0);
-    // All-gather: a head gives its part, all take the whole; reduce-scatter the other way round.
-    double share = op_ == Operation::AllReduce ? 1 : 1 / (1 + 1 / n);
-    links(2, g_.nvls, nvls_factor() * share, 1);
-    // Of what a GPU reads, sums and gives as a head, and takes: each thread block its part.
-    limit(size_ * (1 + 1 / n) * share / (c_.channels * block_rate(g_) * 1e3), "thread blocks");
-    fill_ = copies(std::min(size_, static_cast<double>(c_.chunk) * n * c_.channels));
-  }
-
-  // Buffers that are not registered are copied to the switch's window and back, a round at each end of the pipeline.
-  double copies(double round) const { return 2 * round / (c_.channels * block_rate(g_) * 1e3); }
-
-  void nvls_tree() {
-    double levels = nccl::floor_log2(g_.system.nodes);
-    double heads = g_.system.per_node();
-    double round = std::min(size_, static_cast<double>(c_.chunk) * heads * c_.channels);  // bytes that the pipeline takes in at once
-    double inter = step(g_.inter, Algorithm::NvlsTree, static_cast<double>(c_.chunk));
-    add_steps(step(g_.intra, Algorithm::NvlsTree, 0), 2 * levels * inter);
-    Bottleneck inside = bottleneck(g_, p_, level_, g_.nvls, nvls_factor(), 1);
-    Bottleneck all = bottleneck(g_, p_, level_, g_.nvls_tree, 1, 1);
-    loads_ = 3;
-    per_byte_ = 1;
-    if (inside.per_byte >= all.per_byte) all = inside;
-    limit_by_link(all);
-    limit(size_ * (1 + 1 / heads) / (c_.channels * block_rate(g_) * 1e3), "thread blocks");
-    // A round is reduced inside, goes up, comes down, is spread inside; only its slowest part is hidden behind the next round.
-    double up = round / heads / hop_rate(g_, p_, level_, g_.inter);
-    double in = round * inside.per_byte;
-    fill_ = std::max(0.0, in + 2 * levels * up - round * all.per_byte) + copies(round);
-  }
-
-  void collnet() {
+ public:
+  NcclPipeTerms terms() const {
+    NcclPipeTerms t;
+    double channels = c_.channels;
     double ppn = g_.system.per_node();
-    bool direct = c_.algorithm == Algorithm::CollnetDirect;
-    double intra = g_.intra.exists ? step(g_.intra, c_.algorithm, 0) : 0;
-    double inter = g_.inter.exists ? step(g_.inter, c_.algorithm, 0) : 0;
-    add_steps(direct ? 2 * (std::min(1.0, ppn - 1) * intra + (ppn - 1) * 0.4) : 2 * (ppn - 1) * intra, inter);
-    // The switches add: each host sends its sum once and takes the result once.
-    limit(size_ / nics() / hop_rate(g_, p_, level_, g_.inter), "NICs");
-    if (g_.intra.exists) limit(size_ * (direct ? 2 * (ppn - 1) / ppn : 2) / hop_rate(g_, p_, level_, g_.intra), "links inside the node");
+    double chunk = std::min(static_cast<double>(c_.chunk), size_ / channels);
+    t.piece = static_cast<double>(c_.chunk) * channels;
+    auto latency = [&](const NcclHop& hop, double message) { return hop.exists ? step(hop, c_.algorithm, message) : 0; };
+    bool all_reduce = op_ == Operation::AllReduce;
+    switch (c_.algorithm) {
+      case Algorithm::Tree:
+        t.pipeline = NcclPipeline::Tree;
+        t.inside = std::max(wire_, 1 / kTreeShare);
+        t.between = wire_;
+        t.inside_us = latency(g_.intra, chunk);
+        t.between_us = latency(g_.inter, chunk);
+        // NCCL's limit of LL between nodes is of the whole, and slower than its thread blocks are inside one; what sets it is not known.
+        if (c_.protocol == Protocol::Ll) t.blocks = 1e3 * nccl::ll_bus_limit(one_node(g_.system), g_.settings.version);
+        else t.blocks = 1e3 * channels * (c_.protocol == Protocol::Ll128 ? ll128_block_rate() : block_rate(g_));
+        if (c_.protocol == Protocol::Ll && g_.system.nodes > 1) t.pace = 2 / (1e3 * nccl::ll_bus_limit(g_.system, g_.settings.version));
+        t.lines = c_.protocol != Protocol::Simple;
+        t.window = t.lines ? 0 : nccl::kStepsOfBuffer;
+        break;
+      case Algorithm::Nvls:
+        t.pipeline = NcclPipeline::Nvls;
+        t.piece *= ppn;
+        t.inside = nvls_factor();
+        t.inside_us = latency(g_.intra, 0);
+        t.between_us = latency(g_.inter, 0);
+        t.blocks = t.copies = channels * block_rate(g_) * 1e3;
+        break;
+      case Algorithm::NvlsTree:
+        t.pipeline = NcclPipeline::NvlsTree;
+        t.piece *= ppn;
+        t.inside = nvls_factor();
+        t.inside_us = latency(g_.intra, 0);
+        t.between_us = latency(g_.inter, static_cast<double>(c_.chunk));
+        t.blocks = t.copies = channels * block_rate(g_) * 1e3;
+        break;
+      case Algorithm::CollnetDirect:
+      case Algorithm::CollnetChain: {
+        bool direct = c_.algorithm == Algorithm::CollnetDirect;
+        t.pipeline = direct ? NcclPipeline::CollnetDirect : NcclPipeline::CollnetChain;
+        if (direct) t.piece *= ppn;
+        t.inside_us = direct ? std::min(1.0, ppn - 1) * latency(g_.intra, 0) + (ppn - 1) * 0.4 : latency(g_.intra, 0);
+        t.between_us = latency(g_.inter, 0);
+        break;
+      }
+      default: {
+        t.pipeline = NcclPipeline::Pat;
+        t.piece = size_;
+        double rounds = static_cast<double>(g_.pipe(NcclPipeline::Pat).levels);
+        double levels = nccl::floor_log2(g_.system.nodes);
+        t.between_us = (levels * latency(g_.inter, static_cast<double>(c_.chunk)) / 3.5 + 2.8 * g_.ranks()) / std::max(1.0, rounds);
+      }
+    }
+    t.operation = all_reduce || t.pipeline == NcclPipeline::Pat || t.pipeline == NcclPipeline::Nvls ? op_ : Operation::AllReduce;
+    return t;
   }
 
-  void pat(double n) {
-    double levels = nccl::floor_log2(g_.system.nodes);
-    double inter = step(g_.inter, Algorithm::Pat, static_cast<double>(c_.chunk));
-    add_steps(0, levels * inter / 3.5 + 2.8 * n);
-    links(0, g_.ring, 0.5, 0.5);
+ private:
+  // Microseconds that a byte takes.
+  double mover_us(const NcclMover& m, const NcclPipeTerms& t) const {
+    switch (m.what) {
+      case NcclMover::What::Threads: return t.blocks > 0 ? 1 / (t.blocks * m.share) : 0;
+      case NcclMover::What::Copies: return t.copies > 0 ? 1 / t.copies : 0;
+      case NcclMover::What::Link: break;
+    }
+    bool net = g_.fabric->links()[m.link].kind == topology::LinkKind::Net;
+    return (net ? t.between : t.inside) / link_rate_us(g_, p_, level_, m.link);
+  }
+
+  void pipeline(const NcclPipeTerms& t) {
+    bool made = t.pipeline == NcclPipeline::Nvls && op_ != Operation::AllReduce;
+    NcclPipe own;
+    if (made) own = make_pipe(g_, t.pipeline, op_);
+    const NcclPipe& pipe = made ? own : g_.pipe(t.pipeline);
+    pipeline_ = t.pipeline;
+    per_byte_ = g_.system.nodes > 1 ? t.between : t.inside;
+    std::vector<double> each;
+    for (const NcclMover& m : pipe.movers) each.push_back(mover_us(m, t));
+    for (const NcclUse& u : pipe.uses) {
+      const NcclMover& m = pipe.movers[u.mover];
+      if (m.what == NcclMover::What::Link) limit_by_link({u.total * each[u.mover], m.link});
+      else limit(u.total * each[u.mover] * size_, m.what == NcclMover::What::Threads && c_.protocol == Protocol::Ll ? "LL's flags" : "thread blocks");
+    }
+    if (t.pace > 0) limit(size_ * t.pace, "LL's flags");
+    NcclPipeTime time = nccl_pipe_time(pipe, t, each, size_);
+    add_steps(time.inside, time.between);
+    fill_ = std::max(0.0, time.total - steps_ - transfer_);
+    transfer_ = std::min(transfer_, std::max(0.0, time.total - steps_));  // the steps' latencies hide part of it
   }
 
   const NcclGroup& g_;
@@ -290,7 +304,7 @@ class Pricer {
   double between_ = 0;
   std::string limited_by_;
   std::string transport_;
-  int loads_ = -1;
+  std::optional<NcclPipeline> pipeline_;
   double per_byte_ = 0;
 };
 
@@ -298,6 +312,10 @@ class Pricer {
 
 NcclPrice nccl_price(const NcclGroup& g, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size) {
   return Pricer(g, p, level, op, choice, size).price();
+}
+
+NcclPipeTerms nccl_pipe_terms(const NcclGroup& g, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size) {
+  return Pricer(g, p, level, op, choice, size).terms();
 }
 
 double nccl_step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Protocol protocol, std::int64_t message) {

@@ -1,7 +1,8 @@
-// Terms that the prices of NCCL's operations share (nccl_price.cc). Internal to this room.
+// Terms that the prices of NCCL's operations (nccl_price.cc) and its pipelines' messages (nccl_messages.cc) share. Internal to this room.
 #pragma once
 
 #include "sim/collective/nccl.h"
+#include "sim/collective/nccl_stages.h"
 
 namespace ddpsim::collective {
 
@@ -19,5 +20,34 @@ struct NcclBottleneck {
   topology::LinkId link = 0;
 };
 NcclBottleneck nccl_bottleneck(const NcclGroup& g, const Profile& p, Level level, const std::vector<LinkLoad>& loads);
+
+// Bytes per microsecond that a link carries.
+double link_rate_us(const NcclGroup& g, const Profile& p, Level level, topology::LinkId link);
+
+// Bytes and microseconds.
+struct NcclPipeTerms {
+  NcclPipeline pipeline = NcclPipeline::Tree;
+  Operation operation = Operation::AllReduce;
+  double piece = 0;       // bytes of the operation that pass together, all channels
+  double inside_us = 0;   // latency of a stage inside a node
+  double between_us = 0;  // ... between nodes
+  double inside = 1;      // bytes that a link carries per byte of its load, in a node
+  double between = 1;     // ... between nodes
+  double blocks = 0;      // bytes per microsecond that the thread blocks of a rank move, all channels; 0 = no limit
+  double copies = 0;      // ... copy into the switch's window
+  bool lines = false;     // hops inside a node hand on line by line (LL, LL128)
+  double pace = 0;        // microseconds per byte that the next piece sets out after the one before, at least
+  int window = 0;         // pieces that a connection's buffer holds; 0 = no limit
+};
+// REQUIRES: the choice is available and not a ring.
+NcclPipeTerms nccl_pipe_terms(const NcclGroup& g, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size);
+
+struct NcclPipeTime {
+  double total = 0;    // microseconds, without base
+  double inside = 0;   // latencies of one piece's longest way, of hops inside nodes
+  double between = 0;  // ... between nodes
+};
+// All pieces of `size` bytes through all steps. `each`: microseconds that each mover takes for a byte.
+NcclPipeTime nccl_pipe_time(const NcclPipe& pipe, const NcclPipeTerms& t, const std::vector<double>& each, double size);
 
 }  // namespace ddpsim::collective

@@ -32,7 +32,6 @@ struct Price {
   Duration reduce_alone;   // of one rank that has a core
   double sum_rate = 0;     // schedule_price: bytes per picosecond that a rank sums; 0 = at once
   double wire_factor = 1;  // bytes on the wire per byte of data
-  bool by_message = true;  // message fidelity knows its messages; false: NCCL's trees, NVLS and CollNet are phases at both fidelities
 };
 
 // Gloo's collectives of one job share a connection by segment size, but the job has one connection as another job has: weights are relative to the heaviest

@@ -237,11 +237,16 @@ Choice complete(const System& s, const Settings& set, Operation op, Algorithm a,
       if (bytes < times * concurrent * chunk && chunk > size) chunk = size;
     c.chunk = c.slice = chunk;
   }
+  int levels = floor_log2(s.nodes);
+  if (set.version.minor < 20 && p == Protocol::Simple && a == Algorithm::Tree) {
+    double depth = s.per_node() - 1 + levels;
+    for (auto [times, least] : {std::pair{8, 128 * kKiB}, {4, 64 * kKiB}, {1, 32 * kKiB}})
+      while (static_cast<double>(bytes / (static_cast<std::int64_t>(channels) * c.chunk)) < times * depth && c.chunk > least) c.chunk /= 2;
+    c.slice = c.chunk;
+  }
   if (p == Protocol::Ll128 && a == Algorithm::Tree) {
     std::int64_t chunk = c.chunk;
-    double levels = 1;
-    for (int n = s.nodes; n > 1; n >>= 1) ++levels;
-    double shape = levels + 0.1 * s.per_node();
+    double shape = 1 + levels + 0.1 * s.per_node();
     auto shrink = [&](double times, std::int64_t least) {
       while (static_cast<double>(bytes / (static_cast<std::int64_t>(channels) * chunk)) < times * shape / s.per_node() && chunk > least) chunk /= 2;
     };

@@ -32,6 +32,7 @@ std::vector<std::vector<std::vector<engine::Demand>>> load_demands(const collect
   std::set<LinkKind> seen;
   LinkKind last;
   LinkKind kind;
+  const topology::Link* before = nullptr;
   for (bool first = true;; first = false) {
     topology::LinkId link = UINT32_MAX;
     for (std::size_t k = 0; k < loads.size(); ++k)
@@ -41,7 +42,8 @@ std::vector<std::vector<std::vector<engine::Demand>>> load_demands(const collect
     for (std::size_t k = 0; k < loads.size(); ++k)
       if (at[k] < loads[k]->size() && (*loads[k])[at[k]].link == link) kind.load[k] = (*loads[k])[at[k]++].per_byte;
     const topology::Link& l = comm.fabric->links()[link];
-    kind.rate = collective::link_rate(comm, profile, level, link);
+    if (before == nullptr || before->bandwidth != l.bandwidth || before->transport != l.transport) kind.rate = collective::link_rate(comm, profile, level, link);
+    before = &l;
     kind.burst = static_cast<double>(l.burst.count);
     kind.peak = l.peak.bytes_per_ps();
     bool as_before = fold && !first && kind == last;

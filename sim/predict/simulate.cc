@@ -71,7 +71,7 @@ class Simulator {
   void build() {
     if (cores_ != engine::kNone) make_core_flows();
     if (shared_.memory != engine::kNone && program_.backend == Backend::Gloo) make_memory_flows();
-    if (options_.fidelity == Fidelity::Collective || comm_.nccl) {
+    if (options_.fidelity == Fidelity::Collective) {
       demands_ = load_demands(comm_, profile_, options_.level, options_.fold_links, [this](topology::LinkId l) { return link_resource(l); });
       std::vector<const Price*> all;
       for (const Op& op : program_.steady.ops)
@@ -388,7 +388,7 @@ class Simulator {
       arrive[c] = pooled ? queue(c, ready) : streamed(c, op.lane, ready);
     }
     TaskId first = static_cast<TaskId>(graph_.size());
-    bool by_message = options_.fidelity == Fidelity::Message && price.by_message;
+    bool by_message = options_.fidelity == Fidelity::Message;
     std::vector<TaskId> done = by_message ? add_messages(op, price, arrive) : add_phases(price, arrive);
     for (std::size_t c = 0; c < classes_.size(); ++c) {
       Placed& p = placed[c][i];
@@ -445,6 +445,11 @@ class Simulator {
   std::vector<TaskId> add_messages(const Op& op, const Price& price, const std::vector<TaskId>& arrive) {
     collective::FlowOfHop flow{[this](int from, int to, int nic) { return hop_flow(from, to, nic); }};
     Bytes size{op.bytes};
+    if (comm_.nccl && price.pattern >= collective::kNcclPatterns) {
+      if (!nccl_flows_.link) nccl_flows_.link = [this](topology::LinkId l) { return link_resource(l); };
+      auto choice = nccl::choose(comm_.nccl->system, comm_.nccl->settings, Operation::AllReduce, op.bytes);
+      return collective::add_nccl_messages(graph_, comm_, profile_, options_.level, Operation::AllReduce, *choice, size, nccl_flows_, arrive);
+    }
     collective::SharedCores sharing;
     collective::TakeTurn turn;
     collective::SegmentPath path;
@@ -532,6 +537,7 @@ class Simulator {
   std::array<double, 2> holds_{};
   std::map<std::tuple<int, int, double, double>, engine::FlowId> phase_flows_;
   std::map<std::tuple<int, int, int>, engine::FlowId> hop_flows_;
+  collective::NcclFlows nccl_flows_;
   std::map<std::tuple<bool, std::int64_t, DType>, Price> prices_;
   std::vector<std::array<TaskId, kLanes>> tails_;  // by class: last task of each lane
   std::vector<TaskId> open_;                       // chain that may still grow, by class and lane

@@ -119,7 +119,7 @@ TEST(SharedLinks, EveryByteIsOnTheLinksOfItsWay) {
       collective::Communicator c = communicator(s, fabric, part);
       collective::Price price = collective::all_reduce(c, s.profile, Level::Mid, {bytes});
       LinkBytes phases = of_phases(c, price);
-      if (!price.by_message) continue;
+      if (c.nccl && price.pattern >= collective::kNcclPatterns) continue;  // pipelines: nccl_steps_test.cc
       LinkBytes messages = of_messages(s, c, price, bytes);
       expect_alike(messages, phases, 1e-4 * static_cast<double>(bytes), s.name + ", phases and messages");  // parts are whole bytes in messages only
       if (s.backend == Backend::Tcp) expect_alike(of_steps(c, bytes), messages, 1e-6 * static_cast<double>(bytes), s.name + ", messages and steps");
@@ -140,7 +140,8 @@ TEST(SharedLinks, TwoTakeAtLeastEachAloneAndAtMostOneAfterTheOther) {
       double slack = exact ? 1e-10 : 0;
       for (std::size_t k = 0; k < 2; ++k) {
         double alone = seconds(s.one_job() ? std::max(t.alone[0], t.alone[1]) : t.alone[k]);
-        EXPECT_GE(seconds(t.together[k]), alone * (exact ? 1 : s.segments() ? 0.9 : 0.99) - slack) << what;
+        // A pipeline's pieces delay one another, and a neighbour can put them in a better order: 2.2 % at most, as seen.
+        EXPECT_GE(seconds(t.together[k]), alone * (exact ? 1 : s.segments() ? 0.9 : s.backend == Backend::Nccl ? 0.975 : 0.99) - slack) << what;
       }
       if (!exact && s.segments()) queued.push_back(seconds(t.last()) / both);
       else EXPECT_LE(seconds(t.last()), both * (exact ? 1 : 1.01) + slack) << what;

@@ -195,6 +195,25 @@ TEST(NcclChoice, SmallOperationsUseFewChannels) {
   EXPECT_EQ(complete(s.group.system, s.group.settings, BC, R, SI, std::int64_t{1} << 30).chunk, 512 * kKiB) << "one step; four are of the rings that reduce or gather";
 }
 
+// src/enqueue.cc up to 2.19.4, with a depth of GPUs - 1 + log2(nodes) = 9: below 72 chunks a channel 128 KiB, below 36 64 KiB, below 9 32 KiB.
+TEST(NcclChoice, EarlierTreesTakeChunksByTheirDepth) {
+  World s("hgx-h100", 4, 32);
+  auto chunk = [&](int version, std::int64_t bytes) {
+    Settings set = s.group.settings;
+    set.version = {version};
+    Choice c = complete(s.group.system, set, AR, T, SI, bytes);
+    EXPECT_EQ(c.slice, c.chunk);
+    return c.chunk / kKiB;
+  };
+  std::int64_t channel = complete(s.group.system, s.group.settings, AR, T, SI, std::int64_t{1} << 32).channels * kKiB;
+  EXPECT_EQ(chunk(19, channel * 512 * 72), 512);
+  EXPECT_EQ(chunk(19, channel * 512 * 71), 256);
+  EXPECT_EQ(chunk(19, channel * 128 * 40), 128);
+  EXPECT_EQ(chunk(19, channel * 128 * 30), 64);
+  EXPECT_EQ(chunk(19, channel * 64 * 8), 32);
+  EXPECT_EQ(chunk(20, channel * 64 * 8), 512);
+}
+
 TEST(NcclChoice, HonoursTheEnvironment) {
   auto with = [](std::map<std::string, std::string> environment) {
     ParsedSettings p = parse_settings(environment, {28});

@@ -1,0 +1,173 @@
+// Pieces follow one another through the steps of a pipeline: full ones, and a last one of what remains. The longest of
+//   a step holds all up           the first piece up to it, all pieces in it, the last ones behind it
+//   a connection's buffer         the same, and a round trip for each `window` pieces
+//   NCCL's limit of LL            the last piece sets out, and goes its way
+//   a link or a group of threads  all that it moves, and the time before and behind in which it has not enough to do
+// What this leaves out: pieces that share a link delay one another, the early ones too. Messages (nccl_messages.cc) have that.
+#include <algorithm>
+#include <cmath>
+
+#include "sim/collective/nccl_terms.h"
+
+namespace ddpsim::collective {
+namespace {
+
+// A step that a link or a group of threads works for, seen from the beginning, or from the end: not before `from`, `own` microseconds for a piece, `every` for
+// each further one; `work` of these its own.
+struct Turn {
+  double from = 0;
+  double own = 0;
+  double every = 0;
+  double work = 0;
+};
+
+// What can be done at most until then.
+double most_until(double until, const std::vector<Turn>& turns, double pieces) {
+  double out = 0;
+  for (const Turn& t : turns) {
+    double gone = until - t.from;
+    if (gone <= 0) continue;
+    double done = gone < t.own ? gone / t.own : t.every > 0 ? 1 + (gone - t.own) / t.every : pieces;
+    out += t.work * std::min(pieces, done);
+  }
+  return out;
+}
+
+struct Moment {
+  double when = 0;
+  double most = 0;  // work until then
+};
+std::vector<Moment> moments(const std::vector<Turn>& turns, double pieces) {
+  std::vector<Moment> out;
+  for (const Turn& t : turns)
+    for (double when : {t.from, t.from + t.own + (pieces - 1) * t.every}) out.push_back({when, most_until(when, turns, pieces)});
+  return out;
+}
+
+class Time {
+ public:
+  Time(const NcclPipe& pipe, const NcclPipeTerms& t, const std::vector<double>& each, double size)
+      : pipe_(pipe), t_(t), each_(each), piece_(std::min(t.piece, size)), pieces_(size / piece_), full_(std::max(0.0, std::ceil(pieces_ - 1e-9) - 1)), rest_(pieces_ - full_), at_(pipe.steps.size()) {
+    go_forward();
+    go_back();
+  }
+
+  NcclPipeTime all() const {
+    NcclPipeTime out;
+    if (at_.empty()) return out;
+    for (std::size_t i = 0; i < at_.size(); ++i) out.total = std::max(out.total, full_ > 0 ? held_up_by(i) : at_[i].there);
+    if (full_ > 0 || t_.lines)
+      for (const NcclUse& u : pipe_.uses) out.total = std::max(out.total, busy(u, out.total));
+    auto last = std::max_element(at_.begin(), at_.end(), [](const At& a, const At& b) { return a.there < b.there; }) - at_.begin();
+    for (auto i = static_cast<std::size_t>(last); i != kNone; i = at_[i].came_from) (pipe_.steps[i].between ? out.between : out.inside) += at_[i].latency;
+    return out;
+  }
+
+ private:
+  static constexpr std::size_t kNone = SIZE_MAX;
+  // From when a piece begins in a step, or has passed it, to the end.
+  struct Behind {
+    double begun = 0;
+    double there = 0;
+  };
+  struct At {
+    double latency = 0;
+    double time = 0;   // of a full piece
+    double begun = 0;  // the first piece
+    double there = 0;
+    std::size_t came_from = kNone;  // the step before it on the longest way
+    double slowest_before = 0;      // of this step and those that lead to it: the longest time of a piece
+    double slowest_behind = 0;      // ... that it leads to
+    Behind last;                    // the last piece alone
+    Behind pair;                    // a full one with the last one right behind it
+  };
+
+  bool lines(std::size_t step, std::uint32_t before) const { return t_.lines && pipe_.steps[step].line && pipe_.steps[before].line; }
+
+  void go_forward() {
+    double first = full_ > 0 ? 1 : rest_;
+    for (std::size_t i = 0; i < at_.size(); ++i) {
+      const NcclStep& s = pipe_.steps[i];
+      At& at = at_[i];
+      at.latency = s.between ? t_.between_us : s.inside ? t_.inside_us : 0;
+      for (auto [mover, bytes] : s.load) at.time = std::max(at.time, bytes * each_[mover] * piece_);
+      at.slowest_before = at.time;
+      double ready = 0;
+      for (std::uint32_t a : s.after) {
+        at.slowest_before = std::max(at.slowest_before, at_[a].slowest_before);
+        double then = lines(i, a) ? at_[a].begun : at_[a].there;
+        if (at.came_from == kNone || then > ready) at.came_from = a;
+        ready = std::max(ready, then);
+      }
+      at.begun = ready + at.latency;
+      at.there = at.begun + first * at.time;
+      for (std::uint32_t a : s.after)
+        if (lines(i, a)) at.there = std::max(at.there, at_[a].there + at.latency);
+    }
+  }
+
+  void go_back() {
+    for (std::size_t i = at_.size(); i-- > 0;) {
+      At& at = at_[i];
+      at.slowest_behind = std::max(at.slowest_behind, at.time);
+      at.last.begun = std::max(at.last.begun, rest_ * at.time + at.last.there);
+      at.pair.begun = std::max(at.pair.begun, at.time + std::max(rest_ * at.time + at.last.there, at.pair.there));
+      for (std::uint32_t a : pipe_.steps[i].after) {
+        At& before = at_[a];
+        before.slowest_behind = std::max(before.slowest_behind, at.slowest_behind);
+        lead(at.last, before.last, at.latency, lines(i, a));
+        lead(at.pair, before.pair, at.latency, lines(i, a));
+      }
+    }
+  }
+  static void lead(const Behind& step, Behind& before, double latency, bool lines) {
+    if (lines) before.begun = std::max(before.begun, latency + step.begun);
+    before.there = std::max(before.there, latency + (lines ? step.there : step.begun));
+  }
+
+  double held_up_by(std::size_t i) const {
+    const At& at = at_[i];
+    double out = at.begun + (full_ - 1) * at.time + at.pair.begun;
+    if (pipe_.steps[i].after.empty()) out = std::max(out, at.begun + full_ * piece_ * t_.pace + at.last.begun);
+    double round_trip = 2 * at.latency + at.time;
+    if (t_.window == 0 || round_trip <= t_.window * at.time) return out;
+    double turns = std::floor(full_ / t_.window);
+    return std::max(out, at.begun + turns * round_trip + (full_ - turns * t_.window) * at.time + at.last.begun);
+  }
+
+  // Of what a link or a group of threads has to do, what it cannot have done in the first x, and cannot do in the last y, it does between: x + y + the rest.
+  // `known`: the whole takes at least that, so x and y that are not more do not overlap.
+  double busy(const NcclUse& u, double known) const {
+    double one = each_[u.mover] * piece_;
+    if (one <= 0) return 0;
+    std::vector<Turn> first;
+    std::vector<Turn> last;
+    for (auto [i, bytes] : u.steps) {
+      const At& at = at_[i];
+      first.push_back({at.begun, at.time, at.slowest_before, bytes * one});
+      last.push_back({at.last.there, at.time, at.slowest_behind, bytes * one});
+    }
+    std::vector<Moment> ends = moments(last, pieces_);
+    double work = u.total * one * pieces_;
+    double out = 0;
+    for (const Moment& x : moments(first, pieces_))
+      for (const Moment& y : ends)
+        if (x.when + y.when <= known) out = std::max(out, x.when + y.when + work - x.most - y.most);
+    return out;
+  }
+
+  const NcclPipe& pipe_;
+  const NcclPipeTerms& t_;
+  const std::vector<double>& each_;
+  double piece_;   // bytes of a full one
+  double pieces_;  // with a fraction
+  double full_;    // all but the last
+  double rest_;    // the last, of a full one
+  std::vector<At> at_;
+};
+
+}  // namespace
+
+NcclPipeTime nccl_pipe_time(const NcclPipe& pipe, const NcclPipeTerms& t, const std::vector<double>& each, double size) { return Time(pipe, t, each, size).all(); }
+
+}  // namespace ddpsim::collective

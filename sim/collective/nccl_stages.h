@@ -1,0 +1,58 @@
+// NCCL's trees, NVLS, NVLSTree, CollNet and PAT as pipelines: what each piece of an operation passes, stage after stage. The closed form is made of their levels
+// (nccl_price.cc), the messages of the stages themselves (nccl_messages.cc).
+//
+//   tree      chain to the node's head -> up the double binary tree -> down -> chain from the head; one node: the chain, up and down
+//   NVLS      copy into the switch's window -> the switch sums each head's part and gives it to all -> copy out; several nodes (with CollNet): sums, the heads to
+//             the network's switches and back, gives
+//   NVLSTree  copy in -> the switch sums for the heads -> each head its part up and down the trees -> the switch gives it to all -> copy out
+//   CollNet   Chain: to the node's head -> to the network's switches and back -> from the head; Direct: parts to all heads -> ... -> to all
+//   PAT       Bruck's rounds, far first (all-gather; reduce-scatter: near first)
+// Source: NCCL src/device/all_reduce.h, src/graph/trees.cc, src/transport/nvls.cc, src/include/collectives.h (PatAGAlgorithm).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/collective/nccl_group.h"
+
+namespace ddpsim::collective {
+
+struct NcclStage {
+  enum class Kind : std::uint8_t {
+    CopyIn,     // by `from`'s thread blocks
+    CopyOut,
+    Hop,        // `from` to `to` inside a node
+    Net,        // ... between nodes, by `nic`
+    Reduce,     // NVLS: all of `from`'s node give their parts, `from` takes the sum
+    Multicast,  // `from` gives, all of its node take
+    Switch,     // both at once
+    Sharp,      // `from`'s NIC to the network's switches, which sum, and back
+  };
+  Kind kind = Kind::Hop;
+  int from = 0;  // ranks
+  int to = 0;
+  int nic = -1;
+  int group = 0;      // of `from`'s threads (group_share)
+  double share = 1;   // bytes per byte of the operation
+  double blocks = 0;  // bytes that `from`'s thread blocks move per byte of the operation
+  int level = 0;      // 1 + the largest of those that it waits for; from 0
+  std::vector<std::uint32_t> after;  // stages of the same piece, all before this one
+};
+bool is_inside(NcclStage::Kind k);   // takes the latency of a hop inside a node
+bool is_between(NcclStage::Kind k);  // ... between nodes
+
+// NCCL runs a tree's channel on one thread block, half of whose threads send up and half down; alike channels are one group, half of them on each of the two trees.
+int groups_of(const NcclGroup& g, NcclPipeline p);
+// Of a rank's thread blocks.
+double group_share(const NcclGroup& g, NcclPipeline p, int group);
+
+// Stages in an order in which each stands behind those that it waits for. REQUIRES: the group has the pipeline. `op`: AllReduce; NVLS and PAT also AllGather and
+// ReduceScatter.
+std::vector<NcclStage> nccl_stages(const NcclGroup& g, NcclPipeline p, Operation op);
+
+// Appends what a stage puts on links, per byte that passes it; a link may come twice. Reuses the storage of `route`.
+void add_stage_load(const NcclGroup& g, const NcclStage& s, topology::Route& route, std::vector<LinkLoad>& out);
+
+NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op);
+
+}  // namespace ddpsim::collective
