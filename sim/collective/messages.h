@@ -65,12 +65,15 @@ struct NcclFlows {
   struct Stages {
     std::vector<NcclStage> list;
     std::vector<engine::FlowId> flows;  // of each; kNoFlow: takes no time
+    std::vector<double> us_per_byte;    // of each, alone
   };
   std::map<std::tuple<nccl::Algorithm, nccl::Protocol, int, Operation>, Stages> known;
 };
 // What NCCL has besides rings, piece by piece. REQUIRES: c.nccl; the choice is available and not a ring.
 std::vector<engine::TaskId> add_nccl_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, Level level, Operation op, const nccl::Choice& choice,
                                               Bytes size, NcclFlows& flows, std::span<const engine::TaskId> arrive);
+// Messages that it adds: stages times pieces.
+double nccl_message_count(const Communicator& c, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size);
 
 // The step lists of one of the communicator's patterns, for both executors; pieces of a pipeline as price.h has them.
 Schedule schedule_of(const Communicator& c, int pattern, std::int64_t elements, std::int64_t element_size);

@@ -57,6 +57,7 @@ struct NcclPipe {
   std::vector<NcclStep> steps;  // each behind those that it waits for
   std::vector<NcclUse> uses;
   int levels = 0;               // steps that stand one behind another
+  std::size_t stages = 0;       // before alike ones became one
 };
 enum class NcclPipeline : std::uint8_t { Tree, Nvls, NvlsTree, CollnetDirect, CollnetChain, Pat };
 inline constexpr std::size_t kNcclPipelines = 6;

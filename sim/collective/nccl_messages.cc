@@ -3,6 +3,7 @@
 // word of the oldest has come back.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "sim/collective/link_loads.h"
 #include "sim/collective/message_tasks.h"
@@ -34,6 +35,7 @@ NcclFlows::Stages prepare(TaskGraph& g, const NcclGroup& group, const Profile& p
   };
   for (const NcclStage& s : out.list) {
     std::vector<engine::Demand> demands;
+    double slowest = 0;  // microseconds a byte
     links.clear();
     add_stage_load(group, s, route, links);
     for (const LinkLoad& l : links) loads.add(l.link, l.per_byte);
@@ -41,19 +43,35 @@ NcclFlows::Stages prepare(TaskGraph& g, const NcclGroup& group, const Profile& p
       const topology::Link& link = group.fabric->links()[l.link];
       const TransportSection& transport = p.transports.at(group.fabric->transports()[link.transport]);
       double full = link.bandwidth.bytes_per_ps() * at(transport.efficiency, level) * 1e6;
-      double wire = link.kind == topology::LinkKind::Net ? t.between : t.inside;
-      demands.push_back({flows.link(l.link), l.per_byte * wire * full / link_rate_us(group, p, level, l.link)});
+      double wire = l.per_byte * (link.kind == topology::LinkKind::Net ? t.between : t.inside);
+      double rate = link_rate_us(group, p, level, l.link);
+      demands.push_back({flows.link(l.link), wire * full / rate});
+      slowest = std::max(slowest, wire / rate);
     }
     auto from = static_cast<std::size_t>(s.from);
     double part = group_share(group, t.pipeline, s.group);
-    if (s.blocks > 0 && t.blocks > 0) demands.push_back({own(threads, from * groups + static_cast<std::size_t>(s.group), t.blocks * part), s.blocks / s.share});
-    if (s.kind == Kind::CopyIn && t.copies > 0) demands.push_back({own(copies, from, t.copies), 1});
+    if (s.blocks > 0 && t.blocks > 0) {
+      demands.push_back({own(threads, from * groups + static_cast<std::size_t>(s.group), t.blocks * part), s.blocks / s.share});
+      slowest = std::max(slowest, s.blocks / s.share / (t.blocks * part));
+    }
+    if (s.kind == Kind::CopyIn && t.copies > 0) {
+      demands.push_back({own(copies, from, t.copies), 1});
+      slowest = std::max(slowest, 1 / t.copies);
+    }
     out.flows.push_back(demands.empty() ? engine::kNoFlow : g.add_flow(demands, part * static_cast<double>(groups)));
+    out.us_per_byte.push_back(slowest);
   }
   return out;
 }
 
+double pieces_of(const NcclPipeTerms& t, Bytes size) { return std::max(1.0, std::ceil(static_cast<double>(size.count) / t.piece)); }
+
 }  // namespace
+
+double nccl_message_count(const Communicator& c, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size) {
+  NcclPipeTerms t = nccl_pipe_terms(*c.nccl, p, level, op, choice, size);
+  return static_cast<double>(c.nccl->pipe(t.pipeline).stages) * pieces_of(t, size);
+}
 
 std::vector<TaskId> add_nccl_messages(TaskGraph& g, const Communicator& c, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size, NcclFlows& flows,
                                       std::span<const TaskId> arrive) {
@@ -66,50 +84,71 @@ std::vector<TaskId> add_nccl_messages(TaskGraph& g, const Communicator& c, const
   const std::vector<NcclStage>& stages = known->second.list;
 
   struct Done {
-    TaskId begun = 0;  // bytes begin to move
+    TaskId begun = 0;  // bytes begin to move; where the next stage, or the next piece, asks
     TaskId moved = 0;
-    TaskId there = 0;
+    std::optional<TaskId> last;  // of lines: a latency after the stage before ended
   };
   auto bytes = static_cast<double>(size.count);
-  auto pieces = static_cast<std::size_t>(std::max(1.0, std::ceil(bytes / t.piece)));
+  auto pieces = static_cast<std::size_t>(pieces_of(t, size));
   std::vector<std::vector<Done>> at(stages.size(), std::vector<Done>(pieces));
+  auto when_there = [&](const Done& d, TaskId next) {
+    g.add_edge(d.moved, next);
+    if (d.last) g.add_edge(*d.last, next);
+  };
   for (std::size_t j = 0; j < pieces; ++j) {
     double piece = std::min(t.piece, bytes - static_cast<double>(j) * t.piece);
     for (std::size_t i = 0; i < stages.size(); ++i) {
       const NcclStage& s = stages[i];
-      Duration latency = us(is_between(s.kind) ? t.between_us : is_inside(s.kind) ? t.inside_us : 0);
+      Done& now = at[i][j];
+      double latency_us = is_between(s.kind) ? t.between_us : is_inside(s.kind) ? t.inside_us : 0;
+      Duration latency = us(latency_us);
+      bool first = s.after.empty();
       auto is_line = [&](std::uint32_t a) { return t.lines && s.kind == Kind::Hop && stages[a].kind == Kind::Hop; };
-      TaskId ready = g.add_fixed(latency);
+      engine::FlowId flow = known->second.flows[i];
+      now.moved = flow == engine::kNoFlow ? g.add_fixed({}) : g.add_task({}, piece * s.share, flow);
+      now.begun = now.moved;
+      if ((t.lines && s.kind == Kind::Hop) || (t.pace > 0 && first)) {
+        now.begun = g.add_fixed({});
+        g.add_edge(now.begun, now.moved);
+      }
+      if (j > 0) g.add_edge(at[i][j - 1].moved, now.begun);
+      if (j > 0 && t.pace > 0 && first) g.add_edge(after(g, us(t.piece * t.pace), {at[i][j - 1].begun}), now.begun);
+      double alone = t.piece * s.share * known->second.us_per_byte[i];
+      auto window = static_cast<std::size_t>(t.window);
+      bool full = window > 0 && j >= window && 2 * latency_us + alone > t.window * alone;  // the buffer: word of an earlier piece has to come back
+      if (first && j > 0 && !full) continue;
+      TaskId ready = now.begun;
+      if (latency.ps > 0) {
+        ready = g.add_fixed(latency);
+        g.add_edge(ready, now.begun);
+      }
       if (j == 0) {
-        if (s.after.empty()) g.add_edge(start[static_cast<std::size_t>(s.from)], ready);
+        if (first) g.add_edge(start[static_cast<std::size_t>(s.from)], ready);
         if (s.to != s.from) g.add_edge(start[static_cast<std::size_t>(s.to)], ready);
       }
-      for (std::uint32_t a : s.after) g.add_edge(is_line(a) ? at[a][j].begun : at[a][j].there, ready);
-      if (s.after.empty() && j > 0) g.add_edge(at[i][0].begun, ready);
-      TaskId begun = g.add_fixed({});
-      g.add_edge(ready, begun);
-      if (j > 0) g.add_edge(at[i][j - 1].moved, begun);
-      if (j > 0 && t.pace > 0 && s.after.empty()) g.add_edge(after(g, us(t.piece * t.pace), {at[i][j - 1].begun}), begun);
-      auto window = static_cast<std::size_t>(t.window);
-      if (window > 0 && j >= window && latency.ps > 0) g.add_edge(after(g, latency, {at[i][j - window].there}), ready);
-      engine::FlowId flow = known->second.flows[i];
-      TaskId moved = flow == engine::kNoFlow ? g.add_fixed({}) : g.add_task({}, piece * s.share, flow);
-      g.add_edge(begun, moved);
-      TaskId there = moved;
-      for (std::uint32_t a : s.after) {
-        if (!is_line(a)) continue;
-        TaskId last = after(g, latency, {at[a][j].there});
-        there = after(g, {}, {there, last});
+      if (full) {
+        TaskId word = g.add_fixed(latency);
+        when_there(at[i][j - window], word);
+        g.add_edge(word, ready);
       }
-      at[i][j] = {begun, moved, there};
+      for (std::uint32_t a : s.after) {
+        if (!is_line(a)) {
+          when_there(at[a][j], ready);
+          continue;
+        }
+        g.add_edge(at[a][j].begun, ready);
+        TaskId last = g.add_fixed(latency);
+        when_there(at[a][j], last);
+        now.last = now.last ? after(g, {}, {*now.last, last}) : last;
+      }
     }
   }
   std::vector<TaskId> done;
   done.reserve(arrive.size());
   for (TaskId s : start) done.push_back(after(g, {}, {s}));
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    g.add_edge(at[i].back().there, done[static_cast<std::size_t>(stages[i].from)]);
-    if (stages[i].to != stages[i].from) g.add_edge(at[i].back().there, done[static_cast<std::size_t>(stages[i].to)]);
+    when_there(at[i].back(), done[static_cast<std::size_t>(stages[i].from)]);
+    if (stages[i].to != stages[i].from) when_there(at[i].back(), done[static_cast<std::size_t>(stages[i].to)]);
   }
   return done;
 }

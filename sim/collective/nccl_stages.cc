@@ -395,6 +395,7 @@ class Movers {
 NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
   std::vector<NcclStage> stages = nccl_stages(g, p, op);
   NcclPipe out;
+  out.stages = stages.size();
   Movers movers(g, p);
   std::vector<std::vector<std::uint32_t>> levels;
   for (std::uint32_t i = 0; i < stages.size(); ++i) {

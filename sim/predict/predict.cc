@@ -226,6 +226,14 @@ double message_count(const Question& q) {
   double total = 0;
   for (const Op& op : r.program.steady.ops) {
     if (!is_collective(op.kind)) continue;
+    if (r.comm().nccl && !is_broadcast(op.kind)) {
+      const collective::NcclGroup& g = *r.comm().nccl;
+      auto choice = nccl::choose(g.system, g.settings, Operation::AllReduce, op.bytes);
+      if (choice && choice->algorithm != nccl::Algorithm::Ring) {
+        total += 40 * collective::nccl_message_count(r.comm(), q.profile, Level::Mid, Operation::AllReduce, *choice, {op.bytes});  // they end one by one, too
+        continue;
+      }
+    }
     auto segments = static_cast<double>(collective::gloo_segments(op.bytes, q.scenario.ranks).segments);
     if (!is_broadcast(op.kind) && !r.comm().patterns.empty() && !r.comm().patterns[collective::kAllReduce].rounds.empty()) {
       total += messages_of(r, q.profile, op.bytes);
