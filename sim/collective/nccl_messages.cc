@@ -80,12 +80,9 @@ std::vector<TaskId> add_nccl_messages(TaskGraph& g, const Communicator& c, const
       Duration latency = us(is_between(s.kind) ? t.between_us : is_inside(s.kind) ? t.inside_us : 0);
       auto is_line = [&](std::uint32_t a) { return t.lines && s.kind == Kind::Hop && stages[a].kind == Kind::Hop; };
       TaskId ready = g.add_fixed(latency);
-      if (j == 0) {
-        if (s.after.empty()) g.add_edge(start[static_cast<std::size_t>(s.from)], ready);
-        if (s.to != s.from) g.add_edge(start[static_cast<std::size_t>(s.to)], ready);
-      }
+      if (s.after.empty()) g.add_edge(start[static_cast<std::size_t>(s.from)], ready);  // all pieces are there from the beginning
+      if (j == 0 && s.to != s.from) g.add_edge(start[static_cast<std::size_t>(s.to)], ready);
       for (std::uint32_t a : s.after) g.add_edge(is_line(a) ? at[a][j].begun : at[a][j].there, ready);
-      if (s.after.empty() && j > 0) g.add_edge(at[i][0].begun, ready);
       TaskId begun = g.add_fixed({});
       g.add_edge(ready, begun);
       if (j > 0) g.add_edge(at[i][j - 1].moved, begun);
