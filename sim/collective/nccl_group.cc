@@ -231,6 +231,7 @@ NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devic
       if (small.size() > 1) a.bw_intra = std::min(a.bw_intra, b.bw_intra);
       a.bw_inter = std::min(a.bw_inter, b.bw_inter);
       a.channels = std::min(a.channels, b.channels);
+      a.pattern = std::max(a.pattern, b.pattern);
       auto kept = static_cast<std::size_t>(a.channels);
       if (a.order.size() > kept) a.order.resize(kept);
       if (a.nics.size() > kept) a.nics.resize(kept);

@@ -41,12 +41,9 @@ NcclFlows::Stages prepare(TaskGraph& g, const NcclGroup& group, const Profile& p
     for (const LinkLoad& l : links) loads.add(l.link, l.per_byte);
     for (const LinkLoad& l : loads.take()) {
       const topology::Link& link = group.fabric->links()[l.link];
-      const TransportSection& transport = p.transports.at(group.fabric->transports()[link.transport]);
-      double full = link.bandwidth.bytes_per_ps() * at(transport.efficiency, level) * 1e6;
       double wire = l.per_byte * (link.kind == topology::LinkKind::Net ? t.between : t.inside);
-      double rate = link_rate_us(group, p, level, l.link);
-      demands.push_back({flows.link(l.link), wire * full / rate});
-      slowest = std::max(slowest, wire / rate);
+      demands.push_back({flows.link(l.link), wire});
+      slowest = std::max(slowest, wire / link_rate_us(group, p, level, l.link));
     }
     auto from = static_cast<std::size_t>(s.from);
     double part = group_share(group, t.pipeline, s.group);

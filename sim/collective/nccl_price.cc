@@ -133,7 +133,9 @@ class Pricer {
   void limit_by_link(const Bottleneck& b) {
     double us = b.per_byte * size_;
     if (us <= transfer_) return;
-    limit(us, g_.fabric->link_name(b.link));
+    const topology::Link& link = g_.fabric->links()[b.link];
+    bool copied = link.staging.bits_per_s > 0 && link.staging.bytes_per_ps() / 2 < link.bandwidth.bytes_per_ps();
+    limit(us, g_.fabric->link_name(b.link) + (copied ? ", copied by a thread" : ""));
     transport_ = g_.fabric->transports()[g_.fabric->links()[b.link].transport];
   }
   // Where there are several nodes, the links between them say what others see.
@@ -190,8 +192,8 @@ class Pricer {
   void protocol_limits(double moved) {
     nccl::Version v = g_.settings.version;
     if (c_.protocol == Protocol::Ll) limit(moved / (nccl::ll_bus_limit(g_.system, v) * 1e3), "LL's flags");
-    double block = c_.protocol == Protocol::Ll128 ? ll128_block_rate() : block_rate(g_);
-    if (c_.protocol != Protocol::Ll && block > 0) limit(moved / (c_.channels * block * 1e3), "thread blocks");
+    double block = c_.protocol == Protocol::Ll128 ? ll128_block_rate() : c_.protocol == Protocol::Ll ? block_rate(g_) / wire_ : block_rate(g_);
+    if (block > 0) limit(moved / (c_.channels * block * 1e3), "thread blocks");
   }
 
   double nvls_factor() const { return 1 / nccl::nvls_efficiency(g_.settings.version, g_.system.compute_capability); }
@@ -213,7 +215,7 @@ class Pricer {
         t.inside_us = latency(g_.intra, chunk);
         t.between_us = latency(g_.inter, chunk);
         // NCCL's limit of LL between nodes is of the whole, and slower than its thread blocks are inside one; what sets it is not known.
-        if (c_.protocol == Protocol::Ll) t.blocks = 1e3 * nccl::ll_bus_limit(one_node(g_.system), g_.settings.version);
+        if (c_.protocol == Protocol::Ll) t.blocks = 1e3 * std::min(nccl::ll_bus_limit(one_node(g_.system), g_.settings.version), channels * block_rate(g_) / wire_);
         else t.blocks = 1e3 * channels * (c_.protocol == Protocol::Ll128 ? ll128_block_rate() : block_rate(g_));
         if (c_.protocol == Protocol::Ll && g_.system.nodes > 1) t.pace = 2 / (1e3 * nccl::ll_bus_limit(g_.system, g_.settings.version));
         t.lines = c_.protocol != Protocol::Simple;
@@ -223,7 +225,8 @@ class Pricer {
         t.pipeline = NcclPipeline::Nvls;
         t.piece *= ppn;
         t.inside = nvls_factor();
-        t.inside_us = latency(g_.intra, 0);
+        // Once for all that the switch does, in one stage or in two.
+        t.inside_us = latency(g_.intra, 0) / (all_reduce && g_.nodes.size() > 1 ? 2 : 1);
         t.between_us = latency(g_.inter, 0);
         t.blocks = t.copies = channels * block_rate(g_) * 1e3;
         break;
@@ -231,7 +234,7 @@ class Pricer {
         t.pipeline = NcclPipeline::NvlsTree;
         t.piece *= ppn;
         t.inside = nvls_factor();
-        t.inside_us = latency(g_.intra, 0);
+        t.inside_us = latency(g_.intra, 0) / 2;
         t.between_us = latency(g_.inter, static_cast<double>(c_.chunk));
         t.blocks = t.copies = channels * block_rate(g_) * 1e3;
         break;
@@ -328,7 +331,7 @@ void set_times(NcclPrice& price, double base, double steps, double fill, double 
   price.fill = us(fill);
   price.transfer = us(transfer);
   price.total = price.base + price.steps + price.fill + price.transfer;
-  if (base + steps + fill > transfer) price.limited_by = "latency";
+  if (base + steps + fill > transfer) price.limited_by = fill > base + steps ? "filling the pipeline" : "latency";
   price.bus_bytes_per_s = bus_bytes / (static_cast<double>(price.total.ps) / 1e12);
 }
 double nccl_wire_factor(Protocol p) { return wire_factor(p); }

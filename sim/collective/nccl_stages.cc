@@ -237,7 +237,7 @@ std::vector<NcclStage> pat(const NcclGroup& g, Operation op) {
 
 }  // namespace
 
-bool is_inside(Kind k) { return k == Kind::Hop || k == Kind::Reduce || k == Kind::Switch; }
+bool is_inside(Kind k) { return k == Kind::Hop || k == Kind::Reduce || k == Kind::Multicast || k == Kind::Switch; }
 bool is_between(Kind k) { return k == Kind::Net || k == Kind::Sharp; }
 
 int groups_of(const NcclGroup& g, NcclPipeline p) { return p == NcclPipeline::Tree || p == NcclPipeline::CollnetChain ? 4 * static_cast<int>(g.trees.size()) : 1; }

@@ -237,6 +237,17 @@ Choice complete(const System& s, const Settings& set, Operation op, Algorithm a,
       if (bytes < times * concurrent * chunk && chunk > size) chunk = size;
     c.chunk = c.slice = chunk;
   }
+  if (a == Algorithm::CollnetDirect || a == Algorithm::CollnetChain) {
+    // Pieces for each of what stands one behind another: to the head and from it, or the ranks of a node's chain.
+    bool direct = a == Algorithm::CollnetDirect;
+    auto ppn = static_cast<std::int64_t>(s.per_node());
+    std::int64_t depth = direct ? std::min<std::int64_t>(ppn, 2) : ppn;
+    std::int64_t chunk = direct ? step : std::min(256 * kKiB, step);
+    std::int64_t parts = channels * (direct ? ppn : 1);
+    for (auto [times, least] : {std::pair{64, 128 * kKiB}, {8, 64 * kKiB}, {direct ? 8 : 1, 32 * kKiB}})
+      while (bytes / (parts * chunk) < times * depth && chunk > least) chunk /= 2;
+    c.chunk = c.slice = chunk;
+  }
   int levels = floor_log2(s.nodes);
   if (set.version.minor < 20 && p == Protocol::Simple && a == Algorithm::Tree) {
     double depth = s.per_node() - 1 + levels;

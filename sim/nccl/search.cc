@@ -153,15 +153,20 @@ class Packer {
       finish(c);
       return;
     }
-    // Near GPUs first, then where most is left, then in order of number, going round from the last.
-    std::vector<std::tuple<PathType, double, int, int>> next;
+    // A ring has to come back to its NIC: GPUs far from it first, the last one near it (ncclTopoSearchNextGpuSort). Then near GPUs first, then where most is left, then
+    // in order of number, going round from the last.
+    bool comes_back = network_ && ring_;
+    bool ends = static_cast<int>(c.order.size()) + 1 == n;
+    std::vector<std::tuple<int, PathType, double, int, int>> next;
     for (int d = 1; d < n; ++d) {
       int g = (last + d) % n;
-      if (!visited_[static_cast<std::size_t>(g)]) next.emplace_back(path(last, g), -left_on(between(last, g)), d, g);
+      if (visited_[static_cast<std::size_t>(g)]) continue;
+      int way = comes_back ? static_cast<int>(node_.nic_path[static_cast<std::size_t>(g * node_.nics + c.nics[1])]) : 0;
+      next.emplace_back(ends ? way : -way, path(last, g), -left_on(between(last, g)), d, g);
     }
     std::sort(next.begin(), next.end());
     for (const auto& key : next) {
-      int g = std::get<3>(key);
+      int g = std::get<4>(key);
       const auto& route = between(last, g);
       if (!take(route, intra_)) continue;
       visited_[static_cast<std::size_t>(g)] = 1;
@@ -281,7 +286,7 @@ ChannelGraph best(const Node& node, int nodes, int cc, bool ring) {
     }
   }
   fill(g, node, found, intra, at);
-  g.pattern = ring ? 4 : 1;
+  g.pattern = ring ? 4 : node.gpus == 1 ? 3 : 1;  // of one GPU NCCL makes a plain tree (its cost model takes 15 % off)
   duplicate(g, cc);
   return g;
 }

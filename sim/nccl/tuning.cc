@@ -89,6 +89,7 @@ bool enabled(const System& s, Operation op, Algorithm a, Protocol p, Version v) 
       return s.collnet && s.nvswitch && s.per_node() <= 8 && (op == Operation::AllReduce || s.nodes > 1);
     case Algorithm::CollnetChain: return s.collnet && s.per_node() <= 8;
     case Algorithm::Nvls:
+      if (op != Operation::AllReduce && s.per_node() > 32 && v.minor >= 25) return false;  // more parts than a channel has heads
       return s.nvls && s.nvswitch && cc >= 90 && g.channels >= 2 && s.per_node() >= 2 && (s.nodes == 1 || s.collnet);
     case Algorithm::NvlsTree: return s.nvls && s.nvswitch && cc >= 90 && g.channels >= 2 && s.nodes > 1 && s.per_node() >= 2;
     case Algorithm::Pat: return v.minor >= 23 && s.nodes == s.ranks && cc >= 60;

@@ -132,6 +132,7 @@ TEST(NcclSearch, AHostWithFewerRanksLimitsAll) {
   auto time = [&](World& s) { return collective::nccl_price(s.group, s.profile, Level::Mid, AR, complete(s.group.system, s.group.settings, AR, R, SI, bytes), {bytes}).total; };
   EXPECT_GT(time(odd).ps, 4 * time(full).ps) << "one NIC of the second host, not eight";
   EXPECT_FALSE(available(odd.group.system, AR, Algorithm::NvlsTree, SI)) << "a node of one GPU has no NVLS";
+  EXPECT_EQ(odd.group.system.graphs.by_algorithm[1].pattern, 3) << "nor a balanced tree: the plainest of all nodes counts (src/init.cc, maxTreePattern)";
 }
 
 TEST(NcclSearch, RingsGoThroughEveryGpuOnceAndFitTheirLinks) {
@@ -170,8 +171,14 @@ TEST(NcclTuning, OffersOnlyWhatNcclOffers) {
   EXPECT_FALSE(available(lone.group.system, AG, Algorithm::Pat, SI, 22)) << "PAT came with 2.23";
   World sockets("gpu-ethernet-100g", 2, 2);
   EXPECT_FALSE(available(sockets.group.system, AR, R, L128)) << "sockets are reached through the host's memory";
+  EXPECT_EQ(sockets.group.system.graphs.by_algorithm[1].pattern, 3) << "a node of one GPU: a plain tree";
+  World rack("gb200-nvl72", 18, 72);
+  EXPECT_TRUE(available(rack.group.system, AR, N, SI));
+  EXPECT_FALSE(available(rack.group.system, AG, N, SI)) << "at most 32 GPUs of a node since 2.25 (src/enqueue.cc)";
+  EXPECT_TRUE(available(rack.group.system, AG, N, SI, 24));
   World ib("dgx-a100", 2, 16);
   EXPECT_TRUE(available(ib.group.system, AR, R, L128));
+  EXPECT_EQ(ib.group.system.graphs.by_algorithm[1].pattern, 1);
   World p4d("aws-p4d", 2, 16);
   EXPECT_FALSE(available(p4d.group.system, AR, R, LL)) << "EFA of p4d takes Simple only";
   EXPECT_TRUE(available(p4d.group.system, AR, R, SI));
@@ -212,6 +219,20 @@ TEST(NcclChoice, EarlierTreesTakeChunksByTheirDepth) {
   EXPECT_EQ(chunk(19, channel * 128 * 30), 64);
   EXPECT_EQ(chunk(19, channel * 64 * 8), 32);
   EXPECT_EQ(chunk(20, channel * 64 * 8), 512);
+}
+
+// src/enqueue.cc, calcCollChunking: pieces by what stands one behind another.
+TEST(NcclChoice, CollnetTakesItsOwnChunks) {
+  World two("hgx-h100", 2, 16);
+  auto chunk = [&](Algorithm a, std::int64_t bytes) { return complete(two.group.system, two.group.settings, AR, a, SI, bytes).chunk / kKiB; };
+  std::int64_t large = complete(two.group.system, two.group.settings, AR, Algorithm::CollnetDirect, SI, std::int64_t{1} << 40).channels * 8 * kKiB;
+  EXPECT_EQ(chunk(Algorithm::CollnetDirect, large * 512 * 128), 512) << "64 pieces for each of two stages";
+  EXPECT_EQ(chunk(Algorithm::CollnetDirect, large * 128 * 20), 128);
+  EXPECT_EQ(chunk(Algorithm::CollnetDirect, large * 64 * 17), 64);
+  EXPECT_EQ(chunk(Algorithm::CollnetDirect, large * 32 * 20), 32);
+  EXPECT_EQ(chunk(Algorithm::CollnetChain, large * 256 * 64), 256) << "64 pieces for each of eight ranks";
+  EXPECT_EQ(chunk(Algorithm::CollnetChain, large * 128 * 10), 128);
+  EXPECT_EQ(chunk(Algorithm::CollnetChain, large * 64 * 7), 64);
 }
 
 TEST(NcclChoice, HonoursTheEnvironment) {
