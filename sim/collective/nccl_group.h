@@ -48,6 +48,7 @@ struct NcclStep {
 // What one link, or one rank's threads, do in all. Those that do alike are one.
 struct NcclUse {
   std::uint32_t mover = 0;
+  topology::LinkId link = 0;  // of a link: the first of them
   std::vector<std::pair<std::uint32_t, double>> steps;  // ascending, and bytes in each, per byte of the operation
   double total = 0;
 };

@@ -282,7 +282,7 @@ class Pricer {
     for (const NcclMover& m : pipe.movers) each.push_back(mover_us(m, t));
     for (const NcclUse& u : pipe.uses) {
       const NcclMover& m = pipe.movers[u.mover];
-      if (m.what == NcclMover::What::Link) limit_by_link({u.total * each[u.mover], m.link});
+      if (m.what == NcclMover::What::Link) limit_by_link({u.total * each[u.mover], u.link});
       else limit(u.total * each[u.mover] * size_, m.what == NcclMover::What::Threads && c_.protocol == Protocol::Ll ? "LL's flags" : "thread blocks");
     }
     if (t.pace > 0) limit(size_ * t.pace, "LL's flags");

@@ -466,7 +466,7 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
   for (std::size_t id = 0; id < movers.count(); ++id) {
     if (work[id] == 0) continue;
     if (id < movers.links()) out.every.push_back({static_cast<topology::LinkId>(id), total[id]});
-    if (seen.insert({movers.alike(id), work[id]}).second) out.uses.push_back({movers.alike(id), lists.of(work[id]), total[id]});
+    if (seen.insert({movers.alike(id), work[id]}).second) out.uses.push_back({movers.alike(id), static_cast<topology::LinkId>(id < movers.links() ? id : 0), lists.of(work[id]), total[id]});
   }
   out.movers = movers.take();
   return out;

@@ -147,6 +147,28 @@ TEST(NcclPipelines, MoveWhatTheAlgorithmsNeed) {
   }
 }
 
+// Whatever the switch does, it takes NCCL's latency of it; whatever the protocol, a thread block does not move more than one does.
+TEST(NcclPipelines, PayLatenciesAndThreads) {
+  for (Operation op : kOperations) {
+    Machine m("hgx-h100", 1);
+    collective::Communicator c = m.communicator("nvls", "simple");
+    auto choice = nccl::choose(c.nccl->system, c.nccl->settings, op, 8);
+    ASSERT_TRUE(choice);
+    EXPECT_NEAR(static_cast<double>(collective::nccl_price(*c.nccl, m.profile, Level::Mid, op, *choice, {8}).total.ps) / 1e6, 25, 0.5) << name_of(op);
+  }
+  for (const char* algorithm : {"tree", "ring"}) {
+    Machine m("hgx-h100", 1);
+    auto bus = [&](const char* protocol) {
+      collective::Communicator c = m.communicator(algorithm, protocol);
+      nccl::Settings one = c.nccl->settings;
+      one.max_channels = 1;
+      auto choice = nccl::choose(c.nccl->system, one, Operation::AllReduce, 1 << 30);
+      return collective::nccl_price(*c.nccl, m.profile, Level::Mid, Operation::AllReduce, *choice, {1 << 30}).bus_bytes_per_s;
+    };
+    EXPECT_LT(bus("ll"), 0.55 * bus("simple")) << algorithm;
+  }
+}
+
 // A piece after the other: never less time for more bytes, with the same chunks and channels.
 TEST(NcclPipelines, TakeLongerForMoreBytes) {
   for (const Place& place : kPlaces) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """NCCL's double binary tree, Simple, among servers of one GPU each: piece by piece, beside `ddpsim predict --fidelity message`.
 
-Written from NCCL's description of its trees, without reading the C++; nothing shared: the trees are built from the root down, rates are solved anew at each event,
+Written from NCCL's description of its trees, before anything of it was compared with the C++; nothing shared: the trees are built from the root down, rates are solved anew at each event,
 numbers of NCCL, of the cluster and of the profile are written down here. Standard library only.
 
     python3 nccl_tree.py DDPSIM         # every case within 0.1 %, rank by rank

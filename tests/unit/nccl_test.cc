@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "calib/fit/collectives.h"
 #include "sim/collective/blocks.h"
@@ -190,6 +191,21 @@ TEST(NcclTuning, VersionsDiffer) {
   EXPECT_GT(cell(19, T, SI).latency_us, cell(23, T, SI).latency_us) << "2.19 raised the tree's NVLink latency to 28 us, 2.23 took it back";
   EXPECT_LT(cell(20, R, LL).bandwidth, cell(21, R, LL).bandwidth) << "2.21 raised Hopper's LL";
   EXPECT_EQ(cell(10, R, SI).bandwidth, cell(19, R, SI).bandwidth) << "older ones count as 2.19";
+}
+
+// Two GPUs and two NICs on a PCIe switch: a ring leaves by the GPU beside the one that it came by, or one GPU's PCIe link carries two NICs.
+TEST(NcclSearch, RingsComeBackToTheirNic) {
+  World two("dgx-h100", 2, 16);
+  const ChannelGraph& ring = two.group.system.graphs.by_algorithm[0];
+  std::set<int> last;
+  for (const auto& order : ring.order) {
+    EXPECT_EQ(order.front() / 2, order.back() / 2);
+    last.insert(order.back());
+  }
+  EXPECT_EQ(last.size(), 8u);
+  World h100("dgx-h100", 4, 32);
+  auto bus = [&](const World& s, Operation op) { return collective::nccl_price(s.group, s.profile, Level::Mid, op, complete(s.group.system, s.group.settings, op, R, SI, std::int64_t{1} << 30), {std::int64_t{1} << 30}).bus_bytes_per_s; };
+  EXPECT_GT(bus(h100, AG), 330e9);
 }
 
 TEST(NcclChoice, SmallOperationsUseFewChannels) {
