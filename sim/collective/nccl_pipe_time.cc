@@ -56,8 +56,11 @@ class Time {
     NcclPipeTime out;
     if (at_.empty()) return out;
     for (std::size_t i = 0; i < at_.size(); ++i) out.total = std::max(out.total, full_ > 0 ? held_up_by(i) : at_[i].there);
-    if (full_ > 0 || t_.lines)
-      for (const NcclUse& u : pipe_.uses) out.total = std::max(out.total, busy(u, out.total));
+    // Who moves a piece, all steps together, in less time than the slowest step takes for it holds nothing up.
+    double slowest = 0;
+    for (const At& a : at_) slowest = std::max(slowest, a.time);
+    for (const NcclUse& u : pipe_.uses)
+      if ((full_ > 0 || t_.lines) && u.total * each_[u.mover] * piece_ > slowest * (1 + 1e-9)) out.total = std::max(out.total, busy(u, out.total));
     auto last = std::max_element(at_.begin(), at_.end(), [](const At& a, const At& b) { return a.there < b.there; }) - at_.begin();
     for (auto i = static_cast<std::size_t>(last); i != kNone; i = at_[i].came_from) (pipe_.steps[i].between ? out.between : out.inside) += at_[i].latency;
     return out;

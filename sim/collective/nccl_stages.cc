@@ -1,6 +1,8 @@
 #include "sim/collective/nccl_stages.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <map>
 #include <set>
 #include <tuple>
@@ -18,6 +20,7 @@ using Ids = std::vector<std::uint32_t>;
 
 class Stages {
  public:
+  explicit Stages(std::size_t about = 0) { list_.reserve(about); }
   std::uint32_t add(NcclStage s) {
     std::sort(s.after.begin(), s.after.end());
     s.after.erase(std::unique(s.after.begin(), s.after.end()), s.after.end());
@@ -88,7 +91,7 @@ void chain_down(Stages& s, const std::vector<int>& order, int group, double shar
 }
 
 std::vector<NcclStage> trees(const NcclGroup& g) {
-  Stages s;
+  Stages s(g.trees.size() * 4 * g.devices.size());
   bool several = g.nodes.size() > 1;
   for (std::size_t k = 0; k < g.trees.size(); ++k) {
     const NcclChannels& c = g.trees[k];
@@ -322,8 +325,12 @@ namespace {
 class Lists {
  public:
   std::uint32_t append(std::uint32_t list, std::uint32_t number, double amount) {
-    auto [it, fresh] = known_.try_emplace(Link{list, number, amount}, static_cast<std::uint32_t>(known_.size() + 1));
-    if (fresh) links_.push_back(it->first);
+    Link link{list, number, amount};
+    Recent& recent = recent_[Hash()(link) % recent_.size()];
+    if (recent.list != 0 && recent.link == link) return recent.list;
+    auto [it, fresh] = known_.try_emplace(link, static_cast<std::uint32_t>(known_.size() + 1));
+    if (fresh) links_.push_back(link);
+    recent = {link, it->second};
     return it->second;
   }
   std::vector<std::pair<std::uint32_t, double>> of(std::uint32_t list) const {
@@ -335,18 +342,25 @@ class Lists {
 
  private:
   struct Link {
-    std::uint32_t before, number;
-    double amount;
+    std::uint32_t before = 0;
+    std::uint32_t number = 0;
+    double amount = 0;
     bool operator==(const Link&) const = default;
   };
   struct Hash {
     std::size_t operator()(const Link& l) const {
       std::size_t mixed = (std::size_t{l.before} << 32 | l.number) * 0x9E3779B97F4A7C15u;
-      return (mixed ^ mixed >> 29 ^ std::hash<double>()(l.amount)) * 0xBF58476D1CE4E5B9u;
+      mixed = (mixed ^ mixed >> 29 ^ std::bit_cast<std::uint64_t>(l.amount)) * 0xBF58476D1CE4E5B9u;
+      return mixed ^ mixed >> 31;
     }
   };
   std::unordered_map<Link, std::uint32_t, Hash> known_;
   std::vector<Link> links_;
+  struct Recent {
+    Link link;
+    std::uint32_t list = 0;
+  };
+  std::array<Recent, 1024> recent_;  // by hash: most stages ask for what one before them asked for
 };
 
 // Links, then groups of threads of each rank, then each rank's copies; and which of them are alike.
@@ -433,6 +447,7 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
     first.push_back(moves.size());
     for (const Move& m : moves) now[m.id] += m.bytes;
     std::map<std::pair<int, std::uint32_t>, std::uint32_t> steps;  // by kind and load
+    auto last = steps.end();
     for (std::size_t k = 0; k < level.size(); ++k) {
       const NcclStage& s = stages[level[k]];
       step.load.clear();
@@ -446,10 +461,11 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
       std::uint32_t load = 0;
       for (auto [mover, bytes] : step.load) load = lists.append(load, mover, bytes);
       int kind = (is_inside(s.kind) ? 1 : 0) + (is_between(s.kind) ? 2 : 0) + (s.kind == Kind::Hop ? 4 : 0);
-      auto [it, fresh] = steps.try_emplace({kind, load}, static_cast<std::uint32_t>(out.steps.size()));
+      bool fresh = false;
+      if (last == steps.end() || last->first != std::pair{kind, load}) std::tie(last, fresh) = steps.try_emplace({kind, load}, static_cast<std::uint32_t>(out.steps.size()));
       if (fresh) out.steps.push_back({is_inside(s.kind), is_between(s.kind), s.kind == Kind::Hop, {}, step.load});
-      step_of[level[k]] = it->second;
-      std::vector<std::uint32_t>& after = out.steps[it->second].after;
+      step_of[level[k]] = last->second;
+      std::vector<std::uint32_t>& after = out.steps[last->second].after;
       for (std::uint32_t a : s.after)
         if (std::find(after.begin(), after.end(), step_of[a]) == after.end()) after.push_back(step_of[a]);
     }
