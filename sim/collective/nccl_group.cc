@@ -114,13 +114,16 @@ int nic_of(const NcclGroup& g, const nccl::ChannelGraph& graph, std::size_t k, c
   return drawn_by_nic ? nics[static_cast<std::size_t>(graph.nics[k][0])] : -1;
 }
 
-std::vector<NcclChannels> distinct_channels(const NcclGroup& g, const nccl::ChannelGraph& graph, const std::vector<int>& nics, bool same_chain) {
+std::vector<NcclChannels> distinct_channels(const NcclGroup& g, const nccl::ChannelGraph& graph, const std::vector<int>& nics, bool ring, bool same_chain) {
   auto channels = static_cast<std::size_t>(std::max(1, graph.channels));
   std::vector<NcclChannels> out;
   for (std::size_t k = 0; k < channels; ++k) {
     NcclChannels c;
     c.nic = nic_of(g, graph, k, nics);
     for (const auto& node : g.nodes) c.order.push_back(chain(graph, node, same_chain ? 0 : k));
+    // A ring of one node has no beginning.
+    std::vector<int>& only = c.order.front();
+    if (ring && g.nodes.size() == 1) std::rotate(only.begin(), std::min_element(only.begin(), only.end()), only.end());
     auto same = std::find_if(out.begin(), out.end(), [&](const NcclChannels& o) { return o.nic == c.nic && o.order == c.order; });
     if (same == out.end()) same = out.insert(out.end(), std::move(c));
     same->share += 1.0 / static_cast<double>(channels);
@@ -133,7 +136,7 @@ void make_loads(NcclGroup& g, const std::vector<int>& nics) {
   topology::Route route;
   double n = g.ranks();
   std::size_t hosts = g.nodes.size();
-  for (const NcclChannels& c : distinct_channels(g, g.system.graphs.by_algorithm[0], nics, false)) {
+  for (const NcclChannels& c : distinct_channels(g, g.system.graphs.by_algorithm[0], nics, true, false)) {
     double share = 2 * (n - 1) / n * c.share;
     NcclGroup::Ring ring;
     ring.share = c.share;
@@ -152,7 +155,7 @@ void make_loads(NcclGroup& g, const std::vector<int>& nics) {
   }
   g.every_ring = loads.take();
   g.ring = fold(*g.fabric, g.every_ring);
-  g.trees = distinct_channels(g, g.system.graphs.by_algorithm[1], nics, hosts == 1);
+  g.trees = distinct_channels(g, g.system.graphs.by_algorithm[1], nics, false, hosts == 1);
   auto make = [&](NcclPipeline p, Operation op) { g.pipes[static_cast<std::size_t>(p)] = make_pipe(g, p, op); };
   make(NcclPipeline::Tree, Operation::AllReduce);
   if (g.system.nvswitch) make(NcclPipeline::Nvls, Operation::AllReduce);
