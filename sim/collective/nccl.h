@@ -15,6 +15,8 @@
 
 namespace ddpsim::collective {
 
+// Bytes per picosecond of a link. Without GPUDirect (`staging`) a thread copies every byte between the network's buffers and the GPU's, both ways.
+double nccl_link_rate(const topology::Fabric& fabric, const Profile& p, Level level, topology::LinkId link);
 // Ranks of each node, in order: of a host, or of a domain where NVLinks join hosts.
 std::vector<std::vector<int>> nccl_nodes(const topology::Fabric& fabric, const std::vector<int>& devices);
 // REQUIRES: devices distinct and mutually reachable. `settings`: of the environment; `compute_capability`: of the GPUs. `found`: what NCCL's own search found,

@@ -34,10 +34,8 @@ bool add_stage(const NcclGroup& whole, const std::vector<NcclGroup>& groups, con
       stage.transfer = price.transfer;
       stage.limited_by = price.limited_by;
     }
-    const NcclPipe* pipe = price.pipeline ? &g.pipe(*price.pipeline) : nullptr;
     NcclPipe own;
-    if (pipe != nullptr && op != Operation::AllReduce) pipe = &(own = make_pipe(g, *price.pipeline, op));
-    for (const LinkLoad& l : pipe != nullptr ? pipe->every : g.every_ring) bytes[l.link] += l.per_byte * price.per_byte * static_cast<double>(size.count);
+    for (const LinkLoad& l : price.pipeline ? pipe_of(g, *price.pipeline, op, own).every : g.every_ring) bytes[l.link] += l.per_byte * price.per_byte * static_cast<double>(size.count);
   }
   std::vector<LinkLoad> loads;
   for (const auto& [link, b] : bytes) loads.push_back({link, b});

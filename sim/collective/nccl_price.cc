@@ -72,13 +72,12 @@ double block_rate(const NcclGroup& g) {
 
 }  // namespace
 
-// Without GPUDirect a thread copies every byte between the network's buffers and the GPU's, both ways.
-double link_rate_us(const NcclGroup& g, const Profile& p, Level level, topology::LinkId id) {
-  const topology::Link& link = g.fabric->links()[id];
-  const TransportSection& t = p.transports.at(g.fabric->transports()[link.transport]);
-  double rate = link.bandwidth.bytes_per_ps() * at(t.efficiency, level) * kPsPerUs;
-  return link.staging.bits_per_s > 0 ? std::min(rate, link.staging.bytes_per_ps() / 2 * kPsPerUs) : rate;
+double nccl_link_rate(const topology::Fabric& f, const Profile& p, Level level, topology::LinkId id) {
+  const topology::Link& link = f.links()[id];
+  double rate = link.bandwidth.bytes_per_ps() * at(p.transports.at(f.transports()[link.transport]).efficiency, level);
+  return link.staging.bits_per_s > 0 ? std::min(rate, link.staging.bytes_per_ps() / 2) : rate;
 }
+double link_rate_us(const NcclGroup& g, const Profile& p, Level level, topology::LinkId id) { return nccl_link_rate(*g.fabric, p, level, id) * kPsPerUs; }
 
 namespace {
 
@@ -272,10 +271,8 @@ class Pricer {
   }
 
   void pipeline(const NcclPipeTerms& t) {
-    bool made = t.pipeline == NcclPipeline::Nvls && op_ != Operation::AllReduce;
     NcclPipe own;
-    if (made) own = make_pipe(g_, t.pipeline, op_);
-    const NcclPipe& pipe = made ? own : g_.pipe(t.pipeline);
+    const NcclPipe& pipe = pipe_of(g_, t.pipeline, op_, own);
     pipeline_ = t.pipeline;
     per_byte_ = g_.system.nodes > 1 ? t.between : t.inside;
     std::vector<double> each;

@@ -488,4 +488,9 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
   return out;
 }
 
+const NcclPipe& pipe_of(const NcclGroup& g, NcclPipeline p, Operation op, NcclPipe& own) {
+  if (p != NcclPipeline::Nvls || op == Operation::AllReduce) return g.pipe(p);
+  return own = make_pipe(g, p, op);
+}
+
 }  // namespace ddpsim::collective

@@ -54,5 +54,7 @@ std::vector<NcclStage> nccl_stages(const NcclGroup& g, NcclPipeline p, Operation
 void add_stage_load(const NcclGroup& g, const NcclStage& s, topology::Route& route, std::vector<LinkLoad>& out);
 
 NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op);
+// The group's own; NVLS's gathers and reduce-scatters have one that is made into `own`.
+const NcclPipe& pipe_of(const NcclGroup& g, NcclPipeline p, Operation op, NcclPipe& own);
 
 }  // namespace ddpsim::collective

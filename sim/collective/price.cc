@@ -15,11 +15,10 @@ double heaviest(const Communicator& c, const std::vector<const Price*>& of_a_job
 }
 
 double link_rate(const Communicator& c, const Profile& p, Level level, topology::LinkId link) {
+  if (c.nccl) return nccl_link_rate(*c.fabric, p, level, link);
   const topology::Link& l = c.fabric->links()[link];
   const TransportSection& t = p.transports.at(c.fabric->transports()[l.transport]);
-  double rate = l.bandwidth.bytes_per_ps() * at(t.efficiency, level);
-  // NCCL without GPUDirect: a thread copies every byte between the network's buffers and the GPU's, both ways.
-  return c.nccl && l.staging.bits_per_s > 0 ? std::min(rate, l.staging.bytes_per_ps() / 2) : rate;
+  return l.bandwidth.bytes_per_ps() * at(t.efficiency, level);
 }
 
 Duration launch_time(const Communicator& c, const Profile& p) {
