@@ -109,6 +109,18 @@ std::vector<int> double_tree_parents(int n, int tree) {
   return out;
 }
 
+std::vector<int> double_tree_children(int n, int tree) {
+  std::vector<int> parents = double_tree_parents(n, tree);
+  bool shift = n % 2 == 1;
+  auto at = [&](int p) { return tree == 0 ? p : shift ? (p + n - 1) % n : n - 1 - p; };
+  std::vector<int> out;
+  for (int p = 0; p < n; ++p) {
+    int up = parents[static_cast<std::size_t>(p)];
+    out.push_back(up >= 0 && at(p) > at(up) ? 1 : 0);
+  }
+  return out;
+}
+
 Schedule double_binary_tree_steps(Operation o, int n, std::int64_t elements, std::int64_t chunk) {
   Schedule s;
   s.ranks.resize(static_cast<std::size_t>(n));

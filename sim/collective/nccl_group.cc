@@ -27,8 +27,11 @@ nccl::Wire wire_of(topology::LinkKind kind) {
   return nccl::Wire::Nic;
 }
 
+// By another GPU (PXN) only where that one reaches the NIC without C2C, before 2.28; to a NIC of the CPU beyond C2C: no nearer than any of that CPU's, before 2.27.
+nccl::PathType as_seen_by(nccl::Version v, nccl::PathType t) { return t == nccl::PathType::P2c && v.minor < 27 ? nccl::PathType::Phb : t; }
+
 // The node that NCCL searches: the first one. Its links in NCCL's numbers.
-nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, const std::vector<int>& ranks, int cc, std::vector<int>& nics) {
+nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, const std::vector<int>& ranks, const nccl::Machine& machine, std::vector<int>& nics) {
   nccl::Node node;
   const Cluster& c = f.cluster();
   node.gpus = static_cast<int>(ranks.size());
@@ -39,7 +42,7 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
   auto link_index = [&](topology::LinkId l) {
     auto [it, fresh] = index.emplace(l, static_cast<int>(node.links.size()));
     const topology::Link& link = f.links()[l];
-    if (fresh) node.links.push_back(nccl::link_bandwidth(wire_of(link.kind), link.bandwidth.bytes_per_ps() * 1e3, cc));
+    if (fresh) node.links.push_back(nccl::link_bandwidth(wire_of(link.kind), link.bandwidth.bytes_per_ps() * 1e3, machine));
     return it->second;
   };
   topology::Route route;
@@ -65,6 +68,7 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
     node.in_route.resize(n * n);
     node.nic_path.assign(n * n, nccl::PathType::Sys);
     for (std::size_t a = 0; a < n; ++a) node.nic_path[a * n + a] = f.nic_path_type(device(a), f.nic_of(device(a)));
+    node.nic_back_path = node.nic_path;
     return node;
   }
   for (std::size_t a = 0; a < n; ++a) nics.push_back(f.nic_of(device(a)));
@@ -84,14 +88,33 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
   node.out_route.resize(n * k);
   node.in_route.resize(n * k);
   node.nic_path.assign(n * k, nccl::PathType::Phb);
-  for (std::size_t a = 0; a < n; ++a)
-    for (std::size_t i = 0; i < k; ++i) {
-      node.nic_path[a * k + i] = c.pattern == ddpsim::Pattern::Graph ? nccl::PathType::Pix : f.nic_path_type(device(a), nics[i]);
-      if (through_host) node.nic_path[a * k + i] = std::max(node.nic_path[a * k + i], nccl::PathType::Phb);
-      if (!f.drawn() || !f.inside(host).draws_nics()) continue;
-      for (std::uint32_t l : f.inside(host).to_nic(f.local_of(device(a)), nics[i]).links) node.out_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
-      for (std::uint32_t l : f.inside(host).from_nic(nics[i], f.local_of(device(a))).links) node.in_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
+  node.nic_back_path = node.nic_path;
+  bool drawn = f.drawn() && f.inside(host).draws_nics();
+  for (std::size_t i = 0; i < k; ++i) {
+    nccl::PathType relay = nccl::PathType::Dis;  // of the GPU nearest to the NIC
+    for (int d = host * c.devices_per_host; d < (host + 1) * c.devices_per_host; ++d) relay = std::min(relay, f.nic_back_path_type(d, nics[i]));
+    for (std::size_t a = 0; a < n; ++a) {
+      nccl::PathType& out = node.nic_path[a * k + i];
+      nccl::PathType& in = node.nic_back_path[a * k + i];
+      out = c.pattern == ddpsim::Pattern::Graph ? nccl::PathType::Pix : f.nic_path_type(device(a), nics[i]);
+      in = out == nccl::PathType::Pxn ? f.nic_back_path_type(device(a), nics[i]) : out;
+      bool by_other = out == nccl::PathType::Pxn && (relay < nccl::PathType::P2c || machine.version.minor >= 28);
+      if (out == nccl::PathType::Pxn && !by_other) out = in;
+      // GPUs and NICs in pairs on PCIe switches, as in DGX-1, DGX-2 and DGX A100, where nothing else is drawn.
+      if (!drawn && machine.compute_capability < 90 && nics[i] == f.nic_of(device(a) ^ 1)) out = in = nccl::PathType::Pix;
+      for (nccl::PathType* t : {&out, &in}) {
+        *t = as_seen_by(machine.version, *t);
+        if (through_host) *t = std::max(*t, nccl::PathType::Phb);
+      }
+      if (!drawn) continue;
+      const std::vector<std::uint32_t>& from_nic = f.inside(host).from_nic(nics[i], f.local_of(device(a))).links;
+      for (std::uint32_t l : from_nic) node.in_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
+      if (by_other)
+        for (std::uint32_t l : f.inside(host).to_nic(f.local_of(device(a)), nics[i]).links) node.out_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
+      else
+        for (std::size_t j = from_nic.size(); j-- > 0;) node.out_route[a * k + i].push_back(link_index(f.inside_link(host, from_nic[j] ^ 1u)));
     }
+  }
   return node;
 }
 
@@ -119,8 +142,11 @@ std::vector<NcclChannels> distinct_channels(const NcclGroup& g, const nccl::Chan
   std::vector<NcclChannels> out;
   for (std::size_t k = 0; k < channels; ++k) {
     NcclChannels c;
-    c.nic = nic_of(g, graph, k, nics);
-    for (const auto& node : g.nodes) c.order.push_back(chain(graph, node, same_chain ? 0 : k));
+    // A ring that crosses enters and leaves by the NIC nearest to its first and its last GPU; of two that exchange their NICs, each takes the other's way through every
+    // second node, so that a NIC meets the same one of the next node.
+    c.nic = graph.crossnic == 0 ? nic_of(g, graph, k, nics) : -1;
+    bool exchange = graph.crossnic == 2 && channels % 2 == 0;
+    for (std::size_t i = 0; i < g.nodes.size(); ++i) c.order.push_back(chain(graph, g.nodes[i], same_chain ? 0 : exchange && i % 2 == 1 ? k ^ 1 : k));
     // A ring of one node has no beginning.
     std::vector<int>& only = c.order.front();
     if (ring && g.nodes.size() == 1) std::rotate(only.begin(), std::min_element(only.begin(), only.end()), only.end());
@@ -207,7 +233,8 @@ NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devic
   s.compute_capability = compute_capability;
   if (g.ranks() < 2) return g;
   std::vector<int> nics;  // local indices of those that the search names
-  nccl::Node node = node_of(fabric, g.devices, g.nodes.front(), compute_capability, nics);
+  nccl::Machine machine{compute_capability, static_cast<nccl::Cpu>(fabric.cluster().nccl.cpu), g.settings.version, g.settings.cross_nic};
+  nccl::Node node = node_of(fabric, g.devices, g.nodes.front(), machine, nics);
   s.nvswitch = node.nvswitch;
   std::size_t fewest = g.nodes.front().size();
   for (const auto& n : g.nodes) fewest = std::min(fewest, n.size());
@@ -217,7 +244,7 @@ NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devic
   s.ll128 = facts.ll128;
   s.collnet = facts.collnet;
   s.nvls = facts.multicast && fewest >= 2;
-  s.graphs = found ? *found : nccl::search(node, s.nodes, compute_capability, g.settings.version.minor >= 13 ? facts.net_latency : Duration{}, s.collnet);
+  s.graphs = found ? *found : nccl::search(node, s.nodes, machine, g.settings.version.minor >= 13 ? facts.net_latency : Duration{}, s.collnet);
   if (found && !nics.empty()) {  // which names NICs by their own numbers
     nics.resize(static_cast<std::size_t>(fabric.nics_per_host()));
     std::iota(nics.begin(), nics.end(), 0);
@@ -226,7 +253,7 @@ NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devic
   if (fewest < g.nodes.front().size()) {
     const auto& small = *std::min_element(g.nodes.begin(), g.nodes.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
     std::vector<int> other_nics;
-    nccl::Graphs other = nccl::search(node_of(fabric, g.devices, small, compute_capability, other_nics), s.nodes, compute_capability, {}, s.collnet);
+    nccl::Graphs other = nccl::search(node_of(fabric, g.devices, small, machine, other_nics), s.nodes, machine, {}, s.collnet);
     nics.clear();  // each GPU by its own NIC: the nodes' NICs do not correspond
     for (std::size_t i = 0; i < other.by_algorithm.size(); ++i) {
       nccl::ChannelGraph& a = s.graphs.by_algorithm[i];

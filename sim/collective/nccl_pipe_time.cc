@@ -13,22 +13,23 @@ namespace ddpsim::collective {
 namespace {
 
 // A step that a link or a group of threads works for, seen from the beginning, or from the end: not before `from`, `own` microseconds for a piece, `every` for
-// each further one; `work` of these its own.
+// each further one, `pieces` in all; `work` of a piece's microseconds its own.
 struct Turn {
   double from = 0;
   double own = 0;
   double every = 0;
   double work = 0;
+  double pieces = 0;
 };
 
 // What can be done at most until then.
-double most_until(double until, const std::vector<Turn>& turns, double pieces) {
+double most_until(double until, const std::vector<Turn>& turns) {
   double out = 0;
   for (const Turn& t : turns) {
     double gone = until - t.from;
     if (gone <= 0) continue;
-    double done = gone < t.own ? gone / t.own : t.every > 0 ? 1 + (gone - t.own) / t.every : pieces;
-    out += t.work * std::min(pieces, done);
+    double done = gone < t.own ? gone / t.own : t.every > 0 ? 1 + (gone - t.own) / t.every : t.pieces;
+    out += t.work * std::min(t.pieces, done);
   }
   return out;
 }
@@ -37,10 +38,10 @@ struct Moment {
   double when = 0;
   double most = 0;  // work until then
 };
-std::vector<Moment> moments(const std::vector<Turn>& turns, double pieces) {
+std::vector<Moment> moments(const std::vector<Turn>& turns) {
   std::vector<Moment> out;
   for (const Turn& t : turns)
-    for (double when : {t.from, t.from + t.own + (pieces - 1) * t.every}) out.push_back({when, most_until(when, turns, pieces)});
+    for (double when : {t.from, t.from + t.own + (t.pieces - 1) * t.every}) out.push_back({when, most_until(when, turns)});
   return out;
 }
 
@@ -59,8 +60,11 @@ class Time {
     // Who moves a piece, all steps together, in less time than the slowest step takes for it holds nothing up.
     double slowest = 0;
     for (const At& a : at_) slowest = std::max(slowest, a.time);
-    for (const NcclUse& u : pipe_.uses)
-      if ((full_ > 0 || t_.lines) && u.total * each_[u.mover] * piece_ > slowest * (1 + 1e-9)) out.total = std::max(out.total, busy(u, out.total));
+    for (const NcclUse& u : pipe_.uses) {
+      if ((full_ == 0 && !t_.lines) || u.total * each_[u.mover] * piece_ <= slowest * (1 + 1e-9)) continue;
+      // Longer than it was known to be: windows that overlapped no longer do.
+      for (double longer = busy(u, out.total); longer > out.total; longer = busy(u, out.total)) out.total = longer;
+    }
     auto last = std::max_element(at_.begin(), at_.end(), [](const At& a, const At& b) { return a.there < b.there; }) - at_.begin();
     for (auto i = static_cast<std::size_t>(last); i != kNone; i = at_[i].came_from) (pipe_.steps[i].between ? out.between : out.inside) += at_[i].latency;
     return out;
@@ -147,13 +151,22 @@ class Time {
     std::vector<Turn> last;
     for (auto [i, bytes] : u.steps) {
       const At& at = at_[i];
-      first.push_back({at.begun, at.time, at.slowest_before, bytes * one});
-      last.push_back({at.last.there, at.time, at.slowest_behind, bytes * one});
+      first.push_back({at.begun, at.time, at.slowest_before, bytes * one, pieces_});
+      // From the end: the last piece, then full ones.
+      last.push_back({at.last.there, rest_ * at.time, 0, rest_ * bytes * one, 1});
+      if (full_ > 0) last.push_back({std::max(rest_ * at.time + at.last.there, at.pair.there), at.time, at.slowest_behind, bytes * one, full_});
     }
-    std::vector<Moment> ends = moments(last, pieces_);
+    std::vector<Moment> begins = moments(first);
+    std::vector<Moment> ends = moments(last);
     double work = u.total * one * pieces_;
+    auto idle = [](const std::vector<Moment>& list) {
+      double most = 0;
+      for (const Moment& m : list) most = std::max(most, m.when - m.most);
+      return most;
+    };
+    if (idle(begins) + work + idle(ends) <= known) return 0;
     double out = 0;
-    for (const Moment& x : moments(first, pieces_))
+    for (const Moment& x : begins)
       for (const Moment& y : ends)
         if (x.when + y.when <= known) out = std::max(out, x.when + y.when + work - x.most - y.most);
     return out;

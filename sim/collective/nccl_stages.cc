@@ -15,6 +15,8 @@
 namespace ddpsim::collective {
 namespace {
 
+constexpr int kBalancedTree = 1;  // NCCL's pattern
+
 using Kind = NcclStage::Kind;
 using Ids = std::vector<std::uint32_t>;
 
@@ -24,13 +26,17 @@ class Stages {
   std::uint32_t add(NcclStage s) {
     std::sort(s.after.begin(), s.after.end());
     s.after.erase(std::unique(s.after.begin(), s.after.end()), s.after.end());
-    for (std::uint32_t a : s.after) s.level = std::max(s.level, list_[a].level + 1);
+    for (std::uint32_t a : s.after) {
+      s.level = std::max(s.level, list_[a].level + 1);
+      s.crossings = std::max(s.crossings, list_[a].crossings);
+    }
+    if (is_between(s.kind)) ++s.crossings;
     list_.push_back(std::move(s));
     return static_cast<std::uint32_t>(list_.size() - 1);
   }
   // A hop that `from`'s thread blocks feed.
   std::uint32_t hop(Kind kind, int from, int to, int nic, int group, double share, double blocks, Ids after) {
-    return add({kind, from, to, nic, group, share, blocks, 0, std::move(after)});
+    return add({kind, from, to, nic, group, share, blocks, 0, 0, std::move(after)});
   }
   std::vector<NcclStage> take() { return std::move(list_); }
 
@@ -52,29 +58,64 @@ std::vector<int> from_root(const std::vector<std::vector<int>>& children, int ro
   return out;
 }
 
-// One tree over `heads` (a rank of each node): what `ready[i]` names goes up from node i, and the sum down. Returns per node what it waits for to have the sum.
-std::vector<Ids> tree(Stages& s, const std::vector<int>& heads, int which, int nic, int group, double share, bool by_blocks, std::vector<Ids> ready) {
+// One tree over NVLS's heads (a rank of each node): what `ready[i]` names goes up from node i, and the sum down. Returns per node what it waits for to have the sum.
+std::vector<Ids> head_tree(Stages& s, const std::vector<int>& heads, int which, double share, std::vector<Ids> ready) {
   std::vector<int> parents = double_tree_parents(static_cast<int>(heads.size()), which);
   auto children = children_of(parents);
   int root = static_cast<int>(std::find(parents.begin(), parents.end(), -1) - parents.begin());
   std::vector<int> order = from_root(children, root);
   auto head = [&](int i) { return heads[static_cast<std::size_t>(i)]; };
-  double blocks = by_blocks ? share : 0;
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     int up = parents[static_cast<std::size_t>(*it)];
     if (up < 0) continue;
-    ready[static_cast<std::size_t>(up)].push_back(s.hop(Kind::Net, head(*it), head(up), nic, group, share, blocks, ready[static_cast<std::size_t>(*it)]));
+    ready[static_cast<std::size_t>(up)].push_back(s.hop(Kind::Net, head(*it), head(up), -1, 0, share, 0, ready[static_cast<std::size_t>(*it)]));
   }
   std::vector<Ids> has(heads.size());
   has[static_cast<std::size_t>(root)] = ready[static_cast<std::size_t>(root)];
-  for (int i : order) {
-    double once = blocks;  // the thread block reads a chunk once and writes it to all
-    for (int c : children[static_cast<std::size_t>(i)]) {
-      has[static_cast<std::size_t>(c)] = {s.hop(Kind::Net, head(i), head(c), nic, by_blocks ? group + 1 : group, share, once, has[static_cast<std::size_t>(i)])};
-      once = 0;
+  for (int i : order)
+    for (int c : children[static_cast<std::size_t>(i)])
+      has[static_cast<std::size_t>(c)] = {s.hop(Kind::Net, head(i), head(c), -1, 0, share, 0, has[static_cast<std::size_t>(i)])};
+  return has;
+}
+
+// One tree of a channel: each node's chain with the edges between nodes, up and down. Of a parent, its second child meets the chain's first GPU; the first child the
+// second one in a balanced tree.
+void chain_tree(Stages& s, const NcclChannels& c, int which, bool balanced, int group, double share) {
+  auto nodes = static_cast<int>(c.order.size());
+  std::vector<int> parents = double_tree_parents(nodes, which);
+  std::vector<int> child = double_tree_children(nodes, which);
+  auto children = children_of(parents);
+  int root = static_cast<int>(std::find(parents.begin(), parents.end(), -1) - parents.begin());
+  std::vector<int> from = from_root(children, root);
+  auto order = [&](int i) -> const std::vector<int>& { return c.order[static_cast<std::size_t>(i)]; };
+  // Where in its parent's chain a child enters.
+  auto place = [&](int i) -> std::size_t {
+    return balanced && child[static_cast<std::size_t>(i)] == 0 && order(parents[static_cast<std::size_t>(i)]).size() > 1 ? 1 : 0;
+  };
+  std::vector<Ids> ready(c.order.size());  // of each node's first GPU
+  for (auto it = from.rbegin(); it != from.rend(); ++it) {
+    Ids last;
+    for (std::size_t i = order(*it).size(); i-- > 0;) {
+      for (int k : children[static_cast<std::size_t>(*it)])
+        if (place(k) == i) last.push_back(s.hop(Kind::Net, order(k).front(), order(*it)[i], c.nic, group, share, share, ready[static_cast<std::size_t>(k)]));
+      if (i > 0) last = {s.hop(Kind::Hop, order(*it)[i], order(*it)[i - 1], -1, group, share, share, last)};
+    }
+    ready[static_cast<std::size_t>(*it)] = std::move(last);
+  }
+  std::vector<Ids> has(c.order.size());
+  has[static_cast<std::size_t>(root)] = ready[static_cast<std::size_t>(root)];
+  for (int i : from) {
+    Ids last = has[static_cast<std::size_t>(i)];
+    for (std::size_t k = 0; k < order(i).size(); ++k) {
+      double once = share;  // the thread block reads a chunk once and writes it to all
+      for (int below : children[static_cast<std::size_t>(i)]) {
+        if (place(below) != k) continue;
+        has[static_cast<std::size_t>(below)] = {s.hop(Kind::Net, order(i)[k], order(below).front(), c.nic, group + 1, share, once, last)};
+        once = 0;
+      }
+      if (k + 1 < order(i).size()) last = {s.hop(Kind::Hop, order(i)[k], order(i)[k + 1], -1, group + 1, share, once, last)};
     }
   }
-  return has;
 }
 
 // Along a node's chain to its head. Returns what the head waits for.
@@ -83,31 +124,20 @@ Ids chain_up(Stages& s, const std::vector<int>& order, int group, double share) 
   for (std::size_t i = order.size() - 1; i > 0; --i) last = {s.hop(Kind::Hop, order[i], order[i - 1], -1, group, share, share, last)};
   return last;
 }
-void chain_down(Stages& s, const std::vector<int>& order, int group, double share, bool head_reads, Ids last) {
-  for (std::size_t i = 0; i + 1 < order.size(); ++i) {
-    double blocks = i == 0 && !head_reads ? 0 : share;
-    last = {s.hop(Kind::Hop, order[i], order[i + 1], -1, group, share, blocks, last)};
-  }
+void chain_down(Stages& s, const std::vector<int>& order, int group, double share, Ids last) {
+  for (std::size_t i = 0; i + 1 < order.size(); ++i) last = {s.hop(Kind::Hop, order[i], order[i + 1], -1, group, share, share, last)};
 }
 
 std::vector<NcclStage> trees(const NcclGroup& g) {
   Stages s(g.trees.size() * 4 * g.devices.size());
-  bool several = g.nodes.size() > 1;
+  bool balanced = g.system.graphs.by_algorithm[1].pattern == kBalancedTree;
   for (std::size_t k = 0; k < g.trees.size(); ++k) {
     const NcclChannels& c = g.trees[k];
-    std::vector<int> heads;
-    for (const auto& order : c.order) heads.push_back(order.front());
-    for (int which = 0; which < (several ? 2 : 1); ++which) {
-      double share = several ? c.share / 2 : c.share;
-      int up = 2 * (2 * static_cast<int>(k) + which);
-      std::vector<Ids> ready;
-      for (const auto& order : c.order) ready.push_back(chain_up(s, order, up, share));
-      std::vector<Ids> has = several ? tree(s, heads, which, c.nic, up, share, true, ready) : ready;
-      std::vector<bool> reads(heads.size(), true);  // no child took the chunk from this head before its chain
-      if (several)
-        for (int parent : double_tree_parents(static_cast<int>(heads.size()), which))
-          if (parent >= 0) reads[static_cast<std::size_t>(parent)] = false;
-      for (std::size_t i = 0; i < c.order.size(); ++i) chain_down(s, c.order[i], up + 1, share, reads[i], has[i]);
+    int group = 4 * static_cast<int>(k);
+    if (g.nodes.size() > 1) {
+      for (int which : {0, 1}) chain_tree(s, c, which, balanced, group + 2 * which, c.share / 2);
+    } else {
+      chain_down(s, c.order.front(), group + 1, c.share, chain_up(s, c.order.front(), group, c.share));
     }
   }
   return s.take();
@@ -115,7 +145,7 @@ std::vector<NcclStage> trees(const NcclGroup& g) {
 
 Ids copy_all(Stages& s, Kind kind, const std::vector<int>& ranks, double share, const Ids& after) {
   Ids out;
-  for (int r : ranks) out.push_back(s.add({kind, r, r, -1, 0, share, kind == Kind::CopyOut ? share : 0, 0, after}));
+  for (int r : ranks) out.push_back(s.add({kind, r, r, -1, 0, share, kind == Kind::CopyOut ? share : 0, 0, 0, after}));
   return out;
 }
 
@@ -127,13 +157,13 @@ std::vector<NcclStage> nvls(const NcclGroup& g, Operation op) {
     Kind kind = op == Operation::AllReduce ? Kind::Switch : op == Operation::AllGather ? Kind::Multicast : Kind::Reduce;
     Ids given;
     if (g.nodes.size() == 1) {
-      for (int head : node) given.push_back(s.add({kind, head, head, -1, 0, 1 / heads, op == Operation::AllReduce ? 1 / heads : 0, 0, in}));
+      for (int head : node) given.push_back(s.add({kind, head, head, -1, 0, 1 / heads, op == Operation::AllReduce ? 1 / heads : 0, 0, 0, in}));
     } else {
       for (int head : node) {
         Ids last = in;
-        if (op != Operation::AllGather) last = {s.add({Kind::Reduce, head, head, -1, 0, 1 / heads, 0, 0, last})};
-        last = {s.add({Kind::Sharp, head, head, -1, 0, 1 / heads, 0, 0, last})};
-        if (op != Operation::ReduceScatter) last = {s.add({Kind::Multicast, head, head, -1, 0, 1 / heads, 0, 0, last})};
+        if (op != Operation::AllGather) last = {s.add({Kind::Reduce, head, head, -1, 0, 1 / heads, 0, 0, 0, last})};
+        last = {s.add({Kind::Sharp, head, head, -1, 0, 1 / heads, 0, 0, 0, last})};
+        if (op != Operation::ReduceScatter) last = {s.add({Kind::Multicast, head, head, -1, 0, 1 / heads, 0, 0, 0, last})};
         given.push_back(last.front());
       }
     }
@@ -150,7 +180,7 @@ std::vector<NcclStage> nvls_tree(const NcclGroup& g) {
   std::vector<std::vector<Ids>> ready(heads, std::vector<Ids>(g.nodes.size()));  // by head and node
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     Ids in = copy_all(s, Kind::CopyIn, g.nodes[i], 1, {});
-    for (std::size_t h = 0; h < heads; ++h) ready[h][i] = {s.add({Kind::Reduce, g.nodes[i][h], g.nodes[i][h], -1, 0, part, part, 0, in})};
+    for (std::size_t h = 0; h < heads; ++h) ready[h][i] = {s.add({Kind::Reduce, g.nodes[i][h], g.nodes[i][h], -1, 0, part, part, 0, 0, in})};
   }
   std::vector<Ids> given(g.nodes.size());
   for (std::size_t h = 0; h < heads; ++h) {
@@ -158,10 +188,10 @@ std::vector<NcclStage> nvls_tree(const NcclGroup& g) {
     for (const auto& node : g.nodes) ranks.push_back(node[h]);
     std::vector<Ids> both(g.nodes.size());
     for (int which : {0, 1}) {
-      std::vector<Ids> has = tree(s, ranks, which, -1, 0, part / 2, false, ready[h]);
+      std::vector<Ids> has = head_tree(s, ranks, which, part / 2, ready[h]);
       for (std::size_t i = 0; i < has.size(); ++i) both[i].insert(both[i].end(), has[i].begin(), has[i].end());
     }
-    for (std::size_t i = 0; i < ranks.size(); ++i) given[i].push_back(s.add({Kind::Multicast, ranks[i], ranks[i], -1, 0, part, 0, 0, both[i]}));
+    for (std::size_t i = 0; i < ranks.size(); ++i) given[i].push_back(s.add({Kind::Multicast, ranks[i], ranks[i], -1, 0, part, 0, 0, 0, both[i]}));
   }
   for (std::size_t i = 0; i < g.nodes.size(); ++i) copy_all(s, Kind::CopyOut, g.nodes[i], 1, given[i]);
   return s.take();
@@ -175,7 +205,7 @@ std::vector<NcclStage> collnet_chain(const NcclGroup& g) {
     Ids all;
     for (const auto& order : c.order)
       for (std::uint32_t id : chain_up(s, order, up, c.share)) all.push_back(id);
-    for (const auto& order : c.order) chain_down(s, order, up + 1, c.share, true, {s.hop(Kind::Sharp, order.front(), order.front(), c.nic, up, c.share, 0, all)});
+    for (const auto& order : c.order) chain_down(s, order, up + 1, c.share, {s.hop(Kind::Sharp, order.front(), order.front(), c.nic, up, c.share, 0, all)});
   }
   return s.take();
 }
@@ -405,7 +435,7 @@ class Movers {
 
 }  // namespace
 
-// Stages of a level that are of one kind and share alike are one step; it waits for all that one of them waits for.
+// Stages of a level that are of one kind, share alike and stand behind as many hops between nodes are one step; it waits for all that one of them waits for.
 NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
   std::vector<NcclStage> stages = nccl_stages(g, p, op);
   NcclPipe out;
@@ -423,6 +453,7 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
   std::vector<double> total(movers.count(), 0);
   std::vector<double> now(movers.count(), 0);  // in this level
   std::vector<std::uint32_t> step_of(stages.size());
+  std::vector<std::int64_t> on_links(stages.size(), 0);
   topology::Route route;
   std::vector<LinkLoad> links;
   struct Move {
@@ -446,7 +477,8 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
     }
     first.push_back(moves.size());
     for (const Move& m : moves) now[m.id] += m.bytes;
-    std::map<std::pair<int, std::uint32_t>, std::uint32_t> steps;  // by kind and load
+    using Key = std::tuple<int, std::uint32_t, int, std::int64_t>;  // kind, load, hops between nodes, time on links on the way here
+    std::map<Key, std::uint32_t> steps;
     auto last = steps.end();
     for (std::size_t k = 0; k < level.size(); ++k) {
       const NcclStage& s = stages[level[k]];
@@ -462,7 +494,14 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
       for (auto [mover, bytes] : step.load) load = lists.append(load, mover, bytes);
       int kind = (is_inside(s.kind) ? 1 : 0) + (is_between(s.kind) ? 2 : 0) + (s.kind == Kind::Hop ? 4 : 0);
       bool fresh = false;
-      if (last == steps.end() || last->first != std::pair{kind, load}) std::tie(last, fresh) = steps.try_emplace({kind, load}, static_cast<std::uint32_t>(out.steps.size()));
+      double here = 0;
+      for (std::size_t m = first[k]; m < first[k + 1]; ++m)
+        if (moves[m].id < movers.links()) here = std::max(here, now[moves[m].id] / g.fabric->links()[moves[m].id].bandwidth.bytes_per_ps());
+      std::int64_t before = 0;
+      for (std::uint32_t a : s.after) before = std::max(before, on_links[a]);
+      on_links[level[k]] = before + static_cast<std::int64_t>(here * 1e3);
+      Key key{kind, load, s.crossings, before};
+      if (last == steps.end() || last->first != key) std::tie(last, fresh) = steps.try_emplace(key, static_cast<std::uint32_t>(out.steps.size()));
       if (fresh) out.steps.push_back({is_inside(s.kind), is_between(s.kind), s.kind == Kind::Hop, {}, step.load});
       step_of[level[k]] = last->second;
       std::vector<std::uint32_t>& after = out.steps[last->second].after;

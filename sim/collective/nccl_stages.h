@@ -36,6 +36,7 @@ struct NcclStage {
   double share = 1;   // bytes per byte of the operation
   double blocks = 0;  // bytes that `from`'s thread blocks move per byte of the operation
   int level = 0;      // 1 + the largest of those that it waits for; from 0
+  int crossings = 0;  // the most hops between nodes on a way to here, with this one
   std::vector<std::uint32_t> after;  // stages of the same piece, all before this one
 };
 bool is_inside(NcclStage::Kind k);   // takes the latency of a hop inside a node

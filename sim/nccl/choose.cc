@@ -107,7 +107,7 @@ Settings::Settings() {
 
 const std::vector<std::string>& known_variables() {
   static const std::vector<std::string> names{"NCCL_ALGO",          "NCCL_PROTO",         "NCCL_MIN_CTAS",       "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS",
-                                              "NCCL_MAX_NCHANNELS", "NCCL_NTHREADS",      "NCCL_LL128_NTHREADS", "NCCL_BUFFSIZE"};
+                                              "NCCL_MAX_NCHANNELS", "NCCL_NTHREADS",      "NCCL_LL128_NTHREADS", "NCCL_BUFFSIZE", "NCCL_CROSS_NIC"};
   return names;
 }
 
@@ -151,6 +151,8 @@ ParsedSettings parse_settings(const std::map<std::string, std::string>& environm
       s.ll128_threads = static_cast<int>(number(name, text, 160, 640));
     } else if (name == "NCCL_BUFFSIZE") {
       s.buffer_bytes = number(name, text, 4096, 1LL << 30);
+    } else if (name == "NCCL_CROSS_NIC") {
+      s.cross_nic = static_cast<int>(number(name, text, 0, 2));
     } else {
       fail(name, "is not a setting that ddpsim reads");
     }

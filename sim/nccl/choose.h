@@ -1,5 +1,6 @@
 // What NCCL does with one operation: algorithm and protocol by the least estimate, then channels, threads, chunk. Honours NCCL_ALGO, NCCL_PROTO,
-// NCCL_MIN_CTAS, NCCL_MAX_CTAS (and the older _NCHANNELS), NCCL_NTHREADS, NCCL_LL128_NTHREADS and NCCL_BUFFSIZE.
+// NCCL_MIN_CTAS, NCCL_MAX_CTAS (and the older _NCHANNELS), NCCL_NTHREADS, NCCL_LL128_NTHREADS, NCCL_BUFFSIZE and (in the search)
+// NCCL_CROSS_NIC.
 // Source: NCCL src/enqueue.cc (topoGetAlgoInfo, calcCollChunking), src/init.cc (computeBuffSizes), src/graph/tuning.cc; sim/MODEL.md section 7.
 #pragma once
 
@@ -22,6 +23,7 @@ struct Settings {
   int threads = 0;       // NCCL_NTHREADS; 0 = by the algorithm
   int ll128_threads = 0;
   std::int64_t buffer_bytes = 0;  // NCCL_BUFFSIZE; 0 = 4 MiB
+  int cross_nic = 2;              // NCCL_CROSS_NIC
   Settings();
 };
 

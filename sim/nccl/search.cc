@@ -1,8 +1,10 @@
 // Speeds are tried from the fastest down; at each, as many channels as the node carries, each a path through all GPUs whose links still have that much to give.
-// The best is the largest channels * speed. Fast channels are then split in two at half speed.
+// The best is the largest channels * speed. Fast channels are then split in two at half speed. Trees between nodes then take as many channels as the rings have:
+// the first that are found, going through speeds, path types to NICs, path types between GPUs, and (from SM90 on) balanced trees before plain ones.
 #include "sim/nccl/search.h"
 
 #include <algorithm>
+#include <set>
 #include <span>
 #include <tuple>
 
@@ -17,6 +19,9 @@ constexpr double kIntra100[]{90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18};
 constexpr double kInter100[]{96, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12};
 constexpr std::size_t kMostChannels = 32;
 constexpr double kSlack = 1e-6;  // sums of speeds against a capacity
+constexpr int kBalanced = 1;     // patterns
+constexpr int kPlain = 3;
+constexpr int kRing = 4;
 
 std::span<const double> speeds(int cc, bool one_node) {
   if (cc >= 100) return one_node ? std::span<const double>(kIntra100) : kInter100;
@@ -29,10 +34,26 @@ struct Channel {
   std::array<int, 2> nics{-1, -1};
 };
 
+enum class Shape : std::uint8_t {
+  Ring,
+  Balanced,  // a tree whose first child enters at its chain's second GPU: both take half of what leaves the node
+  Plain,     // a tree that enters and leaves at its chain's first GPU
+};
+
+// What a channel may take.
+struct Limits {
+  PathType intra = PathType::Dis;
+  PathType inter = PathType::Dis;
+  std::size_t channels = kMostChannels;
+  bool same = false;  // every channel goes through the GPUs in the first one's order
+  int cross = 0;      // a ring's way out may be another NIC than its way in; 2: of each two channels one goes in where the other goes out
+};
+
 // As many channels as a node carries at one speed: a search through all of them with a limit, the best found kept.
 class Packer {
  public:
-  Packer(const Node& node, bool ring, bool network) : node_(node), ring_(ring), network_(network) {}
+  Packer(const Node& node, Shape shape, bool network, Limits limits = {})
+      : node_(node), shape_(shape), ring_(shape == Shape::Ring), network_(network), limits_(limits) {}
 
   // `worth`: a result of this many channels or fewer is of no use; then nothing is searched and the result may be empty.
   std::vector<Channel> pack(double intra, double inter, double worth = 0) {
@@ -40,6 +61,7 @@ class Packer {
     inter_ = inter;
     left_ = node_.links;
     nic_left_.assign(static_cast<std::size_t>(node_.nics), node_.nic_bandwidth);
+    nic_out_left_ = nic_left_;
     best_.clear();
     channels_.clear();
     tries_ = 0;
@@ -72,7 +94,7 @@ class Packer {
         if (ring_ || a == 0) total = std::min(total, out);
       }
     }
-    return std::min(kMostChannels, static_cast<std::size_t>(total + kSlack));
+    return std::min(limits_.channels, static_cast<std::size_t>(total + kSlack));
   }
 
   bool take(const std::vector<int>& route, double speed) {
@@ -97,12 +119,18 @@ class Packer {
   const std::vector<int>& between(int a, int b) const { return node_.gpu_route[static_cast<std::size_t>(a * node_.gpus + b)]; }
   PathType path(int a, int b) const { return node_.gpu_path[static_cast<std::size_t>(a * node_.gpus + b)]; }
 
-  bool enough() const { return best_.size() >= most_ || tries_ > kMostTries; }
+  // A tree goes out and in by its NIC: both ways have to be near enough.
+  bool near(int gpu, int nic) const {
+    auto at = static_cast<std::size_t>(gpu * node_.nics + nic);
+    return node_.nic_back_path[at] <= limits_.inter && (ring_ || node_.nic_path[at] <= limits_.inter);
+  }
+  bool enough() const { return best_.size() >= most_ || tries_ > most_tries(); }
+  int most_tries() const { return limits_.same ? kMostTriesSame : kMostTries; }
 
   // One more channel, then the next; keeps the longest list seen.
   void add_channel() {
     if (channels_.size() > best_.size()) best_ = channels_;
-    if (enough() || channels_.size() == kMostChannels) return;
+    if (enough() || channels_.size() == limits_.channels) return;
     int n = node_.gpus;
     std::size_t k = channels_.size();
     visited_.assign(static_cast<std::size_t>(n), 0);
@@ -120,13 +148,15 @@ class Packer {
     std::vector<Key> starts;
     for (int nic = 0; nic < node_.nics; ++nic)
       for (int g = 0; g < n; ++g)
-        starts.emplace_back(-nic_left_[static_cast<std::size_t>(nic)], node_.nic_path[static_cast<std::size_t>(g * node_.nics + nic)], nic,
-                            (static_cast<std::size_t>(g) + k) % static_cast<std::size_t>(n), g);
+        starts.emplace_back(-nic_left_[static_cast<std::size_t>(nic)], node_.nic_back_path[static_cast<std::size_t>(g * node_.nics + nic)], nic,
+                            (static_cast<std::size_t>(g + n) - k % static_cast<std::size_t>(n)) % static_cast<std::size_t>(n), g);
     std::sort(starts.begin(), starts.end());
     for (const Key& key : starts) {
       if (enough()) return;
       int nic = std::get<2>(key);
       int gpu = std::get<4>(key);
+      if (!near(gpu, nic) || (limits_.same && k > 0 && gpu != channels_.front().order.front())) continue;
+      if (limits_.cross == 2 && k % 2 == 1 && nic != channels_.back().nics[1]) continue;
       double& left = nic_left_[static_cast<std::size_t>(nic)];
       const auto& in = node_.in_route[static_cast<std::size_t>(gpu * node_.nics + nic)];
       if (left + kSlack < inter_ || !take(in, inter_)) continue;
@@ -147,7 +177,7 @@ class Packer {
 
   void extend(Channel& c) {
     int n = node_.gpus;
-    if (++tries_ > kMostTries) return;
+    if (++tries_ > most_tries()) return;
     int last = c.order.back();
     if (static_cast<int>(c.order.size()) == n) {
       finish(c);
@@ -155,12 +185,17 @@ class Packer {
     }
     // A ring has to come back to its NIC: GPUs far from it first, the last one near it (ncclTopoSearchNextGpuSort). Then near GPUs first, then where most is left, then
     // in order of number, going round from the last.
-    bool comes_back = network_ && ring_;
-    bool ends = static_cast<int>(c.order.size()) + 1 == n;
+    // A balanced tree's second GPU is to be near the NIC too. Between nodes, trees on an NVSwitch go to a neighbour only.
+    bool second = shape_ == Shape::Balanced && c.order.size() == 1;
+    bool comes_back = network_ && ((ring_ && limits_.cross == 0) || second);
+    bool ends = second || static_cast<int>(c.order.size()) + 1 == n;
     std::vector<std::tuple<int, PathType, double, int, int>> next;
     for (int d = 1; d < n; ++d) {
       int g = (last + d) % n;
-      if (visited_[static_cast<std::size_t>(g)]) continue;
+      if (visited_[static_cast<std::size_t>(g)] || (!ring_ && path(last, g) > limits_.intra)) continue;
+      if (second && !near(g, c.nics[1])) continue;
+      if (!ring_ && network_ && node_.nvswitch && d != 1 && (d != n - 1 || shape_ == Shape::Plain)) continue;
+      if (limits_.same && !channels_.empty() && g != channels_.front().order[c.order.size()]) continue;
       int way = comes_back ? static_cast<int>(node_.nic_path[static_cast<std::size_t>(g * node_.nics + c.nics[1])]) : 0;
       next.emplace_back(ends ? way : -way, path(last, g), -left_on(between(last, g)), d, g);
     }
@@ -179,35 +214,77 @@ class Packer {
     }
   }
 
-  // A ring closes; towards the network a ring leaves by its last GPU, a tree by its first, through the NIC that it came by.
+  // A ring closes; towards the network a ring leaves by its last GPU, a tree by its first (a balanced one half by its second), through the NIC that it came by.
   void finish(Channel& c) {
-    static const std::vector<int> kNothing;
-    const std::vector<int>* route = &kNothing;
-    double speed = intra_;
-    if (network_) {
-      int gpu = ring_ ? c.order.back() : c.order.front();
-      route = &node_.out_route[static_cast<std::size_t>(gpu * node_.nics + c.nics[1])];
-      speed = inter_;
+    if (limits_.cross != 0) return cross(c);
+    struct Way {
+      const std::vector<int>* route;
+      double speed;
+    };
+    std::array<Way, 2> ways{};
+    std::size_t count = 0;
+    auto out = [&](int gpu) { return &node_.out_route[static_cast<std::size_t>(gpu * node_.nics + c.nics[1])]; };
+    if (network_ && ring_ && node_.nic_path[static_cast<std::size_t>(c.order.back() * node_.nics + c.nics[1])] > limits_.inter) return;
+    if (network_ && shape_ == Shape::Balanced && node_.gpus > 1) {
+      for (std::size_t i : {0, 1}) ways[count++] = {out(c.order[i]), inter_ / 2};
+    } else if (network_) {
+      ways[count++] = {out(ring_ ? c.order.back() : c.order.front()), inter_};
     } else if (ring_ && node_.gpus > 1) {
-      route = &between(c.order.back(), c.order.front());
+      ways[count++] = {&between(c.order.back(), c.order.front()), intra_};
     }
-    if (!take(*route, speed)) return;
-    channels_.push_back(c);
-    std::vector<char> visited = visited_;
-    add_channel();
-    visited_ = std::move(visited);
-    channels_.pop_back();
-    give(*route, speed);
+    std::size_t taken = 0;
+    while (taken < count && take(*ways[taken].route, ways[taken].speed)) ++taken;
+    if (taken == count) {
+      channels_.push_back(c);
+      std::vector<char> visited = visited_;
+      add_channel();
+      visited_ = std::move(visited);
+      channels_.pop_back();
+    }
+    while (taken > 0) {
+      --taken;
+      give(*ways[taken].route, ways[taken].speed);
+    }
+  }
+
+  // The ring leaves by a near NIC that has room.
+  void cross(Channel& c) {
+    std::vector<std::pair<PathType, int>> ways;
+    auto at = [&](int nic) { return static_cast<std::size_t>(c.order.back() * node_.nics + nic); };
+    for (int nic = 0; nic < node_.nics; ++nic)
+      if (node_.nic_path[at(nic)] <= limits_.inter) ways.emplace_back(node_.nic_path[at(nic)], nic);
+    std::sort(ways.begin(), ways.end());
+    int came_by = c.nics[1];
+    for (auto [type, nic] : ways) {
+      if (enough()) break;
+      if (limits_.cross == 2 && channels_.size() % 2 == 1 && nic != channels_.back().nics[0]) continue;
+      double& left = nic_out_left_[static_cast<std::size_t>(nic)];
+      if (left + kSlack < inter_ || !take(node_.out_route[at(nic)], inter_)) continue;
+      left -= inter_;
+      c.nics[1] = nic;
+      channels_.push_back(c);
+      std::vector<char> visited = visited_;
+      add_channel();
+      visited_ = std::move(visited);
+      channels_.pop_back();
+      left += inter_;
+      give(node_.out_route[at(nic)], inter_);
+    }
+    c.nics[1] = came_by;
   }
 
   static constexpr int kMostTries = 20'000;
+  static constexpr int kMostTriesSame = 256;
   const Node& node_;
+  Shape shape_;
   bool ring_;
   bool network_;
+  Limits limits_;
   double intra_ = 0;
   double inter_ = 0;
   std::vector<double> left_;
   std::vector<double> nic_left_;
+  std::vector<double> nic_out_left_;  // of rings that cross
   std::vector<char> visited_;
   std::vector<Channel> channels_;
   std::vector<Channel> best_;
@@ -215,7 +292,7 @@ class Packer {
   int tries_ = 0;
 };
 
-PathType farthest(const std::vector<PathType>& paths, int gpus) {
+PathType worst_of(const std::vector<PathType>& paths, int gpus) {
   PathType worst = PathType::Loc;
   for (int a = 0; a < gpus; ++a)
     for (int b = 0; b < gpus; ++b)
@@ -235,7 +312,12 @@ void fill(ChannelGraph& g, const Node& node, const std::vector<Channel>& channel
       g.type_intra = std::max(g.type_intra, node.gpu_path[static_cast<std::size_t>(c.order[i] * node.gpus + c.order[i + 1])]);
     if (c.nics[0] < 0) continue;
     g.nics.push_back(c.nics);
-    g.type_inter = std::max(g.type_inter, node.nic_path[static_cast<std::size_t>(c.order.front() * node.nics + c.nics[0])]);
+    auto path = [&](int gpu, int nic) { return static_cast<std::size_t>(gpu * node.nics + nic); };
+    g.type_inter = std::max(g.type_inter, node.nic_back_path[path(c.order.front(), c.nics[0])]);
+    // Where no ways to NICs are drawn, what lies between a NIC and another GPU is not known.
+    if (c.order.size() < 2 || node.out_route.front().empty()) continue;
+    if (g.pattern == kRing) g.type_inter = std::max(g.type_inter, node.nic_path[path(c.order.back(), c.nics[1])]);
+    if (g.pattern == kBalanced) g.type_inter = std::max({g.type_inter, node.nic_path[path(c.order[1], c.nics[1])], node.nic_back_path[path(c.order[1], c.nics[1])]});
   }
 }
 
@@ -253,47 +335,99 @@ void duplicate(ChannelGraph& g, int cc) {
   }
 }
 
-ChannelGraph best(const Node& node, int nodes, int cc, bool ring) {
+ChannelGraph rings(const Node& node, int nodes, const Machine& m) {
   ChannelGraph g;
-  Packer packer(node, ring, nodes > 1);
+  g.pattern = kRing;
+  bool network = nodes > 1;
+  std::vector<int> crossings{0};
+  if (network && node.nics > 1 && m.cross_nic == 1) crossings = {1};
+  if (network && node.nics > 1 && m.cross_nic == 2) crossings = {0, 2};
+  // Nearer ways to NICs first; where something is found, none beyond another GPU's.
+  std::set<PathType> types(node.nic_path.begin(), node.nic_path.end());
+  types.insert(node.nic_back_path.begin(), node.nic_back_path.end());
+  if (!network) types = {PathType::Dis};
   double most = 0;
-  auto tried = speeds(cc, nodes == 1);
   std::vector<Channel> found;
   double at = 0;
-  for (double speed : tried) {
+  PathType farthest = PathType::Loc;
+  for (double speed : speeds(m.compute_capability, nodes == 1)) {
     // Half as fast, and less: what is found is kept.
     if (at > 0 && speed <= 0.49 * at) break;
-    std::vector<Channel> channels = packer.pack(speed, speed, most / speed + kSlack);
-    double total = speed * static_cast<double>(channels.size());
-    if (total > most + kSlack) {
-      most = total;
+    for (int cross : crossings) {
+      // Before 2.21 a ring that crosses had to be 30 % faster than one that does not.
+      double needed = most * (cross == 2 && g.crossnic == 0 && m.version.minor < 21 ? 1.3 : 1);
+      std::vector<Channel> channels;
+      auto total = [&] { return speed * static_cast<double>(channels.size()); };
+      PathType within = PathType::Loc;
+      for (PathType t : types) {
+        if (!found.empty() && t > std::max(farthest, PathType::Pxn)) break;
+        channels = Packer(node, Shape::Ring, network, {PathType::Dis, t, kMostChannels, false, cross}).pack(speed, speed, needed / speed + kSlack);
+        within = t;
+        if (total() > needed + kSlack) break;
+      }
+      if (total() <= needed + kSlack) continue;
+      most = total();
       found = std::move(channels);
       at = speed;
+      farthest = within;
+      g.crossnic = cross;
     }
   }
   if (found.empty()) return g;
-  double intra = at;
-  // Trees between nodes: the chain inside may be up to twice as fast as the network.
-  if (!ring && nodes > 1) {
-    auto it = std::find(tried.begin(), tried.end(), at);
-    while (it != tried.begin() && intra < 2 * at) {
-      --it;
-      std::vector<Channel> channels = packer.pack(*it, at);
-      if (channels.size() < found.size()) break;
-      channels.resize(found.size());
-      found = std::move(channels);
-      intra = *it;
-    }
-  }
-  fill(g, node, found, intra, at);
-  g.pattern = ring ? 4 : node.gpus == 1 ? 3 : 1;  // of one GPU NCCL makes a plain tree (its cost model takes 15 % off)
-  duplicate(g, cc);
+  fill(g, node, found, at, at);
+  duplicate(g, m.compute_capability);
+  return g;
+}
+
+// Trees between nodes, of as many channels. `chain`: CollNet's, which is a plain one.
+ChannelGraph trees(const Node& node, int cc, std::size_t channels, bool chain) {
+  ChannelGraph g;
+  auto tried = speeds(cc, false);
+  std::set<PathType> intra;
+  std::set<PathType> inter;
+  inter.insert(node.nic_path.begin(), node.nic_path.end());
+  inter.insert(node.nic_back_path.begin(), node.nic_back_path.end());
+  for (int a = 0; a < node.gpus; ++a)
+    for (int b = 0; b < node.gpus; ++b)
+      if (a != b) intra.insert(node.gpu_path[static_cast<std::size_t>(a * node.gpus + b)]);
+  if (intra.empty()) intra.insert(PathType::Loc);
+  std::vector<Shape> shapes{Shape::Balanced};
+  if (node.gpus == 1 || chain) shapes = {Shape::Plain};
+  else if (cc >= 90) shapes.push_back(Shape::Plain);
+  auto find = [&](std::size_t at) {
+    for (PathType to_nic : inter)
+      for (PathType between : intra) {
+        if (between > to_nic && between != *intra.begin()) break;
+        for (Shape shape : shapes)
+          for (bool same : {true, false}) {
+            Packer packer(node, shape, true, {between, to_nic, channels, same});
+            std::vector<Channel> found = packer.pack(tried[at], tried[at]);
+            if (found.size() < channels) continue;
+            g.pattern = shape == Shape::Balanced ? kBalanced : kPlain;
+            // The chain inside may be up to twice as fast as the network.
+            double speed = tried[at];
+            for (std::size_t faster = at; faster > 0 && speed < 2 * tried[at]; --faster) {
+              Packer again(node, shape, true, {between, to_nic, channels, same});
+              std::vector<Channel> more = again.pack(tried[faster - 1], tried[at]);
+              if (more.size() < channels) break;
+              found = std::move(more);
+              speed = tried[faster - 1];
+            }
+            fill(g, node, found, speed, tried[at]);
+            return;
+          }
+      }
+  };
+  // NCCL gives up where not as many are found; this search is not as thorough, and takes half of them.
+  for (; channels > 0 && g.channels == 0; channels /= 2)
+    for (std::size_t at = 0; at < tried.size() && g.channels == 0; ++at) find(at);
   return g;
 }
 
 }  // namespace
 
-double link_bandwidth(Wire wire, double raw, int cc) {
+double link_bandwidth(Wire wire, double raw, const Machine& m) {
+  int cc = m.compute_capability;
   switch (wire) {
     case Wire::Nvlink: {  // raw per link: 25 GB/s (SM60 20, SM100 50); NCCL's: SM60 18, SM70 and SM80 20, SM86 12 of 14.0625, SM90 20.6, SM100 40.1
       if (cc >= 100) return raw * 40.1 / 50;
@@ -302,30 +436,39 @@ double link_bandwidth(Wire wire, double raw, int cc) {
       return cc >= 70 ? raw * 20 / 25 : raw * 18 / 20;
     }
     case Wire::Pcie: return raw * 12 / 15.75;  // Gen3 x16: 12
-    case Wire::C2c:
     case Wire::Upi:
+      switch (m.cpu) {
+        case Cpu::Amd: return std::min(raw, 16.0);
+        case Cpu::Arm: return std::min(raw, 6.0);
+        case Cpu::Power: return std::min(raw, 32.0);
+        case Cpu::Intel:
+        case Cpu::Mixed: return std::min(raw, m.version.minor >= 26 && cc >= 90 ? 22.0 : 10.0);
+      }
+      return raw;
+    case Wire::C2c:
     case Wire::Nic: return raw;
   }
   return raw;
 }
 
-Graphs search(const Node& node, int nodes, int cc, Duration latency_inter, bool collnet) {
+Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet) {
+  int cc = m.compute_capability;
   Graphs out;
   ChannelGraph& ring = out.by_algorithm[0];
   ChannelGraph& tree = out.by_algorithm[1];
   if (node.gpus == 1 && nodes > 1) {
     // One GPU a node: only the NIC matters.
-    ring = best(node, nodes, cc, true);
-    tree = best(node, nodes, cc, false);
+    ring = rings(node, nodes, m);
+    tree = trees(node, cc, static_cast<std::size_t>(ring.channels), false);
   } else if (node.gpus > 1) {
-    ring = best(node, nodes, cc, true);
+    ring = rings(node, nodes, m);
     if (nodes == 1) {
       // The same paths, open; two GPUs need each direction once.
       tree = ring;
-      tree.pattern = 1;
+      tree.pattern = kBalanced;
       if (node.gpus == 2) tree.bw_intra = tree.bw_inter = 2 * ring.bw_intra;
     } else {
-      tree = best(node, nodes, cc, false);
+      tree = trees(node, cc, static_cast<std::size_t>(ring.channels), false);
     }
   }
   if (node.nvswitch && cc >= 90 && node.gpus > 1) {
@@ -352,11 +495,10 @@ Graphs search(const Node& node, int nodes, int cc, Duration latency_inter, bool 
     }
   }
   if (collnet && nodes > 1 && ring.channels > 0) {
-    out.by_algorithm[2] = tree;
-    out.by_algorithm[2].pattern = 3;
+    out.by_algorithm[2] = tree.pattern == kPlain ? tree : trees(node, cc, static_cast<std::size_t>(ring.channels), true);
     out.by_algorithm[4] = ring;
     out.by_algorithm[4].pattern = 6;
-    out.by_algorithm[4].type_intra = farthest(node.gpu_path, node.gpus);
+    out.by_algorithm[4].type_intra = worst_of(node.gpu_path, node.gpus);
   }
   for (ChannelGraph& g : out.by_algorithm) g.latency_inter = latency_inter;
   return out;

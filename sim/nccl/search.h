@@ -19,16 +19,25 @@ struct Node {
   double nic_bandwidth = 0;
   std::vector<std::vector<int>> out_route;  // [gpu * nics + nic]: links from the GPU to the NIC
   std::vector<std::vector<int>> in_route;   // [gpu * nics + nic]: from the NIC to the GPU
-  std::vector<PathType> nic_path;           // [gpu * nics + nic]
+  std::vector<PathType> nic_path;           // [gpu * nics + nic]: from the GPU to the NIC
+  std::vector<PathType> nic_back_path;      // [gpu * nics + nic]: from the NIC to the GPU, which is not by another GPU
   bool nvswitch = false;
   double nvlink_per_gpu = 0;  // with NVSwitch
 };
 
-// NCCL's number for a link of this raw rate, GB/s. Sources: topo.h (LOC_BW, SM*_NVLINK_BW, *_QPI_BW, PCI), NIC: speed / 8.
+// What NCCL's numbers of a node's links, and its search, depend on.
+struct Machine {
+  int compute_capability = 90;
+  Cpu cpu = Cpu::Intel;
+  Version version;
+  int cross_nic = 2;  // NCCL_CROSS_NIC: rings leave by the NIC that they came by (0), by any (1), or by any where that is faster, two rings exchanging their NICs (2)
+};
+// NCCL's number for a link of this raw rate, GB/s. Sources: topo.h (LOC_BW, SM*_NVLINK_BW, *_QPI_BW, AMD_BW, ARM_BW, PCI), NIC: speed / 8. Between CPUs NCCL has one
+// number for each make, never more than the raw rate here; of Intel's the one for Skylake, from 2.26 on with GPUs since SM90 the one for Sapphire Rapids.
 enum class Wire : std::uint8_t { Nvlink, C2c, Pcie, Upi, Nic };
-double link_bandwidth(Wire wire, double raw_gb_per_s, int compute_capability);
+double link_bandwidth(Wire wire, double raw_gb_per_s, const Machine& m);
 
 // Graphs of `nodes` such nodes. Channels 0: the algorithm has none. `latency_inter`: of the network plugin.
-Graphs search(const Node& node, int nodes, int compute_capability, Duration latency_inter, bool collnet);
+Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet);
 
 }  // namespace ddpsim::nccl

@@ -78,8 +78,7 @@ bool enabled(const System& s, Operation op, Algorithm a, Protocol p, Version v) 
   int cc = s.compute_capability;
   if (p == Protocol::Ll && !s.ll && s.nodes > 1) return false;
   if (p == Protocol::Ll128) {
-    // Over C2C (Grace), NICs one hop further away count as near since 2.27.
-    PathType far = cc >= 90 && v.minor >= 27 ? PathType::Pxn : PathType::Pxb;
+    PathType far = cc >= 90 ? PathType::Pxn : PathType::Pxb;
     if (s.nodes > 1 && (!s.ll128 || g.type_inter > far)) return false;
     if (g.type_intra > PathType::Nvb || !s.one_capability || cc < 70) return false;
   }

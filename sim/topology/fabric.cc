@@ -257,6 +257,11 @@ PathType Fabric::nic_path_type(int device, int nic) const {
   return PathType::Phb;
 }
 
+PathType Fabric::nic_back_path_type(int device, int nic) const {
+  if (drawn() && hosts_.front().draws_nics()) return inside(host_of(device)).from_nic(nic, local_of(device)).type;
+  return nic == nic_of(device) ? PathType::Pix : PathType::Phb;
+}
+
 bool Fabric::nvlink_domain(int a, int b) const {
   if (a == b) return true;
   if (host_of(a) != host_of(b)) return in_rack(a, b);

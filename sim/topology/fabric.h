@@ -72,6 +72,8 @@ class Fabric {
   PathType path_type(int from_device, int to_device) const;
   // Local index of the NIC. Where no such ways are drawn: Pix to the device's own NIC; to others Pxn by NVLink, else Phb.
   PathType nic_path_type(int device, int nic) const;
+  // From the NIC to the device: never by another GPU. Where no such ways are drawn: Phb from the others'.
+  PathType nic_back_path_type(int device, int nic) const;
   // Joined by NVLinks: those of their host, or of their NVLink rack.
   bool nvlink_domain(int a, int b) const;
   // "host0.nic1 up", "leaf0-spine1 down", "host2.gpu0->nvswitch nvlink". Links a->b have no other direction in their name than this.

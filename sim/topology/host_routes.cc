@@ -231,7 +231,8 @@ HostRoutes::HostRoutes(const HostGraph& host, const std::vector<bool>& failed) :
     }
   }
   domain_ = nvlink_domains(host, failed);
-  // PXN: a GPU whose own way to a NIC leaves the PCIe switches takes the NVLink to the first GPU that is near that NIC.
+  for (const LocalPath& p : to_nic_) from_nic_.push_back(reversed(p));
+  // PXN: a GPU whose own way to a NIC leaves the PCIe switches takes the NVLink to the first GPU that is near that NIC. What comes in goes to the GPU itself.
   std::vector<LocalPath> own = to_nic_;
   for (int a = 0; a < gpus_; ++a)
     for (int k = 0; k < nics_; ++k) {
@@ -251,7 +252,6 @@ HostRoutes::HostRoutes(const HostGraph& host, const std::vector<bool>& failed) :
       p.type = PathType::Pxn;
       p.bits_per_s = std::min(leg->bits_per_s, best->bits_per_s);
     }
-  for (const LocalPath& p : to_nic_) from_nic_.push_back(reversed(p));
 }
 
 }  // namespace ddpsim::topology

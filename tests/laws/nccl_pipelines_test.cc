@@ -86,7 +86,8 @@ TEST(NcclPipelines, TakeTheSameMessageByMessage) {
             if (single || once) {
               EXPECT_NEAR(ratio, 1, 0.01) << what;
             } else {
-              EXPECT_GT(ratio, 0.98) << what;
+              // Where hops of one chain share links they do not all go at once, as the closed form has it.
+              EXPECT_GT(ratio, shares_inside(place.cluster) ? 0.94 : 0.98) << what;
               shared.push_back(ratio);
             }
           }
@@ -96,8 +97,8 @@ TEST(NcclPipelines, TakeTheSameMessageByMessage) {
   ASSERT_GT(shared.size(), 150u);
   auto quantile = [&](double q) { return shared[static_cast<std::size_t>(q * static_cast<double>(shared.size() - 1))]; };
   EXPECT_LT(quantile(0.5), 1.005);
-  EXPECT_LT(quantile(0.75), 1.015);
-  EXPECT_LT(quantile(0.95), 1.115);
+  EXPECT_LT(quantile(0.75), 1.005);
+  EXPECT_LT(quantile(0.95), 1.06);
   EXPECT_LT(shared.back(), 1.25);
   RecordProperty("shared", std::to_string(quantile(0.5)) + " " + std::to_string(quantile(0.75)) + " " + std::to_string(quantile(0.95)) + " " + std::to_string(shared.back()));
 }
@@ -144,6 +145,32 @@ TEST(NcclPipelines, MoveWhatTheAlgorithmsNeed) {
       auto nodes = static_cast<double>(c.nccl->nodes.size());
       EXPECT_NEAR(sum(v.sent), 2 * (nodes - 1), 1e-9) << what;
     }
+  }
+}
+
+// NCCL (src/graph/connect.cc): a child's first GPU is joined to its parent's first one, of a balanced tree's first child to its second one. ncclGetBtree: the first child stands
+// before its parent.
+TEST(NcclPipelines, ChildrenOfBalancedTreesEnterAtTwoGpus) {
+  for (const char* name : {"dgx-a100", "hgx-h100"}) {
+    Machine m(name, 5);
+    collective::Communicator c = m.communicator("tree", "simple");
+    bool balanced = std::string_view(name) == "dgx-a100";
+    ASSERT_EQ(c.nccl->system.graphs.by_algorithm[1].pattern, balanced ? 1 : 3);
+    int firsts = 0;
+    int seconds = 0;
+    for (const NcclStage& s : collective::nccl_stages(*c.nccl, collective::NcclPipeline::Tree, Operation::AllReduce)) {
+      if (s.kind != NcclStage::Kind::Net || s.group % 2 != 0) continue;  // the way up
+      const auto& orders = c.nccl->trees[static_cast<std::size_t>(s.group / 4)].order;
+      auto node = [&](int rank) { return static_cast<std::size_t>(c.nccl->node_of[static_cast<std::size_t>(rank)]); };
+      EXPECT_EQ(s.from, orders[node(s.from)][0]);
+      // The first tree of five nodes: 0 above 4, 4 above 2, 2 above 1 and 3; the second the same, one further.
+      std::size_t shift = s.group % 4 == 2 ? 1 : 0;
+      bool before = (node(s.from) + 5 - shift) % 5 < (node(s.to) + 5 - shift) % 5;
+      EXPECT_EQ(s.to, orders[node(s.to)][balanced && before ? 1 : 0]) << name;
+      ++(before ? firsts : seconds);
+    }
+    EXPECT_EQ(firsts, seconds);  // 1 below 2, 2 below 4; 3 below 2, 4 below 0
+    EXPECT_GT(firsts, 0);
   }
 }
 

@@ -87,18 +87,57 @@ TEST(NcclSearch, FindsWhatNcclFindsOnKnownNodes) {
     const char* cluster;
     int hosts, ranks, graph, channels;
     double intra, inter;
+    int version = 28;
+    int cross_nic = 2;
   };
-  // Graph 0 ring, 1 tree, 3 NVLS. Sources: facts of the log above; NCCL's speeds of each generation; the GH200 series' published logs.
+  // Graph 0 ring, 1 tree, 3 NVLS. Sources: facts of the log above; NCCL's speeds of each generation. GH200: a Grace's NIC is near its own GPU only, and NCCL counts 6 GB/s between
+  // Arm CPUs, so a ring that comes back to its NIC takes that (2.23, NCCL_CROSS_NIC=0) until NVLink and another GPU's C2C lead there (2.28); a published log of 2.26.2
+  // with NCCL_CROSS_NIC=1 has 8 channels, two for each of the search (boeschf/nccl-benchmark-on-alps-2025, results_nccl_debug_all2all).
   for (const Known& k : {Known{"hgx-h100", 1, 8, 0, 12, 30, 30}, Known{"hgx-h100", 1, 6, 3, 6, 50, 60}, Known{"dgx-a100", 1, 8, 0, 12, 20, 20}, Known{"dgx-a100", 2, 16, 0, 8, 24, 24},
-                         Known{"dgx1-v100", 1, 8, 0, 6, 20, 20}, Known{"gh200x4-slingshot", 1, 4, 0, 12, 30, 30}, Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24},
-                         Known{"gh200x4-slingshot", 2, 8, 1, 8, 24, 12}, Known{"pcie-box", 1, 4, 0, 1, 12, 12}}) {
-    World s(k.cluster, k.hosts, k.ranks);
+                         Known{"dgx-a100", 4, 32, 1, 8, 30, 24}, Known{"dgx1-v100", 1, 8, 0, 6, 20, 20}, Known{"gh200x4-slingshot", 1, 4, 0, 12, 30, 30},
+                         Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24}, Known{"gh200x4-slingshot", 2, 8, 1, 4, 48, 24}, Known{"gh200x4-slingshot", 2, 8, 0, 12, 6, 6, 23, 0},
+                         Known{"gh200x4-slingshot", 2, 8, 1, 12, 12, 6, 23, 0}, Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24, 26, 1}, Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24, 23, 2},
+                         Known{"pcie-box", 1, 4, 0, 1, 12, 12}}) {
+    World s(k.cluster, k.hosts, k.ranks, parse_settings({{"NCCL_CROSS_NIC", std::to_string(k.cross_nic)}}, {k.version}).settings);
     const ChannelGraph& g = s.group.system.graphs.by_algorithm[static_cast<std::size_t>(k.graph)];
-    std::string what = std::string(k.cluster) + " x " + std::to_string(k.hosts) + ", graph " + std::to_string(k.graph);
+    std::string what = std::string(k.cluster) + " x " + std::to_string(k.hosts) + ", graph " + std::to_string(k.graph) + ", 2." + std::to_string(k.version);
     EXPECT_EQ(g.channels, k.channels) << what;
     EXPECT_NEAR(g.bw_intra / 1e9, k.intra, 1e-9) << what;
     EXPECT_NEAR(g.bw_inter / 1e9, k.inter, 1e-9) << what;
   }
+}
+
+// A balanced tree needs a second GPU near the NIC. Before SM90 NCCL looks for one farther away, from SM90 on it takes a plain tree instead.
+TEST(NcclSearch, TreesAreBalancedWhereTwoGpusAreNearTheNic) {
+  auto pattern = [](const char* cluster) { return World(cluster, 4, 4 * test::cluster(cluster).devices_per_host).group.system.graphs.by_algorithm[1].pattern; };
+  EXPECT_EQ(pattern("dgx-h100"), 1);  // two GPUs and two NICs on a PCIe switch
+  EXPECT_EQ(pattern("aws-p4d"), 1);
+  EXPECT_EQ(pattern("dgx1-v100"), 1);
+  EXPECT_EQ(pattern("dgx-a100"), 1);
+  EXPECT_EQ(pattern("pcie-box"), 1);
+  EXPECT_EQ(pattern("hgx-h100"), 3);  // a NIC a GPU
+  EXPECT_EQ(pattern("aws-p5"), 3);
+  EXPECT_EQ(pattern("gh200x4-slingshot"), 3);
+  EXPECT_EQ(pattern("gpu-ethernet-25g"), 3);  // a GPU a host
+}
+
+// Rings that exchange their NICs: where one leaves a node, the next one's first GPU is beside the NIC of the same number.
+TEST(NcclSearch, CrossingRingsKeepTheirRails) {
+  World s("gh200x4-slingshot", 4, 16, parse_settings({}, {26}).settings);
+  ASSERT_EQ(s.group.system.graphs.by_algorithm[0].crossnic, 2);
+  std::set<int> left;
+  ASSERT_EQ(s.group.rings.size(), 4u);
+  for (const auto& ring : s.group.rings) {
+    EXPECT_EQ(ring.nic, -1);
+    for (std::size_t i = 3; i < 16; i += 4) {
+      EXPECT_EQ(s.fabric->nic_of(ring.order[i]), s.fabric->nic_of(ring.order[(i + 1) % 16]));
+      if (i == 3) left.insert(s.fabric->nic_of(ring.order[i]));
+    }
+  }
+  EXPECT_EQ(left.size(), 4u);
+  // Where they need not, they do not.
+  EXPECT_EQ(World("gh200x4-slingshot", 4, 16).group.system.graphs.by_algorithm[0].crossnic, 0);
+  EXPECT_EQ(World("hgx-h100", 4, 32).group.system.graphs.by_algorithm[0].crossnic, 0);
 }
 
 // NVIDIA's own words (nccl-tests issue 212): on 8 H100 an all-reduce goes through the switch by default, about 480 GB/s of bus bandwidth where a ring has 370.
