@@ -74,7 +74,7 @@ std::vector<TaskId> add_nccl_messages(TaskGraph& g, const Communicator& c, const
                                       std::span<const TaskId> arrive) {
   const NcclGroup& group = *c.nccl;
   NcclPipeTerms t = nccl_pipe_terms(group, p, level, op, choice, size);
-  std::vector<TaskId> start = launched(g, us(nccl::base_latency_us(group.settings.version, choice.algorithm, choice.protocol)), arrive);
+  std::vector<TaskId> start = launched(g, us(nccl::base_latency_us(nccl::kMeasured, choice.algorithm, choice.protocol)), arrive);
   auto key = std::make_tuple(choice.algorithm, choice.protocol, choice.channels, t.operation);
   auto known = flows.known.find(key);
   if (known == flows.known.end()) known = flows.known.emplace(key, prepare(g, group, p, level, t, flows)).first;

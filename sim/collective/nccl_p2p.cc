@@ -122,7 +122,7 @@ P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes s
   const nccl::P2pMessage& between = out.between;
   bool ll = between.parts == 0 && in.protocol == Protocol::Ll;
   NcclPrice& price = out.price;
-  double base = nccl::base_latency_us(g.settings.version, nccl::Algorithm::Ring, ll ? Protocol::Ll : Protocol::Simple);
+  double base = nccl::base_latency_us(nccl::kMeasured, nccl::Algorithm::Ring, ll ? Protocol::Ll : Protocol::Simple);
   auto slowest = [&](const std::vector<NcclHop>& hops, const nccl::P2pMessage& m) {
     double us = 0;
     for (const NcclHop& h : hops) {

@@ -37,14 +37,13 @@ constexpr double kTreeShare = 0.92;
 
 // One step over a hop, microseconds: NCCL's own number, more or less what the transport's latency differs from NCCL's for a ring; and the wire.
 double step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Algorithm a, Protocol protocol, std::int64_t message) {
-  nccl::Version v = g.settings.version;
   nccl::Hop kind = class_of(g, hop);
   const TransportSection& t = section(g, p, hop);
   bool simple = protocol == Protocol::Simple;
   bool alone = kind == nccl::Hop::Net && g.system.nodes == g.system.ranks;  // no chain behind the network: the tree's number
-  double own = nccl::step_latency_us(v, kind, alone ? Algorithm::Tree : a, protocol);
+  double own = nccl::step_latency_us(nccl::kMeasured, kind, alone ? Algorithm::Tree : a, protocol);
   Duration usual = simple || !t.ll_latency ? t.latency : *t.ll_latency;
-  double extra = static_cast<double>(usual.ps) / kPsPerUs - nccl::step_latency_us(v, kind, Algorithm::Ring, simple || !t.ll_latency ? Protocol::Simple : Protocol::Ll);
+  double extra = static_cast<double>(usual.ps) / kPsPerUs - nccl::step_latency_us(nccl::kMeasured, kind, Algorithm::Ring, simple || !t.ll_latency ? Protocol::Simple : Protocol::Ll);
   // NCCL's numbers were taken over real links: a network of one switch (two links of 0.5 us) is in them, and so is what is inside a host.
   double wire = std::max(0.0, static_cast<double>(hop.wire.ps) / kPsPerUs - kUsualWire);
   double out = std::max(0.0, own + extra) * t.step_factor + wire;
@@ -104,7 +103,7 @@ class Pricer {
 
   NcclPrice price() {
     double n = g_.ranks();
-    base_ = nccl::base_latency_us(g_.settings.version, c_.algorithm, c_.protocol);
+    base_ = nccl::base_latency_us(nccl::kMeasured, c_.algorithm, c_.protocol);
     switch (c_.algorithm) {
       case Algorithm::Ring: ring(n); break;
       default: pipeline(terms());
@@ -195,7 +194,7 @@ class Pricer {
     if (block > 0) limit(moved / (c_.channels * block * 1e3), "thread blocks");
   }
 
-  double nvls_factor() const { return 1 / nccl::nvls_efficiency(g_.settings.version, g_.system.compute_capability); }
+  double nvls_factor() const { return 1 / nccl::nvls_efficiency(g_.system.compute_capability); }
 
  public:
   NcclPipeTerms terms() const {

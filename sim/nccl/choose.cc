@@ -230,7 +230,8 @@ Choice complete(const System& s, const Settings& set, Operation op, Algorithm a,
   if (a == Algorithm::Nvls || a == Algorithm::NvlsTree) {
     // NCCL_NVLS_CHUNKSIZE, smaller for small operations.
     double heads = s.per_node();
-    std::int64_t chunk = a == Algorithm::Nvls ? 128 * kKiB : s.nodes >= 4 ? 64 * kKiB : step;
+    std::int64_t own = set.version.minor >= 21 ? 128 * kKiB : step;  // NVLSTree's own buffers are NVLS's since 2.21
+    std::int64_t chunk = a == Algorithm::Nvls ? 128 * kKiB : s.nodes >= 4 ? 64 * kKiB : own;
     auto concurrent = static_cast<std::int64_t>(heads * channels);
     using Limit = std::pair<std::int64_t, std::int64_t>;  // chunk, and below how many of them in all
     constexpr std::array<Limit, 4> nvls{{{64 * kKiB, 64}, {32 * kKiB, 8}, {16 * kKiB, 2}, {16 * kKiB, 0}}};

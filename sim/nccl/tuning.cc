@@ -81,6 +81,8 @@ bool enabled(const System& s, Operation op, Algorithm a, Protocol p, Version v) 
     PathType far = cc >= 90 ? PathType::Pxn : PathType::Pxb;
     if (s.nodes > 1 && (!s.ll128 || g.type_inter > far)) return false;
     if (g.type_intra > PathType::Nvb || !s.one_capability || cc < 70) return false;
+    // Before 2.27 only on GPUs that it had been tried on.
+    if (v.minor < 27 && cc != 70 && cc != 80 && cc != 90 && (v.minor < 25 || (cc != 100 && cc != 120))) return false;
   }
   switch (a) {
     case Algorithm::CollnetDirect:
@@ -106,21 +108,30 @@ double bandwidth(const System& s, Operation op, Algorithm a, Protocol p, Version
   double inter = g.bw_inter / 1e9;
   bool collnet = a == Algorithm::CollnetDirect || a == Algorithm::CollnetChain;
   double speed = s.nodes <= 2 || collnet ? intra : inter;
-  if (a == Algorithm::Nvls || a == Algorithm::NvlsTree) {
-    double in = intra * nvls_efficiency(v, s.compute_capability) * (channels - 1) / channels * (op == Operation::AllReduce ? 2 : 1);
-    if (op != Operation::AllReduce && v.minor >= 27) in *= (ppn - 1) / ppn;
+  bool gather = op == Operation::ReduceScatter || op == Operation::AllGather;
+  bool nvls = a == Algorithm::Nvls || a == Algorithm::NvlsTree;
+  if (nvls && v.minor < 28) {
+    if (gather && v.minor == 27) speed = std::min(intra * (ppn - 1) / ppn, inter * 0.9);
+    else speed = std::min(intra, a == Algorithm::NvlsTree && s.nodes > 2 ? inter / 2 : inter);
+    return channels * speed * (gather && v.minor >= 23 ? 1 : 5.0 / 6);
+  }
+  if (nvls) {
+    double in = intra * nvls_efficiency(s.compute_capability) * (channels - 1) / channels * (gather ? (ppn - 1) / ppn : 2);
     double between = inter * (a == Algorithm::NvlsTree && s.nodes <= 2 ? 2 : 1);
     speed = std::min(in, between);
     if (a == Algorithm::NvlsTree) speed = std::min(speed, channel_limit(s, v, a, p));
   }
   double bus = channels * speed;
-  if (a == Algorithm::Ring && p == Protocol::Ll) bus = std::min(ll_bus_limit(s, v), bus * (v.minor >= 21 ? 0.5 : s.nodes > 1 ? 0.25 : 1.0 / 3));
+  if (a == Algorithm::Ring && p == Protocol::Ll) {
+    double lines = v.minor >= 21 ? 0.5 : s.nodes > 1 || op == Operation::AllReduce || op == Operation::Reduce ? 0.25 : 1.0 / 3;
+    bus = std::min(ll_bus_limit(s, v), bus * lines);
+  }
   if (a == Algorithm::Ring && p == Protocol::Ll128) bus = std::min(bus * (v.minor < 23 && ppn < 2 ? 0.7 : 0.92), channels * channel_limit(s, v, a, p));
   if (a == Algorithm::Tree) {
     bus = std::min(bus * 0.92, channels * by_generation(kTree, s, v, column));
     if (p == Protocol::Ll) bus = std::min(bus / 3.8, ll_bus_limit(s, v));
     if (p == Protocol::Ll128) bus = std::min(bus * (s.nodes == 1 ? 7.0 / 9 : 120.0 / 128), channels * channel_limit(s, v, a, p));
-    if (g.pattern == 3 && v.minor >= 26) bus *= 0.85;
+    if (g.pattern == 3) bus *= 0.85;
   }
   if (a == Algorithm::Pat) bus *= v.minor >= 24 ? 0.75 : 0.85;
   if (a == Algorithm::CollnetDirect) {
@@ -129,15 +140,16 @@ double bandwidth(const System& s, Operation op, Algorithm a, Protocol p, Version
       factor -= (factor - 1) / 2;
       bus /= factor;
       if (s.compute_capability >= 90) bus *= 0.85;
-    } else {
+    } else if (v.minor >= 27) {
       bus = ppn * std::min(intra, inter * 0.9);
+    } else {
+      double share = (ppn - 1) / 7;
+      bus = ppn * intra * (share * 0.85 + (1 - share) * 0.95);
     }
   }
   double steps = op == Operation::AllReduce ? 2 * (n - 1) : op == Operation::ReduceScatter || op == Operation::AllGather ? n - 1 : n;
-  bool gather = op == Operation::ReduceScatter || op == Operation::AllGather;
   if (gather && a != Algorithm::Ring) return bus;
-  bool whole = a == Algorithm::Ring || a == Algorithm::Nvls || a == Algorithm::NvlsTree;
-  return whole ? bus * n / steps : bus * 0.5;
+  return a == Algorithm::Ring || nvls ? bus * n / steps : bus * 0.5;
 }
 
 double latency(const System& s, Operation op, Algorithm a, Protocol p, Version v) {
@@ -212,17 +224,14 @@ std::optional<Version> parse_version(const std::string& text) {
 }
 
 double step_latency_us(Version v, Hop hop, Algorithm a, Protocol p) {
-  if (a == Algorithm::Tree && p == Protocol::Simple && hop == Hop::Nvlink && v.minor >= 19 && v.minor < 23) return 28;
+  if (a == Algorithm::Tree && p == Protocol::Simple && v.minor < 23) return 28;
   if (a == Algorithm::NvlsTree && hop == Hop::Net && v.minor < 28) return 14;
   if ((a == Algorithm::Nvls || a == Algorithm::NvlsTree) && hop == Hop::Nvlink && v.minor < 21) return 23;
   return kStep[static_cast<std::size_t>(hop)][index_of(a)][index_of(p)];
 }
-double base_latency_us(Version, Algorithm a, Protocol p) { return kBase[index_of(a)][index_of(p)]; }
+double base_latency_us(Version v, Algorithm a, Protocol p) { return a == Algorithm::Tree && p == Protocol::Simple && v.minor < 23 ? 0 : kBase[index_of(a)][index_of(p)]; }
 
-double nvls_efficiency(Version v, int cc) {
-  if (v.minor < 28) return 5.0 / 6;
-  return cc >= 100 ? 0.74 : 0.85;
-}
+double nvls_efficiency(int cc) { return cc >= 100 ? 0.74 : 0.85; }
 
 double channel_limit(const System& s, Version v, Algorithm a, Protocol p) {
   std::size_t column = column_of(s);

@@ -60,11 +60,15 @@ Table cost_table(const System& s, Operation op, Version v);
 // ncclTopoGetAlgoTime: with the corrections by size. nullopt = not available. `bytes`: NCCL's count, the larger of what a rank sends and receives in all.
 std::optional<double> estimate_us(const System& s, const Table& t, Operation op, Algorithm a, Protocol p, std::int64_t bytes);
 
+// Whose numbers ddpsim's own price takes, whatever version runs: the newest, which were measured; of earlier ones some only keep an algorithm from being chosen
+// (28 us for each hop of a Simple tree, 2.19 to 2.22).
+inline constexpr Version kMeasured{28};
+
 // NCCL's latencies, microseconds: one step over a kind of hop, and once per operation.
 enum class Hop : std::uint8_t { Nvlink, Pci, Net };
 double step_latency_us(Version v, Hop hop, Algorithm a, Protocol p);
 double base_latency_us(Version v, Algorithm a, Protocol p);
-double nvls_efficiency(Version v, int compute_capability);
+double nvls_efficiency(int compute_capability);
 // Of one channel, GB/s of data: what its thread block can move at most. Tree and LL128 have such limits; 0 = none known.
 double channel_limit(const System& s, Version v, Algorithm a, Protocol p);
 double ll_bus_limit(const System& s, Version v);  // GB/s of bus bandwidth that LL reaches

@@ -230,6 +230,29 @@ TEST(NcclTuning, VersionsDiffer) {
   EXPECT_GT(cell(19, T, SI).latency_us, cell(23, T, SI).latency_us) << "2.19 raised the tree's NVLink latency to 28 us, 2.23 took it back";
   EXPECT_LT(cell(20, R, LL).bandwidth, cell(21, R, LL).bandwidth) << "2.21 raised Hopper's LL";
   EXPECT_EQ(cell(10, R, SI).bandwidth, cell(19, R, SI).bandwidth) << "older ones count as 2.19";
+  // src/graph/tuning.cc of 2.19.3 to 2.28.3: NVLS has 5/6 of the least of both speeds before 2.28, and what is gathered no factor from 2.23 on; a Simple tree begins at once
+  // before 2.23; a plain tree has 15 % less in all; a ring's LL a quarter before 2.21.
+  for (int v : {19, 23, 27}) EXPECT_NEAR(cell(v, N, SI).bandwidth, 8 * 40 * 5.0 / 6, 1e-9) << v;
+  auto gather = [&](int v) { return cost_table(s.group.system, AG, {v})[static_cast<std::size_t>(N)][static_cast<std::size_t>(SI)].bandwidth; };
+  EXPECT_NEAR(gather(22), 8 * 40 * 5.0 / 6, 1e-9);
+  EXPECT_NEAR(gather(23), 8 * 40, 1e-9);
+  EXPECT_NEAR(gather(27), 8 * 40 * 7.0 / 8, 1e-9);
+  EXPECT_EQ(cell(22, T, SI).latency_us, 14 * 28);
+  EXPECT_NEAR(cell(28, T, SI).latency_us, 8.4 + 14 * 4, 1e-9);
+  EXPECT_NEAR(cell(20, R, LL).bandwidth, std::min(12 * 30 * 0.25, 87.7) * 8 / 14, 1e-9);
+  System plain = s.group.system;
+  plain.graphs.by_algorithm[1].pattern = 3;
+  for (int v : {19, 25, 28})
+    EXPECT_NEAR(cost_table(plain, AR, {v})[static_cast<std::size_t>(T)][static_cast<std::size_t>(SI)].bandwidth / cell(v, T, SI).bandwidth, 0.85, 1e-9) << v;
+  // LL128 only on the generations that it had been tried on, before 2.27.
+  System ada = s.group.system;
+  ada.compute_capability = 89;
+  EXPECT_FALSE(available(ada, AR, R, L128, 26));
+  EXPECT_TRUE(available(ada, AR, R, L128, 27));
+  World two("aws-p5", 2, 16);
+  auto chunk = [&](int v) { return complete(two.group.system, parse_settings({}, {v}).settings, AR, Algorithm::NvlsTree, SI, std::int64_t{4} << 30).chunk; };
+  EXPECT_EQ(chunk(20), 512 * kKiB);
+  EXPECT_EQ(chunk(21), 128 * kKiB) << "NVLS's own buffers";
 }
 
 // Two GPUs and two NICs on a PCIe switch: a ring leaves by the GPU beside the one that it came by, or one GPU's PCIe link carries two NICs.
