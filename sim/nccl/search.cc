@@ -185,16 +185,15 @@ class Packer {
     }
     // A ring has to come back to its NIC: GPUs far from it first, the last one near it (ncclTopoSearchNextGpuSort). Then near GPUs first, then where most is left, then
     // in order of number, going round from the last.
-    // A balanced tree's second GPU is to be near the NIC too. Between nodes, trees on an NVSwitch go to a neighbour only.
+    // A balanced tree's second GPU is to be near the NIC too. On an NVSwitch a channel goes to a neighbour only, a plain tree to the next one.
     bool second = shape_ == Shape::Balanced && c.order.size() == 1;
     bool comes_back = network_ && ((ring_ && limits_.cross == 0) || second);
     bool ends = second || static_cast<int>(c.order.size()) + 1 == n;
     std::vector<std::tuple<int, PathType, double, int, int>> next;
-    for (int d = 1; d < n; ++d) {
+    for (int d = 1; d < n; d += node_.nvswitch && shape_ == Shape::Plain ? n : node_.nvswitch ? std::max(1, n - 2) : 1) {
       int g = (last + d) % n;
       if (visited_[static_cast<std::size_t>(g)] || (!ring_ && path(last, g) > limits_.intra)) continue;
       if (second && !near(g, c.nics[1])) continue;
-      if (!ring_ && network_ && node_.nvswitch && d != 1 && (d != n - 1 || shape_ == Shape::Plain)) continue;
       if (limits_.same && !channels_.empty() && g != channels_.front().order[c.order.size()]) continue;
       int way = comes_back ? static_cast<int>(node_.nic_path[static_cast<std::size_t>(g * node_.nics + c.nics[1])]) : 0;
       next.emplace_back(ends ? way : -way, path(last, g), -left_on(between(last, g)), d, g);
