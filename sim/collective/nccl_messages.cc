@@ -29,9 +29,9 @@ NcclFlows::Stages prepare(TaskGraph& g, const NcclGroup& group, const Profile& p
   // Of each rank: groups of threads, and what copies into the switch's window.
   std::vector<engine::ResourceId> threads(group.devices.size() * groups, engine::kNone);
   std::vector<engine::ResourceId> copies(group.devices.size(), engine::kNone);
-  auto own = [&](std::vector<engine::ResourceId>& of, std::size_t i, double bytes_per_us) {
-    if (of[i] == engine::kNone) of[i] = g.add_resource({bytes_per_us / 1e6, 0, 0});
-    return of[i];
+  auto own = [&](engine::ResourceId& of, double bytes_per_us) {
+    if (of == engine::kNone) of = g.add_resource({bytes_per_us / 1e6, 0, 0});
+    return of;
   };
   for (const NcclStage& s : out.list) {
     std::vector<engine::Demand> demands;
@@ -48,11 +48,13 @@ NcclFlows::Stages prepare(TaskGraph& g, const NcclGroup& group, const Profile& p
     auto from = static_cast<std::size_t>(s.from);
     double part = group_share(group, t.pipeline, s.group);
     if (s.blocks > 0 && t.blocks > 0) {
-      demands.push_back({own(threads, from * groups + static_cast<std::size_t>(s.group), t.blocks * part), s.blocks / s.share});
+      engine::ResourceId alone = engine::kNone;  // of a pass that another stage pays for
+      engine::ResourceId& by = s.same_pass ? alone : threads[from * groups + static_cast<std::size_t>(s.group)];
+      demands.push_back({own(by, t.blocks * part), s.blocks / s.share});
       slowest = std::max(slowest, s.blocks / s.share / (t.blocks * part));
     }
     if (s.kind == Kind::CopyIn && t.copies > 0) {
-      demands.push_back({own(copies, from, t.copies), 1});
+      demands.push_back({own(copies[from], t.copies), 1});
       slowest = std::max(slowest, 1 / t.copies);
     }
     out.flows.push_back(demands.empty() ? engine::kNoFlow : g.add_flow(demands, part * static_cast<double>(groups)));

@@ -35,8 +35,8 @@ class Stages {
     return static_cast<std::uint32_t>(list_.size() - 1);
   }
   // A hop that `from`'s thread blocks feed.
-  std::uint32_t hop(Kind kind, int from, int to, int nic, int group, double share, double blocks, Ids after) {
-    return add({kind, from, to, nic, group, share, blocks, 0, 0, std::move(after)});
+  std::uint32_t hop(Kind kind, int from, int to, int nic, int group, double share, double blocks, Ids after, bool same_pass = false) {
+    return add({kind, from, to, nic, group, share, blocks, 0, 0, std::move(after), same_pass});
   }
   std::vector<NcclStage> take() { return std::move(list_); }
 
@@ -107,13 +107,16 @@ void chain_tree(Stages& s, const NcclChannels& c, int which, bool balanced, int 
   for (int i : from) {
     Ids last = has[static_cast<std::size_t>(i)];
     for (std::size_t k = 0; k < order(i).size(); ++k) {
-      double once = share;  // the thread block reads a chunk once and writes it to all
-      for (int below : children[static_cast<std::size_t>(i)]) {
-        if (place(below) != k) continue;
-        has[static_cast<std::size_t>(below)] = {s.hop(Kind::Net, order(i)[k], order(below).front(), c.nic, group + 1, share, once, last)};
-        once = 0;
-      }
-      if (k + 1 < order(i).size()) last = {s.hop(Kind::Hop, order(i)[k], order(i)[k + 1], -1, group + 1, share, once, last)};
+      // The thread block reads a chunk once and writes it to all.
+      bool same_pass = false;
+      auto give = [&](Kind kind, int to, int nic) {
+        std::uint32_t id = s.hop(kind, order(i)[k], to, nic, group + 1, share, share, last, same_pass);
+        same_pass = true;
+        return id;
+      };
+      for (int below : children[static_cast<std::size_t>(i)])
+        if (place(below) == k) has[static_cast<std::size_t>(below)] = {give(Kind::Net, order(below).front(), c.nic)};
+      if (k + 1 < order(i).size()) last = {give(Kind::Hop, order(i)[k + 1], -1)};
     }
   }
 }
@@ -459,6 +462,7 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
   struct Move {
     std::size_t id;
     double bytes;
+    bool counts = true;
   };
   std::vector<Move> moves;         // of this level's stages, one behind another
   std::vector<std::size_t> first;  // of each stage's
@@ -472,11 +476,11 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
       links.clear();
       add_stage_load(g, s, route, links);
       for (const LinkLoad& l : links) moves.push_back({l.link, l.per_byte * s.share});
-      if (s.blocks > 0) moves.push_back({movers.threads(s), s.blocks});
+      if (s.blocks > 0) moves.push_back({movers.threads(s), s.blocks, !s.same_pass});
       if (s.kind == Kind::CopyIn) moves.push_back({movers.copies(s), s.share});
     }
     first.push_back(moves.size());
-    for (const Move& m : moves) now[m.id] += m.bytes;
+    for (const Move& m : moves) now[m.id] += m.counts ? m.bytes : 0;
     using Key = std::tuple<int, std::uint32_t, int, std::int64_t>;  // kind, load, hops between nodes, time on links on the way here
     std::map<Key, std::uint32_t> steps;
     auto last = steps.end();

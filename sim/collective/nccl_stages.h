@@ -38,6 +38,7 @@ struct NcclStage {
   int level = 0;      // 1 + the largest of those that it waits for; from 0
   int crossings = 0;  // the most hops between nodes on a way to here, with this one
   std::vector<std::uint32_t> after;  // stages of the same piece, all before this one
+  bool same_pass = false;  // the thread block writes these bytes while it writes those of a stage before this one to another place: no sooner, and no work of their own
 };
 bool is_inside(NcclStage::Kind k);   // takes the latency of a hop inside a node
 bool is_between(NcclStage::Kind k);  // ... between nodes
