@@ -42,7 +42,10 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
   auto link_index = [&](topology::LinkId l) {
     auto [it, fresh] = index.emplace(l, static_cast<int>(node.links.size()));
     const topology::Link& link = f.links()[l];
-    if (fresh) node.links.push_back(nccl::link_bandwidth(wire_of(link.kind), link.bandwidth.bytes_per_ps() * 1e3, machine));
+    if (fresh) {
+      node.links.push_back(nccl::link_bandwidth(wire_of(link.kind), link.bandwidth.bytes_per_ps() * 1e3, machine));
+      node.pcie.push_back(link.kind == topology::LinkKind::Pcie);
+    }
     return it->second;
   };
   topology::Route route;
@@ -66,6 +69,7 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
     node.nic_bandwidth = c.link.bandwidth.bytes_per_ps() * 1e3 * c.nics_per_host / c.devices_per_host;
     node.out_route.resize(n * n);
     node.in_route.resize(n * n);
+    node.in_reverse.assign(n * n, -1);
     node.nic_path.assign(n * n, nccl::PathType::Sys);
     for (std::size_t a = 0; a < n; ++a) node.nic_path[a * n + a] = f.nic_path_type(device(a), f.nic_of(device(a)));
     node.nic_back_path = node.nic_path;
@@ -87,6 +91,7 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
   auto k = nics.size();
   node.out_route.resize(n * k);
   node.in_route.resize(n * k);
+  node.in_reverse.assign(n * k, -1);
   node.nic_path.assign(n * k, nccl::PathType::Phb);
   node.nic_back_path = node.nic_path;
   bool drawn = f.drawn() && f.inside(host).draws_nics();
@@ -109,6 +114,7 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
       if (!drawn) continue;
       const std::vector<std::uint32_t>& from_nic = f.inside(host).from_nic(nics[i], f.local_of(device(a))).links;
       for (std::uint32_t l : from_nic) node.in_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
+      if (!from_nic.empty()) node.in_reverse[a * k + i] = link_index(f.inside_link(host, from_nic.back() ^ 1u));
       if (by_other)
         for (std::uint32_t l : f.inside(host).to_nic(f.local_of(device(a)), nics[i]).links) node.out_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
       else

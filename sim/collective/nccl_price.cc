@@ -221,7 +221,7 @@ class Pricer {
         break;
       case Algorithm::Nvls:
         t.pipeline = NcclPipeline::Nvls;
-        t.piece *= ppn;
+        t.piece *= g_.system.heads();
         t.inside = nvls_factor();
         // Once for all that the switch does, in one stage or in two.
         t.inside_us = latency(g_.intra, 0) / (all_reduce && g_.nodes.size() > 1 ? 2 : 1);
@@ -230,7 +230,7 @@ class Pricer {
         break;
       case Algorithm::NvlsTree:
         t.pipeline = NcclPipeline::NvlsTree;
-        t.piece *= ppn;
+        t.piece *= g_.system.heads();
         t.inside = nvls_factor();
         t.inside_us = latency(g_.intra, 0) / 2;
         t.between_us = latency(g_.inter, static_cast<double>(c_.chunk));

@@ -152,17 +152,38 @@ Ids copy_all(Stages& s, Kind kind, const std::vector<int>& ranks, double share, 
   return out;
 }
 
+// Ranks of a node that NVLS makes heads: by the search, as many on every node.
+std::vector<std::vector<int>> nvls_heads(const NcclGroup& g) {
+  std::size_t least = g.nodes.front().size();
+  for (const auto& node : g.nodes) least = std::min(least, node.size());
+  std::vector<std::size_t> places;
+  for (const auto& order : g.system.graphs.by_algorithm[3].order)
+    if (!order.empty() && static_cast<std::size_t>(order.front()) < least && std::find(places.begin(), places.end(), static_cast<std::size_t>(order.front())) == places.end())
+      places.push_back(static_cast<std::size_t>(order.front()));
+  if (places.empty())
+    for (std::size_t i = 0; i < least; ++i) places.push_back(i);
+  std::vector<std::vector<int>> out;
+  for (const auto& node : g.nodes) {
+    out.emplace_back();
+    for (std::size_t place : places) out.back().push_back(node[place]);
+  }
+  return out;
+}
+
 std::vector<NcclStage> nvls(const NcclGroup& g, Operation op) {
   Stages s;
-  for (const auto& node : g.nodes) {
-    auto heads = static_cast<double>(node.size());
-    Ids in = copy_all(s, Kind::CopyIn, node, op == Operation::AllGather ? 1 / heads : 1, {});
+  std::vector<std::vector<int>> heads_of = nvls_heads(g);
+  for (std::size_t k = 0; k < g.nodes.size(); ++k) {
+    const std::vector<int>& node = g.nodes[k];
+    auto heads = static_cast<double>(heads_of[k].size());
+    double own = 1 / static_cast<double>(node.size());
+    Ids in = copy_all(s, Kind::CopyIn, node, op == Operation::AllGather ? own : 1, {});
     Kind kind = op == Operation::AllReduce ? Kind::Switch : op == Operation::AllGather ? Kind::Multicast : Kind::Reduce;
     Ids given;
     if (g.nodes.size() == 1) {
-      for (int head : node) given.push_back(s.add({kind, head, head, -1, 0, 1 / heads, op == Operation::AllReduce ? 1 / heads : 0, 0, 0, in}));
+      for (int head : heads_of[k]) given.push_back(s.add({kind, head, head, -1, 0, 1 / heads, op == Operation::AllReduce ? 1 / heads : 0, 0, 0, in}));
     } else {
-      for (int head : node) {
+      for (int head : heads_of[k]) {
         Ids last = in;
         if (op != Operation::AllGather) last = {s.add({Kind::Reduce, head, head, -1, 0, 1 / heads, 0, 0, 0, last})};
         last = {s.add({Kind::Sharp, head, head, -1, 0, 1 / heads, 0, 0, 0, last})};
@@ -170,25 +191,25 @@ std::vector<NcclStage> nvls(const NcclGroup& g, Operation op) {
         given.push_back(last.front());
       }
     }
-    copy_all(s, Kind::CopyOut, node, op == Operation::ReduceScatter ? 1 / heads : 1, given);
+    copy_all(s, Kind::CopyOut, node, op == Operation::ReduceScatter ? own : 1, given);
   }
   return s.take();
 }
 
 std::vector<NcclStage> nvls_tree(const NcclGroup& g) {
   Stages s;
-  std::size_t heads = g.nodes.front().size();
-  for (const auto& node : g.nodes) heads = std::min(heads, node.size());
+  std::vector<std::vector<int>> heads_of = nvls_heads(g);
+  std::size_t heads = heads_of.front().size();
   double part = 1 / static_cast<double>(heads);
   std::vector<std::vector<Ids>> ready(heads, std::vector<Ids>(g.nodes.size()));  // by head and node
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     Ids in = copy_all(s, Kind::CopyIn, g.nodes[i], 1, {});
-    for (std::size_t h = 0; h < heads; ++h) ready[h][i] = {s.add({Kind::Reduce, g.nodes[i][h], g.nodes[i][h], -1, 0, part, part, 0, 0, in})};
+    for (std::size_t h = 0; h < heads; ++h) ready[h][i] = {s.add({Kind::Reduce, heads_of[i][h], heads_of[i][h], -1, 0, part, part, 0, 0, in})};
   }
   std::vector<Ids> given(g.nodes.size());
   for (std::size_t h = 0; h < heads; ++h) {
     std::vector<int> ranks;
-    for (const auto& node : g.nodes) ranks.push_back(node[h]);
+    for (const auto& node : heads_of) ranks.push_back(node[h]);
     std::vector<Ids> both(g.nodes.size());
     for (int which : {0, 1}) {
       std::vector<Ids> has = head_tree(s, ranks, which, part / 2, ready[h]);

@@ -229,7 +229,7 @@ Choice complete(const System& s, const Settings& set, Operation op, Algorithm a,
   c.slice = ring && p == Protocol::Simple ? 2 * step : step;
   if (a == Algorithm::Nvls || a == Algorithm::NvlsTree) {
     // NCCL_NVLS_CHUNKSIZE, smaller for small operations.
-    double heads = s.per_node();
+    double heads = s.heads();
     std::int64_t own = set.version.minor >= 21 ? 128 * kKiB : step;  // NVLSTree's own buffers are NVLS's since 2.21
     std::int64_t chunk = a == Algorithm::Nvls ? 128 * kKiB : s.nodes >= 4 ? 64 * kKiB : own;
     auto concurrent = static_cast<std::int64_t>(heads * channels);

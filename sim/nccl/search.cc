@@ -52,8 +52,8 @@ struct Limits {
 // As many channels as a node carries at one speed: a search through all of them with a limit, the best found kept.
 class Packer {
  public:
-  Packer(const Node& node, Shape shape, bool network, Limits limits = {})
-      : node_(node), shape_(shape), ring_(shape == Shape::Ring), network_(network), limits_(limits) {}
+  Packer(const Node& node, const Machine& machine, Shape shape, bool network, Limits limits)
+      : node_(node), machine_(machine), shape_(shape), ring_(shape == Shape::Ring), network_(network), limits_(limits) {}
 
   // `worth`: a result of this many channels or fewer is of no use; then nothing is searched and the result may be empty.
   std::vector<Channel> pack(double intra, double inter, double worth = 0) {
@@ -97,19 +97,40 @@ class Packer {
     return std::min(limits_.channels, static_cast<std::size_t>(total + kSlack));
   }
 
-  bool take(const std::vector<int>& route, double speed) {
-    for (std::size_t i = 0; i < route.size(); ++i) {
-      double& left = left_[static_cast<std::size_t>(route[i])];
-      if (left + kSlack < speed) {
-        for (std::size_t k = 0; k < i; ++k) left_[static_cast<std::size_t>(route[k])] += speed;
-        return false;
-      }
+  // What a channel takes of links at once.
+  struct Way {
+    const std::vector<int>* links = nullptr;
+    double speed = 0;
+    bool bridged = false;  // a GPU's way through an Intel CPU's host bridge: PCIe links give a sixth less (INTEL_P2P_OVERHEAD)
+    int back = -1;         // the link that carries requests the other way, an eighth of it
+  };
+  double of_link(const Way& w, int l) const { return w.bridged && node_.pcie[static_cast<std::size_t>(l)] ? w.speed * 6 / 5 : w.speed; }
+  bool take(const Way& w) {
+    auto one = [&](int l, double speed) {
+      double& left = left_[static_cast<std::size_t>(l)];
+      if (left + kSlack < speed) return false;
       left -= speed;
-    }
-    return true;
+      return true;
+    };
+    std::size_t taken = 0;
+    while (taken < w.links->size() && one((*w.links)[taken], of_link(w, (*w.links)[taken]))) ++taken;
+    if (taken == w.links->size() && (w.back < 0 || one(w.back, w.speed / 8))) return true;
+    for (std::size_t k = 0; k < taken; ++k) left_[static_cast<std::size_t>((*w.links)[k])] += of_link(w, (*w.links)[k]);
+    return false;
   }
-  void give(const std::vector<int>& route, double speed) {
-    for (int l : route) left_[static_cast<std::size_t>(l)] += speed;
+  void give(const Way& w) {
+    for (int l : *w.links) left_[static_cast<std::size_t>(l)] += of_link(w, l);
+    if (w.back >= 0) left_[static_cast<std::size_t>(w.back)] += w.speed / 8;
+  }
+  bool intel() const { return machine_.cpu == Cpu::Intel || machine_.cpu == Cpu::Mixed; }
+  Way hop(int a, int b) const { return {&between(a, b), intra_, intel() && path(a, b) == PathType::Phb}; }
+  Way in(int gpu, int nic) const {
+    auto at = static_cast<std::size_t>(gpu * node_.nics + nic);
+    return {&node_.in_route[at], inter_, false, machine_.compute_capability < 80 ? node_.in_reverse[at] : -1};
+  }
+  Way out(int gpu, int nic, double part = 1) const {
+    auto at = static_cast<std::size_t>(gpu * node_.nics + nic);
+    return {&node_.out_route[at], inter_ * part, intel() && node_.nic_path[at] == PathType::Phb};
   }
   double left_on(const std::vector<int>& route) const {
     double least = 1e30;
@@ -158,13 +179,12 @@ class Packer {
       if (!near(gpu, nic) || (limits_.same && k > 0 && gpu != channels_.front().order.front())) continue;
       if (limits_.cross == 2 && k % 2 == 1 && nic != channels_.back().nics[1]) continue;
       double& left = nic_left_[static_cast<std::size_t>(nic)];
-      const auto& in = node_.in_route[static_cast<std::size_t>(gpu * node_.nics + nic)];
-      if (left + kSlack < inter_ || !take(in, inter_)) continue;
+      if (left + kSlack < inter_ || !take(in(gpu, nic))) continue;
       left -= inter_;
       c.nics = {nic, nic};
       start(c, gpu);
       left += inter_;
-      give(in, inter_);
+      give(in(gpu, nic));
     }
   }
 
@@ -192,7 +212,7 @@ class Packer {
     std::vector<std::tuple<int, PathType, double, int, int>> next;
     for (int d = 1; d < n; d += node_.nvswitch && shape_ == Shape::Plain ? n : node_.nvswitch ? std::max(1, n - 2) : 1) {
       int g = (last + d) % n;
-      if (visited_[static_cast<std::size_t>(g)] || (!ring_ && path(last, g) > limits_.intra)) continue;
+      if (visited_[static_cast<std::size_t>(g)] || path(last, g) > limits_.intra) continue;
       if (second && !near(g, c.nics[1])) continue;
       if (limits_.same && !channels_.empty() && g != channels_.front().order[c.order.size()]) continue;
       int way = comes_back ? static_cast<int>(node_.nic_path[static_cast<std::size_t>(g * node_.nics + c.nics[1])]) : 0;
@@ -201,14 +221,13 @@ class Packer {
     std::sort(next.begin(), next.end());
     for (const auto& key : next) {
       int g = std::get<4>(key);
-      const auto& route = between(last, g);
-      if (!take(route, intra_)) continue;
+      if (!take(hop(last, g))) continue;
       visited_[static_cast<std::size_t>(g)] = 1;
       c.order.push_back(g);
       extend(c);
       c.order.pop_back();
       visited_[static_cast<std::size_t>(g)] = 0;
-      give(route, intra_);
+      give(hop(last, g));
       if (enough()) return;
     }
   }
@@ -216,23 +235,19 @@ class Packer {
   // A ring closes; towards the network a ring leaves by its last GPU, a tree by its first (a balanced one half by its second), through the NIC that it came by.
   void finish(Channel& c) {
     if (limits_.cross != 0) return cross(c);
-    struct Way {
-      const std::vector<int>* route;
-      double speed;
-    };
     std::array<Way, 2> ways{};
     std::size_t count = 0;
-    auto out = [&](int gpu) { return &node_.out_route[static_cast<std::size_t>(gpu * node_.nics + c.nics[1])]; };
     if (network_ && ring_ && node_.nic_path[static_cast<std::size_t>(c.order.back() * node_.nics + c.nics[1])] > limits_.inter) return;
+    if (!network_ && ring_ && path(c.order.back(), c.order.front()) > limits_.intra) return;
     if (network_ && shape_ == Shape::Balanced && node_.gpus > 1) {
-      for (std::size_t i : {0, 1}) ways[count++] = {out(c.order[i]), inter_ / 2};
+      for (std::size_t i : {0, 1}) ways[count++] = out(c.order[i], c.nics[1], 0.5);
     } else if (network_) {
-      ways[count++] = {out(ring_ ? c.order.back() : c.order.front()), inter_};
+      ways[count++] = out(ring_ ? c.order.back() : c.order.front(), c.nics[1]);
     } else if (ring_ && node_.gpus > 1) {
-      ways[count++] = {&between(c.order.back(), c.order.front()), intra_};
+      ways[count++] = hop(c.order.back(), c.order.front());
     }
     std::size_t taken = 0;
-    while (taken < count && take(*ways[taken].route, ways[taken].speed)) ++taken;
+    while (taken < count && take(ways[taken])) ++taken;
     if (taken == count) {
       channels_.push_back(c);
       std::vector<char> visited = visited_;
@@ -240,10 +255,7 @@ class Packer {
       visited_ = std::move(visited);
       channels_.pop_back();
     }
-    while (taken > 0) {
-      --taken;
-      give(*ways[taken].route, ways[taken].speed);
-    }
+    while (taken > 0) give(ways[--taken]);
   }
 
   // The ring leaves by a near NIC that has room.
@@ -258,7 +270,7 @@ class Packer {
       if (enough()) break;
       if (limits_.cross == 2 && channels_.size() % 2 == 1 && nic != channels_.back().nics[0]) continue;
       double& left = nic_out_left_[static_cast<std::size_t>(nic)];
-      if (left + kSlack < inter_ || !take(node_.out_route[at(nic)], inter_)) continue;
+      if (left + kSlack < inter_ || !take(out(c.order.back(), nic))) continue;
       left -= inter_;
       c.nics[1] = nic;
       channels_.push_back(c);
@@ -267,7 +279,7 @@ class Packer {
       visited_ = std::move(visited);
       channels_.pop_back();
       left += inter_;
-      give(node_.out_route[at(nic)], inter_);
+      give(out(c.order.back(), nic));
     }
     c.nics[1] = came_by;
   }
@@ -275,6 +287,7 @@ class Packer {
   static constexpr int kMostTries = 20'000;
   static constexpr int kMostTriesSame = 256;
   const Node& node_;
+  const Machine& machine_;
   Shape shape_;
   bool ring_;
   bool network_;
@@ -334,42 +347,71 @@ void duplicate(ChannelGraph& g, int cc) {
   }
 }
 
+// Path types between two GPUs, and between GPUs and NICs.
+std::set<PathType> types_inside(const Node& node) {
+  std::set<PathType> out;
+  for (int a = 0; a < node.gpus; ++a)
+    for (int b = 0; b < node.gpus; ++b)
+      if (a != b) out.insert(node.gpu_path[static_cast<std::size_t>(a * node.gpus + b)]);
+  if (out.empty()) out.insert(PathType::Loc);
+  return out;
+}
+std::set<PathType> types_to_nics(const Node& node) {
+  std::set<PathType> out(node.nic_path.begin(), node.nic_path.end());
+  out.insert(node.nic_back_path.begin(), node.nic_back_path.end());
+  return out;
+}
+
+// Two groups of GPUs, joined by NVLink in each and not between them (ncclTopoSplitNvLink): from 2.26 on their rings are at least two.
+bool two_domains(const Node& node) {
+  auto joined = [&](int a, int b) { return node.gpu_path[static_cast<std::size_t>(a * node.gpus + b)] <= PathType::Nvb; };
+  int first = 0;
+  for (int g = 0; g < node.gpus; ++g) first += joined(0, g) ? 1 : 0;
+  if (first < 2 || node.gpus - first < 2) return false;
+  int other = 0;
+  while (joined(0, other)) ++other;
+  for (int g = 0; g < node.gpus; ++g)
+    if (joined(0, g) == joined(other, g)) return false;
+  return true;
+}
+
 ChannelGraph rings(const Node& node, int nodes, const Machine& m) {
   ChannelGraph g;
   g.pattern = kRing;
   bool network = nodes > 1;
+  int minor = m.version.minor;
   std::vector<int> crossings{0};
   if (network && node.nics > 1 && m.cross_nic == 1) crossings = {1};
-  if (network && node.nics > 1 && m.cross_nic == 2) crossings = {0, 2};
-  // Nearer ways to NICs first; where something is found, none beyond another GPU's.
-  std::set<PathType> types(node.nic_path.begin(), node.nic_path.end());
-  types.insert(node.nic_back_path.begin(), node.nic_back_path.end());
-  if (!network) types = {PathType::Dis};
+  if (network && node.nics > 1 && m.cross_nic == 2) crossings = {0, minor < 23 ? 1 : 2};  // before 2.23 any ring leaves by any NIC
+  std::set<PathType> inter = network ? types_to_nics(node) : std::set<PathType>{PathType::Dis};
+  std::set<PathType> intra = types_inside(node);
+  std::size_t least = minor >= 26 && two_domains(node) ? 2 : 1;
   double most = 0;
   std::vector<Channel> found;
   double at = 0;
-  PathType farthest = PathType::Loc;
+  // Within which it was found: nearer ways first, and where something is found none between GPUs is farther, none to NICs farther than another GPU's.
+  PathType far_inter = PathType::Loc;
+  PathType far_intra = PathType::Loc;
   for (double speed : speeds(m.compute_capability, nodes == 1)) {
     // Half as fast, and less: what is found is kept.
     if (at > 0 && speed <= 0.49 * at) break;
     for (int cross : crossings) {
-      // Before 2.21 a ring that crosses had to be 30 % faster than one that does not.
-      double needed = most * (cross == 2 && g.crossnic == 0 && m.version.minor < 21 ? 1.3 : 1);
-      std::vector<Channel> channels;
-      auto total = [&] { return speed * static_cast<double>(channels.size()); };
-      PathType within = PathType::Loc;
-      for (PathType t : types) {
-        if (!found.empty() && t > std::max(farthest, PathType::Pxn)) break;
-        channels = Packer(node, Shape::Ring, network, {PathType::Dis, t, kMostChannels, false, cross}).pack(speed, speed, needed / speed + kSlack);
-        within = t;
-        if (total() > needed + kSlack) break;
-      }
-      if (total() <= needed + kSlack) continue;
-      most = total();
-      found = std::move(channels);
-      at = speed;
-      farthest = within;
-      g.crossnic = cross;
+      // In 2.19 a ring that crosses had to be 15 % faster than one that does not.
+      double needed = most * (cross != 0 && g.crossnic == 0 && minor < 20 ? 1.15 : 1);
+      for (PathType to_nic : inter)
+        for (PathType between : intra) {
+          bool too_far = !found.empty() && (to_nic > std::max(far_inter, PathType::Pxn) || between > far_intra);
+          if ((network && between > to_nic && between != *intra.begin()) || (network && too_far) || (!network && !found.empty() && between > far_intra)) continue;
+          std::vector<Channel> channels = Packer(node, m, Shape::Ring, network, {between, to_nic, kMostChannels, false, cross}).pack(speed, speed, needed / speed + kSlack);
+          double total = speed * static_cast<double>(channels.size());
+          if (channels.size() < least || total <= needed + kSlack) continue;
+          most = needed = total;
+          found = std::move(channels);
+          at = speed;
+          far_inter = to_nic;
+          far_intra = between;
+          g.crossnic = cross;
+        }
     }
   }
   if (found.empty()) return g;
@@ -378,18 +420,68 @@ ChannelGraph rings(const Node& node, int nodes, const Machine& m) {
   return g;
 }
 
+// NVLS: a channel for each GPU that is a head: on one node all, at most 32 from 2.25 on; of several nodes the GPUs nearest to the NICs. A GPU's link carries what it gives to
+// every head, and a head's once more.
+ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
+  ChannelGraph g;
+  auto tried = speeds(m.compute_capability, nodes == 1);
+  auto arity = static_cast<std::size_t>(m.version.minor >= 25 ? std::min(32, node.gpus) : node.gpus);
+  std::vector<int> heads;
+  for (int nic = 0; nic < node.nics && nodes > 1; ++nic) {
+    auto far = [&](int gpu) { return node.nic_back_path[static_cast<std::size_t>(gpu * node.nics + nic)]; };
+    int best = -1;
+    for (int gpu = 0; gpu < node.gpus; ++gpu) {
+      bool used = std::find(heads.begin(), heads.end(), gpu) != heads.end();
+      // Of the nearest ones the first that no NIC has.
+      if (!used && (best < 0 || far(gpu) < far(best))) best = gpu;
+    }
+    bool nearest = best >= 0;
+    for (int gpu = 0; gpu < node.gpus && nearest; ++gpu) nearest = far(best) <= far(gpu);
+    if (nearest) heads.push_back(best);
+  }
+  if (nodes == 1)
+    for (int gpu = 0; gpu < node.gpus; ++gpu) heads.push_back(gpu);
+  if (heads.size() > arity) heads.resize(arity);
+  std::size_t most = 0;
+  double at = 0;
+  for (double speed : tried) {
+    if (at > 0 && speed <= 0.49 * at) break;
+    if (nodes > 1 && speed > node.nic_bandwidth + kSlack) continue;
+    auto fit = static_cast<std::size_t>(std::max(0.0, (node.nvlink_per_gpu + kSlack) / speed - 1));
+    std::size_t count = std::min(heads.size(), fit);
+    if (nodes == 1 && count < heads.size()) continue;
+    if (count > most || static_cast<double>(count) * speed > static_cast<double>(most) * at + kSlack) {
+      most = count;
+      at = speed;
+    }
+    if (most == arity) break;
+  }
+  // Beyond the list's slowest: what the links give.
+  if (most == 0 && nodes == 1) {
+    most = heads.size();
+    at = node.nvlink_per_gpu / static_cast<double>(heads.size() + 1);
+  }
+  if (most == 0) return g;
+  // Then the speed between nodes is raised, a step of the list at a time, while it is below twice the one inside; on one node nothing stands against it.
+  double inter = at;
+  for (auto faster = tried.rbegin(); faster != tried.rend(); ++faster)
+    if (*faster > inter && inter < 2 * at && (nodes == 1 || *faster <= node.nic_bandwidth + kSlack)) inter = *faster;
+  g.channels = static_cast<int>(most);
+  g.bw_intra = at * 1e9;
+  g.bw_inter = inter * 1e9;
+  g.type_intra = PathType::Nvl;
+  g.pattern = 5;
+  for (std::size_t k = 0; k < most; ++k) g.order.push_back({heads[k]});
+  return g;
+}
+
 // Trees between nodes, of as many channels. `chain`: CollNet's, which is a plain one.
-ChannelGraph trees(const Node& node, int cc, std::size_t channels, bool chain) {
+ChannelGraph trees(const Node& node, const Machine& m, std::size_t channels, bool chain) {
+  int cc = m.compute_capability;
   ChannelGraph g;
   auto tried = speeds(cc, false);
-  std::set<PathType> intra;
-  std::set<PathType> inter;
-  inter.insert(node.nic_path.begin(), node.nic_path.end());
-  inter.insert(node.nic_back_path.begin(), node.nic_back_path.end());
-  for (int a = 0; a < node.gpus; ++a)
-    for (int b = 0; b < node.gpus; ++b)
-      if (a != b) intra.insert(node.gpu_path[static_cast<std::size_t>(a * node.gpus + b)]);
-  if (intra.empty()) intra.insert(PathType::Loc);
+  std::set<PathType> intra = types_inside(node);
+  std::set<PathType> inter = types_to_nics(node);
   std::vector<Shape> shapes{Shape::Balanced};
   if (node.gpus == 1 || chain) shapes = {Shape::Plain};
   else if (cc >= 90) shapes.push_back(Shape::Plain);
@@ -399,14 +491,14 @@ ChannelGraph trees(const Node& node, int cc, std::size_t channels, bool chain) {
         if (between > to_nic && between != *intra.begin()) break;
         for (Shape shape : shapes)
           for (bool same : {true, false}) {
-            Packer packer(node, shape, true, {between, to_nic, channels, same});
+            Packer packer(node, m, shape, true, {between, to_nic, channels, same});
             std::vector<Channel> found = packer.pack(tried[at], tried[at]);
             if (found.size() < channels) continue;
             g.pattern = shape == Shape::Balanced ? kBalanced : kPlain;
             // The chain inside may be up to twice as fast as the network.
             double speed = tried[at];
             for (std::size_t faster = at; faster > 0 && speed < 2 * tried[at]; --faster) {
-              Packer again(node, shape, true, {between, to_nic, channels, same});
+              Packer again(node, m, shape, true, {between, to_nic, channels, same});
               std::vector<Channel> more = again.pack(tried[faster - 1], tried[at]);
               if (more.size() < channels) break;
               found = std::move(more);
@@ -430,7 +522,7 @@ double link_bandwidth(Wire wire, double raw, const Machine& m) {
   switch (wire) {
     case Wire::Nvlink: {  // raw per link: 25 GB/s (SM60 20, SM100 50); NCCL's: SM60 18, SM70 and SM80 20, SM86 12 of 14.0625, SM90 20.6, SM100 40.1
       if (cc >= 100) return raw * 40.1 / 50;
-      if (cc >= 90) return raw * 20.6 / 25;
+      if (cc >= 90) return raw * (m.version.minor < 20 ? 20.0 : 20.6) / 25;
       if (cc == 86) return raw * 12 / 14.0625;
       return cc >= 70 ? raw * 20 / 25 : raw * 18 / 20;
     }
@@ -441,7 +533,7 @@ double link_bandwidth(Wire wire, double raw, const Machine& m) {
         case Cpu::Arm: return std::min(raw, 6.0);
         case Cpu::Power: return std::min(raw, 32.0);
         case Cpu::Intel:
-        case Cpu::Mixed: return std::min(raw, m.version.minor >= 26 && cc >= 90 ? 22.0 : 10.0);
+        case Cpu::Mixed: return std::min(raw, m.version.minor >= 26 && cc >= 89 ? 22.0 : 10.0);
       }
       return raw;
     case Wire::C2c:
@@ -458,7 +550,7 @@ Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_in
   if (node.gpus == 1 && nodes > 1) {
     // One GPU a node: only the NIC matters.
     ring = rings(node, nodes, m);
-    tree = trees(node, cc, static_cast<std::size_t>(ring.channels), false);
+    tree = trees(node, m, static_cast<std::size_t>(ring.channels), false);
   } else if (node.gpus > 1) {
     ring = rings(node, nodes, m);
     if (nodes == 1) {
@@ -467,34 +559,15 @@ Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_in
       tree.pattern = kBalanced;
       if (node.gpus == 2) tree.bw_intra = tree.bw_inter = 2 * ring.bw_intra;
     } else {
-      tree = trees(node, cc, static_cast<std::size_t>(ring.channels), false);
+      tree = trees(node, m, static_cast<std::size_t>(ring.channels), false);
     }
   }
   if (node.nvswitch && cc >= 90 && node.gpus > 1) {
-    ChannelGraph& nvls = out.by_algorithm[3];
-    // Each GPU is the head of a channel; a link carries what its GPU gives to every head, and as a head.
-    // Beyond the list's slowest (72 GPUs in one domain): what the links give.
-    double least = node.nvlink_per_gpu / (node.gpus + 1);
-    std::vector<double> tried(speeds(cc, nodes == 1).begin(), speeds(cc, nodes == 1).end());
-    if (least < tried.back()) tried.push_back(least);
-    for (double speed : tried) {
-      if (speed * (node.gpus + 1) > node.nvlink_per_gpu + kSlack) continue;
-      // Then the speed between nodes is raised, a step of the list at a time, while it is below twice the one inside; on one node nothing stands against it.
-      double inter = speed;
-      for (auto faster = speeds(cc, nodes == 1).rbegin(); faster != speeds(cc, nodes == 1).rend(); ++faster)
-        if (*faster > inter && inter < 2 * speed) inter = *faster;
-      if (nodes > 1) inter = std::min(inter, node.nic_bandwidth * node.nics / node.gpus);
-      nvls.channels = node.gpus;
-      nvls.bw_intra = speed * 1e9;
-      nvls.bw_inter = inter * 1e9;
-      nvls.type_intra = PathType::Nvl;
-      nvls.type_inter = ring.type_inter;
-      nvls.pattern = 5;
-      break;
-    }
+    out.by_algorithm[3] = nvls(node, nodes, m);
+    out.by_algorithm[3].type_inter = ring.type_inter;
   }
   if (collnet && nodes > 1 && ring.channels > 0) {
-    out.by_algorithm[2] = tree.pattern == kPlain ? tree : trees(node, cc, static_cast<std::size_t>(ring.channels), true);
+    out.by_algorithm[2] = tree.pattern == kPlain ? tree : trees(node, m, static_cast<std::size_t>(ring.channels), true);
     out.by_algorithm[4] = ring;
     out.by_algorithm[4].pattern = 6;
     out.by_algorithm[4].type_intra = worst_of(node.gpu_path, node.gpus);

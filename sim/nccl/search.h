@@ -13,6 +13,7 @@ namespace ddpsim::nccl {
 struct Node {
   int gpus = 1;                            // that the communicator uses
   std::vector<double> links;               // capacity of each link of the node, one direction
+  std::vector<char> pcie;                  // of each link: a PCIe one
   std::vector<std::vector<int>> gpu_route; // [from * gpus + to]: links that a message crosses
   std::vector<PathType> gpu_path;          // [from * gpus + to]
   int nics = 0;
@@ -21,6 +22,7 @@ struct Node {
   std::vector<std::vector<int>> in_route;   // [gpu * nics + nic]: from the NIC to the GPU
   std::vector<PathType> nic_path;           // [gpu * nics + nic]: from the GPU to the NIC
   std::vector<PathType> nic_back_path;      // [gpu * nics + nic]: from the NIC to the GPU, which is not by another GPU
+  std::vector<int> in_reverse;              // [gpu * nics + nic]: the way back of the last link from the NIC to the GPU; -1 = none
   bool nvswitch = false;
   double nvlink_per_gpu = 0;  // with NVSwitch
 };
@@ -33,7 +35,7 @@ struct Machine {
   int cross_nic = 2;  // NCCL_CROSS_NIC: rings leave by the NIC that they came by (0), by any (1), or by any where that is faster, two rings exchanging their NICs (2)
 };
 // NCCL's number for a link of this raw rate, GB/s. Sources: topo.h (LOC_BW, SM*_NVLINK_BW, *_QPI_BW, AMD_BW, ARM_BW, PCI), NIC: speed / 8. Between CPUs NCCL has one
-// number for each make, never more than the raw rate here; of Intel's the one for Skylake, from 2.26 on with GPUs since SM90 the one for Sapphire Rapids.
+// number for each make, never more than the raw rate here; of Intel's the one for Skylake, from 2.26 on with GPUs since SM89 the one for Sapphire Rapids.
 enum class Wire : std::uint8_t { Nvlink, C2c, Pcie, Upi, Nic };
 double link_bandwidth(Wire wire, double raw_gb_per_s, const Machine& m);
 

@@ -46,6 +46,11 @@ struct System {
   bool ll = true;               // ... and 8-byte stores
   Graphs graphs;
   double per_node() const { return static_cast<double>(ranks) / nodes; }
+  // GPUs of a node between which NVLS divides an operation.
+  double heads() const {
+    int channels = graphs.by_algorithm[3].channels;
+    return channels > 0 && channels < per_node() ? channels : per_node();
+  }
 };
 
 // One cell of NCCL's table. bandwidth 0 = not available.

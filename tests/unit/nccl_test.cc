@@ -9,6 +9,7 @@
 #include "sim/collective/blocks.h"
 #include "sim/collective/nccl.h"
 #include "sim/collective/price.h"
+#include "sim/nccl/search.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::nccl {
@@ -92,12 +93,14 @@ TEST(NcclSearch, FindsWhatNcclFindsOnKnownNodes) {
   };
   // Graph 0 ring, 1 tree, 3 NVLS. Sources: facts of the log above; NCCL's speeds of each generation. GH200: a Grace's NIC is near its own GPU only, and NCCL counts 6 GB/s between
   // Arm CPUs, so a ring that comes back to its NIC takes that (2.23, NCCL_CROSS_NIC=0) until NVLink and another GPU's C2C lead there (2.28); a published log of 2.26.2
-  // with NCCL_CROSS_NIC=1 has 8 channels, two for each of the search (boeschf/nccl-benchmark-on-alps-2025, results_nccl_debug_all2all).
+  // with NCCL_CROSS_NIC=1 has 8 channels, two for each of the search (boeschf/nccl-benchmark-on-alps-2025, results_nccl_debug_all2all). Between two GPUs under one Intel CPU
+  // PCIe has a sixth less. NVLS begins at the NIC's speed between nodes; a channel has at most 32 heads since 2.25.
   for (const Known& k : {Known{"hgx-h100", 1, 8, 0, 12, 30, 30}, Known{"hgx-h100", 1, 6, 3, 6, 50, 60}, Known{"dgx-a100", 1, 8, 0, 12, 20, 20}, Known{"dgx-a100", 2, 16, 0, 8, 24, 24},
                          Known{"dgx-a100", 4, 32, 1, 8, 30, 24}, Known{"dgx1-v100", 1, 8, 0, 6, 20, 20}, Known{"gh200x4-slingshot", 1, 4, 0, 12, 30, 30},
                          Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24}, Known{"gh200x4-slingshot", 2, 8, 1, 4, 48, 24}, Known{"gh200x4-slingshot", 2, 8, 0, 12, 6, 6, 23, 0},
                          Known{"gh200x4-slingshot", 2, 8, 1, 12, 12, 6, 23, 0}, Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24, 26, 1}, Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24, 23, 2},
-                         Known{"pcie-box", 1, 4, 0, 1, 12, 12}}) {
+                         Known{"pcie-box", 1, 4, 0, 1, 10, 10}, Known{"hgx-h100", 2, 16, 3, 8, 40, 48}, Known{"gcp-a3mega", 2, 16, 3, 8, 24, 24}, Known{"aws-p5", 2, 16, 0, 8, 48, 48, 20},
+                         Known{"aws-p5", 2, 16, 0, 8, 45, 45, 19}, Known{"gb200-nvl72", 18, 72, 3, 32, 20, 40}, Known{"dgx1-v100", 2, 16, 0, 4, 12, 12}}) {
     World s(k.cluster, k.hosts, k.ranks, parse_settings({{"NCCL_CROSS_NIC", std::to_string(k.cross_nic)}}, {k.version}).settings);
     const ChannelGraph& g = s.group.system.graphs.by_algorithm[static_cast<std::size_t>(k.graph)];
     std::string what = std::string(k.cluster) + " x " + std::to_string(k.hosts) + ", graph " + std::to_string(k.graph) + ", 2." + std::to_string(k.version);
@@ -119,6 +122,44 @@ TEST(NcclSearch, TreesAreBalancedWhereTwoGpusAreNearTheNic) {
   EXPECT_EQ(pattern("aws-p5"), 3);
   EXPECT_EQ(pattern("gh200x4-slingshot"), 3);
   EXPECT_EQ(pattern("gpu-ethernet-25g"), 3);  // a GPU a host
+}
+
+// Without NVLink between them two pairs are two domains: from 2.26 on at least two rings. NVLink first, where it leads through all.
+TEST(NcclSearch, PrefersNvlinkAndTwoRingsForTwoDomains) {
+  EXPECT_EQ(World("dgx1-v100", 2, 16).group.system.graphs.by_algorithm[0].type_intra, PathType::Nvl);
+  Node node;
+  node.gpus = 4;
+  node.links.assign(16, 80);
+  node.pcie.assign(16, 0);
+  node.gpu_path.assign(16, PathType::Sys);
+  node.gpu_route.resize(16);
+  for (int a = 0; a < 4; ++a)
+    for (int b = 0; b < 4; ++b) {
+      auto at = static_cast<std::size_t>(4 * a + b);
+      if (a == b) node.gpu_path[at] = PathType::Loc;
+      else if (a / 2 == b / 2) node.gpu_path[at] = PathType::Nvl, node.gpu_route[at] = {a};
+      else node.gpu_route[at] = {4 + a / 2};
+    }
+  node.links[4] = node.links[5] = 10;  // between the CPUs
+  auto ring = [&](int version) { return search(node, 1, {80, Cpu::Intel, {version}}, {}, false).by_algorithm[0]; };
+  EXPECT_EQ(ring(25).channels, 1);
+  EXPECT_NEAR(ring(25).bw_intra, 10e9, 1);
+  EXPECT_EQ(ring(26).channels, 2);
+  EXPECT_NEAR(ring(26).bw_intra, 5e9, 1);
+}
+
+// Of several nodes NVLS's heads are the GPUs next to NICs.
+TEST(NcclSearch, NvlsHasAHeadForEachNic) {
+  for (int nics : {1, 2, 4, 8}) {
+    Cluster c = test::cluster("hgx-h100");
+    c.hosts = 2;
+    c.nics_per_host = nics;
+    Fabric f(c);
+    NcclGroup g = make_nccl_group(f, first(16), {}, 90);
+    EXPECT_EQ(g.system.graphs.by_algorithm[3].channels, nics);
+    EXPECT_EQ(g.system.heads(), nics == 1 ? 1 : nics);
+    EXPECT_EQ(available(g.system, AR, Algorithm::NvlsTree, SI), nics > 1) << nics;
+  }
 }
 
 // Rings that exchange their NICs: where one leaves a node, the next one's first GPU is beside the NIC of the same number.
