@@ -35,6 +35,13 @@ void find_hop_route(const topology::Fabric& f, const std::vector<int>& devices, 
   else f.find_route_by_nics(a, nic, b, nic, route);
 }
 
+void find_hop_links(const topology::Fabric& f, const std::vector<int>& devices, int from, int to, int nic, std::vector<topology::LinkId>& links) {
+  int a = devices[static_cast<std::size_t>(from)];
+  int b = devices[static_cast<std::size_t>(to)];
+  if (nic < 0 || f.nvlink_domain(a, b) || f.host_of(a) == f.host_of(b)) f.find_links(a, b, links);
+  else f.find_links_by_nics(a, nic, b, nic, links);
+}
+
 std::vector<std::vector<int>> ranks_by_host(const topology::Fabric& f, const std::vector<int>& devices, bool racks) {
   std::vector<std::vector<int>> groups;
   std::map<int, std::size_t> group_of;

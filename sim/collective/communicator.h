@@ -74,6 +74,7 @@ Communicator make_communicator(const topology::Fabric& fabric, std::vector<int> 
 
 // The way from one rank to another, between hosts by this NIC at both ends (-1 = each device's own). Reuses the storage of `route`.
 void find_hop_route(const topology::Fabric& fabric, const std::vector<int>& devices, int from, int to, int nic, topology::Route& route);
+void find_hop_links(const topology::Fabric& fabric, const std::vector<int>& devices, int from, int to, int nic, std::vector<topology::LinkId>& links);
 
 // Ranks of each host (of each rack, where NVLinks span its hosts: `racks`), hosts in the order of their first rank.
 std::vector<std::vector<int>> ranks_by_host(const topology::Fabric& fabric, const std::vector<int>& devices, bool racks = false);

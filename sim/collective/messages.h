@@ -63,7 +63,7 @@ std::vector<engine::TaskId> add_broadcast_messages(engine::TaskGraph& graph, con
 struct NcclFlows {
   std::function<engine::ResourceId(topology::LinkId)> link;
   struct Stages {
-    std::vector<NcclStage> list;
+    NcclStages list;
     std::vector<engine::FlowId> flows;  // of each; kNoFlow: takes no time
     std::vector<double> us_per_byte;    // of each, alone
   };

@@ -188,13 +188,22 @@ void make_loads(NcclGroup& g, const std::vector<int>& nics) {
   g.every_ring = loads.take();
   g.ring = fold(*g.fabric, g.every_ring);
   g.trees = distinct_channels(g, g.system.graphs.by_algorithm[1], nics, false, hosts == 1);
-  auto make = [&](NcclPipeline p, Operation op) { g.pipes[static_cast<std::size_t>(p)] = make_pipe(g, p, op); };
-  make(NcclPipeline::Tree, Operation::AllReduce);
-  if (g.system.nvswitch) make(NcclPipeline::Nvls, Operation::AllReduce);
-  if (g.system.nvswitch && hosts > 1) make(NcclPipeline::NvlsTree, Operation::AllReduce);
-  if (g.system.collnet && hosts > 1) make(NcclPipeline::CollnetDirect, Operation::AllReduce);
-  if (g.system.collnet && hosts > 1) make(NcclPipeline::CollnetChain, Operation::AllReduce);
-  if (g.system.nodes == g.system.ranks) make(NcclPipeline::Pat, Operation::AllGather);
+  // What NCCL cannot choose here is not listed: in large jobs stages are many.
+  std::vector<nccl::Table> tables;
+  for (Operation op : {Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter}) tables.push_back(nccl::cost_table(g.system, op, g.settings.version));
+  auto make = [&](NcclPipeline p, nccl::Algorithm a, Operation op) {
+    auto may_be_chosen = [&](const nccl::Table& t) {
+      const auto& cells = t[static_cast<std::size_t>(a)];
+      return std::any_of(cells.begin(), cells.end(), [](const nccl::Cell& c) { return c.bandwidth > 0; });
+    };
+    if (std::any_of(tables.begin(), tables.end(), may_be_chosen)) g.pipes[static_cast<std::size_t>(p)] = make_pipe(g, p, op);
+  };
+  make(NcclPipeline::Tree, nccl::Algorithm::Tree, Operation::AllReduce);
+  make(NcclPipeline::Nvls, nccl::Algorithm::Nvls, Operation::AllReduce);
+  make(NcclPipeline::NvlsTree, nccl::Algorithm::NvlsTree, Operation::AllReduce);
+  make(NcclPipeline::CollnetDirect, nccl::Algorithm::CollnetDirect, Operation::AllReduce);
+  make(NcclPipeline::CollnetChain, nccl::Algorithm::CollnetChain, Operation::AllReduce);
+  make(NcclPipeline::Pat, nccl::Algorithm::Pat, Operation::AllGather);
 }
 
 void find_hops(NcclGroup& g) {

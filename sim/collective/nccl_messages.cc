@@ -24,7 +24,7 @@ NcclFlows::Stages prepare(TaskGraph& g, const NcclGroup& group, const Profile& p
   out.list = nccl_stages(group, t.pipeline, t.operation);
   LinkLoads loads(*group.fabric);
   std::vector<LinkLoad> links;
-  topology::Route route;
+  std::vector<topology::LinkId> route;
   auto groups = static_cast<std::size_t>(groups_of(group, t.pipeline));
   // Of each rank: groups of threads, and what copies into the switch's window.
   std::vector<engine::ResourceId> threads(group.devices.size() * groups, engine::kNone);
@@ -33,7 +33,8 @@ NcclFlows::Stages prepare(TaskGraph& g, const NcclGroup& group, const Profile& p
     if (of == engine::kNone) of = g.add_resource({bytes_per_us / 1e6, 0, 0});
     return of;
   };
-  for (const NcclStage& s : out.list) {
+  for (std::size_t i = 0; i < out.list.size(); ++i) {
+    NcclStage s = out.list.at(i);
     std::vector<engine::Demand> demands;
     double slowest = 0;  // microseconds a byte
     links.clear();
@@ -80,7 +81,7 @@ std::vector<TaskId> add_nccl_messages(TaskGraph& g, const Communicator& c, const
   auto key = std::make_tuple(choice.algorithm, choice.protocol, choice.channels, t.operation);
   auto known = flows.known.find(key);
   if (known == flows.known.end()) known = flows.known.emplace(key, prepare(g, group, p, level, t, flows)).first;
-  const std::vector<NcclStage>& stages = known->second.list;
+  const NcclStages& stages = known->second.list;
 
   struct Done {
     TaskId begun = 0;  // bytes begin to move; where the next stage, or the next piece, asks
@@ -97,12 +98,14 @@ std::vector<TaskId> add_nccl_messages(TaskGraph& g, const Communicator& c, const
   for (std::size_t j = 0; j < pieces; ++j) {
     double piece = std::min(t.piece, bytes - static_cast<double>(j) * t.piece);
     for (std::size_t i = 0; i < stages.size(); ++i) {
-      const NcclStage& s = stages[i];
+      std::size_t in_channel = i % stages.list.size();
+      NcclStage s = stages.at(i);
+      std::span<const std::uint32_t> waits_for = stages.waits_for(in_channel);
       Done& now = at[i][j];
       double latency_us = is_between(s.kind) ? t.between_us : is_inside(s.kind) ? t.inside_us : 0;
       Duration latency = us(latency_us);
-      bool first = s.after.empty();
-      auto is_line = [&](std::uint32_t a) { return t.lines && s.kind == Kind::Hop && stages[a].kind == Kind::Hop; };
+      bool first = waits_for.empty();
+      auto is_line = [&](std::uint32_t a) { return t.lines && s.kind == Kind::Hop && stages.list[a].kind == Kind::Hop; };
       engine::FlowId flow = known->second.flows[i];
       now.moved = flow == engine::kNoFlow ? g.add_fixed({}) : g.add_task({}, piece * s.share, flow);
       now.begun = now.moved;
@@ -130,14 +133,15 @@ std::vector<TaskId> add_nccl_messages(TaskGraph& g, const Communicator& c, const
         when_there(at[i][j - window], word);
         g.add_edge(word, ready);
       }
-      for (std::uint32_t a : s.after) {
+      for (std::uint32_t a : waits_for) {
+        const Done& before = at[i - in_channel + a][j];
         if (!is_line(a)) {
-          when_there(at[a][j], ready);
+          when_there(before, ready);
           continue;
         }
-        g.add_edge(at[a][j].begun, ready);
+        g.add_edge(before.begun, ready);
         TaskId last = g.add_fixed(latency);
-        when_there(at[a][j], last);
+        when_there(before, last);
         now.last = now.last ? after(g, {}, {*now.last, last}) : last;
       }
     }
@@ -146,8 +150,9 @@ std::vector<TaskId> add_nccl_messages(TaskGraph& g, const Communicator& c, const
   done.reserve(arrive.size());
   for (TaskId s : start) done.push_back(after(g, {}, {s}));
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    when_there(at[i].back(), done[static_cast<std::size_t>(stages[i].from)]);
-    if (stages[i].to != stages[i].from) when_there(at[i].back(), done[static_cast<std::size_t>(stages[i].to)]);
+    NcclStage s = stages.at(i);
+    when_there(at[i].back(), done[static_cast<std::size_t>(s.from)]);
+    if (s.to != s.from) when_there(at[i].back(), done[static_cast<std::size_t>(s.to)]);
   }
   return done;
 }

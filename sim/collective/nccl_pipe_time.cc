@@ -20,12 +20,14 @@ struct Turn {
   double every = 0;
   double work = 0;
   double pieces = 0;
+  double end() const { return from + own + (pieces - 1) * every; }
 };
 
-// What can be done at most until then.
-double most_until(double until, const std::vector<Turn>& turns) {
+// What can be done at most until then. `enough`: whoever asks need not know how much more.
+double most_until(double until, const std::vector<Turn>& turns, double enough) {
   double out = 0;
   for (const Turn& t : turns) {
+    if (out >= enough) break;
     double gone = until - t.from;
     if (gone <= 0) continue;
     double done = gone < t.own ? gone / t.own : t.every > 0 ? 1 + (gone - t.own) / t.every : t.pieces;
@@ -38,11 +40,15 @@ struct Moment {
   double when = 0;
   double most = 0;  // work until then
 };
-std::vector<Moment> moments(const std::vector<Turn>& turns) {
-  std::vector<Moment> out;
+// Those until which more than `least` cannot be used.
+void find_moments(const std::vector<Turn>& turns, double least, std::vector<Moment>& out) {
+  out.clear();
   for (const Turn& t : turns)
-    for (double when : {t.from, t.from + t.own + (t.pieces - 1) * t.every}) out.push_back({when, most_until(when, turns)});
-  return out;
+    for (double when : {t.from, t.end()}) {
+      if (when <= least) continue;
+      double most = most_until(when, turns, when - least);
+      if (when - most > least) out.push_back({when, most});
+    }
 }
 
 class Time {
@@ -53,7 +59,7 @@ class Time {
     go_back();
   }
 
-  NcclPipeTime all() const {
+  NcclPipeTime all() {
     NcclPipeTime out;
     if (at_.empty()) return out;
     for (std::size_t i = 0; i < at_.size(); ++i) out.total = std::max(out.total, full_ > 0 ? held_up_by(i) : at_[i].there);
@@ -144,31 +150,39 @@ class Time {
 
   // Of what a link or a group of threads has to do, what it cannot have done in the first x, and cannot do in the last y, it does between: x + y + the rest.
   // `known`: the whole takes at least that, so x and y that are not more do not overlap.
-  double busy(const NcclUse& u, double known) const {
+  double busy(const NcclUse& u, double known) {
     double one = each_[u.mover] * piece_;
     if (one <= 0) return 0;
-    std::vector<Turn> first;
-    std::vector<Turn> last;
+    first_.clear();
+    last_.clear();
     for (auto [i, bytes] : u.steps) {
       const At& at = at_[i];
-      first.push_back({at.begun, at.time, at.slowest_before, bytes * one, pieces_});
+      first_.push_back({at.begun, at.time, at.slowest_before, bytes * one, pieces_});
       // From the end: the last piece, then full ones.
-      last.push_back({at.last.there, rest_ * at.time, 0, rest_ * bytes * one, 1});
-      if (full_ > 0) last.push_back({std::max(rest_ * at.time + at.last.there, at.pair.there), at.time, at.slowest_behind, bytes * one, full_});
+      last_.push_back({at.last.there, rest_ * at.time, 0, rest_ * bytes * one, 1});
+      if (full_ > 0) last_.push_back({std::max(rest_ * at.time + at.last.there, at.pair.there), at.time, at.slowest_behind, bytes * one, full_});
     }
-    std::vector<Moment> begins = moments(first);
-    std::vector<Moment> ends = moments(last);
     double work = u.total * one * pieces_;
     auto idle = [](const std::vector<Moment>& list) {
       double most = 0;
       for (const Moment& m : list) most = std::max(most, m.when - m.most);
       return most;
     };
-    if (idle(begins) + work + idle(ends) <= known) return 0;
+    // What is not longer than the whole is known to be needs not be told apart: most moments, of most links.
+    double most_idle = known * (1 - 1e-9) - work;
+    double latest = 0;
+    for (const Turn& t : last_) latest = std::max(latest, t.end());
+    find_moments(first_, most_idle - latest, begins_);
+    if (begins_.empty()) return 0;
+    find_moments(last_, most_idle - idle(begins_), ends_);
+    double behind = idle(ends_);
+    if (idle(begins_) + work + behind <= known) return 0;
     double out = 0;
-    for (const Moment& x : begins)
-      for (const Moment& y : ends)
+    for (const Moment& x : begins_) {
+      if (x.when - x.most + behind <= most_idle) continue;
+      for (const Moment& y : ends_)
         if (x.when + y.when <= known) out = std::max(out, x.when + y.when + work - x.most - y.most);
+    }
     return out;
   }
 
@@ -180,6 +194,11 @@ class Time {
   double full_;    // all but the last
   double rest_;    // the last, of a full one
   std::vector<At> at_;
+  // Of busy(), which is asked hundreds of times.
+  std::vector<Turn> first_;
+  std::vector<Turn> last_;
+  std::vector<Moment> begins_;
+  std::vector<Moment> ends_;
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sim/collective/nccl_group.h"
@@ -37,8 +38,24 @@ struct NcclStage {
   double blocks = 0;  // bytes that `from`'s thread blocks move per byte of the operation
   int level = 0;      // 1 + the largest of those that it waits for; from 0
   int crossings = 0;  // the most hops between nodes on a way to here, with this one
-  std::vector<std::uint32_t> after;  // stages of the same piece, all before this one
   bool same_pass = false;  // the thread block writes these bytes while it writes those of a stage before this one to another place: no sooner, and no work of their own
+  std::uint32_t after_begin = 0;  // in NcclStages::after
+  std::uint32_t after_end = 0;
+};
+// All stages of a piece. The channels of a tree take the same way by other GPUs, so that one of them is listed; all stages in order: channel after channel.
+struct NcclStages {
+  struct Channel {
+    std::vector<int> ranks;  // who stands where the listed channel has rank r; empty = r
+    int nic = -1;            // between nodes
+    double share = 1;        // of the operation's bytes
+  };
+  std::vector<NcclStage> list;       // of one channel, and of its bytes; each behind those that it waits for
+  std::vector<std::uint32_t> after;  // what each waits for, as places in `list`, ascending
+  std::vector<Channel> channels;
+  std::size_t size() const { return list.size() * channels.size(); }
+  NcclStage at(std::size_t channel, std::size_t i) const;
+  NcclStage at(std::size_t number) const { return at(number / list.size(), number % list.size()); }
+  std::span<const std::uint32_t> waits_for(std::size_t i) const { return std::span(after).subspan(list[i].after_begin, list[i].after_end - list[i].after_begin); }
 };
 bool is_inside(NcclStage::Kind k);   // takes the latency of a hop inside a node
 bool is_between(NcclStage::Kind k);  // ... between nodes
@@ -48,13 +65,13 @@ int groups_of(const NcclGroup& g, NcclPipeline p);
 // Of a rank's thread blocks.
 double group_share(const NcclGroup& g, NcclPipeline p, int group);
 
-// Stages in an order in which each stands behind those that it waits for. REQUIRES: the group has the pipeline. `op`: AllReduce; NVLS and PAT also AllGather and
-// ReduceScatter.
-std::vector<NcclStage> nccl_stages(const NcclGroup& g, NcclPipeline p, Operation op);
+// REQUIRES: the group has the pipeline. `op`: AllReduce; NVLS and PAT also AllGather and ReduceScatter.
+NcclStages nccl_stages(const NcclGroup& g, NcclPipeline p, Operation op);
 
 // Appends what a stage puts on links, per byte that passes it; a link may come twice. Reuses the storage of `route`.
-void add_stage_load(const NcclGroup& g, const NcclStage& s, topology::Route& route, std::vector<LinkLoad>& out);
+void add_stage_load(const NcclGroup& g, const NcclStage& s, std::vector<topology::LinkId>& route, std::vector<LinkLoad>& out);
 
+// nccl_pipe.cc: the stages that are alike as one step each, and what each link and each rank's threads do in all.
 NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op);
 // The group's own; NVLS's gathers and reduce-scatters have one that is made into `own`.
 const NcclPipe& pipe_of(const NcclGroup& g, NcclPipeline p, Operation op, NcclPipe& own);

@@ -174,12 +174,22 @@ void Fabric::append_local(int host, const LocalPath& path, std::vector<LinkId>& 
   for (std::uint32_t l : path.links) links.push_back(inside_link(host, l));
 }
 
-void Fabric::append_nvlink_up(int device, Route& route) const {
-  route.links.push_back(drawn() ? inside_link(host_of(device), inside(host_of(device)).to_nvswitch(local_of(device))) : intra_link(device));
+LinkId Fabric::nvlink_up(int device) const { return drawn() ? inside_link(host_of(device), inside(host_of(device)).to_nvswitch(local_of(device))) : intra_link(device); }
+
+LinkId Fabric::nvlink_down(int device) const {
+  return drawn() ? inside_link(host_of(device), inside(host_of(device)).from_nvswitch(local_of(device))) : intra_link(device) + 1;
 }
 
-void Fabric::append_nvlink_down(int device, Route& route) const {
-  route.links.push_back(drawn() ? inside_link(host_of(device), inside(host_of(device)).from_nvswitch(local_of(device))) : intra_link(device) + 1);
+LinkId Fabric::append_inside(int from, int to, std::vector<LinkId>& links) const {
+  int host = host_of(from);
+  if (host == host_of(to) && drawn()) {
+    const LocalPath& path = inside(host).between(local_of(from), local_of(to));
+    append_local(host, path, links);
+    return inside_link(host, path.decides);
+  }
+  links.push_back(nvlink_up(from));
+  links.push_back(nvlink_down(to));
+  return links[links.size() - 2];
 }
 
 void Fabric::finish(Route& route) const {
@@ -188,20 +198,16 @@ void Fabric::finish(Route& route) const {
 }
 
 void Fabric::find_route(int from, int to, Route& route) const {
-  int a = host_of(from);
-  int b = host_of(to);
-  if (a != b && !in_rack(from, to)) return find_route_by_nics(from, nic_of(from), to, nic_of(to), route);
+  if (host_of(from) != host_of(to) && !in_rack(from, to)) return find_route_by_nics(from, nic_of(from), to, nic_of(to), route);
   route.links.clear();
-  if (a == b && drawn()) {
-    const LocalPath& path = inside(a).between(local_of(from), local_of(to));
-    append_local(a, path, route.links);
-    route.transport = links_[inside_link(a, path.decides)].transport;
-  } else {
-    append_nvlink_up(from, route);
-    append_nvlink_down(to, route);
-    route.transport = links_[route.links.front()].transport;
-  }
+  route.transport = links_[append_inside(from, to, route.links)].transport;
   finish(route);
+}
+
+void Fabric::find_links(int from, int to, std::vector<LinkId>& links) const {
+  if (host_of(from) != host_of(to) && !in_rack(from, to)) return find_links_by_nics(from, nic_of(from), to, nic_of(to), links);
+  links.clear();
+  append_inside(from, to, links);
 }
 
 void Fabric::append_exit(int device, int nic, std::vector<LinkId>& links) const {
@@ -223,16 +229,26 @@ void Fabric::append_entry(int nic, int device, std::vector<LinkId>& links) const
   if (drawn() && hosts_.front().draws_nics()) append_local(host, inside(host).from_nic(nic, local_of(device)), links);
 }
 
-void Fabric::find_route_by_nics(int from, int from_nic, int to, int to_nic, Route& route) const {
+std::uint8_t Fabric::append_by_nics(int from, int from_nic, int to, int to_nic, std::vector<LinkId>& links) const {
   int a = host_of(from);
   int b = host_of(to);
   from_nic = usable_nic(a, from_nic);
   to_nic = usable_nic(b, to_nic);
+  append_exit(from, from_nic, links);
+  std::uint8_t transport = append_crossing(a, from_nic, b, to_nic, links);
+  append_entry(to_nic, to, links);
+  return transport;
+}
+
+void Fabric::find_route_by_nics(int from, int from_nic, int to, int to_nic, Route& route) const {
   route.links.clear();
-  append_exit(from, from_nic, route.links);
-  route.transport = append_crossing(a, from_nic, b, to_nic, route.links);
-  append_entry(to_nic, to, route.links);
+  route.transport = append_by_nics(from, from_nic, to, to_nic, route.links);
   finish(route);
+}
+
+void Fabric::find_links_by_nics(int from, int from_nic, int to, int to_nic, std::vector<LinkId>& links) const {
+  links.clear();
+  append_by_nics(from, from_nic, to, to_nic, links);
 }
 
 PathType Fabric::path_type(int from, int to) const {

@@ -62,6 +62,9 @@ class Fabric {
   // The same, leaving and entering by these NICs (local indices; one whose link failed is replaced as in nic_of).
   // REQUIRES: different hosts that are not of one NVLink rack, or are to be reached by their NICs all the same.
   void find_route_by_nics(int from_device, int from_nic, int to_device, int to_nic, Route& route) const;
+  // The links of these routes alone. Nothing of Link is read: in large fabrics that is far away in memory, and takes most of a route's time.
+  void find_links(int from, int to, std::vector<LinkId>& links) const;
+  void find_links_by_nics(int from_device, int from_nic, int to_device, int to_nic, std::vector<LinkId>& links) const;
   // What that route consists of, one after another: from the device to the NIC and on its link, from NIC to NIC (Network::find_way; returns the route's
   // transport), by the NIC's link to the device. Each appends links. REQUIRES: the NICs' links did not fail.
   void append_exit(int device, int nic, std::vector<LinkId>& links) const;
@@ -108,8 +111,10 @@ class Fabric {
   bool reaches_nic(int device, int nic) const;
   bool in_rack(int device_a, int device_b) const;
   void append_local(int host, const LocalPath& path, std::vector<LinkId>& links) const;
-  void append_nvlink_up(int device, Route& route) const;
-  void append_nvlink_down(int device, Route& route) const;
+  LinkId append_inside(int from, int to, std::vector<LinkId>& links) const;  // of a host or an NVLink rack; returns the link that decides the transport
+  std::uint8_t append_by_nics(int from, int from_nic, int to, int to_nic, std::vector<LinkId>& links) const;  // returns the transport
+  LinkId nvlink_up(int device) const;
+  LinkId nvlink_down(int device) const;
   void apply_faults();
   void finish(Route& route) const;
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 
 #include "sim/collective/messages.h"
 #include "sim/collective/nccl.h"
@@ -110,7 +111,9 @@ struct Moved {
 };
 Moved moved(const collective::Communicator& c, collective::NcclPipeline p, Operation op) {
   Moved out{std::vector<double>(static_cast<std::size_t>(c.ranks()), 0), std::vector<double>(static_cast<std::size_t>(c.ranks()), 0)};
-  for (const NcclStage& s : collective::nccl_stages(*c.nccl, p, op)) {
+  collective::NcclStages stages = collective::nccl_stages(*c.nccl, p, op);
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    NcclStage s = stages.at(i);
     if (s.kind != NcclStage::Kind::Hop && s.kind != NcclStage::Kind::Net) continue;
     out.sent[static_cast<std::size_t>(s.from)] += s.share;
     out.received[static_cast<std::size_t>(s.to)] += s.share;
@@ -148,6 +151,57 @@ TEST(NcclPipelines, MoveWhatTheAlgorithmsNeed) {
   }
 }
 
+// A group of a tree's threads has one stage (nccl_pipe.cc keeps nothing of such groups), and channels go the same way by GPUs of the same node.
+TEST(NcclPipelines, TreesGiveEachGroupOfThreadsOneStage) {
+  for (const Place& place : kPlaces) {
+    Machine m(place.cluster, place.hosts);
+    std::string what = std::string(place.cluster) + " x" + std::to_string(place.hosts);
+    collective::Communicator c = m.communicator("tree", "simple");
+    for (collective::NcclPipeline p : {collective::NcclPipeline::Tree, collective::NcclPipeline::CollnetChain}) {
+      if (c.nccl->pipe(p).steps.empty()) continue;
+      collective::NcclStages stages = collective::nccl_stages(*c.nccl, p, Operation::AllReduce);
+      EXPECT_EQ(stages.channels.size(), c.nccl->trees.size()) << what;
+      std::set<std::pair<int, int>> seen;
+      for (std::size_t i = 0; i < stages.size(); ++i) {
+        NcclStage s = stages.at(i);
+        if (s.blocks > 0 && !s.same_pass) {
+          EXPECT_TRUE(seen.emplace(s.from, s.group).second) << what << ", stage " << i;
+        }
+        EXPECT_LT(s.group, collective::groups_of(*c.nccl, p)) << what;
+        const NcclStage& listed = stages.list[i % stages.list.size()];
+        auto node = [&](int rank) { return c.nccl->node_of[static_cast<std::size_t>(rank)]; };
+        EXPECT_EQ(node(s.from), node(listed.from)) << what;
+        EXPECT_EQ(node(s.to), node(listed.to)) << what;
+        if (s.kind == NcclStage::Kind::Net) {
+          EXPECT_EQ(s.nic, c.nccl->trees[i / stages.list.size()].nic) << what;
+        }
+      }
+    }
+  }
+}
+
+// A pipeline that NCCL cannot choose here is not made: it would be hundreds of thousands of stages in large jobs. One that it can choose is there.
+TEST(NcclPipelines, AreMadeWhereNcclMayChooseThem) {
+  using nccl::Algorithm;
+  constexpr Algorithm kOf[] = {Algorithm::Tree, Algorithm::Nvls, Algorithm::NvlsTree, Algorithm::CollnetDirect, Algorithm::CollnetChain, Algorithm::Pat};  // as NcclPipeline
+  std::set<std::size_t> made;
+  for (const Place& place : kPlaces)
+    for (bool collnet : {false, true}) {
+      Machine m(place.cluster, place.hosts);
+      m.cluster.nccl.collnet = collnet;
+      m.fabric.emplace(m.cluster);
+      collective::Communicator c = m.communicator("ring", "simple");
+      for (std::size_t p = 0; p < collective::kNcclPipelines; ++p) {
+        bool available = false;
+        for (Operation op : {Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter})
+          for (const nccl::Candidate& a : nccl::candidates(c.nccl->system, nccl::Settings(), op, 1 << 20)) available = available || (a.algorithm == kOf[p] && a.estimate_us);
+        EXPECT_EQ(c.nccl->pipes[p].stages > 0, available) << place.cluster << " x" << place.hosts << ", pipeline " << p;
+        if (available) made.insert(p);
+      }
+    }
+  EXPECT_EQ(made.size(), collective::kNcclPipelines);
+}
+
 // NCCL (src/graph/connect.cc): a child's first GPU is joined to its parent's first one, of a balanced tree's first child to its second one. ncclGetBtree: the first child stands
 // before its parent.
 TEST(NcclPipelines, ChildrenOfBalancedTreesEnterAtTwoGpus) {
@@ -158,7 +212,9 @@ TEST(NcclPipelines, ChildrenOfBalancedTreesEnterAtTwoGpus) {
     ASSERT_EQ(c.nccl->system.graphs.by_algorithm[1].pattern, balanced ? 1 : 3);
     int firsts = 0;
     int seconds = 0;
-    for (const NcclStage& s : collective::nccl_stages(*c.nccl, collective::NcclPipeline::Tree, Operation::AllReduce)) {
+    collective::NcclStages stages = collective::nccl_stages(*c.nccl, collective::NcclPipeline::Tree, Operation::AllReduce);
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      NcclStage s = stages.at(i);
       if (s.kind != NcclStage::Kind::Net || s.group % 2 != 0) continue;  // the way up
       const auto& orders = c.nccl->trees[static_cast<std::size_t>(s.group / 4)].order;
       auto node = [&](int rank) { return static_cast<std::size_t>(c.nccl->node_of[static_cast<std::size_t>(rank)]); };

@@ -2,6 +2,9 @@
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
+#include <numeric>
+
+#include "sim/collective/nccl.h"
 #include "sim/engine/execute.h"
 #include "sim/strategy/lower.h"
 #include "tests/support/support.h"
@@ -153,6 +156,36 @@ void predict_resnet50_ddp_65536_gpus(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(predict::steady_period(a.question()));
 }
 BENCHMARK(predict_resnet50_ddp_65536_gpus)->Unit(benchmark::kMillisecond);
+
+// What a question about a large job costs before anything is played: NCCL's search, its channels, and the stages of its trees over every GPU.
+void nccl_communicator(benchmark::State& state, const char* cluster) {
+  auto ranks = static_cast<int>(state.range(0));
+  Asked a("gpt2-small", cluster, ranks / 8, ranks);
+  std::vector<int> devices(static_cast<std::size_t>(ranks));
+  std::iota(devices.begin(), devices.end(), 0);
+  double stages = 0;
+  for (auto _ : state) {
+    collective::Communicator c = collective::make_nccl_communicator(a.fabric, devices, {}, a.p.compute.capability);
+    stages = 0;
+    for (const collective::NcclPipe& p : c.nccl->pipes) stages += static_cast<double>(p.stages);
+  }
+  state.counters["stages"] = stages;
+  state.counters["peak_MB"] = peak_megabytes();  // of the process so far: alone by --benchmark_filter
+}
+BENCHMARK_CAPTURE(nccl_communicator, dgx_a100, "dgx-a100")->Arg(4096)->Arg(65'536)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(nccl_communicator, hgx_h100, "hgx-h100")->Arg(4096)->Arg(65'536)->Unit(benchmark::kMillisecond);
+
+// One price of a tree over 512 hosts: pieces through its steps.
+void nccl_tree_price(benchmark::State& state) {
+  Asked a("gpt2-small", "dgx-a100", 512, 4096);
+  std::vector<int> devices(4096);
+  std::iota(devices.begin(), devices.end(), 0);
+  collective::Communicator c = collective::make_nccl_communicator(a.fabric, devices, {}, a.p.compute.capability);
+  Bytes size{25 << 20};
+  nccl::Choice choice = nccl::complete(c.nccl->system, c.nccl->settings, Operation::AllReduce, nccl::Algorithm::Tree, nccl::Protocol::Simple, size.count);
+  for (auto _ : state) benchmark::DoNotOptimize(collective::nccl_price(*c.nccl, a.p, Level::Mid, Operation::AllReduce, choice, size));
+}
+BENCHMARK(nccl_tree_price)->Unit(benchmark::kMicrosecond);
 
 // The whole command: caps x hosts x bandwidths, on all cores.
 void sweep_10000_points(benchmark::State& state) {

@@ -169,6 +169,9 @@ TEST(Inside, RoutesAreSymmetric) {
         if (a == b) continue;
         ASSERT_TRUE(f.reachable(a, b));
         f.find_route(a, b, there);
+        std::vector<LinkId> links;
+        f.find_links(a, b, links);
+        EXPECT_EQ(there.links, links);
         f.find_route(b, a, back);
         std::reverse(back.links.begin(), back.links.end());
         for (LinkId& l : back.links) l ^= 1u;

@@ -73,6 +73,9 @@ void check_walks(const Cluster& c) {
       if (f.host_of(a) == f.host_of(b)) continue;
       ASSERT_TRUE(f.reachable(a, b));
       f.find_route(a, b, r);
+      std::vector<LinkId> links;
+      f.find_links(a, b, links);
+      EXPECT_EQ(r.links, links);
       int at = f.network().switch_of(f.host_of(a), f.nic_of(a));
       for (LinkId l : r.links) {
         EXPECT_FALSE(f.failed(l));
