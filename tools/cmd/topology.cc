@@ -170,7 +170,7 @@ void add_topology(CLI::App& app, Terminal& t) {
   c->add_option("name", flags->cluster, "cluster: a file, or the name of a shipped one (ddpsim list clusters)");
   c->add_option("--cluster", flags->cluster_flag, "the same, as a flag");
   c->add_option("--set", flags->sets, "cluster.PATH=VALUE, repeatable: cluster.hosts=16, cluster.link.bandwidth=40Gb/s")->allow_extra_args(false);
-  add_output_flags(*c, flags->output, {"table", "json", "dot", "svg"});
+  add_output_flags(*c, flags->output, {"table", "json", "dot", "svg"}, "show and check: table (default) or json; draw: dot (default) or svg");
   flags->output.format.clear();
   c->callback([&t, flags] { topology_command(t, *flags); });
 }
