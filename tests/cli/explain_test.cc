@@ -17,6 +17,14 @@ namespace {
 using Args = std::vector<std::string>;
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
+io::Json explained(Args args) {
+  args.insert(args.begin(), "explain");
+  args.insert(args.end(), {"--format", "json"});
+  Outcome o = ddpsim(args);
+  EXPECT_EQ(o.code, 0) << o.err;
+  return o.code == 0 ? io::parse_json(o.out, "stdout") : io::Json{};
+}
+
 TEST(Explain, NamesTheChoiceThePricesAndWhatLimitsThem) {
   Outcome o = ddpsim({"explain", "--op", "all_reduce", "--bytes", "25MiB", "--cluster", "hgx-h100"});
   ASSERT_EQ(o.code, 0) << o.err;
@@ -41,6 +49,13 @@ TEST(Explain, OldVersionsFallBackToRings) {
   EXPECT_EQ(j["candidates"][0]["chosen"], true);
 }
 
+// A variable is the same question at a plan's place as by its name.
+TEST(Explain, TakesAVariableAsPlansHaveIt) {
+  io::Json byname = explained({"--cluster", "dgx-a100", "--set", "NCCL_ALGO=tree"});
+  for (const char* place : {"environment.NCCL_ALGO=tree", "plan.environment.NCCL_ALGO=tree"}) EXPECT_EQ(explained({"--cluster", "dgx-a100", "--set", place}), byname) << place;
+  EXPECT_NE(explained({"--cluster", "dgx-a100"}), byname);
+}
+
 TEST(Explain, JsonHoldsTheParts) {
   Outcome o = ddpsim({"explain", "--bytes", "1MiB", "--cluster", "dgx-a100", "--ranks", "8", "--set", "NCCL_ALGO=ring", "--format", "json"});
   ASSERT_EQ(o.code, 0) << o.err;
@@ -53,14 +68,6 @@ TEST(Explain, JsonHoldsTheParts) {
     EXPECT_EQ(c["price_ps"].get<std::int64_t>(), c["base_ps"].get<std::int64_t>() + c["steps_ps"].get<std::int64_t>() + c["fill_ps"].get<std::int64_t>() + c["transfer_ps"].get<std::int64_t>());
   }
   EXPECT_EQ(chosen, 1);
-}
-
-io::Json explained(Args args) {
-  args.insert(args.begin(), "explain");
-  args.insert(args.end(), {"--format", "json"});
-  Outcome o = ddpsim(args);
-  EXPECT_EQ(o.code, 0) << o.err;
-  return o.code == 0 ? io::parse_json(o.out, "stdout") : io::Json{};
 }
 
 // ncclSend and ncclRecv: one price, and a sentence where NCCL's estimate would be.
@@ -329,6 +336,10 @@ TEST(Explain, RefusesWhatItCannotAnswer) {
                        Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_CROSS_NIC=3"}, "from 0 to 2"},
                        Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=pat"}, "leave nothing"},
                        Bad{{"explain", "--cluster", "hgx-h100", "--set", "bucket_cap_mb=3"}, "none of a cluster, a profile or NCCL's variables"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--profile", "h100"}, "did you mean \"h100-sxm.datasheet\"?"},
+                       Bad{{"topology", "hgx-h100"}, "ddpsim topology show NAME"},
+                       Bad{{"fit", "--backend", "nccl-tests"}, "for example --base h100-sxm.datasheet"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "environment.NCCL_ALG0=ring"}, "did you mean NCCL_ALGO?"},
                        Bad{{"export", "nccl-tuner"}, "--cluster"},
                        Bad{{"export", "nccl-tuner", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=collnetchain"}, "leaves nothing"}}) {
     Outcome o = ddpsim(b.args);

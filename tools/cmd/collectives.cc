@@ -43,6 +43,8 @@ void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion&
   for (const std::string& s : flags.question.sets) {
     auto equals = s.find('=');
     std::string name = s.substr(0, equals);
+    for (const char* place : {"plan.", "environment."})  // as a plan has it
+      if (name.starts_with(place) && s.find("environment.") < equals) name.erase(0, std::string(place).size());
     if (!io::names_variable(name)) {
       q.sets.push_back(s);
       continue;

@@ -83,7 +83,8 @@ void fit_gpu(Terminal& t, const Flags& flags) {
 // NCCL's links, from imported tables of nccl-tests.
 void fit_nccl_tests(Terminal& t, const Flags& flags) {
   Profile base = base_of(t, flags);
-  if (base.kind != DeviceKind::Gpu) throw InputError{"--base " + flags.base, "is a profile of CPUs; --backend nccl-tests needs one of a GPU"};
+  if (base.kind != DeviceKind::Gpu)
+    throw InputError{"--base " + flags.base, "is a profile of CPUs; --backend nccl-tests needs that of the tables' GPUs, for example --base h100-sxm.datasheet (ddpsim list profiles)"};
   Tables all = load_tables(t, flags.runs);
   for (const std::string& why : all.left_out) t.err << "ddpsim: left out: " << why << "\n";
   std::vector<calib::CollectiveTable> tables;

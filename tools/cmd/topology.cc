@@ -144,7 +144,7 @@ void topology_command(Terminal& t, Flags flags) {
   const std::vector<std::string> known{"show", "check", "draw"};
   if (std::find(known.begin(), known.end(), flags.what) == known.end()) {
     std::string hint = io::nearest(flags.what, known);
-    throw InputError{"topology " + flags.what, hint.empty() ? "expected show, check or draw" : "unknown (did you mean \"" + hint + "\"?)"};
+    throw InputError{"topology " + flags.what, hint.empty() ? "expected show, check or draw, and then the cluster: ddpsim topology show NAME" : "unknown (did you mean \"" + hint + "\"?)"};
   }
   if (!flags.cluster.empty() && !flags.cluster_flag.empty()) throw InputError{"--cluster " + flags.cluster_flag, "a cluster is named already: \"" + flags.cluster + "\"; keep one"};
   const std::string& name = flags.cluster.empty() ? flags.cluster_flag : flags.cluster;
