@@ -305,16 +305,50 @@ std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& table
   return out;
 }
 
+namespace {
+
+// By table and size: the error of the profile that is fitted to all tables without that size. `tables`: of `base`.
+std::map<std::pair<std::size_t, std::int64_t>, double> errors_without_size(const Profile& base, std::vector<CollectiveTable> tables, int generation) {
+  std::vector<std::vector<CollectiveRow>> all;
+  std::set<std::int64_t> sizes;
+  for (const CollectiveTable& t : tables) {
+    all.push_back(t.rows);
+    for (const CollectiveRow& r : t.rows) sizes.insert(r.bytes);
+  }
+  std::map<std::pair<std::size_t, std::int64_t>, double> out;
+  if (sizes.size() < 2) return out;
+  for (std::int64_t size : sizes) {
+    auto keep = [&](bool of_the_size) {
+      for (std::size_t i = 0; i < tables.size(); ++i) {
+        tables[i].rows.clear();
+        for (const CollectiveRow& r : all[i])
+          if ((r.bytes == size) == of_the_size) tables[i].rows.push_back(r);
+      }
+    };
+    keep(false);
+    Profile p = with_fits(base, fit_links(tables, "", generation));
+    keep(true);
+    for (std::size_t i = 0; i < tables.size(); ++i)
+      for (const CollectiveRow& r : predict_table(tables[i], p))
+        if (r.available) out[{i, size}] = error_of(r.predicted, r.measured);
+  }
+  return out;
+}
+
+}  // namespace
+
 CollectiveFit fit_collectives(const Profile& base, const std::string& name, std::vector<CollectiveTable> tables) {
   CollectiveFit out;
   for (CollectiveTable& t : tables) t.profile = base;
   out.links = fit_links(tables, "", generation_of(tables.front()));
   out.profile = with_fits(base, out.links);
   out.profile.name = name;
+  auto unseen = errors_without_size(base, tables, generation_of(tables.front()));
   bool ours = std::all_of(tables.begin(), tables.end(), [](const CollectiveTable& t) { return t.run->evidence == EvidenceClass::Collective; });
   std::map<std::string, std::vector<double>> rates;  // measured / predicted of rows that a link limits: what its efficiency was there
   std::string from;
-  for (const CollectiveTable& t : tables) {
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    const CollectiveTable& t = tables[i];
     from += (from.empty() ? "" : ", ") + t.name;
     TableResult r;
     r.rows = predict_table(t, out.profile);
@@ -323,15 +357,16 @@ CollectiveFit fit_collectives(const Profile& base, const std::string& name, std:
     for (const FittedRow& f : fit_every_other(r)) beside[f.bytes] = f.error;
     for (const CollectiveRow& row : r.rows) {
       if (!row.available) continue;
-      out.residuals.push_back({t.name, t.group.ranks(), row.bytes, row.measured, error_of(row.predicted, row.measured), {}});
-      if (beside.count(row.bytes)) out.residuals.back().without_size = beside[row.bytes];
+      out.residuals.push_back({t.name, t.group.ranks(), row.bytes, row.measured, error_of(row.predicted, row.measured), {}, {}});
+      if (auto it = unseen.find({i, row.bytes}); it != unseen.end()) out.residuals.back().without_size = it->second;
+      if (beside.count(row.bytes)) out.residuals.back().interpolated = beside[row.bytes];
       if (band_of(row.bytes) == Band::Large && !row.price.limiting_transport.empty()) rates[row.price.limiting_transport].push_back(1 / ratio_of(row));
     }
   }
   for (const auto& [transport, fit] : out.links) {
     if (fit.tables == 0) continue;
     TransportSection& section = out.profile.transports.at(transport);
-    section.basis = ours ? Evidence::Measured : Evidence::Datasheet;
+    section.basis = ours ? Evidence::Measured : Evidence::Published;
     section.source = "ddpsim fit --backend nccl-tests: step_factor and efficiency from " + from + "; the rest from " + base.name + ": " + section.source;
     if (auto it = rates.find(transport); it != rates.end()) {
       double mid = section.efficiency.mid;

@@ -128,14 +128,15 @@ struct CollectiveReport {
 std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& tables, const std::string& machine, int ranks);
 
 // A Profile whose links are fitted to all of these tables: factors of steps and efficiency, the range by the spread of the rows that a link limits. What
-// the fit leaves, by table and size, in itself and from the sizes beside it.
+// the fit leaves, by table and size: in itself, of a size that it did not see, and what the table says of itself.
 struct CollectiveResidual {
   std::string table;
   int ranks = 0;
   std::int64_t bytes = 0;
   Duration measured;
-  double error = 0;         // of the fit
-  std::optional<double> without_size;  // on the line between the sizes beside it; none at the ends
+  double error = 0;                    // of this profile
+  std::optional<double> without_size;  // of the profile that the same fit makes of all tables without this size; none if they have no other
+  std::optional<double> interpolated;  // of the line between the sizes beside it in the table, which asks no profile; none at the ends
 };
 struct CollectiveFit {
   Profile profile;

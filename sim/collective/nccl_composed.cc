@@ -19,7 +19,8 @@ bool add_stage(const NcclGroup& whole, const std::vector<NcclGroup>& groups, con
   stage.groups = static_cast<int>(groups.size());
   stage.ranks = groups.front().ranks();
   stage.bytes = size;
-  Duration latency;
+  Duration latency;  // base, steps and fill
+  Duration fill;     // ... of the group whose they are
   std::map<topology::LinkId, double> bytes;
   for (const NcclGroup& g : groups) {
     auto choice = nccl::choose(g.system, g.settings, op, size.count);
@@ -29,7 +30,10 @@ bool add_stage(const NcclGroup& whole, const std::vector<NcclGroup>& groups, con
     }
     NcclPrice price = nccl_price(g, p, level, op, *choice, size);
     if (stage.what.empty()) stage.what = label(op, *choice);
-    latency = std::max(latency, price.base + price.steps + price.fill);
+    if (Duration own = price.base + price.steps + price.fill; own > latency) {
+      latency = own;
+      fill = price.fill;
+    }
     if (price.transfer > stage.transfer) {
       stage.transfer = price.transfer;
       stage.limited_by = price.limited_by;
@@ -45,7 +49,7 @@ bool add_stage(const NcclGroup& whole, const std::vector<NcclGroup>& groups, con
     stage.transfer = together;
     stage.limited_by = whole.fabric->link_name(shared.link);
   }
-  if (latency > stage.transfer) stage.limited_by = "latency";
+  if (latency > stage.transfer) stage.limited_by = fill > latency - fill ? "filling the pipeline" : "latency";  // as NcclPrice's
   stage.time = latency + stage.transfer;
   out.stages.push_back(std::move(stage));
   return true;

@@ -51,6 +51,8 @@ struct Setting {
   std::string text;  // as given, for errors
 };
 Setting parse_setting(const std::string& text);
+// Of a --set NAME=VALUE: meant is an environment variable, perhaps misspelt. Variables are in capitals, and no knob is.
+bool names_variable(const std::string& name);
 void apply(const Setting& s, Json& document);
 
 }  // namespace ddpsim::io

@@ -208,7 +208,11 @@ std::string Home::find(const std::string& folder, const std::string& name, const
   if (path_.empty()) throw InputError{name, "the shipped files were not found; set DDPSIM_HOME to ddpsim's folder, or give a path"};
   std::string shipped = (fs::path(path_) / folder / (name + ".json")).string();
   if (exists(shipped)) return shipped;
-  std::string hint = nearest(name, list(folder));
+  const std::vector<std::string> shipped_names = list(folder);
+  std::string hint = nearest(name, shipped_names);
+  // "h100" is far from "h100-sxm.datasheet" letter by letter.
+  if (auto longer = std::find_if(shipped_names.begin(), shipped_names.end(), [&](const std::string& s) { return !name.empty() && s.starts_with(name); }); hint.empty() && longer != shipped_names.end())
+    hint = *longer;
   throw InputError{name, std::string("no ") + what + " of that name is shipped" + (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)") + "; see ddpsim list"};
 }
 

@@ -350,11 +350,12 @@ NcclTopoCluster read_nccl_topo(const std::string& text, const NcclTopoSetting& s
     rate = std::min(rate, n.rate);
   }
   if (nics.empty()) out.notes.push_back("it names no NIC: one of 10 Gb/s, which one host does not use");
+  out.notes.push_back("it tells no latencies: every link gets 0 ps (NCCL's own latency of a step remains); to set them, write \"latency\" into \"link\" and the links of \"inside\", or --set cluster.link.latency=600ns");
   OrderedJson& j = out.cluster;
   j["schema"] = "ddpsim.cluster/1";
   j["name"] = setting.name;
   j["description"] = fmt::format("{} GPUs and {} NICs a host, wired as NCCL found them", host.gpus().size(), nics.size());
-  j["source"] = fmt::format("NCCL's topology dump {}; bandwidths are the hardware's", setting.file.substr(setting.file.find_last_of('/') + 1));
+  j["source"] = fmt::format("NCCL's topology dump {}; bandwidths are the hardware's, latencies of links are not in it (0)", setting.file.substr(setting.file.find_last_of('/') + 1));
   j["pattern"] = "star";
   j["hosts"] = setting.hosts;
   j["devices_per_host"] = host.gpus().size();

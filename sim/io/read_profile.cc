@@ -8,7 +8,8 @@ Range read_range(const Reader& r) {
   return {r.at("low").number(), r.at("mid").number(), r.at("high").number()};
 }
 
-Evidence read_basis(const Reader& r) { return r.at("basis").choice({"measured", "datasheet"}) == 0 ? Evidence::Measured : Evidence::Datasheet; }
+// In the order of Evidence.
+Evidence read_basis(const Reader& r) { return static_cast<Evidence>(r.at("basis").choice({"measured", "datasheet", "published"})); }
 
 Duration read_ps(const Reader& r, const char* key) {
   Reader v = r.at(key);

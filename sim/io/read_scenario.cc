@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 
 #include "sim/io/codecs.h"
@@ -151,6 +152,16 @@ Json& element(Json& list, const std::string& key, const Setting& s) {
 
 }  // namespace
 
+bool names_variable(const std::string& name) {
+  auto is_lower = [](char c) { return c >= 'a' && c <= 'z'; };
+  auto is_upper = [](char c) { return c >= 'A' && c <= 'Z'; };
+  if (std::any_of(name.begin(), name.end(), is_upper) && std::none_of(name.begin(), name.end(), is_lower)) return true;
+  std::string start = name.substr(0, 5);
+  for (char& c : start)
+    if (is_upper(c)) c = static_cast<char>(c - 'A' + 'a');
+  return start == "nccl_" || start == "nccl-";
+}
+
 Setting parse_setting(const std::string& text) {
   auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
@@ -181,7 +192,7 @@ Setting parse_setting(const std::string& text) {
   else {
     s.target = Target::Scenario;
     bool top = head == "ranks" || head == "rank_order" || head == "slow_ranks" || head == "jitter" || head == "other_jobs" || head == "compute" || head == "plan";
-    if (head.starts_with("NCCL_")) s.path.insert(s.path.begin(), "environment");
+    if (s.path.size() == 1 && names_variable(head)) s.path.insert(s.path.begin(), "environment");
     if (!top) s.path.insert(s.path.begin(), "plan");
   }
   // What is not JSON is text; parse_json refuses what is JSON but nested too deep.
@@ -191,7 +202,7 @@ Setting parse_setting(const std::string& text) {
   if (value == "None") value = "null";
   s.value = Json::accept(value) ? parse_json(value, "--set " + text) : Json(value);
   // Versions look like numbers ("2.7", "2.11") and are not.
-  bool word = s.path.back() == "pytorch" || s.path.back() == "nccl" || s.path.back().starts_with("NCCL_");
+  bool word = s.path.back() == "pytorch" || s.path.back() == "nccl" || (s.path.size() > 1 && s.path[s.path.size() - 2] == "environment");
   if (word && s.value.is_number()) s.value = value;
   if (!is_utf8(s.text)) throw InputError{"--set", "the text given is not UTF-8"};
   return s;

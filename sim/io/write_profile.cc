@@ -4,7 +4,7 @@ namespace ddpsim::io {
 namespace {
 
 OrderedJson range(const Range& r) { return {{"low", r.low}, {"mid", r.mid}, {"high", r.high}}; }
-const char* basis(Evidence e) { return e == Evidence::Measured ? "measured" : "datasheet"; }
+const char* basis(Evidence e) { return e == Evidence::Measured ? "measured" : e == Evidence::Published ? "published" : "datasheet"; }
 
 OrderedJson section(Evidence e, const std::string& source) {
   OrderedJson j;

@@ -13,7 +13,7 @@
 
 namespace ddpsim {
 
-enum class Evidence : std::uint8_t { Measured, Datasheet };
+enum class Evidence : std::uint8_t { Measured, Datasheet, Published };  // Published: fitted to tables that others measured and published
 
 // Fractions of a published peak; low is the pessimistic end.
 struct Range {

@@ -3,9 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace ddpsim::report {
 namespace {
+
+constexpr const char* kDatasheet = "datasheet";
 
 std::string ms(Duration d) { return to_string(d); }
 
@@ -135,14 +141,37 @@ std::string beside_sentence(const predict::Prediction& p) {
                      ms(b.last));
 }
 
-std::string basis_sentence(const predict::Prediction& p) {
-  return p.measured ? "measured" : p.fitted ? "network fitted to executed runs, the rest from a datasheet" : "datasheet, never measured on this hardware";
+std::string basis_sentence(const Heading& h, const predict::Prediction& p) {
+  if (p.fitted && !p.measured) return "network fitted to executed runs, the rest from a datasheet";
+  return h.basis == kDatasheet ? h.basis + ", never measured on this hardware" : h.basis;
+}
+
+std::string basis_text(const Profile& p) {
+  std::map<Evidence, std::vector<std::string>> sections;
+  auto add = [&](const char* name, std::optional<Evidence> basis) {
+    if (basis) sections[*basis].push_back(name);
+  };
+  add("compute", p.compute.basis);
+  add("memory", p.memory.basis);
+  add("host", p.host.basis);
+  for (const auto& [name, t] : p.transports) add(name.c_str(), t.basis);
+  add("interference", p.interference_basis);
+  add("reduction", p.reduction_basis);
+  bool datasheet = sections.count(Evidence::Datasheet) > 0;
+  if (sections.size() == 1 && datasheet) return kDatasheet;
+  std::string out;
+  for (auto [basis, words] : {std::pair{Evidence::Measured, "measured"}, {Evidence::Published, "fitted to published tables"}})
+    if (auto it = sections.find(basis); it != sections.end()) {
+      out += (out.empty() ? "" : ", ") + std::string(words);
+      if (sections.size() > 1) out += fmt::format(" ({})", fmt::join(it->second, ", "));
+    }
+  return out + (datasheet ? ", the rest datasheet" : "");
 }
 
 std::string prediction_page(const Heading& h, const predict::Prediction& p, const std::vector<predict::Lever>& levers, bool colour) {
   Page page(colour);
   const analysis::Summary& s = p.summary;
-  page.line(fmt::format("profile {}: {}", h.profile, basis_sentence(p)));
+  page.line(fmt::format("profile {}: {}", h.profile, basis_sentence(h, p)));
   page.title(fmt::format("{} on {}", h.workload, h.cluster));
   page.line(h.plan);
   page.line();

@@ -12,6 +12,7 @@ struct Heading {
   std::string cluster;
   std::string plan;
   std::string profile;
+  std::string basis;      // of the profile: basis_text()
   std::string straggler;  // "rank 3, which computes 1.5 times as long ...", if one decides
   bool captured = false;
   std::string schedule;  // what shows that the framework issues this schedule
@@ -27,7 +28,9 @@ std::string limit_sentence(const Heading& h, const predict::Prediction& p);
 std::string interval_sentence(const Heading& h, const predict::Prediction& p);
 // What the step beside other jobs is; "" = there are none.
 std::string beside_sentence(const predict::Prediction& p);
-std::string basis_sentence(const predict::Prediction& p);
+std::string basis_sentence(const Heading& h, const predict::Prediction& p);
+// Where a profile's numbers are from, section by section: "measured", "datasheet", "measured (tcp, reduction), the rest datasheet".
+std::string basis_text(const Profile& p);
 std::string prediction_csv(const Heading& h, const predict::Prediction& p);
 
 // Four digits or more, no exponent.

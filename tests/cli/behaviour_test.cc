@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -162,6 +163,43 @@ TEST(Cli, HelpAndVersion) {
   EXPECT_EQ(version.code, 0);
   EXPECT_TRUE(version.out.starts_with("ddpsim ")) << version.out;
   EXPECT_EQ(std::count(version.out.begin(), version.out.end(), '\n'), 1);
+}
+
+// One form of a command may refuse what another takes: --help says which is which.
+TEST(Cli, HelpSaysWhichFormTakesWhat) {
+  auto help = [](const Args& command) {
+    std::string out = ddpsim(command + Args{"--help"}).out;
+    return std::regex_replace(out, std::regex("\\s+"), " ");
+  };
+  std::string explain = help({"explain"});
+  EXPECT_NE(explain.find("table (default) or json; of a step also md"), std::string::npos) << explain;
+  for (const char* name : {"NCCL_ALGO", "NCCL_PROTO", "NCCL_BUFFSIZE", "NCCL_LL128_NTHREADS", "NCCL_CROSS_NIC (0, 1 or 2)"}) EXPECT_NE(explain.find(name), std::string::npos) << explain;
+  std::string topology = help({"topology"});
+  EXPECT_NE(topology.find("show and check: table (default) or json; draw: dot (default) or svg"), std::string::npos) << topology;
+  for (const Args& refused : {Args{"explain", "--cluster", "hgx-h100", "--format", "md"}, Args{"topology", "draw", "hgx-h100", "--format", "json"}, Args{"topology", "show", "hgx-h100", "--format", "dot"}})
+    EXPECT_EQ(ddpsim(refused).code, 2);
+}
+
+// A shell's variable that is not set must not mean the default.
+TEST(Cli, AnEmptyValueIsRefused) {
+  for (const Args& args : {Args{"explain", "--op", "all_reduce", "--bytes", "", "--cluster", "hgx-h100"}, Args{"explain", "--op", "", "--cluster", "hgx-h100"}, kGpu + Args{"--ranks", ""},
+                           kGpu + Args{"--plan", ""}, Args{"topology", "show", "hgx-h100", "--out", ""}}) {
+    Args all = args.front().starts_with("--") ? Args{"predict"} + args : args;
+    Outcome o = ddpsim(all);
+    EXPECT_EQ(o.code, 2) << o.out;
+    EXPECT_NE(o.err.find("needs a value"), std::string::npos) << o.err;
+    EXPECT_EQ(o.out, "");
+  }
+}
+
+// What a profile is: section by section, where they differ.
+TEST(List, SaysWhatEachProfileIs) {
+  Json j = io::parse_json(ddpsim({"list", "profiles", "--format", "json"}).out, "stdout");
+  std::map<std::string, std::string> basis;
+  for (const Json& row : j) basis[row["name"]] = row["basis"];
+  EXPECT_EQ(basis["h100-sxm.datasheet"], "datasheet, never measured");
+  EXPECT_EQ(basis["testbed"], "measured (tcp, reduction), the rest datasheet");
+  EXPECT_EQ(basis["testbed-torch"], "measured (memory, host, tcp), the rest datasheet");
 }
 
 TEST(Cli, NoArgumentsIsAMistakeThatExplains) {

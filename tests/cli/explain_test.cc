@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "sim/io/files.h"
 #include "sim/io/json_reader.h"
@@ -14,6 +16,14 @@ namespace {
 
 using Args = std::vector<std::string>;
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+io::Json explained(Args args) {
+  args.insert(args.begin(), "explain");
+  args.insert(args.end(), {"--format", "json"});
+  Outcome o = ddpsim(args);
+  EXPECT_EQ(o.code, 0) << o.err;
+  return o.code == 0 ? io::parse_json(o.out, "stdout") : io::Json{};
+}
 
 TEST(Explain, NamesTheChoiceThePricesAndWhatLimitsThem) {
   Outcome o = ddpsim({"explain", "--op", "all_reduce", "--bytes", "25MiB", "--cluster", "hgx-h100"});
@@ -39,6 +49,13 @@ TEST(Explain, OldVersionsFallBackToRings) {
   EXPECT_EQ(j["candidates"][0]["chosen"], true);
 }
 
+// A variable is the same question at a plan's place as by its name.
+TEST(Explain, TakesAVariableAsPlansHaveIt) {
+  io::Json byname = explained({"--cluster", "dgx-a100", "--set", "NCCL_ALGO=tree"});
+  for (const char* place : {"environment.NCCL_ALGO=tree", "plan.environment.NCCL_ALGO=tree"}) EXPECT_EQ(explained({"--cluster", "dgx-a100", "--set", place}), byname) << place;
+  EXPECT_NE(explained({"--cluster", "dgx-a100"}), byname);
+}
+
 TEST(Explain, JsonHoldsTheParts) {
   Outcome o = ddpsim({"explain", "--bytes", "1MiB", "--cluster", "dgx-a100", "--ranks", "8", "--set", "NCCL_ALGO=ring", "--format", "json"});
   ASSERT_EQ(o.code, 0) << o.err;
@@ -51,14 +68,6 @@ TEST(Explain, JsonHoldsTheParts) {
     EXPECT_EQ(c["price_ps"].get<std::int64_t>(), c["base_ps"].get<std::int64_t>() + c["steps_ps"].get<std::int64_t>() + c["fill_ps"].get<std::int64_t>() + c["transfer_ps"].get<std::int64_t>());
   }
   EXPECT_EQ(chosen, 1);
-}
-
-io::Json explained(Args args) {
-  args.insert(args.begin(), "explain");
-  args.insert(args.end(), {"--format", "json"});
-  Outcome o = ddpsim(args);
-  EXPECT_EQ(o.code, 0) << o.err;
-  return o.code == 0 ? io::parse_json(o.out, "stdout") : io::Json{};
 }
 
 // ncclSend and ncclRecv: one price, and a sentence where NCCL's estimate would be.
@@ -144,6 +153,57 @@ TEST(Explain, ShowsWhatIsMadeOfNcclsCalls) {
     EXPECT_FALSE(explained(args).contains("made_of_calls"));
   o = ddpsim({"explain", "--cluster", "dgx-h100", "--set", "cluster.hosts=2", "--ranks", "12"});
   EXPECT_TRUE(has(o.out, "not here: its groups have different numbers of ranks")) << o.out;
+}
+
+// What limits a call is said in the words of the table above it.
+TEST(Explain, SaysOfCallsThatThePipelineIsFilled) {
+  Args cluster{"--bytes", "16MiB", "--cluster", "dgx-h100", "--set", "cluster.hosts=16", "--set", "NCCL_PROTO=simple"};
+  std::set<std::string> words;
+  io::Json answer = explained(cluster);
+  for (const io::Json& c : answer["made_of_calls"])
+    for (const io::Json& s : c["stages"]) words.insert(s["limited_by"].get<std::string>());
+  EXPECT_TRUE(words.count("filling the pipeline")) << io::Json(words);
+}
+
+// From there on the price has the rendezvous, and a byte less does without. Text and JSON agree; a cluster without an eager limit has none.
+TEST(Explain, SaysFromWhichSizeOnTheReceiverIsAskedFirst) {
+  for (const char* op : {"all_reduce", "all_gather", "send_recv", "all_to_all"}) {
+    Args question{"--op", op, "--cluster", "gh200x4-slingshot"};
+    io::Json found = explained(question)["rendezvous"];
+    ASSERT_FALSE(found.empty()) << op;
+    auto price = [&](std::int64_t bytes, bool asks) {
+      Args args = question;
+      args.insert(args.end(), {"--bytes", std::to_string(bytes) + "B"});
+      if (!asks) args.insert(args.end(), {"--set", "profile.transports.libfabric.rendezvous_ps=0"});
+      io::Json answer = explained(args);
+      for (const io::Json& c : answer["candidates"])
+        if (c["chosen"].get<bool>()) return c["price_ps"].get<std::int64_t>();
+      return std::int64_t{0};
+    };
+    for (const io::Json& r : found) {
+      std::int64_t bytes = r["from_bytes"].get<std::int64_t>();
+      EXPECT_EQ(r["price_ps"], price(bytes, true));
+      EXPECT_EQ(r["before_ps"], price(bytes - 1, true));
+      EXPECT_GT(price(bytes, true), price(bytes, false)) << op << " " << bytes;
+      EXPECT_EQ(price(bytes - 1, true), price(bytes - 1, false)) << op << " " << bytes;
+    }
+    question.insert(question.begin(), "explain");
+    std::string out = ddpsim(question).out;
+    EXPECT_TRUE(has(out, "the network asks the receiver first")) << out;
+  }
+  EXPECT_TRUE(explained({"--cluster", "dgx-h100", "--set", "cluster.hosts=2"})["rendezvous"].empty());
+  EXPECT_FALSE(has(ddpsim({"explain", "--cluster", "dgx-h100", "--set", "cluster.hosts=2"}).out, "asks the receiver"));
+}
+
+// A step beside other jobs is not explained; the sentence says what can be asked instead, and it can.
+TEST(Explain, SaysWhatToDoWithOtherJobs) {
+  Args beside{"explain", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-racks", "--set", "cluster.hosts=4", "--set", "backend=tcp", "--set", "ranks=2", "--set", "rank_order=[0,2]",
+              "--set", "other_jobs=[{\"workload\":\"mlp-cpu\",\"plan\":{\"backend\":\"tcp\"},\"rank_order\":[1,3]}]"};
+  Outcome o = ddpsim(beside);
+  EXPECT_EQ(o.code, 2);
+  for (const char* part : {"--set other_jobs=[]", "ddpsim predict"}) EXPECT_TRUE(has(o.err, part)) << o.err;
+  beside.insert(beside.end(), {"--set", "other_jobs=[]"});
+  EXPECT_EQ(ddpsim(beside).code, 0);
 }
 
 std::string changed(std::string text, const std::string& from, const std::string& to) {
@@ -266,8 +326,20 @@ TEST(Explain, RefusesWhatItCannotAnswer) {
                        Bad{{"explain", "--cluster", "hgx-h100", "--nccl", "2.7"}, "2.19"},
                        Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=rings"}, "none of ring"},
                        Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_ALGOS=ring"}, "NCCL_ALGO"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "nccl_algo=ring"}, "variable of NCCL that ddpsim reads (did you mean NCCL_ALGO?)"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCLL_ALGO=ring"}, "variable of NCCL that ddpsim reads (did you mean NCCL_ALGO?)"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_DEBUG_SUBSYSTEMS=all"}, "those are NCCL_ALGO, NCCL_PROTO"},
+                       Bad{{"predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--set", "nccl_algo=ring"}, "variable of NCCL that ddpsim reads (did you mean NCCL_ALGO?)"},
+                       Bad{{"predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--set", "NCCL_ALG0=ring"}, "variable of NCCL that ddpsim reads (did you mean NCCL_ALGO?)"},
+                       Bad{{"explain", "--workload", "resnet50", "--cluster", "hgx-h100", "--set", "NCCL_ALG0=ring"}, "variable of NCCL that ddpsim reads (did you mean NCCL_ALGO?)"},
+                       Bad{{"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--axis", "nccl_algo=ring,tree"}, "--axis nccl_algo: is not a variable of NCCL"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_CROSS_NIC=3"}, "from 0 to 2"},
                        Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=pat"}, "leave nothing"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "bucket_cap_mb=3"}, "cluster and a profile only"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "bucket_cap_mb=3"}, "none of a cluster, a profile or NCCL's variables"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--profile", "h100"}, "did you mean \"h100-sxm.datasheet\"?"},
+                       Bad{{"topology", "hgx-h100"}, "ddpsim topology show NAME"},
+                       Bad{{"fit", "--backend", "nccl-tests"}, "for example --base h100-sxm.datasheet"},
+                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "environment.NCCL_ALG0=ring"}, "did you mean NCCL_ALGO?"},
                        Bad{{"export", "nccl-tuner"}, "--cluster"},
                        Bad{{"export", "nccl-tuner", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=collnetchain"}, "leaves nothing"}}) {
     Outcome o = ddpsim(b.args);
@@ -316,6 +388,32 @@ TEST(FitNcclTests, FindsWhatATableWasMadeWith) {
   Outcome o = ddpsim({"fit", "--backend", "nccl-tests", "--runs", runs.string(), "--base", "gh200-96gb.datasheet", "--name", "fitted", "--out", out});
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_TRUE(has(o.out, "steps x 1.50, efficiency x 0.90")) << o.out;
+  // The fit's own errors, those of a fit that does not see the size, and the table's neighbours are three things: a table that the mechanism made is fitted
+  // exactly also without a size, and no line between two sizes finds the third.
+  double unseen = 0, line = 0;
+  std::size_t sizes = 0, lines = 0;
+  io::Json fitted = io::parse_json(io::read_file(out), out);
+  for (const io::Json& r : fitted["fit"]["residuals"]) {
+    EXPECT_LT(std::abs(r["error"].get<double>()), 1e-4);
+    unseen = std::max(unseen, std::abs(r["without_size"].get<double>()));
+    ++sizes;
+    if (!r.contains("interpolated")) continue;
+    line = std::max(line, std::abs(r["interpolated"].get<double>()));
+    ++lines;
+  }
+  EXPECT_LT(unseen, 1e-4);
+  EXPECT_GT(line, 0.01);
+  EXPECT_EQ(sizes, lines + 2);
+  for (const char* part : {"\nerror ", "what this profile predicts for the sizes that it was fitted to", "\nsize left out ", "what a profile fitted without that size predicts for it", "\ninterpolated ",
+                           "no profile: the line between the table's own sizes beside it"})
+    EXPECT_TRUE(has(o.out, part)) << part << "\n" << o.out;
+  // The profile says what it is, wherever it is named.
+  EXPECT_EQ(fitted["transports"]["nvlink"]["basis"], "published");
+  EXPECT_EQ(fitted["compute"]["basis"], "datasheet");
+  for (const Args& args : {Args{"explain", "--cluster", "gh200x4-slingshot", "--profile", out}, Args{"predict", "--workload", "resnet50", "--cluster", "gh200x4-slingshot", "--profile", out}}) {
+    Outcome named = ddpsim(args);
+    EXPECT_TRUE(has(named.out, "fitted to published tables (nvlink), the rest datasheet")) << named.out << named.err;
+  }
   Outcome bad = ddpsim({"fit", "--backend", "nccl-tests", "--runs", runs.string(), "--base", "h100-sxm.datasheet"});
   EXPECT_EQ(bad.code, 2);
   EXPECT_TRUE(has(bad.err, "h100-sxm.datasheet")) << bad.err;

@@ -215,7 +215,10 @@ TEST(Import, ShowRunPrintsIt) {
 TEST(Import, ATopologyBehindNvswitch) {
   Outcome o = ddpsim({"import", "nccl-topo", fixture("dgx_a100_topo.xml")});
   ASSERT_EQ(o.code, 0) << o.err;
-  EXPECT_EQ(o.err, "");
+  // NCCL's file has no latencies: one line says so, and the cluster's source.
+  EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
+  for (const char* part : {"latencies", "0 ps", "--set cluster.link.latency="}) EXPECT_NE(o.err.find(part), std::string::npos) << o.err;
+  EXPECT_NE(io::parse_json(o.out, "out")["source"].get<std::string>().find("latencies of links are not in it"), std::string::npos);
   EXPECT_EQ(o.out, io::read_file(fixture("expected/dgx_a100_topo.json")));
 }
 

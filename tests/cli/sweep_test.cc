@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "sim/io/files.h"
@@ -47,6 +48,35 @@ TEST(Sweep, HasARowForEveryPointAndTheLastAxisChangesFastest) {
   EXPECT_TRUE(rows[2].starts_with("1,1,1,averaging,,")) << rows[2];
   EXPECT_TRUE(has(rows[2], "is a knob of pytorch_ddp")) << rows[2];
   EXPECT_TRUE(rows[31].starts_with("30,100,8,pytorch_ddp,64,")) << rows[31];
+}
+
+// What predict says to be beyond the model, a sweep says of the point: in the CSV, in the JSON and below the table.
+TEST(Sweep, SaysWhatIsBeyondTheModel) {
+  const Args question{"--workload", "resnet50", "--cluster", "testbed-gpu"};
+  Outcome p = ddpsim(with(with({"predict"}, question), {"--format", "json"}));
+  ASSERT_EQ(p.code, 0) << p.err;
+  io::Json notes = io::parse_json(p.out, "stdout")["summary"]["extrapolated"];
+  ASSERT_EQ(notes.size(), 1u);
+  std::string note = notes[0];
+  Args sweep = with(with({"sweep"}, question), {"--axis", "bucket_cap_mb=5,25"});
+  std::vector<std::string> rows = lines(ddpsim(sweep).out);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_TRUE(has(rows[0], ",state_bytes,beyond_model,reason,sweep")) << rows[0];
+  for (std::size_t k : {1, 2}) EXPECT_TRUE(has(rows[k], ",\"" + note + "\",,")) << rows[k];
+  EXPECT_TRUE(has(ddpsim(with(sweep, {"--format", "table"})).out, "2 of 2 points beyond the model; the first: " + note.substr(0, 40)));
+  io::Json j = io::parse_json(ddpsim(with(sweep, {"--format", "json"})).out, "stdout");
+  bool found = false;
+  for (std::size_t k = 0; k < j["columns"].size(); ++k)
+    if (j["columns"][k]["name"] == "beyond_model") found = j["data"][k] == io::Json::array({note, note});
+  EXPECT_TRUE(found) << j;
+  // Elsewhere the column is empty, and nothing is said.
+  Outcome whole = ddpsim(with(kSweep, {"--format", "table"}));
+  EXPECT_FALSE(has(whole.out, "beyond the model")) << whole.out;
+  auto fields = [](const std::string& row) {
+    std::string plain = std::regex_replace(row, std::regex("\"[^\"]*\""), "");
+    return std::count(plain.begin(), plain.end(), ',');
+  };
+  for (const std::string& row : lines(ddpsim(kSweep).out)) EXPECT_EQ(fields(row), fields(rows[0]) + 2) << row;
 }
 
 TEST(Sweep, SaysOfAPointWhatPredictSays) {

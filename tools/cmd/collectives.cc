@@ -32,7 +32,7 @@ void add_nccl_flags(CLI::App& c, NcclFlags& f) {
   c.add_option("--profile", f.question.profiles, "profile: a file, or the name of a shipped one")->allow_extra_args(false);
   c.add_option("--ranks", f.question.ranks, "number of ranks; default: all devices of the cluster");
   c.add_option("--nccl", f.version, "NCCL's version, 2.19 to 2.28 (default 2.28)");
-  c.add_option("--set", f.question.sets, "cluster.hosts=4, or one of NCCL's variables: NCCL_ALGO=ring, NCCL_PROTO=simple, NCCL_MAX_CTAS=8, NCCL_BUFFSIZE=...")->allow_extra_args(false);
+  c.add_option("--set", f.question.sets, "cluster.hosts=4, profile.host.launch_ps=5000000, or one of NCCL's variables: " + known_nccl_variables())->allow_extra_args(false);
 }
 
 void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion& out) {
@@ -41,15 +41,16 @@ void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion&
   QuestionFlags q = flags.question;
   q.sets.clear();
   for (const std::string& s : flags.question.sets) {
-    if (s.rfind("NCCL_", 0) != 0) {
+    auto equals = s.find('=');
+    std::string name = s.substr(0, equals);
+    for (const char* place : {"plan.", "environment."})  // as a plan has it
+      if (name.starts_with(place) && s.find("environment.") < equals) name.erase(0, std::string(place).size());
+    if (!io::names_variable(name)) {
       q.sets.push_back(s);
       continue;
     }
-    auto equals = s.find('=');
     if (equals == std::string::npos) throw InputError{"--set " + s, "expected NAME=VALUE, for example --set NCCL_ALGO=ring"};
-    std::string name = s.substr(0, equals);
-    if (std::string hint = io::nearest(name, nccl::known_variables()); std::find(nccl::known_variables().begin(), nccl::known_variables().end(), name) == nccl::known_variables().end())
-      throw InputError{"--set " + s, hint.empty() ? "is not a variable of NCCL that ddpsim reads" : "is not a variable of NCCL that ddpsim reads (did you mean " + hint + "?)"};
+    if (std::string problem = nccl_variable_problem(name); !problem.empty()) throw InputError{"--set " + s, problem};
     environment[name] = s.substr(equals + 1);
   }
   nccl::Version version;

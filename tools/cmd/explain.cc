@@ -97,6 +97,7 @@ void explain_command(Terminal& t, Flags& flags) {
                       {"chosen", is_chosen(r)}});
     io::OrderedJson j = {{"operation", flags.op}, {"bytes", bytes.value->count}, {"cluster", h.cluster.name}, {"profile", h.profile.name}, {"ranks", ranks}, {"candidates", list}};
     j["changes"] = switches_json(switches_of(group, h.profile, op));
+    j["rendezvous"] = rendezvous_json(rendezvous_of(group, h.profile, op));
     if (!composed.empty()) j["made_of_calls"] = composed_json(composed, flags.nccl.graph);
     return write_answer(t, flags.output, j.dump(1) + "\n");
   }
@@ -125,6 +126,7 @@ void explain_command(Terminal& t, Flags& flags) {
     for (const Switch& s : changes)
       if (s.faster) out += fmt::format("At {} the time falls although the size grows: NCCL changes from {} to {}.\n", to_string(Bytes{s.bytes}), s.before, s.after);
   }
+  out += rendezvous_text(rendezvous_of(group, h.profile, op));
   write_answer(t, flags.output, report::wrapped(out + composed_text(composed, mine.price.total, flags.nccl.graph)));
 }
 
@@ -133,12 +135,20 @@ void explain_command(Terminal& t, Flags& flags) {
 void add_explain(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("explain", "Why a step takes as long as it does; or (--op) what NCCL would run for one collective, and what each way would take");
-  c->add_option("--op", flags->op, "all_reduce (default), all_gather, reduce_scatter, broadcast, reduce, all_to_all, send_recv");
-  c->add_option("--bytes", flags->bytes, "size as nccl-tests states it (default 25MiB)");
+  c->add_option("--op", flags->op, "of one collective: all_reduce (default), all_gather, reduce_scatter, broadcast, reduce, all_to_all, send_recv");
+  c->add_option("--bytes", flags->bytes, "of one collective: size as nccl-tests states it (default 25MiB)");
   add_question_flags(*c, flags->nccl.question);
-  c->add_option("--nccl", flags->nccl.version, "NCCL's version for --op, 2.19 to 2.28 (default 2.28)");
-  c->add_option("--graph", flags->nccl.graph, "channels for --op as NCCL found them (NCCL_GRAPH_DUMP_FILE), instead of ddpsim's own search");
-  add_output_flags(*c, flags->output, {"table", "json", "md"});
+  c->get_option("--set")->description(
+      fmt::format("PATH=VALUE, repeatable: cluster.hosts=16, profile.host.launch_ps=5000000; one of NCCL's variables: {} (0, 1 or 2); of a step also what ddpsim predict takes: "
+                  "bucket_cap_mb=50, workload.batch=64",
+                  known_nccl_variables()));
+  for (const char* of_a_step : {"--workload", "--plan", "--layers", "--fidelity"}) {
+    CLI::Option* option = c->get_option(of_a_step);
+    option->description("of a step: " + option->get_description());
+  }
+  c->add_option("--nccl", flags->nccl.version, "of one collective: NCCL's version, 2.19 to 2.28 (default 2.28)");
+  c->add_option("--graph", flags->nccl.graph, "of one collective: channels as NCCL found them (NCCL_GRAPH_DUMP_FILE), instead of ddpsim's own search");
+  add_output_flags(*c, flags->output, {"table", "json", "md"}, "table (default) or json; of a step also md");
   c->callback([&t, flags] { explain_command(t, *flags); });
 }
 

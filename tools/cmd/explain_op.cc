@@ -34,6 +34,35 @@ bool same_way(const nccl::P2pMessage& a, const nccl::P2pMessage& b) { return a.p
 constexpr std::int64_t kSmallest = 1024;
 constexpr std::int64_t kLargest = std::int64_t{8} << 30;
 
+// `price(profile, bytes)`. Where the price is another without the profile's rendezvous, messages are that long; between powers of two the first such size.
+template <class Price>
+std::vector<Rendezvous> find_rendezvous(const Profile& p, Price price) {
+  std::vector<Rendezvous> out;
+  Profile without = p;
+  bool any = false;
+  for (auto& [name, t] : without.transports) {
+    any = any || t.rendezvous.ps > 0;
+    t.rendezvous = {};
+  }
+  if (!any) return out;
+  auto asks = [&](std::int64_t bytes) { return price(p, bytes) > price(without, bytes); };
+  bool asked = asks(kSmallest);
+  for (std::int64_t low = kSmallest; low < kLargest; low *= 2) {
+    bool now = asks(2 * low);
+    if (now && !asked) {
+      std::int64_t last = low;
+      std::int64_t next = 2 * low;
+      while (next - last > 1) {
+        std::int64_t middle = last + (next - last) / 2;
+        (asks(middle) ? next : last) = middle;
+      }
+      out.push_back({next, price(p, last), price(p, next)});
+    }
+    asked = now;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<Switch> switches_of(const collective::NcclGroup& g, const Profile& p, Operation op) {
@@ -78,6 +107,30 @@ std::vector<Switch> switches_of(const collective::NcclP2p& o, const Profile& p) 
   return out;
 }
 
+std::vector<Rendezvous> rendezvous_of(const collective::NcclGroup& g, const Profile& p, Operation op) {
+  return find_rendezvous(p, [&](const Profile& with, std::int64_t bytes) {
+    auto c = nccl::choose(g.system, g.settings, op, bytes);
+    return c ? collective::nccl_price(g, with, Level::Mid, op, *c, {bytes}).total : Duration{};
+  });
+}
+
+std::vector<Rendezvous> rendezvous_of(const collective::NcclP2p& o, const Profile& p) {
+  return find_rendezvous(p, [&](const Profile& with, std::int64_t bytes) { return collective::nccl_p2p_price(o, with, Level::Mid, {bytes}).price.total; });
+}
+
+std::string rendezvous_text(const std::vector<Rendezvous>& all) {
+  std::string out;
+  for (const Rendezvous& r : all)
+    out += fmt::format("{} {} on ({} instead of {})", out.empty() ? "From" : ", and again from", to_string(Bytes{r.bytes}), to_string(r.from), to_string(r.before));
+  return out.empty() ? out : out + " messages are so long that the network asks the receiver first (rendezvous: \"eager\" of a link).\n";
+}
+
+io::OrderedJson rendezvous_json(const std::vector<Rendezvous>& all) {
+  io::OrderedJson out = io::OrderedJson::array();
+  for (const Rendezvous& r : all) out.push_back({{"from_bytes", r.bytes}, {"before_ps", r.before.ps}, {"price_ps", r.from.ps}});
+  return out;
+}
+
 io::OrderedJson switches_json(const std::vector<Switch>& all) {
   io::OrderedJson out = io::OrderedJson::array();
   for (const Switch& s : all) {
@@ -91,7 +144,7 @@ std::string heading(const NcclQuestion& q, Operation op, Bytes bytes, const std:
   const Hardware& h = q.hardware;
   int nodes = q.group->system.nodes;
   return fmt::format("{} of {} on {} ranks of {} ({} {}), NCCL 2.{}; {}, {}{}\n\n", name_of(op), to_string(bytes), q.ranks, h.cluster.name, nodes,
-                     nodes == 1 ? "node" : "nodes", q.group->settings.version.minor, h.profile.name, h.profile.measured() ? "measured" : "datasheet",
+                     nodes == 1 ? "node" : "nodes", q.group->settings.version.minor, h.profile.name, report::basis_text(h.profile),
                      graph.empty() ? "" : "; channels of " + graph);
 }
 
@@ -125,7 +178,8 @@ void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes, 
                          {"profile", q.hardware.profile.name},
                          {"ranks", q.ranks},
                          {"candidates", io::OrderedJson::array({row})},
-                         {"changes", switches_json(switches_of(o, q.hardware.profile))}};
+                         {"changes", switches_json(switches_of(o, q.hardware.profile))},
+                         {"rendezvous", rendezvous_json(rendezvous_of(o, q.hardware.profile))}};
     return write_answer(t, output, j.dump(1) + "\n");
   }
   std::string out = heading(q, op, bytes, graph);
@@ -139,6 +193,7 @@ void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes, 
   for (const Switch& s : switches_of(o, q.hardware.profile))
     if (s.faster)
       out += fmt::format("Above {} the time falls although the size grows: {} NCCL changes from {} to {}.\n", to_string(Bytes{s.bytes - 1}), s.where, s.before, s.after);
+  out += rendezvous_text(rendezvous_of(o, q.hardware.profile));
   write_answer(t, output, report::wrapped(out));
 }
 

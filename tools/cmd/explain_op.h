@@ -22,6 +22,17 @@ std::vector<Switch> switches_of(const collective::NcclGroup& g, const Profile& p
 std::vector<Switch> switches_of(const collective::NcclP2p& o, const Profile& p);
 io::OrderedJson switches_json(const std::vector<Switch>& all);
 
+// A size from which on messages are so long that the network asks the receiver first (LinkSpec::eager, TransportSection::rendezvous); a byte less does without.
+struct Rendezvous {
+  std::int64_t bytes = 0;
+  Duration before;  // price of a byte less
+  Duration from;
+};
+std::vector<Rendezvous> rendezvous_of(const collective::NcclGroup& g, const Profile& p, Operation op);
+std::vector<Rendezvous> rendezvous_of(const collective::NcclP2p& o, const Profile& p);
+std::string rendezvous_text(const std::vector<Rendezvous>& all);
+io::OrderedJson rendezvous_json(const std::vector<Rendezvous>& all);
+
 // --op all_to_all, --op send_recv.
 void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes, const std::string& graph, const OutputFlags& output);
 

@@ -12,7 +12,7 @@ void explain_step(Terminal& t, const QuestionFlags& question, const OutputFlags&
   Loaded l = load(t, question);
   if (!l.scenario.other_jobs.empty())
     throw InputError{"#/other_jobs",
-                     "explain looks at one job by itself: what the others put on the links tenth by tenth is not in what it shows; leave them out, or ask ddpsim predict"};
+                     "explain looks at one job by itself: what the others put on the links is not in what it shows; --set other_jobs=[] explains this job alone, ddpsim predict shows its step beside the others"};
   predict::Explanation e = predict::explain(l.question(), l.options);
   std::string heading = fmt::format("{}, batch {} per rank, {} on {}: {} rank{}; profile {}", l.workload.name, l.workload.batch, name_of(l.workload.precision), l.cluster.name,
                                     l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s", l.profile.name);

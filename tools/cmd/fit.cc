@@ -83,7 +83,8 @@ void fit_gpu(Terminal& t, const Flags& flags) {
 // NCCL's links, from imported tables of nccl-tests.
 void fit_nccl_tests(Terminal& t, const Flags& flags) {
   Profile base = base_of(t, flags);
-  if (base.kind != DeviceKind::Gpu) throw InputError{"--base " + flags.base, "is a profile of CPUs; --backend nccl-tests needs one of a GPU"};
+  if (base.kind != DeviceKind::Gpu)
+    throw InputError{"--base " + flags.base, "is a profile of CPUs; --backend nccl-tests needs that of the tables' GPUs, for example --base h100-sxm.datasheet (ddpsim list profiles)"};
   Tables all = load_tables(t, flags.runs);
   for (const std::string& why : all.left_out) t.err << "ddpsim: left out: " << why << "\n";
   std::vector<calib::CollectiveTable> tables;
@@ -94,19 +95,29 @@ void fit_nccl_tests(Terminal& t, const Flags& flags) {
   if (tables.empty()) throw InputError{flags.runs, "holds no table of collectives of " + base.name + " (ddpsim import nccl-tests makes them; --base names the profile of their cluster's GPUs)"};
   calib::CollectiveFit f = calib::fit_collectives(base, flags.name, std::move(tables));
   std::vector<io::OrderedJson> rows;
-  std::string table = fmt::format("{:<48} {:>5} {:>12} {:>12} {:>9} {:>13}\n", "table", "ranks", "bytes", "measured", "error", "size left out");
+  std::string table = fmt::format("{:<48} {:>5} {:>12} {:>12} {:>9} {:>13} {:>12}\n", "table", "ranks", "bytes", "measured", "error", "size left out", "interpolated");
   std::vector<double> errors;
   std::vector<double> without;
+  std::vector<double> beside;
+  auto signed_percent = [](const std::optional<double>& v) { return v ? fmt::format("{:+.2f}%", 100 * *v) : std::string("-"); };
   for (const auto& r : f.residuals) {
     auto rounded = [](double v) { return std::round(v * 1e5) / 1e5; };
     rows.push_back({{"table", r.table}, {"ranks", r.ranks}, {"bytes", r.bytes}, {"measured_ps", r.measured.ps}, {"error", rounded(r.error)}});
     if (r.without_size) rows.back()["without_size"] = rounded(*r.without_size);
-    table += fmt::format("{:<48} {:>5} {:>12} {:>12} {:>+8.2f}% {:>13}\n", r.table, r.ranks, r.bytes, to_string(r.measured), 100 * r.error, r.without_size ? fmt::format("{:+.2f}%", 100 * *r.without_size) : "-");
+    if (r.interpolated) rows.back()["interpolated"] = rounded(*r.interpolated);
+    table += fmt::format("{:<48} {:>5} {:>12} {:>12} {:>9} {:>13} {:>12}\n", r.table, r.ranks, r.bytes, to_string(r.measured), signed_percent(r.error), signed_percent(r.without_size),
+                         signed_percent(r.interpolated));
     errors.push_back(std::abs(r.error));
     if (r.without_size) without.push_back(std::abs(*r.without_size));
+    if (r.interpolated) beside.push_back(std::abs(*r.interpolated));
   }
-  table += fmt::format("fitted: median {:.2f} %, 95th percentile {:.2f} %\n", 100 * analysis::median(errors), 100 * analysis::percentile(errors, 95));
-  if (!without.empty()) table += fmt::format("size left out: median {:.2f} %, 95th percentile {:.2f} %\n", 100 * analysis::median(without), 100 * analysis::percentile(without, 95));
+  auto summary = [&](const char* what, const std::vector<double>& v, const char* is) {
+    if (!v.empty()) table += fmt::format("{:<14} median {:.2f} %, 95th percentile {:.2f} %: {}\n", what, 100 * analysis::median(v), 100 * analysis::percentile(v, 95), is);
+  };
+  summary("error", errors, "what this profile predicts for the sizes that it was fitted to");
+  summary("size left out", without, "what a profile fitted without that size predicts for it");
+  summary("interpolated", beside, "no profile: the line between the table's own sizes beside it (raw data)");
+  table += "A machine of which there is no table: ddpsim validate --collectives (each machine from the others' tables).\n";
   for (const auto& [name, link] : f.links) table += fmt::format("{}: steps x {:.2f}, efficiency x {:.2f} of {}'s\n", name, link.step_factor, link.efficiency, base.name);
   write_fit(t, flags, io::write_profile(f.profile, rows).dump(1) + "\n", table);
 }

@@ -49,7 +49,8 @@ Listing profiles(const io::Home& home) {
   Listing l{{"name", "kind", "basis", "hardware"}, {}};
   for (const auto& name : home.list("calib/profiles")) {
     Profile p = io::read_profile(document(home, "calib/profiles", name), name);
-    l.rows.push_back({name, p.kind == DeviceKind::Cpu ? "cpu" : "gpu", p.measured() ? "measured" : "datasheet, never measured", p.hardware});
+    std::string basis = report::basis_text(p);
+    l.rows.push_back({name, p.kind == DeviceKind::Cpu ? "cpu" : "gpu", basis == "datasheet" ? basis + ", never measured" : basis, p.hardware});
   }
   return l;
 }

@@ -212,6 +212,8 @@ Asked Loader::ask(const Choice& choice) {
     throw InputError{where, problem.message};
   };
   if (auto problem = validate(out.scenario, cluster.devices())) fail(problem);
+  for (const auto& [name, value] : out.scenario.plan.environment)
+    if (std::string problem = nccl_variable_problem(name); !problem.empty()) fail({"/plan/environment/" + name, problem});
   if (flags.fidelity == "message") out.options.fidelity = predict::Fidelity::Message;
   else if (!flags.fidelity.empty() && flags.fidelity != "collective") throw InputError{"--fidelity " + flags.fidelity, "expected collective or message"};
   if (out.options.fidelity == predict::Fidelity::Message && out.scenario.ranks > 1024)

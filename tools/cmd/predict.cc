@@ -37,6 +37,7 @@ report::Heading heading(const Loaded& l) {
   if (std::string nccl = nccl_text(plan); !nccl.empty()) h.plan += ", " + nccl;
   if (plan.accumulation_steps > 1) h.plan += fmt::format(", {} accumulation steps", plan.accumulation_steps);
   h.profile = l.profile.name;
+  h.basis = report::basis_text(l.profile);
   for (const auto& [rank, factor] : l.scenario.slow_ranks)
     if (factor > 1.02) h.straggler = fmt::format("rank {}, which computes {:g} times as long: the others wait for it in every collective", rank, factor);
   h.captured = l.workload.basis == Basis::Captured;
@@ -50,7 +51,7 @@ io::OrderedJson page_data(const Loaded& l, const predict::Prediction& p, const s
   report::Heading h = heading(l);
   io::OrderedJson j{{"kind", "predict"}, {"title", l.workload.name + " on " + l.cluster.name}, {"ranks", l.scenario.ranks}};
   j["heading"] = {{"workload", h.workload}, {"cluster", h.cluster}, {"plan", h.plan}, {"schedule", h.schedule}, {"limit", report::limit_sentence(h, p)},
-                  {"interval", report::interval_sentence(h, p)}, {"basis", report::basis_sentence(p)}, {"beside", report::beside_sentence(p)}};
+                  {"interval", report::interval_sentence(h, p)}, {"basis", report::basis_sentence(h, p)}, {"beside", report::beside_sentence(p)}};
   j["summary"] = io::write_summary(p);
   j["exposed_ps"] = io::OrderedJson::array();
   for (const analysis::BucketTimes& b : p.summary.buckets) j["exposed_ps"].push_back(b.exposed.ps);

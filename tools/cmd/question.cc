@@ -8,6 +8,7 @@
 #include <ostream>
 
 #include "sim/io/write_page.h"
+#include "sim/nccl/choose.h"
 #include "tools/cmd/documents.h"
 #include "tools/cmd/loader.h"
 
@@ -55,6 +56,17 @@ Json read_plan_flag(const std::string& plan) {
   return knobs;
 }
 
+std::string known_nccl_variables() { return fmt::format("{}", fmt::join(nccl::known_variables(), ", ")); }
+std::string nccl_variable_problem(const std::string& name) {
+  const auto& known = nccl::known_variables();
+  if (std::find(known.begin(), known.end(), name) != known.end()) return {};
+  std::string upper = name;
+  for (char& c : upper)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  std::string hint = io::nearest(upper, known);
+  return "is not a variable of NCCL that ddpsim reads" + (hint.empty() ? "; those are " + known_nccl_variables() : " (did you mean " + hint + "?)");
+}
+
 io::Home home_of(const Terminal& t) { return io::Home(t.home, t.executable, DDPSIM_BUILT_FROM); }
 
 Cluster load_cluster(const Terminal& t, const std::string& name, const std::vector<std::string>& sets) {
@@ -86,16 +98,16 @@ void add_question_flags(CLI::App& c, QuestionFlags& f) {
   c.add_option("--plan", f.plan, "plan: a file with knobs, or the name of a system (ddpsim list plans)");
   c.add_option("--profile", f.profiles, "profile: a file, or the name of a shipped one; default: the one that the cluster's devices name")->allow_extra_args(false);
   c.add_option("--ranks", f.ranks, "number of ranks; default: all devices of the cluster");
-  c.add_option("--set", f.sets, "PATH=VALUE, repeatable: bucket_cap_mb=50, cluster.hosts=16, workload.batch=64, slow_ranks.3=1.5")->allow_extra_args(false);
+  c.add_option("--set", f.sets, "PATH=VALUE, repeatable: bucket_cap_mb=50, cluster.hosts=16, workload.batch=64, slow_ranks.3=1.5, or a variable of NCCL: NCCL_ALGO=ring")->allow_extra_args(false);
   c.add_option("--layers", f.layers, "measured Run of the real framework: its layer profile (times without communication, all ranks running) replaces the workload's times");
   c.add_option("--fidelity", f.fidelity, "collective or message (every message of every step is simulated); default: message for backend tcp up to a million messages, else collective");
 }
 
-void add_output_flags(CLI::App& c, OutputFlags& f, const std::vector<std::string>& formats) {
+void add_output_flags(CLI::App& c, OutputFlags& f, const std::vector<std::string>& formats, const std::string& which) {
   f.format = formats.front();
   std::string list;
   for (const auto& s : formats) list += (list.empty() ? "" : ", ") + s;
-  c.add_option("--format", f.format, list)->check([formats, list](const std::string& s) {
+  c.add_option("--format", f.format, which.empty() ? list : which)->check([formats, list](const std::string& s) {
     return std::find(formats.begin(), formats.end(), s) != formats.end() ? std::string() : "\"" + s + "\" is not a format of this command; known are " + list;
   });
   c.add_option("--out", f.out, "write the answer to this file instead of stdout");
@@ -166,7 +178,7 @@ Hardware load_hardware(const Terminal& t, const QuestionFlags& flags) {
   Settings settings(flags.sets);
   for (const io::Setting& s : settings)
     if (s.target != Target::Cluster && s.target != Target::Profile)
-      throw InputError{"--set " + s.text, "this command knows a cluster and a profile only: --set cluster.hosts=2, --set profile.host.launch_ps=5000000"};
+      throw InputError{"--set " + s.text, "is none of a cluster, a profile or NCCL's variables, and a collective has no others: --set cluster.hosts=2, --set profile.host.launch_ps=5000000, --set NCCL_ALGO=ring"};
   Hardware out;
   Named c = open_document(home, "topologies", flags.cluster, "cluster", "--cluster");
   out.cluster_file = c.file;

@@ -34,8 +34,8 @@ struct OutputFlags {
   std::string out;
   std::string html;
 };
-// `formats`: allowed ones, the first is the default.
-void add_output_flags(CLI::App& command, OutputFlags& flags, const std::vector<std::string>& formats);
+// `formats`: allowed ones, the first is the default. `which`: for --help, where not every form of the command has all of them.
+void add_output_flags(CLI::App& command, OutputFlags& flags, const std::vector<std::string>& formats, const std::string& which = "");
 // --html FILE, of commands that have a page. Beside the answer, not instead of it.
 void add_html_flag(CLI::App& command, OutputFlags& flags);
 // Throws InputError if a page is asked for and this build has none: to be called before the work.
@@ -80,6 +80,9 @@ Workload as_recorded(const Workload& w, const Run& run);
 // Flags override the scenario file. Throws InputError.
 Loaded load(const Terminal& t, const QuestionFlags& flags);
 io::Home home_of(const Terminal& t);
+// NCCL's variables that ddpsim reads, as text; and what is wrong with a name that is none of them, with the nearest one; "" = it is one.
+std::string known_nccl_variables();
+std::string nccl_variable_problem(const std::string& name);
 // A cluster by name or path, with `--set cluster.PATH=VALUE` applied. Throws InputError.
 Cluster load_cluster(const Terminal& t, const std::string& name, const std::vector<std::string>& sets);
 // The profile that a cluster's devices name: a measured one of that hardware before the datasheet. Throws InputError.

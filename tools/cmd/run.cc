@@ -58,12 +58,15 @@ std::string explain(const CLI::App& app, const std::vector<std::string>& args, c
   return what;
 }
 
-// Of every option of every command below `app`: a value is no flag.
+// Of every option of every command below `app`: a value is no flag, and not empty (a variable of a shell that is not set).
 void require_values(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     for (CLI::Option* option : command->get_options())
       if (option->get_items_expected_max() > 0)
-        option->check([](const std::string& value) { return value.starts_with("--") ? "needs a value, found " + value : std::string(); });
+        option->check([](const std::string& value) {
+          if (value.empty()) return std::string("needs a value, found \"\"; leave it out for its default");
+          return value.starts_with("--") ? "needs a value, found " + value : std::string();
+        });
     require_values(*command);
   }
 }

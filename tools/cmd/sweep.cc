@@ -66,7 +66,7 @@ void check_axis(const Terminal& t, Loader& loader, const Sweep& s, std::size_t a
     for (const std::string& field : a.fields) {
       bool named = e.where.starts_with("--set " + field + "=");
       bool nothing = e.what.starts_with("unknown key") || e.what.starts_with("expected ");
-      for (const char* wrong : {"is not an index of a list", "is not inside an object", "has no unit", "has an unknown unit", "is not a number with a unit"})
+      for (const char* wrong : {"is not an index of a list", "is not inside an object", "has no unit", "has an unknown unit", "is not a number with a unit", "is not a variable of NCCL"})
         nothing = nothing || e.what.find(wrong) != std::string::npos;
       if (named && nothing) throw InputError{"--axis " + field, e.what};
     }
@@ -153,6 +153,7 @@ SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point) {
     row.busiest_link = p.busiest_link.name;
     row.busiest_share = p.busiest_link.busy;
     row.state = p.state_bytes;
+    row.beyond = fmt::format("{}", fmt::join(p.extrapolated, "; "));
   } catch (const InputError& e) {
     row.reason = one_line(e.where.empty() ? e.what : in_words_of_axes(fields_of(sweep.axes), row.values, e.where) + ": " + e.what);
   }
@@ -162,17 +163,17 @@ SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point) {
 std::string sweep_header(const Sweep& s) {
   std::string out = "point";
   for (const std::string& f : fields_of(s.axes)) out += "," + report::csv_field(f);
-  return out + ",world_size,step_ps,step_low_ps,step_high_ps,samples_per_s,scaling_efficiency,communication_ps,exposed_ps,all_reduces,largest_all_reduce,busiest_link,busiest_share,state_bytes,reason,sweep\n";
+  return out + ",world_size,step_ps,step_low_ps,step_high_ps,samples_per_s,scaling_efficiency,communication_ps,exposed_ps,all_reduces,largest_all_reduce,busiest_link,busiest_share,state_bytes,beyond_model,reason,sweep\n";
 }
 
 std::string sweep_line(const Sweep& s, const SweepRow& r) {
   std::string out = std::to_string(r.point);
   for (const std::string& v : r.values) out += "," + report::csv_field(v);
   if (r.reason.empty())
-    out += fmt::format(",{},{},{},{},{:.3f},{:.6f},{},{},{},{},{},{:.6f},{},", r.ranks, r.step.ps, ps(r.low), ps(r.high), r.samples_per_s, r.scaling_efficiency, r.communication.ps, r.exposed.ps,
-                       r.all_reduces, report::csv_field(r.algorithm), report::csv_field(r.busiest_link), r.busiest_share, r.state.count);
+    out += fmt::format(",{},{},{},{},{:.3f},{:.6f},{},{},{},{},{},{:.6f},{},{},", r.ranks, r.step.ps, ps(r.low), ps(r.high), r.samples_per_s, r.scaling_efficiency, r.communication.ps, r.exposed.ps,
+                       r.all_reduces, report::csv_field(r.algorithm), report::csv_field(r.busiest_link), r.busiest_share, r.state.count, report::csv_field(r.beyond));
   else
-    out += ",,,,,,,,,,,,,," + report::csv_field(r.reason);
+    out += ",,,,,,,,,,,,,,," + report::csv_field(r.reason);
   return out + "," + s.id + "\n";
 }
 
@@ -262,6 +263,7 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
   result("busiest_share", "share", [](const SweepRow& r) { return r.busiest_share; });
   result("state_bytes", "bytes", [](const SweepRow& r) { return r.state.count; });
   result("world_size", "", [](const SweepRow& r) { return r.ranks; });
+  if (std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return !r.beyond.empty(); })) result("beyond_model", "", [](const SweepRow& r) { return r.beyond; });
   column("reason", "reason", "", [](const SweepRow& r) { return r.reason; });
   bool jitter = std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return r.jitter; });
   OrderedJson notes = OrderedJson::array();
@@ -277,13 +279,18 @@ void SweepSummary::add(const SweepRow& row) {
     if (invalid_++ == 0) first_reason_ = row.reason;
     return;
   }
+  if (!row.beyond.empty() && beyond_++ == 0) first_beyond_ = row.beyond;
   auto slower = [](const SweepRow& a, const SweepRow& b) { return a.step < b.step; };
   if (best_.size() == kBest && !slower(row, best_.back())) return;
   best_.insert(std::upper_bound(best_.begin(), best_.end(), row, slower), row);
   if (best_.size() > kBest) best_.pop_back();
 }
 
-std::string SweepSummary::notes() const { return jitter_ ? std::string(kJitterNote) + "\n" : ""; }
+std::string SweepSummary::notes() const {
+  std::string out = jitter_ ? std::string(kJitterNote) + "\n" : "";
+  if (beyond_ > 0) out += report::wrapped(fmt::format("{} of {} points beyond the model; the first: {}\n", beyond_, rows_, first_beyond_));
+  return out;
+}
 
 std::string SweepSummary::text(const Sweep& s) const {
   std::string out;

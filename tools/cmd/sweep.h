@@ -26,6 +26,7 @@ struct SweepRow {
   std::string busiest_link;
   double busiest_share = 0;
   Bytes state;
+  std::string beyond;  // what of it the model has only in part, as predict says it; "" = nothing
 };
 
 struct Sweep {
@@ -62,8 +63,10 @@ class SweepSummary {
  private:
   std::int64_t rows_ = 0;
   std::int64_t invalid_ = 0;
+  std::int64_t beyond_ = 0;
   bool jitter_ = false;
   std::string first_reason_;
+  std::string first_beyond_;
   std::vector<SweepRow> best_;
 };
 

@@ -144,7 +144,7 @@ void topology_command(Terminal& t, Flags flags) {
   const std::vector<std::string> known{"show", "check", "draw"};
   if (std::find(known.begin(), known.end(), flags.what) == known.end()) {
     std::string hint = io::nearest(flags.what, known);
-    throw InputError{"topology " + flags.what, hint.empty() ? "expected show, check or draw" : "unknown (did you mean \"" + hint + "\"?)"};
+    throw InputError{"topology " + flags.what, hint.empty() ? "expected show, check or draw, and then the cluster: ddpsim topology show NAME" : "unknown (did you mean \"" + hint + "\"?)"};
   }
   if (!flags.cluster.empty() && !flags.cluster_flag.empty()) throw InputError{"--cluster " + flags.cluster_flag, "a cluster is named already: \"" + flags.cluster + "\"; keep one"};
   const std::string& name = flags.cluster.empty() ? flags.cluster_flag : flags.cluster;
@@ -170,7 +170,7 @@ void add_topology(CLI::App& app, Terminal& t) {
   c->add_option("name", flags->cluster, "cluster: a file, or the name of a shipped one (ddpsim list clusters)");
   c->add_option("--cluster", flags->cluster_flag, "the same, as a flag");
   c->add_option("--set", flags->sets, "cluster.PATH=VALUE, repeatable: cluster.hosts=16, cluster.link.bandwidth=40Gb/s")->allow_extra_args(false);
-  add_output_flags(*c, flags->output, {"table", "json", "dot", "svg"});
+  add_output_flags(*c, flags->output, {"table", "json", "dot", "svg"}, "show and check: table (default) or json; draw: dot (default) or svg");
   flags->output.format.clear();
   c->callback([&t, flags] { topology_command(t, *flags); });
 }

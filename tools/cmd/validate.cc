@@ -285,7 +285,7 @@ void add_validate(CLI::App& app, Terminal& t) {
   c->add_option("--without", flags->without, "predict with one mechanism of the model taken out (copy_in, burst, workers, ...): a gate that then passes guards nothing");
   c->add_flag("--collectives", flags->collectives, "judge the prices of NCCL's collectives instead: published tables, each predicted with what other machines' tables say");
   c->add_option("--published", flags->published, "folder of those tables; default: the shipped calib/published")->needs("--collectives");
-  add_output_flags(*c, flags->output, {"table", "json", "junit", "md"});
+  add_output_flags(*c, flags->output, {"table", "json", "junit", "md"}, "table (default), json, md; without --collectives also junit");
   add_html_flag(*c, flags->output);
   c->callback([&t, flags] { validate_command(t, *flags); });
 }
