@@ -20,7 +20,6 @@ struct Turn {
   double every = 0;
   double work = 0;
   double pieces = 0;
-  double end() const { return from + own + (pieces - 1) * every; }
 };
 
 // What can be done at most until then. `enough`: whoever asks need not know how much more.
@@ -40,15 +39,14 @@ struct Moment {
   double when = 0;
   double most = 0;  // work until then
 };
-// Those until which more than `least` cannot be used.
+// Those until which more than `least` cannot be used. It is most where a turn begins: from there on less time is lost.
 void find_moments(const std::vector<Turn>& turns, double least, std::vector<Moment>& out) {
   out.clear();
-  for (const Turn& t : turns)
-    for (double when : {t.from, t.end()}) {
-      if (when <= least) continue;
-      double most = most_until(when, turns, when - least);
-      if (when - most > least) out.push_back({when, most});
-    }
+  for (const Turn& t : turns) {
+    if (t.from <= least) continue;
+    double most = most_until(t.from, turns, t.from - least);
+    if (t.from - most > least) out.push_back({t.from, most});
+  }
 }
 
 class Time {
@@ -171,7 +169,7 @@ class Time {
     // What is not longer than the whole is known to be needs not be told apart: most moments, of most links.
     double most_idle = known * (1 - 1e-9) - work;
     double latest = 0;
-    for (const Turn& t : last_) latest = std::max(latest, t.end());
+    for (const Turn& t : last_) latest = std::max(latest, t.from);
     find_moments(first_, most_idle - latest, begins_);
     if (begins_.empty()) return 0;
     find_moments(last_, most_idle - idle(begins_), ends_);
