@@ -19,18 +19,14 @@ int in_order_parent(int n, int rank) {
   return up < n ? up : rank ^ bit;
 }
 
+// Where position p of n stands in the first tree's order: the second is its mirror (n even) or its shift by one (n odd).
+int place_in_tree(int n, int tree, int p) { return tree == 0 ? p : n % 2 == 1 ? (p + n - 1) % n : n - 1 - p; }
+
 // One of the trees as an operation sees it: parents by position (-1 = the root).
 std::vector<int> parents_of(Operation o, int n, int tree) {
   if (o == Operation::AllReduce) return double_tree_parents(n, tree);
   std::vector<int> out{-1};
   for (int up : double_tree_parents(n - 1, tree)) out.push_back(up + 1);  // the tree's root hangs under position 0
-  return out;
-}
-
-std::vector<std::vector<int>> children_of(const std::vector<int>& parents) {
-  std::vector<std::vector<int>> out(parents.size());
-  for (std::size_t p = 0; p < parents.size(); ++p)
-    if (parents[p] >= 0) out[static_cast<std::size_t>(parents[p])].push_back(static_cast<int>(p));
   return out;
 }
 
@@ -101,22 +97,25 @@ Way fall(const std::vector<std::vector<int>>& children, int p) {
 std::vector<int> double_tree_parents(int n, int tree) {
   std::vector<int> out;
   for (int p = 0; p < n; ++p) {
-    bool shift = n % 2 == 1;
-    int at = tree == 0 ? p : shift ? (p + n - 1) % n : n - 1 - p;
-    int up = in_order_parent(n, at);
-    out.push_back(tree == 0 || up < 0 ? up : shift ? (up + 1) % n : n - 1 - up);
+    int up = in_order_parent(n, place_in_tree(n, tree, p));
+    out.push_back(tree == 0 || up < 0 ? up : n % 2 == 1 ? (up + 1) % n : n - 1 - up);
   }
+  return out;
+}
+
+std::vector<std::vector<int>> children_of(const std::vector<int>& parents) {
+  std::vector<std::vector<int>> out(parents.size());
+  for (std::size_t p = 0; p < parents.size(); ++p)
+    if (parents[p] >= 0) out[static_cast<std::size_t>(parents[p])].push_back(static_cast<int>(p));
   return out;
 }
 
 std::vector<int> double_tree_children(int n, int tree) {
   std::vector<int> parents = double_tree_parents(n, tree);
-  bool shift = n % 2 == 1;
-  auto at = [&](int p) { return tree == 0 ? p : shift ? (p + n - 1) % n : n - 1 - p; };
   std::vector<int> out;
   for (int p = 0; p < n; ++p) {
     int up = parents[static_cast<std::size_t>(p)];
-    out.push_back(up >= 0 && at(p) > at(up) ? 1 : 0);
+    out.push_back(up >= 0 && place_in_tree(n, tree, p) > place_in_tree(n, tree, up) ? 1 : 0);
   }
   return out;
 }

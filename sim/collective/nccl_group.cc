@@ -106,7 +106,8 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
       bool by_other = out == nccl::PathType::Pxn && (relay < nccl::PathType::P2c || machine.version.minor >= 28);
       if (out == nccl::PathType::Pxn && !by_other) out = in;
       // GPUs and NICs in pairs on PCIe switches, as in DGX-1, DGX-2 and DGX A100, where nothing else is drawn.
-      if (!drawn && machine.compute_capability < 90 && nics[i] == f.nic_of(device(a) ^ 1)) out = in = nccl::PathType::Pix;
+      int other = f.local_of(device(a)) ^ 1;
+      if (!drawn && machine.compute_capability < 90 && other < c.devices_per_host && nics[i] == f.nic_of(host * c.devices_per_host + other)) out = in = nccl::PathType::Pix;
       for (nccl::PathType* t : {&out, &in}) {
         *t = as_seen_by(machine.version, *t);
         if (through_host) *t = std::max(*t, nccl::PathType::Phb);
@@ -148,10 +149,10 @@ std::vector<NcclChannels> distinct_channels(const NcclGroup& g, const nccl::Chan
   std::vector<NcclChannels> out;
   for (std::size_t k = 0; k < channels; ++k) {
     NcclChannels c;
-    // A ring that crosses enters and leaves by the NIC nearest to its first and its last GPU; of two that exchange their NICs, each takes the other's way through every
+    // A channel that crosses enters and leaves by the NIC nearest to its first and its last GPU; of two rings that exchange their NICs, each takes the other's way through every
     // second node, so that a NIC meets the same one of the next node.
     c.nic = graph.crossnic == 0 ? nic_of(g, graph, k, nics) : -1;
-    bool exchange = graph.crossnic == 2 && channels % 2 == 0;
+    bool exchange = ring && graph.crossnic == 2 && channels % 2 == 0;
     for (std::size_t i = 0; i < g.nodes.size(); ++i) c.order.push_back(chain(graph, g.nodes[i], same_chain ? 0 : exchange && i % 2 == 1 ? k ^ 1 : k));
     // A ring of one node has no beginning.
     std::vector<int>& only = c.order.front();

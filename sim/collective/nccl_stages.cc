@@ -8,7 +8,6 @@
 namespace ddpsim::collective {
 namespace {
 
-constexpr int kBalancedTree = 1;  // NCCL's pattern
 constexpr int kGroupsOfChannel = 4;  // each tree, up and down
 
 using Kind = NcclStage::Kind;
@@ -56,36 +55,35 @@ class Stages {
   NcclStages out_;
 };
 
-std::vector<std::vector<int>> children_of(const std::vector<int>& parents) {
-  std::vector<std::vector<int>> out(parents.size());
-  for (std::size_t i = 0; i < parents.size(); ++i)
-    if (parents[i] >= 0) out[static_cast<std::size_t>(parents[i])].push_back(static_cast<int>(i));
-  return out;
-}
-// Nodes with parents before their children.
-std::vector<int> from_root(const std::vector<std::vector<int>>& children, int root) {
-  std::vector<int> out{root};
-  for (std::size_t i = 0; i < out.size(); ++i)
-    for (int c : children[static_cast<std::size_t>(out[i])]) out.push_back(c);
-  return out;
+// One of the two trees over nodes.
+struct NodeTree {
+  std::vector<int> parents;
+  std::vector<std::vector<int>> children;
+  std::vector<int> from_root;  // parents before their children
+};
+NodeTree node_tree(std::size_t nodes, int which) {
+  NodeTree t{double_tree_parents(static_cast<int>(nodes), which), {}, {}};
+  t.children = children_of(t.parents);
+  t.from_root.push_back(static_cast<int>(std::find(t.parents.begin(), t.parents.end(), -1) - t.parents.begin()));
+  for (std::size_t i = 0; i < t.from_root.size(); ++i)
+    for (int c : t.children[static_cast<std::size_t>(t.from_root[i])]) t.from_root.push_back(c);
+  return t;
 }
 
 // One tree over NVLS's heads (a rank of each node): what `ready[i]` names goes up from node i, and the sum down. Returns per node what it waits for to have the sum.
 std::vector<Ids> head_tree(Stages& s, const std::vector<int>& heads, int which, double share, std::vector<Ids> ready) {
-  std::vector<int> parents = double_tree_parents(static_cast<int>(heads.size()), which);
-  auto children = children_of(parents);
-  int root = static_cast<int>(std::find(parents.begin(), parents.end(), -1) - parents.begin());
-  std::vector<int> order = from_root(children, root);
+  NodeTree t = node_tree(heads.size(), which);
   auto head = [&](int i) { return heads[static_cast<std::size_t>(i)]; };
-  for (auto it = order.rbegin(); it != order.rend(); ++it) {
-    int up = parents[static_cast<std::size_t>(*it)];
+  for (auto it = t.from_root.rbegin(); it != t.from_root.rend(); ++it) {
+    int up = t.parents[static_cast<std::size_t>(*it)];
     if (up < 0) continue;
     ready[static_cast<std::size_t>(up)].push_back(s.hop(Kind::Net, head(*it), head(up), 0, share, 0, ready[static_cast<std::size_t>(*it)]));
   }
   std::vector<Ids> has(heads.size());
-  has[static_cast<std::size_t>(root)] = ready[static_cast<std::size_t>(root)];
-  for (int i : order)
-    for (int c : children[static_cast<std::size_t>(i)])
+  auto root = static_cast<std::size_t>(t.from_root.front());
+  has[root] = ready[root];
+  for (int i : t.from_root)
+    for (int c : t.children[static_cast<std::size_t>(i)])
       has[static_cast<std::size_t>(c)] = {s.hop(Kind::Net, head(i), head(c), 0, share, 0, has[static_cast<std::size_t>(i)])};
   return has;
 }
@@ -93,30 +91,27 @@ std::vector<Ids> head_tree(Stages& s, const std::vector<int>& heads, int which, 
 // One tree of a channel: each node's chain with the edges between nodes, up and down. Of a parent, its second child meets the chain's first GPU; the first child the
 // second one in a balanced tree.
 void chain_tree(Stages& s, const NcclChannels& c, int which, bool balanced, int group, double share) {
-  auto nodes = static_cast<int>(c.order.size());
-  std::vector<int> parents = double_tree_parents(nodes, which);
-  std::vector<int> child = double_tree_children(nodes, which);
-  auto children = children_of(parents);
-  int root = static_cast<int>(std::find(parents.begin(), parents.end(), -1) - parents.begin());
-  std::vector<int> from = from_root(children, root);
+  NodeTree t = node_tree(c.order.size(), which);
+  std::vector<int> child = double_tree_children(static_cast<int>(c.order.size()), which);
   auto order = [&](int i) -> const std::vector<int>& { return c.order[static_cast<std::size_t>(i)]; };
   // Where in its parent's chain a child enters.
   auto place = [&](int i) -> std::size_t {
-    return balanced && child[static_cast<std::size_t>(i)] == 0 && order(parents[static_cast<std::size_t>(i)]).size() > 1 ? 1 : 0;
+    return balanced && child[static_cast<std::size_t>(i)] == 0 && order(t.parents[static_cast<std::size_t>(i)]).size() > 1 ? 1 : 0;
   };
   std::vector<Ids> ready(c.order.size());  // of each node's first GPU
-  for (auto it = from.rbegin(); it != from.rend(); ++it) {
+  for (auto it = t.from_root.rbegin(); it != t.from_root.rend(); ++it) {
     Ids last;
     for (std::size_t i = order(*it).size(); i-- > 0;) {
-      for (int k : children[static_cast<std::size_t>(*it)])
+      for (int k : t.children[static_cast<std::size_t>(*it)])
         if (place(k) == i) last.push_back(s.hop(Kind::Net, order(k).front(), order(*it)[i], group, share, share, ready[static_cast<std::size_t>(k)]));
       if (i > 0) last = {s.hop(Kind::Hop, order(*it)[i], order(*it)[i - 1], group, share, share, last)};
     }
     ready[static_cast<std::size_t>(*it)] = std::move(last);
   }
   std::vector<Ids> has(c.order.size());
-  has[static_cast<std::size_t>(root)] = ready[static_cast<std::size_t>(root)];
-  for (int i : from) {
+  auto root = static_cast<std::size_t>(t.from_root.front());
+  has[root] = ready[root];
+  for (int i : t.from_root) {
     Ids last = has[static_cast<std::size_t>(i)];
     for (std::size_t k = 0; k < order(i).size(); ++k) {
       // The thread block reads a chunk once and writes it to all.
@@ -126,7 +121,7 @@ void chain_tree(Stages& s, const NcclChannels& c, int which, bool balanced, int 
         same_pass = true;
         return id;
       };
-      for (int below : children[static_cast<std::size_t>(i)])
+      for (int below : t.children[static_cast<std::size_t>(i)])
         if (place(below) == k) has[static_cast<std::size_t>(below)] = {give(Kind::Net, order(below).front())};
       if (k + 1 < order(i).size()) last = {give(Kind::Hop, order(i)[k + 1])};
     }
@@ -145,7 +140,7 @@ void chain_down(Stages& s, const std::vector<int>& order, int group, double shar
 
 NcclStages trees(const NcclGroup& g) {
   Stages s(4 * g.devices.size());
-  bool balanced = g.system.graphs.by_algorithm[1].pattern == kBalancedTree;
+  bool balanced = g.system.graphs.by_algorithm[1].pattern == nccl::kBalancedTree;
   const NcclChannels& c = g.trees.front();
   if (g.nodes.size() > 1) {
     for (int which : {0, 1}) chain_tree(s, c, which, balanced, 2 * which, 0.5);

@@ -14,6 +14,13 @@ namespace ddpsim::nccl {
 using topology::PathType;
 inline constexpr std::array<const char*, 12> kPathTypes{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
 
+// NCCL's numbers of patterns (NCCL_TOPO_PATTERN_*); 2, the split tree, is not searched for.
+inline constexpr int kBalancedTree = 1;  // a parent's first child enters at its chain's second GPU
+inline constexpr int kPlainTree = 3;
+inline constexpr int kRingPattern = 4;
+inline constexpr int kNvlsPattern = 5;
+inline constexpr int kCollnetDirect = 6;
+
 struct ChannelGraph {
   int channels = 0;     // of the search, before they are duplicated for the communicator; 0 = NCCL found none
   double bw_intra = 0;  // bytes/s per channel, one direction, inside a node
@@ -21,7 +28,7 @@ struct ChannelGraph {
   Duration latency_inter;  // of the network, as its plugin says; NCCL adds it to its own
   PathType type_intra = PathType::Loc;  // the worst way between two GPUs of a channel
   PathType type_inter = PathType::Loc;  // between a GPU and its NIC
-  int pattern = 0;  // 1 balanced tree, 2 split tree, 3 tree, 4 ring, 5 NVLS, 6 collnet direct
+  int pattern = 0;  // one of those above; 0 = none
   bool same_channels = true;
   int crossnic = 0;
   std::vector<std::vector<int>> order;   // of each channel, GPUs by device number, in order; NVLS: its head

@@ -19,9 +19,6 @@ constexpr double kIntra100[]{90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18};
 constexpr double kInter100[]{96, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12};
 constexpr std::size_t kMostChannels = 32;
 constexpr double kSlack = 1e-6;  // sums of speeds against a capacity
-constexpr int kBalanced = 1;     // patterns
-constexpr int kPlain = 3;
-constexpr int kRing = 4;
 
 std::span<const double> speeds(int cc, bool one_node) {
   if (cc >= 100) return one_node ? std::span<const double>(kIntra100) : kInter100;
@@ -125,11 +122,11 @@ class Packer {
   bool intel() const { return machine_.cpu == Cpu::Intel || machine_.cpu == Cpu::Mixed; }
   Way hop(int a, int b) const { return {&between(a, b), intra_, intel() && path(a, b) == PathType::Phb}; }
   Way in(int gpu, int nic) const {
-    auto at = static_cast<std::size_t>(gpu * node_.nics + nic);
+    std::size_t at = node_.at(gpu, nic);
     return {&node_.in_route[at], inter_, false, machine_.compute_capability < 80 ? node_.in_reverse[at] : -1};
   }
   Way out(int gpu, int nic, double part = 1) const {
-    auto at = static_cast<std::size_t>(gpu * node_.nics + nic);
+    std::size_t at = node_.at(gpu, nic);
     return {&node_.out_route[at], inter_ * part, intel() && node_.nic_path[at] == PathType::Phb};
   }
   double left_on(const std::vector<int>& route) const {
@@ -142,7 +139,7 @@ class Packer {
 
   // A tree goes out and in by its NIC: both ways have to be near enough.
   bool near(int gpu, int nic) const {
-    auto at = static_cast<std::size_t>(gpu * node_.nics + nic);
+    std::size_t at = node_.at(gpu, nic);
     return node_.nic_back_path[at] <= limits_.inter && (ring_ || node_.nic_path[at] <= limits_.inter);
   }
   bool enough() const { return best_.size() >= most_ || tries_ > most_tries(); }
@@ -169,7 +166,7 @@ class Packer {
     std::vector<Key> starts;
     for (int nic = 0; nic < node_.nics; ++nic)
       for (int g = 0; g < n; ++g)
-        starts.emplace_back(-nic_left_[static_cast<std::size_t>(nic)], node_.nic_back_path[static_cast<std::size_t>(g * node_.nics + nic)], nic,
+        starts.emplace_back(-nic_left_[static_cast<std::size_t>(nic)], node_.nic_back_path[node_.at(g, nic)], nic,
                             (static_cast<std::size_t>(g + n) - k % static_cast<std::size_t>(n)) % static_cast<std::size_t>(n), g);
     std::sort(starts.begin(), starts.end());
     for (const Key& key : starts) {
@@ -215,7 +212,7 @@ class Packer {
       if (visited_[static_cast<std::size_t>(g)] || path(last, g) > limits_.intra) continue;
       if (second && !near(g, c.nics[1])) continue;
       if (limits_.same && !channels_.empty() && g != channels_.front().order[c.order.size()]) continue;
-      int way = comes_back ? static_cast<int>(node_.nic_path[static_cast<std::size_t>(g * node_.nics + c.nics[1])]) : 0;
+      int way = comes_back ? static_cast<int>(node_.nic_path[node_.at(g, c.nics[1])]) : 0;
       next.emplace_back(ends ? way : -way, path(last, g), -left_on(between(last, g)), d, g);
     }
     std::sort(next.begin(), next.end());
@@ -232,12 +229,21 @@ class Packer {
     }
   }
 
+  // With this channel, one more.
+  void keep(const Channel& c) {
+    channels_.push_back(c);
+    std::vector<char> visited = visited_;
+    add_channel();
+    visited_ = std::move(visited);
+    channels_.pop_back();
+  }
+
   // A ring closes; towards the network a ring leaves by its last GPU, a tree by its first (a balanced one half by its second), through the NIC that it came by.
   void finish(Channel& c) {
     if (limits_.cross != 0) return cross(c);
     std::array<Way, 2> ways{};
     std::size_t count = 0;
-    if (network_ && ring_ && node_.nic_path[static_cast<std::size_t>(c.order.back() * node_.nics + c.nics[1])] > limits_.inter) return;
+    if (network_ && ring_ && node_.nic_path[node_.at(c.order.back(), c.nics[1])] > limits_.inter) return;
     if (!network_ && ring_ && path(c.order.back(), c.order.front()) > limits_.intra) return;
     if (network_ && shape_ == Shape::Balanced && node_.gpus > 1) {
       for (std::size_t i : {0, 1}) ways[count++] = out(c.order[i], c.nics[1], 0.5);
@@ -248,22 +254,15 @@ class Packer {
     }
     std::size_t taken = 0;
     while (taken < count && take(ways[taken])) ++taken;
-    if (taken == count) {
-      channels_.push_back(c);
-      std::vector<char> visited = visited_;
-      add_channel();
-      visited_ = std::move(visited);
-      channels_.pop_back();
-    }
+    if (taken == count) keep(c);
     while (taken > 0) give(ways[--taken]);
   }
 
   // The ring leaves by a near NIC that has room.
   void cross(Channel& c) {
     std::vector<std::pair<PathType, int>> ways;
-    auto at = [&](int nic) { return static_cast<std::size_t>(c.order.back() * node_.nics + nic); };
     for (int nic = 0; nic < node_.nics; ++nic)
-      if (node_.nic_path[at(nic)] <= limits_.inter) ways.emplace_back(node_.nic_path[at(nic)], nic);
+      if (PathType path = node_.nic_path[node_.at(c.order.back(), nic)]; path <= limits_.inter) ways.emplace_back(path, nic);
     std::sort(ways.begin(), ways.end());
     int came_by = c.nics[1];
     for (auto [type, nic] : ways) {
@@ -273,11 +272,7 @@ class Packer {
       if (left + kSlack < inter_ || !take(out(c.order.back(), nic))) continue;
       left -= inter_;
       c.nics[1] = nic;
-      channels_.push_back(c);
-      std::vector<char> visited = visited_;
-      add_channel();
-      visited_ = std::move(visited);
-      channels_.pop_back();
+      keep(c);
       left += inter_;
       give(out(c.order.back(), nic));
     }
@@ -304,14 +299,6 @@ class Packer {
   int tries_ = 0;
 };
 
-PathType worst_of(const std::vector<PathType>& paths, int gpus) {
-  PathType worst = PathType::Loc;
-  for (int a = 0; a < gpus; ++a)
-    for (int b = 0; b < gpus; ++b)
-      if (a != b) worst = std::max(worst, paths[static_cast<std::size_t>(a * gpus + b)]);
-  return worst;
-}
-
 void fill(ChannelGraph& g, const Node& node, const std::vector<Channel>& channels, double intra, double inter) {
   g.channels = static_cast<int>(channels.size());
   g.bw_intra = intra * 1e9;
@@ -324,12 +311,11 @@ void fill(ChannelGraph& g, const Node& node, const std::vector<Channel>& channel
       g.type_intra = std::max(g.type_intra, node.gpu_path[static_cast<std::size_t>(c.order[i] * node.gpus + c.order[i + 1])]);
     if (c.nics[0] < 0) continue;
     g.nics.push_back(c.nics);
-    auto path = [&](int gpu, int nic) { return static_cast<std::size_t>(gpu * node.nics + nic); };
-    g.type_inter = std::max(g.type_inter, node.nic_back_path[path(c.order.front(), c.nics[0])]);
+    g.type_inter = std::max(g.type_inter, node.nic_back_path[node.at(c.order.front(), c.nics[0])]);
     // Where no ways to NICs are drawn, what lies between a NIC and another GPU is not known.
     if (c.order.size() < 2 || node.out_route.front().empty()) continue;
-    if (g.pattern == kRing) g.type_inter = std::max(g.type_inter, node.nic_path[path(c.order.back(), c.nics[1])]);
-    if (g.pattern == kBalanced) g.type_inter = std::max({g.type_inter, node.nic_path[path(c.order[1], c.nics[1])], node.nic_back_path[path(c.order[1], c.nics[1])]});
+    if (g.pattern == kRingPattern) g.type_inter = std::max(g.type_inter, node.nic_path[node.at(c.order.back(), c.nics[1])]);
+    if (g.pattern == kBalancedTree) g.type_inter = std::max({g.type_inter, node.nic_path[node.at(c.order[1], c.nics[1])], node.nic_back_path[node.at(c.order[1], c.nics[1])]});
   }
 }
 
@@ -377,7 +363,7 @@ bool two_domains(const Node& node) {
 
 ChannelGraph rings(const Node& node, int nodes, const Machine& m) {
   ChannelGraph g;
-  g.pattern = kRing;
+  g.pattern = kRingPattern;
   bool network = nodes > 1;
   int minor = m.version.minor;
   std::vector<int> crossings{0};
@@ -401,7 +387,7 @@ ChannelGraph rings(const Node& node, int nodes, const Machine& m) {
       for (PathType to_nic : inter)
         for (PathType between : intra) {
           bool too_far = !found.empty() && (to_nic > std::max(far_inter, PathType::Pxn) || between > far_intra);
-          if ((network && between > to_nic && between != *intra.begin()) || (network && too_far) || (!network && !found.empty() && between > far_intra)) continue;
+          if (too_far || (between > to_nic && between != *intra.begin())) continue;
           std::vector<Channel> channels = Packer(node, m, Shape::Ring, network, {between, to_nic, kMostChannels, false, cross}).pack(speed, speed, needed / speed + kSlack);
           double total = speed * static_cast<double>(channels.size());
           if (channels.size() < least || total <= needed + kSlack) continue;
@@ -428,16 +414,14 @@ ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
   auto arity = static_cast<std::size_t>(m.version.minor >= 25 ? std::min(32, node.gpus) : node.gpus);
   std::vector<int> heads;
   for (int nic = 0; nic < node.nics && nodes > 1; ++nic) {
-    auto far = [&](int gpu) { return node.nic_back_path[static_cast<std::size_t>(gpu * node.nics + nic)]; };
-    int best = -1;
+    PathType nearest = PathType::Dis;
+    for (int gpu = 0; gpu < node.gpus; ++gpu) nearest = std::min(nearest, node.nic_back_path[node.at(gpu, nic)]);
+    // Of the nearest GPUs the first that no NIC has.
     for (int gpu = 0; gpu < node.gpus; ++gpu) {
-      bool used = std::find(heads.begin(), heads.end(), gpu) != heads.end();
-      // Of the nearest ones the first that no NIC has.
-      if (!used && (best < 0 || far(gpu) < far(best))) best = gpu;
+      if (node.nic_back_path[node.at(gpu, nic)] != nearest || std::find(heads.begin(), heads.end(), gpu) != heads.end()) continue;
+      heads.push_back(gpu);
+      break;
     }
-    bool nearest = best >= 0;
-    for (int gpu = 0; gpu < node.gpus && nearest; ++gpu) nearest = far(best) <= far(gpu);
-    if (nearest) heads.push_back(best);
   }
   if (nodes == 1)
     for (int gpu = 0; gpu < node.gpus; ++gpu) heads.push_back(gpu);
@@ -470,7 +454,7 @@ ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
   g.bw_intra = at * 1e9;
   g.bw_inter = inter * 1e9;
   g.type_intra = PathType::Nvl;
-  g.pattern = 5;
+  g.pattern = kNvlsPattern;
   for (std::size_t k = 0; k < most; ++k) g.order.push_back({heads[k]});
   return g;
 }
@@ -494,12 +478,11 @@ ChannelGraph trees(const Node& node, const Machine& m, std::size_t channels, boo
             Packer packer(node, m, shape, true, {between, to_nic, channels, same});
             std::vector<Channel> found = packer.pack(tried[at], tried[at]);
             if (found.size() < channels) continue;
-            g.pattern = shape == Shape::Balanced ? kBalanced : kPlain;
+            g.pattern = shape == Shape::Balanced ? kBalancedTree : kPlainTree;
             // The chain inside may be up to twice as fast as the network.
             double speed = tried[at];
             for (std::size_t faster = at; faster > 0 && speed < 2 * tried[at]; --faster) {
-              Packer again(node, m, shape, true, {between, to_nic, channels, same});
-              std::vector<Channel> more = again.pack(tried[faster - 1], tried[at]);
+              std::vector<Channel> more = packer.pack(tried[faster - 1], tried[at]);
               if (more.size() < channels) break;
               found = std::move(more);
               speed = tried[faster - 1];
@@ -547,30 +530,24 @@ Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_in
   Graphs out;
   ChannelGraph& ring = out.by_algorithm[0];
   ChannelGraph& tree = out.by_algorithm[1];
-  if (node.gpus == 1 && nodes > 1) {
-    // One GPU a node: only the NIC matters.
-    ring = rings(node, nodes, m);
+  if (node.gpus > 1 || nodes > 1) ring = rings(node, nodes, m);
+  if (nodes > 1) {
     tree = trees(node, m, static_cast<std::size_t>(ring.channels), false);
   } else if (node.gpus > 1) {
-    ring = rings(node, nodes, m);
-    if (nodes == 1) {
-      // The same paths, open; two GPUs need each direction once.
-      tree = ring;
-      tree.pattern = kBalanced;
-      if (node.gpus == 2) tree.bw_intra = tree.bw_inter = 2 * ring.bw_intra;
-    } else {
-      tree = trees(node, m, static_cast<std::size_t>(ring.channels), false);
-    }
+    // The same paths, open; two GPUs need each direction once.
+    tree = ring;
+    tree.pattern = kBalancedTree;
+    if (node.gpus == 2) tree.bw_intra = tree.bw_inter = 2 * ring.bw_intra;
   }
   if (node.nvswitch && cc >= 90 && node.gpus > 1) {
     out.by_algorithm[3] = nvls(node, nodes, m);
     out.by_algorithm[3].type_inter = ring.type_inter;
   }
   if (collnet && nodes > 1 && ring.channels > 0) {
-    out.by_algorithm[2] = tree.pattern == kPlain ? tree : trees(node, m, static_cast<std::size_t>(ring.channels), true);
+    out.by_algorithm[2] = tree.pattern == kPlainTree ? tree : trees(node, m, static_cast<std::size_t>(ring.channels), true);
     out.by_algorithm[4] = ring;
-    out.by_algorithm[4].pattern = 6;
-    out.by_algorithm[4].type_intra = worst_of(node.gpu_path, node.gpus);
+    out.by_algorithm[4].pattern = kCollnetDirect;
+    out.by_algorithm[4].type_intra = *types_inside(node).rbegin();
   }
   for (ChannelGraph& g : out.by_algorithm) g.latency_inter = latency_inter;
   return out;

@@ -25,6 +25,7 @@ struct Node {
   std::vector<int> in_reverse;              // [gpu * nics + nic]: the way back of the last link from the NIC to the GPU; -1 = none
   bool nvswitch = false;
   double nvlink_per_gpu = 0;  // with NVSwitch
+  std::size_t at(int gpu, int nic) const { return static_cast<std::size_t>(gpu * nics + nic); }  // in the lists of [gpu * nics + nic]
 };
 
 // What NCCL's numbers of a node's links, and its search, depend on.

@@ -131,7 +131,7 @@ double bandwidth(const System& s, Operation op, Algorithm a, Protocol p, Version
     bus = std::min(bus * 0.92, channels * by_generation(kTree, s, v, column));
     if (p == Protocol::Ll) bus = std::min(bus / 3.8, ll_bus_limit(s, v));
     if (p == Protocol::Ll128) bus = std::min(bus * (s.nodes == 1 ? 7.0 / 9 : 120.0 / 128), channels * channel_limit(s, v, a, p));
-    if (g.pattern == 3) bus *= 0.85;
+    if (g.pattern == kPlainTree) bus *= 0.85;
   }
   if (a == Algorithm::Pat) bus *= v.minor >= 24 ? 0.75 : 0.85;
   if (a == Algorithm::CollnetDirect) {

@@ -158,8 +158,34 @@ TEST(NcclSearch, NvlsHasAHeadForEachNic) {
     NcclGroup g = make_nccl_group(f, first(16), {}, 90);
     EXPECT_EQ(g.system.graphs.by_algorithm[3].channels, nics);
     EXPECT_EQ(g.system.heads(), nics == 1 ? 1 : nics);
+    for (int k = 0; k < nics; ++k) EXPECT_EQ(f.nic_of(g.system.graphs.by_algorithm[3].order[static_cast<std::size_t>(k)].front()), k);
     EXPECT_EQ(available(g.system, AR, Algorithm::NvlsTree, SI), nics > 1) << nics;
   }
+}
+
+// Hosts of which nothing is drawn have their GPUs in pairs, counted from the host's first: three GPUs a host are alike on every host.
+TEST(NcclSearch, PairsAreOfOneHost) {
+  Cluster c = test::cluster("dgx-a100");
+  c.hosts = 4;
+  c.devices_per_host = c.nics_per_host = 3;
+  Fabric f(c);
+  auto tree = [&](int from) {
+    std::vector<int> devices = first(6);
+    for (int& d : devices) d += from;
+    return make_nccl_group(f, devices, {}, 80).system.graphs.by_algorithm[1];
+  };
+  EXPECT_EQ(tree(0).order, tree(3).order);
+  EXPECT_EQ(tree(0).nics, tree(3).nics);
+}
+
+// Only rings exchange their NICs from node to node, whatever an imported graph says of its trees.
+TEST(NcclSearch, TreesOfACrossingGraphStayAsTheyAre) {
+  World s("dgx-h100", 2, 16);
+  Graphs found = s.group.system.graphs;
+  found.by_algorithm[1].crossnic = 2;
+  NcclGroup g = make_nccl_group(*s.fabric, first(16), {}, 90, &found);
+  for (const auto& c : g.trees)
+    for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(c.order[1][i], c.order[0][i] + 8);
 }
 
 // Rings that exchange their NICs: where one leaves a node, the next one's first GPU is beside the NIC of the same number.

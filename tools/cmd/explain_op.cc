@@ -34,6 +34,16 @@ bool same_way(const nccl::P2pMessage& a, const nccl::P2pMessage& b) { return a.p
 constexpr std::int64_t kSmallest = 1024;
 constexpr std::int64_t kLargest = std::int64_t{8} << 30;
 
+// Between a size that does not and one that does: the first that does.
+template <class Does>
+std::int64_t first_that(std::int64_t not_yet, std::int64_t then, Does does) {
+  while (then - not_yet > 1) {
+    std::int64_t middle = not_yet + (then - not_yet) / 2;
+    (does(middle) ? then : not_yet) = middle;
+  }
+  return then;
+}
+
 // `price(profile, bytes)`. Where the price is another without the profile's rendezvous, messages are that long; between powers of two the first such size.
 template <class Price>
 std::vector<Rendezvous> find_rendezvous(const Profile& p, Price price) {
@@ -50,13 +60,8 @@ std::vector<Rendezvous> find_rendezvous(const Profile& p, Price price) {
   for (std::int64_t low = kSmallest; low < kLargest; low *= 2) {
     bool now = asks(2 * low);
     if (now && !asked) {
-      std::int64_t last = low;
-      std::int64_t next = 2 * low;
-      while (next - last > 1) {
-        std::int64_t middle = last + (next - last) / 2;
-        (asks(middle) ? next : last) = middle;
-      }
-      out.push_back({next, price(p, last), price(p, next)});
+      std::int64_t next = first_that(low, 2 * low, asks);
+      out.push_back({next, price(p, next - 1), price(p, next)});
     }
     asked = now;
   }
@@ -91,12 +96,8 @@ std::vector<Switch> switches_of(const collective::NcclP2p& o, const Profile& p) 
   auto price = [&](std::int64_t bytes) { return collective::nccl_p2p_price(o, p, Level::Mid, {bytes}).price.total; };
   for (std::int64_t low = kSmallest; low < kLargest; low *= 2)
     for (std::int64_t from = low; !same(from, 2 * low);) {
-      std::int64_t last = from;  // of which nothing has changed
-      std::int64_t next = 2 * low;
-      while (next - last > 1) {
-        std::int64_t middle = last + (next - last) / 2;
-        (same(from, middle) ? last : next) = middle;
-      }
+      std::int64_t next = first_that(from, 2 * low, [&](std::int64_t bytes) { return !same(from, bytes); });
+      std::int64_t last = next - 1;  // of which nothing has changed
       collective::P2pMessages before = collective::p2p_messages(o, {last});
       collective::P2pMessages after = collective::p2p_messages(o, {next});
       bool faster = price(next) < price(last);
