@@ -19,6 +19,8 @@ constexpr std::int64_t kHostLaunchNs = 8'000;  // while the spin kernel runs, th
 
 constexpr unsigned long long kIdle = 0x1;             // nvmlClocksThrottleReasonGpuIdle
 constexpr unsigned long long kApplications = 0x2;     // somebody's setting; not ours, and steady
+// The power limit slows every large product of a GPU that works: training runs at that clock, too.
+constexpr unsigned long long kPowerCap = 0x4;         // nvmlClocksThrottleReasonSwPowerCap
 }  // namespace
 
 Clocks::Clocks(int device) {
@@ -38,8 +40,10 @@ void Clocks::read(gpu::Reading& r) const {
   if (!device_) return;
   unsigned mhz = 0;
   if (nvml().nvmlDeviceGetClockInfo(device_, 1 /* NVML_CLOCK_SM */, &mhz) == 0) r.sm_mhz = static_cast<int>(mhz);
+  unsigned mw = 0;
+  if (nvml().nvmlDeviceGetPowerUsage(device_, &mw) == 0) r.power_mw = static_cast<int>(mw);
   unsigned long long reasons = 0;
-  if (nvml().nvmlDeviceGetCurrentClocksThrottleReasons(device_, &reasons) == 0) r.throttled = (reasons & ~(kIdle | kApplications)) != 0;
+  if (nvml().nvmlDeviceGetCurrentClocksThrottleReasons(device_, &reasons) == 0) r.throttled = (reasons & ~(kIdle | kApplications | kPowerCap)) != 0;
 }
 
 Bench::Bench(Run& run, const Budget& budget) : run_(run), end_ns_(now_ns() + static_cast<std::int64_t>(budget.seconds * 1e9)), save_(budget.save), clocks_(0) {
@@ -124,6 +128,9 @@ void Bench::add(const std::string& op, std::map<std::string, std::int64_t> param
   gpu::Kept kept = gpu::keep(readings);
   if (kept.discarded == 0 && !kept.reason.empty() && run_.quality.reasons.size() < 8) add_noise(run_.quality, op + ": " + kept.reason);
   std::erase_if(kept.durations, [](Duration d) { return d.ps <= 0; });
+  // Said with the sample, and no part of what was measured (calib/fit/shapes.h held_out).
+  if (clock_.sm_mhz > 0) parameters["sm_mhz"] = clock_.sm_mhz;
+  if (clock_.power_mw > 0) parameters["power_mw"] = clock_.power_mw;
   if (!kept.durations.empty()) run_.samples.push_back({op, std::move(parameters), std::move(kept.durations)});
   if (save_ && now_ns() > saved_ns_ + 2'000'000'000) {
     save_();

@@ -24,7 +24,7 @@ namespace ddpsim::calib::cuda {
   X(ncclGetVersion) X(ncclGetUniqueId) X(ncclCommInitRank) X(ncclCommDestroy) X(ncclGetErrorString) X(ncclGetLastError) X(ncclAllReduce) \
   X(ncclReduceScatter) X(ncclAllGather) X(ncclBroadcast) X(ncclReduce) X(ncclSend) X(ncclRecv) X(ncclGroupStart) X(ncclGroupEnd)
 
-#define DDPSIM_NVML(X) X(nvmlInit_v2) X(nvmlDeviceGetHandleByPciBusId_v2) X(nvmlDeviceGetClockInfo) X(nvmlDeviceGetCurrentClocksThrottleReasons)
+#define DDPSIM_NVML(X) X(nvmlInit_v2) X(nvmlDeviceGetHandleByPciBusId_v2) X(nvmlDeviceGetClockInfo) X(nvmlDeviceGetCurrentClocksThrottleReasons) X(nvmlDeviceGetPowerUsage)
 
 #define DDPSIM_MEMBER(f) decltype(&::f) f = nullptr;
 struct CublasLt {
@@ -49,6 +49,7 @@ struct Nvml {
   int (*nvmlDeviceGetHandleByPciBusId_v2)(const char* bus, void** device) = nullptr;
   int (*nvmlDeviceGetClockInfo)(void* device, int type, unsigned* mhz) = nullptr;
   int (*nvmlDeviceGetCurrentClocksThrottleReasons)(void* device, unsigned long long* reasons) = nullptr;
+  int (*nvmlDeviceGetPowerUsage)(void* device, unsigned* milliwatts) = nullptr;
 };
 
 const CublasLt& cublaslt();

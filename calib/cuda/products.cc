@@ -116,11 +116,11 @@ class ConvProduct : public Product {
     char* y = w + w_bytes();
     DDPSIM_CALL(l, cudnnSetStream(dnn_handle(), s));
     if (pass_ == Pass::Forward)
-      DDPSIM_CALL(l, cudnnConvolutionForward(dnn_handle(), &one, x_, x, w_, w, conv_, forward_, workspace, kWorkspace, &zero, y_, y));
+      DDPSIM_CALL(l, cudnnConvolutionForward(dnn_handle(), &one, x_, x, w_, w, conv_, forward_, workspace, kConvWorkspace, &zero, y_, y));
     else if (pass_ == Pass::DataGradient)
-      DDPSIM_CALL(l, cudnnConvolutionBackwardData(dnn_handle(), &one, w_, w, y_, y, conv_, data_, workspace, kWorkspace, &zero, x_, x));
+      DDPSIM_CALL(l, cudnnConvolutionBackwardData(dnn_handle(), &one, w_, w, y_, y, conv_, data_, workspace, kConvWorkspace, &zero, x_, x));
     else
-      DDPSIM_CALL(l, cudnnConvolutionBackwardFilter(dnn_handle(), &one, x_, x, y_, y, conv_, weight_, workspace, kWorkspace, &zero, w_, w));
+      DDPSIM_CALL(l, cudnnConvolutionBackwardFilter(dnn_handle(), &one, x_, x, y_, y, conv_, weight_, workspace, kConvWorkspace, &zero, w_, w));
   }
   std::int64_t bytes() const override { return x_bytes() + w_bytes() + padded(c_.batch * c_.filters * c_.out_size() * c_.out_size() * element_bytes(p_)); }
 
@@ -133,7 +133,7 @@ class ConvProduct : public Product {
   auto first(const Results& results, int count) const {
     for (int i = 0; i < count; ++i) {
       const auto& r = results[static_cast<std::size_t>(i)];
-      if (r.status != CUDNN_STATUS_SUCCESS || r.memory > static_cast<std::size_t>(kWorkspace)) continue;
+      if (r.status != CUDNN_STATUS_SUCCESS || r.memory > static_cast<std::size_t>(kConvWorkspace)) continue;
       if (p_ != Precision::Fp32) DDPSIM_CALL(cudnn(), cudnnSetConvolutionMathType(conv_, r.mathType));
       return r.algo;
     }

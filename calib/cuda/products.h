@@ -12,6 +12,9 @@ namespace ddpsim::calib::cuda {
 // Bytes that a shape's operands and workspace take.
 inline constexpr std::int64_t kWorkspace = 32ll << 20;  // as PyTorch's default for cuBLASLt on Hopper
 
+// Of convolutions: PyTorch takes the first engine of cuDNN's heuristics that runs, whatever it needs.
+inline constexpr std::int64_t kConvWorkspace = 1ll << 30;
+
 class Product {
  public:
   virtual ~Product() = default;

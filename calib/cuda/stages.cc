@@ -148,7 +148,7 @@ void measure_gemm(Run& run, const Budget& budget) {
 
 void measure_conv(Run& run, const Budget& budget) {
   Bench b(run, budget);
-  DeviceMemory workspace(kWorkspace);
+  DeviceMemory workspace(kConvWorkspace);
   std::int64_t most = 0;
   for (const Conv& c : conv_shapes()) most = std::max(most, static_cast<std::int64_t>(bytes(c, Precision::Fp32)) + 1024);
   Pool pool(most);
@@ -234,7 +234,7 @@ void measure_copies(Run& run, const Budget& budget) {
 void measure_interference(Run& run, const Budget& budget) {
   Bench b(run, budget);
   run.skipped.push_back({"a real collective beside computation", "ranks of one GPU would share what is measured: a kernel of ours with a communication kernel's blocks, threads and traffic stands in"});
-  DeviceMemory workspace(kWorkspace);
+  DeviceMemory workspace(kConvWorkspace);
   Pool pool(1024 * kMiB);
   pool.fill(b.stream());
   constexpr std::int64_t kBeside = 256 * kMiB;

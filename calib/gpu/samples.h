@@ -12,6 +12,7 @@ namespace ddpsim::calib::gpu {
 struct Reading {
   Duration took;
   int sm_mhz = 0;          // the GPU's clock when it ended; 0 = unknown
+  int power_mw = 0;        // what the GPU draws; 0 = unknown
   bool throttled = false;  // the driver said that heat or power limits slowed the clock
 };
 

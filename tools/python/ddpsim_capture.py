@@ -19,6 +19,7 @@ import os
 import platform
 import re
 import sys
+import threading
 import time
 from collections import Counter, OrderedDict
 from pathlib import Path
@@ -136,6 +137,19 @@ class Step:
         self.clock: HostClock = CudaClock(device) if device.type == "cuda" else HostClock()
         self.nodes: List[Any] = []  # AccumulateGrad nodes, which nothing else keeps alive
         self.last_loss: Optional[Tensor] = None
+        # Half precision is trained with a scaled loss: its check for infinities makes the host wait in every step.
+        scaled = self.autocast and precision == "fp16" and device.type == "cuda"
+        self.scaler: Any = grad_scaler() if scaled else None
+
+    def backward(self, loss: Tensor) -> None:
+        (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+
+    def update(self) -> None:
+        if self.scaler is None:
+            self.optimizer.step()
+        else:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
 
     def loss(self) -> Tensor:
         context: ContextManager[Any] = contextlib.nullcontext()
@@ -182,24 +196,39 @@ class Step:
         return [node.register_hook(hook_for(i)) for i, node in enumerate(self.nodes)]
 
     def run(self, instrument: bool = False) -> Pass:
+        """One pass, begun on an idle device."""
+        return self.run_train(1, instrument)[0]
+
+    def run_train(self, count: int, instrument: bool = False) -> List[Pass]:
+        """Passes one after another, as in training: on a GPU the host runs ahead, and waits only where the model does.
+
+        The device is idle before the first one only, so only the first one fills the pipeline.
+        """
         clock = self.clock
         seen: List[Tuple[int, int]] = []
         handles = self.install(seen) if instrument else []
         clock.times.clear()
         clock.synchronize()
-        start = clock.mark()
-        self.optimizer.zero_grad(set_to_none=True)
-        zeroed = clock.mark()
-        loss = self.loss()
-        forward = clock.mark()
-        loss.backward()
-        backward = clock.mark()
-        self.optimizer.step()
-        end = clock.mark()
+        marks: List[Tuple[int, int, int, int, int, List[Tuple[int, int]]]] = []
+        for _ in range(count):
+            seen.clear()
+            start = clock.mark()
+            self.optimizer.zero_grad(set_to_none=True)
+            zeroed = clock.mark()
+            loss = self.loss()
+            forward = clock.mark()
+            self.backward(loss)
+            backward = clock.mark()
+            self.update()
+            marks.append((start, zeroed, forward, backward, clock.mark(), list(seen)))
         clock.synchronize()
         for handle in handles:
             handle.remove()
         self.last_loss = loss.detach()
+        return [self.told(*m) for m in marks]
+
+    def told(self, start: int, zeroed: int, forward: int, backward: int, end: int, seen: List[Tuple[int, int]]) -> Pass:
+        clock = self.clock
 
         def totals(ps: Callable[[int, int], int]) -> Totals:
             times = ps(zeroed, forward), ps(forward, backward), ps(start, zeroed) + ps(backward, end)
@@ -261,14 +290,14 @@ class Step:
                     handles.append(node.register_hook(node_hook(owners.get(node, OTHER))))
                     todo.extend(n for n, _ in node.next_functions)
             done.append((clock.mark(), OTHER))
-            loss.backward()
+            self.backward(loss)
             done.append((clock.mark(), OTHER))
             clock.synchronize()
         finally:
             for handle in handles:
                 handle.remove()
             owners.clear()
-        self.optimizer.step()
+        self.update()
         forward: Dict[str, int] = dict.fromkeys(names.values(), 0)
         backward = dict(forward)
         forward[OTHER] = backward[OTHER] = 0
@@ -278,6 +307,108 @@ class Step:
         for (a, _), (b, name) in zip(done, done[1:]):
             backward[name] += clock.device_ps(a, b)
         return forward, backward
+
+
+def grad_scaler() -> Any:
+    """torch.amp's since 2.3, torch.cuda.amp's before."""
+    new = getattr(torch.amp, "GradScaler", None) if hasattr(torch, "amp") else None
+    return new("cuda") if new is not None else torch.cuda.amp.GradScaler()
+
+
+PHASES = ("forward", "backward", "optimizer")
+
+
+def phases(step: Step) -> Iterator[str]:
+    """One step, a phase at a time: each is named when it has been issued."""
+    step.optimizer.zero_grad(set_to_none=True)
+    loss = step.loss()
+    yield "forward"
+    step.backward(loss)
+    del loss
+    yield "backward"
+    step.update()
+    yield "optimizer"
+
+
+def memory_samples(step: Step) -> List[Dict[str, Any]]:
+    """Bytes on the GPU: by kind, and the peak of each phase (PyTorch's allocator, and what the driver says is gone)."""
+    device = step.device
+    step.run()
+    step.last_loss = None
+    step.optimizer.zero_grad(set_to_none=True)
+    gc.collect()
+
+    def size(tensors: Iterator[Tensor]) -> int:
+        return sum(t.numel() * t.element_size() for t in tensors)
+
+    kinds = {"weights": size(iter(step.model.parameters())), "buffers": size(step.model.buffers()),
+             "inputs": size(t for t in tensors_in([step.inputs, step.targets]) if t.is_cuda),
+             "optimizer_state": size(t for s in step.optimizer.state.values() for t in tensors_in(s) if t.is_cuda),
+             "before": torch.cuda.memory_allocated(device)}
+    torch.cuda.reset_peak_memory_stats(device)
+    for phase in phases(step):
+        kinds[f"after_{phase}"] = torch.cuda.memory_allocated(device)
+        kinds[f"peak_{phase}"] = torch.cuda.max_memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+    kinds["gradients"] = size(p.grad for p in step.parameters if p.grad is not None)
+    kinds["reserved"] = torch.cuda.memory_reserved(device)
+    free, total = torch.cuda.mem_get_info(device)
+    kinds["outside_allocator"] = total - free - kinds["reserved"]
+    return [{"op": "memory_bytes", "parameters": kinds, "durations_ps": [1]}]
+
+
+def clock_samples(step: Step, seconds: float = 1.0) -> List[Dict[str, Any]]:
+    """The GPU's clock, power and temperature while it trains without a pause; nothing where NVML is missing."""
+    seen: List[Tuple[int, int, int]] = []
+    ended = threading.Event()
+
+    def look() -> None:
+        with contextlib.suppress(Exception):  # no NVML binding, or none that answers
+            while not ended.wait(0.05):
+                seen.append((torch.cuda.clock_rate(step.device), torch.cuda.power_draw(step.device), torch.cuda.temperature(step.device)))
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    begin = time.monotonic()
+    durations: List[int] = []
+    while time.monotonic() - begin < seconds:
+        durations += [p.device.step for p in step.run_train(4)[1:]]
+    ended.set()
+    watcher.join()
+    late = seen[len(seen) // 3:]  # once the clock has settled
+    if not late:
+        return []
+    mhz, mw, celsius = (round(median(column)) for column in zip(*late))
+    return [{"op": "sustained_step", "parameters": {"sm_mhz": mhz, "power_mw": mw, "celsius": celsius}, "durations_ps": durations}]
+
+
+def profile_samples(step: Step) -> List[Dict[str, Any]]:
+    """What the GPU ran in each phase of one step: durations by kernel, and how long it was busy (torch.profiler)."""
+    from torch.profiler import ProfilerActivity, profile
+    step.run()
+    torch.cuda.synchronize(step.device)
+    with profile(activities=[ProfilerActivity.CUDA]) as prof:
+        torch.cuda.synchronize(step.device)  # these are seen, and divide the phases
+        for _ in phases(step):
+            torch.cuda.synchronize(step.device)
+    events = prof.profiler.kineto_results.events()
+    on_device = [(e.start_ns(), e.duration_ns(), e.name()) for e in events if str(e.device_type()).endswith("CUDA") and not e.name().startswith("ProfilerStep")]
+    marks = sorted(e.start_ns() + e.duration_ns() for e in events if e.name() == "cudaDeviceSynchronize")
+    divides = marks[:len(PHASES) + 1]
+    samples: List[Dict[str, Any]] = []
+    for phase, begin, end in zip(PHASES, divides, divides[1:]):
+        mine = sorted(e for e in on_device if begin <= e[0] < end)
+        by_name: Dict[str, List[int]] = {}
+        busy = at = 0
+        for start, took, name in mine:
+            by_name.setdefault(name[:160], []).append(max(1, took) * 1000)
+            busy += max(0, start + took - max(at, start))
+            at = max(at, start + took)
+        launches = sum(1 for e in events if begin <= e.start_ns() < end and e.name().startswith(("cudaLaunchKernel", "cuLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync")))
+        if mine:
+            samples.append({"op": f"profiled_busy/{phase}", "parameters": {"kernels": len(mine), "launches": launches}, "durations_ps": [max(1, busy * 1000)]})
+        samples += [{"op": f"profiled/{phase}/{name}", "parameters": {}, "durations_ps": took} for name, took in by_name.items()]
+    return samples
 
 
 def foreign_cpu_s() -> float:
@@ -321,6 +452,13 @@ def measure(step: Step, names: Sequence[str], warmup: int, repeats: int, modules
     notes: List[str] = []
     for _ in range(warmup):
         step.run(), step.run(instrument=True)
+    if step.device.type == "cuda":
+        # Device times from passes one after another, less the first, which fills the pipeline; host times from passes
+        # each begun on an idle device, so that a full queue never makes the host wait.
+        plain, hooked = step.run_train(repeats + 1)[1:], step.run_train(repeats + 1, instrument=True)[1:]
+        alone = [step.run() for _ in range(max(3, repeats // 2))]
+        alone_hooked = [step.run(instrument=True) for _ in range(max(3, repeats // 2))]
+        return summarize(step, names, repeats, modules, plain, hooked, alone, alone_hooked, [], notes)
     pairs: List[Tuple[float, int, Pass, Pass]] = []  # load of other processes, number, plain, instrumented
     cores: List[int] = []  # core time of each plain pass, ns
     while sum(p[0] <= QUIET_CORES for p in pairs) < repeats and len(pairs) < MAX_TRIES * repeats:
@@ -338,6 +476,13 @@ def measure(step: Step, names: Sequence[str], warmup: int, repeats: int, modules
     if len(pairs) > len(kept):
         notes.append(f"the {len(kept)} quietest of {len(pairs)} pairs of passes are used; other processes used at most "
                      f"{max(0.0, *(p[0] for p in kept)):.2f} cores during these")
+    return summarize(step, names, repeats, modules, plain, hooked, [], [], [cores[p[1]] for p in kept], notes)
+
+
+def summarize(step: Step, names: Sequence[str], repeats: int, modules: bool, plain: Sequence[Pass],
+              hooked: Sequence[Pass], alone: Sequence[Pass], alone_hooked: Sequence[Pass], cores: Sequence[int],
+              notes: List[str]) -> Tuple[List[int], Dict[str, Any]]:
+    """`arrival` and `times` from passes. ``alone``: on a GPU, each begun on an idle device; ``cores``: ns, on a CPU."""
     orders = Counter(tuple(i for i, _, _ in p.arrivals) for p in hooked)
     order, count = orders.most_common(1)[0]
     if not order:
@@ -368,12 +513,16 @@ def measure(step: Step, names: Sequence[str], warmup: int, repeats: int, modules
     times["ready_ps"] = ready_offsets([[t for _, t, _ in p.arrivals] for p in chosen],
                                       [p.device.backward for p in chosen], times["backward_ps"])
     if step.device.type == "cpu":
-        times["core_ps"] = round(1000 * median(cores[p[1]] for p in kept))
+        times["core_ps"] = round(1000 * median(cores))
     else:
         for k in ("forward", "backward", "optimizer"):
-            times[f"host_{k}_ps"] = round(median(getattr(p.host, k) for p in plain))
+            times[f"host_{k}_ps"] = round(median(getattr(p.host, k) for p in alone))
+        chosen = [p for p in alone_hooked if tuple(i for i, _, _ in p.arrivals) == order]
+        if not chosen:
+            raise CaptureError("the arrival order of gradients differs from pass to pass")
         times["host_ready_ps"] = ready_offsets([[t for _, _, t in p.arrivals] for p in chosen],
                                                [p.host.backward for p in chosen], times["host_backward_ps"])
+        raw["step_alone"] = [p.device.step for p in alone]
     if modules:
         try:
             times["modules"] = module_table(step, max(3, repeats // 3), times["forward_ps"], times["backward_ps"])
@@ -543,6 +692,23 @@ def write_text(target: Path, text: str) -> None:
             temporary.unlink()
 
 
+def kernel_run(samples: List[Dict[str, Any]], key: str) -> Dict[str, Any]:
+    """A measured Run of samples on this machine's GPU, without steps (schema ``ddpsim.run/1``)."""
+    source = describe_source()
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+    return {
+        "schema": "ddpsim.run/1", "kind": "measured", "evidence": "kernel", "case": {"key": key},
+        "origin": {"version": "", "revision": "", "date": source["date"], "argv": source["command"].split(), "cpu": source["cpu"], "cores": os.cpu_count() or 0, "gpu": gpu,
+                   "kernel": f"{os.uname().sysname} {os.uname().release.split('-')[0]}", "backend": "torch", "hosts": "gpus", "compute": "real", "profile": "",
+                   "software": f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version() or 'none'}, Python {platform.python_version()}"},
+        "clock": {"domain": "CLOCK_MONOTONIC", "offset_bound_ps": 0}, "steps": [], "samples": samples, "spans": [],
+        "quality": {"verdict": "clean", "spread": 0.0, "retransmits": 0, "load": 0.0, "reasons": []}, "skipped": []}
+
+
+def write_run(run: Dict[str, Any], path: Path) -> None:
+    write_text(path, json.dumps(run) + "\n")
+
+
 def named_model(name: str, batch: int, image: int) -> Tuple[nn.Module, Tuple[Tensor, ...]]:
     if name == "mlp784-50-10":
         layers = {"fc1": nn.Linear(784, 50), "relu": nn.ReLU(), "fc2": nn.Linear(50, 10)}
@@ -587,6 +753,18 @@ class OneLineParser(argparse.ArgumentParser):
         raise CaptureError(message)
 
 
+def on_device(device: torch.device) -> ContextManager[Any]:
+    """Tensors are made there, where this PyTorch can (2.0 and later); else where they were."""
+    return device if hasattr(device, "__enter__") else contextlib.nullcontext()  # type: ignore[return-value]
+
+
+def channels_last(model: nn.Module, inputs: Tuple[Any, ...]) -> Tuple[Any, ...]:
+    """Puts the model and its images in the order that tensor cores read without conversion."""
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return tuple(t.contiguous(memory_format=torch.channels_last) if isinstance(t, Tensor) and t.dim() == 4 else t
+                 for t in inputs)
+
+
 def add_model_flags(group: Any) -> None:
     """What to train, for ``named_model`` and ``made_by_factory``."""
     group.add_argument("--model", help="a torchvision classification model, or mlp784-50-10")
@@ -606,6 +784,8 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add("--threads", type=int, help="CPU threads (default: PyTorch's own choice)")
     add("--optimizer", choices=OPTIMIZERS, default="sgd", help="used if the factory gives none; default sgd (momentum)")
     add("--optimizer-name", choices=OPTIMIZERS, help="what stands for an optimizer class that ddpsim does not model")
+    add("--memory-format", choices=("contiguous", "channels_last"), default="contiguous",
+        help="order of images and their weights in memory (default contiguous)")
     add("--precision", choices=PRECISIONS, help="default: the model's dtype; bf16 and fp16 use autocast")
     add("--warmup", type=int, default=3, help="unmeasured pairs of passes (default 3)")
     add("--repeats", type=int, default=15, help="measured pairs of passes (default 15)")
@@ -639,6 +819,8 @@ def run(args: argparse.Namespace) -> Workload:
             model.cuda()
         inputs = tuple(t.cuda() if isinstance(t, Tensor) else t for t in
                        ((inputs,) if isinstance(inputs, Tensor) else inputs))
+    if args.memory_format == "channels_last":
+        inputs = channels_last(model, (inputs,) if isinstance(inputs, Tensor) else tuple(inputs))
     if optimizer is None:
         optimizer = default_optimizer(args.optimizer, [p for p in model.parameters() if p.requires_grad])
     workload = capture(model, inputs, loss_fn, optimizer, name=args.name or args.out.stem,
@@ -647,6 +829,8 @@ def run(args: argparse.Namespace) -> Workload:
     # How to make the same model again: ddpsim_record.py trains it on several ranks.
     recipe = {"model": args.model, "batch": args.batch, "image": args.image} if args.model else {"factory": args.factory}
     workload["source"]["recipe"] = {**recipe, "optimizer": args.optimizer}
+    if args.memory_format != "contiguous":
+        workload["source"]["recipe"]["memory_format"] = args.memory_format
     return workload
 
 
