@@ -156,7 +156,8 @@ std::vector<std::int64_t> read_bucket_sizes(const Reader& r) {
 }
 
 LayerProfile read_layers(const Reader& r, const Run& run) {
-  r.only({"forward_ps", "backward_ps", "optimizer_ps", "core_ps", "ranks", "arrival", "ready_ps"});
+  r.only({"forward_ps", "backward_ps", "optimizer_ps", "core_ps", "ranks", "arrival", "ready_ps",
+          "host_forward_ps", "host_backward_ps", "host_optimizer_ps", "host_ready_ps"});
   LayerProfile l;
   l.forward = {read_count(r.at("forward_ps"), "a duration")};
   l.backward = {read_count(r.at("backward_ps"), "a duration")};
@@ -169,6 +170,15 @@ LayerProfile read_layers(const Reader& r, const Run& run) {
   }
   for (const Reader& t : r.at("ready_ps").items()) l.ready.push_back({read_count(t, "a duration")});
   if (l.ready.size() != l.arrival.size()) r.at("ready_ps").fail("one value per arrival is expected: " + std::to_string(l.arrival.size()));
+  if (!r.has("host_forward_ps")) return l;
+  HostTimes host;
+  host.forward = {read_count(r.at("host_forward_ps"), "a duration")};
+  host.backward = {read_count(r.at("host_backward_ps"), "a duration")};
+  host.optimizer = {read_count(r.at("host_optimizer_ps"), "a duration")};
+  for (const Reader& t : r.at("host_ready_ps").items()) host.ready.push_back({read_count(t, "a duration")});
+  if (host.ready.size() != l.arrival.size())
+    r.at("host_ready_ps").fail("one value per arrival is expected: " + std::to_string(l.arrival.size()));
+  l.host = std::move(host);
   return l;
 }
 

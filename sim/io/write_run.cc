@@ -79,6 +79,14 @@ OrderedJson write_run(const Run& run) {
     j["layers"] = {{"forward_ps", l.forward.ps}, {"backward_ps", l.backward.ps}, {"optimizer_ps", l.optimizer.ps}, {"core_ps", l.core.ps}, {"ranks", l.ranks}, {"arrival", l.arrival}};
     j["layers"]["ready_ps"] = OrderedJson::array();
     for (Duration d : l.ready) j["layers"]["ready_ps"].push_back(d.ps);
+    if (l.host) {
+      OrderedJson& layers = j["layers"];
+      layers["host_forward_ps"] = l.host->forward.ps;
+      layers["host_backward_ps"] = l.host->backward.ps;
+      layers["host_optimizer_ps"] = l.host->optimizer.ps;
+      layers["host_ready_ps"] = OrderedJson::array();
+      for (Duration d : l.host->ready) layers["host_ready_ps"].push_back(d.ps);
+    }
   }
   if (!run.steady_buckets.empty()) j["buckets"] = {{"first", run.first_buckets}, {"steady", run.steady_buckets}};
   if (run.collectives) j["collectives"] = write_collectives(*run.collectives);

@@ -88,6 +88,7 @@ struct LayerProfile {
   int ranks = 1;                     // that ran at once
   std::vector<TensorIndex> arrival;  // into Run::tensor_names
   std::vector<Duration> ready;       // one per arrival, from the start of backward
+  std::optional<HostTimes> host;     // of a GPU: when the kernels were enqueued
 };
 
 // What NCCL itself said that it chose (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=TUNING).

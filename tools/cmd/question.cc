@@ -167,6 +167,7 @@ Workload as_recorded(const Workload& w, const Run& run) {
   out.times.ready = run.layers->ready;
   out.times.core = run.layers->core;
   out.times.at_once = run.layers->ranks;
+  out.times.host = run.layers->host;
   out.arrival = run.layers->arrival;
   return out;
 }

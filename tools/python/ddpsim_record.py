@@ -390,6 +390,8 @@ def layer_profile(job: Job, passes: int) -> Dict[str, Any]:
     plain: List[cap.Pass] = []
     hooked: List[cap.Pass] = []
     cores: List[int] = []
+    if job.device.type == "cuda":
+        return gpu_profile(job, passes)
     for k in range(passes + 1):
         for instrument in (False, True):
             dist.barrier()
@@ -406,6 +408,31 @@ def layer_profile(job: Job, passes: int) -> Dict[str, Any]:
     return {"passes": [[round(t / slow) for t in (p.device.forward, p.device.backward, p.device.optimizer)] for p in plain], "core": round(median(cores)), "arrival": order, "shares": shares}
 
 
+def gpu_profile(job: Job, passes: int) -> Dict[str, Any]:
+    """As ``layer_profile``: the device's times from passes one after another, as in training; the host's from passes begun on an idle device."""
+    trains: List[List[cap.Pass]] = []
+    for instrument in (False, False, True):  # the first warms up
+        dist.barrier()
+        trains.append(job.bare.run_train(passes + 1, instrument)[1:])
+    alone: List[cap.Pass] = []
+    for instrument in (False, True):
+        for _ in range(max(3, passes // 2)):
+            dist.barrier()
+            alone.append(job.bare.run(instrument))
+    plain, hooked = trains[1], trains[2]
+    quiet, seen = alone[:len(alone) // 2], alone[len(alone) // 2:]
+    order = [i for i, _, _ in hooked[-1].arrivals]
+
+    def shares(runs: Sequence[cap.Pass], device: bool) -> List[float]:
+        chosen = [p for p in runs if [i for i, _, _ in p.arrivals] == order]
+        totals = [p.device.backward if device else p.host.backward for p in chosen]
+        columns = zip(*([(t if device else h) for _, t, h in p.arrivals] for p in chosen))
+        return [median(t / total for t, total in zip(column, totals)) for column in columns]
+
+    return {"passes": [[p.device.forward, p.device.backward, p.device.optimizer] for p in plain], "core": 0, "arrival": order, "shares": shares(hooked, True),
+            "host": [[p.host.forward, p.host.backward, p.host.optimizer] for p in quiet], "host_shares": shares(seen, False)}
+
+
 def joined(profiles: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
     """All ranks' profiles as one. Collectives wait for the slowest rank: of each pass that rank counts; then the median over passes."""
     slowest = [max(ranks, key=sum) for ranks in zip(*(p["passes"] for p in profiles))]
@@ -414,8 +441,17 @@ def joined(profiles: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
     ready: List[int] = []
     for column in zip(*(p["shares"] for p in profiles if p["arrival"] == order)):
         ready.append(max(min(round(median(column) * backward), backward), ready[-1] if ready else 0))
-    return {"forward_ps": forward, "backward_ps": backward, "optimizer_ps": optimizer, "core_ps": round(median(p["core"] for p in profiles)), "ranks": len(profiles),
-            "arrival": order, "ready_ps": ready}
+    out = {"forward_ps": forward, "backward_ps": backward, "optimizer_ps": optimizer, "core_ps": round(median(p["core"] for p in profiles)), "ranks": len(profiles),
+           "arrival": order, "ready_ps": ready}
+    if all("host" in p and len(p["host_shares"]) == len(order) for p in profiles):
+        on_host = [max(ranks, key=sum) for ranks in zip(*(p["host"] for p in profiles))]
+        for k, phase in enumerate(("forward", "backward", "optimizer")):
+            out[f"host_{phase}_ps"] = round(median(p[k] for p in on_host))
+        at: List[int] = []
+        for column in zip(*(p["host_shares"] for p in profiles if p["arrival"] == order)):
+            at.append(max(min(round(median(column) * out["host_backward_ps"]), out["host_backward_ps"]), at[-1] if at else 0))
+        out["host_ready_ps"] = at
+    return out
 
 
 # ---- recording
@@ -510,8 +546,8 @@ class Watch:
         os._exit(3)
 
 
-def record(job: Job, steady: int, spans: int, passes: int, patience: float) -> Dict[str, Any]:
-    """Runs the job; the Run on rank 0, without its ``case``."""
+def record(job: Job, steady: int, spans: int, passes: int, patience: float, profiled: bool = False) -> Dict[str, Any]:
+    """Runs the job; the Run on rank 0, without its ``case``. ``profiled``: see ``look``."""
     hint = ""
     if job.plan["powersgd_rank"] and dist.get_backend() == "gloo":
         hint = f": {POWERSGD}"
@@ -568,7 +604,7 @@ def record(job: Job, steady: int, spans: int, passes: int, patience: float) -> D
         data = job.ddp._get_ddp_logging_data()
         buckets["steady"] = sizes(data.get("rebuilt_bucket_sizes", "")) or buckets["first"]
     again = retransmits() - again
-    looked_at = look(job) if job.device.type == "cuda" and not uneven else []
+    looked_at = look(job, profiled) if job.device.type == "cuda" and not uneven else []
     watch.stop()
     everyone = gathered({"history": history, "profile": profile, "retransmits": again, "boot": boot_id(), "samples": looked_at})
     if dist.get_rank() != 0:
@@ -576,8 +612,11 @@ def record(job: Job, steady: int, spans: int, passes: int, patience: float) -> D
     return assemble(job, everyone, begin, warmup, logged, plain, buckets, load, busy)
 
 
-def look(job: Job) -> List[Dict[str, Any]]:
-    """One more step of each rank: bytes at its peak; and one under torch.profiler: what the GPU ran, communication by launch."""
+def look(job: Job, profiled: bool) -> List[Dict[str, Any]]:
+    """One more step of each rank: bytes at its peak; if `profiled` one under torch.profiler: what the GPU ran, communication by launch.
+
+    The profiler leaves its hooks in the process, and every launch is slower from then on: nothing is timed after it.
+    """
     samples: List[Dict[str, Any]] = []
     torch.cuda.synchronize(job.device)
     torch.cuda.reset_peak_memory_stats(job.device)
@@ -588,6 +627,8 @@ def look(job: Job) -> List[Dict[str, Any]]:
     free, total = torch.cuda.mem_get_info(job.device)
     kinds["used_of_device"] = total - free
     samples.append({"op": "memory_bytes", "parameters": kinds, "durations_ps": [1]})
+    if not profiled:
+        return samples
     try:
         from torch.profiler import ProfilerActivity, profile
         with profile(activities=[ProfilerActivity.CUDA]) as prof:
@@ -723,6 +764,7 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add("--precision", choices=cap.PRECISIONS, help="fp32, tf32, or bf16 and fp16 by autocast; real models only; default: as PyTorch is set")
     add("--optimizer", choices=cap.OPTIMIZERS, default="sgd", help="where the model brings none; default sgd (momentum)")
     add("--memory-format", choices=("contiguous", "channels_last"), default="contiguous", help="order of images and their weights in memory")
+    add("--profile", action="store_true", help="on a GPU: one more step under torch.profiler; the last thing that this process measures")
     add("--threads", type=int, default=1, help="CPU threads of a rank (default 1, as under torchrun)")
     add("--steps", type=int, default=6, help="steady steps (default 6)")
     add("--spans", type=int, default=3, help="further steps whose buckets are recorded (default 3)")
@@ -850,7 +892,7 @@ def record_one(args: argparse.Namespace, plan: Dict[str, Any], memory: str) -> N
     gc.collect()
     gc.disable()  # a collection inside a step would be taken for computation
     try:
-        run = record(job, args.steps, args.spans, args.passes, args.patience)
+        run = record(job, args.steps, args.spans, args.passes, args.patience, args.profile)
     finally:
         gc.enable()
     if dist.get_rank() == 0:
