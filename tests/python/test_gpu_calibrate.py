@@ -27,11 +27,12 @@ def load(name, path):
 
 gpu = load("gpu_calibrate", ROOT / "tools/gpu_calibrate")
 one = load("ddpsim_one_gpu", ROOT / "tools/python/ddpsim_one_gpu.py")
+HAS_TORCH = importlib.util.find_spec("torch") is not None
 ALL = {k: "" for k in ("gpu", "cuBLASLt", "cuDNN", "NCCL", "MPS", "torch", "torchvision", "transformers")}
 
 
 def stages():
-    return gpu.ordered({**gpu.ddpsim_stages("ddpsim", "runs"), **gpu.torch_stages("python3", "runs", "workloads")})
+    return gpu.ordered({**gpu.ddpsim_stages("ddpsim", "runs", "NVIDIA H100"), **gpu.torch_stages("python3", "out", False)})
 
 
 class Plan(unittest.TestCase):
@@ -47,7 +48,7 @@ class Plan(unittest.TestCase):
 
     def test_eight_minutes_hold_every_kind_of_stage(self):
         done = {s.name for s, _, why in gpu.plan(stages(), ALL, 480) if not why}
-        for name in ("memory", "gemm", "host", "conv", "nccl-one-gpu", "interference", "run-resnet50", "record-resnet50-n1", "capture-resnet50-b64-tf32"):
+        for name in ("memory", "gemm", "host", "interference", "captures", "torch-ops", "records-n1"):
             self.assertIn(name, done)
 
     def test_a_short_budget_keeps_the_first_stages(self):
@@ -65,13 +66,48 @@ class Plan(unittest.TestCase):
         found = {k: "no GPU" for k in ALL}
         self.assertTrue(all(w for _, _, w in gpu.plan(stages(), found, 480)))
 
-    def test_captures_are_the_five_models_at_three_batches(self):
-        names = [s.name for s in stages() if s.name.startswith("capture-")]
-        for model in ("resnet50", "resnet101", "vgg16", "bert-base", "gpt2-small"):
-            batches = {m[1] for m in (re.match(f"capture-{model}-b(\\d+)-", n) for n in names) if m}
-            self.assertEqual(len(batches), 3, model)
+    def test_captures_are_the_models_at_three_batches(self):
+        names = [t["name"] for t in gpu.capture_tasks()]
+        self.assertEqual(len(names), len(set(names)))
+        for model in ("resnet50", "resnet101", "vgg16", "bert-base", "gpt2-small", "llama-1b"):
+            batches = {m[1] for m in (re.match(f"{model}-b(\\d+)-", n) for n in names) if m}
+            self.assertGreaterEqual(len(batches), 3, model)
+        for model in ("resnet50", "bert-base", "gpt2-small"):
             for precision in ("bf16", "tf32", "fp32"):
-                self.assertEqual(sum(n.startswith(f"capture-{model}-b") and n.endswith(precision) for n in names), 3)
+                self.assertTrue(any(n.startswith(f"{model}-b") and n.endswith(precision) for n in names), (model, precision))
+        self.assertTrue(any("nhwc" in n for n in names))
+
+    def test_records_have_names_of_their_own_and_what_they_need(self):
+        for ranks, records in gpu.record_lists("R").items():
+            outs = [r[r.index("--out") + 1] for r in records]
+            self.assertEqual(len(outs), len(set(outs)))
+            for r in records:
+                self.assertTrue(r[r.index("--out") + 1].endswith(f"-n{ranks}.json"))
+                self.assertEqual(r[r.index("--device") + 1], "cuda")
+                self.assertTrue("--model" in r or "--factory" in r)
+        caps = {w for r in gpu.record_lists("R")[2] for w in r if w.startswith("bucket_cap_mb")}
+        self.assertEqual(caps, {"bucket_cap_mb=1", "bucket_cap_mb=5", "bucket_cap_mb=100"})  # and the default
+
+    def test_recorders_and_captures_take_what_they_are_given(self):
+        record = load("ddpsim_record_words", ROOT / "tools/python/ddpsim_record.py") if HAS_TORCH else None
+        captures = load("ddpsim_captures", ROOT / "tools/python/ddpsim_captures.py") if HAS_TORCH else None
+        if record is None or captures is None:
+            self.skipTest("needs PyTorch")
+        for records in gpu.record_lists("R").values():
+            for words in records:
+                record.read_plan(record.parse(words))
+        for task in gpu.capture_tasks():
+            self.assertLessEqual(set(task), set(captures.KEYS))
+
+    def test_a_smoke_takes_seconds_of_each_and_resume_leaves_out_what_ended_well(self):
+        with tempfile.TemporaryDirectory() as folder:
+            session = gpu.Session(folder)
+            self.addCleanup(session.log.close)
+            session.run(gpu.Stage("one", [], 1, 1, lambda _: ["true"]), 5, dict(os.environ))
+            session.run(gpu.Stage("two", [], 1, 1, lambda _: ["false"]), 5, dict(os.environ))
+            self.assertEqual(session.finished(), {"one"})
+            lists = gpu.torch_stages("python3", folder, True)["captures"].command(9)
+            self.assertEqual(len(json.loads(Path(lists[lists.index("--list") + 1]).read_text())), 3)
 
 
 class Run(unittest.TestCase):

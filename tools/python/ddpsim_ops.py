@@ -106,7 +106,7 @@ def linear_cases() -> Iterator[Case]:
     shapes += [(m, n, k) for m in (1024, 4096) for n, k in ((30522, 768), (50257, 768), (50264, 768), (50304, 768))]
     shapes += [(m, n, k) for m in (32, 128, 256) for n, k in ((4096, 25088), (1000, 2048))]
     shapes += [(s, s, s) for s in (256, 512, 640, 1000, 1024, 1152, 1536, 2048, 2304, 3072, 4096, 4608, 6144, 8192)]  # quantised to tiles or not
-    for m, n, k in shapes:
+    for m, n, k in dict.fromkeys(shapes):
         for p in (BF16, TF32, FP16, FP32):
             if p == FP32 and m * n * k > 2 ** 36 or p == FP16 and (m + n) % 3:
                 continue

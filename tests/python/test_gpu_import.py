@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""tools/gpu_import without a GPU: names, splits, and which recorded steps count."""
+import importlib.machinery
+import importlib.util
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+loader = importlib.machinery.SourceFileLoader("gpu_import", str(ROOT / "tools/gpu_import"))
+gpu = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_import", loader))
+loader.exec_module(gpu)
+
+
+def run(date, ranks=1, step_ms=10.0, busy_ms=None):
+    samples = [] if busy_ms is None else [{"op": "profiled_step", "parameters": {"compute_busy_ns": round(busy_ms * 1e6)}, "durations_ps": [1]}]
+    return {"origin": {"date": date}, "layers": {"ranks": ranks}, "samples": samples, "skipped": [], "quality": {"verdict": "clean", "reasons": []},
+            "steps": [{"kind": "steady", "duration_ps": round(step_ms * 1e9)}, {"kind": "steady", "duration_ps": 1, "instrumented": True}]}
+
+
+class Import(unittest.TestCase):
+    def test_what_follows_the_profiler_counts_only_where_the_gpu_decided(self):
+        runs = {"a": run("1", busy_ms=2), "b": run("2", busy_ms=9.5), "c": run("3", busy_ms=9), "other": run("0", ranks=2)}
+        late = gpu.after_profiler(runs)
+        self.assertEqual(late, {"b", "c"})
+        for name, r in runs.items():
+            gpu.judge(name, r, late)
+        self.assertEqual({n: r["quality"]["verdict"] for n, r in runs.items()}, {"a": "clean", "b": "clean", "c": "noisy", "other": "clean"})
+        self.assertIn("90 % of the step", runs["c"]["quality"]["reasons"][0])
+
+    def test_without_a_profiler_nothing_is_late(self):
+        self.assertEqual(gpu.after_profiler({"a": run("1"), "b": run("2")}), set())
+
+    def test_a_name_says_the_question(self):
+        with tempfile.TemporaryDirectory() as folder:
+            workloads = Path(folder)
+            for name in ("resnet50-b64-tf32", "resnet50-b64-bf16-nhwc"):
+                (workloads / f"{name}.json").write_text("{}")
+            self.assertEqual(gpu.question("torch-resnet50-b64-tf32-n1", {}, workloads), (workloads / "resnet50-b64-tf32.json", []))
+            self.assertEqual(gpu.question("torch-resnet50-b64-tf32-cap100-n1", {}, workloads)[1], ["--set", "bucket_cap_mb=100"])
+            self.assertEqual(gpu.question("torch-resnet50-b64-bf16-nhwc-n1", {}, workloads)[0].name, "resnet50-b64-bf16-nhwc.json")
+            for name in ("torch-resnet50-b64-tf32-n2", "torch-resnet50-b8-tf32-n1", "torch-bert-base-b16-bf16-fsdp21-n1", "torch-bert-base-b16-bf16-zero1-n1"):
+                self.assertIsNone(gpu.question(name, {}, workloads)[0], name)
+
+    def test_a_third_is_held_out_by_its_name(self):
+        names = [f"torch-model{k}-n1" for k in range(300)]
+        held = [n for n in names if gpu.split_of(n) == "held_out"]
+        self.assertTrue(70 < len(held) < 130, len(held))
+        self.assertEqual(held, [n for n in names if gpu.split_of(n) == "held_out"])
+
+    def test_the_same_document_is_the_same_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("a", "b"):
+                gpu.write(Path(folder) / f"{name}.json.gz", {"x": [1, 2]})
+            self.assertEqual((Path(folder) / "a.json.gz").read_bytes(), (Path(folder) / "b.json.gz").read_bytes())
+            self.assertEqual(gpu.read(Path(folder) / "a.json.gz"), {"x": [1, 2]})
+
+
+if __name__ == "__main__":
+    unittest.main()
