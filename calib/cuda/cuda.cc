@@ -241,6 +241,10 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
   if (std::abs(by_events / by_host - 1) > 0.02)
     add_noise(run.quality, "the steps by events are " + std::to_string(std::lround(by_events / 1e3)) + " us together, the host's clock says " + std::to_string(std::lround(by_host / 1e3)) + " us");
   judge_spread(run, false);
+  if (mps)
+    run.skipped.push_back({"prediction",
+                           "several ranks on one GPU talk through sockets on loopback, for which there is no "
+                           "cluster"});
   if (mps) run.skipped.push_back({"links", "all ranks are on one GPU: collectives go through sockets on loopback, and say nothing about NVLink or a network"});
   return run;
 }
