@@ -201,9 +201,16 @@ KernelFit fit_kernels(const Profile& base, const std::string& name, const std::v
     p.memory.source = "fitted from " + std::to_string(moves.size()) + " memory-bound kernels; capacity as in the base profile";
     out.notes.push_back("memory: " + number("%.0f", p.memory.bandwidth_bytes_per_s / 1e9) + " GB/s at best, a kernel takes " + number("%.1f", static_cast<double>(p.memory.kernel.ps) / 1e6) + " us at least");
   }
+  // The best rate of a matrix product: convolutions may do fewer operations than are counted
+  // (Winograd, FFT), and are the measure only where nothing else was measured.
   std::map<std::size_t, double> best;
-  for (const Point& q : products)
-    if (!q.held_out) best[q.precision] = std::max(best[q.precision], q.flops / q.ps * 1e12);
+  for (std::size_t kernel : {std::size_t{0}, std::size_t{1}}) {
+    std::map<std::size_t, double> of_kernel;
+    for (const Point& q : products)
+      if (!q.held_out && q.kernel == kernel)
+        of_kernel[q.precision] = std::max(of_kernel[q.precision], q.flops / q.ps * 1e12);
+    best.insert(of_kernel.begin(), of_kernel.end());
+  }
   if (!best.empty()) {
     p.compute.peak_flops = {};
     for (const auto& [precision, rate] : best) {
