@@ -77,9 +77,16 @@ TEST(Hostile, Axes) {
     expect_refused(with(sweep, {"--axis", "bucket_cap_mb=5", "--shard", shard}));
   for (const char* axis :
        {"=", "=5", "bucket_cap_mb", "bucket_cap_mb=", "bucket_cap_mb=,",
-        "bucket_cap_mb=1:", "plan=null", "plan.system=tcp", "ranks=0", "cluster=", "..=1",
+        "bucket_cap_mb=1:", "plan=null", "cluster=", "..=1",
         "cluster..hosts=1", "workload=../../etc/passwd", "workload=/dev/zero"})
     expect_refused(with(sweep, {"--axis", axis}));
+}
+
+// Messages of all hosts take turns on the cores of one machine: years of steps.
+TEST(Hostile, MoreThanOneMachineCanBe) {
+  for (const char* hosts : {"100000", "1000000"})
+    expect_refused({"predict", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-torch", "--set",
+                    std::string("cluster.hosts=") + hosts});
 }
 
 class HostileFiles : public testing::Test {

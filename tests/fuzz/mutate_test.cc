@@ -309,7 +309,7 @@ TEST(Mutations, GetAnAnswerOrARefusal) {
     while (::waitpid(child, &status, WNOHANG) == 0) {
       ::usleep(20'000);
       if (shared.at != seen) seen = shared.at, since = ::time(nullptr);
-      if (::time(nullptr) - since > 60 * kSlower) ::kill(child, SIGKILL);
+      if (static_cast<double>(::time(nullptr) - since) > 60 * kSlower) ::kill(child, SIGKILL);
     }
     bool fine = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     next = fine ? last : shared.at + 1;
