@@ -42,7 +42,7 @@ void say(const char* text, std::size_t length) {
   [[maybe_unused]] ssize_t n = ::write(STDERR_FILENO, text, length);
 }
 
-// Calls only what a handler may call. SA_RESETHAND: on return the crash repeats, and ends the
+// Calls only what a handler may call. SA_RESETHAND: on return the signal comes again, and ends the
 // process.
 extern "C" void crashed(int signal) {
   std::int64_t point = current;
@@ -61,7 +61,7 @@ extern "C" void crashed(int signal) {
     number();
     say(kLast, sizeof kLast - 1);
   }
-  if (signal == SIGABRT) ::raise(signal);
+  ::raise(signal);
 }
 
 }  // namespace

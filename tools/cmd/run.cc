@@ -107,8 +107,11 @@ void check_outputs_first(CLI::App& app) {
 }
 
 void check_utf8(const std::vector<std::string>& args) {
-  for (const std::string& a : args)
-    if (!is_utf8(a)) throw InputError{"\"" + a + "\"", "is not UTF-8; rename it, or write it in UTF-8"};
+  for (std::size_t i = 0; i < args.size(); ++i)
+    if (!is_utf8(args[i])) {
+      bool value = i > 0 && args[i - 1].starts_with("--");
+      throw InputError{(value ? args[i - 1] + " " : "") + "\"" + args[i] + "\"", "is not UTF-8; rename it, or write it in UTF-8"};
+    }
 }
 
 }  // namespace
