@@ -1,31 +1,56 @@
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
 
+#include "sim/io/files.h"
 #include "tools/cmd/command.h"
 #include "tools/cmd/processes.h"
 
 namespace {
 
-// A file is written under a temporary name and renamed, so there is nothing to undo.
+// A file is written under a temporary name and renamed: what has no name yet goes.
 extern "C" void interrupted(int) {
+  ddpsim::io::abandon_temporaries();
   constexpr char kMessage[] = "\nddpsim: interrupted\n";
   [[maybe_unused]] ssize_t n = ::write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
   ::_exit(130);
+}
+// Ends as the signal would have ended it.
+extern "C" void ended(int signal) {
+  ddpsim::io::abandon_temporaries();
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+// The first file that is opened takes the lowest free number. Without a stdout that would be an
+// answer's file, and what is said to people would go into it. True: there is no stdout.
+bool open_standard_streams() {
+  bool closed = false;
+  for (int d : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(d, F_GETFD) >= 0 || errno != EBADF) continue;
+    closed = closed || d == STDOUT_FILENO;
+    if (::open("/dev/null", O_RDWR) != d) ::_exit(3);
+  }
+  return closed;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  bool out_is_closed = open_standard_streams();
   std::signal(SIGINT, interrupted);
+  for (int signal : {SIGTERM, SIGHUP, SIGQUIT})
+    if (std::signal(signal, ended) == SIG_IGN) std::signal(signal, SIG_IGN);  // nohup
   std::ios::sync_with_stdio(false);
   char self[4096];
   ssize_t n = ::readlink("/proc/self/exe", self, sizeof self);
   const char* home = std::getenv("DDPSIM_HOME");
   ddpsim::cli::Terminal t{std::cout, std::cerr, ::isatty(STDOUT_FILENO) == 1 && !std::getenv("NO_COLOR"), home ? home : "",
-                          n > 0 ? std::string(self, static_cast<std::size_t>(n)) : std::string(argc > 0 ? argv[0] : "ddpsim"), ::isatty(STDERR_FILENO) == 1};
+                          n > 0 ? std::string(self, static_cast<std::size_t>(n)) : std::string(argc > 0 ? argv[0] : "ddpsim"), ::isatty(STDERR_FILENO) == 1, out_is_closed};
   // Of the processes that mpirun starts, one talks.
   std::ostream silent(nullptr);
   if (argc > 1 && std::string(argv[1]) == "sweep" && ddpsim::cli::is_mpi_follower()) {

@@ -137,6 +137,8 @@ bool has_collective(const Table& t) {
 }
 
 std::string per_cent(double x) {
+  constexpr double kMost = 1e6;  // times as much; no step is worth more digits, and integers end
+  if (!(std::abs(x) < kMost)) return "more than 100000000 %";
   auto thousandths = static_cast<long long>(std::llround(std::abs(x) * 1e5));
   std::string decimals = std::to_string(thousandths % 1000);
   return std::to_string(thousandths / 1000) + "." + std::string(3 - decimals.size(), '0') + decimals + " %";
@@ -188,9 +190,9 @@ Duration typical_step(const Run& run, bool mean) {
   if (run.kind == RunKind::Predicted && !mean) return run.steps.back().duration;
   std::vector<Duration> steps = settled_steps(run);
   if (!mean) return middle(std::move(steps));
-  Duration sum;
-  for (Duration d : steps) sum += d;
-  return {sum.ps / static_cast<std::int64_t>(steps.size())};
+  __int128 sum = 0;  // the steps of a file may be days, and many
+  for (Duration d : steps) sum += d.ps;
+  return {static_cast<std::int64_t>(sum / static_cast<std::int64_t>(steps.size()))};
 }
 
 std::vector<BucketEnd> bucket_ends(const Run& run) {

@@ -1,40 +1,25 @@
 #include "sim/io/files.h"
 
-#include <signal.h>
-#include <unistd.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <charconv>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <mutex>
 #include <new>
+#include <set>
 
+#include "sim/io/descriptors.h"
 #include "sim/io/json_reader.h"
+#include "sim/units/text.h"
 
 namespace ddpsim::io {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::uintmax_t kMaxBytes = 256u << 20;
+// What a question needs is some megabytes; parsed, JSON takes about twenty times its length.
+constexpr std::uintmax_t kMaxBytes = 64u << 20;
 constexpr int kGzip = 15 + 16;  // zlib's windowBits: 32 KiB window, gzip wrapper
-
-// zlib writes no name and no time into the header.
-std::string gzip(const std::string& text) {
-  z_stream z{};
-  if (deflateInit2(&z, Z_BEST_COMPRESSION, Z_DEFLATED, kGzip, 9, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
-  std::string out(deflateBound(&z, static_cast<uLong>(text.size())), '\0');
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  z.avail_in = static_cast<uInt>(text.size());
-  z.next_out = reinterpret_cast<Bytef*>(out.data());
-  z.avail_out = static_cast<uInt>(out.size());
-  deflate(&z, Z_FINISH);
-  out.resize(z.total_out);
-  deflateEnd(&z);
-  return out;
-}
 
 bool is_home(const fs::path& p) {
   std::error_code e;
@@ -60,7 +45,7 @@ std::string gunzip(const std::string& name, const std::string& packed) {
     text.append(block.data(), block.size() - z.avail_out);
     if (state == Z_BUF_ERROR) problem = "is a gzip file that ends too early; fetch or write it again";
     else if (state != Z_OK && state != Z_STREAM_END) problem = std::string("is a damaged gzip file (") + (z.msg ? z.msg : "no details") + "); fetch or write it again";
-    else if (text.size() > kMaxBytes) problem = "is larger than 256 MiB when decompressed; no file of ddpsim is";
+    else if (text.size() > kMaxBytes) problem = "is larger than 64 MiB when decompressed; no file of ddpsim is";
   }
   inflateEnd(&z);
   if (!problem.empty()) throw InputError{name, problem};
@@ -70,6 +55,13 @@ std::string gunzip(const std::string& name, const std::string& packed) {
 bool exists(const std::string& path) {
   std::error_code e;
   return fs::is_regular_file(path, e);
+}
+
+std::int64_t file_bytes(const std::string& path) {
+  std::error_code e;
+  if (!fs::is_regular_file(path, e)) return 0;
+  auto bytes = fs::file_size(path, e);
+  return e ? 0 : static_cast<std::int64_t>(bytes);
 }
 
 void check_place(const std::string& path) {
@@ -85,62 +77,66 @@ void make_folder(const std::string& path) {
   if (e) throw InputError{path, "the folder cannot be made: " + e.message()};
 }
 
-std::string read_file(const std::string& path) {
-  std::error_code e;
-  fs::file_status status = fs::status(path, e);
-  if (fs::is_directory(status)) throw InputError{path, "is a folder; expected a file"};
-  if (status.type() == fs::file_type::not_found) throw InputError{path, "no such file"};
-  // A pipe or a device may never end.
-  if (fs::exists(status) && !fs::is_regular_file(status)) throw InputError{path, "is not a regular file; save it to a file first"};
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw InputError{path, "cannot be read: " + std::string(std::strerror(errno))};
-  if (auto size = fs::file_size(path, e); !e && size > kMaxBytes) throw InputError{path, "is larger than 256 MiB; no file of ddpsim is"};
-  std::string text;
-  std::vector<char> block(1 << 16);
-  errno = 0;
-  while (in.read(block.data(), static_cast<std::streamsize>(block.size())) || in.gcount() > 0) {
-    text.append(block.data(), static_cast<std::size_t>(in.gcount()));
-    if (text.size() > kMaxBytes) throw InputError{path, "is larger than 256 MiB; no file of ddpsim is"};
+namespace {
+
+using FileId = std::pair<dev_t, ino_t>;
+
+class Inputs {
+ public:
+  void add(FileId id) {
+    std::lock_guard guard(lock_);
+    read_.insert(id);
   }
-  if (in.bad()) throw InputError{path, "cannot be read: " + std::string(std::strerror(errno ? errno : EIO))};
-  return text.starts_with("\x1f\x8b") ? gunzip(path, text) : text;
+  bool has(FileId id) {
+    std::lock_guard guard(lock_);
+    return read_.contains(id);
+  }
+  void clear() {
+    std::lock_guard guard(lock_);
+    read_.clear();
+  }
+
+ private:
+  std::mutex lock_;
+  std::set<FileId> read_;
+};
+
+Inputs& inputs() {
+  static Inputs of_this_process;
+  return of_this_process;
 }
 
-void write_file(const std::string& given, const std::string& plain) {
-  std::string packed = given.ends_with(".gz") ? gzip(plain) : std::string();
-  const std::string& text = given.ends_with(".gz") ? packed : plain;
-  std::error_code ignored;
-  fs::file_status status = fs::status(given, ignored);
-  if (fs::is_directory(status)) throw InputError{given, "cannot be written: it is a folder; name a file in it"};
-  // A device or a pipe (/dev/null, /dev/stdout) is written as it is: renaming over it would replace it.
-  if (fs::exists(status) && !fs::is_regular_file(status)) {
-    std::ofstream out(given, std::ios::binary);
-    if (!(out << text << std::flush)) throw InputError{given, "cannot be written: " + std::string(std::strerror(errno))};
-    return;
-  }
-  // Through a link, so that the link stays one.
-  std::string path = fs::exists(status) ? fs::canonical(given, ignored).string() : given;
-  if (path.empty()) path = given;
-  std::string temporary = path + ".tmp" + std::to_string(::getpid());
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    if (!out) throw InputError{path, "cannot be written: " + std::string(std::strerror(errno))};
-    out.write(text.data(), static_cast<std::streamsize>(text.size()));
-    out.flush();
-    if (!out) {
-      std::string why = std::strerror(errno);
-      std::error_code e;
-      fs::remove(temporary, e);
-      throw InputError{path, "cannot be written: " + why};
-    }
-  }
+}  // namespace
+
+bool was_read(const std::string& path) {
+  struct stat s {};
+  return ::stat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && inputs().has({s.st_dev, s.st_ino});
+}
+
+void forget_inputs() { inputs().clear(); }
+
+bool same_file(const std::string& a, const std::string& b) {
   std::error_code e;
-  fs::rename(temporary, path, e);
-  if (e) {
-    std::string why = e.message();
-    fs::remove(temporary, e);
-    throw InputError{path, "cannot be written: " + why};
+  fs::file_status one = fs::status(a, e);
+  fs::file_status other = fs::status(b, e);
+  if (fs::exists(one) && fs::exists(other)) return fs::is_regular_file(one) && fs::equivalent(a, b, e);
+  if (fs::exists(one) || fs::exists(other)) return false;
+  return fs::weakly_canonical(fs::absolute(a, e), e) == fs::weakly_canonical(fs::absolute(b, e), e);
+}
+
+std::string read_file(const std::string& path) {
+  Input in = open_input(path);
+  Descriptor guard(in.descriptor);
+  const InputError too_large{path, "is larger than 64 MiB; no file of ddpsim is"};
+  if (static_cast<std::uintmax_t>(in.bytes) > kMaxBytes) throw too_large;
+  std::string text;
+  std::vector<char> block(1 << 16);
+  while (std::size_t n = read_some(in.descriptor, path, block.data(), block.size())) {
+    text.append(block.data(), n);
+    if (text.size() > kMaxBytes) throw too_large;
   }
+  inputs().add(in.id);
+  return text.starts_with("\x1f\x8b") ? gunzip(path, text) : text;
 }
 
 std::vector<std::string> list_files(const std::string& folder, const std::vector<std::string>& suffixes) {
@@ -151,26 +147,11 @@ std::vector<std::string> list_files(const std::string& folder, const std::vector
   for (const auto& entry : entries) {
     std::string name = entry.path().filename().string();
     bool wanted = std::any_of(suffixes.begin(), suffixes.end(), [&](const std::string& s) { return name.ends_with(s); });
+    if (wanted && !is_utf8(name)) throw InputError{folder, "holds a file whose name is not UTF-8 (" + printable(name) + "); rename it"};
     if (wanted && entry.is_regular_file(e)) out.push_back((fs::path(folder) / name).string());
   }
   std::sort(out.begin(), out.end());
   return out;
-}
-
-void remove_stale_temporaries(const std::string& folder) {
-  std::error_code e;
-  std::vector<fs::path> stale;
-  for (const auto& entry : fs::directory_iterator(folder, e)) {
-    std::string name = entry.path().filename().string();
-    auto at = name.rfind(".tmp");
-    if (at == std::string::npos || !entry.is_regular_file(e)) continue;
-    const char* end = name.data() + name.size();
-    pid_t pid = 0;
-    auto [rest, error] = std::from_chars(name.data() + at + 4, end, pid);
-    if (error != std::errc() || rest != end || pid <= 0) continue;
-    if (::kill(pid, 0) != 0 && errno == ESRCH) stale.push_back(entry.path());
-  }
-  for (const fs::path& p : stale) fs::remove(p, e);
 }
 
 Home::Home(const std::string& from_environment, const std::string& executable, const std::string& built_from) {

@@ -7,10 +7,14 @@
 #include <numeric>
 #include <set>
 
+#include "sim/units/text.h"
+
 namespace ddpsim::io {
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxDepth = 64;
+// At most about a hundred bytes each: no file takes more than a GB.
+constexpr std::size_t kMostValues = 8'000'000;
 
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -42,7 +46,7 @@ std::string join(std::initializer_list<const char*> words) {
 
 std::string escape(std::string key) {
   std::string out;
-  for (char c : key.substr(0, 60)) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  for (char c : printable(key.substr(0, 60))) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
   return out;
 }
 
@@ -59,29 +63,63 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
   return best;
 }
 
+namespace {
+
+// What JSON may not be, found in one pass before anything is built of it. (The library's own
+// callback looks at all elements of a list when one of them ends.)
+class Checker {
+ public:
+  explicit Checker(const std::string& file) : file_(file) {}
+  bool null() { return count(); }
+  bool boolean(bool) { return count(); }
+  bool number_integer(Json::number_integer_t) { return count(); }
+  bool number_unsigned(Json::number_unsigned_t) { return count(); }
+  bool number_float(Json::number_float_t, const std::string&) { return count(); }
+  bool string(std::string&) { return count(); }
+  bool binary(Json::binary_t&) { return count(); }
+  bool start_object(std::size_t) { return deeper(); }
+  bool start_array(std::size_t) { return deeper(); }
+  bool end_object() { return keys_.pop_back(), true; }
+  bool end_array() { return keys_.pop_back(), true; }
+  bool key(std::string& key) {
+    if (keys_.back().insert(key).second) return true;
+    throw InputError{file_, "key \"" + printable(key.substr(0, 60)) + "\" appears twice in one object; keep one"};
+  }
+  template <class Error>
+  bool parse_error(std::size_t, const std::string&, const Error& e) {
+    throw e;
+  }
+
+ private:
+  bool deeper() {
+    keys_.emplace_back();
+    if (keys_.size() > kMaxDepth + 1)
+      throw InputError{file_, fmt::format("nested deeper than {} levels; no file of ddpsim is", kMaxDepth)};
+    return count();
+  }
+  bool count() {
+    if (++values_ <= kMostValues) return true;
+    throw InputError{file_, fmt::format("holds more than {} values; no file of ddpsim does", kMostValues)};
+  }
+  const std::string& file_;
+  std::vector<std::set<std::string>> keys_;
+  std::size_t values_ = 0;
+};
+
+}  // namespace
+
 Json parse_json(const std::string& text, const std::string& file) {
-  std::vector<std::set<std::string>> keys;
-  auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (depth > kMaxDepth) throw InputError{file, fmt::format("nested deeper than {} levels; no file of ddpsim is", kMaxDepth)};
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end && !keys.empty()) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.empty()) {
-      auto key = value.get<std::string>();
-      if (!keys.back().insert(key).second) throw InputError{file, "key \"" + key.substr(0, 60) + "\" appears twice in one object; keep one"};
-    }
-    return true;
-  };
   if (text.find_first_not_of(" \t\r\n") == std::string::npos) throw InputError{file, "the file is empty; expected JSON"};
   try {
-    return Json::parse(text, watch);
+    Checker checker(file);
+    Json::sax_parse(text, &checker);
+    return Json::parse(text);
   } catch (const Json::exception& e) {
     std::string what = e.what();
     auto cut = what.find("] ");
     if (cut != std::string::npos) what = what.substr(cut + 2);
     if (what.size() > 200) what = what.substr(0, 200) + "...";
-    for (char& c : what)
-      if (c == '\n' || c == '\r') c = ' ';
-    throw InputError{file, "not valid JSON (truncated?): " + what};
+    throw InputError{file, "not valid JSON (truncated?): " + printable(what)};
   }
 }
 
@@ -125,13 +163,25 @@ std::vector<Reader> Reader::items() const {
 std::vector<std::pair<std::string, Reader>> Reader::members() const {
   if (!j_.is_object()) fail("expected an object, found " + short_dump(j_));
   std::vector<std::pair<std::string, Reader>> out;
-  for (const auto& [key, value] : j_.items()) out.emplace_back(key, Reader(value, file_, path_ + "/" + escape(key)));
+  for (const auto& [key, value] : j_.items()) {
+    Reader member(value, file_, path_ + "/" + escape(key));
+    member.refuse_controls(key);
+    out.emplace_back(key, member);
+  }
   return out;
 }
 
 std::string Reader::text() const {
   if (!j_.is_string()) fail("expected text in quotes, found " + short_dump(j_));
-  return j_.get<std::string>();
+  auto text = j_.get<std::string>();
+  refuse_controls(text);
+  return text;
+}
+
+void Reader::refuse_controls(const std::string& text) const {
+  for (char c : text)
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
+      fail(fmt::format("holds the control character U+{:04X}, which would reach a terminal; remove it", static_cast<int>(c)));
 }
 
 std::int64_t Reader::integer() const {

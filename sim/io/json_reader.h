@@ -14,7 +14,7 @@ namespace ddpsim::io {
 
 using Json = nlohmann::json;
 
-// Parses text; rejects nesting deeper than 64, keys that appear twice, and anything that is not JSON. `file` names the source in errors.
+// Parses text; rejects nesting deeper than 64, keys that appear twice, more than 8 million values, and anything that is not JSON. `file` names the source in errors.
 Json parse_json(const std::string& text, const std::string& file);
 
 // The known word that is nearest to `word` (edit distance), "" if none is near.
@@ -35,7 +35,7 @@ class Reader {
   std::vector<Reader> items() const;
   std::vector<std::pair<std::string, Reader>> members() const;
 
-  std::string text() const;
+  std::string text() const;  // no control characters but new lines and tabs
   std::int64_t integer() const;
   double number() const;
   bool boolean() const;
@@ -51,6 +51,7 @@ class Reader {
   const std::string& file() const { return file_; }
 
  private:
+  void refuse_controls(const std::string& text) const;
   const Json& j_;
   std::string file_;
   std::string path_;

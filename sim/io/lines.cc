@@ -6,9 +6,10 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <string_view>
+#include <vector>
 
+#include "sim/io/descriptors.h"
 #include "sim/model/error.h"
 
 namespace ddpsim::io {
@@ -18,37 +19,40 @@ namespace {
 
 }  // namespace
 
-void each_line(const std::string& path, void (*line)(void* state, const std::string& text), void* state) {
-  std::error_code e;
-  if (std::filesystem::is_directory(path, e)) throw InputError{path, "is a folder; expected a file"};
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail(path, "cannot be read", errno ? errno : EIO);
+std::string each_line(const std::string& path,
+                      const std::function<void(const std::string& text)>& line) {
+  constexpr std::size_t kLongest = 1 << 20;
+  Descriptor in(open_input(path).descriptor);
+  std::vector<char> block(1 << 16);
   std::string text;
-  while (std::getline(in, text) && !in.eof()) line(state, text);
-  if (in.bad()) fail(path, "cannot be read", errno ? errno : EIO);
+  while (std::size_t n = read_some(in.number(), path, block.data(), block.size())) {
+    std::string_view rest(block.data(), n);
+    for (auto end = rest.find('\n'); end != rest.npos; end = rest.find('\n')) {
+      text += rest.substr(0, end);
+      rest.remove_prefix(end + 1);
+      line(text);
+      text.clear();
+    }
+    text += rest;
+    if (text.size() > kLongest)
+      throw InputError{path, "has a line of more than 1 MiB; no file of ddpsim has"};
+  }
+  return text;
 }
 
-std::optional<FoundLines> scan_lines(const std::string& path) {
-  std::error_code e;
-  auto status = std::filesystem::status(path, e);
-  if (status.type() == std::filesystem::file_type::not_found) return std::nullopt;
-  if (std::filesystem::is_directory(status)) throw InputError{path, "is a folder; expected a file"};
-  if (!std::filesystem::is_regular_file(status)) return std::nullopt;  // a device or a pipe holds nothing
-  FoundLines out;
-  auto count = [](void* state, const std::string& text) {
-    auto& found = *static_cast<FoundLines*>(state);
-    if (found.lines == 0) found.first = text;
-    if (found.lines == 1) found.second = text;
-    found.last = text;
-    ++found.lines;
-    found.bytes += static_cast<std::int64_t>(text.size()) + 1;
-  };
-  each_line(path, count, &out);
-  return out;
+namespace {
+
+int open_growing(const std::string& path) {
+  struct stat s {};
+  bool there = ::stat(path.c_str(), &s) == 0;
+  if (there && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode)) return open_special(path);
+  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_NOCTTY | O_CLOEXEC, 0666);
 }
 
-LineFile::LineFile(const std::string& path, std::int64_t bytes) : path_(path), descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) {
+}  // namespace
+
+LineFile::LineFile(const std::string& path, std::int64_t bytes)
+    : path_(path), descriptor_(open_growing(path)) {
   if (descriptor_ < 0) fail(path, "cannot be written", errno);
   struct stat s {};
   bool regular = ::fstat(descriptor_, &s) == 0 && S_ISREG(s.st_mode);  // else a device or a pipe: written as it is
@@ -63,14 +67,6 @@ LineFile::~LineFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-void LineFile::append(const std::string& lines) {
-  std::size_t done = 0;
-  while (done < lines.size()) {
-    ssize_t n = ::write(descriptor_, lines.data() + done, lines.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail(path_, "cannot be written", n < 0 ? errno : ENOSPC);
-    done += static_cast<std::size_t>(n);
-  }
-}
+void LineFile::append(const std::string& lines) { write_all(descriptor_, path_, lines); }
 
 }  // namespace ddpsim::io

@@ -2,21 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <functional>
 #include <string>
 
 namespace ddpsim::io {
 
-// Whole lines only: what a killed writer left of its last line does not count.
-struct FoundLines {
-  std::int64_t lines = 0;
-  std::int64_t bytes = 0;
-  std::string first;
-  std::string second;
-  std::string last;
-};
-// nullopt: there is no such file. Throws InputError if it cannot be read.
-std::optional<FoundLines> scan_lines(const std::string& path);
+// Calls `line` for each whole line of a file, without its end. Returns what stands after the last
+// one, the beginning of a line that a killed writer left. Throws InputError, also for a line of more
+// than a MiB: nothing of ddpsim's is.
+std::string each_line(const std::string& path,
+                      const std::function<void(const std::string& text)>& line);
 
 class LineFile {
  public:
@@ -32,8 +27,5 @@ class LineFile {
   std::string path_;
   int descriptor_ = -1;
 };
-
-// Calls `line` for each whole line of a file. Throws InputError.
-void each_line(const std::string& path, void (*line)(void* state, const std::string& text), void* state);
 
 }  // namespace ddpsim::io

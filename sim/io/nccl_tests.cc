@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 
 #include "sim/io/json_reader.h"
+#include "sim/units/number.h"
+#include "sim/units/text.h"
 
 namespace ddpsim::io {
 namespace {
@@ -39,9 +40,9 @@ constexpr std::array<Type, 17> kTypes{{{"int8", 1}, {"uint8", 1}, {"char", 1}, {
 
 std::optional<Printed> parse_printed(std::string_view text) {
   Printed p;
-  if (text.empty() || text.size() > 40 || !(text[0] == '-' || text[0] == '.' || (text[0] >= '0' && text[0] <= '9'))) return {};
-  auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), p.value);
-  if (bad != std::errc{} || end != text.data() + text.size() || !std::isfinite(p.value)) return {};
+  auto value = text.size() > 40 ? std::nullopt : parse_number(text);
+  if (!value) return {};
+  p.value = *value;
   // Half a unit of the last digit.
   auto e = text.find_first_of("eE");
   auto dot = text.substr(0, e).find('.');
@@ -49,7 +50,7 @@ std::optional<Printed> parse_printed(std::string_view text) {
   if (e != std::string_view::npos) {
     auto digits = text.substr(e + 1);
     if (digits.starts_with('+')) digits.remove_prefix(1);
-    std::from_chars(digits.data(), digits.data() + digits.size(), exponent);
+    exponent = static_cast<int>(std::clamp<std::int64_t>(parse_integer(digits).value_or(0), -1000, 1000));
   }
   if (dot != std::string_view::npos) exponent -= static_cast<int>(std::min(text.size(), e) - dot - 1);
   if (exponent > 300 || exponent < -300) return {};
@@ -95,12 +96,30 @@ double nccl_tests_bus_factor(std::string_view op, int n) {
   return 1;
 }
 
-NcclTests read_nccl_tests(const std::string& text, const std::string& file) {
-  auto first = text.find_first_not_of(" \t\r\n");
+namespace {
+
+// What a Run can hold: logs have any bytes. Colours the reader of text cuts out itself, and data that
+// is binary the reader of CSV refuses.
+std::string readable(const std::string& text) {
+  std::string out = valid_utf8(text);
+  for (char& c : out)
+    if ((static_cast<unsigned char>(c) < 0x20 && std::string_view("\n\r\t\x1b\0", 5).find(c) == std::string_view::npos) || c == 0x7f)
+      c = ' ';
+  return out;
+}
+
+}  // namespace
+
+NcclTests read_nccl_tests(const std::string& given, const std::string& file) {
+  auto first = given.find_first_not_of(" \t\r\n");
   if (first == std::string::npos) throw InputError{file, "the file is empty; expected the output of nccl-tests"};
-  if (text[first] == '{') return read_nccl_tests_json(text, file);
+  if (given[first] == '{') return read_nccl_tests_json(given, file);
+  std::string text = readable(given);
   std::string_view line = std::string_view(text).substr(first, text.find('\n', first) - first);
-  if (line.find("size_bytes") != std::string_view::npos && line.find(',') != std::string_view::npos) return read_nccl_tests_csv(text, file);
+  if (line.find("size_bytes") != std::string_view::npos && line.find(',') != std::string_view::npos) {
+    std::replace(text.begin(), text.end(), '\x1b', ' ');
+    return read_nccl_tests_csv(text, file);
+  }
   return read_nccl_tests_text(text, file);
 }
 

@@ -1,11 +1,12 @@
 // CSV: size_bytes,count,type,redop,root,oop_time_us,oop_algbw_GBs,oop_busbw_GBs,oop_err,ip_time_us,ip_algbw_GBs,ip_busbw_GBs,ip_err, in any order; forced_kind and
 // forced_value make a table for each pair of them.
 #include <algorithm>
-#include <charconv>
+#include <map>
 
 #include "sim/io/csv.h"
 #include "sim/io/json_reader.h"
 #include "sim/io/nccl_tests.h"
+#include "sim/units/number.h"
 
 namespace ddpsim::io {
 namespace {
@@ -36,16 +37,16 @@ std::vector<int> header_of(const Fields& names, const std::string& file) {
 }
 
 std::optional<std::int64_t> whole(const std::string& s) {
-  std::int64_t v = 0;
-  auto [end, bad] = std::from_chars(s.data(), s.data() + s.size(), v);
-  if (bad != std::errc{} || end != s.data() + s.size() || v < 0) return {};
-  return v;
+  auto v = parse_integer(s);
+  return v && *v >= 0 ? v : std::nullopt;
 }
 
 }  // namespace
 
 NcclTests read_nccl_tests_csv(const std::string& text, const std::string& file) {
+  constexpr std::size_t kMostTables = 1000;
   NcclTests out;
+  std::map<std::pair<std::string, std::string>, std::size_t> index;  // forced kind and value
   std::vector<int> at;
   for (const CsvLine& line : csv_lines(text, file)) {
     const Fields& f = line.fields;
@@ -55,12 +56,12 @@ NcclTests read_nccl_tests_csv(const std::string& text, const std::string& file) 
       continue;
     }
     auto field = [&](Column c) { return at[c] >= 0 && static_cast<std::size_t>(at[c]) < f.size() ? std::string(f[static_cast<std::size_t>(at[c])]) : std::string(); };
-    auto table = std::find_if(out.tables.begin(), out.tables.end(), [&](const NcclTestsTable& t) { return t.forced_kind == field(kKind) && t.forced_value == field(kValue); });
-    if (table == out.tables.end()) {
-      table = out.tables.insert(table, NcclTestsTable{});
-      table->forced_kind = field(kKind);
-      table->forced_value = field(kValue);
-    }
+    auto [place, fresh] = index.try_emplace({field(kKind), field(kValue)}, out.tables.size());
+    if (fresh && index.size() > kMostTables) throw InputError{line.where, "forces more than 1,000 different things; nccl-tests are not forced into so many"};
+    if (fresh) out.tables.push_back({});
+    NcclTestsTable* table = &out.tables[place->second];
+    table->forced_kind = place->first.first;
+    table->forced_value = place->first.second;
     auto drop = [&](const std::string& why) { table->dropped.push_back("line " + std::to_string(number) + " is dropped: " + why); };
     int named = static_cast<int>(std::count_if(at.begin(), at.end(), [](int x) { return x >= 0; }));
     if (static_cast<int>(f.size()) != named) {

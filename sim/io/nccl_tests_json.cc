@@ -1,9 +1,9 @@
 // JSON of `-J FILE` (nccl-tests 2.16 and later, file versions 2 and 3). Of several processes it lists the first GPU of each only.
 #include <algorithm>
-#include <charconv>
 
 #include "sim/io/json_reader.h"
 #include "sim/io/nccl_tests.h"
+#include "sim/units/number.h"
 
 namespace ddpsim::io {
 namespace {
@@ -40,9 +40,8 @@ std::optional<NcclTestsTime> half_of(const Reader& row, const char* key, bool& h
 
 int spaced_number(const std::string& s) {
   auto from = s.find_first_not_of(' ');
-  int v = -1;
-  if (from != std::string::npos) std::from_chars(s.data() + from, s.data() + s.size(), v);
-  return v;
+  auto v = from == std::string::npos ? std::nullopt : leading_number(std::string_view(s).substr(from));
+  return v && v->value >= -1 && v->value < (1 << 20) ? static_cast<int>(v->value) : -1;
 }
 
 std::string short_text(const Reader& r, const char* key) { return r.has(key) ? r.at(key).text() : std::string(); }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "sim/io/json_reader.h"
@@ -110,11 +111,19 @@ NcclTestsTable choose(const NcclTests& tests, const NcclTestsSetting& setting) {
   return out;
 }
 
+// Of a log of very many rows every so manieth tells the ranks as well as all do.
+std::vector<const NcclTestsRow*> telling(const NcclTestsTable& t) {
+  constexpr std::size_t kEnough = 1024;
+  std::vector<const NcclTestsRow*> out;
+  for (std::size_t i = 0; i < t.rows.size(); i += t.rows.size() / kEnough + 1) out.push_back(&t.rows[i]);
+  return out;
+}
+
 // Rows whose busbw / algbw is that of n ranks.
 std::size_t agreeing(const NcclTestsTable& t, int n, Meaning m) {
   std::size_t out = 0;
-  for (const NcclTestsRow& r : t.rows)
-    for (const NcclTestsTime* x : halves(r)) out += tells_ranks(*x) && ranks_agree(t, r, *x, n, m) ? 1 : 0;
+  for (const NcclTestsRow* row : telling(t))
+    for (const NcclTestsTime* x : halves(*row)) out += tells_ranks(*x) && ranks_agree(t, *row, *x, n, m) ? 1 : 0;
   return out;
 }
 
@@ -142,11 +151,11 @@ struct Told {
 Told told_by_bandwidths(const NcclTestsTable& t, Meaning m) {
   Told out;
   double largest = 0;
-  for (const NcclTestsRow& r : t.rows)
-    for (const NcclTestsTime* x : halves(r)) {
+  for (const NcclTestsRow* r : telling(t))
+    for (const NcclTestsTime* x : halves(*r)) {
       if (!tells_ranks(*x)) continue;
       ++out.rows;
-      if (x->algbw.value > largest) largest = x->algbw.value, out.ratio = m == Meaning::Now ? x->busbw.value / x->algbw.value : x->algbw.value * x->time_us.value * 1000 / static_cast<double>(r.bytes);
+      if (x->algbw.value > largest) largest = x->algbw.value, out.ratio = m == Meaning::Now ? x->busbw.value / x->algbw.value : x->algbw.value * x->time_us.value * 1000 / static_cast<double>(r->bytes);
     }
   std::size_t best = 0;
   if (out.rows == 0 || nccl_tests_bus_factor(t.op, 2) == nccl_tests_bus_factor(t.op, 4)) return out;
@@ -216,7 +225,10 @@ void note_missing(const NcclTests& tests, const NcclTestsTable& t, const std::se
   if (tests.expects_footer && !t.footer) notes.push_back("the footer is missing: the log ends before the test did");
 }
 
-void add_samples(const NcclTestsTable& t, const NcclTestsRow& r, int ranks, Run& run) {
+// Where the sample of these parameters is in Run::samples.
+using SampleIndex = std::map<std::map<std::string, std::int64_t>, std::size_t>;
+
+void add_samples(const NcclTestsTable& t, const NcclTestsRow& r, int ranks, Run& run, SampleIndex& index) {
   for (bool in_place : {false, true}) {
     const auto& half = in_place ? r.in_place : r.out_of_place;
     if (!half || !(half->time_us.value > 0)) continue;
@@ -224,14 +236,17 @@ void add_samples(const NcclTestsTable& t, const NcclTestsRow& r, int ranks, Run&
     s.op = t.host_time ? t.op + "_host_time" : t.op;
     s.parameters = {{"bytes", r.bytes}, {"ranks", ranks}, {"in_place", in_place ? 1 : 0}, {"count", r.count}, {"element_bytes", nccl_tests_element_bytes(r.type)}};
     if (half->wrong > 0) s.parameters["wrong"] = half->wrong;
-    auto there = std::find_if(run.samples.begin(), run.samples.end(), [&](const Sample& x) { return x.parameters == s.parameters; });
-    Sample& to = there == run.samples.end() ? run.samples.emplace_back(std::move(s)) : *there;
+    auto [there, fresh] = index.try_emplace(s.parameters, run.samples.size());
+    if (fresh) run.samples.push_back(s);
+    Sample& to = run.samples[there->second];
     auto add = [&](double us) {
       if (us > 0 && us <= 1e12) to.durations.push_back({static_cast<std::int64_t>(std::llround(us * 1e6))});
     };
     for (double us : half->each_us) add(us);
     if (half->each_us.empty()) add(half->time_us.value);
-    if (to.durations.empty()) run.samples.pop_back();
+    if (!to.durations.empty()) continue;
+    run.samples.pop_back();
+    index.erase(there);
   }
 }
 
@@ -283,6 +298,7 @@ NcclTestsRun run_of(const NcclTests& tests, const NcclTestsSetting& setting) {
   int ranks = ranks_of(t, setting, meaning, out.notes);
   Run& run = out.run;
   std::set<std::int64_t> sizes;
+  SampleIndex index;
   int empty = 0;
   for (const NcclTestsRow& r : t.rows) {
     if (r.bytes == 0) {
@@ -294,7 +310,7 @@ NcclTestsRun run_of(const NcclTests& tests, const NcclTestsSetting& setting) {
       continue;
     }
     sizes.insert(r.bytes);
-    add_samples(t, r, ranks, run);
+    add_samples(t, r, ranks, run, index);
   }
   if (run.samples.empty()) throw InputError{setting.file, "no row of nccl-tests is left" + (out.notes.empty() ? std::string("; is it the output of an nccl-tests program?") : ": " + out.notes.front())};
   if (empty > 0) out.notes.push_back(fmt::format("{} rows of 0 bytes are left out", empty));

@@ -2,10 +2,13 @@
 // pdsh, of container logs) is passed over. What NCCL says (NAME:PID:TID [DEV] NCCL INFO ...) is cut off, and a row that it split is put together from the lines that hold
 // nothing but numbers.
 #include <algorithm>
-#include <charconv>
+#include <map>
+#include <set>
+#include <tuple>
 
 #include "sim/io/json_reader.h"
 #include "sim/io/nccl_tests.h"
+#include "sim/units/number.h"
 
 namespace ddpsim::io {
 namespace {
@@ -18,7 +21,7 @@ std::string plain(View line) {
   std::string out;
   for (std::size_t i = 0; i < line.size(); ++i) {
     if (line[i] != '\x1b') {
-      out.push_back(line[i] == '\r' || line[i] == '\t' ? ' ' : line[i]);
+      out.push_back(line[i] == '\r' || line[i] == '\t' || line[i] == '\0' ? ' ' : line[i]);
       continue;
     }
     while (i < line.size() && !((line[i] >= 'a' && line[i] <= 'z') || (line[i] >= 'A' && line[i] <= 'Z'))) ++i;
@@ -37,12 +40,7 @@ Words words_of(View line) {
   return out;
 }
 
-std::optional<std::int64_t> whole(View s) {
-  std::int64_t v = 0;
-  auto [end, bad] = std::from_chars(s.data(), s.data() + s.size(), v);
-  if (bad != std::errc{} || end != s.data() + s.size()) return {};
-  return v;
-}
+std::optional<std::int64_t> whole(View s) { return parse_integer(s); }
 
 bool is_number(View s) { return s == "N/A" || parse_printed(s).has_value(); }
 
@@ -209,8 +207,7 @@ class Parser {
     }
     if (d.rank < 0 || d.host.empty()) return;
     NcclTestsTable& t = table();
-    bool there = std::any_of(t.devices.begin(), t.devices.end(), [&](const NcclTestsDevice& x) { return x.rank == d.rank && x.group == d.group; });
-    if (!there) t.devices.push_back(std::move(d));
+    if (devices_.insert({out_.tables.size(), d.group, d.rank}).second) t.devices.push_back(std::move(d));
   }
 
   void columns(const Words& w) {
@@ -307,6 +304,7 @@ class Parser {
   }
 
   NcclTests& out_;
+  std::set<std::tuple<std::size_t, int, int>> devices_;  // that are known: table, group, rank
   int number_ = 0;
   std::string command_;  // operation of the last command line that was seen
   bool started_ = false;

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <charconv>
 
 #include "sim/io/codecs.h"
 #include "sim/topology/fabric.h"
+#include "sim/units/number.h"
 
 namespace ddpsim::io {
 namespace {
@@ -39,13 +39,10 @@ LinkSpec read_link(const Reader& r) {
 double read_ratio(const Reader& r) {
   if (r.json().is_number()) return r.number();
   std::string t = r.text();
-  double a = 0;
-  double b = 0;
-  auto first = std::from_chars(t.data(), t.data() + t.size(), a);
-  if (first.ec == std::errc() && first.ptr != t.data() + t.size() && *first.ptr == ':') {
-    auto second = std::from_chars(first.ptr + 1, t.data() + t.size(), b);
-    if (second.ec == std::errc() && second.ptr == t.data() + t.size() && b > 0) return a / b;
-  }
+  auto colon = t.find(':');
+  auto a = parse_number(t.substr(0, colon));
+  auto b = colon == std::string::npos ? std::nullopt : parse_number(t.substr(colon + 1));
+  if (a && b && *b > 0) return *a / *b;
   r.fail("\"" + t.substr(0, 40) + "\" is not a ratio such as \"1:1\" or \"2:1\"");
 }
 

@@ -55,7 +55,14 @@ OpKind kind_of(const Reader& r) {
   r.fail("\"" + text.substr(0, 80) + "\" is no operation of a Program; names are those of `ddpsim show program`, for example allreduce/bucket.0");
 }
 
-TimePoint read_time(const Reader& r, const char* key) { return {r.at(key).integer()}; }
+// Eleven days: sums and differences of a few of them are in range.
+constexpr std::int64_t kMost = 1'000'000'000'000'000'000;
+
+TimePoint read_time(const Reader& r, const char* key) {
+  std::int64_t ps = r.at(key).integer();
+  if (ps < -kMost || ps > kMost) r.at(key).fail("is more than eleven days away");
+  return {ps};
+}
 
 std::vector<std::string> read_texts(const Reader& r) {
   std::vector<std::string> out;
@@ -71,13 +78,15 @@ std::string read_hash(const Reader& r) {
 
 double read_share(const Reader& r, const char* what) {
   double x = r.number();
-  if (!(x >= 0)) r.fail(std::string(what) + " is not negative");
+  constexpr double kMostShare = 1e6;
+  if (!(x >= 0 && x <= kMostShare)) r.fail(std::string(what) + " is not negative, and at most a million");
   return x;
 }
 
 std::int64_t read_count(const Reader& r, const char* what) {
   std::int64_t n = r.integer();
   if (n < 0) r.fail(std::string(what) + " is not negative");
+  if (n > kMost) r.fail(std::string(what) + " is at most 10^18");
   return n;
 }
 
@@ -275,6 +284,7 @@ Run read_run(const Json& j, const std::string& file) {
     StepKind kind = static_cast<StepKind>(item.at("kind").choice({"first", "rebuild", "steady"}));
     std::int64_t ps = item.at("duration_ps").integer();
     if (ps <= 0) item.at("duration_ps").fail("a step takes time");
+    if (ps > kMost) item.at("duration_ps").fail("a step takes at most eleven days");
     std::int64_t faults = item.has("page_faults") ? item.at("page_faults").integer() : 0;
     if (faults < 0) item.at("page_faults").fail("a count, 0 or more");
     run.steps.push_back({kind, {ps}, item.has("instrumented") && item.at("instrumented").boolean(), faults});

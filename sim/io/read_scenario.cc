@@ -1,7 +1,8 @@
 #include <algorithm>
-#include <charconv>
 
 #include "sim/io/codecs.h"
+#include "sim/units/number.h"
+#include "sim/units/text.h"
 
 namespace ddpsim::io {
 namespace {
@@ -78,10 +79,9 @@ Plan read_plan(const Reader& r) {
 }
 
 int read_rank(const Reader& r, const std::string& key) {
-  int rank = -1;
-  auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), rank);
-  if (error != std::errc() || end != key.data() + key.size()) r.fail("\"" + key.substr(0, 40) + "\" is not a rank number");
-  return rank;
+  auto rank = parse_integer(key);
+  if (!rank || *rank < INT32_MIN || *rank > INT32_MAX) r.fail("\"" + key.substr(0, 40) + "\" is not a rank number");
+  return static_cast<int>(*rank);
 }
 
 }  // namespace
@@ -132,22 +132,12 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
 
 namespace {
 
-bool is_utf8(const std::string& text) {
-  try {
-    (void)Json(text).dump();
-    return true;
-  } catch (const Json::exception&) {
-    return false;
-  }
-}
-
 // The element of a list that a path names.
 Json& element(Json& list, const std::string& key, const Setting& s) {
-  std::size_t index = 0;
-  auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
-  if (error != std::errc() || end != key.data() + key.size() || index >= list.size())
+  auto index = parse_integer(key);
+  if (!index || *index < 0 || static_cast<std::size_t>(*index) >= list.size())
     throw InputError{"--set " + s.text, "\"" + key + "\" is not an index of a list of " + std::to_string(list.size()) + " (they start at 0)"};
-  return list[index];
+  return list[static_cast<std::size_t>(*index)];
 }
 
 }  // namespace
@@ -200,6 +190,9 @@ Setting parse_setting(const std::string& text) {
   if (value == "True") value = "true";
   if (value == "False") value = "false";
   if (value == "None") value = "null";
+  // Null is a field's default; that of a whole plan nobody means.
+  if (s.target == Target::Scenario && s.path == std::vector<std::string>{"plan"} && value == "null")
+    throw InputError{"--set " + text, "would take away the whole plan; set a field of it, for example --set bucket_cap_mb=null"};
   s.value = Json::accept(value) ? parse_json(value, "--set " + text) : Json(value);
   // Versions look like numbers ("2.7", "2.11") and are not.
   bool word = s.path.back() == "pytorch" || s.path.back() == "nccl" || (s.path.size() > 1 && s.path[s.path.size() - 2] == "environment");

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
+
+#include "sim/units/number.h"
+#include "sim/units/text.h"
 
 namespace ddpsim::io {
 namespace {
@@ -19,9 +21,12 @@ int line_of(const std::string& text, std::ptrdiff_t offset) {
 
 }  // namespace
 
-XmlFile::XmlFile(const std::string& text, const std::string& file, const char* root) : text_(text), file_(file) {
+XmlFile::XmlFile(const std::string& text, const std::string& file, const char* root) : text_(valid_utf8(text)), file_(file) {
   if (text_.find_first_not_of(" \t\r\n") == std::string::npos) throw InputError{file_, "the file is empty; expected XML"};
   if (text_.find('\0') != std::string::npos) throw InputError{file_, "holds binary data; expected XML"};
+  // Before the parser takes forty bytes for each.
+  if (std::count(text_.begin(), text_.end(), '<') > 4 * kMostNodes || std::count(text_.begin(), text_.end(), '=') > 32 * kMostNodes)
+    throw InputError{file_, fmt::format("has more than {} elements; no dump of NCCL has", kMostNodes)};
   pugi::xml_parse_result parsed = document_.load_buffer(text_.data(), text_.size(), pugi::parse_default, pugi::encoding_utf8);
   if (!parsed) throw InputError{fmt::format("{}:{}", file_, line_of(text_, parsed.offset)), std::string("not valid XML (truncated?): ") + parsed.description()};
   root_ = document_.document_element();
@@ -62,10 +67,9 @@ std::optional<std::int64_t> XmlFile::integer(pugi::xml_node at, const char* name
 std::optional<double> XmlFile::number(pugi::xml_node at, const char* name, double low, double high) const {
   std::string s = text(at, name);
   if (s.empty()) return {};
-  double v = 0;
-  auto [end, bad] = std::from_chars(s.data(), s.data() + s.size(), v);
-  if (bad != std::errc{} || end != s.data() + s.size() || !std::isfinite(v)) fail(at, fmt::format("{}=\"{}\" is not a number", name, s.substr(0, 40)));
-  if (v < low || v > high) fail(at, fmt::format("{}=\"{}\" is not within {} and {}", name, s.substr(0, 40), low, high));
+  auto v = parse_number(s);
+  if (!v) fail(at, fmt::format("{}=\"{}\" is not a number", name, s.substr(0, 40)));
+  if (*v < low || *v > high) fail(at, fmt::format("{}=\"{}\" is not within {} and {}", name, s.substr(0, 40), low, high));
   return v;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "sim/model/error.h"
+#include "sim/units/text.h"
 
 namespace ddpsim::io {
 
@@ -20,7 +21,7 @@ class XmlFile {
   // Nothing if the attribute is absent or empty; otherwise it is a whole number, decimal or 0x..., within low and high.
   std::optional<std::int64_t> integer(pugi::xml_node at, const char* name, std::int64_t low, std::int64_t high, int base = 0) const;
   std::optional<double> number(pugi::xml_node at, const char* name, double low, double high) const;
-  std::string text(pugi::xml_node at, const char* name) const { return at.attribute(name).as_string(); }
+  std::string text(pugi::xml_node at, const char* name) const { return printable(at.attribute(name).as_string()); }
   int line(pugi::xml_node at) const;
 
  private:

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "sim/report/text.h"
+#include "sim/units/text.h"
 
 namespace ddpsim::report {
 namespace {
@@ -12,13 +13,16 @@ double share(Duration part, Duration whole) { return whole.ps > 0 ? static_cast<
 
 std::string markdown_cell(const std::string& s) {
   std::string out;
-  for (char c : s) out += c == '|' ? std::string("\\|") : c == '\n' ? std::string(" ") : std::string(1, c);
+  for (char c : printable(s)) {
+    if (c == '|' || c == '<') out += '\\';  // would end the cell, or begin HTML
+    out += c;
+  }
   return out;
 }
 
 std::string prediction_markdown(const Heading& h, const predict::Prediction& p, const std::vector<predict::Lever>& levers) {
   const analysis::Summary& s = p.summary;
-  std::string out = fmt::format("## {} on {}\n\n{}. Profile {}: {}.\n\n", h.workload, h.cluster, h.plan, h.profile, basis_sentence(h, p));
+  std::string out = fmt::format("## {} on {}\n\n{}. Profile {}: {}.\n\n", markdown_cell(h.workload), markdown_cell(h.cluster), markdown_cell(h.plan), markdown_cell(h.profile), basis_sentence(h, p));
   out += fmt::format("**Step {}** ({} to {}; {}); {} samples/s; scaling efficiency {:.1f} %; limited by {}.\n\n", to_string(s.step), to_string(p.step_low), to_string(p.step_high),
                      interval_sentence(h, p), count_text(p.samples_per_s), 100 * p.scaling_efficiency, limit_sentence(h, p));
   if (p.beside) out += "The step is the " + beside_sentence(p) + ".\n\n";

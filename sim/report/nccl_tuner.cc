@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -14,6 +13,8 @@
 
 #include "sim/io/csv.h"
 #include "sim/model/version.h"
+#include "sim/units/number.h"
+#include "sim/units/text.h"
 
 namespace ddpsim::report {
 namespace {
@@ -52,11 +53,10 @@ std::string row_text(const TunerRow& r) {
 }
 
 std::int64_t whole(std::string_view s, const std::string& where, const char* what, std::int64_t low, std::int64_t high) {
-  std::int64_t v = 0;
-  auto [end, bad] = std::from_chars(s.data(), s.data() + s.size(), v);
-  if (bad != std::errc{} || end != s.data() + s.size()) throw InputError{where, fmt::format("{}: \"{}\" is not a whole number", what, s.substr(0, 40))};
-  if (v < low || v > high) throw InputError{where, fmt::format("{}: {} is not within {} and {}", what, v, low, high)};
-  return v;
+  auto v = parse_integer(s);
+  if (!v) throw InputError{where, fmt::format("{}: \"{}\" is not a whole number", what, s.substr(0, 40))};
+  if (*v < low || *v > high) throw InputError{where, fmt::format("{}: {} is not within {} and {}", what, *v, low, high)};
+  return *v;
 }
 
 int channels_of(std::string_view s, const std::string& where) {
@@ -89,9 +89,7 @@ Problem validate(std::span<const TunerRow> rows) {
 }
 
 std::string tuner_csv(std::span<const TunerRow> rows, std::string_view made_of) {
-  std::string name(made_of);
-  for (char& c : name)
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  std::string name = printable(made_of);
   std::string out = fmt::format("# NCCL tuner configuration, made by ddpsim {}{}{}\n", kVersion, name.empty() ? "" : " of ", name);
   out +=
       "# NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE=<this file>\n"
@@ -99,11 +97,12 @@ std::string tuner_csv(std::span<const TunerRow> rows, std::string_view made_of) 
       "# plugin forces ONE channel where they are -1, and for each collective that no line matches.\n"
       "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks\n";
   std::vector<TunerRow> last;  // of each group, in order of appearance
+  std::map<Group, std::size_t> index;
   for (const TunerRow& r : rows) {
     out += row_text(r);
-    auto there = std::find_if(last.begin(), last.end(), [&](const TunerRow& l) { return group_of(l) == group_of(r); });
-    if (there == last.end()) last.push_back(r);
-    else *there = r;
+    auto [place, fresh] = index.try_emplace(group_of(r), last.size());
+    if (fresh) last.push_back(r);
+    else last[place->second] = r;
   }
   out += "# What no line above matches.\n";
   for (TunerRow r : last) {
@@ -116,6 +115,7 @@ std::string tuner_csv(std::span<const TunerRow> rows, std::string_view made_of) 
 
 std::vector<TunerRow> parse_tuner_csv(const std::string& text, const std::string& file) {
   std::vector<TunerRow> out;
+  std::set<Group> covered;  // to the largest size
   for (const io::CsvLine& l : io::csv_lines(text, file)) {
     if (l.fields.size() < 8 || l.fields.size() > 10)
       throw InputError{l.where, fmt::format("has {} fields; expected collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks[,numPipeOps[,regBuff]]", l.fields.size())};
@@ -133,8 +133,9 @@ std::vector<TunerRow> parse_tuner_csv(const std::string& text, const std::string
     for (std::size_t i = 8; i < l.fields.size(); ++i) whole(l.fields[i], l.where, i == 8 ? "numPipeOps" : "regBuff", -1, INT32_MAX);
     // A line for all sizes behind others of its group never matters, where they cover all sizes themselves.
     bool all = r.min_bytes == 0 && r.max_bytes == kTunerMostBytes;
-    bool covered = std::any_of(out.begin(), out.end(), [&](const TunerRow& x) { return group_of(x) == group_of(r) && x.max_bytes == kTunerMostBytes; });
-    if (!(all && covered)) out.push_back(std::move(r));
+    if (all && covered.contains(group_of(r))) continue;
+    if (r.max_bytes == kTunerMostBytes) covered.insert(group_of(r));
+    out.push_back(std::move(r));
   }
   if (out.empty()) throw InputError{file, "holds no line of a tuner configuration"};
   return out;
@@ -186,9 +187,10 @@ std::vector<TunerPoint> parse_tuner_points(const std::string& text, const std::s
     p.ranks = static_cast<int>(whole(field(kRanks), l.where, "ranks", -1, 1 << 20));
     if (p.nodes == 0 || p.ranks == 0) throw InputError{l.where, "nodes and ranks are positive, or -1 for any"};
     std::string_view number = field(*by);
-    auto [end, bad] = std::from_chars(number.data(), number.data() + number.size(), p.cost);
-    if (bad != std::errc{} || end != number.data() + number.size() || !std::isfinite(p.cost) || p.cost < 0)
+    auto cost = parse_number(number);
+    if (!cost || *cost < 0)
       throw InputError{l.where, fmt::format("{}: \"{}\" is not a positive number", kColumns[*by], number.substr(0, 40))};
+    p.cost = *cost;
     if (*by == kBandwidth) p.cost = -p.cost;
     out.push_back(std::move(p));
   }

@@ -8,6 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "sim/units/number.h"
+#include "sim/units/text.h"
+
 namespace ddpsim::report {
 namespace {
 
@@ -208,8 +211,12 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p, cons
   return wrapped(page.text);
 }
 
-std::string csv_field(const std::string& s) {
-  if (s.find_first_of(",\"\n\r") == std::string::npos) return s;
+std::string csv_field(const std::string& given) {
+  std::string s = printable(given);
+  // A spreadsheet takes for a formula what begins like one; an apostrophe makes it text.
+  bool formula = !s.empty() && std::string_view("=+-@").find(s.front()) != std::string_view::npos;
+  if (formula && !parse_number(s)) s.insert(s.begin(), '\'');
+  if (s.find_first_of(",\"") == std::string::npos) return s;
   std::string out = "\"";
   for (char c : s) out += c == '"' ? std::string("\"\"") : std::string(1, c);
   return out + "\"";

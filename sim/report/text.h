@@ -39,7 +39,7 @@ std::string count_text(double v);
 // Lines of more than 160 columns are broken at spaces; what follows stands two columns further in than its line, or at column `hang`.
 std::string wrapped(const std::string& text, std::size_t hang = 0);
 
-// Quotes a CSV field if it needs it.
+// Quotes a CSV field if it needs it. Control characters become spaces, and text that a spreadsheet would take for a formula begins with an apostrophe.
 std::string csv_field(const std::string& s);
 
 }  // namespace ddpsim::report

@@ -152,7 +152,7 @@ std::string tuning_markdown(const TuningHeading& h, const Tuning& t, const predi
   for (const std::string& s : why(t)) out += "- " + s + "\n";
   if (!t.levers.empty()) {
     out += "\n| next, on top of that | step | |\n|---|---|---|\n";
-    for (const predict::Lever& l : t.levers) out += fmt::format("| {}{} | {} | {} |\n", l.change, l.command.empty() ? "" : " (`" + l.command + "`)", to_string(l.step), lever_gain(t, l));
+    for (const predict::Lever& l : t.levers) out += fmt::format("| {}{} | {} | {} |\n", markdown_cell(l.change), l.command.empty() ? "" : " (`" + l.command + "`)", to_string(l.step), lever_gain(t, l));
   }
   if (scaling) {
     out += "\n" + cheapest(*scaling) + "\n\n| ranks | step | samples/s | of 1 rank | epoch | cost |\n|---|---|---|---|---|---|\n";

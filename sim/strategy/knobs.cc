@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <limits>
 
 #include "sim/strategy/bucketing.h"
+#include "sim/units/number.h"
 
 namespace ddpsim::strategy {
 namespace {
@@ -21,13 +21,16 @@ std::string text_of(double v) {
   return text;
 }
 
+// As its text says.
+double rounded(double v) { return parse_number(text_of(v)).value_or(v); }
+
 bool is_cap(const Knob& k) { return k.name == "bucket_cap_mb"; }
 bool is_first(const Knob& k) { return k.name == "first_bucket_bytes"; }
 double unit_of(const Knob& k) { return is_cap(k) ? kMebi : 1; }
 
 KnobValue number(const Knob& k, double v) {
   if (is_first(k)) return {std::to_string(static_cast<std::int64_t>(v)), v};
-  return {text_of(v), std::strtod(text_of(v).c_str(), nullptr)};
+  return {text_of(v), rounded(v)};
 }
 
 }  // namespace
@@ -61,9 +64,10 @@ std::optional<KnobValue> parse_value(const Knob& knob, const std::string& text) 
     bool known = granularity ? text == "flat" || text == "per_parameter" : text == "true" || text == "false";
     return known ? std::optional(KnobValue{text}) : std::nullopt;
   }
-  char* end = nullptr;
-  double v = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !(v > 0 && v <= 1e12) || v * unit_of(knob) < 1) return std::nullopt;
+  auto number = parse_number(text);
+  if (!number) return std::nullopt;
+  double v = *number;
+  if (!(v > 0 && v <= 1e12) || v * unit_of(knob) < 1) return std::nullopt;
   if (is_first(knob) && v != std::floor(v)) return std::nullopt;
   if (is_cap(knob) && v > 1e6) return std::nullopt;
   return KnobValue{text, v};
@@ -71,13 +75,13 @@ std::optional<KnobValue> parse_value(const Knob& knob, const std::string& text) 
 
 double roundest(std::int64_t least, std::int64_t beyond, double unit) {
   auto holds = [&](double v) {
-    auto bytes = static_cast<std::int64_t>(std::strtod(text_of(v).c_str(), nullptr) * unit);
+    auto bytes = static_cast<std::int64_t>(rounded(v) * unit);
     return bytes >= least && bytes < beyond;
   };
   for (double power = 1e12; power > 1e-7; power /= 10)
     for (double step : {power, power / 2, power / 4}) {
       double v = std::ceil(static_cast<double>(least) / unit / step) * step;
-      if (holds(v)) return std::strtod(text_of(v).c_str(), nullptr);
+      if (holds(v)) return rounded(v);
     }
   return static_cast<double>(least) / unit;  // exact: a power of two divides it
 }

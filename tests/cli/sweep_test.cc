@@ -2,14 +2,18 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <regex>
 #include <sstream>
+#include <thread>
 
 #include "sim/io/files.h"
 #include "sim/io/json_reader.h"
 #include "tests/support/support.h"
+#include "tools/cmd/crash.h"
 
 namespace ddpsim::test {
 namespace {
@@ -137,6 +141,123 @@ TEST(Sweep, DoesNotGoOnWithAnotherSweepsFile) {
     EXPECT_EQ(o.code, 2);
     EXPECT_TRUE(has(o.err, b.part)) << o.err;
     EXPECT_EQ(io::read_file(file), before);
+  }
+}
+
+// A file that is not empty is somebody's, whatever it holds.
+TEST(Sweep, WritesOverNothing) {
+  Folder f;
+  for (const char* text : {"{\"one\": \"line of JSON, without its end\"}", "precious", "a\nb\n", "\n", "point"}) {
+    io::write_file(f.file("mine"), text);
+    for (const Args& more : {Args{}, Args{"--resume"}}) {
+      if (more.size() == 1 && std::string(text) == "point") continue;  // how a header begins
+      Outcome o = ddpsim(with(with(kSweep, {"--out", f.file("mine")}), more));
+      EXPECT_EQ(o.code, 2) << text;
+      EXPECT_EQ(io::read_file(f.file("mine")), text);
+    }
+  }
+  io::write_file(f.file("empty"), "");
+  EXPECT_EQ(ddpsim(with(kSweep, {"--out", f.file("empty")})).code, 0);
+}
+
+// Where one row is damaged, --resume and merge say which, and touch nothing.
+TEST(Sweep, EveryRowIsVerified) {
+  Folder f;
+  const std::string whole = ddpsim(kSweep).out;
+  const std::vector<std::string> rows = lines(whole);
+  auto join = [](const std::vector<std::string>& all) {
+    std::string out;
+    for (const std::string& row : all) out += row + "\n";
+    return out;
+  };
+  struct Damage {
+    const char* name;
+    std::function<void(std::vector<std::string>&)> make;
+  };
+  const std::string id = rows[1].substr(rows[1].rfind(','));
+  for (const Damage& d : {Damage{"a row doubled and one missing", [](auto& r) { r[7] = r[6]; }},
+                          Damage{"two rows in the other order", [](auto& r) { std::swap(r[7], r[8]); }},
+                          Damage{"a row of another sweep", [&](auto& r) { r[7] = r[7].substr(0, r[7].rfind(',')) + ",0123456789abcdef-32"; }},
+                          Damage{"no step", [](auto& r) { r[7] = std::regex_replace(r[7], std::regex("^([^,]*,[^,]*,[^,]*,[^,]*,[^,]*),[0-9]+"), "$1,"); }},
+                          Damage{"half a row", [](auto& r) { r[7].resize(r[7].size() / 2); }},
+                          Damage{"an empty line", [](auto& r) { r[7].clear(); }},
+                          Damage{"a word", [](auto& r) { r[7] = "hello"; }}}) {
+    std::vector<std::string> damaged = rows;
+    d.make(damaged);
+    ASSERT_NE(damaged, rows) << d.name;
+    const std::string text = join(damaged);
+    io::write_file(f.file("bad.csv"), text);
+    Outcome o = ddpsim(with(kSweep, {"--resume", "--out", f.file("bad.csv")}));
+    EXPECT_EQ(o.code, 2) << d.name;
+    EXPECT_TRUE(has(o.err, "bad.csv")) << o.err;
+    EXPECT_EQ(io::read_file(f.file("bad.csv")), text);
+    o = ddpsim({"merge", f.file("bad.csv")});
+    EXPECT_EQ(o.code, 2) << d.name;
+    EXPECT_EQ(o.out, "") << d.name;
+  }
+  std::vector<std::string> other = rows;
+  other[7] = std::regex_replace(other[7], std::regex("^6,[^,]*"), "6,77");
+  ASSERT_NE(other, rows);
+  io::write_file(f.file("other.csv"), join(other));
+  Outcome o = ddpsim(with(kSweep, {"--resume", "--out", f.file("other.csv")}));
+  EXPECT_EQ(o.code, 2);
+  EXPECT_TRUE(has(o.err, "other.csv:8: has other values than point 6")) << o.err;
+  EXPECT_TRUE(has(o.err, "head -n 7")) << o.err;
+  for (const char* behind : {"appended", "99,", "\"x"}) {
+    io::write_file(f.file("behind.csv"), whole + behind);
+    EXPECT_EQ(ddpsim(with(kSweep, {"--resume", "--out", f.file("behind.csv")})).code, 2) << behind;
+    EXPECT_EQ(ddpsim({"merge", f.file("behind.csv")}).code, 2) << behind;
+  }
+}
+
+// A point that crashes is left out, so that the others can be had.
+TEST(Sweep, APointCanBeSkipped) {
+  Folder f;
+  std::vector<std::string> whole = lines(ddpsim(kSweep).out);
+  Outcome o = ddpsim(with(kSweep, {"--skip", "4", "--skip", "6"}));
+  ASSERT_EQ(o.code, 0) << o.err;
+  std::vector<std::string> rows = lines(o.out);
+  ASSERT_EQ(rows.size(), whole.size());
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    bool skipped = k == 5 || k == 7;
+    EXPECT_EQ(rows[k] != whole[k], skipped) << rows[k];
+    EXPECT_EQ(has(rows[k], "not asked (--skip)"), skipped) << rows[k];
+  }
+  // The rows before the crash stay, and the file can be gone on with.
+  io::write_file(f.file("x.csv"), whole[0] + "\n" + whole[1] + "\n" + whole[2] + "\n");
+  ASSERT_EQ(ddpsim(with(kSweep, {"--skip", "4", "--resume", "--out", f.file("x.csv")})).code, 0);
+  ASSERT_EQ(ddpsim(with(kSweep, {"--resume", "--out", f.file("x.csv")})).code, 0);
+  EXPECT_EQ(ddpsim({"merge", f.file("x.csv")}).code, 0);
+  EXPECT_EQ(ddpsim(with(kSweep, {"--skip", "32"})).code, 2);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(Sweep, ACrashSaysAtWhichPoint) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  auto crash = [](int signal) {
+    cli::CrashReport report;
+    std::thread([&] {
+      cli::at_point(1047);
+      std::raise(signal);
+    }).join();
+  };
+  EXPECT_EXIT(crash(SIGSEGV), testing::KilledBySignal(SIGSEGV), "crashed at point 1047 of the sweep.*--skip 1047");
+  EXPECT_EXIT(crash(SIGABRT), testing::KilledBySignal(SIGABRT), "crashed at point 1047");
+}
+#endif
+
+TEST(Sweep, KnowsNoNanAndNoInfinity) {
+  Folder f;
+  const Args question{"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--out", f.file("never.csv")};
+  for (const Args& axes : {Args{"--axis", "cluster.hosts=1:nan"}, Args{"--axis", "cluster.hosts=nan:nan"}, Args{"--axis", "cluster.hosts=1:8:+nan"},
+                           Args{"--axis", "cluster.hosts=1:8:xnan"}, Args{"--axis", "cluster.hosts=1:inf:x2"}, Args{"--axis", "cluster.hosts=1:8:+inf"},
+                           Args{"--axis", "bucket_cap_mb=-nan:5"}, Args{"--axis", "bucket_cap_mb=nan"}, Args{"--axis", "bucket_cap_mb=inf,5"},
+                           Args{"--axis", "bucket_cap_mb=1e400:2e400"}, Args{"--axis", "bucket_cap_mb=1:1e400:x2"}, Args{"--zip", "ranks=nan:nan"},
+                           Args{"--axis", "ranks=nan"}, Args{"--axis", "plan=null"}, Args{"--set", "plan=null", "--axis", "bucket_cap_mb=5"}}) {
+    Outcome o = ddpsim(with(question, axes));
+    EXPECT_EQ(o.code, 2) << axes.back() << o.out;
+    EXPECT_EQ(lines(o.err).size(), 1u) << axes.back() << "\n" << o.err;
+    EXPECT_FALSE(std::filesystem::exists(f.file("never.csv"))) << axes.back();
   }
 }
 

@@ -7,6 +7,7 @@ import argparse
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,18 @@ def namespaces():
             except OSError:
                 pass
     return out
+
+
+def machine_mark():
+    """That ddpsim puts into the names of its temporaries (sim/io/write_file.cc)."""
+    try:
+        machine = Path("/etc/machine-id").read_text().split("\n")[0]
+    except OSError:
+        machine = ""
+    h = 0xCBF29CE484222325
+    for byte in f"{socket.gethostname()}\n{machine}\n{os.readlink('/proc/self/ns/pid')}".encode():
+        h = (h ^ byte) * 0x100000001B3 % 2**64
+    return f"{(h ^ h >> 32) & 0xFFFFFFFF:08x}"
 
 
 def links():
@@ -87,7 +100,7 @@ def main():
             if left := processes(mark):
                 sys.exit(f"kill {k} ({how}): processes {left} are left")
         # A writer that was killed in the middle of a Run: no such process can have this number.
-        (Path(runs) / "tcp-half.json.gz.tmp4194305").write_bytes(b"half")
+        (Path(runs) / f"tcp-half.json.gz.ddpsim-{machine_mark()}-4194305-0123456789abcdef").write_bytes(b"half")
         subprocess.run(command, env=env, check=True, capture_output=True)
         for p in Path(runs).rglob("*"):
             if p.is_file() and not (p.name.endswith(".json.gz") or p.parent.name == "scenarios" and p.suffix == ".json"):

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
+
+#include "sim/units/number.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -15,9 +16,10 @@ struct Quantity {
 };
 
 bool parse_quantity(const std::string& text, Quantity& out) {
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out.number);
-  if (error != std::errc()) return false;
-  out.unit.assign(end, text.data() + text.size());
+  auto n = leading_number(text);
+  if (!n) return false;
+  out.number = n->value;
+  out.unit = text.substr(n->length);
   return out.unit.find_first_of(":,=") == std::string::npos;
 }
 
@@ -52,8 +54,13 @@ bool add_range(const std::string& blame, const std::string& text, std::vector<st
   std::vector<std::string> parts = split_range(text);
   Quantity from;
   Quantity to;
-  if (parts.size() < 2 || !parse_quantity(parts[0], from)) return false;
+  if (parts.size() < 2) return false;
   auto fail = [&](const std::string& why) { throw InputError{blame, "\"" + text + "\" " + why}; };
+  if (!parse_quantity(parts[0], from)) {
+    bool digits = !parts[0].empty() && parts[0].find_first_not_of("0123456789.eE+-") == std::string::npos;
+    if (digits) fail("begins with what is not a number, or with one that is too large");
+    return false;
+  }
   if (parts.size() > 3) fail("is not a range; write FROM:TO, FROM:TO:+STEP or FROM:TO:xFACTOR");
   if (!parse_quantity(parts[1], to)) fail("ends with what is not a number");
   if (from.unit != to.unit) fail(fmt::format("mixes units (\"{}\" and \"{}\"); give both ends the same one", from.unit, to.unit));

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "sim/collective/price.h"
+#include "sim/report/text.h"
 #include "tools/cmd/explain_op.h"
 
 namespace ddpsim::cli {
@@ -218,7 +219,7 @@ std::string collectives_markdown(const calib::CollectiveReport& r, const Execute
       "on the same channel graph. The profiles' efficiencies of networks (InfiniBand 0.92, libfabric 0.75 and 0.90, TCPXO 0.92) are chosen from what is publicly known of such networks,\n"
       "which may include these tables; NVLink's and PCIe's are NCCL's own numbers.\n\n"
       "| table | < 1 MiB | 1-16 MiB | >= 16 MiB |\n|---|---:|---:|---:|\n";
-  for (const calib::TableResult& t : r.tables) out += fmt::format("| {} | {} | {} | {} |\n", t.name, cell(t.bands[0]), cell(t.bands[1]), cell(t.bands[2]));
+  for (const calib::TableResult& t : r.tables) out += fmt::format("| {} | {} | {} | {} |\n", report::markdown_cell(t.name), cell(t.bands[0]), cell(t.bands[1]), cell(t.bands[2]));
   out += fmt::format("| **median of the tables** | **{}** | **{}** | **{}** |\n\n", overall(r, 0), overall(r, 1), overall(r, 2));
   out += fmt::format("NCCL's estimate is off by more than 5 % in {} cells (table, band); ddpsim is closer in {} of them. In the other cells ddpsim is at most {} points worse.\n\n", r.cells_off,
                      r.cells_closer, percent(r.most_worse));
@@ -226,13 +227,13 @@ std::string collectives_markdown(const calib::CollectiveReport& r, const Execute
   constexpr const char* kBandNames[] = {"< 1 MiB", "1-16 MiB", ">= 16 MiB"};
   for (const calib::TableResult& t : r.tables)
     for (std::size_t b = 0; b < calib::kBands; ++b)
-      if (t.bands[b].rows > 0 && t.bands[b].nccl_median > 0.05 && t.bands[b].median >= t.bands[b].nccl_median) lost += fmt::format("| {} | {} | {} |\n", t.name, kBandNames[b], cell(t.bands[b]));
+      if (t.bands[b].rows > 0 && t.bands[b].nccl_median > 0.05 && t.bands[b].median >= t.bands[b].nccl_median) lost += fmt::format("| {} | {} | {} |\n", report::markdown_cell(t.name), kBandNames[b], cell(t.bands[b]));
   if (!lost.empty()) out += "In which NCCL is closer:\n\n| table | band | % |\n|---|---|---:|\n" + lost + "\n";
   out += "Factors used, from other machines' tables (1 = what the profile says):\n\n| machine | link | latency of a step | tables | efficiency | tables |\n|---|---|---:|---:|---:|---:|\n";
   std::vector<std::string> seen;
   for (const calib::TableResult& t : r.tables)
     for (const auto& [name, f] : t.fits) {
-      std::string line = fmt::format("| {} | {} | {:.2f} | {} | {:.2f} | {} |\n", t.machine, name, f.step_factor, f.step_tables, f.efficiency, f.tables);
+      std::string line = fmt::format("| {} | {} | {:.2f} | {} | {:.2f} | {} |\n", report::markdown_cell(t.machine), name, f.step_factor, f.step_tables, f.efficiency, f.tables);
       if (std::find(seen.begin(), seen.end(), line) != seen.end()) continue;
       seen.push_back(line);
       out += line;
@@ -248,18 +249,18 @@ std::string collectives_markdown(const calib::CollectiveReport& r, const Execute
   for (const calib::TableResult& t : r.tables)
     for (const calib::FittedRow& f : t.fitted)
       if (!f.at_cliff && f.bytes >= kMiB && f.bytes <= 128 * kMiB && std::abs(f.error) > 0.1)
-        out += fmt::format("| {} | {} | {}, {} | {:+.1f} % | {} | {:.1f} % |\n", t.name, size_text(f.bytes), size_text(f.below), size_text(f.above), 100 * f.error,
+        out += fmt::format("| {} | {} | {}, {} | {:+.1f} % | {} | {:.1f} % |\n", report::markdown_cell(t.name), size_text(f.bytes), size_text(f.below), size_text(f.above), 100 * f.error,
                            f.in_place ? fmt::format("{:+.1f} %", 100 * *f.in_place) : "-", 100 * std::abs(f.best_line()));
   out += "\n";
   out += "| table | rows | median, % |\n|---|---:|---:|\n";
   for (const calib::TableResult& t : r.tables)
-    if (!t.fitted.empty()) out += fmt::format("| {} | {} | {:.2f} |\n", t.name, t.fitted.size(), 100 * t.fitted_median);
+    if (!t.fitted.empty()) out += fmt::format("| {} | {} | {:.2f} |\n", report::markdown_cell(t.name), t.fitted.size(), 100 * t.fitted_median);
   out += "\n## Cliffs\n\nNeighbouring sizes whose time falls by more than 10 %.\n\n| table | from | to | falls by | |\n|---|---:|---:|---:|---|\n";
   for (const calib::TableResult& t : r.tables)
-    for (const calib::Cliff& c : t.cliffs) out += fmt::format("| {} | {} | {} | {:.0f} % | {} |\n", t.name, size_text(c.from), size_text(c.to), 100 * c.fall, c.why);
+    for (const calib::Cliff& c : t.cliffs) out += fmt::format("| {} | {} | {} | {:.0f} % | {} |\n", report::markdown_cell(t.name), size_text(c.from), size_text(c.to), 100 * c.fall, c.why);
   out += "\n## More ranks than were fitted\n\nLatency, efficiency and what the mechanism lacks by size, from the tables of at most 64 ranks of a machine; the error of its larger ones.\n\n"
          "| table | rows | median, % |\n|---|---:|---:|\n";
-  for (const calib::Extrapolation& e : r.extrapolated) out += fmt::format("| {} | {} | {} |\n", e.table, e.rows, percent(e.median));
+  for (const calib::Extrapolation& e : r.extrapolated) out += fmt::format("| {} | {} | {} |\n", report::markdown_cell(e.table), e.rows, percent(e.median));
   out += fmt::format(
       "\n## Executed by ddpsim\n\n"
       "All-reduces that ddpsim's executor played alone over TCP, on hosts made of network namespaces of one machine, beside the simulation of their messages; none was\n"
@@ -268,7 +269,7 @@ std::string collectives_markdown(const calib::CollectiveReport& r, const Execute
       "| where | algorithm | bytes | measured | deviation | error |\n|---|---|---:|---:|---:|---:|\n",
       x.judged, 100 * x.median, 100 * x.p95, x.ranked, x.ranked_right, x.gloo_rows, x.gloo_judged, 100 * kRepeats, 100 * x.gloo_median, 100 * x.gloo_largest);
   for (const ExecutedRow& e : x.rows)
-    out += fmt::format("| {} | {} | {} | {} | {:.1f} % | {:+.2f} % |\n", e.where, name_of(e.algorithm), size_text(e.bytes), to_string(e.measured), 100 * e.deviation,
+    out += fmt::format("| {} | {} | {} | {} | {:.1f} % | {:+.2f} % |\n", report::markdown_cell(e.where), name_of(e.algorithm), size_text(e.bytes), to_string(e.measured), 100 * e.deviation,
                        100 * (static_cast<double>(e.predicted.ps) / static_cast<double>(e.measured.ps) - 1));
   return out;
 }

@@ -18,7 +18,11 @@ struct Terminal {
   std::string home;        // $DDPSIM_HOME
   std::string executable;  // where ddpsim itself lies
   bool err_is_terminal = false;
+  bool out_is_closed = false;  // `out` goes nowhere: who started ddpsim closed its stdout
 };
+
+// To stdout. Throws InputError if that is closed or full.
+void write_out(Terminal& t, const std::string& text);
 
 // Exit codes.
 inline constexpr int kOk = 0;

@@ -15,6 +15,7 @@ namespace {
 struct Flags {
   std::string predicted;
   std::string measured;
+  std::string tolerance;
   analysis::CompareOptions options;
   OutputFlags output;
 };
@@ -105,12 +106,13 @@ void add_compare(CLI::App& app, Terminal& t) {
   CLI::App* c = app.add_subcommand("compare", "Compare a predicted run with a measured run of the same case, operation by operation");
   c->add_option("predicted", flags->predicted, "predicted Run, or the output of ddpsim predict --format json; may be gzip")->required();
   c->add_option("measured", flags->measured, "measured Run; may be gzip")->required();
-  c->add_option("--tolerance", flags->options.tolerance, "of the step's relative error, for the verdict; default 0.02")->check(CLI::PositiveNumber);
+  c->add_option("--tolerance", flags->tolerance, "of the step's relative error, for the verdict; default 0.02");
   c->add_flag("--mean", flags->options.mean, "the step is the mean of the steady steps, not their median (for steps that differ, as beside another job)");
   add_output_flags(*c, flags->output, {"table", "csv", "json", "md"});
   add_html_flag(*c, flags->output);
   c->callback([&t, flags] {
     check_html(flags->output);
+    flags->options.tolerance = tolerance_of(flags->tolerance);
     Run p = open_run(flags->predicted, RunKind::Predicted);
     Run m = open_run(flags->measured, RunKind::Measured);
     analysis::Comparison result = analysis::compare(p, m, flags->options);

@@ -46,16 +46,19 @@ double longest_seconds(const Asked& l) {
     double efficiency = 1;
     double start = 0;
     double correction = 1;
+    double turns = 0;  // core time of a message, where all ranks' messages take turns on a few cores
     for (const auto& [name, t] : p.transports) {
       efficiency = std::min(efficiency, t.efficiency.low);
       latency = std::max(latency, static_cast<double>(t.latency.ps) / 1e12);
       start = std::max(start, static_cast<double>((t.launch + p.host.collective_launch).ps) / 1e12);
+      if (int cores = l.hardware->cluster.emulated_on_cores; cores > 0)
+        turns = std::max(turns, static_cast<double>(t.message_core.ps) / 1e12 / cores);
       for (const Knot& k : t.knots) correction = std::max({correction, k.factor, 1 / k.factor});
     }
     if (p.reduction_bytes_per_s > 0) slowest = std::min(slowest, p.reduction_bytes_per_s);
     double bucket = plan.bucket_cap_mb.value_or(25) * 1048576;
     double collectives = plan.system == System::PytorchDdp ? std::min(tensors, gradients / bucket + 8) + 4 * micro_steps : tensors;
-    network = 2 * (gradients + buffers * micro_steps) / (slowest * efficiency) * correction + collectives * (start + 4 * l.scenario.ranks * latency);
+    network = 2 * (gradients + buffers * micro_steps) / (slowest * efficiency) * correction + collectives * (start + 4 * l.scenario.ranks * (latency + l.scenario.ranks * turns));
   }
   double steps = std::max(12, l.scenario.jitter ? l.scenario.jitter->samples + 1 : 0);
   return steps * (((compute + overhead) * micro_steps + once) * slow + network);

@@ -4,11 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <ostream>
 
 #include "sim/io/write_page.h"
 #include "sim/nccl/choose.h"
+#include "sim/units/number.h"
+#include "sim/units/text.h"
 #include "tools/cmd/documents.h"
 #include "tools/cmd/loader.h"
 
@@ -83,12 +84,23 @@ Profile load_profile(const io::Home& home, const std::string& named) {
 }
 
 int parse_ranks(const std::string& text) {
-  int ranks = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw InputError{"--ranks " + text, "expected a whole number of ranks, at most 1,048,576"};
-  if (ranks < 1) throw InputError{"--ranks " + text, "a job has at least one rank"};
-  return ranks;
+  auto ranks = parse_integer(text);
+  if (!ranks || *ranks > INT32_MAX) throw InputError{"--ranks " + text, "expected a whole number of ranks, at most 1,048,576"};
+  if (*ranks < 1) throw InputError{"--ranks " + text, "a job has at least one rank"};
+  return static_cast<int>(*ranks);
+}
+
+double parse_positive(const char* flag, const std::string& text, double most) {
+  auto v = parse_number(text);
+  if (!v || !(*v > 0 && *v <= most))
+    throw InputError{std::string(flag) + " " + text, fmt::format("expected a positive number, at most {:g}", most)};
+  return *v;
+}
+
+double tolerance_of(const std::string& text) {
+  constexpr double kDefault = 0.02;
+  constexpr double kMost = 1e6;
+  return text.empty() ? kDefault : parse_positive("--tolerance", text, kMost);
 }
 
 void add_question_flags(CLI::App& c, QuestionFlags& f) {
@@ -120,20 +132,29 @@ void add_html_flag(CLI::App& c, OutputFlags& f) {
 void check_html(const OutputFlags& flags) {
   if (flags.html.empty()) return;
   io::require_page();
-  if (flags.html == flags.out) throw InputError{"--html " + flags.html, "is the file that --out writes; name another"};
   io::check_place(flags.html);
+}
+
+void write_output(const std::string& path, const std::string& text) {
+  if (io::was_read(path)) throw InputError{path, "cannot be written: the answer is made from this file; name another"};
+  io::write_file(path, text);
 }
 
 void write_html(Terminal& t, const OutputFlags& flags, const std::function<io::OrderedJson()>& data) {
   if (flags.html.empty()) return;
-  io::write_file(flags.html, io::write_page(data()));
-  t.err << "ddpsim: wrote " << flags.html << "\n";
+  write_output(flags.html, io::write_page(data()));
+  t.err << "ddpsim: wrote " << printable(flags.html) << "\n";
+}
+
+void write_out(Terminal& t, const std::string& text) {
+  if (t.out_is_closed) throw InputError{"stdout", "is closed; name a file with --out"};
+  t.out << text << std::flush;
+  if (!t.out) throw InputError{"stdout", "cannot be written (is the disk full?)"};
 }
 
 void write_answer(Terminal& t, const OutputFlags& flags, const std::string& text) {
-  if (!flags.out.empty()) return io::write_file(flags.out, text);
-  t.out << text << std::flush;
-  if (!t.out) throw InputError{"stdout", "cannot be written (is the disk full?)"};
+  if (!flags.out.empty()) return write_output(flags.out, text);
+  write_out(t, text);
 }
 
 std::string nccl_text(const Plan& plan, const std::vector<std::string>& without) {
@@ -153,6 +174,10 @@ std::string layers_problem(const Workload& w, const Run& run) {
     return fmt::format("its model has {} parameters, workload \"{}\" has {}", run.tensor_names.size(), w.name, w.tensors.size());
   for (std::size_t i = 0; i < w.tensors.size(); ++i)
     if (run.tensor_names[i] != w.tensors[i].name) return fmt::format("its parameter {} is {}, workload \"{}\" has {} there", i, run.tensor_names[i], w.name, w.tensors[i].name);
+  // What a step's times may be does not depend on where they were taken; those of a GPU's host are not recorded.
+  Workload made = as_recorded(w, run);
+  made.device = DeviceKind::Cpu;
+  if (auto problem = validate(made)) return fmt::format("its layer profile is none of a step: {}: {}", problem.path, problem.message);
   return {};
 }
 

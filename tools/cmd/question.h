@@ -27,6 +27,10 @@ struct QuestionFlags {
 };
 // The value of --ranks. Throws InputError.
 int parse_ranks(const std::string& text);
+// The value of a flag: a positive number, at most `most`. Throws InputError.
+double parse_positive(const char* flag, const std::string& text, double most);
+// The value of --tolerance, a share of the step; "" = its default, 0.02. Throws InputError.
+double tolerance_of(const std::string& text);
 void add_question_flags(CLI::App& command, QuestionFlags& flags);
 
 struct OutputFlags {
@@ -39,10 +43,13 @@ void add_output_flags(CLI::App& command, OutputFlags& flags, const std::vector<s
 // --html FILE, of commands that have a page. Beside the answer, not instead of it.
 void add_html_flag(CLI::App& command, OutputFlags& flags);
 // Throws InputError if a page is asked for and this build has none: to be called before the work.
+// That no file is written over one that is read, run() has checked of those that flags name.
 void check_html(const OutputFlags& flags);
 // Writes the page, if one is asked for. `data`: as in sim/FORMATS.md, page; called only then.
 void write_html(Terminal& t, const OutputFlags& flags, const std::function<io::OrderedJson()>& data);
-// To --out (written whole or not at all) or to stdout.
+// An answer's file, whole or not at all. Throws InputError if it is one that the answer was made from.
+void write_output(const std::string& path, const std::string& text);
+// To --out or to stdout.
 void write_answer(Terminal& t, const OutputFlags& flags, const std::string& text);
 
 struct Loaded {

@@ -4,9 +4,11 @@
 #include <ostream>
 #include <sstream>
 
+#include "sim/io/files.h"
 #include "sim/io/json_reader.h"
 #include "sim/model/version.h"
 #include "sim/report/text.h"
+#include "sim/units/text.h"
 #include "tools/cmd/command.h"
 
 namespace ddpsim::cli {
@@ -18,8 +20,7 @@ constexpr std::size_t kHelpColumn = 30;  // where CLI11 puts descriptions
 std::string one_line(std::string s) {
   constexpr std::size_t kMost = 600;
   if (s.size() > kMost) s = s.substr(0, kMost) + "...";
-  for (char& c : s)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  s = printable(s);
   while (!s.empty() && s.back() == ' ') s.pop_back();
   return s;
 }
@@ -71,6 +72,48 @@ void require_values(CLI::App& app) {
   }
 }
 
+// Of an option's value: does it name a file? A name of something shipped need not.
+bool may_be_path(const CLI::Option& option, const std::string& value) {
+  const auto& names = option.get_lnames();
+  auto is = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  bool named = is("workload") || is("cluster") || is("plan") || is("profile") || is("base");
+  return !named || value.find('/') != std::string::npos || value.ends_with(".json");
+}
+
+// No file that one flag names is written over what another one names.
+void check_outputs(const CLI::App& command) {
+  for (const char* flag : {"--out", "--html"}) {
+    const CLI::Option* written = command.get_option_no_throw(flag);
+    if (!written || written->count() == 0) continue;
+    const std::string& path = written->results().front();
+    for (const CLI::Option* other : command.get_options()) {
+      if (other == written) continue;
+      bool also_written = other->check_name("--out") || other->check_name("--html");
+      for (const std::string& value : other->results()) {
+        if (!may_be_path(*other, value) || !io::same_file(path, value)) continue;
+        throw InputError{flag + (" " + path), also_written ? "is the file that " + other->get_name() + " writes; name another"
+                                                           : "is a file that is read (" + other->get_name() + "); name another"};
+      }
+    }
+  }
+}
+
+// As soon as a command's flags are known, and before it does anything.
+void check_outputs_first(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    command->parse_complete_callback([command] { check_outputs(*command); });
+    check_outputs_first(*command);
+  }
+}
+
+void check_utf8(const std::vector<std::string>& args) {
+  for (std::size_t i = 0; i < args.size(); ++i)
+    if (!is_utf8(args[i])) {
+      bool value = i > 0 && args[i - 1].starts_with("--");
+      throw InputError{(value ? args[i - 1] + " " : "") + "\"" + args[i] + "\"", "is not UTF-8; rename it, or write it in UTF-8"};
+    }
+}
+
 }  // namespace
 
 int run(const std::vector<std::string>& args, Terminal terminal) {
@@ -101,8 +144,13 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
     add_topology(app, t);
     // "--ranks --out FILE" lacks a value; CLI11 would take "--out" for it.
     require_values(app);
+    check_outputs_first(app);
+    check_utf8(args);
+    io::forget_inputs();
     std::vector<std::string> reversed(args.rbegin(), args.rend());
     app.parse(reversed);
+    t.out << std::flush;
+    if (!t.out) throw InputError{"stdout", "cannot be written (is the disk full?)"};
     return kOk;
   } catch (const GateFailed&) {
     return kGateFailed;
@@ -110,7 +158,9 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
     std::ostringstream help;
     int code = app.exit(e, help, t.err);
     t.out << report::wrapped(help.str(), kHelpColumn) << std::flush;
-    return code;
+    if (t.out) return code;
+    t.err << "ddpsim: stdout: cannot be written (is the disk full?)\n";
+    return kBadInput;
   } catch (const CLI::ParseError& e) {
     if (args.empty()) {
       t.err << report::wrapped(app.help(), kHelpColumn);

@@ -7,6 +7,8 @@
 
 #include "sim/model/version.h"
 #include "sim/report/text.h"
+#include "sim/units/number.h"
+#include "sim/units/text.h"
 #include "tools/cmd/documents.h"
 
 namespace ddpsim::cli {
@@ -27,11 +29,6 @@ Choice choice_at(const Sweep& s, const std::vector<std::string>& values) {
 }
 
 std::string ps(const std::optional<Duration>& d) { return d ? std::to_string(d->ps) : ""; }
-
-std::string one_line(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
-  return text;
-}
 
 // Who wrote an axis wrote no --set and no --ranks.
 std::string in_words_of_axes(const std::vector<std::string>& fields, const std::vector<std::string>& values, const std::string& where) {
@@ -65,7 +62,8 @@ void check_axis(const Terminal& t, Loader& loader, const Sweep& s, std::size_t a
   } catch (const InputError& e) {
     for (const std::string& field : a.fields) {
       bool named = e.where.starts_with("--set " + field + "=");
-      bool nothing = e.what.starts_with("unknown key") || e.what.starts_with("expected ");
+      bool nothing = e.what.starts_with("unknown key") || e.what.starts_with("expected ") || e.what.starts_with("is a bare number");
+      if (field == "ranks" && e.where.starts_with("--ranks ") && e.what.starts_with("expected ")) named = nothing = true;
       for (const char* wrong : {"is not an index of a list", "is not inside an object", "has no unit", "has an unknown unit", "is not a number with a unit", "is not a variable of NCCL"})
         nothing = nothing || e.what.find(wrong) != std::string::npos;
       if (named && nothing) throw InputError{"--axis " + field, e.what};
@@ -155,9 +153,93 @@ SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point) {
     row.state = p.state_bytes;
     row.beyond = fmt::format("{}", fmt::join(p.extrapolated, "; "));
   } catch (const InputError& e) {
-    row.reason = one_line(e.where.empty() ? e.what : in_words_of_axes(fields_of(sweep.axes), row.values, e.where) + ": " + e.what);
+    row.reason = printable(e.where.empty() ? e.what : in_words_of_axes(fields_of(sweep.axes), row.values, e.where) + ": " + e.what);
+  } catch (const std::bad_alloc&) {
+    row.reason = "not enough memory for this point";
+    row.internal = true;
+  } catch (const std::exception& e) {
+    row.reason = printable("internal error, please report it: " + std::string(e.what()));
+    row.internal = true;
   }
   return row;
+}
+
+SweepRow skipped_point(const Sweep& sweep, std::int64_t point) {
+  SweepRow row;
+  row.point = point;
+  row.values = values_at(sweep.axes, point);
+  row.reason = "not asked (--skip)";
+  return row;
+}
+
+namespace {
+
+constexpr const char* kFirstColumn = "point,";
+constexpr const char* kFirstResult = "world_size";
+constexpr const char* kLastColumn = "sweep";
+
+// Fields of a line that report::csv_field wrote.
+std::optional<std::vector<std::string>> split_row(const std::string& line) {
+  std::vector<std::string> out(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    char c = line[i];
+    if (quoted && c == '"' && i + 1 < line.size() && line[i + 1] == '"') out.back() += line[++i];
+    else if (quoted && c == '"') quoted = false;
+    else if (!quoted && c == '"' && out.back().empty()) quoted = true;
+    else if (!quoted && c == ',') out.emplace_back();
+    else out.back() += c;
+  }
+  return quoted ? std::nullopt : std::optional(out);
+}
+
+}  // namespace
+
+bool is_sweep_header(const std::string& line) {
+  auto columns = split_row(line);
+  auto has = [&](const char* name) { return columns && std::count(columns->begin() + 1, columns->end(), name) > 0; };
+  return line.starts_with(kFirstColumn) && has(kFirstResult) && has("step_ps") && has("reason") && columns->back() == kLastColumn;
+}
+
+RowText read_row(const std::string& header, const std::string& line) {
+  RowText out;
+  auto columns = split_row(header);
+  auto fields = split_row(line);
+  auto wrong = [&](std::string why) {
+    out.problem = std::move(why);
+    return out;
+  };
+  if (!fields || fields->size() != columns->size())
+    return wrong(fmt::format("it has {} fields, its header {}", fields ? fields->size() : 0, columns->size()));
+  auto first = std::find(columns->begin() + 1, columns->end(), kFirstResult);
+  auto axes = static_cast<std::size_t>(first - columns->begin());
+  auto field = [&](const char* name) -> const std::string& {
+    return (*fields)[static_cast<std::size_t>(std::find(first, columns->end(), name) - columns->begin())];
+  };
+  out.point = parse_integer(fields->front()).value_or(-1);
+  if (out.point < 0) return wrong("its point is not a number");
+  out.values.assign(fields->begin() + 1, fields->begin() + static_cast<std::ptrdiff_t>(axes));
+  out.id = fields->back();
+  if (points_of_id(out.id) == 0) return wrong("its last field is no mark of a sweep");
+  bool answered = field("reason").empty();
+  for (const char* name : {"world_size", "step_ps"}) {
+    auto v = parse_integer(field(name));
+    if (answered && (!v || *v < 1)) return wrong(fmt::format("its {} is not a positive number", name));
+    if (!answered && !field(name).empty()) return wrong(fmt::format("it has a reason and a {}", name));
+  }
+  return out;
+}
+
+std::vector<std::string> printed_values(const std::vector<std::string>& values) {
+  std::vector<std::string> out;
+  for (const std::string& v : values) out.push_back(split_row(report::csv_field(v)).value_or(std::vector<std::string>(1)).front());
+  return out;
+}
+
+std::int64_t points_of_id(const std::string& id) {
+  constexpr std::size_t kHash = 16;
+  bool hash = id.size() > kHash && id[kHash] == '-' && id.find_first_not_of("0123456789abcdef") == kHash;
+  return hash ? std::max<std::int64_t>(parse_integer(id.substr(kHash + 1)).value_or(0), 0) : 0;
 }
 
 std::string sweep_header(const Sweep& s) {
@@ -182,7 +264,8 @@ std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool 
   std::size_t fields = cells[0].size();
   for (const char* name : {"step", "from", "to", "samples/s", "efficiency", "exposed", "all-reduce"}) cells[0].push_back(name);
   for (const SweepRow& r : rows) {
-    std::vector<std::string> line = r.values;
+    std::vector<std::string> line;
+    for (const std::string& v : r.values) line.push_back(printable(v));
     if (r.reason.empty())
       for (std::string v : {to_string(r.step), r.low ? to_string(*r.low) : "", r.high ? to_string(*r.high) : "", fmt::format("{:.0f}", r.samples_per_s), fmt::format("{:.1f} %", 100 * r.scaling_efficiency), to_string(r.exposed), r.algorithm})
         line.push_back(std::move(v));
@@ -208,7 +291,7 @@ std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool 
     for (std::size_t k = 0; k < line.size(); ++k) {
       bool last = k + 1 == line.size();
       bool left = k < fields || last;
-      std::string cell = markdown ? line[k] : left ? fmt::format("{:<{}}", line[k], last ? 0 : width[k]) : fmt::format("{:>{}}", line[k], width[k]);
+      std::string cell = markdown ? report::markdown_cell(line[k]) : left ? fmt::format("{:<{}}", line[k], last ? 0 : width[k]) : fmt::format("{:>{}}", line[k], width[k]);
       out += markdown ? "| " + cell + " " : (k ? "  " : "") + cell;
     }
     if (markdown) {
@@ -275,6 +358,7 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
 void SweepSummary::add(const SweepRow& row) {
   ++rows_;
   jitter_ = jitter_ || row.jitter;
+  internal_ += row.internal ? 1 : 0;
   if (!row.reason.empty()) {
     if (invalid_++ == 0) first_reason_ = row.reason;
     return;

@@ -12,6 +12,7 @@ struct SweepRow {
   std::int64_t point = 0;
   std::vector<std::string> values;  // of the axes' fields
   std::string reason;               // why the point has no prediction; "" = it has
+  bool internal = false;            // the reason is an internal error
   bool jitter = false;              // samples_per_s and scaling_efficiency are with it, all else is without
   int ranks = 0;
   Duration step;
@@ -43,8 +44,26 @@ Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, 
 // "resnet50 on hgx-h100: bucket_cap_mb x cluster.hosts", of the first point that has a question.
 std::string title(Loader& loader, const Sweep& sweep);
 
-// Never throws InputError: that is a row's reason.
+// Throws nothing that a question can be blamed for: what is wrong with it is the row's reason. So is an internal error, which the summary counts.
 SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point);
+
+// The row of a point that is not asked.
+SweepRow skipped_point(const Sweep& sweep, std::int64_t point);
+
+// One row as text: what a file that is continued or merged holds.
+struct RowText {
+  std::int64_t point = -1;
+  std::vector<std::string> values;  // of the axes' fields, as printed
+  std::string id;
+  std::string problem;  // why sweep_line() did not write it; "" = it may have
+};
+// REQUIRES: is_sweep_header(header).
+RowText read_row(const std::string& header, const std::string& line);
+bool is_sweep_header(const std::string& line);
+// The values of a point, as its row prints them.
+std::vector<std::string> printed_values(const std::vector<std::string>& values);
+// Of Sweep::id: how many points it has; 0 = it is no id.
+std::int64_t points_of_id(const std::string& id);
 
 // CSV, with the line's end.
 std::string sweep_header(const Sweep& s);
@@ -59,10 +78,12 @@ class SweepSummary {
   void add(const SweepRow& row);
   std::string text(const Sweep& s) const;
   std::string notes() const;  // what all rows have in common, as lines
+  std::int64_t internal_errors() const { return internal_; }
 
  private:
   std::int64_t rows_ = 0;
   std::int64_t invalid_ = 0;
+  std::int64_t internal_ = 0;
   std::int64_t beyond_ = 0;
   bool jitter_ = false;
   std::string first_reason_;

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <chrono>
 #include <ostream>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #ifdef __GLIBC__
@@ -12,6 +12,8 @@
 #endif
 
 #include "sim/io/lines.h"
+#include "sim/units/number.h"
+#include "tools/cmd/crash.h"
 #include "tools/cmd/pool.h"
 #include "tools/cmd/processes.h"
 #include "tools/cmd/sweep.h"
@@ -31,6 +33,7 @@ struct Flags {
   bool resume = false;
   bool interval = false;
   std::string shard;
+  std::vector<std::int64_t> skip;  // points that are not asked
 };
 
 struct Part {
@@ -43,9 +46,11 @@ Part part_of(const std::string& shard, std::int64_t points) {
   if (shard.empty()) return {0, points};
   std::int64_t k = -1;
   std::int64_t n = 0;
-  const char* end = shard.data() + shard.size();
-  auto [slash, bad] = std::from_chars(shard.data(), end, k);
-  if (bad != std::errc() || slash == end || *slash != '/' || std::from_chars(slash + 1, end, n).ptr != end || n < 1 || k < 0)
+  auto slash = shard.find('/');
+  auto before = parse_integer(shard.substr(0, slash));
+  auto after = slash == std::string::npos ? std::nullopt : parse_integer(shard.substr(slash + 1));
+  if (before && after) k = *before, n = *after;
+  if (n < 1 || k < 0)
     throw InputError{"--shard " + shard, "expected K/N, for example --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT"};
   if (k >= n) throw InputError{"--shard " + shard, fmt::format("shards are numbered 0 to {}; a Slurm array that fits: --array=0-{}", n - 1, n - 1)};
   auto at = [&](std::int64_t i) { return static_cast<std::int64_t>(static_cast<__int128>(points) * i / n); };
@@ -87,33 +92,78 @@ class Progress {
   bool shown_ = false;
 };
 
-std::string last_field(const std::string& line) {
-  auto comma = line.rfind(',');
-  return comma == std::string::npos ? "" : line.substr(comma + 1);
-}
-std::int64_t point_of(const std::string& line) {
-  std::int64_t point = -1;
-  std::from_chars(line.data(), line.data() + line.size(), point);
-  return point;
-}
-
 // Rows that the file has already, and where to go on.
 struct Found {
   std::int64_t rows = 0;
   std::int64_t bytes = 0;
 };
+
+// Reads a file of rows from its header on, and refuses it at the first line that sweep did not write.
+class RowReader {
+ public:
+  RowReader(std::string path, std::string blame) : path_(std::move(path)), blame_(std::move(blame)) {}
+  // Whole rows, from point `first` on (-1: whatever the first one is). With a sweep they are its.
+  // Returns what is left behind them. Throws InputError.
+  std::string read(std::int64_t first, std::int64_t last, const Sweep* sweep) {
+    first_ = next_ = first;
+    std::string left = io::each_line(path_, [&](const std::string& line) {
+      ++lines_;
+      bytes_ += static_cast<std::int64_t>(line.size()) + 1;
+      if (lines_ == 1) return take_header(line, sweep);
+      RowText row = read_row(header_, line);
+      if (!row.problem.empty()) fail("is no row of a sweep: " + row.problem);
+      if (id_.empty()) id_ = sweep ? sweep->id : row.id;
+      if (row.id != id_) throw InputError{blame_, path_ + " is of another sweep (another question, other axes, or another version of ddpsim)"};
+      if (first_ < 0) first_ = next_ = row.point;
+      if (lines_ == 2 && row.point != first_) throw InputError{blame_, fmt::format("{} begins with point {}; this part of the sweep is {} to {}", path_, row.point, first, last - 1)};
+      if (row.point != next_) fail(fmt::format("is point {} where {} is expected: rows are missing or doubled", row.point, next_));
+      if (sweep && next_ >= last) throw InputError{blame_, fmt::format("{} goes on after point {}, where this part of the sweep ends", path_, last - 1)};
+      if (sweep && row.values != printed_values(values_at(sweep->axes, row.point))) fail(fmt::format("has other values than point {} of this sweep", row.point));
+      ++next_;
+    });
+    return left;
+  }
+  const std::string& path() const { return path_; }
+  const std::string& header() const { return header_; }
+  const std::string& id() const { return id_; }
+  std::int64_t first() const { return first_; }
+  std::int64_t next() const { return next_; }
+  Found found() const { return {std::max<std::int64_t>(lines_ - 1, 0), bytes_}; }
+
+ private:
+  [[noreturn]] void fail(const std::string& why) const {
+    std::string remedy = blame_ == "--resume" ? fmt::format("; keep the {} lines before it (head -n {}), and --resume makes the others", lines_ - 1, lines_ - 1) : "; sweep it again";
+    throw InputError{fmt::format("{}:{}", path_, lines_), why + remedy};
+  }
+  void take_header(const std::string& line, const Sweep* sweep) {
+    header_ = line;
+    if (sweep && line + "\n" != sweep_header(*sweep)) throw InputError{blame_, path_ + " has other columns; it is not of this sweep"};
+    if (!is_sweep_header(line)) throw InputError{path_, "is not what ddpsim sweep writes"};
+  }
+  std::string path_;
+  std::string blame_;
+  std::string header_;
+  std::string id_;
+  std::int64_t lines_ = 0;
+  std::int64_t bytes_ = 0;
+  std::int64_t first_ = -1;
+  std::int64_t next_ = -1;
+};
+
+// What --out holds of this sweep. Any file that is not empty is somebody's, unless each of its rows is of this sweep.
 Found rows_in(const std::string& path, const Sweep& s, const Part& part, bool resume) {
-  auto found = io::scan_lines(path);
-  if (!found || found->lines == 0) return {};
-  if (!resume) throw InputError{"--out " + path, "exists; --resume continues it, or remove it to begin anew"};
-  if (found->first + "\n" != sweep_header(s)) throw InputError{"--resume", path + " has other columns; it is not of this sweep"};
-  std::int64_t rows = found->lines - 1;
-  if (rows == 0) return {0, found->bytes};
-  for (const std::string* line : {&found->second, &found->last})
-    if (last_field(*line) != s.id) throw InputError{"--resume", path + " is of another sweep (another question, other axes, or another version of ddpsim)"};
-  if (point_of(found->second) != part.first || point_of(found->last) != part.first + rows - 1 || part.first + rows > part.last)
-    throw InputError{"--resume", fmt::format("{} holds points {} to {}; this part of the sweep is {} to {}", path, point_of(found->second), point_of(found->last), part.first, part.last - 1)};
-  return {rows, found->bytes};
+  if (io::file_bytes(path) == 0) return {};  // also a device or a pipe, which holds nothing
+  if (!resume) throw InputError{"--out " + path, "exists; --resume continues it if it is of this sweep, or remove it to begin anew"};
+  RowReader reader(path, "--resume");
+  std::string left = reader.read(part.first, part.last, &s);
+  Found found = reader.found();
+  // What a kill left of a line that was being written is the beginning of that line.
+  std::int64_t next = part.first + found.rows;
+  std::string begun = found.bytes == 0 ? sweep_header(s) : std::to_string(next) + ",";
+  bool ours = (found.bytes == 0 || next < part.last) && (left.starts_with(begun) || begun.starts_with(left));
+  if (!left.empty() && !ours)
+    throw InputError{"--resume", fmt::format("{} {}", path, found.bytes == 0 ? "is not a file of a sweep" : "ends with what is not the beginning of a row; remove that")};
+  return found;
 }
 
 // Under mpirun: in rounds, each process a part of the round's points; the first one writes. The rows are those of one process.
@@ -158,6 +208,15 @@ class Round {
   std::int64_t length_;
 };
 
+// A crash says at which point it was.
+SweepRow ask(Loader& loader, const Sweep& s, const Flags& flags, std::int64_t point) {
+  if (std::find(flags.skip.begin(), flags.skip.end(), point) != flags.skip.end()) return skipped_point(s, point);
+  at_point(point);
+  SweepRow row = ask_point(loader, s, point);
+  at_point(-1);
+  return row;
+}
+
 // What a file holds is the first process's business; how far it is, everybody's.
 void sweep_with_mpi(Terminal& t, const Flags& flags, Loader& loader, const Sweep& s, const Part& part, const Processes& processes) {
   int jobs = flags.jobs > 0 ? flags.jobs : 1;  // mpirun starts a process a core
@@ -183,14 +242,19 @@ void sweep_with_mpi(Terminal& t, const Flags& flags, Loader& loader, const Sweep
   if (start[0] < 0) throw InputError{"mpirun", "the first process could not begin"};
   auto write = [&](const std::string& text) {
     if (file) return file->append(text);
-    t.out << text << std::flush;
-    if (!t.out) throw InputError{"stdout", "cannot be written (is the disk full?)"};
+    write_out(t, text);
   };
   std::string header = start[1] == 0 ? sweep_header(s) : "";
   Progress progress(t, start[0], part.last - part.first);
   Round round(processes, part.first + start[0], part.last, jobs);
-  round.play(jobs, [&](std::int64_t point) { return sweep_line(s, ask_point(loader, s, point)); },
+  round.play(jobs, [&](std::int64_t point) { return sweep_line(s, ask(loader, s, flags, point)); },
              [&](const std::string& lines) { write(std::exchange(header, "") + lines); }, [&](std::int64_t end) { progress.show(end - part.first, end == part.last); });
+}
+
+// Every row is written by now. Exit code 3, although the sweep is whole.
+void report_internal(const SweepSummary& summary) {
+  if (summary.internal_errors() == 0) return;
+  throw std::runtime_error(fmt::format("{} of the points; their rows say which, and why", summary.internal_errors()));
 }
 
 void sweep_command(Terminal& t, Flags& flags) {
@@ -205,6 +269,9 @@ void sweep_command(Terminal& t, Flags& flags) {
   Loader loader(t, flags.question);
   Sweep s = make_sweep(t, loader, flags.question, flags.axes, flags.zips, flags.interval);
   Part part = part_of(flags.shard, s.points);
+  for (std::int64_t point : flags.skip)
+    if (point < 0 || point >= s.points) throw InputError{fmt::format("--skip {}", point), fmt::format("is no point of this sweep; they are 0 to {}", s.points - 1)};
+  CrashReport report;
   if (started_by_mpi()) {
     if (!stream || !flags.output.html.empty()) throw InputError{stream ? "--html" : "--format " + flags.output.format, "is for one process; under mpirun ddpsim sweep writes CSV"};
     Processes processes(t.executable);
@@ -223,8 +290,7 @@ void sweep_command(Terminal& t, Flags& flags) {
   }
   auto write = [&](const std::string& text) {
     if (file) return file->append(text);
-    t.out << text;
-    if (!t.out) throw InputError{"stdout", "cannot be written (is the disk full?)"};
+    write_out(t, text);
   };
   if (stream && found.bytes == 0) write(sweep_header(s));
   std::int64_t first = part.first + found.rows;
@@ -238,7 +304,7 @@ void sweep_command(Terminal& t, Flags& flags) {
   auto make = [&](std::int64_t block) {
     std::vector<SweepRow> rows;
     std::int64_t from = first + block * kBlock;
-    for (std::int64_t p = from; p < std::min(from + kBlock, part.last); ++p) rows.push_back(ask_point(loader, s, p));
+    for (std::int64_t p = from; p < std::min(from + kBlock, part.last); ++p) rows.push_back(ask(loader, s, flags, p));
     return rows;
   };
   auto take = [&](std::int64_t, std::vector<SweepRow> rows) {
@@ -259,18 +325,21 @@ void sweep_command(Terminal& t, Flags& flags) {
     return page;
   });
   if (stream) {
-    if (!file) t.out << std::flush;
     if (file && found.rows == part.last - part.first) t.err << "ddpsim: " << flags.output.out << " was complete\n";
     std::string text = summary.text(s);
     (file ? t.out : t.err) << (file || t.err_is_terminal ? text : "") << std::flush;
-    return;
+    return report_internal(summary);
   }
-  if (flags.output.format == "json") return write_answer(t, flags.output, sweep_json(s, kept).dump(1) + "\n");
+  if (flags.output.format == "json") {
+    write_answer(t, flags.output, sweep_json(s, kept).dump(1) + "\n");
+    return report_internal(summary);
+  }
   bool markdown = flags.output.format == "md";
   const char* gap = markdown ? "\n\n" : "\n";
   std::string notes = summary.notes();
   if (markdown && !notes.empty()) notes = "\n" + notes;
   write_answer(t, flags.output, (s.nccl.empty() ? "" : "with " + s.nccl + gap) + sweep_table(s, kept, markdown) + notes);
+  report_internal(summary);
 }
 
 struct MergeFlags {
@@ -278,62 +347,46 @@ struct MergeFlags {
   std::string out;
 };
 
-struct Shard {
-  std::string file;
-  io::FoundLines found;
-  std::int64_t first = 0;
-};
-
 void merge_command(Terminal& t, const MergeFlags& flags) {
   if (flags.files.empty())
     throw InputError{"FILE...", "no file given; name the CSV files that ddpsim sweep --shard K/N --out FILE wrote, for example ddpsim merge shard*.csv --out sweep.csv"};
-  std::vector<Shard> shards;
+  std::vector<RowReader> shards;
   for (const std::string& f : flags.files) {
-    auto found = io::scan_lines(f);
-    if (!found) throw InputError{f, "no such file"};
-    if (found->lines < 1 || !found->first.starts_with("point,")) throw InputError{f, "is not what ddpsim sweep writes"};
-    if (found->lines == 1) continue;  // a shard without points
-    shards.push_back({f, *found, point_of(found->second)});
+    RowReader reader(f, f);
+    std::string left = reader.read(-1, 0, nullptr);
+    if (reader.header().empty()) throw InputError{f, "is not what ddpsim sweep writes"};
+    if (!left.empty()) throw InputError{f, "ends in the middle of a row (is it unfinished? --resume)"};
+    if (reader.found().rows > 0) shards.push_back(std::move(reader));  // else a shard without points
   }
   if (shards.empty()) throw InputError{"FILE...", "no file has a row"};
-  std::sort(shards.begin(), shards.end(), [](const Shard& a, const Shard& b) { return a.first < b.first; });
-  const std::string id = last_field(shards[0].found.last);
+  std::sort(shards.begin(), shards.end(), [](const RowReader& a, const RowReader& b) { return a.first() < b.first(); });
+  const std::string id = shards[0].id();
   std::int64_t next = 0;
-  for (const Shard& s : shards) {
-    if (s.found.first != shards[0].found.first || last_field(s.found.second) != id || last_field(s.found.last) != id) throw InputError{s.file, "is of another sweep than " + shards[0].file};
-    if (s.first < next) throw InputError{s.file, fmt::format("begins at point {}, which another file has", s.first)};
-    if (s.first > next) throw InputError{s.file, fmt::format("begins at point {}; points {} to {} are in no file", s.first, next, s.first - 1)};
-    if (point_of(s.found.last) != s.first + s.found.lines - 2) throw InputError{s.file, "has rows missing or doubled"};
-    next = s.first + s.found.lines - 1;
+  for (const RowReader& s : shards) {
+    if (s.header() != shards[0].header() || s.id() != id) throw InputError{s.path(), "is of another sweep than " + shards[0].path()};
+    if (s.first() < next) throw InputError{s.path(), fmt::format("begins at point {}, which another file has", s.first())};
+    if (s.first() > next) throw InputError{s.path(), fmt::format("begins at point {}; points {} to {} are in no file", s.first(), next, s.first() - 1)};
+    next = s.next();
   }
-  std::int64_t points = 0;
-  if (auto dash = id.rfind('-'); dash != std::string::npos) std::from_chars(id.data() + dash + 1, id.data() + id.size(), points);
-  if (next != points) throw InputError{shards.back().file, fmt::format("ends at point {}; points {} to {} are in no file (is a shard unfinished? --resume)", next - 1, next, points - 1)};
+  std::int64_t points = points_of_id(id);
+  if (next != points) throw InputError{shards.back().path(), fmt::format("ends at point {}; points {} to {} are in no file (is a shard unfinished? --resume)", next - 1, next, points - 1)};
   if (!flags.out.empty() && io::exists(flags.out)) throw InputError{"--out " + flags.out, "exists; remove it, or name another file"};
   std::optional<io::LineFile> file;
   if (!flags.out.empty()) file.emplace(flags.out, 0);
-  struct State {
-    Terminal& t;
-    io::LineFile* file;
-    std::string block;
+  std::string block = shards[0].header() + "\n";
+  auto flush = [&] {
+    if (file) file->append(block);
+    else write_out(t, block);
+    block.clear();
+  };
+  for (const RowReader& s : shards) {
     bool header = true;
-    void flush() {
-      if (file) file->append(block);
-      else t.out << block << std::flush;
-      if (!t.out) throw InputError{"stdout", "cannot be written (is the disk full?)"};
-      block.clear();
-    }
-  } state{t, file ? &*file : nullptr, shards[0].found.first + "\n"};
-  for (const Shard& s : shards) {
-    state.header = true;
-    auto copy = [](void* where, const std::string& line) {
-      auto& to = *static_cast<State*>(where);
-      if (!std::exchange(to.header, false)) to.block += line + "\n";
-      if (to.block.size() > (1 << 16)) to.flush();
-    };
-    io::each_line(s.file, copy, &state);
+    (void)io::each_line(s.path(), [&](const std::string& line) {
+      if (!std::exchange(header, false)) block += line + "\n";
+      if (block.size() > (1 << 16)) flush();
+    });
   }
-  state.flush();
+  flush();
 }
 
 }  // namespace
@@ -346,6 +399,7 @@ void add_sweep(CLI::App& app, Terminal& t) {
   c->add_option("--zip", flags->zips, "FIELD=VALUES, repeatable: fields that change together, as one axis: --zip cluster.hosts=1,2 --zip workload.batch=64,32")->allow_extra_args(false);
   c->add_option("--jobs", flags->jobs, "threads; default: all cores. The rows are the same whatever it is");
   c->add_option("--shard", flags->shard, "K/N: the K-th of N parts, from 0 (a Slurm array); ddpsim merge joins their files");
+  c->add_option("--skip", flags->skip, "POINT, repeatable: do not ask this point (one that crashes); its row says so")->allow_extra_args(false);
   c->add_flag("--interval", flags->interval, "also both ends of the profile's ranges (three simulations a point)");
   c->add_flag("--resume", flags->resume, "continue --out where a killed sweep left it");
   add_output_flags(*c, flags->output, {"csv", "table", "md", "json"});

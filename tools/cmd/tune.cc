@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 
 #include "sim/io/write_tuning.h"
 #include "sim/model/version.h"
@@ -53,16 +52,9 @@ std::vector<strategy::KnobValue> values_of(const std::string& text, const strate
   return out;
 }
 
-double positive(const char* flag, const std::string& text, double most) {
-  double v = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
-  if (error != std::errc() || end != text.data() + text.size() || !(v > 0 && v <= most)) throw InputError{std::string(flag) + " " + text, fmt::format("expected a positive number, at most {:g}", most)};
-  return v;
-}
-
 // "2h", "90min", "7200s".
 double seconds(const std::string& text) {
-  if (!text.empty() && text.back() == 'h') return 3600 * positive("--deadline", text.substr(0, text.size() - 1), 1e6);
+  if (!text.empty() && text.back() == 'h') return 3600 * parse_positive("--deadline", text.substr(0, text.size() - 1), 1e6);
   Parsed<Duration> d = parse_duration(text);
   if (!d.value || d.value->ps <= 0) throw InputError{"--deadline " + text, "expected a time such as 2h, 90min or 7200s"};
   return static_cast<double>(d.value->ps) / 1e12;
@@ -71,8 +63,8 @@ double seconds(const std::string& text) {
 std::optional<predict::Scaling> scaling_of(const Flags& f, const Loaded& l, const Plan& plan, const predict::Options& options) {
   if (f.price.empty() && f.samples.empty() && f.deadline.empty()) return {};
   if (f.samples.empty()) throw InputError{"--epoch-samples", "is needed for the time and cost of an epoch: the number of samples of the data set, --epoch-samples 1281167"};
-  double price = f.price.empty() ? 0 : positive("--price-per-gpu-hour", f.price, 1e6);
-  auto samples = static_cast<std::int64_t>(positive("--epoch-samples", f.samples, 1e15));
+  double price = f.price.empty() ? 0 : parse_positive("--price-per-gpu-hour", f.price, 1e6);
+  auto samples = static_cast<std::int64_t>(parse_positive("--epoch-samples", f.samples, 1e15));
   double deadline = f.deadline.empty() ? 0 : seconds(f.deadline);
   return predict::scaling(l.question(), plan, price, samples, deadline, options);
 }
@@ -95,8 +87,8 @@ report::TuningHeading heading(const Loaded& l) {
 void tune_command(Terminal& t, const Flags& flags) {
   // What can be refused without work is.
   check_html(flags.output);
-  if (!flags.price.empty()) positive("--price-per-gpu-hour", flags.price, 1e6);
-  if (!flags.samples.empty()) positive("--epoch-samples", flags.samples, 1e15);
+  if (!flags.price.empty()) parse_positive("--price-per-gpu-hour", flags.price, 1e6);
+  if (!flags.samples.empty()) parse_positive("--epoch-samples", flags.samples, 1e15);
   if (!flags.deadline.empty()) seconds(flags.deadline);
   Loaded l = load(t, flags.question);
   predict::TuneOptions options;

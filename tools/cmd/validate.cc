@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <ostream>
+#include <stdexcept>
 
 #include "sim/predict/baselines.h"
 #include "sim/predict/mechanisms.h"
@@ -18,7 +19,7 @@ struct Flags {
   std::string profile;
   std::string profiles;
   std::string budget;
-  double tolerance = 0.02;
+  std::string tolerance;
   std::string without;
   bool collectives = false;
   std::string published;
@@ -115,6 +116,7 @@ Case predict_case(const Terminal& t, const Flags& flags, const std::string& path
     if (run && run->layers) {
       if (auto why = layers_problem(l.workload, *run); !why.empty()) throw InputError{path, why};
       l.workload = as_recorded(l.workload, *run);
+      if (auto problem = predict::check(l.question())) throw InputError{path, "with the Run's layer profile: " + problem.path + ": " + problem.message};
     }
     if (!flags.without.empty()) {
       l.options.without = predict::parse_mechanism(flags.without);
@@ -136,6 +138,8 @@ Case predict_case(const Terminal& t, const Flags& flags, const std::string& path
       if (rest.contains("plan")) rest["plan"].erase("bucket_cap_mb");
       c.sweep = rest.dump();
     }
+  } catch (const std::logic_error& e) {
+    throw std::runtime_error(path + ": " + e.what());
   } catch (const InputError& e) {
     c.problem = "its scenario can no longer be predicted: " + e.where + ": " + e.what;
   }
@@ -215,7 +219,7 @@ Validation validate_folder(const Terminal& t, const Flags& flags) {
       v.errors.push_back({name, run.key, "stale", why});
       continue;
     }
-    v.pairs.push_back(make_pair(name, run, c, flags.tolerance));
+    v.pairs.push_back(make_pair(name, run, c, tolerance_of(flags.tolerance)));
     if (run.layers && c.real) v.pairs.back().capture_error = relative(as_captured().prediction.summary.step, v.pairs.back().comparison.measured);
     if (const std::string& m = v.pairs.back().comparison.mismatch; !m.empty()) v.errors.push_back({name, run.key, "mismatch", m});
   }
@@ -242,6 +246,7 @@ void validate_command(Terminal& t, Flags flags) {
   if (flags.collectives && !flags.output.html.empty()) throw InputError{"--html", "is of validate without --collectives; that one has --format md"};
   if (flags.collectives) return validate_collectives(t, flags);
   check_html(flags.output);
+  tolerance_of(flags.tolerance);
   io::Home home = home_of(t);
   if (flags.runs.empty()) flags.runs = home.path() + "/calib/runs";
   if (flags.budget.empty()) flags.budget = home.path() + "/tests/validation/budget.json";
@@ -262,7 +267,7 @@ void validate_command(Terminal& t, Flags flags) {
   Validation v = validate_folder(t, flags);
   apply_budget(v, limits);
   write_html(t, flags.output, [&] {
-    return io::OrderedJson{{"kind", "validate"}, {"title", "ddpsim validate"}, {"without", flags.without}, {"tolerance", flags.tolerance}, {"validation", validation_json(v)}};
+    return io::OrderedJson{{"kind", "validate"}, {"title", "ddpsim validate"}, {"without", flags.without}, {"tolerance", tolerance_of(flags.tolerance)}, {"validation", validation_json(v)}};
   });
   const std::string& format = flags.output.format;
   write_answer(t, flags.output, format == "json" ? validation_json(v).dump(1) + "\n" : format == "junit" ? validation_junit(v) : format == "md" ? validation_markdown(v) : validation_table(v));
@@ -281,7 +286,7 @@ void add_validate(CLI::App& app, Terminal& t) {
   c->add_option("--profile", flags->profile, "profile for all of them: a file, or the name of a shipped one; default: the one that each run's cluster names");
   c->add_option("--profiles", flags->profiles, "folder in which to look for the profiles that clusters name; default: the shipped ones")->excludes("--profile");
   c->add_option("--budget", flags->budget, "limits that must be kept; default: the shipped tests/validation/budget.json");
-  c->add_option("--tolerance", flags->tolerance, "of a step's relative error, for the verdict of a pair; default 0.02")->check(CLI::PositiveNumber);
+  c->add_option("--tolerance", flags->tolerance, "of a step's relative error, for the verdict of a pair; default 0.02");
   c->add_option("--without", flags->without, "predict with one mechanism of the model taken out (copy_in, burst, workers, ...): a gate that then passes guards nothing");
   c->add_flag("--collectives", flags->collectives, "judge the prices of NCCL's collectives instead: published tables, each predicted with what other machines' tables say");
   c->add_option("--published", flags->published, "folder of those tables; default: the shipped calib/published")->needs("--collectives");

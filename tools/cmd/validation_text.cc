@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "sim/report/text.h"
 #include "tools/cmd/validation.h"
 
 namespace ddpsim::cli {
@@ -257,7 +258,7 @@ std::string validation_markdown(const Validation& v) {
   }
   if (!v.sweeps.empty()) out += "\n## Sweeps of bucket_cap_mb\n\n| best measured | picked | regret, % | caps | class | first run |\n|---:|---:|---:|---:|---|---|\n";
   for (const CapSweep& s : v.sweeps)
-    out += fmt::format("| {} | {} | {:.3f} | {} | {}, {} | {} |\n", cap_text(s.points[s.best].cap), cap_text(s.points[s.picked].cap), 100 * s.regret, s.points.size(), s.evidence, s.sample, s.key);
+    out += fmt::format("| {} | {} | {:.3f} | {} | {}, {} | {} |\n", cap_text(s.points[s.best].cap), cap_text(s.points[s.picked].cap), 100 * s.regret, s.points.size(), s.evidence, s.sample, report::markdown_cell(s.key));
   std::string heading;
   for (const Pair& p : v.pairs) {
     if (std::string now = p.evidence + ", " + p.sample; now != heading) {
@@ -265,7 +266,7 @@ std::string validation_markdown(const Validation& v) {
       out += fmt::format("\n## Runs: {}\n\n| error, % | measured ms | predicted ms | in | naive, % | queue, % | verdict | run |\n|---:|---:|---:|---|---:|---:|---|---|\n", heading);
     }
     out += fmt::format("| {} | {:.3f} | {:.3f} | {} | {:+.2f} | {:+.2f} | {} | {}{} |\n", p.comparison.mismatch.empty() ? fmt::format("{:+.3f}", 100 * p.comparison.error) : "-", ms(p.comparison.measured),
-                       ms(p.comparison.predicted), in_interval(p) ? "yes" : "no", 100 * p.naive_error, 100 * p.queue_error, analysis::name_of(p.comparison.verdict), p.key, flags_of(p));
+                       ms(p.comparison.predicted), in_interval(p) ? "yes" : "no", 100 * p.naive_error, 100 * p.queue_error, analysis::name_of(p.comparison.verdict), report::markdown_cell(p.key), flags_of(p));
   }
   return out;
 }
