@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include "sim/collective/nccl.h"
 #include "sim/nccl/search.h"
@@ -86,19 +87,53 @@ Cluster drawn_host(int gpus, VertexKind middle, const std::string& transport) {
   return c;
 }
 
+// On a thread with a stack of 2 MB.
+void on_a_small_stack(void (*body)()) {
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, 2 << 20);
+  pthread_t thread;
+  auto run = [](void* what) -> void* {
+    reinterpret_cast<void (*)()>(what)();
+    return nullptr;
+  };
+  ASSERT_EQ(pthread_create(&thread, &small, run, reinterpret_cast<void*>(body)), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&small);
+}
+
+void expect_a_choice(const Cluster& c) {
+  ASSERT_FALSE(validate(c));
+  topology::Fabric f(c);
+  NcclGroup g = collective::make_nccl_group(f, first(c.devices()), {}, 90);
+  EXPECT_GE(g.system.graphs.by_algorithm[0].channels, 1);
+  EXPECT_TRUE(nccl::choose(g.system, g.settings, Operation::AllReduce, kMiB));
+}
+
 // A search by recursion is as deep as GPUs times channels.
 TEST(NcclSearch, HostsOfHundredsOfGpus) {
-  for (auto [kind, transport] :
-       {std::pair{VertexKind::Nvswitch, "nvlink"}, {VertexKind::PcieSwitch, "pcie"}})
-    for (int hosts : {1, 2}) {
-      Cluster c = drawn_host(500, kind, transport);
-      c.hosts = hosts;
-      ASSERT_FALSE(validate(c));
-      topology::Fabric f(c);
-      NcclGroup g = collective::make_nccl_group(f, first(500 * hosts), {}, 90);
-      EXPECT_GE(g.system.graphs.by_algorithm[0].channels, 1);
-      EXPECT_TRUE(nccl::choose(g.system, g.settings, Operation::AllReduce, kMiB));
-    }
+  on_a_small_stack([] {
+    for (auto [kind, transport] :
+         {std::pair{VertexKind::Nvswitch, "nvlink"}, {VertexKind::PcieSwitch, "pcie"}})
+      for (int hosts : {1, 2}) {
+        Cluster c = drawn_host(500, kind, transport);
+        c.hosts = hosts;
+        expect_a_choice(c);
+      }
+  });
+}
+
+// Each joined to each by NVLink: 124,750 cables, and a way by any other GPU for each two.
+TEST(NcclSearch, AHostOfHundredsOfGpusEachJoinedToEach) {
+  Cluster c = drawn_host(500, VertexKind::Nvswitch, "nvlink");
+  LinkSpec l = c.inside->links.front().link;
+  l.bandwidth = {100'000'000'000};
+  c.inside->links.clear();
+  c.inside->vertices.erase(c.inside->vertices.begin());
+  for (std::size_t a = 0; a < 500; ++a)
+    for (std::size_t b = a + 1; b < 500; ++b)
+      c.inside->links.push_back({c.inside->vertices[a].name, c.inside->vertices[b].name, l});
+  expect_a_choice(c);
 }
 
 TEST(NcclSearch, NodesBeyondNcclsOwnLimitAreRefused) {

@@ -12,9 +12,11 @@
 #endif
 
 #include "sim/io/lines.h"
+#include "sim/report/text.h"
 #include "tools/cmd/pool.h"
 #include "tools/cmd/processes.h"
 #include "tools/cmd/sweep.h"
+#include "tools/cmd/sweep_flips.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -193,6 +195,12 @@ void sweep_with_mpi(Terminal& t, const Flags& flags, Loader& loader, const Sweep
              [&](const std::string& lines) { write(std::exchange(header, "") + lines); }, [&](std::int64_t end) { progress.show(end - part.first, end == part.last); });
 }
 
+std::string flips_text(const SweepFlips& flips, const Sweep& s) {
+  std::string out;
+  for (const std::string& line : flips.lines(s)) out += report::wrapped((out.empty() ? "" : "  ") + line + "\n");
+  return out;
+}
+
 void sweep_command(Terminal& t, Flags& flags) {
   if (flags.jobs < 0) throw InputError{fmt::format("--jobs {}", flags.jobs), "expected the number of threads; 0 = all cores"};
   bool stream = flags.output.format == "csv";
@@ -231,6 +239,7 @@ void sweep_command(Terminal& t, Flags& flags) {
   int jobs = flags.jobs > 0 ? flags.jobs : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   std::vector<SweepRow> kept;
   SweepSummary summary;
+  SweepFlips flips;
   Progress progress(t, found.rows, part.last - part.first);
   std::int64_t done = found.rows;
   std::int64_t blocks = (part.last - first + kBlock - 1) / kBlock;
@@ -245,6 +254,7 @@ void sweep_command(Terminal& t, Flags& flags) {
     std::string lines;
     for (SweepRow& r : rows) {
       summary.add(r);
+      flips.add(r);
       if (stream) lines += sweep_line(s, r);
       if (keep) kept.push_back(std::move(r));
     }
@@ -261,14 +271,14 @@ void sweep_command(Terminal& t, Flags& flags) {
   if (stream) {
     if (!file) t.out << std::flush;
     if (file && found.rows == part.last - part.first) t.err << "ddpsim: " << flags.output.out << " was complete\n";
-    std::string text = summary.text(s);
+    std::string text = summary.text(s) + flips_text(flips, s);
     (file ? t.out : t.err) << (file || t.err_is_terminal ? text : "") << std::flush;
     return;
   }
   if (flags.output.format == "json") return write_answer(t, flags.output, sweep_json(s, kept).dump(1) + "\n");
   bool markdown = flags.output.format == "md";
   const char* gap = markdown ? "\n\n" : "\n";
-  std::string notes = summary.notes();
+  std::string notes = summary.notes() + flips_text(flips, s);
   if (markdown && !notes.empty()) notes = "\n" + notes;
   write_answer(t, flags.output, (s.nccl.empty() ? "" : "with " + s.nccl + gap) + sweep_table(s, kept, markdown) + notes);
 }
