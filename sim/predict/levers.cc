@@ -69,9 +69,12 @@ std::string chosen_by_nccl(const Question& q, const Options& options) {
   return choice ? std::string(name_of(choice->algorithm)) + "/" + name_of(choice->protocol) : "";
 }
 
-// NCCL chooses by its own estimate, and that is not always what takes least.
+// NCCL chooses by its own estimate, and that is not always what takes least. Not of the largest jobs:
+// each setting has a communicator of its own, which holds what every rank does.
 void try_nccl(const Question& q, Attempts& a) {
+  constexpr int kMostRanks = 16'384;
   const Plan& plan = q.scenario.plan;
+  if (q.scenario.ranks > kMostRanks) return;
   if (backend_of(plan, q.profile.kind) != Backend::Nccl || q.profile.compute.capability == 0) return;
   auto force = [&](const std::string& name, std::initializer_list<const char*> values) {
     if (plan.environment.count(name)) {
