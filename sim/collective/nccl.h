@@ -19,7 +19,11 @@ namespace ddpsim::collective {
 double nccl_link_rate(const topology::Fabric& fabric, const Profile& p, Level level, topology::LinkId link);
 // Ranks of each node, in order: of a host, or of a domain where NVLinks join hosts.
 std::vector<std::vector<int>> nccl_nodes(const topology::Fabric& fabric, const std::vector<int>& devices);
-// REQUIRES: devices distinct and mutually reachable. `settings`: of the environment; `compute_capability`: of the GPUs. `found`: what NCCL's own search found,
+// NCCL knows no larger nodes (NCCL_TOPO_MAX_NODES in src/include/graph.h of 2.28).
+inline constexpr std::size_t kMostOfNcclNode = 576;
+// What keeps NCCL from using these devices: a node of more GPUs. Empty message = nothing.
+Problem check_nccl_nodes(const topology::Fabric& fabric, const std::vector<int>& devices);
+// REQUIRES: devices distinct and mutually reachable, check_nccl_nodes found nothing. `settings`: of the environment; `compute_capability`: of the GPUs. `found`: what NCCL's own search found,
 // instead of ddpsim's: GPUs by their place in a node, nodes of equal size.
 NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices, nccl::Settings settings, int compute_capability,
                           const nccl::Graphs* found = nullptr);

@@ -44,7 +44,7 @@ bool add_stage(const NcclGroup& whole, const std::vector<NcclGroup>& groups, con
   std::vector<LinkLoad> loads;
   for (const auto& [link, b] : bytes) loads.push_back({link, b});
   NcclBottleneck shared = nccl_bottleneck(whole, p, level, loads);
-  Duration together{static_cast<std::int64_t>(shared.us * 1e6 + 0.5)};
+  Duration together = from_us(shared.us);
   if (together > stage.transfer) {
     stage.transfer = together;
     stage.limited_by = whole.fabric->link_name(shared.link);

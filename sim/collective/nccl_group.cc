@@ -209,8 +209,7 @@ void make_loads(NcclGroup& g, const std::vector<int>& nics) {
 
 void find_hops(NcclGroup& g) {
   topology::Route route;
-  auto slowest = [&](int from, int to, NcclHop& hop) {
-    g.fabric->find_route(g.devices[static_cast<std::size_t>(from)], g.devices[static_cast<std::size_t>(to)], route);
+  auto slower = [&](NcclHop& hop) {
     if (hop.exists && hop.wire >= route.latency) return;
     hop = {true, route.transport, route.latency, {}, 1e30, 0};
     for (topology::LinkId id : route.links) {
@@ -220,17 +219,44 @@ void find_hops(NcclGroup& g) {
       if (l.staging.bits_per_s > 0) hop.staging = l.staging.bytes_per_ps() * 1e12 / 2;
     }
   };
+  auto slowest = [&](int from, int to, NcclHop& hop) {
+    g.fabric->find_route(g.devices[static_cast<std::size_t>(from)], g.devices[static_cast<std::size_t>(to)], route);
+    slower(hop);
+  };
   for (std::size_t k = 0; k < g.nodes.size(); ++k) {
     const auto& node = g.nodes[k];
     for (std::size_t i = 0; i + 1 < node.size(); ++i) slowest(node[i], node[i + 1], g.intra);
     if (g.nodes.size() > 1) slowest(node.front(), g.nodes[(k + 1) % g.nodes.size()].front(), g.inter);
   }
+  if (!g.system.nvswitch) return;
+  const topology::Fabric& f = *g.fabric;
+  int device = g.devices[static_cast<std::size_t>(g.nodes.front().front())];
+  int host = f.host_of(device);
+  std::uint32_t inside = f.drawn() ? f.inside(host).to_nvswitch(f.local_of(device)) : 0;
+  topology::LinkId up = f.drawn() ? f.inside_link(host, inside) : f.intra_link(device);
+  route.links = {up, up ^ 1u};
+  route.transport = f.links()[up].transport;
+  route.latency = f.links()[up].latency * 2;
+  slower(g.window);
 }
 
 }  // namespace
 
 std::vector<std::vector<int>> nccl_nodes(const topology::Fabric& fabric, const std::vector<int>& devices) {
   return ranks_by_host(fabric, devices, fabric.cluster().pattern == ddpsim::Pattern::Nvl72);  // MNNVL: a domain is a node
+}
+
+Problem check_nccl_nodes(const topology::Fabric& fabric, const std::vector<int>& devices) {
+  if (devices.size() <= kMostOfNcclNode) return {};
+  for (const auto& node : nccl_nodes(fabric, devices))
+    if (node.size() > kMostOfNcclNode) {
+      bool racks = fabric.cluster().pattern == ddpsim::Pattern::Nvl72;
+      return {racks ? "/hosts_per_rack" : "/devices_per_host",
+              std::to_string(node.size()) + " GPUs of one " + (racks ? "NVLink rack" : "host") +
+                  " take part, and NCCL knows nodes of at most " + std::to_string(kMostOfNcclNode) +
+                  "; take fewer ranks, or smaller " + (racks ? "racks" : "hosts")};
+    }
+  return {};
 }
 
 NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices, nccl::Settings settings, int compute_capability,

@@ -73,6 +73,7 @@ struct NcclGroup {
   std::vector<int> node_of;             // of each rank
   NcclHop intra;
   NcclHop inter;
+  NcclHop window;  // from a GPU through its NVSwitch: NVLS's, whichever way messages take between GPUs
   // Ring orders over all nodes; channels that are alike are one, with their share of the bytes.
   struct Ring {
     std::vector<int> order;

@@ -16,7 +16,7 @@ using engine::TaskGraph;
 using engine::TaskId;
 using Kind = NcclStage::Kind;
 
-Duration us(double t) { return {static_cast<std::int64_t>(t * 1e6 + 0.5)}; }
+Duration us(double t) { return from_us(t); }
 
 // The stages' flows: one unit is one byte of the operation that passes the stage.
 NcclFlows::Stages prepare(TaskGraph& g, const NcclGroup& group, const Profile& p, Level level, const NcclPipeTerms& t, const NcclFlows& flows) {

@@ -224,7 +224,7 @@ class Pricer {
         t.piece *= g_.system.heads();
         t.inside = nvls_factor();
         // Once for all that the switch does, in one stage or in two.
-        t.inside_us = latency(g_.intra, 0) / (all_reduce && g_.nodes.size() > 1 ? 2 : 1);
+        t.inside_us = latency(g_.window, 0) / (all_reduce && g_.nodes.size() > 1 ? 2 : 1);
         t.between_us = latency(g_.inter, 0);
         t.blocks = t.copies = channels * block_rate(g_) * 1e3;
         break;
@@ -232,7 +232,7 @@ class Pricer {
         t.pipeline = NcclPipeline::NvlsTree;
         t.piece *= g_.system.heads();
         t.inside = nvls_factor();
-        t.inside_us = latency(g_.intra, 0) / 2;
+        t.inside_us = latency(g_.window, 0) / 2;
         t.between_us = latency(g_.inter, static_cast<double>(c_.chunk));
         t.blocks = t.copies = channels * block_rate(g_) * 1e3;
         break;
@@ -321,11 +321,10 @@ double nccl_step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Pr
   return step_us(g, p, hop, nccl::Algorithm::Ring, protocol, message);
 }
 void set_times(NcclPrice& price, double base, double steps, double fill, double transfer, double bus_bytes) {
-  auto us = [](double t) { return Duration{static_cast<std::int64_t>(t * kPsPerUs + 0.5)}; };
-  price.base = us(base);
-  price.steps = us(steps);
-  price.fill = us(fill);
-  price.transfer = us(transfer);
+  price.base = from_us(base);
+  price.steps = from_us(steps);
+  price.fill = from_us(fill);
+  price.transfer = from_us(transfer);
   price.total = price.base + price.steps + price.fill + price.transfer;
   if (base + steps + fill > transfer) price.limited_by = fill > base + steps ? "filling the pipeline" : "latency";
   price.bus_bytes_per_s = bus_bytes / (static_cast<double>(price.total.ps) / 1e12);

@@ -8,7 +8,8 @@ namespace ddpsim {
 namespace {
 
 constexpr std::size_t kMaxSlowLinks = 1024;
-constexpr std::int64_t kMaxInsideLinks = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxInsideLinks = std::int64_t{1} << 22;
+constexpr int kMostDevices = 1 << 17;  // of which a step takes a few seconds to predict, and about 1 GB
 constexpr std::int64_t kMaxGraph = std::int64_t{1} << 26;
 
 Problem check_graph(const Cluster& c) {
@@ -137,7 +138,7 @@ Problem validate(const Cluster& c) {
   if (c.hosts < 1) return {"/hosts", "a cluster has at least one host"};
   if (c.devices_per_host < 1) return {"/devices_per_host", "a host has at least one device"};
   if (c.devices_per_host > 1024) return {"/devices_per_host", "more than 1,024 devices in a host"};
-  if (c.hosts > kMaxDevices / c.devices_per_host) return {"/hosts", "more than 1,048,576 devices"};
+  if (c.hosts > kMostDevices / c.devices_per_host) return {"/hosts", "more than 131,072 devices"};
   if (c.nics_per_host < 1 || c.nics_per_host > 64) return {"/nics_per_host", "a host has 1 to 64 NICs"};
   if (c.hosts > kMaxDevices / c.nics_per_host) return {"/nics_per_host", "more than 1,048,576 NICs in all"};
   if (c.profile.empty()) return {"/device/profile", "a device names its profile (ddpsim list profiles)"};
@@ -147,7 +148,7 @@ Problem validate(const Cluster& c) {
   if (c.inside) {
     if (auto p = validate(*c.inside, c.devices_per_host, c.nics_per_host)) return p;
     auto links = static_cast<std::int64_t>(expand(*c.inside, c.devices_per_host, c.nics_per_host).links.size());
-    if (too_many({links, c.hosts}, kMaxInsideLinks)) return {"/hosts", "more than 16,777,216 links inside hosts"};
+    if (too_many({links, c.hosts}, kMaxInsideLinks)) return {"/hosts", "more than 4,194,304 links inside hosts"};
   }
   if (c.intra)
     if (auto p = check_link(*c.intra, "/intra")) return p;

@@ -10,9 +10,11 @@ namespace {
 constexpr std::array<const char*, 8> kDTypeNames{"float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool"};
 constexpr std::array<std::int64_t, 8> kDTypeSizes{4, 2, 2, 8, 8, 4, 1, 1};
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 50;
+constexpr std::size_t kMostTensors = 65'536;
 constexpr Duration kMaxTime = kSecond * 86'400;  // of one forward, backward or optimizer: a day
 
 Problem check_tensors(const std::vector<Tensor>& tensors, const std::string& key) {
+  if (tensors.size() > kMostTensors) return {"/" + key, "more than 65,536 of them"};
   std::unordered_set<std::string> seen;
   std::int64_t total = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {

@@ -1,12 +1,15 @@
 // Speeds are tried from the fastest down; at each, as many channels as the node carries, each a path through all GPUs whose links still have that much to give.
 // The best is the largest channels * speed. Fast channels are then split in two at half speed. Trees between nodes then take as many channels as the rings have:
 // the first that are found, going through speeds, path types to NICs, path types between GPUs, and (from SM90 on) balanced trees before plain ones.
+// Where links are slower than the slowest speed nothing is found, and NCCL falls back to one channel in the order of the GPUs (fall_back).
 #include "sim/nccl/search.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <span>
-#include <tuple>
+
+#include "sim/nccl/pack.h"
 
 namespace ddpsim::nccl {
 namespace {
@@ -17,7 +20,6 @@ constexpr double kIntra90[]{60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
 constexpr double kInter90[]{48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12};
 constexpr double kIntra100[]{90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18};
 constexpr double kInter100[]{96, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12};
-constexpr std::size_t kMostChannels = 32;
 constexpr double kSlack = 1e-6;  // sums of speeds against a capacity
 
 std::span<const double> speeds(int cc, bool one_node) {
@@ -25,279 +27,6 @@ std::span<const double> speeds(int cc, bool one_node) {
   if (cc >= 90) return one_node ? std::span<const double>(kIntra90) : kInter90;
   return one_node ? std::span<const double>(kIntraOld) : kInterOld;
 }
-
-struct Channel {
-  std::vector<int> order;
-  std::array<int, 2> nics{-1, -1};
-};
-
-enum class Shape : std::uint8_t {
-  Ring,
-  Balanced,  // a tree whose first child enters at its chain's second GPU: both take half of what leaves the node
-  Plain,     // a tree that enters and leaves at its chain's first GPU
-};
-
-// What a channel may take.
-struct Limits {
-  PathType intra = PathType::Dis;
-  PathType inter = PathType::Dis;
-  std::size_t channels = kMostChannels;
-  bool same = false;  // every channel goes through the GPUs in the first one's order
-  int cross = 0;      // a ring's way out may be another NIC than its way in; 2: of each two channels one goes in where the other goes out
-};
-
-// As many channels as a node carries at one speed: a search through all of them with a limit, the best found kept.
-class Packer {
- public:
-  Packer(const Node& node, const Machine& machine, Shape shape, bool network, Limits limits)
-      : node_(node), machine_(machine), shape_(shape), ring_(shape == Shape::Ring), network_(network), limits_(limits) {}
-
-  // `worth`: a result of this many channels or fewer is of no use; then nothing is searched and the result may be empty.
-  std::vector<Channel> pack(double intra, double inter, double worth = 0) {
-    intra_ = intra;
-    inter_ = inter;
-    left_ = node_.links;
-    nic_left_.assign(static_cast<std::size_t>(node_.nics), node_.nic_bandwidth);
-    nic_out_left_ = nic_left_;
-    best_.clear();
-    channels_.clear();
-    tries_ = 0;
-    most_ = bound();
-    if (static_cast<double>(most_) > worth) add_channel();
-    return best_;
-  }
-
- private:
-  // No more than what leaves the GPUs, or the NICs.
-  std::size_t bound() const {
-    double total = 0;
-    int n = node_.gpus;
-    if (network_) {
-      total = static_cast<int>((node_.nic_bandwidth + kSlack) / inter_) * node_.nics;
-    } else {
-      // A GPU gives at most the sum of its own first links.
-      total = kMostChannels;
-      for (int a = 0; a < n; ++a) {
-        std::vector<int> first;
-        for (int b = 0; b < n; ++b)
-          if (b != a) first.push_back(node_.gpu_route[static_cast<std::size_t>(a * n + b)].front());
-        std::sort(first.begin(), first.end());
-        first.erase(std::unique(first.begin(), first.end()), first.end());
-        double out = 0;
-        for (int l : first) {
-          auto whole = static_cast<int>((node_.links[static_cast<std::size_t>(l)] + kSlack) / intra_);
-          out += whole;
-        }
-        if (ring_ || a == 0) total = std::min(total, out);
-      }
-    }
-    return std::min(limits_.channels, static_cast<std::size_t>(total + kSlack));
-  }
-
-  // What a channel takes of links at once.
-  struct Way {
-    const std::vector<int>* links = nullptr;
-    double speed = 0;
-    bool bridged = false;  // a GPU's way through an Intel CPU's host bridge: PCIe links give a sixth less (INTEL_P2P_OVERHEAD)
-    int back = -1;         // the link that carries requests the other way, an eighth of it
-  };
-  double of_link(const Way& w, int l) const { return w.bridged && node_.pcie[static_cast<std::size_t>(l)] ? w.speed * 6 / 5 : w.speed; }
-  bool take(const Way& w) {
-    auto one = [&](int l, double speed) {
-      double& left = left_[static_cast<std::size_t>(l)];
-      if (left + kSlack < speed) return false;
-      left -= speed;
-      return true;
-    };
-    std::size_t taken = 0;
-    while (taken < w.links->size() && one((*w.links)[taken], of_link(w, (*w.links)[taken]))) ++taken;
-    if (taken == w.links->size() && (w.back < 0 || one(w.back, w.speed / 8))) return true;
-    for (std::size_t k = 0; k < taken; ++k) left_[static_cast<std::size_t>((*w.links)[k])] += of_link(w, (*w.links)[k]);
-    return false;
-  }
-  void give(const Way& w) {
-    for (int l : *w.links) left_[static_cast<std::size_t>(l)] += of_link(w, l);
-    if (w.back >= 0) left_[static_cast<std::size_t>(w.back)] += w.speed / 8;
-  }
-  bool intel() const { return machine_.cpu == Cpu::Intel || machine_.cpu == Cpu::Mixed; }
-  Way hop(int a, int b) const { return {&between(a, b), intra_, intel() && path(a, b) == PathType::Phb}; }
-  Way in(int gpu, int nic) const {
-    std::size_t at = node_.at(gpu, nic);
-    return {&node_.in_route[at], inter_, false, machine_.compute_capability < 80 ? node_.in_reverse[at] : -1};
-  }
-  Way out(int gpu, int nic, double part = 1) const {
-    std::size_t at = node_.at(gpu, nic);
-    return {&node_.out_route[at], inter_ * part, intel() && node_.nic_path[at] == PathType::Phb};
-  }
-  double left_on(const std::vector<int>& route) const {
-    double least = 1e30;
-    for (int l : route) least = std::min(least, left_[static_cast<std::size_t>(l)]);
-    return least;
-  }
-  const std::vector<int>& between(int a, int b) const { return node_.gpu_route[static_cast<std::size_t>(a * node_.gpus + b)]; }
-  PathType path(int a, int b) const { return node_.gpu_path[static_cast<std::size_t>(a * node_.gpus + b)]; }
-
-  // A tree goes out and in by its NIC: both ways have to be near enough.
-  bool near(int gpu, int nic) const {
-    std::size_t at = node_.at(gpu, nic);
-    return node_.nic_back_path[at] <= limits_.inter && (ring_ || node_.nic_path[at] <= limits_.inter);
-  }
-  bool enough() const { return best_.size() >= most_ || tries_ > most_tries(); }
-  int most_tries() const { return limits_.same ? kMostTriesSame : kMostTries; }
-
-  // One more channel, then the next; keeps the longest list seen.
-  void add_channel() {
-    if (channels_.size() > best_.size()) best_ = channels_;
-    if (enough() || channels_.size() == limits_.channels) return;
-    int n = node_.gpus;
-    std::size_t k = channels_.size();
-    visited_.assign(static_cast<std::size_t>(n), 0);
-    Channel c;
-    if (!network_) {
-      // Rings go through every GPU: where one begins does not matter.
-      int starts = ring_ ? 1 : n;
-      for (int i = 0; i < starts && !enough(); ++i) {
-        int first = static_cast<int>((k + static_cast<std::size_t>(i)) % static_cast<std::size_t>(n));
-        start(c, first);
-      }
-      return;
-    }
-    using Key = std::tuple<double, PathType, int, std::size_t, int>;
-    std::vector<Key> starts;
-    for (int nic = 0; nic < node_.nics; ++nic)
-      for (int g = 0; g < n; ++g)
-        starts.emplace_back(-nic_left_[static_cast<std::size_t>(nic)], node_.nic_back_path[node_.at(g, nic)], nic,
-                            (static_cast<std::size_t>(g + n) - k % static_cast<std::size_t>(n)) % static_cast<std::size_t>(n), g);
-    std::sort(starts.begin(), starts.end());
-    for (const Key& key : starts) {
-      if (enough()) return;
-      int nic = std::get<2>(key);
-      int gpu = std::get<4>(key);
-      if (!near(gpu, nic) || (limits_.same && k > 0 && gpu != channels_.front().order.front())) continue;
-      if (limits_.cross == 2 && k % 2 == 1 && nic != channels_.back().nics[1]) continue;
-      double& left = nic_left_[static_cast<std::size_t>(nic)];
-      if (left + kSlack < inter_ || !take(in(gpu, nic))) continue;
-      left -= inter_;
-      c.nics = {nic, nic};
-      start(c, gpu);
-      left += inter_;
-      give(in(gpu, nic));
-    }
-  }
-
-  void start(Channel& c, int first) {
-    c.order.assign(1, first);
-    visited_[static_cast<std::size_t>(first)] = 1;
-    extend(c);
-    visited_[static_cast<std::size_t>(first)] = 0;
-  }
-
-  void extend(Channel& c) {
-    int n = node_.gpus;
-    if (++tries_ > most_tries()) return;
-    int last = c.order.back();
-    if (static_cast<int>(c.order.size()) == n) {
-      finish(c);
-      return;
-    }
-    // A ring has to come back to its NIC: GPUs far from it first, the last one near it (ncclTopoSearchNextGpuSort). Then near GPUs first, then where most is left, then
-    // in order of number, going round from the last.
-    // A balanced tree's second GPU is to be near the NIC too. On an NVSwitch a channel goes to a neighbour only, a plain tree to the next one.
-    bool second = shape_ == Shape::Balanced && c.order.size() == 1;
-    bool comes_back = network_ && ((ring_ && limits_.cross == 0) || second);
-    bool ends = second || static_cast<int>(c.order.size()) + 1 == n;
-    std::vector<std::tuple<int, PathType, double, int, int>> next;
-    for (int d = 1; d < n; d += node_.nvswitch && shape_ == Shape::Plain ? n : node_.nvswitch ? std::max(1, n - 2) : 1) {
-      int g = (last + d) % n;
-      if (visited_[static_cast<std::size_t>(g)] || path(last, g) > limits_.intra) continue;
-      if (second && !near(g, c.nics[1])) continue;
-      if (limits_.same && !channels_.empty() && g != channels_.front().order[c.order.size()]) continue;
-      int way = comes_back ? static_cast<int>(node_.nic_path[node_.at(g, c.nics[1])]) : 0;
-      next.emplace_back(ends ? way : -way, path(last, g), -left_on(between(last, g)), d, g);
-    }
-    std::sort(next.begin(), next.end());
-    for (const auto& key : next) {
-      int g = std::get<4>(key);
-      if (!take(hop(last, g))) continue;
-      visited_[static_cast<std::size_t>(g)] = 1;
-      c.order.push_back(g);
-      extend(c);
-      c.order.pop_back();
-      visited_[static_cast<std::size_t>(g)] = 0;
-      give(hop(last, g));
-      if (enough()) return;
-    }
-  }
-
-  // With this channel, one more.
-  void keep(const Channel& c) {
-    channels_.push_back(c);
-    std::vector<char> visited = visited_;
-    add_channel();
-    visited_ = std::move(visited);
-    channels_.pop_back();
-  }
-
-  // A ring closes; towards the network a ring leaves by its last GPU, a tree by its first (a balanced one half by its second), through the NIC that it came by.
-  void finish(Channel& c) {
-    if (limits_.cross != 0) return cross(c);
-    std::array<Way, 2> ways{};
-    std::size_t count = 0;
-    if (network_ && ring_ && node_.nic_path[node_.at(c.order.back(), c.nics[1])] > limits_.inter) return;
-    if (!network_ && ring_ && path(c.order.back(), c.order.front()) > limits_.intra) return;
-    if (network_ && shape_ == Shape::Balanced && node_.gpus > 1) {
-      for (std::size_t i : {0, 1}) ways[count++] = out(c.order[i], c.nics[1], 0.5);
-    } else if (network_) {
-      ways[count++] = out(ring_ ? c.order.back() : c.order.front(), c.nics[1]);
-    } else if (ring_ && node_.gpus > 1) {
-      ways[count++] = hop(c.order.back(), c.order.front());
-    }
-    std::size_t taken = 0;
-    while (taken < count && take(ways[taken])) ++taken;
-    if (taken == count) keep(c);
-    while (taken > 0) give(ways[--taken]);
-  }
-
-  // The ring leaves by a near NIC that has room.
-  void cross(Channel& c) {
-    std::vector<std::pair<PathType, int>> ways;
-    for (int nic = 0; nic < node_.nics; ++nic)
-      if (PathType path = node_.nic_path[node_.at(c.order.back(), nic)]; path <= limits_.inter) ways.emplace_back(path, nic);
-    std::sort(ways.begin(), ways.end());
-    int came_by = c.nics[1];
-    for (auto [type, nic] : ways) {
-      if (enough()) break;
-      if (limits_.cross == 2 && channels_.size() % 2 == 1 && nic != channels_.back().nics[0]) continue;
-      double& left = nic_out_left_[static_cast<std::size_t>(nic)];
-      if (left + kSlack < inter_ || !take(out(c.order.back(), nic))) continue;
-      left -= inter_;
-      c.nics[1] = nic;
-      keep(c);
-      left += inter_;
-      give(out(c.order.back(), nic));
-    }
-    c.nics[1] = came_by;
-  }
-
-  static constexpr int kMostTries = 20'000;
-  static constexpr int kMostTriesSame = 256;
-  const Node& node_;
-  const Machine& machine_;
-  Shape shape_;
-  bool ring_;
-  bool network_;
-  Limits limits_;
-  double intra_ = 0;
-  double inter_ = 0;
-  std::vector<double> left_;
-  std::vector<double> nic_left_;
-  std::vector<double> nic_out_left_;  // of rings that cross
-  std::vector<char> visited_;
-  std::vector<Channel> channels_;
-  std::vector<Channel> best_;
-  std::size_t most_ = 0;
-  int tries_ = 0;
-};
 
 void fill(ChannelGraph& g, const Node& node, const std::vector<Channel>& channels, double intra, double inter) {
   g.channels = static_cast<int>(channels.size());
@@ -348,6 +77,33 @@ std::set<PathType> types_to_nics(const Node& node) {
   return out;
 }
 
+// Links slower than the slowest speed that is tried: NCCL takes the GPUs in their order and the
+// first NIC, and writes 0.1 GB/s down whatever they carry (src/graph/search.cc, end of
+// ncclTopoCompute: "falling back to simple order"; the same from 2.18 to 2.28, not for CollNet
+// and NVLS, which are then not used). A NIC that an end of the order has no way to is not taken.
+constexpr double kFallbackBandwidth = 0.1e9;
+void fall_back(ChannelGraph& g, const Node& node, bool network) {
+  g.channels = 1;
+  g.bw_intra = g.bw_inter = kFallbackBandwidth;
+  g.type_intra = g.type_inter = PathType::Sys;
+  g.order.assign(1, std::vector<int>(static_cast<std::size_t>(node.gpus)));
+  std::iota(g.order.front().begin(), g.order.front().end(), 0);
+  g.nics.clear();
+  g.crossnic = 0;
+  auto reached = [&](int gpu, int nic) {
+    return std::max(node.nic_path[node.at(gpu, nic)], node.nic_back_path[node.at(gpu, nic)]) < PathType::Dis;
+  };
+  for (int nic = 0; nic < node.nics && network && g.nics.empty(); ++nic)
+    if (reached(0, nic) && reached(node.gpus - 1, nic)) g.nics.push_back({nic, nic});
+}
+
+// The first channels alone.
+void keep(ChannelGraph& g, std::size_t channels) {
+  g.channels = static_cast<int>(channels);
+  if (g.order.size() > channels) g.order.resize(channels);
+  if (g.nics.size() > channels) g.nics.resize(channels);
+}
+
 // Two groups of GPUs, joined by NVLink in each and not between them (ncclTopoSplitNvLink): from 2.26 on their rings are at least two.
 bool two_domains(const Node& node) {
   auto joined = [&](int a, int b) { return node.gpu_path[static_cast<std::size_t>(a * node.gpus + b)] <= PathType::Nvb; };
@@ -388,7 +144,7 @@ ChannelGraph rings(const Node& node, int nodes, const Machine& m) {
         for (PathType between : intra) {
           bool too_far = !found.empty() && (to_nic > std::max(far_inter, PathType::Pxn) || between > far_intra);
           if (too_far || (between > to_nic && between != *intra.begin())) continue;
-          std::vector<Channel> channels = Packer(node, m, Shape::Ring, network, {between, to_nic, kMostChannels, false, cross}).pack(speed, speed, needed / speed + kSlack);
+          std::vector<Channel> channels = pack(node, m, {Shape::Ring, network, {between, to_nic, kMostChannels, false, cross}}, speed, speed, needed / speed + kSlack);
           double total = speed * static_cast<double>(channels.size());
           if (channels.size() < least || total <= needed + kSlack) continue;
           most = needed = total;
@@ -400,7 +156,10 @@ ChannelGraph rings(const Node& node, int nodes, const Machine& m) {
         }
     }
   }
-  if (found.empty()) return g;
+  if (found.empty()) {
+    fall_back(g, node, network);
+    return g;
+  }
   fill(g, node, found, at, at);
   duplicate(g, m.compute_capability);
   return g;
@@ -459,7 +218,7 @@ ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
   return g;
 }
 
-// Trees between nodes, of as many channels. `chain`: CollNet's, which is a plain one.
+// Trees between nodes, of as many channels. `chain`: CollNet's, which is a plain one, and may have none.
 ChannelGraph trees(const Node& node, const Machine& m, std::size_t channels, bool chain) {
   int cc = m.compute_capability;
   ChannelGraph g;
@@ -475,14 +234,14 @@ ChannelGraph trees(const Node& node, const Machine& m, std::size_t channels, boo
         if (between > to_nic && between != *intra.begin()) break;
         for (Shape shape : shapes)
           for (bool same : {true, false}) {
-            Packer packer(node, m, shape, true, {between, to_nic, channels, same});
-            std::vector<Channel> found = packer.pack(tried[at], tried[at]);
+            Wanted wanted{shape, true, {between, to_nic, channels, same}};
+            std::vector<Channel> found = pack(node, m, wanted, tried[at], tried[at]);
             if (found.size() < channels) continue;
             g.pattern = shape == Shape::Balanced ? kBalancedTree : kPlainTree;
             // The chain inside may be up to twice as fast as the network.
             double speed = tried[at];
             for (std::size_t faster = at; faster > 0 && speed < 2 * tried[at]; --faster) {
-              std::vector<Channel> more = packer.pack(tried[faster - 1], tried[at]);
+              std::vector<Channel> more = pack(node, m, wanted, tried[faster - 1], tried[at]);
               if (more.size() < channels) break;
               found = std::move(more);
               speed = tried[faster - 1];
@@ -495,6 +254,10 @@ ChannelGraph trees(const Node& node, const Machine& m, std::size_t channels, boo
   // NCCL gives up where not as many are found; this search is not as thorough, and takes half of them.
   for (; channels > 0 && g.channels == 0; channels /= 2)
     for (std::size_t at = 0; at < tried.size() && g.channels == 0; ++at) find(at);
+  if (g.channels == 0 && !chain) {
+    g.pattern = node.gpus == 1 ? kPlainTree : kBalancedTree;
+    fall_back(g, node, true);
+  }
   return g;
 }
 
@@ -531,19 +294,22 @@ Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_in
   ChannelGraph& ring = out.by_algorithm[0];
   ChannelGraph& tree = out.by_algorithm[1];
   if (node.gpus > 1 || nodes > 1) ring = rings(node, nodes, m);
+  bool fell_back = ring.bw_intra <= kFallbackBandwidth;
   if (nodes > 1) {
     tree = trees(node, m, static_cast<std::size_t>(ring.channels), false);
+    // Rings and trees have equally many channels (src/init.cc): one, if trees fell back.
+    if (tree.bw_intra <= kFallbackBandwidth) keep(ring, 1);
   } else if (node.gpus > 1) {
     // The same paths, open; two GPUs need each direction once.
     tree = ring;
     tree.pattern = kBalancedTree;
-    if (node.gpus == 2) tree.bw_intra = tree.bw_inter = 2 * ring.bw_intra;
+    if (node.gpus == 2 && !fell_back) tree.bw_intra = tree.bw_inter = 2 * ring.bw_intra;
   }
   if (node.nvswitch && cc >= 90 && node.gpus > 1) {
     out.by_algorithm[3] = nvls(node, nodes, m);
     out.by_algorithm[3].type_inter = ring.type_inter;
   }
-  if (collnet && nodes > 1 && ring.channels > 0) {
+  if (collnet && nodes > 1 && !fell_back) {
     out.by_algorithm[2] = tree.pattern == kPlainTree ? tree : trees(node, m, static_cast<std::size_t>(ring.channels), true);
     out.by_algorithm[4] = ring;
     out.by_algorithm[4].pattern = kCollnetDirect;

@@ -40,7 +40,8 @@ struct Machine {
 enum class Wire : std::uint8_t { Nvlink, C2c, Pcie, Upi, Nic };
 double link_bandwidth(Wire wire, double raw_gb_per_s, const Machine& m);
 
-// Graphs of `nodes` such nodes. Channels 0: the algorithm has none. `latency_inter`: of the network plugin.
+// Graphs of `nodes` such nodes. Rings always have a channel, and trees where there are two ranks: one of 0.1 GB/s where
+// nothing is found, as in NCCL. Channels 0: the algorithm has none. `latency_inter`: of the network plugin.
 Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet);
 
 }  // namespace ddpsim::nccl

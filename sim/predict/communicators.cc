@@ -38,6 +38,18 @@ nccl::ParsedSettings nccl_settings(const Plan& plan) {
   return parsed;
 }
 
+// Of keys of Communicators: variables that only say what may be chosen are left out.
+template <class Key>
+bool alike_but_for_the_choice(const Key& a, const Key& b) {
+  auto searched = [](std::map<std::string, std::string> environment) {
+    environment.erase("NCCL_ALGO");
+    environment.erase("NCCL_PROTO");
+    return environment;
+  };
+  return std::get<0>(a) == std::get<0>(b) && std::get<1>(a) == std::get<1>(b) && std::get<2>(a) == std::get<2>(b) &&
+         std::get<3>(a) == std::get<3>(b) && searched(std::get<4>(a)) == searched(std::get<4>(b));
+}
+
 }  // namespace
 
 Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices, Communicators* known) {
@@ -48,6 +60,8 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   }
   nccl::ParsedSettings parsed = nccl_settings(plan);
   if (parsed.problem) return parsed.problem;
+  if (q.profile.compute.capability > 0)
+    if (auto p = collective::check_nccl_nodes(q.fabric, devices)) return p;
   if (plan.environment.empty() || devices.size() < 2) return {};
   if (q.profile.compute.capability == 0) return {"/plan/environment", "profile \"" + q.profile.name + "\" names no compute capability, so what NCCL would choose is not known"};
   Scenario job;
@@ -74,6 +88,13 @@ const collective::Communicator& Communicators::get(const Question& q, Backend ba
   auto it = known_.find(key);
   if (it != known_.end()) return it->second;
   std::vector<int> devices = std::get<0>(key);
+  // The search does not ask what may be chosen: with another NCCL_ALGO or NCCL_PROTO it finds the same.
+  for (const auto& [other, communicator] : known_) {
+    if (!nccl || !alike_but_for_the_choice(key, other) || !communicator.nccl) continue;
+    collective::Communicator same = communicator;
+    same.nccl->settings = nccl_settings(plan).settings;
+    return known_.emplace(std::move(key), std::move(same)).first->second;
+  }
   auto made = nccl ? collective::make_nccl_communicator(q.fabric, std::move(devices), nccl_settings(plan).settings, q.profile.compute.capability)
                    : collective::make_communicator(q.fabric, std::move(devices), backend, algorithm);
   return known_.emplace(std::move(key), std::move(made)).first->second;

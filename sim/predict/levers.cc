@@ -1,6 +1,7 @@
 // Each lever is simulated by itself. What a plan can set comes first: `ddpsim predict` lists it; the rest takes longer and is for `ddpsim tune`.
 #include <algorithm>
 
+#include "sim/collective/nccl.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/resources.h"
 
@@ -23,6 +24,7 @@ class Attempts {
     found.push_back({change, flags ? command + " --fidelity " + name_of(options_.fidelity) : command, steady_period(changed, Level::Mid, options_)});
   }
   std::vector<Lever> found;
+  const Options& options() const { return options_; }  // with what is known of communicators
 
  private:
   const Question& q_;
@@ -53,14 +55,57 @@ void try_plan(const Question& q, Attempts& a) {
   if (!q.scenario.slow_ranks.empty()) a.plan("all ranks as fast as the others", "without slow_ranks", [](Scenario& s) { s.slow_ranks.clear(); });
 }
 
+bool is_nccl_setting(const Lever& l) { return l.change.find("NCCL_") != std::string::npos; }
+
+// What NCCL chooses for the largest all-reduce of a step, as "ring/simple". REQUIRES: options.known.
+std::string chosen_by_nccl(const Question& q, const Options& options) {
+  const Program program = steady_step(q, Level::Mid, options).program;
+  std::int64_t largest = 0;
+  for (const Op& op : program.steady.ops)
+    if (is_collective(op.kind) && !is_broadcast(op.kind)) largest = std::max(largest, op.bytes);
+  const auto& c = options.known->get(q, Backend::Nccl);
+  if (largest == 0 || !c.nccl) return "";
+  auto choice = nccl::choose(c.nccl->system, c.nccl->settings, Operation::AllReduce, largest);
+  return choice ? std::string(name_of(choice->algorithm)) + "/" + name_of(choice->protocol) : "";
+}
+
+// NCCL chooses by its own estimate, and that is not always what takes least. Not of the largest jobs:
+// each setting has a communicator of its own, which holds what every rank does.
+void try_nccl(const Question& q, Attempts& a) {
+  constexpr int kMostRanks = 16'384;
+  const Plan& plan = q.scenario.plan;
+  if (q.scenario.ranks > kMostRanks) return;
+  if (backend_of(plan, q.profile.kind) != Backend::Nccl || q.profile.compute.capability == 0) return;
+  auto force = [&](const std::string& name, std::initializer_list<const char*> values) {
+    if (plan.environment.count(name)) {
+      auto without = [&](Scenario& s) { s.plan.environment.erase(name); };
+      return a.plan("NCCL's own choice, without " + name, "without --set " + name, without);
+    }
+    for (const char* v : values) {
+      std::string text = name + "=allreduce:" + v;
+      auto with = [&](Scenario& s) { s.plan.environment[name] = std::string("allreduce:") + v; };
+      a.plan(text, "--set " + text, with);
+    }
+  };
+  force("NCCL_ALGO", {"ring", "tree", "nvls", "nvlstree"});
+  force("NCCL_PROTO", {"ll", "ll128", "simple"});
+}
+
+// Says of settings that beat `step` what NCCL would do without them.
+void say_what_nccl_chooses(const Question& q, const Options& options, Duration step,
+                           std::vector<Lever>& list) {
+  std::string choice;
+  for (Lever& l : list) {
+    if (!l.change.starts_with("NCCL_") || l.step >= step) continue;
+    if (choice.empty()) choice = chosen_by_nccl(q, options);
+    if (choice.empty()) return;
+    l.change += " (NCCL's own estimate prefers " + choice + ")";
+  }
+}
+
 void try_algorithms(const Question& q, Attempts& a) {
   const Plan& plan = q.scenario.plan;
   Backend backend = backend_of(plan, q.profile.kind);
-  if (backend == Backend::Nccl && q.profile.compute.capability > 0 && !plan.environment.count("NCCL_ALGO"))
-    for (const char* algorithm : {"ring", "tree", "nvls", "nvlstree"}) {
-      std::string value = std::string("allreduce:") + algorithm;
-      a.plan("NCCL_ALGO=" + value, "--set NCCL_ALGO=" + value, [&](Scenario& s) { s.plan.environment["NCCL_ALGO"] = value; });
-    }
   if (backend == Backend::Tcp)
     for (Algorithm algorithm : kTcpAlgorithms)
       if (algorithm != plan.algorithm) {
@@ -98,16 +143,21 @@ std::vector<Lever> levers(const Question& q, Duration step, const Options& optio
   Attempts a(q, options);
   if (q.scenario.plan.system == System::PytorchDdp) try_caps(q.scenario.plan, a);
   try_plan(q, a);
-  // Of several bucket caps only the best is worth a line.
+  if (q.scenario.ranks > 1) try_nccl(q, a);
+  // Of several bucket caps only the best is worth a line, and of NCCL's settings, too.
   sort(a.found);
   bool cap_listed = false;
+  bool nccl_listed = false;
   std::vector<Lever> kept;
   for (const Lever& l : a.found) {
     bool cap = l.change.starts_with("bucket_cap_mb");
-    if (static_cast<double>(step.ps - l.step.ps) < threshold * static_cast<double>(step.ps) || (cap && cap_listed)) continue;
+    bool nccl = is_nccl_setting(l);
+    if (static_cast<double>(step.ps - l.step.ps) < threshold * static_cast<double>(step.ps) || (cap && cap_listed) || (nccl && nccl_listed)) continue;
     cap_listed = cap_listed || cap;
+    nccl_listed = nccl_listed || nccl;
     kept.push_back(l);
   }
+  say_what_nccl_chooses(q, a.options(), step, kept);
   return kept;
 }
 
@@ -121,6 +171,8 @@ std::vector<Lever> all_levers(const Question& q, const Options& options) {
       if (plan.comm_hook == CommHook::None)
         a.plan("fp16_compress_hook (changes numerics)", "--set comm_hook=fp16_compress", [](Scenario& s) { s.plan.comm_hook = CommHook::Fp16Compress; });
     }
+    try_nccl(q, a);
+    say_what_nccl_chooses(q, a.options(), steady_period(q, Level::Mid, a.options()), a.found);
     try_algorithms(q, a);
     Scenario half = q.scenario;
     halve(half);

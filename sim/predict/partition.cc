@@ -95,6 +95,7 @@ Partition play_partition(const PartitionProblem& q, const BucketPrice& price, st
 }
 
 Duration least_total(const std::vector<std::int64_t>& bytes, const BucketPrice& price) {
+  if (bytes.size() > kMostGradients) return {};
   PartitionProblem q;
   q.bytes = bytes;
   q.ready.assign(bytes.size(), {});

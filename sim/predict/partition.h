@@ -21,6 +21,9 @@ struct Partition {
   Duration end;                   // and of what is done with the last bucket's gradients
 };
 
+// Of how many gradients these are asked: their time grows with the square, and prices of as many sizes are made.
+inline constexpr std::size_t kMostGradients = 2'000;
+
 using BucketPrice = std::function<Duration(std::int64_t)>;
 
 // The least `end`; of equal ones the one with fewest buckets. O(n^2) prices. REQUIRES: at least one gradient, lists of one length.
@@ -32,7 +35,8 @@ std::vector<Partition> best_partitions(const PartitionProblem& problem, const Bu
 // `end` of a given partition. REQUIRES: ends ascending, the last = number of gradients.
 Partition play_partition(const PartitionProblem& problem, const BucketPrice& price, std::vector<std::size_t> ends);
 
-// The least sum of prices of any partition, whatever is ready when: what the collectives take at least.
+// The least sum of prices of any partition, whatever is ready when: what the collectives take at least. Of more than
+// kMostGradients nothing is known: 0.
 Duration least_total(const std::vector<std::int64_t>& bytes, const BucketPrice& price);
 
 }  // namespace ddpsim::predict

@@ -274,6 +274,10 @@ void Tuner::find_partition(const Plan& best_plan) {
       out_.no_partition = "gradients of several dtypes share one list of caps, so that not every partition can be had";
       return;
     }
+  if (order.size() > kMostGradients) {
+    out_.no_partition = "more than 2,000 gradients have too many partitions to look through";
+    return;
+  }
   bool half = best_plan.comm_hook == CommHook::Fp16Compress || best_plan.comm_hook == CommHook::Bf16Compress;
   DType type = half ? DType::Float16 : w.tensors[order.front()].dtype;
   const collective::Communicator& comm = options_.known->get(q_, backend_of(best_plan, q_.profile.kind));

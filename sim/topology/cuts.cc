@@ -25,20 +25,25 @@ class Cut {
  public:
   explicit Cut(std::size_t vertices) : g_(vertices + 2), source_(vertices), sink_(vertices + 1) {}
   void join(std::size_t a, std::size_t b, std::int64_t there, std::int64_t back) {
-    auto e = boost::add_edge(a, b, g_).first;
-    auto r = boost::add_edge(b, a, g_).first;
-    g_[e].capacity = there;
-    g_[r].capacity = back;
-    g_[e].back = r;
-    g_[r].back = e;
+    add(a, b, there);
+    add(b, a, back);
   }
-  void enter(std::size_t v, std::int64_t capacity) { join(source_, v, capacity, 0); }
-  void leave(std::size_t v, std::int64_t capacity) { join(v, sink_, capacity, 0); }
+  void enter(std::size_t v, std::int64_t capacity) { add(source_, v, capacity); }
+  void leave(std::size_t v, std::int64_t capacity) { add(v, sink_, capacity); }
   std::int64_t flow() {
     return boost::push_relabel_max_flow(g_, source_, sink_, boost::get(&Pipe::capacity, g_), boost::get(&Pipe::residual, g_), boost::get(&Pipe::back, g_), boost::get(boost::vertex_index, g_));
   }
 
  private:
+  // Each direction is an edge of its own: Boost takes flow back only by edges without capacity.
+  void add(std::size_t a, std::size_t b, std::int64_t capacity) {
+    auto e = boost::add_edge(a, b, g_).first;
+    auto r = boost::add_edge(b, a, g_).first;
+    g_[e].capacity = capacity;
+    g_[e].back = r;
+    g_[r].back = e;
+  }
+
   Flow g_;
   std::size_t source_;
   std::size_t sink_;

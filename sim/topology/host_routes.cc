@@ -52,6 +52,12 @@ class Search {
       auto to = static_cast<Vertex>(l.to);
       boost::add_edge(from, to, Edge{static_cast<std::uint32_t>(2 * i), l.link.bandwidth.bits_per_s}, graph_);
       boost::add_edge(to, from, Edge{static_cast<std::uint32_t>(2 * i + 1), l.link.bandwidth.bits_per_s}, graph_);
+      if (l.link.transport != "nvlink") continue;
+      nvlink_.resize(host.vertices.size() * host.vertices.size(), UINT32_MAX);
+      for (bool back : {false, true}) {
+        std::uint32_t& known = nvlink_[nvlink_index(back ? l.to : l.from, back ? l.from : l.to)];
+        if (known == UINT32_MAX) known = static_cast<std::uint32_t>(2 * i + (back ? 1 : 0));
+      }
     }
   }
 
@@ -97,16 +103,20 @@ class Search {
 
   // By NVLink through one other GPU, if that is shorter, or as short and wider.
   void through_a_gpu(int end, LocalPath& best) const {
+    auto length = [](const LocalPath& x) {
+      if (x.type == PathType::Dis) return kUnreached;
+      return Length{static_cast<int>(x.links.size()), x.bits_per_s};
+    };
+    auto width = [&](std::uint32_t l) { return host_.links[l / 2].link.bandwidth.bits_per_s; };
     for (int middle : host_.gpus) {
       if (middle == static_cast<int>(start_) || middle == end) continue;
       std::uint32_t first = nvlink(static_cast<int>(start_), middle);
       std::uint32_t second = nvlink(middle, end);
       if (first == UINT32_MAX || second == UINT32_MAX) continue;
-      LocalPath p;
-      p.links = {first, second};
-      finish(p);
-      auto length = [](const LocalPath& x) { return x.type == PathType::Dis ? kUnreached : Length{static_cast<int>(x.links.size()), x.bits_per_s}; };
-      if (length(p) < length(best)) best = std::move(p);
+      if (!(Length{2, std::min(width(first), width(second))} < length(best))) continue;
+      best = {};
+      best.links = {first, second};
+      finish(best);
     }
   }
 
@@ -114,11 +124,10 @@ class Search {
   static Length extend(const Length& d, std::int64_t width) { return d.hops == INT32_MAX ? d : Length{d.hops + 1, std::min(d.width, width)}; }
   static Length extend(std::int64_t, const Length& d) { return d; }
 
-  std::uint32_t nvlink(int from, int to) const {
-    for (auto [e, end] = boost::out_edges(static_cast<Vertex>(from), graph_); e != end; ++e)
-      if (static_cast<int>(boost::target(*e, graph_)) == to && host_.links[graph_[*e].link / 2].link.transport == "nvlink") return graph_[*e].link;
-    return UINT32_MAX;
+  std::size_t nvlink_index(int from, int to) const {
+    return static_cast<std::size_t>(from) * host_.vertices.size() + static_cast<std::size_t>(to);
   }
+  std::uint32_t nvlink(int from, int to) const { return nvlink_.empty() ? UINT32_MAX : nvlink_[nvlink_index(from, to)]; }
 
   // Type and width of a way. Type: the farthest of its links, as ncclTopoSetPaths has it.
   void finish(LocalPath& p) const {
@@ -159,6 +168,7 @@ class Search {
 
   const HostGraph& host_;
   Graph graph_;
+  std::vector<std::uint32_t> nvlink_;  // [from][to] the first one that joins them; UINT32_MAX = none; empty: there are none at all
   Vertex start_ = 0;
   std::vector<Length> length_;
   std::vector<Vertex> before_;

@@ -139,6 +139,11 @@ Duration scale(Duration d, double factor) {
   return {v < 9.2e18 ? static_cast<std::int64_t>(v) : kForever};
 }
 
+Duration from_us(double us) {
+  double ps = us * static_cast<double>(kMicrosecond.ps) + 0.5;
+  return {ps < 9.2e18 ? static_cast<std::int64_t>(ps) : kForever};
+}
+
 Parsed<Duration> parse_duration(std::string_view text) {
   return parse_with<Duration>(text, kTimeUnits, "a time such as \"5us\", \"1.5ms\" or \"300ns\"");
 }

@@ -12,32 +12,56 @@
 
 namespace ddpsim {
 
-// A length of time, picoseconds. +-106 days.
+// Sums and products that stay at the end of int64's range instead of leaving it: what takes longer
+// than 106 days takes kForever.
+constexpr std::int64_t saturating_add(std::int64_t a, std::int64_t b) {
+  std::int64_t out = 0;
+  return __builtin_add_overflow(a, b, &out) ? (b < 0 ? INT64_MIN : INT64_MAX) : out;
+}
+constexpr std::int64_t saturating_subtract(std::int64_t a, std::int64_t b) {
+  std::int64_t out = 0;
+  return __builtin_sub_overflow(a, b, &out) ? (b > 0 ? INT64_MIN : INT64_MAX) : out;
+}
+constexpr std::int64_t saturating_multiply(std::int64_t a, std::int64_t b) {
+  std::int64_t out = 0;
+  return __builtin_mul_overflow(a, b, &out) ? ((a < 0) != (b < 0) ? INT64_MIN : INT64_MAX) : out;
+}
+
+// A length of time, picoseconds. +-106 days; arithmetic saturates there.
 struct Duration {
   std::int64_t ps = 0;
   friend constexpr auto operator<=>(Duration, Duration) = default;
-  constexpr Duration& operator+=(Duration d) { ps += d.ps; return *this; }
-  constexpr Duration& operator-=(Duration d) { ps -= d.ps; return *this; }
+  constexpr Duration& operator+=(Duration d) {
+    ps = saturating_add(ps, d.ps);
+    return *this;
+  }
+  constexpr Duration& operator-=(Duration d) {
+    ps = saturating_subtract(ps, d.ps);
+    return *this;
+  }
 };
-constexpr Duration operator+(Duration a, Duration b) { return {a.ps + b.ps}; }
-constexpr Duration operator-(Duration a, Duration b) { return {a.ps - b.ps}; }
-constexpr Duration operator*(Duration a, std::int64_t n) { return {a.ps * n}; }
+constexpr Duration operator+(Duration a, Duration b) { return {saturating_add(a.ps, b.ps)}; }
+constexpr Duration operator-(Duration a, Duration b) { return {saturating_subtract(a.ps, b.ps)}; }
+constexpr Duration operator*(Duration a, std::int64_t n) { return {saturating_multiply(a.ps, n)}; }
 
 // A point on the simulation's clock, picoseconds since its start.
 struct TimePoint {
   std::int64_t ps = 0;
   friend constexpr auto operator<=>(TimePoint, TimePoint) = default;
 };
-constexpr TimePoint operator+(TimePoint t, Duration d) { return {t.ps + d.ps}; }
-constexpr Duration operator-(TimePoint a, TimePoint b) { return {a.ps - b.ps}; }
+constexpr TimePoint operator+(TimePoint t, Duration d) { return {saturating_add(t.ps, d.ps)}; }
+constexpr Duration operator-(TimePoint a, TimePoint b) { return {saturating_subtract(a.ps, b.ps)}; }
 
 struct Bytes {
   std::int64_t count = 0;
   friend constexpr auto operator<=>(Bytes, Bytes) = default;
-  constexpr Bytes& operator+=(Bytes b) { count += b.count; return *this; }
+  constexpr Bytes& operator+=(Bytes b) {
+    count = saturating_add(count, b.count);
+    return *this;
+  }
 };
-constexpr Bytes operator+(Bytes a, Bytes b) { return {a.count + b.count}; }
-constexpr Bytes operator*(Bytes a, std::int64_t n) { return {a.count * n}; }
+constexpr Bytes operator+(Bytes a, Bytes b) { return {saturating_add(a.count, b.count)}; }
+constexpr Bytes operator*(Bytes a, std::int64_t n) { return {saturating_multiply(a.count, n)}; }
 
 // Bits per second. 1 GB/s = 8e9.
 struct Bandwidth {
@@ -59,8 +83,10 @@ inline constexpr std::int64_t kForever = INT64_MAX;
 std::int64_t ceil_ps(double work, double rate);
 // Exact integer form: ceil(bytes * 8e12 / bits_per_s). REQUIRES: bytes >= 0, bandwidth > 0.
 Duration transfer_time(Bytes bytes, Bandwidth bandwidth);
-// d * factor, rounded half up. REQUIRES: factor >= 0.
+// d * factor, rounded half up. REQUIRES: factor >= 0. Saturates at kForever.
 Duration scale(Duration d, double factor);
+// Rounded half up. REQUIRES: us >= 0. Saturates at kForever.
+Duration from_us(double us);
 
 // A parsed quantity, or a sentence that says what was expected.
 template <class T>

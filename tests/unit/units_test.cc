@@ -153,6 +153,26 @@ TEST(Arithmetic, KeepsItsDimension) {
   EXPECT_DOUBLE_EQ(Bandwidth{8'000'000'000'000}.bytes_per_ps(), 1.0);
 }
 
+// What does not fit stays at the end of the range, in every sum and product.
+TEST(Arithmetic, Saturates) {
+  const Duration forever{kForever};
+  const Duration never{INT64_MIN};
+  EXPECT_EQ(forever + kSecond, forever);
+  EXPECT_EQ(never - kSecond, never);
+  EXPECT_EQ(kSecond - never, forever);
+  EXPECT_EQ(kSecond * kForever, forever);
+  EXPECT_EQ(kSecond * -kForever, never);
+  EXPECT_EQ(TimePoint{5} + forever, TimePoint{kForever});
+  EXPECT_EQ(TimePoint{-5} - TimePoint{kForever}, never);
+  Duration sum = forever;
+  sum += kSecond;
+  EXPECT_EQ(sum, forever);
+  EXPECT_EQ(Bytes{INT64_MAX} + Bytes{1}, Bytes{INT64_MAX});
+  EXPECT_EQ(Bytes{INT64_MAX / 2} * 3, Bytes{INT64_MAX});
+  EXPECT_EQ(from_us(1e300), forever);
+  EXPECT_EQ(from_us(2.5), Duration{2'500'000});
+}
+
 TEST(Printing, PicksTheUnitAndFourDigits) {
   EXPECT_EQ(to_string(Duration{16'450'000'000}), "16.45 ms");
   EXPECT_EQ(to_string(Duration{999}), "999 ps");

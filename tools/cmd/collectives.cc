@@ -75,6 +75,7 @@ void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion&
   std::vector<int> devices;
   for (int r = 0; r < out.ranks; ++r) devices.push_back(r);
   if (auto problem = topology::check_reachable(*out.fabric, devices)) throw InputError{h.cluster_file, problem.message};
+  if (auto problem = collective::check_nccl_nodes(*out.fabric, devices)) throw InputError{h.cluster_file, problem.message};
   int capability = h.profile.compute.capability > 0 ? h.profile.compute.capability : 80;
   std::optional<nccl::Graphs> found;
   if (!flags.graph.empty()) found = load_graphs(flags.graph, *out.fabric, collective::nccl_nodes(*out.fabric, devices));

@@ -10,6 +10,7 @@
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 #include "tools/cmd/documents.h"
+#include "tools/cmd/sweep_flips.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -351,6 +352,9 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
   bool jitter = std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return r.jitter; });
   OrderedJson notes = OrderedJson::array();
   if (jitter) notes.push_back(kJitterNote);
+  SweepFlips flips;
+  for (const SweepRow& r : rows) flips.add(r);
+  for (const std::string& line : flips.lines(s)) notes.push_back(line);
   return {{"schema", "ddpsim.sweep/1"}, {"kind", "sweep"}, {"version", kVersion}, {"sweep", s.id},
           {"nccl", s.nccl}, {"notes", notes}, {"columns", columns}, {"data", data}};
 }

@@ -70,7 +70,7 @@ std::string sweep_header(const Sweep& s);
 std::string sweep_line(const Sweep& s, const SweepRow& row);
 
 std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool markdown);
-io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows);
+io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows);  // sweep_flips.h's lines are among its notes
 
 // The fastest few, and how many points have no prediction: what a person wants to know when it is done.
 class SweepSummary {

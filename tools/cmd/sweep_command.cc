@@ -12,11 +12,13 @@
 #endif
 
 #include "sim/io/lines.h"
+#include "sim/report/text.h"
 #include "sim/units/number.h"
 #include "tools/cmd/crash.h"
 #include "tools/cmd/pool.h"
 #include "tools/cmd/processes.h"
 #include "tools/cmd/sweep.h"
+#include "tools/cmd/sweep_flips.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -257,6 +259,12 @@ void report_internal(const SweepSummary& summary) {
   throw std::runtime_error(fmt::format("{} of the points; their rows say which, and why", summary.internal_errors()));
 }
 
+std::string flips_text(const SweepFlips& flips, const Sweep& s) {
+  std::string out;
+  for (const std::string& line : flips.lines(s)) out += report::wrapped((out.empty() ? "" : "  ") + line + "\n");
+  return out;
+}
+
 void sweep_command(Terminal& t, Flags& flags) {
   if (flags.jobs < 0) throw InputError{fmt::format("--jobs {}", flags.jobs), "expected the number of threads; 0 = all cores"};
   bool stream = flags.output.format == "csv";
@@ -297,6 +305,7 @@ void sweep_command(Terminal& t, Flags& flags) {
   int jobs = flags.jobs > 0 ? flags.jobs : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   std::vector<SweepRow> kept;
   SweepSummary summary;
+  SweepFlips flips;
   Progress progress(t, found.rows, part.last - part.first);
   std::int64_t done = found.rows;
   std::int64_t blocks = (part.last - first + kBlock - 1) / kBlock;
@@ -311,6 +320,7 @@ void sweep_command(Terminal& t, Flags& flags) {
     std::string lines;
     for (SweepRow& r : rows) {
       summary.add(r);
+      flips.add(r);
       if (stream) lines += sweep_line(s, r);
       if (keep) kept.push_back(std::move(r));
     }
@@ -326,7 +336,7 @@ void sweep_command(Terminal& t, Flags& flags) {
   });
   if (stream) {
     if (file && found.rows == part.last - part.first) t.err << "ddpsim: " << flags.output.out << " was complete\n";
-    std::string text = summary.text(s);
+    std::string text = summary.text(s) + flips_text(flips, s);
     (file ? t.out : t.err) << (file || t.err_is_terminal ? text : "") << std::flush;
     return report_internal(summary);
   }
@@ -336,7 +346,7 @@ void sweep_command(Terminal& t, Flags& flags) {
   }
   bool markdown = flags.output.format == "md";
   const char* gap = markdown ? "\n\n" : "\n";
-  std::string notes = summary.notes();
+  std::string notes = summary.notes() + flips_text(flips, s);
   if (markdown && !notes.empty()) notes = "\n" + notes;
   write_answer(t, flags.output, (s.nccl.empty() ? "" : "with " + s.nccl + gap) + sweep_table(s, kept, markdown) + notes);
   report_internal(summary);

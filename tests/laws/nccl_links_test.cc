@@ -1,0 +1,167 @@
+// NCCL on shipped clusters whose links are a thousand times slower to a thousand times faster:
+// there is always something that it runs, and of one algorithm and protocol on the same channels a
+// slower link is never faster.
+//
+// Of NCCL's choice that is not true, and of one algorithm and protocol it is not true either: NCCL
+// chooses by an estimate of its own, and its search finds other channels for other links (more and
+// slower ones pipeline small operations better). A sweep says where (tools/cmd/sweep_flips.h). Nor
+// is it true where messages change from one kind of link to another: of ways of as few links NCCL
+// takes the widest, so that PCIe ten times faster than it is takes messages from NVLink, at its
+// latency.
+#include <functional>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "sim/collective/nccl.h"
+#include "tests/support/support.h"
+
+namespace ddpsim {
+namespace {
+
+struct LinkOf {
+  std::string name;
+  std::function<LinkSpec*(Cluster&)> in;
+};
+
+std::vector<LinkOf> links_of(const Cluster& c) {
+  std::vector<LinkOf> out{{"link", [](Cluster& k) { return &k.link; }}};
+  auto add = [&](bool there, const char* name, std::function<LinkSpec*(Cluster&)> in) {
+    if (there) out.push_back({name, std::move(in)});
+  };
+  bool dragonfly = c.pattern == Pattern::Dragonfly;
+  add(c.intra.has_value(), "intra", [](Cluster& k) { return &*k.intra; });
+  add(c.pattern == Pattern::Racks, "uplink", [](Cluster& k) { return &k.uplink; });
+  add(dragonfly || c.pattern == Pattern::Ring || c.pattern == Pattern::Torus, "trunk",
+      [](Cluster& k) { return &k.trunk; });
+  add(dragonfly, "global", [](Cluster& k) { return &k.global; });
+  if (!c.inside) return out;
+  add(true, "inside.link", [](Cluster& k) { return &k.inside->link; });
+  add(c.inside->pcie.has_value(), "inside.pcie", [](Cluster& k) { return &*k.inside->pcie; });
+  add(c.inside->c2c.has_value(), "inside.c2c", [](Cluster& k) { return &*k.inside->c2c; });
+  add(c.inside->pcie_uplink.has_value(), "inside.pcie_uplink",
+      [](Cluster& k) { return &*k.inside->pcie_uplink; });
+  add(c.inside->nic_link.has_value(), "inside.nic_link",
+      [](Cluster& k) { return &*k.inside->nic_link; });
+  add(c.inside->cpu_link.has_value(), "inside.cpu_link",
+      [](Cluster& k) { return &*k.inside->cpu_link; });
+  for (std::size_t i = 0; i < c.inside->links.size(); ++i)
+    add(true, "inside.links", [i](Cluster& k) { return &k.inside->links[i].link; });
+  return out;
+}
+
+const std::vector<std::string>& gpu_clusters() {
+  static const std::vector<std::string> names{
+      "aws-p3dn",           "aws-p4d",           "aws-p5",
+      "dgx-a100",           "dgx-h100",          "dgx1-v100",
+      "fat-tree-a100-2to1", "fat-tree-h100",     "gb200-nvl72",
+      "gcp-a3mega",         "gh200x4-slingshot", "gpu-ethernet-100g",
+      "gpu-ethernet-10g",   "gpu-ethernet-25g",  "hgx-h100",
+      "hgx-h200",           "pcie-box",          "pcie-box-8"};
+  return names;
+}
+
+Cluster scaled(const std::string& name, int hosts, const LinkOf& link, double factor) {
+  Cluster c = test::cluster(name);
+  c.hosts = hosts;
+  if (c.pattern == Pattern::Racks) c.racks = std::min(c.racks, hosts);
+  LinkSpec& l = *link.in(c);
+  auto rate = static_cast<double>(l.bandwidth.bits_per_s) * factor;
+  l.bandwidth.bits_per_s = static_cast<std::int64_t>(std::clamp(rate, 1e3, 1e15));
+  if (l.peak.bits_per_s > 0) l.peak = std::max(l.peak, l.bandwidth);
+  return c;
+}
+
+Profile profile_of(const Cluster& c) {
+  return test::profile(c.profile.find('.') != std::string::npos ? c.profile
+                                                                : c.profile + ".datasheet");
+}
+
+std::vector<int> all_of(const Cluster& c) {
+  std::vector<int> out;
+  for (int d = 0; d < c.devices(); ++d) out.push_back(d);
+  return out;
+}
+
+// Which kinds of link messages take, from each GPU of the first two hosts to each.
+std::string kinds_of(const topology::Fabric& f) {
+  std::string out;
+  topology::Route route;
+  int n = std::min(f.devices(), 2 * f.cluster().devices_per_host);
+  for (int a = 0; a < n; ++a)
+    for (int b = 0; b < n; ++b) {
+      if (a == b) continue;
+      f.find_route(a, b, route);
+      for (topology::LinkId l : route.links) out += name_of(f.links()[l].kind);
+      out += ' ';
+    }
+  return out;
+}
+
+constexpr std::array kOps{Operation::AllReduce, Operation::AllGather, Operation::Broadcast};
+constexpr std::array<std::int64_t, 3> kSizes{kKiB, 25 * kMiB, 1024 * kMiB};
+
+TEST(NcclLinks, WhateverTheyCarryThereIsAChoice) {
+  for (const std::string& name : gpu_clusters())
+    for (const LinkOf& link : links_of(test::cluster(name)))
+      for (int hosts : {1, 3})
+        for (double factor : {1e-3, 1e-2, 0.1, 0.4, 10.0, 1e3}) {
+          Cluster c = scaled(name, hosts, link, factor);
+          if (validate(c) || c.devices() < 2) continue;
+          std::string what = name + " x " + std::to_string(hosts) + ", " + link.name + " x " +
+                             std::to_string(factor);
+          Profile p = profile_of(c);
+          topology::Fabric f(c);
+          auto g = collective::make_nccl_group(f, all_of(c), {}, p.compute.capability);
+          EXPECT_GE(g.system.graphs.by_algorithm[0].channels, 1) << what;
+          EXPECT_GE(g.system.graphs.by_algorithm[1].channels, 1) << what;
+          for (Operation op : kOps)
+            for (std::int64_t bytes : kSizes) {
+              auto choice = nccl::choose(g.system, g.settings, op, bytes);
+              ASSERT_TRUE(choice) << what;
+              Duration price = collective::nccl_price(g, p, Level::Mid, op, *choice, {bytes}).total;
+              EXPECT_GT(price.ps, 0) << what;
+              EXPECT_LT(price.ps, kForever) << what;
+            }
+        }
+}
+
+TEST(NcclLinks, SlowerIsNeverFasterOnTheSameChannels) {
+  for (const std::string& name : gpu_clusters())
+    for (const LinkOf& link : links_of(test::cluster(name)))
+      for (int hosts : {1, 3}) {
+        std::map<std::string, Duration>
+            faster;  // by kinds of links, algorithm, protocol, operation and size
+        for (double factor : {1e3, 30.0, 5.0, 2.0, 1.0, 0.7, 0.4, 0.1, 0.01, 1e-3}) {
+          Cluster c = scaled(name, hosts, link, factor);
+          if (validate(c) || c.devices() < 2) continue;
+          Profile p = profile_of(c);
+          Cluster whole = scaled(name, hosts, link, 1);
+          topology::Fabric shipped(whole);
+          auto graphs = collective::make_nccl_group(shipped, all_of(c), {}, p.compute.capability)
+                            .system.graphs;
+          topology::Fabric f(c);
+          auto g = collective::make_nccl_group(f, all_of(c), {}, p.compute.capability, &graphs);
+          std::string kinds = kinds_of(f);
+          for (Operation op : kOps)
+            for (std::int64_t bytes : kSizes)
+              for (const nccl::Candidate& k : nccl::candidates(g.system, g.settings, op, bytes)) {
+                if (!k.estimate_us) continue;
+                nccl::Choice choice =
+                    nccl::complete(g.system, g.settings, op, k.algorithm, k.protocol, bytes);
+                Duration now = collective::nccl_price(g, p, Level::Mid, op, choice, {bytes}).total;
+                std::string what = std::string(name_of(k.algorithm)) + "/" + name_of(k.protocol) +
+                                   " of " + ddpsim::name_of(op) + ", " + std::to_string(bytes) +
+                                   " bytes";
+                auto [it, first] = faster.emplace(kinds + what, now);
+                // A picosecond or two: each part of a price is rounded.
+                EXPECT_GE(now.ps + 2, it->second.ps) << name << " x " << hosts << ", " << link.name
+                                                     << " x " << factor << ": " << what;
+                it->second = std::max(it->second, now);
+              }
+        }
+      }
+}
+
+}  // namespace
+}  // namespace ddpsim
