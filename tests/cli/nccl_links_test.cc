@@ -33,6 +33,13 @@ TEST(SlowLinks, HaveAPrediction) {
   }
 }
 
+// A step of weeks: a few of them do not fit into the clock.
+TEST(SlowLinks, WithWhichAStepTakesWeeksAreRefused) {
+  Outcome o = ddpsim({"predict", "--workload", "vgg16", "--cluster", "gpu-ethernet-10g", "--set", "cluster.link.bandwidth=1kb/s"});
+  EXPECT_EQ(o.code, 2) << o.out << o.err;
+  EXPECT_TRUE(has(o.err, "has 1 kb/s, with which a few steps take longer than 106 days")) << o.err;
+}
+
 TEST(HugeOperations, HaveAPrice) {
   for (const char* op : {"all_reduce", "all_gather", "broadcast", "all_to_all", "send_recv"}) {
     Outcome o = ddpsim({"explain", "--op", op, "--bytes", "9000000TB", "--cluster", "hgx-h100"});
