@@ -205,7 +205,7 @@ class RecordingTest(unittest.TestCase):
         environment = {k: v for k, v in os.environ.items() if k != "RANK"}
         done = subprocess.run([sys.executable, str(SCRIPT), "--model", "mlp784-50-10", "--batch", "4", "--out", "/tmp/never"], env=environment, capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
-        self.assertIn("torchrun --nproc-per-node", done.stderr)
+        self.assertIn("torchrun --nproc_per_node", done.stderr)
 
 
 if __name__ == "__main__":
