@@ -72,6 +72,11 @@ bool exists(const std::string& path) {
   return fs::is_regular_file(path, e);
 }
 
+bool same_place(const std::string& a, const std::string& b) {
+  std::error_code e;
+  return fs::equivalent(a, b, e) && !e;
+}
+
 void check_place(const std::string& path) {
   std::error_code e;
   if (fs::is_directory(path, e)) throw InputError{path, "cannot be written: it is a folder; name a file in it"};

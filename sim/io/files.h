@@ -14,6 +14,8 @@ void write_file(const std::string& path, const std::string& text);
 // Every member of gzip data. `name`: of what it is, for errors. Throws InputError.
 std::string gunzip(const std::string& name, const std::string& packed);
 bool exists(const std::string& path);
+// Whether both paths lead to one file or folder that exists.
+bool same_place(const std::string& a, const std::string& b);
 // Throws InputError if no file could be made at this path: its folder is missing, or it is a folder itself.
 void check_place(const std::string& path);
 // With all folders above it. Throws InputError if it cannot be made.
