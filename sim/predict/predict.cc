@@ -365,7 +365,9 @@ Prediction predict(const Question& q, const Options& given) {
   Duration undisturbed = scale((r.times.forward + r.times.backward) * q.scenario.plan.accumulation_steps + r.times.optimizer, slowest);
   out.slowed = std::max(Duration{}, out.summary.forward + out.summary.backward + out.summary.optimizer - undisturbed);
   out.single_rank_step = single_rank_step(q, r.times);
-  out.scaling_efficiency = ratio(out.single_rank_step, typical);
+  constexpr Duration kLeast{1'000'000};  // of computation: not even a kernel's launch is as short
+  bool idle = r.times.forward + r.times.backward < kLeast;
+  out.scaling_efficiency = idle ? 0 : ratio(out.single_rank_step, typical);
   find_interval(q, options, out);
   double jitter = ratio(step, typical);
   out.efficiency_low *= jitter;
