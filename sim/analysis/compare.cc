@@ -172,6 +172,12 @@ void judge(const Run& measured, const CompareOptions& o, Comparison& c) {
     c.verdict = Agreement::Outside;
     c.reason = "the step is predicted " + per_cent(c.error) + (c.error > 0 ? " too long" : " too short") + ", tolerance " + per_cent(o.tolerance);
   }
+  double most = std::max(o.ambiguous, o.tolerance);
+  bool too_far = c.verdict == Agreement::Ambiguous && !(std::abs(c.error) <= most);
+  c.failed = c.verdict == Agreement::Outside || too_far;
+  if (too_far)
+    c.reason += "; all the same it fails: the step is predicted " + per_cent(c.error) +
+                (c.error > 0 ? " too long" : " too short") + ", more than " + per_cent(most);
 }
 
 }  // namespace

@@ -30,9 +30,13 @@ std::vector<BucketEnd> bucket_ends(const Run& run);
 enum class Agreement : std::uint8_t { Within, Outside, Ambiguous };
 const char* name_of(Agreement a);
 
+// A difference of more than this is a failure whatever the quality of the measurement: no noise that was seen here explains it.
+inline constexpr double kMostAmbiguous = 0.10;
+
 struct CompareOptions {
   double tolerance = 0.02;  // of the step, for the verdict
   bool mean = false;        // see typical_step
+  double ambiguous = kMostAmbiguous;  // |error| of the step beyond which an Ambiguous comparison fails, too; at least `tolerance`
 };
 
 struct EndError {
@@ -57,6 +61,7 @@ struct SpanRow {
 struct Comparison {
   Agreement verdict = Agreement::Ambiguous;
   std::string reason;    // of a verdict that is not Within, one sentence
+  bool failed = false;   // Outside, or Ambiguous and further off than CompareOptions::ambiguous
   std::string mismatch;  // the schedules differ: one sentence. Then the verdict is Outside, and no error below is one of timing. "" = they agree
   bool schedule_checked = false;  // false: one of the Runs recorded no collective, so nothing could be joined
   Duration predicted;
@@ -71,6 +76,7 @@ struct Comparison {
 
 // Joins communication by the operation's name, then requires equal tensors and bytes. Verdict: Outside on a mismatch; else Ambiguous if the measured Run is
 // noisy, was not made on shaped hosts ("loopback"), or cannot support the tolerance (spread / sqrt(steps) > tolerance); else by |step error|.
+// Ambiguous is no licence: `failed` where |step error| is above both CompareOptions::ambiguous and the tolerance.
 // REQUIRES: a predicted and a measured Run, each with a steady step.
 Comparison compare(const Run& predicted, const Run& measured, const CompareOptions& options = {});
 

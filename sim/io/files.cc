@@ -64,6 +64,11 @@ std::int64_t file_bytes(const std::string& path) {
   return e ? 0 : static_cast<std::int64_t>(bytes);
 }
 
+bool same_place(const std::string& a, const std::string& b) {
+  std::error_code e;
+  return fs::equivalent(a, b, e) && !e;
+}
+
 void check_place(const std::string& path) {
   std::error_code e;
   if (fs::is_directory(path, e)) throw InputError{path, "cannot be written: it is a folder; name a file in it"};

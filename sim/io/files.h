@@ -21,6 +21,8 @@ std::string gunzip(const std::string& name, const std::string& packed);
 bool exists(const std::string& path);
 // Of a regular file; 0 if there is none.
 std::int64_t file_bytes(const std::string& path);
+// Whether both paths lead to one file or folder that exists.
+bool same_place(const std::string& a, const std::string& b);
 // Throws InputError if no file could be made at this path: its folder is missing, or it is a folder itself.
 void check_place(const std::string& path);
 // With all folders above it. Throws InputError if it cannot be made.

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "sim/io/codecs.h"
+#include "sim/io/field_meant.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 
@@ -9,7 +10,7 @@ namespace {
 
 PytorchVersion read_version(const Reader& r) {
   if (r.json().is_number()) r.fail("a version is text in quotes, for example \"2.7\"");
-  return static_cast<PytorchVersion>(r.choice({"1.13", "2.0", "2.7", "2.11"}));
+  return static_cast<PytorchVersion>(r.choice({"1.13", "2.0", "2.7", "2.11", "2.12", "2.13"}));
 }
 
 void refuse_other_parallelism(const Reader& r) {
@@ -182,6 +183,9 @@ Setting parse_setting(const std::string& text) {
   else {
     s.target = Target::Scenario;
     bool top = head == "ranks" || head == "rank_order" || head == "slow_ranks" || head == "jitter" || head == "other_jobs" || head == "compute" || head == "plan";
+    if (std::string field = field_meant(head); s.path.size() == 1 && !field.empty())
+      throw InputError{"--set " + text, field == "workload" ? "a plan has no \"" + head + "\"; write --workload " + value
+                                                            : "a plan has no \"" + head + "\"; write " + field + "=" + value};
     if (s.path.size() == 1 && names_variable(head)) s.path.insert(s.path.begin(), "environment");
     if (!top) s.path.insert(s.path.begin(), "plan");
   }

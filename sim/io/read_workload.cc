@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "sim/io/codecs.h"
 
 namespace ddpsim::io {
@@ -40,6 +42,21 @@ std::vector<Duration> read_durations(const Reader& r) {
   return out;
 }
 
+// How passes of the bare step varied: their 10th and 90th percentile over their median.
+void read_spread(const Reader& raw, StepTimes& t) {
+  if (!raw.has("step_plain")) return;
+  std::vector<std::int64_t> steps = raw.at("step_plain").integers();
+  if (steps.empty()) return;
+  for (std::int64_t v : steps)
+    if (v <= 0) raw.at("step_plain").fail("a step takes more than no time");
+  std::sort(steps.begin(), steps.end());
+  std::size_t n = steps.size();
+  auto middle = static_cast<double>(steps[(n - 1) / 2]) / 2 + static_cast<double>(steps[n / 2]) / 2;
+  auto ranked = [&](std::size_t rank) { return static_cast<double>(steps[rank]) / middle; };
+  t.quick = std::min(1.0, ranked((n + 9) / 10 - 1));
+  t.slow = std::max(1.0, ranked((9 * n + 9) / 10 - 1));
+}
+
 StepTimes read_times(const Reader& r) {
   r.only({"forward_ps", "backward_ps", "optimizer_ps", "ready_ps", "host_forward_ps", "host_backward_ps", "host_optimizer_ps", "host_ready_ps", "core_ps", "modules",
           "raw", "instrumented_excess", "notes"});
@@ -51,6 +68,7 @@ StepTimes read_times(const Reader& r) {
   if (r.has("core_ps")) t.core = {r.at("core_ps").integer()};
   if (t.core.ps < 0) r.at("core_ps").fail("a time is not negative");
   if (r.has("instrumented_excess")) t.instrumented_excess = r.at("instrumented_excess").number();
+  if (r.has("raw")) read_spread(r.at("raw"), t);
   if (r.has("host_ready_ps")) {
     HostTimes h;
     h.forward = {r.at("host_forward_ps").integer()};

@@ -8,6 +8,8 @@ OrderedJson write_explanation(const predict::Explanation& e) {
   j["kind"] = "explain";
   j["step_ps"] = e.step.ps;
   j["actor"] = e.actor;
+  j["straggler"] = nullptr;
+  if (e.straggler) j["straggler"] = {{"rank", e.straggler->rank}, {"factor", e.straggler->factor}, {"step_ps", e.straggler->step.ps}};
   j["words"] = e.words;
   j["path"] = OrderedJson::array();
   for (const auto& p : e.path)

@@ -60,7 +60,7 @@ OrderedJson page_document(const Json& document) {
 
 OrderedJson page_levers(const std::vector<predict::Lever>& levers) {
   OrderedJson out = OrderedJson::array();
-  for (const predict::Lever& l : levers) out.push_back({{"change", l.change}, {"command", l.command}, {"step_ps", l.step.ps}});
+  for (const predict::Lever& l : levers) out.push_back({{"change", l.change}, {"command", l.command}, {"step_ps", l.step.ps}, {"samples", l.samples}});
   return out;
 }
 

@@ -1,21 +1,6 @@
 #include "sim/io/write_prediction.h"
 
-#include <map>
-
 namespace ddpsim::io {
-namespace {
-
-// Picoseconds as microseconds, six decimals at most, exactly.
-OrderedJson us(std::int64_t ps) { return OrderedJson(static_cast<double>(ps) / 1e6); }
-
-OrderedJson event(const char* phase, int pid, int tid, const std::string& name, std::int64_t ps) {
-  return {{"ph", phase}, {"pid", pid}, {"tid", tid}, {"name", name}, {"ts", us(ps)}};
-}
-
-const char* category(OpKind k) { return is_communication(k) ? "communication" : k == OpKind::Launch ? "host" : "compute"; }
-
-}  // namespace
-
 OrderedJson write_summary(const predict::Prediction& p) {
   const analysis::Summary& s = p.summary;
   OrderedJson j;
@@ -34,11 +19,15 @@ OrderedJson write_summary(const predict::Prediction& p) {
   j["overlap"] = s.overlap;
   j["samples_per_s"] = p.samples_per_s;
   j["single_rank_step_ps"] = p.single_rank_step.ps;
-  j["scaling_efficiency"] = p.scaling_efficiency;
+  // A workload that computes nothing has none.
+  auto efficiency = [&](double v) { return p.scaling_efficiency > 0 ? OrderedJson(v) : OrderedJson(nullptr); };
+  j["scaling_efficiency"] = efficiency(p.scaling_efficiency);
   j["peak_memory_bytes"] = p.state_bytes.count;
   j["peak_memory_covers"] = "parameters, gradients, buckets, optimizer state, buffers; not activations";
   j["basis"] = p.measured ? "measured" : "datasheet";
   j["profile"] = p.run.profile;
+  j["scaling_efficiency_low"] = efficiency(p.efficiency_low);
+  j["scaling_efficiency_high"] = efficiency(p.efficiency_high);
   if (!p.busiest_link.name.empty())
     j["busiest_link"] = {{"name", p.busiest_link.name}, {"bandwidth_bits_per_s", p.busiest_link.bandwidth.bits_per_s}, {"busy", p.busiest_link.busy}};
   j["extrapolated"] = p.extrapolated;
@@ -72,60 +61,6 @@ OrderedJson write_prediction(const predict::Prediction& p) {
   out["summary"] = write_summary(p);
   out["run"] = write_run(p.run);
   return out;
-}
-
-std::string write_trace(const Run& run) {
-  OrderedJson events = OrderedJson::array();
-  std::map<int, bool> seen;
-  int flow = 0;
-  for (const Span& s : run.spans) {
-    if (!seen[s.actor]) {
-      seen[s.actor] = true;
-      std::string name = s.count > 1 ? "rank " + std::to_string(s.actor) + " (and " + std::to_string(s.count - 1) + " alike)" : "rank " + std::to_string(s.actor);
-      events.push_back({{"ph", "M"}, {"pid", s.actor}, {"name", "process_name"}, {"args", {{"name", name}}}});
-      for (Lane l : {Lane::Host, Lane::Compute, Lane::Comm, Lane::Worker, Lane::Callback}) {
-        events.push_back({{"ph", "M"}, {"pid", s.actor}, {"tid", static_cast<int>(l)}, {"name", "thread_name"}, {"args", {{"name", name_of(l)}}}});
-      }
-    }
-    int tid = static_cast<int>(s.lane);
-    std::int64_t begin = (s.begin - run.spans_from).ps;
-    std::int64_t end = (s.end - run.spans_from).ps;
-    std::int64_t ready = (s.ready - run.spans_from).ps;
-    // Two of Gloo's workers may be busy at once: complete events of one thread must nest, so collectives are drawn as asynchronous slices.
-    if (s.lane == Lane::Worker || s.lane == Lane::Callback) {
-      OrderedJson b = event("b", s.actor, tid, s.op, begin);
-      OrderedJson e = event("e", s.actor, tid, s.op, end);
-      b["cat"] = e["cat"] = category(s.kind);
-      b["id"] = e["id"] = ++flow;
-      b["args"] = {{"bytes", s.bytes}, {"algorithm", s.algorithm}, {"waited_us", us(begin - ready)}};
-      events.push_back(std::move(b));
-      events.push_back(std::move(e));
-    } else {
-      OrderedJson x = event("X", s.actor, tid, s.op, begin);
-      x["dur"] = us(end - begin);
-      x["cat"] = category(s.kind);
-      x["args"] = {{"bytes", s.bytes}};
-      if (!s.algorithm.empty()) x["args"]["algorithm"] = s.algorithm, x["args"]["waited_us"] = us(begin - ready);
-      events.push_back(std::move(x));
-    }
-    if (s.kind == OpKind::AllReduce || s.kind == OpKind::GradAllReduce) {
-      int id = ++flow;
-      for (auto [phase, at] : {std::pair{"s", ready}, std::pair{"t", begin}, std::pair{"f", end}}) {
-        OrderedJson f = event(phase, s.actor, tid, s.op, at);
-        f["cat"] = "bucket";
-        f["id"] = id;
-        if (*phase == 'f') f["bp"] = "e";
-        if (*phase == 's' && s.lane == Lane::Comm) f["tid"] = static_cast<int>(Lane::Compute);
-        if (*phase == 's' && s.lane == Lane::Worker) f["tid"] = static_cast<int>(Lane::Host);
-        events.push_back(std::move(f));
-      }
-    }
-  }
-  OrderedJson out;
-  out["displayTimeUnit"] = "ms";
-  out["otherData"] = {{"key", run.key}, {"profile", run.profile}, {"simulator", run.simulator_version}};
-  out["traceEvents"] = std::move(events);
-  return out.dump() + "\n";
 }
 
 }  // namespace ddpsim::io

@@ -46,7 +46,7 @@ OrderedJson write_tuning(const predict::Tuning& t, const predict::Scaling* scali
   if (t.bound) j["lower_bound"] = {{"compute_ps", t.bound->compute.ps}, {"communication_ps", t.bound->communication.ps}, {"tail_ps", t.bound->tail.ps}};
   j["partition"] = nullptr;
   if (t.partition)
-    j["partition"] = {{"buckets", t.partition->buckets}, {"step_ps", t.partition->step.ps}, {"model_ps", t.partition->model.ps}, {"bucket_cap_mb_list", t.partition->list}};
+    j["partition"] = {{"buckets", t.partition->buckets}, {"step_ps", t.partition->step.ps}, {"model_ps", t.partition->model.ps}, {"bucket_cap_mb_list", t.partition->list}, {"warning", strategy::kCapListWarning}};
   if (!t.no_partition.empty()) j["no_partition"] = t.no_partition;
   j["other"] = nullptr;
   if (t.other_best) {
@@ -56,7 +56,7 @@ OrderedJson write_tuning(const predict::Tuning& t, const predict::Scaling* scali
   }
   j["recommended_step_ps"] = t.recommended_step.ps;
   j["levers"] = OrderedJson::array();
-  for (const predict::Lever& l : t.levers) j["levers"].push_back({{"change", l.change}, {"command", l.command}, {"step_ps", l.step.ps}});
+  for (const predict::Lever& l : t.levers) j["levers"].push_back({{"change", l.change}, {"command", l.command}, {"step_ps", l.step.ps}, {"samples", l.samples}});
   if (scaling) j["scaling"] = write_scaling(*scaling);
   j["lines"] = t.lines;
   j["verdict"] = t.verdict;

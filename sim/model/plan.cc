@@ -13,7 +13,7 @@ const char* name_of(Backend b) {
   return kNames[static_cast<std::size_t>(b)];
 }
 const char* name_of(PytorchVersion v) {
-  constexpr std::array<const char*, 4> kNames{"1.13", "2.0", "2.7", "2.11"};
+  constexpr std::array<const char*, 6> kNames{"1.13", "2.0", "2.7", "2.11", "2.12", "2.13"};
   return kNames[static_cast<std::size_t>(v)];
 }
 const char* name_of(CommHook h) {

@@ -16,7 +16,7 @@ namespace ddpsim {
 enum class System : std::uint8_t { PytorchDdp, Averaging };
 // Tcp: ddpsim's own executor (calib): plain rings and trees over TCP; collectives in launch order, `tcp_streams` in flight.
 enum class Backend : std::uint8_t { Nccl, Gloo, Tcp };
-enum class PytorchVersion : std::uint8_t { V1_13, V2_0, V2_7, V2_11 };
+enum class PytorchVersion : std::uint8_t { V1_13, V2_0, V2_7, V2_11, V2_12, V2_13 };
 enum class CommHook : std::uint8_t { None, AllReduce, Fp16Compress, Bf16Compress };
 enum class Granularity : std::uint8_t { PerParameter, Flat };
 

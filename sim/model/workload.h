@@ -65,6 +65,9 @@ struct StepTimes {
   Duration core;    // core time of the whole step; 0 = unknown. Less than its duration where layers are slept, or wait for a core
   int at_once = 0;  // a layer profile: ranks that ran on the same machine while these times were taken; 0 = a capture of the model by itself
   double instrumented_excess = 0;  // capture only: instrumented / plain step - 1
+  // Capture only: 80 % of its passes took between `quick` and `slow` times their median; 1 = alike, or not said. 0 < quick <= 1 <= slow
+  double quick = 1;
+  double slow = 1;
 };
 
 struct Optimizer {

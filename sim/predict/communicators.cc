@@ -14,7 +14,9 @@ const char* shipped_nccl(PytorchVersion v) {
     case PytorchVersion::V1_13:
     case PytorchVersion::V2_0: return "2.14.3";
     case PytorchVersion::V2_7: return "2.26.2";
-    case PytorchVersion::V2_11: return "2.28.9";
+    case PytorchVersion::V2_11:
+    case PytorchVersion::V2_12:  // not read: taken as 2.11's, the newest whose cost model is known
+    case PytorchVersion::V2_13: return "2.28.9";
   }
   return "2.28.9";
 }

@@ -15,6 +15,7 @@ using analysis::Interval;
 std::int64_t overlap(const std::vector<Interval>& list, std::int64_t from, std::int64_t to) { return analysis::overlap_length(list, {{from, to}}); }
 
 constexpr const char* kCopies = "copies out of buckets";
+constexpr const char* kDivisions = "averages of what was reduced";  // of a system without buckets
 
 bool is_gradient(OpKind k) { return k == OpKind::AllReduce || k == OpKind::GradAllReduce; }
 
@@ -40,6 +41,7 @@ class Explainer {
     expose(out);
     over_time(out);
     ask_what_helps(out);
+    ask_without_straggler(out);
     put_into_words(out);
     return out;
   }
@@ -108,6 +110,7 @@ class Explainer {
       default: return is_collective(op(i).kind) ? Sort::Collective : Sort::Other;
     }
   }
+  const char* copies() const { return q_.scenario.plan.system == System::PytorchDdp ? kCopies : kDivisions; }
   std::string tell(Sort sort, std::uint32_t last) const {
     const StepProgram& s = played_.program.steady;
     switch (sort) {
@@ -116,7 +119,7 @@ class Explainer {
         bool named = op(last).subject < played_.program.tensor_names.size() && (op(last).kind == OpKind::Backward || op(last).kind == OpKind::Accumulate || op(last).kind == OpKind::CopyIn);
         return named ? "backward until " + played_.program.tensor_names[op(last).subject] : "backward to its end";
       }
-      case Sort::CopyOut: return kCopies;
+      case Sort::CopyOut: return copies();
       case Sort::Optimizer: return "optimizer";
       case Sort::Host: return "the host thread launches " + name_of(played_.program, s, op(last).subject);
       case Sort::Collective: return is_gradient(op(last).kind) ? "all-reduce of " + bucket_name(last) : name_of(played_.program, s, last);
@@ -252,6 +255,17 @@ class Explainer {
     }
   }
 
+  void ask_without_straggler(Explanation& out) const {
+    auto slow = slowest_rank(q_.scenario);
+    if (!slow) return;
+    Scenario even = q_.scenario;
+    even.slow_ranks.clear();
+    Duration step = steady_period({q_.workload, q_.fabric, q_.profile, even}, Level::Mid, options_);
+    constexpr double kWorthSaying = 0.002;
+    if (static_cast<double>((out.step - step).ps) < kWorthSaying * static_cast<double>(out.step.ps)) return;
+    out.straggler = Straggler{slow->first, slow->second, step};
+  }
+
   static std::string subject(const PathPart& p) { return p.what.substr(p.what.find("of ") + 3); }
 
   // One clause a part; all-reduces one after another are one, with the copies between them.
@@ -264,7 +278,7 @@ class Explainer {
       std::size_t reductions = is_gradient(p.kind);
       while (reductions > 0) {
         bool next = last + 1 < path.size() && is_gradient(path[last + 1].kind);
-        bool after_copy = last + 2 < path.size() && path[last + 1].what == kCopies && is_gradient(path[last + 2].kind);
+        bool after_copy = last + 2 < path.size() && (path[last + 1].what == kCopies || path[last + 1].what == kDivisions) && is_gradient(path[last + 2].kind);
         if (!next && !after_copy) break;
         last += next ? 1 : 2;
         ++reductions;

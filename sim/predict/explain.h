@@ -43,8 +43,16 @@ struct Sensitivity {
   Duration step;  // with this resource 10 % faster
 };
 
+// A rank that computes longer than the fastest, and the step without any such rank.
+struct Straggler {
+  int rank = 0;
+  double factor = 1;
+  Duration step;
+};
+
 struct Explanation {
   Duration step;
+  std::optional<Straggler> straggler;  // the slowest, if the step is measurably shorter without it
   int actor = 0;                      // the rank that ends last
   std::vector<PathPart> path;
   std::vector<BucketExposure> buckets;

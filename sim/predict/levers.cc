@@ -134,10 +134,12 @@ bool spans_hosts(const Question& q) {
 }
 
 void sort(std::vector<Lever>& list) {
-  std::stable_sort(list.begin(), list.end(), [](const Lever& a, const Lever& b) { return a.step < b.step; });
+  std::stable_sort(list.begin(), list.end(), [](const Lever& a, const Lever& b) { return per_samples(a) < per_samples(b); });
 }
 
 }  // namespace
+
+Duration per_samples(const Lever& l) { return l.samples == 1 ? l.step : scale(l.step, 1 / l.samples); }
 
 std::vector<Lever> levers(const Question& q, Duration step, const Options& options, double threshold) {
   Attempts a(q, options);
@@ -176,7 +178,9 @@ std::vector<Lever> all_levers(const Question& q, const Options& options) {
     try_algorithms(q, a);
     Scenario half = q.scenario;
     halve(half);
+    std::size_t before = a.found.size();
     a.plan("half the ranks (half the samples a step)", "--ranks " + std::to_string(half.ranks), halve);
+    if (a.found.size() > before) a.found.back().samples = static_cast<double>(half.ranks) / q.scenario.ranks;
     bool hosts = spans_hosts(q);
     a.found.push_back({hosts ? "a network between hosts twice as fast" : "links inside the host twice as fast", "",
                        step_if_faster(q, hosts ? Resource::Network : Resource::Inside, 2, options)});

@@ -8,6 +8,7 @@
 #include "sim/predict/link_use.h"
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/roofline.h"
+#include "sim/strategy/knobs.h"
 #include "sim/strategy/lower.h"
 #include "sim/model/version.h"
 
@@ -156,9 +157,9 @@ double normal(std::uint64_t& state) {
 
 // A rank's compute is slower or faster by one factor for a whole step. Within a step the slowest member of a class is the one that every collective
 // waits for; that the others may start the next step earlier is left out.
-std::vector<Duration> play_jitter(const Prepared& r, const Question& q, const Options& options) {
+std::vector<Duration> play_jitter(const Prepared& r, const Question& q, Level level, const Options& options) {
   const Jitter& j = *q.scenario.jitter;
-  SimulationOptions so = simulation_options(q, Level::Mid, options);
+  SimulationOptions so = simulation_options(q, level, options);
   auto classes = fold_ranks(q.scenario, so.fold_links);
   std::uint64_t state = j.seed;
   std::vector<double> factors(static_cast<std::size_t>(q.scenario.ranks));
@@ -177,6 +178,56 @@ std::vector<Duration> play_jitter(const Prepared& r, const Question& q, const Op
   std::vector<Duration> out;
   for (std::size_t k = 1; k < s.steps.size(); ++k) out.push_back(s.steps[k].end - s.steps[k - 1].end);
   return out;
+}
+
+// REQUIRES: not empty.
+Duration mean(const std::vector<Duration>& steps) {
+  Duration sum;
+  for (Duration d : steps) sum += d;
+  return {sum.ps / static_cast<std::int64_t>(steps.size())};
+}
+
+// One rank without a data-parallel wrapper: forward, backward, optimizer, on the fastest rank.
+Duration single_rank_step(const Question& q, const StepTimes& t) {
+  int micro_steps = q.scenario.plan.accumulation_steps;
+  bool all_named = static_cast<int>(q.scenario.slow_ranks.size()) == q.scenario.ranks;
+  double fastest = all_named ? 1e300 : 1;
+  for (const auto& [rank, factor] : q.scenario.slow_ranks) fastest = std::min(fastest, factor);
+  Duration step = scale((t.forward + t.backward) * micro_steps + t.optimizer, fastest);
+  if (!t.host) return step;
+  return std::max(step, (t.host->forward + t.host->backward) * micro_steps + t.host->optimizer);
+}
+
+double ratio(Duration part, Duration whole) {
+  return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0;
+}
+
+// Whether computation takes what it takes; on emulated hosts it may be slept to the picosecond.
+bool computes(const Question& q) { return q.scenario.real_compute || q.fabric.cluster().emulated_on_cores == 0; }
+
+// The interval of the step and of the efficiency. A profile that was held to executed steps knows better how far they were off than the spread of its parts does;
+// of how a capture's passes varied it knows nothing.
+void find_interval(const Question& q, const Options& options, Prediction& out) {
+  Duration step = out.summary.step;
+  out.step_low = out.step_high = step;
+  double efficiency = ratio(out.single_rank_step, step);
+  out.efficiency_low = out.efficiency_high = efficiency;
+  double residual = q.profile.step_residual;
+  if (residual > 0) {
+    out.step_low = scale(step, 1 - residual);
+    out.step_high = scale(step, 1 + residual);
+    out.efficiency_low = efficiency / (1 + residual);
+    out.efficiency_high = std::max(efficiency, std::min(1.0, efficiency / (1 - residual)));
+  }
+  if (residual > 0 ? !interval_from_levels(q) : !options.interval) return;
+  for (Level level : {Level::High, Level::Low}) {
+    Duration end = steady_period(q, level, options);
+    out.step_low = std::min(out.step_low, end);
+    out.step_high = std::max(out.step_high, end);
+    double there = ratio(single_rank_step(q, step_times(q.workload, q.profile, level)), end);
+    out.efficiency_low = std::min(out.efficiency_low, there);
+    out.efficiency_high = std::max(out.efficiency_high, there);
+  }
 }
 
 LinkUse busiest_link(const Prepared& r, const Question& q, Duration step) {
@@ -258,9 +309,28 @@ double message_count(const Question& q) {
   return kSteps * total;
 }
 
+std::optional<std::pair<int, double>> slowest_rank(const Scenario& s) {
+  constexpr double kNoticed = 1.02;
+  double fastest = static_cast<int>(s.slow_ranks.size()) == s.ranks ? 1e300 : 1;
+  std::optional<std::pair<int, double>> slowest;
+  for (const auto& [rank, factor] : s.slow_ranks) {
+    fastest = std::min(fastest, factor);
+    if (!slowest || factor > slowest->second) slowest = {rank, factor};
+  }
+  return slowest && slowest->second > kNoticed * fastest ? slowest : std::nullopt;
+}
+
+bool interval_from_levels(const Question& q) {
+  const StepTimes& t = q.workload.times;
+  bool varied = q.workload.basis == Basis::Captured && (t.quick < 1 || t.slow > 1);
+  return q.profile.step_residual <= 0 || (varied && computes(q));
+}
+
 Duration steady_period(const Question& q, Level level, const Options& given) {
   Communicators own;
-  return play(q, level, steady_only(keeping(given, own)), false).step;
+  const Options options = steady_only(keeping(given, own));
+  if (!options.jitter || !q.scenario.jitter) return play(q, level, options, false).step;
+  return mean(play_jitter(prepare(q, level, strategy::Steps::SteadyOnly, options), q, level, options));
 }
 
 SteadyStep steady_step(const Question& q, Level level, const Options& given) {
@@ -298,45 +368,30 @@ Prediction predict(const Question& q, const Options& given) {
   out.summary.step = played.step;  // beside other jobs a mean; the summary's parts are the last step's
   out.beside = played.beside;
   Duration step = out.summary.step;
-  // A profile that was held to executed steps knows better how far they were off than the spread of its parts does.
-  if (q.profile.step_residual > 0) {
-    out.step_low = scale(step, 1 - q.profile.step_residual);
-    out.step_high = scale(step, 1 + q.profile.step_residual);
-  } else if (!options.interval) {
-    out.step_low = out.step_high = step;
-  } else {
-    out.step_low = std::min(step, steady_period(q, Level::High, options));
-    out.step_high = std::max(step, steady_period(q, Level::Low, options));
-  }
-  if (q.scenario.jitter) out.jitter_steps = play_jitter(r, q, options);
-  Duration typical = step;
-  if (!out.jitter_steps.empty()) {
-    Duration sum;
-    for (Duration d : out.jitter_steps) sum += d;
-    typical = {sum.ps / static_cast<std::int64_t>(out.jitter_steps.size())};
-  }
+  if (q.scenario.jitter) out.jitter_steps = play_jitter(r, q, Level::Mid, options);
+  Duration typical = out.jitter_steps.empty() ? step : mean(out.jitter_steps);
   double samples = static_cast<double>(q.workload.batch) * q.scenario.plan.accumulation_steps * q.scenario.ranks;
   out.samples_per_s = samples / (static_cast<double>(typical.ps) / 1e12);
-  // One rank without a data-parallel wrapper: forward, backward, optimizer.
-  out.single_rank_step = (r.times.forward + r.times.backward) * q.scenario.plan.accumulation_steps + r.times.optimizer;
   double slowest = 1;
   if (auto it = q.scenario.slow_ranks.find(out.summary.actor); it != q.scenario.slow_ranks.end()) slowest = it->second;
   Duration undisturbed = scale((r.times.forward + r.times.backward) * q.scenario.plan.accumulation_steps + r.times.optimizer, slowest);
   out.slowed = std::max(Duration{}, out.summary.forward + out.summary.backward + out.summary.optimizer - undisturbed);
-  double fastest = static_cast<int>(q.scenario.slow_ranks.size()) == q.scenario.ranks ? 1e300 : 1;
-  for (const auto& [rank, factor] : q.scenario.slow_ranks) fastest = std::min(fastest, factor);
-  out.single_rank_step = scale(out.single_rank_step, fastest);
-  if (r.times.host) {
-    const HostTimes& h = *r.times.host;
-    out.single_rank_step = std::max(out.single_rank_step, (h.forward + h.backward) * q.scenario.plan.accumulation_steps + h.optimizer);
-  }
-  out.scaling_efficiency = static_cast<double>(out.single_rank_step.ps) / static_cast<double>(typical.ps);
+  out.single_rank_step = single_rank_step(q, r.times);
+  constexpr Duration kLeast{1'000'000};  // of computation: not even a kernel's launch is as short
+  bool idle = r.times.forward + r.times.backward < kLeast;
+  out.scaling_efficiency = idle ? 0 : ratio(out.single_rank_step, typical);
+  find_interval(q, options, out);
+  double jitter = ratio(step, typical);
+  out.efficiency_low *= jitter;
+  out.efficiency_high *= jitter;
   out.state_bytes = state_bytes(q.workload, q.scenario.plan);
   out.measured = q.profile.measured();
   out.fitted = q.profile.step_residual > 0;
   if (q.scenario.ranks > 1) out.busiest_link = busiest_link(r, q, step);
   if (r.program.backend == Backend::Nccl && q.scenario.ranks > 1 && !r.comm().nccl)
     out.extrapolated.push_back("the profile names no compute capability, so NCCL's choice is not known: a ring, at the profile's own latencies");
+  if (q.scenario.plan.system == System::PytorchDdp && !q.scenario.plan.bucket_cap_mb_list.empty())
+    out.extrapolated.push_back(std::string("bucket_cap_mb_list is ") + strategy::kCapListWarning);
   if (out.beside && !out.beside->complete)
     out.extrapolated.push_back("steps of this job and of another differ too much to simulate two of the longer with all of the shorter: what they share is in this number only in part");
   return out;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "sim/analysis/summarize.h"
@@ -42,6 +43,7 @@ struct Options {
   bool fold = true;
   bool warmup = true;                // the Run has the first steps, too, which differ from steady ones; false: only if the answer depends on them. It is the same
   bool names = true;                 // of operations and tensors in the Run
+  bool jitter = false;               // steady_period: the mean of the scenario's steps with jitter, where it has some; false: the step without it
   bool interval = true;              // also predict at both ends of the Profile's ranges; false: step_low = step_high = the step, unless the Profile is fitted
   std::optional<Mechanism> without;  // a mechanism to take out of the Program: for tests of the tests
   Communicators* known = nullptr;    // of this fabric and profile, from questions before this one; null = none
@@ -59,7 +61,9 @@ struct Prediction {
   Duration step_low;   // optimistic end of the 80 % interval
   Duration step_high;  // pessimistic end
   double samples_per_s = 0;
-  double scaling_efficiency = 1;  // one rank's step without communication / this step
+  double scaling_efficiency = 1;  // one rank's step without communication / this step; 0 = a workload that computes nothing has none
+  double efficiency_low = 1;      // with the same ranges as the step's interval; without one (Options::interval): as scaling_efficiency
+  double efficiency_high = 1;
   Duration single_rank_step;
   Duration slowed;  // computation's extra time beside collectives that hold SMs
   Bytes state_bytes;  // per device: parameters, gradients, buckets, optimizer state, buffers; activations are not known
@@ -78,6 +82,13 @@ Problem check(const Question& q, Communicators* known = nullptr);
 Prediction predict(const Question& q, const Options& options = {});
 
 // Only the steady period, at one level: what levers and tuning call. At Level::Mid predict()'s step.
+// The slowest rank and its factor, if it computes more than 2 % longer than the fastest does.
+std::optional<std::pair<int, double>> slowest_rank(const Scenario& s);
+
+// Of Prediction's interval: whether it takes the steps at both ends of the ranges. False where a
+// profile that was held to executed steps says all of it.
+bool interval_from_levels(const Question& q);
+
 Duration steady_period(const Question& q, Level level = Level::Mid, const Options& options = {});
 
 // One steady step: its Program, and when each of its operations ran. Spans are those of the Program's operations in their order, class after class.
@@ -103,11 +114,14 @@ struct Lever {
   std::string change;   // "bucket_cap_mb=50"
   std::string command;  // flags that try it, at the fidelity of `step`
   Duration step;
+  double samples = 1;   // of a step, over the question's: with other ranks a shorter step is no gain by itself
 };
+// What the question's samples take with it: a lever's step where both have as many.
+Duration per_samples(const Lever& l);
 // Levers sorted by gain, those that help by at least `threshold` of the step first; the others left out. `step`: the question's own, predicted with
 // these options.
 std::vector<Lever> levers(const Question& q, Duration step, const Options& options = {}, double threshold = 0.005);
-// Every lever that applies, sorted by its step, also what a plan cannot set: other algorithms, a faster network, fewer ranks, no overlap. No bucket caps.
+// Every lever that applies, sorted by per_samples(), also what a plan cannot set: other algorithms, a faster network, fewer ranks, no overlap. No bucket caps.
 std::vector<Lever> all_levers(const Question& q, const Options& options = {});
 
 }  // namespace ddpsim::predict

@@ -17,17 +17,25 @@ using strategy::KnobValue;
 
 constexpr double kFlat = 0.01;
 
+std::string number_text(double v) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.10g", v);
+  return text;
+}
+
 double fraction(Duration part, Duration whole) { return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0; }
 
 class Tuner {
  public:
   Tuner(const Question& q, const TuneOptions& t) : q_(q), t_(t), options_(t.options) {
     if (!options_.known) options_.known = &own_;
+    options_.jitter = true;
   }
 
   Tuning run() {
     out_.knob = t_.knob;
-    search(t_.knob, t_.only, out_.curve, out_.candidates);
+    all_ = search(t_.knob, t_.only, out_.curve);
+    out_.candidates = all_.size();
     out_.best = best_of(out_.curve);
     out_.current = point(q_.scenario.plan, strategy::value_of(q_.scenario.plan, t_.knob));
     for (CurvePoint& p : out_.curve) interval(p, with(t_.knob, *p.value));
@@ -37,7 +45,7 @@ class Tuner {
     choose();
     search_other();
     out_.recommended_step = step(out_.recommended, Level::Mid);
-    out_.bound = lower_bound(q_, options_);
+    if (!q_.scenario.jitter) out_.bound = lower_bound(q_, options_);
     if (t_.partition) find_partition(best_plan);
     if (t_.levers) {
       Scenario s = q_.scenario;
@@ -77,53 +85,78 @@ class Tuner {
   // As predict() does.
   void interval(CurvePoint& p, const Plan& plan) {
     double r = q_.profile.step_residual;
-    p.low = r > 0 ? scale(p.step, 1 - r) : std::min(p.step, step(plan, Level::High));
-    p.high = r > 0 ? scale(p.step, 1 + r) : std::max(p.step, step(plan, Level::Low));
+    p.low = r > 0 ? scale(p.step, 1 - r) : p.step;
+    p.high = r > 0 ? scale(p.step, 1 + r) : p.step;
+    if (!interval_from_levels(q_)) return;
+    for (Level level : {Level::High, Level::Low}) {
+      Duration end = step(plan, level);
+      p.low = std::min(p.low, end);
+      p.high = std::max(p.high, end);
+    }
   }
 
   Difference difference(const Plan& from, const Plan& to) {
     Difference d;
-    // How far each end of the ranges speaks against what `mid` says.
-    double contrary = 0;
+    double least = 0;  // of all levels, in the direction of `mid`
     for (auto [level, at] : {std::pair{Level::Mid, &d.mid}, std::pair{Level::Low, &d.low}, std::pair{Level::High, &d.high}}) {
       Duration before = step(from, level);
       *at = before - step(to, level);
-      double gain = fraction(*at, before);
-      if (level == Level::Mid) d.measurable = std::abs(gain) > kRepeats;
-      contrary = std::max(contrary, d.mid.ps > 0 ? -gain : gain);
+      double gain = fraction(*at, before) * (d.mid.ps < 0 ? -1 : 1);
+      least = level == Level::Mid ? gain : std::min(least, gain);
+      if (level == Level::Mid) d.measurable = gain > std::max(kRepeats, q_.profile.step_residual);
     }
-    d.measurable = d.measurable && contrary <= kRepeats;
+    d.measurable = d.measurable && least > kRepeats;
     return d;
   }
 
-  // Of settings that predict less than the current one by more than steps repeat to, the shortest that no level of the profile's ranges speaks against.
+  // Of settings that predict less than the current one by more than steps repeat to, the shortest that every level of the profile's ranges speaks for.
   void choose() {
     out_.recommended = q_.scenario.plan;
     out_.gain = difference(q_.scenario.plan, with(t_.knob, *out_.curve[out_.best].value));
-    std::vector<std::size_t> order(out_.curve.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return out_.curve[a].step < out_.curve[b].step; });
-    order.insert(order.begin(), out_.best);
-    for (std::size_t i : order) {
-      if (fraction(out_.current.step - out_.curve[i].step, out_.current.step) <= kRepeats) return;
-      Plan plan = with(t_.knob, *out_.curve[i].value);
-      Difference d = difference(q_.scenario.plan, plan);
-      if (!d.measurable || near_cliff(i)) continue;
-      out_.chosen = i;
-      out_.gain = d;
-      out_.recommended = plan;
-      return;
-    }
+    std::optional<Plan> none;
+    out_.chosen = safest(t_.knob, all_, out_.curve, none);
+    if (!out_.chosen) return;
+    out_.recommended = with(t_.knob, *out_.curve[*out_.chosen].value);
+    out_.gain = difference(q_.scenario.plan, out_.recommended);
   }
 
-  // A model that differs a little from the workload (a layer padded, a bias more) must not fall off what was just beside the recommendation.
-  bool near_cliff(std::size_t i) const {
-    constexpr double kBeside = 0.02;
-    if (!t_.only.empty()) return false;
-    const CurvePoint& p = out_.curve[i];
-    return std::any_of(out_.curve.begin(), out_.curve.end(), [&](const CurvePoint& o) {
-      return std::abs(o.value->number - p.value->number) <= kBeside * p.value->number && fraction(o.step - p.step, p.step) > kRepeats;
-    });
+  // The index of the setting to recommend, over the plan as it is and, with `also`, over that one.
+  std::optional<std::size_t> safest(const Knob& knob, const std::vector<KnobValue>& all, const std::vector<CurvePoint>& curve, const std::optional<Plan>& also) {
+    std::vector<std::size_t> order(curve.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return curve[a].step < curve[b].step; });
+    order.insert(order.begin(), best_of(curve));
+    for (std::size_t i : order) {
+      if (fraction(out_.current.step - curve[i].step, out_.current.step) <= kRepeats) break;
+      Plan plan = with(knob, *curve[i].value);
+      auto gains = [&](const Plan& over) {
+        Difference d = difference(over, plan);
+        return d.measurable && d.mid.ps > 0;
+      };
+      if (!gains(q_.scenario.plan) || (also && !gains(*also))) continue;
+      if (!near_cliff(knob, all, curve[i])) return i;
+      out_.cliffs = true;
+    }
+    return {};
+  }
+
+  // Whether a setting within kBeside has a measurably longer step. Where a user names the settings, those are all that there are.
+  bool near_cliff(const Knob& knob, const std::vector<KnobValue>& all, const CurvePoint& p) {
+    if (!t_.only.empty() || knob.unit.empty()) return false;
+    double at = p.value->number;
+    std::vector<KnobValue> beside;
+    for (const KnobValue& v : all)
+      if (v.number != at && std::abs(v.number - at) <= kBeside * at) beside.push_back(v);
+    // The buckets at both ends, which the list may name by a rounder setting further out.
+    for (double end : {at * (1 - kBeside), at * (1 + kBeside)}) {
+      double v = knob.unit == "bytes" ? std::floor(end) : end;
+      if (v > 0) beside.insert(beside.begin(), {number_text(v), v});
+    }
+    std::size_t most = std::max<std::size_t>(8, budget() / 6);
+    std::size_t stride = beside.size() / most + 1;
+    for (std::size_t i = 0; i < beside.size(); i += i < 2 ? 1 : stride)
+      if (fraction(step(with(knob, beside[i]), Level::Mid) - p.step, p.step) > kRepeats) return true;
+    return false;
   }
 
   // Simulations that a search may take: a few ten thousand messages' worth of time each at collective fidelity, all messages at the other.
@@ -135,9 +168,9 @@ class Tuner {
     return std::clamp<std::size_t>(static_cast<std::size_t>(kMessages / std::max(1.0, message_count(q_))), 16, kMost);
   }
 
-  void search(const Knob& knob, const std::vector<KnobValue>& only, std::vector<CurvePoint>& curve, std::size_t& candidates) {
+  // Fills the curve; what could have been tried.
+  std::vector<KnobValue> search(const Knob& knob, const std::vector<KnobValue>& only, std::vector<CurvePoint>& curve) {
     std::vector<KnobValue> all = only.empty() ? strategy::values(knob, q_.workload, q_.scenario.plan) : only;
-    candidates = all.size();
     std::map<std::size_t, CurvePoint> tried;
     auto attempt = [&](std::size_t i) {
       if (!tried.count(i)) tried.emplace(i, point(with(knob, all[i]), all[i]));
@@ -156,6 +189,7 @@ class Tuner {
       refine(tried, most, attempt);
     }
     for (auto& [i, p] : tried) curve.push_back(std::move(p));
+    return all;
   }
 
   // Halves the gaps beside the best points, the best first.
@@ -201,22 +235,21 @@ class Tuner {
     while (out_.flat_to + 1 < out_.curve.size() && out_.curve[out_.flat_to + 1].step <= limit) ++out_.flat_to;
   }
 
-  // The system's other knob. What it gains must be more than executed steps repeat to, over the best of the first.
+  // The system's other knob. What it gains must be more than executed steps repeat to, over what the first recommends, too.
   void search_other() {
     constexpr std::size_t kDear = 64;
     if (!t_.only.empty() || budget() < kDear) return;
     for (const Knob& k : strategy::knobs(q_.scenario.plan)) {
       if (k.name == t_.knob.name) continue;
       std::vector<CurvePoint> curve;
-      std::size_t candidates = 0;
-      search(k, {}, curve, candidates);
+      std::vector<KnobValue> all = search(k, {}, curve);
       out_.other = k;
-      out_.other_best = curve[best_of(curve)];
-      interval(*out_.other_best, with(k, *out_.other_best->value));
+      std::optional<std::size_t> better;
+      if (k.argument) better = safest(k, all, curve, out_.recommended);
+      out_.other_is_better = better.has_value();
+      out_.other_best = curve[better.value_or(best_of(curve))];
       Plan plan = with(k, *out_.other_best->value);
-      Difference over_best = difference(out_.recommended, plan);
-      Difference over_current = difference(q_.scenario.plan, plan);
-      out_.other_is_better = over_best.measurable && over_best.mid.ps > 0 && over_current.measurable && over_current.mid.ps > 0;
+      interval(*out_.other_best, plan);
       if (out_.other_is_better) out_.recommended = plan;
       return;
     }
@@ -227,6 +260,7 @@ class Tuner {
   std::vector<Partition> worth_a_simulation(const PartitionProblem& problem, const Price& price);
   TunedPartition listed(const Partition& p, const std::vector<TensorIndex>& order, const Plan& plan) const;
   void say();
+  void write_lines(const Plan& plan);
   static std::string label(const CurvePoint& p, const Knob& k) { return p.value ? k.name + "=" + p.value->text : k.name + " at its default"; }
 
   const Question& q_;
@@ -234,6 +268,7 @@ class Tuner {
   Options options_;
   Communicators own_;
   std::map<std::string, Duration> steps_;
+  std::vector<KnobValue> all_;  // settings of the searched knob that differ
   Tuning out_;
 };
 
@@ -331,11 +366,6 @@ TunedPartition Tuner::listed(const Partition& p, const std::vector<TensorIndex>&
   return out;
 }
 
-std::string number(double v) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.10g", v);
-  return text;
-}
 std::string percent(double v) {
   char text[40];
   std::snprintf(text, sizeof text, "%.1f %%", 100 * v);
@@ -350,29 +380,45 @@ void Tuner::say() {
   if (out_.curve.front().step == out_.curve.back().step && best.step == out_.curve.front().step && best.step == out_.current.step) {
     out_.verdict = out_.knob.name + " makes no difference here: every setting predicts the same step";
   } else if (stays) {
-    bool unsure = fraction(out_.gain.mid, out_.current.step) > kRepeats;
-    out_.verdict = std::string(unsure ? "no difference you could rely on, since an end of the profile's ranges has the opposite: " : "no difference you could measure: ") + label(best, out_.knob) + " predicts " + to_string(best.step) + ", the plan as it is " + to_string(out_.current.step);
+    double gain_of_best = fraction(out_.gain.mid, out_.current.step);
+    std::string steps = label(best, out_.knob) + " predicts " + to_string(best.step) + ", the plan as it is " + to_string(out_.current.step);
+    if (out_.cliffs)
+      out_.verdict = "no setting that keeps its gain: " + steps + ", and settings within " + percent(kBeside) + " of one that gains lose it again";
+    else
+      out_.verdict = "no difference you could measure: " + steps + (gain_of_best > kRepeats ? ", a gain that lies inside the profile's uncertainty" : "");
   } else {
     const CurvePoint& p = out_.other_is_better ? *out_.other_best : out_.curve[*out_.chosen];
     out_.verdict = label(p, out_.other_is_better ? out_.other : out_.knob) + " makes the step " + to_string(gain) + " (" + percent(fraction(gain, out_.current.step)) + ") shorter: " +
                    to_string(p.step) + " instead of " + to_string(out_.current.step);
+    // Nothing to paste: a script would have to reach behind the framework's interface.
+    if (!(out_.other_is_better ? out_.other : out_.knob).argument) return;
   }
-  if (plan.system == System::PytorchDdp && backend_of(plan, q_.profile.kind) != Backend::Tcp) {
-    for (const auto& [name, value] : plan.environment) out_.lines.push_back("os.environ[\"" + name + "\"] = \"" + value + "\"  # before init_process_group");
-    bool first = out_.other_is_better ? out_.other.name == "first_bucket_bytes" : t_.knob.name == "first_bucket_bytes" && !stays;
-    if (first)
-      out_.lines.push_back("torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = " + std::to_string(plan.first_bucket_bytes));
-    std::string arguments = "model, device_ids=[local_rank]";
-    if (q_.profile.kind == DeviceKind::Cpu) arguments = "model";
-    if (plan.bucket_cap_mb) arguments += ", bucket_cap_mb=" + number(*plan.bucket_cap_mb);
-    if (plan.gradient_as_bucket_view) arguments += ", gradient_as_bucket_view=True";
-    if (!plan.broadcast_buffers) arguments += ", broadcast_buffers=False";
-    if (plan.find_unused_parameters) arguments += ", find_unused_parameters=True";
-    if (plan.static_graph) arguments += ", static_graph=True";
-    out_.lines.push_back("ddp = torch.nn.parallel.DistributedDataParallel(" + arguments + ")");
-    const char* hook = plan.comm_hook == CommHook::Fp16Compress ? "fp16_compress_hook" : plan.comm_hook == CommHook::Bf16Compress ? "bf16_compress_hook" : plan.comm_hook == CommHook::AllReduce ? "allreduce_hook" : nullptr;
-    if (hook) out_.lines.push_back(std::string("ddp.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks.") + hook + ")");
+  write_lines(plan);
+}
+
+// Public arguments and variables only.
+void Tuner::write_lines(const Plan& plan) {
+  if (plan.system != System::PytorchDdp || backend_of(plan, q_.profile.kind) == Backend::Tcp) return;
+  for (const auto& [name, value] : plan.environment) out_.lines.push_back("os.environ[\"" + name + "\"] = \"" + value + "\"  # before init_process_group");
+  std::string arguments = "model, device_ids=[local_rank]";
+  if (q_.profile.kind == DeviceKind::Cpu) arguments = "model";
+  if (plan.bucket_cap_mb) arguments += ", bucket_cap_mb=" + number_text(*plan.bucket_cap_mb);
+  if (!plan.bucket_cap_mb_list.empty()) {
+    out_.lines.push_back(std::string("# bucket_cap_mb_list: ") + strategy::kCapListWarning);
+    std::string list;
+    for (double cap : plan.bucket_cap_mb_list) list += (list.empty() ? "" : ", ") + number_text(cap);
+    arguments += ", bucket_cap_mb_list=[" + list + "]";
   }
+  if (plan.gradient_as_bucket_view) arguments += ", gradient_as_bucket_view=True";
+  if (!plan.broadcast_buffers) arguments += ", broadcast_buffers=False";
+  if (plan.find_unused_parameters) arguments += ", find_unused_parameters=True";
+  if (plan.static_graph) arguments += ", static_graph=True";
+  out_.lines.push_back("ddp = torch.nn.parallel.DistributedDataParallel(" + arguments + ")");
+  const char* hook = plan.comm_hook == CommHook::Fp16Compress   ? "fp16_compress_hook"
+                     : plan.comm_hook == CommHook::Bf16Compress ? "bf16_compress_hook"
+                     : plan.comm_hook == CommHook::AllReduce    ? "allreduce_hook"
+                                                                : nullptr;
+  if (hook) out_.lines.push_back(std::string("ddp.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks.") + hook + ")");
 }
 
 }  // namespace

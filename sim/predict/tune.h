@@ -29,15 +29,17 @@ struct CurvePoint {
 };
 
 // Of two settings under one profile: what they differ in at each level of its ranges. Errors of a profile are common to both, so that a difference is better
-// known than either step.
+// known than either step; it is known to no better than where the levels agree, and a profile that was held to executed steps to no better than those.
 struct Difference {
   Duration mid;   // how much shorter the second is
   Duration low;   // with all ranges at their pessimistic end
   Duration high;
-  bool measurable = false;  // `mid` is more than executed steps repeat to, and no level says the opposite by as much
+  bool measurable = false;  // every level says the same, by more than executed steps repeat to, and `mid` is above the profile's own residual
 };
 // Executed steps of one scenario repeat to about this fraction.
 inline constexpr double kRepeats = 0.005;
+// Settings this near to one another are neighbours: a model that differs a little (a layer padded, a bias more) turns one into the other.
+inline constexpr double kBeside = 0.02;
 
 struct TunedPartition {
   std::vector<std::int64_t> buckets;  // bytes, in launch order
@@ -52,7 +54,10 @@ struct Tuning {
   std::size_t candidates = 0;     // settings that differ; the curve has those that were simulated
   std::size_t best = 0;           // index into curve: the shortest step, or one as short to a tenth of a percent with fewer buckets
   CurvePoint current;
-  std::optional<std::size_t> chosen;  // of the curve: the shortest of those that are measurably shorter than the current; none = keep that
+  // Of the curve: the shortest of those that are measurably shorter than the current, with no measurably longer step at any setting within kBeside of it;
+  // none = keep the current.
+  std::optional<std::size_t> chosen;
+  bool cliffs = false;  // some were measurably shorter, and had such a neighbour
   Difference gain;                // of the chosen, else of the best, over the current
   std::size_t flat_from = 0;      // the stretch of the curve around the best within 1 % of it
   std::size_t flat_to = 0;
@@ -61,7 +66,7 @@ struct Tuning {
   std::string no_partition;       // why there is none
   std::optional<CurvePoint> other_best;  // the system's second knob, searched by itself
   strategy::Knob other;
-  bool other_is_better = false;   // by more than executed steps repeat to
+  bool other_is_better = false;   // by more than executed steps repeat to, by the same rules; only where it is an argument (Knob::argument)
   Plan recommended;               // the current plan, if no difference could be measured
   std::vector<Lever> levers;      // of the recommended plan
   Duration recommended_step;

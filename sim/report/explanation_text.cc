@@ -15,6 +15,9 @@ double share(Duration part, Duration whole) { return whole.ps > 0 ? static_cast<
 
 // What decides, and until when.
 std::string decision(const Explanation& e) {
+  if (const auto& s = e.straggler)
+    return fmt::format("rank {} decides, which computes {:g} times as long: the others wait for it in every collective; were it as fast as they are, the step would be {:.1f} % shorter ({})", s->rank,
+                       s->factor, 100 * share(e.step - s->step, e.step), to_string(s->step));
   const predict::Sensitivity& first = e.sensitivity.front();
   double gain = share(e.step - first.step, e.step);
   if (gain < 0.002) return "no single resource decides: none of them, 10 % faster, shortens the step by 0.2 %";

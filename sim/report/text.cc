@@ -124,14 +124,14 @@ std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
   double in_flight = share(s.communication, shown_step(p));
   bool saturated = in_flight > 0 && p.busiest_link.busy / in_flight > 0.8;
   if (exposed > 0.1 && saturated) return "the network's bandwidth: " + link;
-  if (exposed > 0.1) return "communication that nothing hides (latency, or buckets that start late); " + link;
+  if (exposed > 0.1) return "communication that nothing hides (latency, or " + std::string(h.averages ? "all-reduces" : "buckets") + " that start late); " + link;
   return "computation on the device" + (link.empty() ? std::string() : "; " + link);
 }
 
 std::string interval_sentence(const Heading& h, const predict::Prediction& p) {
   return p.fitted     ? "80 % interval: how far executed steps were off"
          : p.measured ? "80 % interval from the profile's residuals"
-         : h.captured ? "the datasheet's range for network and copies; captured times vary as their file's notes say"
+         : h.captured ? "the datasheet's range for network and copies, and 80 % of the capture's passes"
                       : "the range of efficiencies that the datasheet profile states";
 }
 
@@ -147,6 +147,18 @@ std::string beside_sentence(const predict::Prediction& p) {
 std::string basis_sentence(const Heading& h, const predict::Prediction& p) {
   if (p.fitted && !p.measured) return "network fitted to executed runs, the rest from a datasheet";
   return h.basis == kDatasheet ? h.basis + ", never measured on this hardware" : h.basis;
+}
+
+std::string basis_sentence(const Profile& p) {
+  if (p.step_residual > 0 && !p.measured()) return "network fitted to executed runs, the rest from a datasheet";
+  std::string basis = basis_text(p);
+  return basis == kDatasheet ? basis + ", never measured on this hardware" : basis;
+}
+
+std::string efficiency_text(double mid, double low, double high) {
+  if (mid <= 0) return "none: the workload computes nothing";
+  std::string out = fmt::format("{:.1f} %", 100 * mid);
+  return low < high ? out + fmt::format(" ({:.1f} % to {:.1f} %)", 100 * low, 100 * high) : out;
 }
 
 std::string basis_text(const Profile& p) {
@@ -186,9 +198,10 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p, cons
     auto quantile = [&](double q) { return ms(sorted[static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)]); };
     page.line(fmt::format("     with jitter: median {}, 95th percentile {}, worst {} of {} steps", quantile(0.5), quantile(0.95), quantile(1), sorted.size()));
   }
-  page.line(fmt::format("     {} samples/s; scaling efficiency {:.1f} % (a step on one rank without DDP: {})", count_text(p.samples_per_s), 100 * p.scaling_efficiency,
-                        ms(p.single_rank_step)));
-  page.line(fmt::format("     {} of parameters, gradients, buckets and optimizer state per rank (activations not included)", to_string(p.state_bytes)));
+  std::string efficiency = efficiency_text(p.scaling_efficiency, p.efficiency_low, p.efficiency_high);
+  if (p.scaling_efficiency > 0) efficiency += fmt::format("; one rank without {}: {}", h.system, ms(p.single_rank_step));
+  page.line(fmt::format("     {} samples/s; scaling efficiency {}", count_text(p.samples_per_s), efficiency));
+  page.line(fmt::format("     {} of parameters, gradients{} and optimizer state per rank (activations not included)", to_string(p.state_bytes), h.averages ? "" : ", buckets"));
   page.line();
   where_time_goes(page, p);
   buckets(page, p);
@@ -226,11 +239,13 @@ std::string prediction_csv(const Heading& h, const predict::Prediction& p) {
   const analysis::Summary& s = p.summary;
   std::string out =
       "workload,cluster,plan,profile,basis,step_ps,step_low_ps,step_high_ps,forward_ps,backward_ps,ddp_ps,exposed_communication_ps,communication_ps,optimizer_ps,"
-      "idle_ps,overlap,samples_per_s,scaling_efficiency,buckets\n";
-  out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(h.workload), csv_field(h.cluster), csv_field(h.plan),
+      "idle_ps,overlap,samples_per_s,scaling_efficiency,buckets,scaling_efficiency_low,scaling_efficiency_high\n";
+  // A workload that computes nothing has no efficiency.
+  auto number = [&](double v) { return p.scaling_efficiency > 0 ? fmt::format("{}", v) : std::string(); };
+  out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(h.workload), csv_field(h.cluster), csv_field(h.plan),
                      csv_field(h.profile), p.measured ? "measured" : "datasheet", s.step.ps, p.step_low.ps, p.step_high.ps, s.forward.ps, s.backward.ps,
-                     s.ddp.ps, s.exposed_communication.ps, s.communication.ps, s.optimizer.ps, s.idle.ps, s.overlap, p.samples_per_s, p.scaling_efficiency,
-                     s.buckets.size());
+                     s.ddp.ps, s.exposed_communication.ps, s.communication.ps, s.optimizer.ps, s.idle.ps, s.overlap, p.samples_per_s, number(p.scaling_efficiency),
+                     s.buckets.size(), number(p.efficiency_low), number(p.efficiency_high));
   return out;
 }
 

@@ -15,6 +15,8 @@ struct Heading {
   std::string basis;      // of the profile: basis_text()
   std::string straggler;  // "rank 3, which computes 1.5 times as long ...", if one decides
   bool captured = false;
+  bool averages = false;          // a system without buckets
+  std::string system = "DDP";     // what one rank goes without
   std::string schedule;  // what shows that the framework issues this schedule
 };
 
@@ -31,6 +33,10 @@ std::string beside_sentence(const predict::Prediction& p);
 std::string basis_sentence(const Heading& h, const predict::Prediction& p);
 // Where a profile's numbers are from, section by section: "measured", "datasheet", "measured (tcp, reduction), the rest datasheet".
 std::string basis_text(const Profile& p);
+// What the profile's numbers are, in a sentence: "datasheet, never measured on this hardware".
+std::string basis_sentence(const Profile& p);
+// "91.8 %", with its range where it has one: "91.8 % (88.0 % to 95.1 %)"; a workload that computes nothing has none.
+std::string efficiency_text(double mid, double low, double high);
 std::string prediction_csv(const Heading& h, const predict::Prediction& p);
 
 // Four digits or more, no exponent.

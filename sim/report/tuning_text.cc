@@ -48,6 +48,18 @@ std::vector<std::size_t> shown(const Tuning& t) {
 
 std::string with_unit(const std::string& value, const strategy::Knob& k) { return k.unit.empty() ? value : value + " " + k.unit; }
 
+// What a plan's gradient all-reduces are called: averaging has no buckets.
+const char* counted(const Tuning& t) { return t.recommended.system == System::PytorchDdp ? "buckets" : "all-reduces"; }
+
+std::string behind(const strategy::Knob& k) { return k.name + " is no argument of PyTorch's (a private name of torch.distributed holds it)"; }
+
+// Why a gain is not measurable.
+std::string unsure(const Tuning& t) {
+  double gain = std::abs(share(t.gain.mid, t.current.step));
+  return gain <= predict::kRepeats ? fmt::format("not more than the {:g} % to which executed steps repeat", 100 * predict::kRepeats)
+                                   : "not more than the profile's own uncertainty (its ranges, or how far executed steps were off)";
+}
+
 // Sentences under the answer.
 std::vector<std::string> why(const Tuning& t) {
   std::vector<std::string> out;
@@ -57,10 +69,12 @@ std::vector<std::string> why(const Tuning& t) {
   if (t.knob.unit.empty()) out.back() = fmt::format("{} settings of {}; the shortest step is {} at {}", t.candidates, t.knob.name, to_string(best.step), best.value->text);
   else out.push_back(fmt::format("within 1 % of it: {} to {}", with_unit(t.curve[t.flat_from].value->text, t.knob), with_unit(t.curve[t.flat_to].value->text, t.knob)));
   if (t.chosen && *t.chosen != t.best)
-    out.push_back(fmt::format("{} is recommended instead: with it no end of the profile's ranges has a measurably longer step than the plan as it is, and no setting within 2 % of it has one", with_unit(t.curve[*t.chosen].value->text, t.knob)));
+    out.push_back(fmt::format("{} is recommended instead: its gain is measurable at both ends of the profile's ranges, too, and no setting within {:g} % of it has a measurably longer step",
+                              with_unit(t.curve[*t.chosen].value->text, t.knob), 100 * predict::kBeside));
+  if (!t.knob.argument) out.push_back(behind(t.knob) + ": there is no line to paste");
   std::string sure = fmt::format("over the plan as it is it {} {} ({:.1f} %); gain {} with the profile's ranges at their pessimistic end, {} at their optimistic one", t.gain.mid.ps < 0 ? "loses" : "gains",
                                  to_string(Duration{std::abs(t.gain.mid.ps)}), 100 * std::abs(share(t.gain.mid, t.current.step)), to_string(t.gain.low), to_string(t.gain.high));
-  out.push_back(sure + (t.gain.measurable ? "" : fmt::format(": not more than the {:g} % to which executed steps repeat, or an end that has the opposite by as much", 100 * predict::kRepeats)));
+  out.push_back(sure + (t.gain.measurable ? "" : ": " + unsure(t)));
   if (t.bound) {
     const predict::Bound& b = *t.bound;
     const char* because = b.step == b.compute ? "computation, copies and launches take that alone" : b.step == b.communication ? "the collectives take that, one after another, from the first gradient on" : "the last gradient, its reduction and the optimizer end then";
@@ -70,23 +84,32 @@ std::vector<std::string> why(const Tuning& t) {
     Duration gain = best.step - t.partition->step;
     std::string what = fmt::format("the best buckets of any sizes ({} of them, by dynamic programme, then simulated): {}", t.partition->buckets.size(), to_string(t.partition->step));
     bool worth = share(gain, best.step) > predict::kRepeats;
-    if (worth) what += fmt::format(", {} less; needs DistributedDataParallel(bucket_cap_mb_list=[{:g}]) (pytorch #169026; newer than 2.11 as far as is known, so look whether yours takes it)", to_string(gain), fmt::join(t.partition->list, ", "));
+    if (worth) what += fmt::format(", {} less; needs DistributedDataParallel(bucket_cap_mb_list=[{:g}]) ({})", to_string(gain), fmt::join(t.partition->list, ", "), strategy::kCapListWarning);
     else what += gain.ps >= 0 ? ": no gain over equal caps that you could measure" : ": no better than equal caps";
     out.push_back(what);
   } else if (!t.no_partition.empty()) {
     out.push_back("best buckets of any sizes: not searched; " + t.no_partition);
   }
-  if (t.other_best)
-    out.push_back(fmt::format("{}={} alone: {}{}", t.other.name, t.other_best->value->text, to_string(t.other_best->step), t.other_is_better ? "" : ", no better"));
+  if (t.other_best) {
+    std::string what = t.other_is_better ? "" : t.other.argument ? ", no better" : "; " + behind(t.other) + ", so that it is not recommended";
+    out.push_back(fmt::format("{}={} alone: {}{}", t.other.name, t.other_best->value->text, to_string(t.other_best->step), what));
+  }
   return out;
 }
 
 std::string lever_gain(const Tuning& t, const predict::Lever& l) {
+  if (l.samples != 1) return fmt::format("{:.1f} % samples/s", 100 * share(t.recommended_step, predict::per_samples(l)));
   Duration d = t.recommended_step - l.step;
   return d.ps >= 0 ? to_string(d) + " less" : to_string(Duration{-d.ps}) + " more";
 }
 
-bool helps(const Tuning& t, const predict::Lever& l) { return share(t.recommended_step - l.step, t.recommended_step) > predict::kRepeats; }
+// Of what has no gain in time: with fewer ranks, what it has instead.
+std::string lever_name(const Tuning& t, const predict::Lever& l) {
+  if (l.samples == 1) return l.change;
+  return fmt::format("{}: {} of now, each sample at {:.1f} % of its cost in device time", l.change, lever_gain(t, l), 100 * share(l.step, t.recommended_step));
+}
+
+bool helps(const Tuning& t, const predict::Lever& l) { return share(t.recommended_step - predict::per_samples(l), t.recommended_step) > predict::kRepeats; }
 
 std::string time_of(double seconds) { return seconds >= 3600 ? fmt::format("{:.2f} h", seconds / 3600) : seconds >= 60 ? fmt::format("{:.1f} min", seconds / 60) : fmt::format("{:.1f} s", seconds); }
 
@@ -105,14 +128,14 @@ std::string tuning_page(const TuningHeading& h, const Tuning& t, const predict::
   for (const std::string& l : t.lines) head += "  " + l + "\n";
   if (!t.lines.empty()) head += "\n";
   std::string out = h.question + "\n" + h.profile + "\n\n";
-  out += fmt::format("  {:>18} {:>8} {:>11}   {}\n", t.knob.name, "buckets", "step", "80 % interval");
+  out += fmt::format("  {:>18} {:>11} {:>11}   {}\n", t.knob.name, counted(t), "step", "80 % interval");
   for (std::size_t i : shown(t)) {
     const CurvePoint& p = t.curve[i];
     bool flat = i >= t.flat_from && i <= t.flat_to;
-    out += fmt::format("{} {:>18} {:>8} {:>11}   {} to {}\n", t.chosen == i && !t.other_is_better ? ">" : i == t.best ? "*" : flat ? "=" : " ", p.value->text, p.buckets, to_string(p.step), to_string(p.low), to_string(p.high));
+    out += fmt::format("{} {:>18} {:>11} {:>11}   {} to {}\n", t.chosen == i && !t.other_is_better ? ">" : i == t.best ? "*" : flat ? "=" : " ", p.value->text, p.buckets, to_string(p.step), to_string(p.low), to_string(p.high));
   }
   const CurvePoint& c = t.current;
-  out += fmt::format("  {:>18} {:>8} {:>11}   {} to {}\n", c.value ? "now " + c.value->text : "now (default)", c.buckets, to_string(c.step), to_string(c.low), to_string(c.high));
+  out += fmt::format("  {:>18} {:>11} {:>11}   {} to {}\n", c.value ? "now " + c.value->text : "now (default)", c.buckets, to_string(c.step), to_string(c.low), to_string(c.high));
   bool chosen = t.chosen && !t.other_is_better;
   out += chosen && *t.chosen != t.best ? "> recommended   * shortest   = within 1 % of it\n\n" : chosen ? "> recommended, and shortest   = within 1 % of it\n\n" : "* shortest   = within 1 % of it\n\n";
   for (const std::string& s : why(t)) out += "- " + s + "\n";
@@ -123,7 +146,7 @@ std::string tuning_page(const TuningHeading& h, const Tuning& t, const predict::
       out += fmt::format("  {:>16}: {}{}\n", lever_gain(t, t.levers[i]), t.levers[i].change, t.levers[i].command.empty() ? "" : "  [" + t.levers[i].command + "]");
     if (helping == 0) out += "  nothing gains 0.5 % or more\n";
     std::string rest;
-    for (std::size_t i = helping; i < t.levers.size(); ++i) rest += (rest.empty() ? "" : "; ") + t.levers[i].change;
+    for (std::size_t i = helping; i < t.levers.size(); ++i) rest += (rest.empty() ? "" : "; ") + lever_name(t, t.levers[i]);
     if (!rest.empty()) out += "  no gain: " + rest + "\n";
   }
   if (scaling) {
@@ -142,7 +165,7 @@ std::string tuning_markdown(const TuningHeading& h, const Tuning& t, const predi
     for (const std::string& l : t.lines) out += l + "\n";
     out += "```\n\n";
   }
-  out += fmt::format("| `{}` | buckets | step | 80 % interval | |\n|---|---|---|---|---|\n", t.knob.name);
+  out += fmt::format("| `{}` | {} | step | 80 % interval | |\n|---|---|---|---|---|\n", t.knob.name, counted(t));
   for (std::size_t i : shown(t)) {
     const CurvePoint& p = t.curve[i];
     bool flat = i >= t.flat_from && i <= t.flat_to;
@@ -152,7 +175,7 @@ std::string tuning_markdown(const TuningHeading& h, const Tuning& t, const predi
   for (const std::string& s : why(t)) out += "- " + s + "\n";
   if (!t.levers.empty()) {
     out += "\n| next, on top of that | step | |\n|---|---|---|\n";
-    for (const predict::Lever& l : t.levers) out += fmt::format("| {}{} | {} | {} |\n", markdown_cell(l.change), l.command.empty() ? "" : " (`" + l.command + "`)", to_string(l.step), lever_gain(t, l));
+    for (const predict::Lever& l : t.levers) out += fmt::format("| {}{} | {} | {} |\n", markdown_cell(lever_name(t, l)), l.command.empty() ? "" : " (`" + l.command + "`)", to_string(l.step), lever_gain(t, l));
   }
   if (scaling) {
     out += "\n" + cheapest(*scaling) + "\n\n| ranks | step | samples/s | of 1 rank | epoch | cost |\n|---|---|---|---|---|---|\n";
@@ -162,12 +185,13 @@ std::string tuning_markdown(const TuningHeading& h, const Tuning& t, const predi
   return out;
 }
 
-std::string tuning_csv(const Tuning& t) {
-  std::string out = "knob,value,step_ps,low_ps,high_ps,buckets,note\n";
+std::string tuning_csv(const Tuning& t, const Profile& profile) {
+  std::string out = "knob,value,step_ps,low_ps,high_ps,buckets,note,profile,basis\n";
+  std::string whose = csv_field(profile.name) + "," + csv_field(basis_sentence(profile));
   auto row = [&](const CurvePoint& p, const char* note) {
-    out += fmt::format("{},{},{},{},{},{},{}\n", t.knob.name, p.value ? p.value->text : "", p.step.ps, p.low.ps, p.high.ps, p.buckets, note);
+    out += fmt::format("{},{},{},{},{},{},{},{}\n", t.knob.name, p.value ? p.value->text : "", p.step.ps, p.low.ps, p.high.ps, p.buckets, note, whose);
   };
-  for (std::size_t i = 0; i < t.curve.size(); ++i) row(t.curve[i], i == t.best ? "shortest" : i >= t.flat_from && i <= t.flat_to ? "flat" : "");
+  for (std::size_t i = 0; i < t.curve.size(); ++i) row(t.curve[i], t.chosen == i && !t.other_is_better ? "recommended" : i == t.best ? "shortest" : i >= t.flat_from && i <= t.flat_to ? "flat" : "");
   row(t.current, "current");
   return out;
 }

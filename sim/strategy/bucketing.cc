@@ -13,11 +13,13 @@ namespace {
 constexpr std::int64_t kDefaultCap = 25 * kMiB;
 constexpr std::int64_t kBroadcastGroup = 250 * kMiB;
 
-constexpr std::array<PytorchBehaviour, 4> kBehaviour{{
+constexpr std::array<PytorchBehaviour, 6> kBehaviour{{
     {true, false, false, false},  // 1.13
     {true, true, false, true},    // 2.0
     {false, true, false, true},   // 2.7
     {false, true, true, true},    // 2.11
+    {false, true, true, true},    // 2.12: batched_grad_copy (PR #176638) is new, and off
+    {false, true, true, true},    // 2.13
 }};
 
 std::int64_t bytes_of(double mib) { return static_cast<std::int64_t>(mib * 1024 * 1024); }

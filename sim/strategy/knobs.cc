@@ -36,7 +36,7 @@ KnobValue number(const Knob& k, double v) {
 }  // namespace
 
 std::vector<Knob> knobs(const Plan& plan) {
-  if (plan.system == System::PytorchDdp) return {{"bucket_cap_mb", "MiB"}, {"first_bucket_bytes", "bytes"}};
+  if (plan.system == System::PytorchDdp) return {{"bucket_cap_mb", "MiB"}, {"first_bucket_bytes", "bytes", false}};
   return {{"granularity", ""}, {"async_op", ""}};
 }
 

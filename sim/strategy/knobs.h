@@ -17,6 +17,7 @@ struct KnobValue {
 struct Knob {
   std::string name;         // upstream
   std::string unit;         // "MiB", "bytes"; "" = a choice
+  bool argument = true;     // of the framework's public interface; false: set behind its back
 };
 
 // Of the plan's system; the first is the one that decides most.
@@ -31,6 +32,9 @@ Plan with(const Plan& plan, const Knob& knob, const KnobValue& value);
 
 // What was typed, if it is a setting of the knob.
 std::optional<KnobValue> parse_value(const Knob& knob, const std::string& text);
+
+// Of bucket_cap_mb_list, wherever it is shown: who pastes it must look first.
+inline constexpr const char* kCapListWarning = "pytorch #169026; newer than 2.11 as far as is known, so look whether yours takes it";
 
 // One setting for each list of buckets that the knob can make, ascending, each the roundest of those that make the same list. Buckets change at finitely many
 // caps; where there are more than `most`, those that lie near to one another are left out.

@@ -387,6 +387,15 @@ TEST_F(Validate, CompareShowsOnePairOperationByOperation) {
   Outcome strict = ddpsim({"compare", at("whole.json"), m, "--tolerance", "0.005"});
   EXPECT_EQ(strict.code, 1);
   EXPECT_NE(strict.err.find("too short, tolerance 0.500 %"), std::string::npos) << strict.err;
+  // Noisy and far off: a gate must not pass it.
+  for (double factor : {1.05, 1.5}) {
+    add("noisy.json", scenario(3), {factor, [](MeasuredRun& r) { r.quality.verdict = Verdict::Noisy; }});
+    Outcome o = ddpsim({"compare", at("whole.json"), at("runs/noisy.json")});
+    EXPECT_EQ(o.code, factor > 1.1 ? 1 : 0) << o.err;
+    EXPECT_NE(o.out.find("verdict    ambiguous"), std::string::npos) << o.out;
+    EXPECT_EQ(o.err.find("more than 10.000 %") != std::string::npos, factor > 1.1) << o.err;
+    EXPECT_EQ(ddpsim({"compare", at("whole.json"), at("runs/noisy.json"), "--ambiguous", "0.6"}).code, 0);
+  }
   Outcome swapped = ddpsim({"compare", m, at("whole.json")});
   EXPECT_EQ(swapped.code, 2);
   EXPECT_NE(swapped.err.find("ddpsim compare PREDICTED MEASURED"), std::string::npos);

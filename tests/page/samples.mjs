@@ -18,7 +18,7 @@ export function sweep(caps = 25, hosts = 20, bandwidths = 20) {
         const values = [cap, n, `${gbps}Gb/s`, bad ? null : step, bad ? null : Math.round(32 * n / (step / 1e12)), bad ? null : 2e10 / step, bad ? `cluster.hosts=${n}: no such cluster <at ${gbps} Gb/s>` : ""];
         values.forEach((v, i) => data[i].push(v));
       }
-  return { kind: "sweep", version: "0", title: "resnet50 on ethernet: 3 axes", scenario: { workload: "resnet50", plan: { system: "pytorch_ddp" } }, columns, data };
+  return { kind: "sweep", version: "0", title: "resnet50 on ethernet: 3 axes", provenance: ["profile a100.datasheet: datasheet, never measured on this hardware"], notes: [], nccl: "", scenario: { workload: "resnet50", plan: { system: "pytorch_ddp" } }, columns, data };
 }
 
 export function tune() {
@@ -28,7 +28,7 @@ export function tune() {
   });
   const best = curve.reduce((a, b) => (b.step_ps < a.step_ps ? b : a));
   return {
-    kind: "tune", version: "0", title: "resnet50 on gpu-ethernet-25g: bucket_cap_mb", knob: "bucket_cap_mb", curve, best: { value: best.value, step_ps: best.step_ps }, current: { value: 25, step_ps: curve[4].step_ps },
+    kind: "tune", version: "0", title: "resnet50 on gpu-ethernet-25g: bucket_cap_mb", question: "resnet50 on gpu-ethernet-25g: 8 ranks", profile: "a100.datasheet", basis: "datasheet, never measured on this hardware", chosen: { value: 10, step_ps: curve[3].step_ps }, notes: ["every step is a mean"], knob: "bucket_cap_mb", curve, best: { value: best.value, step_ps: best.step_ps }, current: { value: 25, step_ps: curve[4].step_ps },
     flat: { from: 2, to: 25 }, lower_bound_ps: 238_000_000_000, partition: { buckets: [8196000, 31498240, 20258816, 14300160, 9000960, 2097152], step_ps: 240_100_000_000, bucket_cap_mb_list: [7.8, 30, 19.3, 13.6, 8.6, 2] },
     levers: [{ change: "comm_hook=bf16_compress (changes numerics)", command: "--set comm_hook=bf16_compress", step_ps: 205_000_000_000 }, { change: "gradient_as_bucket_view=True", command: "--set gradient_as_bucket_view=true", step_ps: 238_500_000_000 }, { change: "overlap off", command: "--plan averaging", step_ps: 290_000_000_000 }],
     lines: ["model = DistributedDataParallel(model, bucket_cap_mb=10)"], verdict: "bucket_cap_mb=10 is best, and 2 to 25 are within 1 %: a difference between them is smaller than the interval.",

@@ -59,6 +59,10 @@ const template = readFileSync(join(folder, "page.html"), "utf8");
 inFolder("sweep.html", fill(template, sweep()));
 inFolder("tune.html", fill(template, tune()));
 
+// Nearly a hundred buckets, of which the last are exposed.
+run("predict", "--workload", "bert-large", "--cluster", "gpu-ethernet-25g", "--set", "bucket_cap_mb=5", "--html", join(out, "many.html"));
+const kNarrow = 800;
+
 // A cluster whose description would end the script element, if it were let.
 const hostile = JSON.parse(readFileSync(join(runs, "../../topologies/ethernet-10g.json"), "utf8"));
 hostile.description = "</script><script>window.hacked = 1</script><!-- & <b>";
@@ -263,6 +267,7 @@ const cases = {
     const data = sweep();
     await numbers(page, "sweep", data, 20);
     equal(data.data[0].length, 10000, "sweep: rows");
+    check((await page.textContent("main")).includes("Profile a100.datasheet: datasheet, never measured on this hardware"), "sweep: nothing says whose the numbers are");
     const best = Math.min(...data.data[3].filter((v) => v !== null));
     equal(await page.locator('[data-key^="data.3."]').first().getAttribute("data-value"), String(best), "sweep: the best row");
     const names = () => page.evaluate(() => [window.ddpsim.charts.lines.echart.getOption().xAxis[0].name, window.ddpsim.charts.heat.echart.getOption().xAxis[0].name]);
@@ -282,6 +287,9 @@ const cases = {
   async tune() {
     const page = await open("tune");
     await numbers(page, "tune", tune(), 10);
+    const said = await page.textContent("main");
+    check(said.includes("Profile a100.datasheet: datasheet, never measured on this hardware") && said.includes("Every step is a mean"), "tune: nothing says whose the numbers are");
+    equal(await page.locator('[data-key="chosen.value"]').first().textContent(), "10", "tune: the headline is what is recommended");
     const marks = await page.evaluate(() => { const s = window.ddpsim.charts.curve.echart.getOption().series[1]; return [s.markArea.data[0][0].xAxis, s.markArea.data[0][1].xAxis, s.markLine.data[0].yAxis]; });
     equal(JSON.stringify(marks), JSON.stringify([tune().flat.from, tune().flat.to, tune().lower_bound_ps]), "tune: flat region and bound");
     check((await tooltip(page, "curve", [25, tune().current.step_ps])).includes(time(tune().current.step_ps)), "tune: no tooltip on the curve");
@@ -289,6 +297,58 @@ const cases = {
     const svg = readFileSync(await saved.path(), "utf8");
     check(saved.suggestedFilename() === "ddpsim-curve.svg" && svg.startsWith("<svg") && svg.includes("bucket_cap_mb"), "tune: the curve is not saved as SVG");
     await page.close();
+  },
+  async many() {
+    const page = await open("many");
+    const data = JSON.parse(await page.locator("#ddpsim-data").textContent());
+    const worst = data.exposed_ps.indexOf(Math.max(...data.exposed_ps));
+    const name = data.summary.buckets[worst].name.replace("allreduce/", "");
+    // What the reader came for is on the first screen, in the first view of the waterfall and at the top of its table.
+    const headline = await page.locator(".figures").boundingBox();
+    check(headline.y + headline.height < 900 && (await page.locator(".figures").textContent()).includes(name), `many: ${name} is exposed the most and not in the headline`);
+    const rows = await page.evaluate(() => { const z = window.ddpsim.charts.buckets.echart.getOption().dataZoom[2]; return [z.startValue, z.endValue]; });
+    check(rows[0] <= worst + 1 && worst + 1 <= rows[1], `many: rows ${rows} are in view, row ${worst + 1} is exposed the most`);
+    check((await page.locator('[aria-label="Gradient all-reduces"] tbody tr').first().textContent()).startsWith(name), "many: the table does not begin with it");
+    // The navigator is the step's; what ran ahead of it is shown when it is asked for.
+    const zoom = () => page.evaluate(() => { const o = window.ddpsim.charts.timeline.echart.getOption(); return [o.dataZoom[0].start, o.xAxis[0].min]; });
+    equal(JSON.stringify(await zoom()), JSON.stringify([0, 0]), "many: the timeline's navigator");
+    await page.locator("label", { hasText: "launched before the step" }).locator("input").check();
+    await settle(page);
+    const ahead = await zoom();
+    check(ahead[0] === 0 && ahead[1] < 0, `many: what was launched before the step is not shown: ${ahead}`);
+    await page.close();
+  },
+  // No button lies over a selector, however the controls wrap; every label can be read on its cell.
+  async narrow() {
+    for (const scheme of ["light", "dark"]) {
+      const page = await open("sweep", scheme);
+      await page.setViewportSize({ width: kNarrow, height: 900 });
+      await settle(page);
+      const boxes = (selector) => page.$$eval(selector, (nodes) => nodes.map((n) => n.getBoundingClientRect()).map((r) => [r.left, r.top, r.right, r.bottom]));
+      const over = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
+      const [buttons, selectors] = [await boxes(".save button"), await boxes(".control")];
+      check(buttons.length >= 4 && selectors.length >= 4, "narrow: no buttons, or no selectors");
+      check(!buttons.some((a) => selectors.some((b) => over(a, b))), `narrow: a button covers a selector at ${kNarrow} px`);
+      // An axis of few values, so that labels are drawn; then the other end of the colours.
+      for (const result of ["0", "1"]) {
+        await page.locator("label", { hasText: "Result" }).locator("select").selectOption(result);
+        await settle(page);
+        const worst = await page.evaluate(() => {
+          const series = window.ddpsim.charts.heat.echart.getModel().getSeriesByIndex(0);
+          const data = series.getData();
+          const parse = (c) => (c.startsWith("#") ? [1, 3, 5].map((i) => parseInt(c.slice(i, i + 2), 16)) : c.match(/[\d.]+/g).slice(0, 3).map(Number));
+          const luminance = (c) => parse(c).map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+          const ratios = [];
+          for (let i = 0; i < data.count(); ++i) {
+            const [x, y] = [luminance(data.getItemVisual(i, "style").fill), luminance(data.getRawDataItem(i).label.color)];
+            ratios.push((Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05));
+          }
+          return Math.min(...ratios);
+        });
+        check(worst >= 4, `narrow: ${scheme}: a label of the heat map has contrast ${worst}`);
+      }
+      await page.close();
+    }
   },
   async big() {
     const page = await openFast("big");

@@ -253,6 +253,42 @@ class ScalingTest(unittest.TestCase):
         self.assertEqual(len(w["times"]["raw"]["forward"]), 2)
         self.assertTrue(any(n.startswith("the 2 quietest of 8 pairs") for n in w["times"]["notes"]))
 
+    def test_interruption_keeps_what_was_measured(self) -> None:
+        model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 2))
+        for after, pairs in ((9, 2), (10, 3), (11, 3)):  # passes; 4 of warm-up
+            calls = 0
+            real = dc.Step.run
+
+            def run(step: Any, instrument: bool = False) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls > after:
+                    raise KeyboardInterrupt
+                return real(step, instrument=instrument)
+
+            with mock.patch.object(dc.Step, "run", run):
+                w = dc.capture(model, torch.randn(4, 8), warmup=2, repeats=30)
+            self.assertEqual(len(w["times"]["raw"]["step_plain"]), pairs)
+            self.assertTrue(any(n.startswith(f"interrupted: {pairs} pairs") for n in w["times"]["notes"]), w["times"]["notes"])
+            self.assertNotIn("modules", w["times"])
+        with mock.patch.object(dc.Step, "run", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+            dc.capture(model, torch.randn(4, 8))
+
+    def test_progress_says_how_long(self) -> None:
+        progress = dc.Progress()
+        progress.begin -= 20
+        progress.said -= 20
+        out = io.StringIO()
+        with contextlib.redirect_stderr(out):
+            progress.show(4, 3, 15)
+        self.assertRegex(out.getvalue(), r"3 of 15 quiet pairs of passes, 4 in all; about 60 s left, 280 s if other")
+
+    def test_reference_blas_is_said(self) -> None:
+        for reference in (True, False):
+            with mock.patch.object(dc, "reference_blas", lambda: reference):
+                w = dc.capture(nn.Linear(4, 2), torch.randn(4, 4), repeats=2, warmup=0)
+            self.assertEqual(dc.REFERENCE_BLAS in w["times"]["notes"], reference)
+
     def test_cuda_clock(self) -> None:
         """Device offsets come from events, host offsets from the host thread (with stand-ins for torch.cuda)."""
         class Event:

@@ -201,11 +201,22 @@ class RecordingTest(unittest.TestCase):
         self.assertEqual({s["op"] for s in run["spans"] if s["op"].startswith("allreduce/")},
                          {"allreduce/fc1.weight", "allreduce/fc1.bias", "allreduce/fc2.weight", "allreduce/fc2.bias"})
 
+    def test_a_factory_is_found_where_it_is_said_to_be(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "elsewhere.py").write_text("import torch\ndef make():\n    return torch.nn.Linear(4, 2), (torch.randn(3, 4),), None, None\n")
+            flags = ("--factory", "elsewhere:make", "--steps", "2", "--passes", "1")
+            codes, said, _ = record(1, *flags)
+            self.assertEqual(codes, [2])
+            self.assertIn("(looked in ", said[0])
+            codes, said, run = record(1, *flags, "--import-from", folder)
+            self.assertEqual(codes, [0], said)
+            self.assertEqual(len(run["layers"]["arrival"]), 2)
+
     def test_without_ranks_it_says_how(self):
         environment = {k: v for k, v in os.environ.items() if k != "RANK"}
         done = subprocess.run([sys.executable, str(SCRIPT), "--model", "mlp784-50-10", "--batch", "4", "--out", "/tmp/never"], env=environment, capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
-        self.assertIn("torchrun --nproc-per-node", done.stderr)
+        self.assertIn("torchrun --nproc_per_node", done.stderr)
 
 
 if __name__ == "__main__":

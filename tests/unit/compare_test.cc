@@ -115,6 +115,28 @@ TEST(Compare, WhatCannotBeJudgedIsAmbiguous) {
   EXPECT_EQ(compare(predicted(), wide).verdict, Agreement::Ambiguous);
 }
 
+// Ambiguous is no licence: a run that is a third off fails, however noisy it was.
+TEST(Compare, WhatIsFarOffFailsHoweverAmbiguous) {
+  auto noisy = [](std::int64_t late) {
+    ddpsim::Run m = measured(late);
+    m.quality = {Verdict::Noisy, 0.001, 0, 3, {"3 cores were busy with other work"}};
+    return m;
+  };
+  Comparison near = compare(predicted(), noisy(80));  // -7.4 %
+  EXPECT_EQ(near.verdict, Agreement::Ambiguous);
+  EXPECT_FALSE(near.failed);
+  for (std::int64_t late : {500, -250}) {
+    Comparison far = compare(predicted(), noisy(late));
+    EXPECT_EQ(far.verdict, Agreement::Ambiguous);
+    EXPECT_TRUE(far.failed);
+    EXPECT_NE(far.reason.find("more than 10.000 %"), std::string::npos) << far.reason;
+    EXPECT_FALSE(compare(predicted(), noisy(late), {0.02, false, 0.5}).failed);
+    EXPECT_FALSE(compare(predicted(), noisy(late), {0.5, false}).failed) << "inside the tolerance";
+  }
+  EXPECT_FALSE(compare(predicted(), measured(10)).failed);
+  EXPECT_TRUE(compare(predicted(), measured(100)).failed);
+}
+
 TEST(Compare, AnotherScheduleIsAMismatchAndNoTimingError) {
   auto mismatch = [](auto change) {
     ddpsim::Run m = measured();

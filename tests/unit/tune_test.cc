@@ -130,6 +130,53 @@ TEST(Tune, StaysWhereNothingCouldBeMeasured) {
   EXPECT_NE(t.verdict.find("difference"), std::string::npos) << t.verdict;
 }
 
+// A profile that was off by more than the gain cannot tell the two apart.
+TEST(Tune, GainsInsideTheProfilesUncertaintyAreNone) {
+  Job j(sizes({700, 3, 90, 5120, 512, 20, 13000, 5, 64, 300}), {8'000'000'000}, 4);
+  j.scenario.plan.bucket_cap_mb = 0.01;
+  predict::Tuning sure = j.tune();
+  ASSERT_TRUE(sure.gain.measurable);
+  ASSERT_TRUE(sure.chosen);
+  j.profile.step_residual = 1.5 * static_cast<double>(sure.gain.mid.ps) / static_cast<double>(sure.current.step.ps);
+  predict::Tuning unsure = j.tune();
+  EXPECT_FALSE(unsure.gain.measurable);
+  EXPECT_FALSE(unsure.chosen);
+  EXPECT_EQ(unsure.verdict.rfind("no difference you could measure", 0), 0u) << unsure.verdict;
+}
+
+// Each level of the ranges must agree: here the optimistic one has a network on which buckets do not matter.
+TEST(Tune, GainsAtOneEndOnlyAreNone) {
+  Job j(sizes({700, 3, 90, 5120, 512, 20, 13000, 5, 64, 300}), {8'000'000'000}, 4);
+  j.scenario.plan.bucket_cap_mb = 100;
+  ASSERT_TRUE(j.tune().gain.measurable);
+  for (auto& [name, t] : j.profile.transports) t.efficiency = {1, 1, 1};
+  j.profile.transports.begin()->second.efficiency.high = 1e6;
+  predict::Tuning t = j.tune();
+  EXPECT_LT(t.gain.high.ps * 200, t.current.step.ps);
+  EXPECT_FALSE(t.gain.measurable);
+  EXPECT_FALSE(t.chosen);
+}
+
+// The shortest step beside a longer one: the rule of the neighbours, at the level of the search.
+TEST(Tune, NothingRecommendedHasALongerNeighbour) {
+  Random random(11);
+  for (int k = 0; k < 6; ++k) {
+    std::vector<std::int64_t> kib;
+    for (std::size_t i = 0; i < 14; ++i) kib.push_back(static_cast<std::int64_t>(20 + random.below(6000u)));
+    Job j(sizes(kib), {4'000'000'000}, 4);
+    j.scenario.plan.bucket_cap_mb = k % 2 == 0 ? 0.05 : 100;
+    predict::Tuning t = j.tune();
+    if (!t.chosen) continue;
+    const predict::CurvePoint& p = t.curve[*t.chosen];
+    for (double beside : {0.9805, 0.985, 0.99, 1.01, 1.015, 1.0195}) {
+      Scenario s = j.scenario;
+      s.plan.bucket_cap_mb = p.value->number * beside;
+      Duration step = predict::steady_period({j.workload, j.fabric, j.profile, s});
+      EXPECT_LE(static_cast<double>(step.ps), 1.0051 * static_cast<double>(p.step.ps)) << k << ": " << p.value->text << " * " << beside;
+    }
+  }
+}
+
 // Buckets that wait for one another, on ranks of which one is late: what is exposed is what predict says.
 TEST(Explain, ExposesABucketForAsLongAsPredictDoes) {
   Job j(sizes({7000, 3000, 9000, 5120, 5120, 2000, 13000, 500, 6400, 3000}), {8'000'000'000}, 4);

@@ -16,6 +16,7 @@ struct Flags {
   std::string predicted;
   std::string measured;
   std::string tolerance;
+  std::string ambiguous;
   analysis::CompareOptions options;
   OutputFlags output;
 };
@@ -36,7 +37,7 @@ Run open_run(const std::string& path, RunKind wanted) {
 double ms(Duration d) { return static_cast<double>(d.ps) / 1e9; }
 
 io::OrderedJson json_of(const analysis::Comparison& c) {
-  io::OrderedJson j{{"verdict", analysis::name_of(c.verdict)}, {"reason", c.reason}, {"mismatch", c.mismatch}, {"schedule_checked", c.schedule_checked},
+  io::OrderedJson j{{"verdict", analysis::name_of(c.verdict)}, {"failed", c.failed}, {"reason", c.reason}, {"mismatch", c.mismatch}, {"schedule_checked", c.schedule_checked},
                     {"predicted_ps", c.predicted.ps}, {"measured_ps", c.measured.ps}, {"error", c.error}};
   auto ends = [](const std::vector<analysis::EndError>& v) {
     io::OrderedJson out = io::OrderedJson::array();
@@ -107,19 +108,21 @@ void add_compare(CLI::App& app, Terminal& t) {
   c->add_option("predicted", flags->predicted, "predicted Run, or the output of ddpsim predict --format json; may be gzip")->required();
   c->add_option("measured", flags->measured, "measured Run; may be gzip")->required();
   c->add_option("--tolerance", flags->tolerance, "of the step's relative error, for the verdict; default 0.02");
+  c->add_option("--ambiguous", flags->ambiguous, "an ambiguous comparison (a noisy run, loopback) fails beyond this relative error, too; default 0.10, at least the tolerance");
   c->add_flag("--mean", flags->options.mean, "the step is the mean of the steady steps, not their median (for steps that differ, as beside another job)");
   add_output_flags(*c, flags->output, {"table", "csv", "json", "md"});
   add_html_flag(*c, flags->output);
   c->callback([&t, flags] {
     check_html(flags->output);
     flags->options.tolerance = tolerance_of(flags->tolerance);
+    if (!flags->ambiguous.empty()) flags->options.ambiguous = parse_positive("--ambiguous", flags->ambiguous, 1e6);
     Run p = open_run(flags->predicted, RunKind::Predicted);
     Run m = open_run(flags->measured, RunKind::Measured);
     analysis::Comparison result = analysis::compare(p, m, flags->options);
     write_html(t, flags->output, [&] { return page_data(p, m, result, flags->options.tolerance); });
     const std::string& format = flags->output.format;
     write_answer(t, flags->output, format == "json" ? json_of(result).dump(1) + "\n" : format == "csv" ? csv_of(result) : format == "md" ? markdown_of(p, m, result) : table_of(p, m, result));
-    if (result.verdict != analysis::Agreement::Outside) return;
+    if (!result.failed) return;
     t.err << "ddpsim: " << flags->measured << ": " << result.reason << "\n";
     throw GateFailed{};
   });

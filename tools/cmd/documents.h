@@ -43,6 +43,13 @@ class Settings {
       if (s.target == target) out += s.text + "\n";
     return out;
   }
+  // What a document says of itself in prose is of its file, not of what they made of it.
+  std::string prose(io::Target target, const std::string& text) const {
+    std::string changes;
+    for (const io::Setting& s : list_)
+      if (s.target == target) changes += (changes.empty() ? "" : ", ") + s.text;
+    return changes.empty() || text.empty() ? text : "(of the file, before --set " + changes + ") " + text;
+  }
   void apply(io::Target target, Json& document) const {
     for (const io::Setting& s : list_)
       if (s.target == target) io::apply(s, document);

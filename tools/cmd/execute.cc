@@ -107,6 +107,10 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
   bool slow = out.predicted > Duration{2'000'000'000'000};  // fewer of long steps: they differ less
   int steps = flags.steps != 0 ? flags.steps : slow ? 4 : steps_for(out.predicted);
   options.arguments = {"--spans", slow ? "2" : "3", "--passes", slow ? "3" : l.scenario.real_compute ? "9" : "5", "--compute", l.scenario.real_compute ? "real" : "timed", "--steps", std::to_string(steps), "--plan", l.document.value("plan", io::Json::object()).dump()};
+  // A factory lies beside the question, or beside its workload, wherever the command is started.
+  for (const std::string& file : {flags.question.scenario, l.workload_file})
+    if (auto slash = file.rfind('/'); slash != std::string::npos && l.stored["workload"] != l.document["workload"])
+      options.arguments.insert(options.arguments.end(), {"--import-from", file.substr(0, slash)});
   for (const std::string& knob : flags.record) options.arguments.insert(options.arguments.end(), {"--record", knob});
   options.slow_ranks = l.scenario.slow_ranks;
   options.timeout_s = 180 + 10 * static_cast<double>(out.predicted.ps) / 1e12 * (steps + 20);

@@ -26,6 +26,12 @@ Run run_script(const Terminal& t, const Loaded& l, const ExecutedFlags& flags, c
   return calib::record_torch(l.cluster, hosts, options);
 }
 
+std::vector<std::string> run_files(const std::string& folder) {
+  std::vector<std::string> files = io::list_files(folder, {".json", ".json.gz"});
+  std::erase(files, folder + kOwnBudget);
+  return files;
+}
+
 void prepare_runs(const std::string& folder) {
   io::make_folder(folder + "/scenarios");
   io::remove_stale_temporaries(folder);  // of a run that was killed while it wrote
@@ -39,7 +45,8 @@ void add_to_runs(const std::string& folder, const std::string& prefix, const Run
 }
 
 void add_to_runs(const std::string& folder, const std::string& prefix, const Loaded& l, const Run& run) {
-  io::write_file(folder + "/scenarios/" + l.scenario_hash + ".json", l.document.dump(1) + "\n");
+  io::write_file(folder + "/scenarios/" + l.scenario_hash + ".json", l.stored.dump(1) + "\n");
+  for (const auto& [name, text] : l.beside) io::write_file(folder + "/scenarios/" + name, text);
   add_to_runs(folder, prefix + "-" + l.scenario_hash, run);
 }
 

@@ -22,6 +22,10 @@ void add_executed_flags(CLI::App& command, ExecutedFlags& flags, const std::stri
 // Runs a script of tools/python on the scenario's ranks. `options.arguments` and the rest that only the command knows are given. Throws InputError.
 Run run_script(const Terminal& t, const Loaded& l, const ExecutedFlags& flags, const std::string& script, calib::TorchOptions options = {});
 
+// A folder of Runs may have a budget of its own (ddpsim validate), which is no Run.
+inline constexpr const char* kOwnBudget = "/budget.json";
+// Files of Runs in a folder, sorted. Throws InputError if it cannot be listed.
+std::vector<std::string> run_files(const std::string& folder);
 // Makes a folder of Runs, and clears what a killed writer left there.
 void prepare_runs(const std::string& folder);
 // FOLDER/PREFIX-DATE.json.gz: a Run without a scenario.

@@ -7,6 +7,7 @@
 #include "sim/analysis/compare.h"
 #include "sim/predict/alone.h"
 #include "tools/cmd/collectives.h"
+#include "tools/cmd/executed.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -41,7 +42,7 @@ ExecutedReport judge_executed(const Terminal& t, const std::string& folder) {
   ExecutedReport r;
   std::vector<double> errors;
   std::vector<double> gloo_errors;
-  for (const std::string& file : io::list_files(folder, {".json", ".json.gz"})) {
+  for (const std::string& file : run_files(folder)) {
     auto slash = file.rfind('/');
     if (file.compare(slash + 1, 10, "allreduce-") != 0) continue;
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);

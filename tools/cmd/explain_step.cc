@@ -5,6 +5,8 @@
 
 #include "sim/io/write_explanation.h"
 #include "sim/report/explanation_text.h"
+#include "sim/report/text.h"
+#include "sim/strategy/knobs.h"
 
 namespace ddpsim::cli {
 
@@ -14,14 +16,21 @@ void explain_step(Terminal& t, const QuestionFlags& question, const OutputFlags&
     throw InputError{"#/other_jobs",
                      "explain looks at one job by itself: what the others put on the links is not in what it shows; --set other_jobs=[] explains this job alone, ddpsim predict shows its step beside the others"};
   predict::Explanation e = predict::explain(l.question(), l.options);
-  std::string heading = fmt::format("{}, batch {} per rank, {} on {}: {} rank{}; profile {}", l.workload.name, l.workload.batch, name_of(l.workload.precision), l.cluster.name,
-                                    l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s", l.profile.name);
+  std::string heading = fmt::format("{}, batch {} per rank, {} on {}: {} rank{}; profile {}: {}", l.workload.name, l.workload.batch, name_of(l.workload.precision), l.cluster.name,
+                                    l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s", l.profile.name, report::basis_sentence(l.profile));
   if (std::string nccl = nccl_text(l.scenario.plan); !nccl.empty()) heading += "; " + nccl;
   std::string note = jitter_note(l.scenario);
   if (!note.empty()) heading += "\n" + note;
   io::OrderedJson j = io::write_explanation(e);
+  j["profile"] = l.profile.name;
+  j["basis"] = report::basis_sentence(l.profile);
   j["notes"] = io::OrderedJson::array();
   if (!note.empty()) j["notes"].push_back(note);
+  if (!l.scenario.plan.bucket_cap_mb_list.empty()) {
+    std::string list = std::string("bucket_cap_mb_list is ") + strategy::kCapListWarning;
+    heading += "\n" + list;
+    j["notes"].push_back(list);
+  }
   write_answer(t, output, output.format == "json" ? j.dump(1) + "\n" : report::explanation_page(heading, e, output.format == "md"));
 }
 

@@ -10,6 +10,7 @@
 #include "calib/fit/kernels.h"
 #include "sim/analysis/compare.h"
 #include "tools/cmd/collectives.h"
+#include "tools/cmd/executed.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -31,7 +32,7 @@ struct Executed {
 // Runs of `folder` whose split is `split`, and Runs of samples (but not those to hold predictions to), each with its scenario.
 std::deque<Executed> collect(const Terminal& t, const Flags& flags) {
   std::deque<Executed> out;
-  for (const std::string& file : io::list_files(flags.runs, {".json", ".json.gz"})) {
+  for (const std::string& file : run_files(flags.runs)) {
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
     if (run.kind != RunKind::Measured || run.origin.hosts != "namespaces" || run.origin.backend != flags.backend) continue;
     if (run.origin.compute == "real" && run.evidence == EvidenceClass::Replay) continue;
@@ -60,7 +61,7 @@ Profile base_of(const Terminal& t, const Flags& flags) {
 // Kernels of one GPU: Runs of samples, without a scenario.
 void fit_gpu(Terminal& t, const Flags& flags) {
   std::deque<Run> runs;
-  for (const std::string& file : io::list_files(flags.runs, {".json", ".json.gz"})) {
+  for (const std::string& file : run_files(flags.runs)) {
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
     if (run.kind != RunKind::Measured || run.origin.backend != "cuda") continue;
     if (!runs.empty() && run.origin.gpu != runs.front().origin.gpu)

@@ -7,7 +7,7 @@
 #include "sim/io/nccl_xml.h"
 #include "sim/report/run_text.h"
 #include "sim/nccl/tuning.h"
-#include "tools/cmd/question.h"
+#include "tools/cmd/executed.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -130,6 +130,41 @@ void add_graph(CLI::App& import, Terminal& t) {
   c->callback([&t, f] { write_answer(t, f->output, text_of(io::write_nccl_graphs(io::read_nccl_graph_xml(io::read_file(f->file), f->file)))); });
 }
 
+struct RunFlags {
+  std::string file;
+  std::string folder;
+  QuestionFlags question;
+};
+
+// A Run of torchrun knows what it ran and not what it was asked: the question is given beside it.
+void import_run(Terminal& t, const RunFlags& f) {
+  Run run = io::read_run(io::parse_json(io::read_file(f.file), f.file), f.file);
+  if (run.kind != RunKind::Measured) throw InputError{f.file, "is a predicted run; a folder of Runs holds measured ones"};
+  if (!run.scenario.empty()) throw InputError{f.file, "names its scenario (" + run.scenario + ") already: copy it into the folder"};
+  if (run.steps.empty()) throw InputError{f.file, "has no steps that a prediction could be compared with"};
+  Loaded l = load(t, f.question);
+  if (run.layers) {
+    if (auto why = layers_problem(l.workload, run); !why.empty()) throw InputError{f.file, why};
+    if (run.layers->ranks != l.scenario.ranks)
+      throw InputError{f.file, "ran on " + std::to_string(run.layers->ranks) + " ranks, and the question has " + std::to_string(l.scenario.ranks) + "; --ranks says how many"};
+  }
+  run.key = l.key;
+  run.scenario = l.scenario_hash;
+  run.workload = l.workload_hash;
+  prepare_runs(f.folder);
+  add_to_runs(f.folder, run.origin.backend.empty() ? "run" : run.origin.backend, l, run);
+  t.err << "ddpsim: " << f.folder << ": " << l.key << "\n";
+}
+
+void add_run_of(CLI::App& import, Terminal& t) {
+  auto f = std::make_shared<RunFlags>();
+  CLI::App* c = import.add_subcommand("run", "A measured Run that names no scenario (ddpsim_record.py under torchrun), with its question, into a folder for ddpsim validate");
+  c->add_option("file", f->file, "the Run")->required();
+  add_question_flags(*c, f->question);
+  c->add_option("--runs", f->folder, "folder of Runs")->required();
+  c->callback([&t, f] { import_run(t, *f); });
+}
+
 }  // namespace
 
 void add_import(CLI::App& app, Terminal& t) {
@@ -138,6 +173,7 @@ void add_import(CLI::App& app, Terminal& t) {
   add_tests(*c, t);
   add_topo(*c, t);
   add_graph(*c, t);
+  add_run_of(*c, t);
 }
 
 }  // namespace ddpsim::cli

@@ -22,14 +22,14 @@ double longest_seconds(const Asked& l) {
     if (c.flops_per_sample > 0) compute += c.flops_per_sample * w.batch / peak;
   };
   for (const Layer& layer : w.layers) add(layer.forward), add(layer.backward);
-  compute += static_cast<double>((w.times.forward + w.times.backward).ps) / 1e12;
-  if (w.times.host) compute += static_cast<double>((w.times.host->forward + w.times.host->backward).ps) / 1e12;
+  compute += static_cast<double>((w.times.forward + w.times.backward).ps) / 1e12 * w.times.slow;
+  if (w.times.host) compute += static_cast<double>((w.times.host->forward + w.times.host->backward).ps) / 1e12 * w.times.slow;
   auto tensors = static_cast<double>(w.tensors.size());
   auto gradients = static_cast<double>(w.gradient_bytes().count);
   double buffers = 0;
   for (const Tensor& b : w.buffers) buffers += static_cast<double>(b.bytes().count);
   // Optimizer and copies: at most 100 passes over the gradients.
-  double once = static_cast<double>(w.times.optimizer.ps) / 1e12 + 100 * gradients / bandwidth;
+  double once = static_cast<double>(w.times.optimizer.ps) / 1e12 * w.times.slow + 100 * gradients / bandwidth;
   double overhead = static_cast<double>((p.host.launch + p.host.hook + p.host.traverse + p.memory.kernel).ps) / 1e12 * 10 * tensors;
   double slow = 1;
   for (const auto& [rank, factor] : l.scenario.slow_ranks) slow = std::max(slow, factor);
@@ -153,6 +153,7 @@ std::shared_ptr<const HardwarePart> Loader::hardware(const Place& place) {
   auto out = std::make_shared<HardwarePart>();
   Named c = inline_cluster ? Named{place.parsed.cluster_document, place.file + "#/cluster"} : place.open(home_, folder_, "cluster", "topologies", flags.cluster, place.parsed.cluster);
   out->cluster = settings.read(Target::Cluster, c, io::read_cluster);
+  out->cluster.description = settings.prose(Target::Cluster, out->cluster.description);
   Named p = named ? place.open(home_, folder_, "profile", "calib/profiles", flag, place.parsed.profile)
                   : open_document(home_, "calib/profiles", default_profile(home_, out->cluster.profile), "profile", c.file + "#/device/profile");
   out->profile = settings.read(Target::Profile, p, io::read_profile);
@@ -199,7 +200,11 @@ Asked Loader::ask(const Choice& choice) {
   out.workload = workload(place, parsed.workload);
   out.hardware = hardware(place);
   out.scenario = parsed.scenario;
-  for (OtherJob& job : out.scenario.other_jobs) job.workload = job.workload_name.empty() ? out.workload->workload : workload(place, job.workload_name)->workload;
+  out.set = !settings.of(Target::Workload).empty();
+  for (OtherJob& job : out.scenario.other_jobs) {
+    out.others.push_back(job.workload_name.empty() ? nullptr : workload(place, job.workload_name));
+    job.workload = out.others.back() ? out.others.back()->workload : out.workload->workload;
+  }
   const Cluster& cluster = out.hardware->cluster;
   if (out.scenario.ranks == 0) out.scenario.ranks = cluster.devices();
 

@@ -39,6 +39,8 @@ struct Choice {
 struct Asked {
   std::shared_ptr<const WorkloadPart> workload;
   std::shared_ptr<const HardwarePart> hardware;
+  std::vector<std::shared_ptr<const WorkloadPart>> others;  // of other_jobs; null: the same workload
+  bool set = false;   // a --set line changed the workload
   Scenario scenario;
   io::Json document;  // scenario, flags and choice applied
   predict::Options options;  // `known`: the hardware's

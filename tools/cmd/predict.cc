@@ -23,8 +23,11 @@ report::Heading heading(const Loaded& l) {
   h.workload = fmt::format("{}, batch {} per rank, {}{}", l.workload.name, l.workload.batch, name_of(l.workload.precision),
                            tf32 ? " (convolutions in TF32, as torch does by default)" : "");
   h.cluster = fmt::format("{}: {} rank{}", l.cluster.name, l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s");
+  h.averages = plan.system == System::Averaging;
+  if (h.averages) h.system = "averaging";
   if (plan.system == System::PytorchDdp) {
-    std::string cap = plan.bucket_cap_mb ? fmt::format("bucket_cap_mb={:g}", *plan.bucket_cap_mb) : "bucket_cap_mb=None (25, first bucket 1)";
+    std::string cap = !plan.bucket_cap_mb_list.empty() ? fmt::format("bucket_cap_mb_list=[{:g}]", fmt::join(plan.bucket_cap_mb_list, ", ")) :
+                      plan.bucket_cap_mb ? fmt::format("bucket_cap_mb={:g}", *plan.bucket_cap_mb) : "bucket_cap_mb=None (25, first bucket 1)";
     h.plan = fmt::format("PyTorch {} DDP over {}, {}", name_of(plan.pytorch), name_of(backend_of(plan, l.profile.kind)), cap);
     if (plan.comm_hook != CommHook::None) h.plan += fmt::format(", {}", name_of(plan.comm_hook));
     if (plan.gradient_as_bucket_view) h.plan += ", gradient_as_bucket_view";
@@ -38,8 +41,8 @@ report::Heading heading(const Loaded& l) {
   if (plan.accumulation_steps > 1) h.plan += fmt::format(", {} accumulation steps", plan.accumulation_steps);
   h.profile = l.profile.name;
   h.basis = report::basis_text(l.profile);
-  for (const auto& [rank, factor] : l.scenario.slow_ranks)
-    if (factor > 1.02) h.straggler = fmt::format("rank {}, which computes {:g} times as long: the others wait for it in every collective", rank, factor);
+  if (auto slow = predict::slowest_rank(l.scenario))
+    h.straggler = fmt::format("rank {}, which computes {:g} times as long: the others wait for it in every collective", slow->first, slow->second);
   h.captured = l.workload.basis == Basis::Captured;
   bool recorded = plan.pytorch == PytorchVersion::V1_13 && backend_of(plan, l.profile.kind) == Backend::Gloo;
   h.schedule = recorded ? "schedule checked against executed PyTorch 1.13 over Gloo"
@@ -47,10 +50,10 @@ report::Heading heading(const Loaded& l) {
   return h;
 }
 
-io::OrderedJson page_data(const Loaded& l, const predict::Prediction& p, const std::vector<predict::Lever>& levers) {
+io::OrderedJson page_data(const Loaded& l, const std::vector<std::string>& sets, const predict::Prediction& p, const std::vector<predict::Lever>& levers) {
   report::Heading h = heading(l);
   io::OrderedJson j{{"kind", "predict"}, {"title", l.workload.name + " on " + l.cluster.name}, {"ranks", l.scenario.ranks}};
-  j["heading"] = {{"workload", h.workload}, {"cluster", h.cluster}, {"plan", h.plan}, {"schedule", h.schedule}, {"limit", report::limit_sentence(h, p)},
+  j["heading"] = {{"workload", h.workload}, {"cluster", h.cluster}, {"plan", h.plan}, {"system", h.system}, {"schedule", h.schedule}, {"limit", report::limit_sentence(h, p)},
                   {"interval", report::interval_sentence(h, p)}, {"basis", report::basis_sentence(h, p)}, {"beside", report::beside_sentence(p)}};
   j["summary"] = io::write_summary(p);
   j["exposed_ps"] = io::OrderedJson::array();
@@ -59,8 +62,7 @@ io::OrderedJson page_data(const Loaded& l, const predict::Prediction& p, const s
   j["run"] = io::page_run(p.run);
   j["levers"] = io::page_levers(levers);
   j["topology"] = io::page_topology(*l.fabric, predict::link_use(l.question(), p.summary.step, l.options));
-  j["documents"] = {{"scenario", io::page_document(l.documents.scenario)}, {"workload", io::page_document(l.documents.workload)},
-                    {"cluster", io::page_document(l.documents.cluster)}, {"profile", io::page_document(l.documents.profile)}};
+  j["documents"] = page_documents(l, sets);
   return j;
 }
 
@@ -82,7 +84,7 @@ void predict_command(Terminal& t, const Flags& flags) {
     bool colour = t.out_is_terminal && flags.output.out.empty();
     text = report::prediction_page(heading(l), p, levers, colour);
   }
-  write_html(t, flags.output, [&] { return page_data(l, p, levers); });
+  write_html(t, flags.output, [&] { return page_data(l, flags.question.sets, p, levers); });
   write_answer(t, flags.output, text);
 }
 

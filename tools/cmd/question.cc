@@ -75,7 +75,9 @@ Cluster load_cluster(const Terminal& t, const std::string& name, const std::vect
   for (const io::Setting& s : settings)
     if (s.target != io::Target::Cluster) throw InputError{"--set " + s.text, "this command reads a cluster and nothing else; write cluster.PATH=VALUE"};
   Named c = open_document(home_of(t), "topologies", name, "cluster", "--cluster " + name);
-  return settings.read(io::Target::Cluster, c, io::read_cluster);
+  Cluster out = settings.read(io::Target::Cluster, c, io::read_cluster);
+  out.description = settings.prose(io::Target::Cluster, out.description);
+  return out;
 }
 
 Profile load_profile(const io::Home& home, const std::string& named) {
@@ -197,6 +199,21 @@ Workload as_recorded(const Workload& w, const Run& run) {
   return out;
 }
 
+io::OrderedJson page_documents(const Loaded& l, const std::vector<std::string>& sets) {
+  Settings settings(sets);
+  auto page = [&](io::Target target, const Json& document) {
+    io::OrderedJson out = io::page_document(document);
+    for (const char* key : {"description", "source"})
+      if (out.is_object() && out.contains(key) && out[key].is_string()) out[key] = settings.prose(target, out[key].get<std::string>());
+    return out;
+  };
+  const io::Documents& d = l.documents;
+  return {{"scenario", page(io::Target::Scenario, d.scenario)},
+          {"workload", page(io::Target::Workload, d.workload)},
+          {"cluster", page(io::Target::Cluster, d.cluster)},
+          {"profile", page(io::Target::Profile, d.profile)}};
+}
+
 Hardware load_hardware(const Terminal& t, const QuestionFlags& flags) {
   using io::Target;
   io::Home home = home_of(t);
@@ -209,6 +226,7 @@ Hardware load_hardware(const Terminal& t, const QuestionFlags& flags) {
   Named c = open_document(home, "topologies", flags.cluster, "cluster", "--cluster");
   out.cluster_file = c.file;
   out.cluster = settings.read(Target::Cluster, c, io::read_cluster);
+  out.cluster.description = settings.prose(Target::Cluster, out.cluster.description);
   if (flags.profiles.size() > 1) throw InputError{"--profile", "one profile at a time: all devices of a cluster are of one kind; give it once"};
   Named p = !flags.profiles.empty() ? open_document(home, "calib/profiles", flags.profiles[0], "profile", "--profile")
                                     : open_document(home, "calib/profiles", default_profile(home, out.cluster.profile), "profile", c.file + "#/device/profile");
@@ -217,6 +235,21 @@ Hardware load_hardware(const Terminal& t, const QuestionFlags& flags) {
     throw InputError{c.file + "#/device/kind", "the cluster's devices and profile \"" + out.profile.name + "\" are not of one kind; choose another --profile or --cluster"};
   return out;
 }
+
+namespace {
+
+// "mylm-0123456789abcdef.json", of letters that every file system has.
+std::string stored_name(const std::string& name, std::uint64_t hash) {
+  constexpr std::size_t kMost = 60;
+  std::string out = name.substr(0, kMost);
+  for (char& c : out) {
+    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+    if (!plain) c = '_';
+  }
+  return fmt::format("{}-{:016x}.json", out, hash);
+}
+
+}  // namespace
 
 Loaded load(const Terminal& t, const QuestionFlags& flags) {
   Loader loader(t, flags);
@@ -237,6 +270,7 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   const Json& cluster = asked.hardware->document;
   for (const std::string& text : {workload_text, cluster.dump(), plan_and_ranks.dump()}) hash = fnv1a(hash, text);
   out.workload_text = workload_text;
+  out.workload_file = asked.workload->file;
   out.workload_hash = fmt::format("{:016x}", fnv1a(kOffset, workload_text));
   // The whole question but the profile, in one document that stands alone but for shipped workloads.
   out.document = plan_and_ranks;
@@ -245,7 +279,18 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   out.document["cluster"] = cluster;
   for (const char* prose : {"description", "source"}) out.document["cluster"].erase(prose);
   out.document.erase("name");
-  out.scenario_hash = fmt::format("{:016x}", fnv1a(kOffset, out.document.dump()));
+  out.stored = out.document;
+  auto store = [&](Json& place, const WorkloadPart& part, const std::string& name, bool changed) {
+    bool shipped = name.find('/') == std::string::npos && !name.ends_with(".json");
+    if (shipped && !changed) return;
+    std::string text = part.document.dump();
+    place = stored_name(part.workload.name, fnv1a(kOffset, text));
+    out.beside[place.get<std::string>()] = text + "\n";
+  };
+  store(out.stored["workload"], *asked.workload, asked.workload->name, asked.set);
+  for (std::size_t k = 0; k < asked.others.size(); ++k)
+    if (asked.others[k]) store(out.stored["other_jobs"][k]["workload"], *asked.others[k], asked.others[k]->name, false);
+  out.scenario_hash = fmt::format("{:016x}", fnv1a(kOffset, out.stored.dump()));
   // The algorithm, where it is not the usual one.
   Algorithm algorithm = all_reduce_algorithm(out.scenario.plan, backend_of(out.scenario.plan, out.profile.kind));
   std::string system = name_of(out.scenario.plan.system);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,9 +60,14 @@ struct Loaded {
   Scenario scenario;
   std::string key;  // readable, with a hash of all inputs
   std::string workload_text;  // its document
+  std::string workload_file;  // where it was read
   io::Json document;          // scenario file that asks the same question: cluster and plan in it, workload by name, no profile
+  // The same for a folder of Runs: a workload that is not a shipped one as it is, is the file of
+  // `beside` that holds it, named by its contents.
+  io::Json stored;
+  std::map<std::string, std::string> beside;  // name, text
   io::Documents documents;    // as loaded, with --set applied
-  std::string scenario_hash;  // of `document`
+  std::string scenario_hash;  // of `stored`
   std::string workload_hash;  // of the workload's document
   std::shared_ptr<const topology::Fabric> fabric;
   predict::Options options;  // `known`: lives as long as the fabric that load() made, and is of that one
@@ -84,6 +90,9 @@ Hardware load_hardware(const Terminal& t, const QuestionFlags& flags);
 std::string layers_problem(const Workload& w, const Run& run);
 // The workload as a measured Run found it on its ranks: the times and the arrival of its layer profile. REQUIRES: run.layers, of the same model.
 Workload as_recorded(const Workload& w, const Run& run);
+// For a page: the documents of a question. What a file says of itself in prose is of the file, not of
+// what `sets` (--set) made of it, and says so.
+io::OrderedJson page_documents(const Loaded& l, const std::vector<std::string>& sets);
 // Flags override the scenario file. Throws InputError.
 Loaded load(const Terminal& t, const QuestionFlags& flags);
 io::Home home_of(const Terminal& t);

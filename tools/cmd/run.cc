@@ -4,6 +4,7 @@
 #include <ostream>
 #include <sstream>
 
+#include "sim/io/field_meant.h"
 #include "sim/io/files.h"
 #include "sim/io/json_reader.h"
 #include "sim/model/version.h"
@@ -44,6 +45,11 @@ std::string explain(const CLI::App& app, const std::vector<std::string>& args, c
   for (const std::string& a : args) {
     std::string flag = one_line(a.substr(0, a.find('=')));
     if (flag.rfind("--", 0) != 0 || std::find(known.begin(), known.end(), flag) != known.end()) continue;
+    bool sets = std::find(known.begin(), known.end(), "--set") != known.end();
+    if (std::string field = io::field_meant(flag.substr(2)); sets && !field.empty()) {
+      bool own = std::find(known.begin(), known.end(), "--" + field) != known.end();
+      return flag + " is not a flag of this command; write " + (own ? "--" + field + " VALUE" : "--set " + field + "=VALUE");
+    }
     std::string hint = io::nearest(flag, known);
     return flag.substr(0, 60) + " is not a flag of this command" + (hint.empty() ? "; see --help" : " (did you mean " + hint + "?)");
   }

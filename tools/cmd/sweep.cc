@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <optional>
 
 #include "sim/model/version.h"
@@ -29,6 +31,12 @@ Choice choice_at(const Sweep& s, const std::vector<std::string>& values) {
   return out;
 }
 
+// Columns of a row between the axes and the reason, with the reason's comma.
+constexpr std::size_t kResults = 19;
+constexpr const char* kFirstResult = "world_size";
+constexpr std::size_t kProfilesNamed = 6;
+
+std::string share(const std::optional<double>& v) { return v ? fmt::format("{:.6f}", *v) : ""; }
 std::string ps(const std::optional<Duration>& d) { return d ? std::to_string(d->ps) : ""; }
 
 // Who wrote an axis wrote no --set and no --ranks.
@@ -143,7 +151,14 @@ SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point) {
       row.high = p.step_high;
     }
     row.samples_per_s = p.samples_per_s;
+    row.samples = static_cast<double>(a.workload->workload.batch) * a.scenario.plan.accumulation_steps * a.scenario.ranks;
     row.scaling_efficiency = p.scaling_efficiency;
+    if (row.low && p.scaling_efficiency > 0) {
+      row.efficiency_low = p.efficiency_low;
+      row.efficiency_high = p.efficiency_high;
+    }
+    row.profile = a.hardware->profile.name;
+    row.basis = report::basis_sentence(a.hardware->profile);
     row.communication = p.summary.communication;
     row.exposed = p.summary.exposed_communication;
     row.all_reduces = static_cast<int>(p.summary.buckets.size());
@@ -246,18 +261,110 @@ std::int64_t points_of_id(const std::string& id) {
 std::string sweep_header(const Sweep& s) {
   std::string out = "point";
   for (const std::string& f : fields_of(s.axes)) out += "," + report::csv_field(f);
-  return out + ",world_size,step_ps,step_low_ps,step_high_ps,samples_per_s,scaling_efficiency,communication_ps,exposed_ps,all_reduces,largest_all_reduce,busiest_link,busiest_share,state_bytes,beyond_model,reason,sweep\n";
+  return out + ",world_size,step_ps,step_low_ps,step_high_ps,samples_per_s,scaling_efficiency,scaling_efficiency_low,scaling_efficiency_high,communication_ps,exposed_ps,all_reduces,largest_all_reduce,busiest_link,busiest_share,state_bytes,profile,basis,"
+               "beyond_model,reason,sweep\n";
 }
 
 std::string sweep_line(const Sweep& s, const SweepRow& r) {
   std::string out = std::to_string(r.point);
   for (const std::string& v : r.values) out += "," + report::csv_field(v);
   if (r.reason.empty())
-    out += fmt::format(",{},{},{},{},{:.3f},{:.6f},{},{},{},{},{},{:.6f},{},{},", r.ranks, r.step.ps, ps(r.low), ps(r.high), r.samples_per_s, r.scaling_efficiency, r.communication.ps, r.exposed.ps,
-                       r.all_reduces, report::csv_field(r.algorithm), report::csv_field(r.busiest_link), r.busiest_share, r.state.count, report::csv_field(r.beyond));
+    out += fmt::format(",{},{},{},{},{:.3f},{},{},{},{},{},{},{},{},{:.6f},{},{},{},{},", r.ranks, r.step.ps, ps(r.low), ps(r.high), r.samples_per_s,
+                       r.scaling_efficiency > 0 ? share(r.scaling_efficiency) : "", share(r.efficiency_low), share(r.efficiency_high), r.communication.ps, r.exposed.ps,
+                       r.all_reduces, report::csv_field(r.algorithm), report::csv_field(r.busiest_link), r.busiest_share, r.state.count, report::csv_field(r.profile),
+                       report::csv_field(r.basis), report::csv_field(r.beyond));
   else
-    out += ",,,,,,,,,,,,,,," + report::csv_field(r.reason);
+    out += std::string(kResults, ',') + report::csv_field(r.reason);
   return out + "," + s.id + "\n";
+}
+
+namespace {
+
+// Fields of one line of CSV, without their quotes.
+std::vector<std::string> fields_in(const std::string& line) {
+  std::vector<std::string> out(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    char c = line[i];
+    bool doubled = quoted && c == '"' && i + 1 < line.size() && line[i + 1] == '"';
+    if (doubled) out.back() += line[++i];
+    else if (c == '"') quoted = !quoted;
+    else if (c == ',' && !quoted) out.emplace_back();
+    else out.back() += c;
+  }
+  return out;
+}
+
+template <class T>
+T number_in(const std::string& text, const std::string& file) {
+  T v{};
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
+  if (error != std::errc() || end != text.data() + text.size()) throw InputError{file, "\"" + text.substr(0, 60) + "\" is no number that ddpsim sweep writes"};
+  return v;
+}
+
+}  // namespace
+
+Sweep sweep_of(const std::string& header, const std::string& file) {
+  std::vector<std::string> columns = fields_in(header);
+  Sweep s;
+  auto end = std::find(columns.begin(), columns.end(), kFirstResult);
+  for (auto c = columns.begin() + 1; c < end; ++c) {
+    s.axes.emplace_back();
+    s.axes.back().fields = {*c};
+  }
+  if (sweep_header(s) != header + "\n") throw InputError{file, "has other columns than this version of ddpsim sweep writes"};
+  return s;
+}
+
+SweepRow row_of(const Sweep& s, const std::string& line, const std::string& file) {
+  std::vector<std::string> f = fields_in(line);
+  std::size_t axes = fields_of(s.axes).size();
+  if (f.size() != 1 + axes + kResults + 1) throw InputError{file, "has a row that ddpsim sweep does not write"};
+  SweepRow r;
+  r.point = number_in<std::int64_t>(f[0], file);
+  r.values.assign(f.begin() + 1, f.begin() + 1 + static_cast<std::ptrdiff_t>(axes));
+  auto at = [&](std::size_t k) -> const std::string& { return f[1 + axes + k]; };
+  auto whole = [&](std::size_t k) { return number_in<std::int64_t>(at(k), file); };
+  auto real = [&](std::size_t k) { return number_in<double>(at(k), file); };
+  r.reason = at(kResults - 1);
+  if (!r.reason.empty()) return r;
+  r.ranks = number_in<int>(at(0), file);
+  r.step = {whole(1)};
+  if (!at(2).empty()) r.low = Duration{whole(2)};
+  if (!at(3).empty()) r.high = Duration{whole(3)};
+  r.samples_per_s = real(4);
+  r.samples = r.samples_per_s * static_cast<double>(r.step.ps) / 1e12;
+  if (!at(5).empty()) r.scaling_efficiency = real(5);
+  if (!at(6).empty()) r.efficiency_low = real(6);
+  if (!at(7).empty()) r.efficiency_high = real(7);
+  r.communication = {whole(8)};
+  r.exposed = {whole(9)};
+  r.all_reduces = number_in<int>(at(10), file);
+  r.algorithm = at(11);
+  r.busiest_link = at(12);
+  r.busiest_share = real(13);
+  r.state = {whole(14)};
+  r.profile = at(15);
+  r.basis = at(16);
+  r.beyond = at(17);
+  return r;
+}
+
+std::vector<std::string> provenance(const std::vector<SweepRow>& rows) {
+  std::vector<std::string> out;
+  for (const SweepRow& r : rows) {
+    if (!r.reason.empty()) continue;
+    std::string line = "profile " + r.profile + ": " + r.basis;
+    if (std::find(out.begin(), out.end(), line) == out.end()) out.push_back(std::move(line));
+  }
+  return out;
+}
+
+static std::string efficiency(const SweepRow& r) {
+  if (r.scaling_efficiency <= 0) return "none";
+  double mid = r.scaling_efficiency;
+  return report::efficiency_text(mid, r.efficiency_low.value_or(mid), r.efficiency_high.value_or(mid));
 }
 
 std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool markdown) {
@@ -268,7 +375,7 @@ std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool 
     std::vector<std::string> line;
     for (const std::string& v : r.values) line.push_back(printable(v));
     if (r.reason.empty())
-      for (std::string v : {to_string(r.step), r.low ? to_string(*r.low) : "", r.high ? to_string(*r.high) : "", fmt::format("{:.0f}", r.samples_per_s), fmt::format("{:.1f} %", 100 * r.scaling_efficiency), to_string(r.exposed), r.algorithm})
+      for (std::string v : {to_string(r.step), r.low ? to_string(*r.low) : "", r.high ? to_string(*r.high) : "", fmt::format("{:.0f}", r.samples_per_s), efficiency(r), to_string(r.exposed), r.algorithm})
         line.push_back(std::move(v));
     else line.push_back(r.reason);
     cells.push_back(std::move(line));
@@ -338,7 +445,12 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
     result("step_high_ps", "ps", [](const SweepRow& r) { return r.high ? io::OrderedJson(r.high->ps) : io::OrderedJson(); });
   }
   result("samples_per_s", "1/s", [](const SweepRow& r) { return r.samples_per_s; });
-  result("scaling_efficiency", "share", [](const SweepRow& r) { return r.scaling_efficiency; });
+  auto optional = [](const std::optional<double>& v) { return v ? OrderedJson(*v) : OrderedJson(); };
+  result("scaling_efficiency", "share", [](const SweepRow& r) { return r.scaling_efficiency > 0 ? OrderedJson(r.scaling_efficiency) : OrderedJson(); });
+  if (std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return r.efficiency_low.has_value(); })) {
+    result("scaling_efficiency_low", "share", [&](const SweepRow& r) { return optional(r.efficiency_low); });
+    result("scaling_efficiency_high", "share", [&](const SweepRow& r) { return optional(r.efficiency_high); });
+  }
   result("communication_ps", "ps", [](const SweepRow& r) { return r.communication.ps; });
   result("exposed_ps", "ps", [](const SweepRow& r) { return r.exposed.ps; });
   result("all_reduces", "", [](const SweepRow& r) { return r.all_reduces; });
@@ -347,6 +459,9 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
   result("busiest_share", "share", [](const SweepRow& r) { return r.busiest_share; });
   result("state_bytes", "bytes", [](const SweepRow& r) { return r.state.count; });
   result("world_size", "", [](const SweepRow& r) { return r.ranks; });
+  result("samples_per_s_per_rank", "1/s", [](const SweepRow& r) { return r.samples_per_s / r.ranks; });
+  for (auto [name, member] : {std::pair{"profile", &SweepRow::profile}, std::pair{"basis", &SweepRow::basis}})
+    column(name, "provenance", "", [member](const SweepRow& r) { return r.*member; });
   if (std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return !r.beyond.empty(); })) result("beyond_model", "", [](const SweepRow& r) { return r.beyond; });
   column("reason", "reason", "", [](const SweepRow& r) { return r.reason; });
   bool jitter = std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return r.jitter; });
@@ -356,8 +471,21 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
   for (const SweepRow& r : rows) flips.add(r);
   for (const std::string& line : flips.lines(s)) notes.push_back(line);
   return {{"schema", "ddpsim.sweep/1"}, {"kind", "sweep"}, {"version", kVersion}, {"sweep", s.id},
-          {"nccl", s.nccl}, {"notes", notes}, {"columns", columns}, {"data", data}};
+          {"nccl", s.nccl}, {"provenance", provenance(rows)}, {"notes", notes}, {"columns", columns}, {"data", data}};
 }
+
+namespace {
+
+template <class Before>
+void keep_best(std::vector<SweepRow>& best, const SweepRow& row, Before before) {
+  if (best.size() == kBest && !before(row, best.back())) return;
+  best.insert(std::upper_bound(best.begin(), best.end(), row, before), row);
+  if (best.size() > kBest) best.pop_back();
+}
+
+double of_a_rank(const SweepRow& r) { return r.samples_per_s / r.ranks; }
+
+}  // namespace
 
 void SweepSummary::add(const SweepRow& row) {
   ++rows_;
@@ -368,21 +496,33 @@ void SweepSummary::add(const SweepRow& row) {
     return;
   }
   if (!row.beyond.empty() && beyond_++ == 0) first_beyond_ = row.beyond;
-  auto slower = [](const SweepRow& a, const SweepRow& b) { return a.step < b.step; };
-  if (best_.size() == kBest && !slower(row, best_.back())) return;
-  best_.insert(std::upper_bound(best_.begin(), best_.end(), row, slower), row);
-  if (best_.size() > kBest) best_.pop_back();
+  auto same = [&](const SweepRow& r) { return r.profile == row.profile && r.basis == row.basis; };
+  if (profiles_.size() <= kProfilesNamed && std::none_of(profiles_.begin(), profiles_.end(), same)) profiles_.push_back(row);
+  if (!first_) first_ = row;
+  samples_differ_ = samples_differ_ || std::abs(row.samples - first_->samples) > 1e-3 * first_->samples;
+  ranks_differ_ = ranks_differ_ || row.ranks != first_->ranks;
+  keep_best(shortest_, row, [](const SweepRow& a, const SweepRow& b) { return a.step < b.step; });
+  keep_best(fastest_, row, [](const SweepRow& a, const SweepRow& b) { return a.samples_per_s > b.samples_per_s; });
+  keep_best(cheapest_, row, [](const SweepRow& a, const SweepRow& b) { return of_a_rank(a) > of_a_rank(b); });
 }
 
 std::string SweepSummary::notes() const {
   std::string out = jitter_ ? std::string(kJitterNote) + "\n" : "";
+  std::vector<std::string> lines = provenance(profiles_);
+  for (std::size_t k = 0; k < std::min(lines.size(), kProfilesNamed); ++k) out += report::wrapped(lines[k] + "\n");
+  if (lines.size() > kProfilesNamed) out += "... and other profiles: see the columns profile and basis\n";
   if (beyond_ > 0) out += report::wrapped(fmt::format("{} of {} points beyond the model; the first: {}\n", beyond_, rows_, first_beyond_));
   return out;
 }
 
 std::string SweepSummary::text(const Sweep& s) const {
   std::string out;
-  if (!best_.empty()) out = "shortest steps" + (s.nccl.empty() ? "" : " with " + s.nccl) + "\n" + sweep_table(s, best_, false);
+  auto list = [&](const char* title, const std::vector<SweepRow>& rows) {
+    out += title + (s.nccl.empty() ? "" : " with " + s.nccl) + "\n" + sweep_table(s, rows, false);
+  };
+  if (first_ && !samples_differ_) list("shortest steps", shortest_);
+  if (first_ && samples_differ_) list("most samples per second", fastest_);
+  if (first_ && ranks_differ_) list("most samples per second of each rank (the least cost)", cheapest_);
   out += notes();
   if (invalid_ > 0) out += report::wrapped(fmt::format("{} of {} points have no prediction; the first: {}\n", invalid_, rows_, first_reason_));
   return out;

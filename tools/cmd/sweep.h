@@ -19,7 +19,10 @@ struct SweepRow {
   std::optional<Duration> low;  // of the interval: with Sweep::interval, or where the profile was held to executed steps
   std::optional<Duration> high;
   double samples_per_s = 0;
-  double scaling_efficiency = 0;
+  double samples = 0;  // of a step, all ranks together
+  double scaling_efficiency = 0;  // 0: the workload computes nothing, and has none
+  std::optional<double> efficiency_low;  // as low and high
+  std::optional<double> efficiency_high;
   Duration communication;
   Duration exposed;
   int all_reduces = 0;  // of gradients, in a step
@@ -27,6 +30,8 @@ struct SweepRow {
   std::string busiest_link;
   double busiest_share = 0;
   Bytes state;
+  std::string profile;
+  std::string basis;   // of the profile's numbers, as predict says it
   std::string beyond;  // what of it the model has only in part, as predict says it; "" = nothing
 };
 
@@ -68,11 +73,20 @@ std::int64_t points_of_id(const std::string& id);
 // CSV, with the line's end.
 std::string sweep_header(const Sweep& s);
 std::string sweep_line(const Sweep& s, const SweepRow& row);
+// What a sweep's CSV says of itself: the columns that its header names as axes, and its rows (with
+// the decimals that the CSV has). `file`: for errors. Throws InputError.
+Sweep sweep_of(const std::string& header, const std::string& file);
+SweepRow row_of(const Sweep& s, const std::string& line, const std::string& file);
 
 std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool markdown);
 io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows);  // sweep_flips.h's lines are among its notes
 
-// The fastest few, and how many points have no prediction: what a person wants to know when it is done.
+// "profile h100-sxm.datasheet: datasheet, never measured on this hardware", for each profile.
+std::vector<std::string> provenance(const std::vector<SweepRow>& rows);
+
+// The best few, and how many points have no prediction: what a person wants to know when it is done.
+// Where points differ in the samples of a step, a shorter step says little: then by samples per
+// second, and where they differ in ranks also by samples per second of a rank.
 class SweepSummary {
  public:
   void add(const SweepRow& row);
@@ -88,7 +102,13 @@ class SweepSummary {
   bool jitter_ = false;
   std::string first_reason_;
   std::string first_beyond_;
-  std::vector<SweepRow> best_;
+  std::optional<SweepRow> first_;  // of those with a prediction
+  bool samples_differ_ = false;
+  bool ranks_differ_ = false;
+  std::vector<SweepRow> shortest_;
+  std::vector<SweepRow> fastest_;   // samples per second
+  std::vector<SweepRow> cheapest_;  // samples per second of a rank
+  std::vector<SweepRow> profiles_;  // one of each
 };
 
 }  // namespace ddpsim::cli

@@ -25,6 +25,7 @@ namespace {
 
 constexpr std::int64_t kBlock = 16;     // points a thread takes at once
 constexpr std::int64_t kAhead = 1024;   // blocks that may wait for an earlier one
+constexpr std::int64_t kMostKept = 1'000'000;  // rows of a page or a table
 
 struct Flags {
   QuestionFlags question;
@@ -168,6 +169,16 @@ Found rows_in(const std::string& path, const Sweep& s, const Part& part, bool re
   return found;
 }
 
+// All rows of a sweep's CSV.
+std::vector<SweepRow> rows_of(const Sweep& s, const std::string& path) {
+  std::vector<SweepRow> rows;
+  bool header = true;
+  (void)io::each_line(path, [&](const std::string& line) {
+    if (!std::exchange(header, false)) rows.push_back(row_of(s, line, path));
+  });
+  return rows;
+}
+
 // Under mpirun: in rounds, each process a part of the round's points; the first one writes. The rows are those of one process.
 class Round {
  public:
@@ -285,10 +296,8 @@ void sweep_command(Terminal& t, Flags& flags) {
     Processes processes(t.executable);
     return sweep_with_mpi(t, flags, loader, s, part, processes);
   }
-  constexpr std::int64_t kMostKept = 1'000'000;
   bool keep = !stream || !flags.output.html.empty();
   if (keep && part.last - part.first > kMostKept) throw InputError{stream ? "--html" : "--format " + flags.output.format, fmt::format("keeps all rows, at most {}; CSV has no limit", kMostKept)};
-  if (flags.resume && keep) throw InputError{"--html", "shows all rows, and --resume makes only those that the file lacks"};
   check_html(flags.output);
   Found found;
   std::optional<io::LineFile> file;
@@ -304,6 +313,7 @@ void sweep_command(Terminal& t, Flags& flags) {
   std::int64_t first = part.first + found.rows;
   int jobs = flags.jobs > 0 ? flags.jobs : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   std::vector<SweepRow> kept;
+  if (keep && found.rows > 0) kept = rows_of(s, flags.output.out);
   SweepSummary summary;
   SweepFlips flips;
   Progress progress(t, found.rows, part.last - part.first);
@@ -354,10 +364,23 @@ void sweep_command(Terminal& t, Flags& flags) {
 
 struct MergeFlags {
   std::vector<std::string> files;
-  std::string out;
+  OutputFlags output;  // out and html
 };
 
+// The page that ddpsim sweep --html writes, of rows in files.
+void merge_page(Terminal& t, const OutputFlags& flags, const Sweep& s, const std::vector<RowReader>& shards) {
+  std::vector<SweepRow> rows;
+  for (const RowReader& shard : shards)
+    for (SweepRow& r : rows_of(s, shard.path())) rows.push_back(std::move(r));
+  write_html(t, flags, [&] {
+    io::OrderedJson page = sweep_json(s, rows);
+    page["title"] = fmt::format("{}", fmt::join(fields_of(s.axes), " x "));
+    return page;
+  });
+}
+
 void merge_command(Terminal& t, const MergeFlags& flags) {
+  check_html(flags.output);
   if (flags.files.empty())
     throw InputError{"FILE...", "no file given; name the CSV files that ddpsim sweep --shard K/N --out FILE wrote, for example ddpsim merge shard*.csv --out sweep.csv"};
   std::vector<RowReader> shards;
@@ -380,9 +403,15 @@ void merge_command(Terminal& t, const MergeFlags& flags) {
   }
   std::int64_t points = points_of_id(id);
   if (next != points) throw InputError{shards.back().path(), fmt::format("ends at point {}; points {} to {} are in no file (is a shard unfinished? --resume)", next - 1, next, points - 1)};
-  if (!flags.out.empty() && io::exists(flags.out)) throw InputError{"--out " + flags.out, "exists; remove it, or name another file"};
+  if (!flags.output.out.empty() && io::exists(flags.output.out)) throw InputError{"--out " + flags.output.out, "exists; remove it, or name another file"};
+  std::optional<Sweep> page;
+  if (!flags.output.html.empty()) {
+    if (points > kMostKept) throw InputError{"--html", fmt::format("keeps all rows, at most {}; CSV has no limit", kMostKept)};
+    page = sweep_of(shards[0].header(), shards[0].path());
+    page->id = id;
+  }
   std::optional<io::LineFile> file;
-  if (!flags.out.empty()) file.emplace(flags.out, 0);
+  if (!flags.output.out.empty()) file.emplace(flags.output.out, 0);
   std::string block = shards[0].header() + "\n";
   auto flush = [&] {
     if (file) file->append(block);
@@ -397,6 +426,7 @@ void merge_command(Terminal& t, const MergeFlags& flags) {
     });
   }
   flush();
+  if (page) merge_page(t, flags.output, *page, shards);
 }
 
 }  // namespace
@@ -421,7 +451,8 @@ void add_merge(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<MergeFlags>();
   CLI::App* c = app.add_subcommand("merge", "Join the files of a sweep's shards into the file that one process would have written");
   c->add_option("files", flags->files, "CSV files of ddpsim sweep --shard, in any order");
-  c->add_option("--out", flags->out, "write to this file instead of stdout");
+  c->add_option("--out", flags->output.out, "write to this file instead of stdout");
+  add_html_flag(*c, flags->output);
   c->callback([&t, flags] { merge_command(t, *flags); });
 }
 

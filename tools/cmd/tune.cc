@@ -5,6 +5,7 @@
 
 #include "sim/io/write_tuning.h"
 #include "sim/model/version.h"
+#include "sim/report/text.h"
 #include "sim/report/tuning_text.h"
 #include "tools/cmd/question.h"
 
@@ -69,18 +70,19 @@ std::optional<predict::Scaling> scaling_of(const Flags& f, const Loaded& l, cons
   return predict::scaling(l.question(), plan, price, samples, deadline, options);
 }
 
+std::string jitter_of(const Scenario& s) {
+  return s.jitter ? fmt::format("every step is the mean of {} with the scenario's jitter (cv {:g})", s.jitter->samples, s.jitter->cv) : "";
+}
+
 report::TuningHeading heading(const Loaded& l) {
   report::TuningHeading h;
   const Plan& plan = l.scenario.plan;
   h.question = fmt::format("{}, batch {} per rank, {} on {}: {} rank{}; {} over {}", l.workload.name, l.workload.batch, ddpsim::name_of(l.workload.precision), l.cluster.name, l.scenario.ranks,
                            l.scenario.ranks == 1 ? "" : "s", plan.system == System::PytorchDdp ? fmt::format("PyTorch {} DDP", ddpsim::name_of(plan.pytorch)) : "plain averaging",
                            ddpsim::name_of(backend_of(plan, l.profile.kind)));
-  h.profile = fmt::format("profile {}: {}", l.profile.name,
-                          l.profile.measured()           ? "measured"
-                          : l.profile.step_residual > 0 ? "network fitted to executed runs, the rest from a datasheet"
-                                                         : "datasheet, never measured on this hardware");
+  h.profile = fmt::format("profile {}: {}", l.profile.name, report::basis_sentence(l.profile));
   if (std::string nccl = nccl_text(plan); !nccl.empty()) h.question += ", " + nccl;
-  if (std::string note = jitter_note(l.scenario); !note.empty()) h.profile += "\n" + note;
+  if (std::string note = jitter_of(l.scenario); !note.empty()) h.profile += "\n" + note;
   return h;
 }
 
@@ -105,8 +107,11 @@ void tune_command(Terminal& t, const Flags& flags) {
   const predict::Scaling* s = scaling ? &*scaling : nullptr;
   auto answer = [&] {
     io::OrderedJson j = io::write_tuning(tuning, s);
+    j["question"] = heading(l).question;
+    j["profile"] = l.profile.name;
+    j["basis"] = report::basis_sentence(l.profile);
     j["notes"] = io::OrderedJson::array();
-    if (std::string note = jitter_note(l.scenario); !note.empty()) j["notes"].push_back(note);
+    if (std::string note = jitter_of(l.scenario); !note.empty()) j["notes"].push_back(note);
     return j;
   };
   write_html(t, flags.output, [&] {
@@ -114,12 +119,13 @@ void tune_command(Terminal& t, const Flags& flags) {
     page["kind"] = "tune";
     page["title"] = fmt::format("{} on {}: {}", l.workload.name, l.cluster.name, options.knob.name);
     page["version"] = kVersion;
+    page["documents"] = page_documents(l, flags.question.sets);
     return page;
   });
   const std::string& format = flags.output.format;
   write_answer(t, flags.output,
                format == "json"  ? answer().dump(1) + "\n"
-               : format == "csv" ? report::tuning_csv(tuning)
+               : format == "csv" ? report::tuning_csv(tuning, l.profile)
                : format == "md"  ? report::tuning_markdown(heading(l), tuning, s)
                                  : report::tuning_page(heading(l), tuning, s));
 }

@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <limits>
 #include <ostream>
 #include <stdexcept>
 
 #include "sim/predict/baselines.h"
 #include "sim/predict/mechanisms.h"
 #include "tools/cmd/collectives.h"
+#include "tools/cmd/executed.h"
 #include "tools/cmd/question.h"
 #include "tools/cmd/validation.h"
 
@@ -169,7 +171,7 @@ Pair make_pair(const std::string& file, const Run& run, const Case& c, double to
   p.sample = seen ? "in_sample" : "held_out";
   p.noisy = run.quality.verdict == Verdict::Noisy;
   p.loopback = run.origin.hosts == "loopback";
-  p.comparison = analysis::compare(c.prediction.run, run, {tolerance, c.mean});
+  p.comparison = analysis::compare(c.prediction.run, run, {tolerance, c.mean, std::numeric_limits<double>::infinity()});
   p.low = c.prediction.step_low;
   p.high = c.prediction.step_high;
   p.naive_error = relative(c.naive, p.comparison.measured);
@@ -189,7 +191,7 @@ Run open_run(const std::string& file) {
 }
 
 Validation validate_folder(const Terminal& t, const Flags& flags) {
-  std::vector<std::string> files = io::list_files(flags.runs, {".json", ".json.gz"});
+  std::vector<std::string> files = run_files(flags.runs);
   if (files.empty()) throw InputError{flags.runs, "holds no runs (*.json, *.json.gz); execute some with ddpsim run, or name another folder with --runs"};
   Validation v;
   std::map<std::string, Case> cases;
@@ -206,7 +208,7 @@ Validation validate_folder(const Terminal& t, const Flags& flags) {
       continue;
     }
     if (run.scenario.empty()) {
-      v.errors.push_back({name, run.key, "stale", "it names no scenario, so it cannot be predicted"});
+      v.errors.push_back({name, run.key, "stale", "it names no scenario, so it cannot be predicted; ddpsim import run FILE QUESTION --runs FOLDER gives it one"});
       continue;
     }
     std::string path = flags.runs + "/scenarios/" + run.scenario + ".json";
@@ -242,6 +244,18 @@ void validate_collectives(Terminal& t, const Flags& flags) {
   write_answer(t, flags.output, format == "json" ? collectives_json(report, executed).dump(1) + "\n" : format == "md" ? collectives_markdown(report, executed) : collectives_table(report, executed));
 }
 
+// The shipped budget is of the shipped Runs; another folder has its own, or none.
+void choose_budget(Terminal& t, const io::Home& home, Flags& flags) {
+  if (!flags.budget.empty()) return;
+  if (io::same_place(flags.runs, home.path() + "/calib/runs")) {
+    flags.budget = home.path() + "/tests/validation/budget.json";
+  } else if (std::string own = flags.runs + kOwnBudget; io::exists(own)) {
+    flags.budget = own;
+  } else {
+    t.err << "ddpsim: " << flags.runs << ": no budget, so no error is too large; limits of these runs go to " << own << " (sim/FORMATS.md, budget) or to --budget FILE\n";
+  }
+}
+
 void validate_command(Terminal& t, Flags flags) {
   if (flags.collectives && !flags.output.html.empty()) throw InputError{"--html", "is of validate without --collectives; that one has --format md"};
   if (flags.collectives) return validate_collectives(t, flags);
@@ -249,7 +263,7 @@ void validate_command(Terminal& t, Flags flags) {
   tolerance_of(flags.tolerance);
   io::Home home = home_of(t);
   if (flags.runs.empty()) flags.runs = home.path() + "/calib/runs";
-  if (flags.budget.empty()) flags.budget = home.path() + "/tests/validation/budget.json";
+  choose_budget(t, home, flags);
   if (!flags.profile.empty()) {  // once, rather than for every Run
     std::string path = home.find("calib/profiles", flags.profile, "profile");
     io::read_profile(io::parse_json(io::read_file(path), path), path);
@@ -263,7 +277,8 @@ void validate_command(Terminal& t, Flags flags) {
                                                                   "late_arrival, reduction_time, first_bucket, connection, shared_memory, shared_cores"
                                                                 : "is not a mechanism (did you mean \"" + hint + "\"?)"};
   }
-  std::vector<Limit> limits = read_budget(io::parse_json(io::read_file(flags.budget), flags.budget), flags.budget);
+  std::vector<Limit> limits;
+  if (!flags.budget.empty()) limits = read_budget(io::parse_json(io::read_file(flags.budget), flags.budget), flags.budget);
   Validation v = validate_folder(t, flags);
   apply_budget(v, limits);
   write_html(t, flags.output, [&] {
@@ -285,7 +300,7 @@ void add_validate(CLI::App& app, Terminal& t) {
   c->add_option("--runs", flags->runs, "folder of measured runs, with their scenarios in scenarios/; default: the shipped calib/runs");
   c->add_option("--profile", flags->profile, "profile for all of them: a file, or the name of a shipped one; default: the one that each run's cluster names");
   c->add_option("--profiles", flags->profiles, "folder in which to look for the profiles that clusters name; default: the shipped ones")->excludes("--profile");
-  c->add_option("--budget", flags->budget, "limits that must be kept; default: the shipped tests/validation/budget.json");
+  c->add_option("--budget", flags->budget, "limits that must be kept; default: budget.json of that folder if there is one, and for the shipped runs tests/validation/budget.json");
   c->add_option("--tolerance", flags->tolerance, "of a step's relative error, for the verdict of a pair; default 0.02");
   c->add_option("--without", flags->without, "predict with one mechanism of the model taken out (copy_in, burst, workers, ...): a gate that then passes guards nothing");
   c->add_flag("--collectives", flags->collectives, "judge the prices of NCCL's collectives instead: published tables, each predicted with what other machines' tables say");

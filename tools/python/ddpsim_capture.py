@@ -39,6 +39,9 @@ except ImportError:
     sys.exit(2)
 
 SCHEMA = "ddpsim.workload/1"
+INTERRUPTED = "interrupted"  # how that note begins
+REFERENCE_BLAS = ("this PyTorch computes matrix products with the reference BLAS, many times slower than OpenBLAS or MKL "
+                  "would (Debian: libopenblas0-pthread); the times are of this one")
 OPTIMIZERS = ("sgd", "adam", "adamw")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 EXCESS_LIMIT = 0.03  # fraction by which an instrumented step may exceed a plain one before it is noted
@@ -446,31 +449,92 @@ def module_table(step: Step, repeats: int, forward_ps: int, backward_ps: int) ->
             if forward[n] or backward[n]]
 
 
-def measure(step: Step, names: Sequence[str], warmup: int, repeats: int, modules: bool
-            ) -> Tuple[List[int], Dict[str, Any]]:
+class Progress:
+    """How far, and how long yet, on stderr: on a terminal a line that changes, else one now and then."""
+
+    def __init__(self) -> None:
+        self.terminal = sys.stderr.isatty()
+        self.begin = time.perf_counter()
+        self.said = self.begin
+
+    def show(self, done: int, quiet: int, repeats: int) -> None:
+        now = time.perf_counter()
+        if now - self.said < (0.2 if self.terminal else 10):
+            return
+        if self.said == self.begin and reference_blas():  # it takes long, and this may be why
+            print(f"ddpsim_capture: {REFERENCE_BLAS}", file=sys.stderr)
+        self.said = now
+        pair = (now - self.begin) / max(1, done)
+        least, most = pair * (repeats - quiet), pair * (MAX_TRIES * repeats - done)
+        text = (f"{quiet} of {repeats} quiet pairs of passes, {done} in all; about {least:.0f} s left, "
+                f"{most:.0f} s if other processes stay busy")
+        print(f"\r{text}   " if self.terminal else f"ddpsim_capture: {text}", end="" if self.terminal else "\n",
+              file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self.terminal and self.said > self.begin:
+            print(file=sys.stderr)
+
+
+def take_pairs(step: Step, warmup: int, repeats: int, progress: Optional[Progress], notes: List[str]
+               ) -> Tuple[List[Tuple[float, int, Pass, Pass]], List[int]]:
+    """Load of other processes, number, plain and instrumented pass of each pair; core time of each plain one, ns.
+
+    Ctrl-C ends the measurement: what is complete by then is kept, and a note says so."""
+    pairs: List[Tuple[float, int, Pass, Pass]] = []
+    cores: List[int] = []
+    block: List[Tuple[Pass, Pass]] = []
+    begin, busy = time.perf_counter(), 0.0
+
+    def close() -> None:
+        load = (foreign_cpu_s() - busy) / max(1e-9, time.perf_counter() - begin)
+        pairs.extend([(load, len(pairs) + i, *pair) for i, pair in enumerate(block)])
+        block.clear()
+
+    try:
+        for _ in range(warmup):
+            step.run(), step.run(instrument=True)
+        if progress:
+            progress.begin = progress.said = time.perf_counter()
+        while sum(p[0] <= QUIET_CORES for p in pairs) < repeats and len(pairs) < MAX_TRIES * repeats:
+            begin, busy = time.perf_counter(), foreign_cpu_s()
+            while len(block) < repeats and (not block or time.perf_counter() - begin < QUIET_WINDOW_S):
+                used = time.process_time_ns()
+                passed = step.run()
+                used = time.process_time_ns() - used
+                block.append((passed, step.run(instrument=True)))
+                cores.append(used)
+            close()
+            if progress:
+                progress.show(len(pairs), sum(p[0] <= QUIET_CORES for p in pairs), repeats)
+    except KeyboardInterrupt:
+        del cores[len(pairs) + len(block):]
+        close()
+        if not pairs:
+            raise
+        notes.append(INTERRUPTED + f": {len(pairs)} pairs of passes were measured, {repeats} were asked for")
+    if progress:
+        progress.end()
+    return pairs, cores
+
+
+def measure(step: Step, names: Sequence[str], warmup: int, repeats: int, modules: bool,
+            progress: Optional[Progress] = None) -> Tuple[List[int], Dict[str, Any]]:
     """Alternate plain and instrumented passes; return `arrival` and `times`."""
     notes: List[str] = []
-    for _ in range(warmup):
-        step.run(), step.run(instrument=True)
     if step.device.type == "cuda":
+        for _ in range(warmup):
+            step.run(), step.run(instrument=True)
         # Device times from passes one after another, less the first, which fills the pipeline; host times from passes
         # each begun on an idle device, so that a full queue never makes the host wait.
         plain, hooked = step.run_train(repeats + 1)[1:], step.run_train(repeats + 1, instrument=True)[1:]
         alone = [step.run() for _ in range(max(3, repeats // 2))]
         alone_hooked = [step.run(instrument=True) for _ in range(max(3, repeats // 2))]
         return summarize(step, names, repeats, modules, plain, hooked, alone, alone_hooked, [], notes)
-    pairs: List[Tuple[float, int, Pass, Pass]] = []  # load of other processes, number, plain, instrumented
-    cores: List[int] = []  # core time of each plain pass, ns
-    while sum(p[0] <= QUIET_CORES for p in pairs) < repeats and len(pairs) < MAX_TRIES * repeats:
-        block: List[Tuple[Pass, Pass]] = []
-        begin, busy = time.perf_counter(), foreign_cpu_s()
-        while len(block) < repeats and (not block or time.perf_counter() - begin < QUIET_WINDOW_S):
-            used = time.process_time_ns()
-            passed = step.run()
-            cores.append(time.process_time_ns() - used)
-            block.append((passed, step.run(instrument=True)))
-        load = (foreign_cpu_s() - busy) / (time.perf_counter() - begin)
-        pairs += [(load, len(pairs) + i, *pair) for i, pair in enumerate(block)]
+    if step.device.type == "cpu" and reference_blas():
+        notes.append(REFERENCE_BLAS)
+    pairs, cores = take_pairs(step, warmup, repeats, progress, notes)
+    repeats = min(repeats, len(pairs))
     kept = sorted(sorted(pairs, key=lambda p: max(p[0], QUIET_CORES))[:repeats], key=lambda p: p[1])
     plain, hooked = [p[2] for p in kept], [p[3] for p in kept]
     if len(pairs) > len(kept):
@@ -523,7 +587,7 @@ def summarize(step: Step, names: Sequence[str], repeats: int, modules: bool, pla
         times["host_ready_ps"] = ready_offsets([[t for _, _, t in p.arrivals] for p in chosen],
                                                [p.host.backward for p in chosen], times["host_backward_ps"])
         raw["step_alone"] = [p.device.step for p in alone]
-    if modules:
+    if modules and not any(n.startswith(INTERRUPTED) for n in notes):
         try:
             times["modules"] = module_table(step, max(3, repeats // 3), times["forward_ps"], times["backward_ps"])
         except (RuntimeError, TypeError, AttributeError) as error:  # informative only: a capture stands without it
@@ -568,6 +632,16 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
+def reference_blas() -> bool:
+    """Whether matrix products go to the Fortran reference BLAS, which Debian's PyTorch has unless another is installed."""
+    torch.mm(torch.ones(2, 2), torch.ones(2, 2))
+    with contextlib.suppress(OSError):
+        loaded = {os.path.realpath(line.split()[-1]) for line in Path("/proc/self/maps").read_text().splitlines()
+                  if line.rstrip().endswith(("/libblas.so.3", "/libblas.so")) or "/libblas.so." in line}
+        return any(os.path.basename(os.path.dirname(path)) == "blas" for path in loaded)
+    return False
+
+
 def describe_source() -> Dict[str, Any]:
     """Provenance, without absolute paths of this machine."""
     words = [re.sub(r"(^|=)/(?:[^/]*/)*", r"\1", word) for word in sys.argv]
@@ -599,7 +673,7 @@ def capture(model: nn.Module, inputs: Union[Tensor, Sequence[Any]], loss_fn: Opt
             optimizer: Optional[torch.optim.Optimizer] = None, *, name: Optional[str] = None,
             model_name: Optional[str] = None, batch: Optional[int] = None, warmup: int = 3, repeats: int = 15,
             targets: Optional[Tensor] = None, optimizer_name: Optional[str] = None, precision: Optional[str] = None,
-            modules: bool = True) -> Workload:
+            modules: bool = True, progress: Optional[Progress] = None) -> Workload:
     """Measure training steps of ``model`` on ``inputs`` (the positional arguments of its forward).
 
     ``loss_fn`` is called as ``loss_fn(output)``, or ``loss_fn(output, targets)`` if ``targets`` is given; the default
@@ -643,7 +717,8 @@ def capture(model: nn.Module, inputs: Union[Tensor, Sequence[Any]], loss_fn: Opt
         with torch.enable_grad(), (torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()):
             if device.type == "cuda":
                 workload["device"] = {"kind": "gpu", "name": torch.cuda.get_device_name(device)}
-            workload["arrival"], workload["times"] = measure(step, [n for n, _ in named], warmup, repeats, modules)
+            workload["arrival"], workload["times"] = measure(
+                step, [n for n, _ in named], warmup, repeats, modules, progress)
     finally:
         if collecting:
             gc.enable()
@@ -825,7 +900,8 @@ def run(args: argparse.Namespace) -> Workload:
         optimizer = default_optimizer(args.optimizer, [p for p in model.parameters() if p.requires_grad])
     workload = capture(model, inputs, loss_fn, optimizer, name=args.name or args.out.stem,
                        model_name=args.model or type(model).__name__, batch=args.batch, warmup=args.warmup,
-                       repeats=args.repeats, optimizer_name=args.optimizer_name, precision=args.precision)
+                       repeats=args.repeats, optimizer_name=args.optimizer_name, precision=args.precision,
+                       progress=Progress())
     # How to make the same model again: ddpsim_record.py trains it on several ranks.
     recipe = {"model": args.model, "batch": args.batch, "image": args.image} if args.model else {"factory": args.factory}
     workload["source"]["recipe"] = {**recipe, "optimizer": args.optimizer}
@@ -845,6 +921,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         args = parse(argv)
         workload = run(args)
         write(workload, args.out)
+    except KeyboardInterrupt:
+        print("\nddpsim_capture: interrupted before the first pair of passes was complete; nothing is written",
+              file=sys.stderr)
+        return 130
     except (CaptureError, OSError, RuntimeError, MemoryError) as error:
         text = str(error).strip() or type(error).__name__
         print(f"ddpsim_capture: {text.splitlines()[0]}", file=sys.stderr)
@@ -854,7 +934,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
           f"optimizer {times['optimizer_ps'] / 1e9:.3f} ms, instrumented excess {times['instrumented_excess']:.2%}")
     for note in times["notes"]:
         print("  " + note)
-    return 0
+    return 130 if any(note.startswith(INTERRUPTED) for note in times["notes"]) else 0
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
 Every rank runs this script; rank 0 writes the Run. ``ddpsim run --backend torch`` starts the ranks on hosts that it makes; anywhere else torchrun does:
 
-    torchrun --nproc-per-node 4 tools/python/ddpsim_record.py --factory train:make --set bucket_cap_mb=5 --out run.json
+    torchrun --nproc_per_node 4 tools/python/ddpsim_record.py --factory train:make --set bucket_cap_mb=5 --out run.json
 
 What is recorded, in this order:
   1. the layer profile: plain steps of the bare model, all ranks running, without communication;
@@ -772,6 +772,7 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     add("--record", action="append", default=[], metavar="KNOB=VALUE", help="what is recorded and not predicted: " + ", ".join(UNPREDICTED))
     add_memory_flag(parser)
     add("--patience", type=float, default=120.0, help="end if no step ends for so many seconds (default 120; 0: wait for ever)")
+    add("--import-from", action="append", default=[], metavar="FOLDER", help="where to look for the factory's module, too; repeatable")
     add("--slow", type=float, default=1.0, help=argparse.SUPPRESS)  # this rank's factor on timed layers
     return parser.parse_args(argv)
 
@@ -822,9 +823,15 @@ def read_plan(args: argparse.Namespace) -> Dict[str, Any]:
     return plan
 
 
+def torchrun_flags() -> str:
+    """Every version takes underscores, 1.13 nothing else; under Python 3.11 (Debian) that one needs -r and -t as numbers."""
+    debian = str(torch.__version__).startswith("1.") and sys.version_info >= (3, 11)
+    return "--nproc_per_node N" + (" -r 1 -t 1" if debian else "")
+
+
 def require_rank(script: str, command: str) -> None:
     if "RANK" not in os.environ:
-        raise RecordError(f"no rank: start it with torchrun --nproc-per-node N {script} ..., or use {command}")
+        raise RecordError(f"no rank: start it with torchrun {torchrun_flags()} {script} ..., or use {command}")
 
 
 def recipe_of(workload: Dict[str, Any], name: str) -> Dict[str, Any]:
@@ -866,8 +873,12 @@ def make_job(args: argparse.Namespace, plan: Dict[str, Any]) -> Job:
             model, inputs = cap.named_model(args.model, args.batch, args.image)
         model.train()
     else:
-        with cap.on_device(device):
-            model, inputs, loss_fn, optimizer = cap.made_by_factory(args.factory)
+        sys.path[:0] = [os.path.abspath(folder) for folder in args.import_from]
+        try:
+            with cap.on_device(device):
+                model, inputs, loss_fn, optimizer = cap.made_by_factory(args.factory)
+        except cap.CaptureError as error:
+            raise RecordError(f"{error} (looked in {', '.join([os.getcwd(), *args.import_from])})") from None
     inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     if device.type == "cuda":
         model.to(device)

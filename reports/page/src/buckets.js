@@ -8,6 +8,14 @@ import { bytes, time } from "./units.js";
 const kMostRows = 28;
 const shortName = (name) => name.replace(/^allreduce\//, "").replace(/^allreduce_grad\//, "");
 
+// The most exposed of them, for the headline; "" = none.
+export function mostExposed({ summary, exposed_ps: exposed }) {
+  const order = exposed.map((e, i) => [e, i]).filter(([e]) => e > 0.001 * summary.step_ps).sort((a, b) => b[0] - a[0]);
+  const kNamed = 3;
+  const named = order.slice(0, kNamed).map(([e, i]) => `${shortName(summary.buckets[i].name)} ${time(e)}`).join(", ");
+  return named && `${order.length} of ${exposed.length}: ${named}${order.length > kNamed ? ", ..." : ""}`;
+}
+
 export function buckets(data) {
   const { summary, exposed_ps: exposed, actor } = data;
   const list = summary.buckets;
@@ -15,6 +23,11 @@ export function buckets(data) {
   const rows = rowsOfRun(data.run, { actor });
   const busy = computation(rows, actor);
   const many = list.length > kMostRows;
+  // The rows in view at first: those that show the most of what is exposed.
+  const inWindow = (from) => exposed.slice(from, from + kMostRows).reduce((sum, e) => sum + e, 0);
+  let first = 0;
+  for (let from = 1; many && from + kMostRows <= list.length; ++from) if (inWindow(from) > inWindow(first)) first = from;
+  if (first > 0) ++first;  // row 0 is computation
   const names = ["computation", ...list.map((b) => shortName(b.name))];
   // [row, kind, begin, end]
   const bars = busy.map(([b, e]) => [0, "computation", b, e]);
@@ -41,7 +54,7 @@ export function buckets(data) {
       dataZoom: [
         { type: "inside", xAxisIndex: 0, filterMode: "none", zoomOnMouseWheel: "ctrl", moveOnMouseMove: true, moveOnMouseWheel: false },
         slider({ xAxisIndex: 0, filterMode: "none", bottom: 10, labelFormatter: (v) => time(Math.round(v)) }),
-        ...(many ? [slider({ id: "rows", yAxisIndex: 0, filterMode: "empty", right: 6, width: 16, height: null, top: 22, bottom: 62, startValue: 0, endValue: kMostRows, maxValueSpan: kMostRows, showDetail: false })] : []),
+        ...(many ? [slider({ id: "rows", yAxisIndex: 0, filterMode: "empty", right: 6, width: 16, height: null, top: 22, bottom: 62, startValue: first, endValue: first + kMostRows, maxValueSpan: kMostRows, showDetail: false })] : []),
       ],
       tooltip: { trigger: "item", formatter: (p) => of(bars[p.dataIndex][0]) },
       series: [{
@@ -59,7 +72,9 @@ export function buckets(data) {
     }),
   });
   const rowsTable = list.map((b, i) => ({ ...b, i, exposed: exposed[i] }));
-  return section("Gradient all-reduces", `${list.length} in launch order, on rank ${actor}; times from the start of the step.`,
+  const kTable = 24;
+  if (list.length > kTable) rowsTable.sort((a, b) => b.exposed - a.exposed || a.i - b.i);  // not behind a button
+  return section("Gradient all-reduces", `${list.length} in launch order, on rank ${actor}; times from the start of the step.${list.length > kTable ? " The table begins with those that are exposed the most." : ""}`,
     it.node,
     h("div", { class: "keys" }, [["wait", "ready, waiting"], ["communication", "in flight"], ["exposed", "of that, nothing computes"], ["backward", "computation"]].map(([c, text]) => h("span", {}, h("span", { class: "swatch", style: { background: `var(--${c})` } }), text))),
     table([
@@ -72,5 +87,5 @@ export function buckets(data) {
       { name: "in flight", right: true, of: (b) => time(b.end_ps - b.begin_ps) },
       { name: "exposed", right: true, of: (b) => time(b.exposed) },
       { name: "algorithm", of: (b) => b.algorithm },
-    ], rowsTable, { most: 24, label: "Gradient all-reduces" }));
+    ], rowsTable, { most: kTable, label: "Gradient all-reduces" }));
 }

@@ -69,7 +69,7 @@ function timelines(data) {
     const rows = rowsFor(data, step, ranks);
     const to = Math.max(c.predicted_ps, measured.steps[step]?.duration_ps ?? c.measured_ps);
     const it = timeline("timeline", { rows, label: "Predicted and measured operations on one axis", from: 0, to, marks: [[0, ""], [c.predicted_ps, c.predicted_ps <= c.measured_ps ? "predicted" : ""], [measured.steps[step]?.duration_ps ?? c.measured_ps, c.predicted_ps <= c.measured_ps ? "" : "measured"]], explain: false });
-    place.replaceChildren(it.node, keys(rows));
+    place.replaceChildren(...[it.ahead && h("div", { class: "controls" }, it.ahead), it.node, keys(rows)].filter(Boolean));
   };
   draw();
   const redraw = () => { draw(); drawCharts(); };

@@ -1,5 +1,5 @@
 // ddpsim predict --html
-import { buckets } from "./buckets.js";
+import { buckets, mostExposed } from "./buckets.js";
 import { documents } from "./documents.js";
 import { figure, h, section } from "./dom.js";
 import { levers } from "./levers.js";
@@ -9,13 +9,18 @@ import { topology } from "./topology.js";
 import { actorsOf, rowsOfRun } from "./tracks.js";
 import { bandwidth, bytes, count, percent, time } from "./units.js";
 
-function headline({ summary: s, heading }) {
+function headline(data) {
+  const { summary: s, heading } = data;
+  const exposed = mostExposed(data);
   const item = (name, key, text, small, first) => h("div", { class: first ? "first" : null }, h("dt", {}, name), h("dd", {}, figure(`summary.${key}`, s[key], text), small ? h("small", {}, small) : null));
   const list = [
     item("Step", "step_ps", time(s.step_ps), [figure("summary.step_low_ps", s.step_low_ps, time(s.step_low_ps)), " to ", figure("summary.step_high_ps", s.step_high_ps, time(s.step_high_ps)), `; ${heading.interval}`], true),
     item("Samples per second", "samples_per_s", count(s.samples_per_s)),
-    item("Scaling efficiency", "scaling_efficiency", percent(s.scaling_efficiency), ["one rank without DDP: ", figure("summary.single_rank_step_ps", s.single_rank_step_ps, time(s.single_rank_step_ps))]),
-    item("Exposed communication", "exposed_communication_ps", time(s.exposed_communication_ps), `${percent(s.exposed_communication_ps / s.step_ps)} of the step`),
+    s.scaling_efficiency === null ? h("div", {}, h("dt", {}, "Scaling efficiency"), h("dd", {}, "none", h("small", {}, "the workload computes nothing")))
+      : item("Scaling efficiency", "scaling_efficiency", percent(s.scaling_efficiency), [
+        s.scaling_efficiency_low < s.scaling_efficiency_high ? `${percent(s.scaling_efficiency_low)} to ${percent(s.scaling_efficiency_high)}; ` : "",
+        `one rank without ${heading.system}: `, figure("summary.single_rank_step_ps", s.single_rank_step_ps, time(s.single_rank_step_ps))]),
+    item("Exposed communication", "exposed_communication_ps", time(s.exposed_communication_ps), [`${percent(s.exposed_communication_ps / s.step_ps)} of the step`, exposed ? h("br") : "", exposed]),
     item("Overlap", "overlap", percent(s.overlap), "of communication, hidden"),
     item("State per rank", "peak_memory_bytes", bytes(s.peak_memory_bytes), "without activations"),
     s.busiest_link ? h("div", {}, h("dt", {}, "Busiest link"), h("dd", {}, figure("summary.busiest_link.busy", s.busiest_link.busy, percent(s.busiest_link.busy)), h("small", {}, `${s.busiest_link.name}, ${bandwidth(s.busiest_link.bandwidth_bits_per_s)}`))) : null,
@@ -37,11 +42,12 @@ function steps(data) {
   const who = actors.length === 1 ? `${actors[0][1]}.` : `${data.run.actors} ${rows.every((r) => r.count === 1) ? "ranks" : "classes of ranks that behave alike"}${rows.length > kMostRows ? "; the slider on the right moves through them" : ""}.`;
   const left = data.run.actors_left_out > 0 ? ` ${data.run.actors_left_out} classes are left out of this page, evenly.` : "";
   const lanes = timeline("timeline", { rows, label: "The operations of one step, by rank and lane", from: 0, to: data.summary.step_ps, marks: [[0, "step begins"], [data.summary.step_ps, "ends"]] });
-  const goTo = lanes.many ? h("div", { class: "controls" }, h("label", { class: "control" }, "Go to rank ", h("input", { type: "number", min: 0, max: data.ranks - 1, value: 0, onchange: (event) => {
+  const goTo = lanes.many ? h("label", { class: "control" }, "Go to rank ", h("input", { type: "number", min: 0, max: data.ranks - 1, value: 0, onchange: (event) => {
     const wanted = Number(event.target.value);
     lanes.show(rows.findIndex((r) => r.actor === (actors.filter(([a]) => a <= wanted).pop() ?? actors[0])[0]));
-  } }))) : null;
-  return section("Timeline of a step", `${who}${left} Times from the start of the step; a host that runs ahead launches before it.`, goTo, lanes.node, keys(rows), help());
+  } })) : null;
+  const controls = goTo || lanes.ahead ? h("div", { class: "controls" }, goTo, lanes.ahead) : null;
+  return section("Timeline of a step", `${who}${left} Times from the start of the step; a host that runs ahead launches before it.`, controls, lanes.node, keys(rows), help());
 }
 
 // Of a profile's transports, those that the cluster's links are.

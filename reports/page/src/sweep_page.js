@@ -3,7 +3,7 @@ import { axis, chart, drawCharts, legend } from "./charts.js";
 import { documents } from "./documents.js";
 import { choice, figure, h, section, table, tip, toggle } from "./dom.js";
 import { best, isValid, moreIsBetter, readSweep, reasonOf, select } from "./sweep_data.js";
-import { colour } from "./theme.js";
+import { along, colour, textOn } from "./theme.js";
 import { quantity, time } from "./units.js";
 
 const kBest = 20;
@@ -83,14 +83,17 @@ function heat(sweep, state) {
       const back = (v) => tick(result)(state.logY ? 10 ** v : v);
       const dark = document.documentElement.dataset.theme === "dark";
       const ramp = dark ? ["#163a5a", "#1f6a8f", "#3f9a9a", "#9cc27a", "#f0d97a"] : ["#24588f", "#3f8fb5", "#7cc0b0", "#cfe3a8", "#fbf3c8"];
-      const labels = { show: roomy && valid.length <= 200, fontSize: 11, lineHeight: 13, formatter: (p) => tick(result)(result.values[p.data.row]).replace(" ", "\n"), color: dark ? "#f2f5f8" : "#14181d", textBorderColor: dark ? "#15191e" : "#ffffff", textBorderWidth: 2 };
-      const cell = (r) => ({ value: [x.place.get(x.values[r]), y.place.get(y.values[r]), isValid(result, r) ? value(r) : low], row: r });
+      const shown = moreIsBetter(result) ? [...ramp].reverse() : ramp;
+      const labels = { show: roomy && valid.length <= 200, fontSize: 11, lineHeight: 13, formatter: (p) => tick(result)(result.values[p.data.row]).replace(" ", "\n") };
+      // A label's colour is that of the two which its cell's colour is further from.
+      const share = (r) => (isValid(result, r) && high > low ? (value(r) - low) / (high - low) : 0);
+      const cell = (r) => ({ value: [x.place.get(x.values[r]), y.place.get(y.values[r]), isValid(result, r) ? value(r) : low], row: r, label: { color: textOn(along(shown, share(r))) } });
       return {
         grid: { left: Math.min(200, 40 + 7 * Math.max(...y.distinct.map((v) => quantity(v, y.unit).length), 4)), right: 120, top: 30, bottom: 60 },
         xAxis: axis({ type: "category", data: x.distinct.map((v) => quantity(v, x.unit)), name: x.name, nameLocation: "middle", nameGap: 30, splitArea: { show: false }, splitLine: { show: false } }),
         yAxis: axis({ type: "category", data: y.distinct.map((v) => quantity(v, y.unit)), name: y.name, nameTextStyle: { align: "left", color: colour("muted"), fontSize: 12 }, splitLine: { show: false } }),
         visualMap: { type: "continuous", seriesIndex: 0, min: low, max: high > low ? high : low + 1, dimension: 2, right: 4, top: "middle", calculable: false, itemHeight: 180, itemWidth: 12, text: [back(high), back(low)], textStyle: { color: colour("muted"), fontSize: 11 },
-          inRange: { color: moreIsBetter(result) ? [...ramp].reverse() : ramp }, formatter: back },
+          inRange: { color: shown }, formatter: back },
         tooltip: { trigger: "item", formatter: (p) => (p.data?.row === undefined ? "" : rowTip(sweep, p.data.row)) },
         series: [
           { type: "heatmap", data: valid.map(cell), label: labels, emphasis: { itemStyle: { borderColor: colour("text"), borderWidth: 1 } } },
@@ -124,7 +127,11 @@ export function sweepPage(data) {
   const varied = axes.filter((a) => a.distinct.length > 1);
   const first = varied[0] ?? axes[0];
   const second = varied[1];
-  const state = { result: 0, x: first.name, by: second?.name ?? kNone, hx: first.name, hy: second?.name, logX: first.numeric && first.distinct[0] > 0 && first.distinct[first.distinct.length - 1] > 20 * first.distinct[0], logY: false, fixed: heldAt(sweep, results[0]), redraws: [] };
+  // With other ranks a shorter step is no better by itself.
+  const ranks = results.find((r) => r.name === "world_size");
+  const rate = results.findIndex((r) => r.name === "samples_per_s");
+  const shown = rate >= 0 && ranks && new Set(ranks.values.filter((v) => v !== null)).size > 1 ? rate : 0;
+  const state = { result: shown, x: first.name, by: second?.name ?? kNone, hx: first.name, hy: second?.name, logX: first.numeric && first.distinct[0] > 0 && first.distinct[first.distinct.length - 1] > 20 * first.distinct[0], logY: false, fixed: heldAt(sweep, results[shown]), redraws: [] };
   const all = () => { for (const draw of state.redraws) draw(); };
   const names = varied.map((a) => [a.name, a.name]);
   const invalid = Array.from({ length: sweep.rows }, (_, r) => r).filter((r) => !isValid(results[0], r));
@@ -163,6 +170,7 @@ export function sweepPage(data) {
 
   return [
     h("p", { class: "lead" }, `${sweep.rows} points over ${axes.map((a) => `${a.name} (${a.distinct.length})`).join(", ")}.`, invalid.length > 0 ? ` ${invalid.length} have no result.` : ""),
+    ...[...(data.provenance ?? []), ...(data.nccl ? [`with ${data.nccl}`] : []), ...(data.notes ?? [])].map((line) => h("p", { class: "note" }, `${line[0].toUpperCase()}${line.slice(1)}.`)),
     h("div", { class: "controls" }, choice("Result", results.map((r, i) => [i, r.name]), state.result, (v) => { state.result = Number(v); state.fixed = heldAt(sweep, results[state.result]); all(); })),
     section("Along one axis", "Axes that are not drawn are held where the best row has them; crosses are points without a result.", linePanel()),
     varied.length > 1 ? section("Over two axes", null, heatPanel()) : null,

@@ -1,6 +1,6 @@
 // Spans over time, a row per rank and lane. Only what is in view is drawn, so that a thousand ranks cost what a screen shows.
 import { axis, chart, graphic, kMarks, mark, slider } from "./charts.js";
-import { h, tip } from "./dom.js";
+import { h, tip, toggle } from "./dom.js";
 import { colour } from "./theme.js";
 import { categoryOf, reason, visible } from "./tracks.js";
 import { bytes, time } from "./units.js";
@@ -63,7 +63,11 @@ export function timeline(name, { rows, label, marks, from, to, explain = true })
     least = Math.min(least, row.begin[0] ?? least);
     most = Math.max(most, row.end[row.end.length - 1] ?? most);
   }
-  const range = most - least || 1;
+  // What ran ahead of the step would push the step to the side: it is shown when it is asked for.
+  const earliest = least;
+  const isAhead = from - earliest > 0.02 * (to - from);
+  if (isAhead) least = from;
+  let range = most - least || 1;
   const longest = Math.max(...rows.map((r) => r.title.length));
   const left = Math.min(230, 24 + longest * 6.6);
   const state = { rows, items: [], window: null };
@@ -121,12 +125,18 @@ export function timeline(name, { rows, label, marks, from, to, explain = true })
       return true;
     },
   });
+  const ahead = isAhead ? toggle("what was launched before the step, too", false, (on) => {
+    least = on ? earliest : from;
+    range = most - least || 1;
+    it.refresh();
+    it.echart.dispatchAction({ type: "dataZoom", dataZoomIndex: 0, start: 0, end: 100 });
+  }) : null;
   // Scrolls to a row; for whoever knows which one they want.
   const show = (at) => {
     const first = Math.max(0, Math.min(rows.length - kMostRows, at));
     if (many) it.echart.dispatchAction({ type: "dataZoom", dataZoomIndex: 2, startValue: first, endValue: first + kMostRows - 1 });
   };
-  return Object.assign(it, { state, many, show });
+  return Object.assign(it, { state, many, show, ahead });
 }
 
 export const help = () => h("p", { class: "note keyhelp" }, "Drag to pan, ", h("kbd", {}, "Ctrl"), " + wheel to zoom, double click for the whole step. With the keyboard: ",

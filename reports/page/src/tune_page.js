@@ -1,5 +1,6 @@
 // ddpsim tune --html: a knob's curve with its interval, the values that are as good as the best, and the bound that no value beats.
 import { axis, chart, mark } from "./charts.js";
+import { documents } from "./documents.js";
 import { figure, h, section, table, tip } from "./dom.js";
 import { levers } from "./levers.js";
 import { colour } from "./theme.js";
@@ -7,11 +8,23 @@ import { bytes, percent, significant, time } from "./units.js";
 
 const plain = (v) => (typeof v === "number" ? (Number.isInteger(v) ? String(v) : significant(v)) : String(v));
 
+// What to set. The shortest step may lie beside a longer one, or gain nothing that could be measured.
+function recommended(data, item) {
+  const { best, chosen, other } = data;
+  const of = (key, p) => [figure(`${key}.value`, p.value, plain(p.value)), ["step ", figure(`${key}.step_ps`, p.step_ps, time(p.step_ps))], true];
+  if (other?.better) return item(`Recommended ${other.knob}`, ...of("other", other));
+  if (chosen) return item(`Recommended ${data.knob}`, ...of("chosen", chosen));
+  if (chosen === null) return item("Recommended", "as it is", "no setting gains what could be measured, and keeps it", true);
+  return item(`Best ${data.knob}`, ...of("best", best));
+}
+
 function headline(data) {
   const { best, current, flat } = data;
   const item = (name, value, small, first) => h("div", { class: first ? "big" : null }, h("dt", {}, name), h("dd", {}, value, small ? h("small", {}, small) : null));
   return h("dl", { class: "figures" },
-    item(`Best ${data.knob}`, figure("best.value", best.value, plain(best.value)), ["step ", figure("best.step_ps", best.step_ps, time(best.step_ps))], true),
+    recommended(data, item),
+    data.chosen === undefined ? null
+      : item(`Shortest ${data.knob}`, figure("best.value", best.value, plain(best.value)), ["step ", figure("best.step_ps", best.step_ps, time(best.step_ps))]),
     current ? item("Now", current.value == null ? "default" : figure("current.value", current.value, plain(current.value)), ["step ", figure("current.step_ps", current.step_ps, time(current.step_ps)), `, ${percent(Math.abs(current.step_ps / best.step_ps - 1), 2)} ${current.step_ps < best.step_ps ? "shorter" : "longer"}`]) : null,
     flat ? item("Within 1 % of the best", `${plain(flat.from)} to ${plain(flat.to)}`) : null,
     data.lower_bound_ps ? item("No value beats", figure("lower_bound_ps", data.lower_bound_ps, time(data.lower_bound_ps)), `the best is ${percent(best.step_ps / data.lower_bound_ps - 1, 2)} above`) : null);
@@ -81,7 +94,8 @@ function partition(data) {
     }),
   });
   return section("The best partition", ["Buckets of unequal size: step ", figure("partition.step_ps", p.step_ps, time(p.step_ps)), `, ${time(Math.abs(data.best.step_ps - p.step_ps))} ${p.step_ps <= data.best.step_ps ? "less" : "more"} than with the best ${data.knob}.`],
-    it.node, p.bucket_cap_mb_list ? h("pre", {}, `bucket_cap_mb_list=[${p.bucket_cap_mb_list.join(", ")}]`) : null);
+    it.node, p.bucket_cap_mb_list ? h("pre", {}, `bucket_cap_mb_list=[${p.bucket_cap_mb_list.join(", ")}]`) : null,
+    p.warning ? h("p", { class: "note" }, `bucket_cap_mb_list: ${p.warning}.`) : null);
 }
 
 function lines(data) {
@@ -94,6 +108,9 @@ function lines(data) {
 export function tunePage(data) {
   return [
     data.verdict ? h("p", { class: "lead" }, data.verdict) : null,
+    data.question ? h("p", { class: "note" }, `${data.question}. Profile ${data.profile}: ${data.basis}.`) : null,
+    ...(data.notes ?? []).map((note) => h("p", { class: "note" }, `${note[0].toUpperCase()}${note.slice(1)}.`)),
     headline(data), lines(data), curve(data), partition(data), data.levers ? levers(data.levers, data.recommended_step_ps ?? (data.current ?? data.best).step_ps, "Other levers") : null, numbers(data),
+    data.documents ? documents(data.documents) : null,
   ];
 }

@@ -1,0 +1,26 @@
+#include "sim/io/field_meant.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace ddpsim::io {
+
+std::string field_meant(const std::string& name) {
+  static const std::vector<std::pair<const char*, std::vector<const char*>>> kFields{
+      {"cluster.hosts", {"hosts", "nodes", "nnodes", "num_hosts", "num_nodes", "machines"}},
+      {"cluster.devices_per_host",
+       {"devices_per_host", "gpus_per_host", "gpus_per_node", "nproc_per_node"}},
+      {"cluster.link.bandwidth", {"bandwidth", "network", "link"}},
+      {"workload.batch", {"batch", "batch_size", "batchsize", "bs"}},
+      {"workload.precision", {"precision", "dtype", "amp"}},
+      {"ranks", {"world_size", "worldsize", "gpus", "devices", "num_gpus", "processes", "n"}},
+      {"workload", {"model"}}};
+  std::string plain = name;
+  std::replace(plain.begin(), plain.end(), '-', '_');
+  for (const auto& [field, names] : kFields)
+    if (std::find(names.begin(), names.end(), plain) != names.end()) return field;
+  return {};
+}
+
+}  // namespace ddpsim::io

@@ -1,0 +1,517 @@
+// Answers that must not mislead: what is recommended has no cliff beside it, every number says
+// whose it is, spreads and ranges reach the answer, and what is refused names what works.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <sstream>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "sim/io/files.h"
+#include "sim/io/page_template.h"
+#include "tests/support/support.h"
+
+namespace ddpsim::test {
+namespace {
+
+namespace fs = std::filesystem;
+using io::Json;
+using Args = std::vector<std::string>;
+
+Args operator+(Args a, const Args& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+Json json_of(const Args& args) {
+  Outcome o = ddpsim(args + Args{"--format", "json"});
+  EXPECT_EQ(o.code, 0) << o.err;
+  return o.code == 0 ? io::parse_json(o.out, "stdout") : Json();
+}
+Json summary(const Args& question) {
+  return json_of(Args{"predict"} + question)["summary"];
+}
+std::string text_of(const Args& args) {
+  Outcome o = ddpsim(args);
+  EXPECT_EQ(o.code, 0) << o.err;
+  return o.out;
+}
+Json column(const Json& sweep, const std::string& name) {
+  for (std::size_t k = 0; k < sweep["columns"].size(); ++k)
+    if (sweep["columns"][k]["name"] == name) return sweep["data"][k];
+  return {};
+}
+
+class Answers : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(path_); }
+  void TearDown() override { fs::remove_all(path_); }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+  fs::path path_ = fs::path(testing::TempDir()) / ("ddpsim_answers_" + std::to_string(::getpid()));
+};
+
+const Args kP4d{"--workload", "resnet50", "--cluster", "aws-p4d", "--set", "cluster.hosts=4"};
+const Args kSlow{"--workload", "resnet50", "--cluster", "gpu-ethernet-25g"};
+const Args kHgx{"--workload", "resnet50", "--cluster", "hgx-h100"};
+
+// Of every knob: a model that differs a little must not fall off what is recommended.
+TEST(Recommended, HasNoMeasurablyLongerNeighbours) {
+  for (const Args& question : {kP4d, kSlow + Args{"--set", "bucket_cap_mb=1"},
+                               kP4d + Args{"--knob", "first_bucket_bytes"}}) {
+    Json j = json_of(Args{"tune", "--no-levers"} + question);
+    bool other = j["other"].is_object() && j["other"]["better"].get<bool>();
+    const Json& p = other ? j["other"] : j["chosen"];
+    if (p.is_null()) continue;
+    std::string knob = other ? j["other"]["knob"] : j["knob"];
+    Args asked = question;
+    if (auto flag = std::find(asked.begin(), asked.end(), "--knob"); flag != asked.end())
+      asked.erase(flag, flag + 2);
+    if (knob != "bucket_cap_mb" || has(asked.back(), "bucket_cap_mb"))
+      asked.resize(asked.size() - (has(asked.back(), "bucket_cap_mb") ? 2 : 0));
+    auto at = p["value"].get<double>();
+    for (double beside : {0.981, 0.99, 0.995, 1.005, 1.01, 1.019}) {
+      std::string value = knob == "first_bucket_bytes"
+                              ? std::to_string(static_cast<std::int64_t>(at * beside))
+                              : std::to_string(at * beside);
+      double step = summary(asked + Args{"--set", knob + "=" + value})["step_ps"].get<double>();
+      EXPECT_LE(step, 1.0055 * p["step_ps"].get<double>()) << knob << "=" << value;
+    }
+  }
+}
+
+TEST(Recommended, LinesReachBehindNoInterface) {
+  for (const Args& question : {kP4d, kP4d + Args{"--knob", "first_bucket_bytes"}, kSlow}) {
+    Json j = json_of(Args{"tune", "--no-levers"} + question);
+    for (const Json& line : j["lines"]) EXPECT_FALSE(has(line, "torch.distributed._")) << line;
+    // A setting that is no argument is never recommended unasked.
+    if (j["other"].is_object() && j["other"]["knob"] == "first_bucket_bytes") {
+      EXPECT_FALSE(j["other"]["better"].get<bool>());
+    }
+  }
+  EXPECT_TRUE(has(text_of(Args{"tune", "--no-levers"} + kP4d), "is no argument of PyTorch's"));
+}
+
+TEST(Recommended, GainsAtEveryEndOfTheRanges) {
+  for (const Args& question : {kP4d, kSlow + Args{"--set", "bucket_cap_mb=1"}, kHgx}) {
+    Json j = json_of(Args{"tune", "--no-levers"} + question);
+    if (j["chosen"].is_null()) {
+      EXPECT_TRUE(has(j["verdict"], "no difference you could measure") ||
+                  has(j["verdict"], "keeps its gain") || has(j["verdict"], "makes no difference"))
+          << j["verdict"];
+      continue;
+    }
+    for (const char* end : {"mid_ps", "low_ps", "high_ps"})
+      EXPECT_GT(j["gain"][end].get<std::int64_t>(), 0) << end;
+  }
+}
+
+TEST(Provenance, IsInEverySweepAndTuning) {
+  const std::string basis = "datasheet, never measured on this hardware";
+  const Args sweep = Args{"sweep"} + kHgx + Args{"--axis", "bucket_cap_mb=5,25"};
+  std::istringstream csv(text_of(sweep));
+  std::string line;
+  std::getline(csv, line);
+  EXPECT_TRUE(has(line, ",profile,basis,")) << line;
+  while (std::getline(csv, line))
+    EXPECT_TRUE(has(line, ",h100-sxm.datasheet,\"" + basis + "\",")) << line;
+  for (const char* format : {"table", "md"})
+    EXPECT_TRUE(
+        has(text_of(sweep + Args{"--format", format}), "profile h100-sxm.datasheet: " + basis))
+        << format;
+  Json j = json_of(sweep);
+  EXPECT_EQ(j["provenance"], (Json{"profile h100-sxm.datasheet: " + basis}));
+  EXPECT_EQ(column(j, "basis"), (Json{basis, basis}));
+  EXPECT_EQ(column(j, "profile"), (Json{"h100-sxm.datasheet", "h100-sxm.datasheet"}));
+  // Of two clusters, both.
+  Json two = json_of({"sweep", "--workload", "resnet50", "--axis", "cluster=hgx-h100,dgx-a100"});
+  EXPECT_EQ(two["provenance"].size(), 2u);
+  const Args tune = Args{"tune", "--no-levers", "--values", "5,25"} + kHgx;
+  Json t = json_of(tune);
+  EXPECT_EQ(t["profile"], "h100-sxm.datasheet");
+  EXPECT_EQ(t["basis"], basis);
+  for (const char* format : {"table", "md", "csv"})
+    EXPECT_TRUE(has(text_of(tune + Args{"--format", format}), basis)) << format;
+  EXPECT_TRUE(has(text_of(Args{"explain"} + kHgx), basis));
+  EXPECT_EQ(json_of(Args{"explain"} + kHgx)["basis"], basis);
+}
+
+TEST(Provenance, OfAListOfCapsIsItsWarning) {
+  const Args list{"--set", "bucket_cap_mb_list=[1,25]"};
+  const std::string warning = "#169026";
+  for (const Args& a :
+       {Args{"predict"}, Args{"predict", "--format", "md"}, Args{"predict", "--format", "json"},
+        Args{"tune", "--no-levers", "--values", "5"},
+        Args{"tune", "--no-levers", "--values", "5", "--format", "json"}, Args{"explain"},
+        Args{"sweep", "--axis", "cluster.hosts=1,2"}})
+    EXPECT_TRUE(has(text_of(a + kSlow + list), warning)) << a[0] << " " << a.back();
+  EXPECT_TRUE(has(text_of(Args{"predict"} + kSlow + list), "bucket_cap_mb_list=[1, 25]"));
+  Json t = json_of(Args{"tune", "--no-levers"} + kSlow);
+  EXPECT_TRUE(has(t["partition"]["warning"], warning));
+}
+
+// Half of the passes took three times as long: 80 % of them lie between one and three times the
+// median, or below it.
+TEST_F(Answers, ACapturesSpreadReachesTheInterval) {
+  Json w = read_json("workloads/mlp784-50-10-cpu.json");
+  auto write = [&](const std::string& name, double factor) {
+    Json changed = w;
+    Json& plain = changed["times"]["raw"]["step_plain"];
+    for (std::size_t i = 0; i < plain.size(); ++i)
+      plain[i] = i % 3 == 0 ? static_cast<std::int64_t>(3'600'000'000 * factor)
+                            : std::int64_t{3'600'000'000};
+    io::write_file(file(name), changed.dump());
+    return summary({"--workload", file(name), "--cluster", "ethernet-10g"});
+  };
+  Json quiet = write("quiet.json", 1);
+  Json loaded = write("loaded.json", 3);
+  EXPECT_EQ(quiet["step_ps"], loaded["step_ps"]);
+  double step = loaded["step_ps"].get<double>();
+  EXPECT_LT(quiet["step_high_ps"].get<double>(), 1.3 * step);
+  EXPECT_GT(loaded["step_high_ps"].get<double>(), 2 * step);
+  EXPECT_EQ(quiet["step_low_ps"], loaded["step_low_ps"]) << "no pass was quicker";
+  EXPECT_TRUE(
+      has(text_of({"predict", "--workload", file("loaded.json"), "--cluster", "ethernet-10g"}),
+          "80 % of the capture's passes"));
+}
+
+TEST(Efficiency, HasARange) {
+  for (const Args& q :
+       {kHgx, kSlow, Args{"--workload", "resnet18-cpu", "--cluster", "testbed-star"}}) {
+    Json s = summary(q);
+    EXPECT_LE(s["scaling_efficiency_low"].get<double>(), s["scaling_efficiency"].get<double>());
+    EXPECT_GE(s["scaling_efficiency_high"].get<double>(), s["scaling_efficiency"].get<double>());
+    EXPECT_LT(s["scaling_efficiency_low"].get<double>(),
+              s["scaling_efficiency_high"].get<double>());
+  }
+  EXPECT_TRUE(has(text_of(Args{"predict"} + kSlow), " % to "));
+  Json sweep = json_of(Args{"sweep", "--interval"} + kSlow + Args{"--axis", "bucket_cap_mb=25"});
+  Json s = summary(kSlow + Args{"--set", "bucket_cap_mb=25"});
+  EXPECT_EQ(column(sweep, "scaling_efficiency_low")[0], s["scaling_efficiency_low"]);
+  EXPECT_EQ(column(sweep, "scaling_efficiency_high")[0], s["scaling_efficiency_high"]);
+}
+
+TEST_F(Answers, AWorkloadThatComputesNothingHasNoEfficiency) {
+  Json w = read_json("workloads/mlp784-50-10-cpu.json");
+  Json& t = w["times"];
+  for (const char* key : {"forward_ps", "backward_ps", "optimizer_ps"}) t[key] = 1;
+  for (Json& ready : t["ready_ps"]) ready = 0;
+  for (const char* key : {"raw", "modules", "core_ps"}) t.erase(key);
+  io::write_file(file("idle.json"), w.dump());
+  const Args q{"--workload", file("idle.json"), "--cluster", "ethernet-10g"};
+  EXPECT_TRUE(summary(q)["scaling_efficiency"].is_null());
+  for (const char* format : {"table", "md"}) {
+    std::string text = text_of(Args{"predict", "--format", format} + q);
+    EXPECT_TRUE(has(text, "scaling efficiency none")) << text;
+    EXPECT_FALSE(has(text, "scaling efficiency 0.0")) << text;
+  }
+  EXPECT_TRUE(column(json_of(Args{"sweep"} + q + Args{"--axis", "bucket_cap_mb=1"}),
+                     "scaling_efficiency")[0]
+                  .is_null());
+}
+
+TEST_F(Answers, WhereRanksVaryASweepRanksByThroughput) {
+  Outcome o = ddpsim(Args{"sweep"} + kSlow +
+                     Args{"--axis", "cluster.hosts=1:8:x2", "--out", file("s.csv")});
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_FALSE(has(o.out, "shortest steps")) << o.out;
+  auto fastest = o.out.find("most samples per second\n");
+  auto cheapest = o.out.find("most samples per second of each rank");
+  ASSERT_NE(fastest, std::string::npos) << o.out;
+  ASSERT_NE(cheapest, std::string::npos) << o.out;
+  auto first_row = [&](std::size_t from) {
+    from = o.out.find('\n', o.out.find('\n', from) + 1) + 1;
+    return o.out.substr(from, o.out.find(' ', from) - from);
+  };
+  EXPECT_EQ(first_row(fastest), "8") << o.out;
+  EXPECT_EQ(first_row(cheapest), "1") << o.out;
+  // With the batch alone, too; with neither, by the step.
+  EXPECT_TRUE(has(
+      ddpsim(Args{"sweep"} + kSlow + Args{"--axis", "workload.batch=8,64", "--out", file("b.csv")})
+          .out,
+      "most samples per second\n"));
+  EXPECT_TRUE(has(
+      ddpsim(Args{"sweep"} + kSlow + Args{"--axis", "bucket_cap_mb=8,64", "--out", file("c.csv")})
+          .out,
+      "shortest steps\n"));
+}
+
+TEST(Levers, FewerRanksAreNoGainByThemselves) {
+  Json j = json_of(Args{"tune"} + kSlow);
+  ASSERT_FALSE(j["levers"].empty());
+  double before = 0;
+  bool found = false;
+  for (const Json& l : j["levers"]) {
+    double taken = l["step_ps"].get<double>() / l["samples"].get<double>();
+    EXPECT_GE(taken, before * (1 - 1e-9)) << l;
+    before = taken;
+    found = found || (has(l["change"], "half the ranks") && l["samples"] == 0.5);
+  }
+  EXPECT_TRUE(found);
+  EXPECT_FALSE(has(j["levers"][0]["change"], "half the ranks"));
+  EXPECT_TRUE(has(text_of(Args{"tune"} + kSlow), "samples/s of now"));
+}
+
+TEST(Averaging, HasNoBucketsAndIsNoDdp) {
+  const Args q = kSlow + Args{"--plan", "averaging"};
+  std::string page = text_of(Args{"predict"} + q);
+  EXPECT_FALSE(has(page, "without DDP")) << page;
+  EXPECT_TRUE(has(page, "one rank without averaging")) << page;
+  for (const Args& a : {Args{"predict"}, Args{"tune", "--no-levers"}, Args{"explain"}}) {
+    std::string text = text_of(a + q);
+    EXPECT_FALSE(has(text, "bucket")) << a[0] << "\n" << text;
+  }
+}
+
+TEST(Stragglers, AreNamedByExplainAsByPredict) {
+  const Args q = kSlow + Args{"--set", "slow_ranks.3=1.5", "--set", "slow_ranks.5=1.2"};
+  EXPECT_TRUE(has(text_of(Args{"predict"} + q), "rank 3, which computes 1.5 times as long"));
+  std::string text = text_of(Args{"explain"} + q);
+  EXPECT_TRUE(has(text, "rank 3 decides, which computes 1.5 times as long")) << text;
+  Json j = json_of(Args{"explain"} + q);
+  EXPECT_EQ(j["straggler"]["rank"], 3);
+  EXPECT_EQ(j["straggler"]["step_ps"], summary(kSlow)["step_ps"]);
+  EXPECT_TRUE(json_of(Args{"explain"} + kSlow)["straggler"].is_null());
+}
+
+TEST(Jitter, IsInEveryStepThatTuneSays) {
+  const Args jitter{"--set", "jitter={\"cv\":0.05,\"seed\":1,\"samples\":5}"};
+  Json with = json_of(Args{"tune", "--no-levers", "--values", "5,25"} + kSlow + jitter);
+  Json without = json_of(Args{"tune", "--no-levers", "--values", "5,25"} + kSlow);
+  EXPECT_GT(with["current"]["step_ps"].get<std::int64_t>(),
+            without["current"]["step_ps"].get<std::int64_t>());
+  Json s = summary(kSlow + jitter);
+  double samples = 32.0 * 8;
+  EXPECT_NEAR(with["current"]["step_ps"].get<double>() / 1e12,
+              samples / s["samples_per_s"].get<double>(), 1e-8);
+  EXPECT_TRUE(has(with["notes"][0], "mean of 5"));
+}
+
+// Each end of an arrow lies in a slice of its thread, and the arrow leads from what made the
+// all-reduce ready over it to what waits for it.
+void check_arrows(const Args& question) {
+  Json trace = io::parse_json(text_of(Args{"trace"} + question), "stdout");
+  struct Slice {
+    std::string name;
+    double begin, end;
+  };
+  std::map<std::pair<int, int>, std::vector<Slice>> threads;
+  for (const Json& e : trace["traceEvents"])
+    if (e["ph"] == "X")
+      threads[{e["pid"], e["tid"]}].push_back(
+          {e["name"], e["ts"], e["ts"].get<double>() + e["dur"].get<double>()});
+  auto under = [&](const Json& e) {
+    std::string found;
+    for (const Slice& s : threads[{e["pid"], e["tid"]}])
+      if (s.begin < e["ts"].get<double>() && e["ts"].get<double>() < s.end)
+        found += (found.empty() ? "" : " and ") + s.name;
+    return found;
+  };
+  std::map<int, std::map<std::string, std::string>> arrows;
+  std::map<int, std::string> names;
+  for (const Json& e : trace["traceEvents"]) {
+    std::string phase = e["ph"];
+    if (phase != "s" && phase != "t" && phase != "f") continue;
+    arrows[e["id"]][phase] = under(e);
+    names[e["id"]] = e["name"];
+  }
+  EXPECT_FALSE(arrows.empty());
+  for (const auto& [id, ends] : arrows) {
+    ASSERT_EQ(ends.size(), 3u) << names[id];
+    EXPECT_EQ(ends.at("t"), names[id]);
+    EXPECT_NE(ends.at("s"), "") << names[id];
+    EXPECT_NE(ends.at("f"), "") << names[id];
+    for (const char* end : {"s", "f"}) EXPECT_FALSE(has(ends.at(end), "allreduce")) << ends.at(end);
+  }
+}
+TEST(TraceArrows, LeadFromWhatWasReadyToWhatWaits) {
+  check_arrows({"--workload", "resnet18", "--cluster", "hgx-h100"});
+  check_arrows({"--workload", "resnet18-cpu", "--cluster", "ethernet-10g"});
+  check_arrows(kSlow + Args{"--plan", "averaging"});
+  check_arrows(kSlow + Args{"--set", "gradient_as_bucket_view=true"});
+}
+
+TEST(Versions, OfDdpThatChangedNothingByDefault) {
+  Json before = json_of(Args{"predict"} + kHgx + Args{"--set", "pytorch=2.11"});
+  for (const char* version : {"2.12", "2.13"}) {
+    Json now = json_of(Args{"predict"} + kHgx + Args{"--set", std::string("pytorch=") + version});
+    EXPECT_EQ(now["summary"], before["summary"]) << version;
+    EXPECT_TRUE(
+        has(text_of(Args{"predict"} + kHgx + Args{"--set", std::string("pytorch=") + version}),
+            std::string("PyTorch ") + version));
+  }
+}
+
+TEST(Refusals, NameWhatWorks) {
+  struct Bad {
+    Args args;
+    const char* part;
+  };
+  for (const Bad& b : {Bad{{"--hosts", "4"}, "write --set cluster.hosts=VALUE"},
+                       Bad{{"--nodes", "4"}, "write --set cluster.hosts=VALUE"},
+                       Bad{{"--batch", "4"}, "write --set workload.batch=VALUE"},
+                       Bad{{"--batch-size=4"}, "write --set workload.batch=VALUE"},
+                       Bad{{"--precision", "bf16"}, "write --set workload.precision=VALUE"},
+                       Bad{{"--world-size", "4"}, "write --ranks VALUE"},
+                       Bad{{"--set", "hosts=4"}, "write cluster.hosts=4"},
+                       Bad{{"--set", "world_size=4"}, "write ranks=4"},
+                       Bad{{"--set", "batch=4"}, "write workload.batch=4"}})
+    for (const char* command : {"predict", "tune", "sweep", "explain"}) {
+      Outcome o =
+          ddpsim(Args{command} + kHgx + b.args +
+                 (std::string(command) == "sweep" ? Args{"--axis", "bucket_cap_mb=1"} : Args{}));
+      EXPECT_EQ(o.code, 2);
+      EXPECT_TRUE(has(o.err, b.part)) << o.err;
+      EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
+    }
+  for (auto [axis, field] : {std::pair{"hosts", "cluster.hosts"},
+                             {"nodes", "cluster.hosts"},
+                             {"batch", "workload.batch"},
+                             {"precision", "workload.precision"},
+                             {"world_size", "ranks"}}) {
+    Outcome o = ddpsim(Args{"sweep"} + kHgx + Args{"--axis", std::string(axis) + "=1,2"});
+    EXPECT_EQ(o.code, 2);
+    EXPECT_TRUE(has(o.err, std::string("--axis ") + axis + ": ") &&
+                has(o.err, std::string("write ") + field))
+        << o.err;
+  }
+}
+
+class AnswersPage : public Answers {
+ protected:
+  void SetUp() override {
+    Answers::SetUp();
+    if (!io::page_template().gzip) GTEST_SKIP() << "this build has no page";
+  }
+  Json data(const std::string& name) const {
+    std::string html = io::read_file(file(name));
+    const std::string open = "id=\"ddpsim-data\">";
+    auto from = html.find(open) + open.size();
+    return io::parse_json(html.substr(from, html.find("</script>", from) - from), name);
+  }
+};
+
+TEST_F(AnswersPage, OfAResumedAndAMergedSweepHasAllRows) {
+  const Args sweep = Args{"sweep"} + kHgx +
+                     Args{"--axis", "bucket_cap_mb=1,5,25", "--axis", "ranks=1,8,99", "--interval"};
+  ASSERT_EQ(ddpsim(sweep + Args{"--out", file("whole.csv"), "--html", file("whole.html")}).code, 0);
+  Json whole = data("whole.html");
+  // Half of the file, then the rest.
+  std::string text = io::read_file(file("whole.csv"));
+  io::write_file(file("half.csv"), text.substr(0, text.size() / 2));
+  Outcome o =
+      ddpsim(sweep + Args{"--out", file("half.csv"), "--resume", "--html", file("half.html")});
+  ASSERT_EQ(o.code, 0) << o.err;
+  Args merge{"merge"};
+  for (const char* k : {"0", "1"}) {
+    ASSERT_EQ(ddpsim(sweep + Args{"--shard", std::string(k) + "/2", "--out", file(k)}).code, 0);
+    merge.push_back(file(k));
+  }
+  o = ddpsim(merge + Args{"--out", file("merged.csv"), "--html", file("merged.html")});
+  ASSERT_EQ(o.code, 0) << o.err;
+  for (const char* name : {"half.html", "merged.html"}) {
+    Json page = data(name);
+    EXPECT_EQ(page["columns"], whole["columns"]) << name;
+    EXPECT_EQ(page["sweep"], whole["sweep"]) << name;
+    EXPECT_EQ(page["provenance"], whole["provenance"]) << name;
+    for (const char* exact : {"bucket_cap_mb", "ranks", "step_ps", "step_low_ps", "exposed_ps",
+                              "largest_all_reduce", "busiest_link", "basis", "reason"})
+      EXPECT_EQ(column(page, exact), column(whole, exact)) << name << " " << exact;
+    // As many decimals as a CSV has.
+    Json rates = column(page, "samples_per_s");
+    for (std::size_t k = 0; k < rates.size(); ++k)
+      if (!rates[k].is_null()) {
+        EXPECT_NEAR(rates[k].get<double>(), column(whole, "samples_per_s")[k].get<double>(), 6e-4);
+      }
+  }
+}
+
+TEST_F(AnswersPage, SaysWhoseItsNumbersAre) {
+  ASSERT_EQ(
+      ddpsim(Args{"tune", "--values", "5,25"} + kHgx + Args{"--html", file("tune.html")}).code, 0);
+  Json page = data("tune.html");
+  EXPECT_EQ(page["basis"], "datasheet, never measured on this hardware");
+  EXPECT_EQ(page["documents"]["profile"]["name"], "h100-sxm.datasheet");
+}
+
+// What a file says of itself is of the file, not of what --set made of it.
+TEST_F(AnswersPage, DescriptionsAreOfTheFile) {
+  ASSERT_EQ(
+      ddpsim(Args{"predict"} + kHgx + Args{"--set", "cluster.hosts=2", "--html", file("p.html")})
+          .code,
+      0);
+  Json page = data("p.html");
+  for (const Json& text :
+       {page["topology"]["description"], page["documents"]["cluster"]["description"]})
+    EXPECT_TRUE(has(text, "(of the file, before --set cluster.hosts=2)")) << text;
+  ASSERT_EQ(ddpsim(Args{"predict"} + kHgx + Args{"--html", file("p.html")}).code, 0);
+  EXPECT_FALSE(has(data("p.html")["topology"]["description"], "of the file"));
+  EXPECT_TRUE(has(text_of({"topology", "show", "hgx-h100", "--set", "cluster.hosts=2"}),
+                  "(of the file, before --set cluster.hosts=2)"));
+}
+
+// A gate in a repository of one's own: the folder holds all that it needs, and its own budget, if
+// it has one.
+TEST_F(Answers, AFolderOfOnesOwnRunsCanBeValidated) {
+  fs::create_directories(file("repository"));
+  io::write_file(file("repository/mylm.json"),
+                 io::read_file(source_path("workloads/mlp784-50-10-cpu.json")));
+  Json question{{"schema", "ddpsim.scenario/1"},
+                {"workload", "mylm.json"},
+                {"cluster", "testbed-star"},
+                {"ranks", 2}};
+  io::write_file(file("repository/question.json"), question.dump());
+  const std::string runs = file("repository/runs");
+  // A shipped workload that --set changed is no shipped one, either.
+  for (const Args& more :
+       {Args{}, Args{"--workload", "mlp784-50-10-cpu", "--set", "workload.device.name=mine"}}) {
+    Outcome o = ddpsim(Args{"run", file("repository/question.json"), "--steps", "3", "--loopback",
+                            "--runs", runs} +
+                       more);
+    ASSERT_EQ(o.code, 0) << o.err;
+  }
+  fs::remove(file("repository/mylm.json"));  // another clone may have another one
+  Outcome o = ddpsim({"validate", "--runs", runs});
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_FALSE(has(o.err, "stale")) << o.err;
+  EXPECT_TRUE(has(o.err, "no budget")) << o.err;
+  io::write_file(
+      runs + "/budget.json",
+      R"({"schema": "ddpsim.budget/1", "limits": [{"what": "replay.held_out.n", "min": 1}]})");
+  o = ddpsim({"validate", "--runs", runs});
+  EXPECT_EQ(o.code, 1) << "the run over loopback does not count";
+  EXPECT_TRUE(has(o.err, "ddpsim: budget: replay.held_out.n is 0, at least 1 is required"))
+      << o.err;
+}
+
+TEST_F(Answers, ARunOfTorchrunIsGivenItsQuestion) {
+  // As ddpsim_record.py writes it under torchrun: without a case.
+  std::string shipped = source_path("calib/runs/torch-fe8e143dc25d9acb-20261121T185539Z.json.gz");
+  Json run = io::parse_json(io::read_file(shipped), shipped);
+  for (const char* key : {"scenario", "workload", "key"}) run["case"].erase(key);
+  run["case"]["key"] = "";
+  io::write_file(file("measured.json"), run.dump());
+  fs::create_directories(file("runs"));
+  io::write_file(file("runs/measured.json"), run.dump());
+  Outcome o = ddpsim({"validate", "--runs", file("runs")});
+  EXPECT_EQ(o.code, 1);
+  EXPECT_TRUE(has(o.err, "ddpsim import run FILE QUESTION --runs FOLDER")) << o.err;
+  fs::remove(file("runs/measured.json"));
+  const std::string question = source_path("calib/runs/scenarios/fe8e143dc25d9acb.json");
+  o = ddpsim({"import", "run", file("measured.json"), question, "--runs", file("runs")});
+  ASSERT_EQ(o.code, 0) << o.err;
+  o = ddpsim({"validate", "--runs", file("runs")});
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_FALSE(has(o.err, "stale")) << o.err;
+  o = ddpsim(
+      {"import", "run", file("measured.json"), question, "--ranks", "3", "--runs", file("runs")});
+  EXPECT_EQ(o.code, 2);
+  o = ddpsim({"import", "run", shipped, question, "--runs", file("runs")});
+  EXPECT_EQ(o.code, 2);
+  EXPECT_TRUE(has(o.err, "already")) << o.err;
+}
+
+}  // namespace
+}  // namespace ddpsim::test
