@@ -65,7 +65,7 @@ TEST(Sweep, SaysWhatIsBeyondTheModel) {
   Args sweep = with(with({"sweep"}, question), {"--axis", "bucket_cap_mb=5,25"});
   std::vector<std::string> rows = lines(ddpsim(sweep).out);
   ASSERT_EQ(rows.size(), 3u);
-  EXPECT_TRUE(has(rows[0], ",state_bytes,beyond_model,reason,sweep")) << rows[0];
+  EXPECT_TRUE(has(rows[0], ",state_bytes,profile,basis,beyond_model,reason,sweep")) << rows[0];
   for (std::size_t k : {1, 2}) EXPECT_TRUE(has(rows[k], ",\"" + note + "\",,")) << rows[k];
   EXPECT_TRUE(has(ddpsim(with(sweep, {"--format", "table"})).out, "2 of 2 points beyond the model; the first: " + note.substr(0, 40)));
   io::Json j = io::parse_json(ddpsim(with(sweep, {"--format", "json"})).out, "stdout");
@@ -305,7 +305,7 @@ TEST(Sweep, AWrongQuestionIsNotASweep) {
 TEST(Sweep, ZippedFieldsChangeTogether) {
   Outcome o = ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--zip", "cluster.hosts=1,2,4", "--zip", "workload.batch=64,32,32", "--format", "table"});
   ASSERT_EQ(o.code, 0) << o.err;
-  EXPECT_EQ(lines(o.out).size(), 4u);
+  EXPECT_EQ(lines(o.out).size(), 5u);  // the last: whose the numbers are
   EXPECT_TRUE(has(o.out, "2              32")) << o.out;
 }
 
