@@ -191,7 +191,6 @@ SweepRow skipped_point(const Sweep& sweep, std::int64_t point) {
 namespace {
 
 constexpr const char* kFirstColumn = "point,";
-constexpr const char* kFirstResult = "world_size";
 constexpr const char* kLastColumn = "sweep";
 
 // Fields of a line that report::csv_field wrote.
@@ -280,19 +279,8 @@ std::string sweep_line(const Sweep& s, const SweepRow& r) {
 
 namespace {
 
-// Fields of one line of CSV, without their quotes.
 std::vector<std::string> fields_in(const std::string& line) {
-  std::vector<std::string> out(1);
-  bool quoted = false;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    char c = line[i];
-    bool doubled = quoted && c == '"' && i + 1 < line.size() && line[i + 1] == '"';
-    if (doubled) out.back() += line[++i];
-    else if (c == '"') quoted = !quoted;
-    else if (c == ',' && !quoted) out.emplace_back();
-    else out.back() += c;
-  }
-  return out;
+  return split_row(line).value_or(std::vector<std::string>(1));
 }
 
 template <class T>
