@@ -27,6 +27,9 @@ struct QuestionFlags {
 };
 // The value of --ranks. Throws InputError.
 int parse_ranks(const std::string& text);
+// --step: which step is told. True: one that all ranks begin together (predict::Options).
+void add_step_flag(CLI::App& c, std::string& step);
+bool from_common_start(const std::string& step);
 void add_question_flags(CLI::App& command, QuestionFlags& flags);
 
 struct OutputFlags {
