@@ -35,9 +35,10 @@ class Mesh {
   std::uint16_t listen(const std::string& address);
   // Connects to every rank in `send_to`, accepts from every rank in `receive_from`. All ranks have called listen().
   void connect(int rank, std::span<const Peer> peers, std::span<const int> send_to, std::span<const int> receive_from);
-  // Plays one rank's steps on `data` (elements of `type`), all lanes in one poll loop, receiving sums into scratch memory of its own. Lane l uses slot
-  // first_slot + l. Throws std::runtime_error if a peer is gone or silent for a minute, or if the steps cannot go on. Several threads may play at once, each in
-  // slots and with scratch of its own.
+  // Plays one rank's steps on `data` (elements of `type`), all lanes in one poll loop, receiving
+  // sums into scratch memory of its own. Lane l uses slot first_slot + l. Throws std::runtime_error
+  // if a peer is gone or silent for a minute, or if the steps cannot go on. Several threads may
+  // play at once, each in slots and with scratch of its own.
   void play(const collective::RankSteps& steps, std::byte* data, DType type, Scratch& scratch, int first_slot);
   // TCP segments sent again, over all connections.
   std::int64_t retransmits() const;

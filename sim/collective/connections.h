@@ -12,6 +12,15 @@
 
 namespace ddpsim::collective {
 
+// The end of a message: the task that moves its bytes from `begin` (of the connection) on, and the
+// edges that it waits for.
+struct Tail {
+  engine::TaskId task = 0;
+  std::int64_t begin = 0;
+  double per_byte = 1;
+  std::vector<std::uint32_t> edges;
+};
+
 // One direction between two ranks, in one slot, on one lane of a collective.
 struct Connection {
   TransportSection const* section = nullptr;
@@ -20,10 +29,13 @@ struct Connection {
   engine::FlowId flow = 0;
   std::vector<engine::TaskId> delivered;  // by message
   std::vector<std::int64_t> ends;         // by message: bytes of the connection up to its last
+  std::vector<Tail> tails;                // by message, those of send_in_order
   std::vector<engine::TaskId> expected;   // by message: its receiver has come so far
   std::size_t taken = 0;                  // messages of the receiver's ended steps
   std::optional<SegmentStream> segments;
-  bool fluid = false;  // its newest message is no segments
+  bool fluid = false;                 // its newest message is no segments
+  std::size_t collective = SIZE_MAX;  // the newest that uses it
+  std::size_t first = 0;              // that one's first message
 };
 
 struct Connections {
@@ -32,8 +44,10 @@ struct Connections {
   // Of the next collective: those that may be in flight together use different connections
   // (calib/README.md, slots).
   int next_slot(int streams) {
-    if (streams == 1) return 0;
-    return static_cast<int>(collectives++ % static_cast<std::size_t>(kSlotsOfStream * streams));
+    std::size_t number = collectives++;
+    return streams == 1
+               ? 0
+               : static_cast<int>(number % static_cast<std::size_t>(kSlotsOfStream * streams));
   }
 };
 

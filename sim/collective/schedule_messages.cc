@@ -1,11 +1,16 @@
-// A step of a lane begins when the step before has ended (and the step of another lane that it waits for). Its messages go at once, each on its own
-// connection, which carries one after the other; the step ends when what came is summed and what goes out is in the connections' buffers. A collective finds its
-// connections as the one before it in the same slot has left them: what is still in a buffer goes first, and takes room there.
+// A step of a lane begins when the step before has ended (and the step of another lane that it
+// waits for). Its messages go at once, each on its own connection, which carries one after the
+// other; the step ends when what came is summed and what goes out is in the connections' buffers. A
+// collective finds its connections as the one before it in the same slot has left them: what is
+// still in a buffer goes first, and takes room there.
 //
-// With `path` (tcp, all but the ring) a message is segments that queue at each link, and moves whether or not the receiver has come: segments.h. Else it is one
-// transfer; when its bytes begin to move:
-//   tcp, ring    when its sender has the data, whether or not the receiver has come so far (ranks of a ring are never more than a few steps apart)
-//   tcp, others  the same if the message fits in the connection's buffer; else when its receiver has come so far too: a receiver that is busy with
+// With `path` (tcp, all but the ring) a message is segments that queue at each link, and moves
+// whether or not the receiver has come: segments.h. Else it is one transfer; when its bytes begin
+// to move:
+//   tcp, ring    when its sender has the data, whether or not the receiver has come so far (ranks
+//   of a ring are never more than a few steps apart) tcp, others  the same if the message fits in
+//   the connection's buffer; else when its receiver has come so far too: a receiver that is busy
+//   with
 //                another round leaves what does not fit in its kernel with the sender
 //   gloo         when the receiver's go-ahead has come
 #include <algorithm>
@@ -49,7 +54,9 @@ struct Sent {
 
 constexpr TaskId kNobody = UINT32_MAX;
 
-Connection& connection_between(Connections& all, const Communicator& c, const Profile& p, const FlowOfHop& flow, int slot, int from, int to, std::size_t lane) {
+Connection& connection_between(Connections& all, const Communicator& c, const Profile& p,
+                               const FlowOfHop& flow, int slot, int from, int to,
+                               std::size_t lane) {
   auto [it, fresh] = all.known.try_emplace({from, to, slot, lane});
   Connection& x = it->second;
   if (fresh) {
@@ -59,40 +66,79 @@ Connection& connection_between(Connections& all, const Communicator& c, const Pr
     x.wire = hop.wire_latency;
     x.flow = flow(from, to);
   }
+  if (x.collective != all.collectives) {
+    x.collective = all.collectives;
+    x.first = x.delivered.size();
+  }
   return x;
 }
 
-// `bytes` (times `factor` on the wire) after `at` and `latency`, and after all that the connection carries; what of both does not fit in its buffer holds the sender.
-// `receiver`: they wait for it, and for the word that there is room.
-Sent send_in_order(TaskGraph& g, Connection& x, TaskId at, Duration latency, std::int64_t bytes, double factor, TaskId receiver = kNobody) {
+// The end of what moves the connection's bytes up to `count`. Within a collective whole messages
+// count: a sender that waits for room wakes when a third of the buffer is free (Linux:
+// sk_stream_is_writeable), not at the byte.
+TaskId moved(TaskGraph& g, Connection& x, std::int64_t count) {
+  auto message = static_cast<std::size_t>(std::lower_bound(x.ends.begin(), x.ends.end(), count) -
+                                          x.ends.begin());
+  Tail& tail = x.tails[message];
+  if (message >= x.first || count <= tail.begin || count == x.ends[message])
+    return x.delivered[message];
+  TaskId front =
+      g.front_of(tail.task, tail.edges, static_cast<double>(count - tail.begin) * tail.per_byte);
+  tail.begin = count;
+  tail.edges = {static_cast<std::uint32_t>(g.edge_count() - 1)};
+  return front;
+}
+
+// `bytes` (times `factor` on the wire) after `at` and `latency`, and after all that the connection
+// carries; what of both does not fit in its buffer holds the sender. `receiver`: they wait for it,
+// and for the word that there is room.
+Sent send_in_order(TaskGraph& g, Connection& x, TaskId at, Duration latency, std::int64_t bytes,
+                   double factor, TaskId receiver = kNobody) {
   std::int64_t buffer = x.section->send_buffer.count;
+  std::int64_t before = x.ends.empty() ? 0 : x.ends.back();
   std::int64_t waits_for = std::max<std::int64_t>(0, bytes - buffer);
-  TaskId head = g.add_task({}, static_cast<double>(waits_for > 0 ? waits_for : bytes) * factor, x.flow);
-  g.add_edge(after(g, latency, {at}), head);
-  if (!x.delivered.empty() && x.delivered.back() != at) g.add_edge(x.delivered.back(), head);
-  if (receiver != kNobody && receiver != at) g.add_edge(after(g, latency, {receiver}), head);
+  TaskId head =
+      g.add_task({}, static_cast<double>(waits_for > 0 ? waits_for : bytes) * factor, x.flow);
+  Tail tail{head, before, factor, {}};
+  auto follow = [&](TaskId first) {
+    tail.edges.push_back(static_cast<std::uint32_t>(g.edge_count()));
+    g.add_edge(first, head);
+  };
+  follow(after(g, latency, {at}));
+  if (!x.delivered.empty() && x.delivered.back() != at) follow(x.delivered.back());
+  if (receiver != kNobody && receiver != at) follow(after(g, latency, {receiver}));
   Sent out{head, head};
   if (waits_for > 0 && waits_for < bytes) {
     out.there = g.add_task({}, static_cast<double>(bytes - waits_for) * factor, x.flow);
+    tail = {out.there, before + waits_for, factor, {static_cast<std::uint32_t>(g.edge_count())}};
     g.add_edge(head, out.there);
   }
   x.delivered.push_back(out.there);
-  x.ends.push_back((x.ends.empty() ? 0 : x.ends.back()) + bytes);
+  x.ends.push_back(before + bytes);
+  x.tails.push_back(std::move(tail));
   x.fluid = true;
   if (waits_for > 0) return out;
-  // It fits; so do as many of those before it as the buffer holds.
+  // It fits; so does as much of what is before it as the buffer holds.
   out.accepted = at;
   std::int64_t left = x.ends.back() - buffer;
-  if (left <= 0) return out;
-  auto last = std::lower_bound(x.ends.begin(), x.ends.end(), left) - x.ends.begin();
-  out.accepted = after(g, {}, {at, x.delivered[static_cast<std::size_t>(last)]});
+  if (left > 0) out.accepted = after(g, {}, {at, moved(g, x, left)});
   return out;
 }
 
 class ScheduleMessages {
  public:
-  ScheduleMessages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow, const SharedCores& cores, const TakeTurn& turn, const SegmentPath& path)
-      : g_(g), c_(c), p_(p), price_(price), flow_(flow), cores_(cores), turn_(turn), path_(path), connections_(path.connections ? *path.connections : own_) {
+  ScheduleMessages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price,
+                   Bytes size, const FlowOfHop& flow, const SharedCores& cores,
+                   const TakeTurn& turn, const SegmentPath& path)
+      : g_(g),
+        c_(c),
+        p_(p),
+        price_(price),
+        flow_(flow),
+        cores_(cores),
+        turn_(turn),
+        path_(path),
+        connections_(path.connections ? *path.connections : own_) {
     const Pattern& pattern = c.patterns[static_cast<std::size_t>(price.pattern)];
     ring_ = pattern.algorithm == Algorithm::Ring && pattern.operation == Operation::AllReduce;
     double n = c.ranks();
@@ -145,10 +191,12 @@ class ScheduleMessages {
   }
   Connection& connection(int from, int to, std::size_t lane) {
     Connection& x = connection_between(connections_, c_, p_, flow_, path_.slot, from, to, lane);
-    bool queues = path_.queue && !ring_ && c_.backend == Backend::Tcp && x.section->send_buffer.count > 0;
+    bool queues =
+        path_.queue && !ring_ && c_.backend == Backend::Tcp && x.section->send_buffer.count > 0;
     if (queues && !x.segments) {
       x.segments.emplace(c_, from, to, x.section->send_buffer);
-      if (path_.plays_before * bytes_between(from, to, lane) >= kWindowGrowsFor) x.segments->age(path_.add_reader());
+      if (path_.plays_before * bytes_between(from, to, lane) >= kWindowGrowsFor)
+        x.segments->age(path_.add_reader());
     }
     return x;
   }
@@ -217,9 +265,11 @@ class ScheduleMessages {
       TaskId start = after(g_, latency, {at});
       if (x.fluid) g_.add_edge(x.delivered.back(), start);
       x.fluid = false;
-      SegmentStream::Sent sent = x.segments->send(g_, path_, at, start, m.count, factor_of(x, m.count));
+      SegmentStream::Sent sent =
+          x.segments->send(g_, path_, at, start, m.count, factor_of(x, m.count));
       x.delivered.push_back(sent.there);
       x.ends.push_back((x.ends.empty() ? 0 : x.ends.back()) + m.count);
+      x.tails.push_back({sent.there, x.ends.back(), 1, {}});
       return sent.accepted;
     }
     return send_in_order(g_, x, at, latency, m.count, factor_of(x, m.count), receiver).accepted;
@@ -293,14 +343,17 @@ class ScheduleMessages {
 
 }  // namespace
 
-std::vector<TaskId> tcp_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, Bytes size, const FlowOfHop& flow, std::span<const TaskId> arrive, const SegmentPath& path) {
+std::vector<TaskId> tcp_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, Bytes size,
+                                  const FlowOfHop& flow, std::span<const TaskId> arrive,
+                                  const SegmentPath& path) {
   std::vector<TaskId> has(arrive.begin(), arrive.end());
   Connections own;
   for (std::size_t round = 0; round < c.patterns[kBroadcast].rounds.size(); ++round) {
     for (auto [from, to] : tree_round(c.ranks(), static_cast<int>(round))) {
       auto f = static_cast<std::size_t>(from);
       auto t = static_cast<std::size_t>(to);
-      Connection& x = connection_between(path.connections ? *path.connections : own, c, p, flow, path.slot, from, to, 0);
+      Connection& x = connection_between(path.connections ? *path.connections : own, c, p, flow,
+                                         path.slot, from, to, 0);
       x.expected.push_back(has[t]);
       Sent sent = send_in_order(g, x, has[f], x.section->latency + x.wire, size.count, 1);
       ++x.taken;

@@ -1,5 +1,6 @@
-// The period (end of step k+1 minus end of step k) of the first two equal consecutive steady steps is the answer; at most 8 are played. Steps that come round in twos or
-// threes: their mean. Beside other jobs: beside.h.
+// The period (end of step k+1 minus end of step k) of the first two equal consecutive steady steps
+// is the answer; at most 8 are played. Steps that come round in twos or threes: their mean. Beside
+// other jobs: beside.h.
 #include "sim/predict/predict.h"
 
 #include <algorithm>
@@ -7,12 +8,12 @@
 #include <stdexcept>
 
 #include "sim/collective/messages.h"
+#include "sim/model/version.h"
 #include "sim/predict/link_use.h"
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/quick_messages.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/lower.h"
-#include "sim/model/version.h"
 
 namespace ddpsim::predict {
 namespace {

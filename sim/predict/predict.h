@@ -43,7 +43,8 @@ struct Options {
   bool warmup = true;                // the Run has the first steps, too, which differ from steady ones; false: only if the answer depends on them. It is the same
   bool names = true;                 // of operations and tensors in the Run
   bool interval = true;              // also predict at both ends of the Profile's ranges; false: step_low = step_high = the step, unless the Profile is fitted
-  bool common_start = false;         // all ranks begin each step together; false: each when its own last one has ended, so that they drift
+  bool common_start = false;  // all ranks begin each step together; false: each when its own last
+                              // one has ended, so that they drift
   std::optional<Mechanism> without;  // a mechanism to take out of the Program: for tests of the tests
   Communicators* known = nullptr;    // of this fabric and profile, from questions before this one; null = none
 };

@@ -23,7 +23,8 @@ std::optional<Duration> with_quick_messages(const Question& q, Duration step, Op
   bool changed = false;
   for (auto& [name, t] : quick.transports) {
     if (t.basis != Evidence::Measured || t.latency <= kQuickMessage) continue;
-    t.message_core = scale(t.message_core, static_cast<double>(kQuickMessage.ps) / static_cast<double>(t.latency.ps));
+    t.message_core = scale(
+        t.message_core, static_cast<double>(kQuickMessage.ps) / static_cast<double>(t.latency.ps));
     t.latency = kQuickMessage;
     changed = true;
   }
@@ -35,7 +36,8 @@ std::optional<Duration> with_quick_messages(const Question& q, Duration step, Op
 }
 
 std::string uncertain_messages(Duration quick) {
-  return "what Gloo's messages cost beside their bytes is how one machine scheduled its threads on one "
+  return "what Gloo's messages cost beside their bytes is how one machine scheduled its threads on "
+         "one "
          "occasion; on another 12 us a message fitted, with which the step takes " +
          milliseconds(quick);
 }

@@ -10,8 +10,9 @@
 
 namespace ddpsim::predict {
 
-// The step with messages as quick as they have been seen; nothing where that is within 1 % of `step`
-// or the profile's messages were not measured so. `step`: the question's own, with these options.
+// The step with messages as quick as they have been seen; nothing where that is within 1 % of
+// `step` or the profile's messages were not measured so. `step`: the question's own, with these
+// options.
 std::optional<Duration> with_quick_messages(const Question& q, Duration step, Options options);
 // One sentence for Prediction::extrapolated.
 std::string uncertain_messages(Duration quick);

@@ -1,7 +1,8 @@
-// A TCP connection delivers in order, across collectives. Where every hop of the ring has its links to itself (a star; racks that
-// the ring enters and leaves once) and every rank its cores:
-//   the end of a bucket does not depend on the buckets after it: what they send queues behind it, everywhere
-//   a larger send buffer never lengthens anything: a sender that goes on sooner puts nothing before anybody's data, and every
+// A TCP connection delivers in order, across collectives. Where every hop of the ring has its links
+// to itself (a star; racks that the ring enters and leaves once) and every rank its cores:
+//   the end of a bucket does not depend on the buckets after it: what they send queues behind it,
+//   everywhere a larger send buffer never lengthens anything: a sender that goes on sooner puts
+//   nothing before anybody's data, and every
 //     time is a maximum or a sum of earlier ones
 #include <gtest/gtest.h>
 
@@ -35,14 +36,16 @@ Ring random_ring(std::uint64_t seed) {
     s.cluster.uplink = s.cluster.link;
     s.cluster.uplink.bandwidth = times(nic, 0.4 + rng.uniform());
   }
-  if (rng.below(3) > 0) s.cluster.slow_links = {{rng.below(hosts), times(nic, 0.3 + 0.5 * rng.uniform())}};
+  if (rng.below(3) > 0)
+    s.cluster.slow_links = {{rng.below(hosts), times(nic, 0.3 + 0.5 * rng.uniform())}};
   for (int r = 0; r < hosts; ++r) {
     s.renamed.push_back(r);
     out.slow.push_back(rng.below(3) == 0 ? 1 + 2 * rng.uniform() : 1);
   }
   s.parts = {{s.renamed, 1}, {s.renamed, 1}};
   for (int k = 2 + rng.below(5); k > 0; --k)
-    out.bytes.push_back(static_cast<std::int64_t>(1e5 * (1 << rng.below(8)) * (0.5 + rng.uniform())));
+    out.bytes.push_back(
+        static_cast<std::int64_t>(1e5 * (1 << rng.below(8)) * (0.5 + rng.uniform())));
   s.name = "seed " + std::to_string(seed);
   return out;
 }
@@ -77,7 +80,8 @@ std::vector<std::vector<std::int64_t>> ends_of(const predict::Simulation& s, std
   return out;
 }
 
-// A transfer that begins in a burst is cut by picoseconds elsewhere when others are told of its end.
+// A transfer that begins in a burst is cut by picoseconds elsewhere when others are told of its
+// end.
 constexpr std::int64_t kRounding = 1'000'000;
 
 TEST(Connections, TheEndOfABucketDoesNotDependOnTheNext) {
@@ -88,8 +92,10 @@ TEST(Connections, TheEndOfABucketDoesNotDependOnTheNext) {
       for (std::size_t k = 1; k < ring.bytes.size(); ++k) {
         auto without = ends_of(play(ring, buffer, k, 1), ring.slow.size());
         for (std::size_t r = 0; r < all.size(); ++r)
-          ASSERT_NEAR(static_cast<double>(all[r][k - 1]), static_cast<double>(without[r][k - 1]), kRounding)
-              << ring.net.name << ": bucket " << k << " of " << ring.bytes.size() << ", rank " << r << ", buffer " << buffer;
+          ASSERT_NEAR(static_cast<double>(all[r][k - 1]), static_cast<double>(without[r][k - 1]),
+                      kRounding)
+              << ring.net.name << ": bucket " << k << " of " << ring.bytes.size() << ", rank " << r
+              << ", buffer " << buffer;
       }
     }
   }
@@ -102,7 +108,8 @@ TEST(Connections, ALargerSendBufferNeverLengthensAStep) {
     for (std::int64_t buffer : {1, 50'000, 200'000, 650'000, 1'300'000, 4'000'000, 100'000'000}) {
       predict::Simulation more = play(ring, buffer, ring.bytes.size(), 4);
       for (std::size_t k = 0; k < more.steps.size(); ++k)
-        ASSERT_LE(more.steps[k].end.ps, before.steps[k].end.ps + kRounding) << ring.net.name << ": step " << k << ", buffer " << buffer;
+        ASSERT_LE(more.steps[k].end.ps, before.steps[k].end.ps + kRounding)
+            << ring.net.name << ": step " << k << ", buffer " << buffer;
       before = std::move(more);
     }
   }

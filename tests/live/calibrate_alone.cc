@@ -25,7 +25,8 @@ int main() {
     std::set<std::string> kinds;
     for (const Sample& s : run.samples) {
       kinds.insert(s.op);
-      if (s.durations.empty()) return std::printf("a sample of %s has no durations\n", s.op.c_str()), 1;
+      if (s.durations.empty())
+        return std::printf("a sample of %s has no durations\n", s.op.c_str()), 1;
     }
     std::printf("%zu samples of %zu kinds\n", run.samples.size(), kinds.size());
     return kinds.size() >= 5 ? 0 : 1;

@@ -1,11 +1,11 @@
 // Backend tcp: prices, the simulation's use of them, other jobs, shared cores, the fit, the testbed's scripts.
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <numeric>
 #include <set>
+
+#include <gtest/gtest.h>
 
 #include "calib/fit/fit.h"
 #include "calib/mesh.h"
@@ -72,7 +72,10 @@ std::vector<double> stream_all(std::vector<std::pair<int, int>> hops, std::int64
   path.plays_before = 0;
   engine::TaskId start = g.add_fixed({});
   std::vector<engine::TaskId> there;
-  for (auto [from, to] : hops) there.push_back(collective::SegmentStream(c, from, to, {buffer}).send(g, path, start, start, bytes, 1).there);
+  for (auto [from, to] : hops)
+    there.push_back(collective::SegmentStream(c, from, to, {buffer})
+                        .send(g, path, start, start, bytes, 1)
+                        .there);
   auto on_end = [](void* state, engine::TaskId task, TimePoint, std::vector<engine::TaskId>& release) { static_cast<predict::Turns*>(state)->decide(task, release); };
   engine::Timeline t = engine::execute(g, {&turns, on_end});
   EXPECT_TRUE(t.complete());
@@ -440,7 +443,8 @@ TEST(TcpQueue, NothingOfAStepIsHandedOverBeforeIt) {
 // ---- a step that all ranks begin together
 
 Asked drifting() {
-  Asked a(layered(6, 4'000'000, kMillisecond * 10, kMillisecond * 20, DeviceKind::Cpu), 4, Bandwidth{200'000'000});
+  Asked a(layered(6, 4'000'000, kMillisecond * 10, kMillisecond * 20, DeviceKind::Cpu), 4,
+          Bandwidth{200'000'000});
   a.c.slow_links = {{2, {100'000'000}}};
   a.p.transports.at("wire").send_buffer = {650'000};
   a.s.plan.bucket_cap_mb = 5;
@@ -458,7 +462,8 @@ predict::Prediction from_common_start(const Asked& a, bool together) {
 std::set<std::int64_t> first_begins(const predict::Prediction& p) {
   std::map<int, std::int64_t> first;
   for (const Span& span : p.run.spans)
-    if (auto [it, fresh] = first.try_emplace(span.actor, span.begin.ps); !fresh) it->second = std::min(it->second, span.begin.ps);
+    if (auto [it, fresh] = first.try_emplace(span.actor, span.begin.ps); !fresh)
+      it->second = std::min(it->second, span.begin.ps);
   std::set<std::int64_t> out;
   for (const auto& [actor, begin] : first) out.insert(begin);
   return out;
