@@ -111,8 +111,8 @@ class Measurer {
     auto add = [](std::vector<int>& list, int rank) {
       if (rank >= 0 && std::find(list.begin(), list.end(), rank) == list.end()) list.push_back(rank);
     };
-    for (bool tree : {false, true})
-      for (const collective::Step& s : (tree ? broadcast(count, 1) : ring(count, count)).lanes[0]) {
+    for (const collective::RankSteps& steps : {ring(count, count), broadcast(count, 1)})
+      for (const collective::Step& s : steps.lanes[0]) {
         for (const auto& m : s.sends) add(to, m.peer);
         for (const auto& m : s.receives) add(from, m.peer);
       }

@@ -4,6 +4,7 @@
 // collective; within a slot they follow one another in the same order on every rank.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -34,13 +35,15 @@ class Mesh {
   std::uint16_t listen(const std::string& address);
   // Connects to every rank in `send_to`, accepts from every rank in `receive_from`. All ranks have called listen().
   void connect(int rank, std::span<const Peer> peers, std::span<const int> send_to, std::span<const int> receive_from);
-  // Plays one rank's steps on `data` (elements of `type`), all lanes in one poll loop, receiving sums into scratch memory of its own. Lane l uses slot
-  // first_slot + l. Throws std::runtime_error if a peer is gone or silent for a minute, or if the steps cannot go on.
+  // Plays one rank's steps on `data` (elements of `type`), all lanes in one poll loop, receiving
+  // sums into scratch memory of its own. Lane l uses slot first_slot + l. Throws std::runtime_error
+  // if a peer is gone or silent for a minute, or if the steps cannot go on. Several threads may
+  // play at once, each in slots and with scratch of its own.
   void play(const collective::RankSteps& steps, std::byte* data, DType type, Scratch& scratch, int first_slot);
   // TCP segments sent again, over all connections.
   std::int64_t retransmits() const;
-  // Wall time spent in sums of received messages so far.
-  std::int64_t summing_ns() const { return summing_ns_; }
+  // Wall time spent in sums of received messages so far, by all threads that play.
+  std::int64_t summing_ns() const { return summing_ns_.load(std::memory_order_relaxed); }
   int slots() const { return slots_; }
 
  private:
@@ -51,7 +54,7 @@ class Mesh {
   void end(const collective::Step& step, LaneState& lane, std::byte* data, DType type, const std::vector<std::byte>& scratch);
   static void wait(const std::vector<LaneState>& lanes);
   int slots_;
-  std::int64_t summing_ns_ = 0;
+  std::atomic<std::int64_t> summing_ns_ = 0;
   int listener_ = -1;
   std::map<std::pair<int, int>, int> out_;  // (rank, slot) -> socket
   std::map<std::pair<int, int>, int> in_;

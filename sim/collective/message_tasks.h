@@ -15,9 +15,12 @@ engine::TaskId after(engine::TaskGraph& g, Duration d, std::initializer_list<eng
 // Per rank, `launch` after its arrival.
 std::vector<engine::TaskId> launched(engine::TaskGraph& g, Duration launch, std::span<const engine::TaskId> arrive);
 
-// Backend tcp's binomial tree. A message goes when its sender has the data, whether or not the receiver takes part yet; a sender goes on when its buffer
+// Backend tcp's binomial tree. A message goes when its sender has the data and what the connection
+// carries is through, whether or not the receiver takes part yet; a sender goes on when its buffer
 // holds the rest.
-std::vector<engine::TaskId> tcp_broadcast(engine::TaskGraph& g, const Communicator& c, const Profile& p, Bytes size, const FlowOfHop& flow,
-                                          std::span<const engine::TaskId> arrive);
+std::vector<engine::TaskId> tcp_broadcast(engine::TaskGraph& g, const Communicator& c,
+                                          const Profile& p, Bytes size, const FlowOfHop& flow,
+                                          std::span<const engine::TaskId> arrive,
+                                          const SegmentPath& path = {});
 
 }  // namespace ddpsim::collective

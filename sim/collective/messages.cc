@@ -236,11 +236,14 @@ std::vector<TaskId> add_all_reduce_messages(TaskGraph& g, const Communicator& c,
   return add_schedule_messages(g, c, p, price, size, flow, arrive, cores, turn, path);
 }
 
-std::vector<TaskId> add_broadcast_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
-                                           std::span<const TaskId> arrive) {
+std::vector<TaskId> add_broadcast_messages(TaskGraph& g, const Communicator& c, const Profile& p,
+                                           const Price& price, Bytes size, const FlowOfHop& flow,
+                                           std::span<const TaskId> arrive,
+                                           const SegmentPath& path) {
   if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
   if (c.backend == Backend::Nccl) return nccl_broadcast(g, c, p, price, size, flow, arrive);
-  return c.backend == Backend::Gloo ? gloo_broadcast(g, c, p, size, flow, arrive) : tcp_broadcast(g, c, p, size, flow, arrive);
+  if (c.backend == Backend::Gloo) return gloo_broadcast(g, c, p, size, flow, arrive);
+  return tcp_broadcast(g, c, p, size, flow, arrive, path);
 }
 
 }  // namespace ddpsim::collective

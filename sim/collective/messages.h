@@ -37,8 +37,16 @@ using TakeTurn = std::function<CoreTasks(int from, int to, double bytes)>;
 // What Linux hands down at once: as many frames as 64 KiB hold (TCP segmentation offload), of 8,948 bytes of data (MTU 9000, as calib/testbed.cc has it).
 inline constexpr std::int64_t kSegmentBytes = 7 * 8948;
 inline constexpr Duration kDelayedAcknowledgement{40'000'000'000};  // Linux: TCP_DELACK_MIN
+struct Connections;                                                 // connections.h
+// Backend tcp, several streams: connections between two ranks that collectives use in turn, a
+// stream.
+inline constexpr int kSlotsOfStream = 4;
 // Backend tcp: what segments need of who simulates them (segments.h). Without `queue` messages share links by rates.
 struct SegmentPath {
+  // The job's connections, and which of those between two ranks this collective uses: collectives
+  // of one slot follow one another. nullptr: connections that carry this collective alone.
+  Connections* connections = nullptr;
+  int slot = 0;
   // A segment in a link's queue, first come, first served, whichever connection's. `first`: the link is its sender's own, where a saved burst passes at the
   // peak rate; a later one lets pass what it has tokens for. 0 bytes: an acknowledgement.
   std::function<CoreTasks(topology::LinkId link, double bytes, bool first)> queue;
@@ -51,13 +59,17 @@ struct SegmentPath {
   double plays_before = 1e9;
 };
 
-// Adds the tasks of one collective. `arrive[r]`: task after which rank r takes part. Returns, per rank, the task after which its part is done.
-// `cores`: backends tcp and gloo (sums). `turn`: backend gloo. `path`: backend tcp, algorithms other than the ring.
+// Adds the tasks of one collective. `arrive[r]`: task after which rank r takes part. Returns, per
+// rank, the task after which its part is done. `cores`: backends tcp and gloo (sums). `turn`:
+// backend gloo. `path`: backend tcp; its queues: algorithms other than the ring.
 std::vector<engine::TaskId> add_all_reduce_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
                                                     const FlowOfHop& flow, std::span<const engine::TaskId> arrive, const SharedCores& cores = {},
                                                     const TakeTurn& turn = {}, const SegmentPath& path = {});
-std::vector<engine::TaskId> add_broadcast_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
-                                                   const FlowOfHop& flow, std::span<const engine::TaskId> arrive);
+std::vector<engine::TaskId> add_broadcast_messages(engine::TaskGraph& graph, const Communicator& c,
+                                                   const Profile& p, const Price& price, Bytes size,
+                                                   const FlowOfHop& flow,
+                                                   std::span<const engine::TaskId> arrive,
+                                                   const SegmentPath& path = {});
 
 // Flows of the stages of NCCL's pipelines, made once a job.
 struct NcclFlows {

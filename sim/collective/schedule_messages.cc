@@ -1,19 +1,24 @@
-// A step of a lane begins when the step before has ended (and the step of another lane that it waits for). Its messages go at once, each on its own
-// connection, which carries one after the other; the step ends when what came is summed and what goes out is in the connections' buffers.
+// A step of a lane begins when the step before has ended (and the step of another lane that it
+// waits for). Its messages go at once, each on its own connection, which carries one after the
+// other; the step ends when what came is summed and what goes out is in the connections' buffers. A
+// collective finds its connections as the one before it in the same slot has left them: what is
+// still in a buffer goes first, and takes room there.
 //
-// With `path` (tcp, all but the ring) a message is segments that queue at each link, and moves whether or not the receiver has come: segments.h. Else it is one
-// transfer; when its bytes begin to move:
-//   tcp, ring    when its sender has the data, whether or not the receiver has come so far (ranks of a ring are never more than a few steps apart)
-//   tcp, others  the same if the message fits in the connection's buffer; else when its receiver has come so far too: a receiver that is busy with
+// With `path` (tcp, all but the ring) a message is segments that queue at each link, and moves
+// whether or not the receiver has come: segments.h. Else it is one transfer; when its bytes begin
+// to move:
+//   tcp, ring    when its sender has the data, whether or not the receiver has come so far (ranks
+//   of a ring are never more than a few steps apart) tcp, others  the same if the message fits in
+//   the connection's buffer; else when its receiver has come so far too: a receiver that is busy
+//   with
 //                another round leaves what does not fit in its kernel with the sender
 //   gloo         when the receiver's go-ahead has come
 #include <algorithm>
 #include <map>
-#include <optional>
 
+#include "sim/collective/connections.h"
 #include "sim/collective/message_tasks.h"
 #include "sim/collective/price_terms.h"
-#include "sim/collective/segments.h"
 
 namespace ddpsim::collective {
 
@@ -49,26 +54,91 @@ struct Sent {
 
 constexpr TaskId kNobody = UINT32_MAX;
 
-// `bytes` (times `factor` on the wire) after `at` and `latency`; of them, the last `buffer` do not hold the sender. `before`: on the same connection.
-// `receiver`: they wait for it, and for the word that there is room.
-Sent send_buffered(TaskGraph& g, TaskId at, Duration latency, std::int64_t bytes, double factor, Bytes buffer, engine::FlowId flow, TaskId before = kNobody,
-                   TaskId receiver = kNobody) {
-  std::int64_t waits_for = std::max<std::int64_t>(0, bytes - buffer.count);
-  TaskId head = g.add_task({}, static_cast<double>(waits_for > 0 ? waits_for : bytes) * factor, flow);
-  g.add_edge(after(g, latency, {at}), head);
-  if (before != kNobody && before != at) g.add_edge(before, head);
-  if (receiver != kNobody && receiver != at) g.add_edge(after(g, latency, {receiver}), head);
-  if (waits_for == 0) return {at, head};
-  if (waits_for == bytes) return {head, head};
-  TaskId rest = g.add_task({}, static_cast<double>(bytes - waits_for) * factor, flow);
-  g.add_edge(head, rest);
-  return {head, rest};
+Connection& connection_between(Connections& all, const Communicator& c, const Profile& p,
+                               const FlowOfHop& flow, int slot, int from, int to,
+                               std::size_t lane) {
+  auto [it, fresh] = all.known.try_emplace({from, to, slot, lane});
+  Connection& x = it->second;
+  if (fresh) {
+    Hop hop = hop_between(c, from, to);
+    x.section = &section(c, p, hop);
+    x.latency = step_latency(c, p, hop, false);
+    x.wire = hop.wire_latency;
+    x.flow = flow(from, to);
+  }
+  if (x.collective != all.collectives) {
+    x.collective = all.collectives;
+    x.first = x.delivered.size();
+  }
+  return x;
+}
+
+// The end of what moves the connection's bytes up to `count`. Within a collective whole messages
+// count: a sender that waits for room wakes when a third of the buffer is free (Linux:
+// sk_stream_is_writeable), not at the byte.
+TaskId moved(TaskGraph& g, Connection& x, std::int64_t count) {
+  auto message = static_cast<std::size_t>(std::lower_bound(x.ends.begin(), x.ends.end(), count) -
+                                          x.ends.begin());
+  Tail& tail = x.tails[message];
+  if (message >= x.first || count <= tail.begin || count == x.ends[message])
+    return x.delivered[message];
+  TaskId front =
+      g.front_of(tail.task, tail.edges, static_cast<double>(count - tail.begin) * tail.per_byte);
+  tail.begin = count;
+  tail.edges = {static_cast<std::uint32_t>(g.edge_count() - 1)};
+  return front;
+}
+
+// `bytes` (times `factor` on the wire) after `at` and `latency`, and after all that the connection
+// carries; what of both does not fit in its buffer holds the sender. `receiver`: they wait for it,
+// and for the word that there is room.
+Sent send_in_order(TaskGraph& g, Connection& x, TaskId at, Duration latency, std::int64_t bytes,
+                   double factor, TaskId receiver = kNobody) {
+  std::int64_t buffer = x.section->send_buffer.count;
+  std::int64_t before = x.ends.empty() ? 0 : x.ends.back();
+  std::int64_t waits_for = std::max<std::int64_t>(0, bytes - buffer);
+  TaskId head =
+      g.add_task({}, static_cast<double>(waits_for > 0 ? waits_for : bytes) * factor, x.flow);
+  Tail tail{head, before, factor, {}};
+  auto follow = [&](TaskId first) {
+    tail.edges.push_back(static_cast<std::uint32_t>(g.edge_count()));
+    g.add_edge(first, head);
+  };
+  follow(after(g, latency, {at}));
+  if (!x.delivered.empty() && x.delivered.back() != at) follow(x.delivered.back());
+  if (receiver != kNobody && receiver != at) follow(after(g, latency, {receiver}));
+  Sent out{head, head};
+  if (waits_for > 0 && waits_for < bytes) {
+    out.there = g.add_task({}, static_cast<double>(bytes - waits_for) * factor, x.flow);
+    tail = {out.there, before + waits_for, factor, {static_cast<std::uint32_t>(g.edge_count())}};
+    g.add_edge(head, out.there);
+  }
+  x.delivered.push_back(out.there);
+  x.ends.push_back(before + bytes);
+  x.tails.push_back(std::move(tail));
+  x.fluid = true;
+  if (waits_for > 0) return out;
+  // It fits; so does as much of what is before it as the buffer holds.
+  out.accepted = at;
+  std::int64_t left = x.ends.back() - buffer;
+  if (left > 0) out.accepted = after(g, {}, {at, moved(g, x, left)});
+  return out;
 }
 
 class ScheduleMessages {
  public:
-  ScheduleMessages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow, const SharedCores& cores, const TakeTurn& turn, const SegmentPath& path)
-      : g_(g), c_(c), p_(p), price_(price), flow_(flow), cores_(cores), turn_(turn), path_(path) {
+  ScheduleMessages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price,
+                   Bytes size, const FlowOfHop& flow, const SharedCores& cores,
+                   const TakeTurn& turn, const SegmentPath& path)
+      : g_(g),
+        c_(c),
+        p_(p),
+        price_(price),
+        flow_(flow),
+        cores_(cores),
+        turn_(turn),
+        path_(path),
+        connections_(path.connections ? *path.connections : own_) {
     const Pattern& pattern = c.patterns[static_cast<std::size_t>(price.pattern)];
     ring_ = pattern.algorithm == Algorithm::Ring && pattern.operation == Operation::AllReduce;
     double n = c.ranks();
@@ -109,18 +179,6 @@ class ScheduleMessages {
     std::vector<TaskId> free;    // of the step's sends so far: its sender may go on
     bool begun = false;
   };
-  // One direction between two ranks on one lane.
-  struct Connection {
-    TransportSection const* section = nullptr;
-    Duration latency;
-    Duration wire;
-    engine::FlowId flow = 0;
-    std::vector<TaskId> delivered;  // by message
-    std::vector<TaskId> expected;   // by message: its receiver has come so far
-    std::size_t taken = 0;          // messages of the receiver's ended steps
-    std::optional<SegmentStream> segments;
-  };
-
   template <class F>
   void each_lane(F f) {
     for (std::size_t r = 0; r < ranks_.size(); ++r)
@@ -132,16 +190,13 @@ class ScheduleMessages {
     return s < steps.size() ? &steps[s] : nullptr;
   }
   Connection& connection(int from, int to, std::size_t lane) {
-    auto [it, fresh] = connections_.try_emplace((static_cast<std::uint64_t>(from) * ranks_.size() + static_cast<std::size_t>(to)) * 16 + lane);
-    Connection& x = it->second;
-    if (fresh) {
-      Hop hop = hop_between(c_, from, to);
-      x.section = &section(c_, p_, hop);
-      x.latency = step_latency(c_, p_, hop, false);
-      x.wire = hop.wire_latency;
-      x.flow = flow_(from, to);
-      if (path_.queue && !ring_ && c_.backend == Backend::Tcp && x.section->send_buffer.count > 0) x.segments.emplace(c_, from, to, x.section->send_buffer);
-      if (x.segments && path_.plays_before * bytes_between(from, to, lane) >= kWindowGrowsFor) x.segments->age(path_.add_reader());
+    Connection& x = connection_between(connections_, c_, p_, flow_, path_.slot, from, to, lane);
+    bool queues =
+        path_.queue && !ring_ && c_.backend == Backend::Tcp && x.section->send_buffer.count > 0;
+    if (queues && !x.segments) {
+      x.segments.emplace(c_, from, to, x.section->send_buffer);
+      if (path_.plays_before * bytes_between(from, to, lane) >= kWindowGrowsFor)
+        x.segments->age(path_.add_reader());
     }
     return x;
   }
@@ -207,16 +262,17 @@ class ScheduleMessages {
       latency = x.section->latency + x.wire - x.section->message_core;
     }
     if (x.segments) {
-      SegmentStream::Sent sent = x.segments->send(g_, path_, at, after(g_, latency, {at}), m.count, factor_of(x, m.count));
+      TaskId start = after(g_, latency, {at});
+      if (x.fluid) g_.add_edge(x.delivered.back(), start);
+      x.fluid = false;
+      SegmentStream::Sent sent =
+          x.segments->send(g_, path_, at, start, m.count, factor_of(x, m.count));
       x.delivered.push_back(sent.there);
+      x.ends.push_back((x.ends.empty() ? 0 : x.ends.back()) + m.count);
+      x.tails.push_back({sent.there, x.ends.back(), 1, {}});
       return sent.accepted;
     }
-    Sent sent = send_buffered(g_, at, latency, m.count, factor_of(x, m.count), x.section->send_buffer, x.flow, x.delivered.empty() ? kNobody : x.delivered.back(), receiver);
-    x.delivered.push_back(sent.there);
-    // The buffer holds this message and the ones before it, as many as fit.
-    std::size_t fits = static_cast<std::size_t>(x.section->send_buffer.count / m.count);
-    if (fits == 0 || fits >= x.delivered.size()) return sent.accepted;
-    return after(g_, {}, {sent.accepted, x.delivered[x.delivered.size() - 1 - fits]});
+    return send_in_order(g_, x, at, latency, m.count, factor_of(x, m.count), receiver).accepted;
   }
 
   // Gloo: the payload goes after the receiver's go-ahead; where collectives share a connection, in its turn.
@@ -281,20 +337,26 @@ class ScheduleMessages {
   double factor_ = 1;
   Schedule schedule_;
   std::vector<std::vector<LaneState>> ranks_;  // by rank and lane
-  std::map<std::uint64_t, Connection> connections_;
+  Connections own_;
+  Connections& connections_;
 };
 
 }  // namespace
 
-std::vector<TaskId> tcp_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, Bytes size, const FlowOfHop& flow, std::span<const TaskId> arrive) {
+std::vector<TaskId> tcp_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, Bytes size,
+                                  const FlowOfHop& flow, std::span<const TaskId> arrive,
+                                  const SegmentPath& path) {
   std::vector<TaskId> has(arrive.begin(), arrive.end());
+  Connections own;
   for (std::size_t round = 0; round < c.patterns[kBroadcast].rounds.size(); ++round) {
     for (auto [from, to] : tree_round(c.ranks(), static_cast<int>(round))) {
       auto f = static_cast<std::size_t>(from);
       auto t = static_cast<std::size_t>(to);
-      Hop h = hop_between(c, from, to);
-      const TransportSection& section = p.transports.at(c.fabric->transports()[h.transport]);
-      Sent sent = send_buffered(g, has[f], section.latency + h.wire_latency, size.count, 1, section.send_buffer, flow(from, to));
+      Connection& x = connection_between(path.connections ? *path.connections : own, c, p, flow,
+                                         path.slot, from, to, 0);
+      x.expected.push_back(has[t]);
+      Sent sent = send_in_order(g, x, has[f], x.section->latency + x.wire, size.count, 1);
+      ++x.taken;
       has[f] = sent.accepted;
       has[t] = after(g, {}, {has[t], sent.there});
     }

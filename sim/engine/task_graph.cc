@@ -61,6 +61,20 @@ void TaskGraph::add_hold(TaskId first, TaskId last, Hold hold) {
   notify_[last] |= 2;
 }
 
+TaskId TaskGraph::front_of(TaskId task, std::span<const std::uint32_t> edges, double work) {
+  assert(work > 0 && work < work_[task] && latency_[task] == 0);
+  TaskId front = add_task({}, work, flow_[task]);
+  work_[task] -= work;
+  for (std::uint32_t e : edges) {
+    assert(edges_[e].to == task);
+    edges_[e].to = front;
+    --pending_[task];
+    ++pending_[front];
+  }
+  add_edge(front, task);
+  return front;
+}
+
 void TaskGraph::reserve(std::size_t tasks, std::size_t edges) {
   latency_.reserve(tasks);
   work_.reserve(tasks);

@@ -69,6 +69,10 @@ class TaskGraph {
   void add_hold(TaskId first, TaskId last, Hold hold);
   // Makes a task's latency longer (chains of fixed tasks are built as one).
   void lengthen(TaskId task, Duration d) { latency_[task] += d.ps; }
+  // A new task that does the first `work` of `task`, and waits in its stead for what it waits for
+  // (`edges`: indices of all edges to it, of which the new one is the only one then). REQUIRES:
+  // 0 < work < the task's; it has no latency, no gate and no hold.
+  TaskId front_of(TaskId task, std::span<const std::uint32_t> edges, double work);
   void reserve(std::size_t tasks, std::size_t edges);
 
   std::size_t size() const { return latency_.size(); }

@@ -30,6 +30,7 @@ OrderedJson write_summary(const predict::Prediction& p) {
   j["scaling_efficiency_high"] = efficiency(p.efficiency_high);
   if (!p.busiest_link.name.empty())
     j["busiest_link"] = {{"name", p.busiest_link.name}, {"bandwidth_bits_per_s", p.busiest_link.bandwidth.bits_per_s}, {"busy", p.busiest_link.busy}};
+  if (p.common_start) j["step"] = "common-start";
   j["extrapolated"] = p.extrapolated;
   if (p.beside) {
     const predict::Beside& b = *p.beside;

@@ -1,22 +1,28 @@
-// The period (end of step k+1 minus end of step k) of the first two equal consecutive steady steps is the answer; at most 8 are played. Beside other jobs: beside.h.
+// The period (end of step k+1 minus end of step k) of the first two equal consecutive steady steps
+// is the answer; at most 8 are played. Steps that come round in twos or threes: their mean. Beside
+// other jobs: beside.h.
 #include "sim/predict/predict.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "sim/collective/messages.h"
+#include "sim/model/version.h"
 #include "sim/predict/link_use.h"
 #include "sim/predict/mechanisms.h"
+#include "sim/predict/quick_messages.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/knobs.h"
 #include "sim/strategy/lower.h"
-#include "sim/model/version.h"
 
 namespace ddpsim::predict {
 namespace {
 
 constexpr int kSteadySteps = 3;
 constexpr int kMaxSteadySteps = 8;
+constexpr std::size_t kLongestCycle = 3;  // of which 8 steps show two
+constexpr double kAlike = 1e-5;
 
 struct Prepared {
   StepTimes times;
@@ -40,7 +46,24 @@ bool settled(const Simulation& s) {
   return n >= 3 && s.steps[n - 1].end - s.steps[n - 2].end == s.steps[n - 2].end - s.steps[n - 3].end;
 }
 
-Duration period(const Simulation& s) { return s.steps.back().end - s.steps[s.steps.size() - 2].end; }
+// Of the last steps: where they come round (ranks that run ahead and wait by turns), which of them
+// is the last is chance.
+Duration period(const Simulation& s) {
+  auto back = [&](std::size_t k) { return s.steps[s.steps.size() - 1 - k].end; };
+  auto alike = [&](std::size_t k, std::size_t cycle) {
+    auto a = static_cast<double>((back(k) - back(k + 1)).ps);
+    auto b = static_cast<double>((back(k + cycle) - back(k + cycle + 1)).ps);
+    return std::abs(a - b) <= kAlike * a;
+  };
+  for (std::size_t cycle = 1; cycle <= kLongestCycle && 2 * cycle < s.steps.size(); ++cycle) {
+    bool round = true;
+    for (std::size_t k = 0; k < cycle; ++k) round = round && alike(k, cycle);
+    if (!round) continue;
+    if (cycle == 1) break;
+    return {(back(0) - back(cycle)).ps / static_cast<std::int64_t>(cycle)};
+  }
+  return back(0) - back(1);
+}
 
 // Ranks that share cores are simulated one by one.
 SimulationOptions simulation_options(const Question& q, Level level, const Options& options) {
@@ -49,6 +72,7 @@ SimulationOptions simulation_options(const Question& q, Level level, const Optio
   so.level = level;
   so.fold_links = options.fold && options.fidelity == Fidelity::Collective && !q.scenario.real_compute;
   so.real_compute = q.scenario.real_compute;
+  so.common_start = options.common_start;
   return so;
 }
 
@@ -387,11 +411,16 @@ Prediction predict(const Question& q, const Options& given) {
   out.state_bytes = state_bytes(q.workload, q.scenario.plan);
   out.measured = q.profile.measured();
   out.fitted = q.profile.step_residual > 0;
+  out.common_start = options.common_start;
   if (q.scenario.ranks > 1) out.busiest_link = busiest_link(r, q, step);
   if (r.program.backend == Backend::Nccl && q.scenario.ranks > 1 && !r.comm().nccl)
     out.extrapolated.push_back("the profile names no compute capability, so NCCL's choice is not known: a ring, at the profile's own latencies");
   if (q.scenario.plan.system == System::PytorchDdp && !q.scenario.plan.bucket_cap_mb_list.empty())
     out.extrapolated.push_back(std::string("bucket_cap_mb_list is ") + strategy::kCapListWarning);
+  if (auto quick = with_quick_messages(q, step, options)) {
+    out.step_low = std::min(out.step_low, *quick);
+    out.extrapolated.push_back(uncertain_messages(*quick));
+  }
   if (out.beside && !out.beside->complete)
     out.extrapolated.push_back("steps of this job and of another differ too much to simulate two of the longer with all of the shorter: what they share is in this number only in part");
   return out;

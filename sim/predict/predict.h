@@ -45,6 +45,8 @@ struct Options {
   bool names = true;                 // of operations and tensors in the Run
   bool jitter = false;               // steady_period: the mean of the scenario's steps with jitter, where it has some; false: the step without it
   bool interval = true;              // also predict at both ends of the Profile's ranges; false: step_low = step_high = the step, unless the Profile is fitted
+  bool common_start = false;  // all ranks begin each step together; false: each when its own last
+                              // one has ended, so that they drift
   std::optional<Mechanism> without;  // a mechanism to take out of the Program: for tests of the tests
   Communicators* known = nullptr;    // of this fabric and profile, from questions before this one; null = none
 };
@@ -69,6 +71,7 @@ struct Prediction {
   Bytes state_bytes;  // per device: parameters, gradients, buckets, optimizer state, buffers; activations are not known
   bool measured = false;  // the Profile is measured in every section
   bool fitted = false;  // the profile was held to executed steps: the interval is from their residuals
+  bool common_start = false;  // the step is one that all ranks begin together
   LinkUse busiest_link;
   std::vector<std::string> extrapolated;
   std::optional<Beside> beside;        // other jobs: the step is a mean, the summary's parts are the last step's

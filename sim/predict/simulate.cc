@@ -7,11 +7,11 @@
 #include <map>
 #include <tuple>
 
-#include "sim/collective/messages.h"
+#include "sim/collective/connections.h"
 #include "sim/engine/execute.h"
 #include "sim/predict/load_demands.h"
 #include "sim/predict/roofline.h"
-#include "sim/predict/turns.h"
+#include "sim/predict/shared_machine.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -31,34 +31,6 @@ struct Placed {
   TaskId end = kNoTask;
   std::int64_t begin_offset = 0;  // within a chain task, from its begin; -1 = the task's own end
   std::int64_t end_offset = -1;
-};
-
-// What the jobs of one simulation share.
-struct Shared {
-  TaskGraph graph;
-  std::vector<engine::ResourceId> link_resource;  // by link; kNone = not used yet
-  engine::ResourceId cores = engine::kNone;       // of the machine that all hosts are emulated on; core-picoseconds
-  engine::ResourceId memory = engine::kNone;      // of that machine; bytes
-  Turns turns;                                    // the same cores, as who is next
-  std::size_t core_turns = 0;
-  Readers readers;
-  std::array<std::vector<engine::FlowId>, 2> link_flow;  // of packets, of a sender's own link; by link
-
-  // Messages and sums are short, so that a core finishes the one it has before it takes the next (of any rank, of any job).
-  collective::CoreTasks take_core(Duration alone) {
-    TaskId due = graph.add_fixed({});
-    return turns.add(graph, core_turns, due, graph.add_fixed(alone));
-  }
-
-  // A link's queue, of any job's segments.
-  collective::CoreTasks take_link(topology::LinkId l, engine::ResourceId link, double bytes, bool first) {
-    if (link_flow[first].size() <= l) link_flow[first].resize(link_resource.size(), engine::kNoFlow);
-    engine::FlowId& flow = link_flow[first][l];
-    engine::Demand all{link, 1};
-    if (flow == engine::kNoFlow) flow = first ? graph.add_flow(std::span(&all, 1)) : graph.add_packet_flow(link);
-    TaskId due = graph.add_fixed({});
-    return turns.add(graph, turns.place_of_link(l), due, bytes > 0 ? graph.add_task({}, bytes, flow) : graph.add_fixed({}));
-  }
 };
 
 // One job: adds its tasks to the graph, decides for its pools while the graph is played, reads its steps off the timeline.
@@ -277,10 +249,22 @@ class Simulator {
     for (std::size_t c = 0; c < classes_.size(); ++c) ends.push_back(placed[c].back().end);
     step_ends_.push_back(ends);
     kinds_.push_back(s.kind);
+    if (options_.common_start) meet(ends);
     if (record && options_.spans) {
       recorded_ = &s;
       record_ = std::move(placed);
     }
+  }
+
+  // Whatever follows waits for every rank's end.
+  void meet(const std::vector<TaskId>& ends) {
+    TaskId all = graph_.add_fixed({});
+    for (TaskId t : ends) graph_.add_edge(t, all);
+    for (auto& lanes : tails_)
+      for (TaskId& tail : lanes) {
+        if (tail != kNoTask && std::find(ends.begin(), ends.end(), tail) == ends.end()) graph_.add_edge(tail, all);
+        tail = all;
+      }
   }
 
   // Operations that another one names as a dependency.
@@ -384,6 +368,7 @@ class Simulator {
     for (std::size_t c = 0; c < classes_.size(); ++c) {
       TaskId ready = graph_.add_fixed(collective::queued_launch(comm_, profile_));
       link_deps(s, i, placed[c], ready);
+      if (pooled && op.dep[0] == kNoOp) after_host(c, ready);
       placed[c][i].ready = ready;
       arrive[c] = pooled ? queue(c, ready) : streamed(c, op.lane, ready);
     }
@@ -410,6 +395,15 @@ class Simulator {
       else
         for (TaskId t : done) graph_.notify(t);
     }
+  }
+
+  // The host hands collectives to the workers in listed order: one that waits for no operation of
+  // its step is not there before the step begins.
+  void after_host(std::size_t c, TaskId ready) {
+    auto host = static_cast<std::size_t>(Lane::Host);
+    if (tails_[c][host] == kNoTask) return;
+    graph_.add_edge(tails_[c][host], ready);
+    close(c, host);
   }
 
   TaskId streamed(std::size_t c, Lane lane, TaskId ready) {
@@ -453,6 +447,10 @@ class Simulator {
     collective::SharedCores sharing;
     collective::TakeTurn turn;
     collective::SegmentPath path;
+    if (program_.backend == Backend::Tcp) {
+      path.connections = &tcp_connections_;
+      path.slot = tcp_connections_.next_slot(program_.device == DeviceKind::Gpu ? 1 : program_.worker_threads);
+    }
     if (program_.backend == Backend::Tcp && !computes_on_cores()) {
       path.queue = [this](topology::LinkId l, double bytes, bool first) { return shared_.take_link(l, link_resource(l), bytes, first); };
       path.add_reader = [this] { return shared_.readers.add(); };
@@ -471,7 +469,7 @@ class Simulator {
     } else if (cores_ != engine::kNone) {
       sharing.sum = sharing.message = [this](Duration alone) { return shared_.take_core(alone); };
     }
-    return is_broadcast(op.kind) ? collective::add_broadcast_messages(graph_, comm_, profile_, price, size, flow, arrive)
+    return is_broadcast(op.kind) ? collective::add_broadcast_messages(graph_, comm_, profile_, price, size, flow, arrive, path)
                                  : collective::add_all_reduce_messages(graph_, comm_, profile_, price, size, flow, arrive, sharing, turn, path);
   }
 
@@ -552,6 +550,7 @@ class Simulator {
   std::vector<Pooled> picked_;
   std::vector<strategy::WorkerPool> pools_;
   Turns connections_;
+  collective::Connections tcp_connections_;
 };
 
 }  // namespace
@@ -576,6 +575,7 @@ Simulation simulate(const Program& program, const Communicator& comm, const Prof
   for (const NeighbourJob& other : others) {
     SimulationOptions theirs = own;
     theirs.spans = false;
+    theirs.common_start = false;
     theirs.steady_steps = other.steady_steps;
     theirs.warmup = own.warmup && other.warmup;
     jobs.emplace_back(shared, *other.program, *other.comm, profile, *other.classes, theirs);

@@ -22,6 +22,7 @@ struct SimulationOptions {
   bool spans = true;           // record the last step
   bool names = true;           // ... with the names and tensors of its operations
   bool warmup = true;          // play first and rebuild
+  bool common_start = false;   // no rank begins a step before all have ended the one before
   int steady_steps = 3;        // at least 2
   double plays_before = 1e9;   // backend tcp: how often its connections have carried a collective before; a job's have carried much
 };

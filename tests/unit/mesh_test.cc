@@ -105,6 +105,43 @@ TEST(Mesh, ExchangesAndGathers) {
   }
 }
 
+// As the executor's streams do. What threads share besides is ThreadSanitizer's to find
+// (tools/ci_nightly --stage tsan).
+TEST(Mesh, SeveralThreadsPlayAtOnce) {
+  constexpr int kThreads = 4;
+  constexpr std::int64_t kElements = 50'000;
+  Layout l;
+  l.ranks = 2;
+  collective::Schedule s = make_schedule(Algorithm::Ring, Operation::AllReduce, l, kElements);
+  std::vector<calib::Peer> peers(2);
+  std::atomic<int> listening = 0;
+  std::atomic<int> wrong = 0;
+  auto rank = [&](int r) {
+    auto me = static_cast<std::size_t>(r);
+    Mesh mesh(kThreads);
+    peers[me] = {"127.0.0.1", mesh.listen("127.0.0.1")};
+    ++listening;
+    while (listening < 2) std::this_thread::yield();
+    int other[] = {1 - r};
+    mesh.connect(r, peers, other, other);
+    std::vector<std::thread> threads;
+    for (int slot = 0; slot < kThreads; ++slot)
+      threads.emplace_back([&, slot] {
+        calib::Scratch scratch;
+        std::vector<float> data(kElements, static_cast<float>(me + 1));
+        auto* bytes = reinterpret_cast<std::byte*>(data.data());
+        for (int k = 0; k < 3; ++k) mesh.play(s.ranks[me], bytes, DType::Float32, scratch, slot);
+        for (float x : data) wrong += x != 12;  // 1 + 2, and twice that, twice
+      });
+    for (auto& t : threads) t.join();
+    EXPECT_GT(mesh.summing_ns(), 0);
+  };
+  std::thread first(rank, 0);
+  rank(1);
+  first.join();
+  EXPECT_EQ(wrong, 0);
+}
+
 TEST(Mesh, SaysWhenStepsCannotGoOn) {
   collective::RankSteps steps{{{{}}, {{}}}};
   for (int l : {0, 1}) {

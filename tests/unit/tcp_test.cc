@@ -1,9 +1,11 @@
 // Backend tcp: prices, the simulation's use of them, other jobs, shared cores, the fit, the testbed's scripts.
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <numeric>
+#include <set>
+
+#include <gtest/gtest.h>
 
 #include "calib/fit/fit.h"
 #include "calib/mesh.h"
@@ -65,9 +67,15 @@ std::vector<double> stream_all(std::vector<std::pair<int, int>> hops, std::int64
     engine::TaskId due = g.add_fixed({});
     return turns.add(g, turns.place_of_link(l), due, size > 0 ? g.add_task({}, size, it->second) : g.add_fixed({}));
   };
+  collective::SegmentPath path;
+  path.queue = queue;
+  path.plays_before = 0;
   engine::TaskId start = g.add_fixed({});
   std::vector<engine::TaskId> there;
-  for (auto [from, to] : hops) there.push_back(collective::SegmentStream(c, from, to, {buffer}).send(g, {queue, {}, {}, {}, 0}, start, start, bytes, 1).there);
+  for (auto [from, to] : hops)
+    there.push_back(collective::SegmentStream(c, from, to, {buffer})
+                        .send(g, path, start, start, bytes, 1)
+                        .there);
   auto on_end = [](void* state, engine::TaskId task, TimePoint, std::vector<engine::TaskId>& release) { static_cast<predict::Turns*>(state)->decide(task, release); };
   engine::Timeline t = engine::execute(g, {&turns, on_end});
   EXPECT_TRUE(t.complete());
@@ -402,6 +410,77 @@ TEST(TcpQueue, PlaysAsManyCollectivesAsStreams) {
     }
     EXPECT_EQ(most, streams);
   }
+}
+
+TEST(TcpQueue, NothingOfAStepIsHandedOverBeforeIt) {
+  // A step whose first operation is a collective that waits for nothing, and a pause.
+  Asked a(one_layer(4'000), 2, Bandwidth{1'000'000'000});
+  topology::Fabric fabric(a.c);
+  auto comm = collective::make_communicator(fabric, {0, 1}, Backend::Tcp, Algorithm::Ring);
+  Program program;
+  program.device = DeviceKind::Cpu;
+  program.backend = Backend::Tcp;
+  program.worker_threads = 1;
+  program.steady.buckets.push_back({{0}, {4'000}, {4'000}, DType::Float32});
+  Op reduce;
+  reduce.kind = OpKind::AllReduce;
+  reduce.lane = Lane::Worker;
+  reduce.subject = 0;
+  reduce.bytes = 4'000;
+  Op pause;
+  pause.duration = kMillisecond * 10;
+  program.steady.ops = {reduce, pause};
+  predict::SimulationOptions o;
+  o.fidelity = predict::Fidelity::Message;
+  o.names = o.warmup = false;
+  auto s = predict::simulate(program, comm, a.p, {{{0}, 1, {}}, {{1}, 1, {}}}, o);
+  for (const Span& span : s.spans)
+    if (is_collective(span.kind)) {
+      EXPECT_EQ(span.ready, s.spans_from);
+    }
+}
+
+// ---- a step that all ranks begin together
+
+Asked drifting() {
+  Asked a(layered(6, 4'000'000, kMillisecond * 10, kMillisecond * 20, DeviceKind::Cpu), 4,
+          Bandwidth{200'000'000});
+  a.c.slow_links = {{2, {100'000'000}}};
+  a.p.transports.at("wire").send_buffer = {650'000};
+  a.s.plan.bucket_cap_mb = 5;
+  return a;
+}
+
+predict::Prediction from_common_start(const Asked& a, bool together) {
+  topology::Fabric fabric(a.c);
+  predict::Options o;
+  o.fidelity = predict::Fidelity::Message;
+  o.common_start = together;
+  return predict::predict({a.w, fabric, a.p, a.s}, o);
+}
+
+std::set<std::int64_t> first_begins(const predict::Prediction& p) {
+  std::map<int, std::int64_t> first;
+  for (const Span& span : p.run.spans)
+    if (auto [it, fresh] = first.try_emplace(span.actor, span.begin.ps); !fresh)
+      it->second = std::min(it->second, span.begin.ps);
+  std::set<std::int64_t> out;
+  for (const auto& [actor, begin] : first) out.insert(begin);
+  return out;
+}
+
+TEST(CommonStart, AllRanksBeginTogether) {
+  EXPECT_GT(first_begins(from_common_start(drifting(), false)).size(), 1u);
+  auto begins = first_begins(from_common_start(drifting(), true));
+  EXPECT_EQ(begins.size(), 1u);
+  EXPECT_EQ(*begins.begin(), from_common_start(drifting(), true).run.spans_from.ps);
+}
+
+TEST(CommonStart, IsNoShorterThanThePeriod) {
+  auto period = from_common_start(drifting(), false).summary.step;
+  auto together = from_common_start(drifting(), true).summary.step;
+  EXPECT_GT(together, period);
+  EXPECT_LT(static_cast<double>(together.ps), 1.1 * static_cast<double>(period.ps));
 }
 
 TEST(OtherJobs, ShareTheUplink) {

@@ -14,6 +14,7 @@ namespace {
 struct Flags {
   QuestionFlags question;
   OutputFlags output;
+  std::string step;
 };
 
 report::Heading heading(const Loaded& l) {
@@ -39,6 +40,7 @@ report::Heading heading(const Loaded& l) {
   }
   if (std::string nccl = nccl_text(plan); !nccl.empty()) h.plan += ", " + nccl;
   if (plan.accumulation_steps > 1) h.plan += fmt::format(", {} accumulation steps", plan.accumulation_steps);
+  if (l.options.common_start) h.plan += ", all ranks begin the step together";
   h.profile = l.profile.name;
   h.basis = report::basis_text(l.profile);
   if (auto slow = predict::slowest_rank(l.scenario))
@@ -69,6 +71,7 @@ io::OrderedJson page_data(const Loaded& l, const std::vector<std::string>& sets,
 void predict_command(Terminal& t, const Flags& flags) {
   check_html(flags.output);
   Loaded l = load(t, flags.question);
+  l.options.common_start = from_common_start(flags.step);
   predict::Prediction p = predict::predict(l.question(), l.options);
   p.run.key = l.key;
   std::vector<predict::Lever> levers;
@@ -94,6 +97,7 @@ void add_predict(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("predict", "Predict one training iteration: how long, how sure, where the time goes, what to try next");
   add_question_flags(*c, flags->question);
+  add_step_flag(*c, flags->step);
   add_output_flags(*c, flags->output, {"table", "csv", "json", "md"});
   add_html_flag(*c, flags->output);
   c->callback([&t, flags] { predict_command(t, *flags); });

@@ -117,6 +117,17 @@ void add_question_flags(CLI::App& c, QuestionFlags& f) {
   c.add_option("--fidelity", f.fidelity, "collective or message (every message of every step is simulated); default: message for backend tcp up to a million messages, else collective");
 }
 
+void add_step_flag(CLI::App& c, std::string& step) {
+  c.add_option("--step", step,
+               "period (of steps that follow one another, in which ranks drift apart; the "
+               "default), or common-start (every rank begins the step at one moment)")
+      ->check(CLI::IsMember({"period", "common-start"}));
+}
+
+bool from_common_start(const std::string& step) {
+  return step == "common-start";
+}
+
 void add_output_flags(CLI::App& c, OutputFlags& f, const std::vector<std::string>& formats, const std::string& which) {
   f.format = formats.front();
   std::string list;

@@ -32,6 +32,9 @@ int parse_ranks(const std::string& text);
 double parse_positive(const char* flag, const std::string& text, double most);
 // The value of --tolerance, a share of the step; "" = its default, 0.02. Throws InputError.
 double tolerance_of(const std::string& text);
+// --step: which step is told. True: one that all ranks begin together (predict::Options).
+void add_step_flag(CLI::App& c, std::string& step);
+bool from_common_start(const std::string& step);
 void add_question_flags(CLI::App& command, QuestionFlags& flags);
 
 struct OutputFlags {

@@ -11,13 +11,16 @@ void add_trace(CLI::App& app, Terminal& t) {
   struct Flags {
     QuestionFlags question;
     OutputFlags output;
+    std::string step;
   };
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("trace", "Write one steady step as a trace for chrome://tracing or ui.perfetto.dev");
   add_question_flags(*c, flags->question);
+  add_step_flag(*c, flags->step);
   add_output_flags(*c, flags->output, {"json"});
   c->callback([&t, flags] {
     Loaded l = load(t, flags->question);
+    l.options.common_start = from_common_start(flags->step);
     predict::Prediction p = predict::predict(l.question(), l.options);
     p.run.key = l.key;
     write_answer(t, flags->output, io::write_trace(p.run));
