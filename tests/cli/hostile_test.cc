@@ -75,18 +75,17 @@ TEST(Hostile, Axes) {
   for (const char* shard : {"nan/2", "0/nan", "1/0", "-1/2", "0/-2", "2/2", "0/1/2", "/", "0/",
                             "/1", "0x0/1", "99999999999999999999/1"})
     expect_refused(with(sweep, {"--axis", "bucket_cap_mb=5", "--shard", shard}));
-  for (const char* axis :
-       {"=", "=5", "bucket_cap_mb", "bucket_cap_mb=", "bucket_cap_mb=,",
-        "bucket_cap_mb=1:", "plan=null", "cluster=", "..=1",
-        "cluster..hosts=1", "workload=../../etc/passwd", "workload=/dev/zero"})
+  for (const char* axis : {"=", "=5", "bucket_cap_mb", "bucket_cap_mb=", "bucket_cap_mb=,",
+                           "bucket_cap_mb=1:", "plan=null", "cluster=", "..=1", "cluster..hosts=1",
+                           "workload=../../etc/passwd", "workload=/dev/zero"})
     expect_refused(with(sweep, {"--axis", axis}));
 }
 
 // Messages of all hosts take turns on the cores of one machine: years of steps.
 TEST(Hostile, MoreThanOneMachineCanBe) {
   for (const char* hosts : {"100000", "1000000"})
-    expect_refused({"predict", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-torch", "--set",
-                    std::string("cluster.hosts=") + hosts});
+    expect_refused({"predict", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-torch",
+                    "--set", std::string("cluster.hosts=") + hosts});
 }
 
 class HostileFiles : public testing::Test {
