@@ -35,9 +35,10 @@ TEST(SlowLinks, HaveAPrediction) {
 
 // A step of weeks: a few of them do not fit into the clock.
 TEST(SlowLinks, WithWhichAStepTakesWeeksAreRefused) {
-  Outcome o = ddpsim({"predict", "--workload", "vgg16", "--cluster", "gpu-ethernet-10g", "--set", "cluster.link.bandwidth=1kb/s"});
+  Outcome o = ddpsim({"predict", "--workload", "vgg16", "--cluster", "gpu-ethernet-10g", "--set",
+                      "cluster.link.bandwidth=1kb/s"});
   EXPECT_EQ(o.code, 2) << o.out << o.err;
-  EXPECT_TRUE(has(o.err, "has 1 kb/s, with which a few steps take longer than 106 days")) << o.err;
+  EXPECT_TRUE(has(o.err, "the simulated steps may last")) << o.err;
 }
 
 TEST(HugeOperations, HaveAPrice) {
@@ -47,19 +48,19 @@ TEST(HugeOperations, HaveAPrice) {
   }
 }
 
-// At 12 Gb/s NCCL chooses NVLSTree, and a ring takes less.
+// At 12 Gb/s NCCL chooses NVLSTree, and a tree takes 24 ms of 60 less.
 TEST(NcclsChoice, IsAmongTheLevers) {
   Args question{"--workload",    "resnet50", "--cluster",
                 "fat-tree-h100", "--set",    "cluster.link.bandwidth=12Gb/s"};
-  for (const char* command : {"predict", "tune"}) {
+  // tune's levers are about the buckets that it recommends, for which NCCL chooses a ring.
+  for (auto [command, choice] : {std::pair{"predict", "nvlstree/simple"}, {"tune", "ring/ll128"}}) {
     Args args = question;
     args.insert(args.begin(), command);
     Outcome o = ddpsim(args);
     ASSERT_EQ(o.code, 0) << o.err;
-    EXPECT_TRUE(
-        has(o.out, "NCCL_ALGO=allreduce:ring (NCCL's own estimate prefers nvlstree/simple)"))
-        << o.out;
-    EXPECT_TRUE(has(o.out, "--set NCCL_ALGO=allreduce:ring")) << o.out;
+    std::string lever = "NCCL_ALGO=allreduce:tree (NCCL's own estimate prefers ";
+    EXPECT_TRUE(has(o.out, lever + choice)) << o.out;
+    EXPECT_TRUE(has(o.out, "[--set NCCL_ALGO=allreduce:tree]")) << o.out;
   }
   // What is forced is not forced again; leaving it out is a lever.
   question.insert(question.begin(), "tune");
