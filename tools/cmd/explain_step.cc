@@ -16,9 +16,10 @@ void explain_step(Terminal& t, const QuestionFlags& question, const OutputFlags&
     throw InputError{"#/other_jobs",
                      "explain looks at one job by itself: what the others put on the links is not in what it shows; --set other_jobs=[] explains this job alone, ddpsim predict shows its step beside the others"};
   predict::Explanation e = predict::explain(l.question(), l.options);
-  std::string heading = fmt::format("{}, batch {} per rank, {} on {}: {} rank{}; profile {}: {}", l.workload.name, l.workload.batch, name_of(l.workload.precision), l.cluster.name,
-                                    l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s", l.profile.name, report::basis_sentence(l.profile));
+  std::string heading = fmt::format("{}, batch {} per rank, {} on {}: {} rank{}", l.workload.name, l.workload.batch, name_of(l.workload.precision), l.cluster.name,
+                                    l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s");
   if (std::string nccl = nccl_text(l.scenario.plan); !nccl.empty()) heading += "; " + nccl;
+  heading += fmt::format("\nprofile {}: {}", l.profile.name, report::basis_sentence(l.profile));
   std::string note = jitter_note(l.scenario);
   if (!note.empty()) heading += "\n" + note;
   io::OrderedJson j = io::write_explanation(e);
