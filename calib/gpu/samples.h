@@ -12,8 +12,8 @@ namespace ddpsim::calib::gpu {
 struct Reading {
   Duration took;
   int sm_mhz = 0;          // the GPU's clock when it ended; 0 = unknown
+  bool throttled = false;  // the driver said that heat, or power beyond the card's limit, slowed the clock
   int power_mw = 0;        // what the GPU draws; 0 = unknown
-  bool throttled = false;  // the driver said that heat or power limits slowed the clock
 };
 
 struct Kept {
