@@ -449,7 +449,7 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
   result("world_size", "", [](const SweepRow& r) { return r.ranks; });
   result("samples_per_s_per_rank", "1/s", [](const SweepRow& r) { return r.samples_per_s / r.ranks; });
   for (auto [name, member] : {std::pair{"profile", &SweepRow::profile}, std::pair{"basis", &SweepRow::basis}})
-    column(name, "provenance", "", [member](const SweepRow& r) { return r.*member; });
+    column(name, "provenance", "", [field = member](const SweepRow& r) { return r.*field; });
   if (std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return !r.beyond.empty(); })) result("beyond_model", "", [](const SweepRow& r) { return r.beyond; });
   column("reason", "reason", "", [](const SweepRow& r) { return r.reason; });
   bool jitter = std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return r.jitter; });
