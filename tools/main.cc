@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
+#include <streambuf>
 
 #include "sim/io/files.h"
 #include "tools/cmd/command.h"
@@ -38,6 +39,14 @@ bool open_standard_streams() {
   return closed;
 }
 
+// Takes everything. A stream without a buffer would have failed, and a failed stream is an answer
+// that was lost.
+class Nowhere : public std::streambuf {
+ protected:
+  int_type overflow(int_type c) override { return traits_type::not_eof(c); }
+  std::streamsize xsputn(const char*, std::streamsize n) override { return n; }
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -52,7 +61,8 @@ int main(int argc, char** argv) {
   ddpsim::cli::Terminal t{std::cout, std::cerr, ::isatty(STDOUT_FILENO) == 1 && !std::getenv("NO_COLOR"), home ? home : "",
                           n > 0 ? std::string(self, static_cast<std::size_t>(n)) : std::string(argc > 0 ? argv[0] : "ddpsim"), ::isatty(STDERR_FILENO) == 1, out_is_closed};
   // Of the processes that mpirun starts, one talks.
-  std::ostream silent(nullptr);
+  Nowhere nowhere;
+  std::ostream silent(&nowhere);
   if (argc > 1 && std::string(argv[1]) == "sweep" && ddpsim::cli::is_mpi_follower()) {
     ddpsim::cli::Terminal follower{silent, silent, false, t.home, t.executable};
     return ddpsim::cli::run(std::vector<std::string>(argv + 1, argv + argc), follower);
