@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """tools/gpu_calibrate and `ddpsim fit` on a GPU that is not there (fake.h).
 
-  check.py recover DDPSIM_FAKE_GPU    two sets of planted values, the second drawn from a seed
+  check.py recover DDPSIM_FAKE_GPU    three sets of planted values, the second drawn from a seed;
+                                      the third with kernels that take a fixed time and their work
   check.py faults DDPSIM_FAKE_GPU     what is broken ends in a sentence, and what is usable is kept
   check.py breakage DDPSIM_FAKE_GPU   errors planted in calib/cuda are noticed (compiles each)
 
@@ -12,6 +13,7 @@ import gzip
 import json
 import os
 import random
+import re
 import shlex
 import statistics
 import subprocess
@@ -44,7 +46,7 @@ def drawn(seed):
         "memory_hold": r.uniform(0.002, 0.014), "block_bytes_per_us": r.uniform(45000, 90000),
         "pcie_bytes_per_s": r.uniform(2e10, 6e10), "pageable_bytes_per_s": r.uniform(5e9, 1.5e10),
         "nccl_step_us": r.uniform(5, 20), "nccl_bytes_per_s": r.uniform(1e9, 5e9),
-        "noise": 0.002, "form": 0}
+        "nccl_version": 23003, "noise": 0.002, "form": 0}
 
 
 class Machine:
@@ -76,11 +78,23 @@ class Machine:
         run = json.loads(out.read_text(encoding="utf-8"))[0] if out.exists() else None
         return status, run, error or said
 
-    def calibrate(self, stages):
+    def calibrate(self, stages, *more):
         only = [x for s in stages for x in ("--only", s)]
         return self.ask(sys.executable, ROOT / "tools/gpu_calibrate", *only, "--minutes", "20",
                         "--out", self.folder / "out", "--ddpsim", self.ddpsim, "--python",
-                        sys.executable)
+                        sys.executable, *more)
+
+    def left_running(self):
+        """Processes of this machine that are still there."""
+        mine = f"DDPSIM_FAKE_GPU={self.folder}/".encode()
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            try:
+                if mine in (place / "environ").read_bytes():
+                    found.append((place / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:  # it ended, or is somebody else's
+                pass
+        return found
 
 
 # What a sample must say, in microseconds, from the planted values alone; None: nothing is planted.
@@ -203,6 +217,10 @@ def fitted(machine, runs):
     return json.loads(out.read_text(encoding="utf-8")), said
 
 
+# A fit that knows no sum of a fixed time and work / rate is off where both count.
+SUM_WITHIN = 0.02
+
+
 def found_by_fit(profile, p):
     """[(what, planted, fitted)]"""
     m, c, i = profile["memory"], profile["compute"], profile["interference"]
@@ -246,18 +264,33 @@ def recover_one(ddpsim, folder, name, p):
     print(said, end="")
     for what, planted, got in found_by_fit(profile, p):
         # A loss is a difference of two times: noise of either shows.
-        near = abs(got - planted) <= 0.01 * planted + (2 * p["noise"] if "hold" in what else 0)
+        within = SUM_WITHIN if p["form"] else 0.01
+        near = abs(got - planted) <= within * planted + (2 * p["noise"] if "hold" in what else 0)
         print(f"{what:<20} planted {planted:<12.6g} fitted {got:<12.6g}{'' if near else ' WRONG'}")
         if not near:
             wrong.append(f"fit: {what}: planted {planted:g}, fitted {got:g}")
-    return wrong
+    return wrong + replayed(machine, machine.folder / "fitted.json")
+
+
+def replayed(machine, profile):
+    """One rank's iterations, executed and predicted with the fitted profile. Several ranks of one
+    device are no cluster that can be predicted."""
+    status, said, error = machine.run("run", "--backend", "nccl", "--workload", "resnet50",
+                                      "--cluster", "hgx-h100", "--profile", profile, "--ranks", 1,
+                                      "--runs", machine.folder / "replays")
+    off = re.search(r"predicted .*\(([-+0-9.]+) %", said)
+    print(said.strip() or error.strip())
+    if status or not off or abs(float(off.group(1))) > 1:
+        return [f"one rank's iterations are not as predicted: {(said or error).strip()}"]
+    return []
 
 
 def recover(ddpsim, folder):
     seed = os.environ.get("DDPSIM_FAKE_SEED") or str(random.SystemRandom().randrange(1 << 32))
     print(f"seed {seed} (DDPSIM_FAKE_SEED={seed} repeats it)")
     wrong = recover_one(ddpsim, folder, "fixed", DEFAULT)
-    return wrong + recover_one(ddpsim, folder, "drawn", drawn(seed))
+    wrong += recover_one(ddpsim, folder, "drawn", drawn(seed))
+    return wrong + recover_one(ddpsim, folder, "sums", dict(DEFAULT, form=1))
 
 
 # Faults: (name, stage, seconds, backend, flags, what is planted, exit status or None where either
@@ -339,32 +372,53 @@ def slowed(p):
     return dict(p, **{k: 0.9 * p[k] for k in PRECISIONS})
 
 
-def whole_harness(ddpsim, folder):
-    """gpu_calibrate itself where something is missing: what it says, and its exit status."""
+# gpu_calibrate itself: (name, planted, MPS, stages, flags, exit status, what must be said).
+WHOLE = [
+    ("an iteration that hangs", "hang=cublasLtMatmul hang_at=2000", True, ["run-resnet50"],
+     ("--smoke",), 1, "did not end in 36 s"),
+    ("no GPU", "fail=cudaGetDeviceCount", True, ["memory"], (), 1, "nothing was measured"),
+    ("one stage of two", "missing=libcudnn", True, ["memory", "conv"], (), 0, "libcudnn"),
+    ("the only stage", "missing=libcudnn", True, ["conv"], (), 1, "libcudnn"),
+    ("MPS", "", False, ["nccl-one-gpu"], (), 1, "nvidia-cuda-mps-control"),
+    ("memory for an iteration", "device_bytes=3e8", True, ["run-resnet50"], (), 1,
+     "out of memory"),
+    ("iterations of ranks in turns", "turns=1", True, ["run-resnet50-2"], (), 1, "take turns"),
+    ("iterations of ranks that NCCL refuses", "refuse=1", True, ["run-resnet50-2"], (), 1,
+     "Duplicate GPU"),
+]
+
+
+def one_whole(ddpsim, folder, fault):
+    """(row to print, sentences about what is wrong)"""
+    name, planted, mps, stages, flags, want, words = fault
+    begin = time.monotonic()
+    machine = Machine(ddpsim, Path(folder) / f"whole-{name.replace(' ', '-')}", DEFAULT, planted,
+                      mps)
+    status, said, error = machine.calibrate(stages, *flags)
+    said += error
     wrong = []
-    for name, fault, mps, stages, want, words in (
-            ("no GPU", "fail=cudaGetDeviceCount", True, ["memory"], 1, "nothing was measured"),
-            ("one stage of two", "missing=libcudnn", True, ["memory", "conv"], 0, "libcudnn"),
-            ("the only stage", "missing=libcudnn", True, ["conv"], 1, "libcudnn"),
-            ("MPS", "", False, ["nccl-one-gpu"], 1, "nvidia-cuda-mps-control")):
-        machine = Machine(ddpsim, Path(folder) / f"whole-{name}", DEFAULT, fault, mps)
-        status, said, error = machine.calibrate(stages)
-        print(f"gpu_calibrate, {name}: {status}: {(said + error).strip()[-160:]!r}")
-        if status != want or words not in said + error:
-            wrong.append(f"gpu_calibrate, {name}: {status}, not {want}, or not \"{words}\": {said}")
-        if not (machine.folder / "out/runs.tar.gz").exists():
-            wrong.append(f"gpu_calibrate, {name}: left no archive")
-    return wrong
+    if status != want or words not in said:
+        wrong.append(f"gpu_calibrate, {name}: {status}, not {want}, or not \"{words}\": {said}")
+    if not (machine.folder / "out/runs.tar.gz").exists():
+        wrong.append(f"gpu_calibrate, {name}: left no archive")
+    wrong += [f"gpu_calibrate, {name}: still running: {c}" for c in machine.left_running()]
+    where = max(0, said.find(words) - 60)
+    sentence = " ".join(said[where:where + 150].split())
+    return f"{name:<38} {status} {time.monotonic() - begin:5.1f} s  {sentence}", wrong
 
 
 def faults(ddpsim, folder):
     wrong = []
     with concurrent.futures.ThreadPoolExecutor(8) as pool:  # the slow ones sleep
-        order = sorted(FAULTS, key=lambda f: "hang" not in f[5])
-        for row, bad in pool.map(lambda f: one_fault(ddpsim, folder, f), order):
+        slow_first = sorted(FAULTS, key=lambda f: "hang" not in f[5])
+        whole = [pool.submit(one_whole, ddpsim, folder, f) for f in WHOLE[:1]]
+        whole += [pool.submit(one_fault, ddpsim, folder, f) for f in slow_first]
+        whole += [pool.submit(one_whole, ddpsim, folder, f) for f in WHOLE[1:]]
+        for done in whole:
+            row, bad = done.result()
             print(row)
             wrong += bad
-    return wrong + whole_harness(ddpsim, folder)
+    return wrong
 
 
 # Errors planted in calib/cuda: (name, file, what is replaced, by what, stage, backend, flags).
@@ -406,8 +460,8 @@ BREAKAGE = [
      "elapsed_ns(events[0], events[at + 1])", "nccl", "nccl", ONE),
     ("no wait for the queue", "collectives.cc", "      launch_spin(kSpinNs, stream);\n", "", "nccl",
      "nccl", ONE),
-    ("a rank left out", "collectives.cc", "table.ns[i][k][place.rank] = full",
-     "if (place.rank > 0) table.ns[i][k][place.rank] = full", "nccl", "nccl", ONE),
+    ("a rank that sums half", "collectives.cc", "static_cast<std::size_t>(p.bytes) / 4);",
+     "static_cast<std::size_t>(p.bytes) / 4 / (1 + place.rank));", "nccl", "nccl", ONE),
 ]
 
 
@@ -450,6 +504,9 @@ def complaints(ddpsim, folder, name, stage, backend, flags):
 
 
 def breakage(ddpsim, folder):
+    if not (Path(ddpsim).resolve().parent / "build.ninja").exists():
+        print("gpu.fake_breakage: skipped: needs Ninja, which says how an object is linked")
+        sys.exit(77)
     wrong, whole = [], {}
     for number, (name, file, old, new, stage, backend, flags) in enumerate(BREAKAGE):
         if stage not in whole:
