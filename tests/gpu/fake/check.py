@@ -281,8 +281,10 @@ def recover_one(ddpsim, folder, name, p):
         packed = file.read_bytes()
         run = json.loads(gzip.decompress(packed) if file.suffix == ".gz" else packed)
         runs[file.name] = run
+        slow = "one-gpu" in file.name  # collectives as slow as planted may fill their time
         wrong += [f"{file.name}: left out: {s['what']}: {s['why']}"
-                  for s in run.get("skipped", []) if s["what"] not in LEFT_OUT]
+                  for s in run.get("skipped", []) if s["what"] not in LEFT_OUT
+                  and not (slow and s["why"] == "the time of this stage was over")]
         if "samples" in run:
             judged, bad = judge_samples(p, run)
             print(f"{file.name}: {judged} of {len(run['samples'])} samples judged, "
