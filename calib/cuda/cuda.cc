@@ -60,8 +60,17 @@ Run gpu_run(EvidenceClass evidence, const char* backend) {
   return run;
 }
 
+// Else each reason that there is, once: the last is not always the one that matters.
 void require_samples(const Run& run) {
-  if (run.samples.empty()) throw std::runtime_error(run.skipped.empty() ? "nothing could be measured" : run.skipped.back().what + ": " + run.skipped.back().why);
+  if (!run.samples.empty()) return;
+  std::string said;
+  std::vector<std::string> reasons;
+  for (const Skipped& s : run.skipped) {
+    if (std::find(reasons.begin(), reasons.end(), s.why) != reasons.end()) continue;
+    reasons.push_back(s.why);
+    said += (said.empty() ? "" : "; ") + s.what + ": " + s.why;
+  }
+  throw std::runtime_error(said.empty() ? "nothing could be measured" : said);
 }
 
 constexpr double kLookS = 100;  // a cold start loads a library of half a gigabyte
