@@ -263,7 +263,7 @@ def found_by_fit(profile, p):
     return rows
 
 
-LEFT_OUT = {"a real collective beside computation", "copies to a peer", "links",
+LEFT_OUT = {"a real collective beside computation", "copies to a peer", "links", "prediction",
             "collectives between GPUs", "several ranks of one host on one GPU"}
 
 
