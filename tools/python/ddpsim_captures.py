@@ -136,7 +136,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             captured.append(task)
         else:
             bad += 1
-    # The profiler leaves its hooks in the process, and every launch is slower from then on: it comes last.
+    # The profiler leaves its hooks in the process, and launches may take twice as long from then on: it comes last.
     for task in captured:
         if not task["compile"] and time.monotonic() - begin <= args.seconds:
             attempt(task, lambda: profile_one(task, args.runs))

@@ -615,7 +615,7 @@ def record(job: Job, steady: int, spans: int, passes: int, patience: float, prof
 def look(job: Job, profiled: bool) -> List[Dict[str, Any]]:
     """One more step of each rank: bytes at its peak; if `profiled` one under torch.profiler: what the GPU ran, communication by launch.
 
-    The profiler leaves its hooks in the process, and every launch is slower from then on: nothing is timed after it.
+    The profiler leaves its hooks in the process, and launches may take twice as long from then on: nothing is timed after it.
     """
     samples: List[Dict[str, Any]] = []
     torch.cuda.synchronize(job.device)
