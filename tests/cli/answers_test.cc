@@ -513,5 +513,20 @@ TEST_F(Answers, ARunOfTorchrunIsGivenItsQuestion) {
   EXPECT_TRUE(has(o.err, "already")) << o.err;
 }
 
+// A step that all ranks begin together is another number, and says so in every form.
+TEST(CommonStart, IsSaidWhereItIsAsked) {
+  Args question{"predict", "--workload", "resnet18-cpu", "--cluster", "testbed-star"};
+  Json period = json_of(question);
+  EXPECT_FALSE(period["summary"].contains("step"));
+  Json together = json_of(question + Args{"--step", "common-start"});
+  EXPECT_EQ(together["summary"]["step"], "common-start");
+  EXPECT_GE(together["summary"]["step_ps"], period["summary"]["step_ps"]);
+  Outcome table = ddpsim(question + Args{"--step", "common-start"});
+  EXPECT_TRUE(has(table.out, "all ranks begin the step together")) << table.out;
+  Outcome wrong = ddpsim(question + Args{"--step", "barrier"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_TRUE(has(wrong.err, "common-start")) << wrong.err;
+}
+
 }  // namespace
 }  // namespace ddpsim::test
