@@ -38,7 +38,8 @@ double bytes(const Conv& c, Precision p);
 std::map<std::string, std::int64_t> parameters(const Gemm& g, Precision p);
 std::map<std::string, std::int64_t> parameters(const Conv& c, Pass pass, Precision p);
 
-// A fit does not see this shape: one in three, by the hash of operation and parameters.
+// A fit does not see this shape: one in three, by the hash of operation and parameters, less what
+// is said of the reading (clock and power).
 bool held_out(const std::string& op, const std::map<std::string, std::int64_t>& parameters);
 
 }  // namespace ddpsim::calib

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "sim/io/files.h"
+#include "tests/support/files.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -23,17 +24,6 @@ std::string damage_bytes(std::string text, Random& random) {
     default: text.insert(random.below(text.size()), 1, "{}[],:\"-9e.\\"[random.below(12)]); break;
   }
   return text;
-}
-
-// Walks to a random place, mostly far from the root.
-Json& somewhere(Json& j, Random& random) {
-  Json* at = &j;
-  while (at->is_structured() && !at->empty() && (at == &j || random.below(8) != 0)) {
-    auto child = at->begin();
-    std::advance(child, static_cast<std::ptrdiff_t>(random.below(at->size())));
-    at = &*child;
-  }
-  return *at;
 }
 
 void damage_structure(Json& j, Random& random) {

@@ -26,6 +26,7 @@
 
 #include "sim/io/files.h"
 #include "sim/units/number.h"
+#include "tests/support/files.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -86,17 +87,6 @@ std::vector<Original> originals() {
   folder("calib/profiles", Noun::Profile, 60'000);
   folder("workloads", Noun::Workload, 60'000);
   return out;
-}
-
-// A random place, mostly far from the root.
-Json& somewhere(Json& j, Random& random) {
-  Json* at = &j;
-  while (at->is_structured() && !at->empty() && (at == &j || random.below(8) != 0)) {
-    auto child = at->begin();
-    std::advance(child, static_cast<std::ptrdiff_t>(random.below(at->size())));
-    at = &*child;
-  }
-  return *at;
 }
 
 // Near what it was: that gets past the readers.

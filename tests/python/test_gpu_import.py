@@ -2,6 +2,7 @@
 """tools/gpu_import without a GPU: names, splits, and which recorded steps count."""
 import importlib.machinery
 import importlib.util
+import re
 import sys
 import tempfile
 import unittest
@@ -33,6 +34,19 @@ class Import(unittest.TestCase):
     def test_without_a_profiler_nothing_is_late(self):
         self.assertEqual(gpu.after_profiler({"a": run("1"), "b": run("2")}), set())
 
+    def test_a_capture_after_the_profiler_of_its_process_is_late(self):
+        def capture(name, date, command):
+            return {"name": name, "source": {"date": date, "command": command}}
+        captures = [capture("a", "1", "list one"), capture("b", "3", "list one"), capture("c", "4", "list two"), capture("d", "5", "list three"), capture("e", "6", "list three")]
+        profiled = {"a": "2", "b": "3", "d": "7", "e": "8"}  # after each capture; not at all; after all of them
+        self.assertEqual(gpu.captured_late(captures, profiled), {"b"})
+
+    def test_that_it_is_not_predicted_is_said_once(self):
+        r = run("1")
+        gpu.leave_out(r, "because")
+        gpu.leave_out(r, "for another reason")
+        self.assertEqual(r["skipped"], [{"what": "prediction", "why": "because"}])
+
     def test_a_name_says_the_question(self):
         with tempfile.TemporaryDirectory() as folder:
             workloads = Path(folder)
@@ -56,6 +70,20 @@ class Import(unittest.TestCase):
                 gpu.write(Path(folder) / f"{name}.json.gz", {"x": [1, 2]})
             self.assertEqual((Path(folder) / "a.json.gz").read_bytes(), (Path(folder) / "b.json.gz").read_bytes())
             self.assertEqual(gpu.read(Path(folder) / "a.json.gz"), {"x": [1, 2]})
+
+
+class Readme(unittest.TestCase):
+    def test_its_figures_of_gpus_are_the_reports(self):
+        report = (ROOT / "reports/gpu.md").read_text(encoding="utf-8")
+        readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+        steps = re.search(r"(\d+) steps of 2 machines: median \|error\| ([\d.]+) %, largest ([\d.]+) %. The interval holds (\d+)", report)
+        self.assertEqual((steps[1], steps[4]), ("7", "1"))
+        self.assertIn("seven steps so far", readme)
+        self.assertIn("it holds one of the seven", readme)
+        self.assertIn(f"within {float(steps[2]):.1f} % at the median and {float(steps[3]):.1f} % at most", readme)
+        every = re.search(r"Median error of all (\d+): -(\d+) %", report)
+        bf16 = re.search(r"Median error by precision: bf16 -(\d+) %", report)
+        self.assertIn(f"beside {every[1]} captures their computation is {every[2]} % too short at the median, {bf16[1]} % in bf16 without channels_last", readme)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@
 #include "sim/io/json_reader.h"
 #include "sim/io/lines.h"
 #include "sim/io/xml_reader.h"
+#include "tests/support/files.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -24,21 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Writer : public testing::Test {
+class Writer : public InFolder {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / ("ddpsim_writer_" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  std::string at(const std::string& name) const { return (folder_ / name).string(); }
-  static std::string raw(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  static void put(const std::string& path, const std::string& bytes) {
-    std::ofstream(path, std::ios::binary) << bytes;
-  }
   static mode_t mode(const std::string& path) {
     struct stat s {};
     return ::stat(path.c_str(), &s) == 0 ? s.st_mode & 07777 : 0;
@@ -62,7 +50,6 @@ class Writer : public testing::Test {
     ::waitpid(child, nullptr, 0);
     return child;
   }
-  fs::path folder_;
 };
 
 TEST_F(Writer, KeepsTheModeOfWhatItReplaces) {

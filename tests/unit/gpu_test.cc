@@ -414,6 +414,22 @@ TEST(FitOfKernels, HeldOutShapesAreNotSeen) {
   EXPECT_GT(worse, 0.5) << "their residuals say so";
 }
 
+// Winograd's and FFT's convolutions do fewer operations than are counted.
+TEST(FitOfKernels, ThePeakIsOfProductsHoweverFastConvolutionsAre) {
+  ddpsim::Run run = kernels_of({});
+  ddpsim::Run quick = run;
+  int convolutions = 0;
+  for (Sample& s : quick.samples)
+    if (s.op == "conv") {
+      for (Duration& d : s.durations) d.ps = std::max<std::int64_t>(1, d.ps / 10);
+      ++convolutions;
+    }
+  ASSERT_GT(convolutions, 0);
+  calib::KernelFit a = calib::fit_kernels(profile("h200-sxm.datasheet"), "x", {&run});
+  calib::KernelFit b = calib::fit_kernels(profile("h200-sxm.datasheet"), "x", {&quick});
+  EXPECT_EQ(a.profile.compute.peak_flops, b.profile.compute.peak_flops);
+}
+
 TEST(FitOfKernels, WhatWasNotMeasuredStaysTheBases) {
   ddpsim::Run run = kernels_of({});
   std::erase_if(run.samples, [](const Sample& s) { return s.op != "move"; });
@@ -434,6 +450,14 @@ TEST(Shapes, AThirdIsHeldOut) {
   for (const calib::Gemm& s : calib::gemm_shapes())
     for (int p = 0; p < 4; ++p) held += calib::held_out("gemm", calib::parameters(s, static_cast<Precision>(p))), ++all;
   EXPECT_NEAR(static_cast<double>(held) / all, 1.0 / 3, 0.08);
+  // What is said of a reading is no part of the shape.
+  for (const calib::Gemm& s : calib::gemm_shapes()) {
+    auto shape = calib::parameters(s, Precision::Bf16);
+    auto said = shape;
+    said["sm_mhz"] = 1980;
+    said["power_mw"] = 700'000;
+    EXPECT_EQ(calib::held_out("gemm", shape), calib::held_out("gemm", said));
+  }
   calib::Conv c{64, 3, 224, 64, 7, 2};
   EXPECT_EQ(c.out_size(), 112);
   EXPECT_DOUBLE_EQ(calib::flops(c), 2.0 * 64 * 3 * 64 * 49 * 112 * 112);

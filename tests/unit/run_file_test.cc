@@ -8,6 +8,7 @@
 
 #include "sim/io/files.h"
 #include "sim/strategy/lower.h"
+#include "tests/support/files.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -163,6 +164,25 @@ TEST(RunFile, ARunOfTheRealFrameworkComesBack) {
   EXPECT_THROW(io::read_run(j, "r.json"), InputError) << "one ready time too many";
 }
 
+TEST(RunFile, ALayerProfileKeepsAGpusHostTimes) {
+  auto a = system_run();
+  EXPECT_FALSE(reread(a).layers->host.has_value());
+  a.layers->host = HostTimes{{100'000}, {200'000}, {30'000}, {{50'000}, {200'000}}};
+  auto b = reread(a);
+  ASSERT_TRUE(b.layers->host.has_value());
+  EXPECT_EQ(text_of(a), text_of(b));
+  EXPECT_EQ(b.layers->host->forward.ps, 100'000);
+  EXPECT_EQ(b.layers->host->backward.ps, 200'000);
+  EXPECT_EQ(b.layers->host->optimizer.ps, 30'000);
+  EXPECT_EQ(b.layers->host->ready, a.layers->host->ready);
+  Json j = io::parse_json(text_of(a), "r.json");
+  j["layers"]["host_ready_ps"].push_back(1);
+  EXPECT_THROW(io::read_run(j, "r.json"), InputError) << "one ready time too many";
+  j = io::parse_json(text_of(a), "r.json");
+  j["layers"].erase("host_optimizer_ps");
+  EXPECT_THROW(io::read_run(j, "r.json"), InputError) << "all of them, or none";
+}
+
 TEST(RunFile, PredictedRunsComeBackForEveryKindOfOperation) {
   Plan ddp;
   ddp.find_unused_parameters = true;
@@ -246,19 +266,8 @@ TEST(RunFile, MistakesAreNamedWithPlaceAndRemedy) {
   }
 }
 
-class Files : public testing::Test {
+class Files : public InFolder {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / ("ddpsim_files_" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  std::string at(const std::string& name) const { return (folder_ / name).string(); }
-  static std::string raw(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  static void put(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
   std::string refusal(const std::string& path) const {
     try {
       io::read_file(path);
@@ -267,7 +276,6 @@ class Files : public testing::Test {
     }
     return "accepted";
   }
-  fs::path folder_;
 };
 
 TEST_F(Files, GzipIsWrittenByNameAndReadByContent) {

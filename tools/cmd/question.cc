@@ -187,7 +187,7 @@ std::string layers_problem(const Workload& w, const Run& run) {
     return fmt::format("its model has {} parameters, workload \"{}\" has {}", run.tensor_names.size(), w.name, w.tensors.size());
   for (std::size_t i = 0; i < w.tensors.size(); ++i)
     if (run.tensor_names[i] != w.tensors[i].name) return fmt::format("its parameter {} is {}, workload \"{}\" has {} there", i, run.tensor_names[i], w.name, w.tensors[i].name);
-  // What a step's times may be does not depend on where they were taken; those of a GPU's host are not recorded.
+  // What a step's times may be does not depend on where they were taken; those of a GPU's host may be missing.
   Workload made = as_recorded(w, run);
   made.device = DeviceKind::Cpu;
   if (auto problem = validate(made)) return fmt::format("its layer profile is none of a step: {}: {}", problem.path, problem.message);

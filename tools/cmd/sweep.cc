@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
@@ -284,11 +283,9 @@ std::vector<std::string> fields_in(const std::string& line) {
 }
 
 template <class T>
-T number_in(const std::string& text, const std::string& file) {
-  T v{};
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
-  if (error != std::errc() || end != text.data() + text.size()) throw InputError{file, "\"" + text.substr(0, 60) + "\" is no number that ddpsim sweep writes"};
-  return v;
+T parsed(const std::optional<T>& v, const std::string& text, const std::string& file) {
+  if (!v) throw InputError{file, "\"" + text.substr(0, 60) + "\" is no number that ddpsim sweep writes"};
+  return *v;
 }
 
 }  // namespace
@@ -310,14 +307,14 @@ SweepRow row_of(const Sweep& s, const std::string& line, const std::string& file
   std::size_t axes = fields_of(s.axes).size();
   if (f.size() != 1 + axes + kResults + 1) throw InputError{file, "has a row that ddpsim sweep does not write"};
   SweepRow r;
-  r.point = number_in<std::int64_t>(f[0], file);
+  r.point = parsed(parse_integer(f[0]), f[0], file);
   r.values.assign(f.begin() + 1, f.begin() + 1 + static_cast<std::ptrdiff_t>(axes));
   auto at = [&](std::size_t k) -> const std::string& { return f[1 + axes + k]; };
-  auto whole = [&](std::size_t k) { return number_in<std::int64_t>(at(k), file); };
-  auto real = [&](std::size_t k) { return number_in<double>(at(k), file); };
+  auto whole = [&](std::size_t k) { return parsed(parse_integer(at(k)), at(k), file); };
+  auto real = [&](std::size_t k) { return parsed(parse_number(at(k)), at(k), file); };
   r.reason = at(kResults - 1);
   if (!r.reason.empty()) return r;
-  r.ranks = number_in<int>(at(0), file);
+  r.ranks = static_cast<int>(whole(0));
   r.step = {whole(1)};
   if (!at(2).empty()) r.low = Duration{whole(2)};
   if (!at(3).empty()) r.high = Duration{whole(3)};
@@ -328,7 +325,7 @@ SweepRow row_of(const Sweep& s, const std::string& line, const std::string& file
   if (!at(7).empty()) r.efficiency_high = real(7);
   r.communication = {whole(8)};
   r.exposed = {whole(9)};
-  r.all_reduces = number_in<int>(at(10), file);
+  r.all_reduces = static_cast<int>(whole(10));
   r.algorithm = at(11);
   r.busiest_link = at(12);
   r.busiest_share = real(13);

@@ -87,6 +87,7 @@ def profile_one(task: Dict[str, Any], runs: Path) -> str:
     with torch.cuda.device(0):
         step.run()
         run["samples"] += cap.profile_samples(step)
+    run["origin"]["date"] = cap.describe_source()["date"]  # from here on the profiler's hooks are in this process
     cap.write_run(run, path)
     return "profiled"
 
