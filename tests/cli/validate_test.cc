@@ -270,6 +270,10 @@ TEST_F(Validate, RepetitionsGiveTheFloor) {
   EXPECT_EQ(j["floor"]["scenarios"], 2);
   EXPECT_NEAR(j["floor"]["median"].get<double>(), 0.02, 1e-6);
   EXPECT_NEAR(j["floor"]["max"].get<double>(), 0.03, 1e-6);
+  // The last bucket of b ends with its step, 3 % later in b2.
+  EXPECT_GT(j["floor"]["buckets"], 2);
+  EXPECT_GT(j["floor"]["bucket_p95"].get<double>(), 0.02);
+  EXPECT_LE(j["floor"]["bucket_p95"].get<double>(), 0.03);
   EXPECT_EQ(j["pairs"].size(), 6u);
   EXPECT_NE(validate().out.find("floor: 2 scenarios"), std::string::npos);
 }

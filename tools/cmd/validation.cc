@@ -100,21 +100,42 @@ std::vector<CapSweep> sweeps(const std::vector<Pair>& pairs) {
 }
 
 Floor repeatability(const std::vector<Pair>& pairs) {
-  std::map<std::string, std::pair<double, double>> range;
-  std::map<std::string, std::size_t> count;
+  struct Range {
+    std::size_t runs = 0;
+    double low = 0, high = 0;
+    void add(double x) {
+      low = runs == 0 ? x : std::min(low, x);
+      high = runs == 0 ? x : std::max(high, x);
+      ++runs;
+    }
+  };
+  struct Repeated {
+    Range step;  // ps
+    // Of a bucket's end, in steps: all Runs of a scenario have one prediction, so what their errors
+    // differ by is what was measured.
+    std::map<std::string, Range> ends;
+  };
+  std::map<std::string, Repeated> scenarios;
   for (const Pair& p : pairs) {
     if (!is_clean(p)) continue;
-    std::string name = p.evidence + "\n" + p.scenario;
-    auto ps = static_cast<double>(p.comparison.measured.ps);
-    auto [it, fresh] = range.emplace(name, std::pair{ps, ps});
-    it->second = {std::min(it->second.first, ps), std::max(it->second.second, ps)};
-    ++count[name];
+    Repeated& r = scenarios[p.evidence + "\n" + p.scenario];
+    r.step.add(static_cast<double>(p.comparison.measured.ps));
+    for (const auto& b : p.comparison.buckets) r.ends[b.name].add(b.error);
   }
-  std::vector<double> spread;
-  for (const auto& [name, r] : range)
-    if (count[name] > 1) spread.push_back(r.second / r.first - 1);
-  if (spread.empty()) return {};
-  return {spread.size(), analysis::median(spread), analysis::percentile(spread, 100)};
+  std::vector<double> steps, ends;
+  for (const auto& [name, r] : scenarios) {
+    if (r.step.runs < 2) continue;
+    steps.push_back(r.step.high / r.step.low - 1);
+    for (const auto& [bucket, e] : r.ends)
+      if (e.runs == r.step.runs) ends.push_back(e.high - e.low);
+  }
+  Floor f;
+  f.scenarios = steps.size();
+  f.buckets = ends.size();
+  if (!steps.empty()) f.median = analysis::median(steps), f.max = analysis::percentile(steps, 100);
+  if (!ends.empty())
+    f.bucket_median = analysis::median(ends), f.bucket_p95 = analysis::percentile(ends, 95);
+  return f;
 }
 
 struct Statistic {
@@ -132,7 +153,7 @@ constexpr Statistic kStatistics[] = {{"n", [](const Aggregate& a) { return stati
                                      {"rebuild.max_abs_error", [](const Aggregate& a) { return a.rebuild_max; }, &Aggregate::rebuilds},
                                      {"capture.median_abs_error", [](const Aggregate& a) { return a.capture_median; }, &Aggregate::captures},
                                      {"coverage", [](const Aggregate& a) { return a.coverage; }, &Aggregate::n}};
-constexpr const char* kOthers[] = {"coverage", "regret.max", "regret.n", "floor.median", "floor.max", "naive.over_5_percent", "queue.over_3_percent", "queue.over_3_percent.ratio"};
+constexpr const char* kOthers[] = {"coverage", "regret.max", "regret.n", "floor.median", "floor.max", "floor.bucket.p95", "naive.over_5_percent", "queue.over_3_percent", "queue.over_3_percent.ratio"};
 
 std::string number(double x) { return x == std::floor(x) && std::abs(x) < 1e9 ? fmt::format("{:.0f}", x) : fmt::format("{:.4g}", x); }
 
@@ -203,6 +224,7 @@ std::map<std::string, double> values(const Validation& v) {
   out["regret.n"] = static_cast<double>(v.sweeps.size());
   for (const CapSweep& s : v.sweeps) out["regret.max"] = std::max(out["regret.max"], s.regret);
   if (v.floor.scenarios > 0) out["floor.median"] = v.floor.median, out["floor.max"] = v.floor.max;
+  if (v.floor.buckets > 0) out["floor.bucket.p95"] = v.floor.bucket_p95;
   double naive = 0;
   std::vector<double> queue, ours;
   for (const Pair& p : v.pairs) {

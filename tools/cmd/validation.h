@@ -76,10 +76,13 @@ struct CapSweep {
   double regret = 0;       // measured(picked) / measured(best) - 1
 };
 
-// Scenarios of which there are several clean Runs: (longest - shortest) / shortest. No model can be nearer than that.
+// Scenarios of which there are several clean Runs: (longest - shortest) / shortest step, and for
+// each bucket (latest - earliest end) / step. No model can be nearer than that.
 struct Floor {
   std::size_t scenarios = 0;
   double median = 0, max = 0;
+  std::size_t buckets = 0;
+  double bucket_median = 0, bucket_p95 = 0;
 };
 
 struct Limit {

@@ -59,6 +59,17 @@ std::string aggregate_rows(const Aggregates& all, const std::string& suffix) {
   return out;
 }
 
+std::string floor_text(const Floor& f) {
+  std::string out = fmt::format(
+      "{} scenarios were run more than once; their steps differ by {:.3f} % (median), {:.3f} % "
+      "(largest)",
+      f.scenarios, 100 * f.median, 100 * f.max);
+  if (f.buckets > 0)
+    out += fmt::format(", the ends of their {} buckets by {:.3f} % (median), {:.3f} % (p95)",
+                       f.buckets, 100 * f.bucket_median, 100 * f.bucket_p95);
+  return out;
+}
+
 std::string aggregates_table(const Validation& v) {
   std::string out = fmt::format("{:<34} {:>4} {:>7} {:>7} {:>7}  {:>7} {:>7}  {:>6}  {:>7} {:>7}  {:>7} {:>7}\n", "|error|, % of the measured step", "n", "median", "p95", "max", "bucket", "p95",
                                 "in", "naive", "p95", "queue", "p95");
@@ -166,7 +177,7 @@ std::string validation_table(const Validation& v) {
   std::string out = pairs_table(v);
   out += (out.empty() ? "" : "\n") + aggregates_table(v);
   if (v.floor.scenarios > 0)
-    out += fmt::format("\nfloor: {} scenarios were run more than once; their runs differ by {:.3f} % (median), {:.3f} % (largest)\n", v.floor.scenarios, 100 * v.floor.median, 100 * v.floor.max);
+    out += "\nfloor: " + floor_text(v.floor) + "\n";
   if (!v.sweeps.empty()) out += "\nbucket_cap_mb sweeps: best measured, picked by ddpsim, regret\n";
   for (const CapSweep& s : v.sweeps)
     out += fmt::format("  {:>8} {:>8} {:>8.3f} %  {} caps, {}, {}: {}\n", cap_text(s.points[s.best].cap), cap_text(s.points[s.picked].cap), 100 * s.regret, s.points.size(), s.evidence, s.sample,
@@ -194,6 +205,11 @@ io::OrderedJson validation_json(const Validation& v) {
   j["sweeps"] = io::OrderedJson::array();
   for (const CapSweep& s : v.sweeps) j["sweeps"].push_back(json_of(s));
   j["floor"] = {{"scenarios", v.floor.scenarios}, {"median", v.floor.median}, {"max", v.floor.max}};
+  if (v.floor.buckets > 0) {
+    j["floor"]["buckets"] = v.floor.buckets;
+    j["floor"]["bucket_median"] = v.floor.bucket_median;
+    j["floor"]["bucket_p95"] = v.floor.bucket_p95;
+  }
   j["values"] = known;
   j["limits"] = io::OrderedJson::array();
   for (const LimitResult& r : v.limits) {
@@ -250,7 +266,7 @@ std::string validation_markdown(const Validation& v) {
   rows(v.aggregates, "");
   for (const auto& [why, all] : v.set_aside) rows(all, " (" + why + ")");
   if (v.floor.scenarios > 0)
-    out += fmt::format("\n{} scenarios were run more than once; their runs differ by {:.3f} % (median), {:.3f} % (largest): no model can be nearer.\n", v.floor.scenarios, 100 * v.floor.median, 100 * v.floor.max);
+    out += "\n" + floor_text(v.floor) + ": no model can be nearer.\n";
   if (!v.limits.empty()) out += "\n## Budget\n\n| | limit | value | allowed |\n|---|---|---:|---|\n";
   for (const LimitResult& r : v.limits) {
     std::string range = r.limit.min && r.limit.max ? fmt::format("{:g} to {:g}", *r.limit.min, *r.limit.max) : r.limit.min ? fmt::format("at least {:g}", *r.limit.min) : fmt::format("at most {:g}", *r.limit.max);
