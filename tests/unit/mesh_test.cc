@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "calib/mesh.h"
+#include "calib/player.h"
 #include "sim/collective/decision.h"
 
 namespace ddpsim::test {
@@ -200,6 +201,41 @@ TEST(OpenMpiChoice, HasStepLists) {
   EXPECT_EQ(collective::algorithm_of(collective::OpenMpiAllReduce::SegmentedRing), Algorithm::Ring);
   EXPECT_EQ(collective::gloo_all_reduce(false), Algorithm::Ring);
   EXPECT_EQ(collective::gloo_all_reduce(true), Algorithm::Bcube);
+}
+
+// What a run sums is checked on every rank: whatever the type, the ranks and the steps, what was
+// summed as it should be is accepted, and a step that one rank missed is not.
+TEST(Player, ChecksSumsOfEveryTypeAfterManySteps) {
+  constexpr std::int64_t kElements = 200;
+  for (DType type : {DType::Float16, DType::BFloat16, DType::Float32, DType::Float64})
+    for (int ranks : {2, 3, 5, 6, 16})
+      for (std::size_t steps : {1, 7, 14}) {
+        SCOPED_TRACE(testing::Message() << element_size(type) << " bytes, " << ranks << " ranks, "
+                                        << steps << " steps");
+        calib::Part part;
+        part.ranks = ranks;
+        part.gradient_bytes = kElements * element_size(type);
+        calib::Part::Collective c;
+        c.elements = kElements;
+        c.type = type;
+        c.gradients = true;
+        part.kinds.emplace_back().collectives.push_back(c);
+        part.sequence.assign(steps, 0);
+        auto played = [&](int misses) {
+          std::vector<std::vector<std::byte>> of(
+              ranks, std::vector<std::byte>(static_cast<std::size_t>(part.gradient_bytes)));
+          for (int r = 0; r < ranks; ++r) calib::fill_gradients(part, r, of[r].data());
+          for (std::size_t step = 0; step < steps; ++step) {
+            std::vector<std::byte> sum = of[0];
+            for (int r = 1; r < ranks; ++r)
+              if (step > 0 || r != misses) calib::sum_into(sum.data(), of[r].data(), kElements, type);
+            for (auto& data : of) data = sum;
+          }
+          return calib::check_gradients(part, of[0].data());
+        };
+        EXPECT_EQ(played(-1), "");
+        EXPECT_NE(played(1), "");
+      }
 }
 
 }  // namespace
