@@ -57,11 +57,14 @@ struct SegmentPath {
   std::function<engine::TaskId(std::size_t reader, std::size_t message, engine::TaskId there)> acknowledge;
   // How often these connections have carried this collective before.
   double plays_before = 1e9;
+  // With what else is in flight: other collectives of the job, or other jobs.
+  bool shares_links = false;
 };
 
 // Adds the tasks of one collective. `arrive[r]`: task after which rank r takes part. Returns, per
 // rank, the task after which its part is done. `cores`: backends tcp and gloo (sums). `turn`:
-// backend gloo. `path`: backend tcp; its queues: algorithms other than the ring.
+// backend gloo. `path`: backend tcp; its queues: where messages meet on a link, thus of a ring only
+// where its hops share one, or it is not alone.
 std::vector<engine::TaskId> add_all_reduce_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
                                                     const FlowOfHop& flow, std::span<const engine::TaskId> arrive, const SharedCores& cores = {},
                                                     const TakeTurn& turn = {}, const SegmentPath& path = {});

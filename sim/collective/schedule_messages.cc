@@ -4,8 +4,9 @@
 // collective finds its connections as the one before it in the same slot has left them: what is
 // still in a buffer goes first, and takes room there.
 //
-// With `path` (tcp, all but the ring) a message is segments that queue at each link, and moves
-// whether or not the receiver has come: segments.h. Else it is one transfer; when its bytes begin
+// With `path` (tcp), where messages meet on a link (all algorithms but the ring; a ring whose hops
+// share a link, or that shares its links with other collectives), a message is segments that queue
+// at each link, and moves whether or not the receiver has come: segments.h. Else it is one transfer; when its bytes begin
 // to move:
 //   tcp, ring    when its sender has the data, whether or not the receiver has come so far (ranks
 //   of a ring are never more than a few steps apart) tcp, others  the same if the message fits in
@@ -125,6 +126,11 @@ Sent send_in_order(TaskGraph& g, Connection& x, TaskId at, Duration latency, std
   return out;
 }
 
+bool hops_share_a_link(const Pattern& p) {
+  return std::any_of(p.load.begin(), p.load.end(),
+                     [](const LinkLoad& l) { return l.per_byte > 1.001; });
+}
+
 class ScheduleMessages {
  public:
   ScheduleMessages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price,
@@ -142,6 +148,7 @@ class ScheduleMessages {
     const Pattern& pattern = c.patterns[static_cast<std::size_t>(price.pattern)];
     ring_ = pattern.algorithm == Algorithm::Ring && pattern.operation == Operation::AllReduce;
     double n = c.ranks();
+    meets_ = !ring_ || path.shares_links || hops_share_a_link(pattern);
     if (ring_) factor_ = price.phases[0].work / (static_cast<double>(size.count) * (2 * (n - 1) / n));
     schedule_ = schedule_of(c, price.pattern, size.count, 1);
   }
@@ -192,7 +199,7 @@ class ScheduleMessages {
   Connection& connection(int from, int to, std::size_t lane) {
     Connection& x = connection_between(connections_, c_, p_, flow_, path_.slot, from, to, lane);
     bool queues =
-        path_.queue && !ring_ && c_.backend == Backend::Tcp && x.section->send_buffer.count > 0;
+        path_.queue && meets_ && c_.backend == Backend::Tcp && x.section->send_buffer.count > 0;
     if (queues && !x.segments) {
       x.segments.emplace(c_, from, to, x.section->send_buffer);
       if (path_.plays_before * bytes_between(from, to, lane) >= kWindowGrowsFor)
@@ -334,6 +341,7 @@ class ScheduleMessages {
   const TakeTurn& turn_;
   const SegmentPath& path_;
   bool ring_ = false;
+  bool meets_ = false;  // several messages may be on a link at once
   double factor_ = 1;
   Schedule schedule_;
   std::vector<std::vector<LaneState>> ranks_;  // by rank and lane

@@ -275,6 +275,10 @@ Bytes state_bytes(const Workload& w, const Plan& plan) {
 
 }  // namespace
 
+const char* name_of(Fidelity f) {
+  return f == Fidelity::Collective ? "collective" : "message";
+}
+
 Problem check(const Question& q, Communicators* known) {
   if (auto m = roofline_problem(q.workload, q.profile); !m.empty()) return {"/workload", m};
   if (auto p = validate(q.scenario.plan, q.workload, q.profile.kind)) return p;

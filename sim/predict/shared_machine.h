@@ -10,6 +10,7 @@
 namespace ddpsim::predict {
 
 struct Shared {
+  std::size_t jobs = 1;
   engine::TaskGraph graph;
   std::vector<engine::ResourceId> link_resource;  // by link; kNone = not used yet
   engine::ResourceId cores =

@@ -457,6 +457,7 @@ class Simulator {
       path.reads = [this](std::size_t reader, TaskId begin) { shared_.readers.reads(graph_, reader, begin); };
       path.acknowledge = [this](std::size_t reader, std::size_t message, TaskId there) { return shared_.readers.acknowledge(graph_, reader, message, there, collective::kDelayedAcknowledgement); };
       path.plays_before = options_.plays_before;
+      path.shares_links = program_.worker_threads > 1 || shared_.jobs > 1;
     }
     if (program_.backend == Backend::Gloo && program_.one_connection) turn = [this](int from, int to, double bytes) { return take_turn(from, to, bytes); };
     if (computes_on_cores() && program_.backend == Backend::Tcp) {
@@ -555,8 +556,6 @@ class Simulator {
 
 }  // namespace
 
-const char* name_of(Fidelity f) { return f == Fidelity::Collective ? "collective" : "message"; }
-
 Simulation simulate(const Program& program, const Communicator& comm, const Profile& profile, const std::vector<RankClass>& classes,
                     const SimulationOptions& options, std::span<const NeighbourJob> others) {
   Shared shared;
@@ -567,8 +566,9 @@ Simulation simulate(const Program& program, const Communicator& comm, const Prof
     shared.core_turns = shared.turns.add_place(cores);
     if (profile.memory.shared_bytes_per_s > 0) shared.memory = shared.graph.add_resource({profile.memory.shared_bytes_per_s / 1e12, 0, 0});
   }
+  shared.jobs += others.size();
   std::vector<Simulator> jobs;
-  jobs.reserve(1 + others.size());
+  jobs.reserve(shared.jobs);
   SimulationOptions own = options;
   own.fold_links = options.fold_links && others.empty();
   jobs.emplace_back(shared, program, comm, profile, classes, own);

@@ -412,6 +412,24 @@ TEST(TcpQueue, PlaysAsManyCollectivesAsStreams) {
   }
 }
 
+// On one wire a short message of another stream waits behind what the long one has put into its
+// sender's queue, at each step: two segments at 200 Mb/s are 5 ms, shared by rates it would be 0.4.
+TEST(TcpQueue, AShortCollectiveWaitsBehindALongOne) {
+  Asked a(layered(2, 40'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 2,
+          Bandwidth{200'000'000});
+  a.w.tensors.front().shape = {1'000};  // its gradient is ready last
+  a.p.transports.at("wire").send_buffer = {650'000};
+  a.s.plan.bucket_cap_mb = 1;
+  a.s.plan.tcp_streams = 2;
+  auto buckets = a.ask().summary.buckets;
+  ASSERT_EQ(buckets.size(), 2u);
+  EXPECT_GT(buckets[1].end - buckets[1].begin, kMillisecond * 10);
+  EXPECT_LT(buckets[1].end - buckets[1].begin, kMillisecond * 100);
+  a.s.plan.tcp_streams = 1;
+  buckets = a.ask().summary.buckets;
+  EXPECT_LT(buckets[1].end - buckets[1].begin, kMillisecond) << "alone on the wire";
+}
+
 TEST(TcpQueue, NothingOfAStepIsHandedOverBeforeIt) {
   // A step whose first operation is a collective that waits for nothing, and a pause.
   Asked a(one_layer(4'000), 2, Bandwidth{1'000'000'000});
