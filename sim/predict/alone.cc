@@ -8,6 +8,7 @@ Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p
   Program program;
   program.device = comm.fabric->cluster().device;
   program.backend = comm.backend;
+  if (comm.backend == Backend::Tcp) program.worker_threads = 1;  // one collective, one stream
   program.tensor_names = {"all"};
   program.tensor_bytes = {bytes.count};
   StepProgram& s = program.steady;

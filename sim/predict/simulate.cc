@@ -438,18 +438,19 @@ class Simulator {
 
   std::vector<TaskId> add_messages(const Op& op, const Price& price, const std::vector<TaskId>& arrive) {
     collective::FlowOfHop flow{[this](int from, int to, int nic) { return hop_flow(from, to, nic); }};
-    Bytes size{op.bytes};
     if (comm_.nccl && price.pattern >= collective::kNcclPatterns) {
       if (!nccl_flows_.link) nccl_flows_.link = [this](topology::LinkId l) { return link_resource(l); };
       auto choice = nccl::choose(comm_.nccl->system, comm_.nccl->settings, Operation::AllReduce, op.bytes);
-      return collective::add_nccl_messages(graph_, comm_, profile_, options_.level, Operation::AllReduce, *choice, size, nccl_flows_, arrive);
+      return collective::add_nccl_messages(graph_, comm_, profile_, options_.level, Operation::AllReduce, *choice, {op.bytes}, nccl_flows_, arrive);
     }
     collective::SharedCores sharing;
     collective::TakeTurn turn;
     collective::SegmentPath path;
     if (program_.backend == Backend::Tcp) {
       path.connections = &tcp_connections_;
-      path.slot = tcp_connections_.next_slot(program_.device == DeviceKind::Gpu ? 1 : program_.worker_threads);
+      int streams = program_.device == DeviceKind::Gpu ? 1 : program_.worker_threads;
+      path.slot = tcp_connections_.next_slot(streams);
+      path.shares_links = streams > 1 || shared_.jobs > 1;
     }
     if (program_.backend == Backend::Tcp && !computes_on_cores()) {
       path.queue = [this](topology::LinkId l, double bytes, bool first) { return shared_.take_link(l, link_resource(l), bytes, first); };
@@ -457,7 +458,6 @@ class Simulator {
       path.reads = [this](std::size_t reader, TaskId begin) { shared_.readers.reads(graph_, reader, begin); };
       path.acknowledge = [this](std::size_t reader, std::size_t message, TaskId there) { return shared_.readers.acknowledge(graph_, reader, message, there, collective::kDelayedAcknowledgement); };
       path.plays_before = options_.plays_before;
-      path.shares_links = program_.worker_threads > 1 || shared_.jobs > 1;
     }
     if (program_.backend == Backend::Gloo && program_.one_connection) turn = [this](int from, int to, double bytes) { return take_turn(from, to, bytes); };
     if (computes_on_cores() && program_.backend == Backend::Tcp) {
@@ -470,8 +470,8 @@ class Simulator {
     } else if (cores_ != engine::kNone) {
       sharing.sum = sharing.message = [this](Duration alone) { return shared_.take_core(alone); };
     }
-    return is_broadcast(op.kind) ? collective::add_broadcast_messages(graph_, comm_, profile_, price, size, flow, arrive, path)
-                                 : collective::add_all_reduce_messages(graph_, comm_, profile_, price, size, flow, arrive, sharing, turn, path);
+    return is_broadcast(op.kind) ? collective::add_broadcast_messages(graph_, comm_, profile_, price, {op.bytes}, flow, arrive, path)
+                                 : collective::add_all_reduce_messages(graph_, comm_, profile_, price, {op.bytes}, flow, arrive, sharing, turn, path);
   }
 
   // One connection a hop, whichever collective's message it is.
