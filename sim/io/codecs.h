@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "sim/analysis/compare_programs.h"
 #include "sim/io/json_reader.h"
 #include "sim/model/cluster.h"
 #include "sim/model/plan.h"
@@ -34,7 +35,10 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
 OrderedJson write_run(const Run& run);
 // Measured or predicted. Span::kind comes from the operation's name; times are relative to the start of the span's step (spans_from = 0).
 Run read_run(const Json& j, const std::string& file);
-OrderedJson write_program(const Program& program);
+// ddpsim.program/1, as lowered: of `ranks` ranks; the Workload and the hook say what collectives
+// carry.
+OrderedJson write_program(const Program& program, int ranks, const Workload& w, CommHook hook);
+analysis::ListedProgram read_program(const Json& j, const std::string& file);
 
 // Applies one `--set PATH=VALUE` to the document that PATH names. PATH: plan.x, cluster.x, workload.x, profile.x, ranks, slow_ranks.3, or a plan knob.
 struct Documents {

@@ -105,8 +105,10 @@ OrderedJson write_run(const Run& run) {
   return j;
 }
 
-OrderedJson write_program(const Program& p) {
+OrderedJson write_program(const Program& p, int ranks, const Workload& w, CommHook hook) {
   OrderedJson j;
+  j["schema"] = "ddpsim.program/1";
+  j["ranks"] = ranks;
   j["steps"] = OrderedJson::array();
   auto add = [&](const StepProgram& s) {
     OrderedJson step;
@@ -119,6 +121,13 @@ OrderedJson write_program(const Program& p) {
       op["tensors"] = OrderedJson::array();
       for (TensorIndex t : tensors_of(p, s, i)) op["tensors"].push_back(p.tensor_names[t]);
       op["bytes"] = s.ops[i].bytes;
+      if (is_collective(s.ops[i].kind)) {
+        bool broadcast = is_broadcast(s.ops[i].kind);
+        op["operation"] = broadcast ? "broadcast" : "all_reduce";
+        op["group"] = "world";
+        // Of buffers a Program keeps the bytes only.
+        if (!broadcast) op["dtype"] = name_of(element_type(s.ops[i], s, w, hook));
+      }
       std::vector<std::string> waits;
       for (std::uint32_t d : deps_of(s, i)) waits.push_back(name_of(p, s, d));
       std::sort(waits.begin(), waits.end());

@@ -23,6 +23,13 @@ def main() -> int:
             failed += 1
             continue
         expected, got = json.loads(oracle.stdout), json.loads(ours.stdout)
+        # What a collective carries is held against the real system by recorded_programs.py.
+        for key in ("schema", "ranks"):
+            got.pop(key, None)
+        for step in got["steps"]:
+            for op in step["ops"]:
+                for key in ("operation", "group", "dtype"):
+                    op.pop(key, None)
         operations = sum(len(step["ops"]) for step in expected["steps"])
         if expected == got:
             print(f"{scenario.name}: {operations} operations equal")

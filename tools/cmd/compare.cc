@@ -7,6 +7,7 @@
 #include "sim/analysis/compare.h"
 #include "sim/io/write_page.h"
 #include "sim/report/text.h"
+#include "tools/cmd/compare_programs.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -22,8 +23,7 @@ struct Flags {
 };
 
 // A Run file, or what `ddpsim predict --format json` wrote.
-Run open_run(const std::string& path, RunKind wanted) {
-  io::Json j = io::parse_json(io::read_file(path), path);
+Run open_run(io::Json j, const std::string& path, RunKind wanted) {
   if (j.is_object() && !j.contains("schema") && j.contains("run")) j = io::Json(j["run"]);
   Run run = io::read_run(j, path);
   if (run.kind != wanted)
@@ -104,9 +104,9 @@ io::OrderedJson page_data(const Run& p, const Run& m, const analysis::Comparison
 
 void add_compare(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("compare", "Compare a predicted run with a measured run of the same case, operation by operation");
-  c->add_option("predicted", flags->predicted, "predicted Run, or the output of ddpsim predict --format json; may be gzip")->required();
-  c->add_option("measured", flags->measured, "measured Run; may be gzip")->required();
+  CLI::App* c = app.add_subcommand("compare", "Compare a predicted run with a measured run of the same case, operation by operation; or two programs");
+  c->add_option("predicted", flags->predicted, "predicted Run, or the output of ddpsim predict --format json; may be gzip; or a program (ddpsim show program --format json)")->required();
+  c->add_option("measured", flags->measured, "measured Run; may be gzip; or a program (ddpsim_record_program.py)")->required();
   c->add_option("--tolerance", flags->tolerance, "of the step's relative error, for the verdict; default 0.02");
   c->add_option("--ambiguous", flags->ambiguous, "an ambiguous comparison (a noisy run, loopback) fails beyond this relative error, too; default 0.10, at least the tolerance");
   c->add_flag("--mean", flags->options.mean, "the step is the mean of the steady steps, not their median (for steps that differ, as beside another job)");
@@ -116,8 +116,13 @@ void add_compare(CLI::App& app, Terminal& t) {
     check_html(flags->output);
     flags->options.tolerance = tolerance_of(flags->tolerance);
     if (!flags->ambiguous.empty()) flags->options.ambiguous = parse_positive("--ambiguous", flags->ambiguous, 1e6);
-    Run p = open_run(flags->predicted, RunKind::Predicted);
-    Run m = open_run(flags->measured, RunKind::Measured);
+    io::Json first = io::parse_json(io::read_file(flags->predicted), flags->predicted);
+    io::Json second = io::parse_json(io::read_file(flags->measured), flags->measured);
+    if (is_program(first) && is_program(second))
+      return compare_program_files(t, flags->output, first, flags->predicted, second,
+                                   flags->measured);
+    Run p = open_run(std::move(first), flags->predicted, RunKind::Predicted);
+    Run m = open_run(std::move(second), flags->measured, RunKind::Measured);
     analysis::Comparison result = analysis::compare(p, m, flags->options);
     write_html(t, flags->output, [&] { return page_data(p, m, result, flags->options.tolerance); });
     const std::string& format = flags->output.format;

@@ -97,9 +97,11 @@ void show_run(Terminal& t, const Flags& f) {
 void show(Terminal& t, const Flags& f) {
   const std::string& what = f.what;
   if (what == "program" || what == "buckets") {
-    Program p = program_of(load(t, f.question));
+    Loaded l = load(t, f.question);
+    Program p = program_of(l);
     if (what == "buckets") return write_answer(t, f.output, buckets_text(p, f.output.format));
-    std::string text = f.output.format == "json" ? io::write_program(p).dump(1) + "\n" : program_table(p, f.output.format == "csv");
+    CommHook hook = l.scenario.plan.comm_hook;
+    std::string text = f.output.format == "json" ? io::write_program(p, l.scenario.ranks, l.workload, hook).dump(1) + "\n" : program_table(p, f.output.format == "csv");
     return write_answer(t, f.output, text);
   }
   if (what == "scenario") {

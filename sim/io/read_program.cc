@@ -1,0 +1,92 @@
+// ddpsim.program/1: what `ddpsim show program --format json` and ddpsim_record_program.py write.
+#include <unordered_map>
+
+#include "sim/analysis/compare_programs.h"
+#include "sim/io/codecs.h"
+
+namespace ddpsim::io {
+namespace {
+
+constexpr std::size_t kMostOps = 1'000'000;
+
+// "bwd/NAME", "micro0/bwd/NAME": the gradient that is ready when it ends.
+std::string gradient_of(const std::string& op) {
+  std::size_t at = op.rfind("micro", 0) == 0 ? op.find('/') + 1 : 0;
+  if (op.compare(at, 4, "bwd/") != 0 || op.compare(at, std::string::npos, "bwd/tail") == 0)
+    return {};
+  return op.substr(at + 4);
+}
+
+std::vector<std::string> texts(const Reader& r) {
+  std::vector<std::string> out;
+  for (const Reader& item : r.items()) out.push_back(item.text());
+  return out;
+}
+
+// "" = all ranks.
+std::string read_group(const Reader& r, std::int64_t ranks) {
+  if (r.json().is_string()) {
+    if (r.text() != "world") r.fail("expected \"world\" or a list of ranks");
+    return {};
+  }
+  std::vector<std::int64_t> members = r.integers();
+  if (static_cast<std::int64_t>(members.size()) == ranks) return {};
+  std::string out;
+  for (std::int64_t m : members) out += (out.empty() ? "" : ",") + std::to_string(m);
+  return out;
+}
+
+analysis::ListedStep read_step(const Reader& r, std::int64_t ranks) {
+  r.only({"kind", "ops"});
+  analysis::ListedStep step;
+  step.kind = r.at("kind").text();
+  std::unordered_map<std::string, std::size_t> gradient;  // by operation: gradients awaited so far
+  std::unordered_map<std::string, std::size_t> last;      // of each lane that is in order
+  for (const Reader& o : r.at("ops").items()) {
+    o.only({"lane", "op", "tensors", "bytes", "waits_for", "phase", "operation", "group", "dtype",
+            "async", "duration_ps", "root", "peer", "reduction", "unrecognised_elements"});
+    std::string name = o.at("op").text();
+    std::string lane = o.at("lane").text();
+    bool in_order = lane != "worker" && lane != "callback";
+    std::size_t awaited = in_order ? last[lane] : 0;
+    for (const Reader& w : o.at("waits_for").items()) {
+      auto it = gradient.find(w.text());
+      if (it == gradient.end()) w.fail("names no operation before it in this step");
+      awaited = std::max(awaited, it->second);
+    }
+    std::string ready = gradient_of(name);
+    if (!ready.empty()) {
+      step.gradients.push_back(ready);
+      awaited = step.gradients.size();
+    }
+    if (in_order) last[lane] = awaited;
+    if (!gradient.emplace(name, awaited).second) o.at("op").fail("stands twice in this step");
+    if (gradient.size() > kMostOps) r.fail("more than a million operations in a step");
+    if (!o.has("operation")) continue;
+    analysis::ListedCollective c;
+    c.op = name;
+    c.operation = o.at("operation").text();
+    if (o.has("dtype") && o.at("dtype").json().is_string()) c.dtype = o.at("dtype").text();
+    if (o.has("group")) c.group = read_group(o.at("group"), ranks);
+    c.bytes = o.at("bytes").integer();
+    c.tensors = texts(o.at("tensors"));
+    if (awaited > 0) c.after = step.gradients[awaited - 1];
+    step.collectives.push_back(std::move(c));
+  }
+  return step;
+}
+
+}  // namespace
+
+analysis::ListedProgram read_program(const Json& j, const std::string& file) {
+  Reader r(j, file);
+  r.schema("ddpsim.program/1");
+  r.only({"schema", "origin", "ranks", "rank", "tensors", "init", "steps"});
+  std::int64_t ranks = r.has("ranks") ? r.at("ranks").small(1, 1 << 20) : -1;
+  analysis::ListedProgram p;
+  for (const Reader& s : r.at("steps").items()) p.steps.push_back(read_step(s, ranks));
+  if (p.steps.empty()) r.at("steps").fail("has no step");
+  return p;
+}
+
+}  // namespace ddpsim::io

@@ -1,0 +1,547 @@
+#!/usr/bin/env python3
+"""Record what a training script would do as one rank of many, without a GPU and without other ranks.
+
+  ddpsim_record_program.py --ranks 8 --out step.program.json train.py [ARGUMENTS OF train.py ...]
+
+Runs the script in this process and lets it believe that it is rank --rank of --ranks: whatever
+backend it asks `torch.distributed` for, it gets a process group that performs nothing and writes
+everything down. The file (ddpsim.program/1, sim/FORMATS.md) holds, for each optimizer step, when
+which gradient was ready and every collective: operation, group, bytes, dtype, and the parameters,
+gradients or buffers that it carries, recognised by their memory or by their values. Nothing of any
+framework is assumed, so that a schedule arrives as its own code makes it. `ddpsim compare` holds it
+against a lowered one (`ddpsim show program SCENARIO --format json`).
+
+What does not exist here does not happen: a collective leaves its output as one rank's input makes
+it (a sum is what this rank gave, a gather repeats it), so the loss is not that of a real job. A
+script whose control flow depends on received values may go another way; point-to-point messages
+deliver nothing. Durations are of this machine's processor.
+
+Exit code: 0 recorded; 2 the script cannot be recorded (one sentence says why).
+"""
+import argparse
+import datetime
+import json
+import os
+import runpy
+import sys
+import time
+import traceback
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+SCHEMA = "ddpsim.program/1"
+BACKEND = "ddpsim"  # what the recording process group is called
+BYTES = {torch.float64: 8, torch.int64: 8, torch.float32: 4, torch.int32: 4, torch.float16: 2,
+         torch.bfloat16: 2, torch.int16: 2, torch.uint8: 1, torch.int8: 1, torch.bool: 1}
+WRAPPERS = ("module.", "_fsdp_wrapped_module.", "_orig_mod.", "_fpw_module.")
+
+
+class CannotRecord(Exception):
+    """One sentence for the user."""
+
+
+class Enough(BaseException):
+    """As many steps as were asked for; no `except Exception` of the script stops it."""
+
+
+def dtype_name(dtype):
+    return str(dtype).replace("torch.", "")
+
+
+def plain(name):
+    """A parameter's name without what wraps the model."""
+    for wrapper in WRAPPERS:
+        name = name.replace(wrapper, "")
+    return name
+
+
+def place(tensor):
+    """(storage, first byte, one past the last) in memory; None for what has no memory of its own."""
+    if tensor.numel() == 0 or not tensor.is_contiguous():
+        return None
+    begin = tensor.data_ptr()
+    return begin, begin + tensor.numel() * tensor.element_size()
+
+
+class Recorder:
+    """Events of the script, in the order in which this rank issues them."""
+
+    def __init__(self, ranks, rank, steps):
+        self.ranks, self.rank, self.steps = ranks, rank, steps
+        self.root = None
+        self.named = {}      # plain name -> parameter or buffer
+        self.kind = {}       # plain name -> "parameter", "buffer"
+        self.done = []       # finished steps: lists of operations
+        self.ops = []        # of the step in progress; before the first forward: "init"
+        self.init = None
+        self.arrived = []    # names of gradients of this step, in order of arrival
+        self.taken = set()   # gradients that a collective of this step has carried
+        self.last_compute = None
+        self.waited = []     # collectives that the script waited for since the last computation
+        self.pending = {}    # id of a Work -> name of its collective
+        self.unnamed = []    # (operation, what it carried): before the model was seen
+        self.began = time.perf_counter_ns()
+
+    # ---- what the script computes
+
+    def saw_module(self, module):
+        """The outermost module that runs first is the model."""
+        if self.root is not None:
+            return
+        self.root = module
+        for name, p in list(module.named_parameters()) + list(module.named_buffers()):
+            self.named[plain(name)] = p
+        for name, _ in module.named_parameters():
+            self.kind[plain(name)] = "parameter"
+        for name, _ in module.named_buffers():
+            self.kind[plain(name)] = "buffer"
+        for name, p in module.named_parameters():
+            if p.requires_grad and p.is_leaf:
+                p.register_hook(self.gradient_hook(plain(name)))
+        self.init, self.ops = self.ops, []
+        for op, tensors in self.unnamed:
+            self.name_tensors(op, tensors)
+        self.unnamed = []
+
+    def gradient_hook(self, name):
+        def ready(gradient):
+            if name not in self.arrived:
+                self.arrived.append(name)
+            self.compute("backward", f"bwd/{name}", [name])
+            return gradient
+        return ready
+
+    def compute(self, phase, name, tensors=()):
+        now = time.perf_counter_ns()
+        waits = ([self.last_compute] if self.last_compute else []) + self.waited
+        self.ops.append({"op": self.unique(name), "lane": "compute", "phase": phase,
+                         "tensors": list(tensors), "waits_for": waits,
+                         "duration_ps": (now - self.began) * 1000})
+        self.last_compute = self.ops[-1]["op"]
+        self.waited = []
+        self.began = time.perf_counter_ns()
+
+    def unique(self, name):
+        names = {o["op"] for o in self.ops}
+        if name not in names:
+            return name
+        k = 1
+        while f"{name}#{k}" in names:
+            k += 1
+        return f"{name}#{k}"
+
+    def stepped(self):
+        """An optimizer's step has ended."""
+        if self.root is None:
+            return  # of a model that never ran: a warm-up of its state
+        self.compute("step", "optimizer")
+        self.done.append(self.ops)
+        self.ops, self.arrived, self.taken = [], [], set()
+        self.last_compute, self.waited = None, []
+        if len(self.done) == self.steps:
+            raise Enough()
+
+    # ---- what it communicates
+
+    def collective(self, operation, tensors, group, **more):
+        """`tensors`: what this rank gives, or gets where it gives nothing."""
+        dtypes = sorted({dtype_name(t.dtype) for t in tensors})
+        number = sum(o["lane"] == "comm" for o in self.ops)
+        op = {"op": f"{operation}/{number}", "lane": "comm", "phase": self.phase(),
+              "operation": operation, "group": list(group), "tensors": [],
+              "bytes": sum(t.numel() * BYTES[t.dtype] for t in tensors),
+              "dtype": dtypes[0] if len(dtypes) == 1 else dtypes, "async": True,
+              "waits_for": ([self.last_compute] if self.last_compute else []) + self.waited}
+        op.update(more)
+        if self.root is None:
+            self.unnamed.append((op, [t.detach().clone() for t in tensors]))
+        else:
+            self.name_tensors(op, tensors)
+        self.ops.append(op)
+        return op
+
+    def name_tensors(self, op, tensors):
+        rest = 0
+        for t in tensors:
+            names, unknown = self.recognise(t)
+            op["tensors"] += names
+            rest += unknown
+        if rest:
+            op["unrecognised_elements"] = rest
+
+    def phase(self):
+        if self.root is None or not self.ops:
+            return "forward" if self.root is not None else "init"
+        return "backward" if self.arrived else "forward"
+
+    def waits(self, work):
+        op = self.pending.pop(id(work), None)
+        if op is None:
+            return
+        if self.ops and self.ops[-1] is op:
+            op["async"] = False
+        self.waited.append(op["op"])
+
+    def recognise(self, flat):
+        """(names of what a tensor carries, in its order; elements that are nothing known)."""
+        found = self.by_memory(flat)
+        if found:
+            slices = found[0].endswith("]") and found[0] not in self.named
+            return found, 0 if slices else flat.numel() - sum(self.named[n].numel() for n in found)
+        return self.by_values(flat)
+
+    def by_memory(self, flat):
+        """Tensors that lie in `flat`, in its order; or the slice of one that `flat` is."""
+        here = place(flat)
+        inside = []
+        for name, p in self.named.items() if here else ():
+            for t in (p, p.grad if isinstance(p, torch.nn.Parameter) else None):
+                at = place(t) if t is not None else None
+                if at is None:
+                    continue
+                if here[0] <= at[0] and at[1] <= here[1]:
+                    inside.append((at[0], name))
+                    if t is not p:
+                        self.taken.add(name)
+                elif at[0] <= here[0] and here[1] <= at[1]:
+                    first = (here[0] - at[0]) // t.element_size()
+                    return [f"{name}[{first}:{first + flat.numel()}]"]
+        return [name for _, name in sorted(set(inside))]
+
+    def by_values(self, flat):
+        """Walks the tensor and asks at each place which gradient of this step, parameter or buffer
+        begins there. A factor that all elements share (an average, a scale) is no difference. Of
+        several with the same values (the two biases before a residual's addition), the one that
+        was declared next to the tensor before."""
+        flat = flat.detach().reshape(-1)
+        gradients = [(n, self.named[n].grad) for n in self.arrived if n not in self.taken]
+        states = [(n, t) for n, t in self.named.items()]
+        number = {n: i for i, n in enumerate(self.named)}
+        out, at, unknown = [], 0, 0
+        while at < flat.numel():
+            for of_step, candidates in ((True, gradients), (False, states)):
+                hits = [n for n, t in candidates
+                        if t is not None and n not in out and alike(flat, at, t)]
+                if hits:
+                    break
+            if not hits:
+                unknown = flat.numel() - at
+                break
+            hit = min(hits, key=lambda n: abs(number[n] - number[out[-1]])) if out else hits[0]
+            out.append(hit)
+            if of_step:
+                self.taken.add(hit)
+            at += self.named[hit].numel()
+        return out, unknown
+
+
+def alike(flat, at, tensor):
+    """Are the elements from `at` on those of `tensor`, up to one factor?"""
+    n = tensor.numel()
+    if n == 0 or at + n > flat.numel():
+        return False
+    t = tensor.detach().reshape(-1)
+    if flat.dtype in (torch.float16, torch.bfloat16) or t.dtype in (torch.float16, torch.bfloat16):
+        tolerance = 2e-2
+    elif flat.dtype != t.dtype:
+        return False
+    else:
+        tolerance = 1e-4
+    a, b = flat[at:at + n].double(), t.double()
+    peak = int(b.abs().argmax())
+    if b[peak] == 0:
+        return bool((a == 0).all())
+    factor = float(a[peak] / b[peak])
+    if factor == 0:
+        return False
+    return bool(((a - factor * b).abs() <= tolerance * abs(factor) * b[peak].abs()).all())
+
+
+def flatten(tensors):
+    """Tensors of arguments such as [[t, ...], ...]."""
+    if isinstance(tensors, torch.Tensor):
+        return [tensors]
+    return [x for t in tensors for x in flatten(t)]
+
+
+def recording_group(recorder):
+    """The class of process groups that record. torch's base class calls it from C++ as well."""
+    from torch._C._distributed_c10d import ProcessGroup, _create_work_from_future
+    from torch.futures import Future
+
+    class RecordingGroup(ProcessGroup):
+        def __init__(self, rank, size):
+            super().__init__(rank, size)
+            self.members = list(range(size))
+
+        def ended(self, op, result):
+            future = Future()
+            future.set_result(result)
+            work = _create_work_from_future(future)
+            recorder.pending[id(work)] = op
+            op_works.append(work)  # so that no other Work gets its id
+            return work
+
+        def note(self, operation, tensors, result, **more):
+            op = recorder.collective(operation, flatten(tensors), self.members, **more)
+            return self.ended(op, result)
+
+        def allreduce(self, tensors, options=None):
+            return self.note("all_reduce", tensors, tensors, reduction=reduction(options))
+
+        def allreduce_coalesced(self, tensors, options=None):
+            return self.note("all_reduce", tensors, tensors, reduction=reduction(options))
+
+        def broadcast(self, tensors, options=None):
+            return self.note("broadcast", tensors, tensors, root=getattr(options, "rootRank", 0))
+
+        def reduce(self, tensors, options=None):
+            return self.note("reduce", tensors, tensors, root=getattr(options, "rootRank", 0),
+                             reduction=reduction(options))
+
+        def allgather(self, outputs, inputs, options=None):
+            for each, given in zip(outputs, inputs):
+                for t in each:
+                    t.copy_(given)
+            return self.note("all_gather", inputs, outputs)
+
+        def allgather_coalesced(self, outputs, inputs, options=None):
+            for each in outputs:
+                for t, given in zip(each, inputs):
+                    t.copy_(given)
+            return self.note("all_gather", inputs, outputs)
+
+        def _allgather_base(self, output, given, options=None):
+            output.reshape(self.size(), -1).copy_(given.reshape(1, -1).expand(self.size(), -1))
+            return self.note("all_gather", given, output)
+
+        def reduce_scatter(self, outputs, inputs, options=None):
+            for t, each in zip(outputs, inputs):
+                t.copy_(each[self.rank()])
+            return self.note("reduce_scatter", inputs, outputs, reduction=reduction(options))
+
+        def _reduce_scatter_base(self, output, given, options=None):
+            output.copy_(given.reshape(self.size(), -1)[self.rank()].reshape(output.shape))
+            return self.note("reduce_scatter", given, output, reduction=reduction(options))
+
+        def gather(self, outputs, inputs, options=None):
+            for each in outputs:
+                for t, given in zip(each, inputs * len(each)):
+                    t.copy_(given)
+            return self.note("gather", inputs, outputs, root=getattr(options, "rootRank", 0))
+
+        def scatter(self, outputs, inputs, options=None):
+            for t, each in zip(outputs, inputs):
+                t.copy_(each[self.rank()])
+            return self.note("scatter", outputs, outputs, root=getattr(options, "rootRank", 0))
+
+        def alltoall_base(self, output, given, output_sizes, input_sizes, options=None):
+            if output.numel() == given.numel():
+                output.copy_(given.reshape(output.shape))
+            return self.note("all_to_all", given, output)
+
+        def alltoall(self, outputs, inputs, options=None):
+            for t, given in zip(outputs, inputs):
+                if t.shape == given.shape:
+                    t.copy_(given)
+            return self.note("all_to_all", inputs, outputs)
+
+        def send(self, tensors, peer, tag=0):
+            return self.note("send", tensors, tensors, peer=self.members[peer])
+
+        def recv(self, tensors, peer, tag=0):
+            return self.note("recv", tensors, tensors, peer=self.members[peer])
+
+        def recv_anysource(self, tensors, tag=0):
+            raise CannotRecord("the script receives from whichever rank sends first: what follows "
+                               "depends on other ranks, and there are none here")
+
+        def barrier(self, options=None):
+            return self.note("barrier", [], None)
+
+        def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+            recorder.collective("barrier", [], self.members)
+
+        def getBackendName(self):
+            return BACKEND
+
+        name = getBackendName
+
+        def _get_backend_name(self):
+            return BACKEND
+
+        def _set_sequence_number_for_group(self):
+            pass
+
+        def _get_sequence_number_for_group(self):
+            return 0
+
+    op_works = []
+    return RecordingGroup
+
+
+def reduction(options):
+    text = str(getattr(options, "reduceOp", "sum"))
+    return text.rsplit(".", 1)[-1].lower()
+
+
+def patch_distributed(recorder):
+    """Whatever backend the script asks for, it gets ours."""
+    group_class = recording_group(recorder)
+    groups = {}
+
+    def make(store, rank, size, timeout):
+        return group_class(rank, size)
+
+    dist.Backend.register_backend(BACKEND, make)
+    init, new_group = dist.init_process_group, dist.new_group
+
+    def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1,
+                           store=None, group_name="", pg_options=None, **more):
+        for what, given, ours in (("world_size", world_size, recorder.ranks),
+                                  ("rank", rank, recorder.rank)):
+            if given not in (-1, ours):
+                raise CannotRecord(f"the script asks for {what} {given}; it is recorded as "
+                                   f"{what} {ours} (--ranks, --rank)")
+        init(BACKEND, store=dist.HashStore(), rank=recorder.rank, world_size=recorder.ranks)
+
+    def new_group_of(ranks=None, timeout=None, backend=None, pg_options=None, **more):
+        made = new_group(ranks, backend=BACKEND)
+        if isinstance(made, group_class):
+            made.members = sorted(ranks) if ranks is not None else list(range(recorder.ranks))
+        return made
+
+    for module in (dist, distributed_c10d):
+        module.init_process_group = init_process_group
+        module.new_group = new_group_of
+        module.is_nccl_available = module.is_gloo_available = lambda: True
+    distributed_c10d._store_based_barrier = lambda *args, **kwargs: None
+    work = torch._C._distributed_c10d.Work
+    wait = work.wait
+
+    def waited(self, *args):
+        recorder.waits(self)
+        return wait(self, *args)
+
+    work.wait = waited
+    return groups
+
+
+def patch_training(recorder):
+    """Forward passes and optimizer steps of whatever runs."""
+    depth = [0]
+
+    def before(module, inputs):
+        if depth[0] == 0:
+            recorder.saw_module(module)
+            if recorder.root is module:
+                recorder.began = time.perf_counter_ns()
+        depth[0] += 1
+
+    def after(module, inputs, output):
+        depth[0] -= 1
+        if depth[0] == 0 and recorder.root is module:
+            recorder.compute("forward", "fwd")
+
+    torch.nn.modules.module.register_module_forward_pre_hook(before)
+    torch.nn.modules.module.register_module_forward_hook(after)
+    original = torch.optim.Optimizer.__init__
+
+    def __init__(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        step = self.step
+        inside = [False]
+
+        def stepped(*a, **k):
+            if inside[0] or recording_step[0]:
+                return step(*a, **k)
+            inside[0] = recording_step[0] = True
+            try:
+                out = step(*a, **k)
+            finally:
+                inside[0] = recording_step[0] = False
+            recorder.stepped()
+            return out
+
+        self.step = stepped
+
+    recording_step = [False]  # an optimizer within an optimizer: one step
+    torch.optim.Optimizer.__init__ = __init__
+
+
+def run_script(script, arguments, recorder):
+    os.environ.update(RANK=str(recorder.rank), WORLD_SIZE=str(recorder.ranks), LOCAL_RANK="0",
+                      LOCAL_WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+    sys.argv = [script] + arguments
+    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except Enough:
+        return
+    except SystemExit as e:
+        if e.code not in (None, 0):
+            raise CannotRecord(f"{script} ended with {e.code!r}") from e
+    except CannotRecord:
+        raise
+    except Exception as e:
+        where = traceback.extract_tb(e.__traceback__)[-1]
+        raise CannotRecord(f"{script} failed: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''} "
+                           f"({os.path.basename(where.filename)}, line {where.lineno})") from e
+
+
+def document(recorder, arguments):
+    tensors = [{"name": n, "kind": recorder.kind[n], "shape": list(t.shape),
+                "dtype": dtype_name(t.dtype)} for n, t in recorder.named.items()]
+    return {
+        "schema": SCHEMA,
+        "origin": {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                   "software": f"PyTorch {torch.__version__}", "argv": arguments,
+                   "recorder": "ddpsim_record_program.py"},
+        "ranks": recorder.ranks, "rank": recorder.rank, "tensors": tensors,
+        "init": recorder.init or [],
+        "steps": [{"kind": f"step.{i}", "ops": ops} for i, ops in enumerate(recorder.done)],
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, required=True, help="of the job that the script believes in")
+    parser.add_argument("--rank", type=int, default=0, help="which of them it is (default 0)")
+    parser.add_argument("--steps", type=int, default=4, help="optimizer steps to record (default 4)")
+    parser.add_argument("--out", required=True, help="file to write")
+    parser.add_argument("script", help="the training script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    a = parser.parse_args()
+    if a.ranks < 1 or not 0 <= a.rank < a.ranks or a.steps < 1:
+        parser.error("--ranks and --steps: at least 1; --rank: below --ranks")
+    if not os.path.isfile(a.script):
+        parser.error(f"{a.script}: no such script")
+    recorder = Recorder(a.ranks, a.rank, a.steps)
+    patch_distributed(recorder)
+    patch_training(recorder)
+    try:
+        run_script(a.script, a.arguments, recorder)
+        if not dist.is_initialized() and not recorder.done:
+            raise CannotRecord(f"{a.script} neither called torch.distributed.init_process_group nor "
+                               "stepped an optimizer: there is nothing to record")
+        if not recorder.done:
+            raise CannotRecord(f"{a.script} ended without a step of a torch.optim optimizer: "
+                               "a step's end is what divides the recording")
+    except CannotRecord as e:
+        print(f"ddpsim_record_program: {e}", file=sys.stderr)
+        return 2
+    temporary = f"{a.out}.{os.getpid()}"
+    with open(temporary, "x") as f:
+        json.dump(document(recorder, [a.script] + a.arguments), f, indent=1)
+        f.write("\n")
+    os.replace(temporary, a.out)
+    ops = sum(o["lane"] == "comm" for o in recorder.done[-1])
+    print(f"{a.out}: {len(recorder.done)} steps; the last has {ops} collectives")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
