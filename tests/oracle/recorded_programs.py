@@ -153,7 +153,7 @@ def against_lowered(ddpsim, folder):
         same = compared()
         expect(name, same.returncode == 0, same.stdout + same.stderr)
         if ddp is not None:
-            other = compared("bucket_cap_mb=100")
+            other = compared("bucket_cap_mb=100", "first_bucket_bytes=10000")
             expect(name, other.returncode == 1 and "only in the" in other.stdout,
                    f"another bucket size was not noticed: {other.stdout}")
 
