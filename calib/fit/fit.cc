@@ -7,18 +7,12 @@
 #include <set>
 #include <tuple>
 
+#include "calib/fit/message_cost.h"
+#include "calib/fit/occasions.h"
 #include "calib/fit/samples.h"
 
 namespace ddpsim::calib {
 namespace {
-
-struct Point {
-  const topology::Fabric* fabric = nullptr;
-  Backend backend = Backend::Tcp;
-  int ranks = 0;
-  std::int64_t bytes = 0;
-  double ps = 0;  // median
-};
 
 collective::Communicator communicator(const Point& p) {
   std::vector<int> devices(static_cast<std::size_t>(p.ranks));
@@ -32,32 +26,7 @@ double priced(const Point& p, const Profile& profile) {
 
 std::string transport_of(const Point& p) { return p.fabric->transports()[communicator(p).ring_hops.front().transport]; }
 
-bool crowded(const Point& p) {
-  int cores = p.fabric->cluster().emulated_on_cores;
-  return cores > 0 && p.ranks > cores;
-}
-
 std::int64_t chunk(const Point& p) { return p.bytes / p.ranks; }
-
-// Latency: the smallest message, per step; where more ranks than cores share a machine, messages take the cores in turn.
-void fit_latency(const std::vector<Point>& points, TransportSection& t) {
-  std::map<std::pair<const topology::Fabric*, int>, Point> smallest;
-  for (const Point& p : points) {
-    auto [it, first] = smallest.emplace(std::pair{p.fabric, p.ranks}, p);
-    if (!first && p.bytes < it->second.bytes) it->second = p;
-  }
-  std::vector<double> own;
-  std::vector<double> core;
-  for (const auto& [key, p] : smallest) {
-    // Gloo: two messages in flight, each a go-ahead and a payload (sim/MODEL.md 4.2 with nothing on the wire).
-    double step = p.ps / ((p.backend == Backend::Gloo ? 4.0 : 2.0) * (p.ranks - 1));
-    if (crowded(p)) core.push_back(step * p.fabric->cluster().emulated_on_cores / p.ranks);
-    else own.push_back(step);
-  }
-  if (!core.empty()) t.message_core = {static_cast<std::int64_t>(analysis::median(core))};
-  t.latency = own.empty() ? t.message_core : Duration{static_cast<std::int64_t>(analysis::median(own))};
-  t.latency = std::max(t.latency, t.message_core);
-}
 
 // Gloo's efficiency: the slope between the two largest sizes of each rank count. What passes before the wire is busy is small there, and not the latency
 // that small messages see: it overlaps.
@@ -128,7 +97,7 @@ void fit_knots(const std::vector<Point>& points, Profile& profile, TransportSect
 void fit_network(const std::vector<Point>& points, Profile& profile) {
   TransportSection& t = profile.transports.at(transport_of(points.front()));
   t.knots.clear();
-  fit_latency(points, t);
+  fit_message_cost(points, t);
   if (points.front().backend == Backend::Gloo) return fit_slope(points, profile, t);
   fit_efficiency(points, profile, t);
   fit_knots(points, profile, t);
@@ -243,24 +212,75 @@ void fit_framework(const std::vector<FitCollectives>& runs, Fit& out) {
   out.notes.push_back("copies of several ranks at once: " + number("%.1f", p.memory.shared_bytes_per_s / 1e9) + " GB/s together");
 }
 
+// Of Gloo's, those in which every segment holds something: the others are not a ring's price.
+std::vector<Point> points_of(const std::vector<FitCollectives>& runs) {
+  std::vector<Point> out;
+  for (const FitCollectives& c : runs)
+    for (const Sample& s : c.run->samples) {
+      if (s.op != "all_reduce") continue;
+      Point p{c.fabric, c.backend, static_cast<int>(parameter(s, "ranks")), parameter(s, "bytes"),
+              median_ps(s)};
+      if (p.backend != Backend::Gloo || p.bytes >= 8 * p.ranks) out.push_back(p);
+    }
+  return out;
+}
+
+// A profile is of one occasion: that on which most steps were executed; of several, that with most
+// all-reduces, then the last. Samples of others tell how far a message's cost goes.
+struct Split {
+  std::string name;
+  std::vector<FitCollectives> collectives;
+  std::vector<OtherOccasion> others;
+};
+Split split_by_occasion(const std::vector<FitCollectives>& all, const std::vector<FitStep>& steps) {
+  std::vector<const Run*> runs;
+  for (const FitCollectives& c : all) runs.push_back(c.run);
+  for (const FitStep& s : steps) runs.push_back(s.run);
+  struct Found {
+    Occasion occasion;
+    std::vector<FitCollectives> collectives;
+    std::vector<Point> points;
+  };
+  std::vector<Found> found;
+  for (Occasion& o : occasions(runs)) {
+    Found f{std::move(o), {}, {}};
+    for (std::size_t run : f.occasion.runs)
+      if (run < all.size()) f.collectives.push_back(all[run]);
+    f.points = points_of(f.collectives);
+    if (!f.points.empty()) found.push_back(std::move(f));
+  }
+  if (found.empty()) return {"", all, {}};
+  auto rank = [](const Found& f) {
+    return std::tuple{f.occasion.runs.size() - f.collectives.size(), f.points.size(),
+                      f.occasion.first};
+  };
+  auto own = std::max_element(found.begin(), found.end(),
+                              [&](const Found& a, const Found& b) { return rank(a) < rank(b); });
+  Split out{name_of(own->occasion), own->collectives, {}};
+  for (Found& f : found)
+    if (&f != &*own) out.others.push_back({name_of(f.occasion), std::move(f.points)});
+  return out;
+}
+
 }  // namespace
 
-Fit fit(const Profile& base, const std::string& name, const std::vector<FitCollectives>& collectives, const std::vector<FitStep>& steps) {
+Fit fit(const Profile& base, const std::string& name, const std::vector<FitCollectives>& all,
+        const std::vector<FitStep>& steps) {
   Fit out;
   Profile& p = out.profile;
   p = base;
   p.name = name;
-  std::vector<Point> points;
+  Split split = split_by_occasion(all, steps);
+  const std::vector<FitCollectives>& collectives = split.collectives;
+  std::vector<Point> points = points_of(collectives);
   std::vector<double> reduction;
   std::vector<double> half;
   for (const FitCollectives& c : collectives)
     for (const Sample& s : c.run->samples) {
-      if (s.op == "all_reduce") points.push_back({c.fabric, c.backend, static_cast<int>(parameter(s, "ranks")), parameter(s, "bytes"), median_ps(s)});
       // A core's own rate: where no rank waits for a core.
       if (s.op == "ring_sum" && parameter(s, "ranks") <= std::max(2, c.fabric->cluster().emulated_on_cores))
         (parameter(s, "element_bytes") == 2 ? half : reduction).push_back(static_cast<double>(parameter(s, "bytes")) / median_ps(s) * 1e12);
     }
-  std::erase_if(points, [](const Point& q) { return q.backend == Backend::Gloo && q.bytes < 8 * q.ranks; });  // most of Gloo's segments are empty: not a ring's price
   if (points.empty()) throw InputError{"fit", "no Run holds all_reduce samples (ddpsim calibrate --backend tcp --runs DIR makes one)"};
   std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return std::tie(a.ranks, a.bytes) < std::tie(b.ranks, b.bytes); });
   std::string transport = transport_of(points.front());
@@ -278,6 +298,8 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
   fit_network(points, p);
   TransportSection& t = p.transports.at(transport);
   t.basis = Evidence::Measured;
+  for (std::string& note : fit_occasions(points, split.name, split.others, t))
+    out.notes.push_back(std::move(note));
   // Core time per byte of message, sums taken off. Tcp: where as many ranks as cores run, so that nobody waits.
   std::vector<double> cpu;
   for (const FitCollectives& c : collectives)

@@ -42,8 +42,11 @@ struct Fit {
   std::vector<std::string> notes;       // what came from where, one sentence each
 };
 
-// All Runs are of one backend.
-// `base`: device sections, transports that nothing measures, and every term that no sample identifies. Throws InputError if there is no usable sample.
+// All Runs are of one backend. The profile is of one occasion (occasions.h): that on which most of
+// `steps` were executed. Samples of others are in the range of a message's cost
+// (TransportSection::occasions), and nowhere else.
+// `base`: device sections, transports that nothing measures, and every term that no sample
+// identifies. Throws InputError if there is no usable sample.
 Fit fit(const Profile& base, const std::string& name, const std::vector<FitCollectives>& collectives, const std::vector<FitStep>& steps);
 
 }  // namespace ddpsim::calib

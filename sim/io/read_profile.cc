@@ -19,8 +19,25 @@ Duration read_ps(const Reader& r, const char* key) {
   return {ps};
 }
 
+DurationRange read_times(const Reader& r) {
+  r.only({"low", "mid", "high"});
+  return {read_ps(r, "low"), read_ps(r, "mid"), read_ps(r, "high")};
+}
+
+Occasions read_occasions(const Reader& r) {
+  r.only({"count", "source", "latency_ps", "message_core_ps"});
+  Occasions o;
+  o.count = r.at("count").small(2, 1'000'000);
+  o.source = r.at("source").text();
+  o.latency = read_times(r.at("latency_ps"));
+  if (r.has("message_core_ps")) o.message_core = read_times(r.at("message_core_ps"));
+  return o;
+}
+
 TransportSection read_transport(const Reader& r) {
-  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "rendezvous_ps", "step_factor", "ll_max_bytes_per_s", "message_core_ps", "send_buffer_bytes", "cpu_ps_per_byte", "efficiency", "knots"});
+  r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "rendezvous_ps",
+          "step_factor", "ll_max_bytes_per_s", "message_core_ps", "send_buffer_bytes",
+          "cpu_ps_per_byte", "efficiency", "knots", "occasions"});
   TransportSection t;
   t.basis = read_basis(r);
   t.source = r.at("source").text();
@@ -48,6 +65,7 @@ TransportSection read_transport(const Reader& r) {
       k.only({"chunk_bytes", "factor"});
       t.knots.push_back({k.at("chunk_bytes").integer(), k.at("factor").number()});
     }
+  if (r.has("occasions")) t.occasions = read_occasions(r.at("occasions"));
   return t;
 }
 

@@ -19,6 +19,16 @@ OrderedJson stretch(const std::vector<Knot>& knots) {
   return out;
 }
 
+OrderedJson times(const DurationRange& r) {
+  return {{"low", r.low.ps}, {"mid", r.mid.ps}, {"high", r.high.ps}};
+}
+
+OrderedJson occasions(const Occasions& o) {
+  OrderedJson out = {{"count", o.count}, {"source", o.source}, {"latency_ps", times(o.latency)}};
+  if (o.message_core.high.ps > 0) out["message_core_ps"] = times(o.message_core);
+  return out;
+}
+
 }  // namespace
 
 OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& residuals) {
@@ -66,6 +76,7 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
     if (t.cpu_ps_per_byte > 0) s["cpu_ps_per_byte"] = t.cpu_ps_per_byte;
     s["efficiency"] = range(t.efficiency);
     for (const Knot& k : t.knots) s["knots"].push_back({{"chunk_bytes", k.at}, {"factor", k.factor}});
+    if (t.occasions) s["occasions"] = occasions(*t.occasions);
     j["transports"][name] = s;
   }
   if (p.interference_basis) {

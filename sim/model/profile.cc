@@ -17,6 +17,26 @@ Problem check_knots(const std::vector<Knot>& knots, const std::string& path, con
   return {};
 }
 
+Problem check_occasions(const TransportSection& t, const std::string& path) {
+  if (!t.occasions) return {};
+  const Occasions& o = *t.occasions;
+  if (o.count < 2) return {path + "/count", "a range is over 2 or more occasions; leave it out"};
+  auto ordered = [](const DurationRange& r) {
+    return r.low.ps >= 0 && r.low <= r.mid && r.mid <= r.high;
+  };
+  if (!ordered(o.latency)) return {path + "/latency_ps", "0 <= low <= mid <= high"};
+  if (!ordered(o.message_core)) return {path + "/message_core_ps", "0 <= low <= mid <= high"};
+  if (o.latency.mid != t.latency)
+    return {path + "/latency_ps/mid", "is the transport's latency_ps, and must equal it"};
+  if (o.message_core.mid != t.message_core)
+    return {path + "/message_core_ps/mid", "is the transport's message_core_ps, and must equal it"};
+  for (auto [core, whole] : {std::pair{o.message_core.low, o.latency.low},
+                             std::pair{o.message_core.high, o.latency.high}})
+    if (core > whole)
+      return {path + "/message_core_ps", "is a part of latency_ps, and cannot be longer"};
+  return {};
+}
+
 }  // namespace
 
 double at(const Range& r, Level level) { return level == Level::Low ? r.low : level == Level::Mid ? r.mid : r.high; }
@@ -48,6 +68,7 @@ Problem validate(const Profile& p) {
     if (t.launch.ps < 0 || t.latency.ps < 0) return {path, "times are not negative"};
     if (t.ll_max_bytes_per_s != 0 && !(t.ll_max_bytes_per_s >= 1e3)) return {path + "/ll_max_bytes_per_s", "a rate is at least a thousand bytes a second"};
     if (auto e = check_knots(t.knots, path + "/knots/", "chunk_bytes")) return e;
+    if (auto e = check_occasions(t, path + "/occasions")) return e;
   }
   for (const auto& [hold, path] : {std::pair{p.sm_hold, "/interference/sm_hold"}, std::pair{p.memory_hold.value_or(Range{0, 0, 0}), "/interference/memory_hold"}})
     if (!(hold.high <= hold.mid && hold.mid <= hold.low && hold.high >= 0 && hold.low < 1)) return {path, "0 <= high <= mid <= low < 1 (low takes most)"};

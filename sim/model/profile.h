@@ -59,6 +59,21 @@ struct HostSection {
   Duration collective_launch;  // enqueue of one collective by c10d
   Duration traverse;           // graph traversal of find_unused_parameters, per parameter
 };
+// A time over occasions: low is the shortest that was seen, mid the profile's own.
+struct DurationRange {
+  Duration low;
+  Duration mid;
+  Duration high;
+};
+// What messages cost beside their bytes where hosts share a machine is how it schedules their
+// threads, which differs from machine to machine and from one occasion to another. Each occasion
+// was fitted by itself (calib/fit/occasions.h).
+struct Occasions {
+  int count = 0;       // 2 or more, the profile's own among them
+  std::string source;  // which machines, when
+  DurationRange latency;
+  DurationRange message_core;
+};
 struct TransportSection {
   Evidence basis = Evidence::Datasheet;
   std::string source;
@@ -73,6 +88,7 @@ struct TransportSection {
   double cpu_ps_per_byte = 0;          // core time to send and receive one byte, both ends; matters where computation shares those cores
   Range efficiency;                    // of the link rate
   std::vector<Knot> knots;             // correction of the transfer by bytes per step and channel
+  std::optional<Occasions> occasions;  // of latency and message_core; absent = seen on one at most
 };
 // Of one class of kernels: fitted / measured - 1 over shapes that the fit saw, or that it did not.
 struct KernelResidual {

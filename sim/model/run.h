@@ -33,7 +33,8 @@ struct Span {
   std::string algorithm;  // collectives: "ring/Simple"
 };
 
-// Where a measured Run comes from. Texts, for people; nothing is computed from them but `compute`.
+// Where a measured Run comes from. Texts, for people; nothing is computed from them but `compute`,
+// and which Runs are of one occasion (calib/fit/occasions.h).
 struct Origin {
   std::string version;             // of ddpsim
   std::string revision;            // git, "" = unknown

@@ -11,7 +11,7 @@
 #include "sim/model/version.h"
 #include "sim/predict/link_use.h"
 #include "sim/predict/mechanisms.h"
-#include "sim/predict/quick_messages.h"
+#include "sim/predict/message_range.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/knobs.h"
 #include "sim/strategy/lower.h"
@@ -217,18 +217,25 @@ double ratio(Duration part, Duration whole) {
 // Whether computation takes what it takes; on emulated hosts it may be slept to the picosecond.
 bool computes(const Question& q) { return q.scenario.real_compute || q.fabric.cluster().emulated_on_cores == 0; }
 
-// The interval of the step and of the efficiency. A profile that was held to executed steps knows better how far they were off than the spread of its parts does;
-// of how a capture's passes varied it knows nothing.
+// The interval of the step and of the efficiency. A profile that was held to executed steps knows
+// better how far they were off than the spread of its parts does; of how a capture's passes varied
+// it knows nothing. Where messages cost what they did on one occasion or another, that error is on
+// either side of what the step takes with the least and the most of it.
 void find_interval(const Question& q, const Options& options, Prediction& out) {
   Duration step = out.summary.step;
-  out.step_low = out.step_high = step;
-  double efficiency = ratio(out.single_rank_step, step);
-  out.efficiency_low = out.efficiency_high = efficiency;
+  MessageRange seen{step, step, {}};
+  if (auto range = message_range(q, step, options)) seen = std::move(*range);
+  if (!seen.sentence.empty()) out.extrapolated.push_back(std::move(seen.sentence));
+  out.step_low = seen.low;
+  out.step_high = seen.high;
+  double efficiency = ratio(out.single_rank_step, seen.low);
+  out.efficiency_low = ratio(out.single_rank_step, seen.high);
+  out.efficiency_high = efficiency;
   double residual = q.profile.step_residual;
   if (residual > 0) {
-    out.step_low = scale(step, 1 - residual);
-    out.step_high = scale(step, 1 + residual);
-    out.efficiency_low = efficiency / (1 + residual);
+    out.step_low = scale(seen.low, 1 - residual);
+    out.step_high = scale(seen.high, 1 + residual);
+    out.efficiency_low /= 1 + residual;
     out.efficiency_high = std::max(efficiency, std::min(1.0, efficiency / (1 - residual)));
   }
   if (residual > 0 ? !interval_from_levels(q) : !options.interval) return;
@@ -409,10 +416,8 @@ Prediction predict(const Question& q, const Options& given) {
     out.extrapolated.push_back("the profile names no compute capability, so NCCL's choice is not known: a ring, at the profile's own latencies");
   if (q.scenario.plan.system == System::PytorchDdp && !q.scenario.plan.bucket_cap_mb_list.empty())
     out.extrapolated.push_back(std::string("bucket_cap_mb_list is ") + strategy::kCapListWarning);
-  if (auto quick = with_quick_messages(q, step, options)) {
-    out.step_low = std::min(out.step_low, *quick);
-    out.extrapolated.push_back(uncertain_messages(*quick));
-  }
+  std::string one_occasion = seen_on_one_occasion(q, step, options);
+  if (!one_occasion.empty()) out.extrapolated.push_back(std::move(one_occasion));
   if (out.beside && !out.beside->complete)
     out.extrapolated.push_back("steps of this job and of another differ too much to simulate two of the longer with all of the shorter: what they share is in this number only in part");
   return out;

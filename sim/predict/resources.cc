@@ -63,6 +63,9 @@ void speed_up_steps(Profile& p, double f) {
   for (auto& [name, t] : p.transports) {
     for (Duration* d : {&t.launch, &t.latency, &t.message_core, &t.rendezvous}) shorten(*d, f);
     if (t.ll_latency) shorten(*t.ll_latency, f);
+    if (t.occasions)
+      for (DurationRange* r : {&t.occasions->latency, &t.occasions->message_core})
+        for (Duration* d : {&r->low, &r->mid, &r->high}) shorten(*d, f);
     t.step_factor /= f;
   }
 }

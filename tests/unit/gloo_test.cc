@@ -190,28 +190,6 @@ ddpsim::Run framework(double small_ps, double alone, double together) {
   return r;
 }
 
-// ---- messages whose cost is one machine's scheduling
-
-TEST(QuickMessages, AreSaidWhereTheyMatter) {
-  Host h(4);
-  h.w = layered(40, 40'000, kMillisecond, kMillisecond, DeviceKind::Cpu);
-  h.s.plan.bucket_cap_mb = 0.05;
-  for (auto& [name, t] : h.p.transports)
-    t.latency = kMicrosecond * 335, t.message_core = kMicrosecond * 160;
-  EXPECT_TRUE(h.ask().extrapolated.empty()) << "a datasheet's latency is no occasion's";
-  for (auto& [name, t] : h.p.transports) t.basis = Evidence::Measured;
-  predict::Prediction p = h.ask();
-  ASSERT_EQ(p.extrapolated.size(), 1u);
-  EXPECT_NE(p.extrapolated[0].find("12 us"), std::string::npos);
-  for (auto& [name, t] : h.p.transports)
-    t.latency = kMicrosecond * 12, t.message_core = Duration{160'000'000LL * 12 / 335};
-  predict::Prediction quick = h.ask();
-  EXPECT_TRUE(quick.extrapolated.empty());
-  EXPECT_LT(p.step_low, p.summary.step - Duration{p.summary.step.ps / 100});
-  EXPECT_NEAR(static_cast<double>(p.step_low.ps) / static_cast<double>(quick.summary.step.ps), 1,
-              0.01);
-}
-
 TEST(FitOfPytorch, FindsHooksCopiesAndMemoryThatHostsShare) {
   Cluster c = star(4, Bandwidth{1'000'000'000});
   c.device = DeviceKind::Cpu;

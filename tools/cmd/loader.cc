@@ -49,10 +49,12 @@ double longest_seconds(const Asked& l) {
     double turns = 0;  // core time of a message, where all ranks' messages take turns on a few cores
     for (const auto& [name, t] : p.transports) {
       efficiency = std::min(efficiency, t.efficiency.low);
-      latency = std::max(latency, static_cast<double>(t.latency.ps) / 1e12);
+      Duration slowest_step = t.occasions ? t.occasions->latency.high : t.latency;
+      Duration slowest_core = t.occasions ? t.occasions->message_core.high : t.message_core;
+      latency = std::max(latency, static_cast<double>(slowest_step.ps) / 1e12);
       start = std::max(start, static_cast<double>((t.launch + p.host.collective_launch).ps) / 1e12);
       if (int cores = l.hardware->cluster.emulated_on_cores; cores > 0)
-        turns = std::max(turns, static_cast<double>(t.message_core.ps) / 1e12 / cores);
+        turns = std::max(turns, static_cast<double>(slowest_core.ps) / 1e12 / cores);
       for (const Knot& k : t.knots) correction = std::max({correction, k.factor, 1 / k.factor});
     }
     if (p.reduction_bytes_per_s > 0) slowest = std::min(slowest, p.reduction_bytes_per_s);
