@@ -257,8 +257,13 @@ Split split_by_occasion(const std::vector<FitCollectives>& all, const std::vecto
   auto own = std::max_element(found.begin(), found.end(),
                               [&](const Found& a, const Found& b) { return rank(a) < rank(b); });
   Split out{name_of(own->occasion), own->collectives, {}};
-  for (Found& f : found)
-    if (&f != &*own) out.others.push_back({name_of(f.occasion), std::move(f.points)});
+  for (Found& f : found) {
+    if (&f == &*own) continue;
+    // A noisy Run tells what else the machine did, rather than how it schedules these threads.
+    std::erase_if(f.collectives,
+                  [](const FitCollectives& c) { return c.run->quality.verdict == Verdict::Noisy; });
+    out.others.push_back({name_of(f.occasion), points_of(f.collectives)});
+  }
   return out;
 }
 

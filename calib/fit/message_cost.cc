@@ -84,8 +84,8 @@ std::vector<std::string> fit_occasions(const std::vector<Point>& own, const std:
       }
     if (found != wanted) {
       notes.push_back("left out of the range: " + o.name +
-                      ", which lacks all-reduces of the sizes and rank counts that the profile's "
-                      "cost of a message is from");
+                      ", which lacks clean all-reduces of the sizes and rank counts that the "
+                      "profile's cost of a message is from");
       continue;
     }
     TransportSection there = t;

@@ -175,6 +175,23 @@ TEST(FitOccasions, OtherSizesAreNotCompared) {
   EXPECT_NE(joined(fit.notes).find("left out of the range: AMD EPYC"), std::string::npos);
 }
 
+TEST(FitOccasions, ANoisyRunIsNoOccasion) {
+  Fitted f;
+  std::vector<ddpsim::Run> samples{made("2026-11-21T19:30:00Z"), made("2026-11-23T08:00:00Z"),
+                                   made("2026-11-23T08:10:00Z")};
+  plant(samples[0], us(300), us(150));
+  plant(samples[1], us(12), us(6));
+  plant(samples[2], us(900), us(450));
+  samples[2].quality.verdict = Verdict::Noisy;
+  std::vector<ddpsim::Run> steps{executed_on("2026-11-21T19:00:00Z")};
+  const auto range = f.fit(samples, steps).profile.transports.at("wire").occasions;
+  ASSERT_TRUE(range);
+  EXPECT_EQ(range->latency.low, us(12));
+  EXPECT_EQ(range->latency.high, us(300));
+  samples[1].quality.verdict = Verdict::Noisy;
+  EXPECT_FALSE(f.fit(samples, steps).profile.transports.at("wire").occasions);
+}
+
 // ---- the profile
 
 Profile ranged(Duration low, Duration mid, Duration high) {
