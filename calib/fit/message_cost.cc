@@ -30,12 +30,44 @@ std::vector<Point> smallest(const std::vector<Point>& points) {
   return out;
 }
 
+// What single all-reduces, medians over their repetitions, say of a message.
+struct Readings {
+  std::vector<double> own;   // where each rank has a core: latency
+  std::vector<double> core;  // where they take turns: message_core
+};
+
+Readings readings_of(const std::vector<Point>& points) {
+  Readings out;
+  for (const Point& p : smallest(points)) {
+    double step = p.ps / ((p.backend == Backend::Gloo ? 4.0 : 2.0) * (p.ranks - 1));
+    if (crowded(p))
+      out.core.push_back(step * p.fabric->cluster().emulated_on_cores / p.ranks);
+    else
+      out.own.push_back(step);
+  }
+  return out;
+}
+
 Duration median_of(const std::vector<double>& ps) {
   return {static_cast<std::int64_t>(analysis::median(ps))};
 }
 
-std::string in_words(const TransportSection& t) {
-  return to_string(t.latency) + " (" + to_string(t.message_core) + " of it on a core)";
+void widen(DurationRange& range, const std::vector<double>& readings) {
+  for (double ps : readings) {
+    range.low = std::min(range.low, Duration{static_cast<std::int64_t>(ps)});
+    range.high = std::max(range.high, Duration{static_cast<std::int64_t>(ps)});
+  }
+}
+
+std::string in_words(const TransportSection& t, const Readings& r) {
+  DurationRange own{t.latency, t.latency, t.latency};
+  DurationRange core{t.message_core, t.message_core, t.message_core};
+  widen(own, r.own);
+  widen(core, r.core);
+  auto one = [](const DurationRange& d) {
+    return to_string(d.mid) + " (" + to_string(d.low) + " to " + to_string(d.high) + ")";
+  };
+  return one(own) + ", " + one(core) + " of it on a core,";
 }
 
 // Rank counts and bytes.
@@ -53,26 +85,26 @@ Sizes sizes_of(const std::vector<Point>& points) {
 }  // namespace
 
 void fit_message_cost(const std::vector<Point>& points, TransportSection& t) {
-  std::vector<double> own;
-  std::vector<double> core;
-  for (const Point& p : smallest(points)) {
-    double step = p.ps / ((p.backend == Backend::Gloo ? 4.0 : 2.0) * (p.ranks - 1));
-    if (crowded(p))
-      core.push_back(step * p.fabric->cluster().emulated_on_cores / p.ranks);
-    else
-      own.push_back(step);
-  }
-  if (!core.empty()) t.message_core = median_of(core);
-  t.latency = own.empty() ? t.message_core : median_of(own);
+  Readings r = readings_of(points);
+  if (!r.core.empty()) t.message_core = median_of(r.core);
+  t.latency = r.own.empty() ? t.message_core : median_of(r.own);
   t.latency = std::max(t.latency, t.message_core);
 }
 
 std::vector<std::string> fit_occasions(const std::vector<Point>& own, const std::string& own_name,
                                        const std::vector<OtherOccasion>& others,
                                        TransportSection& t) {
-  std::vector<std::string> notes{"a message beside its bytes: " + in_words(t) + " on " + own_name};
   Occasions all{1, own_name, {t.latency, t.latency, t.latency}, {}};
   all.message_core = {t.message_core, t.message_core, t.message_core};
+  std::vector<std::string> notes;
+  auto add = [&](const TransportSection& fitted, const std::vector<Point>& points,
+                 const std::string& name) {
+    Readings r = readings_of(points);
+    notes.push_back("a message beside its bytes: " + in_words(fitted, r) + " on " + name);
+    widen(all.latency, r.own);
+    widen(all.message_core, r.core);
+  };
+  add(t, own, own_name);
   Sizes wanted = sizes_of(own);
   for (const OtherOccasion& o : others) {
     std::vector<Point> alike;
@@ -90,14 +122,13 @@ std::vector<std::string> fit_occasions(const std::vector<Point>& own, const std:
     }
     TransportSection there = t;
     fit_message_cost(alike, there);
-    notes.push_back("a message beside its bytes: " + in_words(there) + " on " + o.name);
-    all.latency.low = std::min(all.latency.low, there.latency);
-    all.latency.high = std::max(all.latency.high, there.latency);
-    all.message_core.low = std::min(all.message_core.low, there.message_core);
-    all.message_core.high = std::max(all.message_core.high, there.message_core);
+    add(there, alike, o.name);
     all.source += "; " + o.name;
     ++all.count;
   }
+  // What of a message needs a core is a part of it, at both ends too.
+  all.latency.low = std::max(all.latency.low, all.message_core.low);
+  all.latency.high = std::max(all.latency.high, all.message_core.high);
   t.occasions.reset();
   if (all.count > 1) {
     notes.push_back("a range over " + std::to_string(all.count) +

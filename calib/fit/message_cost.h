@@ -26,10 +26,10 @@ struct OtherOccasion {
   std::string name;
   std::vector<Point> points;
 };
-// t.occasions: from the cost that `t` has by now, and from that of each other occasion, fitted by
-// itself. To be compared, it must have been measured with the sizes and rank counts that `own` was
-// fitted from; otherwise it is left out. With none there is no range. Returns what was found, in
-// sentences for people. REQUIRES: fit_message_cost(own, t).
+// t.occasions: around the cost that `t` has by now, from the least to the greatest that any single
+// all-reduce of any occasion told. To be compared, an occasion must have been measured with the
+// sizes and rank counts that `own` was fitted from; otherwise it is left out. With none there is no
+// range. Returns what was found, in sentences for people. REQUIRES: fit_message_cost(own, t).
 std::vector<std::string> fit_occasions(const std::vector<Point>& own, const std::string& own_name,
                                        const std::vector<OtherOccasion>& others,
                                        TransportSection& t);

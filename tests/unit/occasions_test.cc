@@ -153,6 +153,24 @@ TEST(FitOccasions, FindsTheRangeThatWasPlanted) {
   EXPECT_EQ(other.profile.transports.at("wire").latency, us(700));
 }
 
+TEST(FitOccasions, ReadingsOfAnOccasionAreInTheRange) {
+  Fitted f;
+  std::vector<ddpsim::Run> samples{made("2026-11-21T19:30:00Z"), made("2026-11-21T19:31:00Z"),
+                                   made("2026-11-23T08:00:00Z")};
+  plant(samples[0], us(150), us(100));
+  plant(samples[1], us(510), us(140));
+  plant(samples[2], us(320), us(120));
+  std::vector<ddpsim::Run> steps{executed_on("2026-11-21T19:00:00Z")};
+  const TransportSection t = f.fit(samples, steps).profile.transports.at("wire");
+  EXPECT_EQ(t.latency, us(330)) << "the median of two";
+  ASSERT_TRUE(t.occasions);
+  EXPECT_EQ(t.occasions->count, 2);
+  EXPECT_EQ(t.occasions->latency.low, us(150));
+  EXPECT_EQ(t.occasions->latency.high, us(510));
+  EXPECT_EQ(t.occasions->message_core.low, us(100));
+  EXPECT_EQ(t.occasions->message_core.high, us(140));
+}
+
 TEST(FitOccasions, OneOccasionIsNoRange) {
   Fitted f;
   std::vector<ddpsim::Run> samples{made("2026-11-21T19:30:00Z"), made("2026-11-21T19:40:00Z")};
