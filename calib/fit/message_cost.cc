@@ -19,14 +19,16 @@ bool crowded(const Point& p) {
   return cores > 0 && p.ranks > cores;
 }
 
+// Those of the smallest size of each fabric and rank count, repetitions too.
 std::vector<Point> smallest(const std::vector<Point>& points) {
-  std::map<std::pair<const topology::Fabric*, int>, Point> found;
+  std::map<std::pair<const topology::Fabric*, int>, std::int64_t> bytes;
   for (const Point& p : points) {
-    auto [it, first] = found.emplace(std::pair{p.fabric, p.ranks}, p);
-    if (!first && p.bytes < it->second.bytes) it->second = p;
+    auto [it, first] = bytes.emplace(std::pair{p.fabric, p.ranks}, p.bytes);
+    it->second = std::min(it->second, p.bytes);
   }
   std::vector<Point> out;
-  for (const auto& [key, p] : found) out.push_back(p);
+  for (const Point& p : points)
+    if (bytes.at({p.fabric, p.ranks}) == p.bytes) out.push_back(p);
   return out;
 }
 
