@@ -67,9 +67,8 @@ std::vector<Occasion> occasions(const std::vector<const Run*>& runs) {
 }
 
 std::string name_of(const Occasion& o) {
-  std::string day = o.first.substr(0, o.first.find('T'));
   std::string machine = o.machine.empty() ? "a machine without a name" : o.machine;
-  return day.empty() ? machine : machine + " (" + day + ")";
+  return o.first.empty() ? machine : machine + " (from " + o.first + ")";
 }
 
 }  // namespace ddpsim::calib

@@ -25,7 +25,7 @@ struct Occasion {
 // machine, then by date.
 std::vector<Occasion> occasions(const std::vector<const Run*>& runs);
 
-// "AMD EPYC, 2 cores, ... (2026-11-21)". For people.
+// "AMD EPYC, 2 cores, ... (from 2026-11-21T19:33:03Z)". For people.
 std::string name_of(const Occasion& o);
 
 }  // namespace ddpsim::calib

@@ -64,7 +64,7 @@ TEST(Occasions, EndWithAnHourWithoutARunOrWithAnotherMachine) {
   EXPECT_EQ(occasions_of(apart).size(), 1u) << "neither ranks nor ddpsim's revision";
   EXPECT_EQ(occasions_of(Dates{made(""), made(""), made("once")}).size(), 2u) << "dates unread";
   EXPECT_EQ(calib::name_of(two[0]),
-            "AMD EPYC, 2 cores, Linux 6.18.44, PyTorch 1.13.0a0 (2026-11-21)");
+            "AMD EPYC, 2 cores, Linux 6.18.44, PyTorch 1.13.0a0 (from 2026-11-21T23:19:59Z)");
 }
 
 // ---- the fit
@@ -145,7 +145,7 @@ TEST(FitOccasions, FindsTheRangeThatWasPlanted) {
   EXPECT_EQ(t.occasions->message_core.mid, us(150));
   EXPECT_EQ(t.occasions->message_core.high, us(150));
   EXPECT_NE(t.occasions->source.find("Xeon, 2 cores"), std::string::npos) << t.occasions->source;
-  EXPECT_NE(t.occasions->source.find("(2026-11-21)"), std::string::npos) << t.occasions->source;
+  EXPECT_NE(t.occasions->source.find("(from 2026-11-21T19:00:00Z)"), std::string::npos) << t.occasions->source;
   EXPECT_FALSE(validate(fit.profile)) << validate(fit.profile).message;
   EXPECT_NE(joined(fit.notes).find("a range over 3 occasions"), std::string::npos);
   // Steps of another occasion: the profile is of that.
