@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 
+#include "calib/fit/host.h"
+#include "calib/fit/operators.h"
 #include "calib/fit/samples.h"
 #include "calib/fit/shapes.h"
 
@@ -35,7 +37,7 @@ Point point(const Sample& s) {
   }
   out.precision = precision_of(s);
   auto type = static_cast<Precision>(out.precision);
-  if (s.op == "gemm") {
+  if (s.op == "gemm" || s.op == "torch/linear") {
     Gemm g{parameter(s, "m"), parameter(s, "n"), parameter(s, "k")};
     out.flops = flops(g);
     out.bytes = bytes(g, type);
@@ -186,14 +188,20 @@ KernelFit fit_kernels(const Profile& base, const std::string& name, const std::v
   p.kernels.clear();
   std::vector<Point> moves;
   std::vector<Point> products;
-  std::vector<double> launches;
+  bool bench = false;  // ddpsim's own, of matrix products
+  for (const Run* run : runs)
+    for (const Sample& s : run->samples) bench |= s.op == "gemm";
+  auto linear = [&](const Sample& s) {
+    return !bench && s.op == "torch/linear" && parameter(s, "pass") == 0;
+  };
   for (const Run* run : runs)
     for (const Sample& s : run->samples) {
       if (s.durations.empty()) continue;
       if (s.op == "move") moves.push_back(point(s));
-      else if (s.op == "gemm" || s.op == "conv") products.push_back(point(s));
-      else if (s.op == "launch") launches.push_back(median_ps(s));
+      else if (s.op == "gemm" || s.op == "conv" || linear(s)) products.push_back(point(s));
     }
+  int sms = 0;
+  for (const Run* run : runs) sms = std::max(sms, gpu_size(run->origin.gpu).sms);
   if (moves.empty() && products.empty()) throw InputError{"fit", "no Run holds samples of kernels (ddpsim calibrate --backend cuda --runs DIR makes them)"};
   if (!moves.empty()) {
     fit_memory(moves, p);
@@ -223,11 +231,7 @@ KernelFit fit_kernels(const Profile& base, const std::string& name, const std::v
     p.compute.source = "fitted from " + std::to_string(products.size()) + " matrix products and convolutions; peak_flops: the best rate measured" +
                        (convs ? "" : "; no convolution was measured: its efficiency is the base profile's") + "; attention: the base profile's range";
   }
-  if (!launches.empty()) {
-    p.host.launch = {static_cast<std::int64_t>(analysis::median(launches))};
-    p.host.source = "launch: measured, of CUDA alone; a framework's own host time comes from captures. The rest as in the base profile: " + base.host.source;
-    out.notes.push_back("launch: " + number("%.1f", static_cast<double>(p.host.launch.ps) / 1e6) + " us of host time");
-  }
+  fit_host(runs, p, out.notes);
   fit_interference(runs, out);
   for (bool held : {false, true}) {
     add_residual("memory", moves, held, p, [](const Point&) { return true; });
@@ -236,6 +240,14 @@ KernelFit fit_kernels(const Profile& base, const std::string& name, const std::v
         add_residual(std::string(kernel == 0 ? "gemm " : "conv ") + name_of(static_cast<Precision>(precision)), products, held, p,
                      [&](const Point& q) { return q.kernel == kernel && q.precision == precision; });
   }
+  if (sms == 0) {
+    out.notes.push_back("kernels: no Run says how many SMs the GPU has; products are not fitted by tiles");
+    return out;
+  }
+  OperatorFit operators = fit_operators(sms, runs);
+  p.costs = std::move(operators.costs);
+  p.kernels = std::move(operators.residuals);
+  out.notes.insert(out.notes.end(), operators.notes.begin(), operators.notes.end());
   return out;
 }
 

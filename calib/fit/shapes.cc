@@ -1,13 +1,18 @@
 #include "calib/fit/shapes.h"
 
 namespace ddpsim::calib {
+namespace {
+
+// Of a reading, or the same shape done another way.
+bool beside(const std::string& name) {
+  for (const char* other : {"sm_mhz", "power_mw", "pass", "precision", "channels_last", "style"})
+    if (name == other) return true;
+  return false;
+}
+
+}  // namespace
 
 std::int64_t element_bytes(Precision p) { return p == Precision::Fp16 || p == Precision::Bf16 ? 2 : 4; }
-
-const char* name_of(Pass p) {
-  constexpr const char* names[] = {"forward", "data_gradient", "weight_gradient"};
-  return names[static_cast<int>(p)];
-}
 
 std::vector<Gemm> gemm_shapes() {
   std::vector<Gemm> out;
@@ -83,7 +88,7 @@ bool held_out(const std::string& op, const std::map<std::string, std::int64_t>& 
   };
   mix(op);
   for (const auto& [name, value] : parameters)
-    if (name != "sm_mhz" && name != "power_mw") mix(name), mix(std::to_string(value));
+    if (!beside(name)) mix(name), mix(std::to_string(value));
   return (h >> 32) % 3 == 0;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/model/kernels.h"
 #include "sim/model/workload.h"
 
 namespace ddpsim::calib {
@@ -20,8 +21,7 @@ struct Conv {
   std::int64_t pad() const { return kernel / 2; }
   std::int64_t out_size() const { return (size + 2 * pad() - kernel) / stride + 1; }
 };
-enum class Pass : std::uint8_t { Forward, DataGradient, WeightGradient };
-const char* name_of(Pass p);
+using ddpsim::Pass;
 
 std::vector<Gemm> gemm_shapes();
 std::vector<Conv> conv_shapes();
@@ -39,7 +39,8 @@ std::map<std::string, std::int64_t> parameters(const Gemm& g, Precision p);
 std::map<std::string, std::int64_t> parameters(const Conv& c, Pass pass, Precision p);
 
 // A fit does not see this shape: one in three, by the hash of operation and parameters, less what
-// is said of the reading (clock and power).
+// is said of the reading (clock and power) and of how it was done (pass, precision, layout): all
+// ways of a shape are left out together.
 bool held_out(const std::string& op, const std::map<std::string, std::int64_t>& parameters);
 
 }  // namespace ddpsim::calib

@@ -1,4 +1,5 @@
 #include "sim/io/codecs.h"
+#include "sim/io/kernels_json.h"
 
 namespace ddpsim::io {
 namespace {
@@ -89,7 +90,7 @@ KernelResidual read_kernel(const Reader& r) {
 Profile read_profile(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.profile/1");
-  r.only({"schema", "name", "hardware", "kind", "compute", "memory", "host", "transports", "interference", "reduction", "fit"});
+  r.only({"schema", "name", "hardware", "kind", "compute", "memory", "host", "kernels", "transports", "interference", "reduction", "fit"});
   Profile p;
   p.name = r.at("name").text();
   p.hardware = r.at("hardware").text();
@@ -134,13 +135,15 @@ Profile read_profile(const Json& j, const std::string& file) {
   }
   if (memory.has("capacity_bytes")) p.memory.capacity = {memory.at("capacity_bytes").integer()};
   Reader host = r.at("host");
-  host.only({"basis", "source", "launch_ps", "hook_ps", "collective_launch_ps", "traverse_ps"});
+  host.only({"basis", "source", "launch_ps", "hook_ps", "collective_launch_ps", "traverse_ps", "calls"});
   p.host.basis = read_basis(host);
   p.host.source = host.at("source").text();
   p.host.launch = read_ps(host, "launch_ps");
   p.host.hook = read_ps(host, "hook_ps");
   p.host.collective_launch = read_ps(host, "collective_launch_ps");
   p.host.traverse = read_ps(host, "traverse_ps");
+  if (host.has("calls")) p.host.calls = read_calls(host.at("calls"));
+  if (r.has("kernels")) p.costs = read_kernel_costs(r.at("kernels"));
   for (const auto& [name, t] : r.at("transports").members()) p.transports.emplace(name, read_transport(t));
   if (r.has("interference")) {
     Reader i = r.at("interference");

@@ -26,6 +26,40 @@ LayerCost read_cost(const Reader& r) {
   return c;
 }
 
+LayerOp read_op(const Reader& r) {
+  LayerOp op;
+  op.kind = r.at("kind").text();
+  auto number = [&](const char* key) -> std::int64_t {
+    Reader v = r.at(key);
+    std::int64_t n = v.integer();
+    if (n < 1 || n > 1'000'000'000'000) v.fail("a size is positive");
+    return n;
+  };
+  if (r.has("attention")) op.attention = r.at("attention").boolean();
+  if (op.kind == "linear") {
+    r.only({"kind", "attention", "rows", "inputs", "outputs"});
+  } else if (op.kind == "bmm") {
+    r.only({"kind", "attention", "causal", "count", "rows", "inputs", "outputs"});
+    op.count = number("count");
+    if (r.has("causal")) op.causal = r.at("causal").boolean();
+  } else if (op.kind == "conv") {
+    r.only({"kind", "channels", "size", "filters", "kernel", "out"});
+    op.channels = number("channels");
+    op.size = number("size");
+    op.filters = number("filters");
+    op.kernel = number("kernel");
+    op.out = number("out");
+    return op;
+  } else {
+    r.only({"kind", "attention"});
+    return op;
+  }
+  op.rows = number("rows");
+  op.inputs = number("inputs");
+  op.outputs = number("outputs");
+  return op;
+}
+
 std::vector<TensorIndex> read_indices(const Reader& r, std::size_t tensors) {
   std::vector<TensorIndex> out;
   for (const Reader& i : r.items()) {
@@ -99,7 +133,7 @@ Optimizer read_optimizer(const Reader& r) {
 Workload read_workload(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.workload/1");
-  r.only({"schema", "name", "model", "basis", "batch", "precision", "device", "source", "optimizer", "tensors", "buffers", "arrival", "times", "layers"});
+  r.only({"schema", "name", "model", "basis", "batch", "precision", "device", "source", "optimizer", "tensors", "buffers", "arrival", "times", "layers", "memory_format", "attention"});
   Workload w;
   w.name = r.at("name").text();
   w.model = r.has("model") ? r.at("model").text() : w.name;
@@ -116,15 +150,21 @@ Workload read_workload(const Json& j, const std::string& file) {
     for (const Reader& t : r.at("buffers").items()) w.buffers.push_back(read_tensor(t));
   w.arrival = read_indices(r.at("arrival"), w.tensors.size());
   if (w.basis == Basis::Captured) {
+    for (const char* key : {"memory_format", "attention"})
+      if (r.has(key)) r.at(key).fail("is of a described workload; a captured one was as it was");
     if (r.has("layers")) r.at("layers").fail("a captured workload has times, not layers");
     w.times = read_times(r.at("times"));
   } else {
+    if (r.has("memory_format"))
+      w.channels_last = r.at("memory_format").choice({"contiguous", "channels_last"}) == 1;
+    if (r.has("attention")) w.fused_attention = r.at("attention").choice({"eager", "fused"}) == 1;
     if (r.has("times")) r.at("times").fail("a described workload has layers, not times");
     for (const Reader& l : r.at("layers").items()) {
-      l.only({"name", "class", "tensors", "forward", "backward"});
+      l.only({"name", "class", "op", "tensors", "forward", "backward"});
       Layer layer;
       layer.name = l.at("name").text();
       layer.kernel = static_cast<KernelClass>(l.at("class").choice({"conv", "gemm", "attention", "memory"}));
+      if (l.has("op")) layer.op = read_op(l.at("op"));
       layer.tensors = read_indices(l.at("tensors"), w.tensors.size());
       layer.forward = read_cost(l.at("forward"));
       layer.backward = read_cost(l.at("backward"));

@@ -1,4 +1,5 @@
 #include "sim/io/codecs.h"
+#include "sim/io/kernels_json.h"
 
 namespace ddpsim::io {
 namespace {
@@ -61,7 +62,9 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
   host["hook_ps"] = p.host.hook.ps;
   host["collective_launch_ps"] = p.host.collective_launch.ps;
   host["traverse_ps"] = p.host.traverse.ps;
+  if (!p.host.calls.empty()) host["calls"] = write_calls(p.host.calls);
   j["host"] = host;
+  if (p.costs) j["kernels"] = write_kernel_costs(*p.costs);
   j["transports"] = OrderedJson::object();
   for (const auto& [name, t] : p.transports) {
     OrderedJson s = section(t.basis, t.source);

@@ -60,6 +60,11 @@ Problem validate(const Profile& p) {
   if (auto e = check_range(p.memory.efficiency, "/memory/efficiency", 1e-6, 1)) return e;
   for (Duration d : {p.memory.kernel, p.host.launch, p.host.hook, p.host.collective_launch, p.host.traverse})
     if (d.ps < 0) return {"", "times are not negative"};
+  for (const CallCost& c : p.host.calls)
+    if (c.forward.ps < 0 || c.backward.ps < 0 || c.op.empty())
+      return {"/host/calls", "times of a call are not negative, and of an op"};
+  if (p.costs)
+    if (auto e = validate(*p.costs)) return e;
   if (p.transports.empty()) return {"/transports", "a profile needs at least one transport"};
   for (const auto& [name, t] : p.transports) {
     std::string path = "/transports/" + name;

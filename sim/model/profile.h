@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/model/error.h"
+#include "sim/model/kernels.h"
 #include "sim/model/workload.h"
 #include "sim/units/units.h"
 
@@ -58,6 +59,7 @@ struct HostSection {
   Duration hook;               // DDP's hook for one parameter
   Duration collective_launch;  // enqueue of one collective by c10d
   Duration traverse;           // graph traversal of find_unused_parameters, per parameter
+  std::vector<CallCost> calls;  // of modules and their nodes of autograd; others: launch a kernel
 };
 // A time over occasions: low is the shortest that was seen, mid the profile's own.
 struct DurationRange {
@@ -110,6 +112,7 @@ struct Profile {
   std::map<std::string, TransportSection> transports;
   std::optional<Evidence> interference_basis;  // absent = the section is
   std::optional<Evidence> reduction_basis;
+  std::optional<KernelCosts> costs;  // measured kernels; of layers that say what they compute
   Range sm_hold{0, 0, 0};            // share of a device's compute rate that a running communication kernel takes
   std::optional<Range> memory_hold;  // the same of what memory decides (copies, optimizer); absent = sm_hold
   double reduction_bytes_per_s = 0;  // one worker thread, float32; 0 = not limiting

@@ -72,6 +72,15 @@ Problem check_layers(const Workload& w) {
       if (!finite || c->kernels < 0) return {path, "flops, bytes and kernels are finite and not negative"};
       if ((kernels += c->kernels) > 1'000'000'000) return {path, "more than 10^9 kernels in all"};
     }
+    const LayerOp& op = l.op;
+    auto n = [](std::int64_t v) { return static_cast<double>(v); };
+    double flops = op.kind == "conv" ? 2 * n(op.channels) * n(op.filters) * n(op.kernel) *
+                                           n(op.kernel) * n(op.out) * n(op.out)
+                   : op.kind == "bmm" ? 2 * n(op.count) * n(op.rows) * n(op.inputs) * n(op.outputs)
+                                      : 2 * n(op.rows) * n(op.inputs) * n(op.outputs);
+    bool product = op.kind == "conv" || op.kind == "bmm" || op.kind == "linear";
+    if (product && flops != l.forward.flops_per_sample)
+      return {path + "/op", "says other operations than flops_per_sample of forward"};
     order.insert(order.end(), l.tensors.begin(), l.tensors.end());
   }
   if (order != w.arrival) return {"/layers", "walking the layers backwards and joining their \"tensors\" does not give \"arrival\""};

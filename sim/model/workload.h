@@ -40,8 +40,20 @@ struct LayerCost {
   int kernels = 1;
 };
 
+// What a layer computes, beside what that costs: with it a measured Profile's `kernels` price the
+// layer. Numbers that a kind does not have are 0; the keys of each kind are in sim/FORMATS.md.
+struct LayerOp {
+  std::string kind;  // "linear", "conv", "bmm", "batch_norm", "relu", ...; "" = not said
+  std::int64_t rows = 0, inputs = 0, outputs = 0;  // linear, bmm; rows per sample, or per product
+  std::int64_t count = 0;                          // bmm: products per sample
+  std::int64_t channels = 0, size = 0, filters = 0, kernel = 0, out = 0;  // conv, square
+  bool attention = false;  // of attention: one fused kernel takes the place of all of them
+  bool causal = false;     // bmm of scores
+};
+
 struct Layer {
   std::string name;
+  LayerOp op;
   KernelClass kernel = KernelClass::Memory;
   std::vector<TensorIndex> tensors;  // in arrival order
   LayerCost forward;
@@ -94,6 +106,8 @@ struct Workload {
   std::vector<TensorIndex> arrival;
   StepTimes times;            // captured, or filled by predict's roofline
   std::vector<Layer> layers;  // described
+  bool channels_last = false;    // described: memory format of images; otherwise NCHW
+  bool fused_attention = false;  // described: scaled_dot_product_attention instead of its parts
   Bytes gradient_bytes() const;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/predict/layer_time.h"
+
 namespace ddpsim::predict {
 namespace {
 
@@ -36,6 +38,18 @@ Duration layer_time(const Workload& w, const Profile& p, Level level, KernelClas
 Duration host_time(const Profile& p, Level level, Duration d) {
   if (p.host.basis == Evidence::Measured || level == Level::Mid) return d;
   return scale(d, level == Level::Low ? 1.6 : 0.7);
+}
+
+// What the host pays for a layer: a call that was measured, or a launch a kernel.
+Duration call_time(const Workload& w, const Profile& p, const Layer& l, bool backward) {
+  const LayerCost& c = backward ? l.backward : l.forward;
+  if (p.host.calls.empty() || l.op.kind.empty() || c.kernels == 0) return p.host.launch * c.kernels;
+  std::string kind = l.op.kind == "gelu" || l.op.kind == "tanh" ? "relu" : l.op.kind;
+  if (element_scale(w.precision) < 1 && (kind == "linear" || kind == "conv"))
+    kind = "linear_autocast";
+  for (const CallCost& call : p.host.calls)
+    if (call.op == kind) return backward ? call.backward : call.forward;
+  return p.host.launch * c.kernels;
 }
 
 // Multi-tensor kernels take at most this many tensors per launch (torch MultiTensorApply.cuh, 3 to 4 lists).
@@ -83,16 +97,19 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
   if (w.basis == Basis::Captured) return captured_times(w.times, level);
   StepTimes t;
   HostTimes h;
-  for (const Layer& l : w.layers) {
-    t.forward += layer_time(w, p, level, l.kernel, l.forward, 1);
-    h.forward += host_time(p, level, p.host.launch * l.forward.kernels);
+  std::vector<std::optional<LayerTime>> measured(w.layers.size());
+  if (p.costs) measured = layer_times(w, p, level);
+  for (std::size_t i = 0; i < w.layers.size(); ++i) {
+    const Layer& l = w.layers[i];
+    t.forward += measured[i] ? measured[i]->forward : layer_time(w, p, level, l.kernel, l.forward, 1);
+    h.forward += host_time(p, level, call_time(w, p, l, false));
   }
   t.ready.reserve(w.arrival.size());
   h.ready.reserve(w.arrival.size());
   for (std::size_t i = w.layers.size(); i-- > 0;) {
     const Layer& l = w.layers[i];
-    t.backward += layer_time(w, p, level, l.kernel, l.backward, 2);
-    h.backward += host_time(p, level, p.host.launch * l.backward.kernels);
+    t.backward += measured[i] ? measured[i]->backward : layer_time(w, p, level, l.kernel, l.backward, 2);
+    h.backward += host_time(p, level, call_time(w, p, l, true));
     t.ready.insert(t.ready.end(), l.tensors.size(), t.backward);
     h.ready.insert(h.ready.end(), l.tensors.size(), h.backward);
   }
@@ -100,6 +117,8 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
   for (const Tensor& tensor : w.tensors) elements += static_cast<double>(tensor.elements());
   std::int64_t kernels = optimizer_kernels(w);
   t.optimizer = std::max(p.memory.kernel * kernels, Duration{ceil_ps(elements * optimizer_bytes_per_element(w.optimizer), memory_rate(p, level))});
+  if (p.costs)
+    if (std::optional<Duration> d = optimizer_time(w, p, level)) t.optimizer = *d;
   h.optimizer = host_time(p, level, p.host.launch * kernels);
   if (p.kind == DeviceKind::Gpu) t.host = std::move(h);
   return t;

@@ -32,7 +32,7 @@ Workload one_layer(KernelClass k, LayerCost forward, LayerCost backward = {}) {
   w.batch = 10;
   w.tensors = {{"p", {1000}, DType::Float32}};
   w.arrival = {0};
-  w.layers = {{"l", k, {0}, forward, backward}};
+  w.layers = {{"l", {}, k, {0}, forward, backward}};
   return w;
 }
 std::int64_t forward_ps(const Workload& w, Level level = Level::Mid) {

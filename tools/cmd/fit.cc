@@ -8,6 +8,7 @@
 
 #include "calib/fit/fit.h"
 #include "calib/fit/kernels.h"
+#include "calib/fit/operators.h"
 #include "sim/analysis/compare.h"
 #include "tools/cmd/collectives.h"
 #include "tools/cmd/executed.h"
@@ -21,6 +22,9 @@ struct Flags {
   std::string name = "testbed";
   std::string backend = "tcp";
   std::string split = "fit";
+  bool without_noisy = false;
+  std::string against;       // folder of another GPU's Runs
+  std::string against_base;
   OutputFlags output;
 };
 
@@ -58,26 +62,89 @@ Profile base_of(const Terminal& t, const Flags& flags) {
   return io::read_profile(io::parse_json(io::read_file(path), path), path);
 }
 
-// Kernels of one GPU: Runs of samples, without a scenario.
-void fit_gpu(Terminal& t, const Flags& flags) {
+// Does a fit of kernels read it? Runs of ddpsim's own bench, and of PyTorch's operators.
+bool of_kernels(const Run& run) {
+  if (run.kind != RunKind::Measured) return false;
+  if (run.origin.backend == "cuda") return true;
+  return std::any_of(run.samples.begin(), run.samples.end(), [](const Sample& s) {
+    return s.op.rfind("torch/", 0) == 0 || s.op.rfind("torch_host/", 0) == 0;
+  });
+}
+
+// Runs of one GPU's kernels, none of them noisy.
+std::deque<Run> kernel_runs(Terminal& t, const Flags& flags, const std::string& folder) {
   std::deque<Run> runs;
-  for (const std::string& file : run_files(flags.runs)) {
+  auto name = [](const Run& r) { return r.origin.gpu.substr(0, r.origin.gpu.find(" (")); };
+  for (const std::string& file : run_files(folder)) {
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
-    if (run.kind != RunKind::Measured || run.origin.backend != "cuda") continue;
-    if (!runs.empty() && run.origin.gpu != runs.front().origin.gpu)
-      throw InputError{file, "is of another GPU (" + run.origin.gpu + ") than the Runs before it (" + runs.front().origin.gpu + "); fit them one by one"};
+    if (!of_kernels(run)) continue;
+    if (!runs.empty() && name(run) != name(runs.front()))
+      throw InputError{file, "is of another GPU (" + run.origin.gpu + ") than the Runs before it (" +
+                                 runs.front().origin.gpu + "); fit them one by one"};
+    if (flags.without_noisy && run.quality.verdict == Verdict::Noisy) {
+      std::string why = run.quality.reasons.empty() ? "noisy" : run.quality.reasons.front();
+      t.err << "ddpsim: left out: " << file << ": " << why << "\n";
+      continue;
+    }
     runs.push_back(std::move(run));
   }
-  std::vector<const Run*> all;
-  for (const Run& run : runs) all.push_back(&run);
+  return runs;
+}
+
+std::vector<const Run*> pointers(const std::deque<Run>& runs) {
+  std::vector<const Run*> out;
+  for (const Run& run : runs) out.push_back(&run);
+  return out;
+}
+
+std::string kernel_table(const std::vector<KernelResidual>& rows, const char* fitted) {
+  std::string out;
+  for (const KernelResidual& r : rows)
+    out += fmt::format("{:<14} {:<9} {:>6} {:>10.2e} {:>10.2e} {:>7.2f}% {:>7.2f}%\n", r.kernel,
+                       r.held_out ? "held out" : fitted, r.points, r.least, r.most,
+                       100 * r.median_error, 100 * r.p90_error);
+  return out;
+}
+
+// How far this fit is off a GPU that it has not seen, and of which it knows the datasheet.
+std::string stranger_table(Terminal& t, const Flags& flags, const KernelCosts& costs,
+                           const Profile& base) {
+  Flags other = flags;
+  other.base = flags.against_base;
+  Profile to = base_of(t, other);
+  std::deque<Run> runs = kernel_runs(t, flags, flags.against);
+  std::vector<const Run*> all = pointers(runs);
+  if (std::string why = calib::refused(to, all); !why.empty())
+    throw InputError{"--against " + flags.against, why};
+  int sms = 0;
+  for (const Run* run : all) sms = std::max(sms, calib::gpu_size(run->origin.gpu).sms);
+  KernelCosts there = calib::carried_over(costs, base, to, sms);
+  return "\n" + flags.against + ", of which nothing was fitted: these constants with " + to.name +
+         "'s rates\n" + kernel_table(calib::judge_operators(there, all), "");
+}
+
+// Kernels of one GPU: Runs of samples, without a scenario.
+void fit_gpu(Terminal& t, const Flags& flags) {
+  std::deque<Run> runs = kernel_runs(t, flags, flags.runs);
+  std::vector<const Run*> all = pointers(runs);
   Profile base = base_of(t, flags);
-  if (base.kind != DeviceKind::Gpu) throw InputError{"--base " + flags.base, "is a profile of CPUs; --backend cuda needs one of a GPU"};
+  if (base.kind != DeviceKind::Gpu)
+    throw InputError{"--base " + flags.base,
+                     "is a profile of CPUs; --backend cuda needs one of a GPU"};
+  if (flags.against.empty() != flags.against_base.empty())
+    throw InputError{"--against", "needs --against-base, the datasheet profile of that GPU"};
+  if (std::string why = calib::refused(base, all); !why.empty())
+    throw InputError{"--runs " + flags.runs,
+                     why + (why.find("noisy") == why.npos ? "" : " (--without-noisy does)")};
   calib::KernelFit f = calib::fit_kernels(base, flags.name, all);
   f.profile.hardware = runs.front().origin.gpu;
-  std::string table = fmt::format("{:<12} {:<9} {:>6} {:>10} {:>10} {:>8} {:>8}\n", "kernel", "shapes", "points", "least", "most", "median", "p90");
-  for (const KernelResidual& r : f.profile.kernels)
-    table += fmt::format("{:<12} {:<9} {:>6} {:>10.2e} {:>10.2e} {:>7.2f}% {:>7.2f}%\n", r.kernel, r.held_out ? "held out" : "fitted", r.points, r.least, r.most, 100 * r.median_error, 100 * r.p90_error);
+  std::string table = fmt::format("{:<14} {:<9} {:>6} {:>10} {:>10} {:>8} {:>8}\n", "kernel",
+                                  "shapes", "points", "least", "most", "median", "p90");
+  table += kernel_table(f.profile.kernels, "fitted");
   for (const std::string& note : f.notes) table += note + "\n";
+  table += "1 machine: what another of this kind does was not measured\n";
+  if (!flags.against.empty() && f.profile.costs)
+    table += stranger_table(t, flags, *f.profile.costs, base);
   write_fit(t, flags, io::write_profile(f.profile, {}).dump(1) + "\n", table);
 }
 
@@ -169,6 +236,9 @@ void add_fit(CLI::App& app, Terminal& t) {
   c->add_option("--name", flags->name, "name of the new profile (default testbed)");
   c->add_option("--backend", flags->backend, "whose Runs: tcp (default), torch, cuda: a GPU's kernels, or nccl-tests: imported tables of NCCL's collectives (for both --base names the datasheet profile of that GPU)");
   c->add_option("--split", flags->split, "executed steps of this split are used (default fit)");
+  c->add_flag("--without-noisy", flags->without_noisy, "cuda: leave noisy Runs out (otherwise they are refused)");
+  c->add_option("--against", flags->against, "cuda: folder of another GPU's Runs; prints how far this fit is off them, with only the datasheet's rates changed");
+  c->add_option("--against-base", flags->against_base, "the datasheet profile of that GPU");
   add_output_flags(*c, flags->output, {"table", "json"});
   c->callback([&t, flags] {
     if (flags->runs.empty()) flags->runs = home_of(t).path() + (flags->backend == "nccl-tests" ? "/calib/published" : "/calib/runs");

@@ -262,6 +262,15 @@ std::string stored_name(const std::string& name, std::uint64_t hash) {
 
 }  // namespace
 
+// What a layer computes says what its costs say in another way (validate() holds them together), and
+// is no part of a question's hash: questions of before it was said keep theirs.
+static std::string hashed_workload(Json document) {
+  if (document.is_object() && document.contains("layers") && document["layers"].is_array())
+    for (Json& layer : document["layers"])
+      if (layer.is_object()) layer.erase("op");
+  return document.dump();
+}
+
 Loaded load(const Terminal& t, const QuestionFlags& flags) {
   Loader loader(t, flags);
   Asked asked = loader.ask({});
@@ -279,10 +288,11 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   plan_and_ranks["ranks"] = out.scenario.ranks;
   std::string workload_text = asked.workload->document.dump();
   const Json& cluster = asked.hardware->document;
-  for (const std::string& text : {workload_text, cluster.dump(), plan_and_ranks.dump()}) hash = fnv1a(hash, text);
+  std::string hashed = hashed_workload(asked.workload->document);
+  for (const std::string& text : {hashed, cluster.dump(), plan_and_ranks.dump()}) hash = fnv1a(hash, text);
   out.workload_text = workload_text;
   out.workload_file = asked.workload->file;
-  out.workload_hash = fmt::format("{:016x}", fnv1a(kOffset, workload_text));
+  out.workload_hash = fmt::format("{:016x}", fnv1a(kOffset, hashed));
   // The whole question but the profile, in one document that stands alone but for shipped workloads.
   out.document = plan_and_ranks;
   out.documents = {asked.document, asked.workload->document, cluster, asked.hardware->profile_document};

@@ -73,6 +73,7 @@ class Layer:
     tensors: tuple[str, ...]  # in arrival order
     forward: Cost
     backward: Cost
+    op: dict[str, object]  # what it computes; beside what that costs
 
 
 @dataclass
@@ -88,6 +89,7 @@ class Model:
     buffers: list[Tensor] = field(default_factory=list)
     layers: list[Layer] = field(default_factory=list)
     in_gradient: bool = False  # does the next layer's input need a gradient?
+    in_attention: bool = False  # are the next layers what a fused attention replaces?
 
     # --- registration
 
@@ -98,8 +100,13 @@ class Model:
     def buffer(self, name: str, dtype: str, *shape: int) -> None:
         self.buffers.append(Tensor(name, shape, dtype))
 
-    def layer(self, name: str, kind: str, forward: Cost, backward: Cost, tensors: Sequence[str] = ()) -> None:
-        self.layers.append(Layer(name, kind, tuple(tensors), forward, backward))
+    def layer(
+        self, name: str, kind: str, forward: Cost, backward: Cost, tensors: Sequence[str] = (), op: str | dict[str, object] = ""
+    ) -> None:
+        says: dict[str, object] = {"kind": op} if isinstance(op, str) else dict(op)
+        if self.in_attention:
+            says["attention"] = True
+        self.layers.append(Layer(name, kind, tuple(tensors), forward, backward, says if says.get("kind") else {}))
 
     # --- layers with weights
 
@@ -114,7 +121,8 @@ class Model:
         weights = F32 * (weight + (c_out if bias else 0))
         x, y = F32 * c_in * size_in**2, F32 * c_out * size_out**2
         flops = 2 * weight * size_out**2
-        self.matrix(name, "conv", tensors, flops, x, y, weights, F32 * weight, bias)
+        op = {"kind": "conv", "channels": c_in, "size": size_in, "filters": c_out, "kernel": k, "out": size_out}
+        self.matrix(name, "conv", tensors, flops, x, y, weights, F32 * weight, bias, op)
 
     def linear(
         self, name: str, tokens: int, n_in: int, n_out: int, bias: bool = True, conv1d: bool = False, tied: bool = False
@@ -127,10 +135,12 @@ class Model:
             tensors = [self.parameter(f"{name}.bias", n_out), weight] if bias else [weight]
         weights = F32 * (n_in * n_out + (n_out if bias else 0))
         flops = 2 * tokens * n_in * n_out
-        self.matrix(name, "gemm", tensors, flops, F32 * tokens * n_in, F32 * tokens * n_out, weights, F32 * n_in * n_out, bias)
+        op = {"kind": "linear", "rows": tokens, "inputs": n_in, "outputs": n_out}
+        self.matrix(name, "gemm", tensors, flops, F32 * tokens * n_in, F32 * tokens * n_out, weights, F32 * n_in * n_out, bias, op)
 
     def matrix(
-        self, name: str, kind: str, tensors: Sequence[str], flops: int, x: int, y: int, weights: int, weight: int, bias: bool
+        self, name: str, kind: str, tensors: Sequence[str], flops: int, x: int, y: int, weights: int, weight: int, bias: bool,
+        op: dict[str, object],
     ) -> None:
         dgrad = 1 if self.in_gradient else 0
         self.layer(
@@ -144,6 +154,7 @@ class Model:
                 1 + dgrad + int(bias),
             ),
             tensors,
+            op,
         )
         self.in_gradient = True
 
@@ -160,6 +171,7 @@ class Model:
             Cost(0, 3 * x, F32 * 8 * c, BATCH_NORM_FORWARD_KERNELS),
             Cost(0, 5 * x, F32 * 5 * c, 1),
             tensors,
+            "batch_norm",
         )
 
     def layer_norm(self, name: str, tokens: int, hidden: int) -> None:
@@ -171,6 +183,7 @@ class Model:
             Cost(0, 2 * x + 2 * F32 * tokens, F32 * 2 * hidden, 1),
             Cost(0, 5 * x + 4 * F32 * tokens, F32 * 3 * hidden, 2),
             tensors,
+            "layer_norm",
         )
 
     def embedding(self, name: str, rows: int, hidden: int, indices: int, tied: bool = False) -> None:
@@ -183,6 +196,7 @@ class Model:
             Cost(0, I64 * indices + 2 * x, 0, 1),
             Cost(0, 6 * I64 * indices + 3 * x, w * (4 if tied else 1), EMBEDDING_SORT_BACKWARD_KERNELS + (1 if tied else 0)),
             (weight,),
+            "embedding",
         )
         self.in_gradient = True
 
@@ -196,27 +210,28 @@ class Model:
             Cost(0, 0, I64 * indices + 2 * x, 1),
             Cost(0, 0, I64 * indices + 3 * x + F32 * rows * hidden, EMBEDDING_SMALL_BACKWARD_KERNELS),
             (weight,),
+            "position_embedding",
         )
 
     # --- layers without weights; `n` = elements per sample
 
-    def memory(self, name: str, forward: int, backward: int, kernels: tuple[int, int] = (1, 1)) -> None:
+    def memory(self, name: str, forward: int, backward: int, kernels: tuple[int, int] = (1, 1), op: str = "copy") -> None:
         """Bytes per sample in each direction."""
-        self.layer(name, "memory", Cost(0, forward, 0, kernels[0]), Cost(0, backward, 0, kernels[1]))
+        self.layer(name, "memory", Cost(0, forward, 0, kernels[0]), Cost(0, backward, 0, kernels[1]), (), op)
 
     def relu(self, name: str, n: int) -> None:
-        self.memory(name, 2 * F32 * n, 3 * F32 * n)
+        self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "relu")
 
     def add(self, name: str, n: int) -> None:
         """Residual addition: read two, write one; backward hands the same gradient to both inputs."""
-        self.memory(name, 3 * F32 * n, 0, (1, 0))
+        self.memory(name, 3 * F32 * n, 0, (1, 0), "add")
 
     def fork(self, name: str, n: int, consumers: int = 2) -> None:
         """A tensor with several consumers: free in forward, their gradients are summed in backward."""
-        self.memory(name, 0, 3 * F32 * n * (consumers - 1), (0, consumers - 1))
+        self.memory(name, 0, 3 * F32 * n * (consumers - 1), (0, consumers - 1), "fork")
 
     def dropout(self, name: str, n: int) -> None:
-        self.memory(name, 9 * n, 9 * n)
+        self.memory(name, 9 * n, 9 * n, (1, 1), "dropout")
 
     def copy(self, name: str, n: int, kernels: tuple[int, int] = (1, 1)) -> None:
         self.memory(name, 2 * F32 * n, 2 * F32 * n, kernels)
@@ -224,18 +239,18 @@ class Model:
     def max_pool(self, name: str, n_in: int, n_out: int) -> None:
         """Saves int64 indices."""
         n = F32 * n_in + (F32 + I64) * n_out
-        self.memory(name, n, n)
+        self.memory(name, n, n, (1, 1), "max_pool")
 
     def avg_pool(self, name: str, n_in: int, n_out: int) -> None:
         n = F32 * (n_in + n_out)
-        self.memory(name, n, n)
+        self.memory(name, n, n, (1, 1), "avg_pool")
 
     def interpolate(self, name: str, n_in: int, n_out: int) -> None:
         """Bilinear; backward zero-fills and then adds into grad_in."""
-        self.memory(name, F32 * (n_in + n_out), F32 * (3 * n_in + n_out), (1, 2))
+        self.memory(name, F32 * (n_in + n_out), F32 * (3 * n_in + n_out), (1, 2), "interpolate")
 
     def gelu_erf(self, name: str, n: int) -> None:
-        self.memory(name, 2 * F32 * n, 3 * F32 * n)
+        self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "gelu")
 
     def gelu_tanh_composed(self, name: str, n: int) -> None:
         """Hugging Face's gelu_new, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), as eight element-wise operations.
@@ -243,14 +258,14 @@ class Model:
         Forward reads + writes: x^3 2, *c 2, x+ 3, *c 2, tanh 2, 1+ 2, 0.5x 2, product 3 = 18. Backward: product 6 (two gradients), 0.5x 2,
         tanh 3, *c 2, *c 2, x^3 7 (three operations), three uses of x summed 6 = 28.
         """
-        self.memory(name, 18 * F32 * n, 28 * F32 * n, (8, 11))
+        self.memory(name, 18 * F32 * n, 28 * F32 * n, (8, 11), "gelu_composed")
 
     def tanh(self, name: str, n: int) -> None:
-        self.memory(name, 2 * F32 * n, 3 * F32 * n)
+        self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "tanh")
 
     def softmax(self, name: str, n: int) -> None:
         """Rows of at most 1024 elements: one pass over the input."""
-        self.memory(name, 2 * F32 * n, 3 * F32 * n)
+        self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "softmax")
 
     def cross_entropy(self, name: str, rows: int, classes: int, spatial: bool = False) -> None:
         """log_softmax and nll_loss. Rows above 1024 elements are read once more for the maximum and the sum, over space twice more."""
@@ -258,11 +273,16 @@ class Model:
         n = F32 * rows * classes
         labels = I64 * rows
         # backward: zero-fill and scatter of nll_loss, then read grad (again, if long) and y, write dx
-        self.memory(name, (2 + again) * n + labels, (4 + min(again, 1)) * n + labels, (2, 3))
+        self.memory(name, (2 + again) * n + labels, (4 + min(again, 1)) * n + labels, (2, 3), "cross_entropy")
 
-    def batched_matmul(self, name: str, flops: int, a: int, b: int, c: int) -> None:
-        """c = a b, in elements per sample; backward reads dc twice, a, b and writes da, db."""
-        self.layer(name, "attention", Cost(flops, F32 * (a + b + c), 0, 1), Cost(2 * flops, F32 * 2 * (a + b + c), 0, 2))
+    def batched_matmul(self, name: str, count: int, rows: int, inputs: int, outputs: int, causal: bool = False) -> None:
+        """`count` products c (rows x outputs) = a (rows x inputs) b a sample; backward reads dc twice, a, b and writes da, db."""
+        flops = 2 * count * rows * inputs * outputs
+        elements = count * (rows * inputs + inputs * outputs + rows * outputs)
+        op: dict[str, object] = {"kind": "bmm", "count": count, "rows": rows, "inputs": inputs, "outputs": outputs}
+        if causal:
+            op["causal"] = True
+        self.layer(name, "attention", Cost(flops, F32 * elements, 0, 1), Cost(2 * flops, F32 * 2 * elements, 0, 2), (), op)
 
     # --- checks and output
 
@@ -302,6 +322,7 @@ class Model:
                 {
                     "name": x.name,
                     "class": x.kind,
+                    **({"op": x.op} if x.op else {}),
                     "tensors": [index[t] for t in x.tensors],
                     "forward": x.forward.json(),
                     "backward": x.backward.json(),
@@ -503,7 +524,7 @@ def bert(name: str, layers: int, hidden: int, heads: int, tokens: int, batch: in
     m.position_embedding(f"{e}.position_embeddings", 512, hidden, tokens)
     m.embedding(f"{e}.token_type_embeddings", 2, hidden, tokens)
     # word + type, + position (broadcast over the batch; backward sums over it)
-    m.layer(f"{e}.add", "memory", Cost(0, 5 * F32 * n, F32 * n, 2), Cost(0, F32 * n, F32 * n, 1))
+    m.layer(f"{e}.add", "memory", Cost(0, 5 * F32 * n, F32 * n, 2), Cost(0, F32 * n, F32 * n, 1), (), "add")
     m.layer_norm(f"{e}.LayerNorm", tokens, hidden)
     m.dropout(f"{e}.dropout", n)
     for i in range(layers):
@@ -512,14 +533,16 @@ def bert(name: str, layers: int, hidden: int, heads: int, tokens: int, batch: in
         m.fork(f"{p}.attention.fork", n, 4)
         for which in ("query", "key", "value"):
             m.linear(f"{a}.{which}", tokens, hidden, hidden)
+        m.in_attention = True
         m.copy(f"{a}.split_heads", 3 * n, (3, 3))
-        m.batched_matmul(f"{a}.scores", 2 * tokens**2 * hidden, n, n, scores)
+        m.batched_matmul(f"{a}.scores", heads, tokens, hidden // heads, tokens)
         m.memory(f"{a}.scale", 2 * F32 * scores, 2 * F32 * scores)
         m.memory(f"{a}.mask", 2 * F32 * scores, 0, (1, 0))  # an addition
         m.softmax(f"{a}.softmax", scores)
         m.dropout(f"{a}.dropout", scores)
-        m.batched_matmul(f"{a}.context", 2 * tokens**2 * hidden, scores, n, n)
+        m.batched_matmul(f"{a}.context", heads, tokens, tokens, hidden // heads)
         m.copy(f"{a}.merge_heads", n)
+        m.in_attention = False
         m.linear(f"{p}.attention.output.dense", tokens, hidden, hidden)
         m.dropout(f"{p}.attention.output.dropout", n)
         m.add(f"{p}.attention.output.add", n)
@@ -566,7 +589,7 @@ def gpt2_small() -> Model:
     t = "transformer"
     m.embedding(f"{t}.wte", vocabulary, hidden, tokens, tied=True)
     m.position_embedding(f"{t}.wpe", 1024, hidden, tokens)
-    m.layer(f"{t}.add", "memory", Cost(0, 2 * F32 * n, F32 * n, 1), Cost(0, F32 * n, F32 * n, 1))
+    m.layer(f"{t}.add", "memory", Cost(0, 2 * F32 * n, F32 * n, 1), Cost(0, F32 * n, F32 * n, 1), (), "add")
     m.dropout(f"{t}.drop", n)
     for i in range(layers):
         p = f"{t}.h.{i}"
@@ -574,14 +597,16 @@ def gpt2_small() -> Model:
         m.layer_norm(f"{p}.ln_1", tokens, hidden)
         a = f"{p}.attn"
         m.linear(f"{a}.c_attn", tokens, hidden, 3 * hidden, conv1d=True)
+        m.in_attention = True
         m.copy(f"{a}.split_heads", 3 * n, (3, 1))  # backward: one concatenation
-        m.batched_matmul(f"{a}.scores", 2 * tokens**2 * hidden, n, n, scores)
+        m.batched_matmul(f"{a}.scores", heads, tokens, hidden // heads, tokens, causal=True)
         m.memory(f"{a}.scale", 2 * F32 * scores, 2 * F32 * scores)
         m.memory(f"{a}.mask", 2 * F32 * scores, 2 * F32 * scores)  # where(mask, scores, minimum)
         m.softmax(f"{a}.softmax", scores)
         m.dropout(f"{a}.attn_dropout", scores)
-        m.batched_matmul(f"{a}.context", 2 * tokens**2 * hidden, scores, n, n)
+        m.batched_matmul(f"{a}.context", heads, tokens, tokens, hidden // heads)
         m.copy(f"{a}.merge_heads", n)
+        m.in_attention = False
         m.linear(f"{a}.c_proj", tokens, hidden, hidden, conv1d=True)
         m.dropout(f"{a}.resid_dropout", n)
         m.add(f"{p}.attn.add", n)

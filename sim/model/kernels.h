@@ -1,0 +1,99 @@
+// What kernels of a training step cost on a measured GPU, by class: a Profile's section `kernels`.
+// File format: sim/FORMATS.md. Equations: sim/MODEL.md, 2.5; how they are fitted: calib/fit/kernels.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/model/error.h"
+#include "sim/model/workload.h"
+#include "sim/units/units.h"
+
+namespace ddpsim {
+
+enum class Pass : std::uint8_t { Forward, DataGradient, WeightGradient };
+const char* name_of(Pass p);  // "forward", "data_gradient", "weight_gradient"
+
+// measured / predicted of shapes that the fit did not see: 80 % lie between the ends. 1 / `slow` is
+// not the pessimistic rate: a kernel takes `slow` times as long as said at the pessimistic end.
+// 0 < quick <= 1 <= slow
+struct Spread {
+  double quick = 1;
+  double slow = 1;
+};
+
+// Sides of the tiles that a product is cut into, rows and columns in either order.
+struct TileShape {
+  int longer = 0;
+  int shorter = 0;
+};
+inline constexpr std::array<TileShape, 5> kTiles{
+    TileShape{256, 128}, TileShape{128, 128}, TileShape{256, 64}, TileShape{128, 64},
+    TileShape{64, 64}};
+
+// Matrix products of one precision, or convolutions, which are computed as such.
+struct ProductCost {
+  std::string kernel;  // "gemm" or "conv"
+  Precision precision = Precision::Fp32;
+  double flops_per_s = 0;  // of all SMs, by tiles of 256 x 128, aligned
+  Duration fixed;          // of a kernel
+  Duration wave;           // of one tile on each SM, beside its operations
+  Duration split;          // of adding up the parts of a sum, beside its traffic
+  std::array<double, kTiles.size()> tile{1, 1, 1, 1, 1};  // share of the rate, by kTiles
+  // Rows of the operands begin at multiples of 8, 4 or 2 bytes only: share of the rate.
+  std::array<double, 3> unaligned{1, 1, 1};
+  std::array<double, 3> pass{1, 1, 1};  // share of the rate, by Pass: operands lie differently
+  double conversion = 0;  // conv in NCHW: traffic of conversions, as a multiple of its activations
+  Spread spread;
+};
+
+// Kernels that memory decides: fixed + traffic / (bandwidth * efficiency).
+struct MemoryCost {
+  std::string op;  // "batch_norm", "relu", ...
+  bool backward = false;
+  bool halves = false;         // its elements have two bytes
+  bool channels_last = false;  // where that makes a difference
+  Duration fixed;
+  double efficiency = 1;  // of the traffic that a described layer counts: may exceed 1
+  Spread spread;
+};
+
+// Fused attention: waves of one tile of 128 rows an SM.
+struct AttentionCost {
+  bool backward = false;
+  bool halves = false;
+  double flops_per_s = 0;
+  Duration fixed;
+  Duration wave;
+  Spread spread;
+};
+
+struct KernelCosts {
+  std::string source;  // measured; on which GPU, with which software
+  int sms = 0;
+  double bandwidth_bytes_per_s = 0;  // that large element-wise kernels reach
+  std::vector<ProductCost> products;
+  std::vector<MemoryCost> memory;
+  std::vector<AttentionCost> attention;
+};
+
+// Host time of one call of the framework, as it was measured: forward with autograd recording, and
+// the node of autograd in backward.
+struct CallCost {
+  std::string op;  // as MemoryCost::op, and "linear", "conv"
+  Duration forward;
+  Duration backward;
+};
+
+const ProductCost* find_product(const KernelCosts& k, const std::string& kernel, Precision p);
+// The nearest that was measured: of this layout, then of any; of this op, then "add" (a plain
+// element-wise kernel); nullptr if there is none.
+const MemoryCost* find_memory(const KernelCosts& k, const std::string& op, bool backward,
+                              bool halves, bool channels_last);
+const AttentionCost* find_attention(const KernelCosts& k, bool backward, bool halves);
+
+Problem validate(const KernelCosts& k);
+
+}  // namespace ddpsim

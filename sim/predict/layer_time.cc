@@ -1,0 +1,262 @@
+// A layer takes the sum of its kernels: products, casts, sums of a bias' gradient, traffic.
+#include "sim/predict/layer_time.h"
+
+#include <cmath>
+#include <string>
+
+#include "sim/predict/kernel_time.h"
+
+namespace ddpsim::predict {
+namespace {
+
+constexpr double kCast = 6;  // bytes an element: read four and write two, or the reverse
+
+double at_level(double ps, const Spread& s, Level level) {
+  return level == Level::Mid ? ps : ps * (level == Level::Low ? s.slow : s.quick);
+}
+
+// Sums kernels of one direction of one layer; !known once a kernel has no cost.
+struct Sum {
+  const KernelCosts& k;
+  Level level;
+  bool last;  // channels_last
+  double ps = 0;
+  bool known = true;
+
+  void memory(const std::string& op, bool backward, bool halves, double traffic,
+              double kernels = 1) {
+    const MemoryCost* c = find_memory(k, op, backward, halves, last);
+    if (!c) {
+      known = false;
+      return;
+    }
+    ps += at_level(memory_ps(traffic, kernels, *c, k), c->spread, level);
+  }
+  void cast(bool to_halves, double elements) {
+    memory(to_halves ? "to_bf16" : "to_fp32", false, false, kCast * elements);
+  }
+  void product(const Product& q, const ProductCost& c) {
+    ps += at_level(product_ps(q, c, k), c.spread, level);
+  }
+  void conv(const ConvShape& s, Pass pass, const ProductCost& c) {
+    ps += at_level(conv_ps(s, pass, last, c, k), c.spread, level);
+  }
+  Duration time() const { return {static_cast<std::int64_t>(std::ceil(ps))}; }
+};
+
+// Kinds that are measured as a whole, however many kernels they launch.
+bool whole(const std::string& kind) {
+  for (const char* one : {"relu", "gelu", "dropout", "softmax", "layer_norm", "batch_norm",
+                          "max_pool", "cross_entropy", "embedding"})
+    if (kind == one) return true;
+  return false;
+}
+
+std::string measured_as(const std::string& kind) {
+  if (kind == "fork") return "add_";
+  if (kind == "tanh") return "relu";
+  if (kind == "copy" || kind == "avg_pool") return "mul_scalar";
+  return kind;
+}
+
+class Walk {
+ public:
+  Walk(const Workload& w, const KernelCosts& k, Level level) : w_(w), k_(k), level_(level) {
+    bool halves = element_bytes(w.precision) == 2;
+    bool single = false;
+    for (const Tensor& t : w.tensors) single |= t.dtype == DType::Float32;
+    autocast_ = halves && single;
+    pure_ = halves && !single;
+    half_ = pure_;
+  }
+
+  std::optional<LayerTime> layer(const Layer& l) {
+    Sum forward{k_, level_, w_.channels_last};
+    Sum backward{k_, level_, w_.channels_last};
+    if (!l.op.attention) scores_seen_ = false;
+    bool said = true;
+    if (w_.fused_attention && l.op.attention)
+      fused(l, forward, backward);
+    else if (l.op.kind == "linear")
+      linear(l, forward, backward);
+    else if (l.op.kind == "conv")
+      conv(l, forward, backward);
+    else if (l.op.kind == "bmm")
+      bmm(l, forward, backward);
+    else if (!l.op.kind.empty())
+      memory(l, forward, backward);
+    else
+      said = l.forward.kernels + l.backward.kernels == 0;
+    if (!said || !forward.known || !backward.known) return std::nullopt;
+    return LayerTime{forward.time(), backward.time()};
+  }
+
+ private:
+  double batch() const { return static_cast<double>(w_.batch); }
+  bool halves() const { return autocast_ || pure_; }
+
+  // Under autocast what is read, and the weights, are cast; the gradients on their way back.
+  void casts(const Layer& l, double inputs, double weights, double bias, Sum& forward,
+             Sum& backward) {
+    if (!autocast_) return;
+    bool first = l.backward.flops_per_sample < 1.5 * l.forward.flops_per_sample;
+    if (!half_) forward.cast(true, inputs);
+    if (!half_ && !first) backward.cast(false, inputs);
+    for (double elements : {weights, bias})
+      if (elements > 0) forward.cast(true, elements), backward.cast(false, elements);
+  }
+
+  void linear(const Layer& l, Sum& forward, Sum& backward) {
+    const LayerOp& op = l.op;
+    const ProductCost* c = find_product(k_, "gemm", w_.precision);
+    if (!c) {
+      forward.known = false;
+      return;
+    }
+    std::int64_t rows = w_.batch * op.rows;
+    auto in = static_cast<double>(op.inputs);
+    auto out = static_cast<double>(op.outputs);
+    bool data = l.backward.flops_per_sample > 1.5 * l.forward.flops_per_sample;
+    bool bias = l.backward.kernels > (data ? 2 : 1);
+    casts(l, static_cast<double>(rows) * in, in * out, bias ? out : 0, forward, backward);
+    auto product = [&](Pass pass) {
+      return linear_product(rows, op.inputs, op.outputs, pass, w_.precision);
+    };
+    forward.product(product(Pass::Forward), *c);
+    if (data) backward.product(product(Pass::DataGradient), *c);
+    backward.product(product(Pass::WeightGradient), *c);
+    if (bias)
+      backward.memory("sum", false, halves(),
+                      static_cast<double>(rows) * out * element_bytes(w_.precision));
+    half_ = halves();
+  }
+
+  void conv(const Layer& l, Sum& forward, Sum& backward) {
+    const LayerOp& op = l.op;
+    // torch.backends.cudnn.allow_tf32 is True by default: convolutions of fp32 run in TF32.
+    const ProductCost* tf32 = find_product(k_, "conv", Precision::Tf32);
+    const ProductCost* c =
+        w_.precision == Precision::Fp32 && tf32 ? tf32 : find_product(k_, "conv", w_.precision);
+    if (!c) {
+      forward.known = false;
+      return;
+    }
+    ConvShape s{w_.batch, op.channels, op.size, op.filters, op.kernel, op.out};
+    bool data = l.backward.flops_per_sample > 1.5 * l.forward.flops_per_sample;
+    bool bias = l.backward.kernels > (data ? 2 : 1);
+    auto image = batch() * static_cast<double>(op.channels * op.size * op.size);
+    auto result = batch() * static_cast<double>(op.filters * op.out * op.out);
+    casts(l, image, static_cast<double>(op.channels * op.filters * op.kernel * op.kernel),
+          bias ? static_cast<double>(op.filters) : 0, forward, backward);
+    forward.conv(s, Pass::Forward, *c);
+    if (data) backward.conv(s, Pass::DataGradient, *c);
+    backward.conv(s, Pass::WeightGradient, *c);
+    double bytes = result * element_bytes(w_.precision);
+    if (bias) {  // a kernel of its own adds it; its gradient is a sum over all pixels
+      forward.memory("add_", false, halves(), 2 * bytes);
+      backward.memory("sum", false, halves(), bytes);
+    }
+    half_ = halves();
+  }
+
+  void bmm(const Layer& l, Sum& forward, Sum& backward) {
+    const LayerOp& op = l.op;
+    const ProductCost* c = find_product(k_, "gemm", w_.precision);
+    if (!c) {
+      forward.known = false;
+      return;
+    }
+    double products = batch() * static_cast<double>(op.count);
+    if (autocast_ && !half_) {
+      double inputs = products * static_cast<double>(op.rows * op.inputs);
+      forward.cast(true, inputs), backward.cast(false, inputs);
+    }
+    for (Pass pass : {Pass::Forward, Pass::DataGradient, Pass::WeightGradient}) {
+      Product q = linear_product(op.rows, op.inputs, op.outputs, pass, w_.precision);
+      q.count = products;
+      q.bytes *= products;
+      (pass == Pass::Forward ? forward : backward).product(q, *c);
+    }
+    half_ = halves();
+  }
+
+  // One kernel in each direction, where the first product of the group stands.
+  void fused(const Layer& l, Sum& forward, Sum& backward) {
+    if (l.op.kind != "bmm" || scores_seen_) return;
+    scores_seen_ = true;
+    AttentionShape shape{w_.batch, l.op.count, l.op.rows, l.op.inputs, l.op.causal};
+    for (bool back : {false, true}) {
+      Sum& sum = back ? backward : forward;
+      if (const AttentionCost* c = find_attention(k_, back, halves()))
+        sum.ps += at_level(attention_ps(shape, *c, k_), c->spread, level_);
+      else
+        sum.known = false;
+    }
+    half_ = halves();
+  }
+
+  void memory(const Layer& l, Sum& forward, Sum& backward) {
+    const std::string& kind = l.op.kind;
+    bool table = kind == "embedding" || kind == "position_embedding";
+    bool single = table || kind == "layer_norm" || kind == "softmax" || kind == "cross_entropy" ||
+                  kind == "gelu_composed";
+    bool half = half_;
+    if (autocast_ && kind == "add") half = half_ && !wide_;
+    if (autocast_ && single) half = false;
+    double elements = l.forward.bytes_per_sample * batch() / (kind == "add" ? 12 : 8);
+    if (autocast_ && half_ && !half && !table) {
+      // A sum casts in its own kernel; the gradient is cast in another.
+      if (kind != "add") forward.cast(false, elements);
+      backward.cast(true, elements);
+    }
+    traffic(l, l.forward, false, half, forward);
+    traffic(l, l.backward, true, half, backward);
+    half_ = half;
+    wide_ |= table || kind == "layer_norm";
+  }
+
+  void traffic(const Layer& l, const LayerCost& c, bool back, bool half, Sum& sum) const {
+    if (c.kernels == 0) return;
+    double bytes = c.bytes_per_sample * batch() * (half ? 0.5 : 1.0) + c.bytes_fixed;
+    sum.memory(measured_as(l.op.kind), back, half, bytes,
+               whole(l.op.kind) ? 1.0 : static_cast<double>(c.kernels));
+  }
+
+  const Workload& w_;
+  const KernelCosts& k_;
+  Level level_;
+  bool autocast_ = false;
+  bool pure_ = false;
+  bool half_ = false;  // what the next layer reads has two bytes an element
+  bool wide_ = false;  // the sums of residuals have four
+  bool scores_seen_ = false;
+};
+
+}  // namespace
+
+std::vector<std::optional<LayerTime>> layer_times(const Workload& w, const Profile& p,
+                                                  Level level) {
+  Walk walk(w, *p.costs, level);
+  std::vector<std::optional<LayerTime>> out;
+  out.reserve(w.layers.size());
+  for (const Layer& l : w.layers) out.push_back(walk.layer(l));
+  return out;
+}
+
+std::optional<Duration> optimizer_time(const Workload& w, const Profile& p, Level level) {
+  const Optimizer& o = w.optimizer;
+  std::string name = o.kind == Optimizer::Kind::AdamW  ? "adamw"
+                     : o.kind == Optimizer::Kind::Adam ? "adam"
+                     : o.momentum                      ? "sgd_momentum"
+                                                       : "sgd";
+  name += o.fused ? "_fused" : "_foreach";
+  const MemoryCost* c = find_memory(*p.costs, name, false, false, false);
+  if (!c || c->op != name) return std::nullopt;
+  double elements = 0;
+  for (const Tensor& t : w.tensors) elements += static_cast<double>(t.elements());
+  double launches = optimizer_launches(o, static_cast<double>(w.tensors.size()), elements);
+  double ps = memory_ps(elements * optimizer_bytes_per_element(o), launches, *c, *p.costs);
+  return Duration{static_cast<std::int64_t>(std::ceil(at_level(ps, c->spread, level)))};
+}
+
+}  // namespace ddpsim::predict

@@ -1,0 +1,30 @@
+// Device time of a described workload's layers by a Profile's `kernels` (sim/model/kernels.h).
+//
+// Half precision is autocast's, as people train: parameters of four bytes are cast in every step,
+// and so is what an operator of half precision reads from one of single precision, and the gradient
+// on its way back. Products, convolutions and attention are halves; layer_norm, softmax,
+// cross_entropy and pow are single (torch/amp/autocast_mode, CUDA op lists); the others take the
+// type of what they read, and a sum of both is single.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "sim/model/profile.h"
+#include "sim/model/workload.h"
+
+namespace ddpsim::predict {
+
+struct LayerTime {
+  Duration forward;
+  Duration backward;
+};
+
+// One entry a layer, in order; nullopt where the layer does not say what it computes, or nothing of
+// that kind was measured. REQUIRES: p.costs, w described.
+std::vector<std::optional<LayerTime>> layer_times(const Workload& w, const Profile& p, Level level);
+
+// nullopt: not measured. REQUIRES: p.costs.
+std::optional<Duration> optimizer_time(const Workload& w, const Profile& p, Level level);
+
+}  // namespace ddpsim::predict
