@@ -43,15 +43,15 @@ const ProductCost* find_product(const KernelCosts& k, const std::string& kernel,
 
 const MemoryCost* find_memory(const KernelCosts& k, const std::string& op, bool backward,
                               bool halves, bool channels_last) {
-  for (const std::string& name : {op, std::string("add")})
-    for (bool last : {channels_last, !channels_last})
-      for (bool pass : {backward, false}) {
-        if (name == op && pass != backward) continue;
-        for (const MemoryCost& c : k.memory)
-          if (c.op == name && c.backward == pass && c.halves == halves && c.channels_last == last)
-            return &c;
-      }
-  return nullptr;
+  auto find = [&](const std::string& name, bool pass, bool last) -> const MemoryCost* {
+    for (const MemoryCost& c : k.memory)
+      if (c.op == name && c.backward == pass && c.halves == halves && c.channels_last == last)
+        return &c;
+    return nullptr;
+  };
+  for (bool last : {channels_last, !channels_last})
+    if (const MemoryCost* c = find(op, backward, last)) return c;
+  return find("add", false, false);
 }
 
 const AttentionCost* find_attention(const KernelCosts& k, bool backward, bool halves) {

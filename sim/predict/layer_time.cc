@@ -9,7 +9,8 @@
 namespace ddpsim::predict {
 namespace {
 
-constexpr double kCast = 6;  // bytes an element: read four and write two, or the reverse
+constexpr double kBenchChannels = 256;  // of tools/python/ddpsim_ops.py's batch_norm
+constexpr double kCast = 6;             // bytes an element: read four and write two, or the reverse
 
 double at_level(double ps, const Spread& s, Level level) {
   return level == Level::Mid ? ps : ps * (level == Level::Low ? s.slow : s.quick);
@@ -47,7 +48,7 @@ struct Sum {
 // Kinds that are measured as a whole, however many kernels they launch.
 bool whole(const std::string& kind) {
   for (const char* one : {"relu", "gelu", "dropout", "softmax", "layer_norm", "batch_norm",
-                          "max_pool", "cross_entropy", "embedding"})
+                          "max_pool", "cross_entropy", "cross_entropy_single", "embedding"})
     if (kind == one) return true;
   return false;
 }
@@ -55,6 +56,7 @@ bool whole(const std::string& kind) {
 std::string measured_as(const std::string& kind) {
   if (kind == "fork") return "add_";
   if (kind == "tanh") return "relu";
+  if (kind == "cross_entropy_single") return "cross_entropy";
   if (kind == "copy" || kind == "avg_pool") return "mul_scalar";
   return kind;
 }
@@ -195,19 +197,33 @@ class Walk {
     half_ = halves();
   }
 
+  // Elements of what a layer reads, by the traffic that is counted for each.
+  double elements(const Layer& l) const {
+    double bytes = l.op.kind == "add" ? 12 : l.op.kind == "gelu_composed" ? 72 : 8;
+    return l.forward.bytes_per_sample * batch() / bytes;
+  }
+
+  // Batch normalisation in NCHW gives each channel to one block (cuDNN's 1C11, PyTorch's
+  // batch_norm_collect_statistics): 64 channels keep 64 SMs busy. How much longer than with the
+  // channels of the bench.
+  double few_channels(const Layer& l) const {
+    if (w_.channels_last || l.op.kind != "batch_norm" || l.tensors.empty()) return 1;
+    auto idle = [&](double channels) { return std::ceil(channels / k_.sms) * k_.sms / channels; };
+    return idle(static_cast<double>(w_.tensors[l.tensors[0]].elements())) / idle(kBenchChannels);
+  }
+
   void memory(const Layer& l, Sum& forward, Sum& backward) {
     const std::string& kind = l.op.kind;
     bool table = kind == "embedding" || kind == "position_embedding";
-    bool single = table || kind == "layer_norm" || kind == "softmax" || kind == "cross_entropy" ||
-                  kind == "gelu_composed";
+    bool single = table || kind == "layer_norm" || kind == "softmax" ||
+                  kind == "cross_entropy_single" || kind == "gelu_composed";
     bool half = half_;
     if (autocast_ && kind == "add") half = half_ && !wide_;
     if (autocast_ && single) half = false;
-    double elements = l.forward.bytes_per_sample * batch() / (kind == "add" ? 12 : 8);
     if (autocast_ && half_ && !half && !table) {
       // A sum casts in its own kernel; the gradient is cast in another.
-      if (kind != "add") forward.cast(false, elements);
-      backward.cast(true, elements);
+      if (kind != "add") forward.cast(false, elements(l));
+      backward.cast(true, elements(l));
     }
     traffic(l, l.forward, false, half, forward);
     traffic(l, l.backward, true, half, backward);
@@ -218,7 +234,7 @@ class Walk {
   void traffic(const Layer& l, const LayerCost& c, bool back, bool half, Sum& sum) const {
     if (c.kernels == 0) return;
     double bytes = c.bytes_per_sample * batch() * (half ? 0.5 : 1.0) + c.bytes_fixed;
-    sum.memory(measured_as(l.op.kind), back, half, bytes,
+    sum.memory(measured_as(l.op.kind), back, half, bytes * few_channels(l),
                whole(l.op.kind) ? 1.0 : static_cast<double>(c.kernels));
   }
 

@@ -2,9 +2,10 @@
 //
 // Half precision is autocast's, as people train: parameters of four bytes are cast in every step,
 // and so is what an operator of half precision reads from one of single precision, and the gradient
-// on its way back. Products, convolutions and attention are halves; layer_norm, softmax,
-// cross_entropy and pow are single (torch/amp/autocast_mode, CUDA op lists); the others take the
-// type of what they read, and a sum of both is single.
+// on its way back. Products, convolutions and attention are halves; layer_norm, softmax and pow are
+// single (torch/amp/autocast_mode, CUDA op lists); the others take the type of what they read
+// (cross_entropy's kernels too, in the captures of PyTorch 2.11, unless the model casts its logits:
+// cross_entropy_single), and a sum of both is single.
 #pragma once
 
 #include <optional>

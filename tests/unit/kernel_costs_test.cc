@@ -200,6 +200,35 @@ TEST(LayerTime, HalvesAreNotCastAgain) {
   EXPECT_EQ(times[1]->forward.ps - without[1]->forward.ps, 2'000'000 + 6 * 1024 * 1024);
 }
 
+// A block a channel: 64 channels leave SMs of 100 idle, 256 (the bench's) need three waves.
+TEST(LayerTime, BatchNormalisationOfFewChannelsLeavesSmsIdle) {
+  Profile p = measured();
+  p.costs->memory.push_back({"batch_norm", false, false, false, {}, 1, {}});
+  p.costs->memory.push_back({"batch_norm", true, false, false, {}, 1, {}});
+  auto forward = [&](std::int64_t channels, bool last) {
+    Layer l;
+    l.op.kind = "batch_norm";
+    l.forward = {0, 12e6, 0, 1};
+    l.backward = {0, 20e6, 0, 1};
+    Workload w = described({l}, Precision::Fp32);
+    w.tensors[0].shape = {channels};
+    w.channels_last = last;
+    return static_cast<double>(predict::layer_times(w, p, Level::Mid)[0]->forward.ps);
+  };
+  EXPECT_NEAR(forward(64, false) / forward(256, false), (100.0 / 64) / (300.0 / 256), 1e-6);
+  EXPECT_EQ(forward(64, true), forward(256, true));
+}
+
+// What was not measured is priced as a plain element-wise kernel, of as many bytes.
+TEST(LayerTime, TheNearestThatWasMeasured) {
+  KernelCosts k = costs();
+  EXPECT_EQ(find_memory(k, "layer_norm", true, false, true)->efficiency, 0.25) << "any layout";
+  EXPECT_EQ(find_memory(k, "add", true, true, false)->op, "add");
+  EXPECT_EQ(find_memory(k, "swish", true, true, true)->op, "add");
+  k.memory.clear();
+  EXPECT_EQ(find_memory(k, "add", false, false, false), nullptr);
+}
+
 TEST(LayerTime, TheIntervalIsTheHeldOutSpread) {
   Profile p = measured();
   Workload w = described({norm(1 << 20)}, Precision::Fp32);

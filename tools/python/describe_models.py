@@ -267,13 +267,13 @@ class Model:
         """Rows of at most 1024 elements: one pass over the input."""
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "softmax")
 
-    def cross_entropy(self, name: str, rows: int, classes: int, spatial: bool = False) -> None:
-        """log_softmax and nll_loss. Rows above 1024 elements are read once more for the maximum and the sum, over space twice more."""
+    def cross_entropy(self, name: str, rows: int, classes: int, spatial: bool = False, single: bool = False) -> None:
+        """log_softmax and nll_loss; single: the model casts its logits to fp32. Rows above 1024 elements are read once more for the maximum and the sum, over space twice more."""
         again = 2 if spatial else 1 if classes > 1024 else 0
         n = F32 * rows * classes
         labels = I64 * rows
         # backward: zero-fill and scatter of nll_loss, then read grad (again, if long) and y, write dx
-        self.memory(name, (2 + again) * n + labels, (4 + min(again, 1)) * n + labels, (2, 3), "cross_entropy")
+        self.memory(name, (2 + again) * n + labels, (4 + min(again, 1)) * n + labels, (2, 3), "cross_entropy_single" if single else "cross_entropy")
 
     def batched_matmul(self, name: str, count: int, rows: int, inputs: int, outputs: int, causal: bool = False) -> None:
         """`count` products c (rows x outputs) = a (rows x inputs) b a sample; backward reads dc twice, a, b and writes da, db."""
@@ -619,7 +619,7 @@ def gpt2_small() -> Model:
         m.add(f"{p}.mlp.add", n)
     m.layer_norm(f"{t}.ln_f", tokens, hidden)
     m.linear("lm_head", tokens, hidden, vocabulary, bias=False, tied=True)
-    m.cross_entropy("loss", tokens, vocabulary)
+    m.cross_entropy("loss", tokens, vocabulary, single=True)
     return m
 
 

@@ -145,7 +145,18 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const vo
   double flops = 2.0 * static_cast<double>(z.rows) * static_cast<double>(z.columns) *
                  static_cast<double>(y.rows);
   double moved = static_cast<double>(bytes(x) + bytes(y) + bytes(z));
-  fake::work(s, fake::Kind::Product, fake::product_us(flops, rate(o, x), moved));
+  double us = fake::product_us(flops, rate(o, x), moved);
+  if (fake::planted().form > 1) {
+    // Rows of the operands, as they lie in memory: of n and k elements.
+    std::int64_t n = static_cast<std::int64_t>(z.rows) * element(z.type);
+    std::int64_t k = static_cast<std::int64_t>(y.rows) * element(y.type);
+    int aligned = 2;
+    for (int by : {4, 8})
+      if (n % by == 0 && k % by == 0) aligned = by;
+    us = fake::tiled_us(static_cast<double>(z.columns), static_cast<double>(z.rows),
+                        static_cast<double>(y.rows), rate(o, x), moved, aligned);
+  }
+  fake::work(s, fake::Kind::Product, us);
   return CUBLAS_STATUS_SUCCESS;
 }
 

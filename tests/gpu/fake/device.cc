@@ -21,6 +21,7 @@ namespace {
 constexpr std::int64_t kReadClockPs = 40'000;  // what a look at the clock takes
 constexpr double kCold = 0.6;
 constexpr double kCapped = 0.9;
+constexpr double kSms = 132;
 
 // All processes of a run are forks of the one that loaded this library.
 struct Shared {
@@ -187,6 +188,26 @@ double product_us(double flops, double rate, double bytes) {
   if (p.power_cap > 0 || p.thermal > 0) rate *= kCapped;
   double us = flops / rate * 1e6;
   return std::max(memory_us(bytes), p.form > 0 ? p.kernel_us + us : us);
+}
+
+double tiled_us(double rows, double columns, double sum, double rate, double bytes, int aligned) {
+  const Planted& p = planted();
+  if (p.power_cap > 0 || p.thermal > 0) rate *= kCapped;
+  if (aligned < 8) rate *= aligned == 4 ? p.aligned4 : p.aligned2;
+  const double sides[][3] = {
+      {256, 128, 1}, {128, 256, 1}, {128, 128, p.tile128}, {64, 64, p.tile64}};
+  double least = 1e18;
+  for (const auto& [a, b, share] : sides)
+    for (double parts = 1; parts <= 128; parts *= 2) {
+      double tiles = std::ceil(rows / a) * std::ceil(columns / b);
+      if (parts > 1 && (sum / parts < 256 || tiles * parts > 8 * kSms)) break;
+      double each = 2 * a * b * (sum / parts) / (rate / kSms * share) * 1e6 + p.wave_us;
+      double us = std::ceil(tiles * parts / kSms) * each;
+      if (parts > 1) us += p.split_us + rows * columns * 4 * parts / p.memory_bytes_per_s * 1e6;
+      least = std::min(least, us);
+    }
+  double moved = bytes / p.memory_bytes_per_s * 1e6;
+  return p.kernel_us + std::sqrt(std::sqrt(std::pow(least, 4) + std::pow(moved, 4)));
 }
 
 bool on_device(const void* at, std::int64_t bytes) {

@@ -16,7 +16,8 @@
 namespace ddpsim::fake {
 
 struct Planted {
-  // Memory: max(kernel floor, bytes / rate), or their sum (form 1).
+  // Memory: max(kernel floor, bytes / rate), or their sum (form 1 and 2). Products: form 2 cuts
+  // them into tiles.
   double memory_bytes_per_s = 3e12;
   double kernel_us = 2.5;
   double form = 0;
@@ -28,6 +29,14 @@ struct Planted {
   double bf16 = 8e14;
   double fp16 = 7.5e14;
   double conv = 0.6;
+  // Form 2: SMs, what a wave and a sum's split take, rates of tiles of 256 x 128, 128 x 128 and
+  // 64 x 64, and of rows at multiples of 4 and 2 bytes.
+  double wave_us = 1;
+  double split_us = 4;
+  double tile128 = 0.8;
+  double tile64 = 0.4;
+  double aligned4 = 0.3;
+  double aligned2 = 0.15;
   // The host.
   double launch_us = 2.1;
   double event_us = 0.4;
@@ -82,6 +91,9 @@ std::int64_t start_on(cudaStream_t s);
 void busy_until(cudaStream_t s, std::int64_t ps);
 double memory_us(double bytes);
 double product_us(double flops, double rate, double bytes);
+// Form 2, of C (rows x columns) = A (rows x sum) B whose rows begin at multiples of `aligned`
+// bytes: tiles go to SMs wave by wave.
+double tiled_us(double rows, double columns, double sum, double rate, double bytes, int aligned);
 // Whether all of it is one allocation of the device. Else the device is in error from now on.
 bool on_device(const void* at, std::int64_t bytes);
 double core_mhz();
