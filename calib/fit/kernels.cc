@@ -178,6 +178,13 @@ void fit_interference(const std::vector<const Run*>& runs, KernelFit& out) {
                       (lost.count(true) ? "" : " (nothing memory-bound was measured)"));
 }
 
+// ", PyTorch 2.11.0 ...", of the Runs that say it.
+std::string software_of(const std::vector<const Run*>& runs) {
+  for (const Run* run : runs)
+    if (!run->origin.software.empty()) return ", " + run->origin.software;
+  return {};
+}
+
 }  // namespace
 
 KernelFit fit_kernels(const Profile& base, const std::string& name, const std::vector<const Run*>& runs) {
@@ -246,6 +253,7 @@ KernelFit fit_kernels(const Profile& base, const std::string& name, const std::v
   }
   OperatorFit operators = fit_operators(sms, runs);
   p.costs = std::move(operators.costs);
+  p.costs->source = "fitted to operators of one machine" + software_of(runs) + "; one shape in three left out";
   p.kernels = std::move(operators.residuals);
   out.notes.insert(out.notes.end(), operators.notes.begin(), operators.notes.end());
   return out;
