@@ -79,7 +79,7 @@ TEST(StepTimesOf, LayersRunForwardThenBackwardInReverse) {
   w.tensors.push_back({"q", {1000}, DType::Float32});
   w.tensors.push_back({"r", {1000}, DType::Float32});
   w.layers.push_back(
-      {"m", KernelClass::Memory, {2, 1}, {0, 0, 20e6, 1}, {0, 0, 30e6, 3}});  // 40 us, 60 us
+      {"m", {}, KernelClass::Memory, {2, 1}, {0, 0, 20e6, 1}, {0, 0, 30e6, 3}});  // 40 us, 60 us
   w.arrival = {2, 1, 0};
   ASSERT_FALSE(validate(w));
   StepTimes t = step_times(w, profile(), Level::Mid);

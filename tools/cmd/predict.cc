@@ -46,6 +46,7 @@ report::Heading heading(const Loaded& l) {
   if (auto slow = predict::slowest_rank(l.scenario))
     h.straggler = fmt::format("rank {}, which computes {:g} times as long: the others wait for it in every collective", slow->first, slow->second);
   h.captured = l.workload.basis == Basis::Captured;
+  h.kernels = !h.captured && l.profile.costs.has_value();
   bool recorded = plan.pytorch == PytorchVersion::V1_13 && backend_of(plan, l.profile.kind) == Backend::Gloo;
   h.schedule = recorded ? "schedule checked against executed PyTorch 1.13 over Gloo"
                         : fmt::format("schedule of PyTorch {} over {} from source reading, not executed (that of 1.13 over Gloo was)", name_of(plan.pytorch), name_of(backend_of(plan, l.profile.kind)));
