@@ -374,7 +374,7 @@ TEST(FitOfKernels, RefusesNoiseAndAnotherGpu) {
   Profile h200 = profile("h200-sxm.datasheet");
   ddpsim::Run run = planted(costs());
   EXPECT_EQ(calib::refused(h100, {&run}), "");
-  EXPECT_NE(calib::refused(h200, {&run}).find("name the base of that GPU"), std::string::npos);
+  EXPECT_NE(calib::refused(h200, {&run}).find("is of NVIDIA H100 80GB HBM3"), std::string::npos);
   run.origin.gpu = "a GPU (100 SMs, 143155 MiB)";  // no name: its memory tells
   EXPECT_NE(calib::refused(h100, {&run}).find("143155 MiB"), std::string::npos);
   EXPECT_EQ(calib::refused(h200, {&run}), "");
