@@ -205,7 +205,8 @@ KernelFit fit_kernels(const Profile& base, const std::string& name, const std::v
     for (const Sample& s : run->samples) {
       if (s.durations.empty()) continue;
       if (s.op == "move") moves.push_back(point(s));
-      else if (s.op == "gemm" || s.op == "conv" || linear(s)) products.push_back(point(s));
+      else if (s.op == "gemm" || s.op == "conv" || linear(s))
+        products.push_back(point(s));
     }
   int sms = 0;
   for (const Run* run : runs) sms = std::max(sms, gpu_size(run->origin.gpu).sms);
@@ -248,12 +249,14 @@ KernelFit fit_kernels(const Profile& base, const std::string& name, const std::v
                      [&](const Point& q) { return q.kernel == kernel && q.precision == precision; });
   }
   if (sms == 0) {
-    out.notes.push_back("kernels: no Run says how many SMs the GPU has; products are not fitted by tiles");
+    out.notes.push_back(
+        "kernels: no Run says how many SMs the GPU has; products are not fitted by tiles");
     return out;
   }
   OperatorFit operators = fit_operators(sms, runs);
   p.costs = std::move(operators.costs);
-  p.costs->source = "fitted to operators of one machine" + software_of(runs) + "; one shape in three left out";
+  p.costs->source =
+      "fitted to operators of one machine" + software_of(runs) + "; one shape in three left out";
   p.kernels = std::move(operators.residuals);
   out.notes.insert(out.notes.end(), operators.notes.begin(), operators.notes.end());
   return out;

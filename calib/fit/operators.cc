@@ -251,7 +251,7 @@ void fit_attention(const Points& points, OperatorFit& out) {
     descend(free, [&] {
       c.flops_per_s = rate;
       c.fixed = rounded(fixed);
-      c.wave = rounded(block);
+      c.block = rounded(block);
       double sum = 0;
       for (const AttentionPoint* q : list)
         sum += off(predict::attention_ps(q->shape, c, out.costs), q->ps);
@@ -259,7 +259,7 @@ void fit_attention(const Points& points, OperatorFit& out) {
     });
     c.flops_per_s = std::round(rate);
     c.fixed = rounded(fixed);
-    c.wave = rounded(block);
+    c.block = rounded(block);
     out.costs.attention.push_back(c);
   }
 }

@@ -12,7 +12,9 @@ bool beside(const std::string& name) {
 
 }  // namespace
 
-std::int64_t element_bytes(Precision p) { return p == Precision::Fp16 || p == Precision::Bf16 ? 2 : 4; }
+std::int64_t element_bytes(Precision p) {
+  return p == Precision::Fp16 || p == Precision::Bf16 ? 2 : 4;
+}
 
 std::vector<Gemm> gemm_shapes() {
   std::vector<Gemm> out;

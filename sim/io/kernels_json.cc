@@ -99,14 +99,14 @@ AttentionCost read_attention(const Reader& r) {
   c.halves = r.at("halves").boolean();
   c.flops_per_s = r.at("flops_per_s").number();
   c.fixed = read_ps(r, "fixed_ps");
-  c.wave = read_ps(r, "block_ps");
+  c.block = read_ps(r, "block_ps");
   if (r.has("spread")) c.spread = read_spread(r.at("spread"));
   return c;
 }
 
 OrderedJson write_attention(const AttentionCost& c) {
-  return {{"backward", c.backward}, {"halves", c.halves},    {"flops_per_s", c.flops_per_s},
-          {"fixed_ps", c.fixed.ps}, {"block_ps", c.wave.ps}, {"spread", write_spread(c.spread)}};
+  return {{"backward", c.backward}, {"halves", c.halves},     {"flops_per_s", c.flops_per_s},
+          {"fixed_ps", c.fixed.ps}, {"block_ps", c.block.ps}, {"spread", write_spread(c.spread)}};
 }
 
 }  // namespace

@@ -90,7 +90,8 @@ KernelResidual read_kernel(const Reader& r) {
 Profile read_profile(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.profile/1");
-  r.only({"schema", "name", "hardware", "kind", "compute", "memory", "host", "kernels", "transports", "interference", "reduction", "fit"});
+  r.only({"schema", "name", "hardware", "kind", "compute", "memory", "host", "kernels",
+          "transports", "interference", "reduction", "fit"});
   Profile p;
   p.name = r.at("name").text();
   p.hardware = r.at("hardware").text();
@@ -135,7 +136,8 @@ Profile read_profile(const Json& j, const std::string& file) {
   }
   if (memory.has("capacity_bytes")) p.memory.capacity = {memory.at("capacity_bytes").integer()};
   Reader host = r.at("host");
-  host.only({"basis", "source", "launch_ps", "hook_ps", "collective_launch_ps", "traverse_ps", "calls"});
+  host.only(
+      {"basis", "source", "launch_ps", "hook_ps", "collective_launch_ps", "traverse_ps", "calls"});
   p.host.basis = read_basis(host);
   p.host.source = host.at("source").text();
   p.host.launch = read_ps(host, "launch_ps");

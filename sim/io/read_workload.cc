@@ -133,7 +133,8 @@ Optimizer read_optimizer(const Reader& r) {
 Workload read_workload(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.workload/1");
-  r.only({"schema", "name", "model", "basis", "batch", "precision", "device", "source", "optimizer", "tensors", "buffers", "arrival", "times", "layers", "memory_format", "attention"});
+  r.only({"schema", "name", "model", "basis", "batch", "precision", "device", "source", "optimizer",
+          "tensors", "buffers", "arrival", "times", "layers", "memory_format", "attention"});
   Workload w;
   w.name = r.at("name").text();
   w.model = r.has("model") ? r.at("model").text() : w.name;

@@ -77,7 +77,7 @@ Problem validate(const KernelCosts& k) {
   for (std::size_t i = 0; i < k.attention.size(); ++i) {
     const AttentionCost& c = k.attention[i];
     std::string path = "/kernels/attention/" + std::to_string(i);
-    if (c.fixed.ps < 0 || c.wave.ps < 0) return {path, "times are not negative"};
+    if (c.fixed.ps < 0 || c.block.ps < 0) return {path, "times are not negative"};
     if (!(c.flops_per_s >= 1e6 && c.flops_per_s < 1e20))
       return {path + "/flops_per_s", "a rate of a million to 10^20 operations a second"};
     if (!ordered(c.spread)) return {path + "/spread", "0 < quick <= 1 <= slow"};

@@ -1,5 +1,6 @@
 // What kernels of a training step cost on a measured GPU, by class: a Profile's section `kernels`.
-// File format: sim/FORMATS.md. Equations: sim/MODEL.md, 2.5; how they are fitted: calib/fit/kernels.h.
+// File format: sim/FORMATS.md. Equations: sim/MODEL.md, 2.5; how they are fitted:
+// calib/fit/kernels.h.
 #pragma once
 
 #include <array>
@@ -16,9 +17,9 @@ namespace ddpsim {
 enum class Pass : std::uint8_t { Forward, DataGradient, WeightGradient };
 const char* name_of(Pass p);  // "forward", "data_gradient", "weight_gradient"
 
-// measured / predicted of shapes that the fit did not see: 80 % lie between the ends. 1 / `slow` is
-// not the pessimistic rate: a kernel takes `slow` times as long as said at the pessimistic end.
-// 0 < quick <= 1 <= slow
+// measured / predicted of shapes that the fit did not see: 80 % lie between the ends. A kernel
+// takes `slow` times as long as said at Level::Low, `quick` times at Level::High. 0 < quick <= 1 <=
+// slow
 struct Spread {
   double quick = 1;
   double slow = 1;
@@ -29,9 +30,9 @@ struct TileShape {
   int longer = 0;
   int shorter = 0;
 };
-inline constexpr std::array<TileShape, 5> kTiles{
-    TileShape{256, 128}, TileShape{128, 128}, TileShape{256, 64}, TileShape{128, 64},
-    TileShape{64, 64}};
+inline constexpr std::array<TileShape, 5> kTiles{TileShape{256, 128}, TileShape{128, 128},
+                                                 TileShape{256, 64}, TileShape{128, 64},
+                                                 TileShape{64, 64}};
 
 // Matrix products of one precision, or convolutions, which are computed as such.
 struct ProductCost {
@@ -60,13 +61,13 @@ struct MemoryCost {
   Spread spread;
 };
 
-// Fused attention: waves of one tile of 128 rows an SM.
+// Fused attention: waves of 128 rows an SM, in blocks of 128 x 128 scores.
 struct AttentionCost {
   bool backward = false;
   bool halves = false;
   double flops_per_s = 0;
   Duration fixed;
-  Duration wave;
+  Duration block;  // of one block, beside its products: exponentials
   Spread spread;
 };
 

@@ -162,7 +162,7 @@ double attention_ps(const AttentionShape& a, const AttentionCost& c, const Kerne
   double waves = ceil_div(blocks * static_cast<double>(a.batch * a.heads), k.sms);
   double flops =
       4 * kAttentionRows * kAttentionRows * static_cast<double>(a.dim) * (c.backward ? 2.5 : 1.0);
-  double each = flops / (c.flops_per_s / 1e12 / k.sms) + static_cast<double>(c.wave.ps);
+  double each = flops / (c.flops_per_s / 1e12 / k.sms) + static_cast<double>(c.block.ps);
   // A causal row of blocks ends at the diagonal.
   return static_cast<double>(c.fixed.ps) + waves * (a.causal ? (blocks + 1) / 2 : blocks) * each;
 }

@@ -101,14 +101,16 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
   if (p.costs) measured = layer_times(w, p, level);
   for (std::size_t i = 0; i < w.layers.size(); ++i) {
     const Layer& l = w.layers[i];
-    t.forward += measured[i] ? measured[i]->forward : layer_time(w, p, level, l.kernel, l.forward, 1);
+    t.forward +=
+        measured[i] ? measured[i]->forward : layer_time(w, p, level, l.kernel, l.forward, 1);
     h.forward += host_time(p, level, call_time(w, p, l, false));
   }
   t.ready.reserve(w.arrival.size());
   h.ready.reserve(w.arrival.size());
   for (std::size_t i = w.layers.size(); i-- > 0;) {
     const Layer& l = w.layers[i];
-    t.backward += measured[i] ? measured[i]->backward : layer_time(w, p, level, l.kernel, l.backward, 2);
+    t.backward +=
+        measured[i] ? measured[i]->backward : layer_time(w, p, level, l.kernel, l.backward, 2);
     h.backward += host_time(p, level, call_time(w, p, l, true));
     t.ready.insert(t.ready.end(), l.tensors.size(), t.backward);
     h.ready.insert(h.ready.end(), l.tensors.size(), h.backward);

@@ -131,9 +131,11 @@ std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
 std::string interval_sentence(const Heading& h, const predict::Prediction& p) {
   return p.fitted     ? "80 % interval: how far executed steps were off"
          : p.measured ? "80 % interval from the profile's residuals"
-         : h.kernels  ? "80 % of shapes that the fit of kernels did not see; the datasheet's range for host and network"
-         : h.captured ? "the datasheet's range for network and copies, and 80 % of the capture's passes"
-                      : "the range of efficiencies that the datasheet profile states";
+         : h.kernels  ? "80 % of shapes that the fit of kernels did not see; the datasheet's range "
+                        "for host and network"
+         : h.captured
+             ? "the datasheet's range for network and copies, and 80 % of the capture's passes"
+             : "the range of efficiencies that the datasheet profile states";
 }
 
 std::string beside_sentence(const predict::Prediction& p) {

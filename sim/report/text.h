@@ -15,7 +15,7 @@ struct Heading {
   std::string basis;      // of the profile: basis_text()
   std::string straggler;  // "rank 3, which computes 1.5 times as long ...", if one decides
   bool captured = false;
-  bool kernels = false;  // described, on a profile with measured kernels
+  bool kernels = false;           // described, on a profile with measured kernels
   bool averages = false;          // a system without buckets
   std::string system = "DDP";     // what one rank goes without
   std::string schedule;  // what shows that the framework issues this schedule

@@ -373,7 +373,8 @@ TEST(FitOfKernels, FindsWhatTheSamplesWereMadeFrom) {
   EXPECT_EQ(p.compute.basis, Evidence::Measured);
   EXPECT_EQ(p.memory.basis, Evidence::Measured);
   EXPECT_EQ(p.host.basis, Evidence::Datasheet) << "a launch alone does not make the host's section measured";
-  EXPECT_EQ(p.host.launch, profile("h200-sxm.datasheet").host.launch) << "CUDA's launch is no framework's";
+  EXPECT_EQ(p.host.launch, profile("h200-sxm.datasheet").host.launch)
+      << "CUDA's launch is no framework's";
   for (int i = 0; i < 4; ++i) EXPECT_NEAR(p.compute.peak_flops[static_cast<std::size_t>(i)] / g.peak[i], 1, 0.04) << i;
   EXPECT_NEAR(p.memory.bandwidth_bytes_per_s / g.bandwidth, 1, 0.02);
   EXPECT_EQ(p.memory.kernel, Duration{2'500'000});

@@ -1,12 +1,13 @@
 // ddpsim fit: Runs -> Profile.
-#include <fmt/format.h>
+#include "calib/fit/fit.h"
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <deque>
 #include <ostream>
 
-#include "calib/fit/fit.h"
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
 #include "calib/fit/kernels.h"
 #include "calib/fit/operators.h"
 #include "sim/analysis/compare.h"
@@ -23,7 +24,7 @@ struct Flags {
   std::string backend = "tcp";
   std::string split = "fit";
   bool without_noisy = false;
-  std::string against;       // folder of another GPU's Runs
+  std::string against;  // folder of another GPU's Runs
   std::string against_base;
   OutputFlags output;
 };
@@ -79,8 +80,9 @@ std::deque<Run> kernel_runs(Terminal& t, const Flags& flags, const std::string& 
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
     if (!of_kernels(run)) continue;
     if (!runs.empty() && name(run) != name(runs.front()))
-      throw InputError{file, "is of another GPU (" + run.origin.gpu + ") than the Runs before it (" +
-                                 runs.front().origin.gpu + "); fit them one by one"};
+      throw InputError{file, "is of another GPU (" + run.origin.gpu +
+                                 ") than the Runs before it (" + runs.front().origin.gpu +
+                                 "); fit them one by one"};
     if (flags.without_noisy && run.quality.verdict == Verdict::Noisy) {
       std::string why = run.quality.reasons.empty() ? "noisy" : run.quality.reasons.front();
       t.err << "ddpsim: left out: " << file << ": " << why << "\n";
@@ -236,8 +238,11 @@ void add_fit(CLI::App& app, Terminal& t) {
   c->add_option("--name", flags->name, "name of the new profile (default testbed)");
   c->add_option("--backend", flags->backend, "whose Runs: tcp (default), torch, cuda: a GPU's kernels, or nccl-tests: imported tables of NCCL's collectives (for both --base names the datasheet profile of that GPU)");
   c->add_option("--split", flags->split, "executed steps of this split are used (default fit)");
-  c->add_flag("--without-noisy", flags->without_noisy, "cuda: leave noisy Runs out (otherwise they are refused)");
-  c->add_option("--against", flags->against, "cuda: folder of another GPU's Runs; prints how far this fit is off them, with only the datasheet's rates changed");
+  c->add_flag("--without-noisy", flags->without_noisy,
+              "cuda: leave noisy Runs out (otherwise they are refused)");
+  c->add_option("--against", flags->against,
+                "cuda: folder of another GPU's Runs; prints how far this fit is off them, with "
+                "only the datasheet's rates changed");
   c->add_option("--against-base", flags->against_base, "the datasheet profile of that GPU");
   add_output_flags(*c, flags->output, {"table", "json"});
   c->callback([&t, flags] {

@@ -262,8 +262,8 @@ std::string stored_name(const std::string& name, std::uint64_t hash) {
 
 }  // namespace
 
-// What a layer computes says what its costs say in another way (validate() holds them together), and
-// is no part of a question's hash: questions of before it was said keep theirs.
+// What a layer computes says what its costs say in another way (validate() holds them together),
+// and is no part of a question's hash: questions of before it was said keep theirs.
 static std::string hashed_workload(Json document) {
   if (document.is_object() && document.contains("layers") && document["layers"].is_array())
     for (Json& layer : document["layers"])
@@ -289,7 +289,8 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   std::string workload_text = asked.workload->document.dump();
   const Json& cluster = asked.hardware->document;
   std::string hashed = hashed_workload(asked.workload->document);
-  for (const std::string& text : {hashed, cluster.dump(), plan_and_ranks.dump()}) hash = fnv1a(hash, text);
+  for (const std::string& text : {hashed, cluster.dump(), plan_and_ranks.dump()})
+    hash = fnv1a(hash, text);
   out.workload_text = workload_text;
   out.workload_file = asked.workload->file;
   out.workload_hash = fmt::format("{:016x}", fnv1a(kOffset, hashed));
