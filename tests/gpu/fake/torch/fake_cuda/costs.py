@@ -47,8 +47,8 @@ def rate_of(tensor: Tensor, tf32: bool) -> float:
     return rates.get(tensor.dtype, planted.tf32 if tf32 else planted.fp32)
 
 
-def kernels_of(op: str, args: Sequence[Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor],
-               in_place: bool) -> List[Kernel]:
+def kernels_of(op: str, args: Sequence[Any], inputs: Sequence[Tensor],
+               outputs: Sequence[Tensor]) -> List[Kernel]:
     """``inputs``, ``outputs``: its tensors; those that are written in place are both."""
     if op in NO_KERNEL:
         return []
@@ -61,8 +61,8 @@ def kernels_of(op: str, args: Sequence[Any], inputs: Sequence[Tensor], outputs: 
         return [Kernel(kind, flops, rate_of(a, torch.backends.cuda.matmul.allow_tf32), total)]
     if op in ("convolution", "convolution_overrideable", "convolution_backward"):
         return convolution(kind, op, args, inputs, outputs, total)
-    if op in WRITE_ONLY or (in_place and op == "copy_"):
-        total = written if op != "copy_" else written + size(args[1])
+    if op in WRITE_ONLY or op.endswith("s_like"):  # ones_like, zeros_like
+        total = written
     if op == "embedding":
         total = 2 * written + size(args[1])
     count = 1

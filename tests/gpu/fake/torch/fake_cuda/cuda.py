@@ -111,13 +111,16 @@ def install() -> None:
 
 
 def install_autocast() -> None:
-    """Autocast of the CPU's operators stands for that of CUDA's: bf16 everywhere, fp16 where it is."""
+    """Autocast of the CPU's operators stands for that of CUDA's; bf16 for fp16 before 2.3."""
     original = torch.autocast
+    halves = {torch.bfloat16: torch.bfloat16}
+    if hasattr(torch.amp, "GradScaler"):
+        halves[torch.float16] = torch.float16
 
     def autocast(device_type: str, dtype: Any = None, **kwargs: Any) -> Any:
         if device_type != "cuda":
             return original(device_type, dtype=dtype, **kwargs)
-        return original("cpu", dtype=dtype or torch.float16, **kwargs)
+        return original("cpu", dtype=halves.get(dtype, torch.bfloat16), **kwargs)
 
     torch.autocast = autocast
     if hasattr(torch, "amp"):

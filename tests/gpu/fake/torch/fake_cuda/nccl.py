@@ -13,6 +13,7 @@ from typing import Any, Callable, List, Sequence, Set
 
 import torch
 import torch.distributed as dist
+import torch._C._distributed_c10d as c10d
 from torch import Tensor
 
 from .clock import host
@@ -81,6 +82,7 @@ class FakeWork(dist._Work if hasattr(dist, "_Work") else dist.Work):  # type: ig
 
     def wait(self, timeout: Any = None) -> bool:
         self.done.wait()
+        self.result_ = None  # what it wrote is not kept alive
         return True
 
     synchronize = wait
@@ -135,7 +137,7 @@ class FakeNccl(dist.ProcessGroup):
         begin = torch.tensor([self.stream.arrive()], dtype=torch.int64)
         with Quiet():
             if self.size_ > 1:
-                options = dist.AllreduceOptions()
+                options = c10d.AllreduceOptions()
                 options.reduceOp = dist.ReduceOp.MAX
                 self.gloo.allreduce([begin], options).wait()
             run()
@@ -148,7 +150,7 @@ class FakeNccl(dist.ProcessGroup):
         return work
 
     def allreduce(self, tensors: List[Tensor], opts: Any = None) -> FakeWork:
-        opts = opts or dist.AllreduceOptions()
+        opts = opts or c10d.AllreduceOptions()
 
         def run() -> None:
             for t in tensors:
@@ -163,14 +165,14 @@ class FakeNccl(dist.ProcessGroup):
         return self.allreduce(tensors, None)
 
     def broadcast(self, tensors: List[Tensor], opts: Any = None) -> FakeWork:
-        opts = opts or dist.BroadcastOptions()
+        opts = opts or c10d.BroadcastOptions()
         return self.play("broadcast", nbytes(tensors), tensors,
                          lambda: [self.gloo.broadcast([raw(t)], opts).wait() for t in tensors],
                          tensors)
 
     def allgather(self, outputs: List[List[Tensor]], inputs: List[Tensor],
                   opts: Any = None) -> FakeWork:
-        opts = opts or dist.AllgatherOptions()
+        opts = opts or c10d.AllgatherOptions()
         return self.play("all_gather", nbytes(outputs[0]), outputs[0],
                          lambda: self.gloo.allgather([[raw(t) for t in outputs[0]]],
                                                      [raw(inputs[0])], opts).wait(), outputs)
@@ -189,7 +191,7 @@ class FakeNccl(dist.ProcessGroup):
         return self.play("reduce_scatter", nbytes([value]), [output], run, output)
 
     def reduce(self, tensors: List[Tensor], opts: Any = None) -> FakeWork:
-        opts = opts or dist.ReduceOptions()
+        opts = opts or c10d.ReduceOptions()
         return self.play("reduce", nbytes(tensors), tensors,
                          lambda: self.gloo.reduce(tensors, opts).wait(), tensors)
 
@@ -224,12 +226,12 @@ def nbytes(tensors: Sequence[Tensor]) -> int:
 
 
 def install() -> None:
-    from torch.distributed import distributed_c10d as c10d
-    for module in (dist, c10d):
+    from torch.distributed import distributed_c10d as python
+    for module in (dist, python):
         module.ProcessGroupNCCL = FakeNccl
         module.is_nccl_available = lambda: True
-    c10d._NCCL_AVAILABLE = True
-    c10d._nccl_available = True
+    python._NCCL_AVAILABLE = True
+    python._nccl_available = True
     reducer = dist.Reducer
     seen = [0]
 

@@ -112,7 +112,8 @@ class FakeCuda(TorchDispatchMode):
         if mutable and not made:  # lists in place
             made = list(tensors_in(args[0]))
         if mutable or not made or any(storage_of(t)._cdata not in before for t in made):
-            for kernel in kernels_of(op, args, mine, made, mutable):
+            read = [t for t in mine if t is not kwargs.get("out")]
+            for kernel in kernels_of(op, args, read, made):
                 device.launch(kernel.name, kernel.us)
             if op in ("nonzero", "equal", "masked_select", "_unique2"):
                 device.current.synchronize()
@@ -150,7 +151,7 @@ class FakeCuda(TorchDispatchMode):
                 if op.startswith("rand") and op != "randint" or op in ("zeros", "ones", "empty"):
                     return torch.empty(args[0], **kwargs)
         if op in ("mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward"):
-            flops = sum(k.flops for k in kernels_of(op, args, tensors, [args[0]], False))
+            flops = sum(k.flops for k in kernels_of(op, args, tensors, [args[0]]))
             large = large or flops > BIG_FLOPS
         if large and not func._schema.returns == [] and not is_view(func):
             out = shapes_only(func, op, args, kwargs, mutable)
@@ -267,6 +268,8 @@ def install() -> None:
             made = original(data, *args, **kwargs)
             made = made.to("cuda") if is_cuda(device) else made
             return made.requires_grad_() if requires_grad else made
+        # torch.jit.script knows functions by their identity, and libraries script while imported.
+        torch.jit._builtins._register_builtin(run, f"aten::{original.__name__}")
         return run
 
     patch(torch, "tensor", from_data)
