@@ -5,7 +5,7 @@
   check.py record              recorded steps of one and two ranks, DDP and others
   check.py ops                 the times of operators
   check.py chain DDPSIM        capture -> record -> ddpsim import run -> ddpsim validate
-  check.py breakage            errors planted in the scripts are noticed
+  (breakage.py: errors planted in the scripts are noticed)
 
 The seed is printed; DDPSIM_FAKE_SEED repeats it. Needs PyTorch, built with CUDA or without.
 """
@@ -30,7 +30,7 @@ from fake_cuda import planted as plants  # noqa: E402
 
 # A device as slow as its tensors are small, so that it decides; one whose host decides; and one whose
 # speeds are a GPU's, for operators of real sizes.
-SLOW = dict(plants.DEFAULT)
+SLOW = dict(plants.DEFAULT, cold_ms=60.0, queue=128.0)
 HOST = dict(SLOW, fp32=5e13, tf32=4e14, bf16=8e14, fp16=7.5e14, memory_bytes_per_s=3e12, cold_ms=0.5,
             call_us=80.0, launch_us=120.0, nccl_bytes_per_s=5e10)
 FAST = dict(SLOW, fp32=5e13, tf32=4e14, bf16=8e14, fp16=7.5e14, memory_bytes_per_s=3e12,
@@ -59,6 +59,9 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+TRUTHS = {}  # what train.py said
 
 
 class Machine:
@@ -91,12 +94,16 @@ class Machine:
         return max(abs(s.returncode) for s in started), "".join(said)
 
     def truth(self, ranks=1, of_rank=None, **options):
+        key = json.dumps([self.p, ranks, of_rank, options])
+        if key in TRUTHS:
+            return TRUTHS[key]
         out = self.folder / f"truth{len(list(self.folder.glob('truth*')))}.json"
         status, said = self.run(HERE / "train.py", json.dumps(options), out, ranks=ranks, of_rank=of_rank)
         if status:
             sys.exit(f"train.py {options}: {said[-600:]}")
         found = judges.load(out)
         found["busy"] = self.p["fp32"] < 1e12  # so slow a device never waits for the host
+        TRUTHS[key] = found
         return found
 
     def captured(self, tasks):
@@ -228,8 +235,104 @@ def ops(folder):
     return wrong + ([] if judged > 150 else [f"only {judged} samples could be judged"])
 
 
+# ---- the chain
+
+def planted_profile(machine, name):
+    """A profile and a cluster that say what is planted; ``ddpsim`` adds nothing to them."""
+    p = machine.p
+    profile = judges.load(ROOT / "calib/profiles/h100-sxm.datasheet.json")
+    one = {"low": 1.0, "mid": 1.0, "high": 1.0}
+    profile["compute"].pop("compute_capability")  # so that NCCL's choice is a ring's
+    profile.update(name=name, interference=dict(profile["interference"], sm_hold=dict.fromkeys(one, 0.0)))
+    profile["memory"].update(bandwidth_bytes_per_s=round(p["memory_bytes_per_s"]), efficiency=one,
+                             kernel_ps=round(p["kernel_us"] * 1e6))
+    profile["host"].update(launch_ps=round((p["call_us"] + p["launch_us"]) * 1e6), hook_ps=0,
+                           collective_launch_ps=round(p["nccl_call_us"] * 1e6))
+    profile["transports"] = {"nvlink": {"basis": "datasheet", "source": "planted", "latency_ps": 1,
+                                        "launch_ps": round(p["nccl_us"] * 1e6), "efficiency": one}}
+    cluster = {"schema": "ddpsim.cluster/1", "name": f"{name}-cluster", "description": "planted",
+               "source": "planted", "pattern": "star", "hosts": 1, "devices_per_host": 2,
+               "device": {"kind": "gpu", "profile": name}, "nics_per_host": 1,
+               "link": {"bandwidth": "400Gb/s", "latency": "0ns", "transport": "nvlink"},
+               "intra": {"bandwidth": f"{p['nccl_bytes_per_s'] / 1e9}GB/s", "latency": "0ns",
+                         "transport": "nvlink"}}
+    files = machine.folder / f"{name}.json", machine.folder / "cluster.json"
+    for file, document in zip(files, (profile, cluster)):
+        file.write_text(json.dumps(document), encoding="utf-8")
+    return files
+
+
+# (model, bucket_cap_mb, ranks, with the Run's own layers or the capture's)
+CHAIN = [("mlp", 25, 1, False), ("mlp", 0.5, 1, True), ("mlp", 0.5, 2, True), ("mlp", 100, 2, False),
+         ("cnn", 25, 1, False)]
+
+
+def one_row(machine, ddpsim, files, made, case):
+    """(key of the imported Run, train.py's step), or a sentence."""
+    model, cap, ranks, own = case
+    name = f"{model}-cap{cap}-n{ranks}"
+    run = machine.recorded(*STEPS, "--factory", f"fake_models:{model}", "--set", f"bucket_cap_mb={cap}",
+                           ranks=ranks)
+    if isinstance(run, str):
+        return run
+    if not own:
+        del run["layers"]
+    # The cores and the loopback of this machine are real, and no part of it.
+    run["quality"].update(verdict="clean", reasons=[])
+    bare = machine.folder / f"{name}.json"
+    bare.write_text(json.dumps(run), encoding="utf-8")
+    torch_version = ".".join(made[f"{model}-tf32"][0]["source"]["torch"].split(".")[:2])
+    done = subprocess.run(
+        [ddpsim, "import", "run", bare, "--workload", machine.folder / f"workloads/{model}-tf32.json",
+         "--cluster", files[1], "--profile", files[0], "--ranks", str(ranks), "--set",
+         f"bucket_cap_mb={cap}", "--set", f"pytorch={torch_version}", "--runs", machine.folder / "imported"],
+        capture_output=True, text=True, check=False)
+    if done.returncode:
+        return f"{name}: import run: {done.stderr.strip()}"
+    truth = machine.truth(ranks=ranks, system="ddp", model=model, bucket_cap_mb=cap)
+    return done.stderr.strip().rpartition(" ")[2], truth["step_ms"]
+
+
+def chain_of(machine, ddpsim, name, cases):
+    made = machine.captured([task(m, "tf32") for m in dict.fromkeys(c[0] for c in cases)])
+    if isinstance(made, str):
+        return [made]
+    files = planted_profile(machine, name)
+    truths, wrong = {}, []
+    for case in cases:
+        found = one_row(machine, ddpsim, files, made, case)
+        if isinstance(found, str):
+            return [found]
+        truths[found[0]] = found[1]
+    done = subprocess.run([ddpsim, "validate", "--runs", machine.folder / "imported", "--profile", files[0],
+                           "--format", "json"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return [f"validate: {done.stderr.strip()}"]
+    pairs = json.loads(done.stdout)["pairs"]
+    if len(pairs) != len(cases):
+        wrong.append(f"{len(pairs)} rows of {len(cases)} Runs")
+    for pair in pairs:
+        predicted, measured = (pair[k] / 1e9 for k in ("predicted_ps", "measured_ps"))
+        truth = truths[pair["key"]]
+        print(f"{pair['key']:<60} {pair['evidence']} {pair['sample']} predicted {predicted:.3f}, measured "
+              f"{measured:.3f}, planted {truth:.3f} ms", flush=True)
+        if (pair["evidence"], pair["sample"], pair["noisy"]) != ("system_gpu", "held_out", False):
+            wrong.append(f"{pair['key']}: {pair['evidence']}, {pair['sample']}, noisy {pair['noisy']}")
+        wrong += judges.near(f"{pair['key']}: predicted, ms", predicted, truth, 0.02)
+        wrong += judges.near(f"{pair['key']}: measured, ms", measured, truth, 0.02)
+    return wrong
+
+
+def chain(folder, ddpsim):
+    """A price is the longer of a kernel's fixed time and its traffic (sim/MODEL.md 5.3), and here it
+    is their sum: the fixed time is short."""
+    wrong = chain_of(Machine(f"{folder}/slow", dict(SLOW, kernel_us=1.0)), ddpsim, "planted", CHAIN)
+    other = dict(drawn(the_seed()), kernel_us=1.0)
+    return wrong + chain_of(Machine(f"{folder}/drawn", other), ddpsim, "drawn", CHAIN[2:4])
+
+
 def main():
-    what = {"capture": capture, "record": record, "ops": ops}
+    what = {"capture": capture, "record": record, "ops": ops, "chain": chain}
     if len(sys.argv) < 2 or sys.argv[1] not in what:
         sys.exit(__doc__)
     begin = time.monotonic()
