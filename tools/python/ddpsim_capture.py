@@ -663,8 +663,8 @@ def detect_precision(parameters: Sequence[Tensor], device: torch.device) -> str:
     largest = max(parameters, key=lambda p: p.numel())
     if largest.dtype in halves:
         return halves[largest.dtype]
-    if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 8 and (
-            torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32):
+    # Convolutions alone run in TF32 by PyTorch's default: that is what fp32 means (sim/MODEL.md 5.1).
+    if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 8 and torch.backends.cuda.matmul.allow_tf32:
         return "tf32"
     return "fp32"
 
@@ -890,8 +890,7 @@ def run(args: argparse.Namespace) -> Workload:
     else:
         model, inputs, loss_fn, optimizer = made_by_factory(args.factory)
     if args.device == "cuda":
-        if optimizer is None:
-            model.cuda()
+        model.cuda()  # the parameters stay the same objects, so that an optimizer made before knows them
         inputs = tuple(t.cuda() if isinstance(t, Tensor) else t for t in
                        ((inputs,) if isinstance(inputs, Tensor) else inputs))
     if args.memory_format == "channels_last":

@@ -207,6 +207,7 @@ class Job:
         self.memory = ""  # what is special about it
         self.precision = precision
         self.origin: Any = None
+        self.side: Any = torch.cuda.Stream(device) if device.type == "cuda" else None  # for events that must not wait for computation
         self.origin_ns = 0
         major, minor = (int(x) for x in torch.__version__.split(".")[:2])
         self.set_to_none = plan["set_to_none"] if plan["set_to_none"] is not None else (major, minor) >= (2, 0)
@@ -310,10 +311,13 @@ class Job:
 
     def hook(self, _, bucket):  # type: ignore[no-untyped-def]  # DDP reads the annotations, and knows its own types only
         """What the plan's hook does, with a look at the clock when a bucket is ready and when its all-reduce has ended."""
-        kind, ready, buffer = self.plan["comm_hook"], self.moment(), bucket.buffer()
+        kind, buffer = self.plan["comm_hook"], bucket.buffer()
+        if kind == "none" and self.divides_in_place:
+            buffer.div_(self.world)
+        ready = self.moment()
         half = {"fp16_compress": torch.float16, "bf16_compress": torch.bfloat16}.get(kind)
         # Plain DDP divides while it copies gradients into the bucket; a hook has to do it itself. Here the loss was divided instead (step), so that the
-        # steps that are looked at cost what the others do.
+        # steps that are looked at cost what the others do. Gradients that stay in their bucket are not copied: these are divided in place.
         wire = (buffer.to(half) if half else buffer).div_(self.world) if kind != "none" else buffer
         entry = self.note_bucket(bucket, wire, ready)
 
@@ -325,10 +329,25 @@ class Job:
 
         return dist.all_reduce(wire, async_op=True).get_future().then(ended)
 
+    @property
+    def divides_in_place(self) -> bool:
+        """Whether DDP finds gradients in their bucket already, where it divides them without a copy."""
+        return self.plan["gradient_as_bucket_view"] and not self.set_to_none
+
     def record_spans(self) -> None:
         if self.ddp is not None and not self.hooked:
             self.ddp.register_comm_hook(None, self.hook)
         self.recording = True
+
+    def end_of(self, work: Any) -> Any:
+        """Waits for a collective; when it has ended. On a GPU the current stream may still be busy with something else then."""
+        end: Any = None
+        if self.device.type == "cuda":
+            with torch.cuda.stream(self.side):
+                work.wait()
+                end = self.moment()
+        work.wait()
+        return self.moment() if end is None else end
 
     # -- averaging
 
@@ -352,8 +371,7 @@ class Job:
             works = [start(self.named[i][0], [i], g, True) for i, g in grads]
             first = len(self.collectives) - len(works)
             for k, ((_, g), work) in enumerate(zip(grads, works)):
-                work.wait()
-                self.collectives[first + k]["end"] = self.moment()
+                self.collectives[first + k]["end"] = self.end_of(work)
                 g.div_(self.world)
         else:
             for i, g in grads:
@@ -371,7 +389,7 @@ class Job:
             waits = self.ddp is not None and m + 1 < micro
             with self.ddp.no_sync() if waits else contextlib.nullcontext():  # type: ignore[union-attr]
                 loss = self.loss()
-                if self.recording and not self.hooked:
+                if self.recording and not self.hooked and not self.divides_in_place:
                     loss = loss / self.world
                 self.marks.append((f"micro{m}/fwd" if micro > 1 else "fwd", self.moment()))
                 self.bare.backward(loss)

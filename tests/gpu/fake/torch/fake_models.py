@@ -1,4 +1,4 @@
-"""Small models, as factories: (model, inputs, loss_fn, optimizer), the last two left to the program."""
+"""Small models, as factories: (model, inputs, loss_fn, optimizer); None is left to the program."""
 import torch
 from torch import nn
 
@@ -13,12 +13,19 @@ def mlp():
     return nn.Sequential(*layers[:-1]), (torch.randn(MLP_BATCH, MLP[0]),), None, None
 
 
+def mlp_with_optimizer():
+    """The model is on the host, and the optimizer knows its parameters."""
+    model, inputs, _, _ = mlp()
+    return model, inputs, None, torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+
+
 def cnn():
     layers = []
     for width, wider in ((3, 16), (16, 32), (32, 64)):
         layers += [nn.Conv2d(width, wider, 3, padding=1, bias=False), nn.BatchNorm2d(wider),
                    nn.ReLU(), nn.MaxPool2d(2)]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(64 * 4, 10)), (torch.randn(4, 3, 16, 16),), None, None
+    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(64 * 4, 10))
+    return model, (torch.randn(4, 3, 16, 16),), None, None
 
 
 def attention():

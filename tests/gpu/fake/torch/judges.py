@@ -139,7 +139,7 @@ def counted(p, workload):
 
 # ---- recorded steps
 
-def record(p, run, truth, ranks, within=0.01):
+def record(p, run, truth, ranks, half=False, within=0.01):
     wrong = []
     plain = [s for s in run["steps"] if s["kind"] == "steady" and not s.get("instrumented")]
     for s in plain:
@@ -158,11 +158,14 @@ def record(p, run, truth, ranks, within=0.01):
         if s["op"] == "memory_bytes":
             wrong += near(f"peak bytes of rank {s['parameters']['rank']}", s["parameters"]["peak"],
                           truth["peak_bytes"], 0.02, 8192)
-    return wrong + collectives(p, run, ranks)
+    return wrong + collectives(p, run, ranks, half)
 
 
-def collectives(p, run, ranks):
-    """Each ends when the slowest rank had come and the one before had ended, and then its time."""
+def collectives(p, run, ranks, half):
+    """Each ends when the slowest rank had come and the one before had ended, and then its time.
+
+    ``half``: from when a bucket is ready it is cast and divided first.
+    """
     wrong = []
     for step in {s["step"] for s in run["spans"]}:
         seen = {}
@@ -175,7 +178,9 @@ def collectives(p, run, ranks):
                 wrong.append(f"{op}: {len(mine)} ranks")
             begin = max([before] + [s["ready_ps"] for s in mine])
             before = max(s["end_ps"] for s in mine)
-            want = all_reduce_ms(p, mine[0]["bytes"], ranks)
+            wire = mine[0]["bytes"]
+            want = all_reduce_ms(p, wire, ranks)
+            want += kernel_ms(p, 3 * wire) + kernel_ms(p, 2 * wire) if half else 0.0
             wrong += near(f"{op}, ms", (before - begin) / MS, want, 0.02, 0.03)
     return wrong
 
@@ -195,8 +200,8 @@ def layers(p, run, rate, foreach, slowest=1.0):
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 # Bytes that an element of the input costs, in tensors: (forward, backward), without small ones.
-POINTWISE = {"relu": (2, 3), "gelu": (2, 3), "silu": (2, 3), "add": (3,), "add_": (3,), "zero_": (1,),
-             "mul_scalar": (2,), "softmax": (2, 3), "sum": (1,), "cat": (4,)}
+POINTWISE = {"relu": (2, 3), "gelu": (2, 3), "silu": (2, 3), "add": (3,), "add_": (3,),
+             "zero_": (1,), "mul_scalar": (2,), "softmax": (2, 3), "sum": (1,), "cat": (4,)}
 
 
 def operator_us(p, op, v):
@@ -204,7 +209,8 @@ def operator_us(p, op, v):
     each = 2 if v.get("precision", 0) >= 2 else 4
     if op == "torch/conv":
         out = (v["size"] + 2 * (v["kernel"] // 2) - v["kernel"]) // v["stride"] + 1
-        image, result = v["batch"] * v["channels"] * v["size"] ** 2, v["batch"] * v["filters"] * out ** 2
+        image = v["batch"] * v["channels"] * v["size"] ** 2
+        result = v["batch"] * v["filters"] * out ** 2
         weights = v["filters"] * v["channels"] // v["groups"] * v["kernel"] ** 2
         flops = 2 * result * weights / v["filters"]
         rate = p["conv"] * p[PRECISIONS[v["precision"]]]
@@ -232,7 +238,8 @@ def operators(p, run):
     wrong, judged = [], 0
     for s in run["samples"]:
         op, v = s["op"], s["parameters"]
-        want = operator_us(p, op, v) if op.startswith("torch/") else HOST_US.get(op, lambda _: None)(p)
+        host = HOST_US.get(op, lambda _: None)
+        want = operator_us(p, op, v) if op.startswith("torch/") else host(p)
         if want is None:
             continue
         judged += 1
@@ -249,7 +256,8 @@ def calls(n, kernels):
 
 
 HOST_US = {"torch_host/add/no_grad": calls(1, 1), "torch_host/relu/no_grad": calls(1, 1),
-           "torch_host/matmul/no_grad": calls(1, 1), "torch_host/linear_module/no_grad": calls(2, 1),
+           "torch_host/matmul/no_grad": calls(1, 1),
+           "torch_host/linear_module/no_grad": calls(2, 1),
            "torch_host/identity_module/no_grad": calls(0, 0),
            "torch_host/item": lambda p: p["call_us"] + p["synchronize_us"]}
 

@@ -20,10 +20,19 @@ import fake_models
 WARM, STEPS = 16, 24
 
 
-def average(model, world):
-    for p in model.parameters():
-        dist.all_reduce(p.grad)
-        p.grad.div_(world)
+def average(model, world, how):
+    grads = [p.grad for p in model.parameters()]
+    if how == "flat":
+        flat = torch._utils._flatten_dense_tensors(grads)
+        dist.all_reduce(flat)
+        flat.div_(world)
+        for g, part in zip(grads, torch._utils._unflatten_dense_tensors(flat, grads)):
+            g.copy_(part)
+        return
+    works = [dist.all_reduce(g, async_op=True) for g in grads] if how == "async" else []
+    for k, g in enumerate(grads):
+        works[k].wait() if works else dist.all_reduce(g)
+        g.div_(world)
 
 
 def arrivals(model, step, settle):
@@ -64,9 +73,13 @@ def main():
         update = kind(model.parameters(), **how)
     trained = model
     if system == "ddp":
-        trained = nn.parallel.DistributedDataParallel(model, device_ids=[0],
-                                                      bucket_cap_mb=options.get("bucket_cap_mb", 25))
-    set_to_none = {} if options.get("set_to_none") is None else {"set_to_none": options["set_to_none"]}
+        more = {k: options[k] for k in ("bucket_cap_mb", "gradient_as_bucket_view", "static_graph",
+                                        "find_unused_parameters") if k in options}
+        trained = nn.parallel.DistributedDataParallel(model, device_ids=[0], **more)
+        if options.get("half"):
+            from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+            trained.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    set_to_none = {k: v for k, v in options.items() if k == "set_to_none"}
     with torch.no_grad():
         scores = model(*inputs)
     targets = torch.randint(scores.shape[1], scores.shape[:1] + scores.shape[2:], device="cuda")
@@ -83,11 +96,14 @@ def main():
         stamp(time.perf_counter())
         update.zero_grad(**set_to_none)
         stamp(time.perf_counter())
+        for _ in range(options.get("micro", 1) - 1):
+            with trained.no_sync():
+                scaler.scale(forward()).backward()
         loss = forward()
         stamp(time.perf_counter())
         scaler.scale(loss).backward()
         if system == "averaging":
-            average(model, world)
+            average(model, world, options.get("how"))
         stamp(time.perf_counter())
         scaler.step(update)
         scaler.update()

@@ -55,8 +55,8 @@ class Stream:
         host.busy(planted.event_us)
         if event.at is not None:
             self.tail = max(self.tail, event.at)
-            for work in event.covers:
-                work.waited.add(self)
+            for flight in event.covers:
+                flight.waited.add(self)
 
     def wait_stream(self, other: "Stream") -> None:
         self.wait_event(other.record_event())
@@ -82,13 +82,13 @@ class Event:
                  interprocess: bool = False) -> None:
         self.timing = enable_timing
         self.at: Optional[int] = None
-        self.covers: Set[Any] = set()  # collectives that have ended when it has happened
+        self.covers: Set[Any] = set()  # flights that are over when it has happened
 
     def record(self, stream: Optional[Stream] = None) -> None:
         host.busy(planted.event_us)
         stream = stream or device.current
         self.at = stream.arrive()
-        self.covers = {w for w in device.in_flight.values() if stream in w.waited}
+        self.covers = {f for f in device.in_flight.values() if stream in f.waited}
 
     def wait(self, stream: Optional[Stream] = None) -> None:
         (stream or device.current).wait_event(self)
@@ -123,7 +123,7 @@ class Device:
         self.loaded: Set[str] = set()
         self.waiting: Deque[int] = deque()
         self.ledger: Deque[Ran] = deque(maxlen=400_000)
-        self.in_flight: Dict[int, Any] = {}  # storage -> the collective that writes it
+        self.in_flight: Dict[int, Any] = {}  # storage -> what still writes it (nccl.Flight)
         self.engine = 0                      # > 0: C++ code of autograd or DDP is running
 
     def torch_device(self) -> Any:
@@ -143,7 +143,7 @@ class Device:
 
     def settle(self) -> None:
         """Collectives whose end the host has waited for are over."""
-        self.in_flight = {k: w for k, w in self.in_flight.items() if w.end > host.ps}
+        self.in_flight = {k: f for k, f in self.in_flight.items() if f.end > host.ps}
 
     def launch(self, name: str, us: float, stream: Optional[Stream] = None,
                host_us: Optional[float] = None) -> Stream:

@@ -31,6 +31,14 @@ def collective_us(op: str, size: int, ranks: int) -> float:
     return planted.nccl_us + 1e6 * share * size / planted.nccl_bytes_per_s
 
 
+class Flight:
+    """What a tensor has to be waited for: a collective, or what a callback does after one."""
+
+    def __init__(self, end: int, by_engine: bool) -> None:
+        self.end, self.by_engine = end, by_engine
+        self.waited: Set[Stream] = set()  # streams that do not come before its end
+
+
 class FakeFuture(torch.futures.Future):
     """Has its value at once; ``done`` happens when the device has."""
     done: Event
@@ -48,18 +56,9 @@ class FakeFuture(torch.futures.Future):
             out.done.record()
         for t in tensors_in(value):  # DDP's C++ code waits for it, and reads
             storage = storage_of(t)
-            device.in_flight[storage._cdata] = After(out.done.at or 0)
+            device.in_flight[storage._cdata] = Flight(out.done.at or 0, True)
         out.set_result(value)
         return out
-
-
-class After:
-    """What a callback does on its stream after a collective."""
-    by_engine = True
-
-    def __init__(self, end: int) -> None:
-        self.end = end
-        self.waited: Set[Stream] = set()
 
 
 _callbacks: List[Stream] = []
@@ -74,11 +73,11 @@ def callbacks() -> Stream:
 class FakeWork(dist._Work if hasattr(dist, "_Work") else dist.Work):  # type: ignore[misc]
     def __init__(self, result: Any, end: int, stream: Stream) -> None:
         super().__init__()
-        self.result_, self.end = result, end
-        self.waited: Set[Stream] = {stream}
-        self.by_engine = device.engine > 0
+        self.result_ = result
+        self.flight = Flight(end, device.engine > 0)
+        self.flight.waited.add(stream)
         self.done = Event()
-        self.done.at, self.done.covers = end, {self}
+        self.done.at, self.done.covers = end, {self.flight}
 
     def wait(self, timeout: Any = None) -> bool:
         self.done.wait()
@@ -88,12 +87,13 @@ class FakeWork(dist._Work if hasattr(dist, "_Work") else dist.Work):  # type: ig
     synchronize = wait
 
     def is_completed(self) -> bool:
-        return host.look() >= self.end
+        return host.look() >= self.flight.end
 
     def get_future(self) -> FakeFuture:
         future = FakeFuture()
         future.done = self.done
         future.set_result(self.result_)
+        self.result_ = None
         return future
 
 
@@ -145,8 +145,9 @@ class FakeNccl(dist.ProcessGroup):
         device.launch(f"ncclDevKernel_{op}", collective_us(op, size, self.size_), self.stream, 0.0)
         work = FakeWork(result, self.stream.tail, self.stream)
         for t in tensors_in(list(writes)):
-            device.in_flight[storage_of(t)._cdata] = work
-        self.works = self.works[-256:] + [work]
+            device.in_flight[storage_of(t)._cdata] = work.flight
+        # C++ code knows a work by a pointer only, and waits for it at once or has its future.
+        self.works = self.works[-8:] + [work]
         return work
 
     def allreduce(self, tensors: List[Tensor], opts: Any = None) -> FakeWork:
@@ -197,7 +198,7 @@ class FakeNccl(dist.ProcessGroup):
 
     def barrier(self, opts: Any = None) -> FakeWork:
         work = self.play("all_reduce", 4, [], lambda: self.gloo.barrier().wait(), [])
-        host.until(work.end)  # NCCL's barrier holds the host
+        host.until(work.flight.end)  # NCCL's barrier holds the host
         return work
 
 

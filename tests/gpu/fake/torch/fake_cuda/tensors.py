@@ -41,19 +41,19 @@ def is_cuda(where: Any) -> bool:
 def race(tensors: List[Tensor]) -> None:
     """A collective that still writes a tensor must have been waited for: C++ code does so."""
     for t in tensors if device.in_flight else ():
-        work = device.in_flight.get(getattr(storage_of(t), "_cdata", 0))
-        if work is None or device.current in work.waited:
+        flight = device.in_flight.get(getattr(storage_of(t), "_cdata", 0))
+        if flight is None or device.current in flight.waited:
             continue
         if not device.engine:
             raise RuntimeError("fake CUDA: race: a tensor is used while a collective writes it")
-        device.current.tail = max(device.current.tail, work.end)
-        work.waited.add(device.current)
+        device.current.tail = max(device.current.tail, flight.end)
+        flight.waited.add(device.current)
 
 
 def shapes_only(func: Any, op: str, args: Any, kwargs: Any, mutable: bool) -> Any:
     """The results without their values, or NotImplemented where PyTorch cannot say their shapes."""
     if mutable:
-        return None if op.startswith("_foreach") else args[0] if "out" not in kwargs else kwargs["out"]
+        return None if op.startswith("_foreach") else kwargs.get("out", args[0])
     if op == "convolution_backward":
         like = (args[1], args[2])
         made = [torch.empty_like(t) if args[10][i] else None for i, t in enumerate(like)]
@@ -61,7 +61,8 @@ def shapes_only(func: Any, op: str, args: Any, kwargs: Any, mutable: bool) -> An
 
     def to_meta(value: Any) -> Any:
         if isinstance(value, Tensor):
-            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype,
+                                       device="meta")
         if isinstance(value, (tuple, list)):
             return type(value)(to_meta(v) for v in value)
         return torch.device("meta") if isinstance(value, torch.device) else value
@@ -134,7 +135,8 @@ class FakeCuda(TorchDispatchMode):
         return bool(mine) or bool(device.engine and not tensors)
 
     @staticmethod
-    def run(func: Any, op: str, args: Any, kwargs: Any, tensors: List[Tensor], mutable: bool) -> Any:
+    def run(func: Any, op: str, args: Any, kwargs: Any, tensors: List[Tensor],
+            mutable: bool) -> Any:
         if op == "_amp_foreach_non_finite_check_and_unscale_" and not torch.cuda.scaler_on_cpu:
             for t in args[0]:  # 1.13 has no kernel of it for a CPU
                 t.mul_(args[2].to(t.dtype))
@@ -170,8 +172,8 @@ class FakeCuda(TorchDispatchMode):
         host.busy(planted.call_us)
         out = None
         if op == "_to_copy" and source.numel() > BIG:
-            out = shapes_only(func, op, args, {k: v for k, v in kwargs.items() if k != "non_blocking"},
-                              False)
+            rest = {k: v for k, v in kwargs.items() if k != "non_blocking"}
+            out = shapes_only(func, op, args, rest, False)
         if op == "copy_" and source.numel() > BIG:
             out = args[0]
         if out is None or out is NotImplemented:
