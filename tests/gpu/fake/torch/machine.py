@@ -20,7 +20,7 @@ SLOW = dict(plants.DEFAULT, cold_ms=60.0, queue=128.0)
 HOST = dict(SLOW, fp32=5e13, tf32=4e14, bf16=8e14, fp16=7.5e14, memory_bytes_per_s=3e12,
             cold_ms=0.5, call_us=80.0, launch_us=120.0, nccl_bytes_per_s=5e10)
 FAST = dict(SLOW, fp32=5e13, tf32=4e14, bf16=8e14, fp16=7.5e14, memory_bytes_per_s=3e12,
-            kernel_us=2.5, latency_us=3, cold_ms=3, first_use_us=300, pcie_bytes_per_s=5e10,
+            kernel_us=2.5, latency_us=3, cold_ms=3, queue=1024, first_use_us=300, pcie_bytes_per_s=5e10,
             pageable_bytes_per_s=1e10, nccl_us=40, nccl_bytes_per_s=5e10, nccl_call_us=15,
             event_us=0.5)
 
@@ -63,7 +63,8 @@ class Machine:
         file.write_text("".join(f"{k} {v!r}\n" for k, v in planted.items()), encoding="utf-8")
         return {**os.environ, "DDPSIM_FAKE_TORCH": str(file), "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONPATH": f"{HERE}", "OMP_NUM_THREADS": "1",
-                "RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+                "RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(ranks),
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 
     def run(self, script, *arguments, ranks=1, of_rank=None):
         """(worst exit status, what all ranks said); ``of_rank``: their planted values."""
@@ -75,7 +76,7 @@ class Machine:
                 cwd=self.folder, env=env, text=True, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT))
         try:
-            said = [s.communicate(timeout=150)[0] for s in started]
+            said = [s.communicate(timeout=600)[0] for s in started]
         finally:
             for s in started:
                 s.kill()

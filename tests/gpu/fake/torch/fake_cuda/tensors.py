@@ -19,8 +19,8 @@ from .device import device
 from .memory import memory, storage_of
 from .planted import planted
 
-BIG = 1 << 18        # elements: beyond these nothing is computed
-BIG_FLOPS = 2e7
+BIG = 1 << 16        # elements: beyond these nothing is computed
+BIG_FLOPS = 2e6
 HOST_MAY_MIX = {"copy_", "_to_copy", "index", "index_put_", "_index_put_impl_", "set_", "where",
                 "_pin_memory", "is_same_size"}
 CPU = torch.device("cpu")
