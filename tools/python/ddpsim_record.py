@@ -329,6 +329,10 @@ class Job:
 
         return dist.all_reduce(wire, async_op=True).get_future().then(ended)
 
+    def release(self) -> None:
+        """DDP's C++ part holds the hook, and so this job and all its memory, where Python's collector cannot see it."""
+        self.ddp, self.wrapped = None, self.model
+
     @property
     def divides_in_place(self) -> bool:
         """Whether DDP finds gradients in their bucket already, where it divides them without a copy."""
@@ -924,6 +928,7 @@ def record_one(args: argparse.Namespace, plan: Dict[str, Any], memory: str) -> N
         run = record(job, args.steps, args.spans, args.passes, args.patience, args.profile)
     finally:
         gc.enable()
+        job.release()
     if dist.get_rank() == 0:
         cap.write_text(args.out, json.dumps(run) + "\n")
     dist.barrier()

@@ -10,6 +10,7 @@ The seed is printed; DDPSIM_FAKE_SEED repeats it. Needs PyTorch, built with CUDA
 """
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -141,9 +142,39 @@ def slow_rank(machine):
     return [f"a slow rank: {b}" for b in bad]
 
 
+def listed(machine):
+    """Two records one after another by the same two ranks, as tools/gpu_calibrate starts them."""
+    caps, mps = (0.5, 100), machine.folder / "bin/nvidia-cuda-mps-control"
+    mps.parent.mkdir()
+    shutil.copy(HERE.parent / mps.name, mps)
+    mps.chmod(0o755)
+    items = [[*STEPS, "--factory", "fake_models:mlp", "--device", "cuda", "--set", f"bucket_cap_mb={c}",
+              "--import-from", str(HERE), "--out", f"cap{c}.json"] for c in caps]
+    (machine.folder / "list.json").write_text(json.dumps(items), encoding="utf-8")
+    env = machine.environment(0, 1, 0, machine.p)
+    done = subprocess.run(
+        [sys.executable, machine.tools / "ddpsim_one_gpu.py", "--ranks", "2", "--", sys.executable,
+         "-m", "fake_cuda", machine.tools / "ddpsim_record.py", "--list", "list.json"],
+        cwd=machine.folder, env={**env, "PATH": f"{mps.parent}:{env['PATH']}"}, text=True,
+        capture_output=True, timeout=600, check=False)
+    if done.returncode:
+        return [f"a list: {(done.stderr or done.stdout)[-400:]}"]
+    wrong = []
+    for cap in caps:
+        run = judges.load(machine.folder / f"cap{cap}.json")
+        truth = machine.truth(ranks=2, **DDP, model="mlp", bucket_cap_mb=cap)
+        bad = judges.record(machine.p, run, truth, 2)
+        if not any(s["what"] == "links" for s in run["skipped"]):
+            bad.append("the Run does not say that its links are none")
+        print(f"{f'on one GPU, listed, cap {cap}':<34} {judges.steady_ms(run):.3f} ms, planted "
+              f"{truth['step_ms']:.3f}: {len(bad)} wrong", flush=True)
+        wrong += [f"a list, cap {cap}: {b}" for b in bad]
+    return wrong
+
+
 def record(folder):
     wrong = records_of(Machine(f"{folder}/slow", SLOW), RECORDS)
-    wrong += slow_rank(Machine(f"{folder}/two", SLOW))
+    wrong += slow_rank(Machine(f"{folder}/two", SLOW)) + listed(Machine(f"{folder}/list", SLOW))
     print("--- planted: host")
     return wrong + records_of(Machine(f"{folder}/host", HOST), [RECORDS[0], RECORDS[2]])
 
