@@ -6,6 +6,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from typing import Any, Dict, List
 from unittest import mock
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools" / "python"
@@ -47,6 +48,27 @@ class Cases(unittest.TestCase):
         bench.end = 0
         self.assertFalse(bench.attempt("conv", broken))
         self.assertEqual(bench.left_out, 1)
+
+
+class Readings(unittest.TestCase):
+    def times(self, *batches: Any) -> Dict[str, List[int]]:
+        """Readings of an operator whose batches took this, the last one again and again."""
+        bench = ops.Bench(60)
+        answers = [*batches[:-1], *[batches[-1]] * 40]
+        with mock.patch.object(bench, "batch_ps", side_effect=answers):
+            bench.device(ops.Case("x", {}, lambda: lambda _: None))
+        return {s["op"]: s["durations_ps"] for s in bench.samples}
+
+    def test_a_batch_that_is_refused_is_no_reading_of_the_host_either(self) -> None:
+        fine, late = (10**6, 2e-6, True), (10**6, 7e-6, False)
+        seen = self.times(fine, fine, fine, late, fine)
+        self.assertEqual(set(seen["torch_host/x"]), {2 * 10**6})
+        self.assertEqual(len(seen["torch/x"]), len(seen["torch_host/x"]))
+
+    def test_a_long_call_that_the_host_issues_as_long_is_no_time_of_the_device(self) -> None:
+        with self.assertRaises(RuntimeError):
+            self.times((10**10, 9e-3, False))
+        self.assertEqual(set(self.times((10**10, 1e-3, False))["torch/x"]), {10**10})
 
 
 class OnAStandIn(unittest.TestCase):

@@ -204,6 +204,11 @@ POINTWISE = {"relu": (2, 3), "gelu": (2, 3), "silu": (2, 3), "add": (3,), "add_"
              "zero_": (1,), "mul_scalar": (2,), "softmax": (2, 3), "sum": (1,), "cat": (4,)}
 
 
+def lists(v):
+    """Kernels of a pass of an optimizer: one a tensor in a loop, else one for 30 (planted)."""
+    return v["tensors"] if v["style"] == 0 else -(-v["tensors"] // 30)
+
+
 def operator_us(p, op, v):
     """A call on the device, from its parameters; None: not planted in a form that is counted."""
     each = 2 if v.get("precision", 0) >= 2 else 4
@@ -226,6 +231,10 @@ def operator_us(p, op, v):
             return None  # the host waits in it
         return p["kernel_us"] + 1e6 * v["bytes"] / p["pcie_bytes_per_s"]
     name = op.rpartition("/")[2]
+    if op.startswith("torch/optimizer/sgd"):
+        passes = (2, 3, 3) if name.endswith("momentum") else (3,)
+        return sum(lists(v) * p["kernel_us"] + 4e6 * n * v["elements"] / p["memory_bytes_per_s"]
+                   for n in passes)
     if op.startswith("torch/pointwise/") and name in POINTWISE:
         if name == "softmax" and v["elements"] < 1024:
             return None
@@ -238,8 +247,7 @@ def operators(p, run):
     wrong, judged = [], 0
     for s in run["samples"]:
         op, v = s["op"], s["parameters"]
-        host = HOST_US.get(op, lambda _: None)
-        want = operator_us(p, op, v) if op.startswith("torch/") else host(p)
+        want = operator_us(p, op, v) if op.startswith("torch/") else host_us(p, op, v)
         if want is None:
             continue
         judged += 1
@@ -259,7 +267,20 @@ HOST_US = {"torch_host/add/no_grad": calls(1, 1), "torch_host/relu/no_grad": cal
            "torch_host/matmul/no_grad": calls(1, 1),
            "torch_host/linear_module/no_grad": calls(2, 1),
            "torch_host/identity_module/no_grad": calls(0, 0),
+           "torch_host/conv": calls(1, 1), "torch_host/pointwise/relu": calls(1, 1),
            "torch_host/item": lambda p: p["call_us"] + p["synchronize_us"]}
+
+
+def host_us(p, op, v):
+    """What the host takes for a call; None: not planted in a form that is counted."""
+    if op == "torch_host/linear":  # a transposed operand is a call, and no launch
+        return calls(1 if v["pass"] == 1 else 2, 1)(p)
+    if op.startswith("torch_host/optimizer/sgd"):
+        passes = 3 if op.endswith("momentum") else 1
+        return passes * calls(v["tensors"] if v["style"] == 0 else 1, lists(v))(p)
+    if op == "torch_host/pointwise/relu" and v["pass"]:
+        return None
+    return HOST_US.get(op, lambda _: None)(p)
 
 
 def load(path):

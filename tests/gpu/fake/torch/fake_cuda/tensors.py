@@ -53,7 +53,9 @@ def race(tensors: List[Tensor]) -> None:
 def shapes_only(func: Any, op: str, args: Any, kwargs: Any, mutable: bool) -> Any:
     """The results without their values, or NotImplemented where PyTorch cannot say their shapes."""
     if mutable:
-        return None if op.startswith("_foreach") else kwargs.get("out", args[0])
+        return kwargs.get("out", args[0]) if func._schema.returns else None
+    if op.startswith("_foreach"):
+        return [torch.empty_like(t) for t in args[0]]
     if op == "convolution_backward":
         like = (args[1], args[2])
         made = [torch.empty_like(t) if args[10][i] else None for i, t in enumerate(like)]
@@ -155,7 +157,7 @@ class FakeCuda(TorchDispatchMode):
         if op in ("mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward"):
             flops = sum(k.flops for k in kernels_of(op, args, tensors, [args[0]]))
             large = large or flops > BIG_FLOPS
-        if large and not func._schema.returns == [] and not is_view(func):
+        if large and not is_view(func):
             out = shapes_only(func, op, args, kwargs, mutable)
             if out is not NotImplemented:
                 return out
