@@ -193,7 +193,7 @@ def ops(folder):
     wrong = []
     # Optimizers alone: parameters by the hundred, so that a call fills the queue.
     for seconds, least, groups in (
-            (3, 300, ("conv", "linear", "pointwise", "copy", "host")), (8, 8, ("optimizer",))):
+            (3, 300, ("conv", "linear", "pointwise", "copy", "host")), (60, 12, ("optimizer",))):
         only = [x for g in groups for x in ("--only", g)]
         judged, bad = operators_of(Machine(folder, FAST), seconds, *only)
         print(f"{', '.join(groups)}: {judged} samples judged, {len(bad)} wrong", flush=True)
