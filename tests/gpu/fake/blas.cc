@@ -3,9 +3,10 @@
 
 #include <cublasLt.h>
 
-#include "tests/gpu/fake/fake.h"
+#include "tests/gpu/fake/libraries.h"
 
 namespace fake = ddpsim::fake;
+using fake::plain;
 
 namespace {
 
@@ -26,11 +27,6 @@ struct Layout {
 struct Preference {
   std::size_t workspace = 0;
 };
-
-template <class T, class Opaque>
-T* plain(Opaque* o) {
-  return reinterpret_cast<T*>(o);
-}
 
 std::int64_t element(cudaDataType t) {
   return t == CUDA_R_32F ? 4 : 2;
@@ -62,16 +58,17 @@ size_t cublasLtGetVersion() {
 }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   if (fake::called("cublasLtCreate", 1000)) return CUBLAS_STATUS_NOT_INITIALIZED;
-  *handle = reinterpret_cast<cublasLtHandle_t>(new int(0));
+  static int one = 0;
+  *handle = reinterpret_cast<cublasLtHandle_t>(&one);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t compute,
                                         cudaDataType_t) {
-  *d = reinterpret_cast<cublasLtMatmulDesc_t>(new Operation{compute});
+  fake::make(d, Operation{compute});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
-  delete plain<Operation>(d);
+  fake::drop<Operation>(d);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
@@ -79,24 +76,24 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
                                               const void* value, size_t size) {
   if (what != CUBLASLT_MATMUL_DESC_TRANSA || size != sizeof(cublasOperation_t))
     return CUBLAS_STATUS_INVALID_VALUE;
-  std::memcpy(&plain<Operation>(d)->transposed_a, value, size);
+  std::memcpy(&plain<Operation>(d).transposed_a, value, size);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* l, cudaDataType type,
                                           uint64_t rows, uint64_t columns, int64_t leading) {
-  *l = reinterpret_cast<cublasLtMatrixLayout_t>(new Layout{type, rows, columns, leading});
+  fake::make(l, Layout{type, rows, columns, leading});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
-  delete plain<Layout>(const_cast<cublasLtMatrixLayoutOpaque_t*>(l));
+  fake::drop<Layout>(l);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* p) {
-  *p = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
+  fake::make(p, Preference{});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
-  delete plain<Preference>(p);
+  fake::drop<Preference>(p);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
@@ -104,7 +101,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     const void* value, size_t size) {
   if (what != CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES || size != sizeof(std::size_t))
     return CUBLAS_STATUS_INVALID_VALUE;
-  std::memcpy(&plain<Preference>(p)->workspace, value, size);
+  std::memcpy(&plain<Preference>(p).workspace, value, size);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d,
@@ -115,9 +112,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               int* found) {
   if (fake::called("cublasLtMatmulAlgoGetHeuristic", 50)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (wanted < 1 ||
-      !fits(*plain<Operation>(d), *plain<Layout>(a), *plain<Layout>(b), *plain<Layout>(c)))
+      !fits(plain<Operation>(d), plain<Layout>(a), plain<Layout>(b), plain<Layout>(c)))
     return CUBLAS_STATUS_INVALID_VALUE;
-  *found = plain<Preference>(p)->workspace >= kNeeds ? 1 : 0;
+  *found = plain<Preference>(p).workspace >= kNeeds ? 1 : 0;
   if (*found == 0) return CUBLAS_STATUS_SUCCESS;
   results[0] = {};
   results[0].algo.data[0] = kAlgorithm;
@@ -132,16 +129,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const vo
                               void* workspace, size_t workspace_bytes, cudaStream_t s) {
   if (fake::called("cublasLtMatmul", fake::planted().launch_us + kCallUs))
     return CUBLAS_STATUS_EXECUTION_FAILED;
-  const Operation& o = *plain<Operation>(d);
-  const Layout& x = *plain<Layout>(la);
-  const Layout& y = *plain<Layout>(lb);
-  const Layout& z = *plain<Layout>(lc);
+  const Operation& o = plain<Operation>(d);
+  const Layout& x = plain<Layout>(la);
+  const Layout& y = plain<Layout>(lb);
+  const Layout& z = plain<Layout>(lc);
   if (!fits(o, x, y, z) || algorithm->data[0] != kAlgorithm || workspace_bytes < kNeeds)
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (!fake::on_device(a, bytes(x)) || !fake::on_device(b, bytes(y)) ||
-      !fake::on_device(c, bytes(z)) ||
-      !fake::on_device(workspace, static_cast<std::int64_t>(workspace_bytes)))
-    return CUBLAS_STATUS_EXECUTION_FAILED;
   double flops = 2.0 * static_cast<double>(z.rows) * static_cast<double>(z.columns) *
                  static_cast<double>(y.rows);
   double moved = static_cast<double>(bytes(x) + bytes(y) + bytes(z));
@@ -156,8 +149,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const vo
     us = fake::tiled_us(static_cast<double>(z.columns), static_cast<double>(z.rows),
                         static_cast<double>(y.rows), rate(o, x), moved, aligned);
   }
-  fake::work(s, fake::Kind::Product, us);
-  return CUBLAS_STATUS_SUCCESS;
+  bool ran = fake::product(s, us, {{a, bytes(x)}, {b, bytes(y)}, {c, bytes(z)}},
+                           {workspace, static_cast<std::int64_t>(workspace_bytes)});
+  return ran ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 }  // extern "C"

@@ -1,13 +1,12 @@
 // cuDNN's interface: a convolution takes its direct operations at the planted share of its
 // precision's rate. Of the algorithms that the heuristics name, the first needs more workspace than
 // anybody has, the second is not supported, the third is the one, the fourth is half as fast.
-#include <initializer_list>
-
 #include <cudnn.h>
 
-#include "tests/gpu/fake/fake.h"
+#include "tests/gpu/fake/libraries.h"
 
 namespace fake = ddpsim::fake;
+using fake::plain;
 
 namespace {
 
@@ -29,10 +28,6 @@ struct Handle {
   cudaStream_t stream = nullptr;
 };
 
-template <class T, class Opaque>
-T& plain(Opaque* o) {
-  return *reinterpret_cast<T*>(o);
-}
 std::int64_t element(cudnnDataType_t t) {
   return t == CUDNN_DATA_FLOAT ? 4 : 2;
 }
@@ -62,15 +57,13 @@ cudnnStatus_t run(const char* name, cudnnHandle_t handle, const Tensor& x, const
   if (algorithm == 1) return CUDNN_STATUS_NOT_SUPPORTED;
   if (workspace_bytes < (algorithm == 0 ? kHuge : algorithm == 2 ? kNeeds : 0))
     return CUDNN_STATUS_BAD_PARAM;
-  if (!fake::on_device(at_x, bytes(x)) || !fake::on_device(at_w, bytes(w)) ||
-      !fake::on_device(at_y, bytes(y)) ||
-      !fake::on_device(workspace, static_cast<std::int64_t>(workspace_bytes)))
-    return CUDNN_STATUS_EXECUTION_FAILED;
   double flops = 2.0 * static_cast<double>(y.elements()) * w.c * w.h * w.w;
-  double moved = static_cast<double>(bytes(x) + bytes(w) + bytes(y));
   double at = rate(x, c) / (algorithm == 3 ? 2 : 1);
-  fake::work(plain<Handle>(handle).stream, fake::Kind::Product, fake::product_us(flops, at, moved));
-  return CUDNN_STATUS_SUCCESS;
+  double us = fake::product_us(flops, at, static_cast<double>(bytes(x) + bytes(w) + bytes(y)));
+  bool ran = fake::product(plain<Handle>(handle).stream, us,
+                           {{at_x, bytes(x)}, {at_w, bytes(w)}, {at_y, bytes(y)}},
+                           {workspace, static_cast<std::int64_t>(workspace_bytes)});
+  return ran ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
 template <class Result, class Algorithm>
@@ -110,7 +103,7 @@ const char* cudnnGetErrorString(cudnnStatus_t code) {
 }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   if (fake::called("cudnnCreate", 1000)) return CUDNN_STATUS_NOT_INITIALIZED;
-  *handle = reinterpret_cast<cudnnHandle_t>(new Handle);
+  fake::make(handle, Handle{});
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t s) {
@@ -118,7 +111,7 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t s) {
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* t) {
-  *t = reinterpret_cast<cudnnTensorDescriptor_t>(new Tensor{});
+  fake::make(t, Tensor{});
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t t, cudnnTensorFormat_t format,
@@ -128,11 +121,11 @@ cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t t, cudnnTensorF
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t t) {
-  delete &plain<Tensor>(t);
+  fake::drop<Tensor>(t);
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* t) {
-  *t = reinterpret_cast<cudnnFilterDescriptor_t>(new Tensor{});
+  fake::make(t, Tensor{});
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t t, cudnnDataType_t type,
@@ -142,11 +135,11 @@ cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t t, cudnnDataTyp
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t t) {
-  delete &plain<Tensor>(t);
+  fake::drop<Tensor>(t);
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* c) {
-  *c = reinterpret_cast<cudnnConvolutionDescriptor_t>(new Convolution{});
+  fake::make(c, Convolution{});
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t c, int pad_h, int pad_w,
@@ -162,7 +155,7 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t c, cudnnM
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t c) {
-  delete &plain<Convolution>(c);
+  fake::drop<Convolution>(c);
   return CUDNN_STATUS_SUCCESS;
 }
 
