@@ -156,6 +156,30 @@ void busy_until(cudaStream_t s, std::int64_t ps) {
   stream->tail_ps = std::max(stream->tail_ps, ps);
 }
 
+namespace {
+
+// What `us` of work from `start` on take while each block of a collective holds a share.
+double beside_collectives(std::int64_t start, double us, double share) {
+  double left = us * 1e6;
+  auto at = static_cast<double>(start);
+  for (const Hold& h : device().holds) {
+    auto begin = static_cast<double>(h.begin_ps);
+    auto end = static_cast<double>(h.end_ps);
+    if (end <= at) continue;
+    if (begin >= at + left) break;
+    double alone = std::max(0.0, begin - at);
+    left -= alone;
+    at += alone;
+    double rate = 1 - h.blocks * share;
+    double done = std::min(left, (end - at) * rate);
+    left -= done;
+    at += done / rate;
+  }
+  return (at + left - static_cast<double>(start)) / 1e6;
+}
+
+}  // namespace
+
 void work(cudaStream_t s, Kind kind, double us) {
   const Planted& p = planted();
   Device& d = device();
@@ -166,9 +190,17 @@ void work(cudaStream_t s, Kind kind, double us) {
     if (t.live && start >= t.begin_ps && start < t.end_ps && stream_of(s) != t.on)
       us /= 1 - t.blocks * (kind == Kind::Product ? p.product_hold : p.memory_hold);
     us *= 1 + p.noise * noisy();
+    us = beside_collectives(start, us, kind == Kind::Product ? p.product_hold : p.memory_hold);
     d.busy_ps += us * 1e6;
   }
   busy_until(s, start + ps_of(us));
+}
+
+void held(std::int64_t from_ps, std::int64_t to_ps, int blocks) {
+  std::vector<Hold>& holds = device().holds;
+  constexpr std::size_t kKept = 64;  // that kernels which are put on a stream from now on may meet
+  if (holds.size() == kKept) holds.erase(holds.begin());
+  holds.push_back({from_ps, to_ps, blocks});
 }
 
 double core_mhz() {

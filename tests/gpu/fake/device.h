@@ -34,6 +34,13 @@ struct Traffic {
   double bytes_per_us = 0;  // of a block
 };
 
+// A collective of this process that was put on its stream.
+struct Hold {
+  std::int64_t begin_ps = 0;
+  std::int64_t end_ps = 0;
+  int blocks = 0;
+};
+
 struct Device {
   bool used = false;  // this process has a context
   std::set<Stream*> streams;
@@ -47,6 +54,7 @@ struct Device {
   std::map<std::uint64_t, double> touched;  // address -> traffic when it was last used
   double traffic = 0;
   Traffic beside;
+  std::vector<Hold> holds;           // one after another; the last ones
   cudaError_t broken = cudaSuccess;  // sticky
   cudaError_t last = cudaSuccess;
 };

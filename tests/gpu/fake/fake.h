@@ -42,7 +42,8 @@ struct Planted {
   double event_us = 0.4;
   double latency_us = 3;         // from the end of the call to the start on an idle device
   double first_launch_us = 300;  // a kernel's code is loaded
-  // Each block of the stand-in for a collective takes this share of products, and of memory's rate.
+  // Each block of a collective, or of the stand-in for one, takes this share of products, and of
+  // memory's rate.
   double product_hold = 0.008;
   double memory_hold = 0.012;
   double block_bytes_per_us = 60'000;  // what such a block can move
@@ -89,6 +90,8 @@ void work(cudaStream_t s, Kind kind, double us);
 // When work that is put there now would start, and: the stream is busy until then.
 std::int64_t start_on(cudaStream_t s);
 void busy_until(cudaStream_t s, std::int64_t ps);
+// Until then `blocks` blocks of a collective on another stream take their share of the device.
+void held(std::int64_t from_ps, std::int64_t to_ps, int blocks);
 double memory_us(double bytes);
 double product_us(double flops, double rate, double bytes);
 // Form 2, of C (rows x columns) = A (rows x sum) B whose rows begin at multiples of `aligned`

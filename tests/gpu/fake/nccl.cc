@@ -1,7 +1,9 @@
 // NCCL's interface among processes that share the device. A collective starts when the last rank is
 // ready, on the virtual clock; a rank that comes early waits for the others' words, in real time.
 //
-//   ring: steps = 2 (n - 1) of all-reduce, n - 1 of the others; time = steps * (step + part / rate)
+//   ring: steps = 2 (n - 1) of all-reduce, n - 1 of the others; time = steps * (step + part /
+//   rate);
+//         of broadcast and reduce, a chain that all bytes pass: steps * step + bytes / rate
 //   tree: steps = 2 log2 n, of the whole buffer in pieces: steps * step + 2 bytes / rate
 // where LL has a quarter of the step and half of the rate, and part = bytes / n.
 #include <algorithm>
@@ -12,7 +14,7 @@
 #include <string>
 
 #include <nccl.h>
-#include <sched.h>
+#include <unistd.h>
 
 #include "tests/gpu/fake/meeting.h"
 
@@ -28,6 +30,8 @@ struct ncclComm {
 namespace {
 
 constexpr double kCallUs = 4;
+constexpr unsigned kPatienceUs = 20;    // of real time: who sleeps is woken early on a busy machine
+constexpr int kBlocks = 2;              // channels, as its log says
 constexpr double kTurnUs = 2000;        // a slice of the device for one process
 constexpr std::int64_t kSmall = 65536;  // up to here NCCL takes LL
 
@@ -93,6 +97,7 @@ double time_us(Op op, int ranks, std::int64_t bytes, Choice c) {
   auto n = static_cast<double>(ranks);
   auto all = static_cast<double>(bytes);
   if (op == Op::AllReduce && c.tree) return 2 * std::ceil(std::log2(n)) * step + 2 * all / rate;
+  if (op == Op::Broadcast || op == Op::Reduce) return (n - 1) * step + all / rate;
   double steps = op == Op::AllReduce ? 2 * (n - 1) : op == Op::Group ? 1 : n - 1;
   return steps * (step + (op == Op::Group ? all : all / n) / rate);
 }
@@ -114,7 +119,7 @@ ncclResult_t together(Op op, ncclComm& comm, std::int64_t bytes, std::int64_t ea
   slot.what[comm.rank] = what;
   ++slot.said;
   for (int k = 0; slot.said < wanted; ++k)
-    if (k > 200) ::sched_yield();
+    if (k > 200) ::usleep(kPatienceUs);
   std::int64_t ready = 0;
   for (int r = 0; r < comm.ranks; ++r) {
     ready = std::max(ready, slot.ready_ps[r].load());
@@ -125,7 +130,9 @@ ncclResult_t together(Op op, ncclComm& comm, std::int64_t bytes, std::int64_t ea
   }
   double us = time_us(op, comm.ranks, bytes, choice);
   if (fake::planted().turns > 0) us += kTurnUs;
-  fake::busy_until(s, ready + static_cast<std::int64_t>(us * 1e6));
+  std::int64_t end = ready + static_cast<std::int64_t>(us * 1e6);
+  fake::busy_until(s, end);
+  fake::held(ready, end, kBlocks);
   return ncclSuccess;
 }
 
@@ -208,7 +215,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* out, int ranks, ncclUniqueId id, int r
   const char* host = std::getenv("NCCL_HOSTID");
   m.place[rank] = hash_of(host ? host : "this one");
   ++m.arrived;
-  while (m.arrived < ranks) ::sched_yield();
+  while (m.arrived < ranks) ::usleep(kPatienceUs);
   bool shares = says("NCCL_MULTI_RANK_GPU_ENABLE", "1") && fake::planted().nccl_version >= 23003;
   for (int r = 0; r < ranks; ++r)
     if (r != rank && ((m.place[r] == m.place[rank] && !shares) || fake::planted().refuse > 0)) {
