@@ -157,30 +157,109 @@ std::vector<Point> points_of(const Way& way, int ranks, std::int64_t most_bytes)
   return out;
 }
 
-void add_samples(Run& run, const std::vector<Point>& points, const Table& table, int ranks, const Way& way, int one_gpu, const gpu::NcclLog& log) {
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    Sample s;
-    s.op = points[i].op->sample;
-    s.parameters = {{"ranks", ranks}, {"bytes", points[i].bytes}, {"in_place", points[i].in_place}, {"one_gpu", one_gpu}, {"forced", way.algorithm != nullptr}};
-    if (way.channels > 0) s.parameters["channels_forced"] = way.channels;
-    for (const gpu::NcclChoice& c : log.choices) {
-      // Its log counts one rank's share of what is gathered or scattered.
-      if (c.collective != points[i].op->nccl || c.bytes != (in_parts(points[i].op->op) ? points[i].bytes / ranks : points[i].bytes)) continue;
-      s.parameters["algorithm"] = number_of(gpu::kNcclAlgorithms, c.algorithm);
-      s.parameters["protocol"] = number_of(gpu::kNcclProtocols, c.protocol);
-      if (c.channels > 0) s.parameters["channels"] = c.channels;
+// Where ranks are: a GPU each, or all on the first one.
+enum class Place : std::uint8_t { OwnGpu, OwnHosts, OneHost };  // numbers: parameter one_gpu
+
+std::string lower(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
+// Readings of one point, the slowest rank's; of those that nobody waited for.
+std::vector<Duration> durations_of(const Table& table, std::size_t point, int ranks) {
+  std::vector<Duration> out;
+  for (int k = 0; k < kReadings; ++k) {
+    std::int64_t slowest = 0;
+    bool full = true;
+    for (int r = 0; r < ranks; ++r) {
+      slowest = std::max(slowest, table.ns[point][k][r]);
+      full = full && table.ns[point][k][r] != kNotFull;
     }
-    for (int k = 0; k < kReadings; ++k) {
-      std::int64_t slowest = 0;
-      bool full = true;
-      for (int r = 0; r < ranks; ++r) {
-        slowest = std::max(slowest, table.ns[i][k][r]);
-        full = full && table.ns[i][k][r] != kNotFull;
-      }
-      if (full && slowest > 0) s.durations.push_back({slowest * 1000});
-    }
-    if (!s.durations.empty()) run.samples.push_back(std::move(s));
+    if (full && slowest > 0) out.push_back({slowest * 1000});
   }
+  return out;
+}
+
+// All that is said of the samples of one operation, but NCCL's choices.
+CollectiveSetting setting_of(const Run& head, const Named& op, int ranks, const Way& way,
+                             Place place, const CalibrateOptions& options) {
+  CollectiveSetting c;
+  c.op = op.sample;
+  c.ranks = ranks;
+  c.gpus_per_process = 1;
+  c.gpu = head.origin.gpu.substr(0, head.origin.gpu.find(" ("));
+  c.hosts = place == Place::OwnHosts ? ranks : 1;
+  if (way.algorithm) {
+    c.algorithm = lower(way.algorithm);
+    c.protocol = lower(way.protocol);
+  }
+  // Ranks of one host that share a GPU have no cluster: nothing says what joins them.
+  if (place == Place::OwnHosts)
+    c.cluster = kOneGpuCluster;
+  else if (place == Place::OwnGpu)
+    c.cluster = options.cluster;
+  int channels = place != Place::OwnGpu ? kOneGpuChannels : way.channels;
+  if (channels > 0)
+    c.environment = {{"NCCL_MIN_CTAS", std::to_string(channels)},
+                     {"NCCL_MAX_CTAS", std::to_string(channels)}};
+  c.source = "ddpsim calibrate --backend nccl: " + c.gpu;
+  return c;
+}
+
+// "all_reduce@one-gpu/n2/ring/simple"
+std::string key_of(const CollectiveSetting& c, const Way& way, Place place) {
+  std::string out =
+      c.op + "@" + (c.cluster.empty() ? c.gpu : c.cluster) + "/n" + std::to_string(c.ranks);
+  if (place == Place::OneHost) out += "/one-host";
+  if (!c.algorithm.empty()) out += "/" + c.algorithm + "/" + c.protocol;
+  if (way.channels > 0) out += "/channels" + std::to_string(way.channels);
+  return out;
+}
+
+// A Run for each operation of which there is a reading.
+std::vector<Run> runs_of(const Run& head, const std::vector<Point>& points, const Table& table,
+                         int ranks, const Way& way, Place place, const gpu::NcclLog& log,
+                         const CalibrateOptions& options) {
+  std::vector<Run> out;
+  for (const Named& op : kOps) {
+    Run run = head;
+    run.skipped.clear();
+    CollectiveSetting c = setting_of(head, op, ranks, way, place, options);
+    c.nccl = log.version;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      if (points[i].op != &op) continue;
+      Sample s;
+      s.op = op.sample;
+      s.parameters = {{"ranks", ranks},
+                      {"bytes", points[i].bytes},
+                      {"in_place", points[i].in_place},
+                      {"one_gpu", static_cast<int>(place)},
+                      {"forced", way.algorithm != nullptr}};
+      if (way.channels > 0) s.parameters["channels_forced"] = way.channels;
+      // Its log counts one rank's share of what is gathered or scattered.
+      std::int64_t counted = in_parts(op.op) ? points[i].bytes / ranks : points[i].bytes;
+      for (const gpu::NcclChoice& choice : log.choices) {
+        if (choice.collective != op.nccl || choice.bytes != counted) continue;
+        s.parameters["algorithm"] = number_of(gpu::kNcclAlgorithms, choice.algorithm);
+        s.parameters["protocol"] = number_of(gpu::kNcclProtocols, choice.protocol);
+        if (choice.channels > 0) s.parameters["channels"] = choice.channels;
+        CollectiveChoice chosen{points[i].bytes, lower(choice.algorithm), lower(choice.protocol),
+                                choice.channels};
+        if (std::find(c.chosen.begin(), c.chosen.end(), chosen) == c.chosen.end())
+          c.chosen.push_back(std::move(chosen));
+      }
+      s.durations = durations_of(table, i, ranks);
+      if (!s.durations.empty()) run.samples.push_back(std::move(s));
+    }
+    if (run.samples.empty()) continue;
+    if (ranks > 1) {  // one rank copies, which is no collective
+      run.key = key_of(c, way, place);
+      run.collectives = std::move(c);
+    }
+    out.push_back(std::move(run));
+  }
+  return out;
 }
 
 std::string text_of(const Way& w) {
@@ -190,18 +269,28 @@ std::string text_of(const Way& w) {
 }
 
 constexpr std::int64_t kWayNs = 25'000'000'000;
+constexpr double kFirstWayS = 2;  // what a way must have: a smoke measures a few points of one
+constexpr double kNextWayS = 6;
 
 struct Machine {
+  const CalibrateOptions& options;
+  Run& head;                     // its `skipped` grows
   std::optional<MpsDaemon> mps;  // several ranks on one GPU
   bool as_one_host = false;
   std::int64_t end_ns = 0;
+  std::vector<Run> runs;
   double left_s() const { return static_cast<double>(end_ns - now_ns()) / 1e9; }
+  Place place() const {
+    return !mps ? Place::OwnGpu : as_one_host ? Place::OneHost : Place::OwnHosts;
+  }
 };
 
-void run_way(Run& run, int ranks, const Way& way, Machine& machine) {
-  std::string what = std::to_string(ranks) + " ranks" + (machine.as_one_host ? " of one host on one GPU" : machine.mps ? " on one GPU" : "") + ", " + text_of(way);
-  if (machine.left_s() < 6) {
-    run.skipped.push_back({what, "the time of this stage was over"});
+void run_way(Machine& machine, int ranks, const Way& way) {
+  const char* where[] = {"", " on one GPU", " of one host on one GPU"};
+  std::string what = std::to_string(ranks) + " ranks" + where[static_cast<int>(machine.place())] +
+                     ", " + text_of(way);
+  if (machine.left_s() < (machine.runs.empty() ? kFirstWayS : kNextWayS)) {
+    machine.head.skipped.push_back({what, "the time of this stage was over"});
     return;
   }
   std::vector<Point> points = points_of(way, ranks, machine.mps ? 64ll << 20 : 1ll << 30);
@@ -229,10 +318,12 @@ void run_way(Run& run, int ranks, const Way& way, Machine& machine) {
     MemoryFile log;
     play(0, log.path());
     gpu::NcclLog said = gpu::parse_nccl_log(log.text());
-    if (run.origin.software.empty() && !said.version.empty()) run.origin.software = "NCCL " + said.version;
-    add_samples(run, points, *play(kReadings, ""), ranks, way, machine.mps ? 1 + machine.as_one_host : 0, said);
+    const Table* table = play(kReadings, "");
+    for (Run& run :
+         runs_of(machine.head, points, *table, ranks, way, machine.place(), said, machine.options))
+      machine.runs.push_back(std::move(run));
   } catch (const std::runtime_error& e) {
-    run.skipped.push_back({what, e.what()});
+    machine.head.skipped.push_back({what, e.what()});
     if (machine.mps) {  // o.one_gpu is not used again; clients that ended in the middle leave a daemon that nobody can trust
       machine.mps.reset();
       machine.mps.emplace();
@@ -240,9 +331,30 @@ void run_way(Run& run, int ranks, const Way& way, Machine& machine) {
   }
 }
 
+void measure_ways(Machine& machine, const std::vector<int>& counts, int version) {
+  for (int n : counts) run_way(machine, n, {});
+  if (counts.front() == 1) return;
+  std::vector<Way> forced{{"Ring", "Simple"}, {"Ring", "LL"}, {"Tree", "Simple"}, {"Tree", "LL"}};
+  if (!machine.mps) {  // over sockets there is neither
+    forced.insert(forced.end(), {{"Ring", "LL128"}, {"Tree", "LL128"}, {"NVLS", "Simple"}});
+    for (int channels : {1, 2, 4, 8, 16}) forced.push_back({"Ring", "Simple", channels});
+  }
+  for (const Way& w : forced) run_way(machine, counts.front(), w);
+  if (!machine.mps) return;
+  if (version < kSharesGpus) {
+    machine.head.skipped.push_back({"several ranks of one host on one GPU",
+                                    "this NCCL refuses them; 2.30.3 and later have "
+                                    "NCCL_MULTI_RANK_GPU_ENABLE"});
+    return;
+  }
+  machine.as_one_host = true;
+  for (int n : counts) run_way(machine, n, {});
+  for (const Way& w : forced) run_way(machine, counts.front(), w);
+}
+
 }  // namespace
 
-void measure_nccl(Run& run, const CalibrateOptions& options) {
+std::vector<Run> measure_nccl(Run& head, const CalibrateOptions& options) {
   int gpus = 0;
   int version = 0;
   std::istringstream(in_child([] {
@@ -252,7 +364,7 @@ void measure_nccl(Run& run, const CalibrateOptions& options) {
     DDPSIM_CALL(nccl(), ncclGetVersion(&v));
     return std::to_string(n) + " " + std::to_string(v);
   })) >> gpus >> version;
-  Machine machine;
+  Machine machine{options, head, {}, false, 0, {}};
   machine.end_ns = now_ns() + static_cast<std::int64_t>(options.budget_s * 1e9);
   std::vector<int> counts;
   if (options.one_gpu) {
@@ -265,24 +377,13 @@ void measure_nccl(Run& run, const CalibrateOptions& options) {
     if (most > 1) counts.push_back(most);
     for (int n = 2; n < most; n *= 2) counts.push_back(n);
     if (counts.empty()) counts.push_back(1);
-    if (most == 1) run.skipped.push_back({"collectives between GPUs", "one rank: NCCL copies, which shows what a call costs; --one-gpu runs several ranks on one GPU"});
+    if (most == 1)
+      machine.head.skipped.push_back({"collectives between GPUs",
+                                      "one rank: NCCL copies, which shows what a call costs; "
+                                      "--one-gpu runs several ranks on one GPU"});
   }
-  for (int n : counts) run_way(run, n, {}, machine);
-  if (counts.front() == 1) return;
-  std::vector<Way> forced{{"Ring", "Simple"}, {"Ring", "LL"}, {"Tree", "Simple"}, {"Tree", "LL"}};
-  if (!machine.mps) {  // over sockets there is neither
-    forced.insert(forced.end(), {{"Ring", "LL128"}, {"Tree", "LL128"}, {"NVLS", "Simple"}});
-    for (int channels : {1, 2, 4, 8, 16}) forced.push_back({"Ring", "Simple", channels});
-  }
-  for (const Way& w : forced) run_way(run, counts.front(), w, machine);
-  if (!machine.mps) return;
-  if (version < kSharesGpus) {
-    run.skipped.push_back({"several ranks of one host on one GPU", "this NCCL refuses them; 2.30.3 and later have NCCL_MULTI_RANK_GPU_ENABLE"});
-    return;
-  }
-  machine.as_one_host = true;
-  for (int n : counts) run_way(run, n, {}, machine);
-  for (const Way& w : forced) run_way(run, counts.front(), w, machine);
+  measure_ways(machine, counts, version);
+  return std::move(machine.runs);
 }
 
 }  // namespace ddpsim::calib::cuda

@@ -1,10 +1,14 @@
-// What NCCL's collectives cost on this machine's GPUs -> samples (names and parameters: sim/FORMATS.md).
+// What NCCL's collectives cost on this machine's GPUs -> Runs of samples (sim/FORMATS.md).
 #pragma once
+
+#include <vector>
 
 #include "calib/cuda/cuda.h"
 
 namespace ddpsim::calib::cuda {
 
-void measure_nccl(Run& run, const CalibrateOptions& options);
+// A Run for each operation, number of ranks and way to run it, each `head` with its samples and
+// their setting (Run::collectives). What could not be measured goes to head.skipped.
+std::vector<Run> measure_nccl(Run& head, const CalibrateOptions& options);
 
 }  // namespace ddpsim::calib::cuda

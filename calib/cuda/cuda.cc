@@ -119,8 +119,7 @@ Probe probe() {
   return out;
 }
 
-
-Run calibrate(const CalibrateOptions& options) {
+std::vector<Run> calibrate(const CalibrateOptions& options) {
   std::int64_t begin = now_ns();
   auto left_s = [&] { return std::max(1.0, options.budget_s - static_cast<double>(now_ns() - begin) / 1e9); };  // starting costs, too
   if (options.stage == "nccl") {
@@ -128,9 +127,10 @@ Run calibrate(const CalibrateOptions& options) {
     run.key = options.one_gpu ? "calibrate/nccl-one-gpu" : "calibrate/nccl";
     CalibrateOptions rest = options;
     rest.budget_s = left_s();
-    measure_nccl(run, rest);
-    require_samples(run);
-    return run;
+    std::vector<Run> runs = measure_nccl(run, rest);
+    if (runs.empty()) require_samples(run);  // throws
+    runs.front().skipped = std::move(run.skipped);
+    return runs;
   }
   const std::pair<const char*, void (*)(Run&, const Budget&)> known[] = {{"memory", measure_memory}, {"gemm", measure_gemm},     {"host", measure_host},
                                                                   {"conv", measure_conv},     {"copies", measure_copies}, {"interference", measure_interference}};
@@ -157,7 +157,7 @@ Run calibrate(const CalibrateOptions& options) {
     if (text.empty()) throw std::runtime_error(why.empty() ? "nothing could be measured" : why);
     Run done = io::read_run(io::parse_json(text, "the stage's Run"), "the stage's Run");
     if (!why.empty()) done.skipped.push_back({std::string("the rest of stage ") + name, why});  // what was measured before counts
-    return done;
+    return {std::move(done)};
   }
   throw std::runtime_error("there is no stage \"" + options.stage + "\"");
 }
@@ -196,6 +196,7 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
   RanksOptions o;
   o.ranks = ranks;
   o.one_gpu = mps ? &*mps : nullptr;
+  o.environment.assign(s.plan.environment.begin(), s.plan.environment.end());
   o.timeout_s = options.timeout_s;
   run_ranks(o, *shared, [&](const RankPlace& place, ncclComm_t comm) {
     if (mps) require_side_by_side(*shared, place, comm);
@@ -250,10 +251,6 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
   if (std::abs(by_events / by_host - 1) > 0.02)
     add_noise(run.quality, "the steps by events are " + std::to_string(std::lround(by_events / 1e3)) + " us together, the host's clock says " + std::to_string(std::lround(by_host / 1e3)) + " us");
   judge_spread(run, false);
-  if (mps)
-    run.skipped.push_back({"prediction",
-                           "several ranks on one GPU talk through sockets on loopback, for which there is no "
-                           "cluster"});
   if (mps) run.skipped.push_back({"links", "all ranks are on one GPU: collectives go through sockets on loopback, and say nothing about NVLink or a network"});
   return run;
 }

@@ -4,6 +4,7 @@
 // clocks, power limits, compute mode and MIG are read, never set.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,6 +13,11 @@
 #include "sim/predict/predict.h"
 
 namespace ddpsim::calib::cuda {
+
+// Several ranks on one GPU: each is a host of its own to NCCL, which goes over sockets on loopback.
+inline constexpr const char* kOneGpuCluster = "one-gpu";  // topologies/one-gpu.json
+inline constexpr const char* kLoopback = "loopback";      // the transport of its links
+inline constexpr int kOneGpuChannels = 2;                 // that NCCL is given there
 
 // Whether this build has the CUDA toolkit.
 bool built();
@@ -37,19 +43,24 @@ struct CalibrateOptions {
   double budget_s = 60;    // wall clock; what does not fit is skipped, and the Run says so
   int ranks = 0;           // nccl: processes; 0 = as many as GPUs
   bool one_gpu = false;    // nccl: all ranks on the first GPU, under a private MPS daemon
+  std::string cluster;     // nccl, a GPU each: name of the shipped cluster that this machine is
+  // nccl: told each Run as soon as it is measured, so that nothing is lost if the process is ended.
+  std::function<void(const Run&)> measured;
 };
 // In order of value.
 inline std::vector<std::string> stages() { return {"memory", "gemm", "host", "nccl", "conv", "copies", "interference"}; }
 
-// Samples of one stage -> a measured Run (evidence: kernel; nccl: collective). What cannot run here is in Run::skipped with its reason. Throws std::runtime_error with
-// the failing call's own words; nothing is left running.
-Run calibrate(const CalibrateOptions& options);
+// Samples of one stage -> measured Runs, one at least (evidence: kernel, one Run; nccl: collective,
+// one for each operation and way). What cannot run here is in Run::skipped, of the first of them,
+// with its reason. Throws std::runtime_error with the failing call's own words; nothing is left
+// running.
+std::vector<Run> calibrate(const CalibrateOptions& options);
 
 struct ExecuteOptions {
   int steady_steps = 8;
   int recorded_steps = 3;
   bool one_gpu = false;
-  double timeout_s = 300;
+  double timeout_s = 300;  // wall clock; ranks that are not done then are ended
 };
 // REQUIRES: a question about GPUs (backend nccl) whose predict::check is empty. A process per rank; the Program is the one that is simulated.
 Run execute(const predict::Question& q, const ExecuteOptions& options);

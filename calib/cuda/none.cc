@@ -16,7 +16,9 @@ Probe probe() {
   out.items.push_back({"gpu", false, kNone});
   return out;
 }
-Run calibrate(const CalibrateOptions&) { throw std::runtime_error(kNone); }
+std::vector<Run> calibrate(const CalibrateOptions&) {
+  throw std::runtime_error(kNone);
+}
 Run execute(const predict::Question&, const ExecuteOptions&) { throw std::runtime_error(kNone); }
 
 }  // namespace ddpsim::calib::cuda

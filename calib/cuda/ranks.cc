@@ -1,21 +1,22 @@
 #include "calib/cuda/ranks.h"
 
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
 #include <fcntl.h>
 #include <ftw.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <atomic>
-#include <cerrno>
-#include <csignal>
-#include <cstdio>
-#include <cstring>
-#include <new>
-#include <stdexcept>
-
 #include "calib/cuda/check.h"
+#include "calib/cuda/cuda.h"
 #include "calib/cuda/libraries.h"
 #include "calib/cuda/stream.h"
 #include "calib/memory_file.h"
@@ -114,8 +115,8 @@ std::vector<std::pair<std::string, std::string>> one_gpu_environment(int rank, i
           {"NCCL_CUMEM_ENABLE", "0"},
           {"NCCL_CUMEM_HOST_ENABLE", "0"},
           {"NCCL_RUNTIME_CONNECT", "0"},
-          {"NCCL_MIN_CTAS", "2"},
-          {"NCCL_MAX_CTAS", "2"}};
+          {"NCCL_MIN_CTAS", std::to_string(kOneGpuChannels)},
+          {"NCCL_MAX_CTAS", std::to_string(kOneGpuChannels)}};
 }
 
 std::vector<std::pair<std::string, std::string>> shared_gpu_environment(int ranks, const std::string& mps_folder) {
@@ -125,8 +126,8 @@ std::vector<std::pair<std::string, std::string>> shared_gpu_environment(int rank
           {"NCCL_MULTI_RANK_GPU_ENABLE", "1"},
           {"NCCL_MNNVL_ENABLE", "0"},
           {"NCCL_RAS_ENABLE", "0"},
-          {"NCCL_MIN_CTAS", "2"},
-          {"NCCL_MAX_CTAS", "2"}};
+          {"NCCL_MIN_CTAS", std::to_string(kOneGpuChannels)},
+          {"NCCL_MAX_CTAS", std::to_string(kOneGpuChannels)}};
 }
 
 void leave(RanksShared& shared, const RankPlace& place, const std::exception& why) {

@@ -31,7 +31,7 @@ TEST_P(Stage, MeasuresWithinItsTime) {
   if (stage == "gemm" || stage == "interference") NEEDS("cuBLASLt");
   if (stage == "conv") NEEDS("cuDNN");
   if (stage == "nccl") NEEDS("NCCL");
-  ddpsim::Run run = cuda::calibrate({stage, 15, 0, false});
+  ddpsim::Run run = cuda::calibrate({stage, 15, 0, false, {}, {}}).front();
   EXPECT_FALSE(run.samples.empty());
   EXPECT_FALSE(run.origin.gpu.empty());
   for (const Sample& s : run.samples)
@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Cuda, Stage, testing::Values("memory", "gemm", "host", 
 
 TEST(Gpu, MemoryReachesNearlyWhatItsDatasheetSays) {
   NEEDS("gpu");
-  ddpsim::Run run = cuda::calibrate({"memory", 20, 0, false});
+  ddpsim::Run run = cuda::calibrate({"memory", 20, 0, false, {}, {}}).front();
   calib::KernelFit f = calib::fit_kernels(profile("h200-sxm.datasheet"), "here", {&run});
   EXPECT_GT(f.profile.memory.bandwidth_bytes_per_s, 1e11);
   EXPECT_LT(f.profile.memory.bandwidth_bytes_per_s, 2e13) << "faster than any memory: a cache was measured";
@@ -66,15 +66,18 @@ TEST(Gpu, PlaysTwoRanksOnOneGpu) {
   NEEDS("gpu");
   NEEDS("NCCL");
   NEEDS("MPS");
-  ddpsim::Run run = cuda::calibrate({"nccl", 60, 2, true});
-  EXPECT_FALSE(run.samples.empty());
+  for (const ddpsim::Run& run : cuda::calibrate({"nccl", 60, 2, true, {}, {}})) {
+    EXPECT_FALSE(run.samples.empty()) << run.key;
+    ASSERT_TRUE(run.collectives) << run.key;
+    for (const Sample& s : run.samples) EXPECT_EQ(s.op, run.collectives->op) << run.key;
+  }
 }
 
 TEST(Gpu, WithoutOneTheReasonIsSaid) {
   if (missing("gpu").empty()) GTEST_SKIP() << "there is a GPU";
-  EXPECT_THROW(cuda::calibrate({"memory", 5, 0, false}), std::runtime_error);
+  EXPECT_THROW(cuda::calibrate({"memory", 5, 0, false, {}, {}}), std::runtime_error);
   try {
-    cuda::calibrate({"memory", 5, 0, false});
+    cuda::calibrate({"memory", 5, 0, false, {}, {}});
   } catch (const std::runtime_error& e) {
     EXPECT_FALSE(std::string(e.what()).empty());
   }

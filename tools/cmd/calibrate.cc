@@ -74,6 +74,16 @@ std::string samples_table(const Run& run) {
   return out;
 }
 
+// "all_reduce@one-gpu/n2/ring/simple" -> "all_reduce-one-gpu-n2-ring-simple"
+std::string file_name(std::string key) {
+  for (char& c : key) {
+    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                 c == '_' || c == '-';
+    if (!plain) c = '-';
+  }
+  return key;
+}
+
 void calibrate_gpu(Terminal& t, const Flags& flags) {
   std::vector<std::string> known = calib::cuda::stages();
   std::erase_if(known, [&](const std::string& s) { return (s == "nccl") != (flags.backend == "nccl"); });
@@ -89,18 +99,31 @@ void calibrate_gpu(Terminal& t, const Flags& flags) {
     options.budget_s = flags.seconds;
     options.one_gpu = flags.one_gpu;
     if (!flags.question.ranks.empty()) options.ranks = parse_ranks(flags.question.ranks);
-    Run run;
+    options.cluster = flags.question.cluster;
+    auto keep = [&](Run run) {
+      run.origin.argv = {"ddpsim", "calibrate", "--backend", flags.backend, "--stage", stage};
+      if (flags.one_gpu) run.origin.argv.push_back("--one-gpu");
+      run.origin.revision = flags.revision;
+      std::string name = flags.backend + "-" + (run.collectives ? file_name(run.key) : stage);
+      if (flags.one_gpu && !run.collectives) name += "-one-gpu";
+      if (!flags.runs.empty()) add_to_runs(flags.runs, name, run);
+      return run;
+    };
+    options.measured = [&](const Run& run) { keep(run); };
+    std::vector<Run> runs;
     try {
-      run = calib::cuda::calibrate(options);
+      runs = calib::cuda::calibrate(options);
     } catch (const std::runtime_error& e) {
       throw InputError{"calibrate, stage " + stage, e.what()};
     }
-    run.origin.argv = {"ddpsim", "calibrate", "--backend", flags.backend, "--stage", stage};
-    run.origin.revision = flags.revision;
-    if (!flags.runs.empty()) add_to_runs(flags.runs, flags.backend + "-" + stage + (flags.one_gpu ? "-one-gpu" : ""), run);
-    all.push_back(io::write_run(run));
-    table += fmt::format("stage {} on {}\n", stage, run.origin.gpu) + samples_table(run);
-    for (const Skipped& s : run.skipped) table += fmt::format("skipped {}: {}\n", s.what, s.why);
+    table += fmt::format("stage {} on {}\n", stage, runs.front().origin.gpu);
+    for (const Run& run : runs) {
+      all.push_back(io::write_run(keep(run)));  // again: the first one has what was left out
+      if (run.collectives) table += run.key + "\n";
+      table += samples_table(run);
+    }
+    for (const Skipped& s : runs.front().skipped)
+      table += fmt::format("skipped {}: {}\n", s.what, s.why);
   }
   if (flags.output.format == "json" || !flags.output.out.empty()) write_answer(t, flags.output, all.dump() + "\n");
   if (flags.output.format != "json") t.out << table;
