@@ -137,6 +137,10 @@ Profile with_fits(Profile p, const LinkFits& fits) {
   return p;
 }
 
+bool in_sample(const Profile& p, const CollectiveTable& t) {
+  return std::find(p.fitted_from.begin(), p.fitted_from.end(), t.run->key) != p.fitted_from.end();
+}
+
 void read_rows(CollectiveTable& t) {
   std::map<std::int64_t, CollectiveRow> rows;
   for (const Sample& s : t.run->samples) {
@@ -216,6 +220,7 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
     TableResult r;
     r.name = t.name;
     r.machine = t.machine;
+    r.in_sample = in_sample(t.profile, t);
     for (const std::string& name : transports_of(t)) r.fits[name] = fits[t.machine][name];
     r.rows = predict_table(t, with_fits(t.profile, fits[t.machine]));
     std::array<std::vector<double>, kBands> ours;
@@ -228,7 +233,7 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
     }
     for (std::size_t b = 0; b < kBands; ++b) {
       r.bands[b] = {ours[b].size(), median_of(ours[b]), median_of(theirs[b])};
-      if (ours[b].empty()) continue;
+      if (ours[b].empty() || r.in_sample) continue;
       medians[b].push_back(r.bands[b].median);
       if (r.bands[b].nccl_median > 0.05) {
         ++report.cells_off;
@@ -246,7 +251,7 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
     std::vector<double> errors;
     for (const FittedRow& f : r.fitted) {
       errors.push_back(std::abs(f.error));
-      if (f.bytes < kMiB || f.bytes > 128 * kMiB) continue;
+      if (r.in_sample || f.bytes < kMiB || f.bytes > 128 * kMiB) continue;
       if (f.at_cliff) ++report.fitted_at_cliffs;
       if (f.at_cliff) continue;
       pooled.push_back(std::abs(f.error));
@@ -256,7 +261,7 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
       else whole.push_back(std::abs(f.error));
     }
     r.fitted_median = median_of(errors);
-    if (!errors.empty() && r.cliffs.empty()) smooth.push_back(r.fitted_median);
+    if (!r.in_sample && !errors.empty() && r.cliffs.empty()) smooth.push_back(r.fitted_median);
     report.tables.push_back(std::move(r));
   }
   for (std::size_t b = 0; b < kBands; ++b) report.median[b] = median_of(medians[b]);

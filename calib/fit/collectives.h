@@ -35,6 +35,8 @@ struct CollectiveTable {
   std::vector<CollectiveRow> rows;  // by size: what was measured, and what NCCL chooses. read_rows() makes them
 };
 void read_rows(CollectiveTable& t);
+// Whether the profile was fitted to this table: Profile::fitted_from has the key of its Run.
+bool in_sample(const Profile& p, const CollectiveTable& t);
 
 // Who measured it: the cluster and the source up to its revision.
 std::string machine_of(const CollectiveSetting& s);
@@ -92,6 +94,7 @@ struct FittedRow {
 struct TableResult {
   std::string name;
   std::string machine;
+  bool in_sample = false;  // its profile was fitted to it: in no median of several tables
   LinkFits fits;  // from other machines' tables, of the links that it uses
   std::vector<CollectiveRow> rows;
   std::array<BandError, kBands> bands;

@@ -16,6 +16,8 @@
 namespace ddpsim::collective {
 namespace {
 
+constexpr double kUnknownNicGbytes = 1.25;
+
 nccl::Wire wire_of(topology::LinkKind kind) {
   switch (kind) {
     case topology::LinkKind::Nvlink: return nccl::Wire::Nvlink;
@@ -87,7 +89,11 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
   node.nics = static_cast<int>(nics.size());
   // Sockets, and NICs without GPUDirect, are reached through the host's memory.
   const LinkSpec& net = c.pattern == ddpsim::Pattern::Graph && !c.links.empty() ? c.links.front().link : c.link;
-  bool through_host = net.transport == "tcp" || net.staging.bits_per_s > 0;
+  // An interface without a speed, as loopback is, counts as 10 Gb/s (NCCL,
+  // src/transport/net_socket.cc).
+  bool loopback = net.transport == "loopback";
+  if (loopback) node.nic_bandwidth = kUnknownNicGbytes;
+  bool through_host = loopback || net.transport == "tcp" || net.staging.bits_per_s > 0;
   auto k = nics.size();
   node.out_route.resize(n * k);
   node.in_route.resize(n * k);

@@ -1,13 +1,14 @@
 #include "tools/cmd/collectives.h"
 
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
 #include "sim/collective/price.h"
 #include "sim/report/text.h"
+#include "tools/cmd/executed.h"
 #include "tools/cmd/explain_op.h"
 
 namespace ddpsim::cli {
@@ -23,6 +24,9 @@ std::string percent(double v) { return fmt::format("{:.1f}", 100 * v); }
 std::string overall(const calib::CollectiveReport& r, std::size_t band) {
   bool any = std::any_of(r.tables.begin(), r.tables.end(), [&](const calib::TableResult& t) { return t.bands[band].rows > 0; });
   return any ? percent(r.median[band]) : "-";
+}
+std::string name_of(const calib::TableResult& t) {
+  return t.name + (t.in_sample ? " (in sample)" : "");
 }
 std::string cell(const calib::BandError& b) { return b.rows == 0 ? "-" : percent(b.median) + " (" + percent(b.nccl_median) + ")"; }
 
@@ -108,9 +112,9 @@ nccl::Settings settings_of(const CollectiveSetting& s) {
   return parsed.settings;
 }
 
-Tables load_tables(const Terminal& t, const std::string& folder) {
+Tables load_tables(const Terminal& t, const std::string& folder, const Profile* instead) {
   Tables out;
-  for (const std::string& file : io::list_files(folder, {".json", ".json.gz"})) {
+  for (const std::string& file : run_files(folder)) {
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
     if (!run.collectives || run.samples.empty()) continue;
     const CollectiveSetting& s = *run.collectives;
@@ -127,7 +131,14 @@ Tables load_tables(const Terminal& t, const std::string& folder) {
     q.cluster = s.cluster;
     int hosts = std::max(1, s.hosts);
     q.sets.push_back("cluster.hosts=" + std::to_string(hosts));
-    Hardware hardware = load_hardware(t, q);
+    Hardware hardware;
+    if (instead)
+      hardware = {load_cluster(t, s.cluster, q.sets), *instead, {}};
+    else {
+      std::string own = own_profile(folder, load_cluster(t, s.cluster, q.sets).profile);
+      if (!own.empty()) q.profiles = {own};
+      hardware = load_hardware(t, q);
+    }
     if (s.ranks > hosts * hardware.cluster.devices_per_host) throw InputError{file, fmt::format("has {} ranks, and {} hosts of {} have {} devices", s.ranks, hosts, s.cluster, hardware.cluster.devices())};
     out.runs.push_back(std::move(run));
     out.fabrics.emplace_back(hardware.cluster);
@@ -151,7 +162,9 @@ Tables load_tables(const Terminal& t, const std::string& folder) {
 
 std::string collectives_table(const calib::CollectiveReport& r, const ExecutedReport& x) {
   std::string out = fmt::format("{:<52} {:>16} {:>16} {:>16}\n", "median error, % (NCCL's own estimate)", "< 1 MiB", "1-16 MiB", ">= 16 MiB");
-  for (const calib::TableResult& t : r.tables) out += fmt::format("{:<52} {:>16} {:>16} {:>16}\n", t.name, cell(t.bands[0]), cell(t.bands[1]), cell(t.bands[2]));
+  for (const calib::TableResult& t : r.tables)
+    out += fmt::format("{:<52} {:>16} {:>16} {:>16}\n", name_of(t), cell(t.bands[0]),
+                       cell(t.bands[1]), cell(t.bands[2]));
   out += fmt::format("{:<52} {:>16} {:>16} {:>16}\n", "median of the tables", overall(r, 0), overall(r, 1), overall(r, 2));
   out += fmt::format("NCCL off by more than 5 % in {} cells, ddpsim closer in {}; elsewhere ddpsim at most {} points worse\n", r.cells_off, r.cells_closer, percent(r.most_worse));
   out += fmt::format("every other size: median of the tables without a cliff {:.2f} % (largest {:.2f} %), 1 to 128 MiB pooled: 95th percentile {} %\n", 100 * r.fitted_median, 100 * r.fitted_worst_median, percent(r.fitted_p95));
@@ -184,7 +197,14 @@ io::OrderedJson collectives_json(const calib::CollectiveReport& r, const Execute
     for (const calib::Cliff& c : t.cliffs) cliffs.push_back({{"from_bytes", c.from}, {"to_bytes", c.to}, {"fall", c.fall}, {"why", c.why}});
     io::OrderedJson fits = io::OrderedJson::object();
     for (const auto& [name, f] : t.fits) fits[name] = {{"step_factor", f.step_factor}, {"efficiency_factor", f.efficiency}, {"tables", f.tables}, {"step_tables", f.step_tables}};
-    tables.push_back({{"name", t.name}, {"machine", t.machine}, {"fits", fits}, {"bands", bands}, {"cliffs", cliffs}, {"fitted_median_error", t.fitted_median}, {"rows", rows}});
+    tables.push_back({{"name", t.name},
+                      {"machine", t.machine},
+                      {"sample", t.in_sample ? "in_sample" : "held_out"},
+                      {"fits", fits},
+                      {"bands", bands},
+                      {"cliffs", cliffs},
+                      {"fitted_median_error", t.fitted_median},
+                      {"rows", rows}});
   }
   io::OrderedJson executed = io::OrderedJson::array();
   for (const ExecutedRow& e : x.rows)
@@ -220,7 +240,9 @@ std::string collectives_markdown(const calib::CollectiveReport& r, const Execute
       "on the same channel graph. The profiles' efficiencies of networks (InfiniBand 0.92, libfabric 0.75 and 0.90, TCPXO 0.92) are chosen from what is publicly known of such networks,\n"
       "which may include these tables; NVLink's and PCIe's are NCCL's own numbers.\n\n"
       "| table | < 1 MiB | 1-16 MiB | >= 16 MiB |\n|---|---:|---:|---:|\n";
-  for (const calib::TableResult& t : r.tables) out += fmt::format("| {} | {} | {} | {} |\n", report::markdown_cell(t.name), cell(t.bands[0]), cell(t.bands[1]), cell(t.bands[2]));
+  for (const calib::TableResult& t : r.tables)
+    out += fmt::format("| {} | {} | {} | {} |\n", report::markdown_cell(name_of(t)),
+                       cell(t.bands[0]), cell(t.bands[1]), cell(t.bands[2]));
   out += fmt::format("| **median of the tables** | **{}** | **{}** | **{}** |\n\n", overall(r, 0), overall(r, 1), overall(r, 2));
   out += fmt::format("NCCL's estimate is off by more than 5 % in {} cells (table, band); ddpsim is closer in {} of them. In the other cells ddpsim is at most {} points worse.\n\n", r.cells_off,
                      r.cells_closer, percent(r.most_worse));

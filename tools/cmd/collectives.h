@@ -17,8 +17,10 @@ struct Tables {
   std::vector<calib::CollectiveTable> tables;
   std::vector<std::string> left_out;  // "name: why"
 };
-// Every Run of `folder` with a section "collectives" and a shipped cluster. Throws InputError for files that cannot be read.
-Tables load_tables(const Terminal& t, const std::string& folder);
+// Every Run of `folder` with a section "collectives" and a shipped cluster. Throws InputError for
+// files that cannot be read. `instead`: the profile of all of them, in place of the one that each
+// cluster names.
+Tables load_tables(const Terminal& t, const std::string& folder, const Profile* instead = nullptr);
 
 // A communicator on a cluster: --cluster, --profile, --ranks, --nccl, and --set for all three (NCCL_ALGO=ring goes to NCCL).
 struct NcclFlags {

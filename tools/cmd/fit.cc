@@ -8,8 +8,10 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "calib/cuda/cuda.h"
 #include "calib/fit/kernels.h"
 #include "calib/fit/operators.h"
+#include "calib/fit/transport.h"
 #include "sim/analysis/compare.h"
 #include "tools/cmd/collectives.h"
 #include "tools/cmd/executed.h"
@@ -19,6 +21,7 @@ namespace {
 
 struct Flags {
   std::string runs;
+  std::string kernels;
   std::string base = "testbed.datasheet";
   std::string name = "testbed";
   std::string backend = "tcp";
@@ -192,9 +195,64 @@ void fit_nccl_tests(Terminal& t, const Flags& flags) {
   write_fit(t, flags, io::write_profile(f.profile, rows).dump(1) + "\n", table);
 }
 
+// The loopback of several ranks on one GPU, from NCCL's collectives there.
+void fit_nccl(Terminal& t, const Flags& flags) {
+  Profile base = base_of(t, flags);
+  if (base.kind != DeviceKind::Gpu)
+    throw InputError{"--base " + flags.base,
+                     "is a profile of CPUs; --backend nccl needs one of a GPU"};
+  // What is not fitted of it is as over sockets between hosts.
+  const std::string loopback = calib::cuda::kLoopback;
+  if (!base.transports.count(loopback) && base.transports.count("tcp"))
+    base.transports[loopback] = base.transports.at("tcp");
+  Tables all = load_tables(t, flags.runs, &base);
+  for (const std::string& why : all.left_out) t.err << "ddpsim: left out: " << why << "\n";
+  std::vector<calib::CollectiveTable> tables;
+  for (calib::CollectiveTable& table : all.tables)
+    if (table.group.fabric->cluster().link.transport == loopback &&
+        table.run->evidence == EvidenceClass::Collective)
+      tables.push_back(std::move(table));
+  std::deque<Run> kernels;
+  for (const std::string& file : run_files(flags.kernels.empty() ? flags.runs : flags.kernels)) {
+    Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
+    if (run.kind == RunKind::Measured && run.origin.backend == "cuda")
+      kernels.push_back(std::move(run));
+  }
+  std::vector<const Run*> beside;
+  for (const Run& run : kernels) beside.push_back(&run);
+  calib::TransportFit f = calib::fit_transport(base, flags.name, std::move(tables), beside);
+  std::vector<io::OrderedJson> rows;
+  std::string table = fmt::format("{:<44} {:>5} {:>12} {:>12} {:>9}  {}\n", "table", "ranks",
+                                  "bytes", "measured", "error", "sample");
+  std::map<bool, std::vector<double>> errors;
+  for (const auto& r : f.residuals) {
+    const char* sample = r.fitted ? "fitted" : "held out";
+    rows.push_back({{"table", r.table},
+                    {"ranks", r.ranks},
+                    {"bytes", r.bytes},
+                    {"measured_ps", r.measured.ps},
+                    {"error", std::round(r.error * 1e5) / 1e5},
+                    {"sample", sample}});
+    table += fmt::format("{:<44} {:>5} {:>12} {:>12} {:>+8.2f}%  {}\n", r.table, r.ranks, r.bytes,
+                         to_string(r.measured), 100 * r.error, sample);
+    errors[r.fitted].push_back(std::abs(r.error));
+  }
+  for (const auto& [fitted, v] : errors)
+    table += fmt::format("{:<9} {} rows: median {:.2f} %, 90th percentile {:.2f} %\n",
+                         fitted ? "fitted" : "held out", v.size(), 100 * analysis::median(v),
+                         100 * analysis::percentile(v, 90));
+  for (const std::string& note : f.notes) table += note + "\n";
+  write_fit(t, flags, io::write_profile(f.profile, rows).dump(1) + "\n", table);
+}
+
 void fit_command(Terminal& t, const Flags& flags) {
+  if (flags.backend != "nccl" && !flags.kernels.empty())
+    throw InputError{"--kernels " + flags.kernels, "is of --backend nccl"};
   if (flags.backend == "nccl-tests") return fit_nccl_tests(t, flags);
-  if (flags.backend != "tcp" && flags.backend != "torch" && flags.backend != "cuda") throw InputError{"--backend " + flags.backend, "expected tcp, torch, cuda or nccl-tests: whose Runs are fitted"};
+  if (flags.backend == "nccl") return fit_nccl(t, flags);
+  if (flags.backend != "tcp" && flags.backend != "torch" && flags.backend != "cuda")
+    throw InputError{"--backend " + flags.backend,
+                     "expected tcp, torch, cuda, nccl or nccl-tests: whose Runs are fitted"};
   if (flags.backend == "cuda") return fit_gpu(t, flags);
   if (flags.split != "fit" && flags.split != "held_out") throw InputError{"--split " + flags.split, "expected fit or held_out"};
   std::deque<Executed> all = collect(t, flags);
@@ -234,9 +292,15 @@ void add_fit(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("fit", "Make a profile from measured Runs, and print what the fit leaves");
   c->add_option("--runs", flags->runs, "folder of Runs; default: the shipped ones");
+  c->add_option("--kernels", flags->kernels,
+                "backend nccl: folder of Runs of the base's GPU, for what collectives take from "
+                "computation; default: --runs");
   c->add_option("--base", flags->base, "profile that gives what no sample identifies (default testbed.datasheet)");
   c->add_option("--name", flags->name, "name of the new profile (default testbed)");
-  c->add_option("--backend", flags->backend, "whose Runs: tcp (default), torch, cuda: a GPU's kernels, or nccl-tests: imported tables of NCCL's collectives (for both --base names the datasheet profile of that GPU)");
+  c->add_option("--backend", flags->backend,
+                "whose Runs: tcp (default), torch, cuda: a GPU's kernels, nccl: NCCL between "
+                "several ranks on one GPU, or nccl-tests: imported tables of NCCL's collectives "
+                "(for all three --base names the datasheet profile of that GPU)");
   c->add_option("--split", flags->split, "executed steps of this split are used (default fit)");
   c->add_flag("--without-noisy", flags->without_noisy,
               "cuda: leave noisy Runs out (otherwise they are refused)");

@@ -1,0 +1,185 @@
+#include "calib/fit/transport.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "calib/fit/samples.h"
+
+namespace ddpsim::calib {
+namespace {
+
+constexpr std::int64_t kShort = 64 * 1024;  // below: latency decides
+constexpr std::int64_t kLong = 4 * kMiB;    // from here on: bytes do
+constexpr double kMostLatencyPs = 1e10;
+
+std::vector<CollectiveRow> rows_of(const CollectiveTable& t, std::int64_t from, std::int64_t to) {
+  std::vector<CollectiveRow> out;
+  for (const CollectiveRow& r : t.rows)
+    if (r.available && r.bytes >= from && r.bytes < to) out.push_back(r);
+  return out;
+}
+
+Duration predicted(const CollectiveTable& t, const CollectiveRow& row, const Profile& p) {
+  auto price = collective::nccl_price(t.group, p, Level::Mid, t.op, row.choice, {row.bytes});
+  return collective::nccl_tests_time(p, price, t.gpus_per_process);
+}
+
+// The value between `fast` and `slow` at which the prediction meets the row; the nearer end where
+// none does. Bisection: 60 halvings leave nothing that a profile's file would show.
+double meet(const CollectiveTable& t, const CollectiveRow& row, Profile p, double fast, double slow,
+            const std::function<void(Profile&, double)>& set) {
+  for (int k = 0; k < 60; ++k) {
+    double middle = (fast + slow) / 2;
+    set(p, middle);
+    (predicted(t, row, p) > row.measured ? slow : fast) = middle;
+  }
+  return (fast + slow) / 2;
+}
+
+struct Term {
+  std::vector<double> values;
+  double median() const { return analysis::median(values); }
+};
+
+Term term_of(const std::vector<const CollectiveTable*>& tables, const char* protocol,
+             std::int64_t from, std::int64_t to, const Profile& p, double fast, double slow,
+             const std::function<void(Profile&, double)>& set) {
+  Term out;
+  for (const CollectiveTable* t : tables)
+    if (t->run->collectives->protocol == protocol)
+      for (const CollectiveRow& row : rows_of(*t, from, to))
+        out.values.push_back(meet(*t, row, p, fast, slow, set));
+  return out;
+}
+
+// What `channels` blocks of the stand-in take from products and from what memory decides.
+void fit_hold(const std::vector<const Run*>& kernels, std::int64_t channels, TransportFit& out) {
+  std::map<std::int64_t, double> alone;      // by victim
+  std::map<bool, std::vector<double>> lost;  // by "memory decides it"
+  for (bool beside : {false, true})
+    for (const Run* run : kernels)
+      for (const Sample& s : run->samples) {
+        if (s.op != "interference" || s.durations.empty()) continue;
+        std::int64_t victim = parameter(s, "victim");
+        std::int64_t blocks = parameter(s, "blocks");
+        if (!beside && blocks == 0) alone[victim] = median_ps(s);
+        if (beside && blocks == channels && alone.count(victim))
+          lost[victim == 2].push_back(std::max(0.0, 1 - alone[victim] / median_ps(s)));
+      }
+  if (!lost.count(false)) {
+    out.notes.push_back("interference: of " + std::to_string(channels) +
+                        " blocks nothing was measured; it stays the base profile's");
+    return;
+  }
+  auto hold = [](const std::vector<double>& v) {
+    return Range{analysis::percentile(v, 90), analysis::median(v), analysis::percentile(v, 10)};
+  };
+  Profile& p = out.profile;
+  p.interference_basis = Evidence::Measured;
+  p.sm_hold = hold(lost[false]);
+  if (lost.count(true)) p.memory_hold = hold(lost[true]);
+  out.notes.push_back("interference: a stand-in of " + std::to_string(channels) +
+                      " blocks, as many as the collectives have channels, takes " +
+                      number("%.1f", 100 * p.sm_hold.mid) + " % of products");
+}
+
+}  // namespace
+
+bool fits_transport(const CollectiveSetting& s) {
+  bool known = s.protocol == "simple" || s.protocol == "ll";
+  return s.op == "all_reduce" && s.algorithm == "ring" && known && s.ranks == s.hosts;
+}
+
+TransportFit fit_transport(const Profile& base, const std::string& name,
+                           std::vector<CollectiveTable> tables,
+                           const std::vector<const Run*>& kernels) {
+  TransportFit out;
+  int fewest = std::numeric_limits<int>::max();
+  for (const CollectiveTable& t : tables)
+    if (fits_transport(*t.run->collectives)) fewest = std::min(fewest, t.group.ranks());
+  std::vector<const CollectiveTable*> seen;
+  for (const CollectiveTable& t : tables)
+    if (fits_transport(*t.run->collectives) && t.group.ranks() == fewest) seen.push_back(&t);
+  if (seen.empty())
+    throw InputError{"fit",
+                     "no Run holds all-reduces whose ring was forced, a host of its own for each "
+                     "rank (ddpsim calibrate --backend nccl --one-gpu --runs DIR makes them)"};
+  out.transport = seen.front()->group.fabric->transports()[seen.front()->group.inter.transport];
+  Profile& p = out.profile;
+  p = base;
+  p.name = name;
+  p.fitted_from.clear();
+  p.step_residual = 0;
+  auto it = p.transports.find(out.transport);
+  if (it == p.transports.end())
+    throw InputError{base.name, "has no transport \"" + out.transport + "\" to begin with"};
+  TransportSection& section = it->second;
+  section.step_factor = 1;
+  section.knots.clear();
+  const std::string& way = out.transport;
+  auto latency = [&way](Profile& q, double ps) {
+    q.transports.at(way).latency = {static_cast<std::int64_t>(std::llround(ps))};
+  };
+  auto ll_latency = [&way](Profile& q, double ps) {
+    q.transports.at(way).ll_latency = Duration{static_cast<std::int64_t>(std::llround(ps))};
+  };
+  auto efficiency = [&way](Profile& q, double share) {
+    q.transports.at(way).efficiency = {share, share, share};
+  };
+  auto require = [&](const Term& t, const char* what) {
+    if (t.values.empty()) throw InputError{"fit", std::string("no forced ring tells its ") + what};
+  };
+  Term rate;
+  Term simple;
+  Term ll;
+  for (int round = 0; round < 3; ++round) {  // latency is a little of a long one's time
+    rate = term_of(seen, "simple", kLong, INT64_MAX, p, 1, 1e-3, efficiency);
+    require(rate, "rate: Simple, 4 MiB and more");
+    efficiency(p, rate.median());
+    simple = term_of(seen, "simple", 0, kShort, p, 0, kMostLatencyPs, latency);
+    require(simple, "latency: Simple, below 64 KiB");
+    latency(p, simple.median());
+    ll = term_of(seen, "ll", 0, kShort, p, 0, kMostLatencyPs, ll_latency);
+    require(ll, "latency: LL, below 64 KiB");
+    ll_latency(p, ll.median());
+  }
+  auto rounded = [](double v) { return std::round(v * 1e4) / 1e4; };
+  section.efficiency = {rounded(analysis::percentile(rate.values, 0)), rounded(rate.median()),
+                        rounded(analysis::percentile(rate.values, 100))};
+  section.basis = Evidence::Measured;
+  std::string from;
+  for (const CollectiveTable* t : seen) {
+    from += (from.empty() ? "" : ", ") + t->run->key;
+    p.fitted_from.push_back(t->run->key);
+  }
+  const std::string& gpu = seen.front()->run->collectives->gpu;
+  section.source = "ddpsim fit --backend nccl: latency_ps, ll_latency_ps and efficiency from " +
+                   from + (gpu.empty() ? "" : ", on " + gpu) + "; the rest as in " + base.name +
+                   ": " + section.source;
+  out.notes.push_back(
+      way + ": " + number("%.2f", section.efficiency.mid) + " of the link's rate (" +
+      number("%.2f", section.efficiency.low) + " to " + number("%.2f", section.efficiency.high) +
+      "), a step " + number("%.1f", simple.median() / 1e6) + " us with Simple and " +
+      number("%.1f", ll.median() / 1e6) + " us with LL; from " + std::to_string(seen.size()) +
+      " of " + std::to_string(tables.size()) + " tables: " + from);
+  std::int64_t channels = 0;
+  for (const CollectiveTable* t : seen)
+    for (const CollectiveRow& r : t->rows)
+      channels = std::max<std::int64_t>(channels, r.choice.channels);
+  fit_hold(kernels, channels, out);
+  for (const CollectiveTable& t : tables) {
+    bool fitted = in_sample(p, t);
+    for (const CollectiveRow& row : predict_table(t, p))
+      if (row.available)
+        out.residuals.push_back(
+            {t.name, t.group.ranks(), row.bytes, row.measured,
+             static_cast<double>(row.predicted.ps) / static_cast<double>(row.measured.ps) - 1,
+             fitted});
+  }
+  return out;
+}
+
+}  // namespace ddpsim::calib
