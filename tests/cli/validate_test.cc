@@ -200,6 +200,47 @@ TEST_F(Validate, RunsThatTheFitSawAreInSample) {
   EXPECT_EQ(j["aggregates"]["replay"]["in_sample"]["n"], 1);
 }
 
+// Computation on a GPU is as long as the profile of the execution says: no other one may predict it.
+TEST_F(Validate, AReplayOnAGpuIsPredictedWithTheProfileItWasExecutedWith) {
+  auto with = [](const char* profile) {
+    return [profile](MeasuredRun& r) {
+      r.origin.gpu = "a GPU";
+      r.origin.hosts = "gpus";
+      r.origin.backend = "nccl";
+      r.origin.compute = "real";
+      r.origin.profile = profile;
+    };
+  };
+  Json one{{"schema", "ddpsim.scenario/1"},
+           {"workload", "resnet18"},
+           {"cluster", read_json("topologies/hgx-h100.json")},
+           {"ranks", 1}};
+  Json two = one;
+  two["cluster"] = read_json("topologies/one-gpu.json");
+  two["ranks"] = 2;
+  two["plan"] = {{"environment", {{"NCCL_MIN_CTAS", "2"}, {"NCCL_MAX_CTAS", "2"}}}};
+  add("one.json", one, {1, with("h100-sxm.datasheet")});
+  add("two.json", two, {1, with("h100-sxm.datasheet")});  // which the cluster's profile computes like
+  Json j = answer(0);
+  ASSERT_EQ(j["pairs"].size(), 2u);
+  EXPECT_EQ(j["aggregates"]["replay_gpu"]["held_out"]["n"], 1);
+  EXPECT_EQ(j["aggregates"]["replay_one_gpu"]["held_out"]["n"], 1);
+  // A profile of the folder's own comes before the shipped one.
+  Json profile = read_json("calib/profiles/h200-sxm.datasheet.json");
+  profile["name"] = "here";
+  fs::create_directories(at("runs/profiles"));
+  io::write_file(at("runs/profiles/h100-sxm.json"), profile.dump());
+  Outcome o = validate();
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("stale: one.json: its computation was as long as profile h100-sxm.datasheet "
+                       "says, and here would predict it"),
+            std::string::npos)
+      << o.err;
+  fs::remove_all(at("runs/profiles"));
+  add("other.json", one, {1, with("nowhere")});
+  EXPECT_EQ(answer(1)["errors"].size(), 1u);
+}
+
 TEST_F(Validate, RealComputationIsAClassOfItsOwn) {
   add("timed.json", scenario(2), {1.01});
   add("real.json", scenario(2), {1.2, [](MeasuredRun& r) { r.origin.compute = "real"; }});

@@ -19,6 +19,7 @@ struct Flags : ExecutedFlags {
   std::vector<std::string> record;
   int steps = 0;
   bool one_gpu = false;
+  double timeout_s = 0;  // backend nccl; 0 = by the predicted step
 };
 
 struct Executed {
@@ -126,12 +127,22 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
 Executed execute_nccl(const Loaded& l, const Flags& flags) {
   if (l.cluster.device != DeviceKind::Gpu) throw InputError{"--backend nccl", "needs a cluster of GPUs; this one has CPUs"};
   if (l.scenario.real_compute) throw InputError{"--compute real", "is of hosts of CPUs: on a GPU computation is always real"};
+  // What goes over loopback is no NVLink, and the other way round.
+  bool loopback = l.cluster.link.transport == calib::cuda::kLoopback;
+  if (flags.one_gpu && l.scenario.ranks > 1 && !loopback)
+    throw InputError{"--one-gpu", fmt::format("ranks on one GPU talk over sockets on loopback, and "
+                                              "cluster {} has other links; use --cluster {}",
+                                              l.cluster.name, calib::cuda::kOneGpuCluster)};
+  if (!flags.one_gpu && loopback)
+    throw InputError{"--cluster " + l.cluster.name,
+                     "has all ranks on one GPU; add --one-gpu, or name the cluster of the GPUs"};
   Executed out;
   out.predicted = predict::predict(l.question(), l.options).summary.step;
   calib::cuda::ExecuteOptions options;
   options.steady_steps = flags.steps != 0 ? flags.steps : 12;
   options.one_gpu = flags.one_gpu;
-  options.timeout_s = 120 + 20 * static_cast<double>(out.predicted.ps) / 1e12 * (options.steady_steps + 8);
+  double expected_s = static_cast<double>(out.predicted.ps) / 1e12 * (options.steady_steps + 8);
+  options.timeout_s = flags.timeout_s > 0 ? flags.timeout_s : 120 + 20 * expected_s;
   out.run = calib::cuda::execute(l.question(), options);
   return out;
 }
@@ -140,6 +151,11 @@ void run_command(Terminal& t, Flags flags) {
   if (flags.backend != "tcp" && flags.backend != "torch" && flags.backend != "nccl")
     throw InputError{"--backend " + flags.backend, "expected tcp (ddpsim's own executor over shaped hosts), torch (the real PyTorch on the same hosts) or nccl (ddpsim's own executor on this machine's GPUs)"};
   if (flags.one_gpu && flags.backend != "nccl") throw InputError{"--one-gpu", "is of --backend nccl"};
+  if (flags.timeout_s != 0) {
+    if (flags.backend != "nccl") throw InputError{"--timeout", "is of --backend nccl"};
+    if (!(flags.timeout_s >= 1 && flags.timeout_s <= 86400))
+      throw InputError{"--timeout", "1 to 86400 seconds"};
+  }
   if (!flags.compute.empty() && flags.compute != "timed" && flags.compute != "real") throw InputError{"--compute " + flags.compute, "expected timed or real"};
   if (!flags.split.empty() && flags.split != "fit" && flags.split != "held_out") throw InputError{"--split " + flags.split, "expected fit or held_out"};
   if (!flags.record.empty() && flags.backend != "torch") throw InputError{"--record " + flags.record.front(), "is of --backend torch"};
@@ -151,6 +167,10 @@ void run_command(Terminal& t, Flags flags) {
   } catch (const std::runtime_error& e) {
     throw InputError{"run", e.what()};
   }
+  if (flags.one_gpu)
+    for (const char* name : {"NCCL_MIN_CTAS=", "NCCL_MAX_CTAS="})
+      flags.question.sets.insert(flags.question.sets.begin(),
+                                 name + std::to_string(calib::cuda::kOneGpuChannels));
   if (!flags.compute.empty()) flags.question.sets.push_back("compute=" + flags.compute);
   Loaded l = load(t, flags.question);
   if (!flags.runs.empty()) prepare_runs(flags.runs);
@@ -183,7 +203,12 @@ void add_run(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("run", "Execute a scenario on hosts of this machine, and show it beside its prediction");
   add_executed_flags(*c, *flags, "tcp: ddpsim's own executor, a process per rank, real TCP over shaped network namespaces; torch: the real PyTorch over Gloo on the same hosts; nccl: ddpsim's own executor on this machine's GPUs");
-  c->add_flag("--one-gpu", flags->one_gpu, "backend nccl: all ranks on the first GPU, under a private MPS daemon, over sockets on loopback");
+  c->add_flag("--one-gpu", flags->one_gpu,
+              "backend nccl: all ranks on the first GPU, under a private MPS daemon, over sockets "
+              "on loopback (--cluster one-gpu)");
+  c->add_option("--timeout", flags->timeout_s,
+                "backend nccl: seconds of wall clock after which ranks that hang are ended; "
+                "default: two minutes and 20 times what is predicted");
   c->add_option("--compute", flags->compute, "timed (computation is slept) or real (it keeps a core busy); default: the scenario's, which is timed if it does not say");
   c->add_option("--record", flags->record, "backend torch: what is recorded and not predicted, repeatable: powersgd_rank=1, zero_redundancy_optimizer=true, uneven_inputs=3")->allow_extra_args(false);
   c->add_option("--steps", flags->steps, "steady steps to play; default by the predicted step, 6 to 12");

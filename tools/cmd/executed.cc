@@ -32,6 +32,15 @@ std::vector<std::string> run_files(const std::string& folder) {
   return files;
 }
 
+std::string own_profile(const std::string& folder, const std::string& name) {
+  const std::string suffix = ".datasheet";
+  std::string base = name;
+  if (base.ends_with(suffix)) base.resize(base.size() - suffix.size());
+  for (const std::string& each : {base, base + suffix})
+    if (std::string path = folder + "/profiles/" + each + ".json"; io::exists(path)) return path;
+  return {};
+}
+
 void prepare_runs(const std::string& folder) {
   io::make_folder(folder + "/scenarios");
   io::remove_stale_temporaries(folder);  // of a run that was killed while it wrote

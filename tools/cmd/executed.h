@@ -26,6 +26,9 @@ Run run_script(const Terminal& t, const Loaded& l, const ExecutedFlags& flags, c
 inline constexpr const char* kOwnBudget = "/budget.json";
 // Files of Runs in a folder, sorted. Throws InputError if it cannot be listed.
 std::vector<std::string> run_files(const std::string& folder);
+// The profile that a folder of Runs has for what its clusters name: FOLDER/profiles/NAME.json,
+// where NAME is the cluster's without ".datasheet", or with it. "" = it has none.
+std::string own_profile(const std::string& folder, const std::string& name);
 // Makes a folder of Runs, and clears what a killed writer left there.
 void prepare_runs(const std::string& folder);
 // FOLDER/PREFIX-DATE.json.gz: a Run without a scenario.

@@ -133,6 +133,7 @@ void add_graph(CLI::App& import, Terminal& t) {
 struct RunFlags {
   std::string file;
   std::string folder;
+  std::string split;
   QuestionFlags question;
 };
 
@@ -142,6 +143,9 @@ void import_run(Terminal& t, const RunFlags& f) {
   if (run.kind != RunKind::Measured) throw InputError{f.file, "is a predicted run; a folder of Runs holds measured ones"};
   if (!run.scenario.empty()) throw InputError{f.file, "names its scenario (" + run.scenario + ") already: copy it into the folder"};
   if (run.steps.empty()) throw InputError{f.file, "has no steps that a prediction could be compared with"};
+  if (!f.split.empty() && f.split != "fit" && f.split != "held_out")
+    throw InputError{"--split " + f.split, "expected fit or held_out"};
+  if (!f.split.empty()) run.split = f.split;
   Loaded l = load(t, f.question);
   if (run.layers) {
     if (auto why = layers_problem(l.workload, run); !why.empty()) throw InputError{f.file, why};
@@ -162,6 +166,8 @@ void add_run_of(CLI::App& import, Terminal& t) {
   c->add_option("file", f->file, "the Run")->required();
   add_question_flags(*c, f->question);
   c->add_option("--runs", f->folder, "folder of Runs")->required();
+  c->add_option("--split", f->split,
+                "fit or held_out: whether a fit may see this Run; decide before you look at it");
   c->callback([&t, f] { import_run(t, *f); });
 }
 

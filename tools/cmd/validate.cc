@@ -1,11 +1,12 @@
 // ddpsim validate: every measured Run of a folder beside the prediction of its scenario, and the budget that the errors must keep.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <limits>
 #include <ostream>
 #include <stdexcept>
 
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "calib/cuda/cuda.h"
 #include "sim/predict/baselines.h"
 #include "sim/predict/mechanisms.h"
 #include "tools/cmd/collectives.h"
@@ -36,8 +37,8 @@ struct Case {
   Duration queue;
   std::string scenario_hash;
   std::string workload_hash;
-  std::string profile;
-  std::vector<std::string> fitted_from;
+  Profile profile;
+  bool one_gpu = false;  // several ranks on it, over loopback
   bool mean = false;
   std::string sweep;
   std::optional<double> cap;
@@ -78,17 +79,32 @@ std::vector<std::string> tags_of(const Loaded& l) {
   return out;
 }
 
-// The file in `folder` of the profile that the scenario's cluster names, measured before datasheet. "" = the scenario names its cluster only.
-std::string profile_in(const std::string& folder, const std::string& scenario) {
+// The profile that the scenario's cluster names; "" = the scenario names its cluster only.
+std::string profile_named(const std::string& scenario) {
   io::Json j = io::parse_json(io::read_file(scenario), scenario);
   io::Json::json_pointer at("/cluster/device/profile");
-  if (!j.is_object() || !j.contains("cluster") || !j["cluster"].is_object() || !j.contains(at) || !j[at].is_string()) return {};
-  std::string base = j[at].get<std::string>();
+  if (!j.is_object() || !j.contains("cluster") || !j["cluster"].is_object() || !j.contains(at) ||
+      !j[at].is_string())
+    return {};
+  return j[at].get<std::string>();
+}
+
+// The file in `folder` (--profiles) of that profile, measured before datasheet.
+std::string profile_in(const std::string& folder, const std::string& scenario) {
+  std::string base = profile_named(scenario);
+  if (base.empty()) return {};
   const std::string suffix = ".datasheet";
   if (base.ends_with(suffix)) base.resize(base.size() - suffix.size());
   for (const std::string& name : {base, base + suffix})
     if (std::string path = folder + "/" + name + ".json"; io::exists(path)) return path;
   throw InputError{folder, "holds no profile \"" + base + "\", which the cluster of " + scenario + " names"};
+}
+
+// What the computation of a replay on a GPU is as long as.
+bool same_computation(const Profile& a, const Profile& b) {
+  io::OrderedJson x = io::write_profile(a, {});
+  io::OrderedJson y = io::write_profile(b, {});
+  return x["compute"] == y["compute"] && x["memory"] == y["memory"] && x["host"] == y["host"];
 }
 
 double relative(Duration model, Duration measured) { return static_cast<double>(model.ps) / static_cast<double>(measured.ps) - 1; }
@@ -109,8 +125,11 @@ Case predict_case(const Terminal& t, const Flags& flags, const std::string& path
     QuestionFlags q;
     q.scenario = path;
     if (!flags.profile.empty()) q.profiles = {flags.profile};
-    else if (!flags.profiles.empty())
+    else if (!flags.profiles.empty()) {
       if (std::string file = profile_in(flags.profiles, path); !file.empty()) q.profiles = {file};
+    } else if (std::string own = own_profile(flags.runs, profile_named(path)); !own.empty()) {
+      q.profiles = {own};
+    }
     Loaded l = load(t, q);
     c.tags = tags_of(l);
     c.repeats = repeats(l);
@@ -131,8 +150,8 @@ Case predict_case(const Terminal& t, const Flags& flags, const std::string& path
     c.queue = predict::queue_step(l.question());
     c.scenario_hash = l.scenario_hash;
     c.workload_hash = l.workload_hash;
-    c.profile = l.profile.name;
-    c.fitted_from = l.profile.fitted_from;
+    c.profile = l.profile;
+    c.one_gpu = l.scenario.ranks > 1 && l.cluster.link.transport == calib::cuda::kLoopback;
     c.mean = !l.scenario.other_jobs.empty();
     if (l.scenario.plan.system == System::PytorchDdp) {
       c.cap = l.scenario.plan.bucket_cap_mb;
@@ -146,6 +165,29 @@ Case predict_case(const Terminal& t, const Flags& flags, const std::string& path
     c.problem = "its scenario can no longer be predicted: " + e.where + ": " + e.what;
   }
   return c;
+}
+
+// A replay on a GPU computes as long as the profile that it was executed with says. Why another one
+// predicts it, "" = none does.
+std::string other_profile(const Terminal& t, const Run& run, const Case& c,
+                          const std::string& folder) {
+  const std::string& then = run.origin.profile;
+  if (run.evidence != EvidenceClass::Replay || run.origin.gpu.empty() || then == c.profile.name)
+    return {};
+  try {
+    std::vector<std::string> files;
+    if (io::exists(folder + "/profiles")) files = io::list_files(folder + "/profiles", {".json"});
+    if (auto shipped = home_of(t).list("calib/profiles");
+        std::find(shipped.begin(), shipped.end(), then) != shipped.end())
+      files.push_back(home_of(t).find("calib/profiles", then, "profile"));
+    for (const std::string& file : files) {
+      Profile p = io::read_profile(io::parse_json(io::read_file(file), file), file);
+      if (p.name == then && same_computation(p, c.profile)) return {};
+    }
+  } catch (const InputError&) {  // it is not here
+  }
+  return "its computation was as long as profile " + then + " says, and " + c.profile.name +
+         " would predict it; --profile or --profiles name what it was executed with";
 }
 
 // Why this Run is not of the scenario that would be predicted, "" = it is.
@@ -162,12 +204,15 @@ Pair make_pair(const std::string& file, const Run& run, const Case& c, double to
   p.file = file;
   p.key = run.key;
   p.scenario = run.scenario;
-  p.profile = c.profile;
+  p.profile = c.profile.name;
   p.evidence = name_of(run.evidence);
   if (run.evidence == EvidenceClass::Replay && run.origin.compute != "timed") p.evidence = "replay_real";
   if (run.evidence == EvidenceClass::System && !c.repeats) p.evidence = "system_other";
-  if (!run.origin.gpu.empty()) p.evidence = run.evidence == EvidenceClass::System ? "system_gpu" : "replay_gpu";
-  bool seen = std::find(c.fitted_from.begin(), c.fitted_from.end(), run.scenario) != c.fitted_from.end();
+  if (!run.origin.gpu.empty())
+    p.evidence = std::string(run.evidence == EvidenceClass::System ? "system_" : "replay_") +
+                 (c.one_gpu ? "one_gpu" : "gpu");
+  const std::vector<std::string>& from = c.profile.fitted_from;
+  bool seen = std::find(from.begin(), from.end(), run.scenario) != from.end();
   p.sample = seen ? "in_sample" : "held_out";
   p.noisy = run.quality.verdict == Verdict::Noisy;
   p.loopback = run.origin.hosts == "loopback";
@@ -218,6 +263,10 @@ Validation validate_folder(const Terminal& t, const Flags& flags) {
     };
     const Case c = run.layers ? predict_case(t, flags, path, &run) : as_captured();
     if (std::string why = staleness(run, c); !why.empty()) {
+      v.errors.push_back({name, run.key, "stale", why});
+      continue;
+    }
+    if (std::string why = other_profile(t, run, c, flags.runs); !why.empty()) {
       v.errors.push_back({name, run.key, "stale", why});
       continue;
     }
@@ -299,7 +348,10 @@ void add_validate(CLI::App& app, Terminal& t) {
   CLI::App* c = app.add_subcommand("validate", "Compare every measured run of a folder with its prediction, and hold the errors to a budget");
   c->add_option("--runs", flags->runs, "folder of measured runs, with their scenarios in scenarios/; default: the shipped calib/runs");
   c->add_option("--profile", flags->profile, "profile for all of them: a file, or the name of a shipped one; default: the one that each run's cluster names");
-  c->add_option("--profiles", flags->profiles, "folder in which to look for the profiles that clusters name; default: the shipped ones")->excludes("--profile");
+  c->add_option("--profiles", flags->profiles,
+                "folder in which to look for the profiles that clusters name; default: profiles/ "
+                "beside the runs, then the shipped ones")
+      ->excludes("--profile");
   c->add_option("--budget", flags->budget, "limits that must be kept; default: budget.json of that folder if there is one, and for the shipped runs tests/validation/budget.json");
   c->add_option("--tolerance", flags->tolerance, "of a step's relative error, for the verdict of a pair; default 0.02");
   c->add_option("--without", flags->without, "predict with one mechanism of the model taken out (copy_in, burst, workers, ...): a gate that then passes guards nothing");

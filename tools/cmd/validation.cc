@@ -10,7 +10,9 @@
 namespace ddpsim::cli {
 namespace {
 
-constexpr const char* kEvidence[] = {"system", "system_other", "replay", "replay_real", "system_gpu", "replay_gpu"};
+constexpr const char* kEvidence[] = {"system",         "system_other",  "replay",
+                                     "replay_real",    "system_gpu",    "replay_gpu",
+                                     "system_one_gpu", "replay_one_gpu"};
 constexpr const char* kSamples[] = {"held_out", "in_sample"};
 constexpr const char* kHeadline = "replay";  // coverage and discrimination are of held-out Runs of this class
 constexpr std::size_t kLeastCaps = 3;

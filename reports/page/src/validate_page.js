@@ -7,6 +7,8 @@ import { percent, signedPercent, significant, time } from "./units.js";
 const kClass = {
   system: "PyTorch itself, cells that repeat", system_other: "PyTorch itself, other cells", replay: "replay, timed computation", replay_real: "replay, real computation",
   system_gpu: "a GPU, PyTorch itself", replay_gpu: "a GPU, replay",
+  system_one_gpu: "several ranks on one GPU, PyTorch itself",
+  replay_one_gpu: "several ranks on one GPU, replay",
 };
 const kSample = { held_out: "held out", in_sample: "in sample" };
 const nameOf = (evidence, sample) => `${kClass[evidence] ?? evidence}, ${kSample[sample] ?? sample}`;
