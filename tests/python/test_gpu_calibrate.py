@@ -110,6 +110,76 @@ class Plan(unittest.TestCase):
             self.assertEqual(len(json.loads(Path(lists[lists.index("--list") + 1]).read_text())), 3)
 
 
+class Session(unittest.TestCase):
+    def commands(self, minutes):
+        return gpu.session_commands(minutes, "D", {s.name: s for s in stages()})
+
+    def test_each_command_has_nine_minutes_at_most_and_all_of_them_the_session(self):
+        for session in (30, 45):
+            spent = [float(words[words.index("--minutes") + 1])
+                     for _, words, _ in self.commands(session)]
+            self.assertLessEqual(max(spent), 9)
+            self.assertLessEqual(sum(spent), session)
+            for (_, words, rows), minutes in zip(self.commands(session), spent):
+                planned = sum(seconds + gpu.PACK_S for _, seconds, why in rows if not why)
+                self.assertLessEqual(planned, 60 * minutes, words)
+
+    def test_nothing_that_is_planned_is_left_out_but_what_goes_on_later(self):
+        for session in (30, 45):
+            for what, words, rows in self.commands(session):
+                self.assertEqual([s.name for s, _, why in rows if why], [], what)
+                self.assertEqual("--resume" in words, "--smoke" not in words, what)
+
+    def test_every_stage_has_its_place_and_what_is_held_out_comes_late(self):
+        rows = self.commands(30)
+        place = {s.name: k for k, (_, words, r) in reversed(list(enumerate(rows)))
+                 for s, _, _ in r if "--smoke" not in words}
+        self.assertEqual(set(place), {s.name for s in stages()})
+        self.assertEqual({s.name for s, _, _ in rows[0][2]},
+                         {n for n in place if "-again" not in n})
+        self.assertTrue(all(seconds == 5 for _, seconds, _ in rows[0][2]))
+        order = ["memory", "captures", "records-n2", "records-held-n2", "records-again-n2"]
+        self.assertEqual(sorted(order, key=place.get), order)
+        self.assertEqual(place["records-n4"], place["records-held-n2"])
+        self.assertEqual(place["gemm-again"], place["memory-again"])
+
+    def test_a_record_is_in_one_list_and_in_six_once_again(self):
+        split = {}
+        for name, ranks, items, _ in gpu.record_stages("R"):
+            for words in items:
+                split.setdefault(gpu.record_name(words), []).append((name, ranks))
+        names = [gpu.record_name(w) for items in gpu.record_lists("R").values() for w in items]
+        self.assertEqual(set(names), {n for n in split if not n.endswith("-again")})
+        again = [n for n in split if n.endswith("-again")]
+        self.assertTrue(len(names) / 12 < len(again) < len(names) / 3, (len(again), len(names)))
+        for n in names:
+            held = "held-" if gpu.split_of(n) == "held_out" else ""
+            self.assertEqual(split[n], [(f"records-{held}n{n[-1]}", int(n[-1]))])
+
+    def test_a_plan_needs_no_gpu(self):
+        done = subprocess.run([sys.executable, str(ROOT / "tools/gpu_calibrate"), "--plan", "45m",
+                               "--ddpsim", "/no/such"], capture_output=True, text=True,
+                              check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("1. does every stage work here", done.stdout)
+        self.assertIn("tools/gpu_import gpu-runs/runs.tar.gz", done.stdout)
+
+    def test_what_was_fitted_here_is_what_is_executed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def profile(stage):
+                made = gpu.ddpsim_stages("ddpsim", f"{folder}/runs", "NVIDIA H200")
+                words = made[stage].command(9)
+                return words[words.index("--profile") + 1], words[words.index("--timeout") + 1]
+            self.assertEqual(profile("run-resnet50"), ("h200-sxm.datasheet", "9"))
+            self.assertEqual(profile("run-resnet50-2"), ("h200-sxm.one-gpu", "9"))
+            for name in ("h200-sxm", "h200-sxm.one-gpu"):
+                path = Path(folder) / f"profiles/{name}.json"
+                path.parent.mkdir(exist_ok=True)
+                path.write_text("{}")
+                stage = "run-resnet50" + ("-2" if "one" in name else "")
+                self.assertEqual(profile(stage)[0], str(path))
+
+
 class Run(unittest.TestCase):
     def session(self, folder):
         s = gpu.Session(folder)

@@ -52,11 +52,79 @@ class Import(unittest.TestCase):
             workloads = Path(folder)
             for name in ("resnet50-b64-tf32", "resnet50-b64-bf16-nhwc"):
                 (workloads / f"{name}.json").write_text("{}")
-            self.assertEqual(gpu.question("torch-resnet50-b64-tf32-n1", {}, workloads), (workloads / "resnet50-b64-tf32.json", []))
-            self.assertEqual(gpu.question("torch-resnet50-b64-tf32-cap100-n1", {}, workloads)[1], ["--set", "bucket_cap_mb=100"])
+            self.assertEqual(gpu.question("torch-resnet50-b64-tf32-n1", {}, workloads),
+                             (workloads / "resnet50-b64-tf32.json", ["--ranks", "1"]))
+            self.assertEqual(gpu.question("torch-resnet50-b64-tf32-cap100-n1", {}, workloads)[1],
+                             ["--ranks", "1", "--set", "bucket_cap_mb=100"])
             self.assertEqual(gpu.question("torch-resnet50-b64-bf16-nhwc-n1", {}, workloads)[0].name, "resnet50-b64-bf16-nhwc.json")
             for name in ("torch-resnet50-b64-tf32-n2", "torch-resnet50-b8-tf32-n1", "torch-bert-base-b16-bf16-fsdp21-n1", "torch-bert-base-b16-bf16-zero1-n1"):
                 self.assertIsNone(gpu.question(name, {}, workloads)[0], name)
+
+            (workloads / "resnet50-b16-tf32-n2.json").write_text("{}")
+            channels = ["--set", "NCCL_MIN_CTAS=2", "--set", "NCCL_MAX_CTAS=2"]
+            for name, cap in (("torch-resnet50-b16-tf32-n2", []),
+                              ("torch-resnet50-b16-tf32-cap5-n2-again",
+                               ["--set", "bucket_cap_mb=5"])):
+                workload, flags = gpu.question(name, {}, workloads)
+                self.assertEqual(workload.name, "resnet50-b16-tf32-n2.json")
+                self.assertEqual(flags, ["--ranks", "2"] + channels + cap)
+
+    def test_several_ranks_have_device_times_of_their_own_and_a_captures_host_times(self):
+        def capture(batch):
+            times = {"forward_ps": 1, "ready_ps": [1], "host_forward_ps": batch,
+                     "host_ready_ps": [batch], "modules": [1], "notes": ["n", gpu.HOST_NOTE]}
+            return {"name": f"bert-base-b{batch}-bf16", "batch": batch, "tensors": ["t"],
+                    "arrival": [0], "times": times}
+
+        def record(date, **more):
+            layers = {"forward_ps": 7, "backward_ps": 8, "optimizer_ps": 9, "core_ps": 5,
+                      "ranks": 2, "arrival": [0], "ready_ps": [6]}
+            return {"origin": {"date": date}, "layers": dict(layers, **more)}
+        records = {"torch-bert-base-b8-bf16-cap1-n2": record("2", forward_ps=70),
+                   "torch-bert-base-b8-bf16-n2": record("1"),
+                   "torch-bert-base-b8-bf16-zero1-n2": record("0"),
+                   "torch-bert-base-b8-bf16-n1": record("0"),
+                   "torch-vgg16-b8-tf32-n2": record("0")}  # of which there is no capture
+        made = gpu.workload_of_ranks(records, [capture(64), capture(16)])
+        self.assertEqual(list(made), ["bert-base-b8-bf16-n2"])
+        w = made["bert-base-b8-bf16-n2"]
+        self.assertEqual((w["batch"], w["tensors"]), (8, ["t"]))
+        self.assertEqual({k: v for k, v in w["times"].items() if k != "notes"},
+                         {"forward_ps": 7, "backward_ps": 8, "optimizer_ps": 9, "ready_ps": [6],
+                          "host_forward_ps": 16, "host_ready_ps": [16]})
+        self.assertIn("torch-bert-base-b8-bf16-n2, 2 ranks", w["times"]["notes"][0])
+        self.assertEqual(w["times"]["notes"][-1], gpu.HOST_NOTE)
+
+    def test_a_run_of_several_collectives_becomes_one_for_each(self):
+        def one(op, ranks, size, forced=0, way=(1, 2)):
+            return {"op": op, "durations_ps": [5], "parameters": {
+                "ranks": ranks, "bytes": size, "in_place": 1, "one_gpu": 1, "forced": forced,
+                "algorithm": way[0], "protocol": way[1], "channels": 2}}
+        run = {"case": {"key": "calibrate/nccl-one-gpu"}, "skipped": ["why"],
+               "origin": {"gpu": "NVIDIA X (132 SMs)", "software": "cuDNN 9; NCCL 2.28.3"},
+               "samples": [one("all_reduce", 2, 8), one("all_reduce", 2, 32),
+                           one("all_reduce", 4, 8), one("broadcast", 2, 8),
+                           one("all_reduce", 2, 8, 1, (0, 0))]}
+        parts = gpu.collectives_of(run)
+        self.assertEqual([p["case"]["key"] for p in parts],
+                         ["all_reduce@one-gpu/n2", "all_reduce@one-gpu/n4",
+                          "broadcast@one-gpu/n2", "all_reduce@one-gpu/n2/tree/ll"])
+        self.assertEqual([len(p["samples"]) for p in parts], [2, 1, 1, 1])
+        self.assertEqual([p["skipped"] for p in parts], [["why"], [], [], []])
+        c = parts[3]["collectives"]
+        said = [c[k] for k in ("algorithm", "protocol", "hosts", "cluster", "nccl")]
+        self.assertEqual(said, ["tree", "ll", 2, "one-gpu", "2.28.3"])
+        self.assertEqual(c["environment"], {"NCCL_MIN_CTAS": "2", "NCCL_MAX_CTAS": "2"})
+        self.assertEqual(gpu.collectives_of(parts[0]), [parts[0]])
+
+    def test_limits_are_what_holds_now(self):
+        values = {"system_gpu.held_out.n": 0.0, "replay_gpu.held_out.n": 3.0,
+                  "replay_gpu.held_out.step.median_abs_error": 0.00321,
+                  "replay_gpu.held_out.step.max_abs_error": 0.01}
+        self.assertEqual(gpu.limits_of(values), [
+            {"what": "replay_gpu.held_out.n", "min": 3},
+            {"what": "replay_gpu.held_out.step.median_abs_error", "max": 0.0035},
+            {"what": "replay_gpu.held_out.step.max_abs_error", "max": 0.01}])
 
     def test_a_third_is_held_out_by_its_name(self):
         names = [f"torch-model{k}-n1" for k in range(300)]

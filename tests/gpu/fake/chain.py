@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""From a GPU that is not there to rows of the accuracy table (fake.h), with the commands that a
+user has: tools/gpu_calibrate -> tools/gpu_import (ddpsim import) -> ddpsim fit -> ddpsim validate.
+
+  chain.py DDPSIM_FAKE_GPU    fixed planted values, and others drawn from a seed
+
+Every class of CLASSES must have rows, all held out, none noisy, and each within 2 % of what was
+executed. The seed is printed; DDPSIM_FAKE_SEED repeats it.
+"""
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+from check import ROOT, Machine  # noqa: E402
+from planted import DEFAULT, drawn, found_by_fit  # noqa: E402
+
+WITHIN = 0.02
+# What makes the numbers that everything is predicted with.
+MEASURED = ["memory", "gemm", "conv", "host", "interference", "copies", "nccl", "nccl-one-gpu",
+            "fit-kernels", "fit-loopback"]
+# Evidence, the stages that leave its Runs, and how many rows those are. Steps that PyTorch itself
+# made join here: another line, with the stages of gpu_calibrate that capture and record.
+CLASSES = [
+    ("replay_gpu", ["run-resnet50", "run-resnet50-cap1"], 2),
+    ("replay_one_gpu", ["run-resnet50-2", "run-resnet50-2-cap5", "run-resnet50-4"], 3),
+]
+FORCED = ["all_reduce@one-gpu/n2/ring/ll", "all_reduce@one-gpu/n2/ring/simple"]
+LINK_BYTES_PER_S = 5e9  # topologies/one-gpu.json
+
+
+def measured(machine, name):
+    """(folder of Runs as they would be committed, sentences about what went wrong)"""
+    stages = MEASURED + [s for _, more, _ in CLASSES for s in more]
+    status, said, error = machine.calibrate(stages)
+    print(f"--- planted: {name}\n{said}", end="")
+    if status or f"{len(stages)} of {len(stages)} stages" not in said:
+        return None, [f"{name}: gpu_calibrate ended with {status}: {error.strip()[-300:]}"]
+    out = machine.folder / "imported"
+    status, said, error = machine.ask(
+        sys.executable, ROOT / "tools/gpu_import", machine.folder / "out/runs.tar.gz", "--name",
+        "h100-sxm", "--cluster", "hgx-h100", "--ddpsim", machine.ddpsim, "--out", out)
+    print(said + error, end="")
+    if status:
+        return None, [f"{name}: gpu_import ended with {status}: {error.strip()[-300:]}"]
+    return out, []
+
+
+def profiles_are_planted(name, out, p):
+    """Sentences about what the two fits missed."""
+    wrong = []
+    if not (out / "profiles/h100-sxm.one-gpu.json").exists():
+        return [f"{name}: no profile came back"]
+    kernels = json.loads((out / "profiles/h100-sxm.json").read_text(encoding="utf-8"))
+    loopback = json.loads((out / "profiles/h100-sxm.one-gpu.json").read_text(encoding="utf-8"))
+    link = loopback["transports"]["loopback"]
+    rows = found_by_fit(kernels, p) + [
+        ("loopback, bytes a second", p["nccl_bytes_per_s"],
+         LINK_BYTES_PER_S * link["efficiency"]["mid"]),
+        ("sm_hold of two blocks", 2 * p["product_hold"],
+         loopback["interference"]["sm_hold"]["mid"]),
+    ]
+    for what, planted, got in rows:
+        slack = 2 * p["noise"] if "hold" in what else 0
+        if abs(got - planted) > WITHIN * planted + slack:
+            wrong.append(f"{name}: fit: {what}: planted {planted:g}, fitted {got:g}")
+    print(f"{len(rows)} fitted values, {len(wrong)} wrong")
+    if sorted(loopback["fit"]["scenarios"]) != FORCED:
+        wrong.append(f"{name}: the loopback was fitted from {loopback['fit']['scenarios']}")
+    return wrong
+
+
+def rows_are_there(name, machine, out):
+    """Sentences about the accuracy table's rows."""
+    status, said, error = machine.run("validate", "--runs", out, "--format", "json")
+    if status:
+        return [f"{name}: validate ended with {status}: {error.strip()[-500:]}"]
+    table = json.loads(said)
+    wrong = []
+    for evidence, _, count in CLASSES:
+        rows = [p for p in table["pairs"] if p["evidence"] == evidence]
+        for p in rows:
+            print(f"{p['evidence']:<16} {p['key'][:56]:<56} {p['measured_ps'] / 1e9:9.3f} ms "
+                  f"{100 * p['error']:+6.2f} %  {p['sample']}{', noisy' if p['noisy'] else ''}")
+            if p["sample"] != "held_out" or p["noisy"] or abs(p["error"]) > WITHIN:
+                wrong.append(f"{name}: {p['key']}: {100 * p['error']:+.2f} %, {p['sample']}, "
+                             f"{'noisy' if p['noisy'] else 'clean'}")
+        if len(rows) != count:
+            wrong.append(f"{name}: {len(rows)} rows of {evidence}, not {count}")
+    stray = {p["evidence"] for p in table["pairs"]} - {e for e, _, _ in CLASSES}
+    if stray:
+        wrong.append(f"{name}: rows of {stray}, which nothing made")
+    budget = out / "budget.json"
+    limits = json.loads(budget.read_text(encoding="utf-8"))["limits"] if budget.exists() else []
+    if {x["what"] for x in limits if "min" in x} != {f"{e}.held_out.n" for e, _, _ in CLASSES}:
+        wrong.append(f"{name}: the budget limits {[x['what'] for x in limits]}")
+    return wrong
+
+
+def collectives_are_shown(name, machine, out):
+    """Sentences about NCCL's tables: which are held out, and the long ones' errors."""
+    status, said, error = machine.run("validate", "--collectives", "--published", out, "--runs",
+                                      out, "--format", "json")
+    if status:
+        return [f"{name}: validate --collectives ended with {status}: {error.strip()[-300:]}"]
+    wrong = []
+    tables = json.loads(said)["tables"]
+    seen = sorted(t["name"] for t in tables if t["sample"] == "in_sample")
+    if len(seen) != 2 or not all("all_reduce-one-gpu-n2-ring" in s for s in seen):
+        wrong.append(f"{name}: tables in sample: {seen}")
+    held = [t for t in tables if t["sample"] == "held_out"]
+    # How a chain fills is not planted.
+    rings = [t for t in held if not t["name"].startswith(("nccl-broadcast-", "nccl-reduce-"))]
+    long = [(t["name"], r["bytes"], r["predicted_ps"] / r["measured_ps"] - 1) for t in rings
+            for r in t["rows"] if r["bytes"] >= 16 << 20 and r["algorithm"] == "ring"]
+    worst = max(long, key=lambda x: abs(x[2]), default=("none", 0, 1))
+    print(f"{len(tables)} tables of collectives, {len(held)} held out; {len(long)} long rings of "
+          f"them, the worst {100 * worst[2]:+.2f} % ({worst[0]}, {worst[1]} bytes)")
+    if len(held) < 10 or abs(worst[2]) > WITHIN:
+        wrong.append(f"{name}: a long ring of {worst[0]} is off by {100 * worst[2]:+.2f} %")
+    return wrong
+
+
+def chain(ddpsim, folder, name, p):
+    """Sentences about what is wrong."""
+    begin = time.monotonic()
+    machine = Machine(ddpsim, Path(folder) / name, p)
+    out, wrong = measured(machine, name)
+    if out:
+        wrong += profiles_are_planted(name, out, p) + rows_are_there(name, machine, out)
+        wrong += collectives_are_shown(name, machine, out)
+    wrong += [f"{name}: still running: {c}" for c in machine.left_running()]
+    print(f"{time.monotonic() - begin:.0f} s")
+    return wrong
+
+
+def main():
+    if len(sys.argv) < 2:
+        print("gpu.fake_chain: skipped: built without the headers of CUDA, cuDNN and NCCL")
+        return 77
+    seed = os.environ.get("DDPSIM_FAKE_SEED") or str(random.SystemRandom().randrange(1 << 32))
+    print(f"seed {seed} (DDPSIM_FAKE_SEED={seed} repeats it)")
+    with tempfile.TemporaryDirectory() as folder:
+        wrong = chain(sys.argv[1], folder, "fixed", DEFAULT)
+        wrong += chain(sys.argv[1], folder, "drawn", drawn(seed))
+    for line in wrong:
+        print("WRONG: " + line)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
