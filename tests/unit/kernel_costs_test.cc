@@ -410,6 +410,14 @@ TEST(Profiles, KernelsAreWrittenAndReadAgain) {
   std::string text = io::write_profile(p, {}).dump();
   Profile again = io::read_profile(io::parse_json(text, "p"), "p");
   ASSERT_TRUE(again.costs.has_value());
+  const ProductCost* conv = find_product(*again.costs, "conv", Precision::Bf16);
+  ASSERT_NE(conv, nullptr);
+  EXPECT_EQ(conv->conversion, 2);
+  EXPECT_EQ(conv->unaligned, p.costs->products[3].unaligned);
+  EXPECT_EQ(conv->pass, p.costs->products[3].pass);
+  EXPECT_EQ(conv->tile, p.costs->products[3].tile);
+  EXPECT_EQ(again.costs->attention[0].block, kMicrosecond);
+  EXPECT_EQ(again.host.calls[0].backward, kMicrosecond * 19);
   EXPECT_EQ(io::write_profile(again, {}).dump(), text);
   p.costs->products[0].spread = {1.1, 1};
   EXPECT_TRUE(validate(p));
