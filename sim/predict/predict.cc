@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "sim/collective/messages.h"
+#include "sim/model/gpu_name.h"
 #include "sim/model/version.h"
 #include "sim/predict/link_use.h"
 #include "sim/predict/mechanisms.h"
@@ -269,6 +270,18 @@ double messages_of(const Prepared& r, const Profile& profile, std::int64_t bytes
   return 3 * messages;
 }
 
+// Why this workload's times are none of the question's devices; "" = they may be. An emulated GPU
+// takes as long as the workload says, whatever it was captured on.
+std::string workload_problem(const Workload& w, const Question& q) {
+  if (auto m = roofline_problem(w, q.profile); !m.empty()) return m;
+  bool timed = w.basis == Basis::Captured && w.device == DeviceKind::Gpu;
+  if (!timed || q.fabric.cluster().emulated_on_cores > 0) return {};
+  if (!names_differ(w.device_name, q.profile.hardware)) return {};
+  return "workload \"" + w.name + "\" was captured on a GPU named " + w.device_name +
+         ", but profile \"" + q.profile.name + "\" is of " + q.profile.hardware +
+         "; its times cannot be carried over (capture it there, or use a described workload)";
+}
+
 Bytes state_bytes(const Workload& w, const Plan& plan) {
   Bytes gradients = w.gradient_bytes();
   Bytes total = gradients + gradients;  // parameters and gradients
@@ -287,7 +300,7 @@ const char* name_of(Fidelity f) {
 }
 
 Problem check(const Question& q, Communicators* known) {
-  if (auto m = roofline_problem(q.workload, q.profile); !m.empty()) return {"/workload", m};
+  if (auto m = workload_problem(q.workload, q); !m.empty()) return {"/workload", m};
   if (auto p = validate(q.scenario.plan, q.workload, q.profile.kind)) return p;
   if (auto p = validate(q.scenario, q.fabric.devices())) return p;
   if (q.scenario.ranks > 1)
@@ -296,7 +309,7 @@ Problem check(const Question& q, Communicators* known) {
   for (std::size_t k = 0; k < q.scenario.other_jobs.size(); ++k) {
     const OtherJob& job = q.scenario.other_jobs[k];
     std::string path = "/other_jobs/" + std::to_string(k);
-    if (auto m = roofline_problem(job.workload, q.profile); !m.empty()) return {path + "/workload", m};
+    if (auto m = workload_problem(job.workload, q); !m.empty()) return {path + "/workload", m};
     if (auto p = validate(job.plan, job.workload, q.profile.kind)) return {path + p.path, p.message};
     if (auto p = topology::check_reachable(q.fabric, job.rank_order)) return p;
     if (auto p = check_nccl(job.plan, q, job.rank_order, known)) return {path + p.path, p.message};

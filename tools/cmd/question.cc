@@ -197,6 +197,7 @@ std::string layers_problem(const Workload& w, const Run& run) {
 Workload as_recorded(const Workload& w, const Run& run) {
   Workload out = w;
   out.basis = Basis::Captured;
+  if (!run.origin.gpu.empty()) out.device_name = run.origin.gpu;
   out.layers.clear();
   out.times = {};
   out.times.forward = run.layers->forward;
