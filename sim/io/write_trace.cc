@@ -1,7 +1,9 @@
 // Chrome's trace events. An arrow binds to the slice that lies under it on its thread, so each end
 // of one lies inside a slice: from the last operation that made the collective ready, to the
 // collective, to the first operation that waits for it. Slices of a thread must not overlap: a pool
-// gets a thread per place.
+// gets a thread per place. A host enqueues a step while the device is in the one before; viewers drop
+// what is before zero, so that zero is where the earliest operation begins, and an instant event
+// says where the step does.
 #include <algorithm>
 #include <map>
 
@@ -29,7 +31,7 @@ bool is_gradient(OpKind k) {
 struct Slice {
   const Span* span = nullptr;
   int thread = 0;
-  std::int64_t begin = 0;  // from the start of the step
+  std::int64_t begin = 0;  // from the trace's zero
   std::int64_t end = 0;
   std::int64_t first() const { return std::min(begin + kInside, begin + (end - begin) / 2); }
   std::int64_t last() const { return std::max(end - kInside, begin + (end - begin) / 2); }
@@ -38,14 +40,26 @@ struct Slice {
 class Trace {
  public:
   explicit Trace(const Run& run) : run_(run) {
+    for (const Span& s : run.spans) zero_ = std::min(zero_, (s.begin - run.spans_from).ps);
     for (const Span& s : run.spans) {
       std::vector<Slice>& of = actors_[s.actor];
-      of.push_back({&s, 0, (s.begin - run.spans_from).ps, (s.end - run.spans_from).ps});
+      of.push_back({&s, 0, (s.begin - run.spans_from).ps - zero_,
+                    (s.end - run.spans_from).ps - zero_});
       of.back().thread = place(s.actor, of.back());
     }
   }
 
+  // Where the step begins, from the trace's zero.
+  std::int64_t step_begins() const { return -zero_; }
+
   OrderedJson events() {
+    if (!actors_.empty())
+      events_.push_back({{"ph", "i"},
+                         {"s", "g"},
+                         {"pid", actors_.begin()->first},
+                         {"tid", 0},
+                         {"name", "the step begins"},
+                         {"ts", us(step_begins())}});
     for (const auto& [actor, slices] : actors_) {
       name(actor, *slices.front().span);
       for (const Slice& s : slices) draw(s);
@@ -179,6 +193,7 @@ class Trace {
   }
 
   const Run& run_;
+  std::int64_t zero_ = 0;  // ps from the start of the step; 0 or less
   std::map<int, std::vector<Slice>> actors_;
   std::map<std::pair<int, Lane>, std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>>
       taken_;
@@ -191,9 +206,12 @@ class Trace {
 std::string write_trace(const Run& run) {
   OrderedJson out;
   out["displayTimeUnit"] = "ms";
-  out["otherData"] = {
-      {"key", run.key}, {"profile", run.profile}, {"simulator", run.simulator_version}};
-  out["traceEvents"] = Trace(run).events();
+  Trace trace(run);
+  out["otherData"] = {{"key", run.key},
+                      {"profile", run.profile},
+                      {"simulator", run.simulator_version},
+                      {"step_begins_us", us(trace.step_begins())}};
+  out["traceEvents"] = trace.events();
   return out.dump() + "\n";
 }
 
