@@ -23,7 +23,7 @@ struct TuneOptions {
 struct CurvePoint {
   std::optional<strategy::KnobValue> value;  // none: left at its default
   Duration step;
-  Duration low;   // the 80 % interval, as a prediction's
+  Duration low;   // the interval, as a prediction's
   Duration high;
   std::size_t buckets = 0;  // gradient all-reduces
 };

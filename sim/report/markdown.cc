@@ -24,7 +24,7 @@ std::string prediction_markdown(const Heading& h, const predict::Prediction& p, 
   const analysis::Summary& s = p.summary;
   std::string out = fmt::format("## {} on {}\n\n{}. Profile {}: {}.\n\n", markdown_cell(h.workload), markdown_cell(h.cluster), markdown_cell(h.plan), markdown_cell(h.profile), basis_sentence(h, p));
   out += fmt::format("**Step {}** ({} to {}; {}); {} samples/s; scaling efficiency {}; limited by {}.\n\n", to_string(s.step), to_string(p.step_low), to_string(p.step_high),
-                     interval_sentence(h, p), count_text(p.samples_per_s), efficiency_text(p.scaling_efficiency, p.efficiency_low, p.efficiency_high), limit_sentence(h, p));
+                     h.interval, count_text(p.samples_per_s), efficiency_text(p.scaling_efficiency, p.efficiency_low, p.efficiency_high), limit_sentence(h, p));
   if (p.beside) out += "The step is the " + beside_sentence(p) + ".\n\n";
   out += "| part of the step | time | share |\n|---|--:|--:|\n";
   for (auto [name, time] : {std::pair{"forward", s.forward}, {"backward", s.backward}, {"averaging on the device", s.ddp}, {"exposed communication", s.exposed_communication},

@@ -128,14 +128,14 @@ std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
   return "computation on the device" + (link.empty() ? std::string() : "; " + link);
 }
 
-std::string interval_sentence(const Heading& h, const predict::Prediction& p) {
-  return p.fitted     ? "80 % interval: how far executed steps were off"
-         : p.measured ? "80 % interval from the profile's residuals"
-         : h.kernels  ? "80 % of shapes that the fit of kernels did not see; the datasheet's range "
-                        "for host and network"
-         : h.captured
-             ? "the datasheet's range for network and copies, and 80 % of the capture's passes"
-             : "the range of efficiencies that the datasheet profile states";
+std::string interval_sentence(const Profile& p, bool captured) {
+  if (p.step_residual > 0) return "80 % interval: how far executed steps were off";
+  if (p.measured()) return "80 % interval from the profile's residuals";
+  if (!captured && p.costs)
+    return "80 % of shapes that the fit of kernels did not see; the datasheet's range for host and "
+           "network";
+  return captured ? "the datasheet's range for network and copies, and 80 % of the capture's passes"
+                  : "the range of efficiencies that the datasheet profile states";
 }
 
 std::string beside_sentence(const predict::Prediction& p) {
@@ -193,7 +193,7 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p, cons
   page.title(fmt::format("{} on {}", h.workload, h.cluster));
   page.line(h.plan);
   page.line();
-  page.title(fmt::format("step {}  ({} to {}; {})", ms(s.step), ms(p.step_low), ms(p.step_high), interval_sentence(h, p)));
+  page.title(fmt::format("step {}  ({} to {}; {})", ms(s.step), ms(p.step_low), ms(p.step_high), h.interval));
   if (p.beside) page.line("     " + beside_sentence(p));
   if (!p.jitter_steps.empty()) {
     std::vector<Duration> sorted = p.jitter_steps;
@@ -221,7 +221,7 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p, cons
               : share(s.idle, s.step) > 0.1                ? "  no setting of the plan gains 0.5 % or more; a larger batch would (or fewer kernels: torch.compile, CUDA graphs)"
                                                            : "  no setting of the plan gains 0.5 % or more; a faster device would");
   for (const std::string& note : p.extrapolated) page.line("\nbeyond the model: " + note);
-  std::string how = h.captured ? "compute times captured from the real model" : "compute times described (FLOPs and bytes on a roofline), not captured";
+  std::string how = h.captured ? "compute times captured from the real model" + (h.device.empty() ? "" : " on " + h.device) : "compute times described (FLOPs and bytes on a roofline), not captured";
   page.line();
   page.line(fmt::format("basis: {}; {}", how, h.schedule));
   return wrapped(page.text);

@@ -15,7 +15,8 @@ struct Heading {
   std::string basis;      // of the profile: basis_text()
   std::string straggler;  // "rank 3, which computes 1.5 times as long ...", if one decides
   bool captured = false;
-  bool kernels = false;           // described, on a profile with measured kernels
+  std::string device;    // that a captured workload was captured on; "" = not said
+  std::string interval;  // interval_sentence()
   bool averages = false;          // a system without buckets
   std::string system = "DDP";     // what one rank goes without
   std::string schedule;  // what shows that the framework issues this schedule
@@ -28,10 +29,12 @@ std::string prediction_markdown(const Heading& h, const predict::Prediction& p, 
 std::string markdown_cell(const std::string& s);
 // Its sentences, for who lays them out differently: what limits the step, what the interval is, what the profile's numbers are.
 std::string limit_sentence(const Heading& h, const predict::Prediction& p);
-std::string interval_sentence(const Heading& h, const predict::Prediction& p);
 // What the step beside other jobs is; "" = there are none.
 std::string beside_sentence(const predict::Prediction& p);
 std::string basis_sentence(const Heading& h, const predict::Prediction& p);
+// What the interval of a step is that this profile predicts, of a workload that was captured or
+// described: the same words wherever one is shown.
+std::string interval_sentence(const Profile& p, bool captured);
 // Where a profile's numbers are from, section by section: "measured", "datasheet", "measured (tcp, reduction), the rest datasheet".
 std::string basis_text(const Profile& p);
 // What the profile's numbers are, in a sentence: "datasheet, never measured on this hardware".

@@ -128,7 +128,7 @@ std::string tuning_page(const TuningHeading& h, const Tuning& t, const predict::
   for (const std::string& l : t.lines) head += "  " + l + "\n";
   if (!t.lines.empty()) head += "\n";
   std::string out = h.question + "\n" + h.profile + "\n\n";
-  out += fmt::format("  {:>18} {:>11} {:>11}   {}\n", t.knob.name, counted(t), "step", "80 % interval");
+  out += fmt::format("  {:>18} {:>11} {:>11}   {}\n", t.knob.name, counted(t), "step", "interval");
   for (std::size_t i : shown(t)) {
     const CurvePoint& p = t.curve[i];
     bool flat = i >= t.flat_from && i <= t.flat_to;
@@ -137,7 +137,8 @@ std::string tuning_page(const TuningHeading& h, const Tuning& t, const predict::
   const CurvePoint& c = t.current;
   out += fmt::format("  {:>18} {:>11} {:>11}   {} to {}\n", c.value ? "now " + c.value->text : "now (default)", c.buckets, to_string(c.step), to_string(c.low), to_string(c.high));
   bool chosen = t.chosen && !t.other_is_better;
-  out += chosen && *t.chosen != t.best ? "> recommended   * shortest   = within 1 % of it\n\n" : chosen ? "> recommended, and shortest   = within 1 % of it\n\n" : "* shortest   = within 1 % of it\n\n";
+  out += chosen && *t.chosen != t.best ? "> recommended   * shortest   = within 1 % of it\n" : chosen ? "> recommended, and shortest   = within 1 % of it\n" : "* shortest   = within 1 % of it\n";
+  out += "interval: " + h.interval + "\n\n";
   for (const std::string& s : why(t)) out += "- " + s + "\n";
   std::size_t helping = static_cast<std::size_t>(std::count_if(t.levers.begin(), t.levers.end(), [&](const predict::Lever& l) { return helps(t, l); }));
   if (!t.levers.empty()) {
@@ -165,13 +166,14 @@ std::string tuning_markdown(const TuningHeading& h, const Tuning& t, const predi
     for (const std::string& l : t.lines) out += l + "\n";
     out += "```\n\n";
   }
-  out += fmt::format("| `{}` | {} | step | 80 % interval | |\n|---|---|---|---|---|\n", t.knob.name, counted(t));
+  out += fmt::format("| `{}` | {} | step | interval | |\n|---|---|---|---|---|\n", t.knob.name, counted(t));
   for (std::size_t i : shown(t)) {
     const CurvePoint& p = t.curve[i];
     bool flat = i >= t.flat_from && i <= t.flat_to;
     out += fmt::format("| {} | {} | {} | {} to {} | {} |\n", p.value->text, p.buckets, to_string(p.step), to_string(p.low), to_string(p.high), t.chosen == i ? "recommended" : i == t.best ? "shortest" : flat ? "within 1 %" : "");
   }
   out += fmt::format("| {} | {} | {} | {} to {} | now |\n\n", t.current.value ? t.current.value->text : "default", t.current.buckets, to_string(t.current.step), to_string(t.current.low), to_string(t.current.high));
+  out += "- interval: " + h.interval + "\n";
   for (const std::string& s : why(t)) out += "- " + s + "\n";
   if (!t.levers.empty()) {
     out += "\n| next, on top of that | step | |\n|---|---|---|\n";

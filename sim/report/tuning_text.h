@@ -11,6 +11,7 @@ namespace ddpsim::report {
 struct TuningHeading {
   std::string question;  // "resnet50, batch 32 per rank, fp32 on hgx-h100: 8 ranks"
   std::string profile;   // and its basis
+  std::string interval;  // interval_sentence()
 };
 
 std::string tuning_page(const TuningHeading& h, const predict::Tuning& t, const predict::Scaling* scaling);

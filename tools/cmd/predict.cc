@@ -46,7 +46,8 @@ report::Heading heading(const Loaded& l) {
   if (auto slow = predict::slowest_rank(l.scenario))
     h.straggler = fmt::format("rank {}, which computes {:g} times as long: the others wait for it in every collective", slow->first, slow->second);
   h.captured = l.workload.basis == Basis::Captured;
-  h.kernels = !h.captured && l.profile.costs.has_value();
+  if (h.captured) h.device = l.workload.device_name;
+  h.interval = report::interval_sentence(l.profile, h.captured);
   bool recorded = plan.pytorch == PytorchVersion::V1_13 && backend_of(plan, l.profile.kind) == Backend::Gloo;
   h.schedule = recorded ? "schedule checked against executed PyTorch 1.13 over Gloo"
                         : fmt::format("schedule of PyTorch {} over {} from source reading, not executed (that of 1.13 over Gloo was)", name_of(plan.pytorch), name_of(backend_of(plan, l.profile.kind)));
@@ -57,7 +58,7 @@ io::OrderedJson page_data(const Loaded& l, const std::vector<std::string>& sets,
   report::Heading h = heading(l);
   io::OrderedJson j{{"kind", "predict"}, {"title", l.workload.name + " on " + l.cluster.name}, {"ranks", l.scenario.ranks}};
   j["heading"] = {{"workload", h.workload}, {"cluster", h.cluster}, {"plan", h.plan}, {"system", h.system}, {"schedule", h.schedule}, {"limit", report::limit_sentence(h, p)},
-                  {"interval", report::interval_sentence(h, p)}, {"basis", report::basis_sentence(h, p)}, {"beside", report::beside_sentence(p)}};
+                  {"interval", h.interval}, {"basis", report::basis_sentence(h, p)}, {"beside", report::beside_sentence(p)}};
   j["summary"] = io::write_summary(p);
   j["exposed_ps"] = io::OrderedJson::array();
   for (const analysis::BucketTimes& b : p.summary.buckets) j["exposed_ps"].push_back(b.exposed.ps);

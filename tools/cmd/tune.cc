@@ -81,6 +81,7 @@ report::TuningHeading heading(const Loaded& l) {
                            l.scenario.ranks == 1 ? "" : "s", plan.system == System::PytorchDdp ? fmt::format("PyTorch {} DDP", ddpsim::name_of(plan.pytorch)) : "plain averaging",
                            ddpsim::name_of(backend_of(plan, l.profile.kind)));
   h.profile = fmt::format("profile {}: {}", l.profile.name, report::basis_sentence(l.profile));
+  h.interval = report::interval_sentence(l.profile, l.workload.basis == Basis::Captured);
   if (std::string nccl = nccl_text(plan); !nccl.empty()) h.question += ", " + nccl;
   if (std::string note = jitter_of(l.scenario); !note.empty()) h.profile += "\n" + note;
   return h;
@@ -110,6 +111,7 @@ void tune_command(Terminal& t, const Flags& flags) {
     j["question"] = heading(l).question;
     j["profile"] = l.profile.name;
     j["basis"] = report::basis_sentence(l.profile);
+    j["interval"] = heading(l).interval;
     j["notes"] = io::OrderedJson::array();
     if (std::string note = jitter_of(l.scenario); !note.empty()) j["notes"].push_back(note);
     return j;

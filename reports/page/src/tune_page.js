@@ -64,7 +64,7 @@ function curve(data) {
       };
     },
   });
-  return section(`Step over ${data.knob}`, "The band is the 80 % interval of each prediction. All points of it move together: what two settings differ by is surer than the band is wide.", it.node);
+  return section(`Step over ${data.knob}`, `The band is each prediction's interval: ${data.interval}. All points of it move together: what two settings differ by is surer than the band is wide.`, it.node);
 }
 
 function numbers(data) {
