@@ -101,9 +101,7 @@ void calibrate_gpu(Terminal& t, const Flags& flags) {
     if (!flags.question.ranks.empty()) options.ranks = parse_ranks(flags.question.ranks);
     options.cluster = flags.question.cluster;
     auto keep = [&](Run run) {
-      run.origin.argv = {"ddpsim", "calibrate", "--backend", flags.backend, "--stage", stage};
-      if (flags.one_gpu) run.origin.argv.push_back("--one-gpu");
-      run.origin.revision = flags.revision;
+      note_origin(t, flags, run);
       std::string name = flags.backend + "-" + (run.collectives ? file_name(run.key) : stage);
       if (flags.one_gpu && !run.collectives) name += "-one-gpu";
       if (!flags.runs.empty()) add_to_runs(flags.runs, name, run);
@@ -182,9 +180,8 @@ void calibrate_collectives(Terminal& t, const Flags& flags) {
     run.key = fmt::format("all_reduce+{}@{}/n{}", name_of(a), l.cluster.name, l.scenario.ranks);
     run.scenario = l.scenario_hash;
     run.split = "held_out";  // to hold predictions to; `fit` has measurements of its own
-    run.origin.argv = {"ddpsim", "calibrate", "--backend", flags.backend, "--collectives", "--algorithms", name_of(a)};
+    note_origin(t, flags, run);
     if (gloo) run.origin.backend = "gloo";
-    run.origin.revision = flags.revision;
     if (!flags.runs.empty()) add_to_runs(flags.runs, std::string(gloo ? "allreduce-gloo-" : "allreduce-") + name_of(a), l, run);
     all.push_back(io::write_run(run));
     table += fmt::format("{}, {}\n", run.key, run.origin.hosts == "namespaces" ? "every link shaped" : "plain loopback, NOT shaped: " + run.origin.reason);
@@ -229,8 +226,7 @@ void calibrate_command(Terminal& t, const Flags& flags) {
   }
   run.key = "calibrate@" + l.cluster.name + "/n" + std::to_string(l.scenario.ranks);
   run.scenario = l.scenario_hash;
-  run.origin.argv = {"ddpsim", "calibrate", "--backend", flags.backend};
-  run.origin.revision = flags.revision;
+  note_origin(t, flags, run);
   if (!flags.runs.empty()) add_to_runs(flags.runs, torch ? "torch-collectives" : "collectives", l, run);
   std::string json = io::write_run(run).dump() + "\n";
   if (flags.output.format == "json") return write_answer(t, flags.output, json);

@@ -19,6 +19,7 @@ struct Terminal {
   std::string executable;  // where ddpsim itself lies
   bool err_is_terminal = false;
   bool out_is_closed = false;  // `out` goes nowhere: who started ddpsim closed its stdout
+  std::vector<std::string> arguments;  // as typed, without the program's name; run() fills it
 };
 
 // To stdout. Throws InputError if that is closed or full.

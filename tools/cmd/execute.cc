@@ -7,6 +7,7 @@
 
 #include "calib/cuda/cuda.h"
 #include "calib/execute.h"
+#include "calib/testbed.h"
 #include "sim/analysis/compare.h"
 #include "tools/cmd/executed.h"
 
@@ -60,6 +61,18 @@ std::string page(const Loaded& l, const Executed& e, bool mean) {
   return out;
 }
 
+// Hosts of this machine play a cluster of one-device hosts whose computation can be slept, and no
+// other: what they did would be shown beside a prediction of something else.
+void check_hosts(const Loaded& l, const Flags& flags) {
+  if (flags.loopback) return;
+  const char* remedy = "; take a testbed (ddpsim list clusters), or --loopback to play the schedule without hosts, which measures nothing of this cluster";
+  std::string place = "--cluster " + l.cluster.name;
+  if (l.cluster.device == DeviceKind::Gpu && l.cluster.emulated_on_cores == 0)
+    throw InputError{place, std::string("is of GPUs, which hosts of this machine cannot play") + remedy};
+  if (Problem p = calib::emulation_problem(l.cluster))
+    throw InputError{place, "cannot be played by hosts of this machine: " + p.path + ": " + p.message + remedy};
+}
+
 Executed execute_tcp(const Loaded& l, const Flags& flags) {
   for (const OtherJob& job : l.scenario.other_jobs)
     if (backend_of(job.plan, l.cluster.device) != Backend::Tcp) throw InputError{"other_jobs", "every job's plan needs \"backend\": \"tcp\" to be run by it"};
@@ -99,7 +112,6 @@ void check_torch(const Loaded& l) {
 }
 
 Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
-  check_torch(l);
   Executed out;
   out.predicted = predict::predict(l.question(), l.options).summary.step;
   out.basis = "from the workload's times; ";
@@ -173,6 +185,8 @@ void run_command(Terminal& t, Flags flags) {
                                  name + std::to_string(calib::cuda::kOneGpuChannels));
   if (!flags.compute.empty()) flags.question.sets.push_back("compute=" + flags.compute);
   Loaded l = load(t, flags.question);
+  if (torch) check_torch(l);
+  if (flags.backend != "nccl") check_hosts(l, flags);
   if (!flags.runs.empty()) prepare_runs(flags.runs);
   Executed e;
   try {
@@ -185,10 +199,7 @@ void run_command(Terminal& t, Flags flags) {
   run.scenario = l.scenario_hash;
   run.workload = l.workload_hash;
   run.split = flags.split;
-  run.origin.argv = {"ddpsim", "run", "--backend", flags.backend, "--compute", l.scenario.real_compute ? "real" : "timed"};
-  if (flags.one_gpu) run.origin.argv.push_back("--one-gpu");
-  for (const std::string& knob : flags.record) run.origin.argv.insert(run.origin.argv.end(), {"--record", knob});
-  run.origin.revision = flags.revision;
+  note_origin(t, flags, run);
   std::string json = io::write_run(run).dump() + "\n";
   if (!flags.runs.empty()) add_to_runs(flags.runs, flags.backend != "tcp" ? flags.backend : run.origin.compute == "real" ? "real" : "tcp", l, run);
   bool mean = !l.scenario.other_jobs.empty();

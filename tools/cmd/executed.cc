@@ -6,12 +6,20 @@
 
 namespace ddpsim::cli {
 
+extern const char* const kRevision;  // written by tools/revision.cmake
+
+void note_origin(const Terminal& t, const ExecutedFlags& flags, Run& run) {
+  run.origin.argv = {"ddpsim"};
+  run.origin.argv.insert(run.origin.argv.end(), t.arguments.begin(), t.arguments.end());
+  run.origin.revision = flags.revision.empty() ? kRevision : flags.revision;
+}
+
 void add_executed_flags(CLI::App& c, ExecutedFlags& f, const std::string& backend_help) {
   add_question_flags(c, f.question);
   add_output_flags(c, f.output, {"table", "json"});
   c.add_option("--backend", f.backend, backend_help);
   c.add_option("--runs", f.runs, "folder of Runs: adds the Run and its scenario there");
-  c.add_option("--revision", f.revision, "git revision to note in the Run");
+  c.add_option("--revision", f.revision, "git revision to note in the Run; default: the one that ddpsim was built from");
   c.add_option("--python", f.python, "backend torch: an interpreter that has PyTorch; default /usr/bin/python3");
   c.add_flag("--loopback", f.loopback, "make no hosts: plain loopback, not shaped");
 }

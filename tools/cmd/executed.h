@@ -17,6 +17,8 @@ struct ExecutedFlags {
   std::string python = "/usr/bin/python3";  // backend torch
   bool loopback = false;
 };
+// What was typed, and the revision that the binary was built from, unless --revision names one.
+void note_origin(const Terminal& t, const ExecutedFlags& flags, Run& run);
 void add_executed_flags(CLI::App& command, ExecutedFlags& flags, const std::string& backend_help);
 
 // Runs a script of tools/python on the scenario's ranks. `options.arguments` and the rest that only the command knows are given. Throws InputError.

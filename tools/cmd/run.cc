@@ -130,6 +130,7 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
   app.set_version_flag("--version", std::string("ddpsim ") + kVersion);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   Terminal& t = terminal;
+  t.arguments = args;
   try {
     add_predict(app, t);
     add_list(app, t);
