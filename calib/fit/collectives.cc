@@ -1,4 +1,5 @@
-// Efficiency from sizes of 16 MiB and more, latency from those below, on grids; the machines' medians are summed, and the distance from the profile.
+// Efficiency from sizes of 16 MiB and more, latency from those below, on grids; the machines'
+// medians are summed, and the distance from the profile.
 #include "calib/fit/collectives.h"
 
 #include <algorithm>
@@ -30,52 +31,111 @@ std::set<std::string> transports_of(const CollectiveTable& t) {
   return out;
 }
 
-// Median error in each of these bands, their mean, of the rows that say something of a transport: it limits them (efficiency), or most of their steps'
-// latency passes over it. -1 = there are none.
+// Rows of a table that a search is judged by, by band. They are chosen before it: a value that
+// could choose its rows would be best where none is left.
+using Judges = std::array<std::vector<const CollectiveRow*>, kBands>;
+
+void predict_row(const CollectiveTable& t, const Profile& p, CollectiveRow& row) {
+  row.price = collective::nccl_price(t.group, p, Level::Mid, t.op, row.choice, {row.bytes});
+  row.predicted = collective::nccl_tests_time(p, row.price, t.gpus_per_process);
+}
+
+// What a search varies. Efficiency: rows that the transport limits. Steps: rows of which most
+// steps' latency passes over it.
 enum class About : std::uint8_t { Efficiency, Steps };
-double band_error(const CollectiveTable& t, const LinkFits& fits, std::initializer_list<Band> bands, About about, const std::string& transport) {
-  std::array<std::vector<double>, kBands> errors;
-  std::array<std::size_t, kBands> rows{};
+const std::vector<Band>& bands_of(About about) {
+  static const std::vector<Band> large{Band::Large};
+  static const std::vector<Band> rest{Band::Small, Band::Middle};
+  return about == About::Efficiency ? large : rest;
+}
+double& value_of(LinkFit& f, About about) {
+  return about == About::Efficiency ? f.efficiency : f.step_factor;
+}
+
+// A band of which a few rows only are about the transport has none.
+Judges judges_of(const CollectiveTable& t, const LinkFits& fits, About about,
+                 const std::string& transport) {
+  Judges out;
+  std::array<std::size_t, kBands> all{};
   Profile p = with_fits(t.profile, fits);
-  for (const CollectiveRow& r : t.rows) ++rows[static_cast<std::size_t>(band_of(r.bytes))];
-  for (const CollectiveRow& r : predict_table(t, p))
-    if (r.available && (about == About::Efficiency ? r.price.limiting_transport == transport : r.price.step_transport == transport && r.predicted == r.price.total))
-      errors[static_cast<std::size_t>(band_of(r.bytes))].push_back(std::abs(error_of(r.predicted, r.measured)));
+  for (const CollectiveRow& row : t.rows) {
+    auto band = static_cast<std::size_t>(band_of(row.bytes));
+    ++all[band];
+    if (!row.available) continue;
+    CollectiveRow r = row;
+    predict_row(t, p, r);
+    bool says = about == About::Efficiency
+                    ? r.price.limiting_transport == transport
+                    : r.price.step_transport == transport && r.predicted == r.price.total;
+    if (says) out[band].push_back(&row);
+  }
+  for (std::size_t b = 0; b < kBands; ++b)
+    if (2 * out[b].size() < all[b]) out[b].clear();
+  return out;
+}
+
+// Mean over these bands of the median error of their judges. -1 = there are none.
+double error_by(const CollectiveTable& t, const Judges& judges, const LinkFits& fits,
+                const std::vector<Band>& bands) {
+  Profile p = with_fits(t.profile, fits);
   double sum = 0;
   int n = 0;
   for (Band b : bands) {
-    auto& e = errors[static_cast<std::size_t>(b)];
-    if (2 * e.size() < rows[static_cast<std::size_t>(b)] || e.empty()) continue;  // a few rows of a table are not what it is about
-    sum += std::min(1.0, median_of(std::move(e)));
+    std::vector<double> errors;
+    for (const CollectiveRow* row : judges[static_cast<std::size_t>(b)]) {
+      CollectiveRow r = *row;
+      predict_row(t, p, r);
+      errors.push_back(std::abs(error_of(r.predicted, r.measured)));
+    }
+    if (errors.empty()) continue;
+    sum += std::min(1.0, median_of(std::move(errors)));
     ++n;
   }
   return n == 0 ? -1 : sum / n;
 }
 
-// The best value on a grid by the sum of the tables' medians and of the prior's distance.
-template <class Set, class Prior>
-double best_on_grid(const std::vector<const CollectiveTable*>& tables, const std::vector<double>& grid, double now, std::initializer_list<Band> bands, About about, const std::string& transport,
-                    LinkFits fits, Set set, Prior prior) {
-  double best = now;
-  double least = 1e30;
-  for (double value : grid) {
-    set(fits, value);
-    double cost = prior(value);
-    // A machine counts once, however many tables it has.
-    std::map<std::string, std::pair<double, int>> machines;
-    for (const CollectiveTable* t : tables) {
-      double e = band_error(*t, fits, bands, about, transport);
-      if (e < 0) continue;
-      machines[t->machine].first += e;
-      ++machines[t->machine].second;
-    }
-    for (const auto& [name, sum] : machines) cost += sum.first / sum.second;
-    if (cost < least - 1e-12) {
-      least = cost;
-      best = value;
-    }
+// Tables that have a say in something, each with its judges.
+using Jury = std::vector<std::pair<const CollectiveTable*, Judges>>;
+
+// Sum over machines; a machine counts once, however many tables it has.
+double error_by(const Jury& jury, const LinkFits& fits, const std::vector<Band>& bands) {
+  std::map<std::string, std::pair<double, int>> machines;
+  for (const auto& [t, judges] : jury) {
+    double e = error_by(*t, judges, fits, bands);
+    if (e < 0) continue;
+    machines[t->machine].first += e;
+    ++machines[t->machine].second;
   }
-  return best;
+  double sum = 0;
+  for (const auto& [name, of] : machines) sum += of.first / of.second;
+  return sum;
+}
+
+// Puts the best value of a grid into `fits`: by the jury's error and the prior's distance.
+// How many tables had a say.
+template <class Prior>
+int search(const std::vector<const CollectiveTable*>& tables, const std::vector<double>& grid,
+           About about, const std::string& transport, LinkFits& fits, Prior prior) {
+  Jury jury;
+  for (const CollectiveTable* t : tables) {
+    Judges judges = judges_of(*t, fits, about, transport);
+    bool any = false;
+    for (Band b : bands_of(about)) any = any || !judges[static_cast<std::size_t>(b)].empty();
+    if (any) jury.push_back({t, std::move(judges)});
+  }
+  if (jury.empty()) return 0;
+  double& value = value_of(fits[transport], about);
+  double best = value;
+  double least = 1e30;
+  for (double v : grid) {
+    value = v;
+    double cost = prior(v) + error_by(jury, fits, bands_of(about));
+    if (cost >= least - 1e-12) continue;
+    least = cost;
+    best = v;
+  }
+  value = best;
+  return static_cast<int>(jury.size());
 }
 
 void find_cliffs(TableResult& t) {
@@ -170,15 +230,50 @@ void read_rows(CollectiveTable& t) {
 std::vector<CollectiveRow> predict_table(const CollectiveTable& t, const Profile& p) {
   std::vector<CollectiveRow> out = t.rows;
   for (CollectiveRow& row : out) {
-    if (!row.available) continue;
-    row.price = collective::nccl_price(t.group, p, Level::Mid, t.op, row.choice, {row.bytes});
-    row.predicted = collective::nccl_tests_time(p, row.price, t.gpus_per_process);
+    if (row.available) predict_row(t, p, row);
   }
   return out;
 }
 
-LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string& without, int generation) {
-  std::map<std::string, std::vector<const CollectiveTable*>> of;
+namespace {
+
+// All rows of the bands that a search is about.
+double whole_error(const std::vector<const CollectiveTable*>& tables, const LinkFits& fits,
+                   About about) {
+  Jury jury;
+  for (const CollectiveTable* t : tables) {
+    Judges all;
+    for (const CollectiveRow& r : t->rows)
+      if (r.available) all[static_cast<std::size_t>(band_of(r.bytes))].push_back(&r);
+    jury.push_back({t, std::move(all)});
+  }
+  return error_by(jury, fits, bands_of(about));
+}
+
+using TablesOf = std::map<std::string, std::vector<const CollectiveTable*>>;
+
+// A link that limits no table's larger sizes as fitted could as well be faster.
+void forget_idle(const TablesOf& of, LinkFits& fits) {
+  for (const auto& [name, list] : of) {
+    bool limits = false;
+    for (const CollectiveTable* t : list) {
+      Profile p = with_fits(t->profile, fits);
+      for (const CollectiveRow& row : t->rows) {
+        if (!row.available || band_of(row.bytes) != Band::Large) continue;
+        CollectiveRow r = row;
+        predict_row(*t, p, r);
+        limits = limits || r.price.limiting_transport == name;
+      }
+    }
+    if (!limits) fits[name].efficiency_told = false;
+  }
+}
+
+}  // namespace
+
+LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string& without,
+                   int generation) {
+  TablesOf of;
   LinkFits fits;
   for (const CollectiveTable& t : tables)
     for (const std::string& name : transports_of(t)) {
@@ -190,18 +285,23 @@ LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string
   std::vector<double> factors;
   for (int k = 0; k <= 50; ++k) factors.push_back(0.5 + 0.05 * k);
   for (int round = 0; round < 2; ++round)
-    for (auto& [name, list] : of) {
+    for (const auto& [name, list] : of) {
       LinkFit& f = fits[name];
       f.tables = static_cast<int>(list.size());
-      f.efficiency = best_on_grid(list, shares, f.efficiency, {Band::Large}, About::Efficiency, name, fits, [&n = name](LinkFits& all, double v) { all[n].efficiency = v; },
-                                  [](double v) { return 0.02 * std::abs(v - 1); });
+      int told = search(list, shares, About::Efficiency, name, fits,
+                        [](double v) { return 0.02 * std::abs(v - 1); });
+      f.efficiency_told = told > 0;
       std::vector<const CollectiveTable*> alike;
       for (const CollectiveTable* t : list)
-        if (topology::kind_of(name) == topology::LinkKind::Net || (generation_of(*t) == generation && t->group.system.nodes == 1)) alike.push_back(t);
+        if (topology::kind_of(name) == topology::LinkKind::Net ||
+            (generation_of(*t) == generation && t->group.system.nodes == 1))
+          alike.push_back(t);
       f.step_tables = static_cast<int>(alike.size());
-      f.step_factor = best_on_grid(alike, factors, f.step_factor, {Band::Small, Band::Middle}, About::Steps, name, fits, [&n = name](LinkFits& all, double v) { all[n].step_factor = v; },
-                                   [](double v) { return 0.02 * std::abs(v > 1 ? v - 1 : 1 / v - 1); });
+      told = search(alike, factors, About::Steps, name, fits,
+                    [](double v) { return 0.02 * std::abs(v > 1 ? v - 1 : 1 / v - 1); });
+      f.steps_told = told > 0;
     }
+  forget_idle(of, fits);
   return fits;
 }
 
@@ -342,10 +442,30 @@ std::map<std::pair<std::size_t, std::int64_t>, double> errors_without_size(const
 
 }  // namespace
 
+namespace {
+
+// Of all links at once: no efficiencies, and no factors of steps, that leave more than the base's.
+void refuse_worse(const std::vector<CollectiveTable>& tables, LinkFits& fits) {
+  std::vector<const CollectiveTable*> all;
+  LinkFits base;
+  for (const CollectiveTable& t : tables) all.push_back(&t);
+  for (const auto& [name, fit] : fits) base[name];
+  for (About about : {About::Efficiency, About::Steps}) {
+    if (whole_error(all, fits, about) <= whole_error(all, base, about)) continue;
+    for (auto& [name, fit] : fits) {
+      value_of(fit, about) = 1;
+      (about == About::Efficiency ? fit.efficiency_told : fit.steps_told) = false;
+    }
+  }
+}
+
+}  // namespace
+
 CollectiveFit fit_collectives(const Profile& base, const std::string& name, std::vector<CollectiveTable> tables) {
   CollectiveFit out;
   for (CollectiveTable& t : tables) t.profile = base;
   out.links = fit_links(tables, "", generation_of(tables.front()));
+  refuse_worse(tables, out.links);
   out.profile = with_fits(base, out.links);
   out.profile.name = name;
   auto unseen = errors_without_size(base, tables, generation_of(tables.front()));
@@ -357,22 +477,35 @@ CollectiveFit fit_collectives(const Profile& base, const std::string& name, std:
     from += (from.empty() ? "" : ", ") + t.name;
     TableResult r;
     r.rows = predict_table(t, out.profile);
+    std::vector<CollectiveRow> before = predict_table(t, base);
     find_cliffs(r);
     std::map<std::int64_t, double> beside;
     for (const FittedRow& f : fit_every_other(r)) beside[f.bytes] = f.error;
-    for (const CollectiveRow& row : r.rows) {
+    for (std::size_t k = 0; k < r.rows.size(); ++k) {
+      const CollectiveRow& row = r.rows[k];
       if (!row.available) continue;
-      out.residuals.push_back({t.name, t.group.ranks(), row.bytes, row.measured, error_of(row.predicted, row.measured), {}, {}});
+      out.residuals.push_back({t.name,
+                               t.group.ranks(),
+                               row.bytes,
+                               row.measured,
+                               error_of(row.predicted, row.measured),
+                               error_of(before[k].predicted, row.measured),
+                               {},
+                               {}});
       if (auto it = unseen.find({i, row.bytes}); it != unseen.end()) out.residuals.back().without_size = it->second;
       if (beside.count(row.bytes)) out.residuals.back().interpolated = beside[row.bytes];
       if (band_of(row.bytes) == Band::Large && !row.price.limiting_transport.empty()) rates[row.price.limiting_transport].push_back(1 / ratio_of(row));
     }
   }
   for (const auto& [transport, fit] : out.links) {
-    if (fit.tables == 0) continue;
+    if (!fit.efficiency_told && !fit.steps_told) continue;
     TransportSection& section = out.profile.transports.at(transport);
     section.basis = ours ? Evidence::Measured : Evidence::Published;
-    section.source = "ddpsim fit --backend nccl-tests: step_factor and efficiency from " + from + "; the rest from " + base.name + ": " + section.source;
+    const char* what = fit.efficiency_told && fit.steps_told ? "step_factor and efficiency"
+                       : fit.steps_told                      ? "step_factor"
+                                                             : "efficiency";
+    section.source = std::string("ddpsim fit --backend nccl-tests: ") + what + " from " + from +
+                     "; the rest from " + base.name + ": " + section.source;
     if (auto it = rates.find(transport); it != rates.end()) {
       double mid = section.efficiency.mid;
       section.efficiency.low = std::min(mid, mid * analysis::percentile(it->second, 10));

@@ -47,6 +47,9 @@ struct LinkFit {
   double efficiency = 1;
   int tables = 0;        // that had a say in the efficiency besides the prior, which counts as one
   int step_tables = 0;   // ... in the latency
+  // Whether rows of tables say what it is; if not, it is the profile's own, or any larger one.
+  bool efficiency_told = false;
+  bool steps_told = false;
 };
 using LinkFits = std::map<std::string, LinkFit>;  // by transport
 
@@ -61,8 +64,10 @@ std::vector<CollectiveRow> predict_table(const CollectiveTable& t, const Profile
 // Of its GPUs: 7 = Volta, 8 = Ampere, 9 = Hopper, 10 = Blackwell.
 int generation_of(const CollectiveTable& t);
 
-// Fits from tables whose machine is not `without` ("" = all). The prior is the tables' own profiles. In the latency of steps inside a host only tables of one
-// host and of this generation of GPUs have a say: such a step is work of the GPU, and what a network lacks is not NVLink's.
+// Fits from tables whose machine is not `without` ("" = all). The prior is the tables' own
+// profiles. In the latency of steps inside a host only tables of one host and of this generation of
+// GPUs have a say: such a step is work of the GPU, and what a network lacks is not NVLink's. Rows
+// that judge a value are chosen before it is searched for.
 LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string& without, int generation);
 
 // A size whose time is more than 10 % below that of the size before it.
@@ -138,6 +143,7 @@ struct CollectiveResidual {
   std::int64_t bytes = 0;
   Duration measured;
   double error = 0;                    // of this profile
+  double base_error = 0;               // of the one that it was made from
   std::optional<double> without_size;  // of the profile that the same fit makes of all tables without this size; none if they have no other
   std::optional<double> interpolated;  // of the line between the sizes beside it in the table, which asks no profile; none at the ends
 };
@@ -146,6 +152,7 @@ struct CollectiveFit {
   LinkFits links;
   std::vector<CollectiveResidual> residuals;
 };
+// What would leave a larger median error than `base` is refused.
 // REQUIRES: one table at least; all of them of `base`'s devices.
 CollectiveFit fit_collectives(const Profile& base, const std::string& name, std::vector<CollectiveTable> tables);
 

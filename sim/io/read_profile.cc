@@ -1,5 +1,6 @@
 #include "sim/io/codecs.h"
 #include "sim/io/kernels_json.h"
+#include "sim/io/known_errors.h"
 
 namespace ddpsim::io {
 namespace {
@@ -38,7 +39,7 @@ Occasions read_occasions(const Reader& r) {
 TransportSection read_transport(const Reader& r) {
   r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "rendezvous_ps",
           "step_factor", "ll_max_bytes_per_s", "message_core_ps", "send_buffer_bytes",
-          "cpu_ps_per_byte", "efficiency", "knots", "occasions"});
+          "cpu_ps_per_byte", "efficiency", "table_residual", "knots", "occasions"});
   TransportSection t;
   t.basis = read_basis(r);
   t.source = r.at("source").text();
@@ -97,7 +98,8 @@ Profile read_profile(const Json& j, const std::string& file) {
   p.hardware = r.at("hardware").text();
   p.kind = r.at("kind").choice({"cpu", "gpu"}) == 0 ? DeviceKind::Cpu : DeviceKind::Gpu;
   Reader compute = r.at("compute");
-  compute.only({"basis", "source", "compute_capability", "peak_flops", "efficiency", "stretch"});
+  compute.only({"basis", "source", "compute_capability", "peak_flops", "efficiency", "stretch",
+                "described_error"});
   if (compute.has("compute_capability")) p.compute.capability = compute.at("compute_capability").small(10, 999);
   p.compute.basis = read_basis(compute);
   p.compute.source = compute.at("source").text();
@@ -175,6 +177,7 @@ Profile read_profile(const Json& j, const std::string& file) {
     if (!(p.step_residual >= 0 && p.step_residual < 1)) f.at("step_residual").fail("a fraction from 0 to 1");
   }
   if (auto problem = validate(p)) r.fail_at(problem.path, problem.message);
+  read_known_errors(j, file);
   return p;
 }
 

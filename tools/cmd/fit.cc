@@ -40,14 +40,16 @@ struct Executed {
 // Runs of `folder` whose split is `split`, and Runs of samples (but not those to hold predictions to), each with its scenario.
 std::deque<Executed> collect(const Terminal& t, const Flags& flags) {
   std::deque<Executed> out;
-  for (const std::string& file : run_files(flags.runs)) {
+  for (const std::string& file : one_or_all(flags.runs)) {
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
     if (run.kind != RunKind::Measured || run.origin.hosts != "namespaces" || run.origin.backend != flags.backend) continue;
     if (run.origin.compute == "real" && run.evidence == EvidenceClass::Replay) continue;
     if (run.evidence == EvidenceClass::Collective && run.split == "held_out") continue;  // calibrate --collectives
     if (run.evidence != EvidenceClass::Collective && (run.split != flags.split || !is_predicted(run))) continue;
     QuestionFlags q;
-    q.scenario = flags.runs + "/scenarios/" + run.scenario + ".json";
+    std::string folder =
+        flags.runs == file ? file.substr(0, file.find_last_of('/') + 1) + "." : flags.runs;
+    q.scenario = folder + "/scenarios/" + run.scenario + ".json";
     out.push_back({std::move(run), load(t, q)});
     Executed& e = out.back();
     if (e.run.layers && layers_problem(e.loaded.workload, e.run).empty()) e.loaded.workload = as_recorded(e.loaded.workload, e.run);
@@ -79,7 +81,7 @@ bool of_kernels(const Run& run) {
 std::deque<Run> kernel_runs(Terminal& t, const Flags& flags, const std::string& folder) {
   std::deque<Run> runs;
   auto name = [](const Run& r) { return r.origin.gpu.substr(0, r.origin.gpu.find(" (")); };
-  for (const std::string& file : run_files(folder)) {
+  for (const std::string& file : one_or_all(folder)) {
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
     if (!of_kernels(run)) continue;
     if (!runs.empty() && name(run) != name(runs.front()))
@@ -170,6 +172,7 @@ void fit_nccl_tests(Terminal& t, const Flags& flags) {
   std::vector<io::OrderedJson> rows;
   std::string table = fmt::format("{:<48} {:>5} {:>12} {:>12} {:>9} {:>13} {:>12}\n", "table", "ranks", "bytes", "measured", "error", "size left out", "interpolated");
   std::vector<double> errors;
+  std::vector<double> before;
   std::vector<double> without;
   std::vector<double> beside;
   auto signed_percent = [](const std::optional<double>& v) { return v ? fmt::format("{:+.2f}%", 100 * *v) : std::string("-"); };
@@ -181,6 +184,7 @@ void fit_nccl_tests(Terminal& t, const Flags& flags) {
     table += fmt::format("{:<48} {:>5} {:>12} {:>12} {:>9} {:>13} {:>12}\n", r.table, r.ranks, r.bytes, to_string(r.measured), signed_percent(r.error), signed_percent(r.without_size),
                          signed_percent(r.interpolated));
     errors.push_back(std::abs(r.error));
+    before.push_back(std::abs(r.base_error));
     if (r.without_size) without.push_back(std::abs(*r.without_size));
     if (r.interpolated) beside.push_back(std::abs(*r.interpolated));
   }
@@ -188,11 +192,24 @@ void fit_nccl_tests(Terminal& t, const Flags& flags) {
     if (!v.empty()) table += fmt::format("{:<14} median {:.2f} %, 95th percentile {:.2f} %: {}\n", what, 100 * analysis::median(v), 100 * analysis::percentile(v, 95), is);
   };
   summary("error", errors, "what this profile predicts for the sizes that it was fitted to");
+  summary("base", before, "what the profile that it was made from predicts for them");
   summary("size left out", without, "what a profile fitted without that size predicts for it");
   summary("interpolated", beside, "no profile: the line between the table's own sizes beside it (raw data)");
   table += "A machine of which there is no table: ddpsim validate --collectives (each machine from the others' tables).\n";
-  for (const auto& [name, link] : f.links) table += fmt::format("{}: steps x {:.2f}, efficiency x {:.2f} of {}'s\n", name, link.step_factor, link.efficiency, base.name);
-  write_fit(t, flags, io::write_profile(f.profile, rows).dump(1) + "\n", table);
+  for (const auto& [name, link] : f.links) {
+    auto said = [&](bool told, double factor) {
+      return told ? fmt::format("x {:.2f}", factor) : std::string("not identified");
+    };
+    table += fmt::format("{}: steps {}, efficiency {} of {}'s\n", name,
+                         said(link.steps_told, link.step_factor),
+                         said(link.efficiency_told, link.efficiency), base.name);
+  }
+  io::OrderedJson profile = io::write_profile(f.profile, rows);
+  for (const auto& [name, link] : f.links)  // predictions tell it
+    if (link.steps_told || link.efficiency_told)
+      profile["transports"][name]["table_residual"] =
+          std::round(1e4 * analysis::percentile(errors, 80)) / 1e4;
+  write_fit(t, flags, profile.dump(1) + "\n", table);
 }
 
 // The loopback of several ranks on one GPU, from NCCL's collectives there.
@@ -291,7 +308,7 @@ void fit_command(Terminal& t, const Flags& flags) {
 void add_fit(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("fit", "Make a profile from measured Runs, and print what the fit leaves");
-  c->add_option("--runs", flags->runs, "folder of Runs; default: the shipped ones");
+  c->add_option("--runs", flags->runs, "folder of Runs, or one Run; default: the shipped ones");
   c->add_option("--kernels", flags->kernels,
                 "backend nccl: folder of Runs of the base's GPU, for what collectives take from "
                 "computation; default: --runs");
