@@ -421,6 +421,10 @@ Prediction predict(const Question& q, const Options& given) {
   out.efficiency_low *= jitter;
   out.efficiency_high *= jitter;
   out.state_bytes = state_bytes(q.workload, q.scenario.plan);
+  if (Bytes most = q.profile.memory.capacity; most.count > 0 && out.state_bytes > most)
+    out.extrapolated.push_back(
+        "it does not fit: parameters, gradients, buckets and optimizer state are " +
+        to_string(out.state_bytes) + " per rank, and the device has " + to_string(most));
   out.measured = q.profile.measured();
   out.fitted = q.profile.step_residual > 0;
   out.common_start = options.common_start;

@@ -91,15 +91,14 @@ void buckets(Page& page, const predict::Prediction& p) {
 
 std::string count_text(double v) { return v >= 1000 ? fmt::format("{:.0f}", v) : fmt::format("{:.4g}", v); }
 
-std::string wrapped(const std::string& text, std::size_t hang) {
-  constexpr std::size_t kWidth = 160;
+std::string wrapped(const std::string& text, std::size_t hang, std::size_t width) {
   std::string out;
   for (std::size_t from = 0; from < text.size();) {
     std::size_t end = std::min(text.find('\n', from), text.size());
     std::string line = text.substr(from, end - from);
     std::size_t indent = hang > 0 ? hang : line.starts_with("- ") ? 2 : std::min(line.find_first_not_of(' '), line.size()) + 2;
-    while (line.size() > kWidth) {
-      std::size_t space = line.rfind(' ', kWidth);
+    while (line.size() > width) {
+      std::size_t space = line.rfind(' ', width);
       if (space == std::string::npos || space <= indent) break;
       out += line.substr(0, space) + "\n";
       line = std::string(indent, ' ') + line.substr(space + 1);
@@ -193,7 +192,9 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p, cons
   page.title(fmt::format("{} on {}", h.workload, h.cluster));
   page.line(h.plan);
   page.line();
-  page.title(fmt::format("step {}  ({} to {}; {})", ms(s.step), ms(p.step_low), ms(p.step_high), h.interval));
+  page.title(fmt::format("step {}  ({} to {}; {})", ms(s.step), ms(p.step_low), ms(p.step_high),
+                         h.interval));
+  for (const std::string& known : h.known_errors) page.line("     known error: " + known);
   if (p.beside) page.line("     " + beside_sentence(p));
   if (!p.jitter_steps.empty()) {
     std::vector<Duration> sorted = p.jitter_steps;
@@ -221,7 +222,10 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p, cons
               : share(s.idle, s.step) > 0.1                ? "  no setting of the plan gains 0.5 % or more; a larger batch would (or fewer kernels: torch.compile, CUDA graphs)"
                                                            : "  no setting of the plan gains 0.5 % or more; a faster device would");
   for (const std::string& note : p.extrapolated) page.line("\nbeyond the model: " + note);
-  std::string how = h.captured ? "compute times captured from the real model" + (h.device.empty() ? "" : " on " + h.device) : "compute times described (FLOPs and bytes on a roofline), not captured";
+  std::string how = h.captured
+                        ? "compute times captured from the real model" +
+                              (h.device.empty() ? "" : " on " + h.device)
+                        : "compute times described (FLOPs and bytes on a roofline), not captured";
   page.line();
   page.line(fmt::format("basis: {}; {}", how, h.schedule));
   return wrapped(page.text);

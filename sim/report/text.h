@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "sim/predict/predict.h"
 
@@ -15,10 +16,11 @@ struct Heading {
   std::string basis;      // of the profile: basis_text()
   std::string straggler;  // "rank 3, which computes 1.5 times as long ...", if one decides
   bool captured = false;
-  std::string device;    // that a captured workload was captured on; "" = not said
-  std::string interval;  // interval_sentence()
+  std::string device;             // that a captured workload was captured on; "" = not said
+  std::string interval;           // interval_sentence()
   bool averages = false;          // a system without buckets
   std::string system = "DDP";     // what one rank goes without
+  std::vector<std::string> known_errors;  // what was measured of how far such a prediction is off
   std::string schedule;  // what shows that the framework issues this schedule
 };
 
@@ -46,8 +48,10 @@ std::string prediction_csv(const Heading& h, const predict::Prediction& p);
 // Four digits or more, no exponent.
 std::string count_text(double v);
 
-// Lines of more than 160 columns are broken at spaces; what follows stands two columns further in than its line, or at column `hang`.
-std::string wrapped(const std::string& text, std::size_t hang = 0);
+inline constexpr std::size_t kWidth = 160;  // of what is not written to a terminal
+// Lines of more than `width` columns are broken at spaces; what follows stands two columns further
+// in than its line, or at column `hang`. A line without a space to break at stays long.
+std::string wrapped(const std::string& text, std::size_t hang = 0, std::size_t width = kWidth);
 
 // Quotes a CSV field if it needs it. Control characters become spaces, and text that a spreadsheet would take for a formula begins with an apostrophe.
 std::string csv_field(const std::string& s);

@@ -137,7 +137,9 @@ std::string tuning_page(const TuningHeading& h, const Tuning& t, const predict::
   const CurvePoint& c = t.current;
   out += fmt::format("  {:>18} {:>11} {:>11}   {} to {}\n", c.value ? "now " + c.value->text : "now (default)", c.buckets, to_string(c.step), to_string(c.low), to_string(c.high));
   bool chosen = t.chosen && !t.other_is_better;
-  out += chosen && *t.chosen != t.best ? "> recommended   * shortest   = within 1 % of it\n" : chosen ? "> recommended, and shortest   = within 1 % of it\n" : "* shortest   = within 1 % of it\n";
+  out += chosen && *t.chosen != t.best ? "> recommended   * shortest   = within 1 % of it\n"
+         : chosen                      ? "> recommended, and shortest   = within 1 % of it\n"
+                                       : "* shortest   = within 1 % of it\n";
   out += "interval: " + h.interval + "\n\n";
   for (const std::string& s : why(t)) out += "- " + s + "\n";
   std::size_t helping = static_cast<std::size_t>(std::count_if(t.levers.begin(), t.levers.end(), [&](const predict::Lever& l) { return helps(t, l); }));
@@ -166,7 +168,8 @@ std::string tuning_markdown(const TuningHeading& h, const Tuning& t, const predi
     for (const std::string& l : t.lines) out += l + "\n";
     out += "```\n\n";
   }
-  out += fmt::format("| `{}` | {} | step | interval | |\n|---|---|---|---|---|\n", t.knob.name, counted(t));
+  out += fmt::format("| `{}` | {} | step | interval | |\n|---|---|---|---|---|\n", t.knob.name,
+                     counted(t));
   for (std::size_t i : shown(t)) {
     const CurvePoint& p = t.curve[i];
     bool flat = i >= t.flat_from && i <= t.flat_to;

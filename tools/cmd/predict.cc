@@ -1,11 +1,17 @@
 // ddpsim predict: how long one iteration takes, how sure that is, where the time goes, what limits it, what to try.
-#include <fmt/format.h>
+#include <algorithm>
+#include <cmath>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
+#include "sim/io/known_errors.h"
 #include "sim/io/write_page.h"
 #include "sim/io/write_prediction.h"
+#include "sim/model/gpu_name.h"
 #include "sim/report/text.h"
+#include "sim/units/text.h"
+#include "tools/cmd/documents.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -47,6 +53,18 @@ report::Heading heading(const Loaded& l) {
     h.straggler = fmt::format("rank {}, which computes {:g} times as long: the others wait for it in every collective", slow->first, slow->second);
   h.captured = l.workload.basis == Basis::Captured;
   if (h.captured) h.device = l.workload.device_name;
+  io::KnownErrors known = io::read_known_errors(l.documents.profile, l.profile.name);
+  if (const auto& e = known.described;
+      e && !h.captured && l.profile.compute.basis == Evidence::Datasheet)
+    h.known_errors.push_back(fmt::format(
+        "beside {} captures on this GPU, described computation was {:.0f} % too {} at the median "
+        "({})",
+        e->captures, 100 * std::abs(e->median), e->median < 0 ? "short" : "long", e->source));
+  if (known.table_residual > 0)
+    h.known_errors.push_back(
+        fmt::format("of the tables of collectives that the network was fitted to, 80 % of the "
+                    "sizes are within {:.0f} %",
+                    100 * known.table_residual));
   h.interval = report::interval_sentence(l.profile, h.captured);
   bool recorded = plan.pytorch == PytorchVersion::V1_13 && backend_of(plan, l.profile.kind) == Backend::Gloo;
   h.schedule = recorded ? "schedule checked against executed PyTorch 1.13 over Gloo"
@@ -57,8 +75,18 @@ report::Heading heading(const Loaded& l) {
 io::OrderedJson page_data(const Loaded& l, const std::vector<std::string>& sets, const predict::Prediction& p, const std::vector<predict::Lever>& levers) {
   report::Heading h = heading(l);
   io::OrderedJson j{{"kind", "predict"}, {"title", l.workload.name + " on " + l.cluster.name}, {"ranks", l.scenario.ranks}};
-  j["heading"] = {{"workload", h.workload}, {"cluster", h.cluster}, {"plan", h.plan}, {"system", h.system}, {"schedule", h.schedule}, {"limit", report::limit_sentence(h, p)},
-                  {"interval", h.interval}, {"basis", report::basis_sentence(h, p)}, {"beside", report::beside_sentence(p)}};
+  j["heading"] = {{"workload", h.workload},
+                  {"cluster", h.cluster},
+                  {"plan", h.plan},
+                  {"system", h.system},
+                  {"schedule", h.schedule},
+                  {"limit", report::limit_sentence(h, p)},
+                  {"interval", h.interval},
+                  {"basis", report::basis_sentence(h, p)},
+                  {"beside", report::beside_sentence(p)}};
+  for (const std::string& known : h.known_errors)
+    j["heading"]["interval"] =
+        j["heading"]["interval"].get<std::string>() + "; known error: " + known;
   j["summary"] = io::write_summary(p);
   j["exposed_ps"] = io::OrderedJson::array();
   for (const analysis::BucketTimes& b : p.summary.buckets) j["exposed_ps"].push_back(b.exposed.ps);
@@ -70,12 +98,26 @@ io::OrderedJson page_data(const Loaded& l, const std::vector<std::string>& sets,
   return j;
 }
 
+// A profile that was named is taken, also where it is of another GPU than the cluster's.
+void tell_other_gpu(Terminal& t, const Loaded& l) {
+  io::Home home = home_of(t);
+  std::string own = default_profile(home, l.cluster.profile);
+  auto shipped = home.list("calib/profiles");
+  if (std::find(shipped.begin(), shipped.end(), own) == shipped.end()) return;
+  if (std::string hardware = load_profile(home, own).hardware;
+      names_differ(hardware, l.profile.hardware))
+    t.err << "ddpsim: note: the GPUs of " << l.cluster.name << " are " << hardware
+          << ", and profile " << printable(l.profile.name) << " is of "
+          << printable(l.profile.hardware) << "\n";
+}
+
 void predict_command(Terminal& t, const Flags& flags) {
   check_html(flags.output);
   Loaded l = load(t, flags.question);
   l.options.common_start = from_common_start(flags.step);
   predict::Prediction p = predict::predict(l.question(), l.options);
   p.run.key = l.key;
+  if (!flags.question.profiles.empty()) tell_other_gpu(t, l);
   std::vector<predict::Lever> levers;
   if (flags.output.format == "table" || flags.output.format == "md" || !flags.output.html.empty()) levers = predict::levers(l.question(), p.summary.step, l.options);
   std::string text;
