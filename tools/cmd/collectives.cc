@@ -114,7 +114,7 @@ nccl::Settings settings_of(const CollectiveSetting& s) {
 
 Tables load_tables(const Terminal& t, const std::string& folder, const Profile* instead) {
   Tables out;
-  for (const std::string& file : run_files(folder)) {
+  for (const std::string& file : one_or_all(folder)) {
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
     if (!run.collectives || run.samples.empty()) continue;
     const CollectiveSetting& s = *run.collectives;
@@ -124,7 +124,8 @@ Tables load_tables(const Terminal& t, const std::string& folder, const Profile* 
       continue;
     }
     if (s.cluster.empty()) {
-      out.left_out.push_back(stem(file) + ": names no cluster");
+      out.left_out.push_back(stem(file) +
+                             ": names no cluster (ddpsim import nccl-tests --cluster)");
       continue;
     }
     QuestionFlags q;

@@ -19,7 +19,8 @@ void add_executed_flags(CLI::App& c, ExecutedFlags& f, const std::string& backen
   add_output_flags(c, f.output, {"table", "json"});
   c.add_option("--backend", f.backend, backend_help);
   c.add_option("--runs", f.runs, "folder of Runs: adds the Run and its scenario there");
-  c.add_option("--revision", f.revision, "git revision to note in the Run; default: the one that ddpsim was built from");
+  c.add_option("--revision", f.revision,
+               "git revision to note in the Run; default: the one that ddpsim was built from");
   c.add_option("--python", f.python, "backend torch: an interpreter that has PyTorch; default /usr/bin/python3");
   c.add_flag("--loopback", f.loopback, "make no hosts: plain loopback, not shaped");
 }
@@ -47,6 +48,11 @@ std::string own_profile(const std::string& folder, const std::string& name) {
   for (const std::string& each : {base, base + suffix})
     if (std::string path = folder + "/profiles/" + each + ".json"; io::exists(path)) return path;
   return {};
+}
+
+std::vector<std::string> one_or_all(const std::string& path) {
+  if (path.ends_with(".json") || path.ends_with(".json.gz")) return {path};
+  return run_files(path);
 }
 
 void prepare_runs(const std::string& folder) {

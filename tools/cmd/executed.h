@@ -31,6 +31,8 @@ std::vector<std::string> run_files(const std::string& folder);
 // The profile that a folder of Runs has for what its clusters name: FOLDER/profiles/NAME.json,
 // where NAME is the cluster's without ".datasheet", or with it. "" = it has none.
 std::string own_profile(const std::string& folder, const std::string& name);
+// The same, or one Run by its file's name.
+std::vector<std::string> one_or_all(const std::string& path);
 // Makes a folder of Runs, and clears what a killed writer left there.
 void prepare_runs(const std::string& folder);
 // FOLDER/PREFIX-DATE.json.gz: a Run without a scenario.

@@ -53,6 +53,11 @@ void export_tuner(Terminal& t, const TunerFlags& f) {
   }
   if (!f.metric.empty() && f.metric != "latency_us" && f.metric != "bandwidth_gbps" && f.metric != "cost_metric")
     throw InputError{"--metric " + f.metric, "expected latency_us, bandwidth_gbps or cost_metric"};
+  if (f.from.ends_with(".json") || f.from.ends_with(".json.gz"))
+    throw InputError{"--from " + f.from,
+                     "is no CSV; a Run of one table has one choice a size, and nothing to choose "
+                     "among: make a profile of it (ddpsim fit --backend nccl-tests) and give that "
+                     "with --cluster and --profile"};
   std::vector<report::TunerRow> rows = report::best_rows(report::parse_tuner_points(io::read_file(f.from), f.from, f.metric));
   if (Problem p = report::validate(rows)) throw InputError{f.from, p.message};
   write_answer(t, f.output, report::tuner_csv(rows, f.from.substr(f.from.find_last_of('/') + 1)));

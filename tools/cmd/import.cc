@@ -1,12 +1,15 @@
 // ddpsim import: what other programs measured or found, as ddpsim's files.
-#include <CLI/CLI.hpp>
 #include <ostream>
+
+#include <CLI/CLI.hpp>
 
 #include "calib/gpu/nccl_log.h"
 #include "sim/io/nccl_tests.h"
 #include "sim/io/nccl_xml.h"
-#include "sim/report/run_text.h"
+#include "sim/model/gpu_name.h"
 #include "sim/nccl/tuning.h"
+#include "sim/report/run_text.h"
+#include "sim/units/text.h"
 #include "tools/cmd/executed.h"
 
 namespace ddpsim::cli {
@@ -49,6 +52,40 @@ void tell(Terminal& t, const std::string& file, const std::vector<std::string>& 
   }
 }
 
+// What the log says must be true of the cluster that it is said to be of. Throws InputError.
+Profile check_cluster(const Terminal& t, const std::string& name, const std::string& gpu) {
+  io::Home home = home_of(t);
+  Cluster cluster = load_cluster(t, name, {});
+  Profile profile = load_profile(home, cluster.profile);
+  if (cluster.device != DeviceKind::Gpu)
+    throw InputError{"--cluster " + name, "its devices are CPUs; nccl-tests runs on GPUs"};
+  if (names_differ(gpu, profile.hardware))
+    throw InputError{"--cluster " + name, "its GPUs are " + profile.hardware +
+                                              ", those of the log are named " + gpu +
+                                              "; name the cluster that it ran on"};
+  return profile;
+}
+
+// After a file was written: what is in it, and what it is good for.
+void tell_next(Terminal& t, const TestsFlags& f, const Run& run, const Profile& profile) {
+  const CollectiveSetting& c = *run.collectives;
+  std::string say = "ddpsim: wrote " + printable(f.output.out) + ": " +
+                    std::to_string(run.samples.size()) + " rows of " + c.op + " on " +
+                    std::to_string(c.ranks) + " ranks";
+  if (!c.gpu.empty()) say += " of " + printable(c.gpu);
+  t.err << say << "\n";
+  auto version = nccl::parse_version(c.nccl);
+  if (version && (version->minor < 19 || version->minor > 28))
+    t.err << "ddpsim: NCCL " << printable(c.nccl)
+          << ": ddpsim knows the cost models of 2.19 to 2.28, and takes the nearest\n";
+  if (c.cluster.empty())
+    t.err << "ddpsim: no fit can use it without the cluster that it ran on: --cluster NAME (ddpsim "
+             "list clusters)\n";
+  else
+    t.err << "ddpsim: next: ddpsim fit --backend nccl-tests --runs " << printable(f.output.out)
+          << " --base " << profile.name << " --out profile.json\n";
+}
+
 void import_tests(Terminal& t, TestsFlags& f) {
   io::NcclTestsSetting& s = f.setting;
   s.file = f.file;
@@ -65,11 +102,16 @@ void import_tests(Terminal& t, TestsFlags& f) {
   std::string text = io::read_file(f.file);
   io::NcclTestsRun imported = io::run_of(io::read_nccl_tests(text, f.file), s);
   add_choices(text, *imported.run.collectives);
+  Profile profile;
+  if (!s.cluster.empty()) profile = check_cluster(t, s.cluster, imported.run.collectives->gpu);
   std::string json = text_of(io::write_run(imported.run));
   Run read = io::read_run(io::parse_json(json, "import"), "import");  // what is written can be read
   tell(t, f.file, imported.notes);
-  if (f.output.format == "json") return write_answer(t, f.output, json);
-  write_answer(t, f.output, f.output.format == "csv" ? report::samples_csv(read) : report::run_page(read));
+  write_answer(t, f.output,
+               f.output.format == "json"  ? json
+               : f.output.format == "csv" ? report::samples_csv(read)
+                                          : report::run_page(read));
+  if (!f.output.out.empty() && f.output.format == "json") tell_next(t, f, read, profile);
 }
 
 void add_tests(CLI::App& import, Terminal& t) {
