@@ -23,7 +23,7 @@ struct TuneOptions {
 struct CurvePoint {
   std::optional<strategy::KnobValue> value;  // none: left at its default
   Duration step;
-  Duration low;   // the interval, as a prediction's
+  Duration low;  // the interval, as a prediction's
   Duration high;
   std::size_t buckets = 0;  // gradient all-reduces
 };
@@ -39,7 +39,7 @@ struct Difference {
 // Executed steps of one scenario repeat to about this fraction.
 inline constexpr double kRepeats = 0.005;
 // Settings this near to one another are neighbours: a model that differs a little (a layer padded, a bias more) turns one into the other.
-inline constexpr double kBeside = 0.02;
+inline constexpr double kBeside = 0.05;
 
 struct TunedPartition {
   std::vector<std::int64_t> buckets;  // bytes, in launch order
