@@ -386,6 +386,38 @@ class ScriptTest(unittest.TestCase):
         self.assertEqual((w["batch"], w["model"], w["optimizer"]["name"]), (5, "Linear", "adam"))
         check_workload(self, w)
 
+    def test_named_inputs(self) -> None:
+        """As Hugging Face's models take them, and give their loss."""
+        (self.dir / "named_factory.py").write_text(
+            "import torch\nfrom torch import nn\n"
+            "class M(nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            "        self.e, self.o = nn.Embedding(9, 4), nn.Linear(4, 9)\n"
+            "    def forward(self, input_ids, labels):\n"
+            "        x = self.o(self.e(input_ids))\n"
+            "        return {'logits': x, 'loss': nn.functional.cross_entropy(x.flatten(0, 1), labels.flatten())}\n"
+            "def make():\n"
+            "    m, t = M(), torch.randint(0, 9, (6, 3))\n"
+            "    return m, {'input_ids': t, 'labels': t}, None, torch.optim.AdamW(m.parameters())\n"
+            "def wrong():\n"
+            "    return M(), (torch.randint(0, 9, (6, 3)),), None, None\n"
+            "def breaks():\n"
+            "    return {}['x']\n")
+        self.addCleanup(sys.path.remove, str(self.dir))
+        sys.path.insert(0, str(self.dir))
+        sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+        self.addCleanup(setattr, sys, "dont_write_bytecode", before)
+        code, err = script("--factory", "named_factory:make", "--repeats", "1", "--out", self.out)
+        self.assertEqual((code, err), (0, ""))
+        w = json.loads(Path(self.out).read_text(encoding="utf-8"))
+        self.assertEqual((w["batch"], w["optimizer"]["name"], w["source"]["recipe"]["optimizer"]), (6, "adamw", "adamw"))
+        check_workload(self, w)
+        for made, says in (("wrong", "forward failed: TypeError"), ("breaks", "failed: KeyError: 'x' (named_factory.py, line 16)")):
+            code, err = script("--factory", f"named_factory:{made}", "--repeats", "1", "--out", self.out)
+            self.assertEqual((code, err.count("\n")), (2, 1), err)
+            self.assertIn(says, err)
+
     def test_format_json(self) -> None:
         value = {"a": list(range(300)), "b": [{"c": [], "d": "x" * 200}], "e": {}, "f": [1.5, -2], "g": None}
         text = dc.format_json(value)

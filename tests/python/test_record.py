@@ -124,8 +124,12 @@ def record(ranks, *flags):
         common = {**os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo", "PYTHONDONTWRITEBYTECODE": "1",
                   "OMP_NUM_THREADS": "1"}
         children = [subprocess.Popen([sys.executable, str(SCRIPT), "--out", str(out), *flags], env={**common, "RANK": str(r), "LOCAL_RANK": str(r)},
-                                     stderr=subprocess.PIPE, text=True, cwd=folder) for r in range(ranks)]
-        said = [c.communicate(timeout=120)[1] for c in children]
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder) for r in range(ranks)]
+        talk = [c.communicate(timeout=120) for c in children]
+        said = [err for _, err in talk]
+        if out.exists():  # rank 0 says what it wrote, and nobody else does
+            assert talk[0][0].startswith(f"{out}: ") and "steady steps, median" in talk[0][0], talk
+            assert all(not words for words, _ in talk[1:]), talk
         return [c.returncode for c in children], said, json.loads(out.read_text()) if out.exists() else None
 
 

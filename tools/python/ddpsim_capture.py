@@ -21,11 +21,12 @@ import re
 import sys
 import threading
 import time
+import traceback
 from collections import Counter, OrderedDict
 from pathlib import Path
 from statistics import median, quantiles
-from typing import (Any, Callable, ContextManager, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Set,
-                    Tuple, Union)
+from typing import (Any, Callable, ContextManager, Dict, Iterable, Iterator, List, Mapping, NamedTuple, NoReturn, Optional,
+                    Sequence, Set, Tuple, Union)
 
 try:
     import torch
@@ -128,6 +129,47 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
         yield from tensors_in(list(value.values()))
 
 
+class Keywords(dict):  # type: ignore[type-arg]
+    """Inputs that a model takes by name, as those of Hugging Face do."""
+
+
+def as_inputs(inputs: Any) -> Tuple[Any, ...]:
+    """What a model's forward is given: positions, or one Keywords for a mapping."""
+    if isinstance(inputs, Tensor):
+        return (inputs,)
+    if isinstance(inputs, Mapping):
+        if not all(isinstance(name, str) for name in inputs):
+            raise CaptureError("inputs that are a mapping are given by name, so its keys must be text")
+        return (Keywords(inputs),)
+    if not isinstance(inputs, Iterable) or isinstance(inputs, str):
+        raise CaptureError("the inputs must be a tensor, a tuple of them, or a mapping of names to them, not "
+                           f"{type(inputs).__name__}")
+    return tuple(inputs)
+
+
+def moved(inputs: Tuple[Any, ...], device: Any) -> Tuple[Any, ...]:
+    """The same on a device."""
+    def at(value: Any) -> Any:
+        return value.to(device) if isinstance(value, Tensor) else value
+    return tuple(Keywords({n: at(v) for n, v in i.items()}) if isinstance(i, Keywords) else at(i) for i in inputs)
+
+
+def call(model: Any, inputs: Tuple[Any, ...]) -> Any:
+    """The model's output."""
+    if len(inputs) == 1 and isinstance(inputs[0], Keywords):
+        return model(**inputs[0])
+    return model(*inputs)
+
+
+def where_it_failed(error: BaseException) -> str:
+    """One line: what was raised, and the last line of code of the user's that raised it."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if os.path.basename(f.filename) != "ddpsim_capture.py"
+              and "site-packages" not in f.filename and "dist-packages" not in f.filename]
+    place = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+    text = (str(error).strip() or "no message").splitlines()[0]
+    return f"{type(error).__name__}: {text}{place}"
+
+
 class Step:
     """Runs and measures training steps of one model."""
 
@@ -160,7 +202,10 @@ class Step:
             dtype = torch.bfloat16 if self.precision == "bf16" else torch.float16
             context = torch.autocast(self.device.type, dtype=dtype)
         with context:
-            output = self.model(*self.inputs)
+            try:
+                output = call(self.model, self.inputs)
+            except (TypeError, ValueError, AttributeError, KeyError, IndexError) as error:
+                raise CaptureError(f"the model's forward failed: {where_it_failed(error)}") from error
             if self.loss_fn is None:
                 loss = self.default_loss(output)
             else:
@@ -171,7 +216,7 @@ class Step:
 
     def default_loss(self, output: Any) -> Tensor:
         """The model's own loss if it returns one, else cross entropy against ``targets`` (random unless given)."""
-        own = getattr(output, "loss", output)
+        own = output.get("loss", output) if isinstance(output, dict) else getattr(output, "loss", output)
         if isinstance(own, Tensor) and own.numel() == 1 and own.requires_grad:
             return own
         logits = [t for t in tensors_in(output) if t.dim() >= 2 and t.is_floating_point()]
@@ -674,7 +719,8 @@ def capture(model: nn.Module, inputs: Union[Tensor, Sequence[Any]], loss_fn: Opt
             model_name: Optional[str] = None, batch: Optional[int] = None, warmup: int = 3, repeats: int = 15,
             targets: Optional[Tensor] = None, optimizer_name: Optional[str] = None, precision: Optional[str] = None,
             modules: bool = True, progress: Optional[Progress] = None) -> Workload:
-    """Measure training steps of ``model`` on ``inputs`` (the positional arguments of its forward).
+    """Measure training steps of ``model`` on ``inputs``: the positional arguments of its forward, or a mapping of the
+    named ones.
 
     ``loss_fn`` is called as ``loss_fn(output)``, or ``loss_fn(output, targets)`` if ``targets`` is given; the default
     is the model's own loss if it returns one, else cross entropy against random classes. The default optimizer is SGD
@@ -687,7 +733,7 @@ def capture(model: nn.Module, inputs: Union[Tensor, Sequence[Any]], loss_fn: Opt
     if not named:
         raise CaptureError("the model has no parameter that requires a gradient")
     parameters = [p for _, p in named]
-    args = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    args = as_inputs(inputs)
     if batch is None:
         batch = next((t.shape[0] for t in tensors_in(args) if t.dim() > 0), 0)
     for label, value, least in (("batch", batch, 1), ("repeats", repeats, 1), ("warmup", warmup, 0)):
@@ -812,6 +858,10 @@ def made_by_factory(spec: str) -> Tuple[nn.Module, Any, Optional[LossFn], Option
         made = getattr(importlib.import_module(module_name), function)()
     except (ImportError, AttributeError) as error:
         raise CaptureError(f"--factory {spec} failed: {error}") from None
+    except CaptureError:
+        raise
+    except Exception as error:  # whatever a user's script raises
+        raise CaptureError(f"--factory {spec} failed: {where_it_failed(error)}") from error
     if not isinstance(made, tuple) or len(made) != 4 or not isinstance(made[0], nn.Module):
         raise CaptureError(f"--factory {spec} must return (model, inputs, loss_fn, optimizer)")
     return made
@@ -891,10 +941,10 @@ def run(args: argparse.Namespace) -> Workload:
         model, inputs, loss_fn, optimizer = made_by_factory(args.factory)
     if args.device == "cuda":
         model.cuda()  # the parameters stay the same objects, so that an optimizer made before knows them
-        inputs = tuple(t.cuda() if isinstance(t, Tensor) else t for t in
-                       ((inputs,) if isinstance(inputs, Tensor) else inputs))
+        inputs = moved(as_inputs(inputs), "cuda")
+    inputs = as_inputs(inputs)
     if args.memory_format == "channels_last":
-        inputs = channels_last(model, (inputs,) if isinstance(inputs, Tensor) else tuple(inputs))
+        inputs = channels_last(model, inputs)
     if optimizer is None:
         optimizer = default_optimizer(args.optimizer, [p for p in model.parameters() if p.requires_grad])
     workload = capture(model, inputs, loss_fn, optimizer, name=args.name or args.out.stem,
@@ -903,7 +953,7 @@ def run(args: argparse.Namespace) -> Workload:
                        progress=Progress())
     # How to make the same model again: ddpsim_record.py trains it on several ranks.
     recipe = {"model": args.model, "batch": args.batch, "image": args.image} if args.model else {"factory": args.factory}
-    workload["source"]["recipe"] = {**recipe, "optimizer": args.optimizer}
+    workload["source"]["recipe"] = {**recipe, "optimizer": workload["optimizer"]["name"]}
     if args.memory_format != "contiguous":
         workload["source"]["recipe"]["memory_format"] = args.memory_format
     return workload

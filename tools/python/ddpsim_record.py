@@ -901,10 +901,10 @@ def make_job(args: argparse.Namespace, plan: Dict[str, Any]) -> Job:
                 model, inputs, loss_fn, optimizer = cap.made_by_factory(args.factory)
         except cap.CaptureError as error:
             raise RecordError(f"{error} (looked in {', '.join([os.getcwd(), *args.import_from])})") from None
-    inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    inputs = cap.as_inputs(inputs)
     if device.type == "cuda":
         model.to(device)
-        inputs = tuple(t.to(device) if isinstance(t, Tensor) else t for t in inputs)
+        inputs = cap.moved(inputs, device)
     if args.memory_format == "channels_last":
         inputs = cap.channels_last(model, inputs)
     if plan["zero_redundancy_optimizer"] and optimizer_name == "adamw":
@@ -916,7 +916,7 @@ def make_job(args: argparse.Namespace, plan: Dict[str, Any]) -> Job:
     return Job(plan, model, inputs, loss_fn, optimizer, device, args.precision or "fp32")
 
 
-def record_one(args: argparse.Namespace, plan: Dict[str, Any], memory: str) -> None:
+def record_one(args: argparse.Namespace, plan: Dict[str, Any], memory: str) -> Dict[str, Any]:
     torch.manual_seed(1)
     job = make_job(args, plan)
     job.memory = memory
@@ -932,6 +932,16 @@ def record_one(args: argparse.Namespace, plan: Dict[str, Any], memory: str) -> N
     if dist.get_rank() == 0:
         cap.write_text(args.out, json.dumps(run) + "\n")
     dist.barrier()
+    return run
+
+
+def told(out: Path, run: Dict[str, Any]) -> str:
+    """What was written, in a line or two."""
+    steady = sorted(s["duration_ps"] for s in run["steps"] if s["kind"] == "steady")
+    text = f"{out}: {len(steady)} steady steps"
+    if steady:
+        text += f", median {steady[len(steady) // 2] / 1e9:.3f} ms"
+    return "\n  ".join([f"{text}, {run['quality']['verdict']}", *run["quality"]["reasons"]])
 
 
 def record_list(path: Path, seconds: float) -> int:
@@ -992,7 +1002,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         memory = apply_memory_flag(args)
         torch.set_num_threads(args.threads)
         dist.init_process_group(plan["backend"] or ("nccl" if args.device == "cuda" else "gloo"))
-        record_one(args, plan, memory)
+        run = record_one(args, plan, memory)
+        if dist.get_rank() == 0 and not str(args.out).startswith("/proc/self/fd/"):
+            print(told(args.out, run), flush=True)
     except (RecordError, cap.CaptureError, OSError, RuntimeError, MemoryError, ValueError) as error:
         if "powersgd_rank=" in " ".join(sys.argv) and isinstance(error, RuntimeError):
             print(f"ddpsim_record: {POWERSGD}", file=sys.stderr)
