@@ -199,6 +199,19 @@ std::string Home::find(const std::string& folder, const std::string& name, const
   // "h100" is far from "h100-sxm.datasheet" letter by letter.
   if (auto longer = std::find_if(shipped_names.begin(), shipped_names.end(), [&](const std::string& s) { return !name.empty() && s.starts_with(name); }); hint.empty() && longer != shipped_names.end())
     hint = *longer;
+  // "h100" is in "hgx-h100" and "dgx-h100".
+  std::string inside;
+  for (const std::string& s : shipped_names)
+    if (name.size() > 2 && s.find(name) != std::string::npos)
+      inside += (inside.empty() ? "\"" : ", \"") + s + "\"";
+  if (hint.empty() && !inside.empty())
+    throw InputError{name, std::string("no ") + what +
+                               " of that name is shipped; with it in their names: " + inside};
+  if (exists(name) || name.ends_with(".py"))
+    throw InputError{name, std::string("no ") + what +
+                               " of that name is shipped, and a file is named with a / or .json; a "
+                               "training script is captured first: tools/python/ddpsim_capture.py "
+                               "--factory MODULE:FUNCTION --out FILE.json"};
   throw InputError{name, std::string("no ") + what + " of that name is shipped" + (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)") + "; see ddpsim list"};
 }
 

@@ -10,6 +10,30 @@ namespace {
 
 PytorchVersion read_version(const Reader& r) {
   if (r.json().is_number()) r.fail("a version is text in quotes, for example \"2.7\"");
+  struct Release {
+    const char* name;
+    int minor;  // 1.13 counts as -1
+  };
+  constexpr Release kKnown[] = {{"1.13", -1}, {"2.0", 0},   {"2.7", 7},
+                                {"2.11", 11}, {"2.12", 12}, {"2.13", 13}};
+  std::string text = r.text();
+  std::string release = text.substr(0, text.find('.', std::min(text.size(), text.find('.') + 1)));
+  std::int64_t minor =
+      release.starts_with("2.") ? parse_integer(release.substr(2)).value_or(-2) : -2;
+  const Release* below = nullptr;
+  const Release* above = nullptr;
+  for (const Release& k : kKnown) {
+    if (release == k.name) return static_cast<PytorchVersion>(&k - kKnown);
+    if (k.minor < minor) below = &k;
+    if (k.minor > minor && !above) above = &k;
+  }
+  if (minor >= 0 && below && above)
+    r.fail("DDP of PyTorch " + release + " was not read; its neighbours were: " + below->name +
+           " and " + above->name + ". They differ in " +
+           (below->minor < 7 ? "the first bucket, of 1 MiB although bucket_cap_mb is given until "
+                               "#121640"
+                             : "blocking collectives, on the caller's stream since 2.8 (#150398)") +
+           "; sim/MODEL.md, 3.8");
   return static_cast<PytorchVersion>(r.choice({"1.13", "2.0", "2.7", "2.11", "2.12", "2.13"}));
 }
 
@@ -20,16 +44,61 @@ void refuse_other_parallelism(const Reader& r) {
       r.fail_at(std::string("/") + key, "ddpsim models data parallelism only: tensor, pipeline and expert parallelism have no key; remove it");
 }
 
+// Keys and names of systems that a plan cannot be of.
+constexpr const char* kOtherSystem =
+    "ddpsim models PyTorch DDP (\"pytorch_ddp\") and plain gradient averaging (\"averaging\"); "
+    "FSDP, "
+    "ZeRO and DeepSpeed (which shard), Horovod and Megatron are not modelled";
+void refuse_other_systems(const Reader& r) {
+  for (const char* key : {"zero_stage", "zero_optimization", "sharding_strategy", "fully_shard",
+                          "reshard_after_forward", "auto_wrap_policy", "cpu_offload"})
+    if (r.has(key)) r.fail_at(std::string("/") + key, kOtherSystem);
+}
+bool is_other_system(std::string name) {
+  for (char& c : name)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  for (const char* part : {"fsdp", "zero", "deepspeed", "horovod", "megatron", "fully_shard"})
+    if (name.find(part) != std::string::npos) return true;
+  return false;
+}
+
+constexpr std::initializer_list<const char*> kPlanKeys{"system",
+                                                       "backend",
+                                                       "accumulation_steps",
+                                                       "gloo_threads",
+                                                       "tcp_streams",
+                                                       "algorithm",
+                                                       "gloo_algorithm",
+                                                       "pytorch",
+                                                       "nccl",
+                                                       "environment",
+                                                       "set_to_none",
+                                                       "bucket_cap_mb",
+                                                       "bucket_cap_mb_list",
+                                                       "first_bucket_bytes",
+                                                       "broadcast_buffers",
+                                                       "find_unused_parameters",
+                                                       "static_graph",
+                                                       "gradient_as_bucket_view",
+                                                       "comm_hook",
+                                                       "unused_parameters",
+                                                       "granularity",
+                                                       "async_op"};
+
 Plan read_plan(const Reader& r) {
   refuse_other_parallelism(r);
-  r.only({"system", "backend", "accumulation_steps", "gloo_threads", "tcp_streams", "algorithm", "gloo_algorithm", "pytorch", "nccl", "environment", "set_to_none", "bucket_cap_mb", "bucket_cap_mb_list", "first_bucket_bytes", "broadcast_buffers",
-          "find_unused_parameters", "static_graph", "gradient_as_bucket_view", "comm_hook", "unused_parameters", "granularity", "async_op"});
+  refuse_other_systems(r);
+  r.only(kPlanKeys);
   Plan p;
   if (r.has("system")) {
     std::string name = r.at("system").text();
     for (const char* other : {"tensor_parallel", "tensor_parallelism", "pipeline_parallel", "pipeline_parallelism", "expert_parallel", "expert_parallelism", "megatron"})
       if (name == other) r.at("system").fail("\"" + name + "\" is not data parallelism, and ddpsim does not model it; use \"pytorch_ddp\" or \"averaging\"");
-    p.system = r.at("system").choice({"pytorch_ddp", "averaging"}) == 0 ? System::PytorchDdp : System::Averaging;
+    if (is_other_system(name))
+      r.at("system").fail("\"" + name.substr(0, 40) + "\": " + kOtherSystem);
+    p.system = name == "ddp" || r.at("system").choice({"pytorch_ddp", "averaging"}) == 0
+                   ? System::PytorchDdp
+                   : System::Averaging;
   }
   if (r.has("backend")) p.backend = static_cast<Backend>(r.at("backend").choice({"nccl", "gloo", "tcp"}));
   if (r.has("accumulation_steps")) p.accumulation_steps = r.at("accumulation_steps").small(-1, INT32_MAX);
@@ -91,6 +160,11 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.scenario/1");
   refuse_other_parallelism(r);
+  if (r.json().is_object())
+    for (const char* key : kPlanKeys)
+      if (std::string(key) != "algorithm" && r.json().contains(key))
+        r.fail_at(std::string("/") + key,
+                  std::string("belongs under \"plan\": {\"plan\": {\"") + key + "\": ...}}");
   r.only({"schema", "name", "description", "workload", "cluster", "profile", "plan", "ranks", "rank_order", "slow_ranks", "jitter", "other_jobs", "compute"});
   ScenarioFile out;
   if (r.has("workload")) out.workload = r.at("workload").text();
@@ -197,6 +271,13 @@ Setting parse_setting(const std::string& text) {
   // Null is a field's default; that of a whole plan nobody means.
   if (s.target == Target::Scenario && s.path == std::vector<std::string>{"plan"} && value == "null")
     throw InputError{"--set " + text, "would take away the whole plan; set a field of it, for example --set bucket_cap_mb=null"};
+  // "cluster.nodes=4", "workload.batch_size=64": what other programs call it.
+  if (s.target != Target::Scenario && s.path.size() == 1) {
+    std::string field = field_meant(s.path[0]);
+    bool structured = Json::accept(value) && parse_json(value, "--set " + text).is_structured();
+    if (!structured && field.starts_with(head + ".") && field != head + "." + s.path[0])
+      throw InputError{"--set " + text, "write " + field + "=" + value};
+  }
   s.value = Json::accept(value) ? parse_json(value, "--set " + text) : Json(value);
   // Versions look like numbers ("2.7", "2.11") and are not.
   bool word = s.path.back() == "pytorch" || s.path.back() == "nccl" || (s.path.size() > 1 && s.path[s.path.size() - 2] == "environment");

@@ -1,9 +1,9 @@
 // Chrome's trace events. An arrow binds to the slice that lies under it on its thread, so each end
 // of one lies inside a slice: from the last operation that made the collective ready, to the
 // collective, to the first operation that waits for it. Slices of a thread must not overlap: a pool
-// gets a thread per place. A host enqueues a step while the device is in the one before; viewers drop
-// what is before zero, so that zero is where the earliest operation begins, and an instant event
-// says where the step does.
+// gets a thread per place. A host enqueues a step while the device is in the one before; viewers
+// drop what is before zero, so that zero is where the earliest operation begins, and an instant
+// event says where the step does.
 #include <algorithm>
 #include <map>
 
@@ -43,8 +43,8 @@ class Trace {
     for (const Span& s : run.spans) zero_ = std::min(zero_, (s.begin - run.spans_from).ps);
     for (const Span& s : run.spans) {
       std::vector<Slice>& of = actors_[s.actor];
-      of.push_back({&s, 0, (s.begin - run.spans_from).ps - zero_,
-                    (s.end - run.spans_from).ps - zero_});
+      of.push_back(
+          {&s, 0, (s.begin - run.spans_from).ps - zero_, (s.end - run.spans_from).ps - zero_});
       of.back().thread = place(s.actor, of.back());
     }
   }

@@ -61,8 +61,11 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
     if (!arriving.count(static_cast<TensorIndex>(i))) unused.insert(w.tensors[i].name);
   if (unused.size() == w.tensors.size()) return {"/plan/unused_parameters", "no parameter is left that gets a gradient"};
   if (p.system == System::PytorchDdp && !unused.empty() && !p.find_unused_parameters && !p.static_graph)
-    return {"/plan/unused_parameters", "parameter \"" + *unused.begin() +
-                                           "\" never gets a gradient: PyTorch DDP stops with an error unless find_unused_parameters or static_graph is true"};
+    return {
+        "/plan/unused_parameters",
+        "parameter \"" + *unused.begin() +
+            "\" never gets a gradient: PyTorch DDP stops with an error unless "
+            "find_unused_parameters or static_graph is true (--set find_unused_parameters=true)"};
   return {};
 }
 

@@ -100,6 +100,11 @@ Axis parse_axis(const std::string& flag, const std::string& text) {
   std::vector<std::string> values;
   for (const std::string& item : split_list(text.substr(equals + 1))) {
     if (item.empty()) throw InputError{blame, "has an empty value"};
+    if (auto dots = item.find("..");
+        dots != std::string::npos && item.find_first_not_of("0123456789.") == std::string::npos)
+      throw InputError{blame, "\"" + item + "\" is no range; write " + item.substr(0, dots) + ":" +
+                                  item.substr(item.find_last_of('.') + 1) +
+                                  ":x2 (doubled) or :+10 (in steps of 10)"};
     if (!add_range(blame, item, values)) values.push_back(item);
   }
   // Numbers of one list have one unit.

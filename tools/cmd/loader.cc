@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/units/number.h"
 #include "tools/cmd/documents.h"
 
 namespace ddpsim::cli {
@@ -99,8 +100,21 @@ struct Loader::Place {
 
 Loader::Loader(const Terminal& t, const QuestionFlags& flags) : home_(home_of(t)), flags_(flags), scenario_({{"schema", "ddpsim.scenario/1"}}), scenario_file_("command line") {
   if (flags.profiles.size() > 1) throw InputError{"--profile", "one profile at a time: all devices of a cluster are of one kind; give it once"};
+  Settings{flags.sets};  // a bad one is blamed before a word that was meant to be its value
   if (flags.scenario.empty()) return;
   scenario_file_ = flags.scenario;
+  if (flags.scenario.ends_with(".py"))
+    throw InputError{
+        flags.scenario,
+        "is a script and no scenario; capture its model (tools/python/ddpsim_capture.py --factory "
+        "MODULE:FUNCTION --out FILE.json) and name what that writes with --workload"};
+  if (flags.scenario.ends_with(".yaml") || flags.scenario.ends_with(".yml") ||
+      flags.scenario.ends_with(".toml"))
+    throw InputError{flags.scenario,
+                     "a scenario is written in JSON (ddpsim show scenario prints one)"};
+  if (parse_number(flags.scenario))
+    throw InputError{flags.scenario,
+                     "is no scenario file; a list of values is written with commas: 1,5,25"};
   if (!io::exists(flags.scenario) && flags.scenario.find('/') == std::string::npos && !flags.scenario.ends_with(".json"))
     throw InputError{flags.scenario, "no such scenario file (a shipped workload is named by --workload, a cluster by --cluster)"};
   scenario_ = io::parse_json(io::read_file(scenario_file_), scenario_file_);
@@ -219,7 +233,15 @@ Asked Loader::ask(const Choice& choice) {
     else if (path.starts_with("/links") || path.starts_with("/inside") || path.starts_with("/failed_links")) where = out.hardware->file + "#" + path;
     else if (path == "/ranks" && !flags.ranks.empty()) where = "--ranks " + flags.ranks;
     else if (path.starts_with("/plan") && !flags.plan.empty()) where = "--plan " + flags.plan;
-    throw InputError{where, problem.message};
+    std::string message = problem.message;
+    // The cluster that would be large enough, if it may be: the line to paste.
+    if (path == "/ranks" && out.scenario.ranks > cluster.devices() &&
+        cluster.devices_per_host > 0 && cluster.hosts > 0)
+      if (int hosts =
+              (out.scenario.ranks + cluster.devices_per_host - 1) / cluster.devices_per_host;
+          cluster.pattern == Pattern::Star)
+        message += ": --set cluster.hosts=" + std::to_string(hosts);
+    throw InputError{where, message};
   };
   if (auto problem = validate(out.scenario, cluster.devices())) fail(problem);
   for (const auto& [name, value] : out.scenario.plan.environment)
