@@ -1,11 +1,13 @@
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <streambuf>
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "sim/io/files.h"
 #include "tools/cmd/command.h"
@@ -13,11 +15,15 @@
 
 namespace {
 
+volatile std::sig_atomic_t can_resume = 0;  // a sweep whose rows go to a file
+
 // A file is written under a temporary name and renamed: what has no name yet goes.
 extern "C" void interrupted(int) {
   ddpsim::io::abandon_temporaries();
   constexpr char kMessage[] = "\nddpsim: interrupted\n";
-  [[maybe_unused]] ssize_t n = ::write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
+  constexpr char kResume[] = "\nddpsim: interrupted; the same command with --resume goes on\n";
+  const char* message = can_resume ? kResume : kMessage;
+  [[maybe_unused]] ssize_t n = ::write(STDERR_FILENO, message, std::strlen(message));
   ::_exit(130);
 }
 // Ends as the signal would have ended it.
@@ -52,14 +58,20 @@ class Nowhere : public std::streambuf {
 int main(int argc, char** argv) {
   bool out_is_closed = open_standard_streams();
   std::signal(SIGINT, interrupted);
+  for (int i = 2; i < argc; ++i)
+    if (std::string(argv[1]) == "sweep" && std::string(argv[i]).starts_with("--out"))
+      can_resume = 1;
   for (int signal : {SIGTERM, SIGHUP, SIGQUIT})
     if (std::signal(signal, ended) == SIG_IGN) std::signal(signal, SIG_IGN);  // nohup
   std::ios::sync_with_stdio(false);
   char self[4096];
   ssize_t n = ::readlink("/proc/self/exe", self, sizeof self);
   const char* home = std::getenv("DDPSIM_HOME");
+  winsize window{};
+  bool sized = ::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0;
   ddpsim::cli::Terminal t{std::cout, std::cerr, ::isatty(STDOUT_FILENO) == 1 && !std::getenv("NO_COLOR"), home ? home : "",
                           n > 0 ? std::string(self, static_cast<std::size_t>(n)) : std::string(argc > 0 ? argv[0] : "ddpsim"), ::isatty(STDERR_FILENO) == 1, out_is_closed};
+  if (sized) t.columns = window.ws_col;
   // Of the processes that mpirun starts, one talks.
   Nowhere nowhere;
   std::ostream silent(&nowhere);

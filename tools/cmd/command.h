@@ -19,6 +19,7 @@ struct Terminal {
   std::string executable;  // where ddpsim itself lies
   bool err_is_terminal = false;
   bool out_is_closed = false;  // `out` goes nowhere: who started ddpsim closed its stdout
+  int columns = 0;             // of the terminal that `out` is; 0 = it is none
   std::vector<std::string> arguments;  // as typed, without the program's name; run() fills it
 };
 

@@ -1,9 +1,10 @@
 // ddpsim doctor: what can be measured on this host, and why not. Looks, changes nothing.
-#include <fmt/format.h>
-#include <unistd.h>
+#include <cstdlib>
+#include <thread>
 
 #include <CLI/CLI.hpp>
-#include <thread>
+#include <fmt/format.h>
+#include <unistd.h>
 
 #include "calib/cuda/cuda.h"
 #include "calib/testbed.h"
@@ -68,6 +69,16 @@ std::vector<Finding> examine(const Terminal& t) {
   std::string why = calib::privilege_problem();
   out.push_back({"hosts", why.empty(), why.empty() ? std::string("network namespaces, veth and tbf work: ddpsim run and calibrate execute on shaped hosts") + (::geteuid() == 0 ? "" : ", without root")
                                                    : why + "; ddpsim run falls back to plain loopback, which is not shaped"});
+  double load = 0;
+  if (::getloadavg(&load, 1) == 1) {
+    double cores = static_cast<double>(std::thread::hardware_concurrency());
+    bool quiet = load < 0.25 * cores;
+    out.push_back(
+        {"quiet", quiet,
+         fmt::format(
+             "{:.1f} of {:.0f} cores were busy in the last minute{}", load, cores,
+             quiet ? "" : ": Runs made now will be called noisy, and count in no accuracy")});
+  }
   return out;
 }
 

@@ -1,12 +1,13 @@
 // ddpsim run: plays a scenario for real, and says what was measured beside what was predicted.
-#include <fmt/format.h>
+#include "calib/execute.h"
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <ostream>
 
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
 #include "calib/cuda/cuda.h"
-#include "calib/execute.h"
 #include "calib/testbed.h"
 #include "sim/analysis/compare.h"
 #include "tools/cmd/executed.h"
@@ -65,12 +66,16 @@ std::string page(const Loaded& l, const Executed& e, bool mean) {
 // other: what they did would be shown beside a prediction of something else.
 void check_hosts(const Loaded& l, const Flags& flags) {
   if (flags.loopback) return;
-  const char* remedy = "; take a testbed (ddpsim list clusters), or --loopback to play the schedule without hosts, which measures nothing of this cluster";
+  const char* remedy =
+      "; take a testbed (ddpsim list clusters), or --loopback to play the schedule without hosts, "
+      "which measures nothing of this cluster";
   std::string place = "--cluster " + l.cluster.name;
   if (l.cluster.device == DeviceKind::Gpu && l.cluster.emulated_on_cores == 0)
-    throw InputError{place, std::string("is of GPUs, which hosts of this machine cannot play") + remedy};
+    throw InputError{place,
+                     std::string("is of GPUs, which hosts of this machine cannot play") + remedy};
   if (Problem p = calib::emulation_problem(l.cluster))
-    throw InputError{place, "cannot be played by hosts of this machine: " + p.path + ": " + p.message + remedy};
+    throw InputError{
+        place, "cannot be played by hosts of this machine: " + p.path + ": " + p.message + remedy};
 }
 
 Executed execute_tcp(const Loaded& l, const Flags& flags) {

@@ -1,13 +1,14 @@
 #include "tools/cmd/question.h"
 
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ostream>
 
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
 #include "sim/io/write_page.h"
 #include "sim/nccl/choose.h"
+#include "sim/report/text.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 #include "tools/cmd/documents.h"
@@ -167,6 +168,9 @@ void write_out(Terminal& t, const std::string& text) {
 
 void write_answer(Terminal& t, const OutputFlags& flags, const std::string& text) {
   if (!flags.out.empty()) return write_output(flags.out, text);
+  constexpr int kNarrowest = 60;  // what is narrower is no page
+  if (flags.format == "table" && t.columns >= kNarrowest)
+    return write_out(t, report::wrapped(text, 0, static_cast<std::size_t>(t.columns)));
   write_out(t, text);
 }
 

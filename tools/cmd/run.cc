@@ -1,14 +1,16 @@
-#include <CLI/CLI.hpp>
 #include <exception>
 #include <new>
 #include <ostream>
 #include <sstream>
+
+#include <CLI/CLI.hpp>
 
 #include "sim/io/field_meant.h"
 #include "sim/io/files.h"
 #include "sim/io/json_reader.h"
 #include "sim/model/version.h"
 #include "sim/report/text.h"
+#include "sim/units/number.h"
 #include "sim/units/text.h"
 #include "tools/cmd/command.h"
 
@@ -52,6 +54,14 @@ std::string explain(const CLI::App& app, const std::vector<std::string>& args, c
     }
     std::string hint = io::nearest(flag, known);
     return flag.substr(0, 60) + " is not a flag of this command" + (hint.empty() ? "; see --help" : " (did you mean " + hint + "?)");
+  }
+  // "--values 1 5 25": the shell's list is not ddpsim's.
+  for (std::size_t i = 0; i + 2 < args.size(); ++i) {
+    if (args[i] != "--values") continue;
+    std::string list = args[i + 1];
+    std::size_t k = i + 2;
+    for (; k < args.size() && parse_number(args[k]); ++k) list += "," + args[k];
+    if (k > i + 2) return "--values takes one list: --values " + one_line(list);
   }
   // CLI11 names the positional that is missing, and not what it is.
   if (e.get_name() == "RequiredError" && command != &app) {
@@ -164,7 +174,8 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
   } catch (const CLI::Success& e) {
     std::ostringstream help;
     int code = app.exit(e, help, t.err);
-    t.out << report::wrapped(help.str(), kHelpColumn) << std::flush;
+    std::size_t width = t.columns >= 60 ? static_cast<std::size_t>(t.columns) : report::kWidth;
+    t.out << report::wrapped(help.str(), kHelpColumn, width) << std::flush;
     if (t.out) return code;
     t.err << "ddpsim: stdout: cannot be written (is the disk full?)\n";
     return kBadInput;

@@ -1,7 +1,8 @@
 // ddpsim show: one noun, as ddpsim understands it. `program` is what lower() made of a workload and a plan.
-#include <fmt/format.h>
+#include <type_traits>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "sim/predict/roofline.h"
 #include "sim/report/run_text.h"
@@ -16,7 +17,34 @@ struct Flags {
   std::string what;
   QuestionFlags question;
   OutputFlags output;
+  bool table = false;  // asked for by name; what is a JSON file is shown as one otherwise
 };
+
+// A file's own text is not broken to a terminal's width.
+void write_file_text(Terminal& t, const Flags& f, const std::string& text) {
+  OutputFlags as_it_is = f.output;
+  as_it_is.format = "json";
+  write_answer(t, as_it_is, text);
+}
+
+std::string workload_text(const Workload& w) {
+  bool captured = w.basis == Basis::Captured;
+  auto ms = [](Duration d) { return fmt::format("{:.3f} ms", static_cast<double>(d.ps) / 1e9); };
+  auto row = [](const char* what, const std::string& is) {
+    return fmt::format("{:<12}{}\n", what, is);
+  };
+  std::string out = row("workload", w.name) + row("model", w.model);
+  out += row("basis",
+             captured ? "captured on " + w.device_name : "described: layers, FLOPs and bytes");
+  out += row("batch", std::to_string(w.batch) + " per rank, " + name_of(w.precision));
+  out += row("parameters",
+             fmt::format("{} tensors, {}; {} of them in the order of arrival", w.tensors.size(),
+                         to_string(w.gradient_bytes()), w.arrival.size()));
+  out += row("buffers", std::to_string(w.buffers.size()));
+  if (!captured) return out + row("layers", std::to_string(w.layers.size()));
+  return out + row("step", "forward " + ms(w.times.forward) + ", backward " + ms(w.times.backward) +
+                               ", optimizer " + ms(w.times.optimizer));
+}
 
 Program program_of(const Loaded& l) {
   StepTimes times = predict::step_times(l.workload, l.profile, Level::Mid);
@@ -78,8 +106,10 @@ void show_file(Terminal& t, const Flags& f, const char* folder, const std::strin
   if (!f.question.sets.empty()) throw InputError{"--set " + f.question.sets[0], "show " + f.what + " shows the file as it is; leave --set out"};
   std::string path = home_of(t).find(folder, name, f.what.c_str());
   std::string text = io::read_file(path);
-  read(io::parse_json(text, path), path);
-  write_answer(t, f.output, text);
+  Noun noun = read(io::parse_json(text, path), path);
+  if constexpr (std::is_same_v<Noun, Workload>)
+    if (f.table) return write_answer(t, f.output, workload_text(noun));
+  write_file_text(t, f, text);
 }
 
 // A Run, measured or predicted: as it is (json), or what it is of and its samples.
@@ -89,7 +119,7 @@ void show_run(Terminal& t, const Flags& f) {
   if (!f.question.sets.empty()) throw InputError{"--set " + f.question.sets[0], "show run shows the file as it is; leave --set out"};
   std::string text = io::read_file(path);
   Run run = io::read_run(io::parse_json(text, path), path);
-  if (f.output.format == "json") return write_answer(t, f.output, text);
+  if (f.output.format == "json") return write_file_text(t, f, text);
   if (f.output.format == "csv" && run.samples.empty()) throw InputError{"--format csv", "the Run has no samples; choose table or json"};
   write_answer(t, f.output, f.output.format == "csv" ? report::samples_csv(run) : report::run_page(run));
 }
@@ -107,7 +137,11 @@ void show(Terminal& t, const Flags& f) {
   if (what == "scenario") {
     if (f.output.format == "csv") throw InputError{"--format csv", "a scenario is shown as its JSON file; leave --format out"};
     Loaded l = load(t, f.question);
-    return write_answer(t, f.output, f.output.format == "json" ? io::OrderedJson{{"hash", l.scenario_hash}, {"key", l.key}}.dump(1) + "\n" : l.document.dump(1) + "\n");
+    return write_file_text(
+        t, f,
+        f.output.format == "json"
+            ? io::OrderedJson{{"hash", l.scenario_hash}, {"key", l.key}}.dump(1) + "\n"
+            : l.document.dump(1) + "\n");
   }
   if (what == "workload") return show_file(t, f, "workloads", f.question.workload, io::read_workload);
   if (what == "cluster") return show_file(t, f, "topologies", f.question.cluster, io::read_cluster);
@@ -125,7 +159,10 @@ void add_show(CLI::App& app, Terminal& t) {
   c->add_option("what", flags->what, "program, buckets (of a scenario), scenario (in one file; json: its hash), workload, cluster or profile (by NAME), run (of FILE)")->required();
   add_question_flags(*c, flags->question);
   add_output_flags(*c, flags->output, {"table", "csv", "json"});
-  c->callback([&t, flags] { show(t, *flags); });
+  c->callback([&t, flags, c] {
+    flags->table = flags->output.format == "table" && c->get_option("--format")->count() > 0;
+    show(t, *flags);
+  });
 }
 
 }  // namespace ddpsim::cli

@@ -444,7 +444,12 @@ void add_sweep(CLI::App& app, Terminal& t) {
   c->add_flag("--resume", flags->resume, "continue --out where a killed sweep left it");
   add_output_flags(*c, flags->output, {"csv", "table", "md", "json"});
   add_html_flag(*c, flags->output);
-  c->callback([&t, flags] { sweep_command(t, *flags); });
+  c->callback([&t, flags, c] {
+    // Rows for people are a table; rows for a file or a pipe are CSV.
+    bool people = t.columns > 0 && flags->output.out.empty() && !flags->resume && !started_by_mpi();
+    if (people && c->get_option("--format")->count() == 0) flags->output.format = "table";
+    sweep_command(t, *flags);
+  });
 }
 
 void add_merge(CLI::App& app, Terminal& t) {
