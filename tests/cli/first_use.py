@@ -165,7 +165,7 @@ class KnownErrors(Case):
             self.assertAlmostEqual(known["median"], statistics.median(errors) / 100, delta=0.0051)
 
     def test_are_told_of_described_workloads_only(self):
-        said = "known error: beside 34 captures on this GPU, described computation was 32 % too short"
+        said = "known error: beside 34 captures on this GPU, described computation was 34 % too short"
         self.assertIn(said, self.answer("predict", *HGX))
         self.assertIn(said[13:], self.answer("predict", *HGX, "--format", "md"))
         self.assertNotIn("known error", self.answer("predict", "--workload", H100, "--cluster",
