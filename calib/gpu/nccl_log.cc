@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
+#include <cstdint>
 #include <optional>
+
+#include "sim/units/number.h"
 
 namespace ddpsim::calib::gpu {
 namespace {
@@ -43,24 +45,33 @@ class Scan {
     return true;
   }
   View word() {
-    while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
+    skip_spaces();
     std::size_t n = 0;
     while (n < rest_.size() && rest_[n] != ' ' && rest_[n] != '\t') ++n;
     View out = rest_.substr(0, n);
     rest_.remove_prefix(n);
     return out;
   }
-  template <class T>
-  std::optional<T> number() {
-    while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
-    T value{};
-    auto [end, bad] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
-    if (bad != std::errc{}) return {};
-    rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
-    return value;
+  // What follows the spaces, where it begins with a number: of ranks, channels, and the like.
+  std::optional<int> count() {
+    skip_spaces();
+    auto n = leading_count(rest_);
+    if (!n || n->value > INT32_MAX) return {};
+    rest_.remove_prefix(n->length);
+    return static_cast<int>(n->value);
+  }
+  std::optional<double> number() {
+    skip_spaces();
+    auto n = leading_number(rest_);
+    if (!n) return {};
+    rest_.remove_prefix(n->length);
+    return n->value;
   }
 
  private:
+  void skip_spaces() {
+    while (!rest_.empty() && rest_.front() == ' ') rest_.remove_prefix(1);
+  }
   View rest_;
 };
 
@@ -69,10 +80,9 @@ template <std::size_t N>
 std::string named(View word, const std::array<View, N>& names) {
   for (View n : names)
     if (same(word, n)) return std::string(n);
-  std::size_t index = 0;
-  auto [end, bad] = std::from_chars(word.data(), word.data() + word.size(), index);
-  if (bad == std::errc{} && end == word.data() + word.size() && index < N) return std::string(names[index]);
-  return {};
+  auto index = parse_integer(word);
+  if (!index || *index < 0 || *index >= static_cast<std::int64_t>(N)) return {};
+  return std::string(names[static_cast<std::size_t>(*index)]);
 }
 
 // "[AllReduce: ]4096 Bytes -> Algo TREE proto LL [channel{Lo..Hi}={0..1}|time 9.3]"
@@ -82,8 +92,9 @@ std::optional<NcclChoice> choice(View line) {
   NcclChoice out;
   std::size_t digits = at;
   while (digits > 0 && std::isdigit(static_cast<unsigned char>(line[digits - 1]))) --digits;
-  if (digits == at) return {};
-  std::from_chars(line.data() + digits, line.data() + at, out.bytes);
+  auto bytes = parse_integer(line.substr(digits, at - digits));
+  if (!bytes) return {};
+  out.bytes = *bytes;
   View before = line.substr(0, digits);
   while (!before.empty() && before.back() == ' ') before.remove_suffix(1);
   if (!before.empty() && before.back() == ':') {
@@ -98,12 +109,12 @@ std::optional<NcclChoice> choice(View line) {
   out.protocol = named(scan.word(), kNcclProtocols);
   if (out.algorithm.empty() || out.protocol.empty()) return {};
   Scan time = scan;
-  if (time.after("time ")) out.estimate_us = time.number<double>().value_or(0);
+  if (time.after("time ")) out.estimate_us = time.number().value_or(0);
   if (scan.after("={")) {
-    auto low = scan.number<int>();
+    auto low = scan.count();
     scan.after("..");
-    auto high = scan.number<int>();
-    if (low && high && *high >= *low) out.channels = *high - *low + 1;
+    auto high = scan.count();
+    if (low && high && *high >= *low && *high < INT32_MAX) out.channels = *high - *low + 1;
   }
   return out;
 }
@@ -122,11 +133,11 @@ void read_line(View line, NcclLog& out) {
     return;
   }
   if (Scan s(line); s.after(" nRanks ")) {
-    auto ranks = s.number<int>();
+    auto ranks = s.count();
     if (ranks && s.after("nNodes ")) {
       out.ranks = *ranks;
-      out.nodes = s.number<int>().value_or(0);
-      if (s.after("localRanks ")) out.local_ranks = s.number<int>().value_or(0);
+      out.nodes = s.count().value_or(0);
+      if (s.after("localRanks ")) out.local_ranks = s.count().value_or(0);
     }
     return;
   }
@@ -140,9 +151,9 @@ void read_line(View line, NcclLog& out) {
     return;
   }
   if (Scan s(line); s.after("NCCL INFO Channel ")) {  // "Channel 01/04 : 0 1 2 3"
-    s.number<int>();
+    s.count();
     if (s.after("/"))
-      if (auto n = s.number<int>(); n && line.find(" : ") != View::npos) out.channels = std::max(out.channels, *n);
+      if (auto n = s.count(); n && line.find(" : ") != View::npos) out.channels = std::max(out.channels, *n);
   }
 }
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <string_view>
 
 #include "sim/units/number.h"
 #include "sim/units/text.h"
@@ -55,12 +55,12 @@ void XmlFile::fail(pugi::xml_node at, const std::string& message) const {
 std::optional<std::int64_t> XmlFile::integer(pugi::xml_node at, const char* name, std::int64_t low, std::int64_t high, int base) const {
   std::string s = text(at, name);
   if (s.empty()) return {};
-  bool hex = s.starts_with("0x") || s.starts_with("0X");
-  std::size_t from = hex ? 2 : 0;
-  std::int64_t v = 0;
-  auto [end, bad] = std::from_chars(s.data() + from, s.data() + s.size(), v, hex ? 16 : base == 0 ? 10 : base);
-  if (bad != std::errc{} || end != s.data() + s.size() || (hex && s.size() == 2)) fail(at, fmt::format("{}=\"{}\" is not a whole number", name, s.substr(0, 40)));
-  if (v < low || v > high) fail(at, fmt::format("{}=\"{}\" is not within {} and {}", name, s.substr(0, 40), low, high));
+  const bool marked = s.starts_with("0x") || s.starts_with("0X");
+  const auto digits = std::string_view(s).substr(marked ? 2 : 0);
+  auto v = marked || base == 16 ? parse_hexadecimal(digits) : parse_integer(digits);
+  if (!v) fail(at, fmt::format("{}=\"{}\" is not a whole number", name, s.substr(0, 40)));
+  if (*v < low || *v > high)
+    fail(at, fmt::format("{}=\"{}\" is not within {} and {}", name, s.substr(0, 40), low, high));
   return v;
 }
 

@@ -1,7 +1,8 @@
 #include "sim/nccl/choose.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "sim/units/number.h"
 
 namespace ddpsim::nccl {
 namespace {
@@ -119,11 +120,11 @@ ParsedSettings parse_settings(const std::map<std::string, std::string>& environm
     if (out.problem.message.empty()) out.problem = {name, why};
   };
   auto number = [&](const std::string& name, const std::string& text, std::int64_t least, std::int64_t most) -> std::int64_t {
-    std::int64_t value = 0;
-    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
-      fail(name, "\"" + text.substr(0, 40) + "\" is not a whole number from " + std::to_string(least) + " to " + std::to_string(most));
-    return value;
+    auto value = parse_integer(text);
+    if (value && *value >= least && *value <= most) return *value;
+    fail(name, "\"" + text.substr(0, 40) + "\" is not a whole number from " +
+                   std::to_string(least) + " to " + std::to_string(most));
+    return least;
   };
   // A list for one function replaces the one for all that stands before it.
   std::array<std::vector<bool>, kOperations> algorithms;

@@ -5,7 +5,9 @@
 #include "sim/nccl/tuning.h"
 
 #include <algorithm>
-#include <charconv>
+#include <string_view>
+
+#include "sim/units/number.h"
 
 namespace ddpsim::nccl {
 namespace {
@@ -209,18 +211,22 @@ const char* name_of(Protocol p) {
 }
 
 std::optional<Version> parse_version(const std::string& text) {
-  if (text.rfind("2.", 0) != 0) return std::nullopt;
-  int minor = 0;
-  auto [end, error] = std::from_chars(text.data() + 2, text.data() + text.size(), minor);
-  if (error != std::errc() || minor < 0) return std::nullopt;
-  // ".4", "+cuda13.0" and the like may follow.
-  const char* last = text.data() + text.size();
-  if (end == last) return Version{minor};
-  if (*end != '.' || end + 1 == last) return std::nullopt;
-  int patch = 0;
-  auto [rest, wrong] = std::from_chars(end + 1, last, patch);
-  if (wrong != std::errc() || (rest != last && *rest != '-' && *rest != '+')) return std::nullopt;
-  return Version{minor};
+  std::string_view rest = text;
+  if (!rest.starts_with("2.")) return std::nullopt;
+  rest.remove_prefix(2);
+  auto minor = leading_count(rest);
+  if (!minor || minor->value > INT32_MAX) return std::nullopt;
+  const Version version{static_cast<int>(minor->value)};
+  rest.remove_prefix(minor->length);
+  if (rest.empty()) return version;
+  if (!rest.starts_with('.')) return std::nullopt;
+  rest.remove_prefix(1);
+  auto patch = leading_count(rest);
+  if (!patch) return std::nullopt;
+  rest.remove_prefix(patch->length);
+  // "+cuda13.0" and the like may follow.
+  if (!rest.empty() && rest.front() != '-' && rest.front() != '+') return std::nullopt;
+  return version;
 }
 
 double step_latency_us(Version v, Hop hop, Algorithm a, Protocol p) {

@@ -18,6 +18,13 @@ bool begins_as_number(std::string_view s) {
   return !s.empty() && is_digit(s.front());
 }
 
+std::optional<std::int64_t> whole(std::string_view text, int base) {
+  std::int64_t v = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v, base);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return v;
+}
+
 }  // namespace
 
 std::optional<LeadingNumber> leading_number(std::string_view text) {
@@ -35,10 +42,20 @@ std::optional<double> parse_number(std::string_view text) {
 }
 
 std::optional<std::int64_t> parse_integer(std::string_view text) {
-  std::int64_t v = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return v;
+  return whole(text, 10);
+}
+
+std::optional<std::int64_t> parse_hexadecimal(std::string_view digits) {
+  return digits.starts_with('-') ? std::nullopt : whole(digits, 16);
+}
+
+std::optional<LeadingCount> leading_count(std::string_view text) {
+  LeadingCount out;
+  while (out.length < text.size() && is_digit(text[out.length])) ++out.length;
+  auto value = parse_integer(text.substr(0, out.length));
+  if (!value) return std::nullopt;
+  out.value = *value;
+  return out;
 }
 
 }  // namespace ddpsim

@@ -1,10 +1,14 @@
 // The one parser of numbers, and text that is fit for a terminal, a table and a spreadsheet.
 #include "sim/units/number.h"
 
+#include <cstdint>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "calib/gpu/nccl_log.h"
+#include "sim/io/xml_reader.h"
+#include "sim/nccl/choose.h"
 #include "sim/report/text.h"
 #include "sim/strategy/knobs.h"
 #include "sim/units/text.h"
@@ -35,9 +39,84 @@ TEST(Number, IsDecimalAndFinite) {
   EXPECT_EQ(leading_number("25MiB")->length, 2u);
   EXPECT_FALSE(leading_number("nanMiB"));
   EXPECT_FALSE(leading_number("infinite"));
+}
+
+TEST(Number, IsWholeAndOfSixtyFourBits) {
   EXPECT_EQ(parse_integer("-7"), -7);
-  for (const char* text : {"", "7.0", "1e3", "+7", "9223372036854775808", "0x7", "7 "})
+  EXPECT_EQ(parse_integer("007"), 7);
+  EXPECT_EQ(parse_integer("9223372036854775807"), INT64_MAX);
+  EXPECT_EQ(parse_integer("-9223372036854775808"), INT64_MIN);
+  for (const char* text : {"", "-", "--7", "7.0", "1e3", "+7", "9223372036854775808",
+                           "-9223372036854775809", "0x7", "7 ", " 7", "7-"})
     EXPECT_FALSE(parse_integer(text)) << text;
+  EXPECT_EQ(parse_hexadecimal("7fffFFFFffffffff"), INT64_MAX);
+  for (const char* text : {"", "-5", "0x5", "8000000000000000", "g", "5 "})
+    EXPECT_FALSE(parse_hexadecimal(text)) << text;
+}
+
+TEST(Number, BeginsText) {
+  EXPECT_EQ(leading_count("27.3+cuda13.0")->value, 27);
+  EXPECT_EQ(leading_count("0027x")->length, 4u);
+  EXPECT_EQ(leading_count("9223372036854775807")->value, INT64_MAX);
+  for (const char* text : {"", "x1", "-1", "+1", " 1", "9223372036854775808 GPUs"})
+    EXPECT_FALSE(leading_count(text)) << text;
+}
+
+// Each reader of whole numbers of others: signs, overflow and what follows the digits.
+TEST(Number, OfNcclsVersion) {
+  EXPECT_EQ(nccl::parse_version("2.27")->minor, 27);
+  EXPECT_EQ(nccl::parse_version("2.28.9+cuda13.0")->minor, 28);
+  for (const char* text :
+       {"2.", "2.-0", "2.+8", "2.x", "2.2147483648", "2.9223372036854775808", "2.27.", "2.27.-1",
+        "2.27.x", "2.27 ", "2.27.3x", "2.27.99999999999999999999"})
+    EXPECT_FALSE(nccl::parse_version(text)) << text;
+}
+
+TEST(Number, OfNcclsVariables) {
+  auto problem = [](const char* value) {
+    return nccl::parse_settings({{"NCCL_BUFFSIZE", value}}, {27}).problem.message;
+  };
+  EXPECT_EQ(problem("4194304"), "");
+  for (const char* text : {"", "-4194304", "+4194304", "4095", "4194304 ", "4M", "4e6", "0x400000",
+                           "9223372036854775808"})
+    EXPECT_NE(problem(text).find("is not a whole number from 4096 to"), std::string::npos) << text;
+}
+
+TEST(Number, OfNcclsXml) {
+  auto read = [](const std::string& value, int base) {
+    io::XmlFile xml("<system a=\"" + value + "\"/>", "f.xml", "system");
+    return xml.integer(xml.root(), "a", INT64_MIN, INT64_MAX, base);
+  };
+  EXPECT_EQ(read("-12", 0), -12);
+  EXPECT_EQ(read("0x1f", 0), 31);
+  EXPECT_EQ(read("1F", 16), 31);
+  EXPECT_EQ(read("", 0), std::nullopt);
+  for (const char* text : {"0x", "0x-5", "0x0x5", "-0x5", "1f", "+1", "1.0", "9223372036854775808",
+                           "0x8000000000000000"})
+    EXPECT_THROW(read(text, 0), InputError) << text;
+  EXPECT_THROW(read("-1f", 16), InputError);
+}
+
+TEST(Number, OfNcclsLog) {
+  auto choices = [](const std::string& bytes, const std::string& channels) {
+    return calib::gpu::parse_nccl_log("h:1:1 [0] NCCL INFO AllReduce: " + bytes +
+                                      " Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={" +
+                                      channels + "}\n")
+        .choices;
+  };
+  ASSERT_EQ(choices("4096", "0..7").size(), 1u);
+  EXPECT_EQ(choices("4096", "0..7")[0].bytes, 4096);
+  EXPECT_EQ(choices("4096", "0..7")[0].channels, 8);
+  EXPECT_TRUE(choices("9223372036854775808", "0..7").empty());
+  for (const char* range : {"-2147483648..2147483647", "0..2147483647", "0..99999999999", "7..0"})
+    EXPECT_EQ(choices("4096", range)[0].channels, 0) << range;
+  auto ranks = [](const std::string& n) {
+    return calib::gpu::parse_nccl_log("NCCL INFO comm 0x1 rank 0 nRanks " + n + " nNodes 2\n")
+        .ranks;
+  };
+  EXPECT_EQ(ranks("8"), 8);
+  for (const char* n : {"-8", "4294967304", "99999999999999999999", "x"})
+    EXPECT_EQ(ranks(n), 0) << n;
 }
 
 TEST(Number, OfAKnobIsOne) {

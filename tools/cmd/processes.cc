@@ -2,16 +2,19 @@
 
 #include <dlfcn.h>
 
+#include <cstdint>
 #include <cstdlib>
 
 #include "sim/model/error.h"
+#include "sim/units/number.h"
 
 namespace ddpsim::cli {
 namespace {
 
-int number(const char* name) {
+// -1: not set, or no whole number.
+std::int64_t number(const char* name) {
   const char* value = std::getenv(name);
-  return value ? std::atoi(value) : -1;
+  return value ? parse_integer(value).value_or(-1) : -1;
 }
 
 }  // namespace
