@@ -1,10 +1,10 @@
 // Minimum cuts by maximum flow, and articulation points and bridges of hosts, switches and cables.
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/biconnected_components.hpp>
-#include <boost/graph/push_relabel_max_flow.hpp>
 #include <algorithm>
 #include <map>
 
+#include "sim/topology/max_flow.h"
 #include "sim/topology/survey.h"
 
 namespace ddpsim::topology {
@@ -13,38 +13,19 @@ namespace {
 constexpr std::size_t kMostTrunks = 200'000;
 constexpr std::int64_t kUnlimited = std::int64_t{1} << 60;
 
-using Traits = boost::adjacency_list_traits<boost::vecS, boost::vecS, boost::directedS>;
-struct Pipe {
-  std::int64_t capacity = 0;
-  std::int64_t residual = 0;
-  Traits::edge_descriptor back;
-};
-using Flow = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, boost::no_property, Pipe>;
-
 class Cut {
  public:
-  explicit Cut(std::size_t vertices) : g_(vertices + 2), source_(vertices), sink_(vertices + 1) {}
+  explicit Cut(std::size_t vertices) : source_(vertices), sink_(vertices + 1) {}
   void join(std::size_t a, std::size_t b, std::int64_t there, std::int64_t back) {
-    add(a, b, there);
-    add(b, a, back);
+    arcs_.push_back({a, b, there});
+    arcs_.push_back({b, a, back});
   }
-  void enter(std::size_t v, std::int64_t capacity) { add(source_, v, capacity); }
-  void leave(std::size_t v, std::int64_t capacity) { add(v, sink_, capacity); }
-  std::int64_t flow() {
-    return boost::push_relabel_max_flow(g_, source_, sink_, boost::get(&Pipe::capacity, g_), boost::get(&Pipe::residual, g_), boost::get(&Pipe::back, g_), boost::get(boost::vertex_index, g_));
-  }
+  void enter(std::size_t v, std::int64_t capacity) { arcs_.push_back({source_, v, capacity}); }
+  void leave(std::size_t v, std::int64_t capacity) { arcs_.push_back({v, sink_, capacity}); }
+  std::int64_t flow() { return max_flow(sink_ + 1, arcs_, source_, sink_); }
 
  private:
-  // Each direction is an edge of its own: Boost takes flow back only by edges without capacity.
-  void add(std::size_t a, std::size_t b, std::int64_t capacity) {
-    auto e = boost::add_edge(a, b, g_).first;
-    auto r = boost::add_edge(b, a, g_).first;
-    g_[e].capacity = capacity;
-    g_[e].back = r;
-    g_[r].back = e;
-  }
-
-  Flow g_;
+  std::vector<Arc> arcs_;
   std::size_t source_;
   std::size_t sink_;
 };
