@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from ddpsim_files import write_whole  # noqa: E402
 import ddpsim_capture as cap  # noqa: E402
 import ddpsim_record as rec  # noqa: E402
 import torch  # noqa: E402
@@ -197,7 +198,7 @@ def measure(argv: Optional[Sequence[str]]) -> None:
         samples += framework(n, alone)
     resent = sum(rec.gathered(rec.retransmits() - again))
     if dist.get_rank() == 0:
-        cap.write_text(args.out, json.dumps(rec.document("collective", samples, load, resent, memory)) + "\n")
+        write_whole(args.out, json.dumps(rec.document("collective", samples, load, resent, memory)) + "\n")
     dist.barrier()
 
 

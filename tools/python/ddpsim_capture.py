@@ -28,6 +28,9 @@ from statistics import median, quantiles
 from typing import (Any, Callable, ContextManager, Dict, Iterable, Iterator, List, Mapping, NamedTuple, NoReturn, Optional,
                     Sequence, Set, Tuple, Union)
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from ddpsim_files import write_whole  # noqa: E402
+
 try:
     import torch
     from torch import Tensor, nn
@@ -796,21 +799,7 @@ def format_json(value: Any, indent: int = 0, width: int = 118) -> str:
 
 def write(workload: Workload, path: Union[str, "os.PathLike[str]"]) -> None:
     """Write a workload; the file appears complete or not at all."""
-    write_text(Path(path), format_json(workload) + "\n")
-
-
-def write_text(target: Path, text: str) -> None:
-    """Write a file; it appears complete or not at all. An open descriptor is written as it is."""
-    if str(target).startswith("/proc/self/fd/"):
-        target.write_text(text, encoding="utf-8")
-        return
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
+    write_whole(path, format_json(workload) + "\n")
 
 
 def kernel_run(samples: List[Dict[str, Any]], key: str) -> Dict[str, Any]:
@@ -827,7 +816,7 @@ def kernel_run(samples: List[Dict[str, Any]], key: str) -> Dict[str, Any]:
 
 
 def write_run(run: Dict[str, Any], path: Path) -> None:
-    write_text(path, json.dumps(run) + "\n")
+    write_whole(path, json.dumps(run) + "\n")
 
 
 def named_model(name: str, batch: int, image: int) -> Tuple[nn.Module, Tuple[Tensor, ...]]:

@@ -30,6 +30,7 @@ from statistics import median
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from ddpsim_files import write_whole  # noqa: E402
 import ddpsim_capture as cap  # noqa: E402  (says itself what is missing where PyTorch is)
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
@@ -930,7 +931,7 @@ def record_one(args: argparse.Namespace, plan: Dict[str, Any], memory: str) -> D
         gc.enable()
         job.release()
     if dist.get_rank() == 0:
-        cap.write_text(args.out, json.dumps(run) + "\n")
+        write_whole(args.out, json.dumps(run) + "\n")
     dist.barrier()
     return run
 

@@ -26,6 +26,10 @@ import runpy
 import sys
 import time
 import traceback
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from ddpsim_files import write_whole  # noqa: E402
 
 import torch
 import torch.distributed as dist
@@ -533,11 +537,8 @@ def main():
     except CannotRecord as e:
         print(f"ddpsim_record_program: {e}", file=sys.stderr)
         return 2
-    temporary = f"{a.out}.{os.getpid()}"
-    with open(temporary, "x") as f:
-        json.dump(document(recorder, [a.script] + a.arguments), f, indent=1)
-        f.write("\n")
-    os.replace(temporary, a.out)
+    text = json.dumps(document(recorder, [a.script] + a.arguments), indent=1)
+    write_whole(a.out, text + "\n")
     ops = sum(o["lane"] == "comm" for o in recorder.done[-1])
     print(f"{a.out}: {len(recorder.done)} steps; the last has {ops} collectives")
     return 0

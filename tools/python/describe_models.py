@@ -28,6 +28,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from ddpsim_files import write_whole  # noqa: E402
+
 F32 = 4  # bytes an element
 I64 = 8
 
@@ -669,9 +672,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"{path} is not what tools/python/describe_models.py writes: run it with --out {out}", file=sys.stderr)
                 stale += 1
         else:
-            temporary = path.with_suffix(".json.tmp")
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(path)
+            write_whole(path, text)
             print(f"{path}: {len(text)} bytes", file=sys.stderr)
     return 1 if stale else 0
 
