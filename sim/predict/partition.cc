@@ -8,24 +8,6 @@
 namespace ddpsim::predict {
 namespace {
 
-class Prices {
- public:
-  Prices(const std::vector<std::int64_t>& bytes, const BucketPrice& price) : price_(price), before_(bytes.size() + 1) {
-    for (std::size_t i = 0; i < bytes.size(); ++i) before_[i + 1] = before_[i] + bytes[i];
-  }
-  Duration operator()(std::size_t from, std::size_t to) {
-    std::int64_t bytes = before_[to] - before_[from];
-    auto [it, fresh] = known_.try_emplace(bytes);
-    if (fresh) it->second = price_(bytes);
-    return it->second;
-  }
-
- private:
-  const BucketPrice& price_;
-  std::vector<std::int64_t> before_;
-  std::unordered_map<std::int64_t, Duration> known_;  // looked up, never walked
-};
-
 struct Best {
   Duration end;
   std::size_t buckets = 0;
@@ -35,9 +17,23 @@ bool better(Duration end, std::size_t buckets, const Best& than) { return end < 
 
 }  // namespace
 
-Partition best_partition(const PartitionProblem& q, const BucketPrice& price) {
+BucketPrices::BucketPrices(const std::vector<std::int64_t>& bytes, const BucketPrice& price) {
+  of_.reserve(bytes.size() * (bytes.size() + 1) / 2);
+  std::unordered_map<std::int64_t, Duration> known;  // looked up, never walked
+  std::vector<std::int64_t> from;                    // bytes from each gradient on
+  for (std::int64_t own : bytes) {
+    from.push_back(0);
+    for (std::int64_t& sum : from) {
+      sum += own;
+      auto [it, fresh] = known.try_emplace(sum);
+      if (fresh) it->second = price(sum);
+      of_.push_back(it->second);
+    }
+  }
+}
+
+Partition best_partition(const PartitionProblem& q, const BucketPrices& prices) {
   std::size_t n = q.bytes.size();
-  Prices prices(q.bytes, price);
   std::vector<Best> best(n + 1, Best{{kForever}, 0, 0});
   best[0] = {};
   std::vector<Duration> after(n + 1);  // of gradients i..n
@@ -50,13 +46,13 @@ Partition best_partition(const PartitionProblem& q, const BucketPrice& price) {
   std::vector<std::size_t> ends;
   for (std::size_t j = n; j > 0; j = best[j].from) ends.push_back(j);
   std::reverse(ends.begin(), ends.end());
-  return play_partition(q, price, std::move(ends));
+  return play_partition(q, prices, std::move(ends));
 }
 
-std::vector<Partition> best_partitions(const PartitionProblem& q, const BucketPrice& price, std::size_t most) {
+std::vector<Partition> best_partitions(const PartitionProblem& q, const BucketPrices& prices,
+                                       std::size_t most) {
   std::size_t n = q.bytes.size();
   most = std::min(most, n);
-  Prices prices(q.bytes, price);
   std::vector<Duration> after(n + 1);
   for (std::size_t i = n; i-- > 0;) after[i] = after[i + 1] + q.after[i];
   std::vector<Partition> out;
@@ -74,14 +70,14 @@ std::vector<Partition> best_partitions(const PartitionProblem& q, const BucketPr
     std::vector<std::size_t> ends;
     for (std::size_t b = k, j = n; b > 0; j = from[b][j], --b) ends.push_back(j);
     std::reverse(ends.begin(), ends.end());
-    out.push_back(play_partition(q, price, std::move(ends)));
+    out.push_back(play_partition(q, prices, std::move(ends)));
     before = std::move(now);
   }
   return out;
 }
 
-Partition play_partition(const PartitionProblem& q, const BucketPrice& price, std::vector<std::size_t> ends) {
-  Prices prices(q.bytes, price);
+Partition play_partition(const PartitionProblem& q, const BucketPrices& prices,
+                         std::vector<std::size_t> ends) {
   Partition out;
   std::size_t from = 0;
   for (std::size_t end : ends) {
@@ -100,7 +96,7 @@ Duration least_total(const std::vector<std::int64_t>& bytes, const BucketPrice& 
   q.bytes = bytes;
   q.ready.assign(bytes.size(), {});
   q.after.assign(bytes.size(), {});
-  return bytes.empty() ? Duration{} : best_partition(q, price).reduced;
+  return bytes.empty() ? Duration{} : best_partition(q, {bytes, price}).reduced;
 }
 
 }  // namespace ddpsim::predict

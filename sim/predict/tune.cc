@@ -163,7 +163,12 @@ class Tuner {
   std::size_t budget() const {
     if (t_.simulations > 0) return static_cast<std::size_t>(t_.simulations);
     constexpr std::size_t kMost = 192;
-    if (options_.fidelity == Fidelity::Collective) return kMost;
+    if (options_.fidelity == Fidelity::Collective) {
+      // A simulation takes some 10 microseconds a gradient, and a setting's interval up to three.
+      constexpr std::size_t kGradients = 300'000;
+      std::size_t each = q_.workload.arrival.size() * (interval_from_levels(q_) ? 3 : 1);
+      return std::clamp<std::size_t>(kGradients / std::max<std::size_t>(1, each), 8, kMost);
+    }
     constexpr double kMessages = 10e6;
     return std::clamp<std::size_t>(static_cast<std::size_t>(kMessages / std::max(1.0, message_count(q_))), 16, kMost);
   }
@@ -256,8 +261,8 @@ class Tuner {
   }
 
   void find_partition(const Plan& best_plan);
-  template <class Price>
-  std::vector<Partition> worth_a_simulation(const PartitionProblem& problem, const Price& price);
+  std::vector<Partition> worth_a_simulation(const PartitionProblem& problem,
+                                            const BucketPrices& prices);
   TunedPartition listed(const Partition& p, const std::vector<TensorIndex>& order, const Plan& plan) const;
   void say();
   void write_lines(const Plan& plan);
@@ -310,19 +315,21 @@ void Tuner::find_partition(const Plan& best_plan) {
       return;
     }
   if (order.size() > kMostGradients) {
-    out_.no_partition = "more than 2,000 gradients have too many partitions to look through";
+    out_.no_partition = "more than 1,000 gradients have too many partitions to look through";
     return;
   }
   bool half = best_plan.comm_hook == CommHook::Fp16Compress || best_plan.comm_hook == CommHook::Bf16Compress;
   DType type = half ? DType::Float16 : w.tensors[order.front()].dtype;
   const collective::Communicator& comm = options_.known->get(q_, backend_of(best_plan, q_.profile.kind));
   auto price = [&](std::int64_t bytes) { return collective::all_reduce(comm, q_.profile, Level::Mid, Bytes{bytes}, type).alone; };
+  std::optional<BucketPrices> prices;
   Scenario s = q_.scenario;
   s.plan = best_plan;
   // Ready times depend a little on the buckets (collectives slow computation): again from the first answer's own.
   for (int round = 0; round < 2; ++round) {
     PartitionProblem problem = problem_of(steady_step({w, q_.fabric, q_.profile, s}, Level::Mid, options_), w, order, half);
-    for (const Partition& p : worth_a_simulation(problem, price)) {
+    if (!prices) prices.emplace(problem.bytes, price);  // which a round does not change
+    for (const Partition& p : worth_a_simulation(problem, *prices)) {
       TunedPartition found = listed(p, order, best_plan);
       Plan plan = best_plan;
       plan.bucket_cap_mb.reset();
@@ -336,11 +343,11 @@ void Tuner::find_partition(const Plan& best_plan) {
 }
 
 // The best with each number of buckets up to a few dozen, and the best of all; only those that the model expects to be near the best where simulations are dear.
-template <class Price>
-std::vector<Partition> Tuner::worth_a_simulation(const PartitionProblem& problem, const Price& price) {
+std::vector<Partition> Tuner::worth_a_simulation(const PartitionProblem& problem,
+                                                 const BucketPrices& prices) {
   constexpr std::size_t kCounts = 24;
-  std::vector<Partition> list = best_partitions(problem, price, kCounts);
-  list.push_back(best_partition(problem, price));
+  std::vector<Partition> list = best_partitions(problem, prices, kCounts);
+  list.push_back(best_partition(problem, prices));
   std::stable_sort(list.begin(), list.end(), [](const Partition& a, const Partition& b) { return a.end < b.end; });
   list.resize(std::min(list.size(), std::max<std::size_t>(4, budget() / 8)));
   return list;

@@ -74,7 +74,12 @@ struct Tuning {
   std::string verdict;             // a sentence
 };
 
-// REQUIRES: check(q) found nothing; with `only`, at least one.
+// Of how many gradients settings are searched: each costs a simulation or three of a step, in
+// seconds.
+inline constexpr std::size_t kMostTuned = 10'000;
+
+// REQUIRES: check(q) found nothing; with `only`, at least one; without, at most kMostTuned
+// gradients.
 Tuning tune(const Question& q, const TuneOptions& options);
 
 }  // namespace ddpsim::predict

@@ -1,8 +1,9 @@
 // ddpsim tune, and explain of a step.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
+#include <gtest/gtest.h>
+
+#include "tests/support/files.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -112,6 +113,30 @@ TEST(Tune, RefusesWhatItCannotAnswer) {
     EXPECT_TRUE(has(o.err, b.part)) << o.err;
     EXPECT_EQ(std::count(o.err.begin(), o.err.end(), '\n'), 1) << o.err;
   }
+}
+
+class ManyGradients : public InFolder {};
+TEST_F(ManyGradients, AreChosenForOnlyAmongNamedSettings) {
+  io::Json w = read_json("workloads/mlp784-50-10-cpu.json");
+  const int n = 10'001;
+  const auto backward = w["times"]["backward_ps"].get<std::int64_t>();
+  w["tensors"] = w["arrival"] = w["times"]["ready_ps"] = io::Json::array();
+  w["times"].erase("modules");
+  for (int i = 0; i < n; ++i) {
+    w["tensors"].push_back(
+        {{"name", "t" + std::to_string(i)}, {"shape", {64 + i % 7}}, {"dtype", "float32"}});
+    w["arrival"].push_back(n - 1 - i);
+    w["times"]["ready_ps"].push_back(backward / n * (i + 1));
+  }
+  put(at("many.json"), w.dump());
+  const Args question{"tune",    "--workload", at("many.json"), "--cluster", "ethernet-10g",
+                      "--ranks", "2"};
+  Outcome refused = ddpsim(question);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_TRUE(has(refused.err, "at most 10000 gradients, and this one has 10001")) << refused.err;
+  EXPECT_TRUE(has(refused.err, "--values")) << refused.err;
+  Outcome named = ddpsim(question + Args{"--values", "1,25", "--no-levers"});
+  EXPECT_EQ(named.code, 0) << named.err;
 }
 
 TEST(ExplainStep, PathIsGaplessAndEndsWithTheStep) {

@@ -65,7 +65,7 @@ TEST(Partition, IsNeverWorseThanAnyOtherOn200RandomInstances) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     Instance in = random_instance(seed);
     auto price = [&](std::int64_t bytes) { return in.prices.at(bytes); };
-    predict::Partition found = predict::best_partition(in.problem, price);
+    predict::Partition found = predict::best_partition(in.problem, {in.problem.bytes, price});
     Duration least{kForever};
     std::size_t n = in.problem.bytes.size();
     std::vector<Duration> by_count(n, Duration{kForever});
@@ -76,7 +76,8 @@ TEST(Partition, IsNeverWorseThanAnyOtherOn200RandomInstances) {
       of_count = std::min(of_count, end);
     }
     EXPECT_EQ(found.end.ps, least.ps) << "seed " << seed;
-    std::vector<predict::Partition> each = predict::best_partitions(in.problem, price, n);
+    std::vector<predict::Partition> each =
+        predict::best_partitions(in.problem, {in.problem.bytes, price}, n);
     ASSERT_EQ(each.size(), n);
     for (std::size_t k = 0; k < n; ++k) {
       EXPECT_EQ(each[k].end.ps, by_count[k].ps) << "seed " << seed << ", " << k + 1 << " buckets";

@@ -100,6 +100,12 @@ void tune_command(Terminal& t, const Flags& flags) {
   if (options.knob.name == "first_bucket_bytes" && l.scenario.plan.bucket_cap_mb && l.scenario.plan.pytorch >= PytorchVersion::V2_7)
     throw InputError{"--knob first_bucket_bytes", fmt::format("changes nothing in PyTorch {} where bucket_cap_mb is set: the cap holds for the first bucket, too; leave bucket_cap_mb out", ddpsim::name_of(l.scenario.plan.pytorch))};
   options.only = values_of(flags.values, options.knob);
+  if (options.only.empty() && l.workload.arrival.size() > predict::kMostTuned)
+    throw InputError{
+        "tune",
+        fmt::format("searches the settings of models of at most {} gradients, and this one has {}; "
+                    "name those to choose from (--values 1,5,25,100)",
+                    predict::kMostTuned, l.workload.arrival.size())};
   options.levers = !flags.no_levers;
   options.partition = flags.values.empty();
   if (flags.samples.empty() && (!flags.price.empty() || !flags.deadline.empty())) scaling_of(flags, l, l.scenario.plan, options.options);
