@@ -106,7 +106,7 @@ void nudge(Json& j, Random& random) {
   } else if (j.is_string()) {
     auto text = j.get<std::string>();
     if (auto n = leading_number(text))
-      j = std::to_string(static_cast<std::int64_t>(n->value * std::abs(factor))) +
+      j = std::to_string(static_cast<std::int64_t>(std::min(n->value * std::abs(factor), 9e18))) +
           text.substr(n->length);
     else if (!text.empty())
       text[random.below(text.size())] = static_cast<char>('a' + random.below(26)), j = text;
@@ -181,6 +181,7 @@ void damage(Json& j, Random& random) {
 struct Case {
   const Original* original = nullptr;
   Json document;
+  bool show = false;  // a cluster: what it is made of is asked, and not for a prediction
 };
 
 Case make_case(const std::vector<Original>& all, std::uint64_t seed, std::int64_t number) {
@@ -189,10 +190,12 @@ Case make_case(const std::vector<Original>& all, std::uint64_t seed, std::int64_
   c.original = &all[random.below(all.size())];
   c.document = c.original->document;
   for (std::size_t n = 1 + random.below(4u); n > 0; --n) damage(c.document, random);
+  c.show = c.original->noun == Noun::Cluster && number % 2 == 1;
   return c;
 }
 
 std::vector<std::string> question(const Case& c, const std::string& file) {
+  if (c.show) return {"topology", "show", file, "--format", "json"};
   const std::string workload = c.original->gpu ? "mlp784-50-10" : "mlp784-50-10-cpu";
   const std::string cluster = c.original->gpu ? "hgx-h100" : "ethernet-10g";
   std::vector<std::string> out{"predict", "--format", "json"};
@@ -218,13 +221,26 @@ double peak_memory() {
   return static_cast<double>(r.ru_maxrss) * 1024;
 }
 
+// What a child tells the process that watches it.
+struct Shared {
+  std::atomic<std::int64_t> at{0};  // the case that is asked
+  std::atomic<std::int64_t> answered{0};
+  std::atomic<std::int64_t> slowest{-1};
+  std::atomic<std::int64_t> most_us{0};
+  std::atomic<std::int64_t> most_bytes{0};
+};
+
 // "" = it behaves. The file of the case lies at `file`.
-std::string problem_of(const Case& c, const std::string& file) {
+std::string problem_of(const Case& c, const std::string& file, Shared& shared) {
   io::write_file(file, c.document.dump());
   double before = cpu_seconds();
   double memory = peak_memory();
   Outcome o = ddpsim(question(c, file));
   double took = cpu_seconds() - before;
+  const auto us = static_cast<std::int64_t>(took * 1e6);
+  if (us > shared.most_us) shared.most_us = us, shared.slowest = shared.at.load();
+  shared.most_bytes =
+      std::max<std::int64_t>(shared.most_bytes, static_cast<std::int64_t>(peak_memory()));
   if (o.code != 0 && o.code != 2) return "exit code " + std::to_string(o.code) + ": " + o.err;
   if (took > kMostSeconds * kSlower) return "took " + std::to_string(took) + " s";
   if (peak_memory() > memory && peak_memory() > kMostMemory * kSlower)
@@ -234,19 +250,16 @@ std::string problem_of(const Case& c, const std::string& file) {
         o.err.starts_with("ddpsim: ") && o.err.find('\n') == o.err.size() - 1 && o.out.empty();
     return sentence ? "" : "refused in no sentence: " + o.err;
   }
-  Json summary = io::parse_json(o.out, "stdout")["summary"];
+  ++shared.answered;
+  Json answer = io::parse_json(o.out, "stdout");
+  if (c.show) return answer.empty() ? "an empty answer" : "";
+  const Json& summary = answer["summary"];
   auto step = summary["step_ps"].get<std::int64_t>();
   if (step <= 0) return "the step takes " + std::to_string(step) + " ps";
   if (summary["step_low_ps"] > step || summary["step_high_ps"] < step)
     return "the interval does not hold the step";
   return {};
 }
-
-// What a child tells the process that watches it.
-struct Shared {
-  std::atomic<std::int64_t> at{0};  // the case that is asked
-  std::atomic<std::int64_t> bad{0};
-};
 
 struct Failure {
   std::int64_t number = 0;
@@ -267,7 +280,11 @@ TEST(Mutations, GetAnAnswerOrARefusal) {
   if (only >= 0) {
     Case c = make_case(all, seed, only);
     std::cerr << c.original->path << "\n" << c.document.dump() << std::endl;
-    EXPECT_EQ(problem_of(c, file), "");
+    Shared alone;
+    alone.at = only;
+    EXPECT_EQ(problem_of(c, file, alone), "");
+    std::cerr << static_cast<double>(alone.most_us) / 1e6 << " s of CPU, "
+              << static_cast<double>(alone.most_bytes) / 1e6 << " MB" << std::endl;
     fs::remove_all(folder);
     return;
   }
@@ -290,7 +307,7 @@ TEST(Mutations, GetAnAnswerOrARefusal) {
         // A case that never ends is ended by SIGPROF.
         const itimerval longest{{}, {static_cast<time_t>(6 * kMostSeconds * kSlower), 0}};
         ::setitimer(ITIMER_PROF, &longest, nullptr);
-        std::string why = problem_of(make_case(all, seed, k), file);
+        std::string why = problem_of(make_case(all, seed, k), file, shared);
         if (why.empty()) continue;
         io::write_file(file + ".why", why);
         ::_exit(9);
@@ -313,6 +330,13 @@ TEST(Mutations, GetAnAnswerOrARefusal) {
               << ": " << f.why << std::endl;
     failures.push_back(std::move(f));
   }
+  std::cerr << n << " mutations of seed " << seed << ": " << shared.answered << " answered, "
+            << failures.size() << " failed, the others refused; slowest "
+            << static_cast<double>(shared.most_us) / 1e6 << " s of CPU (" << shared.slowest
+            << "), most memory of a process " << static_cast<double>(shared.most_bytes) / 1e6
+            << " MB" << std::endl;
+  EXPECT_GT(shared.answered, n / 10)
+      << "the readers refuse nearly all: nothing behind them is asked";
   for (const Failure& f : failures)
     ADD_FAILURE() << "DDPSIM_FUZZ_SEED=" << seed << " DDPSIM_FUZZ_ONLY=" << f.number << ": "
                   << f.why;
