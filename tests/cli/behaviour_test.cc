@@ -85,7 +85,7 @@ const std::vector<Command> kCommands{
     {Args{"show", "program"} + kCpu, {"table", "csv", "json"}},
     {Args{"show", "program"} + kGpu, {"table", "csv", "json"}},
     {Args{"show", "buckets"} + kResnet, {"table", "csv", "json"}},
-    {{"show", "workload", "mlp784-50-10"}, {"table", "json"}},
+    {{"show", "workload", "mlp784-50-10"}, {"json", "table"}},
     {{"show", "cluster", "hgx-h100"}, {"table", "json"}},
     {{"show", "profile", "h100-sxm.datasheet"}, {"table", "json"}},
     {Args{"tune"} + kCpu, {"table", "json", "csv", "md"}},
@@ -290,6 +290,8 @@ void check_trace(const Args& question) {
   for (const Json& e : trace["traceEvents"]) {
     std::string phase = e["ph"];
     if (phase == "M") continue;
+    EXPECT_GE(e["ts"].get<double>(), 0) << e;
+    if (phase == "i") continue;
     if (phase == "X") {
       ++complete;
       EXPECT_GE(e["dur"].get<double>(), 0) << e;

@@ -52,7 +52,7 @@ TEST(HugeOperations, HaveAPrice) {
 TEST(NcclsChoice, IsAmongTheLevers) {
   Args question{"--workload",    "resnet50", "--cluster",
                 "fat-tree-h100", "--set",    "cluster.link.bandwidth=12Gb/s"};
-  // tune's levers are about the buckets that it recommends, for which NCCL chooses a ring.
+  // tune's levers are about the buckets that it recommends.
   struct Case {
     const char* command;
     const char* forced;
@@ -60,7 +60,7 @@ TEST(NcclsChoice, IsAmongTheLevers) {
   };
   for (auto [command, forced, choice] :
        {Case{"predict", "NCCL_ALGO=allreduce:tree", "nvlstree/simple"},
-        Case{"tune", "NCCL_PROTO=allreduce:ll128", "ring/ll128"}}) {
+        Case{"tune", "NCCL_ALGO=allreduce:tree", "nvlstree/simple"}}) {
     Args args = question;
     args.insert(args.begin(), command);
     Outcome o = ddpsim(args);

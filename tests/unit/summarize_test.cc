@@ -286,7 +286,8 @@ TEST(ValidPlan, FitsItsWorkload) {
             "/plan/unused_parameters/0");
   EXPECT_EQ(plan([](Plan& p) { p.unused_parameters = {"layer0.weight"}; }).message,
             "parameter \"layer0.weight\" never gets a gradient: PyTorch DDP stops with an error "
-            "unless find_unused_parameters or static_graph is true");
+            "unless find_unused_parameters or static_graph is true (--set "
+            "find_unused_parameters=true)");
   EXPECT_FALSE(
       plan([](Plan& p) { p.unused_parameters = {"layer0.weight"}, p.static_graph = true; }));
   EXPECT_EQ(plan([](Plan& p) {
