@@ -71,12 +71,12 @@ std::vector<Finding> examine(const Terminal& t) {
                                                    : why + "; ddpsim run falls back to plain loopback, which is not shaped"});
   double load = 0;
   if (::getloadavg(&load, 1) == 1) {
-    double cores = static_cast<double>(std::thread::hardware_concurrency());
-    bool quiet = load < 0.25 * cores;
+    auto most = static_cast<double>(std::thread::hardware_concurrency());
+    bool quiet = load < 0.25 * most;
     out.push_back(
         {"quiet", quiet,
          fmt::format(
-             "{:.1f} of {:.0f} cores were busy in the last minute{}", load, cores,
+             "{:.1f} of {:.0f} cores were busy in the last minute{}", load, most,
              quiet ? "" : ": Runs made now will be called noisy, and count in no accuracy")});
   }
   return out;
