@@ -227,7 +227,9 @@ void fit_attention(const Points& points, OperatorFit& out) {
   std::map<AttentionKey, std::vector<const AttentionPoint*>> seen;
   for (const AttentionPoint& q : points.attention)
     if (!q.held_out) seen[{q.backward, q.halves}].push_back(&q);
-  for (const auto& [key, list] : seen) {
+  for (const auto& group : seen) {
+    const AttentionKey& key = group.first;
+    const std::vector<const AttentionPoint*>& list = group.second;
     if (list.size() < 3) {
       out.notes.push_back("attention: " + std::to_string(list.size()) +
                           " shapes are too few to fit");
