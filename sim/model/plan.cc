@@ -32,6 +32,13 @@ Algorithm all_reduce_algorithm(const Plan& plan, Backend backend) {
 
 Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (p.accumulation_steps < 1 || p.accumulation_steps > 10'000) return {"/plan/accumulation_steps", "1 to 10,000 micro-steps"};
+  const auto gradients = static_cast<std::int64_t>(w.arrival.size());
+  if (p.accumulation_steps > 1 && p.accumulation_steps * gradients > kMostAccumulated)
+    return {"/plan/accumulation_steps",
+            "micro-steps times gradients (" + std::to_string(gradients) +
+                " of this workload) is at most " + std::to_string(kMostAccumulated) + ": at most " +
+                std::to_string(std::max<std::int64_t>(1, kMostAccumulated / gradients)) +
+                " micro-steps"};
   if (p.gloo_threads < 1 || p.gloo_threads > 1024) return {"/plan/gloo_threads", "1 to 1,024 threads"};
   if (p.tcp_streams < 1 || p.tcp_streams > 16) return {"/plan/tcp_streams", "1 to 16 collectives in flight"};
   if (p.bucket_cap_mb && !(*p.bucket_cap_mb > 0 && *p.bucket_cap_mb <= 1e6)) return {"/plan/bucket_cap_mb", "a positive number of MiB, at most 1e6"};

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "sim/io/files.h"
+#include "sim/model/error.h"
 #include "sim/units/number.h"
 #include "tests/support/files.h"
 #include "tests/support/support.h"
@@ -307,7 +308,14 @@ TEST(Mutations, GetAnAnswerOrARefusal) {
         // A case that never ends is ended by SIGPROF.
         const itimerval longest{{}, {static_cast<time_t>(6 * kMostSeconds * kSlower), 0}};
         ::setitimer(ITIMER_PROF, &longest, nullptr);
-        std::string why = problem_of(make_case(all, seed, k), file, shared);
+        std::string why;
+        try {
+          why = problem_of(make_case(all, seed, k), file, shared);
+        } catch (const InputError& e) {
+          why = "its answer: " + e.where + ": " + e.what;
+        } catch (const std::exception& e) {
+          why = std::string("its answer: ") + e.what();
+        }
         if (why.empty()) continue;
         io::write_file(file + ".why", why);
         ::_exit(9);

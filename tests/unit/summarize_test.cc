@@ -276,6 +276,19 @@ TEST(ValidScenario, GivesEachRankADeviceOfItsOwn) {
   EXPECT_EQ(scenario([](Scenario& s) { s.jitter = Jitter{2, 1, 20}; }), "/jitter/cv");
 }
 
+TEST(ValidPlan, AccumulatesNoMoreThanMemoryHolds) {
+  Workload w = test::layered(1'000, 4, kMillisecond, kMillisecond);
+  auto problem = [&](int micro_steps) {
+    Plan p;
+    p.accumulation_steps = micro_steps;
+    return validate(p, w, DeviceKind::Gpu);
+  };
+  EXPECT_EQ(problem(200).message, "");
+  EXPECT_EQ(problem(201).path, "/plan/accumulation_steps");
+  EXPECT_NE(problem(201).message.find("at most 200 micro-steps"), std::string::npos)
+      << problem(201).message;
+}
+
 TEST(ValidPlan, FitsItsWorkload) {
   EXPECT_EQ(plan([](Plan& p) { p.accumulation_steps = 0; }).path, "/plan/accumulation_steps");
   EXPECT_EQ(plan([](Plan& p) { p.bucket_cap_mb = 0; }).path, "/plan/bucket_cap_mb");
