@@ -30,6 +30,10 @@ Algorithm all_reduce_algorithm(const Plan& plan, Backend backend) {
   return backend == Backend::Gloo ? plan.gloo_algorithm : Algorithm::Ring;
 }
 
+// Gradients times micro-steps of a step that accumulates: its prediction takes some 10 microseconds
+// and 4 KB for each, spans and their JSON counted.
+constexpr std::int64_t kMostAccumulated = 200'000;
+
 Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (p.accumulation_steps < 1 || p.accumulation_steps > 10'000) return {"/plan/accumulation_steps", "1 to 10,000 micro-steps"};
   const auto gradients = static_cast<std::int64_t>(w.arrival.size());

@@ -60,9 +60,6 @@ inline constexpr std::array kTcpAlgorithms{Algorithm::Ring,  Algorithm::DoubleBi
                                            Algorithm::Bcube, Algorithm::Hierarchical,     Algorithm::Torus2d,           Algorithm::Direct};
 // Direct sends n (n - 1) messages a round.
 inline constexpr int kMaxDirectRanks = 1024;
-// Gradients times micro-steps of a step that accumulates: its prediction takes some 10 microseconds
-// and 4 KB for each, spans and their JSON counted.
-inline constexpr std::int64_t kMostAccumulated = 200'000;
 // Also checks the plan against the workload that it runs and the kind of device that runs it.
 Problem validate(const Plan& plan, const Workload& workload, DeviceKind device);
 
