@@ -96,6 +96,7 @@ Problem check_pattern(const Cluster& c) {
       return check_spines(c, (c.hosts - 1) / c.hosts_per_leaf + 1, std::int64_t{c.hosts_per_leaf} * c.nics_per_host);
     case Pattern::RailOptimised:
       if (c.hosts_per_group < 1) return {"/hosts_per_group", "at least one host per group of rails"};
+      if (c.hosts_per_group > kMaxDevices) return {"/hosts_per_group", "more than 1,048,576 hosts per group of rails"};
       return check_spines(c, (std::int64_t{c.hosts - 1} / c.hosts_per_group + 1) * c.nics_per_host, c.hosts_per_group);
     case Pattern::Ring: return check_link(c.trunk, "/trunk");
     case Pattern::Torus: return check_torus(c);

@@ -5,11 +5,10 @@
 namespace ddpsim::predict {
 namespace {
 
-Bandwidth times(Bandwidth b, double f) { return {static_cast<std::int64_t>(static_cast<double>(b.bits_per_s) * f + 0.5)}; }
 void widen(LinkSpec& l, double f) {
-  l.bandwidth = times(l.bandwidth, f);
-  l.peak = times(l.peak, f);
-  l.staging = times(l.staging, f);
+  l.bandwidth = scale(l.bandwidth, f);
+  l.peak = scale(l.peak, f);
+  l.staging = scale(l.staging, f);
 }
 void widen(std::optional<LinkSpec>& l, double f) {
   if (l) widen(*l, f);
@@ -46,8 +45,8 @@ void speed_up_host(Hardware& h, double f) {
 void speed_up_network(Cluster& c, double f) {
   for (LinkSpec* l : {&c.link, &c.uplink, &c.trunk, &c.global}) widen(*l, f);
   for (GraphLink& l : c.links) widen(l.link, f);
-  for (SlowLink& l : c.slow_links) l.bandwidth = times(l.bandwidth, f);
-  for (DegradedLink& l : c.degraded_links) l.bandwidth = times(l.bandwidth, f);
+  for (SlowLink& l : c.slow_links) l.bandwidth = scale(l.bandwidth, f);
+  for (DegradedLink& l : c.degraded_links) l.bandwidth = scale(l.bandwidth, f);
 }
 
 void speed_up_inside(Cluster& c, double f) {

@@ -9,12 +9,12 @@
 namespace ddpsim::topology {
 namespace {
 
-LinkSpec uplink_of(const Cluster& c, int ports_below) {
+LinkSpec uplink_of(const Cluster& c, double ports_below) {
   LinkSpec trunk = c.link;
   trunk.burst = {};
   trunk.peak = {};
-  double total = static_cast<double>(c.link.bandwidth.bits_per_s) * ports_below;
-  trunk.bandwidth.bits_per_s = std::max<std::int64_t>(1, static_cast<std::int64_t>(total / c.oversubscription / c.spines));
+  const double share = ports_below / c.oversubscription / c.spines;
+  trunk.bandwidth.bits_per_s = std::max<std::int64_t>(1, scale(c.link.bandwidth, share).bits_per_s);
   return trunk;
 }
 
@@ -47,7 +47,7 @@ Network::Network(const Cluster& c) : pattern_(c.pattern), ecmp_(c.ecmp), nics_(c
     }
     case Pattern::FatTree:
       per_switch_ = c.hosts_per_leaf;
-      make_leaves_and_spines(c, (c.hosts + per_switch_ - 1) / per_switch_, c.hosts_per_leaf * c.nics_per_host);
+      make_leaves_and_spines(c, (c.hosts + per_switch_ - 1) / per_switch_, 1.0 * c.hosts_per_leaf * c.nics_per_host);
       break;
     case Pattern::RailOptimised:
       per_switch_ = c.hosts_per_group;
@@ -65,7 +65,7 @@ std::uint32_t Network::spec(const LinkSpec& l) {
   return static_cast<std::uint32_t>(specs_.size() - 1);
 }
 
-void Network::make_leaves_and_spines(const Cluster& c, int leaves, int ports_below) {
+void Network::make_leaves_and_spines(const Cluster& c, int leaves, double ports_below) {
   leaves_ = leaves;
   spines_ = c.spines;
   switches_ = leaves + c.spines;

@@ -57,7 +57,7 @@ class Network {
  private:
   std::uint32_t spec(const LinkSpec& l);
   void join(int from, int to, std::uint32_t spec_index) { trunks_.push_back({from, to, spec_index}); }
-  void make_leaves_and_spines(const Cluster& c, int leaves, int ports_below);
+  void make_leaves_and_spines(const Cluster& c, int leaves, double ports_below);
   void make_torus(const Cluster& c);
   void make_dragonfly(const Cluster& c);
   void make_graph(const Cluster& c);

@@ -139,6 +139,11 @@ Duration scale(Duration d, double factor) {
   return {v < 9.2e18 ? static_cast<std::int64_t>(v) : kForever};
 }
 
+Bandwidth scale(Bandwidth b, double factor) {
+  double v = static_cast<double>(b.bits_per_s) * factor + 0.5;
+  return {v < 9.2e18 ? static_cast<std::int64_t>(v) : INT64_MAX};
+}
+
 Duration from_us(double us) {
   double ps = us * static_cast<double>(kMicrosecond.ps) + 0.5;
   return {ps < 9.2e18 ? static_cast<std::int64_t>(ps) : kForever};

@@ -85,6 +85,8 @@ std::int64_t ceil_ps(double work, double rate);
 Duration transfer_time(Bytes bytes, Bandwidth bandwidth);
 // d * factor, rounded half up. REQUIRES: factor >= 0. Saturates at kForever.
 Duration scale(Duration d, double factor);
+// b * factor, rounded half up. REQUIRES: factor >= 0. Saturates at the largest bandwidth.
+Bandwidth scale(Bandwidth b, double factor);
 // Rounded half up. REQUIRES: us >= 0. Saturates at kForever.
 Duration from_us(double us);
 

@@ -89,6 +89,18 @@ void check_walks(const Cluster& c) {
     }
 }
 
+// Found by the fuzzer: 400 Gb/s times 2e9 ports is more than a bandwidth can say.
+TEST(LeavesAndSpines, AnUplinkOfManyPortsIsTheLargestBandwidth) {
+  Cluster c = base(Pattern::FatTree, 4);
+  c.hosts_per_leaf = 1 << 20;
+  c.spines = 1;
+  c.link.bandwidth = {400'000 * kGb};
+  Fabric f(c);
+  std::int64_t widest = 0;
+  for (const Link& l : f.links()) widest = std::max(widest, l.bandwidth.bits_per_s);
+  EXPECT_EQ(widest, INT64_MAX);
+}
+
 TEST(Wiring, JoinsTheRightNumberOfNeighbours) {
   EXPECT_EQ(degrees(Fabric(base(Pattern::Ring, 6))), std::vector<int>(6, 2));
   EXPECT_EQ(degrees(Fabric(base(Pattern::Ring, 2))), std::vector<int>(2, 1));

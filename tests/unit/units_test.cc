@@ -140,10 +140,12 @@ TEST(CeilPs, IsTheSmallestWholeTimeThatDoesTheWork) {
 }
 
 TEST(Scale, RoundsHalfUp) {
-  EXPECT_EQ(scale({3}, 0.5).ps, 2);
-  EXPECT_EQ(scale({1'000}, 1.5).ps, 1'500);
-  EXPECT_EQ(scale({1'000}, 0).ps, 0);
-  EXPECT_EQ(scale({1'000'000'000'000'000'000}, 100).ps, kForever);
+  EXPECT_EQ(scale(Duration{3}, 0.5).ps, 2);
+  EXPECT_EQ(scale(Duration{1'000}, 1.5).ps, 1'500);
+  EXPECT_EQ(scale(Duration{1'000}, 0).ps, 0);
+  EXPECT_EQ(scale(Duration{1'000'000'000'000'000'000}, 100).ps, kForever);
+  EXPECT_EQ(scale(Bandwidth{3}, 0.5).bits_per_s, 2);
+  EXPECT_EQ(scale(Bandwidth{1'000'000'000'000'000'000}, 100).bits_per_s, INT64_MAX);
 }
 
 TEST(Arithmetic, KeepsItsDimension) {
