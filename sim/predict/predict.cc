@@ -168,28 +168,36 @@ double normal(std::uint64_t& state) {
   return sum;
 }
 
+// Operations that are simulated together; more steps than that are played in stretches.
+constexpr std::size_t kMostAtOnce = 4'000'000;
+
 // A rank's compute is slower or faster by one factor for a whole step. Within a step the slowest member of a class is the one that every collective
-// waits for; that the others may start the next step earlier is left out.
+// waits for; that the others may start the next step earlier is left out. The first step of a stretch only leads to the next.
 std::vector<Duration> play_jitter(const Prepared& r, const Question& q, Level level, const Options& options) {
   const Jitter& j = *q.scenario.jitter;
   SimulationOptions so = simulation_options(q, level, options);
   auto classes = fold_ranks(q.scenario, so.fold_links);
-  std::uint64_t state = j.seed;
-  std::vector<double> factors(static_cast<std::size_t>(q.scenario.ranks));
-  for (int k = 0; k <= j.samples; ++k) {
-    for (double& f : factors) f = std::max(1 + j.cv * normal(state), 0.05);
-    for (RankClass& c : classes) {
-      double worst = 0;
-      for (int rank : c.ranks) worst = std::max(worst, factors[static_cast<std::size_t>(rank)]);
-      c.step_factors.push_back(worst);
-    }
-  }
   so.spans = false;
   so.warmup = false;
-  so.steady_steps = j.samples + 1;
-  Simulation s = simulate(r.program, r.comm(), q.profile, classes, so);
+  std::uint64_t state = j.seed;
+  std::vector<double> factors(static_cast<std::size_t>(q.scenario.ranks));
+  const std::size_t of_a_step = std::max<std::size_t>(1, r.program.steady.ops.size() * classes.size());
+  const int stretch = static_cast<int>(std::clamp<std::size_t>(kMostAtOnce / of_a_step, 2, 1'000'000));
   std::vector<Duration> out;
-  for (std::size_t k = 1; k < s.steps.size(); ++k) out.push_back(s.steps[k].end - s.steps[k - 1].end);
+  while (static_cast<int>(out.size()) < j.samples) {
+    so.steady_steps = std::min(stretch, j.samples - static_cast<int>(out.size()) + 1);
+    for (RankClass& c : classes) c.step_factors.clear();
+    for (int k = 0; k < so.steady_steps; ++k) {
+      for (double& f : factors) f = std::max(1 + j.cv * normal(state), 0.05);
+      for (RankClass& c : classes) {
+        double worst = 0;
+        for (int rank : c.ranks) worst = std::max(worst, factors[static_cast<std::size_t>(rank)]);
+        c.step_factors.push_back(worst);
+      }
+    }
+    Simulation s = simulate(r.program, r.comm(), q.profile, classes, so);
+    for (std::size_t k = 1; k < s.steps.size(); ++k) out.push_back(s.steps[k].end - s.steps[k - 1].end);
+  }
   return out;
 }
 
