@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which operations does one rank of FSDP1 issue in a step, in which order, and what does each wait for?
+"""Which operations does one rank of FSDP1 issue in a step, and what does each wait for?
 
 PyTorch 1.13 and 2.7, written from their behaviour and from no line of the simulator. It plays the
 hooks on the host (before and after a unit's forward, before and after its backward, the end of the
@@ -46,8 +46,8 @@ KNOBS = {
     "steps": 2,
 }
 
-# One line a difference: what, 1.13, 2.7, where 1.13 says so, where 2.7 does. 1.13's functions are in
-# torch/distributed/fsdp/fully_sharded_data_parallel.py unless a file is named; so are classes.
+# One line a difference: what, 1.13, 2.7, where 1.13 says so, where 2.7 does. 1.13's functions are
+# in torch/distributed/fsdp/fully_sharded_data_parallel.py, 2.7's files in torch/distributed/fsdp.
 DIFFERENCES = [
     ("backward_prefetch", "None", "BACKWARD_PRE", "__init__",
      "fully_sharded_data_parallel.py __init__"),
@@ -59,18 +59,19 @@ DIFFERENCES = [
      "int32 a unit until the first backward has ended",
      "_exec_order_utils.py _check_order: only with TORCH_DISTRIBUTED_DEBUG=DETAIL"),
     ("limiter_calls", "every unshard", "unless prefetched", "_pre_forward_unshard and "
-     "_pre_backward_hook call _unshard, which asks the limiter first, for whatever is there already",
+     "_pre_backward_hook call _unshard, which asks the limiter, for what is there already, too",
      "_runtime_utils.py _pre_forward_unshard, _pre_backward_hook: not where handle._prefetched"),
-    ("limiter_place", "before the cast", "after the cast", "_unshard", "_runtime_utils.py _unshard"),
+    ("limiter_place", "before the cast", "after the cast", "_unshard",
+     "_runtime_utils.py _unshard"),
     ("prefetched_until", "freed", "resharded", "_reshard", "_runtime_utils.py _reshard"),
-    ("pad_copy", "always", "if padded", "_post_backward_hook: F.pad, which copies for a padding of 0",
-     "_runtime_utils.py _get_reduce_scatter_tensors"),
+    ("pad_copy", "always", "if padded", "_post_backward_hook: F.pad, which copies for a padding of "
+     "0, too", "_runtime_utils.py _get_reduce_scatter_tensors"),
     ("shard_gradient", "zeros", "empty", "_post_backward_hook: zeros_like",
      "_runtime_utils.py _get_reduce_scatter_tensors: empty_like"),
     ("hybrid", "no", "yes", "ShardingStrategy has three values",
      "_runtime_utils.py _reduce_grad, _init_streams; _init_utils.py"),
-    ("clip_blocks_host", "yes", "no", "clip_grad_norm_: `if self.cpu_offload` is true of any object, "
-     "so total_norm.cpu(); then `if clip_coef < 1`",
+    ("clip_blocks_host", "yes", "no", "clip_grad_norm_: `if self.cpu_offload` is true of any "
+     "object, so total_norm.cpu(); then `if clip_coef < 1`",
      "fully_sharded_data_parallel.py clip_grad_norm_: clamped and always multiplied"),
     ("clip_waits", "yes", "no", "clip_grad_norm_ calls _wait_for_previous_optim_step",
      "fully_sharded_data_parallel.py clip_grad_norm_"),

@@ -40,6 +40,7 @@ KNOBS = {
     "launch": 0.0,                               # GPU: host time of an operation
     "device_ready": {},                          # GPU: when the stream has a gradient, by name
     "reduce": [0.0, 0.0],                        # an operation's time: a + b * bytes
+    "copy": 0.0,                                 # into or out of the fusion buffer: times bytes
     "last_cycle": None,                          # when each rank began its last cycle; None: never
 }
 
@@ -239,14 +240,15 @@ def play(question):
         for names in decided:
             total = sum(size[n] for n in names)
             takes = k["reduce"][0] + k["reduce"][1] * total
-            start = now
+            copy = k["copy"] * total if len(names) > 1 else 0.0
+            start = now + copy
             if k["gpu"]:                         # the stream goes on, the thread does not wait
-                start = max([now + k["launch"], stream_free]
-                            + [k["device_ready"].get(n, 0.0) for n in names])
-                stream_free = start + takes
+                start = copy + max([now + k["launch"], stream_free]
+                                   + [k["device_ready"].get(n, 0.0) for n in names])
+                stream_free = start + takes + copy
                 now += k["launch"]
             else:
-                now += takes
+                now = start + takes + copy
             ops.append({"tensors": names, "elements": sum(k["elements"][n] for n in names),
                         "dtype": k["kind"][names[0]], "bytes": total, "start": start,
                         "end": start + takes, "copied": len(names) > 1})
