@@ -15,11 +15,12 @@ module order, the root first, "forward": [["enter", unit] | ["compute", name] | 
 
 How a backward follows from a forward: autograd runs nodes in reverse order of their creation. So it
 is the forward read from its end: where a unit's forward ended, its output's hook fires (before the
-unit's backward); where it began, the gradient of its flat parameter is complete, because the
-views of the flat parameter were made there. Units whose forwards end with nothing computed
-between share one output tensor, and its hooks fire in the order in which they were registered, the
-inner unit's first. Not here: units that are used twice in a forward, activation checkpoints,
-parameters without a gradient, offloading to the CPU, `optim_in_backward`.
+unit's backward); where the views of its flat parameter were made, the gradient of the flat
+parameter is complete. 1.13 makes the views where the unit's forward begins, 2.7 where it is
+unsharded in a forward: with forward_prefetch, one unit early. Units whose forwards end with nothing
+computed between share one output tensor, and its hooks fire in the order in which they were
+registered, the inner unit's first. Not here: units that are used twice in a forward, activation
+checkpoints, parameters without a gradient, offloading to the CPU, `optim_in_backward`.
 """
 import json
 import sys
@@ -80,6 +81,9 @@ DIFFERENCES = [
     ("use_orig_params", "no", "yes", "not an argument", "_flat_param.py "
      "_init_flat_param_and_metadata: tensors begin at multiples of 16 bytes, the end at one of the "
      "world size"),
+    ("views", "at forward", "at unshard", "flatten_params_wrapper.py forward", "_flat_param.py "
+     "_use_unsharded_flat_param, in a forward prefetch, too: then the unit's gradient is complete, "
+     "and reduced, only when the backward of the unit before it has run"),
     ("set_to_none", "False", "True", "torch/optim/optimizer.py zero_grad",
      "torch/optim/optimizer.py zero_grad"),
     ("names", "all_gather, pre_all_gather, post_backward",
@@ -195,7 +199,7 @@ class Device:
 
     def wait(self, waiter, on):
         self.log.append({"do": "wait", "stream": waiter, "on": on})
-        if on in self.last:
+        if on in self.last and on != waiter:
             self.pending.setdefault(waiter, set()).add(self.last[on])
         self.pending.setdefault(waiter, set()).update(self.pending.get(on, ()))
 
@@ -231,7 +235,7 @@ class Device:
         """The allocator may give it out again when what `used_on` was issued so far has ended."""
         self.live -= size
         self.log.append({"do": "free", "what": what, "unit": unit, "bytes": size,
-                         "when_ended": self.last.get(used_on)})
+                         "stream": used_on, "when_ended": self.last.get(used_on)})
 
 
 class Rank:
@@ -247,9 +251,9 @@ class Rank:
         self.post_order = []                # of this forward
         self.free_events = []
         self.sync = True
-        self.has_optimizer_state = False
+        self.trace = None                   # of this forward: what backward reads from its end
 
-    # --- unshard and reshard -------------------------------------------------------------------
+    # --- unshard and reshard
     def limiter(self):
         if self.q.limit_all_gathers and len(self.free_events) >= 2:
             self.device.host_waits("rate_limiter", self.free_events.pop(0))
@@ -280,21 +284,23 @@ class Rank:
         if q.sharded and not u.unsharded:
             size = u.padded * SIZE[u.compute_dtype]
             d.allocate("unsharded", u.name, size, self.unshard_stream)
-            d.issue(self.unshard_stream, f"all_gather/{u.name}", operation="all_gather", unit=u.name,
-                    tensors=u.tensors, elements=u.padded, shard_elements=u.shard,
+            d.issue(self.unshard_stream, f"all_gather/{u.name}", operation="all_gather",
+                    unit=u.name, tensors=u.tensors, elements=u.padded, shard_elements=u.shard,
                     dtype=u.compute_dtype, bytes=size, group=self.shard_group, prefetch=prefetch)
             u.unsharded = True
         if q.sharded and u.cast:
             d.free("low_precision_shard", u.name, u.shard * SIZE[u.compute_dtype],
                    self.unshard_stream)
             u.cast = False
+        if self.trace is not None and q.is_("views", "at unshard"):
+            self.trace.append(["views", u.name])
 
     def reshard(self, u, free):
         q, d = self.q, self.device
+        d.mark("reshard" if free else "reshard_keep", u.name)
         if free:
             d.free("unsharded", u.name, u.padded * SIZE[u.compute_dtype], "compute")
             u.unsharded = False
-        d.mark("reshard" if free else "reshard_keep", u.name)
         if free and q.limit_all_gathers:
             self.free_events.append(d.last.get("compute"))
         if not q.sharded and u.cast:
@@ -328,7 +334,7 @@ class Rank:
         if self.q.is_("limiter_calls", "every unshard") or not u.prefetched:
             self.unshard(u, False)
 
-    # --- forward -------------------------------------------------------------------------------
+    # --- forward
     def optimizer_before_this(self):
         self.device.wait(self.unshard_stream, "compute")
         self.device.wait(self.pre_stream, "compute")
@@ -350,6 +356,8 @@ class Rank:
             self.pre_order.append(u.name)
         self.bring(u)
         u.needs_forward = False
+        if q.is_("views", "at forward"):
+            self.trace.append(["views", u.name])
         d.wait("compute", self.unshard_stream)
         self.prefetch(u, "forward")
 
@@ -370,7 +378,10 @@ class Rank:
                 if q.version == "2.7":
                     u.prefetched = False
         self.optimizer_before_this()
+        self.trace = []
         for what, name in q.forward:
+            if what != "enter":
+                self.trace.append([what, name])
             if what == "enter":
                 self.before_forward(q.units[name])
             elif what == "exit":
@@ -378,7 +389,7 @@ class Rank:
             else:
                 d.issue("compute", f"fwd/{name}", kernel="compute", module=name)
 
-    # --- backward ------------------------------------------------------------------------------
+    # --- backward
     def before_backward(self, u):
         q, d = self.q, self.device
         if u.ran_pre_backward or not u.tensors:
@@ -489,14 +500,15 @@ class Rank:
     def backward(self):
         q, d = self.q, self.device
         ending = []                         # units whose forwards ended here, innermost last
-        for what, name in reversed(q.forward):
+        trace, self.trace = self.trace, None
+        for what, name in reversed(trace):
             if what == "exit":
                 ending.append(q.units[name])
                 continue
             for u in reversed(ending):      # hooks of one tensor, in order of registration
                 self.before_backward(u)
             ending = []
-            if what == "enter":
+            if what == "views":
                 self.after_backward(q.units[name])
             else:
                 d.issue("compute", f"bwd/{name}", kernel="compute", module=name)
@@ -504,6 +516,8 @@ class Rank:
             d.wait("compute", "post_backward")
             if q.hybrid:
                 d.wait("compute", "all_reduce")
+            elif q.version == "2.7":        # `is not current_stream` compares two new objects
+                d.wait("compute", "compute")
         self.first = False
         self.post_order = []
         for u in q.units.values():
@@ -513,7 +527,7 @@ class Rank:
                         elements=u.shard,
                         bytes=u.shard * (SIZE[u.dtype] + SIZE[u.compute_dtype]))
 
-    # --- the step ------------------------------------------------------------------------------
+    # --- the step
     def clip(self):
         q, d = self.q, self.device
         if q.is_("clip_waits", "yes"):
@@ -570,10 +584,10 @@ def listing(log):
     for e in log:
         what = e["do"]
         if what == "op":
-            rest = {k: v for k, v in e.items() if k not in ("do", "stream", "op", "waits", "tensors")
-                    and v is not None}
-            yield f"{e['stream']:15} {e['op']}  " + " ".join(f"{k}={v}" for k, v in rest.items()) + (
-                f"  <- {', '.join(e['waits'])}" if e["waits"] else "")
+            hidden = ("do", "stream", "op", "waits", "tensors")
+            rest = " ".join(f"{k}={v}" for k, v in e.items() if k not in hidden and v is not None)
+            waits = f"  <- {', '.join(e['waits'])}" if e["waits"] else ""
+            yield f"{e['stream']:15} {e['op']}  {rest}{waits}"
         elif what == "wait":
             yield f"{e['stream']:15} waits for {e['on']}"
         elif what == "host_wait":
@@ -584,13 +598,14 @@ def listing(log):
             yield f"{'':15} [{e['what']} {e['unit']}]"
 
 
-# --- closed forms ----------------------------------------------------------------------------------
+# --- closed forms
 def chain(count, elements, **knobs):
     """A root of one tensor, and `count` units in a row."""
     units = [{"unit": "root", "tensors": ["head"], "elements": [elements]}]
     forward = [["enter", "root"]]
     for i in range(count):
-        units.append({"unit": f"u{i}", "tensors": [f"u{i}.w", f"u{i}.b"], "elements": [elements, 3]})
+        units.append({"unit": f"u{i}", "tensors": [f"u{i}.w", f"u{i}.b"],
+                      "elements": [elements, 3]})
         forward += [["enter", f"u{i}"], ["compute", f"u{i}.m"], ["exit", f"u{i}"]]
     forward += [["compute", "head"], ["exit", "root"]]
     return {"version": "2.7", "world_size": 4, "units": units, "forward": forward, **knobs}
