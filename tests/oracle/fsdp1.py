@@ -139,8 +139,8 @@ class Unit:
         self.needs_backward = False
         self.ran_pre_backward = False
         self.gradient = None               # "unsharded", "sharded"
+        self.gradient_bytes = 0
         self.saved_gradient = False
-        self.in_step = False
 
 
 class Question:
@@ -435,35 +435,42 @@ class Rank:
             self.reduce(u)
 
     def reduce(self, u):
+        """What the hook holds lives until it returns, and on the stream until that has ended."""
         q, d = self.q, self.device
         stream = "post_backward"
         d.wait(stream, "compute")
         size, reduced = SIZE[u.compute_dtype], SIZE[u.reduce_dtype]
-        held = ("gradient", u.flat * size)
+        held = [("gradient", u.flat * size)]
         if u.reduce_dtype != u.compute_dtype:
+            held.append(("reduce_dtype", u.flat * reduced))
             d.allocate("reduce_dtype", u.name, u.flat * reduced, stream)
             d.issue(stream, f"cast_gradient/{u.name}", kernel="cast", unit=u.name, elements=u.flat,
                     bytes=u.flat * (size + reduced))
-            d.free(*held[:1], u.name, held[1], stream)
-            held = ("reduce_dtype", u.flat * reduced)
-        if not q.sharded:
+        if q.sharded:
+            self.reduce_shards(u, held)
+        else:
             self.divide(stream, u, u.flat, q.predivide, "predivide")
             d.issue(stream, f"all_reduce/{u.name}", operation="all_reduce", unit=u.name,
                     tensors=u.tensors, elements=u.flat, dtype=u.reduce_dtype,
                     bytes=u.flat * reduced, group="world")
             self.divide(stream, u, u.flat, q.postdivide, "postdivide")
-            if not q.keep_low_precision_grads:
-                self.cast_back(stream, u, u.flat, held)
-            u.gradient = "unsharded"
-            return
+            if u.reduce_dtype != u.dtype and not q.keep_low_precision_grads:
+                self.cast_back(stream, "gradient", u, u.flat)
+                u.gradient_bytes = u.flat * SIZE[u.dtype]
+            else:                           # the last of what is held is the gradient itself
+                u.gradient_bytes = held.pop()[1]
+        for what, count in held:
+            d.free(what, u.name, count, stream)
+
+    def reduce_shards(self, u, held):
+        q, d = self.q, self.device
+        stream, reduced = "post_backward", SIZE[u.reduce_dtype]
         if u.padded != u.flat or q.is_("pad_copy", "always"):
+            held.append(("padded_gradient", u.padded * reduced))
             d.allocate("padded_gradient", u.name, u.padded * reduced, stream)
             d.issue(stream, f"pad/{u.name}", kernel="copy", unit=u.name, elements=u.padded,
                     bytes=(u.flat + u.padded) * reduced)
-            d.free(held[0], u.name, held[1], stream)
-            held = ("padded_gradient", u.padded * reduced)
-        shard = ("shard_gradient", u.shard * reduced)
-        d.allocate(shard[0], u.name, shard[1], stream)
+        d.allocate("shard_gradient", u.name, u.shard * reduced, stream)
         if q.is_("shard_gradient", "zeros"):
             d.issue(stream, f"zero_shard/{u.name}", kernel="zero", unit=u.name, elements=u.shard,
                     bytes=u.shard * reduced)
@@ -478,24 +485,20 @@ class Rank:
                     tensors=u.tensors, elements=u.shard, dtype=u.reduce_dtype,
                     bytes=u.shard * reduced, group="replicas")
         self.divide(stream, u, u.shard, q.postdivide, "postdivide")
-        self.cast_back(stream, u, u.shard, shard)
+        if u.reduce_dtype != u.dtype:
+            self.cast_back(stream, "shard_gradient", u, u.shard)
+            d.free("shard_gradient", u.name, u.shard * reduced, stream)
         if u.saved_gradient:
             d.issue(stream, f"accumulate_shard/{u.name}", kernel="add", unit=u.name,
                     elements=u.shard, bytes=3 * u.shard * SIZE[u.dtype])
             d.free("shard_gradient", u.name, u.shard * SIZE[u.dtype], stream)
         u.saved_gradient = False
-        u.gradient = "sharded"
-        d.free(held[0], u.name, held[1], "post_backward")
+        u.gradient, u.gradient_bytes = "sharded", u.shard * SIZE[u.dtype]
 
-    def cast_back(self, stream, u, count, held):
-        if u.reduce_dtype == u.dtype:
-            return
-        d = self.device
-        d.allocate("gradient" if not self.q.sharded else "shard_gradient", u.name,
-                   count * SIZE[u.dtype], stream)
-        d.issue(stream, f"cast_back/{u.name}", kernel="cast", unit=u.name, elements=count,
-                bytes=count * (SIZE[u.reduce_dtype] + SIZE[u.dtype]))
-        d.free(held[0], u.name, held[1], stream)
+    def cast_back(self, stream, what, u, count):
+        self.device.allocate(what, u.name, count * SIZE[u.dtype], stream)
+        self.device.issue(stream, f"cast_back/{u.name}", kernel="cast", unit=u.name, elements=count,
+                          bytes=count * (SIZE[u.reduce_dtype] + SIZE[u.dtype]))
 
     def backward(self):
         q, d = self.q, self.device
@@ -522,10 +525,14 @@ class Rank:
         self.post_order = []
         for u in q.units.values():
             u.ran_pre_backward = u.needs_backward = u.prefetched = False
-            if self.sync and q.sharded and q.keep_low_precision_grads and q.param_dtype:
+            keeps = q.sharded and q.keep_low_precision_grads and u.compute_dtype != u.dtype
+            if self.sync and keeps and u.gradient:
+                kept = u.shard * SIZE[u.compute_dtype]
+                d.allocate("shard_gradient", u.name, kept, "compute")
                 d.issue("compute", f"cast_kept/{u.name}", kernel="cast", unit=u.name,
-                        elements=u.shard,
-                        bytes=u.shard * (SIZE[u.dtype] + SIZE[u.compute_dtype]))
+                        elements=u.shard, bytes=kept + u.gradient_bytes)
+                d.free("shard_gradient", u.name, u.gradient_bytes, "compute")
+                u.gradient_bytes = kept
 
     # --- the step
     def clip(self):
@@ -551,13 +558,11 @@ class Rank:
         d.count = {}
         for u in q.units.values():
             if u.gradient and not q.set_to_none:
-                count = u.shard if q.sharded else u.flat
                 d.issue("compute", f"zero_gradient/{u.name}", kernel="zero", unit=u.name,
-                        elements=count, bytes=count * SIZE[u.dtype])
+                        elements=u.shard if q.sharded else u.flat, bytes=u.gradient_bytes)
             elif u.gradient:
-                count = u.shard if q.sharded else u.flat
                 what = "shard_gradient" if q.sharded else "gradient"
-                d.free(what, u.name, count * SIZE[u.dtype], "compute")
+                d.free(what, u.name, u.gradient_bytes, "compute")
                 u.gradient = None
         for micro in range(q.accumulation_steps):
             d.mark("micro_batch", micro)
@@ -665,7 +670,10 @@ def self_test():
                       {"param_dtype": "bfloat16"}, {"reduce_dtype": "float16"},
                       {"sharding_strategy": "NO_SHARD"}, {"sharding_strategy": "SHARD_GRAD_OP"},
                       {"sharding_strategy": "NO_SHARD", "param_dtype": "bfloat16"},
-                      {"accumulation_steps": 2}, {"accumulation_steps": 2, "no_sync": True}):
+                      {"accumulation_steps": 2}, {"accumulation_steps": 2, "no_sync": True},
+                      {"param_dtype": "bfloat16", "keep_low_precision_grads": True},
+                      {"param_dtype": "bfloat16", "keep_low_precision_grads": True,
+                       "sharding_strategy": "NO_SHARD"}):
             rank = Rank(chain(3, 101, **knobs, **{**base, "set_to_none": True}))
             live = []
             for _ in range(4):
