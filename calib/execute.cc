@@ -40,7 +40,7 @@ void prepare(Job& job, const Workload& w, const Plan& plan, const predict::Quest
   job.times = predict::step_times(w, q.profile, Level::Mid);
   job.program = strategy::lower({w, job.times, q.profile.kind}, plan);
   job.comm = collective::make_communicator(q.fabric, std::move(devices), job.program.backend, all_reduce_algorithm(plan, job.program.backend));
-  job.part = make_part(job.program, job.comm, q.profile, w, plan.comm_hook, steady_steps);
+  job.part = make_part(job.program, job.comm, q.profile, steady_steps);
   int streams = job.program.device == DeviceKind::Gpu ? 1 : job.part.worker_threads;
   job.slots = (streams == 1 ? 1 : collective::kSlotsOfStream * streams) * job.part.lanes;
   job.factors.assign(static_cast<std::size_t>(job.part.ranks), 1);

@@ -83,7 +83,7 @@ void judge_spread(Run& run, bool differ_by_nature) {
   if (!differ_by_nature && q.spread > kNoisySpread) add_noise(q, fmt::format("the steps spread by {:.1f} % (median absolute deviation)", 100 * q.spread));
 }
 
-bool worth_a_span(OpKind k) { return is_collective(k) || k == OpKind::Forward || k == OpKind::Optimizer; }
+bool worth_a_span(OpKind k) { return is_collective(k) || is_forward(k) || is_update(k); }
 
 Span measured_span(const Program& program, const StepProgram& step, std::uint32_t op, int step_index, int rank, std::int64_t step_start_ns, std::int64_t ready_ns,
                    std::int64_t begin_ns, std::int64_t end_ns, const char* algorithm) {

@@ -49,7 +49,7 @@ void calibrate_compute() {
 
 void compute_ns(std::int64_t ns) { g_sink = spin(static_cast<std::int64_t>(static_cast<double>(ns) * g_rounds_per_ns)); }
 
-Part make_part(const Program& program, const collective::Communicator& comm, const Profile& profile, const Workload& w, CommHook hook, int steady_steps) {
+Part make_part(const Program& program, const collective::Communicator& comm, const Profile& profile, int steady_steps) {
   Part part;
   part.ranks = comm.ranks();
   part.worker_threads = program.worker_threads;
@@ -70,9 +70,9 @@ Part make_part(const Program& program, const collective::Communicator& comm, con
       step.duration_ns.push_back(is_collective(op.kind) ? 0 : predict::price(op, *s, program, profile, Level::Mid).ps / 1000);
       if (!is_collective(op.kind)) continue;
       Part::Collective c;
-      c.type = element_type(op, *s, w, hook);
+      c.type = op.dtype;
       c.elements = op.bytes / element_size(c.type);
-      c.gradients = op.kind == OpKind::AllReduce || op.kind == OpKind::GradAllReduce;
+      c.gradients = carries_tensors(op.kind);
       c.offset = c.gradients ? gradients : others;
       (c.gradients ? gradients : others) += op.bytes;
       c.schedule = collective::schedule_of(comm, is_broadcast(op.kind) ? collective::kBroadcast : collective::kAllReduce, c.elements, element_size(c.type));

@@ -48,7 +48,7 @@ struct Part {
 };
 
 // Prices of the Program's operations come from `profile`. `half`: type of compressed buckets. The Program and the Communicator must outlive the Part.
-Part make_part(const Program& program, const collective::Communicator& comm, const Profile& profile, const Workload& workload, CommHook hook, int steady_steps);
+Part make_part(const Program& program, const collective::Communicator& comm, const Profile& profile, int steady_steps);
 
 struct OpTimes {
   std::int64_t ready = 0;

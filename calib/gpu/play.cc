@@ -28,7 +28,7 @@ std::vector<std::int64_t> offsets_of(const StepProgram& s, const Program& p) {
   return out;
 }
 
-Part::Step make_step(const StepProgram& s, const Program& program, const Profile& profile, const Workload& w, CommHook hook, int ranks, Part& part) {
+Part::Step make_step(const StepProgram& s, const Program& program, const Profile& profile, int ranks, Part& part) {
   Part::Step out;
   out.program = &s;
   out.work.resize(s.ops.size());
@@ -47,25 +47,24 @@ Part::Step make_step(const StepProgram& s, const Program& program, const Profile
     if (is_collective(op.kind)) {
       Message m;
       m.broadcast = is_broadcast(op.kind);
-      m.type = element_type(op, s, w, hook);
+      m.type = op.dtype;
       m.elements = op.bytes / element_size(m.type);
-      m.gradients = op.kind == OpKind::AllReduce || op.kind == OpKind::GradAllReduce;
-      if (op.kind == OpKind::AllReduce) m.offset = offset[s.buckets[op.subject].tensors.front()];
-      else if (op.kind == OpKind::GradAllReduce) m.offset = op.subject == kNoSubject ? 0 : offset[op.subject];
+      m.gradients = carries_tensors(op.kind);
+      if (m.gradients) m.offset = offset[tensors_of(program, s, i).front()];
       else m.offset = others, others += (op.bytes + 15) / 16 * 16;
       out.message[i] = static_cast<std::int32_t>(out.messages.size());
       out.messages.push_back(m);
       continue;
     }
     Work& work = out.work[i];
-    if (op.priced) {
+    if (op.cost != Cost::Measured) {
       work.kind = Work::Kind::Move;
       work.traffic = op.traffic;
       work.kernels = std::max(1, op.kernels);
-      bool divides = op.kind == OpKind::CopyIn || op.kind == OpKind::GradDivide;  // so that sums do not grow from step to step
-      if (divides) work.factor = 1.0 / ranks;
-      if (divides && op.subject != kNoSubject) work.offset = offset[op.subject];
-      if (divides && op.subject == kNoSubject) work.offset = 0;
+      if (op.kind.divides) {  // so that sums do not grow from step to step
+        work.factor = 1.0 / ranks;
+        work.offset = of_tensor(op.kind) ? offset[op.subject] : 0;
+      }
     } else {
       work.ns = op.duration.ps / 1000;
     }
@@ -174,11 +173,11 @@ class Player {
 
 }  // namespace
 
-Part make_part(const Program& program, const Profile& profile, const Workload& workload, CommHook hook, int ranks) {
+Part make_part(const Program& program, const Profile& profile, int ranks) {
   if (program.device != DeviceKind::Gpu) throw std::runtime_error("a Program of CPUs cannot be played on a GPU");
   Part part;
-  for (const StepProgram& s : program.warmup) part.kinds.push_back(make_step(s, program, profile, workload, hook, ranks, part));
-  part.kinds.push_back(make_step(program.steady, program, profile, workload, hook, ranks, part));
+  for (const StepProgram& s : program.warmup) part.kinds.push_back(make_step(s, program, profile, ranks, part));
+  part.kinds.push_back(make_step(program.steady, program, profile, ranks, part));
   return part;
 }
 

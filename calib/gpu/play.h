@@ -53,7 +53,7 @@ struct Part {
 };
 
 // REQUIRES: program.device == Gpu. `hook`: type of compressed buckets. The Program must outlive the Part.
-Part make_part(const Program& program, const Profile& profile, const Workload& workload, CommHook hook, int ranks);
+Part make_part(const Program& program, const Profile& profile, int ranks);
 
 Played play(const Part& part, const PlayOptions& options, Device& device);
 

@@ -76,8 +76,6 @@ Duration median_end(const Joined& j) {
   return middle(std::move(v));
 }
 
-bool is_bucket(const Span& s) { return s.kind == OpKind::AllReduce || s.kind == OpKind::GradAllReduce; }
-
 // By name where both Runs name their tensors, else by index.
 std::vector<std::string> tensor_set(const Run& run, const Span& s, bool by_name) {
   std::vector<std::string> out;
@@ -104,7 +102,7 @@ std::string schedule_mismatch(const Run& predicted, const Table& p, const Run& m
   // What the framework itself says of its buckets. A comm hook's wire bytes are its own matter.
   std::vector<std::int64_t> sizes;
   for (const auto& row : p.rows)
-    if (row.first->kind == OpKind::AllReduce) {
+    if (carries_bucket(row.first->kind)) {
       std::int64_t bytes = 0;
       for (TensorIndex t : row.first->tensors) bytes += t < predicted.tensor_bytes.size() ? predicted.tensor_bytes[t] : 0;
       sizes.push_back(bytes);
@@ -204,7 +202,7 @@ Duration typical_step(const Run& run, bool mean) {
 std::vector<BucketEnd> bucket_ends(const Run& run) {
   std::vector<BucketEnd> out;
   for (const Joined& j : join(run).rows)
-    if (is_bucket(*j.first)) out.push_back({j.first->op, j.first->tensors, j.first->bytes, median_end(j)});
+    if (carries_tensors(j.first->kind)) out.push_back({j.first->op, j.first->tensors, j.first->bytes, median_end(j)});
   return out;
 }
 
@@ -224,11 +222,11 @@ Comparison compare(const Run& predicted, const Run& measured, const CompareOptio
   for (const Joined& a : p.rows) {
     const Joined* b = m.find(a.first->op);
     if (!b) continue;
-    SpanRow row{a.first->op, a.first->lane, median_begin(a), median_end(a), median_begin(*b), median_end(*b), {}};
+    SpanRow row{a.first->op, name_of(a.first->lane, predicted.streams), median_begin(a), median_end(a), median_begin(*b), median_end(*b), {}};
     row.difference = row.predicted_end - row.measured_end;
     EndError e{row.op, a.first->bytes, row.predicted_end, row.measured_end, static_cast<double>(row.difference.ps) / step};
-    if (is_bucket(*a.first)) c.buckets.push_back(std::move(e));
-    else if (a.first->kind == OpKind::Forward || a.first->kind == OpKind::Optimizer) c.phases.push_back(std::move(e));
+    if (carries_tensors(a.first->kind)) c.buckets.push_back(std::move(e));
+    else if (is_forward(a.first->kind) || is_update(a.first->kind)) c.phases.push_back(std::move(e));
     c.spans.push_back(std::move(row));
   }
   judge(measured, options, c);

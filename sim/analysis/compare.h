@@ -50,7 +50,7 @@ struct EndError {
 // For display. Times relative to the start of the step; over actors the latest, of a measured Run the median over steps.
 struct SpanRow {
   std::string op;
-  Lane lane = Lane::Host;
+  std::string lane;
   Duration predicted_begin;
   Duration predicted_end;
   Duration measured_begin;

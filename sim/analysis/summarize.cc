@@ -12,7 +12,7 @@ int last_actor(const Run& run) {
   TimePoint end{-1};
   int actor = 0;
   for (const Span& s : run.spans)
-    if (s.kind == OpKind::Optimizer && s.end > end) end = s.end, actor = s.actor;
+    if (is_update(s.kind) && s.end > end) end = s.end, actor = s.actor;
   return actor;
 }
 
@@ -33,18 +33,18 @@ Summary summarize(const Run& run) {
     Interval clipped{std::max(s.begin.ps, from), std::min(s.end.ps, to)};
     if (is_communication(s.kind)) {
       communication.push_back({std::max(std::min(s.ready.ps, s.begin.ps), from), clipped.end});
-      if (s.kind == OpKind::AllReduce || s.kind == OpKind::GradAllReduce)
+      if (carries_tensors(s.kind))
         out.buckets.push_back({s.op, s.tensors, s.bytes, s.ready - run.spans_from, s.begin - run.spans_from, s.end - run.spans_from, s.algorithm, {}});
       continue;
     }
-    if (s.kind == OpKind::Launch || s.kind == OpKind::FindUnused) {
+    if (is_host_work(s.kind)) {
       host.push_back(clipped);
       continue;
     }
     compute.push_back(clipped);
-    if (s.kind == OpKind::Forward) out.forward += d;
-    else if (s.kind == OpKind::Backward || s.kind == OpKind::BackwardTail) out.backward += d;
-    else if (s.kind == OpKind::Optimizer) out.optimizer += d;
+    if (is_forward(s.kind)) out.forward += d;
+    else if (is_backward(s.kind)) out.backward += d;
+    else if (is_update(s.kind)) out.optimizer += d;
   }
   auto c = unite(std::move(compute));
   for (BucketTimes& b : out.buckets) {

@@ -47,7 +47,7 @@ NcclPrice nccl_price(const NcclGroup& g, const Profile& p, Level level, Operatio
 // The same group as a communicator of a job: its all-reduces and broadcasts are what NCCL chooses, at nccl_price.
 // REQUIRES: as make_nccl_group; the settings leave something to choose at every size.
 Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<int> devices, const nccl::Settings& settings, int compute_capability);
-// AllReduce or Broadcast. REQUIRES: c.nccl.
+// AllReduce, AllGather, ReduceScatter or Broadcast. REQUIRES: c.nccl.
 Price nccl_collective(const Communicator& c, const Profile& p, Level level, Operation op, Bytes size);
 
 // What nccl-tests would print: collectives one after another from one thread a process. Launches of the next are made while the last one runs, so that the

@@ -1,4 +1,4 @@
-// What NCCL runs for one all-reduce or broadcast of a job, as a price of its communicator: nccl_price's parts as a phase over links.
+// What NCCL runs for one collective of a job, as a price of its communicator: nccl_price's parts as a phase over links.
 //   T = base + bytes / rate,   rate <= bytes / (steps' latencies + fill + transfer):  the gaps between a step's messages are open to other traffic
 #include <algorithm>
 
@@ -19,7 +19,7 @@ void price_steps(const Communicator& c, const Profile& p, Level level, Operation
   double work = price.phases[0].work;
   double most = std::max(1.0, static_cast<double>(choice.chunk) * choice.channels);
   price.pieces = chain ? 1 + static_cast<std::int64_t>((static_cast<double>(size.count) - 1) / most) : 1;
-  double steps = chain ? n - 1 : 2 * (n - 1);
+  double steps = op == Operation::AllReduce ? 2 * (n - 1) : n - 1;
   double turns = chain ? static_cast<double>(price.pieces) + n - 2 : steps;
   double piece = chain ? work / static_cast<double>(price.pieces) : work / steps;
   price.chunk = static_cast<std::int64_t>(piece / choice.channels) + 1;

@@ -1,4 +1,5 @@
 #include "sim/collective/nccl.h"
+#include "sim/collective/price_terms.h"
 
 #include <algorithm>
 #include <limits>
@@ -41,6 +42,25 @@ std::string missing_transport(const topology::Fabric& f, const Profile& p) {
   for (const std::string& name : f.transports())
     if (!p.transports.count(name)) return name;
   return {};
+}
+
+bool performs(const Communicator& c, Operation operation) {
+  switch (operation) {
+    case Operation::AllReduce:
+    case Operation::Broadcast: return true;
+    case Operation::AllGather:
+    case Operation::ReduceScatter: return c.nccl || c.ranks() < 2;
+    case Operation::Reduce:
+    case Operation::AllToAll:
+    case Operation::SendRecv: return false;
+  }
+  return false;
+}
+
+Price price(const Communicator& c, const Profile& p, Level level, Operation operation, Bytes size, DType type) {
+  if (operation == Operation::Broadcast) return broadcast(c, p, level, size);
+  if (operation == Operation::AllReduce) return all_reduce(c, p, level, size, type);
+  return c.ranks() < 2 ? nothing(c, p) : nccl_collective(c, p, level, operation, size);
 }
 
 Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type) {

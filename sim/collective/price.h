@@ -41,6 +41,10 @@ double heaviest(const Communicator& c, const std::vector<const Price*>& of_a_job
 // Rates of the fabric's links at one level of efficiency, bytes per picosecond.
 double link_rate(const Communicator& c, const Profile& p, Level level, topology::LinkId link);
 
+// The one door: S bytes (of the whole vector, as nccl-tests counts them) by any operation that the communicator performs.
+// REQUIRES: performs(c, operation), and what the functions below require.
+Price price(const Communicator& c, const Profile& p, Level level, Operation operation, Bytes size, DType type = DType::Float32);
+bool performs(const Communicator& c, Operation operation);
 // S bytes summed over all ranks, result everywhere. REQUIRES: p has every transport of the fabric (see missing_transport).
 // `type`: of the elements; decides what a sum costs (backend tcp).
 Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type = DType::Float32);

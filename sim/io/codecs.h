@@ -37,7 +37,7 @@ OrderedJson write_run(const Run& run);
 Run read_run(const Json& j, const std::string& file);
 // ddpsim.program/1, as lowered: of `ranks` ranks; the Workload and the hook say what collectives
 // carry.
-OrderedJson write_program(const Program& program, int ranks, const Workload& w, CommHook hook);
+OrderedJson write_program(const Program& program, int ranks);
 analysis::ListedProgram read_program(const Json& j, const std::string& file);
 
 // Applies one `--set PATH=VALUE` to the document that PATH names. PATH: plan.x, cluster.x, workload.x, profile.x, ranks, slow_ranks.3, or a plan knob.

@@ -12,15 +12,10 @@ constexpr std::size_t kMostSpans = 1'200'000;  // some 35 MB of page
 const char* category(OpKind k) {
   if (is_collective(k)) return "communication";
   if (is_communication(k)) return "wait";
-  switch (k) {
-    case OpKind::Forward: return "forward";
-    case OpKind::Backward:
-    case OpKind::BackwardTail: return "backward";
-    case OpKind::Optimizer: return "optimizer";
-    case OpKind::Launch:
-    case OpKind::FindUnused: return "host";
-    default: return "averaging";
-  }
+  if (is_host_work(k)) return "host";
+  if (is_forward(k)) return "forward";
+  if (is_backward(k)) return "backward";
+  return is_update(k) ? "optimizer" : "averaging";
 }
 
 struct Track {
@@ -76,7 +71,7 @@ OrderedJson page_run(const Run& run) {
   j["tracks"] = OrderedJson::array();
   for (auto& [at, t] : tracks) {
     auto [step, actor, lane] = at;
-    j["tracks"].push_back({{"step", step}, {"actor", actor}, {"count", t.count}, {"lane", name_of(lane)}, {"op", std::move(t.op)}, {"begin_ps", std::move(t.begin)},
+    j["tracks"].push_back({{"step", step}, {"actor", actor}, {"count", t.count}, {"lane", name_of(lane, run.streams)}, {"op", std::move(t.op)}, {"begin_ps", std::move(t.begin)},
                            {"length_ps", std::move(t.length)}, {"wait_ps", std::move(t.wait)}});
   }
   std::size_t left_out = 0;

@@ -2,56 +2,27 @@
 #include <algorithm>
 
 #include "sim/io/codecs.h"
+#include "sim/strategy/words.h"
 
 namespace ddpsim::io {
 namespace {
 
-struct Verb {
-  const char* text;
-  enum { Whole, Numbered, Named } rest;  // nothing, digits, or a name follows
-  OpKind kind;
-};
-// The first that fits: a verb for buckets is tried before the one for tensors.
-constexpr Verb kVerbs[] = {{"launch/", Verb::Named, OpKind::Launch},
-                           {"zero_grad", Verb::Whole, OpKind::ZeroGrad},
-                           {"broadcast/rebuild.", Verb::Numbered, OpKind::RebuildBroadcast},
-                           {"wait/broadcast/rebuild.", Verb::Numbered, OpKind::RebuildWait},
-                           {"flatten/buffers.", Verb::Numbered, OpKind::FlattenBuffers},
-                           {"broadcast/buffers.", Verb::Numbered, OpKind::BufferBroadcast},
-                           {"wait/broadcast/buffers.", Verb::Numbered, OpKind::BufferWait},
-                           {"unflatten/buffers.", Verb::Numbered, OpKind::UnflattenBuffers},
-                           {"fwd", Verb::Whole, OpKind::Forward},
-                           {"find_unused", Verb::Whole, OpKind::FindUnused},
-                           {"bwd/tail", Verb::Whole, OpKind::BackwardTail},
-                           {"bwd/", Verb::Named, OpKind::Backward},
-                           {"accumulate/", Verb::Named, OpKind::Accumulate},
-                           {"copy_in/", Verb::Named, OpKind::CopyIn},
-                           {"compress/bucket.", Verb::Numbered, OpKind::Compress},
-                           {"divide/bucket.", Verb::Numbered, OpKind::Divide},
-                           {"allreduce/bucket.", Verb::Numbered, OpKind::AllReduce},
-                           {"allreduce/unused", Verb::Whole, OpKind::UnusedAllReduce},
-                           {"wait/unused", Verb::Whole, OpKind::UnusedWait},
-                           {"decompress/bucket.", Verb::Numbered, OpKind::Decompress},
-                           {"wait/bucket.", Verb::Numbered, OpKind::BucketWait},
-                           {"copy_out/", Verb::Named, OpKind::CopyOut},
-                           {"allreduce/", Verb::Named, OpKind::GradAllReduce},
-                           {"wait/", Verb::Named, OpKind::GradWait},
-                           {"div/", Verb::Named, OpKind::GradDivide},
-                           {"flatten/grads", Verb::Whole, OpKind::FlattenGrads},
-                           {"unflatten/grads", Verb::Whole, OpKind::UnflattenGrads},
-                           {"optimizer", Verb::Whole, OpKind::Optimizer}};
-
-bool digits(std::string_view s) { return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; }); }
+// Of an operation whose word no shipped system has.
+OpKind read_kind(const Reader& r) {
+  r.only({"does", "phase", "operation"});
+  OpKind k;
+  k.does = static_cast<Does>(r.at("does").choice({"compute", "copy", "launch", "communicate", "wait", "host"}));
+  k.phase = static_cast<Phase>(r.at("phase").choice({"between", "forward", "backward", "reduced", "update"}));
+  if (!is_collective(k)) return k;
+  std::optional<Operation> o = parse_operation(r.at("operation").text());
+  if (!o) r.at("operation").fail("expected the name of a collective, for example all_gather");
+  k.operation = *o;
+  return k;
+}
 
 OpKind kind_of(const Reader& r) {
   std::string text = r.text();
-  std::string_view name = text;
-  if (auto slash = name.find('/'); name.starts_with("micro") && slash != std::string_view::npos && digits(name.substr(5, slash - 5))) name.remove_prefix(slash + 1);
-  for (const Verb& v : kVerbs) {
-    if (!name.starts_with(v.text)) continue;
-    std::string_view rest = name.substr(std::string_view(v.text).size());
-    if (v.rest == Verb::Whole ? rest.empty() : v.rest == Verb::Numbered ? digits(rest) : !rest.empty()) return v.kind;
-  }
+  if (std::optional<OpKind> kind = strategy::kind_of(text)) return *kind;
   r.fail("\"" + text.substr(0, 80) + "\" is no operation of a Program; names are those of `ddpsim show program`, for example allreduce/bucket.0");
 }
 
@@ -131,18 +102,31 @@ Sample read_sample(const Reader& r) {
   return s;
 }
 
+Lane read_lane(const Reader& r, const std::vector<std::string>& streams) {
+  std::string name = r.text();
+  for (std::size_t k = 0; k < streams.size(); ++k)
+    if (streams[k] == name) return stream(k);
+  return static_cast<Lane>(r.choice({"host", "compute", "comm", "worker", "callback"}));
+}
+
+std::vector<std::string> read_streams(const Reader& r) {
+  std::vector<std::string> out = read_texts(r);
+  if (out.size() > kMostStreams) r.fail("a run has at most " + std::to_string(kMostStreams) + " streams of its own");
+  return out;
+}
+
 Span read_span(const Reader& r, const Run& run) {
   bool measured = run.kind == RunKind::Measured;
-  if (measured) r.only({"step", "actor", "lane", "op", "tensors", "bytes", "algorithm", "ready_ps", "begin_ps", "end_ps"});
-  else r.only({"step", "class", "count", "lane", "op", "tensors", "bytes", "algorithm", "ready_ps", "begin_ps", "end_ps"});
+  if (measured) r.only({"step", "actor", "lane", "op", "tensors", "bytes", "algorithm", "ready_ps", "begin_ps", "end_ps", "kind"});
+  else r.only({"step", "class", "count", "lane", "op", "tensors", "bytes", "algorithm", "ready_ps", "begin_ps", "end_ps", "kind"});
   Span s;
   s.step = r.at("step").small(0, INT32_MAX);
   if (static_cast<std::size_t>(s.step) >= run.steps.size()) r.at("step").fail("the run has " + std::to_string(run.steps.size()) + " steps, counted from 0");
   s.actor = r.at(measured ? "actor" : "class").small(0, INT32_MAX);
   if (!measured) s.count = r.at("count").small(1, INT32_MAX);
-  s.lane = static_cast<Lane>(r.at("lane").choice({"host", "compute", "comm", "worker", "callback"}));
+  s.lane = read_lane(r.at("lane"), run.streams);
   s.op = r.at("op").text();
-  s.kind = kind_of(r.at("op"));
+  s.kind = r.has("kind") ? read_kind(r.at("kind")) : kind_of(r.at("op"));
   if (is_collective(s.kind)) {
     for (const Reader& t : r.at("tensors").items()) {
       s.tensors.push_back(static_cast<TensorIndex>(t.small(0, INT32_MAX)));
@@ -150,6 +134,7 @@ Span read_span(const Reader& r, const Run& run) {
     }
     s.bytes = read_count(r.at("bytes"), "a number of bytes");
     s.algorithm = r.at("algorithm").text();
+    if (r.has("kind") && !s.tensors.empty()) s.kind.touches = Touches::Tensor;
   }
   s.ready = read_time(r, "ready_ps");
   s.begin = read_time(r, "begin_ps");
@@ -226,7 +211,7 @@ CollectiveSetting read_collectives(const Reader& r) {
 }
 
 void read_measured(const Reader& r, Run& run) {
-  r.only({"schema", "kind", "evidence", "case", "origin", "clock", "steps", "layers", "buckets", "collectives", "samples", "spans", "tensors", "quality", "skipped"});
+  r.only({"schema", "kind", "evidence", "case", "origin", "clock", "steps", "layers", "buckets", "collectives", "samples", "streams", "spans", "tensors", "quality", "skipped"});
   run.evidence = static_cast<EvidenceClass>(r.at("evidence").choice({"system", "replay", "collective", "kernel", "published"}));
   run.origin = read_origin(r.at("origin"));
   if (r.has("tensors")) run.tensor_names = read_texts(r.at("tensors"));
@@ -291,6 +276,7 @@ Run read_run(const Json& j, const std::string& file) {
   }
   if (r.has("samples"))
     for (const Reader& item : r.at("samples").items()) run.samples.push_back(read_sample(item));
+  if (r.has("streams")) run.streams = read_streams(r.at("streams"));
   for (const Reader& item : r.at("spans").items()) run.spans.push_back(read_span(item, run));
   if (run.steps.empty() && run.samples.empty()) r.fail("a run has steps or samples, this one has neither");
   return run;

@@ -1,4 +1,5 @@
 #include "sim/io/codecs.h"
+#include "sim/strategy/words.h"
 
 namespace ddpsim::io {
 namespace {
@@ -20,8 +21,12 @@ OrderedJson write_span(const Run& run, const Span& s) {
   span["step"] = s.step;
   span[measured ? "actor" : "class"] = s.actor;
   if (!measured) span["count"] = s.count;
-  span["lane"] = name_of(s.lane);
+  span["lane"] = name_of(s.lane, run.streams);
   span["op"] = s.op;
+  if (!strategy::kind_of(s.op)) {
+    span["kind"] = {{"does", name_of(s.kind.does)}, {"phase", name_of(s.kind.phase)}};
+    if (is_collective(s.kind)) span["kind"]["operation"] = name_of(s.kind.operation);
+  }
   if (measured ? is_collective(s.kind) : is_communication(s.kind) && !s.algorithm.empty()) {
     span["tensors"] = s.tensors;
     span["bytes"] = s.bytes;
@@ -99,13 +104,14 @@ OrderedJson write_run(const Run& run) {
       j["samples"].push_back(std::move(sample));
     }
   }
+  if (!run.streams.empty()) j["streams"] = run.streams;
   j["spans"] = OrderedJson::array();
   for (const Span& s : run.spans) j["spans"].push_back(write_span(run, s));
   if (measured) write_measured(run, j);
   return j;
 }
 
-OrderedJson write_program(const Program& p, int ranks, const Workload& w, CommHook hook) {
+OrderedJson write_program(const Program& p, int ranks) {
   OrderedJson j;
   j["schema"] = "ddpsim.program/1";
   j["ranks"] = ranks;
@@ -116,17 +122,16 @@ OrderedJson write_program(const Program& p, int ranks, const Workload& w, CommHo
     step["ops"] = OrderedJson::array();
     for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
       OrderedJson op;
-      op["lane"] = name_of(s.ops[i].lane);
+      op["lane"] = name_of(s.ops[i].lane, p.streams);
       op["op"] = name_of(p, s, i);
       op["tensors"] = OrderedJson::array();
       for (TensorIndex t : tensors_of(p, s, i)) op["tensors"].push_back(p.tensor_names[t]);
       op["bytes"] = s.ops[i].bytes;
       if (is_collective(s.ops[i].kind)) {
-        bool broadcast = is_broadcast(s.ops[i].kind);
-        op["operation"] = broadcast ? "broadcast" : "all_reduce";
+        op["operation"] = name_of(s.ops[i].kind.operation);
         op["group"] = "world";
         // Of buffers a Program keeps the bytes only.
-        if (!broadcast) op["dtype"] = name_of(element_type(s.ops[i], s, w, hook));
+        if (!is_broadcast(s.ops[i].kind)) op["dtype"] = name_of(s.ops[i].dtype);
       }
       std::vector<std::string> waits;
       for (std::uint32_t d : deps_of(s, i)) waits.push_back(name_of(p, s, d));

@@ -21,11 +21,7 @@ OrderedJson us(std::int64_t ps) {
 }
 
 const char* category(OpKind k) {
-  return is_communication(k) ? "communication" : k == OpKind::Launch ? "host" : "compute";
-}
-
-bool is_gradient(OpKind k) {
-  return k == OpKind::AllReduce || k == OpKind::GradAllReduce;
+  return is_communication(k) ? "communication" : is_launch(k) ? "host" : "compute";
 }
 
 struct Slice {
@@ -64,7 +60,7 @@ class Trace {
       name(actor, *slices.front().span);
       for (const Slice& s : slices) draw(s);
       for (const Slice& s : slices)
-        if (is_gradient(s.span->kind)) arrow(slices, s);
+        if (carries_tensors(s.span->kind)) arrow(slices, s);
     }
     return std::move(events_);
   }
@@ -74,7 +70,7 @@ class Trace {
   int place(int actor, const Slice& s) {
     Lane lane = s.span->lane;
     int base = static_cast<int>(lane) * kPlaces;
-    if (lane != Lane::Worker && lane != Lane::Callback) return base;
+    if (in_order(lane)) return base;
     std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>& places = taken_[{actor, lane}];
     auto busy = [&](const auto& list) {
       return std::any_of(list.begin(), list.end(),
@@ -92,11 +88,12 @@ class Trace {
     if (s.count > 1) text += " (and " + std::to_string(s.count - 1) + " alike)";
     events_.push_back(
         {{"ph", "M"}, {"pid", actor}, {"name", "process_name"}, {"args", {{"name", text}}}});
-    for (Lane l : {Lane::Host, Lane::Compute, Lane::Comm, Lane::Worker, Lane::Callback}) {
+    for (std::size_t n = 0; n < kLanes + run_.streams.size(); ++n) {
+      const Lane l = static_cast<Lane>(n);
       auto it = taken_.find({actor, l});
       std::size_t places = it == taken_.end() ? 1 : it->second.size();
       for (std::size_t k = 0; k < places; ++k) {
-        std::string lane = name_of(l);
+        std::string lane = name_of(l, run_.streams);
         if (places > 1) lane += " " + std::to_string(k);
         int thread = static_cast<int>(l) * kPlaces + static_cast<int>(k);
         events_.push_back({{"ph", "M"},
@@ -148,7 +145,7 @@ class Trace {
     std::int64_t ready = s.begin - (s.span->begin - s.span->ready).ps;
     for (const Slice& p : slices) {
       if (is_communication(p.span->kind) || p.end > ready || p.end <= p.begin) continue;
-      if (!best || p.end > best->end || (p.end == best->end && p.span->kind != OpKind::Launch))
+      if (!best || p.end > best->end || (p.end == best->end && !is_launch(p.span->kind)))
         best = &p;
     }
     return best;
@@ -159,22 +156,12 @@ class Trace {
     std::string bucket = s.span->op.substr(s.span->op.find('/') + 1);
     const std::vector<TensorIndex>& tensors = s.span->tensors;
     auto waits = [&](const Span& c) {
-      switch (c.kind) {
-        case OpKind::BucketWait:
-        case OpKind::GradWait:
-        case OpKind::Decompress:
-        case OpKind::Divide:
-          return c.op.ends_with("/" + bucket);
-        case OpKind::CopyOut:
-        case OpKind::GradDivide:
-        case OpKind::UnflattenGrads:
-          return c.tensors.empty() ||
-                 std::find(tensors.begin(), tensors.end(), c.tensors.front()) != tensors.end();
-        case OpKind::Optimizer:
-          return true;
-        default:
-          return false;
-      }
+      if (is_update(c.kind)) return true;
+      if (!follows_reduction(c.kind)) return false;
+      if (is_wait(c.kind) || of_bucket(c.kind))
+        return c.op.ends_with("/" + bucket);
+      return c.tensors.empty() ||
+             std::find(tensors.begin(), tensors.end(), c.tensors.front()) != tensors.end();
     };
     const Slice* best = nullptr;
     for (const Slice& c : slices)

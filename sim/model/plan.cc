@@ -7,7 +7,7 @@
 
 namespace ddpsim {
 
-const char* name_of(System s) { return s == System::PytorchDdp ? "pytorch_ddp" : "averaging"; }
+const char* name_of(System s) { return s == System::PytorchDdp ? "pytorch_ddp" : s == System::Averaging ? "averaging" : "fsdp"; }
 const char* name_of(Backend b) {
   constexpr std::array<const char*, 3> kNames{"nccl", "gloo", "tcp"};
   return kNames[static_cast<std::size_t>(b)];

@@ -13,17 +13,36 @@
 
 namespace ddpsim {
 
-enum class System : std::uint8_t { PytorchDdp, Averaging };
+enum class System : std::uint8_t { PytorchDdp, Averaging, Fsdp };
+inline constexpr int kSystems = 3;
 // Tcp: ddpsim's own executor (calib): plain rings and trees over TCP; collectives in launch order, `tcp_streams` in flight.
 enum class Backend : std::uint8_t { Nccl, Gloo, Tcp };
 enum class PytorchVersion : std::uint8_t { V1_13, V2_0, V2_7, V2_11, V2_12, V2_13 };
 enum class CommHook : std::uint8_t { None, AllReduce, Fp16Compress, Bf16Compress };
 enum class Granularity : std::uint8_t { PerParameter, Flat };
 
+// FullyShardedDataParallel. FullShard: weights are gathered for forward and again for backward; ShardGradOp: once, for both;
+// NoShard: never, and gradients are all-reduced.
+enum class Sharding : std::uint8_t { FullShard, ShardGradOp, NoShard };
+enum class BackwardPrefetch : std::uint8_t { None, Pre, Post };
 const char* name_of(System s);
+const char* name_of(Sharding s);
+const char* name_of(BackwardPrefetch p);
 const char* name_of(Backend b);
 const char* name_of(PytorchVersion v);
 const char* name_of(CommHook h);
+
+// The knobs of FullyShardedDataParallel. What is not set has the version's default (sim/strategy/fsdp.h).
+struct FsdpPlan {
+  Sharding sharding_strategy = Sharding::FullShard;
+  std::optional<BackwardPrefetch> backward_prefetch;
+  bool forward_prefetch = false;
+  std::optional<bool> limit_all_gathers;
+  std::optional<DType> param_dtype;   // of MixedPrecision: weights as they are gathered; none = as they are
+  std::optional<DType> reduce_dtype;  // of MixedPrecision: gradients as they are reduced; none = param_dtype
+  bool no_sync = false;               // micro-steps but the last keep whole gradients
+  std::string auto_wrap_policy = "block";  // "block": each repeated block is a unit; "none": the model is one
+};
 
 struct Plan {
   System system = System::PytorchDdp;
@@ -50,6 +69,7 @@ struct Plan {
   // averaging
   Granularity granularity = Granularity::PerParameter;
   bool async_op = false;
+  FsdpPlan fsdp;
 };
 
 Backend backend_of(const Plan& plan, DeviceKind device);

@@ -1,7 +1,7 @@
 // Program: one rank's step as operations on lanes; the shared script of the virtual clock and of real hardware.
 //
 // All ranks run the same Program. Each lane but Worker and Callback runs its operations in listed order; `deps` name what an operation
-// waits for besides. Names and tensor lists are minted on demand from (kind, subject), so that lowering stays cheap.
+// waits for besides. Names and tensor lists are minted on demand from (word, subject), so that lowering stays cheap.
 #pragma once
 
 #include <cstdint>
@@ -9,68 +9,116 @@
 #include <string>
 #include <vector>
 
+#include "sim/model/algorithm.h"
 #include "sim/model/plan.h"
 #include "sim/model/workload.h"
 
 namespace ddpsim {
 
+// A stream, a thread, or a pool of them. Every Program has these; a system adds streams of its own (Program::streams),
+// which are the lanes after them.
 enum class Lane : std::uint8_t { Host, Compute, Comm, Worker, Callback };
-const char* name_of(Lane l);
+inline constexpr std::size_t kLanes = 5;
+inline constexpr std::size_t kMostStreams = 8;
+constexpr std::size_t number_of(Lane l) { return static_cast<std::size_t>(l); }
+constexpr Lane stream(std::size_t k) { return static_cast<Lane>(kLanes + k); }
+// A lane runs one operation after another, in listed order; a pool and a future's callbacks do not.
+constexpr bool in_order(Lane l) { return l != Lane::Worker && l != Lane::Callback; }
+// On the device: its kernels share it.
+constexpr bool on_device(Lane l) { return l == Lane::Compute || number_of(l) >= kLanes; }
+// "compute", or the name of a system's stream.
+std::string name_of(Lane l, const std::vector<std::string>& streams);
 enum class StepKind : std::uint8_t { First, Rebuild, Steady };
 const char* name_of(StepKind k);
 
-enum class OpKind : std::uint8_t {
-  Launch,  // host enqueues operation `subject`
-  ZeroGrad,
-  RebuildBroadcast,  // subject 0: indices, 1: sizes
-  RebuildWait,
-  FlattenBuffers,  // subject: group
-  BufferBroadcast,
-  BufferWait,
-  UnflattenBuffers,
-  Forward,
-  FindUnused,
-  Backward,      // subject: tensor
-  BackwardTail,  // after the last gradient
-  Accumulate,    // subject: tensor
-  CopyIn,        // subject: tensor
-  Compress,      // subject: bucket
-  Divide,        // subject: bucket; comm hook's own division
-  AllReduce,     // subject: bucket
-  UnusedAllReduce,
-  UnusedWait,
-  Decompress,  // subject: bucket
-  BucketWait,  // subject: bucket
-  CopyOut,     // subject: tensor
-  GradAllReduce,  // averaging; subject: tensor, or kNoSubject for flat
-  GradWait,
-  GradDivide,
-  FlattenGrads,
-  UnflattenGrads,
-  Optimizer,
+// What an operation does.
+enum class Does : std::uint8_t {
+  Compute,      // the model's own work
+  Copy,         // the training system's: copies, casts and divisions of gradients, zeroing
+  Launch,       // the host enqueues another operation
+  Communicate,  // a collective
+  Wait,         // until a collective has ended
+  Host          // other work of the host thread
+};
+// Where in a step it counts. Reduced: what is done with gradients after their reduction.
+enum class Phase : std::uint8_t { Between, Forward, Backward, Reduced, Update };
+const char* name_of(Does d);   // "copy"
+const char* name_of(Phase p);  // "reduced"
+// What Op::subject is.
+enum class Of : std::uint8_t { Nothing, Number, Tensor, Bucket, Operation };
+// Which tensors it reads or writes.
+enum class Touches : std::uint8_t { Nothing, Tensor, Bucket, Everything };
+
+// What an operation is, as data. Questions about it have one function each, below; nothing asks for its name.
+struct OpKind {
+  Does does = Does::Compute;
+  Phase phase = Phase::Between;
+  Of of = Of::Nothing;
+  Touches touches = Touches::Nothing;
+  Operation operation = Operation::AllReduce;  // if it communicates
+  bool divides = false;                        // by the number of ranks: what averages gradients
+  bool in_micro_step = false;                  // its name begins with that of its micro-step
+  friend constexpr bool operator==(OpKind, OpKind) = default;
+};
+// A word of a system's vocabulary: all operations of that name are of that kind. What Op::subject is follows the name:
+// "copy_in/" + tensor, "allreduce/bucket." + number.
+struct OpWord {
+  const char* name;
+  OpKind kind;
+};
+
+constexpr bool is_collective(OpKind k) { return k.does == Does::Communicate; }
+constexpr bool is_broadcast(OpKind k) { return is_collective(k) && k.operation == Operation::Broadcast; }
+// A collective, or waiting for one.
+constexpr bool is_communication(OpKind k) { return is_collective(k) || k.does == Does::Wait; }
+// Occupies the device that computes.
+constexpr bool is_compute(OpKind k) { return k.does == Does::Compute || k.does == Does::Copy; }
+// On the host thread of a GPU's rank.
+constexpr bool is_host_work(OpKind k) { return k.does == Does::Launch || k.does == Does::Host; }
+constexpr bool is_launch(OpKind k) { return k.does == Does::Launch; }
+constexpr bool is_wait(OpKind k) { return k.does == Does::Wait; }
+// Its subject is a bucket, or a tensor.
+constexpr bool of_bucket(OpKind k) { return k.of == Of::Bucket; }
+constexpr bool of_tensor(OpKind k) { return k.of == Of::Tensor; }
+constexpr bool follows_reduction(OpKind k) { return k.phase == Phase::Reduced; }
+constexpr bool is_forward(OpKind k) { return k.does == Does::Compute && k.phase == Phase::Forward; }
+constexpr bool is_backward(OpKind k) { return k.does == Does::Compute && k.phase == Phase::Backward; }
+constexpr bool is_update(OpKind k) { return k.does == Does::Compute && k.phase == Phase::Update; }
+// A collective that carries tensors: gradients, in data parallelism.
+constexpr bool carries_tensors(OpKind k) { return is_collective(k) && k.touches != Touches::Nothing; }
+constexpr bool carries_bucket(OpKind k) { return carries_tensors(k) && k.of == Of::Bucket; }
+// A gradient into what will be reduced, and out of it again.
+constexpr bool copies_in(OpKind k) { return k.does == Does::Copy && k.phase == Phase::Backward && k.of == Of::Tensor && k.divides; }
+constexpr bool copies_out(OpKind k) { return k.does == Does::Copy && k.phase == Phase::Reduced && k.of == Of::Tensor; }
+
+// What decides an operation's duration (predict::price).
+enum class Cost : std::uint8_t {
+  Measured,          // Op::duration
+  Memory,            // Op::traffic, Op::kernels
+  HalfDivision,      // the same, and a division of its bucket in half precision
+  Launch,            // Op::kernels that the host enqueues
+  LaunchCollective,  // a collective that it enqueues
+  Traverse           // of the autograd graph
 };
 
 inline constexpr std::uint32_t kNoSubject = UINT32_MAX;
 inline constexpr std::uint32_t kNoOp = UINT32_MAX;
 
 struct Op {
-  OpKind kind = OpKind::Forward;
+  OpKind kind;
   Lane lane = Lane::Host;
-  bool priced = false;      // duration comes from traffic and the Profile, not from the Workload
-  std::int16_t micro = -1;  // accumulation micro-step, -1 = not named by one
+  Cost cost = Cost::Measured;
+  DType dtype = DType::Float32;  // of what a collective moves
+  std::uint16_t word = 0;        // index into Program::words
+  std::int16_t micro = -1;       // accumulation micro-step, -1 = not named by one
   std::uint32_t subject = kNoSubject;
   std::int64_t bytes = 0;        // as listed: bytes touched; wire bytes of a collective
   Duration duration;             // compute and measured host time
-  std::int64_t traffic = 0;      // bytes of memory traffic (read + write), if priced
-  std::int32_t kernels = 0;      // kernels that a Launch enqueues, if priced
+  std::int64_t traffic = 0;      // bytes of memory traffic (read + write)
+  std::int32_t kernels = 0;      // that run, or that a launch enqueues
   std::int32_t hooks = 0;        // DDP hooks run on the host in this operation
   std::uint32_t dep[2] = {kNoOp, kNoOp};
 };
-constexpr bool is_collective(OpKind k) {
-  return k == OpKind::AllReduce || k == OpKind::GradAllReduce || k == OpKind::UnusedAllReduce || k == OpKind::BufferBroadcast || k == OpKind::RebuildBroadcast;
-}
-constexpr bool is_broadcast(OpKind k) { return k == OpKind::BufferBroadcast || k == OpKind::RebuildBroadcast; }
-
 struct Bucket {
   std::vector<TensorIndex> tensors;  // in the order in which they lie in the bucket
   Bytes bytes;
@@ -97,8 +145,10 @@ struct Program {
   int micro_steps = 1;
   double core_share = -1;  // of a measured operation's duration: what needs a core; < 0 = unknown
   int at_once = 0;         // as StepTimes::at_once
-  std::vector<StepProgram> warmup;  // first, (first,) rebuild
+  std::vector<std::string> streams;  // a system's own: "unshard"; at most kMostStreams
+  std::vector<StepProgram> warmup;   // first, (first,) rebuild
   StepProgram steady;
+  std::vector<std::string> words;  // names of operations, less their subjects
   std::vector<std::string> tensor_names;
   std::vector<std::int64_t> tensor_bytes;
 };
@@ -106,8 +156,6 @@ struct Program {
 std::string name_of(const Program& p, const StepProgram& s, std::uint32_t op);
 // Indices into Program::tensor_names, as listed in sim/FORMATS.md.
 std::vector<TensorIndex> tensors_of(const Program& p, const StepProgram& s, std::uint32_t op);
-// Of what a collective moves. `hook`: the plan's, of compressed buckets.
-DType element_type(const Op& op, const StepProgram& s, const Workload& w, CommHook hook);
 // All explicit dependencies, ascending.
 std::vector<std::uint32_t> deps_of(const StepProgram& s, std::uint32_t op);
 

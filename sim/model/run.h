@@ -23,7 +23,7 @@ struct Span {
   int actor = 0;  // first rank of the class
   int count = 1;  // ranks in the class
   Lane lane = Lane::Host;
-  OpKind kind = OpKind::Forward;
+  OpKind kind;
   std::string op;
   std::vector<TensorIndex> tensors;
   std::int64_t bytes = 0;
@@ -139,6 +139,7 @@ struct Run {
   std::vector<Skipped> skipped;
   std::vector<Span> spans;  // predicted: of the last step; measured: of up to 5 steady steps, Span::step is the index in `steps`
   TimePoint spans_from;     // start of that step (end of the step before)
+  std::vector<std::string> streams;  // as Program::streams, of the spans' lanes
   std::vector<std::string> tensor_names;
   std::vector<std::int64_t> tensor_bytes;       // predicted; empty if read from a file
   std::optional<LayerProfile> layers;           // measured, evidence System
@@ -149,8 +150,5 @@ struct Run {
 
 // False: what was recorded is nothing that ddpsim predicts (`skipped` says why).
 bool is_predicted(const Run& run);
-
-bool is_compute(OpKind k);        // occupies the device that computes
-bool is_communication(OpKind k);  // a collective, or waiting for one
 
 }  // namespace ddpsim

@@ -125,6 +125,15 @@ double optimizer_bytes_per_element(const Optimizer& o) {
   return o.weight_decay ? 84 : 72;
 }
 
+// Multi-tensor kernels take at most this many tensors per launch (torch MultiTensorApply.cuh, 3 to 4 lists).
+constexpr std::int64_t kTensorsPerLaunch = 36;
+
+std::int64_t optimizer_kernels(const Optimizer& o, std::int64_t tensors) {
+  using Kind = Optimizer::Kind;
+  std::int64_t passes = o.fused ? 1 : o.kind == Kind::Sgd ? 1 + (o.momentum ? 2 : 0) + (o.weight_decay ? 1 : 0) : 7 + (o.kind == Kind::AdamW || o.weight_decay ? 1 : 0);
+  return o.foreach || o.fused ? passes * ((tensors + kTensorsPerLaunch - 1) / kTensorsPerLaunch) : passes * tensors;
+}
+
 Problem validate(const Workload& w) {
   if (w.name.empty()) return {"/name", "a workload needs a name"};
   if (w.batch < 1 || w.batch > 1'000'000) return {"/batch", "batch is 1 to 1,000,000 samples per rank"};

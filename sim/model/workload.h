@@ -68,12 +68,21 @@ struct HostTimes {
   std::vector<Duration> ready;  // offset from the start of backward, one per arrival
 };
 
+// Of one layer; `host`: until its kernels are enqueued (GPU).
+struct LayerDurations {
+  Duration forward;
+  Duration backward;
+  Duration host_forward;
+  Duration host_backward;
+};
+
 struct StepTimes {
   Duration forward;
   Duration backward;
   Duration optimizer;
   std::vector<Duration> ready;  // one per arrival, non-decreasing, <= backward
   std::optional<HostTimes> host;
+  std::vector<LayerDurations> layers;  // of Workload::layers, where it is described; empty: only the whole is known
   Duration core;    // core time of the whole step; 0 = unknown. Less than its duration where layers are slept, or wait for a core
   int at_once = 0;  // a layer profile: ranks that ran on the same machine while these times were taken; 0 = a capture of the model by itself
   double instrumented_excess = 0;  // capture only: instrumented / plain step - 1
@@ -91,6 +100,8 @@ struct Optimizer {
 };
 // Bytes of memory traffic per fp32 parameter in one optimizer step, all passes. Source: facts of torch/optim/{sgd,adam}.py; sim/MODEL.md.
 double optimizer_bytes_per_element(const Optimizer& o);
+// Kernels of one optimizer step over so many parameters.
+std::int64_t optimizer_kernels(const Optimizer& o, std::int64_t parameters);
 
 struct Workload {
   std::string name;

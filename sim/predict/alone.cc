@@ -1,6 +1,8 @@
 // A step of nothing but a pause, in which token buckets fill, and the collective; its period less the pause.
 #include "sim/predict/alone.h"
 
+#include "sim/strategy/words.h"
+
 namespace ddpsim::predict {
 
 Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p, Bytes bytes, Fidelity fidelity, Level level, double plays_before) {
@@ -14,17 +16,17 @@ Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p
   StepProgram& s = program.steady;
   s.buckets.push_back({{0}, bytes, bytes, DType::Float32});
   Op pause;
-  pause.kind = OpKind::Forward;
+  pause.kind = strategy::kForward.kind;
   pause.lane = Lane::Host;  // which waits for the collective: the next step's pause begins after it
   pause.duration = kPause;
   Op reduce;
-  reduce.kind = OpKind::AllReduce;
+  reduce.kind = *strategy::kind_of("allreduce/bucket.0");
   reduce.lane = comm.backend == Backend::Gloo ? Lane::Worker : Lane::Comm;
   reduce.subject = 0;
   reduce.bytes = bytes.count;
   reduce.dep[0] = 0;
   Op wait;
-  wait.kind = OpKind::BucketWait;
+  wait.kind = *strategy::kind_of("wait/bucket.0");
   wait.lane = Lane::Host;
   wait.subject = 0;
   wait.dep[0] = 1;

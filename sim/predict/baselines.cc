@@ -35,7 +35,7 @@ Duration play(const Asked& a, const Question& q, double factor, CollectiveTime t
   const StepProgram& s = a.program.steady;
   std::vector<Duration> durations;
   for (const Op& op : s.ops) durations.push_back(is_collective(op.kind) ? time_of(op) : scale(price(op, s, a.program, q.profile, Level::Mid), factor));
-  std::array<TimePoint, 5> lanes{};
+  std::array<TimePoint, kLanes + kMostStreams> lanes{};
   TimePoint queue;
   std::vector<TimePoint> ends(s.ops.size());
   TimePoint previous;
@@ -45,7 +45,7 @@ Duration play(const Asked& a, const Question& q, double factor, CollectiveTime t
       const Op& op = s.ops[i];
       TimePoint begin;
       for (std::uint32_t d : deps_of(s, i)) begin = std::max(begin, ends[d]);
-      TimePoint* lane = is_collective(op.kind) ? &queue : op.lane == Lane::Callback || op.lane == Lane::Worker ? nullptr : &lanes[static_cast<std::size_t>(op.lane)];
+      TimePoint* lane = is_collective(op.kind) ? &queue : !in_order(op.lane) ? nullptr : &lanes[static_cast<std::size_t>(op.lane)];
       if (lane) begin = std::max(begin, *lane);
       ends[i] = begin + durations[i];
       if (lane) *lane = ends[i];
@@ -88,8 +88,7 @@ Duration naive_step(const Question& q) {
   double rate = n > 1 ? slowest_host_link(q, a.comm) : 1;
   double share = 2.0 * (n - 1) / n;
   return play(a, q, factor_of(q.scenario, 0), [&](const Op& op) {
-    bool gradients = op.kind == OpKind::AllReduce || op.kind == OpKind::GradAllReduce;
-    return gradients && n > 1 ? Duration{ceil_ps(share * static_cast<double>(op.bytes), rate)} : Duration{};
+    return carries_tensors(op.kind) && n > 1 ? Duration{ceil_ps(share * static_cast<double>(op.bytes), rate)} : Duration{};
   });
 }
 

@@ -66,7 +66,7 @@ class Chain {
     at_once_ = program_.device == DeviceKind::Gpu ? 1 : program_.worker_threads;
     by_phases_ = options.fidelity == Fidelity::Collective;
     for (std::uint32_t i = 0; i < ops().size(); ++i)
-      if (ops()[i].kind == OpKind::AllReduce) (first_ == kNoOp ? first_ : last_) = i;
+      if (carries_bucket(ops()[i].kind)) (first_ == kNoOp ? first_ : last_) = i;
     if (last_ == kNoOp) last_ = first_;
     price_collectives();
   }
@@ -90,8 +90,8 @@ class Chain {
     std::int64_t all = 0;
     const Op& last = ops()[last_];
     for (const Op& op : ops()) {
-      if (op.kind != OpKind::AllReduce) continue;
-      bytes[static_cast<std::size_t>(dtype(op))].push_back(op.bytes);
+      if (!carries_bucket(op.kind)) continue;
+      bytes[static_cast<std::size_t>(op.dtype)].push_back(op.bytes);
       all += op.bytes;
     }
     link_ = busiest_link(*comm_, q_.profile, all);
@@ -100,24 +100,18 @@ class Chain {
     for (std::size_t t = 0; t < bytes.size(); ++t) serial += least_total(bytes[t], [&](std::int64_t n) { return predict::least_time(*comm_, q_.profile, n, static_cast<DType>(t)); });
     total_ = {serial.ps / at_once_};
     std::int64_t held = 0;
-    const auto& own = bytes[static_cast<std::size_t>(dtype(last))];
+    const auto& own = bytes[static_cast<std::size_t>(last.dtype)];
     alone_ = {kForever};
     for (std::size_t i = own.size(); i-- > 0;) {
       held += own[i];
-      alone_ = std::min(alone_, predict::least_time(*comm_, q_.profile, held, dtype(last)));
+      alone_ = std::min(alone_, predict::least_time(*comm_, q_.profile, held, last.dtype));
     }
   }
-  DType dtype(const Op& op) const {
-    const Bucket& b = program_.steady.buckets[op.subject];
-    return b.wire_bytes == b.bytes ? b.dtype : DType::Float16;
-  }
-
-  static bool of_a_bucket(OpKind k) { return k == OpKind::AllReduce || k == OpKind::Compress || k == OpKind::Divide || k == OpKind::Decompress || k == OpKind::BucketWait; }
 
   Duration time_of(const Op& op) const {
     if (is_broadcast(op.kind))
       return by_phases_ && comm_->ranks() > 1 ? least_time(*comm_, q_.profile, collective::broadcast(*comm_, q_.profile, Level::Mid, Bytes{op.bytes})) : Duration{};
-    if (is_collective(op.kind) || of_a_bucket(op.kind)) return {};
+    if (is_collective(op.kind) || of_bucket(op.kind)) return {};
     if (program_.device == DeviceKind::Gpu && op.lane == Lane::Host) return {};  // it may have run ahead
     return scaled(price(op, program_.steady, program_, q_.profile, Level::Mid));
   }
@@ -126,13 +120,13 @@ class Chain {
   // From the end of the step before, on the slowest rank. `alone`: the last bucket's reduction; `total`: all of them, from the first gradient on.
   Duration play(Duration alone, Duration total) const {
     std::vector<TimePoint> ends(ops().size());
-    std::array<TimePoint, 5> lanes{};
+    std::array<TimePoint, kLanes + kMostStreams> lanes{};
     TimePoint first;
     for (std::uint32_t i = 0; i < ops().size(); ++i) {
       const Op& op = ops()[i];
       TimePoint begin;
       for (std::uint32_t d : deps_of(program_.steady, i)) begin = std::max(begin, ends[d]);
-      TimePoint* lane = op.lane == Lane::Worker || op.lane == Lane::Callback ? nullptr : &lanes[static_cast<std::size_t>(op.lane)];
+      TimePoint* lane = !in_order(op.lane) ? nullptr : &lanes[static_cast<std::size_t>(op.lane)];
       if (lane) begin = std::max(begin, *lane);
       if (i == first_) first = begin;
       ends[i] = begin + time_of(op);
@@ -148,7 +142,7 @@ class Chain {
     if (program_.device != DeviceKind::Gpu) return sum;
     for (const Op& op : ops()) {
       if (op.lane != Lane::Host) continue;
-      bool buckets = op.kind == OpKind::Launch && of_a_bucket(ops()[op.subject].kind);
+      bool buckets = is_launch(op.kind) && of_bucket(ops()[op.subject].kind);
       sum += scaled(buckets ? op.duration : price(op, program_.steady, program_, q_.profile, Level::Mid));
     }
     return sum;

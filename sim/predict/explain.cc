@@ -17,7 +17,6 @@ std::int64_t overlap(const std::vector<Interval>& list, std::int64_t from, std::
 constexpr const char* kCopies = "copies out of buckets";
 constexpr const char* kDivisions = "averages of what was reduced";  // of a system without buckets
 
-bool is_gradient(OpKind k) { return k == OpKind::AllReduce || k == OpKind::GradAllReduce; }
 
 class Explainer {
  public:
@@ -53,12 +52,12 @@ class Explainer {
   std::int64_t end(const Span& s) const { return s.end.ps - from_; }
 
   void find_lane_predecessors() {
-    std::array<std::uint32_t, 5> last;
+    std::array<std::uint32_t, kLanes + kMostStreams> last;
     last.fill(kNoOp);
     before_.assign(ops_, kNoOp);
     for (std::uint32_t i = 0; i < ops_; ++i) {
       auto lane = static_cast<std::size_t>(op(i).lane);
-      if (op(i).lane != Lane::Callback && op(i).lane != Lane::Worker) before_[i] = last[lane];
+      if (in_order(op(i).lane)) before_[i] = last[lane];
       last[lane] = i;
     }
   }
@@ -92,7 +91,7 @@ class Explainer {
 
   std::string bucket_name(std::uint32_t i) const {
     std::int64_t bytes = op(i).bytes;
-    if (op(i).kind == OpKind::AllReduce) return "bucket " + std::to_string(op(i).subject) + " (" + to_string(Bytes{bytes}) + ")";
+    if (carries_bucket(op(i).kind)) return "bucket " + std::to_string(op(i).subject) + " (" + to_string(Bytes{bytes}) + ")";
     std::string name = name_of(played_.program, played_.program.steady, i);
     constexpr std::string_view kPrefix = "allreduce/";
     return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
@@ -101,14 +100,16 @@ class Explainer {
   // What neighbours on the path are told as one.
   enum class Sort { Forward, Backward, CopyOut, Optimizer, Host, Collective, Other };
   Sort sort_of(std::uint32_t i) const {
-    switch (op(i).kind) {
-      case OpKind::Forward: return Sort::Forward;
-      case OpKind::Backward: case OpKind::BackwardTail: case OpKind::Accumulate: case OpKind::CopyIn: case OpKind::Compress: case OpKind::Divide: return Sort::Backward;
-      case OpKind::CopyOut: case OpKind::Decompress: case OpKind::GradDivide: case OpKind::UnflattenGrads: case OpKind::BucketWait: case OpKind::GradWait: return Sort::CopyOut;
-      case OpKind::Optimizer: return Sort::Optimizer;
-      case OpKind::Launch: return Sort::Host;
-      default: return is_collective(op(i).kind) ? Sort::Collective : Sort::Other;
+    if (is_launch(op(i).kind)) return Sort::Host;
+    if (is_collective(op(i).kind)) return Sort::Collective;
+    switch (op(i).kind.phase) {
+      case Phase::Between: return Sort::Other;
+      case Phase::Forward: return Sort::Forward;
+      case Phase::Backward: return Sort::Backward;
+      case Phase::Reduced: return Sort::CopyOut;
+      case Phase::Update: return Sort::Optimizer;
     }
+    return Sort::Other;
   }
   const char* copies() const { return q_.scenario.plan.system == System::PytorchDdp ? kCopies : kDivisions; }
   std::string tell(Sort sort, std::uint32_t last) const {
@@ -116,13 +117,12 @@ class Explainer {
     switch (sort) {
       case Sort::Forward: return "forward";
       case Sort::Backward: {
-        bool named = op(last).subject < played_.program.tensor_names.size() && (op(last).kind == OpKind::Backward || op(last).kind == OpKind::Accumulate || op(last).kind == OpKind::CopyIn);
-        return named ? "backward until " + played_.program.tensor_names[op(last).subject] : "backward to its end";
+        return of_tensor(op(last).kind) ? "backward until " + played_.program.tensor_names[op(last).subject] : "backward to its end";
       }
       case Sort::CopyOut: return copies();
       case Sort::Optimizer: return "optimizer";
       case Sort::Host: return "the host thread launches " + name_of(played_.program, s, op(last).subject);
-      case Sort::Collective: return is_gradient(op(last).kind) ? "all-reduce of " + bucket_name(last) : name_of(played_.program, s, last);
+      case Sort::Collective: return carries_tensors(op(last).kind) ? "all-reduce of " + bucket_name(last) : name_of(played_.program, s, last);
       case Sort::Other: return name_of(played_.program, s, last);
     }
     return {};
@@ -173,8 +173,8 @@ class Explainer {
     out.exposed = summary.exposed_communication;
     auto times = summary.buckets.begin();
     for (std::uint32_t i = 0; i < ops_; ++i) {
-      if (!is_gradient(op(i).kind)) continue;
-      std::string name = op(i).kind == OpKind::AllReduce ? "bucket " + std::to_string(op(i).subject) : name_of(played_.program, played_.program.steady, i);
+      if (!carries_tensors(op(i).kind)) continue;
+      std::string name = carries_bucket(op(i).kind) ? "bucket " + std::to_string(op(i).subject) : name_of(played_.program, played_.program.steady, i);
       out.buckets.push_back({name, times->bytes, times->ready, times->begin, times->end, times->exposed});
       ++times;
     }
@@ -195,7 +195,7 @@ class Explainer {
       Carried c{begin(s), end(s), {}};
       flying.push_back({std::max<std::int64_t>(0, c.from), c.to});
       if (comm.ranks() > 1 && !comm.patterns.empty()) {
-        auto price = is_broadcast(op(i).kind) ? collective::broadcast(comm, q_.profile, Level::Mid, Bytes{op(i).bytes}) : collective::all_reduce(comm, q_.profile, Level::Mid, Bytes{op(i).bytes});
+        auto price = collective::price(comm, q_.profile, Level::Mid, op(i).kind.operation, {op(i).bytes}, op(i).dtype);
         const auto& pattern = comm.patterns[static_cast<std::size_t>(price.pattern)];
         for (const auto& phase : price.phases)
           for (const auto& l : phase.round < 0 ? pattern.load : pattern.rounds[static_cast<std::size_t>(phase.round)].load) {
@@ -275,10 +275,10 @@ class Explainer {
     for (std::size_t k = 0; k < path.size(); ++k) {
       const PathPart& p = path[k];
       std::size_t last = k;
-      std::size_t reductions = is_gradient(p.kind);
+      std::size_t reductions = carries_tensors(p.kind);
       while (reductions > 0) {
-        bool next = last + 1 < path.size() && is_gradient(path[last + 1].kind);
-        bool after_copy = last + 2 < path.size() && (path[last + 1].what == kCopies || path[last + 1].what == kDivisions) && is_gradient(path[last + 2].kind);
+        bool next = last + 1 < path.size() && carries_tensors(path[last + 1].kind);
+        bool after_copy = last + 2 < path.size() && (path[last + 1].what == kCopies || path[last + 1].what == kDivisions) && carries_tensors(path[last + 2].kind);
         if (!next && !after_copy) break;
         last += next ? 1 : 2;
         ++reductions;

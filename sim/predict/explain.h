@@ -14,7 +14,7 @@ namespace ddpsim::predict {
 // A stretch of the critical path: nothing in it could have begun earlier. Times from the start of the step.
 struct PathPart {
   std::string what;   // "forward", "backward until layer1.0.conv1.weight", "all-reduce of bucket 3 (12 MiB)"
-  OpKind kind = OpKind::Forward;  // of its last operation
+  OpKind kind;  // of its last operation
   std::int64_t bytes = 0;         // of a collective
   Duration begin;
   Duration end;

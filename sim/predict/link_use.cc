@@ -11,7 +11,7 @@ std::vector<LinkBusy> link_use(const Program& program, const collective::Communi
   std::vector<double> work(comm.patterns.size());
   for (const Op& op : program.steady.ops) {
     if (!is_collective(op.kind)) continue;
-    auto price = is_broadcast(op.kind) ? collective::broadcast(comm, profile, Level::Mid, {op.bytes}) : collective::all_reduce(comm, profile, Level::Mid, {op.bytes});
+    auto price = collective::price(comm, profile, Level::Mid, op.kind.operation, {op.bytes}, op.dtype);
     for (const auto& phase : price.phases) work[static_cast<std::size_t>(price.pattern)] += phase.work;
   }
   std::vector<double> bytes(comm.fabric->links().size());

@@ -20,14 +20,14 @@ void launch_when_full(StepProgram& s) {
       bucket_of[t] = k;
     }
   for (std::uint32_t i = 0; i < s.ops.size(); ++i)
-    if (s.ops[i].kind == OpKind::CopyIn && bucket_of[s.ops[i].subject] != kNoOp) last_copy[bucket_of[s.ops[i].subject]] = i;
+    if (copies_in(s.ops[i].kind) && bucket_of[s.ops[i].subject] != kNoOp) last_copy[bucket_of[s.ops[i].subject]] = i;
   // Sort key: what stays keeps its place; what moves comes just behind the copy.
   std::vector<std::pair<std::uint64_t, std::uint32_t>> order;
   for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
     const Op& op = s.ops[i];
-    std::uint32_t subject = op.kind == OpKind::Launch ? s.ops[op.subject].subject : op.subject;
-    OpKind kind = op.kind == OpKind::Launch ? s.ops[op.subject].kind : op.kind;
-    bool moves = kind == OpKind::AllReduce || kind == OpKind::Compress || kind == OpKind::Divide || kind == OpKind::Decompress;
+    const Op& done = is_launch(op.kind) ? s.ops[op.subject] : op;
+    std::uint32_t subject = done.subject;
+    bool moves = of_bucket(done.kind) && !is_wait(done.kind);
     std::uint32_t place = moves && last_copy[subject] != kNoOp ? last_copy[subject] : i;
     order.push_back({std::uint64_t{place} << 32 | i, i});
   }
@@ -39,12 +39,12 @@ void launch_when_full(StepProgram& s) {
   for (Op& op : ops) {
     for (std::uint32_t& d : op.dep)
       if (d != kNoOp) d = now[d];
-    if (op.kind == OpKind::Launch) op.subject = now[op.subject];
+    if (is_launch(op.kind)) op.subject = now[op.subject];
   }
   for (auto& e : s.extra_deps) e = {now[e.op], now[e.dep]};
   // On a CPU it is issued by what the host did last.
   for (std::uint32_t i = 0; i < ops.size(); ++i)
-    if (ops[i].kind == OpKind::AllReduce && ops[i].lane == Lane::Worker)
+    if (carries_bucket(ops[i].kind) && ops[i].lane == Lane::Worker)
       for (std::uint32_t j = i; j-- > 0;)
         if (ops[j].lane == Lane::Host) {
           ops[i].dep[0] = j;
@@ -56,8 +56,8 @@ void launch_when_full(StepProgram& s) {
 void alter(Mechanism m, StepProgram& s) {
   if (m == Mechanism::InOrderLaunch) return launch_when_full(s);
   for (Op& op : s.ops) {
-    OpKind launched = op.kind == OpKind::Launch ? s.ops[op.subject].kind : op.kind;
-    if ((m == Mechanism::CopyIn && launched == OpKind::CopyIn) || (m == Mechanism::HostLane && op.kind == OpKind::Launch)) op.duration = {}, op.priced = false, op.traffic = 0;
+    OpKind launched = is_launch(op.kind) ? s.ops[op.subject].kind : op.kind;
+    if ((m == Mechanism::CopyIn && copies_in(launched)) || (m == Mechanism::HostLane && is_launch(op.kind))) op.duration = {}, op.cost = Cost::Measured, op.traffic = 0;
   }
 }
 

@@ -408,6 +408,7 @@ Prediction predict(const Question& q, const Options& given) {
   run.spans = std::move(s.spans);
   for (Span& span : run.spans) span.step = static_cast<int>(run.steps.size()) - 1;
   run.spans_from = s.spans_from;
+  run.streams = r.program.streams;
   out.summary = analysis::summarize(run);
   out.summary.step = played.step;  // beside other jobs a mean; the summary's parts are the last step's
   out.beside = played.beside;

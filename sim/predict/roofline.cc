@@ -52,16 +52,6 @@ Duration call_time(const Workload& w, const Profile& p, const Layer& l, bool bac
   return p.host.launch * c.kernels;
 }
 
-// Multi-tensor kernels take at most this many tensors per launch (torch MultiTensorApply.cuh, 3 to 4 lists).
-constexpr std::int64_t kTensorsPerLaunch = 36;
-
-std::int64_t optimizer_kernels(const Workload& w) {
-  const Optimizer& o = w.optimizer;
-  auto tensors = static_cast<std::int64_t>(w.tensors.size());
-  std::int64_t passes = o.fused ? 1 : o.kind == Optimizer::Kind::Sgd ? 1 + (o.momentum ? 2 : 0) + (o.weight_decay ? 1 : 0) : 7 + (o.kind == Optimizer::Kind::AdamW || o.weight_decay ? 1 : 0);
-  return o.foreach || o.fused ? passes * ((tensors + kTensorsPerLaunch - 1) / kTensorsPerLaunch) : passes * tensors;
-}
-
 // 80 % of a capture's passes lie between these ends.
 StepTimes captured_times(const StepTimes& times, Level level) {
   double factor = level == Level::Mid ? 1 : level == Level::Low ? times.slow : times.quick;
@@ -99,25 +89,30 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
   HostTimes h;
   std::vector<std::optional<LayerTime>> measured(w.layers.size());
   if (p.costs) measured = layer_times(w, p, level);
+  t.layers.resize(w.layers.size());
   for (std::size_t i = 0; i < w.layers.size(); ++i) {
     const Layer& l = w.layers[i];
-    t.forward +=
-        measured[i] ? measured[i]->forward : layer_time(w, p, level, l.kernel, l.forward, 1);
-    h.forward += host_time(p, level, call_time(w, p, l, false));
+    LayerDurations& d = t.layers[i];
+    d.forward = measured[i] ? measured[i]->forward : layer_time(w, p, level, l.kernel, l.forward, 1);
+    d.host_forward = host_time(p, level, call_time(w, p, l, false));
+    t.forward += d.forward;
+    h.forward += d.host_forward;
   }
   t.ready.reserve(w.arrival.size());
   h.ready.reserve(w.arrival.size());
   for (std::size_t i = w.layers.size(); i-- > 0;) {
     const Layer& l = w.layers[i];
-    t.backward +=
-        measured[i] ? measured[i]->backward : layer_time(w, p, level, l.kernel, l.backward, 2);
-    h.backward += host_time(p, level, call_time(w, p, l, true));
+    LayerDurations& d = t.layers[i];
+    d.backward = measured[i] ? measured[i]->backward : layer_time(w, p, level, l.kernel, l.backward, 2);
+    d.host_backward = host_time(p, level, call_time(w, p, l, true));
+    t.backward += d.backward;
+    h.backward += d.host_backward;
     t.ready.insert(t.ready.end(), l.tensors.size(), t.backward);
     h.ready.insert(h.ready.end(), l.tensors.size(), h.backward);
   }
   double elements = 0;
   for (const Tensor& tensor : w.tensors) elements += static_cast<double>(tensor.elements());
-  std::int64_t kernels = optimizer_kernels(w);
+  std::int64_t kernels = optimizer_kernels(w.optimizer, static_cast<std::int64_t>(w.tensors.size()));
   t.optimizer = std::max(p.memory.kernel * kernels, Duration{ceil_ps(elements * optimizer_bytes_per_element(w.optimizer), memory_rate(p, level))});
   if (p.costs)
     if (std::optional<Duration> d = optimizer_time(w, p, level)) t.optimizer = *d;
@@ -127,18 +122,20 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
 }
 
 Duration division(const Op& op, const StepProgram& step, const Profile& p) {
-  if (op.kind != OpKind::Compress || p.memory.half_divide_bytes_per_s <= 0) return {};
+  if (op.cost != Cost::HalfDivision || p.memory.half_divide_bytes_per_s <= 0) return {};
   return {ceil_ps(static_cast<double>(step.buckets[op.subject].wire_bytes.count), p.memory.half_divide_bytes_per_s / 1e12)};
 }
 
 Duration price(const Op& op, const StepProgram& step, const Program& program, const Profile& p, Level level) {
-  if (!op.priced) return op.duration;
   Duration hooks = host_time(p, level, p.host.hook * op.hooks);
-  if (op.kind == OpKind::Launch) {
-    bool collective = is_collective(step.ops[op.subject].kind);
-    return op.duration + hooks + host_time(p, level, p.host.launch * op.kernels + (collective ? p.host.collective_launch : Duration{}));
+  switch (op.cost) {
+    case Cost::Measured: return op.duration;
+    case Cost::Launch: return op.duration + hooks + host_time(p, level, p.host.launch * op.kernels);
+    case Cost::LaunchCollective: return op.duration + hooks + host_time(p, level, p.host.launch * op.kernels + p.host.collective_launch);
+    case Cost::Traverse: return p.host.traverse * static_cast<std::int64_t>(program.tensor_names.size());
+    case Cost::Memory:
+    case Cost::HalfDivision: break;
   }
-  if (op.kind == OpKind::FindUnused) return p.host.traverse * static_cast<std::int64_t>(program.tensor_names.size());
   return hooks + division(op, step, p) + std::max(p.memory.kernel * op.kernels, stretched(p.memory.stretch, {ceil_ps(static_cast<double>(op.traffic), memory_rate(p, level))}));
 }
 

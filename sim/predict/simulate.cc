@@ -22,7 +22,6 @@ using engine::TaskGraph;
 using engine::TaskId;
 
 constexpr TaskId kNoTask = UINT32_MAX;
-constexpr std::size_t kLanes = 5;
 
 // Where an operation of one class and step lies in the graph.
 struct Placed {
@@ -38,7 +37,7 @@ class Simulator {
  public:
   Simulator(Shared& shared, const Program& program, const Communicator& comm, const Profile& profile, const std::vector<RankClass>& classes,
             const SimulationOptions& options)
-      : shared_(shared), graph_(shared.graph), link_resource_(shared.link_resource), cores_(shared.cores), program_(program), comm_(comm), profile_(profile), classes_(classes), options_(options) {}
+      : shared_(shared), graph_(shared.graph), link_resource_(shared.link_resource), cores_(shared.cores), program_(program), comm_(comm), profile_(profile), classes_(classes), options_(options), lanes_(kLanes + program.streams.size()) {}
 
   void build() {
     if (cores_ != engine::kNone) make_core_flows();
@@ -47,7 +46,7 @@ class Simulator {
       demands_ = load_demands(comm_, profile_, options_.level, options_.fold_links, [this](topology::LinkId l) { return link_resource(l); });
       std::vector<const Price*> all;
       for (const Op& op : program_.steady.ops)
-        if (is_collective(op.kind)) all.push_back(&price_of(program_.steady, op));
+        if (is_collective(op.kind)) all.push_back(&price_of(op));
       heaviest_ = collective::heaviest(comm_, all);
     }
     double hold = at(profile_.sm_hold, options_.level);
@@ -56,8 +55,7 @@ class Simulator {
     if (options_.warmup)
       for (const StepProgram& s : program_.warmup) ops += s.ops.size();
     if (options_.fidelity == Fidelity::Collective) graph_.reserve((ops + 64) * classes_.size(), 2 * (ops + 64) * classes_.size());
-    tails_.assign(classes_.size(), {});
-    for (auto& t : tails_) t.fill(kNoTask);
+    tails_.assign(classes_.size(), std::vector<TaskId>(lanes_, kNoTask));
     if (options_.warmup)
       for (const StepProgram& s : program_.warmup) add_step(s, -1, false);
     for (int k = 0; k < options_.steady_steps; ++k) add_step(program_.steady, k, k + 1 == options_.steady_steps);
@@ -116,7 +114,7 @@ class Simulator {
         device_flow_[k].push_back(shared ? device_flow_[0][c] : graph_.add_flow(std::span(&d, 1), 1, 1));
       }
   }
-  static bool moves_memory(const Op& op) { return op.traffic > 0 || op.kind == OpKind::Optimizer; }
+  static bool moves_memory(const Op& op) { return op.traffic > 0 || is_update(op.kind); }
 
   // Whether computation needs cores that others may have: backend tcp sleeps it, unless it is real.
   bool computes_on_cores() const { return cores_ != engine::kNone && (options_.real_compute || program_.backend == Backend::Gloo); }
@@ -208,22 +206,10 @@ class Simulator {
     return f;
   }
 
-  static DType wire_type(const StepProgram& s, const Op& op) {
-    if (op.kind != OpKind::AllReduce) return DType::Float32;
-    const Bucket& b = s.buckets[op.subject];
-    return b.wire_bytes == b.bytes ? b.dtype : DType::Float16;
-  }
-
-  const Price& price_of(const StepProgram& s, const Op& op) {
-    bool broadcast = is_broadcast(op.kind);
-    DType type = wire_type(s, op);
-    auto key = std::make_tuple(broadcast, op.bytes, type);
+  const Price& price_of(const Op& op) {
+    auto key = std::make_tuple(op.kind.operation, op.bytes, op.dtype);
     auto it = prices_.find(key);
-    if (it == prices_.end()) {
-      Bytes size{op.bytes};
-      it = prices_.emplace(key, broadcast ? collective::broadcast(comm_, profile_, options_.level, size)
-                                          : collective::all_reduce(comm_, profile_, options_.level, size, type)).first;
-    }
+    if (it == prices_.end()) it = prices_.emplace(key, collective::price(comm_, profile_, options_.level, op.kind.operation, {op.bytes}, op.dtype)).first;
     return it->second;
   }
 
@@ -301,7 +287,7 @@ class Simulator {
     bool streamed = op.lane != Lane::Callback;
     bool shares_memory = !memory_flow_.empty() && op.traffic > 0;
     bool on_cores = computes_on_cores() && core_share_ > 0 && is_compute(op.kind) && !shares_memory;
-    bool shares_device = shares_memory || on_cores || (!device_[0].empty() && op.lane == Lane::Compute && is_compute(op.kind));
+    bool shares_device = shares_memory || on_cores || (!device_[0].empty() && on_device(op.lane) && is_compute(op.kind));
     bool waits = op.dep[0] != kNoOp;
     TaskId tail = streamed ? tails_[c][lane] : kNoTask;
     Placed& p = placed[i];
@@ -347,15 +333,15 @@ class Simulator {
   }
 
   bool is_open(std::size_t c, std::size_t lane, TaskId t) const {
-    std::size_t slot = c * kLanes + lane;
+    std::size_t slot = c * lanes_ + lane;
     return slot < open_.size() && open_[slot] == t;
   }
   void set_open(std::size_t c, std::size_t lane, TaskId t) {
-    if (open_.empty()) open_.assign(classes_.size() * kLanes, kNoTask);
-    open_[c * kLanes + lane] = t;
+    if (open_.empty()) open_.assign(classes_.size() * lanes_, kNoTask);
+    open_[c * lanes_ + lane] = t;
   }
   void close(std::size_t c, std::size_t lane) {
-    if (!open_.empty()) open_[c * kLanes + lane] = kNoTask;
+    if (!open_.empty()) open_[c * lanes_ + lane] = kNoTask;
   }
 
   // ---- collectives
@@ -363,7 +349,7 @@ class Simulator {
   void add_collective(const StepProgram& s, std::uint32_t i, std::vector<std::vector<Placed>>& placed) {
     const Op& op = s.ops[i];
     bool pooled = op.lane == Lane::Worker;
-    const Price& price = price_of(s, op);
+    const Price& price = price_of(op);
     std::vector<TaskId> arrive(classes_.size());
     for (std::size_t c = 0; c < classes_.size(); ++c) {
       TaskId ready = graph_.add_fixed(collective::queued_launch(comm_, profile_));
@@ -508,7 +494,7 @@ class Simulator {
         span.begin = at_offset(p.begin, p.begin_offset);
         span.end = at_offset(p.end, p.end_offset);
         span.ready = is_collective(op.kind) ? timeline.begin[p.ready] : span.begin;
-        if (is_collective(op.kind)) span.algorithm = prices_.at({is_broadcast(op.kind), op.bytes, wire_type(*recorded_, op)}).algorithm;
+        if (is_collective(op.kind)) span.algorithm = prices_.at({op.kind.operation, op.bytes, op.dtype}).algorithm;
         out.spans.push_back(std::move(span));
       }
     }
@@ -537,8 +523,9 @@ class Simulator {
   std::map<std::tuple<int, int, double, double>, engine::FlowId> phase_flows_;
   std::map<std::tuple<int, int, int>, engine::FlowId> hop_flows_;
   collective::NcclFlows nccl_flows_;
-  std::map<std::tuple<bool, std::int64_t, DType>, Price> prices_;
-  std::vector<std::array<TaskId, kLanes>> tails_;  // by class: last task of each lane
+  std::map<std::tuple<Operation, std::int64_t, DType>, Price> prices_;
+  std::size_t lanes_ = kLanes;
+  std::vector<std::vector<TaskId>> tails_;         // by class: last task of each lane
   std::vector<TaskId> open_;                       // chain that may still grow, by class and lane
   std::vector<std::vector<TaskId>> step_ends_;
   std::vector<StepKind> kinds_;

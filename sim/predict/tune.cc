@@ -291,8 +291,8 @@ PartitionProblem problem_of(const SteadyStep& s, const Workload& w, const std::v
   std::vector<Duration> ready(w.tensors.size());
   std::vector<Duration> after(w.tensors.size());
   for (const Span& span : s.simulation.spans) {
-    if (span.kind == OpKind::CopyIn) ready[span.tensors.front()] = std::max(ready[span.tensors.front()], span.end - s.simulation.spans_from);
-    if (span.kind == OpKind::CopyOut) after[span.tensors.front()] = std::max(after[span.tensors.front()], span.end - span.begin);
+    if (copies_in(span.kind)) ready[span.tensors.front()] = std::max(ready[span.tensors.front()], span.end - s.simulation.spans_from);
+    if (copies_out(span.kind)) after[span.tensors.front()] = std::max(after[span.tensors.front()], span.end - span.begin);
   }
   PartitionProblem out;
   Duration latest;

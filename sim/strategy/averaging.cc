@@ -7,6 +7,17 @@
 namespace ddpsim::strategy {
 namespace {
 
+constexpr OpWord kGradAllReduce{"allreduce/", {.does = Does::Communicate, .phase = Phase::Backward, .of = Of::Tensor, .touches = Touches::Tensor}};
+constexpr OpWord kGradWait{"wait/", {.does = Does::Wait, .phase = Phase::Reduced, .of = Of::Tensor}};
+constexpr OpWord kGradDivide{"div/", {.does = Does::Copy, .phase = Phase::Reduced, .of = Of::Tensor, .touches = Touches::Tensor, .divides = true}};
+// One copy of all gradients: bucket 0.
+constexpr OpWord kFlattenGrads{"flatten/grads", {.does = Does::Copy, .touches = Touches::Bucket}};
+constexpr OpWord kFlatAllReduce{"allreduce/flat", {.does = Does::Communicate, .phase = Phase::Backward, .touches = Touches::Bucket}};
+constexpr OpWord kFlatWait{"wait/flat", {.does = Does::Wait, .phase = Phase::Reduced}};
+constexpr OpWord kFlatDivide{"div/flat", {.does = Does::Copy, .phase = Phase::Reduced, .divides = true}};
+constexpr OpWord kUnflattenGrads{"unflatten/grads", {.does = Does::Copy, .phase = Phase::Reduced, .touches = Touches::Bucket}};
+constexpr OpWord kWords[] = {kGradAllReduce, kGradWait, kGradDivide, kFlattenGrads, kFlatAllReduce, kFlatWait, kFlatDivide, kUnflattenGrads};
+
 class AveragingLowering {
  public:
   AveragingLowering(const TimedWorkload& timed, const Plan& plan)
@@ -29,50 +40,50 @@ class AveragingLowering {
     if (grads_exist) {
       bool batched = behaviour(plan_.pytorch).foreach_zero;
       auto kernels = static_cast<std::int32_t>(batched ? w_.tensors.size() / 110 + 1 : w_.tensors.size());
-      b.main(OpKind::ZeroGrad, kNoSubject, total, {.traffic = total, .kernels = kernels});
+      b.main(kZeroGrad, kNoSubject, total, {.traffic = total, .kernels = kernels});
     }
     for (int m = 0; m < plan_.accumulation_steps; ++m) {
       if (plan_.accumulation_steps > 1) b.set_micro(m);
       if (times_.host) b.host_time(times_.host->forward);
-      b.main(OpKind::Forward, kNoSubject, 0, {.duration = times_.forward});
+      b.main(kForward, kNoSubject, 0, {.duration = times_.forward});
       for (const Segment& s : timeline_.segments) {
         b.host_time(s.host);
-        if (s.device.ps > 0) b.main(OpKind::Backward, s.tensor, 0, {.duration = s.device});
-        if (m > 0 || grads_exist) b.main(OpKind::Accumulate, s.tensor, bytes(s.tensor), {.traffic = 3 * bytes(s.tensor)});
+        if (s.device.ps > 0) b.main(kBackward, s.tensor, 0, {.duration = s.device});
+        if (m > 0 || grads_exist) b.main(kAccumulate, s.tensor, bytes(s.tensor), {.traffic = 3 * bytes(s.tensor)});
       }
       b.host_time(timeline_.tail_host);
-      if (timeline_.tail_device.ps > 0) b.main(OpKind::BackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
+      if (timeline_.tail_device.ps > 0) b.main(kBackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
     }
     b.set_micro(-1);
     if (plan_.granularity == Granularity::Flat) reduce_flat(b);
     else if (plan_.async_op) reduce_async(b);
     else reduce_blocking(b);
     if (times_.host) b.host_time(times_.host->optimizer);
-    b.main(OpKind::Optimizer, kNoSubject, total, {.duration = times_.optimizer});
+    b.main(kOptimizer, kNoSubject, total, {.duration = times_.optimizer});
     return std::move(b.step);
   }
 
   std::int64_t bytes(TensorIndex t) const { return program_.tensor_bytes[t]; }
   bool on_current_stream() const { return !plan_.async_op && behaviour(plan_.pytorch).blocking_on_current_stream; }
 
-  void divide(StepBuilder& b, std::uint32_t subject, std::int64_t s, std::uint32_t reduced) {
-    if (!b.gpu()) b.wait(OpKind::GradWait, subject, reduced);
-    b.main_after(OpKind::GradDivide, subject, s, {.traffic = 2 * s}, reduced);
+  void divide(StepBuilder& b, TensorIndex t, std::uint32_t reduced) {
+    if (!b.gpu()) b.wait(kGradWait, t, reduced);
+    b.main_after(kGradDivide, t, bytes(t), {.traffic = 2 * bytes(t)}, reduced);
   }
 
   void reduce_blocking(StepBuilder& b) {
     for (TensorIndex t = 0; t < w_.tensors.size(); ++t) {
       if (unused_[t]) continue;
-      divide(b, t, bytes(t), b.collective(OpKind::GradAllReduce, t, bytes(t), on_current_stream()));
+      divide(b, t, b.collective(kGradAllReduce, t, bytes(t), w_.tensors[t].dtype, on_current_stream()));
     }
   }
 
   void reduce_async(StepBuilder& b) {
     std::vector<std::uint32_t> reduced(w_.tensors.size(), kNoOp);
     for (TensorIndex t = 0; t < w_.tensors.size(); ++t)
-      if (!unused_[t]) reduced[t] = b.collective(OpKind::GradAllReduce, t, bytes(t));
+      if (!unused_[t]) reduced[t] = b.collective(kGradAllReduce, t, bytes(t), w_.tensors[t].dtype);
     for (TensorIndex t = 0; t < w_.tensors.size(); ++t)
-      if (!unused_[t]) divide(b, t, bytes(t), reduced[t]);
+      if (!unused_[t]) divide(b, t, reduced[t]);
   }
 
   void reduce_flat(StepBuilder& b) {
@@ -83,9 +94,11 @@ class AveragingLowering {
     auto kernels = static_cast<std::int32_t>(flat.tensors.size());
     std::int64_t total = flat.bytes.count;
     b.step.buckets.push_back(std::move(flat));
-    b.main(OpKind::FlattenGrads, kNoSubject, total, {.traffic = 2 * total});
-    divide(b, kNoSubject, total, b.collective(OpKind::GradAllReduce, kNoSubject, total, on_current_stream()));
-    b.main(OpKind::UnflattenGrads, kNoSubject, total, {.traffic = 2 * total, .kernels = kernels});
+    b.main(kFlattenGrads, 0, total, {.traffic = 2 * total});
+    std::uint32_t reduced = b.collective(kFlatAllReduce, 0, total, DType::Float32, on_current_stream());
+    if (!b.gpu()) b.wait(kFlatWait, 0, reduced);
+    b.main_after(kFlatDivide, 0, total, {.traffic = 2 * total}, reduced);
+    b.main(kUnflattenGrads, 0, total, {.traffic = 2 * total, .kernels = kernels});
   }
 
   const Workload& w_;
@@ -98,6 +111,8 @@ class AveragingLowering {
 };
 
 }  // namespace
+
+std::span<const OpWord> averaging_words() { return kWords; }
 
 Program lower_averaging(const TimedWorkload& workload, const Plan& plan, Steps steps) { return AveragingLowering(workload, plan).run(steps); }
 

@@ -1,36 +1,33 @@
 #include "sim/strategy/builder.h"
 
+#include <algorithm>
+
 namespace ddpsim::strategy {
 
-namespace {
-
-// Buckets belong to the step, whichever micro-step launches them.
-bool named_by_micro_step(OpKind k) {
-  switch (k) {
-    case OpKind::Forward:
-    case OpKind::FindUnused:
-    case OpKind::Backward:
-    case OpKind::BackwardTail:
-    case OpKind::Accumulate:
-    case OpKind::CopyIn:
-      return true;
-    default:
-      return false;
-  }
-}
-
-}  // namespace
-
-StepBuilder::StepBuilder(const Program& program, StepKind kind) : program_(program) {
+StepBuilder::StepBuilder(Program& program, StepKind kind) : program_(program) {
   step.kind = kind;
   step.ops.reserve(6 * program.tensor_names.size() + 32);
 }
 
-Op StepBuilder::make(OpKind kind, Lane lane, std::uint32_t subject, std::int64_t bytes) const {
+// Words are literals: equal addresses are equal words, and what is not known by its address is looked up.
+std::uint16_t StepBuilder::number_of(const OpWord& word) {
+  for (std::size_t i = known_.size(); i-- > 0;)
+    if (known_[i] == word.name) return numbers_[i];
+  auto at = std::find(program_.words.begin(), program_.words.end(), word.name);
+  auto number = static_cast<std::uint16_t>(at - program_.words.begin());
+  if (at == program_.words.end()) program_.words.push_back(word.name);
+  known_.push_back(word.name);
+  numbers_.push_back(number);
+  return number;
+}
+
+Op StepBuilder::make(const OpWord& word, Lane lane, std::uint32_t subject, std::int64_t bytes) {
   Op op;
-  op.kind = kind;
+  op.kind = word.kind;
+  op.word = number_of(word);
   op.lane = lane;
-  op.micro = named_by_micro_step(kind) ? micro_ : std::int16_t{-1};
+  // Buckets belong to the step, whichever micro-step launches them.
+  op.micro = word.kind.in_micro_step ? micro_ : std::int16_t{-1};
   op.subject = subject;
   op.bytes = bytes;
   return op;
@@ -57,27 +54,27 @@ void StepBuilder::add_dep(std::uint32_t op, std::uint32_t dep) {
 }
 
 // The launch directly precedes the operation that it launches.
-std::uint32_t StepBuilder::launch(Cost cost, bool measured) {
-  Op op = make(OpKind::Launch, Lane::Host, static_cast<std::uint32_t>(step.ops.size() + 1), 0);
+std::uint32_t StepBuilder::launch(Work work, Cost cost) {
+  Op op = make(kLaunch, Lane::Host, static_cast<std::uint32_t>(step.ops.size() + 1), 0);
   op.duration = host_carry_;
   host_carry_ = {};
-  op.priced = !measured;
-  op.kernels = cost.kernels;
-  op.hooks = cost.hooks;
+  op.cost = cost;
+  op.kernels = work.kernels;
+  op.hooks = work.hooks;
   return push(op);
 }
 
-std::uint32_t StepBuilder::main(OpKind kind, std::uint32_t subject, std::int64_t bytes, Cost cost) { return main_after(kind, subject, bytes, cost, kNoOp); }
+std::uint32_t StepBuilder::main(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work) { return main_after(word, subject, bytes, work, kNoOp); }
 
-std::uint32_t StepBuilder::main_after(OpKind kind, std::uint32_t subject, std::int64_t bytes, Cost cost, std::uint32_t dep) {
+std::uint32_t StepBuilder::main_after(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work, std::uint32_t dep) {
   std::uint32_t launched = kNoOp;
-  if (gpu()) launched = launch(cost, cost.traffic == 0);
-  Op op = make(kind, gpu() ? Lane::Compute : Lane::Host, subject, bytes);
-  op.duration = cost.duration;
-  op.traffic = cost.traffic;
-  op.priced = cost.traffic > 0;
-  op.kernels = cost.kernels;
-  op.hooks = gpu() ? 0 : cost.hooks;
+  if (gpu()) launched = launch(work, work.traffic == 0 ? Cost::Measured : Cost::Launch);
+  Op op = make(word, gpu() ? Lane::Compute : Lane::Host, subject, bytes);
+  op.duration = work.duration;
+  op.traffic = work.traffic;
+  if (work.traffic > 0) op.cost = work.divides_half ? Cost::HalfDivision : Cost::Memory;
+  op.kernels = work.kernels;
+  op.hooks = gpu() ? 0 : work.hooks;
   std::uint32_t index = push(op);
   add_dep(index, launched);
   if (gpu()) {
@@ -88,40 +85,44 @@ std::uint32_t StepBuilder::main_after(OpKind kind, std::uint32_t subject, std::i
   return index;
 }
 
-std::uint32_t StepBuilder::collective(OpKind kind, std::uint32_t subject, std::int64_t bytes, bool on_current_stream) {
+std::uint32_t StepBuilder::collective(const OpWord& word, std::uint32_t subject, std::int64_t bytes, DType dtype, bool on_current_stream) {
   if (!gpu()) {
     std::uint32_t issuer = last_host_;
-    std::uint32_t index = push(make(kind, Lane::Worker, subject, bytes));
+    Op op = make(word, Lane::Worker, subject, bytes);
+    op.dtype = dtype;
+    std::uint32_t index = push(op);
     add_dep(index, issuer);
     return index;
   }
   std::uint32_t event = on_current_stream ? kNoOp : last_compute_;
-  std::uint32_t launched = launch({.kernels = 0}, false);
-  std::uint32_t index = push(make(kind, on_current_stream ? Lane::Compute : Lane::Comm, subject, bytes));
+  std::uint32_t launched = launch({.kernels = 0}, Cost::LaunchCollective);
+  Op op = make(word, on_current_stream ? Lane::Compute : Lane::Comm, subject, bytes);
+  op.dtype = dtype;
+  std::uint32_t index = push(op);
   add_dep(index, launched);
   add_dep(index, event);
   return index;
 }
 
-std::uint32_t StepBuilder::wait(OpKind kind, std::uint32_t subject, std::uint32_t dep) {
-  std::uint32_t index = push(make(kind, Lane::Host, subject, 0));
+std::uint32_t StepBuilder::wait(const OpWord& word, std::uint32_t subject, std::uint32_t dep) {
+  std::uint32_t index = push(make(word, Lane::Host, subject, 0));
   add_dep(index, dep);
   return index;
 }
 
-std::uint32_t StepBuilder::callback(OpKind kind, std::uint32_t subject, std::int64_t bytes, Cost cost, std::uint32_t dep) {
-  Op op = make(kind, Lane::Callback, subject, bytes);
-  op.traffic = cost.traffic;
-  op.priced = true;
-  op.kernels = cost.kernels;
+std::uint32_t StepBuilder::callback(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work, std::uint32_t dep) {
+  Op op = make(word, Lane::Callback, subject, bytes);
+  op.traffic = work.traffic;
+  op.cost = Cost::Memory;
+  op.kernels = work.kernels;
   std::uint32_t index = push(op);
   add_dep(index, dep);
   return index;
 }
 
-std::uint32_t StepBuilder::host(OpKind kind) {
-  Op op = make(kind, Lane::Host, kNoSubject, 0);
-  op.priced = true;
+std::uint32_t StepBuilder::host(const OpWord& word, Cost cost) {
+  Op op = make(word, Lane::Host, kNoSubject, 0);
+  op.cost = cost;
   op.kernels = 0;
   return push(op);
 }

@@ -1,38 +1,39 @@
 // Shared vocabulary of the lowerings: emits operations on the lanes of a CPU or a GPU rank (who launches, who waits).
 #pragma once
 
-#include "sim/model/program.h"
+#include "sim/strategy/words.h"
 
 namespace ddpsim::strategy {
 
 // What a main-lane operation costs.
-struct Cost {
+struct Work {
   Duration duration;         // measured device (GPU) or thread (CPU) time, if traffic == 0
   std::int64_t traffic = 0;  // bytes read + written; priced by the Profile
   std::int32_t kernels = 1;  // launched by the host
   std::int32_t hooks = 0;    // DDP hooks that run on the host with it
+  bool divides_half = false;  // its bucket, in half precision
 };
 
 class StepBuilder {
  public:
-  StepBuilder(const Program& program, StepKind kind);
+  StepBuilder(Program& program, StepKind kind);
   bool gpu() const { return program_.device == DeviceKind::Gpu; }
   void set_micro(int micro) { micro_ = static_cast<std::int16_t>(micro); }
   // Adds measured host time to the next launch (GPU).
   void host_time(Duration d) { host_carry_ += d; }
 
   // On the compute stream (GPU, behind its launch) or on the host thread (CPU). Zero kernels with zero traffic is measured work.
-  std::uint32_t main(OpKind kind, std::uint32_t subject, std::int64_t bytes, Cost cost);
+  std::uint32_t main(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work);
   // On the compute stream / host thread; on a GPU also waits for `dep` (CPU: the caller has emitted a host wait).
-  std::uint32_t main_after(OpKind kind, std::uint32_t subject, std::int64_t bytes, Cost cost, std::uint32_t dep);
+  std::uint32_t main_after(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work, std::uint32_t dep);
   // A collective: on the communicator's stream or Gloo's workers. `on_current_stream`: on the compute stream instead (GPU).
-  std::uint32_t collective(OpKind kind, std::uint32_t subject, std::int64_t bytes, bool on_current_stream = false);
+  std::uint32_t collective(const OpWord& word, std::uint32_t subject, std::int64_t bytes, DType dtype, bool on_current_stream = false);
   // The host blocks until `dep` ended.
-  std::uint32_t wait(OpKind kind, std::uint32_t subject, std::uint32_t dep);
+  std::uint32_t wait(const OpWord& word, std::uint32_t subject, std::uint32_t dep);
   // Continuation of a collective (comm hook's future).
-  std::uint32_t callback(OpKind kind, std::uint32_t subject, std::int64_t bytes, Cost cost, std::uint32_t dep);
+  std::uint32_t callback(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work, std::uint32_t dep);
   // Host-only work priced by the Profile.
-  std::uint32_t host(OpKind kind);
+  std::uint32_t host(const OpWord& word, Cost cost);
   void add_dep(std::uint32_t op, std::uint32_t dep);
   // The next operation on the compute stream waits for `dep` (GPU; on a CPU the host waits).
   void before_next_main(std::uint32_t dep) { carried_.push_back(dep); }
@@ -41,9 +42,12 @@ class StepBuilder {
 
  private:
   std::uint32_t push(Op op);
-  Op make(OpKind kind, Lane lane, std::uint32_t subject, std::int64_t bytes) const;
-  std::uint32_t launch(Cost cost, bool measured);
-  const Program& program_;
+  Op make(const OpWord& word, Lane lane, std::uint32_t subject, std::int64_t bytes);
+  std::uint16_t number_of(const OpWord& word);
+  std::uint32_t launch(Work work, Cost cost);
+  Program& program_;
+  std::vector<const char*> known_;  // words of this step, in the order in which they came
+  std::vector<std::uint16_t> numbers_;
   std::int16_t micro_ = -1;
   std::uint32_t last_host_ = kNoOp;
   std::uint32_t last_compute_ = kNoOp;

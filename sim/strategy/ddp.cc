@@ -11,10 +11,32 @@
 namespace ddpsim::strategy {
 namespace {
 
+// Rank 0's assignment of tensors to buckets, 0: indices, 1: sizes.
+constexpr OpWord kRebuildBroadcast{"broadcast/rebuild.", {.does = Does::Communicate, .of = Of::Number, .operation = Operation::Broadcast}};
+constexpr OpWord kRebuildWait{"wait/broadcast/rebuild.", {.does = Does::Wait, .of = Of::Number}};
+constexpr OpWord kFlattenBuffers{"flatten/buffers.", {.does = Does::Copy, .of = Of::Number}};
+constexpr OpWord kBufferBroadcast{"broadcast/buffers.", {.does = Does::Communicate, .of = Of::Number, .operation = Operation::Broadcast}};
+constexpr OpWord kBufferWait{"wait/broadcast/buffers.", {.does = Does::Wait, .of = Of::Number}};
+constexpr OpWord kUnflattenBuffers{"unflatten/buffers.", {.does = Does::Copy, .of = Of::Number}};
+constexpr OpWord kFindUnused{"find_unused", {.does = Does::Host, .in_micro_step = true}};
+constexpr OpWord kCopyIn{
+    "copy_in/", {.does = Does::Copy, .phase = Phase::Backward, .of = Of::Tensor, .touches = Touches::Tensor, .divides = true, .in_micro_step = true}};
+constexpr OpWord kCompress{"compress/bucket.", {.does = Does::Copy, .phase = Phase::Backward, .of = Of::Bucket}};
+// A comm hook's own division.
+constexpr OpWord kDivide{"divide/bucket.", {.does = Does::Copy, .phase = Phase::Backward, .of = Of::Bucket}};
+constexpr OpWord kAllReduce{"allreduce/bucket.", {.does = Does::Communicate, .phase = Phase::Backward, .of = Of::Bucket, .touches = Touches::Bucket}};
+constexpr OpWord kUnusedAllReduce{"allreduce/unused", {.does = Does::Communicate}};
+constexpr OpWord kUnusedWait{"wait/unused", {.does = Does::Wait}};
+constexpr OpWord kDecompress{"decompress/bucket.", {.does = Does::Copy, .phase = Phase::Reduced, .of = Of::Bucket}};
+constexpr OpWord kBucketWait{"wait/bucket.", {.does = Does::Wait, .phase = Phase::Reduced, .of = Of::Bucket}};
+constexpr OpWord kCopyOut{"copy_out/", {.does = Does::Copy, .phase = Phase::Reduced, .of = Of::Tensor, .touches = Touches::Tensor}};
+constexpr OpWord kWords[] = {kRebuildBroadcast, kRebuildWait, kFlattenBuffers, kBufferBroadcast, kBufferWait,      kUnflattenBuffers, kFindUnused, kCopyIn,
+                             kCompress,         kDivide,      kAllReduce,      kUnusedAllReduce, kUnusedWait,      kDecompress,       kBucketWait, kCopyOut};
+
 constexpr int kMaxBroadcastsInFlight = 2;  // torch/csrc/distributed/c10d/comm.cpp, broadcast_coalesced
 
 // Which of DDP's lives this step belongs to.
-enum class Phase { First, Second, Rebuild, Steady };
+enum class Life { First, Second, Rebuild, Steady };
 
 class DdpLowering {
  public:
@@ -31,10 +53,10 @@ class DdpLowering {
     auto initial = initial_buckets(w_, plan_);
     bool anew = rebuilds(plan_);
     auto rebuilt = anew ? rebuilt_buckets(w_, plan_, ready_order(w_, plan_)) : initial;
-    if (all) program_.warmup.push_back(step(StepKind::First, Phase::First, initial));
-    if (all && plan_.static_graph) program_.warmup.push_back(step(StepKind::First, Phase::Second, initial));
-    if (all && anew) program_.warmup.push_back(step(StepKind::Rebuild, Phase::Rebuild, rebuilt));
-    program_.steady = step(StepKind::Steady, Phase::Steady, rebuilt);
+    if (all) program_.warmup.push_back(step(StepKind::First, Life::First, initial));
+    if (all && plan_.static_graph) program_.warmup.push_back(step(StepKind::First, Life::Second, initial));
+    if (all && anew) program_.warmup.push_back(step(StepKind::Rebuild, Life::Rebuild, rebuilt));
+    program_.steady = step(StepKind::Steady, Life::Steady, rebuilt);
     return std::move(program_);
   }
 
@@ -48,17 +70,17 @@ class DdpLowering {
   std::int64_t gradient_bytes() const { return w_.gradient_bytes().count; }
   bool finds_unused() const { return plan_.find_unused_parameters && !plan_.static_graph; }
 
-  StepProgram step(StepKind kind, Phase phase, const std::vector<std::vector<TensorIndex>>& buckets) {
+  StepProgram step(StepKind kind, Life life, const std::vector<std::vector<TensorIndex>>& buckets) {
     StepBuilder b(program_, kind);
     set_buckets(b, buckets);
     b_ = &b;
-    phase_ = phase;
-    if (!set_to_none_ && phase != Phase::First) {
+    life_ = life;
+    if (!set_to_none_ && life != Life::First) {
       bool batched = behaviour(plan_.pytorch).foreach_zero;
       auto kernels = static_cast<std::int32_t>(batched ? w_.tensors.size() / 110 + 1 : w_.tensors.size());
-      b.main(OpKind::ZeroGrad, kNoSubject, gradient_bytes(), {.traffic = gradient_bytes(), .kernels = kernels});
+      b.main(kZeroGrad, kNoSubject, gradient_bytes(), {.traffic = gradient_bytes(), .kernels = kernels});
     }
-    if (phase == Phase::Rebuild) rebuild();
+    if (life == Life::Rebuild) rebuild();
     if (plan_.broadcast_buffers && !groups_.empty()) broadcast_buffers();
     for (int m = 0; m < plan_.accumulation_steps; ++m) micro_step(m);
     b.set_micro(-1);
@@ -88,8 +110,8 @@ class DdpLowering {
   void rebuild() {
     const std::int64_t bytes[2] = {4 * (static_cast<std::int64_t>(w_.tensors.size()) + 1), 4 * static_cast<std::int64_t>(b_->step.buckets.size())};
     for (std::uint32_t i = 0; i < 2; ++i) {
-      std::uint32_t op = b_->collective(OpKind::RebuildBroadcast, i, bytes[i]);
-      b_->wait(OpKind::RebuildWait, i, op);
+      std::uint32_t op = b_->collective(kRebuildBroadcast, i, bytes[i], DType::Int32);
+      b_->wait(kRebuildWait, i, op);
     }
   }
 
@@ -99,17 +121,20 @@ class DdpLowering {
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (g - finished >= kMaxBroadcastsInFlight) finish_broadcast(finished, flying[finished]), ++finished;
       std::int64_t bytes = group_bytes(g);
-      b_->main(OpKind::FlattenBuffers, static_cast<std::uint32_t>(g), bytes, {.traffic = 2 * bytes});
-      flying[g] = b_->collective(OpKind::BufferBroadcast, static_cast<std::uint32_t>(g), bytes);
+      b_->main(kFlattenBuffers, static_cast<std::uint32_t>(g), bytes, {.traffic = 2 * bytes});
+      flying[g] = b_->collective(kBufferBroadcast, static_cast<std::uint32_t>(g), bytes, type_of_bytes(bytes));
     }
     for (; finished < groups_.size(); ++finished) finish_broadcast(finished, flying[finished]);
   }
   void finish_broadcast(std::size_t g, std::uint32_t op) {
     std::int64_t bytes = group_bytes(g);
     auto subject = static_cast<std::uint32_t>(g);
-    if (!b_->gpu()) b_->wait(OpKind::BufferWait, subject, op);
-    b_->main_after(OpKind::UnflattenBuffers, subject, bytes, {.traffic = 2 * bytes, .kernels = static_cast<std::int32_t>(groups_[g].size())}, op);
+    if (!b_->gpu()) b_->wait(kBufferWait, subject, op);
+    b_->main_after(kUnflattenBuffers, subject, bytes, {.traffic = 2 * bytes, .kernels = static_cast<std::int32_t>(groups_[g].size())}, op);
   }
+  // A group may hold buffers of several types: what they are summed as is never asked.
+  static DType type_of_bytes(std::int64_t bytes) { return bytes % 4 == 0 ? DType::Int32 : DType::UInt8; }
+  DType compressed_type() const { return plan_.comm_hook == CommHook::Bf16Compress ? DType::BFloat16 : DType::Float16; }
   std::int64_t group_bytes(std::size_t g) const {
     std::int64_t bytes = 0;
     for (TensorIndex t : groups_[g]) bytes += w_.buffers[t].bytes().count;
@@ -120,23 +145,23 @@ class DdpLowering {
     bool last = m + 1 == plan_.accumulation_steps;
     if (plan_.accumulation_steps > 1) b_->set_micro(m);
     if (times_.host) b_->host_time(times_.host->forward);
-    b_->main(OpKind::Forward, kNoSubject, 0, {.duration = times_.forward});
-    if (last && finds_unused()) b_->host(OpKind::FindUnused);
-    bool accumulates = m > 0 || (!set_to_none_ && phase_ != Phase::First);
+    b_->main(kForward, kNoSubject, 0, {.duration = times_.forward});
+    if (last && finds_unused()) b_->host(kFindUnused, Cost::Traverse);
+    bool accumulates = m > 0 || (!set_to_none_ && life_ != Life::First);
     if (last) begin_reduction();
     for (const Segment& s : timeline_.segments) {
       b_->host_time(s.host);
-      if (s.device.ps > 0) b_->main(OpKind::Backward, s.tensor, 0, {.duration = s.device});
-      if (accumulates) b_->main(OpKind::Accumulate, s.tensor, bytes_of(s.tensor), {.traffic = 3 * bytes_of(s.tensor)});
+      if (s.device.ps > 0) b_->main(kBackward, s.tensor, 0, {.duration = s.device});
+      if (accumulates) b_->main(kAccumulate, s.tensor, bytes_of(s.tensor), {.traffic = 3 * bytes_of(s.tensor)});
       if (last) hook(s.tensor);
     }
     b_->host_time(timeline_.tail_host);
-    if (timeline_.tail_device.ps > 0) b_->main(OpKind::BackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
+    if (timeline_.tail_device.ps > 0) b_->main(kBackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
     if (last && delayed()) reduce_after_backward();
   }
 
   // static_graph's first iteration only counts hooks and reduces everything after backward.
-  bool delayed() const { return plan_.static_graph && phase_ == Phase::First; }
+  bool delayed() const { return plan_.static_graph && life_ == Life::First; }
 
   void begin_reduction() {
     pending_.clear();
@@ -165,7 +190,7 @@ class DdpLowering {
   // mul_out(bucket_view, grad, 1 / world): read S, write S, one kernel; zero_() of an unused gradient's view: write S.
   void copy_in(TensorIndex t) {
     std::int64_t s = bytes_of(t);
-    b_->main(OpKind::CopyIn, t, s, {.traffic = unused_[t] ? s : 2 * s, .hooks = 1});
+    b_->main(kCopyIn, t, s, {.traffic = unused_[t] ? s : 2 * s, .hooks = 1});
   }
 
   void mark_ready(TensorIndex t) {
@@ -180,14 +205,14 @@ class DdpLowering {
     std::int64_t s = bucket.bytes.count;
     bool half = bucket.wire_bytes.count != s;
     // Compression: cast (read S, write S/2), divide (read and write S/2); back: read S/2, write S.
-    if (half) b_->main(OpKind::Compress, subject, s, {.traffic = s + 3 * bucket.wire_bytes.count, .kernels = 2});
-    else if (plan_.comm_hook != CommHook::None) b_->main(OpKind::Divide, subject, s, {.traffic = 2 * s});
-    reduced_[k] = b_->collective(OpKind::AllReduce, subject, bucket.wire_bytes.count);
-    if (half) reduced_[k] = b_->callback(OpKind::Decompress, subject, s, {.traffic = s + bucket.wire_bytes.count}, reduced_[k]);
+    if (half) b_->main(kCompress, subject, s, {.traffic = s + 3 * bucket.wire_bytes.count, .kernels = 2, .divides_half = true});
+    else if (plan_.comm_hook != CommHook::None) b_->main(kDivide, subject, s, {.traffic = 2 * s});
+    reduced_[k] = b_->collective(kAllReduce, subject, bucket.wire_bytes.count, half ? compressed_type() : bucket.dtype);
+    if (half) reduced_[k] = b_->callback(kDecompress, subject, s, {.traffic = s + bucket.wire_bytes.count}, reduced_[k]);
   }
 
   void all_reduce_bitmap() {
-    if (bitmap_ == kNoOp) bitmap_ = b_->collective(OpKind::UnusedAllReduce, kNoSubject, 4 * static_cast<std::int64_t>(w_.tensors.size()));
+    if (bitmap_ == kNoOp) bitmap_ = b_->collective(kUnusedAllReduce, kNoSubject, 4 * static_cast<std::int64_t>(w_.tensors.size()), DType::Int32);
   }
 
   void reduce_after_backward() {
@@ -199,23 +224,23 @@ class DdpLowering {
 
   void finalize() {
     StepBuilder& b = *b_;
-    if ((finds_unused() || delayed()) && any_unused_) b.wait(OpKind::UnusedWait, kNoSubject, bitmap_);
+    if ((finds_unused() || delayed()) && any_unused_) b.wait(kUnusedWait, kNoSubject, bitmap_);
     for (std::size_t k = 0; k < reduced_.size(); ++k) {
       std::uint32_t done = reduced_[k];
-      if (!b.gpu()) b.wait(OpKind::BucketWait, static_cast<std::uint32_t>(k), done);
+      if (!b.gpu()) b.wait(kBucketWait, static_cast<std::uint32_t>(k), done);
       bool awaited = false;
       if (!plan_.gradient_as_bucket_view) {
         const std::vector<TensorIndex> tensors = b.step.buckets[k].tensors;
         for (TensorIndex t : tensors) {
           if (unused_[t]) continue;
-          b.main_after(OpKind::CopyOut, t, bytes_of(t), {.traffic = 2 * bytes_of(t)}, awaited ? kNoOp : done);
+          b.main_after(kCopyOut, t, bytes_of(t), {.traffic = 2 * bytes_of(t)}, awaited ? kNoOp : done);
           awaited = true;
         }
       }
       if (!awaited) b.before_next_main(done);
     }
     if (times_.host) b.host_time(times_.host->optimizer);
-    b.main(OpKind::Optimizer, kNoSubject, gradient_bytes(), {.duration = times_.optimizer});
+    b.main(kOptimizer, kNoSubject, gradient_bytes(), {.duration = times_.optimizer});
   }
 
   const TimedWorkload timed_;
@@ -230,7 +255,7 @@ class DdpLowering {
   Program program_;
   // of the step being built
   StepBuilder* b_ = nullptr;
-  Phase phase_ = Phase::First;
+  Life life_ = Life::First;
   std::vector<std::uint32_t> bucket_of_;
   std::vector<std::size_t> pending_;
   std::size_t next_ = 0;
@@ -240,6 +265,8 @@ class DdpLowering {
 };
 
 }  // namespace
+
+std::span<const OpWord> ddp_words() { return kWords; }
 
 Program lower_ddp(const TimedWorkload& workload, const Plan& plan, Steps steps) { return DdpLowering(workload, plan).run(steps); }
 

@@ -39,6 +39,7 @@ class Rules:
     impure: set = dataclasses.field(default_factory=set)
     ban: list = dataclasses.field(default_factory=list)        # (token, regex)
     generated: set = dataclasses.field(default_factory=set)
+    few: list = dataclasses.field(default_factory=list)        # (most files, tokens, regexes, rooms that may)
     warn_lines: int = 400
     fail_lines: int = 600
 
@@ -84,6 +85,10 @@ def read_rules(root):
             rules.impure.update(args)
         elif verb == "ban" and args:
             rules.ban += [(a, token_regex(a)) for a in args]
+        elif verb == "few" and len(args) >= 4 and args[0].isdigit() and "beside" in args[2:-1]:
+            at = args.index("beside")
+            rules.few.append((int(args[0]), args[1:at], [token_regex(a) for a in args[1:at]], args[at + 1:]))
+            mentioned += [(number, a) for a in args[at + 1:]]
         elif verb == "generated" and args:
             rules.generated.update(args)
         elif verb == "lines" and len(args) == 2 and all(a.isdigit() for a in args):
@@ -195,6 +200,21 @@ def check_file(root, rules, path):
     return sorted(bad), warn
 
 
+def check_few(root, rules, paths):
+    """Sentences about tokens that more files use than may."""
+    for most, tokens, regexes, rooms in rules.few:
+        users = []
+        for path in paths:
+            if rules.room_of(path) in rooms:
+                continue
+            code = code_only((root / path).read_text(encoding="utf-8", errors="replace"))
+            if any(regex.search(code) for regex in regexes):
+                users.append(path)
+        if len(users) > most:
+            yield (f"sim/LAYERS:1: {len(users)} files use {', '.join(tokens)} beside {', '.join(rooms)}, "
+                   f"and {most} may: {', '.join(users)}")
+
+
 def source_files(root, rules):
     tops = sorted({room.split("/")[0] for room in rules.rooms})
     for top in tops:
@@ -207,7 +227,9 @@ def check(root):
     """(violations, warnings, number of files), as printable lines."""
     rules = read_rules(root)
     bad, warn, count = [], [], 0
-    for path in source_files(root, rules):
+    paths = list(source_files(root, rules))
+    bad += check_few(root, rules, paths)
+    for path in paths:
         count += 1
         file_bad, file_warn = check_file(root, rules, path)
         bad += [f"{path}:{line}: {sentence}" for line, sentence in file_bad]
@@ -237,6 +259,7 @@ only thread calib tools
 impure chrono random fstream
 ban std::exp std::log std::pow std::*_distribution exp( shared_ptr new virtual
 generated version.h
+few 1 Does::* Phase::* beside sim/units
 lines 400 600
 """
 
@@ -253,6 +276,7 @@ CLEAN = {
     "calib/fit/fit.cc": '#include "sim/engine/queue.h"\n',
     "calib/run.cc": '#include "sim/io/json.h"\n#include "fit/fit.cc"\n#include <thread>\n',
     "tools/main.cc": '#include "version.h"\n#include "sim/io/json.h"\n#include <chrono>\n',
+    "calib/ask.cc": "bool b = k == Does::Wait;  // Phase::Forward\n",
 }
 
 # name -> (path, text added at the end, what the message must say)
@@ -314,10 +338,15 @@ def run_case(files, layers=LAYERS):
 def self_test():
     failures = []
 
+    def few(files):
+        return [m for m in run_case({**CLEAN, **files})[0] if "files use" in m]
+
     def expect(name, condition, got):
         if not condition:
             failures.append(f"self-test: {name}: got {got}")
 
+    expect("a second file that asks is caught", len(few({"tools/b.cc": "auto x = Phase::Forward;\n"})) == 1, "nothing")
+    expect("a room that may ask may", not few({"sim/units/b.cc": "auto x = Phase::Forward;\n"}), "a refusal")
     bad, warn, count = run_case(CLEAN)
     expect("a clean tree passes", not bad and not warn and count == len(CLEAN), bad + warn)
     for name, (path, text, says) in BROKEN.items():

@@ -58,13 +58,13 @@ inline Program program_of(const SharedLinks& s, const topology::Fabric& fabric, 
     program.tensor_bytes.push_back(bytes[k]);
     step.buckets.push_back({{static_cast<TensorIndex>(k)}, {bytes[k]}, {bytes[k]}, DType::Float32});
     Op reduce;
-    reduce.kind = OpKind::AllReduce;
+    reduce.kind = kind_of_op("allreduce/bucket.0");
     reduce.lane = s.backend == Backend::Nccl ? Lane::Comm : Lane::Worker;
     reduce.subject = static_cast<std::uint32_t>(k);
     reduce.bytes = bytes[k];
     reduce.dep[0] = 0;
     Op wait;
-    wait.kind = OpKind::BucketWait;
+    wait.kind = kind_of_op("wait/bucket.0");
     wait.subject = reduce.subject;
     wait.dep[0] = static_cast<std::uint32_t>(step.ops.size());
     step.ops.push_back(reduce);

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "sim/io/files.h"
+#include "sim/strategy/words.h"
 #include "tools/cmd/command.h"
 
 namespace ddpsim::test {
@@ -14,6 +15,7 @@ io::Json read_json(const std::string& relative) { return io::parse_json(io::read
 Workload workload(const std::string& name) { return io::read_workload(read_json("workloads/" + name + ".json"), name); }
 Cluster cluster(const std::string& name) { return io::read_cluster(read_json("topologies/" + name + ".json"), name); }
 Profile profile(const std::string& name) { return io::read_profile(read_json("calib/profiles/" + name + ".json"), name); }
+OpKind kind_of_op(const std::string& name) { return strategy::kind_of(name).value(); }
 
 Outcome ddpsim(const std::vector<std::string>& args) {
   std::ostringstream out;

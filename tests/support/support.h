@@ -16,6 +16,8 @@ io::Json read_json(const std::string& relative);
 Workload workload(const std::string& name);  // shipped
 Cluster cluster(const std::string& name);
 Profile profile(const std::string& name);
+// Of an operation of a shipped system: "allreduce/bucket.0". Throws where no system has the word.
+OpKind kind_of_op(const std::string& name);
 
 // SplitMix64: the same sequence everywhere. Source: Steele, Lea, Flood, OOPSLA 2014.
 class Random {

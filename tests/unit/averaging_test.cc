@@ -32,7 +32,7 @@ struct Listing {
   Names names() const {
     Names out;
     for (std::uint32_t i = 0; i < program.steady.ops.size(); ++i)
-      if (program.steady.ops[i].kind != OpKind::Launch) out.push_back(name(i));
+      if (!is_launch(program.steady.ops[i].kind)) out.push_back(name(i));
     return out;
   }
   std::uint32_t find(const std::string& op) const {

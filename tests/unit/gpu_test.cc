@@ -115,7 +115,7 @@ struct Question {
   explicit Question(const Plan& plan) {
     StepTimes times = predict::step_times(w, p, Level::Mid);
     program = strategy::lower({w, times, p.kind}, plan);
-    part = gpu::make_part(program, p, w, plan.comm_hook, 8);
+    part = gpu::make_part(program, p, 8);
   }
 };
 
@@ -144,7 +144,7 @@ TEST_P(GpuPlay, KeepsTheOrderOfTheVirtualClockOnEachLane) {
   std::map<Lane, std::vector<std::string>> real;
   for (const gpu::PlayedOp& o : played.ops) real[q.program.steady.ops[o.op].lane].push_back(name_of(q.program, q.program.steady, o.op));
   auto simulated = virtual_order(q);
-  for (Lane lane : {Lane::Host, Lane::Compute, Lane::Comm, Lane::Callback}) EXPECT_EQ(real[lane], simulated[lane]) << name_of(lane);
+  for (Lane lane : {Lane::Host, Lane::Compute, Lane::Comm, Lane::Callback}) EXPECT_EQ(real[lane], simulated[lane]) << name_of(lane, {});
   EXPECT_FALSE(real[Lane::Compute].empty());
 }
 
@@ -237,7 +237,7 @@ TEST(GpuPlayer, CopyInWritesItsPlaceInTheBucketDividedByTheRanks) {
 TEST(GpuPlayer, RefusesAProgramOfCpus) {
   Workload w = workload("resnet18-cpu");
   Program p = strategy::lower({w, w.times, DeviceKind::Cpu}, Plan{});
-  EXPECT_THROW(gpu::make_part(p, profile("cpu-generic.datasheet"), w, CommHook::None, 2), std::runtime_error);
+  EXPECT_THROW(gpu::make_part(p, profile("cpu-generic.datasheet"), 2), std::runtime_error);
 }
 
 // ---- readings

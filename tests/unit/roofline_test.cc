@@ -196,8 +196,8 @@ TEST(PriceOf, MeasuredWorkIsItsDuration) {
 
 TEST(PriceOf, ACopyIsItsTrafficOrItsKernels) {
   Op op;
-  op.kind = OpKind::CopyIn;
-  op.priced = true;
+  op.kind = test::kind_of_op("copy_in/w");
+  op.cost = Cost::Memory;
   op.kernels = 1;
   op.traffic = 50'000'000;
   EXPECT_EQ(Priced().of(op), 100'000'000);
@@ -213,25 +213,25 @@ TEST(PriceOf, ACopyIsItsTrafficOrItsKernels) {
 TEST(PriceOf, ALaunchIsItsKernelsItsHooksAndTheCollectivesShare) {
   Priced s;
   s.step.ops.resize(2);
-  s.step.ops[1].kind = OpKind::CopyIn;
+  s.step.ops[1].kind = test::kind_of_op("copy_in/w");
   Op launch;
-  launch.kind = OpKind::Launch;
+  launch.kind = test::kind_of_op("launch/fwd");
   launch.lane = Lane::Host;
-  launch.priced = true;
+  launch.cost = Cost::Launch;
   launch.subject = 1;
   launch.kernels = 2;
   launch.hooks = 1;
   launch.duration = Duration{5};
   EXPECT_EQ(s.of(launch), 5 + 100 + 6'000'000);
-  s.step.ops[1].kind = OpKind::AllReduce;
+  launch.cost = Cost::LaunchCollective;
   launch.kernels = 0;
   EXPECT_EQ(s.of(launch), 5 + 100 + 1'000);
 }
 
 TEST(PriceOf, FindUnusedGrowsWithTheParameters) {
   Op op;
-  op.kind = OpKind::FindUnused;
-  op.priced = true;
+  op.kind = test::kind_of_op("find_unused");
+  op.cost = Cost::Traverse;
   EXPECT_EQ(Priced().of(op), 30);
 }
 

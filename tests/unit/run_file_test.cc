@@ -46,8 +46,8 @@ Run measured_run() {
   r.samples = {{"all_reduce", {{"bytes", 1024}, {"ranks", 2}}, {{10}, {12}, {0}}}};
   r.skipped = {{"8 ranks", "4 cores"}};
   r.tensor_names = {"a.weight", "a.bias"};
-  Span fwd{2, 0, 1, Lane::Host, OpKind::Forward, "fwd", {}, 0, {-5}, {-5}, {700'000}, ""};
-  Span sum{3, 1, 1, Lane::Worker, OpKind::AllReduce, "allreduce/bucket.0", {1, 0}, 4096, {800'000}, {900'000}, {1'500'000}, "ring"};
+  Span fwd{2, 0, 1, Lane::Host, kind_of_op("fwd"), "fwd", {}, 0, {-5}, {-5}, {700'000}, ""};
+  Span sum{3, 1, 1, Lane::Worker, kind_of_op("allreduce/bucket.0"), "allreduce/bucket.0", {1, 0}, 4096, {800'000}, {900'000}, {1'500'000}, "ring"};
   r.spans = {fwd, sum};
   return r;
 }

@@ -49,9 +49,9 @@ TEST(GlooQueue, RunsTwoCollectivesAtOnceAndNoMore) {
     predict::Prediction p = a.ask();
     int most = 0;
     for (const Span& x : p.run.spans) {
-      if (x.kind != OpKind::GradAllReduce) continue;
+      if (!carries_tensors(x.kind)) continue;
       int at_once = 0;
-      for (const Span& y : p.run.spans) at_once += y.kind == OpKind::GradAllReduce && y.begin <= x.begin && x.begin < y.end;
+      for (const Span& y : p.run.spans) at_once += carries_tensors(y.kind) && y.begin <= x.begin && x.begin < y.end;
       most = std::max(most, at_once);
     }
     EXPECT_EQ(most, threads);

@@ -30,7 +30,7 @@ Span span(OpKind kind, std::int64_t begin, std::int64_t end, int actor = 0) {
   return s;
 }
 Span reduce(std::int64_t ready, std::int64_t begin, std::int64_t end, int actor = 0) {
-  Span s = span(OpKind::AllReduce, begin, end, actor);
+  Span s = span(test::kind_of_op("allreduce/bucket.0"), begin, end, actor);
   s.op = "allreduce/bucket.0";
   s.ready = {1000 + ready};
   s.bytes = 12;
@@ -40,8 +40,8 @@ Span reduce(std::int64_t ready, std::int64_t begin, std::int64_t end, int actor 
 
 TEST(Summarize, SplitsAStepIntoComputeExposedCommunicationAndIdle) {
   auto r = run(100);
-  r.spans = {span(OpKind::Forward, 0, 20), span(OpKind::Backward, 20, 60), reduce(50, 50, 80),
-             span(OpKind::Optimizer, 90, 100)};
+  r.spans = {span(test::kind_of_op("fwd"), 0, 20), span(test::kind_of_op("bwd/w"), 20, 60), reduce(50, 50, 80),
+             span(test::kind_of_op("optimizer"), 90, 100)};
   Summary s = summarize(r);
   EXPECT_EQ(s.step.ps, 100);
   EXPECT_EQ(s.forward.ps, 20);
@@ -57,7 +57,7 @@ TEST(Summarize, SplitsAStepIntoComputeExposedCommunicationAndIdle) {
 TEST(Summarize, CountsOverlappingCollectivesOnce) {
   auto r = run(100);
   r.spans = {reduce(10, 10, 50), reduce(30, 30, 70), reduce(70, 70, 80),
-             span(OpKind::Optimizer, 95, 100)};
+             span(test::kind_of_op("optimizer"), 95, 100)};
   Summary s = summarize(r);
   EXPECT_EQ(s.communication.ps, 70);
   EXPECT_EQ(s.exposed_communication.ps, 70);
@@ -66,8 +66,8 @@ TEST(Summarize, CountsOverlappingCollectivesOnce) {
 
 TEST(Summarize, SeesCommunicationAcrossSeveralGapsOfCompute) {
   auto r = run(100);
-  r.spans = {span(OpKind::Backward, 0, 20), span(OpKind::Backward, 30, 40),
-             span(OpKind::CopyOut, 45, 60), reduce(10, 10, 50), span(OpKind::Optimizer, 60, 100)};
+  r.spans = {span(test::kind_of_op("bwd/w"), 0, 20), span(test::kind_of_op("bwd/w"), 30, 40),
+             span(test::kind_of_op("copy_out/w"), 45, 60), reduce(10, 10, 50), span(test::kind_of_op("optimizer"), 60, 100)};
   Summary s = summarize(r);
   EXPECT_EQ(s.exposed_communication.ps, 10 + 5);
   EXPECT_EQ(s.ddp.ps, 15);
@@ -76,7 +76,7 @@ TEST(Summarize, SeesCommunicationAcrossSeveralGapsOfCompute) {
 
 TEST(Summarize, HasNoOverlapWithoutCommunication) {
   auto r = run(10);
-  r.spans = {span(OpKind::Forward, 0, 5), span(OpKind::Optimizer, 5, 10)};
+  r.spans = {span(test::kind_of_op("fwd"), 0, 5), span(test::kind_of_op("optimizer"), 5, 10)};
   Summary s = summarize(r);
   EXPECT_EQ(s.communication.ps, 0);
   EXPECT_EQ(s.overlap, 0);
@@ -85,25 +85,25 @@ TEST(Summarize, HasNoOverlapWithoutCommunication) {
 
 TEST(Summarize, HidesCommunicationUnderComputeFully) {
   auto r = run(50);
-  r.spans = {span(OpKind::Backward, 0, 40), reduce(5, 10, 30), span(OpKind::Optimizer, 40, 50)};
+  r.spans = {span(test::kind_of_op("bwd/w"), 0, 40), reduce(5, 10, 30), span(test::kind_of_op("optimizer"), 40, 50)};
   EXPECT_EQ(summarize(r).exposed_communication.ps, 0);
   EXPECT_EQ(summarize(r).overlap, 1);
 }
 
 TEST(Summarize, CountsWaitingForTheOthersAsCommunication) {
   auto r = run(100);
-  r.spans = {span(OpKind::Backward, 0, 40), reduce(40, 70, 90), span(OpKind::Optimizer, 90, 100)};
+  r.spans = {span(test::kind_of_op("bwd/w"), 0, 40), reduce(40, 70, 90), span(test::kind_of_op("optimizer"), 90, 100)};
   Summary s = summarize(r);
   EXPECT_EQ(s.communication.ps, 50);
   EXPECT_EQ(s.exposed_communication.ps, 50);
-  r.spans[1] = span(OpKind::BucketWait, 40, 90);  // a host that blocks
+  r.spans[1] = span(test::kind_of_op("wait/bucket.0"), 40, 90);  // a host that blocks
   EXPECT_EQ(summarize(r).exposed_communication.ps, 50);
 }
 
 TEST(Summarize, LooksAtTheActorThatEndsLast) {
   auto r = run(100);
-  r.spans = {span(OpKind::Forward, 0, 10, 0), span(OpKind::Optimizer, 80, 90, 0),
-             span(OpKind::Forward, 0, 30, 3), span(OpKind::Optimizer, 90, 100, 3)};
+  r.spans = {span(test::kind_of_op("fwd"), 0, 10, 0), span(test::kind_of_op("optimizer"), 80, 90, 0),
+             span(test::kind_of_op("fwd"), 0, 30, 3), span(test::kind_of_op("optimizer"), 90, 100, 3)};
   Summary s = summarize(r);
   EXPECT_EQ(s.actor, 3);
   EXPECT_EQ(s.forward.ps, 30);
@@ -112,7 +112,7 @@ TEST(Summarize, LooksAtTheActorThatEndsLast) {
 
 TEST(Summarize, ClipsToTheStep) {
   auto r = run(50);
-  r.spans = {reduce(-30, -20, 10), span(OpKind::Backward, -10, 5), span(OpKind::Optimizer, 40, 50)};
+  r.spans = {reduce(-30, -20, 10), span(test::kind_of_op("bwd/w"), -10, 5), span(test::kind_of_op("optimizer"), 40, 50)};
   Summary s = summarize(r);
   EXPECT_EQ(s.communication.ps, 10);
   EXPECT_EQ(s.compute.ps, 15);
@@ -123,8 +123,8 @@ TEST(Summarize, ClipsToTheStep) {
 
 TEST(Summarize, KeepsTheHostApart) {
   auto r = run(100);
-  r.spans = {span(OpKind::Launch, 0, 30), span(OpKind::FindUnused, 20, 40),
-             span(OpKind::Forward, 30, 60), span(OpKind::Optimizer, 90, 100)};
+  r.spans = {span(test::kind_of_op("launch/fwd"), 0, 30), span(test::kind_of_op("find_unused"), 20, 40),
+             span(test::kind_of_op("fwd"), 30, 60), span(test::kind_of_op("optimizer"), 90, 100)};
   Summary s = summarize(r);
   EXPECT_EQ(s.host_busy.ps, 40);
   EXPECT_EQ(s.compute.ps, 40);
@@ -133,7 +133,7 @@ TEST(Summarize, KeepsTheHostApart) {
 
 TEST(Summarize, ListsTheBucketsInOrder) {
   auto r = run(100);
-  r.spans = {reduce(10, 20, 30), reduce(35, 35, 60), span(OpKind::Optimizer, 90, 100)};
+  r.spans = {reduce(10, 20, 30), reduce(35, 35, 60), span(test::kind_of_op("optimizer"), 90, 100)};
   r.spans[1].op = "allreduce/bucket.1";
   r.spans[1].tensors = {4, 2};
   Summary s = summarize(r);
@@ -148,12 +148,12 @@ TEST(Summarize, ListsTheBucketsInOrder) {
 }
 
 TEST(OpKinds, AreComputeCommunicationOrHost) {
-  EXPECT_TRUE(is_communication(OpKind::BucketWait));
-  EXPECT_TRUE(is_communication(OpKind::BufferBroadcast));
-  EXPECT_TRUE(is_compute(OpKind::CopyIn));
-  EXPECT_FALSE(is_compute(OpKind::Launch));
-  EXPECT_FALSE(is_compute(OpKind::AllReduce));
-  EXPECT_FALSE(is_communication(OpKind::Launch));
+  EXPECT_TRUE(is_communication(test::kind_of_op("wait/bucket.0")));
+  EXPECT_TRUE(is_communication(test::kind_of_op("broadcast/buffers.0")));
+  EXPECT_TRUE(is_compute(test::kind_of_op("copy_in/w")));
+  EXPECT_FALSE(is_compute(test::kind_of_op("launch/fwd")));
+  EXPECT_FALSE(is_compute(test::kind_of_op("allreduce/bucket.0")));
+  EXPECT_FALSE(is_communication(test::kind_of_op("launch/fwd")));
 }
 
 // ---- rules of the model

@@ -254,7 +254,7 @@ TEST(TcpAlgorithms, ClosedFormAndMessagesAgreeInAStep) {
         EXPECT_NEAR(static_cast<double>((bucket.end - bucket.begin).ps) / static_cast<double>((message.end - message.begin).ps), 1, tolerance) << name_of(algorithm) << " " << n << " " << bytes;
         EXPECT_GT(closed.busiest_link.busy, 0);
         for (const auto& s : closed.run.spans)
-          EXPECT_TRUE(s.kind != OpKind::AllReduce || s.algorithm == name_of(algorithm)) << s.algorithm;
+          EXPECT_TRUE(!carries_bucket(s.kind) || s.algorithm == name_of(algorithm)) << s.algorithm;
       }
 }
 
@@ -441,7 +441,7 @@ TEST(TcpQueue, NothingOfAStepIsHandedOverBeforeIt) {
   program.worker_threads = 1;
   program.steady.buckets.push_back({{0}, {4'000}, {4'000}, DType::Float32});
   Op reduce;
-  reduce.kind = OpKind::AllReduce;
+  reduce.kind = kind_of_op("allreduce/bucket.0");
   reduce.lane = Lane::Worker;
   reduce.subject = 0;
   reduce.bytes = 4'000;

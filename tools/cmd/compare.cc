@@ -130,7 +130,7 @@ io::OrderedJson json_of(const analysis::Comparison& c) {
   j["phases"] = ends(c.phases);
   j["spans"] = io::OrderedJson::array();
   for (const auto& s : c.spans)
-    j["spans"].push_back({{"op", s.op}, {"lane", name_of(s.lane)}, {"predicted_begin_ps", s.predicted_begin.ps}, {"predicted_end_ps", s.predicted_end.ps},
+    j["spans"].push_back({{"op", s.op}, {"lane", s.lane}, {"predicted_begin_ps", s.predicted_begin.ps}, {"predicted_end_ps", s.predicted_end.ps},
                           {"measured_begin_ps", s.measured_begin.ps}, {"measured_end_ps", s.measured_end.ps}, {"difference_ps", s.difference.ps}});
   return j;
 }
@@ -139,7 +139,7 @@ std::string csv_of(const analysis::Comparison& c) {
   std::string out = "op,lane,predicted_begin_ps,predicted_end_ps,measured_begin_ps,measured_end_ps,difference_ps\n";
   out += fmt::format("step,,0,{},0,{},{}\n", c.predicted.ps, c.measured.ps, (c.predicted - c.measured).ps);
   for (const auto& s : c.spans)
-    out += fmt::format("{},{},{},{},{},{},{}\n", report::csv_field(s.op), name_of(s.lane), s.predicted_begin.ps, s.predicted_end.ps, s.measured_begin.ps, s.measured_end.ps,
+    out += fmt::format("{},{},{},{},{},{},{}\n", report::csv_field(s.op), s.lane, s.predicted_begin.ps, s.predicted_end.ps, s.measured_begin.ps, s.measured_end.ps,
                        s.difference.ps);
   return out;
 }
@@ -154,7 +154,7 @@ std::string table_of(const Run& p, const Run& m, const analysis::Comparison& c) 
   out += fmt::format("\n{:<44} {:<8} {:>12} {:>12} {:>12} {:>12} {:>12}  {:>8}\n", "operation (ms from the start of the step)", "lane", "begin pred.", "begin meas.", "end pred.",
                      "end meas.", "difference", "of step");
   for (const auto& s : c.spans)
-    out += fmt::format("{:<44} {:<8} {:>12.4f} {:>12.4f} {:>12.4f} {:>12.4f} {:>+12.4f}  {:>+7.3f}%\n", s.op, name_of(s.lane), ms(s.predicted_begin), ms(s.measured_begin),
+    out += fmt::format("{:<44} {:<8} {:>12.4f} {:>12.4f} {:>12.4f} {:>12.4f} {:>+12.4f}  {:>+7.3f}%\n", s.op, s.lane, ms(s.predicted_begin), ms(s.measured_begin),
                        ms(s.predicted_end), ms(s.measured_end), ms(s.difference), 100 * static_cast<double>(s.difference.ps) / static_cast<double>(c.measured.ps));
   return out;
 }
@@ -166,7 +166,7 @@ std::string markdown_of(const Run& p, const Run& m, const analysis::Comparison& 
   if (c.spans.empty()) return out;
   out += "\n| operation | lane | predicted end | measured end | difference | of the step |\n|---|---|--:|--:|--:|--:|\n";
   for (const auto& s : c.spans)
-    out += fmt::format("| {} | {} | {} | {} | {} | {:+.3f} % |\n", report::markdown_cell(s.op), name_of(s.lane), to_string(s.predicted_end), to_string(s.measured_end), to_string(s.difference),
+    out += fmt::format("| {} | {} | {} | {} | {} | {:+.3f} % |\n", report::markdown_cell(s.op), s.lane, to_string(s.predicted_end), to_string(s.measured_end), to_string(s.difference),
                        100 * static_cast<double>(s.difference.ps) / static_cast<double>(c.measured.ps));
   return out;
 }

@@ -62,8 +62,8 @@ std::string program_table(const Program& p, bool csv) {
       for (std::uint32_t d : deps_of(s, i)) waits += (waits.empty() ? "" : " ") + name_of(p, s, d);
       std::string name = name_of(p, s, i);
       std::size_t tensors = tensors_of(p, s, i).size();
-      if (csv) out += fmt::format("{},{},{},{},{},{}\n", name_of(s.kind), name_of(s.ops[i].lane), report::csv_field(name), s.ops[i].bytes, tensors, report::csv_field(waits));
-      else out += report::wrapped(fmt::format("  {:<9} {:<56} {:>12} {:>8}  {}\n", name_of(s.ops[i].lane), name, s.ops[i].bytes, tensors, waits), kOpColumn + 2);
+      if (csv) out += fmt::format("{},{},{},{},{},{}\n", name_of(s.kind), name_of(s.ops[i].lane, p.streams), report::csv_field(name), s.ops[i].bytes, tensors, report::csv_field(waits));
+      else out += report::wrapped(fmt::format("  {:<9} {:<56} {:>12} {:>8}  {}\n", name_of(s.ops[i].lane, p.streams), name, s.ops[i].bytes, tensors, waits), kOpColumn + 2);
     }
   };
   for (const StepProgram& s : p.warmup) add(s);
@@ -130,8 +130,7 @@ void show(Terminal& t, const Flags& f) {
     Loaded l = load(t, f.question);
     Program p = program_of(l);
     if (what == "buckets") return write_answer(t, f.output, buckets_text(p, f.output.format));
-    CommHook hook = l.scenario.plan.comm_hook;
-    std::string text = f.output.format == "json" ? io::write_program(p, l.scenario.ranks, l.workload, hook).dump(1) + "\n" : program_table(p, f.output.format == "csv");
+    std::string text = f.output.format == "json" ? io::write_program(p, l.scenario.ranks).dump(1) + "\n" : program_table(p, f.output.format == "csv");
     return write_answer(t, f.output, text);
   }
   if (what == "scenario") {

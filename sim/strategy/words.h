@@ -1,0 +1,44 @@
+// The vocabularies of the data-parallel systems: what their operations are called and are. Each
+// system defines its own words where it lowers; these are the ones that all share.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "sim/model/program.h"
+
+namespace ddpsim::strategy {
+
+inline constexpr OpWord kLaunch{"launch/", {.does = Does::Launch, .of = Of::Operation}};
+inline constexpr OpWord kZeroGrad{"zero_grad",
+                                  {.does = Does::Copy, .touches = Touches::Everything}};
+inline constexpr OpWord kForward{"fwd", {.phase = Phase::Forward, .in_micro_step = true}};
+inline constexpr OpWord kBackward{"bwd/",
+                                  {.phase = Phase::Backward,
+                                   .of = Of::Tensor,
+                                   .touches = Touches::Tensor,
+                                   .in_micro_step = true}};
+// After the last gradient.
+inline constexpr OpWord kBackwardTail{"bwd/tail",
+                                      {.phase = Phase::Backward, .in_micro_step = true}};
+inline constexpr OpWord kAccumulate{"accumulate/",
+                                    {.does = Does::Copy,
+                                     .phase = Phase::Backward,
+                                     .of = Of::Tensor,
+                                     .touches = Touches::Tensor,
+                                     .in_micro_step = true}};
+inline constexpr OpWord kOptimizer{"optimizer",
+                                   {.phase = Phase::Update, .touches = Touches::Everything}};
+
+// The words of one system besides the shared ones.
+std::span<const OpWord> ddp_words();
+std::span<const OpWord> averaging_words();
+
+// Of all systems.
+const std::vector<OpWord>& all_words();
+// What an operation of this name is ("micro0/copy_in/fc.weight"). None: no system has the word.
+std::optional<OpKind> kind_of(std::string_view name);
+
+}  // namespace ddpsim::strategy
