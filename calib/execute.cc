@@ -38,7 +38,7 @@ struct Shared {
 
 void prepare(Job& job, const Workload& w, const Plan& plan, const predict::Question& q, std::vector<int> devices, int steady_steps) {
   job.times = predict::step_times(w, q.profile, Level::Mid);
-  job.program = strategy::lower({w, job.times, q.profile.kind}, plan);
+  job.program = strategy::lower({w, job.times, q.profile.kind, static_cast<int>(devices.size())}, plan);
   job.comm = collective::make_communicator(q.fabric, std::move(devices), job.program.backend, all_reduce_algorithm(plan, job.program.backend));
   job.part = make_part(job.program, job.comm, q.profile, steady_steps);
   int streams = job.program.device == DeviceKind::Gpu ? 1 : job.part.worker_threads;

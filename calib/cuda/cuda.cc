@@ -181,7 +181,7 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
   if (ranks > 64) throw std::runtime_error("more than 64 ranks on one machine");
   if (options.one_gpu && ranks > 16) throw std::runtime_error("several ranks on one GPU are 2 to 16");
   StepTimes times = predict::step_times(q.workload, q.profile, Level::Mid);
-  Program program = strategy::lower({q.workload, times, q.profile.kind}, s.plan);
+  Program program = strategy::lower({q.workload, times, q.profile.kind, ranks}, s.plan);
   gpu::Part part = gpu::make_part(program, q.profile, ranks);
   std::size_t steps = part.kinds.size() - 1 + static_cast<std::size_t>(options.steady_steps + options.recorded_steps);
   std::size_t each = program.steady.ops.size();  // of which every recorded step has times

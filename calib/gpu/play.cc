@@ -175,6 +175,7 @@ class Player {
 
 Part make_part(const Program& program, const Profile& profile, int ranks) {
   if (program.device != DeviceKind::Gpu) throw std::runtime_error("a Program of CPUs cannot be played on a GPU");
+  if (!program.streams.empty()) throw std::runtime_error("a system with streams of its own (fsdp) cannot be played on a GPU yet");
   Part part;
   for (const StepProgram& s : program.warmup) part.kinds.push_back(make_step(s, program, profile, ranks, part));
   part.kinds.push_back(make_step(program.steady, program, profile, ranks, part));

@@ -38,7 +38,7 @@ std::string short_dump(const Json& j) {
   return s.size() > 40 ? s.substr(0, 37) + "..." : s;
 }
 
-std::string join(std::initializer_list<const char*> words) {
+std::string join(const std::vector<const char*>& words) {
   std::string out;
   for (const char* w : words) out += (out.empty() ? "\"" : ", \"") + std::string(w) + "\"";
   return out;
@@ -123,7 +123,7 @@ Json parse_json(const std::string& text, const std::string& file) {
   }
 }
 
-void Reader::only(std::initializer_list<const char*> keys) const {
+void Reader::only(const std::vector<const char*>& keys) const {
   if (!j_.is_object()) fail("expected an object, found " + short_dump(j_));
   std::vector<std::string> known(keys.begin(), keys.end());
   for (const auto& [key, value] : j_.items()) {
@@ -223,7 +223,7 @@ std::vector<std::int64_t> Reader::integers() const {
   return out;
 }
 
-std::size_t Reader::choice(std::initializer_list<const char*> words) const {
+std::size_t Reader::choice(const std::vector<const char*>& words) const {
   std::string t = text();
   std::size_t i = 0;
   for (const char* w : words) {

@@ -27,7 +27,8 @@ class Reader {
   [[noreturn]] void fail_at(const std::string& path, const std::string& message) const { throw InputError{file_ + "#" + path_ + path, message}; }
 
   // REQUIRES an object with no other keys than these.
-  void only(std::initializer_list<const char*> keys) const;
+  void only(std::initializer_list<const char*> keys) const { only(std::vector<const char*>(keys)); }
+  void only(const std::vector<const char*>& keys) const;
   // REQUIRES an object whose "schema" is `expected`, for example "ddpsim.cluster/1".
   void schema(const char* expected) const;
   bool has(const char* key) const { return j_.contains(key) && !j_[key].is_null(); }
@@ -44,7 +45,8 @@ class Reader {
   Bandwidth bandwidth() const;  // "10Gb/s"
   std::vector<std::int64_t> integers() const;
   // Index of the word in `words`.
-  std::size_t choice(std::initializer_list<const char*> words) const;
+  std::size_t choice(std::initializer_list<const char*> words) const { return choice(std::vector<const char*>(words)); }
+  std::size_t choice(const std::vector<const char*>& words) const;
 
   int small(std::int64_t low, std::int64_t high) const;
   const Json& json() const { return j_; }

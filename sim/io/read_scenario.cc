@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "sim/io/codecs.h"
+#include "sim/strategy/systems.h"
 #include "sim/io/field_meant.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
@@ -46,12 +47,12 @@ void refuse_other_parallelism(const Reader& r) {
 
 // Keys and names of systems that a plan cannot be of.
 constexpr const char* kOtherSystem =
-    "ddpsim models PyTorch DDP (\"pytorch_ddp\") and plain gradient averaging (\"averaging\"); "
-    "FSDP, "
-    "ZeRO and DeepSpeed (which shard), Horovod and Megatron are not modelled";
+    "ddpsim models PyTorch DDP (\"pytorch_ddp\"), plain gradient averaging (\"averaging\") and "
+    "FullyShardedDataParallel (\"fsdp\"); FSDP2 (fully_shard), ZeRO and DeepSpeed, Horovod and "
+    "Megatron are not modelled";
 void refuse_other_systems(const Reader& r) {
-  for (const char* key : {"zero_stage", "zero_optimization", "sharding_strategy", "fully_shard",
-                          "reshard_after_forward", "auto_wrap_policy", "cpu_offload"})
+  for (const char* key : {"zero_stage", "zero_optimization", "fully_shard", "reshard_after_forward",
+                          "cpu_offload"})
     if (r.has(key)) r.fail_at(std::string("/") + key, kOtherSystem);
 }
 bool is_other_system(std::string name) {
@@ -62,44 +63,66 @@ bool is_other_system(std::string name) {
   return false;
 }
 
-constexpr std::initializer_list<const char*> kPlanKeys{"system",
-                                                       "backend",
-                                                       "accumulation_steps",
-                                                       "gloo_threads",
-                                                       "tcp_streams",
-                                                       "algorithm",
-                                                       "gloo_algorithm",
-                                                       "pytorch",
-                                                       "nccl",
-                                                       "environment",
-                                                       "set_to_none",
-                                                       "bucket_cap_mb",
-                                                       "bucket_cap_mb_list",
-                                                       "first_bucket_bytes",
-                                                       "broadcast_buffers",
-                                                       "find_unused_parameters",
-                                                       "static_graph",
-                                                       "gradient_as_bucket_view",
-                                                       "comm_hook",
-                                                       "unused_parameters",
-                                                       "granularity",
-                                                       "async_op"};
+// What every system has.
+constexpr const char* kSharedKeys[] = {"system", "backend",        "accumulation_steps", "gloo_threads", "tcp_streams", "algorithm",
+                                       "gloo_algorithm", "pytorch", "nccl", "environment", "set_to_none", "unused_parameters"};
+
+// The shared keys, then the knobs of each system.
+std::vector<const char*> plan_keys() {
+  std::vector<const char*> out(std::begin(kSharedKeys), std::end(kSharedKeys));
+  for (const strategy::SystemRecord& s : strategy::systems())
+    for (const strategy::KnobRecord& k : s.knobs) out.push_back(k.name);
+  return out;
+}
+
+// A knob's setting into its place.
+struct ReadField {
+  const Reader& r;
+  const strategy::KnobRecord& knob;
+  Plan& plan;
+  void operator()(bool* b) const { *b = r.boolean(); }
+  void operator()(std::optional<bool>* b) const { *b = r.boolean(); }
+  void operator()(std::int64_t* n) const { *n = r.integer(); }
+  void operator()(std::optional<double>* v) const {
+    if (r.json().is_string()) r.fail(std::string("is a bare number of ") + knob.unit + ", as in PyTorch (for example 25)");
+    *v = r.number();
+  }
+  void operator()(std::vector<double>* list) const {
+    for (const Reader& item : r.items()) list->push_back(item.number());
+  }
+  void operator()(const strategy::Choice& c) const { c.set(plan, static_cast<int>(r.choice(c.names))); }
+};
+
+void read_knobs(const Reader& r, Plan& p) {
+  for (const strategy::SystemRecord& s : strategy::systems())
+    for (const strategy::KnobRecord& k : s.knobs) {
+      if (!r.has(k.name)) continue;
+      if (s.system != p.system) r.at(k.name).fail(std::string("is a knob of ") + s.name + ", and the plan's system is " + name_of(p.system));
+      std::visit(ReadField{r.at(k.name), k, p}, k.field(p));
+    }
+}
+
+System read_system(const Reader& r) {
+  std::string name = r.text();
+  for (const char* other : {"tensor_parallel", "tensor_parallelism", "pipeline_parallel", "pipeline_parallelism", "expert_parallel", "expert_parallelism", "megatron"})
+    if (name == other) r.fail("\"" + name + "\" is not data parallelism, and ddpsim does not model it; use \"pytorch_ddp\", \"averaging\" or \"fsdp\"");
+  if (name == "ddp") return System::PytorchDdp;
+  if (name == "fsdp1") return System::Fsdp;
+  std::vector<const char*> names;
+  for (const strategy::SystemRecord& s : strategy::systems()) {
+    if (name == s.name) return s.system;
+    names.push_back(s.name);
+  }
+  if (is_other_system(name)) r.fail("\"" + name.substr(0, 40) + "\": " + kOtherSystem);
+  return static_cast<System>(r.choice(names));
+}
 
 Plan read_plan(const Reader& r) {
   refuse_other_parallelism(r);
   refuse_other_systems(r);
-  r.only(kPlanKeys);
+  r.only(plan_keys());
   Plan p;
-  if (r.has("system")) {
-    std::string name = r.at("system").text();
-    for (const char* other : {"tensor_parallel", "tensor_parallelism", "pipeline_parallel", "pipeline_parallelism", "expert_parallel", "expert_parallelism", "megatron"})
-      if (name == other) r.at("system").fail("\"" + name + "\" is not data parallelism, and ddpsim does not model it; use \"pytorch_ddp\" or \"averaging\"");
-    if (is_other_system(name))
-      r.at("system").fail("\"" + name.substr(0, 40) + "\": " + kOtherSystem);
-    p.system = name == "ddp" || r.at("system").choice({"pytorch_ddp", "averaging"}) == 0
-                   ? System::PytorchDdp
-                   : System::Averaging;
-  }
+  if (r.has("system")) p.system = read_system(r.at("system"));
   if (r.has("backend")) p.backend = static_cast<Backend>(r.at("backend").choice({"nccl", "gloo", "tcp"}));
   if (r.has("accumulation_steps")) p.accumulation_steps = r.at("accumulation_steps").small(-1, INT32_MAX);
   if (r.has("gloo_threads")) p.gloo_threads = r.at("gloo_threads").small(-1, INT32_MAX);
@@ -119,32 +142,9 @@ Plan read_plan(const Reader& r) {
       p.environment[name] = number ? std::to_string(value.integer()) : value.text();
     }
   if (r.has("set_to_none")) p.set_to_none = r.at("set_to_none").boolean();
-  if (r.has("bucket_cap_mb")) {
-    if (r.at("bucket_cap_mb").json().is_string()) r.at("bucket_cap_mb").fail("is a bare number of MiB, as in PyTorch (for example 25)");
-    p.bucket_cap_mb = r.at("bucket_cap_mb").number();
-  }
-  if (r.has("bucket_cap_mb_list"))
-    for (const Reader& cap : r.at("bucket_cap_mb_list").items()) p.bucket_cap_mb_list.push_back(cap.number());
-  if (r.has("first_bucket_bytes")) p.first_bucket_bytes = r.at("first_bucket_bytes").integer();
-  auto flag = [&](const char* key, bool& value) {
-    if (r.has(key)) value = r.at(key).boolean();
-  };
-  flag("broadcast_buffers", p.broadcast_buffers);
-  flag("find_unused_parameters", p.find_unused_parameters);
-  flag("static_graph", p.static_graph);
-  flag("gradient_as_bucket_view", p.gradient_as_bucket_view);
-  flag("async_op", p.async_op);
-  if (r.has("comm_hook")) p.comm_hook = static_cast<CommHook>(r.at("comm_hook").choice({"none", "allreduce", "fp16_compress", "bf16_compress"}));
   if (r.has("unused_parameters"))
     for (const Reader& n : r.at("unused_parameters").items()) p.unused_parameters.push_back(n.text());
-  if (r.has("granularity")) p.granularity = r.at("granularity").choice({"per_parameter", "flat"}) == 0 ? Granularity::PerParameter : Granularity::Flat;
-  auto belongs = [&](const char* key, System s) {
-    if (r.has(key) && p.system != s) r.at(key).fail(std::string("is a knob of ") + name_of(s) + ", and the plan's system is " + name_of(p.system));
-  };
-  for (const char* key : {"bucket_cap_mb", "bucket_cap_mb_list", "first_bucket_bytes", "broadcast_buffers", "find_unused_parameters", "static_graph", "gradient_as_bucket_view",
-                          "comm_hook"})
-    belongs(key, System::PytorchDdp);
-  for (const char* key : {"granularity", "async_op"}) belongs(key, System::Averaging);
+  read_knobs(r, p);
   return p;
 }
 
@@ -161,7 +161,7 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
   r.schema("ddpsim.scenario/1");
   refuse_other_parallelism(r);
   if (r.json().is_object())
-    for (const char* key : kPlanKeys)
+    for (const char* key : plan_keys())
       if (std::string(key) != "algorithm" && r.json().contains(key))
         r.fail_at(std::string("/") + key,
                   std::string("belongs under \"plan\": {\"plan\": {\"") + key + "\": ...}}");

@@ -8,6 +8,14 @@
 namespace ddpsim {
 
 const char* name_of(System s) { return s == System::PytorchDdp ? "pytorch_ddp" : s == System::Averaging ? "averaging" : "fsdp"; }
+const char* name_of(Sharding s) {
+  constexpr std::array<const char*, 3> kNames{"full_shard", "shard_grad_op", "no_shard"};
+  return kNames[static_cast<std::size_t>(s)];
+}
+const char* name_of(BackwardPrefetch p) {
+  constexpr std::array<const char*, 3> kNames{"none", "backward_pre", "backward_post"};
+  return kNames[static_cast<std::size_t>(p)];
+}
 const char* name_of(Backend b) {
   constexpr std::array<const char*, 3> kNames{"nccl", "gloo", "tcp"};
   return kNames[static_cast<std::size_t>(b)];
@@ -57,6 +65,12 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
     return {"/plan/backend", "nccl needs a workload on GPUs, and this one was captured on a CPU; use gloo"};
   if (b == Backend::Gloo && device == DeviceKind::Gpu)
     return {"/plan/backend", "gloo with CUDA tensors (copies through host memory) is not modelled; use nccl"};
+  if (p.system == System::Fsdp) {
+    if (device != DeviceKind::Gpu || b != Backend::Nccl) return {"/plan/system", "fsdp is modelled on GPUs, over NCCL"};
+    if (w.layers.empty())
+      return {"/plan/system", "fsdp gathers weights layer by layer, and a captured workload knows forward only as a whole: use a described one (ddpsim list workloads)"};
+    if (!p.unused_parameters.empty()) return {"/plan/unused_parameters", "parameters without a gradient are modelled for pytorch_ddp and averaging only"};
+  }
   if (p.algorithm != Algorithm::Ring && b != Backend::Tcp)
     return {"/plan/algorithm", std::string("is a knob of backend tcp, and the plan's backend is ") + name_of(b)};
   if (p.gloo_algorithm != Algorithm::Ring && b != Backend::Gloo)

@@ -33,6 +33,7 @@ std::string name_of(const Program& p, const StepProgram& s, std::uint32_t index)
     case Of::Bucket: out += std::to_string(op.subject); break;
     case Of::Tensor: out += p.tensor_names[op.subject]; break;
     case Of::Operation: out += name_of(p, s, op.subject); break;
+    case Of::Label: out += p.labels[op.subject]; break;
   }
   return out;
 }

@@ -45,7 +45,7 @@ enum class Phase : std::uint8_t { Between, Forward, Backward, Reduced, Update };
 const char* name_of(Does d);   // "copy"
 const char* name_of(Phase p);  // "reduced"
 // What Op::subject is.
-enum class Of : std::uint8_t { Nothing, Number, Tensor, Bucket, Operation };
+enum class Of : std::uint8_t { Nothing, Number, Tensor, Bucket, Operation, Label };
 // Which tensors it reads or writes.
 enum class Touches : std::uint8_t { Nothing, Tensor, Bucket, Everything };
 
@@ -148,7 +148,8 @@ struct Program {
   std::vector<std::string> streams;  // a system's own: "unshard"; at most kMostStreams
   std::vector<StepProgram> warmup;   // first, (first,) rebuild
   StepProgram steady;
-  std::vector<std::string> words;  // names of operations, less their subjects
+  std::vector<std::string> words;   // names of operations, less their subjects
+  std::vector<std::string> labels;  // a system's own subjects (Of::Label), those of StepProgram::buckets first
   std::vector<std::string> tensor_names;
   std::vector<std::int64_t> tensor_bytes;
 };

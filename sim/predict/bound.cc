@@ -61,7 +61,7 @@ class Chain {
     Plan plan = q.scenario.plan;
     plan.bucket_cap_mb.reset();
     plan.bucket_cap_mb_list = {kOneByte};
-    program_ = strategy::lower({q.workload, times_, q.profile.kind}, plan, strategy::Steps::SteadyOnly);
+    program_ = strategy::lower({q.workload, times_, q.profile.kind, q.scenario.ranks}, plan, strategy::Steps::SteadyOnly);
     comm_ = &options.known->get(q, program_.backend);
     at_once_ = program_.device == DeviceKind::Gpu ? 1 : program_.worker_threads;
     by_phases_ = options.fidelity == Fidelity::Collective;

@@ -64,6 +64,8 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   if (parsed.problem) return parsed.problem;
   if (q.profile.compute.capability > 0)
     if (auto p = collective::check_nccl_nodes(q.fabric, devices)) return p;
+  if (plan.system == System::Fsdp && devices.size() > 1 && q.profile.compute.capability == 0)
+    return {"/plan/system", "profile \"" + q.profile.name + "\" names no compute capability, so what NCCL does for an all-gather is not known"};
   if (plan.environment.empty() || devices.size() < 2) return {};
   if (q.profile.compute.capability == 0) return {"/plan/environment", "profile \"" + q.profile.name + "\" names no compute capability, so what NCCL would choose is not known"};
   Scenario job;
@@ -72,7 +74,9 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   job.rank_order = devices;
   Communicators own;
   const collective::NcclGroup& g = *(known ? *known : own).get({q.workload, q.fabric, q.profile, job}, Backend::Nccl).nccl;
-  for (Operation op : {Operation::AllReduce, Operation::Broadcast})
+  std::vector<Operation> needed{Operation::AllReduce, Operation::Broadcast};
+  if (plan.system == System::Fsdp) needed = {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};
+  for (Operation op : needed)
     for (std::int64_t bytes = 1; bytes < (std::int64_t{1} << 40); bytes *= 2)
       if (!nccl::choose(g.system, g.settings, op, bytes))
         return {"/plan/environment",

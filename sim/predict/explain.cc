@@ -93,6 +93,7 @@ class Explainer {
     std::int64_t bytes = op(i).bytes;
     if (carries_bucket(op(i).kind)) return "bucket " + std::to_string(op(i).subject) + " (" + to_string(Bytes{bytes}) + ")";
     std::string name = name_of(played_.program, played_.program.steady, i);
+    if (op(i).kind.of == Of::Label) return played_.program.labels[op(i).subject] + " (" + to_string(Bytes{bytes}) + ")";
     constexpr std::string_view kPrefix = "allreduce/";
     return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
   }
@@ -111,6 +112,12 @@ class Explainer {
     }
     return Sort::Other;
   }
+  // "all-reduce"
+  static std::string words_of(Operation o) {
+    std::string out = name_of(o);
+    std::replace(out.begin(), out.end(), '_', '-');
+    return out;
+  }
   const char* copies() const { return q_.scenario.plan.system == System::PytorchDdp ? kCopies : kDivisions; }
   std::string tell(Sort sort, std::uint32_t last) const {
     const StepProgram& s = played_.program.steady;
@@ -122,7 +129,7 @@ class Explainer {
       case Sort::CopyOut: return copies();
       case Sort::Optimizer: return "optimizer";
       case Sort::Host: return "the host thread launches " + name_of(played_.program, s, op(last).subject);
-      case Sort::Collective: return carries_tensors(op(last).kind) ? "all-reduce of " + bucket_name(last) : name_of(played_.program, s, last);
+      case Sort::Collective: return carries_tensors(op(last).kind) ? words_of(op(last).kind.operation) + " of " + bucket_name(last) : name_of(played_.program, s, last);
       case Sort::Other: return name_of(played_.program, s, last);
     }
     return {};
@@ -174,6 +181,7 @@ class Explainer {
     auto times = summary.buckets.begin();
     for (std::uint32_t i = 0; i < ops_; ++i) {
       if (!carries_tensors(op(i).kind)) continue;
+      out.reduces = out.reduces && op(i).kind.operation == Operation::AllReduce;
       std::string name = carries_bucket(op(i).kind) ? "bucket " + std::to_string(op(i).subject) : name_of(played_.program, played_.program.steady, i);
       out.buckets.push_back({name, times->bytes, times->ready, times->begin, times->end, times->exposed});
       ++times;
@@ -276,6 +284,7 @@ class Explainer {
       const PathPart& p = path[k];
       std::size_t last = k;
       std::size_t reductions = carries_tensors(p.kind);
+      bool reduces = out.reduces;
       while (reductions > 0) {
         bool next = last + 1 < path.size() && carries_tensors(path[last + 1].kind);
         bool after_copy = last + 2 < path.size() && (path[last + 1].what == kCopies || path[last + 1].what == kDivisions) && carries_tensors(path[last + 2].kind);
@@ -285,7 +294,7 @@ class Explainer {
       }
       const PathPart& q = path[last];
       std::string clause = p.what;
-      if (last > k) clause = std::to_string(reductions) + " all-reduces one after another, " + subject(p) + " to " + subject(q);
+      if (last > k) clause = std::to_string(reductions) + (reduces ? " all-reduces" : " collectives") + " one after another, " + subject(p) + " to " + subject(q);
       clause += " " + to_string(q.end - p.begin);
       if (last == k && p.waited.ps > 0 && !p.waited_for.empty()) clause += " (ready " + to_string(p.waited) + " before it could begin, behind " + p.waited_for + ")";
       else if (last > k && q.waited.ps > 0) clause += " (the last was ready " + to_string(q.waited) + " before it could begin)";

@@ -55,6 +55,7 @@ struct Explanation {
   std::optional<Straggler> straggler;  // the slowest, if the step is measurably shorter without it
   int actor = 0;                      // the rank that ends last
   std::vector<PathPart> path;
+  bool reduces = true;  // all of these are all-reduces of gradients
   std::vector<BucketExposure> buckets;
   Duration exposed;                   // communication of the step, as analysis::Summary has it
   std::array<Decile, 10> deciles;

@@ -4,6 +4,7 @@
 #include "sim/collective/nccl.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/resources.h"
+#include "sim/strategy/knobs.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -40,6 +41,16 @@ void try_caps(const Plan& plan, Attempts& a) {
   }
 }
 
+// Every other setting of the system's own knobs that are choices.
+void try_choices(const Plan& plan, Attempts& a) {
+  for (const strategy::Knob& k : strategy::knobs(plan)) {
+    if (!k.unit.empty()) continue;
+    for (const strategy::KnobValue& v : strategy::values(k, {}, plan))
+      if (std::string text = k.name + "=" + v.text; !(strategy::value_of(plan, k) && strategy::value_of(plan, k)->text == v.text))
+        a.plan(text, "--set " + text, [&](Scenario& s) { s.plan = strategy::with(s.plan, k, v); });
+  }
+}
+
 void try_plan(const Question& q, Attempts& a) {
   const Plan& plan = q.scenario.plan;
   if (plan.system == System::PytorchDdp) {
@@ -49,9 +60,10 @@ void try_plan(const Question& q, Attempts& a) {
       a.plan("bf16_compress_hook (changes numerics)", "--set comm_hook=bf16_compress", [](Scenario& s) { s.plan.comm_hook = CommHook::Bf16Compress; });
     if (plan.broadcast_buffers && !q.workload.buffers.empty())
       a.plan("broadcast_buffers=False (each rank keeps its own BatchNorm statistics)", "--set broadcast_buffers=false", [](Scenario& s) { s.plan.broadcast_buffers = false; });
-  } else {
+  } else if (plan.system == System::Averaging) {
     a.plan("DistributedDataParallel instead of plain averaging", "--plan pytorch_ddp, without averaging's flags", [](Scenario& s) { s.plan.system = System::PytorchDdp; });
   }
+  if (plan.system == System::Fsdp) try_choices(plan, a);
   if (!q.scenario.slow_ranks.empty()) a.plan("all ranks as fast as the others", "without slow_ranks", [](Scenario& s) { s.slow_ranks.clear(); });
 }
 

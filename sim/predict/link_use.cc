@@ -27,7 +27,7 @@ std::vector<LinkBusy> link_use(const Program& program, const collective::Communi
 std::vector<LinkBusy> link_use(const Question& q, Duration step, const Options& options) {
   if (q.scenario.ranks < 2) return {};
   StepTimes times = step_times(q.workload, q.profile, Level::Mid);
-  Program program = strategy::lower({q.workload, times, q.profile.kind}, q.scenario.plan, strategy::Steps::SteadyOnly);
+  Program program = options.program ? *options.program : strategy::lower({q.workload, times, q.profile.kind, q.scenario.ranks}, q.scenario.plan, strategy::Steps::SteadyOnly);
   if (options.without) alter(*options.without, program);
   Communicators own;
   return link_use(program, (options.known ? *options.known : own).get(q, program.backend), q.profile, step);

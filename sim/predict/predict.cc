@@ -14,6 +14,7 @@
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/message_range.h"
 #include "sim/predict/roofline.h"
+#include "sim/strategy/fsdp.h"
 #include "sim/strategy/knobs.h"
 #include "sim/strategy/lower.h"
 
@@ -36,7 +37,7 @@ struct Prepared {
 Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Options& options) {
   Prepared r;
   r.times = step_times(q.workload, q.profile, level);
-  r.program = strategy::lower({q.workload, r.times, q.profile.kind}, q.scenario.plan, steps);
+  r.program = options.program ? *options.program : strategy::lower({q.workload, r.times, q.profile.kind, q.scenario.ranks}, q.scenario.plan, steps);
   if (options.without) alter(*options.without, r.program);
   r.communicator = &options.known->get(q, r.program.backend);
   return r;
@@ -290,7 +291,28 @@ std::string workload_problem(const Workload& w, const Question& q) {
          "; its times cannot be carried over (capture it there, or use a described workload)";
 }
 
-Bytes state_bytes(const Workload& w, const Plan& plan) {
+// Of a rank: its shards, and what is whole at a time: the root, three units' weights and one unit's gradients.
+Bytes fsdp_state_bytes(const Workload& w, const Plan& plan, int ranks) {
+  std::int64_t states = w.optimizer.kind == Optimizer::Kind::Sgd ? (w.optimizer.momentum ? 1 : 0) : 2;
+  if (ranks == 1 || plan.fsdp.sharding_strategy == Sharding::NoShard) ranks = 1;
+  std::vector<strategy::Unit> units = strategy::fsdp_units(w, plan);
+  std::int64_t most = 0;
+  Bytes total;
+  for (std::size_t u = 1; u < units.size(); ++u) most = std::max(most, units[u].elements);
+  const std::int64_t gathered = element_size(plan.fsdp.param_dtype.value_or(DType::Float32));
+  bool frees = plan.fsdp.sharding_strategy == Sharding::FullShard;
+  for (const strategy::Unit& u : units) {
+    std::int64_t bytes = u.elements * element_size(w.tensors.front().dtype);
+    total += Bytes{(2 + states) * (bytes / ranks)};
+    if (ranks > 1 && (!frees || u.name == "root")) total += Bytes{u.elements * gathered};
+  }
+  if (ranks > 1) total += Bytes{(frees ? 3 : 0) * most * gathered + std::max(most, units.front().elements) * gathered};
+  for (const Tensor& b : w.buffers) total += b.bytes();
+  return total;
+}
+
+Bytes state_bytes(const Workload& w, const Plan& plan, int ranks) {
+  if (plan.system == System::Fsdp) return fsdp_state_bytes(w, plan, ranks);
   Bytes gradients = w.gradient_bytes();
   Bytes total = gradients + gradients;  // parameters and gradients
   if (plan.system == System::PytorchDdp && !plan.gradient_as_bucket_view) total += gradients;  // buckets
@@ -429,7 +451,7 @@ Prediction predict(const Question& q, const Options& given) {
   double jitter = ratio(step, typical);
   out.efficiency_low *= jitter;
   out.efficiency_high *= jitter;
-  out.state_bytes = state_bytes(q.workload, q.scenario.plan);
+  out.state_bytes = state_bytes(q.workload, q.scenario.plan, q.scenario.ranks);
   if (Bytes most = q.profile.memory.capacity; most.count > 0 && out.state_bytes > most)
     out.extrapolated.push_back(
         "it does not fit: parameters, gradients, buckets and optimizer state are " +

@@ -48,6 +48,7 @@ struct Options {
   bool common_start = false;  // all ranks begin each step together; false: each when its own last
                               // one has ended, so that they drift
   std::optional<Mechanism> without;  // a mechanism to take out of the Program: for tests of the tests
+  const Program* program = nullptr;  // played in place of what the plan lowers to
   Communicators* known = nullptr;    // of this fabric and profile, from questions before this one; null = none
 };
 

@@ -8,6 +8,7 @@
 
 #include "sim/predict/partition.h"
 #include "sim/strategy/bucketing.h"
+#include "sim/strategy/systems.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -76,9 +77,7 @@ class Tuner {
     CurvePoint p;
     p.value = std::move(value);
     p.step = step(plan, Level::Mid);
-    p.buckets = plan.system == System::PytorchDdp ? strategy::steady_buckets(q_.workload, plan).size()
-                : plan.granularity == Granularity::Flat ? 1
-                                                        : q_.workload.arrival.size();
+    p.buckets = strategy::record_of(plan.system).count(q_.workload, plan);
     return p;
   }
 

@@ -68,9 +68,10 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
     if (share(b.exposed, e.step) > 0.001) exposed.push_back(b);
   std::stable_sort(exposed.begin(), exposed.end(), [](const auto& a, const auto& b) { return a.exposed > b.exposed; });
   bool none = std::all_of(e.buckets.begin(), e.buckets.end(), [](const auto& b) { return b.begin == b.end; });  // one rank reduces in no time
+  const char* called = e.reduces ? "gradient all-reduces" : "collectives";
   title(none              ? "no gradient is reduced: there is one rank"
-        : exposed.empty() ? fmt::format("all {} gradient all-reduces are hidden behind computation", e.buckets.size())
-                          : fmt::format("{} of {} gradient all-reduces are exposed; communication that nothing hides: {}", exposed.size(), e.buckets.size(),
+        : exposed.empty() ? fmt::format("all {} {} are hidden behind computation", e.buckets.size(), called)
+                          : fmt::format("{} of {} {} are exposed; communication that nothing hides: {}", exposed.size(), e.buckets.size(), called,
                                         to_string(e.exposed)));
   if (!exposed.empty()) {
     Table t{markdown, "", {-14, 11, 11, 11, 11, 11}};

@@ -71,8 +71,12 @@ void buckets(Page& page, const predict::Prediction& p) {
   const auto& list = p.summary.buckets;
   if (list.empty()) return;
   page.line();
-  page.title(fmt::format("gradient all-reduces ({} in launch order; times from the start of the step)", list.size()));
-  page.line(fmt::format("  {:<22}{:>10}{:>9}{:>11}{:>11}{:>11}  {}", "name", "bytes", "tensors", "ready", "begin", "end", "algorithm"));
+  bool reduces = std::all_of(list.begin(), list.end(), [](const auto& b) { return b.name.find("allreduce/") != std::string::npos; });
+  page.title(fmt::format("{} ({} in launch order; times from the start of the step)", reduces ? "gradient all-reduces" : "collectives", list.size()));
+  std::size_t width = 21;  // as wide as the names that a system gives, within reason
+  if (!reduces)
+    for (const auto& b : list) width = std::clamp(b.name.size(), width, std::size_t{32});
+  page.line(fmt::format("  {:<{}}{:>10}{:>9}{:>11}{:>11}{:>11}  {}", "name", width + 1, "bytes", "tensors", "ready", "begin", "end", "algorithm"));
   constexpr std::size_t kShown = 12;
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (list.size() > kShown + 1 && i >= kShown / 2 && i + kShown / 2 < list.size()) {
@@ -81,8 +85,8 @@ void buckets(Page& page, const predict::Prediction& p) {
     }
     const analysis::BucketTimes& b = list[i];
     std::string name = b.name.starts_with("allreduce/") ? b.name.substr(10) : b.name;
-    if (name.size() > 21) name = "..." + name.substr(name.size() - 18);
-    page.line(fmt::format("  {:<22}{:>10}{:>9}{:>11}{:>11}{:>11}  {}", name, to_string(Bytes{b.bytes}), b.tensors.size(), ms(b.ready), ms(b.begin), ms(b.end),
+    if (name.size() > width) name = "..." + name.substr(name.size() - (width - 3));
+    page.line(fmt::format("  {:<{}}{:>10}{:>9}{:>11}{:>11}{:>11}  {}", name, width + 1, to_string(Bytes{b.bytes}), b.tensors.size(), ms(b.ready), ms(b.begin), ms(b.end),
                           b.algorithm));
   }
 }
@@ -123,7 +127,7 @@ std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
   double in_flight = share(s.communication, shown_step(p));
   bool saturated = in_flight > 0 && p.busiest_link.busy / in_flight > 0.8;
   if (exposed > 0.1 && saturated) return "the network's bandwidth: " + link;
-  if (exposed > 0.1) return "communication that nothing hides (latency, or " + std::string(h.averages ? "all-reduces" : "buckets") + " that start late); " + link;
+  if (exposed > 0.1) return "communication that nothing hides (latency, or " + h.units + " that start late); " + link;
   return "computation on the device" + (link.empty() ? std::string() : "; " + link);
 }
 
@@ -205,7 +209,7 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p, cons
   std::string efficiency = efficiency_text(p.scaling_efficiency, p.efficiency_low, p.efficiency_high);
   if (p.scaling_efficiency > 0) efficiency += fmt::format("; one rank without {}: {}", h.system, ms(p.single_rank_step));
   page.line(fmt::format("     {} samples/s; scaling efficiency {}", count_text(p.samples_per_s), efficiency));
-  page.line(fmt::format("     {} of parameters, gradients{} and optimizer state per rank (activations not included)", to_string(p.state_bytes), h.averages ? "" : ", buckets"));
+  page.line(fmt::format("     {} of parameters, gradients{} and optimizer state per rank (activations not included)", to_string(p.state_bytes), h.holds.empty() ? "" : ", " + h.holds));
   page.line();
   where_time_goes(page, p);
   buckets(page, p);

@@ -18,7 +18,8 @@ struct Heading {
   bool captured = false;
   std::string device;             // that a captured workload was captured on; "" = not said
   std::string interval;           // interval_sentence()
-  bool averages = false;          // a system without buckets
+  std::string units = "buckets";  // what the system communicates, in its own word
+  std::string holds = "buckets";  // strategy::SystemRecord
   std::string system = "DDP";     // what one rank goes without
   std::vector<std::string> known_errors;  // what was measured of how far such a prediction is off
   std::string schedule;  // what shows that the framework issues this schedule

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "sim/report/text.h"
+#include "sim/strategy/systems.h"
 
 namespace ddpsim::report {
 namespace {
@@ -49,7 +50,7 @@ std::vector<std::size_t> shown(const Tuning& t) {
 std::string with_unit(const std::string& value, const strategy::Knob& k) { return k.unit.empty() ? value : value + " " + k.unit; }
 
 // What a plan's gradient all-reduces are called: averaging has no buckets.
-const char* counted(const Tuning& t) { return t.recommended.system == System::PytorchDdp ? "buckets" : "all-reduces"; }
+const char* counted(const Tuning& t) { return strategy::record_of(t.recommended.system).units; }
 
 std::string behind(const strategy::Knob& k) { return k.name + " is no argument of PyTorch's (a private name of torch.distributed holds it)"; }
 

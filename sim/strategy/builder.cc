@@ -120,8 +120,35 @@ std::uint32_t StepBuilder::callback(const OpWord& word, std::uint32_t subject, s
   return index;
 }
 
-std::uint32_t StepBuilder::host(const OpWord& word, Cost cost) {
-  Op op = make(word, Lane::Host, kNoSubject, 0);
+std::uint32_t StepBuilder::on_stream(Lane stream, const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work, std::span<const std::uint32_t> after) {
+  std::uint32_t launched = launch(work, work.traffic == 0 ? Cost::Measured : Cost::Launch);
+  Op op = make(word, stream, subject, bytes);
+  op.duration = work.duration;
+  op.traffic = work.traffic;
+  if (work.traffic > 0) op.cost = Cost::Memory;
+  op.kernels = work.kernels;
+  std::uint32_t index = push(op);
+  add_dep(index, launched);
+  for (std::uint32_t d : after) add_dep(index, d);
+  return index;
+}
+
+std::uint32_t StepBuilder::collective_after(const OpWord& word, std::uint32_t subject, std::int64_t bytes, DType dtype, std::span<const std::uint32_t> after) {
+  std::uint32_t launched = launch({.kernels = 0}, Cost::LaunchCollective);
+  Op op = make(word, Lane::Comm, subject, bytes);
+  op.dtype = dtype;
+  std::uint32_t index = push(op);
+  add_dep(index, launched);
+  for (std::uint32_t d : after) add_dep(index, d);
+  return index;
+}
+
+std::uint32_t StepBuilder::event(const OpWord& word, Lane lane) {
+  return push(make(word, lane, kNoSubject, 0));
+}
+
+std::uint32_t StepBuilder::host(const OpWord& word, Cost cost, std::uint32_t subject) {
+  Op op = make(word, Lane::Host, subject, 0);
   op.cost = cost;
   op.kernels = 0;
   return push(op);

@@ -32,8 +32,14 @@ class StepBuilder {
   std::uint32_t wait(const OpWord& word, std::uint32_t subject, std::uint32_t dep);
   // Continuation of a collective (comm hook's future).
   std::uint32_t callback(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work, std::uint32_t dep);
-  // Host-only work priced by the Profile.
-  std::uint32_t host(const OpWord& word, Cost cost);
+  // Host-only work.
+  std::uint32_t host(const OpWord& word, Cost cost, std::uint32_t subject = kNoSubject);
+  // On any stream of the device, behind its launch and all of `after` (GPU).
+  std::uint32_t on_stream(Lane stream, const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work, std::span<const std::uint32_t> after);
+  // A collective that waits for all of `after` instead of for the compute stream (GPU).
+  std::uint32_t collective_after(const OpWord& word, std::uint32_t subject, std::int64_t bytes, DType dtype, std::span<const std::uint32_t> after);
+  // A place on a lane that takes no time: what others wait for.
+  std::uint32_t event(const OpWord& word, Lane lane);
   void add_dep(std::uint32_t op, std::uint32_t dep);
   // The next operation on the compute stream waits for `dep` (GPU; on a CPU the host waits).
   void before_next_main(std::uint32_t dep) { carried_.push_back(dep); }

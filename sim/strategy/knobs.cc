@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "sim/strategy/bucketing.h"
+#include "sim/strategy/systems.h"
 #include "sim/units/number.h"
 
 namespace ddpsim::strategy {
@@ -33,26 +34,53 @@ KnobValue number(const Knob& k, double v) {
   return {text_of(v), rounded(v)};
 }
 
+const KnobRecord& record(const Knob& k) {
+  for (const SystemRecord& s : systems())
+    for (const KnobRecord& r : s.knobs)
+      if (k.name == r.name) return r;
+  return systems().front().knobs.front();  // REQUIRES: a knob of knobs()
+}
+
+// Of a knob without a unit.
+std::vector<std::string> choices(const KnobRecord& r) {
+  Plan plan;
+  Field f = r.field(plan);
+  if (auto* c = std::get_if<Choice>(&f)) return {c->names.begin(), c->names.end()};
+  return {"false", "true"};
+}
+void choose(Plan& plan, const KnobRecord& r, const std::string& text) {
+  Field f = r.field(plan);
+  if (auto* c = std::get_if<Choice>(&f)) {
+    auto at = std::find(c->names.begin(), c->names.end(), text);
+    if (at != c->names.end()) c->set(plan, static_cast<int>(at - c->names.begin()));
+  } else if (bool** b = std::get_if<bool*>(&f)) {
+    **b = text == "true";
+  } else if (std::optional<bool>** o = std::get_if<std::optional<bool>*>(&f)) {
+    **o = text == "true";
+  }
+}
+
 }  // namespace
 
 std::vector<Knob> knobs(const Plan& plan) {
-  if (plan.system == System::PytorchDdp) return {{"bucket_cap_mb", "MiB"}, {"first_bucket_bytes", "bytes", false}};
-  return {{"granularity", ""}, {"async_op", ""}};
+  std::vector<Knob> out;
+  for (const KnobRecord& k : record_of(plan.system).knobs)
+    if (k.searched) out.push_back({k.name, k.unit, std::string(k.name) != "first_bucket_bytes"});
+  return out;
 }
 
 std::optional<KnobValue> value_of(const Plan& plan, const Knob& knob) {
   if (is_cap(knob)) return plan.bucket_cap_mb ? std::optional(KnobValue{text_of(*plan.bucket_cap_mb), *plan.bucket_cap_mb}) : std::nullopt;
   if (is_first(knob)) return number(knob, static_cast<double>(plan.first_bucket_bytes));
-  if (knob.name == "granularity") return KnobValue{plan.granularity == Granularity::Flat ? "flat" : "per_parameter"};
-  return KnobValue{plan.async_op ? "true" : "false"};
+  std::string text = setting_of(plan, record(knob));
+  return text.empty() ? std::nullopt : std::optional(KnobValue{text});
 }
 
 Plan with(const Plan& plan, const Knob& knob, const KnobValue& value) {
   Plan p = plan;
   if (is_cap(knob)) p.bucket_cap_mb = value.number;
   else if (is_first(knob)) p.first_bucket_bytes = static_cast<std::int64_t>(value.number);
-  else if (knob.name == "granularity") p.granularity = value.text == "flat" ? Granularity::Flat : Granularity::PerParameter;
-  else p.async_op = value.text == "true";
+  else choose(p, record(knob), value.text);
   if (is_cap(knob) || is_first(knob)) p.bucket_cap_mb_list.clear();
   if (is_first(knob) && !behaviour(plan.pytorch).first_bucket_always_small) p.bucket_cap_mb.reset();
   return p;
@@ -60,9 +88,9 @@ Plan with(const Plan& plan, const Knob& knob, const KnobValue& value) {
 
 std::optional<KnobValue> parse_value(const Knob& knob, const std::string& text) {
   if (knob.unit.empty()) {
-    bool granularity = knob.name == "granularity";
-    bool known = granularity ? text == "flat" || text == "per_parameter" : text == "true" || text == "false";
-    return known ? std::optional(KnobValue{text}) : std::nullopt;
+    const std::vector<std::string> known = choices(record(knob));
+    bool is_one = std::find(known.begin(), known.end(), text) != known.end();
+    return is_one ? std::optional(KnobValue{text}) : std::nullopt;
   }
   auto number = parse_number(text);
   if (!number) return std::nullopt;
@@ -118,8 +146,11 @@ std::vector<KnobValue> caps(const Knob& knob, const Workload& w, const Plan& pla
 }  // namespace
 
 std::vector<KnobValue> values(const Knob& knob, const Workload& w, const Plan& plan, std::size_t most) {
-  if (knob.unit.empty()) return knob.name == "granularity" ? std::vector<KnobValue>{{"per_parameter"}, {"flat"}} : std::vector<KnobValue>{{"false"}, {"true"}};
   std::vector<KnobValue> out;
+  if (knob.unit.empty()) {
+    for (std::string& text : choices(record(knob))) out.push_back({std::move(text)});
+    return out;
+  }
   for (std::int64_t steps : {0, 1000, 200, 50}) {
     out = caps(knob, w, plan, steps, steps == 50 ? SIZE_MAX : most);
     if (out.size() <= most) break;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "sim/strategy/systems.h"
+
 namespace ddpsim::strategy {
 
 Program lower(const TimedWorkload& workload, const Plan& plan, Steps steps) {
-  return plan.system == System::PytorchDdp ? lower_ddp(workload, plan, steps) : lower_averaging(workload, plan, steps);
+  return record_of(plan.system).lower(workload, plan, steps);
 }
 
 Program empty_program(const TimedWorkload& timed, const Plan& plan) {

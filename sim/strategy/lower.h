@@ -10,8 +10,9 @@ struct TimedWorkload {
   const Workload& workload;
   const StepTimes& times;
   DeviceKind device;
-  TimedWorkload(const Workload& w, const StepTimes& t, DeviceKind d) : workload(w), times(t), device(d) {}
-  TimedWorkload(const Workload& w) : TimedWorkload(w, w.times, w.device) {}  // NOLINT: a captured workload is one
+  int ranks;  // of the job: what a shard is part of
+  TimedWorkload(const Workload& w, const StepTimes& t, DeviceKind d, int n) : workload(w), times(t), device(d), ranks(n) {}
+  TimedWorkload(const Workload& w) : TimedWorkload(w, w.times, w.device, 1) {}  // NOLINT: a captured one, of a system that does not shard
 };
 
 // Steps to lower: steady alone is what sweeps play.
@@ -24,6 +25,10 @@ Program lower(const TimedWorkload& workload, const Plan& plan, Steps steps = Ste
 Program lower_ddp(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 // Plain c10d gradient averaging after backward, one collective per parameter or one for all.
 Program lower_averaging(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
+
+// PyTorch FullyShardedDataParallel (FSDP1). Steps after the first, which finds out the order of units, are alike: there is no warm-up.
+// REQUIRES: workload.times.layers.
+Program lower_fsdp(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 
 // Everything before the steps: names, sizes, threads.
 Program empty_program(const TimedWorkload& workload, const Plan& plan);

@@ -1,5 +1,7 @@
 #include "sim/strategy/words.h"
 
+#include "sim/strategy/systems.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -29,15 +31,15 @@ bool fits(const OpWord& word, std::string_view name) {
     case Of::Number:
     case Of::Bucket: return digits(rest);
     case Of::Tensor:
-    case Of::Operation: return !rest.empty();
+    case Of::Operation:
+    case Of::Label: return !rest.empty();
   }
   return false;
 }
 
 std::vector<OpWord> gather() {
   std::vector<OpWord> out(std::begin(kShared), std::end(kShared));
-  for (std::span<const OpWord> of : {ddp_words(), averaging_words()})
-    out.insert(out.end(), of.begin(), of.end());
+  for (const SystemRecord& s : systems()) out.insert(out.end(), s.words.begin(), s.words.end());
   // The longest first: a bucket's word is tried before that of a tensor.
   std::stable_sort(out.begin(), out.end(), [](const OpWord& a, const OpWord& b) {
     return std::strlen(a.name) > std::strlen(b.name);

@@ -35,6 +35,7 @@ inline constexpr OpWord kOptimizer{"optimizer",
 // The words of one system besides the shared ones.
 std::span<const OpWord> ddp_words();
 std::span<const OpWord> averaging_words();
+std::span<const OpWord> fsdp_words();
 
 // Of all systems.
 const std::vector<OpWord>& all_words();

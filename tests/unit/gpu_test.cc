@@ -114,7 +114,7 @@ struct Question {
   gpu::Part part;
   explicit Question(const Plan& plan) {
     StepTimes times = predict::step_times(w, p, Level::Mid);
-    program = strategy::lower({w, times, p.kind}, plan);
+    program = strategy::lower({w, times, p.kind, 8}, plan);
     part = gpu::make_part(program, p, 8);
   }
 };
@@ -236,7 +236,7 @@ TEST(GpuPlayer, CopyInWritesItsPlaceInTheBucketDividedByTheRanks) {
 
 TEST(GpuPlayer, RefusesAProgramOfCpus) {
   Workload w = workload("resnet18-cpu");
-  Program p = strategy::lower({w, w.times, DeviceKind::Cpu}, Plan{});
+  Program p = strategy::lower({w, w.times, DeviceKind::Cpu, 2}, Plan{});
   EXPECT_THROW(gpu::make_part(p, profile("cpu-generic.datasheet"), 2), std::runtime_error);
 }
 

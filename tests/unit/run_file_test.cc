@@ -217,7 +217,7 @@ TEST(RunFile, EveryNameOfEveryStepHasItsKind) {
       plan.find_unused_parameters = system == System::PytorchDdp;
       Workload w = layered(3, 4'000'000, kMillisecond, kMillisecond, kind);
       w.buffers.push_back({"running_mean", {64}, DType::Float32});
-      Program p = strategy::lower({w, w.times, kind}, plan);
+      Program p = strategy::lower({w, w.times, kind, 2}, plan);
       frame.spans.clear();
       p.warmup.push_back(p.steady);
       for (const StepProgram& s : p.warmup)

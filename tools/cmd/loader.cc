@@ -61,6 +61,7 @@ double longest_seconds(const Asked& l) {
     if (p.reduction_bytes_per_s > 0) slowest = std::min(slowest, p.reduction_bytes_per_s);
     double bucket = plan.bucket_cap_mb.value_or(25) * 1048576;
     double collectives = plan.system == System::PytorchDdp ? std::min(tensors, gradients / bucket + 8) + 4 * micro_steps : tensors;
+    if (plan.system == System::Fsdp) collectives = 4 * tensors * micro_steps, gradients *= 2 * micro_steps;
     network = 2 * (gradients + buffers * micro_steps) / (slowest * efficiency) * correction + collectives * (start + 4 * l.scenario.ranks * (latency + l.scenario.ranks * turns));
   }
   double steps = std::max(12, l.scenario.jitter ? l.scenario.jitter->samples + 1 : 0);
@@ -250,6 +251,8 @@ Asked Loader::ask(const Choice& choice) {
   else if (!flags.fidelity.empty() && flags.fidelity != "collective") throw InputError{"--fidelity " + flags.fidelity, "expected collective or message"};
   if (out.options.fidelity == predict::Fidelity::Message && out.scenario.ranks > 1024)
     throw InputError{"--fidelity message", "simulates every message of every rank and is meant for up to 1,024 ranks; use --fidelity collective"};
+  if (out.options.fidelity == predict::Fidelity::Message && out.scenario.plan.system == System::Fsdp)
+    throw InputError{"--fidelity message", "has no messages of all-gathers and reduce-scatters of a job yet; use --fidelity collective"};
   out.options.known = &out.hardware->communicators;
   if (auto problem = predict::check(out.question(), out.options.known)) fail(problem);
   if (flags.fidelity.empty()) {

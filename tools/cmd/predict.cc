@@ -10,6 +10,8 @@
 #include "sim/io/write_prediction.h"
 #include "sim/model/gpu_name.h"
 #include "sim/report/text.h"
+#include "sim/strategy/fsdp.h"
+#include "sim/strategy/systems.h"
 #include "sim/units/text.h"
 #include "tools/cmd/documents.h"
 #include "tools/cmd/question.h"
@@ -30,8 +32,10 @@ report::Heading heading(const Loaded& l) {
   h.workload = fmt::format("{}, batch {} per rank, {}{}", l.workload.name, l.workload.batch, name_of(l.workload.precision),
                            tf32 ? " (convolutions in TF32, as torch does by default)" : "");
   h.cluster = fmt::format("{}: {} rank{}", l.cluster.name, l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s");
-  h.averages = plan.system == System::Averaging;
-  if (h.averages) h.system = "averaging";
+  const strategy::SystemRecord& system = strategy::record_of(plan.system);
+  h.system = system.brief;
+  h.units = system.units;
+  h.holds = system.holds;
   if (plan.system == System::PytorchDdp) {
     std::string cap = !plan.bucket_cap_mb_list.empty() ? fmt::format("bucket_cap_mb_list=[{:g}]", fmt::join(plan.bucket_cap_mb_list, ", ")) :
                       plan.bucket_cap_mb ? fmt::format("bucket_cap_mb={:g}", *plan.bucket_cap_mb) : "bucket_cap_mb=None (25, first bucket 1)";
@@ -40,6 +44,10 @@ report::Heading heading(const Loaded& l) {
     if (plan.gradient_as_bucket_view) h.plan += ", gradient_as_bucket_view";
     if (plan.find_unused_parameters) h.plan += ", find_unused_parameters";
     if (plan.static_graph) h.plan += ", static_graph";
+  } else if (plan.system == System::Fsdp) {
+    std::string set = strategy::settings_text(plan);
+    h.plan = fmt::format("PyTorch {} FSDP over {}, {} units of weights{}{}", name_of(plan.pytorch), name_of(backend_of(plan, l.profile.kind)),
+                         strategy::fsdp_units(l.workload, plan).size(), set.empty() ? "" : ", ", set);
   } else {
     h.plan = fmt::format("plain gradient averaging over {}, {}, {}", name_of(backend_of(plan, l.profile.kind)),
                          plan.granularity == Granularity::Flat ? "one flat all-reduce" : "one all-reduce per parameter", plan.async_op ? "asynchronous" : "blocking");
@@ -66,6 +74,10 @@ report::Heading heading(const Loaded& l) {
                     "sizes are within {:.0f} %",
                     100 * known.table_residual));
   h.interval = report::interval_sentence(l.profile, h.captured);
+  if (plan.system == System::Fsdp) {
+    h.schedule = "schedule equal to that of PyTorch's own code, recorded without a GPU (1.13, and 2.7's Python); its times were never executed";
+    return h;
+  }
   bool recorded = plan.pytorch == PytorchVersion::V1_13 && backend_of(plan, l.profile.kind) == Backend::Gloo;
   h.schedule = recorded ? "schedule checked against executed PyTorch 1.13 over Gloo"
                         : fmt::format("schedule of PyTorch {} over {} from source reading, not executed (that of 1.13 over Gloo was)", name_of(plan.pytorch), name_of(backend_of(plan, l.profile.kind)));

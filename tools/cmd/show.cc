@@ -7,6 +7,7 @@
 #include "sim/predict/roofline.h"
 #include "sim/report/run_text.h"
 #include "sim/report/text.h"
+#include "sim/strategy/systems.h"
 #include "sim/strategy/lower.h"
 #include "tools/cmd/question.h"
 
@@ -48,7 +49,7 @@ std::string workload_text(const Workload& w) {
 
 Program program_of(const Loaded& l) {
   StepTimes times = predict::step_times(l.workload, l.profile, Level::Mid);
-  return strategy::lower({l.workload, times, l.profile.kind}, l.scenario.plan);
+  return strategy::lower({l.workload, times, l.profile.kind, l.scenario.ranks}, l.scenario.plan);
 }
 
 constexpr std::size_t kOpColumn = 12;
@@ -124,8 +125,42 @@ void show_run(Terminal& t, const Flags& f) {
   write_answer(t, f.output, f.output.format == "csv" ? report::samples_csv(run) : report::run_page(run));
 }
 
+// The knobs of a system, or of each: what --set takes.
+std::string plan_text(const std::string& name, const std::string& format) {
+  std::string out = format == "csv" ? "system,knob,unit,default,values,searched,help\n" : "";
+  io::OrderedJson j = io::OrderedJson::array();
+  bool found = false;
+  for (const strategy::SystemRecord& s : strategy::systems()) {
+    if (!name.empty() && name != s.name) continue;
+    found = true;
+    if (format == "table") out += fmt::format("{}{} (--plan {})\n", out.empty() ? "" : "\n", s.title, s.name);
+    for (const strategy::KnobRecord& k : s.knobs) {
+      Plan plan;
+      strategy::Field field = k.field(plan);
+      std::string values;
+      if (auto* c = std::get_if<strategy::Choice>(&field)) values = fmt::format("{}", fmt::join(c->names, "|"));
+      else if (std::holds_alternative<bool*>(field) || std::holds_alternative<std::optional<bool>*>(field)) values = "true|false";
+      else values = k.unit;
+      if (format == "csv") out += fmt::format("{},{},{},{},{},{},{}\n", s.name, k.name, k.unit, report::csv_field(k.initially), values, k.searched ? "yes" : "no", report::csv_field(k.help));
+      else if (format == "json") j.push_back({{"system", s.name}, {"knob", k.name}, {"unit", k.unit}, {"default", k.initially}, {"values", values}, {"searched", k.searched}, {"help", k.help}});
+      else out += report::wrapped(fmt::format("  {:<24} {}; {} (default {}){}\n", k.name, values, k.help, k.initially, k.searched ? "; ddpsim tune tries it" : ""), 27);
+    }
+  }
+  if (!found) {
+    std::vector<std::string> names;
+    for (const strategy::SystemRecord& s : strategy::systems()) names.emplace_back(s.name);
+    std::string hint = io::nearest(name, names);
+    throw InputError{"show plan " + name, hint.empty() ? fmt::format("expected one of {}", fmt::join(names, ", ")) : "unknown (did you mean \"" + hint + "\"?)"};
+  }
+  return format == "json" ? j.dump(1) + "\n" : out;
+}
+
 void show(Terminal& t, const Flags& f) {
   const std::string& what = f.what;
+  if (what == "plan") {
+    if (!f.question.sets.empty()) throw InputError{"--set " + f.question.sets[0], "show plan lists what may be set; leave --set out"};
+    return write_answer(t, f.output, plan_text(f.question.scenario, f.output.format));
+  }
   if (what == "program" || what == "buckets") {
     Loaded l = load(t, f.question);
     Program p = program_of(l);
@@ -146,8 +181,8 @@ void show(Terminal& t, const Flags& f) {
   if (what == "cluster") return show_file(t, f, "topologies", f.question.cluster, io::read_cluster);
   if (what == "profile") return show_file(t, f, "calib/profiles", f.question.profiles.empty() ? "" : f.question.profiles[0], io::read_profile);
   if (what == "run") return show_run(t, f);
-  std::string hint = io::nearest(what, {"program", "buckets", "scenario", "workload", "cluster", "profile", "run"});
-  throw InputError{"show " + what, hint.empty() ? "expected program, buckets, scenario, workload, cluster, profile or run" : "unknown (did you mean \"" + hint + "\"?)"};
+  std::string hint = io::nearest(what, {"program", "buckets", "plan", "scenario", "workload", "cluster", "profile", "run"});
+  throw InputError{"show " + what, hint.empty() ? "expected program, buckets, plan, scenario, workload, cluster, profile or run" : "unknown (did you mean \"" + hint + "\"?)"};
 }
 
 }  // namespace
@@ -155,7 +190,7 @@ void show(Terminal& t, const Flags& f) {
 void add_show(CLI::App& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   CLI::App* c = app.add_subcommand("show", "Show a workload, cluster, profile or Run, or the program and buckets of a scenario");
-  c->add_option("what", flags->what, "program, buckets (of a scenario), scenario (in one file; json: its hash), workload, cluster or profile (by NAME), run (of FILE)")->required();
+  c->add_option("what", flags->what, "program, buckets (of a scenario), plan (the knobs of each system, or of NAME), scenario (in one file; json: its hash), workload, cluster or profile (by NAME), run (of FILE)")->required();
   add_question_flags(*c, flags->question);
   add_output_flags(*c, flags->output, {"table", "csv", "json"});
   c->callback([&t, flags, c] {

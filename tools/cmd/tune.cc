@@ -78,7 +78,7 @@ report::TuningHeading heading(const Loaded& l) {
   report::TuningHeading h;
   const Plan& plan = l.scenario.plan;
   h.question = fmt::format("{}, batch {} per rank, {} on {}: {} rank{}; {} over {}", l.workload.name, l.workload.batch, ddpsim::name_of(l.workload.precision), l.cluster.name, l.scenario.ranks,
-                           l.scenario.ranks == 1 ? "" : "s", plan.system == System::PytorchDdp ? fmt::format("PyTorch {} DDP", ddpsim::name_of(plan.pytorch)) : "plain averaging",
+                           l.scenario.ranks == 1 ? "" : "s", plan.system == System::PytorchDdp ? fmt::format("PyTorch {} DDP", ddpsim::name_of(plan.pytorch)) : plan.system == System::Fsdp ? fmt::format("PyTorch {} FSDP", ddpsim::name_of(plan.pytorch)) : "plain averaging",
                            ddpsim::name_of(backend_of(plan, l.profile.kind)));
   h.profile = fmt::format("profile {}: {}", l.profile.name, report::basis_sentence(l.profile));
   h.interval = report::interval_sentence(l.profile, l.workload.basis == Basis::Captured);

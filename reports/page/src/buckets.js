@@ -44,8 +44,9 @@ export function buckets(data) {
     ? tip("computation", [["on", `rank ${actor}`]])
     : tip(list[row - 1].name, [["bytes", bytes(list[row - 1].bytes)], ["algorithm", list[row - 1].algorithm], ["ready", time(list[row - 1].ready_ps)], ["begin", time(list[row - 1].begin_ps)],
       ["end", time(list[row - 1].end_ps)], ["exposed", time(exposed[row - 1])], [`${list[row - 1].tensors.length} tensors`, list[row - 1].tensors.slice(0, 6).join(", ") + (list[row - 1].tensors.length > 6 ? ", ..." : "")]]));
+  const called = list.every((b) => b.name.includes("allreduce/")) ? "Gradient all-reduces" : "Collectives";
   const it = chart("buckets", {
-    label: `Gradient all-reduces over the step: ${list.length} buckets, ready, begin, end and exposed part; the same numbers are in the table below`,
+    label: `${called} over the step: ${list.length}${called === "Collectives" ? "" : " buckets"}, ready, begin, end and exposed part; the same numbers are in the table below`,
     height: Math.min(names.length, kMostRows + 1) * 24 + 84,
     build: () => ({
       grid: { left: Math.min(230, 24 + 6.6 * Math.max(...names.map((n) => n.length))), right: many ? 42 : 16, top: 22, bottom: 62 },
@@ -74,11 +75,11 @@ export function buckets(data) {
   const rowsTable = list.map((b, i) => ({ ...b, i, exposed: exposed[i] }));
   const kTable = 24;
   if (list.length > kTable) rowsTable.sort((a, b) => b.exposed - a.exposed || a.i - b.i);  // not behind a button
-  return section("Gradient all-reduces", `${list.length} in launch order, on rank ${actor}; times from the start of the step.${list.length > kTable ? " The table begins with those that are exposed the most." : ""}`,
+  return section(called, `${list.length} in launch order, on rank ${actor}; times from the start of the step.${list.length > kTable ? " The table begins with those that are exposed the most." : ""}`,
     it.node,
     h("div", { class: "keys" }, [["wait", "ready, waiting"], ["communication", "in flight"], ["exposed", "of that, nothing computes"], ["backward", "computation"]].map(([c, text]) => h("span", {}, h("span", { class: "swatch", style: { background: `var(--${c})` } }), text))),
     table([
-      { name: "bucket", of: (b) => shortName(b.name) },
+      { name: called === "Collectives" ? "name" : "bucket", of: (b) => shortName(b.name) },
       { name: "bytes", right: true, of: (b) => figure(`summary.buckets.${b.i}.bytes`, b.bytes, bytes(b.bytes)) },
       { name: "tensors", right: true, of: (b) => String(b.tensors.length) },
       { name: "ready", right: true, of: (b) => figure(`summary.buckets.${b.i}.ready_ps`, b.ready_ps, time(b.ready_ps)) },
@@ -87,5 +88,5 @@ export function buckets(data) {
       { name: "in flight", right: true, of: (b) => time(b.end_ps - b.begin_ps) },
       { name: "exposed", right: true, of: (b) => time(b.exposed) },
       { name: "algorithm", of: (b) => b.algorithm },
-    ], rowsTable, { most: kTable, label: "Gradient all-reduces" }));
+    ], rowsTable, { most: kTable, label: called }));
 }

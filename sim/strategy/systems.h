@@ -1,0 +1,60 @@
+// What the rest of ddpsim knows of each data-parallel system: one record. A new system is a record,
+// a lowering and its tests.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "sim/model/plan.h"
+#include "sim/strategy/lower.h"
+#include "sim/strategy/words.h"
+
+namespace ddpsim::strategy {
+
+// A knob with a few named settings; `get` and `set` count them. `get` is -1 where it is left at its default.
+struct Choice {
+  std::vector<const char*> names;
+  int (*get)(const Plan&) = nullptr;
+  void (*set)(Plan&, int) = nullptr;
+};
+// Where a plan keeps a knob.
+using Field = std::variant<bool*, std::optional<bool>*, std::int64_t*, std::optional<double>*,
+                           std::vector<double>*, Choice>;
+
+struct KnobRecord {
+  const char* name;       // upstream
+  const char* unit;       // "MiB", "bytes"; "" = none
+  const char* initially;  // its default, with the versions that differ
+  const char* help;       // one line
+  bool searched;          // a search may turn it: what is computed stays the same
+  Field (*field)(Plan&);
+};
+
+struct SystemRecord {
+  System system;
+  const char* name;   // in plans: "pytorch_ddp"
+  const char* title;  // in sentences: "PyTorch DDP"
+  const char* brief;  // "DDP"
+  const char* holds;  // in memory besides parameters, gradients and optimizer state; "" = nothing
+  const char* units;  // what it communicates, in its own word: "buckets"
+  std::span<const OpWord> words;
+  std::span<const KnobRecord> knobs;
+  Program (*lower)(const TimedWorkload&, const Plan&, Steps);
+  // Those of a step, how many.
+  std::size_t (*count)(const Workload&, const Plan&);
+};
+
+std::span<const SystemRecord> systems();
+const SystemRecord& record_of(System s);
+// The knobs that are not at their default, as --set takes them: "sharding_strategy=shard_grad_op, no_sync=true".
+std::string settings_text(const Plan& plan);
+// A knob's setting as --set takes it; "" = left at its default.
+std::string setting_of(const Plan& plan, const KnobRecord& knob);
+// None: no system has this knob.
+const SystemRecord* owner_of(std::string_view knob);
+
+}  // namespace ddpsim::strategy

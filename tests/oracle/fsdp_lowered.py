@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""Is the Program that ddpsim lowers for FSDP the one that the oracle issues?
+
+  fsdp_lowered.py DDPSIM            every question of CASES; exit 1 if one differs
+  fsdp_lowered.py DDPSIM --self-test  changes in a Program are noticed
+
+Both sides are asked for a steady step of a shipped workload, wrapped block by block. They must
+list the same operations in the same order, on the same streams, with the same bytes, dtype and
+tensors; and one must have to end before another begins in both, or in neither (also through the
+host, where the rate limiter blocks). fsdp1.py is held to recorded schedules by recorded_orders.py.
+"""
+import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import fsdp1  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+STRATEGIES = {"full_shard": "FULL_SHARD", "shard_grad_op": "SHARD_GRAD_OP", "no_shard": "NO_SHARD"}
+PREFETCHES = {"backward_pre": "BACKWARD_PRE", "backward_post": "BACKWARD_POST", "none": None}
+
+CASES = [
+    ("gpt2-small", 8, {}),
+    ("gpt2-small", 8, {"pytorch": "1.13"}),
+    ("gpt2-small", 3, {"sharding_strategy": "shard_grad_op"}),
+    ("gpt2-small", 3, {"sharding_strategy": "shard_grad_op", "pytorch": "1.13"}),
+    ("gpt2-small", 2, {"sharding_strategy": "no_shard", "accumulation_steps": 2}),
+    ("gpt2-small", 4, {"backward_prefetch": "backward_post"}),
+    ("gpt2-small", 4, {"backward_prefetch": "none", "limit_all_gathers": False}),
+    ("gpt2-small", 4, {"forward_prefetch": True}),
+    ("gpt2-small", 4, {"forward_prefetch": True, "pytorch": "1.13", "limit_all_gathers": True}),
+    ("gpt2-small", 4, {"forward_prefetch": True, "backward_prefetch": "none",
+                       "accumulation_steps": 2}),
+    ("gpt2-small", 8, {"param_dtype": "bfloat16"}),
+    ("gpt2-small", 8, {"param_dtype": "bfloat16", "reduce_dtype": "float32"}),
+    ("gpt2-small", 8, {"param_dtype": "float16", "pytorch": "1.13", "limit_all_gathers": True}),
+    ("gpt2-small", 8, {"sharding_strategy": "no_shard", "param_dtype": "bfloat16"}),
+    ("gpt2-small", 6, {"accumulation_steps": 3}),
+    ("gpt2-small", 6, {"accumulation_steps": 3, "no_sync": True}),
+    ("gpt2-small", 6, {"accumulation_steps": 3, "no_sync": True, "pytorch": "1.13"}),
+    ("gpt2-small", 6, {"accumulation_steps": 2, "no_sync": True,
+                       "sharding_strategy": "shard_grad_op"}),
+    ("gpt2-small", 1, {}),
+    ("gpt2-small", 8, {"set_to_none": False}),
+    ("gpt2-small", 8, {"auto_wrap_policy": "none"}),
+    ("bert-base", 8, {}),
+    ("bert-large", 5, {"pytorch": "1.13", "backward_prefetch": "backward_pre"}),
+    ("resnet50", 8, {}),
+    ("resnet50", 7, {"pytorch": "1.13"}),
+    ("vgg16", 4, {"forward_prefetch": True}),
+]
+
+
+def question(workload, ranks, knobs, program):
+    """What the oracle is asked: units and forward as ddpsim names them, knobs as the user set them."""
+    document = json.loads((ROOT / "workloads" / f"{workload}.json").read_text())
+    names = [t["name"] for t in document["tensors"]]
+    sizes = {}
+    for t in document["tensors"]:
+        count = 1
+        for extent in t["shape"]:
+            count *= extent
+        sizes[t["name"]] = count
+    units, forward, block_of = [{"unit": "root", "layers": []}], [], {}
+    for layer in document["layers"]:
+        parts, block = layer["name"].split("."), "root"
+        if knobs.get("auto_wrap_policy", "block") == "block":
+            for i, part in enumerate(parts):
+                if part.isdigit():
+                    block = ".".join(parts[:i + 1])
+                    break
+        block_of[layer["name"]] = block
+    short = {b: ".".join(b.split(".")[-2:]) for b in block_of.values()}
+    if len(set(short.values())) < len(short):
+        short = {b: b for b in short}
+    seen = {"root": units[0]}
+    for layer in document["layers"]:
+        name = short[block_of[layer["name"]]]
+        if name not in seen:
+            seen[name] = {"unit": name, "layers": []}
+            units.append(seen[name])
+        seen[name]["layers"].append(layer)
+    taken = set()
+    for layer in document["layers"]:
+        u = seen[short[block_of[layer["name"]]]]
+        for t in layer["tensors"]:
+            if t not in taken:
+                taken.add(t)
+                u.setdefault("indices", []).append(t)
+    for u in units:
+        u["indices"] = sorted(u.get("indices", []))
+        u["tensors"] = [names[i] for i in u["indices"]]
+        u["elements"] = [sizes[n] for n in u["tensors"]]
+    parts = []
+    for layer in document["layers"]:
+        name = short[block_of[layer["name"]]]
+        if not parts or parts[-1] != name:
+            parts.append(name)
+    times, entered = {}, {"root"}
+    forward = [["enter", "root"]]
+    for k, name in enumerate(parts):
+        times[name] = times.get(name, 0) + 1
+        if name not in entered:
+            forward.append(["enter", name])
+            entered.add(name)
+        forward.append(["compute", name if times[name] == 1 else f"{name}.{times[name]}"])
+        if name != "root" and name not in parts[k + 1:]:
+            forward.append(["exit", name])
+    forward.append(["exit", "root"])
+    said = {"version": "1.13" if knobs.get("pytorch") == "1.13" else "2.7", "world_size": ranks,
+            "units": [{k: u[k] for k in ("unit", "tensors", "elements")} for u in units],
+            "forward": forward, "steps": 3}
+    for knob, value in knobs.items():
+        if knob == "sharding_strategy":
+            said[knob] = STRATEGIES[value]
+        elif knob == "backward_prefetch":
+            said[knob] = PREFETCHES[value]
+        elif knob not in ("pytorch", "auto_wrap_policy"):
+            said[knob] = value
+    return said
+
+
+def lowered(ddpsim, workload, ranks, knobs):
+    sets = {"plan.system": "fsdp", **{f"plan.{k}": v for k, v in knobs.items()}}
+    argv = [ddpsim, "show", "program", "--workload", workload, "--cluster", "hgx-h100", "--ranks",
+            str(ranks), "--format", "json"]
+    for name, value in sets.items():
+        argv += ["--set", f"{name}={json.dumps(value) if not isinstance(value, str) else value}"]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(argv)}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def issued(steps):
+    """Of ddpsim: what is put on the device in a steady step, and what must have ended before."""
+    ops = next(s for s in steps["steps"] if s["kind"] == "steady")["ops"]
+    before, last, out = {}, {}, []
+    for op in ops:
+        ready = set()
+        for name in op["waits_for"]:
+            ready |= before[name]
+        if op["lane"] in last:
+            ready |= before[last[op["lane"]]]
+        last[op["lane"]] = op["op"]
+        device = op["lane"] != "host" and op["op"] != "wait/optimizer"
+        if device:
+            out.append({"op": op["op"], "stream": op["lane"], "bytes": op["bytes"],
+                        "dtype": op.get("dtype"), "operation": op.get("operation"),
+                        "tensors": op["tensors"] if op.get("operation") else [], "after": ready})
+        before[op["op"]] = ready | ({op["op"]} if device else set())
+    return out
+
+
+def asked(log, micro_steps):
+    """The same of the oracle."""
+    before, last, communicator, host, out, pending = {}, {}, {}, set(), [], {}
+    micro, backward = -1, False
+    for e in log:
+        if e["do"] == "mark" and e["what"] == "micro_batch":
+            micro += 1
+        elif e["do"] == "mark" and e["what"] in ("forward", "backward"):
+            backward = e["what"] == "backward"
+        elif e["do"] == "mark" and e["what"] == "step":
+            micro = -1
+        elif e["do"] == "host_wait":
+            # An event of the step before has long happened.
+            host = host | before.get(e["after"], set())
+        elif e["do"] == "wait":
+            of, on = e["stream"], e["on"]
+            pending[of] = pending.get(of, set()) | pending.get(on, set())
+            if on in last:
+                pending[of] |= before[last[on]]
+        elif e["do"] == "op":
+            name = e["op"].split("#")[0]
+            first = name.split("/")[0]
+            again = backward and first in ("all_gather", "cast_shard")
+            name = name.replace("/", "/bwd.", 1) if again else name
+            name = name.replace("all_reduce/", "allreduce/")
+            if micro_steps > 1 and micro >= 0:
+                name = f"micro{micro}/{name}"
+            s = e["stream"]
+            ready = set(host) | pending.pop(s, set())
+            if s in last:
+                ready |= before[last[s]]
+            if "group" in e:
+                if e["group"] in communicator:
+                    ready |= before[communicator[e["group"]]]
+                communicator[e["group"]] = e["op"]
+            last[s] = e["op"]
+            before[e["op"]] = ready | {name}
+            size = 0 if first in ("fwd", "bwd") else e.get("bytes")
+            out.append({"op": name, "stream": "comm" if "group" in e else s, "bytes": size,
+                        "dtype": e.get("dtype"), "operation": e.get("operation"),
+                        "tensors": e.get("tensors", []), "after": ready})
+    return out
+
+
+def differences(ours, oracles):
+    for i, (a, b) in enumerate(zip(ours, oracles)):
+        for key in ("op", "stream", "operation", "tensors"):
+            if a[key] != b[key]:
+                yield f"operation {i}: {key} {a[key]!r}, the oracle says {b[key]!r} (at {b['op']})"
+                return
+        if a["operation"] and (a["bytes"], a["dtype"]) != (b["bytes"], b["dtype"]):
+            yield f"{a['op']}: {a['bytes']} B of {a['dtype']}, the oracle says {b['bytes']} of {b['dtype']}"
+        if not a["operation"] and b["bytes"] and a["bytes"] != b["bytes"]:
+            yield f"{a['op']}: moves {a['bytes']} B, the oracle says {b['bytes']}"
+        for name in sorted(a["after"] ^ b["after"]):
+            which = "the oracle does not" if name in a["after"] else "the oracle does, too; ddpsim not"
+            yield f"{a['op']}: waits for {name}: {which}"
+    if len(ours) != len(oracles):
+        yield f"{len(ours)} operations, the oracle has {len(oracles)}"
+
+
+def main():
+    if len(sys.argv) < 2:
+        print(__doc__)
+        return 2
+    ddpsim, failed, operations = sys.argv[1], 0, 0
+    if sys.argv[2:] == ["--self-test"]:
+        return self_test(ddpsim)
+    for workload, ranks, knobs in CASES:
+        program = lowered(ddpsim, workload, ranks, knobs)
+        ours = issued(program)
+        log = fsdp1.steps(question(workload, ranks, knobs, program))[-1]
+        found = list(differences(ours, asked(log, knobs.get("accumulation_steps", 1))))
+        operations += len(ours)
+        if found:
+            failed += 1
+            print(f"{workload} on {ranks}, {knobs}: {len(found)} differences")
+            for line in found[:6]:
+                print("   ", line)
+    print(f"{len(CASES) - failed} of {len(CASES)} Programs, {operations} operations: equal")
+    return 1 if failed else 0
+
+
+def self_test(ddpsim):
+    """Planted changes, each noticed."""
+    program = lowered(ddpsim, *CASES[0])
+    log = fsdp1.steps(question(*CASES[0], program))[-1]
+    oracle = asked(log, 1)
+    ours = issued(program)
+    missed = [] if not list(differences(ours, oracle)) else ["equal to begin with"]
+
+    def planted(what, change):
+        other = copy.deepcopy(ours)
+        change(other)
+        if not list(differences(other, oracle)):
+            missed.append(what)
+
+    gather = next(i for i, o in enumerate(ours) if o["operation"] == "all_gather")
+    planted("bytes", lambda o: o[gather].update(bytes=o[gather]["bytes"] + 4))
+    planted("dtype", lambda o: o[gather].update(dtype="float16"))
+    planted("a tensor", lambda o: o[gather]["tensors"].pop())
+    planted("an operation less", lambda o: o.pop(gather))
+    planted("order", lambda o: o.insert(gather, o.pop(gather + 1)))
+    planted("a wait less", lambda o: o[-1]["after"].discard(o[-2]["op"]))
+    planted("a stream", lambda o: o[gather].update(stream="compute"))
+    print("self-test:", f"missed {missed}" if missed else "7 planted changes noticed")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,201 @@
+// FullyShardedDataParallel. Schedules are held against an oracle by tests/oracle/fsdp_lowered.py;
+// here are its closed forms.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sim/predict/roofline.h"
+#include "sim/strategy/fsdp.h"
+#include "sim/strategy/systems.h"
+#include "tests/support/support.h"
+
+namespace ddpsim::strategy {
+namespace {
+
+Plan fsdp(Sharding s = Sharding::FullShard) {
+  Plan p;
+  p.system = System::Fsdp;
+  p.fsdp.sharding_strategy = s;
+  return p;
+}
+
+struct Listing {
+  Workload w;
+  StepTimes times;
+  Program program;
+  Listing(const std::string& name, const Plan& plan, int ranks)
+      : w(test::workload(name)),
+        times(predict::step_times(w, test::profile("h100-sxm.datasheet"), Level::Mid)),
+        program(lower({w, times, DeviceKind::Gpu, ranks}, plan)) {}
+  std::vector<Op> all(Operation o) const {
+    std::vector<Op> out;
+    for (const Op& op : program.steady.ops)
+      if (is_collective(op.kind) && op.kind.operation == o) out.push_back(op);
+    return out;
+  }
+  std::int64_t bytes(Operation o) const {
+    std::int64_t sum = 0;
+    for (const Op& op : all(o)) sum += op.bytes;
+    return sum;
+  }
+};
+
+TEST(Fsdp, EveryParameterIsInOneUnit) {
+  for (const char* name : {"gpt2-small", "bert-base", "resnet50", "vgg16"})
+    for (const char* policy : {"block", "none"}) {
+      Workload w = test::workload(name);
+      Plan plan = fsdp();
+      plan.fsdp.auto_wrap_policy = policy;
+      std::vector<int> times(w.tensors.size());
+      std::int64_t elements = 0;
+      for (const Unit& u : fsdp_units(w, plan)) {
+        for (TensorIndex t : u.tensors) ++times[t];
+        elements += u.elements;
+      }
+      EXPECT_EQ(times, std::vector<int>(w.tensors.size(), 1)) << name;
+      EXPECT_EQ(4 * elements, w.gradient_bytes().count) << name;
+    }
+}
+
+// Of n ranks each sends (n - 1) / n of the bytes; those are the weights, twice but for the root's,
+// and the gradients once, each unit padded by less than n elements.
+TEST(Fsdp, VolumesAreTheWeightsTwiceAndTheGradientsOnce) {
+  for (int ranks : {2, 3, 8, 64}) {
+    Listing l("gpt2-small", fsdp(), ranks);
+    std::vector<Unit> units = fsdp_units(l.w, fsdp());
+    const std::int64_t weights = l.w.gradient_bytes().count;
+    const std::int64_t root = 4 * units.front().elements;
+    const auto padding = static_cast<std::int64_t>(units.size()) * 4 * ranks;
+    EXPECT_GE(l.bytes(Operation::AllGather), 2 * weights - root);
+    EXPECT_LE(l.bytes(Operation::AllGather), 2 * weights - root + 2 * padding);
+    EXPECT_GE(l.bytes(Operation::ReduceScatter), weights);
+    EXPECT_LE(l.bytes(Operation::ReduceScatter), weights + padding);
+    EXPECT_TRUE(l.all(Operation::AllReduce).empty());
+    EXPECT_LE(Listing("gpt2-small", fsdp(Sharding::ShardGradOp), ranks).bytes(Operation::AllGather),
+              weights + padding);
+    Listing none("gpt2-small", fsdp(Sharding::NoShard), ranks);
+    EXPECT_EQ(none.bytes(Operation::AllReduce), weights);
+    EXPECT_TRUE(none.all(Operation::AllGather).empty());
+  }
+}
+
+TEST(Fsdp, OneRankHasNothingToShard) {
+  Listing l("gpt2-small", fsdp(), 1);
+  EXPECT_TRUE(l.all(Operation::AllGather).empty());
+  EXPECT_EQ(l.all(Operation::AllReduce).size(), fsdp_units(l.w, fsdp()).size());
+}
+
+TEST(Fsdp, HalfPrecisionIsHalfTheBytes) {
+  Plan half = fsdp();
+  half.fsdp.param_dtype = DType::BFloat16;
+  Listing whole("bert-base", fsdp(), 4);
+  Listing l("bert-base", half, 4);
+  EXPECT_EQ(2 * l.bytes(Operation::AllGather), whole.bytes(Operation::AllGather));
+  EXPECT_EQ(2 * l.bytes(Operation::ReduceScatter), whole.bytes(Operation::ReduceScatter));
+  for (const Op& op : l.all(Operation::AllGather)) EXPECT_EQ(op.dtype, DType::BFloat16);
+  half.fsdp.reduce_dtype = DType::Float32;
+  EXPECT_EQ(Listing("bert-base", half, 4).bytes(Operation::ReduceScatter),
+            whole.bytes(Operation::ReduceScatter));
+}
+
+TEST(Fsdp, TheRateLimiterKeepsTwoUnitsInFlight) {
+  Listing l("gpt2-small", fsdp(), 8);
+  int waits = 0;
+  for (std::uint32_t i = 0; i < l.program.steady.ops.size(); ++i)
+    waits += name_of(l.program, l.program.steady, i).rfind("limit/", 0) == 0;
+  EXPECT_EQ(waits, static_cast<int>(l.all(Operation::AllGather).size()));
+  Plan plan = fsdp();
+  plan.fsdp.limit_all_gathers = false;
+  Listing without("gpt2-small", plan, 8);
+  for (std::uint32_t i = 0; i < without.program.steady.ops.size(); ++i)
+    EXPECT_NE(name_of(without.program, without.program.steady, i).rfind("limit/", 0), 0u);
+}
+
+// ---- the whole way
+
+predict::Prediction ask(const Plan& plan, int ranks, const char* workload = "gpt2-small",
+                        const char* cluster = "hgx-h100") {
+  Workload w = test::workload(workload);
+  topology::Fabric fabric(test::cluster(cluster));
+  Profile p = test::profile("h100-sxm.datasheet");
+  Scenario s;
+  s.plan = plan;
+  s.ranks = ranks;
+  predict::Question q{w, fabric, p, s};
+  EXPECT_FALSE(predict::check(q)) << predict::check(q).message;
+  return predict::predict(q);
+}
+
+TEST(FsdpStep, IsNoShorterThanItsComputationAndHidesMostOfItsCommunication) {
+  predict::Prediction p = ask(fsdp(), 8);
+  EXPECT_GE(p.summary.step, p.summary.forward + p.summary.backward + p.summary.optimizer);
+  EXPECT_GT(p.summary.overlap, 0.9);
+  // The first all-gather and the last reduce-scatter have nothing to hide behind.
+  EXPECT_GT(p.summary.exposed_communication.ps, 0);
+}
+
+TEST(FsdpStep, GatheringOnceIsNoSlowerThanTwice) {
+  EXPECT_LE(ask(fsdp(Sharding::ShardGradOp), 8).summary.step, ask(fsdp(), 8).summary.step);
+}
+
+TEST(FsdpStep, WithoutPrefetchEveryGatherOfBackwardIsWaitedFor) {
+  Plan none = fsdp();
+  none.fsdp.backward_prefetch = BackwardPrefetch::None;
+  EXPECT_GT(ask(none, 8).summary.exposed_communication,
+            ask(fsdp(), 8).summary.exposed_communication);
+}
+
+TEST(FsdpStep, ShardsMakeItsMemoryFallWithTheRanks) {
+  EXPECT_LT(ask(fsdp(), 8).state_bytes, ask(fsdp(), 2).state_bytes);
+  EXPECT_LT(ask(fsdp(), 8).state_bytes, ask(fsdp(Sharding::ShardGradOp), 8).state_bytes);
+  EXPECT_LT(ask(fsdp(Sharding::ShardGradOp), 8).state_bytes,
+            ask(fsdp(Sharding::NoShard), 8).state_bytes);
+}
+
+TEST(FsdpPlans, AreRefusedWhereNothingIsKnown) {
+  Workload captured = test::workload("resnet18-cpu");
+  EXPECT_EQ(validate(fsdp(), captured, DeviceKind::Cpu).path, "/plan/system");
+  captured.device = DeviceKind::Gpu;
+  EXPECT_EQ(validate(fsdp(), captured, DeviceKind::Gpu).path, "/plan/system");
+  Plan gloo = fsdp();
+  gloo.backend = Backend::Gloo;
+  EXPECT_TRUE(validate(gloo, test::workload("gpt2-small"), DeviceKind::Gpu));
+}
+
+// ---- records of systems
+
+TEST(Systems, HaveARecordEachInTheirOrderAndKnobsOfTheirOwn) {
+  std::map<std::string, int> knobs;
+  for (int k = 0; k < kSystems; ++k) {
+    const SystemRecord& s = record_of(static_cast<System>(k));
+    EXPECT_EQ(static_cast<int>(s.system), k);
+    EXPECT_STREQ(s.name, name_of(s.system));
+    EXPECT_FALSE(s.words.empty());
+    for (const KnobRecord& knob : s.knobs) ++knobs[knob.name];
+  }
+  for (const auto& [name, times] : knobs) EXPECT_EQ(times, 1) << name;
+  EXPECT_EQ(owner_of("sharding_strategy")->system, System::Fsdp);
+  EXPECT_EQ(owner_of("zero_stage"), nullptr);
+}
+
+// A Run's file holds names: each shipped word must be read as what it is.
+TEST(Systems, EveryWordReadsAsItself) {
+  for (const SystemRecord& s : systems())
+    for (const OpWord& word : s.words) {
+      std::string name = word.name;
+      bool number = word.kind.of == Of::Number || word.kind.of == Of::Bucket;
+      if (word.kind.of != Of::Nothing) name += number ? "3" : "fc.weight";
+      std::optional<OpKind> read = kind_of("micro1/" + name);
+      ASSERT_TRUE(read) << name;
+      EXPECT_EQ(read->does, word.kind.does) << name;
+      EXPECT_EQ(read->phase, word.kind.phase) << name;
+      EXPECT_EQ(read->operation, word.kind.operation) << name;
+      EXPECT_EQ(carries_tensors(*read), carries_tensors(word.kind)) << name;
+    }
+}
+
+}  // namespace
+}  // namespace ddpsim::strategy
