@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <ostream>
 #include <stdexcept>
 
@@ -13,6 +12,7 @@
 #include "sim/analysis/compare.h"
 #include "sim/predict/alone.h"
 #include "tools/cmd/executed.h"
+#include "tools/cmd/flags.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -238,9 +238,9 @@ void calibrate_command(Terminal& t, const Flags& flags) {
 
 }  // namespace
 
-void add_calibrate(CLI::App& app, Terminal& t) {
+void add_calibrate(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("calibrate", "Measure links and collectives on hosts of this machine, or kernels and collectives of its GPUs");
+  Command* c = app.add_subcommand("calibrate", "Measure links and collectives on hosts of this machine, or kernels and collectives of its GPUs");
   add_executed_flags(*c, *flags, "tcp: links and collectives over shaped network namespaces; torch: PyTorch's collectives there, and DDP's own work; cuda, nccl: kernels and collectives of this machine's GPUs");
   c->add_option("--stage", flags->stages, "cuda, nccl: what to measure, repeatable: " + fmt::format("{}", fmt::join(calib::cuda::stages(), ", ")) + "; default: all of the backend")->allow_extra_args(false);
   c->add_option("--seconds", flags->seconds, "cuda, nccl: time for each stage (default 60); what does not fit is left out, and the Run says so");

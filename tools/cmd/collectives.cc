@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "sim/collective/price.h"
 #include "sim/report/text.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/explain_op.h"
+#include "tools/cmd/flags.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -32,7 +32,7 @@ std::string cell(const calib::BandError& b) { return b.rows == 0 ? "-" : percent
 
 }  // namespace
 
-void add_nccl_flags(CLI::App& c, NcclFlags& f) {
+void add_nccl_flags(Command& c, NcclFlags& f) {
   c.add_option("--cluster", f.question.cluster, "cluster: a file, or the name of a shipped one (ddpsim list clusters)");
   c.add_option("--profile", f.question.profiles, "profile: a file, or the name of a shipped one")->allow_extra_args(false);
   c.add_option("--ranks", f.question.ranks, "number of ranks; default: all devices of the cluster");

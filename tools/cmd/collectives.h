@@ -28,7 +28,7 @@ struct NcclFlags {
   std::string version;
   std::string graph;  // file of what NCCL's search found; "": ddpsim's own search
 };
-void add_nccl_flags(CLI::App& command, NcclFlags& flags);
+void add_nccl_flags(Command& command, NcclFlags& flags);
 struct NcclQuestion {
   Hardware hardware;
   std::optional<topology::Fabric> fabric;

@@ -5,11 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
-
 namespace ddpsim::cli {
+
+class Command;
 
 struct Terminal {
   std::ostream& out;
@@ -39,22 +37,22 @@ struct GateFailed {};
 int run(const std::vector<std::string>& args, Terminal terminal);
 
 // Each adds its subcommand; the callback throws InputError, or returns after writing.
-void add_predict(CLI::App& app, Terminal& t);
-void add_list(CLI::App& app, Terminal& t);
-void add_show(CLI::App& app, Terminal& t);
-void add_trace(CLI::App& app, Terminal& t);
-void add_tune(CLI::App& app, Terminal& t);
-void add_run(CLI::App& app, Terminal& t);
-void add_compare(CLI::App& app, Terminal& t);
-void add_validate(CLI::App& app, Terminal& t);
-void add_calibrate(CLI::App& app, Terminal& t);
-void add_fit(CLI::App& app, Terminal& t);
-void add_import(CLI::App& app, Terminal& t);
-void add_sweep(CLI::App& app, Terminal& t);
-void add_merge(CLI::App& app, Terminal& t);
-void add_explain(CLI::App& app, Terminal& t);
-void add_export(CLI::App& app, Terminal& t);
-void add_doctor(CLI::App& app, Terminal& t);
-void add_topology(CLI::App& app, Terminal& t);
+void add_predict(Command& app, Terminal& t);
+void add_list(Command& app, Terminal& t);
+void add_show(Command& app, Terminal& t);
+void add_trace(Command& app, Terminal& t);
+void add_tune(Command& app, Terminal& t);
+void add_run(Command& app, Terminal& t);
+void add_compare(Command& app, Terminal& t);
+void add_validate(Command& app, Terminal& t);
+void add_calibrate(Command& app, Terminal& t);
+void add_fit(Command& app, Terminal& t);
+void add_import(Command& app, Terminal& t);
+void add_sweep(Command& app, Terminal& t);
+void add_merge(Command& app, Terminal& t);
+void add_explain(Command& app, Terminal& t);
+void add_export(Command& app, Terminal& t);
+void add_doctor(Command& app, Terminal& t);
+void add_topology(Command& app, Terminal& t);
 
 }  // namespace ddpsim::cli

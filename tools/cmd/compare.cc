@@ -4,13 +4,13 @@
 #include <cmath>
 #include <ostream>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "sim/io/write_page.h"
 #include "sim/report/text.h"
 #include "sim/units/text.h"
 #include "tools/cmd/compare_programs.h"
+#include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -184,9 +184,9 @@ io::OrderedJson page_data(const Run& p, const Run& m, const analysis::Comparison
 
 }  // namespace
 
-void add_compare(CLI::App& app, Terminal& t) {
+void add_compare(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c =
+  Command* c =
       app.add_subcommand("compare",
                          "Compare a predicted run with a measured run of the same case, operation "
                          "by operation; or two predictions, before and after a "

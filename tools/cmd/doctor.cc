@@ -2,13 +2,13 @@
 #include <cstdlib>
 #include <thread>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include "calib/cuda/cuda.h"
 #include "calib/testbed.h"
 #include "sim/report/text.h"
+#include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -84,9 +84,9 @@ std::vector<Finding> examine(const Terminal& t) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app, Terminal& t) {
+void add_doctor(Command& app, Terminal& t) {
   auto flags = std::make_shared<OutputFlags>();
-  CLI::App* c = app.add_subcommand("doctor", "Say what can be measured on this host, and why not");
+  Command* c = app.add_subcommand("doctor", "Say what can be measured on this host, and why not");
   add_output_flags(*c, *flags, {"table", "csv", "json"});
   c->callback([&t, flags] {
     auto findings = examine(t);

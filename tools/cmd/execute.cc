@@ -4,13 +4,13 @@
 #include <cmath>
 #include <ostream>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "calib/cuda/cuda.h"
 #include "calib/testbed.h"
 #include "sim/analysis/compare.h"
 #include "tools/cmd/executed.h"
+#include "tools/cmd/flags.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -215,9 +215,9 @@ void run_command(Terminal& t, Flags flags) {
 
 }  // namespace
 
-void add_run(CLI::App& app, Terminal& t) {
+void add_run(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("run", "Execute a scenario on hosts of this machine, and show it beside its prediction");
+  Command* c = app.add_subcommand("run", "Execute a scenario on hosts of this machine, and show it beside its prediction");
   add_executed_flags(*c, *flags, "tcp: ddpsim's own executor, a process per rank, real TCP over shaped network namespaces; torch: the real PyTorch over Gloo on the same hosts; nccl: ddpsim's own executor on this machine's GPUs");
   c->add_flag("--one-gpu", flags->one_gpu,
               "backend nccl: all ranks on the first GPU, under a private MPS daemon, over sockets "

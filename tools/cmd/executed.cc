@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
+#include "tools/cmd/flags.h"
 
 namespace ddpsim::cli {
 
@@ -14,7 +14,7 @@ void note_origin(const Terminal& t, const ExecutedFlags& flags, Run& run) {
   run.origin.revision = flags.revision.empty() ? kRevision : flags.revision;
 }
 
-void add_executed_flags(CLI::App& c, ExecutedFlags& f, const std::string& backend_help) {
+void add_executed_flags(Command& c, ExecutedFlags& f, const std::string& backend_help) {
   add_question_flags(c, f.question);
   add_output_flags(c, f.output, {"table", "json"});
   c.add_option("--backend", f.backend, backend_help);

@@ -19,7 +19,7 @@ struct ExecutedFlags {
 };
 // What was typed, and the revision that the binary was built from, unless --revision names one.
 void note_origin(const Terminal& t, const ExecutedFlags& flags, Run& run);
-void add_executed_flags(CLI::App& command, ExecutedFlags& flags, const std::string& backend_help);
+void add_executed_flags(Command& command, ExecutedFlags& flags, const std::string& backend_help);
 
 // Runs a script of tools/python on the scenario's ranks. `options.arguments` and the rest that only the command knows are given. Throws InputError.
 Run run_script(const Terminal& t, const Loaded& l, const ExecutedFlags& flags, const std::string& script, calib::TorchOptions options = {});

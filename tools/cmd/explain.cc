@@ -1,13 +1,13 @@
 // ddpsim explain SCENARIO: a step (explain_step.cc). ddpsim explain --op OPERATION --bytes SIZE --cluster C: what NCCL would run, and what each way would take.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ostream>
 
 #include "sim/report/text.h"
 #include "tools/cmd/explain_op.h"
 #include "tools/cmd/explain_step.h"
+#include "tools/cmd/flags.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -132,9 +132,9 @@ void explain_command(Terminal& t, Flags& flags) {
 
 }  // namespace
 
-void add_explain(CLI::App& app, Terminal& t) {
+void add_explain(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("explain", "Why a step takes as long as it does; or (--op) what NCCL would run for one collective, and what each way would take");
+  Command* c = app.add_subcommand("explain", "Why a step takes as long as it does; or (--op) what NCCL would run for one collective, and what each way would take");
   c->add_option("--op", flags->op, "of one collective: all_reduce (default), all_gather, reduce_scatter, broadcast, reduce, all_to_all, send_recv");
   c->add_option("--bytes", flags->bytes, "of one collective: size as nccl-tests states it (default 25MiB)");
   add_question_flags(*c, flags->nccl.question);
@@ -143,7 +143,7 @@ void add_explain(CLI::App& app, Terminal& t) {
                   "bucket_cap_mb=50, workload.batch=64",
                   known_nccl_variables()));
   for (const char* of_a_step : {"--workload", "--plan", "--layers", "--fidelity"}) {
-    CLI::Option* option = c->get_option(of_a_step);
+    Option* option = c->get_option(of_a_step);
     option->description("of a step: " + option->get_description());
   }
   c->add_option("--nccl", flags->nccl.version, "of one collective: NCCL's version, 2.19 to 2.28 (default 2.28)");

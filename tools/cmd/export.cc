@@ -1,8 +1,7 @@
 // ddpsim export: what ddpsim found, in the files of other programs.
-#include <CLI/CLI.hpp>
-
 #include "sim/report/nccl_tuner.h"
 #include "tools/cmd/collectives.h"
+#include "tools/cmd/flags.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -65,11 +64,11 @@ void export_tuner(Terminal& t, const TunerFlags& f) {
 
 }  // namespace
 
-void add_export(CLI::App& app, Terminal& t) {
-  CLI::App* group = app.add_subcommand("export", "Write what ddpsim found as files of other programs");
-  group->require_subcommand(1);
+void add_export(Command& app, Terminal& t) {
+  Command* group = app.add_subcommand("export", "Write what ddpsim found as files of other programs");
+  group->require_subcommand();
   auto f = std::make_shared<TunerFlags>();
-  CLI::App* c = group->add_subcommand("nccl-tuner", "The configuration of NCCL's example tuner plugin: the best choice for each size");
+  Command* c = group->add_subcommand("nccl-tuner", "The configuration of NCCL's example tuner plugin: the best choice for each size");
   c->add_option("--from", f->from, "CSV of measurements: collective,size_bytes,algorithm,protocol,channels,nodes,ranks and latency_us, bandwidth_gbps or cost_metric");
   c->add_option("--metric", f->metric, "what is compared: latency_us, bandwidth_gbps or cost_metric; default: the first of these that there is");
   add_nccl_flags(*c, f->nccl);

@@ -5,7 +5,6 @@
 #include <deque>
 #include <ostream>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "calib/cuda/cuda.h"
@@ -15,6 +14,7 @@
 #include "sim/analysis/compare.h"
 #include "tools/cmd/collectives.h"
 #include "tools/cmd/executed.h"
+#include "tools/cmd/flags.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -305,9 +305,9 @@ void fit_command(Terminal& t, const Flags& flags) {
 
 }  // namespace
 
-void add_fit(CLI::App& app, Terminal& t) {
+void add_fit(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("fit", "Make a profile from measured Runs, and print what the fit leaves");
+  Command* c = app.add_subcommand("fit", "Make a profile from measured Runs, and print what the fit leaves");
   c->add_option("--runs", flags->runs, "folder of Runs, or one Run; default: the shipped ones");
   c->add_option("--kernels", flags->kernels,
                 "backend nccl: folder of Runs of the base's GPU, for what collectives take from "

@@ -1,8 +1,6 @@
 // ddpsim import: what other programs measured or found, as ddpsim's files.
 #include <ostream>
 
-#include <CLI/CLI.hpp>
-
 #include "calib/gpu/nccl_log.h"
 #include "sim/io/nccl_tests.h"
 #include "sim/io/nccl_xml.h"
@@ -11,6 +9,7 @@
 #include "sim/report/run_text.h"
 #include "sim/units/text.h"
 #include "tools/cmd/executed.h"
+#include "tools/cmd/flags.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -114,15 +113,15 @@ void import_tests(Terminal& t, TestsFlags& f) {
   if (!f.output.out.empty() && f.output.format == "json") tell_next(t, f, read, profile);
 }
 
-void add_tests(CLI::App& import, Terminal& t) {
+void add_tests(Command& import, Terminal& t) {
   auto f = std::make_shared<TestsFlags>();
-  CLI::App* c = import.add_subcommand("nccl-tests", "Output of nccl-tests (text of any version, JSON of -J, or CSV) as a measured Run");
+  Command* c = import.add_subcommand("nccl-tests", "Output of nccl-tests (text of any version, JSON of -J, or CSV) as a measured Run");
   c->add_option("file", f->file, "what the program printed, with whatever else is in the log")->required();
   c->add_option("--op", f->setting.op, "operation, where the file does not say it or holds several: all_reduce, all_gather, ...");
   c->add_option("--forced", f->setting.forced, "of a CSV with forced_kind and forced_value: which, for example ALGO=Ring");
   c->add_option("--ranks", f->ranks, "number of ranks; default: the file's list of devices");
-  c->add_option("--hosts", f->setting.hosts, "number of hosts; default: the file's list of devices")->check(CLI::Range(1, 1 << 20));
-  c->add_option("--gpus-per-process", f->setting.gpus_per_process, "GPUs of one process, 0 = not known; default: what the file says")->check(CLI::Range(0, 1 << 20));
+  c->add_option("--hosts", f->setting.hosts, "number of hosts; default: the file's list of devices")->range(1, 1 << 20);
+  c->add_option("--gpus-per-process", f->setting.gpus_per_process, "GPUs of one process, 0 = not known; default: what the file says")->range(0, 1 << 20);
   c->add_option("--cluster", f->setting.cluster, "name of the cluster that it ran on (ddpsim list clusters)");
   c->add_option("--gpu", f->setting.gpu, "name of the GPU; default: the file's list of devices");
   c->add_option("--nccl", f->setting.nccl, "version of NCCL; default: what the file says");
@@ -147,11 +146,11 @@ std::string stem(const std::string& path) {
   return name.empty() ? "imported" : name;
 }
 
-void add_topo(CLI::App& import, Terminal& t) {
+void add_topo(Command& import, Terminal& t) {
   auto f = std::make_shared<XmlFlags>();
-  CLI::App* c = import.add_subcommand("nccl-topo", "A host's wiring (NCCL_TOPO_DUMP_FILE) as a cluster");
+  Command* c = import.add_subcommand("nccl-topo", "A host's wiring (NCCL_TOPO_DUMP_FILE) as a cluster");
   c->add_option("file", f->file, "XML that NCCL wrote to NCCL_TOPO_DUMP_FILE")->required();
-  c->add_option("--hosts", f->topo.hosts, "hosts of the cluster, alike, on one non-blocking switch (default 1)")->check(CLI::Range(1, 1 << 20));
+  c->add_option("--hosts", f->topo.hosts, "hosts of the cluster, alike, on one non-blocking switch (default 1)")->range(1, 1 << 20);
   c->add_option("--name", f->name, "name of the cluster; default: that of the file");
   c->add_option("--profile", f->topo.profile, "profile of the GPUs; default: the shipped one of their compute capability");
   add_output_flags(*c, f->output, {"json"});
@@ -164,9 +163,9 @@ void add_topo(CLI::App& import, Terminal& t) {
   });
 }
 
-void add_graph(CLI::App& import, Terminal& t) {
+void add_graph(Command& import, Terminal& t) {
   auto f = std::make_shared<XmlFlags>();
-  CLI::App* c = import.add_subcommand("nccl-graph", "What NCCL's search for channels found (NCCL_GRAPH_DUMP_FILE)");
+  Command* c = import.add_subcommand("nccl-graph", "What NCCL's search for channels found (NCCL_GRAPH_DUMP_FILE)");
   c->add_option("file", f->file, "XML that NCCL wrote to NCCL_GRAPH_DUMP_FILE")->required();
   add_output_flags(*c, f->output, {"json"});
   c->callback([&t, f] { write_answer(t, f->output, text_of(io::write_nccl_graphs(io::read_nccl_graph_xml(io::read_file(f->file), f->file)))); });
@@ -202,9 +201,9 @@ void import_run(Terminal& t, const RunFlags& f) {
   t.err << "ddpsim: " << f.folder << ": " << l.key << "\n";
 }
 
-void add_run_of(CLI::App& import, Terminal& t) {
+void add_run_of(Command& import, Terminal& t) {
   auto f = std::make_shared<RunFlags>();
-  CLI::App* c = import.add_subcommand("run", "A measured Run that names no scenario (ddpsim_record.py under torchrun), with its question, into a folder for ddpsim validate");
+  Command* c = import.add_subcommand("run", "A measured Run that names no scenario (ddpsim_record.py under torchrun), with its question, into a folder for ddpsim validate");
   c->add_option("file", f->file, "the Run")->required();
   add_question_flags(*c, f->question);
   c->add_option("--runs", f->folder, "folder of Runs")->required();
@@ -215,9 +214,9 @@ void add_run_of(CLI::App& import, Terminal& t) {
 
 }  // namespace
 
-void add_import(CLI::App& app, Terminal& t) {
-  CLI::App* c = app.add_subcommand("import", "Make ddpsim's files of what nccl-tests measured and NCCL found");
-  c->require_subcommand(1);
+void add_import(Command& app, Terminal& t) {
+  Command* c = app.add_subcommand("import", "Make ddpsim's files of what nccl-tests measured and NCCL found");
+  c->require_subcommand();
   add_tests(*c, t);
   add_topo(*c, t);
   add_graph(*c, t);

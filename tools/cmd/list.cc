@@ -1,9 +1,8 @@
 // ddpsim list: what is shipped.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "sim/report/text.h"
+#include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -105,13 +104,13 @@ std::string json(const Listing& l) {
 
 }  // namespace
 
-void add_list(CLI::App& app, Terminal& t) {
+void add_list(Command& app, Terminal& t) {
   struct Flags {
     std::string what;
     OutputFlags output;
   };
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("list", "List what is shipped: workloads, clusters, profiles, plans");
+  Command* c = app.add_subcommand("list", "List what is shipped: workloads, clusters, profiles, plans");
   c->add_option("what", flags->what, "workloads, clusters, profiles or plans; default: all");
   add_output_flags(*c, flags->output, {"table", "csv", "json"});
   c->callback([&t, flags] {

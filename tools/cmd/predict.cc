@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "sim/io/known_errors.h"
@@ -14,6 +13,7 @@
 #include "sim/strategy/systems.h"
 #include "sim/units/text.h"
 #include "tools/cmd/documents.h"
+#include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -149,9 +149,9 @@ void predict_command(Terminal& t, const Flags& flags) {
 
 }  // namespace
 
-void add_predict(CLI::App& app, Terminal& t) {
+void add_predict(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("predict", "Predict one training iteration: how long, how sure, where the time goes, what to try next");
+  Command* c = app.add_subcommand("predict", "Predict one training iteration: how long, how sure, where the time goes, what to try next");
   add_question_flags(*c, flags->question);
   add_step_flag(*c, flags->step);
   add_output_flags(*c, flags->output, {"table", "csv", "json", "md"});

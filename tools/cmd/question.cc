@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <ostream>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "sim/io/write_page.h"
@@ -12,6 +11,7 @@
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 #include "tools/cmd/documents.h"
+#include "tools/cmd/flags.h"
 #include "tools/cmd/loader.h"
 
 namespace ddpsim::cli {
@@ -106,7 +106,7 @@ double tolerance_of(const std::string& text) {
   return text.empty() ? kDefault : parse_positive("--tolerance", text, kMost);
 }
 
-void add_question_flags(CLI::App& c, QuestionFlags& f) {
+void add_question_flags(Command& c, QuestionFlags& f) {
   c.add_option("scenario", f.scenario, "scenario file (names workload, cluster, plan, ranks); flags override it");
   c.add_option("--workload", f.workload, "workload: a file, or the name of a shipped one (ddpsim list workloads)");
   c.add_option("--cluster", f.cluster, "cluster: a file, or the name of a shipped one (ddpsim list clusters)");
@@ -118,18 +118,18 @@ void add_question_flags(CLI::App& c, QuestionFlags& f) {
   c.add_option("--fidelity", f.fidelity, "collective or message (every message of every step is simulated); default: message for backend tcp up to a million messages, else collective");
 }
 
-void add_step_flag(CLI::App& c, std::string& step) {
+void add_step_flag(Command& c, std::string& step) {
   c.add_option("--step", step,
                "period (of steps that follow one another, in which ranks drift apart; the "
                "default), or common-start (every rank begins the step at one moment)")
-      ->check(CLI::IsMember({"period", "common-start"}));
+      ->one_of({"period", "common-start"});
 }
 
 bool from_common_start(const std::string& step) {
   return step == "common-start";
 }
 
-void add_output_flags(CLI::App& c, OutputFlags& f, const std::vector<std::string>& formats, const std::string& which) {
+void add_output_flags(Command& c, OutputFlags& f, const std::vector<std::string>& formats, const std::string& which) {
   f.format = formats.front();
   std::string list;
   for (const auto& s : formats) list += (list.empty() ? "" : ", ") + s;
@@ -139,7 +139,7 @@ void add_output_flags(CLI::App& c, OutputFlags& f, const std::vector<std::string
   c.add_option("--out", f.out, "write the answer to this file instead of stdout");
 }
 
-void add_html_flag(CLI::App& c, OutputFlags& f) {
+void add_html_flag(Command& c, OutputFlags& f) {
   c.add_option("--html", f.html, "also write the answer as a page: one HTML file that needs no network");
 }
 

@@ -33,9 +33,9 @@ double parse_positive(const char* flag, const std::string& text, double most);
 // The value of --tolerance, a share of the step; "" = its default, 0.02. Throws InputError.
 double tolerance_of(const std::string& text);
 // --step: which step is told. True: one that all ranks begin together (predict::Options).
-void add_step_flag(CLI::App& c, std::string& step);
+void add_step_flag(Command& c, std::string& step);
 bool from_common_start(const std::string& step);
-void add_question_flags(CLI::App& command, QuestionFlags& flags);
+void add_question_flags(Command& command, QuestionFlags& flags);
 
 struct OutputFlags {
   std::string format;
@@ -43,9 +43,9 @@ struct OutputFlags {
   std::string html;
 };
 // `formats`: allowed ones, the first is the default. `which`: for --help, where not every form of the command has all of them.
-void add_output_flags(CLI::App& command, OutputFlags& flags, const std::vector<std::string>& formats, const std::string& which = "");
+void add_output_flags(Command& command, OutputFlags& flags, const std::vector<std::string>& formats, const std::string& which = "");
 // --html FILE, of commands that have a page. Beside the answer, not instead of it.
-void add_html_flag(CLI::App& command, OutputFlags& flags);
+void add_html_flag(Command& command, OutputFlags& flags);
 // Throws InputError if a page is asked for and this build has none: to be called before the work.
 // That no file is written over one that is read, run() has checked of those that flags name.
 void check_html(const OutputFlags& flags);

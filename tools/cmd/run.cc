@@ -13,8 +13,82 @@
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 #include "tools/cmd/command.h"
+#include "tools/cmd/flags.h"
 
 namespace ddpsim::cli {
+
+Option* Option::required() {
+  return option_->required(), this;
+}
+Option* Option::needs(const std::string& flag) {
+  return option_->needs(flag), this;
+}
+Option* Option::excludes(const std::string& flag) {
+  return option_->excludes(flag), this;
+}
+Option* Option::delimiter(char c) {
+  return option_->delimiter(c), this;
+}
+Option* Option::allow_extra_args(bool allow) {
+  return option_->allow_extra_args(allow), this;
+}
+Option* Option::check(const std::function<std::string(const std::string&)>& problem) {
+  return option_->check(problem), this;
+}
+Option* Option::range(int least, int most) {
+  return option_->check(CLI::Range(least, most)), this;
+}
+Option* Option::one_of(const std::vector<std::string>& values) {
+  return option_->check(CLI::IsMember(values)), this;
+}
+Option* Option::description(const std::string& text) {
+  return option_->description(text), this;
+}
+std::string Option::get_description() const {
+  return option_->get_description();
+}
+std::size_t Option::count() const {
+  return option_->count();
+}
+
+Option* Command::keep(CLI::Option* option) {
+  return &options_.emplace_back(*option);
+}
+Command* Command::add_subcommand(const std::string& name, const std::string& description) {
+  return &subcommands_.emplace_back(*app_->add_subcommand(name, description));
+}
+Option* Command::add_option(const std::string& name, std::string& value,
+                            const std::string& description) {
+  return keep(app_->add_option(name, value, description));
+}
+Option* Command::add_option(const std::string& name, std::vector<std::string>& values,
+                            const std::string& description) {
+  return keep(app_->add_option(name, values, description));
+}
+Option* Command::add_option(const std::string& name, std::vector<std::int64_t>& values,
+                            const std::string& description) {
+  return keep(app_->add_option(name, values, description));
+}
+Option* Command::add_option(const std::string& name, int& value, const std::string& description) {
+  return keep(app_->add_option(name, value, description));
+}
+Option* Command::add_option(const std::string& name, double& value,
+                            const std::string& description) {
+  return keep(app_->add_option(name, value, description));
+}
+Option* Command::add_flag(const std::string& name, bool& value, const std::string& description) {
+  return keep(app_->add_flag(name, value, description));
+}
+Option* Command::get_option(const std::string& name) {
+  return keep(app_->get_option(name));
+}
+void Command::require_subcommand() {
+  app_->require_subcommand(1);
+}
+void Command::callback(std::function<void()> run) {
+  app_->callback(std::move(run));
+}
+
 namespace {
 
 constexpr std::size_t kHelpColumn = 30;  // where CLI11 puts descriptions
@@ -139,26 +213,27 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("ddpsim ") + kVersion);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+  Command commands(app);
   Terminal& t = terminal;
   t.arguments = args;
   try {
-    add_predict(app, t);
-    add_list(app, t);
-    add_show(app, t);
-    add_trace(app, t);
-    add_tune(app, t);
-    add_run(app, t);
-    add_compare(app, t);
-    add_validate(app, t);
-    add_calibrate(app, t);
-    add_fit(app, t);
-    add_import(app, t);
-    add_sweep(app, t);
-    add_merge(app, t);
-    add_explain(app, t);
-    add_export(app, t);
-    add_doctor(app, t);
-    add_topology(app, t);
+    add_predict(commands, t);
+    add_list(commands, t);
+    add_show(commands, t);
+    add_trace(commands, t);
+    add_tune(commands, t);
+    add_run(commands, t);
+    add_compare(commands, t);
+    add_validate(commands, t);
+    add_calibrate(commands, t);
+    add_fit(commands, t);
+    add_import(commands, t);
+    add_sweep(commands, t);
+    add_merge(commands, t);
+    add_explain(commands, t);
+    add_export(commands, t);
+    add_doctor(commands, t);
+    add_topology(commands, t);
     // "--ranks --out FILE" lacks a value; CLI11 would take "--out" for it.
     require_values(app);
     check_outputs_first(app);

@@ -1,7 +1,6 @@
 // ddpsim show: one noun, as ddpsim understands it. `program` is what lower() made of a workload and a plan.
 #include <type_traits>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "sim/predict/roofline.h"
@@ -9,6 +8,7 @@
 #include "sim/report/text.h"
 #include "sim/strategy/systems.h"
 #include "sim/strategy/lower.h"
+#include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -187,9 +187,9 @@ void show(Terminal& t, const Flags& f) {
 
 }  // namespace
 
-void add_show(CLI::App& app, Terminal& t) {
+void add_show(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("show", "Show a workload, cluster, profile or Run, or the program and buckets of a scenario");
+  Command* c = app.add_subcommand("show", "Show a workload, cluster, profile or Run, or the program and buckets of a scenario");
   c->add_option("what", flags->what, "program, buckets (of a scenario), plan (the knobs of each system, or of NAME), scenario (in one file; json: its hash), workload, cluster or profile (by NAME), run (of FILE)")->required();
   add_question_flags(*c, flags->question);
   add_output_flags(*c, flags->output, {"table", "csv", "json"});

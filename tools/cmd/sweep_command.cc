@@ -1,7 +1,6 @@
 // ddpsim sweep: a prediction for every point of some axes, on all cores, streamed to a file that a killed sweep is continued from. ddpsim merge: its shards.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <ostream>
 #include <stdexcept>
@@ -15,6 +14,7 @@
 #include "sim/report/text.h"
 #include "sim/units/number.h"
 #include "tools/cmd/crash.h"
+#include "tools/cmd/flags.h"
 #include "tools/cmd/pool.h"
 #include "tools/cmd/processes.h"
 #include "tools/cmd/sweep.h"
@@ -431,9 +431,9 @@ void merge_command(Terminal& t, const MergeFlags& flags) {
 
 }  // namespace
 
-void add_sweep(CLI::App& app, Terminal& t) {
+void add_sweep(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("sweep", "Predict every point of some axes: bucket sizes, hosts, bandwidths, systems");
+  Command* c = app.add_subcommand("sweep", "Predict every point of some axes: bucket sizes, hosts, bandwidths, systems");
   add_question_flags(*c, flags->question);
   c->add_option("--axis", flags->axes, "FIELD=VALUES, repeatable: bucket_cap_mb=1,5,25  cluster.hosts=1:64:x2  cluster.link.bandwidth=10Gb/s:100Gb/s:+10Gb/s  workload=resnet50,vgg16")->allow_extra_args(false);
   c->add_option("--zip", flags->zips, "FIELD=VALUES, repeatable: fields that change together, as one axis: --zip cluster.hosts=1,2 --zip workload.batch=64,32")->allow_extra_args(false);
@@ -452,9 +452,9 @@ void add_sweep(CLI::App& app, Terminal& t) {
   });
 }
 
-void add_merge(CLI::App& app, Terminal& t) {
+void add_merge(Command& app, Terminal& t) {
   auto flags = std::make_shared<MergeFlags>();
-  CLI::App* c = app.add_subcommand("merge", "Join the files of a sweep's shards into the file that one process would have written");
+  Command* c = app.add_subcommand("merge", "Join the files of a sweep's shards into the file that one process would have written");
   c->add_option("files", flags->files, "CSV files of ddpsim sweep --shard, in any order");
   c->add_option("--out", flags->output.out, "write to this file instead of stdout");
   add_html_flag(*c, flags->output);

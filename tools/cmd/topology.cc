@@ -1,13 +1,13 @@
 // ddpsim topology: what a cluster's links are, whether it can be used, and what it looks like.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <map>
 #include <ostream>
 
 #include "sim/report/text.h"
 #include "sim/report/topology_dot.h"
 #include "sim/topology/survey.h"
+#include "tools/cmd/flags.h"
 #include "tools/cmd/graphviz.h"
 #include "tools/cmd/question.h"
 
@@ -163,9 +163,9 @@ void topology_command(Terminal& t, Flags flags) {
 
 }  // namespace
 
-void add_topology(CLI::App& app, Terminal& t) {
+void add_topology(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("topology", "Show, check or draw a cluster's links: kinds, capacities, path types, single points of failure");
+  Command* c = app.add_subcommand("topology", "Show, check or draw a cluster's links: kinds, capacities, path types, single points of failure");
   c->add_option("what", flags->what, "show, check (exit 1 if the cluster cannot be used) or draw")->required();
   c->add_option("name", flags->cluster, "cluster: a file, or the name of a shipped one (ddpsim list clusters)");
   c->add_option("--cluster", flags->cluster_flag, "the same, as a flag");

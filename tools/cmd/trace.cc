@@ -1,20 +1,20 @@
 // ddpsim trace: one steady step as a Chrome / Perfetto trace.
-#include <CLI/CLI.hpp>
 #include <ostream>
 
 #include "sim/io/write_prediction.h"
+#include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
 
-void add_trace(CLI::App& app, Terminal& t) {
+void add_trace(Command& app, Terminal& t) {
   struct Flags {
     QuestionFlags question;
     OutputFlags output;
     std::string step;
   };
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("trace", "Write one steady step as a trace for chrome://tracing or ui.perfetto.dev");
+  Command* c = app.add_subcommand("trace", "Write one steady step as a trace for chrome://tracing or ui.perfetto.dev");
   add_question_flags(*c, flags->question);
   add_step_flag(*c, flags->step);
   add_output_flags(*c, flags->output, {"json"});

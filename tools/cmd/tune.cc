@@ -1,12 +1,11 @@
 // ddpsim tune: the setting of a knob that makes the step shortest, how sure that is, and the lines to paste.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "sim/io/write_tuning.h"
 #include "sim/model/version.h"
 #include "sim/report/text.h"
 #include "sim/report/tuning_text.h"
+#include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -140,9 +139,9 @@ void tune_command(Terminal& t, const Flags& flags) {
 
 }  // namespace
 
-void add_tune(CLI::App& app, Terminal& t) {
+void add_tune(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("tune", "Find the bucket size (or another knob's setting) that makes the step shortest, and what would gain more");
+  Command* c = app.add_subcommand("tune", "Find the bucket size (or another knob's setting) that makes the step shortest, and what would gain more");
   add_question_flags(*c, flags->question);
   c->add_option("--knob", flags->knob, "what to tune: bucket_cap_mb (default) or first_bucket_bytes of pytorch_ddp; granularity (default) or async_op of averaging");
   c->add_option("--values", flags->values, "choose among these settings only: 1,5,25");

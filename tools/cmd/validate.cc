@@ -3,7 +3,6 @@
 #include <ostream>
 #include <stdexcept>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "calib/cuda/cuda.h"
@@ -11,6 +10,7 @@
 #include "sim/predict/mechanisms.h"
 #include "tools/cmd/collectives.h"
 #include "tools/cmd/executed.h"
+#include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
 #include "tools/cmd/validation.h"
 
@@ -343,9 +343,9 @@ void validate_command(Terminal& t, Flags flags) {
 
 }  // namespace
 
-void add_validate(CLI::App& app, Terminal& t) {
+void add_validate(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* c = app.add_subcommand("validate", "Compare every measured run of a folder with its prediction, and hold the errors to a budget");
+  Command* c = app.add_subcommand("validate", "Compare every measured run of a folder with its prediction, and hold the errors to a budget");
   c->add_option("--runs", flags->runs, "folder of measured runs, with their scenarios in scenarios/; default: the shipped calib/runs");
   c->add_option("--profile", flags->profile, "profile for all of them: a file, or the name of a shipped one; default: the one that each run's cluster names");
   c->add_option("--profiles", flags->profiles,
