@@ -116,6 +116,25 @@ TEST_F(Validate, GoodRunsInsideTheBudgetPass) {
   EXPECT_EQ(j["passed"], true);
 }
 
+TEST_F(Validate, FailFastEndsWhereNoRunCanMendTheGate) {
+  for (char c = 'a'; c < 'a' + 12; ++c) add(std::string(1, c) + ".json", scenario(2), {1.05});
+  const char* largest = "replay.held_out.step.max_abs_error";
+  const char* median = "replay.held_out.step.median_abs_error";
+  budget({{{"what", median}, {"max", 0.01}}, {{"what", largest}, {"max", 0.04}}});
+  Json j = answer(1, {"--fail-fast"});
+  EXPECT_EQ(j["pairs"].size(), 8u) << "it is asked after every eighth";
+  ASSERT_EQ(j["limits"].size(), 1u);
+  EXPECT_EQ(j["limits"][0]["what"], largest);
+  EXPECT_EQ(answer(1)["pairs"].size(), 12u);
+  // What Runs to come may mend is asked at the end; and a gate that holds is the same gate.
+  budget({{{"what", median}, {"max", 0.01}}, {{"what", largest}, {"max", 0.06}}});
+  EXPECT_EQ(answer(1, {"--fail-fast"}), answer(1));
+  budget({{{"what", largest}, {"max", 0.06}}});
+  EXPECT_EQ(answer(0, {"--fail-fast"}), answer(0));
+  add("0.json", scenario(2), {1, [](MeasuredRun& r) { r.workload = "0123456789abcdef"; }});
+  EXPECT_EQ(answer(1, {"--fail-fast"})["pairs"].size(), 0u) << "the first Run is stale";
+}
+
 TEST_F(Validate, ABrokenLimitFailsTheGateInOneSentence) {
   add("a.json", scenario(2), {1.05});
   budget({{{"what", "replay.held_out.step.median_abs_error"}, {"max", 0.01}}, {{"what", "replay.held_out.n"}, {"min", 2}}, {{"what", "regret.max"}, {"max", 0.01}}});

@@ -25,7 +25,7 @@ def main():
         sys.exit("the gate fails with every mechanism in place:\n" + why)
     unnoticed = []
     for m in MECHANISMS:
-        failed, why = gate(ddpsim, "--without", m)
+        failed, why = gate(ddpsim, "--without", m, "--fail-fast")
         reasons = sorted(set(re.findall(r"ddpsim: (?:budget: (\S+)|(mismatch|stale))", why)))
         print(f"{m:<16} {'noticed' if failed else 'NOT NOTICED'}  {' '.join(sorted({a or b for a, b in reasons}))[:150]}")
         if not failed:

@@ -24,6 +24,7 @@ struct Flags {
   std::string budget;
   std::string tolerance;
   std::string without;
+  bool fail_fast = false;
   bool collectives = false;
   std::string published;
   OutputFlags output;
@@ -235,12 +236,23 @@ Run open_run(const std::string& file) {
   return run;
 }
 
-Validation validate_folder(const Terminal& t, const Flags& flags) {
+// --fail-fast: whether the gate fails whatever Runs are still to come. Then v.limits says why.
+bool fails_already(Validation& v, const std::vector<Limit>& limits) {
+  constexpr std::size_t kEvery = 8;  // pairs
+  if (!v.errors.empty()) return true;
+  if (v.pairs.size() % kEvery != 0) return false;
+  v.limits = broken_for_good(v, limits);
+  return !v.limits.empty();
+}
+
+Validation validate_folder(const Terminal& t, const Flags& flags,
+                           const std::vector<Limit>& limits) {
   std::vector<std::string> files = run_files(flags.runs);
   if (files.empty()) throw InputError{flags.runs, "holds no runs (*.json, *.json.gz); execute some with ddpsim run, or name another folder with --runs"};
   Validation v;
   std::map<std::string, Case> cases;
   for (const std::string& file : files) {
+    if (flags.fail_fast && fails_already(v, limits)) break;
     Run run = open_run(file);
     bool stepped = run.evidence == EvidenceClass::Replay || run.evidence == EvidenceClass::System;
     if (run.steps.empty() || !stepped) {
@@ -328,8 +340,8 @@ void validate_command(Terminal& t, Flags flags) {
   }
   std::vector<Limit> limits;
   if (!flags.budget.empty()) limits = read_budget(io::parse_json(io::read_file(flags.budget), flags.budget), flags.budget);
-  Validation v = validate_folder(t, flags);
-  apply_budget(v, limits);
+  Validation v = validate_folder(t, flags, limits);
+  if (!flags.fail_fast || !v.failed()) apply_budget(v, limits);
   write_html(t, flags.output, [&] {
     return io::OrderedJson{{"kind", "validate"}, {"title", "ddpsim validate"}, {"without", flags.without}, {"tolerance", tolerance_of(flags.tolerance)}, {"validation", validation_json(v)}};
   });
@@ -355,6 +367,9 @@ void add_validate(Command& app, Terminal& t) {
   c->add_option("--budget", flags->budget, "limits that must be kept; default: budget.json of that folder if there is one, and for the shipped runs tests/validation/budget.json");
   c->add_option("--tolerance", flags->tolerance, "of a step's relative error, for the verdict of a pair; default 0.02");
   c->add_option("--without", flags->without, "predict with one mechanism of the model taken out (copy_in, burst, workers, ...): a gate that then passes guards nothing");
+  c->add_flag("--fail-fast", flags->fail_fast,
+              "end as soon as the gate fails whatever the Runs to come are: the answer is of those "
+              "until then");
   c->add_flag("--collectives", flags->collectives, "judge the prices of NCCL's collectives instead: published tables, each predicted with what other machines' tables say");
   c->add_option("--published", flags->published, "folder of those tables; default: the shipped calib/published")->needs("--collectives");
   add_output_flags(*c, flags->output, {"table", "json", "junit", "md"}, "table (default), json, md; without --collectives also junit");

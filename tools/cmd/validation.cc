@@ -281,4 +281,15 @@ void apply_budget(Validation& v, const std::vector<Limit>& limits) {
   }
 }
 
+std::vector<LimitResult> broken_for_good(Validation v, const std::vector<Limit>& limits) {
+  std::vector<Limit> largest;
+  for (const Limit& l : limits)
+    if (l.max && l.what.ends_with(".max_abs_error")) largest.push_back({l.what, {}, l.max});
+  v.limits.clear();
+  summarize(v);
+  apply_budget(v, largest);
+  std::erase_if(v.limits, [](const LimitResult& r) { return !r.value || !r.broken; });
+  return std::move(v.limits);
+}
+
 }  // namespace ddpsim::cli

@@ -121,6 +121,8 @@ std::map<std::string, double> values(const Validation& v);
 // ddpsim.budget/1. Throws InputError, for an unknown name with the nearest known one.
 std::vector<Limit> read_budget(const io::Json& j, const std::string& file);
 void apply_budget(Validation& v, const std::vector<Limit>& limits);
+// Of these limits, those that are broken whatever pairs are added: a largest error only grows.
+std::vector<LimitResult> broken_for_good(Validation v, const std::vector<Limit>& limits);
 
 std::string validation_table(const Validation& v);
 io::OrderedJson validation_json(const Validation& v);
