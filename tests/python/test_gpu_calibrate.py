@@ -110,6 +110,55 @@ class Plan(unittest.TestCase):
             self.assertEqual(len(json.loads(Path(lists[lists.index("--list") + 1]).read_text())), 3)
 
 
+class Models(unittest.TestCase):
+    """--models FILE: a user's own."""
+    TASK = {"name": "mine-b32-bf16", "factory": "train:make", "batch": 32, "precision": "bf16"}
+
+    def read(self, document):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "models.json"
+            path.write_text(document if isinstance(document, str) else json.dumps(document))
+            return gpu.read_models(path)
+
+    def test_they_are_captured_and_recorded_and_no_others(self):
+        nhwc = dict(self.TASK, name="mine-b32-bf16-nhwc", memory_format="channels_last")
+        own = self.read({"captures": [self.TASK, nhwc], "records": [
+            {"capture": "mine-b32-bf16", "ranks": 2, "bucket_cap_mb": 5},
+            {"capture": "mine-b32-bf16-nhwc", "ranks": 8}]})
+        made = gpu.torch_stages("python3", "out", False, own)
+        self.assertNotIn("captures-more", made)
+        self.assertEqual(made["captures"].needs, ["torch"])
+        lists = gpu.own_record_lists(*own, "R")
+        self.assertEqual([gpu.record_name(w) for w in lists[2] + lists[8]],
+                         ["torch-mine-b32-bf16-cap5-n2", "torch-mine-b32-bf16-nhwc-n8"])
+        self.assertIn("bucket_cap_mb=5", lists[2][0])
+        self.assertIn("channels_last", lists[8][0])
+        names = {n for n in made if n.startswith("records-")}
+        held = [gpu.split_of(gpu.record_name(w)) == "held_out" for w in lists[2] + lists[8]]
+        self.assertLessEqual({f"records-{'held-' * h}n{n}" for h, n in zip(held, (2, 8))}, names)
+        everything = {**gpu.ddpsim_stages("ddpsim", "R", ""), **made}
+        for _, words, rows in gpu.session_commands(30, "D", everything, ["--models", "FILE"]):
+            self.assertIn("FILE", words)
+            self.assertTrue(rows)
+            self.assertLessEqual({w for a, w in zip(words, words[1:]) if a == "--only"},
+                                 set(everything))
+
+    def test_what_cannot_be_read_is_a_sentence(self):
+        record = {"capture": "mine-b32-bf16", "ranks": 2}
+        for document, said in (
+                ("{", "Expecting"), ([], "an object of"), ({"captures": [{}]}, "needs \"name\""),
+                ({"captures": [self.TASK], "records": [dict(record, capture="x")]}, "names a"),
+                ({"captures": [self.TASK], "records": [dict(record, cap=5)]}, "bucket_cap_mb"),
+                ({"captures": [dict(self.TASK, batch=8)], "records": [record]}, "MODEL-bBATCH"),
+                ({"captures": [dict(self.TASK, memory_format="channels_last")],
+                  "records": [record]}, "-nhwc"),
+                ({"captures": [self.TASK], "records": [dict(record, ranks=0)]}, "1 to 16"),
+                ({"captures": [self.TASK], "records": [dict(record, bucket_cap_mb=0.5)]},
+                 "whole number")):
+            with self.assertRaisesRegex(gpu.ModelsError, said):
+                self.read(document)
+
+
 class Session(unittest.TestCase):
     def commands(self, minutes):
         return gpu.session_commands(minutes, "D", {s.name: s for s in stages()})
@@ -145,7 +194,7 @@ class Session(unittest.TestCase):
 
     def test_a_record_is_in_one_list_and_in_six_once_again(self):
         split = {}
-        for name, ranks, items, _ in gpu.record_stages("R"):
+        for name, ranks, items, _ in gpu.record_stages(gpu.record_lists("R")):
             for words in items:
                 split.setdefault(gpu.record_name(words), []).append((name, ranks))
         names = [gpu.record_name(w) for items in gpu.record_lists("R").values() for w in items]

@@ -4,12 +4,16 @@ user has: tools/gpu_calibrate -> tools/gpu_import (ddpsim import) -> ddpsim fit 
 
   chain.py DDPSIM_FAKE_GPU    fixed planted values, and others drawn from a seed
 
-Every class of CLASSES must have rows, all held out, none noisy, and each within 2 % of what was
-executed. The seed is printed; DDPSIM_FAKE_SEED repeats it.
+Kernels, NCCL and replays run on the fake of CUDA's libraries; captures and recorded steps of DDP on
+the stand-in for PyTorch's CUDA (torch/fake_cuda), which is planted as the same device. Every class
+of CLASSES must have rows, all held out, none noisy, and each within 2 % of what was executed; steps
+of PyTorch also, predicted and recorded, of what torch/train.py's stopwatch says, which knows nothing
+of ddpsim. The seed is printed; DDPSIM_FAKE_SEED repeats it.
 """
 import json
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,13 +22,28 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 from check import ROOT, Machine  # noqa: E402
 from planted import DEFAULT, drawn, found_by_fit  # noqa: E402
+TORCH = Path(__file__).resolve().parent / "torch"
+sys.path.append(str(TORCH))
+from machine import FAST, Machine as TorchMachine  # noqa: E402
 
 WITHIN = 0.02
 # What makes the numbers that everything is predicted with.
 MEASURED = ["memory", "gemm", "conv", "host", "interference", "copies", "nccl", "nccl-one-gpu",
             "fit-kernels", "fit-loopback"]
-# Evidence, the stages that leave its Runs, and how many rows those are. Steps that PyTorch itself
-# made join here: another line, with the stages of gpu_calibrate that capture and record.
+# What is captured and recorded by PyTorch (gpu_calibrate --models), and the buckets of its records.
+# Their names say that all of them are held out (tools/python/ddpsim_names.py).
+MODEL = {"name": "wide-b163840-tf32", "factory": "fake_models:wide", "batch": 163840,
+         "precision": "tf32", "repeats": 6}
+CAPS = (25, 1)
+MODELS = {"captures": [MODEL], "records": [
+    {"capture": MODEL["name"], "ranks": n, **({} if cap == 25 else {"bucket_cap_mb": cap})}
+    for n in (1, 2) for cap in CAPS]}
+PYTHON = "/usr/bin/python3"  # Debian's python3-torch belongs to it
+# Evidence, the stages that leave its Runs, and how many rows those are.
+OF_TORCH = [
+    ("system_gpu", ["captures", "records-held-n1"], 2),
+    ("system_one_gpu", ["records-held-n2"], 2),
+]
 CLASSES = [
     ("replay_gpu", ["run-resnet50", "run-resnet50-cap1"], 2),
     ("replay_one_gpu", ["run-resnet50-2", "run-resnet50-2-cap5", "run-resnet50-4"], 3),
@@ -33,10 +52,25 @@ FORCED = ["all_reduce@one-gpu/n2/ring/ll", "all_reduce@one-gpu/n2/ring/simple"]
 LINK_BYTES_PER_S = 5e9  # topologies/one-gpu.json
 
 
-def measured(machine, name):
+def same_device(p):
+    """What is planted in the stand-in for PyTorch's CUDA: the device of the other libraries, and
+    between two ranks what their rings take."""
+    same = ("memory_bytes_per_s", "kernel_us", "fp32", "tf32", "bf16", "fp16", "conv", "latency_us",
+            "event_us", "pcie_bytes_per_s", "pageable_bytes_per_s", "nccl_bytes_per_s")
+    return {**FAST, **{k: p[k] for k in same}, "nccl_us": 2 * p["nccl_step_us"]}
+
+
+def measured(machine, name, classes):
     """(folder of Runs as they would be committed, sentences about what went wrong)"""
-    stages = MEASURED + [s for _, more, _ in CLASSES for s in more]
-    status, said, error = machine.calibrate(stages)
+    stages = MEASURED + [s for _, more, _ in classes for s in more]
+    models = machine.folder / "models.json"
+    models.write_text(json.dumps(MODELS), encoding="utf-8")
+    planted = machine.folder / "planted-torch"
+    planted.write_text("".join(f"{k} {v!r}\n" for k, v in same_device(machine.planted).items()),
+                       encoding="utf-8")
+    machine.env.update(DDPSIM_FAKE_TORCH=str(planted), PYTHONPATH=str(TORCH / "site"),
+                       PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1")
+    status, said, error = machine.calibrate(stages, "--models", models, "--python", PYTHON)
     print(f"--- planted: {name}\n{said}", end="")
     if status or f"{len(stages)} of {len(stages)} stages" not in said:
         return None, [f"{name}: gpu_calibrate ended with {status}: {error.strip()[-300:]}"]
@@ -74,14 +108,35 @@ def profiles_are_planted(name, out, p):
     return wrong
 
 
-def rows_are_there(name, machine, out):
+def truths_of_torch(machine):
+    """{(ranks, bucket_cap_mb): ms} by a stopwatch in a plain training loop."""
+    torch = TorchMachine(machine.folder / "truth", same_device(machine.planted), python=PYTHON)
+    asked = [{"system": "ddp", "model": "wide", "bucket_cap_mb": cap} for cap in CAPS]
+    return {(n, cap): truth["step_ms"] for n in (1, 2)
+            for cap, truth in zip(CAPS, torch.truths(n, asked))}
+
+
+def rows_of_torch(name, machine, out, rows):
+    """Sentences about recorded steps of PyTorch that are not what was planted."""
+    truths, wrong = truths_of_torch(machine), []
+    for p in rows:
+        scenario = json.loads((out / "scenarios" / f"{p['scenario']}.json").read_text())
+        truth = truths[scenario["ranks"], scenario.get("plan", {}).get("bucket_cap_mb", 25)]
+        for what in ("predicted", "measured"):
+            got = p[f"{what}_ps"] / 1e9
+            if abs(got / truth - 1) > WITHIN:
+                wrong.append(f"{name}: {p['key']}: {what} {got:.3f} ms, planted {truth:.3f}")
+    return wrong
+
+
+def rows_are_there(name, machine, out, classes):
     """Sentences about the accuracy table's rows."""
     status, said, error = machine.run("validate", "--runs", out, "--format", "json")
     if status:
         return [f"{name}: validate ended with {status}: {error.strip()[-500:]}"]
     table = json.loads(said)
     wrong = []
-    for evidence, _, count in CLASSES:
+    for evidence, _, count in classes:
         rows = [p for p in table["pairs"] if p["evidence"] == evidence]
         for p in rows:
             print(f"{p['evidence']:<16} {p['key'][:56]:<56} {p['measured_ps'] / 1e9:9.3f} ms "
@@ -91,14 +146,15 @@ def rows_are_there(name, machine, out):
                              f"{'noisy' if p['noisy'] else 'clean'}")
         if len(rows) != count:
             wrong.append(f"{name}: {len(rows)} rows of {evidence}, not {count}")
-    stray = {p["evidence"] for p in table["pairs"]} - {e for e, _, _ in CLASSES}
+    stray = {p["evidence"] for p in table["pairs"]} - {e for e, _, _ in classes}
     if stray:
         wrong.append(f"{name}: rows of {stray}, which nothing made")
     budget = out / "budget.json"
     limits = json.loads(budget.read_text(encoding="utf-8"))["limits"] if budget.exists() else []
-    if {x["what"] for x in limits if "min" in x} != {f"{e}.held_out.n" for e, _, _ in CLASSES}:
+    if {x["what"] for x in limits if "min" in x} != {f"{e}.held_out.n" for e, _, _ in classes}:
         wrong.append(f"{name}: the budget limits {[x['what'] for x in limits]}")
-    return wrong
+    of_torch = [p for p in table["pairs"] if p["evidence"].startswith("system")]
+    return wrong + (rows_of_torch(name, machine, out, of_torch) if of_torch else [])
 
 
 def collectives_are_shown(name, machine, out):
@@ -125,13 +181,13 @@ def collectives_are_shown(name, machine, out):
     return wrong
 
 
-def chain(ddpsim, folder, name, p):
+def chain(ddpsim, folder, name, p, classes):
     """Sentences about what is wrong."""
     begin = time.monotonic()
     machine = Machine(ddpsim, Path(folder) / name, p)
-    out, wrong = measured(machine, name)
+    out, wrong = measured(machine, name, classes)
     if out:
-        wrong += profiles_are_planted(name, out, p) + rows_are_there(name, machine, out)
+        wrong += profiles_are_planted(name, out, p) + rows_are_there(name, machine, out, classes)
         wrong += collectives_are_shown(name, machine, out)
     wrong += [f"{name}: still running: {c}" for c in machine.left_running()]
     print(f"{time.monotonic() - begin:.0f} s")
@@ -144,9 +200,14 @@ def main():
         return 77
     seed = os.environ.get("DDPSIM_FAKE_SEED") or str(random.SystemRandom().randrange(1 << 32))
     print(f"seed {seed} (DDPSIM_FAKE_SEED={seed} repeats it)")
+    classes, find = CLASSES, "import importlib.util as u; exit(u.find_spec('torch') is None)"
+    if not Path(PYTHON).exists() or subprocess.run([PYTHON, "-c", find], check=False).returncode:
+        print("no rows of system_gpu: PyTorch is missing (Debian: python3-torch)")
+    else:
+        classes = OF_TORCH + CLASSES
     with tempfile.TemporaryDirectory() as folder:
-        wrong = chain(sys.argv[1], folder, "fixed", DEFAULT)
-        wrong += chain(sys.argv[1], folder, "drawn", drawn(seed))
+        wrong = chain(sys.argv[1], folder, "fixed", DEFAULT, classes)
+        wrong += chain(sys.argv[1], folder, "drawn", drawn(seed), classes)
     for line in wrong:
         print("WRONG: " + line)
     return 1 if wrong else 0

@@ -66,7 +66,7 @@ class Machine:
         only = [x for s in stages for x in ("--only", s)]
         return self.ask(sys.executable, ROOT / "tools/gpu_calibrate", *only, "--minutes", "20",
                         "--out", self.folder / "out", "--ddpsim", self.ddpsim, "--python",
-                        sys.executable, *more)
+                        sys.executable, *more, timeout=600)
 
     def left_running(self):
         """Processes of this machine that are still there."""

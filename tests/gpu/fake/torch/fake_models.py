@@ -4,6 +4,7 @@ from torch import nn
 
 MLP = (784, 512, 512, 512, 256, 10)  # widths
 MLP_BATCH = 32
+WIDE, WIDE_BATCH = (256, 1024, 1024, 1024, 256), 163840
 
 
 def mlp():
@@ -11,6 +12,14 @@ def mlp():
     for width, wider in zip(MLP, MLP[1:]):
         layers += [nn.Linear(width, wider), nn.ReLU()]
     return nn.Sequential(*layers[:-1]), (torch.randn(MLP_BATCH, MLP[0]),), None, None
+
+
+def wide():
+    """So large that a device as fast as a GPU decides. Nothing of it is computed."""
+    layers = []
+    for width, wider in zip(WIDE, WIDE[1:]):
+        layers += [nn.Linear(width, wider), nn.ReLU()]
+    return nn.Sequential(*layers[:-1]), (torch.zeros(WIDE_BATCH, WIDE[0]),), None, None
 
 
 def mlp_with_optimizer():

@@ -54,8 +54,9 @@ TRUTHS = {}  # what train.py said
 class Machine:
     """Planted values, a folder, and a copy of the scripts that run there."""
 
-    def __init__(self, folder, planted, tools=TOOLS):
+    def __init__(self, folder, planted, tools=TOOLS, python=sys.executable):
         self.folder, self.p, self.tools = Path(folder), planted, Path(tools)
+        self.python = python
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def environment(self, rank, ranks, port, planted):
@@ -72,7 +73,7 @@ class Machine:
         for rank in range(ranks):
             env = self.environment(rank, ranks, port, (of_rank or [self.p] * ranks)[rank])
             started.append(subprocess.Popen(
-                [sys.executable, "-m", "fake_cuda", str(script), *map(str, arguments)],
+                [self.python, "-m", "fake_cuda", str(script), *map(str, arguments)],
                 cwd=self.folder, env=env, text=True, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT))
         try:
@@ -95,6 +96,14 @@ class Machine:
         found["busy"] = self.p["fp32"] < 1e12  # so slow a device never waits for the host
         TRUTHS[key] = found
         return found
+
+    def truths(self, ranks, options):
+        """What train.py says of each of these, trained one after another by the same ranks."""
+        out = self.folder / f"truths{len(list(self.folder.glob('truths*')))}.json"
+        status, said = self.run(HERE / "train.py", json.dumps(options), out, ranks=ranks)
+        if status:
+            sys.exit(f"train.py {options}: {said[-600:]}")
+        return judges.load(out)
 
     def captured(self, tasks):
         """{name: (workload, Run)} by ddpsim_captures.py, or a sentence."""

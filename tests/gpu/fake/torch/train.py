@@ -4,7 +4,8 @@
 
 Nothing of ddpsim is used. It trains until the device is warm and DDP has settled, then takes the
 host's clock around many steps, the device being idle before and after; and then, on an idle device,
-the time that the host takes to issue each phase of a step. Rank 0 writes OUT.
+the time that the host takes to issue each phase of a step. Rank 0 writes OUT. An array of options
+makes an array of answers.
 """
 import json
 import os
@@ -51,8 +52,7 @@ def arrivals(model, step, settle):
                   key=lambda pair: pair[1])
 
 
-def main():
-    options = json.loads(sys.argv[1])
+def train(options):
     torch.manual_seed(1)
     tf32 = options.get("precision", "tf32") == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
@@ -64,7 +64,8 @@ def main():
     how = {"lr": 1e-3, "momentum": 0.9} if kind is torch.optim.SGD else {"lr": 1e-5}
     world = 1
     if system != "bare":
-        dist.init_process_group("nccl")
+        if not dist.is_initialized():
+            dist.init_process_group("nccl")
         world = dist.get_world_size()
     if options.get("zero"):
         from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -135,12 +136,18 @@ def main():
     torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated()
     ready = arrivals(model, step, settle)
+    return {"step_ms": 1e3 * period, "host_forward_ms": 1e3 * forward_s,
+            "host_backward_ms": 1e3 * backward_s,
+            "host_optimizer_ms": 1e3 * (zeroed + optimizer_s), "peak_bytes": peak,
+            "host_ready": ready}
+
+
+def main():
+    asked = json.loads(sys.argv[1])
+    said = [train(o) for o in asked] if isinstance(asked, list) else train(asked)
     if os.environ.get("RANK", "0") == "0":
         with open(sys.argv[2], "w", encoding="utf-8") as file:
-            json.dump({"step_ms": 1e3 * period, "host_forward_ms": 1e3 * forward_s,
-                       "host_backward_ms": 1e3 * backward_s,
-                       "host_optimizer_ms": 1e3 * (zeroed + optimizer_s), "peak_bytes": peak,
-                       "host_ready": ready}, file)
+            json.dump(said, file)
 
 
 main()
