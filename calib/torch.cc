@@ -72,18 +72,22 @@ Run record_torch(const Cluster& cluster, const std::vector<int>& hosts, const To
   double load = machine_load();
   StageResult stage;
   try {
-    stage = run_stage(cluster, hosts, ranks, options.loopback, options.timeout_s, *rendezvous, [&](int rank, bool shaped) {
+    bool loopback = options.loopback || options.gpus;
+    stage = run_stage(cluster, hosts, ranks, loopback, options.timeout_s, *rendezvous, [&](int rank, bool shaped) {
       auto set = [](const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); };
       set("RANK", std::to_string(rank));
       set("LOCAL_RANK", std::to_string(rank));
       set("WORLD_SIZE", std::to_string(ranks));
       set("MASTER_ADDR", stage_address(hosts[0], shaped));
       set("MASTER_PORT", port);
-      set("GLOO_SOCKET_IFNAME", shaped ? "e0" : "lo");
+      if (!options.gpus) set("GLOO_SOCKET_IFNAME", shaped ? "e0" : "lo");
       set("PYTHONDONTWRITEBYTECODE", "1");
       set("OMP_NUM_THREADS", "1");
       set("DDPSIM_HOSTS", shaped ? "namespaces" : "loopback");
-      std::vector<std::string> arguments{options.script, "--keep-memory", "--out", answer.path()};
+      if (options.environment)
+        for (const auto& [name, value] : options.environment(rank)) set(name.c_str(), value);
+      std::vector<std::string> arguments{options.script, "--out", answer.path()};
+      if (!options.gpus) arguments.emplace_back("--keep-memory");
       if (!options.workload.empty()) arguments.insert(arguments.end(), {"--workload", workload.path()});
       arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
       if (auto slow = options.slow_ranks.find(rank); slow != options.slow_ranks.end()) arguments.insert(arguments.end(), {"--slow", std::to_string(slow->second)});
@@ -98,6 +102,11 @@ Run record_torch(const Cluster& cluster, const std::vector<int>& hosts, const To
   here.origin.backend = "torch";
   here.origin.compute = run.origin.compute;
   here.origin.software = run.origin.software;
+  if (options.gpus) {
+    here.origin.hosts = run.origin.hosts;
+    here.origin.reason.clear();
+    here.origin.gpu = run.origin.gpu;
+  }
   run.origin = here.origin;
   run.quality.load = std::max(run.quality.load, load);
   for (const std::string& why : here.quality.reasons) add_noise(run.quality, why);

@@ -1,8 +1,12 @@
 // Real PyTorch on hosts of this machine: a process per rank runs tools/python/ddpsim_record.py in its host's namespace, and rank 0 writes the Run.
+// Or on its GPUs: no hosts are made, and the ranks talk as NCCL finds best.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "sim/model/cluster.h"
 #include "sim/model/run.h"
@@ -16,6 +20,9 @@ struct TorchOptions {
   std::string workload;                     // text of the workload's document; "" = no workload is asked for
   std::map<int, double> slow_ranks;         // factors of timed layers
   bool loopback = false;                    // do not make hosts
+  bool gpus = false;                        // rank r drives GPU r of this machine, unless `environment` says where
+  // gpus: on top of the caller's environment, of rank r.
+  std::function<std::vector<std::pair<std::string, std::string>>(int rank)> environment;
   double timeout_s = 600;
 };
 

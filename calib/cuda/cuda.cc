@@ -174,6 +174,15 @@ struct OpResult {
 
 }  // namespace
 
+struct OneGpu::Daemon {
+  MpsDaemon mps;
+};
+OneGpu::OneGpu() : daemon_(std::make_unique<Daemon>()) {}
+OneGpu::~OneGpu() = default;
+std::vector<std::pair<std::string, std::string>> OneGpu::environment(int rank, int ranks) const {
+  return one_gpu_environment(rank, ranks, daemon_->mps.folder());
+}
+
 Run execute(const predict::Question& q, const ExecuteOptions& options) {
   const Scenario& s = q.scenario;
   if (!s.other_jobs.empty()) throw std::runtime_error("other jobs beside this one cannot be played on GPUs");

@@ -6,7 +6,9 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/model/run.h"
@@ -21,6 +23,21 @@ inline constexpr int kOneGpuChannels = 2;                 // that NCCL is given 
 
 // Whether this build has the CUDA toolkit.
 bool built();
+
+// Several ranks on one GPU, as long as this is there: a private MPS daemon, and what each rank needs
+// in its environment. Throws std::runtime_error where the daemon cannot be started.
+class OneGpu {
+ public:
+  OneGpu();
+  OneGpu(const OneGpu&) = delete;
+  OneGpu& operator=(const OneGpu&) = delete;
+  ~OneGpu();
+  std::vector<std::pair<std::string, std::string>> environment(int rank, int ranks) const;
+
+ private:
+  struct Daemon;
+  std::unique_ptr<Daemon> daemon_;
+};
 
 // What one is told before anything is measured.
 struct Probe {

@@ -11,6 +11,10 @@ constexpr const char* kNone = "this build of ddpsim has no CUDA: build it where 
 }  // namespace
 
 bool built() { return false; }
+struct OneGpu::Daemon {};
+OneGpu::OneGpu() { throw std::runtime_error(kNone); }
+OneGpu::~OneGpu() = default;
+std::vector<std::pair<std::string, std::string>> OneGpu::environment(int, int) const { return {}; }
 Probe probe() {
   Probe out;
   out.items.push_back({"gpu", false, kNone});

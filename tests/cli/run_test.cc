@@ -235,6 +235,10 @@ TEST(TorchCommand, CalibratesWhatAFitReads) {
   EXPECT_EQ(count["half_backward"], count["ddp_backward"]);
 }
 
+bool has_gpu() { return fs::exists("/dev/nvidia0"); }
+
+const Args kTorchGpu{"run", "--backend", "torch", "--workload", "resnet18", "--ranks", "2"};
+
 TEST(TorchCommand, RefusesInASentence) {
   for (const auto& [command, says] : std::vector<std::pair<Args, std::string>>{
            {kTorch + Args{"--python", "/bin/false"}, "/bin/false has no PyTorch"},
@@ -243,7 +247,12 @@ TEST(TorchCommand, RefusesInASentence) {
            {kTorch + Args{"--set", "cluster.hosts=4", "--set", "ranks=2", "--set", "other_jobs=[{\"rank_order\":[2,3]}]"}, "runs one job"},
            {kTorch + Args{"--record", "powersgd=1"}, "known are powersgd_rank"},
            {kTorch + Args{"--compute", "real"}, "does not say how to make its model"},
-           {kTorch + Args{"--compute", "real", "--set", "slow_ranks.1=2"}, "cannot be slowed down"}}) {
+           {kTorch + Args{"--compute", "real", "--set", "slow_ranks.1=2"}, "cannot be slowed down"},
+           {kTorch + Args{"--one-gpu"}, "needs a cluster of GPUs"},
+           {kTorchGpu + Args{"--cluster", "hgx-h100", "--compute", "real"}, "on a GPU computation is always real"},
+           {kTorchGpu + Args{"--cluster", "one-gpu"}, "add --one-gpu"},
+           {kTorchGpu + Args{"--cluster", "hgx-h100"}, "this PyTorch finds no CUDA GPU"}}) {
+    if (has_gpu() && says.find("no CUDA GPU") != std::string::npos) continue;
     if (!has_torch() && says != "is of --backend torch" && says.find("/bin/false") == std::string::npos) continue;
     Outcome o = ddpsim(command);
     EXPECT_EQ(o.code, 2) << o.out;
@@ -261,8 +270,6 @@ TEST(TorchCommand, RanksKeepTheirMemory) {
 }
 
 // ---- GPUs: what is said where there is none (on one, tests/gpu)
-
-bool has_gpu() { return fs::exists("/dev/nvidia0"); }
 
 TEST(GpuCommand, RefusesInASentence) {
   std::vector<std::pair<Args, std::string>> cases{

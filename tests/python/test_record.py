@@ -99,6 +99,36 @@ class PlanTest(unittest.TestCase):
             self.assertIn(sentence, str(caught.exception))
 
 
+class AsCapturedTest(unittest.TestCase):
+    """What a captured model is trained with on GPUs."""
+
+    def asked(self, recipe, precision="fp32", given=None):
+        args = mock.Mock(memory_format="contiguous", precision=given)
+        rec.as_captured(args, {"name": "w", "precision": precision}, recipe)
+        return args.precision, args.memory_format
+
+    def test_precision_and_form_are_the_captures(self):
+        self.assertEqual(self.asked({}), (None, "contiguous"))
+        self.assertEqual(self.asked({}, "bf16"), ("bf16", "contiguous"))
+        self.assertEqual(self.asked({"precision": "fp32"}), ("fp32", "contiguous"))
+        self.assertEqual(self.asked({"memory_format": "channels_last"}, "tf32", "fp16"),
+                         ("fp16", "channels_last"))
+        with self.assertRaisesRegex(rec.RecordError, "torch.compile"):
+            self.asked({"compile": True})
+
+    def test_each_rank_that_ddpsim_started_has_a_gpu(self):
+        def required(**more):
+            env = {"WORLD_SIZE": "3", **more}
+            with mock.patch.dict(os.environ, env), \
+                    mock.patch.object(rec.torch.cuda, "is_available", lambda: True), \
+                    mock.patch.object(rec.torch.cuda, "device_count", lambda: 2):
+                rec.require_gpus()
+        required()  # torchrun: ranks of other machines, or each sees its own
+        required(DDPSIM_HOSTS="loopback", DDPSIM_ONE_GPU="1")
+        with self.assertRaisesRegex(rec.RecordError, "3 ranks need as many GPUs, this machine has 2"):
+            required(DDPSIM_HOSTS="loopback")
+
+
 class ProfileTest(unittest.TestCase):
     def test_the_slowest_rank_of_each_pass_counts(self):
         ranks = [{"passes": [[10, 20, 1], [12, 20, 1], [10, 20, 1]], "core": 30, "arrival": [1, 0], "shares": [0.5, 1.0]},

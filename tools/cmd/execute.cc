@@ -21,7 +21,7 @@ struct Flags : ExecutedFlags {
   std::vector<std::string> record;
   int steps = 0;
   bool one_gpu = false;
-  double timeout_s = 0;  // backend nccl; 0 = by the predicted step
+  double timeout_s = 0;  // backends nccl and torch; 0 = by the predicted step
 };
 
 struct Executed {
@@ -106,10 +106,45 @@ Executed execute_tcp(const Loaded& l, const Flags& flags) {
   return out;
 }
 
+// The ranks drive GPUs of this machine, and hosts are not made.
+bool on_gpus(const Loaded& l, const Flags& flags) {
+  if (flags.backend == "nccl") return true;
+  return flags.backend == "torch" && l.cluster.device == DeviceKind::Gpu &&
+         l.cluster.emulated_on_cores == 0;
+}
+
+// What goes over loopback is no NVLink, and the other way round.
+void check_links(const Loaded& l, const Flags& flags) {
+  bool loopback = l.cluster.link.transport == calib::cuda::kLoopback;
+  if (flags.one_gpu && l.scenario.ranks > 1 && !loopback)
+    throw InputError{"--one-gpu", fmt::format("ranks on one GPU talk over sockets on loopback, and "
+                                              "cluster {} has other links; use --cluster {}",
+                                              l.cluster.name, calib::cuda::kOneGpuCluster)};
+  if (!flags.one_gpu && loopback)
+    throw InputError{"--cluster " + l.cluster.name,
+                     "has all ranks on one GPU; add --one-gpu, or name the cluster of the GPUs"};
+}
+
 // What the recorder cannot do, said before anything starts.
-void check_torch(const Loaded& l) {
+void check_torch(const Loaded& l, const Flags& flags) {
   const Scenario& s = l.scenario;
-  if (backend_of(s.plan, l.cluster.device) != Backend::Gloo) throw InputError{"--backend torch", "runs over gloo on hosts of CPUs; on GPUs start tools/python/ddpsim_record.py with torchrun"};
+  if (on_gpus(l, flags)) {
+    if (backend_of(s.plan, l.cluster.device) != Backend::Nccl)
+      throw InputError{"--backend torch", "runs over nccl on GPUs"};
+    if (s.real_compute)
+      throw InputError{"--compute real",
+                       "is of hosts of CPUs: on a GPU computation is always real"};
+    if (!s.slow_ranks.empty())
+      throw InputError{"slow_ranks", "real computation cannot be slowed down, and on a GPU "
+                                     "computation is always real"};
+    if (!s.other_jobs.empty()) throw InputError{"other_jobs", "--backend torch runs one job"};
+    if (s.jitter)
+      throw InputError{"jitter", "--backend torch runs what there is; leave jitter out"};
+    return check_links(l, flags);
+  }
+  if (backend_of(s.plan, l.cluster.device) != Backend::Gloo)
+    throw InputError{"--backend torch", "runs over gloo on hosts of CPUs, and over nccl on this "
+                                        "machine's GPUs; " + l.cluster.name + " is neither"};
   if (!s.other_jobs.empty()) throw InputError{"other_jobs", "--backend torch runs one job"};
   if (s.jitter) throw InputError{"jitter", "--backend torch runs what there is; leave jitter out"};
   if (s.real_compute && !s.slow_ranks.empty()) throw InputError{"slow_ranks", "real computation cannot be slowed down; use --compute timed"};
@@ -122,9 +157,34 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
   out.basis = "from the workload's times; ";
   calib::TorchOptions options;
   options.workload = l.workload_text;
+  bool gpus = on_gpus(l, flags);
   bool slow = out.predicted > Duration{2'000'000'000'000};  // fewer of long steps: they differ less
-  int steps = flags.steps != 0 ? flags.steps : slow ? 4 : steps_for(out.predicted);
-  options.arguments = {"--spans", slow ? "2" : "3", "--passes", slow ? "3" : l.scenario.real_compute ? "9" : "5", "--compute", l.scenario.real_compute ? "real" : "timed", "--steps", std::to_string(steps), "--plan", l.document.value("plan", io::Json::object()).dump()};
+  int usual = slow ? 4 : steps_for(out.predicted);
+  if (gpus) usual = l.scenario.ranks > 1 ? 40 : 10;  // as tools/gpu_calibrate
+  int steps = flags.steps != 0 ? flags.steps : usual;
+  bool real = gpus || l.scenario.real_compute;
+  io::Json plan = l.document.value("plan", io::Json::object());
+  if (plan.is_object()) plan.erase("environment");  // the ranks have it in theirs
+  options.arguments = {"--spans", slow ? "2" : "3",
+                       "--passes", slow ? "3" : gpus ? "6" : real ? "9" : "5",
+                       "--compute", real ? "real" : "timed",
+                       "--steps", std::to_string(steps),
+                       "--plan", plan.dump(),
+                       "--device", gpus ? "cuda" : "cpu"};
+  std::optional<calib::cuda::OneGpu> one_gpu;
+  if (flags.one_gpu && l.scenario.ranks > 1) one_gpu.emplace();
+  options.gpus = gpus;
+  if (gpus)
+    options.environment = [&](int rank) {
+      std::vector<std::pair<std::string, std::string>> out;
+      if (one_gpu) {
+        out = one_gpu->environment(rank, l.scenario.ranks);
+        out.insert(out.end(), {{"LOCAL_RANK", "0"}, {"DDPSIM_ONE_GPU", "1"}});
+      }
+      const auto& asked = l.scenario.plan.environment;
+      out.insert(out.end(), asked.begin(), asked.end());
+      return out;
+    };
   // A factory lies beside the question, or beside its workload, wherever the command is started.
   for (const std::string& file : {flags.question.scenario, l.workload_file})
     if (auto slash = file.rfind('/'); slash != std::string::npos && l.stored["workload"] != l.document["workload"])
@@ -132,6 +192,7 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
   for (const std::string& knob : flags.record) options.arguments.insert(options.arguments.end(), {"--record", knob});
   options.slow_ranks = l.scenario.slow_ranks;
   options.timeout_s = 180 + 10 * static_cast<double>(out.predicted.ps) / 1e12 * (steps + 20);
+  if (flags.timeout_s > 0) options.timeout_s = flags.timeout_s;
   out.run = run_script(t, l, flags, "ddpsim_record.py", options);
   if (!flags.record.empty()) out.basis = "without " + flags.record.front() + ", which is recorded and not predicted; ";
   else if (out.run.layers) {
@@ -144,15 +205,7 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
 Executed execute_nccl(const Loaded& l, const Flags& flags) {
   if (l.cluster.device != DeviceKind::Gpu) throw InputError{"--backend nccl", "needs a cluster of GPUs; this one has CPUs"};
   if (l.scenario.real_compute) throw InputError{"--compute real", "is of hosts of CPUs: on a GPU computation is always real"};
-  // What goes over loopback is no NVLink, and the other way round.
-  bool loopback = l.cluster.link.transport == calib::cuda::kLoopback;
-  if (flags.one_gpu && l.scenario.ranks > 1 && !loopback)
-    throw InputError{"--one-gpu", fmt::format("ranks on one GPU talk over sockets on loopback, and "
-                                              "cluster {} has other links; use --cluster {}",
-                                              l.cluster.name, calib::cuda::kOneGpuCluster)};
-  if (!flags.one_gpu && loopback)
-    throw InputError{"--cluster " + l.cluster.name,
-                     "has all ranks on one GPU; add --one-gpu, or name the cluster of the GPUs"};
+  check_links(l, flags);
   Executed out;
   out.predicted = predict::predict(l.question(), l.options).summary.step;
   calib::cuda::ExecuteOptions options;
@@ -166,10 +219,11 @@ Executed execute_nccl(const Loaded& l, const Flags& flags) {
 
 void run_command(Terminal& t, Flags flags) {
   if (flags.backend != "tcp" && flags.backend != "torch" && flags.backend != "nccl")
-    throw InputError{"--backend " + flags.backend, "expected tcp (ddpsim's own executor over shaped hosts), torch (the real PyTorch on the same hosts) or nccl (ddpsim's own executor on this machine's GPUs)"};
-  if (flags.one_gpu && flags.backend != "nccl") throw InputError{"--one-gpu", "is of --backend nccl"};
+    throw InputError{"--backend " + flags.backend, "expected tcp (ddpsim's own executor over shaped hosts), torch (the real PyTorch on the same hosts, or on this machine's GPUs) or nccl (ddpsim's own executor on this machine's GPUs)"};
+  if (flags.one_gpu && flags.backend == "tcp")
+    throw InputError{"--one-gpu", "is of --backend nccl or torch"};
   if (flags.timeout_s != 0) {
-    if (flags.backend != "nccl") throw InputError{"--timeout", "is of --backend nccl"};
+    if (flags.backend == "tcp") throw InputError{"--timeout", "is of --backend nccl or torch"};
     if (!(flags.timeout_s >= 1 && flags.timeout_s <= 86400))
       throw InputError{"--timeout", "1 to 86400 seconds"};
   }
@@ -189,9 +243,16 @@ void run_command(Terminal& t, Flags flags) {
       flags.question.sets.insert(flags.question.sets.begin(),
                                  name + std::to_string(calib::cuda::kOneGpuChannels));
   if (!flags.compute.empty()) flags.question.sets.push_back("compute=" + flags.compute);
-  Loaded l = load(t, flags.question);
-  if (torch) check_torch(l);
-  if (flags.backend != "nccl") check_hosts(l, flags);
+  Loaded l;
+  try {
+    l = load(t, flags.question);
+  } catch (const InputError& e) {  // of what was put in just now
+    if (flags.one_gpu && e.where.starts_with("--set NCCL_"))
+      throw InputError{"--one-gpu", "needs a cluster of GPUs, and a plan whose backend is nccl"};
+    throw;
+  }
+  if (torch) check_torch(l, flags);
+  if (!on_gpus(l, flags)) check_hosts(l, flags);
   if (!flags.runs.empty()) prepare_runs(flags.runs);
   Executed e;
   try {
@@ -218,13 +279,13 @@ void run_command(Terminal& t, Flags flags) {
 void add_run(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   Command* c = app.add_subcommand("run", "Execute a scenario on hosts of this machine, and show it beside its prediction");
-  add_executed_flags(*c, *flags, "tcp: ddpsim's own executor, a process per rank, real TCP over shaped network namespaces; torch: the real PyTorch over Gloo on the same hosts; nccl: ddpsim's own executor on this machine's GPUs");
+  add_executed_flags(*c, *flags, "tcp: ddpsim's own executor, a process per rank, real TCP over shaped network namespaces; torch: the real PyTorch over Gloo on the same hosts, or over NCCL where the cluster is of GPUs, on this machine's; nccl: ddpsim's own executor on this machine's GPUs");
   c->add_flag("--one-gpu", flags->one_gpu,
-              "backend nccl: all ranks on the first GPU, under a private MPS daemon, over sockets "
+              "on GPUs: all ranks on the first one, under a private MPS daemon, over sockets "
               "on loopback (--cluster one-gpu)");
   c->add_option("--timeout", flags->timeout_s,
-                "backend nccl: seconds of wall clock after which ranks that hang are ended; "
-                "default: two minutes and 20 times what is predicted");
+                "backends nccl and torch: seconds of wall clock after which ranks that hang are "
+                "ended; default: two or three minutes and a multiple of what is predicted");
   c->add_option("--compute", flags->compute, "timed (computation is slept) or real (it keeps a core busy); default: the scenario's, which is timed if it does not say");
   c->add_option("--record", flags->record, "backend torch: what is recorded and not predicted, repeatable: powersgd_rank=1, zero_redundancy_optimizer=true, uneven_inputs=3")->allow_extra_args(false);
   c->add_option("--steps", flags->steps, "steady steps to play; default by the predicted step, 6 to 12");

@@ -945,6 +945,8 @@ def run(args: argparse.Namespace) -> Workload:
     workload["source"]["recipe"] = {**recipe, "optimizer": workload["optimizer"]["name"]}
     if args.memory_format != "contiguous":
         workload["source"]["recipe"]["memory_format"] = args.memory_format
+    if args.precision:
+        workload["source"]["recipe"]["precision"] = args.precision
     return workload
 
 

@@ -864,12 +864,33 @@ def recipe_of(workload: Dict[str, Any], name: str) -> Dict[str, Any]:
     return recipe
 
 
+def as_captured(args: argparse.Namespace, workload: Dict[str, Any], recipe: Dict[str, Any]) -> None:
+    """What else a capture's recipe says, where no flag does."""
+    if recipe.get("compile"):
+        raise RecordError(f"workload '{workload['name']}' was captured with torch.compile, which is "
+                          "not recorded")
+    torch.backends.cudnn.benchmark = bool(recipe.get("benchmark", False))
+    args.memory_format = recipe.get("memory_format", args.memory_format)
+    if args.precision is None:
+        # A recipe without it: fp32 is PyTorch as it is set, everything else was asked for.
+        asked = workload.get("precision") if workload.get("precision") != "fp32" else None
+        args.precision = recipe.get("precision") or asked
+
+
+def require_gpus() -> None:
+    """A GPU, and one for each rank where ddpsim run started them, all on this machine: NCCL refuses
+    two on one."""
+    if not torch.cuda.is_available():
+        raise RecordError("--device cuda: this PyTorch finds no CUDA GPU")
+    ranks, gpus = int(os.environ["WORLD_SIZE"]), torch.cuda.device_count()
+    if "DDPSIM_HOSTS" in os.environ and "DDPSIM_ONE_GPU" not in os.environ and ranks > gpus:
+        raise RecordError(f"{ranks} ranks need as many GPUs, this machine has {gpus} (or --one-gpu "
+                          "with --cluster one-gpu)")
+
+
 def make_job(args: argparse.Namespace, plan: Dict[str, Any]) -> Job:
     device = torch.device("cpu")
-    cap.set_tf32(args.precision)
     if args.device == "cuda":
-        if not torch.cuda.is_available():
-            raise RecordError("--device cuda: this PyTorch finds no CUDA GPU")
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
         torch.cuda.set_device(device)
     loss_fn: Optional[Callable[..., Tensor]] = None
@@ -889,6 +910,8 @@ def make_job(args: argparse.Namespace, plan: Dict[str, Any]) -> Job:
         args.model, args.factory = recipe.get("model"), recipe.get("factory")
         args.batch, args.image = recipe.get("batch"), recipe.get("image", 224)
         optimizer_name = recipe.get("optimizer", "sgd")
+        as_captured(args, workload, recipe)
+    cap.set_tf32(args.precision)
     if args.model:
         if args.batch is None:
             raise RecordError("--batch is required with --model")
@@ -957,6 +980,7 @@ def record_list(path: Path, seconds: float) -> int:
             device = args.device
             torch.set_num_threads(args.threads)
             if device == "cuda":
+                require_gpus()
                 torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
             dist.init_process_group("nccl" if device == "cuda" else "gloo")
         late = [time.monotonic() - begin > seconds]
@@ -1002,6 +1026,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         require_rank("ddpsim_record.py", "ddpsim run --backend torch")
         memory = apply_memory_flag(args)
         torch.set_num_threads(args.threads)
+        if args.device == "cuda":
+            require_gpus()
         dist.init_process_group(plan["backend"] or ("nccl" if args.device == "cuda" else "gloo"))
         run = record_one(args, plan, memory)
         if dist.get_rank() == 0 and not str(args.out).startswith("/proc/self/fd/"):

@@ -4,7 +4,8 @@
   check.py capture             captures, memory, profiler: three sets of planted values, one drawn
   check.py record              recorded steps of one and two ranks, DDP and others
   check.py ops                 the times of operators
-  check.py chain DDPSIM        capture -> record -> ddpsim import run -> ddpsim validate
+  check.py run DDPSIM [FAKES]  ddpsim run --backend torch -> ddpsim validate; FAKES: folder of the MPS
+                               daemon that is not there, where ddpsim was built with CUDA
 
 The seed is printed; DDPSIM_FAKE_SEED repeats it. Needs PyTorch, built with CUDA or without.
 """
@@ -201,7 +202,7 @@ def ops(folder):
     return wrong
 
 
-# ---- the chain
+# ---- ddpsim run --backend torch
 
 def planted_profile(machine, name):
     """A profile and a cluster that say what is planted; ``ddpsim`` adds nothing to them."""
@@ -218,7 +219,7 @@ def planted_profile(machine, name):
     profile["transports"] = {"nvlink": {"basis": "datasheet", "source": "planted", "latency_ps": 1,
                                         "launch_ps": round(p["nccl_us"] * 1e6), "efficiency": one}}
     cluster = {"schema": "ddpsim.cluster/1", "name": f"{name}-cluster", "description": "planted",
-               "source": "planted", "pattern": "star", "hosts": 1, "devices_per_host": 2,
+               "source": "planted", "pattern": "star", "hosts": 1, "devices_per_host": 4,
                "device": {"kind": "gpu", "profile": name}, "nics_per_host": 1,
                "link": {"bandwidth": "400Gb/s", "latency": "0ns", "transport": "nvlink"},
                "intra": {"bandwidth": f"{p['nccl_bytes_per_s'] / 1e9}GB/s", "latency": "0ns",
@@ -229,80 +230,82 @@ def planted_profile(machine, name):
     return files
 
 
-# (model, bucket_cap_mb, ranks, with the Run's own layers or the capture's)
-CHAIN = [("mlp", 25, 1, False), ("mlp", 0.5, 1, True), ("mlp", 0.5, 2, True),
-         ("mlp", 100, 2, False), ("cnn", 25, 1, False)]
-
-
-def one_row(machine, ddpsim, files, made, case):
-    """(key of the imported Run, train.py's step), or a sentence."""
-    model, cap, ranks, own = case
-    name = f"{model}-cap{cap}-n{ranks}"
-    run = machine.recorded(*STEPS, "--factory", f"fake_models:{model}", "--set",
-                           f"bucket_cap_mb={cap}", ranks=ranks)
-    if isinstance(run, str):
-        return run
-    if not own:
-        del run["layers"]
-    # The cores and the loopback of this machine are real, and no part of it.
-    run["quality"].update(verdict="clean", reasons=[])
-    bare = machine.folder / f"{name}.json"
-    bare.write_text(json.dumps(run), encoding="utf-8")
-    torch_version = ".".join(made[f"{model}-tf32"][0]["source"]["torch"].split(".")[:2])
-    captured = machine.folder / f"workloads/{model}-tf32.json"
+def run_ddpsim(machine, ddpsim, fakes, *arguments):
+    """(exit status, stdout, stderr) of `ddpsim run --backend torch` on the device's machine."""
+    env = machine.environment(0, 1, 0, machine.p)
+    env.update(DDPSIM_FAKE_TORCH=str(machine.folder / "planted0"), PYTHONPATH=str(HERE / "site"),
+               PATH=f"{fakes}:{env['PATH']}", DDPSIM_HOME=str(ROOT))
     done = subprocess.run(
-        [ddpsim, "import", "run", bare, "--workload", captured, "--cluster", files[1], "--profile",
-         files[0], "--ranks", str(ranks), "--set", f"bucket_cap_mb={cap}", "--set",
-         f"pytorch={torch_version}", "--runs", machine.folder / "imported"],
-        capture_output=True, text=True, check=False)
-    if done.returncode:
-        return f"{name}: import run: {done.stderr.strip()}"
-    truth = machine.truth(ranks=ranks, system="ddp", model=model, bucket_cap_mb=cap)
-    return done.stderr.strip().rpartition(" ")[2], truth["step_ms"]
+        [ddpsim, "run", "--backend", "torch", "--python", sys.executable, "--workload",
+         machine.folder / "workloads/mlp-tf32.json", *map(str, arguments)], env=env, text=True,
+        capture_output=True, timeout=600, check=False)
+    return done.returncode, done.stdout, done.stderr
 
 
-def chain_of(machine, ddpsim, name, cases):
-    made = machine.captured([task(m, "tf32") for m in dict.fromkeys(c[0] for c in cases)])
-    if isinstance(made, str):
-        return [made]
+def run_of(machine, ddpsim, name, cases):
+    """Sentences about steps of (bucket_cap_mb, ranks) that ddpsim run has PyTorch make."""
     files = planted_profile(machine, name)
-    truths, wrong = {}, []
-    for case in cases:
-        found = one_row(machine, ddpsim, files, made, case)
-        if isinstance(found, str):
-            return [found]
-        truths[found[0]] = found[1]
-    done = subprocess.run(
-        [ddpsim, "validate", "--runs", machine.folder / "imported", "--profile", files[0],
-         "--format", "json"], capture_output=True, text=True, check=False)
+    runs, wrong = machine.folder / "runs-of-ddpsim", []
+    for cap, ranks in cases:
+        status, said, error = run_ddpsim(
+            machine, ddpsim, "", "--cluster", files[1], "--profile", files[0], "--ranks", ranks,
+            "--set", f"bucket_cap_mb={cap}", "--steps", 6, "--runs", runs)
+        print(said, end="")
+        if status or "gpus       Fake CUDA device" not in said:
+            return [f"run: {status}: {error.strip()[-400:]}{said}"]
+    done = subprocess.run([ddpsim, "validate", "--runs", runs, "--profile", files[0], "--format",
+                           "json"], capture_output=True, text=True, check=False)
     if done.returncode:
         return [f"validate: {done.stderr.strip()}"]
     pairs = json.loads(done.stdout)["pairs"]
     if len(pairs) != len(cases):
         wrong.append(f"{len(pairs)} rows of {len(cases)} Runs")
     for pair in pairs:
-        predicted, measured = (pair[k] / 1e9 for k in ("predicted_ps", "measured_ps"))
-        truth = truths[pair["key"]]
-        kind = pair["evidence"], pair["sample"], "noisy" if pair["noisy"] else "clean"
-        print(f"{pair['key']:<56} {' '.join(kind)} predicted {predicted:.3f}, measured "
-              f"{measured:.3f}, planted {truth:.3f} ms", flush=True)
-        if kind != ("system_gpu", "held_out", "clean"):
-            wrong.append(f"{pair['key']}: {' '.join(kind)}")
-        wrong += judges.near(f"{pair['key']}: predicted, ms", predicted, truth, 0.02)
-        wrong += judges.near(f"{pair['key']}: measured, ms", measured, truth, 0.02)
+        asked = judges.load(runs / "scenarios" / f"{pair['scenario']}.json")
+        cap, ranks = asked["plan"]["bucket_cap_mb"], asked["ranks"]
+        truth = machine.truth(ranks=ranks, system="ddp", model="mlp", bucket_cap_mb=cap)["step_ms"]
+        if (pair["evidence"], pair["sample"], pair["loopback"]) != ("system_gpu", "held_out", False):
+            wrong.append(f"{pair['key']}: {pair['evidence']}, {pair['sample']}")
+        for what in ("predicted", "measured"):
+            wrong += judges.near(f"{pair['key']}: {what}, ms", pair[f"{what}_ps"] / 1e9, truth, 0.02)
+        reasons = judges.load(runs / pair["file"])["quality"]["reasons"]
+        # The cores and the loopback of this machine are real, and no part of it.
+        wrong += [f"{pair['key']}: {r}" for r in reasons if "cores" not in r and "TCP" not in r]
     return wrong
 
 
-def chain(folder, ddpsim):
+def run_on_one(machine, ddpsim, fakes):
+    """Two ranks on one GPU."""
+    if not fakes:
+        print("ranks on one GPU: skipped: ddpsim was built without CUDA")
+        return []
+    out = machine.folder / "one.json"
+    status, _, error = run_ddpsim(machine, ddpsim, fakes, "--cluster", "one-gpu", "--ranks", 2,
+                                  "--one-gpu", "--steps", 6, "--set", "bucket_cap_mb=100",
+                                  "--out", out)
+    if status:
+        return [f"two ranks on one GPU: {status}: {error.strip()[-400:]}"]
+    run, wrong = judges.load(out), []
+    truth = machine.truth(ranks=2, system="ddp", model="mlp", bucket_cap_mb=100)["step_ms"]
+    print(f"two ranks on one GPU: {judges.steady_ms(run):.3f} ms, planted {truth:.3f}")
+    if not any(s["what"] == "links" for s in run["skipped"]):
+        wrong.append("two ranks on one GPU: the Run does not say that its links are none")
+    return wrong + judges.near("two ranks on one GPU, ms", judges.steady_ms(run), truth)
+
+
+def run(folder, ddpsim, fakes=""):
     """A price is the longer of a kernel's fixed time and its traffic (sim/MODEL.md 5.3), what is
     planted is their sum: so the fixed time is short here."""
-    wrong = chain_of(Machine(f"{folder}/slow", dict(SLOW, kernel_us=1.0)), ddpsim, "planted", CHAIN)
-    other = dict(drawn(the_seed()), kernel_us=1.0)
-    return wrong + chain_of(Machine(f"{folder}/drawn", other), ddpsim, "drawn", CHAIN[2:4])
+    machine = Machine(folder, dict(SLOW, kernel_us=1.0, devices=2.0))
+    made = machine.captured([task("mlp", "tf32")])
+    if isinstance(made, str):
+        return [made]
+    wrong = run_of(machine, ddpsim, "planted", [(100, 2)])
+    return wrong + run_on_one(machine, ddpsim, fakes)
 
 
 def main():
-    what = {"capture": capture, "record": record, "ops": ops, "chain": chain}
+    what = {"capture": capture, "record": record, "ops": ops, "run": run}
     if len(sys.argv) < 2 or sys.argv[1] not in what:
         sys.exit(__doc__)
     begin = time.monotonic()

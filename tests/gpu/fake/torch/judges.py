@@ -5,6 +5,7 @@ a count of FLOPs and bytes that shares no code with the device that is not there
 """
 from __future__ import annotations
 
+import gzip
 import json
 import statistics
 
@@ -284,7 +285,7 @@ def host_us(p, op, v):
 
 
 def load(path):
-    with open(path, encoding="utf-8") as file:
+    with (gzip.open if str(path).endswith(".gz") else open)(path, "rt", encoding="utf-8") as file:
         return json.load(file)
 
 
