@@ -4,7 +4,7 @@ from torch import nn
 
 MLP = (784, 512, 512, 512, 256, 10)  # widths
 MLP_BATCH = 32
-WIDE, WIDE_BATCH = (256, 1024, 1024, 1024, 256), 163840
+WIDE, WIDE_BATCH = (256, 512, 512, 512, 256), 131072
 
 
 def mlp():
