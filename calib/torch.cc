@@ -73,7 +73,7 @@ Run record_torch(const Cluster& cluster, const std::vector<int>& hosts, const To
   StageResult stage;
   try {
     bool loopback = options.loopback || options.gpus;
-    stage = run_stage(cluster, hosts, ranks, loopback, options.timeout_s, *rendezvous, [&](int rank, bool shaped) {
+    auto play = [&](int rank, bool shaped) {
       auto set = [](const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); };
       set("RANK", std::to_string(rank));
       set("LOCAL_RANK", std::to_string(rank));
@@ -92,7 +92,8 @@ Run record_torch(const Cluster& cluster, const std::vector<int>& hosts, const To
       arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
       if (auto slow = options.slow_ranks.find(rank); slow != options.slow_ranks.end()) arguments.insert(arguments.end(), {"--slow", std::to_string(slow->second)});
       become(options.python, arguments, log.descriptor());
-    });
+    };
+    stage = run_stage(cluster, hosts, ranks, loopback, options.timeout_s, *rendezvous, play);
   } catch (const std::runtime_error& e) {
     std::string why = said(log);
     throw std::runtime_error(why.empty() ? e.what() : why);

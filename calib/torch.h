@@ -20,7 +20,7 @@ struct TorchOptions {
   std::string workload;                     // text of the workload's document; "" = no workload is asked for
   std::map<int, double> slow_ranks;         // factors of timed layers
   bool loopback = false;                    // do not make hosts
-  bool gpus = false;                        // rank r drives GPU r of this machine, unless `environment` says where
+  bool gpus = false;  // rank r drives GPU r of this machine, unless `environment` says where
   // gpus: on top of the caller's environment, of rank r.
   std::function<std::vector<std::pair<std::string, std::string>>(int rank)> environment;
   double timeout_s = 600;

@@ -249,7 +249,8 @@ TEST(TorchCommand, RefusesInASentence) {
            {kTorch + Args{"--compute", "real"}, "does not say how to make its model"},
            {kTorch + Args{"--compute", "real", "--set", "slow_ranks.1=2"}, "cannot be slowed down"},
            {kTorch + Args{"--one-gpu"}, "needs a cluster of GPUs"},
-           {kTorchGpu + Args{"--cluster", "hgx-h100", "--compute", "real"}, "on a GPU computation is always real"},
+           {kTorchGpu + Args{"--cluster", "hgx-h100", "--compute", "real"},
+            "on a GPU computation is always real"},
            {kTorchGpu + Args{"--cluster", "one-gpu"}, "add --one-gpu"},
            {kTorchGpu + Args{"--cluster", "hgx-h100"}, "this PyTorch finds no CUDA GPU"}}) {
     if (has_gpu() && says.find("no CUDA GPU") != std::string::npos) continue;

@@ -867,8 +867,8 @@ def recipe_of(workload: Dict[str, Any], name: str) -> Dict[str, Any]:
 def as_captured(args: argparse.Namespace, workload: Dict[str, Any], recipe: Dict[str, Any]) -> None:
     """What else a capture's recipe says, where no flag does."""
     if recipe.get("compile"):
-        raise RecordError(f"workload '{workload['name']}' was captured with torch.compile, which is "
-                          "not recorded")
+        raise RecordError(f"workload '{workload['name']}' was captured with torch.compile, which "
+                          "is not recorded")
     torch.backends.cudnn.benchmark = bool(recipe.get("benchmark", False))
     args.memory_format = recipe.get("memory_format", args.memory_format)
     if args.precision is None:

@@ -7,8 +7,8 @@ user has: tools/gpu_calibrate -> tools/gpu_import (ddpsim import) -> ddpsim fit 
 Kernels, NCCL and replays run on the fake of CUDA's libraries; captures and recorded steps of DDP on
 the stand-in for PyTorch's CUDA (torch/fake_cuda), which is planted as the same device. Every class
 of CLASSES must have rows, all held out, none noisy, and each within 2 % of what was executed; steps
-of PyTorch also, predicted and recorded, of what torch/train.py's stopwatch says, which knows nothing
-of ddpsim. The seed is printed; DDPSIM_FAKE_SEED repeats it.
+of PyTorch, predicted and recorded, also of what torch/train.py's stopwatch says, which knows
+nothing of ddpsim. The seed is printed; DDPSIM_FAKE_SEED repeats it.
 """
 import json
 import os
@@ -109,7 +109,7 @@ def profiles_are_planted(name, out, p):
 
 
 def truths_of_torch(machine, several):
-    """{(ranks, bucket_cap_mb): ms} by a stopwatch in a plain training loop; of several ranks, too."""
+    """{(ranks, bucket_cap_mb): ms} by a stopwatch in a plain loop; `several`: of two ranks, too."""
     torch = TorchMachine(machine.folder / "truth", same_device(machine.planted), python=PYTHON)
     truths = {}
     for ranks in (1, 2) if several else (1,):

@@ -4,8 +4,8 @@
   check.py capture             captures, memory, profiler: three sets of planted values, one drawn
   check.py record              recorded steps of one and two ranks, DDP and others
   check.py ops                 the times of operators
-  check.py run DDPSIM [FAKES]  ddpsim run --backend torch -> ddpsim validate; FAKES: folder of the MPS
-                               daemon that is not there, where ddpsim was built with CUDA
+  check.py run DDPSIM [FAKES]  ddpsim run --backend torch -> ddpsim validate; FAKES: folder of the
+                               MPS daemon that is not there, where ddpsim was built with CUDA
 
 The seed is printed; DDPSIM_FAKE_SEED repeats it. Needs PyTorch, built with CUDA or without.
 """
@@ -264,10 +264,11 @@ def run_of(machine, ddpsim, name, cases):
         asked = judges.load(runs / "scenarios" / f"{pair['scenario']}.json")
         cap, ranks = asked["plan"]["bucket_cap_mb"], asked["ranks"]
         truth = machine.truth(ranks=ranks, system="ddp", model="mlp", bucket_cap_mb=cap)["step_ms"]
-        if (pair["evidence"], pair["sample"], pair["loopback"]) != ("system_gpu", "held_out", False):
+        if (pair["evidence"], pair["sample"]) != ("system_gpu", "held_out") or pair["loopback"]:
             wrong.append(f"{pair['key']}: {pair['evidence']}, {pair['sample']}")
         for what in ("predicted", "measured"):
-            wrong += judges.near(f"{pair['key']}: {what}, ms", pair[f"{what}_ps"] / 1e9, truth, 0.02)
+            got = pair[f"{what}_ps"] / 1e9
+            wrong += judges.near(f"{pair['key']}: {what}, ms", got, truth, 0.02)
         reasons = judges.load(runs / pair["file"])["quality"]["reasons"]
         # The cores and the loopback of this machine are real, and no part of it.
         wrong += [f"{pair['key']}: {r}" for r in reasons if "cores" not in r and "TCP" not in r]
