@@ -181,6 +181,23 @@ std::vector<Duration> durations_of(const Table& table, std::size_t point, int ra
   return out;
 }
 
+// What a collective takes among others back to back: of each rank's readings but the first, which
+// waits for the ranks' clocks, the mean; the slowest rank's. Ranks leave a collective one after
+// another, so that what one reading is too long the next one is too short, on each rank for itself:
+// the slowest of each reading are too long together. 0 = a reading is missing.
+std::int64_t period_ps(const Table& table, std::size_t point, int ranks) {
+  std::int64_t slowest = 0;
+  for (int r = 0; r < ranks; ++r) {
+    std::int64_t sum = 0;
+    for (int k = 1; k < kReadings; ++k) {
+      if (table.ns[point][k][r] <= 0) return 0;
+      sum += table.ns[point][k][r];
+    }
+    slowest = std::max(slowest, sum * 1000 / (kReadings - 1));
+  }
+  return slowest;
+}
+
 // All that is said of the samples of one operation, but NCCL's choices.
 CollectiveSetting setting_of(const Run& head, const Named& op, int ranks, const Way& way,
                              Place place, const CalibrateOptions& options) {
@@ -250,6 +267,7 @@ std::vector<Run> runs_of(const Run& head, const std::vector<Point>& points, cons
           c.chosen.push_back(std::move(chosen));
       }
       s.durations = durations_of(table, i, ranks);
+      if (std::int64_t ps = period_ps(table, i, ranks); ps > 0) s.parameters["period_ps"] = ps;
       if (!s.durations.empty()) run.samples.push_back(std::move(s));
     }
     if (run.samples.empty()) continue;

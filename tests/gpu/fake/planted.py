@@ -177,6 +177,8 @@ def judge_samples(p, run, within=0.01):
         readings = [d / 1e6 for d in sample["durations_ps"]]
         if "ranks" in v:
             readings = readings[1:]
+        if "period_ps" in v:
+            readings.append(v["period_ps"] / 1e6)
         worst = max(readings, key=lambda r: abs(r / want - 1), default=want)
         single = sample["op"] == "launch_and_synchronize" or v.get("kind") in (1, 3)
         if abs(worst - want) > within * want + (CLOCK_US if single else 0.002):
