@@ -10,6 +10,7 @@
 #include "sim/collective/messages.h"
 #include "sim/model/gpu_name.h"
 #include "sim/model/version.h"
+#include "sim/predict/joint_spread.h"
 #include "sim/predict/link_use.h"
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/message_range.h"
@@ -249,11 +250,13 @@ void find_interval(const Question& q, const Options& options, Prediction& out) {
     out.efficiency_high = std::max(efficiency, std::min(1.0, efficiency / (1 - residual)));
   }
   if (residual > 0 ? !interval_from_levels(q) : !options.interval) return;
+  Profile joint = with_joint_spread(q.workload, q.profile);
+  Question together{q.workload, q.fabric, joint, q.scenario};
   for (Level level : {Level::High, Level::Low}) {
-    Duration end = steady_period(q, level, options);
+    Duration end = steady_period(together, level, options);
     out.step_low = std::min(out.step_low, end);
     out.step_high = std::max(out.step_high, end);
-    double there = ratio(single_rank_step(q, step_times(q.workload, q.profile, level)), end);
+    double there = ratio(single_rank_step(together, step_times(q.workload, joint, level)), end);
     out.efficiency_low = std::min(out.efficiency_low, there);
     out.efficiency_high = std::max(out.efficiency_high, there);
   }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <map>
 
+#include "sim/predict/joint_spread.h"
 #include "sim/predict/partition.h"
 #include "sim/strategy/bucketing.h"
 #include "sim/strategy/systems.h"
@@ -28,7 +29,8 @@ double fraction(Duration part, Duration whole) { return whole.ps > 0 ? static_ca
 
 class Tuner {
  public:
-  Tuner(const Question& q, const TuneOptions& t) : q_(q), t_(t), options_(t.options) {
+  Tuner(const Question& q, const TuneOptions& t)
+      : q_(q), ends_(with_joint_spread(q.workload, q.profile)), t_(t), options_(t.options) {
     if (!options_.known) options_.known = &own_;
     options_.jitter = true;
   }
@@ -71,7 +73,8 @@ class Tuner {
     if (!fresh) return it->second;
     Scenario s = q_.scenario;
     s.plan = plan;
-    return it->second = steady_period({q_.workload, q_.fabric, q_.profile, s}, level, options_);
+    const Profile& p = level == Level::Mid ? q_.profile : ends_;
+    return it->second = steady_period({q_.workload, q_.fabric, p, s}, level, options_);
   }
   CurvePoint point(const Plan& plan, std::optional<KnobValue> value) {
     CurvePoint p;
@@ -268,6 +271,7 @@ class Tuner {
   static std::string label(const CurvePoint& p, const Knob& k) { return p.value ? k.name + "=" + p.value->text : k.name + " at its default"; }
 
   const Question& q_;
+  const Profile ends_;  // at levels other than Mid
   const TuneOptions& t_;
   Options options_;
   Communicators own_;

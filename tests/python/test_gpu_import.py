@@ -152,6 +152,10 @@ class Readme(unittest.TestCase):
         every = re.search(r"Of (\d+) captures, .*? is -(\d+) % off at the median, the measured one ([\d.]+) % in size .*?, the stranger ([\d.]+) %", report)
         self.assertIn(f"beside {every[1]} captures their computation is {every[2]} % too short at the median", readme)
         self.assertIn(f"it is {every[3]} % off at the median; the H200's from the H100's operators and its own datasheet {every[4]} %", readme)
+        inside, of, percent = (int(x) for x in re.search(
+            r"^\| all \| (\d+) \| (\d+) \| (\d+) \|", report, re.M).groups())
+        self.assertIn(f"80 % interval holds {inside} of the {of}", readme)
+        self.assertTrue(65 <= percent <= 95, percent)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@
 #include "calib/fit/points.h"
 #include "calib/fit/shapes.h"
 #include "sim/io/codecs.h"
+#include "sim/predict/joint_spread.h"
 #include "sim/predict/kernel_time.h"
 #include "sim/predict/layer_time.h"
 #include "sim/predict/roofline.h"
@@ -22,6 +23,7 @@ namespace ddpsim::test {
 namespace {
 
 using predict::Product;
+using predict::with_joint_spread;
 
 // 100 SMs, 1 TFLOP/s each by tiles of 256 x 128; 1 TB/s; a kernel takes 2 us.
 ProductCost product_cost(const std::string& kernel, Precision p) {
@@ -237,6 +239,47 @@ TEST(LayerTime, TheIntervalIsTheHeldOutSpread) {
   double mid = static_cast<double>(at(Level::Mid));
   EXPECT_NEAR(static_cast<double>(at(Level::Low)) / mid, 1.5, 1e-6);
   EXPECT_NEAR(static_cast<double>(at(Level::High)) / mid, 0.8, 1e-6);
+}
+
+// What is computed in a step.
+double computed(const Workload& w, const Profile& p, Level level) {
+  StepTimes t = predict::step_times(w, p, level);
+  return static_cast<double>((t.forward + t.backward + t.optimizer).ps);
+}
+
+TEST(JointSpread, WhatWasFittedApartErrsApart) {
+  Profile p = measured();
+  Workload w = described({norm(1 << 20)}, Precision::Fp32);
+  auto spread = [&](bool backward) -> Spread& {
+    return const_cast<MemoryCost*>(find_memory(*p.costs, "layer_norm", backward, false, false))
+        ->spread;
+  };
+  auto off = [&](const Profile& q, Level level) {
+    return std::abs(computed(w, q, level) - computed(w, q, Level::Mid));
+  };
+  Profile alone[2];
+  for (bool backward : {false, true}) {
+    spread(backward) = {0.9, 1.3};
+    spread(!backward) = {};
+    alone[backward] = p;
+    // One part is as far off as its shapes are.
+    EXPECT_NEAR(off(with_joint_spread(w, p), Level::Low), off(p, Level::Low), 2);
+  }
+  spread(false) = spread(true) = {0.9, 1.3};
+  for (Level level : {Level::Low, Level::High}) {
+    double a = off(alone[0], level);
+    double b = off(alone[1], level);
+    EXPECT_GT(std::min(a, b), 0.2 * std::max(a, b));
+    EXPECT_NEAR(off(p, level), a + b, 2) << "all at their ends at once";
+    EXPECT_NEAR(off(with_joint_spread(w, p), level), std::sqrt(a * a + b * b), 1e-3 * a);
+  }
+}
+
+TEST(JointSpread, WhatWasNotMeasuredStaysAsItIs) {
+  Workload w = described({norm(1 << 20)}, Precision::Fp32);
+  w.basis = Basis::Captured;
+  EXPECT_EQ(with_joint_spread(w, measured()).costs->memory[3].spread.slow, 1.5);
+  EXPECT_FALSE(with_joint_spread(w, ideal_profile({})).costs);
 }
 
 TEST(LayerTime, FusedAttentionStandsForItsParts) {

@@ -1,0 +1,58 @@
+#include "sim/predict/joint_spread.h"
+
+#include <cmath>
+#include <vector>
+
+#include "sim/predict/roofline.h"
+
+namespace ddpsim::predict {
+namespace {
+
+std::vector<Spread*> spreads_of(KernelCosts& k) {
+  std::vector<Spread*> out;
+  for (ProductCost& c : k.products) out.push_back(&c.spread);
+  for (MemoryCost& c : k.memory) out.push_back(&c.spread);
+  for (AttentionCost& c : k.attention) out.push_back(&c.spread);
+  return out;
+}
+
+double computed(const Workload& w, const Profile& p, Level level) {
+  StepTimes t = step_times(w, p, level);
+  return static_cast<double>((t.forward + t.backward + t.optimizer).ps);
+}
+
+// What the parts together are off, as a share of that with all of them at their ends at once.
+double share(const Workload& w, const Profile& p, Level level) {
+  Profile one = p;
+  std::vector<Spread*> spreads = spreads_of(*one.costs);
+  std::vector<Spread> ends;
+  for (Spread* s : spreads) {
+    ends.push_back(*s);
+    *s = {};
+  }
+  double middle = computed(w, one, level);
+  double sum = 0;
+  double squares = 0;
+  for (std::size_t i = 0; i < spreads.size(); ++i) {
+    *spreads[i] = ends[i];
+    double off = std::abs(computed(w, one, level) - middle);
+    *spreads[i] = {};
+    sum += off;
+    squares += off * off;
+  }
+  return sum > 0 ? std::sqrt(squares) / sum : 1;
+}
+
+}  // namespace
+
+Profile with_joint_spread(const Workload& w, const Profile& p) {
+  Profile out = p;
+  if (!p.costs || w.basis == Basis::Captured) return out;
+  double slow = share(w, p, Level::Low);
+  double quick = share(w, p, Level::High);
+  for (Spread* s : spreads_of(*out.costs))
+    *s = {1 - (1 - s->quick) * quick, 1 + (s->slow - 1) * slow};
+  return out;
+}
+
+}  // namespace ddpsim::predict
