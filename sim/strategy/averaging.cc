@@ -16,7 +16,7 @@ constexpr OpWord kFlatAllReduce{"allreduce/flat", {.does = Does::Communicate, .p
 constexpr OpWord kFlatWait{"wait/flat", {.does = Does::Wait, .phase = Phase::Reduced}};
 constexpr OpWord kFlatDivide{"div/flat", {.does = Does::Copy, .phase = Phase::Reduced, .divides = true}};
 constexpr OpWord kUnflattenGrads{"unflatten/grads", {.does = Does::Copy, .phase = Phase::Reduced, .touches = Touches::Bucket}};
-constexpr OpWord kWords[] = {kGradAllReduce, kGradWait, kGradDivide, kFlattenGrads, kFlatAllReduce, kFlatWait, kFlatDivide, kUnflattenGrads};
+constexpr OpWord kAveragingWords[] = {kGradAllReduce, kGradWait, kGradDivide, kFlattenGrads, kFlatAllReduce, kFlatWait, kFlatDivide, kUnflattenGrads};
 
 class AveragingLowering {
  public:
@@ -112,7 +112,7 @@ class AveragingLowering {
 
 }  // namespace
 
-std::span<const OpWord> averaging_words() { return kWords; }
+std::span<const OpWord> averaging_words() { return kAveragingWords; }
 
 Program lower_averaging(const TimedWorkload& workload, const Plan& plan, Steps steps) { return AveragingLowering(workload, plan).run(steps); }
 

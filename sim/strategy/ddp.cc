@@ -30,7 +30,7 @@ constexpr OpWord kUnusedWait{"wait/unused", {.does = Does::Wait}};
 constexpr OpWord kDecompress{"decompress/bucket.", {.does = Does::Copy, .phase = Phase::Reduced, .of = Of::Bucket}};
 constexpr OpWord kBucketWait{"wait/bucket.", {.does = Does::Wait, .phase = Phase::Reduced, .of = Of::Bucket}};
 constexpr OpWord kCopyOut{"copy_out/", {.does = Does::Copy, .phase = Phase::Reduced, .of = Of::Tensor, .touches = Touches::Tensor}};
-constexpr OpWord kWords[] = {kRebuildBroadcast, kRebuildWait, kFlattenBuffers, kBufferBroadcast, kBufferWait,      kUnflattenBuffers, kFindUnused, kCopyIn,
+constexpr OpWord kDdpWords[] = {kRebuildBroadcast, kRebuildWait, kFlattenBuffers, kBufferBroadcast, kBufferWait,      kUnflattenBuffers, kFindUnused, kCopyIn,
                              kCompress,         kDivide,      kAllReduce,      kUnusedAllReduce, kUnusedWait,      kDecompress,       kBucketWait, kCopyOut};
 
 constexpr int kMaxBroadcastsInFlight = 2;  // torch/csrc/distributed/c10d/comm.cpp, broadcast_coalesced
@@ -266,7 +266,7 @@ class DdpLowering {
 
 }  // namespace
 
-std::span<const OpWord> ddp_words() { return kWords; }
+std::span<const OpWord> ddp_words() { return kDdpWords; }
 
 Program lower_ddp(const TimedWorkload& workload, const Plan& plan, Steps steps) { return DdpLowering(workload, plan).run(steps); }
 

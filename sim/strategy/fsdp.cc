@@ -54,7 +54,7 @@ constexpr OpWord kOrderCount{"all_gather/order_count.", {.does = Does::Communica
 constexpr OpWord kOrderIndex{"all_gather/order_index.", {.does = Does::Communicate, .of = Of::Label, .operation = Operation::AllGather}};
 constexpr OpWord kOrderWait{"wait/order.", {.does = Does::Wait, .of = Of::Label}};
 constexpr OpWord kZeroGradients = copy_word("zero_gradient/", Phase::Between);
-constexpr OpWord kWords[] = {kStart, kLimit, kLimitAgain, kCastShard, kCastShardAgain, kGather, kGatherAgain, kUnitForward, kUnitBackward, kFlatten, kAccumulateFlat,
+constexpr OpWord kFsdpWords[] = {kStart, kLimit, kLimitAgain, kCastShard, kCastShardAgain, kGather, kGatherAgain, kUnitForward, kUnitBackward, kFlatten, kAccumulateFlat,
                              kCastGradient, kPad, kZeroShard, kPredivide, kScatter, kReduce, kPostdivide, kCastBack, kAccumulateShard, kOrderCount,
                              kOrderIndex, kOrderWait, kZeroGradients};
 
@@ -512,7 +512,7 @@ std::vector<Unit> fsdp_units(const Workload& w, const Plan& plan) {
   return units;
 }
 
-std::span<const OpWord> fsdp_words() { return kWords; }
+std::span<const OpWord> fsdp_words() { return kFsdpWords; }
 
 Program lower_fsdp(const TimedWorkload& workload, const Plan& plan, Steps steps) { return FsdpLowering(workload, plan).run(steps); }
 
