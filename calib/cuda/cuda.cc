@@ -134,7 +134,9 @@ std::vector<Run> calibrate(const CalibrateOptions& options) {
   }
   const std::pair<const char*, void (*)(Run&, const Budget&)> known[] = {{"memory", measure_memory}, {"gemm", measure_gemm},     {"host", measure_host},
                                                                   {"conv", measure_conv},     {"copies", measure_copies}, {"interference", measure_interference}};
-  for (const auto& [name, measure] : known) {
+  for (const auto& stage : known) {
+    const char* name = stage.first;
+    void (*measure)(Run&, const Budget&) = stage.second;
     if (options.stage != name) continue;
     Run run = gpu_run(EvidenceClass::Kernel, "cuda");
     run.key = std::string("calibrate/") + name;

@@ -1,15 +1,17 @@
 // PyTorch FullyShardedDataParallel (FSDP1), one step on a GPU, hook by hook:
-//   before a unit's forward: its weights are gathered, computation waits, [the next unit's are gathered: forward_prefetch]
-//   after it: they are freed (FULL_SHARD, not the root's)
-//   before its backward: the same, [the unit before is gathered: BACKWARD_PRE]
-//   when the gradient of its flat parameter is complete: weights freed, [BACKWARD_POST], and on a stream of its own the
+//   before a unit's forward: its weights are gathered, computation waits, [the next unit's are
+//   gathered: forward_prefetch] after it: they are freed (FULL_SHARD, not the root's) before its
+//   backward: the same, [the unit before is gathered: BACKWARD_PRE] when the gradient of its flat
+//   parameter is complete: weights freed, [BACKWARD_POST], and on a stream of its own the
 //     gradient is divided, reduced and scattered
-// at the end computation waits for that stream, and the optimizer updates shards. Before each gathering the host may wait
-// until weights have been freed: the rate limiter. A collective has its place on its stream and on its group's communicator.
-// Backward is forward read from its end: an output's hook where a unit's forward ended, a complete gradient where the views of
-// the flat parameter were made (1.13: where forward begins; later: where it was gathered).
-// Source: torch/distributed/fsdp/fully_sharded_data_parallel.py (1.13); _runtime_utils.py, _limiter_utils.py, _flat_param.py (2.7);
-// tests/oracle/fsdp1.py lists the differences of the two. sim/MODEL.md section 3.
+// at the end computation waits for that stream, and the optimizer updates shards. Before each
+// gathering the host may wait until weights have been freed: the rate limiter. A collective has its
+// place on its stream and on its group's communicator. Backward is forward read from its end: an
+// output's hook where a unit's forward ended, a complete gradient where the views of the flat
+// parameter were made (1.13: where forward begins; later: where it was gathered). Source:
+// torch/distributed/fsdp/fully_sharded_data_parallel.py (1.13); _runtime_utils.py,
+// _limiter_utils.py, _flat_param.py (2.7); tests/oracle/fsdp1.py lists the differences of the two.
+// sim/MODEL.md section 3.
 #include "sim/strategy/fsdp.h"
 
 #include <algorithm>
@@ -24,45 +26,69 @@
 namespace ddpsim::strategy {
 namespace {
 
-constexpr OpWord copy_word(const char* name, Phase phase) { return {name, {.does = Does::Copy, .phase = phase, .of = Of::Label, .in_micro_step = true}}; }
+constexpr OpWord copy_word(const char* name, Phase phase) {
+  return {name, {.does = Does::Copy, .phase = phase, .of = Of::Label, .in_micro_step = true}};
+}
 constexpr OpWord collective_word(const char* name, Phase phase, Operation o) {
-  return {name, {.does = Does::Communicate, .phase = phase, .of = Of::Label, .touches = Touches::Bucket, .operation = o, .in_micro_step = true}};
+  return {name,
+          {.does = Does::Communicate,
+           .phase = phase,
+           .of = Of::Label,
+           .touches = Touches::Bucket,
+           .operation = o,
+           .in_micro_step = true}};
 }
 constexpr OpWord kStart{"wait/optimizer", {.does = Does::Host, .in_micro_step = true}};
 constexpr OpWord kLimit{"limit/", {.does = Does::Host, .of = Of::Label, .in_micro_step = true}};
-constexpr OpWord kLimitAgain{"limit/bwd.", {.does = Does::Host, .of = Of::Label, .in_micro_step = true}};
+constexpr OpWord kLimitAgain{"limit/bwd.",
+                             {.does = Does::Host, .of = Of::Label, .in_micro_step = true}};
 constexpr OpWord kCastShard = copy_word("cast_shard/", Phase::Between);
 constexpr OpWord kCastShardAgain = copy_word("cast_shard/bwd.", Phase::Between);
 constexpr OpWord kGather = collective_word("all_gather/", Phase::Forward, Operation::AllGather);
-constexpr OpWord kGatherAgain = collective_word("all_gather/bwd.", Phase::Backward, Operation::AllGather);
-constexpr OpWord kUnitForward{"fwd/", {.phase = Phase::Forward, .of = Of::Label, .in_micro_step = true}};
-constexpr OpWord kUnitBackward{"bwd/", {.phase = Phase::Backward, .of = Of::Label, .in_micro_step = true}};
+constexpr OpWord kGatherAgain =
+    collective_word("all_gather/bwd.", Phase::Backward, Operation::AllGather);
+constexpr OpWord kUnitForward{"fwd/",
+                              {.phase = Phase::Forward, .of = Of::Label, .in_micro_step = true}};
+constexpr OpWord kUnitBackward{"bwd/",
+                               {.phase = Phase::Backward, .of = Of::Label, .in_micro_step = true}};
 // Gradients of a unit's parameters into one.
-constexpr OpWord kFlatten{"flatten_gradient/", {.does = Does::Copy, .phase = Phase::Backward, .of = Of::Label, .touches = Touches::Bucket, .in_micro_step = true}};
+constexpr OpWord kFlatten{"flatten_gradient/",
+                          {.does = Does::Copy,
+                           .phase = Phase::Backward,
+                           .of = Of::Label,
+                           .touches = Touches::Bucket,
+                           .in_micro_step = true}};
 constexpr OpWord kAccumulateFlat = copy_word("accumulate/", Phase::Backward);
 constexpr OpWord kCastGradient = copy_word("cast_gradient/", Phase::Backward);
 constexpr OpWord kPad = copy_word("pad/", Phase::Backward);
 constexpr OpWord kZeroShard = copy_word("zero_shard/", Phase::Backward);
 constexpr OpWord kPredivide = copy_word("predivide/", Phase::Backward);
-constexpr OpWord kScatter = collective_word("reduce_scatter/", Phase::Backward, Operation::ReduceScatter);
+constexpr OpWord kScatter =
+    collective_word("reduce_scatter/", Phase::Backward, Operation::ReduceScatter);
 constexpr OpWord kReduce = collective_word("allreduce/", Phase::Backward, Operation::AllReduce);
 constexpr OpWord kPostdivide = copy_word("postdivide/", Phase::Reduced);
 constexpr OpWord kCastBack = copy_word("cast_back/", Phase::Reduced);
 constexpr OpWord kAccumulateShard = copy_word("accumulate_shard/", Phase::Reduced);
 // 1.13, first step: whether all ranks run the same unit.
-constexpr OpWord kOrderCount{"all_gather/order_count.", {.does = Does::Communicate, .of = Of::Label, .operation = Operation::AllGather}};
-constexpr OpWord kOrderIndex{"all_gather/order_index.", {.does = Does::Communicate, .of = Of::Label, .operation = Operation::AllGather}};
+constexpr OpWord kOrderCount{
+    "all_gather/order_count.",
+    {.does = Does::Communicate, .of = Of::Label, .operation = Operation::AllGather}};
+constexpr OpWord kOrderIndex{
+    "all_gather/order_index.",
+    {.does = Does::Communicate, .of = Of::Label, .operation = Operation::AllGather}};
 constexpr OpWord kOrderWait{"wait/order.", {.does = Does::Wait, .of = Of::Label}};
 constexpr OpWord kZeroGradients = copy_word("zero_gradient/", Phase::Between);
-constexpr OpWord kFsdpWords[] = {kStart, kLimit, kLimitAgain, kCastShard, kCastShardAgain, kGather, kGatherAgain, kUnitForward, kUnitBackward, kFlatten, kAccumulateFlat,
-                             kCastGradient, kPad, kZeroShard, kPredivide, kScatter, kReduce, kPostdivide, kCastBack, kAccumulateShard, kOrderCount,
-                             kOrderIndex, kOrderWait, kZeroGradients};
+constexpr OpWord kFsdpWords[] = {
+    kStart,       kLimit,           kLimitAgain,   kCastShard,  kCastShardAgain, kGather,
+    kGatherAgain, kUnitForward,     kUnitBackward, kFlatten,    kAccumulateFlat, kCastGradient,
+    kPad,         kZeroShard,       kPredivide,    kScatter,    kReduce,         kPostdivide,
+    kCastBack,    kAccumulateShard, kOrderCount,   kOrderIndex, kOrderWait,      kZeroGradients};
 
 // What 1.13 does otherwise.
 struct Behaviour {
   BackwardPrefetch backward_prefetch;
   bool limit_all_gathers;
-  bool limits_every_time;      // the host asks the limiter for weights that are there already, too
+  bool limits_every_time;  // the host asks the limiter for weights that are there already, too
   bool limits_before_cast;
   bool prefetches_after_root;  // forward_prefetch knows the root only
   bool keeps_prefetched;       // until its weights are freed
@@ -71,8 +97,10 @@ struct Behaviour {
   bool views_at_forward;
   bool checks_order;
 };
-constexpr Behaviour kOld{BackwardPrefetch::None, false, true, true, true, true, true, true, true, true};
-constexpr Behaviour kNew{BackwardPrefetch::Pre, true, false, false, false, false, false, false, false, false};
+constexpr Behaviour kOld{
+    BackwardPrefetch::None, false, true, true, true, true, true, true, true, true};
+constexpr Behaviour kNew{
+    BackwardPrefetch::Pre, true, false, false, false, false, false, false, false, false};
 
 constexpr std::size_t kInFlight = 2;  // torch/distributed/fsdp/_limiter_utils.py
 constexpr std::size_t kRoot = 0;
@@ -92,8 +120,15 @@ struct Event {
 class FsdpLowering {
  public:
   FsdpLowering(const TimedWorkload& timed, const Plan& plan)
-      : timed_(timed), w_(timed.workload), plan_(plan), fsdp_(plan.fsdp), how_(plan.pytorch == PytorchVersion::V1_13 ? kOld : kNew),
-        units_(fsdp_units(w_, plan)), program_(empty_program(timed, plan)), ranks_(timed.ranks), state_(units_.size()) {
+      : timed_(timed),
+        w_(timed.workload),
+        plan_(plan),
+        fsdp_(plan.fsdp),
+        how_(plan.pytorch == PytorchVersion::V1_13 ? kOld : kNew),
+        units_(fsdp_units(w_, plan)),
+        program_(empty_program(timed, plan)),
+        ranks_(timed.ranks),
+        state_(units_.size()) {
     backward_prefetch_ = fsdp_.backward_prefetch.value_or(how_.backward_prefetch);
     limits_ = fsdp_.limit_all_gathers.value_or(how_.limit_all_gathers);
     sets_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
@@ -110,7 +145,8 @@ class FsdpLowering {
     find_parts();
   }
 
-  // What a step leaves to the next (events of freed weights, gradients) is settled after the second.
+  // What a step leaves to the next (events of freed weights, gradients) is settled after the
+  // second.
   Program run(Steps steps) {
     StepProgram first = step(StepKind::First);
     step(StepKind::Steady);
@@ -133,8 +169,12 @@ class FsdpLowering {
   enum Stream : std::size_t { kCompute, kUnshard, kPostBackward, kPreUnshard, kStreams };
 
   bool sharded() const { return sharding_ != Sharding::NoShard; }
-  std::int64_t shard(std::size_t u) const { return sharded() ? (units_[u].elements + ranks_ - 1) / ranks_ : units_[u].elements; }
-  std::int64_t padded(std::size_t u) const { return sharded() ? shard(u) * ranks_ : units_[u].elements; }
+  std::int64_t shard(std::size_t u) const {
+    return sharded() ? (units_[u].elements + ranks_ - 1) / ranks_ : units_[u].elements;
+  }
+  std::int64_t padded(std::size_t u) const {
+    return sharded() ? shard(u) * ranks_ : units_[u].elements;
+  }
   bool empty(std::size_t u) const { return units_[u].elements == 0; }
   static std::uint32_t label(std::size_t u) { return static_cast<std::uint32_t>(u); }
 
@@ -181,7 +221,8 @@ class FsdpLowering {
 
   // What is put on `stream` next begins after all that is on `other` by now.
   void wait(Stream stream, Stream other) {
-    if (last_[other] != kNoOp && (other != kCompute || stream != kCompute)) pending_[stream].push_back(last_[other]);
+    if (last_[other] != kNoOp && (other != kCompute || stream != kCompute))
+      pending_[stream].push_back(last_[other]);
     pending_[stream].insert(pending_[stream].end(), pending_[other].begin(), pending_[other].end());
   }
   std::vector<std::uint32_t> take_pending(Stream s) {
@@ -190,13 +231,17 @@ class FsdpLowering {
     if (last_[s] != kNoOp && b_->step.ops[last_[s]].lane == Lane::Comm) out.push_back(last_[s]);
     return out;
   }
-  static Lane lane_of(Stream s) { return s == kCompute ? Lane::Compute : stream(s == kPreUnshard ? 2 : s == kUnshard ? 0 : 1); }
+  static Lane lane_of(Stream s) {
+    return s == kCompute ? Lane::Compute : stream(s == kPreUnshard ? 2 : s == kUnshard ? 0 : 1);
+  }
 
   void kernel(Stream s, const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work) {
     std::vector<std::uint32_t> after = take_pending(s);
     last_[s] = b_->on_stream(lane_of(s), word, subject, bytes, work, after);
   }
-  void copy(Stream s, const OpWord& word, std::size_t u, std::int64_t bytes) { kernel(s, word, label(u), bytes, {.traffic = bytes}); }
+  void copy(Stream s, const OpWord& word, std::size_t u, std::int64_t bytes) {
+    kernel(s, word, label(u), bytes, {.traffic = bytes});
+  }
   void collective(Stream s, const OpWord& word, std::size_t u, std::int64_t bytes, DType type) {
     std::vector<std::uint32_t> after = take_pending(s);
     if (last_[s] != kNoOp) after.push_back(last_[s]);
@@ -217,7 +262,8 @@ class FsdpLowering {
     State& s = state_[u];
     if (!fsdp_.param_dtype || (sharded() && s.whole)) return false;
     s.cast = true;
-    copy(kPreUnshard, backward_ ? kCastShardAgain : kCastShard, u, shard(u) * (element_size(weights_) + element_size(compute_type_)));
+    copy(kPreUnshard, backward_ ? kCastShardAgain : kCastShard, u,
+         shard(u) * (element_size(weights_) + element_size(compute_type_)));
     return true;
   }
 
@@ -227,7 +273,8 @@ class FsdpLowering {
     if (cast_shard(u)) wait(kUnshard, kPreUnshard);
     if (!how_.limits_before_cast) limit(u);
     if (sharded() && !s.whole) {
-      collective(kUnshard, backward_ ? kGatherAgain : kGather, u, padded(u) * element_size(compute_type_), compute_type_);
+      collective(kUnshard, backward_ ? kGatherAgain : kGather, u,
+                 padded(u) * element_size(compute_type_), compute_type_);
       s.whole = true;
     }
     if (sharded()) s.cast = false;
@@ -242,7 +289,8 @@ class FsdpLowering {
     if (frees || !how_.keeps_prefetched) s.prefetched = false;
   }
 
-  void prefetch(const std::vector<std::size_t>& order, std::size_t u, int direction, bool State::* needs) {
+  void prefetch(const std::vector<std::size_t>& order, std::size_t u, int direction,
+                bool State::*needs) {
     auto at = std::find(order.begin(), order.end(), u);
     if (at == order.end()) return;
     auto next = at - order.begin() + direction;
@@ -274,7 +322,8 @@ class FsdpLowering {
     if (how_.views_at_forward) trace_.push_back({Event::What::Views, u});
     wait(kCompute, kUnshard);
     bool known = u == kRoot || !how_.prefetches_after_root;
-    if (fsdp_.forward_prefetch && known && kind_ != StepKind::First) prefetch(forward_order_, u, 1, &State::needs_forward);
+    if (fsdp_.forward_prefetch && known && kind_ != StepKind::First)
+      prefetch(forward_order_, u, 1, &State::needs_forward);
   }
 
   void after_forward(std::size_t u) {
@@ -298,9 +347,13 @@ class FsdpLowering {
     backward_order_.clear();
     for (const Event& e : events_) {
       if (e.what != Event::What::Enter) trace_.push_back(e);
-      if (e.what == Event::What::Enter) before_forward(e.number);
-      else if (e.what == Event::What::Exit) after_forward(e.number);
-      else compute(kUnitForward, parts_[e.number], parts_[e.number].time.forward, parts_[e.number].time.host_forward);
+      if (e.what == Event::What::Enter)
+        before_forward(e.number);
+      else if (e.what == Event::What::Exit)
+        after_forward(e.number);
+      else
+        compute(kUnitForward, parts_[e.number], parts_[e.number].time.forward,
+                parts_[e.number].time.host_forward);
     }
   }
 
@@ -317,7 +370,8 @@ class FsdpLowering {
     bring(u);
     wait(kCompute, kUnshard);
     s.needs_backward = false;
-    if (backward_prefetch_ == BackwardPrefetch::Pre) prefetch(backward_order_, u, -1, &State::needs_backward);
+    if (backward_prefetch_ == BackwardPrefetch::Pre)
+      prefetch(backward_order_, u, -1, &State::needs_backward);
     if (s.gradient == State::Gradient::Shard) s.saved = true, s.gradient = State::Gradient::None;
     s.ran_before_backward = true;
   }
@@ -331,7 +385,8 @@ class FsdpLowering {
     s.gradient = State::Gradient::Whole;
     bool syncs = last_micro_ || !fsdp_.no_sync;
     reshard(u, sharded() && (syncs || sharding_ == Sharding::FullShard));
-    if (backward_prefetch_ == BackwardPrefetch::Post) prefetch(backward_order_, u, -1, &State::needs_backward);
+    if (backward_prefetch_ == BackwardPrefetch::Post)
+      prefetch(backward_order_, u, -1, &State::needs_backward);
     if (syncs) reduce(u);
   }
 
@@ -346,13 +401,16 @@ class FsdpLowering {
     const std::int64_t to = element_size(reduce_type_);
     const std::int64_t kept = sharded() ? shard(u) : elements;
     wait(kPostBackward, kCompute);
-    if (reduce_type_ != compute_type_) copy(kPostBackward, kCastGradient, u, elements * (from + to));
-    if (sharded() && (padded(u) != elements || how_.always_pads)) copy(kPostBackward, kPad, u, (elements + padded(u)) * to);
+    if (reduce_type_ != compute_type_)
+      copy(kPostBackward, kCastGradient, u, elements * (from + to));
+    if (sharded() && (padded(u) != elements || how_.always_pads))
+      copy(kPostBackward, kPad, u, (elements + padded(u)) * to);
     if (sharded() && how_.zeroes_shard) copy(kPostBackward, kZeroShard, u, kept * to);
     divide(kPredivide, u, padded(u), predivisor_ > 1);
     collective(kPostBackward, sharded() ? kScatter : kReduce, u, padded(u) * to, reduce_type_);
     divide(kPostdivide, u, kept, ranks_ > predivisor_);
-    if (reduce_type_ != weights_) copy(kPostBackward, kCastBack, u, kept * (to + element_size(weights_)));
+    if (reduce_type_ != weights_)
+      copy(kPostBackward, kCastBack, u, kept * (to + element_size(weights_)));
     if (s.saved) copy(kPostBackward, kAccumulateShard, u, 3 * kept * element_size(weights_));
     s.saved = false;
     s.gradient = sharded() ? State::Gradient::Shard : State::Gradient::Whole;
@@ -370,8 +428,11 @@ class FsdpLowering {
       }
       for (std::size_t i = ending.size(); i-- > 0;) before_backward(ending[i]);
       ending.clear();
-      if (e.what == Event::What::Views) after_backward(e.number);
-      else compute(kUnitBackward, parts_[e.number], parts_[e.number].time.backward, parts_[e.number].time.host_backward);
+      if (e.what == Event::What::Views)
+        after_backward(e.number);
+      else
+        compute(kUnitBackward, parts_[e.number], parts_[e.number].time.backward,
+                parts_[e.number].time.host_backward);
     }
     if (last_micro_ || !fsdp_.no_sync) wait(kCompute, kPostBackward);
     for (State& s : state_) s.ran_before_backward = s.needs_backward = s.prefetched = false;
@@ -397,9 +458,12 @@ class FsdpLowering {
     for (std::size_t u = 0; u < units_.size(); ++u) {
       State& s = state_[u];
       if (s.gradient == State::Gradient::None) continue;
-      std::int64_t bytes = (s.gradient == State::Gradient::Shard ? shard(u) : units_[u].elements) * element_size(weights_);
-      if (sets_to_none_) s.gradient = State::Gradient::None;
-      else copy(kCompute, kZeroGradients, u, bytes);
+      std::int64_t bytes = (s.gradient == State::Gradient::Shard ? shard(u) : units_[u].elements) *
+                           element_size(weights_);
+      if (sets_to_none_)
+        s.gradient = State::Gradient::None;
+      else
+        copy(kCompute, kZeroGradients, u, bytes);
     }
     // What waits for computation waits for the optimizer of the step before.
     if (last_[kCompute] == kNoOp) last_[kCompute] = b.event(kStart, Lane::Compute);
@@ -417,10 +481,13 @@ class FsdpLowering {
   void optimize() {
     std::int64_t elements = 0;
     std::int64_t parameters = 0;
-    for (std::size_t u = 0; u < units_.size(); ++u) elements += shard(u), parameters += empty(u) ? 0 : 1;
-    auto traffic = static_cast<std::int64_t>(static_cast<double>(elements) * optimizer_bytes_per_element(w_.optimizer));
+    for (std::size_t u = 0; u < units_.size(); ++u)
+      elements += shard(u), parameters += empty(u) ? 0 : 1;
+    auto traffic = static_cast<std::int64_t>(static_cast<double>(elements) *
+                                             optimizer_bytes_per_element(w_.optimizer));
     auto kernels = static_cast<std::int32_t>(optimizer_kernels(w_.optimizer, parameters));
-    kernel(kCompute, kOptimizer, kNoSubject, elements * element_size(weights_), {.traffic = std::max<std::int64_t>(1, traffic), .kernels = kernels});
+    kernel(kCompute, kOptimizer, kNoSubject, elements * element_size(weights_),
+           {.traffic = std::max<std::int64_t>(1, traffic), .kernels = kernels});
   }
 
   const TimedWorkload timed_;
@@ -431,7 +498,8 @@ class FsdpLowering {
   std::vector<Unit> units_;
   Program program_;
   const std::int64_t ranks_;
-  std::int64_t predivisor_ = 1;  // of gradients before their reduction: a power of two near the square root of the ranks
+  std::int64_t predivisor_ =
+      1;  // of gradients before their reduction: a power of two near the square root of the ranks
   BackwardPrefetch backward_prefetch_ = BackwardPrefetch::Pre;
   bool limits_ = true;
   bool sets_to_none_ = true;
@@ -439,10 +507,11 @@ class FsdpLowering {
   DType weights_ = DType::Float32;
   DType compute_type_ = DType::Float32;
   DType reduce_type_ = DType::Float32;
-  std::vector<Part> parts_;                  // in order of forward
-  std::vector<Event> events_;                // of a forward
-  std::vector<std::size_t> forward_order_;   // of units
-  std::deque<std::uint32_t> freed_;          // computation after which weights were freed, for the limiter; across steps
+  std::vector<Part> parts_;                 // in order of forward
+  std::vector<Event> events_;               // of a forward
+  std::vector<std::size_t> forward_order_;  // of units
+  std::deque<std::uint32_t>
+      freed_;  // computation after which weights were freed, for the limiter; across steps
   // of the step being built
   StepBuilder* b_ = nullptr;
   StepKind kind_ = StepKind::Steady;
@@ -460,7 +529,9 @@ std::string block_of(const std::string& layer) {
   std::size_t at = 0;
   while (at < layer.size()) {
     std::size_t end = std::min(layer.find('.', at), layer.size());
-    if (end > at && std::all_of(layer.begin() + static_cast<std::ptrdiff_t>(at), layer.begin() + static_cast<std::ptrdiff_t>(end), [](char c) { return c >= '0' && c <= '9'; }))
+    if (end > at && std::all_of(layer.begin() + static_cast<std::ptrdiff_t>(at),
+                                layer.begin() + static_cast<std::ptrdiff_t>(end),
+                                [](char c) { return c >= '0' && c <= '9'; }))
       return layer.substr(0, end);
     at = end + 1;
   }
@@ -472,7 +543,8 @@ void shorten(std::vector<Unit>& units) {
   std::map<std::string, int> seen;
   auto brief = [](const std::string& name) {
     std::size_t number = name.rfind('.');
-    std::size_t list = number == std::string::npos || number == 0 ? std::string::npos : name.rfind('.', number - 1);
+    std::size_t list = number == std::string::npos || number == 0 ? std::string::npos
+                                                                  : name.rfind('.', number - 1);
     return list == std::string::npos ? name : name.substr(list + 1);
   };
   for (const Unit& u : units) ++seen[brief(u.name)];
@@ -512,8 +584,12 @@ std::vector<Unit> fsdp_units(const Workload& w, const Plan& plan) {
   return units;
 }
 
-std::span<const OpWord> fsdp_words() { return kFsdpWords; }
+std::span<const OpWord> fsdp_words() {
+  return kFsdpWords;
+}
 
-Program lower_fsdp(const TimedWorkload& workload, const Plan& plan, Steps steps) { return FsdpLowering(workload, plan).run(steps); }
+Program lower_fsdp(const TimedWorkload& workload, const Plan& plan, Steps steps) {
+  return FsdpLowering(workload, plan).run(steps);
+}
 
 }  // namespace ddpsim::strategy

@@ -1,4 +1,5 @@
-// PyTorch FullyShardedDataParallel: units of parameters whose weights are gathered before they are used.
+// PyTorch FullyShardedDataParallel: units of parameters whose weights are gathered before they are
+// used.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,9 @@ namespace ddpsim::strategy {
 
 // One FlatParameter: what a wrapped module holds that no module wrapped inside it holds.
 struct Unit {
-  std::string name;                   // of the module; "root"
-  std::vector<std::size_t> layers;    // of Workload::layers
-  std::vector<TensorIndex> tensors;   // in order of registration
+  std::string name;                  // of the module; "root"
+  std::vector<std::size_t> layers;   // of Workload::layers
+  std::vector<TensorIndex> tensors;  // in order of registration
   std::int64_t elements = 0;
 };
 // The root first, then in order of forward. REQUIRES: the workload has layers.

@@ -27,11 +27,12 @@ Field sharding(Plan&) {
                 [](Plan& p, int k) { p.fsdp.sharding_strategy = static_cast<Sharding>(k); }};
 }
 Field backward_prefetch(Plan&) {
-  return Choice{{"none", "backward_pre", "backward_post"},
-                [](const Plan& p) {
-                  return p.fsdp.backward_prefetch ? static_cast<int>(*p.fsdp.backward_prefetch) : -1;
-                },
-                [](Plan& p, int k) { p.fsdp.backward_prefetch = static_cast<BackwardPrefetch>(k); }};
+  return Choice{
+      {"none", "backward_pre", "backward_post"},
+      [](const Plan& p) {
+        return p.fsdp.backward_prefetch ? static_cast<int>(*p.fsdp.backward_prefetch) : -1;
+      },
+      [](Plan& p, int k) { p.fsdp.backward_prefetch = static_cast<BackwardPrefetch>(k); }};
 }
 constexpr DType kTypes[] = {DType::Float32, DType::Float16, DType::BFloat16};
 int number_of(const std::optional<DType>& d) {
@@ -58,8 +59,9 @@ Field auto_wrap_policy(Plan&) {
 const KnobRecord kDdpKnobs[] = {
     {"bucket_cap_mb", "MiB", "25", "gradients are reduced in buckets of about this size", true,
      [](Plan& p) { return Field(&p.bucket_cap_mb); }},
-    {"bucket_cap_mb_list", "MiB", "none", "a cap for each bucket, the last repeats (pytorch #169026)",
-     false, [](Plan& p) { return Field(&p.bucket_cap_mb_list); }},
+    {"bucket_cap_mb_list", "MiB", "none",
+     "a cap for each bucket, the last repeats (pytorch #169026)", false,
+     [](Plan& p) { return Field(&p.bucket_cap_mb_list); }},
     {"first_bucket_bytes", "bytes", "1048576",
      "cap of the first bucket to be full (dist._DEFAULT_FIRST_BUCKET_BYTES)", true,
      [](Plan& p) { return Field(&p.first_bucket_bytes); }},
@@ -97,27 +99,34 @@ const KnobRecord kFsdpKnobs[] = {
      param_dtype},
     {"reduce_dtype", "", "param_dtype", "MixedPrecision: gradients are reduced in it", false,
      reduce_dtype},
-    {"no_sync", "", "false", "micro-steps but the last keep whole gradients instead of reducing them",
-     false, [](Plan& p) { return Field(&p.fsdp.no_sync); }},
-    {"auto_wrap_policy", "", "block", "block: each repeated block is a unit; none: the model is one",
-     false, auto_wrap_policy}};
+    {"no_sync", "", "false",
+     "micro-steps but the last keep whole gradients instead of reducing them", false,
+     [](Plan& p) { return Field(&p.fsdp.no_sync); }},
+    {"auto_wrap_policy", "", "block",
+     "block: each repeated block is a unit; none: the model is one", false, auto_wrap_policy}};
 
 const SystemRecord kSystemRecords[] = {
-    {System::PytorchDdp, "pytorch_ddp", "PyTorch DDP", "DDP", "buckets", "buckets", ddp_words(), kDdpKnobs, lower_ddp,
+    {System::PytorchDdp, "pytorch_ddp", "PyTorch DDP", "DDP", "buckets", "buckets", ddp_words(),
+     kDdpKnobs, lower_ddp,
      [](const Workload& w, const Plan& p) { return steady_buckets(w, p).size(); }},
-    {System::Averaging, "averaging", "plain gradient averaging", "averaging", "", "all-reduces", averaging_words(),
-     kAveragingKnobs, lower_averaging,
+    {System::Averaging, "averaging", "plain gradient averaging", "averaging", "", "all-reduces",
+     averaging_words(), kAveragingKnobs, lower_averaging,
      [](const Workload& w, const Plan& p) {
        return p.granularity == Granularity::Flat ? 1 : w.arrival.size();
      }},
-    {System::Fsdp, "fsdp", "PyTorch FSDP", "FSDP", "gathered weights", "units", fsdp_words(), kFsdpKnobs, lower_fsdp,
+    {System::Fsdp, "fsdp", "PyTorch FSDP", "FSDP", "gathered weights", "units", fsdp_words(),
+     kFsdpKnobs, lower_fsdp,
      [](const Workload& w, const Plan& p) { return fsdp_units(w, p).size(); }}};
 
 }  // namespace
 
-std::span<const SystemRecord> systems() { return kSystemRecords; }
+std::span<const SystemRecord> systems() {
+  return kSystemRecords;
+}
 
-const SystemRecord& record_of(System s) { return kSystemRecords[static_cast<std::size_t>(s)]; }
+const SystemRecord& record_of(System s) {
+  return kSystemRecords[static_cast<std::size_t>(s)];
+}
 
 std::string setting_of(const Plan& plan, const KnobRecord& knob) {
   Plan copy = plan;
@@ -130,7 +139,9 @@ std::string setting_of(const Plan& plan, const KnobRecord& knob) {
     const Plan& plan;
     decltype(number)& of_number;
     std::string operator()(bool* b) const { return *b ? "true" : "false"; }
-    std::string operator()(std::optional<bool>* b) const { return !*b ? "" : **b ? "true" : "false"; }
+    std::string operator()(std::optional<bool>* b) const {
+      return !*b ? "" : **b ? "true" : "false";
+    }
     std::string operator()(std::int64_t* n) const { return std::to_string(*n); }
     std::string operator()(std::optional<double>* v) const { return *v ? of_number(**v) : ""; }
     std::string operator()(std::vector<double>* list) const {
@@ -152,7 +163,8 @@ std::string settings_text(const Plan& plan) {
   std::string out;
   for (const KnobRecord& k : record_of(plan.system).knobs) {
     std::string now = setting_of(plan, k);
-    if (now != setting_of(initial, k)) out += (out.empty() ? "" : ", ") + std::string(k.name) + "=" + now;
+    if (now != setting_of(initial, k))
+      out += (out.empty() ? "" : ", ") + std::string(k.name) + "=" + now;
   }
   return out;
 }

@@ -15,7 +15,8 @@
 
 namespace ddpsim::strategy {
 
-// A knob with a few named settings; `get` and `set` count them. `get` is -1 where it is left at its default.
+// A knob with a few named settings; `get` and `set` count them. `get` is -1 where it is left at its
+// default.
 struct Choice {
   std::vector<const char*> names;
   int (*get)(const Plan&) = nullptr;
@@ -50,7 +51,8 @@ struct SystemRecord {
 
 std::span<const SystemRecord> systems();
 const SystemRecord& record_of(System s);
-// The knobs that are not at their default, as --set takes them: "sharding_strategy=shard_grad_op, no_sync=true".
+// The knobs that are not at their default, as --set takes them: "sharding_strategy=shard_grad_op,
+// no_sync=true".
 std::string settings_text(const Plan& plan);
 // A knob's setting as --set takes it; "" = left at its default.
 std::string setting_of(const Plan& plan, const KnobRecord& knob);

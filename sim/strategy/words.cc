@@ -1,9 +1,9 @@
 #include "sim/strategy/words.h"
 
-#include "sim/strategy/systems.h"
-
 #include <algorithm>
 #include <cstring>
+
+#include "sim/strategy/systems.h"
 
 namespace ddpsim::strategy {
 namespace {
@@ -12,8 +12,7 @@ constexpr OpWord kShared[] = {kLaunch,       kZeroGrad,   kForward,  kBackward,
                               kBackwardTail, kAccumulate, kOptimizer};
 
 bool digits(std::string_view s) {
-  return !s.empty() &&
-         std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 std::string_view without_micro_step(std::string_view name) {
@@ -27,12 +26,15 @@ bool fits(const OpWord& word, std::string_view name) {
   if (!name.starts_with(word.name)) return false;
   std::string_view rest = name.substr(std::strlen(word.name));
   switch (word.kind.of) {
-    case Of::Nothing: return rest.empty();
+    case Of::Nothing:
+      return rest.empty();
     case Of::Number:
-    case Of::Bucket: return digits(rest);
+    case Of::Bucket:
+      return digits(rest);
     case Of::Tensor:
     case Of::Operation:
-    case Of::Label: return !rest.empty();
+    case Of::Label:
+      return !rest.empty();
   }
   return false;
 }

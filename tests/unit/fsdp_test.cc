@@ -1,14 +1,15 @@
 // FullyShardedDataParallel. Schedules are held against an oracle by tests/oracle/fsdp_lowered.py;
 // here are its closed forms.
-#include <gtest/gtest.h>
+#include "sim/strategy/fsdp.h"
 
 #include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "sim/predict/roofline.h"
-#include "sim/strategy/fsdp.h"
 #include "sim/strategy/systems.h"
 #include "tests/support/support.h"
 

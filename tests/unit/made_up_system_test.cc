@@ -1,5 +1,5 @@
-// A system that nothing else knows: words, a stream and a collective of its own, in this file alone.
-// It is predicted, summed up, explained, drawn, written and read.
+// A system that nothing else knows: words, a stream and a collective of its own, in this file
+// alone. It is predicted, summed up, explained, drawn, written and read.
 #include <gtest/gtest.h>
 
 #include "sim/analysis/compare.h"
@@ -39,8 +39,8 @@ struct Teapot {
     strategy::StepBuilder b(program, StepKind::Steady);
     b.step.buckets.push_back({{0, 1}, {40'000'000}, {40'000'000}, DType::Float32});
     std::uint32_t forward = b.main(strategy::kForward, kNoSubject, 0, {.duration = kMillisecond});
-    std::uint32_t brewed = b.on_stream(stream(0), kBrew, 0, 40'000'000,
-                                       {.duration = kMillisecond}, std::span(&forward, 1));
+    std::uint32_t brewed = b.on_stream(stream(0), kBrew, 0, 40'000'000, {.duration = kMillisecond},
+                                       std::span(&forward, 1));
     b.before_next_main(
         b.collective_after(kPour, 0, 40'000'000, DType::BFloat16, std::span(&brewed, 1)));
     b.main(strategy::kOptimizer, kNoSubject, 0, {.duration = kMillisecond});
@@ -81,7 +81,15 @@ TEST(AMadeUpSystem, IsReadBackAsItWasWritten) {
   predict::Prediction p = predict::predict(t.question(), t.options);
   p.run.kind = RunKind::Measured;
   p.run.evidence = EvidenceClass::Replay;
-  p.run.origin = {.version = "0", .date = "2026-01-01", .cpu = "x", .cores = 1, .kernel = "x", .backend = "nccl", .hosts = "gpus", .compute = "timed", .profile = "x"};
+  p.run.origin = {.version = "0",
+                  .date = "2026-01-01",
+                  .cpu = "x",
+                  .cores = 1,
+                  .kernel = "x",
+                  .backend = "nccl",
+                  .hosts = "gpus",
+                  .compute = "timed",
+                  .profile = "x"};
   p.run.split = "fit";
   ddpsim::Run read = io::read_run(io::parse_json(io::write_run(p.run).dump(), "it"), "it");
   ASSERT_EQ(read.spans.size(), p.run.spans.size());

@@ -176,14 +176,14 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
   options.gpus = gpus;
   if (gpus)
     options.environment = [&](int rank) {
-      std::vector<std::pair<std::string, std::string>> out;
+      std::vector<std::pair<std::string, std::string>> variables;
       if (one_gpu) {
-        out = one_gpu->environment(rank, l.scenario.ranks);
-        out.insert(out.end(), {{"LOCAL_RANK", "0"}, {"DDPSIM_ONE_GPU", "1"}});
+        variables = one_gpu->environment(rank, l.scenario.ranks);
+        variables.insert(variables.end(), {{"LOCAL_RANK", "0"}, {"DDPSIM_ONE_GPU", "1"}});
       }
       const auto& asked = l.scenario.plan.environment;
-      out.insert(out.end(), asked.begin(), asked.end());
-      return out;
+      variables.insert(variables.end(), asked.begin(), asked.end());
+      return variables;
     };
   // A factory lies beside the question, or beside its workload, wherever the command is started.
   for (const std::string& file : {flags.question.scenario, l.workload_file})

@@ -152,10 +152,12 @@ class Recorder:
     def collective(self, operation, tensors, group, **more):
         """`tensors`: what this rank gives, or gets where it gives nothing."""
         dtypes = sorted({dtype_name(t.dtype) for t in tensors})
+        # Of the whole vector, as NCCL's own tests count: a rank of an all-gather gives a part of it.
+        parts = len(group) if operation == "all_gather" else 1
         number = sum(o["lane"] == "comm" for o in self.ops)
         op = {"op": f"{operation}/{number}", "lane": "comm", "phase": self.phase(),
               "operation": operation, "group": list(group), "tensors": [],
-              "bytes": sum(t.numel() * BYTES[t.dtype] for t in tensors),
+              "bytes": parts * sum(t.numel() * BYTES[t.dtype] for t in tensors),
               "dtype": dtypes[0] if len(dtypes) == 1 else dtypes, "async": True,
               "waits_for": ([self.last_compute] if self.last_compute else []) + self.waited}
         op.update(more)
@@ -387,8 +389,13 @@ def recording_group(recorder):
 
 
 def reduction(options):
-    text = str(getattr(options, "reduceOp", "sum"))
-    return text.rsplit(".", 1)[-1].lower()
+    """A word: 1.13's operations print as an object's address."""
+    from torch.distributed import ReduceOp as known
+    asked = getattr(options, "reduceOp", None)
+    for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"):
+        if asked is not None and hasattr(known, name) and asked == getattr(known, name):
+            return name.lower()
+    return "sum" if asked is None else str(asked).rsplit(".", 1)[-1].lower()
 
 
 def patch_distributed(recorder):

@@ -1,0 +1,86 @@
+// `--plan fsdp` in every command that makes sense, and what it refuses.
+#include <gtest/gtest.h>
+
+#include "tests/support/files.h"
+#include "tests/support/support.h"
+
+namespace ddpsim::test {
+namespace {
+
+std::vector<std::string> ask(const std::string& command, std::initializer_list<const char*> more) {
+  std::vector<std::string> out{command,   "--workload", "gpt2-small", "--cluster", "hgx-h100",
+                               "--ranks", "8",          "--plan",     "fsdp"};
+  if (command == "show program")
+    out.erase(out.begin()), out.insert(out.begin(), {"show", "program"});
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
+void expect_answer(const std::vector<std::string>& argv, std::initializer_list<const char*> words) {
+  Outcome o = ddpsim(argv);
+  EXPECT_EQ(o.code, 0) << o.err;
+  for (const char* word : words)
+    EXPECT_NE(o.out.find(word), std::string::npos) << word << "\n" << o.out;
+}
+void expect_refusal(const std::vector<std::string>& argv, const char* words) {
+  Outcome o = ddpsim(argv);
+  EXPECT_EQ(o.code, 2) << o.out;
+  EXPECT_NE(o.err.find(words), std::string::npos) << o.err;
+}
+
+TEST(FsdpCommand, AnswersInItsOwnWords) {
+  expect_answer(ask("predict", {}),
+                {"PyTorch 2.7 FSDP over nccl, 13 units of weights", "one rank without FSDP",
+                 "gathered weights", "collectives (38", "all_gather/bwd.h.3", "never executed"});
+  expect_answer(ask("predict", {"--set", "sharding_strategy=shard_grad_op"}),
+                {"sharding_strategy=shard_grad_op", "collectives (26"});
+  expect_answer(ask("explain", {}), {"all-gather", "38 collectives"});
+  expect_answer(ask("tune", {}), {"backward_prefetch", "units"});
+  expect_answer(ask("sweep", {"--axis", "sharding_strategy=full_shard,shard_grad_op,no_shard",
+                              "--format", "csv"}),
+                {"no_shard"});
+  expect_answer(ask("show program", {}),
+                {"reduce_scatter/h.0", "post_backward", "unshard", "limit/"});
+}
+
+class FsdpFiles : public InFolder {};
+
+TEST_F(FsdpFiles, ATraceHasItsStreams) {
+  const std::string file = at("t.json");
+  Outcome o = ddpsim(ask("trace", {"--out", file.c_str()}));
+  ASSERT_EQ(o.code, 0) << o.err;
+  const std::string trace = raw(file);
+  for (const char* word : {"unshard", "post_backward", "reduce_scatter/root", "bwd/h.11"})
+    EXPECT_NE(trace.find(word), std::string::npos) << word;
+}
+
+TEST(FsdpCommand, RefusesInASentence) {
+  expect_refusal(ask("predict", {"--set", "bucket_cap_mb=25"}),
+                 "is a knob of pytorch_ddp, and the plan's system is fsdp");
+  expect_refusal({"predict", "--workload", "gpt2-small", "--cluster", "hgx-h100", "--set",
+                  "limit_all_gathers=true"},
+                 "is a knob of fsdp, and the plan's system is pytorch_ddp");
+  expect_refusal(ask("predict", {"--set", "sharding_strategy=hybrid_shard"}), "is none of");
+  expect_refusal(ask("predict", {"--set", "backward_prefetch=pre"}), "is none of");
+  expect_refusal(ask("predict", {"--set", "param_dtype=int8"}), "is none of");
+  expect_refusal(ask("predict", {"--set", "forward_prefetch=maybe"}), "forward_prefetch");
+  expect_refusal(ask("predict", {"--set", "no_sync=3"}), "no_sync");
+  expect_refusal(ask("predict", {"--set", "auto_wrap_policy=size"}), "is none of");
+  expect_refusal(ask("predict", {"--set", "reduce_dtype=x"}), "is none of");
+  expect_refusal(ask("predict", {"--set", "backend=gloo"}), "nccl");
+  expect_refusal(ask("predict", {"--fidelity", "message"}), "use --fidelity collective");
+  expect_refusal(
+      {"predict", "--workload", "resnet18-cpu", "--cluster", "ethernet-10g", "--plan", "fsdp"},
+      "on GPUs, over NCCL");
+  expect_refusal({"show", "plan", "fsdq"}, "did you mean \"fsdp\"");
+}
+
+TEST(ShowPlan, ListsTheKnobsOfEachSystem) {
+  expect_answer({"show", "plan"}, {"bucket_cap_mb", "granularity", "sharding_strategy"});
+  Outcome one = ddpsim({"show", "plan", "averaging", "--format", "csv"});
+  EXPECT_EQ(one.out.find("bucket_cap_mb"), std::string::npos);
+  EXPECT_NE(one.out.find("averaging,async_op"), std::string::npos) << one.out;
+  EXPECT_EQ(io::parse_json(ddpsim({"show", "plan", "--format", "json"}).out, "stdout").size(), 18u);
+}
+
+}  // namespace
+}  // namespace ddpsim::test
