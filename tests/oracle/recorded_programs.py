@@ -178,7 +178,7 @@ def of_other_systems(folder):
         expect("shards", [o["operation"] for o in ops] == ["all_gather"] * 2 + ["reduce_scatter"] * 2
                + ["all_reduce"] * (rank < 2), ops)
         expect("shards", ops[0]["tensors"] == [f"0.weight[{1024 * rank}:{1024 * rank + 1024}]"], ops[0])
-        expect("shards", ops[0]["bytes"] == 4096 and ops[2]["bytes"] == 16384, ops)
+        expect("shards", ops[0]["bytes"] == 16384 and ops[2]["bytes"] == 16384, ops)
         expect("shards", ops[2]["tensors"] == ["0.weight"] and not ops[2]["async"], ops[2])
         if rank < 2:
             expect("shards", ops[-1]["group"] == [0, 1], ops[-1])

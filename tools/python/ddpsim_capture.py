@@ -415,8 +415,10 @@ def clock_samples(step: Step, seconds: float = 1.0) -> List[Dict[str, Any]]:
 
     def look() -> None:
         with contextlib.suppress(Exception):  # no NVML binding, or none that answers
-            while not ended.wait(0.05):
+            while True:  # at least one, however soon it is over
                 seen.append((torch.cuda.clock_rate(step.device), torch.cuda.power_draw(step.device), torch.cuda.temperature(step.device)))
+                if ended.wait(0.05):
+                    break
 
     watcher = threading.Thread(target=look)
     watcher.start()
