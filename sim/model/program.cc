@@ -11,11 +11,13 @@ std::string name_of(Lane l, const std::vector<std::string>& streams) {
   return number_of(l) < kLanes ? kNames[number_of(l)] : streams[number_of(l) - kLanes];
 }
 const char* name_of(Does d) {
-  constexpr std::array<const char*, 6> kNames{"compute", "copy", "launch", "communicate", "wait", "host"};
+  constexpr std::array<const char*, 6> kNames{"compute",     "copy", "launch",
+                                              "communicate", "wait", "host"};
   return kNames[static_cast<std::size_t>(d)];
 }
 const char* name_of(Phase p) {
-  constexpr std::array<const char*, 5> kNames{"between", "forward", "backward", "reduced", "update"};
+  constexpr std::array<const char*, 5> kNames{"between", "forward", "backward", "reduced",
+                                              "update"};
   return kNames[static_cast<std::size_t>(p)];
 }
 const char* name_of(StepKind k) {
@@ -28,12 +30,21 @@ std::string name_of(const Program& p, const StepProgram& s, std::uint32_t index)
   std::string out = op.micro >= 0 ? "micro" + std::to_string(op.micro) + "/" : std::string();
   if (op.word < p.words.size()) out += p.words[op.word];
   switch (op.kind.of) {
-    case Of::Nothing: break;
+    case Of::Nothing:
+      break;
     case Of::Number:
-    case Of::Bucket: out += std::to_string(op.subject); break;
-    case Of::Tensor: out += p.tensor_names[op.subject]; break;
-    case Of::Operation: out += name_of(p, s, op.subject); break;
-    case Of::Label: out += p.labels[op.subject]; break;
+    case Of::Bucket:
+      out += std::to_string(op.subject);
+      break;
+    case Of::Tensor:
+      out += p.tensor_names[op.subject];
+      break;
+    case Of::Operation:
+      out += name_of(p, s, op.subject);
+      break;
+    case Of::Label:
+      out += p.labels[op.subject];
+      break;
   }
   return out;
 }
@@ -41,9 +52,12 @@ std::string name_of(const Program& p, const StepProgram& s, std::uint32_t index)
 std::vector<TensorIndex> tensors_of(const Program& p, const StepProgram& s, std::uint32_t index) {
   const Op& op = s.ops[index];
   switch (op.kind.touches) {
-    case Touches::Nothing: break;
-    case Touches::Tensor: return {op.subject};
-    case Touches::Bucket: return s.buckets[op.subject].tensors;
+    case Touches::Nothing:
+      break;
+    case Touches::Tensor:
+      return {op.subject};
+    case Touches::Bucket:
+      return s.buckets[op.subject].tensors;
     case Touches::Everything: {
       std::vector<TensorIndex> all(p.tensor_names.size());
       std::iota(all.begin(), all.end(), 0u);

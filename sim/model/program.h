@@ -1,7 +1,9 @@
-// Program: one rank's step as operations on lanes; the shared script of the virtual clock and of real hardware.
+// Program: one rank's step as operations on lanes; the shared script of the virtual clock and of
+// real hardware.
 //
-// All ranks run the same Program. Each lane but Worker and Callback runs its operations in listed order; `deps` name what an operation
-// waits for besides. Names and tensor lists are minted on demand from (word, subject), so that lowering stays cheap.
+// All ranks run the same Program. Each lane but Worker and Callback runs its operations in listed
+// order; `deps` name what an operation waits for besides. Names and tensor lists are minted on
+// demand from (word, subject), so that lowering stays cheap.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +17,25 @@
 
 namespace ddpsim {
 
-// A stream, a thread, or a pool of them. Every Program has these; a system adds streams of its own (Program::streams),
-// which are the lanes after them.
+// A stream, a thread, or a pool of them. Every Program has these; a system adds streams of its own
+// (Program::streams), which are the lanes after them.
 enum class Lane : std::uint8_t { Host, Compute, Comm, Worker, Callback };
 inline constexpr std::size_t kLanes = 5;
 inline constexpr std::size_t kMostStreams = 8;
-constexpr std::size_t number_of(Lane l) { return static_cast<std::size_t>(l); }
-constexpr Lane stream(std::size_t k) { return static_cast<Lane>(kLanes + k); }
+constexpr std::size_t number_of(Lane l) {
+  return static_cast<std::size_t>(l);
+}
+constexpr Lane stream(std::size_t k) {
+  return static_cast<Lane>(kLanes + k);
+}
 // A lane runs one operation after another, in listed order; a pool and a future's callbacks do not.
-constexpr bool in_order(Lane l) { return l != Lane::Worker && l != Lane::Callback; }
+constexpr bool in_order(Lane l) {
+  return l != Lane::Worker && l != Lane::Callback;
+}
 // On the device: its kernels share it.
-constexpr bool on_device(Lane l) { return l == Lane::Compute || number_of(l) >= kLanes; }
+constexpr bool on_device(Lane l) {
+  return l == Lane::Compute || number_of(l) >= kLanes;
+}
 // "compute", or the name of a system's stream.
 std::string name_of(Lane l, const std::vector<std::string>& streams);
 enum class StepKind : std::uint8_t { First, Rebuild, Steady };
@@ -49,7 +59,8 @@ enum class Of : std::uint8_t { Nothing, Number, Tensor, Bucket, Operation, Label
 // Which tensors it reads or writes.
 enum class Touches : std::uint8_t { Nothing, Tensor, Bucket, Everything };
 
-// What an operation is, as data. Questions about it have one function each, below; nothing asks for its name.
+// What an operation is, as data. Questions about it have one function each, below; nothing asks for
+// its name.
 struct OpKind {
   Does does = Does::Compute;
   Phase phase = Phase::Between;
@@ -60,36 +71,70 @@ struct OpKind {
   bool in_micro_step = false;                  // its name begins with that of its micro-step
   friend constexpr bool operator==(OpKind, OpKind) = default;
 };
-// A word of a system's vocabulary: all operations of that name are of that kind. What Op::subject is follows the name:
-// "copy_in/" + tensor, "allreduce/bucket." + number.
+// A word of a system's vocabulary: all operations of that name are of that kind. What Op::subject
+// is follows the name: "copy_in/" + tensor, "allreduce/bucket." + number.
 struct OpWord {
   const char* name;
   OpKind kind;
 };
 
-constexpr bool is_collective(OpKind k) { return k.does == Does::Communicate; }
-constexpr bool is_broadcast(OpKind k) { return is_collective(k) && k.operation == Operation::Broadcast; }
+constexpr bool is_collective(OpKind k) {
+  return k.does == Does::Communicate;
+}
+constexpr bool is_broadcast(OpKind k) {
+  return is_collective(k) && k.operation == Operation::Broadcast;
+}
 // A collective, or waiting for one.
-constexpr bool is_communication(OpKind k) { return is_collective(k) || k.does == Does::Wait; }
+constexpr bool is_communication(OpKind k) {
+  return is_collective(k) || k.does == Does::Wait;
+}
 // Occupies the device that computes.
-constexpr bool is_compute(OpKind k) { return k.does == Does::Compute || k.does == Does::Copy; }
+constexpr bool is_compute(OpKind k) {
+  return k.does == Does::Compute || k.does == Does::Copy;
+}
 // On the host thread of a GPU's rank.
-constexpr bool is_host_work(OpKind k) { return k.does == Does::Launch || k.does == Does::Host; }
-constexpr bool is_launch(OpKind k) { return k.does == Does::Launch; }
-constexpr bool is_wait(OpKind k) { return k.does == Does::Wait; }
+constexpr bool is_host_work(OpKind k) {
+  return k.does == Does::Launch || k.does == Does::Host;
+}
+constexpr bool is_launch(OpKind k) {
+  return k.does == Does::Launch;
+}
+constexpr bool is_wait(OpKind k) {
+  return k.does == Does::Wait;
+}
 // Its subject is a bucket, or a tensor.
-constexpr bool of_bucket(OpKind k) { return k.of == Of::Bucket; }
-constexpr bool of_tensor(OpKind k) { return k.of == Of::Tensor; }
-constexpr bool follows_reduction(OpKind k) { return k.phase == Phase::Reduced; }
-constexpr bool is_forward(OpKind k) { return k.does == Does::Compute && k.phase == Phase::Forward; }
-constexpr bool is_backward(OpKind k) { return k.does == Does::Compute && k.phase == Phase::Backward; }
-constexpr bool is_update(OpKind k) { return k.does == Does::Compute && k.phase == Phase::Update; }
+constexpr bool of_bucket(OpKind k) {
+  return k.of == Of::Bucket;
+}
+constexpr bool of_tensor(OpKind k) {
+  return k.of == Of::Tensor;
+}
+constexpr bool follows_reduction(OpKind k) {
+  return k.phase == Phase::Reduced;
+}
+constexpr bool is_forward(OpKind k) {
+  return k.does == Does::Compute && k.phase == Phase::Forward;
+}
+constexpr bool is_backward(OpKind k) {
+  return k.does == Does::Compute && k.phase == Phase::Backward;
+}
+constexpr bool is_update(OpKind k) {
+  return k.does == Does::Compute && k.phase == Phase::Update;
+}
 // A collective that carries tensors: gradients, in data parallelism.
-constexpr bool carries_tensors(OpKind k) { return is_collective(k) && k.touches != Touches::Nothing; }
-constexpr bool carries_bucket(OpKind k) { return carries_tensors(k) && k.of == Of::Bucket; }
+constexpr bool carries_tensors(OpKind k) {
+  return is_collective(k) && k.touches != Touches::Nothing;
+}
+constexpr bool carries_bucket(OpKind k) {
+  return carries_tensors(k) && k.of == Of::Bucket;
+}
 // A gradient into what will be reduced, and out of it again.
-constexpr bool copies_in(OpKind k) { return k.does == Does::Copy && k.phase == Phase::Backward && k.of == Of::Tensor && k.divides; }
-constexpr bool copies_out(OpKind k) { return k.does == Does::Copy && k.phase == Phase::Reduced && k.of == Of::Tensor; }
+constexpr bool copies_in(OpKind k) {
+  return k.does == Does::Copy && k.phase == Phase::Backward && k.of == Of::Tensor && k.divides;
+}
+constexpr bool copies_out(OpKind k) {
+  return k.does == Does::Copy && k.phase == Phase::Reduced && k.of == Of::Tensor;
+}
 
 // What decides an operation's duration (predict::price).
 enum class Cost : std::uint8_t {
@@ -112,11 +157,11 @@ struct Op {
   std::uint16_t word = 0;        // index into Program::words
   std::int16_t micro = -1;       // accumulation micro-step, -1 = not named by one
   std::uint32_t subject = kNoSubject;
-  std::int64_t bytes = 0;        // as listed: bytes touched; wire bytes of a collective
-  Duration duration;             // compute and measured host time
-  std::int64_t traffic = 0;      // bytes of memory traffic (read + write)
-  std::int32_t kernels = 0;      // that run, or that a launch enqueues
-  std::int32_t hooks = 0;        // DDP hooks run on the host in this operation
+  std::int64_t bytes = 0;    // as listed: bytes touched; wire bytes of a collective
+  Duration duration;         // compute and measured host time
+  std::int64_t traffic = 0;  // bytes of memory traffic (read + write)
+  std::int32_t kernels = 0;  // that run, or that a launch enqueues
+  std::int32_t hooks = 0;    // DDP hooks run on the host in this operation
   std::uint32_t dep[2] = {kNoOp, kNoOp};
 };
 struct Bucket {
@@ -140,7 +185,7 @@ struct StepProgram {
 struct Program {
   DeviceKind device = DeviceKind::Gpu;
   Backend backend = Backend::Nccl;
-  int worker_threads = 2;  // of Lane::Worker
+  int worker_threads = 2;      // of Lane::Worker
   bool one_connection = true;  // of Gloo's collectives to a neighbour
   int micro_steps = 1;
   double core_share = -1;  // of a measured operation's duration: what needs a core; < 0 = unknown
@@ -148,8 +193,9 @@ struct Program {
   std::vector<std::string> streams;  // a system's own: "unshard"; at most kMostStreams
   std::vector<StepProgram> warmup;   // first, (first,) rebuild
   StepProgram steady;
-  std::vector<std::string> words;   // names of operations, less their subjects
-  std::vector<std::string> labels;  // a system's own subjects (Of::Label), those of StepProgram::buckets first
+  std::vector<std::string> words;  // names of operations, less their subjects
+  std::vector<std::string>
+      labels;  // a system's own subjects (Of::Label), those of StepProgram::buckets first
   std::vector<std::string> tensor_names;
   std::vector<std::int64_t> tensor_bytes;
 };

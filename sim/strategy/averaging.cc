@@ -1,5 +1,6 @@
-// Plain gradient averaging: forward, backward, then all_reduce(p.grad) and p.grad /= N for every parameter in registration order, or for one flat
-// copy of all of them. Blocking: each collective is waited for before the next (Gloo: on the host; NCCL: in stream order).
+// Plain gradient averaging: forward, backward, then all_reduce(p.grad) and p.grad /= N for every
+// parameter in registration order, or for one flat copy of all of them. Blocking: each collective
+// is waited for before the next (Gloo: on the host; NCCL: in stream order).
 #include "sim/strategy/bucketing.h"
 #include "sim/strategy/builder.h"
 #include "sim/strategy/lower.h"
@@ -7,21 +8,40 @@
 namespace ddpsim::strategy {
 namespace {
 
-constexpr OpWord kGradAllReduce{"allreduce/", {.does = Does::Communicate, .phase = Phase::Backward, .of = Of::Tensor, .touches = Touches::Tensor}};
-constexpr OpWord kGradWait{"wait/", {.does = Does::Wait, .phase = Phase::Reduced, .of = Of::Tensor}};
-constexpr OpWord kGradDivide{"div/", {.does = Does::Copy, .phase = Phase::Reduced, .of = Of::Tensor, .touches = Touches::Tensor, .divides = true}};
+constexpr OpWord kGradAllReduce{"allreduce/",
+                                {.does = Does::Communicate,
+                                 .phase = Phase::Backward,
+                                 .of = Of::Tensor,
+                                 .touches = Touches::Tensor}};
+constexpr OpWord kGradWait{"wait/",
+                           {.does = Does::Wait, .phase = Phase::Reduced, .of = Of::Tensor}};
+constexpr OpWord kGradDivide{"div/",
+                             {.does = Does::Copy,
+                              .phase = Phase::Reduced,
+                              .of = Of::Tensor,
+                              .touches = Touches::Tensor,
+                              .divides = true}};
 // One copy of all gradients: bucket 0.
 constexpr OpWord kFlattenGrads{"flatten/grads", {.does = Does::Copy, .touches = Touches::Bucket}};
-constexpr OpWord kFlatAllReduce{"allreduce/flat", {.does = Does::Communicate, .phase = Phase::Backward, .touches = Touches::Bucket}};
+constexpr OpWord kFlatAllReduce{
+    "allreduce/flat",
+    {.does = Does::Communicate, .phase = Phase::Backward, .touches = Touches::Bucket}};
 constexpr OpWord kFlatWait{"wait/flat", {.does = Does::Wait, .phase = Phase::Reduced}};
-constexpr OpWord kFlatDivide{"div/flat", {.does = Does::Copy, .phase = Phase::Reduced, .divides = true}};
-constexpr OpWord kUnflattenGrads{"unflatten/grads", {.does = Does::Copy, .phase = Phase::Reduced, .touches = Touches::Bucket}};
-constexpr OpWord kAveragingWords[] = {kGradAllReduce, kGradWait, kGradDivide, kFlattenGrads, kFlatAllReduce, kFlatWait, kFlatDivide, kUnflattenGrads};
+constexpr OpWord kFlatDivide{"div/flat",
+                             {.does = Does::Copy, .phase = Phase::Reduced, .divides = true}};
+constexpr OpWord kUnflattenGrads{
+    "unflatten/grads", {.does = Does::Copy, .phase = Phase::Reduced, .touches = Touches::Bucket}};
+constexpr OpWord kAveragingWords[] = {kGradAllReduce, kGradWait, kGradDivide, kFlattenGrads,
+                                      kFlatAllReduce, kFlatWait, kFlatDivide, kUnflattenGrads};
 
 class AveragingLowering {
  public:
   AveragingLowering(const TimedWorkload& timed, const Plan& plan)
-      : w_(timed.workload), times_(timed.times), plan_(plan), unused_(unused_tensors(w_, plan)), timeline_(backward_timeline(timed, unused_)),
+      : w_(timed.workload),
+        times_(timed.times),
+        plan_(plan),
+        unused_(unused_tensors(w_, plan)),
+        timeline_(backward_timeline(timed, unused_)),
         program_(empty_program(timed, plan)) {
     set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
   }
@@ -39,7 +59,8 @@ class AveragingLowering {
     bool grads_exist = !set_to_none_ && kind != StepKind::First;
     if (grads_exist) {
       bool batched = behaviour(plan_.pytorch).foreach_zero;
-      auto kernels = static_cast<std::int32_t>(batched ? w_.tensors.size() / 110 + 1 : w_.tensors.size());
+      auto kernels =
+          static_cast<std::int32_t>(batched ? w_.tensors.size() / 110 + 1 : w_.tensors.size());
       b.main(kZeroGrad, kNoSubject, total, {.traffic = total, .kernels = kernels});
     }
     for (int m = 0; m < plan_.accumulation_steps; ++m) {
@@ -49,22 +70,29 @@ class AveragingLowering {
       for (const Segment& s : timeline_.segments) {
         b.host_time(s.host);
         if (s.device.ps > 0) b.main(kBackward, s.tensor, 0, {.duration = s.device});
-        if (m > 0 || grads_exist) b.main(kAccumulate, s.tensor, bytes(s.tensor), {.traffic = 3 * bytes(s.tensor)});
+        if (m > 0 || grads_exist)
+          b.main(kAccumulate, s.tensor, bytes(s.tensor), {.traffic = 3 * bytes(s.tensor)});
       }
       b.host_time(timeline_.tail_host);
-      if (timeline_.tail_device.ps > 0) b.main(kBackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
+      if (timeline_.tail_device.ps > 0)
+        b.main(kBackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
     }
     b.set_micro(-1);
-    if (plan_.granularity == Granularity::Flat) reduce_flat(b);
-    else if (plan_.async_op) reduce_async(b);
-    else reduce_blocking(b);
+    if (plan_.granularity == Granularity::Flat)
+      reduce_flat(b);
+    else if (plan_.async_op)
+      reduce_async(b);
+    else
+      reduce_blocking(b);
     if (times_.host) b.host_time(times_.host->optimizer);
     b.main(kOptimizer, kNoSubject, total, {.duration = times_.optimizer});
     return std::move(b.step);
   }
 
   std::int64_t bytes(TensorIndex t) const { return program_.tensor_bytes[t]; }
-  bool on_current_stream() const { return !plan_.async_op && behaviour(plan_.pytorch).blocking_on_current_stream; }
+  bool on_current_stream() const {
+    return !plan_.async_op && behaviour(plan_.pytorch).blocking_on_current_stream;
+  }
 
   void divide(StepBuilder& b, TensorIndex t, std::uint32_t reduced) {
     if (!b.gpu()) b.wait(kGradWait, t, reduced);
@@ -74,7 +102,8 @@ class AveragingLowering {
   void reduce_blocking(StepBuilder& b) {
     for (TensorIndex t = 0; t < w_.tensors.size(); ++t) {
       if (unused_[t]) continue;
-      divide(b, t, b.collective(kGradAllReduce, t, bytes(t), w_.tensors[t].dtype, on_current_stream()));
+      divide(b, t,
+             b.collective(kGradAllReduce, t, bytes(t), w_.tensors[t].dtype, on_current_stream()));
     }
   }
 
@@ -95,7 +124,8 @@ class AveragingLowering {
     std::int64_t total = flat.bytes.count;
     b.step.buckets.push_back(std::move(flat));
     b.main(kFlattenGrads, 0, total, {.traffic = 2 * total});
-    std::uint32_t reduced = b.collective(kFlatAllReduce, 0, total, DType::Float32, on_current_stream());
+    std::uint32_t reduced =
+        b.collective(kFlatAllReduce, 0, total, DType::Float32, on_current_stream());
     if (!b.gpu()) b.wait(kFlatWait, 0, reduced);
     b.main_after(kFlatDivide, 0, total, {.traffic = 2 * total}, reduced);
     b.main(kUnflattenGrads, 0, total, {.traffic = 2 * total, .kernels = kernels});
@@ -112,8 +142,12 @@ class AveragingLowering {
 
 }  // namespace
 
-std::span<const OpWord> averaging_words() { return kAveragingWords; }
+std::span<const OpWord> averaging_words() {
+  return kAveragingWords;
+}
 
-Program lower_averaging(const TimedWorkload& workload, const Plan& plan, Steps steps) { return AveragingLowering(workload, plan).run(steps); }
+Program lower_averaging(const TimedWorkload& workload, const Plan& plan, Steps steps) {
+  return AveragingLowering(workload, plan).run(steps);
+}
 
 }  // namespace ddpsim::strategy

@@ -9,7 +9,8 @@ StepBuilder::StepBuilder(Program& program, StepKind kind) : program_(program) {
   step.ops.reserve(6 * program.tensor_names.size() + 32);
 }
 
-// Words are literals: equal addresses are equal words, and what is not known by its address is looked up.
+// Words are literals: equal addresses are equal words, and what is not known by its address is
+// looked up.
 std::uint16_t StepBuilder::number_of(const OpWord& word) {
   for (std::size_t i = known_.size(); i-- > 0;)
     if (known_[i] == word.name) return numbers_[i];
@@ -64,9 +65,13 @@ std::uint32_t StepBuilder::launch(Work work, Cost cost) {
   return push(op);
 }
 
-std::uint32_t StepBuilder::main(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work) { return main_after(word, subject, bytes, work, kNoOp); }
+std::uint32_t StepBuilder::main(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
+                                Work work) {
+  return main_after(word, subject, bytes, work, kNoOp);
+}
 
-std::uint32_t StepBuilder::main_after(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work, std::uint32_t dep) {
+std::uint32_t StepBuilder::main_after(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
+                                      Work work, std::uint32_t dep) {
   std::uint32_t launched = kNoOp;
   if (gpu()) launched = launch(work, work.traffic == 0 ? Cost::Measured : Cost::Launch);
   Op op = make(word, gpu() ? Lane::Compute : Lane::Host, subject, bytes);
@@ -85,7 +90,8 @@ std::uint32_t StepBuilder::main_after(const OpWord& word, std::uint32_t subject,
   return index;
 }
 
-std::uint32_t StepBuilder::collective(const OpWord& word, std::uint32_t subject, std::int64_t bytes, DType dtype, bool on_current_stream) {
+std::uint32_t StepBuilder::collective(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
+                                      DType dtype, bool on_current_stream) {
   if (!gpu()) {
     std::uint32_t issuer = last_host_;
     Op op = make(word, Lane::Worker, subject, bytes);
@@ -110,7 +116,8 @@ std::uint32_t StepBuilder::wait(const OpWord& word, std::uint32_t subject, std::
   return index;
 }
 
-std::uint32_t StepBuilder::callback(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work, std::uint32_t dep) {
+std::uint32_t StepBuilder::callback(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
+                                    Work work, std::uint32_t dep) {
   Op op = make(word, Lane::Callback, subject, bytes);
   op.traffic = work.traffic;
   op.cost = Cost::Memory;
@@ -120,7 +127,9 @@ std::uint32_t StepBuilder::callback(const OpWord& word, std::uint32_t subject, s
   return index;
 }
 
-std::uint32_t StepBuilder::on_stream(Lane stream, const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work, std::span<const std::uint32_t> after) {
+std::uint32_t StepBuilder::on_stream(Lane stream, const OpWord& word, std::uint32_t subject,
+                                     std::int64_t bytes, Work work,
+                                     std::span<const std::uint32_t> after) {
   std::uint32_t launched = launch(work, work.traffic == 0 ? Cost::Measured : Cost::Launch);
   Op op = make(word, stream, subject, bytes);
   op.duration = work.duration;
@@ -133,7 +142,9 @@ std::uint32_t StepBuilder::on_stream(Lane stream, const OpWord& word, std::uint3
   return index;
 }
 
-std::uint32_t StepBuilder::collective_after(const OpWord& word, std::uint32_t subject, std::int64_t bytes, DType dtype, std::span<const std::uint32_t> after) {
+std::uint32_t StepBuilder::collective_after(const OpWord& word, std::uint32_t subject,
+                                            std::int64_t bytes, DType dtype,
+                                            std::span<const std::uint32_t> after) {
   std::uint32_t launched = launch({.kernels = 0}, Cost::LaunchCollective);
   Op op = make(word, Lane::Comm, subject, bytes);
   op.dtype = dtype;

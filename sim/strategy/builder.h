@@ -1,4 +1,5 @@
-// Shared vocabulary of the lowerings: emits operations on the lanes of a CPU or a GPU rank (who launches, who waits).
+// Shared vocabulary of the lowerings: emits operations on the lanes of a CPU or a GPU rank (who
+// launches, who waits).
 #pragma once
 
 #include "sim/strategy/words.h"
@@ -7,10 +8,10 @@ namespace ddpsim::strategy {
 
 // What a main-lane operation costs.
 struct Work {
-  Duration duration;         // measured device (GPU) or thread (CPU) time, if traffic == 0
-  std::int64_t traffic = 0;  // bytes read + written; priced by the Profile
-  std::int32_t kernels = 1;  // launched by the host
-  std::int32_t hooks = 0;    // DDP hooks that run on the host with it
+  Duration duration;          // measured device (GPU) or thread (CPU) time, if traffic == 0
+  std::int64_t traffic = 0;   // bytes read + written; priced by the Profile
+  std::int32_t kernels = 1;   // launched by the host
+  std::int32_t hooks = 0;     // DDP hooks that run on the host with it
   bool divides_half = false;  // its bucket, in half precision
 };
 
@@ -22,22 +23,30 @@ class StepBuilder {
   // Adds measured host time to the next launch (GPU).
   void host_time(Duration d) { host_carry_ += d; }
 
-  // On the compute stream (GPU, behind its launch) or on the host thread (CPU). Zero kernels with zero traffic is measured work.
+  // On the compute stream (GPU, behind its launch) or on the host thread (CPU). Zero kernels with
+  // zero traffic is measured work.
   std::uint32_t main(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work);
-  // On the compute stream / host thread; on a GPU also waits for `dep` (CPU: the caller has emitted a host wait).
-  std::uint32_t main_after(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work, std::uint32_t dep);
-  // A collective: on the communicator's stream or Gloo's workers. `on_current_stream`: on the compute stream instead (GPU).
-  std::uint32_t collective(const OpWord& word, std::uint32_t subject, std::int64_t bytes, DType dtype, bool on_current_stream = false);
+  // On the compute stream / host thread; on a GPU also waits for `dep` (CPU: the caller has emitted
+  // a host wait).
+  std::uint32_t main_after(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work,
+                           std::uint32_t dep);
+  // A collective: on the communicator's stream or Gloo's workers. `on_current_stream`: on the
+  // compute stream instead (GPU).
+  std::uint32_t collective(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
+                           DType dtype, bool on_current_stream = false);
   // The host blocks until `dep` ended.
   std::uint32_t wait(const OpWord& word, std::uint32_t subject, std::uint32_t dep);
   // Continuation of a collective (comm hook's future).
-  std::uint32_t callback(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work, std::uint32_t dep);
+  std::uint32_t callback(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work,
+                         std::uint32_t dep);
   // Host-only work.
   std::uint32_t host(const OpWord& word, Cost cost, std::uint32_t subject = kNoSubject);
   // On any stream of the device, behind its launch and all of `after` (GPU).
-  std::uint32_t on_stream(Lane stream, const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work, std::span<const std::uint32_t> after);
+  std::uint32_t on_stream(Lane stream, const OpWord& word, std::uint32_t subject,
+                          std::int64_t bytes, Work work, std::span<const std::uint32_t> after);
   // A collective that waits for all of `after` instead of for the compute stream (GPU).
-  std::uint32_t collective_after(const OpWord& word, std::uint32_t subject, std::int64_t bytes, DType dtype, std::span<const std::uint32_t> after);
+  std::uint32_t collective_after(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
+                                 DType dtype, std::span<const std::uint32_t> after);
   // A place on a lane that takes no time: what others wait for.
   std::uint32_t event(const OpWord& word, Lane lane);
   void add_dep(std::uint32_t op, std::uint32_t dep);

@@ -1,7 +1,8 @@
 // PyTorch DistributedDataParallel, one step:
 //   [zero_grad] [rebuild: 2 broadcasts, host waits] [buffer broadcast] forward
-//   backward: per gradient, hook = copy into bucket (fused division); a bucket is launched when it is full AND all earlier ones were launched
-//   after backward: per bucket in order, wait, copy out (one kernel per parameter); optimizer
+//   backward: per gradient, hook = copy into bucket (fused division); a bucket is launched when it
+//   is full AND all earlier ones were launched after backward: per bucket in order, wait, copy out
+//   (one kernel per parameter); optimizer
 #include <algorithm>
 
 #include "sim/strategy/bucketing.h"
@@ -12,28 +13,51 @@ namespace ddpsim::strategy {
 namespace {
 
 // Rank 0's assignment of tensors to buckets, 0: indices, 1: sizes.
-constexpr OpWord kRebuildBroadcast{"broadcast/rebuild.", {.does = Does::Communicate, .of = Of::Number, .operation = Operation::Broadcast}};
+constexpr OpWord kRebuildBroadcast{
+    "broadcast/rebuild.",
+    {.does = Does::Communicate, .of = Of::Number, .operation = Operation::Broadcast}};
 constexpr OpWord kRebuildWait{"wait/broadcast/rebuild.", {.does = Does::Wait, .of = Of::Number}};
 constexpr OpWord kFlattenBuffers{"flatten/buffers.", {.does = Does::Copy, .of = Of::Number}};
-constexpr OpWord kBufferBroadcast{"broadcast/buffers.", {.does = Does::Communicate, .of = Of::Number, .operation = Operation::Broadcast}};
+constexpr OpWord kBufferBroadcast{
+    "broadcast/buffers.",
+    {.does = Does::Communicate, .of = Of::Number, .operation = Operation::Broadcast}};
 constexpr OpWord kBufferWait{"wait/broadcast/buffers.", {.does = Does::Wait, .of = Of::Number}};
 constexpr OpWord kUnflattenBuffers{"unflatten/buffers.", {.does = Does::Copy, .of = Of::Number}};
 constexpr OpWord kFindUnused{"find_unused", {.does = Does::Host, .in_micro_step = true}};
-constexpr OpWord kCopyIn{
-    "copy_in/", {.does = Does::Copy, .phase = Phase::Backward, .of = Of::Tensor, .touches = Touches::Tensor, .divides = true, .in_micro_step = true}};
-constexpr OpWord kCompress{"compress/bucket.", {.does = Does::Copy, .phase = Phase::Backward, .of = Of::Bucket}};
+constexpr OpWord kCopyIn{"copy_in/",
+                         {.does = Does::Copy,
+                          .phase = Phase::Backward,
+                          .of = Of::Tensor,
+                          .touches = Touches::Tensor,
+                          .divides = true,
+                          .in_micro_step = true}};
+constexpr OpWord kCompress{"compress/bucket.",
+                           {.does = Does::Copy, .phase = Phase::Backward, .of = Of::Bucket}};
 // A comm hook's own division.
-constexpr OpWord kDivide{"divide/bucket.", {.does = Does::Copy, .phase = Phase::Backward, .of = Of::Bucket}};
-constexpr OpWord kAllReduce{"allreduce/bucket.", {.does = Does::Communicate, .phase = Phase::Backward, .of = Of::Bucket, .touches = Touches::Bucket}};
+constexpr OpWord kDivide{"divide/bucket.",
+                         {.does = Does::Copy, .phase = Phase::Backward, .of = Of::Bucket}};
+constexpr OpWord kAllReduce{"allreduce/bucket.",
+                            {.does = Does::Communicate,
+                             .phase = Phase::Backward,
+                             .of = Of::Bucket,
+                             .touches = Touches::Bucket}};
 constexpr OpWord kUnusedAllReduce{"allreduce/unused", {.does = Does::Communicate}};
 constexpr OpWord kUnusedWait{"wait/unused", {.does = Does::Wait}};
-constexpr OpWord kDecompress{"decompress/bucket.", {.does = Does::Copy, .phase = Phase::Reduced, .of = Of::Bucket}};
-constexpr OpWord kBucketWait{"wait/bucket.", {.does = Does::Wait, .phase = Phase::Reduced, .of = Of::Bucket}};
-constexpr OpWord kCopyOut{"copy_out/", {.does = Does::Copy, .phase = Phase::Reduced, .of = Of::Tensor, .touches = Touches::Tensor}};
-constexpr OpWord kDdpWords[] = {kRebuildBroadcast, kRebuildWait, kFlattenBuffers, kBufferBroadcast, kBufferWait,      kUnflattenBuffers, kFindUnused, kCopyIn,
-                             kCompress,         kDivide,      kAllReduce,      kUnusedAllReduce, kUnusedWait,      kDecompress,       kBucketWait, kCopyOut};
+constexpr OpWord kDecompress{"decompress/bucket.",
+                             {.does = Does::Copy, .phase = Phase::Reduced, .of = Of::Bucket}};
+constexpr OpWord kBucketWait{"wait/bucket.",
+                             {.does = Does::Wait, .phase = Phase::Reduced, .of = Of::Bucket}};
+constexpr OpWord kCopyOut{
+    "copy_out/",
+    {.does = Does::Copy, .phase = Phase::Reduced, .of = Of::Tensor, .touches = Touches::Tensor}};
+constexpr OpWord kDdpWords[] = {
+    kRebuildBroadcast, kRebuildWait,      kFlattenBuffers, kBufferBroadcast,
+    kBufferWait,       kUnflattenBuffers, kFindUnused,     kCopyIn,
+    kCompress,         kDivide,           kAllReduce,      kUnusedAllReduce,
+    kUnusedWait,       kDecompress,       kBucketWait,     kCopyOut};
 
-constexpr int kMaxBroadcastsInFlight = 2;  // torch/csrc/distributed/c10d/comm.cpp, broadcast_coalesced
+constexpr int kMaxBroadcastsInFlight =
+    2;  // torch/csrc/distributed/c10d/comm.cpp, broadcast_coalesced
 
 // Which of DDP's lives this step belongs to.
 enum class Life { First, Second, Rebuild, Steady };
@@ -41,7 +65,12 @@ enum class Life { First, Second, Rebuild, Steady };
 class DdpLowering {
  public:
   DdpLowering(const TimedWorkload& timed, const Plan& plan)
-      : timed_(timed), w_(timed.workload), times_(timed.times), plan_(plan), unused_(unused_tensors(w_, plan)), timeline_(backward_timeline(timed, unused_)),
+      : timed_(timed),
+        w_(timed.workload),
+        times_(timed.times),
+        plan_(plan),
+        unused_(unused_tensors(w_, plan)),
+        timeline_(backward_timeline(timed, unused_)),
         groups_(buffer_groups(w_)) {
     set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
     any_unused_ = std::find(unused_.begin(), unused_.end(), true) != unused_.end();
@@ -54,7 +83,8 @@ class DdpLowering {
     bool anew = rebuilds(plan_);
     auto rebuilt = anew ? rebuilt_buckets(w_, plan_, ready_order(w_, plan_)) : initial;
     if (all) program_.warmup.push_back(step(StepKind::First, Life::First, initial));
-    if (all && plan_.static_graph) program_.warmup.push_back(step(StepKind::First, Life::Second, initial));
+    if (all && plan_.static_graph)
+      program_.warmup.push_back(step(StepKind::First, Life::Second, initial));
     if (all && anew) program_.warmup.push_back(step(StepKind::Rebuild, Life::Rebuild, rebuilt));
     program_.steady = step(StepKind::Steady, Life::Steady, rebuilt);
     return std::move(program_);
@@ -77,8 +107,10 @@ class DdpLowering {
     life_ = life;
     if (!set_to_none_ && life != Life::First) {
       bool batched = behaviour(plan_.pytorch).foreach_zero;
-      auto kernels = static_cast<std::int32_t>(batched ? w_.tensors.size() / 110 + 1 : w_.tensors.size());
-      b.main(kZeroGrad, kNoSubject, gradient_bytes(), {.traffic = gradient_bytes(), .kernels = kernels});
+      auto kernels =
+          static_cast<std::int32_t>(batched ? w_.tensors.size() / 110 + 1 : w_.tensors.size());
+      b.main(kZeroGrad, kNoSubject, gradient_bytes(),
+             {.traffic = gradient_bytes(), .kernels = kernels});
     }
     if (life == Life::Rebuild) rebuild();
     if (plan_.broadcast_buffers && !groups_.empty()) broadcast_buffers();
@@ -89,7 +121,8 @@ class DdpLowering {
   }
 
   void set_buckets(StepBuilder& b, const std::vector<std::vector<TensorIndex>>& buckets) {
-    bool half = plan_.comm_hook == CommHook::Fp16Compress || plan_.comm_hook == CommHook::Bf16Compress;
+    bool half =
+        plan_.comm_hook == CommHook::Fp16Compress || plan_.comm_hook == CommHook::Bf16Compress;
     bucket_of_.assign(w_.tensors.size(), 0);
     for (std::size_t k = 0; k < buckets.size(); ++k) {
       Bucket bucket;
@@ -108,7 +141,8 @@ class DdpLowering {
 
   // Rank 0's assignment wins: indices, then sizes; both read back on the host.
   void rebuild() {
-    const std::int64_t bytes[2] = {4 * (static_cast<std::int64_t>(w_.tensors.size()) + 1), 4 * static_cast<std::int64_t>(b_->step.buckets.size())};
+    const std::int64_t bytes[2] = {4 * (static_cast<std::int64_t>(w_.tensors.size()) + 1),
+                                   4 * static_cast<std::int64_t>(b_->step.buckets.size())};
     for (std::uint32_t i = 0; i < 2; ++i) {
       std::uint32_t op = b_->collective(kRebuildBroadcast, i, bytes[i], DType::Int32);
       b_->wait(kRebuildWait, i, op);
@@ -119,10 +153,12 @@ class DdpLowering {
     std::vector<std::uint32_t> flying(groups_.size(), kNoOp);
     std::size_t finished = 0;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      if (g - finished >= kMaxBroadcastsInFlight) finish_broadcast(finished, flying[finished]), ++finished;
+      if (g - finished >= kMaxBroadcastsInFlight)
+        finish_broadcast(finished, flying[finished]), ++finished;
       std::int64_t bytes = group_bytes(g);
       b_->main(kFlattenBuffers, static_cast<std::uint32_t>(g), bytes, {.traffic = 2 * bytes});
-      flying[g] = b_->collective(kBufferBroadcast, static_cast<std::uint32_t>(g), bytes, type_of_bytes(bytes));
+      flying[g] = b_->collective(kBufferBroadcast, static_cast<std::uint32_t>(g), bytes,
+                                 type_of_bytes(bytes));
     }
     for (; finished < groups_.size(); ++finished) finish_broadcast(finished, flying[finished]);
   }
@@ -130,11 +166,17 @@ class DdpLowering {
     std::int64_t bytes = group_bytes(g);
     auto subject = static_cast<std::uint32_t>(g);
     if (!b_->gpu()) b_->wait(kBufferWait, subject, op);
-    b_->main_after(kUnflattenBuffers, subject, bytes, {.traffic = 2 * bytes, .kernels = static_cast<std::int32_t>(groups_[g].size())}, op);
+    b_->main_after(kUnflattenBuffers, subject, bytes,
+                   {.traffic = 2 * bytes, .kernels = static_cast<std::int32_t>(groups_[g].size())},
+                   op);
   }
   // A group may hold buffers of several types: what they are summed as is never asked.
-  static DType type_of_bytes(std::int64_t bytes) { return bytes % 4 == 0 ? DType::Int32 : DType::UInt8; }
-  DType compressed_type() const { return plan_.comm_hook == CommHook::Bf16Compress ? DType::BFloat16 : DType::Float16; }
+  static DType type_of_bytes(std::int64_t bytes) {
+    return bytes % 4 == 0 ? DType::Int32 : DType::UInt8;
+  }
+  DType compressed_type() const {
+    return plan_.comm_hook == CommHook::Bf16Compress ? DType::BFloat16 : DType::Float16;
+  }
   std::int64_t group_bytes(std::size_t g) const {
     std::int64_t bytes = 0;
     for (TensorIndex t : groups_[g]) bytes += w_.buffers[t].bytes().count;
@@ -152,11 +194,13 @@ class DdpLowering {
     for (const Segment& s : timeline_.segments) {
       b_->host_time(s.host);
       if (s.device.ps > 0) b_->main(kBackward, s.tensor, 0, {.duration = s.device});
-      if (accumulates) b_->main(kAccumulate, s.tensor, bytes_of(s.tensor), {.traffic = 3 * bytes_of(s.tensor)});
+      if (accumulates)
+        b_->main(kAccumulate, s.tensor, bytes_of(s.tensor), {.traffic = 3 * bytes_of(s.tensor)});
       if (last) hook(s.tensor);
     }
     b_->host_time(timeline_.tail_host);
-    if (timeline_.tail_device.ps > 0) b_->main(kBackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
+    if (timeline_.tail_device.ps > 0)
+      b_->main(kBackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
     if (last && delayed()) reduce_after_backward();
   }
 
@@ -187,7 +231,8 @@ class DdpLowering {
     mark_ready(t);
   }
 
-  // mul_out(bucket_view, grad, 1 / world): read S, write S, one kernel; zero_() of an unused gradient's view: write S.
+  // mul_out(bucket_view, grad, 1 / world): read S, write S, one kernel; zero_() of an unused
+  // gradient's view: write S.
   void copy_in(TensorIndex t) {
     std::int64_t s = bytes_of(t);
     b_->main(kCopyIn, t, s, {.traffic = unused_[t] ? s : 2 * s, .hooks = 1});
@@ -205,14 +250,22 @@ class DdpLowering {
     std::int64_t s = bucket.bytes.count;
     bool half = bucket.wire_bytes.count != s;
     // Compression: cast (read S, write S/2), divide (read and write S/2); back: read S/2, write S.
-    if (half) b_->main(kCompress, subject, s, {.traffic = s + 3 * bucket.wire_bytes.count, .kernels = 2, .divides_half = true});
-    else if (plan_.comm_hook != CommHook::None) b_->main(kDivide, subject, s, {.traffic = 2 * s});
-    reduced_[k] = b_->collective(kAllReduce, subject, bucket.wire_bytes.count, half ? compressed_type() : bucket.dtype);
-    if (half) reduced_[k] = b_->callback(kDecompress, subject, s, {.traffic = s + bucket.wire_bytes.count}, reduced_[k]);
+    if (half)
+      b_->main(kCompress, subject, s,
+               {.traffic = s + 3 * bucket.wire_bytes.count, .kernels = 2, .divides_half = true});
+    else if (plan_.comm_hook != CommHook::None)
+      b_->main(kDivide, subject, s, {.traffic = 2 * s});
+    reduced_[k] = b_->collective(kAllReduce, subject, bucket.wire_bytes.count,
+                                 half ? compressed_type() : bucket.dtype);
+    if (half)
+      reduced_[k] = b_->callback(kDecompress, subject, s, {.traffic = s + bucket.wire_bytes.count},
+                                 reduced_[k]);
   }
 
   void all_reduce_bitmap() {
-    if (bitmap_ == kNoOp) bitmap_ = b_->collective(kUnusedAllReduce, kNoSubject, 4 * static_cast<std::int64_t>(w_.tensors.size()), DType::Int32);
+    if (bitmap_ == kNoOp)
+      bitmap_ = b_->collective(kUnusedAllReduce, kNoSubject,
+                               4 * static_cast<std::int64_t>(w_.tensors.size()), DType::Int32);
   }
 
   void reduce_after_backward() {
@@ -233,7 +286,8 @@ class DdpLowering {
         const std::vector<TensorIndex> tensors = b.step.buckets[k].tensors;
         for (TensorIndex t : tensors) {
           if (unused_[t]) continue;
-          b.main_after(kCopyOut, t, bytes_of(t), {.traffic = 2 * bytes_of(t)}, awaited ? kNoOp : done);
+          b.main_after(kCopyOut, t, bytes_of(t), {.traffic = 2 * bytes_of(t)},
+                       awaited ? kNoOp : done);
           awaited = true;
         }
       }
@@ -266,8 +320,12 @@ class DdpLowering {
 
 }  // namespace
 
-std::span<const OpWord> ddp_words() { return kDdpWords; }
+std::span<const OpWord> ddp_words() {
+  return kDdpWords;
+}
 
-Program lower_ddp(const TimedWorkload& workload, const Plan& plan, Steps steps) { return DdpLowering(workload, plan).run(steps); }
+Program lower_ddp(const TimedWorkload& workload, const Plan& plan, Steps steps) {
+  return DdpLowering(workload, plan).run(steps);
+}
 
 }  // namespace ddpsim::strategy

@@ -1,4 +1,5 @@
-// A cap c makes the same buckets as c' as long as every bucket that c closes (bytes >= c) is closed by c' at the same tensor: up to the smallest of those.
+// A cap c makes the same buckets as c' as long as every bucket that c closes (bytes >= c) is closed
+// by c' at the same tensor: up to the smallest of those.
 //   next cap that matters = min over closed buckets of bytes + 1
 #include "sim/strategy/knobs.h"
 
@@ -23,11 +24,19 @@ std::string text_of(double v) {
 }
 
 // As its text says.
-double rounded(double v) { return parse_number(text_of(v)).value_or(v); }
+double rounded(double v) {
+  return parse_number(text_of(v)).value_or(v);
+}
 
-bool is_cap(const Knob& k) { return k.name == "bucket_cap_mb"; }
-bool is_first(const Knob& k) { return k.name == "first_bucket_bytes"; }
-double unit_of(const Knob& k) { return is_cap(k) ? kMebi : 1; }
+bool is_cap(const Knob& k) {
+  return k.name == "bucket_cap_mb";
+}
+bool is_first(const Knob& k) {
+  return k.name == "first_bucket_bytes";
+}
+double unit_of(const Knob& k) {
+  return is_cap(k) ? kMebi : 1;
+}
 
 KnobValue number(const Knob& k, double v) {
   if (is_first(k)) return {std::to_string(static_cast<std::int64_t>(v)), v};
@@ -70,7 +79,10 @@ std::vector<Knob> knobs(const Plan& plan) {
 }
 
 std::optional<KnobValue> value_of(const Plan& plan, const Knob& knob) {
-  if (is_cap(knob)) return plan.bucket_cap_mb ? std::optional(KnobValue{text_of(*plan.bucket_cap_mb), *plan.bucket_cap_mb}) : std::nullopt;
+  if (is_cap(knob))
+    return plan.bucket_cap_mb
+               ? std::optional(KnobValue{text_of(*plan.bucket_cap_mb), *plan.bucket_cap_mb})
+               : std::nullopt;
   if (is_first(knob)) return number(knob, static_cast<double>(plan.first_bucket_bytes));
   std::string text = setting_of(plan, record(knob));
   return text.empty() ? std::nullopt : std::optional(KnobValue{text});
@@ -78,9 +90,12 @@ std::optional<KnobValue> value_of(const Plan& plan, const Knob& knob) {
 
 Plan with(const Plan& plan, const Knob& knob, const KnobValue& value) {
   Plan p = plan;
-  if (is_cap(knob)) p.bucket_cap_mb = value.number;
-  else if (is_first(knob)) p.first_bucket_bytes = static_cast<std::int64_t>(value.number);
-  else choose(p, record(knob), value.text);
+  if (is_cap(knob))
+    p.bucket_cap_mb = value.number;
+  else if (is_first(knob))
+    p.first_bucket_bytes = static_cast<std::int64_t>(value.number);
+  else
+    choose(p, record(knob), value.text);
   if (is_cap(knob) || is_first(knob)) p.bucket_cap_mb_list.clear();
   if (is_first(knob) && !behaviour(plan.pytorch).first_bucket_always_small) p.bucket_cap_mb.reset();
   return p;
@@ -116,13 +131,17 @@ double roundest(std::int64_t least, std::int64_t beyond, double unit) {
 
 namespace {
 
-// Caps at least one part in `steps` apart; 0 = all that make another list. Stops with more than `most`.
-std::vector<KnobValue> caps(const Knob& knob, const Workload& w, const Plan& plan, std::int64_t steps, std::size_t most) {
+// Caps at least one part in `steps` apart; 0 = all that make another list. Stops with more than
+// `most`.
+std::vector<KnobValue> caps(const Knob& knob, const Workload& w, const Plan& plan,
+                            std::int64_t steps, std::size_t most) {
   constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max() / 4;
   std::vector<KnobValue> out;
   std::vector<std::vector<TensorIndex>> before;
   std::int64_t from = 1;  // the first cap that makes `before`
-  auto add = [&](std::int64_t beyond) { out.push_back(number(knob, roundest(from, beyond, unit_of(knob)))); };
+  auto add = [&](std::int64_t beyond) {
+    out.push_back(number(knob, roundest(from, beyond, unit_of(knob))));
+  };
   for (std::int64_t cap = 1; cap < kEnd && out.size() <= most;) {
     Plan p = with(plan, knob, {"", static_cast<double>(cap) / unit_of(knob)});
     auto buckets = steady_buckets(w, p);
@@ -145,7 +164,8 @@ std::vector<KnobValue> caps(const Knob& knob, const Workload& w, const Plan& pla
 
 }  // namespace
 
-std::vector<KnobValue> values(const Knob& knob, const Workload& w, const Plan& plan, std::size_t most) {
+std::vector<KnobValue> values(const Knob& knob, const Workload& w, const Plan& plan,
+                              std::size_t most) {
   std::vector<KnobValue> out;
   if (knob.unit.empty()) {
     for (std::string& text : choices(record(knob))) out.push_back({std::move(text)});
@@ -160,7 +180,8 @@ std::vector<KnobValue> values(const Knob& knob, const Workload& w, const Plan& p
 
 std::vector<double> cap_list(const std::vector<BucketSize>& buckets) {
   std::vector<double> out;
-  for (const BucketSize& b : buckets) out.push_back(roundest(b.bytes - b.last_tensor + 1, b.bytes + 1, kMebi));
+  for (const BucketSize& b : buckets)
+    out.push_back(roundest(b.bytes - b.last_tensor + 1, b.bytes + 1, kMebi));
   return out;
 }
 

@@ -18,7 +18,9 @@ Program empty_program(const TimedWorkload& timed, const Plan& plan) {
   p.worker_threads = p.backend == Backend::Tcp ? plan.tcp_streams : plan.gloo_threads;
   p.micro_steps = plan.accumulation_steps;
   Duration step = timed.times.forward + timed.times.backward + timed.times.optimizer;
-  if (timed.times.core.ps > 0 && step.ps > 0) p.core_share = std::min(1.0, static_cast<double>(timed.times.core.ps) / static_cast<double>(step.ps));
+  if (timed.times.core.ps > 0 && step.ps > 0)
+    p.core_share =
+        std::min(1.0, static_cast<double>(timed.times.core.ps) / static_cast<double>(step.ps));
   p.at_once = timed.times.at_once;
   p.tensor_names.reserve(w.tensors.size());
   p.tensor_bytes.reserve(w.tensors.size());

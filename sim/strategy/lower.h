@@ -5,14 +5,18 @@
 
 namespace ddpsim::strategy {
 
-// A workload with the times of its step on a device: captured ones are its own, described ones come from a Profile (predict::step_times).
+// A workload with the times of its step on a device: captured ones are its own, described ones come
+// from a Profile (predict::step_times).
 struct TimedWorkload {
   const Workload& workload;
   const StepTimes& times;
   DeviceKind device;
   int ranks;  // of the job: what a shard is part of
-  TimedWorkload(const Workload& w, const StepTimes& t, DeviceKind d, int n) : workload(w), times(t), device(d), ranks(n) {}
-  TimedWorkload(const Workload& w) : TimedWorkload(w, w.times, w.device, 1) {}  // NOLINT: a captured one, of a system that does not shard
+  TimedWorkload(const Workload& w, const StepTimes& t, DeviceKind d, int n)
+      : workload(w), times(t), device(d), ranks(n) {}
+  TimedWorkload(const Workload& w)
+      : TimedWorkload(w, w.times, w.device, 1) {
+  }  // NOLINT: a captured one, of a system that does not shard
 };
 
 // Steps to lower: steady alone is what sweeps play.
@@ -21,13 +25,14 @@ enum class Steps : std::uint8_t { All, SteadyOnly };
 // REQUIRES: validate(plan, workload) found nothing.
 Program lower(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 
-// PyTorch DistributedDataParallel. Source: torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp; sim/MODEL.md section 3.
+// PyTorch DistributedDataParallel. Source: torch/nn/parallel/distributed.py,
+// torch/csrc/distributed/c10d/reducer.cpp; sim/MODEL.md section 3.
 Program lower_ddp(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 // Plain c10d gradient averaging after backward, one collective per parameter or one for all.
 Program lower_averaging(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 
-// PyTorch FullyShardedDataParallel (FSDP1). Steps after the first, which finds out the order of units, are alike: there is no warm-up.
-// REQUIRES: workload.times.layers.
+// PyTorch FullyShardedDataParallel (FSDP1). Steps after the first, which finds out the order of
+// units, are alike: there is no warm-up. REQUIRES: workload.times.layers.
 Program lower_fsdp(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 
 // Everything before the steps: names, sizes, threads.
