@@ -306,6 +306,14 @@ std::string Fabric::link_name(LinkId link) const {
   return "host" + std::to_string(offset / 2 / nics) + nic + way(offset);
 }
 
+bool Fabric::nics_reach(int host_a, int host_b) const {
+  for (int k = 0; k < cluster_.nics_per_host; ++k)
+    if (!network_.reachable(host_a, usable_nic(host_a, 0), host_b, usable_nic(host_b, k)) ||
+        !network_.reachable(host_b, usable_nic(host_b, 0), host_a, usable_nic(host_a, k)))
+      return false;
+  return true;
+}
+
 Problem check_reachable(const Fabric& f, const std::vector<int>& devices) {
   auto host = [&](int d) { return std::to_string(f.host_of(d)); };
   auto sentence = [&](int from, int to) -> Problem {
@@ -326,6 +334,13 @@ Problem check_reachable(const Fabric& f, const std::vector<int>& devices) {
     for (int a : members)
       for (int b : members)
         if (a != b && !f.reachable(a, b)) return sentence(a, b);
+  // NCCL's channels are spread over all NICs of a host, whichever GPU is nearest to them.
+  if (f.cluster().failed_links.empty() || f.nics_per_host() < 2) return {};
+  const int first = devices.empty() ? 0 : devices.front();
+  for (int to : devices)
+    if (f.host_of(to) != f.host_of(first) && !f.nics_reach(f.host_of(first), f.host_of(to)))
+      return {"/failed_links", "not every NIC of host " + host(first) + " reaches every NIC of host " + host(to) +
+                                   ": every way crosses a failed link, and NCCL uses all NICs of a host"};
   return {};
 }
 

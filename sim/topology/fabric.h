@@ -71,6 +71,9 @@ class Fabric {
   std::uint8_t append_crossing(int from_host, int from_nic, int to_host, int to_nic, std::vector<LinkId>& links) const;
   void append_entry(int nic, int device, std::vector<LinkId>& links) const;
   bool reachable(int from, int to) const;
+  // Every NIC of one host from the first of the other, and the other way round; of those whose links did not fail. A cable that
+  // fails does so both ways, so that NICs that all reach one reach one another.
+  bool nics_reach(int host_a, int host_b) const;
   // Of the route that find_route takes. `intra`: Nvl, C2c or Pix by its transport, Phb for any other.
   PathType path_type(int from_device, int to_device) const;
   // Local index of the NIC. Where no such ways are drawn: Pix to the device's own NIC; to others Pxn by NVLink, else Phb.

@@ -89,6 +89,24 @@ void check_walks(const Cluster& c) {
     }
 }
 
+// Found by the fuzzer: GPUs that are neighbours reach one another by their own NICs, and NCCL's
+// rings use the others, too; there was a division by zero.
+TEST(FailedLinks, ThatPartSomeNicsAreASentence) {
+  Cluster c = base(Pattern::RailOptimised, 4, 4);
+  c.hosts_per_group = 2;
+  c.spines = 1;
+  c.failed_links = {"group0.leaf1-spine0"};
+  std::vector<int> all(16);
+  for (int i = 0; i < 16; ++i) all[static_cast<std::size_t>(i)] = i;
+  Problem p = check_reachable(Fabric(c), all);
+  EXPECT_EQ(p.path, "/failed_links");
+  EXPECT_NE(p.message.find("NIC"), std::string::npos) << p.message;
+  c.spines = 2;
+  EXPECT_FALSE(check_reachable(Fabric(c), all));
+  c.failed_links = {"host3.nic2"};
+  EXPECT_FALSE(check_reachable(Fabric(c), all));
+}
+
 // Found by the fuzzer: 400 Gb/s times 2e9 ports is more than a bandwidth can say.
 TEST(LeavesAndSpines, AnUplinkOfManyPortsIsTheLargestBandwidth) {
   Cluster c = base(Pattern::FatTree, 4);
