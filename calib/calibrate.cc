@@ -1,11 +1,11 @@
 #include "calib/calibrate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <new>
 #include <optional>
 #include <stdexcept>
+
+#include <fmt/format.h>
 
 #include "calib/clock.h"
 #include "calib/mesh.h"
@@ -18,24 +18,28 @@ namespace {
 
 constexpr int kMaxRanks = 64;
 constexpr int kMaxRepetitions = 64;
-constexpr int kBusy = kMaxRanks - 1;   // column of the machine's busy time
-constexpr int kBegin = kMaxRanks - 2;  // column of a sender's beginning
+constexpr int kBusy = kMaxRanks - 1;     // column of the machine's busy time
+constexpr int kBegin = kMaxRanks - 2;    // column of a sender's beginning
 constexpr int kSumming = kMaxRanks - 3;  // column of the time in sums, since the last repetition
 constexpr int kPings = 60;
 constexpr int kStreams = 5;
 constexpr std::int64_t kSilenceNs = 20'000'000;
-constexpr std::int64_t kStreamBytes[] = {1, 16 << 10, 64 << 10, 256 << 10, 2 << 20};  // below, at and above a burst; the slope of the last two is the bandwidth
+constexpr std::int64_t kStreamBytes[] = {
+    1, 16 << 10, 64 << 10, 256 << 10,
+    2 << 20};  // below, at and above a burst; the slope of the last two is the bandwidth
 
 // One point to measure; all processes walk the same list.
 struct Point {
   enum Kind { Ping, Stream, AllReduce, HalfAllReduce, Broadcast } kind;
-  int ranks = 2;           // processes that take part: 0 .. ranks - 1
+  int ranks = 2;  // processes that take part: 0 .. ranks - 1
   std::int64_t bytes = 0;
   int repetitions = 0;
-  int mesh = 0;            // which group's connections
-  int from = 0;            // of a ping or a stream
+  int mesh = 0;  // which group's connections
+  int from = 0;  // of a ping or a stream
   int to = 1;
-  bool has(int process) const { return kind == Ping || kind == Stream ? process == from || process == to : process < ranks; }
+  bool has(int process) const {
+    return kind == Ping || kind == Stream ? process == from || process == to : process < ranks;
+  }
 };
 
 struct Shared {
@@ -46,7 +50,10 @@ struct Shared {
 struct Results {
   std::int64_t* ends = nullptr;
   std::int64_t& at(std::size_t point, int repetition, int rank) const {
-    return ends[(point * static_cast<std::size_t>(kMaxRepetitions + 1) + static_cast<std::size_t>(repetition)) * kMaxRanks + static_cast<std::size_t>(rank)];
+    return ends[(point * static_cast<std::size_t>(kMaxRepetitions + 1) +
+                 static_cast<std::size_t>(repetition)) *
+                    kMaxRanks +
+                static_cast<std::size_t>(rank)];
   }
 };
 
@@ -58,23 +65,29 @@ std::vector<Point> plan(const CalibrateOptions& o, const std::vector<int>& count
   for (int h = 0; h < hosts; ++h) {
     int to = (h + 1) % hosts;
     out.push_back({Point::Ping, 2, 1, kPings, last, h, to});
-    for (std::int64_t bytes : kStreamBytes) out.push_back({Point::Stream, 2, bytes, kStreams, last, h, to});
+    for (std::int64_t bytes : kStreamBytes)
+      out.push_back({Point::Stream, 2, bytes, kStreams, last, h, to});
   }
   for (std::size_t m = 0; m < counts.size(); ++m) {
     for (std::int64_t bytes : o.collective_bytes) {
       // Small ones cost nothing and vary more.
-      int repetitions = bytes <= (256 << 10) ? std::min(kMaxRepetitions, 5 * o.repetitions) : o.repetitions;
+      int repetitions =
+          bytes <= (256 << 10) ? std::min(kMaxRepetitions, 5 * o.repetitions) : o.repetitions;
       out.push_back({Point::AllReduce, counts[m], bytes, repetitions, static_cast<int>(m)});
     }
-    out.push_back({Point::HalfAllReduce, counts[m], *std::max_element(o.collective_bytes.begin(), o.collective_bytes.end()), o.repetitions, static_cast<int>(m)});
-    for (std::int64_t bytes : {std::int64_t{64} << 10, std::int64_t{4} << 20}) out.push_back({Point::Broadcast, counts[m], bytes, o.repetitions, static_cast<int>(m)});
+    out.push_back({Point::HalfAllReduce, counts[m],
+                   *std::max_element(o.collective_bytes.begin(), o.collective_bytes.end()),
+                   o.repetitions, static_cast<int>(m)});
+    for (std::int64_t bytes : {std::int64_t{64} << 10, std::int64_t{4} << 20})
+      out.push_back({Point::Broadcast, counts[m], bytes, o.repetitions, static_cast<int>(m)});
   }
   return out;
 }
 
 class Measurer {
  public:
-  Measurer(int process, const std::vector<int>& counts, const std::vector<Point>& points, Shared& shared, Results results)
+  Measurer(int process, const std::vector<int>& counts, const std::vector<Point>& points,
+           Shared& shared, Results results)
       : process_(process), counts_(counts), points_(points), shared_(shared), results_(results) {}
 
   void run(const std::vector<int>& hosts, bool shaped) {
@@ -86,19 +99,27 @@ class Measurer {
     for (int count : counts_) {
       meshes.push_back(std::make_unique<Mesh>(1));
       bool member = process_ < count;
-      if (member) meeting.port[process_] = meshes.back()->listen(stage_address(hosts[static_cast<std::size_t>(process_)], shaped));
+      if (member)
+        meeting.port[process_] =
+            meshes.back()->listen(stage_address(hosts[static_cast<std::size_t>(process_)], shaped));
       meet();
       std::vector<Peer> peers;
-      for (int p = 0; p < count; ++p) peers.push_back({stage_address(hosts[static_cast<std::size_t>(p)], shaped), meeting.port[p]});
+      for (int p = 0; p < count; ++p)
+        peers.push_back(
+            {stage_address(hosts[static_cast<std::size_t>(p)], shaped), meeting.port[p]});
       if (member) connect(*meshes.back(), peers, count);
       meet();
     }
     for (std::size_t i = 0; i < points_.size(); ++i) {
-      if (i == 0 || points_[i].kind == Point::HalfAllReduce) buffer_.assign(std::size_t{64} << 20, std::byte{0x34});  // no zeros: 0x34343434 is a normal float, 0x3434 a normal half
+      if (i == 0 || points_[i].kind == Point::HalfAllReduce)
+        buffer_.assign(
+            std::size_t{64} << 20,
+            std::byte{0x34});  // no zeros: 0x34343434 is a normal float, 0x3434 a normal half
       meet();
       if (process_ == 0) meeting.start_ns = now_ns() + kSilenceNs;
       meet();
-      if (points_[i].has(process_)) measure(i, *meshes[static_cast<std::size_t>(points_[i].mesh)], meeting.start_ns);
+      if (points_[i].has(process_))
+        measure(i, *meshes[static_cast<std::size_t>(points_[i].mesh)], meeting.start_ns);
     }
     meet();
     for (const auto& m : meshes) shared_.retransmits += m->retransmits();
@@ -109,7 +130,8 @@ class Measurer {
     std::vector<int> to;
     std::vector<int> from;
     auto add = [](std::vector<int>& list, int rank) {
-      if (rank >= 0 && std::find(list.begin(), list.end(), rank) == list.end()) list.push_back(rank);
+      if (rank >= 0 && std::find(list.begin(), list.end(), rank) == list.end())
+        list.push_back(rank);
     };
     for (const collective::RankSteps& steps : {ring(count, count), broadcast(count, 1)})
       for (const collective::Step& s : steps.lanes[0]) {
@@ -122,10 +144,16 @@ class Measurer {
     mesh.connect(process_, peers, to, from);
   }
 
-  collective::RankSteps ring(int count, std::int64_t elements) const { return steps(Algorithm::Ring, Operation::AllReduce, count, elements); }
-  collective::RankSteps broadcast(int count, std::int64_t elements) const { return steps(Algorithm::BinomialTree, Operation::Broadcast, count, elements); }
+  collective::RankSteps ring(int count, std::int64_t elements) const {
+    return steps(Algorithm::Ring, Operation::AllReduce, count, elements);
+  }
+  collective::RankSteps broadcast(int count, std::int64_t elements) const {
+    return steps(Algorithm::BinomialTree, Operation::Broadcast, count, elements);
+  }
   collective::RankSteps steps(Algorithm a, Operation o, int count, std::int64_t elements) const {
-    return collective::make_schedule(a, o, {.ranks = count, .order = {}, .group = {}, .rows = 0}, elements).ranks[static_cast<std::size_t>(process_)];
+    return collective::make_schedule(a, o, {.ranks = count, .order = {}, .group = {}, .rows = 0},
+                                     elements)
+        .ranks[static_cast<std::size_t>(process_)];
   }
   // What this process does of a point, again and again.
   collective::RankSteps steps_of(const Point& p) const {
@@ -154,10 +182,13 @@ class Measurer {
     const Point& p = points_[i];
     collective::RankSteps steps = steps_of(p);
     sleep_until_ns(start);
-    if (process_ == 0) results_.at(i, 0, kBusy) = static_cast<std::int64_t>(busy_core_seconds() * 1e9);
+    if (process_ == 0)
+      results_.at(i, 0, kBusy) = static_cast<std::int64_t>(busy_core_seconds() * 1e9);
     results_.at(i, 0, process_) = now_ns();
     std::int64_t summed = mesh.summing_ns();
-    DType type = p.kind == Point::Ping || p.kind == Point::Stream ? DType::UInt8 : p.kind == Point::HalfAllReduce ? DType::Float16 : DType::Float32;
+    DType type = p.kind == Point::Ping || p.kind == Point::Stream ? DType::UInt8
+                 : p.kind == Point::HalfAllReduce                 ? DType::Float16
+                                                                  : DType::Float32;
     for (int r = 1; r <= p.repetitions; ++r) {
       if (p.kind == Point::Stream) {
         sleep_until_ns(start + 2 * r * kSilenceNs * (1 + p.bytes / (1 << 18)));
@@ -168,7 +199,8 @@ class Measurer {
       if (process_ == 0) results_.at(i, r, kSumming) = mesh.summing_ns() - summed;
       summed = mesh.summing_ns();
     }
-    if (process_ == 0) results_.at(i, 1, kBusy) = static_cast<std::int64_t>(busy_core_seconds() * 1e9);
+    if (process_ == 0)
+      results_.at(i, 1, kBusy) = static_cast<std::int64_t>(busy_core_seconds() * 1e9);
   }
 
   int process_;
@@ -192,17 +224,21 @@ Sample read(const Point& p, std::size_t i, const Results& results) {
     case Point::Ping:
       s.op = "ping";
       s.parameters = {{"from", p.from}, {"to", p.to}};
-      for (int r = 1; r <= p.repetitions; ++r) add((results.at(i, r, p.from) - results.at(i, r - 1, p.from)) / 2);
+      for (int r = 1; r <= p.repetitions; ++r)
+        add((results.at(i, r, p.from) - results.at(i, r - 1, p.from)) / 2);
       break;
     case Point::Stream:
       s.op = "stream";
       s.parameters = {{"from", p.from}, {"to", p.to}, {"bytes", p.bytes}};
-      for (int r = 1; r <= p.repetitions; ++r) add(results.at(i, r, p.to) - results.at(i, r, kBegin));
+      for (int r = 1; r <= p.repetitions; ++r)
+        add(results.at(i, r, p.to) - results.at(i, r, kBegin));
       break;
     case Point::HalfAllReduce:
     case Point::AllReduce:
     case Point::Broadcast:
-      s.op = p.kind == Point::AllReduce ? "all_reduce" : p.kind == Point::Broadcast ? "broadcast" : "half_all_reduce";
+      s.op = p.kind == Point::AllReduce   ? "all_reduce"
+             : p.kind == Point::Broadcast ? "broadcast"
+                                          : "half_all_reduce";
       s.parameters = {{"ranks", p.ranks}, {"bytes", p.bytes}};
       // The first one finds full buckets and idle threads.
       for (int r = 2; r <= p.repetitions; ++r) add(last(r) - last(r - 1));
@@ -214,9 +250,16 @@ Sample read(const Point& p, std::size_t i, const Results& results) {
 // What rank 0 took to add one received chunk, where it takes long enough to be told.
 constexpr std::int64_t kSumBytes = 256 << 10;
 std::optional<Sample> read_sums(const Point& p, std::size_t i, const Results& results) {
-  if ((p.kind != Point::AllReduce && p.kind != Point::HalfAllReduce) || p.bytes / p.ranks < kSumBytes) return std::nullopt;
-  Sample s{"ring_sum", {{"bytes", p.bytes / p.ranks}, {"ranks", p.ranks}, {"element_bytes", p.kind == Point::AllReduce ? 4 : 2}}, {}};
-  for (int r = 2; r <= p.repetitions; ++r) s.durations.push_back({results.at(i, r, kSumming) * 1000 / (p.ranks - 1)});
+  if ((p.kind != Point::AllReduce && p.kind != Point::HalfAllReduce) ||
+      p.bytes / p.ranks < kSumBytes)
+    return std::nullopt;
+  Sample s{"ring_sum",
+           {{"bytes", p.bytes / p.ranks},
+            {"ranks", p.ranks},
+            {"element_bytes", p.kind == Point::AllReduce ? 4 : 2}},
+           {}};
+  for (int r = 2; r <= p.repetitions; ++r)
+    s.durations.push_back({results.at(i, r, kSumming) * 1000 / (p.ranks - 1)});
   return s;
 }
 
@@ -242,15 +285,22 @@ Run calibrate(const topology::Fabric& fabric, const CalibrateOptions& given) {
   auto* shared = new (memory.data()) Shared{};
   Results results{reinterpret_cast<std::int64_t*>(memory.data() + (sizeof(Shared) + 63) / 64 * 64)};
   double load = machine_load();
-  StageResult stage = run_stage(fabric.cluster(), places, processes, o.loopback, o.timeout_s, shared->rendezvous,
-                                [&](int process, bool shaped) { Measurer(process, o.rank_counts, points, *shared, results).run(places, shaped); });
+  StageResult stage =
+      run_stage(fabric.cluster(), places, processes, o.loopback, o.timeout_s, shared->rendezvous,
+                [&](int process, bool shaped) {
+                  Measurer(process, o.rank_counts, points, *shared, results).run(places, shaped);
+                });
   Run run = measured_run(EvidenceClass::Collective, stage, load);
   run.origin.compute = "none";
-  // Core time of one large all-reduce, all ranks and the kernel's network: a mean, since the kernel counts in ticks of 10 ms.
+  // Core time of one large all-reduce, all ranks and the kernel's network: a mean, since the kernel
+  // counts in ticks of 10 ms.
   for (std::size_t i = 0; i < points.size(); ++i) {
-    if (points[i].kind != Point::AllReduce || points[i].bytes != *std::max_element(o.collective_bytes.begin(), o.collective_bytes.end())) continue;
+    if (points[i].kind != Point::AllReduce ||
+        points[i].bytes != *std::max_element(o.collective_bytes.begin(), o.collective_bytes.end()))
+      continue;
     Sample s{"all_reduce_cpu", {{"ranks", points[i].ranks}, {"bytes", points[i].bytes}}, {}};
-    s.durations.push_back({(results.at(i, 1, kBusy) - results.at(i, 0, kBusy)) * 1000 / points[i].repetitions});
+    s.durations.push_back(
+        {(results.at(i, 1, kBusy) - results.at(i, 0, kBusy)) * 1000 / points[i].repetitions});
     run.samples.push_back(std::move(s));
   }
   for (std::size_t i = 0; i < points.size(); ++i) {
@@ -258,7 +308,9 @@ Run calibrate(const topology::Fabric& fabric, const CalibrateOptions& given) {
     if (auto sums = read_sums(points[i], i, results)) run.samples.push_back(std::move(*sums));
   }
   run.quality.retransmits = shared->retransmits;
-  for (const char* what : {"nccl", "cuda"}) run.skipped.push_back({what, "backend tcp measures links and collectives of processes on CPUs"});
+  for (const char* what : {"nccl", "cuda"})
+    run.skipped.push_back(
+        {what, "backend tcp measures links and collectives of processes on CPUs"});
   return run;
 }
 

@@ -1,4 +1,5 @@
-// One collective alone, on hosts of this machine: what an algorithm costs, without computation or another collective beside it.
+// One collective alone, on hosts of this machine: what an algorithm costs, without computation or
+// another collective beside it.
 #pragma once
 
 #include <functional>
@@ -20,12 +21,17 @@ struct CollectiveOptions {
   double timeout_s = 600;
 };
 
-// All-reduces of `algorithm` on the ranks that `devices` names, as backend tcp plays them. Samples, durations raw:
-//   all_reduce {ranks, bytes}  end on the last rank minus begin on the last rank; before each a barrier and a common start
-// Throws std::runtime_error as execute() does, and if a sum is wrong. REQUIRES: performs(algorithm, AllReduce), at least two devices.
-Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& devices, Algorithm algorithm, const CollectiveOptions& options);
+// All-reduces of `algorithm` on the ranks that `devices` names, as backend tcp plays them. Samples,
+// durations raw:
+//   all_reduce {ranks, bytes}  end on the last rank minus begin on the last rank; before each a
+//                              barrier and a common start
+// Throws std::runtime_error as execute() does, and if a sum is wrong. REQUIRES: performs(algorithm,
+// AllReduce), at least two devices.
+Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& devices,
+                       Algorithm algorithm, const CollectiveOptions& options);
 
-// The same for whoever plays: one rank's part, made in its process when all ranks live. play(k, data): the all-reduce of options.bytes[k] on data.
+// The same for whoever plays: one rank's part, made in its process when all ranks live. play(k,
+// data): the all-reduce of options.bytes[k] on data.
 struct RankPlayer {
   std::function<void(std::size_t k, float* data)> play;
   std::function<std::int64_t()> retransmits;  // so far, TCP segments of this rank
@@ -33,12 +39,14 @@ struct RankPlayer {
 struct RankPlace {
   int rank = 0;
   int ranks = 0;
-  std::string address;          // IPv4, of this rank's host
+  std::string address;  // IPv4, of this rank's host
   Rendezvous* rendezvous = nullptr;
   std::function<void()> meet;   // all ranks
   std::byte* shared = nullptr;  // of all ranks, zero at first
 };
 using MakePlayer = std::function<RankPlayer(const RankPlace& place)>;
-Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& devices, const CollectiveOptions& options, std::size_t shared_bytes, const MakePlayer& make);
+Run measure_all_reduce(const topology::Fabric& fabric, const std::vector<int>& devices,
+                       const CollectiveOptions& options, std::size_t shared_bytes,
+                       const MakePlayer& make);
 
 }  // namespace ddpsim::calib

@@ -1,13 +1,13 @@
 #include "calib/execute.h"
 
-#include <fmt/format.h>
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <new>
 #include <stdexcept>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
 
 #include "calib/origin.h"
 #include "calib/player.h"
@@ -27,8 +27,8 @@ struct Job {
   Part part;
   int slots = 1;
   int first_process = 0;
-  std::vector<double> factors;       // by rank
-  std::vector<RankRecord> records;   // by rank
+  std::vector<double> factors;      // by rank
+  std::vector<RankRecord> records;  // by rank
 };
 
 struct Shared {
@@ -36,10 +36,13 @@ struct Shared {
   std::atomic<std::int64_t> retransmits;
 };
 
-void prepare(Job& job, const Workload& w, const Plan& plan, const predict::Question& q, std::vector<int> devices, int steady_steps) {
+void prepare(Job& job, const Workload& w, const Plan& plan, const predict::Question& q,
+             std::vector<int> devices, int steady_steps) {
   job.times = predict::step_times(w, q.profile, Level::Mid);
-  job.program = strategy::lower({w, job.times, q.profile.kind, static_cast<int>(devices.size())}, plan);
-  job.comm = collective::make_communicator(q.fabric, std::move(devices), job.program.backend, all_reduce_algorithm(plan, job.program.backend));
+  job.program =
+      strategy::lower({w, job.times, q.profile.kind, static_cast<int>(devices.size())}, plan);
+  job.comm = collective::make_communicator(q.fabric, std::move(devices), job.program.backend,
+                                           all_reduce_algorithm(plan, job.program.backend));
   job.part = make_part(job.program, job.comm, q.profile, steady_steps);
   int streams = job.program.device == DeviceKind::Gpu ? 1 : job.part.worker_threads;
   job.slots = (streams == 1 ? 1 : collective::kSlotsOfStream * streams) * job.part.lanes;
@@ -48,7 +51,8 @@ void prepare(Job& job, const Workload& w, const Plan& plan, const predict::Quest
 
 std::size_t record_bytes(const Job& job) {
   std::size_t steps = job.part.sequence.size();
-  return static_cast<std::size_t>(job.part.ranks) * steps * (job.part.most_ops * sizeof(OpTimes) + sizeof(std::int64_t));
+  return static_cast<std::size_t>(job.part.ranks) * steps *
+         (job.part.most_ops * sizeof(OpTimes) + sizeof(std::int64_t));
 }
 
 std::byte* lay_out(Job& job, std::byte* at) {
@@ -66,15 +70,18 @@ std::byte* lay_out(Job& job, std::byte* at) {
 
 std::byte* private_memory(std::int64_t bytes) {
   if (bytes == 0) return nullptr;
-  void* at = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) throw std::runtime_error(fmt::format("no memory for {} bytes of gradients a rank", bytes));
+  void* at = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED)
+    throw std::runtime_error(fmt::format("no memory for {} bytes of gradients a rank", bytes));
   std::memset(at, 0, static_cast<std::size_t>(bytes));
   return static_cast<std::byte*>(at);
 }
 
 constexpr std::int64_t kHeadStartNs = 30'000'000;
 
-void play_rank(const Job& job, int rank, const std::vector<int>& hosts, bool shaped, int processes, const ExecuteOptions& options, Shared& shared) {
+void play_rank(const Job& job, int rank, const std::vector<int>& hosts, bool shaped, int processes,
+               const ExecuteOptions& options, Shared& shared) {
   std::byte* gradients = private_memory(job.part.gradient_bytes);
   std::byte* others = private_memory(job.part.other_bytes);
   fill_gradients(job.part, rank, gradients);
@@ -88,7 +95,8 @@ void play_rank(const Job& job, int rank, const std::vector<int>& hosts, bool sha
     int p = job.first_process + r;
     peers.push_back({stage_address(hosts[static_cast<std::size_t>(p)], shaped), meeting.port[p]});
   }
-  mesh.connect(rank, peers, job.part.peers(rank, &collective::Step::sends), job.part.peers(rank, &collective::Step::receives));
+  mesh.connect(rank, peers, job.part.peers(rank, &collective::Step::sends),
+               job.part.peers(rank, &collective::Step::receives));
   meeting.meet(1, processes);
   if (options.real_compute) {
     // One rank after the other, so that each finds a quiet core.
@@ -99,10 +107,12 @@ void play_rank(const Job& job, int rank, const std::vector<int>& hosts, bool sha
   }
   if (me == 0) meeting.start_ns = now_ns() + kHeadStartNs;
   meeting.meet(2, processes);
-  play(job.part, rank, mesh, gradients, others, meeting.start_ns, job.factors[static_cast<std::size_t>(rank)], options.real_compute,
+  play(job.part, rank, mesh, gradients, others, meeting.start_ns,
+       job.factors[static_cast<std::size_t>(rank)], options.real_compute,
        job.records[static_cast<std::size_t>(rank)]);
   shared.retransmits += mesh.retransmits();
-  if (std::string wrong = check_gradients(job.part, gradients); !wrong.empty()) throw std::runtime_error("rank " + std::to_string(rank) + ": " + wrong);
+  if (std::string wrong = check_gradients(job.part, gradients); !wrong.empty())
+    throw std::runtime_error("rank " + std::to_string(rank) + ": " + wrong);
 }
 
 void read_steps(const Job& job, const ExecuteOptions& options, Run& run) {
@@ -119,8 +129,12 @@ void read_steps(const Job& job, const ExecuteOptions& options, Run& run) {
       for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
         if (!worth_a_span(s.ops[i].kind)) continue;
         const OpTimes& t = job.records[r].times[k * job.part.most_ops + i];
-        run.spans.push_back(measured_span(job.program, s, i, static_cast<int>(run.steps.size()) - 1, static_cast<int>(r), before, t.ready, t.begin, t.end,
-                                          is_broadcast(s.ops[i].kind) ? "tree" : name_of(job.comm.patterns[collective::kAllReduce].algorithm)));
+        run.spans.push_back(
+            measured_span(job.program, s, i, static_cast<int>(run.steps.size()) - 1,
+                          static_cast<int>(r), before, t.ready, t.begin, t.end,
+                          is_broadcast(s.ops[i].kind)
+                              ? "tree"
+                              : name_of(job.comm.patterns[collective::kAllReduce].algorithm)));
       }
     }
     before = end;
@@ -132,7 +146,8 @@ void read_steps(const Job& job, const ExecuteOptions& options, Run& run) {
 void read_first(const Job& job, std::int64_t start, Run& run) {
   std::int64_t end = 0;
   for (const RankRecord& r : job.records) end = std::max(end, r.step_ends[0]);
-  run.steps.insert(run.steps.begin(), {job.part.kinds[job.part.sequence[0]].program->kind, Duration{(end - start) * 1000}});
+  run.steps.insert(run.steps.begin(), {job.part.kinds[job.part.sequence[0]].program->kind,
+                                       Duration{(end - start) * 1000}});
   for (Span& s : run.spans) ++s.step;
 }
 
@@ -142,7 +157,8 @@ constexpr double kSegmentBytes = 8948;  // payload of a frame of 9000 bytes
 double segments_of(const std::vector<std::unique_ptr<Job>>& jobs) {
   double out = 0;
   for (const auto& job : jobs)
-    out += 2.0 * (job->part.ranks - 1) * static_cast<double>(job->part.gradient_bytes) * static_cast<double>(job->part.sequence.size()) / kSegmentBytes;
+    out += 2.0 * (job->part.ranks - 1) * static_cast<double>(job->part.gradient_bytes) *
+           static_cast<double>(job->part.sequence.size()) / kSegmentBytes;
   return out;
 }
 
@@ -151,7 +167,8 @@ void judge(Run& run, std::int64_t retransmits, double segments, bool beside_othe
   Quality& q = run.quality;
   q.retransmits = retransmits;
   // One in 10,000 costs less than 0.1 % of a step; a time-out (200 ms) shows in the spread.
-  if (static_cast<double>(retransmits) > std::max(4.0, 1e-4 * segments)) add_noise(q, fmt::format("{} TCP segments were sent again", retransmits));
+  if (static_cast<double>(retransmits) > std::max(4.0, 1e-4 * segments))
+    add_noise(q, fmt::format("{} TCP segments were sent again", retransmits));
 }
 
 }  // namespace
@@ -165,8 +182,10 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
   };
   add(q.workload, s.plan, devices_of(s), options.steady_steps);
   for (std::size_t k = 0; k < s.other_jobs.size(); ++k)
-    add(s.other_jobs[k].workload, s.other_jobs[k].plan, s.other_jobs[k].rank_order, k < options.other_steps.size() ? options.other_steps[k] : 4 * options.steady_steps);
-  for (const auto& [rank, factor] : s.slow_ranks) jobs[0]->factors[static_cast<std::size_t>(rank)] = factor;
+    add(s.other_jobs[k].workload, s.other_jobs[k].plan, s.other_jobs[k].rank_order,
+        k < options.other_steps.size() ? options.other_steps[k] : 4 * options.steady_steps);
+  for (const auto& [rank, factor] : s.slow_ranks)
+    jobs[0]->factors[static_cast<std::size_t>(rank)] = factor;
 
   std::vector<int> hosts;
   std::size_t bytes = sizeof(Shared);
@@ -182,11 +201,14 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
 
   double load = machine_load();
   auto processes = static_cast<int>(hosts.size());
-  StageResult stage = run_stage(q.fabric.cluster(), hosts, s.ranks, options.loopback, options.timeout_s, shared->rendezvous, [&](int process, bool shaped) {
-    for (const auto& job : jobs)
-      if (process >= job->first_process && process < job->first_process + job->part.ranks)
-        play_rank(*job, process - job->first_process, hosts, shaped, processes, options, *shared);
-  });
+  StageResult stage = run_stage(
+      q.fabric.cluster(), hosts, s.ranks, options.loopback, options.timeout_s, shared->rendezvous,
+      [&](int process, bool shaped) {
+        for (const auto& job : jobs)
+          if (process >= job->first_process && process < job->first_process + job->part.ranks)
+            play_rank(*job, process - job->first_process, hosts, shaped, processes, options,
+                      *shared);
+      });
   Run run = measured_run(EvidenceClass::Replay, stage, load);
   run.origin.compute = options.real_compute ? "real" : "timed";
   run.origin.profile = q.profile.name;

@@ -1,11 +1,12 @@
-// An anonymous file in memory: nothing has a name that could be left over. Child processes inherit it and open it as /proc/self/fd/N.
+// An anonymous file in memory: nothing has a name that could be left over. Child processes inherit
+// it and open it as /proc/self/fd/N.
 #pragma once
-
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <stdexcept>
 #include <string>
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace ddpsim::calib {
 
@@ -28,7 +29,8 @@ class MemoryFile {
     std::string out;
     char block[1 << 16];
     off_t at = 0;
-    for (ssize_t n; (n = ::pread(fd_, block, sizeof block, at)) > 0; at += n) out.append(block, static_cast<std::size_t>(n));
+    for (ssize_t n; (n = ::pread(fd_, block, sizeof block, at)) > 0; at += n)
+      out.append(block, static_cast<std::size_t>(n));
     return out;
   }
 

@@ -26,7 +26,9 @@ namespace {
 
 constexpr int kSilenceMs = 60'000;
 
-[[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
+[[noreturn]] void fail(const std::string& what) {
+  throw std::runtime_error(what + ": " + std::strerror(errno));
+}
 
 sockaddr_in socket_address(const std::string& address, std::uint16_t port) {
   sockaddr_in a{};
@@ -41,7 +43,9 @@ void tune(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
-void no_block(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
+void no_block(int fd) {
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
 
 void read_whole(int fd, void* to, std::size_t bytes) {
   auto* at = static_cast<char*>(to);
@@ -60,13 +64,16 @@ void sum_plain(std::byte* data, const std::byte* more, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) a[i] += b[i];
 }
 
-float from_bf16(std::uint16_t v) { return std::bit_cast<float>(static_cast<std::uint32_t>(v) << 16); }
+float from_bf16(std::uint16_t v) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(v) << 16);
+}
 std::uint16_t to_bf16(float f) {
   auto bits = std::bit_cast<std::uint32_t>(f);
   return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-// Through float32 without hardware conversion: exact for normal halves, subnormals included, round to nearest even.
+// Through float32 without hardware conversion: exact for normal halves, subnormals included, round
+// to nearest even.
 float from_fp16(std::uint16_t h) {
   std::uint32_t sign = static_cast<std::uint32_t>(h & 0x8000) << 16;
   std::uint32_t magnitude = static_cast<std::uint32_t>(h & 0x7fff) << 13;
@@ -78,7 +85,8 @@ std::uint16_t to_fp16(float f) {
   auto bits = std::bit_cast<std::uint32_t>(f);
   auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000);
   std::uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude >= 0x47800000) return static_cast<std::uint16_t>(sign | (magnitude > 0x7f800000 ? 0x7e00 : 0x7c00));
+  if (magnitude >= 0x47800000)
+    return static_cast<std::uint16_t>(sign | (magnitude > 0x7f800000 ? 0x7e00 : 0x7c00));
   if (magnitude < 0x38800000) {  // subnormal half: let the float adder round
     float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000));
@@ -98,12 +106,16 @@ bool has_f16c() {
   return __builtin_cpu_supports("avx") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
-__attribute__((target("avx,f16c"))) void sum_fp16_by_hardware(std::uint16_t* a, const std::uint16_t* b, std::int64_t n) {
+__attribute__((target("avx,f16c"))) void sum_fp16_by_hardware(std::uint16_t* a,
+                                                              const std::uint16_t* b,
+                                                              std::int64_t n) {
   std::int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
     __m256 x = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a + i)));
     __m256 y = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(b + i)));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(a + i), _mm256_cvtps_ph(_mm256_add_ps(x, y), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    _mm_storeu_si128(
+        reinterpret_cast<__m128i*>(a + i),
+        _mm256_cvtps_ph(_mm256_add_ps(x, y), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
   sum_fp16(a + i, b + i, n - i);
 }
@@ -150,13 +162,16 @@ std::uint16_t Mesh::listen(const std::string& address) {
   if (listener_ < 0) fail("socket");
   tune(listener_);
   sockaddr_in a = socket_address(address, 0);
-  if (::bind(listener_, reinterpret_cast<sockaddr*>(&a), sizeof a) != 0 || ::listen(listener_, 1024) != 0) fail("listening on " + address);
+  if (::bind(listener_, reinterpret_cast<sockaddr*>(&a), sizeof a) != 0 ||
+      ::listen(listener_, 1024) != 0)
+    fail("listening on " + address);
   socklen_t length = sizeof a;
   ::getsockname(listener_, reinterpret_cast<sockaddr*>(&a), &length);
   return ntohs(a.sin_port);
 }
 
-void Mesh::connect(int rank, std::span<const Peer> peers, std::span<const int> send_to, std::span<const int> receive_from) {
+void Mesh::connect(int rank, std::span<const Peer> peers, std::span<const int> send_to,
+                   std::span<const int> receive_from) {
   for (int to : send_to)
     for (int slot = 0; slot < slots_; ++slot) {
       int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -164,9 +179,11 @@ void Mesh::connect(int rank, std::span<const Peer> peers, std::span<const int> s
       tune(fd);
       const Peer& peer = peers[static_cast<std::size_t>(to)];
       sockaddr_in a = socket_address(peer.address, peer.port);
-      if (::connect(fd, reinterpret_cast<sockaddr*>(&a), sizeof a) != 0) fail("connecting to rank " + std::to_string(to));
+      if (::connect(fd, reinterpret_cast<sockaddr*>(&a), sizeof a) != 0)
+        fail("connecting to rank " + std::to_string(to));
       std::int32_t hello[2] = {rank, slot};
-      if (::write(fd, hello, sizeof hello) != sizeof hello) fail("greeting rank " + std::to_string(to));
+      if (::write(fd, hello, sizeof hello) != sizeof hello)
+        fail("greeting rank " + std::to_string(to));
       no_block(fd);
       out_[{to, slot}] = fd;
     }
@@ -196,25 +213,33 @@ struct Mesh::LaneState {
   std::vector<Transfer> receives;
   bool idle() const {
     auto done = [](const Transfer& t) { return t.left == 0; };
-    return std::all_of(sends.begin(), sends.end(), done) && std::all_of(receives.begin(), receives.end(), done);
+    return std::all_of(sends.begin(), sends.end(), done) &&
+           std::all_of(receives.begin(), receives.end(), done);
   }
 };
 
-void Mesh::begin(const collective::RankSteps& steps, std::vector<LaneState>& lanes, std::size_t l, std::byte* data, std::int64_t size, Scratch& scratch, int first_slot) const {
+void Mesh::begin(const collective::RankSteps& steps, std::vector<LaneState>& lanes, std::size_t l,
+                 std::byte* data, std::int64_t size, Scratch& scratch, int first_slot) const {
   LaneState& lane = lanes[l];
   const collective::Step& step = steps.lanes[l][lane.step];
-  if (step.after_lane >= 0 && lanes[static_cast<std::size_t>(step.after_lane)].step <= static_cast<std::size_t>(step.after_step)) return;
+  if (step.after_lane >= 0 && lanes[static_cast<std::size_t>(step.after_lane)].step <=
+                                  static_cast<std::size_t>(step.after_step))
+    return;
   lane.begun = true;
   lane.sends.clear();
   lane.receives.clear();
   int slot = first_slot + static_cast<int>(l);
-  for (const collective::Message& m : step.sends) lane.sends.push_back({out_.at({m.peer, slot}), m.peer, data + m.offset * size, m.count * size});
+  for (const collective::Message& m : step.sends)
+    lane.sends.push_back({out_.at({m.peer, slot}), m.peer, data + m.offset * size, m.count * size});
   std::int64_t into = 0;
   for (const collective::Message& m : step.receives) into += m.count * size;
-  if (step.reduce && static_cast<std::int64_t>(scratch[l].size()) < into) scratch[l].resize(static_cast<std::size_t>(into));
+  if (step.reduce && static_cast<std::int64_t>(scratch[l].size()) < into)
+    scratch[l].resize(static_cast<std::size_t>(into));
   into = 0;
   for (const collective::Message& m : step.receives) {
-    lane.receives.push_back({in_.at({m.peer, slot}), m.peer, step.reduce ? scratch[l].data() + into : data + m.offset * size, m.count * size});
+    lane.receives.push_back({in_.at({m.peer, slot}), m.peer,
+                             step.reduce ? scratch[l].data() + into : data + m.offset * size,
+                             m.count * size});
     into += m.count * size;
   }
 }
@@ -226,14 +251,17 @@ bool Mesh::move(std::vector<Transfer>& transfers, bool sends) const {
     if (t.left == 0) continue;
     auto bytes = static_cast<std::size_t>(t.left);
     auto n = sends ? ::send(t.fd, t.at, bytes, MSG_NOSIGNAL) : ::recv(t.fd, t.at, bytes, 0);
-    if (n == 0) throw std::runtime_error("rank " + std::to_string(t.peer) + " closed its connection");
-    if (n < 0 && errno != EAGAIN && errno != EINTR) fail((sends ? "sending to rank " : "receiving from rank ") + std::to_string(t.peer));
+    if (n == 0)
+      throw std::runtime_error("rank " + std::to_string(t.peer) + " closed its connection");
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+      fail((sends ? "sending to rank " : "receiving from rank ") + std::to_string(t.peer));
     if (n > 0) t.at += n, t.left -= n, moved = true;
   }
   return moved;
 }
 
-void Mesh::end(const collective::Step& step, LaneState& lane, std::byte* data, DType type, const std::vector<std::byte>& scratch) {
+void Mesh::end(const collective::Step& step, LaneState& lane, std::byte* data, DType type,
+               const std::vector<std::byte>& scratch) {
   ++lane.step;
   lane.begun = false;
   if (!step.reduce || step.receives.empty()) return;
@@ -263,7 +291,8 @@ void Mesh::wait(const std::vector<LaneState>& lanes) {
   if (ready < 0 && errno != EINTR) fail("poll");
 }
 
-void Mesh::play(const collective::RankSteps& steps, std::byte* data, DType type, Scratch& scratch, int first_slot) {
+void Mesh::play(const collective::RankSteps& steps, std::byte* data, DType type, Scratch& scratch,
+                int first_slot) {
   std::int64_t size = element_size(type);
   thread_local std::vector<LaneState> lanes;
   if (lanes.size() < steps.lanes.size()) lanes.resize(steps.lanes.size());
@@ -293,7 +322,8 @@ std::int64_t Mesh::retransmits() const {
   for (const auto& [key, fd] : out_) {
     tcp_info info{};
     socklen_t length = sizeof info;
-    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0) total += info.tcpi_total_retrans;
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0)
+      total += info.tcpi_total_retrans;
   }
   return total;
 }

@@ -1,14 +1,14 @@
 #include "calib/origin.h"
 
-#include <fmt/format.h>
-#include <sys/utsname.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <cmath>
 #include <ctime>
 #include <sstream>
 #include <thread>
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "sim/analysis/compare.h"
 #include "sim/io/files.h"
@@ -77,15 +77,21 @@ void judge_spread(Run& run, bool differ_by_nature) {
   constexpr double kNoisySpread = 0.01;
   auto middle = static_cast<double>(analysis::typical_step(run, false).ps);
   std::vector<double> deviations;
-  for (Duration d : analysis::settled_steps(run)) deviations.push_back(std::abs(static_cast<double>(d.ps) - middle));
+  for (Duration d : analysis::settled_steps(run))
+    deviations.push_back(std::abs(static_cast<double>(d.ps) - middle));
   Quality& q = run.quality;
   q.spread = middle > 0 ? std::round(analysis::median(deviations) / middle * 1e6) / 1e6 : 0;
-  if (!differ_by_nature && q.spread > kNoisySpread) add_noise(q, fmt::format("the steps spread by {:.1f} % (median absolute deviation)", 100 * q.spread));
+  if (!differ_by_nature && q.spread > kNoisySpread)
+    add_noise(
+        q, fmt::format("the steps spread by {:.1f} % (median absolute deviation)", 100 * q.spread));
 }
 
-bool worth_a_span(OpKind k) { return is_collective(k) || is_forward(k) || is_update(k); }
+bool worth_a_span(OpKind k) {
+  return is_collective(k) || is_forward(k) || is_update(k);
+}
 
-Span measured_span(const Program& program, const StepProgram& step, std::uint32_t op, int step_index, int rank, std::int64_t step_start_ns, std::int64_t ready_ns,
+Span measured_span(const Program& program, const StepProgram& step, std::uint32_t op,
+                   int step_index, int rank, std::int64_t step_start_ns, std::int64_t ready_ns,
                    std::int64_t begin_ns, std::int64_t end_ns, const char* algorithm) {
   const Op& o = step.ops[op];
   Span span;
@@ -114,7 +120,8 @@ Run measured_run(EvidenceClass evidence, const StageResult& stage, double load) 
   run.origin.hosts = stage.shaped ? "namespaces" : "loopback";
   run.origin.reason = stage.reason;
   run.quality.load = load;
-  if (load > kNoisyLoad) add_noise(run.quality, fmt::format("{:.1f} cores were busy before the run began", load));
+  if (load > kNoisyLoad)
+    add_noise(run.quality, fmt::format("{:.1f} cores were busy before the run began", load));
   return run;
 }
 

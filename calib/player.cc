@@ -1,8 +1,5 @@
 #include "calib/player.h"
 
-#include <fmt/format.h>
-#include <time.h>
-
 #include <algorithm>
 #include <cmath>
 #include <condition_variable>
@@ -12,6 +9,9 @@
 #include <set>
 #include <stdexcept>
 #include <thread>
+
+#include <fmt/format.h>
+#include <time.h>
 
 #include "sim/predict/roofline.h"
 #include "sim/strategy/worker_pool.h"
@@ -47,9 +47,12 @@ void calibrate_compute() {
   g_rounds_per_ns = best;
 }
 
-void compute_ns(std::int64_t ns) { g_sink = spin(static_cast<std::int64_t>(static_cast<double>(ns) * g_rounds_per_ns)); }
+void compute_ns(std::int64_t ns) {
+  g_sink = spin(static_cast<std::int64_t>(static_cast<double>(ns) * g_rounds_per_ns));
+}
 
-Part make_part(const Program& program, const collective::Communicator& comm, const Profile& profile, int steady_steps) {
+Part make_part(const Program& program, const collective::Communicator& comm, const Profile& profile,
+               int steady_steps) {
   Part part;
   part.ranks = comm.ranks();
   part.worker_threads = program.worker_threads;
@@ -67,7 +70,9 @@ Part make_part(const Program& program, const collective::Communicator& comm, con
     for (std::uint32_t i = 0; i < s->ops.size(); ++i) {
       const Op& op = s->ops[i];
       for (std::uint32_t d : deps_of(*s, i)) step.awaited[d] = 1;
-      step.duration_ns.push_back(is_collective(op.kind) ? 0 : predict::price(op, *s, program, profile, Level::Mid).ps / 1000);
+      step.duration_ns.push_back(
+          is_collective(op.kind) ? 0
+                                 : predict::price(op, *s, program, profile, Level::Mid).ps / 1000);
       if (!is_collective(op.kind)) continue;
       Part::Collective c;
       c.type = op.dtype;
@@ -75,7 +80,9 @@ Part make_part(const Program& program, const collective::Communicator& comm, con
       c.gradients = carries_tensors(op.kind);
       c.offset = c.gradients ? gradients : others;
       (c.gradients ? gradients : others) += op.bytes;
-      c.schedule = collective::schedule_of(comm, is_broadcast(op.kind) ? collective::kBroadcast : collective::kAllReduce, c.elements, element_size(c.type));
+      c.schedule = collective::schedule_of(
+          comm, is_broadcast(op.kind) ? collective::kBroadcast : collective::kAllReduce, c.elements,
+          element_size(c.type));
       part.lanes = std::max(part.lanes, c.schedule.lanes());
       step.collective[i] = static_cast<std::int32_t>(step.collectives.size());
       step.collectives.push_back(std::move(c));
@@ -90,7 +97,8 @@ Part make_part(const Program& program, const collective::Communicator& comm, con
   return part;
 }
 
-std::vector<int> Part::peers(int rank, std::vector<collective::Message> collective::Step::* end) const {
+std::vector<int> Part::peers(int rank,
+                             std::vector<collective::Message> collective::Step::*end) const {
   std::set<int> out;
   for (const Step& s : kinds)
     for (const Collective& c : s.collectives)
@@ -104,9 +112,18 @@ namespace {
 
 class Player {
  public:
-  Player(const Part& part, int rank, Mesh& mesh, std::byte* gradients, std::byte* others, std::int64_t start, double factor, bool real, RankRecord record)
-      : part_(part), rank_(static_cast<std::size_t>(rank)), mesh_(mesh), gradients_(gradients), others_(others), start_(start), factor_(factor), real_(real),
-        record_(record), slot_busy_(static_cast<std::size_t>(mesh.slots() / part.lanes)) {
+  Player(const Part& part, int rank, Mesh& mesh, std::byte* gradients, std::byte* others,
+         std::int64_t start, double factor, bool real, RankRecord record)
+      : part_(part),
+        rank_(static_cast<std::size_t>(rank)),
+        mesh_(mesh),
+        gradients_(gradients),
+        others_(others),
+        start_(start),
+        factor_(factor),
+        real_(real),
+        record_(record),
+        slot_busy_(static_cast<std::size_t>(mesh.slots() / part.lanes)) {
     pool_.threads = part.worker_threads;
     std::uint32_t count = 0;
     for (std::size_t kind : part.sequence) {
@@ -132,14 +149,17 @@ class Player {
     for (Lane lane : {Lane::Compute, Lane::Comm, Lane::Callback})
       if (lanes.count(lane)) threads.emplace_back(guarded([this, lane] { run_lane(lane); }));
     if (lanes.count(Lane::Worker))
-      for (int i = 0; i < part_.worker_threads; ++i) threads.emplace_back(guarded([this] { run_worker(); }));
+      for (int i = 0; i < part_.worker_threads; ++i)
+        threads.emplace_back(guarded([this] { run_worker(); }));
     guarded([this] { run_lane(Lane::Host); })();
     for (std::thread& t : threads) t.join();
     if (failed_) throw std::runtime_error(error_);
   }
 
  private:
-  OpTimes& times(std::size_t step, std::uint32_t op) const { return record_.times[step * part_.most_ops + op]; }
+  OpTimes& times(std::size_t step, std::uint32_t op) const {
+    return record_.times[step * part_.most_ops + op];
+  }
   const Part::Step& kind(std::size_t step) const { return part_.kinds[part_.sequence[step]]; }
 
   // Every lane in listed order; the host also hands collectives to the workers.
@@ -150,11 +170,14 @@ class Player {
       const Part::Step& k = kind(step);
       const auto& ops = k.program->ops;
       for (std::uint32_t i = 0; i < ops.size(); ++i) {
-        if (lane == Lane::Host && ops[i].lane == Lane::Worker) enqueue(step, i, wait_for_deps(step, i, 0));
+        if (lane == Lane::Host && ops[i].lane == Lane::Worker)
+          enqueue(step, i, wait_for_deps(step, i, 0));
         if (ops[i].lane != lane) continue;
         std::int64_t begin = wait_for_deps(step, i, lane == Lane::Callback ? 0 : clock);
-        if (k.collective[i] >= 0) clock = communicate(step, i, begin);
-        else clock = compute(step, i, begin);
+        if (k.collective[i] >= 0)
+          clock = communicate(step, i, begin);
+        else
+          clock = compute(step, i, begin);
         if (i + 1 == ops.size()) record_.step_ends[step] = now_ns();
       }
     }
@@ -163,7 +186,8 @@ class Player {
   std::int64_t compute(std::size_t step, std::uint32_t i, std::int64_t begin) {
     const Part::Step& k = kind(step);
     OpTimes& t = times(step, i);
-    auto d = static_cast<std::int64_t>(std::llround(static_cast<double>(k.duration_ns[i]) * factor_));
+    auto d =
+        static_cast<std::int64_t>(std::llround(static_cast<double>(k.duration_ns[i]) * factor_));
     std::int64_t end = begin + d;
     if (real_) {
       begin = std::max(begin, now_ns());
@@ -181,14 +205,16 @@ class Player {
     const Part::Step& k = kind(step);
     auto index = static_cast<std::size_t>(k.collective[i]);
     const Part::Collective& c = k.collectives[index];
-    int slot = static_cast<int>((first_collective_[step] + index) % static_cast<std::uint32_t>(slot_busy_.size()));
+    int slot = static_cast<int>((first_collective_[step] + index) %
+                                static_cast<std::uint32_t>(slot_busy_.size()));
     OpTimes& t = times(step, i);
     t.ready = ready;
     thread_local Scratch scratch;
     {
       std::lock_guard<std::mutex> in_order(slot_busy_[static_cast<std::size_t>(slot)]);
       t.begin = now_ns();
-      mesh_.play(c.schedule.ranks[rank_], (c.gradients ? gradients_ : others_) + c.offset, c.type, scratch, slot * part_.lanes);
+      mesh_.play(c.schedule.ranks[rank_], (c.gradients ? gradients_ : others_) + c.offset, c.type,
+                 scratch, slot * part_.lanes);
     }
     std::int64_t end = now_ns();
     finish(t, end, true);
@@ -215,7 +241,8 @@ class Player {
       std::int64_t end = t.end.load(std::memory_order_acquire);
       if (end == 0) {
         std::unique_lock<std::mutex> lock(mutex_);
-        changed_.wait(lock, [&] { return failed_ || (end = t.end.load(std::memory_order_acquire)) != 0; });
+        changed_.wait(
+            lock, [&] { return failed_ || (end = t.end.load(std::memory_order_acquire)) != 0; });
         if (failed_) throw std::runtime_error(error_);
       }
       from = std::max(from, end);
@@ -298,7 +325,9 @@ class Player {
 };
 
 // Element i of the gradients before the first step, but for a factor of the rank.
-double pattern(std::int64_t i) { return static_cast<double>(1 + i % 7); }
+double pattern(std::int64_t i) {
+  return static_cast<double>(1 + i % 7);
+}
 
 // Sums are left where they are, so each step multiplies them by the number of ranks.
 double growth(const Part& part) {
@@ -306,7 +335,9 @@ double growth(const Part& part) {
   return std::pow(n, static_cast<double>(part.sequence.size() - 1)) * n * (n + 1) / 2;
 }
 
-double scale_of(const Part& part) { return std::exp2(std::floor(60 - std::log2(7 * growth(part)))); }
+double scale_of(const Part& part) {
+  return std::exp2(std::floor(60 - std::log2(7 * growth(part))));
+}
 
 // Halves hold neither such growth nor enough digits to notice one missing summand of many. Their
 // ranks' values cancel, in whole numbers that halves hold exactly: the first step's sums are 0 and
@@ -347,13 +378,17 @@ double load_element(const std::byte* at, DType type, std::int64_t i) {
   }
   int exponent = (h >> 10) & 31;
   double fraction = h & 1023;
-  double value = exponent == 0 ? std::ldexp(fraction, -24) : exponent == 31 ? HUGE_VAL : std::ldexp(1024 + fraction, exponent - 25);
+  double value = exponent == 0    ? std::ldexp(fraction, -24)
+                 : exponent == 31 ? HUGE_VAL
+                                  : std::ldexp(1024 + fraction, exponent - 25);
   return h & 0x8000 ? -value : value;
 }
 
 void store_element(std::byte* at, DType type, std::int64_t i, double v) {
-  if (type == DType::Float32) reinterpret_cast<float*>(at)[i] = static_cast<float>(v);
-  else if (type == DType::Float64) reinterpret_cast<double*>(at)[i] = v;
+  if (type == DType::Float32)
+    reinterpret_cast<float*>(at)[i] = static_cast<float>(v);
+  else if (type == DType::Float64)
+    reinterpret_cast<double*>(at)[i] = v;
   else if (type == DType::BFloat16) {
     auto f = static_cast<float>(v);
     std::uint32_t bits = 0;
@@ -370,15 +405,19 @@ void store_element(std::byte* at, DType type, std::int64_t i, double v) {
   }
 }
 
-bool checkable(DType t) { return t == DType::Float32 || t == DType::Float64 || t == DType::Float16 || t == DType::BFloat16; }
+bool checkable(DType t) {
+  return t == DType::Float32 || t == DType::Float64 || t == DType::Float16 || t == DType::BFloat16;
+}
 
 }  // namespace
 
-void play(const Part& part, int rank, Mesh& mesh, std::byte* gradients, std::byte* others, std::int64_t start_ns, double factor, bool real_compute, RankRecord record) {
+void play(const Part& part, int rank, Mesh& mesh, std::byte* gradients, std::byte* others,
+          std::int64_t start_ns, double factor, bool real_compute, RankRecord record) {
   Player(part, rank, mesh, gradients, others, start_ns, factor, real_compute, record).run();
 }
 
-// Every step sums every byte of the gradients once, however its buckets cut them. Filled and checked in the steady step's layout.
+// Every step sums every byte of the gradients once, however its buckets cut them. Filled and
+// checked in the steady step's layout.
 void fill_gradients(const Part& part, int rank, std::byte* gradients) {
   each_gradient(part, [&](const Part::Collective& c) {
     if (!checkable(c.type)) return;
@@ -394,18 +433,21 @@ std::string check_gradients(const Part& part, const std::byte* gradients) {
     std::int64_t bytes = 0;
     for (const auto& c : k.collectives)
       if (c.gradients) bytes += c.elements * element_size(c.type);
-    if (bytes != part.gradient_bytes) return {};  // a step that does not sum everything: nothing is known
+    if (bytes != part.gradient_bytes)
+      return {};  // a step that does not sum everything: nothing is known
   }
   each_gradient(part, [&](const Part::Collective& c) {
     if (!checkable(c.type) || !wrong.empty()) return;
     double factor = expected_factor(part, c.type);
     constexpr double kTolerance = 1e-4;
     // One element in 61 and both ends: every chunk is visited.
-    for (std::int64_t i = 0; i < c.elements; i += i + 61 < c.elements || i + 1 == c.elements ? 61 : c.elements - 1 - i) {
+    for (std::int64_t i = 0; i < c.elements;
+         i += i + 61 < c.elements || i + 1 == c.elements ? 61 : c.elements - 1 - i) {
       double expected = factor * pattern(i);
       double found = load_element(gradients + c.offset, c.type, i);
       if (std::abs(found - expected) <= kTolerance * expected) continue;
-      wrong = fmt::format("element {} of the all-reduce of {} elements is {:g}, expected {:g}", i, c.elements, found, expected);
+      wrong = fmt::format("element {} of the all-reduce of {} elements is {:g}, expected {:g}", i,
+                          c.elements, found, expected);
       return;
     }
   });

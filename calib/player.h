@@ -1,8 +1,10 @@
-// Plays one rank's Program on the real clock: lanes as threads, timed or real compute, collectives over a Mesh. The same Program and the same policies
-// (strategy/worker_pool.h) that the virtual clock drives.
+// Plays one rank's Program on the real clock: lanes as threads, timed or real compute, collectives
+// over a Mesh. The same Program and the same policies (strategy/worker_pool.h) that the virtual
+// clock drives.
 //
-// A timed operation takes as long as its price: its lane keeps a nominal clock and sleeps to absolute deadlines, so that late wake-ups do not add up.
-// Collectives, and everything in real compute, take as long as they take.
+// A timed operation takes as long as its price: its lane keeps a nominal clock and sleeps to
+// absolute deadlines, so that late wake-ups do not add up. Collectives, and everything in real
+// compute, take as long as they take.
 #pragma once
 
 #include <atomic>
@@ -44,11 +46,13 @@ struct Part {
   std::size_t most_ops = 0;
   int lanes = 1;  // of the collective that has most: slots that one needs
   // Ranks that `rank` ever sends to (&Step::sends) or receives from (&Step::receives).
-  std::vector<int> peers(int rank, std::vector<collective::Message> collective::Step::* end) const;
+  std::vector<int> peers(int rank, std::vector<collective::Message> collective::Step::*end) const;
 };
 
-// Prices of the Program's operations come from `profile`. `half`: type of compressed buckets. The Program and the Communicator must outlive the Part.
-Part make_part(const Program& program, const collective::Communicator& comm, const Profile& profile, int steady_steps);
+// Prices of the Program's operations come from `profile`. `half`: type of compressed buckets. The
+// Program and the Communicator must outlive the Part.
+Part make_part(const Program& program, const collective::Communicator& comm, const Profile& profile,
+               int steady_steps);
 
 struct OpTimes {
   std::int64_t ready = 0;
@@ -56,16 +60,19 @@ struct OpTimes {
   std::atomic<std::int64_t> end{0};  // 0 = not ended
 };
 
-// Written by the rank, read by the parent: memory that both share. [step][operation], most_ops a step.
+// Written by the rank, read by the parent: memory that both share. [step][operation], most_ops a
+// step.
 struct RankRecord {
   OpTimes* times = nullptr;
   std::int64_t* step_ends = nullptr;  // by step
 };
 
 // Plays all steps from `start_ns` on. `factor`: of compute times. Throws std::runtime_error.
-void play(const Part& part, int rank, Mesh& mesh, std::byte* gradients, std::byte* others, std::int64_t start_ns, double factor, bool real_compute, RankRecord record);
+void play(const Part& part, int rank, Mesh& mesh, std::byte* gradients, std::byte* others,
+          std::int64_t start_ns, double factor, bool real_compute, RankRecord record);
 
-// Fills a rank's gradients so that every sum is known; after `steps` steps says what is wrong with them ("" = nothing).
+// Fills a rank's gradients so that every sum is known; after `steps` steps says what is wrong with
+// them ("" = nothing).
 void fill_gradients(const Part& part, int rank, std::byte* gradients);
 std::string check_gradients(const Part& part, const std::byte* gradients);
 

@@ -1,16 +1,16 @@
 #include "calib/stage.h"
 
+#include <csignal>
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <csignal>
-#include <cstring>
-#include <stdexcept>
-#include <vector>
 
 #include "calib/testbed.h"
 
@@ -36,7 +36,8 @@ pid_t fork_bound() {
 }
 
 // In the stage: starts the ranks, waits, ends them all. Returns the exit status.
-int hold_stage(const Testbed* testbed, const std::vector<int>& hosts, int needed, Rendezvous& rendezvous, const std::function<void(int, bool)>& body) {
+int hold_stage(const Testbed* testbed, const std::vector<int>& hosts, int needed,
+               Rendezvous& rendezvous, const std::function<void(int, bool)>& body) {
   std::vector<pid_t> ranks;
   for (std::size_t p = 0; p < hosts.size(); ++p) {
     pid_t child = fork_bound();
@@ -63,7 +64,10 @@ int hold_stage(const Testbed* testbed, const std::vector<int>& hosts, int needed
       if (ranks[p] != ended) continue;
       ranks[p] = -1;
       bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-      if (!well) rendezvous.fail(fmt::format("process {} ended with {} {}", p, WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)));
+      if (!well)
+        rendezvous.fail(fmt::format("process {} ended with {} {}", p,
+                                    WIFSIGNALED(status) ? "signal" : "status",
+                                    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)));
       good = good && well;
       if (static_cast<int>(p) < needed) --left;
     }
@@ -78,11 +82,15 @@ int hold_stage(const Testbed* testbed, const std::vector<int>& hosts, int needed
 }  // namespace
 
 SharedMemory::SharedMemory(std::size_t bytes) : bytes_(bytes) {
-  void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED) throw std::runtime_error(fmt::format("no memory for {} shared bytes", bytes));
+  void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED)
+    throw std::runtime_error(fmt::format("no memory for {} shared bytes", bytes));
   data_ = static_cast<std::byte*>(at);
 }
-SharedMemory::~SharedMemory() { ::munmap(data_, bytes_); }
+SharedMemory::~SharedMemory() {
+  ::munmap(data_, bytes_);
+}
 
 void Rendezvous::meet(int k, int count) {
   ++arrived[k];
@@ -97,15 +105,23 @@ void Rendezvous::fail(const std::string& why) {
   std::strncpy(error, why.c_str(), sizeof error - 1);
 }
 
-std::string stage_address(int host, bool shaped) { return shaped ? Testbed::address(host) : "127.0.0.1"; }
+std::string stage_address(int host, bool shaped) {
+  return shaped ? Testbed::address(host) : "127.0.0.1";
+}
 
-StageResult run_stage(const Cluster& cluster, const std::vector<int>& hosts, int needed, bool loopback, double timeout_s, Rendezvous& rendezvous,
+StageResult run_stage(const Cluster& cluster, const std::vector<int>& hosts, int needed,
+                      bool loopback, double timeout_s, Rendezvous& rendezvous,
                       const std::function<void(int process, bool shaped)>& body) {
-  if (hosts.size() > static_cast<std::size_t>(Rendezvous::kMaxProcesses)) throw std::runtime_error(fmt::format("more than {} ranks on one machine", Rendezvous::kMaxProcesses));
+  if (hosts.size() > static_cast<std::size_t>(Rendezvous::kMaxProcesses))
+    throw std::runtime_error(
+        fmt::format("more than {} ranks on one machine", Rendezvous::kMaxProcesses));
   StageResult result;
-  if (loopback) result.reason = "asked for";
-  else if (auto problem = emulation_problem(cluster)) result.reason = problem.path + ": " + problem.message;
-  else result.reason = privilege_problem();
+  if (loopback)
+    result.reason = "asked for";
+  else if (auto problem = emulation_problem(cluster))
+    result.reason = problem.path + ": " + problem.message;
+  else
+    result.reason = privilege_problem();
   result.shaped = result.reason.empty();
   pid_t stage = fork_bound();
   if (stage < 0) throw std::runtime_error("no process can be started");
@@ -125,12 +141,15 @@ StageResult run_stage(const Cluster& cluster, const std::vector<int>& hosts, int
     if (waited > timeout_s) {
       ::kill(stage, SIGKILL);
       ::waitpid(stage, &status, 0);
-      throw std::runtime_error(fmt::format("not done after {:.0f} s; all ranks were ended", timeout_s));
+      throw std::runtime_error(
+          fmt::format("not done after {:.0f} s; all ranks were ended", timeout_s));
     }
     timespec t{0, 2'000'000};
     ::nanosleep(&t, nullptr);
   }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) throw std::runtime_error(rendezvous.failed ? rendezvous.error : "the hosts' process ended without a word");
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    throw std::runtime_error(rendezvous.failed ? rendezvous.error
+                                               : "the hosts' process ended without a word");
   return result;
 }
 

@@ -1,4 +1,5 @@
-// A stage: a process of its own that makes the hosts, starts a process per rank, and is gone with all of them when its parent is, however that ended.
+// A stage: a process of its own that makes the hosts, starts a process per rank, and is gone with
+// all of them when its parent is, however that ended.
 #pragma once
 
 #include <atomic>
@@ -28,11 +29,11 @@ class SharedMemory {
 // What the processes agree by. Lives in shared memory.
 struct Rendezvous {
   static constexpr int kMaxProcesses = 256;
-  std::atomic<int> arrived[8];                 // one counter per barrier
-  std::atomic<std::int64_t> start_ns;          // common start
+  std::atomic<int> arrived[8];         // one counter per barrier
+  std::atomic<std::int64_t> start_ns;  // common start
   std::atomic<std::uint16_t> port[kMaxProcesses];
   std::atomic<int> failed;
-  char error[512];                             // of the first that failed
+  char error[512];  // of the first that failed
   // Waits until `count` processes came to barrier `k`; throws if one failed.
   void meet(int k, int count);
   void fail(const std::string& why);
@@ -43,10 +44,13 @@ struct StageResult {
   std::string reason;  // why not
 };
 
-// Runs body(process) in `processes` processes; process p lives on host hosts[p] of `cluster` (namespaces), or all on loopback if hosts cannot be made.
-// `needed`: as soon as processes 0 .. needed - 1 have ended well, the others are ended. Throws std::runtime_error when one fails or after `timeout_s`.
-// `address[p]` as seen by body is Testbed::address or 127.0.0.1: see stage_address().
-StageResult run_stage(const Cluster& cluster, const std::vector<int>& hosts, int needed, bool loopback, double timeout_s, Rendezvous& rendezvous,
+// Runs body(process) in `processes` processes; process p lives on host hosts[p] of `cluster`
+// (namespaces), or all on loopback if hosts cannot be made. `needed`: as soon as processes 0 ..
+// needed - 1 have ended well, the others are ended. Throws std::runtime_error when one fails or
+// after `timeout_s`. `address[p]` as seen by body is Testbed::address or 127.0.0.1: see
+// stage_address().
+StageResult run_stage(const Cluster& cluster, const std::vector<int>& hosts, int needed,
+                      bool loopback, double timeout_s, Rendezvous& rendezvous,
                       const std::function<void(int process, bool shaped)>& body);
 
 std::string stage_address(int host, bool shaped);

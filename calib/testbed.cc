@@ -1,6 +1,12 @@
-// Star: host h's e0 <-> port p<h> of bridge b0. Racks: one bridge a rack, u<r> <-> c<r> joins it to the core bridge. tbf shapes what leaves an end:
-// e0 host up, p<h> host down, u<r> rack up, c<r> rack down.
+// Star: host h's e0 <-> port p<h> of bridge b0. Racks: one bridge a rack, u<r> <-> c<r> joins it to
+// the core bridge. tbf shapes what leaves an end: e0 host up, p<h> host down, u<r> rack up, c<r>
+// rack down.
 #include "calib/testbed.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <stdexcept>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,19 +15,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <csignal>
-#include <cstring>
-#include <stdexcept>
-
 namespace ddpsim::calib {
 namespace {
 
-constexpr int kMtu = 9000;            // jumbo frames: 1 Gbit/s repeats within 0.1 %, with 1500 it does not
-constexpr const char* kLimit = "32mb";  // of tbf's queue: more than all connections together may have under way, so lossless
-constexpr int kInitialWindow = 32;    // segments: a quarter of a megabyte, so that no connection starts slowly
+constexpr int kMtu = 9000;  // jumbo frames: 1 Gbit/s repeats within 0.1 %, with 1500 it does not
+constexpr const char* kLimit =
+    "32mb";  // of tbf's queue: more than all connections together may have under way, so lossless
+constexpr int kInitialWindow =
+    32;  // segments: a quarter of a megabyte, so that no connection starts slowly
 
-[[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
+[[noreturn]] void fail(const std::string& what) {
+  throw std::runtime_error(what + ": " + std::strerror(errno));
+}
 
 void write_to(const std::string& path, const std::string& text) {
   int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
@@ -52,7 +57,8 @@ void become_root() {
 
 int new_network() {
   if (::unshare(CLONE_NEWNET) != 0) fail("a network namespace cannot be made");
-  int fd = ::open("/proc/self/ns/net", O_RDONLY);  // inherited by ip, which reads it as /proc/self/fd/N
+  int fd =
+      ::open("/proc/self/ns/net", O_RDONLY);  // inherited by ip, which reads it as /proc/self/fd/N
   if (fd < 0) fail("/proc/self/ns/net");
   return fd;
 }
@@ -76,7 +82,8 @@ void batch(int network, const char* program, const std::string& lines) {
     ::dup2(err[1], 1);
     ::dup2(err[1], 2);
     for (int fd : {in[0], in[1], err[0], err[1]}) ::close(fd);
-    std::string path = std::string(std::getenv("PATH") ? std::getenv("PATH") : "") + ":/usr/sbin:/sbin:/usr/bin:/bin";
+    std::string path = std::string(std::getenv("PATH") ? std::getenv("PATH") : "") +
+                       ":/usr/sbin:/sbin:/usr/bin:/bin";
     ::setenv("PATH", path.c_str(), 1);
     ::execlp(program, program, "-batch", "-", nullptr);
     ::_exit(127);
@@ -92,11 +99,13 @@ void batch(int network, const char* program, const std::string& lines) {
   ::close(in[1]);
   std::string said;
   char block[512];
-  for (ssize_t n; (n = ::read(err[0], block, sizeof block)) > 0;) said.append(block, static_cast<std::size_t>(n));
+  for (ssize_t n; (n = ::read(err[0], block, sizeof block)) > 0;)
+    said.append(block, static_cast<std::size_t>(n));
   ::close(err[0]);
   int status = 0;
   ::waitpid(child, &status, 0);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 127) throw std::runtime_error(std::string(program) + " is not installed (Debian: iproute2)");
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+    throw std::runtime_error(std::string(program) + " is not installed (Debian: iproute2)");
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     for (char& c : said)
       if (c == '\n') c = ' ';
@@ -104,10 +113,13 @@ void batch(int network, const char* program, const std::string& lines) {
   }
 }
 
-std::string mac(int host) { return fmt::format("02:dd:00:00:{:02x}:{:02x}", host >> 8, host & 255); }
+std::string mac(int host) {
+  return fmt::format("02:dd:00:00:{:02x}:{:02x}", host >> 8, host & 255);
+}
 
 std::string tbf(const std::string& device, const LinkSpec& l) {
-  return fmt::format("qdisc add dev {} root tbf rate {}bit burst {} limit {}\n", device, l.bandwidth.bits_per_s, l.burst.count, kLimit);
+  return fmt::format("qdisc add dev {} root tbf rate {}bit burst {} limit {}\n", device,
+                     l.bandwidth.bits_per_s, l.burst.count, kLimit);
 }
 
 void quiet_network() {
@@ -121,28 +133,40 @@ void tune_host() {
   write_to("/proc/sys/net/ipv4/tcp_congestion_control", "reno");
   write_to("/proc/sys/net/ipv4/tcp_slow_start_after_idle", "0");
   write_to("/proc/sys/net/ipv4/tcp_no_metrics_save", "1");
-  // No tail loss probes: a burst that waits in a slow link's queue looks lost to them, and is sent again.
+  // No tail loss probes: a burst that waits in a slow link's queue looks lost to them, and is sent
+  // again.
   write_to("/proc/sys/net/ipv4/tcp_early_retrans", "0");
-  // Room for the largest message, so that no window closes: opening it again takes an acknowledgement, which waits behind the receiver's own data.
+  // Room for the largest message, so that no window closes: opening it again takes an
+  // acknowledgement, which waits behind the receiver's own data.
   write_to("/proc/sys/net/ipv4/tcp_rmem", "4096 134217728 134217728");
-  // What one connection may have under way: more than any link's bandwidth x delay and burst, and the same for all, so that a shared link is shared evenly.
+  // What one connection may have under way: more than any link's bandwidth x delay and burst, and
+  // the same for all, so that a shared link is shared evenly.
   write_to("/proc/sys/net/ipv4/tcp_wmem", "4096 800000 800000");
-  // And how much of that may wait in the host's own queue: acknowledgements wait there behind it. With the default (4 MB) a slow host's incoming data
-  // ran dry while its outgoing data kept their acknowledgements back.
+  // And how much of that may wait in the host's own queue: acknowledgements wait there behind it.
+  // With the default (4 MB) a slow host's incoming data ran dry while its outgoing data kept their
+  // acknowledgements back.
   write_to("/proc/sys/net/ipv4/tcp_limit_output_bytes", "131072");
 }
 
 }  // namespace
 
 Problem emulation_problem(const Cluster& c) {
-  if (c.pattern != Pattern::Star && c.pattern != Pattern::Racks) return {"/pattern", "hosts are made for patterns star and racks"};
+  if (c.pattern != Pattern::Star && c.pattern != Pattern::Racks)
+    return {"/pattern", "hosts are made for patterns star and racks"};
   if (c.hosts > 64) return {"/hosts", "at most 64 hosts on one machine"};
-  if (c.devices_per_host != 1 || c.nics_per_host != 1) return {"/devices_per_host", "an emulated host has one device and one NIC"};
+  if (c.devices_per_host != 1 || c.nics_per_host != 1)
+    return {"/devices_per_host", "an emulated host has one device and one NIC"};
   std::vector<std::pair<std::string, const LinkSpec*>> links{{"/link", &c.link}};
   if (c.pattern == Pattern::Racks) links.push_back({"/uplink", &c.uplink});
   for (const auto& [path, l] : links) {
-    if (l->latency.ps > 0) return {path + "/latency", "the kernel's shaper adds no latency; leave it out, the profile has the hosts' own"};
-    if (l->burst.count < 128 * 1024) return {path + "/burst", "a shaped link is a token bucket of at least 128KiB (two of the kernel's largest packets: with one, it loses tokens): give burst and peak, the rate at which a burst passes"};
+    if (l->latency.ps > 0)
+      return {path + "/latency",
+              "the kernel's shaper adds no latency; leave it out, the profile has the hosts' own"};
+    if (l->burst.count < 128 * 1024)
+      return {path + "/burst",
+              "a shaped link is a token bucket of at least 128KiB (two of the kernel's largest "
+              "packets: with one, it loses tokens): give burst and peak, the rate at which a burst "
+              "passes"};
     if (l->bandwidth.bits_per_s < 1'000'000) return {path + "/bandwidth", "at least 1 Mb/s"};
   }
   return {};
@@ -171,19 +195,24 @@ std::string privilege_problem() {
   ::close(out[1]);
   std::string why;
   char block[256];
-  for (ssize_t n; (n = ::read(out[0], block, sizeof block)) > 0;) why.append(block, static_cast<std::size_t>(n));
+  for (ssize_t n; (n = ::read(out[0], block, sizeof block)) > 0;)
+    why.append(block, static_cast<std::size_t>(n));
   ::close(out[0]);
   ::waitpid(child, nullptr, 0);
   return why;
 }
 
-std::string Testbed::address(int host) { return fmt::format("10.213.{}.{}", host / 200, host % 200 + 1); }
+std::string Testbed::address(int host) {
+  return fmt::format("10.213.{}.{}", host / 200, host % 200 + 1);
+}
 
 TestbedScript testbed_script(const Cluster& c, const std::vector<std::string>& netns) {
   TestbedScript s;
   int racks = c.pattern == Pattern::Racks ? c.racks : 1;
   int per_rack = (c.hosts + racks - 1) / racks;
-  auto up = [&](const std::string& device) { s.ip_switch += fmt::format("link set {} mtu {} up\n", device, kMtu); };
+  auto up = [&](const std::string& device) {
+    s.ip_switch += fmt::format("link set {} mtu {} up\n", device, kMtu);
+  };
   for (int r = 0; r < racks; ++r) {
     s.ip_switch += fmt::format("link add b{} type bridge\n", r);
     up(fmt::format("b{}", r));
@@ -192,7 +221,10 @@ TestbedScript testbed_script(const Cluster& c, const std::vector<std::string>& n
     s.ip_switch += "link add core type bridge\n";
     up("core");
     for (int r = 0; r < racks; ++r) {
-      s.ip_switch += fmt::format("link add u{0} type veth peer name c{0}\nlink set u{0} master b{0}\nlink set c{0} master core\n", r);
+      s.ip_switch += fmt::format(
+          "link add u{0} type veth peer name c{0}\nlink set u{0} master b{0}\nlink set c{0} master "
+          "core\n",
+          r);
       up(fmt::format("u{}", r));
       up(fmt::format("c{}", r));
       s.tc_switch += tbf(fmt::format("u{}", r), c.uplink) + tbf(fmt::format("c{}", r), c.uplink);
@@ -203,14 +235,21 @@ TestbedScript testbed_script(const Cluster& c, const std::vector<std::string>& n
     for (const SlowLink& slow : c.slow_links)
       if (slow.host == h) link.bandwidth = slow.bandwidth;
     std::string port = fmt::format("p{}", h);
-    s.ip_switch += fmt::format("link add {} type veth peer name e0 address {} netns {}\nlink set {} master b{}\n", port, mac(h), netns[static_cast<std::size_t>(h)],
-                               port, h / per_rack);
+    s.ip_switch += fmt::format(
+        "link add {} type veth peer name e0 address {} netns {}\nlink set {} master b{}\n", port,
+        mac(h), netns[static_cast<std::size_t>(h)], port, h / per_rack);
     up(port);
     s.tc_switch += tbf(port, link);
-    std::string ip = fmt::format("link set lo up\nlink set e0 mtu {} up\naddr add {}/16 dev e0\n", kMtu, Testbed::address(h));
-    ip += fmt::format("route change 10.213.0.0/16 dev e0 proto kernel scope link src {} initcwnd {} initrwnd {}\n", Testbed::address(h), kInitialWindow, kInitialWindow);
+    std::string ip = fmt::format("link set lo up\nlink set e0 mtu {} up\naddr add {}/16 dev e0\n",
+                                 kMtu, Testbed::address(h));
+    ip += fmt::format(
+        "route change 10.213.0.0/16 dev e0 proto kernel scope link src {} initcwnd {} initrwnd "
+        "{}\n",
+        Testbed::address(h), kInitialWindow, kInitialWindow);
     for (int other = 0; other < c.hosts; ++other)
-      if (other != h) ip += fmt::format("neigh add {} lladdr {} dev e0 nud permanent\n", Testbed::address(other), mac(other));
+      if (other != h)
+        ip += fmt::format("neigh add {} lladdr {} dev e0 nud permanent\n", Testbed::address(other),
+                          mac(other));
     s.ip_host.push_back(std::move(ip));
     s.tc_host.push_back(tbf("e0", link));
   }
@@ -241,6 +280,8 @@ Testbed::~Testbed() {
   if (switch_ >= 0) ::close(switch_);
 }
 
-void Testbed::enter(int host) const { join(hosts_[static_cast<std::size_t>(host)]); }
+void Testbed::enter(int host) const {
+  join(hosts_[static_cast<std::size_t>(host)]);
+}
 
 }  // namespace ddpsim::calib

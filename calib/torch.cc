@@ -1,5 +1,10 @@
-// What goes in (the workload) and comes out (the Run, what the ranks said) are anonymous files in memory: nothing has a name that could be left over.
+// What goes in (the workload) and comes out (the Run, what the ranks said) are anonymous files in
+// memory: nothing has a name that could be left over.
 #include "calib/torch.h"
+
+#include <cstring>
+#include <new>
+#include <stdexcept>
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -7,10 +12,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cstring>
-#include <new>
-#include <stdexcept>
 
 #include "calib/memory_file.h"
 #include "calib/origin.h"
@@ -42,13 +43,15 @@ std::string free_port() {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  bool bound = s >= 0 && ::bind(s, reinterpret_cast<sockaddr*>(&address), size) == 0 && ::getsockname(s, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  bool bound = s >= 0 && ::bind(s, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+               ::getsockname(s, reinterpret_cast<sockaddr*>(&address), &size) == 0;
   if (s >= 0) ::close(s);
   if (!bound) throw std::runtime_error("no free port");
   return std::to_string(ntohs(address.sin_port));
 }
 
-[[noreturn]] void become(const std::string& program, const std::vector<std::string>& arguments, int log) {
+[[noreturn]] void become(const std::string& program, const std::vector<std::string>& arguments,
+                         int log) {
   ::dup2(log, 1);
   ::dup2(log, 2);
   std::vector<char*> argv;
@@ -61,7 +64,8 @@ std::string free_port() {
 
 }  // namespace
 
-Run record_torch(const Cluster& cluster, const std::vector<int>& hosts, const TorchOptions& options) {
+Run record_torch(const Cluster& cluster, const std::vector<int>& hosts,
+                 const TorchOptions& options) {
   auto ranks = static_cast<int>(hosts.size());
   MemoryFile workload(options.workload);
   MemoryFile answer;
@@ -74,7 +78,9 @@ Run record_torch(const Cluster& cluster, const std::vector<int>& hosts, const To
   try {
     bool loopback = options.loopback || options.gpus;
     auto play = [&](int rank, bool shaped) {
-      auto set = [](const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); };
+      auto set = [](const char* name, const std::string& value) {
+        ::setenv(name, value.c_str(), 1);
+      };
       set("RANK", std::to_string(rank));
       set("LOCAL_RANK", std::to_string(rank));
       set("WORLD_SIZE", std::to_string(ranks));
@@ -88,9 +94,11 @@ Run record_torch(const Cluster& cluster, const std::vector<int>& hosts, const To
         for (const auto& [name, value] : options.environment(rank)) set(name.c_str(), value);
       std::vector<std::string> arguments{options.script, "--out", answer.path()};
       if (!options.gpus) arguments.emplace_back("--keep-memory");
-      if (!options.workload.empty()) arguments.insert(arguments.end(), {"--workload", workload.path()});
+      if (!options.workload.empty())
+        arguments.insert(arguments.end(), {"--workload", workload.path()});
       arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
-      if (auto slow = options.slow_ranks.find(rank); slow != options.slow_ranks.end()) arguments.insert(arguments.end(), {"--slow", std::to_string(slow->second)});
+      if (auto slow = options.slow_ranks.find(rank); slow != options.slow_ranks.end())
+        arguments.insert(arguments.end(), {"--slow", std::to_string(slow->second)});
       become(options.python, arguments, log.descriptor());
     };
     stage = run_stage(cluster, hosts, ranks, loopback, options.timeout_s, *rendezvous, play);
@@ -130,11 +138,15 @@ std::string torch_version(const std::string& python) {
   ::close(out[1]);
   std::string text;
   char block[256];
-  for (ssize_t n; (n = ::read(out[0], block, sizeof block)) > 0;) text.append(block, static_cast<std::size_t>(n));
+  for (ssize_t n; (n = ::read(out[0], block, sizeof block)) > 0;)
+    text.append(block, static_cast<std::size_t>(n));
   ::close(out[0]);
   int status = 0;
   ::waitpid(child, &status, 0);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) throw std::runtime_error(python + " has no PyTorch (Debian: python3-torch; or name another interpreter with --python)");
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    throw std::runtime_error(
+        python +
+        " has no PyTorch (Debian: python3-torch; or name another interpreter with --python)");
   return last_line(text);
 }
 

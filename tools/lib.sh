@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Helpers of the scripts in tools/ and .ci/: to be sourced, after `set -euo pipefail`, with $ddpsim_me set to
-# the caller's name. Everything a person reads goes to stdout through `say`; a refusal is one sentence on stderr.
+# Helpers of the scripts in tools/ and .ci/: to be sourced, after `set -euo pipefail`, with
+# $ddpsim_me set to the caller's name. Everything a person reads goes to stdout through `say`; a
+# refusal is one sentence on stderr.
 
 # Packages of Debian and Ubuntu.
 # shellcheck disable=SC2034  # used by the scripts that source this file
 ddpsim_build_packages=(g++ cmake ninja-build libboost-graph-dev nlohmann-json3-dev libfmt-dev libcli11-dev libpugixml-dev zlib1g-dev)
 # shellcheck disable=SC2034
-ddpsim_test_packages=(libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libgloo-dev clang python3)
+ddpsim_test_packages=(libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev libgloo-dev clang clang-format python3)
 # shellcheck disable=SC2034
 ddpsim_capture_packages=(python3-torch python3-torchvision)
 # For sweeps on many machines; everything else works without it.
@@ -15,8 +16,8 @@ ddpsim_mpi_packages=(libopenmpi-dev openmpi-bin)
 # For `ddpsim topology draw --format svg`; everything else works without it.
 # shellcheck disable=SC2034
 ddpsim_picture_packages=(graphviz)
-# For the page of reports (--html); without them ddpsim is built without it. Debian's npm is some 300 packages.
-# shellcheck disable=SC2034
+# For the page of reports (--html); without them ddpsim is built without it. Debian's npm is some
+# 300 packages. shellcheck disable=SC2034
 ddpsim_page_packages=(nodejs npm)
 # For the page's test.
 # shellcheck disable=SC2034
@@ -42,8 +43,8 @@ missing_packages() {
   done
 }
 
-# as_root: sets the array ddpsim_sudo to what must precede a command to run it as root, or prints why there
-# is no way and returns 1.
+# as_root: sets the array ddpsim_sudo to what must precede a command to run it as root, or prints
+# why there is no way and returns 1.
 as_root() {
   ddpsim_sudo=()
   if [[ $(id -u) == 0 ]]; then return 0; fi
@@ -82,8 +83,9 @@ apt_reason() {
   fi
 }
 
-# try_install PACKAGE...: installs those that are missing, and no other; says which. Without anything missing it
-# says nothing and needs neither root nor network. On failure sets ddpsim_reason and returns 1.
+# try_install PACKAGE...: installs those that are missing, and no other; says which. Without
+# anything missing it says nothing and needs neither root nor network. On failure sets ddpsim_reason
+# and returns 1.
 try_install() {
   local missing log
   ddpsim_reason=
@@ -98,7 +100,8 @@ try_install() {
   as_root >/dev/null
   say "installing ${missing[*]}"
   log=$(mktemp)
-  # Package lists may be absent (a fresh image) or older than the server's: then fetch them and try again.
+  # Package lists may be absent (a fresh image) or older than the server's: then fetch them and try
+  # again.
   if apt_get install "${missing[@]}" >"$log" 2>&1 ||
     { apt_get update >"$log" 2>&1 || true; apt_get install "${missing[@]}" >>"$log" 2>&1; }; then
     rm -f "$log"
@@ -130,7 +133,8 @@ need_packages() {
 # have_npm: Node.js and npm from wherever they are.
 have_npm() { command -v node >/dev/null && command -v npm >/dev/null; }
 
-# logged LOG WHAT COMMAND...: runs COMMAND with its output in LOG; on failure shows the end of LOG and exits 1.
+# logged LOG WHAT COMMAND...: runs COMMAND with its output in LOG; on failure shows the end of LOG
+# and exits 1.
 logged() {
   local log=$1 what=$2
   shift 2

@@ -69,8 +69,14 @@ int main(int argc, char** argv) {
   const char* home = std::getenv("DDPSIM_HOME");
   winsize window{};
   bool sized = ::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0;
-  ddpsim::cli::Terminal t{std::cout, std::cerr, ::isatty(STDOUT_FILENO) == 1 && !std::getenv("NO_COLOR"), home ? home : "",
-                          n > 0 ? std::string(self, static_cast<std::size_t>(n)) : std::string(argc > 0 ? argv[0] : "ddpsim"), ::isatty(STDERR_FILENO) == 1, out_is_closed};
+  ddpsim::cli::Terminal t{std::cout,
+                          std::cerr,
+                          ::isatty(STDOUT_FILENO) == 1 && !std::getenv("NO_COLOR"),
+                          home ? home : "",
+                          n > 0 ? std::string(self, static_cast<std::size_t>(n))
+                                : std::string(argc > 0 ? argv[0] : "ddpsim"),
+                          ::isatty(STDERR_FILENO) == 1,
+                          out_is_closed};
   if (sized) t.columns = window.ws_col;
   // Of the processes that mpirun starts, one talks.
   Nowhere nowhere;

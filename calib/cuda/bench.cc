@@ -11,16 +11,18 @@
 namespace ddpsim::calib::cuda {
 namespace {
 
-constexpr double kReadingNs = 300e3;     // a batch takes about this, so that event resolution (0.5 us) does not show
+constexpr double kReadingNs =
+    300e3;  // a batch takes about this, so that event resolution (0.5 us) does not show
 constexpr int kMostReadings = 60;
-constexpr double kMostNs = 600e6;        // of one sample
+constexpr double kMostNs = 600e6;  // of one sample
 constexpr double kWithin = 0.005;
-constexpr std::int64_t kHostLaunchNs = 8'000;  // while the spin kernel runs, the host fills the queue; doubled where that is not enough
+constexpr std::int64_t kHostLaunchNs = 8'000;  // while the spin kernel runs, the host fills the
+                                               // queue; doubled where that is not enough
 
-constexpr unsigned long long kIdle = 0x1;             // nvmlClocksThrottleReasonGpuIdle
-constexpr unsigned long long kApplications = 0x2;     // somebody's setting; not ours, and steady
+constexpr unsigned long long kIdle = 0x1;          // nvmlClocksThrottleReasonGpuIdle
+constexpr unsigned long long kApplications = 0x2;  // somebody's setting; not ours, and steady
 // The power limit slows every large product of a GPU that works: training runs at that clock, too.
-constexpr unsigned long long kPowerCap = 0x4;         // nvmlClocksThrottleReasonSwPowerCap
+constexpr unsigned long long kPowerCap = 0x4;  // nvmlClocksThrottleReasonSwPowerCap
 }  // namespace
 
 Clocks::Clocks(int device) {
@@ -39,25 +41,36 @@ Clocks::Clocks(int device) {
 void Clocks::read(gpu::Reading& r) const {
   if (!device_) return;
   unsigned mhz = 0;
-  if (nvml().nvmlDeviceGetClockInfo(device_, 1 /* NVML_CLOCK_SM */, &mhz) == 0) r.sm_mhz = static_cast<int>(mhz);
+  if (nvml().nvmlDeviceGetClockInfo(device_, 1 /* NVML_CLOCK_SM */, &mhz) == 0)
+    r.sm_mhz = static_cast<int>(mhz);
   unsigned mw = 0;
   if (nvml().nvmlDeviceGetPowerUsage(device_, &mw) == 0) r.power_mw = static_cast<int>(mw);
   unsigned long long reasons = 0;
-  if (nvml().nvmlDeviceGetCurrentClocksThrottleReasons(device_, &reasons) == 0) r.throttled = (reasons & ~(kIdle | kApplications | kPowerCap)) != 0;
+  if (nvml().nvmlDeviceGetCurrentClocksThrottleReasons(device_, &reasons) == 0)
+    r.throttled = (reasons & ~(kIdle | kApplications | kPowerCap)) != 0;
 }
 
-Bench::Bench(Run& run, const Budget& budget) : run_(run), end_ns_(now_ns() + static_cast<std::int64_t>(budget.seconds * 1e9)), save_(budget.save), clocks_(0) {
+Bench::Bench(Run& run, const Budget& budget)
+    : run_(run),
+      end_ns_(now_ns() + static_cast<std::int64_t>(budget.seconds * 1e9)),
+      save_(budget.save),
+      clocks_(0) {
   if (!clocks_.missing().empty()) skip("clock of the GPU", clocks_.missing());
   // A GPU that was idle raises its clock while it works.
   constexpr std::int64_t kWarmBytes = 256 << 20;
   DeviceMemory memory(kWarmBytes);
-  for (std::int64_t until = now_ns() + std::min<std::int64_t>(1'000'000'000, static_cast<std::int64_t>(budget.seconds * 1e9 / 10)); now_ns() < until;) {
+  for (std::int64_t until =
+           now_ns() + std::min<std::int64_t>(1'000'000'000,
+                                             static_cast<std::int64_t>(budget.seconds * 1e9 / 10));
+       now_ns() < until;) {
     for (int i = 0; i < 20; ++i) launch_fill(memory.at(), kWarmBytes, stream_);
     DDPSIM_CUDA(cudaStreamSynchronize(stream_));
   }
 }
 
-double Bench::left_s() const { return static_cast<double>(end_ns_ - now_ns()) / 1e9; }
+double Bench::left_s() const {
+  return static_cast<double>(end_ns_ - now_ns()) / 1e9;
+}
 
 bool Bench::has_time(const std::string& what, double needs_s) {
   if (left_s() >= needs_s) return true;
@@ -66,13 +79,17 @@ bool Bench::has_time(const std::string& what, double needs_s) {
   return false;
 }
 
-void Bench::skip(const std::string& what, const std::string& why) { run_.skipped.push_back({what, why}); }
+void Bench::skip(const std::string& what, const std::string& why) {
+  run_.skipped.push_back({what, why});
+}
 
-void Bench::device(const std::string& op, std::map<std::string, std::int64_t> parameters, const std::function<void(int)>& launch) {
+void Bench::device(const std::string& op, std::map<std::string, std::int64_t> parameters,
+                   const std::function<void(int)>& launch) {
   int k = 0;
   std::int64_t each_ns = kHostLaunchNs;
   try {
-    // The spin kernel must still run when the host has put the last launch into the queue: else launches were timed.
+    // The spin kernel must still run when the host has put the last launch into the queue: else
+    // launches were timed.
     auto batch_ns = [&](int count) {
       for (int attempt = 0; attempt < 10; ++attempt) {
         launch_spin(std::max<std::int64_t>(20'000, count * each_ns), stream_);
@@ -84,7 +101,8 @@ void Bench::device(const std::string& op, std::map<std::string, std::int64_t> pa
         if (full) return elapsed_ns(begin_, done_);
         each_ns *= 2;
       }
-      throw std::runtime_error(op + ": the host cannot fill the queue, so the device's time is not known");
+      throw std::runtime_error(
+          op + ": the host cannot fill the queue, so the device's time is not known");
     };
     batch_ns(3);
     each_ns = kHostLaunchNs;  // the first launches load code
@@ -96,12 +114,15 @@ void Bench::device(const std::string& op, std::map<std::string, std::int64_t> pa
     while (static_cast<int>(readings.size()) < kMostReadings) {
       gpu::Reading r;
       r.took = {batch_ns(count) * 1000 / count};
-      if (readings.size() % 10 == 0 || readings.empty()) clocks_.read(clock_);  // a call into the driver takes milliseconds
+      if (readings.size() % 10 == 0 || readings.empty())
+        clocks_.read(clock_);  // a call into the driver takes milliseconds
       r.sm_mhz = clock_.sm_mhz;
       r.throttled = clock_.throttled;
       readings.push_back(r);
       durations.push_back(r.took);
-      if (gpu::settled(durations, kWithin) || (readings.size() >= 3 && static_cast<double>(now_ns() - from) > kMostNs)) break;
+      if (gpu::settled(durations, kWithin) ||
+          (readings.size() >= 3 && static_cast<double>(now_ns() - from) > kMostNs))
+        break;
     }
     add(op, std::move(parameters), readings);
   } catch (const std::runtime_error& e) {
@@ -109,7 +130,8 @@ void Bench::device(const std::string& op, std::map<std::string, std::int64_t> pa
   }
 }
 
-void Bench::host(const std::string& op, std::map<std::string, std::int64_t> parameters, int batch, const std::function<void()>& call, const std::function<void()>& prepare) {
+void Bench::host(const std::string& op, std::map<std::string, std::int64_t> parameters, int batch,
+                 const std::function<void()>& call, const std::function<void()>& prepare) {
   std::vector<gpu::Reading> readings;
   for (int i = 0; i < 22; ++i) {
     DDPSIM_CUDA(cudaDeviceSynchronize());
@@ -124,14 +146,17 @@ void Bench::host(const std::string& op, std::map<std::string, std::int64_t> para
   add(op, std::move(parameters), readings);
 }
 
-void Bench::add(const std::string& op, std::map<std::string, std::int64_t> parameters, const std::vector<gpu::Reading>& readings) {
+void Bench::add(const std::string& op, std::map<std::string, std::int64_t> parameters,
+                const std::vector<gpu::Reading>& readings) {
   gpu::Kept kept = gpu::keep(readings);
-  if (kept.discarded == 0 && !kept.reason.empty() && run_.quality.reasons.size() < 8) add_noise(run_.quality, op + ": " + kept.reason);
+  if (kept.discarded == 0 && !kept.reason.empty() && run_.quality.reasons.size() < 8)
+    add_noise(run_.quality, op + ": " + kept.reason);
   std::erase_if(kept.durations, [](Duration d) { return d.ps <= 0; });
   // Said with the sample, and no part of what was measured (calib/fit/shapes.h held_out).
   if (clock_.sm_mhz > 0) parameters["sm_mhz"] = clock_.sm_mhz;
   if (clock_.power_mw > 0) parameters["power_mw"] = clock_.power_mw;
-  if (!kept.durations.empty()) run_.samples.push_back({op, std::move(parameters), std::move(kept.durations)});
+  if (!kept.durations.empty())
+    run_.samples.push_back({op, std::move(parameters), std::move(kept.durations)});
   if (save_ && now_ns() > saved_ns_ + 2'000'000'000) {
     save_();
     saved_ns_ = now_ns();

@@ -1,4 +1,5 @@
-// Timing on one GPU: a kernel's time in a full queue, batch by batch, until the median is known or the time is over.
+// Timing on one GPU: a kernel's time in a full queue, batch by batch, until the median is known or
+// the time is over.
 #pragma once
 
 #include <functional>
@@ -23,7 +24,8 @@ class Clocks {
   std::string missing_;
 };
 
-// What a stage may take from now on, and what to do now and then so that nothing is lost (every two seconds at most).
+// What a stage may take from now on, and what to do now and then so that nothing is lost (every two
+// seconds at most).
 struct Budget {
   double seconds = 60;
   std::function<void()> save;
@@ -40,13 +42,16 @@ class Bench {
   void skip(const std::string& what, const std::string& why);
 
   // Device time of one launch. `launch(k)`: puts the k-th on stream().
-  void device(const std::string& op, std::map<std::string, std::int64_t> parameters, const std::function<void(int k)>& launch);
+  void device(const std::string& op, std::map<std::string, std::int64_t> parameters,
+              const std::function<void(int k)>& launch);
   // Host time of one call. `batch` calls make a reading; the device is idle before each.
   // `prepare`: done before each, untimed.
-  void host(const std::string& op, std::map<std::string, std::int64_t> parameters, int batch, const std::function<void()>& call, const std::function<void()>& prepare = {});
+  void host(const std::string& op, std::map<std::string, std::int64_t> parameters, int batch,
+            const std::function<void()>& call, const std::function<void()>& prepare = {});
 
  private:
-  void add(const std::string& op, std::map<std::string, std::int64_t> parameters, const std::vector<gpu::Reading>& readings);
+  void add(const std::string& op, std::map<std::string, std::int64_t> parameters,
+           const std::vector<gpu::Reading>& readings);
   Run& run_;
   std::int64_t end_ns_;
   std::function<void()> save_;

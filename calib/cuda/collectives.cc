@@ -12,22 +12,34 @@
 #include "calib/cuda/kernels.h"
 #include "calib/cuda/libraries.h"
 #include "calib/cuda/ranks.h"
-#include "calib/gpu/nccl_log.h"
 #include "calib/fit/shapes.h"
+#include "calib/gpu/nccl_log.h"
 #include "calib/memory_file.h"
 #include "calib/origin.h"
 
 namespace ddpsim::calib::cuda {
 namespace {
 
-enum class Op : std::uint8_t { AllReduce, ReduceScatter, AllGather, Broadcast, Reduce, AllToAll, SendReceive };
+enum class Op : std::uint8_t {
+  AllReduce,
+  ReduceScatter,
+  AllGather,
+  Broadcast,
+  Reduce,
+  AllToAll,
+  SendReceive
+};
 struct Named {
   Op op;
   const char* sample;  // of the Run
   const char* nccl;    // in its log; "" = it does not choose
 };
-constexpr Named kOps[] = {{Op::AllReduce, "all_reduce", "AllReduce"}, {Op::ReduceScatter, "reduce_scatter", "ReduceScatter"}, {Op::AllGather, "all_gather", "AllGather"},
-                          {Op::Broadcast, "broadcast", "Broadcast"},  {Op::Reduce, "reduce", "Reduce"},                       {Op::AllToAll, "all_to_all", ""},
+constexpr Named kOps[] = {{Op::AllReduce, "all_reduce", "AllReduce"},
+                          {Op::ReduceScatter, "reduce_scatter", "ReduceScatter"},
+                          {Op::AllGather, "all_gather", "AllGather"},
+                          {Op::Broadcast, "broadcast", "Broadcast"},
+                          {Op::Reduce, "reduce", "Reduce"},
+                          {Op::AllToAll, "all_to_all", ""},
                           {Op::SendReceive, "send_receive", ""}};
 
 template <std::size_t N>
@@ -43,12 +55,15 @@ struct Way {
   int channels = 0;  // forced; 0 = NCCL's
 };
 
-bool in_parts(Op op) { return op == Op::ReduceScatter || op == Op::AllGather || op == Op::AllToAll; }  // a rank's share of `bytes` each
+bool in_parts(Op op) {
+  return op == Op::ReduceScatter || op == Op::AllGather || op == Op::AllToAll;
+}  // a rank's share of `bytes` each
 
 constexpr int kReadings = 20;
 constexpr int kMostPoints = 256;
-constexpr std::int64_t kNotFull = -1;     // of a collective that may have waited for its launch
-constexpr std::int64_t kLongNs = 100'000;  // a collective this long gives the host time to launch the next
+constexpr std::int64_t kNotFull = -1;  // of a collective that may have waited for its launch
+constexpr std::int64_t kLongNs =
+    100'000;  // a collective this long gives the host time to launch the next
 constexpr std::int64_t kSpinNs = 600'000;
 constexpr std::int64_t kWarmNs = 50'000'000;  // a GPU that was idle raises its clock while it works
 
@@ -63,42 +78,61 @@ struct Point {
   bool in_place;
 };
 
-// `bytes`: of the whole result (all-gather), of the input (reduce-scatter, all-to-all), else of the one buffer: as nccl-tests counts.
-void issue(const Point& p, const RankPlace& place, char* send, char* receive, ncclComm_t comm, cudaStream_t s) {
+// `bytes`: of the whole result (all-gather), of the input (reduce-scatter, all-to-all), else of the
+// one buffer: as nccl-tests counts.
+void issue(const Point& p, const RankPlace& place, char* send, char* receive, ncclComm_t comm,
+           cudaStream_t s) {
   const Nccl& l = nccl();
   auto n = static_cast<std::size_t>(place.ranks);
   std::size_t count = std::max<std::size_t>(1, static_cast<std::size_t>(p.bytes) / 4);
   std::size_t part = std::max<std::size_t>(1, count / n);
   char* out = p.in_place ? send : receive;
   switch (p.op->op) {
-    case Op::AllReduce: DDPSIM_CALL(l, ncclAllReduce(send, out, count, ncclFloat, ncclSum, comm, s)); return;
+    case Op::AllReduce:
+      DDPSIM_CALL(l, ncclAllReduce(send, out, count, ncclFloat, ncclSum, comm, s));
+      return;
     case Op::ReduceScatter:
-      DDPSIM_CALL(l, ncclReduceScatter(send, p.in_place ? send + 4 * part * static_cast<std::size_t>(place.rank) : receive, part, ncclFloat, ncclSum, comm, s));
+      DDPSIM_CALL(
+          l,
+          ncclReduceScatter(
+              send, p.in_place ? send + 4 * part * static_cast<std::size_t>(place.rank) : receive,
+              part, ncclFloat, ncclSum, comm, s));
       return;
     case Op::AllGather:
-      DDPSIM_CALL(l, ncclAllGather(p.in_place ? out + 4 * part * static_cast<std::size_t>(place.rank) : send, out, part, ncclFloat, comm, s));
+      DDPSIM_CALL(l, ncclAllGather(
+                         p.in_place ? out + 4 * part * static_cast<std::size_t>(place.rank) : send,
+                         out, part, ncclFloat, comm, s));
       return;
-    case Op::Broadcast: DDPSIM_CALL(l, ncclBroadcast(send, out, count, ncclFloat, 0, comm, s)); return;
-    case Op::Reduce: DDPSIM_CALL(l, ncclReduce(send, out, count, ncclFloat, ncclSum, 0, comm, s)); return;
+    case Op::Broadcast:
+      DDPSIM_CALL(l, ncclBroadcast(send, out, count, ncclFloat, 0, comm, s));
+      return;
+    case Op::Reduce:
+      DDPSIM_CALL(l, ncclReduce(send, out, count, ncclFloat, ncclSum, 0, comm, s));
+      return;
     case Op::AllToAll:
       DDPSIM_CALL(l, ncclGroupStart());
       for (std::size_t r = 0; r < n; ++r) {
-        DDPSIM_CALL(l, ncclSend(send + 4 * part * r, part, ncclFloat, static_cast<int>(r), comm, s));
-        DDPSIM_CALL(l, ncclRecv(receive + 4 * part * r, part, ncclFloat, static_cast<int>(r), comm, s));
+        DDPSIM_CALL(l,
+                    ncclSend(send + 4 * part * r, part, ncclFloat, static_cast<int>(r), comm, s));
+        DDPSIM_CALL(
+            l, ncclRecv(receive + 4 * part * r, part, ncclFloat, static_cast<int>(r), comm, s));
       }
       DDPSIM_CALL(l, ncclGroupEnd());
       return;
     case Op::SendReceive:
       DDPSIM_CALL(l, ncclGroupStart());
       DDPSIM_CALL(l, ncclSend(send, count, ncclFloat, (place.rank + 1) % place.ranks, comm, s));
-      DDPSIM_CALL(l, ncclRecv(receive, count, ncclFloat, (place.rank + place.ranks - 1) % place.ranks, comm, s));
+      DDPSIM_CALL(l, ncclRecv(receive, count, ncclFloat,
+                              (place.rank + place.ranks - 1) % place.ranks, comm, s));
       DDPSIM_CALL(l, ncclGroupEnd());
       return;
   }
 }
 
-// Collectives back to back with an event after each, in a queue that a spin kernel let the host fill. Sums of zeros do not grow. `readings` 0: one, untimed.
-void measure_rank(const std::vector<Point>& points, const RankPlace& place, ncclComm_t comm, std::int64_t end_ns, int readings, Table& table) {
+// Collectives back to back with an event after each, in a queue that a spin kernel let the host
+// fill. Sums of zeros do not grow. `readings` 0: one, untimed.
+void measure_rank(const std::vector<Point>& points, const RankPlace& place, ncclComm_t comm,
+                  std::int64_t end_ns, int readings, Table& table) {
   std::int64_t most = 0;
   for (const Point& p : points) most = std::max(most, p.bytes);
   DeviceMemory send(most + 4096);
@@ -114,7 +148,10 @@ void measure_rank(const std::vector<Point>& points, const RankPlace& place, nccl
       DDPSIM_CUDA(cudaStreamSynchronize(stream));
     }
     for (std::size_t i = 0; i < points.size(); ++i) {
-      auto one = [&] { issue(points[i], place, static_cast<char*>(send.at()), static_cast<char*>(receive.at()), comm, stream); };
+      auto one = [&] {
+        issue(points[i], place, static_cast<char*>(send.at()), static_cast<char*>(receive.at()),
+              comm, stream);
+      };
       // All ranks stop together: rank 0 looks at the clock, and tells the others.
       if (place.rank == 0 && now_ns() > end_ns) table.ranks.rendezvous.start_ns = -1;
       table.ranks.rendezvous.meet(i % 2 == 0 ? 2 : 3, static_cast<int>(i / 2 + 1) * place.ranks);
@@ -144,12 +181,14 @@ void measure_rank(const std::vector<Point>& points, const RankPlace& place, nccl
 std::vector<Point> points_of(const Way& way, int ranks, std::int64_t most_bytes) {
   std::vector<Point> out;
   for (const Named& op : kOps) {
-    if (way.algorithm && op.op != Op::AllReduce) continue;  // the other collectives: NCCL's own choice
+    if (way.algorithm && op.op != Op::AllReduce)
+      continue;  // the other collectives: NCCL's own choice
     for (std::int64_t bytes : collective_bytes())
       for (bool in_place : {true, false}) {
         if (bytes > most_bytes || (op.op >= Op::AllToAll && in_place)) continue;
         if (in_parts(op.op) && bytes % (4 * ranks) != 0) continue;
-        if (ranks == 1 && (in_place || op.op != Op::AllReduce)) continue;  // nothing is launched in place; the rest is the same copy
+        if (ranks == 1 && (in_place || op.op != Op::AllReduce))
+          continue;  // nothing is launched in place; the rest is the same copy
         if (!in_place && op.op != Op::AllReduce && op.op < Op::AllToAll) continue;
         out.push_back({&op, bytes, in_place});
       }
@@ -318,13 +357,17 @@ void run_way(Machine& machine, int ranks, const Way& way) {
   o.one_gpu = machine.mps ? &*machine.mps : nullptr;
   o.as_one_host = machine.as_one_host;
   if (way.algorithm) o.environment = {{"NCCL_ALGO", way.algorithm}, {"NCCL_PROTO", way.protocol}};
-  if (way.channels > 0) o.environment.insert(o.environment.end(), {{"NCCL_MIN_CTAS", std::to_string(way.channels)}, {"NCCL_MAX_CTAS", std::to_string(way.channels)}});
-  // Once with NCCL's log, for what it chooses, and once without, for times: writing the log makes rank 0 late.
+  if (way.channels > 0)
+    o.environment.insert(o.environment.end(), {{"NCCL_MIN_CTAS", std::to_string(way.channels)},
+                                               {"NCCL_MAX_CTAS", std::to_string(way.channels)}});
+  // Once with NCCL's log, for what it chooses, and once without, for times: writing the log makes
+  // rank 0 late.
   SharedMemory memory(sizeof(Table));
   auto play = [&](int readings, const std::string& log) {
     auto* table = new (memory.data()) Table{};
     o.log = log;
-    std::int64_t end_ns = std::min(machine.end_ns, now_ns() + kWayNs);  // one way must not take what all have
+    std::int64_t end_ns =
+        std::min(machine.end_ns, now_ns() + kWayNs);  // one way must not take what all have
     o.timeout_s = static_cast<double>(end_ns - now_ns()) / 1e9 + 5;
     run_ranks(o, table->ranks, [&](const RankPlace& place, ncclComm_t comm) {
       if (machine.mps) require_side_by_side(table->ranks, place, comm);
@@ -342,7 +385,8 @@ void run_way(Machine& machine, int ranks, const Way& way) {
       machine.runs.push_back(std::move(run));
   } catch (const std::runtime_error& e) {
     machine.head.skipped.push_back({what, e.what()});
-    if (machine.mps) {  // o.one_gpu is not used again; clients that ended in the middle leave a daemon that nobody can trust
+    if (machine.mps) {  // o.one_gpu is not used again; clients that ended in the middle leave a
+                        // daemon that nobody can trust
       machine.mps.reset();
       machine.mps.emplace();
     }
@@ -381,17 +425,22 @@ std::vector<Run> measure_nccl(Run& head, const CalibrateOptions& options) {
     DDPSIM_CUDA(cudaGetDeviceCount(&n));
     DDPSIM_CALL(nccl(), ncclGetVersion(&v));
     return std::to_string(n) + " " + std::to_string(v);
-  })) >> gpus >> version;
+  })) >>
+      gpus >> version;
   Machine machine{options, head, {}, false, 0, {}};
   machine.end_ns = now_ns() + static_cast<std::int64_t>(options.budget_s * 1e9);
   std::vector<int> counts;
   if (options.one_gpu) {
-    if (options.ranks != 0 && (options.ranks < 2 || options.ranks > 16)) throw std::runtime_error("several ranks on one GPU are 2 to 16");
+    if (options.ranks != 0 && (options.ranks < 2 || options.ranks > 16))
+      throw std::runtime_error("several ranks on one GPU are 2 to 16");
     machine.mps.emplace();
     counts = options.ranks > 0 ? std::vector<int>{options.ranks} : std::vector<int>{2, 4};
   } else {
     int most = options.ranks > 0 ? options.ranks : std::min(gpus, 64);
-    if (most > gpus || most > 64) throw std::runtime_error(std::to_string(most) + " ranks need as many GPUs, this machine has " + std::to_string(gpus) + " (or --one-gpu)");
+    if (most > gpus || most > 64)
+      throw std::runtime_error(std::to_string(most) +
+                               " ranks need as many GPUs, this machine has " +
+                               std::to_string(gpus) + " (or --one-gpu)");
     if (most > 1) counts.push_back(most);
     for (int n = 2; n < most; n *= 2) counts.push_back(n);
     if (counts.empty()) counts.push_back(1);

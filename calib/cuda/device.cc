@@ -14,32 +14,52 @@ constexpr std::int64_t kScratch = 512ll << 20;
 
 ncclDataType_t type_of(DType t) {
   switch (t) {
-    case DType::Float16: return ncclFloat16;
-    case DType::BFloat16: return ncclBfloat16;
-    case DType::Float32: return ncclFloat32;
-    case DType::Float64: return ncclFloat64;
-    case DType::Int32: return ncclInt32;
-    case DType::Int64: return ncclInt64;
-    case DType::UInt8: return ncclUint8;
-    default: throw std::runtime_error("NCCL has no type for these tensors");
+    case DType::Float16:
+      return ncclFloat16;
+    case DType::BFloat16:
+      return ncclBfloat16;
+    case DType::Float32:
+      return ncclFloat32;
+    case DType::Float64:
+      return ncclFloat64;
+    case DType::Int32:
+      return ncclInt32;
+    case DType::Int64:
+      return ncclInt64;
+    case DType::UInt8:
+      return ncclUint8;
+    default:
+      throw std::runtime_error("NCCL has no type for these tensors");
   }
 }
 
 }  // namespace
 
 CudaDevice::CudaDevice(std::int64_t gradient_bytes, std::int64_t other_bytes, ncclComm_t comm)
-    : comm_(comm), gradient_bytes_(gradient_bytes), gradients_(gradient_bytes + 4096), buckets_(gradient_bytes + 4096), others_(other_bytes + 4096), scratch_bytes_(kScratch),
-      scratch_(kScratch), workspace_(kWorkspace) {
+    : comm_(comm),
+      gradient_bytes_(gradient_bytes),
+      gradients_(gradient_bytes + 4096),
+      buckets_(gradient_bytes + 4096),
+      others_(other_bytes + 4096),
+      scratch_bytes_(kScratch),
+      scratch_(kScratch),
+      workspace_(kWorkspace) {
   int least = 0;
   int highest = 0;
   DDPSIM_CUDA(cudaDeviceGetStreamPriorityRange(&least, &highest));
-  for (int i = 0; i < gpu::kStreams; ++i) streams_.push_back(std::make_unique<StreamOwner>(least));  // as c10d's: no priority
-  for (auto [memory, bytes] : {std::pair<DeviceMemory*, std::int64_t>{&gradients_, gradient_bytes + 4096}, {&buckets_, gradient_bytes + 4096}, {&others_, other_bytes + 4096}, {&scratch_, kScratch}})
+  for (int i = 0; i < gpu::kStreams; ++i)
+    streams_.push_back(std::make_unique<StreamOwner>(least));  // as c10d's: no priority
+  for (auto [memory, bytes] :
+       {std::pair<DeviceMemory*, std::int64_t>{&gradients_, gradient_bytes + 4096},
+        {&buckets_, gradient_bytes + 4096},
+        {&others_, other_bytes + 4096},
+        {&scratch_, kScratch}})
     DDPSIM_CUDA(cudaMemset(memory->at(), 0, static_cast<std::size_t>(bytes)));
   DDPSIM_CUDA(cudaDeviceSynchronize());  // streams of ours do not wait for the default one
   // Products from some microseconds to some tenths of a millisecond, each timed in a full queue.
   std::int64_t most = 0;
-  std::vector<Gemm> shapes{{4096, 4096, 4096}, {2048, 2048, 2048}, {1024, 1024, 1024}, {512, 512, 512}};
+  std::vector<Gemm> shapes{
+      {4096, 4096, 4096}, {2048, 2048, 2048}, {1024, 1024, 1024}, {512, 512, 512}};
   for (const Gemm& g : shapes) {
     units_.push_back({make_gemm(g, Precision::Bf16), 0});
     most = std::max(most, units_.back().product->bytes());
@@ -61,9 +81,13 @@ CudaDevice::CudaDevice(std::int64_t gradient_bytes, std::int64_t other_bytes, nc
     }
 }
 
-CudaDevice::~CudaDevice() { cudaDeviceSynchronize(); }
+CudaDevice::~CudaDevice() {
+  cudaDeviceSynchronize();
+}
 
-std::int64_t CudaDevice::now_ns() { return calib::now_ns(); }
+std::int64_t CudaDevice::now_ns() {
+  return calib::now_ns();
+}
 
 void CudaDevice::host_until(std::int64_t ns) {
   while (calib::now_ns() < ns) {
@@ -71,8 +95,10 @@ void CudaDevice::host_until(std::int64_t ns) {
 }
 
 void CudaDevice::launch(gpu::Stream s, const gpu::Work& w) {
-  if (w.kind == gpu::Work::Kind::Busy) busy(w.ns);
-  else move(stream(s), w);
+  if (w.kind == gpu::Work::Kind::Busy)
+    busy(w.ns);
+  else
+    move(stream(s), w);
 }
 
 // As many products as fit, the longest first; what is left over is added to the next.
@@ -89,8 +115,11 @@ void CudaDevice::busy(std::int64_t ns) {
 // Read half, write half.
 void CudaDevice::move(cudaStream_t s, const gpu::Work& w) {
   std::int64_t elements = std::max<std::int64_t>(1, w.traffic / 8);
-  if (std::int64_t offset = w.offset / 4 * 4; w.offset >= 0 && offset + 4 * elements <= gradient_bytes_ + 8) {  // tensors of halves may begin between two floats
-    launch_scale(gradients_.floats(offset), buckets_.floats(offset), elements, static_cast<float>(w.factor), s);
+  if (std::int64_t offset = w.offset / 4 * 4;
+      w.offset >= 0 && offset + 4 * elements <=
+                           gradient_bytes_ + 8) {  // tensors of halves may begin between two floats
+    launch_scale(gradients_.floats(offset), buckets_.floats(offset), elements,
+                 static_cast<float>(w.factor), s);
     return;
   }
   std::int64_t each = std::max<std::int64_t>(1, elements / w.kernels);
@@ -98,8 +127,10 @@ void CudaDevice::move(cudaStream_t s, const gpu::Work& w) {
   for (int k = 0; k < w.kernels; ++k)
     for (std::int64_t done = 0; done < each; done += room) {
       std::int64_t n = std::min(room, each - done);
-      if (scratch_at_ + 4 * n > scratch_bytes_ / 2) scratch_at_ = 0;  // further on each time, so that a cache does not have it
-      launch_scale(scratch_.floats(scratch_at_), scratch_.floats(scratch_bytes_ / 2 + scratch_at_), n, static_cast<float>(w.factor), s);
+      if (scratch_at_ + 4 * n > scratch_bytes_ / 2)
+        scratch_at_ = 0;  // further on each time, so that a cache does not have it
+      launch_scale(scratch_.floats(scratch_at_), scratch_.floats(scratch_bytes_ / 2 + scratch_at_),
+                   n, static_cast<float>(w.factor), s);
       scratch_at_ += (4 * n + 255) / 256 * 256;
     }
 }
@@ -108,8 +139,10 @@ void CudaDevice::communicate(gpu::Stream s, const gpu::Message& m) {
   if (!comm_) return;
   void* at = (m.gradients ? buckets_ : others_).at(m.offset);
   auto count = static_cast<std::size_t>(m.elements);
-  if (m.broadcast) DDPSIM_CALL(nccl(), ncclBroadcast(at, at, count, type_of(m.type), 0, comm_, stream(s)));
-  else DDPSIM_CALL(nccl(), ncclAllReduce(at, at, count, type_of(m.type), ncclSum, comm_, stream(s)));
+  if (m.broadcast)
+    DDPSIM_CALL(nccl(), ncclBroadcast(at, at, count, type_of(m.type), 0, comm_, stream(s)));
+  else
+    DDPSIM_CALL(nccl(), ncclAllReduce(at, at, count, type_of(m.type), ncclSum, comm_, stream(s)));
 }
 
 gpu::Device::Event CudaDevice::record(gpu::Stream s, bool timed) {
@@ -118,9 +151,13 @@ gpu::Device::Event CudaDevice::record(gpu::Stream s, bool timed) {
   return static_cast<Event>(events_.size()) - 1;
 }
 
-void CudaDevice::wait(gpu::Stream s, Event e) { DDPSIM_CUDA(cudaStreamWaitEvent(stream(s), events_[static_cast<std::size_t>(e)], 0)); }
+void CudaDevice::wait(gpu::Stream s, Event e) {
+  DDPSIM_CUDA(cudaStreamWaitEvent(stream(s), events_[static_cast<std::size_t>(e)], 0));
+}
 
-void CudaDevice::synchronize(Event e) { DDPSIM_CUDA(cudaEventSynchronize(events_[static_cast<std::size_t>(e)])); }
+void CudaDevice::synchronize(Event e) {
+  DDPSIM_CUDA(cudaEventSynchronize(events_[static_cast<std::size_t>(e)]));
+}
 
 void CudaDevice::synchronize_all() {
   DDPSIM_CUDA(cudaDeviceSynchronize());
@@ -131,6 +168,8 @@ void CudaDevice::synchronize_all() {
   origin_ns_ = calib::now_ns();
 }
 
-std::int64_t CudaDevice::moment_ns(Event e) { return origin_ns_ + elapsed_ns(*origin_, events_[static_cast<std::size_t>(e)]); }
+std::int64_t CudaDevice::moment_ns(Event e) {
+  return origin_ns_ + elapsed_ns(*origin_, events_[static_cast<std::size_t>(e)]);
+}
 
 }  // namespace ddpsim::calib::cuda

@@ -1,10 +1,10 @@
 // gpu::Device of a real GPU: three streams, cuBLASLt products as computation, NCCL.
 #pragma once
 
-#include <nccl.h>
-
 #include <memory>
 #include <vector>
+
+#include <nccl.h>
 
 #include "calib/cuda/products.h"
 #include "calib/cuda/stream.h"

@@ -23,9 +23,11 @@ __device__ void each(std::int64_t elements, F f) {
     if (i < elements) f(i);
 }
 
-__global__ void scale(const float* __restrict__ x, float* __restrict__ y, std::int64_t n, float factor) {
+__global__ void scale(const float* __restrict__ x, float* __restrict__ y, std::int64_t n,
+                      float factor) {
   std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kPerThread;
-  bool aligned = ((reinterpret_cast<std::uintptr_t>(x) | reinterpret_cast<std::uintptr_t>(y)) & 15) == 0;
+  bool aligned =
+      ((reinterpret_cast<std::uintptr_t>(x) | reinterpret_cast<std::uintptr_t>(y)) & 15) == 0;
   if (aligned && i + kPerThread <= n) {
     float4 v = *reinterpret_cast<const float4*>(x + i);
     v.x *= factor, v.y *= factor, v.z *= factor, v.w *= factor;
@@ -47,14 +49,16 @@ __global__ void cast(const float* __restrict__ x, __half* __restrict__ y, std::i
 __global__ void sgd(float* __restrict__ p, const float* __restrict__ g, std::int64_t n) {
   each(n, [=](std::int64_t i) { p[i] -= 1e-6f * g[i]; });
 }
-__global__ void momentum(float* __restrict__ p, const float* __restrict__ g, float* __restrict__ m, std::int64_t n) {
+__global__ void momentum(float* __restrict__ p, const float* __restrict__ g, float* __restrict__ m,
+                         std::int64_t n) {
   each(n, [=](std::int64_t i) {
     float v = 0.9f * m[i] + g[i];
     m[i] = v;
     p[i] -= 1e-6f * v;
   });
 }
-__global__ void adam(float* __restrict__ p, const float* __restrict__ g, float* __restrict__ m, float* __restrict__ v, std::int64_t n) {
+__global__ void adam(float* __restrict__ p, const float* __restrict__ g, float* __restrict__ m,
+                     float* __restrict__ v, std::int64_t n) {
   each(n, [=](std::int64_t i) {
     float a = 0.9f * m[i] + 0.1f * g[i];
     float b = 0.999f * v[i] + 0.001f * g[i] * g[i];
@@ -87,7 +91,8 @@ __global__ void normalise(const float* __restrict__ x, float* __restrict__ y, in
   }
   float mean = sums[0][0] / static_cast<float>(width);
   float scale = rsqrtf(fmaxf(sums[1][0] / static_cast<float>(width) - mean * mean, 0.f) + 1e-5f);
-  for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads) out[i] = (row[i] - mean) * scale;
+  for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads)
+    out[i] = (row[i] - mean) * scale;
 }
 
 __global__ void fill(std::uint32_t* y, std::int64_t n) {
@@ -112,11 +117,14 @@ __global__ void spin(std::int64_t ns) {
   }
 }
 
-constexpr int kAhead = 8;        // loads of a thread under way
-constexpr int kPoll = 16;        // rounds between looks at `stop`, which lies in the host's memory
-constexpr int kShared = 40 << 10;  // bytes that a block takes, so that others do not join it on its SM as easily as an empty one's
+constexpr int kAhead = 8;  // loads of a thread under way
+constexpr int kPoll = 16;  // rounds between looks at `stop`, which lies in the host's memory
+constexpr int kShared = 40 << 10;  // bytes that a block takes, so that others do not join it on its
+                                   // SM as easily as an empty one's
 
-__global__ __launch_bounds__(544, 1) void traffic(float4* memory, std::int64_t quads, double bytes_per_ns, std::int64_t ns, const int* stop, unsigned long long* moved) {
+__global__ __launch_bounds__(544, 1) void traffic(float4* memory, std::int64_t quads,
+                                                  double bytes_per_ns, std::int64_t ns,
+                                                  const int* stop, unsigned long long* moved) {
   extern __shared__ char taken[];
   __shared__ bool done;
   if (threadIdx.x == 0) taken[0] = 0;
@@ -130,9 +138,13 @@ __global__ __launch_bounds__(544, 1) void traffic(float4* memory, std::int64_t q
     if (bytes_per_ns > 0 || k % kPoll == 0) {
       __syncthreads();
       if (threadIdx.x == 0) {
-        while (bytes_per_ns > 0 && static_cast<double>(bytes) > bytes_per_ns * static_cast<double>(device_ns() - begin) && device_ns() - begin < ns) {
+        while (bytes_per_ns > 0 &&
+               static_cast<double>(bytes) >
+                   bytes_per_ns * static_cast<double>(device_ns() - begin) &&
+               device_ns() - begin < ns) {
         }
-        done = device_ns() - begin >= ns || (k % kPoll == 0 && *reinterpret_cast<const volatile int*>(stop) != 0);
+        done = device_ns() - begin >= ns ||
+               (k % kPoll == 0 && *reinterpret_cast<const volatile int*>(stop) != 0);
       }
       __syncthreads();
       if (done) break;
@@ -199,8 +211,11 @@ void launch_spin(std::int64_t ns, cudaStream_t s) {
   spin<<<1, 1, 0, s>>>(ns);
   DDPSIM_CUDA(cudaGetLastError());
 }
-void launch_traffic(float* memory, std::int64_t elements, int blocks, int threads, double bytes_per_us, std::int64_t ns, const int* stop, unsigned long long* moved, cudaStream_t s) {
-  traffic<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), kShared, s>>>(reinterpret_cast<float4*>(memory), elements / 4, bytes_per_us / 1e3, ns, stop, moved);
+void launch_traffic(float* memory, std::int64_t elements, int blocks, int threads,
+                    double bytes_per_us, std::int64_t ns, const int* stop,
+                    unsigned long long* moved, cudaStream_t s) {
+  traffic<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), kShared, s>>>(
+      reinterpret_cast<float4*>(memory), elements / 4, bytes_per_us / 1e3, ns, stop, moved);
   DDPSIM_CUDA(cudaGetLastError());
 }
 

@@ -1,10 +1,10 @@
 #include "calib/cuda/libraries.h"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
 #include <stdexcept>
 #include <vector>
+
+#include <dlfcn.h>
 
 namespace ddpsim::calib::cuda {
 namespace {
@@ -33,10 +33,12 @@ Opened open(const std::vector<std::string>& names) {
   std::string tried;
   for (const std::string& folder : folders())
     for (const std::string& name : names) {
-      if (void* handle = ::dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL)) return {handle, folder + name};
+      if (void* handle = ::dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL))
+        return {handle, folder + name};
       tried += (tried.empty() ? "" : ", ") + folder + name;
     }
-  throw std::runtime_error(names.front() + " was not found (" + tried + "); name its folder in DDPSIM_LIBRARIES");
+  throw std::runtime_error(names.front() + " was not found (" + tried +
+                           "); name its folder in DDPSIM_LIBRARIES");
 }
 
 template <class F>
@@ -60,21 +62,26 @@ Library opened(const std::vector<std::string>& names, Fill fill) {
 }  // namespace
 
 const CublasLt& cublaslt() {
-  static const auto library = opened<CublasLt>({"libcublasLt.so.13", "libcublasLt.so.12"}, [](CublasLt& out, void* handle) { DDPSIM_CUBLASLT(DDPSIM_LOOK_UP) });
+  static const auto library =
+      opened<CublasLt>({"libcublasLt.so.13", "libcublasLt.so.12"},
+                       [](CublasLt& out, void* handle) { DDPSIM_CUBLASLT(DDPSIM_LOOK_UP) });
   return library;
 }
 const Cudnn& cudnn() {
-  static const auto library = opened<Cudnn>({"libcudnn.so.9"}, [](Cudnn& out, void* handle) { DDPSIM_CUDNN(DDPSIM_LOOK_UP) });
+  static const auto library = opened<Cudnn>(
+      {"libcudnn.so.9"}, [](Cudnn& out, void* handle) { DDPSIM_CUDNN(DDPSIM_LOOK_UP) });
   return library;
 }
 const Nccl& nccl() {
-  static const auto library = opened<Nccl>({"libnccl.so.2"}, [](Nccl& out, void* handle) { DDPSIM_NCCL(DDPSIM_LOOK_UP) });
+  static const auto library =
+      opened<Nccl>({"libnccl.so.2"}, [](Nccl& out, void* handle) { DDPSIM_NCCL(DDPSIM_LOOK_UP) });
   return library;
 }
 const Nvml& nvml() {
   static const auto library = opened<Nvml>({"libnvidia-ml.so.1"}, [](Nvml& out, void* handle) {
     DDPSIM_NVML(DDPSIM_LOOK_UP)
-    if (int code = out.nvmlInit_v2()) throw std::runtime_error("nvmlInit_v2: error " + std::to_string(code));
+    if (int code = out.nvmlInit_v2())
+      throw std::runtime_error("nvmlInit_v2: error " + std::to_string(code));
   });
   return library;
 }
@@ -82,19 +89,24 @@ const Nvml& nvml() {
 std::string Nccl::version() const {
   int v = 0;
   check(ncclGetVersion(&v), "ncclGetVersion");
-  return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
+  return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." +
+         std::to_string(v % 100);
 }
 
 void check(cublasStatus_t code, const char* call) {
-  if (code != CUBLAS_STATUS_SUCCESS) throw std::runtime_error(std::string(call) + ": cuBLASLt status " + std::to_string(static_cast<int>(code)));
+  if (code != CUBLAS_STATUS_SUCCESS)
+    throw std::runtime_error(std::string(call) + ": cuBLASLt status " +
+                             std::to_string(static_cast<int>(code)));
 }
 void check(cudnnStatus_t code, const char* call) {
-  if (code != CUDNN_STATUS_SUCCESS) throw std::runtime_error(std::string(call) + ": " + cudnn().cudnnGetErrorString(code));
+  if (code != CUDNN_STATUS_SUCCESS)
+    throw std::runtime_error(std::string(call) + ": " + cudnn().cudnnGetErrorString(code));
 }
 void check(ncclResult_t code, const char* call) {
   if (code == ncclSuccess) return;
   const char* more = nccl().ncclGetLastError(nullptr);
-  throw std::runtime_error(std::string(call) + ": " + nccl().ncclGetErrorString(code) + (more && *more ? std::string(" (") + more + ")" : ""));
+  throw std::runtime_error(std::string(call) + ": " + nccl().ncclGetErrorString(code) +
+                           (more && *more ? std::string(" (") + more + ")" : ""));
 }
 
 }  // namespace ddpsim::calib::cuda

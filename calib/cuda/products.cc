@@ -8,9 +8,15 @@
 namespace ddpsim::calib::cuda {
 namespace {
 
-bool is_half(Precision p) { return p == Precision::Bf16 || p == Precision::Fp16; }
-std::int64_t padded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
-cudaDataType_t data_type(Precision p) { return p == Precision::Bf16 ? CUDA_R_16BF : p == Precision::Fp16 ? CUDA_R_16F : CUDA_R_32F; }
+bool is_half(Precision p) {
+  return p == Precision::Bf16 || p == Precision::Fp16;
+}
+std::int64_t padded(std::int64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+cudaDataType_t data_type(Precision p) {
+  return p == Precision::Bf16 ? CUDA_R_16BF : p == Precision::Fp16 ? CUDA_R_16F : CUDA_R_32F;
+}
 
 cublasLtHandle_t blas_handle() {
   static cublasLtHandle_t handle = [] {
@@ -26,10 +32,12 @@ class GemmProduct : public Product {
  public:
   GemmProduct(const Gemm& g, Precision p) : g_(g), p_(p) {
     const CublasLt& l = cublaslt();
-    cublasComputeType_t compute = p == Precision::Tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    cublasComputeType_t compute =
+        p == Precision::Tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     DDPSIM_CALL(l, cublasLtMatmulDescCreate(&operation_, compute, CUDA_R_32F));
     cublasOperation_t transposed = CUBLAS_OP_T;
-    DDPSIM_CALL(l, cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+    DDPSIM_CALL(l, cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSA,
+                                                  &transposed, sizeof transposed));
     cudaDataType_t type = data_type(p);
     auto rows = [](std::int64_t v) { return static_cast<std::uint64_t>(v); };
     DDPSIM_CALL(l, cublasLtMatrixLayoutCreate(&a_, type, rows(g.k), rows(g.n), g.k));
@@ -38,9 +46,12 @@ class GemmProduct : public Product {
     cublasLtMatmulPreference_t preference = nullptr;
     DDPSIM_CALL(l, cublasLtMatmulPreferenceCreate(&preference));
     std::size_t workspace = kWorkspace;
-    DDPSIM_CALL(l, cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
+    DDPSIM_CALL(
+        l, cublasLtMatmulPreferenceSetAttribute(
+               preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
     int found = 0;
-    cublasStatus_t status = l.cublasLtMatmulAlgoGetHeuristic(blas_handle(), operation_, a_, b_, c_, c_, preference, 1, &algorithm_, &found);
+    cublasStatus_t status = l.cublasLtMatmulAlgoGetHeuristic(
+        blas_handle(), operation_, a_, b_, c_, c_, preference, 1, &algorithm_, &found);
     l.cublasLtMatmulPreferenceDestroy(preference);
     check(status, "cublasLtMatmulAlgoGetHeuristic");
     if (found == 0) throw std::runtime_error("cuBLASLt offers no algorithm for this shape");
@@ -57,10 +68,12 @@ class GemmProduct : public Product {
     auto* a = static_cast<char*>(operands);
     char* b = a + padded(g_.n * g_.k * element_bytes(p_));
     char* c = b + padded(g_.m * g_.k * element_bytes(p_));
-    DDPSIM_CALL(cublaslt(), cublasLtMatmul(blas_handle(), operation_, &one, a, a_, b, b_, &zero, c, c_, c, c_, &algorithm_.algo, workspace, kWorkspace, s));
+    DDPSIM_CALL(cublaslt(), cublasLtMatmul(blas_handle(), operation_, &one, a, a_, b, b_, &zero, c,
+                                           c_, c, c_, &algorithm_.algo, workspace, kWorkspace, s));
   }
   std::int64_t bytes() const override {
-    return padded(g_.n * g_.k * element_bytes(p_)) + padded(g_.m * g_.k * element_bytes(p_)) + padded(g_.m * g_.n * element_bytes(p_));
+    return padded(g_.n * g_.k * element_bytes(p_)) + padded(g_.m * g_.k * element_bytes(p_)) +
+           padded(g_.m * g_.n * element_bytes(p_));
   }
 
  private:
@@ -87,17 +100,26 @@ class ConvProduct : public Product {
  public:
   ConvProduct(const Conv& c, Pass pass, Precision p) : c_(c), pass_(pass), p_(p) {
     const Cudnn& l = cudnn();
-    cudnnDataType_t type = p == Precision::Bf16 ? CUDNN_DATA_BFLOAT16 : p == Precision::Fp16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
+    cudnnDataType_t type = p == Precision::Bf16   ? CUDNN_DATA_BFLOAT16
+                           : p == Precision::Fp16 ? CUDNN_DATA_HALF
+                                                  : CUDNN_DATA_FLOAT;
     auto n = [](std::int64_t v) { return static_cast<int>(v); };
     DDPSIM_CALL(l, cudnnCreateTensorDescriptor(&x_));
     DDPSIM_CALL(l, cudnnCreateTensorDescriptor(&y_));
     DDPSIM_CALL(l, cudnnCreateFilterDescriptor(&w_));
     DDPSIM_CALL(l, cudnnCreateConvolutionDescriptor(&conv_));
-    DDPSIM_CALL(l, cudnnSetTensor4dDescriptor(x_, CUDNN_TENSOR_NCHW, type, n(c.batch), n(c.channels), n(c.size), n(c.size)));
-    DDPSIM_CALL(l, cudnnSetTensor4dDescriptor(y_, CUDNN_TENSOR_NCHW, type, n(c.batch), n(c.filters), n(c.out_size()), n(c.out_size())));
-    DDPSIM_CALL(l, cudnnSetFilter4dDescriptor(w_, type, CUDNN_TENSOR_NCHW, n(c.filters), n(c.channels), n(c.kernel), n(c.kernel)));
-    DDPSIM_CALL(l, cudnnSetConvolution2dDescriptor(conv_, n(c.pad()), n(c.pad()), n(c.stride), n(c.stride), 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    DDPSIM_CALL(l, cudnnSetConvolutionMathType(conv_, p == Precision::Fp32 ? CUDNN_FMA_MATH : is_half(p) ? CUDNN_TENSOR_OP_MATH : CUDNN_DEFAULT_MATH));
+    DDPSIM_CALL(l, cudnnSetTensor4dDescriptor(x_, CUDNN_TENSOR_NCHW, type, n(c.batch),
+                                              n(c.channels), n(c.size), n(c.size)));
+    DDPSIM_CALL(l, cudnnSetTensor4dDescriptor(y_, CUDNN_TENSOR_NCHW, type, n(c.batch), n(c.filters),
+                                              n(c.out_size()), n(c.out_size())));
+    DDPSIM_CALL(l, cudnnSetFilter4dDescriptor(w_, type, CUDNN_TENSOR_NCHW, n(c.filters),
+                                              n(c.channels), n(c.kernel), n(c.kernel)));
+    DDPSIM_CALL(
+        l, cudnnSetConvolution2dDescriptor(conv_, n(c.pad()), n(c.pad()), n(c.stride), n(c.stride),
+                                           1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+    DDPSIM_CALL(l, cudnnSetConvolutionMathType(conv_, p == Precision::Fp32 ? CUDNN_FMA_MATH
+                                                      : is_half(p)         ? CUDNN_TENSOR_OP_MATH
+                                                                           : CUDNN_DEFAULT_MATH));
     choose();
   }
   ~ConvProduct() override {
@@ -116,25 +138,39 @@ class ConvProduct : public Product {
     char* y = w + w_bytes();
     DDPSIM_CALL(l, cudnnSetStream(dnn_handle(), s));
     if (pass_ == Pass::Forward)
-      DDPSIM_CALL(l, cudnnConvolutionForward(dnn_handle(), &one, x_, x, w_, w, conv_, forward_, workspace, kConvWorkspace, &zero, y_, y));
+      DDPSIM_CALL(l, cudnnConvolutionForward(dnn_handle(), &one, x_, x, w_, w, conv_, forward_,
+                                             workspace, kConvWorkspace, &zero, y_, y));
     else if (pass_ == Pass::DataGradient)
-      DDPSIM_CALL(l, cudnnConvolutionBackwardData(dnn_handle(), &one, w_, w, y_, y, conv_, data_, workspace, kConvWorkspace, &zero, x_, x));
+      DDPSIM_CALL(l, cudnnConvolutionBackwardData(dnn_handle(), &one, w_, w, y_, y, conv_, data_,
+                                                  workspace, kConvWorkspace, &zero, x_, x));
     else
-      DDPSIM_CALL(l, cudnnConvolutionBackwardFilter(dnn_handle(), &one, x_, x, y_, y, conv_, weight_, workspace, kConvWorkspace, &zero, w_, w));
+      DDPSIM_CALL(l,
+                  cudnnConvolutionBackwardFilter(dnn_handle(), &one, x_, x, y_, y, conv_, weight_,
+                                                 workspace, kConvWorkspace, &zero, w_, w));
   }
-  std::int64_t bytes() const override { return x_bytes() + w_bytes() + padded(c_.batch * c_.filters * c_.out_size() * c_.out_size() * element_bytes(p_)); }
+  std::int64_t bytes() const override {
+    return x_bytes() + w_bytes() +
+           padded(c_.batch * c_.filters * c_.out_size() * c_.out_size() * element_bytes(p_));
+  }
 
  private:
-  std::int64_t x_bytes() const { return padded(c_.batch * c_.channels * c_.size * c_.size * element_bytes(p_)); }
-  std::int64_t w_bytes() const { return padded(c_.filters * c_.channels * c_.kernel * c_.kernel * element_bytes(p_)); }
+  std::int64_t x_bytes() const {
+    return padded(c_.batch * c_.channels * c_.size * c_.size * element_bytes(p_));
+  }
+  std::int64_t w_bytes() const {
+    return padded(c_.filters * c_.channels * c_.kernel * c_.kernel * element_bytes(p_));
+  }
 
-  // cuDNN's own first choice that fits the workspace, with its math type. PyTorch asks the same library through another interface, and may get another kernel.
+  // cuDNN's own first choice that fits the workspace, with its math type. PyTorch asks the same
+  // library through another interface, and may get another kernel.
   template <class Results>
   auto first(const Results& results, int count) const {
     for (int i = 0; i < count; ++i) {
       const auto& r = results[static_cast<std::size_t>(i)];
-      if (r.status != CUDNN_STATUS_SUCCESS || r.memory > static_cast<std::size_t>(kConvWorkspace)) continue;
-      if (p_ != Precision::Fp32) DDPSIM_CALL(cudnn(), cudnnSetConvolutionMathType(conv_, r.mathType));
+      if (r.status != CUDNN_STATUS_SUCCESS || r.memory > static_cast<std::size_t>(kConvWorkspace))
+        continue;
+      if (p_ != Precision::Fp32)
+        DDPSIM_CALL(cudnn(), cudnnSetConvolutionMathType(conv_, r.mathType));
       return r.algo;
     }
     throw std::runtime_error("cuDNN offers no algorithm for this shape within the workspace");
@@ -144,15 +180,18 @@ class ConvProduct : public Product {
     int count = 0;
     if (pass_ == Pass::Forward) {
       std::array<cudnnConvolutionFwdAlgoPerf_t, 8> r{};
-      DDPSIM_CALL(l, cudnnGetConvolutionForwardAlgorithm_v7(dnn_handle(), x_, w_, conv_, y_, 8, &count, r.data()));
+      DDPSIM_CALL(l, cudnnGetConvolutionForwardAlgorithm_v7(dnn_handle(), x_, w_, conv_, y_, 8,
+                                                            &count, r.data()));
       forward_ = first(r, count);
     } else if (pass_ == Pass::DataGradient) {
       std::array<cudnnConvolutionBwdDataAlgoPerf_t, 8> r{};
-      DDPSIM_CALL(l, cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn_handle(), w_, y_, conv_, x_, 8, &count, r.data()));
+      DDPSIM_CALL(l, cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn_handle(), w_, y_, conv_, x_, 8,
+                                                                 &count, r.data()));
       data_ = first(r, count);
     } else {
       std::array<cudnnConvolutionBwdFilterAlgoPerf_t, 8> r{};
-      DDPSIM_CALL(l, cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn_handle(), x_, y_, conv_, w_, 8, &count, r.data()));
+      DDPSIM_CALL(l, cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn_handle(), x_, y_, conv_, w_,
+                                                                   8, &count, r.data()));
       weight_ = first(r, count);
     }
   }
@@ -171,7 +210,11 @@ class ConvProduct : public Product {
 
 }  // namespace
 
-std::unique_ptr<Product> make_gemm(const Gemm& g, Precision p) { return std::make_unique<GemmProduct>(g, p); }
-std::unique_ptr<Product> make_conv(const Conv& c, Pass pass, Precision p) { return std::make_unique<ConvProduct>(c, pass, p); }
+std::unique_ptr<Product> make_gemm(const Gemm& g, Precision p) {
+  return std::make_unique<GemmProduct>(g, p);
+}
+std::unique_ptr<Product> make_conv(const Conv& c, Pass pass, Precision p) {
+  return std::make_unique<ConvProduct>(c, pass, p);
+}
 
 }  // namespace ddpsim::calib::cuda

@@ -1,18 +1,20 @@
 // Matrix products (cuBLASLt) and convolutions (cuDNN), set up once and launched many times.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <memory>
+
+#include <cuda_runtime_api.h>
 
 #include "calib/fit/shapes.h"
 
 namespace ddpsim::calib::cuda {
 
 // Bytes that a shape's operands and workspace take.
-inline constexpr std::int64_t kWorkspace = 32ll << 20;  // as PyTorch's default for cuBLASLt on Hopper
+inline constexpr std::int64_t kWorkspace = 32ll
+                                           << 20;  // as PyTorch's default for cuBLASLt on Hopper
 
-// Of convolutions: PyTorch takes the first engine of cuDNN's heuristics that runs, whatever it needs.
+// Of convolutions: PyTorch takes the first engine of cuDNN's heuristics that runs, whatever it
+// needs.
 inline constexpr std::int64_t kConvWorkspace = 1ll << 30;
 
 class Product {
@@ -23,7 +25,8 @@ class Product {
   virtual std::int64_t bytes() const = 0;
 };
 
-// y = x W^T, as a linear layer's forward. Throws std::runtime_error where the library offers no algorithm.
+// y = x W^T, as a linear layer's forward. Throws std::runtime_error where the library offers no
+// algorithm.
 std::unique_ptr<Product> make_gemm(const Gemm& g, Precision p);
 std::unique_ptr<Product> make_conv(const Conv& c, Pass pass, Precision p);
 

@@ -24,10 +24,14 @@
 namespace ddpsim::calib::cuda {
 namespace {
 
-void set(const std::string& name, const std::string& value) { ::setenv(name.c_str(), value.c_str(), 1); }
+void set(const std::string& name, const std::string& value) {
+  ::setenv(name.c_str(), value.c_str(), 1);
+}
 
-// Runs nvidia-cuda-mps-control with `input` on its stdin, silently, for at most some seconds; its exit status, or -1.
-int control(std::vector<std::string> arguments, const std::string& input, const std::string& folder) {
+// Runs nvidia-cuda-mps-control with `input` on its stdin, silently, for at most some seconds; its
+// exit status, or -1.
+int control(std::vector<std::string> arguments, const std::string& input,
+            const std::string& folder) {
   MemoryFile in(input);
   pid_t child = ::fork();
   if (child < 0) return -1;
@@ -59,7 +63,10 @@ int control(std::vector<std::string> arguments, const std::string& input, const 
 }
 
 void remove_tree(const std::string& folder) {
-  ::nftw(folder.c_str(), [](const char* path, const struct stat*, int, FTW*) { return ::remove(path), 0; }, 8, FTW_DEPTH | FTW_PHYS);
+  ::nftw(
+      folder.c_str(),
+      [](const char* path, const struct stat*, int, FTW*) { return ::remove(path), 0; }, 8,
+      FTW_DEPTH | FTW_PHYS);
 }
 
 }  // namespace
@@ -74,9 +81,12 @@ MpsDaemon::MpsDaemon() {
   int status = control({"-d"}, "", folder_);
   if (status != 0) {
     remove_tree(folder_);
-    throw std::runtime_error(status == 127 ? "nvidia-cuda-mps-control is not installed" : "nvidia-cuda-mps-control -d failed with status " + std::to_string(status));
+    throw std::runtime_error(status == 127 ? "nvidia-cuda-mps-control is not installed"
+                                           : "nvidia-cuda-mps-control -d failed with status " +
+                                                 std::to_string(status));
   }
-  // A guard ends the daemon, which has a session of its own, however this process ends: it sees the pipe close.
+  // A guard ends the daemon, which has a session of its own, however this process ends: it sees the
+  // pipe close.
   int ends[2];
   if (::pipe(ends) != 0) throw std::runtime_error("no pipe");
   guard_ = ::fork();
@@ -99,7 +109,8 @@ MpsDaemon::~MpsDaemon() {
   if (guard_ > 0) ::waitpid(guard_, nullptr, 0);
 }
 
-std::vector<std::pair<std::string, std::string>> one_gpu_environment(int rank, int ranks, const std::string& mps_folder) {
+std::vector<std::pair<std::string, std::string>> one_gpu_environment(
+    int rank, int ranks, const std::string& mps_folder) {
   return {{"CUDA_MPS_PIPE_DIRECTORY", mps_folder + "/pipe"},
           {"CUDA_MPS_LOG_DIRECTORY", mps_folder + "/log"},
           {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(100 / ranks)},
@@ -119,7 +130,8 @@ std::vector<std::pair<std::string, std::string>> one_gpu_environment(int rank, i
           {"NCCL_MAX_CTAS", std::to_string(kOneGpuChannels)}};
 }
 
-std::vector<std::pair<std::string, std::string>> shared_gpu_environment(int ranks, const std::string& mps_folder) {
+std::vector<std::pair<std::string, std::string>> shared_gpu_environment(
+    int ranks, const std::string& mps_folder) {
   return {{"CUDA_MPS_PIPE_DIRECTORY", mps_folder + "/pipe"},
           {"CUDA_MPS_LOG_DIRECTORY", mps_folder + "/log"},
           {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(100 / ranks)},
@@ -147,46 +159,57 @@ void require_side_by_side(RanksShared& shared, const RankPlace& place, ncclComm_
     DDPSIM_CUDA(cudaDeviceSynchronize());
     for (int pass = 0; pass < 2; ++pass) {
       DDPSIM_CUDA(cudaEventRecord(begin, stream));
-      for (int i = 0; i < kCount; ++i) DDPSIM_CALL(nccl(), ncclAllReduce(memory.at(), memory.at(), 2, ncclFloat, ncclSum, comm, stream));
+      for (int i = 0; i < kCount; ++i)
+        DDPSIM_CALL(nccl(),
+                    ncclAllReduce(memory.at(), memory.at(), 2, ncclFloat, ncclSum, comm, stream));
       DDPSIM_CUDA(cudaEventRecord(end, stream));
       DDPSIM_CUDA(cudaEventSynchronize(end));
     }
     if (elapsed_ns(begin, end) / kCount > kSlicedNs)
-      throw std::runtime_error("an all-reduce of 8 bytes takes more than a millisecond: the ranks take turns on the GPU, MPS is not effective");
+      throw std::runtime_error(
+          "an all-reduce of 8 bytes takes more than a millisecond: the ranks take turns on the "
+          "GPU, MPS is not effective");
   } catch (const std::exception& e) {
     leave(shared, place, e);
   }
 }
 
-void run_ranks(const RanksOptions& options, RanksShared& shared, const std::function<void(const RankPlace&, ncclComm_t)>& body) {
+void run_ranks(const RanksOptions& options, RanksShared& shared,
+               const std::function<void(const RankPlace&, ncclComm_t)>& body) {
   Cluster none;  // hosts are not made
   std::vector<int> hosts(static_cast<std::size_t>(options.ranks), 0);
-  run_stage(none, hosts, options.ranks, true, options.timeout_s, shared.rendezvous, [&](int rank, bool) {
-    RankPlace place{rank, options.ranks, options.one_gpu ? 0 : rank};
-    if (options.one_gpu)
-      for (const auto& [name, value] : options.as_one_host ? shared_gpu_environment(options.ranks, options.one_gpu->folder()) : one_gpu_environment(rank, options.ranks, options.one_gpu->folder()))
-        set(name, value);
-    for (const auto& [name, value] : options.environment) set(name, value);
-    if (rank == 0 && !options.log.empty()) {
-      set("NCCL_DEBUG", "INFO");
-      set("NCCL_DEBUG_SUBSYS", "INIT,NET,GRAPH,TUNING");
-      set("NCCL_DEBUG_FILE", options.log);
-    }
-    DDPSIM_CUDA(cudaSetDevice(place.device));
-    const Nccl& l = nccl();
-    if (rank == 0) DDPSIM_CALL(l, ncclGetUniqueId(&shared.id));
-    shared.rendezvous.meet(0, options.ranks);
-    ncclComm_t comm = nullptr;
-    DDPSIM_CALL(l, ncclCommInitRank(&comm, options.ranks, shared.id, rank));
-    shared.rendezvous.meet(1, options.ranks);
-    body(place, comm);
-    DDPSIM_CUDA(cudaDeviceSynchronize());
-    shared.rendezvous.meet(7, options.ranks);
-    DDPSIM_CALL(l, ncclCommDestroy(comm));
-  });
+  run_stage(none, hosts, options.ranks, true, options.timeout_s, shared.rendezvous,
+            [&](int rank, bool) {
+              RankPlace place{rank, options.ranks, options.one_gpu ? 0 : rank};
+              if (options.one_gpu)
+                for (const auto& [name, value] :
+                     options.as_one_host
+                         ? shared_gpu_environment(options.ranks, options.one_gpu->folder())
+                         : one_gpu_environment(rank, options.ranks, options.one_gpu->folder()))
+                  set(name, value);
+              for (const auto& [name, value] : options.environment) set(name, value);
+              if (rank == 0 && !options.log.empty()) {
+                set("NCCL_DEBUG", "INFO");
+                set("NCCL_DEBUG_SUBSYS", "INIT,NET,GRAPH,TUNING");
+                set("NCCL_DEBUG_FILE", options.log);
+              }
+              DDPSIM_CUDA(cudaSetDevice(place.device));
+              const Nccl& l = nccl();
+              if (rank == 0) DDPSIM_CALL(l, ncclGetUniqueId(&shared.id));
+              shared.rendezvous.meet(0, options.ranks);
+              ncclComm_t comm = nullptr;
+              DDPSIM_CALL(l, ncclCommInitRank(&comm, options.ranks, shared.id, rank));
+              shared.rendezvous.meet(1, options.ranks);
+              body(place, comm);
+              DDPSIM_CUDA(cudaDeviceSynchronize());
+              shared.rendezvous.meet(7, options.ranks);
+              DDPSIM_CALL(l, ncclCommDestroy(comm));
+            });
 }
 
-std::string in_child_so_far(const std::function<void(const std::function<void(const std::string&)>& say)>& body, double timeout_s, std::string& why) {
+std::string in_child_so_far(
+    const std::function<void(const std::function<void(const std::string&)>& say)>& body,
+    double timeout_s, std::string& why) {
   // In one of two places in turn: the other is whole while this one is written.
   MemoryFile places[2];
   SharedMemory memory(sizeof(Rendezvous) + 64);
@@ -209,7 +232,8 @@ std::string in_child_so_far(const std::function<void(const std::function<void(co
     });
   } catch (const std::runtime_error& e) {
     why = e.what();
-    if (const std::string only = "process 0: "; why.starts_with(only)) why.erase(0, only.size());  // there is no other
+    if (const std::string only = "process 0: "; why.starts_with(only))
+      why.erase(0, only.size());  // there is no other
   }
   int said = *last;
   return said < 0 ? std::string() : places[said].text();

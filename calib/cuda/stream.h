@@ -1,10 +1,10 @@
 // Owners of what the CUDA runtime hands out.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
 #include <utility>
+
+#include <cuda_runtime_api.h>
 
 #include "calib/cuda/check.h"
 
@@ -33,7 +33,9 @@ class DeviceMemory {
 // Of the host, page-locked.
 class PinnedMemory {
  public:
-  explicit PinnedMemory(std::int64_t bytes) { DDPSIM_CUDA(cudaMallocHost(&at_, static_cast<std::size_t>(bytes))); }
+  explicit PinnedMemory(std::int64_t bytes) {
+    DDPSIM_CUDA(cudaMallocHost(&at_, static_cast<std::size_t>(bytes)));
+  }
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
   ~PinnedMemory() { cudaFreeHost(at_); }
@@ -45,7 +47,9 @@ class PinnedMemory {
 
 class StreamOwner {
  public:
-  explicit StreamOwner(int priority = 0) { DDPSIM_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority)); }
+  explicit StreamOwner(int priority = 0) {
+    DDPSIM_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority));
+  }
   StreamOwner(const StreamOwner&) = delete;
   StreamOwner& operator=(const StreamOwner&) = delete;
   ~StreamOwner() { cudaStreamDestroy(stream_); }
@@ -57,7 +61,10 @@ class StreamOwner {
 
 class EventOwner {
  public:
-  explicit EventOwner(bool timed = true) { DDPSIM_CUDA(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming)); }
+  explicit EventOwner(bool timed = true) {
+    DDPSIM_CUDA(
+        cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming));
+  }
   EventOwner(EventOwner&& o) noexcept : event_(std::exchange(o.event_, nullptr)) {}
   EventOwner(const EventOwner&) = delete;
   EventOwner& operator=(const EventOwner&) = delete;

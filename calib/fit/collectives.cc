@@ -21,7 +21,9 @@ double percentile_of(std::vector<double> v, double percent) {
   return v.empty() ? 0 : analysis::percentile(std::move(v), percent);
 }
 
-double error_of(Duration predicted, Duration measured) { return static_cast<double>(predicted.ps) / static_cast<double>(measured.ps) - 1; }
+double error_of(Duration predicted, Duration measured) {
+  return static_cast<double>(predicted.ps) / static_cast<double>(measured.ps) - 1;
+}
 
 // Transports that the table's messages cross.
 std::set<std::string> transports_of(const CollectiveTable& t) {
@@ -150,10 +152,12 @@ void find_cliffs(TableResult& t) {
   }
 }
 
-double ratio_of(const CollectiveRow& r) { return static_cast<double>(r.measured.ps) / static_cast<double>(r.predicted.ps); }
+double ratio_of(const CollectiveRow& r) {
+  return static_cast<double>(r.measured.ps) / static_cast<double>(r.predicted.ps);
+}
 
-// Every row but the ends, on the line between the row before and the row after it. A row that an artefact touches is marked: it falls there, or is
-// predicted from a row that the fall starts from.
+// Every row but the ends, on the line between the row before and the row after it. A row that an
+// artefact touches is marked: it falls there, or is predicted from a row that the fall starts from.
 std::vector<FittedRow> fit_every_other(const TableResult& t) {
   std::vector<FittedRow> out;
   for (std::size_t i = 1; i + 1 < t.rows.size(); ++i) {
@@ -161,17 +165,21 @@ std::vector<FittedRow> fit_every_other(const TableResult& t) {
     const CollectiveRow& r = t.rows[i];
     const CollectiveRow& b = t.rows[i + 1];
     double at = static_cast<double>(r.bytes - a.bytes) / static_cast<double>(b.bytes - a.bytes);
-    double time = static_cast<double>(a.measured.ps) + static_cast<double>((b.measured - a.measured).ps) * at;
+    double time =
+        static_cast<double>(a.measured.ps) + static_cast<double>((b.measured - a.measured).ps) * at;
     bool touched = std::any_of(t.cliffs.begin(), t.cliffs.end(), [&](const Cliff& x) {
       return x.from == a.bytes || x.from == r.bytes || x.from == b.bytes;
     });
-    out.push_back({r.bytes, time / static_cast<double>(r.measured.ps) - 1, touched, a.bytes, b.bytes, {}});
+    out.push_back(
+        {r.bytes, time / static_cast<double>(r.measured.ps) - 1, touched, a.bytes, b.bytes, {}});
     if (r.in_place.ps > 0) out.back().in_place = error_of(r.in_place, r.measured);
   }
   return out;
 }
 
-std::string words(const nccl::Choice& c) { return std::string(nccl::name_of(c.algorithm)) + "/" + nccl::name_of(c.protocol); }
+std::string words(const nccl::Choice& c) {
+  return std::string(nccl::name_of(c.algorithm)) + "/" + nccl::name_of(c.protocol);
+}
 
 }  // namespace
 
@@ -182,9 +190,13 @@ std::string machine_of(const CollectiveSetting& s) {
   return s.cluster + ", " + source;
 }
 
-int generation_of(const CollectiveTable& t) { return t.group.system.compute_capability / 10; }
+int generation_of(const CollectiveTable& t) {
+  return t.group.system.compute_capability / 10;
+}
 
-Band band_of(std::int64_t bytes) { return bytes < kMiB ? Band::Small : bytes < 16 * kMiB ? Band::Middle : Band::Large; }
+Band band_of(std::int64_t bytes) {
+  return bytes < kMiB ? Band::Small : bytes < 16 * kMiB ? Band::Middle : Band::Large;
+}
 
 Profile with_fits(Profile p, const LinkFits& fits) {
   for (const auto& [name, fit] : fits) {
@@ -206,7 +218,8 @@ void read_rows(CollectiveTable& t) {
   for (const Sample& s : t.run->samples) {
     auto bytes = s.parameters.find("bytes");
     if (bytes == s.parameters.end() || bytes->second <= 0 || s.durations.empty()) continue;
-    if (auto wrong = s.parameters.find("wrong"); wrong != s.parameters.end() && wrong->second > 0) continue;  // sums that were not right: nobody knows what ran
+    if (auto wrong = s.parameters.find("wrong"); wrong != s.parameters.end() && wrong->second > 0)
+      continue;  // sums that were not right: nobody knows what ran
     auto place = s.parameters.find("in_place");
     bool in_place = place != s.parameters.end() && place->second == 1;
     std::vector<double> times;
@@ -347,8 +360,13 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
     }
     find_cliffs(r);
     for (Cliff& c : r.cliffs) {
-      auto at = [&](std::int64_t bytes) { return std::find_if(r.rows.begin(), r.rows.end(), [&](const CollectiveRow& x) { return x.bytes == bytes; }); };
-      c.why = c.switched ? "NCCL changes from " + words(at(c.from)->choice) + " to " + words(at(c.to)->choice) : "not predicted: an artefact of the source";
+      auto at = [&](std::int64_t bytes) {
+        return std::find_if(r.rows.begin(), r.rows.end(),
+                            [&](const CollectiveRow& x) { return x.bytes == bytes; });
+      };
+      c.why = c.switched ? "NCCL changes from " + words(at(c.from)->choice) + " to " +
+                               words(at(c.to)->choice)
+                         : "not predicted: an artefact of the source";
     }
     r.fitted = fit_every_other(r);
     std::vector<double> errors;
@@ -360,8 +378,10 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
       pooled.push_back(std::abs(f.error));
       lines.push_back(std::abs(f.best_line()));
       if (f.in_place) again.push_back(std::abs(*f.in_place));
-      if (f.gap()) ++report.fitted_gaps;
-      else whole.push_back(std::abs(f.error));
+      if (f.gap())
+        ++report.fitted_gaps;
+      else
+        whole.push_back(std::abs(f.error));
     }
     r.fitted_median = median_of(errors);
     if (!r.in_sample && !errors.empty() && r.cliffs.empty()) smooth.push_back(r.fitted_median);
@@ -377,14 +397,19 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
   report.fitted_pooled = pooled.size();
   constexpr int kFew = 64;
   for (const auto& [machine, unused] : fits) {
-    bool several = std::count_if(tables.begin(), tables.end(), [&, &m = machine](const CollectiveTable& t) { return t.machine == m && t.group.ranks() <= kFew; }) > 1;
+    bool several =
+        std::count_if(tables.begin(), tables.end(), [&, &m = machine](const CollectiveTable& t) {
+          return t.machine == m && t.group.ranks() <= kFew;
+        }) > 1;
     if (!several) continue;
-    for (Extrapolation& e : extrapolate(tables, machine, kFew)) report.extrapolated.push_back(std::move(e));
+    for (Extrapolation& e : extrapolate(tables, machine, kFew))
+      report.extrapolated.push_back(std::move(e));
   }
   return report;
 }
 
-std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& tables, const std::string& machine, int ranks) {
+std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& tables,
+                                       const std::string& machine, int ranks) {
   std::vector<CollectiveTable> small;
   for (const CollectiveTable& t : tables)
     if (t.machine == machine && t.group.ranks() <= ranks) small.push_back(t);
@@ -392,11 +417,15 @@ std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& table
   // What the mechanism lacks, by way and size: of the largest table that has them.
   std::map<std::tuple<nccl::Algorithm, nccl::Protocol, std::int64_t>, double> lacks;
   std::vector<std::string> from;
-  std::stable_sort(small.begin(), small.end(), [](const CollectiveTable& a, const CollectiveTable& b) { return a.group.ranks() < b.group.ranks(); });
+  std::stable_sort(small.begin(), small.end(),
+                   [](const CollectiveTable& a, const CollectiveTable& b) {
+                     return a.group.ranks() < b.group.ranks();
+                   });
   for (const CollectiveTable& t : small) {
     from.push_back(t.name);
     for (const CollectiveRow& r : predict_table(t, with_fits(t.profile, fits)))
-      if (r.available && t.group.system.nodes > 1) lacks[{r.choice.algorithm, r.choice.protocol, r.bytes}] = ratio_of(r);
+      if (r.available && t.group.system.nodes > 1)
+        lacks[{r.choice.algorithm, r.choice.protocol, r.bytes}] = ratio_of(r);
   }
   std::vector<Extrapolation> out;
   for (const CollectiveTable& t : tables) {
@@ -415,8 +444,10 @@ std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& table
 
 namespace {
 
-// By table and size: the error of the profile that is fitted to all tables without that size. `tables`: of `base`.
-std::map<std::pair<std::size_t, std::int64_t>, double> errors_without_size(const Profile& base, std::vector<CollectiveTable> tables, int generation) {
+// By table and size: the error of the profile that is fitted to all tables without that size.
+// `tables`: of `base`.
+std::map<std::pair<std::size_t, std::int64_t>, double> errors_without_size(
+    const Profile& base, std::vector<CollectiveTable> tables, int generation) {
   std::vector<std::vector<CollectiveRow>> all;
   std::set<std::int64_t> sizes;
   for (const CollectiveTable& t : tables) {
@@ -464,7 +495,8 @@ void refuse_worse(const std::vector<CollectiveTable>& tables, LinkFits& fits) {
 
 }  // namespace
 
-CollectiveFit fit_collectives(const Profile& base, const std::string& name, std::vector<CollectiveTable> tables) {
+CollectiveFit fit_collectives(const Profile& base, const std::string& name,
+                              std::vector<CollectiveTable> tables) {
   CollectiveFit out;
   for (CollectiveTable& t : tables) t.profile = base;
   out.links = fit_links(tables, "", generation_of(tables.front()));
@@ -472,8 +504,11 @@ CollectiveFit fit_collectives(const Profile& base, const std::string& name, std:
   out.profile = with_fits(base, out.links);
   out.profile.name = name;
   auto unseen = errors_without_size(base, tables, generation_of(tables.front()));
-  bool ours = std::all_of(tables.begin(), tables.end(), [](const CollectiveTable& t) { return t.run->evidence == EvidenceClass::Collective; });
-  std::map<std::string, std::vector<double>> rates;  // measured / predicted of rows that a link limits: what its efficiency was there
+  bool ours = std::all_of(tables.begin(), tables.end(), [](const CollectiveTable& t) {
+    return t.run->evidence == EvidenceClass::Collective;
+  });
+  std::map<std::string, std::vector<double>>
+      rates;  // measured / predicted of rows that a link limits: what its efficiency was there
   std::string from;
   for (std::size_t i = 0; i < tables.size(); ++i) {
     const CollectiveTable& t = tables[i];
@@ -495,9 +530,11 @@ CollectiveFit fit_collectives(const Profile& base, const std::string& name, std:
                                error_of(before[k].predicted, row.measured),
                                {},
                                {}});
-      if (auto it = unseen.find({i, row.bytes}); it != unseen.end()) out.residuals.back().without_size = it->second;
+      if (auto it = unseen.find({i, row.bytes}); it != unseen.end())
+        out.residuals.back().without_size = it->second;
       if (beside.count(row.bytes)) out.residuals.back().interpolated = beside[row.bytes];
-      if (band_of(row.bytes) == Band::Large && !row.price.limiting_transport.empty()) rates[row.price.limiting_transport].push_back(1 / ratio_of(row));
+      if (band_of(row.bytes) == Band::Large && !row.price.limiting_transport.empty())
+        rates[row.price.limiting_transport].push_back(1 / ratio_of(row));
     }
   }
   for (const auto& [transport, fit] : out.links) {
@@ -512,7 +549,8 @@ CollectiveFit fit_collectives(const Profile& base, const std::string& name, std:
     if (auto it = rates.find(transport); it != rates.end()) {
       double mid = section.efficiency.mid;
       section.efficiency.low = std::min(mid, mid * analysis::percentile(it->second, 10));
-      section.efficiency.high = std::min(1.0, std::max(mid, mid * analysis::percentile(it->second, 90)));
+      section.efficiency.high =
+          std::min(1.0, std::max(mid, mid * analysis::percentile(it->second, 90)));
     }
   }
   return out;

@@ -21,15 +21,20 @@ collective::Communicator communicator(const Point& p) {
 }
 
 double priced(const Point& p, const Profile& profile) {
-  return static_cast<double>(collective::all_reduce(communicator(p), profile, Level::Mid, {p.bytes}).alone.ps);
+  return static_cast<double>(
+      collective::all_reduce(communicator(p), profile, Level::Mid, {p.bytes}).alone.ps);
 }
 
-std::string transport_of(const Point& p) { return p.fabric->transports()[communicator(p).ring_hops.front().transport]; }
+std::string transport_of(const Point& p) {
+  return p.fabric->transports()[communicator(p).ring_hops.front().transport];
+}
 
-std::int64_t chunk(const Point& p) { return p.bytes / p.ranks; }
+std::int64_t chunk(const Point& p) {
+  return p.bytes / p.ranks;
+}
 
-// Gloo's efficiency: the slope between the two largest sizes of each rank count. What passes before the wire is busy is small there, and not the latency
-// that small messages see: it overlaps.
+// Gloo's efficiency: the slope between the two largest sizes of each rank count. What passes before
+// the wire is busy is small there, and not the latency that small messages see: it overlaps.
 void fit_slope(const std::vector<Point>& points, const Profile& profile, TransportSection& t) {
   std::map<std::pair<const topology::Fabric*, int>, std::map<std::int64_t, double>> by_size;
   for (const Point& p : points) by_size[{p.fabric, p.ranks}][p.bytes] = p.ps;
@@ -41,8 +46,10 @@ void fit_slope(const std::vector<Point>& points, const Profile& profile, Transpo
     auto next = std::next(large);
     collective::Communicator c = communicator({key.first, Backend::Gloo, key.second, 0, 0});
     double wire = 0;  // of one byte over every hop, picoseconds
-    for (const auto& l : c.patterns[collective::kAllReduce].load) wire = std::max(wire, l.per_byte / collective::link_rate(c, profile, Level::Mid, l.link));
-    double ideal = wire * 2 * (key.second - 1) / key.second * static_cast<double>(large->first - next->first);
+    for (const auto& l : c.patterns[collective::kAllReduce].load)
+      wire = std::max(wire, l.per_byte / collective::link_rate(c, profile, Level::Mid, l.link));
+    double ideal =
+        wire * 2 * (key.second - 1) / key.second * static_cast<double>(large->first - next->first);
     found.push_back(std::min(1.0, ideal / (large->second - next->second)));
   }
   if (found.empty()) return;
@@ -73,7 +80,8 @@ void fit_efficiency(const std::vector<Point>& points, Profile& profile, Transpor
   t.efficiency = {std::min(mid, *worst), mid, std::max(mid, std::min(1.0, *best))};
 }
 
-constexpr double kTrust = 0.5;  // a point moves a knot by the share of its time that is transfer, and not at all below this
+constexpr double kTrust = 0.5;  // a point moves a knot by the share of its time that is transfer,
+                                // and not at all below this
 
 void fit_knots(const std::vector<Point>& points, Profile& profile, TransportSection& t) {
   t.knots.clear();
@@ -84,14 +92,18 @@ void fit_knots(const std::vector<Point>& points, Profile& profile, TransportSect
     double price = priced(p, profile);
     collective::Communicator c = communicator(p);
     double wire = 0;
-    for (const auto& l : c.patterns[collective::kAllReduce].load) wire = std::max(wire, l.per_byte / collective::link_rate(c, profile, Level::Mid, l.link));
-    double share = std::min(1.0, wire * static_cast<double>(p.bytes) * 2 * (p.ranks - 1) / p.ranks / price);
+    for (const auto& l : c.patterns[collective::kAllReduce].load)
+      wire = std::max(wire, l.per_byte / collective::link_rate(c, profile, Level::Mid, l.link));
+    double share =
+        std::min(1.0, wire * static_cast<double>(p.bytes) * 2 * (p.ranks - 1) / p.ranks / price);
     if (share < kTrust) continue;
     std::int64_t octave = 1;
     while (octave * 2 <= chunk(p)) octave *= 2;
     by_chunk[octave].push_back(1 + (p.ps / price - 1) * share);
   }
-  for (const auto& [octave, factors] : by_chunk) t.knots.push_back({octave, octave * 2 > top ? 1.0 : std::round(analysis::median(factors) * 1e5) / 1e5});
+  for (const auto& [octave, factors] : by_chunk)
+    t.knots.push_back(
+        {octave, octave * 2 > top ? 1.0 : std::round(analysis::median(factors) * 1e5) / 1e5});
 }
 
 void fit_network(const std::vector<Point>& points, Profile& profile) {
@@ -109,35 +121,45 @@ std::vector<double> wake_ups(const Run& run) {
   std::map<std::pair<int, int>, TimePoint> busy_until;
   for (const Span& s : run.spans) {
     if (!is_collective(s.kind)) continue;
-    TimePoint& until = busy_until.try_emplace({s.step, s.actor}, TimePoint{INT64_MIN}).first->second;
+    TimePoint& until =
+        busy_until.try_emplace({s.step, s.actor}, TimePoint{INT64_MIN}).first->second;
     if (s.ready > until) out.push_back(static_cast<double>((s.begin - s.ready).ps));
     until = std::max(until, s.end);
   }
   return out;
 }
 
-// How long a small broadcast between two hosts takes that were silent, less its message: what it costs to begin.
+// How long a small broadcast between two hosts takes that were silent, less its message: what it
+// costs to begin.
 void fit_launch(const std::vector<FitCollectives>& runs, TransportSection& t) {
   std::vector<double> found;
   for (const FitCollectives& c : runs)
     for (const Sample& s : c.run->samples)
-      if (s.op == "broadcast_idle" && parameter(s, "ranks") == 2 && parameter(s, "bytes") <= 1024) found.push_back(median_ps(s));
-  if (!found.empty()) t.launch = std::max(Duration{}, Duration{static_cast<std::int64_t>(analysis::median(found))} - t.latency);
+      if (s.op == "broadcast_idle" && parameter(s, "ranks") == 2 && parameter(s, "bytes") <= 1024)
+        found.push_back(median_ps(s));
+  if (!found.empty())
+    t.launch = std::max(Duration{},
+                        Duration{static_cast<std::int64_t>(analysis::median(found))} - t.latency);
 }
 
-// Gloo sums halves in software: the rate at which the price of an all-reduce of halves is what was measured, by bisection.
+// Gloo sums halves in software: the rate at which the price of an all-reduce of halves is what was
+// measured, by bisection.
 void fit_half_sums(const std::vector<FitCollectives>& runs, Profile& p) {
   std::vector<double> found;
   for (const FitCollectives& c : runs) {
     if (c.backend != Backend::Gloo) continue;
     for (const Sample& s : c.run->samples) {
       if (s.op != "half_all_reduce" || parameter(s, "bytes") < (4 << 20)) continue;
-      Point point{c.fabric, Backend::Gloo, static_cast<int>(parameter(s, "ranks")), parameter(s, "bytes"), median_ps(s)};
+      Point point{c.fabric, Backend::Gloo, static_cast<int>(parameter(s, "ranks")),
+                  parameter(s, "bytes"), median_ps(s)};
       double low = 1e7;
       double high = 1e11;
       for (int i = 0; i < 50; ++i) {
         p.half_reduction_bytes_per_s = (low + high) / 2;
-        double price = static_cast<double>(collective::all_reduce(communicator(point), p, Level::Mid, {point.bytes}, DType::Float16).alone.ps);
+        double price =
+            static_cast<double>(collective::all_reduce(communicator(point), p, Level::Mid,
+                                                       {point.bytes}, DType::Float16)
+                                    .alone.ps);
         (price > point.ps ? low : high) = p.half_reduction_bytes_per_s;
       }
       if (high < 1e10) found.push_back(low);  // else the wire hides it
@@ -148,21 +170,27 @@ void fit_half_sums(const std::vector<FitCollectives>& runs, Profile& p) {
 
 constexpr std::int64_t kLarge = 1 << 20;  // bytes of a parameter whose kernels do not count
 
-// What `with` adds to `without`, of a model without computation: {tensors, bytes of each, ranks at once} -> picoseconds.
+// What `with` adds to `without`, of a model without computation: {tensors, bytes of each, ranks at
+// once} -> picoseconds.
 using Added = std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, double>;
 Added added(const std::vector<FitCollectives>& runs, const char* without, const char* with) {
-  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::map<bool, std::vector<double>>> found;
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>,
+           std::map<bool, std::vector<double>>>
+      found;
   for (const FitCollectives& c : runs)
     for (const Sample& s : c.run->samples)
       if (bool more = s.op == with; more || s.op == without)
-        found[{parameter(s, "tensors"), parameter(s, "bytes"), parameter(s, "ranks")}][more].push_back(median_ps(s));
+        found[{parameter(s, "tensors"), parameter(s, "bytes"), parameter(s, "ranks")}][more]
+            .push_back(median_ps(s));
   Added out;
   for (const auto& [key, sides] : found)
-    if (sides.size() == 2) out[key] = analysis::median(sides.at(true)) - analysis::median(sides.at(false));
+    if (sides.size() == 2)
+      out[key] = analysis::median(sides.at(true)) - analysis::median(sides.at(false));
   return out;
 }
 
-// fp16_compress_hook reads and writes four times the bucket's bytes, and divides half of them: what large buckets take, less the traffic.
+// fp16_compress_hook reads and writes four times the bucket's bytes, and divides half of them: what
+// large buckets take, less the traffic.
 void fit_half_division(const Added& by_hook, Fit& out) {
   std::vector<double> found;
   for (const auto& [key, ps] : by_hook) {
@@ -171,12 +199,18 @@ void fit_half_division(const Added& by_hook, Fit& out) {
     double left = ps - 4e12 * total / out.profile.memory.bandwidth_bytes_per_s;
     if (bytes >= kLarge && ranks == 1 && left > 0) found.push_back(0.5e12 * total / left);
   }
-  out.profile.memory.half_divide_bytes_per_s = found.empty() ? 0 : std::round(analysis::median(found));
-  if (!found.empty()) out.notes.push_back("division of halves: " + number("%.2f", out.profile.memory.half_divide_bytes_per_s / 1e9) + " GB/s a core");
+  out.profile.memory.half_divide_bytes_per_s =
+      found.empty() ? 0 : std::round(analysis::median(found));
+  if (!found.empty())
+    out.notes.push_back(
+        "division of halves: " + number("%.2f", out.profile.memory.half_divide_bytes_per_s / 1e9) +
+        " GB/s a core");
 }
 
-// DDP copies a gradient into its bucket and out again: two reads and two writes of it, two kernels and one hook a parameter.
-//   small ones: hook + 2 kernels;   large ones, less that: 4 S / bandwidth, of one rank alone and of several at once
+// DDP copies a gradient into its bucket and out again: two reads and two writes of it, two kernels
+// and one hook a parameter.
+//   small ones: hook + 2 kernels;   large ones, less that: 4 S / bandwidth, of one rank alone and
+//                                   of several at once
 void fit_framework(const std::vector<FitCollectives>& runs, Fit& out) {
   Added by_ddp = added(runs, "bare_backward", "ddp_backward");
   if (by_ddp.empty()) return;
@@ -184,7 +218,8 @@ void fit_framework(const std::vector<FitCollectives>& runs, Fit& out) {
   constexpr std::int64_t kSmall = 16 << 10;
   std::vector<double> each;
   for (const auto& [key, ps] : by_ddp)
-    if (auto [tensors, bytes, ranks] = key; bytes <= kSmall && ranks == 1) each.push_back(ps / static_cast<double>(tensors));
+    if (auto [tensors, bytes, ranks] = key; bytes <= kSmall && ranks == 1)
+      each.push_back(ps / static_cast<double>(tensors));
   if (each.empty()) return;
   double small = std::max(0.0, analysis::median(each));
   std::vector<double> alone;
@@ -192,24 +227,32 @@ void fit_framework(const std::vector<FitCollectives>& runs, Fit& out) {
   for (const auto& [key, ps] : by_ddp) {
     auto [tensors, bytes, ranks] = key;
     if (bytes < kLarge) continue;
-    double rate = 4e12 * static_cast<double>(bytes * tensors) / std::max(1.0, ps - small * static_cast<double>(tensors));
+    double rate = 4e12 * static_cast<double>(bytes * tensors) /
+                  std::max(1.0, ps - small * static_cast<double>(tensors));
     (ranks == 1 ? alone : together).push_back(rate * static_cast<double>(ranks));
   }
   if (alone.empty()) return;
   // One hook and two kernels are not told apart: a third each.
   p.host.hook = p.memory.kernel = {static_cast<std::int64_t>(small / 3)};
   p.host.basis = p.memory.basis = Evidence::Measured;
-  p.host.source = "fitted: hook and kernels of one small parameter under DDP, a third each; launch, collective_launch and traverse as in the base profile";
-  p.memory.source = "fitted: DDP's copies of large parameters by one rank, and by several at once (shared_bytes_per_s)";
+  p.host.source =
+      "fitted: hook and kernels of one small parameter under DDP, a third each; launch, "
+      "collective_launch and traverse as in the base profile";
+  p.memory.source =
+      "fitted: DDP's copies of large parameters by one rank, and by several at once "
+      "(shared_bytes_per_s)";
   p.memory.bandwidth_bytes_per_s = std::round(analysis::median(alone));
   auto [slowest, fastest] = std::minmax_element(alone.begin(), alone.end());
   p.memory.efficiency = {std::min(1.0, *slowest / p.memory.bandwidth_bytes_per_s), 1, 1};
-  out.notes.push_back("DDP's own work: " + number("%.1f", small / 1e6) + " us a parameter, copies at " + number("%.1f", p.memory.bandwidth_bytes_per_s / 1e9) + " GB/s (" +
-                      number("%.1f", *slowest / 1e9) + " to " + number("%.1f", *fastest / 1e9) + ")");
+  out.notes.push_back(
+      "DDP's own work: " + number("%.1f", small / 1e6) + " us a parameter, copies at " +
+      number("%.1f", p.memory.bandwidth_bytes_per_s / 1e9) + " GB/s (" +
+      number("%.1f", *slowest / 1e9) + " to " + number("%.1f", *fastest / 1e9) + ")");
   fit_half_division(added(runs, "ddp_backward", "half_backward"), out);
   if (together.empty()) return;
   p.memory.shared_bytes_per_s = std::round(analysis::median(together));
-  out.notes.push_back("copies of several ranks at once: " + number("%.1f", p.memory.shared_bytes_per_s / 1e9) + " GB/s together");
+  out.notes.push_back("copies of several ranks at once: " +
+                      number("%.1f", p.memory.shared_bytes_per_s / 1e9) + " GB/s together");
 }
 
 // Of Gloo's, those in which every segment holds something: the others are not a ring's price.
@@ -283,13 +326,21 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
   for (const FitCollectives& c : collectives)
     for (const Sample& s : c.run->samples) {
       // A core's own rate: where no rank waits for a core.
-      if (s.op == "ring_sum" && parameter(s, "ranks") <= std::max(2, c.fabric->cluster().emulated_on_cores))
-        (parameter(s, "element_bytes") == 2 ? half : reduction).push_back(static_cast<double>(parameter(s, "bytes")) / median_ps(s) * 1e12);
+      if (s.op == "ring_sum" &&
+          parameter(s, "ranks") <= std::max(2, c.fabric->cluster().emulated_on_cores))
+        (parameter(s, "element_bytes") == 2 ? half : reduction)
+            .push_back(static_cast<double>(parameter(s, "bytes")) / median_ps(s) * 1e12);
     }
-  if (points.empty()) throw InputError{"fit", "no Run holds all_reduce samples (ddpsim calibrate --backend tcp --runs DIR makes one)"};
-  std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return std::tie(a.ranks, a.bytes) < std::tie(b.ranks, b.bytes); });
+  if (points.empty())
+    throw InputError{
+        "fit",
+        "no Run holds all_reduce samples (ddpsim calibrate --backend tcp --runs DIR makes one)"};
+  std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) {
+    return std::tie(a.ranks, a.bytes) < std::tie(b.ranks, b.bytes);
+  });
   std::string transport = transport_of(points.front());
-  if (!p.transports.count(transport)) throw InputError{"fit", "the base profile has no transport \"" + transport + "\""};
+  if (!p.transports.count(transport))
+    throw InputError{"fit", "the base profile has no transport \"" + transport + "\""};
   std::set<int> counts;
   std::set<std::int64_t> sizes;
   for (const Point& q : points) counts.insert(q.ranks), sizes.insert(q.bytes);
@@ -297,7 +348,8 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
   if (!reduction.empty()) {
     p.reduction_bytes_per_s = std::round(analysis::median(reduction));
     p.reduction_basis = Evidence::Measured;
-    out.notes.push_back("reduction: " + number("%.2f", p.reduction_bytes_per_s / 1e9) + " GB/s a core, sums of received chunks in rings");
+    out.notes.push_back("reduction: " + number("%.2f", p.reduction_bytes_per_s / 1e9) +
+                        " GB/s a core, sums of received chunks in rings");
   }
   if (!half.empty()) p.half_reduction_bytes_per_s = std::round(analysis::median(half));
   fit_network(points, p);
@@ -305,35 +357,46 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
   t.basis = Evidence::Measured;
   for (std::string& note : fit_occasions(points, split.name, split.others, t))
     out.notes.push_back(std::move(note));
-  // Core time per byte of message, sums taken off. Tcp: where as many ranks as cores run, so that nobody waits.
+  // Core time per byte of message, sums taken off. Tcp: where as many ranks as cores run, so that
+  // nobody waits.
   std::vector<double> cpu;
   for (const FitCollectives& c : collectives)
     for (const Sample& s : c.run->samples) {
-      if (s.op != "all_reduce_cpu" || (c.backend == Backend::Tcp && parameter(s, "ranks") != 2)) continue;
-      if (c.backend == Backend::Gloo && parameter(s, "bytes") < (16 << 20)) continue;  // the kernel counts in ticks
-      double moved = 2.0 * (static_cast<double>(parameter(s, "ranks")) - 1) * static_cast<double>(parameter(s, "bytes"));
+      if (s.op != "all_reduce_cpu" || (c.backend == Backend::Tcp && parameter(s, "ranks") != 2))
+        continue;
+      if (c.backend == Backend::Gloo && parameter(s, "bytes") < (16 << 20))
+        continue;  // the kernel counts in ticks
+      double moved = 2.0 * (static_cast<double>(parameter(s, "ranks")) - 1) *
+                     static_cast<double>(parameter(s, "bytes"));
       double sums = p.reduction_bytes_per_s > 0 ? 0.5e12 / p.reduction_bytes_per_s : 0;
       cpu.push_back(std::max(0.0, median_ps(s) / moved - sums));
     }
   if (!cpu.empty()) {
     t.cpu_ps_per_byte = std::round(analysis::median(cpu) * 10) / 10;
-    out.notes.push_back("core time of the network: " + number("%.0f", t.cpu_ps_per_byte) + " ps a byte sent and received");
+    out.notes.push_back("core time of the network: " + number("%.0f", t.cpu_ps_per_byte) +
+                        " ps a byte sent and received");
   }
   if (points.front().backend == Backend::Gloo) {
     fit_launch(collectives, t);
     fit_half_sums(collectives, p);
-    if (p.half_reduction_bytes_per_s > 0) out.notes.push_back("sums of halves: " + number("%.2f", p.half_reduction_bytes_per_s / 1e9) + " GB/s a core");
+    if (p.half_reduction_bytes_per_s > 0)
+      out.notes.push_back("sums of halves: " + number("%.2f", p.half_reduction_bytes_per_s / 1e9) +
+                          " GB/s a core");
   }
   fit_framework(collectives, out);
   std::vector<double> wakes;
   for (const FitStep& s : steps)  // a framework's Run does not say when a collective was picked up
     if (s.run->quality.verdict == Verdict::Clean && s.run->evidence == EvidenceClass::Replay)
-      if (std::vector<double> w = wake_ups(*s.run); !w.empty()) wakes.push_back(analysis::median(w));
+      if (std::vector<double> w = wake_ups(*s.run); !w.empty())
+        wakes.push_back(analysis::median(w));
   if (!wakes.empty()) {
     t.launch = {static_cast<std::int64_t>(analysis::median(wakes))};
-    out.notes.push_back("launch: " + number("%.1f", static_cast<double>(t.launch.ps) / 1e6) + " us, wake-up of an idle communication thread: median over executed runs of their medians");
+    out.notes.push_back(
+        "launch: " + number("%.1f", static_cast<double>(t.launch.ps) / 1e6) +
+        " us, wake-up of an idle communication thread: median over executed runs of their medians");
   }
-  t.source = "fitted from " + std::to_string(points.size()) + " all-reduce points at " + std::to_string(counts.size()) + " rank counts and " + std::to_string(steps.size()) +
+  t.source = "fitted from " + std::to_string(points.size()) + " all-reduce points at " +
+             std::to_string(counts.size()) + " rank counts and " + std::to_string(steps.size()) +
              " executed steps";
   auto without = [&](auto leave) {
     std::vector<Point> kept;
@@ -348,7 +411,8 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
   for (std::int64_t s : sizes) by_size[s] = without([s](const Point& q) { return q.bytes == s; });
   for (int n : counts) by_count[n] = without([n](const Point& q) { return q.ranks == n; });
   for (const Point& q : points)
-    out.residuals.push_back({q.ranks, q.bytes, Duration{static_cast<std::int64_t>(q.ps)}, priced(q, p) / q.ps - 1, priced(q, by_size[q.bytes]) / q.ps - 1,
+    out.residuals.push_back({q.ranks, q.bytes, Duration{static_cast<std::int64_t>(q.ps)},
+                             priced(q, p) / q.ps - 1, priced(q, by_size[q.bytes]) / q.ps - 1,
                              priced(q, by_count[q.ranks]) / q.ps - 1});
   std::set<std::string> seen;
   std::vector<double> errors;
@@ -360,14 +424,18 @@ Fit fit(const Profile& base, const std::string& name, const std::vector<FitColle
     double measured = static_cast<double>(analysis::typical_step(*s.run, mean).ps);
     predict::Options usual;
     usual.fidelity = predict::usual_fidelity(question);
-    errors.push_back(std::abs(static_cast<double>(predict::steady_period(question, Level::Mid, usual).ps) / measured - 1));
+    errors.push_back(std::abs(
+        static_cast<double>(predict::steady_period(question, Level::Mid, usual).ps) / measured -
+        1));
   }
   for (const FitStep& s : steps)
     if (!s.run->scenario.empty()) seen.insert(s.run->scenario);
   p.fitted_from.assign(seen.begin(), seen.end());
   if (!errors.empty()) {
     p.step_residual = std::ceil(analysis::percentile(errors, 80) * 1e5) / 1e5;
-    out.notes.push_back("interval: 80 % of " + std::to_string(errors.size()) + " fit-set steps were predicted within " + number("%.2f", 100 * p.step_residual) + " %");
+    out.notes.push_back("interval: 80 % of " + std::to_string(errors.size()) +
+                        " fit-set steps were predicted within " +
+                        number("%.2f", 100 * p.step_residual) + " %");
   }
   return out;
 }

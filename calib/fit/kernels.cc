@@ -43,7 +43,8 @@ Point point(const Sample& s) {
     out.bytes = bytes(g, type);
   } else {
     out.kernel = 1;
-    Conv c{parameter(s, "batch"), parameter(s, "channels"), parameter(s, "size"), parameter(s, "filters"), parameter(s, "kernel"), parameter(s, "stride")};
+    Conv c{parameter(s, "batch"),   parameter(s, "channels"), parameter(s, "size"),
+           parameter(s, "filters"), parameter(s, "kernel"),   parameter(s, "stride")};
     out.flops = flops(c);
     out.bytes = bytes(c, type);
   }
@@ -55,27 +56,35 @@ int octave(double ideal_ps) {  // floor(log2)
   std::frexp(std::max(ideal_ps, 1.0), &exponent);
   return exponent - 1;
 }
-std::int64_t middle(int octave) { return static_cast<std::int64_t>(std::ldexp(1.4142135623730951, octave)); }
+std::int64_t middle(int octave) {
+  return static_cast<std::int64_t>(std::ldexp(1.4142135623730951, octave));
+}
 
 // Knots of what is left, by octave of the ideal duration; the longest octave has 1.
 std::vector<Knot> knots_of(const std::map<int, std::vector<double>>& factors) {
   std::vector<Knot> out;
-  for (const auto& [o, f] : factors) out.push_back({middle(o), std::round(std::clamp(analysis::median(f), 1e-3, 1e3) * 1e4) / 1e4});
+  for (const auto& [o, f] : factors)
+    out.push_back({middle(o), std::round(std::clamp(analysis::median(f), 1e-3, 1e3) * 1e4) / 1e4});
   return out;
 }
 
 Range spread(const std::vector<double>& v) {
   double mid = std::min(1.0, analysis::median(v));
-  return {std::min(mid, analysis::percentile(v, 10)), mid, std::max(mid, std::min(1.0, analysis::percentile(v, 90)))};
+  return {std::min(mid, analysis::percentile(v, 10)), mid,
+          std::max(mid, std::min(1.0, analysis::percentile(v, 90)))};
 }
 
 struct Model {
   const Profile& p;
   double memory(const Point& q) const {
     double ideal = q.bytes / (p.memory.bandwidth_bytes_per_s * p.memory.efficiency.mid) * 1e12;
-    return std::max(static_cast<double>(p.memory.kernel.ps), ideal * correction(p.memory.stretch, ideal));
+    return std::max(static_cast<double>(p.memory.kernel.ps),
+                    ideal * correction(p.memory.stretch, ideal));
   }
-  double ideal(const Point& q) const { return q.flops / (p.compute.peak_flops[q.precision] * p.compute.efficiency[q.kernel].mid) * 1e12; }
+  double ideal(const Point& q) const {
+    return q.flops / (p.compute.peak_flops[q.precision] * p.compute.efficiency[q.kernel].mid) *
+           1e12;
+  }
   double time(const Point& q) const {
     if (q.flops <= 0 || p.compute.peak_flops[q.precision] <= 0) return memory(q);
     double i = ideal(q);
@@ -107,7 +116,8 @@ void fit_memory(const std::vector<Point>& points, Profile& p) {
   std::map<int, std::vector<double>> factors;
   for (const Point& q : points) {
     double i = ideal(q) / p.memory.efficiency.mid;
-    if (!q.held_out && q.ps > 1.02 * floor) factors[octave(i)].push_back(q.ps / i);  // what is not the floor
+    if (!q.held_out && q.ps > 1.02 * floor)
+      factors[octave(i)].push_back(q.ps / i);  // what is not the floor
   }
   p.memory.stretch = knots_of(factors);
 }
@@ -117,12 +127,15 @@ void fit_products(const std::vector<Point>& points, std::size_t kernel, Profile&
   std::vector<const Point*> mine;
   Model model{p};
   for (const Point& q : points)
-    if (!q.held_out && q.kernel == kernel && q.flops > 0 && q.ps > 1.1 * model.memory(q)) mine.push_back(&q);  // what memory does not decide
+    if (!q.held_out && q.kernel == kernel && q.flops > 0 && q.ps > 1.1 * model.memory(q))
+      mine.push_back(&q);  // what memory does not decide
   if (mine.empty()) return;
   p.compute.efficiency[kernel] = {1, 1, 1};
   p.compute.stretch[kernel].clear();
   std::map<std::size_t, int> top;  // by precision
-  for (const Point* q : mine) top[q->precision] = std::max(top.try_emplace(q->precision, 0).first->second, octave(model.ideal(*q)));
+  for (const Point* q : mine)
+    top[q->precision] =
+        std::max(top.try_emplace(q->precision, 0).first->second, octave(model.ideal(*q)));
   std::vector<double> large;
   for (const Point* q : mine)
     if (octave(model.ideal(*q)) >= top[q->precision] - 1) large.push_back(model.ideal(*q) / q->ps);
@@ -135,7 +148,8 @@ void fit_products(const std::vector<Point>& points, std::size_t kernel, Profile&
   p.compute.stretch[kernel] = knots_of(factors);
 }
 
-void add_residual(const std::string& name, const std::vector<Point>& points, bool held_out, Profile& p, auto belongs) {
+void add_residual(const std::string& name, const std::vector<Point>& points, bool held_out,
+                  Profile& p, auto belongs) {
   std::vector<double> errors;
   KernelResidual r;
   r.kernel = name;
@@ -155,9 +169,10 @@ void add_residual(const std::string& name, const std::vector<Point>& points, boo
   p.kernels.push_back(r);
 }
 
-// How much a communication kernel of NCCL's usual size (16 to 24 blocks) slows products and what memory decides. low = takes most.
+// How much a communication kernel of NCCL's usual size (16 to 24 blocks) slows products and what
+// memory decides. low = takes most.
 void fit_interference(const std::vector<const Run*>& runs, KernelFit& out) {
-  std::map<std::int64_t, double> alone;  // by victim
+  std::map<std::int64_t, double> alone;      // by victim
   std::map<bool, std::vector<double>> lost;  // by "memory decides it"
   for (int pass = 0; pass < 2; ++pass)
     for (const Run* run : runs)
@@ -166,15 +181,19 @@ void fit_interference(const std::vector<const Run*>& runs, KernelFit& out) {
         std::int64_t victim = parameter(s, "victim");
         std::int64_t blocks = parameter(s, "blocks");
         if (pass == 0 && blocks == 0) alone[victim] = median_ps(s);
-        if (pass == 1 && blocks >= 16 && blocks <= 24 && alone.count(victim)) lost[victim == 2].push_back(std::max(0.0, 1 - alone[victim] / median_ps(s)));
+        if (pass == 1 && blocks >= 16 && blocks <= 24 && alone.count(victim))
+          lost[victim == 2].push_back(std::max(0.0, 1 - alone[victim] / median_ps(s)));
       }
-  auto hold = [](const std::vector<double>& v) { return Range{analysis::percentile(v, 90), analysis::median(v), analysis::percentile(v, 10)}; };
+  auto hold = [](const std::vector<double>& v) {
+    return Range{analysis::percentile(v, 90), analysis::median(v), analysis::percentile(v, 10)};
+  };
   if (!lost.count(false)) return;
   Profile& p = out.profile;
   p.interference_basis = Evidence::Measured;
   p.sm_hold = hold(lost[false]);
   if (lost.count(true)) p.memory_hold = hold(lost[true]);
-  out.notes.push_back("interference: a stand-in of 16 to 24 blocks takes " + number("%.0f", 100 * p.sm_hold.mid) + " % of products" +
+  out.notes.push_back("interference: a stand-in of 16 to 24 blocks takes " +
+                      number("%.0f", 100 * p.sm_hold.mid) + " % of products" +
                       (lost.count(true) ? "" : " (nothing memory-bound was measured)"));
 }
 
@@ -187,7 +206,8 @@ std::string software_of(const std::vector<const Run*>& runs) {
 
 }  // namespace
 
-KernelFit fit_kernels(const Profile& base, const std::string& name, const std::vector<const Run*>& runs) {
+KernelFit fit_kernels(const Profile& base, const std::string& name,
+                      const std::vector<const Run*>& runs) {
   KernelFit out;
   Profile& p = out.profile;
   p = base;
@@ -204,18 +224,26 @@ KernelFit fit_kernels(const Profile& base, const std::string& name, const std::v
   for (const Run* run : runs)
     for (const Sample& s : run->samples) {
       if (s.durations.empty()) continue;
-      if (s.op == "move") moves.push_back(point(s));
+      if (s.op == "move")
+        moves.push_back(point(s));
       else if (s.op == "gemm" || s.op == "conv" || linear(s))
         products.push_back(point(s));
     }
   int sms = 0;
   for (const Run* run : runs) sms = std::max(sms, gpu_size(run->origin.gpu).sms);
-  if (moves.empty() && products.empty()) throw InputError{"fit", "no Run holds samples of kernels (ddpsim calibrate --backend cuda --runs DIR makes them)"};
+  if (moves.empty() && products.empty())
+    throw InputError{
+        "fit",
+        "no Run holds samples of kernels (ddpsim calibrate --backend cuda --runs DIR makes them)"};
   if (!moves.empty()) {
     fit_memory(moves, p);
     p.memory.basis = Evidence::Measured;
-    p.memory.source = "fitted from " + std::to_string(moves.size()) + " memory-bound kernels; capacity as in the base profile";
-    out.notes.push_back("memory: " + number("%.0f", p.memory.bandwidth_bytes_per_s / 1e9) + " GB/s at best, a kernel takes " + number("%.1f", static_cast<double>(p.memory.kernel.ps) / 1e6) + " us at least");
+    p.memory.source = "fitted from " + std::to_string(moves.size()) +
+                      " memory-bound kernels; capacity as in the base profile";
+    out.notes.push_back("memory: " + number("%.0f", p.memory.bandwidth_bytes_per_s / 1e9) +
+                        " GB/s at best, a kernel takes " +
+                        number("%.1f", static_cast<double>(p.memory.kernel.ps) / 1e6) +
+                        " us at least");
   }
   // The best rate of a matrix product: convolutions may do fewer operations than are counted
   // (Winograd, FFT), and are the measure only where nothing else was measured.
@@ -231,13 +259,18 @@ KernelFit fit_kernels(const Profile& base, const std::string& name, const std::v
     p.compute.peak_flops = {};
     for (const auto& [precision, rate] : best) {
       p.compute.peak_flops[precision] = std::round(rate);
-      out.notes.push_back(std::string(name_of(static_cast<Precision>(precision))) + ": " + number("%.1f", rate / 1e12) + " TFLOP/s at best");
+      out.notes.push_back(std::string(name_of(static_cast<Precision>(precision))) + ": " +
+                          number("%.1f", rate / 1e12) + " TFLOP/s at best");
     }
     for (std::size_t kernel : {std::size_t{0}, std::size_t{1}}) fit_products(products, kernel, p);
-    bool convs = std::any_of(products.begin(), products.end(), [](const Point& q) { return q.kernel == 1; });
+    bool convs =
+        std::any_of(products.begin(), products.end(), [](const Point& q) { return q.kernel == 1; });
     p.compute.basis = Evidence::Measured;
-    p.compute.source = "fitted from " + std::to_string(products.size()) + " matrix products and convolutions; peak_flops: the best rate measured" +
-                       (convs ? "" : "; no convolution was measured: its efficiency is the base profile's") + "; attention: the base profile's range";
+    p.compute.source =
+        "fitted from " + std::to_string(products.size()) +
+        " matrix products and convolutions; peak_flops: the best rate measured" +
+        (convs ? "" : "; no convolution was measured: its efficiency is the base profile's") +
+        "; attention: the base profile's range";
   }
   fit_host(runs, p, out.notes);
   fit_interference(runs, out);
@@ -245,8 +278,11 @@ KernelFit fit_kernels(const Profile& base, const std::string& name, const std::v
     add_residual("memory", moves, held, p, [](const Point&) { return true; });
     for (std::size_t kernel : {std::size_t{0}, std::size_t{1}})
       for (std::size_t precision = 0; precision < 4; ++precision)
-        add_residual(std::string(kernel == 0 ? "gemm " : "conv ") + name_of(static_cast<Precision>(precision)), products, held, p,
-                     [&](const Point& q) { return q.kernel == kernel && q.precision == precision; });
+        add_residual(std::string(kernel == 0 ? "gemm " : "conv ") +
+                         name_of(static_cast<Precision>(precision)),
+                     products, held, p, [&](const Point& q) {
+                       return q.kernel == kernel && q.precision == precision;
+                     });
   }
   if (sms == 0) {
     out.notes.push_back(

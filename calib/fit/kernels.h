@@ -25,7 +25,8 @@ struct KernelFit {
 // others are passed over. `base`: every term that no sample identifies, marked as it was.
 // REQUIRES: measured Runs of one GPU, of which refused() says nothing. Throws InputError if there
 // is neither a gemm nor a move sample.
-KernelFit fit_kernels(const Profile& base, const std::string& name, const std::vector<const Run*>& runs);
+KernelFit fit_kernels(const Profile& base, const std::string& name,
+                      const std::vector<const Run*>& runs);
 
 // Why no profile with this base is made from these Runs: one of them is noisy, or they are of
 // another GPU (name, memory) than the base. "" = nothing is wrong.

@@ -19,7 +19,8 @@ inline double median_ps(const Sample& s) {
 
 inline std::int64_t parameter(const Sample& s, const char* name) {
   auto it = s.parameters.find(name);
-  if (it == s.parameters.end()) throw InputError{"sample " + s.op, std::string("lacks the parameter \"") + name + "\""};
+  if (it == s.parameters.end())
+    throw InputError{"sample " + s.op, std::string("lacks the parameter \"") + name + "\""};
   return it->second;
 }
 

@@ -1,4 +1,5 @@
-// What is measured: shapes that layers of real models have, the most telling first, so that a clock that runs out costs the least. Pure.
+// What is measured: shapes that layers of real models have, the most telling first, so that a clock
+// that runs out costs the least. Pure.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ using ddpsim::Pass;
 
 std::vector<Gemm> gemm_shapes();
 std::vector<Conv> conv_shapes();
-std::vector<std::int64_t> memory_elements();  // of one tensor, float32
+std::vector<std::int64_t> memory_elements();   // of one tensor, float32
 std::vector<std::int64_t> collective_bytes();  // 8 B to 1 GiB, by factors of 4
 
 std::int64_t element_bytes(Precision p);
@@ -34,7 +35,8 @@ double bytes(const Gemm& g, Precision p);  // each matrix once
 double flops(const Conv& c);               // of any pass, direct
 double bytes(const Conv& c, Precision p);
 
-// Parameters of the sample of a shape, as in a Run (sim/FORMATS.md): precision is the index of sim/model/workload.h's Precision.
+// Parameters of the sample of a shape, as in a Run (sim/FORMATS.md): precision is the index of
+// sim/model/workload.h's Precision.
 std::map<std::string, std::int64_t> parameters(const Gemm& g, Precision p);
 std::map<std::string, std::int64_t> parameters(const Conv& c, Pass pass, Precision p);
 

@@ -5,9 +5,13 @@
 
 namespace ddpsim::calib::gloo_library {
 
-bool built() { return false; }
-Run measure_all_reduce(const topology::Fabric&, const std::vector<int>&, Algorithm, const CollectiveOptions&) {
-  throw std::runtime_error("this build of ddpsim has no Gloo: build it where Debian's libgloo-dev is installed");
+bool built() {
+  return false;
+}
+Run measure_all_reduce(const topology::Fabric&, const std::vector<int>&, Algorithm,
+                       const CollectiveOptions&) {
+  throw std::runtime_error(
+      "this build of ddpsim has no Gloo: build it where Debian's libgloo-dev is installed");
 }
 
 }  // namespace ddpsim::calib::gloo_library

@@ -1,5 +1,7 @@
-// What one rank's GPU can do, as the executor needs it: streams, events, work, collectives. The real one is in calib/cuda; tests have one that writes down
-// what it is told. All calls are asynchronous on their stream, but those that say otherwise. Errors are thrown as std::runtime_error.
+// What one rank's GPU can do, as the executor needs it: streams, events, work, collectives. The
+// real one is in calib/cuda; tests have one that writes down what it is told. All calls are
+// asynchronous on their stream, but those that say otherwise. Errors are thrown as
+// std::runtime_error.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +16,8 @@ inline constexpr int kStreams = 3;
 // What a launch puts on a stream.
 struct Work {
   enum class Kind : std::uint8_t {
-    Busy,   // computes for `ns` nanoseconds of an undisturbed device, with real kernels
-    Move,   // memory traffic
+    Busy,  // computes for `ns` nanoseconds of an undisturbed device, with real kernels
+    Move,  // memory traffic
   };
   Kind kind = Kind::Busy;
   std::int64_t ns = 0;       // Busy
@@ -49,7 +51,8 @@ class Device {
   virtual void wait(Stream s, Event e) = 0;  // the stream waits
   virtual void synchronize(Event e) = 0;     // the host waits
   virtual void synchronize_all() = 0;
-  // On the host's clock, about (events have their own clock, whose start is taken to be the end of the first synchronize_all). After synchronize_all only.
+  // On the host's clock, about (events have their own clock, whose start is taken to be the end of
+  // the first synchronize_all). After synchronize_all only.
   virtual std::int64_t moment_ns(Event e) = 0;
 };
 

@@ -141,11 +141,14 @@ void read_line(View line, NcclLog& out) {
     }
     return;
   }
-  if (auto at = line.find(" via "); at != View::npos && line.find("Channel ") != View::npos && line.find("->") != View::npos) {
+  if (auto at = line.find(" via ");
+      at != View::npos && line.find("Channel ") != View::npos && line.find("->") != View::npos) {
     std::string way(Scan(line.substr(at + 5)).word());
     // "NET/Socket/0": the last part is a device's number.
     auto slash = way.rfind('/');
-    if (slash != std::string::npos && slash + 1 < way.size() && std::all_of(way.begin() + static_cast<std::ptrdiff_t>(slash) + 1, way.end(), [](char c) { return c >= '0' && c <= '9'; }))
+    if (slash != std::string::npos && slash + 1 < way.size() &&
+        std::all_of(way.begin() + static_cast<std::ptrdiff_t>(slash) + 1, way.end(),
+                    [](char c) { return c >= '0' && c <= '9'; }))
       way.resize(slash);
     if (!way.empty()) ++out.via[way];
     return;
@@ -153,7 +156,8 @@ void read_line(View line, NcclLog& out) {
   if (Scan s(line); s.after("NCCL INFO Channel ")) {  // "Channel 01/04 : 0 1 2 3"
     s.count();
     if (s.after("/"))
-      if (auto n = s.count(); n && line.find(" : ") != View::npos) out.channels = std::max(out.channels, *n);
+      if (auto n = s.count(); n && line.find(" : ") != View::npos)
+        out.channels = std::max(out.channels, *n);
   }
 }
 

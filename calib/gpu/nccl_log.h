@@ -1,5 +1,7 @@
-// What NCCL says of itself (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH,TUNING): its version, how it counts ranks and nodes, which way data goes, and which
-// algorithm, protocol and channels it chose for which size. Lines of 2.18 to 2.30; those of other programs, prefixes and colours are passed over.
+// What NCCL says of itself (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH,TUNING): its version,
+// how it counts ranks and nodes, which way data goes, and which algorithm, protocol and channels it
+// chose for which size. Lines of 2.18 to 2.30; those of other programs, prefixes and colours are
+// passed over.
 #pragma once
 
 #include <array>
@@ -12,7 +14,8 @@
 namespace ddpsim::calib::gpu {
 
 // In NCCL's numbering.
-inline constexpr std::array<std::string_view, 7> kNcclAlgorithms{"Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"};
+inline constexpr std::array<std::string_view, 7> kNcclAlgorithms{
+    "Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"};
 inline constexpr std::array<std::string_view, 3> kNcclProtocols{"LL", "LL128", "Simple"};
 
 struct NcclChoice {
@@ -28,11 +31,12 @@ struct NcclChoice {
 struct NcclLog {
   std::string version;  // "2.28.9+cuda13.0"; "" = not said
   int ranks = 0;
-  int nodes = 0;        // as NCCL counts them: by NCCL_HOSTID where that is set
+  int nodes = 0;  // as NCCL counts them: by NCCL_HOSTID where that is set
   int local_ranks = 0;
-  int channels = 0;     // of rings; 0 = not said
-  std::map<std::string, int> via;  // "NET/Socket", "P2P/CUMEM", "SHM/direct/direct", ... -> connections
-  std::vector<NcclChoice> choices;  // in order of appearance; equal neighbours once
+  int channels = 0;  // of rings; 0 = not said
+  std::map<std::string, int>
+      via;  // "NET/Socket", "P2P/CUMEM", "SHM/direct/direct", ... -> connections
+  std::vector<NcclChoice> choices;    // in order of appearance; equal neighbours once
   std::vector<std::string> warnings;  // NCCL WARN lines, without prefix
 };
 

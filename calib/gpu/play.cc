@@ -9,7 +9,9 @@
 namespace ddpsim::calib::gpu {
 namespace {
 
-Stream stream_of(Lane l) { return l == Lane::Comm ? Stream::Comm : l == Lane::Callback ? Stream::Callback : Stream::Compute; }
+Stream stream_of(Lane l) {
+  return l == Lane::Comm ? Stream::Comm : l == Lane::Callback ? Stream::Callback : Stream::Compute;
+}
 
 // Where each gradient lies: bucket after bucket, or tensor after tensor.
 std::vector<std::int64_t> offsets_of(const StepProgram& s, const Program& p) {
@@ -28,7 +30,8 @@ std::vector<std::int64_t> offsets_of(const StepProgram& s, const Program& p) {
   return out;
 }
 
-Part::Step make_step(const StepProgram& s, const Program& program, const Profile& profile, int ranks, Part& part) {
+Part::Step make_step(const StepProgram& s, const Program& program, const Profile& profile,
+                     int ranks, Part& part) {
   Part::Step out;
   out.program = &s;
   out.work.resize(s.ops.size());
@@ -42,7 +45,8 @@ Part::Step make_step(const StepProgram& s, const Program& program, const Profile
     const Op& op = s.ops[i];
     for (std::uint32_t d : deps_of(s, i))
       if (s.ops[d].lane != op.lane) out.awaited[d] = 1;
-    out.duration_ns.push_back(op.lane == Lane::Host ? predict::price(op, s, program, profile, Level::Mid).ps / 1000 : 0);
+    out.duration_ns.push_back(
+        op.lane == Lane::Host ? predict::price(op, s, program, profile, Level::Mid).ps / 1000 : 0);
     if (op.lane == Lane::Host) continue;
     if (is_collective(op.kind)) {
       Message m;
@@ -50,8 +54,10 @@ Part::Step make_step(const StepProgram& s, const Program& program, const Profile
       m.type = op.dtype;
       m.elements = op.bytes / element_size(m.type);
       m.gradients = carries_tensors(op.kind);
-      if (m.gradients) m.offset = offset[tensors_of(program, s, i).front()];
-      else m.offset = others, others += (op.bytes + 15) / 16 * 16;
+      if (m.gradients)
+        m.offset = offset[tensors_of(program, s, i).front()];
+      else
+        m.offset = others, others += (op.bytes + 15) / 16 * 16;
       out.message[i] = static_cast<std::int32_t>(out.messages.size());
       out.messages.push_back(m);
       continue;
@@ -76,18 +82,21 @@ Part::Step make_step(const StepProgram& s, const Program& program, const Profile
 
 class Player {
  public:
-  Player(const Part& part, const PlayOptions& options, Device& device) : part_(part), options_(options), device_(device) {}
+  Player(const Part& part, const PlayOptions& options, Device& device)
+      : part_(part), options_(options), device_(device) {}
 
   Played run() {
     std::vector<std::pair<std::size_t, bool>> sequence;  // kind, recorded
     for (std::size_t k = 0; k + 1 < part_.kinds.size(); ++k) sequence.emplace_back(k, false);
-    for (int k = 0; k < options_.steady_steps + options_.recorded_steps; ++k) sequence.emplace_back(part_.kinds.size() - 1, k >= options_.steady_steps);
+    for (int k = 0; k < options_.steady_steps + options_.recorded_steps; ++k)
+      sequence.emplace_back(part_.kinds.size() - 1, k >= options_.steady_steps);
     device_.synchronize_all();
     out_.start_ns = clock_ = device_.now_ns();
     for (auto [kind, recorded] : sequence) step(part_.kinds[kind], recorded);
     device_.synchronize_all();
     out_.host_ns = device_.now_ns() - out_.start_ns;
-    for (std::size_t k = 0; k < ends_.size(); ++k) out_.steps[k].end_ns = device_.moment_ns(ends_[k]);
+    for (std::size_t k = 0; k < ends_.size(); ++k)
+      out_.steps[k].end_ns = device_.moment_ns(ends_[k]);
     for (const Noted& n : noted_) {
       PlayedOp o = n.op;
       if (n.begin < 0) {  // the host's own
@@ -115,8 +124,10 @@ class Player {
     const StepProgram& s = *k.program;
     events_.assign(s.ops.size(), -1);
     for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
-      if (s.ops[i].lane == Lane::Host) host(k, i, recorded);
-      else issue(k, i, recorded);
+      if (s.ops[i].lane == Lane::Host)
+        host(k, i, recorded);
+      else
+        issue(k, i, recorded);
     }
     // A step ends with its last operation: the optimizer, on the compute stream.
     ends_.push_back(device_.record(stream_of(s.ops.back().lane), true));
@@ -146,8 +157,10 @@ class Player {
       noted.waits.push_back(events_[d]);
     }
     if (recorded) noted.begin = device_.record(stream, true);
-    if (k.message[i] >= 0) device_.communicate(stream, k.messages[static_cast<std::size_t>(k.message[i])]);
-    else device_.launch(stream, scaled(k.work[i]));
+    if (k.message[i] >= 0)
+      device_.communicate(stream, k.messages[static_cast<std::size_t>(k.message[i])]);
+    else
+      device_.launch(stream, scaled(k.work[i]));
     if (k.awaited[i] || recorded) events_[i] = device_.record(stream, recorded);
     if (!recorded) return;
     noted.op.step = out_.steps.size();
@@ -157,7 +170,8 @@ class Player {
   }
 
   Work scaled(Work w) const {
-    if (w.kind == Work::Kind::Busy && options_.factor != 1) w.ns = std::llround(static_cast<double>(w.ns) * options_.factor);
+    if (w.kind == Work::Kind::Busy && options_.factor != 1)
+      w.ns = std::llround(static_cast<double>(w.ns) * options_.factor);
     return w;
   }
 
@@ -174,14 +188,20 @@ class Player {
 }  // namespace
 
 Part make_part(const Program& program, const Profile& profile, int ranks) {
-  if (program.device != DeviceKind::Gpu) throw std::runtime_error("a Program of CPUs cannot be played on a GPU");
-  if (!program.streams.empty()) throw std::runtime_error("a system with streams of its own (fsdp) cannot be played on a GPU yet");
+  if (program.device != DeviceKind::Gpu)
+    throw std::runtime_error("a Program of CPUs cannot be played on a GPU");
+  if (!program.streams.empty())
+    throw std::runtime_error(
+        "a system with streams of its own (fsdp) cannot be played on a GPU yet");
   Part part;
-  for (const StepProgram& s : program.warmup) part.kinds.push_back(make_step(s, program, profile, ranks, part));
+  for (const StepProgram& s : program.warmup)
+    part.kinds.push_back(make_step(s, program, profile, ranks, part));
   part.kinds.push_back(make_step(program.steady, program, profile, ranks, part));
   return part;
 }
 
-Played play(const Part& part, const PlayOptions& options, Device& device) { return Player(part, options, device).run(); }
+Played play(const Part& part, const PlayOptions& options, Device& device) {
+  return Player(part, options, device).run();
+}
 
 }  // namespace ddpsim::calib::gpu

@@ -1,7 +1,9 @@
-// Plays one rank's Program on a GPU: the host thread issues operations in listed order, as PyTorch's does, on one stream a lane; events between them.
+// Plays one rank's Program on a GPU: the host thread issues operations in listed order, as
+// PyTorch's does, on one stream a lane; events between them.
 //
-// The host keeps a nominal clock: a launch takes its price (measured host time of a captured workload, else the Profile's), within which the real call
-// happens. It never waits for the device unless the Program says so.
+// The host keeps a nominal clock: a launch takes its price (measured host time of a captured
+// workload, else the Profile's), within which the real call happens. It never waits for the device
+// unless the Program says so.
 #pragma once
 
 #include <vector>
@@ -27,14 +29,16 @@ struct PlayedOp {
 };
 struct PlayedStep {
   const StepProgram* program = nullptr;
-  std::int64_t end_ns = 0;    // of its last operation, on the device
+  std::int64_t end_ns = 0;  // of its last operation, on the device
   bool recorded = false;
 };
 struct Played {
   std::int64_t start_ns = 0;  // the host began to issue
-  std::int64_t host_ns = 0;   // from then until the device had done everything: what a clock on the wall says of all steps
+  std::int64_t host_ns = 0;   // from then until the device had done everything: what a clock on the
+                              // wall says of all steps
   std::vector<PlayedStep> steps;
-  std::vector<PlayedOp> ops;  // of recorded steps, all operations in issue order; those of Lane::Host by the host's nominal clock
+  std::vector<PlayedOp> ops;  // of recorded steps, all operations in issue order; those of
+                              // Lane::Host by the host's nominal clock
 };
 
 // What each operation of a step puts on its stream; made before anything is played.
@@ -42,17 +46,18 @@ struct Part {
   struct Step {
     const StepProgram* program = nullptr;
     std::vector<std::int64_t> duration_ns;  // by operation: host time of Lane::Host
-    std::vector<Work> work;                 // by operation: of device operations that are no collective
-    std::vector<std::int32_t> message;      // by operation: index into messages; -1 = none
+    std::vector<Work> work;             // by operation: of device operations that are no collective
+    std::vector<std::int32_t> message;  // by operation: index into messages; -1 = none
     std::vector<Message> messages;
-    std::vector<std::uint8_t> awaited;      // by operation: something on another lane waits for it
+    std::vector<std::uint8_t> awaited;  // by operation: something on another lane waits for it
   };
   std::vector<Step> kinds;  // warm-up steps, then steady
   std::int64_t gradient_bytes = 0;
   std::int64_t other_bytes = 0;
 };
 
-// REQUIRES: program.device == Gpu. `hook`: type of compressed buckets. The Program must outlive the Part.
+// REQUIRES: program.device == Gpu. `hook`: type of compressed buckets. The Program must outlive the
+// Part.
 Part make_part(const Program& program, const Profile& profile, int ranks);
 
 Played play(const Part& part, const PlayOptions& options, Device& device);

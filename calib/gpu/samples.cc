@@ -15,20 +15,25 @@ Kept keep(std::span<const Reading> readings, double slack) {
   int throttled = 0;
   int slow = 0;
   for (const Reading& r : readings) {
-    if (r.throttled) ++throttled;
-    else if (r.sm_mhz > 0 && r.sm_mhz < least) ++slow;
-    else out.durations.push_back(r.took);
+    if (r.throttled)
+      ++throttled;
+    else if (r.sm_mhz > 0 && r.sm_mhz < least)
+      ++slow;
+    else
+      out.durations.push_back(r.took);
   }
   if (throttled + slow == 0) return out;
   if (2 * out.durations.size() < readings.size()) {
     out.durations.clear();
     for (const Reading& r : readings) out.durations.push_back(r.took);
-    out.reason = "most readings were throttled or at a low clock (" + std::to_string(throttled) + " and " + std::to_string(slow) + " of " + std::to_string(readings.size()) +
+    out.reason = "most readings were throttled or at a low clock (" + std::to_string(throttled) +
+                 " and " + std::to_string(slow) + " of " + std::to_string(readings.size()) +
                  "): all were kept";
     return out;
   }
   out.discarded = throttled + slow;
-  out.reason = std::to_string(throttled) + " throttled, " + std::to_string(slow) + " at a low clock";
+  out.reason =
+      std::to_string(throttled) + " throttled, " + std::to_string(slow) + " at a low clock";
   return out;
 }
 
@@ -41,7 +46,8 @@ bool settled(std::span<const Duration> durations, double within) {
   auto spread = static_cast<std::size_t>(std::ceil(0.98 * std::sqrt(static_cast<double>(n))));
   std::size_t low = n / 2 > spread ? n / 2 - spread : 0;
   std::size_t high = std::min(n - 1, n / 2 + spread);
-  return static_cast<double>((sorted[high] - sorted[low]).ps) / 2 <= within * static_cast<double>(sorted[n / 2].ps);
+  return static_cast<double>((sorted[high] - sorted[low]).ps) / 2 <=
+         within * static_cast<double>(sorted[n / 2].ps);
 }
 
 }  // namespace ddpsim::calib::gpu

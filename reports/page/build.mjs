@@ -1,5 +1,5 @@
-// node build.mjs OUT: bundles src/ with the packages in OUT/node_modules into OUT/page.html, and that, compressed, into
-// OUT/page_template.cc.
+// node build.mjs OUT: bundles src/ with the packages in OUT/node_modules into OUT/page.html, and
+// that, compressed, into OUT/page_template.cc.
 import { createRequire } from "node:module";
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
@@ -10,13 +10,25 @@ const here = dirname(fileURLToPath(import.meta.url));
 const out = resolve(process.argv[2] ?? ".");
 const { buildSync } = createRequire(join(out, "package.json"))("esbuild");
 
-const bundled = (entry, loader) => buildSync({
-  entryPoints: [join(here, entry)], bundle: true, minify: true, write: false, format: "iife", target: "es2020", charset: "utf8",
-  legalComments: "none", nodePaths: [join(out, "node_modules")], loader, logLevel: "warning",
-}).outputFiles[0].text;
+const bundled = (entry, loader) =>
+  buildSync({
+    entryPoints: [join(here, entry)],
+    bundle: true,
+    minify: true,
+    write: false,
+    format: "iife",
+    target: "es2020",
+    charset: "utf8",
+    legalComments: "none",
+    nodePaths: [join(out, "node_modules")],
+    loader,
+    logLevel: "warning",
+  }).outputFiles[0].text;
 
 // Inside <script> and <style> nothing may look like an end of it.
-const script = bundled("src/main.js").replaceAll("</script", "<\\/script").replaceAll("<!--", "<\\!--");
+const script = bundled("src/main.js")
+  .replaceAll("</script", "<\\/script")
+  .replaceAll("<!--", "<\\!--");
 const style = bundled("style.css").replaceAll("</style", "<\\/style");
 const html = readFileSync(join(here, "shell.html"), "utf8")
   .replace("/*STYLE*/", () => style.trim())
@@ -29,8 +41,12 @@ writeFileSync(join(out, "page.html"), html);
 const packed = gzipSync(Buffer.from(html, "utf8"), { level: 9 });
 const lines = [];
 for (let i = 0; i < packed.length; i += 40)
-  lines.push(`    "${[...packed.subarray(i, i + 40)].map((byte) => `\\${byte.toString(8).padStart(3, "0")}`).join("")}"`);
-writeFileSync(join(out, "page_template.cc"), `// Written by reports/page/build.mjs: page.html, compressed by gzip.
+  lines.push(
+    `    "${[...packed.subarray(i, i + 40)].map((byte) => `\\${byte.toString(8).padStart(3, "0")}`).join("")}"`,
+  );
+writeFileSync(
+  join(out, "page_template.cc"),
+  `// Written by reports/page/build.mjs: page.html, compressed by gzip.
 #include "sim/io/page_template.h"
 
 namespace ddpsim::io {
@@ -44,5 +60,6 @@ ${lines.join("\n")};
 PageTemplate page_template() { return {kPage, ${packed.length}, ""}; }
 
 }  // namespace ddpsim::io
-`);
+`,
+);
 console.log(`page.html: ${html.length} characters, ${packed.length} bytes compressed`);

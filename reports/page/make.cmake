@@ -1,7 +1,9 @@
-# Makes page_template.cc (and page.html) in OUT: cmake -D NPM= -D NODE= -D SOURCE= -D OUT= -D WITH_TESTS= -P make.cmake
+# Makes page_template.cc (and page.html) in OUT: cmake -D NPM= -D NODE= -D SOURCE= -D OUT= -D
+# WITH_TESTS= -P make.cmake
 #
-# The packages of package-lock.json are installed in OUT, once. Where they cannot be had, the template says why, and page.html is
-# not written, so that the next build tries again. A page that does not bundle fails the build.
+# The packages of package-lock.json are installed in OUT, once. Where they cannot be had, the
+# template says why, and page.html is not written, so that the next build tries again. A page that
+# does not bundle fails the build.
 file(MAKE_DIRECTORY ${OUT})
 file(REMOVE ${OUT}/page.html)
 
@@ -18,8 +20,10 @@ if(NOT fresh)
   if(WITH_TESTS)
     set(omit)
   endif()
-  execute_process(COMMAND ${NPM} ci ${omit} --prefer-offline --loglevel=error --fetch-retries=1 --fetch-retry-mintimeout=1000
-                  WORKING_DIRECTORY ${OUT} RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE said TIMEOUT 300)
+  execute_process(COMMAND ${NPM} ci ${omit} --prefer-offline --loglevel=error --fetch-retries=1
+      --fetch-retry-mintimeout=1000
+                  WORKING_DIRECTORY ${OUT} RESULT_VARIABLE failed OUTPUT_VARIABLE said
+                      ERROR_VARIABLE said TIMEOUT 300)
   if(failed)
     message("npm ci failed; ddpsim is built without its page (--html):\n${said}")
     file(REMOVE_RECURSE ${OUT}/node_modules)

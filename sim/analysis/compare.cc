@@ -1,4 +1,5 @@
-// step error = predicted / measured - 1;  bucket error = (predicted end - measured end) / measured step
+// step error = predicted / measured - 1;  bucket error = (predicted end - measured end) / measured
+// step
 #include "sim/analysis/compare.h"
 
 #include <algorithm>
@@ -55,7 +56,8 @@ Table join(const Run& run) {
     if (fresh) t.rows.push_back({&s, {}, {}});
     Joined& j = t.rows[it->second];
     if (is_collective(s.kind) && j.conflict.empty() && !same_load(*j.first, s))
-      j.conflict = s.op + " moved other tensors or bytes on rank " + std::to_string(s.actor) + " in step " + std::to_string(s.step) + " than on rank " +
+      j.conflict = s.op + " moved other tensors or bytes on rank " + std::to_string(s.actor) +
+                   " in step " + std::to_string(s.step) + " than on rank " +
                    std::to_string(j.first->actor) + " in step " + std::to_string(j.first->step);
     Joined::Times& times = j.steps[s.step];
     times.begin = std::max(times.begin, s.begin - run.spans_from);
@@ -79,16 +81,21 @@ Duration median_end(const Joined& j) {
 // By name where both Runs name their tensors, else by index.
 std::vector<std::string> tensor_set(const Run& run, const Span& s, bool by_name) {
   std::vector<std::string> out;
-  for (TensorIndex t : s.tensors) out.push_back(by_name && t < run.tensor_names.size() ? run.tensor_names[t] : "#" + std::to_string(t));
+  for (TensorIndex t : s.tensors)
+    out.push_back(by_name && t < run.tensor_names.size() ? run.tensor_names[t]
+                                                         : "#" + std::to_string(t));
   std::sort(out.begin(), out.end());
   return out;
 }
 
-std::string load_text(const Span& s) { return std::to_string(s.tensors.size()) + " tensors and " + std::to_string(s.bytes) + " bytes"; }
+std::string load_text(const Span& s) {
+  return std::to_string(s.tensors.size()) + " tensors and " + std::to_string(s.bytes) + " bytes";
+}
 
 // Operations that the measured Run could not see, by the beginning of their names.
 bool unseen(const Run& measured, const std::string& op) {
-  return std::any_of(measured.skipped.begin(), measured.skipped.end(), [&](const Skipped& s) { return op.starts_with(s.what); });
+  return std::any_of(measured.skipped.begin(), measured.skipped.end(),
+                     [&](const Skipped& s) { return op.starts_with(s.what); });
 }
 
 std::string bytes_text(const std::vector<std::int64_t>& v) {
@@ -98,17 +105,21 @@ std::string bytes_text(const std::vector<std::int64_t>& v) {
 }
 
 // The first way in which the schedules differ, "" = they agree on every collective.
-std::string schedule_mismatch(const Run& predicted, const Table& p, const Run& measured, const Table& m) {
+std::string schedule_mismatch(const Run& predicted, const Table& p, const Run& measured,
+                              const Table& m) {
   // What the framework itself says of its buckets. A comm hook's wire bytes are its own matter.
   std::vector<std::int64_t> sizes;
   for (const auto& row : p.rows)
     if (carries_bucket(row.first->kind)) {
       std::int64_t bytes = 0;
-      for (TensorIndex t : row.first->tensors) bytes += t < predicted.tensor_bytes.size() ? predicted.tensor_bytes[t] : 0;
+      for (TensorIndex t : row.first->tensors)
+        bytes += t < predicted.tensor_bytes.size() ? predicted.tensor_bytes[t] : 0;
       sizes.push_back(bytes);
     }
-  if (!measured.steady_buckets.empty() && !predicted.tensor_bytes.empty() && sizes != measured.steady_buckets)
-    return "the framework reports buckets of " + bytes_text(measured.steady_buckets) + " bytes, predicted are " + bytes_text(sizes);
+  if (!measured.steady_buckets.empty() && !predicted.tensor_bytes.empty() &&
+      sizes != measured.steady_buckets)
+    return "the framework reports buckets of " + bytes_text(measured.steady_buckets) +
+           " bytes, predicted are " + bytes_text(sizes);
   bool by_name = !predicted.tensor_names.empty() && !measured.tensor_names.empty();
   for (const Joined& a : p.rows) {
     if (!is_collective(a.first->kind)) continue;
@@ -117,21 +128,28 @@ std::string schedule_mismatch(const Run& predicted, const Table& p, const Run& m
     const Joined* b = m.find(op);
     if (!b) return op + " is in the prediction, and was not measured";
     if (!b->conflict.empty()) return b->conflict;
-    if (b->steps.size() != m.steps) return op + " was measured in " + std::to_string(b->steps.size()) + " of " + std::to_string(m.steps) + " recorded steps";
+    if (b->steps.size() != m.steps)
+      return op + " was measured in " + std::to_string(b->steps.size()) + " of " +
+             std::to_string(m.steps) + " recorded steps";
     if (a.first->bytes != b->first->bytes || a.first->tensors.size() != b->first->tensors.size())
-      return op + " moves " + load_text(*a.first) + " in the prediction, " + load_text(*b->first) + " in the measured run";
+      return op + " moves " + load_text(*a.first) + " in the prediction, " + load_text(*b->first) +
+             " in the measured run";
     auto x = tensor_set(predicted, *a.first, by_name);
     auto y = tensor_set(measured, *b->first, by_name);
     auto differ = std::mismatch(x.begin(), x.end(), y.begin());
-    if (differ.first != x.end()) return op + " moves other tensors in the measured run: " + *differ.second + " in place of " + *differ.first;
+    if (differ.first != x.end())
+      return op + " moves other tensors in the measured run: " + *differ.second + " in place of " +
+             *differ.first;
   }
   for (const Joined& b : m.rows)
-    if (is_collective(b.first->kind) && !p.find(b.first->op)) return b.first->op + " was measured, and is not in the prediction";
+    if (is_collective(b.first->kind) && !p.find(b.first->op))
+      return b.first->op + " was measured, and is not in the prediction";
   return {};
 }
 
 bool has_collective(const Table& t) {
-  return std::any_of(t.rows.begin(), t.rows.end(), [](const Joined& j) { return is_collective(j.first->kind); });
+  return std::any_of(t.rows.begin(), t.rows.end(),
+                     [](const Joined& j) { return is_collective(j.first->kind); });
 }
 
 std::string per_cent(double x) {
@@ -139,11 +157,15 @@ std::string per_cent(double x) {
   if (!(std::abs(x) < kMost)) return "more than 100000000 %";
   auto thousandths = static_cast<long long>(std::llround(std::abs(x) * 1e5));
   std::string decimals = std::to_string(thousandths % 1000);
-  return std::to_string(thousandths / 1000) + "." + std::string(3 - decimals.size(), '0') + decimals + " %";
+  return std::to_string(thousandths / 1000) + "." + std::string(3 - decimals.size(), '0') +
+         decimals + " %";
 }
 
 std::optional<double> warmup_error(const Run& predicted, const Run& measured, StepKind kind) {
-  auto find = [kind](const Run& run) { return std::find_if(run.steps.begin(), run.steps.end(), [kind](const StepRecord& s) { return s.kind == kind; }); };
+  auto find = [kind](const Run& run) {
+    return std::find_if(run.steps.begin(), run.steps.end(),
+                        [kind](const StepRecord& s) { return s.kind == kind; });
+  };
   auto p = find(predicted);
   auto m = find(measured);
   if (p == predicted.steps.end() || m == measured.steps.end()) return std::nullopt;
@@ -151,24 +173,28 @@ std::optional<double> warmup_error(const Run& predicted, const Run& measured, St
 }
 
 void judge(const Run& measured, const CompareOptions& o, Comparison& c) {
-  double uncertainty = measured.quality.spread / std::sqrt(static_cast<double>(settled_steps(measured).size()));
+  double uncertainty =
+      measured.quality.spread / std::sqrt(static_cast<double>(settled_steps(measured).size()));
   if (!c.mismatch.empty()) {
     c.verdict = Agreement::Outside;
     c.reason = "schedule mismatch: " + c.mismatch;
   } else if (measured.quality.verdict == Verdict::Noisy) {
     c.verdict = Agreement::Ambiguous;
-    c.reason = "the measured run is noisy" + (measured.quality.reasons.empty() ? "" : ": " + measured.quality.reasons.front());
+    c.reason = "the measured run is noisy" +
+               (measured.quality.reasons.empty() ? "" : ": " + measured.quality.reasons.front());
   } else if (measured.origin.hosts == "loopback") {
     c.verdict = Agreement::Ambiguous;
     c.reason = "the measured run used loopback: its network was not the cluster's";
   } else if (uncertainty > o.tolerance) {
     c.verdict = Agreement::Ambiguous;
-    c.reason = "the measured steps spread by " + per_cent(measured.quality.spread) + ", too much for their number to support " + per_cent(o.tolerance);
+    c.reason = "the measured steps spread by " + per_cent(measured.quality.spread) +
+               ", too much for their number to support " + per_cent(o.tolerance);
   } else if (std::abs(c.error) <= o.tolerance) {
     c.verdict = Agreement::Within;
   } else {
     c.verdict = Agreement::Outside;
-    c.reason = "the step is predicted " + per_cent(c.error) + (c.error > 0 ? " too long" : " too short") + ", tolerance " + per_cent(o.tolerance);
+    c.reason = "the step is predicted " + per_cent(c.error) +
+               (c.error > 0 ? " too long" : " too short") + ", tolerance " + per_cent(o.tolerance);
   }
   double most = std::max(o.ambiguous, o.tolerance);
   bool too_far = c.verdict == Agreement::Ambiguous && !(std::abs(c.error) <= most);
@@ -180,7 +206,9 @@ void judge(const Run& measured, const CompareOptions& o, Comparison& c) {
 
 }  // namespace
 
-const char* name_of(Agreement a) { return a == Agreement::Within ? "within" : a == Agreement::Outside ? "outside" : "ambiguous"; }
+const char* name_of(Agreement a) {
+  return a == Agreement::Within ? "within" : a == Agreement::Outside ? "outside" : "ambiguous";
+}
 
 std::vector<Duration> settled_steps(const Run& run) {
   std::vector<Duration> out;
@@ -202,7 +230,8 @@ Duration typical_step(const Run& run, bool mean) {
 std::vector<BucketEnd> bucket_ends(const Run& run) {
   std::vector<BucketEnd> out;
   for (const Joined& j : join(run).rows)
-    if (carries_tensors(j.first->kind)) out.push_back({j.first->op, j.first->tensors, j.first->bytes, median_end(j)});
+    if (carries_tensors(j.first->kind))
+      out.push_back({j.first->op, j.first->tensors, j.first->bytes, median_end(j)});
   return out;
 }
 
@@ -218,15 +247,25 @@ Comparison compare(const Run& predicted, const Run& measured, const CompareOptio
   Table m = join(measured);
   // A Run of one rank has no collective; then neither has the other.
   c.schedule_checked = has_collective(p) && has_collective(m);
-  if (!predicted.spans.empty() && !measured.spans.empty()) c.mismatch = schedule_mismatch(predicted, p, measured, m);
+  if (!predicted.spans.empty() && !measured.spans.empty())
+    c.mismatch = schedule_mismatch(predicted, p, measured, m);
   for (const Joined& a : p.rows) {
     const Joined* b = m.find(a.first->op);
     if (!b) continue;
-    SpanRow row{a.first->op, name_of(a.first->lane, predicted.streams), median_begin(a), median_end(a), median_begin(*b), median_end(*b), {}};
+    SpanRow row{a.first->op,
+                name_of(a.first->lane, predicted.streams),
+                median_begin(a),
+                median_end(a),
+                median_begin(*b),
+                median_end(*b),
+                {}};
     row.difference = row.predicted_end - row.measured_end;
-    EndError e{row.op, a.first->bytes, row.predicted_end, row.measured_end, static_cast<double>(row.difference.ps) / step};
-    if (carries_tensors(a.first->kind)) c.buckets.push_back(std::move(e));
-    else if (is_forward(a.first->kind) || is_update(a.first->kind)) c.phases.push_back(std::move(e));
+    EndError e{row.op, a.first->bytes, row.predicted_end, row.measured_end,
+               static_cast<double>(row.difference.ps) / step};
+    if (carries_tensors(a.first->kind))
+      c.buckets.push_back(std::move(e));
+    else if (is_forward(a.first->kind) || is_update(a.first->kind))
+      c.phases.push_back(std::move(e));
     c.spans.push_back(std::move(row));
   }
   judge(measured, options, c);

@@ -5,12 +5,15 @@
 namespace ddpsim::analysis {
 
 std::vector<Interval> unite(std::vector<Interval> v) {
-  std::sort(v.begin(), v.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  std::sort(v.begin(), v.end(),
+            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
   std::vector<Interval> out;
   for (const Interval& i : v) {
     if (i.end <= i.begin) continue;
-    if (!out.empty() && i.begin <= out.back().end) out.back().end = std::max(out.back().end, i.end);
-    else out.push_back(i);
+    if (!out.empty() && i.begin <= out.back().end)
+      out.back().end = std::max(out.back().end, i.end);
+    else
+      out.push_back(i);
   }
   return out;
 }
@@ -29,8 +32,10 @@ std::int64_t overlap_length(const std::vector<Interval>& a, const std::vector<In
     std::int64_t lo = std::max(a[i].begin, b[j].begin);
     std::int64_t hi = std::min(a[i].end, b[j].end);
     if (hi > lo) total += hi - lo;
-    if (a[i].end < b[j].end) ++i;
-    else ++j;
+    if (a[i].end < b[j].end)
+      ++i;
+    else
+      ++j;
   }
   return total;
 }

@@ -1,4 +1,5 @@
-// Stretches of time on one lane or several, in picoseconds: what is busy, and how much of it lies beside something else.
+// Stretches of time on one lane or several, in picoseconds: what is busy, and how much of it lies
+// beside something else.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Interval arithmetic on the last step: exposed = |communication \ compute|, both clipped to the step.
+// Interval arithmetic on the last step: exposed = |communication \ compute|, both clipped to the
+// step.
 #include "sim/analysis/summarize.h"
 
 #include <algorithm>
@@ -34,7 +35,14 @@ Summary summarize(const Run& run) {
     if (is_communication(s.kind)) {
       communication.push_back({std::max(std::min(s.ready.ps, s.begin.ps), from), clipped.end});
       if (carries_tensors(s.kind))
-        out.buckets.push_back({s.op, s.tensors, s.bytes, s.ready - run.spans_from, s.begin - run.spans_from, s.end - run.spans_from, s.algorithm, {}});
+        out.buckets.push_back({s.op,
+                               s.tensors,
+                               s.bytes,
+                               s.ready - run.spans_from,
+                               s.begin - run.spans_from,
+                               s.end - run.spans_from,
+                               s.algorithm,
+                               {}});
       continue;
     }
     if (is_host_work(s.kind)) {
@@ -42,18 +50,24 @@ Summary summarize(const Run& run) {
       continue;
     }
     compute.push_back(clipped);
-    if (is_forward(s.kind)) out.forward += d;
-    else if (is_backward(s.kind)) out.backward += d;
-    else if (is_update(s.kind)) out.optimizer += d;
+    if (is_forward(s.kind))
+      out.forward += d;
+    else if (is_backward(s.kind))
+      out.backward += d;
+    else if (is_update(s.kind))
+      out.optimizer += d;
   }
   auto c = unite(std::move(compute));
   for (BucketTimes& b : out.buckets) {
-    Interval in_flight{std::max(std::min(b.ready.ps, b.begin.ps) + from, from), std::min(b.end.ps + from, to)};
-    if (in_flight.end > in_flight.begin) b.exposed = {in_flight.end - in_flight.begin - overlap_length({in_flight}, c)};
+    Interval in_flight{std::max(std::min(b.ready.ps, b.begin.ps) + from, from),
+                       std::min(b.end.ps + from, to)};
+    if (in_flight.end > in_flight.begin)
+      b.exposed = {in_flight.end - in_flight.begin - overlap_length({in_flight}, c)};
   }
   auto m = unite(std::move(communication));
   out.compute = {length(c)};
-  // What is left: some of it (a hook's continuation) may run beside backward, and costs the step nothing then.
+  // What is left: some of it (a hook's continuation) may run beside backward, and costs the step
+  // nothing then.
   out.ddp = std::max(Duration{}, out.compute - out.forward - out.backward - out.optimizer);
   out.communication = {length(m)};
   out.exposed_communication = {length(m) - overlap_length(m, c)};
@@ -61,7 +75,8 @@ Summary summarize(const Run& run) {
   if (out.idle.ps < 0) out.idle = {};
   out.host_busy = {length(unite(std::move(host)))};
   if (out.communication.ps > 0)
-    out.overlap = 1 - static_cast<double>(out.exposed_communication.ps) / static_cast<double>(out.communication.ps);
+    out.overlap = 1 - static_cast<double>(out.exposed_communication.ps) /
+                          static_cast<double>(out.communication.ps);
   return out;
 }
 

@@ -12,21 +12,25 @@ struct BucketTimes {
   std::string name;
   std::vector<TensorIndex> tensors;
   std::int64_t bytes = 0;
-  Duration ready;  // relative to the start of the step; negative if work of this step began before the last one ended
+  Duration ready;  // relative to the start of the step; negative if work of this step began before
+                   // the last one ended
   Duration begin;
   Duration end;
   std::string algorithm;
-  Duration exposed;  // of ready to end, inside the step: time in which nothing computes. Buckets in flight together each count it
+  Duration exposed;  // of ready to end, inside the step: time in which nothing computes. Buckets in
+                     // flight together each count it
 };
 
-// All of one steady step, on the actor that ends last. step = compute + exposed_communication + idle.
+// All of one steady step, on the actor that ends last. step = compute + exposed_communication +
+// idle.
 struct Summary {
   Duration step;
   Duration forward;
-  Duration backward;    // gradient computation
-  Duration ddp;         // bucket copies, casts, divisions, zero_grad, buffers: work that averaging adds on the device
+  Duration backward;  // gradient computation
+  Duration ddp;  // bucket copies, casts, divisions, zero_grad, buffers: work that averaging adds on
+                 // the device
   Duration optimizer;
-  Duration compute;     // union of all of the above
+  Duration compute;                // union of all of the above
   Duration communication;          // union of time in which a collective is in flight or waited for
   Duration exposed_communication;  // the part of it in which nothing computes
   Duration idle;                   // neither: the device waits for its host

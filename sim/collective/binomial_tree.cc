@@ -1,4 +1,5 @@
-// Binomial tree: broadcast from position 0, and the reduce that is the same backwards. Everything in each of d = ceil(log2 n) rounds.
+// Binomial tree: broadcast from position 0, and the reduce that is the same backwards. Everything
+// in each of d = ceil(log2 n) rounds.
 //   T = d (a + S/B) (+ d r(S), the reduce)
 // Round k of the broadcast: v < 2^k sends to v + 2^k (gloo/broadcast.cc; Open MPI "binomial").
 #include "sim/collective/blocks.h"
@@ -20,7 +21,9 @@ BlockRounds binomial_tree(Operation o, int n) {
   while ((1 << rounds) < n) ++rounds;
   for (int k = 0; k < rounds; ++k) {
     BlockRound round{{}, reduce};
-    for (auto [from, to] : tree_round(n, reduce ? rounds - 1 - k : k)) round.messages.push_back(reduce ? BlockMessage{to, from, 0, 1} : BlockMessage{from, to, 0, 1});
+    for (auto [from, to] : tree_round(n, reduce ? rounds - 1 - k : k))
+      round.messages.push_back(reduce ? BlockMessage{to, from, 0, 1}
+                                      : BlockMessage{from, to, 0, 1});
     b.rounds.push_back(std::move(round));
   }
   return b;

@@ -35,7 +35,9 @@ Rounds rounds_of(const BlockRounds& b) {
   for (const BlockRound& round : b.rounds) {
     Round r;
     r.sums = round.reduce;
-    for (const BlockMessage& m : round.messages) r.transfers.push_back({m.from, m.to, static_cast<double>(m.hi - m.lo) / static_cast<double>(b.blocks)});
+    for (const BlockMessage& m : round.messages)
+      r.transfers.push_back(
+          {m.from, m.to, static_cast<double>(m.hi - m.lo) / static_cast<double>(b.blocks)});
     out.rounds.push_back(std::move(r));
   }
   return out;

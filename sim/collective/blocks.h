@@ -1,5 +1,5 @@
-// How an algorithm's file says what it does: rounds of messages over ranges of equal blocks, by position. Its steps follow, and (where all rounds are
-// listed) its closed form.
+// How an algorithm's file says what it does: rounds of messages over ranges of equal blocks, by
+// position. Its steps follow, and (where all rounds are listed) its closed form.
 #pragma once
 
 #include "sim/collective/round.h"
@@ -29,11 +29,12 @@ Rounds rounds_of(const BlockRounds& b);
 
 // The largest power of two that is at most n.
 int power_below(int n);
-// Ranks that are no power of two: with rem = n - power_below(n), position 2i (i < rem) gives all it has to 2i + 1 before, and gets the result after.
-// MPICH and Open MPI: mpi/allreduce ("fold"). Who stays has the numbers 0 .. power_below(n) - 1: `stays[k]` is the position.
+// Ranks that are no power of two: with rem = n - power_below(n), position 2i (i < rem) gives all it
+// has to 2i + 1 before, and gets the result after. MPICH and Open MPI: mpi/allreduce ("fold"). Who
+// stays has the numbers 0 .. power_below(n) - 1: `stays[k]` is the position.
 struct Fold {
   std::vector<int> stays;
-  std::vector<BlockMessage> in;   // all blocks, to be summed
+  std::vector<BlockMessage> in;  // all blocks, to be summed
   std::vector<BlockMessage> out;
 };
 Fold fold(int n, std::int64_t blocks);
@@ -44,14 +45,17 @@ BlockRounds halving_doubling(Operation o, int n);
 BlockRounds bcube(int n);
 BlockRounds direct(Operation o, int n);
 BlockRounds binomial_tree(Operation o, int n);
-// Gloo's group sizes (gloo/allreduce.cc, bcube): the factors 2 of n, then what is left. 12 -> 2, 2, 3.
+// Gloo's group sizes (gloo/allreduce.cc, bcube): the factors 2 of n, then what is left. 12 -> 2, 2,
+// 3.
 std::vector<int> bcube_groups(int n);
 
 // `chunk`: elements of a piece of the chains (Broadcast, Reduce).
 Schedule ring_steps(Operation o, int n, std::int64_t elements, std::int64_t chunk);
 Rounds ring_rounds(Operation o, int n);
-// Appends a ring over `members` on elements [begin, end) of everybody's buffer: reduce-scatter (`reduce`; member i ends with part i) or all-gather.
-void add_ring_pass(Schedule& s, const std::vector<int>& members, std::int64_t begin, std::int64_t end, bool reduce);
+// Appends a ring over `members` on elements [begin, end) of everybody's buffer: reduce-scatter
+// (`reduce`; member i ends with part i) or all-gather.
+void add_ring_pass(Schedule& s, const std::vector<int>& members, std::int64_t begin,
+                   std::int64_t end, bool reduce);
 
 // `group`: of each position.
 Schedule two_level_steps(const std::vector<int>& group, std::int64_t elements);
@@ -59,10 +63,12 @@ Rounds two_level_rounds(const std::vector<int>& group);
 
 Schedule double_binary_tree_steps(Operation o, int n, std::int64_t elements, std::int64_t chunk);
 Rounds double_binary_tree_rounds(Operation o, int n);
-// Parent of each of n positions, -1 = the root. Tree 0 is NCCL's in-order B-tree, tree 1 its mirror (n even) or its shift by one (n odd).
+// Parent of each of n positions, -1 = the root. Tree 0 is NCCL's in-order B-tree, tree 1 its mirror
+// (n even) or its shift by one (n odd).
 std::vector<int> double_tree_parents(int n, int tree);
 std::vector<std::vector<int>> children_of(const std::vector<int>& parents);
-// Which of its parent's two children each position is (ncclGetBtree): 0 if it stands before its parent in the tree's order, else 1; of the root: 0.
+// Which of its parent's two children each position is (ncclGetBtree): 0 if it stands before its
+// parent in the tree's order, else 1; of the root: 0.
 std::vector<int> double_tree_children(int n, int tree);
 
 }  // namespace ddpsim::collective

@@ -9,8 +9,10 @@
 namespace ddpsim::collective {
 namespace {
 
-// Ring c enters each host at the first rank behind NIC c and leaves it by the rank before that one: in all, every NIC sends once and receives once.
-std::vector<std::vector<int>> nccl_rings(const topology::Fabric& f, const std::vector<int>& devices) {
+// Ring c enters each host at the first rank behind NIC c and leaves it by the rank before that one:
+// in all, every NIC sends once and receives once.
+std::vector<std::vector<int>> nccl_rings(const topology::Fabric& f,
+                                         const std::vector<int>& devices) {
   auto groups = ranks_by_host(f, devices);
   std::size_t rings = 1;
   if (groups.size() > 1) {
@@ -21,28 +23,36 @@ std::vector<std::vector<int>> nccl_rings(const topology::Fabric& f, const std::v
   for (std::size_t c = 0; c < rings; ++c) {
     out[c].reserve(devices.size());
     for (const auto& g : groups)
-      for (std::size_t i = 0; i < g.size(); ++i) out[c].push_back(g[(c * g.size() / rings + i) % g.size()]);
+      for (std::size_t i = 0; i < g.size(); ++i)
+        out[c].push_back(g[(c * g.size() / rings + i) % g.size()]);
   }
   return out;
 }
 
 }  // namespace
 
-void find_hop_route(const topology::Fabric& f, const std::vector<int>& devices, int from, int to, int nic, topology::Route& route) {
+void find_hop_route(const topology::Fabric& f, const std::vector<int>& devices, int from, int to,
+                    int nic, topology::Route& route) {
   int a = devices[static_cast<std::size_t>(from)];
   int b = devices[static_cast<std::size_t>(to)];
-  if (nic < 0 || f.nvlink_domain(a, b) || f.host_of(a) == f.host_of(b)) f.find_route(a, b, route);
-  else f.find_route_by_nics(a, nic, b, nic, route);
+  if (nic < 0 || f.nvlink_domain(a, b) || f.host_of(a) == f.host_of(b))
+    f.find_route(a, b, route);
+  else
+    f.find_route_by_nics(a, nic, b, nic, route);
 }
 
-void find_hop_links(const topology::Fabric& f, const std::vector<int>& devices, int from, int to, int nic, std::vector<topology::LinkId>& links) {
+void find_hop_links(const topology::Fabric& f, const std::vector<int>& devices, int from, int to,
+                    int nic, std::vector<topology::LinkId>& links) {
   int a = devices[static_cast<std::size_t>(from)];
   int b = devices[static_cast<std::size_t>(to)];
-  if (nic < 0 || f.nvlink_domain(a, b) || f.host_of(a) == f.host_of(b)) f.find_links(a, b, links);
-  else f.find_links_by_nics(a, nic, b, nic, links);
+  if (nic < 0 || f.nvlink_domain(a, b) || f.host_of(a) == f.host_of(b))
+    f.find_links(a, b, links);
+  else
+    f.find_links_by_nics(a, nic, b, nic, links);
 }
 
-std::vector<std::vector<int>> ranks_by_host(const topology::Fabric& f, const std::vector<int>& devices, bool racks) {
+std::vector<std::vector<int>> ranks_by_host(const topology::Fabric& f,
+                                            const std::vector<int>& devices, bool racks) {
   std::vector<std::vector<int>> groups;
   std::map<int, std::size_t> group_of;
   for (std::size_t r = 0; r < devices.size(); ++r) {
@@ -64,10 +74,13 @@ Layout layout_of(const topology::Fabric& f, const std::vector<int>& devices) {
 
 namespace {
 
-int rank_at(const Layout& l, int position) { return l.order.empty() ? position : l.order[static_cast<std::size_t>(position)]; }
+int rank_at(const Layout& l, int position) {
+  return l.order.empty() ? position : l.order[static_cast<std::size_t>(position)];
+}
 
 // `mean`: gets the round's loads, times `weight`.
-Pattern::Round route_round(const Communicator& c, const Round& round, double weight, LinkLoads& mean) {
+Pattern::Round route_round(const Communicator& c, const Round& round, double weight,
+                           LinkLoads& mean) {
   const topology::Fabric& f = *c.fabric;
   Pattern::Round out;
   LinkLoads one(f);
@@ -76,12 +89,16 @@ Pattern::Round route_round(const Communicator& c, const Round& round, double wei
   for (const Transfer& t : round.transfers) {
     int from = rank_at(c.layout, t.from);
     int to = rank_at(c.layout, t.to);
-    f.find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)], route);
+    f.find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)],
+                 route);
     one.add(route, t.share);
     mean.add(route, t.share * weight);
-    auto same = std::find_if(out.hops.begin(), out.hops.end(), [&](const Hop& h) { return h.transport == route.transport; });
-    if (same == out.hops.end()) out.hops.push_back({from, to, route.transport, route.latency});
-    else if (route.latency > same->wire_latency) *same = {from, to, route.transport, route.latency};
+    auto same = std::find_if(out.hops.begin(), out.hops.end(),
+                             [&](const Hop& h) { return h.transport == route.transport; });
+    if (same == out.hops.end())
+      out.hops.push_back({from, to, route.transport, route.latency});
+    else if (route.latency > same->wire_latency)
+      *same = {from, to, route.transport, route.latency};
     out.message = std::max(out.message, t.share);
     out.moved += t.share;
     if (round.sums) summed[static_cast<std::size_t>(to)] += t.share;
@@ -108,7 +125,8 @@ Pattern make_pattern(const Communicator& c, Algorithm a, Operation o) {
   double total = 0;
   for (const Round& r : rounds.rounds) total += r.times;
   LinkLoads mean(*c.fabric);
-  for (const Round& r : rounds.rounds) out.rounds.push_back(route_round(c, r, r.times / total, mean));
+  for (const Round& r : rounds.rounds)
+    out.rounds.push_back(route_round(c, r, r.times / total, mean));
   out.load = mean.take();
   out.by_round = !rounds.pipelined && o != Operation::Broadcast;
   if (!rounds.pipelined)
@@ -126,7 +144,8 @@ Pattern make_pattern(const Communicator& c, Algorithm a, Operation o) {
   return out;
 }
 
-Communicator make_communicator(const topology::Fabric& f, std::vector<int> devices, Backend backend, Algorithm algorithm) {
+Communicator make_communicator(const topology::Fabric& f, std::vector<int> devices, Backend backend,
+                               Algorithm algorithm) {
   Communicator c;
   c.fabric = &f;
   c.devices = std::move(devices);
@@ -151,13 +170,15 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
     for (int i = 0; i < n; ++i) {
       int from = c.rings[k][static_cast<std::size_t>(i)];
       int to = c.rings[k][static_cast<std::size_t>((i + 1) % n)];
-      f.find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)], route);
+      f.find_route(c.devices[static_cast<std::size_t>(from)],
+                   c.devices[static_cast<std::size_t>(to)], route);
       ring.add(route, share);
       if (k == 0) c.ring_hops.push_back({from, to, route.transport, route.latency});
       used.insert(route.transport);
     }
   }
-  c.patterns.push_back(algorithm == Algorithm::Ring ? Pattern{} : make_pattern(c, algorithm, Operation::AllReduce));
+  c.patterns.push_back(
+      algorithm == Algorithm::Ring ? Pattern{} : make_pattern(c, algorithm, Operation::AllReduce));
   if (algorithm == Algorithm::Ring) c.patterns.back().load = ring.take();
   c.patterns.push_back(make_pattern(c, Algorithm::BinomialTree, Operation::Broadcast));
   c.patterns[kBroadcast].moved = n;  // counted as a round of everybody

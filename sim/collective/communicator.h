@@ -1,4 +1,5 @@
-// A group of ranks on a Fabric, as collectives see it: ring orders, what each link carries, what each hop costs.
+// A group of ranks on a Fabric, as collectives see it: ring orders, what each link carries, what
+// each hop costs.
 #pragma once
 
 #include <optional>
@@ -22,23 +23,29 @@ struct Hop {
 struct Pattern {
   Algorithm algorithm = Algorithm::Ring;
   Operation operation = Operation::AllReduce;
-  std::vector<LinkLoad> load;  // bytes on the link per byte of a phase's work (mean over rounds); ascending by link
-  // round.h's rounds with the links that they use. Empty for NCCL's and Gloo's rings and the tcp ring, whose closed forms need the ring's hops only.
+  std::vector<LinkLoad>
+      load;  // bytes on the link per byte of a phase's work (mean over rounds); ascending by link
+  // round.h's rounds with the links that they use. Empty for NCCL's and Gloo's rings and the tcp
+  // ring, whose closed forms need the ring's hops only.
   struct Round {
-    std::vector<LinkLoad> load;  // per byte of the collective (of a pipeline: of a piece); ascending by link
-    std::vector<Hop> hops;       // of each transport, the one with the slowest wire
+    std::vector<LinkLoad>
+        load;  // per byte of the collective (of a pipeline: of a piece); ascending by link
+    std::vector<Hop> hops;  // of each transport, the one with the slowest wire
     double times = 1;
-    double message = 0;          // the largest, as a share of the collective's bytes (of a pipeline: of a piece)
-    int messages = 0;            // of all ranks, at once
-    double moved = 0;            // by all ranks, as such a share
-    double summed = 0;           // bytes that the busiest rank sums, as such a share; 0 = nothing
+    double message =
+        0;  // the largest, as a share of the collective's bytes (of a pipeline: of a piece)
+    int messages = 0;   // of all ranks, at once
+    double moved = 0;   // by all ranks, as such a share
+    double summed = 0;  // bytes that the busiest rank sums, as such a share; 0 = nothing
     double summed_by_all = 0;
   };
   std::vector<Round> rounds;
-  // A price has a phase for each round, with its links, instead of one phase with the mean: all but rings, pipelines and the broadcast's tree.
+  // A price has a phase for each round, with its links, instead of one phase with the mean: all but
+  // rings, pipelines and the broadcast's tree.
   bool by_round = false;
-  double moved = 0;  // bytes that all ranks move per byte of a phase's work, by the mean
-  bool pipelined = false;  // `rounds` are the fill; `cycle`, `load` and `lanes` as in round.h (load: what is streamed)
+  double moved = 0;        // bytes that all ranks move per byte of a phase's work, by the mean
+  bool pipelined = false;  // `rounds` are the fill; `cycle`, `load` and `lanes` as in round.h
+                           // (load: what is streamed)
   int lanes = 1;
   Round cycle;
   int streamed = 0;  // messages of a piece in all lanes
@@ -47,16 +54,20 @@ struct Pattern {
 struct Communicator {
   const topology::Fabric* fabric = nullptr;
   std::vector<int> devices;  // of each rank
-  // Cyclic orders of ranks, each carrying an equal share. NCCL: one per NIC of a host where it spans hosts, so that every NIC is used; ranks of
-  // a host are neighbours. Gloo: one, rank r sends to rank r - 1. Tcp: one, to rank r + 1.
+  // Cyclic orders of ranks, each carrying an equal share. NCCL: one per NIC of a host where it
+  // spans hosts, so that every NIC is used; ranks of a host are neighbours. Gloo: one, rank r sends
+  // to rank r - 1. Tcp: one, to rank r + 1.
   std::vector<std::vector<int>> rings;
-  std::vector<Hop> ring_hops;     // of the first ring, in its order
-  std::vector<Pattern> patterns;  // kAllReduce, kBroadcast; whoever needs others adds them (make_pattern)
-  Layout layout;                  // of the step lists: ranks in order, grouped by layout_of()
+  std::vector<Hop> ring_hops;  // of the first ring, in its order
+  std::vector<Pattern>
+      patterns;   // kAllReduce, kBroadcast; whoever needs others adds them (make_pattern)
+  Layout layout;  // of the step lists: ranks in order, grouped by layout_of()
   std::vector<std::uint8_t> transports;  // that any hop uses, ascending
   std::vector<double> ring_shares;       // of each ring; empty = equal
-  std::vector<int> ring_nics;            // by which each ring passes from host to host, local index; -1, or empty = each device's own
-  // NCCL as it decides on these GPUs (make_nccl_communicator): algorithm, protocol and channels by size. None: NCCL's ring, priced by the profile's own latencies.
+  std::vector<int> ring_nics;  // by which each ring passes from host to host, local index; -1, or
+                               // empty = each device's own
+  // NCCL as it decides on these GPUs (make_nccl_communicator): algorithm, protocol and channels by
+  // size. None: NCCL's ring, priced by the profile's own latencies.
   std::optional<NcclGroup> nccl;
   Backend backend = Backend::Nccl;
   int ranks() const { return static_cast<int>(devices.size()); }
@@ -65,27 +76,38 @@ struct Communicator {
 inline constexpr int kAllReduce = 0;
 // The binomial tree from rank 0 (Gloo, tcp; NCCL broadcasts along its ring: kAllReduce).
 inline constexpr int kBroadcast = 1;
-// NCCL's other all-reduces, where `nccl` is set, in the order of NcclPipeline: bytes on a link per byte of the operation.
+// NCCL's other all-reduces, where `nccl` is set, in the order of NcclPipeline: bytes on a link per
+// byte of the operation.
 inline constexpr int kNcclPatterns = 2;
 
-// REQUIRES: devices distinct and mutually reachable; performs(algorithm, AllReduce). Cost grows with ranks and route lengths. `algorithm`: of the all-reduce;
-// other than Ring: backends tcp and gloo only.
-Communicator make_communicator(const topology::Fabric& fabric, std::vector<int> devices, Backend backend, Algorithm algorithm = Algorithm::Ring);
+// REQUIRES: devices distinct and mutually reachable; performs(algorithm, AllReduce). Cost grows
+// with ranks and route lengths. `algorithm`: of the all-reduce; other than Ring: backends tcp and
+// gloo only.
+Communicator make_communicator(const topology::Fabric& fabric, std::vector<int> devices,
+                               Backend backend, Algorithm algorithm = Algorithm::Ring);
 
-// The way from one rank to another, between hosts by this NIC at both ends (-1 = each device's own). Reuses the storage of `route`.
-void find_hop_route(const topology::Fabric& fabric, const std::vector<int>& devices, int from, int to, int nic, topology::Route& route);
-void find_hop_links(const topology::Fabric& fabric, const std::vector<int>& devices, int from, int to, int nic, std::vector<topology::LinkId>& links);
+// The way from one rank to another, between hosts by this NIC at both ends (-1 = each device's
+// own). Reuses the storage of `route`.
+void find_hop_route(const topology::Fabric& fabric, const std::vector<int>& devices, int from,
+                    int to, int nic, topology::Route& route);
+void find_hop_links(const topology::Fabric& fabric, const std::vector<int>& devices, int from,
+                    int to, int nic, std::vector<topology::LinkId>& links);
 
-// Ranks of each host (of each rack, where NVLinks span its hosts: `racks`), hosts in the order of their first rank.
-std::vector<std::vector<int>> ranks_by_host(const topology::Fabric& fabric, const std::vector<int>& devices, bool racks = false);
+// Ranks of each host (of each rack, where NVLinks span its hosts: `racks`), hosts in the order of
+// their first rank.
+std::vector<std::vector<int>> ranks_by_host(const topology::Fabric& fabric,
+                                            const std::vector<int>& devices, bool racks = false);
 
-// Ranks in order; grouped by host if hosts have several devices, else by rack or leaf; one group where the fabric has none of these.
+// Ranks in order; grouped by host if hosts have several devices, else by rack or leaf; one group
+// where the fabric has none of these.
 Layout layout_of(const topology::Fabric& fabric, const std::vector<int>& devices);
 
-// The links under an algorithm's rounds. REQUIRES: performs(algorithm, operation, ranks), ranks >= 2, layout set.
+// The links under an algorithm's rounds. REQUIRES: performs(algorithm, operation, ranks), ranks >=
+// 2, layout set.
 Pattern make_pattern(const Communicator& c, Algorithm algorithm, Operation operation);
 
-// Rank pairs (from, to) of round `round` of the binomial tree rooted at rank 0: vrank < 2^round sends to vrank + 2^round.
+// Rank pairs (from, to) of round `round` of the binomial tree rooted at rank 0: vrank < 2^round
+// sends to vrank + 2^round.
 std::vector<std::pair<int, int>> tree_round(int ranks, int round);
 
 }  // namespace ddpsim::collective

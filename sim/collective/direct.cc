@@ -1,7 +1,9 @@
 // Direct: everybody to everybody, nothing passed on.
-//   reduce-scatter, all-gather  one round, n-1 messages of S/n out of every rank:  a + (n-1)/n S/B (+ (n-1)/n r(S), the reduce-scatter)
+//   reduce-scatter, all-gather  one round, n-1 messages of S/n out of every rank:  a + (n-1)/n S/B
+//                               (+ (n-1)/n r(S), the reduce-scatter)
 //   all-reduce                  the one, then the other
-//   all-to-all                  n-1 rounds of pairs; round s: to the s-th next, from the s-th before: (n-1) (a + S/(nB)); Open MPI, MPICH: "pairwise"
+//   all-to-all                  n-1 rounds of pairs; round s: to the s-th next, from the s-th
+//                               before: (n-1) (a + S/(nB)); Open MPI, MPICH: "pairwise"
 //   send/recv                   one round: everything to the next position: a + S/B
 #include "sim/collective/blocks.h"
 
@@ -22,7 +24,8 @@ BlockRounds direct(Operation o, int n) {
   if (o == Operation::AllToAll)
     for (int i = 1; i < n; ++i) {
       BlockRound pairs;
-      for (int p = 0; p < n; ++p) pairs.messages.push_back({p, (p + i) % n, (p + i) % n, (p + i) % n + 1});
+      for (int p = 0; p < n; ++p)
+        pairs.messages.push_back({p, (p + i) % n, (p + i) % n, (p + i) % n + 1});
       b.rounds.push_back(std::move(pairs));
     }
   if (o == Operation::SendRecv) {

@@ -1,9 +1,14 @@
-// Double binary tree: two trees, each with half of the bytes, in which a rank is an inner node at most once; pipelined in pieces of c bytes per tree.
-//   all-reduce  four lanes: up and down each tree, the root's way down waits for its way up. A piece crosses a rank's link 2 (children) + 1 (parent) + 1 (the
-//               leaf's, in the other tree) times in either direction:
-//                 T = fill + (m - 1) period,  m = ceil(S / 2c),  period = max(4 c/B, a + 2 c/B + r(2c))
-//                 fill = along the slowest way up and down: Σ of (a + k c/B + r(k c)), k = children that are ready at once, + Σ of (a + children c/B)
-//   broadcast   two trees over everybody but the root, which feeds both (Sanders, Speck, Traeff 2009); reduce: the same backwards
+// Double binary tree: two trees, each with half of the bytes, in which a rank is an inner node at
+// most once; pipelined in pieces of c bytes per tree.
+//   all-reduce  four lanes: up and down each tree, the root's way down waits for its way up. A
+//               piece crosses a rank's link 2 (children) + 1 (parent) + 1 (the leaf's, in the other
+//               tree) times in either direction:
+//                 T = fill + (m - 1) period,  m = ceil(S / 2c),  period = max(4 c/B, a + 2 c/B +
+//                   r(2c))
+//                 fill = along the slowest way up and down: Σ of (a + k c/B + r(k c)), k = children
+//                   that are ready at once, + Σ of (a + children c/B)
+//   broadcast   two trees over everybody but the root, which feeds both (Sanders, Speck, Traeff
+//               2009); reduce: the same backwards
 // Trees: NCCL src/graph/trees.cc ncclGetBtree and ncclGetDtree, over ranks instead of nodes.
 #include <algorithm>
 
@@ -19,19 +24,24 @@ int in_order_parent(int n, int rank) {
   return up < n ? up : rank ^ bit;
 }
 
-// Where position p of n stands in the first tree's order: the second is its mirror (n even) or its shift by one (n odd).
-int place_in_tree(int n, int tree, int p) { return tree == 0 ? p : n % 2 == 1 ? (p + n - 1) % n : n - 1 - p; }
+// Where position p of n stands in the first tree's order: the second is its mirror (n even) or its
+// shift by one (n odd).
+int place_in_tree(int n, int tree, int p) {
+  return tree == 0 ? p : n % 2 == 1 ? (p + n - 1) % n : n - 1 - p;
+}
 
 // One of the trees as an operation sees it: parents by position (-1 = the root).
 std::vector<int> parents_of(Operation o, int n, int tree) {
   if (o == Operation::AllReduce) return double_tree_parents(n, tree);
   std::vector<int> out{-1};
-  for (int up : double_tree_parents(n - 1, tree)) out.push_back(up + 1);  // the tree's root hangs under position 0
+  for (int up : double_tree_parents(n - 1, tree))
+    out.push_back(up + 1);  // the tree's root hangs under position 0
   return out;
 }
 
 // Step j takes piece j from `from` and hands piece j - 1 on to `to` (piece j, if it takes none).
-std::vector<Step> relay(const std::vector<int>& from, const std::vector<int>& to, std::int64_t begin, std::int64_t end, std::int64_t pieces, bool reduce) {
+std::vector<Step> relay(const std::vector<int>& from, const std::vector<int>& to,
+                        std::int64_t begin, std::int64_t end, std::int64_t pieces, bool reduce) {
   std::vector<Step> out;
   std::int64_t late = from.empty() ? 0 : 1;
   auto piece = [&](int peer, std::int64_t i) {
@@ -51,13 +61,15 @@ std::vector<Step> relay(const std::vector<int>& from, const std::vector<int>& to
   return out;
 }
 
-// The rounds that the first piece takes one after another on its slowest way, and how long that is if latency and piece take 1 each.
+// The rounds that the first piece takes one after another on its slowest way, and how long that is
+// if latency and piece take 1 each.
 struct Way {
   int length = 0;
   std::vector<Round> rounds;
 };
 
-// Until `p` has the sum of its subtree. Children that are ready at once share p's link; one that is ready before them has been there already.
+// Until `p` has the sum of its subtree. Children that are ready at once share p's link; one that is
+// ready before them has been there already.
 Way rise(const std::vector<std::vector<int>>& children, int p) {
   Way out;
   Round last{{}, 1, true};
@@ -133,8 +145,10 @@ Schedule double_binary_tree_steps(Operation o, int n, std::int64_t elements, std
       std::vector<int> parent;
       if (parents[p] >= 0) parent.push_back(parents[p]);
       auto& lanes = s.ranks[p].lanes;
-      if (o != Operation::Broadcast) lanes.push_back(relay(children[p], parent, begin, end, pieces, true));
-      if (o != Operation::Reduce) lanes.push_back(relay(parent, children[p], begin, end, pieces, false));
+      if (o != Operation::Broadcast)
+        lanes.push_back(relay(children[p], parent, begin, end, pieces, true));
+      if (o != Operation::Reduce)
+        lanes.push_back(relay(parent, children[p], begin, end, pieces, false));
       if (o != Operation::AllReduce || !parent.empty()) continue;
       for (std::size_t j = 0; j < lanes.back().size(); ++j) {
         lanes.back()[j].after_lane = static_cast<int>(lanes.size()) - 2;
@@ -177,8 +191,10 @@ Rounds double_binary_tree_rounds(Operation o, int n) {
   Way& longer = ways[first ? 0 : 1];
   Way& other = ways[first ? 1 : 0];
   // The common root feeds both trees at once; and both trees may reach it at once.
-  if (o == Operation::Broadcast) longer.rounds.front().transfers.push_back(other.rounds.front().transfers.front());
-  if (o == Operation::Reduce && longer.length == other.length) longer.rounds.back().transfers.push_back(other.rounds.back().transfers.front());
+  if (o == Operation::Broadcast)
+    longer.rounds.front().transfers.push_back(other.rounds.front().transfers.front());
+  if (o == Operation::Reduce && longer.length == other.length)
+    longer.rounds.back().transfers.push_back(other.rounds.back().transfers.front());
   out.rounds = std::move(longer.rounds);
   return out;
 }

@@ -1,14 +1,18 @@
-// Halving-doubling (Rabenseifner), p = 2^k <= n: reduce-scatter by halves, all-gather by doubles; fold before and after where n > p.
+// Halving-doubling (Rabenseifner), p = 2^k <= n: reduce-scatter by halves, all-gather by doubles;
+// fold before and after where n > p.
 //   T = 2 k a + 2 (p-1)/p S/B + (p-1)/p r(S)    (+ 2 (a + S/B) + r(S) where n > p)
-// All-reduce: the largest messages go to the nearest position (distance 1 first), as Open MPI 4.1 coll/base redscat_allgather and MPICH have it.
-// Reduce-scatter and all-gather alone: the farthest first (last), so that block i ends (begins) at position i.
+// All-reduce: the largest messages go to the nearest position (distance 1 first), as Open MPI 4.1
+// coll/base redscat_allgather and MPICH have it. Reduce-scatter and all-gather alone: the farthest
+// first (last), so that block i ends (begins) at position i.
 #include "sim/collective/blocks.h"
 
 namespace ddpsim::collective {
 namespace {
 
-// Halving over numbers 0 .. p-1: each keeps the half that its bit names and sends the other. Returns the rounds; `ranges` gets what each keeps.
-std::vector<BlockRound> halve(const std::vector<int>& at, bool nearest_first, std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
+// Halving over numbers 0 .. p-1: each keeps the half that its bit names and sends the other.
+// Returns the rounds; `ranges` gets what each keeps.
+std::vector<BlockRound> halve(const std::vector<int>& at, bool nearest_first,
+                              std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
   auto p = static_cast<int>(at.size());
   ranges.assign(at.size(), {0, p});
   std::vector<BlockRound> out;
@@ -19,7 +23,9 @@ std::vector<BlockRound> halve(const std::vector<int>& at, bool nearest_first, st
       auto [lo, hi] = ranges[static_cast<std::size_t>(k)];
       std::int64_t mid = (lo + hi) / 2;
       bool upper = (k & distance) != 0;
-      round.messages.push_back({at[static_cast<std::size_t>(k)], at[static_cast<std::size_t>(k ^ distance)], upper ? lo : mid, upper ? mid : hi});
+      round.messages.push_back({at[static_cast<std::size_t>(k)],
+                                at[static_cast<std::size_t>(k ^ distance)], upper ? lo : mid,
+                                upper ? mid : hi});
     }
     for (int k = 0; k < p; ++k) {
       auto& [lo, hi] = ranges[static_cast<std::size_t>(k)];

@@ -13,7 +13,8 @@ Hop hop_between(const Communicator& c, int from, int to);
 engine::TaskId after(engine::TaskGraph& g, Duration d, std::initializer_list<engine::TaskId> deps);
 
 // Per rank, `launch` after its arrival.
-std::vector<engine::TaskId> launched(engine::TaskGraph& g, Duration launch, std::span<const engine::TaskId> arrive);
+std::vector<engine::TaskId> launched(engine::TaskGraph& g, Duration launch,
+                                     std::span<const engine::TaskId> arrive);
 
 // Backend tcp's binomial tree. A message goes when its sender has the data and what the connection
 // carries is through, whether or not the receiver takes part yet; a sender goes on when its buffer

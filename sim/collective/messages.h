@@ -1,4 +1,5 @@
-// The same collectives, message by message: every message of every step is a task. The oracle of price.h's closed forms.
+// The same collectives, message by message: every message of every step is a task. The oracle of
+// price.h's closed forms.
 #pragma once
 
 #include <functional>
@@ -30,31 +31,37 @@ struct SharedCores {
   TakeCore sum;      // of a received chunk
   TakeCore message;  // TransportSection::message_core
 };
-// Gloo: all collectives of a rank share one connection to each neighbour, which carries one message after the other. The message waits its turn after
-// `due`; it is there when `done` ends. Empty = a connection for each collective.
+// Gloo: all collectives of a rank share one connection to each neighbour, which carries one message
+// after the other. The message waits its turn after `due`; it is there when `done` ends. Empty = a
+// connection for each collective.
 using TakeTurn = std::function<CoreTasks(int from, int to, double bytes)>;
 
-// What Linux hands down at once: as many frames as 64 KiB hold (TCP segmentation offload), of 8,948 bytes of data (MTU 9000, as calib/testbed.cc has it).
+// What Linux hands down at once: as many frames as 64 KiB hold (TCP segmentation offload), of 8,948
+// bytes of data (MTU 9000, as calib/testbed.cc has it).
 inline constexpr std::int64_t kSegmentBytes = 7 * 8948;
 inline constexpr Duration kDelayedAcknowledgement{40'000'000'000};  // Linux: TCP_DELACK_MIN
 struct Connections;                                                 // connections.h
 // Backend tcp, several streams: connections between two ranks that collectives use in turn, a
 // stream.
 inline constexpr int kSlotsOfStream = 4;
-// Backend tcp: what segments need of who simulates them (segments.h). Without `queue` messages share links by rates.
+// Backend tcp: what segments need of who simulates them (segments.h). Without `queue` messages
+// share links by rates.
 struct SegmentPath {
   // The job's connections, and which of those between two ranks this collective uses: collectives
   // of one slot follow one another. nullptr: connections that carry this collective alone.
   Connections* connections = nullptr;
   int slot = 0;
-  // A segment in a link's queue, first come, first served, whichever connection's. `first`: the link is its sender's own, where a saved burst passes at the
-  // peak rate; a later one lets pass what it has tokens for. 0 bytes: an acknowledgement.
+  // A segment in a link's queue, first come, first served, whichever connection's. `first`: the
+  // link is its sender's own, where a saved burst passes at the peak rate; a later one lets pass
+  // what it has tokens for. 0 bytes: an acknowledgement.
   std::function<CoreTasks(topology::LinkId link, double bytes, bool first)> queue;
-  // Old connections (segments.h), by a number of their own: the receiver reads the next message from `begin` on; the acknowledgement of a segment of message
-  // `message` (0, 1, ...) that arrives with `there`.
+  // Old connections (segments.h), by a number of their own: the receiver reads the next message
+  // from `begin` on; the acknowledgement of a segment of message `message` (0, 1, ...) that arrives
+  // with `there`.
   std::function<std::size_t()> add_reader;
   std::function<void(std::size_t reader, engine::TaskId begin)> reads;
-  std::function<engine::TaskId(std::size_t reader, std::size_t message, engine::TaskId there)> acknowledge;
+  std::function<engine::TaskId(std::size_t reader, std::size_t message, engine::TaskId there)>
+      acknowledge;
   // How often these connections have carried this collective before.
   double plays_before = 1e9;
   // With what else is in flight: other collectives of the job, or other jobs.
@@ -65,9 +72,10 @@ struct SegmentPath {
 // rank, the task after which its part is done. `cores`: backends tcp and gloo (sums). `turn`:
 // backend gloo. `path`: backend tcp; its queues: where messages meet on a link, thus of a ring only
 // where its hops share one, or it is not alone.
-std::vector<engine::TaskId> add_all_reduce_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
-                                                    const FlowOfHop& flow, std::span<const engine::TaskId> arrive, const SharedCores& cores = {},
-                                                    const TakeTurn& turn = {}, const SegmentPath& path = {});
+std::vector<engine::TaskId> add_all_reduce_messages(
+    engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price,
+    Bytes size, const FlowOfHop& flow, std::span<const engine::TaskId> arrive,
+    const SharedCores& cores = {}, const TakeTurn& turn = {}, const SegmentPath& path = {});
 std::vector<engine::TaskId> add_broadcast_messages(engine::TaskGraph& graph, const Communicator& c,
                                                    const Profile& p, const Price& price, Bytes size,
                                                    const FlowOfHop& flow,
@@ -84,18 +92,26 @@ struct NcclFlows {
   };
   std::map<std::tuple<nccl::Algorithm, nccl::Protocol, int, Operation>, Stages> known;
 };
-// What NCCL has besides rings, piece by piece. REQUIRES: c.nccl; the choice is available and not a ring.
-std::vector<engine::TaskId> add_nccl_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, Level level, Operation op, const nccl::Choice& choice,
-                                              Bytes size, NcclFlows& flows, std::span<const engine::TaskId> arrive);
+// What NCCL has besides rings, piece by piece. REQUIRES: c.nccl; the choice is available and not a
+// ring.
+std::vector<engine::TaskId> add_nccl_messages(engine::TaskGraph& graph, const Communicator& c,
+                                              const Profile& p, Level level, Operation op,
+                                              const nccl::Choice& choice, Bytes size,
+                                              NcclFlows& flows,
+                                              std::span<const engine::TaskId> arrive);
 // Messages that it adds: stages times pieces.
-double nccl_message_count(const Communicator& c, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size);
+double nccl_message_count(const Communicator& c, const Profile& p, Level level, Operation op,
+                          const nccl::Choice& choice, Bytes size);
 
-// The step lists of one of the communicator's patterns, for both executors; pieces of a pipeline as price.h has them.
-Schedule schedule_of(const Communicator& c, int pattern, std::int64_t elements, std::int64_t element_size);
+// The step lists of one of the communicator's patterns, for both executors; pieces of a pipeline as
+// price.h has them.
+Schedule schedule_of(const Communicator& c, int pattern, std::int64_t elements,
+                     std::int64_t element_size);
 
 // Any step list: price.pattern says which. Backends tcp and gloo.
-std::vector<engine::TaskId> add_schedule_messages(engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price, Bytes size,
-                                                  const FlowOfHop& flow, std::span<const engine::TaskId> arrive, const SharedCores& cores = {},
-                                                  const TakeTurn& turn = {}, const SegmentPath& path = {});
+std::vector<engine::TaskId> add_schedule_messages(
+    engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price,
+    Bytes size, const FlowOfHop& flow, std::span<const engine::TaskId> arrive,
+    const SharedCores& cores = {}, const TakeTurn& turn = {}, const SegmentPath& path = {});
 
 }  // namespace ddpsim::collective

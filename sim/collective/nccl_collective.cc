@@ -1,5 +1,7 @@
-// What NCCL runs for one collective of a job, as a price of its communicator: nccl_price's parts as a phase over links.
-//   T = base + bytes / rate,   rate <= bytes / (steps' latencies + fill + transfer):  the gaps between a step's messages are open to other traffic
+// What NCCL runs for one collective of a job, as a price of its communicator: nccl_price's parts as
+// a phase over links.
+//   T = base + bytes / rate,   rate <= bytes / (steps' latencies + fill + transfer):  the gaps
+//                              between a step's messages are open to other traffic
 #include <algorithm>
 
 #include "sim/collective/nccl.h"
@@ -8,17 +10,24 @@
 namespace ddpsim::collective {
 namespace {
 
-double ring_factor(int n) { return 2.0 * (n - 1) / n; }
+double ring_factor(int n) {
+  return 2.0 * (n - 1) / n;
+}
 
-std::string label(const nccl::Choice& c) { return std::string(nccl::name_of(c.algorithm)) + "/" + nccl::name_of(c.protocol); }
+std::string label(const nccl::Choice& c) {
+  return std::string(nccl::name_of(c.algorithm)) + "/" + nccl::name_of(c.protocol);
+}
 
-// Of the ring's messages: what a step takes besides its transfer, so that the messages end when the closed form does.
-void price_steps(const Communicator& c, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size, Price& price) {
+// Of the ring's messages: what a step takes besides its transfer, so that the messages end when the
+// closed form does.
+void price_steps(const Communicator& c, const Profile& p, Level level, Operation op,
+                 const nccl::Choice& choice, Bytes size, Price& price) {
   double n = c.ranks();
   bool chain = op == Operation::Broadcast;
   double work = price.phases[0].work;
   double most = std::max(1.0, static_cast<double>(choice.chunk) * choice.channels);
-  price.pieces = chain ? 1 + static_cast<std::int64_t>((static_cast<double>(size.count) - 1) / most) : 1;
+  price.pieces =
+      chain ? 1 + static_cast<std::int64_t>((static_cast<double>(size.count) - 1) / most) : 1;
   double steps = op == Operation::AllReduce ? 2 * (n - 1) : n - 1;
   double turns = chain ? static_cast<double>(price.pieces) + n - 2 : steps;
   double piece = chain ? work / static_cast<double>(price.pieces) : work / steps;
@@ -30,7 +39,8 @@ void price_steps(const Communicator& c, const Profile& p, Level level, Operation
 
 }  // namespace
 
-Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<int> devices, const nccl::Settings& settings, int compute_capability) {
+Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<int> devices,
+                                    const nccl::Settings& settings, int compute_capability) {
   if (devices.size() < 2) return make_communicator(fabric, std::move(devices), Backend::Nccl);
   Communicator c;
   NcclGroup& group = c.nccl.emplace(make_nccl_group(fabric, devices, settings, compute_capability));
@@ -46,7 +56,8 @@ Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<
   c.patterns.resize(kNcclPatterns + kNcclPipelines);
   c.patterns[kAllReduce].load = group.every_ring;
   for (std::size_t i = 0; i < kNcclPipelines; ++i)
-    if (static_cast<NcclPipeline>(i) != NcclPipeline::Pat) c.patterns[kNcclPatterns + i].load = group.pipes[i].every;
+    if (static_cast<NcclPipeline>(i) != NcclPipeline::Pat)
+      c.patterns[kNcclPatterns + i].load = group.pipes[i].every;
   for (Pattern& pattern : c.patterns) pattern.moved = c.ranks();
   // As every communicator's ring: per byte that passes each of its hops.
   for (LinkLoad& l : c.patterns[kAllReduce].load) l.per_byte /= ring_factor(c.ranks());
@@ -57,7 +68,8 @@ Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<
   return c;
 }
 
-Price nccl_collective(const Communicator& c, const Profile& p, Level level, Operation op, Bytes size) {
+Price nccl_collective(const Communicator& c, const Profile& p, Level level, Operation op,
+                      Bytes size) {
   if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
   const NcclGroup& g = *c.nccl;
   nccl::Choice choice = *nccl::choose(g.system, g.settings, op, size.count);
@@ -70,7 +82,8 @@ Price nccl_collective(const Communicator& c, const Profile& p, Level level, Oper
   price.alone = found.total;
   bool ring = !found.pipeline;
   price.pattern = ring ? kAllReduce : kNcclPatterns + static_cast<int>(*found.pipeline);
-  phase.work = static_cast<double>(size.count) * found.per_byte * (ring ? ring_factor(c.ranks()) : 1);
+  phase.work =
+      static_cast<double>(size.count) * found.per_byte * (ring ? ring_factor(c.ranks()) : 1);
   phase.weight = static_cast<double>(c.rings.size());
   phase.max_rate = phase.work / std::max(1.0, static_cast<double>((found.total - found.base).ps));
   price.phases.push_back(phase);

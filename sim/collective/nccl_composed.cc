@@ -1,4 +1,5 @@
-//   stage = max over sub-communicators of (base + steps + fill) + max(their transfers alone, sum of their bytes on a link / its rate)
+//   stage = max over sub-communicators of (base + steps + fill) + max(their transfers alone, sum of
+//     their bytes on a link / its rate)
 #include "sim/collective/nccl_composed.h"
 
 #include <algorithm>
@@ -11,10 +12,14 @@ namespace {
 
 using Groups = std::vector<std::vector<int>>;  // devices
 
-std::string label(Operation op, const nccl::Choice& c) { return std::string(name_of(op)) + " " + nccl::name_of(c.algorithm) + "/" + nccl::name_of(c.protocol); }
+std::string label(Operation op, const nccl::Choice& c) {
+  return std::string(name_of(op)) + " " + nccl::name_of(c.algorithm) + "/" +
+         nccl::name_of(c.protocol);
+}
 
 // One call by all groups at once. false: the settings leave nothing; `why_not` says so.
-bool add_stage(const NcclGroup& whole, const std::vector<NcclGroup>& groups, const Profile& p, Level level, Operation op, Bytes size, Composed& out) {
+bool add_stage(const NcclGroup& whole, const std::vector<NcclGroup>& groups, const Profile& p,
+               Level level, Operation op, Bytes size, Composed& out) {
   ComposedStage stage;
   stage.groups = static_cast<int>(groups.size());
   stage.ranks = groups.front().ranks();
@@ -25,7 +30,8 @@ bool add_stage(const NcclGroup& whole, const std::vector<NcclGroup>& groups, con
   for (const NcclGroup& g : groups) {
     auto choice = nccl::choose(g.system, g.settings, op, size.count);
     if (!choice) {
-      out.why_not = std::string("NCCL_ALGO and NCCL_PROTO leave nothing for ") + name_of(op) + " on " + std::to_string(g.ranks()) + " ranks";
+      out.why_not = std::string("NCCL_ALGO and NCCL_PROTO leave nothing for ") + name_of(op) +
+                    " on " + std::to_string(g.ranks()) + " ranks";
       return false;
     }
     NcclPrice price = nccl_price(g, p, level, op, *choice, size);
@@ -39,7 +45,9 @@ bool add_stage(const NcclGroup& whole, const std::vector<NcclGroup>& groups, con
       stage.limited_by = price.limited_by;
     }
     NcclPipe own;
-    for (const LinkLoad& l : price.pipeline ? pipe_of(g, *price.pipeline, op, own).every : g.every_ring) bytes[l.link] += l.per_byte * price.per_byte * static_cast<double>(size.count);
+    for (const LinkLoad& l :
+         price.pipeline ? pipe_of(g, *price.pipeline, op, own).every : g.every_ring)
+      bytes[l.link] += l.per_byte * price.per_byte * static_cast<double>(size.count);
   }
   std::vector<LinkLoad> loads;
   for (const auto& [link, b] : bytes) loads.push_back({link, b});
@@ -49,7 +57,9 @@ bool add_stage(const NcclGroup& whole, const std::vector<NcclGroup>& groups, con
     stage.transfer = together;
     stage.limited_by = whole.fabric->link_name(shared.link);
   }
-  if (latency > stage.transfer) stage.limited_by = fill > latency - fill ? "filling the pipeline" : "latency";  // as NcclPrice's
+  if (latency > stage.transfer)
+    stage.limited_by =
+        fill > latency - fill ? "filling the pipeline" : "latency";  // as NcclPrice's
   stage.time = latency + stage.transfer;
   out.stages.push_back(std::move(stage));
   return true;
@@ -57,11 +67,14 @@ bool add_stage(const NcclGroup& whole, const std::vector<NcclGroup>& groups, con
 
 std::vector<NcclGroup> communicators(const NcclGroup& whole, const Groups& groups) {
   std::vector<NcclGroup> out;
-  for (const std::vector<int>& devices : groups) out.push_back(make_nccl_group(*whole.fabric, devices, whole.settings, whole.system.compute_capability));
+  for (const std::vector<int>& devices : groups)
+    out.push_back(
+        make_nccl_group(*whole.fabric, devices, whole.settings, whole.system.compute_capability));
   return out;
 }
 
-Composed two_level(const NcclGroup& g, const Groups& rows, std::string name, const Profile& p, Level level, Bytes size) {
+Composed two_level(const NcclGroup& g, const Groups& rows, std::string name, const Profile& p,
+                   Level level, Bytes size) {
   Composed out;
   out.name = std::move(name);
   out.sub_communicators = true;
@@ -77,7 +90,8 @@ Composed two_level(const NcclGroup& g, const Groups& rows, std::string name, con
   std::vector<NcclGroup> across = communicators(g, columns);
   auto places = static_cast<std::int64_t>(width);
   Bytes part{(size.count + places - 1) / places};
-  bool possible = add_stage(g, inside, p, level, Operation::ReduceScatter, size, out) && add_stage(g, across, p, level, Operation::AllReduce, part, out) &&
+  bool possible = add_stage(g, inside, p, level, Operation::ReduceScatter, size, out) &&
+                  add_stage(g, across, p, level, Operation::AllReduce, part, out) &&
                   add_stage(g, inside, p, level, Operation::AllGather, size, out);
   if (!possible) out.stages.clear();
   return out;
@@ -87,11 +101,13 @@ Composed direct(const NcclGroup& g, const Profile& p, Level level, Bytes size, D
   Composed out;
   out.name = "direct";
   if (g.ranks() > kMostP2pRanks) {
-    out.why_not = "has more than " + std::to_string(kMostP2pRanks) + " ranks, the most whose routes are added up";
+    out.why_not = "has more than " + std::to_string(kMostP2pRanks) +
+                  " ranks, the most whose routes are added up";
     return out;
   }
   NcclPrice price = nccl_p2p_price(make_nccl_p2p(g, Operation::AllToAll), p, level, size).price;
-  ComposedStage exchange{"all_to_all send/recv", 1, g.ranks(), size, price.total, price.transfer, price.limited_by};
+  ComposedStage exchange{"all_to_all send/recv", 1, g.ranks(), size, price.total, price.transfer,
+                         price.limited_by};
   out.stages = {exchange, {"sum", g.ranks(), 1, size, sum, sum, "memory"}, exchange};
   return out;
 }
@@ -107,12 +123,17 @@ Groups devices_of(const NcclGroup& g, const std::vector<std::vector<int>>& ranks
 
 }  // namespace
 
-std::vector<Composed> composed_all_reduces(const NcclGroup& g, const Profile& p, Level level, Bytes size, Duration slice_sum) {
+std::vector<Composed> composed_all_reduces(const NcclGroup& g, const Profile& p, Level level,
+                                           Bytes size, Duration slice_sum) {
   std::vector<Composed> out;
   Groups hosts = devices_of(g, ranks_by_host(*g.fabric, g.devices));
-  if (hosts.size() < 2 || std::all_of(hosts.begin(), hosts.end(), [](const auto& h) { return h.size() < 2; })) return out;
+  if (hosts.size() < 2 ||
+      std::all_of(hosts.begin(), hosts.end(), [](const auto& h) { return h.size() < 2; }))
+    return out;
   out.push_back(two_level(g, hosts, "two_level", p, level, size));
-  if (g.nodes.size() > 1 && g.nodes.size() != hosts.size()) out.push_back(two_level(g, devices_of(g, g.nodes), "two_level by NVLink domain", p, level, size));
+  if (g.nodes.size() > 1 && g.nodes.size() != hosts.size())
+    out.push_back(
+        two_level(g, devices_of(g, g.nodes), "two_level by NVLink domain", p, level, size));
   out.push_back(direct(g, p, level, size, slice_sum));
   double n = g.ranks();
   for (Composed& c : out) {
@@ -123,7 +144,8 @@ std::vector<Composed> composed_all_reduces(const NcclGroup& g, const Profile& p,
     }
     if (longest == nullptr) continue;
     c.limited_by = longest->limited_by;
-    c.bus_bytes_per_s = static_cast<double>(size.count) * 2 * (n - 1) / n / (static_cast<double>(c.total.ps) / 1e12);
+    c.bus_bytes_per_s = static_cast<double>(size.count) * 2 * (n - 1) / n /
+                        (static_cast<double>(c.total.ps) / 1e12);
   }
   return out;
 }

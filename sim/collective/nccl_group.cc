@@ -1,14 +1,15 @@
-// A communicator as NCCL builds it: nodes; the search on the first of them (and on the one with fewest ranks), in NCCL's own numbers of links; then what its
-// rings, trees and NVLS put on each link of the fabric:
-//   load(link) = sum over channels and hops that cross it of share / channels;  share = 2(n-1)/n ring, 1 a tree's chain, 1/2 an edge of each tree
+// A communicator as NCCL builds it: nodes; the search on the first of them (and on the one with
+// fewest ranks), in NCCL's own numbers of links; then what its rings, trees and NVLS put on each
+// link of the fabric:
+//   load(link) = sum over channels and hops that cross it of share / channels;  share = 2(n-1)/n
+//     ring, 1 a tree's chain, 1/2 an edge of each tree
 // and the slowest hop of each kind, for the latencies.
-#include "sim/collective/nccl.h"
-
 #include <algorithm>
 #include <map>
 #include <numeric>
 
 #include "sim/collective/link_loads.h"
+#include "sim/collective/nccl.h"
 #include "sim/collective/nccl_stages.h"
 #include "sim/nccl/search.h"
 #include "sim/topology/path_type.h"
@@ -20,20 +21,30 @@ constexpr double kUnknownNicGbytes = 1.25;
 
 nccl::Wire wire_of(topology::LinkKind kind) {
   switch (kind) {
-    case topology::LinkKind::Nvlink: return nccl::Wire::Nvlink;
-    case topology::LinkKind::C2c: return nccl::Wire::C2c;
-    case topology::LinkKind::Pcie: return nccl::Wire::Pcie;
-    case topology::LinkKind::Upi: return nccl::Wire::Upi;
-    case topology::LinkKind::Net: return nccl::Wire::Nic;
+    case topology::LinkKind::Nvlink:
+      return nccl::Wire::Nvlink;
+    case topology::LinkKind::C2c:
+      return nccl::Wire::C2c;
+    case topology::LinkKind::Pcie:
+      return nccl::Wire::Pcie;
+    case topology::LinkKind::Upi:
+      return nccl::Wire::Upi;
+    case topology::LinkKind::Net:
+      return nccl::Wire::Nic;
   }
   return nccl::Wire::Nic;
 }
 
-// By another GPU (PXN) only where that one reaches the NIC without C2C, before 2.28; to a NIC of the CPU beyond C2C: no nearer than any of that CPU's, before 2.27.
-nccl::PathType as_seen_by(nccl::Version v, nccl::PathType t) { return t == nccl::PathType::P2c && v.minor < 27 ? nccl::PathType::Phb : t; }
+// By another GPU (PXN) only where that one reaches the NIC without C2C, before 2.28; to a NIC of
+// the CPU beyond C2C: no nearer than any of that CPU's, before 2.27.
+nccl::PathType as_seen_by(nccl::Version v, nccl::PathType t) {
+  return t == nccl::PathType::P2c && v.minor < 27 ? nccl::PathType::Phb : t;
+}
 
 // The node that NCCL searches: the first one. Its links in NCCL's numbers.
-nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, const std::vector<int>& ranks, const nccl::Machine& machine, std::vector<int>& nics) {
+nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices,
+                   const std::vector<int>& ranks, const nccl::Machine& machine,
+                   std::vector<int>& nics) {
   nccl::Node node;
   const Cluster& c = f.cluster();
   node.gpus = static_cast<int>(ranks.size());
@@ -45,7 +56,8 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
     auto [it, fresh] = index.emplace(l, static_cast<int>(node.links.size()));
     const topology::Link& link = f.links()[l];
     if (fresh) {
-      node.links.push_back(nccl::link_bandwidth(wire_of(link.kind), link.bandwidth.bytes_per_ps() * 1e3, machine));
+      node.links.push_back(
+          nccl::link_bandwidth(wire_of(link.kind), link.bandwidth.bytes_per_ps() * 1e3, machine));
       node.pcie.push_back(link.kind == topology::LinkKind::Pcie);
     }
     return it->second;
@@ -60,20 +72,27 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
       node.gpu_path[a * n + b] = f.path_type(device(a), device(b));
     }
   int host = f.host_of(device(0));
-  if (c.intra) node.nvswitch = topology::kind_of(c.intra->transport) == topology::LinkKind::Nvlink;
-  else if (f.drawn()) node.nvswitch = f.inside(host).to_nvswitch(f.local_of(device(0))) != UINT32_MAX;
-  if (node.nvswitch && n > 1) node.nvlink_per_gpu = node.links[static_cast<std::size_t>(node.gpu_route[1].front())];
+  if (c.intra)
+    node.nvswitch = topology::kind_of(c.intra->transport) == topology::LinkKind::Nvlink;
+  else if (f.drawn())
+    node.nvswitch = f.inside(host).to_nvswitch(f.local_of(device(0))) != UINT32_MAX;
+  if (node.nvswitch && n > 1)
+    node.nvlink_per_gpu = node.links[static_cast<std::size_t>(node.gpu_route[1].front())];
   // NICs near the GPUs that take part.
-  bool one_host = std::all_of(ranks.begin(), ranks.end(), [&](int r) { return f.host_of(devices[static_cast<std::size_t>(r)]) == f.host_of(device(0)); });
+  bool one_host = std::all_of(ranks.begin(), ranks.end(), [&](int r) {
+    return f.host_of(devices[static_cast<std::size_t>(r)]) == f.host_of(device(0));
+  });
   if (!one_host) {
     // A NVLink domain of several hosts: each GPU by its own NIC.
     node.nics = node.gpus;
-    node.nic_bandwidth = c.link.bandwidth.bytes_per_ps() * 1e3 * c.nics_per_host / c.devices_per_host;
+    node.nic_bandwidth =
+        c.link.bandwidth.bytes_per_ps() * 1e3 * c.nics_per_host / c.devices_per_host;
     node.out_route.resize(n * n);
     node.in_route.resize(n * n);
     node.in_reverse.assign(n * n, -1);
     node.nic_path.assign(n * n, nccl::PathType::Sys);
-    for (std::size_t a = 0; a < n; ++a) node.nic_path[a * n + a] = f.nic_path_type(device(a), f.nic_of(device(a)));
+    for (std::size_t a = 0; a < n; ++a)
+      node.nic_path[a * n + a] = f.nic_path_type(device(a), f.nic_of(device(a)));
     node.nic_back_path = node.nic_path;
     return node;
   }
@@ -82,13 +101,15 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
   nics.erase(std::unique(nics.begin(), nics.end()), nics.end());
   if (c.pattern == ddpsim::Pattern::Graph) {
     nics.assign(1, 0);
-    for (const GraphLink& l : c.links) node.nic_bandwidth = std::max(node.nic_bandwidth, l.link.bandwidth.bytes_per_ps() * 1e3);
+    for (const GraphLink& l : c.links)
+      node.nic_bandwidth = std::max(node.nic_bandwidth, l.link.bandwidth.bytes_per_ps() * 1e3);
   } else {
     node.nic_bandwidth = c.link.bandwidth.bytes_per_ps() * 1e3;
   }
   node.nics = static_cast<int>(nics.size());
   // Sockets, and NICs without GPUDirect, are reached through the host's memory.
-  const LinkSpec& net = c.pattern == ddpsim::Pattern::Graph && !c.links.empty() ? c.links.front().link : c.link;
+  const LinkSpec& net =
+      c.pattern == ddpsim::Pattern::Graph && !c.links.empty() ? c.links.front().link : c.link;
   // An interface without a speed, as loopback is, counts as 10 Gb/s (NCCL,
   // src/transport/net_socket.cc).
   bool loopback = net.transport == "loopback";
@@ -103,36 +124,49 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices, c
   bool drawn = f.drawn() && f.inside(host).draws_nics();
   for (std::size_t i = 0; i < k; ++i) {
     nccl::PathType relay = nccl::PathType::Dis;  // of the GPU nearest to the NIC
-    for (int d = host * c.devices_per_host; d < (host + 1) * c.devices_per_host; ++d) relay = std::min(relay, f.nic_back_path_type(d, nics[i]));
+    for (int d = host * c.devices_per_host; d < (host + 1) * c.devices_per_host; ++d)
+      relay = std::min(relay, f.nic_back_path_type(d, nics[i]));
     for (std::size_t a = 0; a < n; ++a) {
       nccl::PathType& out = node.nic_path[a * k + i];
       nccl::PathType& in = node.nic_back_path[a * k + i];
-      out = c.pattern == ddpsim::Pattern::Graph ? nccl::PathType::Pix : f.nic_path_type(device(a), nics[i]);
+      out = c.pattern == ddpsim::Pattern::Graph ? nccl::PathType::Pix
+                                                : f.nic_path_type(device(a), nics[i]);
       in = out == nccl::PathType::Pxn ? f.nic_back_path_type(device(a), nics[i]) : out;
-      bool by_other = out == nccl::PathType::Pxn && (relay < nccl::PathType::P2c || machine.version.minor >= 28);
+      bool by_other = out == nccl::PathType::Pxn &&
+                      (relay < nccl::PathType::P2c || machine.version.minor >= 28);
       if (out == nccl::PathType::Pxn && !by_other) out = in;
-      // GPUs and NICs in pairs on PCIe switches, as in DGX-1, DGX-2 and DGX A100, where nothing else is drawn.
+      // GPUs and NICs in pairs on PCIe switches, as in DGX-1, DGX-2 and DGX A100, where nothing
+      // else is drawn.
       int other = f.local_of(device(a)) ^ 1;
-      if (!drawn && machine.compute_capability < 90 && other < c.devices_per_host && nics[i] == f.nic_of(host * c.devices_per_host + other)) out = in = nccl::PathType::Pix;
+      if (!drawn && machine.compute_capability < 90 && other < c.devices_per_host &&
+          nics[i] == f.nic_of(host * c.devices_per_host + other))
+        out = in = nccl::PathType::Pix;
       for (nccl::PathType* t : {&out, &in}) {
         *t = as_seen_by(machine.version, *t);
         if (through_host) *t = std::max(*t, nccl::PathType::Phb);
       }
       if (!drawn) continue;
-      const std::vector<std::uint32_t>& from_nic = f.inside(host).from_nic(nics[i], f.local_of(device(a))).links;
-      for (std::uint32_t l : from_nic) node.in_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
-      if (!from_nic.empty()) node.in_reverse[a * k + i] = link_index(f.inside_link(host, from_nic.back() ^ 1u));
+      const std::vector<std::uint32_t>& from_nic =
+          f.inside(host).from_nic(nics[i], f.local_of(device(a))).links;
+      for (std::uint32_t l : from_nic)
+        node.in_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
+      if (!from_nic.empty())
+        node.in_reverse[a * k + i] = link_index(f.inside_link(host, from_nic.back() ^ 1u));
       if (by_other)
-        for (std::uint32_t l : f.inside(host).to_nic(f.local_of(device(a)), nics[i]).links) node.out_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
+        for (std::uint32_t l : f.inside(host).to_nic(f.local_of(device(a)), nics[i]).links)
+          node.out_route[a * k + i].push_back(link_index(f.inside_link(host, l)));
       else
-        for (std::size_t j = from_nic.size(); j-- > 0;) node.out_route[a * k + i].push_back(link_index(f.inside_link(host, from_nic[j] ^ 1u)));
+        for (std::size_t j = from_nic.size(); j-- > 0;)
+          node.out_route[a * k + i].push_back(link_index(f.inside_link(host, from_nic[j] ^ 1u)));
     }
   }
   return node;
 }
 
-// Order of the ranks of a node in channel k: the search's, if the node has as many ranks; else rotated, so that every NIC is used.
-std::vector<int> chain(const nccl::ChannelGraph& graph, const std::vector<int>& ranks, std::size_t k) {
+// Order of the ranks of a node in channel k: the search's, if the node has as many ranks; else
+// rotated, so that every NIC is used.
+std::vector<int> chain(const nccl::ChannelGraph& graph, const std::vector<int>& ranks,
+                       std::size_t k) {
   std::vector<int> out;
   std::size_t n = ranks.size();
   if (k < graph.order.size() && graph.order[k].size() == n) {
@@ -145,25 +179,37 @@ std::vector<int> chain(const nccl::ChannelGraph& graph, const std::vector<int>& 
 }
 
 // The NIC of channel k, local index; -1 = not known.
-int nic_of(const NcclGroup& g, const nccl::ChannelGraph& graph, std::size_t k, const std::vector<int>& nics) {
-  bool drawn_by_nic = g.fabric->has_nic_links() && k < graph.nics.size() && static_cast<std::size_t>(graph.nics[k][0]) < nics.size();
+int nic_of(const NcclGroup& g, const nccl::ChannelGraph& graph, std::size_t k,
+           const std::vector<int>& nics) {
+  bool drawn_by_nic = g.fabric->has_nic_links() && k < graph.nics.size() &&
+                      static_cast<std::size_t>(graph.nics[k][0]) < nics.size();
   return drawn_by_nic ? nics[static_cast<std::size_t>(graph.nics[k][0])] : -1;
 }
 
-std::vector<NcclChannels> distinct_channels(const NcclGroup& g, const nccl::ChannelGraph& graph, const std::vector<int>& nics, bool ring, bool same_chain) {
+std::vector<NcclChannels> distinct_channels(const NcclGroup& g, const nccl::ChannelGraph& graph,
+                                            const std::vector<int>& nics, bool ring,
+                                            bool same_chain) {
   auto channels = static_cast<std::size_t>(std::max(1, graph.channels));
   std::vector<NcclChannels> out;
   for (std::size_t k = 0; k < channels; ++k) {
     NcclChannels c;
-    // A channel that crosses enters and leaves by the NIC nearest to its first and its last GPU; of two rings that exchange their NICs, each takes the other's way through every
-    // second node, so that a NIC meets the same one of the next node.
+    // A channel that crosses enters and leaves by the NIC nearest to its first and its last GPU; of
+    // two rings that exchange their NICs, each takes the other's way through every second node, so
+    // that a NIC meets the same one of the next node.
     c.nic = graph.crossnic == 0 ? nic_of(g, graph, k, nics) : -1;
     bool exchange = ring && graph.crossnic == 2 && channels % 2 == 0;
-    for (std::size_t i = 0; i < g.nodes.size(); ++i) c.order.push_back(chain(graph, g.nodes[i], same_chain ? 0 : exchange && i % 2 == 1 ? k ^ 1 : k));
+    for (std::size_t i = 0; i < g.nodes.size(); ++i)
+      c.order.push_back(chain(graph, g.nodes[i],
+                              same_chain               ? 0
+                              : exchange && i % 2 == 1 ? k ^ 1
+                                                       : k));
     // A ring of one node has no beginning.
     std::vector<int>& only = c.order.front();
-    if (ring && g.nodes.size() == 1) std::rotate(only.begin(), std::min_element(only.begin(), only.end()), only.end());
-    auto same = std::find_if(out.begin(), out.end(), [&](const NcclChannels& o) { return o.nic == c.nic && o.order == c.order; });
+    if (ring && g.nodes.size() == 1)
+      std::rotate(only.begin(), std::min_element(only.begin(), only.end()), only.end());
+    auto same = std::find_if(out.begin(), out.end(), [&](const NcclChannels& o) {
+      return o.nic == c.nic && o.order == c.order;
+    });
     if (same == out.end()) same = out.insert(out.end(), std::move(c));
     same->share += 1.0 / static_cast<double>(channels);
   }
@@ -175,7 +221,8 @@ void make_loads(NcclGroup& g, const std::vector<int>& nics) {
   topology::Route route;
   double n = g.ranks();
   std::size_t hosts = g.nodes.size();
-  for (const NcclChannels& c : distinct_channels(g, g.system.graphs.by_algorithm[0], nics, true, false)) {
+  for (const NcclChannels& c :
+       distinct_channels(g, g.system.graphs.by_algorithm[0], nics, true, false)) {
     double share = 2 * (n - 1) / n * c.share;
     NcclGroup::Ring ring;
     ring.share = c.share;
@@ -197,13 +244,16 @@ void make_loads(NcclGroup& g, const std::vector<int>& nics) {
   g.trees = distinct_channels(g, g.system.graphs.by_algorithm[1], nics, false, hosts == 1);
   // What NCCL cannot choose here is not listed: in large jobs stages are many.
   std::vector<nccl::Table> tables;
-  for (Operation op : {Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter}) tables.push_back(nccl::cost_table(g.system, op, g.settings.version));
+  for (Operation op : {Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter})
+    tables.push_back(nccl::cost_table(g.system, op, g.settings.version));
   auto make = [&](NcclPipeline p, nccl::Algorithm a, Operation op) {
     auto may_be_chosen = [&](const nccl::Table& t) {
       const auto& cells = t[static_cast<std::size_t>(a)];
-      return std::any_of(cells.begin(), cells.end(), [](const nccl::Cell& c) { return c.bandwidth > 0; });
+      return std::any_of(cells.begin(), cells.end(),
+                         [](const nccl::Cell& c) { return c.bandwidth > 0; });
     };
-    if (std::any_of(tables.begin(), tables.end(), may_be_chosen)) g.pipes[static_cast<std::size_t>(p)] = make_pipe(g, p, op);
+    if (std::any_of(tables.begin(), tables.end(), may_be_chosen))
+      g.pipes[static_cast<std::size_t>(p)] = make_pipe(g, p, op);
   };
   make(NcclPipeline::Tree, nccl::Algorithm::Tree, Operation::AllReduce);
   make(NcclPipeline::Nvls, nccl::Algorithm::Nvls, Operation::AllReduce);
@@ -226,13 +276,15 @@ void find_hops(NcclGroup& g) {
     }
   };
   auto slowest = [&](int from, int to, NcclHop& hop) {
-    g.fabric->find_route(g.devices[static_cast<std::size_t>(from)], g.devices[static_cast<std::size_t>(to)], route);
+    g.fabric->find_route(g.devices[static_cast<std::size_t>(from)],
+                         g.devices[static_cast<std::size_t>(to)], route);
     slower(hop);
   };
   for (std::size_t k = 0; k < g.nodes.size(); ++k) {
     const auto& node = g.nodes[k];
     for (std::size_t i = 0; i + 1 < node.size(); ++i) slowest(node[i], node[i + 1], g.intra);
-    if (g.nodes.size() > 1) slowest(node.front(), g.nodes[(k + 1) % g.nodes.size()].front(), g.inter);
+    if (g.nodes.size() > 1)
+      slowest(node.front(), g.nodes[(k + 1) % g.nodes.size()].front(), g.inter);
   }
   if (!g.system.nvswitch) return;
   const topology::Fabric& f = *g.fabric;
@@ -248,8 +300,11 @@ void find_hops(NcclGroup& g) {
 
 }  // namespace
 
-std::vector<std::vector<int>> nccl_nodes(const topology::Fabric& fabric, const std::vector<int>& devices) {
-  return ranks_by_host(fabric, devices, fabric.cluster().pattern == ddpsim::Pattern::Nvl72);  // MNNVL: a domain is a node
+std::vector<std::vector<int>> nccl_nodes(const topology::Fabric& fabric,
+                                         const std::vector<int>& devices) {
+  return ranks_by_host(
+      fabric, devices,
+      fabric.cluster().pattern == ddpsim::Pattern::Nvl72);  // MNNVL: a domain is a node
 }
 
 Problem check_nccl_nodes(const topology::Fabric& fabric, const std::vector<int>& devices) {
@@ -265,7 +320,8 @@ Problem check_nccl_nodes(const topology::Fabric& fabric, const std::vector<int>&
   return {};
 }
 
-NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices, nccl::Settings settings, int compute_capability,
+NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices,
+                          nccl::Settings settings, int compute_capability,
                           const nccl::Graphs* found) {
   NcclGroup g;
   g.fabric = &fabric;
@@ -281,7 +337,8 @@ NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devic
   s.compute_capability = compute_capability;
   if (g.ranks() < 2) return g;
   std::vector<int> nics;  // local indices of those that the search names
-  nccl::Machine machine{compute_capability, static_cast<nccl::Cpu>(fabric.cluster().nccl.cpu), g.settings.version, g.settings.cross_nic};
+  nccl::Machine machine{compute_capability, static_cast<nccl::Cpu>(fabric.cluster().nccl.cpu),
+                        g.settings.version, g.settings.cross_nic};
   nccl::Node node = node_of(fabric, g.devices, g.nodes.front(), machine, nics);
   s.nvswitch = node.nvswitch;
   std::size_t fewest = g.nodes.front().size();
@@ -292,16 +349,23 @@ NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devic
   s.ll128 = facts.ll128;
   s.collnet = facts.collnet;
   s.nvls = facts.multicast && fewest >= 2;
-  s.graphs = found ? *found : nccl::search(node, s.nodes, machine, g.settings.version.minor >= 13 ? facts.net_latency : Duration{}, s.collnet);
+  s.graphs = found ? *found
+                   : nccl::search(node, s.nodes, machine,
+                                  g.settings.version.minor >= 13 ? facts.net_latency : Duration{},
+                                  s.collnet);
   if (found && !nics.empty()) {  // which names NICs by their own numbers
     nics.resize(static_cast<std::size_t>(fabric.nics_per_host()));
     std::iota(nics.begin(), nics.end(), 0);
   }
-  // A node with fewer ranks has fewer channels: all take the fewest (NCCL: an all-gather of the graphs, then the minimum of each number).
+  // A node with fewer ranks has fewer channels: all take the fewest (NCCL: an all-gather of the
+  // graphs, then the minimum of each number).
   if (fewest < g.nodes.front().size()) {
-    const auto& small = *std::min_element(g.nodes.begin(), g.nodes.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    const auto& small =
+        *std::min_element(g.nodes.begin(), g.nodes.end(),
+                          [](const auto& a, const auto& b) { return a.size() < b.size(); });
     std::vector<int> other_nics;
-    nccl::Graphs other = nccl::search(node_of(fabric, g.devices, small, machine, other_nics), s.nodes, machine, {}, s.collnet);
+    nccl::Graphs other = nccl::search(node_of(fabric, g.devices, small, machine, other_nics),
+                                      s.nodes, machine, {}, s.collnet);
     nics.clear();  // each GPU by its own NIC: the nodes' NICs do not correspond
     for (std::size_t i = 0; i < other.by_algorithm.size(); ++i) {
       nccl::ChannelGraph& a = s.graphs.by_algorithm[i];

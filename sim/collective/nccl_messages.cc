@@ -1,6 +1,7 @@
-// A piece at a stage: its latency after what it waits for, then its bytes behind the piece before. What hands on line by line (NcclPipeTerms::lines) begins a
-// latency after the stage before it began, and ends a latency after it ended at the earliest. A connection's buffer holds `window` pieces: the next one waits until
-// word of the oldest has come back.
+// A piece at a stage: its latency after what it waits for, then its bytes behind the piece before.
+// What hands on line by line (NcclPipeTerms::lines) begins a latency after the stage before it
+// began, and ends a latency after it ended at the earliest. A connection's buffer holds `window`
+// pieces: the next one waits until word of the oldest has come back.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -16,10 +17,13 @@ using engine::TaskGraph;
 using engine::TaskId;
 using Kind = NcclStage::Kind;
 
-Duration us(double t) { return from_us(t); }
+Duration us(double t) {
+  return from_us(t);
+}
 
 // The stages' flows: one unit is one byte of the operation that passes the stage.
-NcclFlows::Stages prepare(TaskGraph& g, const NcclGroup& group, const Profile& p, Level level, const NcclPipeTerms& t, const NcclFlows& flows) {
+NcclFlows::Stages prepare(TaskGraph& g, const NcclGroup& group, const Profile& p, Level level,
+                          const NcclPipeTerms& t, const NcclFlows& flows) {
   NcclFlows::Stages out;
   out.list = nccl_stages(group, t.pipeline, t.operation);
   LinkLoads loads(*group.fabric);
@@ -50,7 +54,8 @@ NcclFlows::Stages prepare(TaskGraph& g, const NcclGroup& group, const Profile& p
     double part = group_share(group, t.pipeline, s.group);
     if (s.blocks > 0 && t.blocks > 0) {
       engine::ResourceId alone = engine::kNone;  // of a pass that another stage pays for
-      engine::ResourceId& by = s.same_pass ? alone : threads[from * groups + static_cast<std::size_t>(s.group)];
+      engine::ResourceId& by =
+          s.same_pass ? alone : threads[from * groups + static_cast<std::size_t>(s.group)];
       demands.push_back({own(by, t.blocks * part), s.blocks / s.share});
       slowest = std::max(slowest, s.blocks / s.share / (t.blocks * part));
     }
@@ -58,29 +63,37 @@ NcclFlows::Stages prepare(TaskGraph& g, const NcclGroup& group, const Profile& p
       demands.push_back({own(copies[from], t.copies), 1});
       slowest = std::max(slowest, 1 / t.copies);
     }
-    out.flows.push_back(demands.empty() ? engine::kNoFlow : g.add_flow(demands, part * static_cast<double>(groups)));
+    out.flows.push_back(demands.empty() ? engine::kNoFlow
+                                        : g.add_flow(demands, part * static_cast<double>(groups)));
     out.us_per_byte.push_back(slowest);
   }
   return out;
 }
 
-double pieces_of(const NcclPipeTerms& t, Bytes size) { return std::max(1.0, std::ceil(static_cast<double>(size.count) / t.piece)); }
+double pieces_of(const NcclPipeTerms& t, Bytes size) {
+  return std::max(1.0, std::ceil(static_cast<double>(size.count) / t.piece));
+}
 
 }  // namespace
 
-double nccl_message_count(const Communicator& c, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size) {
+double nccl_message_count(const Communicator& c, const Profile& p, Level level, Operation op,
+                          const nccl::Choice& choice, Bytes size) {
   NcclPipeTerms t = nccl_pipe_terms(*c.nccl, p, level, op, choice, size);
   return static_cast<double>(c.nccl->pipe(t.pipeline).stages) * pieces_of(t, size);
 }
 
-std::vector<TaskId> add_nccl_messages(TaskGraph& g, const Communicator& c, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size, NcclFlows& flows,
+std::vector<TaskId> add_nccl_messages(TaskGraph& g, const Communicator& c, const Profile& p,
+                                      Level level, Operation op, const nccl::Choice& choice,
+                                      Bytes size, NcclFlows& flows,
                                       std::span<const TaskId> arrive) {
   const NcclGroup& group = *c.nccl;
   NcclPipeTerms t = nccl_pipe_terms(group, p, level, op, choice, size);
-  std::vector<TaskId> start = launched(g, us(nccl::base_latency_us(nccl::kMeasured, choice.algorithm, choice.protocol)), arrive);
+  std::vector<TaskId> start = launched(
+      g, us(nccl::base_latency_us(nccl::kMeasured, choice.algorithm, choice.protocol)), arrive);
   auto key = std::make_tuple(choice.algorithm, choice.protocol, choice.channels, t.operation);
   auto known = flows.known.find(key);
-  if (known == flows.known.end()) known = flows.known.emplace(key, prepare(g, group, p, level, t, flows)).first;
+  if (known == flows.known.end())
+    known = flows.known.emplace(key, prepare(g, group, p, level, t, flows)).first;
   const NcclStages& stages = known->second.list;
 
   struct Done {
@@ -105,7 +118,9 @@ std::vector<TaskId> add_nccl_messages(TaskGraph& g, const Communicator& c, const
       double latency_us = is_between(s.kind) ? t.between_us : is_inside(s.kind) ? t.inside_us : 0;
       Duration latency = us(latency_us);
       bool first = waits_for.empty();
-      auto is_line = [&](std::uint32_t a) { return t.lines && s.kind == Kind::Hop && stages.list[a].kind == Kind::Hop; };
+      auto is_line = [&](std::uint32_t a) {
+        return t.lines && s.kind == Kind::Hop && stages.list[a].kind == Kind::Hop;
+      };
       engine::FlowId flow = known->second.flows[i];
       now.moved = flow == engine::kNoFlow ? g.add_fixed({}) : g.add_task({}, piece * s.share, flow);
       now.begun = now.moved;
@@ -114,10 +129,13 @@ std::vector<TaskId> add_nccl_messages(TaskGraph& g, const Communicator& c, const
         g.add_edge(now.begun, now.moved);
       }
       if (j > 0) g.add_edge(at[i][j - 1].moved, now.begun);
-      if (j > 0 && t.pace > 0 && first) g.add_edge(after(g, us(t.piece * t.pace), {at[i][j - 1].begun}), now.begun);
+      if (j > 0 && t.pace > 0 && first)
+        g.add_edge(after(g, us(t.piece * t.pace), {at[i][j - 1].begun}), now.begun);
       double alone = t.piece * s.share * known->second.us_per_byte[i];
       auto window = static_cast<std::size_t>(t.window);
-      bool full = window > 0 && j >= window && 2 * latency_us + alone > t.window * alone;  // the buffer: word of an earlier piece has to come back
+      bool full = window > 0 && j >= window &&
+                  2 * latency_us + alone >
+                      t.window * alone;  // the buffer: word of an earlier piece has to come back
       if (first && j > 0 && !full) continue;
       TaskId ready = now.begun;
       if (latency.ps > 0) {

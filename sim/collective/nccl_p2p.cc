@@ -1,6 +1,9 @@
-//   price = base + batches of the busiest thread block, each (step + fill) + max(bytes on the slowest link, bytes of a thread block, buffers in flight)
-// A message of a batch has its share of its thread block. A chunk passes stages: inside a node a thread block stores it at the receiver, whose block copies it
-// out; between nodes a block copies it to a buffer, the network takes it, a block copies it out. fill = the stages of one chunk less the slowest.
+//   price = base + batches of the busiest thread block, each (step + fill) + max(bytes on the
+//     slowest link, bytes of a thread block, buffers in flight)
+// A message of a batch has its share of its thread block. A chunk passes stages: inside a node a
+// thread block stores it at the receiver, whose block copies it out; between nodes a block copies
+// it to a buffer, the network takes it, a block copies it out. fill = the stages of one chunk less
+// the slowest.
 #include "sim/collective/nccl_p2p.h"
 
 #include <algorithm>
@@ -17,15 +20,18 @@ using nccl::Protocol;
 std::vector<LinkLoad> loads_of(const std::vector<std::int64_t>& messages, int parts) {
   std::vector<LinkLoad> out;
   for (std::size_t l = 0; l < messages.size(); ++l)
-    if (messages[l] > 0) out.push_back({static_cast<topology::LinkId>(l), static_cast<double>(messages[l]) / parts});
+    if (messages[l] > 0)
+      out.push_back({static_cast<topology::LinkId>(l), static_cast<double>(messages[l]) / parts});
   return out;
 }
 
 // Both lists, each by its bytes on the wire.
-std::vector<LinkLoad> added(const std::vector<LinkLoad>& a, double of_a, const std::vector<LinkLoad>& b, double of_b) {
+std::vector<LinkLoad> added(const std::vector<LinkLoad>& a, double of_a,
+                            const std::vector<LinkLoad>& b, double of_b) {
   std::vector<LinkLoad> out;
   for (std::size_t i = 0, k = 0; i < a.size() || k < b.size();) {
-    topology::LinkId link = k == b.size() || (i < a.size() && a[i].link < b[k].link) ? a[i].link : b[k].link;
+    topology::LinkId link =
+        k == b.size() || (i < a.size() && a[i].link < b[k].link) ? a[i].link : b[k].link;
     double amount = 0;
     if (i < a.size() && a[i].link == link) amount += a[i++].per_byte * of_a;
     if (k < b.size() && b[k].link == link) amount += b[k++].per_byte * of_b;
@@ -34,7 +40,8 @@ std::vector<LinkLoad> added(const std::vector<LinkLoad>& a, double of_a, const s
   return out;
 }
 
-// NVLinks between the two GPUs of a node that have fewest (0: some pair has none, -1: no pair), and whether every pair has some way over them.
+// NVLinks between the two GPUs of a node that have fewest (0: some pair has none, -1: no pair), and
+// whether every pair has some way over them.
 struct Nvlinks {
   int fewest = -1;
   bool all = true;
@@ -53,7 +60,8 @@ Nvlinks nvlinks_inside(const NcclGroup& g) {
         if (type <= topology::PathType::Nvl) {
           g.fabric->find_route(from, to, route);
           double raw = 1e30;
-          for (topology::LinkId l : route.links) raw = std::min(raw, g.fabric->links()[l].bandwidth.bytes_per_ps() * 1e3);
+          for (topology::LinkId l : route.links)
+            raw = std::min(raw, g.fabric->links()[l].bandwidth.bytes_per_ps() * 1e3);
           count = nccl::nvlinks_of(raw, g.system.compute_capability);
         }
         out.fewest = out.fewest < 0 ? count : std::min(out.fewest, count);
@@ -87,10 +95,12 @@ NcclP2p make_nccl_p2p(const NcclGroup& g, Operation operation) {
 }
 
 std::int64_t p2p_message_bytes(const NcclP2p& o, Bytes size) {
-  return o.operation == Operation::AllToAll ? (size.count + o.group->ranks() - 1) / o.group->ranks() : size.count;
+  return o.operation == Operation::AllToAll ? (size.count + o.group->ranks() - 1) / o.group->ranks()
+                                            : size.count;
 }
 
-std::vector<std::vector<nccl::P2pBatch>> NcclP2p::batches(const nccl::P2pMessage& in, const nccl::P2pMessage& out) const {
+std::vector<std::vector<nccl::P2pBatch>> NcclP2p::batches(const nccl::P2pMessage& in,
+                                                          const nccl::P2pMessage& out) const {
   if (operation == Operation::AllToAll) {
     std::vector<int> sizes;
     for (const auto& node : group->nodes) sizes.push_back(static_cast<int>(node.size()));
@@ -108,8 +118,10 @@ P2pMessages p2p_messages(const NcclP2p& o, Bytes size) {
   std::int64_t bytes = p2p_message_bytes(o, size);
   P2pMessages out;
   out.inside.parts = out.between.parts = 0;
-  if (!o.inside_hops.empty()) out.inside = nccl::p2p_message(g.system, o.p2p, g.settings.version, false, bytes);
-  if (!o.between_hops.empty()) out.between = nccl::p2p_message(g.system, o.p2p, g.settings.version, true, bytes);
+  if (!o.inside_hops.empty())
+    out.inside = nccl::p2p_message(g.system, o.p2p, g.settings.version, false, bytes);
+  if (!o.between_hops.empty())
+    out.between = nccl::p2p_message(g.system, o.p2p, g.settings.version, true, bytes);
   return out;
 }
 
@@ -122,7 +134,8 @@ P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes s
   const nccl::P2pMessage& between = out.between;
   bool ll = between.parts == 0 && in.protocol == Protocol::Ll;
   NcclPrice& price = out.price;
-  double base = nccl::base_latency_us(nccl::kMeasured, nccl::Algorithm::Ring, ll ? Protocol::Ll : Protocol::Simple);
+  double base = nccl::base_latency_us(nccl::kMeasured, nccl::Algorithm::Ring,
+                                      ll ? Protocol::Ll : Protocol::Simple);
   auto slowest = [&](const std::vector<NcclHop>& hops, const nccl::P2pMessage& m) {
     double us = 0;
     for (const NcclHop& h : hops) {
@@ -146,11 +159,14 @@ P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes s
   double wire = nccl_wire_factor(in.protocol);
   NcclBottleneck link = nccl_bottleneck(g, p, level, added(o.inside, wire, o.between, 1));
   double moving = link.us * s;
-  limit(moving, g.fabric->link_name(link.link), g.fabric->transports()[g.fabric->links()[link.link].transport]);
+  limit(moving, g.fabric->link_name(link.link),
+        g.fabric->transports()[g.fabric->links()[link.link].transport]);
   double block = nccl_block_rate(g) * 1e3;  // bytes per microsecond
-  double local = o.operation == Operation::SendRecv ? 1 : static_cast<double>(g.nodes.front().size() - 1);
+  double local =
+      o.operation == Operation::SendRecv ? 1 : static_cast<double>(g.nodes.front().size() - 1);
   double flags = nccl::ll_bus_limit(g.system, g.settings.version) * 1e3;
-  if (in.parts > 0 && in.protocol == Protocol::Ll) limit(local * static_cast<double>(bytes) / flags, "LL's flags", "");
+  if (in.parts > 0 && in.protocol == Protocol::Ll)
+    limit(local * static_cast<double>(bytes) / flags, "LL's flags", "");
 
   std::vector<std::vector<nccl::P2pBatch>> blocks = o.batches(in, between);
   // The network's part of a chunk's way, while all messages are under way.
@@ -158,11 +174,14 @@ P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes s
   double chunk_out = static_cast<double>(std::min(between.chunk, between.part));
   std::size_t most = 1;
   for (const auto& batches : blocks) most = std::max(most, batches.size());
-  double net = between.parts == 0 ? 0 : moving / static_cast<double>(most) * chunk_out / static_cast<double>(between.part);
+  double net = between.parts == 0 ? 0
+                                  : moving / static_cast<double>(most) * chunk_out /
+                                        static_cast<double>(between.part);
   // The network begins with the block that has fewest messages to copy.
   double fewest = 1e30;
   for (const auto& batches : blocks)
-    if (!batches.empty() && batches.front().between > 0) fewest = std::min(fewest, static_cast<double>(batches.front().all()));
+    if (!batches.empty() && batches.front().between > 0)
+      fewest = std::min(fewest, static_cast<double>(batches.front().all()));
   double steps = 0;
   double fill = 0;
   for (const auto& batches : blocks) {
@@ -182,7 +201,8 @@ P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes s
       }
       if (b.between > 0) {
         part = std::max(part, static_cast<double>(between.part));
-        waits = std::max(waits, waiting_for_buffers(between, nccl::p2p_depth(true, b.all())) * 2 * step_out);
+        waits = std::max(
+            waits, waiting_for_buffers(between, nccl::p2p_depth(true, b.all())) * 2 * step_out);
         double copy = count * chunk_out / block;
         filling = std::max(filling, copy + std::min(net, fewest * chunk_out / block));
       }
@@ -197,7 +217,8 @@ P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes s
     fill = std::max(fill, of_fill);
   }
   double n = g.ranks();
-  set_times(price, base, steps, fill, transfer, s * (o.operation == Operation::AllToAll ? (n - 1) / n : 1));
+  set_times(price, base, steps, fill, transfer,
+            s * (o.operation == Operation::AllToAll ? (n - 1) / n : 1));
   return out;
 }
 

@@ -1,8 +1,11 @@
-// All-to-all and send/recv as NCCL performs them: ncclSend and ncclRecv in a group, one kernel. Inside a node over NVLink or PCIe; between nodes by the NIC
-// of the local GPU that has the receiver's place in its host, where NVLinks lead to it (PXN), else by the sender's own. NCCL has no estimate of these.
+// All-to-all and send/recv as NCCL performs them: ncclSend and ncclRecv in a group, one kernel.
+// Inside a node over NVLink or PCIe; between nodes by the NIC of the local GPU that has the
+// receiver's place in its host, where NVLinks lead to it (PXN), else by the sender's own. NCCL has
+// no estimate of these.
 //
 //   all_to_all  size S = a rank's buffer; every pair exchanges S/n; bus bandwidth: (n-1)/n S / time
-//   send_recv   every rank sends S to the next and receives S from the one before; bus bandwidth: S / time
+//   send_recv   every rank sends S to the next and receives S from the one before; bus bandwidth: S
+//               / time
 //
 // sim/MODEL.md 7.5. A rank's own block is not copied (in place).
 #pragma once
@@ -18,13 +21,15 @@ struct NcclP2p {
   const NcclGroup* group = nullptr;
   Operation operation = Operation::AllToAll;
   nccl::P2p p2p;
-  // Bytes on a link per byte of the operation, ascending by link: of messages inside nodes, and between.
+  // Bytes on a link per byte of the operation, ascending by link: of messages inside nodes, and
+  // between.
   std::vector<LinkLoad> inside;
   std::vector<LinkLoad> between;
   // Of each transport, the longest wire.
   std::vector<NcclHop> inside_hops;
   std::vector<NcclHop> between_hops;
-  std::vector<std::vector<nccl::P2pBatch>> batches(const nccl::P2pMessage& in, const nccl::P2pMessage& out) const;
+  std::vector<std::vector<nccl::P2pBatch>> batches(const nccl::P2pMessage& in,
+                                                   const nccl::P2pMessage& out) const;
 };
 
 // Whose routes of all pairs are added up.

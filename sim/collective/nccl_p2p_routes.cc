@@ -1,9 +1,12 @@
 //   messages on a link = pairs of ranks whose way crosses it
 //
-// Pairs of one node are walked one by one. Between nodes a way has three parts (topology::Fabric): from the sender to a NIC of its host, which depends on the
-// sender and on the receiver's place in its host; from NIC to NIC; from the receiver's NIC to it. The first and the last are counted for every GPU. For the
-// one in the middle hosts are put into classes: whose GPUs use their NICs alike (a kind), and whose NICs' ways through the network are alike. A way between
-// two NICs of two classes is walked once, and counts for all pairs of their hosts. Where the network hashes NICs, a class is one host.
+// Pairs of one node are walked one by one. Between nodes a way has three parts (topology::Fabric):
+// from the sender to a NIC of its host, which depends on the sender and on the receiver's place in
+// its host; from NIC to NIC; from the receiver's NIC to it. The first and the last are counted for
+// every GPU. For the one in the middle hosts are put into classes: whose GPUs use their NICs alike
+// (a kind), and whose NICs' ways through the network are alike. A way between two NICs of two
+// classes is walked once, and counts for all pairs of their hosts. Where the network hashes NICs, a
+// class is one host.
 #include "sim/collective/nccl_p2p_routes.h"
 
 #include <algorithm>
@@ -25,7 +28,9 @@ struct Part {
   friend auto operator<=>(const Part&, const Part&) = default;
 };
 Part operator+(const Part& a, const Part& b) {
-  Bytes least = a.eager.count == 0 ? b.eager : b.eager.count == 0 ? a.eager : std::min(a.eager, b.eager);
+  Bytes least = a.eager.count == 0   ? b.eager
+                : b.eager.count == 0 ? a.eager
+                                     : std::min(a.eager, b.eager);
   return {a.latency + b.latency, least};
 }
 Part part_of(const Fabric& f, const std::vector<LinkId>& links) {
@@ -35,9 +40,13 @@ Part part_of(const Fabric& f, const std::vector<LinkId>& links) {
 }
 
 void add_hop(std::uint8_t transport, const Part& way, std::vector<NcclHop>& hops) {
-  auto same = std::find_if(hops.begin(), hops.end(), [&](const NcclHop& h) { return h.transport == transport && h.eager == way.eager; });
-  if (same == hops.end()) hops.push_back({true, transport, way.latency, way.eager, 0, 0});
-  else same->wire = std::max(same->wire, way.latency);
+  auto same = std::find_if(hops.begin(), hops.end(), [&](const NcclHop& h) {
+    return h.transport == transport && h.eager == way.eager;
+  });
+  if (same == hops.end())
+    hops.push_back({true, transport, way.latency, way.eager, 0, 0});
+  else
+    same->wire = std::max(same->wire, way.latency);
 }
 
 void add_route(const Fabric& f, const topology::Route& route, P2pRoutes& out) {
@@ -52,15 +61,24 @@ std::vector<bool> members_of(const NcclGroup& g) {
   return out;
 }
 
-// The GPU of a's host by whose NIC a message leaves for the GPU at `place` of another node: the one at that place, where NVLinks lead to it (PXN); else a.
+// The GPU of a's host by whose NIC a message leaves for the GPU at `place` of another node: the one
+// at that place, where NVLinks lead to it (PXN); else a.
 int leaves_by(const Fabric& f, const std::vector<bool>& members, int a, int place) {
   int near = f.host_of(a) * f.cluster().devices_per_host + place;
-  if (!f.has_nic_links() || !members[static_cast<std::size_t>(near)] || near == a || f.nic_of(near) == f.nic_of(a)) return a;
-  return f.path_type(a, near) > topology::PathType::Nvl || f.nic_path_type(near, f.nic_of(near)) > topology::PathType::P2c ? a : near;
+  if (!f.has_nic_links() || !members[static_cast<std::size_t>(near)] || near == a ||
+      f.nic_of(near) == f.nic_of(a))
+    return a;
+  return f.path_type(a, near) > topology::PathType::Nvl ||
+                 f.nic_path_type(near, f.nic_of(near)) > topology::PathType::P2c
+             ? a
+             : near;
 }
 
-void find_way(const Fabric& f, const std::vector<bool>& members, int a, int b, topology::Route& route, topology::Route& scratch) {
-  int by = f.host_of(a) == f.host_of(b) || f.nvlink_domain(a, b) ? a : leaves_by(f, members, a, f.local_of(b));
+void find_way(const Fabric& f, const std::vector<bool>& members, int a, int b,
+              topology::Route& route, topology::Route& scratch) {
+  int by = f.host_of(a) == f.host_of(b) || f.nvlink_domain(a, b)
+               ? a
+               : leaves_by(f, members, a, f.local_of(b));
   if (by == a) return f.find_route(a, b, route);
   f.find_route_by_nics(by, f.nic_of(by), b, f.nic_of(b), route);
   f.find_route(a, by, scratch);
@@ -94,18 +112,23 @@ struct Flow {
   std::vector<Part> ends;  // of each eager size, the longest
 };
 
-std::map<std::pair<int, int>, Flow> flows_between(const Kind& a, const Kind& b, int devices_per_host) {
+std::map<std::pair<int, int>, Flow> flows_between(const Kind& a, const Kind& b,
+                                                  int devices_per_host) {
   std::map<std::pair<int, int>, Flow> out;
   for (std::size_t i = 0; i < a.places.size(); ++i)
     for (std::size_t k = 0; k < b.places.size(); ++k) {
-      const Kind::End& from = a.out[i * static_cast<std::size_t>(devices_per_host) + static_cast<std::size_t>(b.places[k])];
+      const Kind::End& from = a.out[i * static_cast<std::size_t>(devices_per_host) +
+                                    static_cast<std::size_t>(b.places[k])];
       const Kind::End& to = b.in[k];
       Flow& flow = out[{from.nic, to.nic}];
       ++flow.messages;
       Part ends = from.part + to.part;
-      auto same = std::find_if(flow.ends.begin(), flow.ends.end(), [&](const Part& p) { return p.eager == ends.eager; });
-      if (same == flow.ends.end()) flow.ends.push_back(ends);
-      else same->latency = std::max(same->latency, ends.latency);
+      auto same = std::find_if(flow.ends.begin(), flow.ends.end(),
+                               [&](const Part& p) { return p.eager == ends.eager; });
+      if (same == flow.ends.end())
+        flow.ends.push_back(ends);
+      else
+        same->latency = std::max(same->latency, ends.latency);
     }
   return out;
 }
@@ -120,7 +143,12 @@ std::int64_t pairs_of(const Class& a, const Class& b) {
 // The messages between nodes of an all-to-all.
 class BetweenNodes {
  public:
-  BetweenNodes(const NcclGroup& g, P2pRoutes& out) : g_(g), f_(*g.fabric), per_host_(f_.cluster().devices_per_host), members_(members_of(g)), out_(out) {
+  BetweenNodes(const NcclGroup& g, P2pRoutes& out)
+      : g_(g),
+        f_(*g.fabric),
+        per_host_(f_.cluster().devices_per_host),
+        members_(members_of(g)),
+        out_(out) {
     at_place_.resize(static_cast<std::size_t>(per_host_));
     for (int d : g.devices) ++at_place_[static_cast<std::size_t>(f_.local_of(d))];
   }
@@ -134,7 +162,8 @@ class BetweenNodes {
         hosts[f_.host_of(device)].push_back(device);
       }
       auto senders = static_cast<std::int64_t>(g_.devices.size() - g_.nodes[node].size());
-      for (const auto& [host, devices] : hosts) add_host(host, hosts.size() > 1 ? static_cast<int>(node) : -1, devices, elsewhere, senders);
+      for (const auto& [host, devices] : hosts)
+        add_host(host, hosts.size() > 1 ? static_cast<int>(node) : -1, devices, elsewhere, senders);
     }
     for (const auto& [a, from] : kinds_)
       for (const auto& [b, to] : kinds_)
@@ -144,8 +173,10 @@ class BetweenNodes {
   }
 
  private:
-  // Its GPUs' ways to and from its NICs. `elsewhere`: receivers at each place of other nodes; `senders`: of other nodes.
-  void add_host(int host, int node, const std::vector<int>& devices, const std::vector<std::int64_t>& elsewhere, std::int64_t senders) {
+  // Its GPUs' ways to and from its NICs. `elsewhere`: receivers at each place of other nodes;
+  // `senders`: of other nodes.
+  void add_host(int host, int node, const std::vector<int>& devices,
+                const std::vector<std::int64_t>& elsewhere, std::int64_t senders) {
     Kind kind;
     for (int a : devices) {
       kind.places.push_back(f_.local_of(a));
@@ -179,7 +210,8 @@ class BetweenNodes {
     std::int64_t pairs = pairs_of(a, b);
     if (pairs == 0) return;
     links_.clear();
-    std::uint8_t transport = f_.append_crossing(a.hosts.front(), nics.first, b.hosts[&a == &b ? 1 : 0], nics.second, links_);
+    std::uint8_t transport = f_.append_crossing(a.hosts.front(), nics.first,
+                                                b.hosts[&a == &b ? 1 : 0], nics.second, links_);
     for (LinkId l : links_) out_.messages[l] += pairs * flow.messages;
     Part way = part_of(f_, links_);
     for (const Part& ends : flow.ends) add_hop(transport, ends + way, out_.hops);
@@ -207,7 +239,8 @@ P2pPairs no_pairs(const NcclGroup& g) {
 
 void find_p2p_route(const NcclGroup& g, int from, int to, topology::Route& route) {
   topology::Route scratch;
-  find_way(*g.fabric, members_of(g), g.devices[static_cast<std::size_t>(from)], g.devices[static_cast<std::size_t>(to)], route, scratch);
+  find_way(*g.fabric, members_of(g), g.devices[static_cast<std::size_t>(from)],
+           g.devices[static_cast<std::size_t>(to)], route, scratch);
 }
 
 P2pPairs routes_of_all_pairs(const NcclGroup& g) {
@@ -219,7 +252,8 @@ P2pPairs routes_of_all_pairs(const NcclGroup& g) {
     for (int a : node)
       for (int b : node) {
         if (a == b) continue;
-        find_way(*g.fabric, members, g.devices[static_cast<std::size_t>(a)], g.devices[static_cast<std::size_t>(b)], route, scratch);
+        find_way(*g.fabric, members, g.devices[static_cast<std::size_t>(a)],
+                 g.devices[static_cast<std::size_t>(b)], route, scratch);
         add_route(*g.fabric, route, out.inside);
       }
   if (g.nodes.size() > 1) BetweenNodes(g, out.between).add();

@@ -14,7 +14,8 @@ struct P2pPairs {
   P2pRoutes inside;
   P2pRoutes between;
 };
-// Every rank sends one message to each other. The same as walking the way of every pair, in less time: laws/nccl_p2p_test.cc.
+// Every rank sends one message to each other. The same as walking the way of every pair, in less
+// time: laws/nccl_p2p_test.cc.
 P2pPairs routes_of_all_pairs(const NcclGroup& g);
 // Every rank sends one message to the next.
 P2pPairs routes_to_the_next(const NcclGroup& g);

@@ -1,4 +1,5 @@
-// Stages as steps: what is alike, is one; and what each link and each rank's threads do in all of them.
+// Stages as steps: what is alike, is one; and what each link and each rank's threads do in all of
+// them.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -18,14 +19,18 @@ std::vector<LinkLoad> fold(const topology::Fabric& f, const std::vector<LinkLoad
   std::vector<LinkLoad> out;
   for (const LinkLoad& l : all) {
     const topology::Link& link = f.links()[l.link];
-    if (seen.insert({link.bandwidth.bits_per_s, link.transport, link.staging.bits_per_s, l.per_byte}).second) out.push_back(l);
+    if (seen.insert(
+                {link.bandwidth.bits_per_s, link.transport, link.staging.bits_per_s, l.per_byte})
+            .second)
+      out.push_back(l);
   }
   return out;
 }
 
 namespace {
 
-// Lists of (number, amount), by a number of their own: a list is another one and what follows it. 0 = the empty list.
+// Lists of (number, amount), by a number of their own: a list is another one and what follows it. 0
+// = the empty list.
 class Lists {
  public:
   std::uint32_t append(std::uint32_t list, std::uint32_t number, double amount) {
@@ -39,7 +44,8 @@ class Lists {
   }
   std::vector<std::pair<std::uint32_t, double>> of(std::uint32_t list) const {
     std::vector<std::pair<std::uint32_t, double>> out;
-    for (; list != 0; list = links_[list - 1].before) out.emplace_back(links_[list - 1].number, links_[list - 1].amount);
+    for (; list != 0; list = links_[list - 1].before)
+      out.emplace_back(links_[list - 1].number, links_[list - 1].amount);
     std::reverse(out.begin(), out.end());
     return out;
   }
@@ -75,17 +81,23 @@ struct Mover {
   double total = 0;
 };
 
-// By number: links, then groups of threads of each rank, then each rank's copies. A group of a tree's threads makes one pass of its own, and there are millions of them in
-// large jobs: nothing is kept of them.
+// By number: links, then groups of threads of each rank, then each rank's copies. A group of a
+// tree's threads makes one pass of its own, and there are millions of them in large jobs: nothing
+// is kept of them.
 class Movers {
  public:
-  Movers(const NcclGroup& g, NcclPipeline p) : links_(g.fabric->links().size()), ranks_(g.devices.size()), groups_(static_cast<std::size_t>(groups_of(g, p))) {
+  Movers(const NcclGroup& g, NcclPipeline p)
+      : links_(g.fabric->links().size()),
+        ranks_(g.devices.size()),
+        groups_(static_cast<std::size_t>(groups_of(g, p))) {
     using Key = std::tuple<std::int64_t, std::uint8_t, std::int64_t>;
     std::map<Key, std::uint32_t> known;
     kept_.reserve(links_ + (groups_ == 1 ? 2 * ranks_ : 0));
     for (std::size_t id = 0; id < links_; ++id) {
       const topology::Link& l = g.fabric->links()[id];
-      auto [it, fresh] = known.try_emplace({l.bandwidth.bits_per_s, l.transport, l.staging.bits_per_s}, static_cast<std::uint32_t>(list_.size()));
+      auto [it, fresh] =
+          known.try_emplace({l.bandwidth.bits_per_s, l.transport, l.staging.bits_per_s},
+                            static_cast<std::uint32_t>(list_.size()));
       if (fresh) list_.push_back({NcclMover::What::Link, static_cast<topology::LinkId>(id), 1});
       if (fresh) bytes_per_ps_.push_back(l.bandwidth.bytes_per_ps());
       kept_.push_back({it->second});
@@ -104,9 +116,16 @@ class Movers {
     kept_.resize(links_ + 2 * ranks_, {copies});
   }
   std::size_t links() const { return links_; }
-  std::uint32_t threads(const NcclStage& s) const { return static_cast<std::uint32_t>(links_ + static_cast<std::size_t>(s.from) * groups_ + static_cast<std::size_t>(s.group)); }
-  std::uint32_t copies(const NcclStage& s) const { return static_cast<std::uint32_t>(links_ + ranks_ * groups_ + static_cast<std::size_t>(s.from)); }
-  std::uint32_t alike(std::uint32_t id) const { return id < kept_.size() ? kept_[id].alike : of_group_[(id - links_) % groups_]; }
+  std::uint32_t threads(const NcclStage& s) const {
+    return static_cast<std::uint32_t>(links_ + static_cast<std::size_t>(s.from) * groups_ +
+                                      static_cast<std::size_t>(s.group));
+  }
+  std::uint32_t copies(const NcclStage& s) const {
+    return static_cast<std::uint32_t>(links_ + ranks_ * groups_ + static_cast<std::size_t>(s.from));
+  }
+  std::uint32_t alike(std::uint32_t id) const {
+    return id < kept_.size() ? kept_[id].alike : of_group_[(id - links_) % groups_];
+  }
   double bytes_per_ps(std::uint32_t alike) const { return bytes_per_ps_[alike]; }  // of links
   std::vector<Mover>& kept() { return kept_; }
   std::vector<NcclMover> take() { return std::move(list_); }
@@ -123,7 +142,8 @@ class Movers {
 
 }  // namespace
 
-// Stages of a level that are of one kind, share alike and stand behind as many hops between nodes are one step; it waits for all that one of them waits for.
+// Stages of a level that are of one kind, share alike and stand behind as many hops between nodes
+// are one step; it waits for all that one of them waits for.
 NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
   NcclStages stages = nccl_stages(g, p, op);
   NcclPipe out;
@@ -142,7 +162,8 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
     std::uint32_t id = 0;
     double bytes = 0;
   };
-  std::map<std::pair<std::uint32_t, std::uint32_t>, Own> own;  // what those do of whom nothing is kept: alike and work, and the first of them
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Own>
+      own;  // what those do of whom nothing is kept: alike and work, and the first of them
   auto last_own = own.end();
   std::vector<std::uint32_t> step_of(stages.size());
   std::vector<std::int64_t> on_links(stages.size(), 0);
@@ -177,7 +198,9 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
     first.push_back(moves.size());
     for (Move& m : moves)
       if (m.id < kept.size()) m.bytes = kept[m.id].now;
-    using Key = std::tuple<int, std::uint32_t, int, std::int64_t>;  // kind, load, hops between nodes, time on links on the way here
+    using Key =
+        std::tuple<int, std::uint32_t, int,
+                   std::int64_t>;  // kind, load, hops between nodes, time on links on the way here
     std::map<Key, std::uint32_t> steps;
     auto last = steps.end();
     for (std::size_t k = 0; k + 1 < first.size(); ++k) {
@@ -187,32 +210,43 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
       step.load.clear();
       double here = 0;
       for (std::size_t m = first[k]; m < first[k + 1]; ++m) {
-        auto same = std::find_if(step.load.begin(), step.load.end(), [&](const auto& l) { return l.first == moves[m].alike; });
-        if (same == step.load.end()) step.load.emplace_back(moves[m].alike, moves[m].bytes);
-        else same->second = std::max(same->second, moves[m].bytes);
-        if (moves[m].id < movers.links()) here = std::max(here, moves[m].bytes / movers.bytes_per_ps(moves[m].alike));
+        auto same = std::find_if(step.load.begin(), step.load.end(),
+                                 [&](const auto& l) { return l.first == moves[m].alike; });
+        if (same == step.load.end())
+          step.load.emplace_back(moves[m].alike, moves[m].bytes);
+        else
+          same->second = std::max(same->second, moves[m].bytes);
+        if (moves[m].id < movers.links())
+          here = std::max(here, moves[m].bytes / movers.bytes_per_ps(moves[m].alike));
       }
       std::sort(step.load.begin(), step.load.end());
       std::uint32_t load = 0;
       for (auto [mover, bytes] : step.load) load = lists.append(load, mover, bytes);
-      int kind = (is_inside(s.kind) ? 1 : 0) + (is_between(s.kind) ? 2 : 0) + (s.kind == NcclStage::Kind::Hop ? 4 : 0);
+      int kind = (is_inside(s.kind) ? 1 : 0) + (is_between(s.kind) ? 2 : 0) +
+                 (s.kind == NcclStage::Kind::Hop ? 4 : 0);
       std::int64_t before = 0;
       for (std::uint32_t a : stages.waits_for(i)) before = std::max(before, on_links[channel + a]);
       on_links[channel + i] = before + static_cast<std::int64_t>(here * 1e3);
       Key key{kind, load, s.crossings, before};
       bool fresh = false;
-      if (last == steps.end() || last->first != key) std::tie(last, fresh) = steps.try_emplace(key, static_cast<std::uint32_t>(out.steps.size()));
-      if (fresh) out.steps.push_back({is_inside(s.kind), is_between(s.kind), s.kind == NcclStage::Kind::Hop, {}, step.load});
+      if (last == steps.end() || last->first != key)
+        std::tie(last, fresh) =
+            steps.try_emplace(key, static_cast<std::uint32_t>(out.steps.size()));
+      if (fresh)
+        out.steps.push_back(
+            {is_inside(s.kind), is_between(s.kind), s.kind == NcclStage::Kind::Hop, {}, step.load});
       step_of[channel + i] = last->second;
       std::vector<std::uint32_t>& after = out.steps[last->second].after;
       for (std::uint32_t a : stages.waits_for(i))
-        if (std::find(after.begin(), after.end(), step_of[channel + a]) == after.end()) after.push_back(step_of[channel + a]);
+        if (std::find(after.begin(), after.end(), step_of[channel + a]) == after.end())
+          after.push_back(step_of[channel + a]);
       for (std::size_t m = first[k]; m < first[k + 1]; ++m) {
         auto [id, alike, bytes, counts] = moves[m];
         if (!counts) continue;
         if (id >= kept.size()) {
           std::pair<std::uint32_t, std::uint32_t> use{alike, lists.append(0, last->second, bytes)};
-          if (last_own == own.end() || last_own->first != use) last_own = own.try_emplace(use, Own{id, bytes}).first;
+          if (last_own == own.end() || last_own->first != use)
+            last_own = own.try_emplace(use, Own{id, bytes}).first;
           last_own->second.id = std::min(last_own->second.id, id);
           continue;
         }
@@ -229,10 +263,13 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
     const Mover& m = kept[id];
     if (m.work == 0) continue;
     if (id < movers.links()) out.every.push_back({static_cast<topology::LinkId>(id), m.total});
-    if (seen.insert({m.alike, m.work}).second) out.uses.push_back({m.alike, static_cast<topology::LinkId>(id < movers.links() ? id : 0), lists.of(m.work), m.total});
+    if (seen.insert({m.alike, m.work}).second)
+      out.uses.push_back({m.alike, static_cast<topology::LinkId>(id < movers.links() ? id : 0),
+                          lists.of(m.work), m.total});
   }
   std::map<std::uint32_t, NcclUse> rest;
-  for (const auto& [use, first_of] : own) rest[first_of.id] = {use.first, 0, lists.of(use.second), first_of.bytes};
+  for (const auto& [use, first_of] : own)
+    rest[first_of.id] = {use.first, 0, lists.of(use.second), first_of.bytes};
   for (auto& [id, use] : rest) out.uses.push_back(std::move(use));
   out.movers = movers.take();
   return out;

@@ -1,9 +1,13 @@
-// Pieces follow one another through the steps of a pipeline: full ones, and a last one of what remains. The longest of
-//   a step holds all up           the first piece up to it, all pieces in it, the last ones behind it
+// Pieces follow one another through the steps of a pipeline: full ones, and a last one of what
+// remains. The longest of
+//   a step holds all up           the first piece up to it, all pieces in it, the last ones behind
+//                                 it
 //   a connection's buffer         the same, and a round trip for each `window` pieces
 //   NCCL's limit of LL            the last piece sets out, and goes its way
-//   a link or a group of threads  all that it moves, and the time before and behind in which it has not enough to do
-// What this leaves out: pieces that share a link delay one another, the early ones too. Messages (nccl_messages.cc) have that.
+//   a link or a group of threads  all that it moves, and the time before and behind in which it has
+//                                 not enough to do
+// What this leaves out: pieces that share a link delay one another, the early ones too. Messages
+// (nccl_messages.cc) have that.
 #include <algorithm>
 #include <cmath>
 
@@ -12,8 +16,9 @@
 namespace ddpsim::collective {
 namespace {
 
-// A step that a link or a group of threads works for, seen from the beginning, or from the end: not before `from`, `own` microseconds for a piece, `every` for
-// each further one, `pieces` in all; `work` of a piece's microseconds its own.
+// A step that a link or a group of threads works for, seen from the beginning, or from the end: not
+// before `from`, `own` microseconds for a piece, `every` for each further one, `pieces` in all;
+// `work` of a piece's microseconds its own.
 struct Turn {
   double from = 0;
   double own = 0;
@@ -29,7 +34,9 @@ double most_until(double until, const std::vector<Turn>& turns, double enough) {
     if (out >= enough) break;
     double gone = until - t.from;
     if (gone <= 0) continue;
-    double done = gone < t.own ? gone / t.own : t.every > 0 ? 1 + (gone - t.own) / t.every : t.pieces;
+    double done = gone < t.own  ? gone / t.own
+                  : t.every > 0 ? 1 + (gone - t.own) / t.every
+                                : t.pieces;
     out += t.work * std::min(t.pieces, done);
   }
   return out;
@@ -39,7 +46,8 @@ struct Moment {
   double when = 0;
   double most = 0;  // work until then
 };
-// Those until which more than `least` cannot be used. It is most where a turn begins: from there on less time is lost.
+// Those until which more than `least` cannot be used. It is most where a turn begins: from there on
+// less time is lost.
 void find_moments(const std::vector<Turn>& turns, double least, std::vector<Moment>& out) {
   out.clear();
   for (const Turn& t : turns) {
@@ -52,7 +60,14 @@ void find_moments(const std::vector<Turn>& turns, double least, std::vector<Mome
 class Time {
  public:
   Time(const NcclPipe& pipe, const NcclPipeTerms& t, const std::vector<double>& each, double size)
-      : pipe_(pipe), t_(t), each_(each), piece_(std::min(t.piece, size)), pieces_(size / piece_), full_(std::max(0.0, std::ceil(pieces_ - 1e-9) - 1)), rest_(pieces_ - full_), at_(pipe.steps.size()) {
+      : pipe_(pipe),
+        t_(t),
+        each_(each),
+        piece_(std::min(t.piece, size)),
+        pieces_(size / piece_),
+        full_(std::max(0.0, std::ceil(pieces_ - 1e-9) - 1)),
+        rest_(pieces_ - full_),
+        at_(pipe.steps.size()) {
     go_forward();
     go_back();
   }
@@ -60,17 +75,24 @@ class Time {
   NcclPipeTime all() {
     NcclPipeTime out;
     if (at_.empty()) return out;
-    for (std::size_t i = 0; i < at_.size(); ++i) out.total = std::max(out.total, full_ > 0 ? held_up_by(i) : at_[i].there);
-    // Who moves a piece, all steps together, in less time than the slowest step takes for it holds nothing up.
+    for (std::size_t i = 0; i < at_.size(); ++i)
+      out.total = std::max(out.total, full_ > 0 ? held_up_by(i) : at_[i].there);
+    // Who moves a piece, all steps together, in less time than the slowest step takes for it holds
+    // nothing up.
     double slowest = 0;
     for (const At& a : at_) slowest = std::max(slowest, a.time);
     for (const NcclUse& u : pipe_.uses) {
-      if ((full_ == 0 && !t_.lines) || u.total * each_[u.mover] * piece_ <= slowest * (1 + 1e-9)) continue;
+      if ((full_ == 0 && !t_.lines) || u.total * each_[u.mover] * piece_ <= slowest * (1 + 1e-9))
+        continue;
       // Longer than it was known to be: windows that overlapped no longer do.
-      for (double longer = busy(u, out.total); longer > out.total; longer = busy(u, out.total)) out.total = longer;
+      for (double longer = busy(u, out.total); longer > out.total; longer = busy(u, out.total))
+        out.total = longer;
     }
-    auto last = std::max_element(at_.begin(), at_.end(), [](const At& a, const At& b) { return a.there < b.there; }) - at_.begin();
-    for (auto i = static_cast<std::size_t>(last); i != kNone; i = at_[i].came_from) (pipe_.steps[i].between ? out.between : out.inside) += at_[i].latency;
+    auto last = std::max_element(at_.begin(), at_.end(),
+                                 [](const At& a, const At& b) { return a.there < b.there; }) -
+                at_.begin();
+    for (auto i = static_cast<std::size_t>(last); i != kNone; i = at_[i].came_from)
+      (pipe_.steps[i].between ? out.between : out.inside) += at_[i].latency;
     return out;
   }
 
@@ -87,13 +109,16 @@ class Time {
     double begun = 0;  // the first piece
     double there = 0;
     std::size_t came_from = kNone;  // the step before it on the longest way
-    double slowest_before = 0;      // of this step and those that lead to it: the longest time of a piece
-    double slowest_behind = 0;      // ... that it leads to
-    Behind last;                    // the last piece alone
-    Behind pair;                    // a full one with the last one right behind it
+    double slowest_before =
+        0;  // of this step and those that lead to it: the longest time of a piece
+    double slowest_behind = 0;  // ... that it leads to
+    Behind last;                // the last piece alone
+    Behind pair;                // a full one with the last one right behind it
   };
 
-  bool lines(std::size_t step, std::uint32_t before) const { return t_.lines && pipe_.steps[step].line && pipe_.steps[before].line; }
+  bool lines(std::size_t step, std::uint32_t before) const {
+    return t_.lines && pipe_.steps[step].line && pipe_.steps[before].line;
+  }
 
   void go_forward() {
     double first = full_ > 0 ? 1 : rest_;
@@ -122,7 +147,8 @@ class Time {
       At& at = at_[i];
       at.slowest_behind = std::max(at.slowest_behind, at.time);
       at.last.begun = std::max(at.last.begun, rest_ * at.time + at.last.there);
-      at.pair.begun = std::max(at.pair.begun, at.time + std::max(rest_ * at.time + at.last.there, at.pair.there));
+      at.pair.begun = std::max(at.pair.begun,
+                               at.time + std::max(rest_ * at.time + at.last.there, at.pair.there));
       for (std::uint32_t a : pipe_.steps[i].after) {
         At& before = at_[a];
         before.slowest_behind = std::max(before.slowest_behind, at.slowest_behind);
@@ -139,15 +165,18 @@ class Time {
   double held_up_by(std::size_t i) const {
     const At& at = at_[i];
     double out = at.begun + (full_ - 1) * at.time + at.pair.begun;
-    if (pipe_.steps[i].after.empty()) out = std::max(out, at.begun + full_ * piece_ * t_.pace + at.last.begun);
+    if (pipe_.steps[i].after.empty())
+      out = std::max(out, at.begun + full_ * piece_ * t_.pace + at.last.begun);
     double round_trip = 2 * at.latency + at.time;
     if (t_.window == 0 || round_trip <= t_.window * at.time) return out;
     double turns = std::floor(full_ / t_.window);
-    return std::max(out, at.begun + turns * round_trip + (full_ - turns * t_.window) * at.time + at.last.begun);
+    return std::max(
+        out, at.begun + turns * round_trip + (full_ - turns * t_.window) * at.time + at.last.begun);
   }
 
-  // Of what a link or a group of threads has to do, what it cannot have done in the first x, and cannot do in the last y, it does between: x + y + the rest.
-  // `known`: the whole takes at least that, so x and y that are not more do not overlap.
+  // Of what a link or a group of threads has to do, what it cannot have done in the first x, and
+  // cannot do in the last y, it does between: x + y + the rest. `known`: the whole takes at least
+  // that, so x and y that are not more do not overlap.
   double busy(const NcclUse& u, double known) {
     double one = each_[u.mover] * piece_;
     if (one <= 0) return 0;
@@ -158,7 +187,9 @@ class Time {
       first_.push_back({at.begun, at.time, at.slowest_before, bytes * one, pieces_});
       // From the end: the last piece, then full ones.
       last_.push_back({at.last.there, rest_ * at.time, 0, rest_ * bytes * one, 1});
-      if (full_ > 0) last_.push_back({std::max(rest_ * at.time + at.last.there, at.pair.there), at.time, at.slowest_behind, bytes * one, full_});
+      if (full_ > 0)
+        last_.push_back({std::max(rest_ * at.time + at.last.there, at.pair.there), at.time,
+                         at.slowest_behind, bytes * one, full_});
     }
     double work = u.total * one * pieces_;
     auto idle = [](const std::vector<Moment>& list) {
@@ -166,7 +197,8 @@ class Time {
       for (const Moment& m : list) most = std::max(most, m.when - m.most);
       return most;
     };
-    // What is not longer than the whole is known to be needs not be told apart: most moments, of most links.
+    // What is not longer than the whole is known to be needs not be told apart: most moments, of
+    // most links.
     double most_idle = known * (1 - 1e-9) - work;
     double latest = 0;
     for (const Turn& t : last_) latest = std::max(latest, t.from);
@@ -201,6 +233,9 @@ class Time {
 
 }  // namespace
 
-NcclPipeTime nccl_pipe_time(const NcclPipe& pipe, const NcclPipeTerms& t, const std::vector<double>& each, double size) { return Time(pipe, t, each, size).all(); }
+NcclPipeTime nccl_pipe_time(const NcclPipe& pipe, const NcclPipeTerms& t,
+                            const std::vector<double>& each, double size) {
+  return Time(pipe, t, each, size).all();
+}
 
 }  // namespace ddpsim::collective

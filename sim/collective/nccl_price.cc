@@ -1,5 +1,7 @@
-// ring   base + steps' latencies (of each loop over NCCL's buffers, less what other slices hide) + size * load / rate
-// others  base + the pipeline's time (nccl_pipe_time.cc): pieces through stages that share links and thread blocks
+// ring   base + steps' latencies (of each loop over NCCL's buffers, less what other slices hide) +
+//        size * load / rate
+// others  base + the pipeline's time (nccl_pipe_time.cc): pieces through stages that share links
+//         and thread blocks
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,39 +18,56 @@ using nccl::Protocol;
 constexpr double kPsPerUs = 1e6;
 constexpr double kUsualWire = 1.0;  // microseconds
 
-const TransportSection& section(const NcclGroup& g, const Profile& p, const NcclHop& hop) { return p.transports.at(g.fabric->transports()[hop.transport]); }
+const TransportSection& section(const NcclGroup& g, const Profile& p, const NcclHop& hop) {
+  return p.transports.at(g.fabric->transports()[hop.transport]);
+}
 
 nccl::Hop class_of(const NcclGroup& g, const NcclHop& hop) {
   switch (topology::kind_of(g.fabric->transports()[hop.transport])) {
     case topology::LinkKind::Nvlink:
-    case topology::LinkKind::C2c: return nccl::Hop::Nvlink;
+    case topology::LinkKind::C2c:
+      return nccl::Hop::Nvlink;
     case topology::LinkKind::Pcie:
-    case topology::LinkKind::Upi: return nccl::Hop::Pci;
-    case topology::LinkKind::Net: return nccl::Hop::Net;
+    case topology::LinkKind::Upi:
+      return nccl::Hop::Pci;
+    case topology::LinkKind::Net:
+      return nccl::Hop::Net;
   }
   return nccl::Hop::Net;
 }
 
-// Bytes on the wire per byte of data, and what the protocol leaves unused: LL's flags, LL128's flags and its copies through shared memory (NCCL: 0.92).
-double wire_factor(Protocol p) { return p == Protocol::Ll ? 2 : p == Protocol::Ll128 ? 1 / 0.92 : 1; }
-// A tree's thread blocks reduce up and broadcast down side by side; the links inside a node get this share of what they take from a ring (NCCL: 0.92). A
-// NIC is fed by proxies, and takes what it takes from a ring.
+// Bytes on the wire per byte of data, and what the protocol leaves unused: LL's flags, LL128's
+// flags and its copies through shared memory (NCCL: 0.92).
+double wire_factor(Protocol p) {
+  return p == Protocol::Ll ? 2 : p == Protocol::Ll128 ? 1 / 0.92 : 1;
+}
+// A tree's thread blocks reduce up and broadcast down side by side; the links inside a node get
+// this share of what they take from a ring (NCCL: 0.92). A NIC is fed by proxies, and takes what it
+// takes from a ring.
 constexpr double kTreeShare = 0.92;
 
-// One step over a hop, microseconds: NCCL's own number, more or less what the transport's latency differs from NCCL's for a ring; and the wire.
-double step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Algorithm a, Protocol protocol, std::int64_t message) {
+// One step over a hop, microseconds: NCCL's own number, more or less what the transport's latency
+// differs from NCCL's for a ring; and the wire.
+double step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Algorithm a,
+               Protocol protocol, std::int64_t message) {
   nccl::Hop kind = class_of(g, hop);
   const TransportSection& t = section(g, p, hop);
   bool simple = protocol == Protocol::Simple;
-  bool alone = kind == nccl::Hop::Net && g.system.nodes == g.system.ranks;  // no chain behind the network: the tree's number
+  bool alone = kind == nccl::Hop::Net &&
+               g.system.nodes == g.system.ranks;  // no chain behind the network: the tree's number
   double own = nccl::step_latency_us(nccl::kMeasured, kind, alone ? Algorithm::Tree : a, protocol);
   Duration usual = simple || !t.ll_latency ? t.latency : *t.ll_latency;
-  double extra = static_cast<double>(usual.ps) / kPsPerUs - nccl::step_latency_us(nccl::kMeasured, kind, Algorithm::Ring, simple || !t.ll_latency ? Protocol::Simple : Protocol::Ll);
-  // NCCL's numbers were taken over real links: a network of one switch (two links of 0.5 us) is in them, and so is what is inside a host.
+  double extra = static_cast<double>(usual.ps) / kPsPerUs -
+                 nccl::step_latency_us(nccl::kMeasured, kind, Algorithm::Ring,
+                                       simple || !t.ll_latency ? Protocol::Simple : Protocol::Ll);
+  // NCCL's numbers were taken over real links: a network of one switch (two links of 0.5 us) is in
+  // them, and so is what is inside a host.
   double wire = std::max(0.0, static_cast<double>(hop.wire.ps) / kPsPerUs - kUsualWire);
   double out = std::max(0.0, own + extra) * t.step_factor + wire;
   // Beyond the eager limit the receiver is asked first: there and back once more.
-  if (hop.eager.count > 0 && static_cast<double>(message) * wire_factor(protocol) >= static_cast<double>(hop.eager.count)) out += static_cast<double>(t.rendezvous.ps) / kPsPerUs;
+  if (hop.eager.count > 0 &&
+      static_cast<double>(message) * wire_factor(protocol) >= static_cast<double>(hop.eager.count))
+    out += static_cast<double>(t.rendezvous.ps) / kPsPerUs;
   return out;
 }
 
@@ -64,19 +83,25 @@ nccl::System one_node(nccl::System s) {
   return s;
 }
 
-// GB/s that one thread block moves at most: NCCL's limit of a tree's channel on one node (perChMaxTree).
+// GB/s that one thread block moves at most: NCCL's limit of a tree's channel on one node
+// (perChMaxTree).
 double block_rate(const NcclGroup& g) {
-  return nccl::channel_limit(one_node(g.system), g.settings.version, Algorithm::Tree, Protocol::Simple);
+  return nccl::channel_limit(one_node(g.system), g.settings.version, Algorithm::Tree,
+                             Protocol::Simple);
 }
 
 }  // namespace
 
-double nccl_link_rate(const topology::Fabric& f, const Profile& p, Level level, topology::LinkId id) {
+double nccl_link_rate(const topology::Fabric& f, const Profile& p, Level level,
+                      topology::LinkId id) {
   const topology::Link& link = f.links()[id];
-  double rate = link.bandwidth.bytes_per_ps() * at(p.transports.at(f.transports()[link.transport]).efficiency, level);
+  double rate = link.bandwidth.bytes_per_ps() *
+                at(p.transports.at(f.transports()[link.transport]).efficiency, level);
   return link.staging.bits_per_s > 0 ? std::min(rate, link.staging.bytes_per_ps() / 2) : rate;
 }
-double link_rate_us(const NcclGroup& g, const Profile& p, Level level, topology::LinkId id) { return nccl_link_rate(*g.fabric, p, level, id) * kPsPerUs; }
+double link_rate_us(const NcclGroup& g, const Profile& p, Level level, topology::LinkId id) {
+  return nccl_link_rate(*g.fabric, p, level, id) * kPsPerUs;
+}
 
 namespace {
 
@@ -86,7 +111,8 @@ struct Bottleneck {
 };
 
 // `inside`, `between`: bytes that a link carries per byte of its load, in a node and between nodes.
-Bottleneck bottleneck(const NcclGroup& g, const Profile& p, Level level, const std::vector<LinkLoad>& loads, double inside, double between) {
+Bottleneck bottleneck(const NcclGroup& g, const Profile& p, Level level,
+                      const std::vector<LinkLoad>& loads, double inside, double between) {
   Bottleneck worst;
   for (const LinkLoad& l : loads) {
     bool net = g.fabric->links()[l.link].kind == topology::LinkKind::Net;
@@ -98,30 +124,45 @@ Bottleneck bottleneck(const NcclGroup& g, const Profile& p, Level level, const s
 
 class Pricer {
  public:
-  Pricer(const NcclGroup& g, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size)
-      : g_(g), p_(p), level_(level), op_(op), c_(choice), size_(static_cast<double>(size.count)), wire_(wire_factor(choice.protocol)) {}
+  Pricer(const NcclGroup& g, const Profile& p, Level level, Operation op,
+         const nccl::Choice& choice, Bytes size)
+      : g_(g),
+        p_(p),
+        level_(level),
+        op_(op),
+        c_(choice),
+        size_(static_cast<double>(size.count)),
+        wire_(wire_factor(choice.protocol)) {}
 
   NcclPrice price() {
     double n = g_.ranks();
     base_ = nccl::base_latency_us(nccl::kMeasured, c_.algorithm, c_.protocol);
     switch (c_.algorithm) {
-      case Algorithm::Ring: ring(n); break;
-      default: pipeline(terms());
+      case Algorithm::Ring:
+        ring(n);
+        break;
+      default:
+        pipeline(terms());
     }
     NcclPrice out;
-    double factor = op_ == Operation::AllReduce ? 2 * (n - 1) / n : op_ == Operation::AllGather || op_ == Operation::ReduceScatter ? (n - 1) / n : 1;
+    double factor = op_ == Operation::AllReduce ? 2 * (n - 1) / n
+                    : op_ == Operation::AllGather || op_ == Operation::ReduceScatter ? (n - 1) / n
+                                                                                     : 1;
     out.limited_by = limited_by_;
     set_times(out, base_, steps_, fill_, transfer_, size_ * factor);
     out.limiting_transport = transport_;
     out.pipeline = pipeline_;
     out.per_byte = per_byte_;
-    const NcclHop& slow = g_.inter.exists && (between_ >= inside_ || !g_.intra.exists) ? g_.inter : g_.intra;
+    const NcclHop& slow =
+        g_.inter.exists && (between_ >= inside_ || !g_.intra.exists) ? g_.inter : g_.intra;
     out.step_transport = g_.fabric->transports()[slow.transport];
     return out;
   }
 
  private:
-  double step(const NcclHop& hop, Algorithm a, double message) const { return step_us(g_, p_, hop, a, c_.protocol, static_cast<std::int64_t>(message)); }
+  double step(const NcclHop& hop, Algorithm a, double message) const {
+    return step_us(g_, p_, hop, a, c_.protocol, static_cast<std::int64_t>(message));
+  }
   void limit(double us, const std::string& what) {
     if (us <= transfer_) return;
     transfer_ = us;
@@ -132,7 +173,8 @@ class Pricer {
     double us = b.per_byte * size_;
     if (us <= transfer_) return;
     const topology::Link& link = g_.fabric->links()[b.link];
-    bool copied = link.staging.bits_per_s > 0 && link.staging.bytes_per_ps() / 2 < link.bandwidth.bytes_per_ps();
+    bool copied = link.staging.bits_per_s > 0 &&
+                  link.staging.bytes_per_ps() / 2 < link.bandwidth.bytes_per_ps();
     limit(us, g_.fabric->link_name(b.link) + (copied ? ", copied by a thread" : ""));
     transport_ = g_.fabric->transports()[g_.fabric->links()[b.link].transport];
   }
@@ -147,8 +189,10 @@ class Pricer {
     steps_ = inside + between;
   }
 
-  // A chunk is handed on in slices: while one is under way the next is made, so that a step takes max(chunk / rate, slice / rate + latency). Between nodes
-  // that is so from the beginning (proxies and NICs work beside the thread blocks), inside a node from the second loop over NCCL's buffers on.
+  // A chunk is handed on in slices: while one is under way the next is made, so that a step takes
+  // max(chunk / rate, slice / rate + latency). Between nodes that is so from the beginning (proxies
+  // and NICs work beside the thread blocks), inside a node from the second loop over NCCL's buffers
+  // on.
   void ring(double n) {
     double nodes = g_.system.nodes;
     bool reduce = op_ == Operation::AllReduce;
@@ -158,7 +202,8 @@ class Pricer {
     double between = nodes == 1 ? 0 : reduce ? 2 * (nodes - 1) : nodes - 1;
     double each = chain ? size_ / c_.channels : size_ / n / c_.channels;
     double chunk = std::min(static_cast<double>(c_.chunk), each);
-    // Two slices a chunk, but none below a thirty-second of the largest (src/device/prims_simple.h).
+    // Two slices a chunk, but none below a thirty-second of the largest
+    // (src/device/prims_simple.h).
     double most = static_cast<double>(c_.slice);
     double message = simple ? std::min(chunk, std::clamp(chunk / 2, most / 32, most)) : chunk;
     double intra = g_.intra.exists ? step(g_.intra, Algorithm::Ring, message) : 0;
@@ -166,31 +211,43 @@ class Pricer {
     double share = reduce ? 1 : chain ? n / (2 * (n - 1)) : 0.5;  // of the all-reduce's loads
     links(g_.ring, share * wire_, share * wire_);
     double moved = size_ * (reduce ? 2 * (n - 1) / n : chain ? 1 : (n - 1) / n);
-    if (chain) fill_ = (n - 2) * chunk * wire_ / std::min(block_rate(g_) * 1e3, hop_rate(g_, p_, level_, g_.inter.exists ? g_.inter : g_.intra));
+    if (chain)
+      fill_ = (n - 2) * chunk * wire_ /
+              std::min(block_rate(g_) * 1e3,
+                       hop_rate(g_, p_, level_, g_.inter.exists ? g_.inter : g_.intra));
     protocol_limits(moved);
     bool sliced = simple && !chain;
     double hidden = sliced ? (chunk - message) * transfer_ / (each * steps) : 0;
     double more = sliced ? std::ceil(each / chunk) - 1 : 0;  // loops
     double seen_intra = std::max(0.0, intra - hidden);
     double seen_inter = std::max(0.0, inter - hidden);
-    double last = between > 0 ? inter - seen_inter : intra - seen_intra;  // nothing hides the last step of a loop
+    double last = between > 0 ? inter - seen_inter
+                              : intra - seen_intra;  // nothing hides the last step of a loop
     double inside = (steps - between) * (intra + more * seen_intra);
     double outside = (1 + more) * between * seen_inter;
-    if (between > 0) outside += (1 + more) * last;
-    else inside += more * last;
+    if (between > 0)
+      outside += (1 + more) * last;
+    else
+      inside += more * last;
     add_steps(inside, outside);
   }
 
-  // NCCL's limit (perChMaxRingLL128, perChMaxTreeLL128) is of a channel of its search, which the communicator runs as several (src/graph/connect.cc).
+  // NCCL's limit (perChMaxRingLL128, perChMaxTreeLL128) is of a channel of its search, which the
+  // communicator runs as several (src/graph/connect.cc).
   double ll128_block_rate() const {
-    double channels = g_.system.graphs.by_algorithm[c_.algorithm == Algorithm::Tree ? 1 : 0].channels;
-    return nccl::channel_limit(g_.system, g_.settings.version, c_.algorithm, Protocol::Ll128) * channels / nccl::communicator_channels(g_.system, c_.algorithm);
+    double channels =
+        g_.system.graphs.by_algorithm[c_.algorithm == Algorithm::Tree ? 1 : 0].channels;
+    return nccl::channel_limit(g_.system, g_.settings.version, c_.algorithm, Protocol::Ll128) *
+           channels / nccl::communicator_channels(g_.system, c_.algorithm);
   }
   // What the thread blocks or the protocol move at most. `moved`: bytes that each rank sends.
   void protocol_limits(double moved) {
     nccl::Version v = g_.settings.version;
-    if (c_.protocol == Protocol::Ll) limit(moved / (nccl::ll_bus_limit(g_.system, v) * 1e3), "LL's flags");
-    double block = c_.protocol == Protocol::Ll128 ? ll128_block_rate() : c_.protocol == Protocol::Ll ? block_rate(g_) / wire_ : block_rate(g_);
+    if (c_.protocol == Protocol::Ll)
+      limit(moved / (nccl::ll_bus_limit(g_.system, v) * 1e3), "LL's flags");
+    double block = c_.protocol == Protocol::Ll128 ? ll128_block_rate()
+                   : c_.protocol == Protocol::Ll  ? block_rate(g_) / wire_
+                                                  : block_rate(g_);
     if (block > 0) limit(moved / (c_.channels * block * 1e3), "thread blocks");
   }
 
@@ -203,7 +260,9 @@ class Pricer {
     double ppn = g_.system.per_node();
     double chunk = std::min(static_cast<double>(c_.chunk), size_ / channels);
     t.piece = static_cast<double>(c_.chunk) * channels;
-    auto latency = [&](const NcclHop& hop, double message) { return hop.exists ? step(hop, c_.algorithm, message) : 0; };
+    auto latency = [&](const NcclHop& hop, double message) {
+      return hop.exists ? step(hop, c_.algorithm, message) : 0;
+    };
     bool all_reduce = op_ == Operation::AllReduce;
     switch (c_.algorithm) {
       case Algorithm::Tree:
@@ -212,10 +271,16 @@ class Pricer {
         t.between = wire_;
         t.inside_us = latency(g_.intra, chunk);
         t.between_us = latency(g_.inter, chunk);
-        // NCCL's limit of LL between nodes is of the whole, and slower than its thread blocks are inside one; what sets it is not known.
-        if (c_.protocol == Protocol::Ll) t.blocks = 1e3 * std::min(nccl::ll_bus_limit(one_node(g_.system), g_.settings.version), channels * block_rate(g_) / wire_);
-        else t.blocks = 1e3 * channels * (c_.protocol == Protocol::Ll128 ? ll128_block_rate() : block_rate(g_));
-        if (c_.protocol == Protocol::Ll && g_.system.nodes > 1) t.pace = 2 / (1e3 * nccl::ll_bus_limit(g_.system, g_.settings.version));
+        // NCCL's limit of LL between nodes is of the whole, and slower than its thread blocks are
+        // inside one; what sets it is not known.
+        if (c_.protocol == Protocol::Ll)
+          t.blocks = 1e3 * std::min(nccl::ll_bus_limit(one_node(g_.system), g_.settings.version),
+                                    channels * block_rate(g_) / wire_);
+        else
+          t.blocks = 1e3 * channels *
+                     (c_.protocol == Protocol::Ll128 ? ll128_block_rate() : block_rate(g_));
+        if (c_.protocol == Protocol::Ll && g_.system.nodes > 1)
+          t.pace = 2 / (1e3 * nccl::ll_bus_limit(g_.system, g_.settings.version));
         t.lines = c_.protocol != Protocol::Simple;
         t.window = t.lines ? 0 : nccl::kStepsOfBuffer;
         break;
@@ -241,7 +306,8 @@ class Pricer {
         bool direct = c_.algorithm == Algorithm::CollnetDirect;
         t.pipeline = direct ? NcclPipeline::CollnetDirect : NcclPipeline::CollnetChain;
         if (direct) t.piece *= ppn;
-        t.inside_us = direct ? std::min(1.0, ppn - 1) * latency(g_.intra, 0) + (ppn - 1) * 0.4 : latency(g_.intra, 0);
+        t.inside_us = direct ? std::min(1.0, ppn - 1) * latency(g_.intra, 0) + (ppn - 1) * 0.4
+                             : latency(g_.intra, 0);
         t.between_us = latency(g_.inter, 0);
         break;
       }
@@ -250,10 +316,14 @@ class Pricer {
         t.piece = size_;
         double rounds = static_cast<double>(g_.pipe(NcclPipeline::Pat).levels);
         double levels = nccl::floor_log2(g_.system.nodes);
-        t.between_us = (levels * latency(g_.inter, static_cast<double>(c_.chunk)) / 3.5 + 2.8 * g_.ranks()) / std::max(1.0, rounds);
+        t.between_us =
+            (levels * latency(g_.inter, static_cast<double>(c_.chunk)) / 3.5 + 2.8 * g_.ranks()) /
+            std::max(1.0, rounds);
       }
     }
-    t.operation = all_reduce || t.pipeline == NcclPipeline::Pat || t.pipeline == NcclPipeline::Nvls ? op_ : Operation::AllReduce;
+    t.operation = all_reduce || t.pipeline == NcclPipeline::Pat || t.pipeline == NcclPipeline::Nvls
+                      ? op_
+                      : Operation::AllReduce;
     return t;
   }
 
@@ -261,9 +331,12 @@ class Pricer {
   // Microseconds that a byte takes.
   double mover_us(const NcclMover& m, const NcclPipeTerms& t) const {
     switch (m.what) {
-      case NcclMover::What::Threads: return t.blocks > 0 ? 1 / (t.blocks * m.share) : 0;
-      case NcclMover::What::Copies: return t.copies > 0 ? 1 / t.copies : 0;
-      case NcclMover::What::Link: break;
+      case NcclMover::What::Threads:
+        return t.blocks > 0 ? 1 / (t.blocks * m.share) : 0;
+      case NcclMover::What::Copies:
+        return t.copies > 0 ? 1 / t.copies : 0;
+      case NcclMover::What::Link:
+        break;
     }
     bool net = g_.fabric->links()[m.link].kind == topology::LinkKind::Net;
     return (net ? t.between : t.inside) / link_rate_us(g_, p_, level_, m.link);
@@ -278,14 +351,19 @@ class Pricer {
     for (const NcclMover& m : pipe.movers) each.push_back(mover_us(m, t));
     for (const NcclUse& u : pipe.uses) {
       const NcclMover& m = pipe.movers[u.mover];
-      if (m.what == NcclMover::What::Link) limit_by_link({u.total * each[u.mover], u.link});
-      else limit(u.total * each[u.mover] * size_, m.what == NcclMover::What::Threads && c_.protocol == Protocol::Ll ? "LL's flags" : "thread blocks");
+      if (m.what == NcclMover::What::Link)
+        limit_by_link({u.total * each[u.mover], u.link});
+      else
+        limit(u.total * each[u.mover] * size_,
+              m.what == NcclMover::What::Threads && c_.protocol == Protocol::Ll ? "LL's flags"
+                                                                                : "thread blocks");
     }
     if (t.pace > 0) limit(size_ * t.pace, "LL's flags");
     NcclPipeTime time = nccl_pipe_time(pipe, t, each, size_);
     add_steps(time.inside, time.between);
     fill_ = std::max(0.0, time.total - steps_ - transfer_);
-    transfer_ = std::min(transfer_, std::max(0.0, time.total - steps_));  // the steps' latencies hide part of it
+    transfer_ = std::min(
+        transfer_, std::max(0.0, time.total - steps_));  // the steps' latencies hide part of it
   }
 
   const NcclGroup& g_;
@@ -309,33 +387,45 @@ class Pricer {
 
 }  // namespace
 
-NcclPrice nccl_price(const NcclGroup& g, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size) {
+NcclPrice nccl_price(const NcclGroup& g, const Profile& p, Level level, Operation op,
+                     const nccl::Choice& choice, Bytes size) {
   return Pricer(g, p, level, op, choice, size).price();
 }
 
-NcclPipeTerms nccl_pipe_terms(const NcclGroup& g, const Profile& p, Level level, Operation op, const nccl::Choice& choice, Bytes size) {
+NcclPipeTerms nccl_pipe_terms(const NcclGroup& g, const Profile& p, Level level, Operation op,
+                              const nccl::Choice& choice, Bytes size) {
   return Pricer(g, p, level, op, choice, size).terms();
 }
 
-double nccl_step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Protocol protocol, std::int64_t message) {
+double nccl_step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Protocol protocol,
+                    std::int64_t message) {
   return step_us(g, p, hop, nccl::Algorithm::Ring, protocol, message);
 }
-void set_times(NcclPrice& price, double base, double steps, double fill, double transfer, double bus_bytes) {
+void set_times(NcclPrice& price, double base, double steps, double fill, double transfer,
+               double bus_bytes) {
   price.base = from_us(base);
   price.steps = from_us(steps);
   price.fill = from_us(fill);
   price.transfer = from_us(transfer);
   price.total = price.base + price.steps + price.fill + price.transfer;
-  if (base + steps + fill > transfer) price.limited_by = fill > base + steps ? "filling the pipeline" : "latency";
+  if (base + steps + fill > transfer)
+    price.limited_by = fill > base + steps ? "filling the pipeline" : "latency";
   price.bus_bytes_per_s = bus_bytes / (static_cast<double>(price.total.ps) / 1e12);
 }
-double nccl_wire_factor(Protocol p) { return wire_factor(p); }
-double nccl_block_rate(const NcclGroup& g) { return block_rate(g); }
-NcclBottleneck nccl_bottleneck(const NcclGroup& g, const Profile& p, Level level, const std::vector<LinkLoad>& loads) {
+double nccl_wire_factor(Protocol p) {
+  return wire_factor(p);
+}
+double nccl_block_rate(const NcclGroup& g) {
+  return block_rate(g);
+}
+NcclBottleneck nccl_bottleneck(const NcclGroup& g, const Profile& p, Level level,
+                               const std::vector<LinkLoad>& loads) {
   Bottleneck b = bottleneck(g, p, level, loads, 1, 1);
   return {b.per_byte, b.link};
 }
 
-Duration nccl_tests_time(const Profile& p, const NcclPrice& price, int gpus_per_process) { return std::max(price.total, p.host.launch * gpus_per_process); }
+Duration nccl_tests_time(const Profile& p, const NcclPrice& price, int gpus_per_process) {
+  return std::max(price.total, p.host.launch * gpus_per_process);
+}
 
 }  // namespace ddpsim::collective

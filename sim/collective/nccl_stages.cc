@@ -33,19 +33,22 @@ class Stages {
     return static_cast<std::uint32_t>(out_.list.size() - 1);
   }
   // A hop that `from`'s thread blocks feed.
-  std::uint32_t hop(Kind kind, int from, int to, int group, double share, double blocks, const Ids& after, bool same_pass = false) {
+  std::uint32_t hop(Kind kind, int from, int to, int group, double share, double blocks,
+                    const Ids& after, bool same_pass = false) {
     return add({kind, from, to, -1, group, share, blocks, 0, 0, same_pass}, after);
   }
   NcclStages take() {
     out_.channels.emplace_back();
     return std::move(out_);
   }
-  // What is listed is the first channel of the group's trees; the others go the same way, by other GPUs.
+  // What is listed is the first channel of the group's trees; the others go the same way, by other
+  // GPUs.
   NcclStages take_for_all(const NcclGroup& g) {
     for (const NcclChannels& c : g.trees) {
       NcclStages::Channel channel{std::vector<int>(g.devices.size()), c.nic, c.share};
       for (std::size_t i = 0; i < c.order.size(); ++i)
-        for (std::size_t k = 0; k < c.order[i].size(); ++k) channel.ranks[static_cast<std::size_t>(g.trees.front().order[i][k])] = c.order[i][k];
+        for (std::size_t k = 0; k < c.order[i].size(); ++k)
+          channel.ranks[static_cast<std::size_t>(g.trees.front().order[i][k])] = c.order[i][k];
       out_.channels.push_back(std::move(channel));
     }
     return std::move(out_);
@@ -64,47 +67,61 @@ struct NodeTree {
 NodeTree node_tree(std::size_t nodes, int which) {
   NodeTree t{double_tree_parents(static_cast<int>(nodes), which), {}, {}};
   t.children = children_of(t.parents);
-  t.from_root.push_back(static_cast<int>(std::find(t.parents.begin(), t.parents.end(), -1) - t.parents.begin()));
+  t.from_root.push_back(
+      static_cast<int>(std::find(t.parents.begin(), t.parents.end(), -1) - t.parents.begin()));
   for (std::size_t i = 0; i < t.from_root.size(); ++i)
     for (int c : t.children[static_cast<std::size_t>(t.from_root[i])]) t.from_root.push_back(c);
   return t;
 }
 
-// One tree over NVLS's heads (a rank of each node): what `ready[i]` names goes up from node i, and the sum down. Returns per node what it waits for to have the sum.
-std::vector<Ids> head_tree(Stages& s, const std::vector<int>& heads, int which, double share, std::vector<Ids> ready) {
+// One tree over NVLS's heads (a rank of each node): what `ready[i]` names goes up from node i, and
+// the sum down. Returns per node what it waits for to have the sum.
+std::vector<Ids> head_tree(Stages& s, const std::vector<int>& heads, int which, double share,
+                           std::vector<Ids> ready) {
   NodeTree t = node_tree(heads.size(), which);
   auto head = [&](int i) { return heads[static_cast<std::size_t>(i)]; };
   for (auto it = t.from_root.rbegin(); it != t.from_root.rend(); ++it) {
     int up = t.parents[static_cast<std::size_t>(*it)];
     if (up < 0) continue;
-    ready[static_cast<std::size_t>(up)].push_back(s.hop(Kind::Net, head(*it), head(up), 0, share, 0, ready[static_cast<std::size_t>(*it)]));
+    ready[static_cast<std::size_t>(up)].push_back(
+        s.hop(Kind::Net, head(*it), head(up), 0, share, 0, ready[static_cast<std::size_t>(*it)]));
   }
   std::vector<Ids> has(heads.size());
   auto root = static_cast<std::size_t>(t.from_root.front());
   has[root] = ready[root];
   for (int i : t.from_root)
     for (int c : t.children[static_cast<std::size_t>(i)])
-      has[static_cast<std::size_t>(c)] = {s.hop(Kind::Net, head(i), head(c), 0, share, 0, has[static_cast<std::size_t>(i)])};
+      has[static_cast<std::size_t>(c)] = {
+          s.hop(Kind::Net, head(i), head(c), 0, share, 0, has[static_cast<std::size_t>(i)])};
   return has;
 }
 
-// One tree of a channel: each node's chain with the edges between nodes, up and down. Of a parent, its second child meets the chain's first GPU; the first child the
-// second one in a balanced tree.
-void chain_tree(Stages& s, const NcclChannels& c, int which, bool balanced, int group, double share) {
+// One tree of a channel: each node's chain with the edges between nodes, up and down. Of a parent,
+// its second child meets the chain's first GPU; the first child the second one in a balanced tree.
+void chain_tree(Stages& s, const NcclChannels& c, int which, bool balanced, int group,
+                double share) {
   NodeTree t = node_tree(c.order.size(), which);
   std::vector<int> child = double_tree_children(static_cast<int>(c.order.size()), which);
-  auto order = [&](int i) -> const std::vector<int>& { return c.order[static_cast<std::size_t>(i)]; };
+  auto order = [&](int i) -> const std::vector<int>& {
+    return c.order[static_cast<std::size_t>(i)];
+  };
   // Where in its parent's chain a child enters.
   auto place = [&](int i) -> std::size_t {
-    return balanced && child[static_cast<std::size_t>(i)] == 0 && order(t.parents[static_cast<std::size_t>(i)]).size() > 1 ? 1 : 0;
+    return balanced && child[static_cast<std::size_t>(i)] == 0 &&
+                   order(t.parents[static_cast<std::size_t>(i)]).size() > 1
+               ? 1
+               : 0;
   };
   std::vector<Ids> ready(c.order.size());  // of each node's first GPU
   for (auto it = t.from_root.rbegin(); it != t.from_root.rend(); ++it) {
     Ids last;
     for (std::size_t i = order(*it).size(); i-- > 0;) {
       for (int k : t.children[static_cast<std::size_t>(*it)])
-        if (place(k) == i) last.push_back(s.hop(Kind::Net, order(k).front(), order(*it)[i], group, share, share, ready[static_cast<std::size_t>(k)]));
-      if (i > 0) last = {s.hop(Kind::Hop, order(*it)[i], order(*it)[i - 1], group, share, share, last)};
+        if (place(k) == i)
+          last.push_back(s.hop(Kind::Net, order(k).front(), order(*it)[i], group, share, share,
+                               ready[static_cast<std::size_t>(k)]));
+      if (i > 0)
+        last = {s.hop(Kind::Hop, order(*it)[i], order(*it)[i - 1], group, share, share, last)};
     }
     ready[static_cast<std::size_t>(*it)] = std::move(last);
   }
@@ -122,7 +139,8 @@ void chain_tree(Stages& s, const NcclChannels& c, int which, bool balanced, int 
         return id;
       };
       for (int below : t.children[static_cast<std::size_t>(i)])
-        if (place(below) == k) has[static_cast<std::size_t>(below)] = {give(Kind::Net, order(below).front())};
+        if (place(below) == k)
+          has[static_cast<std::size_t>(below)] = {give(Kind::Net, order(below).front())};
       if (k + 1 < order(i).size()) last = {give(Kind::Hop, order(i)[k + 1])};
     }
   }
@@ -131,11 +149,13 @@ void chain_tree(Stages& s, const NcclChannels& c, int which, bool balanced, int 
 // Along a node's chain to its head. Returns what the head waits for.
 Ids chain_up(Stages& s, const std::vector<int>& order, int group, double share) {
   Ids last;
-  for (std::size_t i = order.size() - 1; i > 0; --i) last = {s.hop(Kind::Hop, order[i], order[i - 1], group, share, share, last)};
+  for (std::size_t i = order.size() - 1; i > 0; --i)
+    last = {s.hop(Kind::Hop, order[i], order[i - 1], group, share, share, last)};
   return last;
 }
 void chain_down(Stages& s, const std::vector<int>& order, int group, double share, Ids last) {
-  for (std::size_t i = 0; i + 1 < order.size(); ++i) last = {s.hop(Kind::Hop, order[i], order[i + 1], group, share, share, last)};
+  for (std::size_t i = 0; i + 1 < order.size(); ++i)
+    last = {s.hop(Kind::Hop, order[i], order[i + 1], group, share, share, last)};
 }
 
 NcclStages trees(const NcclGroup& g) {
@@ -152,7 +172,8 @@ NcclStages trees(const NcclGroup& g) {
 
 Ids copy_all(Stages& s, Kind kind, const std::vector<int>& ranks, double share, const Ids& after) {
   Ids out;
-  for (int r : ranks) out.push_back(s.add({kind, r, r, -1, 0, share, kind == Kind::CopyOut ? share : 0}, after));
+  for (int r : ranks)
+    out.push_back(s.add({kind, r, r, -1, 0, share, kind == Kind::CopyOut ? share : 0}, after));
   return out;
 }
 
@@ -162,7 +183,9 @@ std::vector<std::vector<int>> nvls_heads(const NcclGroup& g) {
   for (const auto& node : g.nodes) least = std::min(least, node.size());
   std::vector<std::size_t> places;
   for (const auto& order : g.system.graphs.by_algorithm[3].order)
-    if (!order.empty() && static_cast<std::size_t>(order.front()) < least && std::find(places.begin(), places.end(), static_cast<std::size_t>(order.front())) == places.end())
+    if (!order.empty() && static_cast<std::size_t>(order.front()) < least &&
+        std::find(places.begin(), places.end(), static_cast<std::size_t>(order.front())) ==
+            places.end())
       places.push_back(static_cast<std::size_t>(order.front()));
   if (places.empty())
     for (std::size_t i = 0; i < least; ++i) places.push_back(i);
@@ -182,16 +205,22 @@ NcclStages nvls(const NcclGroup& g, Operation op) {
     auto heads = static_cast<double>(heads_of[k].size());
     double own = 1 / static_cast<double>(node.size());
     Ids in = copy_all(s, Kind::CopyIn, node, op == Operation::AllGather ? own : 1, {});
-    Kind kind = op == Operation::AllReduce ? Kind::Switch : op == Operation::AllGather ? Kind::Multicast : Kind::Reduce;
+    Kind kind = op == Operation::AllReduce   ? Kind::Switch
+                : op == Operation::AllGather ? Kind::Multicast
+                                             : Kind::Reduce;
     Ids given;
     if (g.nodes.size() == 1) {
-      for (int head : heads_of[k]) given.push_back(s.add({kind, head, head, -1, 0, 1 / heads, op == Operation::AllReduce ? 1 / heads : 0}, in));
+      for (int head : heads_of[k])
+        given.push_back(s.add(
+            {kind, head, head, -1, 0, 1 / heads, op == Operation::AllReduce ? 1 / heads : 0}, in));
     } else {
       for (int head : heads_of[k]) {
         Ids last = in;
-        if (op != Operation::AllGather) last = {s.add({Kind::Reduce, head, head, -1, 0, 1 / heads, 0}, last)};
+        if (op != Operation::AllGather)
+          last = {s.add({Kind::Reduce, head, head, -1, 0, 1 / heads, 0}, last)};
         last = {s.add({Kind::Sharp, head, head, -1, 0, 1 / heads, 0}, last)};
-        if (op != Operation::ReduceScatter) last = {s.add({Kind::Multicast, head, head, -1, 0, 1 / heads, 0}, last)};
+        if (op != Operation::ReduceScatter)
+          last = {s.add({Kind::Multicast, head, head, -1, 0, 1 / heads, 0}, last)};
         given.push_back(last.front());
       }
     }
@@ -208,7 +237,8 @@ NcclStages nvls_tree(const NcclGroup& g) {
   std::vector<std::vector<Ids>> ready(heads, std::vector<Ids>(g.nodes.size()));  // by head and node
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     Ids in = copy_all(s, Kind::CopyIn, g.nodes[i], 1, {});
-    for (std::size_t h = 0; h < heads; ++h) ready[h][i] = {s.add({Kind::Reduce, heads_of[i][h], heads_of[i][h], -1, 0, part, part}, in)};
+    for (std::size_t h = 0; h < heads; ++h)
+      ready[h][i] = {s.add({Kind::Reduce, heads_of[i][h], heads_of[i][h], -1, 0, part, part}, in)};
   }
   std::vector<Ids> given(g.nodes.size());
   for (std::size_t h = 0; h < heads; ++h) {
@@ -217,11 +247,14 @@ NcclStages nvls_tree(const NcclGroup& g) {
     std::vector<Ids> both(g.nodes.size());
     for (int which : {0, 1}) {
       std::vector<Ids> has = head_tree(s, ranks, which, part / 2, ready[h]);
-      for (std::size_t i = 0; i < has.size(); ++i) both[i].insert(both[i].end(), has[i].begin(), has[i].end());
+      for (std::size_t i = 0; i < has.size(); ++i)
+        both[i].insert(both[i].end(), has[i].begin(), has[i].end());
     }
-    for (std::size_t i = 0; i < ranks.size(); ++i) given[i].push_back(s.add({Kind::Multicast, ranks[i], ranks[i], -1, 0, part, 0}, both[i]));
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+      given[i].push_back(s.add({Kind::Multicast, ranks[i], ranks[i], -1, 0, part, 0}, both[i]));
   }
-  for (std::size_t i = 0; i < g.nodes.size(); ++i) copy_all(s, Kind::CopyOut, g.nodes[i], 1, given[i]);
+  for (std::size_t i = 0; i < g.nodes.size(); ++i)
+    copy_all(s, Kind::CopyOut, g.nodes[i], 1, given[i]);
   return s.take();
 }
 
@@ -231,7 +264,8 @@ NcclStages collnet_chain(const NcclGroup& g) {
   Ids all;
   for (const auto& order : c.order)
     for (std::uint32_t id : chain_up(s, order, 0, 1)) all.push_back(id);
-  for (const auto& order : c.order) chain_down(s, order, 1, 1, {s.hop(Kind::Sharp, order.front(), order.front(), 0, 1, 0, all)});
+  for (const auto& order : c.order)
+    chain_down(s, order, 1, 1, {s.hop(Kind::Sharp, order.front(), order.front(), 0, 1, 0, all)});
   return s.take_for_all(g);
 }
 
@@ -241,7 +275,8 @@ NcclStages collnet_direct(const NcclGroup& g) {
   for (const auto& node : g.nodes)
     for (int head : node)
       for (int r : node)
-        if (r != head) all.push_back(s.hop(Kind::Hop, r, head, 0, 1 / static_cast<double>(node.size()), 0, {}));
+        if (r != head)
+          all.push_back(s.hop(Kind::Hop, r, head, 0, 1 / static_cast<double>(node.size()), 0, {}));
   for (const auto& node : g.nodes) {
     double part = 1 / static_cast<double>(node.size());
     for (int head : node) {
@@ -253,8 +288,9 @@ NcclStages collnet_direct(const NcclGroup& g) {
   return s.take();
 }
 
-// All-gather: in each round every rank hands what it has of the blocks that others still lack to the rank a power of two farther, the farthest first; a block is d
-// places from its owner after rounds whose distances add up to d < n. Reduce-scatter is the same backwards.
+// All-gather: in each round every rank hands what it has of the blocks that others still lack to
+// the rank a power of two farther, the farthest first; a block is d places from its owner after
+// rounds whose distances add up to d < n. Reduce-scatter is the same backwards.
 NcclStages pat(const NcclGroup& g, Operation op) {
   int n = g.ranks();
   int far = 1;
@@ -279,14 +315,16 @@ NcclStages pat(const NcclGroup& g, Operation op) {
     std::vector<Ids> now = has;
     for (int r = 0; r < n; ++r) {
       int to = op == Operation::ReduceScatter ? (r - t.distance + n) % n : (r + t.distance) % n;
-      std::uint32_t id = s.hop(Kind::Net, r, to, 0, static_cast<double>(t.blocks) / n, 0, has[static_cast<std::size_t>(r)]);
+      std::uint32_t id = s.hop(Kind::Net, r, to, 0, static_cast<double>(t.blocks) / n, 0,
+                               has[static_cast<std::size_t>(r)]);
       now[static_cast<std::size_t>(to)].push_back(id);
       now[static_cast<std::size_t>(r)].push_back(id);
     }
     // Only the last round's count: it waited for the ones before.
     for (int r = 0; r < n; ++r) {
       Ids& list = now[static_cast<std::size_t>(r)];
-      list.erase(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(has[static_cast<std::size_t>(r)].size()));
+      list.erase(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(
+                                                  has[static_cast<std::size_t>(r)].size()));
     }
     has = std::move(now);
   }
@@ -295,10 +333,18 @@ NcclStages pat(const NcclGroup& g, Operation op) {
 
 }  // namespace
 
-bool is_inside(Kind k) { return k == Kind::Hop || k == Kind::Reduce || k == Kind::Multicast || k == Kind::Switch; }
-bool is_between(Kind k) { return k == Kind::Net || k == Kind::Sharp; }
+bool is_inside(Kind k) {
+  return k == Kind::Hop || k == Kind::Reduce || k == Kind::Multicast || k == Kind::Switch;
+}
+bool is_between(Kind k) {
+  return k == Kind::Net || k == Kind::Sharp;
+}
 
-int groups_of(const NcclGroup& g, NcclPipeline p) { return p == NcclPipeline::Tree || p == NcclPipeline::CollnetChain ? kGroupsOfChannel * static_cast<int>(g.trees.size()) : 1; }
+int groups_of(const NcclGroup& g, NcclPipeline p) {
+  return p == NcclPipeline::Tree || p == NcclPipeline::CollnetChain
+             ? kGroupsOfChannel * static_cast<int>(g.trees.size())
+             : 1;
+}
 double group_share(const NcclGroup& g, NcclPipeline p, int group) {
   if (p != NcclPipeline::Tree && p != NcclPipeline::CollnetChain) return 1;
   double halves = p == NcclPipeline::Tree && g.nodes.size() > 1 ? 4 : 2;
@@ -307,12 +353,18 @@ double group_share(const NcclGroup& g, NcclPipeline p, int group) {
 
 NcclStages nccl_stages(const NcclGroup& g, NcclPipeline p, Operation op) {
   switch (p) {
-    case NcclPipeline::Tree: return trees(g);
-    case NcclPipeline::Nvls: return nvls(g, op);
-    case NcclPipeline::NvlsTree: return nvls_tree(g);
-    case NcclPipeline::CollnetDirect: return collnet_direct(g);
-    case NcclPipeline::CollnetChain: return collnet_chain(g);
-    case NcclPipeline::Pat: return pat(g, op);
+    case NcclPipeline::Tree:
+      return trees(g);
+    case NcclPipeline::Nvls:
+      return nvls(g, op);
+    case NcclPipeline::NvlsTree:
+      return nvls_tree(g);
+    case NcclPipeline::CollnetDirect:
+      return collnet_direct(g);
+    case NcclPipeline::CollnetChain:
+      return collnet_chain(g);
+    case NcclPipeline::Pat:
+      return pat(g, op);
   }
   return {};
 }
@@ -331,12 +383,14 @@ NcclStage NcclStages::at(std::size_t channel, std::size_t i) const {
   return s;
 }
 
-void add_stage_load(const NcclGroup& g, const NcclStage& s, std::vector<topology::LinkId>& route, std::vector<LinkLoad>& out) {
+void add_stage_load(const NcclGroup& g, const NcclStage& s, std::vector<topology::LinkId>& route,
+                    std::vector<LinkLoad>& out) {
   const topology::Fabric& f = *g.fabric;
   auto device = [&](int rank) { return g.devices[static_cast<std::size_t>(rank)]; };
   switch (s.kind) {
     case Kind::CopyIn:
-    case Kind::CopyOut: return;
+    case Kind::CopyOut:
+      return;
     case Kind::Hop:
     case Kind::Net:
       find_hop_links(f, g.devices, s.from, s.to, s.nic, route);
@@ -360,13 +414,16 @@ void add_stage_load(const NcclGroup& g, const NcclStage& s, std::vector<topology
     case Kind::Reduce:
     case Kind::Multicast:
     case Kind::Switch: {
-      const std::vector<int>& node = g.nodes[static_cast<std::size_t>(g.node_of[static_cast<std::size_t>(s.from)])];
+      const std::vector<int>& node =
+          g.nodes[static_cast<std::size_t>(g.node_of[static_cast<std::size_t>(s.from)])];
       if (node.size() < 2) return;
       for (std::size_t i = 0; i < node.size(); ++i) {
         int next = node[(i + 1) % node.size()];
         bool head = node[i] == s.from;
-        double gives = (s.kind != Kind::Multicast ? 1 : 0) + (s.kind != Kind::Reduce && head ? 1 : 0);
-        double takes = (s.kind != Kind::Reduce ? 1 : 0) + (s.kind != Kind::Multicast && head ? 1 : 0);
+        double gives =
+            (s.kind != Kind::Multicast ? 1 : 0) + (s.kind != Kind::Reduce && head ? 1 : 0);
+        double takes =
+            (s.kind != Kind::Reduce ? 1 : 0) + (s.kind != Kind::Multicast && head ? 1 : 0);
         f.find_links(device(node[i]), device(next), route);
         if (gives > 0) out.push_back({route.front(), gives});
         f.find_links(device(next), device(node[i]), route);

@@ -1,8 +1,8 @@
-#include "sim/collective/nccl.h"
-#include "sim/collective/price_terms.h"
-
 #include <algorithm>
 #include <limits>
+
+#include "sim/collective/nccl.h"
+#include "sim/collective/price_terms.h"
 
 namespace ddpsim::collective {
 
@@ -24,17 +24,23 @@ double link_rate(const Communicator& c, const Profile& p, Level level, topology:
 
 Duration launch_time(const Communicator& c, const Profile& p) {
   Duration launch;
-  for (std::uint8_t t : c.transports) launch = std::max(launch, p.transports.at(c.fabric->transports()[t]).launch);
+  for (std::uint8_t t : c.transports)
+    launch = std::max(launch, p.transports.at(c.fabric->transports()[t]).launch);
   return launch;
 }
 
-Duration queued_launch(const Communicator& c, const Profile& p) { return c.backend == Backend::Tcp && c.ranks() > 1 ? launch_time(c, p) : Duration{}; }
+Duration queued_launch(const Communicator& c, const Profile& p) {
+  return c.backend == Backend::Tcp && c.ranks() > 1 ? launch_time(c, p) : Duration{};
+}
 
-Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll, int messages) {
+Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll,
+                      int messages) {
   const TransportSection& t = p.transports.at(c.fabric->transports()[hop.transport]);
   int cores = c.fabric->cluster().emulated_on_cores;
   Duration own = ll ? *t.ll_latency : t.latency;
-  if (cores > 0 && !ll) own = std::max(own, Duration{t.message_core.ps * (messages > 0 ? messages : c.ranks()) / cores});  // all ranks' messages at once, in turn
+  if (cores > 0 && !ll)
+    own = std::max(own, Duration{t.message_core.ps * (messages > 0 ? messages : c.ranks()) /
+                                 cores});  // all ranks' messages at once, in turn
   return own + hop.wire_latency;
 }
 
@@ -47,17 +53,21 @@ std::string missing_transport(const topology::Fabric& f, const Profile& p) {
 bool performs(const Communicator& c, Operation operation) {
   switch (operation) {
     case Operation::AllReduce:
-    case Operation::Broadcast: return true;
+    case Operation::Broadcast:
+      return true;
     case Operation::AllGather:
-    case Operation::ReduceScatter: return c.nccl || c.ranks() < 2;
+    case Operation::ReduceScatter:
+      return c.nccl || c.ranks() < 2;
     case Operation::Reduce:
     case Operation::AllToAll:
-    case Operation::SendRecv: return false;
+    case Operation::SendRecv:
+      return false;
   }
   return false;
 }
 
-Price price(const Communicator& c, const Profile& p, Level level, Operation operation, Bytes size, DType type) {
+Price price(const Communicator& c, const Profile& p, Level level, Operation operation, Bytes size,
+            DType type) {
   if (operation == Operation::Broadcast) return broadcast(c, p, level, size);
   if (operation == Operation::AllReduce) return all_reduce(c, p, level, size, type);
   return c.ranks() < 2 ? nothing(c, p) : nccl_collective(c, p, level, operation, size);
@@ -66,8 +76,10 @@ Price price(const Communicator& c, const Profile& p, Level level, Operation oper
 Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type) {
   if (c.nccl) return nccl_collective(c, p, level, Operation::AllReduce, size);
   if (c.backend == Backend::Nccl) return nccl_ring_all_reduce(c, p, level, size);
-  if (c.patterns[kAllReduce].algorithm != Algorithm::Ring) return schedule_price(c, p, level, kAllReduce, size, type);
-  return c.backend == Backend::Gloo ? gloo_ring_all_reduce(c, p, level, size, type) : tcp_ring_all_reduce(c, p, level, size, type);
+  if (c.patterns[kAllReduce].algorithm != Algorithm::Ring)
+    return schedule_price(c, p, level, kAllReduce, size, type);
+  return c.backend == Backend::Gloo ? gloo_ring_all_reduce(c, p, level, size, type)
+                                    : tcp_ring_all_reduce(c, p, level, size, type);
 }
 
 }  // namespace ddpsim::collective

@@ -1,6 +1,8 @@
-// What a collective costs: phases of fixed latency and shared transfer. The closed form of every algorithm, from which both fidelities start.
+// What a collective costs: phases of fixed latency and shared transfer. The closed form of every
+// algorithm, from which both fidelities start.
 //
-//   price = launch + steps x latency(hop) + transfer(S, link loads) x c(x),   x = bytes per step and channel
+//   price = launch + steps x latency(hop) + transfer(S, link loads) x c(x),   x = bytes per step
+//     and channel
 #pragma once
 
 #include <string>
@@ -15,67 +17,84 @@ namespace ddpsim::collective {
 struct Phase {
   Duration latency;
   double work = 0;
-  double weight = 1;    // max-min weight: equal connections per byte of work; Gloo: share of its one connection (heaviest())
-  double max_rate = 0;  // bytes per picosecond, 0 = unlimited: software that cannot keep the wire busy
-  int round = -1;       // whose links it loads, of the price's pattern; -1 = the pattern's mean
+  double weight = 1;  // max-min weight: equal connections per byte of work; Gloo: share of its one
+                      // connection (heaviest())
+  double max_rate =
+      0;           // bytes per picosecond, 0 = unlimited: software that cannot keep the wire busy
+  int round = -1;  // whose links it loads, of the price's pattern; -1 = the pattern's mean
 };
 
 struct Price {
   int pattern = kAllReduce;  // index into Communicator::patterns
-  std::string algorithm;  // "ring/Simple", "ring", "tree", "halving_doubling"
+  std::string algorithm;     // "ring/Simple", "ring", "tree", "halving_doubling"
   std::vector<Phase> phases;
-  Duration alone;          // duration with the links to itself
-  std::int64_t chunk = 0;  // bytes of one message
-  Duration hop_latency;    // of one step: NCCL, mean along the ring; Gloo, slowest hop
+  Duration alone;           // duration with the links to itself
+  std::int64_t chunk = 0;   // bytes of one message
+  Duration hop_latency;     // of one step: NCCL, mean along the ring; Gloo, slowest hop
   std::int64_t pieces = 1;  // of a pipeline
-  Duration reduce;         // time to sum one message, if on the path; backend tcp: of all ranks at once, where they share cores
+  Duration reduce;  // time to sum one message, if on the path; backend tcp: of all ranks at once,
+                    // where they share cores
   Duration reduce_alone;   // of one rank that has a core
   double sum_rate = 0;     // schedule_price: bytes per picosecond that a rank sums; 0 = at once
   double wire_factor = 1;  // bytes on the wire per byte of data
 };
 
-// Gloo's collectives of one job share a connection by segment size, but the job has one connection as another job has: weights are relative to the heaviest
-// of the job's collectives. 1 for other backends.
+// Gloo's collectives of one job share a connection by segment size, but the job has one connection
+// as another job has: weights are relative to the heaviest of the job's collectives. 1 for other
+// backends.
 double heaviest(const Communicator& c, const std::vector<const Price*>& of_a_job);
 
 // Rates of the fabric's links at one level of efficiency, bytes per picosecond.
 double link_rate(const Communicator& c, const Profile& p, Level level, topology::LinkId link);
 
-// The one door: S bytes (of the whole vector, as nccl-tests counts them) by any operation that the communicator performs.
-// REQUIRES: performs(c, operation), and what the functions below require.
-Price price(const Communicator& c, const Profile& p, Level level, Operation operation, Bytes size, DType type = DType::Float32);
+// The one door: S bytes (of the whole vector, as nccl-tests counts them) by any operation that the
+// communicator performs. REQUIRES: performs(c, operation), and what the functions below require.
+Price price(const Communicator& c, const Profile& p, Level level, Operation operation, Bytes size,
+            DType type = DType::Float32);
 bool performs(const Communicator& c, Operation operation);
-// S bytes summed over all ranks, result everywhere. REQUIRES: p has every transport of the fabric (see missing_transport).
-// `type`: of the elements; decides what a sum costs (backend tcp).
-Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type = DType::Float32);
+// S bytes summed over all ranks, result everywhere. REQUIRES: p has every transport of the fabric
+// (see missing_transport). `type`: of the elements; decides what a sum costs (backend tcp).
+Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size,
+                 DType type = DType::Float32);
 // S bytes from rank 0 to all.
 Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size);
 
-// Fixed cost of starting a collective: the largest of the transports that its hops use; none for one rank (NCCL and Gloo return at once).
+// Fixed cost of starting a collective: the largest of the transports that its hops use; none for
+// one rank (NCCL and Gloo return at once).
 Duration launch_time(const Communicator& c, const Profile& p);
 
-// Time from the moment in which a collective may start to its place in the queue: backend tcp, where an idle thread has to wake; a busy one finds the
-// next collective at once. None for the others, whose launch is part of the collective itself.
+// Time from the moment in which a collective may start to its place in the queue: backend tcp,
+// where an idle thread has to wake; a busy one finds the next collective at once. None for the
+// others, whose launch is part of the collective itself.
 Duration queued_launch(const Communicator& c, const Profile& p);
 
-// One step over a hop: the transport's software (Simple or LL) and the wire. REQUIRES for ll: the transport has an LL latency.
-// `messages`: of all ranks at once, which take shared cores in turn; 0 = one from every rank.
-Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll, int messages = 0);
+// One step over a hop: the transport's software (Simple or LL) and the wire. REQUIRES for ll: the
+// transport has an LL latency. `messages`: of all ranks at once, which take shared cores in turn; 0
+// = one from every rank.
+Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll,
+                      int messages = 0);
 
 // Name of the first transport that the fabric uses and the profile lacks; empty = none.
 std::string missing_transport(const topology::Fabric& f, const Profile& p);
 
-// NCCL's ring, Simple or LL: 2(n-1) hops of S/n, latency once along the ring's slowest path of 2(n-1) hops. sim/MODEL.md 4.1.
+// NCCL's ring, Simple or LL: 2(n-1) hops of S/n, latency once along the ring's slowest path of
+// 2(n-1) hops. sim/MODEL.md 4.1.
 Price nccl_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size);
-// Gloo's segmented ring: reduce-scatter, then all-gather, two segments in flight, payload after the receiver's go. sim/MODEL.md 4.2.
-Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type = DType::Float32);
+// Gloo's segmented ring: reduce-scatter, then all-gather, two segments in flight, payload after the
+// receiver's go. sim/MODEL.md 4.2.
+Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size,
+                           DType type = DType::Float32);
 
-// ddpsim's own executor: 2(n-1) steps of S/n, one after another; a received chunk is summed before the next step (not beside the wire). Where all hosts
-// share one machine's cores, n ranks sum at once on them. sim/MODEL.md 4.6.
-Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type = DType::Float32);
+// ddpsim's own executor: 2(n-1) steps of S/n, one after another; a received chunk is summed before
+// the next step (not beside the wire). Where all hosts share one machine's cores, n ranks sum at
+// once on them. sim/MODEL.md 4.6.
+Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size,
+                          DType type = DType::Float32);
 
-// Any of the communicator's patterns on backend tcp or gloo, round after round: step lists without a closed form of their own. sim/MODEL.md 4.8.
-Price schedule_price(const Communicator& c, const Profile& p, Level level, int pattern, Bytes size, DType type = DType::Float32);
+// Any of the communicator's patterns on backend tcp or gloo, round after round: step lists without
+// a closed form of their own. sim/MODEL.md 4.8.
+Price schedule_price(const Communicator& c, const Profile& p, Level level, int pattern, Bytes size,
+                     DType type = DType::Float32);
 
 // Bytes of a piece of a pipelined pattern, before it is evened out; and how many pieces a lane has.
 inline constexpr std::int64_t kPieceBytes = 128 * 1024;
@@ -83,7 +102,7 @@ std::int64_t pieces_of(const Pattern& pattern, std::int64_t bytes);
 
 // Gloo's segments. Source: gloo/allreduce.cc (kMaxSegmentSize = 1 MiB).
 struct GlooSegments {
-  std::int64_t segments = 0;      // in all
+  std::int64_t segments = 0;  // in all
   std::int64_t per_rank = 0;
   std::int64_t segment_bytes = 0;
 };

@@ -4,13 +4,16 @@
 
 namespace ddpsim::collective {
 
-double bottleneck(const Communicator& c, const Profile& p, Level level, const std::vector<LinkLoad>& load) {
+double bottleneck(const Communicator& c, const Profile& p, Level level,
+                  const std::vector<LinkLoad>& load) {
   double worst = 0;
-  for (const LinkLoad& l : load) worst = std::max(worst, l.per_byte / link_rate(c, p, level, l.link));
+  for (const LinkLoad& l : load)
+    worst = std::max(worst, l.per_byte / link_rate(c, p, level, l.link));
   return worst;
 }
 
-double step_time(const Communicator& c, const Profile& p, Level level, const std::vector<LinkLoad>& load, double bytes, double gap) {
+double step_time(const Communicator& c, const Profile& p, Level level,
+                 const std::vector<LinkLoad>& load, double bytes, double gap) {
   double worst = 0;
   for (const LinkLoad& l : load) {
     const topology::Link& link = c.fabric->links()[l.link];
@@ -27,10 +30,12 @@ double step_time(const Communicator& c, const Profile& p, Level level, const std
   return gap + worst;
 }
 
-double rate_with_latency(const Communicator& c, const Profile& p, Level level, const std::vector<LinkLoad>& load, double work, double steps, Duration latency,
-                         double own_rate) {
+double rate_with_latency(const Communicator& c, const Profile& p, Level level,
+                         const std::vector<LinkLoad>& load, double work, double steps,
+                         Duration latency, double own_rate) {
   auto gaps = static_cast<double>(latency.ps);
-  return work / std::max(steps * step_time(c, p, level, load, work / steps, gaps / steps), gaps + work / own_rate);
+  return work / std::max(steps * step_time(c, p, level, load, work / steps, gaps / steps),
+                         gaps + work / own_rate);
 }
 
 const TransportSection& section(const Communicator& c, const Profile& p, const Hop& hop) {
@@ -79,7 +84,9 @@ Duration sum_time(const Communicator& c, const Profile& p, DType type, double bu
 
 double sum_rate(const Profile& p, DType type) {
   bool half = type == DType::Float16 || type == DType::BFloat16;
-  return (half && p.half_reduction_bytes_per_s > 0 ? p.half_reduction_bytes_per_s : p.reduction_bytes_per_s) / 1e12;
+  return (half && p.half_reduction_bytes_per_s > 0 ? p.half_reduction_bytes_per_s
+                                                   : p.reduction_bytes_per_s) /
+         1e12;
 }
 
 void price_sum(const Communicator& c, const Profile& p, DType type, double chunk, Price& price) {

@@ -6,20 +6,25 @@
 namespace ddpsim::collective {
 
 // Picoseconds per byte of the pattern's slowest link: max edges / rate.
-double bottleneck(const Communicator& c, const Profile& p, Level level, const std::vector<LinkLoad>& load);
+double bottleneck(const Communicator& c, const Profile& p, Level level,
+                  const std::vector<LinkLoad>& load);
 
-// One step alone: the gap before it and its transfer on the slowest link. A token bucket refills in the gap, and what it saved goes at the peak rate.
-double step_time(const Communicator& c, const Profile& p, Level level, const std::vector<LinkLoad>& load, double bytes, double gap);
+// One step alone: the gap before it and its transfer on the slowest link. A token bucket refills in
+// the gap, and what it saved goes at the peak rate.
+double step_time(const Communicator& c, const Profile& p, Level level,
+                 const std::vector<LinkLoad>& load, double bytes, double gap);
 
-// The steps' latencies lie between transfers: another collective uses those gaps. So they limit the rate instead of coming first; alone, work /
-// max_rate = steps * (latency of a step + its transfer).
-// `own_rate`: what the protocol itself reaches at most.
-double rate_with_latency(const Communicator& c, const Profile& p, Level level, const std::vector<LinkLoad>& load, double work, double steps, Duration latency,
-                         double own_rate = 1e300);
+// The steps' latencies lie between transfers: another collective uses those gaps. So they limit the
+// rate instead of coming first; alone, work / max_rate = steps * (latency of a step + its
+// transfer). `own_rate`: what the protocol itself reaches at most.
+double rate_with_latency(const Communicator& c, const Profile& p, Level level,
+                         const std::vector<LinkLoad>& load, double work, double steps,
+                         Duration latency, double own_rate = 1e300);
 
 const TransportSection& section(const Communicator& c, const Profile& p, const Hop& hop);
 
-// All hops' latencies, twice around the ring less the two cheapest neighbours: the slowest 2(n-1) consecutive hops.
+// All hops' latencies, twice around the ring less the two cheapest neighbours: the slowest 2(n-1)
+// consecutive hops.
 Duration path_latency(const Communicator& c, const Profile& p, bool ll);
 
 // Of the transport of the ring's slowest hop.
@@ -32,7 +37,8 @@ Duration alone(const Price& price, double per_byte);
 double sum_rate(const Profile& p, DType type);
 // The sum of one chunk: by a rank that has a core, and by all ranks at once where they share cores.
 void price_sum(const Communicator& c, const Profile& p, DType type, double chunk, Price& price);
-// Sums at once: `busiest` bytes by the rank that has most, `all` by all ranks, which may share cores.
+// Sums at once: `busiest` bytes by the rank that has most, `all` by all ranks, which may share
+// cores.
 Duration sum_time(const Communicator& c, const Profile& p, DType type, double busiest, double all);
 
 // One rank: no time but the launch.

@@ -1,8 +1,10 @@
 // Ring all-reduce of S bytes on n ranks.
-//   NCCL:  T = launch + (latency of the slowest path of 2(n-1) consecutive hops) + c * 2(n-1)/n * S * max over links (edges(l) / rate(l))
-//          LL sends a flag with every 4 bytes: twice the bytes, its own latency; the cheaper protocol is taken.
-//   Gloo:  per phase (reduce-scatter, all-gather) each rank sends m = per_rank * (n-1) segments; with segment time t, reduction time r (first phase
-//          only), message latency a and two segments in flight: a + max(m t, (m/2 - 1)(t + 2a + r) + 2t) + a + r.
+//   NCCL:  T = launch + (latency of the slowest path of 2(n-1) consecutive hops) + c * 2(n-1)/n * S
+//          * max over links (edges(l) / rate(l)) LL sends a flag with every 4 bytes: twice the
+//          bytes, its own latency; the cheaper protocol is taken.
+//   Gloo:  per phase (reduce-scatter, all-gather) each rank sends m = per_rank * (n-1) segments;
+//          with segment time t, reduction time r (first phase only), message latency a and two
+//          segments in flight: a + max(m t, (m/2 - 1)(t + 2a + r) + 2t) + a + r.
 #include <algorithm>
 
 #include "sim/collective/nccl.h"
@@ -42,16 +44,20 @@ Price nccl_protocol(const Communicator& c, const Profile& p, Level level, Bytes 
   phase.weight = channels;
   Duration gaps = path_latency(c, p, ll);
   price.hop_latency = {(gaps.ps + (c.ranks() - 1)) / (2 * (c.ranks() - 1))};
-  phase.max_rate = rate_with_latency(c, p, level, c.patterns[kAllReduce].load, phase.work, 2 * (n - 1), gaps, ll ? ll_rate(c, p) : 1e300);
+  phase.max_rate = rate_with_latency(c, p, level, c.patterns[kAllReduce].load, phase.work,
+                                     2 * (n - 1), gaps, ll ? ll_rate(c, p) : 1e300);
   // A protocol slower than the wire spends the rest of each step without using it.
-  double excess = ll ? phase.work / ll_rate(c, p) - phase.work * bottleneck(c, p, level, c.patterns[kAllReduce].load) : 0;
+  double excess = ll ? phase.work / ll_rate(c, p) -
+                           phase.work * bottleneck(c, p, level, c.patterns[kAllReduce].load)
+                     : 0;
   if (excess > 0) price.hop_latency += Duration{static_cast<std::int64_t>(excess / (2 * (n - 1)))};
   price.phases.push_back(phase);
   price.alone = alone(price, bottleneck(c, p, level, c.patterns[kAllReduce].load));
   return price;
 }
 
-// Chain along the ring, in pieces of at most 512 KiB per channel (LL: 32 KiB): fill n - 2 pieces, then stream.
+// Chain along the ring, in pieces of at most 512 KiB per channel (LL: 32 KiB): fill n - 2 pieces,
+// then stream.
 Price nccl_broadcast(const Communicator& c, const Profile& p, Level level, double s, bool ll) {
   double piece = (ll ? 32.0 : 512.0) * 1024 * static_cast<double>(c.rings.size());
   Price price;
@@ -62,12 +68,14 @@ Price nccl_broadcast(const Communicator& c, const Profile& p, Level level, doubl
   double steps = static_cast<double>(price.pieces) + c.ranks() - 2;
   price.chunk = static_cast<std::int64_t>(s / static_cast<double>(price.pieces)) + 1;
   Duration latency;
-  for (std::size_t i = 0; i + 1 < c.ring_hops.size(); ++i) latency += step_latency(c, p, c.ring_hops[i], ll);
+  for (std::size_t i = 0; i + 1 < c.ring_hops.size(); ++i)
+    latency += step_latency(c, p, c.ring_hops[i], ll);
   Phase phase;
   phase.latency = launch_time(c, p);
   phase.work = s * price.wire_factor * steps / static_cast<double>(price.pieces);
   phase.weight = static_cast<double>(c.rings.size());
-  phase.max_rate = rate_with_latency(c, p, level, c.patterns[kAllReduce].load, phase.work, steps, latency, ll ? ll_rate(c, p) : 1e300);
+  phase.max_rate = rate_with_latency(c, p, level, c.patterns[kAllReduce].load, phase.work, steps,
+                                     latency, ll ? ll_rate(c, p) : 1e300);
   price.phases.push_back(phase);
   price.alone = alone(price, bottleneck(c, p, level, c.patterns[kAllReduce].load));
   return price;
@@ -93,42 +101,53 @@ GlooSegments gloo_segments(std::int64_t bytes, int ranks, std::int64_t element_s
   return g;
 }
 
-Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type) {
+Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size,
+                           DType type) {
   if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
   double n = c.ranks();
   GlooSegments g = gloo_segments(size.count, c.ranks());
   Price price;
   price.algorithm = "ring";
   price.chunk = std::min(g.segment_bytes, size.count);
-  for (const Hop& h : c.ring_hops) price.hop_latency = std::max(price.hop_latency, step_latency(c, p, h, false));
+  for (const Hop& h : c.ring_hops)
+    price.hop_latency = std::max(price.hop_latency, step_latency(c, p, h, false));
   price_sum(c, p, type, static_cast<double>(price.chunk), price);
   double c_x = correction(slowest_knots(c, p), static_cast<double>(price.chunk));
   double segment = static_cast<double>(price.chunk);
   for (bool reducing : {true, false}) {
     Phase phase;
     Duration reduce = reducing ? price.reduce : Duration{};
-    // Two segments in flight: a segment's cycle (its own time, its latency, the go-ahead's, the sum) is shared by two.
+    // Two segments in flight: a segment's cycle (its own time, its latency, the go-ahead's, the
+    // sum) is shared by two.
     Duration cycle = price.hop_latency * 2 + reduce;
-    phase.latency = price.hop_latency * 2 + reduce;  // go-ahead of the first, arrival (and sum) of the last
+    phase.latency =
+        price.hop_latency * 2 + reduce;  // go-ahead of the first, arrival (and sum) of the last
     if (reducing) phase.latency += launch_time(c, p);
     phase.work = static_cast<double>(size.count) * ((n - 1) / n) * c_x;
-    // Collectives in flight together share one connection to each neighbour, which takes a segment of each in turn.
+    // Collectives in flight together share one connection to each neighbour, which takes a segment
+    // of each in turn.
     phase.weight = segment / kMiB;
     // The gap of a cycle is what its latency leaves of the other segment's transfer.
     double wire = segment * c_x * bottleneck(c, p, level, c.patterns[kAllReduce].load);
     auto hidden = static_cast<double>(cycle.ps);
     double gap = std::max(0.0, hidden - wire);
-    // On two ranks a go-ahead follows its giver's own payload on the one connection: a latency after each segment that lasts longer.
+    // On two ranks a go-ahead follows its giver's own payload on the one connection: a latency
+    // after each segment that lasts longer.
     auto call = static_cast<double>(price.hop_latency.ps);
     bool calls = c.ranks() == 2 && call < wire && 2 * call > gap;
     if (gap > 0 || calls) {
-      double pair = calls ? 2 * step_time(c, p, level, c.patterns[kAllReduce].load, segment * c_x, call) : step_time(c, p, level, c.patterns[kAllReduce].load, 2 * segment * c_x, gap);
-      double last = g.per_rank * (c.ranks() - 1) % 2 == 0 ? 2 * wire : wire;  // the last pair, or the odd one, is not followed by a gap
+      double pair =
+          calls ? 2 * step_time(c, p, level, c.patterns[kAllReduce].load, segment * c_x, call)
+                : step_time(c, p, level, c.patterns[kAllReduce].load, 2 * segment * c_x, gap);
+      double last = g.per_rank * (c.ranks() - 1) % 2 == 0
+                        ? 2 * wire
+                        : wire;  // the last pair, or the odd one, is not followed by a gap
       double pairs = static_cast<double>((g.segments - g.per_rank - 1) / 2);
       phase.max_rate = phase.work / (pairs * pair + last);
     }
     // One worker sums one segment after the other.
-    if (auto sums = static_cast<double>((g.segments - g.per_rank) * reduce.ps); sums > 0) phase.max_rate = std::min(phase.max_rate > 0 ? phase.max_rate : 1e300, phase.work / sums);
+    if (auto sums = static_cast<double>((g.segments - g.per_rank) * reduce.ps); sums > 0)
+      phase.max_rate = std::min(phase.max_rate > 0 ? phase.max_rate : 1e300, phase.work / sums);
     price.phases.push_back(phase);
   }
   price.alone = alone(price, bottleneck(c, p, level, c.patterns[kAllReduce].load));
@@ -152,7 +171,8 @@ Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size
   price.chunk = size.count;
   if (c.backend != Backend::Tcp) phase.latency = launch_time(c, p);
   phase.work = s * static_cast<double>(c.patterns[kBroadcast].rounds.size());
-  // The rounds follow one another, each as slow as its slowest link: together they limit the rate; the mean load is what others see.
+  // The rounds follow one another, each as slow as its slowest link: together they limit the rate;
+  // the mean load is what others see.
   double time = 0;
   for (const auto& round : c.patterns[kBroadcast].rounds) {
     Duration latency;

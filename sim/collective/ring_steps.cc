@@ -1,9 +1,12 @@
 // Ring of n positions, each sends to the next.
-//   reduce-scatter  n-1 steps of S/n, summed:  (n-1) (a + S/(nB) + r(S/n))      all-gather: the same without sums
+//   reduce-scatter  n-1 steps of S/n, summed:  (n-1) (a + S/(nB) + r(S/n))      all-gather: the
+//                   same without sums
 //   all-reduce      the one, then the other
-//   broadcast       chain from position 0 in m pieces of c bytes: (m + n - 2) (a + c/B)        reduce: the same backwards, + r(c) each
-// Steps of position p, step s: reduce-scatter sends chunk p - z - s, receives and sums p - z - 1 - s; all-gather sends p + 1 - z - s, receives p - z - s
-// (mod n). z = 0 in an all-reduce, which leaves chunk p + 1 at p between its halves; z = 1 alone, so that chunk p ends, or begins, at p.
+//   broadcast       chain from position 0 in m pieces of c bytes: (m + n - 2) (a + c/B)
+//                   reduce: the same backwards, + r(c) each
+// Steps of position p, step s: reduce-scatter sends chunk p - z - s, receives and sums p - z - 1 -
+// s; all-gather sends p + 1 - z - s, receives p - z - s (mod n). z = 0 in an all-reduce, which
+// leaves chunk p + 1 at p between its halves; z = 1 alone, so that chunk p ends, or begins, at p.
 #include <algorithm>
 
 #include "sim/collective/blocks.h"
@@ -11,7 +14,8 @@
 namespace ddpsim::collective {
 namespace {
 
-void add_pass(Schedule& s, const std::vector<int>& members, std::int64_t begin, std::int64_t end, bool reduce, int shift) {
+void add_pass(Schedule& s, const std::vector<int>& members, std::int64_t begin, std::int64_t end,
+              bool reduce, int shift) {
   auto n = static_cast<int>(members.size());
   auto wrap = [n](int i) { return ((i % n) + n) % n; };
   auto at = [&](int i) { return begin + chunk_begin(end - begin, n, i); };
@@ -22,8 +26,12 @@ void add_pass(Schedule& s, const std::vector<int>& members, std::int64_t begin, 
       int received = wrap(sent - 1);
       Step step;
       step.reduce = reduce;
-      if (at(sent + 1) > at(sent)) step.sends.push_back({members[static_cast<std::size_t>(wrap(p + 1))], at(sent), at(sent + 1) - at(sent)});
-      if (at(received + 1) > at(received)) step.receives.push_back({members[static_cast<std::size_t>(wrap(p - 1))], at(received), at(received + 1) - at(received)});
+      if (at(sent + 1) > at(sent))
+        step.sends.push_back(
+            {members[static_cast<std::size_t>(wrap(p + 1))], at(sent), at(sent + 1) - at(sent)});
+      if (at(received + 1) > at(received))
+        step.receives.push_back({members[static_cast<std::size_t>(wrap(p - 1))], at(received),
+                                 at(received + 1) - at(received)});
       if (!step.sends.empty() || !step.receives.empty()) lane.push_back(std::move(step));
     }
   }
@@ -36,7 +44,8 @@ void add_chain(Schedule& s, int n, std::int64_t elements, std::int64_t chunk, bo
     auto& lane = s.ranks[static_cast<std::size_t>(p)].lanes[0];
     int from = reduce ? (p + 1 < n ? p + 1 : -1) : p - 1;
     int to = reduce ? p - 1 : (p + 1 < n ? p + 1 : -1);
-    std::int64_t late = from >= 0 ? 1 : 0;  // a piece goes on in the step after the one in which it came
+    std::int64_t late =
+        from >= 0 ? 1 : 0;  // a piece goes on in the step after the one in which it came
     for (std::int64_t j = 0; j < pieces + (to >= 0 ? late : 0); ++j) {
       Step step;
       step.reduce = reduce;
@@ -53,7 +62,10 @@ void add_chain(Schedule& s, int n, std::int64_t elements, std::int64_t chunk, bo
 
 }  // namespace
 
-void add_ring_pass(Schedule& s, const std::vector<int>& members, std::int64_t begin, std::int64_t end, bool reduce) { add_pass(s, members, begin, end, reduce, 1); }
+void add_ring_pass(Schedule& s, const std::vector<int>& members, std::int64_t begin,
+                   std::int64_t end, bool reduce) {
+  add_pass(s, members, begin, end, reduce, 1);
+}
 
 Schedule ring_steps(Operation o, int n, std::int64_t elements, std::int64_t chunk) {
   Schedule s;

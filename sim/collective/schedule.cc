@@ -33,7 +33,8 @@ BlockRounds blocks_of(Algorithm a, Operation o, int n) {
 }
 
 // By position.
-Schedule by_position(Algorithm a, Operation o, const Layout& layout, std::int64_t elements, const ScheduleOptions& options) {
+Schedule by_position(Algorithm a, Operation o, const Layout& layout, std::int64_t elements,
+                     const ScheduleOptions& options) {
   int n = layout.ranks;
   switch (a) {
     case Algorithm::Ring:
@@ -52,7 +53,8 @@ Schedule by_position(Algorithm a, Operation o, const Layout& layout, std::int64_
 void receive_apart(Operation o, int n, std::int64_t elements, Schedule& s) {
   for (RankSteps& r : s.ranks)
     for (Step& step : r.lanes[0])
-      for (Message& m : step.receives) m.offset = elements + (o == Operation::AllToAll ? chunk_begin(elements, n, m.peer) : 0);
+      for (Message& m : step.receives)
+        m.offset = elements + (o == Operation::AllToAll ? chunk_begin(elements, n, m.peer) : 0);
 }
 
 }  // namespace
@@ -88,15 +90,19 @@ int torus_rows(int n) {
   return rows;
 }
 
-std::int64_t buffer_elements(Operation o, std::int64_t elements) { return o == Operation::AllToAll || o == Operation::SendRecv ? 2 * elements : elements; }
+std::int64_t buffer_elements(Operation o, std::int64_t elements) {
+  return o == Operation::AllToAll || o == Operation::SendRecv ? 2 * elements : elements;
+}
 
-Schedule make_schedule(Algorithm a, Operation o, const Layout& layout, std::int64_t elements, const ScheduleOptions& options) {
+Schedule make_schedule(Algorithm a, Operation o, const Layout& layout, std::int64_t elements,
+                       const ScheduleOptions& options) {
   Schedule s;
   auto n = static_cast<std::size_t>(layout.ranks);
   s.ranks.resize(n);
   if (n < 2 || elements == 0) return s;
   Schedule at = by_position(a, o, layout, elements, options);
-  if (o == Operation::AllToAll || o == Operation::SendRecv) receive_apart(o, layout.ranks, elements, at);
+  if (o == Operation::AllToAll || o == Operation::SendRecv)
+    receive_apart(o, layout.ranks, elements, at);
   if (layout.order.empty()) return at;
   for (std::size_t p = 0; p < n; ++p) {
     for (auto& lane : at.ranks[p].lanes)

@@ -6,8 +6,8 @@
 //
 // With `path` (tcp), where messages meet on a link (all algorithms but the ring; a ring whose hops
 // share a link, or that shares its links with other collectives), a message is segments that queue
-// at each link, and moves whether or not the receiver has come: segments.h. Else it is one transfer; when its bytes begin
-// to move:
+// at each link, and moves whether or not the receiver has come: segments.h. Else it is one
+// transfer; when its bytes begin to move:
 //   tcp, ring    when its sender has the data, whether or not the receiver has come so far (ranks
 //   of a ring are never more than a few steps apart) tcp, others  the same if the message fits in
 //   the connection's buffer; else when its receiver has come so far too: a receiver that is busy
@@ -28,7 +28,8 @@ using engine::TaskId;
 
 Hop hop_between(const Communicator& c, int from, int to) {
   topology::Route route;
-  c.fabric->find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)], route);
+  c.fabric->find_route(c.devices[static_cast<std::size_t>(from)],
+                       c.devices[static_cast<std::size_t>(to)], route);
   return {from, to, route.transport, route.latency};
 }
 
@@ -47,7 +48,8 @@ std::vector<TaskId> launched(TaskGraph& g, Duration launch, std::span<const Task
 
 namespace {
 
-// A message on a connection that its sender need not see through: `accepted`, the sender may go on; `there`, it has arrived.
+// A message on a connection that its sender need not see through: `accepted`, the sender may go on;
+// `there`, it has arrived.
 struct Sent {
   TaskId accepted;
   TaskId there;
@@ -149,13 +151,15 @@ class ScheduleMessages {
     ring_ = pattern.algorithm == Algorithm::Ring && pattern.operation == Operation::AllReduce;
     double n = c.ranks();
     meets_ = !ring_ || path.shares_links || hops_share_a_link(pattern);
-    if (ring_) factor_ = price.phases[0].work / (static_cast<double>(size.count) * (2 * (n - 1) / n));
+    if (ring_)
+      factor_ = price.phases[0].work / (static_cast<double>(size.count) * (2 * (n - 1) / n));
     schedule_ = schedule_of(c, price.pattern, size.count, 1);
   }
 
   std::vector<TaskId> add(std::span<const TaskId> arrive) {
     ranks_.resize(schedule_.ranks.size());
-    for (std::size_t r = 0; r < ranks_.size(); ++r) ranks_[r].assign(schedule_.ranks[r].lanes.size(), {arrive[r], {}, {}, false});
+    for (std::size_t r = 0; r < ranks_.size(); ++r)
+      ranks_[r].assign(schedule_.ranks[r].lanes.size(), {arrive[r], {}, {}, false});
     for (bool again = true; again;) {
       again = false;
       each_lane([&](std::size_t r, std::size_t l) { again = begin(r, l) || again; });
@@ -166,14 +170,17 @@ class ScheduleMessages {
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       const auto& lanes = ranks_[r];
       const auto& steps = schedule_.ranks[r].lanes[0];
-      // A sum's end belongs to who shares out the cores: whoever waits for the collective waits for a task of its own.
+      // A sum's end belongs to who shares out the cores: whoever waits for the collective waits for
+      // a task of its own.
       if (lanes.size() == 1 && (steps.empty() || !steps.back().reduce)) {
         out.push_back(lanes[0].at);
         continue;
       }
       TaskId all = g_.add_fixed({});
       for (std::size_t l = 0; l < lanes.size(); ++l)
-        if (std::none_of(lanes.begin(), lanes.begin() + static_cast<std::ptrdiff_t>(l), [&](const LaneState& x) { return x.at == lanes[l].at; })) g_.add_edge(lanes[l].at, all);
+        if (std::none_of(lanes.begin(), lanes.begin() + static_cast<std::ptrdiff_t>(l),
+                         [&](const LaneState& x) { return x.at == lanes[l].at; }))
+          g_.add_edge(lanes[l].at, all);
       out.push_back(all);
     }
     return out;
@@ -181,9 +188,9 @@ class ScheduleMessages {
 
  private:
   struct LaneState {
-    TaskId at = 0;               // the step begins when this ends
-    std::vector<TaskId> ends;    // of the steps so far
-    std::vector<TaskId> free;    // of the step's sends so far: its sender may go on
+    TaskId at = 0;             // the step begins when this ends
+    std::vector<TaskId> ends;  // of the steps so far
+    std::vector<TaskId> free;  // of the step's sends so far: its sender may go on
     bool begun = false;
   };
   template <class F>
@@ -248,7 +255,8 @@ class ScheduleMessages {
         if (x.expected.size() <= x.delivered.size()) return any;
         receiver = x.expected[x.delivered.size()];
       }
-      lane.free.push_back(c_.backend == Backend::Gloo ? send_when_told(r, m, x, lane.at, receiver) : send_at_once(x, m, lane.at, receiver));
+      lane.free.push_back(c_.backend == Backend::Gloo ? send_when_told(r, m, x, lane.at, receiver)
+                                                      : send_at_once(x, m, lane.at, receiver));
       any = true;
     }
     return any;
@@ -258,7 +266,9 @@ class ScheduleMessages {
     if (c_.backend == Backend::Gloo) return true;
     return !ring_ && !x.segments && m.count > x.section->send_buffer.count;
   }
-  double factor_of(const Connection& x, std::int64_t bytes) const { return ring_ ? factor_ : correction(x.section->knots, static_cast<double>(bytes)); }
+  double factor_of(const Connection& x, std::int64_t bytes) const {
+    return ring_ ? factor_ : correction(x.section->knots, static_cast<double>(bytes));
+  }
 
   TaskId send_at_once(Connection& x, const Message& m, TaskId at, TaskId receiver) {
     Duration latency = x.latency;
@@ -282,13 +292,17 @@ class ScheduleMessages {
     return send_in_order(g_, x, at, latency, m.count, factor_of(x, m.count), receiver).accepted;
   }
 
-  // Gloo: the payload goes after the receiver's go-ahead; where collectives share a connection, in its turn.
-  TaskId send_when_told(std::size_t r, const Message& m, Connection& x, TaskId at, TaskId receiver) {
+  // Gloo: the payload goes after the receiver's go-ahead; where collectives share a connection, in
+  // its turn.
+  TaskId send_when_told(std::size_t r, const Message& m, Connection& x, TaskId at,
+                        TaskId receiver) {
     TaskId go = after(g_, x.latency, {receiver});
     double work = static_cast<double>(m.count) * factor_of(x, m.count);
     CoreTasks payload;
-    if (turn_) payload = turn_(static_cast<int>(r), m.peer, work);
-    else payload.due = payload.done = g_.add_task({}, work, x.flow);
+    if (turn_)
+      payload = turn_(static_cast<int>(r), m.peer, work);
+    else
+      payload.due = payload.done = g_.add_task({}, work, x.flow);
     g_.add_edge(at, payload.due);
     g_.add_edge(go, payload.due);
     x.delivered.push_back(after(g_, x.latency, {payload.done}));
@@ -315,8 +329,10 @@ class ScheduleMessages {
     }
     Duration alone = sum_of(*step);
     CoreTasks sum;
-    if (cores_.sum && alone.ps > 0) sum = cores_.sum(alone);
-    else sum.due = sum.done = g_.add_fixed(alone);
+    if (cores_.sum && alone.ps > 0)
+      sum = cores_.sum(alone);
+    else
+      sum.due = sum.done = g_.add_fixed(alone);
     std::vector<TaskId> awaited = lane.free;
     if (step->sends.empty()) awaited.push_back(lane.at);
     for (const Message& m : step->receives) {
@@ -324,7 +340,9 @@ class ScheduleMessages {
       awaited.push_back(x.delivered[x.taken++]);
     }
     for (std::size_t i = 0; i < awaited.size(); ++i)
-      if (std::find(awaited.begin(), awaited.begin() + static_cast<std::ptrdiff_t>(i), awaited[i]) == awaited.begin() + static_cast<std::ptrdiff_t>(i)) g_.add_edge(awaited[i], sum.due);
+      if (std::find(awaited.begin(), awaited.begin() + static_cast<std::ptrdiff_t>(i),
+                    awaited[i]) == awaited.begin() + static_cast<std::ptrdiff_t>(i))
+        g_.add_edge(awaited[i], sum.due);
     lane.ends.push_back(sum.done);
     lane.at = sum.done;
     lane.free.clear();
@@ -372,7 +390,8 @@ std::vector<TaskId> tcp_broadcast(TaskGraph& g, const Communicator& c, const Pro
   return has;
 }
 
-Schedule schedule_of(const Communicator& c, int index, std::int64_t elements, std::int64_t element_size) {
+Schedule schedule_of(const Communicator& c, int index, std::int64_t elements,
+                     std::int64_t element_size) {
   const Pattern& pattern = c.patterns[static_cast<std::size_t>(index)];
   std::int64_t lane = (elements + pattern.lanes - 1) / pattern.lanes;
   std::int64_t pieces = std::max<std::int64_t>(1, pieces_of(pattern, elements * element_size));
@@ -381,8 +400,10 @@ Schedule schedule_of(const Communicator& c, int index, std::int64_t elements, st
   return make_schedule(pattern.algorithm, pattern.operation, c.layout, elements, options);
 }
 
-std::vector<TaskId> add_schedule_messages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price, Bytes size, const FlowOfHop& flow,
-                                          std::span<const TaskId> arrive, const SharedCores& cores, const TakeTurn& turn, const SegmentPath& path) {
+std::vector<TaskId> add_schedule_messages(TaskGraph& g, const Communicator& c, const Profile& p,
+                                          const Price& price, Bytes size, const FlowOfHop& flow,
+                                          std::span<const TaskId> arrive, const SharedCores& cores,
+                                          const TakeTurn& turn, const SegmentPath& path) {
   ScheduleMessages messages(g, c, p, price, size, flow, cores, turn, path);
   if (c.backend != Backend::Gloo) return messages.add(arrive);
   return messages.add(launched(g, launch_time(c, p), arrive));

@@ -1,10 +1,14 @@
 // Step lists on backends tcp and gloo, S bytes.
 //   ring (tcp)     2(n-1) steps of S/n: 4.6
-//   any other      T = Σ over rounds of times * (a + r + S * max load/rate)     a: the slowest hop's latency (gloo: twice, for the go-ahead);
-//                                                                             r: the busiest rank's sum
-//   pipelined      m = ceil(S / lanes / 128 KiB) pieces: T = fill + (m - 1) * (a + r + the slowest link's bytes of a piece in all lanes). Lanes share links evenly,
-//                  so that they begin and end together, and their latencies and sums fall together too
-// The engine gets work and a largest rate that makes T of it: a phase for each round, with the round's links; of a pipeline, one with what is streamed.
+//   any other      T = Σ over rounds of times * (a + r + S * max load/rate)     a: the slowest
+//                  hop's latency (gloo: twice, for the go-ahead);
+//                                                                             r: the busiest rank's
+//                                                                               sum
+//   pipelined      m = ceil(S / lanes / 128 KiB) pieces: T = fill + (m - 1) * (a + r + the slowest
+//                  link's bytes of a piece in all lanes). Lanes share links evenly, so that they
+//                  begin and end together, and their latencies and sums fall together too
+// The engine gets work and a largest rate that makes T of it: a phase for each round, with the
+// round's links; of a pipeline, one with what is streamed.
 #include <algorithm>
 
 #include "sim/collective/price_terms.h"
@@ -12,12 +16,15 @@
 namespace ddpsim::collective {
 namespace {
 
-// One of the pattern's rounds, alone, picoseconds. `bytes`: of the collective, or of a piece. `load`: what it puts on the links.
-double round_time(const Communicator& c, const Profile& p, Level level, DType type, const Pattern::Round& round, const std::vector<LinkLoad>& load, double bytes) {
+// One of the pattern's rounds, alone, picoseconds. `bytes`: of the collective, or of a piece.
+// `load`: what it puts on the links.
+double round_time(const Communicator& c, const Profile& p, Level level, DType type,
+                  const Pattern::Round& round, const std::vector<LinkLoad>& load, double bytes) {
   Duration gap;
   for (const Hop& h : round.hops) gap = std::max(gap, step_latency(c, p, h, false, round.messages));
   if (c.backend == Backend::Gloo) gap = gap * 2;
-  if (round.summed > 0) gap += sum_time(c, p, type, round.summed * bytes, round.summed_by_all * bytes);
+  if (round.summed > 0)
+    gap += sum_time(c, p, type, round.summed * bytes, round.summed_by_all * bytes);
   double stretch = correction(slowest_knots(c, p), round.message * bytes);
   return step_time(c, p, level, load, bytes * stretch, static_cast<double>(gap.ps));
 }
@@ -30,7 +37,8 @@ std::int64_t pieces_of(const Pattern& pattern, std::int64_t bytes) {
   return (lane + kPieceBytes - 1) / kPieceBytes;
 }
 
-Price schedule_price(const Communicator& c, const Profile& p, Level level, int index, Bytes size, DType type) {
+Price schedule_price(const Communicator& c, const Profile& p, Level level, int index, Bytes size,
+                     DType type) {
   if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
   const Pattern& pattern = c.patterns[static_cast<std::size_t>(index)];
   Price price;
@@ -49,9 +57,11 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
     time += lasts;
     rounds += r.times;
     largest = std::max(largest, r.message);
-    for (const Hop& h : r.hops) price.hop_latency = std::max(price.hop_latency, step_latency(c, p, h, false, r.messages));
+    for (const Hop& h : r.hops)
+      price.hop_latency = std::max(price.hop_latency, step_latency(c, p, h, false, r.messages));
     if (!pattern.by_round) continue;
-    price.phases.push_back({k == 0 ? launch : Duration{}, bytes * r.times, 1 / r.message, bytes * r.times / lasts, static_cast<int>(k)});
+    price.phases.push_back({k == 0 ? launch : Duration{}, bytes * r.times, 1 / r.message,
+                            bytes * r.times / lasts, static_cast<int>(k)});
   }
   price.chunk = static_cast<std::int64_t>(largest * bytes) + 1;
   if (p.reduction_bytes_per_s > 0) price.sum_rate = sum_rate(p, type);
@@ -60,7 +70,8 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
     phase.latency = launch;
     phase.work = bytes * rounds;
     if (pattern.pipelined) {
-      time += static_cast<double>(price.pieces - 1) * round_time(c, p, level, type, pattern.cycle, pattern.load, bytes);
+      time += static_cast<double>(price.pieces - 1) *
+              round_time(c, p, level, type, pattern.cycle, pattern.load, bytes);
       phase.work = bytes * static_cast<double>(price.pieces);
     }
     phase.max_rate = phase.work / time;
@@ -74,7 +85,8 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
   return price;
 }
 
-Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type) {
+Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size,
+                          DType type) {
   if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
   double n = c.ranks();
   std::int64_t steps = 2 * (c.ranks() - 1);
@@ -84,11 +96,13 @@ Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, 
   price.chunk = static_cast<std::int64_t>(chunk) + 1;
   price_sum(c, p, type, chunk, price);
   Phase phase;  // its launch passes before it is queued: see queued_launch
-  phase.work = static_cast<double>(size.count) * (2 * (n - 1) / n) * correction(slowest_knots(c, p), chunk);
+  phase.work =
+      static_cast<double>(size.count) * (2 * (n - 1) / n) * correction(slowest_knots(c, p), chunk);
   Duration gaps = path_latency(c, p, false);
   price.hop_latency = {(gaps.ps + steps / 2) / steps};
   gaps += price.reduce * (steps / 2);
-  phase.max_rate = rate_with_latency(c, p, level, c.patterns[kAllReduce].load, phase.work, static_cast<double>(steps), gaps);
+  phase.max_rate = rate_with_latency(c, p, level, c.patterns[kAllReduce].load, phase.work,
+                                     static_cast<double>(steps), gaps);
   price.phases.push_back(phase);
   price.alone = alone(price, bottleneck(c, p, level, c.patterns[kAllReduce].load));
   return price;

@@ -1,8 +1,11 @@
 // Two levels: G groups of g positions (hierarchical: hosts or racks; torus: rows).
-//   even groups    reduce-scatter rings in the groups, all-reduce rings across them (member i of every group, on block i), all-gather rings in the groups:
-//                  T = 2 (g-1) (a + S/(gB)) + 2 (G-1) (a + S/(gGB)) + (gG-1)/(gG) r(S)
-//   uneven groups  binomial reduce to the first of each group, ring all-reduce among these on everything, binomial broadcast
-// Horovod's NCCLHierarchicalAllreduce and Sony's 2D torus (Mikami et al. 2018) are the even form; a leader per host is Open MPI's coll/han and Gloo-era practice.
+//   even groups    reduce-scatter rings in the groups, all-reduce rings across them (member i of
+//                  every group, on block i), all-gather rings in the groups: T = 2 (g-1) (a +
+//                  S/(gB)) + 2 (G-1) (a + S/(gGB)) + (gG-1)/(gG) r(S)
+//   uneven groups  binomial reduce to the first of each group, ring all-reduce among these on
+//                  everything, binomial broadcast
+// Horovod's NCCLHierarchicalAllreduce and Sony's 2D torus (Mikami et al. 2018) are the even form; a
+// leader per host is Open MPI's coll/han and Gloo-era practice.
 #include <algorithm>
 #include <map>
 
@@ -24,7 +27,8 @@ std::vector<std::vector<int>> members_of(const std::vector<int>& group) {
 }
 
 bool even(const std::vector<std::vector<int>>& groups) {
-  return std::all_of(groups.begin(), groups.end(), [&](const auto& g) { return g.size() == groups.front().size(); });
+  return std::all_of(groups.begin(), groups.end(),
+                     [&](const auto& g) { return g.size() == groups.front().size(); });
 }
 
 // Member i of every group.
@@ -48,7 +52,8 @@ BlockRounds trees(const std::vector<std::vector<int>>& groups, int positions, Op
     std::size_t first = o == Operation::Reduce ? rounds - each[k].rounds.size() : 0;
     for (std::size_t i = 0; i < each[k].rounds.size(); ++i)
       for (const BlockMessage& m : each[k].rounds[i].messages)
-        out.rounds[first + i].messages.push_back({groups[k][static_cast<std::size_t>(m.from)], groups[k][static_cast<std::size_t>(m.to)], 0, 1});
+        out.rounds[first + i].messages.push_back({groups[k][static_cast<std::size_t>(m.from)],
+                                                  groups[k][static_cast<std::size_t>(m.to)], 0, 1});
   }
   return out;
 }
@@ -67,7 +72,9 @@ void add_rings(Rounds& out, const std::vector<std::vector<int>>& rings, double s
   round.times = static_cast<double>(rings.front().size()) - 1;
   if (round.times == 0) return;
   for (const auto& ring : rings)
-    for (std::size_t i = 0; i < ring.size(); ++i) round.transfers.push_back({ring[i], ring[(i + 1) % ring.size()], share / static_cast<double>(ring.size())});
+    for (std::size_t i = 0; i < ring.size(); ++i)
+      round.transfers.push_back(
+          {ring[i], ring[(i + 1) % ring.size()], share / static_cast<double>(ring.size())});
   out.rounds.push_back(std::move(round));
 }
 
@@ -91,7 +98,9 @@ Schedule two_level_steps(const std::vector<int>& group, std::int64_t elements) {
   for (const auto& members : groups) add_ring_pass(s, members, 0, elements, true);
   for (std::int64_t i = 0; i < g; ++i) {
     std::vector<int> column = across(groups, static_cast<std::size_t>(i));
-    for (bool reduce : {true, false}) add_ring_pass(s, column, chunk_begin(elements, g, i), chunk_begin(elements, g, i + 1), reduce);
+    for (bool reduce : {true, false})
+      add_ring_pass(s, column, chunk_begin(elements, g, i), chunk_begin(elements, g, i + 1),
+                    reduce);
   }
   for (const auto& members : groups) add_ring_pass(s, members, 0, elements, false);
   return s;
@@ -101,7 +110,9 @@ Rounds two_level_rounds(const std::vector<int>& group) {
   auto groups = members_of(group);
   auto n = static_cast<int>(group.size());
   Rounds out;
-  auto append_rounds = [&](const Rounds& more) { out.rounds.insert(out.rounds.end(), more.rounds.begin(), more.rounds.end()); };
+  auto append_rounds = [&](const Rounds& more) {
+    out.rounds.insert(out.rounds.end(), more.rounds.begin(), more.rounds.end());
+  };
   if (!even(groups)) {
     append_rounds(rounds_of(trees(groups, n, Operation::Reduce)));
     for (bool sums : {true, false}) add_rings(out, {across(groups, 0)}, 1, sums);

@@ -12,7 +12,9 @@ struct TimedEvent {
   std::int64_t time;
   std::uint32_t sequence;
   std::uint32_t task;
-  bool operator<(const TimedEvent& o) const { return time != o.time ? time < o.time : sequence < o.sequence; }
+  bool operator<(const TimedEvent& o) const {
+    return time != o.time ? time < o.time : sequence < o.sequence;
+  }
 };
 
 class EventHeap {
@@ -95,7 +97,9 @@ class SourceHeap {
 
  private:
   static constexpr std::uint32_t kAbsent = UINT32_MAX;
-  bool before(std::uint32_t a, std::uint32_t b) const { return time_[a] != time_[b] ? time_[a] < time_[b] : a < b; }
+  bool before(std::uint32_t a, std::uint32_t b) const {
+    return time_[a] != time_[b] ? time_[a] < time_[b] : a < b;
+  }
   void up(std::uint32_t i) {
     std::uint32_t s = heap_[i];
     while (i > 0) {

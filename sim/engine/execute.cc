@@ -1,5 +1,6 @@
-// served(t) = work done by each member of a group since it was last empty; a member joined at served0 with work w ends when served = served0 + w.
-// So a rate change costs one update per group, however many members it has.
+// served(t) = work done by each member of a group since it was last empty; a member joined at
+// served0 with work w ends when served = served0 + w. So a rate change costs one update per group,
+// however many members it has.
 #include "sim/engine/execute.h"
 
 #include <algorithm>
@@ -15,7 +16,9 @@ struct Member {
   std::uint32_t sequence;
   TaskId task;
 };
-bool later(const Member& a, const Member& b) { return a.target != b.target ? a.target > b.target : a.sequence > b.sequence; }
+bool later(const Member& a, const Member& b) {
+  return a.target != b.target ? a.target > b.target : a.sequence > b.sequence;
+}
 
 struct Group {
   double served = 0;
@@ -38,16 +41,22 @@ struct ResourceState {
   bool dirty = false;
 };
 
-constexpr double kTokenFloor = 1.0;  // fewer tokens than one unit do not lift the rate: keeps rounding from flipping a spent bucket
+constexpr double kTokenFloor = 1.0;  // fewer tokens than one unit do not lift the rate: keeps
+                                     // rounding from flipping a spent bucket
 
 class Executor {
  public:
   Executor(const TaskGraph& graph, Controller controller)
-      : g_(graph), controller_(controller), pending_(graph.pending()), groups_(graph.flows().size()), resources_(graph.resources().size()) {
+      : g_(graph),
+        controller_(controller),
+        pending_(graph.pending()),
+        groups_(graph.flows().size()),
+        resources_(graph.resources().size()) {
     timeline_.begin.assign(g_.size(), TimePoint{-1});
     timeline_.end.assign(g_.size(), TimePoint{-1});
     sources_.resize(groups_.size() + resources_.size());
-    for (std::size_t r = 0; r < resources_.size(); ++r) resources_[r].tokens = g_.resources()[r].starts_empty ? 0 : g_.resources()[r].burst;
+    for (std::size_t r = 0; r < resources_.size(); ++r)
+      resources_[r].tokens = g_.resources()[r].starts_empty ? 0 : g_.resources()[r].burst;
     for (const auto& h : g_.holds()) has_holds_ = has_holds_ || h.hold.share > 0;
     if (has_holds_) index_holds();
   }
@@ -71,8 +80,10 @@ class Executor {
       while (!sources_.empty() && sources_.top_time() == now_) {
         std::uint32_t s = sources_.top();
         sources_.remove(s);
-        if (s < groups_.size()) finish_members(s);
-        else drain_bucket(static_cast<ResourceId>(s - groups_.size()));
+        if (s < groups_.size())
+          finish_members(s);
+        else
+          drain_bucket(static_cast<ResourceId>(s - groups_.size()));
       }
     }
     timeline_.makespan = TimePoint{now_};
@@ -89,8 +100,10 @@ class Executor {
     timeline_.begin[t] = TimePoint{now_};
     if (has_holds_ && (g_.notify_flags()[t] & 2)) apply_holds(t, false);
     std::int64_t latency = g_.latency()[t];
-    if (latency > 0) timed_.push({now_ + latency, sequence_++, t});
-    else enter_work(t);
+    if (latency > 0)
+      timed_.push({now_ + latency, sequence_++, t});
+    else
+      enter_work(t);
   }
 
   void enter_work(TaskId t) {
@@ -105,7 +118,8 @@ class Executor {
         resources_[r].groups.push_back(f);
       }
     }
-    group.members.push_back({group.served + g_.work()[t] - taken_at_once(f, g_.work()[t]), sequence_++, t});
+    group.members.push_back(
+        {group.served + g_.work()[t] - taken_at_once(f, g_.work()[t]), sequence_++, t});
     std::push_heap(group.members.begin(), group.members.end(), later);
     changed(f);
   }
@@ -128,7 +142,8 @@ class Executor {
     if (flags & 2) {
       if (has_holds_) apply_holds(t, true);
     }
-    for (std::uint32_t e = g_.first_edge()[t]; e != kNone; e = g_.edges()[e].next) release(g_.edges()[e].to);
+    for (std::uint32_t e = g_.first_edge()[t]; e != kNone; e = g_.edges()[e].next)
+      release(g_.edges()[e].to);
     if ((flags & 1) && controller_.on_end) {
       released_.clear();
       controller_.on_end(controller_.state, t, TimePoint{now_}, released_);
@@ -236,7 +251,8 @@ class Executor {
     const FlowSpec& flow = g_.flows()[f];
     if (flow.demand_end - flow.demand_begin != 1) return false;
     ++timeline_.solves;
-    double x = capacity(r) / (static_cast<double>(groups_[f].members.size()) * g_.demands()[flow.demand_begin].per_unit);
+    double x = capacity(r) / (static_cast<double>(groups_[f].members.size()) *
+                              g_.demands()[flow.demand_begin].per_unit);
     set_rate(f, flow.max_rate > 0 && flow.max_rate < x ? flow.max_rate : x);
     return true;
   }
@@ -326,8 +342,10 @@ class Executor {
       std::int64_t in = left > 0 ? ceil_ps(left, rate) : 0;
       if (in < kForever - now_) finish = now_ + in;
     }
-    if (finish == kForever) sources_.remove(f);
-    else sources_.set(f, finish);
+    if (finish == kForever)
+      sources_.remove(f);
+    else
+      sources_.set(f, finish);
   }
 
   void update_bucket(ResourceId r) {
@@ -339,7 +357,9 @@ class Executor {
       const FlowSpec& flow = g_.flows()[f];
       for (auto d = flow.demand_begin; d < flow.demand_end; ++d) {
         const Demand& demand = g_.demands()[d];
-        if (demand.resource == r) s.usage += groups_[f].rate * demand.per_unit * static_cast<double>(groups_[f].members.size());
+        if (demand.resource == r)
+          s.usage +=
+              groups_[f].rate * demand.per_unit * static_cast<double>(groups_[f].members.size());
       }
     }
     auto source = static_cast<std::uint32_t>(groups_.size() + r);
@@ -352,11 +372,13 @@ class Executor {
 
   void index_holds() {
     holds_.assign(g_.holds().begin(), g_.holds().end());
-    std::stable_sort(holds_.begin(), holds_.end(), [](const auto& a, const auto& b) { return a.task < b.task; });
+    std::stable_sort(holds_.begin(), holds_.end(),
+                     [](const auto& a, const auto& b) { return a.task < b.task; });
   }
 
   void apply_holds(TaskId t, bool at_end) {
-    auto it = std::lower_bound(holds_.begin(), holds_.end(), t, [](const auto& h, TaskId task) { return h.task < task; });
+    auto it = std::lower_bound(holds_.begin(), holds_.end(), t,
+                               [](const auto& h, TaskId task) { return h.task < task; });
     for (; it != holds_.end() && it->task == t; ++it) {
       if (it->at_end != at_end) continue;
       ResourceState& s = resources_[it->hold.resource];
@@ -394,6 +416,8 @@ class Executor {
 
 }  // namespace
 
-Timeline execute(const TaskGraph& graph, Controller controller) { return Executor(graph, controller).run(); }
+Timeline execute(const TaskGraph& graph, Controller controller) {
+  return Executor(graph, controller).run();
+}
 
 }  // namespace ddpsim::engine

@@ -1,7 +1,9 @@
-// The event loop: alternates "what can start" and "what finishes next" over a TaskGraph, on a virtual clock.
+// The event loop: alternates "what can start" and "what finishes next" over a TaskGraph, on a
+// virtual clock.
 //
-// Events are ordered by (time, sequence). All completions of one picosecond are processed before rates are solved again, and only the
-// resources connected to a change are solved. The same graph gives the same timeline, bit for bit, everywhere.
+// Events are ordered by (time, sequence). All completions of one picosecond are processed before
+// rates are solved again, and only the resources connected to a change are solved. The same graph
+// gives the same timeline, bit for bit, everywhere.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +22,15 @@ struct Timeline {
   bool complete() const { return completions == end.size(); }
 };
 
-// Decides while it runs: is told when a notify() task ends, answers with gated tasks to release. A plain function and its state, so that the
-// same policy can be driven by other clocks.
+// Decides while it runs: is told when a notify() task ends, answers with gated tasks to release. A
+// plain function and its state, so that the same policy can be driven by other clocks.
 struct Controller {
   void* state = nullptr;
   void (*on_end)(void* state, TaskId task, TimePoint now, std::vector<TaskId>& release) = nullptr;
 };
 
-// Runs the graph from time 0. A graph with a cycle or an unreleased gate ends with complete() == false; nothing hangs.
+// Runs the graph from time 0. A graph with a cycle or an unreleased gate ends with complete() ==
+// false; nothing hangs.
 Timeline execute(const TaskGraph& graph, Controller controller = {});
 
 }  // namespace ddpsim::engine

@@ -1,4 +1,5 @@
-// theta* = min over resources (capacity left / sum of count * per_unit * weight of open flows), and over flows (max_rate / weight).
+// theta* = min over resources (capacity left / sum of count * per_unit * weight of open flows), and
+// over flows (max_rate / weight).
 #include "sim/engine/fair_share.h"
 
 #include <algorithm>
@@ -9,20 +10,22 @@ namespace ddpsim::engine {
 namespace {
 
 // Which flows use which resource.
-void index_users(std::span<const ShareFlow> flows, std::span<const ShareDemand> demands, std::size_t resources, ShareScratch& s) {
+void index_users(std::span<const ShareFlow> flows, std::span<const ShareDemand> demands,
+                 std::size_t resources, ShareScratch& s) {
   s.first.assign(resources + 1, 0);
   for (const ShareDemand& d : demands) ++s.first[d.resource + 1];
   for (std::size_t r = 0; r < resources; ++r) s.first[r + 1] += s.first[r];
   s.users.resize(demands.size());
   s.open.assign(s.first.begin(), s.first.end() - 1);
   for (std::size_t i = 0; i < flows.size(); ++i)
-    for (auto d = flows[i].demand_begin; d < flows[i].demand_end; ++d) s.users[s.open[demands[d].resource]++] = static_cast<std::uint32_t>(i);
+    for (auto d = flows[i].demand_begin; d < flows[i].demand_end; ++d)
+      s.users[s.open[demands[d].resource]++] = static_cast<std::uint32_t>(i);
 }
 
 }  // namespace
 
-void fair_share(std::span<const ShareFlow> flows, std::span<const ShareDemand> demands, std::span<const double> capacity,
-                std::span<double> rate, ShareScratch& s) {
+void fair_share(std::span<const ShareFlow> flows, std::span<const ShareDemand> demands,
+                std::span<const double> capacity, std::span<double> rate, ShareScratch& s) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   index_users(flows, demands, capacity.size(), s);
   s.left.assign(capacity.begin(), capacity.end());
@@ -39,7 +42,9 @@ void fair_share(std::span<const ShareFlow> flows, std::span<const ShareDemand> d
     }
   }
   auto own_level = [&](std::uint32_t i) { return flows[i].max_rate / flows[i].weight; };
-  std::sort(s.limited.begin(), s.limited.end(), [&](std::uint32_t a, std::uint32_t b) { return own_level(a) != own_level(b) ? own_level(a) < own_level(b) : a < b; });
+  std::sort(s.limited.begin(), s.limited.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return own_level(a) != own_level(b) ? own_level(a) < own_level(b) : a < b;
+  });
   s.unsaturated.clear();
   for (std::size_t r = 0; r < capacity.size(); ++r)
     if (s.open[r] > 0) s.unsaturated.push_back(static_cast<std::uint32_t>(r));

@@ -1,8 +1,9 @@
 // Weighted max-min fair rates (progressive filling).
 //
-// Raise one level theta from 0; a flow runs at weight * theta until its own maximum or one of its resources is used up, and is then fixed.
-// The result: no flow can go faster without slowing one that is not faster (per unit of weight).
-// Source: D. Bertsekas, R. Gallager, Data Networks, 6.5.2; hand-solved cases in tests/unit/fair_share_test.cc.
+// Raise one level theta from 0; a flow runs at weight * theta until its own maximum or one of its
+// resources is used up, and is then fixed. The result: no flow can go faster without slowing one
+// that is not faster (per unit of weight). Source: D. Bertsekas, R. Gallager, Data Networks, 6.5.2;
+// hand-solved cases in tests/unit/fair_share_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +37,9 @@ struct ShareScratch {
   std::vector<std::uint32_t> limited;  // flows with a max_rate, by max_rate / weight
 };
 
-// Writes the rate of one member of each flow. REQUIRES: rate.size() == flows.size(); every flow has a demand or a max_rate.
-void fair_share(std::span<const ShareFlow> flows, std::span<const ShareDemand> demands, std::span<const double> capacity,
-                std::span<double> rate, ShareScratch& scratch);
+// Writes the rate of one member of each flow. REQUIRES: rate.size() == flows.size(); every flow has
+// a demand or a max_rate.
+void fair_share(std::span<const ShareFlow> flows, std::span<const ShareDemand> demands,
+                std::span<const double> capacity, std::span<double> rate, ShareScratch& scratch);
 
 }  // namespace ddpsim::engine

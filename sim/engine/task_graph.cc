@@ -29,7 +29,9 @@ FlowId TaskGraph::add_packet_flow(ResourceId r) {
   return f;
 }
 
-TaskId TaskGraph::add_fixed(Duration duration) { return add_task(duration, 0, kNoFlow); }
+TaskId TaskGraph::add_fixed(Duration duration) {
+  return add_task(duration, 0, kNoFlow);
+}
 
 TaskId TaskGraph::add_task(Duration latency, double work, FlowId flow) {
   assert(latency.ps >= 0 && work >= 0 && (flow != kNoFlow || work == 0));
@@ -45,11 +47,14 @@ TaskId TaskGraph::add_task(Duration latency, double work, FlowId flow) {
 
 void TaskGraph::add_edge(TaskId from, TaskId to) {
   assert(from != to && from < size() && to < size());
-  // Successors are released in the order in which their edges were added: a queue behind them keeps its order.
+  // Successors are released in the order in which their edges were added: a queue behind them keeps
+  // its order.
   auto edge = static_cast<std::uint32_t>(edges_.size());
   edges_.push_back({to, kNone});
-  if (first_edge_[from] == kNone) first_edge_[from] = edge;
-  else edges_[last_edge_[from]].next = edge;
+  if (first_edge_[from] == kNone)
+    first_edge_[from] = edge;
+  else
+    edges_[last_edge_[from]].next = edge;
   last_edge_[from] = edge;
   ++pending_[to];
 }

@@ -1,7 +1,9 @@
-// The engine's only input: tasks, the resources that they share, and what waits for what. Knows nothing about training.
+// The engine's only input: tasks, the resources that they share, and what waits for what. Knows
+// nothing about training.
 //
-// A task lives through: pending (predecessors, gate) -> latency (fixed time) -> work (rate decided by sharing) -> done.
-// Tasks with the same *kind of flow* (FlowSpec) that are active together always run at the same rate, so they share one group in the solver.
+// A task lives through: pending (predecessors, gate) -> latency (fixed time) -> work (rate decided
+// by sharing) -> done. Tasks with the same *kind of flow* (FlowSpec) that are active together
+// always run at the same rate, so they share one group in the solver.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +20,9 @@ using FlowId = std::uint32_t;
 inline constexpr FlowId kNoFlow = UINT32_MAX;
 inline constexpr std::uint32_t kNone = UINT32_MAX;
 
-// A shared capacity in units per picosecond (bytes of a link direction, device-picoseconds of a GPU's SMs).
-// With burst > 0 it is a token bucket: `peak` while tokens remain, `rate` once they are spent; tokens refill at `rate` while it is used less.
+// A shared capacity in units per picosecond (bytes of a link direction, device-picoseconds of a
+// GPU's SMs). With burst > 0 it is a token bucket: `peak` while tokens remain, `rate` once they are
+// spent; tokens refill at `rate` while it is used less.
 struct Resource {
   double rate = 0;
   double burst = 0;
@@ -33,25 +36,29 @@ struct Demand {
   double per_unit = 1;
 };
 
-// While a task holds a share, that share of the resource's capacity is gone for everybody else (communication kernels on SMs).
+// While a task holds a share, that share of the resource's capacity is gone for everybody else
+// (communication kernels on SMs).
 struct Hold {
   ResourceId resource = 0;
   double share = 0;  // 0..1 of the capacity
 };
 
-// How tasks of one kind use resources. `weight`: share in max-min fairness (number of equal flows that carry one unit of work together).
+// How tasks of one kind use resources. `weight`: share in max-min fairness (number of equal flows
+// that carry one unit of work together).
 struct FlowSpec {
   std::uint32_t demand_begin = 0;
   std::uint32_t demand_end = 0;
   double weight = 1;
   double max_rate = 0;  // units per picosecond; 0 = unlimited
-  bool whole = false;   // packets: a task takes what it needs from its one resource's token bucket at once, as far as it goes; the rest comes at the rate
+  bool whole = false;   // packets: a task takes what it needs from its one resource's token bucket
+                        // at once, as far as it goes; the rest comes at the rate
 };
 
 class TaskGraph {
  public:
   ResourceId add_resource(Resource r);
-  // REQUIRES: demands name existing, distinct resources, per_unit > 0; weight > 0; a max_rate or at least one demand.
+  // REQUIRES: demands name existing, distinct resources, per_unit > 0; weight > 0; a max_rate or at
+  // least one demand.
   FlowId add_flow(std::span<const Demand> demands, double weight = 1, double max_rate = 0);
   // Packets on one resource (FlowSpec::whole).
   FlowId add_packet_flow(ResourceId r);

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include <nlohmann/json.hpp>
 
 #include "sim/analysis/compare_programs.h"
 #include "sim/io/json_reader.h"
@@ -33,14 +34,16 @@ ScenarioFile read_scenario(const Json& j, const std::string& file);
 // `residuals`: rows for people, kept with the fit.
 OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& residuals);
 OrderedJson write_run(const Run& run);
-// Measured or predicted. Span::kind comes from the operation's name; times are relative to the start of the span's step (spans_from = 0).
+// Measured or predicted. Span::kind comes from the operation's name; times are relative to the
+// start of the span's step (spans_from = 0).
 Run read_run(const Json& j, const std::string& file);
 // ddpsim.program/1, as lowered: of `ranks` ranks; the Workload and the hook say what collectives
 // carry.
 OrderedJson write_program(const Program& program, int ranks);
 analysis::ListedProgram read_program(const Json& j, const std::string& file);
 
-// Applies one `--set PATH=VALUE` to the document that PATH names. PATH: plan.x, cluster.x, workload.x, profile.x, ranks, slow_ranks.3, or a plan knob.
+// Applies one `--set PATH=VALUE` to the document that PATH names. PATH: plan.x, cluster.x,
+// workload.x, profile.x, ranks, slow_ranks.3, or a plan knob.
 struct Documents {
   Json scenario;  // whole scenario document
   Json workload;
@@ -55,7 +58,8 @@ struct Setting {
   std::string text;  // as given, for errors
 };
 Setting parse_setting(const std::string& text);
-// Of a --set NAME=VALUE: meant is an environment variable, perhaps misspelt. Variables are in capitals, and no knob is.
+// Of a --set NAME=VALUE: meant is an environment variable, perhaps misspelt. Variables are in
+// capitals, and no knob is.
 bool names_variable(const std::string& name);
 void apply(const Setting& s, Json& document);
 

@@ -15,8 +15,10 @@ std::vector<CsvLine> csv_lines(const std::string& text, const std::string& file)
     from = end + 1;
     ++number;
     std::string where = file + ":" + std::to_string(number);
-    if (line.find('\0') != std::string_view::npos) throw InputError{where, "holds binary data; expected CSV"};
-    while (!line.empty() && (line.back() == '\r' || line.back() == ' ' || line.back() == '\t')) line.remove_suffix(1);
+    if (line.find('\0') != std::string_view::npos)
+      throw InputError{where, "holds binary data; expected CSV"};
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ' || line.back() == '\t'))
+      line.remove_suffix(1);
     while (!line.empty() && (line.front() == ' ' || line.front() == '\t')) line.remove_prefix(1);
     if (line.empty() || line.front() == '#') continue;
     CsvLine l{number, std::move(where), {}};

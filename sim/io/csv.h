@@ -1,4 +1,5 @@
-// Lines of comma-separated values, as files about NCCL have them: fields without the spaces and quotes around them, no commas inside quotes.
+// Lines of comma-separated values, as files about NCCL have them: fields without the spaces and
+// quotes around them, no commas inside quotes.
 #pragma once
 
 #include <string>
@@ -13,7 +14,8 @@ struct CsvLine {
   std::vector<std::string_view> fields;
 };
 
-// Lines that are neither empty nor comments (#). The fields point into `text`. Throws InputError for binary data.
+// Lines that are neither empty nor comments (#). The fields point into `text`. Throws InputError
+// for binary data.
 std::vector<CsvLine> csv_lines(const std::string& text, const std::string& file);
 
 }  // namespace ddpsim::io

@@ -1,13 +1,13 @@
 #include "sim/io/files.h"
 
-#include <sys/stat.h>
-#include <zlib.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
 #include <new>
 #include <set>
+
+#include <sys/stat.h>
+#include <zlib.h>
 
 #include "sim/io/descriptors.h"
 #include "sim/io/json_reader.h"
@@ -43,9 +43,13 @@ std::string gunzip(const std::string& name, const std::string& packed) {
     z.avail_out = static_cast<uInt>(block.size());
     state = inflate(&z, Z_NO_FLUSH);
     text.append(block.data(), block.size() - z.avail_out);
-    if (state == Z_BUF_ERROR) problem = "is a gzip file that ends too early; fetch or write it again";
-    else if (state != Z_OK && state != Z_STREAM_END) problem = std::string("is a damaged gzip file (") + (z.msg ? z.msg : "no details") + "); fetch or write it again";
-    else if (text.size() > kMaxBytes) problem = "is larger than 64 MiB when decompressed; no file of ddpsim is";
+    if (state == Z_BUF_ERROR)
+      problem = "is a gzip file that ends too early; fetch or write it again";
+    else if (state != Z_OK && state != Z_STREAM_END)
+      problem = std::string("is a damaged gzip file (") + (z.msg ? z.msg : "no details") +
+                "); fetch or write it again";
+    else if (text.size() > kMaxBytes)
+      problem = "is larger than 64 MiB when decompressed; no file of ddpsim is";
   }
   inflateEnd(&z);
   if (!problem.empty()) throw InputError{name, problem};
@@ -71,9 +75,11 @@ bool same_place(const std::string& a, const std::string& b) {
 
 void check_place(const std::string& path) {
   std::error_code e;
-  if (fs::is_directory(path, e)) throw InputError{path, "cannot be written: it is a folder; name a file in it"};
+  if (fs::is_directory(path, e))
+    throw InputError{path, "cannot be written: it is a folder; name a file in it"};
   fs::path folder = fs::path(path).parent_path();
-  if (!folder.empty() && !fs::is_directory(folder, e)) throw InputError{path, "cannot be written: there is no folder " + folder.string()};
+  if (!folder.empty() && !fs::is_directory(folder, e))
+    throw InputError{path, "cannot be written: there is no folder " + folder.string()};
 }
 
 void make_folder(const std::string& path) {
@@ -118,13 +124,16 @@ bool was_read(const std::string& path) {
   return ::stat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && inputs().has({s.st_dev, s.st_ino});
 }
 
-void forget_inputs() { inputs().clear(); }
+void forget_inputs() {
+  inputs().clear();
+}
 
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code e;
   fs::file_status one = fs::status(a, e);
   fs::file_status other = fs::status(b, e);
-  if (fs::exists(one) && fs::exists(other)) return fs::is_regular_file(one) && fs::equivalent(a, b, e);
+  if (fs::exists(one) && fs::exists(other))
+    return fs::is_regular_file(one) && fs::equivalent(a, b, e);
   if (fs::exists(one) || fs::exists(other)) return false;
   return fs::weakly_canonical(fs::absolute(a, e), e) == fs::weakly_canonical(fs::absolute(b, e), e);
 }
@@ -144,25 +153,34 @@ std::string read_file(const std::string& path) {
   return text.starts_with("\x1f\x8b") ? gunzip(path, text) : text;
 }
 
-std::vector<std::string> list_files(const std::string& folder, const std::vector<std::string>& suffixes) {
+std::vector<std::string> list_files(const std::string& folder,
+                                    const std::vector<std::string>& suffixes) {
   std::error_code e;
   std::vector<std::string> out;
   fs::directory_iterator entries(folder, e);
-  if (e) throw InputError{folder, e == std::errc::no_such_file_or_directory ? "no such folder" : "cannot be listed: " + e.message()};
+  if (e)
+    throw InputError{folder, e == std::errc::no_such_file_or_directory
+                                 ? "no such folder"
+                                 : "cannot be listed: " + e.message()};
   for (const auto& entry : entries) {
     std::string name = entry.path().filename().string();
-    bool wanted = std::any_of(suffixes.begin(), suffixes.end(), [&](const std::string& s) { return name.ends_with(s); });
-    if (wanted && !is_utf8(name)) throw InputError{folder, "holds a file whose name is not UTF-8 (" + printable(name) + "); rename it"};
+    bool wanted = std::any_of(suffixes.begin(), suffixes.end(),
+                              [&](const std::string& s) { return name.ends_with(s); });
+    if (wanted && !is_utf8(name))
+      throw InputError{folder,
+                       "holds a file whose name is not UTF-8 (" + printable(name) + "); rename it"};
     if (wanted && entry.is_regular_file(e)) out.push_back((fs::path(folder) / name).string());
   }
   std::sort(out.begin(), out.end());
   return out;
 }
 
-Home::Home(const std::string& from_environment, const std::string& executable, const std::string& built_from) {
+Home::Home(const std::string& from_environment, const std::string& executable,
+           const std::string& built_from) {
   std::vector<fs::path> places;
   if (!from_environment.empty() && !is_home(from_environment))
-    throw InputError{"DDPSIM_HOME=" + from_environment, "is not ddpsim's folder: it holds no workloads/ and topologies/"};
+    throw InputError{"DDPSIM_HOME=" + from_environment,
+                     "is not ddpsim's folder: it holds no workloads/ and topologies/"};
   if (!from_environment.empty()) places.push_back(from_environment);
   fs::path folder = fs::path(executable).parent_path();
   places.push_back(folder / ".." / "share" / "ddpsim");
@@ -191,13 +209,19 @@ std::string Home::find(const std::string& folder, const std::string& name, const
     if (!fs::exists(name, e)) throw InputError{name, std::string("no such ") + what + " file"};
     return name;
   }
-  if (path_.empty()) throw InputError{name, "the shipped files were not found; set DDPSIM_HOME to ddpsim's folder, or give a path"};
+  if (path_.empty())
+    throw InputError{
+        name,
+        "the shipped files were not found; set DDPSIM_HOME to ddpsim's folder, or give a path"};
   std::string shipped = (fs::path(path_) / folder / (name + ".json")).string();
   if (exists(shipped)) return shipped;
   const std::vector<std::string> shipped_names = list(folder);
   std::string hint = nearest(name, shipped_names);
   // "h100" is far from "h100-sxm.datasheet" letter by letter.
-  if (auto longer = std::find_if(shipped_names.begin(), shipped_names.end(), [&](const std::string& s) { return !name.empty() && s.starts_with(name); }); hint.empty() && longer != shipped_names.end())
+  if (auto longer =
+          std::find_if(shipped_names.begin(), shipped_names.end(),
+                       [&](const std::string& s) { return !name.empty() && s.starts_with(name); });
+      hint.empty() && longer != shipped_names.end())
     hint = *longer;
   // "h100" is in "hgx-h100" and "dgx-h100".
   std::string inside;
@@ -212,7 +236,9 @@ std::string Home::find(const std::string& folder, const std::string& name, const
                                " of that name is shipped, and a file is named with a / or .json; a "
                                "training script is captured first: tools/python/ddpsim_capture.py "
                                "--factory MODULE:FUNCTION --out FILE.json"};
-  throw InputError{name, std::string("no ") + what + " of that name is shipped" + (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)") + "; see ddpsim list"};
+  throw InputError{name, std::string("no ") + what + " of that name is shipped" +
+                             (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)") +
+                             "; see ddpsim list"};
 }
 
 }  // namespace ddpsim::io

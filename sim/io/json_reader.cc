@@ -1,11 +1,11 @@
 #include "sim/io/json_reader.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <set>
+
+#include <fmt/format.h>
 
 #include "sim/units/text.h"
 
@@ -46,7 +46,8 @@ std::string join(const std::vector<const char*>& words) {
 
 std::string escape(std::string key) {
   std::string out;
-  for (char c : printable(key.substr(0, 60))) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  for (char c : printable(key.substr(0, 60)))
+    out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
   return out;
 }
 
@@ -83,7 +84,8 @@ class Checker {
   bool end_array() { return keys_.pop_back(), true; }
   bool key(std::string& key) {
     if (keys_.back().insert(key).second) return true;
-    throw InputError{file_, "key \"" + printable(key.substr(0, 60)) + "\" appears twice in one object; keep one"};
+    throw InputError{file_, "key \"" + printable(key.substr(0, 60)) +
+                                "\" appears twice in one object; keep one"};
   }
   template <class Error>
   bool parse_error(std::size_t, const std::string&, const Error& e) {
@@ -94,12 +96,14 @@ class Checker {
   bool deeper() {
     keys_.emplace_back();
     if (keys_.size() > kMaxDepth + 1)
-      throw InputError{file_, fmt::format("nested deeper than {} levels; no file of ddpsim is", kMaxDepth)};
+      throw InputError{
+          file_, fmt::format("nested deeper than {} levels; no file of ddpsim is", kMaxDepth)};
     return count();
   }
   bool count() {
     if (++values_ <= kMostValues) return true;
-    throw InputError{file_, fmt::format("holds more than {} values; no file of ddpsim does", kMostValues)};
+    throw InputError{file_,
+                     fmt::format("holds more than {} values; no file of ddpsim does", kMostValues)};
   }
   const std::string& file_;
   std::vector<std::set<std::string>> keys_;
@@ -109,7 +113,8 @@ class Checker {
 }  // namespace
 
 Json parse_json(const std::string& text, const std::string& file) {
-  if (text.find_first_not_of(" \t\r\n") == std::string::npos) throw InputError{file, "the file is empty; expected JSON"};
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos)
+    throw InputError{file, "the file is empty; expected JSON"};
   try {
     Checker checker(file);
     Json::sax_parse(text, &checker);
@@ -129,21 +134,28 @@ void Reader::only(const std::vector<const char*>& keys) const {
   for (const auto& [key, value] : j_.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     std::string hint = nearest(key, known);
-    fail_at("/" + escape(key), hint.empty() ? "unknown key; known are " + join(keys) : "unknown key (did you mean \"" + hint + "\"?)");
+    fail_at("/" + escape(key), hint.empty() ? "unknown key; known are " + join(keys)
+                                            : "unknown key (did you mean \"" + hint + "\"?)");
   }
 }
 
 void Reader::schema(const char* expected) const {
-  if (!j_.is_object()) fail("expected an object with \"schema\": \"" + std::string(expected) + "\", found " + short_dump(j_));
-  if (!j_.contains("schema")) fail("no \"schema\"; this command reads \"" + std::string(expected) + "\"");
+  if (!j_.is_object())
+    fail("expected an object with \"schema\": \"" + std::string(expected) + "\", found " +
+         short_dump(j_));
+  if (!j_.contains("schema"))
+    fail("no \"schema\"; this command reads \"" + std::string(expected) + "\"");
   const Json& found = j_["schema"];
   if (found == expected) return;
   // "ddpsim.cluster/1": another kind of file, or another version of this kind?
   auto kind = [](const std::string& schema) { return schema.substr(0, schema.find('/')); };
   std::string wanted = kind(expected);
-  if (found.is_string() && found.get<std::string>().starts_with("ddpsim.") && kind(found.get<std::string>()) != wanted)
-    fail_at("/schema", "is " + short_dump(found) + ", but a " + wanted.substr(7) + " (\"" + expected + "\") is expected here");
-  fail_at("/schema", "is " + short_dump(found) + "; this version of ddpsim reads \"" + std::string(expected) + "\"");
+  if (found.is_string() && found.get<std::string>().starts_with("ddpsim.") &&
+      kind(found.get<std::string>()) != wanted)
+    fail_at("/schema", "is " + short_dump(found) + ", but a " + wanted.substr(7) + " (\"" +
+                           expected + "\") is expected here");
+  fail_at("/schema", "is " + short_dump(found) + "; this version of ddpsim reads \"" +
+                         std::string(expected) + "\"");
 }
 
 Reader Reader::at(const char* key) const {
@@ -156,7 +168,8 @@ std::vector<Reader> Reader::items() const {
   if (!j_.is_array()) fail("expected a list, found " + short_dump(j_));
   std::vector<Reader> out;
   out.reserve(j_.size());
-  for (std::size_t i = 0; i < j_.size(); ++i) out.emplace_back(j_[i], file_, path_ + "/" + std::to_string(i));
+  for (std::size_t i = 0; i < j_.size(); ++i)
+    out.emplace_back(j_[i], file_, path_ + "/" + std::to_string(i));
   return out;
 }
 
@@ -181,11 +194,14 @@ std::string Reader::text() const {
 void Reader::refuse_controls(const std::string& text) const {
   for (char c : text)
     if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
-      fail(fmt::format("holds the control character U+{:04X}, which would reach a terminal; remove it", static_cast<int>(c)));
+      fail(fmt::format(
+          "holds the control character U+{:04X}, which would reach a terminal; remove it",
+          static_cast<int>(c)));
 }
 
 std::int64_t Reader::integer() const {
-  if (j_.is_number_unsigned() && j_.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)) fail("is too large for a 64-bit integer");
+  if (j_.is_number_unsigned() && j_.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX))
+    fail("is too large for a 64-bit integer");
   if (!j_.is_number_integer()) fail("expected a whole number, found " + short_dump(j_));
   return j_.get<std::int64_t>();
 }
@@ -213,9 +229,15 @@ T with_unit(const Reader& r, Parsed<T> (*parse)(std::string_view)) {
 }
 }  // namespace
 
-Duration Reader::duration() const { return with_unit<Duration>(*this, parse_duration); }
-Bytes Reader::bytes() const { return with_unit<Bytes>(*this, parse_bytes); }
-Bandwidth Reader::bandwidth() const { return with_unit<Bandwidth>(*this, parse_bandwidth); }
+Duration Reader::duration() const {
+  return with_unit<Duration>(*this, parse_duration);
+}
+Bytes Reader::bytes() const {
+  return with_unit<Bytes>(*this, parse_bytes);
+}
+Bandwidth Reader::bandwidth() const {
+  return with_unit<Bandwidth>(*this, parse_bandwidth);
+}
 
 std::vector<std::int64_t> Reader::integers() const {
   std::vector<std::int64_t> out;
@@ -232,7 +254,8 @@ std::size_t Reader::choice(const std::vector<const char*>& words) const {
   }
   std::string hint = nearest(t, std::vector<std::string>(words.begin(), words.end()));
   std::string list = join(words);
-  fail("\"" + t.substr(0, 40) + "\" is none of " + list + (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)"));
+  fail("\"" + t.substr(0, 40) + "\" is none of " + list +
+       (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)"));
 }
 
 int Reader::small(std::int64_t low, std::int64_t high) const {

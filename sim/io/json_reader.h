@@ -1,11 +1,13 @@
-// Strict reading of JSON: every access knows its place in the file, every mistake becomes an InputError that says what to write instead.
+// Strict reading of JSON: every access knows its place in the file, every mistake becomes an
+// InputError that says what to write instead.
 #pragma once
 
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "sim/model/error.h"
 #include "sim/units/units.h"
@@ -14,7 +16,8 @@ namespace ddpsim::io {
 
 using Json = nlohmann::json;
 
-// Parses text; rejects nesting deeper than 64, keys that appear twice, more than 8 million values, and anything that is not JSON. `file` names the source in errors.
+// Parses text; rejects nesting deeper than 64, keys that appear twice, more than 8 million values,
+// and anything that is not JSON. `file` names the source in errors.
 Json parse_json(const std::string& text, const std::string& file);
 
 // The known word that is nearest to `word` (edit distance), "" if none is near.
@@ -22,9 +25,14 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
 
 class Reader {
  public:
-  Reader(const Json& value, std::string file, std::string path = "") : j_(value), file_(std::move(file)), path_(std::move(path)) {}
-  [[noreturn]] void fail(const std::string& message) const { throw InputError{file_ + "#" + path_, message}; }
-  [[noreturn]] void fail_at(const std::string& path, const std::string& message) const { throw InputError{file_ + "#" + path_ + path, message}; }
+  Reader(const Json& value, std::string file, std::string path = "")
+      : j_(value), file_(std::move(file)), path_(std::move(path)) {}
+  [[noreturn]] void fail(const std::string& message) const {
+    throw InputError{file_ + "#" + path_, message};
+  }
+  [[noreturn]] void fail_at(const std::string& path, const std::string& message) const {
+    throw InputError{file_ + "#" + path_ + path, message};
+  }
 
   // REQUIRES an object with no other keys than these.
   void only(std::initializer_list<const char*> keys) const { only(std::vector<const char*>(keys)); }
@@ -45,7 +53,9 @@ class Reader {
   Bandwidth bandwidth() const;  // "10Gb/s"
   std::vector<std::int64_t> integers() const;
   // Index of the word in `words`.
-  std::size_t choice(std::initializer_list<const char*> words) const { return choice(std::vector<const char*>(words)); }
+  std::size_t choice(std::initializer_list<const char*> words) const {
+    return choice(std::vector<const char*>(words));
+  }
   std::size_t choice(const std::vector<const char*>& words) const;
 
   int small(std::int64_t low, std::int64_t high) const;

@@ -1,13 +1,13 @@
 #include "sim/io/lines.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <string_view>
 #include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "sim/io/descriptors.h"
 #include "sim/model/error.h"
@@ -15,7 +15,9 @@
 namespace ddpsim::io {
 namespace {
 
-[[noreturn]] void fail(const std::string& path, const char* what, int error) { throw InputError{path, std::string(what) + ": " + std::strerror(error)}; }
+[[noreturn]] void fail(const std::string& path, const char* what, int error) {
+  throw InputError{path, std::string(what) + ": " + std::strerror(error)};
+}
 
 }  // namespace
 
@@ -55,8 +57,10 @@ LineFile::LineFile(const std::string& path, std::int64_t bytes)
     : path_(path), descriptor_(open_growing(path)) {
   if (descriptor_ < 0) fail(path, "cannot be written", errno);
   struct stat s {};
-  bool regular = ::fstat(descriptor_, &s) == 0 && S_ISREG(s.st_mode);  // else a device or a pipe: written as it is
-  if (regular && (::ftruncate(descriptor_, bytes) != 0 || ::lseek(descriptor_, bytes, SEEK_SET) < 0)) {
+  bool regular = ::fstat(descriptor_, &s) == 0 &&
+                 S_ISREG(s.st_mode);  // else a device or a pipe: written as it is
+  if (regular &&
+      (::ftruncate(descriptor_, bytes) != 0 || ::lseek(descriptor_, bytes, SEEK_SET) < 0)) {
     int error = errno;
     ::close(descriptor_);
     fail(path, "cannot be written", error);
@@ -67,6 +71,8 @@ LineFile::~LineFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-void LineFile::append(const std::string& lines) { write_all(descriptor_, path_, lines); }
+void LineFile::append(const std::string& lines) {
+  write_all(descriptor_, path_, lines);
+}
 
 }  // namespace ddpsim::io

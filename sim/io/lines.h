@@ -1,4 +1,5 @@
-// A file of lines that grows while it is written, and that is continued after a kill: what a sweep writes.
+// A file of lines that grows while it is written, and that is continued after a kill: what a sweep
+// writes.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 namespace ddpsim::io {
 
 // Calls `line` for each whole line of a file, without its end. Returns what stands after the last
-// one, the beginning of a line that a killed writer left. Throws InputError, also for a line of more
-// than a MiB: nothing of ddpsim's is.
+// one, the beginning of a line that a killed writer left. Throws InputError, also for a line of
+// more than a MiB: nothing of ddpsim's is.
 std::string each_line(const std::string& path,
                       const std::function<void(const std::string& text)>& line);
 

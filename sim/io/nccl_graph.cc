@@ -1,10 +1,12 @@
 // NCCL_GRAPH_DUMP_FILE (NCCL 2.28.9, src/graph/search.cc):
-//   graphs(version)  graph(id, pattern, crossnic, nchannels, speedintra, speedinter, latencyinter, typeintra, typeinter, samechannels)  channel  net(dev) gpu(dev)... net(dev)
-// speed* in GB/s per channel, latencyinter in us, dev hexadecimal with or without 0x. Absent: speedinter = speedintra, crossnic, latencyinter 0, typeinter LOC, samechannels 1.
-#include <fmt/format.h>
-
+//   graphs(version)  graph(id, pattern, crossnic, nchannels, speedintra, speedinter, latencyinter,
+//                    typeintra, typeinter, samechannels)  channel  net(dev) gpu(dev)... net(dev)
+// speed* in GB/s per channel, latencyinter in us, dev hexadecimal with or without 0x. Absent:
+// speedinter = speedintra, crossnic, latencyinter 0, typeinter LOC, samechannels 1.
 #include <algorithm>
 #include <cmath>
+
+#include <fmt/format.h>
 
 #include "sim/io/nccl_xml.h"
 #include "sim/io/xml_reader.h"
@@ -15,13 +17,17 @@ namespace {
 constexpr int kMostChannels = 128;
 constexpr double kMostBandwidth = 1e6;  // GB/s
 
-nccl::PathType path_type(const XmlFile& xml, pugi::xml_node at, const char* name, const char* otherwise) {
+nccl::PathType path_type(const XmlFile& xml, pugi::xml_node at, const char* name,
+                         const char* otherwise) {
   std::string s = xml.text(at, name);
   if (s.empty() && otherwise) s = otherwise;
-  if (s.empty()) xml.fail(at, fmt::format("{} is missing; it is one of {}", name, fmt::join(nccl::kPathTypes, ", ")));
+  if (s.empty())
+    xml.fail(
+        at, fmt::format("{} is missing; it is one of {}", name, fmt::join(nccl::kPathTypes, ", ")));
   for (std::size_t i = 0; i < nccl::kPathTypes.size(); ++i)
     if (s == nccl::kPathTypes[i]) return static_cast<nccl::PathType>(i);
-  xml.fail(at, fmt::format("{}=\"{}\" is none of {}", name, s.substr(0, 40), fmt::join(nccl::kPathTypes, ", ")));
+  xml.fail(at, fmt::format("{}=\"{}\" is none of {}", name, s.substr(0, 40),
+                           fmt::join(nccl::kPathTypes, ", ")));
 }
 
 void read_channel(const XmlFile& xml, pugi::xml_node at, nccl::ChannelGraph& g) {
@@ -57,7 +63,8 @@ nccl::ChannelGraph read_graph(const XmlFile& xml, pugi::xml_node at) {
   double intra = need(xml.number(at, "speedintra", 0, kMostBandwidth), "speedintra");
   g.bw_intra = std::round(intra * 1e9);
   g.bw_inter = std::round(xml.number(at, "speedinter", 0, kMostBandwidth).value_or(intra) * 1e9);
-  g.latency_inter = {static_cast<std::int64_t>(std::llround(xml.number(at, "latencyinter", 0, 1e9).value_or(0) * 1e6))};
+  g.latency_inter = {static_cast<std::int64_t>(
+      std::llround(xml.number(at, "latencyinter", 0, 1e9).value_or(0) * 1e6))};
   g.crossnic = static_cast<int>(xml.integer(at, "crossnic", 0, 2).value_or(0));
   g.same_channels = xml.integer(at, "samechannels", 0, 1).value_or(1) == 1;
   g.type_intra = path_type(xml, at, "typeintra", nullptr);
@@ -66,9 +73,12 @@ nccl::ChannelGraph read_graph(const XmlFile& xml, pugi::xml_node at) {
     if (std::string(c.name()) != "channel") xml.fail(c, "a graph lists <channel> only");
     read_channel(xml, c, g);
   }
-  if (static_cast<int>(g.order.size()) != g.channels) xml.fail(at, fmt::format("says nchannels=\"{}\" and lists {} channels", g.channels, g.order.size()));
+  if (static_cast<int>(g.order.size()) != g.channels)
+    xml.fail(
+        at, fmt::format("says nchannels=\"{}\" and lists {} channels", g.channels, g.order.size()));
   if (g.channels > 0 && !(g.bw_intra > 0)) xml.fail(at, "speedintra is 0, but there are channels");
-  bool none = std::all_of(g.nics.begin(), g.nics.end(), [](const std::array<int, 2>& n) { return n[0] < 0 && n[1] < 0; });
+  bool none = std::all_of(g.nics.begin(), g.nics.end(),
+                          [](const std::array<int, 2>& n) { return n[0] < 0 && n[1] < 0; });
   if (none) g.nics.clear();
   return g;
 }
@@ -77,19 +87,23 @@ nccl::ChannelGraph read_graph(const XmlFile& xml, pugi::xml_node at) {
 
 nccl::Graphs read_nccl_graph_xml(const std::string& text, const std::string& file) {
   XmlFile xml(text, file, "graphs");
-  if (auto version = xml.integer(xml.root(), "version", 0, INT32_MAX); version && *version != 1) xml.fail(xml.root(), fmt::format("version {}; ddpsim reads version 1", *version));
+  if (auto version = xml.integer(xml.root(), "version", 0, INT32_MAX); version && *version != 1)
+    xml.fail(xml.root(), fmt::format("version {}; ddpsim reads version 1", *version));
   nccl::Graphs out;
   std::array<bool, 5> there{};
   for (pugi::xml_node at : xml.root().children()) {
     if (std::string(at.name()) != "graph") xml.fail(at, "<graphs> lists <graph> only");
     auto id = xml.integer(at, "id", 0, 4);
-    if (!id) xml.fail(at, "id is missing: 0 ring, 1 tree, 2 collnet chain, 3 NVLS, 4 collnet direct");
+    if (!id)
+      xml.fail(at, "id is missing: 0 ring, 1 tree, 2 collnet chain, 3 NVLS, 4 collnet direct");
     auto i = static_cast<std::size_t>(*id);
     if (there[i]) xml.fail(at, fmt::format("id {} appears twice", *id));
     there[i] = true;
     out.by_algorithm[i] = read_graph(xml, at);
   }
-  if (std::none_of(out.by_algorithm.begin(), out.by_algorithm.end(), [](const nccl::ChannelGraph& g) { return g.channels > 0; })) throw InputError{file, "holds no graph with a channel"};
+  if (std::none_of(out.by_algorithm.begin(), out.by_algorithm.end(),
+                   [](const nccl::ChannelGraph& g) { return g.channels > 0; }))
+    throw InputError{file, "holds no graph with a channel"};
   return out;
 }
 
@@ -121,9 +135,11 @@ nccl::Graphs read_nccl_graphs(const Json& j, const std::string& file) {
   r.only({"schema", "graphs"});
   nccl::Graphs out;
   for (const Reader& item : r.at("graphs").items()) {
-    item.only({"algorithm", "pattern", "channels", "bw_intra_bytes_per_s", "bw_inter_bytes_per_s", "latency_inter_ps", "type_intra", "type_inter", "same_channels", "crossnic",
-               "order", "nics"});
-    std::size_t i = item.at("algorithm").choice({"ring", "tree", "collnet_chain", "nvls", "collnet_direct"});
+    item.only({"algorithm", "pattern", "channels", "bw_intra_bytes_per_s", "bw_inter_bytes_per_s",
+               "latency_inter_ps", "type_intra", "type_inter", "same_channels", "crossnic", "order",
+               "nics"});
+    std::size_t i =
+        item.at("algorithm").choice({"ring", "tree", "collnet_chain", "nvls", "collnet_direct"});
     nccl::ChannelGraph& g = out.by_algorithm[i];
     if (g.channels > 0) item.at("algorithm").fail("appears twice");
     auto bandwidth = [&](const char* key) {
@@ -132,7 +148,8 @@ nccl::Graphs read_nccl_graphs(const Json& j, const std::string& file) {
       return static_cast<double>(v);
     };
     auto type = [&](const char* key) {
-      return static_cast<nccl::PathType>(item.at(key).choice({"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS"}));
+      return static_cast<nccl::PathType>(item.at(key).choice(
+          {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS"}));
     };
     g.pattern = item.at("pattern").small(0, 6);
     g.channels = item.at("channels").small(1, kMostChannels);
@@ -153,8 +170,12 @@ nccl::Graphs read_nccl_graphs(const Json& j, const std::string& file) {
       if (two.size() != 2) channel.fail("expected two NICs, in and out (-1: none)");
       g.nics.push_back({two[0].small(-1, INT32_MAX), two[1].small(-1, INT32_MAX)});
     }
-    if (static_cast<int>(g.order.size()) != g.channels) item.at("order").fail(fmt::format("lists {} channels; \"channels\" says {}", g.order.size(), g.channels));
-    if (!g.nics.empty() && static_cast<int>(g.nics.size()) != g.channels) item.at("nics").fail(fmt::format("lists {} channels; \"channels\" says {}", g.nics.size(), g.channels));
+    if (static_cast<int>(g.order.size()) != g.channels)
+      item.at("order").fail(
+          fmt::format("lists {} channels; \"channels\" says {}", g.order.size(), g.channels));
+    if (!g.nics.empty() && static_cast<int>(g.nics.size()) != g.channels)
+      item.at("nics").fail(
+          fmt::format("lists {} channels; \"channels\" says {}", g.nics.size(), g.channels));
   }
   return out;
 }

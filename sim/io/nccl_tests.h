@@ -1,4 +1,5 @@
-// Results of nccl-tests, as people keep them: the text of every version, the JSON of `-J FILE`, and CSV tables with a column for each printed one.
+// Results of nccl-tests, as people keep them: the text of every version, the JSON of `-J FILE`, and
+// CSV tables with a column for each printed one.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ struct NcclTestsTime {
   Printed algbw;                // GB/s
   Printed busbw;                // GB/s
   std::vector<double> each_us;  // of each iteration, where the file has them
-  std::int64_t wrong = 0;       // elements whose sum was not right ("#wrong"); 0 also where the file does not say
+  std::int64_t wrong =
+      0;  // elements whose sum was not right ("#wrong"); 0 also where the file does not say
 };
 
 struct NcclTestsRow {
@@ -51,10 +53,11 @@ struct NcclTestsDevice {
 // Rows of one table: one run of one operation under one setting.
 struct NcclTestsTable {
   std::string op;  // "all_reduce", ...; "" = the file does not say
-  bool op_is_sure = false;   // the program itself says it; else it is from a command line that stands before
-  std::string forced_kind;   // CSV: "ALGO" or "PROTO"; "" = nothing is forced
-  std::string forced_value;  // "Ring"
-  bool host_time = false;    // -C: the times are the host's, not the collective's
+  bool op_is_sure =
+      false;  // the program itself says it; else it is from a command line that stands before
+  std::string forced_kind;     // CSV: "ALGO" or "PROTO"; "" = nothing is forced
+  std::string forced_value;    // "Ring"
+  bool host_time = false;      // -C: the times are the host's, not the collective's
   std::int64_t min_bytes = 0;  // declared; 0 = not said
   std::int64_t max_bytes = 0;
   std::int64_t step = 0;
@@ -64,18 +67,19 @@ struct NcclTestsTable {
   int gpus_per_process = 0;  // threads x GPUs of a thread; 0 = not said
   std::vector<NcclTestsRow> rows;
   std::vector<std::string> dropped;  // a sentence for each damaged row
-  int ranks = 0;  // that the file says; 0 = it does not
+  int ranks = 0;                     // that the file says; 0 = it does not
 };
 
 struct NcclTests {
   std::vector<NcclTestsTable> tables;
-  std::string tests_version;  // of nccl-tests
-  std::string nccl;           // of NCCL, "" = not said
-  bool expects_footer = false;  // false for CSV
+  std::string tests_version;                       // of nccl-tests
+  std::string nccl;                                // of NCCL, "" = not said
+  bool expects_footer = false;                     // false for CSV
   std::map<std::string, std::string> environment;  // NCCL_*
 };
 
-// By its first characters: JSON, CSV or text. Throws InputError if there is no row of nccl-tests in it.
+// By its first characters: JSON, CSV or text. Throws InputError if there is no row of nccl-tests in
+// it.
 NcclTests read_nccl_tests(const std::string& text, const std::string& file);
 NcclTests read_nccl_tests_text(const std::string& text, const std::string& file);
 NcclTests read_nccl_tests_csv(const std::string& text, const std::string& file);
@@ -87,7 +91,8 @@ std::string nccl_tests_op(std::string_view name);
 std::vector<std::string> nccl_tests_ops();
 // Bytes of an element of nccl-tests' type; 0 = unknown.
 int nccl_tests_element_bytes(std::string_view type);
-// busbw / algbw for n ranks. REQUIRES: op known, n >= 1. (In early versions, all-gather and reduce-scatter printed size / time x this as algbw, and the same as busbw.)
+// busbw / algbw for n ranks. REQUIRES: op known, n >= 1. (In early versions, all-gather and
+// reduce-scatter printed size / time x this as algbw, and the same as busbw.)
 double nccl_tests_bus_factor(std::string_view op, int n);
 
 // What is known beside the file.
@@ -108,10 +113,11 @@ struct NcclTestsSetting {
 
 struct NcclTestsRun {
   Run run;
-  std::vector<std::string> notes;  // for stderr: what was dropped, what is missing, what was inferred
+  std::vector<std::string>
+      notes;  // for stderr: what was dropped, what is missing, what was inferred
 };
-// One table as a Run. Rows whose numbers contradict each other are dropped, and named. Throws InputError where ranks contradict the bandwidths, a choice is needed, or
-// nothing is left.
+// One table as a Run. Rows whose numbers contradict each other are dropped, and named. Throws
+// InputError where ranks contradict the bandwidths, a choice is needed, or nothing is left.
 NcclTestsRun run_of(const NcclTests& tests, const NcclTestsSetting& setting);
 
 }  // namespace ddpsim::io

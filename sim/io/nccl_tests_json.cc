@@ -1,4 +1,5 @@
-// JSON of `-J FILE` (nccl-tests 2.16 and later, file versions 2 and 3). Of several processes it lists the first GPU of each only.
+// JSON of `-J FILE` (nccl-tests 2.16 and later, file versions 2 and 3). Of several processes it
+// lists the first GPU of each only.
 #include <algorithm>
 
 #include "sim/io/json_reader.h"
@@ -9,7 +10,9 @@ namespace ddpsim::io {
 namespace {
 
 // What the program prints as "%lf".
-Printed exact(double v) { return {v, 0.5e-6}; }
+Printed exact(double v) {
+  return {v, 0.5e-6};
+}
 
 // A number; null and "nan" are none.
 std::optional<double> maybe(const Reader& r, const char* key) {
@@ -30,7 +33,8 @@ std::optional<NcclTestsTime> half_of(const Reader& row, const char* key, bool& h
   auto bus = maybe(r, "bus_bw");
   if (!time || !alg || !bus) return {};
   NcclTestsTime out{exact(*time), exact(*alg), exact(*bus), {}};
-  if (auto wrong = maybe(r, "nwrong"); wrong && *wrong > 0 && *wrong < 1e15) out.wrong = static_cast<std::int64_t>(*wrong);
+  if (auto wrong = maybe(r, "nwrong"); wrong && *wrong > 0 && *wrong < 1e15)
+    out.wrong = static_cast<std::int64_t>(*wrong);
   std::string each = std::string(key) + "_per_iter";
   if (!row.has(each.c_str()) || !row.at(each.c_str()).has("times_us")) return out;
   for (const Reader& x : row.at(each.c_str()).at("times_us").items())
@@ -40,11 +44,14 @@ std::optional<NcclTestsTime> half_of(const Reader& row, const char* key, bool& h
 
 int spaced_number(const std::string& s) {
   auto from = s.find_first_not_of(' ');
-  auto v = from == std::string::npos ? std::nullopt : leading_number(std::string_view(s).substr(from));
+  auto v =
+      from == std::string::npos ? std::nullopt : leading_number(std::string_view(s).substr(from));
   return v && v->value >= -1 && v->value < (1 << 20) ? static_cast<int>(v->value) : -1;
 }
 
-std::string short_text(const Reader& r, const char* key) { return r.has(key) ? r.at(key).text() : std::string(); }
+std::string short_text(const Reader& r, const char* key) {
+  return r.has(key) ? r.at(key).text() : std::string();
+}
 
 std::int64_t count(const Reader& r, const char* key) {
   std::int64_t v = r.has(key) ? r.at(key).integer() : 0;
@@ -55,7 +62,8 @@ std::int64_t count(const Reader& r, const char* key) {
 void read_config(const Reader& r, NcclTestsTable& t) {
   std::int64_t threads = count(r, "nthreads");
   std::int64_t gpus = count(r, "ngpus");
-  if (threads > 0 && gpus > 0 && threads < 4096 && gpus < 4096) t.gpus_per_process = static_cast<int>(threads * gpus);
+  if (threads > 0 && gpus > 0 && threads < 4096 && gpus < 4096)
+    t.gpus_per_process = static_cast<int>(threads * gpus);
   t.min_bytes = count(r, "minimum_bytes");
   t.max_bytes = count(r, "maximum_bytes");
   t.step_is_factor = r.has("step_factor");
@@ -73,10 +81,13 @@ void read_devices(const Reader& list, NcclTestsTable& t) {
     t.devices.push_back(std::move(d));
   }
   if (t.devices.empty()) return;
-  std::int64_t listed = std::count_if(t.devices.begin(), t.devices.end(), [&](const NcclTestsDevice& d) { return d.group == t.devices.front().group; });
+  std::int64_t listed =
+      std::count_if(t.devices.begin(), t.devices.end(),
+                    [&](const NcclTestsDevice& d) { return d.group == t.devices.front().group; });
   // The first of each process, or all of them?
   bool all = t.devices.size() > 1 && t.devices[1].rank == t.devices[0].rank + 1;
-  t.ranks = static_cast<int>(std::min<std::int64_t>(listed * (all ? 1 : std::max(1, t.gpus_per_process)), 1 << 20));
+  t.ranks = static_cast<int>(
+      std::min<std::int64_t>(listed * (all ? 1 : std::max(1, t.gpus_per_process)), 1 << 20));
 }
 
 }  // namespace
@@ -84,7 +95,8 @@ void read_devices(const Reader& list, NcclTestsTable& t) {
 NcclTests read_nccl_tests_json(const std::string& text, const std::string& file) {
   Json j = parse_json(text, file);
   Reader r(j, file);
-  if (!r.has("results")) r.fail("no \"results\"; expected what an nccl-tests program wrote with -J FILE");
+  if (!r.has("results"))
+    r.fail("no \"results\"; expected what an nccl-tests program wrote with -J FILE");
   NcclTests out;
   NcclTestsTable& t = out.tables.emplace_back();
   if (r.has("args"))
@@ -95,11 +107,13 @@ NcclTests read_nccl_tests_json(const std::string& text, const std::string& file)
     for (const Reader& e : r.at("env").items()) {
       std::string pair = e.text();
       auto equals = pair.find('=');
-      if (pair.starts_with("NCCL_") && equals != std::string::npos) out.environment[pair.substr(0, equals)] = pair.substr(equals + 1);
+      if (pair.starts_with("NCCL_") && equals != std::string::npos)
+        out.environment[pair.substr(0, equals)] = pair.substr(equals + 1);
     }
   if (r.has("nccl_version"))
     if (std::int64_t code = count(r, "nccl_version"); code >= 10000 && code < 1'000'000)
-      out.nccl = std::to_string(code / 10000) + "." + std::to_string(code % 10000 / 100) + "." + std::to_string(code % 100);
+      out.nccl = std::to_string(code / 10000) + "." + std::to_string(code % 10000 / 100) + "." +
+                 std::to_string(code % 100);
   if (r.has("config")) {
     read_config(r.at("config"), t);
     if (r.at("config").has("devices")) read_devices(r.at("config").at("devices"), t);
@@ -115,13 +129,18 @@ NcclTests read_nccl_tests_json(const std::string& text, const std::string& file)
     row.count = item.at("count").integer();
     row.type = item.at("type").text();
     row.redop = short_text(item, "redop");
-    if (item.has("root")) row.root = item.at("root").json().is_string() ? spaced_number(item.at("root").text()) : item.at("root").small(-1, 1 << 20);
-    if (t.op.empty() && item.has("experiment_name")) t.op = nccl_tests_op(item.at("experiment_name").text());
+    if (item.has("root"))
+      row.root = item.at("root").json().is_string() ? spaced_number(item.at("root").text())
+                                                    : item.at("root").small(-1, 1 << 20);
+    if (t.op.empty() && item.has("experiment_name"))
+      t.op = nccl_tests_op(item.at("experiment_name").text());
     row.out_of_place = half_of(item, "out_of_place", t.host_time);
     row.in_place = half_of(item, "in_place", t.host_time);
     if (row.bytes < 0 || row.count < 0) item.at("size").fail("is not negative");
-    if (row.out_of_place || row.in_place) t.rows.push_back(std::move(row));
-    else t.dropped.push_back("result " + std::to_string(number) + " is dropped: it has no time");
+    if (row.out_of_place || row.in_place)
+      t.rows.push_back(std::move(row));
+    else
+      t.dropped.push_back("result " + std::to_string(number) + " is dropped: it has no time");
   }
   if (t.rows.empty() && t.dropped.empty()) r.at("results").fail("is empty: nothing was measured");
   return out;

@@ -1,6 +1,7 @@
-// Text of nccl-tests. A row begins where two whole numbers precede the name of a type, wherever that is in a line: whatever stands before (the prefixes of mpirun, srun,
-// pdsh, of container logs) is passed over. What NCCL says (NAME:PID:TID [DEV] NCCL INFO ...) is cut off, and a row that it split is put together from the lines that hold
-// nothing but numbers.
+// Text of nccl-tests. A row begins where two whole numbers precede the name of a type, wherever
+// that is in a line: whatever stands before (the prefixes of mpirun, srun, pdsh, of container logs)
+// is passed over. What NCCL says (NAME:PID:TID [DEV] NCCL INFO ...) is cut off, and a row that it
+// split is put together from the lines that hold nothing but numbers.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -24,7 +25,9 @@ std::string plain(View line) {
       out.push_back(line[i] == '\r' || line[i] == '\t' || line[i] == '\0' ? ' ' : line[i]);
       continue;
     }
-    while (i < line.size() && !((line[i] >= 'a' && line[i] <= 'z') || (line[i] >= 'A' && line[i] <= 'Z'))) ++i;
+    while (i < line.size() &&
+           !((line[i] >= 'a' && line[i] <= 'z') || (line[i] >= 'A' && line[i] <= 'Z')))
+      ++i;
   }
   return out;
 }
@@ -40,18 +43,26 @@ Words words_of(View line) {
   return out;
 }
 
-std::optional<std::int64_t> whole(View s) { return parse_integer(s); }
+std::optional<std::int64_t> whole(View s) {
+  return parse_integer(s);
+}
 
-bool is_number(View s) { return s == "N/A" || parse_printed(s).has_value(); }
+bool is_number(View s) {
+  return s == "N/A" || parse_printed(s).has_value();
+}
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 // "2025-10-01" or "12:30:59", of -S.
 bool is_stamp(View s) {
-  return (s.size() == 10 && s[4] == '-' && s[7] == '-' && is_digit(s[0])) || (s.size() == 8 && s[2] == ':' && s[5] == ':' && is_digit(s[0]));
+  return (s.size() == 10 && s[4] == '-' && s[7] == '-' && is_digit(s[0])) ||
+         (s.size() == 8 && s[2] == ':' && s[5] == ':' && is_digit(s[0]));
 }
 
-// What stands before NCCL's own words: of "  8  2 float sum -1host1:12:34 [0] NCCL INFO x" all but "host1:12:34 [0] NCCL INFO x", with the glued number kept.
+// What stands before NCCL's own words: of "  8  2 float sum -1host1:12:34 [0] NCCL INFO x" all but
+// "host1:12:34 [0] NCCL INFO x", with the glued number kept.
 View without_nccl(View line) {
   auto at = std::min(line.find(" NCCL INFO "), line.find(" NCCL WARN "));
   if (at == View::npos) return line;
@@ -82,7 +93,8 @@ View without_stream(View line) {  // "[1,0]<stdout>:"
 std::string version_of_code(std::int64_t code) {  // NCCL_VERSION_CODE
   if (code <= 0) return {};
   std::int64_t major = code < 10000 ? 1000 : 10000;
-  return std::to_string(code / major) + "." + std::to_string(code % major / 100) + "." + std::to_string(code % 100);
+  return std::to_string(code / major) + "." + std::to_string(code % major / 100) + "." +
+         std::to_string(code % 100);
 }
 
 class Parser {
@@ -119,7 +131,8 @@ class Parser {
     auto at = line.find(kSet);
     if (at == View::npos) return;
     auto space = line.rfind(' ', at - 1);
-    View name = line.substr(space == View::npos ? 0 : space + 1, at - (space == View::npos ? 0 : space + 1));
+    View name = line.substr(space == View::npos ? 0 : space + 1,
+                            at - (space == View::npos ? 0 : space + 1));
     View value = line.substr(at + kSet.size());
     while (!value.empty() && (value.back() == ' ' || value.back() == '.')) value.remove_suffix(1);
     if (name.starts_with("NCCL_") && !value.empty()) out_.environment.emplace(name, value);
@@ -130,9 +143,12 @@ class Parser {
     if (line.find("_perf") == View::npos || line.find("NCCL INFO") != View::npos) return;
     for (View w : words_of(line)) {
       auto equals = w.find('=');
-      if (w.starts_with("NCCL_") && equals != View::npos) out_.environment.emplace(w.substr(0, equals), w.substr(equals + 1));
-      while (!w.empty() && (w.back() == '`' || w.back() == '"' || w.back() == '\'')) w.remove_suffix(1);
-      while (!w.empty() && (w.front() == '`' || w.front() == '"' || w.front() == '\'')) w.remove_prefix(1);
+      if (w.starts_with("NCCL_") && equals != View::npos)
+        out_.environment.emplace(w.substr(0, equals), w.substr(equals + 1));
+      while (!w.empty() && (w.back() == '`' || w.back() == '"' || w.back() == '\''))
+        w.remove_suffix(1);
+      while (!w.empty() && (w.front() == '`' || w.front() == '"' || w.front() == '\''))
+        w.remove_prefix(1);
       if (w.ends_with("_perf") || w.ends_with("_perf_mpi"))
         if (std::string op = nccl_tests_op(w); !op.empty()) command_ = op;
     }
@@ -170,7 +186,9 @@ class Parser {
   }
 
   void header(const Words& w) {
-    if (!started_ || out_.tables.empty() || !out_.tables.back().rows.empty() || out_.tables.back().max_bytes != 0) begin();
+    if (!started_ || out_.tables.empty() || !out_.tables.back().rows.empty() ||
+        out_.tables.back().max_bytes != 0)
+      begin();
     started_ = false;
     NcclTestsTable& t = table();
     auto after = [&](View key) {
@@ -180,7 +198,8 @@ class Parser {
     };
     std::int64_t threads = after("nThread");
     std::int64_t gpus = after("nGpus");
-    if (threads > 0 && threads < 4096 && gpus > 0 && gpus < 4096) t.gpus_per_process = static_cast<int>(threads * gpus);
+    if (threads > 0 && threads < 4096 && gpus > 0 && gpus < 4096)
+      t.gpus_per_process = static_cast<int>(threads * gpus);
     t.min_bytes = std::max<std::int64_t>(0, after("minBytes"));
     t.max_bytes = std::max<std::int64_t>(0, after("maxBytes"));
     for (std::size_t i = 0; i + 1 < w.size(); ++i) {
@@ -195,10 +214,16 @@ class Parser {
     NcclTestsDevice d;
     bool named = false;
     for (std::size_t i = 0; i + 1 < w.size(); ++i) {
-      if (w[i] == "Rank") d.rank = static_cast<int>(std::clamp<std::int64_t>(whole(w[i + 1]).value_or(-1), -1, 1 << 20));
-      else if (w[i] == "Group") d.group = static_cast<int>(std::clamp<std::int64_t>(whole(w[i + 1]).value_or(0), 0, 1 << 20));
-      else if (w[i] == "Pid") d.pid = w[i + 1];
-      else if (w[i] == "on" && !named) d.host = w[i + 1], named = true;
+      if (w[i] == "Rank")
+        d.rank =
+            static_cast<int>(std::clamp<std::int64_t>(whole(w[i + 1]).value_or(-1), -1, 1 << 20));
+      else if (w[i] == "Group")
+        d.group =
+            static_cast<int>(std::clamp<std::int64_t>(whole(w[i + 1]).value_or(0), 0, 1 << 20));
+      else if (w[i] == "Pid")
+        d.pid = w[i + 1];
+      else if (w[i] == "on" && !named)
+        d.host = w[i + 1], named = true;
     }
     if (auto bracket = line.find("] "); bracket != View::npos) {
       d.name = line.substr(bracket + 2);
@@ -207,7 +232,8 @@ class Parser {
     }
     if (d.rank < 0 || d.host.empty()) return;
     NcclTestsTable& t = table();
-    if (devices_.insert({out_.tables.size(), d.group, d.rank}).second) t.devices.push_back(std::move(d));
+    if (devices_.insert({out_.tables.size(), d.group, d.rank}).second)
+      t.devices.push_back(std::move(d));
   }
 
   void columns(const Words& w) {
@@ -236,7 +262,8 @@ class Parser {
     // Numbers only, but for a word of a prefix ("0:").
     Words tail = w;
     if (!is_number(tail.front()) && tail.front().ends_with(':')) tail.erase(tail.begin());
-    bool numbers = !tail.empty() && std::all_of(tail.begin(), tail.end(), [](View x) { return is_number(x) || is_stamp(x); });
+    bool numbers = !tail.empty() && std::all_of(tail.begin(), tail.end(),
+                                                [](View x) { return is_number(x) || is_stamp(x); });
     if (numbers) add(tail);
   }
 
@@ -254,7 +281,8 @@ class Parser {
     }
     std::size_t two = static_cast<std::size_t>(2 * group_);
     bool root = root_known_ ? has_root_ : v.size() % 4 == 1;
-    if (root_known_ && has_root_ && v.size() == two && !whole(v.front())) root = false;  // a header of another version
+    if (root_known_ && has_root_ && v.size() == two && !whole(v.front()))
+      root = false;  // a header of another version
     if (v.size() < two + (root ? 1 : 0)) {
       // Of operations that are in place only.
       bool half = v.size() == static_cast<std::size_t>(group_) + (root ? 1 : 0);
@@ -271,20 +299,35 @@ class Parser {
     rest_.clear();
     waiting_ = false;
     if (root) {
-      r.root = static_cast<int>(std::clamp<std::int64_t>(whole(v.front()).value_or(-1), -1, 1 << 20));
+      r.root =
+          static_cast<int>(std::clamp<std::int64_t>(whole(v.front()).value_or(-1), -1, 1 << 20));
       v.erase(v.begin());
     }
     auto g = static_cast<std::size_t>(group_);
     NcclTestsTable& t = table();
-    auto drop = [&](const std::string& why) { t.dropped.push_back("line " + std::to_string(r.line) + " is dropped: " + why); };
-    if (v.size() != 2 * g && v.size() != g) return drop("it has " + std::to_string(v.size()) + " numbers behind its columns of text, not " + std::to_string(2 * g));
+    auto drop = [&](const std::string& why) {
+      t.dropped.push_back("line " + std::to_string(r.line) + " is dropped: " + why);
+    };
+    if (v.size() != 2 * g && v.size() != g)
+      return drop("it has " + std::to_string(v.size()) +
+                  " numbers behind its columns of text, not " + std::to_string(2 * g));
     for (std::size_t h = 0; h * g < v.size(); ++h) {
       auto time = parse_printed(v[h * g]);
       auto alg = parse_printed(v[h * g + 1]);
       auto bus = parse_printed(v[h * g + 2]);
-      if (!time || !alg || !bus) return drop("\"" + (!time ? v[h * g] : !alg ? v[h * g + 1] : v[h * g + 2]).substr(0, 30) + "\" is not a number");
+      if (!time || !alg || !bus)
+        return drop("\"" +
+                    (!time  ? v[h * g]
+                     : !alg ? v[h * g + 1]
+                            : v[h * g + 2])
+                        .substr(0, 30) +
+                    "\" is not a number");
       auto& to = v.size() == g || h == 1 ? r.in_place : r.out_of_place;
-      to = NcclTestsTime{*time, *alg, *bus, {}, g > 3 ? std::max<std::int64_t>(0, whole(v[h * g + 3]).value_or(0)) : 0};
+      to = NcclTestsTime{*time,
+                         *alg,
+                         *bus,
+                         {},
+                         g > 3 ? std::max<std::int64_t>(0, whole(v[h * g + 3]).value_or(0)) : 0};
     }
     t.rows.push_back(std::move(r));
   }
@@ -342,8 +385,12 @@ NcclTests read_nccl_tests_text(const std::string& text, const std::string& file)
     from = end + 1;
   }
   parser.end();
-  std::erase_if(out.tables, [](const NcclTestsTable& t) { return t.rows.empty() && t.dropped.empty(); });
-  if (out.tables.empty()) throw InputError{file, "holds no row of nccl-tests (size, count, type, ..., time, algbw, busbw); give what an nccl-tests program printed"};
+  std::erase_if(out.tables,
+                [](const NcclTestsTable& t) { return t.rows.empty() && t.dropped.empty(); });
+  if (out.tables.empty())
+    throw InputError{file,
+                     "holds no row of nccl-tests (size, count, type, ..., time, algbw, busbw); "
+                     "give what an nccl-tests program printed"};
   for (NcclTestsTable& t : out.tables) count_devices(t);
   return out;
 }

@@ -1,12 +1,14 @@
 // NCCL_TOPO_DUMP_FILE (NCCL 2.28.9, src/graph/topo.cc, xml.cc) as one host's wiring:
-//   system  cpu(numaid, arch, vendor, familyid, modelid, host_hash)  pci(busid, class, link_speed, link_width) nested
-//           gpu(dev, sm, rank): nvlink(target, count, tclass), c2c(bw, count)      nic: net(name, dev, speed)
-// NCCL's own bandwidths are less than the hardware's (20.6 GB/s for an NVLink of 25); here are the hardware's. PCIe: lanes x GT/s x coding. Between CPUs: NCCL's.
-#include <fmt/format.h>
-
+//   system  cpu(numaid, arch, vendor, familyid, modelid, host_hash)  pci(busid, class, link_speed,
+//           link_width) nested gpu(dev, sm, rank): nvlink(target, count, tclass), c2c(bw, count)
+//             nic: net(name, dev, speed)
+// NCCL's own bandwidths are less than the hardware's (20.6 GB/s for an NVLink of 25); here are the
+// hardware's. PCIe: lanes x GT/s x coding. Between CPUs: NCCL's.
 #include <algorithm>
 #include <map>
 #include <set>
+
+#include <fmt/format.h>
 
 #include "sim/io/nccl_xml.h"
 #include "sim/io/xml_reader.h"
@@ -21,13 +23,17 @@ struct PcieRate {
   double gb_per_lane;  // GB/s
 };
 // 8b/10b, 128b/130b, and 242 of 256 bytes of a flit.
-constexpr PcieRate kPcie[] = {{"2.5", 0.25}, {"5", 0.5}, {"8", 128.0 / 130}, {"16", 2 * 128.0 / 130}, {"32", 4 * 128.0 / 130}, {"64", 8 * 242.0 / 256}};
+constexpr PcieRate kPcie[] = {{"2.5", 0.25},           {"5", 0.5},
+                              {"8", 128.0 / 130},      {"16", 2 * 128.0 / 130},
+                              {"32", 4 * 128.0 / 130}, {"64", 8 * 242.0 / 256}};
 constexpr double kPcieOtherwise = 128.0 / 130;
 constexpr int kWidthOtherwise = 16;
 constexpr std::int64_t kNetOtherwise = 10'000;  // Mb/s
 constexpr int kSmOtherwise = 80;
 
-double nvlink_gb(int sm) { return sm >= 100 ? 50 : sm == 86 ? 14.0625 : sm >= 70 ? 25 : 20; }
+double nvlink_gb(int sm) {
+  return sm >= 100 ? 50 : sm == 86 ? 14.0625 : sm >= 70 ? 25 : 20;
+}
 
 std::string gb(double v) {
   std::string s = fmt::format("{:.3f}", v);
@@ -41,7 +47,7 @@ struct Gpu {
   std::string busid;
   std::int64_t rank = -1;
   std::int64_t dev = -1;
-  int sm = 0;  // 0 = not said
+  int sm = 0;      // 0 = not said
   int parent = 0;  // vertex of its switch or CPU
   double pcie = 0;
   int cpu = 0;
@@ -84,13 +90,20 @@ class Host {
       cpus_.push_back(at);
       for (Node child : cpu.children()) {
         std::string kind = child.name();
-        if (kind == "pci") pci(child, at, at);
-        else if (kind == "nic") nics_of(child, at, 0);
+        if (kind == "pci")
+          pci(child, at, at);
+        else if (kind == "nic")
+          nics_of(child, at, 0);
       }
     }
-    if (cpus_.empty()) xml_.fail(xml_.root(), "holds no <cpu>; expected what NCCL writes to NCCL_TOPO_DUMP_FILE");
-    if (gpus_.empty()) xml_.fail(xml_.root(), "holds no GPU; expected what NCCL writes to NCCL_TOPO_DUMP_FILE");
-    if (gpus_.size() > 64 || nics_.size() > 64 || middle_.size() > 300) xml_.fail(xml_.root(), "describes more than a host: at most 64 GPUs, 64 NICs and 300 switches and CPUs are read");
+    if (cpus_.empty())
+      xml_.fail(xml_.root(), "holds no <cpu>; expected what NCCL writes to NCCL_TOPO_DUMP_FILE");
+    if (gpus_.empty())
+      xml_.fail(xml_.root(), "holds no GPU; expected what NCCL writes to NCCL_TOPO_DUMP_FILE");
+    if (gpus_.size() > 64 || nics_.size() > 64 || middle_.size() > 300)
+      xml_.fail(xml_.root(),
+                "describes more than a host: at most 64 GPUs, 64 NICs and 300 switches and CPUs "
+                "are read");
     order();
   }
 
@@ -105,17 +118,24 @@ class Host {
       if (middle_[i].parent >= 0) middle_[i].name = fmt::format("pcie{}", switches++);
       j["vertices"].push_back({{"name", middle_[i].name}, {"kind", middle_[i].kind}});
     }
-    auto link = [&](const std::string& from, const std::string& to, double bandwidth, const char* transport) {
-      j["links"].push_back({{"from", from}, {"to", to}, {"bandwidth", gb(bandwidth)}, {"transport", transport}});
+    auto link = [&](const std::string& from, const std::string& to, double bandwidth,
+                    const char* transport) {
+      j["links"].push_back(
+          {{"from", from}, {"to", to}, {"bandwidth", gb(bandwidth)}, {"transport", transport}});
     };
     nvlinks(j, link);
-    for (const Gpu& g : gpus_) link(g.name, middle_[static_cast<std::size_t>(g.parent)].name, g.pcie, "pcie");
-    for (const Nic& n : nics_) link(n.name, middle_[static_cast<std::size_t>(n.parent)].name, n.pcie, "pcie");
+    for (const Gpu& g : gpus_)
+      link(g.name, middle_[static_cast<std::size_t>(g.parent)].name, g.pcie, "pcie");
+    for (const Nic& n : nics_)
+      link(n.name, middle_[static_cast<std::size_t>(n.parent)].name, n.pcie, "pcie");
     for (int i : used)
-      if (const Vertex& v = middle_[static_cast<std::size_t>(i)]; v.parent >= 0) link(v.name, middle_[static_cast<std::size_t>(v.parent)].name, v.uplink, "pcie");
+      if (const Vertex& v = middle_[static_cast<std::size_t>(i)]; v.parent >= 0)
+        link(v.name, middle_[static_cast<std::size_t>(v.parent)].name, v.uplink, "pcie");
     for (std::size_t a = 0; a < cpus_.size(); ++a)
       for (std::size_t b = a + 1; b < cpus_.size(); ++b)
-        link(middle_[static_cast<std::size_t>(cpus_[a])].name, middle_[static_cast<std::size_t>(cpus_[b])].name, cpu_gb(middle_[static_cast<std::size_t>(cpus_[a])].xml), "upi");
+        link(middle_[static_cast<std::size_t>(cpus_[a])].name,
+             middle_[static_cast<std::size_t>(cpus_[b])].name,
+             cpu_gb(middle_[static_cast<std::size_t>(cpus_[a])].xml), "upi");
     return j;
   }
 
@@ -155,19 +175,24 @@ class Host {
     if (arch == "ppc64") return 32;
     if (arch == "arm64") return 6;
     if (vendor == "AuthenticAMD") return 16;
-    if (vendor == "CentaurHauls" || vendor == "  Shanghai  ") return family == 7 && model == 0x5b ? 9 : 6;
-    if (vendor == "GenuineIntel") return family != 6 ? 6 : model >= 0xcf ? 40 : model >= 0x8f ? 22 : model >= 0x55 ? 10 : 6;
+    if (vendor == "CentaurHauls" || vendor == "  Shanghai  ")
+      return family == 7 && model == 0x5b ? 9 : 6;
+    if (vendor == "GenuineIntel")
+      return family != 6 ? 6 : model >= 0xcf ? 40 : model >= 0x8f ? 22 : model >= 0x55 ? 10 : 6;
     note("where a CPU's arch and vendor are not said, 10 GB/s between CPUs are taken");
     return 10;
   }
 
   // Two levels of one Broadcom switch, which goes at full rate between all its ports.
   bool same_switch(Node outer, Node inner) const {
-    auto id = [&](Node n, const char* name) { return xml_.integer(n, name, 0, 0xffff, 16).value_or(0); };
+    auto id = [&](Node n, const char* name) {
+      return xml_.integer(n, name, 0, 0xffff, 16).value_or(0);
+    };
     auto generation = [&](Node n, std::int64_t level) {
       if (id(n, "vendor") != 0x1000 || id(n, "subsystem_vendor") != 0x1000) return 0;
       if (id(n, "device") == 0xc010 && (id(n, "subsystem_device") & 0xf000) == 0xa000) return 4;
-      if (id(n, "device") == 0xc030 && (id(n, "subsystem_device") & 0xf000) == level * 0x1000) return 5;
+      if (id(n, "device") == 0xc030 && (id(n, "subsystem_device") & 0xf000) == level * 0x1000)
+        return 5;
       return 0;
     };
     return generation(outer, 0) != 0 && generation(outer, 0) == generation(inner, 1);
@@ -195,16 +220,20 @@ class Host {
       return;
     }
     if (nic || kind.starts_with("0x02")) return nics_of(nic ? nic : at, parent, pcie_gb(at));
-    if (kind.starts_with("0x0680") || !(kind.empty() || kind.starts_with("0x0604"))) return;  // an NVSwitch's own function, a disk, ...
+    if (kind.starts_with("0x0680") || !(kind.empty() || kind.starts_with("0x0604")))
+      return;  // an NVSwitch's own function, a disk, ...
     int here = parent;
-    bool inside_one = middle_[static_cast<std::size_t>(parent)].parent >= 0 && same_switch(middle_[static_cast<std::size_t>(parent)].xml, at);
+    bool inside_one = middle_[static_cast<std::size_t>(parent)].parent >= 0 &&
+                      same_switch(middle_[static_cast<std::size_t>(parent)].xml, at);
     if (!inside_one) {
       here = static_cast<int>(middle_.size());
       middle_.push_back({"", "pcie_switch", parent, pcie_gb(at), at});
     }
     for (Node child : at.children()) {
-      if (std::string(child.name()) == "pci") pci(child, here, cpu);
-      else if (std::string(child.name()) == "pcilink") note("links between PCIe switches (pcilink) are left out");
+      if (std::string(child.name()) == "pci")
+        pci(child, here, cpu);
+      else if (std::string(child.name()) == "pcilink")
+        note("links between PCIe switches (pcilink) are left out");
     }
   }
 
@@ -238,12 +267,17 @@ class Host {
   // GPUs by rank, then dev, then as they stand; NICs by dev.
   void order() {
     auto later = [](std::int64_t x) { return x < 0 ? INT64_MAX : x; };
-    std::stable_sort(gpus_.begin(), gpus_.end(), [&](const Gpu& a, const Gpu& b) { return std::pair(later(a.rank), later(a.dev)) < std::pair(later(b.rank), later(b.dev)); });
-    std::stable_sort(nics_.begin(), nics_.end(), [&](const Nic& a, const Nic& b) { return later(a.dev) < later(b.dev); });
+    std::stable_sort(gpus_.begin(), gpus_.end(), [&](const Gpu& a, const Gpu& b) {
+      return std::pair(later(a.rank), later(a.dev)) < std::pair(later(b.rank), later(b.dev));
+    });
+    std::stable_sort(nics_.begin(), nics_.end(),
+                     [&](const Nic& a, const Nic& b) { return later(a.dev) < later(b.dev); });
     for (std::size_t i = 0; i < gpus_.size(); ++i) {
       gpus_[i].name = fmt::format("gpu{}", i);
-      if (i > 0 && gpus_[i].rank >= 0 && gpus_[i].rank == gpus_[i - 1].rank) xml_.fail(gpus_[i].xml, fmt::format("rank {} appears twice", gpus_[i].rank));
-      if (gpus_[i].sm == 0) note(fmt::format("where a GPU's sm is not said, {} is taken", kSmOtherwise));
+      if (i > 0 && gpus_[i].rank >= 0 && gpus_[i].rank == gpus_[i - 1].rank)
+        xml_.fail(gpus_[i].xml, fmt::format("rank {} appears twice", gpus_[i].rank));
+      if (gpus_[i].sm == 0)
+        note(fmt::format("where a GPU's sm is not said, {} is taken", kSmOtherwise));
     }
     for (std::size_t i = 0; i < nics_.size(); ++i) nics_[i].name = fmt::format("nic{}", i);
   }
@@ -262,7 +296,8 @@ class Host {
 
   template <class Link>
   void nvlinks(OrderedJson& j, const Link& link) {
-    std::map<std::pair<std::size_t, std::size_t>, double> pairs;  // GB/s from the first to the second
+    std::map<std::pair<std::size_t, std::size_t>, double>
+        pairs;  // GB/s from the first to the second
     std::map<std::size_t, double> to_switch;
     std::map<std::size_t, double> to_cpu;
     std::map<std::size_t, double> c2c;
@@ -274,7 +309,9 @@ class Host {
         double here = each * static_cast<double>(xml_.integer(x, "count", 1, 256).value_or(1));
         std::string target = xml_.text(x, "target");
         std::string kind = xml_.text(x, "tclass");
-        auto peer = std::find_if(gpus_.begin(), gpus_.end(), [&](const Gpu& p) { return !target.empty() && p.busid == target; });
+        auto peer = std::find_if(gpus_.begin(), gpus_.end(), [&](const Gpu& p) {
+          return !target.empty() && p.busid == target;
+        });
         if (kind.empty()) kind = peer != gpus_.end() ? "0x030200" : "0x068000";
         if (kind.starts_with("0x03")) {
           if (peer == gpus_.end()) {
@@ -302,12 +339,17 @@ class Host {
       auto [a, b] = ends;
       auto back = pairs.find({b, a});
       if (back != pairs.end() && b < a) continue;  // written with the other end
-      if (back != pairs.end() && back->second != rate) xml_.fail(gpus_[a].xml, fmt::format("{} names {} of NVLink to {}, which names {}", gpus_[a].name, gb(rate), gpus_[b].name, gb(back->second)));
+      if (back != pairs.end() && back->second != rate)
+        xml_.fail(gpus_[a].xml,
+                  fmt::format("{} names {} of NVLink to {}, which names {}", gpus_[a].name,
+                              gb(rate), gpus_[b].name, gb(back->second)));
       link(gpus_[a].name, gpus_[b].name, rate, "nvlink");
     }
     for (const auto& [g, rate] : to_switch) link(gpus_[g].name, "nvswitch", rate, "nvlink");
-    for (const auto& [g, rate] : to_cpu) link(gpus_[g].name, middle_[static_cast<std::size_t>(gpus_[g].cpu)].name, rate, "nvlink");
-    for (const auto& [g, rate] : c2c) link(gpus_[g].name, middle_[static_cast<std::size_t>(gpus_[g].cpu)].name, rate, "c2c");
+    for (const auto& [g, rate] : to_cpu)
+      link(gpus_[g].name, middle_[static_cast<std::size_t>(gpus_[g].cpu)].name, rate, "nvlink");
+    for (const auto& [g, rate] : c2c)
+      link(gpus_[g].name, middle_[static_cast<std::size_t>(gpus_[g].cpu)].name, rate, "c2c");
   }
 
   const XmlFile& xml_;
@@ -319,17 +361,23 @@ class Host {
 };
 
 // The shipped profile of GPUs of that compute capability.
-std::string profile_of(const XmlFile& xml, const std::vector<Gpu>& gpus, const NcclTopoSetting& setting) {
+std::string profile_of(const XmlFile& xml, const std::vector<Gpu>& gpus,
+                       const NcclTopoSetting& setting) {
   if (!setting.profile.empty()) return setting.profile;
   int sm = gpus.front().sm ? gpus.front().sm : kSmOtherwise;
   if (sm == 70) return "v100-sxm2.datasheet";
   if (sm == 80) return "a100-sxm4-80gb.datasheet";
   if (sm == 90) return "h100-sxm.datasheet";
-  xml.fail(gpus.front().xml, fmt::format("sm=\"{}\": no profile is shipped for it; name one with --profile (ddpsim list profiles)", sm));
+  xml.fail(
+      gpus.front().xml,
+      fmt::format(
+          "sm=\"{}\": no profile is shipped for it; name one with --profile (ddpsim list profiles)",
+          sm));
 }
 
 bool is_rdma(const std::string& net) {
-  for (const char* prefix : {"mlx", "ib", "efa", "rdma", "rocep", "bnxt", "irdma", "cxi", "hfi", "hsi"})
+  for (const char* prefix :
+       {"mlx", "ib", "efa", "rdma", "rocep", "bnxt", "irdma", "cxi", "hfi", "hsi"})
     if (net.starts_with(prefix)) return true;
   return false;
 }
@@ -338,30 +386,42 @@ bool is_rdma(const std::string& net) {
 
 NcclTopoCluster read_nccl_topo(const std::string& text, const NcclTopoSetting& setting) {
   XmlFile xml(text, setting.file, "system");
-  if (auto version = xml.integer(xml.root(), "version", 0, INT32_MAX); version && *version != 1) xml.fail(xml.root(), fmt::format("version {}; ddpsim reads version 1", *version));
+  if (auto version = xml.integer(xml.root(), "version", 0, INT32_MAX); version && *version != 1)
+    xml.fail(xml.root(), fmt::format("version {}; ddpsim reads version 1", *version));
   NcclTopoCluster out;
   Host host(xml, out.notes);
   host.read();
   const auto& nics = host.nics();
-  if (nics.empty() && setting.hosts > 1) xml.fail(xml.root(), "holds no NIC, so its hosts cannot be joined; leave --hosts out");
+  if (nics.empty() && setting.hosts > 1)
+    xml.fail(xml.root(), "holds no NIC, so its hosts cannot be joined; leave --hosts out");
   double rate = nics.empty() ? static_cast<double>(kNetOtherwise) / 8000 : nics.front().rate;
   for (const Nic& n : nics) {
-    if (n.rate != rate) out.notes.push_back("its NICs differ in speed; the slowest is taken for all");
+    if (n.rate != rate)
+      out.notes.push_back("its NICs differ in speed; the slowest is taken for all");
     rate = std::min(rate, n.rate);
   }
-  if (nics.empty()) out.notes.push_back("it names no NIC: one of 10 Gb/s, which one host does not use");
-  out.notes.push_back("it tells no latencies: every link gets 0 ps (NCCL's own latency of a step remains); to set them, write \"latency\" into \"link\" and the links of \"inside\", or --set cluster.link.latency=600ns");
+  if (nics.empty())
+    out.notes.push_back("it names no NIC: one of 10 Gb/s, which one host does not use");
+  out.notes.push_back(
+      "it tells no latencies: every link gets 0 ps (NCCL's own latency of a step remains); to set "
+      "them, write \"latency\" into \"link\" and the links of \"inside\", or --set "
+      "cluster.link.latency=600ns");
   OrderedJson& j = out.cluster;
   j["schema"] = "ddpsim.cluster/1";
   j["name"] = setting.name;
-  j["description"] = fmt::format("{} GPUs and {} NICs a host, wired as NCCL found them", host.gpus().size(), nics.size());
-  j["source"] = fmt::format("NCCL's topology dump {}; bandwidths are the hardware's, latencies of links are not in it (0)", setting.file.substr(setting.file.find_last_of('/') + 1));
+  j["description"] = fmt::format("{} GPUs and {} NICs a host, wired as NCCL found them",
+                                 host.gpus().size(), nics.size());
+  j["source"] = fmt::format(
+      "NCCL's topology dump {}; bandwidths are the hardware's, latencies of links are not in it "
+      "(0)",
+      setting.file.substr(setting.file.find_last_of('/') + 1));
   j["pattern"] = "star";
   j["hosts"] = setting.hosts;
   j["devices_per_host"] = host.gpus().size();
   j["device"] = {{"kind", "gpu"}, {"profile", profile_of(xml, host.gpus(), setting)}};
   j["nics_per_host"] = std::max<std::size_t>(1, nics.size());
-  j["link"] = {{"bandwidth", gb(rate)}, {"transport", !nics.empty() && is_rdma(nics.front().net) ? "ib" : "tcp"}};
+  j["link"] = {{"bandwidth", gb(rate)},
+               {"transport", !nics.empty() && is_rdma(nics.front().net) ? "ib" : "tcp"}};
   j["inside"] = host.inside();
   std::sort(out.notes.begin(), out.notes.end());
   out.notes.erase(std::unique(out.notes.begin(), out.notes.end()), out.notes.end());

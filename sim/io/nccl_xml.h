@@ -16,10 +16,11 @@ struct NcclTopoSetting {
   std::string file;     // for errors, and for "source"
 };
 struct NcclTopoCluster {
-  OrderedJson cluster;  // ddpsim.cluster/1 with `inside`
+  OrderedJson cluster;             // ddpsim.cluster/1 with `inside`
   std::vector<std::string> notes;  // for stderr: what was missing and what was taken for it
 };
-// NCCL_TOPO_DUMP_FILE or NCCL_TOPO_FILE: a host's wiring. Bandwidths are those of the hardware, per direction. Throws InputError.
+// NCCL_TOPO_DUMP_FILE or NCCL_TOPO_FILE: a host's wiring. Bandwidths are those of the hardware, per
+// direction. Throws InputError.
 NcclTopoCluster read_nccl_topo(const std::string& text, const NcclTopoSetting& setting);
 
 // NCCL_GRAPH_DUMP_FILE. Throws InputError.

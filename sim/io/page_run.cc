@@ -1,4 +1,5 @@
-// A Run for the page. Ranks run one Program, so that an operation's name, bytes and tensors are written once, and a span is four integers.
+// A Run for the page. Ranks run one Program, so that an operation's name, bytes and tensors are
+// written once, and a span is four integers.
 #include <map>
 #include <tuple>
 
@@ -23,7 +24,8 @@ struct Track {
   std::vector<std::int64_t> op, begin, length, wait;
 };
 
-// Actors that are written: all, or as many as the page can hold, evenly spread, the first among them.
+// Actors that are written: all, or as many as the page can hold, evenly spread, the first among
+// them.
 std::map<int, bool> chosen_actors(const Run& run) {
   std::map<int, bool> actors;
   for (const Span& s : run.spans) actors[s.actor] = true;
@@ -45,7 +47,8 @@ OrderedJson page_run(const Run& run) {
   j["profile"] = run.profile;
   j["fidelity"] = run.fidelity;
   j["steps"] = OrderedJson::array();
-  for (const StepRecord& s : run.steps) j["steps"].push_back({{"kind", name_of(s.kind)}, {"duration_ps", s.duration.ps}});
+  for (const StepRecord& s : run.steps)
+    j["steps"].push_back({{"kind", name_of(s.kind)}, {"duration_ps", s.duration.ps}});
   j["tensors"] = run.tensor_names;
   if (!run.tensor_bytes.empty()) j["tensor_bytes"] = run.tensor_bytes;
 
@@ -55,9 +58,13 @@ OrderedJson page_run(const Run& run) {
   std::map<std::tuple<int, int, Lane>, Track> tracks;  // step, actor, lane
   for (const Span& s : run.spans) {
     if (!actors[s.actor]) continue;
-    auto [op, fresh] = ops.emplace(std::pair{s.op, s.bytes}, static_cast<std::int64_t>(list.size()));
+    auto [op, fresh] =
+        ops.emplace(std::pair{s.op, s.bytes}, static_cast<std::int64_t>(list.size()));
     if (fresh) {
-      list.push_back({{"name", s.op}, {"category", category(s.kind)}, {"bytes", s.bytes}, {"tensors", s.tensors}});
+      list.push_back({{"name", s.op},
+                      {"category", category(s.kind)},
+                      {"bytes", s.bytes},
+                      {"tensors", s.tensors}});
       if (!s.algorithm.empty()) list.back()["algorithm"] = s.algorithm;
     }
     Track& t = tracks[{s.step, s.actor, s.lane}];
@@ -71,8 +78,14 @@ OrderedJson page_run(const Run& run) {
   j["tracks"] = OrderedJson::array();
   for (auto& [at, t] : tracks) {
     auto [step, actor, lane] = at;
-    j["tracks"].push_back({{"step", step}, {"actor", actor}, {"count", t.count}, {"lane", name_of(lane, run.streams)}, {"op", std::move(t.op)}, {"begin_ps", std::move(t.begin)},
-                           {"length_ps", std::move(t.length)}, {"wait_ps", std::move(t.wait)}});
+    j["tracks"].push_back({{"step", step},
+                           {"actor", actor},
+                           {"count", t.count},
+                           {"lane", name_of(lane, run.streams)},
+                           {"op", std::move(t.op)},
+                           {"begin_ps", std::move(t.begin)},
+                           {"length_ps", std::move(t.length)},
+                           {"wait_ps", std::move(t.wait)}});
   }
   std::size_t left_out = 0;
   for (const auto& [actor, chosen] : actors) left_out += chosen ? 0 : 1;

@@ -8,7 +8,7 @@ namespace ddpsim::io {
 struct PageTemplate {
   const char* gzip = nullptr;  // page.html; null = this build has none
   std::size_t size = 0;
-  const char* why_not = "";    // of a build without one
+  const char* why_not = "";  // of a build without one
 };
 PageTemplate page_template();
 

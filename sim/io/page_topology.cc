@@ -1,4 +1,5 @@
-// A fabric for the page's picture: every GPU, NIC and switch of few hosts; groups of equal cables of any.
+// A fabric for the page's picture: every GPU, NIC and switch of few hosts; groups of equal cables
+// of any.
 #include <algorithm>
 
 #include "sim/io/write_page.h"
@@ -20,25 +21,36 @@ class Picture {
 
   void draw(OrderedJson& out) {
     std::vector<int> switches;
-    for (int s = 0; c_.hosts > 1 && s < f_.network().switches(); ++s) switches.push_back(is_host(s) ? -1 : vertex(f_.network().switch_name(s), "switch", -1, f_.network().role_of(s)));
+    for (int s = 0; c_.hosts > 1 && s < f_.network().switches(); ++s)
+      switches.push_back(
+          is_host(s) ? -1
+                     : vertex(f_.network().switch_name(s), "switch", -1, f_.network().role_of(s)));
     for (int h = 0; h < c_.hosts; ++h) {
       std::vector<int> nics = host(h);
       if (c_.hosts == 1) continue;
       if (f_.has_nic_links())
-        for (int k = 0; k < c_.nics_per_host; ++k) cable(nics[static_cast<std::size_t>(k)], switches[static_cast<std::size_t>(f_.network().switch_of(h, k))], f_.nic_link(h, k));
-      else switches[static_cast<std::size_t>(f_.network().switch_of(h, 0))] = nics.front();
+        for (int k = 0; k < c_.nics_per_host; ++k)
+          cable(nics[static_cast<std::size_t>(k)],
+                switches[static_cast<std::size_t>(f_.network().switch_of(h, k))],
+                f_.nic_link(h, k));
+      else
+        switches[static_cast<std::size_t>(f_.network().switch_of(h, 0))] = nics.front();
     }
     const auto& trunks = f_.network().trunks();
     for (std::uint32_t t = 0; c_.hosts > 1 && t < trunks.size(); ++t)
-      cable(switches[static_cast<std::size_t>(trunks[t].from)], switches[static_cast<std::size_t>(trunks[t].to)], f_.trunk_link(t));
+      cable(switches[static_cast<std::size_t>(trunks[t].from)],
+            switches[static_cast<std::size_t>(trunks[t].to)], f_.trunk_link(t));
     out["vertices"] = std::move(vertices_);
     out["cables"] = std::move(cables_);
   }
 
  private:
-  bool is_host(int s) const { return c_.pattern == Pattern::Graph && c_.nodes[static_cast<std::size_t>(s)].host; }
+  bool is_host(int s) const {
+    return c_.pattern == Pattern::Graph && c_.nodes[static_cast<std::size_t>(s)].host;
+  }
 
-  int vertex(const std::string& name, const std::string& kind, int h, const std::string& role = {}) {
+  int vertex(const std::string& name, const std::string& kind, int h,
+             const std::string& role = {}) {
     vertices_.push_back({{"name", name}, {"kind", kind}, {"host", h}});
     if (!role.empty()) vertices_.back()["role"] = role;
     return static_cast<int>(vertices_.size()) - 1;
@@ -46,8 +58,13 @@ class Picture {
 
   void cable(int a, int b, LinkId l) {
     const topology::Link& link = f_.links()[l];
-    cables_.push_back({{"from", a}, {"to", b}, {"kind", topology::name_of(link.kind)}, {"names", {f_.link_name(l), f_.link_name(l + 1)}},
-                       {"bandwidth_bits_per_s", {link.bandwidth.bits_per_s, f_.links()[l + 1].bandwidth.bits_per_s}}, {"busy", {busy_[l], busy_[l + 1]}}});
+    cables_.push_back({{"from", a},
+                       {"to", b},
+                       {"kind", topology::name_of(link.kind)},
+                       {"names", {f_.link_name(l), f_.link_name(l + 1)}},
+                       {"bandwidth_bits_per_s",
+                        {link.bandwidth.bits_per_s, f_.links()[l + 1].bandwidth.bits_per_s}},
+                       {"busy", {busy_[l], busy_[l + 1]}}});
     if (f_.failed(l)) cables_.back()["failed"] = true;
   }
 
@@ -58,23 +75,30 @@ class Picture {
     std::vector<int> at;
     for (const HostVertex& v : g.vertices) at.push_back(vertex(v.name, ddpsim::name_of(v.kind), h));
     for (std::uint32_t i = 0; i < g.links.size(); ++i)
-      cable(at[static_cast<std::size_t>(g.links[i].from)], at[static_cast<std::size_t>(g.links[i].to)], f_.inside_link(h, 2 * i));
+      cable(at[static_cast<std::size_t>(g.links[i].from)],
+            at[static_cast<std::size_t>(g.links[i].to)], f_.inside_link(h, 2 * i));
     std::vector<int> nics;
     for (int v : g.nics) nics.push_back(at[static_cast<std::size_t>(v)]);
-    for (int k = static_cast<int>(nics.size()); k < c_.nics_per_host; ++k) nics.push_back(vertex("nic" + std::to_string(k), "nic", h));
+    for (int k = static_cast<int>(nics.size()); k < c_.nics_per_host; ++k)
+      nics.push_back(vertex("nic" + std::to_string(k), "nic", h));
     return nics;
   }
 
   // `intra`, or one device.
   std::vector<int> plain_host(int h) {
     std::vector<int> nics;
-    for (int k = 0; k < c_.nics_per_host && c_.hosts > 1; ++k) nics.push_back(vertex(c_.nics_per_host > 1 ? "NIC " + std::to_string(k) : "NIC", "nic", h));
+    for (int k = 0; k < c_.nics_per_host && c_.hosts > 1; ++k)
+      nics.push_back(vertex(c_.nics_per_host > 1 ? "NIC " + std::to_string(k) : "NIC", "nic", h));
     const char* device = c_.device == DeviceKind::Gpu ? "GPU" : "process";
     std::vector<int> devices;
-    for (int d = 0; d < c_.devices_per_host; ++d) devices.push_back(vertex(std::string(device) + " " + std::to_string(d), "device", h));
+    for (int d = 0; d < c_.devices_per_host; ++d)
+      devices.push_back(vertex(std::string(device) + " " + std::to_string(d), "device", h));
     if (!c_.intra) return nics;
-    int hub = vertex(f_.links()[f_.intra_link(0)].kind == topology::LinkKind::Nvlink ? "NVSwitch" : "switch", "nvswitch", h);
-    for (int d = 0; d < c_.devices_per_host; ++d) cable(devices[static_cast<std::size_t>(d)], hub, f_.intra_link(h * c_.devices_per_host + d));
+    int hub = vertex(
+        f_.links()[f_.intra_link(0)].kind == topology::LinkKind::Nvlink ? "NVSwitch" : "switch",
+        "nvswitch", h);
+    for (int d = 0; d < c_.devices_per_host; ++d)
+      cable(devices[static_cast<std::size_t>(d)], hub, f_.intra_link(h * c_.devices_per_host + d));
     return nics;
   }
 
@@ -91,10 +115,17 @@ OrderedJson page_topology(const Fabric& f, const std::vector<predict::LinkBusy>&
   const Cluster& c = f.cluster();
   std::vector<double> busy(f.links().size(), 0);
   for (const predict::LinkBusy& u : use) busy[u.link] = u.busy;
-  OrderedJson j{{"name", c.name}, {"description", c.description}, {"pattern", ddpsim::name_of(c.pattern)}, {"hosts", c.hosts}, {"devices_per_host", c.devices_per_host},
+  OrderedJson j{{"name", c.name},
+                {"description", c.description},
+                {"pattern", ddpsim::name_of(c.pattern)},
+                {"hosts", c.hosts},
+                {"devices_per_host", c.devices_per_host},
                 {"nics_per_host", c.nics_per_host}};
-  std::size_t inside = f.drawn() ? f.host_graph().vertices.size() : static_cast<std::size_t>(c.devices_per_host + c.nics_per_host + 1);
-  if (c.hosts <= kMostHosts && inside * static_cast<std::size_t>(c.hosts) <= kMostVertices) Picture(f, busy).draw(j);
+  std::size_t inside = f.drawn()
+                           ? f.host_graph().vertices.size()
+                           : static_cast<std::size_t>(c.devices_per_host + c.nics_per_host + 1);
+  if (c.hosts <= kMostHosts && inside * static_cast<std::size_t>(c.hosts) <= kMostVertices)
+    Picture(f, busy).draw(j);
 
   std::vector<std::uint32_t> group;
   auto groups = topology::link_groups(f, &group);
@@ -113,8 +144,13 @@ OrderedJson page_topology(const Fabric& f, const std::vector<predict::LinkBusy>&
   j["groups"] = OrderedJson::array();
   for (std::size_t k = 0; k < groups.size(); ++k) {
     const topology::LinkGroup& g = groups[k];
-    j["groups"].push_back({{"what", g.what}, {"kind", topology::name_of(g.kind)}, {"transport", g.transport}, {"bandwidth_bits_per_s", g.bandwidth.bits_per_s},
-                           {"latency_ps", g.latency.ps}, {"links", 2 * g.cables}, {"carrying", of[k].carrying}});
+    j["groups"].push_back({{"what", g.what},
+                           {"kind", topology::name_of(g.kind)},
+                           {"transport", g.transport},
+                           {"bandwidth_bits_per_s", g.bandwidth.bits_per_s},
+                           {"latency_ps", g.latency.ps},
+                           {"links", 2 * g.cables},
+                           {"carrying", of[k].carrying}});
     if (of[k].carrying == 0) continue;
     j["groups"].back()["busy_mean"] = of[k].sum / static_cast<double>(of[k].carrying);
     j["groups"].back()["busy_max"] = of[k].most;

@@ -20,7 +20,8 @@ void read_link_fields(const Reader& r, LinkSpec& l) {
 NcclFacts read_nccl_facts(const Reader& r) {
   r.only({"cpu", "net_latency", "ll", "ll128", "collnet", "multicast"});
   NcclFacts f;
-  if (r.has("cpu")) f.cpu = static_cast<HostCpu>(r.at("cpu").choice({"intel", "amd", "arm", "power", "mixed"}));
+  if (r.has("cpu"))
+    f.cpu = static_cast<HostCpu>(r.at("cpu").choice({"intel", "amd", "arm", "power", "mixed"}));
   if (r.has("net_latency")) f.net_latency = r.at("net_latency").duration();
   if (r.has("ll")) f.ll = r.at("ll").boolean();
   if (r.has("ll128")) f.ll128 = r.at("ll128").boolean();
@@ -52,7 +53,8 @@ void read_graph(const Reader& r, Cluster& c) {
     c.nodes.push_back({n.at("name").text(), n.at("kind").choice({"host", "switch"}) == 0});
   }
   for (const Reader& l : r.at("links").items()) {
-    l.only({"from", "to", "bandwidth", "latency", "burst", "peak", "transport", "eager", "staging"});
+    l.only(
+        {"from", "to", "bandwidth", "latency", "burst", "peak", "transport", "eager", "staging"});
     GraphLink link;
     link.from = l.at("from").text();
     link.to = l.at("to").text();
@@ -68,7 +70,8 @@ void read_inside_fields(const Reader& r, LinkSpec& l) {
   l.bandwidth = r.at("bandwidth").bandwidth();
   if (r.has("latency")) l.latency = r.at("latency").duration();
   if (!r.has("transport")) return;
-  l.transport = topology::name_of(static_cast<topology::LinkKind>(r.at("transport").choice({"nvlink", "c2c", "pcie", "upi"})));
+  l.transport = topology::name_of(
+      static_cast<topology::LinkKind>(r.at("transport").choice({"nvlink", "c2c", "pcie", "upi"})));
 }
 
 LinkSpec read_inside_link(const Reader& r, const char* transport) {
@@ -76,7 +79,10 @@ LinkSpec read_inside_link(const Reader& r, const char* transport) {
   LinkSpec l;
   l.transport = transport;
   read_inside_fields(r, l);
-  if (l.transport != transport) r.at("transport").fail(std::string("this link is \"") + transport + "\"; leave it out, or draw the host with \"vertices\" and \"links\"");
+  if (l.transport != transport)
+    r.at("transport")
+        .fail(std::string("this link is \"") + transport +
+              "\"; leave it out, or draw the host with \"vertices\" and \"links\"");
   return l;
 }
 
@@ -87,7 +93,8 @@ void read_drawing(const Reader& r, Cluster& c, Inside& in, bool devices_given, b
   int nics = 0;
   for (const Reader& v : r.at("vertices").items()) {
     v.only({"name", "kind"});
-    auto kind = static_cast<VertexKind>(v.at("kind").choice({"gpu", "nic", "pcie_switch", "cpu", "nvswitch"}));
+    auto kind = static_cast<VertexKind>(
+        v.at("kind").choice({"gpu", "nic", "pcie_switch", "cpu", "nvswitch"}));
     in.vertices.push_back({v.at("name").text(), kind});
     gpus += kind == VertexKind::Gpu ? 1 : 0;
     nics += kind == VertexKind::Nic ? 1 : 0;
@@ -113,11 +120,17 @@ void read_inside(const Reader& r, Cluster& c, bool devices_given, bool nics_give
     c.inside = std::move(in);
     return;
   }
-  r.only({"pattern", "link", "pcie", "c2c", "pcie_uplink", "nic_link", "cpu_link", "sockets", "switches_per_socket", "gpus_per_switch"});
-  if (!r.has("pattern")) r.fail("give a \"pattern\", or draw the host with \"vertices\" and \"links\"");
-  in.pattern = static_cast<InsidePattern>(r.at("pattern").choice({"nvswitch", "all_to_all", "hybrid_cube_mesh", "pcie_tree", "pairs"}));
+  r.only({"pattern", "link", "pcie", "c2c", "pcie_uplink", "nic_link", "cpu_link", "sockets",
+          "switches_per_socket", "gpus_per_switch"});
+  if (!r.has("pattern"))
+    r.fail("give a \"pattern\", or draw the host with \"vertices\" and \"links\"");
+  in.pattern = static_cast<InsidePattern>(
+      r.at("pattern").choice({"nvswitch", "all_to_all", "hybrid_cube_mesh", "pcie_tree", "pairs"}));
   if (in.pattern == InsidePattern::PcieTree) {
-    if (r.has("link")) r.at("link").fail("is NVLink, which a \"pcie_tree\" has none of; its links are \"pcie\", \"pcie_uplink\", \"nic_link\" and \"cpu_link\"");
+    if (r.has("link"))
+      r.at("link").fail(
+          "is NVLink, which a \"pcie_tree\" has none of; its links are \"pcie\", \"pcie_uplink\", "
+          "\"nic_link\" and \"cpu_link\"");
   } else {
     in.link = read_inside_link(r.at("link"), "nvlink");
   }
@@ -127,7 +140,8 @@ void read_inside(const Reader& r, Cluster& c, bool devices_given, bool nics_give
   if (r.has("nic_link")) in.nic_link = read_inside_link(r.at("nic_link"), "pcie");
   if (r.has("cpu_link")) in.cpu_link = read_inside_link(r.at("cpu_link"), "upi");
   if (r.has("sockets")) in.sockets = r.at("sockets").small(-1, 1 << 20);
-  if (r.has("switches_per_socket")) in.switches_per_socket = r.at("switches_per_socket").small(-1, 1 << 20);
+  if (r.has("switches_per_socket"))
+    in.switches_per_socket = r.at("switches_per_socket").small(-1, 1 << 20);
   if (r.has("gpus_per_switch")) in.gpus_per_switch = r.at("gpus_per_switch").small(1, 1 << 20);
   c.inside = std::move(in);
 }
@@ -140,13 +154,16 @@ void read_k(const Reader& r, Cluster& c) {
   c.spines = std::max(1, static_cast<int>(k / (1 + std::max(1.0, c.oversubscription))));
   c.hosts_per_leaf = (k - c.spines) / std::max(1, c.nics_per_host);
   if (c.hosts_per_leaf < 1)
-    r.at("k").fail("a leaf of " + std::to_string(k) + " ports has " + std::to_string(k - c.spines) + " for hosts, fewer than the " + std::to_string(c.nics_per_host) + " NICs of one");
+    r.at("k").fail("a leaf of " + std::to_string(k) + " ports has " + std::to_string(k - c.spines) +
+                   " for hosts, fewer than the " + std::to_string(c.nics_per_host) +
+                   " NICs of one");
 }
 
 void read_pattern(const Reader& r, Cluster& c) {
   switch (c.pattern) {
     case Pattern::Star:
-    case Pattern::Graph: break;
+    case Pattern::Graph:
+      break;
     case Pattern::Racks:
       c.racks = r.at("racks").small(-1, INT32_MAX);
       c.uplink = read_link(r.at("uplink"));
@@ -165,7 +182,9 @@ void read_pattern(const Reader& r, Cluster& c) {
     case Pattern::Torus:
       for (const Reader& e : r.at("extents").items()) c.extents.push_back(e.small(-1, INT32_MAX));
       [[fallthrough]];
-    case Pattern::Ring: c.trunk = r.has("trunk") ? read_link(r.at("trunk")) : c.link; break;
+    case Pattern::Ring:
+      c.trunk = r.has("trunk") ? read_link(r.at("trunk")) : c.link;
+      break;
     case Pattern::Dragonfly:
       c.groups = r.at("groups").small(-1, 1 << 20);
       c.routers_per_group = r.at("routers_per_group").small(-1, 1 << 20);
@@ -186,7 +205,9 @@ std::int64_t hosts_of_pattern(const Cluster& c) {
     hosts = 1;
     for (int e : c.extents) hosts = std::min<std::int64_t>(hosts * std::max(e, 0), INT32_MAX);
   }
-  if (c.pattern == Pattern::Dragonfly) hosts = std::min<std::int64_t>(std::int64_t{c.groups} * c.routers_per_group, INT32_MAX) * c.hosts_per_router;
+  if (c.pattern == Pattern::Dragonfly)
+    hosts = std::min<std::int64_t>(std::int64_t{c.groups} * c.routers_per_group, INT32_MAX) *
+            c.hosts_per_router;
   return std::min<std::int64_t>(hosts, INT32_MAX);
 }
 
@@ -218,8 +239,12 @@ void check_fault_names(const Reader& r, const Cluster& c) {
     known.push_back(std::move(name));
   }
   std::string hint = nearest(fault.name, known);
-  if (hint.empty() && !known.empty()) r.fail_at(fault.path, "no link is named \"" + fault.name.substr(0, 60) + "\"; names are like \"" + known.back() + "\"");
-  r.fail_at(fault.path, "no link is named \"" + fault.name.substr(0, 60) + "\"" + (hint.empty() ? "; the cluster has none" : " (did you mean \"" + hint + "\"?)"));
+  if (hint.empty() && !known.empty())
+    r.fail_at(fault.path, "no link is named \"" + fault.name.substr(0, 60) +
+                              "\"; names are like \"" + known.back() + "\"");
+  r.fail_at(fault.path,
+            "no link is named \"" + fault.name.substr(0, 60) + "\"" +
+                (hint.empty() ? "; the cluster has none" : " (did you mean \"" + hint + "\"?)"));
 }
 
 }  // namespace
@@ -227,13 +252,46 @@ void check_fault_names(const Reader& r, const Cluster& c) {
 Cluster read_cluster(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.cluster/1");
-  r.only({"schema", "name", "description", "source", "pattern", "hosts", "devices_per_host", "nics_per_host", "device", "link", "intra", "slow_links", "racks",
-          "uplink", "nccl", "hosts_per_leaf", "spines", "k", "oversubscription", "nodes", "links", "emulated_on_cores", "inside", "trunk", "global", "extents",
-          "groups", "routers_per_group", "hosts_per_router", "hosts_per_group", "hosts_per_rack", "ecmp", "failed_links", "degraded_links"});
+  r.only({"schema",
+          "name",
+          "description",
+          "source",
+          "pattern",
+          "hosts",
+          "devices_per_host",
+          "nics_per_host",
+          "device",
+          "link",
+          "intra",
+          "slow_links",
+          "racks",
+          "uplink",
+          "nccl",
+          "hosts_per_leaf",
+          "spines",
+          "k",
+          "oversubscription",
+          "nodes",
+          "links",
+          "emulated_on_cores",
+          "inside",
+          "trunk",
+          "global",
+          "extents",
+          "groups",
+          "routers_per_group",
+          "hosts_per_router",
+          "hosts_per_group",
+          "hosts_per_rack",
+          "ecmp",
+          "failed_links",
+          "degraded_links"});
   Cluster c;
   c.name = r.at("name").text();
   if (r.has("description")) c.description = r.at("description").text();
-  c.pattern = static_cast<Pattern>(r.at("pattern").choice({"star", "racks", "fat_tree", "graph", "ring", "torus", "dragonfly", "rail_optimised", "nvl72"}));
+  c.pattern = static_cast<Pattern>(
+      r.at("pattern").choice({"star", "racks", "fat_tree", "graph", "ring", "torus", "dragonfly",
+                              "rail_optimised", "nvl72"}));
   if (r.has("devices_per_host")) c.devices_per_host = r.at("devices_per_host").small(-1, 1 << 20);
   if (r.has("nics_per_host")) c.nics_per_host = r.at("nics_per_host").small(-1, 1 << 20);
   Reader device = r.at("device");
@@ -241,13 +299,17 @@ Cluster read_cluster(const Json& j, const std::string& file) {
   c.device = device.at("kind").choice({"cpu", "gpu"}) == 0 ? DeviceKind::Cpu : DeviceKind::Gpu;
   c.profile = device.at("profile").text();
   if (r.has("nccl")) c.nccl = read_nccl_facts(r.at("nccl"));
-  if (r.has("emulated_on_cores")) c.emulated_on_cores = r.at("emulated_on_cores").small(-1, 1 << 20);
+  if (r.has("emulated_on_cores"))
+    c.emulated_on_cores = r.at("emulated_on_cores").small(-1, 1 << 20);
   if (r.has("intra")) c.intra = read_link(r.at("intra"));
-  if (r.has("inside")) read_inside(r.at("inside"), c, r.has("devices_per_host"), r.has("nics_per_host"));
+  if (r.has("inside"))
+    read_inside(r.at("inside"), c, r.has("devices_per_host"), r.has("nics_per_host"));
   auto belongs = [&](const char* key, std::initializer_list<Pattern> patterns) {
-    if (!r.has(key) || std::find(patterns.begin(), patterns.end(), c.pattern) != patterns.end()) return;
+    if (!r.has(key) || std::find(patterns.begin(), patterns.end(), c.pattern) != patterns.end())
+      return;
     std::string names;
-    for (Pattern p : patterns) names += (names.empty() ? "\"" : " or \"") + std::string(name_of(p)) + "\"";
+    for (Pattern p : patterns)
+      names += (names.empty() ? "\"" : " or \"") + std::string(name_of(p)) + "\"";
     r.at(key).fail("belongs to pattern " + names + ", not \"" + name_of(c.pattern) + "\"");
   };
   belongs("nodes", {Pattern::Graph});
@@ -261,21 +323,26 @@ Cluster read_cluster(const Json& j, const std::string& file) {
   belongs("hosts_per_group", {Pattern::RailOptimised});
   belongs("trunk", {Pattern::Ring, Pattern::Torus, Pattern::Dragonfly});
   belongs("extents", {Pattern::Torus});
-  for (const char* key : {"groups", "routers_per_group", "hosts_per_router", "global"}) belongs(key, {Pattern::Dragonfly});
+  for (const char* key : {"groups", "routers_per_group", "hosts_per_router", "global"})
+    belongs(key, {Pattern::Dragonfly});
   belongs("hosts_per_rack", {Pattern::Nvl72});
   belongs("ecmp", {Pattern::FatTree, Pattern::RailOptimised, Pattern::Graph});
   if (r.has("ecmp")) c.ecmp = static_cast<Ecmp>(r.at("ecmp").choice({"source", "hash"}));
   if (c.pattern == Pattern::Graph) {
-    if (r.has("hosts")) r.at("hosts").fail("a graph's hosts are its nodes of kind \"host\"; leave \"hosts\" out");
+    if (r.has("hosts"))
+      r.at("hosts").fail("a graph's hosts are its nodes of kind \"host\"; leave \"hosts\" out");
     if (r.has("link")) r.at("link").fail("a graph has \"links\", not \"link\"");
-    if (r.has("slow_links")) r.at("slow_links").fail("in a graph, give the slow link its own bandwidth in \"links\"");
-    if (c.nics_per_host != 1) r.at("nics_per_host").fail("a graph has one NIC a host; draw others as links");
+    if (r.has("slow_links"))
+      r.at("slow_links").fail("in a graph, give the slow link its own bandwidth in \"links\"");
+    if (c.nics_per_host != 1)
+      r.at("nics_per_host").fail("a graph has one NIC a host; draw others as links");
     read_graph(r, c);
   } else {
     c.link = read_link(r.at("link"));
     read_pattern(r, c);
     std::int64_t made = hosts_of_pattern(c);
-    c.hosts = made > 0 && !r.has("hosts") ? static_cast<int>(made) : r.at("hosts").small(-1, INT32_MAX);
+    c.hosts =
+        made > 0 && !r.has("hosts") ? static_cast<int>(made) : r.at("hosts").small(-1, INT32_MAX);
   }
   read_faults(r, c);
   if (r.has("slow_links"))

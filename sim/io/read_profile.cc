@@ -11,7 +11,9 @@ Range read_range(const Reader& r) {
 }
 
 // In the order of Evidence.
-Evidence read_basis(const Reader& r) { return static_cast<Evidence>(r.at("basis").choice({"measured", "datasheet", "published"})); }
+Evidence read_basis(const Reader& r) {
+  return static_cast<Evidence>(r.at("basis").choice({"measured", "datasheet", "published"}));
+}
 
 Duration read_ps(const Reader& r, const char* key) {
   Reader v = r.at(key);
@@ -50,16 +52,19 @@ TransportSection read_transport(const Reader& r) {
   if (r.has("rendezvous_ps")) t.rendezvous = read_ps(r, "rendezvous_ps");
   if (r.has("message_core_ps")) {
     t.message_core = read_ps(r, "message_core_ps");
-    if (t.message_core > t.latency) r.at("message_core_ps").fail("is a part of latency_ps, and cannot be longer");
+    if (t.message_core > t.latency)
+      r.at("message_core_ps").fail("is a part of latency_ps, and cannot be longer");
   }
   if (r.has("send_buffer_bytes")) {
     t.send_buffer = {r.at("send_buffer_bytes").integer()};
     if (t.send_buffer.count < 0) r.at("send_buffer_bytes").fail("expected 0 or more bytes");
   }
-  if (t.ll_latency && r.has("ll_max_bytes_per_s")) t.ll_max_bytes_per_s = r.at("ll_max_bytes_per_s").number();
+  if (t.ll_latency && r.has("ll_max_bytes_per_s"))
+    t.ll_max_bytes_per_s = r.at("ll_max_bytes_per_s").number();
   if (r.has("cpu_ps_per_byte")) {
     t.cpu_ps_per_byte = r.at("cpu_ps_per_byte").number();
-    if (!(t.cpu_ps_per_byte >= 0 && t.cpu_ps_per_byte < 1e6)) r.at("cpu_ps_per_byte").fail("0 to a million picoseconds a byte");
+    if (!(t.cpu_ps_per_byte >= 0 && t.cpu_ps_per_byte < 1e6))
+      r.at("cpu_ps_per_byte").fail("0 to a million picoseconds a byte");
   }
   t.efficiency = read_range(r.at("efficiency"));
   if (r.has("knots"))
@@ -82,8 +87,13 @@ std::vector<Knot> read_stretch(const Reader& r) {
 
 KernelResidual read_kernel(const Reader& r) {
   r.only({"kernel", "held_out", "points", "least", "most", "median_error", "p90_error"});
-  return {r.at("kernel").text(), r.at("held_out").boolean(), static_cast<int>(r.at("points").integer()), r.at("least").number(), r.at("most").number(),
-          r.at("median_error").number(), r.at("p90_error").number()};
+  return {r.at("kernel").text(),
+          r.at("held_out").boolean(),
+          static_cast<int>(r.at("points").integer()),
+          r.at("least").number(),
+          r.at("most").number(),
+          r.at("median_error").number(),
+          r.at("p90_error").number()};
 }
 
 }  // namespace
@@ -100,7 +110,8 @@ Profile read_profile(const Json& j, const std::string& file) {
   Reader compute = r.at("compute");
   compute.only({"basis", "source", "compute_capability", "peak_flops", "efficiency", "stretch",
                 "described_error"});
-  if (compute.has("compute_capability")) p.compute.capability = compute.at("compute_capability").small(10, 999);
+  if (compute.has("compute_capability"))
+    p.compute.capability = compute.at("compute_capability").small(10, 999);
   p.compute.basis = read_basis(compute);
   p.compute.source = compute.at("source").text();
   Reader peaks = compute.at("peak_flops");
@@ -109,19 +120,24 @@ Profile read_profile(const Json& j, const std::string& file) {
   for (std::size_t i = 0; i < 4; ++i)
     if (peaks.has(precisions[i])) {
       p.compute.peak_flops[i] = peaks.at(precisions[i]).number();
-      if (p.compute.peak_flops[i] <= 0) peaks.at(precisions[i]).fail("a peak rate is positive; leave out what the device does not offer");
+      if (p.compute.peak_flops[i] <= 0)
+        peaks.at(precisions[i])
+            .fail("a peak rate is positive; leave out what the device does not offer");
     }
   Reader efficiency = compute.at("efficiency");
   efficiency.only({"gemm", "conv", "attention"});
-  p.compute.efficiency = {read_range(efficiency.at("gemm")), read_range(efficiency.at("conv")), read_range(efficiency.at("attention"))};
+  p.compute.efficiency = {read_range(efficiency.at("gemm")), read_range(efficiency.at("conv")),
+                          read_range(efficiency.at("attention"))};
   if (compute.has("stretch")) {
     Reader stretch = compute.at("stretch");
     stretch.only({"gemm", "conv", "attention"});
     for (std::size_t i = 0; i < 3; ++i)
-      if (stretch.has(kKernelClasses[i])) p.compute.stretch[i] = read_stretch(stretch.at(kKernelClasses[i]));
+      if (stretch.has(kKernelClasses[i]))
+        p.compute.stretch[i] = read_stretch(stretch.at(kKernelClasses[i]));
   }
   Reader memory = r.at("memory");
-  memory.only({"basis", "source", "bandwidth_bytes_per_s", "efficiency", "kernel_ps", "stretch", "shared_bytes_per_s", "half_divide_bytes_per_s", "capacity_bytes"});
+  memory.only({"basis", "source", "bandwidth_bytes_per_s", "efficiency", "kernel_ps", "stretch",
+               "shared_bytes_per_s", "half_divide_bytes_per_s", "capacity_bytes"});
   p.memory.basis = read_basis(memory);
   p.memory.source = memory.at("source").text();
   p.memory.bandwidth_bytes_per_s = memory.at("bandwidth_bytes_per_s").number();
@@ -130,11 +146,15 @@ Profile read_profile(const Json& j, const std::string& file) {
   if (memory.has("stretch")) p.memory.stretch = read_stretch(memory.at("stretch"));
   if (memory.has("shared_bytes_per_s")) {
     p.memory.shared_bytes_per_s = memory.at("shared_bytes_per_s").number();
-    if (!(p.memory.shared_bytes_per_s > 0)) memory.at("shared_bytes_per_s").fail("a positive rate; leave it out where hosts have memory of their own");
+    if (!(p.memory.shared_bytes_per_s > 0))
+      memory.at("shared_bytes_per_s")
+          .fail("a positive rate; leave it out where hosts have memory of their own");
   }
   if (memory.has("half_divide_bytes_per_s")) {
     p.memory.half_divide_bytes_per_s = memory.at("half_divide_bytes_per_s").number();
-    if (!(p.memory.half_divide_bytes_per_s > 0)) memory.at("half_divide_bytes_per_s").fail("a positive rate; leave it out where halves are divided as fast as memory allows");
+    if (!(p.memory.half_divide_bytes_per_s > 0))
+      memory.at("half_divide_bytes_per_s")
+          .fail("a positive rate; leave it out where halves are divided as fast as memory allows");
   }
   if (memory.has("capacity_bytes")) p.memory.capacity = {memory.at("capacity_bytes").integer()};
   Reader host = r.at("host");
@@ -148,7 +168,8 @@ Profile read_profile(const Json& j, const std::string& file) {
   p.host.traverse = read_ps(host, "traverse_ps");
   if (host.has("calls")) p.host.calls = read_calls(host.at("calls"));
   if (r.has("kernels")) p.costs = read_kernel_costs(r.at("kernels"));
-  for (const auto& [name, t] : r.at("transports").members()) p.transports.emplace(name, read_transport(t));
+  for (const auto& [name, t] : r.at("transports").members())
+    p.transports.emplace(name, read_transport(t));
   if (r.has("interference")) {
     Reader i = r.at("interference");
     i.only({"basis", "source", "sm_hold", "memory_hold"});
@@ -164,7 +185,8 @@ Profile read_profile(const Json& j, const std::string& file) {
     p.reduction_bytes_per_s = i.at("bytes_per_s").number();
     if (i.has("half_bytes_per_s")) {
       p.half_reduction_bytes_per_s = i.at("half_bytes_per_s").number();
-      if (!(p.half_reduction_bytes_per_s > 0 && p.half_reduction_bytes_per_s < 1e15)) i.at("half_bytes_per_s").fail("a positive rate; leave it out if unknown");
+      if (!(p.half_reduction_bytes_per_s > 0 && p.half_reduction_bytes_per_s < 1e15))
+        i.at("half_bytes_per_s").fail("a positive rate; leave it out if unknown");
     }
   }
   if (r.has("fit")) {
@@ -174,7 +196,8 @@ Profile read_profile(const Json& j, const std::string& file) {
     if (f.has("step_residual")) p.step_residual = f.at("step_residual").number();
     if (f.has("kernels"))
       for (const Reader& k : f.at("kernels").items()) p.kernels.push_back(read_kernel(k));
-    if (!(p.step_residual >= 0 && p.step_residual < 1)) f.at("step_residual").fail("a fraction from 0 to 1");
+    if (!(p.step_residual >= 0 && p.step_residual < 1))
+      f.at("step_residual").fail("a fraction from 0 to 1");
   }
   if (auto problem = validate(p)) r.fail_at(problem.path, problem.message);
   read_known_errors(j, file);

@@ -1,4 +1,5 @@
-// What an operation is, is in its name (sim/FORMATS.md, program listing); everything else is in its key.
+// What an operation is, is in its name (sim/FORMATS.md, program listing); everything else is in its
+// key.
 #include <algorithm>
 
 #include "sim/io/codecs.h"
@@ -11,8 +12,10 @@ namespace {
 OpKind read_kind(const Reader& r) {
   r.only({"does", "phase", "operation"});
   OpKind k;
-  k.does = static_cast<Does>(r.at("does").choice({"compute", "copy", "launch", "communicate", "wait", "host"}));
-  k.phase = static_cast<Phase>(r.at("phase").choice({"between", "forward", "backward", "reduced", "update"}));
+  k.does = static_cast<Does>(
+      r.at("does").choice({"compute", "copy", "launch", "communicate", "wait", "host"}));
+  k.phase = static_cast<Phase>(
+      r.at("phase").choice({"between", "forward", "backward", "reduced", "update"}));
   if (!is_collective(k)) return k;
   std::optional<Operation> o = parse_operation(r.at("operation").text());
   if (!o) r.at("operation").fail("expected the name of a collective, for example all_gather");
@@ -23,7 +26,9 @@ OpKind read_kind(const Reader& r) {
 OpKind kind_of(const Reader& r) {
   std::string text = r.text();
   if (std::optional<OpKind> kind = strategy::kind_of(text)) return *kind;
-  r.fail("\"" + text.substr(0, 80) + "\" is no operation of a Program; names are those of `ddpsim show program`, for example allreduce/bucket.0");
+  r.fail("\"" + text.substr(0, 80) +
+         "\" is no operation of a Program; names are those of `ddpsim show program`, for example "
+         "allreduce/bucket.0");
 }
 
 // Eleven days: sums and differences of a few of them are in range.
@@ -43,14 +48,16 @@ std::vector<std::string> read_texts(const Reader& r) {
 
 std::string read_hash(const Reader& r) {
   std::string h = r.text();
-  if (h.size() != 16 || h.find_first_not_of("0123456789abcdef") != std::string::npos) r.fail("a content hash is 16 hexadecimal digits, found \"" + h.substr(0, 40) + "\"");
+  if (h.size() != 16 || h.find_first_not_of("0123456789abcdef") != std::string::npos)
+    r.fail("a content hash is 16 hexadecimal digits, found \"" + h.substr(0, 40) + "\"");
   return h;
 }
 
 double read_share(const Reader& r, const char* what) {
   double x = r.number();
   constexpr double kMostShare = 1e6;
-  if (!(x >= 0 && x <= kMostShare)) r.fail(std::string(what) + " is not negative, and at most a million");
+  if (!(x >= 0 && x <= kMostShare))
+    r.fail(std::string(what) + " is not negative, and at most a million");
   return x;
 }
 
@@ -62,7 +69,8 @@ std::int64_t read_count(const Reader& r, const char* what) {
 }
 
 Origin read_origin(const Reader& r) {
-  r.only({"version", "revision", "date", "argv", "cpu", "cores", "gpu", "kernel", "backend", "hosts", "reason", "compute", "profile", "software"});
+  r.only({"version", "revision", "date", "argv", "cpu", "cores", "gpu", "kernel", "backend",
+          "hosts", "reason", "compute", "profile", "software"});
   Origin o;
   o.version = r.at("version").text();
   o.revision = r.at("revision").text();
@@ -96,9 +104,15 @@ Sample read_sample(const Reader& r) {
   r.only({"op", "parameters", "durations_ps"});
   Sample s;
   s.op = r.at("op").text();
-  for (const auto& [name, value] : r.at("parameters").members()) s.parameters[name] = value.integer();
-  for (const Reader& d : r.at("durations_ps").items()) s.durations.push_back({read_count(d, "a duration")});
-  if (s.durations.empty()) r.at("durations_ps").fail("a sample has at least one duration; leave out what was not measured (see \"skipped\")");
+  for (const auto& [name, value] : r.at("parameters").members())
+    s.parameters[name] = value.integer();
+  for (const Reader& d : r.at("durations_ps").items())
+    s.durations.push_back({read_count(d, "a duration")});
+  if (s.durations.empty())
+    r.at("durations_ps")
+        .fail(
+            "a sample has at least one duration; leave out what was not measured (see "
+            "\"skipped\")");
   return s;
 }
 
@@ -111,17 +125,23 @@ Lane read_lane(const Reader& r, const std::vector<std::string>& streams) {
 
 std::vector<std::string> read_streams(const Reader& r) {
   std::vector<std::string> out = read_texts(r);
-  if (out.size() > kMostStreams) r.fail("a run has at most " + std::to_string(kMostStreams) + " streams of its own");
+  if (out.size() > kMostStreams)
+    r.fail("a run has at most " + std::to_string(kMostStreams) + " streams of its own");
   return out;
 }
 
 Span read_span(const Reader& r, const Run& run) {
   bool measured = run.kind == RunKind::Measured;
-  if (measured) r.only({"step", "actor", "lane", "op", "tensors", "bytes", "algorithm", "ready_ps", "begin_ps", "end_ps", "kind"});
-  else r.only({"step", "class", "count", "lane", "op", "tensors", "bytes", "algorithm", "ready_ps", "begin_ps", "end_ps", "kind"});
+  if (measured)
+    r.only({"step", "actor", "lane", "op", "tensors", "bytes", "algorithm", "ready_ps", "begin_ps",
+            "end_ps", "kind"});
+  else
+    r.only({"step", "class", "count", "lane", "op", "tensors", "bytes", "algorithm", "ready_ps",
+            "begin_ps", "end_ps", "kind"});
   Span s;
   s.step = r.at("step").small(0, INT32_MAX);
-  if (static_cast<std::size_t>(s.step) >= run.steps.size()) r.at("step").fail("the run has " + std::to_string(run.steps.size()) + " steps, counted from 0");
+  if (static_cast<std::size_t>(s.step) >= run.steps.size())
+    r.at("step").fail("the run has " + std::to_string(run.steps.size()) + " steps, counted from 0");
   s.actor = r.at(measured ? "actor" : "class").small(0, INT32_MAX);
   if (!measured) s.count = r.at("count").small(1, INT32_MAX);
   s.lane = read_lane(r.at("lane"), run.streams);
@@ -130,7 +150,9 @@ Span read_span(const Reader& r, const Run& run) {
   if (is_collective(s.kind)) {
     for (const Reader& t : r.at("tensors").items()) {
       s.tensors.push_back(static_cast<TensorIndex>(t.small(0, INT32_MAX)));
-      if (measured && s.tensors.back() >= run.tensor_names.size()) t.fail("the run names " + std::to_string(run.tensor_names.size()) + " tensors, counted from 0");
+      if (measured && s.tensors.back() >= run.tensor_names.size())
+        t.fail("the run names " + std::to_string(run.tensor_names.size()) +
+               " tensors, counted from 0");
     }
     s.bytes = read_count(r.at("bytes"), "a number of bytes");
     s.algorithm = r.at("algorithm").text();
@@ -160,18 +182,23 @@ LayerProfile read_layers(const Reader& r, const Run& run) {
   l.core = {read_count(r.at("core_ps"), "a duration")};
   for (const Reader& t : r.at("arrival").items()) {
     l.arrival.push_back(static_cast<TensorIndex>(t.small(0, INT32_MAX)));
-    if (l.arrival.back() >= run.tensor_names.size()) t.fail("the run names " + std::to_string(run.tensor_names.size()) + " tensors, counted from 0");
+    if (l.arrival.back() >= run.tensor_names.size())
+      t.fail("the run names " + std::to_string(run.tensor_names.size()) +
+             " tensors, counted from 0");
   }
   for (const Reader& t : r.at("ready_ps").items()) l.ready.push_back({read_count(t, "a duration")});
-  if (l.ready.size() != l.arrival.size()) r.at("ready_ps").fail("one value per arrival is expected: " + std::to_string(l.arrival.size()));
+  if (l.ready.size() != l.arrival.size())
+    r.at("ready_ps").fail("one value per arrival is expected: " + std::to_string(l.arrival.size()));
   if (!r.has("host_forward_ps")) return l;
   HostTimes host;
   host.forward = {read_count(r.at("host_forward_ps"), "a duration")};
   host.backward = {read_count(r.at("host_backward_ps"), "a duration")};
   host.optimizer = {read_count(r.at("host_optimizer_ps"), "a duration")};
-  for (const Reader& t : r.at("host_ready_ps").items()) host.ready.push_back({read_count(t, "a duration")});
+  for (const Reader& t : r.at("host_ready_ps").items())
+    host.ready.push_back({read_count(t, "a duration")});
   if (host.ready.size() != l.arrival.size())
-    r.at("host_ready_ps").fail("one value per arrival is expected: " + std::to_string(l.arrival.size()));
+    r.at("host_ready_ps")
+        .fail("one value per arrival is expected: " + std::to_string(l.arrival.size()));
   l.host = std::move(host);
   return l;
 }
@@ -185,11 +212,13 @@ std::string read_word(const Reader& r, const std::array<const char*, N>& words) 
   std::string list;
   for (const std::string& w : known) list += (list.empty() ? "" : ", ") + w;
   std::string hint = nearest(t, known);
-  r.fail("\"" + t.substr(0, 40) + "\" is none of " + list + (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)"));
+  r.fail("\"" + t.substr(0, 40) + "\" is none of " + list +
+         (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)"));
 }
 
 CollectiveSetting read_collectives(const Reader& r) {
-  r.only({"op", "ranks", "gpus_per_process", "gpu", "hosts", "nccl", "algorithm", "protocol", "cluster", "environment", "source", "chosen"});
+  r.only({"op", "ranks", "gpus_per_process", "gpu", "hosts", "nccl", "algorithm", "protocol",
+          "cluster", "environment", "source", "chosen"});
   CollectiveSetting c;
   c.op = r.at("op").text();
   c.ranks = r.at("ranks").small(1, 1 << 20);
@@ -200,19 +229,24 @@ CollectiveSetting read_collectives(const Reader& r) {
   c.algorithm = read_word(r.at("algorithm"), kNcclAlgorithmWords);
   c.protocol = read_word(r.at("protocol"), kNcclProtocolWords);
   c.cluster = r.at("cluster").text();
-  for (const auto& [name, value] : r.at("environment").members()) c.environment[name] = value.text();
+  for (const auto& [name, value] : r.at("environment").members())
+    c.environment[name] = value.text();
   c.source = r.at("source").text();
   for (const Reader& item : r.at("chosen").items()) {
     item.only({"bytes", "algorithm", "protocol", "channels"});
-    c.chosen.push_back({read_count(item.at("bytes"), "a number of bytes"), read_word(item.at("algorithm"), kNcclAlgorithmWords),
-                        read_word(item.at("protocol"), kNcclProtocolWords), item.at("channels").small(0, 1024)});
+    c.chosen.push_back({read_count(item.at("bytes"), "a number of bytes"),
+                        read_word(item.at("algorithm"), kNcclAlgorithmWords),
+                        read_word(item.at("protocol"), kNcclProtocolWords),
+                        item.at("channels").small(0, 1024)});
   }
   return c;
 }
 
 void read_measured(const Reader& r, Run& run) {
-  r.only({"schema", "kind", "evidence", "case", "origin", "clock", "steps", "layers", "buckets", "collectives", "samples", "streams", "spans", "tensors", "quality", "skipped"});
-  run.evidence = static_cast<EvidenceClass>(r.at("evidence").choice({"system", "replay", "collective", "kernel", "published"}));
+  r.only({"schema", "kind", "evidence", "case", "origin", "clock", "steps", "layers", "buckets",
+          "collectives", "samples", "streams", "spans", "tensors", "quality", "skipped"});
+  run.evidence = static_cast<EvidenceClass>(
+      r.at("evidence").choice({"system", "replay", "collective", "kernel", "published"}));
   run.origin = read_origin(r.at("origin"));
   if (r.has("tensors")) run.tensor_names = read_texts(r.at("tensors"));
   if (r.has("layers")) run.layers = read_layers(r.at("layers"), run);
@@ -245,40 +279,52 @@ Run read_run(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.run/1");
   Run run;
-  run.kind = r.at("kind").choice({"measured", "predicted"}) == 0 ? RunKind::Measured : RunKind::Predicted;
+  run.kind =
+      r.at("kind").choice({"measured", "predicted"}) == 0 ? RunKind::Measured : RunKind::Predicted;
   bool measured = run.kind == RunKind::Measured;
-  if (measured) read_measured(r, run);
-  else read_predicted(r, run);
+  if (measured)
+    read_measured(r, run);
+  else
+    read_predicted(r, run);
   Reader c = r.at("case");
   c.only({"key", "scenario", "workload", "split"});
   run.key = c.at("key").text();
   if (c.has("scenario")) run.scenario = read_hash(c.at("scenario"));
   if (c.has("split")) {
     run.split = c.at("split").text();
-    if (run.split != "fit" && run.split != "held_out") c.at("split").fail("expected \"fit\" or \"held_out\"");
+    if (run.split != "fit" && run.split != "held_out")
+      c.at("split").fail("expected \"fit\" or \"held_out\"");
   }
   if (c.has("workload")) run.workload = read_hash(c.at("workload"));
   Reader clock = r.at("clock");
   clock.only({"domain", "offset_bound_ps"});
-  if (measured) clock.at("domain").choice({"CLOCK_MONOTONIC", "per_host"});
-  else clock.at("domain").choice({"virtual"});
-  if (clock.at("offset_bound_ps").integer() != 0) clock.at("offset_bound_ps").fail("clocks that differ are not supported; record on one clock (0)");
+  if (measured)
+    clock.at("domain").choice({"CLOCK_MONOTONIC", "per_host"});
+  else
+    clock.at("domain").choice({"virtual"});
+  if (clock.at("offset_bound_ps").integer() != 0)
+    clock.at("offset_bound_ps")
+        .fail("clocks that differ are not supported; record on one clock (0)");
   for (const Reader& item : r.at("steps").items()) {
-    if (measured) item.only({"kind", "duration_ps", "instrumented", "page_faults"});
-    else item.only({"kind", "duration_ps"});
+    if (measured)
+      item.only({"kind", "duration_ps", "instrumented", "page_faults"});
+    else
+      item.only({"kind", "duration_ps"});
     StepKind kind = static_cast<StepKind>(item.at("kind").choice({"first", "rebuild", "steady"}));
     std::int64_t ps = item.at("duration_ps").integer();
     if (ps <= 0) item.at("duration_ps").fail("a step takes time");
     if (ps > kMost) item.at("duration_ps").fail("a step takes at most eleven days");
     std::int64_t faults = item.has("page_faults") ? item.at("page_faults").integer() : 0;
     if (faults < 0) item.at("page_faults").fail("a count, 0 or more");
-    run.steps.push_back({kind, {ps}, item.has("instrumented") && item.at("instrumented").boolean(), faults});
+    run.steps.push_back(
+        {kind, {ps}, item.has("instrumented") && item.at("instrumented").boolean(), faults});
   }
   if (r.has("samples"))
     for (const Reader& item : r.at("samples").items()) run.samples.push_back(read_sample(item));
   if (r.has("streams")) run.streams = read_streams(r.at("streams"));
   for (const Reader& item : r.at("spans").items()) run.spans.push_back(read_span(item, run));
-  if (run.steps.empty() && run.samples.empty()) r.fail("a run has steps or samples, this one has neither");
+  if (run.steps.empty() && run.samples.empty())
+    r.fail("a run has steps or samples, this one has neither");
   return run;
 }
 

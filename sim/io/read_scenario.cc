@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "sim/io/codecs.h"
-#include "sim/strategy/systems.h"
 #include "sim/io/field_meant.h"
+#include "sim/strategy/systems.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 
@@ -39,10 +39,13 @@ PytorchVersion read_version(const Reader& r) {
 }
 
 void refuse_other_parallelism(const Reader& r) {
-  for (const char* key : {"tensor_parallel", "tensor_parallelism", "tensor_parallel_size", "tp", "pipeline_parallel", "pipeline_parallelism",
-                          "pipeline_parallel_size", "pp", "expert_parallel", "expert_parallelism", "ep"})
+  for (const char* key : {"tensor_parallel", "tensor_parallelism", "tensor_parallel_size", "tp",
+                          "pipeline_parallel", "pipeline_parallelism", "pipeline_parallel_size",
+                          "pp", "expert_parallel", "expert_parallelism", "ep"})
     if (r.json().is_object() && r.json().contains(key))
-      r.fail_at(std::string("/") + key, "ddpsim models data parallelism only: tensor, pipeline and expert parallelism have no key; remove it");
+      r.fail_at(std::string("/") + key,
+                "ddpsim models data parallelism only: tensor, pipeline and expert parallelism have "
+                "no key; remove it");
 }
 
 // Keys and names of systems that a plan cannot be of.
@@ -51,8 +54,8 @@ constexpr const char* kOtherSystem =
     "FullyShardedDataParallel (\"fsdp\"); FSDP2 (fully_shard), ZeRO and DeepSpeed, Horovod and "
     "Megatron are not modelled";
 void refuse_other_systems(const Reader& r) {
-  for (const char* key : {"zero_stage", "zero_optimization", "fully_shard", "reshard_after_forward",
-                          "cpu_offload"})
+  for (const char* key :
+       {"zero_stage", "zero_optimization", "fully_shard", "reshard_after_forward", "cpu_offload"})
     if (r.has(key)) r.fail_at(std::string("/") + key, kOtherSystem);
 }
 bool is_other_system(std::string name) {
@@ -64,8 +67,10 @@ bool is_other_system(std::string name) {
 }
 
 // What every system has.
-constexpr const char* kSharedKeys[] = {"system", "backend",        "accumulation_steps", "gloo_threads", "tcp_streams", "algorithm",
-                                       "gloo_algorithm", "pytorch", "nccl", "environment", "set_to_none", "unused_parameters"};
+constexpr const char* kSharedKeys[] = {"system",         "backend",     "accumulation_steps",
+                                       "gloo_threads",   "tcp_streams", "algorithm",
+                                       "gloo_algorithm", "pytorch",     "nccl",
+                                       "environment",    "set_to_none", "unused_parameters"};
 
 // The shared keys, then the knobs of each system.
 std::vector<const char*> plan_keys() {
@@ -84,28 +89,38 @@ struct ReadField {
   void operator()(std::optional<bool>* b) const { *b = r.boolean(); }
   void operator()(std::int64_t* n) const { *n = r.integer(); }
   void operator()(std::optional<double>* v) const {
-    if (r.json().is_string()) r.fail(std::string("is a bare number of ") + knob.unit + ", as in PyTorch (for example 25)");
+    if (r.json().is_string())
+      r.fail(std::string("is a bare number of ") + knob.unit + ", as in PyTorch (for example 25)");
     *v = r.number();
   }
   void operator()(std::vector<double>* list) const {
     for (const Reader& item : r.items()) list->push_back(item.number());
   }
-  void operator()(const strategy::Choice& c) const { c.set(plan, static_cast<int>(r.choice(c.names))); }
+  void operator()(const strategy::Choice& c) const {
+    c.set(plan, static_cast<int>(r.choice(c.names)));
+  }
 };
 
 void read_knobs(const Reader& r, Plan& p) {
   for (const strategy::SystemRecord& s : strategy::systems())
     for (const strategy::KnobRecord& k : s.knobs) {
       if (!r.has(k.name)) continue;
-      if (s.system != p.system) r.at(k.name).fail(std::string("is a knob of ") + s.name + ", and the plan's system is " + name_of(p.system));
+      if (s.system != p.system)
+        r.at(k.name).fail(std::string("is a knob of ") + s.name + ", and the plan's system is " +
+                          name_of(p.system));
       std::visit(ReadField{r.at(k.name), k, p}, k.field(p));
     }
 }
 
 System read_system(const Reader& r) {
   std::string name = r.text();
-  for (const char* other : {"tensor_parallel", "tensor_parallelism", "pipeline_parallel", "pipeline_parallelism", "expert_parallel", "expert_parallelism", "megatron"})
-    if (name == other) r.fail("\"" + name + "\" is not data parallelism, and ddpsim does not model it; use \"pytorch_ddp\", \"averaging\" or \"fsdp\"");
+  for (const char* other :
+       {"tensor_parallel", "tensor_parallelism", "pipeline_parallel", "pipeline_parallelism",
+        "expert_parallel", "expert_parallelism", "megatron"})
+    if (name == other)
+      r.fail("\"" + name +
+             "\" is not data parallelism, and ddpsim does not model it; use \"pytorch_ddp\", "
+             "\"averaging\" or \"fsdp\"");
   if (name == "ddp") return System::PytorchDdp;
   if (name == "fsdp1") return System::Fsdp;
   std::vector<const char*> names;
@@ -123,17 +138,24 @@ Plan read_plan(const Reader& r) {
   r.only(plan_keys());
   Plan p;
   if (r.has("system")) p.system = read_system(r.at("system"));
-  if (r.has("backend")) p.backend = static_cast<Backend>(r.at("backend").choice({"nccl", "gloo", "tcp"}));
-  if (r.has("accumulation_steps")) p.accumulation_steps = r.at("accumulation_steps").small(-1, INT32_MAX);
+  if (r.has("backend"))
+    p.backend = static_cast<Backend>(r.at("backend").choice({"nccl", "gloo", "tcp"}));
+  if (r.has("accumulation_steps"))
+    p.accumulation_steps = r.at("accumulation_steps").small(-1, INT32_MAX);
   if (r.has("gloo_threads")) p.gloo_threads = r.at("gloo_threads").small(-1, INT32_MAX);
   if (r.has("tcp_streams")) p.tcp_streams = r.at("tcp_streams").small(-1, INT32_MAX);
   if (r.has("algorithm"))
-    p.algorithm = kTcpAlgorithms[r.at("algorithm").choice(
-        {"ring", "double_binary_tree", "recursive_doubling", "halving_doubling", "bcube", "hierarchical", "torus2d", "direct"})];
-  if (r.has("gloo_algorithm")) p.gloo_algorithm = r.at("gloo_algorithm").choice({"ring", "bcube"}) == 0 ? Algorithm::Ring : Algorithm::Bcube;
+    p.algorithm = kTcpAlgorithms[r.at("algorithm")
+                                     .choice({"ring", "double_binary_tree", "recursive_doubling",
+                                              "halving_doubling", "bcube", "hierarchical",
+                                              "torus2d", "direct"})];
+  if (r.has("gloo_algorithm"))
+    p.gloo_algorithm =
+        r.at("gloo_algorithm").choice({"ring", "bcube"}) == 0 ? Algorithm::Ring : Algorithm::Bcube;
   if (r.has("pytorch")) p.pytorch = read_version(r.at("pytorch"));
   if (r.has("nccl")) {
-    if (r.at("nccl").json().is_number()) r.at("nccl").fail("a version is text in quotes, for example \"2.26\"");
+    if (r.at("nccl").json().is_number())
+      r.at("nccl").fail("a version is text in quotes, for example \"2.26\"");
     p.nccl = r.at("nccl").text();
   }
   if (r.has("environment"))
@@ -143,14 +165,16 @@ Plan read_plan(const Reader& r) {
     }
   if (r.has("set_to_none")) p.set_to_none = r.at("set_to_none").boolean();
   if (r.has("unused_parameters"))
-    for (const Reader& n : r.at("unused_parameters").items()) p.unused_parameters.push_back(n.text());
+    for (const Reader& n : r.at("unused_parameters").items())
+      p.unused_parameters.push_back(n.text());
   read_knobs(r, p);
   return p;
 }
 
 int read_rank(const Reader& r, const std::string& key) {
   auto rank = parse_integer(key);
-  if (!rank || *rank < INT32_MIN || *rank > INT32_MAX) r.fail("\"" + key.substr(0, 40) + "\" is not a rank number");
+  if (!rank || *rank < INT32_MIN || *rank > INT32_MAX)
+    r.fail("\"" + key.substr(0, 40) + "\" is not a rank number");
   return static_cast<int>(*rank);
 }
 
@@ -165,12 +189,15 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
       if (std::string(key) != "algorithm" && r.json().contains(key))
         r.fail_at(std::string("/") + key,
                   std::string("belongs under \"plan\": {\"plan\": {\"") + key + "\": ...}}");
-  r.only({"schema", "name", "description", "workload", "cluster", "profile", "plan", "ranks", "rank_order", "slow_ranks", "jitter", "other_jobs", "compute"});
+  r.only({"schema", "name", "description", "workload", "cluster", "profile", "plan", "ranks",
+          "rank_order", "slow_ranks", "jitter", "other_jobs", "compute"});
   ScenarioFile out;
   if (r.has("workload")) out.workload = r.at("workload").text();
   if (r.has("cluster")) {
-    if (r.at("cluster").json().is_object()) out.cluster_document = r.at("cluster").json();
-    else out.cluster = r.at("cluster").text();
+    if (r.at("cluster").json().is_object())
+      out.cluster_document = r.at("cluster").json();
+    else
+      out.cluster = r.at("cluster").text();
   }
   if (r.has("profile")) out.profile = r.at("profile").text();
   if (r.has("plan")) out.scenario.plan = read_plan(r.at("plan"));
@@ -179,7 +206,8 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
     out.scenario.ranks = r.at("ranks").small(1, kMaxDevices);
   }
   if (r.has("rank_order"))
-    for (const Reader& d : r.at("rank_order").items()) out.scenario.rank_order.push_back(d.small(-1, INT32_MAX));
+    for (const Reader& d : r.at("rank_order").items())
+      out.scenario.rank_order.push_back(d.small(-1, INT32_MAX));
   if (r.has("compute")) out.scenario.real_compute = r.at("compute").choice({"timed", "real"}) == 1;
   if (r.has("other_jobs"))
     for (const Reader& job : r.at("other_jobs").items()) {
@@ -187,12 +215,14 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
       OtherJob other;
       if (job.has("workload")) other.workload_name = job.at("workload").text();
       other.plan = job.has("plan") ? read_plan(job.at("plan")) : out.scenario.plan;
-      for (const Reader& d : job.at("rank_order").items()) other.rank_order.push_back(d.small(-1, INT32_MAX));
+      for (const Reader& d : job.at("rank_order").items())
+        other.rank_order.push_back(d.small(-1, INT32_MAX));
       out.scenario.other_jobs.push_back(std::move(other));
     }
   if (r.has("slow_ranks"))
     for (const auto& [key, factor] : r.at("slow_ranks").members())
-      if (!out.scenario.slow_ranks.emplace(read_rank(factor, key), factor.number()).second) factor.fail("this rank is named twice");
+      if (!out.scenario.slow_ranks.emplace(read_rank(factor, key), factor.number()).second)
+        factor.fail("this rank is named twice");
   if (r.has("jitter")) {
     Reader jitter = r.at("jitter");
     jitter.only({"cv", "seed", "samples"});
@@ -211,7 +241,8 @@ namespace {
 Json& element(Json& list, const std::string& key, const Setting& s) {
   auto index = parse_integer(key);
   if (!index || *index < 0 || static_cast<std::size_t>(*index) >= list.size())
-    throw InputError{"--set " + s.text, "\"" + key + "\" is not an index of a list of " + std::to_string(list.size()) + " (they start at 0)"};
+    throw InputError{"--set " + s.text, "\"" + key + "\" is not an index of a list of " +
+                                            std::to_string(list.size()) + " (they start at 0)"};
   return list[static_cast<std::size_t>(*index)];
 }
 
@@ -220,7 +251,9 @@ Json& element(Json& list, const std::string& key, const Setting& s) {
 bool names_variable(const std::string& name) {
   auto is_lower = [](char c) { return c >= 'a' && c <= 'z'; };
   auto is_upper = [](char c) { return c >= 'A' && c <= 'Z'; };
-  if (std::any_of(name.begin(), name.end(), is_upper) && std::none_of(name.begin(), name.end(), is_lower)) return true;
+  if (std::any_of(name.begin(), name.end(), is_upper) &&
+      std::none_of(name.begin(), name.end(), is_lower))
+    return true;
   std::string start = name.substr(0, 5);
   for (char& c : start)
     if (is_upper(c)) c = static_cast<char>(c - 'A' + 'a');
@@ -230,7 +263,9 @@ bool names_variable(const std::string& name) {
 Setting parse_setting(const std::string& text) {
   auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
-    throw InputError{"--set " + text, "expected PATH=VALUE, for example --set bucket_cap_mb=50 or --set cluster.hosts=16"};
+    throw InputError{
+        "--set " + text,
+        "expected PATH=VALUE, for example --set bucket_cap_mb=50 or --set cluster.hosts=16"};
   Setting s;
   s.text = text;
   std::string path = text.substr(0, equals);
@@ -247,19 +282,29 @@ Setting parse_setting(const std::string& text) {
   if (s.path.size() > 8) throw InputError{"--set " + text, "the path is too long"};
   auto shift = [&](Target t) {
     if (s.path.size() == 1)
-      throw InputError{"--set " + text, "name a field of the " + head + ", for example --set " + head + (t == Target::Cluster ? ".hosts=16" : t == Target::Workload ? ".batch=64" : ".memory.kernel_ps=2000000")};
+      throw InputError{"--set " + text,
+                       "name a field of the " + head + ", for example --set " + head +
+                           (t == Target::Cluster    ? ".hosts=16"
+                            : t == Target::Workload ? ".batch=64"
+                                                    : ".memory.kernel_ps=2000000")};
     s.target = t;
     s.path.erase(s.path.begin());
   };
-  if (head == "workload") shift(Target::Workload);
-  else if (head == "cluster") shift(Target::Cluster);
-  else if (head == "profile") shift(Target::Profile);
+  if (head == "workload")
+    shift(Target::Workload);
+  else if (head == "cluster")
+    shift(Target::Cluster);
+  else if (head == "profile")
+    shift(Target::Profile);
   else {
     s.target = Target::Scenario;
-    bool top = head == "ranks" || head == "rank_order" || head == "slow_ranks" || head == "jitter" || head == "other_jobs" || head == "compute" || head == "plan";
+    bool top = head == "ranks" || head == "rank_order" || head == "slow_ranks" ||
+               head == "jitter" || head == "other_jobs" || head == "compute" || head == "plan";
     if (std::string field = field_meant(head); s.path.size() == 1 && !field.empty())
-      throw InputError{"--set " + text, field == "workload" ? "a plan has no \"" + head + "\"; write --workload " + value
-                                                            : "a plan has no \"" + head + "\"; write " + field + "=" + value};
+      throw InputError{"--set " + text,
+                       field == "workload"
+                           ? "a plan has no \"" + head + "\"; write --workload " + value
+                           : "a plan has no \"" + head + "\"; write " + field + "=" + value};
     if (s.path.size() == 1 && names_variable(head)) s.path.insert(s.path.begin(), "environment");
     if (!top) s.path.insert(s.path.begin(), "plan");
   }
@@ -270,7 +315,9 @@ Setting parse_setting(const std::string& text) {
   if (value == "None") value = "null";
   // Null is a field's default; that of a whole plan nobody means.
   if (s.target == Target::Scenario && s.path == std::vector<std::string>{"plan"} && value == "null")
-    throw InputError{"--set " + text, "would take away the whole plan; set a field of it, for example --set bucket_cap_mb=null"};
+    throw InputError{
+        "--set " + text,
+        "would take away the whole plan; set a field of it, for example --set bucket_cap_mb=null"};
   // "cluster.nodes=4", "workload.batch_size=64": what other programs call it.
   if (s.target != Target::Scenario && s.path.size() == 1) {
     std::string field = field_meant(s.path[0]);
@@ -280,7 +327,8 @@ Setting parse_setting(const std::string& text) {
   }
   s.value = Json::accept(value) ? parse_json(value, "--set " + text) : Json(value);
   // Versions look like numbers ("2.7", "2.11") and are not.
-  bool word = s.path.back() == "pytorch" || s.path.back() == "nccl" || (s.path.size() > 1 && s.path[s.path.size() - 2] == "environment");
+  bool word = s.path.back() == "pytorch" || s.path.back() == "nccl" ||
+              (s.path.size() > 1 && s.path[s.path.size() - 2] == "environment");
   if (word && s.value.is_number()) s.value = value;
   if (!is_utf8(s.text)) throw InputError{"--set", "the text given is not UTF-8"};
   return s;

@@ -11,7 +11,9 @@ Tensor read_tensor(const Reader& r) {
   t.name = r.at("name").text();
   t.shape = r.at("shape").integers();
   auto dtype = parse_dtype(r.at("dtype").text());
-  if (!dtype) r.at("dtype").fail("unknown dtype; known are float32, float16, bfloat16, float64, int64, int32, uint8, bool");
+  if (!dtype)
+    r.at("dtype").fail(
+        "unknown dtype; known are float32, float16, bfloat16, float64, int64, int32, uint8, bool");
   t.dtype = *dtype;
   return t;
 }
@@ -64,7 +66,9 @@ std::vector<TensorIndex> read_indices(const Reader& r, std::size_t tensors) {
   std::vector<TensorIndex> out;
   for (const Reader& i : r.items()) {
     std::int64_t index = i.integer();
-    if (index < 0 || index >= static_cast<std::int64_t>(tensors)) i.fail("no tensor has index " + std::to_string(index) + "; there are " + std::to_string(tensors));
+    if (index < 0 || index >= static_cast<std::int64_t>(tensors))
+      i.fail("no tensor has index " + std::to_string(index) + "; there are " +
+             std::to_string(tensors));
     out.push_back(static_cast<TensorIndex>(index));
   }
   return out;
@@ -92,8 +96,9 @@ void read_spread(const Reader& raw, StepTimes& t) {
 }
 
 StepTimes read_times(const Reader& r) {
-  r.only({"forward_ps", "backward_ps", "optimizer_ps", "ready_ps", "host_forward_ps", "host_backward_ps", "host_optimizer_ps", "host_ready_ps", "core_ps", "modules",
-          "raw", "instrumented_excess", "notes"});
+  r.only({"forward_ps", "backward_ps", "optimizer_ps", "ready_ps", "host_forward_ps",
+          "host_backward_ps", "host_optimizer_ps", "host_ready_ps", "core_ps", "modules", "raw",
+          "instrumented_excess", "notes"});
   StepTimes t;
   t.forward = {r.at("forward_ps").integer()};
   t.backward = {r.at("backward_ps").integer()};
@@ -138,7 +143,8 @@ Workload read_workload(const Json& j, const std::string& file) {
   Workload w;
   w.name = r.at("name").text();
   w.model = r.has("model") ? r.at("model").text() : w.name;
-  w.basis = r.at("basis").choice({"captured", "described"}) == 0 ? Basis::Captured : Basis::Described;
+  w.basis =
+      r.at("basis").choice({"captured", "described"}) == 0 ? Basis::Captured : Basis::Described;
   w.batch = r.at("batch").small(1, 1'000'000);
   w.precision = static_cast<Precision>(r.at("precision").choice({"fp32", "tf32", "bf16", "fp16"}));
   Reader device = r.at("device");
@@ -164,7 +170,8 @@ Workload read_workload(const Json& j, const std::string& file) {
       l.only({"name", "class", "op", "tensors", "forward", "backward"});
       Layer layer;
       layer.name = l.at("name").text();
-      layer.kernel = static_cast<KernelClass>(l.at("class").choice({"conv", "gemm", "attention", "memory"}));
+      layer.kernel =
+          static_cast<KernelClass>(l.at("class").choice({"conv", "gemm", "attention", "memory"}));
       if (l.has("op")) layer.op = read_op(l.at("op"));
       layer.tensors = read_indices(l.at("tensors"), w.tensors.size());
       layer.forward = read_cost(l.at("forward"));

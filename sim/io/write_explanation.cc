@@ -9,22 +9,44 @@ OrderedJson write_explanation(const predict::Explanation& e) {
   j["step_ps"] = e.step.ps;
   j["actor"] = e.actor;
   j["straggler"] = nullptr;
-  if (e.straggler) j["straggler"] = {{"rank", e.straggler->rank}, {"factor", e.straggler->factor}, {"step_ps", e.straggler->step.ps}};
+  if (e.straggler)
+    j["straggler"] = {{"rank", e.straggler->rank},
+                      {"factor", e.straggler->factor},
+                      {"step_ps", e.straggler->step.ps}};
   j["words"] = e.words;
   j["path"] = OrderedJson::array();
   for (const auto& p : e.path)
-    j["path"].push_back({{"what", p.what}, {"begin_ps", p.begin.ps}, {"end_ps", p.end.ps}, {"bytes", p.bytes}, {"waited_ps", p.waited.ps}, {"waited_for", p.waited_for}});
+    j["path"].push_back({{"what", p.what},
+                         {"begin_ps", p.begin.ps},
+                         {"end_ps", p.end.ps},
+                         {"bytes", p.bytes},
+                         {"waited_ps", p.waited.ps},
+                         {"waited_for", p.waited_for}});
   j["buckets"] = OrderedJson::array();
   for (const auto& b : e.buckets)
-    j["buckets"].push_back({{"name", b.name}, {"bytes", b.bytes}, {"ready_ps", b.ready.ps}, {"begin_ps", b.begin.ps}, {"end_ps", b.end.ps}, {"exposed_ps", b.exposed.ps}});
+    j["buckets"].push_back({{"name", b.name},
+                            {"bytes", b.bytes},
+                            {"ready_ps", b.ready.ps},
+                            {"begin_ps", b.begin.ps},
+                            {"end_ps", b.end.ps},
+                            {"exposed_ps", b.exposed.ps}});
   j["exposed_communication_ps"] = e.exposed.ps;
   j["busiest_link"] = nullptr;
-  if (!e.link.name.empty()) j["busiest_link"] = {{"name", e.link.name}, {"bandwidth_bits_per_s", e.link.bandwidth.bits_per_s}, {"busy", e.link.busy}};
+  if (!e.link.name.empty())
+    j["busiest_link"] = {{"name", e.link.name},
+                         {"bandwidth_bits_per_s", e.link.bandwidth.bits_per_s},
+                         {"busy", e.link.busy}};
   j["deciles"] = OrderedJson::array();
-  for (const auto& d : e.deciles) j["deciles"].push_back({{"computing", d.computing}, {"communicating", d.communicating}, {"link", d.link}, {"decides", d.decides}});
+  for (const auto& d : e.deciles)
+    j["deciles"].push_back({{"computing", d.computing},
+                            {"communicating", d.communicating},
+                            {"link", d.link},
+                            {"decides", d.decides}});
   j["faster"] = predict::kFaster;
   j["sensitivity"] = OrderedJson::array();
-  for (const auto& s : e.sensitivity) j["sensitivity"].push_back({{"resource", predict::name_of(s.resource)}, {"step_ps", s.step.ps}});
+  for (const auto& s : e.sensitivity)
+    j["sensitivity"].push_back(
+        {{"resource", predict::name_of(s.resource)}, {"step_ps", s.step.ps}});
   j["moves"] = nullptr;
   if (e.moves_at) j["moves"] = {{"factor", *e.moves_at}, {"to", predict::name_of(*e.moves_to)}};
   return j;

@@ -12,17 +12,21 @@ constexpr std::size_t kShortList = 12;
 
 std::string html_text(const std::string& s) {
   std::string out;
-  for (char c : s) out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
+  for (char c : s)
+    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
   return out;
 }
 
-bool is_plain(const Json& j) { return !j.is_array() && !j.is_object(); }
+bool is_plain(const Json& j) {
+  return !j.is_array() && !j.is_object();
+}
 
 }  // namespace
 
 void require_page() {
   PageTemplate page = page_template();
-  if (!page.gzip) throw InputError{"--html", std::string("this build of ddpsim has no page: ") + page.why_not};
+  if (!page.gzip)
+    throw InputError{"--html", std::string("this build of ddpsim has no page: ") + page.why_not};
 }
 
 std::string write_page(OrderedJson data) {
@@ -31,16 +35,20 @@ std::string write_page(OrderedJson data) {
   std::string html = gunzip("the page", std::string(page.gzip, page.size));
   data["version"] = kVersion;
   std::string text = data.dump();
-  // A script element ends at the first "</script", and "<!--" opens a comment in it; neither is left.
+  // A script element ends at the first "</script", and "<!--" opens a comment in it; neither is
+  // left.
   std::string safe;
   safe.reserve(text.size() + text.size() / 64);
   for (char c : text)
-    if (c == '<') safe += "\\u003c";
-    else safe += c;
+    if (c == '<')
+      safe += "\\u003c";
+    else
+      safe += c;
   auto at = html.find(kPlace);
   html.replace(at, std::string(kPlace).size(), safe);
   auto title = html.find("<title>");
-  if (data.contains("title")) html.insert(title + 7, html_text(data["title"].get<std::string>()) + " - ");
+  if (data.contains("title"))
+    html.insert(title + 7, html_text(data["title"].get<std::string>()) + " - ");
   return html;
 }
 
@@ -60,7 +68,11 @@ OrderedJson page_document(const Json& document) {
 
 OrderedJson page_levers(const std::vector<predict::Lever>& levers) {
   OrderedJson out = OrderedJson::array();
-  for (const predict::Lever& l : levers) out.push_back({{"change", l.change}, {"command", l.command}, {"step_ps", l.step.ps}, {"samples", l.samples}});
+  for (const predict::Lever& l : levers)
+    out.push_back({{"change", l.change},
+                   {"command", l.command},
+                   {"step_ps", l.step.ps},
+                   {"samples", l.samples}});
   return out;
 }
 

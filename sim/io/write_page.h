@@ -1,4 +1,5 @@
-// The page of a report: one HTML file that holds its data. Source of the page: reports/page; what each kind's data is: sim/FORMATS.md, page.
+// The page of a report: one HTML file that holds its data. Source of the page: reports/page; what
+// each kind's data is: sim/FORMATS.md, page.
 #pragma once
 
 #include <string>
@@ -13,13 +14,16 @@ namespace ddpsim::io {
 
 // Throws InputError, if this build has no page: to be called before the work.
 void require_page();
-// The page with this data: {"kind": "predict", "title": ...}; "version" is added. Throws as require_page().
+// The page with this data: {"kind": "predict", "title": ...}; "version" is added. Throws as
+// require_page().
 std::string write_page(OrderedJson data);
 
-// Spans in columns, a track per actor and lane; an operation's name, bytes and tensors once. Of a measured Run: of the steps that were recorded.
+// Spans in columns, a track per actor and lane; an operation's name, bytes and tensors once. Of a
+// measured Run: of the steps that were recorded.
 OrderedJson page_run(const Run& run);
 
-// Vertices and cables where the cluster has few hosts; groups of equal cables always, with the share of a step that they are busy.
+// Vertices and cables where the cluster has few hosts; groups of equal cables always, with the
+// share of a step that they are busy.
 OrderedJson page_topology(const topology::Fabric& f, const std::vector<predict::LinkBusy>& use);
 
 // A document for people: lists of more than a few entries become a sentence of their length.

@@ -20,22 +20,28 @@ OrderedJson write_summary(const predict::Prediction& p) {
   j["samples_per_s"] = p.samples_per_s;
   j["single_rank_step_ps"] = p.single_rank_step.ps;
   // A workload that computes nothing has none.
-  auto efficiency = [&](double v) { return p.scaling_efficiency > 0 ? OrderedJson(v) : OrderedJson(nullptr); };
+  auto efficiency = [&](double v) {
+    return p.scaling_efficiency > 0 ? OrderedJson(v) : OrderedJson(nullptr);
+  };
   j["scaling_efficiency"] = efficiency(p.scaling_efficiency);
   j["peak_memory_bytes"] = p.state_bytes.count;
-  j["peak_memory_covers"] = "parameters, gradients, buckets, optimizer state, buffers; not activations";
+  j["peak_memory_covers"] =
+      "parameters, gradients, buckets, optimizer state, buffers; not activations";
   j["basis"] = p.measured ? "measured" : "datasheet";
   j["profile"] = p.run.profile;
   j["scaling_efficiency_low"] = efficiency(p.efficiency_low);
   j["scaling_efficiency_high"] = efficiency(p.efficiency_high);
   if (!p.busiest_link.name.empty())
-    j["busiest_link"] = {{"name", p.busiest_link.name}, {"bandwidth_bits_per_s", p.busiest_link.bandwidth.bits_per_s}, {"busy", p.busiest_link.busy}};
+    j["busiest_link"] = {{"name", p.busiest_link.name},
+                         {"bandwidth_bits_per_s", p.busiest_link.bandwidth.bits_per_s},
+                         {"busy", p.busiest_link.busy}};
   if (p.common_start) j["step"] = "common-start";
   j["extrapolated"] = p.extrapolated;
   if (p.beside) {
     const predict::Beside& b = *p.beside;
-    j["beside_other_jobs"] = {{"steps", b.steps},           {"shortest_ps", b.shortest.ps}, {"longest_ps", b.longest.ps},
-                              {"last_ps", b.last.ps},       {"periods", b.periods},         {"complete", b.complete}};
+    j["beside_other_jobs"] = {{"steps", b.steps},           {"shortest_ps", b.shortest.ps},
+                              {"longest_ps", b.longest.ps}, {"last_ps", b.last.ps},
+                              {"periods", b.periods},       {"complete", b.complete}};
   }
   if (!p.jitter_steps.empty()) {
     j["jitter_steps_ps"] = OrderedJson::array();

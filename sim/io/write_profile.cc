@@ -4,8 +4,14 @@
 namespace ddpsim::io {
 namespace {
 
-OrderedJson range(const Range& r) { return {{"low", r.low}, {"mid", r.mid}, {"high", r.high}}; }
-const char* basis(Evidence e) { return e == Evidence::Measured ? "measured" : e == Evidence::Published ? "published" : "datasheet"; }
+OrderedJson range(const Range& r) {
+  return {{"low", r.low}, {"mid", r.mid}, {"high", r.high}};
+}
+const char* basis(Evidence e) {
+  return e == Evidence::Measured    ? "measured"
+         : e == Evidence::Published ? "published"
+                                    : "datasheet";
+}
 
 OrderedJson section(Evidence e, const std::string& source) {
   OrderedJson j;
@@ -44,9 +50,12 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
   compute["peak_flops"] = OrderedJson::object();
   for (std::size_t i = 0; i < 4; ++i)
     if (p.compute.peak_flops[i] > 0) compute["peak_flops"][precisions[i]] = p.compute.peak_flops[i];
-  compute["efficiency"] = {{"gemm", range(p.compute.efficiency[0])}, {"conv", range(p.compute.efficiency[1])}, {"attention", range(p.compute.efficiency[2])}};
+  compute["efficiency"] = {{"gemm", range(p.compute.efficiency[0])},
+                           {"conv", range(p.compute.efficiency[1])},
+                           {"attention", range(p.compute.efficiency[2])}};
   for (std::size_t i = 0; i < 3; ++i)
-    if (!p.compute.stretch[i].empty()) compute["stretch"][kKernelClasses[i]] = stretch(p.compute.stretch[i]);
+    if (!p.compute.stretch[i].empty())
+      compute["stretch"][kKernelClasses[i]] = stretch(p.compute.stretch[i]);
   j["compute"] = compute;
   OrderedJson memory = section(p.memory.basis, p.memory.source);
   memory["bandwidth_bytes_per_s"] = p.memory.bandwidth_bytes_per_s;
@@ -54,7 +63,8 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
   memory["kernel_ps"] = p.memory.kernel.ps;
   if (!p.memory.stretch.empty()) memory["stretch"] = stretch(p.memory.stretch);
   if (p.memory.shared_bytes_per_s > 0) memory["shared_bytes_per_s"] = p.memory.shared_bytes_per_s;
-  if (p.memory.half_divide_bytes_per_s > 0) memory["half_divide_bytes_per_s"] = p.memory.half_divide_bytes_per_s;
+  if (p.memory.half_divide_bytes_per_s > 0)
+    memory["half_divide_bytes_per_s"] = p.memory.half_divide_bytes_per_s;
   if (p.memory.capacity.count > 0) memory["capacity_bytes"] = p.memory.capacity.count;
   j["memory"] = memory;
   OrderedJson host = section(p.host.basis, p.host.source);
@@ -78,26 +88,38 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
     if (t.ll_max_bytes_per_s > 0) s["ll_max_bytes_per_s"] = t.ll_max_bytes_per_s;
     if (t.cpu_ps_per_byte > 0) s["cpu_ps_per_byte"] = t.cpu_ps_per_byte;
     s["efficiency"] = range(t.efficiency);
-    for (const Knot& k : t.knots) s["knots"].push_back({{"chunk_bytes", k.at}, {"factor", k.factor}});
+    for (const Knot& k : t.knots)
+      s["knots"].push_back({{"chunk_bytes", k.at}, {"factor", k.factor}});
     if (t.occasions) s["occasions"] = occasions(*t.occasions);
     j["transports"][name] = s;
   }
   if (p.interference_basis) {
-    OrderedJson s = section(*p.interference_basis, *p.interference_basis == Evidence::Measured ? "fitted from kernels beside a communication kernel's stand-in" : "as in the base profile");
+    OrderedJson s = section(*p.interference_basis,
+                            *p.interference_basis == Evidence::Measured
+                                ? "fitted from kernels beside a communication kernel's stand-in"
+                                : "as in the base profile");
     s["sm_hold"] = range(p.sm_hold);
     if (p.memory_hold) s["memory_hold"] = range(*p.memory_hold);
     j["interference"] = s;
   }
   if (p.reduction_basis) {
-    OrderedJson s = section(*p.reduction_basis, *p.reduction_basis == Evidence::Measured ? "fitted from executed collectives" : "as in the base profile");
+    OrderedJson s = section(*p.reduction_basis, *p.reduction_basis == Evidence::Measured
+                                                    ? "fitted from executed collectives"
+                                                    : "as in the base profile");
     s["bytes_per_s"] = p.reduction_bytes_per_s;
     if (p.half_reduction_bytes_per_s > 0) s["half_bytes_per_s"] = p.half_reduction_bytes_per_s;
     j["reduction"] = s;
   }
-  j["fit"] = {{"scenarios", p.fitted_from}, {"step_residual", p.step_residual}, {"residuals", residuals}};
+  j["fit"] = {
+      {"scenarios", p.fitted_from}, {"step_residual", p.step_residual}, {"residuals", residuals}};
   for (const KernelResidual& k : p.kernels)
-    j["fit"]["kernels"].push_back({{"kernel", k.kernel}, {"held_out", k.held_out}, {"points", k.points}, {"least", k.least}, {"most", k.most},
-                                   {"median_error", k.median_error}, {"p90_error", k.p90_error}});
+    j["fit"]["kernels"].push_back({{"kernel", k.kernel},
+                                   {"held_out", k.held_out},
+                                   {"points", k.points},
+                                   {"least", k.least},
+                                   {"most", k.most},
+                                   {"median_error", k.median_error},
+                                   {"p90_error", k.p90_error}});
   return j;
 }
 

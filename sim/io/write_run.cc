@@ -5,8 +5,9 @@ namespace ddpsim::io {
 namespace {
 
 OrderedJson measured_origin(const Origin& o) {
-  OrderedJson j{{"version", o.version}, {"revision", o.revision}, {"date", o.date}, {"argv", o.argv}, {"cpu", o.cpu},
-                {"cores", o.cores}, {"kernel", o.kernel}, {"backend", o.backend}, {"hosts", o.hosts}};
+  OrderedJson j{{"version", o.version}, {"revision", o.revision}, {"date", o.date},
+                {"argv", o.argv},       {"cpu", o.cpu},           {"cores", o.cores},
+                {"kernel", o.kernel},   {"backend", o.backend},   {"hosts", o.hosts}};
   if (!o.gpu.empty()) j["gpu"] = o.gpu;
   if (!o.reason.empty()) j["reason"] = o.reason;
   j["compute"] = o.compute;
@@ -39,12 +40,24 @@ OrderedJson write_span(const Run& run, const Span& s) {
 }
 
 OrderedJson write_collectives(const CollectiveSetting& c) {
-  OrderedJson j{{"op", c.op}, {"ranks", c.ranks}, {"gpus_per_process", c.gpus_per_process}, {"gpu", c.gpu}, {"hosts", c.hosts}, {"nccl", c.nccl},
-                {"algorithm", c.algorithm}, {"protocol", c.protocol}, {"cluster", c.cluster}, {"environment", OrderedJson::object()}, {"source", c.source},
+  OrderedJson j{{"op", c.op},
+                {"ranks", c.ranks},
+                {"gpus_per_process", c.gpus_per_process},
+                {"gpu", c.gpu},
+                {"hosts", c.hosts},
+                {"nccl", c.nccl},
+                {"algorithm", c.algorithm},
+                {"protocol", c.protocol},
+                {"cluster", c.cluster},
+                {"environment", OrderedJson::object()},
+                {"source", c.source},
                 {"chosen", OrderedJson::array()}};
   for (const auto& [name, value] : c.environment) j["environment"][name] = value;
   for (const CollectiveChoice& x : c.chosen)
-    j["chosen"].push_back({{"bytes", x.bytes}, {"algorithm", x.algorithm}, {"protocol", x.protocol}, {"channels", x.channels}});
+    j["chosen"].push_back({{"bytes", x.bytes},
+                           {"algorithm", x.algorithm},
+                           {"protocol", x.protocol},
+                           {"channels", x.channels}});
   return j;
 }
 
@@ -52,7 +65,10 @@ OrderedJson write_collectives(const CollectiveSetting& c) {
 void write_measured(const Run& run, OrderedJson& j) {
   const Quality& q = run.quality;
   if (!run.tensor_names.empty()) j["tensors"] = run.tensor_names;
-  j["quality"] = {{"verdict", q.verdict == Verdict::Clean ? "clean" : "noisy"}, {"spread", q.spread}, {"retransmits", q.retransmits}, {"load", q.load},
+  j["quality"] = {{"verdict", q.verdict == Verdict::Clean ? "clean" : "noisy"},
+                  {"spread", q.spread},
+                  {"retransmits", q.retransmits},
+                  {"load", q.load},
                   {"reasons", q.reasons}};
   j["skipped"] = OrderedJson::array();
   for (const Skipped& s : run.skipped) j["skipped"].push_back({{"what", s.what}, {"why", s.why}});
@@ -70,9 +86,15 @@ OrderedJson write_run(const Run& run) {
   if (!run.scenario.empty()) j["case"]["scenario"] = run.scenario;
   if (!run.split.empty()) j["case"]["split"] = run.split;
   if (!run.workload.empty()) j["case"]["workload"] = run.workload;
-  if (measured) j["origin"] = measured_origin(run.origin);
-  else j["origin"] = {{"simulator", run.simulator_version}, {"profile", run.profile}, {"fidelity", run.fidelity}};
-  j["clock"] = {{"domain", !measured ? "virtual" : run.origin.hosts == "machines" ? "per_host" : "CLOCK_MONOTONIC"}, {"offset_bound_ps", 0}};
+  if (measured)
+    j["origin"] = measured_origin(run.origin);
+  else
+    j["origin"] = {
+        {"simulator", run.simulator_version}, {"profile", run.profile}, {"fidelity", run.fidelity}};
+  j["clock"] = {{"domain", !measured                        ? "virtual"
+                           : run.origin.hosts == "machines" ? "per_host"
+                                                            : "CLOCK_MONOTONIC"},
+                {"offset_bound_ps", 0}};
   j["steps"] = OrderedJson::array();
   for (const StepRecord& s : run.steps) {
     j["steps"].push_back({{"kind", name_of(s.kind)}, {"duration_ps", s.duration.ps}});
@@ -81,7 +103,12 @@ OrderedJson write_run(const Run& run) {
   }
   if (run.layers) {
     const LayerProfile& l = *run.layers;
-    j["layers"] = {{"forward_ps", l.forward.ps}, {"backward_ps", l.backward.ps}, {"optimizer_ps", l.optimizer.ps}, {"core_ps", l.core.ps}, {"ranks", l.ranks}, {"arrival", l.arrival}};
+    j["layers"] = {{"forward_ps", l.forward.ps},
+                   {"backward_ps", l.backward.ps},
+                   {"optimizer_ps", l.optimizer.ps},
+                   {"core_ps", l.core.ps},
+                   {"ranks", l.ranks},
+                   {"arrival", l.arrival}};
     j["layers"]["ready_ps"] = OrderedJson::array();
     for (Duration d : l.ready) j["layers"]["ready_ps"].push_back(d.ps);
     if (l.host) {
@@ -93,12 +120,15 @@ OrderedJson write_run(const Run& run) {
       for (Duration d : l.host->ready) layers["host_ready_ps"].push_back(d.ps);
     }
   }
-  if (!run.steady_buckets.empty()) j["buckets"] = {{"first", run.first_buckets}, {"steady", run.steady_buckets}};
+  if (!run.steady_buckets.empty())
+    j["buckets"] = {{"first", run.first_buckets}, {"steady", run.steady_buckets}};
   if (run.collectives) j["collectives"] = write_collectives(*run.collectives);
   if (!run.samples.empty()) {
     j["samples"] = OrderedJson::array();
     for (const Sample& s : run.samples) {
-      OrderedJson sample{{"op", s.op}, {"parameters", OrderedJson::object()}, {"durations_ps", OrderedJson::array()}};
+      OrderedJson sample{{"op", s.op},
+                         {"parameters", OrderedJson::object()},
+                         {"durations_ps", OrderedJson::array()}};
       for (const auto& [name, value] : s.parameters) sample["parameters"][name] = value;
       for (Duration d : s.durations) sample["durations_ps"].push_back(d.ps);
       j["samples"].push_back(std::move(sample));

@@ -145,8 +145,7 @@ class Trace {
     std::int64_t ready = s.begin - (s.span->begin - s.span->ready).ps;
     for (const Slice& p : slices) {
       if (is_communication(p.span->kind) || p.end > ready || p.end <= p.begin) continue;
-      if (!best || p.end > best->end || (p.end == best->end && !is_launch(p.span->kind)))
-        best = &p;
+      if (!best || p.end > best->end || (p.end == best->end && !is_launch(p.span->kind))) best = &p;
     }
     return best;
   }
@@ -158,8 +157,7 @@ class Trace {
     auto waits = [&](const Span& c) {
       if (is_update(c.kind)) return true;
       if (!follows_reduction(c.kind)) return false;
-      if (is_wait(c.kind) || of_bucket(c.kind))
-        return c.op.ends_with("/" + bucket);
+      if (is_wait(c.kind) || of_bucket(c.kind)) return c.op.ends_with("/" + bucket);
       return c.tensors.empty() ||
              std::find(tensors.begin(), tensors.end(), c.tensors.front()) != tensors.end();
     };

@@ -5,9 +5,22 @@
 namespace ddpsim {
 namespace {
 
-constexpr std::array<const char*, kOperations> kOperationNames{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "send_recv"};
-constexpr std::array<const char*, kAlgorithms> kAlgorithmNames{"ring",   "double_binary_tree", "recursive_doubling", "halving_doubling", "bcube",          "hierarchical",  "torus2d",
-                                                               "direct", "binomial_tree",      "nvls",               "nvls_tree",        "collnet_direct", "collnet_chain", "pat"};
+constexpr std::array<const char*, kOperations> kOperationNames{
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "send_recv"};
+constexpr std::array<const char*, kAlgorithms> kAlgorithmNames{"ring",
+                                                               "double_binary_tree",
+                                                               "recursive_doubling",
+                                                               "halving_doubling",
+                                                               "bcube",
+                                                               "hierarchical",
+                                                               "torus2d",
+                                                               "direct",
+                                                               "binomial_tree",
+                                                               "nvls",
+                                                               "nvls_tree",
+                                                               "collnet_direct",
+                                                               "collnet_chain",
+                                                               "pat"};
 
 template <class E, std::size_t N>
 std::optional<E> parse(const std::array<const char*, N>& names, std::string_view name) {
@@ -18,9 +31,17 @@ std::optional<E> parse(const std::array<const char*, N>& names, std::string_view
 
 }  // namespace
 
-const char* name_of(Operation o) { return kOperationNames[static_cast<std::size_t>(o)]; }
-const char* name_of(Algorithm a) { return kAlgorithmNames[static_cast<std::size_t>(a)]; }
-std::optional<Operation> parse_operation(std::string_view name) { return parse<Operation>(kOperationNames, name); }
-std::optional<Algorithm> parse_algorithm(std::string_view name) { return parse<Algorithm>(kAlgorithmNames, name); }
+const char* name_of(Operation o) {
+  return kOperationNames[static_cast<std::size_t>(o)];
+}
+const char* name_of(Algorithm a) {
+  return kAlgorithmNames[static_cast<std::size_t>(a)];
+}
+std::optional<Operation> parse_operation(std::string_view name) {
+  return parse<Operation>(kOperationNames, name);
+}
+std::optional<Algorithm> parse_algorithm(std::string_view name) {
+  return parse<Algorithm>(kAlgorithmNames, name);
+}
 
 }  // namespace ddpsim

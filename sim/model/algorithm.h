@@ -1,4 +1,5 @@
-// What a collective does and by which algorithm. A plan names algorithms; sim/collective has their steps and prices.
+// What a collective does and by which algorithm. A plan names algorithms; sim/collective has their
+// steps and prices.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,15 @@
 
 namespace ddpsim {
 
-enum class Operation : std::uint8_t { AllReduce, ReduceScatter, AllGather, Broadcast, Reduce, AllToAll, SendRecv };
+enum class Operation : std::uint8_t {
+  AllReduce,
+  ReduceScatter,
+  AllGather,
+  Broadcast,
+  Reduce,
+  AllToAll,
+  SendRecv
+};
 inline constexpr int kOperations = 7;
 // The last five are NCCL's on GPUs; the others are step lists (collective/schedule.h).
 enum class Algorithm : std::uint8_t {

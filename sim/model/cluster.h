@@ -1,4 +1,5 @@
-// Cluster: hosts, devices and links, as a pattern with parameters or as a graph. File format: sim/FORMATS.md.
+// Cluster: hosts, devices and links, as a pattern with parameters or as a graph. File format:
+// sim/FORMATS.md.
 #pragma once
 
 #include <optional>
@@ -17,10 +18,11 @@ namespace ddpsim {
 enum class HostCpu : std::uint8_t { Intel, Amd, Arm, Power, Mixed };
 struct NcclFacts {
   HostCpu cpu = HostCpu::Intel;
-  Duration net_latency;   // that the network plugin states; NCCL (from 2.13) adds it to its own when it chooses
-  bool ll = true;         // the network delivers 8-byte stores whole: LL may be used between hosts
-  bool ll128 = true;      // ... and 128-byte stores
-  bool collnet = false;   // switches that add (SHARP), and NCCL_COLLNET_ENABLE=1
+  Duration net_latency;  // that the network plugin states; NCCL (from 2.13) adds it to its own when
+                         // it chooses
+  bool ll = true;        // the network delivers 8-byte stores whole: LL may be used between hosts
+  bool ll128 = true;     // ... and 128-byte stores
+  bool collnet = false;  // switches that add (SHARP), and NCCL_COLLNET_ENABLE=1
   bool multicast = true;  // NVSwitch multicast: NVLS
 };
 
@@ -38,17 +40,29 @@ struct SlowLink {
   Bandwidth bandwidth;
 };
 
-// A cable that carries less than it should: to `bandwidth`, or to `fraction` of what it had (bandwidth 0).
+// A cable that carries less than it should: to `bandwidth`, or to `fraction` of what it had
+// (bandwidth 0).
 struct DegradedLink {
   std::string link;
   Bandwidth bandwidth;
   double fraction = 0;
 };
 
-enum class Pattern : std::uint8_t { Star, Racks, FatTree, Graph, Ring, Torus, Dragonfly, RailOptimised, Nvl72 };
+enum class Pattern : std::uint8_t {
+  Star,
+  Racks,
+  FatTree,
+  Graph,
+  Ring,
+  Torus,
+  Dragonfly,
+  RailOptimised,
+  Nvl72
+};
 const char* name_of(Pattern p);
 
-// Which of several equal paths a message takes: by the sender's NIC alone, or by a hash of both NICs (topology::ecmp_hash).
+// Which of several equal paths a message takes: by the sender's NIC alone, or by a hash of both
+// NICs (topology::ecmp_hash).
 enum class Ecmp : std::uint8_t { Source, Hash };
 const char* name_of(Ecmp e);
 
@@ -62,7 +76,8 @@ struct Cluster {
   DeviceKind device = DeviceKind::Gpu;
   std::string profile;
   LinkSpec link;
-  std::optional<LinkSpec> intra;    // each device to the host's one switch; or `inside`; or neither, with one device a host
+  std::optional<LinkSpec> intra;  // each device to the host's one switch; or `inside`; or neither,
+                                  // with one device a host
   std::optional<Inside> inside;
   // racks
   int racks = 1;
@@ -79,12 +94,14 @@ struct Cluster {
   int routers_per_group = 1;
   int hosts_per_router = 1;
   LinkSpec global;
-  // rail_optimised: leaf k of a group joins NIC k of its hosts; spines and oversubscription as in a fat tree
+  // rail_optimised: leaf k of a group joins NIC k of its hosts; spines and oversubscription as in a
+  // fat tree
   int hosts_per_group = 1;
   // nvl72: hosts whose GPUs are one NVLink domain
   int hosts_per_rack = 18;
   Ecmp ecmp = Ecmp::Source;
-  // Cables by name (Fabric::link_name, with or without its direction); both directions fail or degrade.
+  // Cables by name (Fabric::link_name, with or without its direction); both directions fail or
+  // degrade.
   std::vector<std::string> failed_links;
   std::vector<DegradedLink> degraded_links;
   // graph
@@ -92,7 +109,8 @@ struct Cluster {
   std::vector<GraphLink> links;
   std::vector<SlowLink> slow_links;
   NcclFacts nccl;
-  int emulated_on_cores = 0;  // all hosts are namespaces of one machine with this many cores, which they share; 0 = hosts of their own
+  int emulated_on_cores = 0;  // all hosts are namespaces of one machine with this many cores, which
+                              // they share; 0 = hosts of their own
   int devices() const { return hosts * devices_per_host; }
 };
 

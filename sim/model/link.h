@@ -15,8 +15,10 @@ struct LinkSpec {
   Bytes burst;
   Bandwidth peak;
   std::string transport = "tcp";
-  Bytes eager;        // the network asks the receiver before it sends messages of this many bytes or more; 0 = it never asks
-  Bandwidth staging;  // no GPUDirect: what one thread copies between GPU and network, both directions together; 0 = nothing is copied
+  Bytes eager;  // the network asks the receiver before it sends messages of this many bytes or
+                // more; 0 = it never asks
+  Bandwidth staging;  // no GPUDirect: what one thread copies between GPU and network, both
+                      // directions together; 0 = nothing is copied
 };
 
 // `path`: of the link in its file ("/link").

@@ -7,7 +7,9 @@
 
 namespace ddpsim {
 
-const char* name_of(System s) { return s == System::PytorchDdp ? "pytorch_ddp" : s == System::Averaging ? "averaging" : "fsdp"; }
+const char* name_of(System s) {
+  return s == System::PytorchDdp ? "pytorch_ddp" : s == System::Averaging ? "averaging" : "fsdp";
+}
 const char* name_of(Sharding s) {
   constexpr std::array<const char*, 3> kNames{"full_shard", "shard_grad_op", "no_shard"};
   return kNames[static_cast<std::size_t>(s)];
@@ -25,7 +27,8 @@ const char* name_of(PytorchVersion v) {
   return kNames[static_cast<std::size_t>(v)];
 }
 const char* name_of(CommHook h) {
-  constexpr std::array<const char*, 4> kNames{"none", "allreduce", "fp16_compress", "bf16_compress"};
+  constexpr std::array<const char*, 4> kNames{"none", "allreduce", "fp16_compress",
+                                              "bf16_compress"};
   return kNames[static_cast<std::size_t>(h)];
 }
 
@@ -43,7 +46,8 @@ Algorithm all_reduce_algorithm(const Plan& plan, Backend backend) {
 constexpr std::int64_t kMostAccumulated = 200'000;
 
 Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
-  if (p.accumulation_steps < 1 || p.accumulation_steps > 10'000) return {"/plan/accumulation_steps", "1 to 10,000 micro-steps"};
+  if (p.accumulation_steps < 1 || p.accumulation_steps > 10'000)
+    return {"/plan/accumulation_steps", "1 to 10,000 micro-steps"};
   const auto gradients = static_cast<std::int64_t>(w.arrival.size());
   if (p.accumulation_steps > 1 && p.accumulation_steps * gradients > kMostAccumulated)
     return {"/plan/accumulation_steps",
@@ -51,41 +55,60 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
                 " of this workload) is at most " + std::to_string(kMostAccumulated) + ": at most " +
                 std::to_string(std::max<std::int64_t>(1, kMostAccumulated / gradients)) +
                 " micro-steps"};
-  if (p.gloo_threads < 1 || p.gloo_threads > 1024) return {"/plan/gloo_threads", "1 to 1,024 threads"};
-  if (p.tcp_streams < 1 || p.tcp_streams > 16) return {"/plan/tcp_streams", "1 to 16 collectives in flight"};
-  if (p.bucket_cap_mb && !(*p.bucket_cap_mb > 0 && *p.bucket_cap_mb <= 1e6)) return {"/plan/bucket_cap_mb", "a positive number of MiB, at most 1e6"};
+  if (p.gloo_threads < 1 || p.gloo_threads > 1024)
+    return {"/plan/gloo_threads", "1 to 1,024 threads"};
+  if (p.tcp_streams < 1 || p.tcp_streams > 16)
+    return {"/plan/tcp_streams", "1 to 16 collectives in flight"};
+  if (p.bucket_cap_mb && !(*p.bucket_cap_mb > 0 && *p.bucket_cap_mb <= 1e6))
+    return {"/plan/bucket_cap_mb", "a positive number of MiB, at most 1e6"};
   for (std::size_t i = 0; i < p.bucket_cap_mb_list.size(); ++i)
-    if (!(p.bucket_cap_mb_list[i] > 0 && p.bucket_cap_mb_list[i] <= 1e6)) return {"/plan/bucket_cap_mb_list/" + std::to_string(i), "a positive number of MiB, at most 1e6"};
-  if (p.bucket_cap_mb && !p.bucket_cap_mb_list.empty()) return {"/plan/bucket_cap_mb_list", "takes the place of bucket_cap_mb; give one of the two"};
+    if (!(p.bucket_cap_mb_list[i] > 0 && p.bucket_cap_mb_list[i] <= 1e6))
+      return {"/plan/bucket_cap_mb_list/" + std::to_string(i),
+              "a positive number of MiB, at most 1e6"};
+  if (p.bucket_cap_mb && !p.bucket_cap_mb_list.empty())
+    return {"/plan/bucket_cap_mb_list", "takes the place of bucket_cap_mb; give one of the two"};
   if (p.first_bucket_bytes < 1) return {"/plan/first_bucket_bytes", "at least one byte"};
   Backend b = backend_of(p, device);
-  if (b == Backend::Gloo && p.comm_hook == CommHook::Bf16Compress && p.pytorch == PytorchVersion::V1_13)
+  if (b == Backend::Gloo && p.comm_hook == CommHook::Bf16Compress &&
+      p.pytorch == PytorchVersion::V1_13)
     return {"/plan/comm_hook", "Gloo of PyTorch 1.13 does not reduce bfloat16; use fp16_compress"};
   if (b == Backend::Nccl && device == DeviceKind::Cpu)
-    return {"/plan/backend", "nccl needs a workload on GPUs, and this one was captured on a CPU; use gloo"};
+    return {"/plan/backend",
+            "nccl needs a workload on GPUs, and this one was captured on a CPU; use gloo"};
   if (b == Backend::Gloo && device == DeviceKind::Gpu)
-    return {"/plan/backend", "gloo with CUDA tensors (copies through host memory) is not modelled; use nccl"};
+    return {"/plan/backend",
+            "gloo with CUDA tensors (copies through host memory) is not modelled; use nccl"};
   if (p.system == System::Fsdp) {
-    if (device != DeviceKind::Gpu || b != Backend::Nccl) return {"/plan/system", "fsdp is modelled on GPUs, over NCCL"};
+    if (device != DeviceKind::Gpu || b != Backend::Nccl)
+      return {"/plan/system", "fsdp is modelled on GPUs, over NCCL"};
     if (w.layers.empty())
-      return {"/plan/system", "fsdp gathers weights layer by layer, and a captured workload knows forward only as a whole: use a described one (ddpsim list workloads)"};
-    if (!p.unused_parameters.empty()) return {"/plan/unused_parameters", "parameters without a gradient are modelled for pytorch_ddp and averaging only"};
+      return {"/plan/system",
+              "fsdp gathers weights layer by layer, and a captured workload knows forward only as "
+              "a whole: use a described one (ddpsim list workloads)"};
+    if (!p.unused_parameters.empty())
+      return {"/plan/unused_parameters",
+              "parameters without a gradient are modelled for pytorch_ddp and averaging only"};
   }
   if (p.algorithm != Algorithm::Ring && b != Backend::Tcp)
-    return {"/plan/algorithm", std::string("is a knob of backend tcp, and the plan's backend is ") + name_of(b)};
+    return {"/plan/algorithm",
+            std::string("is a knob of backend tcp, and the plan's backend is ") + name_of(b)};
   if (p.gloo_algorithm != Algorithm::Ring && b != Backend::Gloo)
-    return {"/plan/gloo_algorithm", std::string("is a knob of backend gloo, and the plan's backend is ") + name_of(b)};
+    return {"/plan/gloo_algorithm",
+            std::string("is a knob of backend gloo, and the plan's backend is ") + name_of(b)};
   std::set<std::string> names;
   for (const Tensor& t : w.tensors) names.insert(t.name);
   std::set<TensorIndex> arriving(w.arrival.begin(), w.arrival.end());
   std::set<std::string> unused(p.unused_parameters.begin(), p.unused_parameters.end());
   for (std::size_t i = 0; i < p.unused_parameters.size(); ++i)
     if (!names.count(p.unused_parameters[i]))
-      return {"/plan/unused_parameters/" + std::to_string(i), "the workload has no parameter \"" + p.unused_parameters[i] + "\""};
+      return {"/plan/unused_parameters/" + std::to_string(i),
+              "the workload has no parameter \"" + p.unused_parameters[i] + "\""};
   for (std::size_t i = 0; i < w.tensors.size(); ++i)
     if (!arriving.count(static_cast<TensorIndex>(i))) unused.insert(w.tensors[i].name);
-  if (unused.size() == w.tensors.size()) return {"/plan/unused_parameters", "no parameter is left that gets a gradient"};
-  if (p.system == System::PytorchDdp && !unused.empty() && !p.find_unused_parameters && !p.static_graph)
+  if (unused.size() == w.tensors.size())
+    return {"/plan/unused_parameters", "no parameter is left that gets a gradient"};
+  if (p.system == System::PytorchDdp && !unused.empty() && !p.find_unused_parameters &&
+      !p.static_graph)
     return {
         "/plan/unused_parameters",
         "parameter \"" + *unused.begin() +
@@ -112,17 +135,23 @@ Scenario scenario_of(const OtherJob& job) {
 Problem validate(const Scenario& s, int devices) {
   if (s.ranks < 1) return {"/ranks", "a job has at least one rank"};
   if (s.ranks > devices)
-    return {"/ranks", std::to_string(s.ranks) + " ranks, but the cluster has " + std::to_string(devices) + " devices (raise cluster.hosts or lower ranks)"};
+    return {"/ranks", std::to_string(s.ranks) + " ranks, but the cluster has " +
+                          std::to_string(devices) +
+                          " devices (raise cluster.hosts or lower ranks)"};
   if (s.plan.algorithm == Algorithm::Direct && s.ranks > kMaxDirectRanks)
-    return {"/plan/algorithm", "direct sends a message from every rank to every other: at most 1,024 ranks"};
+    return {"/plan/algorithm",
+            "direct sends a message from every rank to every other: at most 1,024 ranks"};
   if (!s.rank_order.empty()) {
     if (s.rank_order.size() != static_cast<std::size_t>(s.ranks))
-      return {"/rank_order", "names " + std::to_string(s.rank_order.size()) + " devices for " + std::to_string(s.ranks) + " ranks"};
+      return {"/rank_order", "names " + std::to_string(s.rank_order.size()) + " devices for " +
+                                 std::to_string(s.ranks) + " ranks"};
     std::set<int> seen;
     for (std::size_t i = 0; i < s.rank_order.size(); ++i) {
       std::string path = "/rank_order/" + std::to_string(i);
-      if (s.rank_order[i] < 0 || s.rank_order[i] >= devices) return {path, "no device " + std::to_string(s.rank_order[i])};
-      if (!seen.insert(s.rank_order[i]).second) return {path, "device " + std::to_string(s.rank_order[i]) + " already has a rank"};
+      if (s.rank_order[i] < 0 || s.rank_order[i] >= devices)
+        return {path, "no device " + std::to_string(s.rank_order[i])};
+      if (!seen.insert(s.rank_order[i]).second)
+        return {path, "device " + std::to_string(s.rank_order[i]) + " already has a rank"};
     }
   }
   std::vector<int> mine = devices_of(s);
@@ -131,23 +160,32 @@ Problem validate(const Scenario& s, int devices) {
   for (std::size_t k = 0; k < s.other_jobs.size(); ++k) {
     const OtherJob& job = s.other_jobs[k];
     std::string path = "/other_jobs/" + std::to_string(k) + "/rank_order";
-    if (job.plan.algorithm == Algorithm::Direct && job.rank_order.size() > static_cast<std::size_t>(kMaxDirectRanks))
-      return {"/other_jobs/" + std::to_string(k) + "/plan/algorithm", "direct sends a message from every rank to every other: at most 1,024 ranks"};
+    if (job.plan.algorithm == Algorithm::Direct &&
+        job.rank_order.size() > static_cast<std::size_t>(kMaxDirectRanks))
+      return {"/other_jobs/" + std::to_string(k) + "/plan/algorithm",
+              "direct sends a message from every rank to every other: at most 1,024 ranks"};
     if (job.rank_order.size() < 2) return {path, "names the devices of at least two ranks"};
     for (std::size_t i = 0; i < job.rank_order.size(); ++i) {
-      if (job.rank_order[i] < 0 || job.rank_order[i] >= devices) return {path + "/" + std::to_string(i), "no device " + std::to_string(job.rank_order[i])};
-      if (!taken.insert(job.rank_order[i]).second) return {path + "/" + std::to_string(i), "device " + std::to_string(job.rank_order[i]) + " already has a rank"};
+      if (job.rank_order[i] < 0 || job.rank_order[i] >= devices)
+        return {path + "/" + std::to_string(i), "no device " + std::to_string(job.rank_order[i])};
+      if (!taken.insert(job.rank_order[i]).second)
+        return {path + "/" + std::to_string(i),
+                "device " + std::to_string(job.rank_order[i]) + " already has a rank"};
     }
   }
   for (const auto& [rank, factor] : s.slow_ranks) {
     std::string path = "/slow_ranks/" + std::to_string(rank);
-    if (rank < 0 || rank >= s.ranks) return {path, "no rank " + std::to_string(rank) + "; there are " + std::to_string(s.ranks)};
-    if (!(factor > 0 && factor <= 1000)) return {path, "a factor of compute time, above 0 and at most 1000"};
+    if (rank < 0 || rank >= s.ranks)
+      return {path, "no rank " + std::to_string(rank) + "; there are " + std::to_string(s.ranks)};
+    if (!(factor > 0 && factor <= 1000))
+      return {path, "a factor of compute time, above 0 and at most 1000"};
   }
   if (s.jitter) {
-    if (!s.other_jobs.empty()) return {"/jitter", "is played without the other jobs: leave out one of the two"};
+    if (!s.other_jobs.empty())
+      return {"/jitter", "is played without the other jobs: leave out one of the two"};
     if (!(s.jitter->cv >= 0 && s.jitter->cv <= 1)) return {"/jitter/cv", "0 to 1"};
-    if (s.jitter->samples < 1 || s.jitter->samples > 10'000) return {"/jitter/samples", "1 to 10,000 steps"};
+    if (s.jitter->samples < 1 || s.jitter->samples > 10'000)
+      return {"/jitter/samples", "1 to 10,000 steps"};
   }
   return {};
 }

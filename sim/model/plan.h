@@ -1,4 +1,5 @@
-// Plan: the data-parallel system, its version and its knobs by their upstream names, in upstream units. File format: sim/FORMATS.md.
+// Plan: the data-parallel system, its version and its knobs by their upstream names, in upstream
+// units. File format: sim/FORMATS.md.
 #pragma once
 
 #include <array>
@@ -15,14 +16,15 @@ namespace ddpsim {
 
 enum class System : std::uint8_t { PytorchDdp, Averaging, Fsdp };
 inline constexpr int kSystems = 3;
-// Tcp: ddpsim's own executor (calib): plain rings and trees over TCP; collectives in launch order, `tcp_streams` in flight.
+// Tcp: ddpsim's own executor (calib): plain rings and trees over TCP; collectives in launch order,
+// `tcp_streams` in flight.
 enum class Backend : std::uint8_t { Nccl, Gloo, Tcp };
 enum class PytorchVersion : std::uint8_t { V1_13, V2_0, V2_7, V2_11, V2_12, V2_13 };
 enum class CommHook : std::uint8_t { None, AllReduce, Fp16Compress, Bf16Compress };
 enum class Granularity : std::uint8_t { PerParameter, Flat };
 
-// FullyShardedDataParallel. FullShard: weights are gathered for forward and again for backward; ShardGradOp: once, for both;
-// NoShard: never, and gradients are all-reduced.
+// FullyShardedDataParallel. FullShard: weights are gathered for forward and again for backward;
+// ShardGradOp: once, for both; NoShard: never, and gradients are all-reduced.
 enum class Sharding : std::uint8_t { FullShard, ShardGradOp, NoShard };
 enum class BackwardPrefetch : std::uint8_t { None, Pre, Post };
 const char* name_of(System s);
@@ -32,34 +34,41 @@ const char* name_of(Backend b);
 const char* name_of(PytorchVersion v);
 const char* name_of(CommHook h);
 
-// The knobs of FullyShardedDataParallel. What is not set has the version's default (sim/strategy/fsdp.h).
+// The knobs of FullyShardedDataParallel. What is not set has the version's default
+// (sim/strategy/fsdp.h).
 struct FsdpPlan {
   Sharding sharding_strategy = Sharding::FullShard;
   std::optional<BackwardPrefetch> backward_prefetch;
   bool forward_prefetch = false;
   std::optional<bool> limit_all_gathers;
-  std::optional<DType> param_dtype;   // of MixedPrecision: weights as they are gathered; none = as they are
-  std::optional<DType> reduce_dtype;  // of MixedPrecision: gradients as they are reduced; none = param_dtype
-  bool no_sync = false;               // micro-steps but the last keep whole gradients
-  std::string auto_wrap_policy = "block";  // "block": each repeated block is a unit; "none": the model is one
+  std::optional<DType>
+      param_dtype;  // of MixedPrecision: weights as they are gathered; none = as they are
+  std::optional<DType>
+      reduce_dtype;      // of MixedPrecision: gradients as they are reduced; none = param_dtype
+  bool no_sync = false;  // micro-steps but the last keep whole gradients
+  std::string auto_wrap_policy =
+      "block";  // "block": each repeated block is a unit; "none": the model is one
 };
 
 struct Plan {
   System system = System::PytorchDdp;
-  std::optional<Backend> backend;  // default: nccl on GPUs, gloo on CPUs
-  int accumulation_steps = 1;      // micro-steps per optimizer step
-  int gloo_threads = 2;            // c10d's Gloo worker threads
-  int tcp_streams = 1;             // of backend tcp: collectives in flight together
-  Algorithm algorithm = Algorithm::Ring;       // of backend tcp's all-reduce
-  Algorithm gloo_algorithm = Algorithm::Ring;  // gloo::AllreduceOptions::setAlgorithm: Ring or Bcube
+  std::optional<Backend> backend;         // default: nccl on GPUs, gloo on CPUs
+  int accumulation_steps = 1;             // micro-steps per optimizer step
+  int gloo_threads = 2;                   // c10d's Gloo worker threads
+  int tcp_streams = 1;                    // of backend tcp: collectives in flight together
+  Algorithm algorithm = Algorithm::Ring;  // of backend tcp's all-reduce
+  Algorithm gloo_algorithm =
+      Algorithm::Ring;  // gloo::AllreduceOptions::setAlgorithm: Ring or Bcube
   PytorchVersion pytorch = PytorchVersion::V2_7;
-  std::string nccl;                // version of NCCL, "2.26.2"; "" = the one that this PyTorch brings
-  std::map<std::string, std::string> environment;  // NCCL's variables: NCCL_ALGO, NCCL_PROTO, ... (sim/nccl/choose.h)
+  std::string nccl;  // version of NCCL, "2.26.2"; "" = the one that this PyTorch brings
+  std::map<std::string, std::string>
+      environment;  // NCCL's variables: NCCL_ALGO, NCCL_PROTO, ... (sim/nccl/choose.h)
   std::optional<bool> set_to_none;  // of zero_grad; default by version
   // pytorch_ddp
   std::optional<double> bucket_cap_mb;            // MiB; none = left at its default
   std::int64_t first_bucket_bytes = 1024 * 1024;  // dist._DEFAULT_FIRST_BUCKET_BYTES
-  std::vector<double> bucket_cap_mb_list;         // MiB, one for each bucket, the last repeats (#169026: later than every version here); empty = none
+  std::vector<double> bucket_cap_mb_list;  // MiB, one for each bucket, the last repeats (#169026:
+                                           // later than every version here); empty = none
   bool broadcast_buffers = true;
   bool find_unused_parameters = false;
   bool static_graph = false;
@@ -76,8 +85,14 @@ Backend backend_of(const Plan& plan, DeviceKind device);
 // Of the plan's all-reduces. NCCL's rings, trees and the rest are chosen by price, not by the plan.
 Algorithm all_reduce_algorithm(const Plan& plan, Backend backend);
 // Those that `algorithm` may name.
-inline constexpr std::array kTcpAlgorithms{Algorithm::Ring,  Algorithm::DoubleBinaryTree, Algorithm::RecursiveDoubling, Algorithm::HalvingDoubling,
-                                           Algorithm::Bcube, Algorithm::Hierarchical,     Algorithm::Torus2d,           Algorithm::Direct};
+inline constexpr std::array kTcpAlgorithms{Algorithm::Ring,
+                                           Algorithm::DoubleBinaryTree,
+                                           Algorithm::RecursiveDoubling,
+                                           Algorithm::HalvingDoubling,
+                                           Algorithm::Bcube,
+                                           Algorithm::Hierarchical,
+                                           Algorithm::Torus2d,
+                                           Algorithm::Direct};
 // Direct sends n (n - 1) messages a round.
 inline constexpr int kMaxDirectRanks = 1024;
 // Also checks the plan against the workload that it runs and the kind of device that runs it.
@@ -89,21 +104,24 @@ struct Jitter {
   std::uint64_t seed = 1;
   int samples = 20;
 };
-// Another job on the same cluster, which computes and communicates at the same time on devices of its own.
+// Another job on the same cluster, which computes and communicates at the same time on devices of
+// its own.
 struct OtherJob {
   std::string workload_name;
   Workload workload;
   Plan plan;
-  std::vector<int> rank_order;  // device of each of its ranks; >= 2, disjoint from every other job's
+  std::vector<int>
+      rank_order;  // device of each of its ranks; >= 2, disjoint from every other job's
 };
 struct Scenario {
   Plan plan;
   int ranks = 0;
-  std::vector<int> rank_order;         // device of each rank; empty = 0, 1, 2, ...
-  std::vector<OtherJob> other_jobs;    // all jobs start together
-  std::map<int, double> slow_ranks;    // compute-time factor of a rank
+  std::vector<int> rank_order;       // device of each rank; empty = 0, 1, 2, ...
+  std::vector<OtherJob> other_jobs;  // all jobs start together
+  std::map<int, double> slow_ranks;  // compute-time factor of a rank
   std::optional<Jitter> jitter;
-  // On an emulated cluster: computation keeps a core of the shared machine busy (real), or is slept (timed).
+  // On an emulated cluster: computation keeps a core of the shared machine busy (real), or is slept
+  // (timed).
   bool real_compute = false;
 };
 Problem validate(const Scenario& s, int devices);

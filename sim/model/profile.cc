@@ -5,14 +5,18 @@ namespace {
 
 Problem check_range(const Range& r, const std::string& path, double low, double high) {
   bool ordered = r.low <= r.mid && r.mid <= r.high;
-  if (!ordered || !(r.low >= low) || !(r.high <= high)) return {path, "low <= mid <= high, fractions within 0 and 1"};
+  if (!ordered || !(r.low >= low) || !(r.high <= high))
+    return {path, "low <= mid <= high, fractions within 0 and 1"};
   return {};
 }
 
-Problem check_knots(const std::vector<Knot>& knots, const std::string& path, const std::string& what) {
+Problem check_knots(const std::vector<Knot>& knots, const std::string& path,
+                    const std::string& what) {
   for (std::size_t i = 0; i < knots.size(); ++i) {
-    if (!(knots[i].factor >= 1e-3 && knots[i].factor <= 1e3)) return {path + std::to_string(i) + "/factor", "a factor is 0.001 to 1000"};
-    if (knots[i].at < 0 || (i > 0 && knots[i].at <= knots[i - 1].at)) return {path + std::to_string(i) + "/" + what, "knots are in ascending order of " + what};
+    if (!(knots[i].factor >= 1e-3 && knots[i].factor <= 1e3))
+      return {path + std::to_string(i) + "/factor", "a factor is 0.001 to 1000"};
+    if (knots[i].at < 0 || (i > 0 && knots[i].at <= knots[i - 1].at))
+      return {path + std::to_string(i) + "/" + what, "knots are in ascending order of " + what};
   }
   return {};
 }
@@ -39,12 +43,16 @@ Problem check_occasions(const TransportSection& t, const std::string& path) {
 
 }  // namespace
 
-double at(const Range& r, Level level) { return level == Level::Low ? r.low : level == Level::Mid ? r.mid : r.high; }
+double at(const Range& r, Level level) {
+  return level == Level::Low ? r.low : level == Level::Mid ? r.mid : r.high;
+}
 
 bool Profile::measured() const {
-  bool m = compute.basis == Evidence::Measured && memory.basis == Evidence::Measured && host.basis == Evidence::Measured;
+  bool m = compute.basis == Evidence::Measured && memory.basis == Evidence::Measured &&
+           host.basis == Evidence::Measured;
   for (const auto& [transport, t] : transports) m = m && t.basis == Evidence::Measured;
-  for (const auto& basis : {interference_basis, reduction_basis}) m = m && basis.value_or(Evidence::Measured) == Evidence::Measured;
+  for (const auto& basis : {interference_basis, reduction_basis})
+    m = m && basis.value_or(Evidence::Measured) == Evidence::Measured;
   return m;
 }
 
@@ -53,12 +61,18 @@ Problem validate(const Profile& p) {
   for (std::size_t i = 0; i < p.compute.efficiency.size(); ++i)
     if (auto e = check_range(p.compute.efficiency[i], "/compute/efficiency", 1e-6, 1)) return e;
   for (std::size_t i = 0; i < p.compute.stretch.size(); ++i)
-    if (auto e = check_knots(p.compute.stretch[i], std::string("/compute/stretch/") + kKernelClasses[i] + "/", "ideal_ps")) return e;
+    if (auto e =
+            check_knots(p.compute.stretch[i],
+                        std::string("/compute/stretch/") + kKernelClasses[i] + "/", "ideal_ps"))
+      return e;
   if (auto e = check_knots(p.memory.stretch, "/memory/stretch/", "ideal_ps")) return e;
-  if (!(p.memory.bandwidth_bytes_per_s >= 1e6)) return {"/memory/bandwidth_bytes_per_s", "memory bandwidth is at least a million bytes a second"};
+  if (!(p.memory.bandwidth_bytes_per_s >= 1e6))
+    return {"/memory/bandwidth_bytes_per_s",
+            "memory bandwidth is at least a million bytes a second"};
   if (p.memory.capacity.count < 0) return {"/memory/capacity_bytes", "a capacity is not negative"};
   if (auto e = check_range(p.memory.efficiency, "/memory/efficiency", 1e-6, 1)) return e;
-  for (Duration d : {p.memory.kernel, p.host.launch, p.host.hook, p.host.collective_launch, p.host.traverse})
+  for (Duration d :
+       {p.memory.kernel, p.host.launch, p.host.hook, p.host.collective_launch, p.host.traverse})
     if (d.ps < 0) return {"", "times are not negative"};
   for (const CallCost& c : p.host.calls)
     if (c.forward.ps < 0 || c.backward.ps < 0 || c.op.empty())
@@ -69,15 +83,21 @@ Problem validate(const Profile& p) {
   for (const auto& [name, t] : p.transports) {
     std::string path = "/transports/" + name;
     if (auto e = check_range(t.efficiency, path + "/efficiency", 1e-6, 1)) return e;
-    if (!(t.step_factor >= 0.01 && t.step_factor <= 100)) return {path + "/step_factor", "a factor is 0.01 to 100"};
+    if (!(t.step_factor >= 0.01 && t.step_factor <= 100))
+      return {path + "/step_factor", "a factor is 0.01 to 100"};
     if (t.launch.ps < 0 || t.latency.ps < 0) return {path, "times are not negative"};
-    if (t.ll_max_bytes_per_s != 0 && !(t.ll_max_bytes_per_s >= 1e3)) return {path + "/ll_max_bytes_per_s", "a rate is at least a thousand bytes a second"};
+    if (t.ll_max_bytes_per_s != 0 && !(t.ll_max_bytes_per_s >= 1e3))
+      return {path + "/ll_max_bytes_per_s", "a rate is at least a thousand bytes a second"};
     if (auto e = check_knots(t.knots, path + "/knots/", "chunk_bytes")) return e;
     if (auto e = check_occasions(t, path + "/occasions")) return e;
   }
-  for (const auto& [hold, path] : {std::pair{p.sm_hold, "/interference/sm_hold"}, std::pair{p.memory_hold.value_or(Range{0, 0, 0}), "/interference/memory_hold"}})
-    if (!(hold.high <= hold.mid && hold.mid <= hold.low && hold.high >= 0 && hold.low < 1)) return {path, "0 <= high <= mid <= low < 1 (low takes most)"};
-  if (p.reduction_bytes_per_s != 0 && !(p.reduction_bytes_per_s >= 1e3)) return {"/reduction/bytes_per_s", "a rate is at least a thousand bytes a second"};
+  for (const auto& [hold, path] :
+       {std::pair{p.sm_hold, "/interference/sm_hold"},
+        std::pair{p.memory_hold.value_or(Range{0, 0, 0}), "/interference/memory_hold"}})
+    if (!(hold.high <= hold.mid && hold.mid <= hold.low && hold.high >= 0 && hold.low < 1))
+      return {path, "0 <= high <= mid <= low < 1 (low takes most)"};
+  if (p.reduction_bytes_per_s != 0 && !(p.reduction_bytes_per_s >= 1e3))
+    return {"/reduction/bytes_per_s", "a rate is at least a thousand bytes a second"};
   return {};
 }
 
@@ -87,7 +107,8 @@ double correction(const std::vector<Knot>& knots, double x) {
   for (std::size_t i = 1; i < knots.size(); ++i) {
     auto x0 = static_cast<double>(knots[i - 1].at);
     auto x1 = static_cast<double>(knots[i].at);
-    if (x <= x1) return knots[i - 1].factor + (knots[i].factor - knots[i - 1].factor) * (x - x0) / (x1 - x0);
+    if (x <= x1)
+      return knots[i - 1].factor + (knots[i].factor - knots[i - 1].factor) * (x - x0) / (x1 - x0);
   }
   return knots.back().factor;
 }

@@ -1,4 +1,5 @@
-// Profile: calibrated (or published) numbers of one kind of hardware and software. File format: sim/FORMATS.md.
+// Profile: calibrated (or published) numbers of one kind of hardware and software. File format:
+// sim/FORMATS.md.
 #pragma once
 
 #include <array>
@@ -14,7 +15,11 @@
 
 namespace ddpsim {
 
-enum class Evidence : std::uint8_t { Measured, Datasheet, Published };  // Published: fitted to tables that others measured and published
+enum class Evidence : std::uint8_t {
+  Measured,
+  Datasheet,
+  Published
+};  // Published: fitted to tables that others measured and published
 
 // Fractions of a published peak; low is the pessimistic end.
 struct Range {
@@ -25,40 +30,48 @@ struct Range {
 enum class Level : std::uint8_t { Low, Mid, High };
 double at(const Range& r, Level level);
 
-// A correction at one size (bytes of a chunk, or picoseconds of an ideal duration); linear in between.
+// A correction at one size (bytes of a chunk, or picoseconds of an ideal duration); linear in
+// between.
 struct Knot {
   std::int64_t at = 0;
   double factor = 1;
 };
 
-inline constexpr std::array<const char*, 3> kKernelClasses{"gemm", "conv", "attention"};  // order of ComputeSection's arrays
+inline constexpr std::array<const char*, 3> kKernelClasses{
+    "gemm", "conv", "attention"};  // order of ComputeSection's arrays
 
 struct ComputeSection {
   Evidence basis = Evidence::Datasheet;
   std::string source;
-  int capability = 0;                  // of an NVIDIA GPU, times ten: 70 V100, 80 A100, 90 H100, 100 B200; 0 = not said
-  std::array<double, 4> peak_flops{};  // flop/s by Precision; 0 = not offered
-  std::array<Range, 3> efficiency{};   // gemm, conv, attention
-  std::array<std::vector<Knot>, 3> stretch;  // the same classes: how much longer than flops / (peak * efficiency), by that duration; empty = not at all
+  int capability =
+      0;  // of an NVIDIA GPU, times ten: 70 V100, 80 A100, 90 H100, 100 B200; 0 = not said
+  std::array<double, 4> peak_flops{};        // flop/s by Precision; 0 = not offered
+  std::array<Range, 3> efficiency{};         // gemm, conv, attention
+  std::array<std::vector<Knot>, 3> stretch;  // the same classes: how much longer than flops / (peak
+                                             // * efficiency), by that duration; empty = not at all
 };
 struct MemorySection {
   Evidence basis = Evidence::Datasheet;
   std::string source;
   double bandwidth_bytes_per_s = 0;
   Range efficiency;
-  Duration kernel;  // device time of one small kernel
-  std::vector<Knot> stretch;      // how much longer a kernel takes than its traffic / (bandwidth * efficiency), by that duration; empty = not at all
-  double shared_bytes_per_s = 0;  // of a machine on which several hosts are emulated (Cluster::emulated_on_cores): all of them together; 0 = each its own
-  double half_divide_bytes_per_s = 0;  // a CPU divides halves in software (compression hooks): one thread, bytes of halves; 0 = as fast as memory
+  Duration kernel;            // device time of one small kernel
+  std::vector<Knot> stretch;  // how much longer a kernel takes than its traffic / (bandwidth *
+                              // efficiency), by that duration; empty = not at all
+  double shared_bytes_per_s =
+      0;  // of a machine on which several hosts are emulated (Cluster::emulated_on_cores): all of
+          // them together; 0 = each its own
+  double half_divide_bytes_per_s = 0;  // a CPU divides halves in software (compression hooks): one
+                                       // thread, bytes of halves; 0 = as fast as memory
   Bytes capacity;
 };
 struct HostSection {
   Evidence basis = Evidence::Datasheet;
   std::string source;
-  Duration launch;             // host time to enqueue one kernel
-  Duration hook;               // DDP's hook for one parameter
-  Duration collective_launch;  // enqueue of one collective by c10d
-  Duration traverse;           // graph traversal of find_unused_parameters, per parameter
+  Duration launch;              // host time to enqueue one kernel
+  Duration hook;                // DDP's hook for one parameter
+  Duration collective_launch;   // enqueue of one collective by c10d
+  Duration traverse;            // graph traversal of find_unused_parameters, per parameter
   std::vector<CallCost> calls;  // of modules and their nodes of autograd; others: launch a kernel
 };
 // A time over occasions: low is the shortest that was seen, mid the profile's own.
@@ -82,22 +95,26 @@ struct TransportSection {
   Duration launch;                     // once per collective
   Duration latency;                    // one step, Simple protocol
   std::optional<Duration> ll_latency;  // one step, LL protocol
-  Duration message_core;               // of `latency`: what needs a core; on shared cores (Cluster::emulated_on_cores) messages take it in turn
-  Bytes send_buffer;                   // backend tcp: bytes of a connection that its sender need not wait for
-  double step_factor = 1;              // NCCL: what a step takes, as a multiple of NCCL's own number (and of what latency adds to it)
-  Duration rendezvous;                 // NCCL: what a message longer than the link's eager limit takes more (LinkSpec::eager)
-  double ll_max_bytes_per_s = 0;       // bus bandwidth that LL reaches at most; 0 = no limit
-  double cpu_ps_per_byte = 0;          // core time to send and receive one byte, both ends; matters where computation shares those cores
-  Range efficiency;                    // of the link rate
-  std::vector<Knot> knots;             // correction of the transfer by bytes per step and channel
+  Duration message_core;               // of `latency`: what needs a core; on shared cores
+                                       // (Cluster::emulated_on_cores) messages take it in turn
+  Bytes send_buffer;       // backend tcp: bytes of a connection that its sender need not wait for
+  double step_factor = 1;  // NCCL: what a step takes, as a multiple of NCCL's own number (and of
+                           // what latency adds to it)
+  Duration rendezvous;     // NCCL: what a message longer than the link's eager limit takes more
+                           // (LinkSpec::eager)
+  double ll_max_bytes_per_s = 0;  // bus bandwidth that LL reaches at most; 0 = no limit
+  double cpu_ps_per_byte = 0;  // core time to send and receive one byte, both ends; matters where
+                               // computation shares those cores
+  Range efficiency;            // of the link rate
+  std::vector<Knot> knots;     // correction of the transfer by bytes per step and channel
   std::optional<Occasions> occasions;  // of latency and message_core; absent = seen on one at most
 };
 // Of one class of kernels: fitted / measured - 1 over shapes that the fit saw, or that it did not.
 struct KernelResidual {
-  std::string kernel;       // "gemm bf16", "conv fp32", "memory"
+  std::string kernel;  // "gemm bf16", "conv fp32", "memory"
   bool held_out = false;
   int points = 0;
-  double least = 0;         // flops, or bytes of traffic (memory): the sizes over which it holds
+  double least = 0;  // flops, or bytes of traffic (memory): the sizes over which it holds
   double most = 0;
   double median_error = 0;  // of |error|
   double p90_error = 0;
@@ -113,14 +130,19 @@ struct Profile {
   std::optional<Evidence> interference_basis;  // absent = the section is
   std::optional<Evidence> reduction_basis;
   std::optional<KernelCosts> costs;  // measured kernels; of layers that say what they compute
-  Range sm_hold{0, 0, 0};            // share of a device's compute rate that a running communication kernel takes
-  std::optional<Range> memory_hold;  // the same of what memory decides (copies, optimizer); absent = sm_hold
-  double reduction_bytes_per_s = 0;  // one worker thread, float32; 0 = not limiting
+  Range sm_hold{0, 0,
+                0};  // share of a device's compute rate that a running communication kernel takes
+  std::optional<Range>
+      memory_hold;  // the same of what memory decides (copies, optimizer); absent = sm_hold
+  double reduction_bytes_per_s = 0;       // one worker thread, float32; 0 = not limiting
   double half_reduction_bytes_per_s = 0;  // the same for float16 and bfloat16; 0 = as float32
-  std::vector<KernelResidual> kernels;   // what the fit of kernels left, and over which sizes it holds
-  std::vector<std::string> fitted_from;  // scenario hashes of the Runs that the fit saw: their predictions are in-sample
-  double step_residual = 0;  // 80 % of the fit's own step predictions were within this fraction of the measured step; 0 = unknown (interval from ranges)
-  bool measured() const;             // every section
+  std::vector<KernelResidual>
+      kernels;  // what the fit of kernels left, and over which sizes it holds
+  std::vector<std::string>
+      fitted_from;  // scenario hashes of the Runs that the fit saw: their predictions are in-sample
+  double step_residual = 0;  // 80 % of the fit's own step predictions were within this fraction of
+                             // the measured step; 0 = unknown (interval from ranges)
+  bool measured() const;     // every section
 };
 
 Problem validate(const Profile& p);

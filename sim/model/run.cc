@@ -6,12 +6,14 @@
 namespace ddpsim {
 
 const char* name_of(EvidenceClass e) {
-  constexpr std::array<const char*, 5> kNames{"system", "replay", "collective", "kernel", "published"};
+  constexpr std::array<const char*, 5> kNames{"system", "replay", "collective", "kernel",
+                                              "published"};
   return kNames[static_cast<std::size_t>(e)];
 }
 
 bool is_predicted(const Run& run) {
-  return std::none_of(run.skipped.begin(), run.skipped.end(), [](const Skipped& s) { return s.what == "prediction"; });
+  return std::none_of(run.skipped.begin(), run.skipped.end(),
+                      [](const Skipped& s) { return s.what == "prediction"; });
 }
 
 }  // namespace ddpsim

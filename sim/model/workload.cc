@@ -7,7 +7,8 @@
 namespace ddpsim {
 namespace {
 
-constexpr std::array<const char*, 8> kDTypeNames{"float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool"};
+constexpr std::array<const char*, 8> kDTypeNames{"float32", "float16", "bfloat16", "float64",
+                                                 "int64",   "int32",   "uint8",    "bool"};
 constexpr std::array<std::int64_t, 8> kDTypeSizes{4, 2, 2, 8, 8, 4, 1, 1};
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 50;
 constexpr std::size_t kMostTensors = 65'536;
@@ -21,10 +22,12 @@ Problem check_tensors(const std::vector<Tensor>& tensors, const std::string& key
     const Tensor& t = tensors[i];
     std::string path = "/" + key + "/" + std::to_string(i);
     if (t.name.empty()) return {path + "/name", "a tensor needs a name"};
-    if (!seen.insert(t.name).second) return {path + "/name", "\"" + t.name + "\" appears twice; names are unique"};
+    if (!seen.insert(t.name).second)
+      return {path + "/name", "\"" + t.name + "\" appears twice; names are unique"};
     std::int64_t n = 1;
     for (std::int64_t d : t.shape) {
-      if (d < (key == "tensors" ? 1 : 0)) return {path + "/shape", "dimension " + std::to_string(d) + " is not positive"};
+      if (d < (key == "tensors" ? 1 : 0))
+        return {path + "/shape", "dimension " + std::to_string(d) + " is not positive"};
       if (d > 0 && n > kMaxElements / d) return {path + "/shape", "more than 2^50 elements"};
       n *= d;
     }
@@ -35,26 +38,37 @@ Problem check_tensors(const std::vector<Tensor>& tensors, const std::string& key
 
 Problem check_times(const Workload& w) {
   const StepTimes& t = w.times;
-  if (t.forward.ps < 0 || t.backward.ps < 0 || t.optimizer.ps < 0) return {"/times", "times are not negative"};
-  if (t.forward > kMaxTime || t.backward > kMaxTime || t.optimizer > kMaxTime) return {"/times", "forward, backward and optimizer take at most a day each"};
-  if (t.forward.ps == 0 || t.backward.ps == 0) return {"/times", "forward_ps and backward_ps are positive in a captured workload"};
+  if (t.forward.ps < 0 || t.backward.ps < 0 || t.optimizer.ps < 0)
+    return {"/times", "times are not negative"};
+  if (t.forward > kMaxTime || t.backward > kMaxTime || t.optimizer > kMaxTime)
+    return {"/times", "forward, backward and optimizer take at most a day each"};
+  if (t.forward.ps == 0 || t.backward.ps == 0)
+    return {"/times", "forward_ps and backward_ps are positive in a captured workload"};
   if (t.ready.size() != w.arrival.size())
-    return {"/times/ready_ps", "has " + std::to_string(t.ready.size()) + " entries; arrival has " + std::to_string(w.arrival.size())};
+    return {"/times/ready_ps", "has " + std::to_string(t.ready.size()) + " entries; arrival has " +
+                                   std::to_string(w.arrival.size())};
   for (std::size_t i = 0; i < t.ready.size(); ++i) {
     std::string path = "/times/ready_ps/" + std::to_string(i);
-    if (t.ready[i].ps < 0 || (i > 0 && t.ready[i] < t.ready[i - 1])) return {path, "gradient-ready times start at 0 or later and never fall"};
+    if (t.ready[i].ps < 0 || (i > 0 && t.ready[i] < t.ready[i - 1]))
+      return {path, "gradient-ready times start at 0 or later and never fall"};
     if (t.ready[i] > t.backward) return {path, "is later than the end of backward (backward_ps)"};
   }
   if (t.host) {
     for (Duration d : {t.host->forward, t.host->backward, t.host->optimizer})
-      if (d.ps < 0 || d > kMaxTime) return {"/times", "host times are not negative and at most a day"};
-    if (t.host->ready.size() != w.arrival.size()) return {"/times/host_ready_ps", "has not one entry per entry of arrival"};
+      if (d.ps < 0 || d > kMaxTime)
+        return {"/times", "host times are not negative and at most a day"};
+    if (t.host->ready.size() != w.arrival.size())
+      return {"/times/host_ready_ps", "has not one entry per entry of arrival"};
     for (std::size_t i = 0; i < t.host->ready.size(); ++i) {
-      if (t.host->ready[i].ps < 0 || (i > 0 && t.host->ready[i] < t.host->ready[i - 1]) || t.host->ready[i] > t.host->backward)
-        return {"/times/host_ready_ps/" + std::to_string(i), "host times start at 0 or later, never fall and end by host_backward_ps"};
+      if (t.host->ready[i].ps < 0 || (i > 0 && t.host->ready[i] < t.host->ready[i - 1]) ||
+          t.host->ready[i] > t.host->backward)
+        return {"/times/host_ready_ps/" + std::to_string(i),
+                "host times start at 0 or later, never fall and end by host_backward_ps"};
     }
   } else if (w.device == DeviceKind::Gpu) {
-    return {"/times", "a workload captured on a GPU needs host_forward_ps, host_backward_ps, host_optimizer_ps and host_ready_ps"};
+    return {"/times",
+            "a workload captured on a GPU needs host_forward_ps, host_backward_ps, "
+            "host_optimizer_ps and host_ready_ps"};
   }
   return {};
 }
@@ -67,9 +81,11 @@ Problem check_layers(const Workload& w) {
     const Layer& l = w.layers[i];
     std::string path = "/layers/" + std::to_string(i);
     for (const LayerCost* c : {&l.forward, &l.backward}) {
-      bool finite = c->flops_per_sample >= 0 && c->bytes_per_sample >= 0 && c->bytes_fixed >= 0 && c->flops_per_sample < 1e18 &&
-                    c->bytes_per_sample < 1e15 && c->bytes_fixed < 1e15;
-      if (!finite || c->kernels < 0) return {path, "flops, bytes and kernels are finite and not negative"};
+      bool finite = c->flops_per_sample >= 0 && c->bytes_per_sample >= 0 && c->bytes_fixed >= 0 &&
+                    c->flops_per_sample < 1e18 && c->bytes_per_sample < 1e15 &&
+                    c->bytes_fixed < 1e15;
+      if (!finite || c->kernels < 0)
+        return {path, "flops, bytes and kernels are finite and not negative"};
       if ((kernels += c->kernels) > 1'000'000'000) return {path, "more than 10^9 kernels in all"};
     }
     const LayerOp& op = l.op;
@@ -83,14 +99,20 @@ Problem check_layers(const Workload& w) {
       return {path + "/op", "says other operations than flops_per_sample of forward"};
     order.insert(order.end(), l.tensors.begin(), l.tensors.end());
   }
-  if (order != w.arrival) return {"/layers", "walking the layers backwards and joining their \"tensors\" does not give \"arrival\""};
+  if (order != w.arrival)
+    return {"/layers",
+            "walking the layers backwards and joining their \"tensors\" does not give \"arrival\""};
   return {};
 }
 
 }  // namespace
 
-std::int64_t element_size(DType t) { return kDTypeSizes[static_cast<std::size_t>(t)]; }
-const char* name_of(DType t) { return kDTypeNames[static_cast<std::size_t>(t)]; }
+std::int64_t element_size(DType t) {
+  return kDTypeSizes[static_cast<std::size_t>(t)];
+}
+const char* name_of(DType t) {
+  return kDTypeNames[static_cast<std::size_t>(t)];
+}
 std::optional<DType> parse_dtype(const std::string& name) {
   for (std::size_t i = 0; i < kDTypeNames.size(); ++i)
     if (name == kDTypeNames[i]) return static_cast<DType>(i);
@@ -125,26 +147,35 @@ double optimizer_bytes_per_element(const Optimizer& o) {
   return o.weight_decay ? 84 : 72;
 }
 
-// Multi-tensor kernels take at most this many tensors per launch (torch MultiTensorApply.cuh, 3 to 4 lists).
+// Multi-tensor kernels take at most this many tensors per launch (torch MultiTensorApply.cuh, 3 to
+// 4 lists).
 constexpr std::int64_t kTensorsPerLaunch = 36;
 
 std::int64_t optimizer_kernels(const Optimizer& o, std::int64_t tensors) {
   using Kind = Optimizer::Kind;
-  std::int64_t passes = o.fused ? 1 : o.kind == Kind::Sgd ? 1 + (o.momentum ? 2 : 0) + (o.weight_decay ? 1 : 0) : 7 + (o.kind == Kind::AdamW || o.weight_decay ? 1 : 0);
-  return o.foreach || o.fused ? passes * ((tensors + kTensorsPerLaunch - 1) / kTensorsPerLaunch) : passes * tensors;
+  std::int64_t passes = o.fused ? 1
+                        : o.kind == Kind::Sgd
+                            ? 1 + (o.momentum ? 2 : 0) + (o.weight_decay ? 1 : 0)
+                            : 7 + (o.kind == Kind::AdamW || o.weight_decay ? 1 : 0);
+  return o.foreach || o.fused ? passes * ((tensors + kTensorsPerLaunch - 1) / kTensorsPerLaunch)
+                              : passes * tensors;
 }
 
 Problem validate(const Workload& w) {
   if (w.name.empty()) return {"/name", "a workload needs a name"};
-  if (w.batch < 1 || w.batch > 1'000'000) return {"/batch", "batch is 1 to 1,000,000 samples per rank"};
-  if (w.tensors.empty()) return {"/tensors", "a workload needs at least one parameter that requires a gradient"};
+  if (w.batch < 1 || w.batch > 1'000'000)
+    return {"/batch", "batch is 1 to 1,000,000 samples per rank"};
+  if (w.tensors.empty())
+    return {"/tensors", "a workload needs at least one parameter that requires a gradient"};
   if (auto p = check_tensors(w.tensors, "tensors")) return p;
   if (auto p = check_tensors(w.buffers, "buffers")) return p;
   std::vector<bool> seen(w.tensors.size(), false);
   for (std::size_t i = 0; i < w.arrival.size(); ++i) {
     std::string path = "/arrival/" + std::to_string(i);
-    if (w.arrival[i] >= w.tensors.size()) return {path, "no tensor has index " + std::to_string(w.arrival[i])};
-    if (seen[w.arrival[i]]) return {path, "tensor " + std::to_string(w.arrival[i]) + " arrives twice"};
+    if (w.arrival[i] >= w.tensors.size())
+      return {path, "no tensor has index " + std::to_string(w.arrival[i])};
+    if (seen[w.arrival[i]])
+      return {path, "tensor " + std::to_string(w.arrival[i]) + " arrives twice"};
     seen[w.arrival[i]] = true;
   }
   if (w.arrival.empty()) return {"/arrival", "no gradient ever arrives"};

@@ -82,11 +82,15 @@ struct StepTimes {
   Duration optimizer;
   std::vector<Duration> ready;  // one per arrival, non-decreasing, <= backward
   std::optional<HostTimes> host;
-  std::vector<LayerDurations> layers;  // of Workload::layers, where it is described; empty: only the whole is known
-  Duration core;    // core time of the whole step; 0 = unknown. Less than its duration where layers are slept, or wait for a core
-  int at_once = 0;  // a layer profile: ranks that ran on the same machine while these times were taken; 0 = a capture of the model by itself
+  std::vector<LayerDurations>
+      layers;       // of Workload::layers, where it is described; empty: only the whole is known
+  Duration core;    // core time of the whole step; 0 = unknown. Less than its duration where layers
+                    // are slept, or wait for a core
+  int at_once = 0;  // a layer profile: ranks that ran on the same machine while these times were
+                    // taken; 0 = a capture of the model by itself
   double instrumented_excess = 0;  // capture only: instrumented / plain step - 1
-  // Capture only: 80 % of its passes took between `quick` and `slow` times their median; 1 = alike, or not said. 0 < quick <= 1 <= slow
+  // Capture only: 80 % of its passes took between `quick` and `slow` times their median; 1 = alike,
+  // or not said. 0 < quick <= 1 <= slow
   double quick = 1;
   double slow = 1;
 };
@@ -98,7 +102,8 @@ struct Optimizer {
   bool foreach = true;
   bool fused = false;
 };
-// Bytes of memory traffic per fp32 parameter in one optimizer step, all passes. Source: facts of torch/optim/{sgd,adam}.py; sim/MODEL.md.
+// Bytes of memory traffic per fp32 parameter in one optimizer step, all passes. Source: facts of
+// torch/optim/{sgd,adam}.py; sim/MODEL.md.
 double optimizer_bytes_per_element(const Optimizer& o);
 // Kernels of one optimizer step over so many parameters.
 std::int64_t optimizer_kernels(const Optimizer& o, std::int64_t parameters);
@@ -115,8 +120,8 @@ struct Workload {
   std::vector<Tensor> tensors;  // registration order
   std::vector<Tensor> buffers;  // registration order
   std::vector<TensorIndex> arrival;
-  StepTimes times;            // captured, or filled by predict's roofline
-  std::vector<Layer> layers;  // described
+  StepTimes times;               // captured, or filled by predict's roofline
+  std::vector<Layer> layers;     // described
   bool channels_last = false;    // described: memory format of images; otherwise NCHW
   bool fused_attention = false;  // described: scaled_dot_product_attention instead of its parts
   Bytes gradient_bytes() const;

@@ -16,8 +16,10 @@ std::string lower(std::string text) {
 std::vector<std::string> split(const std::string& text, char at) {
   std::vector<std::string> out{{}};
   for (char c : text) {
-    if (c == at) out.emplace_back();
-    else if (c != ' ') out.back() += c;
+    if (c == at)
+      out.emplace_back();
+    else if (c != ' ')
+      out.back() += c;
   }
   return out;
 }
@@ -30,7 +32,8 @@ std::optional<int> find_name(const std::string& word, int count, Name name) {
 }
 
 std::optional<int> operation_of(const std::string& word) {
-  constexpr std::array<const char*, kOperations> names{"allreduce", "reducescatter", "allgather", "broadcast", "reduce"};
+  constexpr std::array<const char*, kOperations> names{"allreduce", "reducescatter", "allgather",
+                                                       "broadcast", "reduce"};
   return find_name(word, kOperations, [&](int i) { return names[static_cast<std::size_t>(i)]; });
 }
 std::optional<int> algorithm_of(const std::string& word) {
@@ -42,7 +45,8 @@ std::optional<int> protocol_of(const std::string& word) {
 
 // "ring,tree" or "^tree", for one function. None = a word is unknown (it is in `unknown`).
 template <class Find>
-std::optional<std::vector<bool>> parse_list(std::string list, int count, Find find, std::string& unknown) {
+std::optional<std::vector<bool>> parse_list(std::string list, int count, Find find,
+                                            std::string& unknown) {
   bool except = !list.empty() && list[0] == '^';
   if (except) list.erase(0, 1);
   std::vector<bool> out(static_cast<std::size_t>(count), except);
@@ -59,7 +63,8 @@ std::optional<std::vector<bool>> parse_list(std::string list, int count, Find fi
 
 // "allreduce:ring,tree;broadcast:ring" or one list for all: calls use(operation, allowed).
 template <class Find, class Use>
-std::string apply_lists(const std::string& text, int count, Find find, const char* examples, Use use) {
+std::string apply_lists(const std::string& text, int count, Find find, const char* examples,
+                        Use use) {
   std::string all = lower(text);
   std::vector<std::string> parts = split(all, ';');
   for (const std::string& part : parts) {
@@ -68,11 +73,17 @@ std::string apply_lists(const std::string& text, int count, Find find, const cha
     std::vector<int> operations;
     std::string list = part;
     if (colon == std::string::npos) {
-      if (parts.size() > 1 && &part != &parts.front()) return "\"" + part + "\" names no function; write function:list, as in allreduce:ring,tree;broadcast:ring";
+      if (parts.size() > 1 && &part != &parts.front())
+        return "\"" + part +
+               "\" names no function; write function:list, as in "
+               "allreduce:ring,tree;broadcast:ring";
       for (int i = 0; i < kOperations; ++i) operations.push_back(i);
     } else {
       auto op = operation_of(part.substr(0, colon));
-      if (!op) return "\"" + part.substr(0, colon) + "\" is not a function; they are broadcast, reduce, allgather, reducescatter, allreduce";
+      if (!op)
+        return "\"" + part.substr(0, colon) +
+               "\" is not a function; they are broadcast, reduce, allgather, reducescatter, "
+               "allreduce";
       operations.push_back(*op);
       list = part.substr(colon + 1);
     }
@@ -95,7 +106,8 @@ int most_threads(const System& s, const Settings& set, Algorithm a, Protocol p) 
   if (a >= Algorithm::CollnetDirect && a <= Algorithm::NvlsTree) return 640;
   if (set.threads > 0) return set.threads;
   const ChannelGraph& ring = s.graphs.by_algorithm[0];
-  if (p == Protocol::Simple && a == Algorithm::Ring && ring.bw_intra * ring.channels <= 12e9) return 256;
+  if (p == Protocol::Simple && a == Algorithm::Ring && ring.bw_intra * ring.channels <= 12e9)
+    return 256;
   return 512;
 }
 
@@ -107,19 +119,23 @@ Settings::Settings() {
 }
 
 const std::vector<std::string>& known_variables() {
-  static const std::vector<std::string> names{"NCCL_ALGO",          "NCCL_PROTO",         "NCCL_MIN_CTAS",       "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS",
-                                              "NCCL_MAX_NCHANNELS", "NCCL_NTHREADS",      "NCCL_LL128_NTHREADS", "NCCL_BUFFSIZE", "NCCL_CROSS_NIC"};
+  static const std::vector<std::string> names{
+      "NCCL_ALGO",          "NCCL_PROTO",         "NCCL_MIN_CTAS", "NCCL_MAX_CTAS",
+      "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_NTHREADS", "NCCL_LL128_NTHREADS",
+      "NCCL_BUFFSIZE",      "NCCL_CROSS_NIC"};
   return names;
 }
 
-ParsedSettings parse_settings(const std::map<std::string, std::string>& environment, Version version) {
+ParsedSettings parse_settings(const std::map<std::string, std::string>& environment,
+                              Version version) {
   ParsedSettings out;
   out.settings.version = version;
   Settings& s = out.settings;
   auto fail = [&](const std::string& name, const std::string& why) {
     if (out.problem.message.empty()) out.problem = {name, why};
   };
-  auto number = [&](const std::string& name, const std::string& text, std::int64_t least, std::int64_t most) -> std::int64_t {
+  auto number = [&](const std::string& name, const std::string& text, std::int64_t least,
+                    std::int64_t most) -> std::int64_t {
     auto value = parse_integer(text);
     if (value && *value >= least && *value <= most) return *value;
     fail(name, "\"" + text.substr(0, 40) + "\" is not a whole number from " +
@@ -133,14 +149,17 @@ ParsedSettings parse_settings(const std::map<std::string, std::string>& environm
   protocols.fill(std::vector<bool>(kProtocols, true));
   for (const auto& [name, text] : environment) {
     if (name == "NCCL_ALGO") {
-      std::string why = apply_lists(text, kAlgorithms, algorithm_of, "ring, tree, collnetdirect, collnetchain, nvls, nvlstree, pat", [&](int op, const std::vector<bool>& ok) {
-        algorithms[static_cast<std::size_t>(op)] = ok;
-      });
+      std::string why = apply_lists(text, kAlgorithms, algorithm_of,
+                                    "ring, tree, collnetdirect, collnetchain, nvls, nvlstree, pat",
+                                    [&](int op, const std::vector<bool>& ok) {
+                                      algorithms[static_cast<std::size_t>(op)] = ok;
+                                    });
       if (!why.empty()) fail(name, why);
     } else if (name == "NCCL_PROTO") {
-      std::string why = apply_lists(text, kProtocols, protocol_of, "ll, ll128, simple", [&](int op, const std::vector<bool>& ok) {
-        protocols[static_cast<std::size_t>(op)] = ok;
-      });
+      std::string why = apply_lists(text, kProtocols, protocol_of, "ll, ll128, simple",
+                                    [&](int op, const std::vector<bool>& ok) {
+                                      protocols[static_cast<std::size_t>(op)] = ok;
+                                    });
       if (!why.empty()) fail(name, why);
     } else if (name == "NCCL_MIN_CTAS" || name == "NCCL_MIN_NCHANNELS") {
       s.min_channels = static_cast<int>(number(name, text, 1, 64));
@@ -160,12 +179,15 @@ ParsedSettings parse_settings(const std::map<std::string, std::string>& environm
   }
   for (std::size_t op = 0; op < kOperations; ++op)
     for (std::size_t a = 0; a < kAlgorithms; ++a)
-      for (std::size_t p = 0; p < kProtocols; ++p) s.allowed[op][a][p] = algorithms[op][a] && protocols[op][p];
-  if (s.min_channels > 0 && s.max_channels > 0 && s.min_channels > s.max_channels) fail("NCCL_MIN_CTAS", "is above NCCL_MAX_CTAS");
+      for (std::size_t p = 0; p < kProtocols; ++p)
+        s.allowed[op][a][p] = algorithms[op][a] && protocols[op][p];
+  if (s.min_channels > 0 && s.max_channels > 0 && s.min_channels > s.max_channels)
+    fail("NCCL_MIN_CTAS", "is above NCCL_MAX_CTAS");
   return out;
 }
 
-std::vector<Candidate> candidates(const System& s, const Settings& set, Operation op, std::int64_t bytes) {
+std::vector<Candidate> candidates(const System& s, const Settings& set, Operation op,
+                                  std::int64_t bytes) {
   Table table = cost_table(s, op, set.version);
   std::vector<Candidate> out;
   for (std::size_t a = 0; a < kAlgorithms; ++a)
@@ -186,21 +208,25 @@ std::vector<Candidate> candidates(const System& s, const Settings& set, Operatio
   return out;
 }
 
-std::optional<Choice> choose(const System& s, const Settings& set, Operation op, std::int64_t bytes) {
+std::optional<Choice> choose(const System& s, const Settings& set, Operation op,
+                             std::int64_t bytes) {
   std::vector<Candidate> all = candidates(s, set, op, bytes);
-  if (!all.empty() && all.front().estimate_us) return complete(s, set, op, all.front().algorithm, all.front().protocol, bytes);
+  if (!all.empty() && all.front().estimate_us)
+    return complete(s, set, op, all.front().algorithm, all.front().protocol, bytes);
   if (set.version.minor >= 24 || s.ranks < 2) return std::nullopt;
   Settings open;
   open.version = set.version;
   for (std::size_t p = 0; p < kProtocols; ++p) {
     Table table = cost_table(s, op, set.version);
-    if (table[static_cast<std::size_t>(Algorithm::Ring)][p].bandwidth > 0 && set.allowed[static_cast<std::size_t>(op)][static_cast<std::size_t>(Algorithm::Ring)][p])
+    if (table[static_cast<std::size_t>(Algorithm::Ring)][p].bandwidth > 0 &&
+        set.allowed[static_cast<std::size_t>(op)][static_cast<std::size_t>(Algorithm::Ring)][p])
       return complete(s, set, op, Algorithm::Ring, static_cast<Protocol>(p), bytes);
   }
   return complete(s, open, op, Algorithm::Ring, Protocol::Simple, bytes);
 }
 
-Choice complete(const System& s, const Settings& set, Operation op, Algorithm a, Protocol p, std::int64_t bytes) {
+Choice complete(const System& s, const Settings& set, Operation op, Algorithm a, Protocol p,
+                std::int64_t bytes) {
   Choice c;
   c.algorithm = a;
   c.protocol = p;
@@ -212,8 +238,10 @@ Choice complete(const System& s, const Settings& set, Operation op, Algorithm a,
   int threads = most_threads(s, set, a, p);
   std::int64_t threshold = element_sum_threshold(a, p, s.ranks);
   if (a != Algorithm::Nvls && a != Algorithm::NvlsTree) {
-    while (bytes < static_cast<std::int64_t>(channels) * threads * threshold && channels > 1) --channels;
-    while (bytes < static_cast<std::int64_t>(channels) * threads * threshold && threads % 128 == 0) threads /= 2;
+    while (bytes < static_cast<std::int64_t>(channels) * threads * threshold && channels > 1)
+      --channels;
+    while (bytes < static_cast<std::int64_t>(channels) * threads * threshold && threads % 128 == 0)
+      threads /= 2;
   }
   if (p == Protocol::Simple && a == Algorithm::Ring) threads += 32;
   if (p == Protocol::Simple && a == Algorithm::Tree) threads += 128;
@@ -223,7 +251,7 @@ Choice complete(const System& s, const Settings& set, Operation op, Algorithm a,
   std::int64_t buffer = p == Protocol::Ll ? 512 * kKiB : p == Protocol::Ll128 ? 4915200 : 4 * kMiB;
   if (p == Protocol::Simple && set.buffer_bytes > 0) buffer = set.buffer_bytes;
   std::int64_t step = buffer / kStepsOfBuffer;
-  if (p == Protocol::Ll) step /= 2;               // half of it are flags
+  if (p == Protocol::Ll) step /= 2;                 // half of it are flags
   if (p == Protocol::Ll128) step = step / 16 * 15;  // 120 of 128 bytes
   bool ring = a == Algorithm::Ring && op != Operation::Broadcast && op != Operation::Reduce;
   c.chunk = ring && p == Protocol::Simple ? 4 * step : step;
@@ -231,24 +259,31 @@ Choice complete(const System& s, const Settings& set, Operation op, Algorithm a,
   if (a == Algorithm::Nvls || a == Algorithm::NvlsTree) {
     // NCCL_NVLS_CHUNKSIZE, smaller for small operations.
     double heads = s.heads();
-    std::int64_t own = set.version.minor >= 21 ? 128 * kKiB : step;  // NVLSTree's own buffers are NVLS's since 2.21
+    std::int64_t own = set.version.minor >= 21
+                           ? 128 * kKiB
+                           : step;  // NVLSTree's own buffers are NVLS's since 2.21
     std::int64_t chunk = a == Algorithm::Nvls ? 128 * kKiB : s.nodes >= 4 ? 64 * kKiB : own;
     auto concurrent = static_cast<std::int64_t>(heads * channels);
-    using Limit = std::pair<std::int64_t, std::int64_t>;  // chunk, and below how many of them in all
-    constexpr std::array<Limit, 4> nvls{{{64 * kKiB, 64}, {32 * kKiB, 8}, {16 * kKiB, 2}, {16 * kKiB, 0}}};
-    constexpr std::array<Limit, 4> tree{{{256 * kKiB, 32}, {128 * kKiB, 16}, {64 * kKiB, 4}, {32 * kKiB, 1}}};
+    using Limit =
+        std::pair<std::int64_t, std::int64_t>;  // chunk, and below how many of them in all
+    constexpr std::array<Limit, 4> nvls{
+        {{64 * kKiB, 64}, {32 * kKiB, 8}, {16 * kKiB, 2}, {16 * kKiB, 0}}};
+    constexpr std::array<Limit, 4> tree{
+        {{256 * kKiB, 32}, {128 * kKiB, 16}, {64 * kKiB, 4}, {32 * kKiB, 1}}};
     for (auto [size, times] : a == Algorithm::Nvls ? nvls : tree)
       if (bytes < times * concurrent * chunk && chunk > size) chunk = size;
     c.chunk = c.slice = chunk;
   }
   if (a == Algorithm::CollnetDirect || a == Algorithm::CollnetChain) {
-    // Pieces for each of what stands one behind another: to the head and from it, or the ranks of a node's chain.
+    // Pieces for each of what stands one behind another: to the head and from it, or the ranks of a
+    // node's chain.
     bool direct = a == Algorithm::CollnetDirect;
     auto ppn = static_cast<std::int64_t>(s.per_node());
     std::int64_t depth = direct ? std::min<std::int64_t>(ppn, 2) : ppn;
     std::int64_t chunk = direct ? step : std::min(256 * kKiB, step);
     std::int64_t parts = channels * (direct ? ppn : 1);
-    for (auto [times, least] : {std::pair{64, 128 * kKiB}, {8, 64 * kKiB}, {direct ? 8 : 1, 32 * kKiB}})
+    for (auto [times, least] :
+         {std::pair{64, 128 * kKiB}, {8, 64 * kKiB}, {direct ? 8 : 1, 32 * kKiB}})
       while (bytes / (parts * chunk) < times * depth && chunk > least) chunk /= 2;
     c.chunk = c.slice = chunk;
   }
@@ -256,14 +291,20 @@ Choice complete(const System& s, const Settings& set, Operation op, Algorithm a,
   if (set.version.minor < 20 && p == Protocol::Simple && a == Algorithm::Tree) {
     double depth = s.per_node() - 1 + levels;
     for (auto [times, least] : {std::pair{8, 128 * kKiB}, {4, 64 * kKiB}, {1, 32 * kKiB}})
-      while (static_cast<double>(bytes / (static_cast<std::int64_t>(channels) * c.chunk)) < times * depth && c.chunk > least) c.chunk /= 2;
+      while (static_cast<double>(bytes / (static_cast<std::int64_t>(channels) * c.chunk)) <
+                 times * depth &&
+             c.chunk > least)
+        c.chunk /= 2;
     c.slice = c.chunk;
   }
   if (p == Protocol::Ll128 && a == Algorithm::Tree) {
     std::int64_t chunk = c.chunk;
     double shape = 1 + levels + 0.1 * s.per_node();
     auto shrink = [&](double times, std::int64_t least) {
-      while (static_cast<double>(bytes / (static_cast<std::int64_t>(channels) * chunk)) < times * shape / s.per_node() && chunk > least) chunk /= 2;
+      while (static_cast<double>(bytes / (static_cast<std::int64_t>(channels) * chunk)) <
+                 times * shape / s.per_node() &&
+             chunk > least)
+        chunk /= 2;
     };
     shrink(64, 131072);
     shrink(16, 32768);

@@ -1,7 +1,8 @@
-// What NCCL does with one operation: algorithm and protocol by the least estimate, then channels, threads, chunk. Honours NCCL_ALGO, NCCL_PROTO,
-// NCCL_MIN_CTAS, NCCL_MAX_CTAS (and the older _NCHANNELS), NCCL_NTHREADS, NCCL_LL128_NTHREADS, NCCL_BUFFSIZE and (in the search)
-// NCCL_CROSS_NIC.
-// Source: NCCL src/enqueue.cc (topoGetAlgoInfo, calcCollChunking), src/init.cc (computeBuffSizes), src/graph/tuning.cc; sim/MODEL.md section 7.
+// What NCCL does with one operation: algorithm and protocol by the least estimate, then channels,
+// threads, chunk. Honours NCCL_ALGO, NCCL_PROTO, NCCL_MIN_CTAS, NCCL_MAX_CTAS (and the older
+// _NCHANNELS), NCCL_NTHREADS, NCCL_LL128_NTHREADS, NCCL_BUFFSIZE and (in the search)
+// NCCL_CROSS_NIC. Source: NCCL src/enqueue.cc (topoGetAlgoInfo, calcCollChunking), src/init.cc
+// (computeBuffSizes), src/graph/tuning.cc; sim/MODEL.md section 7.
 #pragma once
 
 #include <map>
@@ -20,19 +21,21 @@ struct Settings {
   std::array<std::array<std::array<bool, kProtocols>, kAlgorithms>, kOperations> allowed{};
   int min_channels = 0;  // 0 = not set
   int max_channels = 0;
-  int threads = 0;       // NCCL_NTHREADS; 0 = by the algorithm
+  int threads = 0;  // NCCL_NTHREADS; 0 = by the algorithm
   int ll128_threads = 0;
   std::int64_t buffer_bytes = 0;  // NCCL_BUFFSIZE; 0 = 4 MiB
   int cross_nic = 2;              // NCCL_CROSS_NIC
   Settings();
 };
 
-// The settings that a list of environment variables makes. The message names the variable, what is wrong with it, and what it takes.
+// The settings that a list of environment variables makes. The message names the variable, what is
+// wrong with it, and what it takes.
 struct ParsedSettings {
   Settings settings;
   Problem problem;  // path = the variable; empty message = none
 };
-ParsedSettings parse_settings(const std::map<std::string, std::string>& environment, Version version);
+ParsedSettings parse_settings(const std::map<std::string, std::string>& environment,
+                              Version version);
 // Variables that parse_settings reads.
 const std::vector<std::string>& known_variables();
 
@@ -43,23 +46,29 @@ struct Candidate {
   std::string why_not;                // of none
 };
 
-inline constexpr std::int64_t kStepsOfBuffer = 8;  // NCCL_STEPS: a connection's buffer is handed over in that many parts
+inline constexpr std::int64_t kStepsOfBuffer =
+    8;  // NCCL_STEPS: a connection's buffer is handed over in that many parts
 
 struct Choice {
   Algorithm algorithm = Algorithm::Ring;
   Protocol protocol = Protocol::Simple;
   int channels = 1;
-  int threads = 512;          // of a thread block
-  std::int64_t chunk = 0;     // bytes of one chunk of one channel, at most
-  std::int64_t slice = 0;     // bytes that are handed on at once: a part of a chunk (Simple), or a chunk
-  double estimate_us = 0;     // NCCL's
+  int threads = 512;       // of a thread block
+  std::int64_t chunk = 0;  // bytes of one chunk of one channel, at most
+  std::int64_t slice =
+      0;  // bytes that are handed on at once: a part of a chunk (Simple), or a chunk
+  double estimate_us = 0;  // NCCL's
 };
 
 // Every cell that is defined for the operation, NCCL's choice first among equals.
-std::vector<Candidate> candidates(const System& s, const Settings& set, Operation op, std::int64_t bytes);
-// nullopt: nothing is available under these settings (NCCL 2.24 and later: an error; older ones fall back to ring, and so does this).
-std::optional<Choice> choose(const System& s, const Settings& set, Operation op, std::int64_t bytes);
+std::vector<Candidate> candidates(const System& s, const Settings& set, Operation op,
+                                  std::int64_t bytes);
+// nullopt: nothing is available under these settings (NCCL 2.24 and later: an error; older ones
+// fall back to ring, and so does this).
+std::optional<Choice> choose(const System& s, const Settings& set, Operation op,
+                             std::int64_t bytes);
 // The same for a given pair. REQUIRES: it is available.
-Choice complete(const System& s, const Settings& set, Operation op, Algorithm a, Protocol p, std::int64_t bytes);
+Choice complete(const System& s, const Settings& set, Operation op, Algorithm a, Protocol p,
+                std::int64_t bytes);
 
 }  // namespace ddpsim::nccl

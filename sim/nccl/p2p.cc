@@ -6,8 +6,9 @@
 namespace ddpsim::nccl {
 namespace {
 
-constexpr int kMostBlocks = 64;               // MAXCHANNELS
-constexpr int kMessagesOfBatch = 8;           // NCCL_MAX_DEV_WORK_P2P_PER_BATCH, and the schedule's group (P2P_SCHEDULE_GROUP_SIZE)
+constexpr int kMostBlocks = 64;  // MAXCHANNELS
+constexpr int kMessagesOfBatch =
+    8;  // NCCL_MAX_DEV_WORK_P2P_PER_BATCH, and the schedule's group (P2P_SCHEDULE_GROUP_SIZE)
 constexpr int kSharedBuffers = 16;            // NCCL_SHARED_STEPS
 constexpr std::int64_t kLlThreshold = 16384;  // NCCL_P2P_LL_THRESHOLD
 constexpr std::int64_t kGrain = 4096;         // of a part
@@ -24,7 +25,9 @@ int reversed(int value, int bits) {
   return out;
 }
 
-std::int64_t divided(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t divided(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
 
 }  // namespace
 
@@ -48,7 +51,8 @@ P2p p2p_of(const System& s, const Settings& set, int nvlinks, bool all_nvlink) {
   out.blocks = std::min(kMostBlocks, power_of_two_up(channels));
   out.per_peer = std::min(out.blocks, power_of_two_up(peer));
   std::int64_t buffer = set.buffer_bytes > 0 ? set.buffer_bytes : 4 * kMiB;
-  out.chunk = std::min(s.nodes == 1 && all_nvlink ? 512 * kKiB : 128 * kKiB, buffer / kStepsOfBuffer);
+  out.chunk =
+      std::min(s.nodes == 1 && all_nvlink ? 512 * kKiB : 128 * kKiB, buffer / kStepsOfBuffer);
   return out;
 }
 
@@ -80,7 +84,8 @@ int p2p_depth(bool network, int messages) {
   return network ? std::clamp(kSharedBuffers / std::max(1, messages), 1, depth) : depth;
 }
 
-std::vector<std::vector<P2pBatch>> p2p_batches(const P2p& p, const std::vector<int>& node_sizes, int parts_inside, int parts_between) {
+std::vector<std::vector<P2pBatch>> p2p_batches(const P2p& p, const std::vector<int>& node_sizes,
+                                               int parts_inside, int parts_between) {
   std::vector<std::vector<P2pBatch>> out(static_cast<std::size_t>(p.blocks));
   std::vector<int> group_of_rounds(out.size(), -1);  // of each block's last batch
   bool one = node_sizes.size() == 1;
@@ -106,7 +111,9 @@ std::vector<std::vector<P2pBatch>> p2p_batches(const P2p& p, const std::vector<i
         auto block = static_cast<std::size_t>((base + part) & (p.blocks - 1));
         std::vector<P2pBatch>& batches = out[block];
         int group = round / kMessagesOfBatch;
-        if (batches.empty() || batches.back().all() == kMessagesOfBatch || group_of_rounds[block] != group) batches.emplace_back();
+        if (batches.empty() || batches.back().all() == kMessagesOfBatch ||
+            group_of_rounds[block] != group)
+          batches.emplace_back();
         group_of_rounds[block] = group;
         ++(inside ? batches.back().inside : batches.back().between);
       }

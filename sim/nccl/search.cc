@@ -1,7 +1,10 @@
-// Speeds are tried from the fastest down; at each, as many channels as the node carries, each a path through all GPUs whose links still have that much to give.
-// The best is the largest channels * speed. Fast channels are then split in two at half speed. Trees between nodes then take as many channels as the rings have:
-// the first that are found, going through speeds, path types to NICs, path types between GPUs, and (from SM90 on) balanced trees before plain ones.
-// Where links are slower than the slowest speed nothing is found, and NCCL falls back to one channel in the order of the GPUs (fall_back).
+// Speeds are tried from the fastest down; at each, as many channels as the node carries, each a
+// path through all GPUs whose links still have that much to give. The best is the largest channels
+// * speed. Fast channels are then split in two at half speed. Trees between nodes then take as many
+// channels as the rings have: the first that are found, going through speeds, path types to NICs,
+// path types between GPUs, and (from SM90 on) balanced trees before plain ones. Where links are
+// slower than the slowest speed nothing is found, and NCCL falls back to one channel in the order
+// of the GPUs (fall_back).
 #include "sim/nccl/search.h"
 
 #include <algorithm>
@@ -15,11 +18,13 @@ namespace ddpsim::nccl {
 namespace {
 
 constexpr double kIntraOld[]{40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3};
-constexpr double kInterOld[]{48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, .24, .12};
+constexpr double kInterOld[]{48, 30, 28, 24, 20, 18,  15,  12,  10, 9,
+                             7,  6,  5,  4,  3,  2.4, 1.2, .24, .12};
 constexpr double kIntra90[]{60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
 constexpr double kInter90[]{48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12};
 constexpr double kIntra100[]{90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18};
-constexpr double kInter100[]{96, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12};
+constexpr double kInter100[]{96,   48, 45.1, 42, 40, 30,  24,  22,  20,
+                             17.5, 15, 12,   6,  3,  2.4, 1.2, .24, .12};
 constexpr double kSlack = 1e-6;  // sums of speeds against a capacity
 
 std::span<const double> speeds(int cc, bool one_node) {
@@ -28,7 +33,8 @@ std::span<const double> speeds(int cc, bool one_node) {
   return one_node ? std::span<const double>(kIntraOld) : kInterOld;
 }
 
-void fill(ChannelGraph& g, const Node& node, const std::vector<Channel>& channels, double intra, double inter) {
+void fill(ChannelGraph& g, const Node& node, const std::vector<Channel>& channels, double intra,
+          double inter) {
   g.channels = static_cast<int>(channels.size());
   g.bw_intra = intra * 1e9;
   g.bw_inter = inter * 1e9;
@@ -37,14 +43,19 @@ void fill(ChannelGraph& g, const Node& node, const std::vector<Channel>& channel
   for (const Channel& c : channels) {
     g.order.push_back(c.order);
     for (std::size_t i = 0; i + 1 < c.order.size(); ++i)
-      g.type_intra = std::max(g.type_intra, node.gpu_path[static_cast<std::size_t>(c.order[i] * node.gpus + c.order[i + 1])]);
+      g.type_intra = std::max(
+          g.type_intra,
+          node.gpu_path[static_cast<std::size_t>(c.order[i] * node.gpus + c.order[i + 1])]);
     if (c.nics[0] < 0) continue;
     g.nics.push_back(c.nics);
     g.type_inter = std::max(g.type_inter, node.nic_back_path[node.at(c.order.front(), c.nics[0])]);
     // Where no ways to NICs are drawn, what lies between a NIC and another GPU is not known.
     if (c.order.size() < 2 || node.out_route.front().empty()) continue;
-    if (g.pattern == kRingPattern) g.type_inter = std::max(g.type_inter, node.nic_path[node.at(c.order.back(), c.nics[1])]);
-    if (g.pattern == kBalancedTree) g.type_inter = std::max({g.type_inter, node.nic_path[node.at(c.order[1], c.nics[1])], node.nic_back_path[node.at(c.order[1], c.nics[1])]});
+    if (g.pattern == kRingPattern)
+      g.type_inter = std::max(g.type_inter, node.nic_path[node.at(c.order.back(), c.nics[1])]);
+    if (g.pattern == kBalancedTree)
+      g.type_inter = std::max({g.type_inter, node.nic_path[node.at(c.order[1], c.nics[1])],
+                               node.nic_back_path[node.at(c.order[1], c.nics[1])]});
   }
 }
 
@@ -91,7 +102,8 @@ void fall_back(ChannelGraph& g, const Node& node, bool network) {
   g.nics.clear();
   g.crossnic = 0;
   auto reached = [&](int gpu, int nic) {
-    return std::max(node.nic_path[node.at(gpu, nic)], node.nic_back_path[node.at(gpu, nic)]) < PathType::Dis;
+    return std::max(node.nic_path[node.at(gpu, nic)], node.nic_back_path[node.at(gpu, nic)]) <
+           PathType::Dis;
   };
   for (int nic = 0; nic < node.nics && network && g.nics.empty(); ++nic)
     if (reached(0, nic) && reached(node.gpus - 1, nic)) g.nics.push_back({nic, nic});
@@ -104,9 +116,12 @@ void keep(ChannelGraph& g, std::size_t channels) {
   if (g.nics.size() > channels) g.nics.resize(channels);
 }
 
-// Two groups of GPUs, joined by NVLink in each and not between them (ncclTopoSplitNvLink): from 2.26 on their rings are at least two.
+// Two groups of GPUs, joined by NVLink in each and not between them (ncclTopoSplitNvLink): from
+// 2.26 on their rings are at least two.
 bool two_domains(const Node& node) {
-  auto joined = [&](int a, int b) { return node.gpu_path[static_cast<std::size_t>(a * node.gpus + b)] <= PathType::Nvb; };
+  auto joined = [&](int a, int b) {
+    return node.gpu_path[static_cast<std::size_t>(a * node.gpus + b)] <= PathType::Nvb;
+  };
   int first = 0;
   for (int g = 0; g < node.gpus; ++g) first += joined(0, g) ? 1 : 0;
   if (first < 2 || node.gpus - first < 2) return false;
@@ -124,14 +139,16 @@ ChannelGraph rings(const Node& node, int nodes, const Machine& m) {
   int minor = m.version.minor;
   std::vector<int> crossings{0};
   if (network && node.nics > 1 && m.cross_nic == 1) crossings = {1};
-  if (network && node.nics > 1 && m.cross_nic == 2) crossings = {0, minor < 23 ? 1 : 2};  // before 2.23 any ring leaves by any NIC
+  if (network && node.nics > 1 && m.cross_nic == 2)
+    crossings = {0, minor < 23 ? 1 : 2};  // before 2.23 any ring leaves by any NIC
   std::set<PathType> inter = network ? types_to_nics(node) : std::set<PathType>{PathType::Dis};
   std::set<PathType> intra = types_inside(node);
   std::size_t least = minor >= 26 && two_domains(node) ? 2 : 1;
   double most = 0;
   std::vector<Channel> found;
   double at = 0;
-  // Within which it was found: nearer ways first, and where something is found none between GPUs is farther, none to NICs farther than another GPU's.
+  // Within which it was found: nearer ways first, and where something is found none between GPUs is
+  // farther, none to NICs farther than another GPU's.
   PathType far_inter = PathType::Loc;
   PathType far_intra = PathType::Loc;
   for (double speed : speeds(m.compute_capability, nodes == 1)) {
@@ -142,9 +159,12 @@ ChannelGraph rings(const Node& node, int nodes, const Machine& m) {
       double needed = most * (cross != 0 && g.crossnic == 0 && minor < 20 ? 1.15 : 1);
       for (PathType to_nic : inter)
         for (PathType between : intra) {
-          bool too_far = !found.empty() && (to_nic > std::max(far_inter, PathType::Pxn) || between > far_intra);
+          bool too_far = !found.empty() &&
+                         (to_nic > std::max(far_inter, PathType::Pxn) || between > far_intra);
           if (too_far || (between > to_nic && between != *intra.begin())) continue;
-          std::vector<Channel> channels = pack(node, m, {Shape::Ring, network, {between, to_nic, kMostChannels, false, cross}}, speed, speed, needed / speed + kSlack);
+          std::vector<Channel> channels =
+              pack(node, m, {Shape::Ring, network, {between, to_nic, kMostChannels, false, cross}},
+                   speed, speed, needed / speed + kSlack);
           double total = speed * static_cast<double>(channels.size());
           if (channels.size() < least || total <= needed + kSlack) continue;
           most = needed = total;
@@ -165,19 +185,24 @@ ChannelGraph rings(const Node& node, int nodes, const Machine& m) {
   return g;
 }
 
-// NVLS: a channel for each GPU that is a head: on one node all, at most 32 from 2.25 on; of several nodes the GPUs nearest to the NICs. A GPU's link carries what it gives to
-// every head, and a head's once more.
+// NVLS: a channel for each GPU that is a head: on one node all, at most 32 from 2.25 on; of several
+// nodes the GPUs nearest to the NICs. A GPU's link carries what it gives to every head, and a
+// head's once more.
 ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
   ChannelGraph g;
   auto tried = speeds(m.compute_capability, nodes == 1);
-  auto arity = static_cast<std::size_t>(m.version.minor >= 25 ? std::min(32, node.gpus) : node.gpus);
+  auto arity =
+      static_cast<std::size_t>(m.version.minor >= 25 ? std::min(32, node.gpus) : node.gpus);
   std::vector<int> heads;
   for (int nic = 0; nic < node.nics && nodes > 1; ++nic) {
     PathType nearest = PathType::Dis;
-    for (int gpu = 0; gpu < node.gpus; ++gpu) nearest = std::min(nearest, node.nic_back_path[node.at(gpu, nic)]);
+    for (int gpu = 0; gpu < node.gpus; ++gpu)
+      nearest = std::min(nearest, node.nic_back_path[node.at(gpu, nic)]);
     // Of the nearest GPUs the first that no NIC has.
     for (int gpu = 0; gpu < node.gpus; ++gpu) {
-      if (node.nic_back_path[node.at(gpu, nic)] != nearest || std::find(heads.begin(), heads.end(), gpu) != heads.end()) continue;
+      if (node.nic_back_path[node.at(gpu, nic)] != nearest ||
+          std::find(heads.begin(), heads.end(), gpu) != heads.end())
+        continue;
       heads.push_back(gpu);
       break;
     }
@@ -193,7 +218,8 @@ ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
     auto fit = static_cast<std::size_t>(std::max(0.0, (node.nvlink_per_gpu + kSlack) / speed - 1));
     std::size_t count = std::min(heads.size(), fit);
     if (nodes == 1 && count < heads.size()) continue;
-    if (count > most || static_cast<double>(count) * speed > static_cast<double>(most) * at + kSlack) {
+    if (count > most ||
+        static_cast<double>(count) * speed > static_cast<double>(most) * at + kSlack) {
       most = count;
       at = speed;
     }
@@ -205,10 +231,12 @@ ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
     at = node.nvlink_per_gpu / static_cast<double>(heads.size() + 1);
   }
   if (most == 0) return g;
-  // Then the speed between nodes is raised, a step of the list at a time, while it is below twice the one inside; on one node nothing stands against it.
+  // Then the speed between nodes is raised, a step of the list at a time, while it is below twice
+  // the one inside; on one node nothing stands against it.
   double inter = at;
   for (auto faster = tried.rbegin(); faster != tried.rend(); ++faster)
-    if (*faster > inter && inter < 2 * at && (nodes == 1 || *faster <= node.nic_bandwidth + kSlack)) inter = *faster;
+    if (*faster > inter && inter < 2 * at && (nodes == 1 || *faster <= node.nic_bandwidth + kSlack))
+      inter = *faster;
   g.channels = static_cast<int>(most);
   g.bw_intra = at * 1e9;
   g.bw_inter = inter * 1e9;
@@ -218,7 +246,8 @@ ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
   return g;
 }
 
-// Trees between nodes, of as many channels. `chain`: CollNet's, which is a plain one, and may have none.
+// Trees between nodes, of as many channels. `chain`: CollNet's, which is a plain one, and may have
+// none.
 ChannelGraph trees(const Node& node, const Machine& m, std::size_t channels, bool chain) {
   int cc = m.compute_capability;
   ChannelGraph g;
@@ -226,8 +255,10 @@ ChannelGraph trees(const Node& node, const Machine& m, std::size_t channels, boo
   std::set<PathType> intra = types_inside(node);
   std::set<PathType> inter = types_to_nics(node);
   std::vector<Shape> shapes{Shape::Balanced};
-  if (node.gpus == 1 || chain) shapes = {Shape::Plain};
-  else if (cc >= 90) shapes.push_back(Shape::Plain);
+  if (node.gpus == 1 || chain)
+    shapes = {Shape::Plain};
+  else if (cc >= 90)
+    shapes.push_back(Shape::Plain);
   auto find = [&](std::size_t at) {
     for (PathType to_nic : inter)
       for (PathType between : intra) {
@@ -251,7 +282,8 @@ ChannelGraph trees(const Node& node, const Machine& m, std::size_t channels, boo
           }
       }
   };
-  // NCCL gives up where not as many are found; this search is not as thorough, and takes half of them.
+  // NCCL gives up where not as many are found; this search is not as thorough, and takes half of
+  // them.
   for (; channels > 0 && g.channels == 0; channels /= 2)
     for (std::size_t at = 0; at < tried.size() && g.channels == 0; ++at) find(at);
   if (g.channels == 0 && !chain) {
@@ -266,24 +298,31 @@ ChannelGraph trees(const Node& node, const Machine& m, std::size_t channels, boo
 double link_bandwidth(Wire wire, double raw, const Machine& m) {
   int cc = m.compute_capability;
   switch (wire) {
-    case Wire::Nvlink: {  // raw per link: 25 GB/s (SM60 20, SM100 50); NCCL's: SM60 18, SM70 and SM80 20, SM86 12 of 14.0625, SM90 20.6, SM100 40.1
+    case Wire::Nvlink: {  // raw per link: 25 GB/s (SM60 20, SM100 50); NCCL's: SM60 18, SM70 and
+                          // SM80 20, SM86 12 of 14.0625, SM90 20.6, SM100 40.1
       if (cc >= 100) return raw * 40.1 / 50;
       if (cc >= 90) return raw * (m.version.minor < 20 ? 20.0 : 20.6) / 25;
       if (cc == 86) return raw * 12 / 14.0625;
       return cc >= 70 ? raw * 20 / 25 : raw * 18 / 20;
     }
-    case Wire::Pcie: return raw * 12 / 15.75;  // Gen3 x16: 12
+    case Wire::Pcie:
+      return raw * 12 / 15.75;  // Gen3 x16: 12
     case Wire::Upi:
       switch (m.cpu) {
-        case Cpu::Amd: return std::min(raw, 16.0);
-        case Cpu::Arm: return std::min(raw, 6.0);
-        case Cpu::Power: return std::min(raw, 32.0);
+        case Cpu::Amd:
+          return std::min(raw, 16.0);
+        case Cpu::Arm:
+          return std::min(raw, 6.0);
+        case Cpu::Power:
+          return std::min(raw, 32.0);
         case Cpu::Intel:
-        case Cpu::Mixed: return std::min(raw, m.version.minor >= 26 && cc >= 89 ? 22.0 : 10.0);
+        case Cpu::Mixed:
+          return std::min(raw, m.version.minor >= 26 && cc >= 89 ? 22.0 : 10.0);
       }
       return raw;
     case Wire::C2c:
-    case Wire::Nic: return raw;
+    case Wire::Nic:
+      return raw;
   }
   return raw;
 }
@@ -310,7 +349,9 @@ Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_in
     out.by_algorithm[3].type_inter = ring.type_inter;
   }
   if (collnet && nodes > 1 && !fell_back) {
-    out.by_algorithm[2] = tree.pattern == kPlainTree ? tree : trees(node, m, static_cast<std::size_t>(ring.channels), true);
+    out.by_algorithm[2] = tree.pattern == kPlainTree
+                              ? tree
+                              : trees(node, m, static_cast<std::size_t>(ring.channels), true);
     out.by_algorithm[4] = ring;
     out.by_algorithm[4].pattern = kCollnetDirect;
     out.by_algorithm[4].type_intra = *types_inside(node).rbegin();

@@ -1,5 +1,6 @@
-// What NCCL's channel search finds on a node: how many channels at which speed, for rings, trees and NVLS. An emulation of the search's outcome on
-// nodes whose hosts are alike, not of its order of trying. Source: NCCL src/graph/search.cc (speeds, duplication, trees' speed-up inside a node),
+// What NCCL's channel search finds on a node: how many channels at which speed, for rings, trees
+// and NVLS. An emulation of the search's outcome on nodes whose hosts are alike, not of its order
+// of trying. Source: NCCL src/graph/search.cc (speeds, duplication, trees' speed-up inside a node),
 // src/graph/topo.h; sim/MODEL.md section 7.
 #pragma once
 
@@ -9,23 +10,28 @@
 
 namespace ddpsim::nccl {
 
-// One node as NCCL's topology knows it. Bandwidths in NCCL's own numbers (link_bandwidth()), GB/s, one direction.
+// One node as NCCL's topology knows it. Bandwidths in NCCL's own numbers (link_bandwidth()), GB/s,
+// one direction.
 struct Node {
-  int gpus = 1;                            // that the communicator uses
-  std::vector<double> links;               // capacity of each link of the node, one direction
-  std::vector<char> pcie;                  // of each link: a PCIe one
-  std::vector<std::vector<int>> gpu_route; // [from * gpus + to]: links that a message crosses
-  std::vector<PathType> gpu_path;          // [from * gpus + to]
+  int gpus = 1;                             // that the communicator uses
+  std::vector<double> links;                // capacity of each link of the node, one direction
+  std::vector<char> pcie;                   // of each link: a PCIe one
+  std::vector<std::vector<int>> gpu_route;  // [from * gpus + to]: links that a message crosses
+  std::vector<PathType> gpu_path;           // [from * gpus + to]
   int nics = 0;
   double nic_bandwidth = 0;
   std::vector<std::vector<int>> out_route;  // [gpu * nics + nic]: links from the GPU to the NIC
   std::vector<std::vector<int>> in_route;   // [gpu * nics + nic]: from the NIC to the GPU
   std::vector<PathType> nic_path;           // [gpu * nics + nic]: from the GPU to the NIC
-  std::vector<PathType> nic_back_path;      // [gpu * nics + nic]: from the NIC to the GPU, which is not by another GPU
-  std::vector<int> in_reverse;              // [gpu * nics + nic]: the way back of the last link from the NIC to the GPU; -1 = none
+  std::vector<PathType>
+      nic_back_path;  // [gpu * nics + nic]: from the NIC to the GPU, which is not by another GPU
+  std::vector<int> in_reverse;  // [gpu * nics + nic]: the way back of the last link from the NIC to
+                                // the GPU; -1 = none
   bool nvswitch = false;
   double nvlink_per_gpu = 0;  // with NVSwitch
-  std::size_t at(int gpu, int nic) const { return static_cast<std::size_t>(gpu * nics + nic); }  // in the lists of [gpu * nics + nic]
+  std::size_t at(int gpu, int nic) const {
+    return static_cast<std::size_t>(gpu * nics + nic);
+  }  // in the lists of [gpu * nics + nic]
 };
 
 // What NCCL's numbers of a node's links, and its search, depend on.
@@ -33,15 +39,19 @@ struct Machine {
   int compute_capability = 90;
   Cpu cpu = Cpu::Intel;
   Version version;
-  int cross_nic = 2;  // NCCL_CROSS_NIC: rings leave by the NIC that they came by (0), by any (1), or by any where that is faster, two rings exchanging their NICs (2)
+  int cross_nic = 2;  // NCCL_CROSS_NIC: rings leave by the NIC that they came by (0), by any (1),
+                      // or by any where that is faster, two rings exchanging their NICs (2)
 };
-// NCCL's number for a link of this raw rate, GB/s. Sources: topo.h (LOC_BW, SM*_NVLINK_BW, *_QPI_BW, AMD_BW, ARM_BW, PCI), NIC: speed / 8. Between CPUs NCCL has one
-// number for each make, never more than the raw rate here; of Intel's the one for Skylake, from 2.26 on with GPUs since SM89 the one for Sapphire Rapids.
+// NCCL's number for a link of this raw rate, GB/s. Sources: topo.h (LOC_BW, SM*_NVLINK_BW,
+// *_QPI_BW, AMD_BW, ARM_BW, PCI), NIC: speed / 8. Between CPUs NCCL has one number for each make,
+// never more than the raw rate here; of Intel's the one for Skylake, from 2.26 on with GPUs since
+// SM89 the one for Sapphire Rapids.
 enum class Wire : std::uint8_t { Nvlink, C2c, Pcie, Upi, Nic };
 double link_bandwidth(Wire wire, double raw_gb_per_s, const Machine& m);
 
-// Graphs of `nodes` such nodes. Rings always have a channel, and trees where there are two ranks: one of 0.1 GB/s where
-// nothing is found, as in NCCL. Channels 0: the algorithm has none. `latency_inter`: of the network plugin.
+// Graphs of `nodes` such nodes. Rings always have a channel, and trees where there are two ranks:
+// one of 0.1 GB/s where nothing is found, as in NCCL. Channels 0: the algorithm has none.
+// `latency_inter`: of the network plugin.
 Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet);
 
 }  // namespace ddpsim::nccl

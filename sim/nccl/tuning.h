@@ -1,5 +1,6 @@
-// NCCL's cost model: latency and bandwidth of every (operation, algorithm, protocol), by NCCL's version; the estimate from which NCCL chooses.
-// Units inside: microseconds and GB/s (1e9 bytes/s), as in NCCL. Source: NCCL src/graph/tuning.cc (ncclTopoInitTunerConstants, ncclTopoTuneModel,
+// NCCL's cost model: latency and bandwidth of every (operation, algorithm, protocol), by NCCL's
+// version; the estimate from which NCCL chooses. Units inside: microseconds and GB/s (1e9 bytes/s),
+// as in NCCL. Source: NCCL src/graph/tuning.cc (ncclTopoInitTunerConstants, ncclTopoTuneModel,
 // ncclTopoGetAlgoTime) at the tags v2.19.3 to v2.28.9; sim/MODEL.md section 7.
 #pragma once
 
@@ -13,7 +14,15 @@
 
 namespace ddpsim::nccl {
 
-enum class Algorithm : std::uint8_t { Tree, Ring, CollnetDirect, CollnetChain, Nvls, NvlsTree, Pat };
+enum class Algorithm : std::uint8_t {
+  Tree,
+  Ring,
+  CollnetDirect,
+  CollnetChain,
+  Nvls,
+  NvlsTree,
+  Pat
+};
 enum class Protocol : std::uint8_t { Ll, Ll128, Simple };
 inline constexpr int kOperations = 5;  // that NCCL chooses for: the first five of ddpsim::Operation
 inline constexpr int kAlgorithms = 7;
@@ -36,14 +45,15 @@ enum class Cpu : std::uint8_t { Intel, Amd, Arm, Power, Mixed };
 struct System {
   int nodes = 1;
   int ranks = 1;
-  int compute_capability = 90;  // lowest of the GPUs, times ten: 70 V100, 80 A100, 90 H100, 100 B200
-  bool one_capability = true;   // all GPUs have the same
+  int compute_capability =
+      90;                      // lowest of the GPUs, times ten: 70 V100, 80 A100, 90 H100, 100 B200
+  bool one_capability = true;  // all GPUs have the same
   Cpu cpu = Cpu::Intel;
-  bool nvswitch = false;        // GPUs of a node are behind NVSwitches (NVLS needs SM90 besides)
-  bool collnet = false;         // a CollNet plugin (SHARP) is there and NCCL_COLLNET_ENABLE=1
-  bool nvls = true;             // NCCL_NVLS_ENABLE, and the GPUs have multicast
-  bool ll128 = true;            // the network delivers 128-byte stores whole (EFA before P5 does not)
-  bool ll = true;               // ... and 8-byte stores
+  bool nvswitch = false;  // GPUs of a node are behind NVSwitches (NVLS needs SM90 besides)
+  bool collnet = false;   // a CollNet plugin (SHARP) is there and NCCL_COLLNET_ENABLE=1
+  bool nvls = true;       // NCCL_NVLS_ENABLE, and the GPUs have multicast
+  bool ll128 = true;      // the network delivers 128-byte stores whole (EFA before P5 does not)
+  bool ll = true;         // ... and 8-byte stores
   Graphs graphs;
   double per_node() const { return static_cast<double>(ranks) / nodes; }
   // GPUs of a node between which NVLS divides an operation.
@@ -62,11 +72,14 @@ using Table = std::array<std::array<Cell, kProtocols>, kAlgorithms>;
 
 Table cost_table(const System& s, Operation op, Version v);
 
-// ncclTopoGetAlgoTime: with the corrections by size. nullopt = not available. `bytes`: NCCL's count, the larger of what a rank sends and receives in all.
-std::optional<double> estimate_us(const System& s, const Table& t, Operation op, Algorithm a, Protocol p, std::int64_t bytes);
+// ncclTopoGetAlgoTime: with the corrections by size. nullopt = not available. `bytes`: NCCL's
+// count, the larger of what a rank sends and receives in all.
+std::optional<double> estimate_us(const System& s, const Table& t, Operation op, Algorithm a,
+                                  Protocol p, std::int64_t bytes);
 
-// Whose numbers ddpsim's own price takes, whatever version runs: the newest, which were measured; of earlier ones some only keep an algorithm from being chosen
-// (28 us for each hop of a Simple tree, 2.19 to 2.22).
+// Whose numbers ddpsim's own price takes, whatever version runs: the newest, which were measured;
+// of earlier ones some only keep an algorithm from being chosen (28 us for each hop of a Simple
+// tree, 2.19 to 2.22).
 inline constexpr Version kMeasured{28};
 
 // NCCL's latencies, microseconds: one step over a kind of hop, and once per operation.
@@ -74,7 +87,8 @@ enum class Hop : std::uint8_t { Nvlink, Pci, Net };
 double step_latency_us(Version v, Hop hop, Algorithm a, Protocol p);
 double base_latency_us(Version v, Algorithm a, Protocol p);
 double nvls_efficiency(int compute_capability);
-// Of one channel, GB/s of data: what its thread block can move at most. Tree and LL128 have such limits; 0 = none known.
+// Of one channel, GB/s of data: what its thread block can move at most. Tree and LL128 have such
+// limits; 0 = none known.
 double channel_limit(const System& s, Version v, Algorithm a, Protocol p);
 double ll_bus_limit(const System& s, Version v);  // GB/s of bus bandwidth that LL reaches
 

@@ -1,11 +1,13 @@
-// A step of nothing but a pause, in which token buckets fill, and the collective; its period less the pause.
+// A step of nothing but a pause, in which token buckets fill, and the collective; its period less
+// the pause.
 #include "sim/predict/alone.h"
 
 #include "sim/strategy/words.h"
 
 namespace ddpsim::predict {
 
-Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p, Bytes bytes, Fidelity fidelity, Level level, double plays_before) {
+Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p, Bytes bytes,
+                          Fidelity fidelity, Level level, double plays_before) {
   constexpr Duration kPause{100'000'000'000};
   Program program;
   program.device = comm.fabric->cluster().device;
@@ -45,8 +47,8 @@ Duration all_reduce_alone(const collective::Communicator& comm, const Profile& p
   options.warmup = false;
   options.steady_steps = 2;
   options.plays_before = plays_before;
-  // The first step begins with empty buckets and ends on every rank; the next one's pause begins where its rank ended. So the first, whose ranks begin together:
-  // its pause fills the buckets.
+  // The first step begins with empty buckets and ends on every rank; the next one's pause begins
+  // where its rank ended. So the first, whose ranks begin together: its pause fills the buckets.
   Simulation sim = simulate(program, comm, p, classes, options);
   return sim.steps.front().end - (TimePoint{0} + kPause);
 }

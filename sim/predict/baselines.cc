@@ -1,7 +1,9 @@
-// One rank's Program in listed order: begin = max(dependencies, end of the lane's operation before); collectives are a lane of their own.
+// One rank's Program in listed order: begin = max(dependencies, end of the lane's operation
+// before); collectives are a lane of their own.
 //   naive: t(S) = 2(n-1)/n S / (rings x min over host links of bandwidth)
 // Both know rings only, whatever the plan's algorithm.
-//   queue: t(S) = 2(n-1)/n S max over links of load / (bandwidth x efficiency);  broadcast: S times the sum over rounds of that maximum
+//   queue: t(S) = 2(n-1)/n S max over links of load / (bandwidth x efficiency);  broadcast: S times
+//     the sum over rounds of that maximum
 #include "sim/predict/baselines.h"
 
 #include <algorithm>
@@ -24,17 +26,22 @@ struct Asked {
 Asked ask(const Question& q) {
   Asked a;
   a.times = step_times(q.workload, q.profile, Level::Mid);
-  a.program = strategy::lower({q.workload, a.times, q.profile.kind, q.scenario.ranks}, q.scenario.plan, strategy::Steps::SteadyOnly);
+  a.program = strategy::lower({q.workload, a.times, q.profile.kind, q.scenario.ranks},
+                              q.scenario.plan, strategy::Steps::SteadyOnly);
   a.comm = collective::make_communicator(q.fabric, devices_of(q.scenario), a.program.backend);
   return a;
 }
 
-// The period of the steady step on a rank that computes `factor` times as long. CollectiveTime: (const Op&) -> Duration.
+// The period of the steady step on a rank that computes `factor` times as long. CollectiveTime:
+// (const Op&) -> Duration.
 template <class CollectiveTime>
 Duration play(const Asked& a, const Question& q, double factor, CollectiveTime time_of) {
   const StepProgram& s = a.program.steady;
   std::vector<Duration> durations;
-  for (const Op& op : s.ops) durations.push_back(is_collective(op.kind) ? time_of(op) : scale(price(op, s, a.program, q.profile, Level::Mid), factor));
+  for (const Op& op : s.ops)
+    durations.push_back(is_collective(op.kind)
+                            ? time_of(op)
+                            : scale(price(op, s, a.program, q.profile, Level::Mid), factor));
   std::array<TimePoint, kLanes + kMostStreams> lanes{};
   TimePoint queue;
   std::vector<TimePoint> ends(s.ops.size());
@@ -45,7 +52,9 @@ Duration play(const Asked& a, const Question& q, double factor, CollectiveTime t
       const Op& op = s.ops[i];
       TimePoint begin;
       for (std::uint32_t d : deps_of(s, i)) begin = std::max(begin, ends[d]);
-      TimePoint* lane = is_collective(op.kind) ? &queue : !in_order(op.lane) ? nullptr : &lanes[static_cast<std::size_t>(op.lane)];
+      TimePoint* lane = is_collective(op.kind) ? &queue
+                        : !in_order(op.lane)   ? nullptr
+                                               : &lanes[static_cast<std::size_t>(op.lane)];
       if (lane) begin = std::max(begin, *lane);
       ends[i] = begin + durations[i];
       if (lane) *lane = ends[i];
@@ -61,22 +70,27 @@ double factor_of(const Scenario& s, int rank) {
   return it == s.slow_ranks.end() ? 1 : it->second;
 }
 
-// Bytes per picosecond of the slowest link at either end of a ring's hop (a host's NIC, or a device's link inside its host), times the rings side by side.
+// Bytes per picosecond of the slowest link at either end of a ring's hop (a host's NIC, or a
+// device's link inside its host), times the rings side by side.
 double slowest_host_link(const Question& q, const collective::Communicator& c) {
   double slowest = 1e300;
   topology::Route route;
   for (const auto& ring : c.rings)
     for (std::size_t i = 0; i < ring.size(); ++i) {
-      q.fabric.find_route(c.devices[static_cast<std::size_t>(ring[i])], c.devices[static_cast<std::size_t>(ring[(i + 1) % ring.size()])], route);
-      for (topology::LinkId l : {route.links.front(), route.links.back()}) slowest = std::min(slowest, q.fabric.links()[l].bandwidth.bytes_per_ps());
+      q.fabric.find_route(c.devices[static_cast<std::size_t>(ring[i])],
+                          c.devices[static_cast<std::size_t>(ring[(i + 1) % ring.size()])], route);
+      for (topology::LinkId l : {route.links.front(), route.links.back()})
+        slowest = std::min(slowest, q.fabric.links()[l].bandwidth.bytes_per_ps());
     }
   return slowest * static_cast<double>(c.rings.size());
 }
 
 // Picoseconds per byte that the pattern moves over each of its hops.
-double bottleneck(const Question& q, const collective::Communicator& c, const std::vector<collective::LinkLoad>& load) {
+double bottleneck(const Question& q, const collective::Communicator& c,
+                  const std::vector<collective::LinkLoad>& load) {
   double worst = 0;
-  for (const auto& l : load) worst = std::max(worst, l.per_byte / collective::link_rate(c, q.profile, Level::Mid, l.link));
+  for (const auto& l : load)
+    worst = std::max(worst, l.per_byte / collective::link_rate(c, q.profile, Level::Mid, l.link));
   return worst;
 }
 
@@ -88,7 +102,9 @@ Duration naive_step(const Question& q) {
   double rate = n > 1 ? slowest_host_link(q, a.comm) : 1;
   double share = 2.0 * (n - 1) / n;
   return play(a, q, factor_of(q.scenario, 0), [&](const Op& op) {
-    return carries_tensors(op.kind) && n > 1 ? Duration{ceil_ps(share * static_cast<double>(op.bytes), rate)} : Duration{};
+    return carries_tensors(op.kind) && n > 1
+               ? Duration{ceil_ps(share * static_cast<double>(op.bytes), rate)}
+               : Duration{};
   });
 }
 
@@ -99,12 +115,14 @@ Duration queue_step(const Question& q) {
   for (int r = 0; r < n; ++r) slowest = std::max(slowest, factor_of(q.scenario, r));
   double ring = bottleneck(q, a.comm, a.comm.patterns[collective::kAllReduce].load);
   double tree = 0;
-  for (const auto& round : a.comm.patterns[collective::kBroadcast].rounds) tree += bottleneck(q, a.comm, round.load);
+  for (const auto& round : a.comm.patterns[collective::kBroadcast].rounds)
+    tree += bottleneck(q, a.comm, round.load);
   if (a.comm.backend == Backend::Nccl) tree = ring;  // NCCL broadcasts along its rings
   double share = 2.0 * (n - 1) / n;
   return play(a, q, slowest, [&](const Op& op) {
     double per_byte = is_broadcast(op.kind) ? tree : share * ring;
-    return per_byte > 0 ? Duration{ceil_ps(static_cast<double>(op.bytes) * per_byte, 1)} : Duration{};
+    return per_byte > 0 ? Duration{ceil_ps(static_cast<double>(op.bytes) * per_byte, 1)}
+                        : Duration{};
   });
 }
 

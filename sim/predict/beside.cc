@@ -1,5 +1,7 @@
-// How many steps each job has to play is not known before: this job has to see a slower one's whole steps, a faster one has to last as long as this job, and what they share
-// makes all of them longer. So first by the steps that each takes alone, then by those that were seen, until the window is there.
+// How many steps each job has to play is not known before: this job has to see a slower one's whole
+// steps, a faster one has to last as long as this job, and what they share makes all of them
+// longer. So first by the steps that each takes alone, then by those that were seen, until the
+// window is there.
 #include "sim/predict/beside.h"
 
 #include <algorithm>
@@ -11,7 +13,8 @@ namespace {
 
 constexpr int kCounted = 7;           // steps of this job, at least
 constexpr double kPeriods = 2;        // of the slowest other job, at least
-constexpr double kMostTasks = 2.5e6;  // of one simulation, unless that of the fewest steps beside a job like this one has more
+constexpr double kMostTasks = 2.5e6;  // of one simulation, unless that of the fewest steps beside a
+                                      // job like this one has more
 constexpr int kRounds = 8;
 
 struct Pace {
@@ -35,7 +38,9 @@ struct Track {
   }
   double begin() const { return ends.front(); }
   double end() const { return ends.back(); }
-  double step() const { return std::max(1.0, (end() - begin()) / static_cast<double>(ends.size() - 1)); }
+  double step() const {
+    return std::max(1.0, (end() - begin()) / static_cast<double>(ends.size() - 1));
+  }
   double longest_step() const {
     double most = 1;
     for (std::size_t k = 1; k < ends.size(); ++k) most = std::max(most, ends[k] - ends[k - 1]);
@@ -45,7 +50,8 @@ struct Track {
   double progress(double time) const {
     auto next = std::upper_bound(ends.begin(), ends.end(), time);
     if (next == ends.end()) return static_cast<double>(ends.size() - 1);
-    return static_cast<double>(next - ends.begin() - 1) + (time - *(next - 1)) / std::max(1.0, *next - *(next - 1));
+    return static_cast<double>(next - ends.begin() - 1) +
+           (time - *(next - 1)) / std::max(1.0, *next - *(next - 1));
   }
 };
 
@@ -56,7 +62,8 @@ struct Window {
 
 class Player {
  public:
-  Player(const NeighbourJob& own, const Profile& profile, const SimulationOptions& options, std::vector<NeighbourJob> others)
+  Player(const NeighbourJob& own, const Profile& profile, const SimulationOptions& options,
+         std::vector<NeighbourJob> others)
       : own_(own), profile_(profile), options_(options), others_(std::move(others)) {
     options_.warmup = true;
     options_.steady_steps = 0;
@@ -73,7 +80,8 @@ class Player {
   PlayedBeside run() {
     double all_warm = (own_pace_.warmup + 1) * own_pace_.step;
     double longest = 0;
-    for (const Pace& p : paces_) all_warm = std::max(all_warm, p.warmup * p.step), longest = std::max(longest, p.step);
+    for (const Pace& p : paces_)
+      all_warm = std::max(all_warm, p.warmup * p.step), longest = std::max(longest, p.step);
     double until = all_warm + counted(own_pace_.step, longest);
     std::vector<int> played;
     for (int round = 0;; ++round) {
@@ -81,7 +89,8 @@ class Player {
       std::vector<int> wanted = counts();
       if (round == kRounds || wanted == played) return told({});
       played = wanted;
-      out_.simulation = simulate(*own_.program, *own_.comm, profile_, *own_.classes, options_, others_);
+      out_.simulation =
+          simulate(*own_.program, *own_.comm, profile_, *own_.classes, options_, others_);
       if (!out_.simulation.complete) return std::move(out_);
       auto w = window();
       if (w && outlasted()) return told(w);
@@ -98,7 +107,8 @@ class Player {
     alone.steady_steps = 2;
     Simulation s = simulate(*job.program, *job.comm, profile_, *job.classes, alone);
     auto step = static_cast<double>((s.steps[1].end - s.steps[0].end).ps);
-    return {std::max(1.0, step), static_cast<double>(s.completions) / 2, static_cast<int>(job.program->warmup.size())};
+    return {std::max(1.0, step), static_cast<double>(s.completions) / 2,
+            static_cast<int>(job.program->warmup.size())};
   }
 
   std::vector<int> counts() const {
@@ -107,7 +117,8 @@ class Player {
     return out;
   }
 
-  // Steps until that time, never fewer than before; of the others so many that they last longer: what they do after this job's end changes nothing of it.
+  // Steps until that time, never fewer than before; of the others so many that they last longer:
+  // what they do after this job's end changes nothing of it.
   void plan(double until) {
     constexpr int kLeast = 3;
     const double most = std::max(kMostTasks, tasks(kCounted + 1, 3.0 * (kCounted + 3)));
@@ -117,9 +128,12 @@ class Player {
     double enough = most;
     while (enough > kLeast && tasks(wanted, enough) > most) enough *= 0.9;
     options_.steady_steps = wanted;
-    for (std::size_t k = 0; k < others_.size(); ++k) others_[k].steady_steps = static_cast<int>(std::min(theirs(wanted, k), enough));
+    for (std::size_t k = 0; k < others_.size(); ++k)
+      others_[k].steady_steps = static_cast<int>(std::min(theirs(wanted, k), enough));
   }
-  static int steps_until(double time, const Pace& p) { return static_cast<int>(std::min(std::ceil(time / p.step), 1e8)) - p.warmup; }
+  static int steps_until(double time, const Pace& p) {
+    return static_cast<int>(std::min(std::ceil(time / p.step), 1e8)) - p.warmup;
+  }
   double theirs(int mine, std::size_t k) const {
     double end = (own_pace_.warmup + mine) * own_pace_.step;
     return std::max(2.0, std::ceil(1.1 * end / paces_[k].step) + 2 - paces_[k].warmup);
@@ -127,18 +141,25 @@ class Player {
   // Of one simulation, no job of the others with more than `most` steady steps.
   double tasks(int mine, double most) const {
     double sum = (own_pace_.warmup + mine) * own_pace_.tasks;
-    for (std::size_t k = 0; k < others_.size(); ++k) sum += (paces_[k].warmup + std::min(theirs(mine, k), most)) * paces_[k].tasks;
+    for (std::size_t k = 0; k < others_.size(); ++k)
+      sum += (paces_[k].warmup + std::min(theirs(mine, k), most)) * paces_[k].tasks;
     return sum;
   }
 
   bool outlasted() const {
-    return std::all_of(out_.simulation.others.begin(), out_.simulation.others.end(), [&](const auto& steps) { return steps.back().end >= out_.simulation.steps.back().end; });
+    return std::all_of(
+        out_.simulation.others.begin(), out_.simulation.others.end(),
+        [&](const auto& steps) { return steps.back().end >= out_.simulation.steps.back().end; });
   }
 
   // How long a window is, at least.
-  static double counted(double own_step, double longest) { return std::max(kCounted * own_step, longest > own_step ? kPeriods * longest * 1.02 + 2 * own_step : 0); }
+  static double counted(double own_step, double longest) {
+    return std::max(kCounted * own_step,
+                    longest > own_step ? kPeriods * longest * 1.02 + 2 * own_step : 0);
+  }
 
-  // What was simulated says how long steps are; returns until when the next simulation has to go on.
+  // What was simulated says how long steps are; returns until when the next simulation has to go
+  // on.
   double look(bool long_enough) {
     Track own(out_.simulation.steps);
     own_pace_.step = own.end() / static_cast<double>(out_.simulation.steps.size());
@@ -150,11 +171,13 @@ class Player {
       all_warm = std::max(all_warm, other.begin());
       longest = std::max(longest, other.longest_step());  // those after this job's end are shorter
     }
-    return long_enough ? own.end() : std::max(1.05 * own.end(), all_warm + counted(own.step(), longest));
+    return long_enough ? own.end()
+                       : std::max(1.05 * own.end(), all_warm + counted(own.step(), longest));
   }
 
-  // Ends with this job's last step, begins after everybody's first ones and this job's first steady one; the longest that is a whole number of the slowest other job's
-  // steps, as nearly as this job's allow.
+  // Ends with this job's last step, begins after everybody's first ones and this job's first steady
+  // one; the longest that is a whole number of the slowest other job's steps, as nearly as this
+  // job's allow.
   std::optional<Window> window() const {
     Track own(out_.simulation.steps);
     double from = own.ends[1];
@@ -207,7 +230,8 @@ class Player {
 
 }  // namespace
 
-PlayedBeside play_beside(const NeighbourJob& own, const Profile& profile, const SimulationOptions& options, std::vector<NeighbourJob> others) {
+PlayedBeside play_beside(const NeighbourJob& own, const Profile& profile,
+                         const SimulationOptions& options, std::vector<NeighbourJob> others) {
   return Player(own, profile, options, std::move(others)).run();
 }
 

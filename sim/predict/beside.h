@@ -1,4 +1,5 @@
-// A job among others on the same links. Its steps need not be alike, so the answer is their mean over a window in which every job is past its first steps.
+// A job among others on the same links. Its steps need not be alike, so the answer is their mean
+// over a window in which every job is past its first steps.
 #pragma once
 
 #include <vector>
@@ -15,8 +16,10 @@ struct Beside {
   Duration shortest;
   Duration longest;
   Duration last;  // whose spans the simulation has
-  double periods = 0;     // steps that the other job with the longest ones makes meanwhile; 0 = not complete
-  bool complete = false;  // every other job runs all the time, and makes at least two steps; false: too many tasks to simulate
+  double periods =
+      0;  // steps that the other job with the longest ones makes meanwhile; 0 = not complete
+  bool complete = false;  // every other job runs all the time, and makes at least two steps; false:
+                          // too many tasks to simulate
 };
 
 struct PlayedBeside {
@@ -25,7 +28,9 @@ struct PlayedBeside {
   Beside told;
 };
 
-// `steady_steps` of the jobs is found here; all play their first steps, whatever the options say. REQUIRES: as simulate(); others not empty.
-PlayedBeside play_beside(const NeighbourJob& own, const Profile& profile, const SimulationOptions& options, std::vector<NeighbourJob> others);
+// `steady_steps` of the jobs is found here; all play their first steps, whatever the options say.
+// REQUIRES: as simulate(); others not empty.
+PlayedBeside play_beside(const NeighbourJob& own, const Profile& profile,
+                         const SimulationOptions& options, std::vector<NeighbourJob> others);
 
 }  // namespace ddpsim::predict

@@ -1,6 +1,8 @@
-// The Program with a bucket for each gradient, whose collectives take no time, is played once from idle lanes: no bucketing's step is shorter than that, since
-// copies, computation and their order are the same in all. Only the last bucket's end is given a time:
-//   end(last) >= max(ready(last gradient) + least time of a bucket that holds it,  ready(first gradient) + least time of all collectives one after another)
+// The Program with a bucket for each gradient, whose collectives take no time, is played once from
+// idle lanes: no bucketing's step is shorter than that, since copies, computation and their order
+// are the same in all. Only the last bucket's end is given a time:
+//   end(last) >= max(ready(last gradient) + least time of a bucket that holds it,  ready(first
+//     gradient) + least time of all collectives one after another)
 #include "sim/predict/bound.h"
 
 #include <algorithm>
@@ -16,10 +18,13 @@ namespace {
 
 constexpr double kOneByte = 1.0 / (1024 * 1024);
 
-double ring_factor(int n) { return 2.0 * (n - 1) / n; }
+double ring_factor(int n) {
+  return 2.0 * (n - 1) / n;
+}
 
 // Bytes per picosecond that a pattern's phases reach at most: a token bucket at its peak.
-double peak_rate(const collective::Communicator& c, const Profile& p, const std::vector<collective::LinkLoad>& load) {
+double peak_rate(const collective::Communicator& c, const Profile& p,
+                 const std::vector<collective::LinkLoad>& load) {
   double least = 1e300;
   for (const auto& l : load) {
     const topology::Link& link = c.fabric->links()[l.link];
@@ -30,26 +35,36 @@ double peak_rate(const collective::Communicator& c, const Profile& p, const std:
   return least;
 }
 
-Duration least_time(const collective::Communicator& c, const Profile& p, const collective::Price& price) {
+Duration least_time(const collective::Communicator& c, const Profile& p,
+                    const collective::Price& price) {
   Duration out;
-  const collective::Pattern* pattern = c.patterns.empty() ? nullptr : &c.patterns[static_cast<std::size_t>(price.pattern)];
+  const collective::Pattern* pattern =
+      c.patterns.empty() ? nullptr : &c.patterns[static_cast<std::size_t>(price.pattern)];
   for (const collective::Phase& f : price.phases) {
     out += f.latency;
     if (f.work <= 0) continue;
     double rate = f.max_rate > 0 ? f.max_rate : 1e300;
-    if (pattern) rate = std::min(rate, peak_rate(c, p, f.round < 0 ? pattern->load : pattern->rounds[static_cast<std::size_t>(f.round)].load));
+    if (pattern)
+      rate = std::min(
+          rate, peak_rate(c, p,
+                          f.round < 0 ? pattern->load
+                                      : pattern->rounds[static_cast<std::size_t>(f.round)].load));
     if (rate < 1e299) out.ps += static_cast<std::int64_t>(f.work / rate);  // rounded down: a bound
   }
   return out;
 }
 
-// All gradients over the busiest link of a ring, whatever the buckets. A token bucket may lend its burst.
+// All gradients over the busiest link of a ring, whatever the buckets. A token bucket may lend its
+// burst.
 Duration busiest_link(const collective::Communicator& c, const Profile& p, std::int64_t bytes) {
-  if (c.nccl || c.patterns.empty() || c.patterns[collective::kAllReduce].algorithm != Algorithm::Ring) return {};
+  if (c.nccl || c.patterns.empty() ||
+      c.patterns[collective::kAllReduce].algorithm != Algorithm::Ring)
+    return {};
   double most = 0;
   for (const auto& l : c.patterns[collective::kAllReduce].load) {
     const topology::Link& link = c.fabric->links()[l.link];
-    double carried = ring_factor(c.ranks()) * static_cast<double>(bytes) * l.per_byte - static_cast<double>(link.burst.count);
+    double carried = ring_factor(c.ranks()) * static_cast<double>(bytes) * l.per_byte -
+                     static_cast<double>(link.burst.count);
     most = std::max(most, carried / collective::link_rate(c, p, Level::Mid, l.link));
   }
   return {static_cast<std::int64_t>(most)};
@@ -57,11 +72,16 @@ Duration busiest_link(const collective::Communicator& c, const Profile& p, std::
 
 class Chain {
  public:
-  Chain(const Question& q, const Options& options, double factor) : q_(q), options_(options), factor_(factor), times_(step_times(q.workload, q.profile, Level::Mid)) {
+  Chain(const Question& q, const Options& options, double factor)
+      : q_(q),
+        options_(options),
+        factor_(factor),
+        times_(step_times(q.workload, q.profile, Level::Mid)) {
     Plan plan = q.scenario.plan;
     plan.bucket_cap_mb.reset();
     plan.bucket_cap_mb_list = {kOneByte};
-    program_ = strategy::lower({q.workload, times_, q.profile.kind, q.scenario.ranks}, plan, strategy::Steps::SteadyOnly);
+    program_ = strategy::lower({q.workload, times_, q.profile.kind, q.scenario.ranks}, plan,
+                               strategy::Steps::SteadyOnly);
     comm_ = &options.known->get(q, program_.backend);
     at_once_ = program_.device == DeviceKind::Gpu ? 1 : program_.worker_threads;
     by_phases_ = options.fidelity == Fidelity::Collective;
@@ -97,7 +117,10 @@ class Chain {
     link_ = busiest_link(*comm_, q_.profile, all);
     if (!by_phases_) return;
     Duration serial;
-    for (std::size_t t = 0; t < bytes.size(); ++t) serial += least_total(bytes[t], [&](std::int64_t n) { return predict::least_time(*comm_, q_.profile, n, static_cast<DType>(t)); });
+    for (std::size_t t = 0; t < bytes.size(); ++t)
+      serial += least_total(bytes[t], [&](std::int64_t n) {
+        return predict::least_time(*comm_, q_.profile, n, static_cast<DType>(t));
+      });
     total_ = {serial.ps / at_once_};
     std::int64_t held = 0;
     const auto& own = bytes[static_cast<std::size_t>(last.dtype)];
@@ -110,14 +133,20 @@ class Chain {
 
   Duration time_of(const Op& op) const {
     if (is_broadcast(op.kind))
-      return by_phases_ && comm_->ranks() > 1 ? least_time(*comm_, q_.profile, collective::broadcast(*comm_, q_.profile, Level::Mid, Bytes{op.bytes})) : Duration{};
+      return by_phases_ && comm_->ranks() > 1
+                 ? least_time(
+                       *comm_, q_.profile,
+                       collective::broadcast(*comm_, q_.profile, Level::Mid, Bytes{op.bytes}))
+                 : Duration{};
     if (is_collective(op.kind) || of_bucket(op.kind)) return {};
-    if (program_.device == DeviceKind::Gpu && op.lane == Lane::Host) return {};  // it may have run ahead
+    if (program_.device == DeviceKind::Gpu && op.lane == Lane::Host)
+      return {};  // it may have run ahead
     return scaled(price(op, program_.steady, program_, q_.profile, Level::Mid));
   }
   Duration scaled(Duration d) const { return factor_ == 1 ? d : scale(d, factor_); }
 
-  // From the end of the step before, on the slowest rank. `alone`: the last bucket's reduction; `total`: all of them, from the first gradient on.
+  // From the end of the step before, on the slowest rank. `alone`: the last bucket's reduction;
+  // `total`: all of them, from the first gradient on.
   Duration play(Duration alone, Duration total) const {
     std::vector<TimePoint> ends(ops().size());
     std::array<TimePoint, kLanes + kMostStreams> lanes{};
@@ -136,14 +165,16 @@ class Chain {
     return ends.back() - TimePoint{0};
   }
 
-  // GPU: the host thread's own work; launches of what belongs to a bucket count by the measured time that they carry only.
+  // GPU: the host thread's own work; launches of what belongs to a bucket count by the measured
+  // time that they carry only.
   Duration host() const {
     Duration sum;
     if (program_.device != DeviceKind::Gpu) return sum;
     for (const Op& op : ops()) {
       if (op.lane != Lane::Host) continue;
       bool buckets = is_launch(op.kind) && of_bucket(ops()[op.subject].kind);
-      sum += scaled(buckets ? op.duration : price(op, program_.steady, program_, q_.profile, Level::Mid));
+      sum += scaled(buckets ? op.duration
+                            : price(op, program_.steady, program_, q_.profile, Level::Mid));
     }
     return sum;
   }
@@ -165,7 +196,8 @@ class Chain {
 
 }  // namespace
 
-Duration least_time(const collective::Communicator& c, const Profile& p, std::int64_t bytes, DType type) {
+Duration least_time(const collective::Communicator& c, const Profile& p, std::int64_t bytes,
+                    DType type) {
   return least_time(c, p, collective::all_reduce(c, p, Level::Mid, Bytes{bytes}, type));
 }
 

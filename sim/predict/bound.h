@@ -7,18 +7,25 @@
 
 namespace ddpsim::predict {
 
-// Each is a lower bound of the steady step of every bucketing of the same plan; `step` is the largest.
+// Each is a lower bound of the steady step of every bucketing of the same plan; `step` is the
+// largest.
 struct Bound {
-  Duration compute;        // what the device (on a CPU: the host thread) does in a step, and what the host thread launches, without any bucket's own work
-  Duration communication;  // from the first gradient on, all collectives one after another in the cheapest sizes; then the last copy out and the optimizer
-  Duration tail;           // everything until the last gradient, the reduction of its bucket alone, its copy out, the optimizer
+  Duration compute;  // what the device (on a CPU: the host thread) does in a step, and what the
+                     // host thread launches, without any bucket's own work
+  Duration communication;  // from the first gradient on, all collectives one after another in the
+                           // cheapest sizes; then the last copy out and the optimizer
+  Duration tail;  // everything until the last gradient, the reduction of its bucket alone, its copy
+                  // out, the optimizer
   Duration step;
 };
 
-// None where a plan has no buckets, or one rank only. At message fidelity collectives count by the bytes that the busiest link carries only.
+// None where a plan has no buckets, or one rank only. At message fidelity collectives count by the
+// bytes that the busiest link carries only.
 std::optional<Bound> lower_bound(const Question& q, const Options& options = {});
 
-// What one all-reduce of a bucket of `bytes` on the wire takes at least, whatever else is in flight.
-Duration least_time(const collective::Communicator& c, const Profile& p, std::int64_t bytes, DType type);
+// What one all-reduce of a bucket of `bytes` on the wire takes at least, whatever else is in
+// flight.
+Duration least_time(const collective::Communicator& c, const Profile& p, std::int64_t bytes,
+                    DType type);
 
 }  // namespace ddpsim::predict

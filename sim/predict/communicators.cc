@@ -1,9 +1,9 @@
-// Which communicator a plan gets: a ring or a step list of Gloo's or ours, or NCCL as its version, environment and GPUs make it choose.
-#include "sim/predict/predict.h"
-
+// Which communicator a plan gets: a ring or a step list of Gloo's or ours, or NCCL as its version,
+// environment and GPUs make it choose.
 #include <algorithm>
 
 #include "sim/collective/nccl.h"
+#include "sim/predict/predict.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -12,11 +12,14 @@ namespace {
 const char* shipped_nccl(PytorchVersion v) {
   switch (v) {
     case PytorchVersion::V1_13:
-    case PytorchVersion::V2_0: return "2.14.3";
-    case PytorchVersion::V2_7: return "2.26.2";
+    case PytorchVersion::V2_0:
+      return "2.14.3";
+    case PytorchVersion::V2_7:
+      return "2.26.2";
     case PytorchVersion::V2_11:
     case PytorchVersion::V2_12:  // not read: taken as 2.11's, the newest whose cost model is known
-    case PytorchVersion::V2_13: return "2.28.9";
+    case PytorchVersion::V2_13:
+      return "2.28.9";
   }
   return "2.28.9";
 }
@@ -24,16 +27,22 @@ const char* shipped_nccl(PytorchVersion v) {
 // NCCL as the plan has it.
 nccl::ParsedSettings nccl_settings(const Plan& plan) {
   auto version = nccl::parse_version(plan.nccl.empty() ? shipped_nccl(plan.pytorch) : plan.nccl);
-  if (!version) return {{}, {"/plan/nccl", "\"" + plan.nccl + "\" is not a version of NCCL such as 2.26 or 2.23.4"}};
+  if (!version)
+    return {
+        {},
+        {"/plan/nccl", "\"" + plan.nccl + "\" is not a version of NCCL such as 2.26 or 2.23.4"}};
   constexpr int kOldest = 19;
   constexpr int kNewest = 28;
-  if (!plan.nccl.empty() && (version->minor < kOldest || version->minor > kNewest)) return {{}, {"/plan/nccl", "ddpsim knows the cost models of NCCL 2.19 to 2.28"}};
+  if (!plan.nccl.empty() && (version->minor < kOldest || version->minor > kNewest))
+    return {{}, {"/plan/nccl", "ddpsim knows the cost models of NCCL 2.19 to 2.28"}};
   for (const auto& [name, value] : plan.environment) {
     const auto& known = nccl::known_variables();
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     std::string list;
     for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
-    return {{}, {"/plan/environment/" + name, "is not a variable of NCCL that ddpsim reads; those are " + list}};
+    return {{},
+            {"/plan/environment/" + name,
+             "is not a variable of NCCL that ddpsim reads; those are " + list}};
   }
   nccl::ParsedSettings parsed = nccl::parse_settings(plan.environment, *version);
   if (parsed.problem) parsed.problem.path = "/plan/environment/" + parsed.problem.path;
@@ -48,16 +57,20 @@ bool alike_but_for_the_choice(const Key& a, const Key& b) {
     environment.erase("NCCL_PROTO");
     return environment;
   };
-  return std::get<0>(a) == std::get<0>(b) && std::get<1>(a) == std::get<1>(b) && std::get<2>(a) == std::get<2>(b) &&
-         std::get<3>(a) == std::get<3>(b) && searched(std::get<4>(a)) == searched(std::get<4>(b));
+  return std::get<0>(a) == std::get<0>(b) && std::get<1>(a) == std::get<1>(b) &&
+         std::get<2>(a) == std::get<2>(b) && std::get<3>(a) == std::get<3>(b) &&
+         searched(std::get<4>(a)) == searched(std::get<4>(b));
 }
 
 }  // namespace
 
-Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices, Communicators* known) {
+Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices,
+                   Communicators* known) {
   bool set = !plan.nccl.empty() || !plan.environment.empty();
   if (backend_of(plan, q.profile.kind) != Backend::Nccl) {
-    if (set) return {plan.nccl.empty() ? "/plan/environment" : "/plan/nccl", "is about NCCL, and the plan's backend is another"};
+    if (set)
+      return {plan.nccl.empty() ? "/plan/environment" : "/plan/nccl",
+              "is about NCCL, and the plan's backend is another"};
     return {};
   }
   nccl::ParsedSettings parsed = nccl_settings(plan);
@@ -65,22 +78,30 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   if (q.profile.compute.capability > 0)
     if (auto p = collective::check_nccl_nodes(q.fabric, devices)) return p;
   if (plan.system == System::Fsdp && devices.size() > 1 && q.profile.compute.capability == 0)
-    return {"/plan/system", "profile \"" + q.profile.name + "\" names no compute capability, so what NCCL does for an all-gather is not known"};
+    return {"/plan/system",
+            "profile \"" + q.profile.name +
+                "\" names no compute capability, so what NCCL does for an all-gather is not known"};
   if (plan.environment.empty() || devices.size() < 2) return {};
-  if (q.profile.compute.capability == 0) return {"/plan/environment", "profile \"" + q.profile.name + "\" names no compute capability, so what NCCL would choose is not known"};
+  if (q.profile.compute.capability == 0)
+    return {"/plan/environment",
+            "profile \"" + q.profile.name +
+                "\" names no compute capability, so what NCCL would choose is not known"};
   Scenario job;
   job.plan = plan;
   job.ranks = static_cast<int>(devices.size());
   job.rank_order = devices;
   Communicators own;
-  const collective::NcclGroup& g = *(known ? *known : own).get({q.workload, q.fabric, q.profile, job}, Backend::Nccl).nccl;
+  const collective::NcclGroup& g =
+      *(known ? *known : own).get({q.workload, q.fabric, q.profile, job}, Backend::Nccl).nccl;
   std::vector<Operation> needed{Operation::AllReduce, Operation::Broadcast};
-  if (plan.system == System::Fsdp) needed = {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};
+  if (plan.system == System::Fsdp)
+    needed = {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};
   for (Operation op : needed)
     for (std::int64_t bytes = 1; bytes < (std::int64_t{1} << 40); bytes *= 2)
       if (!nccl::choose(g.system, g.settings, op, bytes))
-        return {"/plan/environment",
-                std::string("leaves nothing that could run ") + name_of(op) + " here: NCCL 2.24 and later stop with an error, too (for one operation only: NCCL_ALGO=allreduce:tree)"};
+        return {"/plan/environment", std::string("leaves nothing that could run ") + name_of(op) +
+                                         " here: NCCL 2.24 and later stop with an error, too (for "
+                                         "one operation only: NCCL_ALGO=allreduce:tree)"};
   return {};
 }
 
@@ -94,15 +115,19 @@ const collective::Communicator& Communicators::get(const Question& q, Backend ba
   auto it = known_.find(key);
   if (it != known_.end()) return it->second;
   std::vector<int> devices = std::get<0>(key);
-  // The search does not ask what may be chosen: with another NCCL_ALGO or NCCL_PROTO it finds the same.
+  // The search does not ask what may be chosen: with another NCCL_ALGO or NCCL_PROTO it finds the
+  // same.
   for (const auto& [other, communicator] : known_) {
     if (!nccl || !alike_but_for_the_choice(key, other) || !communicator.nccl) continue;
     collective::Communicator same = communicator;
     same.nccl->settings = nccl_settings(plan).settings;
     return known_.emplace(std::move(key), std::move(same)).first->second;
   }
-  auto made = nccl ? collective::make_nccl_communicator(q.fabric, std::move(devices), nccl_settings(plan).settings, q.profile.compute.capability)
-                   : collective::make_communicator(q.fabric, std::move(devices), backend, algorithm);
+  auto made = nccl
+                  ? collective::make_nccl_communicator(q.fabric, std::move(devices),
+                                                       nccl_settings(plan).settings,
+                                                       q.profile.compute.capability)
+                  : collective::make_communicator(q.fabric, std::move(devices), backend, algorithm);
   return known_.emplace(std::move(key), std::move(made)).first->second;
 }
 

@@ -1,5 +1,6 @@
-// The critical path is walked backwards from the last operation of the step: of all that an operation waited for (its dependencies, the one before it on its lane,
-// for a collective those of every rank), the one that ended last is the reason why it did not begin earlier.
+// The critical path is walked backwards from the last operation of the step: of all that an
+// operation waited for (its dependencies, the one before it on its lane, for a collective those of
+// every rank), the one that ended last is the reason why it did not begin earlier.
 #include "sim/predict/explain.h"
 
 #include <algorithm>
@@ -12,11 +13,12 @@ namespace {
 
 using analysis::Interval;
 
-std::int64_t overlap(const std::vector<Interval>& list, std::int64_t from, std::int64_t to) { return analysis::overlap_length(list, {{from, to}}); }
+std::int64_t overlap(const std::vector<Interval>& list, std::int64_t from, std::int64_t to) {
+  return analysis::overlap_length(list, {{from, to}});
+}
 
 constexpr const char* kCopies = "copies out of buckets";
 constexpr const char* kDivisions = "averages of what was reduced";  // of a system without buckets
-
 
 class Explainer {
  public:
@@ -28,7 +30,8 @@ class Explainer {
     classes_ = spans.size() / ops_;
     from_ = played_.simulation.spans_from.ps;
     for (std::size_t c = 0; c < classes_; ++c)
-      if (spans[c * ops_ + ops_ - 1].end > spans[last_class_ * ops_ + ops_ - 1].end) last_class_ = c;
+      if (spans[c * ops_ + ops_ - 1].end > spans[last_class_ * ops_ + ops_ - 1].end)
+        last_class_ = c;
     find_lane_predecessors();
   }
 
@@ -46,7 +49,9 @@ class Explainer {
   }
 
  private:
-  const Span& span(std::size_t c, std::size_t i) const { return played_.simulation.spans[c * ops_ + i]; }
+  const Span& span(std::size_t c, std::size_t i) const {
+    return played_.simulation.spans[c * ops_ + i];
+  }
   const Op& op(std::size_t i) const { return played_.program.steady.ops[i]; }
   std::int64_t begin(const Span& s) const { return s.begin.ps - from_; }
   std::int64_t end(const Span& s) const { return s.end.ps - from_; }
@@ -67,7 +72,8 @@ class Explainer {
     std::uint32_t op = 0;
   };
 
-  // What ended last of all that this operation waited for, not after it began. None: it began with the step.
+  // What ended last of all that this operation waited for, not after it began. None: it began with
+  // the step.
   std::optional<Place> reason(Place at) const {
     std::optional<Place> best;
     std::int64_t begun = begin(span(at.rank_class, at.op));
@@ -85,15 +91,18 @@ class Explainer {
     // A pool's collective may have waited for any that ended in the meantime.
     if (op(at.op).lane == Lane::Worker)
       for (std::uint32_t i = 0; i < ops_; ++i)
-        if (op(i).lane == Lane::Worker && begin(span(at.rank_class, i)) < begun) consider(at.rank_class, i);
+        if (op(i).lane == Lane::Worker && begin(span(at.rank_class, i)) < begun)
+          consider(at.rank_class, i);
     return best;
   }
 
   std::string bucket_name(std::uint32_t i) const {
     std::int64_t bytes = op(i).bytes;
-    if (carries_bucket(op(i).kind)) return "bucket " + std::to_string(op(i).subject) + " (" + to_string(Bytes{bytes}) + ")";
+    if (carries_bucket(op(i).kind))
+      return "bucket " + std::to_string(op(i).subject) + " (" + to_string(Bytes{bytes}) + ")";
     std::string name = name_of(played_.program, played_.program.steady, i);
-    if (op(i).kind.of == Of::Label) return played_.program.labels[op(i).subject] + " (" + to_string(Bytes{bytes}) + ")";
+    if (op(i).kind.of == Of::Label)
+      return played_.program.labels[op(i).subject] + " (" + to_string(Bytes{bytes}) + ")";
     constexpr std::string_view kPrefix = "allreduce/";
     return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
   }
@@ -104,11 +113,16 @@ class Explainer {
     if (is_launch(op(i).kind)) return Sort::Host;
     if (is_collective(op(i).kind)) return Sort::Collective;
     switch (op(i).kind.phase) {
-      case Phase::Between: return Sort::Other;
-      case Phase::Forward: return Sort::Forward;
-      case Phase::Backward: return Sort::Backward;
-      case Phase::Reduced: return Sort::CopyOut;
-      case Phase::Update: return Sort::Optimizer;
+      case Phase::Between:
+        return Sort::Other;
+      case Phase::Forward:
+        return Sort::Forward;
+      case Phase::Backward:
+        return Sort::Backward;
+      case Phase::Reduced:
+        return Sort::CopyOut;
+      case Phase::Update:
+        return Sort::Optimizer;
     }
     return Sort::Other;
   }
@@ -118,34 +132,50 @@ class Explainer {
     std::replace(out.begin(), out.end(), '_', '-');
     return out;
   }
-  const char* copies() const { return q_.scenario.plan.system == System::PytorchDdp ? kCopies : kDivisions; }
+  const char* copies() const {
+    return q_.scenario.plan.system == System::PytorchDdp ? kCopies : kDivisions;
+  }
   std::string tell(Sort sort, std::uint32_t last) const {
     const StepProgram& s = played_.program.steady;
     switch (sort) {
-      case Sort::Forward: return "forward";
+      case Sort::Forward:
+        return "forward";
       case Sort::Backward: {
-        return of_tensor(op(last).kind) ? "backward until " + played_.program.tensor_names[op(last).subject] : "backward to its end";
+        return of_tensor(op(last).kind)
+                   ? "backward until " + played_.program.tensor_names[op(last).subject]
+                   : "backward to its end";
       }
-      case Sort::CopyOut: return copies();
-      case Sort::Optimizer: return "optimizer";
-      case Sort::Host: return "the host thread launches " + name_of(played_.program, s, op(last).subject);
-      case Sort::Collective: return carries_tensors(op(last).kind) ? words_of(op(last).kind.operation) + " of " + bucket_name(last) : name_of(played_.program, s, last);
-      case Sort::Other: return name_of(played_.program, s, last);
+      case Sort::CopyOut:
+        return copies();
+      case Sort::Optimizer:
+        return "optimizer";
+      case Sort::Host:
+        return "the host thread launches " + name_of(played_.program, s, op(last).subject);
+      case Sort::Collective:
+        return carries_tensors(op(last).kind)
+                   ? words_of(op(last).kind.operation) + " of " + bucket_name(last)
+                   : name_of(played_.program, s, last);
+      case Sort::Other:
+        return name_of(played_.program, s, last);
     }
     return {};
   }
 
   void walk(Explanation& out) const {
     std::vector<Place> path;
-    for (std::optional<Place> at = Place{last_class_, static_cast<std::uint32_t>(ops_ - 1)}; at && end(span(at->rank_class, at->op)) > 0; at = reason(*at)) path.push_back(*at);
+    for (std::optional<Place> at = Place{last_class_, static_cast<std::uint32_t>(ops_ - 1)};
+         at && end(span(at->rank_class, at->op)) > 0; at = reason(*at))
+      path.push_back(*at);
     std::reverse(path.begin(), path.end());
     for (std::size_t k = 0; k < path.size(); ++k) {
       const Span& s = span(path[k].rank_class, path[k].op);
       Sort sort = sort_of(path[k].op);
       bool joins = k > 0 && sort != Sort::Collective && sort_of(path[k - 1].op) == sort;
       if (!joins) {
-        // A part begins where the one before ended; what lies between belongs to this one (its launch, its turn).
-        std::int64_t begun = std::max<std::int64_t>(0, out.path.empty() ? begin(s) : out.path.back().end.ps);
+        // A part begins where the one before ended; what lies between belongs to this one (its
+        // launch, its turn).
+        std::int64_t begun =
+            std::max<std::int64_t>(0, out.path.empty() ? begin(s) : out.path.back().end.ps);
         out.path.push_back({});
         out.path.back().begin = {begun};
       }
@@ -156,7 +186,8 @@ class Explainer {
       if (sort != Sort::Collective) continue;
       part.bytes = op(path[k].op).bytes;
       part.waited = s.begin - s.ready;
-      if (k > 0 && is_collective(op(path[k - 1].op).kind)) part.waited_for = bucket_name(path[k - 1].op);
+      if (k > 0 && is_collective(op(path[k - 1].op).kind))
+        part.waited_for = bucket_name(path[k - 1].op);
     }
   }
 
@@ -182,8 +213,11 @@ class Explainer {
     for (std::uint32_t i = 0; i < ops_; ++i) {
       if (!carries_tensors(op(i).kind)) continue;
       out.reduces = out.reduces && op(i).kind.operation == Operation::AllReduce;
-      std::string name = carries_bucket(op(i).kind) ? "bucket " + std::to_string(op(i).subject) : name_of(played_.program, played_.program.steady, i);
-      out.buckets.push_back({name, times->bytes, times->ready, times->begin, times->end, times->exposed});
+      std::string name = carries_bucket(op(i).kind)
+                             ? "bucket " + std::to_string(op(i).subject)
+                             : name_of(played_.program, played_.program.steady, i);
+      out.buckets.push_back(
+          {name, times->bytes, times->ready, times->begin, times->end, times->exposed});
       ++times;
     }
   }
@@ -192,7 +226,8 @@ class Explainer {
     const collective::Communicator& comm = options_.known->get(q_, played_.program.backend);
     struct Carried {
       std::int64_t from, to;
-      std::vector<std::pair<topology::LinkId, double>> time;  // that each link needs for it at its full rate, ps
+      std::vector<std::pair<topology::LinkId, double>>
+          time;  // that each link needs for it at its full rate, ps
     };
     std::vector<Carried> all;
     std::vector<double> total(q_.fabric.links().size());
@@ -203,20 +238,27 @@ class Explainer {
       Carried c{begin(s), end(s), {}};
       flying.push_back({std::max<std::int64_t>(0, c.from), c.to});
       if (comm.ranks() > 1 && !comm.patterns.empty()) {
-        auto price = collective::price(comm, q_.profile, Level::Mid, op(i).kind.operation, {op(i).bytes}, op(i).dtype);
+        auto price = collective::price(comm, q_.profile, Level::Mid, op(i).kind.operation,
+                                       {op(i).bytes}, op(i).dtype);
         const auto& pattern = comm.patterns[static_cast<std::size_t>(price.pattern)];
         for (const auto& phase : price.phases)
-          for (const auto& l : phase.round < 0 ? pattern.load : pattern.rounds[static_cast<std::size_t>(phase.round)].load) {
-            double t = phase.work * l.per_byte / collective::link_rate(comm, q_.profile, Level::Mid, l.link);
+          for (const auto& l : phase.round < 0
+                                   ? pattern.load
+                                   : pattern.rounds[static_cast<std::size_t>(phase.round)].load) {
+            double t = phase.work * l.per_byte /
+                       collective::link_rate(comm, q_.profile, Level::Mid, l.link);
             c.time.push_back({l.link, t});
             total[l.link] += t;
           }
       }
       all.push_back(std::move(c));
     }
-    auto busiest = static_cast<topology::LinkId>(std::max_element(total.begin(), total.end()) - total.begin());
+    auto busiest =
+        static_cast<topology::LinkId>(std::max_element(total.begin(), total.end()) - total.begin());
     bool any = !total.empty() && total[busiest] > 0;
-    if (any) out.link = {q_.fabric.link_name(busiest), q_.fabric.links()[busiest].bandwidth, total[busiest] / static_cast<double>(out.step.ps)};
+    if (any)
+      out.link = {q_.fabric.link_name(busiest), q_.fabric.links()[busiest].bandwidth,
+                  total[busiest] / static_cast<double>(out.step.ps)};
     flying = analysis::unite(std::move(flying));
     std::vector<Interval> busy = computing();
     for (std::size_t k = 0; k < out.deciles.size(); ++k) {
@@ -228,9 +270,14 @@ class Explainer {
       d.communicating = static_cast<double>(overlap(flying, from, to)) / length;
       for (const Carried& c : all)
         for (const auto& [link, time] : c.time)
-          if (any && link == busiest && c.to > c.from) d.link += time * static_cast<double>(overlap({{c.from, c.to}}, from, to)) / static_cast<double>(c.to - c.from) / length;
+          if (any && link == busiest && c.to > c.from)
+            d.link += time * static_cast<double>(overlap({{c.from, c.to}}, from, to)) /
+                      static_cast<double>(c.to - c.from) / length;
       bool waits = d.communicating > 1 - d.computing - 1e-9 || d.communicating > 0.5;
-      d.decides = d.computing >= 0.5 ? "computation" : !waits ? "host thread" : d.link > 0.7 * d.communicating ? "bandwidth" : "latency of collectives";
+      d.decides = d.computing >= 0.5               ? "computation"
+                  : !waits                         ? "host thread"
+                  : d.link > 0.7 * d.communicating ? "bandwidth"
+                                                   : "latency of collectives";
     }
   }
 
@@ -240,7 +287,8 @@ class Explainer {
       if (r == Resource::Host && q.profile.kind == DeviceKind::Cpu) continue;  // it computes
       out.push_back({r, step_if_faster(q, r, kFaster, options)});
     }
-    std::stable_sort(out.begin(), out.end(), [](const Sensitivity& a, const Sensitivity& b) { return a.step < b.step; });
+    std::stable_sort(out.begin(), out.end(),
+                     [](const Sensitivity& a, const Sensitivity& b) { return a.step < b.step; });
     return out;
   }
 
@@ -248,14 +296,17 @@ class Explainer {
     out.sensitivity = what_helps(q_, options_);
     const Sensitivity& first = out.sensitivity.front();
     constexpr double kWorthSaying = 0.002;
-    if (static_cast<double>((out.step - first.step).ps) < kWorthSaying * static_cast<double>(out.step.ps)) return;
+    if (static_cast<double>((out.step - first.step).ps) <
+        kWorthSaying * static_cast<double>(out.step.ps))
+      return;
     for (double factor : {1.25, 1.5, 2.0, 3.0, 4.0, 8.0}) {
       Hardware h = faster(q_, first.resource, factor);
       topology::Fabric fabric(h.cluster);
       Communicators known;
       Options options = options_;
       options.known = &known;
-      Resource now = what_helps({h.workload, fabric, h.profile, q_.scenario}, options).front().resource;
+      Resource now =
+          what_helps({h.workload, fabric, h.profile, q_.scenario}, options).front().resource;
       if (now == first.resource) continue;
       out.moves_at = factor;
       out.moves_to = now;
@@ -270,7 +321,8 @@ class Explainer {
     even.slow_ranks.clear();
     Duration step = steady_period({q_.workload, q_.fabric, q_.profile, even}, Level::Mid, options_);
     constexpr double kWorthSaying = 0.002;
-    if (static_cast<double>((out.step - step).ps) < kWorthSaying * static_cast<double>(out.step.ps)) return;
+    if (static_cast<double>((out.step - step).ps) < kWorthSaying * static_cast<double>(out.step.ps))
+      return;
     out.straggler = Straggler{slow->first, slow->second, step};
   }
 
@@ -287,17 +339,24 @@ class Explainer {
       bool reduces = out.reduces;
       while (reductions > 0) {
         bool next = last + 1 < path.size() && carries_tensors(path[last + 1].kind);
-        bool after_copy = last + 2 < path.size() && (path[last + 1].what == kCopies || path[last + 1].what == kDivisions) && carries_tensors(path[last + 2].kind);
+        bool after_copy = last + 2 < path.size() &&
+                          (path[last + 1].what == kCopies || path[last + 1].what == kDivisions) &&
+                          carries_tensors(path[last + 2].kind);
         if (!next && !after_copy) break;
         last += next ? 1 : 2;
         ++reductions;
       }
       const PathPart& q = path[last];
       std::string clause = p.what;
-      if (last > k) clause = std::to_string(reductions) + (reduces ? " all-reduces" : " collectives") + " one after another, " + subject(p) + " to " + subject(q);
+      if (last > k)
+        clause = std::to_string(reductions) + (reduces ? " all-reduces" : " collectives") +
+                 " one after another, " + subject(p) + " to " + subject(q);
       clause += " " + to_string(q.end - p.begin);
-      if (last == k && p.waited.ps > 0 && !p.waited_for.empty()) clause += " (ready " + to_string(p.waited) + " before it could begin, behind " + p.waited_for + ")";
-      else if (last > k && q.waited.ps > 0) clause += " (the last was ready " + to_string(q.waited) + " before it could begin)";
+      if (last == k && p.waited.ps > 0 && !p.waited_for.empty())
+        clause += " (ready " + to_string(p.waited) + " before it could begin, behind " +
+                  p.waited_for + ")";
+      else if (last > k && q.waited.ps > 0)
+        clause += " (the last was ready " + to_string(q.waited) + " before it could begin)";
       clauses.push_back(clause);
       k = last;
     }
@@ -326,6 +385,8 @@ class Explainer {
 
 }  // namespace
 
-Explanation explain(const Question& q, const Options& options) { return Explainer(q, options).run(); }
+Explanation explain(const Question& q, const Options& options) {
+  return Explainer(q, options).run();
+}
 
 }  // namespace ddpsim::predict

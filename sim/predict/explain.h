@@ -11,31 +11,35 @@
 
 namespace ddpsim::predict {
 
-// A stretch of the critical path: nothing in it could have begun earlier. Times from the start of the step.
+// A stretch of the critical path: nothing in it could have begun earlier. Times from the start of
+// the step.
 struct PathPart {
-  std::string what;   // "forward", "backward until layer1.0.conv1.weight", "all-reduce of bucket 3 (12 MiB)"
-  OpKind kind;  // of its last operation
-  std::int64_t bytes = 0;         // of a collective
+  std::string
+      what;  // "forward", "backward until layer1.0.conv1.weight", "all-reduce of bucket 3 (12 MiB)"
+  OpKind kind;             // of its last operation
+  std::int64_t bytes = 0;  // of a collective
   Duration begin;
   Duration end;
-  Duration waited;    // a collective: from ready to begin
+  Duration waited;  // a collective: from ready to begin
   std::string waited_for;
 };
 
 struct BucketExposure {
-  std::string name;   // "bucket 3"
+  std::string name;  // "bucket 3"
   std::int64_t bytes = 0;
   Duration ready, begin, end;
-  Duration exposed;   // as analysis::BucketTimes has it: buckets in flight or waiting together each count it
+  Duration exposed;  // as analysis::BucketTimes has it: buckets in flight or waiting together each
+                     // count it
 };
 
 // A tenth of the step, shares of it.
 struct Decile {
   double computing = 0;
   double communicating = 0;  // a collective is in flight
-  double link = 0;           // what the busiest link of the step would carry if each collective's bytes passed evenly while it is in flight, over its rate:
-                             // more than 1 where collectives share it, or a token bucket's saved burst passes at its peak rate
-  std::string decides;       // "computation", "bandwidth", "latency of collectives", "host thread"
+  double link = 0;  // what the busiest link of the step would carry if each collective's bytes
+                    // passed evenly while it is in flight, over its rate: more than 1 where
+                    // collectives share it, or a token bucket's saved burst passes at its peak rate
+  std::string decides;  // "computation", "bandwidth", "latency of collectives", "host thread"
 };
 
 struct Sensitivity {
@@ -53,18 +57,19 @@ struct Straggler {
 struct Explanation {
   Duration step;
   std::optional<Straggler> straggler;  // the slowest, if the step is measurably shorter without it
-  int actor = 0;                      // the rank that ends last
+  int actor = 0;                       // the rank that ends last
   std::vector<PathPart> path;
   bool reduces = true;  // all of these are all-reduces of gradients
   std::vector<BucketExposure> buckets;
-  Duration exposed;                   // communication of the step, as analysis::Summary has it
+  Duration exposed;  // communication of the step, as analysis::Summary has it
   std::array<Decile, 10> deciles;
-  LinkUse link;                       // the busiest of the step
+  LinkUse link;                          // the busiest of the step
   std::vector<Sensitivity> sensitivity;  // shortest step first
-  // The first resource of `sensitivity` so much faster, and another gains more from then on; none = not up to 8 times, or nothing gains.
+  // The first resource of `sensitivity` so much faster, and another gains more from then on; none =
+  // not up to 8 times, or nothing gains.
   std::optional<double> moves_at;
   std::optional<Resource> moves_to;
-  std::vector<std::string> words;     // the path in sentences
+  std::vector<std::string> words;  // the path in sentences
 };
 
 inline constexpr double kFaster = 1.1;

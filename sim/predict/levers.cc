@@ -1,4 +1,5 @@
-// Each lever is simulated by itself. What a plan can set comes first: `ddpsim predict` lists it; the rest takes longer and is for `ddpsim tune`.
+// Each lever is simulated by itself. What a plan can set comes first: `ddpsim predict` lists it;
+// the rest takes longer and is for `ddpsim tune`.
 #include <algorithm>
 
 #include "sim/collective/nccl.h"
@@ -22,7 +23,9 @@ class Attempts {
     if (check(changed, options_.known)) return;
     // Like is compared with like; with other flags the usual fidelity may be the other one.
     bool flags = command.starts_with("--") && usual_fidelity(changed) != options_.fidelity;
-    found.push_back({change, flags ? command + " --fidelity " + name_of(options_.fidelity) : command, steady_period(changed, Level::Mid, options_)});
+    found.push_back({change,
+                     flags ? command + " --fidelity " + name_of(options_.fidelity) : command,
+                     steady_period(changed, Level::Mid, options_)});
   }
   std::vector<Lever> found;
   const Options& options() const { return options_; }  // with what is known of communicators
@@ -37,7 +40,8 @@ void try_caps(const Plan& plan, Attempts& a) {
   for (double cap : {1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0}) {
     if (plan.bucket_cap_mb == cap) continue;
     std::string text = "bucket_cap_mb=" + std::to_string(static_cast<int>(cap));
-    a.plan(text, "--set " + text, [&](Scenario& s) { s.plan.bucket_cap_mb = cap, s.plan.bucket_cap_mb_list.clear(); });
+    a.plan(text, "--set " + text,
+           [&](Scenario& s) { s.plan.bucket_cap_mb = cap, s.plan.bucket_cap_mb_list.clear(); });
   }
 }
 
@@ -46,7 +50,8 @@ void try_choices(const Plan& plan, Attempts& a) {
   for (const strategy::Knob& k : strategy::knobs(plan)) {
     if (!k.unit.empty()) continue;
     for (const strategy::KnobValue& v : strategy::values(k, {}, plan))
-      if (std::string text = k.name + "=" + v.text; !(strategy::value_of(plan, k) && strategy::value_of(plan, k)->text == v.text))
+      if (std::string text = k.name + "=" + v.text;
+          !(strategy::value_of(plan, k) && strategy::value_of(plan, k)->text == v.text))
         a.plan(text, "--set " + text, [&](Scenario& s) { s.plan = strategy::with(s.plan, k, v); });
   }
 }
@@ -55,21 +60,32 @@ void try_plan(const Question& q, Attempts& a) {
   const Plan& plan = q.scenario.plan;
   if (plan.system == System::PytorchDdp) {
     if (!plan.gradient_as_bucket_view)
-      a.plan("gradient_as_bucket_view=True", "--set gradient_as_bucket_view=true", [](Scenario& s) { s.plan.gradient_as_bucket_view = true; });
+      a.plan("gradient_as_bucket_view=True", "--set gradient_as_bucket_view=true",
+             [](Scenario& s) { s.plan.gradient_as_bucket_view = true; });
     if (plan.comm_hook == CommHook::None)
-      a.plan("bf16_compress_hook (changes numerics)", "--set comm_hook=bf16_compress", [](Scenario& s) { s.plan.comm_hook = CommHook::Bf16Compress; });
+      a.plan("bf16_compress_hook (changes numerics)", "--set comm_hook=bf16_compress",
+             [](Scenario& s) { s.plan.comm_hook = CommHook::Bf16Compress; });
     if (plan.broadcast_buffers && !q.workload.buffers.empty())
-      a.plan("broadcast_buffers=False (each rank keeps its own BatchNorm statistics)", "--set broadcast_buffers=false", [](Scenario& s) { s.plan.broadcast_buffers = false; });
+      a.plan("broadcast_buffers=False (each rank keeps its own BatchNorm statistics)",
+             "--set broadcast_buffers=false",
+             [](Scenario& s) { s.plan.broadcast_buffers = false; });
   } else if (plan.system == System::Averaging) {
-    a.plan("DistributedDataParallel instead of plain averaging", "--plan pytorch_ddp, without averaging's flags", [](Scenario& s) { s.plan.system = System::PytorchDdp; });
+    a.plan("DistributedDataParallel instead of plain averaging",
+           "--plan pytorch_ddp, without averaging's flags",
+           [](Scenario& s) { s.plan.system = System::PytorchDdp; });
   }
   if (plan.system == System::Fsdp) try_choices(plan, a);
-  if (!q.scenario.slow_ranks.empty()) a.plan("all ranks as fast as the others", "without slow_ranks", [](Scenario& s) { s.slow_ranks.clear(); });
+  if (!q.scenario.slow_ranks.empty())
+    a.plan("all ranks as fast as the others", "without slow_ranks",
+           [](Scenario& s) { s.slow_ranks.clear(); });
 }
 
-bool is_nccl_setting(const Lever& l) { return l.change.find("NCCL_") != std::string::npos; }
+bool is_nccl_setting(const Lever& l) {
+  return l.change.find("NCCL_") != std::string::npos;
+}
 
-// What NCCL chooses for the largest all-reduce of a step, as "ring/simple". REQUIRES: options.known.
+// What NCCL chooses for the largest all-reduce of a step, as "ring/simple". REQUIRES:
+// options.known.
 std::string chosen_by_nccl(const Question& q, const Options& options) {
   const Program program = steady_step(q, Level::Mid, options).program;
   std::int64_t largest = 0;
@@ -81,13 +97,14 @@ std::string chosen_by_nccl(const Question& q, const Options& options) {
   return choice ? std::string(name_of(choice->algorithm)) + "/" + name_of(choice->protocol) : "";
 }
 
-// NCCL chooses by its own estimate, and that is not always what takes least. Not of the largest jobs:
-// each setting has a communicator of its own, which holds what every rank does.
+// NCCL chooses by its own estimate, and that is not always what takes least. Not of the largest
+// jobs: each setting has a communicator of its own, which holds what every rank does.
 void try_nccl(const Question& q, Attempts& a) {
   constexpr int kMostRanks = 16'384;
   const Plan& plan = q.scenario.plan;
   if (q.scenario.ranks > kMostRanks) return;
-  if (backend_of(plan, q.profile.kind) != Backend::Nccl || q.profile.compute.capability == 0) return;
+  if (backend_of(plan, q.profile.kind) != Backend::Nccl || q.profile.compute.capability == 0)
+    return;
   auto force = [&](const std::string& name, std::initializer_list<const char*> values) {
     if (plan.environment.count(name)) {
       auto without = [&](Scenario& s) { s.plan.environment.erase(name); };
@@ -125,7 +142,8 @@ void try_algorithms(const Question& q, Attempts& a) {
         a.plan(text, "--set " + text, [&](Scenario& s) { s.plan.algorithm = algorithm; });
       }
   if (backend == Backend::Gloo && plan.gloo_algorithm == Algorithm::Ring)
-    a.plan("Gloo's bcube", "--set gloo_algorithm=bcube", [](Scenario& s) { s.plan.gloo_algorithm = Algorithm::Bcube; });
+    a.plan("Gloo's bcube", "--set gloo_algorithm=bcube",
+           [](Scenario& s) { s.plan.gloo_algorithm = Algorithm::Bcube; });
 }
 
 // The first half of the ranks; what names ranks goes with them.
@@ -146,14 +164,18 @@ bool spans_hosts(const Question& q) {
 }
 
 void sort(std::vector<Lever>& list) {
-  std::stable_sort(list.begin(), list.end(), [](const Lever& a, const Lever& b) { return per_samples(a) < per_samples(b); });
+  std::stable_sort(list.begin(), list.end(),
+                   [](const Lever& a, const Lever& b) { return per_samples(a) < per_samples(b); });
 }
 
 }  // namespace
 
-Duration per_samples(const Lever& l) { return l.samples == 1 ? l.step : scale(l.step, 1 / l.samples); }
+Duration per_samples(const Lever& l) {
+  return l.samples == 1 ? l.step : scale(l.step, 1 / l.samples);
+}
 
-std::vector<Lever> levers(const Question& q, Duration step, const Options& options, double threshold) {
+std::vector<Lever> levers(const Question& q, Duration step, const Options& options,
+                          double threshold) {
   Attempts a(q, options);
   if (q.scenario.plan.system == System::PytorchDdp) try_caps(q.scenario.plan, a);
   try_plan(q, a);
@@ -166,7 +188,9 @@ std::vector<Lever> levers(const Question& q, Duration step, const Options& optio
   for (const Lever& l : a.found) {
     bool cap = l.change.starts_with("bucket_cap_mb");
     bool nccl = is_nccl_setting(l);
-    if (static_cast<double>(step.ps - l.step.ps) < threshold * static_cast<double>(step.ps) || (cap && cap_listed) || (nccl && nccl_listed)) continue;
+    if (static_cast<double>(step.ps - l.step.ps) < threshold * static_cast<double>(step.ps) ||
+        (cap && cap_listed) || (nccl && nccl_listed))
+      continue;
     cap_listed = cap_listed || cap;
     nccl_listed = nccl_listed || nccl;
     kept.push_back(l);
@@ -181,9 +205,11 @@ std::vector<Lever> all_levers(const Question& q, const Options& options) {
   try_plan(q, a);
   if (q.scenario.ranks > 1) {
     if (plan.system == System::PytorchDdp) {
-      a.plan("no overlap: one bucket for everything", "--set bucket_cap_mb=1000000", [](Scenario& s) { s.plan.bucket_cap_mb = 1e6, s.plan.bucket_cap_mb_list.clear(); });
+      a.plan("no overlap: one bucket for everything", "--set bucket_cap_mb=1000000",
+             [](Scenario& s) { s.plan.bucket_cap_mb = 1e6, s.plan.bucket_cap_mb_list.clear(); });
       if (plan.comm_hook == CommHook::None)
-        a.plan("fp16_compress_hook (changes numerics)", "--set comm_hook=fp16_compress", [](Scenario& s) { s.plan.comm_hook = CommHook::Fp16Compress; });
+        a.plan("fp16_compress_hook (changes numerics)", "--set comm_hook=fp16_compress",
+               [](Scenario& s) { s.plan.comm_hook = CommHook::Fp16Compress; });
     }
     try_nccl(q, a);
     say_what_nccl_chooses(q, a.options(), steady_period(q, Level::Mid, a.options()), a.found);
@@ -191,11 +217,14 @@ std::vector<Lever> all_levers(const Question& q, const Options& options) {
     Scenario half = q.scenario;
     halve(half);
     std::size_t before = a.found.size();
-    a.plan("half the ranks (half the samples a step)", "--ranks " + std::to_string(half.ranks), halve);
-    if (a.found.size() > before) a.found.back().samples = static_cast<double>(half.ranks) / q.scenario.ranks;
+    a.plan("half the ranks (half the samples a step)", "--ranks " + std::to_string(half.ranks),
+           halve);
+    if (a.found.size() > before)
+      a.found.back().samples = static_cast<double>(half.ranks) / q.scenario.ranks;
     bool hosts = spans_hosts(q);
-    a.found.push_back({hosts ? "a network between hosts twice as fast" : "links inside the host twice as fast", "",
-                       step_if_faster(q, hosts ? Resource::Network : Resource::Inside, 2, options)});
+    a.found.push_back(
+        {hosts ? "a network between hosts twice as fast" : "links inside the host twice as fast",
+         "", step_if_faster(q, hosts ? Resource::Network : Resource::Inside, 2, options)});
   }
   sort(a.found);
   return a.found;

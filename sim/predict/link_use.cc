@@ -7,12 +7,15 @@
 
 namespace ddpsim::predict {
 
-std::vector<LinkBusy> link_use(const Program& program, const collective::Communicator& comm, const Profile& profile, Duration step) {
+std::vector<LinkBusy> link_use(const Program& program, const collective::Communicator& comm,
+                               const Profile& profile, Duration step) {
   std::vector<double> work(comm.patterns.size());
   for (const Op& op : program.steady.ops) {
     if (!is_collective(op.kind)) continue;
-    auto price = collective::price(comm, profile, Level::Mid, op.kind.operation, {op.bytes}, op.dtype);
-    for (const auto& phase : price.phases) work[static_cast<std::size_t>(price.pattern)] += phase.work;
+    auto price =
+        collective::price(comm, profile, Level::Mid, op.kind.operation, {op.bytes}, op.dtype);
+    for (const auto& phase : price.phases)
+      work[static_cast<std::size_t>(price.pattern)] += phase.work;
   }
   std::vector<double> bytes(comm.fabric->links().size());
   for (std::size_t k = 0; k < work.size(); ++k)
@@ -20,17 +23,23 @@ std::vector<LinkBusy> link_use(const Program& program, const collective::Communi
       if (work[k] > 0) bytes[l.link] += work[k] * l.per_byte;
   std::vector<LinkBusy> out;
   for (topology::LinkId link = 0; link < bytes.size(); ++link)
-    if (bytes[link] > 0) out.push_back({link, bytes[link] / collective::link_rate(comm, profile, Level::Mid, link) / static_cast<double>(step.ps)});
+    if (bytes[link] > 0)
+      out.push_back({link, bytes[link] / collective::link_rate(comm, profile, Level::Mid, link) /
+                               static_cast<double>(step.ps)});
   return out;
 }
 
 std::vector<LinkBusy> link_use(const Question& q, Duration step, const Options& options) {
   if (q.scenario.ranks < 2) return {};
   StepTimes times = step_times(q.workload, q.profile, Level::Mid);
-  Program program = options.program ? *options.program : strategy::lower({q.workload, times, q.profile.kind, q.scenario.ranks}, q.scenario.plan, strategy::Steps::SteadyOnly);
+  Program program = options.program
+                        ? *options.program
+                        : strategy::lower({q.workload, times, q.profile.kind, q.scenario.ranks},
+                                          q.scenario.plan, strategy::Steps::SteadyOnly);
   if (options.without) alter(*options.without, program);
   Communicators own;
-  return link_use(program, (options.known ? *options.known : own).get(q, program.backend), q.profile, step);
+  return link_use(program, (options.known ? *options.known : own).get(q, program.backend),
+                  q.profile, step);
 }
 
 }  // namespace ddpsim::predict

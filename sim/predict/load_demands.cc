@@ -15,8 +15,9 @@ struct LinkKind {
 
 }  // namespace
 
-std::vector<std::vector<std::vector<engine::Demand>>> load_demands(const collective::Communicator& comm, const Profile& profile, Level level, bool fold,
-                                                                   const std::function<engine::ResourceId(topology::LinkId)>& resource) {
+std::vector<std::vector<std::vector<engine::Demand>>> load_demands(
+    const collective::Communicator& comm, const Profile& profile, Level level, bool fold,
+    const std::function<engine::ResourceId(topology::LinkId)>& resource) {
   std::vector<std::vector<std::vector<engine::Demand>>> out;
   std::vector<const std::vector<collective::LinkLoad>*> loads;
   std::vector<std::pair<std::size_t, std::size_t>> place;  // of each list of loads, in `out`
@@ -40,9 +41,11 @@ std::vector<std::vector<std::vector<engine::Demand>>> load_demands(const collect
     if (link == UINT32_MAX) return out;
     kind.load.assign(loads.size(), 0);
     for (std::size_t k = 0; k < loads.size(); ++k)
-      if (at[k] < loads[k]->size() && (*loads[k])[at[k]].link == link) kind.load[k] = (*loads[k])[at[k]++].per_byte;
+      if (at[k] < loads[k]->size() && (*loads[k])[at[k]].link == link)
+        kind.load[k] = (*loads[k])[at[k]++].per_byte;
     const topology::Link& l = comm.fabric->links()[link];
-    if (before == nullptr || before->bandwidth != l.bandwidth || before->transport != l.transport) kind.rate = collective::link_rate(comm, profile, level, link);
+    if (before == nullptr || before->bandwidth != l.bandwidth || before->transport != l.transport)
+      kind.rate = collective::link_rate(comm, profile, level, link);
     before = &l;
     kind.burst = static_cast<double>(l.burst.count);
     kind.peak = l.peak.bytes_per_ps();

@@ -9,9 +9,11 @@
 
 namespace ddpsim::predict {
 
-// Demands of one byte of work: by pattern, of the mean ([0]) and of each round ([1 + round], where the pattern is priced by round). `resource`: gives a link's, in ascending order of links. Links that carry the same share of everything
-// constrain alike: with `fold`, one of each kind is enough.
-std::vector<std::vector<std::vector<engine::Demand>>> load_demands(const collective::Communicator& comm, const Profile& profile, Level level, bool fold,
-                                                      const std::function<engine::ResourceId(topology::LinkId)>& resource);
+// Demands of one byte of work: by pattern, of the mean ([0]) and of each round ([1 + round], where
+// the pattern is priced by round). `resource`: gives a link's, in ascending order of links. Links
+// that carry the same share of everything constrain alike: with `fold`, one of each kind is enough.
+std::vector<std::vector<std::vector<engine::Demand>>> load_demands(
+    const collective::Communicator& comm, const Profile& profile, Level level, bool fold,
+    const std::function<engine::ResourceId(topology::LinkId)>& resource);
 
 }  // namespace ddpsim::predict

@@ -6,11 +6,13 @@
 namespace ddpsim::predict {
 namespace {
 
-constexpr std::array<const char*, kMechanisms> kNames{"copy_in",       "in_order_launch", "burst",          "host_lane",      "workers",
-                                                      "reverse_order", "uplink_sharing",  "late_arrival",   "reduction_time", "first_bucket",
-                                                      "connection",    "shared_memory",   "shared_cores"};
+constexpr std::array<const char*, kMechanisms> kNames{
+    "copy_in",       "in_order_launch", "burst",        "host_lane",      "workers",
+    "reverse_order", "uplink_sharing",  "late_arrival", "reduction_time", "first_bucket",
+    "connection",    "shared_memory",   "shared_cores"};
 
-// Moves each bucket's all-reduce (with the operations of its comm hook) to directly behind the copy that completes it.
+// Moves each bucket's all-reduce (with the operations of its comm hook) to directly behind the copy
+// that completes it.
 void launch_when_full(StepProgram& s) {
   std::vector<std::uint32_t> last_copy(s.buckets.size(), kNoOp);
   std::vector<std::uint32_t> bucket_of;
@@ -20,7 +22,8 @@ void launch_when_full(StepProgram& s) {
       bucket_of[t] = k;
     }
   for (std::uint32_t i = 0; i < s.ops.size(); ++i)
-    if (copies_in(s.ops[i].kind) && bucket_of[s.ops[i].subject] != kNoOp) last_copy[bucket_of[s.ops[i].subject]] = i;
+    if (copies_in(s.ops[i].kind) && bucket_of[s.ops[i].subject] != kNoOp)
+      last_copy[bucket_of[s.ops[i].subject]] = i;
   // Sort key: what stays keeps its place; what moves comes just behind the copy.
   std::vector<std::pair<std::uint64_t, std::uint32_t>> order;
   for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
@@ -57,13 +60,17 @@ void alter(Mechanism m, StepProgram& s) {
   if (m == Mechanism::InOrderLaunch) return launch_when_full(s);
   for (Op& op : s.ops) {
     OpKind launched = is_launch(op.kind) ? s.ops[op.subject].kind : op.kind;
-    if ((m == Mechanism::CopyIn && copies_in(launched)) || (m == Mechanism::HostLane && is_launch(op.kind))) op.duration = {}, op.cost = Cost::Measured, op.traffic = 0;
+    if ((m == Mechanism::CopyIn && copies_in(launched)) ||
+        (m == Mechanism::HostLane && is_launch(op.kind)))
+      op.duration = {}, op.cost = Cost::Measured, op.traffic = 0;
   }
 }
 
 }  // namespace
 
-const char* name_of(Mechanism m) { return kNames[static_cast<std::size_t>(m)]; }
+const char* name_of(Mechanism m) {
+  return kNames[static_cast<std::size_t>(m)];
+}
 
 std::optional<Mechanism> parse_mechanism(const std::string& name) {
   for (std::size_t i = 0; i < kNames.size(); ++i)
@@ -93,7 +100,8 @@ void remove(Mechanism m, Workload& w, Cluster& c, Profile& p, Scenario& s) {
       p.reduction_bytes_per_s = 0;
       break;
     case Mechanism::FirstBucket:
-      s.plan.first_bucket_bytes = static_cast<std::int64_t>(s.plan.bucket_cap_mb.value_or(25) * 1048576);
+      s.plan.first_bucket_bytes =
+          static_cast<std::int64_t>(s.plan.bucket_cap_mb.value_or(25) * 1048576);
       break;
     case Mechanism::SharedMemory:
       p.memory.shared_bytes_per_s = 0;

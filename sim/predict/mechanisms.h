@@ -29,7 +29,8 @@ const char* name_of(Mechanism m);  // "copy_in", ...
 std::optional<Mechanism> parse_mechanism(const std::string& name);
 
 // Takes a mechanism out of a question's parts. What lies in the Program is for alter().
-void remove(Mechanism m, Workload& workload, Cluster& cluster, Profile& profile, Scenario& scenario);
+void remove(Mechanism m, Workload& workload, Cluster& cluster, Profile& profile,
+            Scenario& scenario);
 // Takes a mechanism out of a lowered Program; does nothing for those that remove() handles.
 void alter(Mechanism m, Program& program);
 

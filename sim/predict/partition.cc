@@ -1,5 +1,7 @@
-// E(j) = min over i < j of max(ready(j), E(i)) + price(bytes(i..j)): E(j) grows with E(i), so that the least E of each prefix is all one needs to know.
-// The last bucket adds what is done with its gradients, which depends on where it begins; it is the last choice, so that the minimum stays exact.
+// E(j) = min over i < j of max(ready(j), E(i)) + price(bytes(i..j)): E(j) grows with E(i), so that
+// the least E of each prefix is all one needs to know. The last bucket adds what is done with its
+// gradients, which depends on where it begins; it is the last choice, so that the minimum stays
+// exact.
 #include "sim/predict/partition.h"
 
 #include <algorithm>
@@ -13,7 +15,9 @@ struct Best {
   std::size_t buckets = 0;
   std::size_t from = 0;
 };
-bool better(Duration end, std::size_t buckets, const Best& than) { return end < than.end || (end == than.end && buckets < than.buckets); }
+bool better(Duration end, std::size_t buckets, const Best& than) {
+  return end < than.end || (end == than.end && buckets < than.buckets);
+}
 
 }  // namespace
 
@@ -40,7 +44,8 @@ Partition best_partition(const PartitionProblem& q, const BucketPrices& prices) 
   for (std::size_t i = n; i-- > 0;) after[i] = after[i + 1] + q.after[i];
   for (std::size_t j = 1; j <= n; ++j)
     for (std::size_t i = 0; i < j; ++i) {
-      Duration end = std::max(q.ready[j - 1], best[i].end) + prices(i, j) + (j == n ? after[i] : Duration{});
+      Duration end =
+          std::max(q.ready[j - 1], best[i].end) + prices(i, j) + (j == n ? after[i] : Duration{});
       if (better(end, best[i].buckets + 1, best[j])) best[j] = {end, best[i].buckets + 1, i};
     }
   std::vector<std::size_t> ends;
@@ -64,7 +69,8 @@ std::vector<Partition> best_partitions(const PartitionProblem& q, const BucketPr
     for (std::size_t j = k; j <= n; ++j)
       for (std::size_t i = k - 1; i < j; ++i) {
         if (before[i].ps < 0) continue;
-        Duration end = std::max(q.ready[j - 1], before[i]) + prices(i, j) + (j == n ? after[i] : Duration{});
+        Duration end =
+            std::max(q.ready[j - 1], before[i]) + prices(i, j) + (j == n ? after[i] : Duration{});
         if (now[j].ps < 0 || end < now[j]) now[j] = end, from[k][j] = i;
       }
     std::vector<std::size_t> ends;

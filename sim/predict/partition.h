@@ -1,4 +1,5 @@
-// The best partition of the gradients into buckets that are contiguous in the order of launch: exact, under the price model.
+// The best partition of the gradients into buckets that are contiguous in the order of launch:
+// exact, under the price model.
 #pragma once
 
 #include <functional>
@@ -9,12 +10,14 @@
 namespace ddpsim::predict {
 
 struct PartitionProblem {
-  std::vector<Duration> ready;      // of each gradient, in launch order, non-decreasing: its copy into the bucket has ended
+  std::vector<Duration> ready;  // of each gradient, in launch order, non-decreasing: its copy into
+                                // the bucket has ended
   std::vector<std::int64_t> bytes;  // on the wire
   std::vector<Duration> after;      // what is done with it after its bucket's reduction (copy out)
 };
 
-// One collective after another: end(b) = max(ready of its last gradient, end(b - 1)) + price(bytes of b).
+// One collective after another: end(b) = max(ready of its last gradient, end(b - 1)) + price(bytes
+// of b).
 struct Partition {
   std::vector<std::size_t> ends;  // of each bucket, index of its last gradient + 1
   Duration reduced;               // end of the last bucket
@@ -55,8 +58,8 @@ std::vector<Partition> best_partitions(const PartitionProblem& problem, const Bu
 Partition play_partition(const PartitionProblem& problem, const BucketPrices& prices,
                          std::vector<std::size_t> ends);
 
-// The least sum of prices of any partition, whatever is ready when: what the collectives take at least. Of more than
-// kMostGradients nothing is known: 0.
+// The least sum of prices of any partition, whatever is ready when: what the collectives take at
+// least. Of more than kMostGradients nothing is known: 0.
 Duration least_total(const std::vector<std::int64_t>& bytes, const BucketPrice& price);
 
 }  // namespace ddpsim::predict

@@ -38,7 +38,10 @@ struct Prepared {
 Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Options& options) {
   Prepared r;
   r.times = step_times(q.workload, q.profile, level);
-  r.program = options.program ? *options.program : strategy::lower({q.workload, r.times, q.profile.kind, q.scenario.ranks}, q.scenario.plan, steps);
+  r.program = options.program
+                  ? *options.program
+                  : strategy::lower({q.workload, r.times, q.profile.kind, q.scenario.ranks},
+                                    q.scenario.plan, steps);
   if (options.without) alter(*options.without, r.program);
   r.communicator = &options.known->get(q, r.program.backend);
   return r;
@@ -46,7 +49,8 @@ Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Op
 
 bool settled(const Simulation& s) {
   std::size_t n = s.steps.size();
-  return n >= 3 && s.steps[n - 1].end - s.steps[n - 2].end == s.steps[n - 2].end - s.steps[n - 3].end;
+  return n >= 3 &&
+         s.steps[n - 1].end - s.steps[n - 2].end == s.steps[n - 2].end - s.steps[n - 3].end;
 }
 
 // Of the last steps: where they come round (ranks that run ahead and wait by turns), which of them
@@ -73,7 +77,8 @@ SimulationOptions simulation_options(const Question& q, Level level, const Optio
   SimulationOptions so;
   so.fidelity = options.fidelity;
   so.level = level;
-  so.fold_links = options.fold && options.fidelity == Fidelity::Collective && !q.scenario.real_compute;
+  so.fold_links =
+      options.fold && options.fidelity == Fidelity::Collective && !q.scenario.real_compute;
   so.real_compute = q.scenario.real_compute;
   so.common_start = options.common_start;
   return so;
@@ -103,11 +108,13 @@ struct Played {
 
 void play_alone(Played& p, const Question& q, SimulationOptions so, int steady_steps) {
   so.steady_steps = steady_steps;
-  p.simulation = ended(simulate(p.prepared.program, p.prepared.comm(), q.profile, fold_ranks(q.scenario, so.fold_links), so));
+  p.simulation = ended(simulate(p.prepared.program, p.prepared.comm(), q.profile,
+                                fold_ranks(q.scenario, so.fold_links), so));
   p.step = period(p.simulation);
 }
 
-void play_among_others(Played& p, const Question& q, Level level, const SimulationOptions& so, const Options& options) {
+void play_among_others(Played& p, const Question& q, Level level, const SimulationOptions& so,
+                       const Options& options) {
   struct Other {
     Prepared prepared;
     std::vector<RankClass> classes;
@@ -117,19 +124,24 @@ void play_among_others(Played& p, const Question& q, Level level, const Simulati
   for (std::size_t k = 0; k < others.size(); ++k) {
     const OtherJob& job = q.scenario.other_jobs[k];
     Scenario theirs = scenario_of(job);
-    others[k] = {prepare({job.workload, q.fabric, q.profile, theirs}, level, strategy::Steps::All, options), fold_ranks(theirs, so.fold_links)};
-    jobs.push_back({&others[k].prepared.program, others[k].prepared.communicator, &others[k].classes});
+    others[k] = {
+        prepare({job.workload, q.fabric, q.profile, theirs}, level, strategy::Steps::All, options),
+        fold_ranks(theirs, so.fold_links)};
+    jobs.push_back(
+        {&others[k].prepared.program, others[k].prepared.communicator, &others[k].classes});
   }
   auto classes = fold_ranks(q.scenario, so.fold_links);
-  PlayedBeside played = play_beside({&p.prepared.program, p.prepared.communicator, &classes}, q.profile, so, std::move(jobs));
+  PlayedBeside played = play_beside({&p.prepared.program, p.prepared.communicator, &classes},
+                                    q.profile, so, std::move(jobs));
   p.simulation = ended(std::move(played.simulation));
   p.step = played.told.mean;
   p.from = played.from;
   p.beside = played.told;
 }
 
-// One number for one question, whether it is asked with the first steps or without: message by message, where steps that do not settle at once, and beside other jobs, what
-// they come to depends on how they began. Elsewhere they need not be played.
+// One number for one question, whether it is asked with the first steps or without: message by
+// message, where steps that do not settle at once, and beside other jobs, what they come to depends
+// on how they began. Elsewhere they need not be played.
 Played play(const Question& q, Level level, const Options& options, bool spans) {
   SimulationOptions so = simulation_options(q, level, options);
   so.spans = spans;
@@ -163,7 +175,8 @@ double uniform(std::uint64_t& state) {
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
   return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
-// Sum of 12 uniforms less 6: standard normal to 2 % in the tails that matter here, without exp or log.
+// Sum of 12 uniforms less 6: standard normal to 2 % in the tails that matter here, without exp or
+// log.
 double normal(std::uint64_t& state) {
   double sum = -6;
   for (int i = 0; i < 12; ++i) sum += uniform(state);
@@ -173,9 +186,11 @@ double normal(std::uint64_t& state) {
 // Operations that are simulated together; more steps than that are played in stretches.
 constexpr std::size_t kMostAtOnce = 4'000'000;
 
-// A rank's compute is slower or faster by one factor for a whole step. Within a step the slowest member of a class is the one that every collective
-// waits for; that the others may start the next step earlier is left out. The first step of a stretch only leads to the next.
-std::vector<Duration> play_jitter(const Prepared& r, const Question& q, Level level, const Options& options) {
+// A rank's compute is slower or faster by one factor for a whole step. Within a step the slowest
+// member of a class is the one that every collective waits for; that the others may start the next
+// step earlier is left out. The first step of a stretch only leads to the next.
+std::vector<Duration> play_jitter(const Prepared& r, const Question& q, Level level,
+                                  const Options& options) {
   const Jitter& j = *q.scenario.jitter;
   SimulationOptions so = simulation_options(q, level, options);
   auto classes = fold_ranks(q.scenario, so.fold_links);
@@ -183,8 +198,10 @@ std::vector<Duration> play_jitter(const Prepared& r, const Question& q, Level le
   so.warmup = false;
   std::uint64_t state = j.seed;
   std::vector<double> factors(static_cast<std::size_t>(q.scenario.ranks));
-  const std::size_t of_a_step = std::max<std::size_t>(1, r.program.steady.ops.size() * classes.size());
-  const int stretch = static_cast<int>(std::clamp<std::size_t>(kMostAtOnce / of_a_step, 2, 1'000'000));
+  const std::size_t of_a_step =
+      std::max<std::size_t>(1, r.program.steady.ops.size() * classes.size());
+  const int stretch =
+      static_cast<int>(std::clamp<std::size_t>(kMostAtOnce / of_a_step, 2, 1'000'000));
   std::vector<Duration> out;
   while (static_cast<int>(out.size()) < j.samples) {
     so.steady_steps = std::min(stretch, j.samples - static_cast<int>(out.size()) + 1);
@@ -198,7 +215,8 @@ std::vector<Duration> play_jitter(const Prepared& r, const Question& q, Level le
       }
     }
     Simulation s = simulate(r.program, r.comm(), q.profile, classes, so);
-    for (std::size_t k = 1; k < s.steps.size(); ++k) out.push_back(s.steps[k].end - s.steps[k - 1].end);
+    for (std::size_t k = 1; k < s.steps.size(); ++k)
+      out.push_back(s.steps[k].end - s.steps[k - 1].end);
   }
   return out;
 }
@@ -226,7 +244,9 @@ double ratio(Duration part, Duration whole) {
 }
 
 // Whether computation takes what it takes; on emulated hosts it may be slept to the picosecond.
-bool computes(const Question& q) { return q.scenario.real_compute || q.fabric.cluster().emulated_on_cores == 0; }
+bool computes(const Question& q) {
+  return q.scenario.real_compute || q.fabric.cluster().emulated_on_cores == 0;
+}
 
 // The interval of the step and of the efficiency. A profile that was held to executed steps knows
 // better how far they were off than the spread of its parts does; of how a capture's passes varied
@@ -265,20 +285,28 @@ void find_interval(const Question& q, const Options& options, Prediction& out) {
 LinkUse busiest_link(const Prepared& r, const Question& q, Duration step) {
   LinkUse best;
   for (const LinkBusy& l : link_use(r.program, r.comm(), q.profile, step))
-    if (l.busy > best.busy * (1 + 1e-9)) best = {q.fabric.link_name(l.link), q.fabric.links()[l.link].bandwidth, l.busy};
+    if (l.busy > best.busy * (1 + 1e-9))
+      best = {q.fabric.link_name(l.link), q.fabric.links()[l.link].bandwidth, l.busy};
   return best;
 }
 
-// Tasks that a step list becomes, about: latency, transfer and sum of each message; of each of its segments, where they queue at the links. Messages of rounds
-// end together and are cheap; those of a pipeline's lanes end one by one, and each changes everybody's rates: they count ten times.
+// Tasks that a step list becomes, about: latency, transfer and sum of each message; of each of its
+// segments, where they queue at the links. Messages of rounds end together and are cheap; those of
+// a pipeline's lanes end one by one, and each changes everybody's rates: they count ten times.
 double messages_of(const Prepared& r, const Profile& profile, std::int64_t bytes) {
   const collective::Pattern& p = r.comm().patterns[collective::kAllReduce];
   if (p.pipelined) return 30.0 * p.streamed * static_cast<double>(collective::pieces_of(p, bytes));
-  bool segments = r.comm().backend == Backend::Tcp && std::any_of(r.comm().transports.begin(), r.comm().transports.end(), [&](std::uint8_t t) {
-    return profile.transports.at(r.comm().fabric->transports()[t]).send_buffer.count > 0;
-  });
+  bool segments =
+      r.comm().backend == Backend::Tcp &&
+      std::any_of(r.comm().transports.begin(), r.comm().transports.end(), [&](std::uint8_t t) {
+        return profile.transports.at(r.comm().fabric->transports()[t]).send_buffer.count > 0;
+      });
   double messages = 0;
-  for (const auto& round : p.rounds) messages += round.times * (round.messages + (segments ? round.moved * static_cast<double>(bytes) / static_cast<double>(collective::kSegmentBytes) : 0));
+  for (const auto& round : p.rounds)
+    messages += round.times *
+                (round.messages + (segments ? round.moved * static_cast<double>(bytes) /
+                                                  static_cast<double>(collective::kSegmentBytes)
+                                            : 0));
   return 3 * messages;
 }
 
@@ -294,9 +322,11 @@ std::string workload_problem(const Workload& w, const Question& q) {
          "; its times cannot be carried over (capture it there, or use a described workload)";
 }
 
-// Of a rank: its shards, and what is whole at a time: the root, three units' weights and one unit's gradients.
+// Of a rank: its shards, and what is whole at a time: the root, three units' weights and one unit's
+// gradients.
 Bytes fsdp_state_bytes(const Workload& w, const Plan& plan, int ranks) {
-  std::int64_t states = w.optimizer.kind == Optimizer::Kind::Sgd ? (w.optimizer.momentum ? 1 : 0) : 2;
+  std::int64_t states =
+      w.optimizer.kind == Optimizer::Kind::Sgd ? (w.optimizer.momentum ? 1 : 0) : 2;
   if (ranks == 1 || plan.fsdp.sharding_strategy == Sharding::NoShard) ranks = 1;
   std::vector<strategy::Unit> units = strategy::fsdp_units(w, plan);
   std::int64_t most = 0;
@@ -309,7 +339,9 @@ Bytes fsdp_state_bytes(const Workload& w, const Plan& plan, int ranks) {
     total += Bytes{(2 + states) * (bytes / ranks)};
     if (ranks > 1 && (!frees || u.name == "root")) total += Bytes{u.elements * gathered};
   }
-  if (ranks > 1) total += Bytes{(frees ? 3 : 0) * most * gathered + std::max(most, units.front().elements) * gathered};
+  if (ranks > 1)
+    total += Bytes{(frees ? 3 : 0) * most * gathered +
+                   std::max(most, units.front().elements) * gathered};
   for (const Tensor& b : w.buffers) total += b.bytes();
   return total;
 }
@@ -318,9 +350,11 @@ Bytes state_bytes(const Workload& w, const Plan& plan, int ranks) {
   if (plan.system == System::Fsdp) return fsdp_state_bytes(w, plan, ranks);
   Bytes gradients = w.gradient_bytes();
   Bytes total = gradients + gradients;  // parameters and gradients
-  if (plan.system == System::PytorchDdp && !plan.gradient_as_bucket_view) total += gradients;  // buckets
+  if (plan.system == System::PytorchDdp && !plan.gradient_as_bucket_view)
+    total += gradients;  // buckets
   if (plan.system == System::Averaging && plan.granularity == Granularity::Flat) total += gradients;
-  std::int64_t states = w.optimizer.kind == Optimizer::Kind::Sgd ? (w.optimizer.momentum ? 1 : 0) : 2;
+  std::int64_t states =
+      w.optimizer.kind == Optimizer::Kind::Sgd ? (w.optimizer.momentum ? 1 : 0) : 2;
   total += gradients * states;
   for (const Tensor& b : w.buffers) total += b.bytes();
   return total;
@@ -338,12 +372,14 @@ Problem check(const Question& q, Communicators* known) {
   if (auto p = validate(q.scenario, q.fabric.devices())) return p;
   if (q.scenario.ranks > 1)
     if (auto m = collective::missing_transport(q.fabric, q.profile); !m.empty())
-      return {"/cluster", "the cluster uses transport \"" + m + "\", which profile \"" + q.profile.name + "\" does not have"};
+      return {"/cluster", "the cluster uses transport \"" + m + "\", which profile \"" +
+                              q.profile.name + "\" does not have"};
   for (std::size_t k = 0; k < q.scenario.other_jobs.size(); ++k) {
     const OtherJob& job = q.scenario.other_jobs[k];
     std::string path = "/other_jobs/" + std::to_string(k);
     if (auto m = workload_problem(job.workload, q); !m.empty()) return {path + "/workload", m};
-    if (auto p = validate(job.plan, job.workload, q.profile.kind)) return {path + p.path, p.message};
+    if (auto p = validate(job.plan, job.workload, q.profile.kind))
+      return {path + p.path, p.message};
     if (auto p = topology::check_reachable(q.fabric, job.rank_order)) return p;
     if (auto p = check_nccl(job.plan, q, job.rank_order, known)) return {path + p.path, p.message};
   }
@@ -362,16 +398,23 @@ double message_count(const Question& q) {
       const collective::NcclGroup& g = *r.comm().nccl;
       auto choice = nccl::choose(g.system, g.settings, Operation::AllReduce, op.bytes);
       if (choice && choice->algorithm != nccl::Algorithm::Ring) {
-        total += 40 * collective::nccl_message_count(r.comm(), q.profile, Level::Mid, Operation::AllReduce, *choice, {op.bytes});  // they end one by one, too
+        total += 40 * collective::nccl_message_count(r.comm(), q.profile, Level::Mid,
+                                                     Operation::AllReduce, *choice,
+                                                     {op.bytes});  // they end one by one, too
         continue;
       }
     }
-    auto segments = static_cast<double>(collective::gloo_segments(op.bytes, q.scenario.ranks).segments);
-    if (!is_broadcast(op.kind) && !r.comm().patterns.empty() && !r.comm().patterns[collective::kAllReduce].rounds.empty()) {
+    auto segments =
+        static_cast<double>(collective::gloo_segments(op.bytes, q.scenario.ranks).segments);
+    if (!is_broadcast(op.kind) && !r.comm().patterns.empty() &&
+        !r.comm().patterns[collective::kAllReduce].rounds.empty()) {
       total += messages_of(r, q.profile, op.bytes);
       continue;
     }
-    double per_rank = r.comm().backend == Backend::Gloo ? 8 * segments : r.comm().backend == Backend::Tcp ? 6 * n : 2 * n * static_cast<double>(r.comm().rings.size());
+    double per_rank = r.comm().backend == Backend::Gloo ? 8 * segments
+                      : r.comm().backend == Backend::Tcp
+                          ? 6 * n
+                          : 2 * n * static_cast<double>(r.comm().rings.size());
     total += is_broadcast(op.kind) ? n : n * per_rank;
   }
   constexpr double kSteps = 5;  // first, rebuild, three steady ones
@@ -399,7 +442,8 @@ Duration steady_period(const Question& q, Level level, const Options& given) {
   Communicators own;
   const Options options = steady_only(keeping(given, own));
   if (!options.jitter || !q.scenario.jitter) return play(q, level, options, false).step;
-  return mean(play_jitter(prepare(q, level, strategy::Steps::SteadyOnly, options), q, level, options));
+  return mean(
+      play_jitter(prepare(q, level, strategy::Steps::SteadyOnly, options), q, level, options));
 }
 
 SteadyStep steady_step(const Question& q, Level level, const Options& given) {
@@ -427,7 +471,8 @@ Prediction predict(const Question& q, const Options& given) {
   for (std::size_t k = 0; k < s.steps.size(); ++k) {
     const SimulatedStep& step = s.steps[k];
     // A Run's steady steps but the first are what its mean is taken of.
-    if (step.kind != StepKind::Steady || k >= played.from) run.steps.push_back({step.kind, step.end - previous});
+    if (step.kind != StepKind::Steady || k >= played.from)
+      run.steps.push_back({step.kind, step.end - previous});
     previous = step.end;
   }
   run.spans = std::move(s.spans);
@@ -435,17 +480,23 @@ Prediction predict(const Question& q, const Options& given) {
   run.spans_from = s.spans_from;
   run.streams = r.program.streams;
   out.summary = analysis::summarize(run);
-  out.summary.step = played.step;  // beside other jobs a mean; the summary's parts are the last step's
+  out.summary.step =
+      played.step;  // beside other jobs a mean; the summary's parts are the last step's
   out.beside = played.beside;
   Duration step = out.summary.step;
   if (q.scenario.jitter) out.jitter_steps = play_jitter(r, q, Level::Mid, options);
   Duration typical = out.jitter_steps.empty() ? step : mean(out.jitter_steps);
-  double samples = static_cast<double>(q.workload.batch) * q.scenario.plan.accumulation_steps * q.scenario.ranks;
+  double samples =
+      static_cast<double>(q.workload.batch) * q.scenario.plan.accumulation_steps * q.scenario.ranks;
   out.samples_per_s = samples / (static_cast<double>(typical.ps) / 1e12);
   double slowest = 1;
-  if (auto it = q.scenario.slow_ranks.find(out.summary.actor); it != q.scenario.slow_ranks.end()) slowest = it->second;
-  Duration undisturbed = scale((r.times.forward + r.times.backward) * q.scenario.plan.accumulation_steps + r.times.optimizer, slowest);
-  out.slowed = std::max(Duration{}, out.summary.forward + out.summary.backward + out.summary.optimizer - undisturbed);
+  if (auto it = q.scenario.slow_ranks.find(out.summary.actor); it != q.scenario.slow_ranks.end())
+    slowest = it->second;
+  Duration undisturbed = scale(
+      (r.times.forward + r.times.backward) * q.scenario.plan.accumulation_steps + r.times.optimizer,
+      slowest);
+  out.slowed = std::max(
+      Duration{}, out.summary.forward + out.summary.backward + out.summary.optimizer - undisturbed);
   out.single_rank_step = single_rank_step(q, r.times);
   constexpr Duration kLeast{1'000'000};  // of computation: not even a kernel's launch is as short
   bool idle = r.times.forward + r.times.backward < kLeast;
@@ -464,13 +515,17 @@ Prediction predict(const Question& q, const Options& given) {
   out.common_start = options.common_start;
   if (q.scenario.ranks > 1) out.busiest_link = busiest_link(r, q, step);
   if (r.program.backend == Backend::Nccl && q.scenario.ranks > 1 && !r.comm().nccl)
-    out.extrapolated.push_back("the profile names no compute capability, so NCCL's choice is not known: a ring, at the profile's own latencies");
+    out.extrapolated.push_back(
+        "the profile names no compute capability, so NCCL's choice is not known: a ring, at the "
+        "profile's own latencies");
   if (q.scenario.plan.system == System::PytorchDdp && !q.scenario.plan.bucket_cap_mb_list.empty())
     out.extrapolated.push_back(std::string("bucket_cap_mb_list is ") + strategy::kCapListWarning);
   std::string one_occasion = seen_on_one_occasion(q, step, options);
   if (!one_occasion.empty()) out.extrapolated.push_back(std::move(one_occasion));
   if (out.beside && !out.beside->complete)
-    out.extrapolated.push_back("steps of this job and of another differ too much to simulate two of the longer with all of the shorter: what they share is in this number only in part");
+    out.extrapolated.push_back(
+        "steps of this job and of another differ too much to simulate two of the longer with all "
+        "of the shorter: what they share is in this number only in part");
   return out;
 }
 
@@ -478,7 +533,8 @@ Fidelity usual_fidelity(const Question& q) {
   constexpr int kRanks = 64;
   constexpr double kMessages = 1e6;
   Backend backend = backend_of(q.scenario.plan, q.fabric.cluster().device);
-  bool executed = backend == Backend::Tcp || (backend == Backend::Gloo && q.fabric.cluster().emulated_on_cores > 0);
+  bool executed = backend == Backend::Tcp ||
+                  (backend == Backend::Gloo && q.fabric.cluster().emulated_on_cores > 0);
   bool messages = executed && q.scenario.ranks <= kRanks && message_count(q) <= kMessages;
   return messages ? Fidelity::Message : Fidelity::Collective;
 }

@@ -1,4 +1,5 @@
-// predict: Workload + Plan + Cluster + Profile -> Run, and what it means. Pure: same inputs, same bytes, on every machine and thread count.
+// predict: Workload + Plan + Cluster + Profile -> Run, and what it means. Pure: same inputs, same
+// bytes, on every machine and thread count.
 #pragma once
 
 #include <map>
@@ -26,7 +27,8 @@ struct Question {
 
 enum class Mechanism : std::uint8_t;  // mechanisms.h
 
-// Communicators that questions about one fabric and profile have in common: NCCL's search for channels takes longer than a simulation.
+// Communicators that questions about one fabric and profile have in common: NCCL's search for
+// channels takes longer than a simulation.
 class Communicators {
  public:
   // Stays where it is. May be called by several threads.
@@ -34,22 +36,28 @@ class Communicators {
 
  private:
   std::mutex lock_;
-  using Key = std::tuple<std::vector<int>, Backend, Algorithm, std::string, std::map<std::string, std::string>>;
+  using Key = std::tuple<std::vector<int>, Backend, Algorithm, std::string,
+                         std::map<std::string, std::string>>;
   std::map<Key, collective::Communicator> known_;
 };
 
 struct Options {
   Fidelity fidelity = Fidelity::Collective;
   bool fold = true;
-  bool warmup = true;                // the Run has the first steps, too, which differ from steady ones; false: only if the answer depends on them. It is the same
-  bool names = true;                 // of operations and tensors in the Run
-  bool jitter = false;               // steady_period: the mean of the scenario's steps with jitter, where it has some; false: the step without it
-  bool interval = true;              // also predict at both ends of the Profile's ranges; false: step_low = step_high = the step, unless the Profile is fitted
+  bool warmup = true;   // the Run has the first steps, too, which differ from steady ones; false:
+                        // only if the answer depends on them. It is the same
+  bool names = true;    // of operations and tensors in the Run
+  bool jitter = false;  // steady_period: the mean of the scenario's steps with jitter, where it has
+                        // some; false: the step without it
+  bool interval = true;  // also predict at both ends of the Profile's ranges; false: step_low =
+                         // step_high = the step, unless the Profile is fitted
   bool common_start = false;  // all ranks begin each step together; false: each when its own last
                               // one has ended, so that they drift
-  std::optional<Mechanism> without;  // a mechanism to take out of the Program: for tests of the tests
+  std::optional<Mechanism>
+      without;  // a mechanism to take out of the Program: for tests of the tests
   const Program* program = nullptr;  // played in place of what the plan lowers to
-  Communicators* known = nullptr;    // of this fabric and profile, from questions before this one; null = none
+  Communicators* known =
+      nullptr;  // of this fabric and profile, from questions before this one; null = none
 };
 
 struct LinkUse {
@@ -64,29 +72,35 @@ struct Prediction {
   Duration step_low;   // optimistic end of the 80 % interval
   Duration step_high;  // pessimistic end
   double samples_per_s = 0;
-  double scaling_efficiency = 1;  // one rank's step without communication / this step; 0 = a workload that computes nothing has none
-  double efficiency_low = 1;      // with the same ranges as the step's interval; without one (Options::interval): as scaling_efficiency
+  double scaling_efficiency = 1;  // one rank's step without communication / this step; 0 = a
+                                  // workload that computes nothing has none
+  double efficiency_low = 1;      // with the same ranges as the step's interval; without one
+                                  // (Options::interval): as scaling_efficiency
   double efficiency_high = 1;
   Duration single_rank_step;
-  Duration slowed;  // computation's extra time beside collectives that hold SMs
-  Bytes state_bytes;  // per device: parameters, gradients, buckets, optimizer state, buffers; activations are not known
+  Duration slowed;        // computation's extra time beside collectives that hold SMs
+  Bytes state_bytes;      // per device: parameters, gradients, buckets, optimizer state, buffers;
+                          // activations are not known
   bool measured = false;  // the Profile is measured in every section
-  bool fitted = false;  // the profile was held to executed steps: the interval is from their residuals
+  bool fitted =
+      false;  // the profile was held to executed steps: the interval is from their residuals
   bool common_start = false;  // the step is one that all ranks begin together
   LinkUse busiest_link;
   std::vector<std::string> extrapolated;
-  std::optional<Beside> beside;        // other jobs: the step is a mean, the summary's parts are the last step's
+  std::optional<Beside>
+      beside;  // other jobs: the step is a mean, the summary's parts are the last step's
   std::vector<Duration> jitter_steps;  // one per sample, if the scenario has jitter
 };
 
-// What keeps the question from having an answer: missing transport, wrong device, unreachable host. Empty message = nothing.
-// `known`: as Options::known; NCCL's search for channels, which variables of NCCL make it ask for, is then kept for the prediction.
+// What keeps the question from having an answer: missing transport, wrong device, unreachable host.
+// Empty message = nothing. `known`: as Options::known; NCCL's search for channels, which variables
+// of NCCL make it ask for, is then kept for the prediction.
 Problem check(const Question& q, Communicators* known = nullptr);
 
 Prediction predict(const Question& q, const Options& options = {});
 
-// Only the steady period, at one level: what levers and tuning call. At Level::Mid predict()'s step.
-// The slowest rank and its factor, if it computes more than 2 % longer than the fastest does.
+// Only the steady period, at one level: what levers and tuning call. At Level::Mid predict()'s
+// step. The slowest rank and its factor, if it computes more than 2 % longer than the fastest does.
 std::optional<std::pair<int, double>> slowest_rank(const Scenario& s);
 
 // Of Prediction's interval: whether it takes the steps at both ends of the ranges. False where a
@@ -95,7 +109,8 @@ bool interval_from_levels(const Question& q);
 
 Duration steady_period(const Question& q, Level level = Level::Mid, const Options& options = {});
 
-// One steady step: its Program, and when each of its operations ran. Spans are those of the Program's operations in their order, class after class.
+// One steady step: its Program, and when each of its operations ran. Spans are those of the
+// Program's operations in their order, class after class.
 struct SteadyStep {
   Program program;
   Simulation simulation;
@@ -103,14 +118,17 @@ struct SteadyStep {
 };
 SteadyStep steady_step(const Question& q, Level level = Level::Mid, const Options& options = {});
 
-// The same of one plan's NCCL: version and variables, and whether they leave something to choose. `devices`: of the plan's ranks. check() asks it.
-Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices, Communicators* known = nullptr);
+// The same of one plan's NCCL: version and variables, and whether they leave something to choose.
+// `devices`: of the plan's ranks. check() asks it.
+Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices,
+                   Communicators* known = nullptr);
 
 // Messages that one prediction at message fidelity would simulate, roughly.
 double message_count(const Question& q);
 
-// Message for backend tcp with up to 64 ranks and a million messages (few ranks leave a ring one after another, and start their next step so: only messages
-// show it), else collective. What a prediction is made with if nobody asks for another.
+// Message for backend tcp with up to 64 ranks and a million messages (few ranks leave a ring one
+// after another, and start their next step so: only messages show it), else collective. What a
+// prediction is made with if nobody asks for another.
 Fidelity usual_fidelity(const Question& q);
 
 // What another setting would buy.
@@ -118,14 +136,17 @@ struct Lever {
   std::string change;   // "bucket_cap_mb=50"
   std::string command;  // flags that try it, at the fidelity of `step`
   Duration step;
-  double samples = 1;   // of a step, over the question's: with other ranks a shorter step is no gain by itself
+  double samples =
+      1;  // of a step, over the question's: with other ranks a shorter step is no gain by itself
 };
 // What the question's samples take with it: a lever's step where both have as many.
 Duration per_samples(const Lever& l);
-// Levers sorted by gain, those that help by at least `threshold` of the step first; the others left out. `step`: the question's own, predicted with
-// these options.
-std::vector<Lever> levers(const Question& q, Duration step, const Options& options = {}, double threshold = 0.005);
-// Every lever that applies, sorted by per_samples(), also what a plan cannot set: other algorithms, a faster network, fewer ranks, no overlap. No bucket caps.
+// Levers sorted by gain, those that help by at least `threshold` of the step first; the others left
+// out. `step`: the question's own, predicted with these options.
+std::vector<Lever> levers(const Question& q, Duration step, const Options& options = {},
+                          double threshold = 0.005);
+// Every lever that applies, sorted by per_samples(), also what a plan cannot set: other algorithms,
+// a faster network, fewer ranks, no overlap. No bucket caps.
 std::vector<Lever> all_levers(const Question& q, const Options& options = {});
 
 }  // namespace ddpsim::predict

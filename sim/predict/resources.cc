@@ -14,7 +14,9 @@ void widen(std::optional<LinkSpec>& l, double f) {
   if (l) widen(*l, f);
 }
 
-void shorten(Duration& d, double f) { d = scale(d, 1 / f); }
+void shorten(Duration& d, double f) {
+  d = scale(d, 1 / f);
+}
 void shorten(std::vector<Duration>& list, double f) {
   for (Duration& d : list) shorten(d, f);
 }
@@ -35,7 +37,9 @@ void speed_up_memory(Hardware& h, double f) {
 }
 
 void speed_up_host(Hardware& h, double f) {
-  for (Duration* d : {&h.profile.host.launch, &h.profile.host.hook, &h.profile.host.collective_launch, &h.profile.host.traverse}) shorten(*d, f);
+  for (Duration* d : {&h.profile.host.launch, &h.profile.host.hook,
+                      &h.profile.host.collective_launch, &h.profile.host.traverse})
+    shorten(*d, f);
   if (!h.workload.times.host) return;
   HostTimes& t = *h.workload.times.host;
   for (Duration* d : {&t.forward, &t.backward, &t.optimizer}) shorten(*d, f);
@@ -72,20 +76,33 @@ void speed_up_steps(Profile& p, double f) {
 }  // namespace
 
 const char* name_of(Resource r) {
-  constexpr std::array<const char*, 6> kNames{"the device's arithmetic", "the device's memory", "the host thread", "the network between hosts", "the links inside hosts",
-                                              "the latency of collectives"};
+  constexpr std::array<const char*, 6> kNames{
+      "the device's arithmetic",   "the device's memory",    "the host thread",
+      "the network between hosts", "the links inside hosts", "the latency of collectives"};
   return kNames[static_cast<std::size_t>(r)];
 }
 
 Hardware faster(const Question& q, Resource resource, double factor) {
   Hardware h{q.workload, q.fabric.cluster(), q.profile};
   switch (resource) {
-    case Resource::Arithmetic: speed_up_arithmetic(h, factor); break;
-    case Resource::Memory: speed_up_memory(h, factor); break;
-    case Resource::Host: speed_up_host(h, factor); break;
-    case Resource::Network: speed_up_network(h.cluster, factor); break;
-    case Resource::Inside: speed_up_inside(h.cluster, factor); break;
-    case Resource::Latency: speed_up_steps(h.profile, factor); break;
+    case Resource::Arithmetic:
+      speed_up_arithmetic(h, factor);
+      break;
+    case Resource::Memory:
+      speed_up_memory(h, factor);
+      break;
+    case Resource::Host:
+      speed_up_host(h, factor);
+      break;
+    case Resource::Network:
+      speed_up_network(h.cluster, factor);
+      break;
+    case Resource::Inside:
+      speed_up_inside(h.cluster, factor);
+      break;
+    case Resource::Latency:
+      speed_up_steps(h.profile, factor);
+      break;
   }
   return h;
 }
@@ -96,7 +113,8 @@ Duration step_if_faster(const Question& q, Resource resource, double factor, con
   bool same_fabric = resource != Resource::Network && resource != Resource::Inside;
   Communicators own;
   if (!same_fabric) options.known = &own;
-  if (same_fabric) return steady_period({h.workload, q.fabric, h.profile, q.scenario}, Level::Mid, options);
+  if (same_fabric)
+    return steady_period({h.workload, q.fabric, h.profile, q.scenario}, Level::Mid, options);
   topology::Fabric fabric(h.cluster);
   return steady_period({h.workload, fabric, h.profile, q.scenario}, Level::Mid, options);
 }

@@ -15,7 +15,8 @@ enum class Resource : std::uint8_t {
   Inside,      // bandwidth between the devices of a host
   Latency,     // what a collective and each of its steps take whatever they carry
 };
-inline constexpr std::array kResources{Resource::Arithmetic, Resource::Memory, Resource::Host, Resource::Network, Resource::Inside, Resource::Latency};
+inline constexpr std::array kResources{Resource::Arithmetic, Resource::Memory, Resource::Host,
+                                       Resource::Network,    Resource::Inside, Resource::Latency};
 const char* name_of(Resource r);  // "the network between hosts", for sentences
 
 // What a question refers to, changed.
@@ -27,6 +28,7 @@ struct Hardware {
 // REQUIRES: factor > 0.
 Hardware faster(const Question& q, Resource resource, double factor);
 // The step there. Not for other jobs' workloads, which stay as they are.
-Duration step_if_faster(const Question& q, Resource resource, double factor, const Options& options = {});
+Duration step_if_faster(const Question& q, Resource resource, double factor,
+                        const Options& options = {});
 
 }  // namespace ddpsim::predict

@@ -8,15 +8,20 @@ namespace ddpsim::predict {
 namespace {
 
 // Bytes of an activation relative to fp32.
-double element_scale(Precision p) { return p == Precision::Fp16 || p == Precision::Bf16 ? 0.5 : 1.0; }
+double element_scale(Precision p) {
+  return p == Precision::Fp16 || p == Precision::Bf16 ? 0.5 : 1.0;
+}
 
 // What `kernels` alike take that would ideally take this long together.
 Duration stretched(const std::vector<Knot>& knots, Duration ideal, int kernels = 1) {
-  return knots.empty() ? ideal : scale(ideal, correction(knots, static_cast<double>(ideal.ps) / kernels));
+  return knots.empty() ? ideal
+                       : scale(ideal, correction(knots, static_cast<double>(ideal.ps) / kernels));
 }
 
-// `products`: matrix products or convolutions that the flops are of (backward: gradients of data and of weights).
-Duration layer_time(const Workload& w, const Profile& p, Level level, KernelClass kernel, const LayerCost& c, int products) {
+// `products`: matrix products or convolutions that the flops are of (backward: gradients of data
+// and of weights).
+Duration layer_time(const Workload& w, const Profile& p, Level level, KernelClass kernel,
+                    const LayerCost& c, int products) {
   double batch = w.batch;
   double bytes = c.bytes_per_sample * batch * element_scale(w.precision) + c.bytes_fixed;
   Duration time = stretched(p.memory.stretch, {ceil_ps(bytes, memory_rate(p, level))});
@@ -24,11 +29,16 @@ Duration layer_time(const Workload& w, const Profile& p, Level level, KernelClas
   if (flops > 0 && kernel != KernelClass::Memory) {
     std::size_t index = kernel == KernelClass::Gemm ? 0 : kernel == KernelClass::Conv ? 1 : 2;
     Precision precision = w.precision;
-    // torch.backends.cudnn.allow_tf32 is True by default: fp32 convolutions run in TF32 where the device has it; matrix products do not (since 1.12).
+    // torch.backends.cudnn.allow_tf32 is True by default: fp32 convolutions run in TF32 where the
+    // device has it; matrix products do not (since 1.12).
     bool tf32 = p.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] > 0;
-    if (precision == Precision::Fp32 && kernel == KernelClass::Conv && tf32) precision = Precision::Tf32;
+    if (precision == Precision::Fp32 && kernel == KernelClass::Conv && tf32)
+      precision = Precision::Tf32;
     double peak = p.compute.peak_flops[static_cast<std::size_t>(precision)];
-    time = std::max(time, stretched(p.compute.stretch[index], {ceil_ps(flops, peak * at(p.compute.efficiency[index], level) / 1e12)}, products));
+    time = std::max(
+        time, stretched(p.compute.stretch[index],
+                        {ceil_ps(flops, peak * at(p.compute.efficiency[index], level) / 1e12)},
+                        products));
   }
   Duration floor = p.memory.kernel * c.kernels;
   return std::max(floor, time);
@@ -69,13 +79,17 @@ StepTimes captured_times(const StepTimes& times, Level level) {
 
 }  // namespace
 
-double memory_rate(const Profile& p, Level level) { return p.memory.bandwidth_bytes_per_s * at(p.memory.efficiency, level) / 1e12; }
+double memory_rate(const Profile& p, Level level) {
+  return p.memory.bandwidth_bytes_per_s * at(p.memory.efficiency, level) / 1e12;
+}
 
 std::string roofline_problem(const Workload& w, const Profile& p) {
   if (w.basis == Basis::Captured) {
     if (w.device != p.kind)
-      return std::string("workload \"") + w.name + "\" was captured on a " + (w.device == DeviceKind::Cpu ? "CPU" : "GPU") + ", but profile \"" + p.name +
-             "\" is of a " + (p.kind == DeviceKind::Cpu ? "CPU" : "GPU") + "; its times cannot be carried over (use the described workload or another cluster)";
+      return std::string("workload \"") + w.name + "\" was captured on a " +
+             (w.device == DeviceKind::Cpu ? "CPU" : "GPU") + ", but profile \"" + p.name +
+             "\" is of a " + (p.kind == DeviceKind::Cpu ? "CPU" : "GPU") +
+             "; its times cannot be carried over (use the described workload or another cluster)";
     return {};
   }
   if (p.compute.peak_flops[static_cast<std::size_t>(w.precision)] <= 0)
@@ -93,7 +107,8 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
   for (std::size_t i = 0; i < w.layers.size(); ++i) {
     const Layer& l = w.layers[i];
     LayerDurations& d = t.layers[i];
-    d.forward = measured[i] ? measured[i]->forward : layer_time(w, p, level, l.kernel, l.forward, 1);
+    d.forward =
+        measured[i] ? measured[i]->forward : layer_time(w, p, level, l.kernel, l.forward, 1);
     d.host_forward = host_time(p, level, call_time(w, p, l, false));
     t.forward += d.forward;
     h.forward += d.host_forward;
@@ -103,7 +118,8 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
   for (std::size_t i = w.layers.size(); i-- > 0;) {
     const Layer& l = w.layers[i];
     LayerDurations& d = t.layers[i];
-    d.backward = measured[i] ? measured[i]->backward : layer_time(w, p, level, l.kernel, l.backward, 2);
+    d.backward =
+        measured[i] ? measured[i]->backward : layer_time(w, p, level, l.kernel, l.backward, 2);
     d.host_backward = host_time(p, level, call_time(w, p, l, true));
     t.backward += d.backward;
     h.backward += d.host_backward;
@@ -112,8 +128,11 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
   }
   double elements = 0;
   for (const Tensor& tensor : w.tensors) elements += static_cast<double>(tensor.elements());
-  std::int64_t kernels = optimizer_kernels(w.optimizer, static_cast<std::int64_t>(w.tensors.size()));
-  t.optimizer = std::max(p.memory.kernel * kernels, Duration{ceil_ps(elements * optimizer_bytes_per_element(w.optimizer), memory_rate(p, level))});
+  std::int64_t kernels =
+      optimizer_kernels(w.optimizer, static_cast<std::int64_t>(w.tensors.size()));
+  t.optimizer = std::max(p.memory.kernel * kernels,
+                         Duration{ceil_ps(elements * optimizer_bytes_per_element(w.optimizer),
+                                          memory_rate(p, level))});
   if (p.costs)
     if (std::optional<Duration> d = optimizer_time(w, p, level)) t.optimizer = *d;
   h.optimizer = host_time(p, level, p.host.launch * kernels);
@@ -123,20 +142,31 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
 
 Duration division(const Op& op, const StepProgram& step, const Profile& p) {
   if (op.cost != Cost::HalfDivision || p.memory.half_divide_bytes_per_s <= 0) return {};
-  return {ceil_ps(static_cast<double>(step.buckets[op.subject].wire_bytes.count), p.memory.half_divide_bytes_per_s / 1e12)};
+  return {ceil_ps(static_cast<double>(step.buckets[op.subject].wire_bytes.count),
+                  p.memory.half_divide_bytes_per_s / 1e12)};
 }
 
-Duration price(const Op& op, const StepProgram& step, const Program& program, const Profile& p, Level level) {
+Duration price(const Op& op, const StepProgram& step, const Program& program, const Profile& p,
+               Level level) {
   Duration hooks = host_time(p, level, p.host.hook * op.hooks);
   switch (op.cost) {
-    case Cost::Measured: return op.duration;
-    case Cost::Launch: return op.duration + hooks + host_time(p, level, p.host.launch * op.kernels);
-    case Cost::LaunchCollective: return op.duration + hooks + host_time(p, level, p.host.launch * op.kernels + p.host.collective_launch);
-    case Cost::Traverse: return p.host.traverse * static_cast<std::int64_t>(program.tensor_names.size());
+    case Cost::Measured:
+      return op.duration;
+    case Cost::Launch:
+      return op.duration + hooks + host_time(p, level, p.host.launch * op.kernels);
+    case Cost::LaunchCollective:
+      return op.duration + hooks +
+             host_time(p, level, p.host.launch * op.kernels + p.host.collective_launch);
+    case Cost::Traverse:
+      return p.host.traverse * static_cast<std::int64_t>(program.tensor_names.size());
     case Cost::Memory:
-    case Cost::HalfDivision: break;
+    case Cost::HalfDivision:
+      break;
   }
-  return hooks + division(op, step, p) + std::max(p.memory.kernel * op.kernels, stretched(p.memory.stretch, {ceil_ps(static_cast<double>(op.traffic), memory_rate(p, level))}));
+  return hooks + division(op, step, p) +
+         std::max(p.memory.kernel * op.kernels,
+                  stretched(p.memory.stretch,
+                            {ceil_ps(static_cast<double>(op.traffic), memory_rate(p, level))}));
 }
 
 }  // namespace ddpsim::predict

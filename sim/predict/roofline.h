@@ -6,11 +6,13 @@
 
 namespace ddpsim::predict {
 
-// time of a layer = max(flops / (peak * efficiency), bytes / (memory bandwidth * efficiency), kernels * shortest kernel).
-// Captured workloads: as they are at Level::Mid, at the ends longer and shorter by what 80 % of
-// the capture's passes varied (StepTimes::slow, quick). REQUIRES: validate(w) and validate(p) found nothing, roofline_problem(w, p) is empty.
+// time of a layer = max(flops / (peak * efficiency), bytes / (memory bandwidth * efficiency),
+// kernels * shortest kernel). Captured workloads: as they are at Level::Mid, at the ends longer and
+// shorter by what 80 % of the capture's passes varied (StepTimes::slow, quick). REQUIRES:
+// validate(w) and validate(p) found nothing, roofline_problem(w, p) is empty.
 StepTimes step_times(const Workload& w, const Profile& p, Level level);
-// Why this workload cannot be timed on this profile ("" = it can): precision not offered, wrong kind of device.
+// Why this workload cannot be timed on this profile ("" = it can): precision not offered, wrong
+// kind of device.
 std::string roofline_problem(const Workload& w, const Profile& p);
 
 // Memory bandwidth that one device reaches, bytes per picosecond.
@@ -19,7 +21,9 @@ double memory_rate(const Profile& p, Level level);
 // Part of the price that computes and moves next to nothing: a CPU divides halves in software.
 Duration division(const Op& op, const StepProgram& step, const Profile& p);
 
-// Duration of an operation that is priced by the Profile: memory traffic on the device, launches and hooks on the host.
-Duration price(const Op& op, const StepProgram& step, const Program& program, const Profile& p, Level level);
+// Duration of an operation that is priced by the Profile: memory traffic on the device, launches
+// and hooks on the host.
+Duration price(const Op& op, const StepProgram& step, const Program& program, const Profile& p,
+               Level level);
 
 }  // namespace ddpsim::predict

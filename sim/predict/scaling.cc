@@ -1,9 +1,11 @@
-//   steps of an epoch = ceil(samples / (batch * micro-steps * ranks));  cost = price * ranks * steps * step
+//   steps of an epoch = ceil(samples / (batch * micro-steps * ranks));  cost = price * ranks *
+//     steps * step
 #include "sim/predict/scaling.h"
 
 namespace ddpsim::predict {
 
-Scaling scaling(const Question& q, const Plan& plan, double price_per_hour, std::int64_t epoch_samples, double deadline_s, const Options& options) {
+Scaling scaling(const Question& q, const Plan& plan, double price_per_hour,
+                std::int64_t epoch_samples, double deadline_s, const Options& options) {
   Scaling out;
   out.price_per_hour = price_per_hour;
   out.epoch_samples = epoch_samples;
@@ -27,12 +29,17 @@ Scaling scaling(const Question& q, const Plan& plan, double price_per_hour, std:
     r.samples_per_s = static_cast<double>(a_step) / seconds;
     r.epoch_s = static_cast<double>((epoch_samples + a_step - 1) / a_step) * seconds;
     r.epoch_cost = r.epoch_s / 3600 * price_per_hour * n;
-    r.efficiency = out.counts.empty() ? 1 : r.samples_per_s / n / (out.counts.front().samples_per_s / out.counts.front().ranks);
+    r.efficiency =
+        out.counts.empty()
+            ? 1
+            : r.samples_per_s / n / (out.counts.front().samples_per_s / out.counts.front().ranks);
     out.counts.push_back(r);
   }
   for (std::size_t i = 0; i < out.counts.size(); ++i) {
     if (deadline_s > 0 && out.counts[i].epoch_s > deadline_s) continue;
-    bool cheaper = !out.cheapest || (price_per_hour > 0 && out.counts[i].epoch_cost <= out.counts[*out.cheapest].epoch_cost);
+    bool cheaper =
+        !out.cheapest ||
+        (price_per_hour > 0 && out.counts[i].epoch_cost <= out.counts[*out.cheapest].epoch_cost);
     if (cheaper) out.cheapest = i;
   }
   return out;

@@ -22,10 +22,13 @@ struct Scaling {
   std::int64_t epoch_samples = 0;
   double deadline_s = 0;  // 0 = none
   std::vector<RankCount> counts;
-  std::optional<std::size_t> cheapest;  // of those that keep the deadline; of equal cost the fastest; without a price the fewest
+  std::optional<std::size_t> cheapest;  // of those that keep the deadline; of equal cost the
+                                        // fastest; without a price the fewest
 };
 
-// 1, 2, 4, ... ranks and all of them: the first ones of the question's order. `plan` in place of the question's.
-Scaling scaling(const Question& q, const Plan& plan, double price_per_hour, std::int64_t epoch_samples, double deadline_s, const Options& options = {});
+// 1, 2, 4, ... ranks and all of them: the first ones of the question's order. `plan` in place of
+// the question's.
+Scaling scaling(const Question& q, const Plan& plan, double price_per_hour,
+                std::int64_t epoch_samples, double deadline_s, const Options& options = {});
 
 }  // namespace ddpsim::predict

@@ -1,5 +1,6 @@
-// Stream lanes are edges from one operation to the next. A collective is, per class, ready -> (picked up by a worker) -> wait for all classes ->
-// phases of latency and transfer -> done. Consecutive fixed operations that nobody else waits for are built as one task.
+// Stream lanes are edges from one operation to the next. A collective is, per class, ready ->
+// (picked up by a worker) -> wait for all classes -> phases of latency and transfer -> done.
+// Consecutive fixed operations that nobody else waits for are built as one task.
 #include "sim/predict/simulate.h"
 
 #include <algorithm>
@@ -32,36 +33,53 @@ struct Placed {
   std::int64_t end_offset = -1;
 };
 
-// One job: adds its tasks to the graph, decides for its pools while the graph is played, reads its steps off the timeline.
+// One job: adds its tasks to the graph, decides for its pools while the graph is played, reads its
+// steps off the timeline.
 class Simulator {
  public:
-  Simulator(Shared& shared, const Program& program, const Communicator& comm, const Profile& profile, const std::vector<RankClass>& classes,
+  Simulator(Shared& shared, const Program& program, const Communicator& comm,
+            const Profile& profile, const std::vector<RankClass>& classes,
             const SimulationOptions& options)
-      : shared_(shared), graph_(shared.graph), link_resource_(shared.link_resource), cores_(shared.cores), program_(program), comm_(comm), profile_(profile), classes_(classes), options_(options), lanes_(kLanes + program.streams.size()) {}
+      : shared_(shared),
+        graph_(shared.graph),
+        link_resource_(shared.link_resource),
+        cores_(shared.cores),
+        program_(program),
+        comm_(comm),
+        profile_(profile),
+        classes_(classes),
+        options_(options),
+        lanes_(kLanes + program.streams.size()) {}
 
   void build() {
     if (cores_ != engine::kNone) make_core_flows();
     if (shared_.memory != engine::kNone && program_.backend == Backend::Gloo) make_memory_flows();
     if (options_.fidelity == Fidelity::Collective) {
-      demands_ = load_demands(comm_, profile_, options_.level, options_.fold_links, [this](topology::LinkId l) { return link_resource(l); });
+      demands_ = load_demands(comm_, profile_, options_.level, options_.fold_links,
+                              [this](topology::LinkId l) { return link_resource(l); });
       std::vector<const Price*> all;
       for (const Op& op : program_.steady.ops)
         if (is_collective(op.kind)) all.push_back(&price_of(op));
       heaviest_ = collective::heaviest(comm_, all);
     }
     double hold = at(profile_.sm_hold, options_.level);
-    if (program_.device == DeviceKind::Gpu && comm_.ranks() > 1 && (hold > 0 || profile_.memory_hold)) make_device_resources(hold);
+    if (program_.device == DeviceKind::Gpu && comm_.ranks() > 1 &&
+        (hold > 0 || profile_.memory_hold))
+      make_device_resources(hold);
     std::size_t ops = program_.steady.ops.size() * static_cast<std::size_t>(options_.steady_steps);
     if (options_.warmup)
       for (const StepProgram& s : program_.warmup) ops += s.ops.size();
-    if (options_.fidelity == Fidelity::Collective) graph_.reserve((ops + 64) * classes_.size(), 2 * (ops + 64) * classes_.size());
+    if (options_.fidelity == Fidelity::Collective)
+      graph_.reserve((ops + 64) * classes_.size(), 2 * (ops + 64) * classes_.size());
     tails_.assign(classes_.size(), std::vector<TaskId>(lanes_, kNoTask));
     if (options_.warmup)
       for (const StepProgram& s : program_.warmup) add_step(s, -1, false);
-    for (int k = 0; k < options_.steady_steps; ++k) add_step(program_.steady, k, k + 1 == options_.steady_steps);
+    for (int k = 0; k < options_.steady_steps; ++k)
+      add_step(program_.steady, k, k + 1 == options_.steady_steps);
     pools_.assign(classes_.size(), {});
     for (auto& pool : pools_) pool.threads = program_.worker_threads;
-    std::stable_sort(picked_.begin(), picked_.end(), [](const Pooled& a, const Pooled& b) { return a.task < b.task; });
+    std::stable_sort(picked_.begin(), picked_.end(),
+                     [](const Pooled& a, const Pooled& b) { return a.task < b.task; });
   }
 
   void decide(TaskId task, std::vector<TaskId>& release) {
@@ -72,7 +90,8 @@ class Simulator {
       if (auto op = strategy::enqueue(pools_[q->rank_class], q->pickup)) release.push_back(*op);
       return;
     }
-    for (auto e = std::lower_bound(picked_.begin(), picked_.end(), task, less); e != picked_.end() && e->task == task; ++e)
+    for (auto e = std::lower_bound(picked_.begin(), picked_.end(), task, less);
+         e != picked_.end() && e->task == task; ++e)
       if (auto op = strategy::finished(pools_[e->rank_class])) release.push_back(*op);
   }
 
@@ -98,7 +117,8 @@ class Simulator {
       double rate = collective::link_rate(comm_, profile_, options_.level, l);
       double scale = rate / link.bandwidth.bytes_per_ps();
       // A steady step cannot live on tokens that were saved before the job began.
-      link_resource_[l] = graph_.add_resource({rate, static_cast<double>(link.burst.count), link.peak.bytes_per_ps() * scale, true});
+      link_resource_[l] = graph_.add_resource(
+          {rate, static_cast<double>(link.burst.count), link.peak.bytes_per_ps() * scale, true});
     }
     return link_resource_[l];
   }
@@ -111,19 +131,24 @@ class Simulator {
         bool shared = k == 1 && !profile_.memory_hold;
         device_[k].push_back(shared ? device_[0][c] : graph_.add_resource({1.0, 0, 0}));
         engine::Demand d{device_[k].back(), 1};
-        device_flow_[k].push_back(shared ? device_flow_[0][c] : graph_.add_flow(std::span(&d, 1), 1, 1));
+        device_flow_[k].push_back(shared ? device_flow_[0][c]
+                                         : graph_.add_flow(std::span(&d, 1), 1, 1));
       }
   }
   static bool moves_memory(const Op& op) { return op.traffic > 0 || is_update(op.kind); }
 
   // Whether computation needs cores that others may have: backend tcp sleeps it, unless it is real.
-  bool computes_on_cores() const { return cores_ != engine::kNone && (options_.real_compute || program_.backend == Backend::Gloo); }
+  bool computes_on_cores() const {
+    return cores_ != engine::kNone && (options_.real_compute || program_.backend == Backend::Gloo);
+  }
   void make_core_flows() {
-    // A layer profile was taken of what runs; a capture says what the real model needs, which timed layers sleep.
+    // A layer profile was taken of what runs; a capture says what the real model needs, which timed
+    // layers sleep.
     bool profiled = program_.at_once > 0;
     bool known = program_.core_share >= 0 && (options_.real_compute || profiled);
     core_share_ = known ? program_.core_share : options_.real_compute ? 1 : 0;
-    // Ranks that keep every core busy took turns while they were measured; ranks that mostly sleep seldom met.
+    // Ranks that keep every core busy took turns while they were measured; ranks that mostly sleep
+    // seldom met.
     auto cores = static_cast<double>(comm_.fabric->cluster().emulated_on_cores);
     double more = std::max(0.0, program_.at_once / cores - 1);
     crowd_ = 1 + more * std::min(1.0, core_share_ * program_.at_once / cores);
@@ -136,8 +161,9 @@ class Simulator {
         d.push_back({own_core_.back(), 1});
       }
       d.push_back({cores_, ranks});
-      work_flow_.push_back(graph_.add_flow(d, ranks, 1));  // a rank computes with one thread: at most one core
-      if (profiled) d.pop_back();  // a layer profile has the other ranks in it
+      work_flow_.push_back(
+          graph_.add_flow(d, ranks, 1));  // a rank computes with one thread: at most one core
+      if (profiled) d.pop_back();         // a layer profile has the other ranks in it
       core_flow_.push_back(profiled ? graph_.add_flow(d, ranks, 1) : work_flow_.back());
     }
   }
@@ -151,22 +177,29 @@ class Simulator {
       memory_flow_.push_back(graph_.add_flow(d, ranks, rate));
     }
   }
-  // `per_unit`: core time that a unit of a transfer's work takes of the machine. The kernel's network runs on whichever core, and before the thread that
-  // computes there: each rank's core gives its share.
+  // `per_unit`: core time that a unit of a transfer's work takes of the machine. The kernel's
+  // network runs on whichever core, and before the thread that computes there: each rank's core
+  // gives its share.
   void take_cores(double per_unit, std::vector<engine::Demand>& demands) const {
     demands.push_back({cores_, per_unit});
-    for (engine::ResourceId own : own_core_) demands.push_back({own, per_unit / comm_.fabric->cluster().emulated_on_cores});
+    for (engine::ResourceId own : own_core_)
+      demands.push_back({own, per_unit / comm_.fabric->cluster().emulated_on_cores});
   }
 
-  // A thread that has slept long goes before one that computes: messages take the core time that they need, computation gets what is left.
+  // A thread that has slept long goes before one that computes: messages take the core time that
+  // they need, computation gets what is left.
   static constexpr double kBeforeComputation = 1e6;
-  // Core time of one byte over a hop: the network at both ends, and half a sum (all-reduce: one phase of two sums).
+  // Core time of one byte over a hop: the network at both ends, and half a sum (all-reduce: one
+  // phase of two sums).
   double core_time_per_byte() const {
     if (!computes_on_cores()) return 0;
     double network = 0;
-    for (std::uint8_t t : comm_.transports) network = std::max(network, profile_.transports.at(comm_.fabric->transports()[t]).cpu_ps_per_byte);
+    for (std::uint8_t t : comm_.transports)
+      network =
+          std::max(network, profile_.transports.at(comm_.fabric->transports()[t]).cpu_ps_per_byte);
     // Among tcp's messages they are tasks of their own.
-    bool sums = (options_.fidelity == Fidelity::Collective || program_.backend == Backend::Gloo) && profile_.reduction_bytes_per_s > 0;
+    bool sums = (options_.fidelity == Fidelity::Collective || program_.backend == Backend::Gloo) &&
+                profile_.reduction_bytes_per_s > 0;
     return network + (sums ? 0.5e12 / profile_.reduction_bytes_per_s : 0);
   }
 
@@ -209,7 +242,11 @@ class Simulator {
   const Price& price_of(const Op& op) {
     auto key = std::make_tuple(op.kind.operation, op.bytes, op.dtype);
     auto it = prices_.find(key);
-    if (it == prices_.end()) it = prices_.emplace(key, collective::price(comm_, profile_, options_.level, op.kind.operation, {op.bytes}, op.dtype)).first;
+    if (it == prices_.end())
+      it = prices_
+               .emplace(key, collective::price(comm_, profile_, options_.level, op.kind.operation,
+                                               {op.bytes}, op.dtype))
+               .first;
     return it->second;
   }
 
@@ -220,7 +257,8 @@ class Simulator {
       prepared_for_ = &s;
       awaited_ = awaited_ops(s);
       durations_.clear();
-      for (const Op& op : s.ops) durations_.push_back(price(op, s, program_, profile_, options_.level));
+      for (const Op& op : s.ops)
+        durations_.push_back(price(op, s, program_, profile_, options_.level));
     }
     std::vector<std::vector<Placed>> placed(classes_.size(), std::vector<Placed>(s.ops.size()));
     for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
@@ -248,7 +286,8 @@ class Simulator {
     for (TaskId t : ends) graph_.add_edge(t, all);
     for (auto& lanes : tails_)
       for (TaskId& tail : lanes) {
-        if (tail != kNoTask && std::find(ends.begin(), ends.end(), tail) == ends.end()) graph_.add_edge(tail, all);
+        if (tail != kNoTask && std::find(ends.begin(), ends.end(), tail) == ends.end())
+          graph_.add_edge(tail, all);
         tail = all;
       }
   }
@@ -268,11 +307,13 @@ class Simulator {
     Duration d = durations_[op];
     const RankClass& rc = classes_[c];
     double f = rc.factor;
-    if (steady_index >= 0 && static_cast<std::size_t>(steady_index) < rc.step_factors.size()) f *= rc.step_factors[static_cast<std::size_t>(steady_index)];
+    if (steady_index >= 0 && static_cast<std::size_t>(steady_index) < rc.step_factors.size())
+      f *= rc.step_factors[static_cast<std::size_t>(steady_index)];
     return f == 1 ? d : scale(d, f);
   }
 
-  void link_deps(const StepProgram& s, std::uint32_t i, const std::vector<Placed>& placed, TaskId task) {
+  void link_deps(const StepProgram& s, std::uint32_t i, const std::vector<Placed>& placed,
+                 TaskId task) {
     for (std::uint32_t d : s.ops[i].dep)
       if (d != kNoOp) graph_.add_edge(placed[d].end, task);
     if (s.extra_deps.empty()) return;
@@ -280,14 +321,16 @@ class Simulator {
       if (e.op == i) graph_.add_edge(placed[e.dep].end, task);
   }
 
-  void add_local(const StepProgram& s, std::uint32_t i, std::size_t c, int steady_index, std::vector<Placed>& placed) {
+  void add_local(const StepProgram& s, std::uint32_t i, std::size_t c, int steady_index,
+                 std::vector<Placed>& placed) {
     const Op& op = s.ops[i];
     auto lane = static_cast<std::size_t>(op.lane);
     Duration d = duration_of(i, c, steady_index);
     bool streamed = op.lane != Lane::Callback;
     bool shares_memory = !memory_flow_.empty() && op.traffic > 0;
     bool on_cores = computes_on_cores() && core_share_ > 0 && is_compute(op.kind) && !shares_memory;
-    bool shares_device = shares_memory || on_cores || (!device_[0].empty() && on_device(op.lane) && is_compute(op.kind));
+    bool shares_device = shares_memory || on_cores ||
+                         (!device_[0].empty() && on_device(op.lane) && is_compute(op.kind));
     bool waits = op.dep[0] != kNoOp;
     TaskId tail = streamed ? tails_[c][lane] : kNoTask;
     Placed& p = placed[i];
@@ -297,7 +340,11 @@ class Simulator {
       p.end_offset = graph_.latency()[tail];
       p.ready = p.begin = p.end = tail;
     } else {
-      TaskId t = shares_memory ? copy(op, d - division(op, s, profile_), c) : on_cores ? compute(d, c) : shares_device && d.ps > 0 ? graph_.add_task({}, static_cast<double>(d.ps), device_flow_[moves_memory(op)][c]) : graph_.add_fixed(d);
+      TaskId t = shares_memory               ? copy(op, d - division(op, s, profile_), c)
+                 : on_cores                  ? compute(d, c)
+                 : shares_device && d.ps > 0 ? graph_.add_task({}, static_cast<double>(d.ps),
+                                                               device_flow_[moves_memory(op)][c])
+                                             : graph_.add_fixed(d);
       TaskId begin = shares_memory ? after_division(op, s, c, t) : t;
       if (tail != kNoTask) graph_.add_edge(tail, begin);
       link_deps(s, i, placed, begin);
@@ -317,7 +364,8 @@ class Simulator {
     return graph_.add_task(std::max(Duration{}, alone - moving), traffic, memory_flow_[c]);
   }
 
-  // What divides before it copies needs its core for that, like everyone on the machine. Returns the first of the two tasks.
+  // What divides before it copies needs its core for that, like everyone on the machine. Returns
+  // the first of the two tasks.
   TaskId after_division(const Op& op, const StepProgram& s, std::size_t c, TaskId copied) {
     Duration d = division(op, s, profile_);
     if (d.ps == 0 || core_flow_.empty()) return copied;
@@ -326,10 +374,12 @@ class Simulator {
     return t;
   }
 
-  // What was measured as `d` while `crowd_` ranks took turns on each core: core time, and the rest, in which it slept.
+  // What was measured as `d` while `crowd_` ranks took turns on each core: core time, and the rest,
+  // in which it slept.
   TaskId compute(Duration d, std::size_t c) {
     double taken = crowd_ * core_share_ * static_cast<double>(d.ps);
-    return graph_.add_task(std::max(Duration{}, Duration{d.ps - static_cast<std::int64_t>(taken)}), taken, core_flow_[c]);
+    return graph_.add_task(std::max(Duration{}, Duration{d.ps - static_cast<std::int64_t>(taken)}),
+                           taken, core_flow_[c]);
   }
 
   bool is_open(std::size_t c, std::size_t lane, TaskId t) const {
@@ -346,7 +396,8 @@ class Simulator {
 
   // ---- collectives
 
-  void add_collective(const StepProgram& s, std::uint32_t i, std::vector<std::vector<Placed>>& placed) {
+  void add_collective(const StepProgram& s, std::uint32_t i,
+                      std::vector<std::vector<Placed>>& placed) {
     const Op& op = s.ops[i];
     bool pooled = op.lane == Lane::Worker;
     const Price& price = price_of(op);
@@ -360,7 +411,8 @@ class Simulator {
     }
     TaskId first = static_cast<TaskId>(graph_.size());
     bool by_message = options_.fidelity == Fidelity::Message;
-    std::vector<TaskId> done = by_message ? add_messages(op, price, arrive) : add_phases(price, arrive);
+    std::vector<TaskId> done =
+        by_message ? add_messages(op, price, arrive) : add_phases(price, arrive);
     for (std::size_t c = 0; c < classes_.size(); ++c) {
       Placed& p = placed[c][i];
       p.begin = by_message ? arrive[c] : first;
@@ -374,10 +426,12 @@ class Simulator {
         close(c, static_cast<std::size_t>(op.lane));
       }
       if (!device_[0].empty() && op.lane == Lane::Comm)
-        for (std::size_t k = 0; k < (profile_.memory_hold ? 2 : 1); ++k) graph_.add_hold(arrive[c], done[c], {device_[k][c], holds_[k]});
+        for (std::size_t k = 0; k < (profile_.memory_hold ? 2 : 1); ++k)
+          graph_.add_hold(arrive[c], done[c], {device_[k][c], holds_[k]});
     }
     if (pooled) {
-      if (options_.fidelity == Fidelity::Collective) graph_.notify(done[0]);
+      if (options_.fidelity == Fidelity::Collective)
+        graph_.notify(done[0]);
       else
         for (TaskId t : done) graph_.notify(t);
     }
@@ -413,21 +467,30 @@ class Simulator {
   std::vector<TaskId> add_phases(const Price& price, const std::vector<TaskId>& arrive) {
     TaskId last = kNoTask;
     for (const collective::Phase& phase : price.phases) {
-      TaskId t = phase.work > 0 ? graph_.add_task(phase.latency, phase.work, phase_flow(price, phase)) : graph_.add_fixed(phase.latency);
+      TaskId t = phase.work > 0
+                     ? graph_.add_task(phase.latency, phase.work, phase_flow(price, phase))
+                     : graph_.add_fixed(phase.latency);
       if (last == kNoTask)
         for (TaskId a : arrive) graph_.add_edge(a, t);
-      else graph_.add_edge(last, t);
+      else
+        graph_.add_edge(last, t);
       last = t;
     }
     return std::vector<TaskId>(classes_.size(), last);
   }
 
-  std::vector<TaskId> add_messages(const Op& op, const Price& price, const std::vector<TaskId>& arrive) {
-    collective::FlowOfHop flow{[this](int from, int to, int nic) { return hop_flow(from, to, nic); }};
+  std::vector<TaskId> add_messages(const Op& op, const Price& price,
+                                   const std::vector<TaskId>& arrive) {
+    collective::FlowOfHop flow{
+        [this](int from, int to, int nic) { return hop_flow(from, to, nic); }};
     if (comm_.nccl && price.pattern >= collective::kNcclPatterns) {
-      if (!nccl_flows_.link) nccl_flows_.link = [this](topology::LinkId l) { return link_resource(l); };
-      auto choice = nccl::choose(comm_.nccl->system, comm_.nccl->settings, Operation::AllReduce, op.bytes);
-      return collective::add_nccl_messages(graph_, comm_, profile_, options_.level, Operation::AllReduce, *choice, {op.bytes}, nccl_flows_, arrive);
+      if (!nccl_flows_.link)
+        nccl_flows_.link = [this](topology::LinkId l) { return link_resource(l); };
+      auto choice =
+          nccl::choose(comm_.nccl->system, comm_.nccl->settings, Operation::AllReduce, op.bytes);
+      return collective::add_nccl_messages(graph_, comm_, profile_, options_.level,
+                                           Operation::AllReduce, *choice, {op.bytes}, nccl_flows_,
+                                           arrive);
     }
     collective::SharedCores sharing;
     collective::TakeTurn turn;
@@ -439,13 +502,21 @@ class Simulator {
       path.shares_links = streams > 1 || shared_.jobs > 1;
     }
     if (program_.backend == Backend::Tcp && !computes_on_cores()) {
-      path.queue = [this](topology::LinkId l, double bytes, bool first) { return shared_.take_link(l, link_resource(l), bytes, first); };
+      path.queue = [this](topology::LinkId l, double bytes, bool first) {
+        return shared_.take_link(l, link_resource(l), bytes, first);
+      };
       path.add_reader = [this] { return shared_.readers.add(); };
-      path.reads = [this](std::size_t reader, TaskId begin) { shared_.readers.reads(graph_, reader, begin); };
-      path.acknowledge = [this](std::size_t reader, std::size_t message, TaskId there) { return shared_.readers.acknowledge(graph_, reader, message, there, collective::kDelayedAcknowledgement); };
+      path.reads = [this](std::size_t reader, TaskId begin) {
+        shared_.readers.reads(graph_, reader, begin);
+      };
+      path.acknowledge = [this](std::size_t reader, std::size_t message, TaskId there) {
+        return shared_.readers.acknowledge(graph_, reader, message, there,
+                                           collective::kDelayedAcknowledgement);
+      };
       path.plays_before = options_.plays_before;
     }
-    if (program_.backend == Backend::Gloo && program_.one_connection) turn = [this](int from, int to, double bytes) { return take_turn(from, to, bytes); };
+    if (program_.backend == Backend::Gloo && program_.one_connection)
+      turn = [this](int from, int to, double bytes) { return take_turn(from, to, bytes); };
     if (computes_on_cores() && program_.backend == Backend::Tcp) {
       sharing.sum = [this](Duration alone) {  // beside computation: shares
         TaskId t = graph_.add_task({}, static_cast<double>(alone.ps), core_flow_.front());
@@ -456,14 +527,18 @@ class Simulator {
     } else if (cores_ != engine::kNone) {
       sharing.sum = sharing.message = [this](Duration alone) { return shared_.take_core(alone); };
     }
-    return is_broadcast(op.kind) ? collective::add_broadcast_messages(graph_, comm_, profile_, price, {op.bytes}, flow, arrive, path)
-                                 : collective::add_all_reduce_messages(graph_, comm_, profile_, price, {op.bytes}, flow, arrive, sharing, turn, path);
+    return is_broadcast(op.kind)
+               ? collective::add_broadcast_messages(graph_, comm_, profile_, price, {op.bytes},
+                                                    flow, arrive, path)
+               : collective::add_all_reduce_messages(graph_, comm_, profile_, price, {op.bytes},
+                                                     flow, arrive, sharing, turn, path);
   }
 
   // One connection a hop, whichever collective's message it is.
   collective::CoreTasks take_turn(int from, int to, double bytes) {
     TaskId due = graph_.add_fixed({});
-    return connections_.add(graph_, connections_.place_of_hop(from, to), due, graph_.add_task({}, bytes, hop_flow(from, to)));
+    return connections_.add(graph_, connections_.place_of_hop(from, to), due,
+                            graph_.add_task({}, bytes, hop_flow(from, to)));
   }
 
   struct Pooled {
@@ -473,7 +548,9 @@ class Simulator {
   };
 
   void record_spans(const engine::Timeline& timeline, Simulation& out) const {
-    auto at_offset = [&](TaskId t, std::int64_t offset) { return offset < 0 ? timeline.end[t] : TimePoint{timeline.begin[t].ps + offset}; };
+    auto at_offset = [&](TaskId t, std::int64_t offset) {
+      return offset < 0 ? timeline.end[t] : TimePoint{timeline.begin[t].ps + offset};
+    };
     int step = static_cast<int>(kinds_.size()) - 1;
     out.spans_from = step > 0 ? out.steps[static_cast<std::size_t>(step - 1)].end : TimePoint{0};
     for (std::size_t c = 0; c < classes_.size(); ++c) {
@@ -494,7 +571,8 @@ class Simulator {
         span.begin = at_offset(p.begin, p.begin_offset);
         span.end = at_offset(p.end, p.end_offset);
         span.ready = is_collective(op.kind) ? timeline.begin[p.ready] : span.begin;
-        if (is_collective(op.kind)) span.algorithm = prices_.at({op.kind.operation, op.bytes, op.dtype}).algorithm;
+        if (is_collective(op.kind))
+          span.algorithm = prices_.at({op.kind.operation, op.bytes, op.dtype}).algorithm;
         out.spans.push_back(std::move(span));
       }
     }
@@ -504,9 +582,12 @@ class Simulator {
   TaskGraph& graph_;
   std::vector<engine::ResourceId>& link_resource_;
   engine::ResourceId cores_;
-  std::vector<engine::ResourceId> own_core_;  // backend gloo, by class: the core that a rank computes on, less what the network takes there
-  std::vector<engine::FlowId> work_flow_;     // by class: one thread that computes, as many as the class has ranks
-  std::vector<engine::FlowId> core_flow_;     // by class: the same of what the workload's times say, which may have been taken while all ranks ran
+  std::vector<engine::ResourceId> own_core_;  // backend gloo, by class: the core that a rank
+                                              // computes on, less what the network takes there
+  std::vector<engine::FlowId>
+      work_flow_;  // by class: one thread that computes, as many as the class has ranks
+  std::vector<engine::FlowId> core_flow_;  // by class: the same of what the workload's times say,
+                                           // which may have been taken while all ranks ran
   double core_share_ = 0;
   double crowd_ = 1;
   double heaviest_ = 1;
@@ -515,8 +596,10 @@ class Simulator {
   const Profile& profile_;
   const std::vector<RankClass>& classes_;
   const SimulationOptions options_;
-  std::vector<std::vector<std::vector<engine::Demand>>> demands_;  // by pattern: the mean's, each round's
-  std::array<std::vector<engine::ResourceId>, 2> device_;  // products, memory; by class; empty: nothing is held
+  std::vector<std::vector<std::vector<engine::Demand>>>
+      demands_;  // by pattern: the mean's, each round's
+  std::array<std::vector<engine::ResourceId>, 2>
+      device_;  // products, memory; by class; empty: nothing is held
   std::array<std::vector<engine::FlowId>, 2> device_flow_;
   std::vector<engine::FlowId> memory_flow_;  // by class; empty: every host has memory of its own
   std::array<double, 2> holds_{};
@@ -525,13 +608,13 @@ class Simulator {
   collective::NcclFlows nccl_flows_;
   std::map<std::tuple<Operation, std::int64_t, DType>, Price> prices_;
   std::size_t lanes_ = kLanes;
-  std::vector<std::vector<TaskId>> tails_;         // by class: last task of each lane
-  std::vector<TaskId> open_;                       // chain that may still grow, by class and lane
+  std::vector<std::vector<TaskId>> tails_;  // by class: last task of each lane
+  std::vector<TaskId> open_;                // chain that may still grow, by class and lane
   std::vector<std::vector<TaskId>> step_ends_;
   std::vector<StepKind> kinds_;
   const StepProgram* prepared_for_ = nullptr;  // the step whose facts follow
-  std::vector<std::uint8_t> awaited_;           // by operation: another one names it as a dependency
-  std::vector<Duration> durations_;             // by operation, before the class's factor
+  std::vector<std::uint8_t> awaited_;          // by operation: another one names it as a dependency
+  std::vector<Duration> durations_;            // by operation, before the class's factor
   const StepProgram* recorded_ = nullptr;
   std::vector<std::vector<Placed>> record_;
   std::vector<Pooled> queued_;
@@ -543,15 +626,17 @@ class Simulator {
 
 }  // namespace
 
-Simulation simulate(const Program& program, const Communicator& comm, const Profile& profile, const std::vector<RankClass>& classes,
-                    const SimulationOptions& options, std::span<const NeighbourJob> others) {
+Simulation simulate(const Program& program, const Communicator& comm, const Profile& profile,
+                    const std::vector<RankClass>& classes, const SimulationOptions& options,
+                    std::span<const NeighbourJob> others) {
   Shared shared;
   shared.link_resource.assign(comm.fabric->links().size(), engine::kNone);
   int cores = comm.fabric->cluster().emulated_on_cores;
   if (cores > 0) {
     shared.cores = shared.graph.add_resource({static_cast<double>(cores), 0, 0});
     shared.core_turns = shared.turns.add_place(cores);
-    if (profile.memory.shared_bytes_per_s > 0) shared.memory = shared.graph.add_resource({profile.memory.shared_bytes_per_s / 1e12, 0, 0});
+    if (profile.memory.shared_bytes_per_s > 0)
+      shared.memory = shared.graph.add_resource({profile.memory.shared_bytes_per_s / 1e12, 0, 0});
   }
   shared.jobs += others.size();
   std::vector<Simulator> jobs;

@@ -1,4 +1,5 @@
-// Program + Communicator + Profile -> TaskGraph -> timeline of steps. Both fidelities, folded or not.
+// Program + Communicator + Profile -> TaskGraph -> timeline of steps. Both fidelities, folded or
+// not.
 #pragma once
 
 #include <functional>
@@ -17,14 +18,16 @@ const char* name_of(Fidelity f);
 struct SimulationOptions {
   Fidelity fidelity = Fidelity::Collective;
   Level level = Level::Mid;
-  bool fold_links = true;      // links that carry alike as one resource
-  bool real_compute = false;   // on an emulated cluster: computation, sums and the network share the machine's cores. REQUIRES classes of one rank each
-  bool spans = true;           // record the last step
-  bool names = true;           // ... with the names and tensors of its operations
-  bool warmup = true;          // play first and rebuild
-  bool common_start = false;   // no rank begins a step before all have ended the one before
-  int steady_steps = 3;        // at least 2
-  double plays_before = 1e9;   // backend tcp: how often its connections have carried a collective before; a job's have carried much
+  bool fold_links = true;     // links that carry alike as one resource
+  bool real_compute = false;  // on an emulated cluster: computation, sums and the network share the
+                              // machine's cores. REQUIRES classes of one rank each
+  bool spans = true;          // record the last step
+  bool names = true;          // ... with the names and tensors of its operations
+  bool warmup = true;         // play first and rebuild
+  bool common_start = false;  // no rank begins a step before all have ended the one before
+  int steady_steps = 3;       // at least 2
+  double plays_before = 1e9;  // backend tcp: how often its connections have carried a collective
+                              // before; a job's have carried much
 };
 
 struct SimulatedStep {
@@ -35,7 +38,7 @@ struct SimulatedStep {
 struct Simulation {
   std::vector<SimulatedStep> steps;
   std::vector<std::vector<SimulatedStep>> others;  // of each other job
-  std::vector<Span> spans;  // of the last step, all classes
+  std::vector<Span> spans;                         // of the last step, all classes
   TimePoint spans_from;
   std::uint64_t completions = 0;
   bool complete = false;  // false: deadlock, a defect of the Program
@@ -50,8 +53,10 @@ struct NeighbourJob {
   bool warmup = true;  // begins with its first steps, if this job does
 };
 
-// REQUIRES: program lowered with times for the profile's device; classes partition the communicator's ranks.
-Simulation simulate(const Program& program, const collective::Communicator& comm, const Profile& profile, const std::vector<RankClass>& classes,
+// REQUIRES: program lowered with times for the profile's device; classes partition the
+// communicator's ranks.
+Simulation simulate(const Program& program, const collective::Communicator& comm,
+                    const Profile& profile, const std::vector<RankClass>& classes,
                     const SimulationOptions& options, std::span<const NeighbourJob> others = {});
 
 }  // namespace ddpsim::predict

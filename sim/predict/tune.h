@@ -1,4 +1,5 @@
-// tune: which setting of a system's knob makes the step shortest, how flat the curve is there, and what would still be won.
+// tune: which setting of a system's knob makes the step shortest, how flat the curve is there, and
+// what would still be won.
 #pragma once
 
 #include <optional>
@@ -12,11 +13,11 @@
 namespace ddpsim::predict {
 
 struct TuneOptions {
-  Options options;                            // `known` is filled if it is null
-  strategy::Knob knob;                        // one of strategy::knobs(plan)
-  std::vector<strategy::KnobValue> only;      // settings to choose from; empty = all that differ
-  int simulations = 0;                        // of the curve at most; 0 = by what one costs
-  bool partition = true;                      // also look for the best buckets of any sizes
+  Options options;                        // `known` is filled if it is null
+  strategy::Knob knob;                    // one of strategy::knobs(plan)
+  std::vector<strategy::KnobValue> only;  // settings to choose from; empty = all that differ
+  int simulations = 0;                    // of the curve at most; 0 = by what one costs
+  bool partition = true;                  // also look for the best buckets of any sizes
   bool levers = true;
 };
 
@@ -28,47 +29,54 @@ struct CurvePoint {
   std::size_t buckets = 0;  // gradient all-reduces
 };
 
-// Of two settings under one profile: what they differ in at each level of its ranges. Errors of a profile are common to both, so that a difference is better
-// known than either step; it is known to no better than where the levels agree, and a profile that was held to executed steps to no better than those.
+// Of two settings under one profile: what they differ in at each level of its ranges. Errors of a
+// profile are common to both, so that a difference is better known than either step; it is known to
+// no better than where the levels agree, and a profile that was held to executed steps to no better
+// than those.
 struct Difference {
-  Duration mid;   // how much shorter the second is
-  Duration low;   // with all ranges at their pessimistic end
+  Duration mid;  // how much shorter the second is
+  Duration low;  // with all ranges at their pessimistic end
   Duration high;
-  bool measurable = false;  // every level says the same, by more than executed steps repeat to, and `mid` is above the profile's own residual
+  bool measurable = false;  // every level says the same, by more than executed steps repeat to, and
+                            // `mid` is above the profile's own residual
 };
 // Executed steps of one scenario repeat to about this fraction.
 inline constexpr double kRepeats = 0.005;
-// Settings this near to one another are neighbours: a model that differs a little (a layer padded, a bias more) turns one into the other.
+// Settings this near to one another are neighbours: a model that differs a little (a layer padded,
+// a bias more) turns one into the other.
 inline constexpr double kBeside = 0.05;
 
 struct TunedPartition {
   std::vector<std::int64_t> buckets;  // bytes, in launch order
   std::vector<double> list;           // bucket_cap_mb_list that makes them
-  Duration model;                     // the dynamic programme's own end of the step's communication, after the start of the step
-  Duration step;                      // simulated
+  Duration model;  // the dynamic programme's own end of the step's communication, after the start
+                   // of the step
+  Duration step;   // simulated
 };
 
 struct Tuning {
   strategy::Knob knob;
   std::vector<CurvePoint> curve;  // ascending
   std::size_t candidates = 0;     // settings that differ; the curve has those that were simulated
-  std::size_t best = 0;           // index into curve: the shortest step, or one as short to a tenth of a percent with fewer buckets
+  std::size_t best = 0;  // index into curve: the shortest step, or one as short to a tenth of a
+                         // percent with fewer buckets
   CurvePoint current;
-  // Of the curve: the shortest of those that are measurably shorter than the current, with no measurably longer step at any setting within kBeside of it;
-  // none = keep the current.
+  // Of the curve: the shortest of those that are measurably shorter than the current, with no
+  // measurably longer step at any setting within kBeside of it; none = keep the current.
   std::optional<std::size_t> chosen;
-  bool cliffs = false;  // some were measurably shorter, and had such a neighbour
-  Difference gain;                // of the chosen, else of the best, over the current
-  std::size_t flat_from = 0;      // the stretch of the curve around the best within 1 % of it
+  bool cliffs = false;        // some were measurably shorter, and had such a neighbour
+  Difference gain;            // of the chosen, else of the best, over the current
+  std::size_t flat_from = 0;  // the stretch of the curve around the best within 1 % of it
   std::size_t flat_to = 0;
   std::optional<Bound> bound;
   std::optional<TunedPartition> partition;
-  std::string no_partition;       // why there is none
+  std::string no_partition;              // why there is none
   std::optional<CurvePoint> other_best;  // the system's second knob, searched by itself
   strategy::Knob other;
-  bool other_is_better = false;   // by more than executed steps repeat to, by the same rules; only where it is an argument (Knob::argument)
-  Plan recommended;               // the current plan, if no difference could be measured
-  std::vector<Lever> levers;      // of the recommended plan
+  bool other_is_better = false;  // by more than executed steps repeat to, by the same rules; only
+                                 // where it is an argument (Knob::argument)
+  Plan recommended;              // the current plan, if no difference could be measured
+  std::vector<Lever> levers;     // of the recommended plan
   Duration recommended_step;
   std::vector<std::string> lines;  // for the training script
   std::string verdict;             // a sentence

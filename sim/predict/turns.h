@@ -1,5 +1,7 @@
-// Work that waits its turn, first come, first served: cores that ranks share, connections that collectives share, links' queues. A policy behind gates (WorkerPool): each
-// piece of work is a notified task `due` and a gated task `done`; the graph's controller asks decide() at the end of every notified task.
+// Work that waits its turn, first come, first served: cores that ranks share, connections that
+// collectives share, links' queues. A policy behind gates (WorkerPool): each piece of work is a
+// notified task `due` and a gated task `done`; the graph's controller asks decide() at the end of
+// every notified task.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +35,8 @@ class Turns {
     return it->second;
   }
   // `work`: the task that does it, the newest of the graph.
-  collective::CoreTasks add(engine::TaskGraph& graph, std::size_t place, engine::TaskId due, engine::TaskId work) {
+  collective::CoreTasks add(engine::TaskGraph& graph, std::size_t place, engine::TaskId due,
+                            engine::TaskId work) {
     graph.add_gate(work);
     graph.notify(due);
     graph.notify(work);
@@ -42,11 +45,14 @@ class Turns {
   }
   // True if the task is one of these; `release` gets what may go on now.
   bool decide(engine::TaskId task, std::vector<engine::TaskId>& release) {
-    auto t = std::upper_bound(turns_.begin(), turns_.end(), task, [](engine::TaskId id, const Turn& x) { return id < x.tasks.due; });
+    auto t = std::upper_bound(turns_.begin(), turns_.end(), task,
+                              [](engine::TaskId id, const Turn& x) { return id < x.tasks.due; });
     if (t == turns_.begin() || task > std::prev(t)->tasks.done) return false;
     --t;
     strategy::WorkerPool& place = places_[t->place];
-    if (auto next = task == t->tasks.due ? strategy::enqueue(place, t->tasks.done) : strategy::finished(place)) release.push_back(*next);
+    if (auto next = task == t->tasks.due ? strategy::enqueue(place, t->tasks.done)
+                                         : strategy::finished(place))
+      release.push_back(*next);
     return true;
   }
 
@@ -61,8 +67,9 @@ class Turns {
   std::vector<Turn> turns_;  // by tasks.due
 };
 
-// Receivers of old connections: who reads a message acknowledges its segments as they come; of later messages it acknowledges what is there whenever it begins
-// to read one, at the latest `delay` after a segment has come.
+// Receivers of old connections: who reads a message acknowledges its segments as they come; of
+// later messages it acknowledges what is there whenever it begins to read one, at the latest
+// `delay` after a segment has come.
 class Readers {
  public:
   std::size_t add() {
@@ -73,7 +80,8 @@ class Readers {
     graph.notify(begin);
     events_.emplace(begin, Event{reader, kBegins, 0});
   }
-  engine::TaskId acknowledge(engine::TaskGraph& graph, std::size_t reader, std::size_t message, engine::TaskId there, Duration delay) {
+  engine::TaskId acknowledge(engine::TaskGraph& graph, std::size_t reader, std::size_t message,
+                             engine::TaskId there, Duration delay) {
     engine::TaskId late = graph.add_fixed(delay);
     graph.add_edge(there, late);
     engine::TaskId acknowledged = graph.add_fixed({});
@@ -89,7 +97,9 @@ class Readers {
       Reader& r = readers_[it->second.reader];
       if (it->second.message < kLate) r.unread.push_back(it->second.acknowledged);
       if (it->second.message == kBegins) ++r.begun;
-      bool late = it->second.message == kLate && std::find(r.unread.begin(), r.unread.end(), it->second.acknowledged) != r.unread.end();
+      bool late =
+          it->second.message == kLate &&
+          std::find(r.unread.begin(), r.unread.end(), it->second.acknowledged) != r.unread.end();
       if (!late && it->second.message != kBegins && it->second.message >= r.begun) continue;
       release.insert(release.end(), r.unread.begin(), r.unread.end());
       r.unread.clear();
@@ -100,7 +110,7 @@ class Readers {
   static constexpr std::size_t kBegins = SIZE_MAX;
   static constexpr std::size_t kLate = SIZE_MAX - 1;
   struct Reader {
-    std::size_t begun = 0;                // messages
+    std::size_t begun = 0;               // messages
     std::vector<engine::TaskId> unread;  // what has come and is not acknowledged
   };
   struct Event {

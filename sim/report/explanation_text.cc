@@ -1,8 +1,8 @@
 #include "sim/report/explanation_text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "sim/report/text.h"
 
@@ -11,19 +11,29 @@ namespace {
 
 using predict::Explanation;
 
-double share(Duration part, Duration whole) { return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0; }
+double share(Duration part, Duration whole) {
+  return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0;
+}
 
 // What decides, and until when.
 std::string decision(const Explanation& e) {
   if (const auto& s = e.straggler)
-    return fmt::format("rank {} decides, which computes {:g} times as long: the others wait for it in every collective; were it as fast as they are, the step would be {:.1f} % shorter ({})", s->rank,
-                       s->factor, 100 * share(e.step - s->step, e.step), to_string(s->step));
+    return fmt::format(
+        "rank {} decides, which computes {:g} times as long: the others wait for it in every "
+        "collective; were it as fast as they are, the step would be {:.1f} % shorter ({})",
+        s->rank, s->factor, 100 * share(e.step - s->step, e.step), to_string(s->step));
   const predict::Sensitivity& first = e.sensitivity.front();
   double gain = share(e.step - first.step, e.step);
-  if (gain < 0.002) return "no single resource decides: none of them, 10 % faster, shortens the step by 0.2 %";
-  std::string out = fmt::format("{} decides: 10 % faster, and the step is {:.1f} % shorter ({})", predict::name_of(first.resource), 100 * gain, to_string(first.step));
-  if (e.moves_at) out += fmt::format("; {:g} times as fast, {} decides", *e.moves_at, predict::name_of(*e.moves_to));
-  else out += "; it would still decide at 8 times its speed";
+  if (gain < 0.002)
+    return "no single resource decides: none of them, 10 % faster, shortens the step by 0.2 %";
+  std::string out =
+      fmt::format("{} decides: 10 % faster, and the step is {:.1f} % shorter ({})",
+                  predict::name_of(first.resource), 100 * gain, to_string(first.step));
+  if (e.moves_at)
+    out +=
+        fmt::format("; {:g} times as fast, {} decides", *e.moves_at, predict::name_of(*e.moves_to));
+  else
+    out += "; it would still decide at 8 times its speed";
   return out;
 }
 
@@ -38,7 +48,9 @@ struct Table {
       for (const std::string& c : cells) text += " " + c + " |";
     } else {
       text += " ";
-      for (std::size_t i = 0; i < cells.size(); ++i) text += widths[i] < 0 ? fmt::format(" {:<{}}", cells[i], -widths[i]) : fmt::format(" {:>{}}", cells[i], widths[i]);
+      for (std::size_t i = 0; i < cells.size(); ++i)
+        text += widths[i] < 0 ? fmt::format(" {:<{}}", cells[i], -widths[i])
+                              : fmt::format(" {:>{}}", cells[i], widths[i]);
       while (text.back() == ' ') text.pop_back();
     }
     text += "\n";
@@ -52,12 +64,16 @@ struct Table {
   }
 };
 
-std::string percent(double v) { return fmt::format("{:.0f} %", 100 * v); }
+std::string percent(double v) {
+  return fmt::format("{:.0f} %", 100 * v);
+}
 
 }  // namespace
 
 std::string explanation_page(const std::string& question, const Explanation& e, bool markdown) {
-  std::string out = (markdown ? "**" : "") + fmt::format("step {}: {}", to_string(e.step), decision(e)) + (markdown ? "**" : "") + "\n\n";
+  std::string out = (markdown ? "**" : "") +
+                    fmt::format("step {}: {}", to_string(e.step), decision(e)) +
+                    (markdown ? "**" : "") + "\n\n";
   out += question + "\n\n";
   auto title = [&](const std::string& s) { out += markdown ? "### " + s + "\n\n" : s + "\n"; };
   title(fmt::format("what the step waits for, on rank {}, which ends last", e.actor));
@@ -66,20 +82,25 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
   std::vector<predict::BucketExposure> exposed;
   for (const auto& b : e.buckets)
     if (share(b.exposed, e.step) > 0.001) exposed.push_back(b);
-  std::stable_sort(exposed.begin(), exposed.end(), [](const auto& a, const auto& b) { return a.exposed > b.exposed; });
-  bool none = std::all_of(e.buckets.begin(), e.buckets.end(), [](const auto& b) { return b.begin == b.end; });  // one rank reduces in no time
+  std::stable_sort(exposed.begin(), exposed.end(),
+                   [](const auto& a, const auto& b) { return a.exposed > b.exposed; });
+  bool none = std::all_of(e.buckets.begin(), e.buckets.end(), [](const auto& b) {
+    return b.begin == b.end;
+  });  // one rank reduces in no time
   const char* called = e.reduces ? "gradient all-reduces" : "collectives";
-  title(none              ? "no gradient is reduced: there is one rank"
-        : exposed.empty() ? fmt::format("all {} {} are hidden behind computation", e.buckets.size(), called)
-                          : fmt::format("{} of {} {} are exposed; communication that nothing hides: {}", exposed.size(), e.buckets.size(), called,
-                                        to_string(e.exposed)));
+  title(none ? "no gradient is reduced: there is one rank"
+        : exposed.empty()
+            ? fmt::format("all {} {} are hidden behind computation", e.buckets.size(), called)
+            : fmt::format("{} of {} {} are exposed; communication that nothing hides: {}",
+                          exposed.size(), e.buckets.size(), called, to_string(e.exposed)));
   if (!exposed.empty()) {
     Table t{markdown, "", {-14, 11, 11, 11, 11, 11}};
     t.head({"", "bytes", "ready", "begin", "end", "exposed"});
     constexpr std::size_t kShown = 8;
     for (std::size_t i = 0; i < std::min(exposed.size(), kShown); ++i) {
       const auto& b = exposed[i];
-      t.row({b.name, to_string(Bytes{b.bytes}), to_string(b.ready), to_string(b.begin), to_string(b.end), to_string(b.exposed)});
+      t.row({b.name, to_string(Bytes{b.bytes}), to_string(b.ready), to_string(b.begin),
+             to_string(b.end), to_string(b.exposed)});
     }
     out += t.text;
   }
@@ -89,20 +110,28 @@ std::string explanation_page(const std::string& question, const Explanation& e, 
   over.head({"", "computing", "communicating", "link needed", markdown ? "decides" : " decides"});
   for (std::size_t k = 0; k < e.deciles.size(); ++k) {
     const auto& d = e.deciles[k];
-    over.row({fmt::format("{} to {} %", 10 * k, 10 * k + 10), percent(d.computing), percent(d.communicating), percent(d.link), " " + d.decides});
+    over.row({fmt::format("{} to {} %", 10 * k, 10 * k + 10), percent(d.computing),
+              percent(d.communicating), percent(d.link), " " + d.decides});
   }
   out += over.text;
   if (!e.link.name.empty()) {
-    out += fmt::format("{}  link: {} ({}), the busiest, needed {:.0f} % of the step\n", markdown ? "\n" : "", e.link.name, to_string(e.link.bandwidth),
+    out += fmt::format("{}  link: {} ({}), the busiest, needed {:.0f} % of the step\n",
+                       markdown ? "\n" : "", e.link.name, to_string(e.link.bandwidth),
                        100 * e.link.busy);
-    bool above = std::any_of(e.deciles.begin(), e.deciles.end(), [](const auto& d) { return d.link >= 1.005; });
-    if (above) out += "  above 100 %: bytes are counted evenly over their collective's time, and others pass there, or a saved burst at the link's peak rate\n";
+    bool above = std::any_of(e.deciles.begin(), e.deciles.end(),
+                             [](const auto& d) { return d.link >= 1.005; });
+    if (above)
+      out +=
+          "  above 100 %: bytes are counted evenly over their collective's time, and others pass "
+          "there, or a saved burst at the link's peak rate\n";
   }
   out += "\n";
   title("10 % faster (each simulated)");
   Table fast{markdown, "", {-28, 11, 9}};
   fast.head({"", "step", "gain"});
-  for (const auto& s : e.sensitivity) fast.row({predict::name_of(s.resource), to_string(s.step), fmt::format("{:+.2f} %", -100 * share(e.step - s.step, e.step))});
+  for (const auto& s : e.sensitivity)
+    fast.row({predict::name_of(s.resource), to_string(s.step),
+              fmt::format("{:+.2f} %", -100 * share(e.step - s.step, e.step))});
   out += fast.text;
   return markdown ? out : wrapped(out);
 }

@@ -7,7 +7,9 @@
 namespace ddpsim::report {
 namespace {
 
-double share(Duration part, Duration whole) { return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0; }
+double share(Duration part, Duration whole) {
+  return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0;
+}
 
 }  // namespace
 
@@ -20,9 +22,12 @@ std::string markdown_cell(const std::string& s) {
   return out;
 }
 
-std::string prediction_markdown(const Heading& h, const predict::Prediction& p, const std::vector<predict::Lever>& levers) {
+std::string prediction_markdown(const Heading& h, const predict::Prediction& p,
+                                const std::vector<predict::Lever>& levers) {
   const analysis::Summary& s = p.summary;
-  std::string out = fmt::format("## {} on {}\n\n{}. Profile {}: {}.\n\n", markdown_cell(h.workload), markdown_cell(h.cluster), markdown_cell(h.plan), markdown_cell(h.profile), basis_sentence(h, p));
+  std::string out = fmt::format("## {} on {}\n\n{}. Profile {}: {}.\n\n", markdown_cell(h.workload),
+                                markdown_cell(h.cluster), markdown_cell(h.plan),
+                                markdown_cell(h.profile), basis_sentence(h, p));
   out += fmt::format(
       "**Step {}** ({} to {}; {}); {} samples/s; scaling efficiency {}; limited by {}.\n\n",
       to_string(s.step), to_string(p.step_low), to_string(p.step_high), h.interval,
@@ -32,15 +37,27 @@ std::string prediction_markdown(const Heading& h, const predict::Prediction& p, 
   for (const std::string& known : h.known_errors) out += "Known error: " + known + ".\n\n";
   if (p.beside) out += "The step is the " + beside_sentence(p) + ".\n\n";
   out += "| part of the step | time | share |\n|---|--:|--:|\n";
-  for (auto [name, time] : {std::pair{"forward", s.forward}, {"backward", s.backward}, {"averaging on the device", s.ddp}, {"exposed communication", s.exposed_communication},
-                            {"optimizer", s.optimizer}, {"device waits for its host", s.idle}})
-    if (time.ps != 0) out += fmt::format("| {} | {} | {:.1f} % |\n", name, to_string(time), 100 * share(time, p.beside ? p.beside->last : s.step));
-  if (!s.buckets.empty()) out += "\n| all-reduce | bytes | tensors | ready | begin | end | algorithm |\n|---|--:|--:|--:|--:|--:|---|\n";
+  for (auto [name, time] : {std::pair{"forward", s.forward},
+                            {"backward", s.backward},
+                            {"averaging on the device", s.ddp},
+                            {"exposed communication", s.exposed_communication},
+                            {"optimizer", s.optimizer},
+                            {"device waits for its host", s.idle}})
+    if (time.ps != 0)
+      out += fmt::format("| {} | {} | {:.1f} % |\n", name, to_string(time),
+                         100 * share(time, p.beside ? p.beside->last : s.step));
+  if (!s.buckets.empty())
+    out +=
+        "\n| all-reduce | bytes | tensors | ready | begin | end | algorithm "
+        "|\n|---|--:|--:|--:|--:|--:|---|\n";
   for (const analysis::BucketTimes& b : s.buckets)
-    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", markdown_cell(b.name), to_string(Bytes{b.bytes}), b.tensors.size(), to_string(b.ready), to_string(b.begin), to_string(b.end), b.algorithm);
+    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", markdown_cell(b.name),
+                       to_string(Bytes{b.bytes}), b.tensors.size(), to_string(b.ready),
+                       to_string(b.begin), to_string(b.end), b.algorithm);
   if (!levers.empty()) out += "\n| what to try next | step | gain | how |\n|---|--:|--:|---|\n";
   for (const predict::Lever& l : levers)
-    out += fmt::format("| {} | {} | {} | `{}` |\n", markdown_cell(l.change), to_string(l.step), to_string(s.step - l.step), l.command);
+    out += fmt::format("| {} | {} | {} | `{}` |\n", markdown_cell(l.change), to_string(l.step),
+                       to_string(s.step - l.step), l.command);
   for (const std::string& note : p.extrapolated) out += "\nBeyond the model: " + note + "\n";
   return out;
 }

@@ -1,7 +1,6 @@
-// Border between sizes a < b: sqrt(a b). The square root is exact in IEEE 754, so it is the same everywhere.
+// Border between sizes a < b: sqrt(a b). The square root is exact in IEEE 754, so it is the same
+// everywhere.
 #include "sim/report/nccl_tuner.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,8 @@
 #include <set>
 #include <tuple>
 
+#include <fmt/format.h>
+
 #include "sim/io/csv.h"
 #include "sim/model/version.h"
 #include "sim/units/number.h"
@@ -19,13 +20,17 @@
 namespace ddpsim::report {
 namespace {
 
-constexpr std::array<const char*, 5> kCollectives{"broadcast", "reduce", "allgather", "reducescatter", "allreduce"};
-constexpr std::array<const char*, 7> kAlgorithms{"tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat"};
+constexpr std::array<const char*, 5> kCollectives{"broadcast", "reduce", "allgather",
+                                                  "reducescatter", "allreduce"};
+constexpr std::array<const char*, 7> kAlgorithms{
+    "tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat"};
 constexpr std::array<const char*, 3> kProtocols{"ll", "ll128", "simple"};
 constexpr int kMostChannels = 64;  // MAXCHANNELS
 
 using Group = std::tuple<std::string, int, int>;
-Group group_of(const TunerRow& r) { return {r.collective, r.nodes, r.ranks}; }
+Group group_of(const TunerRow& r) {
+  return {r.collective, r.nodes, r.ranks};
+}
 
 // The name in `names` that differs in case and underscores only; "" = none.
 template <std::size_t N>
@@ -42,26 +47,37 @@ std::string known(std::string_view word, const std::array<const char*, N>& names
 }
 
 template <std::size_t N>
-std::string choose(std::string_view word, const std::array<const char*, N>& names, const std::string& where, const char* what) {
+std::string choose(std::string_view word, const std::array<const char*, N>& names,
+                   const std::string& where, const char* what) {
   std::string out = known(word, names);
-  if (out.empty()) throw InputError{where, fmt::format("\"{}\" is no {}; known are {}", word.substr(0, 40), what, fmt::join(names, ", "))};
+  if (out.empty())
+    throw InputError{where, fmt::format("\"{}\" is no {}; known are {}", word.substr(0, 40), what,
+                                        fmt::join(names, ", "))};
   return out;
 }
 
 std::string row_text(const TunerRow& r) {
-  return fmt::format("{},{},{},{},{},{},{},{}\n", r.collective, r.min_bytes, r.max_bytes, r.algorithm, r.protocol, r.channels, r.nodes, r.ranks);
+  return fmt::format("{},{},{},{},{},{},{},{}\n", r.collective, r.min_bytes, r.max_bytes,
+                     r.algorithm, r.protocol, r.channels, r.nodes, r.ranks);
 }
 
-std::int64_t whole(std::string_view s, const std::string& where, const char* what, std::int64_t low, std::int64_t high) {
+std::int64_t whole(std::string_view s, const std::string& where, const char* what, std::int64_t low,
+                   std::int64_t high) {
   auto v = parse_integer(s);
-  if (!v) throw InputError{where, fmt::format("{}: \"{}\" is not a whole number", what, s.substr(0, 40))};
-  if (*v < low || *v > high) throw InputError{where, fmt::format("{}: {} is not within {} and {}", what, *v, low, high)};
+  if (!v)
+    throw InputError{where, fmt::format("{}: \"{}\" is not a whole number", what, s.substr(0, 40))};
+  if (*v < low || *v > high)
+    throw InputError{where, fmt::format("{}: {} is not within {} and {}", what, *v, low, high)};
   return *v;
 }
 
 int channels_of(std::string_view s, const std::string& where) {
   std::int64_t v = whole(s, where, "channels", -1, kMostChannels);
-  if (v < 1) throw InputError{where, fmt::format("channels: {} makes the plugin force one channel; say how many (1 to {})", v, kMostChannels)};
+  if (v < 1)
+    throw InputError{
+        where,
+        fmt::format("channels: {} makes the plugin force one channel; say how many (1 to {})", v,
+                    kMostChannels)};
   return static_cast<int>(v);
 }
 
@@ -69,40 +85,62 @@ int channels_of(std::string_view s, const std::string& where) {
 
 Problem validate(std::span<const TunerRow> rows) {
   auto at = [](std::size_t i) { return fmt::format("/{}", i); };
-  std::map<Group, std::int64_t> next;  // byte at which the next range of a group begins; -1: the last one is over
+  std::map<Group, std::int64_t>
+      next;  // byte at which the next range of a group begins; -1: the last one is over
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const TunerRow& r = rows[i];
-    if (known(r.collective, kCollectives) != r.collective || r.collective.empty()) return {at(i), "\"" + r.collective + "\" is no collective"};
-    if (known(r.algorithm, kAlgorithms) != r.algorithm || r.algorithm.empty()) return {at(i), "\"" + r.algorithm + "\" is no algorithm"};
-    if (known(r.protocol, kProtocols) != r.protocol || r.protocol.empty()) return {at(i), "\"" + r.protocol + "\" is no protocol"};
-    if (r.channels < 1 || r.channels > kMostChannels) return {at(i), fmt::format("{} channels; 1 to {} are possible, and \"any\" makes the plugin force one", r.channels, kMostChannels)};
-    if (r.nodes == 0 || r.nodes < -1 || r.ranks == 0 || r.ranks < -1) return {at(i), "nodes and ranks are positive, or -1 for any"};
-    if (r.min_bytes < 0 || r.max_bytes < r.min_bytes) return {at(i), fmt::format("{} to {} bytes is no range", r.min_bytes, r.max_bytes)};
+    if (known(r.collective, kCollectives) != r.collective || r.collective.empty())
+      return {at(i), "\"" + r.collective + "\" is no collective"};
+    if (known(r.algorithm, kAlgorithms) != r.algorithm || r.algorithm.empty())
+      return {at(i), "\"" + r.algorithm + "\" is no algorithm"};
+    if (known(r.protocol, kProtocols) != r.protocol || r.protocol.empty())
+      return {at(i), "\"" + r.protocol + "\" is no protocol"};
+    if (r.channels < 1 || r.channels > kMostChannels)
+      return {
+          at(i),
+          fmt::format("{} channels; 1 to {} are possible, and \"any\" makes the plugin force one",
+                      r.channels, kMostChannels)};
+    if (r.nodes == 0 || r.nodes < -1 || r.ranks == 0 || r.ranks < -1)
+      return {at(i), "nodes and ranks are positive, or -1 for any"};
+    if (r.min_bytes < 0 || r.max_bytes < r.min_bytes)
+      return {at(i), fmt::format("{} to {} bytes is no range", r.min_bytes, r.max_bytes)};
     std::int64_t& begin = next.try_emplace(group_of(r), 0).first->second;
-    if (begin < 0 || r.min_bytes < begin) return {at(i), fmt::format("overlaps the range before it, which covers {} bytes", r.min_bytes)};
-    if (r.min_bytes > begin) return {at(i), fmt::format("leaves a gap: {} to {} bytes are covered by no row", begin, r.min_bytes - 1)};
+    if (begin < 0 || r.min_bytes < begin)
+      return {at(i),
+              fmt::format("overlaps the range before it, which covers {} bytes", r.min_bytes)};
+    if (r.min_bytes > begin)
+      return {at(i), fmt::format("leaves a gap: {} to {} bytes are covered by no row", begin,
+                                 r.min_bytes - 1)};
     begin = r.max_bytes == kTunerMostBytes ? -1 : r.max_bytes + 1;
   }
   for (const auto& [group, begin] : next)
-    if (begin >= 0) return {"", fmt::format("{} on {} nodes and {} ranks: sizes from {} bytes are covered by no row", std::get<0>(group), std::get<1>(group), std::get<2>(group), begin)};
+    if (begin >= 0)
+      return {"",
+              fmt::format("{} on {} nodes and {} ranks: sizes from {} bytes are covered by no row",
+                          std::get<0>(group), std::get<1>(group), std::get<2>(group), begin)};
   return {};
 }
 
 std::string tuner_csv(std::span<const TunerRow> rows, std::string_view made_of) {
   std::string name = printable(made_of);
-  std::string out = fmt::format("# NCCL tuner configuration, made by ddpsim {}{}{}\n", kVersion, name.empty() ? "" : " of ", name);
+  std::string out = fmt::format("# NCCL tuner configuration, made by ddpsim {}{}{}\n", kVersion,
+                                name.empty() ? "" : " of ", name);
   out +=
       "# NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE=<this file>\n"
-      "# Byte ranges are inclusive, the first line that matches wins, -1 is any. Channels are always said: the example\n"
-      "# plugin forces ONE channel where they are -1, and for each collective that no line matches.\n"
+      "# Byte ranges are inclusive, the first line that matches wins, -1 is any. Channels are "
+      "always said: the example\n"
+      "# plugin forces ONE channel where they are -1, and for each collective that no line "
+      "matches.\n"
       "# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks\n";
   std::vector<TunerRow> last;  // of each group, in order of appearance
   std::map<Group, std::size_t> index;
   for (const TunerRow& r : rows) {
     out += row_text(r);
     auto [place, fresh] = index.try_emplace(group_of(r), last.size());
-    if (fresh) last.push_back(r);
-    else last[place->second] = r;
+    if (fresh)
+      last.push_back(r);
+    else
+      last[place->second] = r;
   }
   out += "# What no line above matches.\n";
   for (TunerRow r : last) {
@@ -118,20 +156,29 @@ std::vector<TunerRow> parse_tuner_csv(const std::string& text, const std::string
   std::set<Group> covered;  // to the largest size
   for (const io::CsvLine& l : io::csv_lines(text, file)) {
     if (l.fields.size() < 8 || l.fields.size() > 10)
-      throw InputError{l.where, fmt::format("has {} fields; expected collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks[,numPipeOps[,regBuff]]", l.fields.size())};
+      throw InputError{l.where,
+                       fmt::format("has {} fields; expected "
+                                   "collective_type,min_bytes,max_bytes,algorithm,protocol,"
+                                   "channels,nNodes,nRanks[,numPipeOps[,regBuff]]",
+                                   l.fields.size())};
     TunerRow r;
     r.collective = choose(l.fields[0], kCollectives, l.where, "collective");
     r.min_bytes = whole(l.fields[1], l.where, "min_bytes", 0, kTunerMostBytes);
     r.max_bytes = whole(l.fields[2], l.where, "max_bytes", 0, kTunerMostBytes);
-    if (r.max_bytes < r.min_bytes) throw InputError{l.where, fmt::format("{} to {} bytes is no range", r.min_bytes, r.max_bytes)};
+    if (r.max_bytes < r.min_bytes)
+      throw InputError{l.where,
+                       fmt::format("{} to {} bytes is no range", r.min_bytes, r.max_bytes)};
     r.algorithm = choose(l.fields[3], kAlgorithms, l.where, "algorithm");
     r.protocol = choose(l.fields[4], kProtocols, l.where, "protocol");
     r.channels = channels_of(l.fields[5], l.where);
     r.nodes = static_cast<int>(whole(l.fields[6], l.where, "nNodes", -1, 1 << 20));
     r.ranks = static_cast<int>(whole(l.fields[7], l.where, "nRanks", -1, 1 << 20));
-    if (r.nodes == 0 || r.ranks == 0) throw InputError{l.where, "nNodes and nRanks are positive, or -1 for any"};
-    for (std::size_t i = 8; i < l.fields.size(); ++i) whole(l.fields[i], l.where, i == 8 ? "numPipeOps" : "regBuff", -1, INT32_MAX);
-    // A line for all sizes behind others of its group never matters, where they cover all sizes themselves.
+    if (r.nodes == 0 || r.ranks == 0)
+      throw InputError{l.where, "nNodes and nRanks are positive, or -1 for any"};
+    for (std::size_t i = 8; i < l.fields.size(); ++i)
+      whole(l.fields[i], l.where, i == 8 ? "numPipeOps" : "regBuff", -1, INT32_MAX);
+    // A line for all sizes behind others of its group never matters, where they cover all sizes
+    // themselves.
     bool all = r.min_bytes == 0 && r.max_bytes == kTunerMostBytes;
     if (all && covered.contains(group_of(r))) continue;
     if (r.max_bytes == kTunerMostBytes) covered.insert(group_of(r));
@@ -143,18 +190,35 @@ std::vector<TunerRow> parse_tuner_csv(const std::string& text, const std::string
 
 namespace {
 
-constexpr std::array<const char*, 12> kColumns{"collective", "size_bytes", "algorithm", "protocol", "channels", "nodes", "ranks", "pipeOps", "regBuff", "latency_us", "bandwidth_gbps",
-                                               "cost_metric"};
-enum Column : std::size_t { kCollective, kSize, kAlgorithm, kProtocol, kChannels, kNodes, kRanks, kPipeOps, kRegBuff, kLatency, kBandwidth, kCost };
+constexpr std::array<const char*, 12> kColumns{
+    "collective", "size_bytes", "algorithm", "protocol",   "channels",       "nodes",
+    "ranks",      "pipeOps",    "regBuff",   "latency_us", "bandwidth_gbps", "cost_metric"};
+enum Column : std::size_t {
+  kCollective,
+  kSize,
+  kAlgorithm,
+  kProtocol,
+  kChannels,
+  kNodes,
+  kRanks,
+  kPipeOps,
+  kRegBuff,
+  kLatency,
+  kBandwidth,
+  kCost
+};
 
 std::array<int, 12> header_of(const io::CsvLine& l) {
   std::array<int, 12> at;
   at.fill(-1);
   for (std::size_t i = 0; i < l.fields.size(); ++i) {
     auto found = std::find(kColumns.begin(), kColumns.end(), l.fields[i]);
-    if (found == kColumns.end()) throw InputError{l.where, fmt::format("unknown column \"{}\"; known are {}", l.fields[i].substr(0, 40), fmt::join(kColumns, ", "))};
+    if (found == kColumns.end())
+      throw InputError{l.where, fmt::format("unknown column \"{}\"; known are {}",
+                                            l.fields[i].substr(0, 40), fmt::join(kColumns, ", "))};
     int& place = at[static_cast<std::size_t>(found - kColumns.begin())];
-    if (place >= 0) throw InputError{l.where, fmt::format("column \"{}\" appears twice", l.fields[i])};
+    if (place >= 0)
+      throw InputError{l.where, fmt::format("column \"{}\" appears twice", l.fields[i])};
     place = static_cast<int>(i);
   }
   for (std::size_t c = kCollective; c <= kRanks; ++c)
@@ -164,18 +228,27 @@ std::array<int, 12> header_of(const io::CsvLine& l) {
 
 }  // namespace
 
-std::vector<TunerPoint> parse_tuner_points(const std::string& text, const std::string& file, const std::string& metric) {
+std::vector<TunerPoint> parse_tuner_points(const std::string& text, const std::string& file,
+                                           const std::string& metric) {
   std::vector<io::CsvLine> lines = io::csv_lines(text, file);
-  if (lines.empty()) throw InputError{file, "is empty; expected a header and a row for each measurement"};
+  if (lines.empty())
+    throw InputError{file, "is empty; expected a header and a row for each measurement"};
   std::array<int, 12> at = header_of(lines.front());
   std::optional<std::size_t> by;
   for (std::size_t c : {kLatency, kBandwidth, kCost})
     if (!by && at[c] >= 0 && (metric.empty() || metric == kColumns[c])) by = c;
-  if (!by) throw InputError{lines.front().where, metric.empty() ? "none of latency_us, bandwidth_gbps, cost_metric is there: what is to be compared?" : fmt::format("column \"{}\" is missing", metric)};
+  if (!by)
+    throw InputError{
+        lines.front().where,
+        metric.empty()
+            ? "none of latency_us, bandwidth_gbps, cost_metric is there: what is to be compared?"
+            : fmt::format("column \"{}\" is missing", metric)};
   std::vector<TunerPoint> out;
   for (std::size_t i = 1; i < lines.size(); ++i) {
     const io::CsvLine& l = lines[i];
-    if (l.fields.size() != lines.front().fields.size()) throw InputError{l.where, fmt::format("has {} fields, the header {}", l.fields.size(), lines.front().fields.size())};
+    if (l.fields.size() != lines.front().fields.size())
+      throw InputError{l.where, fmt::format("has {} fields, the header {}", l.fields.size(),
+                                            lines.front().fields.size())};
     auto field = [&](std::size_t c) { return l.fields[static_cast<std::size_t>(at[c])]; };
     TunerPoint p;
     p.collective = choose(field(kCollective), kCollectives, l.where, "collective");
@@ -185,11 +258,13 @@ std::vector<TunerPoint> parse_tuner_points(const std::string& text, const std::s
     p.channels = channels_of(field(kChannels), l.where);
     p.nodes = static_cast<int>(whole(field(kNodes), l.where, "nodes", -1, 1 << 20));
     p.ranks = static_cast<int>(whole(field(kRanks), l.where, "ranks", -1, 1 << 20));
-    if (p.nodes == 0 || p.ranks == 0) throw InputError{l.where, "nodes and ranks are positive, or -1 for any"};
+    if (p.nodes == 0 || p.ranks == 0)
+      throw InputError{l.where, "nodes and ranks are positive, or -1 for any"};
     std::string_view number = field(*by);
     auto cost = parse_number(number);
     if (!cost || *cost < 0)
-      throw InputError{l.where, fmt::format("{}: \"{}\" is not a positive number", kColumns[*by], number.substr(0, 40))};
+      throw InputError{l.where, fmt::format("{}: \"{}\" is not a positive number", kColumns[*by],
+                                            number.substr(0, 40))};
     p.cost = *cost;
     if (*by == kBandwidth) p.cost = -p.cost;
     out.push_back(std::move(p));
@@ -212,14 +287,18 @@ std::vector<TunerRow> best_rows(std::span<const TunerPoint> points) {
       const TunerPoint& p = *s->second;
       std::int64_t end = kTunerMostBytes;
       if (auto after = std::next(s); after != sizes.end()) {
-        auto middle = static_cast<std::int64_t>(std::sqrt(static_cast<double>(s->first) * static_cast<double>(after->first)));
+        auto middle = static_cast<std::int64_t>(
+            std::sqrt(static_cast<double>(s->first) * static_cast<double>(after->first)));
         end = std::clamp(middle, s->first, after->first - 1);
       }
       TunerRow r{p.collective, begin, end, p.algorithm, p.protocol, p.channels, p.nodes, p.ranks};
       begin = end == kTunerMostBytes ? end : end + 1;
-      bool same = !first && out.back().algorithm == r.algorithm && out.back().protocol == r.protocol && out.back().channels == r.channels;
-      if (same) out.back().max_bytes = r.max_bytes;
-      else out.push_back(std::move(r));
+      bool same = !first && out.back().algorithm == r.algorithm &&
+                  out.back().protocol == r.protocol && out.back().channels == r.channels;
+      if (same)
+        out.back().max_bytes = r.max_bytes;
+      else
+        out.push_back(std::move(r));
       first = false;
     }
   }

@@ -1,8 +1,11 @@
-// The configuration of NCCL's example tuner plugin: which algorithm, protocol and number of channels for which size.
+// The configuration of NCCL's example tuner plugin: which algorithm, protocol and number of
+// channels for which size.
 //
-//   collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks[,numPipeOps[,regBuff]]
+//   collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks
+//   [,numPipeOps[,regBuff]]
 //
-// Byte ranges are inclusive, the first line that matches wins, -1 is any. Source: NCCL 2.28.9, ext-tuner/example (plugin.c pluginGetCollInfo, scripts/optimize_config.py).
+// Byte ranges are inclusive, the first line that matches wins, -1 is any. Source: NCCL 2.28.9,
+// ext-tuner/example (plugin.c pluginGetCollInfo, scripts/optimize_config.py).
 #pragma once
 
 #include <cstdint>
@@ -21,27 +24,31 @@ struct TunerRow {
   std::string collective;      // broadcast, reduce, allgather, reducescatter, allreduce
   std::int64_t min_bytes = 0;  // inclusive
   std::int64_t max_bytes = kTunerMostBytes;
-  std::string algorithm;       // tree, ring, collnet_direct, collnet_chain, nvls, nvls_tree, pat
-  std::string protocol;        // ll, ll128, simple
-  int channels = 0;            // at least 1: the plugin turns "any" into one channel
-  int nodes = -1;              // -1 = any
-  int ranks = -1;              // -1 = any
+  std::string algorithm;  // tree, ring, collnet_direct, collnet_chain, nvls, nvls_tree, pat
+  std::string protocol;   // ll, ll128, simple
+  int channels = 0;       // at least 1: the plugin turns "any" into one channel
+  int nodes = -1;         // -1 = any
+  int ranks = -1;         // -1 = any
   bool operator==(const TunerRow&) const = default;
 };
 
-// What a row, or the ranges of the rows of one (collective, nodes, ranks), breaks; path "/3" is the fourth row. Of each such group the ranges begin at 0, follow one another
-// without gap or overlap, and end at kTunerMostBytes.
+// What a row, or the ranges of the rows of one (collective, nodes, ranks), breaks; path "/3" is the
+// fourth row. Of each such group the ranges begin at 0, follow one another without gap or overlap,
+// and end at kTunerMostBytes.
 Problem validate(std::span<const TunerRow> rows);
 
-// The file: what made it and what it must not be changed to, the rows, and at the end one line for all sizes of each (collective, nodes, ranks), with the choice of its largest
-// sizes. `made_of`: for the comment. REQUIRES: validate found nothing, at least one row.
+// The file: what made it and what it must not be changed to, the rows, and at the end one line for
+// all sizes of each (collective, nodes, ranks), with the choice of its largest sizes. `made_of`:
+// for the comment. REQUIRES: validate found nothing, at least one row.
 std::string tuner_csv(std::span<const TunerRow> rows, std::string_view made_of = "");
 
-// Reads such a file, whoever wrote it; what tuner_csv put at the end is left out again. Throws InputError with FILE:LINE.
+// Reads such a file, whoever wrote it; what tuner_csv put at the end is left out again. Throws
+// InputError with FILE:LINE.
 std::vector<TunerRow> parse_tuner_csv(const std::string& text, const std::string& file);
 
-// Somebody's measurements, a row for each (collective, size, choice), with a header: collective,size_bytes,algorithm,protocol,channels,nodes,ranks and at least one of
-// latency_us, bandwidth_gbps, cost_metric; pipeOps and regBuff are passed over.
+// Somebody's measurements, a row for each (collective, size, choice), with a header:
+// collective,size_bytes,algorithm,protocol,channels,nodes,ranks and at least one of latency_us,
+// bandwidth_gbps, cost_metric; pipeOps and regBuff are passed over.
 struct TunerPoint {
   std::string collective;
   std::int64_t bytes = 0;
@@ -52,11 +59,14 @@ struct TunerPoint {
   int ranks = -1;
   double cost = 0;  // less is better
 };
-// `metric`: "latency_us", "bandwidth_gbps", "cost_metric"; "" = the first of these that there is. Throws InputError with FILE:LINE.
-std::vector<TunerPoint> parse_tuner_points(const std::string& text, const std::string& file, const std::string& metric);
+// `metric`: "latency_us", "bandwidth_gbps", "cost_metric"; "" = the first of these that there is.
+// Throws InputError with FILE:LINE.
+std::vector<TunerPoint> parse_tuner_points(const std::string& text, const std::string& file,
+                                           const std::string& metric);
 
-// The cheapest choice for each size (the first of equals); between two sizes the border is where each is as far from it as the other, as a ratio. Valid rows, neighbours that are
-// alike made one, in order of collective, nodes, ranks.
+// The cheapest choice for each size (the first of equals); between two sizes the border is where
+// each is as far from it as the other, as a ratio. Valid rows, neighbours that are alike made one,
+// in order of collective, nodes, ranks.
 std::vector<TunerRow> best_rows(std::span<const TunerPoint> points);
 
 }  // namespace ddpsim::report

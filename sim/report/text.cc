@@ -1,12 +1,12 @@
 #include "sim/report/text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "sim/units/number.h"
 #include "sim/units/text.h"
@@ -16,7 +16,9 @@ namespace {
 
 constexpr const char* kDatasheet = "datasheet";
 
-std::string ms(Duration d) { return to_string(d); }
+std::string ms(Duration d) {
+  return to_string(d);
+}
 
 std::string bar(double share, int width) {
   int n = std::clamp(static_cast<int>(share * width + 0.5), 0, width);
@@ -38,10 +40,14 @@ class Page {
   bool colour_;
 };
 
-double share(Duration part, Duration whole) { return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0; }
+double share(Duration part, Duration whole) {
+  return whole.ps > 0 ? static_cast<double>(part.ps) / static_cast<double>(whole.ps) : 0;
+}
 
 // The one whose parts the summary has.
-Duration shown_step(const predict::Prediction& p) { return p.beside ? p.beside->last : p.summary.step; }
+Duration shown_step(const predict::Prediction& p) {
+  return p.beside ? p.beside->last : p.summary.step;
+}
 
 void where_time_goes(Page& page, const predict::Prediction& p) {
   const analysis::Summary& s = p.summary;
@@ -59,24 +65,33 @@ void where_time_goes(Page& page, const predict::Prediction& p) {
   for (const Row& r : rows) {
     if (r.time.ps == 0) continue;
     double f = share(r.time, shown_step(p));
-    page.line(fmt::format("  {:<26}{:>10} {:>6.1f} %  {}", r.name, ms(r.time), 100 * f, bar(f, 40)));
+    page.line(
+        fmt::format("  {:<26}{:>10} {:>6.1f} %  {}", r.name, ms(r.time), 100 * f, bar(f, 40)));
   }
   if (share(p.slowed, shown_step(p)) > 0.002)
-    page.line(fmt::format("  of that, {} is computation made slower by the collectives that run beside it", ms(p.slowed)));
+    page.line(fmt::format(
+        "  of that, {} is computation made slower by the collectives that run beside it",
+        ms(p.slowed)));
   if (s.communication.ps > 0)
-    page.line(fmt::format("  communication is in flight for {}, {:.0f} % of it hidden behind computation", ms(s.communication), 100 * s.overlap));
+    page.line(
+        fmt::format("  communication is in flight for {}, {:.0f} % of it hidden behind computation",
+                    ms(s.communication), 100 * s.overlap));
 }
 
 void buckets(Page& page, const predict::Prediction& p) {
   const auto& list = p.summary.buckets;
   if (list.empty()) return;
   page.line();
-  bool reduces = std::all_of(list.begin(), list.end(), [](const auto& b) { return b.name.find("allreduce/") != std::string::npos; });
-  page.title(fmt::format("{} ({} in launch order; times from the start of the step)", reduces ? "gradient all-reduces" : "collectives", list.size()));
+  bool reduces = std::all_of(list.begin(), list.end(), [](const auto& b) {
+    return b.name.find("allreduce/") != std::string::npos;
+  });
+  page.title(fmt::format("{} ({} in launch order; times from the start of the step)",
+                         reduces ? "gradient all-reduces" : "collectives", list.size()));
   std::size_t width = 21;  // as wide as the names that a system gives, within reason
   if (!reduces)
     for (const auto& b : list) width = std::clamp(b.name.size(), width, std::size_t{32});
-  page.line(fmt::format("  {:<{}}{:>10}{:>9}{:>11}{:>11}{:>11}  {}", "name", width + 1, "bytes", "tensors", "ready", "begin", "end", "algorithm"));
+  page.line(fmt::format("  {:<{}}{:>10}{:>9}{:>11}{:>11}{:>11}  {}", "name", width + 1, "bytes",
+                        "tensors", "ready", "begin", "end", "algorithm"));
   constexpr std::size_t kShown = 12;
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (list.size() > kShown + 1 && i >= kShown / 2 && i + kShown / 2 < list.size()) {
@@ -86,21 +101,27 @@ void buckets(Page& page, const predict::Prediction& p) {
     const analysis::BucketTimes& b = list[i];
     std::string name = b.name.starts_with("allreduce/") ? b.name.substr(10) : b.name;
     if (name.size() > width) name = "..." + name.substr(name.size() - (width - 3));
-    page.line(fmt::format("  {:<{}}{:>10}{:>9}{:>11}{:>11}{:>11}  {}", name, width + 1, to_string(Bytes{b.bytes}), b.tensors.size(), ms(b.ready), ms(b.begin), ms(b.end),
-                          b.algorithm));
+    page.line(fmt::format("  {:<{}}{:>10}{:>9}{:>11}{:>11}{:>11}  {}", name, width + 1,
+                          to_string(Bytes{b.bytes}), b.tensors.size(), ms(b.ready), ms(b.begin),
+                          ms(b.end), b.algorithm));
   }
 }
 
 }  // namespace
 
-std::string count_text(double v) { return v >= 1000 ? fmt::format("{:.0f}", v) : fmt::format("{:.4g}", v); }
+std::string count_text(double v) {
+  return v >= 1000 ? fmt::format("{:.0f}", v) : fmt::format("{:.4g}", v);
+}
 
 std::string wrapped(const std::string& text, std::size_t hang, std::size_t width) {
   std::string out;
   for (std::size_t from = 0; from < text.size();) {
     std::size_t end = std::min(text.find('\n', from), text.size());
     std::string line = text.substr(from, end - from);
-    std::size_t indent = hang > 0 ? hang : line.starts_with("- ") ? 2 : std::min(line.find_first_not_of(' '), line.size()) + 2;
+    std::size_t indent = hang > 0 ? hang
+                         : line.starts_with("- ")
+                             ? 2
+                             : std::min(line.find_first_not_of(' '), line.size()) + 2;
     while (line.size() > width) {
       std::size_t space = line.rfind(' ', width);
       if (space == std::string::npos || space <= indent) break;
@@ -121,13 +142,19 @@ std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
   double idle = share(s.idle, shown_step(p));
   std::string link;
   if (!p.busiest_link.name.empty())
-    link = fmt::format("link {} ({}) is needed {:.0f} % of the step", p.busiest_link.name, to_string(p.busiest_link.bandwidth), 100 * p.busiest_link.busy);
+    link = fmt::format("link {} ({}) is needed {:.0f} % of the step", p.busiest_link.name,
+                       to_string(p.busiest_link.bandwidth), 100 * p.busiest_link.busy);
   if (idle > 0.1 && idle > exposed)
-    return fmt::format("the host thread: it launches for {} of every step, and the device waits for it {:.0f} % of the time", ms(s.host_busy), 100 * idle);
+    return fmt::format(
+        "the host thread: it launches for {} of every step, and the device waits for it {:.0f} % "
+        "of the time",
+        ms(s.host_busy), 100 * idle);
   double in_flight = share(s.communication, shown_step(p));
   bool saturated = in_flight > 0 && p.busiest_link.busy / in_flight > 0.8;
   if (exposed > 0.1 && saturated) return "the network's bandwidth: " + link;
-  if (exposed > 0.1) return "communication that nothing hides (latency, or " + h.units + " that start late); " + link;
+  if (exposed > 0.1)
+    return "communication that nothing hides (latency, or " + h.units + " that start late); " +
+           link;
   return "computation on the device" + (link.empty() ? std::string() : "; " + link);
 }
 
@@ -145,9 +172,14 @@ std::string beside_sentence(const predict::Prediction& p) {
   if (!p.beside) return {};
   const predict::Beside& b = *p.beside;
   std::string others = b.jobs == 1 ? "another job" : fmt::format("{} other jobs", b.jobs);
-  std::string meanwhile = b.complete ? fmt::format(", while {} makes {:.1f} of its own", b.jobs == 1 ? "it" : "the one with the longest", b.periods) : "";
-  return fmt::format("mean of {} step{} beside {} ({} to {}){}; the parts below are those of the last, {}", b.steps, b.steps == 1 ? "" : "s", others, ms(b.shortest), ms(b.longest), meanwhile,
-                     ms(b.last));
+  std::string meanwhile =
+      b.complete ? fmt::format(", while {} makes {:.1f} of its own",
+                               b.jobs == 1 ? "it" : "the one with the longest", b.periods)
+                 : "";
+  return fmt::format(
+      "mean of {} step{} beside {} ({} to {}){}; the parts below are those of the last, {}",
+      b.steps, b.steps == 1 ? "" : "s", others, ms(b.shortest), ms(b.longest), meanwhile,
+      ms(b.last));
 }
 
 std::string basis_sentence(const Heading& h, const predict::Prediction& p) {
@@ -156,7 +188,8 @@ std::string basis_sentence(const Heading& h, const predict::Prediction& p) {
 }
 
 std::string basis_sentence(const Profile& p) {
-  if (p.step_residual > 0 && !p.measured()) return "network fitted to executed runs, the rest from a datasheet";
+  if (p.step_residual > 0 && !p.measured())
+    return "network fitted to executed runs, the rest from a datasheet";
   std::string basis = basis_text(p);
   return basis == kDatasheet ? basis + ", never measured on this hardware" : basis;
 }
@@ -181,7 +214,8 @@ std::string basis_text(const Profile& p) {
   bool datasheet = sections.count(Evidence::Datasheet) > 0;
   if (sections.size() == 1 && datasheet) return kDatasheet;
   std::string out;
-  for (auto [basis, words] : {std::pair{Evidence::Measured, "measured"}, {Evidence::Published, "fitted to published tables"}})
+  for (auto [basis, words] : {std::pair{Evidence::Measured, "measured"},
+                              {Evidence::Published, "fitted to published tables"}})
     if (auto it = sections.find(basis); it != sections.end()) {
       out += (out.empty() ? "" : ", ") + std::string(words);
       if (sections.size() > 1) out += fmt::format(" ({})", fmt::join(it->second, ", "));
@@ -189,7 +223,8 @@ std::string basis_text(const Profile& p) {
   return out + (datasheet ? ", the rest datasheet" : "");
 }
 
-std::string prediction_page(const Heading& h, const predict::Prediction& p, const std::vector<predict::Lever>& levers, bool colour) {
+std::string prediction_page(const Heading& h, const predict::Prediction& p,
+                            const std::vector<predict::Lever>& levers, bool colour) {
   Page page(colour);
   const analysis::Summary& s = p.summary;
   page.line(fmt::format("profile {}: {}", h.profile, basis_sentence(h, p)));
@@ -203,13 +238,21 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p, cons
   if (!p.jitter_steps.empty()) {
     std::vector<Duration> sorted = p.jitter_steps;
     std::sort(sorted.begin(), sorted.end());
-    auto quantile = [&](double q) { return ms(sorted[static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)]); };
-    page.line(fmt::format("     with jitter: median {}, 95th percentile {}, worst {} of {} steps", quantile(0.5), quantile(0.95), quantile(1), sorted.size()));
+    auto quantile = [&](double q) {
+      return ms(sorted[static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)]);
+    };
+    page.line(fmt::format("     with jitter: median {}, 95th percentile {}, worst {} of {} steps",
+                          quantile(0.5), quantile(0.95), quantile(1), sorted.size()));
   }
-  std::string efficiency = efficiency_text(p.scaling_efficiency, p.efficiency_low, p.efficiency_high);
-  if (p.scaling_efficiency > 0) efficiency += fmt::format("; one rank without {}: {}", h.system, ms(p.single_rank_step));
-  page.line(fmt::format("     {} samples/s; scaling efficiency {}", count_text(p.samples_per_s), efficiency));
-  page.line(fmt::format("     {} of parameters, gradients{} and optimizer state per rank (activations not included)", to_string(p.state_bytes), h.holds.empty() ? "" : ", " + h.holds));
+  std::string efficiency =
+      efficiency_text(p.scaling_efficiency, p.efficiency_low, p.efficiency_high);
+  if (p.scaling_efficiency > 0)
+    efficiency += fmt::format("; one rank without {}: {}", h.system, ms(p.single_rank_step));
+  page.line(fmt::format("     {} samples/s; scaling efficiency {}", count_text(p.samples_per_s),
+                        efficiency));
+  page.line(fmt::format(
+      "     {} of parameters, gradients{} and optimizer state per rank (activations not included)",
+      to_string(p.state_bytes), h.holds.empty() ? "" : ", " + h.holds));
   page.line();
   where_time_goes(page, p);
   buckets(page, p);
@@ -220,11 +263,16 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p, cons
   page.title("what to try next (each simulated)");
   constexpr std::size_t kLevers = 4;
   for (std::size_t i = 0; i < std::min(levers.size(), kLevers); ++i)
-    page.line(fmt::format("  {:>9} less: {}  [{}]", ms(s.step - levers[i].step), levers[i].change, levers[i].command));
+    page.line(fmt::format("  {:>9} less: {}  [{}]", ms(s.step - levers[i].step), levers[i].change,
+                          levers[i].command));
   if (levers.empty())
-    page.line(share(s.exposed_communication, s.step) > 0.1 ? "  no setting of the plan gains 0.5 % or more; a faster network, or more accumulation_steps, would"
-              : share(s.idle, s.step) > 0.1                ? "  no setting of the plan gains 0.5 % or more; a larger batch would (or fewer kernels: torch.compile, CUDA graphs)"
-                                                           : "  no setting of the plan gains 0.5 % or more; a faster device would");
+    page.line(share(s.exposed_communication, s.step) > 0.1
+                  ? "  no setting of the plan gains 0.5 % or more; a faster network, or more "
+                    "accumulation_steps, would"
+              : share(s.idle, s.step) > 0.1
+                  ? "  no setting of the plan gains 0.5 % or more; a larger batch would (or fewer "
+                    "kernels: torch.compile, CUDA graphs)"
+                  : "  no setting of the plan gains 0.5 % or more; a faster device would");
   for (const std::string& note : p.extrapolated) page.line("\nbeyond the model: " + note);
   std::string how = h.captured
                         ? "compute times captured from the real model" +
@@ -249,14 +297,21 @@ std::string csv_field(const std::string& given) {
 std::string prediction_csv(const Heading& h, const predict::Prediction& p) {
   const analysis::Summary& s = p.summary;
   std::string out =
-      "workload,cluster,plan,profile,basis,step_ps,step_low_ps,step_high_ps,forward_ps,backward_ps,ddp_ps,exposed_communication_ps,communication_ps,optimizer_ps,"
-      "idle_ps,overlap,samples_per_s,scaling_efficiency,buckets,scaling_efficiency_low,scaling_efficiency_high\n";
+      "workload,cluster,plan,profile,basis,step_ps,step_low_ps,step_high_ps,forward_ps,backward_ps,"
+      "ddp_ps,exposed_communication_ps,communication_ps,optimizer_ps,"
+      "idle_ps,overlap,samples_per_s,scaling_efficiency,buckets,scaling_efficiency_low,scaling_"
+      "efficiency_high\n";
   // A workload that computes nothing has no efficiency.
-  auto number = [&](double v) { return p.scaling_efficiency > 0 ? fmt::format("{}", v) : std::string(); };
-  out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(h.workload), csv_field(h.cluster), csv_field(h.plan),
-                     csv_field(h.profile), p.measured ? "measured" : "datasheet", s.step.ps, p.step_low.ps, p.step_high.ps, s.forward.ps, s.backward.ps,
-                     s.ddp.ps, s.exposed_communication.ps, s.communication.ps, s.optimizer.ps, s.idle.ps, s.overlap, p.samples_per_s, number(p.scaling_efficiency),
-                     s.buckets.size(), number(p.efficiency_low), number(p.efficiency_high));
+  auto number = [&](double v) {
+    return p.scaling_efficiency > 0 ? fmt::format("{}", v) : std::string();
+  };
+  out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+                     csv_field(h.workload), csv_field(h.cluster), csv_field(h.plan),
+                     csv_field(h.profile), p.measured ? "measured" : "datasheet", s.step.ps,
+                     p.step_low.ps, p.step_high.ps, s.forward.ps, s.backward.ps, s.ddp.ps,
+                     s.exposed_communication.ps, s.communication.ps, s.optimizer.ps, s.idle.ps,
+                     s.overlap, p.samples_per_s, number(p.scaling_efficiency), s.buckets.size(),
+                     number(p.efficiency_low), number(p.efficiency_high));
   return out;
 }
 

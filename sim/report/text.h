@@ -16,21 +16,25 @@ struct Heading {
   std::string basis;      // of the profile: basis_text()
   std::string straggler;  // "rank 3, which computes 1.5 times as long ...", if one decides
   bool captured = false;
-  std::string device;             // that a captured workload was captured on; "" = not said
-  std::string interval;           // interval_sentence()
-  std::string units = "buckets";  // what the system communicates, in its own word
-  std::string holds = "buckets";  // strategy::SystemRecord
-  std::string system = "DDP";     // what one rank goes without
+  std::string device;                     // that a captured workload was captured on; "" = not said
+  std::string interval;                   // interval_sentence()
+  std::string units = "buckets";          // what the system communicates, in its own word
+  std::string holds = "buckets";          // strategy::SystemRecord
+  std::string system = "DDP";             // what one rank goes without
   std::vector<std::string> known_errors;  // what was measured of how far such a prediction is off
-  std::string schedule;  // what shows that the framework issues this schedule
+  std::string schedule;                   // what shows that the framework issues this schedule
 };
 
-// How long, how sure, where the time goes, which resource limits, what to try next. `bars`: draw them (terminal); plain ASCII either way.
-std::string prediction_page(const Heading& h, const predict::Prediction& p, const std::vector<predict::Lever>& levers, bool colour);
+// How long, how sure, where the time goes, which resource limits, what to try next. `bars`: draw
+// them (terminal); plain ASCII either way.
+std::string prediction_page(const Heading& h, const predict::Prediction& p,
+                            const std::vector<predict::Lever>& levers, bool colour);
 // The same as GitHub-flavoured Markdown, every bucket and lever; and a cell of its tables.
-std::string prediction_markdown(const Heading& h, const predict::Prediction& p, const std::vector<predict::Lever>& levers);
+std::string prediction_markdown(const Heading& h, const predict::Prediction& p,
+                                const std::vector<predict::Lever>& levers);
 std::string markdown_cell(const std::string& s);
-// Its sentences, for who lays them out differently: what limits the step, what the interval is, what the profile's numbers are.
+// Its sentences, for who lays them out differently: what limits the step, what the interval is,
+// what the profile's numbers are.
 std::string limit_sentence(const Heading& h, const predict::Prediction& p);
 // What the step beside other jobs is; "" = there are none.
 std::string beside_sentence(const predict::Prediction& p);
@@ -38,11 +42,13 @@ std::string basis_sentence(const Heading& h, const predict::Prediction& p);
 // What the interval of a step is that this profile predicts, of a workload that was captured or
 // described: the same words wherever one is shown.
 std::string interval_sentence(const Profile& p, bool captured);
-// Where a profile's numbers are from, section by section: "measured", "datasheet", "measured (tcp, reduction), the rest datasheet".
+// Where a profile's numbers are from, section by section: "measured", "datasheet", "measured (tcp,
+// reduction), the rest datasheet".
 std::string basis_text(const Profile& p);
 // What the profile's numbers are, in a sentence: "datasheet, never measured on this hardware".
 std::string basis_sentence(const Profile& p);
-// "91.8 %", with its range where it has one: "91.8 % (88.0 % to 95.1 %)"; a workload that computes nothing has none.
+// "91.8 %", with its range where it has one: "91.8 % (88.0 % to 95.1 %)"; a workload that computes
+// nothing has none.
 std::string efficiency_text(double mid, double low, double high);
 std::string prediction_csv(const Heading& h, const predict::Prediction& p);
 
@@ -54,7 +60,8 @@ inline constexpr std::size_t kWidth = 160;  // of what is not written to a termi
 // in than its line, or at column `hang`. A line without a space to break at stays long.
 std::string wrapped(const std::string& text, std::size_t hang = 0, std::size_t width = kWidth);
 
-// Quotes a CSV field if it needs it. Control characters become spaces, and text that a spreadsheet would take for a formula begins with an apostrophe.
+// Quotes a CSV field if it needs it. Control characters become spaces, and text that a spreadsheet
+// would take for a formula begins with an apostrophe.
 std::string csv_field(const std::string& s);
 
 }  // namespace ddpsim::report

@@ -14,8 +14,10 @@ struct TuningHeading {
   std::string interval;  // interval_sentence()
 };
 
-std::string tuning_page(const TuningHeading& h, const predict::Tuning& t, const predict::Scaling* scaling);
-std::string tuning_markdown(const TuningHeading& h, const predict::Tuning& t, const predict::Scaling* scaling);
+std::string tuning_page(const TuningHeading& h, const predict::Tuning& t,
+                        const predict::Scaling* scaling);
+std::string tuning_markdown(const TuningHeading& h, const predict::Tuning& t,
+                            const predict::Scaling* scaling);
 // The curve; in each row whose numbers it is from.
 std::string tuning_csv(const predict::Tuning& t, const Profile& profile);
 

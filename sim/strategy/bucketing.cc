@@ -22,17 +22,23 @@ constexpr std::array<PytorchBehaviour, 6> kBehaviour{{
     {false, true, true, true},    // 2.13
 }};
 
-std::int64_t bytes_of(double mib) { return static_cast<std::int64_t>(mib * 1024 * 1024); }
-std::int64_t cap_bytes(const Plan& plan) { return plan.bucket_cap_mb ? bytes_of(*plan.bucket_cap_mb) : kDefaultCap; }
+std::int64_t bytes_of(double mib) {
+  return static_cast<std::int64_t>(mib * 1024 * 1024);
+}
+std::int64_t cap_bytes(const Plan& plan) {
+  return plan.bucket_cap_mb ? bytes_of(*plan.bucket_cap_mb) : kDefaultCap;
+}
 
-// [first, cap]: the first bucket's limit is dist._DEFAULT_FIRST_BUCKET_BYTES unless the user gave a cap (and the version honours it there too), or a list.
+// [first, cap]: the first bucket's limit is dist._DEFAULT_FIRST_BUCKET_BYTES unless the user gave a
+// cap (and the version honours it there too), or a list.
 std::vector<std::int64_t> limits_of(const Plan& plan) {
   if (!plan.bucket_cap_mb_list.empty()) {
     std::vector<std::int64_t> limits;
     for (double cap : plan.bucket_cap_mb_list) limits.push_back(bytes_of(cap));
     return limits;
   }
-  if (plan.bucket_cap_mb && !behaviour(plan.pytorch).first_bucket_always_small) return {cap_bytes(plan)};
+  if (plan.bucket_cap_mb && !behaviour(plan.pytorch).first_bucket_always_small)
+    return {cap_bytes(plan)};
   return {plan.first_bucket_bytes, cap_bytes(plan)};
 }
 
@@ -44,10 +50,14 @@ std::vector<TensorIndex> registration_order(std::size_t n) {
 
 }  // namespace
 
-const PytorchBehaviour& behaviour(PytorchVersion v) { return kBehaviour[static_cast<std::size_t>(v)]; }
+const PytorchBehaviour& behaviour(PytorchVersion v) {
+  return kBehaviour[static_cast<std::size_t>(v)];
+}
 
-std::vector<std::vector<TensorIndex>> assign_buckets(std::span<const Tensor> tensors, std::span<const TensorIndex> order,
-                                                     std::span<const std::int64_t> limits, Order kind) {
+std::vector<std::vector<TensorIndex>> assign_buckets(std::span<const Tensor> tensors,
+                                                     std::span<const TensorIndex> order,
+                                                     std::span<const std::int64_t> limits,
+                                                     Order kind) {
   struct Open {
     std::vector<TensorIndex> tensors;
     std::int64_t bytes = 0;
@@ -59,7 +69,8 @@ std::vector<std::vector<TensorIndex>> assign_buckets(std::span<const Tensor> ten
   for (TensorIndex i : order) {
     const Tensor& t = tensors[i];
     Open& o = open[static_cast<std::size_t>(t.dtype)];
-    if (std::find(first_seen.begin(), first_seen.end(), t.dtype) == first_seen.end()) first_seen.push_back(t.dtype);
+    if (std::find(first_seen.begin(), first_seen.end(), t.dtype) == first_seen.end())
+      first_seen.push_back(t.dtype);
     o.tensors.push_back(i);
     o.bytes += t.bytes().count;
     if (o.bytes >= limits[o.limit]) {
@@ -75,8 +86,11 @@ std::vector<std::vector<TensorIndex>> assign_buckets(std::span<const Tensor> ten
     if (!o.tensors.empty()) buckets.push_back(std::move(o.tensors));
   }
   if (kind == Order::Registration) {
-    auto smallest = [](const std::vector<TensorIndex>& b) { return *std::min_element(b.begin(), b.end()); };
-    std::stable_sort(buckets.begin(), buckets.end(), [&](const auto& a, const auto& b) { return smallest(a) < smallest(b); });
+    auto smallest = [](const std::vector<TensorIndex>& b) {
+      return *std::min_element(b.begin(), b.end());
+    };
+    std::stable_sort(buckets.begin(), buckets.end(),
+                     [&](const auto& a, const auto& b) { return smallest(a) < smallest(b); });
   }
   return buckets;
 }
@@ -85,12 +99,14 @@ std::vector<std::vector<TensorIndex>> initial_buckets(const Workload& w, const P
   std::vector<std::int64_t> limits{std::numeric_limits<std::int64_t>::max()};
   bool listed = !plan.bucket_cap_mb_list.empty();  // which the first iteration keeps to, too
   if (listed || (plan.find_unused_parameters && !plan.static_graph)) limits = limits_of(plan);
-  auto buckets = assign_buckets(w.tensors, registration_order(w.tensors.size()), limits, Order::Registration);
+  auto buckets =
+      assign_buckets(w.tensors, registration_order(w.tensors.size()), limits, Order::Registration);
   std::reverse(buckets.begin(), buckets.end());
   return buckets;
 }
 
-std::vector<std::vector<TensorIndex>> rebuilt_buckets(const Workload& w, const Plan& plan, std::span<const TensorIndex> ready_order) {
+std::vector<std::vector<TensorIndex>> rebuilt_buckets(const Workload& w, const Plan& plan,
+                                                      std::span<const TensorIndex> ready_order) {
   return assign_buckets(w.tensors, ready_order, limits_of(plan), Order::Explicit);
 }
 
@@ -105,7 +121,9 @@ std::vector<TensorIndex> ready_order(const Workload& w, const Plan& plan) {
   return order;
 }
 
-bool rebuilds(const Plan& plan) { return plan.static_graph || !plan.find_unused_parameters; }
+bool rebuilds(const Plan& plan) {
+  return plan.static_graph || !plan.find_unused_parameters;
+}
 
 std::vector<std::vector<TensorIndex>> steady_buckets(const Workload& w, const Plan& plan) {
   return rebuilds(plan) ? rebuilt_buckets(w, plan, ready_order(w, plan)) : initial_buckets(w, plan);
@@ -113,7 +131,8 @@ std::vector<std::vector<TensorIndex>> steady_buckets(const Workload& w, const Pl
 
 std::vector<std::vector<TensorIndex>> buffer_groups(const Workload& w) {
   std::int64_t limit = kBroadcastGroup;
-  return assign_buckets(w.buffers, registration_order(w.buffers.size()), std::span(&limit, 1), Order::Registration);
+  return assign_buckets(w.buffers, registration_order(w.buffers.size()), std::span(&limit, 1),
+                        Order::Registration);
 }
 
 }  // namespace ddpsim::strategy

@@ -12,27 +12,35 @@ namespace ddpsim::strategy {
 
 // What changes with the version that a Plan names. The only place that knows.
 struct PytorchBehaviour {
-  bool first_bucket_always_small;     // 1 MiB first bucket even if bucket_cap_mb is given (before PR #121640, 2024; verified on 1.13.1)
-  bool set_to_none;                   // zero_grad's default (True since 2.0)
-  bool blocking_on_current_stream;    // async_op=False collectives run on the caller's stream (since 2.8, PR #150398)
-  bool foreach_zero;                  // zero_grad batches its kernels
+  bool first_bucket_always_small;   // 1 MiB first bucket even if bucket_cap_mb is given (before PR
+                                    // #121640, 2024; verified on 1.13.1)
+  bool set_to_none;                 // zero_grad's default (True since 2.0)
+  bool blocking_on_current_stream;  // async_op=False collectives run on the caller's stream
+                                    // (since 2.8, PR #150398)
+  bool foreach_zero;                // zero_grad batches its kernels
 };
 const PytorchBehaviour& behaviour(PytorchVersion v);
 
 enum class Order { Registration, Explicit };
 
-// Walks `order`; per dtype, appends a tensor to the open bucket and closes it when its bytes are >= the limit (the tensor that overflows stays in).
-// Limits are consumed per dtype, the last one repeats. Registration: buckets sorted by smallest index. Explicit: in the order of closing,
-// left-overs last, the dtype seen last first (libstdc++'s unordered_map).
-// REQUIRES: limits not empty, indices within tensors.
-std::vector<std::vector<TensorIndex>> assign_buckets(std::span<const Tensor> tensors, std::span<const TensorIndex> order,
-                                                     std::span<const std::int64_t> limits, Order kind);
+// Walks `order`; per dtype, appends a tensor to the open bucket and closes it when its bytes are >=
+// the limit (the tensor that overflows stays in). Limits are consumed per dtype, the last one
+// repeats. Registration: buckets sorted by smallest index. Explicit: in the order of closing,
+// left-overs last, the dtype seen last first (libstdc++'s unordered_map). REQUIRES: limits not
+// empty, indices within tensors.
+std::vector<std::vector<TensorIndex>> assign_buckets(std::span<const Tensor> tensors,
+                                                     std::span<const TensorIndex> order,
+                                                     std::span<const std::int64_t> limits,
+                                                     Order kind);
 
-// Buckets of the first iteration, in launch order: one per dtype with default flags; [first, cap] reversed with find_unused_parameters.
+// Buckets of the first iteration, in launch order: one per dtype with default flags; [first, cap]
+// reversed with find_unused_parameters.
 std::vector<std::vector<TensorIndex>> initial_buckets(const Workload& w, const Plan& plan);
 // Buckets after the rebuild, in launch order, from the order in which gradients were marked ready.
-std::vector<std::vector<TensorIndex>> rebuilt_buckets(const Workload& w, const Plan& plan, std::span<const TensorIndex> ready_order);
-// The order in which a synchronised backward marks gradients ready: unused ones at the first hook (static_graph), then arrival.
+std::vector<std::vector<TensorIndex>> rebuilt_buckets(const Workload& w, const Plan& plan,
+                                                      std::span<const TensorIndex> ready_order);
+// The order in which a synchronised backward marks gradients ready: unused ones at the first hook
+// (static_graph), then arrival.
 std::vector<TensorIndex> ready_order(const Workload& w, const Plan& plan);
 // Whether DDP forms its buckets anew after the first step.
 bool rebuilds(const Plan& plan);

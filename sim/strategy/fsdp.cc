@@ -1,15 +1,19 @@
 // PyTorch FullyShardedDataParallel (FSDP1), one step on a GPU, hook by hook:
-//   before a unit's forward: its weights are gathered, computation waits, [the next unit's are
-//   gathered: forward_prefetch] after it: they are freed (FULL_SHARD, not the root's) before its
-//   backward: the same, [the unit before is gathered: BACKWARD_PRE] when the gradient of its flat
-//   parameter is complete: weights freed, [BACKWARD_POST], and on a stream of its own the
-//     gradient is divided, reduced and scattered
-// at the end computation waits for that stream, and the optimizer updates shards. Before each
-// gathering the host may wait until weights have been freed: the rate limiter. A collective has its
-// place on its stream and on its group's communicator. Backward is forward read from its end: an
-// output's hook where a unit's forward ended, a complete gradient where the views of the flat
-// parameter were made (1.13: where forward begins; later: where it was gathered). Source:
-// torch/distributed/fsdp/fully_sharded_data_parallel.py (1.13); _runtime_utils.py,
+//
+//   before a unit's forward   its weights are gathered, computation waits, [the next unit's are
+//                             gathered: forward_prefetch]
+//   after it                  they are freed (FULL_SHARD, not the root's)
+//   before its backward       as before forward, [the unit before is gathered: BACKWARD_PRE]
+//   its gradient is complete  weights freed, [BACKWARD_POST]; on a stream of its own the gradient
+//                             is divided, reduced and scattered
+//   at the end                computation waits for that stream; the optimizer updates shards
+//
+// Before each gathering the host may wait until weights have been freed: the rate limiter. A
+// collective has its place on its stream and on its group's communicator. Backward is forward read
+// from its end: an output's hook where a unit's forward ended, a complete gradient where the views
+// of the flat parameter were made (1.13: where forward begins; later: where it was gathered).
+//
+// Source: torch/distributed/fsdp/fully_sharded_data_parallel.py (1.13); _runtime_utils.py,
 // _limiter_utils.py, _flat_param.py (2.7); tests/oracle/fsdp1.py lists the differences of the two.
 // sim/MODEL.md section 3.
 #include "sim/strategy/fsdp.h"

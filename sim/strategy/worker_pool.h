@@ -1,5 +1,6 @@
-// Gloo's worker threads as a policy: one FIFO queue, `threads` collectives at once, popped in the order in which they were enqueued.
-// Reads no clock: the virtual executor and a real one drive the same code. Source: ProcessGroupGloo.cpp (runLoop), Options::threads = 2.
+// Gloo's worker threads as a policy: one FIFO queue, `threads` collectives at once, popped in the
+// order in which they were enqueued. Reads no clock: the virtual executor and a real one drive the
+// same code. Source: ProcessGroupGloo.cpp (runLoop), Options::threads = 2.
 #pragma once
 
 #include <cstdint>

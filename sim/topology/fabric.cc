@@ -11,7 +11,8 @@ constexpr std::size_t kMaxTable = std::size_t{1} << 26;
 // "host0 up" and "host0 down" are directions of the cable "host0".
 std::string cable_of(const std::string& name) {
   for (const char* way : {" up", " down"})
-    if (name.ends_with(way)) return name.substr(0, name.size() - std::char_traits<char>::length(way));
+    if (name.ends_with(way))
+      return name.substr(0, name.size() - std::char_traits<char>::length(way));
   return name;
 }
 
@@ -42,7 +43,8 @@ Fabric::Fabric(const Cluster& cluster) : cluster_(cluster), network_(cluster) {
   }
   trunk_base_ = static_cast<LinkId>(links_.size());
   for (const Trunk& t : network_.trunks()) add(network_.specs()[t.spec], LinkKind::Net);
-  if (!has_nic_links() && trunk_base_ < links_.size()) net_transport_ = links_[trunk_base_].transport;
+  if (!has_nic_links() && trunk_base_ < links_.size())
+    net_transport_ = links_[trunk_base_].transport;
   if (!c.failed_links.empty() || !c.degraded_links.empty()) apply_faults();
 }
 
@@ -53,7 +55,8 @@ std::uint8_t Fabric::transport_id(const std::string& name) {
 }
 
 LinkId Fabric::add(const LinkSpec& spec, LinkKind kind) {
-  Link l{spec.bandwidth, spec.latency, spec.burst, spec.peak, transport_id(spec.transport), spec.eager, spec.staging, kind};
+  Link l{spec.bandwidth, spec.latency, spec.burst, spec.peak, transport_id(spec.transport),
+         spec.eager,     spec.staging, kind};
   links_.push_back(l);
   links_.push_back(l);
   return static_cast<LinkId>(links_.size() - 2);
@@ -62,15 +65,21 @@ LinkId Fabric::add(const LinkSpec& spec, LinkKind kind) {
 int Fabric::group_of(int host) const {
   const Cluster& c = cluster_;
   switch (c.pattern) {
-    case Pattern::Racks: return host / ((c.hosts + c.racks - 1) / c.racks);
-    case Pattern::FatTree: return host / c.hosts_per_leaf;
-    case Pattern::RailOptimised: return host / c.hosts_per_group;
-    case Pattern::Dragonfly: return host / (c.routers_per_group * c.hosts_per_router);
-    case Pattern::Nvl72: return host / c.hosts_per_rack;
+    case Pattern::Racks:
+      return host / ((c.hosts + c.racks - 1) / c.racks);
+    case Pattern::FatTree:
+      return host / c.hosts_per_leaf;
+    case Pattern::RailOptimised:
+      return host / c.hosts_per_group;
+    case Pattern::Dragonfly:
+      return host / (c.routers_per_group * c.hosts_per_router);
+    case Pattern::Nvl72:
+      return host / c.hosts_per_rack;
     case Pattern::Star:
     case Pattern::Graph:
     case Pattern::Ring:
-    case Pattern::Torus: return 0;
+    case Pattern::Torus:
+      return 0;
   }
   return 0;
 }
@@ -93,9 +102,15 @@ void Fabric::apply_faults() {
     }
     for (LinkId l : {2 * it->second, 2 * it->second + 1}) {
       std::int64_t had = links_[l].bandwidth.bits_per_s;
-      std::int64_t left = d.bandwidth.bits_per_s > 0 ? d.bandwidth.bits_per_s : std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(had) * d.fraction));
+      std::int64_t left =
+          d.bandwidth.bits_per_s > 0
+              ? d.bandwidth.bits_per_s
+              : std::max<std::int64_t>(
+                    1, static_cast<std::int64_t>(static_cast<double>(had) * d.fraction));
       if (left > had) {
-        ignored_.push_back({path + "/bandwidth", d.link, "more than the link has when it is whole (" + to_string(Bandwidth{had}) + "); a degraded link carries less"});
+        ignored_.push_back({path + "/bandwidth", d.link,
+                            "more than the link has when it is whole (" +
+                                to_string(Bandwidth{had}) + "); a degraded link carries less"});
         break;
       }
       links_[l].bandwidth.bits_per_s = left;
@@ -115,14 +130,17 @@ void Fabric::apply_faults() {
     if (l >= trunk_base_) {
       trunks.push_back((l - trunk_base_) / 2);
     } else if (has_nic_links() && l >= nic_base_) {
-      dead_nics_.resize(static_cast<std::size_t>(c.hosts) * static_cast<std::size_t>(c.nics_per_host), false);
+      dead_nics_.resize(
+          static_cast<std::size_t>(c.hosts) * static_cast<std::size_t>(c.nics_per_host), false);
       dead_nics_[(l - nic_base_) / 2] = true;
     } else if (drawn()) {
       auto& failed = inside_failed[static_cast<int>(l / host_links_)];
       failed.resize(host_graph_.links.size(), false);
       failed[l % host_links_ / 2] = true;
     } else {
-      ignored_.push_back({path, c.failed_links[i], "a device's only link inside its host cannot fail; draw the host with \"inside\", where there may be another way"});
+      ignored_.push_back({path, c.failed_links[i],
+                          "a device's only link inside its host cannot fail; draw the host with "
+                          "\"inside\", where there may be another way"});
       continue;
     }
     failed_cables_[it->second] = true;
@@ -132,8 +150,13 @@ void Fabric::apply_faults() {
     hosts_.emplace_back(host_graph_, failed);
   }
   auto n = static_cast<std::size_t>(network_.switches());
-  if (!trunks.empty() && n * n > kMaxTable) ignored_.push_back({"/failed_links", "", "ways around a failed link are found in networks of up to 8,192 switches; this one has " + std::to_string(n)});
-  else network_.fail(trunks);
+  if (!trunks.empty() && n * n > kMaxTable)
+    ignored_.push_back(
+        {"/failed_links", "",
+         "ways around a failed link are found in networks of up to 8,192 switches; this one has " +
+             std::to_string(n)});
+  else
+    network_.fail(trunks);
 }
 
 std::size_t Fabric::kind_of_host(int host) const {
@@ -151,33 +174,45 @@ int Fabric::usable_nic(int host, int nic) const {
 
 bool Fabric::reaches_nic(int device, int nic) const {
   int host = host_of(device);
-  if (!dead_nics_.empty() && dead_nics_[static_cast<std::size_t>(host * cluster_.nics_per_host + nic)]) return false;
-  return !drawn() || !hosts_.front().draws_nics() || inside(host).to_nic(local_of(device), nic).type != PathType::Dis;
+  if (!dead_nics_.empty() &&
+      dead_nics_[static_cast<std::size_t>(host * cluster_.nics_per_host + nic)])
+    return false;
+  return !drawn() || !hosts_.front().draws_nics() ||
+         inside(host).to_nic(local_of(device), nic).type != PathType::Dis;
 }
 
 bool Fabric::in_rack(int a, int b) const {
   if (!same_rack(host_of(a), host_of(b))) return false;
-  return !drawn() || (inside(host_of(a)).to_nvswitch(local_of(a)) != UINT32_MAX && inside(host_of(b)).to_nvswitch(local_of(b)) != UINT32_MAX);
+  return !drawn() || (inside(host_of(a)).to_nvswitch(local_of(a)) != UINT32_MAX &&
+                      inside(host_of(b)).to_nvswitch(local_of(b)) != UINT32_MAX);
 }
 
 bool Fabric::reachable(int from, int to) const {
   int a = host_of(from);
   int b = host_of(to);
-  if (a == b) return !drawn() || inside(a).between(local_of(from), local_of(to)).type != PathType::Dis;
+  if (a == b)
+    return !drawn() || inside(a).between(local_of(from), local_of(to)).type != PathType::Dis;
   if (in_rack(from, to)) return true;
   int nic_a = nic_of(from);
   int nic_b = nic_of(to);
-  return reaches_nic(from, nic_a) && reaches_nic(to, nic_b) && network_.reachable(a, nic_a, b, nic_b);
+  return reaches_nic(from, nic_a) && reaches_nic(to, nic_b) &&
+         network_.reachable(a, nic_a, b, nic_b);
 }
 
 void Fabric::append_local(int host, const LocalPath& path, std::vector<LinkId>& links) const {
   for (std::uint32_t l : path.links) links.push_back(inside_link(host, l));
 }
 
-LinkId Fabric::nvlink_up(int device) const { return drawn() ? inside_link(host_of(device), inside(host_of(device)).to_nvswitch(local_of(device))) : intra_link(device); }
+LinkId Fabric::nvlink_up(int device) const {
+  return drawn()
+             ? inside_link(host_of(device), inside(host_of(device)).to_nvswitch(local_of(device)))
+             : intra_link(device);
+}
 
 LinkId Fabric::nvlink_down(int device) const {
-  return drawn() ? inside_link(host_of(device), inside(host_of(device)).from_nvswitch(local_of(device))) : intra_link(device) + 1;
+  return drawn()
+             ? inside_link(host_of(device), inside(host_of(device)).from_nvswitch(local_of(device)))
+             : intra_link(device) + 1;
 }
 
 LinkId Fabric::append_inside(int from, int to, std::vector<LinkId>& links) const {
@@ -198,25 +233,29 @@ void Fabric::finish(Route& route) const {
 }
 
 void Fabric::find_route(int from, int to, Route& route) const {
-  if (host_of(from) != host_of(to) && !in_rack(from, to)) return find_route_by_nics(from, nic_of(from), to, nic_of(to), route);
+  if (host_of(from) != host_of(to) && !in_rack(from, to))
+    return find_route_by_nics(from, nic_of(from), to, nic_of(to), route);
   route.links.clear();
   route.transport = links_[append_inside(from, to, route.links)].transport;
   finish(route);
 }
 
 void Fabric::find_links(int from, int to, std::vector<LinkId>& links) const {
-  if (host_of(from) != host_of(to) && !in_rack(from, to)) return find_links_by_nics(from, nic_of(from), to, nic_of(to), links);
+  if (host_of(from) != host_of(to) && !in_rack(from, to))
+    return find_links_by_nics(from, nic_of(from), to, nic_of(to), links);
   links.clear();
   append_inside(from, to, links);
 }
 
 void Fabric::append_exit(int device, int nic, std::vector<LinkId>& links) const {
   int host = host_of(device);
-  if (drawn() && hosts_.front().draws_nics()) append_local(host, inside(host).to_nic(local_of(device), nic), links);
+  if (drawn() && hosts_.front().draws_nics())
+    append_local(host, inside(host).to_nic(local_of(device), nic), links);
   if (has_nic_links()) links.push_back(nic_link(host, nic));
 }
 
-std::uint8_t Fabric::append_crossing(int from_host, int from_nic, int to_host, int to_nic, std::vector<LinkId>& links) const {
+std::uint8_t Fabric::append_crossing(int from_host, int from_nic, int to_host, int to_nic,
+                                     std::vector<LinkId>& links) const {
   std::size_t first = links.size();
   network_.find_way(from_host, from_nic, to_host, to_nic, links);
   for (std::size_t i = first; i < links.size(); ++i) links[i] += trunk_base_;
@@ -226,10 +265,12 @@ std::uint8_t Fabric::append_crossing(int from_host, int from_nic, int to_host, i
 void Fabric::append_entry(int nic, int device, std::vector<LinkId>& links) const {
   int host = host_of(device);
   if (has_nic_links()) links.push_back(nic_link(host, nic) + 1);
-  if (drawn() && hosts_.front().draws_nics()) append_local(host, inside(host).from_nic(nic, local_of(device)), links);
+  if (drawn() && hosts_.front().draws_nics())
+    append_local(host, inside(host).from_nic(nic, local_of(device)), links);
 }
 
-std::uint8_t Fabric::append_by_nics(int from, int from_nic, int to, int to_nic, std::vector<LinkId>& links) const {
+std::uint8_t Fabric::append_by_nics(int from, int from_nic, int to, int to_nic,
+                                    std::vector<LinkId>& links) const {
   int a = host_of(from);
   int b = host_of(to);
   from_nic = usable_nic(a, from_nic);
@@ -246,7 +287,8 @@ void Fabric::find_route_by_nics(int from, int from_nic, int to, int to_nic, Rout
   finish(route);
 }
 
-void Fabric::find_links_by_nics(int from, int from_nic, int to, int to_nic, std::vector<LinkId>& links) const {
+void Fabric::find_links_by_nics(int from, int from_nic, int to, int to_nic,
+                                std::vector<LinkId>& links) const {
   links.clear();
   append_by_nics(from, from_nic, to, to_nic, links);
 }
@@ -254,19 +296,25 @@ void Fabric::find_links_by_nics(int from, int from_nic, int to, int to_nic, std:
 PathType Fabric::path_type(int from, int to) const {
   if (from == to) return PathType::Loc;
   int a = host_of(from);
-  if (a != host_of(to)) return in_rack(from, to) ? PathType::Nvl : reachable(from, to) ? PathType::Net : PathType::Dis;
+  if (a != host_of(to))
+    return in_rack(from, to) ? PathType::Nvl : reachable(from, to) ? PathType::Net : PathType::Dis;
   if (drawn()) return inside(a).between(local_of(from), local_of(to)).type;
   switch (links_[intra_link(from)].kind) {
-    case LinkKind::Nvlink: return PathType::Nvl;
-    case LinkKind::C2c: return PathType::C2c;
-    case LinkKind::Pcie: return PathType::Pix;
-    default: return PathType::Phb;
+    case LinkKind::Nvlink:
+      return PathType::Nvl;
+    case LinkKind::C2c:
+      return PathType::C2c;
+    case LinkKind::Pcie:
+      return PathType::Pix;
+    default:
+      return PathType::Phb;
   }
 }
 
 PathType Fabric::nic_path_type(int device, int nic) const {
   int host = host_of(device);
-  if (drawn() && hosts_.front().draws_nics()) return inside(host).to_nic(local_of(device), nic).type;
+  if (drawn() && hosts_.front().draws_nics())
+    return inside(host).to_nic(local_of(device), nic).type;
   if (nic == nic_of(device)) return PathType::Pix;
   for (int d = host * cluster_.devices_per_host; d < (host + 1) * cluster_.devices_per_host; ++d)
     if (nic_of(d) == nic && path_type(device, d) == PathType::Nvl) return PathType::Pxn;
@@ -274,14 +322,16 @@ PathType Fabric::nic_path_type(int device, int nic) const {
 }
 
 PathType Fabric::nic_back_path_type(int device, int nic) const {
-  if (drawn() && hosts_.front().draws_nics()) return inside(host_of(device)).from_nic(nic, local_of(device)).type;
+  if (drawn() && hosts_.front().draws_nics())
+    return inside(host_of(device)).from_nic(nic, local_of(device)).type;
   return nic == nic_of(device) ? PathType::Pix : PathType::Phb;
 }
 
 bool Fabric::nvlink_domain(int a, int b) const {
   if (a == b) return true;
   if (host_of(a) != host_of(b)) return in_rack(a, b);
-  return drawn() ? inside(host_of(a)).nvlink_domain(local_of(a), local_of(b)) : links_[intra_link(a)].kind == LinkKind::Nvlink;
+  return drawn() ? inside(host_of(a)).nvlink_domain(local_of(a), local_of(b))
+                 : links_[intra_link(a)].kind == LinkKind::Nvlink;
 }
 
 std::string Fabric::link_name(LinkId link) const {
@@ -291,18 +341,24 @@ std::string Fabric::link_name(LinkId link) const {
   if (link < inside_end && c.intra) {
     LinkId d = link / 2;
     auto per_host = static_cast<LinkId>(c.devices_per_host);
-    return "host" + std::to_string(d / per_host) + ".dev" + std::to_string(d % per_host) + " " + c.intra->transport + way(link);
+    return "host" + std::to_string(d / per_host) + ".dev" + std::to_string(d % per_host) + " " +
+           c.intra->transport + way(link);
   }
   if (link < inside_end) {
     const auto& l = host_graph_.links[link % host_links_ / 2];
-    const std::string& from = host_graph_.vertices[static_cast<std::size_t>(link % 2 == 0 ? l.from : l.to)].name;
-    const std::string& to = host_graph_.vertices[static_cast<std::size_t>(link % 2 == 0 ? l.to : l.from)].name;
-    return "host" + std::to_string(link / host_links_) + "." + from + "->" + to + " " + l.link.transport;
+    const std::string& from =
+        host_graph_.vertices[static_cast<std::size_t>(link % 2 == 0 ? l.from : l.to)].name;
+    const std::string& to =
+        host_graph_.vertices[static_cast<std::size_t>(link % 2 == 0 ? l.to : l.from)].name;
+    return "host" + std::to_string(link / host_links_) + "." + from + "->" + to + " " +
+           l.link.transport;
   }
-  if (link >= trunk_base_) return network_.trunk_name((link - trunk_base_) / 2, static_cast<int>(link % 2));
+  if (link >= trunk_base_)
+    return network_.trunk_name((link - trunk_base_) / 2, static_cast<int>(link % 2));
   LinkId offset = link - nic_base_;
   auto nics = static_cast<LinkId>(c.nics_per_host);
-  std::string nic = c.nics_per_host > 1 ? ".nic" + std::to_string(offset / 2 % nics) : std::string();
+  std::string nic =
+      c.nics_per_host > 1 ? ".nic" + std::to_string(offset / 2 % nics) : std::string();
   return "host" + std::to_string(offset / 2 / nics) + nic + way(offset);
 }
 
@@ -318,17 +374,25 @@ Problem check_reachable(const Fabric& f, const std::vector<int>& devices) {
   auto host = [&](int d) { return std::to_string(f.host_of(d)); };
   auto sentence = [&](int from, int to) -> Problem {
     if (f.host_of(from) == f.host_of(to))
-      return {"/inside", "no way inside host " + host(from) + " from GPU " + std::to_string(f.local_of(from)) + " to GPU " + std::to_string(f.local_of(to)) +
-                             "; messages pass through switches and CPUs, and by NVLink through one GPU: draw another link"};
+      return {"/inside", "no way inside host " + host(from) + " from GPU " +
+                             std::to_string(f.local_of(from)) + " to GPU " +
+                             std::to_string(f.local_of(to)) +
+                             "; messages pass through switches and CPUs, and by NVLink through one "
+                             "GPU: draw another link"};
     bool failed = !f.cluster().failed_links.empty();
-    return {failed ? "/failed_links" : f.cluster().pattern == Pattern::Graph ? "/links" : "/inside",
-            "no path from host " + host(from) + " to host " + host(to) + (failed ? ": every way crosses a failed link" : "") + "; every host that has a rank needs a route to the others"};
+    return {failed                                  ? "/failed_links"
+            : f.cluster().pattern == Pattern::Graph ? "/links"
+                                                    : "/inside",
+            "no path from host " + host(from) + " to host " + host(to) +
+                (failed ? ": every way crosses a failed link" : "") +
+                "; every host that has a rank needs a route to the others"};
   };
   std::map<int, std::vector<int>> local;  // of hosts some of whose GPUs do not reach one another
   for (std::size_t i = 0; i < devices.size(); ++i) {
     int to = devices[(i + 1) % devices.size()];
     if (devices[i] != to && !f.reachable(devices[i], to)) return sentence(devices[i], to);
-    if (f.drawn() && f.inside(f.host_of(devices[i])).split()) local[f.host_of(devices[i])].push_back(devices[i]);
+    if (f.drawn() && f.inside(f.host_of(devices[i])).split())
+      local[f.host_of(devices[i])].push_back(devices[i]);
   }
   for (const auto& [h, members] : local)
     for (int a : members)
@@ -339,8 +403,9 @@ Problem check_reachable(const Fabric& f, const std::vector<int>& devices) {
   const int first = devices.empty() ? 0 : devices.front();
   for (int to : devices)
     if (f.host_of(to) != f.host_of(first) && !f.nics_reach(f.host_of(first), f.host_of(to)))
-      return {"/failed_links", "not every NIC of host " + host(first) + " reaches every NIC of host " + host(to) +
-                                   ": every way crosses a failed link, and NCCL uses all NICs of a host"};
+      return {"/failed_links",
+              "not every NIC of host " + host(first) + " reaches every NIC of host " + host(to) +
+                  ": every way crosses a failed link, and NCCL uses all NICs of a host"};
   return {};
 }
 

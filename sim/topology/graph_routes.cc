@@ -1,7 +1,8 @@
 // Breadth-first search over switches and trunks.
+#include <algorithm>
+
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/breadth_first_search.hpp>
-#include <algorithm>
 
 #include "sim/topology/network.h"
 
@@ -11,7 +12,8 @@ namespace {
 struct EdgeIndex {
   std::uint32_t link = 0;
 };
-using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, boost::no_property, EdgeIndex>;
+using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, boost::no_property,
+                                    EdgeIndex>;
 
 struct RecordInbound : boost::default_bfs_visitor {
   std::vector<std::uint32_t>* inbound = nullptr;
@@ -25,7 +27,8 @@ struct RecordDistance : boost::default_bfs_visitor {
   std::uint16_t* distance = nullptr;
   template <class Edge>
   void tree_edge(Edge e, const Graph& g) {
-    distance[boost::target(e, g)] = static_cast<std::uint16_t>(std::min(distance[boost::source(e, g)] + 1, UINT16_MAX - 1));
+    distance[boost::target(e, g)] =
+        static_cast<std::uint16_t>(std::min(distance[boost::source(e, g)] + 1, UINT16_MAX - 1));
   }
 };
 
@@ -44,7 +47,8 @@ Graph graph_of(int nodes, const std::vector<Trunk>& links, const std::vector<boo
 
 }  // namespace
 
-GraphRoutes route_graph(int nodes, const std::vector<Trunk>& links, const std::vector<bool>& failed, const std::vector<int>& host_node) {
+GraphRoutes route_graph(int nodes, const std::vector<Trunk>& links, const std::vector<bool>& failed,
+                        const std::vector<int>& host_node) {
   GraphRoutes out;
   Graph g = graph_of(nodes, links, failed);
   for (int node : host_node) {
@@ -57,7 +61,8 @@ GraphRoutes route_graph(int nodes, const std::vector<Trunk>& links, const std::v
   return out;
 }
 
-void distances(int switches, const std::vector<Trunk>& trunks, const std::vector<bool>& failed, const std::vector<int>& ends, std::vector<std::uint16_t>& out) {
+void distances(int switches, const std::vector<Trunk>& trunks, const std::vector<bool>& failed,
+               const std::vector<int>& ends, std::vector<std::uint16_t>& out) {
   Graph g = graph_of(switches, trunks, failed);
   for (std::size_t row = 0; row < ends.size(); ++row) {
     RecordDistance visitor;

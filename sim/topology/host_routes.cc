@@ -1,17 +1,19 @@
 // Dijkstra over (links, narrowest link), lexicographically: fewest links first, then the widest.
 #include "sim/topology/host_routes.h"
 
+#include <algorithm>
+#include <array>
+
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/connected_components.hpp>
 #include <boost/graph/dijkstra_shortest_paths.hpp>
 #include <boost/graph/filtered_graph.hpp>
-#include <algorithm>
-#include <array>
 
 namespace ddpsim::topology {
 namespace {
 
-constexpr std::array<const char*, 12> kPathNames{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
+constexpr std::array<const char*, 12> kPathNames{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
+                                                 "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
 constexpr std::array<const char*, 5> kKindNames{"nvlink", "c2c", "pcie", "upi", "net"};
 
 // What a way costs: fewer links first, then more bandwidth.
@@ -26,7 +28,8 @@ struct Edge {
   std::uint32_t link = 0;  // directed
   std::int64_t width = 0;
 };
-using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, boost::no_property, Edge>;
+using Graph =
+    boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, boost::no_property, Edge>;
 using Vertex = boost::graph_traits<Graph>::vertex_descriptor;
 
 // GPUs and NICs end a way; only the one that it starts from has links out of it.
@@ -44,14 +47,18 @@ struct Leaves {
 
 class Search {
  public:
-  Search(const HostGraph& host, const std::vector<bool>& failed) : host_(host), graph_(host.vertices.size()) {
+  Search(const HostGraph& host, const std::vector<bool>& failed)
+      : host_(host), graph_(host.vertices.size()) {
     for (std::size_t i = 0; i < host.links.size(); ++i) {
       if (!failed.empty() && failed[i]) continue;
       const auto& l = host.links[i];
       auto from = static_cast<Vertex>(l.from);
       auto to = static_cast<Vertex>(l.to);
-      boost::add_edge(from, to, Edge{static_cast<std::uint32_t>(2 * i), l.link.bandwidth.bits_per_s}, graph_);
-      boost::add_edge(to, from, Edge{static_cast<std::uint32_t>(2 * i + 1), l.link.bandwidth.bits_per_s}, graph_);
+      boost::add_edge(from, to,
+                      Edge{static_cast<std::uint32_t>(2 * i), l.link.bandwidth.bits_per_s}, graph_);
+      boost::add_edge(to, from,
+                      Edge{static_cast<std::uint32_t>(2 * i + 1), l.link.bandwidth.bits_per_s},
+                      graph_);
       if (l.link.transport != "nvlink") continue;
       nvlink_.resize(host.vertices.size() * host.vertices.size(), UINT32_MAX);
       for (bool back : {false, true}) {
@@ -71,20 +78,26 @@ class Search {
     boost::filtered_graph<Graph, Leaves> g(graph_, Leaves{&graph_, &host_, start_});
     struct Record : boost::default_dijkstra_visitor {
       std::vector<std::uint32_t>* by = nullptr;
-      void edge_relaxed(Graph::edge_descriptor e, const boost::filtered_graph<Graph, Leaves>& graph) { (*by)[boost::target(e, graph)] = graph[e].link; }
+      void edge_relaxed(Graph::edge_descriptor e,
+                        const boost::filtered_graph<Graph, Leaves>& graph) {
+        (*by)[boost::target(e, graph)] = graph[e].link;
+      }
     };
     Record record;
     record.by = &by_;
     auto widths = boost::get(&Edge::width, g);
-    boost::dijkstra_shortest_paths(g, start_,
-                                   boost::predecessor_map(boost::make_iterator_property_map(before_.begin(), boost::get(boost::vertex_index, g)))
-                                       .distance_map(boost::make_iterator_property_map(length_.begin(), boost::get(boost::vertex_index, g)))
-                                       .weight_map(widths)
-                                       .distance_compare([](const Length& a, const Length& b) { return a < b; })
-                                       .distance_combine([](const Length& d, const auto& w) { return extend(d, w); })
-                                       .distance_inf(kUnreached)
-                                       .distance_zero(Length{})
-                                       .visitor(record));
+    boost::dijkstra_shortest_paths(
+        g, start_,
+        boost::predecessor_map(
+            boost::make_iterator_property_map(before_.begin(), boost::get(boost::vertex_index, g)))
+            .distance_map(boost::make_iterator_property_map(length_.begin(),
+                                                            boost::get(boost::vertex_index, g)))
+            .weight_map(widths)
+            .distance_compare([](const Length& a, const Length& b) { return a < b; })
+            .distance_combine([](const Length& d, const auto& w) { return extend(d, w); })
+            .distance_inf(kUnreached)
+            .distance_zero(Length{})
+            .visitor(record));
   }
 
   LocalPath to(int end) const {
@@ -121,13 +134,17 @@ class Search {
   }
 
  private:
-  static Length extend(const Length& d, std::int64_t width) { return d.hops == INT32_MAX ? d : Length{d.hops + 1, std::min(d.width, width)}; }
+  static Length extend(const Length& d, std::int64_t width) {
+    return d.hops == INT32_MAX ? d : Length{d.hops + 1, std::min(d.width, width)};
+  }
   static Length extend(std::int64_t, const Length& d) { return d; }
 
   std::size_t nvlink_index(int from, int to) const {
     return static_cast<std::size_t>(from) * host_.vertices.size() + static_cast<std::size_t>(to);
   }
-  std::uint32_t nvlink(int from, int to) const { return nvlink_.empty() ? UINT32_MAX : nvlink_[nvlink_index(from, to)]; }
+  std::uint32_t nvlink(int from, int to) const {
+    return nvlink_.empty() ? UINT32_MAX : nvlink_[nvlink_index(from, to)];
+  }
 
   // Type and width of a way. Type: the farthest of its links, as ncclTopoSetPaths has it.
   void finish(LocalPath& p) const {
@@ -147,13 +164,20 @@ class Search {
       VertexKind b = host_.vertices[static_cast<std::size_t>(link.to)].kind;
       PathType t = PathType::Sys;
       switch (kind_of(link.link.transport)) {
-        case LinkKind::Nvlink: t = PathType::Nvl; break;
-        case LinkKind::C2c: t = PathType::C2c, c2c = true; break;
+        case LinkKind::Nvlink:
+          t = PathType::Nvl;
+          break;
+        case LinkKind::C2c:
+          t = PathType::C2c, c2c = true;
+          break;
         case LinkKind::Pcie:
           ++pcie;
-          t = a == VertexKind::Cpu || b == VertexKind::Cpu ? PathType::Phb : a == VertexKind::PcieSwitch && b == VertexKind::PcieSwitch ? PathType::Pxb : PathType::Pix;
+          t = a == VertexKind::Cpu || b == VertexKind::Cpu                 ? PathType::Phb
+              : a == VertexKind::PcieSwitch && b == VertexKind::PcieSwitch ? PathType::Pxb
+                                                                           : PathType::Pix;
           break;
-        default: break;
+        default:
+          break;
       }
       p.type = std::max(p.type, t);
       if (decisive(l) > decisive(p.decides)) p.decides = l;
@@ -161,14 +185,16 @@ class Search {
     if (p.type == PathType::Nvl && p.links.size() == 2) {
       const auto& first = host_.links[p.links[0] / 2];
       int middle = p.links[0] % 2 == 0 ? first.to : first.from;
-      if (host_.vertices[static_cast<std::size_t>(middle)].kind == VertexKind::Gpu) p.type = PathType::Nvb;
+      if (host_.vertices[static_cast<std::size_t>(middle)].kind == VertexKind::Gpu)
+        p.type = PathType::Nvb;
     }
     if (p.type == PathType::Phb && c2c && pcie == 1) p.type = PathType::P2c;
   }
 
   const HostGraph& host_;
   Graph graph_;
-  std::vector<std::uint32_t> nvlink_;  // [from][to] the first one that joins them; UINT32_MAX = none; empty: there are none at all
+  std::vector<std::uint32_t> nvlink_;  // [from][to] the first one that joins them; UINT32_MAX =
+                                       // none; empty: there are none at all
   Vertex start_ = 0;
   std::vector<Length> length_;
   std::vector<Vertex> before_;
@@ -185,7 +211,9 @@ LocalPath reversed(LocalPath p) {
 std::vector<int> nvlink_domains(const HostGraph& host, const std::vector<bool>& failed) {
   boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS> g(host.vertices.size());
   for (std::size_t i = 0; i < host.links.size(); ++i)
-    if (host.links[i].link.transport == "nvlink" && (failed.empty() || !failed[i])) boost::add_edge(static_cast<std::size_t>(host.links[i].from), static_cast<std::size_t>(host.links[i].to), g);
+    if (host.links[i].link.transport == "nvlink" && (failed.empty() || !failed[i]))
+      boost::add_edge(static_cast<std::size_t>(host.links[i].from),
+                      static_cast<std::size_t>(host.links[i].to), g);
   std::vector<int> component(host.vertices.size());
   if (!component.empty()) boost::connected_components(g, component.data());
   std::vector<int> out;
@@ -195,15 +223,20 @@ std::vector<int> nvlink_domains(const HostGraph& host, const std::vector<bool>& 
 
 }  // namespace
 
-const char* name_of(PathType t) { return kPathNames[static_cast<std::size_t>(t)]; }
-const char* name_of(LinkKind k) { return kKindNames[static_cast<std::size_t>(k)]; }
+const char* name_of(PathType t) {
+  return kPathNames[static_cast<std::size_t>(t)];
+}
+const char* name_of(LinkKind k) {
+  return kKindNames[static_cast<std::size_t>(k)];
+}
 LinkKind kind_of(const std::string& transport) {
   for (std::size_t k = 0; k < 4; ++k)
     if (transport == kKindNames[k]) return static_cast<LinkKind>(k);
   return LinkKind::Net;
 }
 
-HostRoutes::HostRoutes(const HostGraph& host, const std::vector<bool>& failed) : gpus_(static_cast<int>(host.gpus.size())), nics_(static_cast<int>(host.nics.size())) {
+HostRoutes::HostRoutes(const HostGraph& host, const std::vector<bool>& failed)
+    : gpus_(static_cast<int>(host.gpus.size())), nics_(static_cast<int>(host.nics.size())) {
   Search search(host, failed);
   between_.resize(host.gpus.size() * host.gpus.size());
   to_nic_.resize(host.gpus.size() * host.nics.size());
@@ -219,7 +252,8 @@ HostRoutes::HostRoutes(const HostGraph& host, const std::vector<bool>& failed) :
     }
     int best = -1;
     for (int k = 0; k < nics_; ++k) {
-      LocalPath& p = to_nic_[index(a, k, nics_)] = search.to(host.nics[static_cast<std::size_t>(k)]);
+      LocalPath& p = to_nic_[index(a, k, nics_)] =
+          search.to(host.nics[static_cast<std::size_t>(k)]);
       draws_nics_ = draws_nics_ || p.type != PathType::Dis;
       auto rank = [&](int nic) {
         const LocalPath& x = to_nic_[index(a, nic, nics_)];
@@ -235,14 +269,19 @@ HostRoutes::HostRoutes(const HostGraph& host, const std::vector<bool>& failed) :
     if (!failed.empty() && failed[i]) continue;
     for (int g = 0; g < gpus_; ++g) {
       int v = host.gpus[static_cast<std::size_t>(g)];
-      auto is_switch = [&](int x) { return host.vertices[static_cast<std::size_t>(x)].kind == VertexKind::Nvswitch; };
-      if (host.links[i].from == v && is_switch(host.links[i].to)) to_nvswitch_[static_cast<std::size_t>(g)] = static_cast<std::uint32_t>(2 * i);
-      if (host.links[i].to == v && is_switch(host.links[i].from)) to_nvswitch_[static_cast<std::size_t>(g)] = static_cast<std::uint32_t>(2 * i + 1);
+      auto is_switch = [&](int x) {
+        return host.vertices[static_cast<std::size_t>(x)].kind == VertexKind::Nvswitch;
+      };
+      if (host.links[i].from == v && is_switch(host.links[i].to))
+        to_nvswitch_[static_cast<std::size_t>(g)] = static_cast<std::uint32_t>(2 * i);
+      if (host.links[i].to == v && is_switch(host.links[i].from))
+        to_nvswitch_[static_cast<std::size_t>(g)] = static_cast<std::uint32_t>(2 * i + 1);
     }
   }
   domain_ = nvlink_domains(host, failed);
   for (const LocalPath& p : to_nic_) from_nic_.push_back(reversed(p));
-  // PXN: a GPU whose own way to a NIC leaves the PCIe switches takes the NVLink to the first GPU that is near that NIC. What comes in goes to the GPU itself.
+  // PXN: a GPU whose own way to a NIC leaves the PCIe switches takes the NVLink to the first GPU
+  // that is near that NIC. What comes in goes to the GPU itself.
   std::vector<LocalPath> own = to_nic_;
   for (int a = 0; a < gpus_; ++a)
     for (int k = 0; k < nics_; ++k) {
@@ -254,7 +293,9 @@ HostRoutes::HostRoutes(const HostGraph& host, const std::vector<bool>& failed) :
         const LocalPath& last = own[index(b, k, nics_)];
         const LocalPath& first = between_[index(a, b, gpus_)];
         if (b == a || first.type != PathType::Nvl || last.type > PathType::P2c) continue;
-        if (!best || last.type < best->type || (last.type == best->type && last.bits_per_s > best->bits_per_s)) best = &last, leg = &first;
+        if (!best || last.type < best->type ||
+            (last.type == best->type && last.bits_per_s > best->bits_per_s))
+          best = &last, leg = &first;
       }
       if (!best) continue;
       p.links = leg->links;

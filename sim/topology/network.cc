@@ -1,6 +1,8 @@
-// Fat tree and rails: a leaf's uplinks together carry what is below it (hosts * NICs, or hosts of the group) * link / oversubscription, split evenly
-// over the spines. `ecmp: source`: a fat tree takes spine (source NIC number) mod spines, rails take (source host) mod spines; `hash`: ecmp_choice.
-// Dragonfly: the cable from group i to j is at router (j, less one if j > i) mod routers of i.
+// Fat tree and rails: a leaf's uplinks together carry what is below it (hosts * NICs, or hosts of
+// the group) * link / oversubscription, split evenly over the spines. `ecmp: source`: a fat tree
+// takes spine (source NIC number) mod spines, rails take (source host) mod spines; `hash`:
+// ecmp_choice. Dragonfly: the cable from group i to j is at router (j, less one if j > i) mod
+// routers of i.
 #include "sim/topology/network.h"
 
 #include <algorithm>
@@ -19,11 +21,14 @@ LinkSpec uplink_of(const Cluster& c, double ports_below) {
 }
 
 // Number of the pair (a, b), a < b, among all pairs of n.
-std::int64_t pair_number(std::int64_t n, std::int64_t a, std::int64_t b) { return a * (2 * n - a - 1) / 2 + (b - a - 1); }
+std::int64_t pair_number(std::int64_t n, std::int64_t a, std::int64_t b) {
+  return a * (2 * n - a - 1) / 2 + (b - a - 1);
+}
 
 }  // namespace
 
-std::uint32_t ecmp_choice(std::uint32_t source_nic, std::uint32_t destination_nic, std::uint32_t paths) {
+std::uint32_t ecmp_choice(std::uint32_t source_nic, std::uint32_t destination_nic,
+                          std::uint32_t paths) {
   std::uint64_t h = std::uint64_t{source_nic} * 0x9e3779b97f4a7c15ull + destination_nic;
   h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdull;
   h = (h ^ (h >> 33)) * 0xc4ceb9fe1a85ec53ull;
@@ -36,7 +41,8 @@ Network::Network(const Cluster& c) : pattern_(c.pattern), ecmp_(c.ecmp), nics_(c
   per_switch_ = c.hosts;
   switch (c.pattern) {
     case Pattern::Star:
-    case Pattern::Nvl72: break;
+    case Pattern::Nvl72:
+      break;
     case Pattern::Racks: {
       per_switch_ = (c.hosts + c.racks - 1) / c.racks;
       leaves_ = c.racks;
@@ -47,16 +53,24 @@ Network::Network(const Cluster& c) : pattern_(c.pattern), ecmp_(c.ecmp), nics_(c
     }
     case Pattern::FatTree:
       per_switch_ = c.hosts_per_leaf;
-      make_leaves_and_spines(c, (c.hosts + per_switch_ - 1) / per_switch_, 1.0 * c.hosts_per_leaf * c.nics_per_host);
+      make_leaves_and_spines(c, (c.hosts + per_switch_ - 1) / per_switch_,
+                             1.0 * c.hosts_per_leaf * c.nics_per_host);
       break;
     case Pattern::RailOptimised:
       per_switch_ = c.hosts_per_group;
-      make_leaves_and_spines(c, (c.hosts + per_switch_ - 1) / per_switch_ * c.nics_per_host, c.hosts_per_group);
+      make_leaves_and_spines(c, (c.hosts + per_switch_ - 1) / per_switch_ * c.nics_per_host,
+                             c.hosts_per_group);
       break;
     case Pattern::Ring:
-    case Pattern::Torus: make_torus(c); break;
-    case Pattern::Dragonfly: make_dragonfly(c); break;
-    case Pattern::Graph: make_graph(c); break;
+    case Pattern::Torus:
+      make_torus(c);
+      break;
+    case Pattern::Dragonfly:
+      make_dragonfly(c);
+      break;
+    case Pattern::Graph:
+      make_graph(c);
+      break;
   }
 }
 
@@ -88,7 +102,8 @@ void Network::make_torus(const Cluster& c) {
       int at = v / stride % extent;
       // Two neighbours are joined once, not there and back.
       if (extent > 2 || (extent == 2 && at == 0)) {
-        plus_[static_cast<std::size_t>(v) * dimensions + d] = static_cast<std::uint32_t>(trunks_.size());
+        plus_[static_cast<std::size_t>(v) * dimensions + d] =
+            static_cast<std::uint32_t>(trunks_.size());
         join(v, v + (at + 1 < extent ? stride : -stride * (extent - 1)), cable);
       }
       stride *= extent;
@@ -105,7 +120,8 @@ void Network::make_dragonfly(const Cluster& c) {
   std::uint32_t global = spec(c.global);
   for (int g = 0; g < groups_; ++g)
     for (int a = 0; a < routers_per_group_; ++a)
-      for (int b = a + 1; b < routers_per_group_; ++b) join(g * routers_per_group_ + a, g * routers_per_group_ + b, local);
+      for (int b = a + 1; b < routers_per_group_; ++b)
+        join(g * routers_per_group_ + a, g * routers_per_group_ + b, local);
   for (int g = 0; g < groups_; ++g)
     for (int h = g + 1; h < groups_; ++h) join(gateway(g, h), gateway(h, g), global);
 }
@@ -120,8 +136,10 @@ void Network::make_graph(const Cluster& c) {
   }
   switches_ = static_cast<int>(c.nodes.size());
   for (const GraphLink& l : c.links) join(index.at(l.from), index.at(l.to), spec(l.link));
-  if (ecmp_ == Ecmp::Source) inbound_ = route_graph(switches_, trunks_, {}, host_node_).inbound;
-  else make_table();
+  if (ecmp_ == Ecmp::Source)
+    inbound_ = route_graph(switches_, trunks_, {}, host_node_).inbound;
+  else
+    make_table();
 }
 
 int Network::switch_of(int host, int nic) const {
@@ -135,8 +153,10 @@ void Network::fail(const std::vector<std::uint32_t>& trunks) {
   for (std::uint32_t t : trunks) failed_[t] = true;
   any_failed_ = !trunks.empty();
   if (!any_failed_) return;
-  if (pattern_ == Pattern::Graph && ecmp_ == Ecmp::Source) inbound_ = route_graph(switches_, trunks_, failed_, host_node_).inbound;
-  else make_table();
+  if (pattern_ == Pattern::Graph && ecmp_ == Ecmp::Source)
+    inbound_ = route_graph(switches_, trunks_, failed_, host_node_).inbound;
+  else
+    make_table();
 }
 
 void Network::make_table() {
@@ -146,7 +166,8 @@ void Network::make_table() {
   auto n = static_cast<std::size_t>(switches_);
   row_of_.assign(n, -1);
   distance_.assign(with_hosts.size() * n, UINT16_MAX);
-  for (std::size_t i = 0; i < with_hosts.size(); ++i) row_of_[static_cast<std::size_t>(with_hosts[i])] = static_cast<int>(i);
+  for (std::size_t i = 0; i < with_hosts.size(); ++i)
+    row_of_[static_cast<std::size_t>(with_hosts[i])] = static_cast<int>(i);
   distances(switches_, trunks_, failed_, with_hosts, distance_);
   std::vector<std::vector<std::uint32_t>> at(n);
   for (std::uint32_t t = 0; t < trunks_.size(); ++t) {
@@ -162,13 +183,16 @@ void Network::make_table() {
   }
 }
 
-int Network::gateway(int group, int other) const { return group * routers_per_group_ + (other < group ? other : other - 1) % routers_per_group_; }
+int Network::gateway(int group, int other) const {
+  return group * routers_per_group_ + (other < group ? other : other - 1) % routers_per_group_;
+}
 
 std::uint32_t Network::local_trunk(int group, int a, int b) const {
   std::int64_t pairs = std::int64_t{routers_per_group_} * (routers_per_group_ - 1) / 2;
   bool back = a > b;
   if (back) std::swap(a, b);
-  return static_cast<std::uint32_t>(2 * (group * pairs + pair_number(routers_per_group_, a, b)) + (back ? 1 : 0));
+  return static_cast<std::uint32_t>(2 * (group * pairs + pair_number(routers_per_group_, a, b)) +
+                                    (back ? 1 : 0));
 }
 
 void Network::step(int& router, std::size_t d, int sign, std::vector<std::uint32_t>& out) const {
@@ -182,12 +206,15 @@ void Network::step(int& router, std::size_t d, int sign, std::vector<std::uint32
   };
   int next = neighbour(router, sign);
   std::uint32_t ahead = plus_[static_cast<std::size_t>(router) * dimensions + d];
-  if (sign > 0 && ahead != UINT32_MAX) out.push_back(2 * ahead);
-  else out.push_back(2 * plus_[static_cast<std::size_t>(next) * dimensions + d] + 1);
+  if (sign > 0 && ahead != UINT32_MAX)
+    out.push_back(2 * ahead);
+  else
+    out.push_back(2 * plus_[static_cast<std::size_t>(next) * dimensions + d] + 1);
   router = next;
 }
 
-bool Network::by_pattern(int host_a, int nic_a, int host_b, int nic_b, std::vector<std::uint32_t>& out) const {
+bool Network::by_pattern(int host_a, int nic_a, int host_b, int nic_b,
+                         std::vector<std::uint32_t>& out) const {
   std::size_t before = out.size();
   int a = switch_of(host_a, nic_a);
   int b = switch_of(host_b, nic_b);
@@ -196,7 +223,8 @@ bool Network::by_pattern(int host_a, int nic_a, int host_b, int nic_b, std::vect
   switch (pattern_) {
     case Pattern::Star:
     case Pattern::Nvl72:
-    case Pattern::Graph: break;
+    case Pattern::Graph:
+      break;
     case Pattern::Racks:
       out.push_back(2 * u(a));
       out.push_back(2 * u(b) + 1);
@@ -204,7 +232,10 @@ bool Network::by_pattern(int host_a, int nic_a, int host_b, int nic_b, std::vect
     case Pattern::FatTree:
     case Pattern::RailOptimised: {
       int source = host_a * nics_ + nic_a;
-      int spine = ecmp_ == Ecmp::Hash ? static_cast<int>(ecmp_choice(u(source), u(host_b * nics_ + nic_b), u(spines_))) : (pattern_ == Pattern::FatTree ? source : host_a) % spines_;
+      int spine =
+          ecmp_ == Ecmp::Hash
+              ? static_cast<int>(ecmp_choice(u(source), u(host_b * nics_ + nic_b), u(spines_)))
+              : (pattern_ == Pattern::FatTree ? source : host_a) % spines_;
       out.push_back(2 * u(std::int64_t{a} * spines_ + spine));
       out.push_back(2 * u(std::int64_t{b} * spines_ + spine) + 1);
       break;
@@ -234,7 +265,8 @@ bool Network::by_pattern(int host_a, int nic_a, int host_b, int nic_b, std::vect
       int enter = gateway(gb, ga);
       if (a != leave) out.push_back(local_trunk(ga, a % n, leave % n));
       std::int64_t globals = std::int64_t{groups_} * n * (n - 1) / 2;
-      out.push_back(2 * u(globals + pair_number(groups_, std::min(ga, gb), std::max(ga, gb))) + (ga > gb ? 1u : 0u));
+      out.push_back(2 * u(globals + pair_number(groups_, std::min(ga, gb), std::max(ga, gb))) +
+                    (ga > gb ? 1u : 0u));
       if (enter != b) out.push_back(local_trunk(gb, enter % n, b % n));
       break;
     }
@@ -248,14 +280,20 @@ bool Network::by_pattern(int host_a, int nic_a, int host_b, int nic_b, std::vect
   return true;
 }
 
-void Network::by_table(int from, int to, std::uint32_t source, std::uint32_t destination, std::vector<std::uint32_t>& out) const {
-  const std::uint16_t* distance = distance_.data() + static_cast<std::size_t>(row_of_[static_cast<std::size_t>(to)]) * static_cast<std::size_t>(switches_);
-  auto end_of = [&](std::uint32_t l) { return static_cast<std::size_t>(l % 2 == 0 ? trunks_[l / 2].to : trunks_[l / 2].from); };
+void Network::by_table(int from, int to, std::uint32_t source, std::uint32_t destination,
+                       std::vector<std::uint32_t>& out) const {
+  const std::uint16_t* distance =
+      distance_.data() + static_cast<std::size_t>(row_of_[static_cast<std::size_t>(to)]) *
+                             static_cast<std::size_t>(switches_);
+  auto end_of = [&](std::uint32_t l) {
+    return static_cast<std::size_t>(l % 2 == 0 ? trunks_[l / 2].to : trunks_[l / 2].from);
+  };
   for (auto at = static_cast<std::size_t>(from); static_cast<int>(at) != to;) {
     auto nearer = [&](std::uint32_t l) { return distance[end_of(l)] + 1 == distance[at]; };
     std::uint32_t paths = 0;
     for (std::uint32_t i = first_[at]; i < first_[at + 1]; ++i) paths += nearer(at_[i]) ? 1 : 0;
-    std::uint32_t choice = ecmp_ == Ecmp::Hash ? ecmp_choice(source, destination, paths) : source % paths;
+    std::uint32_t choice =
+        ecmp_ == Ecmp::Hash ? ecmp_choice(source, destination, paths) : source % paths;
     for (std::uint32_t i = first_[at]; i < first_[at + 1]; ++i)
       if (nearer(at_[i]) && choice-- == 0) {
         out.push_back(at_[i]);
@@ -269,12 +307,16 @@ bool Network::reachable(int host_a, int nic_a, int host_b, int nic_b) const {
   int a = switch_of(host_a, nic_a);
   int b = switch_of(host_b, nic_b);
   if (a == b) return true;
-  if (!inbound_.empty()) return inbound_[static_cast<std::size_t>(host_a)][static_cast<std::size_t>(b)] != UINT32_MAX;
+  if (!inbound_.empty())
+    return inbound_[static_cast<std::size_t>(host_a)][static_cast<std::size_t>(b)] != UINT32_MAX;
   if (pattern_ != Pattern::Graph && !any_failed_) return true;
-  return distance_[static_cast<std::size_t>(row_of_[static_cast<std::size_t>(b)]) * static_cast<std::size_t>(switches_) + static_cast<std::size_t>(a)] != UINT16_MAX;
+  return distance_[static_cast<std::size_t>(row_of_[static_cast<std::size_t>(b)]) *
+                       static_cast<std::size_t>(switches_) +
+                   static_cast<std::size_t>(a)] != UINT16_MAX;
 }
 
-void Network::find_way(int host_a, int nic_a, int host_b, int nic_b, std::vector<std::uint32_t>& out) const {
+void Network::find_way(int host_a, int nic_a, int host_b, int nic_b,
+                       std::vector<std::uint32_t>& out) const {
   if (pattern_ == Pattern::Graph && ecmp_ == Ecmp::Source) {
     std::size_t before = out.size();
     const auto& inbound = inbound_[static_cast<std::size_t>(host_a)];
@@ -288,7 +330,9 @@ void Network::find_way(int host_a, int nic_a, int host_b, int nic_b, std::vector
     return;
   }
   if (pattern_ != Pattern::Graph && by_pattern(host_a, nic_a, host_b, nic_b, out)) return;
-  by_table(switch_of(host_a, nic_a), switch_of(host_b, nic_b), static_cast<std::uint32_t>(host_a * nics_ + nic_a), static_cast<std::uint32_t>(host_b * nics_ + nic_b), out);
+  by_table(switch_of(host_a, nic_a), switch_of(host_b, nic_b),
+           static_cast<std::uint32_t>(host_a * nics_ + nic_a),
+           static_cast<std::uint32_t>(host_b * nics_ + nic_b), out);
 }
 
 bool Network::each_its_own() const {
@@ -299,9 +343,12 @@ bool Network::each_its_own() const {
 std::uint32_t Network::alike_from(int host, int nic) const {
   int source = host * nics_ + nic;
   std::int64_t number = switch_of(host, nic);
-  if (each_its_own()) number = source;
-  else if (pattern_ == Pattern::FatTree) number = number * spines_ + source % spines_;
-  else if (pattern_ == Pattern::RailOptimised) number = number * spines_ + host % spines_;
+  if (each_its_own())
+    number = source;
+  else if (pattern_ == Pattern::FatTree)
+    number = number * spines_ + source % spines_;
+  else if (pattern_ == Pattern::RailOptimised)
+    number = number * spines_ + host % spines_;
   return static_cast<std::uint32_t>(number);
 }
 
@@ -312,25 +359,39 @@ std::uint32_t Network::alike_to(int host, int nic) const {
 const char* Network::role_of(int s) const {
   switch (pattern_) {
     case Pattern::Star:
-    case Pattern::Nvl72: return "switch";
-    case Pattern::Racks: return s < leaves_ ? "rack switch" : "core switch";
+    case Pattern::Nvl72:
+      return "switch";
+    case Pattern::Racks:
+      return s < leaves_ ? "rack switch" : "core switch";
     case Pattern::FatTree:
-    case Pattern::RailOptimised: return s < leaves_ ? "leaf switch" : "spine switch";
-    case Pattern::Graph: return is_host_[static_cast<std::size_t>(s)] ? "host" : "switch";
-    default: return "router";
+    case Pattern::RailOptimised:
+      return s < leaves_ ? "leaf switch" : "spine switch";
+    case Pattern::Graph:
+      return is_host_[static_cast<std::size_t>(s)] ? "host" : "switch";
+    default:
+      return "router";
   }
 }
 
 std::string Network::switch_name(int s) const {
   switch (pattern_) {
     case Pattern::Star:
-    case Pattern::Nvl72: return "switch";
-    case Pattern::Racks: return s < leaves_ ? "rack" + std::to_string(s) : "core";
-    case Pattern::FatTree: return s < leaves_ ? "leaf" + std::to_string(s) : "spine" + std::to_string(s - leaves_);
-    case Pattern::RailOptimised: return s < leaves_ ? "group" + std::to_string(s / nics_) + ".leaf" + std::to_string(s % nics_) : "spine" + std::to_string(s - leaves_);
-    case Pattern::Dragonfly: return "group" + std::to_string(s / routers_per_group_) + ".router" + std::to_string(s % routers_per_group_);
-    case Pattern::Graph: return names_[static_cast<std::size_t>(s)];
-    default: return "router" + std::to_string(s);
+    case Pattern::Nvl72:
+      return "switch";
+    case Pattern::Racks:
+      return s < leaves_ ? "rack" + std::to_string(s) : "core";
+    case Pattern::FatTree:
+      return s < leaves_ ? "leaf" + std::to_string(s) : "spine" + std::to_string(s - leaves_);
+    case Pattern::RailOptimised:
+      return s < leaves_ ? "group" + std::to_string(s / nics_) + ".leaf" + std::to_string(s % nics_)
+                         : "spine" + std::to_string(s - leaves_);
+    case Pattern::Dragonfly:
+      return "group" + std::to_string(s / routers_per_group_) + ".router" +
+             std::to_string(s % routers_per_group_);
+    case Pattern::Graph:
+      return names_[static_cast<std::size_t>(s)];
+    default:
+      return "router" + std::to_string(s);
   }
 }
 
@@ -338,8 +399,10 @@ std::string Network::trunk_name(std::uint32_t trunk, int direction) const {
   const Trunk& t = trunks_[trunk];
   const char* way = direction == 0 ? " up" : " down";
   if (pattern_ == Pattern::Racks) return "rack" + std::to_string(t.from) + " uplink" + way;
-  if (pattern_ == Pattern::FatTree || pattern_ == Pattern::RailOptimised) return switch_name(t.from) + "-" + switch_name(t.to) + way;
-  return direction == 0 ? switch_name(t.from) + "->" + switch_name(t.to) : switch_name(t.to) + "->" + switch_name(t.from);
+  if (pattern_ == Pattern::FatTree || pattern_ == Pattern::RailOptimised)
+    return switch_name(t.from) + "-" + switch_name(t.to) + way;
+  return direction == 0 ? switch_name(t.from) + "->" + switch_name(t.to)
+                        : switch_name(t.to) + "->" + switch_name(t.from);
 }
 
 }  // namespace ddpsim::topology

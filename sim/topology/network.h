@@ -1,12 +1,16 @@
-// Network: the switches of a cluster, the cables between them (trunks), and the way from one host's NIC to another's.
+// Network: the switches of a cluster, the cables between them (trunks), and the way from one host's
+// NIC to another's.
 //
 //   star, nvl72      one switch
 //   racks            rack switches, and a core that each is joined to
 //   fat_tree         leaf switches, each joined to every spine
-//   rail_optimised   leaf k of a group of hosts has NIC k of each of them; every leaf is joined to every spine
-//   ring, torus      a router a host, joined to its neighbours; dimension after dimension, the shorter way round, + where both are as long
-//   dragonfly        routers of a group joined to one another, each two groups by one cable; the fewest cables: to the router that has the cable to
-//                    the other group, across, to the router of the host
+//   rail_optimised   leaf k of a group of hosts has NIC k of each of them; every leaf is joined to
+//                    every spine
+//   ring, torus      a router a host, joined to its neighbours; dimension after dimension, the
+//                    shorter way round, + where both are as long
+//   dragonfly        routers of a group joined to one another, each two groups by one cable; the
+//                    fewest cables: to the router that has the cable to the other group, across, to
+//                    the router of the host
 //   graph            as drawn; the fewest links
 //
 // A way that would cross a failed trunk is replaced by one of fewest links around it.
@@ -19,9 +23,10 @@
 
 namespace ddpsim::topology {
 
-// The hash that chooses among equal paths: MurmurHash3's 64-bit finalizer of src * 0x9e3779b97f4a7c15 + dst, NICs numbered host by host; path
-// (h >> 32) * paths >> 32.
-std::uint32_t ecmp_choice(std::uint32_t source_nic, std::uint32_t destination_nic, std::uint32_t paths);
+// The hash that chooses among equal paths: MurmurHash3's 64-bit finalizer of src *
+// 0x9e3779b97f4a7c15 + dst, NICs numbered host by host; path (h >> 32) * paths >> 32.
+std::uint32_t ecmp_choice(std::uint32_t source_nic, std::uint32_t destination_nic,
+                          std::uint32_t paths);
 
 struct Trunk {
   int from = 0;  // switch
@@ -48,25 +53,31 @@ class Network {
   bool failed(std::uint32_t trunk) const { return !failed_.empty() && failed_[trunk]; }
   bool reachable(int host_a, int nic_a, int host_b, int nic_b) const;
   // Appends 2 * trunk + direction for each trunk of the way. REQUIRES reachable.
-  void find_way(int host_a, int nic_a, int host_b, int nic_b, std::vector<std::uint32_t>& out) const;
-  // Of NICs with the same number find_way takes the same ways, to any NIC (from any NIC): the switch and, where it matters, what chooses the spine. NICs that
-  // are hashed, or whose ways may go around a failed trunk, have a number each.
+  void find_way(int host_a, int nic_a, int host_b, int nic_b,
+                std::vector<std::uint32_t>& out) const;
+  // Of NICs with the same number find_way takes the same ways, to any NIC (from any NIC): the
+  // switch and, where it matters, what chooses the spine. NICs that are hashed, or whose ways may
+  // go around a failed trunk, have a number each.
   std::uint32_t alike_from(int host, int nic) const;
   std::uint32_t alike_to(int host, int nic) const;
 
  private:
   std::uint32_t spec(const LinkSpec& l);
-  void join(int from, int to, std::uint32_t spec_index) { trunks_.push_back({from, to, spec_index}); }
+  void join(int from, int to, std::uint32_t spec_index) {
+    trunks_.push_back({from, to, spec_index});
+  }
   void make_leaves_and_spines(const Cluster& c, int leaves, double ports_below);
   void make_torus(const Cluster& c);
   void make_dragonfly(const Cluster& c);
   void make_graph(const Cluster& c);
   void make_table();
   // The pattern's own way; false if it crosses a failed trunk.
-  bool by_pattern(int host_a, int nic_a, int host_b, int nic_b, std::vector<std::uint32_t>& out) const;
+  bool by_pattern(int host_a, int nic_a, int host_b, int nic_b,
+                  std::vector<std::uint32_t>& out) const;
   // A way depends on the two NICs' own numbers, not only on what they have in common with others.
   bool each_its_own() const;
-  void by_table(int from, int to, std::uint32_t source, std::uint32_t destination, std::vector<std::uint32_t>& out) const;
+  void by_table(int from, int to, std::uint32_t source, std::uint32_t destination,
+                std::vector<std::uint32_t>& out) const;
   void step(int& router, std::size_t dimension, int sign, std::vector<std::uint32_t>& out) const;
   int gateway(int group, int other) const;
   std::uint32_t local_trunk(int group, int a, int b) const;
@@ -83,27 +94,36 @@ class Network {
   std::vector<int> extents_;
   std::vector<Trunk> trunks_;
   std::vector<LinkSpec> specs_;
-  std::vector<std::uint32_t> plus_;  // torus: [router][dimension] trunk to the next router in +; UINT32_MAX = none
+  std::vector<std::uint32_t>
+      plus_;  // torus: [router][dimension] trunk to the next router in +; UINT32_MAX = none
   std::vector<bool> failed_;
   bool any_failed_ = false;
-  // Ways of a graph, and around failed trunks: links from every switch to those that have hosts, and the trunks at each switch.
-  std::vector<int> row_of_;               // [switch] row of distance_; -1 = has no host
-  std::vector<std::uint16_t> distance_;   // [row][switch]
-  std::vector<std::uint32_t> first_;      // [switch] into at_
-  std::vector<std::uint32_t> at_;         // 2 * trunk + direction, leaving the switch
+  // Ways of a graph, and around failed trunks: links from every switch to those that have hosts,
+  // and the trunks at each switch.
+  std::vector<int> row_of_;              // [switch] row of distance_; -1 = has no host
+  std::vector<std::uint16_t> distance_;  // [row][switch]
+  std::vector<std::uint32_t> first_;     // [switch] into at_
+  std::vector<std::uint32_t> at_;        // 2 * trunk + direction, leaving the switch
   // graph
   std::vector<std::string> names_;
   std::vector<int> host_node_;
-  std::vector<std::vector<std::uint32_t>> inbound_;  // [host][node] directed link by which the first path of fewest links enters; UINT32_MAX = none
+  std::vector<std::vector<std::uint32_t>>
+      inbound_;  // [host][node] directed link by which the first path of fewest links enters;
+                 // UINT32_MAX = none
   std::vector<bool> is_host_;
 };
 
-// Next hop tables of a `graph` cluster: paths with the fewest links, ties by the order of links in the file.
+// Next hop tables of a `graph` cluster: paths with the fewest links, ties by the order of links in
+// the file.
 struct GraphRoutes {
-  std::vector<std::vector<std::uint32_t>> inbound;  // [host][node]: directed link by which the path from host enters node; UINT32_MAX = none
+  std::vector<std::vector<std::uint32_t>> inbound;  // [host][node]: directed link by which the path
+                                                    // from host enters node; UINT32_MAX = none
 };
-GraphRoutes route_graph(int nodes, const std::vector<Trunk>& links, const std::vector<bool>& failed, const std::vector<int>& host_node);
-// out[row * switches + s]: links from switch s to switch ends[row]; UINT16_MAX = no way. REQUIRES: `out` has that size.
-void distances(int switches, const std::vector<Trunk>& trunks, const std::vector<bool>& failed, const std::vector<int>& ends, std::vector<std::uint16_t>& out);
+GraphRoutes route_graph(int nodes, const std::vector<Trunk>& links, const std::vector<bool>& failed,
+                        const std::vector<int>& host_node);
+// out[row * switches + s]: links from switch s to switch ends[row]; UINT16_MAX = no way. REQUIRES:
+// `out` has that size.
+void distances(int switches, const std::vector<Trunk>& trunks, const std::vector<bool>& failed,
+               const std::vector<int>& ends, std::vector<std::uint16_t>& out);
 
 }  // namespace ddpsim::topology

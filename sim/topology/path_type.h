@@ -1,4 +1,5 @@
-// How near two devices, or a device and a NIC, are: NCCL's path types (src/graph/topo.h, PATH_*), in its order: a smaller one is nearer.
+// How near two devices, or a device and a NIC, are: NCCL's path types (src/graph/topo.h, PATH_*),
+// in its order: a smaller one is nearer.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +7,10 @@
 
 namespace ddpsim::topology {
 
-// Loc: itself. Nvl: NVLink, direct or through an NVSwitch. Nvb: NVLink through another GPU. C2c: chip to chip. Pix: one PCIe switch. Pxb: several.
-// P2c: GPU to NIC by C2C and the CPU's PCIe. Pxn: GPU to NIC by NVLink and another GPU's PCIe. Phb: the CPU's host bridge. Sys: between CPUs.
-// Net: the network. Dis: no way.
+// Loc: itself. Nvl: NVLink, direct or through an NVSwitch. Nvb: NVLink through another GPU. C2c:
+// chip to chip. Pix: one PCIe switch. Pxb: several. P2c: GPU to NIC by C2C and the CPU's PCIe. Pxn:
+// GPU to NIC by NVLink and another GPU's PCIe. Phb: the CPU's host bridge. Sys: between CPUs. Net:
+// the network. Dis: no way.
 enum class PathType : std::uint8_t { Loc, Nvl, Nvb, C2c, Pix, Pxb, P2c, Pxn, Phb, Sys, Net, Dis };
 const char* name_of(PathType t);
 

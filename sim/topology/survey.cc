@@ -7,12 +7,17 @@
 namespace ddpsim::topology {
 namespace {
 
-std::string number(std::int64_t n) { return std::to_string(n); }
+std::string number(std::int64_t n) {
+  return std::to_string(n);
+}
 
 std::string what_inside(const HostGraph& g, const HostGraph::Edge& e) {
   auto name = [&](int v) {
     std::string k = name_of(g.vertices[static_cast<std::size_t>(v)].kind);
-    return k == "nic" ? std::string("NIC") : k == "gpu" || k == "cpu" ? k == "gpu" ? std::string("GPU") : std::string("CPU") : k == "nvswitch" ? std::string("NVSwitch") : std::string("PCIe switch");
+    return k == "nic"                 ? std::string("NIC")
+           : k == "gpu" || k == "cpu" ? k == "gpu" ? std::string("GPU") : std::string("CPU")
+           : k == "nvswitch" ? std::string("NVSwitch")
+                                      : std::string("PCIe switch");
   };
   return name(e.from) + " - " + name(e.to);
 }
@@ -30,22 +35,33 @@ void check_nics(const Fabric& f, std::vector<Finding>& out) {
   std::vector<int> serves(static_cast<std::size_t>(f.nics_per_host()), 0);
   for (int d = 0; d < c.devices_per_host; ++d) ++serves[static_cast<std::size_t>(f.nic_of(d))];
   auto unused = std::count(serves.begin(), serves.end(), 0);
-  if (unused > 0) out.push_back({Severity::Note, number(unused) + " of " + number(f.nics_per_host()) + " NICs of a host are no GPU's nearest: only what is sent by a chosen NIC uses them"});
+  if (unused > 0)
+    out.push_back(
+        {Severity::Note,
+         number(unused) + " of " + number(f.nics_per_host()) +
+             " NICs of a host are no GPU's nearest: only what is sent by a chosen NIC uses them"});
   if (!f.drawn() || !f.inside(0).draws_nics()) {
-    if (c.device == DeviceKind::Gpu) out.push_back({Severity::Note, "no ways from GPUs to NICs are drawn: they cost nothing and are never the bottleneck"});
+    if (c.device == DeviceKind::Gpu)
+      out.push_back(
+          {Severity::Note,
+           "no ways from GPUs to NICs are drawn: they cost nothing and are never the bottleneck"});
     return;
   }
   for (int d = 0; d < c.devices_per_host; ++d) {
     const LocalPath& p = f.inside(0).to_nic(d, f.nic_of(d));
     Bandwidth nic = f.links()[f.nic_link(0, f.nic_of(d))].bandwidth;
     if (p.type != PathType::Dis && p.bits_per_s < nic.bits_per_s) {
-      out.push_back({Severity::Warning, "the way from GPU " + number(d) + " to its NIC carries " + to_string(Bandwidth{p.bits_per_s}) + ", less than the NIC's " + to_string(nic)});
+      out.push_back({Severity::Warning, "the way from GPU " + number(d) + " to its NIC carries " +
+                                            to_string(Bandwidth{p.bits_per_s}) +
+                                            ", less than the NIC's " + to_string(nic)});
       break;
     }
   }
   for (int d = 0; d < c.devices_per_host; ++d)
     if (PathType t = f.nic_path_type(d, f.nic_of(d)); t == PathType::Phb || t == PathType::Sys) {
-      out.push_back({Severity::Note, "GPU " + number(d) + " reaches its NIC by " + name_of(t) + ", farther than NCCL sends from GPU memory by default (PXB)"});
+      out.push_back(
+          {Severity::Note, "GPU " + number(d) + " reaches its NIC by " + name_of(t) +
+                               ", farther than NCCL sends from GPU memory by default (PXB)"});
       break;
     }
 }
@@ -59,13 +75,20 @@ void check_network(const Fabric& f, std::vector<Finding>& out) {
   for (std::uint32_t t = 0; t < f.network().trunks().size(); ++t)
     if (f.links()[f.trunk_link(t)].bandwidth.bits_per_s < nic && thin++ == 0) first = t;
   if (thin > 0)
-    out.push_back({Severity::Warning, number(thin) + " trunk" + (thin == 1 ? " is" : "s are") + " slower than one NIC (" + to_string(Bandwidth{nic}) + "), for example " + f.link_name(f.trunk_link(first)) + " with " +
+    out.push_back({Severity::Warning, number(thin) + " trunk" + (thin == 1 ? " is" : "s are") +
+                                          " slower than one NIC (" + to_string(Bandwidth{nic}) +
+                                          "), for example " + f.link_name(f.trunk_link(first)) +
+                                          " with " +
                                           to_string(f.links()[f.trunk_link(first)].bandwidth)});
   if (double over = oversubscription(f); over > 1.0001) {
     auto hundredths = static_cast<std::int64_t>(over * 100 + 0.5);
     std::string text = number(hundredths / 100);
-    if (hundredths % 100 != 0) text += "." + number(hundredths % 100 / 10) + (hundredths % 10 != 0 ? number(hundredths % 10) : "");
-    out.push_back({Severity::Warning, "oversubscribed " + text + ":1: the NICs below a switch can send more than its uplinks carry"});
+    if (hundredths % 100 != 0)
+      text += "." + number(hundredths % 100 / 10) +
+              (hundredths % 10 != 0 ? number(hundredths % 10) : "");
+    out.push_back({Severity::Warning,
+                   "oversubscribed " + text +
+                       ":1: the NICs below a switch can send more than its uplinks carry"});
   }
 }
 
@@ -74,11 +97,14 @@ void check_network(const Fabric& f, std::vector<Finding>& out) {
 std::vector<LinkGroup> link_groups(const Fabric& f, std::vector<std::uint32_t>* group_of_cable) {
   std::vector<LinkGroup> out;
   if (group_of_cable) group_of_cable->assign(f.links().size() / 2, 0);
-  std::map<std::tuple<std::string, int, std::string, std::int64_t, std::int64_t>, std::size_t> index;
+  std::map<std::tuple<std::string, int, std::string, std::int64_t, std::int64_t>, std::size_t>
+      index;
   auto add = [&](LinkId l, const std::string& what) {
     const Link& link = f.links()[l];
     const std::string& transport = f.transports()[link.transport];
-    auto [it, fresh] = index.emplace(std::tuple(what, static_cast<int>(link.kind), transport, link.bandwidth.bits_per_s, link.latency.ps), out.size());
+    auto [it, fresh] = index.emplace(std::tuple(what, static_cast<int>(link.kind), transport,
+                                                link.bandwidth.bits_per_s, link.latency.ps),
+                                     out.size());
     if (fresh) out.push_back({what, link.kind, transport, link.bandwidth, link.latency, 0});
     ++out[it->second].cables;
     if (group_of_cable) (*group_of_cable)[l / 2] = static_cast<std::uint32_t>(it->second);
@@ -86,15 +112,19 @@ std::vector<LinkGroup> link_groups(const Fabric& f, std::vector<std::uint32_t>* 
   const Cluster& c = f.cluster();
   if (f.drawn())
     for (int h = 0; h < c.hosts; ++h)
-      for (std::uint32_t i = 0; i < f.host_graph().links.size(); ++i) add(f.inside_link(h, 2 * i), what_inside(f.host_graph(), f.host_graph().links[i]));
+      for (std::uint32_t i = 0; i < f.host_graph().links.size(); ++i)
+        add(f.inside_link(h, 2 * i), what_inside(f.host_graph(), f.host_graph().links[i]));
   if (c.intra)
     for (int d = 0; d < c.devices(); ++d) add(f.intra_link(d), "device - host's switch");
   if (f.has_nic_links())
     for (int h = 0; h < c.hosts; ++h)
-      for (int k = 0; k < c.nics_per_host; ++k) add(f.nic_link(h, k), std::string("NIC - ") + f.network().role_of(f.network().switch_of(h, k)));
+      for (int k = 0; k < c.nics_per_host; ++k)
+        add(f.nic_link(h, k),
+            std::string("NIC - ") + f.network().role_of(f.network().switch_of(h, k)));
   for (std::uint32_t t = 0; t < f.network().trunks().size(); ++t) {
     const Trunk& k = f.network().trunks()[t];
-    add(f.trunk_link(t), std::string(f.network().role_of(k.from)) + " - " + f.network().role_of(k.to));
+    add(f.trunk_link(t),
+        std::string(f.network().role_of(k.from)) + " - " + f.network().role_of(k.to));
   }
   return out;
 }
@@ -119,15 +149,21 @@ Diameter diameter(const Fabric& f) {
 
 double oversubscription(const Fabric& f) {
   const Cluster& c = f.cluster();
-  if (c.pattern != Pattern::Racks && c.pattern != Pattern::FatTree && c.pattern != Pattern::RailOptimised) return 0;
+  if (c.pattern != Pattern::Racks && c.pattern != Pattern::FatTree &&
+      c.pattern != Pattern::RailOptimised)
+    return 0;
   auto n = static_cast<std::size_t>(f.network().switches());
   std::vector<double> below(n, 0);
   std::vector<double> up(n, 0);
   for (int h = 0; h < c.hosts; ++h)
     for (int k = 0; k < c.nics_per_host; ++k)
-      if (LinkId l = f.nic_link(h, k); !f.failed(l)) below[static_cast<std::size_t>(f.network().switch_of(h, k))] += static_cast<double>(f.links()[l].bandwidth.bits_per_s);
+      if (LinkId l = f.nic_link(h, k); !f.failed(l))
+        below[static_cast<std::size_t>(f.network().switch_of(h, k))] +=
+            static_cast<double>(f.links()[l].bandwidth.bits_per_s);
   for (std::uint32_t t = 0; t < f.network().trunks().size(); ++t)
-    if (LinkId l = f.trunk_link(t); !f.failed(l)) up[static_cast<std::size_t>(f.network().trunks()[t].from)] += static_cast<double>(f.links()[l].bandwidth.bits_per_s);
+    if (LinkId l = f.trunk_link(t); !f.failed(l))
+      up[static_cast<std::size_t>(f.network().trunks()[t].from)] +=
+          static_cast<double>(f.links()[l].bandwidth.bits_per_s);
   double worst = 0;
   for (std::size_t s = 0; s < n; ++s)
     if (below[s] > 0 && up[s] > 0) worst = std::max(worst, below[s] / up[s]);
@@ -142,11 +178,16 @@ std::vector<Finding> findings(const Fabric& f) {
   if (auto p = check_reachable(f, all)) out.push_back({Severity::Error, p.message});
   check_network(f, out);
   check_nics(f, out);
-  if (!c.failed_links.empty()) out.push_back({Severity::Warning, number(static_cast<std::int64_t>(c.failed_links.size())) + " failed link(s): routes go round them"});
+  if (!c.failed_links.empty())
+    out.push_back({Severity::Warning, number(static_cast<std::int64_t>(c.failed_links.size())) +
+                                          " failed link(s): routes go round them"});
   if (!c.degraded_links.empty() || !c.slow_links.empty())
-    out.push_back({Severity::Warning, number(static_cast<std::int64_t>(c.degraded_links.size() + c.slow_links.size())) + " degraded or slow link(s)"});
+    out.push_back({Severity::Warning, number(static_cast<std::int64_t>(c.degraded_links.size() +
+                                                                       c.slow_links.size())) +
+                                          " degraded or slow link(s)"});
   auto points = single_points_of_failure(f);
-  for (const std::string& p : points) out.push_back({Severity::Note, "single point of failure: " + p});
+  for (const std::string& p : points)
+    out.push_back({Severity::Note, "single point of failure: " + p});
   return out;
 }
 

@@ -1,4 +1,5 @@
-// What a person asks of a fabric before predicting on it: what it is made of, how far and how wide it is, and what is wrong with it.
+// What a person asks of a fabric before predicting on it: what it is made of, how far and how wide
+// it is, and what is wrong with it.
 #pragma once
 
 #include <string>
@@ -17,10 +18,13 @@ struct LinkGroup {
   Duration latency;
   std::int64_t cables = 0;
 };
-// In order of first appearance: inside hosts, NICs, trunks. `group_of_cable`, if given: by LinkId / 2, index into the result.
-std::vector<LinkGroup> link_groups(const Fabric& f, std::vector<std::uint32_t>* group_of_cable = nullptr);
+// In order of first appearance: inside hosts, NICs, trunks. `group_of_cable`, if given: by LinkId /
+// 2, index into the result.
+std::vector<LinkGroup> link_groups(const Fabric& f,
+                                   std::vector<std::uint32_t>* group_of_cable = nullptr);
 
-// Longest route by links between two devices. Sources: every device up to 1,024 of them, else 64 spread evenly.
+// Longest route by links between two devices. Sources: every device up to 1,024 of them, else 64
+// spread evenly.
 struct Diameter {
   int links = 0;
   Duration latency;  // the longest of any route
@@ -30,15 +34,18 @@ struct Diameter {
 };
 Diameter diameter(const Fabric& f);
 
-// Smallest capacity, in one direction, of a cut that parts the first half of the hosts (or, `inside_of` a host, of its GPUs) from the second: the
-// maximum flow between the halves, by push-relabel. 0 = there is one host (GPU) only; -1 = more than 200,000 trunks, not computed.
+// Smallest capacity, in one direction, of a cut that parts the first half of the hosts (or,
+// `inside_of` a host, of its GPUs) from the second: the maximum flow between the halves, by
+// push-relabel. 0 = there is one host (GPU) only; -1 = more than 200,000 trunks, not computed.
 std::int64_t bisection_between_hosts(const Fabric& f);
 std::int64_t bisection_inside(const Fabric& f, int host);
 
-// NIC bandwidth below a leaf or rack switch per bandwidth up from it, the worst of them; 0 = the pattern has no such switches.
+// NIC bandwidth below a leaf or rack switch per bandwidth up from it, the worst of them; 0 = the
+// pattern has no such switches.
 double oversubscription(const Fabric& f);
 
-// Switches and cables that hosts cannot do without: "each of 4 rack switches", "the one cable of each of 8 hosts".
+// Switches and cables that hosts cannot do without: "each of 4 rack switches", "the one cable of
+// each of 8 hosts".
 std::vector<std::string> single_points_of_failure(const Fabric& f);
 
 enum class Severity : std::uint8_t { Note, Warning, Error };

@@ -1,4 +1,5 @@
-// Parsing is exact: a decimal literal is an integer mantissa and a power of ten, multiplied by the unit in 128-bit integers.
+// Parsing is exact: a decimal literal is an integer mantissa and a power of ten, multiplied by the
+// unit in 128-bit integers.
 #include "sim/units/units.h"
 
 #include <array>
@@ -62,10 +63,12 @@ std::optional<std::int64_t> apply(const Decimal& d, std::int64_t factor) {
 }
 
 template <class T>
-Parsed<T> parse_with(std::string_view text, std::span<const Unit> units, const std::string& expected) {
+Parsed<T> parse_with(std::string_view text, std::span<const Unit> units,
+                     const std::string& expected) {
   std::string_view s = trim(text);
   std::string quoted = "\"" + std::string(text.substr(0, 60)) + "\"";
-  if (!s.empty() && s.front() == '-') return {std::nullopt, quoted + " is negative; expected " + expected};
+  if (!s.empty() && s.front() == '-')
+    return {std::nullopt, quoted + " is negative; expected " + expected};
   auto d = parse_decimal(s);
   if (!d) return {std::nullopt, quoted + " is not a number with a unit; expected " + expected};
   std::string_view name = trim(d->rest);
@@ -76,7 +79,8 @@ Parsed<T> parse_with(std::string_view text, std::span<const Unit> units, const s
     if (!v) return {std::nullopt, quoted + " is too large"};
     return {T{*v}, {}};
   }
-  return {std::nullopt, quoted + " has an unknown unit \"" + std::string(name.substr(0, 20)) + "\"; expected " + expected};
+  return {std::nullopt, quoted + " has an unknown unit \"" + std::string(name.substr(0, 20)) +
+                            "\"; expected " + expected};
 }
 
 constexpr std::array<Unit, 7> kTimeUnits{{{"ps", 1},
@@ -158,7 +162,8 @@ Parsed<Bytes> parse_bytes(std::string_view text) {
 }
 
 Parsed<Bandwidth> parse_bandwidth(std::string_view text) {
-  auto r = parse_with<Bandwidth>(text, kRateUnits, "a bandwidth such as \"100Gb/s\" or \"12.5GB/s\"");
+  auto r =
+      parse_with<Bandwidth>(text, kRateUnits, "a bandwidth such as \"100Gb/s\" or \"12.5GB/s\"");
   if (r.value) return r;
   // "40G" may mean bits or bytes: name both.
   std::string_view s = trim(text);
@@ -168,7 +173,8 @@ Parsed<Bandwidth> parse_bandwidth(std::string_view text) {
     if (name == "G" || name == "M" || name == "k" || name == "T") {
       std::string number(s.substr(0, s.size() - d->rest.size()));
       std::string prefix(name);
-      r.error = "\"" + std::string(s) + "\" has no unit (did you mean " + number + prefix + "B/s or " + number + prefix + "b/s?)";
+      r.error = "\"" + std::string(s) + "\" has no unit (did you mean " + number + prefix +
+                "B/s or " + number + prefix + "b/s?)";
     }
   }
   return r;

@@ -1,7 +1,8 @@
 // Strong quantities: time in integer picoseconds, data in bytes, bandwidth in bits per second.
 //
-// Every quantity of ddpsim's physics is one of these. They convert to and from text in one place (parse_*, to_string), and work/rate becomes
-// time in one place (transfer_time), which rounds up. MiB (2^20) is not MB (10^6); Gb (bit) is not GB (byte).
+// Every quantity of ddpsim's physics is one of these. They convert to and from text in one place
+// (parse_*, to_string), and work/rate becomes time in one place (transfer_time), which rounds up.
+// MiB (2^20) is not MB (10^6); Gb (bit) is not GB (byte).
 #pragma once
 
 #include <compare>
@@ -40,17 +41,27 @@ struct Duration {
     return *this;
   }
 };
-constexpr Duration operator+(Duration a, Duration b) { return {saturating_add(a.ps, b.ps)}; }
-constexpr Duration operator-(Duration a, Duration b) { return {saturating_subtract(a.ps, b.ps)}; }
-constexpr Duration operator*(Duration a, std::int64_t n) { return {saturating_multiply(a.ps, n)}; }
+constexpr Duration operator+(Duration a, Duration b) {
+  return {saturating_add(a.ps, b.ps)};
+}
+constexpr Duration operator-(Duration a, Duration b) {
+  return {saturating_subtract(a.ps, b.ps)};
+}
+constexpr Duration operator*(Duration a, std::int64_t n) {
+  return {saturating_multiply(a.ps, n)};
+}
 
 // A point on the simulation's clock, picoseconds since its start.
 struct TimePoint {
   std::int64_t ps = 0;
   friend constexpr auto operator<=>(TimePoint, TimePoint) = default;
 };
-constexpr TimePoint operator+(TimePoint t, Duration d) { return {saturating_add(t.ps, d.ps)}; }
-constexpr Duration operator-(TimePoint a, TimePoint b) { return {saturating_subtract(a.ps, b.ps)}; }
+constexpr TimePoint operator+(TimePoint t, Duration d) {
+  return {saturating_add(t.ps, d.ps)};
+}
+constexpr Duration operator-(TimePoint a, TimePoint b) {
+  return {saturating_subtract(a.ps, b.ps)};
+}
 
 struct Bytes {
   std::int64_t count = 0;
@@ -60,8 +71,12 @@ struct Bytes {
     return *this;
   }
 };
-constexpr Bytes operator+(Bytes a, Bytes b) { return {saturating_add(a.count, b.count)}; }
-constexpr Bytes operator*(Bytes a, std::int64_t n) { return {saturating_multiply(a.count, n)}; }
+constexpr Bytes operator+(Bytes a, Bytes b) {
+  return {saturating_add(a.count, b.count)};
+}
+constexpr Bytes operator*(Bytes a, std::int64_t n) {
+  return {saturating_multiply(a.count, n)};
+}
 
 // Bits per second. 1 GB/s = 8e9.
 struct Bandwidth {
@@ -77,8 +92,8 @@ inline constexpr Duration kSecond{1'000'000'000'000};
 inline constexpr std::int64_t kKiB = 1024;
 inline constexpr std::int64_t kMiB = 1024 * kKiB;
 
-// The one place where work becomes time: smallest whole number of picoseconds in which `work` units are done at `rate` units per picosecond.
-// REQUIRES: work >= 0, rate > 0. Saturates at kForever.
+// The one place where work becomes time: smallest whole number of picoseconds in which `work` units
+// are done at `rate` units per picosecond. REQUIRES: work >= 0, rate > 0. Saturates at kForever.
 inline constexpr std::int64_t kForever = INT64_MAX;
 std::int64_t ceil_ps(double work, double rate);
 // Exact integer form: ceil(bytes * 8e12 / bits_per_s). REQUIRES: bytes >= 0, bandwidth > 0.

@@ -1,7 +1,4 @@
 // What each command prints, where it prints it, and what overrides what.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +6,9 @@
 #include <regex>
 #include <set>
 #include <sstream>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "sim/io/files.h"
 #include "tests/support/support.h"
@@ -34,9 +34,15 @@ Json answer(const Args& args) {
   EXPECT_EQ(o.code, 0) << o.err;
   return o.code == 0 ? io::parse_json(o.out, "stdout") : Json();
 }
-Json run_of(const Args& flags) { return answer(Args{"predict"} + flags + Args{"--format", "json"}); }
-Json summary(const Args& flags) { return run_of(flags)["summary"]; }
-std::int64_t step(const Args& flags) { return summary(flags)["step_ps"].get<std::int64_t>(); }
+Json run_of(const Args& flags) {
+  return answer(Args{"predict"} + flags + Args{"--format", "json"});
+}
+Json summary(const Args& flags) {
+  return run_of(flags)["summary"];
+}
+std::int64_t step(const Args& flags) {
+  return summary(flags)["step_ps"].get<std::int64_t>();
+}
 
 class Folder : public testing::Test {
  protected:
@@ -53,7 +59,8 @@ class Folder : public testing::Test {
   fs::path path_;
 };
 
-// Rows of Markdown tables that have another number of cells than the row above; without tables at all, the text.
+// Rows of Markdown tables that have another number of cells than the row above; without tables at
+// all, the text.
 std::string ragged_rows(const std::string& text) {
   std::string bad;
   long above = 0, rows = 0;
@@ -74,8 +81,10 @@ struct Command {
 const std::vector<Command> kCommands{
     {Args{"predict"} + kCpu, {"table", "csv", "json", "md"}},
     {Args{"predict"} + kGpu, {"table", "csv", "json", "md"}},
-    {Args{"predict"} + kCpu + Args{"--fidelity", "message", "--ranks", "3"}, {"table", "csv", "json"}},
-    {Args{"predict"} + kCpu + Args{"--set", "jitter={\"cv\":0.05,\"samples\":5}"}, {"table", "csv", "json"}},
+    {Args{"predict"} + kCpu + Args{"--fidelity", "message", "--ranks", "3"},
+     {"table", "csv", "json"}},
+    {Args{"predict"} + kCpu + Args{"--set", "jitter={\"cv\":0.05,\"samples\":5}"},
+     {"table", "csv", "json"}},
     {Args{"predict"} + kCpu + Args{"--plan", "averaging"}, {"table", "csv", "json"}},
     {{"list"}, {"table"}},
     {{"list", "workloads"}, {"table", "csv", "json"}},
@@ -124,8 +133,12 @@ TEST_F(Folder, EachCommandInEachFormat) {
       ASSERT_FALSE(first.out.empty());
       EXPECT_EQ(first.out.back(), '\n');
       EXPECT_EQ(first.out.find('\x1b'), std::string::npos) << "colour without a terminal";
-      if (format == "json") { EXPECT_TRUE(io::parse_json(first.out, "stdout").is_structured()); }
-      if (format == "md") { EXPECT_EQ(ragged_rows(first.out), ""); }
+      if (format == "json") {
+        EXPECT_TRUE(io::parse_json(first.out, "stdout").is_structured());
+      }
+      if (format == "md") {
+        EXPECT_EQ(ragged_rows(first.out), "");
+      }
       if (format == "csv") {
         std::size_t from = first.out.find('\n') + 1;
         std::size_t fields = csv_fields(first.out.substr(0, from - 1));
@@ -133,7 +146,8 @@ TEST_F(Folder, EachCommandInEachFormat) {
         EXPECT_LT(from, first.out.size()) << "a header and no row";
         while (from < first.out.size()) {
           std::size_t end = first.out.find('\n', from);
-          EXPECT_EQ(csv_fields(first.out.substr(from, end - from)), fields) << first.out.substr(from, end - from);
+          EXPECT_EQ(csv_fields(first.out.substr(from, end - from)), fields)
+              << first.out.substr(from, end - from);
           from = end + 1;
         }
       }
@@ -142,7 +156,8 @@ TEST_F(Folder, EachCommandInEachFormat) {
       EXPECT_EQ(to_file.code, 0) << to_file.err;
       EXPECT_EQ(to_file.out, "");
       EXPECT_EQ(io::read_file(file("answer")), first.out);
-      EXPECT_EQ(std::distance(fs::directory_iterator(path_), fs::directory_iterator()), 1) << "a temporary is left";
+      EXPECT_EQ(std::distance(fs::directory_iterator(path_), fs::directory_iterator()), 1)
+          << "a temporary is left";
     }
   }
 }
@@ -172,18 +187,27 @@ TEST(Cli, HelpSaysWhichFormTakesWhat) {
     return std::regex_replace(out, std::regex("\\s+"), " ");
   };
   std::string explain = help({"explain"});
-  EXPECT_NE(explain.find("table (default) or json; of a step also md"), std::string::npos) << explain;
-  for (const char* name : {"NCCL_ALGO", "NCCL_PROTO", "NCCL_BUFFSIZE", "NCCL_LL128_NTHREADS", "NCCL_CROSS_NIC (0, 1 or 2)"}) EXPECT_NE(explain.find(name), std::string::npos) << explain;
+  EXPECT_NE(explain.find("table (default) or json; of a step also md"), std::string::npos)
+      << explain;
+  for (const char* name : {"NCCL_ALGO", "NCCL_PROTO", "NCCL_BUFFSIZE", "NCCL_LL128_NTHREADS",
+                           "NCCL_CROSS_NIC (0, 1 or 2)"})
+    EXPECT_NE(explain.find(name), std::string::npos) << explain;
   std::string topology = help({"topology"});
-  EXPECT_NE(topology.find("show and check: table (default) or json; draw: dot (default) or svg"), std::string::npos) << topology;
-  for (const Args& refused : {Args{"explain", "--cluster", "hgx-h100", "--format", "md"}, Args{"topology", "draw", "hgx-h100", "--format", "json"}, Args{"topology", "show", "hgx-h100", "--format", "dot"}})
+  EXPECT_NE(topology.find("show and check: table (default) or json; draw: dot (default) or svg"),
+            std::string::npos)
+      << topology;
+  for (const Args& refused : {Args{"explain", "--cluster", "hgx-h100", "--format", "md"},
+                              Args{"topology", "draw", "hgx-h100", "--format", "json"},
+                              Args{"topology", "show", "hgx-h100", "--format", "dot"}})
     EXPECT_EQ(ddpsim(refused).code, 2);
 }
 
 // A shell's variable that is not set must not mean the default.
 TEST(Cli, AnEmptyValueIsRefused) {
-  for (const Args& args : {Args{"explain", "--op", "all_reduce", "--bytes", "", "--cluster", "hgx-h100"}, Args{"explain", "--op", "", "--cluster", "hgx-h100"}, kGpu + Args{"--ranks", ""},
-                           kGpu + Args{"--plan", ""}, Args{"topology", "show", "hgx-h100", "--out", ""}}) {
+  for (const Args& args :
+       {Args{"explain", "--op", "all_reduce", "--bytes", "", "--cluster", "hgx-h100"},
+        Args{"explain", "--op", "", "--cluster", "hgx-h100"}, kGpu + Args{"--ranks", ""},
+        kGpu + Args{"--plan", ""}, Args{"topology", "show", "hgx-h100", "--out", ""}}) {
     Args all = args.front().starts_with("--") ? Args{"predict"} + args : args;
     Outcome o = ddpsim(all);
     EXPECT_EQ(o.code, 2) << o.out;
@@ -213,8 +237,9 @@ TEST(Cli, NoArgumentsIsAMistakeThatExplains) {
 TEST(Predict, JsonHasThePromisedKeys) {
   Json j = run_of(kResnet);
   const Json& s = j["summary"];
-  for (const char* key : {"step_ps", "step_low_ps", "step_high_ps", "forward_ps", "backward_ps", "communication_ps", "exposed_communication_ps", "optimizer_ps",
-                          "peak_memory_bytes"}) {
+  for (const char* key :
+       {"step_ps", "step_low_ps", "step_high_ps", "forward_ps", "backward_ps", "communication_ps",
+        "exposed_communication_ps", "optimizer_ps", "peak_memory_bytes"}) {
     ASSERT_TRUE(s.contains(key)) << key;
     EXPECT_TRUE(s[key].is_number_integer()) << key;
     EXPECT_GT(s[key].get<std::int64_t>(), 0) << key;
@@ -239,15 +264,29 @@ TEST(Predict, JsonHasThePromisedKeys) {
 
 // Its steps differ: the number is their mean, and every format says of what.
 TEST(Predict, SaysWhatAStepBesideAnotherJobIs) {
-  const Args beside{"--workload", "mlp784-50-10-cpu", "--cluster", "testbed-racks", "--set", "cluster.hosts=4", "--set", "backend=tcp", "--set", "ranks=2", "--set", "rank_order=[0,2]",
-                    "--set", "other_jobs=[{\"workload\":\"mlp-cpu\",\"plan\":{\"backend\":\"tcp\"},\"rank_order\":[1,3]}]"};
+  const Args beside{"--workload",
+                    "mlp784-50-10-cpu",
+                    "--cluster",
+                    "testbed-racks",
+                    "--set",
+                    "cluster.hosts=4",
+                    "--set",
+                    "backend=tcp",
+                    "--set",
+                    "ranks=2",
+                    "--set",
+                    "rank_order=[0,2]",
+                    "--set",
+                    "other_jobs=[{\"workload\":\"mlp-cpu\",\"plan\":{\"backend\":\"tcp\"},\"rank_"
+                    "order\":[1,3]}]"};
   Json of = summary(beside);
   const Json& b = of["beside_other_jobs"];
   EXPECT_LT(b["shortest_ps"], of["step_ps"]);
   EXPECT_GT(b["longest_ps"], of["step_ps"]);
   EXPECT_GE(b["periods"], 1.9);
   EXPECT_TRUE(b["complete"].get<bool>());
-  std::string mean = "mean of " + std::to_string(b["steps"].get<int>()) + " steps beside another job (";
+  std::string mean =
+      "mean of " + std::to_string(b["steps"].get<int>()) + " steps beside another job (";
   for (const char* format : {"table", "md"}) {
     Outcome o = ddpsim(Args{"predict"} + beside + Args{"--format", format});
     ASSERT_EQ(o.code, 0) << o.err;
@@ -262,7 +301,8 @@ TEST(Predict, EveryShippedWorkloadOnAShippedCluster) {
   ASSERT_GT(names.size(), 8u);
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
-    Json s = summary({"--workload", name, "--cluster", name.ends_with("-cpu") ? "ethernet-10g" : "hgx-h100"});
+    Json s = summary(
+        {"--workload", name, "--cluster", name.ends_with("-cpu") ? "ethernet-10g" : "hgx-h100"});
     auto at = [&](const char* key) { return s[key].get<std::int64_t>(); };
     EXPECT_GT(at("step_low_ps"), 0);
     EXPECT_LE(at("step_low_ps"), at("step_ps"));
@@ -277,13 +317,14 @@ TEST(Predict, OnEveryShippedCluster) {
   for (const std::string& name : home.list("topologies")) {
     SCOPED_TRACE(name);
     bool cpu = cluster(name).device == DeviceKind::Cpu;
-    EXPECT_GT(step({"--workload", cpu ? "mlp784-50-10-cpu" : "mlp784-50-10", "--cluster", name}), 0);
+    EXPECT_GT(step({"--workload", cpu ? "mlp784-50-10-cpu" : "mlp784-50-10", "--cluster", name}),
+              0);
   }
 }
 
 void check_trace(const Args& question) {
   Json trace = answer(Args{"trace"} + question);
-  std::map<int, std::string> open;                  // id of an asynchronous slice -> name
+  std::map<int, std::string> open;                     // id of an asynchronous slice -> name
   std::map<int, std::map<std::string, double>> flows;  // id -> phase -> time
   std::map<int, std::string> flow_names;
   int complete = 0;
@@ -322,22 +363,39 @@ void check_trace(const Args& question) {
   }
 }
 
-TEST(Trace, IsWellFormedOnGpus) { check_trace(kResnet); }
-TEST(Trace, IsWellFormedOnCpus) { check_trace(kCpu); }
-TEST(Trace, IsWellFormedWithASlowRank) { check_trace(kCpu + Args{"--set", "slow_ranks.3=1.5"}); }
-TEST(Trace, IsWellFormedForAveraging) { check_trace(kCpu + Args{"--plan", "averaging"}); }
+TEST(Trace, IsWellFormedOnGpus) {
+  check_trace(kResnet);
+}
+TEST(Trace, IsWellFormedOnCpus) {
+  check_trace(kCpu);
+}
+TEST(Trace, IsWellFormedWithASlowRank) {
+  check_trace(kCpu + Args{"--set", "slow_ranks.3=1.5"});
+}
+TEST(Trace, IsWellFormedForAveraging) {
+  check_trace(kCpu + Args{"--plan", "averaging"});
+}
 
 TEST_F(Folder, FlagsOverrideTheScenarioFile) {
-  write("scenario.json", R"({"schema": "ddpsim.scenario/1", "workload": "mlp784-50-10-cpu", "cluster": "ethernet-10g", "ranks": 4,
+  write(
+      "scenario.json",
+      R"({"schema": "ddpsim.scenario/1", "workload": "mlp784-50-10-cpu", "cluster": "ethernet-10g",
+        "ranks": 4,
                             "plan": {"system": "averaging", "granularity": "flat"}})");
   std::string s = file("scenario.json");
   std::int64_t base = step({s});
-  EXPECT_EQ(base, step(kCpu + Args{"--ranks", "4", "--set", "system=averaging", "--set", "granularity=flat"}));
-  EXPECT_EQ(step({s, "--ranks", "2"}), step(kCpu + Args{"--ranks", "2", "--set", "system=averaging", "--set", "granularity=flat"}));
+  EXPECT_EQ(base, step(kCpu + Args{"--ranks", "4", "--set", "system=averaging", "--set",
+                                   "granularity=flat"}));
+  EXPECT_EQ(step({s, "--ranks", "2"}), step(kCpu + Args{"--ranks", "2", "--set", "system=averaging",
+                                                        "--set", "granularity=flat"}));
   EXPECT_NE(step({s, "--ranks", "2"}), base);
-  EXPECT_EQ(step({s, "--cluster", "ethernet-100g"}), step({"--workload", "mlp784-50-10-cpu", "--cluster", "ethernet-100g", "--ranks", "4", "--set", "system=averaging", "--set", "granularity=flat"}));
+  EXPECT_EQ(step({s, "--cluster", "ethernet-100g"}),
+            step({"--workload", "mlp784-50-10-cpu", "--cluster", "ethernet-100g", "--ranks", "4",
+                  "--set", "system=averaging", "--set", "granularity=flat"}));
   EXPECT_NE(step({s, "--cluster", "ethernet-100g"}), base);
-  EXPECT_EQ(step({s, "--workload", "resnet18-cpu"}), step({"--workload", "resnet18-cpu", "--cluster", "ethernet-10g", "--ranks", "4", "--set", "system=averaging", "--set", "granularity=flat"}));
+  EXPECT_EQ(step({s, "--workload", "resnet18-cpu"}),
+            step({"--workload", "resnet18-cpu", "--cluster", "ethernet-10g", "--ranks", "4",
+                  "--set", "system=averaging", "--set", "granularity=flat"}));
   // A plan flag replaces the whole plan: "granularity" is no knob of DDP.
   EXPECT_EQ(step({s, "--plan", "pytorch_ddp"}), step(kCpu + Args{"--ranks", "4"}));
   // --set comes last.
@@ -348,13 +406,19 @@ TEST_F(Folder, PathsInAScenarioFileAreRelativeToIt) {
   write("deep/w/tiny.json", io::read_file(source_path("tests/cli/bad/workload-good.json")));
   write("deep/pair.json", io::read_file(source_path("tests/cli/bad/cluster-good.json")));
   write("deep/p/cpu.json", io::read_file(source_path("calib/profiles/cpu-generic.datasheet.json")));
-  write("deep/scenario.json", R"({"schema": "ddpsim.scenario/1", "workload": "w/tiny.json", "cluster": "pair.json", "profile": "p/cpu.json"})");
-  EXPECT_EQ(step({file("deep/scenario.json")}), step({"--workload", file("deep/w/tiny.json"), "--cluster", file("deep/pair.json"), "--profile", file("deep/p/cpu.json")}));
+  write("deep/scenario.json",
+        R"({"schema": "ddpsim.scenario/1", "workload": "w/tiny.json", "cluster": "pair.json",
+        "profile": "p/cpu.json"})");
+  EXPECT_EQ(step({file("deep/scenario.json")}),
+            step({"--workload", file("deep/w/tiny.json"), "--cluster", file("deep/pair.json"),
+                  "--profile", file("deep/p/cpu.json")}));
   // A plan file, of knobs alone or with a scenario around them.
   write("plan.json", R"({"system": "averaging"})");
   write("with_plan.json", R"({"schema": "ddpsim.scenario/1", "plan": {"system": "averaging"}})");
-  EXPECT_EQ(step(kCpu + Args{"--plan", file("plan.json")}), step(kCpu + Args{"--plan", "averaging"}));
-  EXPECT_EQ(step(kCpu + Args{"--plan", file("with_plan.json")}), step(kCpu + Args{"--plan", "averaging"}));
+  EXPECT_EQ(step(kCpu + Args{"--plan", file("plan.json")}),
+            step(kCpu + Args{"--plan", "averaging"}));
+  EXPECT_EQ(step(kCpu + Args{"--plan", file("with_plan.json")}),
+            step(kCpu + Args{"--plan", "averaging"}));
 }
 
 TEST(Set, ReachesEachDocument) {
@@ -363,39 +427,55 @@ TEST(Set, ReachesEachDocument) {
     const char* setting;
     bool slower;
   };
-  for (const Row& row : {Row{kGpu, "cluster.intra.latency=1ms", true}, Row{kResnet, "bucket_cap_mb=1000", true}, Row{kCpu, "cluster.link.bandwidth=100Mb/s", true}, Row{kCpu, "cluster.link.latency=1ms", true},
-                         Row{kResnet, "workload.batch=512", true}, Row{kResnet, "profile.memory.bandwidth_bytes_per_s=100000000000", true}, Row{kCpu, "slow_ranks.3=1.5", true},
-                         Row{kCpu, "accumulation_steps=4", true}, Row{kCpu, "cluster.hosts=2", false}, Row{kCpu, "ranks=2", false}}) {
+  for (const Row& row :
+       {Row{kGpu, "cluster.intra.latency=1ms", true}, Row{kResnet, "bucket_cap_mb=1000", true},
+        Row{kCpu, "cluster.link.bandwidth=100Mb/s", true},
+        Row{kCpu, "cluster.link.latency=1ms", true}, Row{kResnet, "workload.batch=512", true},
+        Row{kResnet, "profile.memory.bandwidth_bytes_per_s=100000000000", true},
+        Row{kCpu, "slow_ranks.3=1.5", true}, Row{kCpu, "accumulation_steps=4", true},
+        Row{kCpu, "cluster.hosts=2", false}, Row{kCpu, "ranks=2", false}}) {
     auto changed = step(row.question + Args{"--set", row.setting});
     auto base = step(row.question);
-    EXPECT_TRUE(row.slower ? changed > base : changed < base) << row.setting << ": " << base << " -> " << changed;
+    EXPECT_TRUE(row.slower ? changed > base : changed < base)
+        << row.setting << ": " << base << " -> " << changed;
   }
   // A knob may drop its "plan.", and lists and objects may be given whole.
-  EXPECT_EQ(step(kResnet + Args{"--set", "plan.bucket_cap_mb=1000"}), step(kResnet + Args{"--set", "bucket_cap_mb=1000"}));
-  EXPECT_EQ(step(kCpu + Args{"--set", "slow_ranks={\"3\": 1.5}"}), step(kCpu + Args{"--set", "slow_ranks.3=1.5"}));
-  EXPECT_EQ(step(kCpu + Args{"--set", "pytorch=2.11"}), step(kCpu + Args{"--set", "pytorch=\"2.11\""}));
+  EXPECT_EQ(step(kResnet + Args{"--set", "plan.bucket_cap_mb=1000"}),
+            step(kResnet + Args{"--set", "bucket_cap_mb=1000"}));
+  EXPECT_EQ(step(kCpu + Args{"--set", "slow_ranks={\"3\": 1.5}"}),
+            step(kCpu + Args{"--set", "slow_ranks.3=1.5"}));
+  EXPECT_EQ(step(kCpu + Args{"--set", "pytorch=2.11"}),
+            step(kCpu + Args{"--set", "pytorch=\"2.11\""}));
   EXPECT_EQ(step(kCpu + Args{"--set", "bucket_cap_mb=null"}), step(kCpu));
   // The last one wins.
-  EXPECT_EQ(step(kCpu + Args{"--set", "ranks=8", "--set", "ranks=2"}), step(kCpu + Args{"--ranks", "2"}));
+  EXPECT_EQ(step(kCpu + Args{"--set", "ranks=8", "--set", "ranks=2"}),
+            step(kCpu + Args{"--ranks", "2"}));
 }
 
 TEST(Profile, IsTheClustersUnlessNamed) {
   EXPECT_EQ(summary(kCpu)["profile"], "cpu-generic.datasheet");
   EXPECT_EQ(summary(kGpu)["profile"], "h100-sxm.datasheet");
-  EXPECT_EQ(summary(kGpu + Args{"--profile", "h200-sxm.datasheet"})["profile"], "h200-sxm.datasheet");
+  EXPECT_EQ(summary(kGpu + Args{"--profile", "h200-sxm.datasheet"})["profile"],
+            "h200-sxm.datasheet");
 }
 
 // "--profile P scenario.json": the scenario is not a second profile.
 TEST_F(Folder, AFlagTakesOneValue) {
-  write("scenario.json", R"({"schema": "ddpsim.scenario/1", "workload": "mlp784-50-10-cpu", "cluster": "ethernet-10g"})");
+  write("scenario.json",
+        R"({"schema": "ddpsim.scenario/1", "workload": "mlp784-50-10-cpu",
+        "cluster": "ethernet-10g"})");
   EXPECT_EQ(step({"--profile", "cpu-generic.datasheet", file("scenario.json")}), step(kCpu));
   EXPECT_EQ(step({"--set", "ranks=2", file("scenario.json")}), step(kCpu + Args{"--ranks", "2"}));
 }
 
 // The scenario's key tells questions apart and does not depend on how they were asked.
 TEST_F(Folder, TheKeyNamesTheQuestion) {
-  write("scenario.json", R"({"schema": "ddpsim.scenario/1", "description": "any", "workload": "mlp784-50-10-cpu", "cluster": "ethernet-10g", "ranks": 4})");
-  auto key = [](const Args& question) { return run_of(question)["run"]["case"]["key"].get<std::string>(); };
+  write("scenario.json",
+        R"({"schema": "ddpsim.scenario/1", "description": "any", "workload": "mlp784-50-10-cpu",
+        "cluster": "ethernet-10g", "ranks": 4})");
+  auto key = [](const Args& question) {
+    return run_of(question)["run"]["case"]["key"].get<std::string>();
+  };
   EXPECT_EQ(key({file("scenario.json")}), key(kCpu + Args{"--ranks", "4"}));
   EXPECT_EQ(key(kCpu), key(kCpu + Args{"--ranks", "8"}));
   EXPECT_NE(key(kCpu), key(kCpu + Args{"--ranks", "4"}));

@@ -1,10 +1,11 @@
-// ddpsim explain --op, export nccl-tuner --cluster, fit --backend nccl-tests, validate --collectives.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
+// ddpsim explain --op, export nccl-tuner --cluster, fit --backend nccl-tests, validate
+// --collectives.
 #include <cmath>
 #include <filesystem>
 #include <set>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "sim/io/files.h"
 #include "sim/io/json_reader.h"
@@ -15,7 +16,9 @@ namespace ddpsim::test {
 namespace {
 
 using Args = std::vector<std::string>;
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 io::Json explained(Args args) {
   args.insert(args.begin(), "explain");
@@ -26,9 +29,12 @@ io::Json explained(Args args) {
 }
 
 TEST(Explain, NamesTheChoiceThePricesAndWhatLimitsThem) {
-  Outcome o = ddpsim({"explain", "--op", "all_reduce", "--bytes", "25MiB", "--cluster", "hgx-h100"});
+  Outcome o =
+      ddpsim({"explain", "--op", "all_reduce", "--bytes", "25MiB", "--cluster", "hgx-h100"});
   ASSERT_EQ(o.code, 0) << o.err;
-  for (const char* part : {"\n* ", "ring/simple", "nvls/simple", "NCCL says", "ddpsim", "limited by", "nvlink", "NCCL's choice by size:"}) EXPECT_TRUE(has(o.out, part)) << part << "\n" << o.out;
+  for (const char* part : {"\n* ", "ring/simple", "nvls/simple", "NCCL says", "ddpsim",
+                           "limited by", "nvlink", "NCCL's choice by size:"})
+    EXPECT_TRUE(has(o.out, part)) << part << "\n" << o.out;
 }
 
 TEST(Explain, SaysWhereTheTimeFallsAlthoughTheSizeGrows) {
@@ -39,10 +45,12 @@ TEST(Explain, SaysWhereTheTimeFallsAlthoughTheSizeGrows) {
 
 // Before 2.24 NCCL falls back to a ring where its settings leave nothing.
 TEST(Explain, OldVersionsFallBackToRings) {
-  Outcome o = ddpsim({"explain", "--op", "all_gather", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=tree", "--nccl", "2.20"});
+  Outcome o = ddpsim({"explain", "--op", "all_gather", "--cluster", "hgx-h100", "--set",
+                      "NCCL_ALGO=tree", "--nccl", "2.20"});
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_TRUE(has(o.out, "* ring/")) << o.out;
-  o = ddpsim({"explain", "--op", "broadcast", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=nvls", "--nccl", "2.23", "--format", "json"});
+  o = ddpsim({"explain", "--op", "broadcast", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=nvls",
+              "--nccl", "2.23", "--format", "json"});
   ASSERT_EQ(o.code, 0) << o.err;
   io::Json j = io::parse_json(o.out, "stdout");
   ASSERT_EQ(j["candidates"].size(), 1u);
@@ -52,12 +60,14 @@ TEST(Explain, OldVersionsFallBackToRings) {
 // A variable is the same question at a plan's place as by its name.
 TEST(Explain, TakesAVariableAsPlansHaveIt) {
   io::Json byname = explained({"--cluster", "dgx-a100", "--set", "NCCL_ALGO=tree"});
-  for (const char* place : {"environment.NCCL_ALGO=tree", "plan.environment.NCCL_ALGO=tree"}) EXPECT_EQ(explained({"--cluster", "dgx-a100", "--set", place}), byname) << place;
+  for (const char* place : {"environment.NCCL_ALGO=tree", "plan.environment.NCCL_ALGO=tree"})
+    EXPECT_EQ(explained({"--cluster", "dgx-a100", "--set", place}), byname) << place;
   EXPECT_NE(explained({"--cluster", "dgx-a100"}), byname);
 }
 
 TEST(Explain, JsonHoldsTheParts) {
-  Outcome o = ddpsim({"explain", "--bytes", "1MiB", "--cluster", "dgx-a100", "--ranks", "8", "--set", "NCCL_ALGO=ring", "--format", "json"});
+  Outcome o = ddpsim({"explain", "--bytes", "1MiB", "--cluster", "dgx-a100", "--ranks", "8",
+                      "--set", "NCCL_ALGO=ring", "--format", "json"});
   ASSERT_EQ(o.code, 0) << o.err;
   io::Json j = io::parse_json(o.out, "stdout");
   int chosen = 0;
@@ -65,7 +75,9 @@ TEST(Explain, JsonHoldsTheParts) {
   for (const io::Json& c : j["candidates"]) {
     EXPECT_EQ(c["algorithm"], "ring");
     chosen += c["chosen"].get<bool>();
-    EXPECT_EQ(c["price_ps"].get<std::int64_t>(), c["base_ps"].get<std::int64_t>() + c["steps_ps"].get<std::int64_t>() + c["fill_ps"].get<std::int64_t>() + c["transfer_ps"].get<std::int64_t>());
+    EXPECT_EQ(c["price_ps"].get<std::int64_t>(),
+              c["base_ps"].get<std::int64_t>() + c["steps_ps"].get<std::int64_t>() +
+                  c["fill_ps"].get<std::int64_t>() + c["transfer_ps"].get<std::int64_t>());
   }
   EXPECT_EQ(chosen, 1);
 }
@@ -73,28 +85,35 @@ TEST(Explain, JsonHoldsTheParts) {
 // ncclSend and ncclRecv: one price, and a sentence where NCCL's estimate would be.
 TEST(Explain, PointToPointHasNoEstimate) {
   for (const char* op : {"all_to_all", "send_recv"}) {
-    Outcome o = ddpsim({"explain", "--op", op, "--bytes", "64MiB", "--cluster", "dgx-h100", "--set", "cluster.hosts=2"});
+    Outcome o = ddpsim({"explain", "--op", op, "--bytes", "64MiB", "--cluster", "dgx-h100", "--set",
+                        "cluster.hosts=2"});
     ASSERT_EQ(o.code, 0) << o.err;
-    for (const char* part : {"none: NCCL has no estimate for point-to-point", "* send/recv", "inside a node: ", "between nodes: ", "by simple", "limited by"})
+    for (const char* part : {"none: NCCL has no estimate for point-to-point", "* send/recv",
+                             "inside a node: ", "between nodes: ", "by simple", "limited by"})
       EXPECT_TRUE(has(o.out, part)) << part << "\n" << o.out;
-    io::Json j = explained({"--op", op, "--bytes", "64MiB", "--cluster", "dgx-h100", "--set", "cluster.hosts=2"});
+    io::Json j = explained(
+        {"--op", op, "--bytes", "64MiB", "--cluster", "dgx-h100", "--set", "cluster.hosts=2"});
     ASSERT_EQ(j["candidates"].size(), 1u);
     const io::Json& c = j["candidates"][0];
     EXPECT_TRUE(c["nccl_ps"].is_null());
     std::int64_t sum = 0;
-    for (const char* part : {"base_ps", "steps_ps", "fill_ps", "transfer_ps"}) sum += c[part].get<std::int64_t>();
+    for (const char* part : {"base_ps", "steps_ps", "fill_ps", "transfer_ps"})
+      sum += c[part].get<std::int64_t>();
     EXPECT_EQ(c["price_ps"], sum);
     // nccl-tests: an all-to-all's size is a rank's buffer, of which each pair exchanges a 16th.
     EXPECT_EQ(c["message_bytes"], std::string(op) == "all_to_all" ? 4 * 1048576 : 64 * 1048576);
     double factor = std::string(op) == "all_to_all" ? 15.0 / 16 : 1;
-    EXPECT_NEAR(c["bus_bytes_per_s"].get<double>() * c["price_ps"].get<double>() / 1e12 / (64 * 1048576 * factor), 1, 1e-9);
+    EXPECT_NEAR(c["bus_bytes_per_s"].get<double>() * c["price_ps"].get<double>() / 1e12 /
+                    (64 * 1048576 * factor),
+                1, 1e-9);
   }
   io::Json one = explained({"--op", "all_to_all", "--bytes", "1KiB", "--cluster", "hgx-h100"});
   EXPECT_EQ(one["candidates"][0]["inside"]["protocol"], "ll");
   EXPECT_TRUE(one["candidates"][0]["between"].is_null());
 }
 
-// A rank's 64 MiB in 4 parts, a byte more in 8: faster. Of all_reduce the choice between algorithms. Text and JSON name the same sizes.
+// A rank's 64 MiB in 4 parts, a byte more in 8: faster. Of all_reduce the choice between
+// algorithms. Text and JSON name the same sizes.
 TEST(Explain, NamesWhereThePriceFalls) {
   io::Json one = explained({"--op", "send_recv", "--cluster", "hgx-h100"});
   bool found = false;
@@ -107,9 +126,12 @@ TEST(Explain, NamesWhereThePriceFalls) {
     EXPECT_EQ(c["after"], "simple in 8 parts by chunks of 512 KiB");
   }
   EXPECT_TRUE(found) << one["changes"];
-  for (const Args& question : {Args{"--op", "send_recv", "--cluster", "hgx-h100"}, Args{"--op", "all_to_all", "--cluster", "hgx-h100"},
-                               Args{"--op", "all_to_all", "--cluster", "dgx-h100", "--set", "cluster.hosts=2"},
-                               Args{"--op", "send_recv", "--cluster", "gpu-ethernet-10g"}, Args{"--cluster", "gh200x4-slingshot", "--nccl", "2.23.4"}}) {
+  for (const Args& question :
+       {Args{"--op", "send_recv", "--cluster", "hgx-h100"},
+        Args{"--op", "all_to_all", "--cluster", "hgx-h100"},
+        Args{"--op", "all_to_all", "--cluster", "dgx-h100", "--set", "cluster.hosts=2"},
+        Args{"--op", "send_recv", "--cluster", "gpu-ethernet-10g"},
+        Args{"--cluster", "gh200x4-slingshot", "--nccl", "2.23.4"}}) {
     auto price = [&](std::int64_t bytes) {
       Args args = question;
       args.insert(args.end(), {"--bytes", std::to_string(bytes) + "B"});
@@ -123,22 +145,27 @@ TEST(Explain, NamesWhereThePriceFalls) {
     std::size_t falls = 0;
     for (const io::Json& c : j["changes"]) {
       std::int64_t bytes = c["from_bytes"].get<std::int64_t>();
-      EXPECT_EQ(c["price_falls"].get<bool>(), price(bytes) < price(p2p ? bytes - 1 : bytes / 2)) << c;
+      EXPECT_EQ(c["price_falls"].get<bool>(), price(bytes) < price(p2p ? bytes - 1 : bytes / 2))
+          << c;
       falls += c["price_falls"].get<bool>();
     }
     Args text = question;
     text.insert(text.begin(), "explain");
     std::string out = ddpsim(text).out;
     std::size_t named = 0;
-    for (std::size_t at = out.find("the time falls"); at != std::string::npos; at = out.find("the time falls", at + 1)) ++named;
+    for (std::size_t at = out.find("the time falls"); at != std::string::npos;
+         at = out.find("the time falls", at + 1))
+      ++named;
     EXPECT_EQ(named, falls) << out;
   }
 }
 
 TEST(Explain, ShowsWhatIsMadeOfNcclsCalls) {
-  Outcome o = ddpsim({"explain", "--bytes", "64MiB", "--cluster", "dgx-h100", "--set", "cluster.hosts=4"});
+  Outcome o =
+      ddpsim({"explain", "--bytes", "64MiB", "--cluster", "dgx-h100", "--set", "cluster.hosts=4"});
   ASSERT_EQ(o.code, 0) << o.err;
-  for (const char* part : {"Made of NCCL's calls", "  two_level ", "    reduce_scatter ", "4 x 8 ranks, 64 MiB", "8 x 4 ranks, 8 MiB", "  direct ", "send/recv"})
+  for (const char* part : {"Made of NCCL's calls", "  two_level ", "    reduce_scatter ",
+                           "4 x 8 ranks, 64 MiB", "8 x 4 ranks, 8 MiB", "  direct ", "send/recv"})
     EXPECT_TRUE(has(o.out, part)) << part << "\n" << o.out;
   io::Json j = explained({"--bytes", "64MiB", "--cluster", "dgx-h100", "--set", "cluster.hosts=4"});
   ASSERT_EQ(j["made_of_calls"].size(), 2u);
@@ -149,7 +176,8 @@ TEST(Explain, ShowsWhatIsMadeOfNcclsCalls) {
   }
   // One host, one GPU a host, another operation: nothing to compose.
   for (const Args& args :
-       {Args{"--cluster", "hgx-h100"}, Args{"--cluster", "gpu-ethernet-25g"}, Args{"--cluster", "dgx-h100", "--set", "cluster.hosts=4", "--op", "all_gather"}})
+       {Args{"--cluster", "hgx-h100"}, Args{"--cluster", "gpu-ethernet-25g"},
+        Args{"--cluster", "dgx-h100", "--set", "cluster.hosts=4", "--op", "all_gather"}})
     EXPECT_FALSE(explained(args).contains("made_of_calls"));
   o = ddpsim({"explain", "--cluster", "dgx-h100", "--set", "cluster.hosts=2", "--ranks", "12"});
   EXPECT_TRUE(has(o.out, "not here: its groups have different numbers of ranks")) << o.out;
@@ -157,7 +185,8 @@ TEST(Explain, ShowsWhatIsMadeOfNcclsCalls) {
 
 // What limits a call is said in the words of the table above it.
 TEST(Explain, SaysOfCallsThatThePipelineIsFilled) {
-  Args cluster{"--bytes", "16MiB", "--cluster", "dgx-h100", "--set", "cluster.hosts=16", "--set", "NCCL_PROTO=simple"};
+  Args cluster{"--bytes",          "16MiB", "--cluster",        "dgx-h100", "--set",
+               "cluster.hosts=16", "--set", "NCCL_PROTO=simple"};
   std::set<std::string> words;
   io::Json answer = explained(cluster);
   for (const io::Json& c : answer["made_of_calls"])
@@ -165,7 +194,8 @@ TEST(Explain, SaysOfCallsThatThePipelineIsFilled) {
   EXPECT_TRUE(words.count("filling the pipeline")) << io::Json(words);
 }
 
-// From there on the price has the rendezvous, and a byte less does without. Text and JSON agree; a cluster without an eager limit has none.
+// From there on the price has the rendezvous, and a byte less does without. Text and JSON agree; a
+// cluster without an eager limit has none.
 TEST(Explain, SaysFromWhichSizeOnTheReceiverIsAskedFirst) {
   for (const char* op : {"all_reduce", "all_gather", "send_recv", "all_to_all"}) {
     Args question{"--op", op, "--cluster", "gh200x4-slingshot"};
@@ -191,23 +221,43 @@ TEST(Explain, SaysFromWhichSizeOnTheReceiverIsAskedFirst) {
     std::string out = ddpsim(question).out;
     EXPECT_TRUE(has(out, "the network asks the receiver first")) << out;
   }
-  EXPECT_TRUE(explained({"--cluster", "dgx-h100", "--set", "cluster.hosts=2"})["rendezvous"].empty());
-  EXPECT_FALSE(has(ddpsim({"explain", "--cluster", "dgx-h100", "--set", "cluster.hosts=2"}).out, "asks the receiver"));
+  EXPECT_TRUE(
+      explained({"--cluster", "dgx-h100", "--set", "cluster.hosts=2"})["rendezvous"].empty());
+  EXPECT_FALSE(has(ddpsim({"explain", "--cluster", "dgx-h100", "--set", "cluster.hosts=2"}).out,
+                   "asks the receiver"));
 }
 
-// A step beside other jobs is not explained; the sentence says what can be asked instead, and it can.
+// A step beside other jobs is not explained; the sentence says what can be asked instead, and it
+// can.
 TEST(Explain, SaysWhatToDoWithOtherJobs) {
-  Args beside{"explain", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-racks", "--set", "cluster.hosts=4", "--set", "backend=tcp", "--set", "ranks=2", "--set", "rank_order=[0,2]",
-              "--set", "other_jobs=[{\"workload\":\"mlp-cpu\",\"plan\":{\"backend\":\"tcp\"},\"rank_order\":[1,3]}]"};
+  Args beside{"explain",
+              "--workload",
+              "mlp784-50-10-cpu",
+              "--cluster",
+              "testbed-racks",
+              "--set",
+              "cluster.hosts=4",
+              "--set",
+              "backend=tcp",
+              "--set",
+              "ranks=2",
+              "--set",
+              "rank_order=[0,2]",
+              "--set",
+              "other_jobs=[{\"workload\":\"mlp-cpu\",\"plan\":{\"backend\":\"tcp\"},\"rank_order\":"
+              "[1,3]}]"};
   Outcome o = ddpsim(beside);
   EXPECT_EQ(o.code, 2);
-  for (const char* part : {"--set other_jobs=[]", "ddpsim predict"}) EXPECT_TRUE(has(o.err, part)) << o.err;
+  for (const char* part : {"--set other_jobs=[]", "ddpsim predict"})
+    EXPECT_TRUE(has(o.err, part)) << o.err;
   beside.insert(beside.end(), {"--set", "other_jobs=[]"});
   EXPECT_EQ(ddpsim(beside).code, 0);
 }
 
 std::string changed(std::string text, const std::string& from, const std::string& to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+  for (std::size_t at = text.find(from); at != std::string::npos;
+       at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
   return text;
 }
 
@@ -233,7 +283,9 @@ TEST(Explain, TakesTheChannelsThatNcclFound) {
   EXPECT_TRUE(row(found, "nvls").is_null());
   EXPECT_GT(row(found, "ring")["nccl_ps"], row(own, "ring")["nccl_ps"]);
   EXPECT_GT(row(found, "ring")["price_ps"], row(own, "ring")["price_ps"]);
-  EXPECT_EQ(explained({"--op", "send_recv", "--cluster", "hgx-h100", "--graph", file})["candidates"][0]["channels"], 8);
+  EXPECT_EQ(explained({"--op", "send_recv", "--cluster", "hgx-h100", "--graph",
+                       file})["candidates"][0]["channels"],
+            8);
   // A long path is on a line of its own.
   std::string page = ddpsim({"explain", "--cluster", "hgx-h100", "--graph", file}).out;
   EXPECT_TRUE(has(page, "channels of") && has(page, file)) << page;
@@ -247,20 +299,30 @@ TEST(Explain, TakesTheChannelsThatNcclFound) {
     io::write_file((folder / name).string(), content);
     return (folder / name).string();
   };
-  std::string swapped = changed(changed(changed(text, "dev=\"1\"", "dev=\"x\""), "dev=\"4\"", "dev=\"1\""), "dev=\"x\"", "dev=\"4\"");
-  swapped = changed(changed(changed(swapped, "dev=\"3\"", "dev=\"x\""), "dev=\"6\"", "dev=\"3\""), "dev=\"x\"", "dev=\"6\"");
-  io::Json near = explained({"--bytes", "64MiB", "--cluster", "pcie-box-8", "--graph", written("near.xml", text)});
-  io::Json far = explained({"--bytes", "64MiB", "--cluster", "pcie-box-8", "--graph", written("far.xml", swapped)});
+  std::string swapped =
+      changed(changed(changed(text, "dev=\"1\"", "dev=\"x\""), "dev=\"4\"", "dev=\"1\""),
+              "dev=\"x\"", "dev=\"4\"");
+  swapped = changed(changed(changed(swapped, "dev=\"3\"", "dev=\"x\""), "dev=\"6\"", "dev=\"3\""),
+                    "dev=\"x\"", "dev=\"6\"");
+  io::Json near = explained(
+      {"--bytes", "64MiB", "--cluster", "pcie-box-8", "--graph", written("near.xml", text)});
+  io::Json far = explained(
+      {"--bytes", "64MiB", "--cluster", "pcie-box-8", "--graph", written("far.xml", swapped)});
   EXPECT_EQ(row(near, "ring")["channels"], row(far, "ring")["channels"]);
-  EXPECT_GT(row(far, "ring")["price_ps"].get<double>(), 1.5 * row(near, "ring")["price_ps"].get<double>());
+  EXPECT_GT(row(far, "ring")["price_ps"].get<double>(),
+            1.5 * row(near, "ring")["price_ps"].get<double>());
 
   // What `import nccl-graph` made of it says the same.
   std::string imported = (folder / "graph.json").string();
   ASSERT_EQ(ddpsim({"import", "nccl-graph", file, "--out", imported}).code, 0);
-  EXPECT_EQ(explained({"--bytes", "1GiB", "--cluster", "hgx-h100", "--graph", imported})["candidates"], found["candidates"]);
+  EXPECT_EQ(
+      explained({"--bytes", "1GiB", "--cluster", "hgx-h100", "--graph", imported})["candidates"],
+      found["candidates"]);
 
   // Two GPUs a host, between hosts by the NICs that the file names.
-  Args pairs{"--cluster", "dgx-a100", "--set", "cluster.hosts=2", "--set", "cluster.devices_per_host=2", "--set"};
+  Args pairs{
+      "--cluster", "dgx-a100", "--set", "cluster.hosts=2", "--set", "cluster.devices_per_host=2",
+      "--set"};
   Args hosts = pairs;
   hosts.insert(hosts.end(), {"cluster.nics_per_host=2", "--bytes", "64MiB"});
   Args one_nic = pairs;
@@ -270,8 +332,10 @@ TEST(Explain, TakesTheChannelsThatNcclFound) {
   EXPECT_EQ(row(explained(with), "ring")["channels"], 4);
   EXPECT_NE(row(explained(hosts), "ring")["nccl_ps"], row(explained(with), "ring")["nccl_ps"]);
   // The file is not of sub-communicators.
-  for (const io::Json& c : explained(with)["made_of_calls"]) EXPECT_EQ(c["channels_found_by"], c["name"] == "direct" ? "nccl" : "ddpsim");
-  for (const io::Json& c : explained(hosts)["made_of_calls"]) EXPECT_EQ(c["channels_found_by"], "ddpsim");
+  for (const io::Json& c : explained(with)["made_of_calls"])
+    EXPECT_EQ(c["channels_found_by"], c["name"] == "direct" ? "nccl" : "ddpsim");
+  for (const io::Json& c : explained(hosts)["made_of_calls"])
+    EXPECT_EQ(c["channels_found_by"], "ddpsim");
   Args text_of = with;
   text_of.insert(text_of.begin(), "explain");
   EXPECT_TRUE(has(ddpsim(text_of).out, "; channels of ddpsim's own search\n"));
@@ -286,15 +350,18 @@ TEST(Explain, TakesTheChannelsThatNcclFound) {
   std::string two = source_path("tests/data/nccl/graph_2hosts.xml");
   std::string twice = text;
   twice.replace(twice.rfind("dev=\"3\""), 7, "dev=\"2\"");
-  for (const Bad& b : {Bad{{"--cluster", "hgx-h100"}, two, "2 GPUs"},
-                       Bad{{"--cluster", "hgx-h100", "--ranks", "4"}, file, "8 GPUs, and the ranks here are 4"},
-                       Bad{{"--cluster", "dgx-h100", "--set", "cluster.hosts=2", "--ranks", "12"}, file, "8 GPUs, and the ranks here are 4"},
-                       Bad{{"--cluster", "dgx-h100", "--set", "cluster.hosts=2"}, file, "is of one host"},
-                       Bad{{"--cluster", "hgx-h100", "--ranks", "2"}, two, "is of several hosts"},
-                       Bad{one_nic, two, "names NIC 1"},
-                       Bad{{"--cluster", "hgx-h100"}, written("twice.xml", twice), "does not go through each"},
-                       Bad{{"--cluster", "hgx-h100"}, written("other.xml", "<graphs version=\"1\"/>"), "no graph"},
-                       Bad{{"--cluster", "hgx-h100"}, "/nowhere.xml", "no such file"}}) {
+  for (const Bad& b :
+       {Bad{{"--cluster", "hgx-h100"}, two, "2 GPUs"},
+        Bad{{"--cluster", "hgx-h100", "--ranks", "4"}, file, "8 GPUs, and the ranks here are 4"},
+        Bad{{"--cluster", "dgx-h100", "--set", "cluster.hosts=2", "--ranks", "12"},
+            file,
+            "8 GPUs, and the ranks here are 4"},
+        Bad{{"--cluster", "dgx-h100", "--set", "cluster.hosts=2"}, file, "is of one host"},
+        Bad{{"--cluster", "hgx-h100", "--ranks", "2"}, two, "is of several hosts"},
+        Bad{one_nic, two, "names NIC 1"},
+        Bad{{"--cluster", "hgx-h100"}, written("twice.xml", twice), "does not go through each"},
+        Bad{{"--cluster", "hgx-h100"}, written("other.xml", "<graphs version=\"1\"/>"), "no graph"},
+        Bad{{"--cluster", "hgx-h100"}, "/nowhere.xml", "no such file"}}) {
     Args args = b.args;
     args.insert(args.begin(), "explain");
     args.insert(args.end(), {"--graph", b.file});
@@ -311,39 +378,57 @@ TEST(Explain, RefusesWhatItCannotAnswer) {
     Args args;
     const char* part;
   };
-  for (const Bad& b : {Bad{{"explain"}, "no cluster given"},
-                       Bad{{"explain", "--cluster", "hgx-h10"}, "hgx-h100"},
-                       Bad{{"explain", "--cluster", "ethernet-10g"}, "GPUs"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--op", "alreduce"}, "all_reduce"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--op", "gather"}, "all_to_all, send_recv"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--op", "barrier"}, "expected one of all_reduce"},
-                       Bad{{"explain", "--cluster", "ethernet-10g", "--op", "all_to_all"}, "GPUs"},
-                       Bad{{"explain", "--cluster", "fat-tree-h100", "--set", "cluster.hosts=1024", "--op", "all_to_all"}, "4096 ranks at most"},
-                       Bad{{"explain", "--workload", "resnet50", "--cluster", "hgx-h100", "--graph", "x.xml"}, "--graph"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--bytes", "25"}, "unit"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--bytes", "0B"}, "at least one byte"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--ranks", "9"}, "8 devices"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--ranks", "1"}, "two ranks"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--nccl", "two"}, "version"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--nccl", "2.7"}, "2.19"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=rings"}, "none of ring"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_ALGOS=ring"}, "NCCL_ALGO"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "nccl_algo=ring"}, "variable of NCCL that ddpsim reads (did you mean NCCL_ALGO?)"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCLL_ALGO=ring"}, "variable of NCCL that ddpsim reads (did you mean NCCL_ALGO?)"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_DEBUG_SUBSYSTEMS=all"}, "those are NCCL_ALGO, NCCL_PROTO"},
-                       Bad{{"predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--set", "nccl_algo=ring"}, "variable of NCCL that ddpsim reads (did you mean NCCL_ALGO?)"},
-                       Bad{{"predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--set", "NCCL_ALG0=ring"}, "variable of NCCL that ddpsim reads (did you mean NCCL_ALGO?)"},
-                       Bad{{"explain", "--workload", "resnet50", "--cluster", "hgx-h100", "--set", "NCCL_ALG0=ring"}, "variable of NCCL that ddpsim reads (did you mean NCCL_ALGO?)"},
-                       Bad{{"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--axis", "nccl_algo=ring,tree"}, "--axis nccl_algo: is not a variable of NCCL"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_CROSS_NIC=3"}, "from 0 to 2"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=pat"}, "leave nothing"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "bucket_cap_mb=3"}, "none of a cluster, a profile or NCCL's variables"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--profile", "h100"}, "did you mean \"h100-sxm"},
-                       Bad{{"topology", "hgx-h100"}, "ddpsim topology show NAME"},
-                       Bad{{"fit", "--backend", "nccl-tests"}, "for example --base h100-sxm.datasheet"},
-                       Bad{{"explain", "--cluster", "hgx-h100", "--set", "environment.NCCL_ALG0=ring"}, "did you mean NCCL_ALGO?"},
-                       Bad{{"export", "nccl-tuner"}, "--cluster"},
-                       Bad{{"export", "nccl-tuner", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=collnetchain"}, "leaves nothing"}}) {
+  for (const Bad& b :
+       {Bad{{"explain"}, "no cluster given"},
+        Bad{{"explain", "--cluster", "hgx-h10"}, "hgx-h100"},
+        Bad{{"explain", "--cluster", "ethernet-10g"}, "GPUs"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--op", "alreduce"}, "all_reduce"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--op", "gather"}, "all_to_all, send_recv"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--op", "barrier"}, "expected one of all_reduce"},
+        Bad{{"explain", "--cluster", "ethernet-10g", "--op", "all_to_all"}, "GPUs"},
+        Bad{{"explain", "--cluster", "fat-tree-h100", "--set", "cluster.hosts=1024", "--op",
+             "all_to_all"},
+            "4096 ranks at most"},
+        Bad{{"explain", "--workload", "resnet50", "--cluster", "hgx-h100", "--graph", "x.xml"},
+            "--graph"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--bytes", "25"}, "unit"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--bytes", "0B"}, "at least one byte"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--ranks", "9"}, "8 devices"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--ranks", "1"}, "two ranks"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--nccl", "two"}, "version"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--nccl", "2.7"}, "2.19"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=rings"}, "none of ring"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_ALGOS=ring"}, "NCCL_ALGO"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--set", "nccl_algo=ring"},
+            "variable of NCCL that ddpsim reads (did you mean NCCL_ALGO?)"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCLL_ALGO=ring"},
+            "variable of NCCL that ddpsim reads (did you mean NCCL_ALGO?)"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_DEBUG_SUBSYSTEMS=all"},
+            "those are NCCL_ALGO, NCCL_PROTO"},
+        Bad{{"predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--set",
+             "nccl_algo=ring"},
+            "variable of NCCL that ddpsim reads (did you mean NCCL_ALGO?)"},
+        Bad{{"predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--set",
+             "NCCL_ALG0=ring"},
+            "variable of NCCL that ddpsim reads (did you mean NCCL_ALGO?)"},
+        Bad{{"explain", "--workload", "resnet50", "--cluster", "hgx-h100", "--set",
+             "NCCL_ALG0=ring"},
+            "variable of NCCL that ddpsim reads (did you mean NCCL_ALGO?)"},
+        Bad{{"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--axis",
+             "nccl_algo=ring,tree"},
+            "--axis nccl_algo: is not a variable of NCCL"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_CROSS_NIC=3"}, "from 0 to 2"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=pat"}, "leave nothing"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--set", "bucket_cap_mb=3"},
+            "none of a cluster, a profile or NCCL's variables"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--profile", "h100"}, "did you mean \"h100-sxm"},
+        Bad{{"topology", "hgx-h100"}, "ddpsim topology show NAME"},
+        Bad{{"fit", "--backend", "nccl-tests"}, "for example --base h100-sxm.datasheet"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--set", "environment.NCCL_ALG0=ring"},
+            "did you mean NCCL_ALGO?"},
+        Bad{{"export", "nccl-tuner"}, "--cluster"},
+        Bad{{"export", "nccl-tuner", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=collnetchain"},
+            "leaves nothing"}}) {
     Outcome o = ddpsim(b.args);
     EXPECT_EQ(o.code, 2) << o.out;
     EXPECT_TRUE(has(o.err, b.part)) << b.part << "\n" << o.err;
@@ -375,8 +460,10 @@ TEST(FitNcclTests, FindsWhatATableWasMadeWith) {
   std::string other = (folder / "other.json").string();
   io::write_file(other, profile.dump());
   for (io::Json& s : run["samples"]) {
-    Outcome o = ddpsim({"explain", "--cluster", "gh200x4-slingshot", "--ranks", "4", "--nccl", "2.23.4", "--profile", other, "--bytes",
-                        std::to_string(s["parameters"]["bytes"].get<std::int64_t>()) + "B", "--format", "json"});
+    Outcome o = ddpsim({"explain", "--cluster", "gh200x4-slingshot", "--ranks", "4", "--nccl",
+                        "2.23.4", "--profile", other, "--bytes",
+                        std::to_string(s["parameters"]["bytes"].get<std::int64_t>()) + "B",
+                        "--format", "json"});
     ASSERT_EQ(o.code, 0) << o.err;
     io::Json answer = io::parse_json(o.out, "stdout");
     for (const io::Json& c : answer["candidates"])
@@ -387,11 +474,13 @@ TEST(FitNcclTests, FindsWhatATableWasMadeWith) {
   fs::create_directories(runs);
   fs::rename(folder / "table.json", runs / "table.json");
   std::string out = (folder / "fitted.json").string();
-  Outcome o = ddpsim({"fit", "--backend", "nccl-tests", "--runs", runs.string(), "--base", "gh200-96gb.datasheet", "--name", "fitted", "--out", out});
+  Outcome o = ddpsim({"fit", "--backend", "nccl-tests", "--runs", runs.string(), "--base",
+                      "gh200-96gb.datasheet", "--name", "fitted", "--out", out});
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_TRUE(has(o.out, "steps x 1.50, efficiency x 0.90")) << o.out;
-  // The fit's own errors, those of a fit that does not see the size, and the table's neighbours are three things: a table that the mechanism made is fitted
-  // exactly also without a size, and no line between two sizes finds the third.
+  // The fit's own errors, those of a fit that does not see the size, and the table's neighbours are
+  // three things: a table that the mechanism made is fitted exactly also without a size, and no
+  // line between two sizes finds the third.
   double unseen = 0, line = 0;
   std::size_t sizes = 0, lines = 0;
   io::Json fitted = io::parse_json(io::read_file(out), out);
@@ -406,20 +495,29 @@ TEST(FitNcclTests, FindsWhatATableWasMadeWith) {
   EXPECT_LT(unseen, 1e-4);
   EXPECT_GT(line, 0.01);
   EXPECT_EQ(sizes, lines + 2);
-  for (const char* part : {"\nerror ", "what this profile predicts for the sizes that it was fitted to", "\nsize left out ", "what a profile fitted without that size predicts for it", "\ninterpolated ",
-                           "no profile: the line between the table's own sizes beside it"})
+  for (const char* part :
+       {"\nerror ", "what this profile predicts for the sizes that it was fitted to",
+        "\nsize left out ", "what a profile fitted without that size predicts for it",
+        "\ninterpolated ", "no profile: the line between the table's own sizes beside it"})
     EXPECT_TRUE(has(o.out, part)) << part << "\n" << o.out;
   // The profile says what it is, wherever it is named.
   EXPECT_EQ(fitted["transports"]["nvlink"]["basis"], "published");
   EXPECT_EQ(fitted["compute"]["basis"], "datasheet");
-  for (const Args& args : {Args{"explain", "--cluster", "gh200x4-slingshot", "--profile", out}, Args{"predict", "--workload", "resnet50", "--cluster", "gh200x4-slingshot", "--profile", out}}) {
+  for (const Args& args : {Args{"explain", "--cluster", "gh200x4-slingshot", "--profile", out},
+                           Args{"predict", "--workload", "resnet50", "--cluster",
+                                "gh200x4-slingshot", "--profile", out}}) {
     Outcome named = ddpsim(args);
-    EXPECT_TRUE(has(named.out, "fitted to published tables (nvlink), the rest datasheet")) << named.out << named.err;
+    EXPECT_TRUE(has(named.out, "fitted to published tables (nvlink), the rest datasheet"))
+        << named.out << named.err;
   }
-  Outcome bad = ddpsim({"fit", "--backend", "nccl-tests", "--runs", runs.string(), "--base", "h100-sxm.datasheet"});
+  Outcome bad = ddpsim(
+      {"fit", "--backend", "nccl-tests", "--runs", runs.string(), "--base", "h100-sxm.datasheet"});
   EXPECT_EQ(bad.code, 2);
   EXPECT_TRUE(has(bad.err, "h100-sxm.datasheet")) << bad.err;
-  EXPECT_EQ(ddpsim({"fit", "--backend", "nccl-tests", "--runs", runs.string(), "--base", "testbed.datasheet"}).code, 2);
+  EXPECT_EQ(ddpsim({"fit", "--backend", "nccl-tests", "--runs", runs.string(), "--base",
+                    "testbed.datasheet"})
+                .code,
+            2);
   fs::remove_all(folder);
 }
 
@@ -427,7 +525,8 @@ TEST(ValidateCollectives, RefusesWhatItCannotJudge) {
   EXPECT_EQ(ddpsim({"validate", "--published", "/nowhere"}).code, 2);
   EXPECT_EQ(ddpsim({"validate", "--collectives", "--published", "/nowhere"}).code, 2);
   EXPECT_EQ(ddpsim({"validate", "--collectives", "--format", "junit"}).code, 2);
-  for (const char* flag : {"--budget", "--profile", "--without"}) EXPECT_EQ(ddpsim({"validate", "--collectives", flag, "x"}).code, 2) << flag;
+  for (const char* flag : {"--budget", "--profile", "--without"})
+    EXPECT_EQ(ddpsim({"validate", "--collectives", flag, "x"}).code, 2) << flag;
   EXPECT_EQ(ddpsim({"validate", "--collectives", "--published", source_path("workloads")}).code, 2);
 }
 

@@ -28,8 +28,9 @@ DDPSIM = ""
 
 
 def ask(*args, cwd=ROOT):
-    return subprocess.run([DDPSIM, *map(str, args)], capture_output=True, text=True, cwd=cwd,
-                          timeout=250)
+    return subprocess.run(
+        [DDPSIM, *map(str, args)], capture_output=True, text=True, cwd=cwd, timeout=250
+    )
 
 
 class Case(unittest.TestCase):
@@ -57,14 +58,31 @@ class Captures(Case):
 
     def test_other_gpus_refuse_it(self):
         for cluster in ["hgx-h200", "dgx-a100", "dgx1-v100"]:
-            self.refused("predict", "--workload", H100, "--cluster", cluster,
-                         says=["captured on a GPU named NVIDIA H100 80GB HBM3", "carried over"])
+            self.refused(
+                "predict",
+                "--workload",
+                H100,
+                "--cluster",
+                cluster,
+                says=["captured on a GPU named NVIDIA H100 80GB HBM3", "carried over"],
+            )
 
     def test_another_jobs_capture_too(self):
         job = json.dumps([{"rank_order": [0, 1], "workload": str(ROOT / H100)}])
-        self.refused("predict", "--workload", "resnet50", "--cluster", "gpu-ethernet-25g", "--ranks",
-                     "2", "--set", "rank_order=[2,3]", "--set", "other_jobs=" + job,
-                     says=["captured on a GPU named NVIDIA H100"])
+        self.refused(
+            "predict",
+            "--workload",
+            "resnet50",
+            "--cluster",
+            "gpu-ethernet-25g",
+            "--ranks",
+            "2",
+            "--set",
+            "rank_order=[2,3]",
+            "--set",
+            "other_jobs=" + job,
+            says=["captured on a GPU named NVIDIA H100"],
+        )
 
     def test_the_same_gpu_takes_it_and_is_named(self):
         page = self.answer("predict", "--workload", H100, "--cluster", "hgx-h100")
@@ -76,19 +94,25 @@ class Captures(Case):
         def takes(name, cluster):
             workload["device"]["name"] = name
             (self.folder / "w.json").write_text(json.dumps(workload))
-            return ask("predict", "--workload", self.folder / "w.json", "--cluster",
-                       cluster).returncode == 0
+            return (
+                ask(
+                    "predict", "--workload", self.folder / "w.json", "--cluster", cluster
+                ).returncode
+                == 0
+            )
 
-        for name, cluster, fits in [("NVIDIA H100 80GB HBM3", "hgx-h100", True),
-                                    ("NVIDIA H100 PCIe", "hgx-h100", False),
-                                    ("NVIDIA H200", "hgx-h100", False),
-                                    ("NVIDIA H200", "hgx-h200", True),
-                                    ("NVIDIA A100-SXM4-80GB", "dgx-a100", True),
-                                    ("NVIDIA A100-SXM4-40GB", "dgx-a100", False),
-                                    ("Tesla V100-SXM2-16GB", "dgx1-v100", True),
-                                    ("Tesla V100-PCIE-32GB", "dgx1-v100", False),
-                                    ("NVIDIA GH200 480GB", "gh200x4-slingshot", True),
-                                    ("a card", "hgx-h100", True)]:
+        for name, cluster, fits in [
+            ("NVIDIA H100 80GB HBM3", "hgx-h100", True),
+            ("NVIDIA H100 PCIe", "hgx-h100", False),
+            ("NVIDIA H200", "hgx-h100", False),
+            ("NVIDIA H200", "hgx-h200", True),
+            ("NVIDIA A100-SXM4-80GB", "dgx-a100", True),
+            ("NVIDIA A100-SXM4-40GB", "dgx-a100", False),
+            ("Tesla V100-SXM2-16GB", "dgx1-v100", True),
+            ("Tesla V100-PCIE-32GB", "dgx1-v100", False),
+            ("NVIDIA GH200 480GB", "gh200x4-slingshot", True),
+            ("a card", "hgx-h100", True),
+        ]:
             self.assertEqual(takes(name, cluster), fits, f"{name} on {cluster}")
 
 
@@ -101,7 +125,9 @@ class Trace(Case):
         self.assertEqual([e["name"] for e in begins], ["the step begins"])
         # The device's first operation begins no earlier than the step.
         self.assertGreater(begins[0]["ts"], 0)
-        forward = [e["ts"] for e in trace["traceEvents"] if e["ph"] == "X" and e["cat"] == "compute"]
+        forward = [
+            e["ts"] for e in trace["traceEvents"] if e["ph"] == "X" and e["cat"] == "compute"
+        ]
         self.assertGreaterEqual(min(forward), begins[0]["ts"])
         self.assertEqual(trace["otherData"]["step_begins_us"], begins[0]["ts"])
 
@@ -111,11 +137,12 @@ class Intervals(Case):
 
     def names(self, *question):
         page = self.answer("predict", *question)
-        said = page[page.index("step "):].splitlines()[0].rsplit("; ", 1)[1].rstrip(")")
+        said = page[page.index("step ") :].splitlines()[0].rsplit("; ", 1)[1].rstrip(")")
         tuned = self.answer("tune", *question, "--no-levers", "--values", "5,25")
         listed = [s for s in tuned.splitlines() if s.startswith("interval: ")]
-        as_json = json.loads(self.answer("tune", *question, "--no-levers", "--values", "5,25",
-                                         "--format", "json"))
+        as_json = json.loads(
+            self.answer("tune", *question, "--no-levers", "--values", "5,25", "--format", "json")
+        )
         return said, listed, as_json.get("interval"), tuned
 
     def test_of_a_datasheet(self):
@@ -135,18 +162,42 @@ class Intervals(Case):
 class Runs(Case):
     def test_clusters_that_hosts_here_cannot_play(self):
         for cluster in ["hgx-h100", "gpu-ethernet-25g"]:
-            self.refused("run", "--workload", "resnet50", "--cluster", cluster,
-                         says=["of GPUs", "--loopback"])
-        self.refused("run", "--workload", "resnet18-cpu", "--cluster", "testbed-star", "--set",
-                     "cluster.hosts=65", says=["at most 64 hosts", "--loopback"])
+            self.refused(
+                "run",
+                "--workload",
+                "resnet50",
+                "--cluster",
+                cluster,
+                says=["of GPUs", "--loopback"],
+            )
+        self.refused(
+            "run",
+            "--workload",
+            "resnet18-cpu",
+            "--cluster",
+            "testbed-star",
+            "--set",
+            "cluster.hosts=65",
+            says=["at most 64 hosts", "--loopback"],
+        )
 
     def test_says_what_was_typed(self):
-        typed = ["run", *MLP, "--set", "cluster.hosts=2", "--steps", "2", "--loopback", "--format",
-                 "json"]
+        typed = [
+            "run",
+            *MLP,
+            "--set",
+            "cluster.hosts=2",
+            "--steps",
+            "2",
+            "--loopback",
+            "--format",
+            "json",
+        ]
         origin = json.loads(self.answer(*typed))["origin"]
         self.assertEqual(origin["argv"], ["ddpsim", *typed])
-        clone = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True,
-                               text=True)
+        clone = subprocess.run(
+            ["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True
+        )
         if clone.returncode == 0:
             self.assertRegex(origin["revision"], "^[0-9a-f]{12}(-dirty)?$")
 
@@ -155,8 +206,11 @@ class KnownErrors(Case):
     """The shipped numbers are those of the report that they name."""
 
     def test_are_the_reports(self):
-        rows = re.findall(r"^\| (\S+) \| \S+, \d+, .*\| ([+-]\d+) \|$",
-                          (ROOT / "reports/gpu.md").read_text(), re.M)
+        rows = re.findall(
+            r"^\| (\S+) \| \S+, \d+, .*\| ([+-]\d+) \|$",
+            (ROOT / "reports/gpu.md").read_text(),
+            re.M,
+        )
         for machine in ["h100-sxm", "h200-sxm"]:
             errors = [int(e) for m, e in rows if m == machine]
             profile = json.loads((ROOT / f"calib/profiles/{machine}.datasheet.json").read_text())
@@ -165,13 +219,17 @@ class KnownErrors(Case):
             self.assertAlmostEqual(known["median"], statistics.median(errors) / 100, delta=0.0051)
 
     def test_are_told_of_described_workloads_only(self):
-        said = "known error: beside 34 captures on this GPU, described computation was 34 % too short"
+        said = (
+            "known error: beside 34 captures on this GPU, described computation was 34 % too short"
+        )
         self.assertIn(said, self.answer("predict", *HGX))
         self.assertIn(said[13:], self.answer("predict", *HGX, "--format", "md"))
-        self.assertNotIn("known error", self.answer("predict", "--workload", H100, "--cluster",
-                                                    "hgx-h100"))
-        self.assertNotIn("known error", self.answer("predict", "--workload", "resnet50", "--cluster",
-                                                    "dgx-a100"))
+        self.assertNotIn(
+            "known error", self.answer("predict", "--workload", H100, "--cluster", "hgx-h100")
+        )
+        self.assertNotIn(
+            "known error", self.answer("predict", "--workload", "resnet50", "--cluster", "dgx-a100")
+        )
 
 
 class Tables(Case):
@@ -189,8 +247,19 @@ class Tables(Case):
 
     def test_a_fit_of_one_table(self):
         profile = self.folder / "fitted.json"
-        page = self.answer("fit", "--backend", "nccl-tests", "--runs", self.table(), "--base",
-                           "h100-sxm.datasheet", "--name", "fitted", "--out", profile)
+        page = self.answer(
+            "fit",
+            "--backend",
+            "nccl-tests",
+            "--runs",
+            self.table(),
+            "--base",
+            "h100-sxm.datasheet",
+            "--name",
+            "fitted",
+            "--out",
+            profile,
+        )
         # The datasheet's own median is 9.2 % of these sizes; a search whose values choose their
         # judges left 13.7 %.
         self.assertLess(statistics.median(self.errors(page, 16 << 20)), 5)
@@ -199,8 +268,9 @@ class Tables(Case):
         self.assertIn("nvlink: steps not identified", page)
         self.assertIn("libfabric: steps x", page)
         self.assertNotIn("steps x 1.00", page)
-        prediction = self.answer("predict", "--workload", "resnet50", "--cluster", "aws-p5",
-                                 "--profile", profile)
+        prediction = self.answer(
+            "predict", "--workload", "resnet50", "--cluster", "aws-p5", "--profile", profile
+        )
         self.assertRegex(prediction, r"80 % of the sizes are within \d+ %")
 
     def test_an_import_says_what_it_wrote_and_checks_the_cluster(self):
@@ -212,7 +282,9 @@ class Tables(Case):
         self.assertIn("fit --backend nccl-tests", done.stderr)
         self.assertIn("--cluster NAME", ask("import", "nccl-tests", log, "--out", out).stderr)
         self.refused("import", "nccl-tests", log, "--cluster", "hgxh100", says=["hgx-h100"])
-        self.refused("import", "nccl-tests", log, "--cluster", "dgx-a100", says=["those of the log"])
+        self.refused(
+            "import", "nccl-tests", log, "--cluster", "dgx-a100", says=["those of the log"]
+        )
         self.refused("import", "nccl-tests", log, "--cluster", "testbed-star", says=["CPUs"])
 
     def test_a_run_is_no_table_of_choices(self):
@@ -231,14 +303,27 @@ class TwoPredictions(Case):
         files = []
         for name, cap in [("a", 25), ("b", 25), ("c", 1)]:
             files.append(self.folder / f"{name}.json")
-            self.answer("predict", "--workload", "resnet50", "--cluster", "gpu-ethernet-25g", "--set",
-                        f"bucket_cap_mb={cap}", "--format", "json", "--out", files[-1])
+            self.answer(
+                "predict",
+                "--workload",
+                "resnet50",
+                "--cluster",
+                "gpu-ethernet-25g",
+                "--set",
+                f"bucket_cap_mb={cap}",
+                "--format",
+                "json",
+                "--out",
+                files[-1],
+            )
         self.assertIn("within", self.answer("compare", files[0], files[1]))
         changed = ask("compare", files[0], files[2], "--tolerance", "0.0001", "--format", "json")
         self.assertEqual(changed.returncode, 1, changed.stderr)
         self.assertIn("changed by", changed.stderr)
         answer = json.loads(changed.stdout)
-        before, after = (json.loads(f.read_text())["summary"]["step_ps"] for f in (files[0], files[2]))
+        before, after = (
+            json.loads(f.read_text())["summary"]["step_ps"] for f in (files[0], files[2])
+        )
         self.assertEqual(answer["changes"][0]["before_ps"], before)
         self.assertEqual(answer["changes"][0]["after_ps"], after)
         self.assertTrue(answer["failed"])
@@ -257,35 +342,51 @@ class Sentences(Case):
     def test_refusals(self):
         (self.folder / "q.yaml").write_text("workload: resnet50\n")
         (self.folder / "train.py").write_text("import torch\n")
-        (self.folder / "q.json").write_text(json.dumps(
-            {"schema": "ddpsim.scenario/1", "workload": "resnet50", "cluster": "hgx-h100",
-             "bucket_cap_mb": 50}))
+        (self.folder / "q.json").write_text(
+            json.dumps(
+                {
+                    "schema": "ddpsim.scenario/1",
+                    "workload": "resnet50",
+                    "cluster": "hgx-h100",
+                    "bucket_cap_mb": 50,
+                }
+            )
+        )
         predict = ["predict", *HGX]
         for args, says in [
-                ([*predict, "--ranks", "32"], "--set cluster.hosts=4"),
-                ([*predict, "--plan", "fsdp2"], "FSDP2 (fully_shard), ZeRO and DeepSpeed"),
-                ([*predict, "--plan", "pytorch_fsdp"], "are not modelled"),
-                ([*predict, "--set", "zero_stage=3"], "are not modelled"),
-                ([*predict, "--set", "pytorch=2.6.0"], "its neighbours were: 2.0 and 2.7"),
-                ([*predict, "--set", "pytorch=2.9"], "since 2.8"),
-                ([*predict, "--set", "bucket_cap_mb", "50"], "expected PATH=VALUE"),
-                ([*predict, "--set", "cluster.nodes=4"], "write cluster.hosts=4"),
-                ([*predict, "--set", "cluster.bandwidth=25Gb/s"], "write cluster.link.bandwidth=25Gb/s"),
-                ([*predict, "--set", "workload.batch_size=64"], "write workload.batch=64"),
-                (["predict", self.folder / "q.json"], 'belongs under "plan"'),
-                (["predict", self.folder / "q.yaml"], "written in JSON"),
-                (["predict", self.folder / "train.py"], "ddpsim_capture.py"),
-                (["predict", "--workload", "train.py", "--cluster", "hgx-h100"], "ddpsim_capture.py"),
-                (["predict", "--workload", "resnet50", "--cluster", "h100"], '"dgx-h100", "fat-tree-h100", "hgx-h100"'),
-                (["sweep", *HGX, "--axis", "bucket_cap_mb=1..100"], "write 1:100:x2"),
-                (["tune", *HGX, "--values", "1", "5", "25"], "--values 1,5,25"),
-                (["tune", *HGX, "--values", "1", "5"], "with commas")]:
+            ([*predict, "--ranks", "32"], "--set cluster.hosts=4"),
+            ([*predict, "--plan", "fsdp2"], "FSDP2 (fully_shard), ZeRO and DeepSpeed"),
+            ([*predict, "--plan", "pytorch_fsdp"], "are not modelled"),
+            ([*predict, "--set", "zero_stage=3"], "are not modelled"),
+            ([*predict, "--set", "pytorch=2.6.0"], "its neighbours were: 2.0 and 2.7"),
+            ([*predict, "--set", "pytorch=2.9"], "since 2.8"),
+            ([*predict, "--set", "bucket_cap_mb", "50"], "expected PATH=VALUE"),
+            ([*predict, "--set", "cluster.nodes=4"], "write cluster.hosts=4"),
+            (
+                [*predict, "--set", "cluster.bandwidth=25Gb/s"],
+                "write cluster.link.bandwidth=25Gb/s",
+            ),
+            ([*predict, "--set", "workload.batch_size=64"], "write workload.batch=64"),
+            (["predict", self.folder / "q.json"], 'belongs under "plan"'),
+            (["predict", self.folder / "q.yaml"], "written in JSON"),
+            (["predict", self.folder / "train.py"], "ddpsim_capture.py"),
+            (["predict", "--workload", "train.py", "--cluster", "hgx-h100"], "ddpsim_capture.py"),
+            (
+                ["predict", "--workload", "resnet50", "--cluster", "h100"],
+                '"dgx-h100", "fat-tree-h100", "hgx-h100"',
+            ),
+            (["sweep", *HGX, "--axis", "bucket_cap_mb=1..100"], "write 1:100:x2"),
+            (["tune", *HGX, "--values", "1", "5", "25"], "--values 1,5,25"),
+            (["tune", *HGX, "--values", "1", "5"], "with commas"),
+        ]:
             with self.subTest(" ".join(map(str, args))):
                 self.refused(*args, says=[says])
 
     def test_ddp_is_a_name(self):
-        self.assertEqual(self.answer("predict", *HGX, "--plan", "ddp"),
-                         self.answer("predict", *HGX, "--plan", "pytorch_ddp"))
+        self.assertEqual(
+            self.answer("predict", *HGX, "--plan", "ddp"),
+            self.answer("predict", *HGX, "--plan", "pytorch_ddp"),
+        )
 
     def test_a_profile_of_another_gpu_is_noted(self):
         done = ask("predict", *HGX, "--profile", "a100-sxm4-80gb.datasheet")
@@ -308,8 +409,13 @@ class Terminals(Case):
     def on(self, columns, *args):
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-        child = subprocess.Popen([DDPSIM, *map(str, args)], stdout=slave, stderr=subprocess.DEVNULL,
-                                 cwd=ROOT, env={**os.environ, "NO_COLOR": "1"})
+        child = subprocess.Popen(
+            [DDPSIM, *map(str, args)],
+            stdout=slave,
+            stderr=subprocess.DEVNULL,
+            cwd=ROOT,
+            env={**os.environ, "NO_COLOR": "1"},
+        )
         os.close(slave)
         said = b""
         while True:
@@ -341,9 +447,22 @@ class Terminals(Case):
 
     def test_an_interrupted_sweep_names_resume(self):
         out = self.folder / "rows.csv"
-        child = subprocess.Popen([DDPSIM, "sweep", *HGX, "--axis", "bucket_cap_mb=1:400", "--axis",
-                                  "cluster.hosts=1:64", "--out", out], stderr=subprocess.PIPE, text=True,
-                                 cwd=ROOT)
+        child = subprocess.Popen(
+            [
+                DDPSIM,
+                "sweep",
+                *HGX,
+                "--axis",
+                "bucket_cap_mb=1:400",
+                "--axis",
+                "cluster.hosts=1:64",
+                "--out",
+                out,
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
         for _ in range(200):
             if out.exists() and out.stat().st_size > 1000:
                 break

@@ -1,10 +1,11 @@
-// Random damage to shipped files: each reader gives a value or an InputError, and each question an answer or exit code 2; nothing else, ever.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
+// Random damage to shipped files: each reader gives a value or an InputError, and each question an
+// answer or exit code 2; nothing else, ever.
 #include <filesystem>
 #include <fstream>
 #include <functional>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "sim/io/files.h"
 #include "tests/support/files.h"
@@ -18,17 +19,46 @@ using io::Json;
 
 std::string damage_bytes(std::string text, Random& random) {
   switch (random.below(4)) {
-    case 0: return text.substr(0, random.below(text.size()));
-    case 1: text[random.below(text.size())] = static_cast<char>(random.below(256)); break;
-    case 2: text.erase(random.below(text.size()), 1 + random.below(8)); break;
-    default: text.insert(random.below(text.size()), 1, "{}[],:\"-9e.\\"[random.below(12)]); break;
+    case 0:
+      return text.substr(0, random.below(text.size()));
+    case 1:
+      text[random.below(text.size())] = static_cast<char>(random.below(256));
+      break;
+    case 2:
+      text.erase(random.below(text.size()), 1 + random.below(8));
+      break;
+    default:
+      text.insert(random.below(text.size()), 1, "{}[],:\"-9e.\\"[random.below(12)]);
+      break;
   }
   return text;
 }
 
 void damage_structure(Json& j, Random& random) {
-  static const std::vector<Json> kValues{nullptr, Json::array(), Json::object(), -1, 0, 1, 1e308, 1e-308, "x", "", true, INT64_MAX, INT64_MIN, UINT64_MAX,
-                                         "0B", "1ps", "9999999999999999Gb/s", 0.5, 1 << 20, "1000:1", "\n", "bf16", "graph", "described"};
+  static const std::vector<Json> kValues{nullptr,
+                                         Json::array(),
+                                         Json::object(),
+                                         -1,
+                                         0,
+                                         1,
+                                         1e308,
+                                         1e-308,
+                                         "x",
+                                         "",
+                                         true,
+                                         INT64_MAX,
+                                         INT64_MIN,
+                                         UINT64_MAX,
+                                         "0B",
+                                         "1ps",
+                                         "9999999999999999Gb/s",
+                                         0.5,
+                                         1 << 20,
+                                         "1000:1",
+                                         "\n",
+                                         "bf16",
+                                         "graph",
+                                         "described"};
   Json& place = somewhere(j, random);
   switch (random.below(4)) {
     case 0: {
@@ -44,7 +74,9 @@ void damage_structure(Json& j, Random& random) {
       place = std::move(other);
       break;
     }
-    default: place = kValues[random.below(kValues.size())]; break;
+    default:
+      place = kValues[random.below(kValues.size())];
+      break;
   }
 }
 
@@ -56,11 +88,14 @@ struct Subject {
 
 std::vector<Subject> subjects() {
   std::vector<Subject> out;
-  auto add = [&](const std::string& path, std::function<void(const Json&)> read) { out.push_back({path, std::move(read), io::read_file(source_path(path))}); };
+  auto add = [&](const std::string& path, std::function<void(const Json&)> read) {
+    out.push_back({path, std::move(read), io::read_file(source_path(path))});
+  };
   auto folder = [&](const std::string& name, const std::function<void(const Json&)>& read) {
     std::vector<std::string> paths;
     for (const auto& entry : fs::directory_iterator(source_path(name)))
-      if (entry.path().extension() == ".json" && entry.file_size() < 6000) paths.push_back(name + "/" + entry.path().filename().string());
+      if (entry.path().extension() == ".json" && entry.file_size() < 6000)
+        paths.push_back(name + "/" + entry.path().filename().string());
     std::sort(paths.begin(), paths.end());
     for (const std::string& p : paths) add(p, read);
   };
@@ -114,12 +149,14 @@ TEST(Fuzz, ReadersGiveAValueOrAnInputError) {
   EXPECT_LT(refused, kRounds);
 }
 
-// What the readers let through must also be predictable: no internal error, no time that is not positive.
+// What the readers let through must also be predictable: no internal error, no time that is not
+// positive.
 TEST(Fuzz, QuestionsGiveAnAnswerOrExitCode2) {
   fs::path folder = fs::path(testing::TempDir()) / ("ddpsim_fuzz_" + std::to_string(::getpid()));
   fs::create_directories(folder);
-  const std::vector<std::string> originals{"tests/cli/bad/workload-good.json", "workloads/mlp784-50-10.json", "tests/golden/clusters/graph-token-bucket.json",
-                                           "calib/profiles/cpu-generic.datasheet.json"};
+  const std::vector<std::string> originals{
+      "tests/cli/bad/workload-good.json", "workloads/mlp784-50-10.json",
+      "tests/golden/clusters/graph-token-bucket.json", "calib/profiles/cpu-generic.datasheet.json"};
   const std::vector<std::string> flags{"--workload", "--workload", "--cluster", "--profile"};
   std::vector<Json> documents;
   for (const std::string& path : originals) documents.push_back(read_json(path));

@@ -310,7 +310,9 @@ TEST_F(HostileFiles, Large) {
   put("forced.csv", forced);
   soon({"import", "nccl-tests", at("forced.csv")}, 2);
   std::string steps =
-      R"({"schema":"ddpsim.run/1","kind":"predicted","case":{"key":"k"},"origin":{"simulator":"s","profile":"p","fidelity":"f"},"clock":{"domain":"virtual","offset_bound_ps":0},"spans":[],"steps":[)";
+      R"({"schema":"ddpsim.run/1","kind":"predicted","case":{"key":"k"},"origin":{"simulator":"s",
+        "profile":"p","fidelity":"f"},"clock":{"domain":"virtual","offset_bound_ps":0},"spans":[],
+          "steps":[)";
   for (int i = 0; i < 500'000; ++i) steps += R"({"kind":"steady","duration_ps":1000},)";
   steps.back() = ']';
   put("steps.json", steps + "}");

@@ -1,7 +1,7 @@
 // What load() hands to a command beside the question.
-#include <gtest/gtest.h>
-
 #include <sstream>
+
+#include <gtest/gtest.h>
 
 #include "tests/support/support.h"
 #include "tools/cmd/question.h"
@@ -9,7 +9,8 @@
 namespace ddpsim::test {
 namespace {
 
-// Whether NCCL's variables leave something to choose is answered by its search; the prediction takes the same communicator, and its fabric lives as long.
+// Whether NCCL's variables leave something to choose is answered by its search; the prediction
+// takes the same communicator, and its fabric lives as long.
 TEST(Load, KeepsTheSearchThatTheCheckMade) {
   std::ostringstream out;
   std::ostringstream err;

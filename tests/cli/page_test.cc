@@ -1,10 +1,11 @@
-// --html: the page holds what --format json says, and nothing in its data ends the script element that holds it. How it looks: tests/page.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
+// --html: the page holds what --format json says, and nothing in its data ends the script element
+// that holds it. How it looks: tests/page.
 #include <filesystem>
 #include <map>
 #include <set>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "sim/io/files.h"
 #include "sim/io/page_template.h"
@@ -53,31 +54,39 @@ class Page : public testing::Test {
   fs::path path_ = fs::path(testing::TempDir()) / ("ddpsim_page_" + std::to_string(::getpid()));
 };
 
-const Args kGpu{"predict", "--workload", "resnet18", "--cluster", "hgx-h100", "--set", "cluster.hosts=2"};
+const Args kGpu{"predict",  "--workload", "resnet18",       "--cluster",
+                "hgx-h100", "--set",      "cluster.hosts=2"};
 
 TEST_F(Page, OfPredictHoldsTheSummaryAndEverySpan) {
   Json page = data(kGpu);
   Json json = answer(kGpu);
   EXPECT_EQ(page["summary"], json["summary"]);
   EXPECT_EQ(page["kind"], "predict");
-  std::map<std::tuple<int, std::string, std::string, std::int64_t>, std::pair<std::int64_t, std::int64_t>> spans;
+  std::map<std::tuple<int, std::string, std::string, std::int64_t>,
+           std::pair<std::int64_t, std::int64_t>>
+      spans;
   std::size_t count = 0;
   for (const Json& t : page["run"]["tracks"])
     for (std::size_t i = 0; i < t["op"].size(); ++i, ++count) {
       std::int64_t begin = t["begin_ps"][i];
-      spans[{t["actor"], t["lane"], page["run"]["ops"][t["op"][i].get<std::size_t>()]["name"], begin}] = {begin + t["length_ps"][i].get<std::int64_t>(), begin - t["wait_ps"][i].get<std::int64_t>()};
+      spans[{t["actor"], t["lane"], page["run"]["ops"][t["op"][i].get<std::size_t>()]["name"],
+             begin}] = {begin + t["length_ps"][i].get<std::int64_t>(),
+                        begin - t["wait_ps"][i].get<std::int64_t>()};
     }
   EXPECT_EQ(count, json["run"]["spans"].size());
   for (const Json& s : json["run"]["spans"]) {
     auto it = spans.find({s["class"], s["lane"], s["op"], s["begin_ps"]});
     ASSERT_NE(it, spans.end()) << s.dump();
-    EXPECT_EQ(it->second, (std::pair<std::int64_t, std::int64_t>{s["end_ps"], s["ready_ps"]})) << s.dump();
+    EXPECT_EQ(it->second, (std::pair<std::int64_t, std::int64_t>{s["end_ps"], s["ready_ps"]}))
+        << s.dump();
   }
 }
 
 TEST_F(Page, SaysOfTheBusiestLinkWhatTheAnswerSays) {
   // Without broadcasts, so that one pattern is all that a link carries.
-  for (const Args& more : {Args{}, Args{"--cluster", "gpu-ethernet-25g", "--set", "cluster.hosts=3"}, Args{"--cluster", "dgx1-v100"}}) {
+  for (const Args& more :
+       {Args{}, Args{"--cluster", "gpu-ethernet-25g", "--set", "cluster.hosts=3"},
+        Args{"--cluster", "dgx1-v100"}}) {
     Args args = kGpu;
     args.insert(args.end(), {"--set", "broadcast_buffers=false"});
     if (!more.empty()) args[4] = more[1], args[6] = more.size() > 3 ? more[3] : args[6];
@@ -85,7 +94,8 @@ TEST_F(Page, SaysOfTheBusiestLinkWhatTheAnswerSays) {
     double most = 0;
     std::string name;
     for (const Json& g : page["topology"]["groups"])
-      if (g.contains("busy_max") && g["busy_max"].get<double>() > most) most = g["busy_max"], name = g["busiest"];
+      if (g.contains("busy_max") && g["busy_max"].get<double>() > most)
+        most = g["busy_max"], name = g["busiest"];
     EXPECT_NEAR(most, page["summary"]["busiest_link"]["busy"].get<double>(), 1e-9) << args[4];
     EXPECT_EQ(name, page["summary"]["busiest_link"]["name"]) << args[4];
     std::set<double> drawn;
@@ -105,7 +115,8 @@ TEST_F(Page, CountsExposedTimeByBucket) {
     EXPECT_LE(exposed, b["end_ps"].get<std::int64_t>() - b["ready_ps"].get<std::int64_t>());
   }
   // Averaging after backward hides nothing: what is exposed is all of it.
-  Json plain = data({"predict", "--workload", "mlp784-50-10-cpu", "--cluster", "ethernet-10g", "--plan", "averaging", "--set", "granularity=flat"});
+  Json plain = data({"predict", "--workload", "mlp784-50-10-cpu", "--cluster", "ethernet-10g",
+                     "--plan", "averaging", "--set", "granularity=flat"});
   EXPECT_EQ(plain["exposed_ps"][0], plain["summary"]["exposed_communication_ps"]);
   EXPECT_GT(plain["exposed_ps"][0].get<std::int64_t>(), 0);
 }
@@ -114,7 +125,10 @@ TEST_F(Page, OfValidateAndCompareHoldsTheirJson) {
   EXPECT_EQ(data({"validate"})["validation"], answer({"validate"}));
   std::string predicted = file("predicted.json");
   std::string run = source_path("calib/runs/torch-fe8e143dc25d9acb-20261121T185539Z.json.gz");
-  ASSERT_EQ(ddpsim({"predict", source_path("calib/runs/scenarios/fe8e143dc25d9acb.json"), "--layers", run, "--format", "json", "--out", predicted}).code, 0);
+  ASSERT_EQ(ddpsim({"predict", source_path("calib/runs/scenarios/fe8e143dc25d9acb.json"),
+                    "--layers", run, "--format", "json", "--out", predicted})
+                .code,
+            0);
   Json page = data({"compare", predicted, run});
   EXPECT_EQ(page["comparison"], answer({"compare", predicted, run}));
   EXPECT_GT(page["measured"]["tracks"].size(), 0u);
@@ -122,14 +136,17 @@ TEST_F(Page, OfValidateAndCompareHoldsTheirJson) {
 }
 
 TEST_F(Page, KeepsTextFromEndingItsScript) {
-  std::string html = io::write_page({{"kind", "tune"}, {"title", "a <b> & c"}, {"verdict", "</script><!--<script>"}});
+  std::string html = io::write_page(
+      {{"kind", "tune"}, {"title", "a <b> & c"}, {"verdict", "</script><!--<script>"}});
   EXPECT_EQ(data_of(html)["verdict"], "</script><!--<script>");
   EXPECT_NE(html.find("<title>a &lt;b&gt; &amp; c - ddpsim</title>"), std::string::npos);
 }
 
 TEST_F(Page, AsksForNothing) {
   std::string html = io::write_page({{"kind", "tune"}});
-  for (const char* reference : {" src=", "@import", "url(http", "<link rel=\"stylesheet\"", "<link rel=\"preload\""}) EXPECT_EQ(html.find(reference), std::string::npos) << reference;
+  for (const char* reference :
+       {" src=", "@import", "url(http", "<link rel=\"stylesheet\"", "<link rel=\"preload\""})
+    EXPECT_EQ(html.find(reference), std::string::npos) << reference;
 }
 
 TEST_F(Page, ThatCannotBeWrittenIsBadInput) {

@@ -1,12 +1,12 @@
 // ddpsim run, calibrate, fit: on plain loopback, so that they work wherever tests do.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <map>
 
-#include "calib/torch.h"
+#include <gtest/gtest.h>
+#include <unistd.h>
+
 #include "calib/gloo/gloo.h"
+#include "calib/torch.h"
 #include "sim/io/files.h"
 #include "tests/support/support.h"
 
@@ -21,7 +21,8 @@ Args operator+(Args a, const Args& b) {
   return a;
 }
 
-const Args kRun{"run", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-star", "--set", "cluster.hosts=3", "--steps", "3", "--loopback"};
+const Args kRun{"run",   "--workload",      "mlp784-50-10-cpu", "--cluster", "testbed-star",
+                "--set", "cluster.hosts=3", "--steps",          "3",         "--loopback"};
 
 struct Folder {
   fs::path path = fs::temp_directory_path() / ("ddpsim_run_test" + std::to_string(::getpid()));
@@ -30,10 +31,15 @@ struct Folder {
 };
 
 TEST(RunCommand, ExecutesEveryKindOfProgram) {
-  for (const Args& more : {Args{}, Args{"--set", "comm_hook=fp16_compress"}, Args{"--set", "accumulation_steps=2"}, Args{"--set", "find_unused_parameters=true"},
-                           Args{"--set", "static_graph=true"}, Args{"--plan", "averaging"}, Args{"--plan", "averaging", "--set", "async_op=true", "--set", "tcp_streams=3"},
-                           Args{"--set", "ranks=2", "--set", "rank_order=[2,0]", "--set", "slow_ranks.1=1.5"}, Args{"--compute", "real"},
-                           Args{"--set", "cluster.hosts=4", "--set", "ranks=2", "--set", "other_jobs=[{\"rank_order\":[2,3]}]"}}) {
+  for (const Args& more :
+       {Args{}, Args{"--set", "comm_hook=fp16_compress"}, Args{"--set", "accumulation_steps=2"},
+        Args{"--set", "find_unused_parameters=true"}, Args{"--set", "static_graph=true"},
+        Args{"--plan", "averaging"},
+        Args{"--plan", "averaging", "--set", "async_op=true", "--set", "tcp_streams=3"},
+        Args{"--set", "ranks=2", "--set", "rank_order=[2,0]", "--set", "slow_ranks.1=1.5"},
+        Args{"--compute", "real"},
+        Args{"--set", "cluster.hosts=4", "--set", "ranks=2", "--set",
+             "other_jobs=[{\"rank_order\":[2,3]}]"}}) {
     Outcome o = ddpsim(kRun + more);
     ASSERT_EQ(o.code, 0) << o.err;
     EXPECT_EQ(o.err, "");
@@ -45,19 +51,26 @@ TEST(RunCommand, ExecutesEveryKindOfProgram) {
 
 // The prediction is a mean over what the other job does in a second; three steps are over in 20 ms.
 TEST(RunCommand, SaysThatAFewStepsNeedNotMeetAnotherJob) {
-  Outcome o = ddpsim(kRun + Args{"--set", "cluster.hosts=4", "--set", "ranks=2", "--set", "other_jobs=[{\"workload\":\"mlp-cpu\",\"plan\":{\"backend\":\"tcp\"},\"rank_order\":[2,3]}]"});
+  Outcome o = ddpsim(kRun + Args{"--set", "cluster.hosts=4", "--set", "ranks=2", "--set",
+                                 "other_jobs=[{\"workload\":\"mlp-cpu\",\"plan\":{\"backend\":"
+                                 "\"tcp\"},\"rank_order\":[2,3]}]"});
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("; 2 need not meet them"), std::string::npos) << o.out;
 }
 
 TEST(RunCommand, ExecutesEveryAlgorithm) {
-  for (const char* algorithm : {"double_binary_tree", "recursive_doubling", "halving_doubling", "bcube", "hierarchical", "torus2d", "direct"})
+  for (const char* algorithm : {"double_binary_tree", "recursive_doubling", "halving_doubling",
+                                "bcube", "hierarchical", "torus2d", "direct"})
     for (const char* hosts : {"3", "6"}) {
-      Outcome o = ddpsim(kRun + Args{"--set", std::string("cluster.hosts=") + hosts, "--set", std::string("algorithm=") + algorithm, "--set", "bucket_cap_mb=0.1", "--set", "tcp_streams=2",
-                                     "--format", "json"});
+      Outcome o =
+          ddpsim(kRun + Args{"--set", std::string("cluster.hosts=") + hosts, "--set",
+                             std::string("algorithm=") + algorithm, "--set", "bucket_cap_mb=0.1",
+                             "--set", "tcp_streams=2", "--format", "json"});
       ASSERT_EQ(o.code, 0) << o.err;
       io::Json run = io::parse_json(o.out, "stdout");
-      EXPECT_NE(run["case"]["key"].get<std::string>().find(std::string("+") + algorithm), std::string::npos) << run["case"]["key"];
+      EXPECT_NE(run["case"]["key"].get<std::string>().find(std::string("+") + algorithm),
+                std::string::npos)
+          << run["case"]["key"];
       int named = 0;
       for (const auto& s : run["spans"]) named += s.value("algorithm", "") == algorithm;
       EXPECT_GT(named, 0) << algorithm;
@@ -66,15 +79,20 @@ TEST(RunCommand, ExecutesEveryAlgorithm) {
 
 TEST(RunCommand, ExecutesInShapedRacks) {
   for (const char* algorithm : {"hierarchical", "double_binary_tree", "direct"}) {
-    Outcome o = ddpsim({"run", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-racks", "--set", "cluster.hosts=5", "--set", std::string("algorithm=") + algorithm, "--steps", "2"});
-    ASSERT_EQ(o.code, 0) << o.err;  // in network namespaces, or (said so) over loopback where none can be made
+    Outcome o =
+        ddpsim({"run", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-racks", "--set",
+                "cluster.hosts=5", "--set", std::string("algorithm=") + algorithm, "--steps", "2"});
+    ASSERT_EQ(o.code, 0)
+        << o.err;  // in network namespaces, or (said so) over loopback where none can be made
     EXPECT_EQ(o.out.find("predicted  0.00"), std::string::npos) << o.out;
   }
 }
 
 TEST(CalibrateCommand, MeasuresTheRealGloo) {
   if (!calib::gloo_library::built()) GTEST_SKIP() << "built without libgloo";
-  Outcome o = ddpsim({"calibrate", "--backend", "gloo", "--collectives", "--cluster", "testbed-torch", "--set", "cluster.hosts=3", "--loopback", "--sizes", "64KiB,1MiB", "--repetitions", "2", "--format", "json"});
+  Outcome o = ddpsim({"calibrate", "--backend", "gloo", "--collectives", "--cluster",
+                      "testbed-torch", "--set", "cluster.hosts=3", "--loopback", "--sizes",
+                      "64KiB,1MiB", "--repetitions", "2", "--format", "json"});
   ASSERT_EQ(o.code, 0) << o.err;
   io::Json runs = io::parse_json(o.out, "stdout");
   ASSERT_EQ(runs.size(), 2u) << "ring and bcube; a sum that is wrong is an error";
@@ -82,7 +100,8 @@ TEST(CalibrateCommand, MeasuresTheRealGloo) {
     EXPECT_EQ(run["origin"]["backend"], "gloo");
     EXPECT_EQ(run["samples"].size(), 2u);
   }
-  Outcome bad = ddpsim({"calibrate", "--backend", "gloo", "--collectives", "--cluster", "testbed-torch", "--loopback", "--algorithms", "direct"});
+  Outcome bad = ddpsim({"calibrate", "--backend", "gloo", "--collectives", "--cluster",
+                        "testbed-torch", "--loopback", "--algorithms", "direct"});
   EXPECT_EQ(bad.code, 2);
   EXPECT_NE(bad.err.find("ring and bcube"), std::string::npos) << bad.err;
   EXPECT_EQ(ddpsim({"calibrate", "--backend", "gloo", "--cluster", "testbed-torch"}).code, 2);
@@ -90,10 +109,13 @@ TEST(CalibrateCommand, MeasuresTheRealGloo) {
 
 TEST(CalibrateCommand, MeasuresCollectivesAlone) {
   Folder f;
-  Outcome o = ddpsim({"calibrate", "--backend", "tcp", "--collectives", "--cluster", "testbed-star", "--set", "cluster.hosts=3", "--set", "rank_order=[2,0,1]", "--algorithms",
-                      "ring,recursive_doubling", "--sizes", "1KiB,100004B", "--repetitions", "3", "--loopback", "--runs", f.path.string()});
+  Outcome o = ddpsim({"calibrate", "--backend", "tcp", "--collectives", "--cluster", "testbed-star",
+                      "--set", "cluster.hosts=3", "--set", "rank_order=[2,0,1]", "--algorithms",
+                      "ring,recursive_doubling", "--sizes", "1KiB,100004B", "--repetitions", "3",
+                      "--loopback", "--runs", f.path.string()});
   ASSERT_EQ(o.code, 0) << o.err;
-  EXPECT_NE(o.out.find("all_reduce+recursive_doubling@testbed-star/n3"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("all_reduce+recursive_doubling@testbed-star/n3"), std::string::npos)
+      << o.out;
   int with_algorithm = 0;
   auto files = io::list_files(f.path.string(), {".json.gz"});
   ASSERT_EQ(files.size(), 2u);
@@ -105,19 +127,21 @@ TEST(CalibrateCommand, MeasuresCollectivesAlone) {
     EXPECT_EQ(run["samples"][1]["op"], "all_reduce");
     EXPECT_EQ(run["samples"][1]["parameters"], (io::Json{{"bytes", 100'004}, {"ranks", 3}}));
     EXPECT_EQ(run["samples"][1]["durations_ps"].size(), 3u);
-    std::string scenario = f.path.string() + "/scenarios/" + run["case"]["scenario"].get<std::string>() + ".json";
+    std::string scenario =
+        f.path.string() + "/scenarios/" + run["case"]["scenario"].get<std::string>() + ".json";
     io::Json asked = io::parse_json(io::read_file(scenario), scenario);
     EXPECT_EQ(asked["rank_order"], (io::Json{2, 0, 1}));
     with_algorithm += asked["plan"].contains("algorithm");
   }
   EXPECT_EQ(with_algorithm, 1) << "the ring is what a scenario without the key has";
-  for (const auto& [more, says] : std::vector<std::pair<Args, std::string>>{{{"--collectives", "--algorithms", "rink"}, "did you mean ring?"},
-                                                                            {{"--collectives", "--sizes", "4"}, "--sizes 4"},
-                                                                            {{"--collectives", "--sizes", "2GiB"}, "4B to 1024MiB"},
-                                                                            {{"--sizes", "4KiB"}, "are of --collectives"},
-                                                                            {{"--collectives", "--backend", "torch"}, "is of backends tcp and gloo"},
-                                                                            {{"--collectives", "--repetitions", "0"}, "1 to 1000"},
-                                                                            {{"--collectives", "--set", "cluster.hosts=1"}, "needs two ranks"}}) {
+  for (const auto& [more, says] : std::vector<std::pair<Args, std::string>>{
+           {{"--collectives", "--algorithms", "rink"}, "did you mean ring?"},
+           {{"--collectives", "--sizes", "4"}, "--sizes 4"},
+           {{"--collectives", "--sizes", "2GiB"}, "4B to 1024MiB"},
+           {{"--sizes", "4KiB"}, "are of --collectives"},
+           {{"--collectives", "--backend", "torch"}, "is of backends tcp and gloo"},
+           {{"--collectives", "--repetitions", "0"}, "1 to 1000"},
+           {{"--collectives", "--set", "cluster.hosts=1"}, "needs two ranks"}}) {
     Outcome bad = ddpsim(Args{"calibrate", "--cluster", "testbed-star", "--loopback"} + more);
     EXPECT_EQ(bad.code, 2) << bad.out;
     EXPECT_NE(bad.err.find(says), std::string::npos) << bad.err;
@@ -125,7 +149,8 @@ TEST(CalibrateCommand, MeasuresCollectivesAlone) {
 }
 
 TEST(RunCommand, ExecutesTheLanesOfAGpu) {
-  Outcome o = ddpsim({"run", "--workload", "mlp784-50-10", "--cluster", "testbed-gpu", "--set", "cluster.hosts=2", "--steps", "2", "--loopback", "--format", "json"});
+  Outcome o = ddpsim({"run", "--workload", "mlp784-50-10", "--cluster", "testbed-gpu", "--set",
+                      "cluster.hosts=2", "--steps", "2", "--loopback", "--format", "json"});
   ASSERT_EQ(o.code, 0) << o.err;
   io::Json run = io::parse_json(o.out, "stdout");
   bool comm = false;
@@ -142,7 +167,8 @@ TEST(RunCommand, WritesARunThatValidateReads) {
   io::Json run = io::parse_json(io::read_file(files[0]), files[0]);
   EXPECT_EQ(run["case"]["split"], "held_out");
   EXPECT_EQ(run["origin"]["hosts"], "loopback");
-  std::string scenario = f.path.string() + "/scenarios/" + run["case"]["scenario"].get<std::string>() + ".json";
+  std::string scenario =
+      f.path.string() + "/scenarios/" + run["case"]["scenario"].get<std::string>() + ".json";
   ASSERT_TRUE(io::exists(scenario));
   // The stored scenario is the same question: it hashes to itself.
   Outcome again = ddpsim({"run", scenario, "--steps", "2", "--loopback", "--format", "json"});
@@ -156,11 +182,12 @@ TEST(RunCommand, WritesARunThatValidateReads) {
 }
 
 TEST(RunCommand, RefusesInASentence) {
-  for (const auto& [more, says] : std::vector<std::pair<Args, std::string>>{{{"--backend", "smoke"}, "--backend smoke"},
-                                                                            {{"--compute", "fast"}, "expected timed or real"},
-                                                                            {{"--split", "train"}, "expected fit or held_out"},
-                                                                            {{"--set", "tcp_streams=0"}, "1 to 16"},
-                                                                            {{"--set", "other_jobs=[{\"rank_order\":[0,1]}]"}, "already has a rank"}}) {
+  for (const auto& [more, says] : std::vector<std::pair<Args, std::string>>{
+           {{"--backend", "smoke"}, "--backend smoke"},
+           {{"--compute", "fast"}, "expected timed or real"},
+           {{"--split", "train"}, "expected fit or held_out"},
+           {{"--set", "tcp_streams=0"}, "1 to 16"},
+           {{"--set", "other_jobs=[{\"rank_order\":[0,1]}]"}, "already has a rank"}}) {
     Outcome o = ddpsim(kRun + more);
     EXPECT_EQ(o.code, 2) << o.out;
     EXPECT_NE(o.err.find(says), std::string::npos) << o.err;
@@ -169,12 +196,15 @@ TEST(RunCommand, RefusesInASentence) {
 }
 
 TEST(RunCommand, NeedsTwoSteadySteps) {
-  Outcome o = ddpsim({"run", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-star", "--steps", "1"});
+  Outcome o = ddpsim(
+      {"run", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-star", "--steps", "1"});
   EXPECT_EQ(o.code, 2);
   EXPECT_NE(o.err.find("2 to 64"), std::string::npos) << o.err;
 }
 
-const Args kTorch{"run", "--backend", "torch", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-torch", "--set", "cluster.hosts=2", "--steps", "2", "--loopback"};
+const Args kTorch{"run",       "--backend",     "torch", "--workload",      "mlp784-50-10-cpu",
+                  "--cluster", "testbed-torch", "--set", "cluster.hosts=2", "--steps",
+                  "2",         "--loopback"};
 
 bool has_torch() {
   try {
@@ -187,8 +217,11 @@ bool has_torch() {
 TEST(TorchCommand, RunsTheRealPytorch) {
   if (!has_torch()) GTEST_SKIP() << "no python3-torch";
   Folder f;
-  std::string file = (fs::temp_directory_path() / ("ddpsim_torch_run" + std::to_string(::getpid()) + ".json")).string();
-  Outcome o = ddpsim(kTorch + Args{"--set", "bucket_cap_mb=0.05", "--runs", f.path.string(), "--split", "held_out", "--out", file});
+  std::string file =
+      (fs::temp_directory_path() / ("ddpsim_torch_run" + std::to_string(::getpid()) + ".json"))
+          .string();
+  Outcome o = ddpsim(kTorch + Args{"--set", "bucket_cap_mb=0.05", "--runs", f.path.string(),
+                                   "--split", "held_out", "--out", file});
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("from this run's layer profile"), std::string::npos) << o.out;
   EXPECT_NE(o.out.find("software   PyTorch "), std::string::npos) << o.out;
@@ -197,45 +230,61 @@ TEST(TorchCommand, RunsTheRealPytorch) {
   EXPECT_EQ(run["origin"]["backend"], "torch");
   EXPECT_EQ(run["origin"]["compute"], "timed");
   EXPECT_EQ(run["layers"]["ranks"], 2);
-  // Its layer profile replaces the workload's times, and validate compares schedule and bucket sizes.
-  Outcome p = ddpsim({"predict", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-torch", "--ranks", "2", "--layers", file, "--format", "json"});
+  // Its layer profile replaces the workload's times, and validate compares schedule and bucket
+  // sizes.
+  Outcome p = ddpsim({"predict", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-torch",
+                      "--ranks", "2", "--layers", file, "--format", "json"});
   ASSERT_EQ(p.code, 0) << p.err;
-  EXPECT_NEAR(io::parse_json(p.out, "stdout")["summary"]["forward_ps"].get<double>(), run["layers"]["forward_ps"].get<double>(), 10) << "split in two, rounded twice";
-  io::Json j = io::parse_json(ddpsim({"validate", "--runs", f.path.string(), "--format", "json"}).out, "stdout");
+  EXPECT_NEAR(io::parse_json(p.out, "stdout")["summary"]["forward_ps"].get<double>(),
+              run["layers"]["forward_ps"].get<double>(), 10)
+      << "split in two, rounded twice";
+  io::Json j = io::parse_json(
+      ddpsim({"validate", "--runs", f.path.string(), "--format", "json"}).out, "stdout");
   ASSERT_EQ(j["pairs"].size(), 1u);
   EXPECT_EQ(j["pairs"][0]["evidence"], "system_other") << "a star of two hosts at 1 Gb/s";
   EXPECT_TRUE(j["errors"].empty()) << j["errors"].dump();
-  Outcome other = ddpsim({"predict", "--workload", "resnet18-cpu", "--cluster", "testbed-torch", "--layers", file});
+  Outcome other = ddpsim(
+      {"predict", "--workload", "resnet18-cpu", "--cluster", "testbed-torch", "--layers", file});
   EXPECT_EQ(other.code, 2);
-  EXPECT_NE(other.err.find("its model has 4 parameters, workload \"resnet18-cpu\" has 62"), std::string::npos) << other.err;
+  EXPECT_NE(other.err.find("its model has 4 parameters, workload \"resnet18-cpu\" has 62"),
+            std::string::npos)
+      << other.err;
   fs::remove(file);
 }
 
 TEST(TorchCommand, KeepsWhatItDoesNotPredictApart) {
   if (!has_torch()) GTEST_SKIP() << "no python3-torch";
   Folder f;
-  Outcome o = ddpsim(kTorch + Args{"--record", "zero_redundancy_optimizer=true", "--runs", f.path.string()});
+  Outcome o = ddpsim(kTorch +
+                     Args{"--record", "zero_redundancy_optimizer=true", "--runs", f.path.string()});
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("recorded and not predicted"), std::string::npos) << o.out;
-  io::Json j = io::parse_json(ddpsim({"validate", "--runs", f.path.string(), "--format", "json"}).out, "stdout");
+  io::Json j = io::parse_json(
+      ddpsim({"validate", "--runs", f.path.string(), "--format", "json"}).out, "stdout");
   EXPECT_EQ(j["unpredicted"], 1);
   EXPECT_TRUE(j["pairs"].empty());
 }
 
 TEST(TorchCommand, CalibratesWhatAFitReads) {
   if (!has_torch()) GTEST_SKIP() << "no python3-torch";
-  Outcome o = ddpsim({"calibrate", "--backend", "torch", "--cluster", "testbed-torch", "--set", "cluster.hosts=2", "--loopback", "--format", "json"});
+  Outcome o = ddpsim({"calibrate", "--backend", "torch", "--cluster", "testbed-torch", "--set",
+                      "cluster.hosts=2", "--loopback", "--format", "json"});
   ASSERT_EQ(o.code, 0) << o.err;
   io::Json run = io::parse_json(o.out, "stdout");
   EXPECT_EQ(run["evidence"], "collective");
   std::map<std::string, int> count;
   for (const auto& s : run["samples"]) ++count[s["op"].get<std::string>()];
-  for (const char* op : {"all_reduce", "all_reduce_cpu", "half_all_reduce", "broadcast", "broadcast_idle", "in_flight", "bare_backward", "ddp_backward", "half_backward"}) EXPECT_GT(count[op], 0) << op;
+  for (const char* op :
+       {"all_reduce", "all_reduce_cpu", "half_all_reduce", "broadcast", "broadcast_idle",
+        "in_flight", "bare_backward", "ddp_backward", "half_backward"})
+    EXPECT_GT(count[op], 0) << op;
   EXPECT_EQ(count["bare_backward"], count["ddp_backward"]);
   EXPECT_EQ(count["half_backward"], count["ddp_backward"]);
 }
 
-bool has_gpu() { return fs::exists("/dev/nvidia0"); }
+bool has_gpu() {
+  return fs::exists("/dev/nvidia0");
+}
 
 const Args kTorchGpu{"run", "--backend", "torch", "--workload", "resnet18", "--ranks", "2"};
 
@@ -243,8 +292,12 @@ TEST(TorchCommand, RefusesInASentence) {
   for (const auto& [command, says] : std::vector<std::pair<Args, std::string>>{
            {kTorch + Args{"--python", "/bin/false"}, "/bin/false has no PyTorch"},
            {kRun + Args{"--record", "powersgd_rank=1"}, "is of --backend torch"},
-           {{"run", "--backend", "torch", "--workload", "resnet18", "--cluster", "testbed-torch", "--loopback"}, "timed layers need a captured workload"},
-           {kTorch + Args{"--set", "cluster.hosts=4", "--set", "ranks=2", "--set", "other_jobs=[{\"rank_order\":[2,3]}]"}, "runs one job"},
+           {{"run", "--backend", "torch", "--workload", "resnet18", "--cluster", "testbed-torch",
+             "--loopback"},
+            "timed layers need a captured workload"},
+           {kTorch + Args{"--set", "cluster.hosts=4", "--set", "ranks=2", "--set",
+                          "other_jobs=[{\"rank_order\":[2,3]}]"},
+            "runs one job"},
            {kTorch + Args{"--record", "powersgd=1"}, "known are powersgd_rank"},
            {kTorch + Args{"--compute", "real"}, "does not say how to make its model"},
            {kTorch + Args{"--compute", "real", "--set", "slow_ranks.1=2"}, "cannot be slowed down"},
@@ -254,7 +307,9 @@ TEST(TorchCommand, RefusesInASentence) {
            {kTorchGpu + Args{"--cluster", "one-gpu"}, "add --one-gpu"},
            {kTorchGpu + Args{"--cluster", "hgx-h100"}, "this PyTorch finds no CUDA GPU"}}) {
     if (has_gpu() && says.find("no CUDA GPU") != std::string::npos) continue;
-    if (!has_torch() && says != "is of --backend torch" && says.find("/bin/false") == std::string::npos) continue;
+    if (!has_torch() && says != "is of --backend torch" &&
+        says.find("/bin/false") == std::string::npos)
+      continue;
     Outcome o = ddpsim(command);
     EXPECT_EQ(o.code, 2) << o.out;
     EXPECT_NE(o.err.find(says), std::string::npos) << o.err;
@@ -267,7 +322,8 @@ TEST(TorchCommand, RanksKeepTheirMemory) {
   Outcome o = ddpsim(kTorch + Args{"--format", "json"});
   ASSERT_EQ(o.code, 0) << o.err;
   io::Json run = io::parse_json(o.out, "stdout");
-  EXPECT_NE(run["origin"]["software"].get<std::string>().find("freed memory kept"), std::string::npos);
+  EXPECT_NE(run["origin"]["software"].get<std::string>().find("freed memory kept"),
+            std::string::npos);
 }
 
 // ---- GPUs: what is said where there is none (on one, tests/gpu)
@@ -304,7 +360,9 @@ TEST(GpuCommand, RefusesInASentence) {
   if (!has_gpu()) {
     cases.push_back({{"calibrate", "--backend", "cuda"}, "calibrate, stage memory: "});
     cases.push_back({{"calibrate", "--backend", "nccl"}, "calibrate, stage nccl: "});
-    cases.push_back({{"run", "--backend", "nccl", "--workload", "resnet18", "--cluster", "hgx-h100", "--ranks", "1"}, "run: "});
+    cases.push_back({{"run", "--backend", "nccl", "--workload", "resnet18", "--cluster", "hgx-h100",
+                      "--ranks", "1"},
+                     "run: "});
   }
   for (const auto& [command, says] : cases) {
     Outcome o = ddpsim(command);
@@ -327,10 +385,14 @@ TEST(GpuCommand, FitsKernelsOfAFolder) {
   r.origin.gpu = "a GPU that does not exist";
   r.origin.compute = "real";
   for (std::int64_t n : {1ll << 12, 1ll << 16, 1ll << 20, 1ll << 22, 1ll << 24, 1ll << 26})
-    for (int kernel : {0, 1, 7}) r.samples.push_back({"move", {{"kernel", kernel}, {"elements", n}, {"traffic", 8 * n}}, {Duration{2'000'000 + 8 * n / 3}}});
+    for (int kernel : {0, 1, 7})
+      r.samples.push_back({"move",
+                           {{"kernel", kernel}, {"elements", n}, {"traffic", 8 * n}},
+                           {Duration{2'000'000 + 8 * n / 3}}});
   io::write_file(f.path.string() + "/cuda-memory.json.gz", io::write_run(r).dump() + "\n");
   std::string out = f.path.string() + "/gpu.json";
-  Outcome o = ddpsim({"fit", "--backend", "cuda", "--runs", f.path.string(), "--base", "h200-sxm.datasheet", "--name", "imaginary", "--out", out});
+  Outcome o = ddpsim({"fit", "--backend", "cuda", "--runs", f.path.string(), "--base",
+                      "h200-sxm.datasheet", "--name", "imaginary", "--out", out});
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("held out"), std::string::npos) << o.out;
   io::Json p = io::parse_json(io::read_file(out), out);
@@ -338,14 +400,19 @@ TEST(GpuCommand, FitsKernelsOfAFolder) {
   EXPECT_EQ(p["memory"]["basis"], "measured");
   EXPECT_EQ(p["compute"]["basis"], "datasheet");
   // A prediction takes it; validate counts the Run and judges nothing.
-  EXPECT_EQ(ddpsim({"predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--profile", out}).code, 0);
+  EXPECT_EQ(
+      ddpsim({"predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--profile", out}).code,
+      0);
   fs::remove(out);
   Outcome v = ddpsim({"validate", "--runs", f.path.string(), "--format", "json"});
   ASSERT_FALSE(v.out.empty()) << v.err;
   EXPECT_EQ(io::parse_json(v.out, "stdout")["without_steps"], 1);
   r.origin.gpu = "another";
   io::write_file(f.path.string() + "/cuda-other.json.gz", io::write_run(r).dump() + "\n");
-  EXPECT_NE(ddpsim({"fit", "--backend", "cuda", "--runs", f.path.string(), "--base", "h200-sxm.datasheet"}).err.find("is of another GPU"), std::string::npos);
+  EXPECT_NE(ddpsim({"fit", "--backend", "cuda", "--runs", f.path.string(), "--base",
+                    "h200-sxm.datasheet"})
+                .err.find("is of another GPU"),
+            std::string::npos);
 }
 
 TEST(FitCommand, RefusesAnUnknownSplit) {

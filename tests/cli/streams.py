@@ -12,15 +12,25 @@ import tempfile
 import time
 from pathlib import Path
 
-SWEEP = ["sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--axis", "bucket_cap_mb=1,5,25",
-         "--axis", "cluster.hosts=1,2"]
+SWEEP = [
+    "sweep",
+    "--workload",
+    "resnet50",
+    "--cluster",
+    "hgx-h100",
+    "--axis",
+    "bucket_cap_mb=1,5,25",
+    "--axis",
+    "cluster.hosts=1,2",
+]
 PREDICT = ["predict", "--workload", "resnet50", "--cluster", "hgx-h100"]
 
 
 def shell(ddpsim, args, redirection, timeout=60):
     quoted = " ".join(f"'{a}'" for a in [ddpsim, *args])
-    return subprocess.run(["bash", "-c", f"{quoted} {redirection}"], capture_output=True, text=True,
-                          timeout=timeout)
+    return subprocess.run(
+        ["bash", "-c", f"{quoted} {redirection}"], capture_output=True, text=True, timeout=timeout
+    )
 
 
 def check(condition, what):
@@ -33,8 +43,14 @@ def closed(ddpsim, folder):
     for redirection in [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"]:
         out = folder / "rows.csv"
         done = shell(ddpsim, [*SWEEP, "--out", str(out)], redirection)
-        check(done.returncode == 0, f"sweep --out {redirection} ends with {done.returncode}: {done.stderr}")
-        check(out.read_text() == whole, f"sweep --out {redirection} wrote something else into its rows")
+        check(
+            done.returncode == 0,
+            f"sweep --out {redirection} ends with {done.returncode}: {done.stderr}",
+        )
+        check(
+            out.read_text() == whole,
+            f"sweep --out {redirection} wrote something else into its rows",
+        )
         out.unlink()
     done = shell(ddpsim, PREDICT, ">&-")
     check(done.returncode == 2 and "stdout" in done.stderr, f"an answer without a stdout: {done}")
@@ -43,23 +59,53 @@ def closed(ddpsim, folder):
 def full(ddpsim, folder):
     if not os.path.exists("/dev/full"):
         return
-    for args in [SWEEP, PREDICT, [*SWEEP, "--format", "table"], ["list"], ["--help"], ["predict", "--help"],
-                 [*SWEEP, "--out", str(folder / "whole.csv")]]:
+    for args in [
+        SWEEP,
+        PREDICT,
+        [*SWEEP, "--format", "table"],
+        ["list"],
+        ["--help"],
+        ["predict", "--help"],
+        [*SWEEP, "--out", str(folder / "whole.csv")],
+    ]:
         done = shell(ddpsim, args, "> /dev/full")
-        check(done.returncode == 2 and "stdout: cannot be written" in done.stderr, f"{args} > /dev/full: {done}")
+        check(
+            done.returncode == 2 and "stdout: cannot be written" in done.stderr,
+            f"{args} > /dev/full: {done}",
+        )
 
 
 def pipes(ddpsim, folder):
     pipe = folder / "pipe"
     os.mkfifo(pipe)
-    inputs = [["predict", str(pipe)], [*PREDICT, "--plan", str(pipe)], [*PREDICT, "--layers", str(pipe)],
-              [*PREDICT, "--set", "bucket_cap_mb=5", "--profile", str(pipe)], ["merge", str(pipe)],
-              ["show", "run", str(pipe)], ["compare", str(pipe), str(pipe)], ["predict", "/proc/kmsg"],
-              ["merge", "/proc/kmsg"], ["import", "nccl-tests", str(pipe)], ["import", "nccl-topo", "/proc/kmsg"],
-              ["validate", "--budget", str(pipe)]]
-    outputs = [[*PREDICT, "--out", str(pipe)], [*SWEEP, "--out", str(pipe)], [*PREDICT, "--html", str(pipe)]]
-    running = [(args, subprocess.Popen([ddpsim, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-               for args in inputs + outputs]
+    inputs = [
+        ["predict", str(pipe)],
+        [*PREDICT, "--plan", str(pipe)],
+        [*PREDICT, "--layers", str(pipe)],
+        [*PREDICT, "--set", "bucket_cap_mb=5", "--profile", str(pipe)],
+        ["merge", str(pipe)],
+        ["show", "run", str(pipe)],
+        ["compare", str(pipe), str(pipe)],
+        ["predict", "/proc/kmsg"],
+        ["merge", "/proc/kmsg"],
+        ["import", "nccl-tests", str(pipe)],
+        ["import", "nccl-topo", "/proc/kmsg"],
+        ["validate", "--budget", str(pipe)],
+    ]
+    outputs = [
+        [*PREDICT, "--out", str(pipe)],
+        [*SWEEP, "--out", str(pipe)],
+        [*PREDICT, "--html", str(pipe)],
+    ]
+    running = [
+        (
+            args,
+            subprocess.Popen(
+                [ddpsim, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            ),
+        )
+        for args in inputs + outputs
+    ]
     for args, child in running:
         try:
             out, err = child.communicate(timeout=60)
@@ -71,7 +117,9 @@ def pipes(ddpsim, folder):
     # With a reader a pipe is as good as a file.
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)
     subprocess.run([ddpsim, *PREDICT, "--out", str(pipe)], check=True)
-    check("step" in reader.communicate(timeout=60)[0], "a pipe with a reader did not get the answer")
+    check(
+        "step" in reader.communicate(timeout=60)[0], "a pipe with a reader did not get the answer"
+    )
 
 
 def signals(ddpsim, folder):
@@ -81,7 +129,16 @@ def signals(ddpsim, folder):
     page = place / "page.html"
     page.write_text("old")
     page.chmod(0o600)
-    command = [ddpsim, *SWEEP, "--out", str(folder / "rows.txt"), "--format", "table", "--html", str(page)]
+    command = [
+        ddpsim,
+        *SWEEP,
+        "--out",
+        str(folder / "rows.txt"),
+        "--format",
+        "table",
+        "--html",
+        str(page),
+    ]
     begin = time.time()
     subprocess.run(command, check=True, capture_output=True)
     lasted = time.time() - begin
@@ -104,15 +161,23 @@ def names(ddpsim, folder):
     binary = [os.fsencode(a) for a in [ddpsim, *PREDICT]]
     runs = folder / "runs"
     runs.mkdir()
-    for args in [binary + [b"--out", odd], binary + [b"--set", b"name=caf\xe9"], [os.fsencode(ddpsim), b"predict", odd],
-                 [os.fsencode(ddpsim), b"fit", b"--name", b"caf\xe9", b"--runs", os.fsencode(str(runs))],
-                 [os.fsencode(ddpsim), b"run", b"--revision", b"\xff", *binary[2:]]]:
+    for args in [
+        binary + [b"--out", odd],
+        binary + [b"--set", b"name=caf\xe9"],
+        [os.fsencode(ddpsim), b"predict", odd],
+        [os.fsencode(ddpsim), b"fit", b"--name", b"caf\xe9", b"--runs", os.fsencode(str(runs))],
+        [os.fsencode(ddpsim), b"run", b"--revision", b"\xff", *binary[2:]],
+    ]:
         done = subprocess.run(args, capture_output=True, timeout=60)
         check(done.returncode == 2 and b"UTF-8" in done.stderr, f"{args}: {done}")
         check(done.stderr.decode() and b"\x1b" not in done.stderr, f"{args}: {done.stderr}")
     (runs / os.fsdecode(b"caf\xe9.json")).write_text("{}")
-    done = subprocess.run([ddpsim, "validate", "--runs", str(runs)], capture_output=True, timeout=60)
-    check(done.returncode == 2 and b"UTF-8" in done.stderr, f"a Run whose name is not UTF-8: {done}")
+    done = subprocess.run(
+        [ddpsim, "validate", "--runs", str(runs)], capture_output=True, timeout=60
+    )
+    check(
+        done.returncode == 2 and b"UTF-8" in done.stderr, f"a Run whose name is not UTF-8: {done}"
+    )
 
 
 def main():

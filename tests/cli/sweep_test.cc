@@ -1,7 +1,5 @@
-// ddpsim sweep and merge: the same bytes whatever the threads and shards, invalid points as rows, bad axes before any work.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
+// ddpsim sweep and merge: the same bytes whatever the threads and shards, invalid points as rows,
+// bad axes before any work.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +7,9 @@
 #include <regex>
 #include <sstream>
 #include <thread>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "sim/io/files.h"
 #include "sim/io/json_reader.h"
@@ -19,17 +20,34 @@ namespace ddpsim::test {
 namespace {
 
 using Args = std::vector<std::string>;
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 Args with(Args a, const Args& more) {
   a.insert(a.end(), more.begin(), more.end());
   return a;
 }
-const Args kSweep{"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--axis", "bucket_cap_mb=1,5,25,100", "--axis", "cluster.hosts=1:8:x2", "--axis", "plan.system=pytorch_ddp,averaging"};
+const Args kSweep{"sweep",
+                  "--workload",
+                  "resnet50",
+                  "--cluster",
+                  "hgx-h100",
+                  "--axis",
+                  "bucket_cap_mb=1,5,25,100",
+                  "--axis",
+                  "cluster.hosts=1:8:x2",
+                  "--axis",
+                  "plan.system=pytorch_ddp,averaging"};
 
 struct Folder {
   std::string path;
-  Folder() : path((std::filesystem::temp_directory_path() / ("ddpsim-sweep-" + std::to_string(::getpid()) + "-" + std::to_string(counter++))).string()) { std::filesystem::create_directories(path); }
+  Folder()
+      : path((std::filesystem::temp_directory_path() /
+              ("ddpsim-sweep-" + std::to_string(::getpid()) + "-" + std::to_string(counter++)))
+                 .string()) {
+    std::filesystem::create_directories(path);
+  }
   ~Folder() { std::filesystem::remove_all(path); }
   std::string file(const std::string& name) const { return path + "/" + name; }
   static inline int counter = 0;
@@ -46,7 +64,9 @@ TEST(Sweep, HasARowForEveryPointAndTheLastAxisChangesFastest) {
   ASSERT_EQ(o.code, 0) << o.err;
   std::vector<std::string> rows = lines(o.out);
   ASSERT_EQ(rows.size(), 1u + 4 * 4 * 2);
-  EXPECT_TRUE(rows[0].starts_with("point,bucket_cap_mb,cluster.hosts,plan.system,world_size,step_ps,")) << rows[0];
+  EXPECT_TRUE(
+      rows[0].starts_with("point,bucket_cap_mb,cluster.hosts,plan.system,world_size,step_ps,"))
+      << rows[0];
   EXPECT_TRUE(rows[1].starts_with("0,1,1,pytorch_ddp,8,")) << rows[1];
   // A knob of DDP is not one of plain averaging: a row all the same, with its reason.
   EXPECT_TRUE(rows[2].starts_with("1,1,1,averaging,,")) << rows[2];
@@ -54,7 +74,8 @@ TEST(Sweep, HasARowForEveryPointAndTheLastAxisChangesFastest) {
   EXPECT_TRUE(rows[31].starts_with("30,100,8,pytorch_ddp,64,")) << rows[31];
 }
 
-// What predict says to be beyond the model, a sweep says of the point: in the CSV, in the JSON and below the table.
+// What predict says to be beyond the model, a sweep says of the point: in the CSV, in the JSON and
+// below the table.
 TEST(Sweep, SaysWhatIsBeyondTheModel) {
   const Args question{"--workload", "resnet50", "--cluster", "testbed-gpu"};
   Outcome p = ddpsim(with(with({"predict"}, question), {"--format", "json"}));
@@ -67,11 +88,13 @@ TEST(Sweep, SaysWhatIsBeyondTheModel) {
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_TRUE(has(rows[0], ",state_bytes,profile,basis,beyond_model,reason,sweep")) << rows[0];
   for (std::size_t k : {1, 2}) EXPECT_TRUE(has(rows[k], ",\"" + note + "\",,")) << rows[k];
-  EXPECT_TRUE(has(ddpsim(with(sweep, {"--format", "table"})).out, "2 of 2 points beyond the model; the first: " + note.substr(0, 40)));
+  EXPECT_TRUE(has(ddpsim(with(sweep, {"--format", "table"})).out,
+                  "2 of 2 points beyond the model; the first: " + note.substr(0, 40)));
   io::Json j = io::parse_json(ddpsim(with(sweep, {"--format", "json"})).out, "stdout");
   bool found = false;
   for (std::size_t k = 0; k < j["columns"].size(); ++k)
-    if (j["columns"][k]["name"] == "beyond_model") found = j["data"][k] == io::Json::array({note, note});
+    if (j["columns"][k]["name"] == "beyond_model")
+      found = j["data"][k] == io::Json::array({note, note});
   EXPECT_TRUE(found) << j;
   // Elsewhere the column is empty, and nothing is said.
   Outcome whole = ddpsim(with(kSweep, {"--format", "table"}));
@@ -80,14 +103,18 @@ TEST(Sweep, SaysWhatIsBeyondTheModel) {
     std::string plain = std::regex_replace(row, std::regex("\"[^\"]*\""), "");
     return std::count(plain.begin(), plain.end(), ',');
   };
-  for (const std::string& row : lines(ddpsim(kSweep).out)) EXPECT_EQ(fields(row), fields(rows[0]) + 2) << row;
+  for (const std::string& row : lines(ddpsim(kSweep).out))
+    EXPECT_EQ(fields(row), fields(rows[0]) + 2) << row;
 }
 
 TEST(Sweep, SaysOfAPointWhatPredictSays) {
-  Outcome o = ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--axis", "cluster.hosts=4", "--axis", "bucket_cap_mb=50", "--interval", "--format", "json"});
+  Outcome o =
+      ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--axis",
+              "cluster.hosts=4", "--axis", "bucket_cap_mb=50", "--interval", "--format", "json"});
   ASSERT_EQ(o.code, 0) << o.err;
   io::Json j = io::parse_json(o.out, "stdout");
-  Outcome p = ddpsim({"predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--set", "cluster.hosts=4", "--set", "bucket_cap_mb=50", "--format", "json"});
+  Outcome p = ddpsim({"predict", "--workload", "resnet50", "--cluster", "hgx-h100", "--set",
+                      "cluster.hosts=4", "--set", "bucket_cap_mb=50", "--format", "json"});
   io::Json summary = io::parse_json(p.out, "stdout")["summary"];
   for (std::size_t k = 0; k < j["columns"].size(); ++k) {
     std::string name = j["columns"][k]["name"];
@@ -117,7 +144,8 @@ TEST(Sweep, IsTheSameWhateverTheThreadsAndShards) {
 TEST(Sweep, GoesOnWhereAKilledOneStopped) {
   Folder f;
   std::string whole = ddpsim(kSweep).out;
-  for (std::size_t cut : {std::size_t{0}, std::size_t{40}, lines(whole)[0].size() + 1, std::size_t{900}, whole.size() / 2, whole.size() - 1, whole.size()}) {
+  for (std::size_t cut : {std::size_t{0}, std::size_t{40}, lines(whole)[0].size() + 1,
+                          std::size_t{900}, whole.size() / 2, whole.size() - 1, whole.size()}) {
     std::ofstream(f.file("cut"), std::ios::binary) << whole.substr(0, cut);
     Outcome o = ddpsim(with(kSweep, {"--resume", "--out", f.file("cut")}));
     ASSERT_EQ(o.code, 0) << o.err;
@@ -134,9 +162,14 @@ TEST(Sweep, DoesNotGoOnWithAnotherSweepsFile) {
     Args args;
     const char* part;
   };
-  for (const Bad& b : {Bad{with(kSweep, {"--out", file}), "exists"}, Bad{with(kSweep, {"--out", file, "--resume", "--set", "workload.batch=64"}), "another sweep"},
-                       Bad{with(kSweep, {"--out", file, "--resume", "--axis", "workload.batch=64"}), "other columns"},
-                       Bad{with(kSweep, {"--out", file, "--resume", "--shard", "1/2"}), "this part"}, Bad{with(kSweep, {"--resume"}), "--out"}}) {
+  for (const Bad& b :
+       {Bad{with(kSweep, {"--out", file}), "exists"},
+        Bad{with(kSweep, {"--out", file, "--resume", "--set", "workload.batch=64"}),
+            "another sweep"},
+        Bad{with(kSweep, {"--out", file, "--resume", "--axis", "workload.batch=64"}),
+            "other columns"},
+        Bad{with(kSweep, {"--out", file, "--resume", "--shard", "1/2"}), "this part"},
+        Bad{with(kSweep, {"--resume"}), "--out"}}) {
     Outcome o = ddpsim(b.args);
     EXPECT_EQ(o.code, 2);
     EXPECT_TRUE(has(o.err, b.part)) << o.err;
@@ -147,7 +180,8 @@ TEST(Sweep, DoesNotGoOnWithAnotherSweepsFile) {
 // A file that is not empty is somebody's, whatever it holds.
 TEST(Sweep, WritesOverNothing) {
   Folder f;
-  for (const char* text : {"{\"one\": \"line of JSON, without its end\"}", "precious", "a\nb\n", "\n", "point"}) {
+  for (const char* text :
+       {"{\"one\": \"line of JSON, without its end\"}", "precious", "a\nb\n", "\n", "point"}) {
     io::write_file(f.file("mine"), text);
     for (const Args& more : {Args{}, Args{"--resume"}}) {
       if (more.size() == 1 && std::string(text) == "point") continue;  // how a header begins
@@ -175,13 +209,19 @@ TEST(Sweep, EveryRowIsVerified) {
     std::function<void(std::vector<std::string>&)> make;
   };
   const std::string id = rows[1].substr(rows[1].rfind(','));
-  for (const Damage& d : {Damage{"a row doubled and one missing", [](auto& r) { r[7] = r[6]; }},
-                          Damage{"two rows in the other order", [](auto& r) { std::swap(r[7], r[8]); }},
-                          Damage{"a row of another sweep", [&](auto& r) { r[7] = r[7].substr(0, r[7].rfind(',')) + ",0123456789abcdef-32"; }},
-                          Damage{"no step", [](auto& r) { r[7] = std::regex_replace(r[7], std::regex("^([^,]*,[^,]*,[^,]*,[^,]*,[^,]*),[0-9]+"), "$1,"); }},
-                          Damage{"half a row", [](auto& r) { r[7].resize(r[7].size() / 2); }},
-                          Damage{"an empty line", [](auto& r) { r[7].clear(); }},
-                          Damage{"a word", [](auto& r) { r[7] = "hello"; }}}) {
+  for (const Damage& d :
+       {Damage{"a row doubled and one missing", [](auto& r) { r[7] = r[6]; }},
+        Damage{"two rows in the other order", [](auto& r) { std::swap(r[7], r[8]); }},
+        Damage{"a row of another sweep",
+               [&](auto& r) { r[7] = r[7].substr(0, r[7].rfind(',')) + ",0123456789abcdef-32"; }},
+        Damage{"no step",
+               [](auto& r) {
+                 r[7] = std::regex_replace(
+                     r[7], std::regex("^([^,]*,[^,]*,[^,]*,[^,]*,[^,]*),[0-9]+"), "$1,");
+               }},
+        Damage{"half a row", [](auto& r) { r[7].resize(r[7].size() / 2); }},
+        Damage{"an empty line", [](auto& r) { r[7].clear(); }},
+        Damage{"a word", [](auto& r) { r[7] = "hello"; }}}) {
     std::vector<std::string> damaged = rows;
     d.make(damaged);
     ASSERT_NE(damaged, rows) << d.name;
@@ -241,19 +281,25 @@ TEST(Sweep, ACrashSaysAtWhichPoint) {
       std::raise(signal);
     }).join();
   };
-  EXPECT_EXIT(crash(SIGSEGV), testing::KilledBySignal(SIGSEGV), "crashed at point 1047 of the sweep.*--skip 1047");
+  EXPECT_EXIT(crash(SIGSEGV), testing::KilledBySignal(SIGSEGV),
+              "crashed at point 1047 of the sweep.*--skip 1047");
   EXPECT_EXIT(crash(SIGABRT), testing::KilledBySignal(SIGABRT), "crashed at point 1047");
 }
 #endif
 
 TEST(Sweep, KnowsNoNanAndNoInfinity) {
   Folder f;
-  const Args question{"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--out", f.file("never.csv")};
-  for (const Args& axes : {Args{"--axis", "cluster.hosts=1:nan"}, Args{"--axis", "cluster.hosts=nan:nan"}, Args{"--axis", "cluster.hosts=1:8:+nan"},
-                           Args{"--axis", "cluster.hosts=1:8:xnan"}, Args{"--axis", "cluster.hosts=1:inf:x2"}, Args{"--axis", "cluster.hosts=1:8:+inf"},
-                           Args{"--axis", "bucket_cap_mb=-nan:5"}, Args{"--axis", "bucket_cap_mb=nan"}, Args{"--axis", "bucket_cap_mb=inf,5"},
-                           Args{"--axis", "bucket_cap_mb=1e400:2e400"}, Args{"--axis", "bucket_cap_mb=1:1e400:x2"}, Args{"--zip", "ranks=nan:nan"},
-                           Args{"--axis", "ranks=nan"}, Args{"--axis", "plan=null"}, Args{"--set", "plan=null", "--axis", "bucket_cap_mb=5"}}) {
+  const Args question{"sweep",    "--workload", "resnet50",         "--cluster",
+                      "hgx-h100", "--out",      f.file("never.csv")};
+  for (const Args& axes :
+       {Args{"--axis", "cluster.hosts=1:nan"}, Args{"--axis", "cluster.hosts=nan:nan"},
+        Args{"--axis", "cluster.hosts=1:8:+nan"}, Args{"--axis", "cluster.hosts=1:8:xnan"},
+        Args{"--axis", "cluster.hosts=1:inf:x2"}, Args{"--axis", "cluster.hosts=1:8:+inf"},
+        Args{"--axis", "bucket_cap_mb=-nan:5"}, Args{"--axis", "bucket_cap_mb=nan"},
+        Args{"--axis", "bucket_cap_mb=inf,5"}, Args{"--axis", "bucket_cap_mb=1e400:2e400"},
+        Args{"--axis", "bucket_cap_mb=1:1e400:x2"}, Args{"--zip", "ranks=nan:nan"},
+        Args{"--axis", "ranks=nan"}, Args{"--axis", "plan=null"},
+        Args{"--set", "plan=null", "--axis", "bucket_cap_mb=5"}}) {
     Outcome o = ddpsim(with(question, axes));
     EXPECT_EQ(o.code, 2) << axes.back() << o.out;
     EXPECT_EQ(lines(o.err).size(), 1u) << axes.back() << "\n" << o.err;
@@ -267,20 +313,36 @@ TEST(Sweep, RefusesBadAxesBeforeAnyWork) {
     const char* part;
   };
   Folder f;
-  for (const Bad& b : {Bad{{}, "nothing to sweep"}, Bad{{"--axis", "bucket_cap=1,2"}, "bucket_cap_mb"}, Bad{{"--axis", "cluster.linc.bandwidth=1Gb/s"}, "link"},
-                       Bad{{"--axis", "bucket_cap_mb"}, "FIELD=VALUES"}, Bad{{"--axis", "bucket_cap_mb="}, "empty value"}, Bad{{"--axis", "bucket_cap_mb=5:1"}, "empty"},
-                       Bad{{"--axis", "bucket_cap_mb=1:64:x1"}, "factor"}, Bad{{"--axis", "bucket_cap_mb=1:64:+0"}, "step"}, Bad{{"--axis", "bucket_cap_mb=1:64:2"}, ":+STEP"},
-                       Bad{{"--axis", "bucket_cap_mb=0:64:x2"}, "starts at or below 0"}, Bad{{"--axis", "cluster.link.bandwidth=10Gb/s:100Mb/s:x2"}, "mixes units"},
-                       Bad{{"--axis", "cluster.link.bandwidth=10Gb/s,100"}, "unit"}, Bad{{"--axis", "bucket_cap_mb=1:1e9"}, "more than"},
-                       Bad{{"--axis", "bucket_cap_mb=1:40000", "--axis", "first_bucket_bytes=1:25000"}, "points"}, Bad{{"--axis", "bucket_cap_mb=1,2,1"}, "twice"},
-                       Bad{{"--axis", "bucket_cap_mb=1", "--axis", "plan.bucket_cap_mb=2"}, "twice"}, Bad{{"--axis", "workload=resnet5"}, "resnet50"},
-                       Bad{{"--axis", "cluster.link.bandwidth=10,20"}, "\"10\" has no unit; expected a bandwidth such as \"100Gb/s\" or \"12.5GB/s\"\n"},
-                       Bad{{"--axis", "cluster.link.bandwidth=10Gbps"}, "unknown unit"},
-                       Bad{{"--axis", "gradient_as_bucket_view=yes,no"}, "expected true or false"},
-                       Bad{{"--zip", "cluster.hosts=1,2,1", "--zip", "workload.batch=8,8,8"}, "1, 8 twice"},
-                       Bad{{"--zip", "cluster.hosts=1,2", "--zip", "workload.batch=1"}, "2 values"}, Bad{{"--axis", "cluster.hosts=1", "--shard", "1/1"}, "0 to 0"},
-                       Bad{{"--axis", "cluster.hosts=1", "--shard", "1"}, "K/N"}, Bad{{"--axis", "cluster.hosts=1", "--jobs", "-1"}, "threads"}}) {
-    Outcome o = ddpsim(with({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--out", f.file("never.csv")}, b.axes));
+  for (const Bad& b :
+       {Bad{{}, "nothing to sweep"},
+        Bad{{"--axis", "bucket_cap=1,2"}, "bucket_cap_mb"},
+        Bad{{"--axis", "cluster.linc.bandwidth=1Gb/s"}, "link"},
+        Bad{{"--axis", "bucket_cap_mb"}, "FIELD=VALUES"},
+        Bad{{"--axis", "bucket_cap_mb="}, "empty value"},
+        Bad{{"--axis", "bucket_cap_mb=5:1"}, "empty"},
+        Bad{{"--axis", "bucket_cap_mb=1:64:x1"}, "factor"},
+        Bad{{"--axis", "bucket_cap_mb=1:64:+0"}, "step"},
+        Bad{{"--axis", "bucket_cap_mb=1:64:2"}, ":+STEP"},
+        Bad{{"--axis", "bucket_cap_mb=0:64:x2"}, "starts at or below 0"},
+        Bad{{"--axis", "cluster.link.bandwidth=10Gb/s:100Mb/s:x2"}, "mixes units"},
+        Bad{{"--axis", "cluster.link.bandwidth=10Gb/s,100"}, "unit"},
+        Bad{{"--axis", "bucket_cap_mb=1:1e9"}, "more than"},
+        Bad{{"--axis", "bucket_cap_mb=1:40000", "--axis", "first_bucket_bytes=1:25000"}, "points"},
+        Bad{{"--axis", "bucket_cap_mb=1,2,1"}, "twice"},
+        Bad{{"--axis", "bucket_cap_mb=1", "--axis", "plan.bucket_cap_mb=2"}, "twice"},
+        Bad{{"--axis", "workload=resnet5"}, "resnet50"},
+        Bad{{"--axis", "cluster.link.bandwidth=10,20"},
+            "\"10\" has no unit; expected a bandwidth such as \"100Gb/s\" or \"12.5GB/s\"\n"},
+        Bad{{"--axis", "cluster.link.bandwidth=10Gbps"}, "unknown unit"},
+        Bad{{"--axis", "gradient_as_bucket_view=yes,no"}, "expected true or false"},
+        Bad{{"--zip", "cluster.hosts=1,2,1", "--zip", "workload.batch=8,8,8"}, "1, 8 twice"},
+        Bad{{"--zip", "cluster.hosts=1,2", "--zip", "workload.batch=1"}, "2 values"},
+        Bad{{"--axis", "cluster.hosts=1", "--shard", "1/1"}, "0 to 0"},
+        Bad{{"--axis", "cluster.hosts=1", "--shard", "1"}, "K/N"},
+        Bad{{"--axis", "cluster.hosts=1", "--jobs", "-1"}, "threads"}}) {
+    Outcome o = ddpsim(with(
+        {"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--out", f.file("never.csv")},
+        b.axes));
     EXPECT_EQ(o.code, 2) << o.out;
     EXPECT_TRUE(has(o.err, b.part)) << b.part << "\n" << o.err;
     EXPECT_EQ(lines(o.err).size(), 1u) << o.err;
@@ -293,8 +355,13 @@ TEST(Sweep, AWrongQuestionIsNotASweep) {
     Args args;
     const char* part;
   };
-  for (const Bad& b : {Bad{{"--axis", "bucket_cap_mb=1,2"}, "no workload given"}, Bad{{"--workload", "resnet50", "--cluster", "hgx-h100", "--ranks", "99", "--axis", "bucket_cap_mb=1,2"}, "8 devices"},
-                       Bad{{"--workload", "resnet50", "--cluster", "hgx-h100", "--axis", "bucket_cap_mb=1,2", "--html", "/nowhere/x.html"}, "no folder"}}) {
+  for (const Bad& b : {Bad{{"--axis", "bucket_cap_mb=1,2"}, "no workload given"},
+                       Bad{{"--workload", "resnet50", "--cluster", "hgx-h100", "--ranks", "99",
+                            "--axis", "bucket_cap_mb=1,2"},
+                           "8 devices"},
+                       Bad{{"--workload", "resnet50", "--cluster", "hgx-h100", "--axis",
+                            "bucket_cap_mb=1,2", "--html", "/nowhere/x.html"},
+                           "no folder"}}) {
     Outcome o = ddpsim(with({"sweep"}, b.args));
     EXPECT_EQ(o.code, 2);
     EXPECT_EQ(o.out, "");
@@ -303,7 +370,9 @@ TEST(Sweep, AWrongQuestionIsNotASweep) {
 }
 
 TEST(Sweep, ZippedFieldsChangeTogether) {
-  Outcome o = ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--zip", "cluster.hosts=1,2,4", "--zip", "workload.batch=64,32,32", "--format", "table"});
+  Outcome o =
+      ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--zip",
+              "cluster.hosts=1,2,4", "--zip", "workload.batch=64,32,32", "--format", "table"});
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(lines(o.out).size(), 5u);  // the last: whose the numbers are
   EXPECT_TRUE(has(o.out, "2              32")) << o.out;
@@ -311,19 +380,31 @@ TEST(Sweep, ZippedFieldsChangeTogether) {
 
 // Who wrote an axis reads of the axis, not of --set, and needs no quotes.
 TEST(Sweep, ReasonsNameTheAxis) {
-  Outcome o = ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100",
-                      "--zip", "workload.precision=bf16,16,bf16", "--zip", "ranks=4,4,99", "--zip", "bucket_cap_mb=5,5,-1", "--format", "json"});
+  Outcome o = ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--zip",
+                      "workload.precision=bf16,16,bf16", "--zip", "ranks=4,4,99", "--zip",
+                      "bucket_cap_mb=5,5,-1", "--format", "json"});
   ASSERT_EQ(o.code, 0) << o.err;
   io::Json j = io::parse_json(o.out, "stdout");
   const io::Json& reasons = j["data"].back();
-  EXPECT_EQ(reasons[1], "workload.precision=16 (workloads/resnet50.json#/precision): expected text, found 16");
+  EXPECT_EQ(reasons[1],
+            "workload.precision=16 (workloads/resnet50.json#/precision): expected text, found 16");
   EXPECT_EQ(reasons[2].get<std::string>().rfind("ranks=99: 99 ranks", 0), 0u) << reasons[2];
 }
 
 TEST(Sweep, SaysWhatHoldsForAllPoints) {
-  const Args question{"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=allreduce:tree", "--set", "NCCL_PROTO=simple",
-                      "--set", "jitter={\"cv\":0.03,\"seed\":1,\"samples\":3}"};
-  Outcome o = ddpsim(with(question, {"--axis", "NCCL_ALGO=allreduce:ring,allreduce:tree", "--format", "table"}));
+  const Args question{"sweep",
+                      "--workload",
+                      "resnet50",
+                      "--cluster",
+                      "hgx-h100",
+                      "--set",
+                      "NCCL_ALGO=allreduce:tree",
+                      "--set",
+                      "NCCL_PROTO=simple",
+                      "--set",
+                      "jitter={\"cv\":0.03,\"seed\":1,\"samples\":3}"};
+  Outcome o = ddpsim(
+      with(question, {"--axis", "NCCL_ALGO=allreduce:ring,allreduce:tree", "--format", "table"}));
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(o.out.rfind("with NCCL_PROTO=simple\n", 0), 0u) << o.out;
   EXPECT_TRUE(has(o.out, "jitter is in samples/s")) << o.out;
@@ -348,15 +429,21 @@ TEST(Merge, SaysWhatToGive) {
 
 TEST(Merge, SaysWhatIsMissing) {
   Folder f;
-  for (const char* k : {"0", "1", "2"}) ASSERT_EQ(ddpsim(with(kSweep, {"--shard", std::string(k) + "/3", "--out", f.file(k)})).code, 0);
-  ASSERT_EQ(ddpsim(with(kSweep, {"--set", "workload.batch=8", "--shard", "2/3", "--out", f.file("other")})).code, 0);
+  for (const char* k : {"0", "1", "2"})
+    ASSERT_EQ(ddpsim(with(kSweep, {"--shard", std::string(k) + "/3", "--out", f.file(k)})).code, 0);
+  ASSERT_EQ(ddpsim(with(kSweep,
+                        {"--set", "workload.batch=8", "--shard", "2/3", "--out", f.file("other")}))
+                .code,
+            0);
   std::ofstream(f.file("text")) << "hello\nworld\n";
   struct Bad {
     Args files;
     const char* part;
   };
-  for (const Bad& b : {Bad{{"0", "2"}, "in no file"}, Bad{{"0", "1"}, "unfinished"}, Bad{{"0", "1", "1", "2"}, "another file has"}, Bad{{"0", "1", "other"}, "another sweep"},
-                       Bad{{"text"}, "not what ddpsim sweep writes"}, Bad{{"nothing"}, "no such file"}}) {
+  for (const Bad& b :
+       {Bad{{"0", "2"}, "in no file"}, Bad{{"0", "1"}, "unfinished"},
+        Bad{{"0", "1", "1", "2"}, "another file has"}, Bad{{"0", "1", "other"}, "another sweep"},
+        Bad{{"text"}, "not what ddpsim sweep writes"}, Bad{{"nothing"}, "no such file"}}) {
     Args a{"merge"};
     for (const std::string& name : b.files) a.push_back(f.file(name));
     Outcome o = ddpsim(a);

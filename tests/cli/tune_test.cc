@@ -10,7 +10,9 @@ namespace ddpsim::test {
 namespace {
 
 using Args = std::vector<std::string>;
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 Args operator+(Args a, const Args& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
@@ -23,9 +25,11 @@ io::Json json_of(const Args& args) {
   return io::parse_json(o.out, "stdout");
 }
 
-// What is recommended has no cliff beside it: the shortest step of this question lies 0.2 % below a cap with which it is 4 % longer.
+// What is recommended has no cliff beside it: the shortest step of this question lies 0.2 % below a
+// cap with which it is 4 % longer.
 TEST(Tune, KeepsAwayFromCliffs) {
-  Outcome o = ddpsim({"tune", "--workload", "resnet50", "--cluster", "hgx-h100", "--set", "cluster.hosts=8", "--format", "json"});
+  Outcome o = ddpsim({"tune", "--workload", "resnet50", "--cluster", "hgx-h100", "--set",
+                      "cluster.hosts=8", "--format", "json"});
   ASSERT_EQ(o.code, 0) << o.err;
   io::Json j = io::parse_json(o.out, "stdout");
   if (j["chosen"].is_null()) return;
@@ -41,23 +45,31 @@ TEST(Tune, AnswersFirst) {
   Outcome o = ddpsim(Args{"tune"} + kSlow + Args{"--set", "bucket_cap_mb=1"});
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(o.out.rfind("bucket_cap_mb=", 0), 0u) << o.out;
-  for (const char* part : {"makes the step", "shorter", "ddp = torch.nn.parallel.DistributedDataParallel(model, device_ids=[local_rank], bucket_cap_mb=", "within 1 %", "no buckets can beat", "next, on top of that"})
+  for (const char* part : {"makes the step", "shorter",
+                           "ddp = torch.nn.parallel.DistributedDataParallel(model, "
+                           "device_ids=[local_rank], bucket_cap_mb=",
+                           "within 1 %", "no buckets can beat", "next, on top of that"})
     EXPECT_TRUE(has(o.out, part)) << part << "\n" << o.out;
 }
 
 TEST(Tune, JsonIsWhatAnySingleQuestionSays) {
   io::Json j = json_of(Args{"tune"} + kSlow + Args{"--set", "bucket_cap_mb=1"});
   EXPECT_EQ(j["schema"], "ddpsim.tuning/1");
-  auto predicted = [&](const std::string& setting) { return json_of(Args{"predict"} + kSlow + Args{"--set", setting})["summary"]; };
+  auto predicted = [&](const std::string& setting) {
+    return json_of(Args{"predict"} + kSlow + Args{"--set", setting})["summary"];
+  };
   io::Json best = predicted("bucket_cap_mb=" + j["best"]["value"].dump());
   EXPECT_EQ(j["best"]["step_ps"], best["step_ps"]);
   EXPECT_EQ(j["best"]["low_ps"], best["step_low_ps"]);
   EXPECT_EQ(j["best"]["high_ps"], best["step_high_ps"]);
   EXPECT_EQ(j["best"]["buckets"], best["buckets"].size());
   EXPECT_EQ(j["current"]["step_ps"], predicted("bucket_cap_mb=1")["step_ps"]);
-  EXPECT_EQ(j["partition"]["step_ps"], predicted("bucket_cap_mb_list=" + j["partition"]["bucket_cap_mb_list"].dump())["step_ps"]);
+  EXPECT_EQ(
+      j["partition"]["step_ps"],
+      predicted("bucket_cap_mb_list=" + j["partition"]["bucket_cap_mb_list"].dump())["step_ps"]);
   EXPECT_LE(j["lower_bound_ps"].get<std::int64_t>(), j["partition"]["step_ps"].get<std::int64_t>());
-  for (const io::Json& p : j["curve"]) EXPECT_LE(j["lower_bound_ps"].get<std::int64_t>(), p["step_ps"].get<std::int64_t>());
+  for (const io::Json& p : j["curve"])
+    EXPECT_LE(j["lower_bound_ps"].get<std::int64_t>(), p["step_ps"].get<std::int64_t>());
   EXPECT_FALSE(j["levers"].empty());
 }
 
@@ -66,22 +78,28 @@ TEST(Tune, SearchesEverySystemsKnobs) {
   EXPECT_EQ(j["knob"], "granularity");
   EXPECT_EQ(j["best"]["value"], "flat");
   EXPECT_TRUE(j["lower_bound_ps"].is_null());
-  EXPECT_EQ(json_of(Args{"tune"} + kSlow + Args{"--knob", "first_bucket_bytes"})["knob"], "first_bucket_bytes");
+  EXPECT_EQ(json_of(Args{"tune"} + kSlow + Args{"--knob", "first_bucket_bytes"})["knob"],
+            "first_bucket_bytes");
 }
 
 TEST(Tune, CountsTheCostOfAnEpoch) {
-  io::Json j = json_of(Args{"tune"} + kSlow + Args{"--price-per-gpu-hour", "2.5", "--epoch-samples", "1281167", "--deadline", "20min"});
+  io::Json j = json_of(
+      Args{"tune"} + kSlow +
+      Args{"--price-per-gpu-hour", "2.5", "--epoch-samples", "1281167", "--deadline", "20min"});
   const io::Json& s = j["scaling"];
   ASSERT_EQ(s["by_ranks"].size(), 4u);  // 1, 2, 4, 8
   for (const io::Json& r : s["by_ranks"]) {
     std::int64_t a_step = 32 * r["ranks"].get<std::int64_t>();
     double steps = static_cast<double>((1281167 + a_step - 1) / a_step);
     EXPECT_NEAR(r["epoch_s"].get<double>(), steps * r["step_ps"].get<double>() / 1e12, 1e-6);
-    EXPECT_NEAR(r["epoch_cost"].get<double>(), r["epoch_s"].get<double>() / 3600 * 2.5 * r["ranks"].get<double>(), 1e-9);
+    EXPECT_NEAR(r["epoch_cost"].get<double>(),
+                r["epoch_s"].get<double>() / 3600 * 2.5 * r["ranks"].get<double>(), 1e-9);
   }
   ASSERT_FALSE(s["cheapest_in_time"].is_null());
   for (const io::Json& r : s["by_ranks"]) {
-    if (r["ranks"] == s["cheapest_in_time"]) { EXPECT_LE(r["epoch_s"].get<double>(), 1200); }
+    if (r["ranks"] == s["cheapest_in_time"]) {
+      EXPECT_LE(r["epoch_s"].get<double>(), 1200);
+    }
   }
 }
 
@@ -96,17 +114,20 @@ TEST(Tune, RefusesWhatItCannotAnswer) {
     Args args;
     const char* part;
   };
-  for (const Bad& b : std::vector<Bad>{{{"--knob", "bucket_cap"}, "did you mean \"bucket_cap_mb\""},
-                                       {{"--knob", "granularity"}, "is not a knob of pytorch_ddp"},
-                                       {{"--values", "1,zwei"}, "\"zwei\" is not a setting of bucket_cap_mb (a positive number of MiB)"},
-                                       {{"--values", "-5"}, "\"-5\""},
-                                       {{"--values", "1,,5"}, "\"\" is not a setting"},
-                                       {{"--price-per-gpu-hour", "2"}, "--epoch-samples"},
-                                       {{"--price-per-gpu-hour", "two", "--epoch-samples", "5"}, "expected a positive number"},
-                                       {{"--epoch-samples", "1e6", "--deadline", "soon"}, "2h, 90min"},
-                                       {{"--format", "junit"}, "not a format"},
-                                       {{"--set", "bucket_cap_mb_list=[1,0]"}, "positive number of MiB"},
-                                       {{"--set", "bucket_cap_mb_list=[1]", "--set", "bucket_cap_mb=5"}, "give one of the two"}}) {
+  for (const Bad& b : std::vector<Bad>{
+           {{"--knob", "bucket_cap"}, "did you mean \"bucket_cap_mb\""},
+           {{"--knob", "granularity"}, "is not a knob of pytorch_ddp"},
+           {{"--values", "1,zwei"},
+            "\"zwei\" is not a setting of bucket_cap_mb (a positive number of MiB)"},
+           {{"--values", "-5"}, "\"-5\""},
+           {{"--values", "1,,5"}, "\"\" is not a setting"},
+           {{"--price-per-gpu-hour", "2"}, "--epoch-samples"},
+           {{"--price-per-gpu-hour", "two", "--epoch-samples", "5"}, "expected a positive number"},
+           {{"--epoch-samples", "1e6", "--deadline", "soon"}, "2h, 90min"},
+           {{"--format", "junit"}, "not a format"},
+           {{"--set", "bucket_cap_mb_list=[1,0]"}, "positive number of MiB"},
+           {{"--set", "bucket_cap_mb_list=[1]", "--set", "bucket_cap_mb=5"},
+            "give one of the two"}}) {
     Outcome o = ddpsim(Args{"tune"} + kSlow + b.args);
     EXPECT_EQ(o.code, 2) << b.args[1];
     EXPECT_EQ(o.out, "");
@@ -140,9 +161,12 @@ TEST_F(ManyGradients, AreChosenForOnlyAmongNamedSettings) {
 }
 
 TEST(ExplainStep, PathIsGaplessAndEndsWithTheStep) {
-  for (const Args& question : {kSlow, Args{"--workload", "resnet50", "--cluster", "hgx-h100"}, Args{"--workload", "resnet18-cpu", "--cluster", "testbed-star", "--ranks", "4"},
-                               Args{"--workload", "resnet50", "--cluster", "gpu-ethernet-25g", "--set", "slow_ranks.3=1.5"},
-                               Args{"--workload", "resnet50", "--cluster", "gpu-ethernet-25g", "--plan", "averaging"}}) {
+  for (const Args& question :
+       {kSlow, Args{"--workload", "resnet50", "--cluster", "hgx-h100"},
+        Args{"--workload", "resnet18-cpu", "--cluster", "testbed-star", "--ranks", "4"},
+        Args{"--workload", "resnet50", "--cluster", "gpu-ethernet-25g", "--set",
+             "slow_ranks.3=1.5"},
+        Args{"--workload", "resnet50", "--cluster", "gpu-ethernet-25g", "--plan", "averaging"}}) {
     io::Json j = json_of(Args{"explain"} + question);
     std::int64_t at = 0;
     for (const io::Json& p : j["path"]) {
@@ -159,15 +183,19 @@ TEST(ExplainStep, PathIsGaplessAndEndsWithTheStep) {
 TEST(ExplainStep, NamesWhatDecides) {
   Outcome o = ddpsim(Args{"explain"} + kSlow);
   ASSERT_EQ(o.code, 0) << o.err;
-  for (const char* part : {"the network between hosts decides", "backward until fc.weight", "all-reduces one after another", "gradient all-reduces are exposed", "bandwidth", "10 % faster"})
+  for (const char* part : {"the network between hosts decides", "backward until fc.weight",
+                           "all-reduces one after another", "gradient all-reduces are exposed",
+                           "bandwidth", "10 % faster"})
     EXPECT_TRUE(has(o.out, part)) << part << "\n" << o.out;
   EXPECT_EQ(ddpsim(Args{"explain"} + kSlow + Args{"--format", "md"}).code, 0);
 }
 
-// Bytes counted evenly over a collective's time may be more than a link carries where several are in flight: the page says so.
+// Bytes counted evenly over a collective's time may be more than a link carries where several are
+// in flight: the page says so.
 TEST(ExplainStep, SaysWhatMoreThanAllOfALinkMeans) {
   for (auto [file, above] : {std::pair{"token-bucket", true}, std::pair{"resnet50-hgx", false}}) {
-    Outcome o = ddpsim({"explain", source_path(std::string("tests/golden/scenarios/") + file + ".json")});
+    Outcome o =
+        ddpsim({"explain", source_path(std::string("tests/golden/scenarios/") + file + ".json")});
     ASSERT_EQ(o.code, 0) << o.err;
     EXPECT_TRUE(has(o.out, "link needed")) << o.out;
     EXPECT_EQ(has(o.out, "above 100 %: bytes are counted evenly"), above) << o.out;
@@ -178,10 +206,14 @@ TEST(Headings, SayWhatIsSetOfNcclAndWhatBecomesOfJitter) {
   const Args nccl{"--set", "nccl=2.26", "--set", "NCCL_ALGO=allreduce:tree"};
   const Args jitter{"--set", "jitter={\"cv\":0.03,\"seed\":1,\"samples\":3}"};
   for (const Args& command : {Args{"predict"}, Args{"tune", "--values", "5,25"}, Args{"explain"}}) {
-    EXPECT_TRUE(has(ddpsim(command + kSlow + nccl).out, "NCCL 2.26, NCCL_ALGO=allreduce:tree")) << command[0];
-    if (command[0] != "tune") { EXPECT_FALSE(has(ddpsim(command + kSlow).out, "NCCL")) << command[0]; }  // it has levers of NCCL's
+    EXPECT_TRUE(has(ddpsim(command + kSlow + nccl).out, "NCCL 2.26, NCCL_ALGO=allreduce:tree"))
+        << command[0];
+    if (command[0] != "tune") {
+      EXPECT_FALSE(has(ddpsim(command + kSlow).out, "NCCL")) << command[0];
+    }  // it has levers of NCCL's
     if (command[0] == "predict") continue;
-    const char* said = command[0] == "tune" ? "the mean of 3 with the scenario's jitter (cv 0.03)" : "jitter (cv 0.03) is left out";
+    const char* said = command[0] == "tune" ? "the mean of 3 with the scenario's jitter (cv 0.03)"
+                                            : "jitter (cv 0.03) is left out";
     EXPECT_TRUE(has(ddpsim(command + kSlow + jitter).out, said)) << command[0];
     EXPECT_EQ(json_of(command + kSlow + jitter)["notes"].size(), 1u) << command[0];
     EXPECT_EQ(json_of(command + kSlow)["notes"].size(), 0u) << command[0];
@@ -189,9 +221,10 @@ TEST(Headings, SayWhatIsSetOfNcclAndWhatBecomesOfJitter) {
 }
 
 TEST(Terminal, SaysWhatAMissingArgumentIs) {
-  for (const auto& [command, part] : std::vector<std::pair<std::string, std::string>>{{"show", "show: \"what\" is missing: program, buckets"},
-                                                                                      {"compare", "compare: \"predicted\" is missing: predicted Run"},
-                                                                                      {"import", "import of what? Known are nccl-tests"}}) {
+  for (const auto& [command, part] : std::vector<std::pair<std::string, std::string>>{
+           {"show", "show: \"what\" is missing: program, buckets"},
+           {"compare", "compare: \"predicted\" is missing: predicted Run"},
+           {"import", "import of what? Known are nccl-tests"}}) {
     Outcome o = ddpsim({command});
     EXPECT_EQ(o.code, 2);
     EXPECT_TRUE(has(o.err, part)) << o.err;
@@ -199,13 +232,19 @@ TEST(Terminal, SaysWhatAMissingArgumentIs) {
 }
 
 TEST(Terminal, LinesFitIn160Columns) {
-  const Args cpu{"--workload", "resnet18-cpu", "--cluster", "testbed-star", "--set", "plan.backend=tcp"};
-  for (const Args& a : {Args{"list"}, Args{"doctor"}, Args{"--help"}, Args{"sweep", "--help"}, Args{"run", "--help"}, Args{"topology", "show", "dgx-h100"},
-                        Args{"predict"} + cpu, Args{"tune"} + cpu, Args{"explain"} + cpu, Args{"tune"} + kSlow, Args{"explain"} + kSlow,
-                        Args{"tune"} + kSlow + Args{"--set", "NCCL_ALGO=allreduce:tree,ring", "--set", "NCCL_PROTO=^LL128"},
-                        Args{"explain", "--cluster", "dgx-h100", "--set", "cluster.hosts=4"}, Args{"explain", "--op", "send_recv", "--cluster", "hgx-h100"},
-                        Args{"explain", "--cluster", "hgx-h100", "--graph", source_path("tests/data/nccl/graph_8gpus.xml")},
-                        Args{"show", "program", "--workload", "bert-base", "--cluster", "dgx-h100"}}) {
+  const Args cpu{"--workload",   "resnet18-cpu", "--cluster",
+                 "testbed-star", "--set",        "plan.backend=tcp"};
+  for (const Args& a :
+       {Args{"list"}, Args{"doctor"}, Args{"--help"}, Args{"sweep", "--help"},
+        Args{"run", "--help"}, Args{"topology", "show", "dgx-h100"}, Args{"predict"} + cpu,
+        Args{"tune"} + cpu, Args{"explain"} + cpu, Args{"tune"} + kSlow, Args{"explain"} + kSlow,
+        Args{"tune"} + kSlow +
+            Args{"--set", "NCCL_ALGO=allreduce:tree,ring", "--set", "NCCL_PROTO=^LL128"},
+        Args{"explain", "--cluster", "dgx-h100", "--set", "cluster.hosts=4"},
+        Args{"explain", "--op", "send_recv", "--cluster", "hgx-h100"},
+        Args{"explain", "--cluster", "hgx-h100", "--graph",
+             source_path("tests/data/nccl/graph_8gpus.xml")},
+        Args{"show", "program", "--workload", "bert-base", "--cluster", "dgx-h100"}}) {
     Outcome o = ddpsim(a);
     EXPECT_EQ(o.code, 0) << o.err;
     for (std::size_t from = 0; from < o.out.size();) {
@@ -217,7 +256,9 @@ TEST(Terminal, LinesFitIn160Columns) {
 }
 
 TEST(ExplainStep, IsNotAskedTogetherWithACollective) {
-  for (const Args& a : {kSlow + Args{"--op", "all_reduce"}, kSlow + Args{"--bytes", "1MiB"}, Args{"--cluster", "hgx-h100", "--plan", "averaging"}, Args{"--cluster", "hgx-h100", "--format", "md"}}) {
+  for (const Args& a : {kSlow + Args{"--op", "all_reduce"}, kSlow + Args{"--bytes", "1MiB"},
+                        Args{"--cluster", "hgx-h100", "--plan", "averaging"},
+                        Args{"--cluster", "hgx-h100", "--format", "md"}}) {
     Outcome o = ddpsim(Args{"explain"} + a);
     EXPECT_EQ(o.code, 2);
     EXPECT_EQ(o.out, "");

@@ -1,11 +1,12 @@
-// ddpsim validate and ddpsim compare, on a folder of Runs made here: predictions written down as if they had been measured, off by a known factor.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
+// ddpsim validate and ddpsim compare, on a folder of Runs made here: predictions written down as if
+// they had been measured, off by a known factor.
 #include <cmath>
 #include <filesystem>
 #include <functional>
 #include <sstream>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "sim/io/files.h"
 #include "sim/predict/baselines.h"
@@ -34,12 +35,19 @@ class Validate : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
   std::string at(const std::string& name) const { return (folder_ / name).string(); }
-  void budget(const Json& limits) const { io::write_file(at("budget.json"), Json{{"schema", "ddpsim.budget/1"}, {"limits", limits}}.dump()); }
+  void budget(const Json& limits) const {
+    io::write_file(at("budget.json"),
+                   Json{{"schema", "ddpsim.budget/1"}, {"limits", limits}}.dump());
+  }
 
   // A scenario of `ranks` ranks on one switch, with these knobs.
   Json scenario(int ranks, Json plan = {{"system", "pytorch_ddp"}}) const {
     Json cluster = read_json("topologies/ethernet-10g.json");
-    return {{"schema", "ddpsim.scenario/1"}, {"workload", "resnet18-cpu"}, {"cluster", cluster}, {"plan", plan}, {"ranks", ranks}};
+    return {{"schema", "ddpsim.scenario/1"},
+            {"workload", "resnet18-cpu"},
+            {"cluster", cluster},
+            {"plan", plan},
+            {"ranks", ranks}};
   }
   // Adds a Run of it; returns the scenario's hash.
   std::string add(const std::string& name, const Json& scenario, const Offset& offset = {}) const {
@@ -61,11 +69,15 @@ class Validate : public testing::Test {
     r.origin.backend = "tcp";
     r.tensor_names = p.run.tensor_names;
     Duration step = scale(p.summary.step, offset.factor);
-    for (StepKind kind : {StepKind::First, StepKind::Rebuild, StepKind::Steady, StepKind::Steady, StepKind::Steady}) r.steps.push_back({kind, step});
+    for (StepKind kind :
+         {StepKind::First, StepKind::Rebuild, StepKind::Steady, StepKind::Steady, StepKind::Steady})
+      r.steps.push_back({kind, step});
     for (int k : {3, 4})
       for (Span s : p.run.spans) {
         s.step = k;
-        for (TimePoint* x : {&s.ready, &s.begin, &s.end}) x->ps = static_cast<std::int64_t>(std::llround(static_cast<double>(x->ps - p.run.spans_from.ps) * offset.factor));
+        for (TimePoint* x : {&s.ready, &s.begin, &s.end})
+          x->ps = static_cast<std::int64_t>(
+              std::llround(static_cast<double>(x->ps - p.run.spans_from.ps) * offset.factor));
         r.spans.push_back(s);
       }
     offset.change(r);
@@ -90,23 +102,29 @@ class Validate : public testing::Test {
 TEST_F(Validate, GoodRunsInsideTheBudgetPass) {
   add("a.json.gz", scenario(2), {1.01});
   add("b.json", scenario(4), {0.99});
-  budget({{{"what", "replay.held_out.step.median_abs_error"}, {"max", 0.011}}, {{"what", "replay.held_out.n"}, {"min", 2}}, {{"what", "replay.held_out.bucket.p95_abs_error"}, {"max", 0.011}}});
+  budget({{{"what", "replay.held_out.step.median_abs_error"}, {"max", 0.011}},
+          {{"what", "replay.held_out.n"}, {"min", 2}},
+          {{"what", "replay.held_out.bucket.p95_abs_error"}, {"max", 0.011}}});
   Outcome o = validate();
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(o.err, "");
   EXPECT_NE(o.out.find("replay, held_out"), std::string::npos) << o.out;
   EXPECT_NE(o.out.find("within"), std::string::npos);
   EXPECT_EQ(o.out.find("BROKEN"), std::string::npos);
-  EXPECT_TRUE(std::all_of(o.out.begin(), o.out.end(), [](char c) { return static_cast<unsigned char>(c) < 0x7f; })) << "plain ASCII";
+  EXPECT_TRUE(std::all_of(o.out.begin(), o.out.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x7f;
+  })) << "plain ASCII";
   Json j = answer(0);
   ASSERT_EQ(j["pairs"].size(), 2u);
   const Json& first = j["pairs"][0];
-  EXPECT_NEAR(first["error"].get<double>(), 1 / 0.99 - 1, 1e-9) << "sorted by |error|, largest first";
+  EXPECT_NEAR(first["error"].get<double>(), 1 / 0.99 - 1, 1e-9)
+      << "sorted by |error|, largest first";
   EXPECT_NEAR(j["pairs"][1]["error"].get<double>(), 1 / 1.01 - 1, 1e-9);
   EXPECT_EQ(first["evidence"], "replay");
   EXPECT_EQ(first["sample"], "held_out");
   EXPECT_EQ(first["verdict"], "within");
-  EXPECT_EQ(first["in_interval"].get<bool>(), first["step_low_ps"] <= first["measured_ps"] && first["measured_ps"] <= first["step_high_ps"]);
+  EXPECT_EQ(first["in_interval"].get<bool>(), first["step_low_ps"] <= first["measured_ps"] &&
+                                                  first["measured_ps"] <= first["step_high_ps"]);
   EXPECT_GT(first["bucket_error_p95"].get<double>(), 0);
   const Json& a = j["aggregates"]["replay"]["held_out"];
   EXPECT_EQ(a["n"], 2);
@@ -137,13 +155,16 @@ TEST_F(Validate, FailFastEndsWhereNoRunCanMendTheGate) {
 
 TEST_F(Validate, ABrokenLimitFailsTheGateInOneSentence) {
   add("a.json", scenario(2), {1.05});
-  budget({{{"what", "replay.held_out.step.median_abs_error"}, {"max", 0.01}}, {{"what", "replay.held_out.n"}, {"min", 2}}, {{"what", "regret.max"}, {"max", 0.01}}});
+  budget({{{"what", "replay.held_out.step.median_abs_error"}, {"max", 0.01}},
+          {{"what", "replay.held_out.n"}, {"min", 2}},
+          {{"what", "regret.max"}, {"max", 0.01}}});
   Outcome o = validate();
   EXPECT_EQ(o.code, 1);
-  EXPECT_EQ(o.err,
-            "ddpsim: budget: replay.held_out.step.median_abs_error is 0.04762, at most 0.01 is allowed\n"
-            "ddpsim: budget: replay.held_out.n is 1, at least 2 is required\n"
-            "ddpsim: budget: regret.max has no value: no clean run tells it\n");
+  EXPECT_EQ(
+      o.err,
+      "ddpsim: budget: replay.held_out.step.median_abs_error is 0.04762, at most 0.01 is allowed\n"
+      "ddpsim: budget: replay.held_out.n is 1, at least 2 is required\n"
+      "ddpsim: budget: regret.max has no value: no clean run tells it\n");
   EXPECT_NE(o.out.find("BROKEN"), std::string::npos);
   EXPECT_EQ(answer(1)["passed"], false);
 }
@@ -168,7 +189,9 @@ TEST_F(Validate, AnotherScheduleFailsAndIsNotScored) {
 
 TEST_F(Validate, NoisyAndLoopbackRunsAreCountedApart) {
   add("clean.json", scenario(2), {1.001});
-  add("noisy.json", scenario(3), {1.5, [](MeasuredRun& r) { r.quality = {Verdict::Noisy, 0.2, 0, 4, {"busy"}}; }});
+  add("noisy.json", scenario(3), {1.5, [](MeasuredRun& r) {
+                                    r.quality = {Verdict::Noisy, 0.2, 0, 4, {"busy"}};
+                                  }});
   add("loopback.json", scenario(4), {2, [](MeasuredRun& r) { r.origin.hosts = "loopback"; }});
   budget({{{"what", "replay.held_out.step.max_abs_error"}, {"max", 0.01}}});
   Json j = answer(0);
@@ -176,8 +199,11 @@ TEST_F(Validate, NoisyAndLoopbackRunsAreCountedApart) {
   EXPECT_EQ(j["aggregates"]["replay"]["held_out"]["n"], 1);
   EXPECT_EQ(j["set_aside"]["noisy"]["replay"]["held_out"]["n"], 1);
   EXPECT_EQ(j["set_aside"]["loopback"]["replay"]["held_out"]["n"], 1);
-  EXPECT_NEAR(j["set_aside"]["loopback"]["replay"]["held_out"]["median_abs_error"].get<double>(), 0.5, 1e-6);
-  for (const Json& p : j["pairs"]) EXPECT_EQ(p["verdict"], p["noisy"].get<bool>() || p["loopback"].get<bool>() ? "ambiguous" : "within");
+  EXPECT_NEAR(j["set_aside"]["loopback"]["replay"]["held_out"]["median_abs_error"].get<double>(),
+              0.5, 1e-6);
+  for (const Json& p : j["pairs"])
+    EXPECT_EQ(p["verdict"],
+              p["noisy"].get<bool>() || p["loopback"].get<bool>() ? "ambiguous" : "within");
   std::string table = validate().out;
   EXPECT_NE(table.find("replay, held_out (noisy)"), std::string::npos);
   EXPECT_NE(table.find("replay, held_out (loopback)"), std::string::npos);
@@ -194,9 +220,12 @@ TEST_F(Validate, StaleRunsFail) {
   add("nameless.json", scenario(5), {1, [](MeasuredRun& r) { r.scenario.clear(); }});
   Outcome o = validate();
   EXPECT_EQ(o.code, 1);
-  EXPECT_NE(o.err.find("stale: workload.json: the workload was changed"), std::string::npos) << o.err;
-  EXPECT_NE(o.err.find("stale: lost.json: its scenario can no longer be predicted"), std::string::npos);
-  EXPECT_NE(o.err.find("stale: edited.json: the file of its scenario was changed"), std::string::npos);
+  EXPECT_NE(o.err.find("stale: workload.json: the workload was changed"), std::string::npos)
+      << o.err;
+  EXPECT_NE(o.err.find("stale: lost.json: its scenario can no longer be predicted"),
+            std::string::npos);
+  EXPECT_NE(o.err.find("stale: edited.json: the file of its scenario was changed"),
+            std::string::npos);
   EXPECT_NE(o.err.find("stale: nameless.json: it names no scenario"), std::string::npos);
   Json j = answer(1);
   EXPECT_EQ(j["pairs"].size(), 0u);
@@ -211,15 +240,19 @@ TEST_F(Validate, RunsThatTheFitSawAreInSample) {
   fs::create_directories(at("profiles"));
   io::write_file(at("profiles/cpu-generic.datasheet.json"), profile.dump());
   Json j = answer(0, {"--profiles", at("profiles")});
-  EXPECT_NEAR(j["aggregates"]["replay"]["in_sample"]["max_abs_error"].get<double>(), 1 - 1 / 1.02, 1e-6);
-  EXPECT_NEAR(j["aggregates"]["replay"]["held_out"]["max_abs_error"].get<double>(), 1 - 1 / 1.01, 1e-6);
+  EXPECT_NEAR(j["aggregates"]["replay"]["in_sample"]["max_abs_error"].get<double>(), 1 - 1 / 1.02,
+              1e-6);
+  EXPECT_NEAR(j["aggregates"]["replay"]["held_out"]["max_abs_error"].get<double>(), 1 - 1 / 1.01,
+              1e-6);
   EXPECT_EQ(j["aggregates"]["replay"]["in_sample"]["n"], 1);
-  EXPECT_EQ(answer(0)["aggregates"]["replay"]["held_out"]["n"], 2) << "the shipped profile saw none";
+  EXPECT_EQ(answer(0)["aggregates"]["replay"]["held_out"]["n"], 2)
+      << "the shipped profile saw none";
   j = answer(0, {"--profile", at("profiles/cpu-generic.datasheet.json")});
   EXPECT_EQ(j["aggregates"]["replay"]["in_sample"]["n"], 1);
 }
 
-// Computation on a GPU is as long as the profile of the execution says: no other one may predict it.
+// Computation on a GPU is as long as the profile of the execution says: no other one may predict
+// it.
 TEST_F(Validate, AReplayOnAGpuIsPredictedWithTheProfileItWasExecutedWith) {
   auto with = [](const char* profile) {
     return [profile](MeasuredRun& r) {
@@ -239,7 +272,8 @@ TEST_F(Validate, AReplayOnAGpuIsPredictedWithTheProfileItWasExecutedWith) {
   two["ranks"] = 2;
   two["plan"] = {{"environment", {{"NCCL_MIN_CTAS", "2"}, {"NCCL_MAX_CTAS", "2"}}}};
   add("one.json", one, {1, with("h100-sxm.datasheet")});
-  add("two.json", two, {1, with("h100-sxm.datasheet")});  // which the cluster's profile computes like
+  add("two.json", two,
+      {1, with("h100-sxm.datasheet")});  // which the cluster's profile computes like
   Json j = answer(0);
   ASSERT_EQ(j["pairs"].size(), 2u);
   EXPECT_EQ(j["aggregates"]["replay_gpu"]["held_out"]["n"], 1);
@@ -263,7 +297,8 @@ TEST_F(Validate, AReplayOnAGpuIsPredictedWithTheProfileItWasExecutedWith) {
 TEST_F(Validate, RealComputationIsAClassOfItsOwn) {
   add("timed.json", scenario(2), {1.01});
   add("real.json", scenario(2), {1.2, [](MeasuredRun& r) { r.origin.compute = "real"; }});
-  add("system.json", scenario(2), {1.3, [](MeasuredRun& r) { r.evidence = EvidenceClass::System, r.origin.compute = "real"; }});
+  add("system.json", scenario(2),
+      {1.3, [](MeasuredRun& r) { r.evidence = EvidenceClass::System, r.origin.compute = "real"; }});
   add("sizes.json", scenario(2), {1, [](MeasuredRun& r) {
                                     r.evidence = EvidenceClass::Collective;
                                     r.steps.clear(), r.spans.clear();
@@ -271,8 +306,10 @@ TEST_F(Validate, RealComputationIsAClassOfItsOwn) {
                                   }});
   Json j = answer(0);
   EXPECT_EQ(j["aggregates"]["replay"]["held_out"]["n"], 1);
-  EXPECT_NEAR(j["aggregates"]["replay_real"]["held_out"]["max_abs_error"].get<double>(), 1 - 1 / 1.2, 1e-6);
-  EXPECT_NEAR(j["aggregates"]["system_other"]["held_out"]["max_abs_error"].get<double>(), 1 - 1 / 1.3, 1e-6);
+  EXPECT_NEAR(j["aggregates"]["replay_real"]["held_out"]["max_abs_error"].get<double>(),
+              1 - 1 / 1.2, 1e-6);
+  EXPECT_NEAR(j["aggregates"]["system_other"]["held_out"]["max_abs_error"].get<double>(),
+              1 - 1 / 1.3, 1e-6);
   EXPECT_EQ(j["without_steps"], 1);
   EXPECT_EQ(j["floor"]["scenarios"], 0) << "other evidence is no repetition";
 }
@@ -288,23 +325,28 @@ TEST_F(Validate, CoverageIsTheShareInTheInterval) {
   EXPECT_EQ(j["coverage"], 0.75);
   EXPECT_EQ(j["pairs"][0]["in_interval"], false);
   fs::remove(at("runs/d.json"));
-  EXPECT_NE(validate().err.find("coverage is 1, at most 0.95 is allowed"), std::string::npos) << "an interval that always holds says nothing";
+  EXPECT_NE(validate().err.find("coverage is 1, at most 0.95 is allowed"), std::string::npos)
+      << "an interval that always holds says nothing";
 }
 
 TEST_F(Validate, RegretIsWhatTheWrongCapCosts) {
-  auto capped = [&](double cap) { return scenario(4, {{"system", "pytorch_ddp"}, {"bucket_cap_mb", cap}}); };
+  auto capped = [&](double cap) {
+    return scenario(4, {{"system", "pytorch_ddp"}, {"bucket_cap_mb", cap}});
+  };
   std::map<double, double> predicted;
   for (double cap : {1.0, 10.0, 40.0}) {
     add("probe.json", capped(cap));
     predicted[cap] = static_cast<double>(answer(0)["pairs"][0]["predicted_ps"].get<std::int64_t>());
   }
   fs::remove(at("runs/probe.json"));
-  auto picked = std::min_element(predicted.begin(), predicted.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  auto picked = std::min_element(predicted.begin(), predicted.end(),
+                                 [](auto& a, auto& b) { return a.second < b.second; });
   // As measured, the cap that is predicted to be best takes 4 % longer than another one.
   double other = picked->first == 1.0 ? 10.0 : 1.0;
   for (auto [cap, ps] : predicted) {
     double wanted = cap == picked->first ? 1.04 : cap == other ? 1.0 : 1.5;
-    add("cap" + std::to_string(static_cast<int>(cap)) + ".json", capped(cap), {wanted * picked->second / ps});
+    add("cap" + std::to_string(static_cast<int>(cap)) + ".json", capped(cap),
+        {wanted * picked->second / ps});
   }
   add("elsewhere.json", scenario(2, {{"system", "pytorch_ddp"}, {"bucket_cap_mb", 1.0}}));
   budget({{{"what", "regret.max"}, {"max", 0.01}}});
@@ -314,7 +356,8 @@ TEST_F(Validate, RegretIsWhatTheWrongCapCosts) {
   EXPECT_EQ(j["sweeps"][0]["best"], other);
   EXPECT_EQ(j["sweeps"][0]["picked"], picked->first);
   EXPECT_NEAR(j["sweeps"][0]["regret"].get<double>(), 0.04, 1e-6);
-  EXPECT_NE(validate().err.find("regret.max is 0.04, at most 0.01"), std::string::npos) << validate().err;
+  EXPECT_NE(validate().err.find("regret.max is 0.04, at most 0.01"), std::string::npos)
+      << validate().err;
   fs::remove(at("runs/cap40.json"));
   EXPECT_EQ(answer(1)["sweeps"].size(), 0u) << "two caps are no sweep";
 }
@@ -350,16 +393,22 @@ TEST_F(Validate, TheSimplerModelsStandBeside) {
   s.ranks = 2;
   predict::Question q{w, fabric, profile_of, s};
   auto measured = static_cast<double>(p["measured_ps"].get<std::int64_t>());
-  EXPECT_DOUBLE_EQ(p["naive_error"].get<double>(), static_cast<double>(predict::naive_step(q).ps) / measured - 1);
-  EXPECT_DOUBLE_EQ(p["queue_error"].get<double>(), static_cast<double>(predict::queue_step(q).ps) / measured - 1);
-  EXPECT_EQ(j["values"]["naive.over_5_percent"], std::abs(p["naive_error"].get<double>()) > 0.05 ? 1 : 0);
+  EXPECT_DOUBLE_EQ(p["naive_error"].get<double>(),
+                   static_cast<double>(predict::naive_step(q).ps) / measured - 1);
+  EXPECT_DOUBLE_EQ(p["queue_error"].get<double>(),
+                   static_cast<double>(predict::queue_step(q).ps) / measured - 1);
+  EXPECT_EQ(j["values"]["naive.over_5_percent"],
+            std::abs(p["naive_error"].get<double>()) > 0.05 ? 1 : 0);
 }
 
-// Every element closed in order, every attribute quoted, no bare & or <. Returns the names of the elements, "" first if not well-formed.
+// Every element closed in order, every attribute quoted, no bare & or <. Returns the names of the
+// elements, "" first if not well-formed.
 std::vector<std::string> xml_elements(const std::string& text) {
   std::vector<std::string> names, open;
   for (std::size_t i = text.find('&'); i != std::string::npos; i = text.find('&', i + 1))
-    if (text.compare(i, 5, "&amp;") && text.compare(i, 4, "&lt;") && text.compare(i, 4, "&gt;") && text.compare(i, 6, "&quot;")) return {""};
+    if (text.compare(i, 5, "&amp;") && text.compare(i, 4, "&lt;") && text.compare(i, 4, "&gt;") &&
+        text.compare(i, 6, "&quot;"))
+      return {""};
   std::size_t i = text.find("?>") + 2;
   while (i < text.size()) {
     if (text[i] != '<') {
@@ -389,7 +438,8 @@ TEST_F(Validate, JunitIsWellFormedAndCountsEveryPairAndLimit) {
   add("a.json", scenario(2), {1.01, [](MeasuredRun& r) { r.key = "<odd> & \"key\"\n"; }});
   add("noisy.json", scenario(3), {1, [](MeasuredRun& r) { r.quality.verdict = Verdict::Noisy; }});
   add("stale.json", scenario(4), {1, [](MeasuredRun& r) { r.workload = "0000000000000000"; }});
-  budget({{{"what", "replay.held_out.n"}, {"min", 1}}, {{"what", "replay.held_out.step.max_abs_error"}, {"max", 0.001}}});
+  budget({{{"what", "replay.held_out.n"}, {"min", 1}},
+          {{"what", "replay.held_out.step.max_abs_error"}, {"max", 0.001}}});
   Outcome o = validate({"--format", "junit", "--out", at("junit.xml")});
   EXPECT_EQ(o.code, 1);
   EXPECT_EQ(o.out, "");
@@ -424,7 +474,8 @@ TEST_F(Validate, BadInputIsNamed) {
   refused(validate({"--profile", "cpu-genric.datasheet"}), "cpu-generic.datasheet");
   refused(validate({"--profiles", at("nowhere")}), "no such folder");
   refused(validate({"--format", "csv"}), "not a format");
-  Outcome predicted = ddpsim({"predict", at("runs/scenarios/" + hash + ".json"), "--format", "json"});
+  Outcome predicted =
+      ddpsim({"predict", at("runs/scenarios/" + hash + ".json"), "--format", "json"});
   io::write_file(at("runs/b.json"), Json(io::parse_json(predicted.out, "p")["run"]).dump());
   refused(validate(), "is a predicted run");
 }
@@ -447,18 +498,21 @@ TEST_F(Validate, CompareShowsOnePairOperationByOperation) {
     EXPECT_EQ(j["mismatch"], "");
     EXPECT_FALSE(j["buckets"].empty());
   }
-  EXPECT_EQ(ddpsim({"compare", at("whole.json"), m, "--format", "csv"}).out.substr(0, 7), "op,lane");
+  EXPECT_EQ(ddpsim({"compare", at("whole.json"), m, "--format", "csv"}).out.substr(0, 7),
+            "op,lane");
   Outcome strict = ddpsim({"compare", at("whole.json"), m, "--tolerance", "0.005"});
   EXPECT_EQ(strict.code, 1);
   EXPECT_NE(strict.err.find("too short, tolerance 0.500 %"), std::string::npos) << strict.err;
   // Noisy and far off: a gate must not pass it.
   for (double factor : {1.05, 1.5}) {
-    add("noisy.json", scenario(3), {factor, [](MeasuredRun& r) { r.quality.verdict = Verdict::Noisy; }});
+    add("noisy.json", scenario(3),
+        {factor, [](MeasuredRun& r) { r.quality.verdict = Verdict::Noisy; }});
     Outcome o = ddpsim({"compare", at("whole.json"), at("runs/noisy.json")});
     EXPECT_EQ(o.code, factor > 1.1 ? 1 : 0) << o.err;
     EXPECT_NE(o.out.find("verdict    ambiguous"), std::string::npos) << o.out;
     EXPECT_EQ(o.err.find("more than 10.000 %") != std::string::npos, factor > 1.1) << o.err;
-    EXPECT_EQ(ddpsim({"compare", at("whole.json"), at("runs/noisy.json"), "--ambiguous", "0.6"}).code, 0);
+    EXPECT_EQ(
+        ddpsim({"compare", at("whole.json"), at("runs/noisy.json"), "--ambiguous", "0.6"}).code, 0);
   }
   Outcome swapped = ddpsim({"compare", m, at("whole.json")});
   EXPECT_EQ(swapped.code, 2);

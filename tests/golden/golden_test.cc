@@ -1,14 +1,15 @@
-// Golden: did anything change? Each scenario's prediction is compared with its golden, byte for byte.
-// A mismatch writes expected/NAME.new.json; `tools/goldens --accept` makes it the golden (CONTRIBUTING.md).
+// Golden: did anything change? Each scenario's prediction is compared with its golden, byte for
+// byte. A mismatch writes expected/NAME.new.json; `tools/goldens --accept` makes it the golden
+// (CONTRIBUTING.md).
 #include "tests/golden/golden.h"
-
-#include <fmt/format.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <stdexcept>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include "sim/io/files.h"
 #include "tests/support/support.h"
@@ -44,7 +45,9 @@ OrderedJson fingerprint(const OrderedJson& spans) {
   }
   OrderedJson out = OrderedJson::array();
   for (const std::string& name : order)
-    out.push_back({{"lane", name}, {"spans", lanes[name].count}, {"fnv1a", fmt::format("{:016x}", lanes[name].hash)}});
+    out.push_back({{"lane", name},
+                   {"spans", lanes[name].count},
+                   {"fnv1a", fmt::format("{:016x}", lanes[name].hash)}});
   return out;
 }
 
@@ -59,21 +62,29 @@ std::vector<std::string> golden_names(const std::string& folder) {
   std::vector<std::string> out;
   for (const auto& entry : std::filesystem::directory_iterator(in_folder(folder, ""))) {
     std::string file = entry.path().filename().string();
-    if (file.ends_with(".json") && !file.ends_with(".new.json")) out.push_back(file.substr(0, file.size() - 5));
+    if (file.ends_with(".json") && !file.ends_with(".new.json"))
+      out.push_back(file.substr(0, file.size() - 5));
   }
   std::sort(out.begin(), out.end());
   return out;
 }
 
-std::string scenario_path(const std::string& name) { return in_folder("scenarios", name + ".json"); }
-std::string expected_path(const std::string& name) { return in_folder("expected", name + ".json"); }
-std::string new_path(const std::string& name) { return in_folder("expected", name + ".new.json"); }
+std::string scenario_path(const std::string& name) {
+  return in_folder("scenarios", name + ".json");
+}
+std::string expected_path(const std::string& name) {
+  return in_folder("expected", name + ".json");
+}
+std::string new_path(const std::string& name) {
+  return in_folder("expected", name + ".new.json");
+}
 
 std::string prediction_of(const std::string& name) {
   std::vector<std::string> args = {"predict", scenario_path(name), "--format", "json"};
   if (name.ends_with(".message")) args.insert(args.end(), {"--fidelity", "message"});
   Outcome o = ddpsim(args);
-  if (o.code != 0 || !o.err.empty()) throw std::runtime_error(fmt::format("{}: exit code {}, {}", name, o.code, o.err));
+  if (o.code != 0 || !o.err.empty())
+    throw std::runtime_error(fmt::format("{}: exit code {}, {}", name, o.code, o.err));
   return o.out;
 }
 
@@ -84,24 +95,32 @@ std::string condense(const std::string& prediction) {
   OrderedJson out;
   out["summary"] = all.at("summary");
   out["steps"] = run.at("steps");
-  if (spans.size() <= kMaxSpans) out["spans"] = spans;
-  else out["lanes"] = fingerprint(spans);
+  if (spans.size() <= kMaxSpans)
+    out["spans"] = spans;
+  else
+    out["lanes"] = fingerprint(spans);
   return out.dump(1) + "\n";
 }
 
-std::string first_difference(const OrderedJson& golden, const OrderedJson& now, const std::string& at) {
+std::string first_difference(const OrderedJson& golden, const OrderedJson& now,
+                             const std::string& at) {
   if (golden == now && golden.dump() == now.dump()) return {};
   if (golden.is_object() && now.is_object()) {
     for (const auto& [key, value] : golden.items()) {
-      if (!now.contains(key)) return at + "/" + key + ": " + brief(value) + " in the golden, absent now";
-      if (auto found = first_difference(value, now.at(key), at + "/" + key); !found.empty()) return found;
+      if (!now.contains(key))
+        return at + "/" + key + ": " + brief(value) + " in the golden, absent now";
+      if (auto found = first_difference(value, now.at(key), at + "/" + key); !found.empty())
+        return found;
     }
     for (const auto& [key, value] : now.items())
-      if (!golden.contains(key)) return at + "/" + key + ": absent in the golden, " + brief(value) + " now";
+      if (!golden.contains(key))
+        return at + "/" + key + ": absent in the golden, " + brief(value) + " now";
   }
   if (golden.is_array() && now.is_array()) {
     for (std::size_t i = 0; i < std::min(golden.size(), now.size()); ++i)
-      if (auto found = first_difference(golden[i], now[i], at + "/" + std::to_string(i)); !found.empty()) return found;
+      if (auto found = first_difference(golden[i], now[i], at + "/" + std::to_string(i));
+          !found.empty())
+        return found;
     return fmt::format("{}: {} entries in the golden, {} now", at, golden.size(), now.size());
   }
   return at + ": " + brief(golden) + " in the golden, " + brief(now) + " now";
@@ -109,7 +128,8 @@ std::string first_difference(const OrderedJson& golden, const OrderedJson& now, 
 
 namespace {
 
-// "" if the prediction is the golden's, byte for byte; otherwise where it differs, with the new text written beside it.
+// "" if the prediction is the golden's, byte for byte; otherwise where it differs, with the new
+// text written beside it.
 std::string compare(const std::string& name) {
   std::string now = condense(prediction_of(name));
   std::string golden = io::exists(expected_path(name)) ? io::read_file(expected_path(name)) : "";
@@ -121,10 +141,12 @@ std::string compare(const std::string& name) {
   std::string where = "there is no golden yet";
   if (!golden.empty()) {
     OrderedJson parsed = OrderedJson::parse(golden, nullptr, false);
-    where = parsed.is_discarded() ? "the golden is not JSON" : first_difference(parsed, OrderedJson::parse(now));
+    where = parsed.is_discarded() ? "the golden is not JSON"
+                                  : first_difference(parsed, OrderedJson::parse(now));
     if (where.empty()) where = "only the layout of the text differs";
   }
-  return where + "\n  tests/golden/expected/" + name + ".new.json holds what is predicted now; see CONTRIBUTING.md, \"Goldens\"";
+  return where + "\n  tests/golden/expected/" + name +
+         ".new.json holds what is predicted now; see CONTRIBUTING.md, \"Goldens\"";
 }
 
 // Once for all scenarios, so that a new file in the folder is compared without a build.
@@ -133,7 +155,8 @@ TEST(Golden, PredictionsAreTheGoldensByteForByte) {
   ASSERT_FALSE(names.empty());
   for (const std::string& name : names) {
     try {
-      if (std::string difference = compare(name); !difference.empty()) ADD_FAILURE() << name << ": " << difference;
+      if (std::string difference = compare(name); !difference.empty())
+        ADD_FAILURE() << name << ": " << difference;
     } catch (const std::exception& e) {
       ADD_FAILURE() << name << ": " << e.what();
     }
@@ -144,15 +167,18 @@ TEST(Golden, PredictionsAreTheGoldensByteForByte) {
 TEST(Golden, EveryGoldenHasAScenario) {
   std::vector<std::string> scenarios = golden_names("scenarios");
   for (const std::string& name : golden_names("expected"))
-    EXPECT_TRUE(std::binary_search(scenarios.begin(), scenarios.end(), name)) << "tests/golden/expected/" << name << ".json has no scenario: remove it";
+    EXPECT_TRUE(std::binary_search(scenarios.begin(), scenarios.end(), name))
+        << "tests/golden/expected/" << name << ".json has no scenario: remove it";
 }
 
 TEST(Golden, FilesAreSmall) {
-  for (const std::string& name : golden_names("expected")) EXPECT_LT(std::filesystem::file_size(expected_path(name)), 40u * 1024) << name;
+  for (const std::string& name : golden_names("expected"))
+    EXPECT_LT(std::filesystem::file_size(expected_path(name)), 40u * 1024) << name;
 }
 
 TEST(Golden, TheFirstDifferenceIsNamedWithBothValues) {
-  OrderedJson golden = OrderedJson::parse(R"({"summary": {"step_ps": 12, "buckets": [{"bytes": 1}, {"bytes": 2}]}, "x": 1.5})");
+  OrderedJson golden = OrderedJson::parse(
+      R"({"summary": {"step_ps": 12, "buckets": [{"bytes": 1}, {"bytes": 2}]}, "x": 1.5})");
   EXPECT_EQ(first_difference(golden, golden), "");
   OrderedJson now = golden;
   now["x"] = 2.5;

@@ -1,8 +1,8 @@
 // The same bytes with any number of threads: predictions share nothing.
-#include <gtest/gtest.h>
-
 #include <barrier>
 #include <thread>
+
+#include <gtest/gtest.h>
 
 #include "tests/golden/golden.h"
 
@@ -10,7 +10,14 @@ namespace ddpsim::test {
 namespace {
 
 // GPUs and CPUs, every pattern of cluster, both systems, both fidelities, a seed.
-const std::vector<std::string> kScenarios = {"mlp-gpu", "mlp-cpu.message", "averaging-flat-cpu", "averaging-async-gpu", "token-bucket", "racks-interleaved", "jitter", "resnet18-cpu-10g"};
+const std::vector<std::string> kScenarios = {"mlp-gpu",
+                                             "mlp-cpu.message",
+                                             "averaging-flat-cpu",
+                                             "averaging-async-gpu",
+                                             "token-bucket",
+                                             "racks-interleaved",
+                                             "jitter",
+                                             "resnet18-cpu-10g"};
 
 TEST(Threads, EightAtOncePredictTheSameBytesAsOne) {
   std::vector<std::string> alone;
@@ -39,8 +46,10 @@ TEST(Threads, EightAtOncePredictTheSameBytesAsOne) {
   for (std::size_t t = 0; t < n; ++t)
     for (std::size_t i = 0; i < n; ++i)
       // Not EXPECT_EQ: a difference of two long texts is worth one line.
-      EXPECT_TRUE(together[t][i] == alone[i]) << kScenarios[i] << " on thread " << t << ": "
-                                              << first_difference(io::OrderedJson::parse(alone[i]), io::OrderedJson::parse(together[t][i], nullptr, false));
+      EXPECT_TRUE(together[t][i] == alone[i])
+          << kScenarios[i] << " on thread " << t << ": "
+          << first_difference(io::OrderedJson::parse(alone[i]),
+                              io::OrderedJson::parse(together[t][i], nullptr, false));
 }
 
 }  // namespace

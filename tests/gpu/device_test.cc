@@ -1,4 +1,5 @@
-// On a real GPU; where there is none each test is skipped, with the reason. Every body runs in a child: this process must not have used CUDA when it forks.
+// On a real GPU; where there is none each test is skipped, with the reason. Every body runs in a
+// child: this process must not have used CUDA when it forks.
 #include <gtest/gtest.h>
 
 #include "calib/cuda/cuda.h"
@@ -37,14 +38,17 @@ TEST_P(Stage, MeasuresWithinItsTime) {
   for (const Sample& s : run.samples)
     for (Duration d : s.durations) EXPECT_GT(d.ps, 0) << s.op;
 }
-INSTANTIATE_TEST_SUITE_P(Cuda, Stage, testing::Values("memory", "gemm", "host", "conv", "copies", "interference", "nccl"));
+INSTANTIATE_TEST_SUITE_P(Cuda, Stage,
+                         testing::Values("memory", "gemm", "host", "conv", "copies", "interference",
+                                         "nccl"));
 
 TEST(Gpu, MemoryReachesNearlyWhatItsDatasheetSays) {
   NEEDS("gpu");
   ddpsim::Run run = cuda::calibrate({"memory", 20, 0, false, {}, {}}).front();
   calib::KernelFit f = calib::fit_kernels(profile("h200-sxm.datasheet"), "here", {&run});
   EXPECT_GT(f.profile.memory.bandwidth_bytes_per_s, 1e11);
-  EXPECT_LT(f.profile.memory.bandwidth_bytes_per_s, 2e13) << "faster than any memory: a cache was measured";
+  EXPECT_LT(f.profile.memory.bandwidth_bytes_per_s, 2e13)
+      << "faster than any memory: a cache was measured";
 }
 
 TEST(Gpu, PlaysAProgramOnOneRank) {

@@ -1,9 +1,11 @@
-// The libraries that are opened at run time, where they are installed: no GPU is needed to ask for their version. In a child, which then gives their memory back.
-#include <gtest/gtest.h>
+// The libraries that are opened at run time, where they are installed: no GPU is needed to ask for
+// their version. In a child, which then gives their memory back.
+#include "calib/cuda/libraries.h"
 
 #include <functional>
 
-#include "calib/cuda/libraries.h"
+#include <gtest/gtest.h>
+
 #include "calib/cuda/ranks.h"
 
 namespace ddpsim::test {
@@ -26,7 +28,8 @@ void expect_opened(const std::string& name, const std::function<std::string()>& 
 }
 
 TEST(Libraries, CublasLtHasWhatIsCalled) {
-  expect_opened("cuBLASLt", [] { return std::to_string(calib::cuda::cublaslt().cublasLtGetVersion()); });
+  expect_opened("cuBLASLt",
+                [] { return std::to_string(calib::cuda::cublaslt().cublasLtGetVersion()); });
 }
 TEST(Libraries, CudnnHasWhatIsCalled) {
   expect_opened("cuDNN", [] { return std::to_string(calib::cuda::cudnn().cudnnGetVersion()); });

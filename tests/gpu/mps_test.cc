@@ -1,15 +1,16 @@
-// The private MPS daemon's life, with a program of ours in its control program's place: no GPU is needed.
-#include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
+// The private MPS daemon's life, with a program of ours in its control program's place: no GPU is
+// needed.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "calib/cuda/ranks.h"
 
@@ -19,7 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 using calib::cuda::MpsDaemon;
 
-// A folder first on PATH whose nvidia-cuda-mps-control notes its arguments and its input, and ends with `status`.
+// A folder first on PATH whose nvidia-cuda-mps-control notes its arguments and its input, and ends
+// with `status`.
 class Mps : public testing::Test {
  protected:
   void SetUp() override {
@@ -37,7 +39,9 @@ class Mps : public testing::Test {
   }
   void control(int status) {
     fs::path program = folder / "nvidia-cuda-mps-control";
-    std::ofstream(program) << "#!/bin/sh\nif [ \"$1\" = -d ]; then echo start >> " << (folder / "said").string() << "; else cat >> " << (folder / "said").string() << "; fi\nexit " << status << "\n";
+    std::ofstream(program) << "#!/bin/sh\nif [ \"$1\" = -d ]; then echo start >> "
+                           << (folder / "said").string() << "; else cat >> "
+                           << (folder / "said").string() << "; fi\nexit " << status << "\n";
     fs::permissions(program, fs::perms::owner_all);
   }
   std::string said() const {
@@ -105,10 +109,12 @@ TEST(InChild, SaysWhatItSaidOrWhyNot) {
   } catch (const std::runtime_error& e) {
     EXPECT_NE(std::string(e.what()).find("no such kernel"), std::string::npos) << e.what();
   }
-  EXPECT_THROW(calib::cuda::in_child([]() -> std::string {
-                 ::usleep(5'000'000);
-                 return "late";
-               }, 0.3),
+  EXPECT_THROW(calib::cuda::in_child(
+                   []() -> std::string {
+                     ::usleep(5'000'000);
+                     return "late";
+                   },
+                   0.3),
                std::runtime_error);
 }
 
@@ -131,7 +137,9 @@ TEST(InChild, WhatWasSaidBeforeItHungOrDiedIsKept) {
   EXPECT_NE(why, "");
   EXPECT_EQ(said([] { throw std::runtime_error("out of memory"); }, 5), "the longer second part");
   EXPECT_NE(why.find("out of memory"), std::string::npos) << why;
-  EXPECT_EQ(calib::cuda::in_child_so_far([](const auto&) { throw std::runtime_error("at once"); }, 5, why), "");
+  EXPECT_EQ(calib::cuda::in_child_so_far([](const auto&) { throw std::runtime_error("at once"); },
+                                         5, why),
+            "");
   EXPECT_NE(why.find("at once"), std::string::npos);
 }
 

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Holds the tree to sim/LAYERS: who may include whom, what a pure room may use, how long a file may be.
+"""Holds the tree to sim/LAYERS: who may include whom, what a pure room may use, how long a file may
+be.
 
-  check_layers.py ROOT         prints each violation as `path:line: sentence`; exit 1 if there is one
-  check_layers.py --self-test  builds a small tree per rule, breaks the rule, and requires that it is caught
+  check_layers.py ROOT         prints each violation as `path:line: sentence`; exit 1 if there is
+                               one
+  check_layers.py --self-test  builds a small tree per rule, breaks the rule, and requires that it
+                               is caught
 
 The syntax of sim/LAYERS is described at its top. Standard library only.
 """
@@ -33,13 +36,15 @@ class LayersError(Exception):
 
 @dataclasses.dataclass
 class Rules:
-    rooms: list = dataclasses.field(default_factory=list)      # paths, lowest first
+    rooms: list = dataclasses.field(default_factory=list)  # paths, lowest first
     pure: set = dataclasses.field(default_factory=set)
-    only: list = dataclasses.field(default_factory=list)       # (header, rooms)
+    only: list = dataclasses.field(default_factory=list)  # (header, rooms)
     impure: set = dataclasses.field(default_factory=set)
-    ban: list = dataclasses.field(default_factory=list)        # (token, regex)
+    ban: list = dataclasses.field(default_factory=list)  # (token, regex)
     generated: set = dataclasses.field(default_factory=set)
-    few: list = dataclasses.field(default_factory=list)        # (most files, tokens, regexes, rooms that may)
+    few: list = dataclasses.field(
+        default_factory=list
+    )  # (most files, tokens, regexes, rooms that may)
     warn_lines: int = 400
     fail_lines: int = 600
 
@@ -87,8 +92,10 @@ def read_rules(root):
             rules.ban += [(a, token_regex(a)) for a in args]
         elif verb == "few" and len(args) >= 4 and args[0].isdigit() and "beside" in args[2:-1]:
             at = args.index("beside")
-            rules.few.append((int(args[0]), args[1:at], [token_regex(a) for a in args[1:at]], args[at + 1:]))
-            mentioned += [(number, a) for a in args[at + 1:]]
+            rules.few.append(
+                (int(args[0]), args[1:at], [token_regex(a) for a in args[1:at]], args[at + 1 :])
+            )
+            mentioned += [(number, a) for a in args[at + 1 :]]
         elif verb == "generated" and args:
             rules.generated.update(args)
         elif verb == "lines" and len(args) == 2 and all(a.isdigit() for a in args):
@@ -123,14 +130,17 @@ def without_raw_strings(text):
 
 def joined_lines(text):
     """Lines with their backslash continuations joined into the first; the others are left empty."""
+
     def join(match):
         parts = match.group(0).split("\\\n")
         return " ".join(parts) + "\n" * (len(parts) - 1)
+
     return re.sub(r"(?:[^\n]*\\\n)+[^\n]*", join, text).split("\n")
 
 
 def resolve(root, includer, header):
-    """The project path that `#include "header"` names, or None when it names no file of the tree."""
+    """The project path that `#include "header"` names, or None when it names no file of the
+    tree."""
     for base in (posixpath.dirname(includer), "", "sim"):
         path = posixpath.normpath(posixpath.join(base, header))
         if not path.startswith("..") and (root / path).is_file():
@@ -156,14 +166,19 @@ def check_include(root, rules, path, room, text):
         if allows(rule_header, header) and room not in rooms:
             yield f"{room} includes <{header}>; only {', '.join(rooms)} may"
     if room in rules.pure and header in rules.impure:
-        yield f"{room} is pure (no I/O, clock, environment, hidden randomness) and includes <{header}>"
+        yield (
+            f"{room} is pure (no I/O, clock, environment, hidden randomness) and includes"
+            f" <{header}>"
+        )
     target = resolve(root, path, header) if quoted else None
     if system and rules.room_of(posixpath.normpath(system)):
         target = posixpath.normpath(system)
     if target is None:
         if quoted and quoted not in rules.generated:
-            yield (f'"{header}" names no file of this tree; write <{header}> for a library, '
-                   "or list it as `generated` in sim/LAYERS")
+            yield (
+                f'"{header}" names no file of this tree; write <{header}> for a library, '
+                'or list it as `generated` in sim/LAYERS'
+            )
         return
     target_room = rules.room_of(target)
     if target_room is None:
@@ -183,20 +198,30 @@ def check_file(root, rules, path):
         return [(1, "lies in no room; add its folder to sim/LAYERS or move it")], warn
     lines = text.count("\n") + (not text.endswith("\n") and text != "")
     if lines > rules.fail_lines:
-        bad.append((lines, f"has {lines} lines; more than {rules.fail_lines}: split it by what it does"))
+        bad.append(
+            (lines, f"has {lines} lines; more than {rules.fail_lines}: split it by what it does")
+        )
     elif lines > rules.warn_lines:
-        warn.append((lines, f"has {lines} lines; files of at most {rules.warn_lines} are the custom"))
+        warn.append(
+            (lines, f"has {lines} lines; files of at most {rules.warn_lines} are the custom")
+        )
     for number, line in enumerate(joined_lines(without_raw_strings(without_comments(text))), 1):
         directive = INCLUDE.match(line)
         if directive:
-            bad += [(number, sentence) for sentence in
-                    check_include(root, rules, path, room, directive.group(1))]
+            bad += [
+                (number, sentence)
+                for sentence in check_include(root, rules, path, room, directive.group(1))
+            ]
     if room in rules.pure:
         code = re.sub(r"(?m)^[ \t]*#[ \t]*include\b.*$", "", code_only(text))  # <new> is a header
         for token, regex in rules.ban:
             for match in regex.finditer(code):
-                bad.append((code.count("\n", 0, match.start()) + 1,
-                            f"{room} is pure and uses `{token}`, which sim/LAYERS bans there"))
+                bad.append(
+                    (
+                        code.count("\n", 0, match.start()) + 1,
+                        f"{room} is pure and uses `{token}`, which sim/LAYERS bans there",
+                    )
+                )
     return sorted(bad), warn
 
 
@@ -211,8 +236,10 @@ def check_few(root, rules, paths):
             if any(regex.search(code) for regex in regexes):
                 users.append(path)
         if len(users) > most:
-            yield (f"sim/LAYERS:1: {len(users)} files use {', '.join(tokens)} beside {', '.join(rooms)}, "
-                   f"and {most} may: {', '.join(users)}")
+            yield (
+                f"sim/LAYERS:1: {len(users)} files use {', '.join(tokens)} beside"
+                f" {', '.join(rooms)}, and {most} may: {', '.join(users)}"
+            )
 
 
 def source_files(root, rules):
@@ -264,15 +291,23 @@ lines 400 600
 """
 
 CLEAN = {
-    "sim/units/time.h": '#pragma once\n#include <cstdint>\n// std::exp( new virtual #include "sim/io/x.h"\n',
+    "sim/units/time.h": (
+        '#pragma once\n#include <cstdint>\n// std::exp( new virtual #include "sim/io/x.h"\n'
+    ),
     "sim/engine/queue.h": '#include <new>\n#include "sim/units/time.h"\n#define X \\\n  1\n',
     "sim/engine/queue.cc": (
-        '#include "queue.h"\n/* shared_ptr\n#include <chrono>\n*/\n'
-        'const char* a = "new virtual \\" std::log(";\nconst char* b = R"x(\n#include <random>\nnew )" )x";\n'
-        "int renewed(int news) { return news + 1'000 + 'x'; }\nint c(S s) { return s.exp(1) + s->exp(2) + S::exp(3); }\n"
+        '#include "queue.h"\n/* shared_ptr\n#include <chrono>\n*/\nconst char* a = "new virtual \\"'
+        ' std::log(";\nconst char* b = R"x(\n#include <random>\nnew )" )x";\nint renewed(int news)'
+        ' { return news + 1\'000 + \'x\'; }\nint c(S s) { return s.exp(1) + s->exp(2) +'
+        ' S::exp(3); }\n'
     ),
-    "sim/topology/graph.cc": '#include <boost/graph/adjacency_list.hpp>\n#include "sim/engine/queue.h"\n',
-    "sim/io/json.h": "#include <nlohmann/json.hpp>\n#include <fstream>\n#include <chrono>\nvirtual new std::exp(1)\n",
+    "sim/topology/graph.cc": (
+        '#include <boost/graph/adjacency_list.hpp>\n#include "sim/engine/queue.h"\n'
+    ),
+    "sim/io/json.h": (
+        "#include <nlohmann/json.hpp>\n#include <fstream>\n#include <chrono>\nvirtual new"
+        " std::exp(1)\n"
+    ),
     "calib/fit/fit.cc": '#include "sim/engine/queue.h"\n',
     "calib/run.cc": '#include "sim/io/json.h"\n#include "fit/fit.cc"\n#include <thread>\n',
     "tools/main.cc": '#include "version.h"\n#include "sim/io/json.h"\n#include <chrono>\n',
@@ -281,17 +316,45 @@ CLEAN = {
 
 # name -> (path, text added at the end, what the message must say)
 BROKEN = {
-    "upward include": ("sim/units/time.h", '#include "sim/engine/queue.h"\n', "comes after sim/units"),
-    "upward, angle brackets": ("sim/units/time.h", "#include <sim/engine/queue.h>\n", "comes after"),
+    "upward include": (
+        "sim/units/time.h",
+        '#include "sim/engine/queue.h"\n',
+        "comes after sim/units",
+    ),
+    "upward, angle brackets": (
+        "sim/units/time.h",
+        "#include <sim/engine/queue.h>\n",
+        "comes after",
+    ),
     "upward, relative": ("sim/units/time.h", '#include "../engine/queue.h"\n', "comes after"),
     "upward, from sim/": ("sim/units/time.h", '#include "engine/queue.h"\n', "comes after"),
-    "upward, spaced directive": ("sim/units/time.h", ' # include\t"sim/engine/queue.h"\n', "comes after"),
-    "upward, comment inside": ("sim/units/time.h", '#include /* x */ "sim/engine/queue.h"\n', "comes after"),
-    "upward, continued line": ("sim/units/time.h", '#include \\\n"sim/engine/queue.h"\n', "comes after"),
+    "upward, spaced directive": (
+        "sim/units/time.h",
+        ' # include\t"sim/engine/queue.h"\n',
+        "comes after",
+    ),
+    "upward, comment inside": (
+        "sim/units/time.h",
+        '#include /* x */ "sim/engine/queue.h"\n',
+        "comes after",
+    ),
+    "upward, continued line": (
+        "sim/units/time.h",
+        '#include \\\n"sim/engine/queue.h"\n',
+        "comes after",
+    ),
     "upward in a .cu": ("sim/units/k.cu", '#include "sim/io/json.h"\n', "comes after"),
-    "inner room to outer": ("calib/fit/fit.cc", '#include "calib/run.cc"\n', "comes after calib/fit"),
+    "inner room to outer": (
+        "calib/fit/fit.cc",
+        '#include "calib/run.cc"\n',
+        "comes after calib/fit",
+    ),
     "pure includes impure": ("calib/fit/fit.cc", '#include "sim/io/json.h"\n', "is not pure"),
-    "boost graph elsewhere": ("sim/engine/queue.cc", "#include <boost/graph/bfs.hpp>\n", "only sim/topology"),
+    "boost graph elsewhere": (
+        "sim/engine/queue.cc",
+        "#include <boost/graph/bfs.hpp>\n",
+        "only sim/topology",
+    ),
     "json elsewhere": ("tools/main.cc", "#include <nlohmann/json_fwd.hpp>\n", "only sim/io"),
     "json, quoted": ("tools/main.cc", '#include "nlohmann/json.hpp"\n', "only sim/io"),
     "fstream elsewhere": ("calib/run.cc", "#include <fstream>\n", "only sim/io"),
@@ -308,11 +371,19 @@ BROKEN = {
     "std::pow taken": ("sim/units/time.h", "auto f = &std::pow;\n", "`std::pow`"),
     "exp unqualified": ("sim/units/time.h", "double y = 2*exp(1);\n", "`exp(`"),
     "::exp": ("sim/units/time.h", "double y = ::exp(1);\n", "`exp(`"),
-    "distribution": ("sim/engine/queue.cc", "std::normal_distribution<> d;\n", "std::*_distribution"),
+    "distribution": (
+        "sim/engine/queue.cc",
+        "std::normal_distribution<> d;\n",
+        "std::*_distribution",
+    ),
     "shared_ptr": ("sim/engine/queue.cc", "std::shared_ptr<int> p;\n", "`shared_ptr`"),
     "raw new": ("sim/engine/queue.cc", "int* p = new int(1);\n", "`new`"),
     "virtual": ("sim/engine/queue.cc", "struct S { virtual void f(); };\n", "`virtual`"),
-    "banned after a number": ("sim/engine/queue.cc", "int n = 1'0; auto p = new int('x');\n", "`new`"),
+    "banned after a number": (
+        "sim/engine/queue.cc",
+        "int n = 1'0; auto p = new int('x');\n",
+        "`new`",
+    ),
     "banned beside a literal": ("sim/engine/queue.cc", 'f("x", new int, "y");\n', "`new`"),
     "too long": ("sim/engine/queue.cc", "\n" * 601, "more than 600"),
 }
@@ -345,8 +416,16 @@ def self_test():
         if not condition:
             failures.append(f"self-test: {name}: got {got}")
 
-    expect("a second file that asks is caught", len(few({"tools/b.cc": "auto x = Phase::Forward;\n"})) == 1, "nothing")
-    expect("a room that may ask may", not few({"sim/units/b.cc": "auto x = Phase::Forward;\n"}), "a refusal")
+    expect(
+        "a second file that asks is caught",
+        len(few({"tools/b.cc": "auto x = Phase::Forward;\n"})) == 1,
+        "nothing",
+    )
+    expect(
+        "a room that may ask may",
+        not few({"sim/units/b.cc": "auto x = Phase::Forward;\n"}),
+        "a refusal",
+    )
     bad, warn, count = run_case(CLEAN)
     expect("a clean tree passes", not bad and not warn and count == len(CLEAN), bad + warn)
     for name, (path, text, says) in BROKEN.items():
@@ -354,9 +433,18 @@ def self_test():
         bad, _, _ = run_case({**CLEAN, path: before + text})
         first = before.count("\n") + 1
         last = first + max(0, text.count("\n") - 1)
-        places = [m for m in bad if says in m and m.startswith(path + ":")
-                  and (first <= int(m.split(":")[1]) <= last or "lines" in m or "no room;" in m)]
-        expect(f"{name} is caught in its place", places and (len(bad) == 1 or name == "json, quoted"), bad)
+        places = [
+            m
+            for m in bad
+            if says in m
+            and m.startswith(path + ":")
+            and (first <= int(m.split(":")[1]) <= last or "lines" in m or "no room;" in m)
+        ]
+        expect(
+            f"{name} is caught in its place",
+            places and (len(bad) == 1 or name == "json, quoted"),
+            bad,
+        )
     _, warn, _ = run_case({**CLEAN, "sim/engine/queue.cc": "\n" * 401})
     expect("a file of 401 lines warns", len(warn) == 1 and "401 lines" in warn[0], warn)
     bad, warn, _ = run_case({**CLEAN, "sim/engine/queue.cc": "\n" * 400})

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Holds the tree to what a clone needs: no path of one machine, no registry's host, scripts that run.
+"""Holds the tree to what a clone needs: no path of one machine, no registry's host, scripts that
+run.
 
   check_tree.py ROOT         prints each violation as `path:line: sentence`; exit 1 if there is one
-  check_tree.py --self-test  builds a small tree per rule, breaks the rule, and requires that it is caught
+  check_tree.py --self-test  builds a small tree per rule, breaks the rule, and requires that it is
+                             caught
 
 Looks at the files that git tracks or would track; without git, at every file outside build folders.
 Files compressed by gzip are read through. Standard library only.
@@ -21,24 +23,57 @@ SKIPPED = {".git", "build", "out", "node_modules", "__pycache__", ".cache", ".ve
 # Spelled so that this file does not contain what it looks for.
 MACHINE = re.compile(r"(?<![\w.\-})\]*#])/(?:work|root)" + "/")
 HOME = re.compile(r"(?<![\w.\-})\]*#])/(?:home|Users)" + r"/[a-z_][\w.\-]*/")
-HOSTS = re.compile("|".join(a + r"\." + b for a, b in (
-    ("deb", "debian"), ("security", "debian"), ("snapshot", "debian"), ("ftp", r"[a-z.]*debian"),
-    ("archive", "ubuntu"), ("security", "ubuntu"), ("ports", "ubuntu"),
-    ("pypi", r"(?:org|python)"), ("files", "pythonhosted"), ("registry", "npmjs"),
-    ("registry", "yarnpkg"), ("proxy", r"golang"), ("static", r"crates\.io"), ("index", r"crates\.io"),
-    ("conda", "anaconda"), ("registry-1", "docker"), ("deb", "nodesource"),
-)), re.IGNORECASE)
+HOSTS = re.compile(
+    "|".join(
+        a + r"\." + b
+        for a, b in (
+            ("deb", "debian"),
+            ("security", "debian"),
+            ("snapshot", "debian"),
+            ("ftp", r"[a-z.]*debian"),
+            ("archive", "ubuntu"),
+            ("security", "ubuntu"),
+            ("ports", "ubuntu"),
+            ("pypi", r"(?:org|python)"),
+            ("files", "pythonhosted"),
+            ("registry", "npmjs"),
+            ("registry", "yarnpkg"),
+            ("proxy", r"golang"),
+            ("static", r"crates\.io"),
+            ("index", r"crates\.io"),
+            ("conda", "anaconda"),
+            ("registry-1", "docker"),
+            ("deb", "nodesource"),
+        )
+    ),
+    re.IGNORECASE,
+)
 
 
 def tracked(root):
     """Paths relative to `root`, sorted."""
     try:
         out = subprocess.run(
-            ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            check=True, capture_output=True).stdout
+            [
+                "git",
+                "-C",
+                str(root),
+                "ls-files",
+                "-z",
+                "--cached",
+                "--others",
+                "--exclude-standard",
+            ],
+            check=True,
+            capture_output=True,
+        ).stdout
         # A folder that is not itself the top of a repository may lie in someone else's.
-        top = subprocess.run(["git", "-C", str(root), "rev-parse", "--show-toplevel"],
-                             check=True, capture_output=True, text=True).stdout.strip()
+        top = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "--show-toplevel"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
         if pathlib.Path(top).resolve() == root.resolve():
             names = {os.fsdecode(name) for name in out.split(b"\0") if name}
             return sorted(name for name in names if (root / name).is_file())
@@ -47,8 +82,11 @@ def tracked(root):
     found = []
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name not in SKIPPED]
-        found += [os.path.relpath(os.path.join(folder, name), root) for name in files
-                  if os.path.isfile(os.path.join(folder, name))]
+        found += [
+            os.path.relpath(os.path.join(folder, name), root)
+            for name in files
+            if os.path.isfile(os.path.join(folder, name))
+        ]
     return sorted(found)
 
 
@@ -70,6 +108,31 @@ def is_script(name, text):
     return name.endswith(".sh") or in_tools or name.startswith(".ci/") or text.startswith("#!")
 
 
+WIDTH = 100
+
+
+def wide_lines(name, text):
+    """Numbers of lines that are too wide: of C++ and Python all, of shell and CMake comments, of
+    Markdown prose (no table, no code, no heading; what tools generate is not looked at)."""
+    python = name.endswith(".py") or text.startswith("#!/usr/bin/env python3")
+    shell = name.endswith(".sh") or text.startswith("#!/usr/bin/env bash")
+    shell |= name.endswith((".cmake", "CMakeLists.txt"))
+    code = name.endswith((".cc", ".h", ".cu", ".c"))
+    markdown = name.endswith((".md", ".md.in")) and not name.startswith("reports/")
+    if not (python or shell or code or markdown) or name == "README.md":
+        return
+    fence = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if markdown:
+            fence ^= line.lstrip().startswith("```")
+            if fence or line.lstrip().startswith(("|", "`", "#")) or line.startswith("    "):
+                continue
+        if shell and not line.lstrip().startswith("#"):
+            continue
+        if len(line) > WIDTH:
+            yield number
+
+
 def check(root):
     """(violations, number of text files)."""
     bad, count = [], 0
@@ -87,6 +150,7 @@ def check(root):
                 match = regex.search(line)
                 if match:
                     bad.append(f"{name}:{number}: " + sentence.format(match.group(0)))
+        bad += [f"{name}:{n}: is wider than {WIDTH} columns" for n in wide_lines(name, text)]
         executable = os.access(root / name, os.X_OK) and (root / name).stat().st_mode & 0o111
         if is_script(name, text):
             if not executable:
@@ -102,6 +166,7 @@ def check(root):
 
 # --- self-test ---------------------------------------------------------------------------------
 
+
 def path_of(*parts):
     return "/" + "/".join(parts) + "/"
 
@@ -111,9 +176,14 @@ def host_of(*parts):
 
 
 CLEAN = {
-    "README.md": "See network/work/ and docs, $HOME/work/, ${TMP}/root/x, x.json#/work/3, https://e.org/root/.\n",
+    "README.md": (
+        "See network/work/ and docs, $HOME/work/, ${TMP}/root/x, x.json#/work/3,"
+        " https://e.org/root/.\n"
+    ),
     "tools/go": "#!/bin/sh\n",
     "tools/notes.md": "no script\n",
+    "sim/a.md": f"| {'x' * 101} |\n```\n{'y ' * 60}\n```\n    {'z ' * 60}\n",
+    "reports/a.md": "w " * 60,
     ".ci/run": "#!/bin/sh\n",
 }
 # name -> (path, text, executable, what the message must say)
@@ -123,15 +193,29 @@ BROKEN = {
     "file URL": ("a.json", "file:/" + path_of("work"), False, "path of one machine"),
     "option value": ("a.json", "--out=" + path_of("root"), False, "path of one machine"),
     "home": ("a.md", "in " + path_of("home", "me") + "x", False, "somebody's home"),
-    "mirror": ("a.txt", "http://" + host_of("deb", "debian", "org") + "/debian", False, "registry's host"),
+    "mirror": (
+        "a.txt",
+        "http://" + host_of("deb", "debian", "org") + "/debian",
+        False,
+        "registry's host",
+    ),
     "Python index": ("a.txt", "https://" + host_of("PyPI", "org"), False, "registry's host"),
-    "npm": ("package-lock.json", "https://" + host_of("registry", "npmjs", "org"), False, "registry's host"),
+    "npm": (
+        "package-lock.json",
+        "https://" + host_of("registry", "npmjs", "org"),
+        False,
+        "registry's host",
+    ),
     "in gzip": ("a.json.gz", gzip.compress(path_of("work").encode()), False, "path of one machine"),
     "shell not executable": ("x/a.sh", "#!/bin/sh\n", False, "not executable"),
     "shell without #!": ("x/a.sh", "echo\n", True, "without a #! line"),
     "tool not executable": ("tools/go2", "#!/bin/sh\n", False, "not executable"),
     "python not executable": ("x/a.py", "#!/usr/bin/env python3\n", False, "not executable"),
     "ci not executable": (".ci/run2", "#!/bin/sh\n", False, "not executable"),
+    "wide C++": ("x/a.cc", "//" + "é" * 98 + "\n//" + "é" * 99, False, "a.cc:2: is wider"),
+    "wide Python": ("x/a.py", "#" + "é" * 100, False, "is wider"),
+    "wide shell": ("x/go", "#!/usr/bin/env bash\n  #" + "é" * 98, True, "go:2: is wider"),
+    "wide prose": ("x/a.md", "```\n```\n" + "w " * 60, False, "a.md:3: is wider"),
     "executable data": ("x/a.json", "{}\n", True, "no script"),
 }
 

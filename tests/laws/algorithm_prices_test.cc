@@ -1,9 +1,9 @@
-// Every algorithm's closed form against its step lists message by message, alone on a star of hosts with cores of their own, 2 to 64 ranks, powers of two
-// and not.
-#include <gtest/gtest.h>
-
+// Every algorithm's closed form against its step lists message by message, alone on a star of hosts
+// with cores of their own, 2 to 64 ranks, powers of two and not.
 #include <cmath>
 #include <map>
+
+#include <gtest/gtest.h>
 
 #include "sim/collective/messages.h"
 #include "sim/engine/execute.h"
@@ -16,11 +16,12 @@ using collective::Communicator;
 using collective::Price;
 
 struct Both {
-  double closed = 0;   // picoseconds
+  double closed = 0;  // picoseconds
   double message = 0;
 };
 
-Both ask(Algorithm a, Operation o, const Cluster& cluster, std::vector<int> devices, const Profile& profile, std::int64_t bytes, Backend backend = Backend::Tcp) {
+Both ask(Algorithm a, Operation o, const Cluster& cluster, std::vector<int> devices,
+         const Profile& profile, std::int64_t bytes, Backend backend = Backend::Tcp) {
   topology::Fabric fabric(cluster);
   Communicator c = collective::make_communicator(fabric, std::move(devices), backend);
   bool ring = a == Algorithm::Ring && o == Operation::AllReduce;
@@ -29,7 +30,8 @@ Both ask(Algorithm a, Operation o, const Cluster& cluster, std::vector<int> devi
     index = static_cast<int>(c.patterns.size());
     c.patterns.push_back(make_pattern(c, a, o));
   }
-  Price price = ring ? all_reduce(c, profile, Level::Mid, {bytes}) : schedule_price(c, profile, Level::Mid, index, {bytes});
+  Price price = ring ? all_reduce(c, profile, Level::Mid, {bytes})
+                     : schedule_price(c, profile, Level::Mid, index, {bytes});
   engine::TaskGraph g;
   std::map<topology::LinkId, engine::ResourceId> resources;
   std::map<std::pair<int, int>, engine::FlowId> flows;
@@ -37,7 +39,8 @@ Both ask(Algorithm a, Operation o, const Cluster& cluster, std::vector<int> devi
     auto [it, fresh] = flows.try_emplace({from, to}, 0);
     if (!fresh) return it->second;
     topology::Route route;
-    fabric.find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)], route);
+    fabric.find_route(c.devices[static_cast<std::size_t>(from)],
+                      c.devices[static_cast<std::size_t>(to)], route);
     std::vector<engine::Demand> d;
     for (auto l : route.links) {
       auto [r, made] = resources.try_emplace(l, 0);
@@ -66,7 +69,9 @@ std::vector<int> first_devices(int n) {
 const std::vector<int> kRanks{2, 3, 4, 5, 6, 7, 8, 11, 12, 16, 23, 32, 48, 64};
 
 // 1 %; the double binary tree 2 %: its lanes hide some of one another's sums.
-double tolerance(Algorithm a) { return a == Algorithm::DoubleBinaryTree ? 0.02 : 0.01; }
+double tolerance(Algorithm a) {
+  return a == Algorithm::DoubleBinaryTree ? 0.02 : 0.01;
+}
 
 TEST(AlgorithmPrices, AreWhatTheirMessagesTakeAlone) {
   Profile p = ideal_profile(kMicrosecond * 50, DeviceKind::Cpu);
@@ -79,25 +84,33 @@ TEST(AlgorithmPrices, AreWhatTheirMessagesTakeAlone) {
         for (double reduction : {0.0, 4e9})
           for (std::int64_t bytes : {std::int64_t{40'320}, std::int64_t{40'320'000}}) {
             p.reduction_bytes_per_s = reduction;
-            Both b = ask(algorithm, operation, star(n, Bandwidth{1'000'000'000}), first_devices(n), p, bytes);
-            EXPECT_NEAR(b.closed / b.message, 1, tolerance(algorithm)) << name_of(algorithm) << " " << name_of(operation) << " on " << n << " ranks, " << bytes << " bytes, sums at " << reduction;
+            Both b = ask(algorithm, operation, star(n, Bandwidth{1'000'000'000}), first_devices(n),
+                         p, bytes);
+            EXPECT_NEAR(b.closed / b.message, 1, tolerance(algorithm))
+                << name_of(algorithm) << " " << name_of(operation) << " on " << n << " ranks, "
+                << bytes << " bytes, sums at " << reduction;
           }
       }
 }
 
-// Between one piece and many, later pieces on their way up meet the first on its way down, which no term has.
+// Between one piece and many, later pieces on their way up meet the first on its way down, which no
+// term has.
 TEST(AlgorithmPrices, OfTreesOfFewPiecesAreRough) {
   Profile p = ideal_profile(kMicrosecond * 50, DeviceKind::Cpu);
   for (auto o : {Operation::AllReduce, Operation::Broadcast, Operation::Reduce})
     for (int n : kRanks)
       for (std::int64_t bytes : {300'000, 700'000, 2'000'000, 8'000'000}) {
-        Both b = ask(Algorithm::DoubleBinaryTree, o, star(n, Bandwidth{1'000'000'000}), first_devices(n), p, bytes);
-        EXPECT_GT(b.closed / b.message, bytes < 1'000'000 ? 0.80 : 0.91) << name_of(o) << " on " << n << " ranks, " << bytes << " bytes";
-        EXPECT_LT(b.closed / b.message, 1.11) << name_of(o) << " on " << n << " ranks, " << bytes << " bytes";
+        Both b = ask(Algorithm::DoubleBinaryTree, o, star(n, Bandwidth{1'000'000'000}),
+                     first_devices(n), p, bytes);
+        EXPECT_GT(b.closed / b.message, bytes < 1'000'000 ? 0.80 : 0.91)
+            << name_of(o) << " on " << n << " ranks, " << bytes << " bytes";
+        EXPECT_LT(b.closed / b.message, 1.11)
+            << name_of(o) << " on " << n << " ranks, " << bytes << " bytes";
       }
 }
 
-// Racks of four with an uplink as wide as four links: nothing contends. Even groups, uneven ones (11 hosts in three racks of four), a rank alone in its rack.
+// Racks of four with an uplink as wide as four links: nothing contends. Even groups, uneven ones
+// (11 hosts in three racks of four), a rank alone in its rack.
 TEST(AlgorithmPrices, OfTwoLevelsInRacks) {
   Profile p = ideal_profile(kMicrosecond * 50, DeviceKind::Cpu);
   p.reduction_bytes_per_s = 4e9;
@@ -120,19 +133,23 @@ TEST(AlgorithmPrices, OfGloosBcube) {
   p.reduction_bytes_per_s = 4e9;
   for (int n : kRanks)
     for (std::int64_t bytes : {std::int64_t{40'320}, std::int64_t{40'320'000}}) {
-      Both b = ask(Algorithm::Bcube, Operation::AllReduce, star(n, Bandwidth{1'000'000'000}), first_devices(n), p, bytes, Backend::Gloo);
+      Both b = ask(Algorithm::Bcube, Operation::AllReduce, star(n, Bandwidth{1'000'000'000}),
+                   first_devices(n), p, bytes, Backend::Gloo);
       EXPECT_NEAR(b.closed / b.message, 1, 0.01) << n << " ranks, " << bytes << " bytes";
     }
 }
 
-// What a receiver is not ready for waits with its sender, if it does not fit in the connection's buffer.
+// What a receiver is not ready for waits with its sender, if it does not fit in the connection's
+// buffer.
 TEST(AlgorithmPrices, AFoldIsNotSharedWithTheRoundAfterIt) {
   Profile p = ideal_profile(kMicrosecond * 50, DeviceKind::Cpu);
-  Both b = ask(Algorithm::RecursiveDoubling, Operation::AllReduce, star(3, Bandwidth{1'000'000'000}), first_devices(3), p, 12'500'000);
+  Both b = ask(Algorithm::RecursiveDoubling, Operation::AllReduce,
+               star(3, Bandwidth{1'000'000'000}), first_devices(3), p, 12'500'000);
   EXPECT_NEAR(b.message, 3 * (50e6 + 100e9), 1e6);
   // In its buffer the message of rank 2 goes at once, beside the fold's, which it slows down.
   p.transports.at("wire").send_buffer = {12'500'000};
-  b = ask(Algorithm::RecursiveDoubling, Operation::AllReduce, star(3, Bandwidth{1'000'000'000}), first_devices(3), p, 12'500'000);
+  b = ask(Algorithm::RecursiveDoubling, Operation::AllReduce, star(3, Bandwidth{1'000'000'000}),
+          first_devices(3), p, 12'500'000);
   EXPECT_NEAR(b.message, 2 * 50e6 + 50e6 + 4 * 100e9, 1e9);
 }
 

@@ -1,9 +1,9 @@
 // No bucketing's simulated step is shorter than the lower bound.
 #include "sim/predict/bound.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+
+#include <gtest/gtest.h>
 
 #include "sim/predict/tune.h"
 #include "tests/laws/random_job.h"
@@ -28,10 +28,13 @@ double nearest(std::uint64_t seed, predict::Fidelity fidelity) {
     if (k < 3) {
       s.plan.bucket_cap_mb = 0.1 + 8 * rng.uniform() * rng.uniform();
     } else {
-      for (int b = 1 + rng.below(6); b > 0; --b) s.plan.bucket_cap_mb_list.push_back(0.05 + 8 * rng.uniform());
+      for (int b = 1 + rng.below(6); b > 0; --b)
+        s.plan.bucket_cap_mb_list.push_back(0.05 + 8 * rng.uniform());
     }
     Duration step = predict::steady_period({j.workload, fabric, j.profile, s}, Level::Mid, options);
-    if (step < bound) throw std::runtime_error("seed " + std::to_string(seed) + ": step " + to_string(step) + " below the bound " + to_string(bound));
+    if (step < bound)
+      throw std::runtime_error("seed " + std::to_string(seed) + ": step " + to_string(step) +
+                               " below the bound " + to_string(bound));
     least = std::min(least, static_cast<double>(step.ps) / static_cast<double>(bound.ps));
   }
   return least;
@@ -39,7 +42,8 @@ double nearest(std::uint64_t seed, predict::Fidelity fidelity) {
 
 TEST(LowerBound, IsNeverAboveASimulatedStepAndOftenNear) {
   std::vector<double> ratio;
-  for (std::uint64_t seed = 1; seed <= 400; ++seed) ratio.push_back(nearest(seed, predict::Fidelity::Collective));
+  for (std::uint64_t seed = 1; seed <= 400; ++seed)
+    ratio.push_back(nearest(seed, predict::Fidelity::Collective));
   std::sort(ratio.begin(), ratio.end());
   EXPECT_LT(ratio.front(), 1.001) << "a bound that is a little too high would not be noticed";
   EXPECT_LT(ratio[ratio.size() / 2], 1.1) << "a bound that is far from every step bounds nothing";
@@ -47,7 +51,8 @@ TEST(LowerBound, IsNeverAboveASimulatedStepAndOftenNear) {
 }
 
 TEST(LowerBound, HoldsMessageByMessage) {
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) EXPECT_GE(nearest(seed, predict::Fidelity::Message), 1);
+  for (std::uint64_t seed = 1; seed <= 60; ++seed)
+    EXPECT_GE(nearest(seed, predict::Fidelity::Message), 1);
 }
 
 // NCCL's choices and prices, described models, hosts that launch.
@@ -70,9 +75,11 @@ TEST(LowerBound, HoldsOnShippedClusters) {
         options.simulations = 24;
         options.levers = false;
         predict::Question q{job, fabric, p, s};
-        if (auto problem = predict::check(q)) throw std::runtime_error(std::string(w) + " on " + c + ": " + problem.message);
+        if (auto problem = predict::check(q))
+          throw std::runtime_error(std::string(w) + " on " + c + ": " + problem.message);
         predict::Tuning t = predict::tune(q, options);
-        for (const predict::CurvePoint& point : t.curve) EXPECT_GE(point.step, t.bound->step) << w << " on " << c << " at " << point.value->text;
+        for (const predict::CurvePoint& point : t.curve)
+          EXPECT_GE(point.step, t.bound->step) << w << " on " << c << " at " << point.value->text;
         EXPECT_GE(t.partition->step, t.bound->step) << w << " on " << c;
       }
 }

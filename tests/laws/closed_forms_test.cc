@@ -1,6 +1,7 @@
 // RING and DP: two problems with exact answers that every simulator of this field is measured on.
 //   RING: all-reduce of 1e8 bytes at 100 Gb/s, 1 us per step: 2(n-1)/n S/B + 2(n-1) alpha.
-//   DP: 50 layers, forward 1 ms and backward 2 ms each, 12.5 MB of gradients a layer, 25 buckets of 25 MB, one at a time, overlapped with backward:
+//   DP: 50 layers, forward 1 ms and backward 2 ms each, 12.5 MB of gradients a layer, 25 buckets of
+//     25 MB, one at a time, overlapped with backward:
 //       50 ms + 4 ms + 25 rings.
 #include <gtest/gtest.h>
 
@@ -17,13 +18,15 @@ Contended ring(int n) {
   s.cluster = star(n, kLink);
   Job job;
   for (int i = 0; i < n; ++i) job.devices.push_back(i);
-  job.collectives.push_back({Bytes{100'000'000}, std::vector<Duration>(static_cast<std::size_t>(n)), true});
+  job.collectives.push_back(
+      {Bytes{100'000'000}, std::vector<Duration>(static_cast<std::size_t>(n)), true});
   s.jobs.push_back(job);
   return s;
 }
 
 TEST(Ring, HasItsClosedFormAtBothFidelities) {
-  const std::pair<int, double> cases[] = {{8, 14.014}, {64, 15.876}, {256, 16.4475}, {1024, 18.030375}};
+  const std::pair<int, double> cases[] = {
+      {8, 14.014}, {64, 15.876}, {256, 16.4475}, {1024, 18.030375}};
   for (auto [n, ms] : cases) {
     EXPECT_NEAR(static_cast<double>(simulate(ring(n), false).end[0].ps), ms * 1e9, 10) << n;
     if (n <= 256) {
@@ -50,7 +53,8 @@ TEST(DataParallel, HasItsPipelineClosedFormAtBothFidelities) {
   EXPECT_NEAR(dp_period_ms(64, predict::Fidelity::Message), 155.5875, 1e-3);
 }
 
-// Loads that one ring puts on each link: 2(n-1)/n S per edge, whatever the number of hosts and NICs.
+// Loads that one ring puts on each link: 2(n-1)/n S per edge, whatever the number of hosts and
+// NICs.
 TEST(Ring, ConservesBytesOnEveryLink) {
   for (int hosts : {1, 2, 3, 8}) {
     Cluster c = star(hosts, kLink);
@@ -63,8 +67,10 @@ TEST(Ring, ConservesBytesOnEveryLink) {
     auto comm = collective::make_communicator(fabric, devices, Backend::Nccl);
     double intra = 0;
     double nic = 0;
-    for (const auto& l : comm.patterns[collective::kAllReduce].load) (l.link < 2u * static_cast<unsigned>(c.devices()) ? intra : nic) += l.per_byte;
-    // Every rank has one outgoing edge per ring; one edge per host leaves it (if there are several).
+    for (const auto& l : comm.patterns[collective::kAllReduce].load)
+      (l.link < 2u * static_cast<unsigned>(c.devices()) ? intra : nic) += l.per_byte;
+    // Every rank has one outgoing edge per ring; one edge per host leaves it (if there are
+    // several).
     double leaving = hosts > 1 ? hosts : 0;
     EXPECT_NEAR(intra, 2 * (8 * hosts - leaving), 1e-9) << hosts;
     EXPECT_NEAR(nic, 2 * leaving, 1e-9) << hosts;

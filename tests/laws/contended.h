@@ -1,4 +1,5 @@
-// Random contended scenarios, simulated at both fidelities: jobs with collectives that overlap, late ranks, racks, slow links, bursts.
+// Random contended scenarios, simulated at both fidelities: jobs with collectives that overlap,
+// late ranks, racks, slow links, bursts.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,8 @@
 
 namespace ddpsim::test {
 
-// One all-reduce of one job: each rank arrives `offset[r]` after its previous one ended (or after the start).
+// One all-reduce of one job: each rank arrives `offset[r]` after its previous one ended (or after
+// the start).
 struct Collective {
   Bytes size;
   std::vector<Duration> offset;
@@ -46,23 +48,28 @@ inline Ends simulate(const Contended& s, bool message) {
   std::vector<std::vector<engine::TaskId>> ends;
   std::vector<std::vector<engine::TaskId>> arrivals;
   std::vector<std::unique_ptr<collective::Communicator>> comms;
-  std::vector<predict::Turns> connections(s.jobs.size());  // Gloo: all collectives of a job share one connection a hop
+  std::vector<predict::Turns> connections(
+      s.jobs.size());  // Gloo: all collectives of a job share one connection a hop
   for (const Job& job : s.jobs) {
-    comms.push_back(std::make_unique<collective::Communicator>(collective::make_communicator(fabric, job.devices, s.backend)));
+    comms.push_back(std::make_unique<collective::Communicator>(
+        collective::make_communicator(fabric, job.devices, s.backend)));
     const collective::Communicator& c = *comms.back();
     auto resource = [&](topology::LinkId l) {
       auto it = resources.find(l);
       if (it != resources.end()) return it->second;
       const topology::Link& link = fabric.links()[l];
       double rate = collective::link_rate(c, s.profile, Level::Mid, l);
-      return resources[l] = g.add_resource({rate, static_cast<double>(link.burst.count), link.peak.bytes_per_ps() * rate / link.bandwidth.bytes_per_ps()});
+      return resources[l] =
+                 g.add_resource({rate, static_cast<double>(link.burst.count),
+                                 link.peak.bytes_per_ps() * rate / link.bandwidth.bytes_per_ps()});
     };
     std::map<std::pair<int, int>, engine::FlowId> hops;
     collective::FlowOfHop flow{[&](int from, int to, int) {
       auto it = hops.find({from, to});
       if (it != hops.end()) return it->second;
       topology::Route route;
-      fabric.find_route(c.devices[static_cast<std::size_t>(from)], c.devices[static_cast<std::size_t>(to)], route);
+      fabric.find_route(c.devices[static_cast<std::size_t>(from)],
+                        c.devices[static_cast<std::size_t>(to)], route);
       std::vector<engine::Demand> d;
       for (auto l : route.links) d.push_back({resource(l), 1});
       return hops[{from, to}] = g.add_flow(d);
@@ -72,7 +79,8 @@ inline Ends simulate(const Contended& s, bool message) {
     std::vector<engine::TaskId> before;
     std::vector<collective::Price> prices;
     std::vector<const collective::Price*> all;
-    for (const Collective& col : job.collectives) prices.push_back(collective::all_reduce(c, s.profile, Level::Mid, col.size));
+    for (const Collective& col : job.collectives)
+      prices.push_back(collective::all_reduce(c, s.profile, Level::Mid, col.size));
     for (const auto& p : prices) all.push_back(&p);
     double heaviest = collective::heaviest(c, all);
     for (const Collective& col : job.collectives) {
@@ -92,16 +100,22 @@ inline Ends simulate(const Contended& s, bool message) {
           return own.add(g, own.place_of_hop(from, to), due, g.add_task({}, bytes, flow(from, to)));
         };
         if (s.backend != Backend::Gloo) turn = {};
-        done = collective::add_all_reduce_messages(g, c, s.profile, price, col.size, flow, arrive, {}, turn);
+        done = collective::add_all_reduce_messages(g, c, s.profile, price, col.size, flow, arrive,
+                                                   {}, turn);
       } else {
         engine::TaskId last = UINT32_MAX;
         for (const auto& phase : price.phases) {
           std::vector<engine::Demand> d;
-          for (const auto& l : c.patterns[collective::kAllReduce].load) d.push_back({resource(l.link), l.per_byte});
-          engine::TaskId t = phase.work > 0 ? g.add_task(phase.latency, phase.work, g.add_flow(d, phase.weight / heaviest, phase.max_rate)) : g.add_fixed(phase.latency);
+          for (const auto& l : c.patterns[collective::kAllReduce].load)
+            d.push_back({resource(l.link), l.per_byte});
+          engine::TaskId t =
+              phase.work > 0 ? g.add_task(phase.latency, phase.work,
+                                          g.add_flow(d, phase.weight / heaviest, phase.max_rate))
+                             : g.add_fixed(phase.latency);
           if (last == UINT32_MAX)
             for (auto a : arrive) g.add_edge(a, t);
-          else g.add_edge(last, t);
+          else
+            g.add_edge(last, t);
           last = t;
         }
         done.assign(n, last);
@@ -112,7 +126,8 @@ inline Ends simulate(const Contended& s, bool message) {
       arrivals.push_back(arrive);
     }
   }
-  auto decide = [](void* state, engine::TaskId task, TimePoint, std::vector<engine::TaskId>& release) {
+  auto decide = [](void* state, engine::TaskId task, TimePoint,
+                   std::vector<engine::TaskId>& release) {
     for (predict::Turns& own : *static_cast<std::vector<predict::Turns>*>(state))
       if (own.decide(task, release)) return;
   };
@@ -129,7 +144,8 @@ inline Ends simulate(const Contended& s, bool message) {
   return out;
 }
 
-// Worst over the collectives of a scenario: difference of the ends as a share of the message simulation's makespan.
+// Worst over the collectives of a scenario: difference of the ends as a share of the message
+// simulation's makespan.
 inline double disagreement(const Contended& s) {
   Ends a = simulate(s, false);
   Ends b = simulate(s, true);
@@ -137,14 +153,17 @@ inline double disagreement(const Contended& s) {
   double worst = 0;
   TimePoint makespan = *std::max_element(b.end.begin(), b.end.end());
   for (std::size_t i = 0; i < a.end.size(); ++i)
-    worst = std::max(worst, std::abs(static_cast<double>((a.end[i] - b.end[i]).ps)) / static_cast<double>(makespan.ps));
+    worst = std::max(worst, std::abs(static_cast<double>((a.end[i] - b.end[i]).ps)) /
+                                static_cast<double>(makespan.ps));
   return worst;
 }
 
 inline Contended random_contended(std::uint64_t seed) {
   Random rng(seed * 7919 + 1);
   Contended s;
-  const std::vector<std::string> kinds{"overlap", "two jobs on an uplink", "two racks", "two racks interleaved", "staggered", "degraded link", "burst"};
+  const std::vector<std::string> kinds{
+      "overlap",   "two jobs on an uplink", "two racks", "two racks interleaved",
+      "staggered", "degraded link",         "burst"};
   std::string kind = kinds[seed % kinds.size()];
   s.backend = rng.below(2) ? Backend::Nccl : Backend::Gloo;
   s.profile = ideal_profile(kMicrosecond * (1 + rng.below(20)));
@@ -167,8 +186,11 @@ inline Contended random_contended(std::uint64_t seed) {
     for (int h = 0; h < hosts; ++h) groups[static_cast<std::size_t>(h % 2)].push_back(h);
   }
   if (kind == "two racks interleaved")
-    for (int i = 0; i < hosts; ++i) groups[0][static_cast<std::size_t>(i)] = i % 2 == 0 ? i / 2 : (hosts + 1) / 2 + i / 2;
-  if (kind == "degraded link") s.cluster.slow_links.push_back({rng.below(hosts), gigabits(link * (0.2 + 0.7 * rng.uniform()))});
+    for (int i = 0; i < hosts; ++i)
+      groups[0][static_cast<std::size_t>(i)] = i % 2 == 0 ? i / 2 : (hosts + 1) / 2 + i / 2;
+  if (kind == "degraded link")
+    s.cluster.slow_links.push_back(
+        {rng.below(hosts), gigabits(link * (0.2 + 0.7 * rng.uniform()))});
   if (kind == "burst") {
     s.cluster.link.burst = {64 * 1024};
     s.cluster.link.peak = gigabits(link * 4);
@@ -181,7 +203,8 @@ inline Contended random_contended(std::uint64_t seed) {
     for (int k = 0; k < count; ++k) {
       Collective col;
       // Gradient buckets: 1 to 64 MB; a burst matters to smaller ones.
-      double mb = kind == "burst" ? 0.25 * static_cast<double>(1 << rng.below(7)) : static_cast<double>(1 << rng.below(7));
+      double mb = kind == "burst" ? 0.25 * static_cast<double>(1 << rng.below(7))
+                                  : static_cast<double>(1 << rng.below(7));
       col.size = {static_cast<std::int64_t>(mb * 1e6 * (0.5 + rng.uniform()))};
       double transfer = 2 * static_cast<double>(col.size.count) * byte_ps;
       bool late = kind == "staggered" || rng.below(3) == 0;
@@ -192,7 +215,9 @@ inline Contended random_contended(std::uint64_t seed) {
     }
     s.jobs.push_back(std::move(job));
   }
-  s.name = kind + " seed " + std::to_string(seed) + " (" + (s.backend == Backend::Nccl ? "nccl" : "gloo") + ", " + std::to_string(hosts) + " hosts)";
+  s.name = kind + " seed " + std::to_string(seed) + " (" +
+           (s.backend == Backend::Nccl ? "nccl" : "gloo") + ", " + std::to_string(hosts) +
+           " hosts)";
   return s;
 }
 

@@ -67,14 +67,16 @@ RC_GTEST_PROP(Laws, RenamingHostsAndRanksTogetherChangesNothing, ()) {
   auto seed = *rc::gen::arbitrary<std::uint32_t>();
   RandomJob r = random_job(seed);
   r.cluster.pattern = Pattern::Star;
-  if (r.cluster.hosts > 2) r.cluster.slow_links = {{0, Bandwidth{r.cluster.link.bandwidth.bits_per_s / 2}}};
+  if (r.cluster.hosts > 2)
+    r.cluster.slow_links = {{0, Bandwidth{r.cluster.link.bandwidth.bits_per_s / 2}}};
   Duration before = step(r);
   // Host h becomes host h + 1 (cyclic): slow link and rank order move with it.
   RandomJob renamed = r;
   int hosts = r.cluster.hosts;
   for (auto& s : renamed.cluster.slow_links) s.host = (s.host + 1) % hosts;
   renamed.scenario.rank_order.clear();
-  for (int rank = 0; rank < hosts; ++rank) renamed.scenario.rank_order.push_back((rank + 1) % hosts);
+  for (int rank = 0; rank < hosts; ++rank)
+    renamed.scenario.rank_order.push_back((rank + 1) % hosts);
   RC_ASSERT(step(renamed) == before);
 }
 
@@ -90,7 +92,8 @@ RC_GTEST_PROP(Laws, HalvingRatesAndDoublingTimesDoublesTheStep, ()) {
   halve(slow.cluster.link.bandwidth);
   if (slow.cluster.link.peak.bits_per_s > 0) halve(slow.cluster.link.peak);
   if (slow.cluster.pattern == Pattern::Racks) halve(slow.cluster.uplink.bandwidth);
-  for (auto& [name, transport] : slow.profile.transports) twice(transport.latency), twice(transport.launch);
+  for (auto& [name, transport] : slow.profile.transports)
+    twice(transport.latency), twice(transport.launch);
   slow.profile.memory.bandwidth_bytes_per_s /= 2;
   slow.profile.reduction_bytes_per_s /= 2;
   twice(slow.profile.host.launch);
@@ -124,7 +127,8 @@ TEST(Laws, SlowRankCostsAtMostItsOwnExtraTime) {
   EXPECT_LE(slow - even, (w.times.forward + w.times.backward + w.times.optimizer) * 1);
 }
 
-// 65,536 GPUs are an ordinary what-if: cost grows with classes, buckets and links, not with ranks squared.
+// 65,536 GPUs are an ordinary what-if: cost grows with classes, buckets and links, not with ranks
+// squared.
 TEST(Laws, ManyRanksStayCheap) {
   Workload w = workload("resnet50");
   Cluster c = cluster("fat-tree-h100");

@@ -1,9 +1,11 @@
-// All-reduces made of NCCL's calls: their parts are what the pricers say, and sub-communicators that share a link share it.
-#include <gtest/gtest.h>
+// All-reduces made of NCCL's calls: their parts are what the pricers say, and sub-communicators
+// that share a link share it.
+#include "sim/collective/nccl_composed.h"
 
 #include <algorithm>
 
-#include "sim/collective/nccl_composed.h"
+#include <gtest/gtest.h>
+
 #include "tests/support/support.h"
 
 namespace ddpsim {
@@ -16,29 +18,38 @@ struct World {
   Profile profile;
   std::optional<topology::Fabric> fabric;
   collective::NcclGroup group;
-  World(const std::string& name, int hosts, int ranks = 0, const std::map<std::string, std::string>& environment = {}) : cluster(test::cluster(name)) {
+  World(const std::string& name, int hosts, int ranks = 0,
+        const std::map<std::string, std::string>& environment = {})
+      : cluster(test::cluster(name)) {
     cluster.hosts = hosts;
-    profile = test::profile(cluster.profile.ends_with(".datasheet") ? cluster.profile : cluster.profile + ".datasheet");
+    profile = test::profile(
+        cluster.profile.ends_with(".datasheet") ? cluster.profile : cluster.profile + ".datasheet");
     fabric.emplace(cluster);
     std::vector<int> devices(static_cast<std::size_t>(ranks > 0 ? ranks : cluster.devices()));
     for (std::size_t i = 0; i < devices.size(); ++i) devices[i] = static_cast<int>(i);
     group = part(devices, environment);
   }
   World(const World&) = delete;
-  collective::NcclGroup part(const std::vector<int>& devices, const std::map<std::string, std::string>& environment = {}) const {
-    return collective::make_nccl_group(*fabric, devices, nccl::parse_settings(environment, {28}).settings, profile.compute.capability);
+  collective::NcclGroup part(const std::vector<int>& devices,
+                             const std::map<std::string, std::string>& environment = {}) const {
+    return collective::make_nccl_group(*fabric, devices,
+                                       nccl::parse_settings(environment, {28}).settings,
+                                       profile.compute.capability);
   }
   std::vector<Composed> composed(std::int64_t bytes, Duration sum = {}) const {
     return collective::composed_all_reduces(group, profile, Level::Mid, {bytes}, sum);
   }
-  collective::NcclPrice alone(const collective::NcclGroup& g, Operation op, std::int64_t bytes) const {
-    return collective::nccl_price(g, profile, Level::Mid, op, *nccl::choose(g.system, g.settings, op, bytes), {bytes});
+  collective::NcclPrice alone(const collective::NcclGroup& g, Operation op,
+                              std::int64_t bytes) const {
+    return collective::nccl_price(g, profile, Level::Mid, op,
+                                  *nccl::choose(g.system, g.settings, op, bytes), {bytes});
   }
 };
 
 std::vector<int> of_host(const World& w, int host) {
   std::vector<int> out;
-  for (int d = 0; d < w.cluster.devices_per_host; ++d) out.push_back(host * w.cluster.devices_per_host + d);
+  for (int d = 0; d < w.cluster.devices_per_host; ++d)
+    out.push_back(host * w.cluster.devices_per_host + d);
   return out;
 }
 std::vector<int> at_place(const World& w, int place) {
@@ -47,40 +58,56 @@ std::vector<int> at_place(const World& w, int place) {
   return out;
 }
 
-// A NIC for each GPU: no two sub-communicators have a link in common, and each takes what it takes alone.
+// A NIC for each GPU: no two sub-communicators have a link in common, and each takes what it takes
+// alone.
 TEST(NcclComposed, TakesWhatItsCallsTakeWhereTheyShareNothing) {
   World w("dgx-h100", 4);
-  for (std::int64_t bytes : {std::int64_t{64} << 10, std::int64_t{8} << 20, std::int64_t{1} << 30}) {
+  for (std::int64_t bytes :
+       {std::int64_t{64} << 10, std::int64_t{8} << 20, std::int64_t{1} << 30}) {
     std::vector<Composed> all = w.composed(bytes, {7});
     ASSERT_EQ(all.size(), 2u);
     const Composed& two = all[0];
     ASSERT_EQ(two.stages.size(), 3u);
-    EXPECT_EQ(two.stages[0].time, w.alone(w.part(of_host(w, 1)), Operation::ReduceScatter, bytes).total) << bytes;
-    EXPECT_EQ(two.stages[1].time, w.alone(w.part(at_place(w, 3)), Operation::AllReduce, bytes / 8).total) << bytes;
-    EXPECT_EQ(two.stages[2].time, w.alone(w.part(of_host(w, 2)), Operation::AllGather, bytes).total) << bytes;
+    EXPECT_EQ(two.stages[0].time,
+              w.alone(w.part(of_host(w, 1)), Operation::ReduceScatter, bytes).total)
+        << bytes;
+    EXPECT_EQ(two.stages[1].time,
+              w.alone(w.part(at_place(w, 3)), Operation::AllReduce, bytes / 8).total)
+        << bytes;
+    EXPECT_EQ(two.stages[2].time, w.alone(w.part(of_host(w, 2)), Operation::AllGather, bytes).total)
+        << bytes;
     EXPECT_EQ(two.total, two.stages[0].time + two.stages[1].time + two.stages[2].time);
     EXPECT_EQ(two.stages[0].groups, 4);
     EXPECT_EQ(two.stages[1].groups, 8);
     collective::NcclP2p exchange = collective::make_nccl_p2p(w.group, Operation::AllToAll);
-    Duration each = collective::nccl_p2p_price(exchange, w.profile, Level::Mid, {bytes}).price.total;
+    Duration each =
+        collective::nccl_p2p_price(exchange, w.profile, Level::Mid, {bytes}).price.total;
     EXPECT_EQ(all[1].total, each + each + Duration{7});
   }
 }
 
-// Eight GPUs behind one NIC (or four): the sub-communicators across hosts have an eighth (a half) of it each.
+// Eight GPUs behind one NIC (or four): the sub-communicators across hosts have an eighth (a half)
+// of it each.
 TEST(NcclComposed, SubCommunicatorsShareNics) {
-  struct Case { const char* name; int sharing; };
+  struct Case {
+    const char* name;
+    int sharing;
+  };
   for (const Case& c : {Case{"aws-p3dn", 8}, {"aws-p4d", 2}, {"dgx-h100", 1}, {"dgx1-v100", 2}}) {
     World w(c.name, 4, 0, {{"NCCL_ALGO", "ring"}, {"NCCL_PROTO", "simple"}});
     std::int64_t bytes = std::int64_t{8} << 30;
     Composed two = w.composed(bytes)[0];
     ASSERT_EQ(two.stages.size(), 3u) << c.name << two.why_not;
-    collective::NcclGroup one = w.part(at_place(w, 0), {{"NCCL_ALGO", "ring"}, {"NCCL_PROTO", "simple"}});
+    collective::NcclGroup one =
+        w.part(at_place(w, 0), {{"NCCL_ALGO", "ring"}, {"NCCL_PROTO", "simple"}});
     Duration alone = w.alone(one, Operation::AllReduce, bytes / 8).transfer;
-    EXPECT_NEAR(static_cast<double>(two.stages[1].transfer.ps) / static_cast<double>(alone.ps), c.sharing, 1e-6) << c.name;
+    EXPECT_NEAR(static_cast<double>(two.stages[1].transfer.ps) / static_cast<double>(alone.ps),
+                c.sharing, 1e-6)
+        << c.name;
     EXPECT_EQ(two.stages[1].limited_by, w.fabric->link_name(w.fabric->nic_link(0, 0))) << c.name;
     // 2(k-1)/k of what each NIC's GPUs hold leaves by it.
-    double rate = w.cluster.link.bandwidth.bytes_per_ps() * w.profile.transports.at(w.cluster.link.transport).efficiency.mid;
+    double rate = w.cluster.link.bandwidth.bytes_per_ps() *
+                  w.profile.transports.at(w.cluster.link.transport).efficiency.mid;
     double theory = 2.0 * 3 / 4 * static_cast<double>(bytes) / 8 * c.sharing / rate;
     if (w.cluster.link.staging.bits_per_s == 0) {
       EXPECT_NEAR(static_cast<double>(two.stages[1].transfer.ps) / theory, 1, 1e-6) << c.name;
@@ -90,7 +117,11 @@ TEST(NcclComposed, SubCommunicatorsShareNics) {
 
 TEST(NcclComposed, NeverFallsUnderOneAlgorithm) {
   for (const char* name : {"dgx-h100", "aws-p4d"}) {
-    World w(name, 4, 0, {{"NCCL_ALGO", "ring"}, {"NCCL_PROTO", "simple"}, {"NCCL_MIN_CTAS", "8"}, {"NCCL_MAX_CTAS", "8"}});
+    World w(name, 4, 0,
+            {{"NCCL_ALGO", "ring"},
+             {"NCCL_PROTO", "simple"},
+             {"NCCL_MIN_CTAS", "8"},
+             {"NCCL_MAX_CTAS", "8"}});
     Duration last;
     for (std::int64_t bytes = 1024; bytes <= std::int64_t{4} << 30; bytes *= 2) {
       Duration now = w.composed(bytes)[0].total;

@@ -1,8 +1,9 @@
-// NCCL's trees, NVLS, NVLSTree, CollNet and PAT: the closed form beside their messages, and what each rank sends and receives.
-#include <gtest/gtest.h>
-
+// NCCL's trees, NVLS, NVLSTree, CollNet and PAT: the closed form beside their messages, and what
+// each rank sends and receives.
 #include <numeric>
 #include <set>
+
+#include <gtest/gtest.h>
 
 #include "sim/collective/messages.h"
 #include "sim/collective/nccl.h"
@@ -22,19 +23,23 @@ struct Machine {
   Machine(const char* name, int hosts) : cluster(test::cluster(name)) {
     cluster.hosts = hosts;
     cluster.nccl.collnet = hosts > 1;
-    profile = test::profile(cluster.profile.ends_with(".datasheet") ? cluster.profile : cluster.profile + ".datasheet");
+    profile = test::profile(
+        cluster.profile.ends_with(".datasheet") ? cluster.profile : cluster.profile + ".datasheet");
     fabric.emplace(cluster);
   }
   collective::Communicator communicator(const char* algorithm, const char* protocol) const {
     std::vector<int> devices(static_cast<std::size_t>(cluster.devices()));
     std::iota(devices.begin(), devices.end(), 0);
-    nccl::ParsedSettings parsed = nccl::parse_settings({{"NCCL_ALGO", algorithm}, {"NCCL_PROTO", protocol}}, {28});
+    nccl::ParsedSettings parsed =
+        nccl::parse_settings({{"NCCL_ALGO", algorithm}, {"NCCL_PROTO", protocol}}, {28});
     EXPECT_EQ(parsed.problem.message, "");
-    return collective::make_nccl_communicator(*fabric, devices, parsed.settings, profile.compute.capability);
+    return collective::make_nccl_communicator(*fabric, devices, parsed.settings,
+                                              profile.compute.capability);
   }
 };
 
-double messages_us(const collective::Communicator& c, const Profile& p, Operation op, const nccl::Choice& choice, std::int64_t bytes) {
+double messages_us(const collective::Communicator& c, const Profile& p, Operation op,
+                   const nccl::Choice& choice, std::int64_t bytes) {
   engine::TaskGraph g;
   std::map<topology::LinkId, engine::ResourceId> links;
   collective::NcclFlows flows;
@@ -55,16 +60,36 @@ struct Place {
   const char* cluster;
   int hosts;
 };
-constexpr Place kPlaces[] = {{"hgx-h100", 1}, {"hgx-h100", 2}, {"hgx-h100", 3}, {"hgx-h100", 8}, {"dgx-h100", 3}, {"dgx-a100", 5}, {"dgx1-v100", 1}, {"dgx1-v100", 2},
-                             {"aws-p5", 4}, {"aws-p5", 7}, {"pcie-box", 1}, {"pcie-box-8", 2}, {"gh200x4-slingshot", 4}, {"gh200x4-slingshot", 16}, {"gpu-ethernet-25g", 2},
-                             {"gpu-ethernet-25g", 6}, {"gpu-ethernet-25g", 64}, {"gb200-nvl72", 8}};
+constexpr Place kPlaces[] = {{"hgx-h100", 1},
+                             {"hgx-h100", 2},
+                             {"hgx-h100", 3},
+                             {"hgx-h100", 8},
+                             {"dgx-h100", 3},
+                             {"dgx-a100", 5},
+                             {"dgx1-v100", 1},
+                             {"dgx1-v100", 2},
+                             {"aws-p5", 4},
+                             {"aws-p5", 7},
+                             {"pcie-box", 1},
+                             {"pcie-box-8", 2},
+                             {"gh200x4-slingshot", 4},
+                             {"gh200x4-slingshot", 16},
+                             {"gpu-ethernet-25g", 2},
+                             {"gpu-ethernet-25g", 6},
+                             {"gpu-ethernet-25g", 64},
+                             {"gb200-nvl72", 8}};
 // Inside these the hops of one chain pass the same links.
-bool shares_inside(std::string_view cluster) { return cluster == "dgx1-v100" || cluster.starts_with("pcie-box"); }
-constexpr const char* kAlgorithms[] = {"tree", "nvls", "nvlstree", "collnetdirect", "collnetchain", "pat"};
-constexpr Operation kOperations[] = {Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter};
+bool shares_inside(std::string_view cluster) {
+  return cluster == "dgx1-v100" || cluster.starts_with("pcie-box");
+}
+constexpr const char* kAlgorithms[] = {"tree",          "nvls",         "nvlstree",
+                                       "collnetdirect", "collnetchain", "pat"};
+constexpr Operation kOperations[] = {Operation::AllReduce, Operation::AllGather,
+                                     Operation::ReduceScatter};
 
-// 1 % where a piece passes each link once, and for single pieces. Pieces of one operation that pass a link twice (a tree's way up and down) delay one another, which
-// the closed form has only in part: it is the lower end, by as much as is said below.
+// 1 % where a piece passes each link once, and for single pieces. Pieces of one operation that pass
+// a link twice (a tree's way up and down) delay one another, which the closed form has only in
+// part: it is the lower end, by as much as is said below.
 TEST(NcclPipelines, TakeTheSameMessageByMessage) {
   std::vector<double> shared;
   for (const Place& place : kPlaces) {
@@ -73,21 +98,30 @@ TEST(NcclPipelines, TakeTheSameMessageByMessage) {
       for (const char* protocol : {"simple", "ll128", "ll"}) {
         collective::Communicator c = m.communicator(algorithm, protocol);
         for (Operation op : kOperations)
-          for (std::int64_t bytes : {std::int64_t{64} << 10, std::int64_t{1} << 20, std::int64_t{4} << 20, std::int64_t{25} << 20, std::int64_t{128} << 20}) {
+          for (std::int64_t bytes :
+               {std::int64_t{64} << 10, std::int64_t{1} << 20, std::int64_t{4} << 20,
+                std::int64_t{25} << 20, std::int64_t{128} << 20}) {
             if (bytes >> 20 == 128 && c.ranks() > 24) continue;  // time
             auto choice = nccl::choose(c.nccl->system, c.nccl->settings, op, bytes);
             if (!choice || choice->algorithm == nccl::Algorithm::Ring) continue;
-            auto closed = static_cast<double>(collective::nccl_price(*c.nccl, m.profile, Level::Mid, op, *choice, {bytes}).total.ps) / 1e6;
+            auto closed = static_cast<double>(collective::nccl_price(*c.nccl, m.profile, Level::Mid,
+                                                                     op, *choice, {bytes})
+                                                  .total.ps) /
+                          1e6;
             double ratio = messages_us(c, m.profile, op, *choice, bytes) / closed;
-            std::string what = std::string(place.cluster) + " x" + std::to_string(place.hosts) + " " + name_of(op) + " " + nccl::name_of(choice->algorithm) + "/" +
+            std::string what = std::string(place.cluster) + " x" + std::to_string(place.hosts) +
+                               " " + name_of(op) + " " + nccl::name_of(choice->algorithm) + "/" +
                                nccl::name_of(choice->protocol) + " " + std::to_string(bytes);
             using enum nccl::Algorithm;
-            bool once = (choice->algorithm == Nvls && c.nccl->nodes.size() == 1) || choice->algorithm == CollnetDirect || choice->algorithm == Pat;
-            bool single = bytes <= choice->chunk * choice->channels && !shares_inside(place.cluster);
+            bool once = (choice->algorithm == Nvls && c.nccl->nodes.size() == 1) ||
+                        choice->algorithm == CollnetDirect || choice->algorithm == Pat;
+            bool single =
+                bytes <= choice->chunk * choice->channels && !shares_inside(place.cluster);
             if (single || once) {
               EXPECT_NEAR(ratio, 1, 0.01) << what;
             } else {
-              // Where hops of one chain share links they do not all go at once, as the closed form has it.
+              // Where hops of one chain share links they do not all go at once, as the closed form
+              // has it.
               EXPECT_GT(ratio, shares_inside(place.cluster) ? 0.94 : 0.98) << what;
               shared.push_back(ratio);
             }
@@ -96,12 +130,16 @@ TEST(NcclPipelines, TakeTheSameMessageByMessage) {
   }
   std::sort(shared.begin(), shared.end());
   ASSERT_GT(shared.size(), 150u);
-  auto quantile = [&](double q) { return shared[static_cast<std::size_t>(q * static_cast<double>(shared.size() - 1))]; };
+  auto quantile = [&](double q) {
+    return shared[static_cast<std::size_t>(q * static_cast<double>(shared.size() - 1))];
+  };
   EXPECT_LT(quantile(0.5), 1.005);
   EXPECT_LT(quantile(0.75), 1.005);
   EXPECT_LT(quantile(0.95), 1.06);
   EXPECT_LT(shared.back(), 1.25);
-  RecordProperty("shared", std::to_string(quantile(0.5)) + " " + std::to_string(quantile(0.75)) + " " + std::to_string(quantile(0.95)) + " " + std::to_string(shared.back()));
+  RecordProperty("shared", std::to_string(quantile(0.5)) + " " + std::to_string(quantile(0.75)) +
+                               " " + std::to_string(quantile(0.95)) + " " +
+                               std::to_string(shared.back()));
 }
 
 // Of all bytes, by rank: sent and received between ranks.
@@ -110,7 +148,8 @@ struct Moved {
   std::vector<double> received;
 };
 Moved moved(const collective::Communicator& c, collective::NcclPipeline p, Operation op) {
-  Moved out{std::vector<double>(static_cast<std::size_t>(c.ranks()), 0), std::vector<double>(static_cast<std::size_t>(c.ranks()), 0)};
+  Moved out{std::vector<double>(static_cast<std::size_t>(c.ranks()), 0),
+            std::vector<double>(static_cast<std::size_t>(c.ranks()), 0)};
   collective::NcclStages stages = collective::nccl_stages(*c.nccl, p, op);
   for (std::size_t i = 0; i < stages.size(); ++i) {
     NcclStage s = stages.at(i);
@@ -120,7 +159,9 @@ Moved moved(const collective::Communicator& c, collective::NcclPipeline p, Opera
   }
   return out;
 }
-double sum(const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 0.0); }
+double sum(const std::vector<double>& v) {
+  return std::accumulate(v.begin(), v.end(), 0.0);
+}
 
 TEST(NcclPipelines, MoveWhatTheAlgorithmsNeed) {
   for (const Place& place : kPlaces) {
@@ -128,7 +169,8 @@ TEST(NcclPipelines, MoveWhatTheAlgorithmsNeed) {
     std::string what = std::string(place.cluster) + " x" + std::to_string(place.hosts);
     collective::Communicator c = m.communicator("tree", "simple");
     double n = c.ranks();
-    // A tree: all but its root send once up, and get once down. Two trees, half each; the root of one is no root of the other.
+    // A tree: all but its root send once up, and get once down. Two trees, half each; the root of
+    // one is no root of the other.
     Moved t = moved(c, collective::NcclPipeline::Tree, Operation::AllReduce);
     EXPECT_NEAR(sum(t.sent), 2 * (n - 1), 1e-9) << what;
     for (std::size_t r = 0; r < t.sent.size(); ++r) {
@@ -151,13 +193,15 @@ TEST(NcclPipelines, MoveWhatTheAlgorithmsNeed) {
   }
 }
 
-// A group of a tree's threads has one stage (nccl_pipe.cc keeps nothing of such groups), and channels go the same way by GPUs of the same node.
+// A group of a tree's threads has one stage (nccl_pipe.cc keeps nothing of such groups), and
+// channels go the same way by GPUs of the same node.
 TEST(NcclPipelines, TreesGiveEachGroupOfThreadsOneStage) {
   for (const Place& place : kPlaces) {
     Machine m(place.cluster, place.hosts);
     std::string what = std::string(place.cluster) + " x" + std::to_string(place.hosts);
     collective::Communicator c = m.communicator("tree", "simple");
-    for (collective::NcclPipeline p : {collective::NcclPipeline::Tree, collective::NcclPipeline::CollnetChain}) {
+    for (collective::NcclPipeline p :
+         {collective::NcclPipeline::Tree, collective::NcclPipeline::CollnetChain}) {
       if (c.nccl->pipe(p).steps.empty()) continue;
       collective::NcclStages stages = collective::nccl_stages(*c.nccl, p, Operation::AllReduce);
       EXPECT_EQ(stages.channels.size(), c.nccl->trees.size()) << what;
@@ -180,10 +224,13 @@ TEST(NcclPipelines, TreesGiveEachGroupOfThreadsOneStage) {
   }
 }
 
-// A pipeline that NCCL cannot choose here is not made: it would be hundreds of thousands of stages in large jobs. One that it can choose is there.
+// A pipeline that NCCL cannot choose here is not made: it would be hundreds of thousands of stages
+// in large jobs. One that it can choose is there.
 TEST(NcclPipelines, AreMadeWhereNcclMayChooseThem) {
   using nccl::Algorithm;
-  constexpr Algorithm kOf[] = {Algorithm::Tree, Algorithm::Nvls, Algorithm::NvlsTree, Algorithm::CollnetDirect, Algorithm::CollnetChain, Algorithm::Pat};  // as NcclPipeline
+  constexpr Algorithm kOf[] = {Algorithm::Tree,         Algorithm::Nvls,
+                               Algorithm::NvlsTree,     Algorithm::CollnetDirect,
+                               Algorithm::CollnetChain, Algorithm::Pat};  // as NcclPipeline
   std::set<std::size_t> made;
   for (const Place& place : kPlaces)
     for (bool collnet : {false, true}) {
@@ -194,16 +241,20 @@ TEST(NcclPipelines, AreMadeWhereNcclMayChooseThem) {
       for (std::size_t p = 0; p < collective::kNcclPipelines; ++p) {
         bool available = false;
         for (Operation op : {Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter})
-          for (const nccl::Candidate& a : nccl::candidates(c.nccl->system, nccl::Settings(), op, 1 << 20)) available = available || (a.algorithm == kOf[p] && a.estimate_us);
-        EXPECT_EQ(c.nccl->pipes[p].stages > 0, available) << place.cluster << " x" << place.hosts << ", pipeline " << p;
+          for (const nccl::Candidate& a :
+               nccl::candidates(c.nccl->system, nccl::Settings(), op, 1 << 20))
+            available = available || (a.algorithm == kOf[p] && a.estimate_us);
+        EXPECT_EQ(c.nccl->pipes[p].stages > 0, available)
+            << place.cluster << " x" << place.hosts << ", pipeline " << p;
         if (available) made.insert(p);
       }
     }
   EXPECT_EQ(made.size(), collective::kNcclPipelines);
 }
 
-// NCCL (src/graph/connect.cc): a child's first GPU is joined to its parent's first one, of a balanced tree's first child to its second one. ncclGetBtree: the first child stands
-// before its parent.
+// NCCL (src/graph/connect.cc): a child's first GPU is joined to its parent's first one, of a
+// balanced tree's first child to its second one. ncclGetBtree: the first child stands before its
+// parent.
 TEST(NcclPipelines, ChildrenOfBalancedTreesEnterAtTwoGpus) {
   for (const char* name : {"dgx-a100", "hgx-h100"}) {
     Machine m(name, 5);
@@ -212,14 +263,18 @@ TEST(NcclPipelines, ChildrenOfBalancedTreesEnterAtTwoGpus) {
     ASSERT_EQ(c.nccl->system.graphs.by_algorithm[1].pattern, balanced ? 1 : 3);
     int firsts = 0;
     int seconds = 0;
-    collective::NcclStages stages = collective::nccl_stages(*c.nccl, collective::NcclPipeline::Tree, Operation::AllReduce);
+    collective::NcclStages stages =
+        collective::nccl_stages(*c.nccl, collective::NcclPipeline::Tree, Operation::AllReduce);
     for (std::size_t i = 0; i < stages.size(); ++i) {
       NcclStage s = stages.at(i);
       if (s.kind != NcclStage::Kind::Net || s.group % 2 != 0) continue;  // the way up
       const auto& orders = c.nccl->trees[static_cast<std::size_t>(s.group / 4)].order;
-      auto node = [&](int rank) { return static_cast<std::size_t>(c.nccl->node_of[static_cast<std::size_t>(rank)]); };
+      auto node = [&](int rank) {
+        return static_cast<std::size_t>(c.nccl->node_of[static_cast<std::size_t>(rank)]);
+      };
       EXPECT_EQ(s.from, orders[node(s.from)][0]);
-      // The first tree of five nodes: 0 above 4, 4 above 2, 2 above 1 and 3; the second the same, one further.
+      // The first tree of five nodes: 0 above 4, 4 above 2, 2 above 1 and 3; the second the same,
+      // one further.
       std::size_t shift = s.group % 4 == 2 ? 1 : 0;
       bool before = (node(s.from) + 5 - shift) % 5 < (node(s.to) + 5 - shift) % 5;
       EXPECT_EQ(s.to, orders[node(s.to)][balanced && before ? 1 : 0]) << name;
@@ -230,14 +285,20 @@ TEST(NcclPipelines, ChildrenOfBalancedTreesEnterAtTwoGpus) {
   }
 }
 
-// Whatever the switch does, it takes NCCL's latency of it; whatever the protocol, a thread block does not move more than one does.
+// Whatever the switch does, it takes NCCL's latency of it; whatever the protocol, a thread block
+// does not move more than one does.
 TEST(NcclPipelines, PayLatenciesAndThreads) {
   for (Operation op : kOperations) {
     Machine m("hgx-h100", 1);
     collective::Communicator c = m.communicator("nvls", "simple");
     auto choice = nccl::choose(c.nccl->system, c.nccl->settings, op, 8);
     ASSERT_TRUE(choice);
-    EXPECT_NEAR(static_cast<double>(collective::nccl_price(*c.nccl, m.profile, Level::Mid, op, *choice, {8}).total.ps) / 1e6, 25, 0.5) << name_of(op);
+    EXPECT_NEAR(
+        static_cast<double>(
+            collective::nccl_price(*c.nccl, m.profile, Level::Mid, op, *choice, {8}).total.ps) /
+            1e6,
+        25, 0.5)
+        << name_of(op);
   }
   for (const char* algorithm : {"tree", "ring"}) {
     Machine m("hgx-h100", 1);
@@ -246,7 +307,9 @@ TEST(NcclPipelines, PayLatenciesAndThreads) {
       nccl::Settings one = c.nccl->settings;
       one.max_channels = 1;
       auto choice = nccl::choose(c.nccl->system, one, Operation::AllReduce, 1 << 30);
-      return collective::nccl_price(*c.nccl, m.profile, Level::Mid, Operation::AllReduce, *choice, {1 << 30}).bus_bytes_per_s;
+      return collective::nccl_price(*c.nccl, m.profile, Level::Mid, Operation::AllReduce, *choice,
+                                    {1 << 30})
+          .bus_bytes_per_s;
     };
     EXPECT_LT(bus("ll"), 0.55 * bus("simple")) << algorithm;
   }
@@ -258,12 +321,16 @@ TEST(NcclPipelines, TakeLongerForMoreBytes) {
     Machine m(place.cluster, place.hosts);
     for (const char* algorithm : {"tree", "nvls", "nvlstree", "collnetchain"}) {
       collective::Communicator c = m.communicator(algorithm, "simple,ll128,ll");
-      auto choice = nccl::choose(c.nccl->system, c.nccl->settings, Operation::AllReduce, std::int64_t{8} << 20);
+      auto choice = nccl::choose(c.nccl->system, c.nccl->settings, Operation::AllReduce,
+                                 std::int64_t{8} << 20);
       if (!choice) continue;
       Duration before;
       for (std::int64_t bytes = 4096; bytes < std::int64_t{1} << 30; bytes += bytes / 7) {
-        Duration now = collective::nccl_price(*c.nccl, m.profile, Level::Mid, Operation::AllReduce, *choice, {bytes}).total;
-        EXPECT_GE(now, before) << place.cluster << " x" << place.hosts << " " << algorithm << " " << bytes;
+        Duration now = collective::nccl_price(*c.nccl, m.profile, Level::Mid, Operation::AllReduce,
+                                              *choice, {bytes})
+                           .total;
+        EXPECT_GE(now, before) << place.cluster << " x" << place.hosts << " " << algorithm << " "
+                               << bytes;
         before = now;
       }
     }

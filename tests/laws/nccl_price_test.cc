@@ -1,8 +1,9 @@
-// NCCL's ring against its own loops: slices of chunks of buffers, one after another as a thread block takes them.
-#include <gtest/gtest.h>
-
+// NCCL's ring against its own loops: slices of chunks of buffers, one after another as a thread
+// block takes them.
 #include <algorithm>
 #include <numeric>
+
+#include <gtest/gtest.h>
 
 #include "sim/collective/nccl.h"
 #include "tests/support/support.h"
@@ -20,11 +21,13 @@ struct World {
   collective::NcclGroup group;
   World(const std::string& name, int hosts, int per_host) : cluster(test::cluster(name)) {
     cluster.hosts = hosts;
-    std::string base = cluster.profile.ends_with(".datasheet") ? cluster.profile : cluster.profile + ".datasheet";
+    std::string base =
+        cluster.profile.ends_with(".datasheet") ? cluster.profile : cluster.profile + ".datasheet";
     profile = test::profile(base);
     fabric.emplace(cluster);
     std::vector<int> devices;
-    for (int r = 0; r < hosts * per_host; ++r) devices.push_back(r / per_host * cluster.devices_per_host + r % per_host);
+    for (int r = 0; r < hosts * per_host; ++r)
+      devices.push_back(r / per_host * cluster.devices_per_host + r % per_host);
     group = collective::make_nccl_group(*fabric, devices, {}, profile.compute.capability);
   }
   World(const World&) = delete;
@@ -33,14 +36,27 @@ struct World {
 collective::NcclPrice ring(const World& w, Operation op, std::int64_t buffer, std::int64_t bytes) {
   nccl::Settings set;
   set.buffer_bytes = buffer;
-  nccl::Choice c = nccl::complete(w.group.system, set, op, Algorithm::Ring, Protocol::Simple, bytes);
+  nccl::Choice c =
+      nccl::complete(w.group.system, set, op, Algorithm::Ring, Protocol::Simple, bytes);
   return collective::nccl_price(w.group, w.profile, Level::Mid, op, c, {bytes});
 }
 
-// A buffer of NCCL_BUFFSIZE: the default's price at 4 MiB, never less below it at large sizes, and much more where a slice is shorter than a step's latency.
+// A buffer of NCCL_BUFFSIZE: the default's price at 4 MiB, never less below it at large sizes, and
+// much more where a slice is shorter than a step's latency.
 TEST(NcclBuffers, SmallerOnesAreNeverFasterForARing) {
-  struct Case { const char* name; int hosts; int per_host; };
-  for (const Case& c : {Case{"hgx-h100", 1, 8}, {"hgx-h100", 4, 8}, {"dgx-a100", 2, 8}, {"gh200x4-slingshot", 16, 4}, {"gh200x4-slingshot", 1, 4}, {"aws-p5", 2, 8}, {"dgx1-v100", 1, 8}, {"dgx-a100", 8, 1}}) {
+  struct Case {
+    const char* name;
+    int hosts;
+    int per_host;
+  };
+  for (const Case& c : {Case{"hgx-h100", 1, 8},
+                        {"hgx-h100", 4, 8},
+                        {"dgx-a100", 2, 8},
+                        {"gh200x4-slingshot", 16, 4},
+                        {"gh200x4-slingshot", 1, 4},
+                        {"aws-p5", 2, 8},
+                        {"dgx1-v100", 1, 8},
+                        {"dgx-a100", 8, 1}}) {
     World w(c.name, c.hosts, c.per_host);
     for (Operation op : {Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter})
       for (std::int64_t bytes : {256 * kMiB, std::int64_t{1} << 30, std::int64_t{8} << 30}) {
@@ -49,7 +65,8 @@ TEST(NcclBuffers, SmallerOnesAreNeverFasterForARing) {
         Duration last = ring(w, op, 16 * kMiB, bytes).total;
         for (std::int64_t buffer = 8 * kMiB; buffer >= 16 * kKiB; buffer /= 2) {
           Duration now = ring(w, op, buffer, bytes).total;
-          EXPECT_GE(now, last) << c.name << " x " << c.hosts << ", " << bytes << " bytes, buffer " << buffer;
+          EXPECT_GE(now, last) << c.name << " x " << c.hosts << ", " << bytes << " bytes, buffer "
+                               << buffer;
           last = now;
         }
         EXPECT_GT(last.ps, 2 * normal.ps) << c.name << " x " << c.hosts;
@@ -57,8 +74,9 @@ TEST(NcclBuffers, SmallerOnesAreNeverFasterForARing) {
   }
 }
 
-// One GPU a host, so that all hops are alike: a rank's thread block sends two slices a step, each when it has the slice of the step before and is done with
-// its own last one; the last step of a loop only receives.
+// One GPU a host, so that all hops are alike: a rank's thread block sends two slices a step, each
+// when it has the slice of the step before and is done with its own last one; the last step of a
+// loop only receives.
 TEST(NcclBuffers, TheRingIsWhatItsSlicesTake) {
   World w("dgx-a100", 4, 1);
   const int n = 4;
@@ -66,10 +84,13 @@ TEST(NcclBuffers, TheRingIsWhatItsSlicesTake) {
   for (std::int64_t buffer : {4 * kMiB, kMiB, 256 * kKiB, 64 * kKiB}) {
     set.buffer_bytes = buffer;
     for (int loops : {1, 2, 5}) {
-      nccl::Choice c = nccl::complete(w.group.system, set, Operation::AllReduce, Algorithm::Ring, Protocol::Simple, std::int64_t{1} << 30);
+      nccl::Choice c = nccl::complete(w.group.system, set, Operation::AllReduce, Algorithm::Ring,
+                                      Protocol::Simple, std::int64_t{1} << 30);
       std::int64_t bytes = loops * n * c.channels * c.chunk;
-      collective::NcclPrice p = collective::nccl_price(w.group, w.profile, Level::Mid, Operation::AllReduce, c, {bytes});
-      collective::NcclPrice tiny = collective::nccl_price(w.group, w.profile, Level::Mid, Operation::AllReduce, c, {n * c.channels * 16});
+      collective::NcclPrice p =
+          collective::nccl_price(w.group, w.profile, Level::Mid, Operation::AllReduce, c, {bytes});
+      collective::NcclPrice tiny = collective::nccl_price(
+          w.group, w.profile, Level::Mid, Operation::AllReduce, c, {n * c.channels * 16});
       double latency = static_cast<double>(tiny.steps.ps) / (2 * (n - 1));
       double slice = static_cast<double>(p.transfer.ps) / (loops * 2 * (n - 1) * 2);
       double free = 0;               // when the thread block is

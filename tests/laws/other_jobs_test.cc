@@ -1,4 +1,5 @@
-// Jobs that share links see one another for as long as they do, however much their steps differ; and one question has one number, whoever asks it.
+// Jobs that share links see one another for as long as they do, however much their steps differ;
+// and one question has one number, whoever asks it.
 #include <gtest/gtest.h>
 
 #include "tests/laws/random_job.h"
@@ -8,17 +9,21 @@ namespace {
 
 constexpr double kRate = 125e6;  // bytes/s of every link
 
-// One gradient that is reduced when backward has ended, on two hosts of two racks: nothing hides, each direction of the uplink carries the gradient once a step.
+// One gradient that is reduced when backward has ended, on two hosts of two racks: nothing hides,
+// each direction of the uplink carries the gradient once a step.
 struct Half {
   Duration compute;
   std::int64_t bytes = 0;
-  Workload workload() const { return layered(1, bytes, {compute.ps / 2}, {compute.ps / 2}, DeviceKind::Cpu); }
+  Workload workload() const {
+    return layered(1, bytes, {compute.ps / 2}, {compute.ps / 2}, DeviceKind::Cpu);
+  }
   double computing() const { return static_cast<double>(compute.ps) / 1e12; }
   double sending() const { return static_cast<double>(bytes) / kRate; }
   double alone() const { return computing() + sending(); }
 };
 
-predict::Prediction beside(const Half& own, const std::vector<Half>& others, predict::Fidelity fidelity) {
+predict::Prediction beside(const Half& own, const std::vector<Half>& others,
+                           predict::Fidelity fidelity) {
   Cluster c = star(2 + 2 * static_cast<int>(others.size()), Bandwidth{1'000'000'000});
   c.device = DeviceKind::Cpu;
   c.pattern = Pattern::Racks;
@@ -46,10 +51,12 @@ predict::Prediction beside(const Half& own, const std::vector<Half>& others, pre
   return out;
 }
 
-double seconds(Duration d) { return static_cast<double>(d.ps) / 1e12; }
+double seconds(Duration d) {
+  return static_cast<double>(d.ps) / 1e12;
+}
 
-// While the long job sends, a step of the short one sends at half the rate, and the long one moves what is left: its whole rate while the short one computes, half of it
-// while that sends.
+// While the long job sends, a step of the short one sends at half the rate, and the long one moves
+// what is left: its whole rate while the short one computes, half of it while that sends.
 struct Pair {
   double short_step, long_step;
   Pair(const Half& s, const Half& l) {
@@ -64,18 +71,21 @@ struct Pair {
 TEST(OtherJobs, SeeOneAnotherHoweverMuchTheirStepsDiffer) {
   const Half quick{kMillisecond * 2, 250'000};  // 4 ms alone
   for (int milliseconds : {60, 200, 1000, 4000}) {
-    const Half slow{kMillisecond * milliseconds, milliseconds * 75'000};  // sends for 0.6 times as long as it computes
+    const Half slow{kMillisecond * milliseconds,
+                    milliseconds * 75'000};  // sends for 0.6 times as long as it computes
     Pair expected(quick, slow);
     for (auto f : {predict::Fidelity::Collective, predict::Fidelity::Message}) {
       predict::Prediction of_quick = beside(quick, {slow}, f);
-      EXPECT_NEAR(seconds(of_quick.summary.step) / expected.short_step, 1, 0.03) << milliseconds << " " << name_of(f);
+      EXPECT_NEAR(seconds(of_quick.summary.step) / expected.short_step, 1, 0.03)
+          << milliseconds << " " << name_of(f);
       ASSERT_TRUE(of_quick.beside);
       EXPECT_TRUE(of_quick.beside->complete);
       EXPECT_GE(of_quick.beside->periods, 1.9);
       EXPECT_NEAR(seconds(of_quick.beside->shortest), quick.alone(), 1e-5);
       EXPECT_NEAR(seconds(of_quick.beside->longest), quick.computing() + 2 * quick.sending(), 1e-5);
       predict::Prediction of_slow = beside(slow, {quick}, f);
-      EXPECT_NEAR(seconds(of_slow.summary.step) / expected.long_step, 1, 0.01) << milliseconds << " " << name_of(f);
+      EXPECT_NEAR(seconds(of_slow.summary.step) / expected.long_step, 1, 0.01)
+          << milliseconds << " " << name_of(f);
       EXPECT_TRUE(of_slow.beside->complete);
       EXPECT_TRUE(of_slow.extrapolated.empty());
     }
@@ -89,7 +99,8 @@ TEST(OtherJobs, EachOfThemCosts) {
   const Half slow{kMillisecond * 500, 30'000'000};
   double with_middle = seconds(beside(quick, {middle}, predict::Fidelity::Collective).summary.step);
   double with_slow = seconds(beside(quick, {slow}, predict::Fidelity::Collective).summary.step);
-  double with_both = seconds(beside(quick, {middle, slow}, predict::Fidelity::Collective).summary.step);
+  double with_both =
+      seconds(beside(quick, {middle, slow}, predict::Fidelity::Collective).summary.step);
   EXPECT_GT(with_middle, 1.1 * quick.alone());
   EXPECT_GT(with_slow, 1.1 * quick.alone());
   EXPECT_GT(with_both, 1.05 * std::max(with_middle, with_slow));
@@ -98,7 +109,8 @@ TEST(OtherJobs, EachOfThemCosts) {
 
 // The Run's mean, which `ddpsim compare --mean` takes, is the summary's.
 TEST(OtherJobs, AreInTheMeanOfTheRun) {
-  predict::Prediction p = beside({kMillisecond * 2, 250'000}, {{kMillisecond * 200, 15'000'000}}, predict::Fidelity::Collective);
+  predict::Prediction p = beside({kMillisecond * 2, 250'000}, {{kMillisecond * 200, 15'000'000}},
+                                 predict::Fidelity::Collective);
   Duration sum;
   int steady = 0;
   for (const StepRecord& s : p.run.steps)
@@ -143,14 +155,16 @@ TEST(OneNumber, OfAJobAlone) {
     // Hosts that share cores leave a collective one by one, and need longest to settle.
     if (seed % 2 && j.cluster.device == DeviceKind::Cpu) {
       j.cluster.emulated_on_cores = 2;
-      for (auto& [name, t] : j.profile.transports) t.cpu_ps_per_byte = 300, t.message_core = kMicrosecond * 20;
+      for (auto& [name, t] : j.profile.transports)
+        t.cpu_ps_per_byte = 300, t.message_core = kMicrosecond * 20;
     }
     topology::Fabric fabric(j.cluster);
     expect_one_number({j.workload, fabric, j.profile, j.scenario}, "seed " + std::to_string(seed));
   }
 }
 
-// Of these steps every second is a third longer, for as long as they are simulated: which of the two is the eighth depends on what the first began with.
+// Of these steps every second is a third longer, for as long as they are simulated: which of the
+// two is the eighth depends on what the first began with.
 TEST(OneNumber, OfStepsThatNeverSettle) {
   for (std::uint64_t seed : {198, 1471, 5890}) {
     RandomJob j = random_job(seed * 31 + 7);

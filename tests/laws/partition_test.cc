@@ -1,10 +1,10 @@
 // The dynamic programme against all partitions of small instances.
 #include "sim/predict/partition.h"
 
-#include <gtest/gtest.h>
-
 #include <bit>
 #include <map>
+
+#include <gtest/gtest.h>
 
 #include "tests/laws/contended.h"
 
@@ -35,7 +35,10 @@ Instance random_instance(std::uint64_t seed) {
     for (std::size_t j = i; j < out.problem.bytes.size(); ++j) {
       bytes += out.problem.bytes[j];
       std::int64_t affine = fixed + bytes * rate;
-      std::int64_t price = kind == 0 ? affine : kind == 1 ? fixed + (bytes / 64) * 64 * rate : kind == 2 ? affine - (bytes > 128 ? affine / 2 : 0) : rng.below(3000);
+      std::int64_t price = kind == 0   ? affine
+                           : kind == 1 ? fixed + (bytes / 64) * 64 * rate
+                           : kind == 2 ? affine - (bytes > 128 ? affine / 2 : 0)
+                                       : rng.below(3000);
       out.prices.try_emplace(bytes, Duration{price});
     }
   }

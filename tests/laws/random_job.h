@@ -19,8 +19,9 @@ struct RandomJobOptions {
   bool two_dtypes = true;
 };
 
-// Some layers of odd sizes on a GPU or a CPU a host. Of every kind that changes what a bucket costs: bandwidth or latency decides, or the device, or its host;
-// a star or racks, bursts, slow ranks, two dtypes, all knobs.
+// Some layers of odd sizes on a GPU or a CPU a host. Of every kind that changes what a bucket
+// costs: bandwidth or latency decides, or the device, or its host; a star or racks, bursts, slow
+// ranks, two dtypes, all knobs.
 inline RandomJob random_job(std::uint64_t seed, RandomJobOptions options = {}) {
   Random rng(seed);
   RandomJob r;
@@ -33,12 +34,15 @@ inline RandomJob random_job(std::uint64_t seed, RandomJobOptions options = {}) {
     auto k = static_cast<std::size_t>(i);
     r.workload.tensors[k].shape = {1 + rng.below(2'000'000)};
     if (rng.below(8) == 0 && options.two_dtypes) r.workload.tensors[k].dtype = DType::Float16;
-    at += Duration{rng.below(3) ? 1 + static_cast<std::int64_t>(rng.uniform() * 5e9 * slowness) : 0};
+    at +=
+        Duration{rng.below(3) ? 1 + static_cast<std::int64_t>(rng.uniform() * 5e9 * slowness) : 0};
     r.workload.times.ready[k] = at;
   }
   r.workload.times.backward = at + Duration{1 + static_cast<std::int64_t>(rng.uniform() * 1e9)};
   r.workload.times.optimizer = {static_cast<std::int64_t>(rng.uniform() * 1e9)};
-  if (rng.below(2)) r.workload.buffers = {{"mean", {1 + rng.below(10'000)}, DType::Float32}, {"count", {7}, DType::Int64}};
+  if (rng.below(2))
+    r.workload.buffers = {{"mean", {1 + rng.below(10'000)}, DType::Float32},
+                          {"count", {7}, DType::Int64}};
   int hosts = 2 + rng.below(7);
   r.cluster = star(hosts, Bandwidth{static_cast<std::int64_t>(1e9 * (1 + rng.below(80)))});
   r.cluster.device = kind;
@@ -47,7 +51,9 @@ inline RandomJob random_job(std::uint64_t seed, RandomJobOptions options = {}) {
     r.cluster.racks = 2;
     r.cluster.uplink = r.cluster.link;
   }
-  if (rng.below(3) == 0) r.cluster.link.burst = {64 * 1024}, r.cluster.link.peak = {r.cluster.link.bandwidth.bits_per_s * 3};
+  if (rng.below(3) == 0)
+    r.cluster.link.burst = {64 * 1024},
+    r.cluster.link.peak = {r.cluster.link.bandwidth.bits_per_s * 3};
   r.profile = ideal_profile(kMicrosecond * (1 + rng.below(300)), kind);
   r.profile.memory.bandwidth_bytes_per_s = 1e11;
   r.profile.reduction_bytes_per_s = kind == DeviceKind::Cpu && rng.below(2) ? 4e9 : 0;

@@ -1,5 +1,6 @@
-// Every algorithm and operation as step lists, 2 to 64 ranks, powers of two and not: what arrives is what the operation says, whatever the order in which
-// messages move; what each rank sends and receives is what theory says, to the element; nobody waits for ever.
+// Every algorithm and operation as step lists, 2 to 64 ranks, powers of two and not: what arrives
+// is what the operation says, whatever the order in which messages move; what each rank sends and
+// receives is what theory says, to the element; nobody waits for ever.
 #include "tests/laws/schedules.h"
 
 #include <algorithm>
@@ -20,11 +21,13 @@ void each_case(F f) {
   for (int a = 0; a < kAlgorithms; ++a)
     for (int o = 0; o < kOperations; ++o)
       for (int n = 2; n <= 64; ++n)
-        if (performs(static_cast<Algorithm>(a), static_cast<Operation>(o), n)) f(static_cast<Algorithm>(a), static_cast<Operation>(o), n);
+        if (performs(static_cast<Algorithm>(a), static_cast<Operation>(o), n))
+          f(static_cast<Algorithm>(a), static_cast<Operation>(o), n);
 }
 
 std::string text(Algorithm a, Operation o, int n, std::int64_t elements) {
-  return std::string(name_of(a)) + " " + name_of(o) + " on " + std::to_string(n) + " ranks, " + std::to_string(elements) + " elements";
+  return std::string(name_of(a)) + " " + name_of(o) + " on " + std::to_string(n) + " ranks, " +
+         std::to_string(elements) + " elements";
 }
 
 // Groups of a third of the ranks, uneven for most; an order that is not the ranks'.
@@ -39,13 +42,20 @@ Layout layout_of(int n, int groups) {
   return l;
 }
 
-int rank_at(const Layout& l, int p) { return l.order.empty() ? p : l.order[static_cast<std::size_t>(p)]; }
+int rank_at(const Layout& l, int p) {
+  return l.order.empty() ? p : l.order[static_cast<std::size_t>(p)];
+}
 
-std::int64_t value(int rank, std::int64_t i) { return (rank + 1) * 100'003 + i * 7; }
+std::int64_t value(int rank, std::int64_t i) {
+  return (rank + 1) * 100'003 + i * 7;
+}
 
-void expect_result(Operation o, const Layout& l, std::int64_t elements, const Buffers& before, const Buffers& after, const std::string& what) {
+void expect_result(Operation o, const Layout& l, std::int64_t elements, const Buffers& before,
+                   const Buffers& after, const std::string& what) {
   int n = l.ranks;
-  auto at = [](const Buffers& b, int rank, std::int64_t i) { return b[static_cast<std::size_t>(rank)][static_cast<std::size_t>(i)]; };
+  auto at = [](const Buffers& b, int rank, std::int64_t i) {
+    return b[static_cast<std::size_t>(rank)][static_cast<std::size_t>(i)];
+  };
   auto sum = [&](std::int64_t i) {
     std::int64_t out = 0;
     for (int r = 0; r < n; ++r) out += at(before, r, i);
@@ -61,12 +71,16 @@ void expect_result(Operation o, const Layout& l, std::int64_t elements, const Bu
       std::int64_t found = at(after, r, i);
       std::int64_t block = 0;
       while (chunk_begin(elements, n, block + 1) <= i) ++block;
-      if (o == Operation::AllGather) expected = at(before, rank_at(l, static_cast<int>(block)), i);
-      else if (o == Operation::Broadcast) expected = at(before, rank_at(l, 0), i);
-      else if (o == Operation::SendRecv) expected = at(before, rank_at(l, (p + n - 1) % n), i), found = at(after, r, elements + i);
+      if (o == Operation::AllGather)
+        expected = at(before, rank_at(l, static_cast<int>(block)), i);
+      else if (o == Operation::Broadcast)
+        expected = at(before, rank_at(l, 0), i);
+      else if (o == Operation::SendRecv)
+        expected = at(before, rank_at(l, (p + n - 1) % n), i), found = at(after, r, elements + i);
       else if (o == Operation::AllToAll) {
         if (block == p) continue;
-        expected = at(before, rank_at(l, static_cast<int>(block)), chunk_begin(elements, n, p) + i - chunk_begin(elements, n, block));
+        expected = at(before, rank_at(l, static_cast<int>(block)),
+                      chunk_begin(elements, n, p) + i - chunk_begin(elements, n, block));
         found = at(after, r, elements + i);
       } else {
         expected = sum(i);
@@ -90,8 +104,10 @@ TEST(Schedules, DoWhatTheOperationSays) {
           auto s = make_schedule(a, o, l, elements, {chunk});
           Buffers data(static_cast<std::size_t>(n));
           for (int r = 0; r < n; ++r)
-            for (std::int64_t i = 0; i < collective::buffer_elements(o, elements); ++i) data[static_cast<std::size_t>(r)].push_back(value(r, i));
-          SchedulePlayer player(s, data, static_cast<std::uint64_t>(n) * 31 + static_cast<std::uint64_t>(elements));
+            for (std::int64_t i = 0; i < collective::buffer_elements(o, elements); ++i)
+              data[static_cast<std::size_t>(r)].push_back(value(r, i));
+          SchedulePlayer player(
+              s, data, static_cast<std::uint64_t>(n) * 31 + static_cast<std::uint64_t>(elements));
           Buffers after = player.play();
           ASSERT_EQ(player.problem, "") << text(a, o, n, elements);
           expect_result(o, l, elements, data, after, text(a, o, n, elements));
@@ -107,7 +123,8 @@ struct Traffic {
   std::int64_t sent = 0;
   std::int64_t received = 0;
 };
-Traffic theory(Algorithm a, Operation o, int n, int p, std::int64_t e, const std::vector<int>& group) {
+Traffic theory(Algorithm a, Operation o, int n, int p, std::int64_t e,
+               const std::vector<int>& group) {
   std::int64_t part = e / n * (n - 1);
   int k = collective::power_below(n);
   int rem = n - k;
@@ -164,7 +181,9 @@ Traffic theory(Algorithm a, Operation o, int n, int p, std::int64_t e, const std
   if (a == Algorithm::Hierarchical) {
     std::map<int, std::vector<int>> groups;
     for (int q = 0; q < n; ++q) groups[group[static_cast<std::size_t>(q)]].push_back(q);
-    bool even = std::all_of(groups.begin(), groups.end(), [&](const auto& g) { return g.second.size() == groups.begin()->second.size(); });
+    bool even = std::all_of(groups.begin(), groups.end(), [&](const auto& g) {
+      return g.second.size() == groups.begin()->second.size();
+    });
     if (!even) {
       const auto& mine = groups[group[static_cast<std::size_t>(p)]];
       auto i = static_cast<int>(std::find(mine.begin(), mine.end(), p) - mine.begin());
@@ -194,14 +213,17 @@ TEST(Schedules, MoveExactlyTheBytesOfTheory) {
             for (const auto& m : step.receives) found.received += m.count;
           }
         Traffic t = theory(a, o, n, p, elements, l.group);
-        ASSERT_EQ(found.sent, t.sent) << text(a, o, n, elements) << ", position " << p << ", groups " << groups;
-        ASSERT_EQ(found.received, t.received) << text(a, o, n, elements) << ", position " << p << ", groups " << groups;
+        ASSERT_EQ(found.sent, t.sent)
+            << text(a, o, n, elements) << ", position " << p << ", groups " << groups;
+        ASSERT_EQ(found.received, t.received)
+            << text(a, o, n, elements) << ", position " << p << ", groups " << groups;
       }
     }
   });
 }
 
-// The closed form's rounds move what the steps move (of a pipeline: one piece in all lanes together).
+// The closed form's rounds move what the steps move (of a pipeline: one piece in all lanes
+// together).
 TEST(Schedules, RoundsMoveWhatTheStepsMove) {
   each_case([](Algorithm a, Operation o, int n) {
     std::int64_t elements = static_cast<std::int64_t>(n) * 64 * 6;
@@ -215,12 +237,17 @@ TEST(Schedules, RoundsMoveWhatTheStepsMove) {
           for (const auto& m : step.sends) by_steps[r] += static_cast<double>(m.count);
     collective::Rounds rounds = collective::make_rounds(a, o, l);
     auto add = [&](const std::vector<collective::Transfer>& transfers, double times) {
-      for (const auto& t : transfers) by_rounds[static_cast<std::size_t>(t.from)] += t.share * times * static_cast<double>(elements) / rounds.lanes;
+      for (const auto& t : transfers)
+        by_rounds[static_cast<std::size_t>(t.from)] +=
+            t.share * times * static_cast<double>(elements) / rounds.lanes;
     };
-    if (rounds.pipelined) add(rounds.streamed, 1);
+    if (rounds.pipelined)
+      add(rounds.streamed, 1);
     else
       for (const auto& round : rounds.rounds) add(round.transfers, round.times);
-    for (std::size_t r = 0; r < by_steps.size(); ++r) ASSERT_NEAR(by_steps[r], by_rounds[r], 1e-6 * static_cast<double>(elements)) << text(a, o, n, elements) << ", rank " << r;
+    for (std::size_t r = 0; r < by_steps.size(); ++r)
+      ASSERT_NEAR(by_steps[r], by_rounds[r], 1e-6 * static_cast<double>(elements))
+          << text(a, o, n, elements) << ", rank " << r;
   });
 }
 
@@ -234,7 +261,8 @@ TEST(Schedules, OfOneRankOrNothingAreEmpty) {
 }
 
 TEST(DoubleTree, IsNcclsAndEveryRankIsInsideOnlyOnce) {
-  // ncclGetBtree for 14 ranks, from the comment in src/graph/trees.cc: 0 - 8; 8 - 4, 12; 4 - 2, 6; 12 - 10, 13; ...
+  // ncclGetBtree for 14 ranks, from the comment in src/graph/trees.cc: 0 - 8; 8 - 4, 12; 4 - 2, 6;
+  // 12 - 10, 13; ...
   std::vector<int> up = collective::double_tree_parents(14, 0);
   EXPECT_EQ(up, (std::vector<int>{-1, 2, 4, 2, 8, 6, 4, 6, 0, 10, 12, 10, 8, 12}));
   for (int n = 2; n <= 64; ++n) {
@@ -252,7 +280,8 @@ TEST(DoubleTree, IsNcclsAndEveryRankIsInsideOnlyOnce) {
       }
     }
     EXPECT_LE(*std::max_element(inside.begin(), inside.end()), n == 2 ? 1 : 2) << n;
-    EXPECT_LE(std::count(inside.begin(), inside.end(), 2), n % 2) << n << ": the shift of an odd tree leaves at most one rank inside of both";
+    EXPECT_LE(std::count(inside.begin(), inside.end(), 2), n % 2)
+        << n << ": the shift of an odd tree leaves at most one rank inside of both";
   }
 }
 
@@ -270,8 +299,10 @@ TEST(Torus, IsAsSquareAsItsRanksAllow) {
 }
 
 TEST(Names, ParseBack) {
-  for (int a = 0; a < kAlgorithms; ++a) EXPECT_EQ(parse_algorithm(name_of(static_cast<Algorithm>(a))), static_cast<Algorithm>(a));
-  for (int o = 0; o < kOperations; ++o) EXPECT_EQ(parse_operation(name_of(static_cast<Operation>(o))), static_cast<Operation>(o));
+  for (int a = 0; a < kAlgorithms; ++a)
+    EXPECT_EQ(parse_algorithm(name_of(static_cast<Algorithm>(a))), static_cast<Algorithm>(a));
+  for (int o = 0; o < kOperations; ++o)
+    EXPECT_EQ(parse_operation(name_of(static_cast<Operation>(o))), static_cast<Operation>(o));
   EXPECT_FALSE(parse_algorithm("rings"));
 }
 

@@ -1,5 +1,5 @@
-// Random pairs of all-reduces that share links: of one job (two streams) or of two jobs, by every algorithm, on every kind of network. Played as predictions
-// play them (predict::simulate).
+// Random pairs of all-reduces that share links: of one job (two streams) or of two jobs, by every
+// algorithm, on every kind of network. Played as predictions play them (predict::simulate).
 #pragma once
 
 #include <algorithm>
@@ -30,20 +30,27 @@ struct SharedLinks {
 
   bool one_job() const { return parts[0].devices == parts[1].devices; }
   // TCP's segments wait in queues; else messages share links by rates.
-  bool segments() const { return backend == Backend::Tcp && profile.transports.begin()->second.send_buffer.count > 0; }
+  bool segments() const {
+    return backend == Backend::Tcp && profile.transports.begin()->second.send_buffer.count > 0;
+  }
 };
 
-inline collective::Communicator communicator(const SharedLinks& s, const topology::Fabric& fabric, std::size_t part) {
+inline collective::Communicator communicator(const SharedLinks& s, const topology::Fabric& fabric,
+                                             std::size_t part) {
   const auto& devices = s.parts[part].devices;
-  if (s.backend != Backend::Nccl) return collective::make_communicator(fabric, devices, s.backend, s.algorithm);
-  nccl::ParsedSettings parsed = nccl::parse_settings({{"NCCL_ALGO", s.nccl_algorithm}, {"NCCL_PROTO", "simple"}}, {28});
-  return collective::make_nccl_communicator(fabric, devices, parsed.settings, s.profile.compute.capability);
+  if (s.backend != Backend::Nccl)
+    return collective::make_communicator(fabric, devices, s.backend, s.algorithm);
+  nccl::ParsedSettings parsed =
+      nccl::parse_settings({{"NCCL_ALGO", s.nccl_algorithm}, {"NCCL_PROTO", "simple"}}, {28});
+  return collective::make_nccl_communicator(fabric, devices, parsed.settings,
+                                            s.profile.compute.capability);
 }
 
 inline constexpr Duration kPause{1'000'000};
 
 // All-reduces that begin together after a pause.
-inline Program program_of(const SharedLinks& s, const topology::Fabric& fabric, const std::vector<std::int64_t>& bytes) {
+inline Program program_of(const SharedLinks& s, const topology::Fabric& fabric,
+                          const std::vector<std::int64_t>& bytes) {
   Program program;
   program.device = fabric.cluster().device;
   program.backend = s.backend;
@@ -83,8 +90,10 @@ inline std::vector<predict::RankClass> classes_of(int ranks, predict::Fidelity f
   return out;
 }
 
-// How long the parts named in `together` take, until the last one ends (one job), or, of two jobs, until the first named ends.
-inline Duration duration_of(const SharedLinks& s, const std::vector<std::size_t>& together, predict::Fidelity fidelity) {
+// How long the parts named in `together` take, until the last one ends (one job), or, of two jobs,
+// until the first named ends.
+inline Duration duration_of(const SharedLinks& s, const std::vector<std::size_t>& together,
+                            predict::Fidelity fidelity) {
   topology::Fabric fabric(s.cluster);
   bool one_job = s.one_job();
   struct Run {
@@ -102,14 +111,16 @@ inline Duration duration_of(const SharedLinks& s, const std::vector<std::size_t>
     runs.back().classes = classes_of(runs.back().comm.ranks(), fidelity);
   }
   std::vector<predict::NeighbourJob> others;
-  for (std::size_t k = 1; k < runs.size(); ++k) others.push_back({&runs[k].program, &runs[k].comm, &runs[k].classes, 1});
+  for (std::size_t k = 1; k < runs.size(); ++k)
+    others.push_back({&runs[k].program, &runs[k].comm, &runs[k].classes, 1});
   predict::SimulationOptions options;
   options.fidelity = fidelity;
   options.spans = false;
   options.warmup = false;
   options.steady_steps = 1;
   options.plays_before = s.plays_before;
-  auto sim = predict::simulate(runs[0].program, runs[0].comm, s.profile, runs[0].classes, options, others);
+  auto sim =
+      predict::simulate(runs[0].program, runs[0].comm, s.profile, runs[0].classes, options, others);
   if (!sim.complete) throw std::runtime_error(s.name + ": not complete");
   return sim.steps.front().end - (TimePoint{0} + kPause);
 }
@@ -120,7 +131,8 @@ struct Durations {
   Duration last() const { return std::max(together[0], together[1]); }
 };
 inline Durations durations_of(const SharedLinks& s, predict::Fidelity fidelity) {
-  return {{duration_of(s, {0}, fidelity), duration_of(s, {1}, fidelity)}, {duration_of(s, {0, 1}, fidelity), duration_of(s, {1, 0}, fidelity)}};
+  return {{duration_of(s, {0}, fidelity), duration_of(s, {1}, fidelity)},
+          {duration_of(s, {0, 1}, fidelity), duration_of(s, {1, 0}, fidelity)}};
 }
 
 // The same ranks, each on the host that its own is renamed to.
@@ -128,13 +140,17 @@ inline SharedLinks renamed(SharedLinks s) {
   int each = s.cluster.devices_per_host;
   for (auto& part : s.parts)
     for (int& d : part.devices) d = s.renamed[static_cast<std::size_t>(d / each)] * each + d % each;
-  for (auto& slow : s.cluster.slow_links) slow.host = s.renamed[static_cast<std::size_t>(slow.host)];
+  for (auto& slow : s.cluster.slow_links)
+    slow.host = s.renamed[static_cast<std::size_t>(slow.host)];
   return s;
 }
 
-inline Bandwidth times(Bandwidth b, double f) { return {static_cast<std::int64_t>(static_cast<double>(b.bits_per_s) * f)}; }
+inline Bandwidth times(Bandwidth b, double f) {
+  return {static_cast<std::int64_t>(static_cast<double>(b.bits_per_s) * f)};
+}
 
-// A network of 8 to 16 hosts that is narrower above its first switches than below them, and a renaming of its hosts that it does not notice.
+// A network of 8 to 16 hosts that is narrower above its first switches than below them, and a
+// renaming of its hosts that it does not notice.
 inline void random_network(Random& rng, Pattern pattern, Bandwidth nic, SharedLinks& s) {
   Cluster& c = s.cluster;
   c.pattern = pattern;
@@ -192,9 +208,12 @@ inline void random_network(Random& rng, Pattern pattern, Bandwidth nic, SharedLi
   }
 }
 
-inline const std::vector<Pattern> kNetworks{Pattern::Star, Pattern::Racks, Pattern::FatTree, Pattern::RailOptimised, Pattern::Torus, Pattern::Dragonfly};
+inline const std::vector<Pattern> kNetworks{Pattern::Star,    Pattern::Racks,
+                                            Pattern::FatTree, Pattern::RailOptimised,
+                                            Pattern::Torus,   Pattern::Dragonfly};
 
-// Hosts of two devices: they share a NIC where the network is a star (nothing else is shared there), and have one each on rails. Elsewhere one device a host.
+// Hosts of two devices: they share a NIC where the network is a star (nothing else is shared
+// there), and have one each on rails. Elsewhere one device a host.
 inline void add_devices(SharedLinks& s, LinkSpec intra) {
   Cluster& c = s.cluster;
   if (c.pattern != Pattern::Star && c.pattern != Pattern::RailOptimised) return;
@@ -208,14 +227,21 @@ inline void add_parts(Random& rng, bool one_job, SharedLinks& s) {
   const Cluster& c = s.cluster;
   std::vector<std::vector<int>> devices(2);
   bool by_device = c.devices_per_host == 2 && (c.pattern == Pattern::Star || rng.below(2) == 0);
-  for (int d = 0; d < c.devices(); ++d) devices[static_cast<std::size_t>((by_device ? d : d / c.devices_per_host) % 2)].push_back(d);
+  for (int d = 0; d < c.devices(); ++d)
+    devices[static_cast<std::size_t>((by_device ? d : d / c.devices_per_host) % 2)].push_back(d);
   for (std::size_t k = 0; k < 2; ++k) {
-    if (devices[k].size() > 4 && rng.below(2)) devices[k].pop_back();  // other counts than powers of two
-    s.parts.push_back({devices[one_job ? 0 : k], static_cast<std::int64_t>(1e6 * (1 << rng.below(5)) * (0.5 + rng.uniform()))});
+    if (devices[k].size() > 4 && rng.below(2))
+      devices[k].pop_back();  // other counts than powers of two
+    s.parts.push_back(
+        {devices[one_job ? 0 : k],
+         static_cast<std::int64_t>(1e6 * (1 << rng.below(5)) * (0.5 + rng.uniform()))});
   }
 }
 
-inline int random_hosts(Random& rng, Pattern p) { return p == Pattern::Torus || p == Pattern::Dragonfly ? 8 + 4 * rng.below(3) : 8 + 2 * rng.below(5); }
+inline int random_hosts(Random& rng, Pattern p) {
+  return p == Pattern::Torus || p == Pattern::Dragonfly ? 8 + 4 * rng.below(3)
+                                                        : 8 + 2 * rng.below(5);
+}
 
 // Backend tcp: each algorithm on each network in turn.
 inline SharedLinks random_shared_links(std::uint64_t seed) {
@@ -236,14 +262,17 @@ inline SharedLinks random_shared_links(std::uint64_t seed) {
   LinkSpec intra = s.cluster.link;
   intra.bandwidth = times(nic, 8);
   add_devices(s, intra);
-  if (rng.below(3) == 0) s.cluster.slow_links = {{rng.below(hosts), times(nic, 0.3 + 0.5 * rng.uniform())}};
+  if (rng.below(3) == 0)
+    s.cluster.slow_links = {{rng.below(hosts), times(nic, 0.3 + 0.5 * rng.uniform())}};
   add_parts(rng, one_job, s);
-  s.name = "seed " + std::to_string(seed) + ": " + (one_job ? "two streams, " : "two jobs, ") + name_of(s.algorithm) + " on " + name_of(pattern) + " of " +
-           std::to_string(hosts) + " hosts" + (s.segments() ? ", segments" : "");
+  s.name = "seed " + std::to_string(seed) + ": " + (one_job ? "two streams, " : "two jobs, ") +
+           name_of(s.algorithm) + " on " + name_of(pattern) + " of " + std::to_string(hosts) +
+           " hosts" + (s.segments() ? ", segments" : "");
   return s;
 }
 
-// NCCL's rings and trees on H100s, always two jobs (a job's collectives go one after another), on each network in turn.
+// NCCL's rings and trees on H100s, always two jobs (a job's collectives go one after another), on
+// each network in turn.
 inline SharedLinks random_nccl_links(std::uint64_t seed) {
   Random rng(seed * 7001 + 3);
   SharedLinks s;
@@ -256,9 +285,16 @@ inline SharedLinks random_nccl_links(std::uint64_t seed) {
   s.cluster = star(hosts, nic);
   s.cluster.link.transport = "ib";
   random_network(rng, pattern, nic, s);
-  add_devices(s, {.bandwidth = {3'600'000'000'000}, .latency = {100'000}, .burst = {}, .peak = {}, .transport = "nvlink", .eager = {}, .staging = {}});
+  add_devices(s, {.bandwidth = {3'600'000'000'000},
+                  .latency = {100'000},
+                  .burst = {},
+                  .peak = {},
+                  .transport = "nvlink",
+                  .eager = {},
+                  .staging = {}});
   add_parts(rng, false, s);
-  s.name = "seed " + std::to_string(seed) + ": two jobs, nccl " + s.nccl_algorithm + " on " + name_of(pattern) + " of " + std::to_string(hosts) + " hosts";
+  s.name = "seed " + std::to_string(seed) + ": two jobs, nccl " + s.nccl_algorithm + " on " +
+           name_of(pattern) + " of " + std::to_string(hosts) + " hosts";
   return s;
 }
 

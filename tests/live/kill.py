@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Kills `ddpsim run` at random moments: after the next start nothing of it is left. Needs the right to make network namespaces, else skipped (77).
+"""Kills `ddpsim run` at random moments: after the next start nothing of it is left. Needs the right
+to make network namespaces, else skipped (77).
 
   kill.py DDPSIM [--times N] [--seed S]
 """
@@ -24,7 +25,10 @@ def processes(mark):
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            if f"{MARK}={mark}".encode() in (entry / "environ").read_bytes() and (entry / "stat").read_text().split(")")[1].split()[0] != "Z":
+            if (
+                f"{MARK}={mark}".encode() in (entry / "environ").read_bytes()
+                and (entry / "stat").read_text().split(")")[1].split()[0] != "Z"
+            ):
                 out.append(int(entry.name))
         except OSError:
             pass
@@ -69,7 +73,20 @@ def main():
     chance = random.Random(a.seed)
     before_links, before_namespaces = links(), namespaces()
     with tempfile.TemporaryDirectory() as runs:
-        command = [a.ddpsim, "run", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-star", "--set", "cluster.hosts=3", "--steps", "6", "--runs", runs]
+        command = [
+            a.ddpsim,
+            "run",
+            "--workload",
+            "mlp784-50-10-cpu",
+            "--cluster",
+            "testbed-star",
+            "--set",
+            "cluster.hosts=3",
+            "--steps",
+            "6",
+            "--runs",
+            runs,
+        ]
         begin = time.time()
         whole = subprocess.run(command, env=env, capture_output=True, text=True)
         lasted = time.time() - begin
@@ -80,7 +97,13 @@ def main():
             return 77
         complete = {p.name for p in Path(runs).glob("*.json.gz")}
         for k in range(a.times):
-            child = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            child = subprocess.Popen(
+                command,
+                env=env,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
             time.sleep(chance.uniform(0, lasted))
             # The front process; any process of the run; or, as Ctrl-C does, all of them.
             how = chance.choice(["front", "any", "interrupt"])
@@ -100,10 +123,14 @@ def main():
             if left := processes(mark):
                 sys.exit(f"kill {k} ({how}): processes {left} are left")
         # A writer that was killed in the middle of a Run: no such process can have this number.
-        (Path(runs) / f"tcp-half.json.gz.ddpsim-{machine_mark()}-4194305-0123456789abcdef").write_bytes(b"half")
+        (
+            Path(runs) / f"tcp-half.json.gz.ddpsim-{machine_mark()}-4194305-0123456789abcdef"
+        ).write_bytes(b"half")
         subprocess.run(command, env=env, check=True, capture_output=True)
         for p in Path(runs).rglob("*"):
-            if p.is_file() and not (p.name.endswith(".json.gz") or p.parent.name == "scenarios" and p.suffix == ".json"):
+            if p.is_file() and not (
+                p.name.endswith(".json.gz") or p.parent.name == "scenarios" and p.suffix == ".json"
+            ):
                 sys.exit(f"{p.name} is left in the folder of Runs")
         files = [str(p) for p in Path(runs).glob("*.json.gz")]
         for f in files:

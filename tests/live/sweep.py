@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""ddpsim sweep, killed and resumed; under mpirun; on a disk that fills: the file is the one of an undisturbed process.
+"""ddpsim sweep, killed and resumed; under mpirun; on a disk that fills: the file is the one of an
+undisturbed process.
 
   sweep.py DDPSIM
 
-Kills a sweep (SIGKILL) at 20 random moments (the seed is printed), resumes it, and compares bytes. Runs four local MPI processes where mpirun and the
-module are. Fills a small tmpfs where one can be mounted.
+Kills a sweep (SIGKILL) at 20 random moments (the seed is printed), resumes it, and compares bytes.
+Runs four local MPI processes where mpirun and the module are. Fills a small tmpfs where one can be
+mounted.
 """
 import os
 import pathlib
@@ -15,7 +17,19 @@ import sys
 import tempfile
 import time
 
-SWEEP = ["sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--axis", "bucket_cap_mb=1:30", "--axis", "cluster.hosts=1:12", "--axis", "cluster.link.bandwidth=100Gb/s,400Gb/s"]
+SWEEP = [
+    "sweep",
+    "--workload",
+    "resnet50",
+    "--cluster",
+    "hgx-h100",
+    "--axis",
+    "bucket_cap_mb=1:30",
+    "--axis",
+    "cluster.hosts=1:12",
+    "--axis",
+    "cluster.link.bandwidth=100Gb/s,400Gb/s",
+]
 
 
 def run(ddpsim, *more, **kw):
@@ -42,7 +56,9 @@ def main():
         partial = 0
         for k in range(20):
             out = f"{folder}/k{k}.csv"
-            child = subprocess.Popen([ddpsim, *SWEEP, "--out", out], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            child = subprocess.Popen(
+                [ddpsim, *SWEEP, "--out", out], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
             time.sleep(rng.uniform(0, took))
             child.kill()
             child.wait()
@@ -61,19 +77,37 @@ def main():
 
         module = os.path.join(os.path.dirname(ddpsim), "ddpsim_mpi.so")
         if shutil.which("mpirun") and os.path.exists(module):
-            environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+            environment = dict(
+                os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"
+            )
             out = f"{folder}/mpi.csv"
-            done = subprocess.run(["mpirun", "--oversubscribe", "-n", "4", ddpsim, *SWEEP, "--out", out], capture_output=True, text=True, env=environment)
+            done = subprocess.run(
+                ["mpirun", "--oversubscribe", "-n", "4", ddpsim, *SWEEP, "--out", out],
+                capture_output=True,
+                text=True,
+                env=environment,
+            )
             if done.returncode != 0:
                 fail(f"mpirun: {done.stderr}")
             if pathlib.Path(out).read_bytes() != wanted:
                 fail("four MPI processes wrote another file than one process")
             half = f"{folder}/half.csv"
             pathlib.Path(half).write_bytes(wanted[: len(wanted) // 3])
-            done = subprocess.run(["mpirun", "--oversubscribe", "-n", "3", ddpsim, *SWEEP, "--out", half, "--resume"], capture_output=True, text=True, env=environment)
+            done = subprocess.run(
+                ["mpirun", "--oversubscribe", "-n", "3", ddpsim, *SWEEP, "--out", half, "--resume"],
+                capture_output=True,
+                text=True,
+                env=environment,
+            )
             if done.returncode != 0 or pathlib.Path(half).read_bytes() != wanted:
                 fail(f"three MPI processes resumed to another file: {done.stderr}")
-            done = subprocess.run(["mpirun", "--oversubscribe", "-n", "2", ddpsim, *SWEEP, "--out", "/dev/full"], capture_output=True, text=True, env=environment, timeout=120)
+            done = subprocess.run(
+                ["mpirun", "--oversubscribe", "-n", "2", ddpsim, *SWEEP, "--out", "/dev/full"],
+                capture_output=True,
+                text=True,
+                env=environment,
+                timeout=120,
+            )
             if done.returncode == 0 or done.stderr.count("ddpsim:") != 1:
                 fail(f"a full disk under mpirun: {done.returncode}, {done.stderr}")
             print("4 MPI processes: the same bytes")
@@ -82,7 +116,12 @@ def main():
 
         small = f"{folder}/small"
         os.mkdir(small)
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", small], capture_output=True).returncode == 0:
+        if (
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", small], capture_output=True
+            ).returncode
+            == 0
+        ):
             try:
                 out = f"{small}/x.csv"
                 done = run(ddpsim, "--out", out)
@@ -93,9 +132,15 @@ def main():
                     fail("a full disk lost finished rows")
                 shutil.copy(out, f"{folder}/saved.csv")
                 done = run(ddpsim, "--out", f"{folder}/saved.csv", "--resume")
-                if done.returncode != 0 or pathlib.Path(f"{folder}/saved.csv").read_bytes() != wanted:
+                if (
+                    done.returncode != 0
+                    or pathlib.Path(f"{folder}/saved.csv").read_bytes() != wanted
+                ):
                     fail("not resumed after a full disk")
-                print(f"a disk of 40 KiB: {left.count(10) - 1} rows kept, resumed elsewhere to the same bytes")
+                print(
+                    f"a disk of 40 KiB: {left.count(10) - 1} rows kept, resumed elsewhere to the"
+                    " same bytes"
+                )
             finally:
                 subprocess.run(["umount", small], check=True)
         else:

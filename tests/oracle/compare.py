@@ -16,10 +16,19 @@ def main() -> int:
         return 1
     failed = 0
     for scenario in scenarios:
-        oracle = subprocess.run([sys.executable, HERE / "oracle.py", scenario], capture_output=True, text=True)
-        ours = subprocess.run([ddpsim, "show", "program", scenario, "--format", "json"], capture_output=True, text=True)
+        oracle = subprocess.run(
+            [sys.executable, HERE / "oracle.py", scenario], capture_output=True, text=True
+        )
+        ours = subprocess.run(
+            [ddpsim, "show", "program", scenario, "--format", "json"],
+            capture_output=True,
+            text=True,
+        )
         if oracle.returncode or ours.returncode:
-            print(f"{scenario.name}: oracle {oracle.returncode} {oracle.stderr.strip()} ddpsim {ours.returncode} {ours.stderr.strip()}")
+            print(
+                f"{scenario.name}: oracle {oracle.returncode} {oracle.stderr.strip()} ddpsim"
+                f" {ours.returncode} {ours.stderr.strip()}"
+            )
             failed += 1
             continue
         expected, got = json.loads(oracle.stdout), json.loads(ours.stdout)

@@ -29,66 +29,153 @@ SIZE = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4}
 
 KNOBS = {
     "sharding_strategy": "FULL_SHARD",
-    "backward_prefetch": "default",    # BACKWARD_PRE, BACKWARD_POST or None
+    "backward_prefetch": "default",  # BACKWARD_PRE, BACKWARD_POST or None
     "forward_prefetch": False,
     "limit_all_gathers": "default",
-    "use_orig_params": False,          # from 2.0
-    "dtype": "float32",                # of the parameters
-    "param_dtype": None,               # the three of MixedPrecision that matter in a step
+    "use_orig_params": False,  # from 2.0
+    "dtype": "float32",  # of the parameters
+    "param_dtype": None,  # the three of MixedPrecision that matter in a step
     "reduce_dtype": None,
-    "buffer_dtype": None,              # buffers are cast once, before the first forward
+    "buffer_dtype": None,  # buffers are cast once, before the first forward
     "keep_low_precision_grads": False,
     "accumulation_steps": 1,
-    "no_sync": False,                  # around all micro-steps but the last
+    "no_sync": False,  # around all micro-steps but the last
     "clip_grad_norm": False,
-    "set_to_none": "default",          # of zero_grad
-    "gpus_per_host": None,             # HYBRID_SHARD: ranks that share a shard group
-    "debug_detail": False,             # TORCH_DISTRIBUTED_DEBUG=DETAIL
+    "set_to_none": "default",  # of zero_grad
+    "gpus_per_host": None,  # HYBRID_SHARD: ranks that share a shard group
+    "debug_detail": False,  # TORCH_DISTRIBUTED_DEBUG=DETAIL
     "steps": 2,
 }
 
 # One line a difference: what, 1.13, 2.7, where 1.13 says so, where 2.7 does. 1.13's functions are
 # in torch/distributed/fsdp/fully_sharded_data_parallel.py, 2.7's files in torch/distributed/fsdp.
 DIFFERENCES = [
-    ("backward_prefetch", "None", "BACKWARD_PRE", "__init__",
-     "fully_sharded_data_parallel.py __init__"),
+    (
+        "backward_prefetch",
+        "None",
+        "BACKWARD_PRE",
+        "__init__",
+        "fully_sharded_data_parallel.py __init__",
+    ),
     ("limit_all_gathers", "False", "True", "__init__", "fully_sharded_data_parallel.py __init__"),
-    ("forward_reach", "root", "every", "_lazy_init shares three dictionaries with the other units, "
-     "but not _needs_pre_forward_unshard: only the root's has an entry",
-     "_runtime_utils.py _root_pre_forward: a flag on every handle"),
-    ("order_check", "always", "detail", "_ExecOrderData._check_order: two blocking all-gathers of "
-     "int32 a unit until the first backward has ended",
-     "_exec_order_utils.py _check_order: only with TORCH_DISTRIBUTED_DEBUG=DETAIL"),
-    ("limiter_calls", "every unshard", "unless prefetched", "_pre_forward_unshard and "
-     "_pre_backward_hook call _unshard, which asks the limiter, for what is there already, too",
-     "_runtime_utils.py _pre_forward_unshard, _pre_backward_hook: not where handle._prefetched"),
-    ("limiter_place", "before the cast", "after the cast", "_unshard",
-     "_runtime_utils.py _unshard"),
+    (
+        "forward_reach",
+        "root",
+        "every",
+        (
+            "_lazy_init shares three dictionaries with the other units, "
+            "but not _needs_pre_forward_unshard: only the root's has an entry"
+        ),
+        "_runtime_utils.py _root_pre_forward: a flag on every handle",
+    ),
+    (
+        "order_check",
+        "always",
+        "detail",
+        (
+            "_ExecOrderData._check_order: two blocking all-gathers of "
+            "int32 a unit until the first backward has ended"
+        ),
+        "_exec_order_utils.py _check_order: only with TORCH_DISTRIBUTED_DEBUG=DETAIL",
+    ),
+    (
+        "limiter_calls",
+        "every unshard",
+        "unless prefetched",
+        (
+            "_pre_forward_unshard and _pre_backward_hook call _unshard, which asks the limiter, for"
+            " what is there already, too"
+        ),
+        "_runtime_utils.py _pre_forward_unshard, _pre_backward_hook: not where handle._prefetched",
+    ),
+    (
+        "limiter_place",
+        "before the cast",
+        "after the cast",
+        "_unshard",
+        "_runtime_utils.py _unshard",
+    ),
     ("prefetched_until", "freed", "resharded", "_reshard", "_runtime_utils.py _reshard"),
-    ("pad_copy", "always", "if padded", "_post_backward_hook: F.pad, which copies for a padding of "
-     "0, too", "_runtime_utils.py _get_reduce_scatter_tensors"),
-    ("shard_gradient", "zeros", "empty", "_post_backward_hook: zeros_like",
-     "_runtime_utils.py _get_reduce_scatter_tensors: empty_like"),
-    ("hybrid", "no", "yes", "ShardingStrategy has three values",
-     "_runtime_utils.py _reduce_grad, _init_streams; _init_utils.py"),
-    ("clip_blocks_host", "yes", "no", "clip_grad_norm_: `if self.cpu_offload` is true of any "
-     "object, so total_norm.cpu(); then `if clip_coef < 1`",
-     "fully_sharded_data_parallel.py clip_grad_norm_: clamped and always multiplied"),
-    ("clip_waits", "yes", "no", "clip_grad_norm_ calls _wait_for_previous_optim_step",
-     "fully_sharded_data_parallel.py clip_grad_norm_"),
-    ("clip_no_shard", "all_reduce", "local", "clip_grad_norm_",
-     "fully_sharded_data_parallel.py clip_grad_norm_: torch.nn.utils.clip_grad_norm_"),
-    ("use_orig_params", "no", "yes", "not an argument", "_flat_param.py "
-     "_init_flat_param_and_metadata: tensors begin at multiples of 16 bytes, the end at one of the "
-     "world size"),
-    ("views", "at forward", "at unshard", "flatten_params_wrapper.py forward", "_flat_param.py "
-     "_use_unsharded_flat_param, in a forward prefetch, too: then the unit's gradient is complete, "
-     "and reduced, only when the backward of the unit before it has run"),
-    ("set_to_none", "False", "True", "torch/optim/optimizer.py zero_grad",
-     "torch/optim/optimizer.py zero_grad"),
-    ("names", "all_gather, pre_all_gather, post_backward",
-     "unshard, pre_unshard, post_backward, all_reduce", "_init_streams",
-     "_runtime_utils.py _init_streams"),
+    (
+        "pad_copy",
+        "always",
+        "if padded",
+        "_post_backward_hook: F.pad, which copies for a padding of 0, too",
+        "_runtime_utils.py _get_reduce_scatter_tensors",
+    ),
+    (
+        "shard_gradient",
+        "zeros",
+        "empty",
+        "_post_backward_hook: zeros_like",
+        "_runtime_utils.py _get_reduce_scatter_tensors: empty_like",
+    ),
+    (
+        "hybrid",
+        "no",
+        "yes",
+        "ShardingStrategy has three values",
+        "_runtime_utils.py _reduce_grad, _init_streams; _init_utils.py",
+    ),
+    (
+        "clip_blocks_host",
+        "yes",
+        "no",
+        (
+            "clip_grad_norm_: `if self.cpu_offload` is true of any "
+            "object, so total_norm.cpu(); then `if clip_coef < 1`"
+        ),
+        "fully_sharded_data_parallel.py clip_grad_norm_: clamped and always multiplied",
+    ),
+    (
+        "clip_waits",
+        "yes",
+        "no",
+        "clip_grad_norm_ calls _wait_for_previous_optim_step",
+        "fully_sharded_data_parallel.py clip_grad_norm_",
+    ),
+    (
+        "clip_no_shard",
+        "all_reduce",
+        "local",
+        "clip_grad_norm_",
+        "fully_sharded_data_parallel.py clip_grad_norm_: torch.nn.utils.clip_grad_norm_",
+    ),
+    (
+        "use_orig_params",
+        "no",
+        "yes",
+        "not an argument",
+        (
+            "_flat_param.py _init_flat_param_and_metadata: tensors begin at multiples of 16 bytes,"
+            " the end at one of the world size"
+        ),
+    ),
+    (
+        "views",
+        "at forward",
+        "at unshard",
+        "flatten_params_wrapper.py forward",
+        (
+            "_flat_param.py _use_unsharded_flat_param, in a forward prefetch, too: then the unit's"
+            " gradient is complete, and reduced, only when the backward of the unit before it"
+            " has run"
+        ),
+    ),
+    (
+        "set_to_none",
+        "False",
+        "True",
+        "torch/optim/optimizer.py zero_grad",
+        "torch/optim/optimizer.py zero_grad",
+    ),
+    (
+        "names",
+        "all_gather, pre_all_gather, post_backward",
+        "unshard, pre_unshard, post_backward, all_reduce",
+        "_init_streams",
+        "_runtime_utils.py _init_streams",
+    ),
 ]
 
 
@@ -129,16 +216,19 @@ class Unit:
         self.compute_dtype = question.param_dtype or self.dtype
         self.reduce_dtype = question.reduce_dtype or question.param_dtype or self.dtype
         self.flat, self.shard = flat_layout(
-            self.elements, question.shard_ranks, 16 if question.use_orig_params else 0,
-            SIZE[self.compute_dtype])
+            self.elements,
+            question.shard_ranks,
+            16 if question.use_orig_params else 0,
+            SIZE[self.compute_dtype],
+        )
         self.padded = self.shard * question.shard_ranks
-        self.unsharded = False             # its padded flat parameter is there
-        self.cast = False                  # NO_SHARD: its low precision copy is there
+        self.unsharded = False  # its padded flat parameter is there
+        self.cast = False  # NO_SHARD: its low precision copy is there
         self.prefetched = False
         self.needs_forward = False
         self.needs_backward = False
         self.ran_pre_backward = False
-        self.gradient = None               # "unsharded", "sharded"
+        self.gradient = None  # "unsharded", "sharded"
         self.gradient_bytes = 0
         self.saved_gradient = False
 
@@ -155,7 +245,8 @@ class Question:
             value = said.get(knob, value)
             if value == "default":
                 value = {"False": False, "True": True, "None": None}.get(
-                    of_version(knob, self.version), of_version(knob, self.version))
+                    of_version(knob, self.version), of_version(knob, self.version)
+                )
             setattr(self, knob, value)
         self.world_size = said["world_size"]
         self.shard_ranks, self.replicas = self.world_size, 1
@@ -189,10 +280,10 @@ class Device:
     """Streams, events, the host and memory of one rank."""
 
     def __init__(self):
-        self.log = []                # everything, as the host did it
-        self.last = {}               # of each stream: the operation issued last
-        self.pending = {}            # of each stream: what its next operation must wait for
-        self.communicator = {}       # of each group: the collective issued last
+        self.log = []  # everything, as the host did it
+        self.last = {}  # of each stream: the operation issued last
+        self.pending = {}  # of each stream: what its next operation must wait for
+        self.communicator = {}  # of each group: the collective issued last
         self.live = 0
         self.peak = 0
         self.count = {}
@@ -228,14 +319,23 @@ class Device:
     def allocate(self, what, unit, size, stream):
         self.live += size
         self.peak = max(self.peak, self.live)
-        self.log.append({"do": "allocate", "what": what, "unit": unit, "bytes": size,
-                         "stream": stream})
+        self.log.append(
+            {"do": "allocate", "what": what, "unit": unit, "bytes": size, "stream": stream}
+        )
 
     def free(self, what, unit, size, used_on):
         """The allocator may give it out again when what `used_on` was issued so far has ended."""
         self.live -= size
-        self.log.append({"do": "free", "what": what, "unit": unit, "bytes": size,
-                         "stream": used_on, "when_ended": self.last.get(used_on)})
+        self.log.append(
+            {
+                "do": "free",
+                "what": what,
+                "unit": unit,
+                "bytes": size,
+                "stream": used_on,
+                "when_ended": self.last.get(used_on),
+            }
+        )
 
 
 class Rank:
@@ -246,12 +346,12 @@ class Rank:
         self.unshard_stream = "all_gather" if q.version == "1.13" else "unshard"
         self.pre_stream = "pre_all_gather" if q.version == "1.13" else "pre_unshard"
         self.shard_group = "shard" if q.hybrid else "world"
-        self.first = True                   # until a backward has ended
-        self.pre_order = []                 # of the first iteration
-        self.post_order = []                # of this forward
+        self.first = True  # until a backward has ended
+        self.pre_order = []  # of the first iteration
+        self.post_order = []  # of this forward
         self.free_events = []
         self.sync = True
-        self.trace = None                   # of this forward: what backward reads from its end
+        self.trace = None  # of this forward: what backward reads from its end
 
     # --- unshard and reshard
     def limiter(self):
@@ -268,8 +368,14 @@ class Rank:
         if not u.cast:
             d.allocate("low_precision_shard", u.name, size, self.pre_stream)
         u.cast = True
-        d.issue(self.pre_stream, f"cast_shard/{u.name}", kernel="cast", unit=u.name, elements=count,
-                bytes=count * SIZE[u.dtype] + size)
+        d.issue(
+            self.pre_stream,
+            f"cast_shard/{u.name}",
+            kernel="cast",
+            unit=u.name,
+            elements=count,
+            bytes=count * SIZE[u.dtype] + size,
+        )
         return True
 
     def unshard(self, u, prefetch):
@@ -284,13 +390,24 @@ class Rank:
         if q.sharded and not u.unsharded:
             size = u.padded * SIZE[u.compute_dtype]
             d.allocate("unsharded", u.name, size, self.unshard_stream)
-            d.issue(self.unshard_stream, f"all_gather/{u.name}", operation="all_gather",
-                    unit=u.name, tensors=u.tensors, elements=u.padded, shard_elements=u.shard,
-                    dtype=u.compute_dtype, bytes=size, group=self.shard_group, prefetch=prefetch)
+            d.issue(
+                self.unshard_stream,
+                f"all_gather/{u.name}",
+                operation="all_gather",
+                unit=u.name,
+                tensors=u.tensors,
+                elements=u.padded,
+                shard_elements=u.shard,
+                dtype=u.compute_dtype,
+                bytes=size,
+                group=self.shard_group,
+                prefetch=prefetch,
+            )
             u.unsharded = True
         if q.sharded and u.cast:
-            d.free("low_precision_shard", u.name, u.shard * SIZE[u.compute_dtype],
-                   self.unshard_stream)
+            d.free(
+                "low_precision_shard", u.name, u.shard * SIZE[u.compute_dtype], self.unshard_stream
+            )
             u.cast = False
         if self.trace is not None and q.is_("views", "at unshard"):
             self.trace.append(["views", u.name])
@@ -342,10 +459,19 @@ class Rank:
     def check_order(self, u):
         if self.first and (self.q.is_("order_check", "always") or self.q.debug_detail):
             for what in ("count", "index"):
-                self.device.issue("compute", f"order_{what}/{u.name}", operation="all_gather",
-                                  unit=None, tensors=[], elements=self.q.shard_ranks,
-                                  shard_elements=1, dtype="int32", bytes=4 * self.q.shard_ranks,
-                                  group=self.shard_group, blocks_host=True)
+                self.device.issue(
+                    "compute",
+                    f"order_{what}/{u.name}",
+                    operation="all_gather",
+                    unit=None,
+                    tensors=[],
+                    elements=self.q.shard_ranks,
+                    shard_elements=1,
+                    dtype="int32",
+                    bytes=4 * self.q.shard_ranks,
+                    group=self.shard_group,
+                    blocks_host=True,
+                )
 
     def before_forward(self, u):
         q, d = self.q, self.device
@@ -398,7 +524,7 @@ class Rank:
         d.wait("compute", self.unshard_stream)
         u.needs_backward = False
         self.prefetch(u, "BACKWARD_PRE")
-        if u.gradient == "sharded":         # prepare_gradient()
+        if u.gradient == "sharded":  # prepare_gradient()
             u.saved_gradient = True
             u.gradient = None
         u.ran_pre_backward = True
@@ -410,18 +536,36 @@ class Rank:
             d.log.append({"do": "gradient", "tensor": tensor, "unit": u.name})
         size = u.flat * SIZE[u.compute_dtype]
         d.allocate("gradient", u.name, size, "compute")
-        d.issue("compute", f"flatten_gradient/{u.name}", kernel="copy", unit=u.name,
-                elements=u.flat, bytes=2 * size)
-        if u.gradient:                      # AccumulateGrad, into what is there
-            d.issue("compute", f"accumulate/{u.name}", kernel="add", unit=u.name, elements=u.flat,
-                    bytes=3 * size)
+        d.issue(
+            "compute",
+            f"flatten_gradient/{u.name}",
+            kernel="copy",
+            unit=u.name,
+            elements=u.flat,
+            bytes=2 * size,
+        )
+        if u.gradient:  # AccumulateGrad, into what is there
+            d.issue(
+                "compute",
+                f"accumulate/{u.name}",
+                kernel="add",
+                unit=u.name,
+                elements=u.flat,
+                bytes=3 * size,
+            )
             d.free("gradient", u.name, size, "compute")
         u.gradient = "unsharded"
 
     def divide(self, stream, u, count, factor, what):
         if factor > 1:
-            self.device.issue(stream, f"{what}/{u.name}", kernel="div", unit=u.name, elements=count,
-                              bytes=2 * count * SIZE[u.reduce_dtype])
+            self.device.issue(
+                stream,
+                f"{what}/{u.name}",
+                kernel="div",
+                unit=u.name,
+                elements=count,
+                bytes=2 * count * SIZE[u.reduce_dtype],
+            )
 
     def after_backward(self, u):
         q, d = self.q, self.device
@@ -444,20 +588,34 @@ class Rank:
         if u.reduce_dtype != u.compute_dtype:
             held.append(("reduce_dtype", u.flat * reduced))
             d.allocate("reduce_dtype", u.name, u.flat * reduced, stream)
-            d.issue(stream, f"cast_gradient/{u.name}", kernel="cast", unit=u.name, elements=u.flat,
-                    bytes=u.flat * (size + reduced))
+            d.issue(
+                stream,
+                f"cast_gradient/{u.name}",
+                kernel="cast",
+                unit=u.name,
+                elements=u.flat,
+                bytes=u.flat * (size + reduced),
+            )
         if q.sharded:
             self.reduce_shards(u, held)
         else:
             self.divide(stream, u, u.flat, q.predivide, "predivide")
-            d.issue(stream, f"all_reduce/{u.name}", operation="all_reduce", unit=u.name,
-                    tensors=u.tensors, elements=u.flat, dtype=u.reduce_dtype,
-                    bytes=u.flat * reduced, group="world")
+            d.issue(
+                stream,
+                f"all_reduce/{u.name}",
+                operation="all_reduce",
+                unit=u.name,
+                tensors=u.tensors,
+                elements=u.flat,
+                dtype=u.reduce_dtype,
+                bytes=u.flat * reduced,
+                group="world",
+            )
             self.divide(stream, u, u.flat, q.postdivide, "postdivide")
             if u.reduce_dtype != u.dtype and not q.keep_low_precision_grads:
                 self.cast_back(stream, "gradient", u, u.flat)
                 u.gradient_bytes = u.flat * SIZE[u.dtype]
-            else:                           # the last of what is held is the gradient itself
+            else:  # the last of what is held is the gradient itself
                 u.gradient_bytes = held.pop()[1]
         for what, count in held:
             d.free(what, u.name, count, stream)
@@ -468,47 +626,88 @@ class Rank:
         if u.padded != u.flat or q.is_("pad_copy", "always"):
             held.append(("padded_gradient", u.padded * reduced))
             d.allocate("padded_gradient", u.name, u.padded * reduced, stream)
-            d.issue(stream, f"pad/{u.name}", kernel="copy", unit=u.name, elements=u.padded,
-                    bytes=(u.flat + u.padded) * reduced)
+            d.issue(
+                stream,
+                f"pad/{u.name}",
+                kernel="copy",
+                unit=u.name,
+                elements=u.padded,
+                bytes=(u.flat + u.padded) * reduced,
+            )
         d.allocate("shard_gradient", u.name, u.shard * reduced, stream)
         if q.is_("shard_gradient", "zeros"):
-            d.issue(stream, f"zero_shard/{u.name}", kernel="zero", unit=u.name, elements=u.shard,
-                    bytes=u.shard * reduced)
+            d.issue(
+                stream,
+                f"zero_shard/{u.name}",
+                kernel="zero",
+                unit=u.name,
+                elements=u.shard,
+                bytes=u.shard * reduced,
+            )
         self.divide(stream, u, u.padded, q.predivide, "predivide")
-        d.issue(stream, f"reduce_scatter/{u.name}", operation="reduce_scatter", unit=u.name,
-                tensors=u.tensors, elements=u.padded, shard_elements=u.shard, dtype=u.reduce_dtype,
-                bytes=u.padded * reduced, group=self.shard_group)
+        d.issue(
+            stream,
+            f"reduce_scatter/{u.name}",
+            operation="reduce_scatter",
+            unit=u.name,
+            tensors=u.tensors,
+            elements=u.padded,
+            shard_elements=u.shard,
+            dtype=u.reduce_dtype,
+            bytes=u.padded * reduced,
+            group=self.shard_group,
+        )
         if q.hybrid:
             d.wait("all_reduce", stream)
             stream = "all_reduce"
-            d.issue(stream, f"all_reduce/{u.name}", operation="all_reduce", unit=u.name,
-                    tensors=u.tensors, elements=u.shard, dtype=u.reduce_dtype,
-                    bytes=u.shard * reduced, group="replicas")
+            d.issue(
+                stream,
+                f"all_reduce/{u.name}",
+                operation="all_reduce",
+                unit=u.name,
+                tensors=u.tensors,
+                elements=u.shard,
+                dtype=u.reduce_dtype,
+                bytes=u.shard * reduced,
+                group="replicas",
+            )
         self.divide(stream, u, u.shard, q.postdivide, "postdivide")
         if u.reduce_dtype != u.dtype:
             self.cast_back(stream, "shard_gradient", u, u.shard)
             d.free("shard_gradient", u.name, u.shard * reduced, stream)
         if u.saved_gradient:
-            d.issue(stream, f"accumulate_shard/{u.name}", kernel="add", unit=u.name,
-                    elements=u.shard, bytes=3 * u.shard * SIZE[u.dtype])
+            d.issue(
+                stream,
+                f"accumulate_shard/{u.name}",
+                kernel="add",
+                unit=u.name,
+                elements=u.shard,
+                bytes=3 * u.shard * SIZE[u.dtype],
+            )
             d.free("shard_gradient", u.name, u.shard * SIZE[u.dtype], stream)
         u.saved_gradient = False
         u.gradient, u.gradient_bytes = "sharded", u.shard * SIZE[u.dtype]
 
     def cast_back(self, stream, what, u, count):
         self.device.allocate(what, u.name, count * SIZE[u.dtype], stream)
-        self.device.issue(stream, f"cast_back/{u.name}", kernel="cast", unit=u.name, elements=count,
-                          bytes=count * (SIZE[u.reduce_dtype] + SIZE[u.dtype]))
+        self.device.issue(
+            stream,
+            f"cast_back/{u.name}",
+            kernel="cast",
+            unit=u.name,
+            elements=count,
+            bytes=count * (SIZE[u.reduce_dtype] + SIZE[u.dtype]),
+        )
 
     def backward(self):
         q, d = self.q, self.device
-        ending = []                         # units whose forwards ended here, innermost last
+        ending = []  # units whose forwards ended here, innermost last
         trace, self.trace = self.trace, None
         for what, name in reversed(trace):
             if what == "exit":
                 ending.append(q.units[name])
                 continue
-            for u in reversed(ending):      # hooks of one tensor, in order of registration
+            for u in reversed(ending):  # hooks of one tensor, in order of registration
                 self.before_backward(u)
             ending = []
             if what == "views":
@@ -519,7 +718,7 @@ class Rank:
             d.wait("compute", "post_backward")
             if q.hybrid:
                 d.wait("compute", "all_reduce")
-            elif q.version == "2.7":        # `is not current_stream` compares two new objects
+            elif q.version == "2.7":  # `is not current_stream` compares two new objects
                 d.wait("compute", "compute")
         self.first = False
         self.post_order = []
@@ -529,8 +728,14 @@ class Rank:
             if self.sync and keeps and u.gradient:
                 kept = u.shard * SIZE[u.compute_dtype]
                 d.allocate("shard_gradient", u.name, kept, "compute")
-                d.issue("compute", f"cast_kept/{u.name}", kernel="cast", unit=u.name,
-                        elements=u.shard, bytes=kept + u.gradient_bytes)
+                d.issue(
+                    "compute",
+                    f"cast_kept/{u.name}",
+                    kernel="cast",
+                    unit=u.name,
+                    elements=u.shard,
+                    bytes=kept + u.gradient_bytes,
+                )
                 d.free("shard_gradient", u.name, u.gradient_bytes, "compute")
                 u.gradient_bytes = kept
 
@@ -541,16 +746,35 @@ class Rank:
             self.optimizer_before_this()
         held = [u for u in q.units.values() if u.tensors]
         count = sum(u.shard if q.sharded else u.flat for u in held)
-        d.issue("compute", "norms", kernel="norm", elements=count,
-                bytes=sum((u.shard if q.sharded else u.flat) * SIZE[u.dtype] for u in held))
+        d.issue(
+            "compute",
+            "norms",
+            kernel="norm",
+            elements=count,
+            bytes=sum((u.shard if q.sharded else u.flat) * SIZE[u.dtype] for u in held),
+        )
         if q.sharded or q.is_("clip_no_shard", "all_reduce"):
-            done = d.issue("compute", "all_reduce/norm", operation="all_reduce", unit=None,
-                           tensors=[], elements=1, dtype="float32", bytes=4,
-                           group=self.shard_group)
+            done = d.issue(
+                "compute",
+                "all_reduce/norm",
+                operation="all_reduce",
+                unit=None,
+                tensors=[],
+                elements=1,
+                dtype="float32",
+                bytes=4,
+                group=self.shard_group,
+            )
             if q.is_("clip_blocks_host", "yes"):
                 d.host_waits("clip", done)
-        d.issue("compute", "clip", kernel="mul", elements=count, only_if_above=q.version == "1.13",
-                bytes=2 * sum((u.shard if q.sharded else u.flat) * SIZE[u.dtype] for u in held))
+        d.issue(
+            "compute",
+            "clip",
+            kernel="mul",
+            elements=count,
+            only_if_above=q.version == "1.13",
+            bytes=2 * sum((u.shard if q.sharded else u.flat) * SIZE[u.dtype] for u in held),
+        )
 
     def step(self):
         q, d = self.q, self.device
@@ -558,8 +782,14 @@ class Rank:
         d.count = {}
         for u in q.units.values():
             if u.gradient and not q.set_to_none:
-                d.issue("compute", f"zero_gradient/{u.name}", kernel="zero", unit=u.name,
-                        elements=u.shard if q.sharded else u.flat, bytes=u.gradient_bytes)
+                d.issue(
+                    "compute",
+                    f"zero_gradient/{u.name}",
+                    kernel="zero",
+                    unit=u.name,
+                    elements=u.shard if q.sharded else u.flat,
+                    bytes=u.gradient_bytes,
+                )
             elif u.gradient:
                 what = "shard_gradient" if q.sharded else "gradient"
                 d.free(what, u.name, u.gradient_bytes, "compute")
@@ -575,8 +805,12 @@ class Rank:
         if q.clip_grad_norm:
             self.clip()
         held = [u for u in q.units.values() if u.tensors]
-        d.issue("compute", "optimizer", kernel="optimizer",
-                elements=sum(u.shard if q.sharded else u.flat for u in held))
+        d.issue(
+            "compute",
+            "optimizer",
+            kernel="optimizer",
+            elements=sum(u.shard if q.sharded else u.flat for u in held),
+        )
         return d.log[start:]
 
 
@@ -609,8 +843,9 @@ def chain(count, elements, **knobs):
     units = [{"unit": "root", "tensors": ["head"], "elements": [elements]}]
     forward = [["enter", "root"]]
     for i in range(count):
-        units.append({"unit": f"u{i}", "tensors": [f"u{i}.w", f"u{i}.b"],
-                      "elements": [elements, 3]})
+        units.append(
+            {"unit": f"u{i}", "tensors": [f"u{i}.w", f"u{i}.b"], "elements": [elements, 3]}
+        )
         forward += [["enter", f"u{i}"], ["compute", f"u{i}.m"], ["exit", f"u{i}"]]
     forward += [["compute", "head"], ["exit", "root"]]
     return {"version": "2.7", "world_size": 4, "units": units, "forward": forward, **knobs}
@@ -629,9 +864,13 @@ def self_test():
 
     for version in ("1.13", "2.7"):
         base = {"version": version, "steps": 3}
-        one = {"version": version, "world_size": 4, "steps": 2,
-               "units": [{"unit": "root", "tensors": ["a", "b"], "elements": [10, 7]}],
-               "forward": [["enter", "root"], ["compute", "m"], ["exit", "root"]]}
+        one = {
+            "version": version,
+            "world_size": 4,
+            "steps": 2,
+            "units": [{"unit": "root", "tensors": ["a", "b"], "elements": [10, 7]}],
+            "forward": [["enter", "root"], ["compute", "m"], ["exit", "root"]],
+        }
         log = steps(one)[1]
         gathered = collectives(log, "all_gather")
         scattered = collectives(log, "reduce_scatter")
@@ -640,19 +879,25 @@ def self_test():
         for strategy, times in (("FULL_SHARD", 2), ("SHARD_GRAD_OP", 1), ("NO_SHARD", 0)):
             log = steps(chain(5, 100, sharding_strategy=strategy, **base))[2]
             got = [e["unit"] for e in collectives(log, "all_gather")]
-            expect(f"{version} {strategy}: gathered", all(got.count(f"u{i}") == times
-                                                          for i in range(5)))
+            expect(
+                f"{version} {strategy}: gathered",
+                all(got.count(f"u{i}") == times for i in range(5)),
+            )
             expect(f"{version} {strategy}: the root once", got.count("root") == min(times, 1))
             reduced = collectives(log, "reduce_scatter" if times else "all_reduce")
-            expect(f"{version} {strategy}: reduced in reverse",
-                   [e["unit"] for e in reduced] == [f"u{i}" for i in range(4, -1, -1)] + ["root"])
+            expect(
+                f"{version} {strategy}: reduced in reverse",
+                [e["unit"] for e in reduced] == [f"u{i}" for i in range(4, -1, -1)] + ["root"],
+            )
         log = steps(chain(5, 100, limit_all_gathers=True, **base))[2]
         blocked = [e for e in log if e["do"] == "host_wait"]
         freed = [e for e in log if e["do"] == "free" and e["what"] == "unsharded"]
-        expect(f"{version}: in a steady step the limiter waits for each that was freed",
-               len(blocked) == len(freed) == len(collectives(log, "all_gather")) == 11)
+        expect(
+            f"{version}: in a steady step the limiter waits for each that was freed",
+            len(blocked) == len(freed) == len(collectives(log, "all_gather")) == 11,
+        )
         held = most = 0
-        for e in log:                        # how many units are there at once
+        for e in log:  # how many units are there at once
             if e["do"] in ("allocate", "free") and e["what"] == "unsharded":
                 held += 1 if e["do"] == "allocate" else -1
                 most = max(most, held)
@@ -660,34 +905,55 @@ def self_test():
         log = steps(chain(3, 100, accumulation_steps=3, no_sync=True, **base))[1]
         expect(f"{version} no_sync: reduced once", len(collectives(log, "reduce_scatter")) == 4)
         log = steps(chain(3, 100, accumulation_steps=3, **base))[1]
-        expect(f"{version} accumulation: reduced three times",
-               len(collectives(log, "reduce_scatter")) == 12)
+        expect(
+            f"{version} accumulation: reduced three times",
+            len(collectives(log, "reduce_scatter")) == 12,
+        )
         for bytes_each, knobs in ((2, {"param_dtype": "bfloat16"}), (4, {})):
             log = steps(chain(2, 100, **knobs, **base))[1]
-            expect(f"{version} {knobs}: bytes", all(e["bytes"] == e["elements"] * bytes_each
-                                                    for e in collectives(log, "all_gather")))
-        for knobs in ({}, {"param_dtype": "bfloat16", "reduce_dtype": "float32"},
-                      {"param_dtype": "bfloat16"}, {"reduce_dtype": "float16"},
-                      {"sharding_strategy": "NO_SHARD"}, {"sharding_strategy": "SHARD_GRAD_OP"},
-                      {"sharding_strategy": "NO_SHARD", "param_dtype": "bfloat16"},
-                      {"accumulation_steps": 2}, {"accumulation_steps": 2, "no_sync": True},
-                      {"param_dtype": "bfloat16", "keep_low_precision_grads": True},
-                      {"param_dtype": "bfloat16", "keep_low_precision_grads": True,
-                       "sharding_strategy": "NO_SHARD"}):
+            expect(
+                f"{version} {knobs}: bytes",
+                all(
+                    e["bytes"] == e["elements"] * bytes_each for e in collectives(log, "all_gather")
+                ),
+            )
+        for knobs in (
+            {},
+            {"param_dtype": "bfloat16", "reduce_dtype": "float32"},
+            {"param_dtype": "bfloat16"},
+            {"reduce_dtype": "float16"},
+            {"sharding_strategy": "NO_SHARD"},
+            {"sharding_strategy": "SHARD_GRAD_OP"},
+            {"sharding_strategy": "NO_SHARD", "param_dtype": "bfloat16"},
+            {"accumulation_steps": 2},
+            {"accumulation_steps": 2, "no_sync": True},
+            {"param_dtype": "bfloat16", "keep_low_precision_grads": True},
+            {
+                "param_dtype": "bfloat16",
+                "keep_low_precision_grads": True,
+                "sharding_strategy": "NO_SHARD",
+            },
+        ):
             rank = Rank(chain(3, 101, **knobs, **{**base, "set_to_none": True}))
             live = []
             for _ in range(4):
                 rank.step()
                 live.append(rank.device.live)
-            expect(f"{version} {knobs}: nothing is lost or freed twice: {live}",
-                   live[1] == live[2] == live[3] > 0)
+            expect(
+                f"{version} {knobs}: nothing is lost or freed twice: {live}",
+                live[1] == live[2] == live[3] > 0,
+            )
     log = steps(chain(2, 100, sharding_strategy="HYBRID_SHARD", gpus_per_host=2))[1]
     expect("hybrid: two groups", {e["group"] for e in log if "group" in e} == {"shard", "replicas"})
-    expect("hybrid: the all-reduce is of shards",
-           all(e["elements"] == u for e, u in zip(collectives(log, "all_reduce"), (52, 52, 50))))
+    expect(
+        "hybrid: the all-reduce is of shards",
+        all(e["elements"] == u for e, u in zip(collectives(log, "all_reduce"), (52, 52, 50))),
+    )
     expect("16 bytes", flat_layout([3, 5], 4, 16, 4) == (12, 3))
-    expect("predivide", [predivide_factor(n) for n in (1, 2, 3, 4, 6, 8, 16, 64)]
-           == [1, 2, 2, 2, 4, 4, 4, 8])
+    expect(
+        "predivide",
+        [predivide_factor(n) for n in (1, 2, 3, 4, 6, 8, 16, 64)] == [1, 2, 2, 2, 4, 4, 4, 8],
+    )
     for f in failed:
         print("failed:", f)
     print("self-test:", "failed" if failed else "ok")

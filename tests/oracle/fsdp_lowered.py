@@ -32,8 +32,11 @@ CASES = [
     ("gpt2-small", 4, {"backward_prefetch": "none", "limit_all_gathers": False}),
     ("gpt2-small", 4, {"forward_prefetch": True}),
     ("gpt2-small", 4, {"forward_prefetch": True, "pytorch": "1.13", "limit_all_gathers": True}),
-    ("gpt2-small", 4, {"forward_prefetch": True, "backward_prefetch": "none",
-                       "accumulation_steps": 2}),
+    (
+        "gpt2-small",
+        4,
+        {"forward_prefetch": True, "backward_prefetch": "none", "accumulation_steps": 2},
+    ),
     ("gpt2-small", 8, {"param_dtype": "bfloat16"}),
     ("gpt2-small", 8, {"param_dtype": "bfloat16", "reduce_dtype": "float32"}),
     ("gpt2-small", 8, {"param_dtype": "float16", "pytorch": "1.13", "limit_all_gathers": True}),
@@ -41,8 +44,11 @@ CASES = [
     ("gpt2-small", 6, {"accumulation_steps": 3}),
     ("gpt2-small", 6, {"accumulation_steps": 3, "no_sync": True}),
     ("gpt2-small", 6, {"accumulation_steps": 3, "no_sync": True, "pytorch": "1.13"}),
-    ("gpt2-small", 6, {"accumulation_steps": 2, "no_sync": True,
-                       "sharding_strategy": "shard_grad_op"}),
+    (
+        "gpt2-small",
+        6,
+        {"accumulation_steps": 2, "no_sync": True, "sharding_strategy": "shard_grad_op"},
+    ),
     ("gpt2-small", 1, {}),
     ("gpt2-small", 8, {"set_to_none": False}),
     ("gpt2-small", 8, {"auto_wrap_policy": "none"}),
@@ -55,7 +61,8 @@ CASES = [
 
 
 def question(workload, ranks, knobs, program):
-    """What the oracle is asked: units and forward as ddpsim names them, knobs as the user set them."""
+    """What the oracle is asked: units and forward as ddpsim names them, knobs as the user set
+    them."""
     document = json.loads((ROOT / "workloads" / f"{workload}.json").read_text())
     names = [t["name"] for t in document["tensors"]]
     sizes = {}
@@ -70,7 +77,7 @@ def question(workload, ranks, knobs, program):
         if knobs.get("auto_wrap_policy", "block") == "block":
             for i, part in enumerate(parts):
                 if part.isdigit():
-                    block = ".".join(parts[:i + 1])
+                    block = ".".join(parts[: i + 1])
                     break
         block_of[layer["name"]] = block
     short = {b: ".".join(b.split(".")[-2:]) for b in block_of.values()}
@@ -107,12 +114,16 @@ def question(workload, ranks, knobs, program):
             forward.append(["enter", name])
             entered.add(name)
         forward.append(["compute", name if times[name] == 1 else f"{name}.{times[name]}"])
-        if name != "root" and name not in parts[k + 1:]:
+        if name != "root" and name not in parts[k + 1 :]:
             forward.append(["exit", name])
     forward.append(["exit", "root"])
-    said = {"version": "1.13" if knobs.get("pytorch") == "1.13" else "2.7", "world_size": ranks,
-            "units": [{k: u[k] for k in ("unit", "tensors", "elements")} for u in units],
-            "forward": forward, "steps": 3}
+    said = {
+        "version": "1.13" if knobs.get("pytorch") == "1.13" else "2.7",
+        "world_size": ranks,
+        "units": [{k: u[k] for k in ("unit", "tensors", "elements")} for u in units],
+        "forward": forward,
+        "steps": 3,
+    }
     for knob, value in knobs.items():
         if knob == "sharding_strategy":
             said[knob] = STRATEGIES[value]
@@ -125,8 +136,19 @@ def question(workload, ranks, knobs, program):
 
 def lowered(ddpsim, workload, ranks, knobs):
     sets = {"plan.system": "fsdp", **{f"plan.{k}": v for k, v in knobs.items()}}
-    argv = [ddpsim, "show", "program", "--workload", workload, "--cluster", "hgx-h100", "--ranks",
-            str(ranks), "--format", "json"]
+    argv = [
+        ddpsim,
+        "show",
+        "program",
+        "--workload",
+        workload,
+        "--cluster",
+        "hgx-h100",
+        "--ranks",
+        str(ranks),
+        "--format",
+        "json",
+    ]
     for name, value in sets.items():
         argv += ["--set", f"{name}={json.dumps(value) if not isinstance(value, str) else value}"]
     done = subprocess.run(argv, capture_output=True, text=True)
@@ -148,9 +170,17 @@ def issued(steps):
         last[op["lane"]] = op["op"]
         device = op["lane"] != "host" and op["op"] != "wait/optimizer"
         if device:
-            out.append({"op": op["op"], "stream": op["lane"], "bytes": op["bytes"],
-                        "dtype": op.get("dtype"), "operation": op.get("operation"),
-                        "tensors": op["tensors"] if op.get("operation") else [], "after": ready})
+            out.append(
+                {
+                    "op": op["op"],
+                    "stream": op["lane"],
+                    "bytes": op["bytes"],
+                    "dtype": op.get("dtype"),
+                    "operation": op.get("operation"),
+                    "tensors": op["tensors"] if op.get("operation") else [],
+                    "after": ready,
+                }
+            )
         before[op["op"]] = ready | ({op["op"]} if device else set())
     return out
 
@@ -193,9 +223,17 @@ def asked(log, micro_steps):
             last[s] = e["op"]
             before[e["op"]] = ready | {name}
             size = 0 if first in ("fwd", "bwd") else e.get("bytes")
-            out.append({"op": name, "stream": "comm" if "group" in e else s, "bytes": size,
-                        "dtype": e.get("dtype"), "operation": e.get("operation"),
-                        "tensors": e.get("tensors", []), "after": ready})
+            out.append(
+                {
+                    "op": name,
+                    "stream": "comm" if "group" in e else s,
+                    "bytes": size,
+                    "dtype": e.get("dtype"),
+                    "operation": e.get("operation"),
+                    "tensors": e.get("tensors", []),
+                    "after": ready,
+                }
+            )
     return out
 
 
@@ -206,11 +244,16 @@ def differences(ours, oracles):
                 yield f"operation {i}: {key} {a[key]!r}, the oracle says {b[key]!r} (at {b['op']})"
                 return
         if a["operation"] and (a["bytes"], a["dtype"]) != (b["bytes"], b["dtype"]):
-            yield f"{a['op']}: {a['bytes']} B of {a['dtype']}, the oracle says {b['bytes']} of {b['dtype']}"
+            yield (
+                f"{a['op']}: {a['bytes']} B of {a['dtype']}, the oracle says {b['bytes']} of"
+                f" {b['dtype']}"
+            )
         if not a["operation"] and b["bytes"] and a["bytes"] != b["bytes"]:
             yield f"{a['op']}: moves {a['bytes']} B, the oracle says {b['bytes']}"
         for name in sorted(a["after"] ^ b["after"]):
-            which = "the oracle does not" if name in a["after"] else "the oracle does, too; ddpsim not"
+            which = (
+                "the oracle does not" if name in a["after"] else "the oracle does, too; ddpsim not"
+            )
             yield f"{a['op']}: waits for {name}: {which}"
     if len(ours) != len(oracles):
         yield f"{len(ours)} operations, the oracle has {len(oracles)}"

@@ -23,29 +23,29 @@ SIZE = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4, "in
 
 # Upstream names; defaults of 0.21 and later. operations.cc BackgroundThreadLoop reads them.
 KNOBS = {
-    "HOROVOD_CYCLE_TIME": 1.0,                   # in the question's unit of time; 5 before 0.21
-    "HOROVOD_FUSION_THRESHOLD": 128 << 20,       # 64 MiB before 0.21
+    "HOROVOD_CYCLE_TIME": 1.0,  # in the question's unit of time; 5 before 0.21
+    "HOROVOD_FUSION_THRESHOLD": 128 << 20,  # 64 MiB before 0.21
     "HOROVOD_CACHE_CAPACITY": 1024,
     "HOROVOD_HIERARCHICAL_ALLREDUCE": False,
     "HOROVOD_DISABLE_GROUP_FUSION": False,
-    "HOROVOD_BATCH_D2D_MEMCOPIES": True,         # only in builds with CUDA or ROCm
-    "compression": "none",                       # or fp16
-    "backward_passes_per_step": 1,               # who calls: `ready` is of the last pass
+    "HOROVOD_BATCH_D2D_MEMCOPIES": True,  # only in builds with CUDA or ROCm
+    "compression": "none",  # or fp16
+    "backward_passes_per_step": 1,  # who calls: `ready` is of the last pass
     "local_size": 1,
     "gpu": False,
-    "timeline": False,                           # doubles the vector of cache bits
-    "cached": [],                                # names in the cache already, by bit
-    "coordination": 0.0,                         # from the last rank's pop to an agreement
-    "negotiation": 0.0,                          # more, where something is not cached
-    "launch": 0.0,                               # GPU: host time of an operation
-    "device_ready": {},                          # GPU: when the stream has a gradient, by name
-    "reduce": [0.0, 0.0],                        # an operation's time: a + b * bytes
-    "copy": 0.0,                                 # into or out of the fusion buffer: times bytes
-    "last_cycle": None,                          # when each rank began its last cycle; None: never
+    "timeline": False,  # doubles the vector of cache bits
+    "cached": [],  # names in the cache already, by bit
+    "coordination": 0.0,  # from the last rank's pop to an agreement
+    "negotiation": 0.0,  # more, where something is not cached
+    "launch": 0.0,  # GPU: host time of an operation
+    "device_ready": {},  # GPU: when the stream has a gradient, by name
+    "reduce": [0.0, 0.0],  # an operation's time: a + b * bytes
+    "copy": 0.0,  # into or out of the fusion buffer: times bytes
+    "last_cycle": None,  # when each rank began its last cycle; None: never
 }
 
-ATOMIC_UNIT = 64                                 # common.h FUSION_BUFFER_ATOMIC_UNIT, elements
-PADDING = 16                                     # BATCHED_D2D_PADDING, bytes
+ATOMIC_UNIT = 64  # common.h FUSION_BUFFER_ATOMIC_UNIT, elements
+PADDING = 16  # BATCHED_D2D_PADDING, bytes
 
 
 def rounded_threshold(threshold, local_size):
@@ -82,7 +82,7 @@ def fuse(waiting, threshold, padding=1):
             else:
                 passed += size
                 if total + passed > threshold:
-                    break                        # what does not fit by its size always ends here
+                    break  # what does not fit by its size always ends here
                 skipped.append(waiting[0])
             waiting.pop(0)
         waiting = skipped + waiting
@@ -104,7 +104,7 @@ class Cache:
         if name in self.bit:
             self.by_use.remove(name)
         elif len(self.bit) == self.capacity:
-            self.bit[name] = self.bit.pop(self.by_use.pop())     # the new one inherits the bit
+            self.bit[name] = self.bit.pop(self.by_use.pop())  # the new one inherits the bit
         else:
             self.bit[name] = len(self.bit)
         self.by_use.insert(0, name)
@@ -127,25 +127,68 @@ def hierarchical(elements, element_size, local_size, fused):
     root = {"only_local_rank": local_size - 1}
     ops = []
     if each:
-        ops.append({"operation": "reduce_scatter", "group": "host", "lane": "nccl",
-                    "bytes": each * local_size * element_size})
+        ops.append(
+            {
+                "operation": "reduce_scatter",
+                "group": "host",
+                "lane": "nccl",
+                "bytes": each * local_size * element_size,
+            }
+        )
     if rest:
-        ops.append({"operation": "reduce", "group": "host", "lane": "nccl",
-                    "bytes": rest * element_size, "root": local_size - 1})
-    for name, lane in (("device_to_host", "nccl"), ("all_reduce", "host"),
-                       ("host_to_device", "nccl")):
+        ops.append(
+            {
+                "operation": "reduce",
+                "group": "host",
+                "lane": "nccl",
+                "bytes": rest * element_size,
+                "root": local_size - 1,
+            }
+        )
+    for name, lane in (
+        ("device_to_host", "nccl"),
+        ("all_reduce", "host"),
+        ("host_to_device", "nccl"),
+    ):
         if each:
-            ops.append({"operation": name, "group": "same local rank", "lane": lane,
-                        "bytes": each * element_size, "more_bytes_of_last": rest * element_size})
+            ops.append(
+                {
+                    "operation": name,
+                    "group": "same local rank",
+                    "lane": lane,
+                    "bytes": each * element_size,
+                    "more_bytes_of_last": rest * element_size,
+                }
+            )
         elif rest:
-            ops.append({"operation": name, "group": "same local rank", "lane": lane,
-                        "bytes": rest * element_size, **root})
+            ops.append(
+                {
+                    "operation": name,
+                    "group": "same local rank",
+                    "lane": lane,
+                    "bytes": rest * element_size,
+                    **root,
+                }
+            )
     if each:
-        ops.append({"operation": "all_gather", "group": "host", "lane": "nccl",
-                    "bytes": each * local_size * element_size})
+        ops.append(
+            {
+                "operation": "all_gather",
+                "group": "host",
+                "lane": "nccl",
+                "bytes": each * local_size * element_size,
+            }
+        )
     if rest:
-        ops.append({"operation": "broadcast", "group": "host", "lane": "nccl",
-                    "bytes": rest * element_size, "root": local_size - 1})
+        ops.append(
+            {
+                "operation": "broadcast",
+                "group": "host",
+                "lane": "nccl",
+                "bytes": rest * element_size,
+                "root": local_size - 1,
+            }
+        )
     ops.append({"operation": "scale", "lane": "nccl", "bytes": 2 * elements * element_size})
     return ops
 
@@ -158,7 +201,7 @@ class Coordinator:
 
     def negotiate(self, messages):
         ready = []
-        for names in messages:                   # rank 0's own, then those of 1, 2, ...
+        for names in messages:  # rank 0's own, then those of 1, 2, ...
             for name in names:
                 self.asked[name] = self.asked.get(name, 0) + 1
                 if self.asked[name] == self.ranks:
@@ -208,7 +251,7 @@ def play(question):
         for r in range(ranks):
             began[r] = free[r] if began[r] is None else max(free[r], began[r] + cycle)
         hits, misses = [], []
-        for r in range(ranks):                   # the pop
+        for r in range(ranks):  # the pop
             while coming[r] and coming[r][0][0] <= began[r]:
                 queue[r].append(coming[r].pop(0)[1])
             hits.append([n for n in queue[r] if cache.has(n)])
@@ -224,7 +267,7 @@ def play(question):
         else:
             for name in responses:
                 cache.used(name)
-        for r in range(ranks):                   # what not every rank has goes to the back
+        for r in range(ranks):  # what not every rank has goes to the back
             queue[r] = [n for n in hits[r] if n not in common]
         described = [(n, size[n], k["kind"][n]) for n in responses]
         if k["HOROVOD_DISABLE_GROUP_FUSION"] and group_of:
@@ -232,8 +275,11 @@ def play(question):
             for name in [n for n in responses if n in group_of]:
                 if group_of[name] not in seen:
                     seen.append(group_of[name])
-                    decided += fuse([d for d in described if group_of.get(d[0]) == group_of[name]],
-                                    threshold, padding)
+                    decided += fuse(
+                        [d for d in described if group_of.get(d[0]) == group_of[name]],
+                        threshold,
+                        padding,
+                    )
             decided += fuse([d for d in described if d[0] not in group_of], threshold, padding)
         else:
             decided = fuse(described, threshold, padding)
@@ -243,28 +289,50 @@ def play(question):
             takes = k["reduce"][0] + k["reduce"][1] * total
             copy = k["copy"] * total if len(names) > 1 else 0.0
             start = now + copy
-            if k["gpu"]:                         # the stream goes on, the thread does not wait
-                start = copy + max([now + k["launch"], stream_free]
-                                   + [k["device_ready"].get(n, 0.0) for n in names])
+            if k["gpu"]:  # the stream goes on, the thread does not wait
+                start = copy + max(
+                    [now + k["launch"], stream_free]
+                    + [k["device_ready"].get(n, 0.0) for n in names]
+                )
                 stream_free = start + takes + copy
                 now += k["launch"]
             else:
                 now = start + takes + copy
-            ops.append({"tensors": names, "elements": sum(k["elements"][n] for n in names),
-                        "dtype": k["kind"][names[0]], "bytes": total, "start": start,
-                        "end": start + takes, "copied": len(names) > 1})
+            ops.append(
+                {
+                    "tensors": names,
+                    "elements": sum(k["elements"][n] for n in names),
+                    "dtype": k["kind"][names[0]],
+                    "bytes": total,
+                    "start": start,
+                    "end": start + takes,
+                    "copied": len(names) > 1,
+                }
+            )
             if k["gpu"] and k["HOROVOD_HIERARCHICAL_ALLREDUCE"]:
-                ops[-1]["parts"] = hierarchical(ops[-1]["elements"], SIZE[ops[-1]["dtype"]],
-                                                k["local_size"], len(names) > 1)
+                ops[-1]["parts"] = hierarchical(
+                    ops[-1]["elements"], SIZE[ops[-1]["dtype"]], k["local_size"], len(names) > 1
+                )
             if star:
                 for name in names:
                     cache.put(name)
         left -= len(responses) * ranks
         free = [now] * ranks
         if ops or star:
-            log.append({"cycle": number, "began": list(began), "agreed": agreed, "star": star,
-                        "bit_vector_bytes": bit_vector_bytes(entries_then, k["timeline"])
-                        if k["HOROVOD_CACHE_CAPACITY"] else 0, "ops": ops})
+            log.append(
+                {
+                    "cycle": number,
+                    "began": list(began),
+                    "agreed": agreed,
+                    "star": star,
+                    "bit_vector_bytes": (
+                        bit_vector_bytes(entries_then, k["timeline"])
+                        if k["HOROVOD_CACHE_CAPACITY"]
+                        else 0
+                    ),
+                    "ops": ops,
+                }
+            )
         if not any(queue) and not coordinator.asked and left and all(c for c in coming):
             skip = min(c[0][0] for c in coming)  # nothing to do: cycles pass, a cycle apart
             for r in range(ranks):
@@ -324,22 +392,34 @@ def self_test():
     ops = operations(everything)
     expect("all ready: one all-reduce of all", len(ops) == 1 and ops[0]["bytes"] == 4 * 55000)
     ops = operations({**everything, "HOROVOD_FUSION_THRESHOLD": 4 * 10240})
-    expect("never above the threshold",
-           [o["tensors"] for o in ops] == [names[:4]] + [[n] for n in names[4:]])
+    expect(
+        "never above the threshold",
+        [o["tensors"] for o in ops] == [names[:4]] + [[n] for n in names[4:]],
+    )
     ops = operations({**everything, "compression": "fp16"})
     expect("fp16: half the bytes", ops[0]["bytes"] == 2 * 55000)
     ops = operations({**everything, "HOROVOD_FUSION_THRESHOLD": 0})
     expect("threshold 0: one each", len(ops) == 10)
-    slow = {"tensors": sizes, "ready": [arrive, arrive], "cached": names, "HOROVOD_CYCLE_TIME": 1,
-            "reduce": [2.0, 0.0]}
+    slow = {
+        "tensors": sizes,
+        "ready": [arrive, arrive],
+        "cached": names,
+        "HOROVOD_CYCLE_TIME": 1,
+        "reduce": [2.0, 0.0],
+    }
     ops = operations(slow)
-    expect("what arrives during a reduction is fused next",
-           [o["tensors"] for o in ops] == [["t0"], ["t1", "t2", "t3", "t4"], names[5:9], ["t9"]]
-           and [o["start"] for o in ops] == [0, 2, 4, 6])
+    expect(
+        "what arrives during a reduction is fused next",
+        [o["tensors"] for o in ops] == [["t0"], ["t1", "t2", "t3", "t4"], names[5:9], ["t9"]]
+        and [o["start"] for o in ops] == [0, 2, 4, 6],
+    )
     late = [[time + 1.2, n] for time, n in arrive]
     ops = operations({**slow, "ready": [arrive, late], "reduce": [0, 0]})
-    expect("the last rank decides", [o["tensors"] for o in ops]
-           == [["t0", "t1"], ["t2", "t3"], ["t4", "t5"], ["t6", "t7"], ["t8", "t9"]])
+    expect(
+        "the last rank decides",
+        [o["tensors"] for o in ops]
+        == [["t0", "t1"], ["t2", "t3"], ["t4", "t5"], ["t6", "t7"], ["t8", "t9"]],
+    )
     log = play({**slow, "cached": [], "reduce": [0, 0]})
     expect("not cached: a star in every cycle that has something", all(c["star"] for c in log))
     mixed = {"a": [10, "float32"], "b": [10, "float16"], "c": [10, "float32"]}
@@ -354,10 +434,20 @@ def self_test():
     expect("threshold, round already", rounded_threshold(2 << 20, 2) == 2 << 20)
     expect("groups", split_groups(list(range(64)), 3)[1] == list(range(22, 43)))
     parts = hierarchical(1001, 4, 4, False)
-    expect("hierarchical: a remainder", [(p["operation"], p["bytes"]) for p in parts]
-           == [("reduce_scatter", 4000), ("reduce", 4), ("device_to_host", 1000),
-               ("all_reduce", 1000), ("host_to_device", 1000), ("all_gather", 4000),
-               ("broadcast", 4), ("scale", 8008)])
+    expect(
+        "hierarchical: a remainder",
+        [(p["operation"], p["bytes"]) for p in parts]
+        == [
+            ("reduce_scatter", 4000),
+            ("reduce", 4),
+            ("device_to_host", 1000),
+            ("all_reduce", 1000),
+            ("host_to_device", 1000),
+            ("all_gather", 4000),
+            ("broadcast", 4),
+            ("scale", 8008),
+        ],
+    )
     expect("hierarchical: fused, padded", hierarchical(1001, 4, 4, True)[0]["bytes"] == 4096)
     bits = {n: i for i, n in enumerate(names)}
     expect("possible", cycles_needed([["t0"], ["t1", "t2"]], bits, sizes, 1 << 30) == [1, 2])
@@ -377,8 +467,10 @@ def main():
     with open(sys.argv[1], encoding="utf-8") as f:
         for cycle in play(json.load(f)):
             for op in cycle["ops"]:
-                print(f"cycle {cycle['cycle']:4}  {op['start']:12.6g} to {op['end']:12.6g}  "
-                      f"{op['bytes']:10} {op['dtype']}  {' '.join(op['tensors'])}")
+                print(
+                    f"cycle {cycle['cycle']:4}  {op['start']:12.6g} to {op['end']:12.6g}  "
+                    f"{op['bytes']:10} {op['dtype']}  {' '.join(op['tensors'])}"
+                )
     return 0
 
 

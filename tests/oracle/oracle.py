@@ -16,8 +16,16 @@ MIB = 1024 * 1024
 NO_LIMIT = sys.maxsize
 BROADCAST_LIMIT = 250 * MIB
 BROADCASTS_IN_FLIGHT = 2
-ELEMENT_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4,
-                 "float16": 2, "bfloat16": 2, "uint8": 1, "bool": 1}
+ELEMENT_BYTES = {
+    "float64": 8,
+    "int64": 8,
+    "float32": 4,
+    "int32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "uint8": 1,
+    "bool": 1,
+}
 
 
 class Refused(Exception):
@@ -25,6 +33,7 @@ class Refused(Exception):
 
 
 # ---------------------------------------------------------------- tensors and buckets
+
 
 def elements(tensor):
     n = 1
@@ -50,10 +59,10 @@ def assign_buckets(tensors, order, limits, explicit_order):
     One open bucket per dtype. The tensor that reaches the limit still belongs to the bucket. The
     first limit is for the first bucket of a dtype, the last limit for all that follow.
     """
-    open_bucket = {}     # dtype -> indices
-    open_bytes = {}      # dtype -> bytes
-    next_limit = {}      # dtype -> position in limits
-    first_seen = []      # dtypes
+    open_bucket = {}  # dtype -> indices
+    open_bytes = {}  # dtype -> bytes
+    next_limit = {}  # dtype -> position in limits
+    first_seen = []  # dtypes
     result = []
     for index in order:
         dtype = tensors[index]["dtype"]
@@ -100,22 +109,33 @@ def broadcast_groups(buffers):
 
 # ---------------------------------------------------------------- one step's listing
 
+
 class Step:
-    """The ops of one step in issue order. `main` is the compute stream on a GPU, the host on a CPU."""
+    """The ops of one step in issue order. `main` is the compute stream on a GPU, the host on a
+    CPU."""
 
     def __init__(self, kind, gpu):
         self.kind = kind
         self.gpu = gpu
         self.ops = []
-        self.last_main = None       # the op issued last on the compute stream (GPU)
-        self.last_host = None       # the op issued last on the host (CPU)
-        self.stream_waits = []      # GPU: what the compute stream was told to wait for, since its last op
+        self.last_main = None  # the op issued last on the compute stream (GPU)
+        self.last_host = None  # the op issued last on the host (CPU)
+        self.stream_waits = (
+            []
+        )  # GPU: what the compute stream was told to wait for, since its last op
 
     def add(self, lane, op, tensors, nbytes, waits_for):
         for other in self.ops:
             assert other["op"] != op, "op listed twice: " + op
-        self.ops.append({"lane": lane, "op": op, "tensors": tensors, "bytes": nbytes,
-                         "waits_for": sorted(waits_for)})
+        self.ops.append(
+            {
+                "lane": lane,
+                "op": op,
+                "tensors": tensors,
+                "bytes": nbytes,
+                "waits_for": sorted(waits_for),
+            }
+        )
 
     def host(self, op, waits_for):
         """An op of the training thread itself, which nothing launches."""
@@ -157,6 +177,7 @@ class Step:
 
 
 # ---------------------------------------------------------------- reading a scenario
+
 
 class Setting:
     """A bag for what a scenario says, with the defaults filled in."""
@@ -205,7 +226,8 @@ def read_scenario(path):
     s.hook = plan.get("comm_hook", "none")
     s.caps = bucket_caps(plan.get("bucket_cap_mb"), plan.get("first_bucket_bytes", MIB), s.version)
 
-    # Gradients that arrive: (tensor index, offset). An unused tensor is absent from `arrival`, or named in the plan.
+    # Gradients that arrive: (tensor index, offset). An unused tensor is absent from `arrival`, or
+    # named in the plan.
     named_unused = plan.get("unused_parameters", [])
     names = [tensor["name"] for tensor in s.tensors]
     for name in named_unused:
@@ -251,6 +273,7 @@ def all_names(s):
 
 # ---------------------------------------------------------------- pieces of a step
 
+
 def zero_grad(s, step, step_number):
     if not s.set_to_none and step_number > 0:
         step.main("zero_grad", all_names(s), total_size(s.tensors))
@@ -294,6 +317,7 @@ def no_hook(index):
 
 
 # ---------------------------------------------------------------- PyTorch DDP
+
 
 def rebuild_broadcasts(s, step, buckets):
     sizes = [4 * (len(s.tensors) + 1), 4 * len(buckets)]
@@ -347,11 +371,13 @@ def launch_bitmap(s, step):
 def synchronised_backward(s, step, step_number, micro, buckets, marks_unused, bitmap):
     """Backward with DDP's hooks. Returns the order in which the parameters were marked ready."""
     prefix = micro_prefix(s, micro)
-    ready = []            # tensor indices
-    launched = []         # bucket numbers
+    ready = []  # tensor indices
+    launched = []  # bucket numbers
 
     def mark_ready(index):
-        step.main(prefix + "copy_in/" + name_of(s, index), [name_of(s, index)], size(s.tensors[index]))
+        step.main(
+            prefix + "copy_in/" + name_of(s, index), [name_of(s, index)], size(s.tensors[index])
+        )
         ready.append(index)
         # Launch, in strict bucket order, whatever is complete now.
         while len(launched) < len(buckets):
@@ -368,7 +394,7 @@ def synchronised_backward(s, step, step_number, micro, buckets, marks_unused, bi
                 launch_bitmap(s, step)
 
     def hook(index):
-        if marks_unused and not ready:      # the first hook of this backward
+        if marks_unused and not ready:  # the first hook of this backward
             for unused in s.unused:
                 mark_ready(unused)
         mark_ready(index)
@@ -400,11 +426,14 @@ def finalize(s, step, buckets, bitmap):
             continue
         for index in buckets[k]:
             if index not in s.unused:
-                step.main("copy_out/" + name_of(s, index), [name_of(s, index)], size(s.tensors[index]))
+                step.main(
+                    "copy_out/" + name_of(s, index), [name_of(s, index)], size(s.tensors[index])
+                )
 
 
 def ddp_step(s, kind, step_number, buckets):
-    """Returns the step and the order in which its backward marked parameters ready (None: not recorded)."""
+    """Returns the step and the order in which its backward marked parameters ready (None: not
+    recorded)."""
     static_first = s.static_graph and step_number == 0
     bitmap = s.find_unused or static_first
     step = Step(kind, s.gpu)
@@ -418,7 +447,7 @@ def ddp_step(s, kind, step_number, buckets):
         last = micro == s.accumulation - 1
         prefix = micro_prefix(s, micro)
         step.main(prefix + "fwd", [], 0)
-        if not last:                                     # under no_sync
+        if not last:  # under no_sync
             backward(s, step, step_number, micro, no_hook)
             continue
         if s.find_unused:
@@ -427,14 +456,16 @@ def ddp_step(s, kind, step_number, buckets):
             static_graph_first_backward(s, step, step_number, micro, buckets)
         else:
             marks_unused = s.find_unused or s.static_graph
-            ready_order = synchronised_backward(s, step, step_number, micro, buckets, marks_unused, bitmap)
+            ready_order = synchronised_backward(
+                s, step, step_number, micro, buckets, marks_unused, bitmap
+            )
     finalize(s, step, buckets, bitmap)
     optimizer(s, step)
     return step, ready_order
 
 
 def ddp_steps(s):
-    if s.find_unused:                                    # never rebuilt
+    if s.find_unused:  # never rebuilt
         buckets = initial_buckets(s.tensors, s.caps)
         kinds = ["first", "steady"]
     else:
@@ -453,6 +484,7 @@ def ddp_steps(s):
 
 
 # ---------------------------------------------------------------- plain averaging
+
 
 def averaging_allreduce(s, step, op, tensors, nbytes):
     """all_reduce(): since 2.8 a blocking call runs on the current stream. True if it did."""
@@ -475,7 +507,9 @@ def average_per_parameter(s, step, used):
     else:
         for index in used:
             name = name_of(s, index)
-            on_stream = averaging_allreduce(s, step, "allreduce/" + name, [name], size(s.tensors[index]))
+            on_stream = averaging_allreduce(
+                s, step, "allreduce/" + name, [name], size(s.tensors[index])
+            )
             if not on_stream:
                 step.wait_work("wait/" + name, "allreduce/" + name)
             step.main("div/" + name, [name], size(s.tensors[index]))
@@ -515,6 +549,7 @@ def averaging_steps(s):
 
 # ---------------------------------------------------------------- output
 
+
 def listing(path):
     s = read_scenario(path)
     if s.system == "pytorch_ddp":
@@ -538,6 +573,7 @@ def print_listing(program):
 
 
 # ---------------------------------------------------------------- self test of the bucket rule
+
 
 def fp32(pairs):
     return [{"name": name, "shape": shape, "dtype": "float32"} for name, shape in pairs]
@@ -564,17 +600,44 @@ def vgg11():
 
 def vit_h14():
     h, mlp = 1280, 5120
-    tensors = [("class_token", [1, 1, h]), ("conv_proj.weight", [h, 3, 14, 14]), ("conv_proj.bias", [h]),
-               ("pos_embedding", [1, 257, h])]
+    tensors = [
+        ("class_token", [1, 1, h]),
+        ("conv_proj.weight", [h, 3, 14, 14]),
+        ("conv_proj.bias", [h]),
+        ("pos_embedding", [1, 257, h]),
+    ]
     for i in range(32):
-        for name, shape in [("ln_1", [h]), ("in_proj", [3 * h, h]), ("out_proj", [h, h]), ("ln_2", [h]),
-                            ("mlp.0", [mlp, h]), ("mlp.3", [h, mlp])]:
+        for name, shape in [
+            ("ln_1", [h]),
+            ("in_proj", [3 * h, h]),
+            ("out_proj", [h, h]),
+            ("ln_2", [h]),
+            ("mlp.0", [mlp, h]),
+            ("mlp.3", [h, mlp]),
+        ]:
             tensors += [("%d.%s.weight" % (i, name), shape), ("%d.%s.bias" % (i, name), shape[:1])]
-    tensors += [("ln.weight", [h]), ("ln.bias", [h]), ("heads.weight", [1000, h]), ("heads.bias", [1000])]
+    tensors += [
+        ("ln.weight", [h]),
+        ("ln.bias", [h]),
+        ("heads.weight", [1000, h]),
+        ("heads.bias", [1000]),
+    ]
     arrival = ["heads.bias", "heads.weight", "ln.weight", "ln.bias"]
     for i in reversed(range(32)):
-        for name in ["mlp.3.bias", "mlp.3.weight", "mlp.0.bias", "mlp.0.weight", "ln_2.weight", "ln_2.bias",
-                     "out_proj.bias", "out_proj.weight", "in_proj.bias", "in_proj.weight", "ln_1.weight", "ln_1.bias"]:
+        for name in [
+            "mlp.3.bias",
+            "mlp.3.weight",
+            "mlp.0.bias",
+            "mlp.0.weight",
+            "ln_2.weight",
+            "ln_2.bias",
+            "out_proj.bias",
+            "out_proj.weight",
+            "in_proj.bias",
+            "in_proj.weight",
+            "ln_1.weight",
+            "ln_1.bias",
+        ]:
             arrival.append("%d.%s" % (i, name))
     arrival += ["pos_embedding", "class_token", "conv_proj.weight", "conv_proj.bias"]
     return fp32(tensors), arrival
@@ -622,22 +685,33 @@ def self_test(buckets_path, models_path):
     check("VGG-11 tensors", len(tensors), 22)
     check("VGG-11 parameters", total_size(tensors), 4 * 132863336)
     buckets = rebuilt_buckets(tensors, arrival_indices(tensors, arrival), small)
-    check("VGG-11 buckets", [nbytes for count, nbytes in summary(tensors, buckets)],
-          [16388000, 67125248, 411058176, 28315648, 8566272])
+    check(
+        "VGG-11 buckets",
+        [nbytes for count, nbytes in summary(tensors, buckets)],
+        [16388000, 67125248, 411058176, 28315648, 8566272],
+    )
 
     tensors, arrival = vit_h14()
     check("ViT-H/14 tensors", len(tensors), 392)
     check("ViT-H/14 parameters", total_size(tensors), 4 * 632045800)
     buckets = rebuilt_buckets(tensors, arrival_indices(tensors, arrival), small)
-    check("ViT-H/14 buckets", [nbytes for count, nbytes in summary(tensors, buckets)],
-          [5124000] + 32 * [26229760, 26234880, 26245120] + [4346880])
+    check(
+        "ViT-H/14 buckets",
+        [nbytes for count, nbytes in summary(tensors, buckets)],
+        [5124000] + 32 * [26229760, 26234880, 26245120] + [4346880],
+    )
 
-    # ResNet-18 as measured by a user of PyTorch < 2.4 (issue #48880): explicit caps, small first bucket.
+    # ResNet-18 as measured by a user of PyTorch < 2.4 (issue #48880): explicit caps, small first
+    # bucket.
     tensors = fp32(models["resnet18"]["tensors"])
     order = arrival_indices(tensors, models["resnet18"]["arrival"])
     for cap, want in [(25, [2052000, 28852224, 15853824]), (35, [2052000, 38297600, 6408448])]:
         buckets = rebuilt_buckets(tensors, order, bucket_caps(cap, MIB, (2, 0)))
-        check("ResNet-18 measured, cap %d" % cap, [nbytes for count, nbytes in summary(tensors, buckets)], want)
+        check(
+            "ResNet-18 measured, cap %d" % cap,
+            [nbytes for count, nbytes in summary(tensors, buckets)],
+            want,
+        )
 
     print("%d checks, %d failures" % (checks, failures))
     return failures

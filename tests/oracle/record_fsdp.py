@@ -35,10 +35,10 @@ import torch.distributed as dist
 from torch import nn
 
 SIZE = {torch.float32: 4, torch.bfloat16: 2, torch.int32: 4}
-into = [None]                      # where events go; None: nowhere
-current = ["main"]                 # stack of streams
+into = [None]  # where events go; None: nowhere
+current = ["main"]  # stack of streams
 now = {"unit": None, "prefetch": False, "gradient": None}
-unit_of = {}                       # handle: (name, indices of its tensors)
+unit_of = {}  # handle: (name, indices of its tensors)
 
 
 def log(*event):
@@ -76,9 +76,16 @@ class Inside:
         current.pop()
 
 
-DEVICE = {"is_available": lambda: True, "current_device": lambda: 0, "device_count": lambda: 8,
-          "Stream": Stream, "Event": Event, "synchronize": lambda: None, "stream": Inside,
-          "current_stream": lambda *_: Stream(name=current[-1])}
+DEVICE = {
+    "is_available": lambda: True,
+    "current_device": lambda: 0,
+    "device_count": lambda: 8,
+    "Stream": Stream,
+    "Event": Event,
+    "synchronize": lambda: None,
+    "stream": Inside,
+    "current_stream": lambda *_: Stream(name=current[-1]),
+}
 
 
 class Group(dist.ProcessGroup):
@@ -87,10 +94,17 @@ class Group(dist.ProcessGroup):
 
 
 def collective(op, elements, dtype, group, **more):
-    said = {"op": op, "elements": elements, "dtype": str(dtype)[6:],
-            "bytes": elements * SIZE[dtype], "group": group.size(), "queue": current[-1],
-            "async": False,
-            "after_grad": now["gradient"], **more}
+    said = {
+        "op": op,
+        "elements": elements,
+        "dtype": str(dtype)[6:],
+        "bytes": elements * SIZE[dtype],
+        "group": group.size(),
+        "queue": current[-1],
+        "async": False,
+        "after_grad": now["gradient"],
+        **more,
+    }
     if now["unit"]:
         said.update(unit=now["unit"][0], tensors=now["unit"][1])
         if op == "all_gather":
@@ -100,8 +114,9 @@ def collective(op, elements, dtype, group, **more):
 
 def all_gather(outs, shard, group=None):
     outs = outs if isinstance(outs, list) else list(outs.chunk(group.size()))
-    collective("all_gather", sum(o.numel() for o in outs), shard.dtype, group,
-               in_elements=shard.numel())
+    collective(
+        "all_gather", sum(o.numel() for o in outs), shard.dtype, group, in_elements=shard.numel()
+    )
     for o in outs:
         o.copy_(shard.detach())
 
@@ -125,10 +140,11 @@ def stand_in():
     torch.Tensor.cuda = lambda self, *_: self
     made = dataclasses.dataclass
 
-    def dataclass(cls=None, **how):              # 1.13's TensorProperties under Python 3.11
+    def dataclass(cls=None, **how):  # 1.13's TensorProperties under Python 3.11
         if cls is None:
             return lambda c: dataclass(c, **how)
         return made(cls, **({"unsafe_hash": True} if cls.__name__ == "TensorProperties" else how))
+
     dataclasses.dataclass = dataclass
 
 
@@ -139,6 +155,7 @@ def around(holders, name, call):
     @functools.wraps(old)
     def new(*args, **kwargs):
         return call(old, *args, **kwargs)
+
     for holder in holders:
         if getattr(holder, name, None) is old:
             setattr(holder, name, new)
@@ -164,9 +181,11 @@ def listen_to_views(handle):
     for (name, module, _), index in zip(handle.flat_param._param_infos, unit_of[handle][1]):
         view = getattr(module, name)
         if view.requires_grad and view.grad_fn is not None:
+
             def arrived(_, index=index):
                 now["gradient"] = index
                 log("g", index)
+
             view.register_hook(arrived)
 
 
@@ -181,6 +200,7 @@ def listen_to_memory(flat):
         if tensor.storage().size():
             log("a", "free", tensor.storage().size() * tensor.element_size(), current[-1])
         old(tensor)
+
     around([flat], "_alloc_storage", allocate)
     around([flat], "_free_storage", free)
 
@@ -192,6 +212,7 @@ def fsdp_113():
     import torch.distributed.fsdp as api
     import torch.distributed.fsdp.flat_param as flat
     import torch.distributed.fsdp.fully_sharded_data_parallel as wrapper
+
     cls, handles = wrapper.FullyShardedDataParallel, flat.FlatParamHandle
     cls._get_compute_device = lambda *_: torch.device("cpu")
     cls._move_module_to_device = cls._get_device_from_device_id = lambda *_: None
@@ -226,6 +247,7 @@ def fsdp_113():
         if sys._getframe(2).f_code.co_name == "clip_grad_norm_":
             log("h", "clip", "main")
         return old(tensor, *args, **kwargs)
+
     around([cls], "_reshard", reshard)
     around([handles], "prepare_gradient", prepare)
     around([cls], "_post_backward_hook", after)
@@ -233,19 +255,42 @@ def fsdp_113():
     around([torch.Tensor], "div_", divide)
     around([torch.Tensor], "cpu", to_cpu)
     listen_to_memory(flat)
-    return (api, cls, lambda m: m._handles[0] if m._handles else None,
-            lambda p: p._prefixed_param_names, lambda m: m._lazy_init())
+    return (
+        api,
+        cls,
+        lambda m: m._handles[0] if m._handles else None,
+        lambda p: p._prefixed_param_names,
+        lambda m: m._lazy_init(),
+    )
 
 
-STUBS = ("torch.distributed.tensor", "torch.distributed.device_mesh", "torch.distributed._shard",
-         "torch.distributed.algorithms._checkpoint", "torch.distributed._composable",
-         "torch.distributed._functional_collectives", "torch.distributed._state_dict_utils",
-         "torch.testing._internal.distributed.fake_pg") + tuple(
-    "torch.distributed.fsdp." + name for name in (
-        "_state_dict_utils", "_optim_utils", "_shard_utils", "_debug_utils", "_dynamo_utils",
-        "_fully_shard", "sharded_grad_scaler"))
-OTHERS = ("torch.distributed.fsdp", "torch.distributed.utils", "torch.distributed._composable",
-          "torch.distributed.algorithms._comm_hooks")
+STUBS = (
+    "torch.distributed.tensor",
+    "torch.distributed.device_mesh",
+    "torch.distributed._shard",
+    "torch.distributed.algorithms._checkpoint",
+    "torch.distributed._composable",
+    "torch.distributed._functional_collectives",
+    "torch.distributed._state_dict_utils",
+    "torch.testing._internal.distributed.fake_pg",
+) + tuple(
+    "torch.distributed.fsdp." + name
+    for name in (
+        "_state_dict_utils",
+        "_optim_utils",
+        "_shard_utils",
+        "_debug_utils",
+        "_dynamo_utils",
+        "_fully_shard",
+        "sharded_grad_scaler",
+    )
+)
+OTHERS = (
+    "torch.distributed.fsdp",
+    "torch.distributed.utils",
+    "torch.distributed._composable",
+    "torch.distributed.algorithms._comm_hooks",
+)
 
 
 class Stub(types.ModuleType):
@@ -253,7 +298,8 @@ class Stub(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         made = type("Made", (type,), {"__getattr__": lambda c, n: c})(
-            name, (), {"__init__": lambda *_, **__: None})
+            name, (), {"__init__": lambda *_, **__: None}
+        )
         setattr(self, name, made)
         return made
 
@@ -270,7 +316,8 @@ class Package(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         if path.is_dir():
             return importlib.util.spec_from_file_location(
-                name, path / "__init__.py", submodule_search_locations=[str(path)])
+                name, path / "__init__.py", submodule_search_locations=[str(path)]
+            )
         return importlib.util.spec_from_file_location(name, path.with_suffix(".py"))
 
     def create_module(self, spec):
@@ -291,33 +338,39 @@ def fsdp_27(folder):
     import torch.utils._python_dispatch
     import torch.utils._pytree
     import torch.utils.hooks
-    for holder, name, value in (              # what 1.13 does not have yet
-            (torch, "Event", object), (torch, "Stream", object),
-            (torch.utils._python_dispatch, "is_traceable_wrapper_subclass", lambda _: False),
-            (torch.utils._pytree, "tree_map_only", None),
-            (torch.utils._mode_utils, "no_dispatch", contextlib.nullcontext),
-            (torch.autograd.graph, "register_multi_grad_hook", None),
-            (torch.utils.hooks, "unserializable_hook", lambda hook: hook),
-            (dist.distributed_c10d, "_get_pg_default_device", None),
-            (torch.Tensor, "_typed_storage", lambda self: self.storage()),
-            (torch.Tensor, "untyped_storage", lambda self: self._storage())):
+
+    for holder, name, value in (  # what 1.13 does not have yet
+        (torch, "Event", object),
+        (torch, "Stream", object),
+        (torch.utils._python_dispatch, "is_traceable_wrapper_subclass", lambda _: False),
+        (torch.utils._pytree, "tree_map_only", None),
+        (torch.utils._mode_utils, "no_dispatch", contextlib.nullcontext),
+        (torch.autograd.graph, "register_multi_grad_hook", None),
+        (torch.utils.hooks, "unserializable_hook", lambda hook: hook),
+        (dist.distributed_c10d, "_get_pg_default_device", None),
+        (torch.Tensor, "_typed_storage", lambda self: self.storage()),
+        (torch.Tensor, "untyped_storage", lambda self: self._storage()),
+    ):
         if not hasattr(holder, name):
             setattr(holder, name, value)
     for name in ("size", "resize_", "data_ptr"):
         setattr(torch.storage.TypedStorage, "_" + name, getattr(torch.storage.TypedStorage, name))
     named = nn.Module.named_parameters
     nn.Module.named_parameters = lambda self, prefix="", recurse=True, remove_duplicate=True: named(
-        self, prefix, recurse)
+        self, prefix, recurse
+    )
     torch.cpu = types.SimpleNamespace(**DEVICE)
     Stream.names = ["unshard", "post_backward", "pre_unshard", "all_reduce"]
     import torch.distributed._composable.contract as contract
     import torch.distributed._functional_collectives as functional
     import torch.distributed.device_mesh as mesh
+
     contract._get_registry = lambda _: None
     functional.is_torchdynamo_compiling = lambda: False
     mesh._mesh_resources = types.SimpleNamespace(get_root_mesh=lambda _: None)
     dist.get_debug_level = lambda: dist.DebugLevel.OFF
     import torch.distributed.fsdp._dynamo_utils as dynamo
+
     dynamo._annotate_modules_for_dynamo = lambda *_: None
     import torch.distributed.fsdp as api
     import torch.distributed.fsdp._common_utils as common
@@ -325,17 +378,23 @@ def fsdp_27(folder):
     import torch.distributed.fsdp._init_utils as init
     import torch.distributed.fsdp._runtime_utils as runtime
     import torch.distributed.fsdp.fully_sharded_data_parallel as wrapper
+
     common._CHECKPOINT_PREFIX = "_checkpoint_wrapped_module."
     for holder in (common, flat, runtime):
         holder._no_dispatch_record_stream = lambda tensor, stream: None
     wrapper._annotate_modules_for_dynamo = lambda *_: None
     wrapper._init_device_handle = lambda state, *_: setattr(
-        state, "_device_handle", common._FSDPDeviceHandle.from_device(torch.device("cpu")))
+        state, "_device_handle", common._FSDPDeviceHandle.from_device(torch.device("cpu"))
+    )
     init._get_compute_device = lambda *_: torch.device("cpu")
     init._move_module_to_device = lambda *_: None
     where = [runtime, wrapper, init]
-    around(where, "_unshard", lambda old, state, handle, *streams: handle and in_unit(
-        handle, lambda: old(state, handle, *streams)))
+    around(
+        where,
+        "_unshard",
+        lambda old, state, handle, *streams: handle
+        and in_unit(handle, lambda: old(state, handle, *streams)),
+    )
     around(where, "_prefetch_handle", prefetching)
 
     def reshard(old, state, handle, freed):
@@ -362,14 +421,20 @@ def fsdp_27(folder):
         old(handle, as_params)
         if into[0] is not None and handle._training_state == flat.HandleTrainingState.FORWARD:
             listen_to_views(handle)
+
     around(where, "_reshard", reshard)
     around(where, "_pre_backward_hook", before)
     around(where, "_post_backward_hook", after)
     around(where, "_div_if_needed", divide)
     around([flat.FlatParamHandle], "_use_unsharded_views", views)
     listen_to_memory(flat)
-    return (api, wrapper.FullyShardedDataParallel, lambda m: m._handle, lambda p: p._fqns,
-            lambda m: runtime._lazy_init(m, m))
+    return (
+        api,
+        wrapper.FullyShardedDataParallel,
+        lambda m: m._handle,
+        lambda p: p._fqns,
+        lambda m: runtime._lazy_init(m, m),
+    )
 
 
 # --- the model and its steps
@@ -399,8 +464,19 @@ class Model(nn.Module):
         return self.head(self.ln_f(x))
 
 
-def record(fsdp, version, out, config, ranks, wrap="layer", micro=1, no_sync=False, clip=False,
-           hosts_of=None, **knobs):
+def record(
+    fsdp,
+    version,
+    out,
+    config,
+    ranks,
+    wrap="layer",
+    micro=1,
+    no_sync=False,
+    clip=False,
+    hosts_of=None,
+    **knobs,
+):
     api, cls, handle_of, names_of, lazy_init = fsdp
     torch.manual_seed(0)
     Stream.made, current[:] = 0, ["main"]
@@ -417,8 +493,9 @@ def record(fsdp, version, out, config, ranks, wrap="layer", micro=1, no_sync=Fal
     dist.get_debug_level = lambda: dist.DebugLevel.DETAIL if detail else dist.DebugLevel.OFF
     strategy = said.pop("sharding_strategy", "FULL_SHARD")
     said["sharding_strategy"] = getattr(api.ShardingStrategy, strategy)
-    said["process_group"] = ((Group(0, hosts_of), Group(0, ranks // hosts_of)) if hosts_of
-                             else Group(0, ranks))
+    said["process_group"] = (
+        (Group(0, hosts_of), Group(0, ranks // hosts_of)) if hosts_of else Group(0, ranks)
+    )
     if said.get("backward_prefetch"):
         said["backward_prefetch"] = getattr(api.BackwardPrefetch, said["backward_prefetch"])
     mixed = {k: getattr(torch, said.pop(k)) for k in ("param_dtype", "reduce_dtype") if k in said}
@@ -440,13 +517,19 @@ def record(fsdp, version, out, config, ranks, wrap="layer", micro=1, no_sync=Fal
             continue
         inner = ("_fsdp_wrapped_module", "_fpw_module")
         name = ".".join(p for p in path.split(".") if p and p not in inner)
-        own = [".".join(p for p in n.split(".") if p not in inner)
-               for n in names_of(handle.flat_param)]
+        own = [
+            ".".join(p for p in n.split(".") if p not in inner) for n in names_of(handle.flat_param)
+        ]
         tensors = [names.index(f"{name}.{n}" if name else n) for n in own]
         unit_of[handle] = (name or "(root)", tensors)
-        units.append({"unit": name or "(root)", "tensors": tensors,
-                      "unsharded_elements": handle.flat_param._unpadded_unsharded_size.numel(),
-                      "sharded_elements": handle.flat_param.numel()})
+        units.append(
+            {
+                "unit": name or "(root)",
+                "tensors": tensors,
+                "unsharded_elements": handle.flat_param._unpadded_unsharded_size.numel(),
+                "sharded_elements": handle.flat_param.numel(),
+            }
+        )
     lazy_init(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     steps = []
@@ -471,18 +554,33 @@ def record(fsdp, version, out, config, ranks, wrap="layer", micro=1, no_sync=Fal
         into[0] = None
         optimizer.step()
         same = [s for s in steps if s.get("phases") == phases]
-        steps.append({"step": number, "same_as": same[0]["step"]} if same
-                     else {"step": number, "phases": phases})
+        steps.append(
+            {"step": number, "same_as": same[0]["step"]}
+            if same
+            else {"step": number, "phases": phases}
+        )
     told = {k: str(v) if isinstance(v, bool) else v for k, v in knobs.items()}
     told.update({"wrap": wrap, "sharding_strategy": strategy})
     told.update({"no_sync": "True"} if no_sync else {})
     told.update({"clip_grad_norm": "True"} if clip else {})
     told.update({"gpus_per_host": hosts_of} if hosts_of else {})
     name = f"fsdp1_{version.replace('.', '')}__blocks3__{config}__n{ranks}.json"
-    text = json.dumps({"system": "fsdp1", "of": version, "model": "blocks3", "memory": True,
-                       "config": config, "knobs": told, "world_size": ranks, "file": name,
-                       "parameters": parameters, "units_in_module_order": units, "steps": steps},
-                      separators=(",", ":"))
+    text = json.dumps(
+        {
+            "system": "fsdp1",
+            "of": version,
+            "model": "blocks3",
+            "memory": True,
+            "config": config,
+            "knobs": told,
+            "world_size": ranks,
+            "file": name,
+            "parameters": parameters,
+            "units_in_module_order": units,
+            "steps": steps,
+        },
+        separators=(",", ":"),
+    )
     (Path(out) / name).write_text(text.replace(',["', ',\n["') + "\n")
 
 
@@ -490,6 +588,7 @@ def check():
     """What the FSDP that is installed does today, against the oracle."""
     sys.path.insert(0, str(Path(__file__).resolve().parent))
     import recorded_orders
+
     with tempfile.TemporaryDirectory() as folder:
         sys.argv[1:] = [folder]
         main()
@@ -513,6 +612,7 @@ def main():
 
     def of(config, ranks=4, **more):
         record(fsdp, version, sys.argv[1], config, ranks, **more)
+
     for strategy, name in (("SHARD_GRAD_OP", "gradop"), ("NO_SHARD", "noshard")):
         of(name, sharding_strategy=strategy, **pre)
     of("default")
@@ -529,8 +629,14 @@ def main():
     of("root_only", wrap="none", **pre)
     of("acc3", micro=3, **pre)
     of("acc3_nosync", micro=3, no_sync=True, limit_all_gathers=True, **pre)
-    of("acc3_nosync_gradop_fwdpf", micro=3, no_sync=True, sharding_strategy="SHARD_GRAD_OP",
-       **ahead, **pre)
+    of(
+        "acc3_nosync_gradop_fwdpf",
+        micro=3,
+        no_sync=True,
+        sharding_strategy="SHARD_GRAD_OP",
+        **ahead,
+        **pre,
+    )
     of("clip", clip=True, **pre)
     of("clip_noshard", clip=True, sharding_strategy="NO_SHARD", **pre)
     if new:
@@ -543,8 +649,16 @@ def main():
         of("orig_fwdpf", use_orig_params=True, **ahead)
         of("hybrid", 8, sharding_strategy="HYBRID_SHARD", hosts_of=4)
         of("hybrid2_bf16", 8, sharding_strategy="_HYBRID_SHARD_ZERO2", hosts_of=2, **bf16)
-        of("hybrid_acc2_nosync_clip", 8, sharding_strategy="HYBRID_SHARD", hosts_of=4, micro=2,
-           no_sync=True, clip=True, **post)
+        of(
+            "hybrid_acc2_nosync_clip",
+            8,
+            sharding_strategy="HYBRID_SHARD",
+            hosts_of=4,
+            micro=2,
+            no_sync=True,
+            clip=True,
+            **post,
+        )
     return 0
 
 

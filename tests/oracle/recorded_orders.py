@@ -27,8 +27,14 @@ import fsdp1
 import horovod
 
 DATA = Path(__file__).resolve().parents[1] / "data/recorded_orders"
-DROPPED = ("parameter_shapes", "buffers", "compute", "compute_note", "gradient_arrival_order",
-           "load_average_after")
+DROPPED = (
+    "parameter_shapes",
+    "buffers",
+    "compute",
+    "compute_note",
+    "gradient_arrival_order",
+    "load_average_after",
+)
 DROPPED_OF_STEP = ("forward_end_us", "backward_end_us", "end_us", "end_us_all_ranks")
 
 
@@ -50,7 +56,7 @@ def reduce_folder(folder):
                 for key in DROPPED_OF_STEP:
                     step.pop(key, None)
         text = json.dumps(said, separators=(",", ":")).encode()
-        if said["system"] == "horovod":          # 4 MB as text
+        if said["system"] == "horovod":  # 4 MB as text
             (DATA / (name + ".gz")).write_bytes(gzip.compress(text, 9, mtime=0))
         else:
             (DATA / name).write_bytes(text.replace(b',["', b',\n["') + b"\n")
@@ -59,6 +65,7 @@ def reduce_folder(folder):
 # --- FSDP
 def brackets(units, modules):
     """Where each unit's forward begins and ends, from the order in which modules ran alone."""
+
     def inside(unit, module):
         return unit == "(root)" or module == unit or module.startswith(unit + ".")
 
@@ -66,12 +73,12 @@ def brackets(units, modules):
     for at, module in enumerate(modules):
         while open_units and not inside(open_units[-1], module):
             order.append(["exit", open_units.pop()])
-        for unit in units:                       # module order: the outer one first
+        for unit in units:  # module order: the outer one first
             if inside(unit, module) and unit not in open_units:
                 order.append(["enter", unit])
                 open_units.append(unit)
         order.append(["compute", module])
-        gone = [u for u in open_units if not any(inside(u, m) for m in modules[at + 1:])]
+        gone = [u for u in open_units if not any(inside(u, m) for m in modules[at + 1 :])]
         for unit in reversed(open_units):
             if unit in gone:
                 order.append(["exit", unit])
@@ -83,23 +90,37 @@ def question_of(recording):
     knobs = recording["knobs"]
     sizes = {i: p[1] for i, p in enumerate(recording["parameters"])}
     dtypes = {p[2] for p in recording["parameters"]}
-    sizes[-1] = sizes[0]                         # a tied embedding that wrapping by size untied
-    units = [{"unit": u["unit"], "tensors": u["tensors"],
-              "elements": [sizes[t] for t in u["tensors"]]}
-             for u in recording["units_in_module_order"]]
+    sizes[-1] = sizes[0]  # a tied embedding that wrapping by size untied
+    units = [
+        {"unit": u["unit"], "tensors": u["tensors"], "elements": [sizes[t] for t in u["tensors"]]}
+        for u in recording["units_in_module_order"]
+    ]
     if units[0]["unit"] != "(root)":
         units.insert(0, {"unit": "(root)", "tensors": [], "elements": []})
     first = recording["steps"][0]["phases"]
     micro_steps = max(1, sum(e[0] == "m" and e[1] == "micro_batch" for e in first["forward"]))
     modules = [e[1] for e in first["forward"] if e[0] == "f"]
-    modules = modules[:len(modules) // micro_steps]
-    question = {"version": recording.get("of", "1.13"), "world_size": recording["world_size"],
-                "units": units, "dtype": dtypes.pop(),
-                "forward": brackets([u["unit"] for u in units], modules),
-                "sharding_strategy": knobs["sharding_strategy"], "steps": len(recording["steps"]),
-                "accumulation_steps": micro_steps, "set_to_none": True}
-    for knob in ("forward_prefetch", "limit_all_gathers", "no_sync", "clip_grad_norm",
-                 "use_orig_params", "debug_detail", "keep_low_precision_grads"):
+    modules = modules[: len(modules) // micro_steps]
+    question = {
+        "version": recording.get("of", "1.13"),
+        "world_size": recording["world_size"],
+        "units": units,
+        "dtype": dtypes.pop(),
+        "forward": brackets([u["unit"] for u in units], modules),
+        "sharding_strategy": knobs["sharding_strategy"],
+        "steps": len(recording["steps"]),
+        "accumulation_steps": micro_steps,
+        "set_to_none": True,
+    }
+    for knob in (
+        "forward_prefetch",
+        "limit_all_gathers",
+        "no_sync",
+        "clip_grad_norm",
+        "use_orig_params",
+        "debug_detail",
+        "keep_low_precision_grads",
+    ):
         if knob in knobs:
             question[knob] = knobs[knob] == "True"
     for knob in ("backward_prefetch", "param_dtype", "reduce_dtype", "gpus_per_host"):
@@ -125,11 +146,15 @@ def as_recorded(log, micro_steps, group_sizes, memory=False):
             else:
                 into.append(["m", e["what"], e["unit"]])
         elif what == "wait":
-            into.append(["w", stream.get(e["stream"], e["stream"]), stream.get(e["on"], e["on"]),
-                         "stream"])
+            into.append(
+                ["w", stream.get(e["stream"], e["stream"]), stream.get(e["on"], e["on"]), "stream"]
+            )
         elif what == "host_wait":
-            into.append(["h", "event.synchronize", "ev@main"] if e["why"] == "rate_limiter"
-                        else ["h", e["why"], "main"])
+            into.append(
+                ["h", "event.synchronize", "ev@main"]
+                if e["why"] == "rate_limiter"
+                else ["h", e["why"], "main"]
+            )
         elif what in ("allocate", "free"):
             if memory and e["what"] in ("unsharded", "low_precision_shard"):
                 into.append(["a", what, e["bytes"], stream.get(e["stream"], e["stream"])])
@@ -137,10 +162,16 @@ def as_recorded(log, micro_steps, group_sizes, memory=False):
             last = e["tensor"]
             into.append(["g", last])
         elif what == "op" and "operation" in e:
-            said = {"op": e["operation"], "elements": e["elements"], "dtype": e["dtype"],
-                    "bytes": e["bytes"], "group": group_sizes[e["group"]],
-                    "queue": stream.get(e["stream"], e["stream"]), "async": False,
-                    "after_grad": last}
+            said = {
+                "op": e["operation"],
+                "elements": e["elements"],
+                "dtype": e["dtype"],
+                "bytes": e["bytes"],
+                "group": group_sizes[e["group"]],
+                "queue": stream.get(e["stream"], e["stream"]),
+                "async": False,
+                "after_grad": last,
+            }
             if e["operation"] == "all_gather":
                 said["in_elements"] = e["shard_elements"]
             if e["operation"] == "reduce_scatter":
@@ -169,8 +200,9 @@ def fsdp_differences(recording):
         step = recorded[number]
         if step.get("same_as") is not None:
             step = recorded[step["same_as"]]
-        phases = as_recorded(log, question["accumulation_steps"], groups,
-                             recording.get("memory", False))
+        phases = as_recorded(
+            log, question["accumulation_steps"], groups, recording.get("memory", False)
+        )
         for phase, said in phases.items():
             there = step["phases"].get(phase, [])
             compared += len(there)
@@ -181,8 +213,10 @@ def fsdp_differences(recording):
             else:
                 if len(said) != len(there):
                     longer = said if len(said) > len(there) else there
-                    found.append(f"step {number} {phase}: {len(said)} here, {len(there)} recorded; "
-                                 f"the first more is {longer[min(len(said), len(there))]}")
+                    found.append(
+                        f"step {number} {phase}: {len(said)} here, {len(there)} recorded; "
+                        f"the first more is {longer[min(len(said), len(there))]}"
+                    )
     return found, compared
 
 
@@ -225,25 +259,35 @@ class Recorded:
         spread = sum((p[0] - x) ** 2 for p in points)
         slope = sum((p[0] - x) * (p[1] - y) for p in points) / spread if spread else 0
         slope = min(max(slope, 0), y / x)
-        few = 0.003 if self.half else 0.0005     # what the recordings with many gaps say
+        few = 0.003 if self.half else 0.0005  # what the recordings with many gaps say
         return [y - slope * x, slope], sorted(gaps)[len(gaps) // 4] if len(gaps) > 9 else few
 
     def played(self, number):
         step = self.steps[number]
-        ready = [[us, [str(t) for t in ts]] if len(ts) > 1 else [us, str(ts[0])]
-                 for us, ts in step["enqueue"]]
+        ready = [
+            [us, [str(t) for t in ts]] if len(ts) > 1 else [us, str(ts[0])]
+            for us, ts in step["enqueue"]
+        ]
         first = ready[0][0]
-        phase = number * 7 % 17 / 17             # nobody knows when the last cycle began
+        phase = number * 7 % 17 / 17  # nobody knows when the last cycle began
         names = sorted(self.bits, key=self.bits.get)
-        return horovod.operations({
-            "tensors": {str(t): n for t, n in enumerate(self.elements)},
-            "ready": [ready] * self.ranks, "HOROVOD_CYCLE_TIME": self.cycle,
-            "HOROVOD_FUSION_THRESHOLD": self.given_threshold,
-            "HOROVOD_CACHE_CAPACITY": self.cache,
-            "cached": [str(t) for t in names] if self.cache else [],
-            "compression": "fp16" if self.half else "none", "local_size": self.ranks,
-            "coordination": 300, "negotiation": 0 if self.cache else 600, "reduce": self.reduce,
-            "copy": self.copy, "last_cycle": [first - phase * self.cycle] * self.ranks})
+        return horovod.operations(
+            {
+                "tensors": {str(t): n for t, n in enumerate(self.elements)},
+                "ready": [ready] * self.ranks,
+                "HOROVOD_CYCLE_TIME": self.cycle,
+                "HOROVOD_FUSION_THRESHOLD": self.given_threshold,
+                "HOROVOD_CACHE_CAPACITY": self.cache,
+                "cached": [str(t) for t in names] if self.cache else [],
+                "compression": "fp16" if self.half else "none",
+                "local_size": self.ranks,
+                "coordination": 300,
+                "negotiation": 0 if self.cache else 600,
+                "reduce": self.reduce,
+                "copy": self.copy,
+                "last_cycle": [first - phase * self.cycle] * self.ranks,
+            }
+        )
 
 
 def middle(values):
@@ -260,8 +304,11 @@ def horovod_differences(recording):
 
     for number, step in enumerate(r.steps):
         ops = [o["tensors"] for o in step["ops"]]
-        rule(number, sorted(t for o in ops for t in o) == list(range(len(r.elements))),
-             "not every tensor exactly once")
+        rule(
+            number,
+            sorted(t for o in ops for t in o) == list(range(len(r.elements))),
+            "not every tensor exactly once",
+        )
         for o in step["ops"]:
             rule(number, o["elements"] == sum(r.elements[t] for t in o["tensors"]), "elements")
             rule(number, o["bytes"] == sum(r.bytes[t] for t in o["tensors"]), "bytes")
@@ -272,22 +319,28 @@ def horovod_differences(recording):
         counts.append(len(ops))
         had = {t: us for us, ts in step["enqueue"] for t in ts}
         for o in step["ops"]:
-            rule(number, all(had[t] <= o["start_us"] for t in o["tensors"]),
-                 f"{o['tensors']} reduced before they were ready")
+            rule(
+                number,
+                all(had[t] <= o["start_us"] for t in o["tensors"]),
+                f"{o['tensors']} reduced before they were ready",
+            )
         if r.groups:
             said = horovod.split_groups(list(range(len(r.elements))), r.groups)
             rule(number, sorted(ts for _, ts in step["enqueue"]) == sorted(said), "groups")
-            rule(number, all(not set(g) & set(o) or set(g) <= set(o) for g in said for o in ops),
-                 "a group was cut")              # none is above the threshold here
+            rule(
+                number,
+                all(not set(g) & set(o) or set(g) <= set(o) for g in said for o in ops),
+                "a group was cut",
+            )  # none is above the threshold here
         # --- cycles
         begins = [0, *ends[:-1]]
         starts = [step["ops"][b]["start_us"] for b in begins]
-        for i in range(len(starts)):             # a cycle apart, on every rank
+        for i in range(len(starts)):  # a cycle apart, on every rank
             for j in range(i + 1, len(starts)):
                 latency = max(latency, (j - i) * r.cycle - (starts[j] - starts[i]))
         rule(number, len(ends) <= step["cycles"], f"{step['cycles']} cycles are too few for {ops}")
         free = 0
-        for begin, end in zip(begins, ends):     # what rank 0 had when it took what it reduced
+        for begin, end in zip(begins, ends):  # what rank 0 had when it took what it reduced
             later = {t for o in ops[end:] for t in o}
             could += sum(had[t] <= free for o in ops[begin:] for t in o)
             left_behind += sum(had[t] <= free for t in later)
@@ -295,25 +348,40 @@ def horovod_differences(recording):
         # --- messages
         sent = {}
         for what, times in step["coordination"].items():
-            op = ":".join(what.split(":")[:2 if what.startswith("allreduce") else 1])
+            op = ":".join(what.split(":")[: 2 if what.startswith("allreduce") else 1])
             sent[op] = sent.get(op, 0) + times
         bit_vectors = {op: n for op, n in sent.items() if op.startswith("allreduce:")}
-        entries = len(r.elements) + 1            # and the recording's own barrier
+        entries = len(r.elements) + 1  # and the recording's own barrier
         steady = f"allreduce:{horovod.bit_vector_bytes(entries, True)}B"
-        if r.cache and number > 0:               # one may lie at the edge of the step
-            rule(number, list(sent) == [steady] and sent[steady] - step["cycles"] in (0, 1),
-                 f"coordination {sent}, expected {steady} in {step['cycles']} cycles")
+        if r.cache and number > 0:  # one may lie at the edge of the step
+            rule(
+                number,
+                list(sent) == [steady] and sent[steady] - step["cycles"] in (0, 1),
+                f"coordination {sent}, expected {steady} in {step['cycles']} cycles",
+            )
         elif r.cache:
-            sizes = {f"allreduce:{horovod.bit_vector_bytes(n, True)}B"
-                     for n in range(1, entries + 1)}
-            rule(number, set(bit_vectors) <= sizes and sum(bit_vectors.values()) == step["cycles"],
-                 f"coordination {sent}")
-            rule(number, sent.get("gather", 0) >= len(ends)
-                 and sent.get("gather") == sent.get("gatherv") == sent.get("bcast", 0) / 2,
-                 f"negotiation {sent}, of {len(ends)} cycles")
+            sizes = {
+                f"allreduce:{horovod.bit_vector_bytes(n, True)}B" for n in range(1, entries + 1)
+            }
+            rule(
+                number,
+                set(bit_vectors) <= sizes and sum(bit_vectors.values()) == step["cycles"],
+                f"coordination {sent}",
+            )
+            rule(
+                number,
+                sent.get("gather", 0) >= len(ends)
+                and sent.get("gather") == sent.get("gatherv") == sent.get("bcast", 0) / 2,
+                f"negotiation {sent}, of {len(ends)} cycles",
+            )
         else:
-            rule(number, not bit_vectors and abs(sent["gather"] - step["cycles"]) <= 1
-                 and abs(sent["bcast"] - 2 * sent["gather"]) <= 2, f"without a cache: {sent}")
+            rule(
+                number,
+                not bit_vectors
+                and abs(sent["gather"] - step["cycles"]) <= 1
+                and abs(sent["bcast"] - 2 * sent["gather"]) <= 2,
+                f"without a cache: {sent}",
+            )
     if len(counts) < len(r.steps):
         return found, {"steps": len(r.steps)}
     # One latency, of the first of the cycles, may be lost; every other cycle is a cycle long.
@@ -323,22 +391,33 @@ def horovod_differences(recording):
     known = DISTRIBUTION.get(recording["file"])
     near = abs(middle(made) - middle(steady)) <= max(1, 0.2 * middle(steady))
     if known is None:
-        rule("all", near, f"{middle(made)} reductions a step at the median, recorded "
-             f"{middle(steady)} ({min(steady)} to {max(steady)})")
+        rule(
+            "all",
+            near,
+            (
+                f"{middle(made)} reductions a step at the median, recorded "
+                f"{middle(steady)} ({min(steady)} to {max(steady)})"
+            ),
+        )
     else:
         rule("all", not near, "the distribution is near now: take it off the list")
-    return found, {"steps": len(r.steps), "recorded": (min(steady), middle(steady), max(steady)),
-                   "oracle": (min(made), middle(made), max(made)), "latency_us": latency,
-                   "left_behind": left_behind / could if could else 0.0}
+    return found, {
+        "steps": len(r.steps),
+        "recorded": (min(steady), middle(steady), max(steady)),
+        "oracle": (min(made), middle(made), max(made)),
+        "latency_us": latency,
+        "left_behind": left_behind / could if could else 0.0,
+    }
 
 
 # Recordings in which the number of reductions a step is another one than the oracle's, and why.
 DISTRIBUTION = {
-    "horovod__mobilenet_v2__f64_c5__n2.json":
+    "horovod__mobilenet_v2__f64_c5__n2.json": (
         "9 reductions a step at the median, recorded 13 (3 to 24); likely, not proved: half of "
         "what rank 0 had ready waited for the other rank, of which no ready times were recorded, "
         "so the gaps from which the cost of a copy is taken are mostly waiting (12 with the cost "
-        "that the recording at 1 ms has)",
+        "that the recording at 1 ms has)"
+    ),
 }
 
 
@@ -386,8 +465,9 @@ def self_test():
     changed(fsdp, "a unit that is not freed", lambda r: drop(r, "m"))
     changed(fsdp, "another prefetch", lambda r: r["knobs"].update(backward_prefetch="BACKWARD_PRE"))
     changed(fsdp, "no limiter", lambda r: r["knobs"].update(limit_all_gathers="False"))
-    changed(fsdp, "another strategy",
-            lambda r: r["knobs"].update(sharding_strategy="SHARD_GRAD_OP"))
+    changed(
+        fsdp, "another strategy", lambda r: r["knobs"].update(sharding_strategy="SHARD_GRAD_OP")
+    )
     ahead = "fsdp1_27__blocks3__fwdpf__n4.json"
     changed(ahead, "another version", lambda r: r.update(of="1.13"))
     changed(ahead, "memory", lambda r: drop(r, "a"))
@@ -398,19 +478,32 @@ def self_test():
     fused = "horovod__resnet18__f2_c5__n2.json.gz"
     changed(fused, "order inside a fused operation", lambda r: op(r)["tensors"].reverse())
     changed(fused, "bytes", lambda r: op(r).update(bytes=4))
-    changed(fused, "a threshold below what was fused",
-            lambda r: r["knobs"].update(HOROVOD_FUSION_THRESHOLD=1000000))
+    changed(
+        fused,
+        "a threshold below what was fused",
+        lambda r: r["knobs"].update(HOROVOD_FUSION_THRESHOLD=1000000),
+    )
     changed(fused, "reduced before it was ready", lambda r: op(r).update(start_us=0))
-    changed(fused, "a cycle that would be too long",
-            lambda r: r["knobs"].update(HOROVOD_CYCLE_TIME=40))
+    changed(
+        fused, "a cycle that would be too long", lambda r: r["knobs"].update(HOROVOD_CYCLE_TIME=40)
+    )
     changed(fused, "too few cycles", lambda r: r["steps"][3].update(cycles=0))
-    changed(fused, "another vector of bits",
-            lambda r: r["steps"][3].update(coordination={"allreduce:64B:BAND": 15}))
+    changed(
+        fused,
+        "another vector of bits",
+        lambda r: r["steps"][3].update(coordination={"allreduce:64B:BAND": 15}),
+    )
     changed(fused, "a tensor twice", lambda r: op(r)["tensors"].append(0))
-    changed("horovod__gpt5__f64_c5__n2.json.gz", "no fusion at all", lambda r: r["knobs"].update(
-        HOROVOD_FUSION_THRESHOLD=8))
-    changed("horovod__gpt5__groups3_c1__n2.json.gz", "other groups",
-            lambda r: r["knobs"].update(groups=4))
+    changed(
+        "horovod__gpt5__f64_c5__n2.json.gz",
+        "no fusion at all",
+        lambda r: r["knobs"].update(HOROVOD_FUSION_THRESHOLD=8),
+    )
+    changed(
+        "horovod__gpt5__groups3_c1__n2.json.gz",
+        "other groups",
+        lambda r: r["knobs"].update(groups=4),
+    )
     for m in missed:
         print("not noticed:", m)
     print("self-test:", "failed" if missed else "ok")

@@ -54,14 +54,30 @@ AVERAGE = "[dist.all_reduce(p.grad) for p in model.parameters()]"
 # name: torchvision's model or ours, workload, arguments of DDP (None: averaging), hook, --set lines
 CASES = {
     "resnet18": ("resnet18", "", "resnet18-cpu", "bucket_cap_mb=5", "", ["bucket_cap_mb=5"]),
-    "mobilenet_v2, no buffers": ("mobilenet_v2", "", "mobilenet-v2-cpu",
-                                 "bucket_cap_mb=2, broadcast_buffers=False", "",
-                                 ["bucket_cap_mb=2", "broadcast_buffers=false"]),
-    "gpt, view": ("", "gpt", "gpt-cpu", "bucket_cap_mb=4, gradient_as_bucket_view=True", "",
-                  ["bucket_cap_mb=4", "gradient_as_bucket_view=true"]),
-    "mlp, fp16": ("", "mlp", "mlp-cpu", "",
-                  "model.register_comm_hook(None, default_hooks.fp16_compress_hook)",
-                  ["comm_hook=fp16_compress"]),
+    "mobilenet_v2, no buffers": (
+        "mobilenet_v2",
+        "",
+        "mobilenet-v2-cpu",
+        "bucket_cap_mb=2, broadcast_buffers=False",
+        "",
+        ["bucket_cap_mb=2", "broadcast_buffers=false"],
+    ),
+    "gpt, view": (
+        "",
+        "gpt",
+        "gpt-cpu",
+        "bucket_cap_mb=4, gradient_as_bucket_view=True",
+        "",
+        ["bucket_cap_mb=4", "gradient_as_bucket_view=true"],
+    ),
+    "mlp, fp16": (
+        "",
+        "mlp",
+        "mlp-cpu",
+        "",
+        "model.register_comm_hook(None, default_hooks.fp16_compress_hook)",
+        ["comm_hook=fp16_compress"],
+    ),
     "cnn, averaged": ("", "cnn", "cnn-cpu", None, "", []),
 }
 
@@ -82,7 +98,8 @@ SHARDS = """
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")
 n, rank = dist.get_world_size(), dist.get_rank()
-model = torch.nn.Sequential(torch.nn.Linear(64, 64, bias=False), torch.nn.Linear(64, 64, bias=False))
+layers = [torch.nn.Linear(64, 64, bias=False) for _ in range(2)]
+model = torch.nn.Sequential(*layers)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 pair = dist.new_group([0, 1])
 for _ in range(8):
@@ -92,17 +109,23 @@ for _ in range(8):
         dist._all_gather_base(full, shard)
     model(torch.randn(2, 64)).sum().backward()
     for p in model.parameters():
-        work = dist._reduce_scatter_base(torch.empty(p.numel() // n), p.grad.reshape(-1), async_op=True)
+        shard = torch.empty(p.numel() // n)
+        work = dist._reduce_scatter_base(shard, p.grad.reshape(-1), async_op=True)
         work.wait()
     dist.all_reduce(torch.zeros(1), group=pair)
     optimizer.step()
 """
 REFUSED = {
     "print(1)": "neither called",
-    "import torch.distributed as d\nd.init_process_group('nccl', world_size=3, rank=0)": "world_size 3",
-    "import torch, torch.distributed as d\nd.init_process_group('nccl')\nd.recv(torch.zeros(1))":
-        "whichever rank sends first",
-    "import torch.distributed as d\nd.init_process_group('nccl')\nraise ValueError('mine')": "ValueError: mine",
+    "import torch.distributed as d\nd.init_process_group('nccl', world_size=3, rank=0)": (
+        "world_size 3"
+    ),
+    "import torch, torch.distributed as d\nd.init_process_group('nccl')\nd.recv(torch.zeros(1))": (
+        "whichever rank sends first"
+    ),
+    "import torch.distributed as d\nd.init_process_group('nccl')\nraise ValueError('mine')": (
+        "ValueError: mine"
+    ),
     "import torch.distributed as d\nd.init_process_group('nccl')": "without a step",
 }
 
@@ -118,15 +141,33 @@ def record(folder, script, ranks=4, rank=0, steps=4):
     (folder / "train.py").write_text(script)
     out = folder / "recorded.json"
     out.unlink(missing_ok=True)
-    done = subprocess.run([sys.executable, "-W", "ignore", str(RECORDER), "--ranks", str(ranks), "--rank",
-                           str(rank), "--steps", str(steps), "--out", str(out), str(folder / "train.py")],
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            str(RECORDER),
+            "--ranks",
+            str(ranks),
+            "--rank",
+            str(rank),
+            "--steps",
+            str(steps),
+            "--out",
+            str(out),
+            str(folder / "train.py"),
+        ],
+        capture_output=True,
+        text=True,
+    )
     return done, json.loads(out.read_text()) if out.exists() else None
 
 
 def against_lowered(ddpsim, folder):
     for name, (torchvision, factory, workload, ddp, hook, sets) in CASES.items():
-        script = MODEL.format(python=str(ROOT / "tools/python"), factory=factory, torchvision=torchvision)
+        script = MODEL.format(
+            python=str(ROOT / "tools/python"), factory=factory, torchvision=torchvision
+        )
         if ddp is not None:
             script += DDP.format(arguments=ddp, hook=hook)
         script += LOOP.format(before="", after=AVERAGE if ddp is None else "")
@@ -134,28 +175,49 @@ def against_lowered(ddpsim, folder):
         expect(name, program is not None, done.stderr[-2000:])
         if program is None:
             continue
-        lost = [o["op"] for s in program["steps"] for o in s["ops"]
-                if o.get("unrecognised_elements") and o["dtype"] not in ("int32", "int64")]
+        lost = [
+            o["op"]
+            for s in program["steps"]
+            for o in s["ops"]
+            if o.get("unrecognised_elements") and o["dtype"] not in ("int32", "int64")
+        ]
         expect(name, not lost, f"tensors of {lost} were not recognised")
 
         def compared(*more):
             plan = ["--plan", "averaging"] if ddp is None else ["--set", "pytorch=1.13"]
-            command = [ddpsim, "show", "program", "--workload", workload, "--cluster", "testbed-torch",
-                       "--ranks", "4", "--format", "json"] + plan
+            command = [
+                ddpsim,
+                "show",
+                "program",
+                "--workload",
+                workload,
+                "--cluster",
+                "testbed-torch",
+                "--ranks",
+                "4",
+                "--format",
+                "json",
+            ] + plan
             for s in [*sets, "set_to_none=false", *more]:
                 command += ["--set", s]
             listed = subprocess.run(command, capture_output=True, text=True)
             expect(name, listed.returncode == 0, listed.stderr)
             (folder / "lowered.json").write_text(listed.stdout)
-            return subprocess.run([ddpsim, "compare", str(folder / "lowered.json"),
-                                   str(folder / "recorded.json")], capture_output=True, text=True)
+            return subprocess.run(
+                [ddpsim, "compare", str(folder / "lowered.json"), str(folder / "recorded.json")],
+                capture_output=True,
+                text=True,
+            )
 
         same = compared()
         expect(name, same.returncode == 0, same.stdout + same.stderr)
         if ddp is not None:
             other = compared("bucket_cap_mb=100", "first_bucket_bytes=10000")
-            expect(name, other.returncode == 1 and "only in the" in other.stdout,
-                   f"another bucket size was not noticed: {other.stdout}")
+            expect(
+                name,
+                other.returncode == 1 and "only in the" in other.stdout,
+                f"another bucket size was not noticed: {other.stdout}",
+            )
 
 
 def comm(step):
@@ -167,17 +229,27 @@ def of_other_systems(folder):
     expect("zero", program is not None, done.stderr)
     if program:
         last = [o for o in comm(program["steps"][-1]) if o["operation"] == "broadcast"]
-        expect("zero", sorted(t for o in last for t in o["tensors"])
-               == sorted(t["name"] for t in program["tensors"]), f"broadcasts of {last}")
+        expect(
+            "zero",
+            sorted(t for o in last for t in o["tensors"])
+            == sorted(t["name"] for t in program["tensors"]),
+            f"broadcasts of {last}",
+        )
     for rank in (0, 3):
         done, program = record(folder, SHARDS, rank=rank)
         expect("shards", program is not None, done.stderr)
         if not program:
             continue
         ops = comm(program["steps"][-1])
-        expect("shards", [o["operation"] for o in ops] == ["all_gather"] * 2 + ["reduce_scatter"] * 2
-               + ["all_reduce"] * (rank < 2), ops)
-        expect("shards", ops[0]["tensors"] == [f"0.weight[{1024 * rank}:{1024 * rank + 1024}]"], ops[0])
+        expect(
+            "shards",
+            [o["operation"] for o in ops]
+            == ["all_gather"] * 2 + ["reduce_scatter"] * 2 + ["all_reduce"] * (rank < 2),
+            ops,
+        )
+        expect(
+            "shards", ops[0]["tensors"] == [f"0.weight[{1024 * rank}:{1024 * rank + 1024}]"], ops[0]
+        )
         expect("shards", ops[0]["bytes"] == 16384 and ops[2]["bytes"] == 16384, ops)
         expect("shards", ops[2]["tensors"] == ["0.weight"] and not ops[2]["async"], ops[2])
         if rank < 2:

@@ -1,8 +1,9 @@
-// Speed. One event = one completion popped, its successors released, rates solved again. Figures go to the README as printed.
+// Speed. One event = one completion popped, its successors released, rates solved again. Figures go
+// to the README as printed.
+#include <numeric>
+
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
-
-#include <numeric>
 
 #include "sim/collective/nccl.h"
 #include "sim/engine/execute.h"
@@ -31,7 +32,8 @@ double peak_megabytes() {
 }
 
 void count(benchmark::State& state, std::uint64_t events) {
-  state.counters["events/s"] = benchmark::Counter(static_cast<double>(events), benchmark::Counter::kIsRate);
+  state.counters["events/s"] =
+      benchmark::Counter(static_cast<double>(events), benchmark::Counter::kIsRate);
 }
 
 // 16 chains of fixed tasks: nothing shared.
@@ -70,7 +72,8 @@ void events_1000_tasks_64_links(benchmark::State& state) {
 }
 BENCHMARK(events_1000_tasks_64_links)->Unit(benchmark::kMillisecond);
 
-// The same, each task on two links (32 senders, 32 receivers, random pairs): one component of 64 links, every completion re-solves all of it.
+// The same, each task on two links (32 senders, 32 receivers, random pairs): one component of 64
+// links, every completion re-solves all of it.
 void events_1000_tasks_64_links_all_connected(benchmark::State& state) {
   TaskGraph g;
   Lcg rng;
@@ -94,7 +97,8 @@ void events_1000_tasks_64_links_all_connected(benchmark::State& state) {
 }
 BENCHMARK(events_1000_tasks_64_links_all_connected)->Unit(benchmark::kMillisecond);
 
-// RING n by message: 2(n-1)n completions, each on its sender's and its receiver's link; no symmetry used. Graph construction included.
+// RING n by message: 2(n-1)n completions, each on its sender's and its receiver's link; no symmetry
+// used. Graph construction included.
 void ring_by_message(benchmark::State& state) {
   auto n = static_cast<std::size_t>(state.range(0));
   std::uint64_t events = 0;
@@ -103,7 +107,8 @@ void ring_by_message(benchmark::State& state) {
     for (std::size_t i = 0; i < 2 * n; ++i) g.add_resource({kLinkRate, 0, 0});
     std::vector<FlowId> flows;
     for (std::size_t i = 0; i < n; ++i) {
-      Demand d[2] = {{static_cast<std::uint32_t>(i), 1}, {static_cast<std::uint32_t>(n + (i + 1) % n), 1}};
+      Demand d[2] = {{static_cast<std::uint32_t>(i), 1},
+                     {static_cast<std::uint32_t>(n + (i + 1) % n), 1}};
       flows.push_back(g.add_flow(d));
     }
     std::size_t steps = 2 * (n - 1);
@@ -130,7 +135,13 @@ struct Asked {
   Profile p;
   topology::Fabric fabric;
   Scenario s;
-  Asked(const char* workload, const char* cluster, int hosts, int ranks) : w(test::workload(workload)), c(test::cluster(cluster)), p(test::profile(c.profile)), fabric(scaled(hosts)) { s.ranks = ranks; }
+  Asked(const char* workload, const char* cluster, int hosts, int ranks)
+      : w(test::workload(workload)),
+        c(test::cluster(cluster)),
+        p(test::profile(c.profile)),
+        fabric(scaled(hosts)) {
+    s.ranks = ranks;
+  }
   const Cluster& scaled(int hosts) {
     if (hosts > 0) c.hosts = hosts;
     return c;
@@ -138,7 +149,8 @@ struct Asked {
   predict::Question question() const { return {w, fabric, p, s}; }
 };
 
-// One steady ResNet-50 DDP step at collective fidelity: lower, price, play until the period settles.
+// One steady ResNet-50 DDP step at collective fidelity: lower, price, play until the period
+// settles.
 void predict_resnet50_ddp(benchmark::State& state) {
   Asked a("resnet50", "hgx-h100", 0, 8);
   for (auto _ : state) benchmark::DoNotOptimize(predict::steady_period(a.question()));
@@ -157,7 +169,8 @@ void predict_resnet50_ddp_65536_gpus(benchmark::State& state) {
 }
 BENCHMARK(predict_resnet50_ddp_65536_gpus)->Unit(benchmark::kMillisecond);
 
-// What a question about a large job costs before anything is played: NCCL's search, its channels, and the stages of its trees over every GPU.
+// What a question about a large job costs before anything is played: NCCL's search, its channels,
+// and the stages of its trees over every GPU.
 void nccl_communicator(benchmark::State& state, const char* cluster) {
   auto ranks = static_cast<int>(state.range(0));
   Asked a("gpt2-small", cluster, ranks / 8, ranks);
@@ -165,39 +178,56 @@ void nccl_communicator(benchmark::State& state, const char* cluster) {
   std::iota(devices.begin(), devices.end(), 0);
   double stages = 0;
   for (auto _ : state) {
-    collective::Communicator c = collective::make_nccl_communicator(a.fabric, devices, {}, a.p.compute.capability);
+    collective::Communicator c =
+        collective::make_nccl_communicator(a.fabric, devices, {}, a.p.compute.capability);
     stages = 0;
     for (const collective::NcclPipe& p : c.nccl->pipes) stages += static_cast<double>(p.stages);
   }
   state.counters["stages"] = stages;
-  state.counters["peak_MB"] = peak_megabytes();  // of the process so far: alone by --benchmark_filter
+  state.counters["peak_MB"] =
+      peak_megabytes();  // of the process so far: alone by --benchmark_filter
 }
-BENCHMARK_CAPTURE(nccl_communicator, dgx_a100, "dgx-a100")->Arg(4096)->Arg(65'536)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(nccl_communicator, hgx_h100, "hgx-h100")->Arg(4096)->Arg(65'536)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(nccl_communicator, dgx_a100, "dgx-a100")
+    ->Arg(4096)
+    ->Arg(65'536)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(nccl_communicator, hgx_h100, "hgx-h100")
+    ->Arg(4096)
+    ->Arg(65'536)
+    ->Unit(benchmark::kMillisecond);
 
 // One price of a tree over 512 hosts: pieces through its steps.
 void nccl_tree_price(benchmark::State& state) {
   Asked a("gpt2-small", "dgx-a100", 512, 4096);
   std::vector<int> devices(4096);
   std::iota(devices.begin(), devices.end(), 0);
-  collective::Communicator c = collective::make_nccl_communicator(a.fabric, devices, {}, a.p.compute.capability);
+  collective::Communicator c =
+      collective::make_nccl_communicator(a.fabric, devices, {}, a.p.compute.capability);
   Bytes size{25 << 20};
-  nccl::Choice choice = nccl::complete(c.nccl->system, c.nccl->settings, Operation::AllReduce, nccl::Algorithm::Tree, nccl::Protocol::Simple, size.count);
-  for (auto _ : state) benchmark::DoNotOptimize(collective::nccl_price(*c.nccl, a.p, Level::Mid, Operation::AllReduce, choice, size));
+  nccl::Choice choice = nccl::complete(c.nccl->system, c.nccl->settings, Operation::AllReduce,
+                                       nccl::Algorithm::Tree, nccl::Protocol::Simple, size.count);
+  for (auto _ : state)
+    benchmark::DoNotOptimize(
+        collective::nccl_price(*c.nccl, a.p, Level::Mid, Operation::AllReduce, choice, size));
 }
 BENCHMARK(nccl_tree_price)->Unit(benchmark::kMicrosecond);
 
 // The whole command: caps x hosts x bandwidths, on all cores.
 void sweep_10000_points(benchmark::State& state) {
   for (auto _ : state) {
-    test::Outcome o = test::ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--axis", "bucket_cap_mb=1:25", "--axis", "cluster.hosts=1:20", "--axis", "cluster.link.bandwidth=20Gb/s:400Gb/s:+20Gb/s", "--out", "/dev/null"});
+    test::Outcome o =
+        test::ddpsim({"sweep", "--workload", "resnet50", "--cluster", "hgx-h100", "--axis",
+                      "bucket_cap_mb=1:25", "--axis", "cluster.hosts=1:20", "--axis",
+                      "cluster.link.bandwidth=20Gb/s:400Gb/s:+20Gb/s", "--out", "/dev/null"});
     if (o.code != 0) state.SkipWithError(o.err.c_str());
   }
-  state.counters["points/s"] = benchmark::Counter(10'000.0 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+  state.counters["points/s"] = benchmark::Counter(
+      10'000.0 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 BENCHMARK(sweep_10000_points)->Unit(benchmark::kMillisecond)->UseRealTime();
 
-// DP of the peers' comparison (50 layers, 25 buckets of 25 MB, 64 ranks): by message, and by collective (which uses the ring's symmetry).
+// DP of the peers' comparison (50 layers, 25 buckets of 25 MB, 64 ranks): by message, and by
+// collective (which uses the ring's symmetry).
 void dp64(benchmark::State& state, predict::Fidelity fidelity) {
   Workload w = test::layered(50, 12'500'000, kMillisecond, kMillisecond * 2);
   Cluster c = test::star(64, Bandwidth{100'000'000'000});
@@ -209,7 +239,14 @@ void dp64(benchmark::State& state, predict::Fidelity fidelity) {
   w.times.host.reset();
   w.times.host = HostTimes{{}, {}, {}, std::vector<Duration>(50)};
   Program program = strategy::lower(w, s.plan);
-  auto comm = collective::make_communicator(fabric, [] { std::vector<int> d; for (int i = 0; i < 64; ++i) d.push_back(i); return d; }(), Backend::Nccl);
+  auto comm = collective::make_communicator(
+      fabric,
+      [] {
+        std::vector<int> d;
+        for (int i = 0; i < 64; ++i) d.push_back(i);
+        return d;
+      }(),
+      Backend::Nccl);
   predict::SimulationOptions o;
   o.fidelity = fidelity;
   o.fold_links = fidelity == predict::Fidelity::Collective;
@@ -226,7 +263,8 @@ void dp64(benchmark::State& state, predict::Fidelity fidelity) {
   count(state, events);
 }
 BENCHMARK_CAPTURE(dp64, by_message, predict::Fidelity::Message)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(dp64, by_collective, predict::Fidelity::Collective)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(dp64, by_collective, predict::Fidelity::Collective)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace ddpsim

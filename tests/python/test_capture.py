@@ -1,4 +1,5 @@
-"""Tests of tools/python/ddpsim_capture.py. Run: /usr/bin/python3 -m unittest tests/python/test_capture.py"""
+"""Tests of tools/python/ddpsim_capture.py. Run: /usr/bin/python3 -m unittest
+tests/python/test_capture.py"""
 from __future__ import annotations
 
 import contextlib
@@ -27,13 +28,16 @@ import ddpsim_capture as dc  # noqa: E402
 
 
 def setUpModule() -> None:
-    quiet = mock.patch.object(dc, "QUIET_CORES", 1e9)  # the load of this machine must not matter to the tests
+    quiet = mock.patch.object(
+        dc, "QUIET_CORES", 1e9
+    )  # the load of this machine must not matter to the tests
     quiet.start()
     unittest.addModuleCleanup(quiet.stop)
 
 
 class SmallCnn(nn.Module):
-    """Has a tied, an unused and a frozen parameter, in-place activations, and a parameter owned by an inner module."""
+    """Has a tied, an unused and a frozen parameter, in-place activations, and a parameter owned by
+    an inner module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,8 +61,24 @@ class SmallCnn(nn.Module):
 
 def check_workload(test: unittest.TestCase, w: Dict[str, Any]) -> None:
     """The rules of sim/FORMATS.md for a captured workload."""
-    test.assertEqual(set(w), {"schema", "name", "model", "basis", "batch", "precision", "device", "source", "optimizer",
-                              "tensors", "buffers", "arrival", "times"})
+    test.assertEqual(
+        set(w),
+        {
+            "schema",
+            "name",
+            "model",
+            "basis",
+            "batch",
+            "precision",
+            "device",
+            "source",
+            "optimizer",
+            "tensors",
+            "buffers",
+            "arrival",
+            "times",
+        },
+    )
     test.assertEqual((w["schema"], w["basis"]), ("ddpsim.workload/1", "captured"))
     test.assertIn(w["precision"], ("fp32", "tf32", "bf16", "fp16"))
     test.assertEqual(set(w["device"]), {"kind", "name"})
@@ -70,7 +90,10 @@ def check_workload(test: unittest.TestCase, w: Dict[str, Any]) -> None:
     for t in w["tensors"] + w["buffers"]:
         test.assertEqual(set(t), {"name", "shape", "dtype"})
         test.assertTrue(all(type(n) is int for n in t["shape"]))
-        test.assertIn(t["dtype"], ("float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool"))
+        test.assertIn(
+            t["dtype"],
+            ("float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool"),
+        )
     test.assertEqual(len({t["name"] for t in w["tensors"]}), len(w["tensors"]))
     test.assertEqual(len(set(w["arrival"])), len(w["arrival"]))
     test.assertTrue(set(w["arrival"]) <= set(range(len(w["tensors"]))))
@@ -78,7 +101,9 @@ def check_workload(test: unittest.TestCase, w: Dict[str, Any]) -> None:
     keys = {"forward_ps", "backward_ps", "optimizer_ps", "ready_ps"}
     host = {"host_" + k for k in keys} if gpu else set()
     test.assertTrue(keys | host <= set(t))
-    test.assertTrue(set(t) <= keys | host | {"core_ps", "modules", "raw", "instrumented_excess", "notes"})
+    test.assertTrue(
+        set(t) <= keys | host | {"core_ps", "modules", "raw", "instrumented_excess", "notes"}
+    )
     for prefix in ("", "host_") if gpu else ("",):
         ready = t[prefix + "ready_ps"]
         test.assertEqual(len(ready), len(w["arrival"]))
@@ -92,10 +117,14 @@ def check_workload(test: unittest.TestCase, w: Dict[str, Any]) -> None:
     for phase in ("forward_ps", "backward_ps") if "modules" in t else ():
         test.assertEqual(sum(m[phase] for m in t["modules"]), t[phase])
         test.assertTrue(all(type(m[phase]) is int and m[phase] >= 0 for m in t["modules"]))
-    test.assertEqual(set(t["raw"]), {"forward", "backward", "optimizer", "step_plain", "step_instrumented"})
+    test.assertEqual(
+        set(t["raw"]), {"forward", "backward", "optimizer", "step_plain", "step_instrumented"}
+    )
     test.assertEqual(len({len(v) for v in t["raw"].values()}), 1)
     test.assertTrue(all(type(x) is int for v in t["raw"].values() for x in v))
-    for f, b, o, s in zip(*(t["raw"][k] for k in ("forward", "backward", "optimizer", "step_plain"))):
+    for f, b, o, s in zip(
+        *(t["raw"][k] for k in ("forward", "backward", "optimizer", "step_plain"))
+    ):
         test.assertEqual(f + b + o, s)
     for k in ("forward", "backward", "optimizer"):
         test.assertTrue(min(t["raw"][k]) <= t[k + "_ps"] <= max(t["raw"][k]))
@@ -128,17 +157,49 @@ class CaptureTest(unittest.TestCase):
 
     def test_parameters(self) -> None:
         names = [t["name"] for t in self.w["tensors"]]
-        self.assertEqual(names, ["scale", "conv.weight", "conv.bias", "bn.weight", "bn.bias", "unused.weight",
-                                 "unused.bias", "a.weight", "head.weight", "head.bias"])
-        self.assertEqual([(b["name"], b["shape"], b["dtype"]) for b in self.w["buffers"]],
-                         [("bn.running_mean", [8], "float32"), ("bn.running_var", [8], "float32"),
-                          ("bn.num_batches_tracked", [], "int64")])
+        self.assertEqual(
+            names,
+            [
+                "scale",
+                "conv.weight",
+                "conv.bias",
+                "bn.weight",
+                "bn.bias",
+                "unused.weight",
+                "unused.bias",
+                "a.weight",
+                "head.weight",
+                "head.bias",
+            ],
+        )
+        self.assertEqual(
+            [(b["name"], b["shape"], b["dtype"]) for b in self.w["buffers"]],
+            [
+                ("bn.running_mean", [8], "float32"),
+                ("bn.running_var", [8], "float32"),
+                ("bn.num_batches_tracked", [], "int64"),
+            ],
+        )
 
     def test_arrival(self) -> None:
-        """Linear: bias first; conv, norm: weight first; the tied one after its last use; unused ones absent."""
-        self.assertEqual(self.arrival(), ["head.bias", "head.weight", "scale", "a.weight", "bn.weight", "bn.bias",
-                                          "conv.weight", "conv.bias"])
-        self.assertIn("no gradient arrived for: unused.weight, unused.bias", self.w["times"]["notes"])
+        """Linear: bias first; conv, norm: weight first; the tied one after its last use; unused
+        ones absent."""
+        self.assertEqual(
+            self.arrival(),
+            [
+                "head.bias",
+                "head.weight",
+                "scale",
+                "a.weight",
+                "bn.weight",
+                "bn.bias",
+                "conv.weight",
+                "conv.bias",
+            ],
+        )
+        self.assertIn(
+            "no gradient arrived for: unused.weight, unused.bias", self.w["times"]["notes"]
+        )
 
     def test_modules(self) -> None:
         modules = {m["name"]: m for m in self.w["times"]["modules"]}
@@ -160,9 +221,13 @@ class CaptureTest(unittest.TestCase):
     def test_accumulation_is_marked(self) -> None:
         """In the hook the gradient is there, and is whole."""
         p = nn.Parameter(torch.ones(2))
-        step = dc.Step(nn.Identity(), (), None, None, torch.optim.SGD([p], lr=0.1), "fp32", p.device, [p])
+        step = dc.Step(
+            nn.Identity(), (), None, None, torch.optim.SGD([p], lr=0.1), "fp32", p.device, [p]
+        )
         found: List[Any] = []
-        with mock.patch.object(step.clock, "mark", side_effect=lambda: found.append(p.grad.tolist()) or 0):
+        with mock.patch.object(
+            step.clock, "mark", side_effect=lambda: found.append(p.grad.tolist()) or 0
+        ):
             handles = step.install([])
             (p * 2 + p.exp() * 0).sum().backward()
         for h in handles:
@@ -173,12 +238,17 @@ class CaptureTest(unittest.TestCase):
         class Odd(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
-                self.a, self.b, self.calls = nn.Parameter(torch.ones(3, 3)), nn.Parameter(torch.ones(3, 3)), 0
+                self.a, self.b, self.calls = (
+                    nn.Parameter(torch.ones(3, 3)),
+                    nn.Parameter(torch.ones(3, 3)),
+                    0,
+                )
 
             def forward(self, x: Tensor) -> Tensor:
                 self.calls += 1
                 p, q = (self.a, self.b) if self.calls % 6 else (self.b, self.a)
                 return x @ p @ q
+
         w = dc.capture(Odd(), torch.randn(2, 3), repeats=6, warmup=0)
         self.assertEqual(w["arrival"], [1, 0])
         self.assertTrue(any("2 orders in 6" in n for n in w["times"]["notes"]))
@@ -186,8 +256,11 @@ class CaptureTest(unittest.TestCase):
 
     def test_losses_and_targets(self) -> None:
         model, x = nn.Linear(3, 2), torch.randn(4, 3)
-        for kw in ({"loss_fn": lambda out: out.pow(2).mean()}, {"targets": torch.zeros(4, dtype=torch.long)},
-                   {"loss_fn": nn.MSELoss(), "targets": torch.zeros(4, 2)}):
+        for kw in (
+            {"loss_fn": lambda out: out.pow(2).mean()},
+            {"targets": torch.zeros(4, dtype=torch.long)},
+            {"loss_fn": nn.MSELoss(), "targets": torch.zeros(4, 2)},
+        ):
             check_workload(self, dc.capture(model, (x,), repeats=1, warmup=0, **kw))
         with self.assertRaisesRegex(dc.CaptureError, "loss_fn must be given"):
             dc.capture(nn.Sequential(model, nn.Flatten(0)), x, repeats=1, warmup=0)
@@ -205,9 +278,12 @@ class CaptureTest(unittest.TestCase):
         def names(optimizer: torch.optim.Optimizer, name: Any = None) -> List[str]:
             section = dc.describe_optimizer(optimizer, name, cpu)
             return [section.pop("name")] + [k for k, v in section.items() if v]
+
         self.assertEqual(names(torch.optim.SGD(p, lr=1.0)), ["sgd"])
-        self.assertEqual(names(torch.optim.SGD(p, lr=1.0, momentum=0.9, weight_decay=1e-4, foreach=True)),
-                         ["sgd", "momentum", "weight_decay", "foreach"])
+        self.assertEqual(
+            names(torch.optim.SGD(p, lr=1.0, momentum=0.9, weight_decay=1e-4, foreach=True)),
+            ["sgd", "momentum", "weight_decay", "foreach"],
+        )
         self.assertEqual(names(torch.optim.Adam(p)), ["adam"])
         self.assertEqual(names(torch.optim.AdamW(p)), ["adamw", "weight_decay"])
         self.assertEqual(names(Mine(), "adam"), ["adam"])
@@ -218,14 +294,22 @@ class CaptureTest(unittest.TestCase):
 
     def test_bad_arguments(self) -> None:
         x = torch.randn(2, 3)
-        for kw in ({"batch": 0}, {"batch": True}, {"repeats": 0}, {"warmup": -1}, {"precision": "fp8"}):
+        for kw in (
+            {"batch": 0},
+            {"batch": True},
+            {"repeats": 0},
+            {"warmup": -1},
+            {"precision": "fp8"},
+        ):
             with self.assertRaises(dc.CaptureError, msg=str(kw)):
                 dc.capture(nn.Linear(3, 2), x, **kw)  # type: ignore[arg-type]
         with self.assertRaisesRegex(dc.CaptureError, "no parameter that requires"):
             dc.capture(nn.ReLU(), x)
 
     def test_bf16_model(self) -> None:
-        w = dc.capture(nn.Linear(3, 2).bfloat16(), torch.randn(2, 3).bfloat16(), repeats=1, warmup=0)
+        w = dc.capture(
+            nn.Linear(3, 2).bfloat16(), torch.randn(2, 3).bfloat16(), repeats=1, warmup=0
+        )
         self.assertEqual((w["precision"], w["tensors"][0]["dtype"]), ("bf16", "bfloat16"))
         w = dc.capture(nn.Linear(3, 2), torch.randn(2, 3), repeats=1, warmup=0, precision="bf16")
         self.assertEqual((w["precision"], w["tensors"][0]["dtype"]), ("bf16", "float32"))
@@ -233,22 +317,26 @@ class CaptureTest(unittest.TestCase):
 
 class ScalingTest(unittest.TestCase):
     def test_ready_offsets(self) -> None:
-        self.assertEqual(dc.ready_offsets([[10, 50], [20, 100], [30, 90]], [100, 200, 100], 1000), [100, 500])
+        self.assertEqual(
+            dc.ready_offsets([[10, 50], [20, 100], [30, 90]], [100, 200, 100], 1000), [100, 500]
+        )
         self.assertEqual(dc.ready_offsets([[50, 40, 101]], [100], 1000), [500, 500, 1000])
 
     def test_quietest_pairs_are_kept(self) -> None:
         """Blocks of one pair: other processes use 1 core in the first three of them, then none."""
         busy = iter([0.0, 9.0, 9.0, 18.0, 18.0, 27.0] + [27.0] * 20)
         model, x = nn.Linear(3, 2), torch.randn(2, 3)
-        with mock.patch.object(dc, "foreign_cpu_s", lambda: next(busy)), \
-                mock.patch.multiple(dc, QUIET_WINDOW_S=0.0, QUIET_CORES=0.1):
+        with mock.patch.object(dc, "foreign_cpu_s", lambda: next(busy)), mock.patch.multiple(
+            dc, QUIET_WINDOW_S=0.0, QUIET_CORES=0.1
+        ):
             notes = dc.capture(model, x, repeats=4, warmup=0)["times"]["notes"]
         self.assertTrue(any(n.startswith("the 4 quietest of 7 pairs") for n in notes), notes)
 
     def test_noise_does_not_block(self) -> None:
         busy = iter(range(0, 10**6, 1000))
-        with mock.patch.object(dc, "foreign_cpu_s", lambda: float(next(busy))), \
-                mock.patch.multiple(dc, QUIET_WINDOW_S=0.0, QUIET_CORES=0.1):
+        with mock.patch.object(dc, "foreign_cpu_s", lambda: float(next(busy))), mock.patch.multiple(
+            dc, QUIET_WINDOW_S=0.0, QUIET_CORES=0.1
+        ):
             w = dc.capture(nn.Linear(3, 2), torch.randn(2, 3), repeats=2, warmup=0)
         self.assertEqual(len(w["times"]["raw"]["forward"]), 2)
         self.assertTrue(any(n.startswith("the 2 quietest of 8 pairs") for n in w["times"]["notes"]))
@@ -269,9 +357,14 @@ class ScalingTest(unittest.TestCase):
             with mock.patch.object(dc.Step, "run", run):
                 w = dc.capture(model, torch.randn(4, 8), warmup=2, repeats=30)
             self.assertEqual(len(w["times"]["raw"]["step_plain"]), pairs)
-            self.assertTrue(any(n.startswith(f"interrupted: {pairs} pairs") for n in w["times"]["notes"]), w["times"]["notes"])
+            self.assertTrue(
+                any(n.startswith(f"interrupted: {pairs} pairs") for n in w["times"]["notes"]),
+                w["times"]["notes"],
+            )
             self.assertNotIn("modules", w["times"])
-        with mock.patch.object(dc.Step, "run", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+        with mock.patch.object(dc.Step, "run", side_effect=KeyboardInterrupt), self.assertRaises(
+            KeyboardInterrupt
+        ):
             dc.capture(model, torch.randn(4, 8))
 
     def test_progress_says_how_long(self) -> None:
@@ -281,7 +374,10 @@ class ScalingTest(unittest.TestCase):
         out = io.StringIO()
         with contextlib.redirect_stderr(out):
             progress.show(4, 3, 15)
-        self.assertRegex(out.getvalue(), r"3 of 15 quiet pairs of passes, 4 in all; about 60 s left, 280 s if other")
+        self.assertRegex(
+            out.getvalue(),
+            r"3 of 15 quiet pairs of passes, 4 in all; about 60 s left, 280 s if other",
+        )
 
     def test_reference_blas_is_said(self) -> None:
         for reference in (True, False):
@@ -290,7 +386,9 @@ class ScalingTest(unittest.TestCase):
             self.assertEqual(dc.REFERENCE_BLAS in w["times"]["notes"], reference)
 
     def test_cuda_clock(self) -> None:
-        """Device offsets come from events, host offsets from the host thread (with stand-ins for torch.cuda)."""
+        """Device offsets come from events, host offsets from the host thread (with stand-ins for
+        torch.cuda)."""
+
         class Event:
             now = 0.0
 
@@ -303,16 +401,27 @@ class ScalingTest(unittest.TestCase):
 
             def elapsed_time(self, other: "Event") -> float:
                 return other.at - self.at
+
         x = torch.randn(4, 3)
         model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
         parameters = list(model.parameters())
         with mock.patch("torch.cuda.Event", Event), mock.patch("torch.cuda.synchronize"):
-            step = dc.Step(model, (x,), None, None, torch.optim.SGD(parameters, lr=0.1), "fp32",
-                           torch.device("cuda", 0), parameters)
+            step = dc.Step(
+                model,
+                (x,),
+                None,
+                None,
+                torch.optim.SGD(parameters, lr=0.1),
+                "fp32",
+                torch.device("cuda", 0),
+                parameters,
+            )
             arrival, times = dc.measure(step, ["w0", "b0", "w1", "b1"], 1, 3, modules=True)
         self.assertEqual(arrival, [3, 2, 1, 0])
-        self.assertEqual((times["forward_ps"], times["backward_ps"], times["optimizer_ps"]), (500_000_000,) * 2
-                         + (1_000_000_000,))
+        self.assertEqual(
+            (times["forward_ps"], times["backward_ps"], times["optimizer_ps"]),
+            (500_000_000,) * 2 + (1_000_000_000,),
+        )
         self.assertEqual(times["ready_ps"], [100_000_000, 200_000_000, 300_000_000, 400_000_000])
         self.assertGreater(times["host_backward_ps"], times["host_ready_ps"][-1])
         self.assertEqual(times["host_ready_ps"], sorted(times["host_ready_ps"]))
@@ -334,8 +443,15 @@ class ScriptTest(unittest.TestCase):
 
     def test_errors(self) -> None:
         mlp = ("--model", "mlp784-50-10")
-        self.fails("'resnet5O' is unknown; the nearest known name is 'resnet50'", "--model", "resnet5O", "--batch", "2",
-                   "--out", self.out)
+        self.fails(
+            "'resnet5O' is unknown; the nearest known name is 'resnet50'",
+            "--model",
+            "resnet5O",
+            "--batch",
+            "2",
+            "--out",
+            self.out,
+        )
         self.fails("--batch must be at least 1", *mlp, "--batch", "0", "--out", self.out)
         self.fails("invalid int value: 'four'", *mlp, "--batch", "four", "--out", self.out)
         self.fails("--batch is required", *mlp, "--out", self.out)
@@ -348,22 +464,43 @@ class ScriptTest(unittest.TestCase):
             self.fails("no CUDA GPU", *mlp, "--batch", "2", "--device", "cuda", "--out", self.out)
 
     def test_missing_torch(self) -> None:
-        code = (f"import runpy, sys; sys.modules['torch'] = None; sys.argv = ['x']; "
-                f"runpy.run_path({str(TOOL)!r}, run_name='__main__')")
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        code = (
+            "import runpy, sys; sys.modules['torch'] = None; sys.argv = ['x']; "
+            f"runpy.run_path({str(TOOL)!r}, run_name='__main__')"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False
+        )
         self.assertEqual(done.returncode, 2)
         self.assertIn("python3-torch", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
 
     def test_mlp(self) -> None:
-        argv = ["ddpsim_capture.py", "--model", "mlp784-50-10", "--batch", "8", "--repeats", "4", "--out", self.out]
+        argv = [
+            "ddpsim_capture.py",
+            "--model",
+            "mlp784-50-10",
+            "--batch",
+            "8",
+            "--repeats",
+            "4",
+            "--out",
+            self.out,
+        ]
         with mock.patch.object(sys, "argv", argv):
             self.assertEqual(script(*argv[1:]), (0, ""))
         self.assertEqual(os.listdir(self.dir), ["x.json"])
         text = Path(self.out).read_text(encoding="utf-8")
         w = json.loads(text)
-        self.assertEqual([(t["name"], t["shape"]) for t in w["tensors"]],
-                         [("fc1.weight", [50, 784]), ("fc1.bias", [50]), ("fc2.weight", [10, 50]), ("fc2.bias", [10])])
+        self.assertEqual(
+            [(t["name"], t["shape"]) for t in w["tensors"]],
+            [
+                ("fc1.weight", [50, 784]),
+                ("fc1.bias", [50]),
+                ("fc2.weight", [10, 50]),
+                ("fc2.bias", [10]),
+            ],
+        )
         self.assertEqual(w["arrival"], [3, 2, 1, 0])
         self.assertEqual((w["name"], w["model"], w["batch"]), ("x", "mlp784-50-10", 8))
         self.assertNotIn(str(self.dir), text)
@@ -374,10 +511,9 @@ class ScriptTest(unittest.TestCase):
 
     def test_factory(self) -> None:
         (self.dir / "mine_factory.py").write_text(
-            "import torch\n"
-            "def make():\n"
-            "    m = torch.nn.Linear(3, 2)\n"
-            "    return m, (torch.randn(5, 3),), lambda out: out.sum(), torch.optim.Adam(m.parameters())\n")
+            "import torch\ndef make():\n    m = torch.nn.Linear(3, 2)\n    return m,"
+            " (torch.randn(5, 3),), lambda out: out.sum(), torch.optim.Adam(m.parameters())\n"
+        )
         self.addCleanup(sys.path.remove, str(self.dir))
         sys.path.insert(0, str(self.dir))
         code, err = script("--factory", "mine_factory:make", "--repeats", "1", "--out", self.out)
@@ -389,21 +525,15 @@ class ScriptTest(unittest.TestCase):
     def test_named_inputs(self) -> None:
         """As Hugging Face's models take them, and give their loss."""
         (self.dir / "named_factory.py").write_text(
-            "import torch\nfrom torch import nn\n"
-            "class M(nn.Module):\n"
-            "    def __init__(self):\n"
-            "        super().__init__()\n"
-            "        self.e, self.o = nn.Embedding(9, 4), nn.Linear(4, 9)\n"
-            "    def forward(self, input_ids, labels):\n"
-            "        x = self.o(self.e(input_ids))\n"
-            "        return {'logits': x, 'loss': nn.functional.cross_entropy(x.flatten(0, 1), labels.flatten())}\n"
-            "def make():\n"
-            "    m, t = M(), torch.randint(0, 9, (6, 3))\n"
-            "    return m, {'input_ids': t, 'labels': t}, None, torch.optim.AdamW(m.parameters())\n"
-            "def wrong():\n"
-            "    return M(), (torch.randint(0, 9, (6, 3)),), None, None\n"
-            "def breaks():\n"
-            "    return {}['x']\n")
+            "import torch\nfrom torch import nn\nclass M(nn.Module):\n    def __init__(self):\n    "
+            "    super().__init__()\n        self.e, self.o = nn.Embedding(9, 4), nn.Linear(4, 9)\n"
+            "    def forward(self, input_ids, labels):\n        x = self.o(self.e(input_ids))\n    "
+            "    return {'logits': x, 'loss': nn.functional.cross_entropy(x.flatten(0, 1),"
+            " labels.flatten())}\ndef make():\n    m, t = M(), torch.randint(0, 9, (6, 3))\n   "
+            " return m, {'input_ids': t, 'labels': t}, None, torch.optim.AdamW(m.parameters())\ndef"
+            " wrong():\n    return M(), (torch.randint(0, 9, (6, 3)),), None, None\ndef breaks():\n"
+            "    return {}['x']\n"
+        )
         self.addCleanup(sys.path.remove, str(self.dir))
         sys.path.insert(0, str(self.dir))
         sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
@@ -411,15 +541,29 @@ class ScriptTest(unittest.TestCase):
         code, err = script("--factory", "named_factory:make", "--repeats", "1", "--out", self.out)
         self.assertEqual((code, err), (0, ""))
         w = json.loads(Path(self.out).read_text(encoding="utf-8"))
-        self.assertEqual((w["batch"], w["optimizer"]["name"], w["source"]["recipe"]["optimizer"]), (6, "adamw", "adamw"))
+        self.assertEqual(
+            (w["batch"], w["optimizer"]["name"], w["source"]["recipe"]["optimizer"]),
+            (6, "adamw", "adamw"),
+        )
         check_workload(self, w)
-        for made, says in (("wrong", "forward failed: TypeError"), ("breaks", "failed: KeyError: 'x' (named_factory.py, line 16)")):
-            code, err = script("--factory", f"named_factory:{made}", "--repeats", "1", "--out", self.out)
+        for made, says in (
+            ("wrong", "forward failed: TypeError"),
+            ("breaks", "failed: KeyError: 'x' (named_factory.py, line 16)"),
+        ):
+            code, err = script(
+                "--factory", f"named_factory:{made}", "--repeats", "1", "--out", self.out
+            )
             self.assertEqual((code, err.count("\n")), (2, 1), err)
             self.assertIn(says, err)
 
     def test_format_json(self) -> None:
-        value = {"a": list(range(300)), "b": [{"c": [], "d": "x" * 200}], "e": {}, "f": [1.5, -2], "g": None}
+        value = {
+            "a": list(range(300)),
+            "b": [{"c": [], "d": "x" * 200}],
+            "e": {},
+            "f": [1.5, -2],
+            "g": None,
+        }
         text = dc.format_json(value)
         self.assertEqual(json.loads(text), value)
         self.assertLess(len(text.splitlines()), 30)

@@ -1,4 +1,5 @@
-"""The described workloads against independent lists: tensor names, shapes, arrival, DDP's buckets, multiply-adds, buffers.
+"""The described workloads against independent lists: tensor names, shapes, arrival, DDP's buckets,
+multiply-adds, buffers.
 
 Run: /usr/bin/python3 -m unittest tests/python/test_describe.py   (standard library only, a second)
 """
@@ -70,10 +71,17 @@ class Described(unittest.TestCase):
         for name, document in DOCUMENTS.items():
             with self.subTest(name):
                 expected = FIXTURE[fixture_key(name)]
-                self.assertEqual([[t["name"], t["shape"]] for t in document["tensors"]], expected["tensors"])
+                self.assertEqual(
+                    [[t["name"], t["shape"]] for t in document["tensors"]], expected["tensors"]
+                )
                 self.assertEqual({t["dtype"] for t in document["tensors"]}, {"float32"})
-                self.assertEqual([document["tensors"][i]["name"] for i in document["arrival"]], expected["arrival"])
-                self.assertEqual(sum(math.prod(t["shape"]) for t in document["tensors"]), expected["params"])
+                self.assertEqual(
+                    [document["tensors"][i]["name"] for i in document["arrival"]],
+                    expected["arrival"],
+                )
+                self.assertEqual(
+                    sum(math.prod(t["shape"]) for t in document["tensors"]), expected["params"]
+                )
 
     def test_walking_the_layers_backwards_gives_arrival(self) -> None:
         for name, document in DOCUMENTS.items():
@@ -97,7 +105,8 @@ class Described(unittest.TestCase):
         def everything(_: str) -> bool:
             return True
 
-        # torchvision's "GFLOPS" column (which counts multiply-adds) and, for the transformers, 12 S H^2 + 2 S^2 H a layer, S H V for logits
+        # torchvision's "GFLOPS" column (which counts multiply-adds) and, for the transformers, 12 S
+        # H^2 + 2 S^2 H a layer, S H V for logits
         for name, part, expected in [
             ("resnet18", everything, 1.814e9),
             ("resnet50", everything, 4.089e9),
@@ -119,10 +128,19 @@ class Described(unittest.TestCase):
                 after_embedding = document["layers"][0]["class"] == "memory"
                 for i, layer in enumerate(matrices):
                     factor = 1 if i == 0 and not after_embedding else 2
-                    self.assertEqual(layer["backward"]["flops_per_sample"], factor * layer["forward"]["flops_per_sample"], layer["name"])
+                    self.assertEqual(
+                        layer["backward"]["flops_per_sample"],
+                        factor * layer["forward"]["flops_per_sample"],
+                        layer["name"],
+                    )
 
     def test_buffers(self) -> None:
-        expected = {"resnet18": (38_400, 160), "resnet50": (212_480, 424), "resnet101": (421_376, 832), "vgg16": (0, 0)}
+        expected = {
+            "resnet18": (38_400, 160),
+            "resnet50": (212_480, 424),
+            "resnet101": (421_376, 832),
+            "vgg16": (0, 0),
+        }
         for name, sizes in expected.items():
             with self.subTest(name):
                 by_dtype = {"float32": 0, "int64": 0}
@@ -132,7 +150,11 @@ class Described(unittest.TestCase):
         names = [b["name"] for b in DOCUMENTS["resnet18"]["buffers"][:6]]
         self.assertEqual(
             names,
-            [f"{m}.{b}" for m in ("bn1", "layer1.0.bn1") for b in ("running_mean", "running_var", "num_batches_tracked")],
+            [
+                f"{m}.{b}"
+                for m in ("bn1", "layer1.0.bn1")
+                for b in ("running_mean", "running_var", "num_batches_tracked")
+            ],
         )
 
     def test_costs_are_sane(self) -> None:
@@ -142,9 +164,16 @@ class Described(unittest.TestCase):
                     self.assertIn(layer["class"], {"conv", "gemm", "attention", "memory"})
                     for direction in ("forward", "backward"):
                         cost = layer[direction]
-                        self.assertEqual(set(cost), {"flops_per_sample", "bytes_per_sample", "bytes_fixed", "kernels"})
+                        self.assertEqual(
+                            set(cost),
+                            {"flops_per_sample", "bytes_per_sample", "bytes_fixed", "kernels"},
+                        )
                         self.assertTrue(all(isinstance(v, int) and v >= 0 for v in cost.values()))
-                        moves = cost["flops_per_sample"] + cost["bytes_per_sample"] + cost["bytes_fixed"]
+                        moves = (
+                            cost["flops_per_sample"]
+                            + cost["bytes_per_sample"]
+                            + cost["bytes_fixed"]
+                        )
                         self.assertEqual(moves > 0, cost["kernels"] > 0)
 
     def test_committed_files_are_current_and_small(self) -> None:

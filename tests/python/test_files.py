@@ -95,7 +95,9 @@ class WholeFiles(unittest.TestCase):
 
     def test_archives(self) -> None:
         write_whole(self.folder / "member", "x")
-        with whole_file(self.folder / "a.tar.gz") as file, tarfile.open(fileobj=file, mode="w:gz") as tar:
+        with whole_file(self.folder / "a.tar.gz") as file, tarfile.open(
+            fileobj=file, mode="w:gz"
+        ) as tar:
             tar.add(self.folder / "member", arcname="member")
         with tarfile.open(self.folder / "a.tar.gz") as tar:
             self.assertEqual(tar.getnames(), ["member"])
@@ -104,9 +106,17 @@ class WholeFiles(unittest.TestCase):
 class Scripts(unittest.TestCase):
     def test_no_other_way_to_a_temporary(self) -> None:
         """Names that can be guessed, and renames of one's own, beside the helper."""
-        own = re.compile(r"getpid\(\)\}?\.tmp|\.tmp\"|os\.replace|os\.rename|\.replace\([A-Za-z_.]+\)$")
-        scripts = [p for folder in ("tools", "tools/python") for p in (ROOT / folder).iterdir()
-                   if p.is_file() and p.name != "ddpsim_files.py" and (p.suffix == ".py" or p.read_bytes()[:80].startswith(b"#!/usr/bin/env python3"))]
+        own = re.compile(
+            r"getpid\(\)\}?\.tmp|\.tmp\"|os\.replace|os\.rename|\.replace\([A-Za-z_.]+\)$"
+        )
+        scripts = [
+            p
+            for folder in ("tools", "tools/python")
+            for p in (ROOT / folder).iterdir()
+            if p.is_file()
+            and p.name != "ddpsim_files.py"
+            and (p.suffix == ".py" or p.read_bytes()[:80].startswith(b"#!/usr/bin/env python3"))
+        ]
         self.assertGreater(len(scripts), 12)
         for script in scripts:
             for number, line in enumerate(script.read_text(encoding="utf-8").splitlines(), 1):
@@ -117,8 +127,18 @@ class Scripts(unittest.TestCase):
             victim = Path(folder) / "victim"
             victim.write_text("mine")
             (Path(folder) / "vgg16.json.tmp").symlink_to(victim)  # the name that was taken once
-            subprocess.run([sys.executable, str(ROOT / "tools/python/describe_models.py"), "--only", "vgg16", "--out", folder],
-                           check=True, capture_output=True)
+            subprocess.run(
+                [
+                    sys.executable,
+                    str(ROOT / "tools/python/describe_models.py"),
+                    "--only",
+                    "vgg16",
+                    "--out",
+                    folder,
+                ],
+                check=True,
+                capture_output=True,
+            )
             self.assertEqual(victim.read_text(), "mine")
             self.assertTrue((Path(folder) / "vgg16.json").is_file())
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""tools/gpu_calibrate and ddpsim_one_gpu.py without a GPU: planning, budgets, archives, and what happens to a stage that fails or never ends."""
+"""tools/gpu_calibrate and ddpsim_one_gpu.py without a GPU: planning, budgets, archives, and what
+happens to a stage that fails or never ends."""
 import importlib.machinery
 import importlib.util
 import json
@@ -28,27 +29,47 @@ def load(name, path):
 gpu = load("gpu_calibrate", ROOT / "tools/gpu_calibrate")
 one = load("ddpsim_one_gpu", ROOT / "tools/python/ddpsim_one_gpu.py")
 HAS_TORCH = importlib.util.find_spec("torch") is not None
-ALL = {k: "" for k in ("gpu", "cuBLASLt", "cuDNN", "NCCL", "MPS", "torch", "torchvision", "transformers")}
+ALL = {
+    k: ""
+    for k in ("gpu", "cuBLASLt", "cuDNN", "NCCL", "MPS", "torch", "torchvision", "transformers")
+}
 
 
 def stages():
-    return gpu.ordered({**gpu.ddpsim_stages("ddpsim", "runs", "NVIDIA H100"), **gpu.torch_stages("python3", "out", False)})
+    return gpu.ordered(
+        {
+            **gpu.ddpsim_stages("ddpsim", "runs", "NVIDIA H100"),
+            **gpu.torch_stages("python3", "out", False),
+        }
+    )
 
 
 class Plan(unittest.TestCase):
     def test_the_most_valuable_stage_goes_first_and_every_name_is_known(self):
         names = [s.name for s in stages()]
-        self.assertEqual(names[:len(gpu.ORDER)], gpu.ORDER)
+        self.assertEqual(names[: len(gpu.ORDER)], gpu.ORDER)
         self.assertEqual(len(names), len(set(names)))
 
     def test_never_plans_more_than_the_budget(self):
         for minutes in (0.2, 1, 3, 8, 25):
-            spent = sum(seconds + gpu.PACK_S for _, seconds, why in gpu.plan(stages(), ALL, 60 * minutes) if not why)
+            spent = sum(
+                seconds + gpu.PACK_S
+                for _, seconds, why in gpu.plan(stages(), ALL, 60 * minutes)
+                if not why
+            )
             self.assertLessEqual(spent, 60 * minutes)
 
     def test_eight_minutes_hold_every_kind_of_stage(self):
         done = {s.name for s, _, why in gpu.plan(stages(), ALL, 480) if not why}
-        for name in ("memory", "gemm", "host", "interference", "captures", "torch-ops", "records-n1"):
+        for name in (
+            "memory",
+            "gemm",
+            "host",
+            "interference",
+            "captures",
+            "torch-ops",
+            "records-n1",
+        ):
             self.assertIn(name, done)
 
     def test_a_short_budget_keeps_the_first_stages(self):
@@ -74,7 +95,10 @@ class Plan(unittest.TestCase):
             self.assertGreaterEqual(len(batches), 3, model)
         for model in ("resnet50", "bert-base", "gpt2-small"):
             for precision in ("bf16", "tf32", "fp32"):
-                self.assertTrue(any(n.startswith(f"{model}-b") and n.endswith(precision) for n in names), (model, precision))
+                self.assertTrue(
+                    any(n.startswith(f"{model}-b") and n.endswith(precision) for n in names),
+                    (model, precision),
+                )
         self.assertTrue(any("nhwc" in n for n in names))
 
     def test_records_have_names_of_their_own_and_what_they_need(self):
@@ -86,11 +110,19 @@ class Plan(unittest.TestCase):
                 self.assertEqual(r[r.index("--device") + 1], "cuda")
                 self.assertTrue("--model" in r or "--factory" in r)
         caps = {w for r in gpu.record_lists("R")[2] for w in r if w.startswith("bucket_cap_mb")}
-        self.assertEqual(caps, {"bucket_cap_mb=1", "bucket_cap_mb=5", "bucket_cap_mb=100"})  # and the default
+        self.assertEqual(
+            caps, {"bucket_cap_mb=1", "bucket_cap_mb=5", "bucket_cap_mb=100"}
+        )  # and the default
 
     def test_recorders_and_captures_take_what_they_are_given(self):
-        record = load("ddpsim_record_words", ROOT / "tools/python/ddpsim_record.py") if HAS_TORCH else None
-        captures = load("ddpsim_captures", ROOT / "tools/python/ddpsim_captures.py") if HAS_TORCH else None
+        record = (
+            load("ddpsim_record_words", ROOT / "tools/python/ddpsim_record.py")
+            if HAS_TORCH
+            else None
+        )
+        captures = (
+            load("ddpsim_captures", ROOT / "tools/python/ddpsim_captures.py") if HAS_TORCH else None
+        )
         if record is None or captures is None:
             self.skipTest("needs PyTorch")
         for records in gpu.record_lists("R").values():
@@ -112,6 +144,7 @@ class Plan(unittest.TestCase):
 
 class Models(unittest.TestCase):
     """--models FILE: a user's own."""
+
     TASK = {"name": "mine-b32-bf16", "factory": "train:make", "batch": 32, "precision": "bf16"}
 
     def read(self, document):
@@ -122,15 +155,23 @@ class Models(unittest.TestCase):
 
     def test_they_are_captured_and_recorded_and_no_others(self):
         nhwc = dict(self.TASK, name="mine-b32-bf16-nhwc", memory_format="channels_last")
-        own = self.read({"captures": [self.TASK, nhwc], "records": [
-            {"capture": "mine-b32-bf16", "ranks": 2, "bucket_cap_mb": 5},
-            {"capture": "mine-b32-bf16-nhwc", "ranks": 8}]})
+        own = self.read(
+            {
+                "captures": [self.TASK, nhwc],
+                "records": [
+                    {"capture": "mine-b32-bf16", "ranks": 2, "bucket_cap_mb": 5},
+                    {"capture": "mine-b32-bf16-nhwc", "ranks": 8},
+                ],
+            }
+        )
         made = gpu.torch_stages("python3", "out", False, own)
         self.assertNotIn("captures-more", made)
         self.assertEqual(made["captures"].needs, ["torch"])
         lists = gpu.own_record_lists(*own, "R")
-        self.assertEqual([gpu.record_name(w) for w in lists[2] + lists[8]],
-                         ["torch-mine-b32-bf16-cap5-n2", "torch-mine-b32-bf16-nhwc-n8"])
+        self.assertEqual(
+            [gpu.record_name(w) for w in lists[2] + lists[8]],
+            ["torch-mine-b32-bf16-cap5-n2", "torch-mine-b32-bf16-nhwc-n8"],
+        )
         self.assertIn("bucket_cap_mb=5", lists[2][0])
         self.assertIn("channels_last", lists[8][0])
         names = {n for n in made if n.startswith("records-")}
@@ -140,21 +181,29 @@ class Models(unittest.TestCase):
         for _, words, rows in gpu.session_commands(30, "D", everything, ["--models", "FILE"]):
             self.assertIn("FILE", words)
             self.assertTrue(rows)
-            self.assertLessEqual({w for a, w in zip(words, words[1:]) if a == "--only"},
-                                 set(everything))
+            self.assertLessEqual(
+                {w for a, w in zip(words, words[1:]) if a == "--only"}, set(everything)
+            )
 
     def test_what_cannot_be_read_is_a_sentence(self):
         record = {"capture": "mine-b32-bf16", "ranks": 2}
         for document, said in (
-                ("{", "Expecting"), ([], "an object of"), ({"captures": [{}]}, "needs \"name\""),
-                ({"captures": [self.TASK], "records": [dict(record, capture="x")]}, "names a"),
-                ({"captures": [self.TASK], "records": [dict(record, cap=5)]}, "bucket_cap_mb"),
-                ({"captures": [dict(self.TASK, batch=8)], "records": [record]}, "MODEL-bBATCH"),
-                ({"captures": [dict(self.TASK, memory_format="channels_last")],
-                  "records": [record]}, "-nhwc"),
-                ({"captures": [self.TASK], "records": [dict(record, ranks=0)]}, "1 to 16"),
-                ({"captures": [self.TASK], "records": [dict(record, bucket_cap_mb=0.5)]},
-                 "whole number")):
+            ("{", "Expecting"),
+            ([], "an object of"),
+            ({"captures": [{}]}, "needs \"name\""),
+            ({"captures": [self.TASK], "records": [dict(record, capture="x")]}, "names a"),
+            ({"captures": [self.TASK], "records": [dict(record, cap=5)]}, "bucket_cap_mb"),
+            ({"captures": [dict(self.TASK, batch=8)], "records": [record]}, "MODEL-bBATCH"),
+            (
+                {"captures": [dict(self.TASK, memory_format="channels_last")], "records": [record]},
+                "-nhwc",
+            ),
+            ({"captures": [self.TASK], "records": [dict(record, ranks=0)]}, "1 to 16"),
+            (
+                {"captures": [self.TASK], "records": [dict(record, bucket_cap_mb=0.5)]},
+                "whole number",
+            ),
+        ):
             with self.assertRaisesRegex(gpu.ModelsError, said):
                 self.read(document)
 
@@ -165,8 +214,9 @@ class Session(unittest.TestCase):
 
     def test_each_command_has_nine_minutes_at_most_and_all_of_them_the_session(self):
         for session in (30, 45):
-            spent = [float(words[words.index("--minutes") + 1])
-                     for _, words, _ in self.commands(session)]
+            spent = [
+                float(words[words.index("--minutes") + 1]) for _, words, _ in self.commands(session)
+            ]
             self.assertLessEqual(max(spent), 9)
             self.assertLessEqual(sum(spent), session)
             for (_, words, rows), minutes in zip(self.commands(session), spent):
@@ -181,11 +231,16 @@ class Session(unittest.TestCase):
 
     def test_every_stage_has_its_place_and_what_is_held_out_comes_late(self):
         rows = self.commands(30)
-        place = {s.name: k for k, (_, words, r) in reversed(list(enumerate(rows)))
-                 for s, _, _ in r if "--smoke" not in words}
+        place = {
+            s.name: k
+            for k, (_, words, r) in reversed(list(enumerate(rows)))
+            for s, _, _ in r
+            if "--smoke" not in words
+        }
         self.assertEqual(set(place), {s.name for s in stages()})
-        self.assertEqual({s.name for s, _, _ in rows[0][2]},
-                         {n for n in place if "-again" not in n})
+        self.assertEqual(
+            {s.name for s, _, _ in rows[0][2]}, {n for n in place if "-again" not in n}
+        )
         self.assertTrue(all(seconds == 5 for _, seconds, _ in rows[0][2]))
         order = ["memory", "captures", "records-n2", "records-held-n2", "records-again-n2"]
         self.assertEqual(sorted(order, key=place.get), order)
@@ -206,19 +261,31 @@ class Session(unittest.TestCase):
             self.assertEqual(split[n], [(f"records-{held}n{n[-1]}", int(n[-1]))])
 
     def test_a_plan_needs_no_gpu(self):
-        done = subprocess.run([sys.executable, str(ROOT / "tools/gpu_calibrate"), "--plan", "45m",
-                               "--ddpsim", "/no/such"], capture_output=True, text=True,
-                              check=False)
+        done = subprocess.run(
+            [
+                sys.executable,
+                str(ROOT / "tools/gpu_calibrate"),
+                "--plan",
+                "45m",
+                "--ddpsim",
+                "/no/such",
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("1. does every stage work here", done.stdout)
         self.assertIn("tools/gpu_import gpu-runs/runs.tar.gz", done.stdout)
 
     def test_what_was_fitted_here_is_what_is_executed(self):
         with tempfile.TemporaryDirectory() as folder:
+
             def profile(stage):
                 made = gpu.ddpsim_stages("ddpsim", f"{folder}/runs", "NVIDIA H200")
                 words = made[stage].command(9)
                 return words[words.index("--profile") + 1], words[words.index("--timeout") + 1]
+
             self.assertEqual(profile("run-resnet50"), ("h200-sxm.datasheet", "9"))
             self.assertEqual(profile("run-resnet50-2"), ("h200-sxm.one-gpu", "9"))
             for name in ("h200-sxm", "h200-sxm.one-gpu"):
@@ -238,8 +305,28 @@ class Run(unittest.TestCase):
     def test_a_stage_that_fails_or_hangs_loses_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             s = self.session(folder)
-            write = gpu.Stage("write", [], 1, 1, lambda _: [sys.executable, "-c", f"open({folder!r} + '/runs/a.json', 'w').write('1')"])
-            fail = gpu.Stage("fail", [], 1, 1, lambda _: [sys.executable, "-c", "import sys; print('no such kernel'); sys.exit(3)"])
+            write = gpu.Stage(
+                "write",
+                [],
+                1,
+                1,
+                lambda _: [
+                    sys.executable,
+                    "-c",
+                    f"open({folder!r} + '/runs/a.json', 'w').write('1')",
+                ],
+            )
+            fail = gpu.Stage(
+                "fail",
+                [],
+                1,
+                1,
+                lambda _: [
+                    sys.executable,
+                    "-c",
+                    "import sys; print('no such kernel'); sys.exit(3)",
+                ],
+            )
             s.run(write, 5, dict(os.environ))
             s.pack()
             s.run(fail, 5, dict(os.environ))
@@ -253,7 +340,10 @@ class Run(unittest.TestCase):
     def test_what_never_ends_is_ended_with_all_that_it_started(self):
         with tempfile.TemporaryDirectory() as folder:
             child = f"{folder}/pid"
-            script = f"import subprocess, sys; p = subprocess.Popen(['sleep', '600']); open({child!r}, 'w').write(str(p.pid)); print('waiting', flush=True); p.wait()"
+            script = (
+                f"import subprocess, sys; p = subprocess.Popen(['sleep', '600']); open({child!r},"
+                " 'w').write(str(p.pid)); print('waiting', flush=True); p.wait()"
+            )
             begin = time.monotonic()
             said, code = gpu.run_bounded([sys.executable, "-c", script], dict(os.environ), 1.5)
             self.assertLess(time.monotonic() - begin, 8)
@@ -261,7 +351,10 @@ class Run(unittest.TestCase):
             self.assertIn("did not end", code)
             pid = int(Path(child).read_text())
             for _ in range(50):
-                if not Path(f"/proc/{pid}").exists() or Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
+                if (
+                    not Path(f"/proc/{pid}").exists()
+                    or Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+                ):
                     break
                 time.sleep(0.05)
             else:
@@ -275,21 +368,56 @@ class Run(unittest.TestCase):
     def test_with_a_binary_that_finds_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             fake = Path(folder) / "ddpsim"
-            fake.write_text("#!/bin/sh\necho '" + json.dumps([{"what": "nvidia gpu", "ok": False, "detail": "no NVIDIA device"}]) + "'\n")
+            fake.write_text(
+                "#!/bin/sh\necho '"
+                + json.dumps([{"what": "nvidia gpu", "ok": False, "detail": "no NVIDIA device"}])
+                + "'\n"
+            )
             fake.chmod(0o755)
-            done = subprocess.run([sys.executable, str(ROOT / "tools/gpu_calibrate"), "--ddpsim", str(fake), "--minutes", "1", "--out", f"{folder}/out"], capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [
+                    sys.executable,
+                    str(ROOT / "tools/gpu_calibrate"),
+                    "--ddpsim",
+                    str(fake),
+                    "--minutes",
+                    "1",
+                    "--out",
+                    f"{folder}/out",
+                ],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn("no NVIDIA device", done.stdout)
             self.assertIn("nothing was measured", done.stderr)
             self.assertTrue((Path(folder) / "out/runs.tar.gz").is_file())
 
     def test_wrong_input_is_refused_in_a_sentence(self):
-        for more, says in ((["--minutes", "0"], "--minutes 0"), (["--only", "nothing"], "there is no stage nothing"), (["--ddpsim", "/no/such"], "no ddpsim was found")):
+        for more, says in (
+            (["--minutes", "0"], "--minutes 0"),
+            (["--only", "nothing"], "there is no stage nothing"),
+            (["--ddpsim", "/no/such"], "no ddpsim was found"),
+        ):
             with tempfile.TemporaryDirectory() as folder:
                 fake = Path(folder) / "ddpsim"
                 fake.write_text("#!/bin/sh\necho '[]'\n")
                 fake.chmod(0o755)
-                done = subprocess.run([sys.executable, str(ROOT / "tools/gpu_calibrate"), "--ddpsim", str(fake), "--out", f"{folder}/out", *more], capture_output=True, text=True, check=False)
+                done = subprocess.run(
+                    [
+                        sys.executable,
+                        str(ROOT / "tools/gpu_calibrate"),
+                        "--ddpsim",
+                        str(fake),
+                        "--out",
+                        f"{folder}/out",
+                        *more,
+                    ],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
                 self.assertEqual(done.returncode, 2, more)
                 self.assertIn(says, done.stderr)
 
@@ -302,7 +430,9 @@ class OneGpu(unittest.TestCase):
         self.assertEqual(a["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"], "50")
 
     def test_a_rank_that_fails_ends_the_others(self):
-        script = "import os, sys, time; sys.exit(5) if os.environ['RANK'] == '1' else time.sleep(60)"
+        script = (
+            "import os, sys, time; sys.exit(5) if os.environ['RANK'] == '1' else time.sleep(60)"
+        )
         begin = time.monotonic()
         self.assertEqual(one.run([sys.executable, "-c", script], 3, "/tmp"), 5)
         self.assertLess(time.monotonic() - begin, 5)
@@ -310,10 +440,25 @@ class OneGpu(unittest.TestCase):
     def test_the_daemon_is_ended_whatever_happens(self):
         with tempfile.TemporaryDirectory() as folder:
             fake = Path(folder) / "nvidia-cuda-mps-control"
-            fake.write_text(f"#!/bin/sh\nif [ \"$1\" = -d ]; then echo start >> {folder}/said; else cat >> {folder}/said; fi\n")
+            fake.write_text(
+                f"#!/bin/sh\nif [ \"$1\" = -d ]; then echo start >> {folder}/said; else cat >>"
+                f" {folder}/said; fi\n"
+            )
             fake.chmod(0o755)
             with mock.patch.dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"):
-                code = one.main(["--ranks", "2", "--", sys.executable, "-c", "import os, sys; sys.exit(0 if os.path.isdir(os.environ['CUDA_MPS_PIPE_DIRECTORY']) else 9)"])
+                code = one.main(
+                    [
+                        "--ranks",
+                        "2",
+                        "--",
+                        sys.executable,
+                        "-c",
+                        (
+                            "import os, sys; sys.exit(0 if"
+                            " os.path.isdir(os.environ['CUDA_MPS_PIPE_DIRECTORY']) else 9)"
+                        ),
+                    ]
+                )
                 self.assertEqual(code, 0)
                 with self.assertRaises(ZeroDivisionError), one.Mps() as mps:
                     kept = mps.folder
@@ -322,12 +467,21 @@ class OneGpu(unittest.TestCase):
             self.assertEqual((Path(folder) / "said").read_text(), "start\nquit -t 1\n" * 2)
 
     def test_without_the_program_it_says_so(self):
-        with mock.patch.dict(os.environ, PATH="/nonexistent"), self.assertRaises(SystemExit) as caught:
+        with mock.patch.dict(os.environ, PATH="/nonexistent"), self.assertRaises(
+            SystemExit
+        ) as caught:
             one.main(["--ranks", "2", "--", "true"])
         self.assertIn("nvidia-cuda-mps-control", str(caught.exception))
 
     def test_all_well(self):
-        self.assertEqual(one.run([sys.executable, "-c", "import os; assert os.environ['WORLD_SIZE'] == '2'"], 2, "/tmp"), 0)
+        self.assertEqual(
+            one.run(
+                [sys.executable, "-c", "import os; assert os.environ['WORLD_SIZE'] == '2'"],
+                2,
+                "/tmp",
+            ),
+            0,
+        )
 
 
 if __name__ == "__main__":

@@ -16,19 +16,46 @@ loader.exec_module(gpu)
 
 
 def run(date, ranks=1, step_ms=10.0, busy_ms=None):
-    samples = [] if busy_ms is None else [{"op": "profiled_step", "parameters": {"compute_busy_ns": round(busy_ms * 1e6)}, "durations_ps": [1]}]
-    return {"origin": {"date": date}, "layers": {"ranks": ranks}, "samples": samples, "skipped": [], "quality": {"verdict": "clean", "reasons": []},
-            "steps": [{"kind": "steady", "duration_ps": round(step_ms * 1e9)}, {"kind": "steady", "duration_ps": 1, "instrumented": True}]}
+    samples = (
+        []
+        if busy_ms is None
+        else [
+            {
+                "op": "profiled_step",
+                "parameters": {"compute_busy_ns": round(busy_ms * 1e6)},
+                "durations_ps": [1],
+            }
+        ]
+    )
+    return {
+        "origin": {"date": date},
+        "layers": {"ranks": ranks},
+        "samples": samples,
+        "skipped": [],
+        "quality": {"verdict": "clean", "reasons": []},
+        "steps": [
+            {"kind": "steady", "duration_ps": round(step_ms * 1e9)},
+            {"kind": "steady", "duration_ps": 1, "instrumented": True},
+        ],
+    }
 
 
 class Import(unittest.TestCase):
     def test_what_follows_the_profiler_counts_only_where_the_gpu_decided(self):
-        runs = {"a": run("1", busy_ms=2), "b": run("2", busy_ms=9.5), "c": run("3", busy_ms=9), "other": run("0", ranks=2)}
+        runs = {
+            "a": run("1", busy_ms=2),
+            "b": run("2", busy_ms=9.5),
+            "c": run("3", busy_ms=9),
+            "other": run("0", ranks=2),
+        }
         late = gpu.after_profiler(runs)
         self.assertEqual(late, {"b", "c"})
         for name, r in runs.items():
             gpu.judge(name, r, late)
-        self.assertEqual({n: r["quality"]["verdict"] for n, r in runs.items()}, {"a": "clean", "b": "clean", "c": "noisy", "other": "clean"})
+        self.assertEqual(
+            {n: r["quality"]["verdict"] for n, r in runs.items()},
+            {"a": "clean", "b": "clean", "c": "noisy", "other": "clean"},
+        )
         self.assertIn("90 % of the step", runs["c"]["quality"]["reasons"][0])
 
     def test_without_a_profiler_nothing_is_late(self):
@@ -37,8 +64,20 @@ class Import(unittest.TestCase):
     def test_a_capture_after_the_profiler_of_its_process_is_late(self):
         def capture(name, date, command):
             return {"name": name, "source": {"date": date, "command": command}}
-        captures = [capture("a", "1", "list one"), capture("b", "3", "list one"), capture("c", "4", "list two"), capture("d", "5", "list three"), capture("e", "6", "list three")]
-        profiled = {"a": "2", "b": "3", "d": "7", "e": "8"}  # after each capture; not at all; after all of them
+
+        captures = [
+            capture("a", "1", "list one"),
+            capture("b", "3", "list one"),
+            capture("c", "4", "list two"),
+            capture("d", "5", "list three"),
+            capture("e", "6", "list three"),
+        ]
+        profiled = {
+            "a": "2",
+            "b": "3",
+            "d": "7",
+            "e": "8",
+        }  # after each capture; not at all; after all of them
         self.assertEqual(gpu.captured_late(captures, profiled), {"b"})
 
     def test_that_it_is_not_predicted_is_said_once(self):
@@ -52,63 +91,130 @@ class Import(unittest.TestCase):
             workloads = Path(folder)
             for name in ("resnet50-b64-tf32", "resnet50-b64-bf16-nhwc"):
                 (workloads / f"{name}.json").write_text("{}")
-            self.assertEqual(gpu.question("torch-resnet50-b64-tf32-n1", {}, workloads),
-                             (workloads / "resnet50-b64-tf32.json", ["--ranks", "1"]))
-            self.assertEqual(gpu.question("torch-resnet50-b64-tf32-cap100-n1", {}, workloads)[1],
-                             ["--ranks", "1", "--set", "bucket_cap_mb=100"])
-            self.assertEqual(gpu.question("torch-resnet50-b64-bf16-nhwc-n1", {}, workloads)[0].name, "resnet50-b64-bf16-nhwc.json")
-            for name in ("torch-resnet50-b64-tf32-n2", "torch-resnet50-b8-tf32-n1", "torch-bert-base-b16-bf16-fsdp21-n1", "torch-bert-base-b16-bf16-zero1-n1"):
+            self.assertEqual(
+                gpu.question("torch-resnet50-b64-tf32-n1", {}, workloads),
+                (workloads / "resnet50-b64-tf32.json", ["--ranks", "1"]),
+            )
+            self.assertEqual(
+                gpu.question("torch-resnet50-b64-tf32-cap100-n1", {}, workloads)[1],
+                ["--ranks", "1", "--set", "bucket_cap_mb=100"],
+            )
+            self.assertEqual(
+                gpu.question("torch-resnet50-b64-bf16-nhwc-n1", {}, workloads)[0].name,
+                "resnet50-b64-bf16-nhwc.json",
+            )
+            for name in (
+                "torch-resnet50-b64-tf32-n2",
+                "torch-resnet50-b8-tf32-n1",
+                "torch-bert-base-b16-bf16-fsdp21-n1",
+                "torch-bert-base-b16-bf16-zero1-n1",
+            ):
                 self.assertIsNone(gpu.question(name, {}, workloads)[0], name)
 
             (workloads / "resnet50-b16-tf32-n2.json").write_text("{}")
             channels = ["--set", "NCCL_MIN_CTAS=2", "--set", "NCCL_MAX_CTAS=2"]
-            for name, cap in (("torch-resnet50-b16-tf32-n2", []),
-                              ("torch-resnet50-b16-tf32-cap5-n2-again",
-                               ["--set", "bucket_cap_mb=5"])):
+            for name, cap in (
+                ("torch-resnet50-b16-tf32-n2", []),
+                ("torch-resnet50-b16-tf32-cap5-n2-again", ["--set", "bucket_cap_mb=5"]),
+            ):
                 workload, flags = gpu.question(name, {}, workloads)
                 self.assertEqual(workload.name, "resnet50-b16-tf32-n2.json")
                 self.assertEqual(flags, ["--ranks", "2"] + channels + cap)
 
     def test_several_ranks_have_device_times_of_their_own_and_a_captures_host_times(self):
         def capture(batch):
-            times = {"forward_ps": 1, "ready_ps": [1], "host_forward_ps": batch,
-                     "host_ready_ps": [batch], "modules": [1], "notes": ["n", gpu.HOST_NOTE]}
-            return {"name": f"bert-base-b{batch}-bf16", "batch": batch, "tensors": ["t"],
-                    "arrival": [0], "times": times}
+            times = {
+                "forward_ps": 1,
+                "ready_ps": [1],
+                "host_forward_ps": batch,
+                "host_ready_ps": [batch],
+                "modules": [1],
+                "notes": ["n", gpu.HOST_NOTE],
+            }
+            return {
+                "name": f"bert-base-b{batch}-bf16",
+                "batch": batch,
+                "tensors": ["t"],
+                "arrival": [0],
+                "times": times,
+            }
 
         def record(date, **more):
-            layers = {"forward_ps": 7, "backward_ps": 8, "optimizer_ps": 9, "core_ps": 5,
-                      "ranks": 2, "arrival": [0], "ready_ps": [6]}
+            layers = {
+                "forward_ps": 7,
+                "backward_ps": 8,
+                "optimizer_ps": 9,
+                "core_ps": 5,
+                "ranks": 2,
+                "arrival": [0],
+                "ready_ps": [6],
+            }
             return {"origin": {"date": date}, "layers": dict(layers, **more)}
-        records = {"torch-bert-base-b8-bf16-cap1-n2": record("2", forward_ps=70),
-                   "torch-bert-base-b8-bf16-n2": record("1"),
-                   "torch-bert-base-b8-bf16-zero1-n2": record("0"),
-                   "torch-bert-base-b8-bf16-n1": record("0"),
-                   "torch-vgg16-b8-tf32-n2": record("0")}  # of which there is no capture
+
+        records = {
+            "torch-bert-base-b8-bf16-cap1-n2": record("2", forward_ps=70),
+            "torch-bert-base-b8-bf16-n2": record("1"),
+            "torch-bert-base-b8-bf16-zero1-n2": record("0"),
+            "torch-bert-base-b8-bf16-n1": record("0"),
+            "torch-vgg16-b8-tf32-n2": record("0"),
+        }  # of which there is no capture
         made = gpu.workload_of_ranks(records, [capture(64), capture(16)])
         self.assertEqual(list(made), ["bert-base-b8-bf16-n2"])
         w = made["bert-base-b8-bf16-n2"]
         self.assertEqual((w["batch"], w["tensors"]), (8, ["t"]))
-        self.assertEqual({k: v for k, v in w["times"].items() if k != "notes"},
-                         {"forward_ps": 7, "backward_ps": 8, "optimizer_ps": 9, "ready_ps": [6],
-                          "host_forward_ps": 16, "host_ready_ps": [16]})
+        self.assertEqual(
+            {k: v for k, v in w["times"].items() if k != "notes"},
+            {
+                "forward_ps": 7,
+                "backward_ps": 8,
+                "optimizer_ps": 9,
+                "ready_ps": [6],
+                "host_forward_ps": 16,
+                "host_ready_ps": [16],
+            },
+        )
         self.assertIn("torch-bert-base-b8-bf16-n2, 2 ranks", w["times"]["notes"][0])
         self.assertEqual(w["times"]["notes"][-1], gpu.HOST_NOTE)
 
     def test_a_run_of_several_collectives_becomes_one_for_each(self):
         def one(op, ranks, size, forced=0, way=(1, 2)):
-            return {"op": op, "durations_ps": [5], "parameters": {
-                "ranks": ranks, "bytes": size, "in_place": 1, "one_gpu": 1, "forced": forced,
-                "algorithm": way[0], "protocol": way[1], "channels": 2}}
-        run = {"case": {"key": "calibrate/nccl-one-gpu"}, "skipped": ["why"],
-               "origin": {"gpu": "NVIDIA X (132 SMs)", "software": "cuDNN 9; NCCL 2.28.3"},
-               "samples": [one("all_reduce", 2, 8), one("all_reduce", 2, 32),
-                           one("all_reduce", 4, 8), one("broadcast", 2, 8),
-                           one("all_reduce", 2, 8, 1, (0, 0))]}
+            return {
+                "op": op,
+                "durations_ps": [5],
+                "parameters": {
+                    "ranks": ranks,
+                    "bytes": size,
+                    "in_place": 1,
+                    "one_gpu": 1,
+                    "forced": forced,
+                    "algorithm": way[0],
+                    "protocol": way[1],
+                    "channels": 2,
+                },
+            }
+
+        run = {
+            "case": {"key": "calibrate/nccl-one-gpu"},
+            "skipped": ["why"],
+            "origin": {"gpu": "NVIDIA X (132 SMs)", "software": "cuDNN 9; NCCL 2.28.3"},
+            "samples": [
+                one("all_reduce", 2, 8),
+                one("all_reduce", 2, 32),
+                one("all_reduce", 4, 8),
+                one("broadcast", 2, 8),
+                one("all_reduce", 2, 8, 1, (0, 0)),
+            ],
+        }
         parts = gpu.collectives_of(run)
-        self.assertEqual([p["case"]["key"] for p in parts],
-                         ["all_reduce@one-gpu/n2", "all_reduce@one-gpu/n4",
-                          "broadcast@one-gpu/n2", "all_reduce@one-gpu/n2/tree/ll"])
+        self.assertEqual(
+            [p["case"]["key"] for p in parts],
+            [
+                "all_reduce@one-gpu/n2",
+                "all_reduce@one-gpu/n4",
+                "broadcast@one-gpu/n2",
+                "all_reduce@one-gpu/n2/tree/ll",
+            ],
+        )
         self.assertEqual([len(p["samples"]) for p in parts], [2, 1, 1, 1])
         self.assertEqual([p["skipped"] for p in parts], [["why"], [], [], []])
         c = parts[3]["collectives"]
@@ -118,13 +224,20 @@ class Import(unittest.TestCase):
         self.assertEqual(gpu.collectives_of(parts[0]), [parts[0]])
 
     def test_limits_are_what_holds_now(self):
-        values = {"system_gpu.held_out.n": 0.0, "replay_gpu.held_out.n": 3.0,
-                  "replay_gpu.held_out.step.median_abs_error": 0.00321,
-                  "replay_gpu.held_out.step.max_abs_error": 0.01}
-        self.assertEqual(gpu.limits_of(values), [
-            {"what": "replay_gpu.held_out.n", "min": 3},
-            {"what": "replay_gpu.held_out.step.median_abs_error", "max": 0.0035},
-            {"what": "replay_gpu.held_out.step.max_abs_error", "max": 0.01}])
+        values = {
+            "system_gpu.held_out.n": 0.0,
+            "replay_gpu.held_out.n": 3.0,
+            "replay_gpu.held_out.step.median_abs_error": 0.00321,
+            "replay_gpu.held_out.step.max_abs_error": 0.01,
+        }
+        self.assertEqual(
+            gpu.limits_of(values),
+            [
+                {"what": "replay_gpu.held_out.n", "min": 3},
+                {"what": "replay_gpu.held_out.step.median_abs_error", "max": 0.0035},
+                {"what": "replay_gpu.held_out.step.max_abs_error", "max": 0.01},
+            ],
+        )
 
     def test_a_third_is_held_out_by_its_name(self):
         names = [f"torch-model{k}-n1" for k in range(300)]
@@ -136,7 +249,9 @@ class Import(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for name in ("a", "b"):
                 gpu.write(Path(folder) / f"{name}.json.gz", {"x": [1, 2]})
-            self.assertEqual((Path(folder) / "a.json.gz").read_bytes(), (Path(folder) / "b.json.gz").read_bytes())
+            self.assertEqual(
+                (Path(folder) / "a.json.gz").read_bytes(), (Path(folder) / "b.json.gz").read_bytes()
+            )
             self.assertEqual(gpu.read(Path(folder) / "a.json.gz"), {"x": [1, 2]})
 
 
@@ -144,16 +259,42 @@ class Readme(unittest.TestCase):
     def test_its_figures_of_gpus_are_the_reports(self):
         report = (ROOT / "reports/gpu.md").read_text(encoding="utf-8")
         readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-        steps = re.search(r"(\d+) steps of 2 machines: median \|error\| ([\d.]+) %, largest ([\d.]+) %. The interval holds (\d+)", report)
+        steps = re.search(
+            (
+                r"(\d+) steps of 2 machines: median \|error\| ([\d.]+) %, largest ([\d.]+) %. The"
+                r" interval holds (\d+)"
+            ),
+            report,
+        )
         self.assertEqual((steps[1], steps[4]), ("7", "1"))
         self.assertIn("seven steps so far", readme)
         self.assertIn("it holds one of the seven", readme)
-        self.assertIn(f"within {float(steps[2]):.1f} % at the median and {float(steps[3]):.1f} % at most", readme)
-        every = re.search(r"Of (\d+) captures, .*? is -(\d+) % off at the median, the measured one ([\d.]+) % in size .*?, the stranger ([\d.]+) %", report)
-        self.assertIn(f"beside {every[1]} captures their computation is {every[2]} % too short at the median", readme)
-        self.assertIn(f"it is {every[3]} % off at the median; the H200's from the H100's operators and its own datasheet {every[4]} %", readme)
-        inside, of, percent = (int(x) for x in re.search(
-            r"^\| all \| (\d+) \| (\d+) \| (\d+) \|", report, re.M).groups())
+        self.assertIn(
+            f"within {float(steps[2]):.1f} % at the median and {float(steps[3]):.1f} % at most",
+            readme,
+        )
+        every = re.search(
+            (
+                r"Of (\d+) captures, .*? is -(\d+) % off at the median, the measured one ([\d.]+) %"
+                r" in size .*?, the stranger ([\d.]+) %"
+            ),
+            report,
+        )
+        self.assertIn(
+            f"beside {every[1]} captures their computation is {every[2]} % too short at the median",
+            readme,
+        )
+        self.assertIn(
+            (
+                f"it is {every[3]} % off at the median; the H200's from the H100's operators and"
+                f" its own datasheet {every[4]} %"
+            ),
+            readme,
+        )
+        inside, of, percent = (
+            int(x)
+            for x in re.search(r"^\| all \| (\d+) \| (\d+) \| (\d+) \|", report, re.M).groups()
+        )
         self.assertIn(f"80 % interval holds {inside} of the {of}", readme)
         self.assertTrue(65 <= percent <= 95, percent)
 

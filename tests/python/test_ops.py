@@ -1,4 +1,5 @@
-"""Tests of tools/python/ddpsim_ops.py and ddpsim_captures.py without a GPU. Run: /usr/bin/python3 -m unittest tests/python/test_ops.py"""
+"""Tests of tools/python/ddpsim_ops.py and ddpsim_captures.py without a GPU. Run: /usr/bin/python3
+-m unittest tests/python/test_ops.py"""
 from __future__ import annotations
 
 import json
@@ -30,10 +31,16 @@ class Cases(unittest.TestCase):
         names = [(c.op, tuple(sorted(c.parameters.items()))) for c in cases]
         self.assertEqual(len(names), len(set(names)))
         self.assertTrue(all(isinstance(v, int) for c in cases for v in c.parameters.values()))
-        self.assertEqual(names, [(c.op, tuple(sorted(c.parameters.items()))) for c in ops.shuffled(list(ops.GROUPS))])
+        self.assertEqual(
+            names,
+            [(c.op, tuple(sorted(c.parameters.items()))) for c in ops.shuffled(list(ops.GROUPS))],
+        )
 
     def test_parameters_of_models_are_the_models_own(self) -> None:
-        sizes = {n: sum(torch.Size(s).numel() for s in ops.shapes_of(n)) for n in ("bert_base", "llama_1b")}
+        sizes = {
+            n: sum(torch.Size(s).numel() for s in ops.shapes_of(n))
+            for n in ("bert_base", "llama_1b")
+        }
         self.assertEqual(sizes["llama_1b"], 1_235_814_400)  # Llama 3.2 1B, embeddings tied
         self.assertAlmostEqual(sizes["bert_base"], 109.5e6, delta=1e6)
 
@@ -77,7 +84,16 @@ class OnAStandIn(unittest.TestCase):
     def step(self) -> cap.Step:
         model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
         parameters = list(model.parameters())
-        return cap.Step(model, (torch.randn(5, 4),), None, None, torch.optim.SGD(parameters, lr=0.1), "fp32", torch.device("cpu"), parameters)
+        return cap.Step(
+            model,
+            (torch.randn(5, 4),),
+            None,
+            None,
+            torch.optim.SGD(parameters, lr=0.1),
+            "fp32",
+            torch.device("cpu"),
+            parameters,
+        )
 
     def test_a_gpu_is_timed_by_passes_one_after_another(self) -> None:
         step = self.step()
@@ -86,7 +102,9 @@ class OnAStandIn(unittest.TestCase):
         step.run_train = trains  # type: ignore[method-assign]
         arrival, times = cap.measure(step, ["a", "b", "c", "d"], 1, 4, modules=False)
         self.assertEqual(arrival, [3, 2, 1, 0])
-        self.assertIn(5, [c.args[0] for c in trains.call_args_list])  # one more than wanted: the first fills the pipeline
+        self.assertIn(
+            5, [c.args[0] for c in trains.call_args_list]
+        )  # one more than wanted: the first fills the pipeline
         self.assertEqual(len(times["raw"]["step_plain"]), 4)
         self.assertEqual(len(times["host_ready_ps"]), 4)
         self.assertNotIn("core_ps", times)
@@ -95,7 +113,9 @@ class OnAStandIn(unittest.TestCase):
         passes = self.step().run_train(3, instrument=True)
         self.assertEqual([[i for i, _, _ in p.arrivals] for p in passes], [[3, 2, 1, 0]] * 3)
         for p in passes:
-            self.assertEqual(p.device.step, p.device.forward + p.device.backward + p.device.optimizer)
+            self.assertEqual(
+                p.device.step, p.device.forward + p.device.backward + p.device.optimizer
+            )
 
     def test_phases_come_in_order_and_the_optimizer_steps(self) -> None:
         step = self.step()
@@ -119,7 +139,15 @@ class Lists(unittest.TestCase):
     def test_the_profiler_comes_after_every_capture(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             tasks = Path(folder) / "list.json"
-            tasks.write_text(json.dumps([{"name": "a", "model": "m", "batch": 1}, {"name": "broken", "model": "m", "batch": 1}, {"name": "b", "model": "m", "batch": 1}]))
+            tasks.write_text(
+                json.dumps(
+                    [
+                        {"name": "a", "model": "m", "batch": 1},
+                        {"name": "broken", "model": "m", "batch": 1},
+                        {"name": "b", "model": "m", "batch": 1},
+                    ]
+                )
+            )
             calls = []
 
             def capture(task, workloads, runs):  # type: ignore[no-untyped-def]
@@ -132,11 +160,27 @@ class Lists(unittest.TestCase):
                 calls.append(("profile", task["name"]))
                 return "profiled"
 
-            with mock.patch.multiple(captures, capture_one=capture, profile_one=profile), mock.patch.object(torch.cuda, "is_available", return_value=True), \
-                    mock.patch.object(torch.cuda, "empty_cache"), mock.patch("builtins.print"):
-                code = captures.main(["--list", str(tasks), "--workloads", folder, "--runs", folder])
+            with mock.patch.multiple(
+                captures, capture_one=capture, profile_one=profile
+            ), mock.patch.object(torch.cuda, "is_available", return_value=True), mock.patch.object(
+                torch.cuda, "empty_cache"
+            ), mock.patch(
+                "builtins.print"
+            ):
+                code = captures.main(
+                    ["--list", str(tasks), "--workloads", folder, "--runs", folder]
+                )
             self.assertEqual(code, 1)  # one of them failed
-            self.assertEqual(calls, [("capture", "a"), ("capture", "broken"), ("capture", "b"), ("profile", "a"), ("profile", "b")])
+            self.assertEqual(
+                calls,
+                [
+                    ("capture", "a"),
+                    ("capture", "broken"),
+                    ("capture", "b"),
+                    ("profile", "a"),
+                    ("profile", "b"),
+                ],
+            )
 
 
 if __name__ == "__main__":

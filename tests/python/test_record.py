@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""ddpsim_record.py: timed layers, plans, profiles of several ranks, and a real recording over gloo on loopback."""
+"""ddpsim_record.py: timed layers, plans, profiles of several ranks, and a real recording over gloo
+on loopback."""
 import json
 import os
 import socket
@@ -27,15 +28,27 @@ MS = 10**9
 
 def workload(tensors=3, each_ms=10):
     names = ["a.weight", "a.bias", "b.weight"][:tensors]
-    return {"name": "w", "basis": "captured", "tensors": [{"name": n, "shape": [1000], "dtype": "float32"} for n in names],
-            "buffers": [{"name": "a.mean", "shape": [4], "dtype": "float32"}], "arrival": [2, 0, 1],
-            "times": {"forward_ps": 20 * MS, "backward_ps": 40 * MS, "optimizer_ps": 5 * MS, "ready_ps": [each_ms * MS * (i + 1) for i in range(tensors)]}}
+    return {
+        "name": "w",
+        "basis": "captured",
+        "tensors": [{"name": n, "shape": [1000], "dtype": "float32"} for n in names],
+        "buffers": [{"name": "a.mean", "shape": [4], "dtype": "float32"}],
+        "arrival": [2, 0, 1],
+        "times": {
+            "forward_ps": 20 * MS,
+            "backward_ps": 40 * MS,
+            "optimizer_ps": 5 * MS,
+            "ready_ps": [each_ms * MS * (i + 1) for i in range(tensors)],
+        },
+    }
 
 
 class TimedModelTest(unittest.TestCase):
     def test_keeps_registration_order_and_names(self):
         model = rec.TimedModel(workload(), [], 1.0)
-        self.assertEqual([n for n, _ in model.named_parameters()], ["a.weight", "a.bias", "b.weight"])
+        self.assertEqual(
+            [n for n, _ in model.named_parameters()], ["a.weight", "a.bias", "b.weight"]
+        )
         self.assertEqual([n for n, _ in model.named_buffers()], ["a.mean"])
 
     def test_gradients_arrive_in_order_and_on_time(self):
@@ -88,12 +101,23 @@ class PlanTest(unittest.TestCase):
 
     def test_defaults_and_flags(self):
         self.assertIsNone(self.plan()["bucket_cap_mb"])
-        self.assertEqual(self.plan("--set", "bucket_cap_mb=5", "--set", "plan.static_graph=true")["bucket_cap_mb"], 5)
-        self.assertEqual(self.plan("--plan", '{"comm_hook": "fp16_compress"}')["comm_hook"], "fp16_compress")
+        self.assertEqual(
+            self.plan("--set", "bucket_cap_mb=5", "--set", "plan.static_graph=true")[
+                "bucket_cap_mb"
+            ],
+            5,
+        )
+        self.assertEqual(
+            self.plan("--plan", '{"comm_hook": "fp16_compress"}')["comm_hook"], "fp16_compress"
+        )
 
     def test_mistakes_are_one_sentence(self):
-        for flags, sentence in ((("--set", "bucket_cap=5"), "the nearest is 'bucket_cap_mb'"), (("--set", "bucket_cap_mb"), "not KNOB=VALUE"),
-                                (("--plan", '{"pytorch": "9.9"}'), "the plan says PyTorch 9.9"), (("--set", "system=horovod"), "known are pytorch_ddp and averaging")):
+        for flags, sentence in (
+            (("--set", "bucket_cap=5"), "the nearest is 'bucket_cap_mb'"),
+            (("--set", "bucket_cap_mb"), "not KNOB=VALUE"),
+            (("--plan", '{"pytorch": "9.9"}'), "the plan says PyTorch 9.9"),
+            (("--set", "system=horovod"), "known are pytorch_ddp and averaging"),
+        ):
             with self.assertRaises(rec.RecordError) as caught:
                 self.plan(*flags)
             self.assertIn(sentence, str(caught.exception))
@@ -111,18 +135,21 @@ class AsCapturedTest(unittest.TestCase):
         self.assertEqual(self.asked({}), (None, "contiguous"))
         self.assertEqual(self.asked({}, "bf16"), ("bf16", "contiguous"))
         self.assertEqual(self.asked({"precision": "fp32"}), ("fp32", "contiguous"))
-        self.assertEqual(self.asked({"memory_format": "channels_last"}, "tf32", "fp16"),
-                         ("fp16", "channels_last"))
+        self.assertEqual(
+            self.asked({"memory_format": "channels_last"}, "tf32", "fp16"),
+            ("fp16", "channels_last"),
+        )
         with self.assertRaisesRegex(rec.RecordError, "torch.compile"):
             self.asked({"compile": True})
 
     def test_each_rank_that_ddpsim_started_has_a_gpu(self):
         def required(**more):
             env = {"WORLD_SIZE": "3", **more}
-            with mock.patch.dict(os.environ, env), \
-                    mock.patch.object(rec.torch.cuda, "is_available", lambda: True), \
-                    mock.patch.object(rec.torch.cuda, "device_count", lambda: 2):
+            with mock.patch.dict(os.environ, env), mock.patch.object(
+                rec.torch.cuda, "is_available", lambda: True
+            ), mock.patch.object(rec.torch.cuda, "device_count", lambda: 2):
                 rec.require_gpus()
+
         required()  # torchrun: ranks of other machines, or each sees its own
         required(DDPSIM_HOSTS="loopback", DDPSIM_ONE_GPU="1")
         with self.assertRaisesRegex(rec.RecordError, "3 ranks need as many GPUs, .* has 2"):
@@ -131,10 +158,24 @@ class AsCapturedTest(unittest.TestCase):
 
 class ProfileTest(unittest.TestCase):
     def test_the_slowest_rank_of_each_pass_counts(self):
-        ranks = [{"passes": [[10, 20, 1], [12, 20, 1], [10, 20, 1]], "core": 30, "arrival": [1, 0], "shares": [0.5, 1.0]},
-                 {"passes": [[10, 21, 1], [10, 20, 1], [14, 26, 2]], "core": 40, "arrival": [1, 0], "shares": [0.4, 0.9]}]
+        ranks = [
+            {
+                "passes": [[10, 20, 1], [12, 20, 1], [10, 20, 1]],
+                "core": 30,
+                "arrival": [1, 0],
+                "shares": [0.5, 1.0],
+            },
+            {
+                "passes": [[10, 21, 1], [10, 20, 1], [14, 26, 2]],
+                "core": 40,
+                "arrival": [1, 0],
+                "shares": [0.4, 0.9],
+            },
+        ]
         joined = rec.joined(ranks)
-        self.assertEqual((joined["forward_ps"], joined["backward_ps"], joined["optimizer_ps"]), (12, 21, 1))  # of passes 31+1, 32+1, 40+2
+        self.assertEqual(
+            (joined["forward_ps"], joined["backward_ps"], joined["optimizer_ps"]), (12, 21, 1)
+        )  # of passes 31+1, 32+1, 40+2
         self.assertEqual(joined["ranks"], 2)
         self.assertEqual(joined["core_ps"], 35)
         self.assertEqual(joined["ready_ps"], [round(0.45 * 21), round(0.95 * 21)])
@@ -151,22 +192,60 @@ def record(ranks, *flags):
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run.json"
         port = free_port()
-        common = {**os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo", "PYTHONDONTWRITEBYTECODE": "1",
-                  "OMP_NUM_THREADS": "1"}
-        children = [subprocess.Popen([sys.executable, str(SCRIPT), "--out", str(out), *flags], env={**common, "RANK": str(r), "LOCAL_RANK": str(r)},
-                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder) for r in range(ranks)]
+        common = {
+            **os.environ,
+            "WORLD_SIZE": str(ranks),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            "GLOO_SOCKET_IFNAME": "lo",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+        children = [
+            subprocess.Popen(
+                [sys.executable, str(SCRIPT), "--out", str(out), *flags],
+                env={**common, "RANK": str(r), "LOCAL_RANK": str(r)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=folder,
+            )
+            for r in range(ranks)
+        ]
         talk = [c.communicate(timeout=120) for c in children]
         said = [err for _, err in talk]
         if out.exists():  # rank 0 says what it wrote, and nobody else does
             assert talk[0][0].startswith(f"{out}: ") and "steady steps, median" in talk[0][0], talk
             assert all(not words for words, _ in talk[1:]), talk
-        return [c.returncode for c in children], said, json.loads(out.read_text()) if out.exists() else None
+        return (
+            [c.returncode for c in children],
+            said,
+            json.loads(out.read_text()) if out.exists() else None,
+        )
 
 
 def faults_of_48_mib(*before):
     """Pages that 48 MiB cost a process that has used and freed 64 MiB."""
-    script = "; ".join(["import ddpsim_record as rec, torch", *before, "rec.touch_memory(64 << 20)", "n = rec.page_faults()", "x = torch.full((12 << 20,), 1.0)", "print(rec.page_faults() - n)"])
-    return int(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=SCRIPT.parent, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}).stdout)
+    script = "; ".join(
+        [
+            "import ddpsim_record as rec, torch",
+            *before,
+            "rec.touch_memory(64 << 20)",
+            "n = rec.page_faults()",
+            "x = torch.full((12 << 20,), 1.0)",
+            "print(rec.page_faults() - n)",
+        ]
+    )
+    return int(
+        subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=SCRIPT.parent,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        ).stdout
+    )
 
 
 class FakeEvent:
@@ -210,7 +289,19 @@ class MemoryTest(unittest.TestCase):
 
 class RecordingTest(unittest.TestCase):
     def test_ddp(self):
-        codes, said, run = record(2, "--model", "mlp784-50-10", "--batch", "4", "--steps", "3", "--passes", "2", "--set", "bucket_cap_mb=0.01")
+        codes, said, run = record(
+            2,
+            "--model",
+            "mlp784-50-10",
+            "--batch",
+            "4",
+            "--steps",
+            "3",
+            "--passes",
+            "2",
+            "--set",
+            "bucket_cap_mb=0.01",
+        )
         self.assertEqual(codes, [0, 0], said)
         self.assertEqual(run["evidence"], "system")
         self.assertIn("PyTorch " + torch.__version__, run["origin"]["software"])
@@ -220,7 +311,11 @@ class RecordingTest(unittest.TestCase):
         self.assertNotIn("memory", run["origin"]["software"])
         self.assertEqual(run["buckets"]["first"], [159040])
         self.assertEqual(sum(run["buckets"]["steady"]), 159040)
-        reduced = [s for s in run["spans"] if s["op"].startswith("allreduce/") and s["actor"] == 0 and s["step"] == 8]
+        reduced = [
+            s
+            for s in run["spans"]
+            if s["op"].startswith("allreduce/") and s["actor"] == 0 and s["step"] == 8
+        ]
         self.assertEqual([s["bytes"] for s in reduced], run["buckets"]["steady"])
         self.assertEqual(sorted(t for s in reduced for t in s["tensors"]), [0, 1, 2, 3])
         for s in reduced:
@@ -229,15 +324,37 @@ class RecordingTest(unittest.TestCase):
         self.assertEqual(sorted(run["layers"]["arrival"]), [0, 1, 2, 3])
 
     def test_plain_averaging(self):
-        codes, said, run = record(2, "--model", "mlp784-50-10", "--batch", "4", "--steps", "2", "--passes", "1", "--set", "system=averaging")
+        codes, said, run = record(
+            2,
+            "--model",
+            "mlp784-50-10",
+            "--batch",
+            "4",
+            "--steps",
+            "2",
+            "--passes",
+            "1",
+            "--set",
+            "system=averaging",
+        )
         self.assertEqual(codes, [0, 0], said)
         self.assertNotIn("buckets", run)
-        self.assertEqual({s["op"] for s in run["spans"] if s["op"].startswith("allreduce/")},
-                         {"allreduce/fc1.weight", "allreduce/fc1.bias", "allreduce/fc2.weight", "allreduce/fc2.bias"})
+        self.assertEqual(
+            {s["op"] for s in run["spans"] if s["op"].startswith("allreduce/")},
+            {
+                "allreduce/fc1.weight",
+                "allreduce/fc1.bias",
+                "allreduce/fc2.weight",
+                "allreduce/fc2.bias",
+            },
+        )
 
     def test_a_factory_is_found_where_it_is_said_to_be(self):
         with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / "elsewhere.py").write_text("import torch\ndef make():\n    return torch.nn.Linear(4, 2), (torch.randn(3, 4),), None, None\n")
+            (Path(folder) / "elsewhere.py").write_text(
+                "import torch\ndef make():\n    return torch.nn.Linear(4, 2), (torch.randn(3, 4),),"
+                " None, None\n"
+            )
             flags = ("--factory", "elsewhere:make", "--steps", "2", "--passes", "1")
             codes, said, _ = record(1, *flags)
             self.assertEqual(codes, [2])
@@ -248,7 +365,21 @@ class RecordingTest(unittest.TestCase):
 
     def test_without_ranks_it_says_how(self):
         environment = {k: v for k, v in os.environ.items() if k != "RANK"}
-        done = subprocess.run([sys.executable, str(SCRIPT), "--model", "mlp784-50-10", "--batch", "4", "--out", "/tmp/never"], env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            [
+                sys.executable,
+                str(SCRIPT),
+                "--model",
+                "mlp784-50-10",
+                "--batch",
+                "4",
+                "--out",
+                "/tmp/never",
+            ],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
         self.assertEqual(done.returncode, 2)
         self.assertIn("torchrun --nproc_per_node", done.stderr)
 

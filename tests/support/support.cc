@@ -8,14 +8,26 @@
 
 namespace ddpsim::test {
 
-std::string source_path(const std::string& relative) { return std::string(DDPSIM_SOURCE_DIR) + "/" + relative; }
+std::string source_path(const std::string& relative) {
+  return std::string(DDPSIM_SOURCE_DIR) + "/" + relative;
+}
 
-io::Json read_json(const std::string& relative) { return io::parse_json(io::read_file(source_path(relative)), relative); }
+io::Json read_json(const std::string& relative) {
+  return io::parse_json(io::read_file(source_path(relative)), relative);
+}
 
-Workload workload(const std::string& name) { return io::read_workload(read_json("workloads/" + name + ".json"), name); }
-Cluster cluster(const std::string& name) { return io::read_cluster(read_json("topologies/" + name + ".json"), name); }
-Profile profile(const std::string& name) { return io::read_profile(read_json("calib/profiles/" + name + ".json"), name); }
-OpKind kind_of_op(const std::string& name) { return strategy::kind_of(name).value(); }
+Workload workload(const std::string& name) {
+  return io::read_workload(read_json("workloads/" + name + ".json"), name);
+}
+Cluster cluster(const std::string& name) {
+  return io::read_cluster(read_json("topologies/" + name + ".json"), name);
+}
+Profile profile(const std::string& name) {
+  return io::read_profile(read_json("calib/profiles/" + name + ".json"), name);
+}
+OpKind kind_of_op(const std::string& name) {
+  return strategy::kind_of(name).value();
+}
 
 Outcome ddpsim(const std::vector<std::string>& args) {
   std::ostringstream out;
@@ -50,7 +62,8 @@ Cluster star(int hosts, Bandwidth bandwidth) {
   return c;
 }
 
-Workload layered(int layers, std::int64_t bytes, Duration forward, Duration backward, DeviceKind kind) {
+Workload layered(int layers, std::int64_t bytes, Duration forward, Duration backward,
+                 DeviceKind kind) {
   Workload w;
   w.name = "layered";
   w.model = "layered";

@@ -52,11 +52,14 @@ struct Outcome {
 // `ddpsim ARGS...`, in-process, not on a terminal.
 Outcome ddpsim(const std::vector<std::string>& args);
 
-// One transport "wire" with the given step latency, link efficiency 1, nothing else costs anything: closed forms hold exactly.
+// One transport "wire" with the given step latency, link efficiency 1, nothing else costs anything:
+// closed forms hold exactly.
 Profile ideal_profile(Duration latency, DeviceKind kind = DeviceKind::Gpu);
 // `hosts` hosts of one device on a star of `bandwidth`, transport "wire", no wire latency.
 Cluster star(int hosts, Bandwidth bandwidth);
-// A captured workload: `layers` gradients of `bytes` each, arriving every `backward` after `forward` per layer of forward.
-Workload layered(int layers, std::int64_t bytes, Duration forward, Duration backward, DeviceKind kind = DeviceKind::Gpu);
+// A captured workload: `layers` gradients of `bytes` each, arriving every `backward` after
+// `forward` per layer of forward.
+Workload layered(int layers, std::int64_t bytes, Duration forward, Duration backward,
+                 DeviceKind kind = DeviceKind::Gpu);
 
 }  // namespace ddpsim::test

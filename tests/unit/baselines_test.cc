@@ -24,8 +24,12 @@ struct Example {
     s.plan.bucket_cap_mb = cap;
     s.plan.gradient_as_bucket_view = true;
   }
-  double naive() const { return ms([](const predict::Question& q) { return predict::naive_step(q); }); }
-  double queue() const { return ms([](const predict::Question& q) { return predict::queue_step(q); }); }
+  double naive() const {
+    return ms([](const predict::Question& q) { return predict::naive_step(q); });
+  }
+  double queue() const {
+    return ms([](const predict::Question& q) { return predict::queue_step(q); });
+  }
   template <class Model>
   double ms(Model model) const {
     topology::Fabric fabric(c);
@@ -34,7 +38,8 @@ struct Example {
 };
 
 TEST(Baselines, BucketsFollowOneAnother) {
-  // n = 2: 2(n-1)/n S = 4 MB, 4 ms a bucket. Ready at 4, 5, 6 ms: 4-8, 8-12, 12-16, then the optimizer.
+  // n = 2: 2(n-1)/n S = 4 MB, 4 ms a bucket. Ready at 4, 5, 6 ms: 4-8, 8-12, 12-16, then the
+  // optimizer.
   Example e(2, 1);
   EXPECT_NEAR(e.naive(), 17, kTolerance);
   EXPECT_NEAR(e.queue(), 17, kTolerance);
@@ -59,7 +64,8 @@ TEST(Baselines, OnlyTheQueueSeesAStraggler) {
 }
 
 TEST(Baselines, OnlyTheQueueSeesASharedUplink) {
-  // Two racks of two, ranks alternate between them: two of the ring's edges leave each rack. n = 4: 1.5 x 12 MB = 18 ms alone, 36 ms over the uplink.
+  // Two racks of two, ranks alternate between them: two of the ring's edges leave each rack. n = 4:
+  // 1.5 x 12 MB = 18 ms alone, 36 ms over the uplink.
   Example e(4, 100);
   e.c.pattern = Pattern::Racks;
   e.c.racks = 2;

@@ -110,7 +110,8 @@ TEST_P(Recorded, DataParallelGroupsByTheSameRule) {
   std::vector<TensorIndex> order;
   for (TensorIndex i = 0; i < w_.tensors.size(); ++i) order.push_back(i);
   const std::int64_t limit = 10'485'760;
-  EXPECT_EQ(rows(w_, assign_buckets(w_.tensors, order, std::span(&limit, 1), Order::Registration)), row("dp_groups"));
+  EXPECT_EQ(rows(w_, assign_buckets(w_.tensors, order, std::span(&limit, 1), Order::Registration)),
+            row("dp_groups"));
 }
 
 std::string test_name(const testing::TestParamInfo<std::string>& info) {

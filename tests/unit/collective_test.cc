@@ -167,7 +167,10 @@ TEST(Tree, ReachesEveryRankOnceFromRanksThatHaveTheData) {
 TEST(Tree, HasAsManyRoundsAsItsRanksHaveBits) {
   Fabric f(test::star(9, kBytePerPs));
   for (auto [n, rounds] : {std::pair{1, 0}, {2, 1}, {3, 2}, {4, 2}, {5, 3}, {8, 3}, {9, 4}})
-    EXPECT_EQ(make_communicator(f, first_devices(n), Backend::Gloo).patterns[kBroadcast].rounds.size(), static_cast<std::size_t>(rounds)) << n;
+    EXPECT_EQ(
+        make_communicator(f, first_devices(n), Backend::Gloo).patterns[kBroadcast].rounds.size(),
+        static_cast<std::size_t>(rounds))
+        << n;
 }
 
 // ---- Gloo's segments
@@ -303,11 +306,13 @@ TEST(GlooPrice, OneWorkerSumsOneSegmentAfterAnother) {
   p.reduction_bytes_per_s = 0.25e12;  // 2,097,152 ps a segment, four times the wire's
   Price price = on_star(4, 4 * kMiB, p, Backend::Gloo);
   // First phase: six sums, a go-ahead, an arrival and the last sum; second phase: the wire.
-  EXPECT_NEAR(static_cast<double>(price.alone.ps), 6 * 2'097'152.0 + 2'097'152 + 200 + 3 * kMiB + 200, 1000);
+  EXPECT_NEAR(static_cast<double>(price.alone.ps),
+              6 * 2'097'152.0 + 2'097'152 + 200 + 3 * kMiB + 200, 1000);
   p.half_reduction_bytes_per_s = 0.125e12;
   Fabric f(test::star(4, kBytePerPs));
   Communicator c = make_communicator(f, {0, 1, 2, 3}, Backend::Gloo);
-  EXPECT_EQ(all_reduce(c, p, Level::Mid, {4 * kMiB}, DType::Float16).reduce.ps, 2 * price.reduce.ps);
+  EXPECT_EQ(all_reduce(c, p, Level::Mid, {4 * kMiB}, DType::Float16).reduce.ps,
+            2 * price.reduce.ps);
 }
 
 TEST(GlooPrice, LongSegmentsTakeMoreOfASharedConnection) {
@@ -395,12 +400,15 @@ std::int64_t played(int n, std::int64_t bytes, Backend backend, const Profile& p
   predict::Turns connections;  // Gloo: one a hop
   TakeTurn turn = [&](int from, int to, double work) {
     engine::TaskId due = g.add_fixed({});
-    return connections.add(g, connections.place_of_hop(from, to), due, g.add_task({}, work, flow(from, to)));
+    return connections.add(g, connections.place_of_hop(from, to), due,
+                           g.add_task({}, work, flow(from, to)));
   };
   if (backend != Backend::Gloo) turn = {};
-  auto done = down_the_tree ? add_broadcast_messages(g, c, p, price, {bytes}, flow, arrive)
-                            : add_all_reduce_messages(g, c, p, price, {bytes}, flow, arrive, {}, turn);
-  auto decide = [](void* state, engine::TaskId task, TimePoint, std::vector<engine::TaskId>& release) {
+  auto done = down_the_tree
+                  ? add_broadcast_messages(g, c, p, price, {bytes}, flow, arrive)
+                  : add_all_reduce_messages(g, c, p, price, {bytes}, flow, arrive, {}, turn);
+  auto decide = [](void* state, engine::TaskId task, TimePoint,
+                   std::vector<engine::TaskId>& release) {
     static_cast<predict::Turns*>(state)->decide(task, release);
   };
   engine::Timeline t = engine::execute(g, {&connections, decide});
@@ -467,9 +475,9 @@ TEST(Tree, TakesTheSlowestHopWithItsSoftwareLatency) {
   cluster.intra->latency = kNanosecond;
   Fabric f(cluster);
   Profile p = two_transports(kMicrosecond, kMicrosecond * 10);
-  EXPECT_GE(broadcast(make_communicator(f, first_devices(4), Backend::Gloo), p, Level::Mid, {4})
-                .alone,
-            kMicrosecond * 10);
+  EXPECT_GE(
+      broadcast(make_communicator(f, first_devices(4), Backend::Gloo), p, Level::Mid, {4}).alone,
+      kMicrosecond * 10);
 }
 
 TEST(NcclPrice, LaunchesOnlyWhatItsHopsUse) {
@@ -480,7 +488,8 @@ TEST(NcclPrice, LaunchesOnlyWhatItsHopsUse) {
             kMicrosecond * 10);
 }
 
-// A connection buffers two chunks: rank 0 has three to send before it needs rank 1's data, and may send two while rank 1 is late.
+// A connection buffers two chunks: rank 0 has three to send before it needs rank 1's data, and may
+// send two while rank 1 is late.
 TEST(Messages, ALateReceiverHoldsItsSenderAfterTwoChunks) {
   Fabric f(test::star(4, kBytePerPs));
   Profile p = test::ideal_profile({});
@@ -493,12 +502,14 @@ TEST(Messages, ALateReceiverHoldsItsSenderAfterTwoChunks) {
   std::vector<engine::TaskId> arrive;
   for (int r = 0; r < 4; ++r) arrive.push_back(g.add_fixed(r == 1 ? kSecond : Duration{}));
   Bytes size{4'000};
-  add_all_reduce_messages(g, c, p, all_reduce(c, p, Level::Mid, size), size,
-                          FlowOfHop{[&](int from, int, int) { return from == 0 ? watched : other; }}, arrive);
+  add_all_reduce_messages(
+      g, c, p, all_reduce(c, p, Level::Mid, size), size,
+      FlowOfHop{[&](int from, int, int) { return from == 0 ? watched : other; }}, arrive);
   auto t = engine::execute(g);
   ASSERT_TRUE(t.complete());
   int early = 0;
-  for (engine::TaskId i = 0; i < g.size(); ++i) early += g.flow()[i] == watched && t.end[i].ps < kSecond.ps;
+  for (engine::TaskId i = 0; i < g.size(); ++i)
+    early += g.flow()[i] == watched && t.end[i].ps < kSecond.ps;
   EXPECT_EQ(early, 2);
 }
 

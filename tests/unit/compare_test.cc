@@ -12,11 +12,24 @@ using analysis::Agreement;
 using analysis::compare;
 using analysis::Comparison;
 
-Span compute(int step, int actor, OpKind kind, const char* op, std::int64_t begin, std::int64_t end) {
+Span compute(int step, int actor, OpKind kind, const char* op, std::int64_t begin,
+             std::int64_t end) {
   return {step, actor, 1, Lane::Compute, kind, op, {}, 0, {begin}, {begin}, {end}, ""};
 }
-Span bucket(int step, int actor, const char* op, std::vector<TensorIndex> tensors, std::int64_t bytes, std::int64_t begin, std::int64_t end) {
-  return {step, actor, 1, Lane::Comm, kind_of_op("allreduce/bucket.0"), op, std::move(tensors), bytes, {begin}, {begin}, {end}, "ring"};
+Span bucket(int step, int actor, const char* op, std::vector<TensorIndex> tensors,
+            std::int64_t bytes, std::int64_t begin, std::int64_t end) {
+  return {step,
+          actor,
+          1,
+          Lane::Comm,
+          kind_of_op("allreduce/bucket.0"),
+          op,
+          std::move(tensors),
+          bytes,
+          {begin},
+          {begin},
+          {end},
+          "ring"};
 }
 
 // Steps of 1000 ps; its clock stands at 5000 when the recorded one begins.
@@ -25,8 +38,10 @@ ddpsim::Run predicted() {
   r.steps = {{StepKind::First, {2000}}, {StepKind::Steady, {1500}}, {StepKind::Steady, {1000}}};
   r.spans_from = {5000};
   r.tensor_names = {"a", "b", "c"};
-  r.spans = {compute(2, 0, kind_of_op("fwd"), "fwd", 5000, 5200), bucket(2, 0, "allreduce/bucket.0", {2, 1}, 800, 5300, 5700),
-             bucket(2, 0, "allreduce/bucket.1", {0}, 400, 5700, 5900), compute(2, 0, kind_of_op("optimizer"), "optimizer", 5900, 6000)};
+  r.spans = {compute(2, 0, kind_of_op("fwd"), "fwd", 5000, 5200),
+             bucket(2, 0, "allreduce/bucket.0", {2, 1}, 800, 5300, 5700),
+             bucket(2, 0, "allreduce/bucket.1", {0}, 400, 5700, 5900),
+             compute(2, 0, kind_of_op("optimizer"), "optimizer", 5900, 6000)};
   return r;
 }
 
@@ -36,14 +51,20 @@ ddpsim::Run measured(std::int64_t late = 10) {
   r.kind = RunKind::Measured;
   r.origin.hosts = "namespaces";
   r.tensor_names = {"a", "b", "c"};
-  r.steps = {{StepKind::First, {9000}}, {StepKind::Steady, {5000}}, {StepKind::Steady, {1000 + late}}, {StepKind::Steady, {1000}}, {StepKind::Steady, {1000 + 2 * late}}};
+  r.steps = {{StepKind::First, {9000}},
+             {StepKind::Steady, {5000}},
+             {StepKind::Steady, {1000 + late}},
+             {StepKind::Steady, {1000}},
+             {StepKind::Steady, {1000 + 2 * late}}};
   for (int step : {2, 3, 4})
     for (int rank : {0, 1}) {
-      std::int64_t x = late * (step - 2) + rank;  // over ranks and steps: median of the later rank = late + 1
+      std::int64_t x =
+          late * (step - 2) + rank;  // over ranks and steps: median of the later rank = late + 1
       r.spans.push_back(compute(step, rank, kind_of_op("fwd"), "fwd", 0, 200));
       r.spans.push_back(bucket(step, rank, "allreduce/bucket.0", {1, 2}, 800, 300 + x, 700 + x));
       r.spans.push_back(bucket(step, rank, "allreduce/bucket.1", {0}, 400, 700 + x, 900 + x));
-      r.spans.push_back(compute(step, rank, kind_of_op("optimizer"), "optimizer", 900 + x, 1000 + x));
+      r.spans.push_back(
+          compute(step, rank, kind_of_op("optimizer"), "optimizer", 900 + x, 1000 + x));
     }
   return r;
 }
@@ -71,7 +92,8 @@ TEST(Compare, ABucketEndsWithItsLastRankInTheMedianStep) {
   EXPECT_EQ(ends[0].end.ps, 711);
   EXPECT_EQ(ends[1].end.ps, 911);
   EXPECT_EQ(ends[1].bytes, 400);
-  EXPECT_EQ(analysis::bucket_ends(predicted())[1].end.ps, 900) << "relative to the start of the step";
+  EXPECT_EQ(analysis::bucket_ends(predicted())[1].end.ps, 900)
+      << "relative to the start of the step";
 }
 
 TEST(Compare, ErrorsAreSharesOfTheMeasuredStep) {
@@ -96,7 +118,8 @@ TEST(Compare, TheVerdictFollowsTheTolerance) {
   Comparison c = compare(predicted(), measured(100));
   EXPECT_EQ(c.verdict, Agreement::Outside);
   EXPECT_EQ(c.reason, "the step is predicted 9.091 % too short, tolerance 2.000 %");
-  EXPECT_EQ(compare(predicted(), measured(-100)).reason, "the step is predicted 11.111 % too long, tolerance 2.000 %");
+  EXPECT_EQ(compare(predicted(), measured(-100)).reason,
+            "the step is predicted 11.111 % too long, tolerance 2.000 %");
 }
 
 TEST(Compare, WhatCannotBeJudgedIsAmbiguous) {
@@ -151,16 +174,32 @@ TEST(Compare, AnotherScheduleIsAMismatchAndNoTimingError) {
       if (s.op == op) change(s);
   };
   EXPECT_EQ(mismatch([](ddpsim::Run&) {}), "");
-  EXPECT_EQ(mismatch([&](ddpsim::Run& m) { each(m, "allreduce/bucket.0", [](Span& s) { s.bytes = 801; }); }),
-            "allreduce/bucket.0 moves 2 tensors and 800 bytes in the prediction, 2 tensors and 801 bytes in the measured run");
-  EXPECT_EQ(mismatch([&](ddpsim::Run& m) { each(m, "allreduce/bucket.1", [](Span& s) { s.tensors = {1}; }); }),
+  EXPECT_EQ(mismatch([&](ddpsim::Run& m) {
+              each(m, "allreduce/bucket.0", [](Span& s) { s.bytes = 801; });
+            }),
+            "allreduce/bucket.0 moves 2 tensors and 800 bytes in the prediction, 2 tensors and 801 "
+            "bytes in the measured run");
+  EXPECT_EQ(mismatch([&](ddpsim::Run& m) {
+              each(m, "allreduce/bucket.1", [](Span& s) { s.tensors = {1}; });
+            }),
             "allreduce/bucket.1 moves other tensors in the measured run: b in place of a");
-  EXPECT_EQ(mismatch([&](ddpsim::Run& m) { each(m, "allreduce/bucket.1", [](Span& s) { s.op = "allreduce/bucket.2"; }); }),
+  EXPECT_EQ(mismatch([&](ddpsim::Run& m) {
+              each(m, "allreduce/bucket.1", [](Span& s) { s.op = "allreduce/bucket.2"; });
+            }),
             "allreduce/bucket.1 is in the prediction, and was not measured");
-  EXPECT_EQ(mismatch([&](ddpsim::Run& m) { m.spans.push_back(bucket(2, 0, "allreduce/bucket.2", {1}, 4, 0, 1)), m.spans.push_back(bucket(3, 0, "allreduce/bucket.2", {1}, 4, 0, 1)); }),
+  EXPECT_EQ(mismatch([&](ddpsim::Run& m) {
+              m.spans.push_back(bucket(2, 0, "allreduce/bucket.2", {1}, 4, 0, 1)),
+                  m.spans.push_back(bucket(3, 0, "allreduce/bucket.2", {1}, 4, 0, 1));
+            }),
             "allreduce/bucket.2 was measured, and is not in the prediction");
-  EXPECT_EQ(mismatch([&](ddpsim::Run& m) { m.spans[5].bytes = 700; }), "allreduce/bucket.0 moved other tensors or bytes on rank 1 in step 2 than on rank 0 in step 2");
-  EXPECT_EQ(mismatch([&](ddpsim::Run& m) { std::erase_if(m.spans, [](const Span& s) { return s.step == 3 && s.op == "allreduce/bucket.1"; }); }),
+  EXPECT_EQ(mismatch([&](ddpsim::Run& m) { m.spans[5].bytes = 700; }),
+            "allreduce/bucket.0 moved other tensors or bytes on rank 1 in step 2 than on rank 0 in "
+            "step 2");
+  EXPECT_EQ(mismatch([&](ddpsim::Run& m) {
+              std::erase_if(m.spans, [](const Span& s) {
+                return s.step == 3 && s.op == "allreduce/bucket.1";
+              });
+            }),
             "allreduce/bucket.1 was measured in 2 of 3 recorded steps");
   // Names decide, where there are some: another numbering of the same tensors is the same set.
   EXPECT_EQ(mismatch([&](ddpsim::Run& m) {
@@ -178,7 +217,8 @@ TEST(Compare, TheFrameworksOwnBucketsAreComparedFirst) {
   m.steady_buckets = {800, 400};
   EXPECT_EQ(compare(p, m).mismatch, "");
   m.steady_buckets = {1200};
-  EXPECT_EQ(compare(p, m).mismatch, "the framework reports buckets of 1200 bytes, predicted are 800, 400");
+  EXPECT_EQ(compare(p, m).mismatch,
+            "the framework reports buckets of 1200 bytes, predicted are 800, 400");
   EXPECT_EQ(compare(p, m).verdict, Agreement::Outside);
 }
 
@@ -188,7 +228,8 @@ TEST(Compare, WhatARunCouldNotSeeIsNotMissed) {
   broadcast.kind = kind_of_op("broadcast/buffers.0");
   p.spans.push_back(broadcast);
   ddpsim::Run m = measured();
-  EXPECT_EQ(compare(p, m).mismatch, "broadcast/buffers.0 is in the prediction, and was not measured");
+  EXPECT_EQ(compare(p, m).mismatch,
+            "broadcast/buffers.0 is in the prediction, and was not measured");
   m.skipped = {{"broadcast/buffers.", "hooks see buckets only"}};
   EXPECT_EQ(compare(p, m).mismatch, "");
 }

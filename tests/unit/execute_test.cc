@@ -263,8 +263,10 @@ TEST(TokenBucket, RefillsUnderAFlowThatUsesLessThanItsRate) {
 TEST(TokenBucket, LetsAPacketPassAsSoonAsItHoldsEnough) {
   OneLink s(kBucket);
   FlowId packets = s.g.add_packet_flow(s.link);
-  TaskId a = s.task_of(packets, 0, 60), b = s.task_of(packets, 0, 60), idle = s.g.add_fixed({30}), c = s.task_of(packets, 0, 20);
-  chained(s.g, {a, b, idle, c});  // 100 tokens: 60, then 40 at once and 20 at the rate; 30 saved since
+  TaskId a = s.task_of(packets, 0, 60), b = s.task_of(packets, 0, 60), idle = s.g.add_fixed({30}),
+         c = s.task_of(packets, 0, 20);
+  chained(s.g,
+          {a, b, idle, c});  // 100 tokens: 60, then 40 at once and 20 at the rate; 30 saved since
   Timeline r = execute(s.g);
   EXPECT_EQ(r.end[a].ps, 0);
   EXPECT_EQ(r.end[b].ps, 20);

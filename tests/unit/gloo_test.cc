@@ -1,7 +1,8 @@
-// Backend gloo on emulated hosts: one connection for all collectives of a rank, cores and memory that hosts share, the layer profile, the fit.
-#include <gtest/gtest.h>
-
+// Backend gloo on emulated hosts: one connection for all collectives of a rank, cores and memory
+// that hosts share, the layer profile, the fit.
 #include <cmath>
+
+#include <gtest/gtest.h>
 
 #include "calib/fit/fit.h"
 #include "tests/support/support.h"
@@ -35,15 +36,22 @@ Workload two(std::int64_t first, std::int64_t second, Duration gap) {
 
 struct InFlight {
   int ranks;
-  std::int64_t first, second;      // bytes
-  double first_ms, second_ms;      // ends, from the start of the first
+  std::int64_t first, second;  // bytes
+  double first_ms, second_ms;  // ends, from the start of the first
 };
 
-// Measured with PyTorch 1.13 over Gloo on hosts at 200 Mb/s, the second all-reduce 42 ms after the first. `in_flight` of `ddpsim calibrate --backend torch`:
-// the samples in calib/runs repeat these within 0.5 % (16 and 10 MiB are measured since, and not in them yet).
-constexpr InFlight kMeasured[] = {{2, 12 * kMiBytes, 4 * kMiBytes, 672.6, 377.8},   {2, 12 * kMiBytes, 6 * kMiBytes, 757.3, 588.2},  {2, 12 * kMiBytes, 8 * kMiBytes, 841.4, 672.8},
-                                  {2, 8 * kMiBytes, 3 * kMiBytes, 461.2, 292.1},    {2, 16 * kMiBytes, 10 * kMiBytes, 1095.5, 926.9}, {4, 12 * kMiBytes, 4 * kMiBytes, 1011.8, 802.2},
-                                  {4, 12 * kMiBytes, 8 * kMiBytes, 1265.6, 1054.8}, {4, 8 * kMiBytes, 3 * kMiBytes, 663.4, 694.9},    {4, 8 * kMiBytes, 5 * kMiBytes, 769.4, 821.6},
+// Measured with PyTorch 1.13 over Gloo on hosts at 200 Mb/s, the second all-reduce 42 ms after the
+// first. `in_flight` of `ddpsim calibrate --backend torch`: the samples in calib/runs repeat these
+// within 0.5 % (16 and 10 MiB are measured since, and not in them yet).
+constexpr InFlight kMeasured[] = {{2, 12 * kMiBytes, 4 * kMiBytes, 672.6, 377.8},
+                                  {2, 12 * kMiBytes, 6 * kMiBytes, 757.3, 588.2},
+                                  {2, 12 * kMiBytes, 8 * kMiBytes, 841.4, 672.8},
+                                  {2, 8 * kMiBytes, 3 * kMiBytes, 461.2, 292.1},
+                                  {2, 16 * kMiBytes, 10 * kMiBytes, 1095.5, 926.9},
+                                  {4, 12 * kMiBytes, 4 * kMiBytes, 1011.8, 802.2},
+                                  {4, 12 * kMiBytes, 8 * kMiBytes, 1265.6, 1054.8},
+                                  {4, 8 * kMiBytes, 3 * kMiBytes, 663.4, 694.9},
+                                  {4, 8 * kMiBytes, 5 * kMiBytes, 769.4, 821.6},
                                   {4, 16 * kMiBytes, 10 * kMiBytes, 1646.3, 1476.7}};
 
 TEST(GlooConnection, CarriesTheMessagesOfTwoCollectivesInTurn) {
@@ -67,9 +75,13 @@ TEST(GlooConnection, CarriesTheMessagesOfTwoCollectivesInTurn) {
     ASSERT_EQ(o.fidelity, predict::Fidelity::Message);
     auto buckets = predict::predict(q, o).summary.buckets;
     ASSERT_EQ(buckets.size(), 2u);
-    auto end = [&](std::size_t i) { return static_cast<double>((buckets[i].end - buckets[0].ready).ps) / 1e9; };
-    EXPECT_NEAR(end(0) / m.first_ms, 1, 0.01) << m.ranks << " ranks, " << m.first / kMiBytes << " and " << m.second / kMiBytes << " MiB";
-    EXPECT_NEAR(end(1) / m.second_ms, 1, 0.01) << m.ranks << " ranks, " << m.first / kMiBytes << " and " << m.second / kMiBytes << " MiB";
+    auto end = [&](std::size_t i) {
+      return static_cast<double>((buckets[i].end - buckets[0].ready).ps) / 1e9;
+    };
+    EXPECT_NEAR(end(0) / m.first_ms, 1, 0.01)
+        << m.ranks << " ranks, " << m.first / kMiBytes << " and " << m.second / kMiBytes << " MiB";
+    EXPECT_NEAR(end(1) / m.second_ms, 1, 0.01)
+        << m.ranks << " ranks, " << m.first / kMiBytes << " and " << m.second / kMiBytes << " MiB";
   }
 }
 
@@ -107,13 +119,15 @@ TEST(SharedHost, ACaptureOfRealComputationTakesTurnsOnTheCores) {
     h.w.times.core = h.w.times.forward + h.w.times.backward + h.w.times.optimizer;
     Duration alone = h.w.times.forward + h.w.times.backward;
     double crowd = std::max(1.0, ranks / 2.0);
-    EXPECT_NEAR(static_cast<double>(h.compute().ps) / static_cast<double>(alone.ps), crowd, 0.02) << ranks;
+    EXPECT_NEAR(static_cast<double>(h.compute().ps) / static_cast<double>(alone.ps), crowd, 0.02)
+        << ranks;
   }
 }
 
 TEST(SharedHost, TimedLayersSleep) {
   Host h(4);
-  h.w.times.core = h.w.times.forward + h.w.times.backward + h.w.times.optimizer;  // of the model that was captured, not of what runs
+  h.w.times.core = h.w.times.forward + h.w.times.backward +
+                   h.w.times.optimizer;  // of the model that was captured, not of what runs
   EXPECT_EQ(h.compute(), h.w.times.forward + h.w.times.backward);
 }
 
@@ -121,7 +135,8 @@ TEST(SharedHost, ALayerProfileHasTheOtherRanksInIt) {
   Host h(4);
   h.s.real_compute = true;
   h.w.times.at_once = 4;
-  h.w.times.core = {(h.w.times.forward + h.w.times.backward + h.w.times.optimizer).ps / 2};  // two cores, four ranks: each had half a core
+  h.w.times.core = {(h.w.times.forward + h.w.times.backward + h.w.times.optimizer).ps /
+                    2};  // two cores, four ranks: each had half a core
   Duration measured = h.w.times.forward + h.w.times.backward;
   EXPECT_NEAR(static_cast<double>(h.compute().ps) / static_cast<double>(measured.ps), 1, 1e-6);
 }
@@ -136,7 +151,8 @@ TEST(SharedHost, TheNetworkTakesCoresFromComputation) {
     h.p.transports.at("wire").cpu_ps_per_byte = cpu_ps_per_byte;
     return static_cast<double>(h.ask().summary.backward.ps);
   };
-  // Four links of 125 MB/s at 1 ns a byte: half a core of two, so computation beside it goes at three quarters of its speed; three of four layers are.
+  // Four links of 125 MB/s at 1 ns a byte: half a core of two, so computation beside it goes at
+  // three quarters of its speed; three of four layers are.
   EXPECT_NEAR(backward(1000) / backward(0), (1 + 3 / 0.75) / 4, 0.01);
 }
 
@@ -178,14 +194,21 @@ ddpsim::Run framework(double small_ps, double alone, double together) {
   r.kind = RunKind::Measured;
   r.evidence = EvidenceClass::Collective;
   for (std::int64_t ranks : {1, 2, 4})
-    for (auto [tensors, bytes] : {std::pair<std::int64_t, std::int64_t>{100, 1024}, {40, 1 << 20}, {10, 1 << 22}}) {
+    for (auto [tensors, bytes] :
+         {std::pair<std::int64_t, std::int64_t>{100, 1024}, {40, 1 << 20}, {10, 1 << 22}}) {
       double rate = ranks == 1 ? alone : together / static_cast<double>(ranks);
-      double added = static_cast<double>(tensors) * (small_ps + (bytes > 4096 ? 4e12 * static_cast<double>(bytes) / rate : 0));
-      std::map<std::string, std::int64_t> p{{"tensors", tensors}, {"bytes", bytes}, {"ranks", ranks}};
+      double added = static_cast<double>(tensors) *
+                     (small_ps + (bytes > 4096 ? 4e12 * static_cast<double>(bytes) / rate : 0));
+      std::map<std::string, std::int64_t> p{
+          {"tensors", tensors}, {"bytes", bytes}, {"ranks", ranks}};
       r.samples.push_back({"bare_backward", p, {{5'000'000'000}}});
-      r.samples.push_back({"ddp_backward", p, {{5'000'000'000 + static_cast<std::int64_t>(added)}}});
+      r.samples.push_back(
+          {"ddp_backward", p, {{5'000'000'000 + static_cast<std::int64_t>(added)}}});
       auto total = static_cast<double>(tensors * bytes);
-      r.samples.push_back({"half_backward", p, {{5'000'000'000 + static_cast<std::int64_t>(added + 4e12 * total / rate + 0.5e12 * total / 1.1e9)}}});
+      r.samples.push_back({"half_backward",
+                           p,
+                           {{5'000'000'000 + static_cast<std::int64_t>(added + 4e12 * total / rate +
+                                                                       0.5e12 * total / 1.1e9)}}});
     }
   return r;
 }
@@ -199,8 +222,11 @@ TEST(FitOfPytorch, FindsHooksCopiesAndMemoryThatHostsShare) {
   for (int n : {2, 4})
     for (std::int64_t bytes : {1ll << 10, 1ll << 22, 1ll << 24}) {
       // 3 ms a MiB on the wire; small ones 4 (n - 1) latencies of 150 us.
-      double ps = bytes > 4096 ? 2.0 * (n - 1) / n * static_cast<double>(bytes) / (0.99 * 125e6) * 1e12 : 4 * (n - 1) * 150e6;
-      run.samples.push_back({"all_reduce", {{"ranks", n}, {"bytes", bytes}}, {{static_cast<std::int64_t>(ps)}}});
+      double ps = bytes > 4096
+                      ? 2.0 * (n - 1) / n * static_cast<double>(bytes) / (0.99 * 125e6) * 1e12
+                      : 4 * (n - 1) * 150e6;
+      run.samples.push_back(
+          {"all_reduce", {{"ranks", n}, {"bytes", bytes}}, {{static_cast<std::int64_t>(ps)}}});
     }
   Profile base = ideal_profile(kMicrosecond, DeviceKind::Cpu);
   calib::Fit f = calib::fit(base, "fitted", {{&run, &fabric, Backend::Gloo}}, {});

@@ -1,10 +1,11 @@
-// A Program on a GPU, as far as no GPU is needed: order of what is issued, statistics of readings, NCCL's log, the fit of kernels.
-#include <gtest/gtest.h>
-
+// A Program on a GPU, as far as no GPU is needed: order of what is issued, statistics of readings,
+// NCCL's log, the fit of kernels.
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <ostream>
+
+#include <gtest/gtest.h>
 
 #include "calib/fit/kernels.h"
 #include "calib/fit/shapes.h"
@@ -43,7 +44,9 @@ class FakeDevice : public gpu::Device {
     std::int64_t ns = w.kind == gpu::Work::Kind::Busy ? w.ns : w.traffic / 1000;
     enqueue({Call::Launch, s, w, {}, -1, 0, 0}, ns);
   }
-  void communicate(gpu::Stream s, const gpu::Message& m) override { enqueue({Call::Communicate, s, {}, m, -1, 0, 0}, communicate_ns); }
+  void communicate(gpu::Stream s, const gpu::Message& m) override {
+    enqueue({Call::Communicate, s, {}, m, -1, 0, 0}, communicate_ns);
+  }
   Event record(gpu::Stream s, bool timed) override {
     moments_.push_back(std::max(tail(s), host_));
     timed_.push_back(timed);
@@ -83,7 +86,9 @@ struct Case {
   Plan plan;
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
 
 Plan plan_of(System system, auto change) {
   Plan p;
@@ -94,16 +99,17 @@ Plan plan_of(System system, auto change) {
 }
 
 std::vector<Case> plans() {
-  return {{"ddp", plan_of(System::PytorchDdp, [](Plan&) {})},
-          {"view", plan_of(System::PytorchDdp, [](Plan& p) { p.gradient_as_bucket_view = true; })},
-          {"fp16", plan_of(System::PytorchDdp, [](Plan& p) { p.comm_hook = CommHook::Fp16Compress; })},
-          {"hook", plan_of(System::PytorchDdp, [](Plan& p) { p.comm_hook = CommHook::AllReduce; })},
-          {"unused", plan_of(System::PytorchDdp, [](Plan& p) { p.find_unused_parameters = true; })},
-          {"static", plan_of(System::PytorchDdp, [](Plan& p) { p.static_graph = true; })},
-          {"accumulate", plan_of(System::PytorchDdp, [](Plan& p) { p.accumulation_steps = 3; })},
-          {"averaging", plan_of(System::Averaging, [](Plan&) {})},
-          {"async", plan_of(System::Averaging, [](Plan& p) { p.async_op = true; })},
-          {"flat", plan_of(System::Averaging, [](Plan& p) { p.granularity = Granularity::Flat; })}};
+  return {
+      {"ddp", plan_of(System::PytorchDdp, [](Plan&) {})},
+      {"view", plan_of(System::PytorchDdp, [](Plan& p) { p.gradient_as_bucket_view = true; })},
+      {"fp16", plan_of(System::PytorchDdp, [](Plan& p) { p.comm_hook = CommHook::Fp16Compress; })},
+      {"hook", plan_of(System::PytorchDdp, [](Plan& p) { p.comm_hook = CommHook::AllReduce; })},
+      {"unused", plan_of(System::PytorchDdp, [](Plan& p) { p.find_unused_parameters = true; })},
+      {"static", plan_of(System::PytorchDdp, [](Plan& p) { p.static_graph = true; })},
+      {"accumulate", plan_of(System::PytorchDdp, [](Plan& p) { p.accumulation_steps = 3; })},
+      {"averaging", plan_of(System::Averaging, [](Plan&) {})},
+      {"async", plan_of(System::Averaging, [](Plan& p) { p.async_op = true; })},
+      {"flat", plan_of(System::Averaging, [](Plan& p) { p.granularity = Granularity::Flat; })}};
 }
 
 struct Question {
@@ -131,7 +137,8 @@ std::map<Lane, std::vector<std::string>> virtual_order(const Question& q) {
   auto classes = predict::fold_ranks(s, true);
   predict::Simulation sim = predict::simulate(q.program, comm, q.p, classes, {});
   EXPECT_TRUE(sim.complete);
-  std::stable_sort(sim.spans.begin(), sim.spans.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  std::stable_sort(sim.spans.begin(), sim.spans.end(),
+                   [](const Span& a, const Span& b) { return a.begin < b.begin; });
   std::map<Lane, std::vector<std::string>> out;
   for (const Span& span : sim.spans) out[span.lane].push_back(span.op);
   return out;
@@ -142,9 +149,11 @@ TEST_P(GpuPlay, KeepsTheOrderOfTheVirtualClockOnEachLane) {
   FakeDevice device;
   gpu::Played played = gpu::play(q.part, {2, 1, 1}, device);
   std::map<Lane, std::vector<std::string>> real;
-  for (const gpu::PlayedOp& o : played.ops) real[q.program.steady.ops[o.op].lane].push_back(name_of(q.program, q.program.steady, o.op));
+  for (const gpu::PlayedOp& o : played.ops)
+    real[q.program.steady.ops[o.op].lane].push_back(name_of(q.program, q.program.steady, o.op));
   auto simulated = virtual_order(q);
-  for (Lane lane : {Lane::Host, Lane::Compute, Lane::Comm, Lane::Callback}) EXPECT_EQ(real[lane], simulated[lane]) << name_of(lane, {});
+  for (Lane lane : {Lane::Host, Lane::Compute, Lane::Comm, Lane::Callback})
+    EXPECT_EQ(real[lane], simulated[lane]) << name_of(lane, {});
   EXPECT_FALSE(real[Lane::Compute].empty());
 }
 
@@ -181,12 +190,14 @@ TEST_P(GpuPlay, MovesTheBytesOfTheProgram) {
       std::int64_t bytes = c.message.elements * element_size(c.message.type);
       moved += bytes;
       EXPECT_GE(c.message.offset, 0);
-      EXPECT_LE(c.message.offset + bytes, c.message.gradients ? q.part.gradient_bytes : q.part.other_bytes);
+      EXPECT_LE(c.message.offset + bytes,
+                c.message.gradients ? q.part.gradient_bytes : q.part.other_bytes);
     }
   EXPECT_EQ(moved, program);
 }
 
-INSTANTIATE_TEST_SUITE_P(Plans, GpuPlay, testing::ValuesIn(plans()), [](const auto& c) { return std::string(c.param.name); });
+INSTANTIATE_TEST_SUITE_P(Plans, GpuPlay, testing::ValuesIn(plans()),
+                         [](const auto& c) { return std::string(c.param.name); });
 
 TEST(GpuPlayer, TheHostRunsAheadAndStepsAreTheDevices) {
   Plan plan = plan_of(System::PytorchDdp, [](Plan& p) { p.broadcast_buffers = false; });
@@ -196,8 +207,10 @@ TEST(GpuPlayer, TheHostRunsAheadAndStepsAreTheDevices) {
   ASSERT_EQ(played.steps.size(), q.program.warmup.size() + 6);
   EXPECT_FALSE(played.steps[q.program.warmup.size() + 3].recorded);
   EXPECT_TRUE(played.steps.back().recorded);
-  for (std::size_t k = 1; k < played.steps.size(); ++k) EXPECT_GT(played.steps[k].end_ns, played.steps[k - 1].end_ns);
-  EXPECT_EQ(played.start_ns + played.host_ns, played.steps.back().end_ns) << "the last thing that ends is the last step";
+  for (std::size_t k = 1; k < played.steps.size(); ++k)
+    EXPECT_GT(played.steps[k].end_ns, played.steps[k - 1].end_ns);
+  EXPECT_EQ(played.start_ns + played.host_ns, played.steps.back().end_ns)
+      << "the last thing that ends is the last step";
 }
 
 TEST(GpuPlayer, ASlowRankComputesLongerAndMovesAsMuch) {
@@ -207,7 +220,9 @@ TEST(GpuPlayer, ASlowRankComputesLongerAndMovesAsMuch) {
     gpu::play(q.part, {1, 0, factor}, device);
     std::pair<double, double> out;
     for (const FakeDevice::Call& c : device.calls)
-      if (c.kind == FakeDevice::Call::Launch) (c.work.kind == gpu::Work::Kind::Busy ? out.first : out.second) += static_cast<double>(c.work.ns + c.work.traffic);
+      if (c.kind == FakeDevice::Call::Launch)
+        (c.work.kind == gpu::Work::Kind::Busy ? out.first : out.second) +=
+            static_cast<double>(c.work.ns + c.work.traffic);
     return out;
   };
   EXPECT_NEAR(busy(1.5).first / busy(1).first, 1.5, 1e-3);
@@ -227,7 +242,8 @@ TEST(GpuPlayer, CopyInWritesItsPlaceInTheBucketDividedByTheRanks) {
   // Each step writes all of the gradients, nothing twice.
   std::size_t steps = q.program.warmup.size() + 1;
   ASSERT_EQ(written.size(), steps * q.w.tensors.size());
-  std::vector<std::pair<std::int64_t, std::int64_t>> last(written.end() - static_cast<std::ptrdiff_t>(q.w.tensors.size()), written.end());
+  std::vector<std::pair<std::int64_t, std::int64_t>> last(
+      written.end() - static_cast<std::ptrdiff_t>(q.w.tensors.size()), written.end());
   std::sort(last.begin(), last.end());
   for (std::size_t i = 1; i < last.size(); ++i) EXPECT_EQ(last[i].first, last[i - 1].second);
   EXPECT_EQ(last.front().first, 0);
@@ -244,18 +260,27 @@ TEST(GpuPlayer, RefusesAProgramOfCpus) {
 
 std::vector<gpu::Reading> readings(std::initializer_list<std::tuple<int, int, bool>> list) {
   std::vector<gpu::Reading> out;
-  for (auto [us, mhz, throttled] : list) out.push_back({Duration{us * 1'000'000ll}, mhz, throttled});
+  for (auto [us, mhz, throttled] : list)
+    out.push_back({Duration{us * 1'000'000ll}, mhz, throttled});
   return out;
 }
 
 TEST(GpuSamples, DiscardsWhatWasThrottledOrAtALowClock) {
-  gpu::Kept k = gpu::keep(readings({{20, 900, false}, {11, 1900, false}, {10, 1980, false}, {14, 1980, true}, {10, 1980, false}, {10, 1960, false}, {10, 1980, false}}));
+  gpu::Kept k = gpu::keep(readings({{20, 900, false},
+                                    {11, 1900, false},
+                                    {10, 1980, false},
+                                    {14, 1980, true},
+                                    {10, 1980, false},
+                                    {10, 1960, false},
+                                    {10, 1980, false}}));
   EXPECT_EQ(k.discarded, 3);
-  EXPECT_EQ(k.durations, (std::vector<Duration>{{10'000'000}, {10'000'000}, {10'000'000}, {10'000'000}}));
+  EXPECT_EQ(k.durations,
+            (std::vector<Duration>{{10'000'000}, {10'000'000}, {10'000'000}, {10'000'000}}));
   EXPECT_EQ(k.reason, "1 throttled, 2 at a low clock");
 }
 TEST(GpuSamples, KeepsAllWhereTheSlowClockIsTheRule) {
-  gpu::Kept k = gpu::keep(readings({{14, 1500, true}, {14, 1500, true}, {14, 1500, true}, {10, 1980, false}}));
+  gpu::Kept k = gpu::keep(
+      readings({{14, 1500, true}, {14, 1500, true}, {14, 1500, true}, {10, 1980, false}}));
   EXPECT_EQ(k.durations.size(), 4u);
   EXPECT_EQ(k.discarded, 0);
   EXPECT_NE(k.reason.find("all were kept"), std::string::npos);
@@ -282,19 +307,25 @@ TEST(GpuSamples, AreEnoughWhenTheMedianIsKnown) {
 TEST(NcclLog, SaysVersionRanksWaysAndChoices) {
   gpu::NcclLog log = gpu::parse_nccl_log(
       "NCCL version 2.28.9+cuda13.0\n"
-      "vm-host40:34002:34044 [1] NCCL INFO comm 0x2725f60 rank 1 nRanks 4 nNodes 2 localRanks 2 localRank 1 MNNVL 0\n"
+      "vm-host40:34002:34044 [1] NCCL INFO comm 0x2725f60 rank 1 nRanks 4 nNodes 2 localRanks 2 "
+      "localRank 1 MNNVL 0\n"
       "vm-host40:34001:34043 [0] NCCL INFO Channel 00/04 : 0 3 2 1\n"
       "vm-host40:34001:34043 [0] NCCL INFO Channel 03/04 : 0 1 2 3\r\n"
-      "\x1b[32mcn13:2619530:2619530 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\x1b[0m\n"
+      "\x1b[32mcn13:2619530:2619530 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via "
+      "P2P/CUMEM\x1b[0m\n"
       "host:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n"
       "host:1:2 [0] NCCL INFO Channel 01/0 : 0[0] -> 1[0] [send] via NET/Socket/1\n"
       "host:1:2 [0] NCCL INFO AllReduce: 4096 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..1}\n"
       "host:1:2 [0] NCCL INFO AllReduce: 4096 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..1}\n"
-      "host:1:2 [0] NCCL INFO AllGather:    16 Bytes -> Algo RING  proto LL     channel{Lo..Hi}={0..0}\n"
-      "host:1:2 [0] NCCL INFO AllReduce: 268435456 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15}\n"
-      "2: node-0:309:309 [0] NCCL INFO AllGather: 37756928 Bytes -> Algo 1 proto 2 time 2860.208008\n"
+      "host:1:2 [0] NCCL INFO AllGather:    16 Bytes -> Algo RING  proto LL     "
+      "channel{Lo..Hi}={0..0}\n"
+      "host:1:2 [0] NCCL INFO AllReduce: 268435456 Bytes -> Algo NVLS proto SIMPLE "
+      "channel{Lo..Hi}={0..15}\n"
+      "2: node-0:309:309 [0] NCCL INFO AllGather: 37756928 Bytes -> Algo 1 proto 2 time "
+      "2860.208008\n"
       "host:1:2 [0] NCCL INFO 1048576 Bytes -> Algo 0 proto 1 time 97.5\n"
-      "host:1:2 [0] init.cc:1 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000\n"
+      "host:1:2 [0] init.cc:1 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA "
+      "device 1000\n"
       "some other program's line\n");
   EXPECT_EQ(log.version, "2.28.9+cuda13.0");
   EXPECT_EQ(log.ranks, 4);
@@ -315,8 +346,10 @@ TEST(NcclLog, SaysVersionRanksWaysAndChoices) {
 }
 
 TEST(NcclLog, NothingComesFromNothing) {
-  for (const char* text : {"", "\n\n", "Bytes -> Algo", " Bytes -> Algo RING proto", "x Bytes -> Algo RING proto LL", "8 Bytes -> Algo BANANA proto LL channel{Lo..Hi}={0..1}",
-                           "8 Bytes -> Algo 9 proto LL", "nRanks", " nRanks x nNodes y", "Channel via ->", "\x1b[", "NCCL version"}) {
+  for (const char* text :
+       {"", "\n\n", "Bytes -> Algo", " Bytes -> Algo RING proto", "x Bytes -> Algo RING proto LL",
+        "8 Bytes -> Algo BANANA proto LL channel{Lo..Hi}={0..1}", "8 Bytes -> Algo 9 proto LL",
+        "nRanks", " nRanks x nNodes y", "Channel via ->", "\x1b[", "NCCL version"}) {
     gpu::NcclLog log = gpu::parse_nccl_log(text);
     EXPECT_TRUE(log.choices.empty()) << text;
     EXPECT_EQ(log.ranks, 0) << text;
@@ -334,24 +367,36 @@ struct Gpu {
 
 std::vector<Sample> samples_of(const Gpu& g) {
   std::vector<Sample> out;
-  auto add = [&](const std::string& op, std::map<std::string, std::int64_t> parameters, double seconds) {
-    out.push_back({op, std::move(parameters), {Duration{static_cast<std::int64_t>(seconds * 1e12)}}});
+  auto add = [&](const std::string& op, std::map<std::string, std::int64_t> parameters,
+                 double seconds) {
+    out.push_back(
+        {op, std::move(parameters), {Duration{static_cast<std::int64_t>(seconds * 1e12)}}});
   };
   for (std::int64_t n : calib::memory_elements())
-    for (std::int64_t per : {4, 8, 12, 28}) add("move", {{"kernel", per}, {"elements", n}, {"traffic", per * n}}, std::max(g.floor_us * 1e-6, 1e-6 + static_cast<double>(per * n) / g.bandwidth));
+    for (std::int64_t per : {4, 8, 12, 28})
+      add("move", {{"kernel", per}, {"elements", n}, {"traffic", per * n}},
+          std::max(g.floor_us * 1e-6, 1e-6 + static_cast<double>(per * n) / g.bandwidth));
   for (Precision p : {Precision::Fp32, Precision::Tf32, Precision::Bf16, Precision::Fp16}) {
     double peak = g.peak[static_cast<int>(p)];
     for (const calib::Gemm& s : calib::gemm_shapes())
-      add("gemm", calib::parameters(s, p), std::max({g.floor_us * 1e-6, calib::bytes(s, p) / g.bandwidth, g.overhead_us * 1e-6 + calib::flops(s) / peak}));
+      add("gemm", calib::parameters(s, p),
+          std::max({g.floor_us * 1e-6, calib::bytes(s, p) / g.bandwidth,
+                    g.overhead_us * 1e-6 + calib::flops(s) / peak}));
     if (p != Precision::Fp16)
       for (const calib::Conv& s : calib::conv_shapes())
-        add("conv", calib::parameters(s, calib::Pass::Forward, p), std::max({g.floor_us * 1e-6, calib::bytes(s, p) / g.bandwidth, g.overhead_us * 1e-6 + calib::flops(s) / (0.7 * peak)}));
+        add("conv", calib::parameters(s, calib::Pass::Forward, p),
+            std::max({g.floor_us * 1e-6, calib::bytes(s, p) / g.bandwidth,
+                      g.overhead_us * 1e-6 + calib::flops(s) / (0.7 * peak)}));
   }
   add("launch", {}, 2.2e-6);
   for (int victim : {0, 1, 2})
     for (int blocks : {0, 4, 16, 24, 32}) {
-      double lost = blocks == 0 ? 0 : blocks >= 16 && blocks <= 24 ? (victim == 2 ? 0.3 : 0.15) : 0.6;
-      add("interference", {{"victim", victim}, {"blocks", blocks}, {"threads", 512}, {"bytes_per_us", 0}}, 1e-3 / (1 - lost));
+      double lost = blocks == 0                    ? 0
+                    : blocks >= 16 && blocks <= 24 ? (victim == 2 ? 0.3 : 0.15)
+                                                   : 0.6;
+      add("interference",
+          {{"victim", victim}, {"blocks", blocks}, {"threads", 512}, {"bytes_per_us", 0}},
+          1e-3 / (1 - lost));
     }
   return out;
 }
@@ -372,13 +417,16 @@ TEST(FitOfKernels, FindsWhatTheSamplesWereMadeFrom) {
   EXPECT_EQ(p.name, "made-up");
   EXPECT_EQ(p.compute.basis, Evidence::Measured);
   EXPECT_EQ(p.memory.basis, Evidence::Measured);
-  EXPECT_EQ(p.host.basis, Evidence::Datasheet) << "a launch alone does not make the host's section measured";
+  EXPECT_EQ(p.host.basis, Evidence::Datasheet)
+      << "a launch alone does not make the host's section measured";
   EXPECT_EQ(p.host.launch, profile("h200-sxm.datasheet").host.launch)
       << "CUDA's launch is no framework's";
-  for (int i = 0; i < 4; ++i) EXPECT_NEAR(p.compute.peak_flops[static_cast<std::size_t>(i)] / g.peak[i], 1, 0.04) << i;
+  for (int i = 0; i < 4; ++i)
+    EXPECT_NEAR(p.compute.peak_flops[static_cast<std::size_t>(i)] / g.peak[i], 1, 0.04) << i;
   EXPECT_NEAR(p.memory.bandwidth_bytes_per_s / g.bandwidth, 1, 0.02);
   EXPECT_EQ(p.memory.kernel, Duration{2'500'000});
-  EXPECT_NEAR(p.compute.efficiency[1].mid, 0.7, 0.03) << "convolutions reach 70 % of what products do";
+  EXPECT_NEAR(p.compute.efficiency[1].mid, 0.7, 0.03)
+      << "convolutions reach 70 % of what products do";
   EXPECT_FALSE(p.compute.stretch[0].empty());
   EXPECT_EQ(p.interference_basis, Evidence::Measured);
   EXPECT_NEAR(p.sm_hold.mid, 0.15, 1e-3);
@@ -387,10 +435,13 @@ TEST(FitOfKernels, FindsWhatTheSamplesWereMadeFrom) {
   ASSERT_FALSE(p.kernels.empty());
   for (const KernelResidual& r : p.kernels) {
     EXPECT_GT(r.points, 0) << r.kernel;
-    EXPECT_LE(r.median_error, r.held_out ? 0.10 : 0.08) << r.kernel << (r.held_out ? " held out" : "");
+    EXPECT_LE(r.median_error, r.held_out ? 0.10 : 0.08)
+        << r.kernel << (r.held_out ? " held out" : "");
     EXPECT_LT(r.least, r.most);
   }
-  EXPECT_TRUE(std::any_of(p.kernels.begin(), p.kernels.end(), [](const KernelResidual& r) { return r.held_out && r.kernel == "gemm bf16"; }));
+  EXPECT_TRUE(std::any_of(p.kernels.begin(), p.kernels.end(), [](const KernelResidual& r) {
+    return r.held_out && r.kernel == "gemm bf16";
+  }));
   // A Profile that is written can be read, with all of it.
   io::Json j = io::parse_json(io::write_profile(p, {}).dump(), "p");
   Profile again = io::read_profile(j, "p");
@@ -404,7 +455,8 @@ TEST(FitOfKernels, HeldOutShapesAreNotSeen) {
   ddpsim::Run run = kernels_of({});
   ddpsim::Run other = run;
   for (Sample& s : other.samples)
-    if (s.op != "launch" && calib::held_out(s.op, s.parameters)) s.durations = {Duration{s.durations[0].ps * 3}};
+    if (s.op != "launch" && calib::held_out(s.op, s.parameters))
+      s.durations = {Duration{s.durations[0].ps * 3}};
   calib::KernelFit a = calib::fit_kernels(profile("h200-sxm.datasheet"), "x", {&run});
   calib::KernelFit b = calib::fit_kernels(profile("h200-sxm.datasheet"), "x", {&other});
   EXPECT_EQ(a.profile.compute.peak_flops, b.profile.compute.peak_flops);
@@ -449,7 +501,8 @@ TEST(Shapes, AThirdIsHeldOut) {
   int held = 0;
   int all = 0;
   for (const calib::Gemm& s : calib::gemm_shapes())
-    for (int p = 0; p < 4; ++p) held += calib::held_out("gemm", calib::parameters(s, static_cast<Precision>(p))), ++all;
+    for (int p = 0; p < 4; ++p)
+      held += calib::held_out("gemm", calib::parameters(s, static_cast<Precision>(p))), ++all;
   EXPECT_NEAR(static_cast<double>(held) / all, 1.0 / 3, 0.08);
   // What is said of a reading is no part of the shape.
   for (const calib::Gemm& s : calib::gemm_shapes()) {
@@ -470,7 +523,8 @@ TEST(Roofline, ShortKernelsAreStretched) {
   Workload w = workload("resnet18");
   Profile p = profile("h100-sxm.datasheet");
   Duration plain = predict::step_times(w, p, Level::Mid).forward;
-  p.compute.stretch[1] = {{1'000'000, 3}, {2'000'000'000, 1}};  // convolutions of a microsecond take three
+  p.compute.stretch[1] = {{1'000'000, 3},
+                          {2'000'000'000, 1}};  // convolutions of a microsecond take three
   Duration stretched = predict::step_times(w, p, Level::Mid).forward;
   EXPECT_GT(stretched.ps, plain.ps);
   EXPECT_LT(stretched.ps, 3 * plain.ps);

@@ -1,7 +1,7 @@
 // The inside of a host: wiring of each pattern, ways and path types, NICs, racks of NVLink.
-#include <gtest/gtest.h>
-
 #include <set>
+
+#include <gtest/gtest.h>
 
 #include "sim/topology/survey.h"
 #include "tests/support/support.h"
@@ -12,8 +12,12 @@ namespace {
 using Names = std::vector<std::string>;
 using T = PathType;
 
-constexpr Bandwidth gigabytes(std::int64_t n) { return {n * 8'000'000'000}; }
-LinkSpec spec(std::int64_t gigabytes_per_s, const char* transport) { return {gigabytes(gigabytes_per_s), kNanosecond * 100, {}, {}, transport}; }
+constexpr Bandwidth gigabytes(std::int64_t n) {
+  return {n * 8'000'000'000};
+}
+LinkSpec spec(std::int64_t gigabytes_per_s, const char* transport) {
+  return {gigabytes(gigabytes_per_s), kNanosecond * 100, {}, {}, transport};
+}
 
 Cluster host(Inside inside, int devices, int nics, int hosts = 2) {
   Cluster c;
@@ -75,12 +79,15 @@ TEST(Inside, HybridCubeMeshHasSixNvlinksAGpu) {
       EXPECT_EQ(f.path_type(a, b), kHybridCubeMesh[a][b] > 0 ? T::Nvl : T::Nvb) << a << " " << b;
       EXPECT_EQ(names(f, a, b).size(), kHybridCubeMesh[a][b] > 0 ? 1u : 2u);
     }
-  EXPECT_EQ(bisection_inside(f, 0), gigabytes(25 * 6).bits_per_s);  // 2 + 2 + 1 + 1 links between the quads
+  EXPECT_EQ(bisection_inside(f, 0),
+            gigabytes(25 * 6).bits_per_s);  // 2 + 2 + 1 + 1 links between the quads
 }
 
 TEST(Inside, GoesByTheWiderGpuWhereTwoAreAsNear) {
   Fabric f(host(nvlink(InsidePattern::HybridCubeMesh), 8, 4));
-  EXPECT_EQ(names(f, 0, 7), (Names{"host0.gpu0->gpu4 nvlink", "host0.gpu4->gpu7 nvlink"}));  // two links each; by GPU 3: 2 and 1
+  EXPECT_EQ(names(f, 0, 7),
+            (Names{"host0.gpu0->gpu4 nvlink",
+                   "host0.gpu4->gpu7 nvlink"}));  // two links each; by GPU 3: 2 and 1
 }
 
 TEST(Inside, NvswitchIsTwoLinksAway) {
@@ -90,7 +97,9 @@ TEST(Inside, NvswitchIsTwoLinksAway) {
   EXPECT_EQ(f.path_type(9, 9), T::Loc);
   EXPECT_EQ(f.path_type(1, 9), T::Net);
   EXPECT_EQ(transport(f, 1, 2), "nvlink");
-  EXPECT_EQ(names(f, 1, 9), (Names{"host0.nic1 up", "host1.nic1 down"}));  // no PCIe keys: the way to the NIC costs nothing
+  EXPECT_EQ(names(f, 1, 9),
+            (Names{"host0.nic1 up",
+                   "host1.nic1 down"}));  // no PCIe keys: the way to the NIC costs nothing
 }
 
 TEST(Inside, MeansTheSameAsIntraWithoutPcie) {
@@ -119,7 +128,9 @@ TEST(Inside, AllToAllIsOneLinkAway) {
   EXPECT_EQ(f.host_graph().links.size(), 6u);
   for (int a = 0; a < 4; ++a)
     for (int b = 0; b < 4; ++b)
-      if (a != b) { EXPECT_EQ(names(f, a, b).size(), 1u); }
+      if (a != b) {
+        EXPECT_EQ(names(f, a, b).size(), 1u);
+      }
 }
 
 TEST(Inside, PcieTreeClimbsAsFarAsItMust) {
@@ -128,7 +139,9 @@ TEST(Inside, PcieTreeClimbsAsFarAsItMust) {
   EXPECT_EQ(f.path_type(0, 2), T::Phb);
   EXPECT_EQ(f.path_type(0, 4), T::Sys);
   EXPECT_EQ(names(f, 0, 1), (Names{"host0.gpu0->pcie0 pcie", "host0.pcie0->gpu1 pcie"}));
-  EXPECT_EQ(names(f, 0, 4), (Names{"host0.gpu0->pcie0 pcie", "host0.pcie0->cpu0 pcie", "host0.cpu0->cpu1 upi", "host0.cpu1->pcie2 pcie", "host0.pcie2->gpu4 pcie"}));
+  EXPECT_EQ(names(f, 0, 4),
+            (Names{"host0.gpu0->pcie0 pcie", "host0.pcie0->cpu0 pcie", "host0.cpu0->cpu1 upi",
+                   "host0.cpu1->pcie2 pcie", "host0.pcie2->gpu4 pcie"}));
   EXPECT_EQ(transport(f, 0, 4), "pcie");  // what NCCL pays for any way that is not NVLink
   EXPECT_FALSE(f.nvlink_domain(0, 1));
   Fabric straight(host(pcie_tree(2, 0), 4, 1));
@@ -148,8 +161,15 @@ TEST(Inside, PairsHaveABridgeAndElseATree) {
 TEST(Inside, SeveralPcieSwitchesArePxb) {
   Inside in;
   in.pattern = InsidePattern::Drawn;
-  in.vertices = {{"gpu0", VertexKind::Gpu}, {"gpu1", VertexKind::Gpu}, {"a", VertexKind::PcieSwitch}, {"b", VertexKind::PcieSwitch}, {"nic0", VertexKind::Nic}};
-  in.links = {{"gpu0", "a", spec(16, "pcie")}, {"a", "b", spec(16, "pcie")}, {"b", "gpu1", spec(16, "pcie")}, {"b", "nic0", spec(16, "pcie")}};
+  in.vertices = {{"gpu0", VertexKind::Gpu},
+                 {"gpu1", VertexKind::Gpu},
+                 {"a", VertexKind::PcieSwitch},
+                 {"b", VertexKind::PcieSwitch},
+                 {"nic0", VertexKind::Nic}};
+  in.links = {{"gpu0", "a", spec(16, "pcie")},
+              {"a", "b", spec(16, "pcie")},
+              {"b", "gpu1", spec(16, "pcie")},
+              {"b", "nic0", spec(16, "pcie")}};
   Fabric f(host(in, 2, 1));
   EXPECT_EQ(f.path_type(0, 1), T::Pxb);
   EXPECT_EQ(f.nic_path_type(0, 0), T::Pxb);
@@ -157,7 +177,8 @@ TEST(Inside, SeveralPcieSwitchesArePxb) {
 }
 
 TEST(Inside, RoutesAreSymmetric) {
-  for (const char* name : {"dgx1-v100", "dgx-h100", "gh200x4-slingshot", "gb200-nvl72", "aws-p4d", "aws-p5", "pcie-box", "pcie-box-8"}) {
+  for (const char* name : {"dgx1-v100", "dgx-h100", "gh200x4-slingshot", "gb200-nvl72", "aws-p4d",
+                           "aws-p5", "pcie-box", "pcie-box-8"}) {
     SCOPED_TRACE(name);
     Cluster c = test::cluster(name);
     c.hosts = 2;
@@ -188,7 +209,8 @@ TEST(Inside, EveryDirectedLinkHasItsOwnName) {
   c.hosts = 2;
   Fabric f(c);
   std::set<std::string> seen;
-  for (LinkId l = 0; l < f.links().size(); ++l) EXPECT_TRUE(seen.insert(f.link_name(l)).second) << f.link_name(l);
+  for (LinkId l = 0; l < f.links().size(); ++l)
+    EXPECT_TRUE(seen.insert(f.link_name(l)).second) << f.link_name(l);
 }
 
 TEST(Inside, RenamingTheVerticesChangesNothingButNames) {
@@ -196,7 +218,9 @@ TEST(Inside, RenamingTheVerticesChangesNothingButNames) {
   drawn.pattern = InsidePattern::Drawn;
   HostGraph g = expand(with_pcie(nvlink(InsidePattern::HybridCubeMesh), 2, 2), 8, 4);
   for (const HostVertex& v : g.vertices) drawn.vertices.push_back({"x" + v.name, v.kind});
-  for (const auto& l : g.links) drawn.links.push_back({"x" + g.vertices[static_cast<std::size_t>(l.from)].name, "x" + g.vertices[static_cast<std::size_t>(l.to)].name, l.link});
+  for (const auto& l : g.links)
+    drawn.links.push_back({"x" + g.vertices[static_cast<std::size_t>(l.from)].name,
+                           "x" + g.vertices[static_cast<std::size_t>(l.to)].name, l.link});
   Fabric a(host(with_pcie(nvlink(InsidePattern::HybridCubeMesh), 2, 2), 8, 4));
   Fabric b(host(drawn, 8, 4));
   Route x;
@@ -223,7 +247,9 @@ TEST(Nics, AreTheNearestThenTheLeastUsed) {
   EXPECT_EQ(four.nic_of(0), 0);
   EXPECT_EQ(four.nic_of(1), 0);
   EXPECT_EQ(four.nic_of(7), 3);
-  EXPECT_EQ(names(four, 1, 8 + 2), (Names{"host0.gpu1->pcie0 pcie", "host0.pcie0->nic0 pcie", "host0.nic0 up", "host1.nic1 down", "host1.nic1->pcie1 pcie", "host1.pcie1->gpu2 pcie"}));
+  EXPECT_EQ(names(four, 1, 8 + 2),
+            (Names{"host0.gpu1->pcie0 pcie", "host0.pcie0->nic0 pcie", "host0.nic0 up",
+                   "host1.nic1 down", "host1.nic1->pcie1 pcie", "host1.pcie1->gpu2 pcie"}));
 }
 
 TEST(Nics, OfOthersAreReachedByNvlinkAndTheirGpu) {
@@ -234,7 +260,9 @@ TEST(Nics, OfOthersAreReachedByNvlinkAndTheirGpu) {
   f.find_route_by_nics(0, 7, 8 + 1, 1, r);
   Names got;
   for (LinkId l : r.links) got.push_back(f.link_name(l));
-  EXPECT_EQ(got, (Names{"host0.gpu0->nvswitch nvlink", "host0.nvswitch->gpu6 nvlink", "host0.gpu6->pcie3 pcie", "host0.pcie3->nic7 pcie", "host0.nic7 up", "host1.nic1 down", "host1.nic1->pcie0 pcie", "host1.pcie0->gpu1 pcie"}));
+  EXPECT_EQ(got, (Names{"host0.gpu0->nvswitch nvlink", "host0.nvswitch->gpu6 nvlink",
+                        "host0.gpu6->pcie3 pcie", "host0.pcie3->nic7 pcie", "host0.nic7 up",
+                        "host1.nic1 down", "host1.nic1->pcie0 pcie", "host1.pcie0->gpu1 pcie"}));
   EXPECT_EQ(f.transports()[r.transport], "ib");
   Fabric tree(host(pcie_tree(2, 2), 8, 2));
   EXPECT_EQ(tree.nic_path_type(0, 0), T::Pix);
@@ -267,7 +295,8 @@ TEST(Nvl72, CrossesNvlinkBetweenHostsOfARack) {
   Cluster c = test::cluster("gb200-nvl72");
   c.hosts = 36;
   Fabric f(c);
-  EXPECT_EQ(names(f, 0, 71), (Names{"host0.gpu0->nvswitch nvlink", "host17.nvswitch->gpu3 nvlink"}));
+  EXPECT_EQ(names(f, 0, 71),
+            (Names{"host0.gpu0->nvswitch nvlink", "host17.nvswitch->gpu3 nvlink"}));
   EXPECT_EQ(f.path_type(0, 71), T::Nvl);
   EXPECT_TRUE(f.nvlink_domain(0, 71));
   EXPECT_FALSE(f.nvlink_domain(0, 72));
@@ -298,7 +327,8 @@ TEST(FailedInside, AGpuThatIsCutOffIsASentence) {
   EXPECT_FALSE(check_reachable(f, {0, 1, 2, 3, 4, 5, 7}));
   Problem p = check_reachable(f, {0, 1, 2, 3, 4, 5, 6, 7});
   EXPECT_EQ(p.path, "/inside");
-  EXPECT_NE(p.message.find("no way inside host 1 from GPU 1 to GPU 2"), std::string::npos) << p.message;
+  EXPECT_NE(p.message.find("no way inside host 1 from GPU 1 to GPU 2"), std::string::npos)
+      << p.message;
   ASSERT_FALSE(findings(f).empty());
   EXPECT_EQ(findings(f).front().severity, Severity::Error);
 }

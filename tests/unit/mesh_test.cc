@@ -1,10 +1,12 @@
-// The executor's connections: every algorithm over plain loopback, a thread a rank; and what other libraries would choose.
-#include <gtest/gtest.h>
+// The executor's connections: every algorithm over plain loopback, a thread a rank; and what other
+// libraries would choose.
+#include "calib/mesh.h"
 
 #include <atomic>
 #include <thread>
 
-#include "calib/mesh.h"
+#include <gtest/gtest.h>
+
 #include "calib/player.h"
 #include "sim/collective/decision.h"
 
@@ -15,7 +17,8 @@ using calib::Mesh;
 using collective::Layout;
 using collective::Step;
 
-std::vector<int> peers_of(const collective::RankSteps& steps, std::vector<collective::Message> Step::* end) {
+std::vector<int> peers_of(const collective::RankSteps& steps,
+                          std::vector<collective::Message> Step::*end) {
   std::vector<int> out;
   for (const auto& lane : steps.lanes)
     for (const Step& step : lane)
@@ -25,10 +28,13 @@ std::vector<int> peers_of(const collective::RankSteps& steps, std::vector<collec
 }
 
 // Rank r's element i before; exact as floats, whatever the order of sums.
-float value(int rank, std::int64_t i) { return static_cast<float>((rank + 1) * 8 + i % 5); }
+float value(int rank, std::int64_t i) {
+  return static_cast<float>((rank + 1) * 8 + i % 5);
+}
 
 // Plays a schedule twice and returns every rank's buffer.
-std::vector<std::vector<float>> play(const collective::Schedule& s, std::int64_t buffer, std::string& error) {
+std::vector<std::vector<float>> play(const collective::Schedule& s, std::int64_t buffer,
+                                     std::string& error) {
   auto n = static_cast<int>(s.ranks.size());
   std::vector<std::vector<float>> data(s.ranks.size());
   std::vector<calib::Peer> peers(s.ranks.size());
@@ -73,12 +79,15 @@ TEST(Mesh, SumsByEveryAlgorithm) {
         l.ranks = n;
         for (int p = 0; p < n; ++p) l.group.push_back(p / 2);
         std::string error;
-        auto data = play(make_schedule(algorithm, Operation::AllReduce, l, elements, {4096}), elements, error);
+        auto data = play(make_schedule(algorithm, Operation::AllReduce, l, elements, {4096}),
+                         elements, error);
         ASSERT_EQ(error, "") << name_of(algorithm) << " " << n << " " << elements;
         for (int r = 0; r < n; ++r)
           for (std::int64_t i = 0; i < elements; ++i)
-            ASSERT_EQ(data[static_cast<std::size_t>(r)][static_cast<std::size_t>(i)], static_cast<float>(4 * n * (n + 1) + n * (i % 5)))
-                << name_of(algorithm) << " " << n << " " << elements << " rank " << r << " element " << i;
+            ASSERT_EQ(data[static_cast<std::size_t>(r)][static_cast<std::size_t>(i)],
+                      static_cast<float>(4 * n * (n + 1) + n * (i % 5)))
+                << name_of(algorithm) << " " << n << " " << elements << " rank " << r << " element "
+                << i;
       }
     }
 }
@@ -89,19 +98,26 @@ TEST(Mesh, ExchangesAndGathers) {
     l.ranks = n;
     std::string error;
     std::int64_t block = 1001;
-    auto data = play(make_schedule(Algorithm::Direct, Operation::AllToAll, l, block * n), 2 * block * n, error);
+    auto data = play(make_schedule(Algorithm::Direct, Operation::AllToAll, l, block * n),
+                     2 * block * n, error);
     ASSERT_EQ(error, "");
     for (int r = 0; r < n; ++r)
       for (int q = 0; q < n; ++q)
-        for (std::int64_t i = 0; q != r && i < block; ++i) ASSERT_EQ(data[static_cast<std::size_t>(r)][static_cast<std::size_t>((n + q) * block + i)], value(q, r * block + i));
+        for (std::int64_t i = 0; q != r && i < block; ++i)
+          ASSERT_EQ(
+              data[static_cast<std::size_t>(r)][static_cast<std::size_t>((n + q) * block + i)],
+              value(q, r * block + i));
     data = play(make_schedule(Algorithm::Ring, Operation::AllGather, l, block), block, error);
     for (int r = 0; r < n; ++r)
       for (int q = 0; q < n; ++q)
-        for (std::int64_t i = collective::chunk_begin(block, n, q); i < collective::chunk_begin(block, n, q + 1); ++i)
+        for (std::int64_t i = collective::chunk_begin(block, n, q);
+             i < collective::chunk_begin(block, n, q + 1); ++i)
           ASSERT_EQ(data[static_cast<std::size_t>(r)][static_cast<std::size_t>(i)], value(q, i));
-    data = play(make_schedule(Algorithm::DoubleBinaryTree, Operation::Broadcast, l, block, {64}), block, error);
+    data = play(make_schedule(Algorithm::DoubleBinaryTree, Operation::Broadcast, l, block, {64}),
+                block, error);
     for (int r = 0; r < n; ++r)
-      for (std::int64_t i = 0; i < block; ++i) ASSERT_EQ(data[static_cast<std::size_t>(r)][static_cast<std::size_t>(i)], value(0, i));
+      for (std::int64_t i = 0; i < block; ++i)
+        ASSERT_EQ(data[static_cast<std::size_t>(r)][static_cast<std::size_t>(i)], value(0, i));
     ASSERT_EQ(error, "");
   }
 }
@@ -158,7 +174,9 @@ TEST(Mesh, SaysWhenStepsCannotGoOn) {
 
 using collective::OpenMpi;
 
-int choice(OpenMpi v, int ranks, std::int64_t bytes, bool apart = false) { return static_cast<int>(open_mpi_all_reduce(v, ranks, bytes, bytes / 4, apart)); }
+int choice(OpenMpi v, int ranks, std::int64_t bytes, bool apart = false) {
+  return static_cast<int>(open_mpi_all_reduce(v, ranks, bytes, bytes / 4, apart));
+}
 
 TEST(OpenMpiChoice, OfFourPointZero) {
   EXPECT_EQ(choice(OpenMpi::V4_0, 8, 9'999), 3);
@@ -175,11 +193,17 @@ TEST(OpenMpiChoice, OfFourPointOneAndLater) {
     int choice;
   };
   for (auto v : {OpenMpi::V4_1, OpenMpi::Main})
-    for (Row r : {Row{2, 4, 4},        {2, 8, 3},          {3, 4096, 4},       {2, 8192, 3},     {2, 16384, 4},    {2, 65536, 5},     {3, 262144, 6},     {4, 15, 4},       {4, 16, 3},
-                  {7, 8191, 3},        {7, 8192, 6},       {8, 4, 3},          {15, 8192, 6},    {16, 63, 5},      {16, 64, 3},       {31, 4096, 6},      {32, 127, 5},     {32, 128, 6},
-                  {63, 1 << 25, 6},    {64, 262143, 3},    {127, 262144, 6},   {128, 131071, 2}, {255, 131072, 3}, {255, 262144, 6},  {256, 4095, 2},     {511, 4096, 6},   {512, 2047, 2},
-                  {2047, 2048, 3},     {2047, 16384, 6},   {2048, 2048, 5},    {2048, 4096, 3},  {4095, 16384, 6}, {4096, 2047, 2},   {4096, 2048, 5},    {65536, 16384, 3}, {65536, 32768, 6}})
-      EXPECT_EQ(choice(v, r.ranks, r.bytes), r.choice) << r.ranks << " ranks, " << r.bytes << " bytes";
+    for (Row r :
+         {Row{2, 4, 4},     {2, 8, 3},        {3, 4096, 4},     {2, 8192, 3},     {2, 16384, 4},
+          {2, 65536, 5},    {3, 262144, 6},   {4, 15, 4},       {4, 16, 3},       {7, 8191, 3},
+          {7, 8192, 6},     {8, 4, 3},        {15, 8192, 6},    {16, 63, 5},      {16, 64, 3},
+          {31, 4096, 6},    {32, 127, 5},     {32, 128, 6},     {63, 1 << 25, 6}, {64, 262143, 3},
+          {127, 262144, 6}, {128, 131071, 2}, {255, 131072, 3}, {255, 262144, 6}, {256, 4095, 2},
+          {511, 4096, 6},   {512, 2047, 2},   {2047, 2048, 3},  {2047, 16384, 6}, {2048, 2048, 5},
+          {2048, 4096, 3},  {4095, 16384, 6}, {4096, 2047, 2},  {4096, 2048, 5},  {65536, 16384, 3},
+          {65536, 32768, 6}})
+      EXPECT_EQ(choice(v, r.ranks, r.bytes), r.choice)
+          << r.ranks << " ranks, " << r.bytes << " bytes";
 }
 
 TEST(OpenMpiChoice, OfMainWithOneRankPerNode) {
@@ -197,7 +221,8 @@ TEST(OpenMpiChoice, OfMainWithOneRankPerNode) {
 }
 
 TEST(OpenMpiChoice, HasStepLists) {
-  EXPECT_EQ(collective::algorithm_of(collective::OpenMpiAllReduce::Rabenseifner), Algorithm::HalvingDoubling);
+  EXPECT_EQ(collective::algorithm_of(collective::OpenMpiAllReduce::Rabenseifner),
+            Algorithm::HalvingDoubling);
   EXPECT_EQ(collective::algorithm_of(collective::OpenMpiAllReduce::SegmentedRing), Algorithm::Ring);
   EXPECT_EQ(collective::gloo_all_reduce(false), Algorithm::Ring);
   EXPECT_EQ(collective::gloo_all_reduce(true), Algorithm::Bcube);
@@ -228,7 +253,8 @@ TEST(Player, ChecksSumsOfEveryTypeAfterManySteps) {
           for (std::size_t step = 0; step < steps; ++step) {
             std::vector<std::byte> sum = of[0];
             for (int r = 1; r < ranks; ++r)
-              if (step > 0 || r != misses) calib::sum_into(sum.data(), of[r].data(), kElements, type);
+              if (step > 0 || r != misses)
+                calib::sum_into(sum.data(), of[r].data(), kElements, type);
             for (auto& data : of) data = sum;
           }
           return calib::check_gradients(part, of[0].data());

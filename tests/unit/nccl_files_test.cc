@@ -15,13 +15,17 @@ TEST(NcclTests, APrintedNumberKnowsWhatItRounds) {
     const char* text;
     double value, half;
   };
-  for (const Case& c : {Case{"12.30", 12.3, 0.005}, Case{"183.5", 183.5, 0.05}, Case{"35175", 35175, 0.5}, Case{"1.2e+07", 1.2e7, 5e5}, Case{"0e+00", 0, 0.5}, Case{"-1", -1, 0.5}, Case{".5", 0.5, 0.05}}) {
+  for (const Case& c : {Case{"12.30", 12.3, 0.005}, Case{"183.5", 183.5, 0.05},
+                        Case{"35175", 35175, 0.5}, Case{"1.2e+07", 1.2e7, 5e5},
+                        Case{"0e+00", 0, 0.5}, Case{"-1", -1, 0.5}, Case{".5", 0.5, 0.05}}) {
     auto p = io::parse_printed(c.text);
     ASSERT_TRUE(p) << c.text;
     EXPECT_DOUBLE_EQ(p->value, c.value) << c.text;
     EXPECT_NEAR(p->half, c.half, 1e-9 * c.half) << c.text;
   }
-  for (const char* bad : {"", "N/A", "nan", "inf", "1e999", "0e999999999", "12x", "+1", "0x10", "1,5", "-"}) EXPECT_FALSE(io::parse_printed(bad)) << bad;
+  for (const char* bad :
+       {"", "N/A", "nan", "inf", "1e999", "0e999999999", "12x", "+1", "0x10", "1,5", "-"})
+    EXPECT_FALSE(io::parse_printed(bad)) << bad;
 }
 
 TEST(NcclTests, NamesOfOperations) {
@@ -45,7 +49,9 @@ TEST(NcclTests, BusBandwidthOfAnOperation) {
 }
 
 TEST(NcclTests, RepeatedSizesAreReadingsOfOneSample) {
-  std::string twice = "1024 256 float sum -1 9.50 0.11 0.11 0 9.40 0.11 0.11 0\n1024 256 float sum -1 9.70 0.11 0.11 0 9.60 0.11 0.11 0\n";
+  std::string twice =
+      "1024 256 float sum -1 9.50 0.11 0.11 0 9.40 0.11 0.11 0\n1024 256 float sum -1 9.70 0.11 "
+      "0.11 0 9.60 0.11 0.11 0\n";
   io::NcclTestsSetting s;
   s.ranks = 2;
   s.file = "f";
@@ -68,9 +74,10 @@ TEST(NcclTests, ARowThatContradictsTheOthersIsDropped) {
   EXPECT_EQ(made.notes[0], "line 3 is dropped: busbw 62.91 is not that of algbw 41.94 on 2 ranks");
 }
 
-const std::vector<TunerRow> kRows{{"allreduce", 0, 65536, "tree", "ll", 2, 1, 8},
-                                  {"allreduce", 65537, report::kTunerMostBytes, "nvls", "simple", 16, 1, 8},
-                                  {"allgather", 0, report::kTunerMostBytes, "ring", "simple", 12, -1, -1}};
+const std::vector<TunerRow> kRows{
+    {"allreduce", 0, 65536, "tree", "ll", 2, 1, 8},
+    {"allreduce", 65537, report::kTunerMostBytes, "nvls", "simple", 16, 1, 8},
+    {"allgather", 0, report::kTunerMostBytes, "ring", "simple", 12, -1, -1}};
 
 TEST(NcclTuner, ComesBack) {
   EXPECT_FALSE(report::validate(kRows));
@@ -81,7 +88,11 @@ TEST(NcclTuner, AnyLineForWhatNoOtherMatchesIsLast) {
   std::string text = report::tuner_csv(kRows, "here\nthere");
   EXPECT_TRUE(text.starts_with("# NCCL tuner configuration, made by ddpsim "));
   EXPECT_NE(text.find(" of here there\n"), std::string::npos);
-  EXPECT_TRUE(text.ends_with("\n# What no line above matches.\nallreduce,0,9223372036854775807,nvls,simple,16,1,8\nallgather,0,9223372036854775807,ring,simple,12,-1,-1\n")) << text;
+  EXPECT_TRUE(
+      text.ends_with("\n# What no line above "
+                     "matches.\nallreduce,0,9223372036854775807,nvls,simple,16,1,8\nallgather,0,"
+                     "9223372036854775807,ring,simple,12,-1,-1\n"))
+      << text;
 }
 
 TEST(NcclTuner, RangesAreContiguousAndChannelsAreSaid) {
@@ -91,19 +102,27 @@ TEST(NcclTuner, RangesAreContiguousAndChannelsAreSaid) {
     Problem p = report::validate(rows);
     return p.path + " " + p.message;
   };
-  EXPECT_EQ(broken([](auto& r) { r[1].min_bytes = 65538; }), "/1 leaves a gap: 65537 to 65537 bytes are covered by no row");
-  EXPECT_EQ(broken([](auto& r) { r[1].min_bytes = 65536; }), "/1 overlaps the range before it, which covers 65536 bytes");
-  EXPECT_EQ(broken([](auto& r) { r.push_back(r[2]); }), "/3 overlaps the range before it, which covers 0 bytes");
-  EXPECT_EQ(broken([](auto& r) { r[0].min_bytes = 8; }), "/0 leaves a gap: 0 to 7 bytes are covered by no row");
-  EXPECT_EQ(broken([](auto& r) { r.erase(r.begin() + 1); }), " allreduce on 1 nodes and 8 ranks: sizes from 65537 bytes are covered by no row");
-  EXPECT_NE(broken([](auto& r) { r[0].channels = -1; }).find("makes the plugin force one"), std::string::npos);
-  EXPECT_NE(broken([](auto& r) { r[0].algorithm = "Tree"; }).find("is no algorithm"), std::string::npos);
+  EXPECT_EQ(broken([](auto& r) { r[1].min_bytes = 65538; }),
+            "/1 leaves a gap: 65537 to 65537 bytes are covered by no row");
+  EXPECT_EQ(broken([](auto& r) { r[1].min_bytes = 65536; }),
+            "/1 overlaps the range before it, which covers 65536 bytes");
+  EXPECT_EQ(broken([](auto& r) { r.push_back(r[2]); }),
+            "/3 overlaps the range before it, which covers 0 bytes");
+  EXPECT_EQ(broken([](auto& r) { r[0].min_bytes = 8; }),
+            "/0 leaves a gap: 0 to 7 bytes are covered by no row");
+  EXPECT_EQ(broken([](auto& r) { r.erase(r.begin() + 1); }),
+            " allreduce on 1 nodes and 8 ranks: sizes from 65537 bytes are covered by no row");
+  EXPECT_NE(broken([](auto& r) { r[0].channels = -1; }).find("makes the plugin force one"),
+            std::string::npos);
+  EXPECT_NE(broken([](auto& r) { r[0].algorithm = "Tree"; }).find("is no algorithm"),
+            std::string::npos);
   EXPECT_NE(broken([](auto& r) { r[0].nodes = 0; }).find("positive"), std::string::npos);
   EXPECT_NE(broken([](auto& r) { r[0].max_bytes = -1; }).find("is no range"), std::string::npos);
 }
 
 TEST(NcclTuner, ReadsWhatOthersWrote) {
-  auto rows = report::parse_tuner_csv("# example\n\nAllReduce, 0 ,65536,NVLSTree,LL128,4,-1,-1,-1,-1\r\n", "f");
+  auto rows = report::parse_tuner_csv(
+      "# example\n\nAllReduce, 0 ,65536,NVLSTree,LL128,4,-1,-1,-1,-1\r\n", "f");
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0], (TunerRow{"allreduce", 0, 65536, "nvls_tree", "ll128", 4, -1, -1}));
   auto refused = [](const std::string& text) {
@@ -116,14 +135,19 @@ TEST(NcclTuner, ReadsWhatOthersWrote) {
   };
   EXPECT_EQ(refused(""), "f: holds no line of a tuner configuration");
   EXPECT_EQ(refused("# x\nallreduce,0,1,ring,ll,1,1\n").substr(0, 16), "f:2: has 7 field");
-  EXPECT_EQ(refused("allreduce,0,1,ring,ll,-1,1,1\n"), "f:1: channels: -1 makes the plugin force one channel; say how many (1 to 64)");
+  EXPECT_EQ(refused("allreduce,0,1,ring,ll,-1,1,1\n"),
+            "f:1: channels: -1 makes the plugin force one channel; say how many (1 to 64)");
   EXPECT_EQ(refused("allreduce,5,1,ring,ll,1,1,1\n"), "f:1: 5 to 1 bytes is no range");
-  EXPECT_EQ(refused("allreduce,0,1,ring,ll,1,0,1\n"), "f:1: nNodes and nRanks are positive, or -1 for any");
-  EXPECT_EQ(refused("allreduce,0,99999999999999999999,ring,ll,1,1,1\n"), "f:1: max_bytes: \"99999999999999999999\" is not a whole number");
+  EXPECT_EQ(refused("allreduce,0,1,ring,ll,1,0,1\n"),
+            "f:1: nNodes and nRanks are positive, or -1 for any");
+  EXPECT_EQ(refused("allreduce,0,99999999999999999999,ring,ll,1,1,1\n"),
+            "f:1: max_bytes: \"99999999999999999999\" is not a whole number");
 }
 
 TEST(NcclTuner, TheBordersLieBetweenTheSizes) {
-  std::vector<report::TunerPoint> points{{"allreduce", 1024, "ring", "ll", 1, 1, 8, 5}, {"allreduce", 1024, "tree", "ll", 1, 1, 8, 5}, {"allreduce", 4096, "tree", "ll", 1, 1, 8, 5},
+  std::vector<report::TunerPoint> points{{"allreduce", 1024, "ring", "ll", 1, 1, 8, 5},
+                                         {"allreduce", 1024, "tree", "ll", 1, 1, 8, 5},
+                                         {"allreduce", 4096, "tree", "ll", 1, 1, 8, 5},
                                          {"allreduce", 4097, "ring", "ll", 1, 1, 8, 5}};
   auto rows = report::best_rows(points);
   ASSERT_EQ(rows.size(), 3u);

@@ -1,9 +1,11 @@
-// What NCCL decides of point-to-point operations: beside lines that NCCL printed ("N p2p channels, M p2p channels per peer"), and its rules.
-#include <gtest/gtest.h>
+// What NCCL decides of point-to-point operations: beside lines that NCCL printed ("N p2p channels,
+// M p2p channels per peer"), and its rules.
+#include "sim/collective/nccl_p2p.h"
 
 #include <numeric>
 
-#include "sim/collective/nccl_p2p.h"
+#include <gtest/gtest.h>
+
 #include "tests/support/support.h"
 
 namespace ddpsim {
@@ -16,13 +18,16 @@ nccl::P2p p2p_on(const std::string& name, int hosts, int per_host, nccl::Setting
   std::vector<int> devices;
   for (int h = 0; h < hosts; ++h)
     for (int d = 0; d < per_host; ++d) devices.push_back(h * c.devices_per_host + d);
-  Profile p = test::profile(c.profile.ends_with(".datasheet") ? c.profile : c.profile + ".datasheet");
-  collective::NcclGroup g = collective::make_nccl_group(fabric, devices, settings, p.compute.capability);
+  Profile p =
+      test::profile(c.profile.ends_with(".datasheet") ? c.profile : c.profile + ".datasheet");
+  collective::NcclGroup g =
+      collective::make_nccl_group(fabric, devices, settings, p.compute.capability);
   return collective::make_nccl_p2p(g, Operation::SendRecv).p2p;
 }
 
-// 8 H100: "24 coll channels, 16 nvls channels, 32 p2p channels, 32 p2p channels per peer". Two hosts of one V100 on EFA: "2 coll channels, 2 p2p channels,
-// 2 p2p channels per peer". Two hosts of several GPUs: 2 per peer ("P2P Chunksize set to 131072").
+// 8 H100: "24 coll channels, 16 nvls channels, 32 p2p channels, 32 p2p channels per peer". Two
+// hosts of one V100 on EFA: "2 coll channels, 2 p2p channels, 2 p2p channels per peer". Two hosts
+// of several GPUs: 2 per peer ("P2P Chunksize set to 131072").
 TEST(NcclP2p, IsWhatNcclPrints) {
   nccl::P2p h100 = p2p_on("hgx-h100", 1, 8);
   EXPECT_EQ(h100.blocks, 32);
@@ -48,7 +53,9 @@ TEST(NcclP2p, CutsMessages) {
   nccl::System one;
   one.ranks = 8;
   nccl::P2p p{32, 32, 512 * kKiB};
-  auto message = [&](std::int64_t bytes, int minor = 28) { return nccl::p2p_message(one, p, {minor}, false, bytes); };
+  auto message = [&](std::int64_t bytes, int minor = 28) {
+    return nccl::p2p_message(one, p, {minor}, false, bytes);
+  };
   EXPECT_EQ(message(512 * kKiB).protocol, nccl::Protocol::Ll);  // 16 KiB for each of 32
   EXPECT_EQ(message(512 * kKiB + 1).protocol, nccl::Protocol::Simple);
   EXPECT_EQ(message(16 * kKiB, 21).protocol, nccl::Protocol::Ll);
@@ -72,7 +79,8 @@ TEST(NcclP2p, CutsMessages) {
   EXPECT_EQ(nccl::p2p_depth(false, 8), 8);
 }
 
-// Every peer once, by as many thread blocks as its message has parts; at most eight messages a batch.
+// Every peer once, by as many thread blocks as its message has parts; at most eight messages a
+// batch.
 TEST(NcclP2p, SchedulesEveryPeerOnce) {
   for (int node : {1, 2, 4, 6, 8, 16})
     for (int nodes : {1, 2, 3, 5, 9})
@@ -80,7 +88,9 @@ TEST(NcclP2p, SchedulesEveryPeerOnce) {
         int inside = 0;
         int between = 0;
         int parts_in = std::min(2, blocks);
-        for (const auto& batches : nccl::p2p_batches({blocks, 2, 128 * kKiB}, std::vector<int>(static_cast<std::size_t>(nodes), node), parts_in, 1))
+        for (const auto& batches : nccl::p2p_batches(
+                 {blocks, 2, 128 * kKiB}, std::vector<int>(static_cast<std::size_t>(nodes), node),
+                 parts_in, 1))
           for (const nccl::P2pBatch& b : batches) {
             EXPECT_LE(b.all(), 8);
             EXPECT_GT(b.all(), 0);

@@ -1,13 +1,15 @@
-// NCCL's cost model against a tuning table that NCCL printed, its search on shipped clusters, its choice under settings, and ddpsim's price of it.
-#include <gtest/gtest.h>
+// NCCL's cost model against a tuning table that NCCL printed, its search on shipped clusters, its
+// choice under settings, and ddpsim's price of it.
+#include "sim/collective/nccl.h"
 
 #include <algorithm>
 #include <numeric>
 #include <set>
 
+#include <gtest/gtest.h>
+
 #include "calib/fit/collectives.h"
 #include "sim/collective/blocks.h"
-#include "sim/collective/nccl.h"
 #include "sim/collective/price.h"
 #include "sim/nccl/search.h"
 #include "tests/support/support.h"
@@ -30,9 +32,11 @@ struct World {
   Profile profile;
   std::optional<Fabric> fabric;
   NcclGroup group;
-  World(const std::string& name, int hosts, int ranks, Settings settings = {}) : cluster(test::cluster(name)) {
+  World(const std::string& name, int hosts, int ranks, Settings settings = {})
+      : cluster(test::cluster(name)) {
     cluster.hosts = hosts;
-    std::string base = cluster.profile.ends_with(".datasheet") ? cluster.profile : cluster.profile + ".datasheet";
+    std::string base =
+        cluster.profile.ends_with(".datasheet") ? cluster.profile : cluster.profile + ".datasheet";
     profile = test::profile(base);
     fabric.emplace(cluster);
     group = make_nccl_group(*fabric, first(ranks), settings, profile.compute.capability);
@@ -40,8 +44,9 @@ struct World {
   World(const World&) = delete;
 };
 
-// Printed by NCCL 2.29.2 on H100 SXM, one node, 2, 4 and 6 GPUs (facts of waynehacking8/nccl-collectives-bench, results/scaling_attributed): latency us,
-// algorithm bandwidth GB/s, to one decimal. The graph is what our search finds on the shipped cluster.
+// Printed by NCCL 2.29.2 on H100 SXM, one node, 2, 4 and 6 GPUs (facts of
+// waynehacking8/nccl-collectives-bench, results/scaling_attributed): latency us, algorithm
+// bandwidth GB/s, to one decimal. The graph is what our search finds on the shipped cluster.
 struct Printed {
   int ranks;
   Operation op;
@@ -60,12 +65,18 @@ constexpr auto LL = Protocol::Ll;
 constexpr auto L128 = Protocol::Ll128;
 constexpr auto SI = Protocol::Simple;
 constexpr Printed kPrinted[] = {
-    {2, AR, T, LL, 8.0, 61.1},   {2, AR, T, L128, 16.5, 180.6}, {2, AR, T, SI, 16.4, 232.2}, {2, AR, R, LL, 7.8, 141.0},  {2, AR, R, L128, 17.8, 331.2}, {2, AR, R, SI, 15.2, 360.0},
-    {2, AR, N, SI, 25.0, 102.0}, {4, AR, T, LL, 10.4, 43.6},    {4, AR, T, L128, 21.5, 128.8}, {4, AR, T, SI, 32.4, 165.6}, {4, AR, R, LL, 10.2, 94.0},   {4, AR, R, L128, 25.4, 220.8},
-    {4, AR, R, SI, 28.8, 240.0}, {4, AR, N, SI, 25.0, 160.0},   {6, AR, T, LL, 12.8, 43.6},  {6, AR, T, L128, 26.5, 128.8}, {6, AR, T, SI, 48.4, 165.6},  {6, AR, R, LL, 12.6, 84.6},
-    {6, AR, R, L128, 33.0, 198.7}, {6, AR, R, SI, 42.4, 216.0}, {6, AR, N, SI, 25.0, 216.0}, {2, AG, R, LL, 7.2, 282.0},  {2, AG, R, L128, 15.9, 662.4}, {2, AG, R, SI, 11.8, 720.0},
-    {4, AG, R, LL, 8.4, 188.0},  {4, AG, R, L128, 19.7, 441.6}, {4, AG, R, SI, 18.6, 480.0}, {6, AG, R, LL, 9.6, 169.2},  {6, AG, R, L128, 23.5, 397.4}, {6, AG, R, SI, 25.4, 432.0},
-    {2, AG, N, SI, 25.0, 25.5},  {4, AG, N, SI, 25.0, 114.8},   {6, AG, N, SI, 25.0, 177.1}, {2, BC, R, LL, 7.2, 141.0},  {2, BC, R, L128, 15.9, 331.2}, {2, BC, R, SI, 11.8, 360.0},
+    {2, AR, T, LL, 8.0, 61.1},     {2, AR, T, L128, 16.5, 180.6}, {2, AR, T, SI, 16.4, 232.2},
+    {2, AR, R, LL, 7.8, 141.0},    {2, AR, R, L128, 17.8, 331.2}, {2, AR, R, SI, 15.2, 360.0},
+    {2, AR, N, SI, 25.0, 102.0},   {4, AR, T, LL, 10.4, 43.6},    {4, AR, T, L128, 21.5, 128.8},
+    {4, AR, T, SI, 32.4, 165.6},   {4, AR, R, LL, 10.2, 94.0},    {4, AR, R, L128, 25.4, 220.8},
+    {4, AR, R, SI, 28.8, 240.0},   {4, AR, N, SI, 25.0, 160.0},   {6, AR, T, LL, 12.8, 43.6},
+    {6, AR, T, L128, 26.5, 128.8}, {6, AR, T, SI, 48.4, 165.6},   {6, AR, R, LL, 12.6, 84.6},
+    {6, AR, R, L128, 33.0, 198.7}, {6, AR, R, SI, 42.4, 216.0},   {6, AR, N, SI, 25.0, 216.0},
+    {2, AG, R, LL, 7.2, 282.0},    {2, AG, R, L128, 15.9, 662.4}, {2, AG, R, SI, 11.8, 720.0},
+    {4, AG, R, LL, 8.4, 188.0},    {4, AG, R, L128, 19.7, 441.6}, {4, AG, R, SI, 18.6, 480.0},
+    {6, AG, R, LL, 9.6, 169.2},    {6, AG, R, L128, 23.5, 397.4}, {6, AG, R, SI, 25.4, 432.0},
+    {2, AG, N, SI, 25.0, 25.5},    {4, AG, N, SI, 25.0, 114.8},   {6, AG, N, SI, 25.0, 177.1},
+    {2, BC, R, LL, 7.2, 141.0},    {2, BC, R, L128, 15.9, 331.2}, {2, BC, R, SI, 11.8, 360.0},
 };
 
 TEST(NcclTuning, IsTheTableThatNcclPrints) {
@@ -73,15 +84,21 @@ TEST(NcclTuning, IsTheTableThatNcclPrints) {
     World s("hgx-h100", 1, ranks);
     for (const Printed& p : kPrinted) {
       if (p.ranks != ranks) continue;
-      Cell c = cost_table(s.group.system, p.op, {28})[static_cast<std::size_t>(p.algorithm)][static_cast<std::size_t>(p.protocol)];
-      std::string what = std::string(name_of(p.op)) + " " + name_of(p.algorithm) + "/" + name_of(p.protocol) + " on " + std::to_string(ranks);
+      Cell c = cost_table(
+          s.group.system, p.op,
+          {28})[static_cast<std::size_t>(p.algorithm)][static_cast<std::size_t>(p.protocol)];
+      std::string what = std::string(name_of(p.op)) + " " + name_of(p.algorithm) + "/" +
+                         name_of(p.protocol) + " on " + std::to_string(ranks);
       EXPECT_NEAR(c.latency_us, p.latency, 0.051) << what;
       EXPECT_NEAR(c.bandwidth, p.bandwidth, 0.051) << what;
     }
   }
 }
 
-bool available(const System& s, Operation op, Algorithm a, Protocol p, int version = 28) { return cost_table(s, op, {version})[static_cast<std::size_t>(a)][static_cast<std::size_t>(p)].bandwidth > 0; }
+bool available(const System& s, Operation op, Algorithm a, Protocol p, int version = 28) {
+  return cost_table(s, op, {version})[static_cast<std::size_t>(a)][static_cast<std::size_t>(p)]
+             .bandwidth > 0;
+}
 
 TEST(NcclSearch, FindsWhatNcclFindsOnKnownNodes) {
   struct Known {
@@ -91,28 +108,53 @@ TEST(NcclSearch, FindsWhatNcclFindsOnKnownNodes) {
     int version = 28;
     int cross_nic = 2;
   };
-  // Graph 0 ring, 1 tree, 3 NVLS. Sources: facts of the log above; NCCL's speeds of each generation. GH200: a Grace's NIC is near its own GPU only, and NCCL counts 6 GB/s between
-  // Arm CPUs, so a ring that comes back to its NIC takes that (2.23, NCCL_CROSS_NIC=0) until NVLink and another GPU's C2C lead there (2.28); a published log of 2.26.2
-  // with NCCL_CROSS_NIC=1 has 8 channels, two for each of the search (boeschf/nccl-benchmark-on-alps-2025, results_nccl_debug_all2all). Between two GPUs under one Intel CPU
-  // PCIe has a sixth less. NVLS begins at the NIC's speed between nodes; a channel has at most 32 heads since 2.25.
-  for (const Known& k : {Known{"hgx-h100", 1, 8, 0, 12, 30, 30}, Known{"hgx-h100", 1, 6, 3, 6, 50, 60}, Known{"dgx-a100", 1, 8, 0, 12, 20, 20}, Known{"dgx-a100", 2, 16, 0, 8, 24, 24},
-                         Known{"dgx-a100", 4, 32, 1, 8, 30, 24}, Known{"dgx1-v100", 1, 8, 0, 6, 20, 20}, Known{"gh200x4-slingshot", 1, 4, 0, 12, 30, 30},
-                         Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24}, Known{"gh200x4-slingshot", 2, 8, 1, 4, 48, 24}, Known{"gh200x4-slingshot", 2, 8, 0, 12, 6, 6, 23, 0},
-                         Known{"gh200x4-slingshot", 2, 8, 1, 12, 12, 6, 23, 0}, Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24, 26, 1}, Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24, 23, 2},
-                         Known{"pcie-box", 1, 4, 0, 1, 10, 10}, Known{"hgx-h100", 2, 16, 3, 8, 40, 48}, Known{"gcp-a3mega", 2, 16, 3, 8, 24, 24}, Known{"aws-p5", 2, 16, 0, 8, 48, 48, 20},
-                         Known{"aws-p5", 2, 16, 0, 8, 45, 45, 19}, Known{"gb200-nvl72", 18, 72, 3, 32, 20, 40}, Known{"dgx1-v100", 2, 16, 0, 4, 12, 12}}) {
-    World s(k.cluster, k.hosts, k.ranks, parse_settings({{"NCCL_CROSS_NIC", std::to_string(k.cross_nic)}}, {k.version}).settings);
+  // Graph 0 ring, 1 tree, 3 NVLS. Sources: facts of the log above; NCCL's speeds of each
+  // generation. GH200: a Grace's NIC is near its own GPU only, and NCCL counts 6 GB/s between Arm
+  // CPUs, so a ring that comes back to its NIC takes that (2.23, NCCL_CROSS_NIC=0) until NVLink and
+  // another GPU's C2C lead there (2.28); a published log of 2.26.2 with NCCL_CROSS_NIC=1 has 8
+  // channels, two for each of the search (boeschf/nccl-benchmark-on-alps-2025,
+  // results_nccl_debug_all2all). Between two GPUs under one Intel CPU PCIe has a sixth less. NVLS
+  // begins at the NIC's speed between nodes; a channel has at most 32 heads since 2.25.
+  for (const Known& k : {Known{"hgx-h100", 1, 8, 0, 12, 30, 30},
+                         Known{"hgx-h100", 1, 6, 3, 6, 50, 60},
+                         Known{"dgx-a100", 1, 8, 0, 12, 20, 20},
+                         Known{"dgx-a100", 2, 16, 0, 8, 24, 24},
+                         Known{"dgx-a100", 4, 32, 1, 8, 30, 24},
+                         Known{"dgx1-v100", 1, 8, 0, 6, 20, 20},
+                         Known{"gh200x4-slingshot", 1, 4, 0, 12, 30, 30},
+                         Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24},
+                         Known{"gh200x4-slingshot", 2, 8, 1, 4, 48, 24},
+                         Known{"gh200x4-slingshot", 2, 8, 0, 12, 6, 6, 23, 0},
+                         Known{"gh200x4-slingshot", 2, 8, 1, 12, 12, 6, 23, 0},
+                         Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24, 26, 1},
+                         Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24, 23, 2},
+                         Known{"pcie-box", 1, 4, 0, 1, 10, 10},
+                         Known{"hgx-h100", 2, 16, 3, 8, 40, 48},
+                         Known{"gcp-a3mega", 2, 16, 3, 8, 24, 24},
+                         Known{"aws-p5", 2, 16, 0, 8, 48, 48, 20},
+                         Known{"aws-p5", 2, 16, 0, 8, 45, 45, 19},
+                         Known{"gb200-nvl72", 18, 72, 3, 32, 20, 40},
+                         Known{"dgx1-v100", 2, 16, 0, 4, 12, 12}}) {
+    World s(
+        k.cluster, k.hosts, k.ranks,
+        parse_settings({{"NCCL_CROSS_NIC", std::to_string(k.cross_nic)}}, {k.version}).settings);
     const ChannelGraph& g = s.group.system.graphs.by_algorithm[static_cast<std::size_t>(k.graph)];
-    std::string what = std::string(k.cluster) + " x " + std::to_string(k.hosts) + ", graph " + std::to_string(k.graph) + ", 2." + std::to_string(k.version);
+    std::string what = std::string(k.cluster) + " x " + std::to_string(k.hosts) + ", graph " +
+                       std::to_string(k.graph) + ", 2." + std::to_string(k.version);
     EXPECT_EQ(g.channels, k.channels) << what;
     EXPECT_NEAR(g.bw_intra / 1e9, k.intra, 1e-9) << what;
     EXPECT_NEAR(g.bw_inter / 1e9, k.inter, 1e-9) << what;
   }
 }
 
-// A balanced tree needs a second GPU near the NIC. Before SM90 NCCL looks for one farther away, from SM90 on it takes a plain tree instead.
+// A balanced tree needs a second GPU near the NIC. Before SM90 NCCL looks for one farther away,
+// from SM90 on it takes a plain tree instead.
 TEST(NcclSearch, TreesAreBalancedWhereTwoGpusAreNearTheNic) {
-  auto pattern = [](const char* cluster) { return World(cluster, 4, 4 * test::cluster(cluster).devices_per_host).group.system.graphs.by_algorithm[1].pattern; };
+  auto pattern = [](const char* cluster) {
+    return World(cluster, 4, 4 * test::cluster(cluster).devices_per_host)
+        .group.system.graphs.by_algorithm[1]
+        .pattern;
+  };
   EXPECT_EQ(pattern("dgx-h100"), 1);  // two GPUs and two NICs on a PCIe switch
   EXPECT_EQ(pattern("aws-p4d"), 1);
   EXPECT_EQ(pattern("dgx1-v100"), 1);
@@ -124,9 +166,11 @@ TEST(NcclSearch, TreesAreBalancedWhereTwoGpusAreNearTheNic) {
   EXPECT_EQ(pattern("gpu-ethernet-25g"), 3);  // a GPU a host
 }
 
-// Without NVLink between them two pairs are two domains: from 2.26 on at least two rings. NVLink first, where it leads through all.
+// Without NVLink between them two pairs are two domains: from 2.26 on at least two rings. NVLink
+// first, where it leads through all.
 TEST(NcclSearch, PrefersNvlinkAndTwoRingsForTwoDomains) {
-  EXPECT_EQ(World("dgx1-v100", 2, 16).group.system.graphs.by_algorithm[0].type_intra, PathType::Nvl);
+  EXPECT_EQ(World("dgx1-v100", 2, 16).group.system.graphs.by_algorithm[0].type_intra,
+            PathType::Nvl);
   Node node;
   node.gpus = 4;
   node.links.assign(16, 80);
@@ -136,12 +180,17 @@ TEST(NcclSearch, PrefersNvlinkAndTwoRingsForTwoDomains) {
   for (int a = 0; a < 4; ++a)
     for (int b = 0; b < 4; ++b) {
       auto at = static_cast<std::size_t>(4 * a + b);
-      if (a == b) node.gpu_path[at] = PathType::Loc;
-      else if (a / 2 == b / 2) node.gpu_path[at] = PathType::Nvl, node.gpu_route[at] = {a};
-      else node.gpu_route[at] = {4 + a / 2};
+      if (a == b)
+        node.gpu_path[at] = PathType::Loc;
+      else if (a / 2 == b / 2)
+        node.gpu_path[at] = PathType::Nvl, node.gpu_route[at] = {a};
+      else
+        node.gpu_route[at] = {4 + a / 2};
     }
   node.links[4] = node.links[5] = 10;  // between the CPUs
-  auto ring = [&](int version) { return search(node, 1, {80, Cpu::Intel, {version}}, {}, false).by_algorithm[0]; };
+  auto ring = [&](int version) {
+    return search(node, 1, {80, Cpu::Intel, {version}}, {}, false).by_algorithm[0];
+  };
   EXPECT_EQ(ring(25).channels, 1);
   EXPECT_NEAR(ring(25).bw_intra, 10e9, 1);
   EXPECT_EQ(ring(26).channels, 2);
@@ -158,12 +207,15 @@ TEST(NcclSearch, NvlsHasAHeadForEachNic) {
     NcclGroup g = make_nccl_group(f, first(16), {}, 90);
     EXPECT_EQ(g.system.graphs.by_algorithm[3].channels, nics);
     EXPECT_EQ(g.system.heads(), nics == 1 ? 1 : nics);
-    for (int k = 0; k < nics; ++k) EXPECT_EQ(f.nic_of(g.system.graphs.by_algorithm[3].order[static_cast<std::size_t>(k)].front()), k);
+    for (int k = 0; k < nics; ++k)
+      EXPECT_EQ(
+          f.nic_of(g.system.graphs.by_algorithm[3].order[static_cast<std::size_t>(k)].front()), k);
     EXPECT_EQ(available(g.system, AR, Algorithm::NvlsTree, SI), nics > 1) << nics;
   }
 }
 
-// Hosts of which nothing is drawn have their GPUs in pairs, counted from the host's first: three GPUs a host are alike on every host.
+// Hosts of which nothing is drawn have their GPUs in pairs, counted from the host's first: three
+// GPUs a host are alike on every host.
 TEST(NcclSearch, PairsAreOfOneHost) {
   Cluster c = test::cluster("dgx-a100");
   c.hosts = 4;
@@ -188,7 +240,8 @@ TEST(NcclSearch, TreesOfACrossingGraphStayAsTheyAre) {
     for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(c.order[1][i], c.order[0][i] + 8);
 }
 
-// Rings that exchange their NICs: where one leaves a node, the next one's first GPU is beside the NIC of the same number.
+// Rings that exchange their NICs: where one leaves a node, the next one's first GPU is beside the
+// NIC of the same number.
 TEST(NcclSearch, CrossingRingsKeepTheirRails) {
   World s("gh200x4-slingshot", 4, 16, parse_settings({}, {26}).settings);
   ASSERT_EQ(s.group.system.graphs.by_algorithm[0].crossnic, 2);
@@ -207,7 +260,8 @@ TEST(NcclSearch, CrossingRingsKeepTheirRails) {
   EXPECT_EQ(World("hgx-h100", 4, 32).group.system.graphs.by_algorithm[0].crossnic, 0);
 }
 
-// NVIDIA's own words (nccl-tests issue 212): on 8 H100 an all-reduce goes through the switch by default, about 480 GB/s of bus bandwidth where a ring has 370.
+// NVIDIA's own words (nccl-tests issue 212): on 8 H100 an all-reduce goes through the switch by
+// default, about 480 GB/s of bus bandwidth where a ring has 370.
 TEST(NcclSearch, EightHopperGpusUseTheSwitch) {
   World s("hgx-h100", 1, 8);
   EXPECT_EQ(s.group.system.graphs.by_algorithm[3].bw_intra, 40e9);
@@ -236,10 +290,17 @@ TEST(NcclSearch, AHostWithFewerRanksLimitsAll) {
   World full("hgx-h100", 2, 16);
   World odd("hgx-h100", 2, 9);
   std::int64_t bytes = std::int64_t{1} << 30;
-  auto time = [&](World& s) { return collective::nccl_price(s.group, s.profile, Level::Mid, AR, complete(s.group.system, s.group.settings, AR, R, SI, bytes), {bytes}).total; };
+  auto time = [&](World& s) {
+    return collective::nccl_price(s.group, s.profile, Level::Mid, AR,
+                                  complete(s.group.system, s.group.settings, AR, R, SI, bytes),
+                                  {bytes})
+        .total;
+  };
   EXPECT_GT(time(odd).ps, 4 * time(full).ps) << "one NIC of the second host, not eight";
-  EXPECT_FALSE(available(odd.group.system, AR, Algorithm::NvlsTree, SI)) << "a node of one GPU has no NVLS";
-  EXPECT_EQ(odd.group.system.graphs.by_algorithm[1].pattern, 3) << "nor a balanced tree: the plainest of all nodes counts (src/init.cc, maxTreePattern)";
+  EXPECT_FALSE(available(odd.group.system, AR, Algorithm::NvlsTree, SI))
+      << "a node of one GPU has no NVLS";
+  EXPECT_EQ(odd.group.system.graphs.by_algorithm[1].pattern, 3)
+      << "nor a balanced tree: the plainest of all nodes counts (src/init.cc, maxTreePattern)";
 }
 
 TEST(NcclSearch, RingsGoThroughEveryGpuOnceAndFitTheirLinks) {
@@ -250,13 +311,17 @@ TEST(NcclSearch, RingsGoThroughEveryGpuOnceAndFitTheirLinks) {
     std::map<topology::LinkId, double> used;
     topology::Route route;
     for (const auto& order : g.order) {
-      EXPECT_EQ(std::set<int>(order.begin(), order.end()).size(), static_cast<std::size_t>(s.cluster.devices_per_host)) << name;
+      EXPECT_EQ(std::set<int>(order.begin(), order.end()).size(),
+                static_cast<std::size_t>(s.cluster.devices_per_host))
+          << name;
       for (std::size_t i = 0; i < order.size(); ++i) {
         s.fabric->find_route(order[i], order[(i + 1) % order.size()], route);
         for (topology::LinkId l : route.links) used[l] += g.bw_intra;
       }
     }
-    for (const auto& [l, bytes] : used) EXPECT_LE(bytes, s.fabric->links()[l].bandwidth.bytes_per_ps() * 1e12 * 1.0001) << name << " " << s.fabric->link_name(l);
+    for (const auto& [l, bytes] : used)
+      EXPECT_LE(bytes, s.fabric->links()[l].bandwidth.bytes_per_ps() * 1e12 * 1.0001)
+          << name << " " << s.fabric->link_name(l);
   }
 }
 
@@ -277,11 +342,14 @@ TEST(NcclTuning, OffersOnlyWhatNcclOffers) {
   EXPECT_TRUE(available(lone.group.system, AG, Algorithm::Pat, SI));
   EXPECT_FALSE(available(lone.group.system, AG, Algorithm::Pat, SI, 22)) << "PAT came with 2.23";
   World sockets("gpu-ethernet-100g", 2, 2);
-  EXPECT_FALSE(available(sockets.group.system, AR, R, L128)) << "sockets are reached through the host's memory";
-  EXPECT_EQ(sockets.group.system.graphs.by_algorithm[1].pattern, 3) << "a node of one GPU: a plain tree";
+  EXPECT_FALSE(available(sockets.group.system, AR, R, L128))
+      << "sockets are reached through the host's memory";
+  EXPECT_EQ(sockets.group.system.graphs.by_algorithm[1].pattern, 3)
+      << "a node of one GPU: a plain tree";
   World rack("gb200-nvl72", 18, 72);
   EXPECT_TRUE(available(rack.group.system, AR, N, SI));
-  EXPECT_FALSE(available(rack.group.system, AG, N, SI)) << "at most 32 GPUs of a node since 2.25 (src/enqueue.cc)";
+  EXPECT_FALSE(available(rack.group.system, AG, N, SI))
+      << "at most 32 GPUs of a node since 2.25 (src/enqueue.cc)";
   EXPECT_TRUE(available(rack.group.system, AG, N, SI, 24));
   World ib("dgx-a100", 2, 16);
   EXPECT_TRUE(available(ib.group.system, AR, R, L128));
@@ -293,14 +361,23 @@ TEST(NcclTuning, OffersOnlyWhatNcclOffers) {
 
 TEST(NcclTuning, VersionsDiffer) {
   World s("hgx-h100", 1, 8);
-  auto cell = [&](int v, Algorithm a, Protocol p) { return cost_table(s.group.system, AR, {v})[static_cast<std::size_t>(a)][static_cast<std::size_t>(p)]; };
-  EXPECT_GT(cell(19, T, SI).latency_us, cell(23, T, SI).latency_us) << "2.19 raised the tree's NVLink latency to 28 us, 2.23 took it back";
+  auto cell = [&](int v, Algorithm a, Protocol p) {
+    return cost_table(s.group.system, AR,
+                      {v})[static_cast<std::size_t>(a)][static_cast<std::size_t>(p)];
+  };
+  EXPECT_GT(cell(19, T, SI).latency_us, cell(23, T, SI).latency_us)
+      << "2.19 raised the tree's NVLink latency to 28 us, 2.23 took it back";
   EXPECT_LT(cell(20, R, LL).bandwidth, cell(21, R, LL).bandwidth) << "2.21 raised Hopper's LL";
   EXPECT_EQ(cell(10, R, SI).bandwidth, cell(19, R, SI).bandwidth) << "older ones count as 2.19";
-  // src/graph/tuning.cc of 2.19.3 to 2.28.3: NVLS has 5/6 of the least of both speeds before 2.28, and what is gathered no factor from 2.23 on; a Simple tree begins at once
-  // before 2.23; a plain tree has 15 % less in all; a ring's LL a quarter before 2.21.
+  // src/graph/tuning.cc of 2.19.3 to 2.28.3: NVLS has 5/6 of the least of both speeds before 2.28,
+  // and what is gathered no factor from 2.23 on; a Simple tree begins at once before 2.23; a plain
+  // tree has 15 % less in all; a ring's LL a quarter before 2.21.
   for (int v : {19, 23, 27}) EXPECT_NEAR(cell(v, N, SI).bandwidth, 8 * 40 * 5.0 / 6, 1e-9) << v;
-  auto gather = [&](int v) { return cost_table(s.group.system, AG, {v})[static_cast<std::size_t>(N)][static_cast<std::size_t>(SI)].bandwidth; };
+  auto gather = [&](int v) {
+    return cost_table(s.group.system, AG,
+                      {v})[static_cast<std::size_t>(N)][static_cast<std::size_t>(SI)]
+        .bandwidth;
+  };
   EXPECT_NEAR(gather(22), 8 * 40 * 5.0 / 6, 1e-9);
   EXPECT_NEAR(gather(23), 8 * 40, 1e-9);
   EXPECT_NEAR(gather(27), 8 * 40 * 7.0 / 8, 1e-9);
@@ -310,19 +387,29 @@ TEST(NcclTuning, VersionsDiffer) {
   System plain = s.group.system;
   plain.graphs.by_algorithm[1].pattern = 3;
   for (int v : {19, 25, 28})
-    EXPECT_NEAR(cost_table(plain, AR, {v})[static_cast<std::size_t>(T)][static_cast<std::size_t>(SI)].bandwidth / cell(v, T, SI).bandwidth, 0.85, 1e-9) << v;
+    EXPECT_NEAR(
+        cost_table(plain, AR, {v})[static_cast<std::size_t>(T)][static_cast<std::size_t>(SI)]
+                .bandwidth /
+            cell(v, T, SI).bandwidth,
+        0.85, 1e-9)
+        << v;
   // LL128 only on the generations that it had been tried on, before 2.27.
   System ada = s.group.system;
   ada.compute_capability = 89;
   EXPECT_FALSE(available(ada, AR, R, L128, 26));
   EXPECT_TRUE(available(ada, AR, R, L128, 27));
   World two("aws-p5", 2, 16);
-  auto chunk = [&](int v) { return complete(two.group.system, parse_settings({}, {v}).settings, AR, Algorithm::NvlsTree, SI, std::int64_t{4} << 30).chunk; };
+  auto chunk = [&](int v) {
+    return complete(two.group.system, parse_settings({}, {v}).settings, AR, Algorithm::NvlsTree, SI,
+                    std::int64_t{4} << 30)
+        .chunk;
+  };
   EXPECT_EQ(chunk(20), 512 * kKiB);
   EXPECT_EQ(chunk(21), 128 * kKiB) << "NVLS's own buffers";
 }
 
-// Two GPUs and two NICs on a PCIe switch: a ring leaves by the GPU beside the one that it came by, or one GPU's PCIe link carries two NICs.
+// Two GPUs and two NICs on a PCIe switch: a ring leaves by the GPU beside the one that it came by,
+// or one GPU's PCIe link carries two NICs.
 TEST(NcclSearch, RingsComeBackToTheirNic) {
   World two("dgx-h100", 2, 16);
   const ChannelGraph& ring = two.group.system.graphs.by_algorithm[0];
@@ -333,7 +420,13 @@ TEST(NcclSearch, RingsComeBackToTheirNic) {
   }
   EXPECT_EQ(last.size(), 8u);
   World h100("dgx-h100", 4, 32);
-  auto bus = [&](const World& s, Operation op) { return collective::nccl_price(s.group, s.profile, Level::Mid, op, complete(s.group.system, s.group.settings, op, R, SI, std::int64_t{1} << 30), {std::int64_t{1} << 30}).bus_bytes_per_s; };
+  auto bus = [&](const World& s, Operation op) {
+    return collective::nccl_price(
+               s.group, s.profile, Level::Mid, op,
+               complete(s.group.system, s.group.settings, op, R, SI, std::int64_t{1} << 30),
+               {std::int64_t{1} << 30})
+        .bus_bytes_per_s;
+  };
   EXPECT_GT(bus(h100, AG), 330e9);
 }
 
@@ -341,13 +434,18 @@ TEST(NcclChoice, SmallOperationsUseFewChannels) {
   World s("hgx-h100", 1, 8);
   EXPECT_EQ(choose(s.group.system, s.group.settings, AR, 1024)->channels, 1);
   auto large = choose(s.group.system, s.group.settings, AR, std::int64_t{1} << 30);
-  EXPECT_EQ(complete(s.group.system, s.group.settings, AR, R, SI, std::int64_t{1} << 30).channels, 24);
-  EXPECT_EQ(complete(s.group.system, s.group.settings, AR, R, SI, std::int64_t{1} << 30).chunk, 2 * kMiB);
+  EXPECT_EQ(complete(s.group.system, s.group.settings, AR, R, SI, std::int64_t{1} << 30).channels,
+            24);
+  EXPECT_EQ(complete(s.group.system, s.group.settings, AR, R, SI, std::int64_t{1} << 30).chunk,
+            2 * kMiB);
   EXPECT_GE(large->channels, 16);
-  EXPECT_EQ(complete(s.group.system, s.group.settings, BC, R, SI, std::int64_t{1} << 30).chunk, 512 * kKiB) << "one step; four are of the rings that reduce or gather";
+  EXPECT_EQ(complete(s.group.system, s.group.settings, BC, R, SI, std::int64_t{1} << 30).chunk,
+            512 * kKiB)
+      << "one step; four are of the rings that reduce or gather";
 }
 
-// src/enqueue.cc up to 2.19.4, with a depth of GPUs - 1 + log2(nodes) = 9: below 72 chunks a channel 128 KiB, below 36 64 KiB, below 9 32 KiB.
+// src/enqueue.cc up to 2.19.4, with a depth of GPUs - 1 + log2(nodes) = 9: below 72 chunks a
+// channel 128 KiB, below 36 64 KiB, below 9 32 KiB.
 TEST(NcclChoice, EarlierTreesTakeChunksByTheirDepth) {
   World s("hgx-h100", 4, 32);
   auto chunk = [&](int version, std::int64_t bytes) {
@@ -357,7 +455,8 @@ TEST(NcclChoice, EarlierTreesTakeChunksByTheirDepth) {
     EXPECT_EQ(c.slice, c.chunk);
     return c.chunk / kKiB;
   };
-  std::int64_t channel = complete(s.group.system, s.group.settings, AR, T, SI, std::int64_t{1} << 32).channels * kKiB;
+  std::int64_t channel =
+      complete(s.group.system, s.group.settings, AR, T, SI, std::int64_t{1} << 32).channels * kKiB;
   EXPECT_EQ(chunk(19, channel * 512 * 72), 512);
   EXPECT_EQ(chunk(19, channel * 512 * 71), 256);
   EXPECT_EQ(chunk(19, channel * 128 * 40), 128);
@@ -369,13 +468,20 @@ TEST(NcclChoice, EarlierTreesTakeChunksByTheirDepth) {
 // src/enqueue.cc, calcCollChunking: pieces by what stands one behind another.
 TEST(NcclChoice, CollnetTakesItsOwnChunks) {
   World two("hgx-h100", 2, 16);
-  auto chunk = [&](Algorithm a, std::int64_t bytes) { return complete(two.group.system, two.group.settings, AR, a, SI, bytes).chunk / kKiB; };
-  std::int64_t large = complete(two.group.system, two.group.settings, AR, Algorithm::CollnetDirect, SI, std::int64_t{1} << 40).channels * 8 * kKiB;
-  EXPECT_EQ(chunk(Algorithm::CollnetDirect, large * 512 * 128), 512) << "64 pieces for each of two stages";
+  auto chunk = [&](Algorithm a, std::int64_t bytes) {
+    return complete(two.group.system, two.group.settings, AR, a, SI, bytes).chunk / kKiB;
+  };
+  std::int64_t large = complete(two.group.system, two.group.settings, AR, Algorithm::CollnetDirect,
+                                SI, std::int64_t{1} << 40)
+                           .channels *
+                       8 * kKiB;
+  EXPECT_EQ(chunk(Algorithm::CollnetDirect, large * 512 * 128), 512)
+      << "64 pieces for each of two stages";
   EXPECT_EQ(chunk(Algorithm::CollnetDirect, large * 128 * 20), 128);
   EXPECT_EQ(chunk(Algorithm::CollnetDirect, large * 64 * 17), 64);
   EXPECT_EQ(chunk(Algorithm::CollnetDirect, large * 32 * 20), 32);
-  EXPECT_EQ(chunk(Algorithm::CollnetChain, large * 256 * 64), 256) << "64 pieces for each of eight ranks";
+  EXPECT_EQ(chunk(Algorithm::CollnetChain, large * 256 * 64), 256)
+      << "64 pieces for each of eight ranks";
   EXPECT_EQ(chunk(Algorithm::CollnetChain, large * 128 * 10), 128);
   EXPECT_EQ(chunk(Algorithm::CollnetChain, large * 64 * 7), 64);
 }
@@ -389,23 +495,38 @@ TEST(NcclChoice, HonoursTheEnvironment) {
   World s("hgx-h100", 1, 8);
   auto way = [&](const Settings& set, Operation op = AR, std::int64_t bytes = 64 * kMiB) {
     auto c = choose(s.group.system, set, op, bytes);
-    return c ? std::string(name_of(c->algorithm)) + "/" + name_of(c->protocol) : std::string("nothing");
+    return c ? std::string(name_of(c->algorithm)) + "/" + name_of(c->protocol)
+             : std::string("nothing");
   };
   EXPECT_EQ(way(with({{"NCCL_ALGO", "Tree"}, {"NCCL_PROTO", "LL128"}})), "tree/ll128");
   EXPECT_EQ(way(with({{"NCCL_PROTO", "^LL,Simple"}})), "ring/ll128");
-  EXPECT_EQ(way(with({{"NCCL_ALGO", "allreduce:tree;allgather:ring"}, {"NCCL_PROTO", "simple"}})), "tree/simple");
-  EXPECT_EQ(way(with({{"NCCL_ALGO", "allreduce:tree;allgather:ring"}, {"NCCL_PROTO", "simple"}}), AG), "ring/simple");
-  EXPECT_EQ(way(with({{"NCCL_ALGO", "ring;allreduce:tree"}, {"NCCL_PROTO", "simple"}})), "tree/simple") << "a list for one function replaces the one before it";
-  EXPECT_EQ(way(with({{"NCCL_ALGO", "ring;allreduce:tree"}, {"NCCL_PROTO", "simple"}}), AG), "ring/simple");
+  EXPECT_EQ(way(with({{"NCCL_ALGO", "allreduce:tree;allgather:ring"}, {"NCCL_PROTO", "simple"}})),
+            "tree/simple");
+  EXPECT_EQ(
+      way(with({{"NCCL_ALGO", "allreduce:tree;allgather:ring"}, {"NCCL_PROTO", "simple"}}), AG),
+      "ring/simple");
+  EXPECT_EQ(way(with({{"NCCL_ALGO", "ring;allreduce:tree"}, {"NCCL_PROTO", "simple"}})),
+            "tree/simple")
+      << "a list for one function replaces the one before it";
+  EXPECT_EQ(way(with({{"NCCL_ALGO", "ring;allreduce:tree"}, {"NCCL_PROTO", "simple"}}), AG),
+            "ring/simple");
   EXPECT_EQ(way(with({{"NCCL_ALGO", "pat"}})), "nothing") << "since 2.24 there is no fallback";
   Settings old = with({{"NCCL_ALGO", "pat"}});
   old.version = {20};
   EXPECT_EQ(way(old).substr(0, 4), "ring") << "before, rings";
-  EXPECT_EQ(complete(s.group.system, with({{"NCCL_MAX_CTAS", "4"}}), AR, R, SI, 64 * kMiB).channels, 4);
-  EXPECT_EQ(complete(s.group.system, with({{"NCCL_BUFFSIZE", "1048576"}}), AR, R, SI, 64 * kMiB).chunk, 512 * kKiB);
-  for (auto [name, value] : std::map<std::string, std::string>{{"NCCL_ALGO", "rong"}, {"NCCL_PROTO", "ll129"}, {"NCCL_MAX_CTAS", "0"}, {"NCCL_BUFFSIZE", "4M"}, {"NCCL_ALGO ", "ring"}})
+  EXPECT_EQ(complete(s.group.system, with({{"NCCL_MAX_CTAS", "4"}}), AR, R, SI, 64 * kMiB).channels,
+            4);
+  EXPECT_EQ(
+      complete(s.group.system, with({{"NCCL_BUFFSIZE", "1048576"}}), AR, R, SI, 64 * kMiB).chunk,
+      512 * kKiB);
+  for (auto [name, value] : std::map<std::string, std::string>{{"NCCL_ALGO", "rong"},
+                                                               {"NCCL_PROTO", "ll129"},
+                                                               {"NCCL_MAX_CTAS", "0"},
+                                                               {"NCCL_BUFFSIZE", "4M"},
+                                                               {"NCCL_ALGO ", "ring"}})
     EXPECT_NE(parse_settings({{name, value}}, {28}).problem.message, "") << name << "=" << value;
-  EXPECT_NE(parse_settings({{"NCCL_MIN_CTAS", "8"}, {"NCCL_MAX_CTAS", "4"}}, {28}).problem.message, "");
+  EXPECT_NE(parse_settings({{"NCCL_MIN_CTAS", "8"}, {"NCCL_MAX_CTAS", "4"}}, {28}).problem.message,
+            "");
 }
 
 TEST(NcclTree, EveryNodeHasOneParentAndIsInnerInAtMostOneTree) {
@@ -419,8 +540,10 @@ TEST(NcclTree, EveryNodeHasOneParentAndIsInnerInAtMostOneTree) {
       for (int i = 0; i < n; ++i) {
         roots += parents[static_cast<std::size_t>(i)] < 0;
         int at = i;
-        for (int k = 0; k < n && parents[static_cast<std::size_t>(at)] >= 0; ++k) at = parents[static_cast<std::size_t>(at)];
-        EXPECT_LT(parents[static_cast<std::size_t>(at)], 0) << n << " nodes, tree " << tree << ", node " << i << " does not hang under the root";
+        for (int k = 0; k < n && parents[static_cast<std::size_t>(at)] >= 0; ++k)
+          at = parents[static_cast<std::size_t>(at)];
+        EXPECT_LT(parents[static_cast<std::size_t>(at)], 0)
+            << n << " nodes, tree " << tree << ", node " << i << " does not hang under the root";
         auto children = std::count(parents.begin(), parents.end(), i);
         EXPECT_LE(children, 2) << n << " nodes, tree " << tree << ", node " << i;
         edges += static_cast<int>(children);
@@ -429,22 +552,35 @@ TEST(NcclTree, EveryNodeHasOneParentAndIsInnerInAtMostOneTree) {
       EXPECT_EQ(roots, 1) << n;
       EXPECT_EQ(edges, n - 1) << n;
     }
-    for (int i = 0; i < n; ++i) EXPECT_LE(inner[static_cast<std::size_t>(i)], 1) << n << " nodes, node " << i;
+    for (int i = 0; i < n; ++i)
+      EXPECT_LE(inner[static_cast<std::size_t>(i)], 1) << n << " nodes, node " << i;
   }
 }
 
 // For one algorithm, protocol and number of channels, more bytes never take less time.
 TEST(NcclPrice, GrowsWithBytes) {
-  for (auto [name, hosts] : std::map<std::string, int>{{"hgx-h100", 1}, {"hgx-h100", 4}, {"dgx-a100", 2}, {"gh200x4-slingshot", 16}, {"aws-p5", 2}, {"dgx1-v100", 1}, {"pcie-box-8", 1}}) {
+  for (auto [name, hosts] : std::map<std::string, int>{{"hgx-h100", 1},
+                                                       {"hgx-h100", 4},
+                                                       {"dgx-a100", 2},
+                                                       {"gh200x4-slingshot", 16},
+                                                       {"aws-p5", 2},
+                                                       {"dgx1-v100", 1},
+                                                       {"pcie-box-8", 1}}) {
     World s(name, hosts, hosts * test::cluster(name).devices_per_host);
     for (int o = 0; o < kOperations; ++o)
-      for (const Candidate& c : candidates(s.group.system, s.group.settings, static_cast<Operation>(o), kMiB)) {
+      for (const Candidate& c :
+           candidates(s.group.system, s.group.settings, static_cast<Operation>(o), kMiB)) {
         if (!c.estimate_us) continue;
-        Choice fixed = complete(s.group.system, s.group.settings, static_cast<Operation>(o), c.algorithm, c.protocol, kMiB);
+        Choice fixed = complete(s.group.system, s.group.settings, static_cast<Operation>(o),
+                                c.algorithm, c.protocol, kMiB);
         Duration last;
         for (std::int64_t bytes = 8; bytes <= (std::int64_t{8} << 30); bytes = bytes * 3 / 2 + 1) {
-          Duration now = collective::nccl_price(s.group, s.profile, Level::Mid, static_cast<Operation>(o), fixed, {bytes}).total;
-          EXPECT_GE(now, last) << name << " " << name_of(static_cast<Operation>(o)) << " " << name_of(c.algorithm) << "/" << name_of(c.protocol) << " at " << bytes;
+          Duration now = collective::nccl_price(s.group, s.profile, Level::Mid,
+                                                static_cast<Operation>(o), fixed, {bytes})
+                             .total;
+          EXPECT_GE(now, last) << name << " " << name_of(static_cast<Operation>(o)) << " "
+                               << name_of(c.algorithm) << "/" << name_of(c.protocol) << " at "
+                               << bytes;
           last = now;
         }
       }
@@ -463,17 +599,22 @@ TEST(NcclPrice, DoesNotDependOnWhichHosts) {
   NcclGroup b = make_nccl_group(f, last, {}, 80);
   for (std::int64_t bytes : {std::int64_t{1024}, kMiB, 256 * kMiB}) {
     Choice choice = *choose(a.system, a.settings, AR, bytes);
-    EXPECT_EQ(collective::nccl_price(a, p, Level::Mid, AR, choice, {bytes}).total, collective::nccl_price(b, p, Level::Mid, AR, choice, {bytes}).total);
-    EXPECT_GE(collective::nccl_price(a, p, Level::Low, AR, choice, {bytes}).total, collective::nccl_price(a, p, Level::High, AR, choice, {bytes}).total);
+    EXPECT_EQ(collective::nccl_price(a, p, Level::Mid, AR, choice, {bytes}).total,
+              collective::nccl_price(b, p, Level::Mid, AR, choice, {bytes}).total);
+    EXPECT_GE(collective::nccl_price(a, p, Level::Low, AR, choice, {bytes}).total,
+              collective::nccl_price(a, p, Level::High, AR, choice, {bytes}).total);
   }
 }
 
-// At large sizes the price is bytes over the slowest link, by theory: ring 2(n-1)/n over a GPU's links, or over the host's NICs; NVLS (1 + 1/n).
+// At large sizes the price is bytes over the slowest link, by theory: ring 2(n-1)/n over a GPU's
+// links, or over the host's NICs; NVLS (1 + 1/n).
 TEST(NcclPrice, IsBandwidthAtLargeSizes) {
   std::int64_t bytes = std::int64_t{64} << 30;
   auto seconds = [&](World& s, Algorithm a) {
     Choice c = complete(s.group.system, s.group.settings, AR, a, SI, bytes);
-    return static_cast<double>(collective::nccl_price(s.group, s.profile, Level::Mid, AR, c, {bytes}).total.ps) / 1e12;
+    return static_cast<double>(
+               collective::nccl_price(s.group, s.profile, Level::Mid, AR, c, {bytes}).total.ps) /
+           1e12;
   };
   World one("hgx-h100", 1, 8);
   double nvlink = 450e9 * one.profile.transports.at("nvlink").efficiency.mid;
@@ -485,21 +626,32 @@ TEST(NcclPrice, IsBandwidthAtLargeSizes) {
   EXPECT_NEAR(seconds(two, R), size * 2 * 15 / 16 / nics, 0.005 * seconds(two, R));
 }
 
-// Between nodes a tree is as fast as its NICs: half of the bytes on each edge of each of two trees, both ways. NVLSTree is as fast as NVLS inside.
+// Between nodes a tree is as fast as its NICs: half of the bytes on each edge of each of two trees,
+// both ways. NVLSTree is as fast as NVLS inside.
 TEST(NcclPrice, NicsAndLinksLimitTrees) {
   std::int64_t bytes = std::int64_t{64} << 30;
   auto size = static_cast<double>(bytes);
   World s("gh200x4-slingshot", 2, 8);
   Choice tree = complete(s.group.system, s.group.settings, AR, T, SI, bytes);
   double nics = 4 * 25e9 * s.profile.transports.at("libfabric").efficiency.mid;
-  EXPECT_NEAR(static_cast<double>(collective::nccl_price(s.group, s.profile, Level::Mid, AR, tree, {bytes}).total.ps) / 1e12, size / nics, 0.005 * size / nics);
+  EXPECT_NEAR(
+      static_cast<double>(
+          collective::nccl_price(s.group, s.profile, Level::Mid, AR, tree, {bytes}).total.ps) /
+          1e12,
+      size / nics, 0.005 * size / nics);
   World p5("hgx-h100", 2, 16);
   Choice nvls = complete(p5.group.system, p5.group.settings, AR, Algorithm::NvlsTree, SI, bytes);
-  double inside = size * (1 + 1.0 / 8) / (450e9 * p5.profile.transports.at("nvlink").efficiency.mid * 0.85);
-  EXPECT_NEAR(static_cast<double>(collective::nccl_price(p5.group, p5.profile, Level::Mid, AR, nvls, {bytes}).total.ps) / 1e12, inside, 0.01 * inside);
+  double inside =
+      size * (1 + 1.0 / 8) / (450e9 * p5.profile.transports.at("nvlink").efficiency.mid * 0.85);
+  EXPECT_NEAR(
+      static_cast<double>(
+          collective::nccl_price(p5.group, p5.profile, Level::Mid, AR, nvls, {bytes}).total.ps) /
+          1e12,
+      inside, 0.01 * inside);
 }
 
-// NCCL's limit of LL128 is of a channel of the search, and two thread blocks work on it: sixteen of them move eight times as much on an A100.
+// NCCL's limit of LL128 is of a channel of the search, and two thread blocks work on it: sixteen of
+// them move eight times as much on an A100.
 TEST(NcclPrice, ThreadBlocksLimitLl128) {
   World s("dgx-a100", 2, 16);
   std::int64_t bytes = 256 * kMiB;
@@ -543,7 +695,11 @@ TEST(NcclPrice, FewThreadBlocksLimitNvls) {
   World s("hgx-h100", 1, 8);
   std::int64_t bytes = std::int64_t{1} << 30;
   Settings few = parse_settings({{"NCCL_MAX_CTAS", "1"}}, {28}).settings;
-  auto time = [&](const Settings& set) { return collective::nccl_price(s.group, s.profile, Level::Mid, AR, complete(s.group.system, set, AR, N, SI, bytes), {bytes}).total; };
+  auto time = [&](const Settings& set) {
+    return collective::nccl_price(s.group, s.profile, Level::Mid, AR,
+                                  complete(s.group.system, set, AR, N, SI, bytes), {bytes})
+        .total;
+  };
   EXPECT_GT(time(few).ps, 4 * time({}).ps);
 }
 

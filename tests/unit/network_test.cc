@@ -1,8 +1,9 @@
-// Patterns between hosts: who is joined to whom, which way a message goes, equal paths, failures, cuts.
-#include <gtest/gtest.h>
-
+// Patterns between hosts: who is joined to whom, which way a message goes, equal paths, failures,
+// cuts.
 #include <map>
 #include <set>
+
+#include <gtest/gtest.h>
 
 #include "sim/topology/survey.h"
 
@@ -61,10 +62,12 @@ Names names(const Fabric& f, int from, int to) {
 }
 std::vector<int> degrees(const Fabric& f) {
   std::vector<int> out(static_cast<std::size_t>(f.network().switches()), 0);
-  for (const Trunk& t : f.network().trunks()) ++out[static_cast<std::size_t>(t.from)], ++out[static_cast<std::size_t>(t.to)];
+  for (const Trunk& t : f.network().trunks())
+    ++out[static_cast<std::size_t>(t.from)], ++out[static_cast<std::size_t>(t.to)];
   return out;
 }
-// Every route leaves one switch where it entered it, begins and ends at its hosts, and crosses no link twice.
+// Every route leaves one switch where it entered it, begins and ends at its hosts, and crosses no
+// link twice.
 void check_walks(const Cluster& c) {
   Fabric f(c);
   Route r;
@@ -124,7 +127,8 @@ TEST(Wiring, JoinsTheRightNumberOfNeighbours) {
   EXPECT_EQ(degrees(Fabric(base(Pattern::Ring, 2))), std::vector<int>(2, 1));
   EXPECT_TRUE(Fabric(base(Pattern::Ring, 1)).network().trunks().empty());
   EXPECT_EQ(degrees(Fabric(torus({4, 4}))), std::vector<int>(16, 4));
-  EXPECT_EQ(degrees(Fabric(torus({4, 3, 2}))), std::vector<int>(24, 5));  // two neighbours, two, one
+  EXPECT_EQ(degrees(Fabric(torus({4, 3, 2}))),
+            std::vector<int>(24, 5));  // two neighbours, two, one
   std::vector<int> d = degrees(Fabric(dragonfly(5, 2, 1)));
   EXPECT_EQ(d, std::vector<int>(10, 3));  // one router beside it, four groups over two routers
   EXPECT_EQ(Fabric(dragonfly(5, 2, 1)).network().trunks().size(), 5u * 1 + 10);
@@ -147,17 +151,22 @@ TEST(Wiring, EveryRouteIsAWalk) {
 
 TEST(Ring, GoesTheShorterWayAndPlusOnATie) {
   Fabric f(base(Pattern::Ring, 6));
-  EXPECT_EQ(names(f, 0, 2), (Names{"host0 up", "router0->router1", "router1->router2", "host2 down"}));
+  EXPECT_EQ(names(f, 0, 2),
+            (Names{"host0 up", "router0->router1", "router1->router2", "host2 down"}));
   EXPECT_EQ(names(f, 0, 5), (Names{"host0 up", "router0->router5", "host5 down"}));
-  EXPECT_EQ(names(f, 4, 1), (Names{"host4 up", "router4->router5", "router5->router0", "router0->router1", "host1 down"}));
+  EXPECT_EQ(names(f, 4, 1), (Names{"host4 up", "router4->router5", "router5->router0",
+                                   "router0->router1", "host1 down"}));
   EXPECT_EQ(diameter(f).links, 2 + 3);
 }
 
 TEST(Torus, GoesDimensionAfterDimension) {
   Fabric f(torus({4, 4}));
-  EXPECT_EQ(names(f, 0, 4 + 1), (Names{"host0 up", "router0->router1", "router1->router5", "host5 down"}));
-  EXPECT_EQ(names(f, 5, 0), (Names{"host5 up", "router5->router4", "router4->router0", "host0 down"}));
-  EXPECT_EQ(names(f, 0, 15), (Names{"host0 up", "router0->router3", "router3->router15", "host15 down"}));
+  EXPECT_EQ(names(f, 0, 4 + 1),
+            (Names{"host0 up", "router0->router1", "router1->router5", "host5 down"}));
+  EXPECT_EQ(names(f, 5, 0),
+            (Names{"host5 up", "router5->router4", "router4->router0", "host0 down"}));
+  EXPECT_EQ(names(f, 0, 15),
+            (Names{"host0 up", "router0->router3", "router3->router15", "host15 down"}));
   EXPECT_EQ(names(f, 0, 2)[1], "router0->router1");
   EXPECT_EQ(diameter(f).links, 2 + 2 + 2);
   EXPECT_EQ(bisection_between_hosts(f), 8 * 100 * kGb);  // 8 trunks of 200; 8 NICs of 100 are less
@@ -168,16 +177,21 @@ TEST(Dragonfly, LeavesByTheRouterThatHasTheCable) {
   // Group 0's cable to group 1 is at router 0, to group 2 at router 1.
   EXPECT_EQ(names(f, 0, 1), (Names{"host0 up", "group0.router0->group0.router1", "host1 down"}));
   EXPECT_EQ(names(f, 0, 2), (Names{"host0 up", "group0.router0->group1.router0", "host2 down"}));
-  EXPECT_EQ(names(f, 1, 3), (Names{"host1 up", "group0.router1->group0.router0", "group0.router0->group1.router0", "group1.router0->group1.router1", "host3 down"}));
+  EXPECT_EQ(names(f, 1, 3),
+            (Names{"host1 up", "group0.router1->group0.router0", "group0.router0->group1.router0",
+                   "group1.router0->group1.router1", "host3 down"}));
   EXPECT_EQ(diameter(f).links, 5);
 }
 
 TEST(Rails, StayOnTheirLeafInsideAGroup) {
   Fabric f(rails(8, 4, 2, 2));
   EXPECT_EQ(names(f, 1, 2 * 3 + 1), (Names{"host0.nic1 up", "host3.nic1 down"}));
-  EXPECT_EQ(names(f, 1, 2 * 5 + 1), (Names{"host0.nic1 up", "group0.leaf1-spine0 up", "group1.leaf1-spine0 down", "host5.nic1 down"}));
+  EXPECT_EQ(names(f, 1, 2 * 5 + 1), (Names{"host0.nic1 up", "group0.leaf1-spine0 up",
+                                           "group1.leaf1-spine0 down", "host5.nic1 down"}));
   EXPECT_EQ(names(f, 2 + 1, 2 * 5 + 1)[1], "group0.leaf1-spine1 up");
-  EXPECT_EQ(names(f, 0, 2 * 3 + 1), (Names{"host0.nic0 up", "group0.leaf0-spine0 up", "group0.leaf1-spine0 down", "host3.nic1 down"}));  // another rail
+  EXPECT_EQ(names(f, 0, 2 * 3 + 1),
+            (Names{"host0.nic0 up", "group0.leaf0-spine0 up", "group0.leaf1-spine0 down",
+                   "host3.nic1 down"}));  // another rail
   EXPECT_EQ(f.links()[f.trunk_link(0)].bandwidth.bits_per_s, 200 * kGb);
 }
 
@@ -187,8 +201,10 @@ TEST(Ecmp, HashIsTheOneThatIsStated) {
   // Pinned: a change moves every prediction with "ecmp": "hash".
   std::vector<std::uint32_t> by_source;
   std::vector<std::uint32_t> by_destination;
-  for (std::uint32_t i = 0; i < 8; ++i) by_source.push_back(ecmp_choice(i, 1000, 8)), by_destination.push_back(ecmp_choice(7, i, 5));
-  EXPECT_EQ(by_source, (std::vector<std::uint32_t>{5, 6, 5, 5, 2, 3, 4, 4}));  // computed outside of this program
+  for (std::uint32_t i = 0; i < 8; ++i)
+    by_source.push_back(ecmp_choice(i, 1000, 8)), by_destination.push_back(ecmp_choice(7, i, 5));
+  EXPECT_EQ(by_source, (std::vector<std::uint32_t>{5, 6, 5, 5, 2, 3, 4,
+                                                   4}));  // computed outside of this program
   EXPECT_EQ(by_destination, (std::vector<std::uint32_t>{1, 3, 0, 1, 1, 0, 0, 3}));
   EXPECT_EQ(ecmp_choice(0, 0, 8), 0u);
   EXPECT_EQ(ecmp_choice(1, 2, 1), 0u);
@@ -209,7 +225,8 @@ TEST(Ecmp, HashBalancesAllPairs) {
   for (int a = 0; a < 32; ++a)
     for (int b = 32; b < 64; ++b) ++flows[names(f, a, b)[1]];
   EXPECT_EQ(flows.size(), 8u);
-  for (const auto& [link, n] : flows) EXPECT_NEAR(n, 1024 / 8, 40) << link;  // 128 expected, standard deviation 11
+  for (const auto& [link, n] : flows)
+    EXPECT_NEAR(n, 1024 / 8, 40) << link;  // 128 expected, standard deviation 11
   EXPECT_EQ(names(f, 3, 40), names(Fabric(c), 3, 40));
 }
 
@@ -224,7 +241,8 @@ TEST(Ecmp, HashUsesAllEqualPathsOfAGraph) {
   for (const char* s : {"s", "t", "x", "y"}) c.nodes.push_back({s, false});
   c.links.push_back({"h0", "s", c.link});
   for (int h = 1; h < 9; ++h) c.links.push_back({"h" + std::to_string(h), "t", c.link});
-  for (const char* m : {"x", "y"}) c.links.push_back({"s", m, c.link}), c.links.push_back({m, "t", c.link});
+  for (const char* m : {"x", "y"})
+    c.links.push_back({"s", m, c.link}), c.links.push_back({m, "t", c.link});
   std::set<std::string> by_source;
   std::set<std::string> by_hash;
   for (Ecmp e : {Ecmp::Source, Ecmp::Hash}) {
@@ -273,7 +291,9 @@ TEST(FailedLinks, ThatPartTheClusterAreASentence) {
   EXPECT_EQ(f.path_type(3, 4), PathType::Dis);
   Problem p = check_reachable(f, {0, 1, 2, 3, 4});
   EXPECT_EQ(p.path, "/failed_links");
-  EXPECT_EQ(p.message, "no path from host 3 to host 4: every way crosses a failed link; every host that has a rank needs a route to the others");
+  EXPECT_EQ(p.message,
+            "no path from host 3 to host 4: every way crosses a failed link; every host that has a "
+            "rank needs a route to the others");
 }
 
 TEST(FailedLinks, OfAGraphAreGoneRoundToo) {

@@ -145,7 +145,8 @@ TEST(FitOccasions, FindsTheRangeThatWasPlanted) {
   EXPECT_EQ(t.occasions->message_core.mid, us(150));
   EXPECT_EQ(t.occasions->message_core.high, us(150));
   EXPECT_NE(t.occasions->source.find("Xeon, 2 cores"), std::string::npos) << t.occasions->source;
-  EXPECT_NE(t.occasions->source.find("(from 2026-11-21T19:00:00Z)"), std::string::npos) << t.occasions->source;
+  EXPECT_NE(t.occasions->source.find("(from 2026-11-21T19:00:00Z)"), std::string::npos)
+      << t.occasions->source;
   EXPECT_FALSE(validate(fit.profile)) << validate(fit.profile).message;
   EXPECT_NE(joined(fit.notes).find("a range over 3 occasions"), std::string::npos);
   // Steps of another occasion: the profile is of that.

@@ -1,10 +1,11 @@
-// Run files: both kinds come back as they were written, mistakes are named, .gz is a matter of the path.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
+// Run files: both kinds come back as they were written, mistakes are named, .gz is a matter of the
+// path.
 #include <filesystem>
 #include <fstream>
 #include <functional>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "sim/io/files.h"
 #include "sim/strategy/lower.h"
@@ -40,14 +41,39 @@ Run measured_run() {
   r.scenario = "0123456789abcdef";
   r.split = "fit";
   r.workload = "fedcba9876543210";
-  r.origin = {"0.1.0", "abc123", "2026-11-21T10:00:00Z", {"ddpsim", "run", "--ranks", "2"}, "Some CPU", 16, "6.1.0", "tcp", "namespaces", "", "timed", "cpu"};
+  r.origin = {"0.1.0",
+              "abc123",
+              "2026-11-21T10:00:00Z",
+              {"ddpsim", "run", "--ranks", "2"},
+              "Some CPU",
+              16,
+              "6.1.0",
+              "tcp",
+              "namespaces",
+              "",
+              "timed",
+              "cpu"};
   r.quality = {Verdict::Noisy, 0.0123, 7, 0.25, {"other work on the machine"}};
-  r.steps = {{StepKind::First, {3'000'000}}, {StepKind::Rebuild, {2'500'000}}, {StepKind::Steady, {2'000'001}}, {StepKind::Steady, {2'000'003}}};
+  r.steps = {{StepKind::First, {3'000'000}},
+             {StepKind::Rebuild, {2'500'000}},
+             {StepKind::Steady, {2'000'001}},
+             {StepKind::Steady, {2'000'003}}};
   r.samples = {{"all_reduce", {{"bytes", 1024}, {"ranks", 2}}, {{10}, {12}, {0}}}};
   r.skipped = {{"8 ranks", "4 cores"}};
   r.tensor_names = {"a.weight", "a.bias"};
   Span fwd{2, 0, 1, Lane::Host, kind_of_op("fwd"), "fwd", {}, 0, {-5}, {-5}, {700'000}, ""};
-  Span sum{3, 1, 1, Lane::Worker, kind_of_op("allreduce/bucket.0"), "allreduce/bucket.0", {1, 0}, 4096, {800'000}, {900'000}, {1'500'000}, "ring"};
+  Span sum{3,
+           1,
+           1,
+           Lane::Worker,
+           kind_of_op("allreduce/bucket.0"),
+           "allreduce/bucket.0",
+           {1, 0},
+           4096,
+           {800'000},
+           {900'000},
+           {1'500'000},
+           "ring"};
   r.spans = {fwd, sum};
   return r;
 }
@@ -59,14 +85,19 @@ Run system_run() {
   r.origin.software = "PyTorch 1.13.0, gloo, 2 ranks, 1 threads a rank";
   r.steps.front().page_faults = 12'000;
   r.steps.push_back({StepKind::Steady, {2'100'000}, true});
-  r.layers = LayerProfile{{400'000}, {900'000}, {50'000}, {30'000}, 2, {1, 0}, {{300'000}, {900'000}}};
+  r.layers =
+      LayerProfile{{400'000}, {900'000}, {50'000}, {30'000}, 2, {1, 0}, {{300'000}, {900'000}}};
   r.first_buckets = {8192};
   r.steady_buckets = {4096, 4096};
   return r;
 }
 
-std::string text_of(const Run& r) { return io::write_run(r).dump(1) + "\n"; }
-Run reread(const Run& r) { return io::read_run(io::parse_json(text_of(r), "r.json"), "r.json"); }
+std::string text_of(const Run& r) {
+  return io::write_run(r).dump(1) + "\n";
+}
+Run reread(const Run& r) {
+  return io::read_run(io::parse_json(text_of(r), "r.json"), "r.json");
+}
 
 void expect_same_spans(const Run& a, const Run& b, bool measured) {
   ASSERT_EQ(a.spans.size(), b.spans.size());
@@ -115,9 +146,21 @@ TEST(RunFile, AMeasuredRunComesBack) {
 
 TEST(RunFile, TheSettingOfCollectivesComesBack) {
   ddpsim::Run a = measured_run();
-  EXPECT_EQ(text_of(a).find("\"collectives\""), std::string::npos);  // a Run without it is written as before
+  EXPECT_EQ(text_of(a).find("\"collectives\""),
+            std::string::npos);  // a Run without it is written as before
   a.evidence = EvidenceClass::Published;
-  a.collectives = CollectiveSetting{"all_reduce", 8, 1, "A100", 2, "2.28.9", "nvlstree", "ll128", "dgx-a100", {{"NCCL_ALGO", "NVLSTree"}}, "a page", {{4096, "ring", "ll", 2}}};
+  a.collectives = CollectiveSetting{"all_reduce",
+                                    8,
+                                    1,
+                                    "A100",
+                                    2,
+                                    "2.28.9",
+                                    "nvlstree",
+                                    "ll128",
+                                    "dgx-a100",
+                                    {{"NCCL_ALGO", "NVLSTree"}},
+                                    "a page",
+                                    {{4096, "ring", "ll", 2}}};
   ddpsim::Run b = reread(a);
   EXPECT_EQ(text_of(a), text_of(b));
   ASSERT_TRUE(b.collectives);
@@ -134,10 +177,15 @@ TEST(RunFile, TheSettingOfCollectivesComesBack) {
       return e.where + ": " + e.what;
     }
   };
-  EXPECT_EQ(refused("/collectives/algorithm", "rnig"), "r.json#/collectives/algorithm: \"rnig\" is none of tree, ring, collnetdirect, collnetchain, nvls, nvlstree, pat (did you mean \"ring\"?)");
-  EXPECT_EQ(refused("/collectives/ranks", 0), "r.json#/collectives/ranks: 0 is not within 1 and 1048576");
-  EXPECT_EQ(refused("/collectives/enviroment", Json::object()), "r.json#/collectives/enviroment: unknown key (did you mean \"environment\"?)");
-  EXPECT_EQ(refused("/collectives/chosen/0/bytes", -1), "r.json#/collectives/chosen/0/bytes: a number of bytes is not negative");
+  EXPECT_EQ(refused("/collectives/algorithm", "rnig"),
+            "r.json#/collectives/algorithm: \"rnig\" is none of tree, ring, collnetdirect, "
+            "collnetchain, nvls, nvlstree, pat (did you mean \"ring\"?)");
+  EXPECT_EQ(refused("/collectives/ranks", 0),
+            "r.json#/collectives/ranks: 0 is not within 1 and 1048576");
+  EXPECT_EQ(refused("/collectives/enviroment", Json::object()),
+            "r.json#/collectives/enviroment: unknown key (did you mean \"environment\"?)");
+  EXPECT_EQ(refused("/collectives/chosen/0/bytes", -1),
+            "r.json#/collectives/chosen/0/bytes: a number of bytes is not negative");
 }
 
 TEST(RunFile, ARunOfTheRealFrameworkComesBack) {
@@ -195,7 +243,8 @@ TEST(RunFile, PredictedRunsComeBackForEveryKindOfOperation) {
   flat.accumulation_steps = 2;
   for (const Plan& plan : {Plan{}, ddp, one_by_one, flat})
     for (DeviceKind kind : {DeviceKind::Gpu, DeviceKind::Cpu}) {
-      ddpsim::Run a = predicted_run(plan, kind, kind == DeviceKind::Gpu ? "resnet18" : "mlp784-50-10-cpu");
+      ddpsim::Run a =
+          predicted_run(plan, kind, kind == DeviceKind::Gpu ? "resnet18" : "mlp784-50-10-cpu");
       ddpsim::Run b = reread(a);
       EXPECT_EQ(text_of(a), text_of(b));
       EXPECT_EQ(b.spans_from.ps, 0);
@@ -221,9 +270,12 @@ TEST(RunFile, EveryNameOfEveryStepHasItsKind) {
       frame.spans.clear();
       p.warmup.push_back(p.steady);
       for (const StepProgram& s : p.warmup)
-        for (std::uint32_t i = 0; i < s.ops.size(); ++i) frame.spans.push_back({0, 0, 1, s.ops[i].lane, s.ops[i].kind, name_of(p, s, i), {}, 0, {}, {}, {}, ""});
+        for (std::uint32_t i = 0; i < s.ops.size(); ++i)
+          frame.spans.push_back(
+              {0, 0, 1, s.ops[i].lane, s.ops[i].kind, name_of(p, s, i), {}, 0, {}, {}, {}, ""});
       ddpsim::Run b = reread(frame);
-      for (std::size_t i = 0; i < b.spans.size(); ++i) EXPECT_EQ(b.spans[i].kind, frame.spans[i].kind) << b.spans[i].op;
+      for (std::size_t i = 0; i < b.spans.size(); ++i)
+        EXPECT_EQ(b.spans[i].kind, frame.spans[i].kind) << b.spans[i].op;
     }
 }
 
@@ -241,16 +293,22 @@ TEST(RunFile, MistakesAreNamedWithPlaceAndRemedy) {
       {"op", [](Json& j) { j["spans"][1]["op"] = "allreduce"; }, "/spans/1/op", "show program"},
       {"lane", [](Json& j) { j["spans"][1]["lane"] = "hots"; }, "/spans/1/lane", "host"},
       {"step", [](Json& j) { j["spans"][1]["step"] = 4; }, "/spans/1/step", "4 steps"},
-      {"tensor", [](Json& j) { j["spans"][1]["tensors"][0] = 2; }, "/spans/1/tensors/0", "2 tensors"},
+      {"tensor", [](Json& j) { j["spans"][1]["tensors"][0] = 2; }, "/spans/1/tensors/0",
+       "2 tensors"},
       {"order", [](Json& j) { j["spans"][0]["end_ps"] = -6; }, "/spans/0/end_ps", "before"},
       {"predicted's key", [](Json& j) { j["spans"][0]["class"] = 0; }, "/spans/0/class", ""},
-      {"duration", [](Json& j) { j["steps"][0]["duration_ps"] = 0; }, "/steps/0/duration_ps", "takes time"},
-      {"hash", [](Json& j) { j["case"]["scenario"] = "../../etc"; }, "/case/scenario", "16 hexadecimal"},
-      {"clock", [](Json& j) { j["clock"]["domain"] = "virtual"; }, "/clock/domain", "CLOCK_MONOTONIC"},
+      {"duration", [](Json& j) { j["steps"][0]["duration_ps"] = 0; }, "/steps/0/duration_ps",
+       "takes time"},
+      {"hash", [](Json& j) { j["case"]["scenario"] = "../../etc"; }, "/case/scenario",
+       "16 hexadecimal"},
+      {"clock", [](Json& j) { j["clock"]["domain"] = "virtual"; }, "/clock/domain",
+       "CLOCK_MONOTONIC"},
       {"verdict", [](Json& j) { j["quality"]["verdict"] = "fine"; }, "/quality/verdict", "clean"},
       {"spread", [](Json& j) { j["quality"]["spread"] = -1; }, "/quality/spread", "negative"},
-      {"sample", [](Json& j) { j["samples"][0]["durations_ps"] = Json::array(); }, "/samples/0/durations_ps", "at least one"},
-      {"nothing", [](Json& j) { j["steps"] = j["samples"] = j["spans"] = Json::array(); }, "#", "steps or samples"},
+      {"sample", [](Json& j) { j["samples"][0]["durations_ps"] = Json::array(); },
+       "/samples/0/durations_ps", "at least one"},
+      {"nothing", [](Json& j) { j["steps"] = j["samples"] = j["spans"] = Json::array(); }, "#",
+       "steps or samples"},
       {"missing", [](Json& j) { j.erase("quality"); }, "#", "quality"},
   };
   for (const Mistake& m : mistakes) {
@@ -284,7 +342,8 @@ TEST_F(Files, GzipIsWrittenByNameAndReadByContent) {
   io::write_file(at("b.json.gz"), text);
   std::string packed = raw(at("a.json.gz"));
   EXPECT_EQ(packed.substr(0, 2), "\x1f\x8b");
-  EXPECT_EQ(packed.substr(4, 4), std::string(4, '\0')) << "a time in the header would make every file differ";
+  EXPECT_EQ(packed.substr(4, 4), std::string(4, '\0'))
+      << "a time in the header would make every file differ";
   EXPECT_EQ(packed, raw(at("b.json.gz")));
   EXPECT_LT(packed.size(), text.size());
   EXPECT_EQ(io::read_file(at("a.json.gz")), text);
@@ -301,7 +360,8 @@ TEST_F(Files, DamagedAndHugeGzipIsRefused) {
   io::write_file(at("a.gz"), text_of(measured_run()));
   std::string packed = raw(at("a.gz"));
   put(at("short.gz"), packed.substr(0, packed.size() / 2));
-  EXPECT_NE(refusal(at("short.gz")).find("ends too early"), std::string::npos) << refusal(at("short.gz"));
+  EXPECT_NE(refusal(at("short.gz")).find("ends too early"), std::string::npos)
+      << refusal(at("short.gz"));
   put(at("header.gz"), "\x1f\x8b");
   EXPECT_NE(refusal(at("header.gz")).find("ends too early"), std::string::npos);
   std::string flipped = packed;
@@ -323,7 +383,8 @@ TEST_F(Files, AFolderIsListedSortedAndFlat) {
   for (const char* name : {"b.json", "a.json.gz", "c.txt"}) put(at(name), "x");
   fs::create_directories(folder_ / "d.json");
   put(at("d.json/e.json"), "x");
-  EXPECT_EQ(io::list_files(folder_.string(), {".json", ".json.gz"}), (std::vector<std::string>{at("a.json.gz"), at("b.json")}));
+  EXPECT_EQ(io::list_files(folder_.string(), {".json", ".json.gz"}),
+            (std::vector<std::string>{at("a.json.gz"), at("b.json")}));
   try {
     io::list_files(at("nowhere"), {".json"});
     ADD_FAILURE();

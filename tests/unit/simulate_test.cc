@@ -15,7 +15,10 @@ struct Asked {
   topology::Fabric fabric;
   Scenario s;
   Asked(Workload workload, int ranks, Bandwidth link, DeviceKind kind)
-      : w(std::move(workload)), c(star(ranks, link)), p(ideal_profile(kMicrosecond * 5, kind)), fabric(on(kind)) {
+      : w(std::move(workload)),
+        c(star(ranks, link)),
+        p(ideal_profile(kMicrosecond * 5, kind)),
+        fabric(on(kind)) {
     s.ranks = ranks;
   }
   const Cluster& on(DeviceKind kind) {
@@ -32,16 +35,20 @@ const Span& span(const predict::Prediction& p, const std::string& op) {
 }
 
 TEST(GlooQueue, KeepsTheOrderInWhichOneHostOperationIssued) {
-  Asked a(layered(6, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4, Bandwidth{1'000'000'000}, DeviceKind::Cpu);
+  Asked a(layered(6, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4,
+          Bandwidth{1'000'000'000}, DeviceKind::Cpu);
   a.s.plan.system = System::Averaging;
   a.s.plan.async_op = true;
   predict::Prediction p = a.ask();
   for (int i = 0; i + 1 < 6; ++i)
-    EXPECT_LE(span(p, "allreduce/layer" + std::to_string(i) + ".weight").end, span(p, "allreduce/layer" + std::to_string(i + 1) + ".weight").end) << i;
+    EXPECT_LE(span(p, "allreduce/layer" + std::to_string(i) + ".weight").end,
+              span(p, "allreduce/layer" + std::to_string(i + 1) + ".weight").end)
+        << i;
 }
 
 TEST(GlooQueue, RunsTwoCollectivesAtOnceAndNoMore) {
-  Asked a(layered(6, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4, Bandwidth{1'000'000'000}, DeviceKind::Cpu);
+  Asked a(layered(6, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4,
+          Bandwidth{1'000'000'000}, DeviceKind::Cpu);
   a.s.plan.system = System::Averaging;
   a.s.plan.async_op = true;
   for (int threads : {1, 2, 3}) {
@@ -51,7 +58,8 @@ TEST(GlooQueue, RunsTwoCollectivesAtOnceAndNoMore) {
     for (const Span& x : p.run.spans) {
       if (!carries_tensors(x.kind)) continue;
       int at_once = 0;
-      for (const Span& y : p.run.spans) at_once += carries_tensors(y.kind) && y.begin <= x.begin && x.begin < y.end;
+      for (const Span& y : p.run.spans)
+        at_once += carries_tensors(y.kind) && y.begin <= x.begin && x.begin < y.end;
       most = std::max(most, at_once);
     }
     EXPECT_EQ(most, threads);
@@ -59,29 +67,34 @@ TEST(GlooQueue, RunsTwoCollectivesAtOnceAndNoMore) {
 }
 
 TEST(Interference, CommunicationKernelsSlowComputeByTheShareTheyHold) {
-  Asked a(layered(8, 40'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 4, Bandwidth{10'000'000'000}, DeviceKind::Gpu);
+  Asked a(layered(8, 40'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 4,
+          Bandwidth{10'000'000'000}, DeviceKind::Gpu);
   Duration free = a.ask().summary.compute;
   a.p.sm_hold = {0.2, 0.2, 0.2};
   predict::Prediction held = a.ask();
   // Backward after the first bucket runs beside communication: 1 / (1 - 0.2) as long.
   EXPECT_GT(held.summary.compute, free);
   EXPECT_LE(static_cast<double>(held.summary.compute.ps), static_cast<double>(free.ps) / 0.8 + 1e3);
-  EXPECT_GT(static_cast<double>(held.summary.backward.ps), static_cast<double>(a.w.times.backward.ps) * 1.1);
+  EXPECT_GT(static_cast<double>(held.summary.backward.ps),
+            static_cast<double>(a.w.times.backward.ps) * 1.1);
 }
 
 TEST(Interference, WhatMemoryDecidesHasAShareOfItsOwn) {
-  Asked a(layered(8, 40'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 4, Bandwidth{10'000'000'000}, DeviceKind::Gpu);
+  Asked a(layered(8, 40'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 4,
+          Bandwidth{10'000'000'000}, DeviceKind::Gpu);
   a.p.memory.bandwidth_bytes_per_s = 1e11;  // 0.8 ms to copy a gradient into its bucket
   a.p.memory.efficiency = {1, 1, 1};
   predict::Prediction free = a.ask();
   a.p.memory_hold = Range{0.5, 0.5, 0.5};
   predict::Prediction held = a.ask();
   EXPECT_EQ(held.summary.backward, free.summary.backward) << "products are not held";
-  EXPECT_GT(static_cast<double>(held.summary.ddp.ps), 1.1 * static_cast<double>(free.summary.ddp.ps));
+  EXPECT_GT(static_cast<double>(held.summary.ddp.ps),
+            1.1 * static_cast<double>(free.summary.ddp.ps));
 }
 
 TEST(Interference, OneRankHoldsNothing) {
-  Asked a(layered(8, 40'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 1, Bandwidth{10'000'000'000}, DeviceKind::Gpu);
+  Asked a(layered(8, 40'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 1,
+          Bandwidth{10'000'000'000}, DeviceKind::Gpu);
   a.p.sm_hold = {0.2, 0.2, 0.2};
   EXPECT_EQ(a.ask().summary.backward, a.w.times.backward);
 }
@@ -97,7 +110,8 @@ TEST(Host, ASlowHostStarvesItsDevice) {
 }
 
 TEST(Steps, FirstIsUnbucketedAndRebuildPaysForTwoBroadcasts) {
-  Asked a(layered(20, 4'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 4, Bandwidth{10'000'000'000}, DeviceKind::Gpu);
+  Asked a(layered(20, 4'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 4,
+          Bandwidth{10'000'000'000}, DeviceKind::Gpu);
   predict::Prediction p = a.ask();
   ASSERT_GE(p.run.steps.size(), 4u);
   EXPECT_EQ(p.run.steps[0].kind, StepKind::First);
@@ -109,7 +123,8 @@ TEST(Steps, FirstIsUnbucketedAndRebuildPaysForTwoBroadcasts) {
 }
 
 TEST(Steps, ASteadyStepDoesNotLiveOnTokensFromBeforeTheJob) {
-  Asked a(layered(8, 10'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Cpu), 4, Bandwidth{100'000'000}, DeviceKind::Cpu);
+  Asked a(layered(8, 10'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Cpu), 4,
+          Bandwidth{100'000'000}, DeviceKind::Cpu);
   Cluster c = a.c;
   c.link.burst = {1'000'000'000};
   c.link.peak = {10'000'000'000};
@@ -120,14 +135,17 @@ TEST(Steps, ASteadyStepDoesNotLiveOnTokensFromBeforeTheJob) {
 }
 
 TEST(OneRank, NeedsNoTransportAndMovesNothing) {
-  Asked a(layered(4, 4'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 1, Bandwidth{10'000'000'000}, DeviceKind::Gpu);
+  Asked a(layered(4, 4'000'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 1,
+          Bandwidth{10'000'000'000}, DeviceKind::Gpu);
   a.p.transports.clear();
   predict::Prediction p = a.ask();
-  EXPECT_LT(p.summary.step - (a.w.times.forward + a.w.times.backward + a.w.times.optimizer), kMicrosecond);
+  EXPECT_LT(p.summary.step - (a.w.times.forward + a.w.times.backward + a.w.times.optimizer),
+            kMicrosecond);
 }
 
 TEST(Jitter, IsReproducibleAndGrowsWithRanks) {
-  Asked a(layered(10, 4'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 2, Bandwidth{100'000'000'000}, DeviceKind::Gpu);
+  Asked a(layered(10, 4'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 2,
+          Bandwidth{100'000'000'000}, DeviceKind::Gpu);
   a.s.jitter = Jitter{0.05, 7, 50};
   auto steps = a.ask().jitter_steps;
   ASSERT_EQ(steps.size(), 50u);
@@ -142,9 +160,11 @@ TEST(Jitter, IsReproducibleAndGrowsWithRanks) {
   EXPECT_GT(mean(many.ask().jitter_steps), mean(steps));
 }
 
-// Found by the fuzzer: 10,000 steps of ResNet-101 took 1.2 GB. Many are played in stretches, each as if it went on.
+// Found by the fuzzer: 10,000 steps of ResNet-101 took 1.2 GB. Many are played in stretches, each
+// as if it went on.
 TEST(Jitter, ManyStepsAreAsManyAndNoOtherThanAFew) {
-  Asked a(layered(200, 4'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 2, Bandwidth{100'000'000'000}, DeviceKind::Gpu);
+  Asked a(layered(200, 4'000, kMillisecond, kMillisecond * 2, DeviceKind::Gpu), 2,
+          Bandwidth{100'000'000'000}, DeviceKind::Gpu);
   a.s.jitter = Jitter{0.05, 7, 200};
   auto few = a.ask().jitter_steps;
   a.s.jitter->samples = 10'000;
@@ -176,7 +196,8 @@ TEST(Precision, Fp32ConvolutionsRunInTf32AndMatrixProductsDoNot) {
     w.precision = precision;
     return predict::step_times(w, p, Level::Mid).forward;
   };
-  EXPECT_NEAR(static_cast<double>(forward("resnet50", Precision::Fp32).ps), static_cast<double>(forward("resnet50", Precision::Tf32).ps), 1e9);
+  EXPECT_NEAR(static_cast<double>(forward("resnet50", Precision::Fp32).ps),
+              static_cast<double>(forward("resnet50", Precision::Tf32).ps), 1e9);
   EXPECT_GT(forward("bert-base", Precision::Fp32), forward("bert-base", Precision::Tf32) * 2);
 }
 

@@ -40,8 +40,8 @@ Span reduce(std::int64_t ready, std::int64_t begin, std::int64_t end, int actor 
 
 TEST(Summarize, SplitsAStepIntoComputeExposedCommunicationAndIdle) {
   auto r = run(100);
-  r.spans = {span(test::kind_of_op("fwd"), 0, 20), span(test::kind_of_op("bwd/w"), 20, 60), reduce(50, 50, 80),
-             span(test::kind_of_op("optimizer"), 90, 100)};
+  r.spans = {span(test::kind_of_op("fwd"), 0, 20), span(test::kind_of_op("bwd/w"), 20, 60),
+             reduce(50, 50, 80), span(test::kind_of_op("optimizer"), 90, 100)};
   Summary s = summarize(r);
   EXPECT_EQ(s.step.ps, 100);
   EXPECT_EQ(s.forward.ps, 20);
@@ -67,7 +67,8 @@ TEST(Summarize, CountsOverlappingCollectivesOnce) {
 TEST(Summarize, SeesCommunicationAcrossSeveralGapsOfCompute) {
   auto r = run(100);
   r.spans = {span(test::kind_of_op("bwd/w"), 0, 20), span(test::kind_of_op("bwd/w"), 30, 40),
-             span(test::kind_of_op("copy_out/w"), 45, 60), reduce(10, 10, 50), span(test::kind_of_op("optimizer"), 60, 100)};
+             span(test::kind_of_op("copy_out/w"), 45, 60), reduce(10, 10, 50),
+             span(test::kind_of_op("optimizer"), 60, 100)};
   Summary s = summarize(r);
   EXPECT_EQ(s.exposed_communication.ps, 10 + 5);
   EXPECT_EQ(s.ddp.ps, 15);
@@ -85,14 +86,16 @@ TEST(Summarize, HasNoOverlapWithoutCommunication) {
 
 TEST(Summarize, HidesCommunicationUnderComputeFully) {
   auto r = run(50);
-  r.spans = {span(test::kind_of_op("bwd/w"), 0, 40), reduce(5, 10, 30), span(test::kind_of_op("optimizer"), 40, 50)};
+  r.spans = {span(test::kind_of_op("bwd/w"), 0, 40), reduce(5, 10, 30),
+             span(test::kind_of_op("optimizer"), 40, 50)};
   EXPECT_EQ(summarize(r).exposed_communication.ps, 0);
   EXPECT_EQ(summarize(r).overlap, 1);
 }
 
 TEST(Summarize, CountsWaitingForTheOthersAsCommunication) {
   auto r = run(100);
-  r.spans = {span(test::kind_of_op("bwd/w"), 0, 40), reduce(40, 70, 90), span(test::kind_of_op("optimizer"), 90, 100)};
+  r.spans = {span(test::kind_of_op("bwd/w"), 0, 40), reduce(40, 70, 90),
+             span(test::kind_of_op("optimizer"), 90, 100)};
   Summary s = summarize(r);
   EXPECT_EQ(s.communication.ps, 50);
   EXPECT_EQ(s.exposed_communication.ps, 50);
@@ -102,8 +105,9 @@ TEST(Summarize, CountsWaitingForTheOthersAsCommunication) {
 
 TEST(Summarize, LooksAtTheActorThatEndsLast) {
   auto r = run(100);
-  r.spans = {span(test::kind_of_op("fwd"), 0, 10, 0), span(test::kind_of_op("optimizer"), 80, 90, 0),
-             span(test::kind_of_op("fwd"), 0, 30, 3), span(test::kind_of_op("optimizer"), 90, 100, 3)};
+  r.spans = {
+      span(test::kind_of_op("fwd"), 0, 10, 0), span(test::kind_of_op("optimizer"), 80, 90, 0),
+      span(test::kind_of_op("fwd"), 0, 30, 3), span(test::kind_of_op("optimizer"), 90, 100, 3)};
   Summary s = summarize(r);
   EXPECT_EQ(s.actor, 3);
   EXPECT_EQ(s.forward.ps, 30);
@@ -112,7 +116,8 @@ TEST(Summarize, LooksAtTheActorThatEndsLast) {
 
 TEST(Summarize, ClipsToTheStep) {
   auto r = run(50);
-  r.spans = {reduce(-30, -20, 10), span(test::kind_of_op("bwd/w"), -10, 5), span(test::kind_of_op("optimizer"), 40, 50)};
+  r.spans = {reduce(-30, -20, 10), span(test::kind_of_op("bwd/w"), -10, 5),
+             span(test::kind_of_op("optimizer"), 40, 50)};
   Summary s = summarize(r);
   EXPECT_EQ(s.communication.ps, 10);
   EXPECT_EQ(s.compute.ps, 15);
@@ -123,8 +128,9 @@ TEST(Summarize, ClipsToTheStep) {
 
 TEST(Summarize, KeepsTheHostApart) {
   auto r = run(100);
-  r.spans = {span(test::kind_of_op("launch/fwd"), 0, 30), span(test::kind_of_op("find_unused"), 20, 40),
-             span(test::kind_of_op("fwd"), 30, 60), span(test::kind_of_op("optimizer"), 90, 100)};
+  r.spans = {span(test::kind_of_op("launch/fwd"), 0, 30),
+             span(test::kind_of_op("find_unused"), 20, 40), span(test::kind_of_op("fwd"), 30, 60),
+             span(test::kind_of_op("optimizer"), 90, 100)};
   Summary s = summarize(r);
   EXPECT_EQ(s.host_busy.ps, 40);
   EXPECT_EQ(s.compute.ps, 40);

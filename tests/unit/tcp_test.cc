@@ -1,4 +1,5 @@
-// Backend tcp: prices, the simulation's use of them, other jobs, shared cores, the fit, the testbed's scripts.
+// Backend tcp: prices, the simulation's use of them, other jobs, shared cores, the fit, the
+// testbed's scripts.
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -24,38 +25,47 @@ namespace {
 TEST(Sums, OfEveryType) {
   float a[3] = {1, 2, 3};
   float b[3] = {10, 20, 30.5};
-  calib::sum_into(reinterpret_cast<std::byte*>(a), reinterpret_cast<std::byte*>(b), 3, DType::Float32);
+  calib::sum_into(reinterpret_cast<std::byte*>(a), reinterpret_cast<std::byte*>(b), 3,
+                  DType::Float32);
   EXPECT_EQ(a[2], 33.5f);
   // fp16: 1 + 2^-10 (one unit in the last place), 65504 + 65504 = inf, subnormal + subnormal.
   std::uint16_t h[3] = {0x3c00, 0x7bff, 0x0001};
   std::uint16_t g[3] = {0x1400, 0x7bff, 0x0001};
-  calib::sum_into(reinterpret_cast<std::byte*>(h), reinterpret_cast<std::byte*>(g), 3, DType::Float16);
+  calib::sum_into(reinterpret_cast<std::byte*>(h), reinterpret_cast<std::byte*>(g), 3,
+                  DType::Float16);
   EXPECT_EQ(h[0], 0x3c01);
   EXPECT_EQ(h[1], 0x7c00);
   EXPECT_EQ(h[2], 0x0002);
   // Eight at a time (by hardware, where there is any) as one at a time: every half, to others.
-  for (std::uint16_t other : std::initializer_list<std::uint16_t>{0x0000, 0x0001, 0x03ff, 0x1400, 0x3c00, 0xbc01, 0x7bff, 0xfc00}) {
+  for (std::uint16_t other : std::initializer_list<std::uint16_t>{0x0000, 0x0001, 0x03ff, 0x1400,
+                                                                  0x3c00, 0xbc01, 0x7bff, 0xfc00}) {
     std::vector<std::uint16_t> together(65536), with(65536, other);
     std::iota(together.begin(), together.end(), 0);
     std::vector<std::uint16_t> alone = together;
-    calib::sum_into(reinterpret_cast<std::byte*>(together.data()), reinterpret_cast<std::byte*>(with.data()), 65536, DType::Float16);
+    calib::sum_into(reinterpret_cast<std::byte*>(together.data()),
+                    reinterpret_cast<std::byte*>(with.data()), 65536, DType::Float16);
     for (std::size_t i = 0; i < alone.size(); ++i) {
-      calib::sum_into(reinterpret_cast<std::byte*>(&alone[i]), reinterpret_cast<std::byte*>(&with[i]), 1, DType::Float16);
+      calib::sum_into(reinterpret_cast<std::byte*>(&alone[i]),
+                      reinterpret_cast<std::byte*>(&with[i]), 1, DType::Float16);
       bool nan = (alone[i] & 0x7fff) > 0x7c00;
-      ASSERT_TRUE(nan ? (together[i] & 0x7fff) > 0x7c00 : together[i] == alone[i]) << i << " + " << other << ": " << together[i] << " " << alone[i];
+      ASSERT_TRUE(nan ? (together[i] & 0x7fff) > 0x7c00 : together[i] == alone[i])
+          << i << " + " << other << ": " << together[i] << " " << alone[i];
     }
   }
   std::uint16_t x[2] = {0x3f80, 0xbf80};  // bf16: 1 + 1, -1 + 1
   std::uint16_t y[2] = {0x3f80, 0x3f80};
-  calib::sum_into(reinterpret_cast<std::byte*>(x), reinterpret_cast<std::byte*>(y), 2, DType::BFloat16);
+  calib::sum_into(reinterpret_cast<std::byte*>(x), reinterpret_cast<std::byte*>(y), 2,
+                  DType::BFloat16);
   EXPECT_EQ(x[0], 0x4000);
   EXPECT_EQ(x[1], 0x0000);
 }
 
 // ---- segments
 
-// Streams of one message each on a star of four hosts, one link per direction, at once. Returns when the last byte of each is there, in picoseconds.
-std::vector<double> stream_all(std::vector<std::pair<int, int>> hops, std::int64_t bytes, std::int64_t buffer) {
+// Streams of one message each on a star of four hosts, one link per direction, at once. Returns
+// when the last byte of each is there, in picoseconds.
+std::vector<double> stream_all(std::vector<std::pair<int, int>> hops, std::int64_t bytes,
+                               std::int64_t buffer) {
   topology::Fabric fabric(star(4, Bandwidth{1'000'000'000}));
   collective::Communicator c = collective::make_communicator(fabric, {0, 1, 2, 3}, Backend::Tcp);
   engine::TaskGraph g;
@@ -65,7 +75,8 @@ std::vector<double> stream_all(std::vector<std::pair<int, int>> hops, std::int64
     auto [it, fresh] = flows.try_emplace(l, 0);
     if (fresh) it->second = g.add_packet_flow(g.add_resource({125e-6, 0, 0}));
     engine::TaskId due = g.add_fixed({});
-    return turns.add(g, turns.place_of_link(l), due, size > 0 ? g.add_task({}, size, it->second) : g.add_fixed({}));
+    return turns.add(g, turns.place_of_link(l), due,
+                     size > 0 ? g.add_task({}, size, it->second) : g.add_fixed({}));
   };
   collective::SegmentPath path;
   path.queue = queue;
@@ -76,7 +87,10 @@ std::vector<double> stream_all(std::vector<std::pair<int, int>> hops, std::int64
     there.push_back(collective::SegmentStream(c, from, to, {buffer})
                         .send(g, path, start, start, bytes, 1)
                         .there);
-  auto on_end = [](void* state, engine::TaskId task, TimePoint, std::vector<engine::TaskId>& release) { static_cast<predict::Turns*>(state)->decide(task, release); };
+  auto on_end = [](void* state, engine::TaskId task, TimePoint,
+                   std::vector<engine::TaskId>& release) {
+    static_cast<predict::Turns*>(state)->decide(task, release);
+  };
   engine::Timeline t = engine::execute(g, {&turns, on_end});
   EXPECT_TRUE(t.complete());
   std::vector<double> out;
@@ -86,7 +100,9 @@ std::vector<double> stream_all(std::vector<std::pair<int, int>> hops, std::int64
 
 constexpr double kStreamAlone = 40e6 / 125e-6;  // 40 MB at 1 Gb/s
 
-TEST(Segments, TakeTheWholeLinkAlone) { EXPECT_NEAR(stream_all({{0, 1}}, 40'000'000, 650'000)[0] / kStreamAlone, 1, 0.01); }
+TEST(Segments, TakeTheWholeLinkAlone) {
+  EXPECT_NEAR(stream_all({{0, 1}}, 40'000'000, 650'000)[0] / kStreamAlone, 1, 0.01);
+}
 
 TEST(Segments, OfASmallBufferWaitForTheirAcknowledgements) {
   // One segment at a time, over two links each.
@@ -100,7 +116,8 @@ TEST(Segments, ShareALinkEvenlyWhereTheirWaysAreAlike) {
 }
 
 TEST(Segments, WhoseAcknowledgementsMeetAQueueTakeLess) {
-  // 1 and 2 send to one another and get something from a third each: their acknowledgements wait behind its data. Twice the round trip, half the rate.
+  // 1 and 2 send to one another and get something from a third each: their acknowledgements wait
+  // behind its data. Twice the round trip, half the rate.
   auto t = stream_all({{0, 2}, {1, 2}, {2, 1}, {3, 1}}, 40'000'000, 650'000);
   EXPECT_NEAR(t[0] / kStreamAlone, 1.5, 0.08);
   EXPECT_NEAR(t[3] / kStreamAlone, 1.5, 0.08);
@@ -118,10 +135,14 @@ TEST(Readers, AcknowledgeWhenTheyReadAndAtTheLatestAfterTheDelay) {
   auto second = readers.acknowledge(g, r, 0, at(12), {40});  // as it comes
   auto ahead = readers.acknowledge(g, r, 2, at(13), {40});   // unread until message 1 is begun
   readers.reads(g, r, at(20));
-  auto late = readers.acknowledge(g, r, 2, at(30), {40});    // nobody begins anything before the delay
-  auto with = readers.acknowledge(g, r, 2, at(35), {40});    // acknowledged with the one before
+  auto late =
+      readers.acknowledge(g, r, 2, at(30), {40});  // nobody begins anything before the delay
+  auto with = readers.acknowledge(g, r, 2, at(35), {40});  // acknowledged with the one before
   readers.reads(g, r, at(100));
-  auto on_end = [](void* state, engine::TaskId task, TimePoint, std::vector<engine::TaskId>& release) { static_cast<predict::Readers*>(state)->decide(task, release); };
+  auto on_end = [](void* state, engine::TaskId task, TimePoint,
+                   std::vector<engine::TaskId>& release) {
+    static_cast<predict::Readers*>(state)->decide(task, release);
+  };
   engine::Timeline t = engine::execute(g, {&readers, on_end});
   EXPECT_TRUE(t.complete());
   EXPECT_EQ(t.end[first].ps, 10);
@@ -138,7 +159,8 @@ struct Asked {
   Cluster c;
   Profile p = ideal_profile(kMicrosecond * 50, DeviceKind::Cpu);
   Scenario s;
-  Asked(Workload workload, int ranks, Bandwidth link) : w(std::move(workload)), c(star(ranks, link)) {
+  Asked(Workload workload, int ranks, Bandwidth link)
+      : w(std::move(workload)), c(star(ranks, link)) {
     c.device = DeviceKind::Cpu;
     s.ranks = ranks;
     s.plan.backend = Backend::Tcp;
@@ -151,7 +173,9 @@ struct Asked {
   }
 };
 
-Workload one_layer(std::int64_t bytes) { return layered(1, bytes, kMillisecond, kMillisecond, DeviceKind::Cpu); }
+Workload one_layer(std::int64_t bytes) {
+  return layered(1, bytes, kMillisecond, kMillisecond, DeviceKind::Cpu);
+}
 
 TEST(TcpRing, ClosedFormAndMessagesAgreeAlone) {
   for (int n : {2, 3, 4, 8})
@@ -162,7 +186,8 @@ TEST(TcpRing, ClosedFormAndMessagesAgreeAlone) {
         auto message = a.ask().summary.buckets.at(0);
         auto closed = a.ask(predict::Fidelity::Collective).summary.buckets.at(0);
         double m = static_cast<double>((message.end - message.begin).ps);
-        EXPECT_NEAR(static_cast<double>((closed.end - closed.begin).ps) / m, 1, 0.01) << n << " " << bytes << " " << reduction;
+        EXPECT_NEAR(static_cast<double>((closed.end - closed.begin).ps) / m, 1, 0.01)
+            << n << " " << bytes << " " << reduction;
       }
 }
 
@@ -179,7 +204,8 @@ TEST(TcpRing, IsItsClosedForm) {
 }
 
 TEST(TcpRing, SumsTakeSharedCoresInTurn) {
-  // The last of four ranks has its sum 4 x 2 ms after the message, and passes the delay on; the others went on before. Sharing a core evenly, all would wait 8 ms at each sum.
+  // The last of four ranks has its sum 4 x 2 ms after the message, and passes the delay on; the
+  // others went on before. Sharing a core evenly, all would wait 8 ms at each sum.
   Asked a(one_layer(40'000'000), 4, Bandwidth{1'000'000'000});
   a.p.reduction_bytes_per_s = 5e9;
   auto own = a.ask().summary.buckets.at(0);
@@ -191,21 +217,25 @@ TEST(TcpRing, SumsTakeSharedCoresInTurn) {
 }
 
 TEST(TcpRing, MessagesTakeSharedCoresInTurn) {
-  // A step takes 50 us, 40 us of them on a core: 8 ranks on 2 cores take 4 x 40 us a step, 2 ranks do not wait.
+  // A step takes 50 us, 40 us of them on a core: 8 ranks on 2 cores take 4 x 40 us a step, 2 ranks
+  // do not wait.
   for (auto [ranks, step] : {std::pair{2, 50}, {4, 80}, {8, 160}}) {
     Asked a(one_layer(4'000), ranks, Bandwidth{1'000'000'000'000});
     a.p.transports.at("wire").message_core = kMicrosecond * 40;
     a.c.emulated_on_cores = 2;
     for (auto f : {predict::Fidelity::Message, predict::Fidelity::Collective}) {
       auto b = a.ask(f).summary.buckets.at(0);
-      EXPECT_NEAR(static_cast<double>((b.end - b.begin).ps), step * 1e6 * 2 * (ranks - 1), step * 1e6 * 1.5) << ranks << " " << name_of(f);
+      EXPECT_NEAR(static_cast<double>((b.end - b.begin).ps), step * 1e6 * 2 * (ranks - 1),
+                  step * 1e6 * 1.5)
+          << ranks << " " << name_of(f);
     }
   }
 }
 
 TEST(TcpRing, TheSenderDoesNotWaitForWhatIsInItsBuffer) {
-  // Rank 1 of 4 comes late, and finds the messages of three steps: it sends four at once. What it needs for the last three has gone round the ring after
-  // four messages (200 us); one after another, it has sent its own only after six (300 us). Its next step begins so much sooner.
+  // Rank 1 of 4 comes late, and finds the messages of three steps: it sends four at once. What it
+  // needs for the last three has gone round the ring after four messages (200 us); one after
+  // another, it has sent its own only after six (300 us). Its next step begins so much sooner.
   Asked a(one_layer(4'000), 4, Bandwidth{1'000'000'000'000});
   a.s.slow_ranks[1] = 100;
   Duration waiting = a.ask().summary.step;
@@ -227,15 +257,20 @@ TEST(TcpBroadcast, DoesNotWaitForItsReceivers) {
     engine::TaskGraph g;
     auto comm = collective::make_communicator(fabric, std::vector<int>{0, 1, 2, 3}, Backend::Tcp);
     std::vector<engine::TaskId> arrive;
-    for (int r = 0; r < 4; ++r) arrive.push_back(g.add_fixed(r == 3 ? kMillisecond * 100 : kMillisecond));
+    for (int r = 0; r < 4; ++r)
+      arrive.push_back(g.add_fixed(r == 3 ? kMillisecond * 100 : kMillisecond));
     engine::Demand d{g.add_resource({0.001, 0, 0}), 1};
     engine::FlowId wire = g.add_flow(std::span(&d, 1));
-    auto done = collective::add_broadcast_messages(g, comm, a.p, collective::broadcast(comm, a.p, Level::Mid, {4'000}), {4'000}, collective::FlowOfHop{[&](int, int, int) { return wire; }}, arrive);
+    auto done = collective::add_broadcast_messages(
+        g, comm, a.p, collective::broadcast(comm, a.p, Level::Mid, {4'000}), {4'000},
+        collective::FlowOfHop{[&](int, int, int) { return wire; }}, arrive);
     engine::Timeline t = engine::execute(g);
     EXPECT_EQ(t.end[done[3]], TimePoint{} + kMillisecond * 100);
     EXPECT_LT(t.end[done[1]], TimePoint{} + kMillisecond * 2);
-    if (buffer > 0) EXPECT_EQ(t.end[done[0]], TimePoint{} + kMillisecond);  // its messages fit in its buffer
-    else EXPECT_GT(t.end[done[0]], TimePoint{} + kMillisecond);
+    if (buffer > 0)
+      EXPECT_EQ(t.end[done[0]], TimePoint{} + kMillisecond);  // its messages fit in its buffer
+    else
+      EXPECT_GT(t.end[done[0]], TimePoint{} + kMillisecond);
   }
 }
 
@@ -251,7 +286,10 @@ TEST(TcpAlgorithms, ClosedFormAndMessagesAgreeInAStep) {
         auto closed = a.ask(predict::Fidelity::Collective);
         auto bucket = closed.summary.buckets.at(0);
         double tolerance = algorithm == Algorithm::DoubleBinaryTree ? 0.02 : 0.01;
-        EXPECT_NEAR(static_cast<double>((bucket.end - bucket.begin).ps) / static_cast<double>((message.end - message.begin).ps), 1, tolerance) << name_of(algorithm) << " " << n << " " << bytes;
+        EXPECT_NEAR(static_cast<double>((bucket.end - bucket.begin).ps) /
+                        static_cast<double>((message.end - message.begin).ps),
+                    1, tolerance)
+            << name_of(algorithm) << " " << n << " " << bytes;
         EXPECT_GT(closed.busiest_link.busy, 0);
         for (const auto& s : closed.run.spans)
           EXPECT_TRUE(!carries_bucket(s.kind) || s.algorithm == name_of(algorithm)) << s.algorithm;
@@ -266,11 +304,15 @@ double all_reduce_in_segments(Algorithm a, int ranks, std::int64_t bytes, double
   std::vector<int> devices(static_cast<std::size_t>(ranks));
   std::iota(devices.begin(), devices.end(), 0);
   collective::Communicator c = collective::make_communicator(fabric, devices, Backend::Tcp, a);
-  return static_cast<double>(predict::all_reduce_alone(c, asked.p, {bytes}, predict::Fidelity::Message, Level::Mid, plays_before).ps);
+  return static_cast<double>(predict::all_reduce_alone(c, asked.p, {bytes},
+                                                       predict::Fidelity::Message, Level::Mid,
+                                                       plays_before)
+                                 .ps);
 }
 
 TEST(TcpAlgorithms, AFoldSharesItsReceiversLinkWithTheRoundAfterIt) {
-  // Rank 2 sends to rank 1 at once, beside rank 0's fold; executed on 6 ranks so (reports/collectives.md).
+  // Rank 2 sends to rank 1 at once, beside rank 0's fold; executed on 6 ranks so
+  // (reports/collectives.md).
   EXPECT_NEAR(all_reduce_in_segments(Algorithm::RecursiveDoubling, 3, 12'500'000) / 100e9, 4, 0.05);
 }
 
@@ -281,12 +323,15 @@ TEST(TcpAlgorithms, AFoldOnOldConnectionsIsDisturbedLess) {
   EXPECT_LT(old, young - 30e9);
   EXPECT_GT(old, 3.05 * 100e9);
   // Nobody is late in recursive doubling on four ranks.
-  EXPECT_NEAR(all_reduce_in_segments(Algorithm::RecursiveDoubling, 4, 12'500'000, 6) / all_reduce_in_segments(Algorithm::RecursiveDoubling, 4, 12'500'000), 1, 0.001);
+  EXPECT_NEAR(all_reduce_in_segments(Algorithm::RecursiveDoubling, 4, 12'500'000, 6) /
+                  all_reduce_in_segments(Algorithm::RecursiveDoubling, 4, 12'500'000),
+              1, 0.001);
 }
 
 TEST(TcpAlgorithms, LeavesOfATreeOutrunItsInnerRanks) {
-  // Sharing evenly, all links would be busy throughout, and 64 MiB take 2 S/B. The leaves' connections take more (their acknowledgements meet no queue), are through early and leave
-  // links idle at the end: executed 8.5 % longer.
+  // Sharing evenly, all links would be busy throughout, and 64 MiB take 2 S/B. The leaves'
+  // connections take more (their acknowledgements meet no queue), are through early and leave links
+  // idle at the end: executed 8.5 % longer.
   double even = 2.0 * 67'108'864 / 125e-6;
   double t = all_reduce_in_segments(Algorithm::DoubleBinaryTree, 4, 67'108'864) / even;
   EXPECT_GT(t, 1.06);
@@ -294,9 +339,11 @@ TEST(TcpAlgorithms, LeavesOfATreeOutrunItsInnerRanks) {
 }
 
 TEST(TcpAlgorithms, TwoInFlightAgreeInRacks) {
-  // Rounds inside of racks beside rounds over the uplink: a phase for each round, or they would overlap better than they can.
+  // Rounds inside of racks beside rounds over the uplink: a phase for each round, or they would
+  // overlap better than they can.
   for (Algorithm algorithm : kTcpAlgorithms) {
-    Asked a(layered(8, 5'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 6, Bandwidth{1'000'000'000});
+    Asked a(layered(8, 5'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 6,
+            Bandwidth{1'000'000'000});
     a.c.pattern = Pattern::Racks;
     a.c.racks = 2;
     a.c.uplink = a.c.link;
@@ -305,14 +352,17 @@ TEST(TcpAlgorithms, TwoInFlightAgreeInRacks) {
     a.s.plan.bucket_cap_mb = 4;
     a.s.plan.tcp_streams = 2;
     auto message = static_cast<double>(a.ask().summary.step.ps);
-    EXPECT_NEAR(static_cast<double>(a.ask(predict::Fidelity::Collective).summary.step.ps) / message, 1, 0.03) << name_of(algorithm);
+    EXPECT_NEAR(static_cast<double>(a.ask(predict::Fidelity::Collective).summary.step.ps) / message,
+                1, 0.03)
+        << name_of(algorithm);
   }
 }
 
 TEST(TcpAlgorithms, EndOnSharedCoresBesideOthers) {
   for (Algorithm algorithm : kTcpAlgorithms)
     for (bool real : {false, true}) {
-      Asked a(layered(4, 1'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 3, Bandwidth{1'000'000'000});
+      Asked a(layered(4, 1'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 3,
+              Bandwidth{1'000'000'000});
       a.c.hosts = 5;
       a.c.emulated_on_cores = 2;
       a.p.reduction_bytes_per_s = 4e9;
@@ -325,13 +375,16 @@ TEST(TcpAlgorithms, EndOnSharedCoresBesideOthers) {
       a.s.slow_ranks[1] = 1.3;
       OtherJob other{"", a.w, a.s.plan, {3, 4}};
       a.s.other_jobs.push_back(other);
-      for (auto f : {predict::Fidelity::Message, predict::Fidelity::Collective}) EXPECT_GT(a.ask(f).summary.step, kMillisecond * 8) << name_of(algorithm) << " " << name_of(f) << " " << real;
+      for (auto f : {predict::Fidelity::Message, predict::Fidelity::Collective})
+        EXPECT_GT(a.ask(f).summary.step, kMillisecond * 8)
+            << name_of(algorithm) << " " << name_of(f) << " " << real;
     }
 }
 
 TEST(TcpAlgorithms, FoldingLinksChangesNothing) {
   for (Algorithm algorithm : kTcpAlgorithms) {
-    Asked a(layered(3, 1'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 11, Bandwidth{1'000'000'000});
+    Asked a(layered(3, 1'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 11,
+            Bandwidth{1'000'000'000});
     a.c.pattern = Pattern::Racks;
     a.c.racks = 3;
     a.c.uplink = a.c.link;
@@ -341,24 +394,33 @@ TEST(TcpAlgorithms, FoldingLinksChangesNothing) {
     a.s.plan.bucket_cap_mb = 1;
     topology::Fabric fabric(a.c);
     predict::Question q{a.w, fabric, a.p, a.s};
-    EXPECT_EQ(predict::steady_period(q, Level::Mid, {.fold = true, .without = {}}), predict::steady_period(q, Level::Mid, {.fold = false, .without = {}})) << name_of(algorithm);
+    EXPECT_EQ(predict::steady_period(q, Level::Mid, {.fold = true, .without = {}}),
+              predict::steady_period(q, Level::Mid, {.fold = false, .without = {}}))
+        << name_of(algorithm);
   }
 }
 
 TEST(TcpAlgorithms, CostWhatTheyMove) {
-  // 8 ranks, 40 MB at 1 Gb/s (320 ms), nothing else: rounds of everything, or of what is left of it.
-  for (auto [algorithm, times] : {std::pair{Algorithm::RecursiveDoubling, 3.0}, {Algorithm::HalvingDoubling, 1.75}, {Algorithm::Bcube, 1.75}, {Algorithm::Direct, 1.75}, {Algorithm::Torus2d, 1.75}}) {
+  // 8 ranks, 40 MB at 1 Gb/s (320 ms), nothing else: rounds of everything, or of what is left of
+  // it.
+  for (auto [algorithm, times] : {std::pair{Algorithm::RecursiveDoubling, 3.0},
+                                  {Algorithm::HalvingDoubling, 1.75},
+                                  {Algorithm::Bcube, 1.75},
+                                  {Algorithm::Direct, 1.75},
+                                  {Algorithm::Torus2d, 1.75}}) {
     Asked a(one_layer(40'000'000), 8, Bandwidth{1'000'000'000});
     a.p = ideal_profile({}, DeviceKind::Cpu);
     a.s.plan.algorithm = algorithm;
     auto b = a.ask().summary.buckets.at(0);
-    EXPECT_NEAR(static_cast<double>((b.end - b.begin).ps), times * 320e9, 1e7) << name_of(algorithm);
+    EXPECT_NEAR(static_cast<double>((b.end - b.begin).ps), times * 320e9, 1e7)
+        << name_of(algorithm);
   }
 }
 
 TEST(TcpAlgorithms, TwoLevelsSpareTheUplink) {
-  // Two racks of four whose uplink is as wide as one link. A ring crosses it once either way at any time; halving-doubling's first round is inside of the racks, but
-  // its quarters cross four at a time; hierarchical sends a quarter of everything over it from each of four.
+  // Two racks of four whose uplink is as wide as one link. A ring crosses it once either way at any
+  // time; halving-doubling's first round is inside of the racks, but its quarters cross four at a
+  // time; hierarchical sends a quarter of everything over it from each of four.
   auto ask = [](Algorithm algorithm) {
     Asked a(one_layer(40'000'000), 8, Bandwidth{1'000'000'000});
     a.c.pattern = Pattern::Racks;
@@ -370,8 +432,10 @@ TEST(TcpAlgorithms, TwoLevelsSpareTheUplink) {
     return static_cast<double>((b.end - b.begin).ps) / 320e9;
   };
   EXPECT_NEAR(ask(Algorithm::Ring), 1.75, 1e-3);
-  EXPECT_NEAR(ask(Algorithm::Hierarchical), 1.5 + 1, 1e-3);          // 2 (3/4) inside, 2 (1/2) over the uplink
-  EXPECT_NEAR(ask(Algorithm::HalvingDoubling), 1.5 + 2 * 0.5, 1e-3);  // 2 (1/2 + 1/4) inside, then 4 x 1/8 over it, twice
+  EXPECT_NEAR(ask(Algorithm::Hierarchical), 1.5 + 1,
+              1e-3);  // 2 (3/4) inside, 2 (1/2) over the uplink
+  EXPECT_NEAR(ask(Algorithm::HalvingDoubling), 1.5 + 2 * 0.5,
+              1e-3);  // 2 (1/2 + 1/4) inside, then 4 x 1/8 over it, twice
   EXPECT_NEAR(ask(Algorithm::RecursiveDoubling), 2 + 4, 1e-3);
 }
 
@@ -383,12 +447,16 @@ TEST(GlooBcube, ClosedFormAndMessagesAgreeInAStep) {
     a.p.reduction_bytes_per_s = 4e9;
     auto message = a.ask().summary.buckets.at(0);
     auto closed = a.ask(predict::Fidelity::Collective).summary.buckets.at(0);
-    EXPECT_NEAR(static_cast<double>((closed.end - closed.begin).ps) / static_cast<double>((message.end - message.begin).ps), 1, 0.01) << n;
+    EXPECT_NEAR(static_cast<double>((closed.end - closed.begin).ps) /
+                    static_cast<double>((message.end - message.begin).ps),
+                1, 0.01)
+        << n;
   }
 }
 
 TEST(TcpQueue, OnlyAnIdleThreadHasToWake) {
-  Asked a(layered(4, 10'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 2, Bandwidth{1'000'000'000});
+  Asked a(layered(4, 10'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 2,
+          Bandwidth{1'000'000'000});
   a.s.plan.bucket_cap_mb = 1;
   Duration without = a.ask().summary.step;
   a.p.transports.at("wire").launch = kMillisecond;
@@ -398,7 +466,8 @@ TEST(TcpQueue, OnlyAnIdleThreadHasToWake) {
 
 TEST(TcpQueue, PlaysAsManyCollectivesAsStreams) {
   for (int streams : {1, 2, 3}) {
-    Asked a(layered(8, 1'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 2, Bandwidth{200'000'000});
+    Asked a(layered(8, 1'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 2,
+            Bandwidth{200'000'000});
     a.s.plan.bucket_cap_mb = 0.5;
     a.s.plan.tcp_streams = streams;
     auto buckets = a.ask().summary.buckets;
@@ -520,7 +589,9 @@ TEST(OtherJobs, ShareTheUplink) {
     // 10 MB over the uplink at half its rate.
     EXPECT_NEAR(static_cast<double>((beside.summary.step - alone.summary.step).ps), 80e9, 1e9);
     a.c.uplink.bandwidth = Bandwidth{2'000'000'000};
-    EXPECT_NEAR(static_cast<double>(a.ask(f).summary.step.ps) / static_cast<double>(alone.summary.step.ps), 1, 1e-3);
+    EXPECT_NEAR(
+        static_cast<double>(a.ask(f).summary.step.ps) / static_cast<double>(alone.summary.step.ps),
+        1, 1e-3);
     a.c.uplink = a.c.link;
   }
 }
@@ -546,13 +617,16 @@ TEST(RealCompute, SharesTheMachinesCores) {
   Duration timed = a.ask().summary.step;
   a.s.real_compute = true;
   for (auto f : {predict::Fidelity::Message, predict::Fidelity::Collective})
-    EXPECT_NEAR(static_cast<double>(a.ask(f).summary.step.ps) / static_cast<double>(timed.ps), 2, 0.01);
+    EXPECT_NEAR(static_cast<double>(a.ask(f).summary.step.ps) / static_cast<double>(timed.ps), 2,
+                0.01);
   a.c.emulated_on_cores = 2;
-  EXPECT_NEAR(static_cast<double>(a.ask().summary.step.ps) / static_cast<double>(timed.ps), 1, 1e-3);
+  EXPECT_NEAR(static_cast<double>(a.ask().summary.step.ps) / static_cast<double>(timed.ps), 1,
+              1e-3);
 }
 
 TEST(RealCompute, PaysForTheNetwork) {
-  Asked a(layered(10, 10'000'000, kMillisecond, kMillisecond * 100, DeviceKind::Cpu), 2, Bandwidth{1'000'000'000});
+  Asked a(layered(10, 10'000'000, kMillisecond, kMillisecond * 100, DeviceKind::Cpu), 2,
+          Bandwidth{1'000'000'000});
   a.c.emulated_on_cores = 2;
   a.s.real_compute = true;
   a.s.plan.bucket_cap_mb = 5;
@@ -576,8 +650,10 @@ TEST(UsualFidelity, IsMessageForFewRanksOfTcp) {
 }
 
 TEST(Levers, AreAskedAtTheStepsOwnFidelity) {
-  // What a rank gains by leaving a ring early shows in messages only: compared across fidelities, it would look like a lever's gain.
-  Asked a(layered(8, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4, Bandwidth{1'000'000'000});
+  // What a rank gains by leaving a ring early shows in messages only: compared across fidelities,
+  // it would look like a lever's gain.
+  Asked a(layered(8, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4,
+          Bandwidth{1'000'000'000});
   a.p.transports.at("wire").message_core = kMicrosecond * 40;
   a.c.emulated_on_cores = 2;
   a.s.plan.bucket_cap_mb = 100;
@@ -593,7 +669,8 @@ TEST(Levers, AreAskedAtTheStepsOwnFidelity) {
     Scenario s = a.s;
     s.plan.bucket_cap_mb = std::stod(l.change.substr(14));
     predict::Question changed{a.w, fabric, a.p, s};
-    ASSERT_NE(predict::predict(changed).summary.step, predict::predict(changed, o).summary.step) << "both fidelities agree: nothing is told apart";
+    ASSERT_NE(predict::predict(changed).summary.step, predict::predict(changed, o).summary.step)
+        << "both fidelities agree: nothing is told apart";
     EXPECT_EQ(l.step, predict::predict(changed, o).summary.step) << l.change;
     ++compared;
   }
@@ -610,11 +687,14 @@ TEST(Mechanisms, HaveNamesThatParse) {
 
 // ---- fit
 
-Sample all_reduce_sample(const topology::Fabric& f, const Profile& truth, int n, std::int64_t bytes) {
+Sample all_reduce_sample(const topology::Fabric& f, const Profile& truth, int n,
+                         std::int64_t bytes) {
   std::vector<int> devices(static_cast<std::size_t>(n));
   std::iota(devices.begin(), devices.end(), 0);
   auto c = collective::make_communicator(f, devices, Backend::Tcp);
-  return {"all_reduce", {{"ranks", n}, {"bytes", bytes}}, {collective::all_reduce(c, truth, Level::Mid, {bytes}).alone}};
+  return {"all_reduce",
+          {{"ranks", n}, {"bytes", bytes}},
+          {collective::all_reduce(c, truth, Level::Mid, {bytes}).alone}};
 }
 
 TEST(Fit, FindsWhatTheSamplesWereMadeFrom) {
@@ -627,8 +707,10 @@ TEST(Fit, FindsWhatTheSamplesWereMadeFrom) {
   run.kind = RunKind::Measured;
   run.evidence = EvidenceClass::Collective;
   for (int n : {2, 4, 8})
-    for (std::int64_t b = 256; b <= (16 << 20); b *= 4) run.samples.push_back(all_reduce_sample(f, truth, n, b));
-  run.samples.push_back({"ring_sum", {{"bytes", 8'000'000}, {"ranks", 2}, {"element_bytes", 4}}, {kMillisecond}});
+    for (std::int64_t b = 256; b <= (16 << 20); b *= 4)
+      run.samples.push_back(all_reduce_sample(f, truth, n, b));
+  run.samples.push_back(
+      {"ring_sum", {{"bytes", 8'000'000}, {"ranks", 2}, {"element_bytes", 4}}, {kMillisecond}});
   Profile base = ideal_profile(kMicrosecond * 5, DeviceKind::Cpu);
   calib::Fit fit = calib::fit(base, "found", {{&run, &f}}, {});
   const TransportSection& t = fit.profile.transports.at("wire");
@@ -644,12 +726,14 @@ TEST(Fit, FindsWhatTheSamplesWereMadeFrom) {
 }
 
 TEST(Fit, TakesItsIntervalFromPredictionsAsUsersGetThem) {
-  Asked a(layered(8, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4, Bandwidth{1'000'000'000});
+  Asked a(layered(8, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), 4,
+          Bandwidth{1'000'000'000});
   a.c.emulated_on_cores = 2;
   a.s.slow_ranks[1] = 2;
   topology::Fabric f(a.c);
   ddpsim::Run samples;
-  for (std::int64_t b : {1 << 10, 1 << 20, 16 << 20}) samples.samples.push_back(all_reduce_sample(f, a.p, 4, b));
+  for (std::int64_t b : {1 << 10, 1 << 20, 16 << 20})
+    samples.samples.push_back(all_reduce_sample(f, a.p, 4, b));
   Profile found = calib::fit(a.p, "x", {{&samples, &f}}, {}).profile;
   predict::Question q{a.w, f, found, a.s};
   predict::Options usual;
@@ -658,8 +742,13 @@ TEST(Fit, TakesItsIntervalFromPredictionsAsUsersGetThem) {
   executed.kind = RunKind::Measured;
   Duration step = predict::steady_period(q, Level::Mid, usual);
   executed.steps.assign(4, {StepKind::Steady, step});
-  EXPECT_LT(calib::fit(a.p, "x", {{&samples, &f}}, {{&executed, &a.w, &f, &a.s}}).profile.step_residual, 2e-5);
-  EXPECT_GT(std::abs(static_cast<double>(predict::steady_period(q).ps) / static_cast<double>(step.ps) - 1), 1e-4);  // or it would not tell
+  EXPECT_LT(
+      calib::fit(a.p, "x", {{&samples, &f}}, {{&executed, &a.w, &f, &a.s}}).profile.step_residual,
+      2e-5);
+  EXPECT_GT(
+      std::abs(static_cast<double>(predict::steady_period(q).ps) / static_cast<double>(step.ps) -
+               1),
+      1e-4);  // or it would not tell
 }
 
 TEST(Fit, SaysWhenOneRankCountIdentifiesNothing) {
@@ -667,7 +756,8 @@ TEST(Fit, SaysWhenOneRankCountIdentifiesNothing) {
   topology::Fabric f(c);
   Profile truth = ideal_profile(kMicrosecond * 70, DeviceKind::Cpu);
   ddpsim::Run run;
-  for (std::int64_t b = 1024; b <= (1 << 20); b *= 4) run.samples.push_back(all_reduce_sample(f, truth, 2, b));
+  for (std::int64_t b = 1024; b <= (1 << 20); b *= 4)
+    run.samples.push_back(all_reduce_sample(f, truth, 2, b));
   EXPECT_FALSE(calib::fit(truth, "x", {{&run, &f}}, {}).identified);
   ddpsim::Run nothing;
   EXPECT_THROW(calib::fit(truth, "x", {{&nothing, &f}}, {}), InputError);
@@ -680,7 +770,9 @@ TEST(Testbed, ShapesEveryLinkAtBothEnds) {
   c.slow_links.push_back({1, Bandwidth{300'000'000}});
   ASSERT_FALSE(calib::emulation_problem(c)) << calib::emulation_problem(c).message;
   auto s = calib::testbed_script(c, {"/n0", "/n1", "/n2", "/n3"});
-  for (const char* end : {"dev p0 ", "dev p1 ", "dev p2 ", "dev p3 ", "dev u0 ", "dev c0 ", "dev u1 ", "dev c1 "}) EXPECT_NE(s.tc_switch.find(end), std::string::npos) << end;
+  for (const char* end :
+       {"dev p0 ", "dev p1 ", "dev p2 ", "dev p3 ", "dev u0 ", "dev c0 ", "dev u1 ", "dev c1 "})
+    EXPECT_NE(s.tc_switch.find(end), std::string::npos) << end;
   ASSERT_EQ(s.tc_host.size(), 4u);
   EXPECT_NE(s.tc_host[0].find("rate 1000000000bit"), std::string::npos);
   EXPECT_NE(s.tc_host[1].find("rate 300000000bit"), std::string::npos);
@@ -699,7 +791,9 @@ TEST(Testbed, SaysWhatItCannotMake) {
   plain.link.burst = {};
   EXPECT_EQ(calib::emulation_problem(plain).path, "/link/burst");
   Cluster narrow = c;
-  narrow.link.burst = {64 * 1024};  // one packet of the kernel's: overflows while it waits for the tokens of the next
+  narrow.link.burst = {
+      64 *
+      1024};  // one packet of the kernel's: overflows while it waits for the tokens of the next
   EXPECT_EQ(calib::emulation_problem(narrow).path, "/link/burst");
   Cluster tree = c;
   tree.pattern = Pattern::FatTree;

@@ -1,12 +1,11 @@
 // Knobs, the lists of buckets that they can make, and what tune says of them.
 #include "sim/predict/tune.h"
 
-#include "sim/predict/explain.h"
+#include <set>
 
 #include <gtest/gtest.h>
 
-#include <set>
-
+#include "sim/predict/explain.h"
 #include "sim/strategy/bucketing.h"
 #include "tests/support/support.h"
 
@@ -17,7 +16,9 @@ using strategy::Knob;
 using strategy::KnobValue;
 using Buckets = std::vector<std::vector<TensorIndex>>;
 
-Knob cap() { return strategy::knobs(Plan{}).front(); }
+Knob cap() {
+  return strategy::knobs(Plan{}).front();
+}
 
 Workload sizes(const std::vector<std::int64_t>& kib) {
   Workload w = layered(static_cast<int>(kib.size()), 4, kMillisecond, kMillisecond);
@@ -28,7 +29,9 @@ Workload sizes(const std::vector<std::int64_t>& kib) {
 TEST(Knobs, ValuesMakeEveryListOfBucketsOnce) {
   Workload w = sizes({700, 3, 90, 512, 512, 20, 1300, 5, 64, 300});
   std::set<Buckets> made;
-  for (const KnobValue& v : strategy::values(cap(), w, Plan{})) EXPECT_TRUE(made.insert(strategy::steady_buckets(w, strategy::with(Plan{}, cap(), v))).second) << v.text;
+  for (const KnobValue& v : strategy::values(cap(), w, Plan{}))
+    EXPECT_TRUE(made.insert(strategy::steady_buckets(w, strategy::with(Plan{}, cap(), v))).second)
+        << v.text;
   // Every KiB that a sum of neighbours can have.
   for (std::int64_t kib = 1; kib < 4000; ++kib) {
     Plan p;
@@ -41,7 +44,9 @@ TEST(Knobs, ValuesAreRound) {
   EXPECT_EQ(strategy::roundest(kMiB * 24, kMiB * 26, kMiB), 25);
   EXPECT_EQ(strategy::roundest(kMiB * 90, kMiB * 170, kMiB), 100);
   EXPECT_EQ(strategy::roundest(kMiB / 2 - 10, kMiB / 2 + 10, kMiB), 0.5);
-  for (auto [least, beyond] : {std::pair<std::int64_t, std::int64_t>{26'214'401, 26'214'402}, {1, 2}, {123'456'789, 123'456'791}}) {
+  for (auto [least, beyond] : {std::pair<std::int64_t, std::int64_t>{26'214'401, 26'214'402},
+                               {1, 2},
+                               {123'456'789, 123'456'791}}) {
     auto bytes = static_cast<std::int64_t>(strategy::roundest(least, beyond, kMiB) * kMiB);
     EXPECT_GE(bytes, least);
     EXPECT_LT(bytes, beyond);
@@ -65,14 +70,16 @@ TEST(CapList, GivesEachBucketItsOwnLimitAndRepeatsTheLast) {
   std::vector<std::size_t> tensors;
   for (const auto& b : strategy::steady_buckets(w, p)) tensors.push_back(b.size());
   EXPECT_EQ(tensors, (std::vector<std::size_t>{1, 3, 2, 1}));
-  EXPECT_EQ(strategy::initial_buckets(w, p).size(), 4u) << "the first iteration keeps to the list, too";
+  EXPECT_EQ(strategy::initial_buckets(w, p).size(), 4u)
+      << "the first iteration keeps to the list, too";
 }
 
 TEST(CapList, MakesTheBucketsThatItIsFor) {
   Random random(7);
   for (int k = 0; k < 200; ++k) {
     std::vector<std::int64_t> kib;
-    for (std::size_t i = 0, n = 1 + random.below(12u); i < n; ++i) kib.push_back(static_cast<std::int64_t>(1 + random.below(2000u)));
+    for (std::size_t i = 0, n = 1 + random.below(12u); i < n; ++i)
+      kib.push_back(static_cast<std::int64_t>(1 + random.below(2000u)));
     Workload w = sizes(kib);
     Plan each;
     each.bucket_cap_mb_list = {1e-6};
@@ -96,7 +103,9 @@ struct Job {
   Profile profile = ideal_profile(kMicrosecond * 20);
   topology::Fabric fabric;
   Scenario scenario;
-  Job(Workload w, Bandwidth b, int ranks) : workload(std::move(w)), fabric(star(ranks, b)) { scenario.ranks = ranks; }
+  Job(Workload w, Bandwidth b, int ranks) : workload(std::move(w)), fabric(star(ranks, b)) {
+    scenario.ranks = ranks;
+  }
   predict::Tuning tune(const std::vector<KnobValue>& only = {}) const {
     predict::TuneOptions o;
     o.knob = strategy::knobs(scenario.plan).front();
@@ -153,14 +162,16 @@ TEST(Tune, GainsInsideTheProfilesUncertaintyAreNone) {
   predict::Tuning sure = j.tune();
   ASSERT_TRUE(sure.gain.measurable);
   ASSERT_TRUE(sure.chosen);
-  j.profile.step_residual = 1.5 * static_cast<double>(sure.gain.mid.ps) / static_cast<double>(sure.current.step.ps);
+  j.profile.step_residual =
+      1.5 * static_cast<double>(sure.gain.mid.ps) / static_cast<double>(sure.current.step.ps);
   predict::Tuning unsure = j.tune();
   EXPECT_FALSE(unsure.gain.measurable);
   EXPECT_FALSE(unsure.chosen);
   EXPECT_EQ(unsure.verdict.rfind("no difference you could measure", 0), 0u) << unsure.verdict;
 }
 
-// Each level of the ranges must agree: here the optimistic one has a network on which buckets do not matter.
+// Each level of the ranges must agree: here the optimistic one has a network on which buckets do
+// not matter.
 TEST(Tune, GainsAtOneEndOnlyAreNone) {
   Job j(sizes({700, 3, 90, 5120, 512, 20, 13000, 5, 64, 300}), {8'000'000'000}, 4);
   j.scenario.plan.bucket_cap_mb = 100;
@@ -178,7 +189,8 @@ TEST(Tune, NothingRecommendedHasALongerNeighbour) {
   Random random(11);
   for (int k = 0; k < 6; ++k) {
     std::vector<std::int64_t> kib;
-    for (std::size_t i = 0; i < 14; ++i) kib.push_back(static_cast<std::int64_t>(20 + random.below(6000u)));
+    for (std::size_t i = 0; i < 14; ++i)
+      kib.push_back(static_cast<std::int64_t>(20 + random.below(6000u)));
     Job j(sizes(kib), {4'000'000'000}, 4);
     j.scenario.plan.bucket_cap_mb = k % 2 == 0 ? 0.05 : 100;
     predict::Tuning t = j.tune();
@@ -188,12 +200,14 @@ TEST(Tune, NothingRecommendedHasALongerNeighbour) {
       Scenario s = j.scenario;
       s.plan.bucket_cap_mb = p.value->number * beside;
       Duration step = predict::steady_period({j.workload, j.fabric, j.profile, s});
-      EXPECT_LE(static_cast<double>(step.ps), 1.0051 * static_cast<double>(p.step.ps)) << k << ": " << p.value->text << " * " << beside;
+      EXPECT_LE(static_cast<double>(step.ps), 1.0051 * static_cast<double>(p.step.ps))
+          << k << ": " << p.value->text << " * " << beside;
     }
   }
 }
 
-// Buckets that wait for one another, on ranks of which one is late: what is exposed is what predict says.
+// Buckets that wait for one another, on ranks of which one is late: what is exposed is what predict
+// says.
 TEST(Explain, ExposesABucketForAsLongAsPredictDoes) {
   Job j(sizes({7000, 3000, 9000, 5120, 5120, 2000, 13000, 500, 6400, 3000}), {8'000'000'000}, 4);
   j.scenario.plan.bucket_cap_mb = 5;
@@ -212,7 +226,8 @@ TEST(Explain, ExposesABucketForAsLongAsPredictDoes) {
   EXPECT_TRUE(waited) << "no bucket waits where nothing computes: nothing is told apart";
 }
 
-// A step list whose messages are too many for the usual fidelity is compared at the step's all the same, and its flags say so.
+// A step list whose messages are too many for the usual fidelity is compared at the step's all the
+// same, and its flags say so.
 TEST(Levers, SayAtWhichFidelityTheyAreAsked) {
   Job j(layered(8, 4'000'000, kMillisecond, kMillisecond, DeviceKind::Cpu), {1'000'000'000}, 16);
   Cluster c = star(16, {1'000'000'000});

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The prices of NCCL's collectives stay as good as they were: `ddpsim validate --collectives` inside collectives.json.
+"""The prices of NCCL's collectives stay as good as they were: `ddpsim validate --collectives`
+inside collectives.json.
 
   collectives.py DDPSIM      exit 1 names every limit that is broken
 """
@@ -15,13 +16,23 @@ def main():
     ddpsim = sys.argv[1]
 
     def ask(form):
-        return subprocess.run([ddpsim, "validate", "--collectives", "--format", form], check=True, text=True, stdout=subprocess.PIPE).stdout
+        return subprocess.run(
+            [ddpsim, "validate", "--collectives", "--format", form],
+            check=True,
+            text=True,
+            stdout=subprocess.PIPE,
+        ).stdout
 
     found = json.loads(ask("json"))
     limits = json.loads((ROOT / "tests/validation/collectives.json").read_text())["limits"]
-    values = {f"median.{band}": value for band, value in zip(("small", "middle", "large"), found["median_error"])}
+    values = {
+        f"median.{band}": value
+        for band, value in zip(("small", "middle", "large"), found["median_error"])
+    }
     for b, band in enumerate(("small", "middle", "large")):
-        values[f"worst_table.{band}"] = max(t["bands"][b]["median_error"] for t in found["tables"] if t["bands"][b]["rows"])
+        values[f"worst_table.{band}"] = max(
+            t["bands"][b]["median_error"] for t in found["tables"] if t["bands"][b]["rows"]
+        )
     values["closer_than_nccl"] = found["cells_closer"] / found["cells_off"]
     values["worse_elsewhere"] = found["most_worse"]
     values["every_other_size.median"] = found["fitted"]["largest_median_error"]

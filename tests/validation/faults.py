@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The validation must be able to fail: with each mechanism of the model taken out, the gate on the committed Runs fails.
+"""The validation must be able to fail: with each mechanism of the model taken out, the gate on the
+committed Runs fails.
 
   faults.py DDPSIM
 """
@@ -7,8 +8,21 @@ import re
 import subprocess
 import sys
 
-MECHANISMS = ["copy_in", "in_order_launch", "burst", "host_lane", "workers", "reverse_order", "uplink_sharing", "late_arrival", "reduction_time", "first_bucket",
-              "connection", "shared_memory", "shared_cores"]
+MECHANISMS = [
+    "copy_in",
+    "in_order_launch",
+    "burst",
+    "host_lane",
+    "workers",
+    "reverse_order",
+    "uplink_sharing",
+    "late_arrival",
+    "reduction_time",
+    "first_bucket",
+    "connection",
+    "shared_memory",
+    "shared_cores",
+]
 
 
 def gate(ddpsim, *more):
@@ -27,7 +41,10 @@ def main():
     for m in MECHANISMS:
         failed, why = gate(ddpsim, "--without", m, "--fail-fast")
         reasons = sorted(set(re.findall(r"ddpsim: (?:budget: (\S+)|(mismatch|stale))", why)))
-        print(f"{m:<16} {'noticed' if failed else 'NOT NOTICED'}  {' '.join(sorted({a or b for a, b in reasons}))[:150]}")
+        print(
+            f"{m:<16} {'noticed' if failed else 'NOT NOTICED'} "
+            f" {' '.join(sorted({a or b for a, b in reasons}))[:150]}"
+        )
         if not failed:
             unnoticed.append(m)
     if unnoticed:

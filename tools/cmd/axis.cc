@@ -1,9 +1,9 @@
 #include "tools/cmd/axis.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
+
+#include <fmt/format.h>
 
 #include "sim/units/number.h"
 
@@ -23,7 +23,9 @@ bool parse_quantity(const std::string& text, Quantity& out) {
   return out.unit.find_first_of(":,=") == std::string::npos;
 }
 
-std::string print(double number, const std::string& unit) { return fmt::format("{:.12g}{}", number, unit); }
+std::string print(double number, const std::string& unit) {
+  return fmt::format("{:.12g}{}", number, unit);
+}
 
 // "a,b,[1,2]": commas inside brackets and quotes do not part.
 std::vector<std::string> split_list(const std::string& text) {
@@ -34,8 +36,10 @@ std::vector<std::string> split_list(const std::string& text) {
     if (c == '"') quoted = !quoted;
     if (!quoted && (c == '[' || c == '{')) ++depth;
     if (!quoted && (c == ']' || c == '}')) --depth;
-    if (c == ',' && depth == 0 && !quoted) out.emplace_back();
-    else out.back() += c;
+    if (c == ',' && depth == 0 && !quoted)
+      out.emplace_back();
+    else
+      out.back() += c;
   }
   return out;
 }
@@ -43,8 +47,10 @@ std::vector<std::string> split_list(const std::string& text) {
 std::vector<std::string> split_range(const std::string& text) {
   std::vector<std::string> out(1);
   for (char c : text) {
-    if (c == ':') out.emplace_back();
-    else out.back() += c;
+    if (c == ':')
+      out.emplace_back();
+    else
+      out.back() += c;
   }
   return out;
 }
@@ -57,20 +63,27 @@ bool add_range(const std::string& blame, const std::string& text, std::vector<st
   if (parts.size() < 2) return false;
   auto fail = [&](const std::string& why) { throw InputError{blame, "\"" + text + "\" " + why}; };
   if (!parse_quantity(parts[0], from)) {
-    bool digits = !parts[0].empty() && parts[0].find_first_not_of("0123456789.eE+-") == std::string::npos;
+    bool digits =
+        !parts[0].empty() && parts[0].find_first_not_of("0123456789.eE+-") == std::string::npos;
     if (digits) fail("begins with what is not a number, or with one that is too large");
     return false;
   }
   if (parts.size() > 3) fail("is not a range; write FROM:TO, FROM:TO:+STEP or FROM:TO:xFACTOR");
   if (!parse_quantity(parts[1], to)) fail("ends with what is not a number");
-  if (from.unit != to.unit) fail(fmt::format("mixes units (\"{}\" and \"{}\"); give both ends the same one", from.unit, to.unit));
+  if (from.unit != to.unit)
+    fail(fmt::format("mixes units (\"{}\" and \"{}\"); give both ends the same one", from.unit,
+                     to.unit));
   bool geometric = false;
   double step = 1;
   if (parts.size() == 3) {
     const std::string& s = parts[2];
     Quantity q;
-    if (s.size() < 2 || (s[0] != 'x' && s[0] != '+') || !parse_quantity(s.substr(1), q)) fail("has no step that ddpsim reads; write :+STEP or :xFACTOR, for example 10:100:+10 or 1:64:x2");
-    if (!q.unit.empty() && q.unit != from.unit) fail(fmt::format("mixes units (\"{}\" and \"{}\")", from.unit, q.unit));
+    if (s.size() < 2 || (s[0] != 'x' && s[0] != '+') || !parse_quantity(s.substr(1), q))
+      fail(
+          "has no step that ddpsim reads; write :+STEP or :xFACTOR, for example 10:100:+10 or "
+          "1:64:x2");
+    if (!q.unit.empty() && q.unit != from.unit)
+      fail(fmt::format("mixes units (\"{}\" and \"{}\")", from.unit, q.unit));
     geometric = s[0] == 'x';
     step = q.number;
   }
@@ -80,9 +93,11 @@ bool add_range(const std::string& blame, const std::string& text, std::vector<st
   if (to.number < from.number) fail("is empty: it ends before it starts");
   constexpr double kMostValues = 1e6;
   constexpr double kClose = 1e-9;
-  if (!geometric && (to.number - from.number) / step > kMostValues) fail(fmt::format("has more than {:.0f} values", kMostValues));
+  if (!geometric && (to.number - from.number) / step > kMostValues)
+    fail(fmt::format("has more than {:.0f} values", kMostValues));
   double count = 0;
-  for (double v = from.number; v <= to.number * (1 + kClose) + (geometric ? 0 : step * kClose); v = geometric ? v * step : from.number + count * step) {
+  for (double v = from.number; v <= to.number * (1 + kClose) + (geometric ? 0 : step * kClose);
+       v = geometric ? v * step : from.number + count * step) {
     out.push_back(print(v, from.unit));
     if (++count > kMostValues) fail(fmt::format("has more than {:.0f} values", kMostValues));
   }
@@ -94,7 +109,9 @@ bool add_range(const std::string& blame, const std::string& text, std::vector<st
 Axis parse_axis(const std::string& flag, const std::string& text) {
   std::string blame = flag + " " + text;
   auto equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) throw InputError{blame, "expected FIELD=VALUES, for example " + flag + " bucket_cap_mb=1,5,25 or " + flag + " cluster.hosts=1:64:x2"};
+  if (equals == std::string::npos || equals == 0)
+    throw InputError{blame, "expected FIELD=VALUES, for example " + flag +
+                                " bucket_cap_mb=1,5,25 or " + flag + " cluster.hosts=1:64:x2"};
   Axis out;
   out.fields.push_back(text.substr(0, equals));
   std::vector<std::string> values;
@@ -112,12 +129,15 @@ Axis parse_axis(const std::string& flag, const std::string& text) {
   bool number = parse_quantity(values.front(), first);
   for (const std::string& v : values) {
     Quantity q;
-    if (number && parse_quantity(v, q) && q.unit.empty() != first.unit.empty()) throw InputError{blame, "mixes numbers with and without a unit (\"" + values.front() + "\" and \"" + v + "\")"};
+    if (number && parse_quantity(v, q) && q.unit.empty() != first.unit.empty())
+      throw InputError{blame, "mixes numbers with and without a unit (\"" + values.front() +
+                                  "\" and \"" + v + "\")"};
   }
   std::set<std::string> seen;
   for (const std::string& v : values) {
     // Of zipped fields only what they are together must differ.
-    if (!seen.insert(v).second && flag != "--zip") throw InputError{blame, "has the value " + v + " twice"};
+    if (!seen.insert(v).second && flag != "--zip")
+      throw InputError{blame, "has the value " + v + " twice"};
     out.values.push_back({v});
   }
   return out;
@@ -128,13 +148,17 @@ Axis zip(const std::vector<Axis>& axes) {
   for (std::size_t k = 1; k < axes.size(); ++k) {
     const Axis& a = axes[k];
     if (a.values.size() != out.values.size())
-      throw InputError{"--zip", fmt::format("{} has {} values and {} has {}; zipped fields change together", out.fields.front(), out.values.size(), a.fields.front(), a.values.size())};
+      throw InputError{
+          "--zip",
+          fmt::format("{} has {} values and {} has {}; zipped fields change together",
+                      out.fields.front(), out.values.size(), a.fields.front(), a.values.size())};
     out.fields.push_back(a.fields.front());
     for (std::size_t i = 0; i < a.values.size(); ++i) out.values[i].push_back(a.values[i].front());
   }
   std::set<std::vector<std::string>> seen;
   for (const auto& together : out.values)
-    if (!seen.insert(together).second) throw InputError{"--zip", fmt::format("has the values {} twice", fmt::join(together, ", "))};
+    if (!seen.insert(together).second)
+      throw InputError{"--zip", fmt::format("has the values {} twice", fmt::join(together, ", "))};
   return out;
 }
 
@@ -143,10 +167,14 @@ std::int64_t points_of(const std::vector<Axis>& axes) {
   double product = 1;
   for (const Axis& a : axes) {
     for (const std::string& f : a.fields)
-      if (!fields.insert(f.starts_with("plan.") ? f.substr(5) : f).second) throw InputError{"--axis " + f, "is named twice"};
+      if (!fields.insert(f.starts_with("plan.") ? f.substr(5) : f).second)
+        throw InputError{"--axis " + f, "is named twice"};
     product *= static_cast<double>(a.values.size());
   }
-  if (product > static_cast<double>(kMostPoints)) throw InputError{"--axis", fmt::format("{:.3g} points are more than {}; fewer values, or several sweeps", product, kMostPoints)};
+  if (product > static_cast<double>(kMostPoints))
+    throw InputError{"--axis",
+                     fmt::format("{:.3g} points are more than {}; fewer values, or several sweeps",
+                                 product, kMostPoints)};
   return static_cast<std::int64_t>(product);
 }
 
@@ -169,11 +197,16 @@ std::vector<std::string> fields_of(const std::vector<Axis>& axes) {
 }
 
 void choose(const std::string& field, const std::string& value, Choice& choice) {
-  if (field == "workload") choice.workload = value;
-  else if (field == "cluster") choice.cluster = value;
-  else if (field == "profile") choice.profile = value;
-  else if (field == "ranks") choice.ranks = value;
-  else choice.settings.push_back(io::parse_setting(field + "=" + value));
+  if (field == "workload")
+    choice.workload = value;
+  else if (field == "cluster")
+    choice.cluster = value;
+  else if (field == "profile")
+    choice.profile = value;
+  else if (field == "ranks")
+    choice.ranks = value;
+  else
+    choice.settings.push_back(io::parse_setting(field + "=" + value));
 }
 
 }  // namespace ddpsim::cli

@@ -1,5 +1,6 @@
 // Axes of a sweep: --axis FIELD=VALUES, and --zip FIELD=VALUES for fields that change together.
-//   VALUES: a list (1,5,25), a linear range (10:100:+10, 1:8 = steps of 1), a geometric range (1:64:x2), or several of these; numbers may have a unit
+//   VALUES: a list (1,5,25), a linear range (10:100:+10, 1:8 = steps of 1), a geometric range
+//     (1:64:x2), or several of these; numbers may have a unit
 //   (10Gb/s:400Gb/s:x2), both ends the same.
 #pragma once
 
@@ -22,14 +23,16 @@ Axis parse_axis(const std::string& flag, const std::string& text);
 Axis zip(const std::vector<Axis>& axes);
 
 inline constexpr std::int64_t kMostPoints = 50'000'000;
-// The product of their lengths. Throws InputError beyond kMostPoints, or for a field that is named twice.
+// The product of their lengths. Throws InputError beyond kMostPoints, or for a field that is named
+// twice.
 std::int64_t points_of(const std::vector<Axis>& axes);
 
 // Values of a point, in the order of all axes' fields; the last axis changes fastest.
 std::vector<std::string> values_at(const std::vector<Axis>& axes, std::int64_t point);
 std::vector<std::string> fields_of(const std::vector<Axis>& axes);
 
-// What a field's value adds to a question: workload, cluster, profile, plan and ranks by name or number, anything else as --set. Throws InputError.
+// What a field's value adds to a question: workload, cluster, profile, plan and ranks by name or
+// number, anything else as --set. Throws InputError.
 void choose(const std::string& field, const std::string& value, Choice& choice);
 
 }  // namespace ddpsim::cli

@@ -1,14 +1,15 @@
-// ddpsim calibrate: measures links, sums and collectives on hosts of this machine, and kernels and collectives of its GPUs.
+// ddpsim calibrate: measures links, sums and collectives on hosts of this machine, and kernels and
+// collectives of its GPUs.
 #include "calib/calibrate.h"
-
-#include <fmt/format.h>
 
 #include <ostream>
 #include <stdexcept>
 
+#include <fmt/format.h>
+
 #include "calib/collectives.h"
-#include "calib/gloo/gloo.h"
 #include "calib/cuda/cuda.h"
+#include "calib/gloo/gloo.h"
 #include "sim/analysis/compare.h"
 #include "sim/predict/alone.h"
 #include "tools/cmd/executed.h"
@@ -27,7 +28,8 @@ struct Flags : ExecutedFlags {
   int repetitions = 7;
 };
 
-// Each link from the streams: bandwidth is the slope of the two largest, burst what the largest had for nothing.
+// Each link from the streams: bandwidth is the slope of the two largest, burst what the largest had
+// for nothing.
 std::string links_table(const Run& run) {
   std::map<std::pair<std::int64_t, std::int64_t>, std::map<std::int64_t, double>> streams;
   std::map<std::pair<std::int64_t, std::int64_t>, double> pings;
@@ -36,7 +38,8 @@ std::string links_table(const Run& run) {
     std::vector<double> seconds;
     for (Duration d : s.durations) seconds.push_back(static_cast<double>(d.ps) / 1e12);
     std::pair way{s.parameters.at("from"), s.parameters.at("to")};
-    (s.op == "ping" ? pings[way] : streams[way][s.parameters.at("bytes")]) = analysis::median(seconds);
+    (s.op == "ping" ? pings[way] : streams[way][s.parameters.at("bytes")]) =
+        analysis::median(seconds);
   }
   std::string out;
   for (const auto& [way, by_bytes] : streams) {
@@ -45,7 +48,9 @@ std::string links_table(const Run& run) {
     auto next = std::next(large);
     double rate = static_cast<double>(large->first - next->first) / (large->second - next->second);
     double burst = std::max(0.0, static_cast<double>(large->first) - rate * large->second);
-    out += fmt::format("host{} -> host{}: goodput {:.1f} Mb/s, burst about {:.0f} KiB, one byte {:.1f} us\n", way.first, way.second, rate * 8 / 1e6, burst / 1024, pings[way] * 1e6);
+    out += fmt::format(
+        "host{} -> host{}: goodput {:.1f} Mb/s, burst about {:.0f} KiB, one byte {:.1f} us\n",
+        way.first, way.second, rate * 8 / 1e6, burst / 1024, pings[way] * 1e6);
   }
   return out;
 }
@@ -69,7 +74,8 @@ std::string samples_table(const Run& run) {
     for (Duration d : s.durations) us.push_back(static_cast<double>(d.ps) / 1e6);
     std::string what;
     for (const auto& [name, value] : s.parameters) what += fmt::format(" {}={}", name, value);
-    out += fmt::format("{:<15}{:<40} median {:>12.1f} us  p90 {:>12.1f} us  ({} samples)\n", s.op, what, analysis::median(us), analysis::percentile(us, 90), us.size());
+    out += fmt::format("{:<15}{:<40} median {:>12.1f} us  p90 {:>12.1f} us  ({} samples)\n", s.op,
+                       what, analysis::median(us), analysis::percentile(us, 90), us.size());
   }
   return out;
 }
@@ -86,9 +92,12 @@ std::string file_name(std::string key) {
 
 void calibrate_gpu(Terminal& t, const Flags& flags) {
   std::vector<std::string> known = calib::cuda::stages();
-  std::erase_if(known, [&](const std::string& s) { return (s == "nccl") != (flags.backend == "nccl"); });
+  std::erase_if(known,
+                [&](const std::string& s) { return (s == "nccl") != (flags.backend == "nccl"); });
   for (const std::string& s : flags.stages)
-    if (std::find(known.begin(), known.end(), s) == known.end()) throw InputError{"--stage " + s, fmt::format("backend {} has {}", flags.backend, fmt::join(known, ", "))};
+    if (std::find(known.begin(), known.end(), s) == known.end())
+      throw InputError{"--stage " + s,
+                       fmt::format("backend {} has {}", flags.backend, fmt::join(known, ", "))};
   std::vector<std::string> stages = flags.stages.empty() ? known : flags.stages;
   if (!flags.runs.empty()) prepare_runs(flags.runs);
   io::OrderedJson all = io::OrderedJson::array();
@@ -123,7 +132,8 @@ void calibrate_gpu(Terminal& t, const Flags& flags) {
     for (const Skipped& s : runs.front().skipped)
       table += fmt::format("skipped {}: {}\n", s.what, s.why);
   }
-  if (flags.output.format == "json" || !flags.output.out.empty()) write_answer(t, flags.output, all.dump() + "\n");
+  if (flags.output.format == "json" || !flags.output.out.empty())
+    write_answer(t, flags.output, all.dump() + "\n");
   if (flags.output.format != "json") t.out << table;
 }
 
@@ -132,7 +142,9 @@ Algorithm read_algorithm(const std::string& name) {
   for (Algorithm a : kTcpAlgorithms) known.push_back(name_of(a));
   if (std::find(known.begin(), known.end(), name) != known.end()) return *parse_algorithm(name);
   std::string near = io::nearest(name, known);
-  throw InputError{"--algorithms " + name, fmt::format("expected one of {}{}", fmt::join(known, ", "), near.empty() ? "" : " (did you mean " + near + "?)")};
+  throw InputError{"--algorithms " + name,
+                   fmt::format("expected one of {}{}", fmt::join(known, ", "),
+                               near.empty() ? "" : " (did you mean " + near + "?)")};
 }
 
 std::vector<std::int64_t> read_sizes(const std::vector<std::string>& texts) {
@@ -140,7 +152,8 @@ std::vector<std::int64_t> read_sizes(const std::vector<std::string>& texts) {
   for (const std::string& text : texts) {
     auto bytes = parse_bytes(text);
     if (!bytes.value) throw InputError{"--sizes " + text, bytes.error};
-    if (bytes.value->count < 4 || bytes.value->count > 1024 * kMiB) throw InputError{"--sizes " + text, "4B to 1024MiB"};
+    if (bytes.value->count < 4 || bytes.value->count > 1024 * kMiB)
+      throw InputError{"--sizes " + text, "4B to 1024MiB"};
     out.push_back(bytes.value->count / 4 * 4);
   }
   if (out.empty())
@@ -156,7 +169,8 @@ void calibrate_collectives(Terminal& t, const Flags& flags) {
   if (algorithms.empty() && gloo) algorithms = {Algorithm::Ring, Algorithm::Bcube};
   if (algorithms.empty()) algorithms.assign(kTcpAlgorithms.begin(), kTcpAlgorithms.end());
   for (Algorithm a : algorithms)
-    if (gloo && a != Algorithm::Ring && a != Algorithm::Bcube) throw InputError{std::string("--algorithms ") + name_of(a), "Gloo has ring and bcube"};
+    if (gloo && a != Algorithm::Ring && a != Algorithm::Bcube)
+      throw InputError{std::string("--algorithms ") + name_of(a), "Gloo has ring and bcube"};
   calib::CollectiveOptions options;
   options.bytes = read_sizes(flags.sizes);
   options.repetitions = flags.repetitions;
@@ -167,13 +181,17 @@ void calibrate_collectives(Terminal& t, const Flags& flags) {
   for (Algorithm a : algorithms) {
     QuestionFlags question = flags.question;
     std::vector<std::string> sets{"plan.backend=" + flags.backend};
-    if (a != Algorithm::Ring) sets.push_back(std::string(gloo ? "plan.gloo_algorithm=" : "plan.algorithm=") + name_of(a));
+    if (a != Algorithm::Ring)
+      sets.push_back(std::string(gloo ? "plan.gloo_algorithm=" : "plan.algorithm=") + name_of(a));
     question.sets.insert(question.sets.begin(), sets.begin(), sets.end());
-    if (question.workload.empty()) question.workload = "mlp784-50-10-cpu";  // only the cluster matters
+    if (question.workload.empty())
+      question.workload = "mlp784-50-10-cpu";  // only the cluster matters
     Loaded l = load(t, question);
     Run run;
     try {
-      run = gloo ? calib::gloo_library::measure_all_reduce(*l.fabric, devices_of(l.scenario), a, options) : calib::measure_all_reduce(*l.fabric, devices_of(l.scenario), a, options);
+      run = gloo ? calib::gloo_library::measure_all_reduce(*l.fabric, devices_of(l.scenario), a,
+                                                           options)
+                 : calib::measure_all_reduce(*l.fabric, devices_of(l.scenario), a, options);
     } catch (const std::runtime_error& e) {
       throw InputError{std::string("calibrate, algorithm ") + name_of(a), e.what()};
     }
@@ -182,40 +200,68 @@ void calibrate_collectives(Terminal& t, const Flags& flags) {
     run.split = "held_out";  // to hold predictions to; `fit` has measurements of its own
     note_origin(t, flags, run);
     if (gloo) run.origin.backend = "gloo";
-    if (!flags.runs.empty()) add_to_runs(flags.runs, std::string(gloo ? "allreduce-gloo-" : "allreduce-") + name_of(a), l, run);
+    if (!flags.runs.empty())
+      add_to_runs(flags.runs, std::string(gloo ? "allreduce-gloo-" : "allreduce-") + name_of(a), l,
+                  run);
     all.push_back(io::write_run(run));
-    table += fmt::format("{}, {}\n", run.key, run.origin.hosts == "namespaces" ? "every link shaped" : "plain loopback, NOT shaped: " + run.origin.reason);
-    collective::Communicator comm = collective::make_communicator(*l.fabric, devices_of(l.scenario), gloo ? Backend::Gloo : Backend::Tcp, a);
+    table += fmt::format("{}, {}\n", run.key,
+                         run.origin.hosts == "namespaces"
+                             ? "every link shaped"
+                             : "plain loopback, NOT shaped: " + run.origin.reason);
+    collective::Communicator comm = collective::make_communicator(
+        *l.fabric, devices_of(l.scenario), gloo ? Backend::Gloo : Backend::Tcp, a);
     for (const Sample& s : run.samples) {
       std::vector<double> us;
       for (Duration d : s.durations) us.push_back(static_cast<double>(d.ps) / 1e6);
       double median = analysis::median(us);
       double plays_before = options.warmups + options.repetitions / 2;
-      double predicted = static_cast<double>(predict::all_reduce_alone(comm, l.profile, {s.parameters.at("bytes")}, predict::Fidelity::Message, Level::Mid, plays_before).ps) / 1e6;
-      table += fmt::format("  {:>12} bytes  median {:>12.1f} us  best {:>12.1f} us  predicted {:>12.1f} us  {:+6.1f} %\n", s.parameters.at("bytes"), median,
-                           *std::min_element(us.begin(), us.end()), predicted, (predicted / median - 1) * 100);
+      double predicted =
+          static_cast<double>(predict::all_reduce_alone(comm, l.profile, {s.parameters.at("bytes")},
+                                                        predict::Fidelity::Message, Level::Mid,
+                                                        plays_before)
+                                  .ps) /
+          1e6;
+      table += fmt::format(
+          "  {:>12} bytes  median {:>12.1f} us  best {:>12.1f} us  predicted {:>12.1f} us  "
+          "{:+6.1f} %\n",
+          s.parameters.at("bytes"), median, *std::min_element(us.begin(), us.end()), predicted,
+          (predicted / median - 1) * 100);
     }
   }
-  if (flags.output.format == "json" || !flags.output.out.empty()) write_answer(t, flags.output, all.dump() + "\n");
+  if (flags.output.format == "json" || !flags.output.out.empty())
+    write_answer(t, flags.output, all.dump() + "\n");
   if (flags.output.format != "json") t.out << table;
 }
 
 void calibrate_command(Terminal& t, const Flags& flags) {
   bool gpu = flags.backend == "cuda" || flags.backend == "nccl";
-  if (!gpu && (!flags.stages.empty() || flags.one_gpu)) throw InputError{"--backend " + flags.backend, "--stage and --one-gpu are of backends cuda and nccl"};
-  if (!(flags.seconds >= 1 && flags.seconds <= 86400)) throw InputError{"--seconds", "1 to 86400, of one stage"};
-  if (flags.collectives && flags.backend != "tcp" && flags.backend != "gloo") throw InputError{"--collectives", "is of backends tcp and gloo"};
-  if (!flags.collectives && flags.backend == "gloo") throw InputError{"--backend gloo", "measures all-reduces alone: add --collectives (its place in DDP is --backend torch)"};
-  if (!flags.collectives && (!flags.algorithms.empty() || !flags.sizes.empty())) throw InputError{"calibrate", "--algorithms and --sizes are of --collectives"};
-  if (!(flags.repetitions >= 1 && flags.repetitions <= 1000)) throw InputError{"--repetitions", "1 to 1000"};
+  if (!gpu && (!flags.stages.empty() || flags.one_gpu))
+    throw InputError{"--backend " + flags.backend,
+                     "--stage and --one-gpu are of backends cuda and nccl"};
+  if (!(flags.seconds >= 1 && flags.seconds <= 86400))
+    throw InputError{"--seconds", "1 to 86400, of one stage"};
+  if (flags.collectives && flags.backend != "tcp" && flags.backend != "gloo")
+    throw InputError{"--collectives", "is of backends tcp and gloo"};
+  if (!flags.collectives && flags.backend == "gloo")
+    throw InputError{
+        "--backend gloo",
+        "measures all-reduces alone: add --collectives (its place in DDP is --backend torch)"};
+  if (!flags.collectives && (!flags.algorithms.empty() || !flags.sizes.empty()))
+    throw InputError{"calibrate", "--algorithms and --sizes are of --collectives"};
+  if (!(flags.repetitions >= 1 && flags.repetitions <= 1000))
+    throw InputError{"--repetitions", "1 to 1000"};
   if (gpu) return calibrate_gpu(t, flags);
   if (flags.collectives) return calibrate_collectives(t, flags);
   bool torch = flags.backend == "torch";
   if (flags.backend != "tcp" && !torch)
-    throw InputError{"--backend " + flags.backend, "expected tcp (links and collectives of hosts of this machine), torch (PyTorch's collectives and DDP's own work there), cuda (kernels of a GPU) or nccl (its collectives)"};
+    throw InputError{
+        "--backend " + flags.backend,
+        "expected tcp (links and collectives of hosts of this machine), torch (PyTorch's "
+        "collectives and DDP's own work there), cuda (kernels of a GPU) or nccl (its collectives)"};
   QuestionFlags question = flags.question;
   question.sets.insert(question.sets.begin(), torch ? "plan.backend=gloo" : "plan.backend=tcp");
-  if (question.workload.empty()) question.workload = "mlp784-50-10-cpu";  // only the cluster matters
+  if (question.workload.empty())
+    question.workload = "mlp784-50-10-cpu";  // only the cluster matters
   Loaded l = load(t, question);
   if (!flags.runs.empty()) prepare_runs(flags.runs);
   Run run;
@@ -227,29 +273,53 @@ void calibrate_command(Terminal& t, const Flags& flags) {
   run.key = "calibrate@" + l.cluster.name + "/n" + std::to_string(l.scenario.ranks);
   run.scenario = l.scenario_hash;
   note_origin(t, flags, run);
-  if (!flags.runs.empty()) add_to_runs(flags.runs, torch ? "torch-collectives" : "collectives", l, run);
+  if (!flags.runs.empty())
+    add_to_runs(flags.runs, torch ? "torch-collectives" : "collectives", l, run);
   std::string json = io::write_run(run).dump() + "\n";
   if (flags.output.format == "json") return write_answer(t, flags.output, json);
   if (!flags.output.out.empty()) write_answer(t, flags.output, json);
   t.out << samples_table(run);
   t.out << "\n" << links_table(run);
-  t.out << (run.origin.hosts == "namespaces" ? std::string("hosts: network namespaces, every link shaped\n") : fmt::format("hosts: plain loopback, NOT shaped: {}\n", run.origin.reason));
+  t.out << (run.origin.hosts == "namespaces"
+                ? std::string("hosts: network namespaces, every link shaped\n")
+                : fmt::format("hosts: plain loopback, NOT shaped: {}\n", run.origin.reason));
 }
 
 }  // namespace
 
 void add_calibrate(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  Command* c = app.add_subcommand("calibrate", "Measure links and collectives on hosts of this machine, or kernels and collectives of its GPUs");
-  add_executed_flags(*c, *flags, "tcp: links and collectives over shaped network namespaces; torch: PyTorch's collectives there, and DDP's own work; cuda, nccl: kernels and collectives of this machine's GPUs");
-  c->add_option("--stage", flags->stages, "cuda, nccl: what to measure, repeatable: " + fmt::format("{}", fmt::join(calib::cuda::stages(), ", ")) + "; default: all of the backend")->allow_extra_args(false);
-  c->add_option("--seconds", flags->seconds, "cuda, nccl: time for each stage (default 60); what does not fit is left out, and the Run says so");
-  c->add_flag("--collectives", flags->collectives, "tcp, gloo (the real library): the all-reduce alone, by algorithm and size, one Run for each algorithm");
-  c->add_option("--algorithms", flags->algorithms, "with --collectives: ring, double_binary_tree, recursive_doubling, halving_doubling, bcube, hierarchical, torus2d, direct; default: all")
+  Command* c = app.add_subcommand("calibrate",
+                                  "Measure links and collectives on hosts of this machine, or "
+                                  "kernels and collectives of its GPUs");
+  add_executed_flags(
+      *c, *flags,
+      "tcp: links and collectives over shaped network namespaces; torch: PyTorch's collectives "
+      "there, and DDP's own work; cuda, nccl: kernels and collectives of this machine's GPUs");
+  c->add_option("--stage", flags->stages,
+                "cuda, nccl: what to measure, repeatable: " +
+                    fmt::format("{}", fmt::join(calib::cuda::stages(), ", ")) +
+                    "; default: all of the backend")
+      ->allow_extra_args(false);
+  c->add_option("--seconds", flags->seconds,
+                "cuda, nccl: time for each stage (default 60); what does not fit is left out, and "
+                "the Run says so");
+  c->add_flag("--collectives", flags->collectives,
+              "tcp, gloo (the real library): the all-reduce alone, by algorithm and size, one Run "
+              "for each algorithm");
+  c->add_option("--algorithms", flags->algorithms,
+                "with --collectives: ring, double_binary_tree, recursive_doubling, "
+                "halving_doubling, bcube, hierarchical, torus2d, direct; default: all")
       ->delimiter(',');
-  c->add_option("--sizes", flags->sizes, "with --collectives: bytes of float32, for example 64KiB,4MiB; default: 4KiB to 16MiB by factors of 4")->delimiter(',');
-  c->add_option("--repetitions", flags->repetitions, "with --collectives: of each size, after two that do not count (default 7)");
-  c->add_flag("--one-gpu", flags->one_gpu, "nccl: all ranks on the first GPU, under a private MPS daemon, over sockets on loopback");
+  c->add_option("--sizes", flags->sizes,
+                "with --collectives: bytes of float32, for example 64KiB,4MiB; default: 4KiB to "
+                "16MiB by factors of 4")
+      ->delimiter(',');
+  c->add_option("--repetitions", flags->repetitions,
+                "with --collectives: of each size, after two that do not count (default 7)");
+  c->add_flag(
+      "--one-gpu", flags->one_gpu,
+      "nccl: all ranks on the first GPU, under a private MPS daemon, over sockets on loopback");
   c->callback([&t, flags] { calibrate_command(t, *flags); });
 }
 

@@ -20,24 +20,34 @@ std::string stem(const std::string& file) {
   return name.substr(0, name.find(".json"));
 }
 
-std::string percent(double v) { return fmt::format("{:.1f}", 100 * v); }
+std::string percent(double v) {
+  return fmt::format("{:.1f}", 100 * v);
+}
 std::string overall(const calib::CollectiveReport& r, std::size_t band) {
-  bool any = std::any_of(r.tables.begin(), r.tables.end(), [&](const calib::TableResult& t) { return t.bands[band].rows > 0; });
+  bool any = std::any_of(r.tables.begin(), r.tables.end(),
+                         [&](const calib::TableResult& t) { return t.bands[band].rows > 0; });
   return any ? percent(r.median[band]) : "-";
 }
 std::string name_of(const calib::TableResult& t) {
   return t.name + (t.in_sample ? " (in sample)" : "");
 }
-std::string cell(const calib::BandError& b) { return b.rows == 0 ? "-" : percent(b.median) + " (" + percent(b.nccl_median) + ")"; }
+std::string cell(const calib::BandError& b) {
+  return b.rows == 0 ? "-" : percent(b.median) + " (" + percent(b.nccl_median) + ")";
+}
 
 }  // namespace
 
 void add_nccl_flags(Command& c, NcclFlags& f) {
-  c.add_option("--cluster", f.question.cluster, "cluster: a file, or the name of a shipped one (ddpsim list clusters)");
-  c.add_option("--profile", f.question.profiles, "profile: a file, or the name of a shipped one")->allow_extra_args(false);
+  c.add_option("--cluster", f.question.cluster,
+               "cluster: a file, or the name of a shipped one (ddpsim list clusters)");
+  c.add_option("--profile", f.question.profiles, "profile: a file, or the name of a shipped one")
+      ->allow_extra_args(false);
   c.add_option("--ranks", f.question.ranks, "number of ranks; default: all devices of the cluster");
   c.add_option("--nccl", f.version, "NCCL's version, 2.19 to 2.28 (default 2.28)");
-  c.add_option("--set", f.question.sets, "cluster.hosts=4, profile.host.launch_ps=5000000, or one of NCCL's variables: " + known_nccl_variables())->allow_extra_args(false);
+  c.add_option("--set", f.question.sets,
+               "cluster.hosts=4, profile.host.launch_ps=5000000, or one of NCCL's variables: " +
+                   known_nccl_variables())
+      ->allow_extra_args(false);
 }
 
 void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion& out) {
@@ -49,41 +59,59 @@ void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion&
     auto equals = s.find('=');
     std::string name = s.substr(0, equals);
     for (const char* place : {"plan.", "environment."})  // as a plan has it
-      if (name.starts_with(place) && s.find("environment.") < equals) name.erase(0, std::string(place).size());
+      if (name.starts_with(place) && s.find("environment.") < equals)
+        name.erase(0, std::string(place).size());
     if (!io::names_variable(name)) {
       q.sets.push_back(s);
       continue;
     }
-    if (equals == std::string::npos) throw InputError{"--set " + s, "expected NAME=VALUE, for example --set NCCL_ALGO=ring"};
-    if (std::string problem = nccl_variable_problem(name); !problem.empty()) throw InputError{"--set " + s, problem};
+    if (equals == std::string::npos)
+      throw InputError{"--set " + s, "expected NAME=VALUE, for example --set NCCL_ALGO=ring"};
+    if (std::string problem = nccl_variable_problem(name); !problem.empty())
+      throw InputError{"--set " + s, problem};
     environment[name] = s.substr(equals + 1);
   }
   nccl::Version version;
   if (!flags.version.empty()) {
     auto parsed = nccl::parse_version(flags.version);
-    if (!parsed) throw InputError{"--nccl " + flags.version, "is not a version of NCCL such as 2.28 or 2.23.4"};
-    if (parsed->minor < 19 || parsed->minor > 28) throw InputError{"--nccl " + flags.version, "ddpsim knows the cost models of 2.19 to 2.28"};
+    if (!parsed)
+      throw InputError{"--nccl " + flags.version,
+                       "is not a version of NCCL such as 2.28 or 2.23.4"};
+    if (parsed->minor < 19 || parsed->minor > 28)
+      throw InputError{"--nccl " + flags.version, "ddpsim knows the cost models of 2.19 to 2.28"};
     version = *parsed;
   }
   nccl::ParsedSettings parsed = nccl::parse_settings(environment, version);
-  if (parsed.problem) throw InputError{"--set " + parsed.problem.path + "=" + environment[parsed.problem.path], parsed.problem.message};
+  if (parsed.problem)
+    throw InputError{"--set " + parsed.problem.path + "=" + environment[parsed.problem.path],
+                     parsed.problem.message};
   out.hardware = load_hardware(t, q);
   const Hardware& h = out.hardware;
-  if (h.cluster.device != DeviceKind::Gpu) throw InputError{h.cluster_file, "NCCL runs on GPUs, and this cluster's devices are CPUs"};
+  if (h.cluster.device != DeviceKind::Gpu)
+    throw InputError{h.cluster_file, "NCCL runs on GPUs, and this cluster's devices are CPUs"};
   out.ranks = q.ranks.empty() ? h.cluster.devices() : parse_ranks(q.ranks);
-  if (out.ranks > h.cluster.devices()) throw InputError{"--ranks " + q.ranks, fmt::format("the cluster has {} devices (--set cluster.hosts=...)", h.cluster.devices())};
-  if (out.ranks < 2) throw InputError{"--ranks " + std::to_string(out.ranks), "a collective has at least two ranks"};
+  if (out.ranks > h.cluster.devices())
+    throw InputError{
+        "--ranks " + q.ranks,
+        fmt::format("the cluster has {} devices (--set cluster.hosts=...)", h.cluster.devices())};
+  if (out.ranks < 2)
+    throw InputError{"--ranks " + std::to_string(out.ranks), "a collective has at least two ranks"};
   out.fabric.emplace(h.cluster);
   if (std::string lacking = collective::missing_transport(*out.fabric, h.profile); !lacking.empty())
-    throw InputError{h.profile.name, "has no transport \"" + lacking + "\", which the cluster uses"};
+    throw InputError{h.profile.name,
+                     "has no transport \"" + lacking + "\", which the cluster uses"};
   std::vector<int> devices;
   for (int r = 0; r < out.ranks; ++r) devices.push_back(r);
-  if (auto problem = topology::check_reachable(*out.fabric, devices)) throw InputError{h.cluster_file, problem.message};
-  if (auto problem = collective::check_nccl_nodes(*out.fabric, devices)) throw InputError{h.cluster_file, problem.message};
+  if (auto problem = topology::check_reachable(*out.fabric, devices))
+    throw InputError{h.cluster_file, problem.message};
+  if (auto problem = collective::check_nccl_nodes(*out.fabric, devices))
+    throw InputError{h.cluster_file, problem.message};
   int capability = h.profile.compute.capability > 0 ? h.profile.compute.capability : 80;
   std::optional<nccl::Graphs> found;
-  if (!flags.graph.empty()) found = load_graphs(flags.graph, *out.fabric, collective::nccl_nodes(*out.fabric, devices));
-  out.group = collective::make_nccl_group(*out.fabric, devices, parsed.settings, capability, found ? &*found : nullptr);
+  if (!flags.graph.empty())
+    found = load_graphs(flags.graph, *out.fabric, collective::nccl_nodes(*out.fabric, devices));
+  out.group = collective::make_nccl_group(*out.fabric, devices, parsed.settings, capability,
+                                          found ? &*found : nullptr);
 }
 
 std::vector<int> spread(const Cluster& c, int ranks, int hosts) {
@@ -100,7 +128,9 @@ nccl::Settings settings_of(const CollectiveSetting& s) {
   nccl::Version version = nccl::parse_version(s.nccl).value_or(nccl::Version{});
   std::map<std::string, std::string> environment;
   for (const auto& [name, value] : s.environment)
-    if (std::find(nccl::known_variables().begin(), nccl::known_variables().end(), name) != nccl::known_variables().end()) environment[name] = value;
+    if (std::find(nccl::known_variables().begin(), nccl::known_variables().end(), name) !=
+        nccl::known_variables().end())
+      environment[name] = value;
   if (!s.algorithm.empty()) environment["NCCL_ALGO"] = s.algorithm;
   if (!s.protocol.empty()) environment["NCCL_PROTO"] = s.protocol;
   nccl::ParsedSettings parsed = nccl::parse_settings(environment, version);
@@ -140,7 +170,9 @@ Tables load_tables(const Terminal& t, const std::string& folder, const Profile* 
       if (!own.empty()) q.profiles = {own};
       hardware = load_hardware(t, q);
     }
-    if (s.ranks > hosts * hardware.cluster.devices_per_host) throw InputError{file, fmt::format("has {} ranks, and {} hosts of {} have {} devices", s.ranks, hosts, s.cluster, hardware.cluster.devices())};
+    if (s.ranks > hosts * hardware.cluster.devices_per_host)
+      throw InputError{file, fmt::format("has {} ranks, and {} hosts of {} have {} devices",
+                                         s.ranks, hosts, s.cluster, hardware.cluster.devices())};
     out.runs.push_back(std::move(run));
     out.fabrics.emplace_back(hardware.cluster);
     calib::CollectiveTable table;
@@ -152,9 +184,13 @@ Tables load_tables(const Terminal& t, const std::string& folder, const Profile* 
     table.op = *op;
     table.gpus_per_process = std::max(1, setting.gpus_per_process);
     nccl::Settings settings = settings_of(setting);
-    if (std::string lacking = collective::missing_transport(out.fabrics.back(), table.profile); !lacking.empty())
-      throw InputError{table.profile.name, "has no transport \"" + lacking + "\", which cluster \"" + s.cluster + "\" uses"};
-    table.group = collective::make_nccl_group(out.fabrics.back(), spread(hardware.cluster, setting.ranks, hosts), std::move(settings), table.profile.compute.capability);
+    if (std::string lacking = collective::missing_transport(out.fabrics.back(), table.profile);
+        !lacking.empty())
+      throw InputError{table.profile.name, "has no transport \"" + lacking +
+                                               "\", which cluster \"" + s.cluster + "\" uses"};
+    table.group = collective::make_nccl_group(
+        out.fabrics.back(), spread(hardware.cluster, setting.ranks, hosts), std::move(settings),
+        table.profile.compute.capability);
     calib::read_rows(table);
     out.tables.push_back(std::move(table));
   }
@@ -162,16 +198,31 @@ Tables load_tables(const Terminal& t, const std::string& folder, const Profile* 
 }
 
 std::string collectives_table(const calib::CollectiveReport& r, const ExecutedReport& x) {
-  std::string out = fmt::format("{:<52} {:>16} {:>16} {:>16}\n", "median error, % (NCCL's own estimate)", "< 1 MiB", "1-16 MiB", ">= 16 MiB");
+  std::string out =
+      fmt::format("{:<52} {:>16} {:>16} {:>16}\n", "median error, % (NCCL's own estimate)",
+                  "< 1 MiB", "1-16 MiB", ">= 16 MiB");
   for (const calib::TableResult& t : r.tables)
     out += fmt::format("{:<52} {:>16} {:>16} {:>16}\n", name_of(t), cell(t.bands[0]),
                        cell(t.bands[1]), cell(t.bands[2]));
-  out += fmt::format("{:<52} {:>16} {:>16} {:>16}\n", "median of the tables", overall(r, 0), overall(r, 1), overall(r, 2));
-  out += fmt::format("NCCL off by more than 5 % in {} cells, ddpsim closer in {}; elsewhere ddpsim at most {} points worse\n", r.cells_off, r.cells_closer, percent(r.most_worse));
-  out += fmt::format("every other size: median of the tables without a cliff {:.2f} % (largest {:.2f} %), 1 to 128 MiB pooled: 95th percentile {} %\n", 100 * r.fitted_median, 100 * r.fitted_worst_median, percent(r.fitted_p95));
-  for (const calib::Extrapolation& e : r.extrapolated) out += fmt::format("from at most 64 ranks: {} median {} %\n", e.table, percent(e.median));
-  out += fmt::format("executed alone, {} all-reduces of 256 KiB and more: median {:.2f} %, 95th percentile {:.2f} %; order right in {} of {} pairs\n", x.judged, 100 * x.median, 100 * x.p95, x.ranked_right, x.ranked);
-  out += fmt::format("the real Gloo, {} of {} all-reduces that repeat: median {:.2f} %, largest {:.2f} %\n", x.gloo_judged, x.gloo_rows, 100 * x.gloo_median, 100 * x.gloo_largest);
+  out += fmt::format("{:<52} {:>16} {:>16} {:>16}\n", "median of the tables", overall(r, 0),
+                     overall(r, 1), overall(r, 2));
+  out += fmt::format(
+      "NCCL off by more than 5 % in {} cells, ddpsim closer in {}; elsewhere ddpsim at most {} "
+      "points worse\n",
+      r.cells_off, r.cells_closer, percent(r.most_worse));
+  out += fmt::format(
+      "every other size: median of the tables without a cliff {:.2f} % (largest {:.2f} %), 1 to "
+      "128 MiB pooled: 95th percentile {} %\n",
+      100 * r.fitted_median, 100 * r.fitted_worst_median, percent(r.fitted_p95));
+  for (const calib::Extrapolation& e : r.extrapolated)
+    out += fmt::format("from at most 64 ranks: {} median {} %\n", e.table, percent(e.median));
+  out += fmt::format(
+      "executed alone, {} all-reduces of 256 KiB and more: median {:.2f} %, 95th percentile {:.2f} "
+      "%; order right in {} of {} pairs\n",
+      x.judged, 100 * x.median, 100 * x.p95, x.ranked_right, x.ranked);
+  out += fmt::format(
+      "the real Gloo, {} of {} all-reduces that repeat: median {:.2f} %, largest {:.2f} %\n",
+      x.gloo_judged, x.gloo_rows, 100 * x.gloo_median, 100 * x.gloo_largest);
   return out;
 }
 
@@ -193,11 +244,19 @@ io::OrderedJson collectives_json(const calib::CollectiveReport& r, const Execute
                       {"transfer_ps", row.price.transfer.ps},
                       {"limited_by", row.price.limited_by}});
     io::OrderedJson bands = io::OrderedJson::array();
-    for (const calib::BandError& b : t.bands) bands.push_back({{"rows", b.rows}, {"median_error", b.median}, {"nccl_median_error", b.nccl_median}});
+    for (const calib::BandError& b : t.bands)
+      bands.push_back(
+          {{"rows", b.rows}, {"median_error", b.median}, {"nccl_median_error", b.nccl_median}});
     io::OrderedJson cliffs = io::OrderedJson::array();
-    for (const calib::Cliff& c : t.cliffs) cliffs.push_back({{"from_bytes", c.from}, {"to_bytes", c.to}, {"fall", c.fall}, {"why", c.why}});
+    for (const calib::Cliff& c : t.cliffs)
+      cliffs.push_back(
+          {{"from_bytes", c.from}, {"to_bytes", c.to}, {"fall", c.fall}, {"why", c.why}});
     io::OrderedJson fits = io::OrderedJson::object();
-    for (const auto& [name, f] : t.fits) fits[name] = {{"step_factor", f.step_factor}, {"efficiency_factor", f.efficiency}, {"tables", f.tables}, {"step_tables", f.step_tables}};
+    for (const auto& [name, f] : t.fits)
+      fits[name] = {{"step_factor", f.step_factor},
+                    {"efficiency_factor", f.efficiency},
+                    {"tables", f.tables},
+                    {"step_tables", f.step_tables}};
     tables.push_back({{"name", t.name},
                       {"machine", t.machine},
                       {"sample", t.in_sample ? "in_sample" : "held_out"},
@@ -209,92 +268,168 @@ io::OrderedJson collectives_json(const calib::CollectiveReport& r, const Execute
   }
   io::OrderedJson executed = io::OrderedJson::array();
   for (const ExecutedRow& e : x.rows)
-    executed.push_back({{"where", e.where}, {"algorithm", name_of(e.algorithm)}, {"bytes", e.bytes}, {"measured_ps", e.measured.ps}, {"predicted_ps", e.predicted.ps}, {"deviation", e.deviation}, {"gloo", e.gloo}});
+    executed.push_back({{"where", e.where},
+                        {"algorithm", name_of(e.algorithm)},
+                        {"bytes", e.bytes},
+                        {"measured_ps", e.measured.ps},
+                        {"predicted_ps", e.predicted.ps},
+                        {"deviation", e.deviation},
+                        {"gloo", e.gloo}});
   io::OrderedJson extrapolated = io::OrderedJson::array();
-  for (const calib::Extrapolation& e : r.extrapolated) extrapolated.push_back({{"table", e.table}, {"from", e.from}, {"rows", e.rows}, {"median_error", e.median}});
+  for (const calib::Extrapolation& e : r.extrapolated)
+    extrapolated.push_back(
+        {{"table", e.table}, {"from", e.from}, {"rows", e.rows}, {"median_error", e.median}});
   return {{"tables", tables},
           {"median_error", r.median},
           {"cells_off", r.cells_off},
           {"cells_closer", r.cells_closer},
           {"most_worse", r.most_worse},
           {"extrapolated", extrapolated},
-          {"executed", {{"judged", x.judged}, {"median_error", x.median}, {"p95_error", x.p95}, {"pairs", x.ranked}, {"pairs_right", x.ranked_right},
-                        {"gloo", {{"rows", x.gloo_rows}, {"judged", x.gloo_judged}, {"median_error", x.gloo_median}, {"largest_error", x.gloo_largest}}}, {"rows", executed}}},
-          {"fitted", {{"median_error", r.fitted_median}, {"largest_median_error", r.fitted_worst_median}, {"p95_error_1_to_128_mib", r.fitted_p95}, {"pooled", r.fitted_pooled}, {"left_out_at_cliffs", r.fitted_at_cliffs},
-                      {"beside_gaps", r.fitted_gaps}, {"p95_error_without_gaps", r.fitted_p95_no_gaps}, {"p95_in_place", r.fitted_p95_in_place}, {"p95_best_line", r.fitted_p95_best_line}}}};
+          {"executed",
+           {{"judged", x.judged},
+            {"median_error", x.median},
+            {"p95_error", x.p95},
+            {"pairs", x.ranked},
+            {"pairs_right", x.ranked_right},
+            {"gloo",
+             {{"rows", x.gloo_rows},
+              {"judged", x.gloo_judged},
+              {"median_error", x.gloo_median},
+              {"largest_error", x.gloo_largest}}},
+            {"rows", executed}}},
+          {"fitted",
+           {{"median_error", r.fitted_median},
+            {"largest_median_error", r.fitted_worst_median},
+            {"p95_error_1_to_128_mib", r.fitted_p95},
+            {"pooled", r.fitted_pooled},
+            {"left_out_at_cliffs", r.fitted_at_cliffs},
+            {"beside_gaps", r.fitted_gaps},
+            {"p95_error_without_gaps", r.fitted_p95_no_gaps},
+            {"p95_in_place", r.fitted_p95_in_place},
+            {"p95_best_line", r.fitted_p95_best_line}}}};
 }
 
 namespace {
 
-std::string size_text(std::int64_t bytes) { return to_string(Bytes{bytes}); }
+std::string size_text(std::int64_t bytes) {
+  return to_string(Bytes{bytes});
+}
 
 }  // namespace
 
 std::string collectives_markdown(const calib::CollectiveReport& r, const ExecutedReport& x) {
   std::string out =
       "# NCCL's collectives: published tables beside ddpsim's prices\n\n"
-      "Made by `tools/reports` (`ddpsim validate --collectives --format md`); do not edit. Tables: `calib/published`, imported from public nccl-tests\n"
+      "Made by `tools/reports` (`ddpsim validate --collectives --format md`); do not edit. Tables: "
+      "`calib/published`, imported from public nccl-tests\n"
       "output; nothing of them was measured by ddpsim.\n\n"
       "## The mechanism alone\n\n"
-      "Constants from datasheets and from NCCL's own tables; one latency factor and one efficiency factor for each kind of link, fitted on the tables of *other*\n"
-      "machines (leave one machine out; latencies inside a host on those of one host and of the same generation of GPUs). Median of |predicted / measured - 1| over the sizes of a band, %; in brackets NCCL's own estimate of what it chooses,\n"
-      "on the same channel graph. The profiles' efficiencies of networks (InfiniBand 0.92, libfabric 0.75 and 0.90, TCPXO 0.92) are chosen from what is publicly known of such networks,\n"
+      "Constants from datasheets and from NCCL's own tables; one latency factor and one efficiency "
+      "factor for each kind of link, fitted on the tables of *other*\n"
+      "machines (leave one machine out; latencies inside a host on those of one host and of the "
+      "same generation of GPUs). Median of |predicted / measured - 1| over the sizes of a band, %; "
+      "in brackets NCCL's own estimate of what it chooses,\n"
+      "on the same channel graph. The profiles' efficiencies of networks (InfiniBand 0.92, "
+      "libfabric 0.75 and 0.90, TCPXO 0.92) are chosen from what is publicly known of such "
+      "networks,\n"
       "which may include these tables; NVLink's and PCIe's are NCCL's own numbers.\n\n"
       "| table | < 1 MiB | 1-16 MiB | >= 16 MiB |\n|---|---:|---:|---:|\n";
   for (const calib::TableResult& t : r.tables)
     out += fmt::format("| {} | {} | {} | {} |\n", report::markdown_cell(name_of(t)),
                        cell(t.bands[0]), cell(t.bands[1]), cell(t.bands[2]));
-  out += fmt::format("| **median of the tables** | **{}** | **{}** | **{}** |\n\n", overall(r, 0), overall(r, 1), overall(r, 2));
-  out += fmt::format("NCCL's estimate is off by more than 5 % in {} cells (table, band); ddpsim is closer in {} of them. In the other cells ddpsim is at most {} points worse.\n\n", r.cells_off,
-                     r.cells_closer, percent(r.most_worse));
+  out += fmt::format("| **median of the tables** | **{}** | **{}** | **{}** |\n\n", overall(r, 0),
+                     overall(r, 1), overall(r, 2));
+  out += fmt::format(
+      "NCCL's estimate is off by more than 5 % in {} cells (table, band); ddpsim is closer in {} "
+      "of them. In the other cells ddpsim is at most {} points worse.\n\n",
+      r.cells_off, r.cells_closer, percent(r.most_worse));
   std::string lost;
   constexpr const char* kBandNames[] = {"< 1 MiB", "1-16 MiB", ">= 16 MiB"};
   for (const calib::TableResult& t : r.tables)
     for (std::size_t b = 0; b < calib::kBands; ++b)
-      if (t.bands[b].rows > 0 && t.bands[b].nccl_median > 0.05 && t.bands[b].median >= t.bands[b].nccl_median) lost += fmt::format("| {} | {} | {} |\n", report::markdown_cell(t.name), kBandNames[b], cell(t.bands[b]));
-  if (!lost.empty()) out += "In which NCCL is closer:\n\n| table | band | % |\n|---|---|---:|\n" + lost + "\n";
-  out += "Factors used, from other machines' tables (1 = what the profile says):\n\n| machine | link | latency of a step | tables | efficiency | tables |\n|---|---|---:|---:|---:|---:|\n";
+      if (t.bands[b].rows > 0 && t.bands[b].nccl_median > 0.05 &&
+          t.bands[b].median >= t.bands[b].nccl_median)
+        lost += fmt::format("| {} | {} | {} |\n", report::markdown_cell(t.name), kBandNames[b],
+                            cell(t.bands[b]));
+  if (!lost.empty())
+    out += "In which NCCL is closer:\n\n| table | band | % |\n|---|---|---:|\n" + lost + "\n";
+  out +=
+      "Factors used, from other machines' tables (1 = what the profile says):\n\n| machine | link "
+      "| latency of a step | tables | efficiency | tables |\n|---|---|---:|---:|---:|---:|\n";
   std::vector<std::string> seen;
   for (const calib::TableResult& t : r.tables)
     for (const auto& [name, f] : t.fits) {
-      std::string line = fmt::format("| {} | {} | {:.2f} | {} | {:.2f} | {} |\n", report::markdown_cell(t.machine), name, f.step_factor, f.step_tables, f.efficiency, f.tables);
+      std::string line =
+          fmt::format("| {} | {} | {:.2f} | {} | {:.2f} | {} |\n", report::markdown_cell(t.machine),
+                      name, f.step_factor, f.step_tables, f.efficiency, f.tables);
       if (std::find(seen.begin(), seen.end(), line) != seen.end()) continue;
       seen.push_back(line);
       out += line;
     }
   out += fmt::format(
       "\n## Every other size\n\n"
-      "Each size of a table from the sizes next to it (linear in bytes). Tables without a cliff: median of their medians {} %, the largest {} %. Pooled over 1 to 128 MiB, {} rows:\n"
-      "95th percentile {} %; {} rows at which a cliff begins, or which are predicted from one, are left out of that. {} of the rows are beside a size that their table lacks (predicted over a\n"
-      "gap of more than four): without them {} %. In the same rows, in place differs from out of place by {} % (95th percentile): what is above that is no noise from one iteration to the\n"
-      "next, it is no line. The line that fits the three sizes best, the judged one among them, misses them by {} % (95th percentile).\n\n",
-      fmt::format("{:.2f}", 100 * r.fitted_median), fmt::format("{:.2f}", 100 * r.fitted_worst_median), r.fitted_pooled, percent(r.fitted_p95), r.fitted_at_cliffs, r.fitted_gaps, percent(r.fitted_p95_no_gaps), percent(r.fitted_p95_in_place), percent(r.fitted_p95_best_line));
-  out += "Pooled rows off by more than 10 %:\n\n| table | size | from | error | in place | best line |\n|---|---:|---:|---:|---:|---:|\n";
+      "Each size of a table from the sizes next to it (linear in bytes). Tables without a cliff: "
+      "median of their medians {} %, the largest {} %. Pooled over 1 to 128 MiB, {} rows:\n"
+      "95th percentile {} %; {} rows at which a cliff begins, or which are predicted from one, are "
+      "left out of that. {} of the rows are beside a size that their table lacks (predicted over "
+      "a\n"
+      "gap of more than four): without them {} %. In the same rows, in place differs from out of "
+      "place by {} % (95th percentile): what is above that is no noise from one iteration to the\n"
+      "next, it is no line. The line that fits the three sizes best, the judged one among them, "
+      "misses them by {} % (95th percentile).\n\n",
+      fmt::format("{:.2f}", 100 * r.fitted_median),
+      fmt::format("{:.2f}", 100 * r.fitted_worst_median), r.fitted_pooled, percent(r.fitted_p95),
+      r.fitted_at_cliffs, r.fitted_gaps, percent(r.fitted_p95_no_gaps),
+      percent(r.fitted_p95_in_place), percent(r.fitted_p95_best_line));
+  out +=
+      "Pooled rows off by more than 10 %:\n\n| table | size | from | error | in place | best line "
+      "|\n|---|---:|---:|---:|---:|---:|\n";
   for (const calib::TableResult& t : r.tables)
     for (const calib::FittedRow& f : t.fitted)
       if (!f.at_cliff && f.bytes >= kMiB && f.bytes <= 128 * kMiB && std::abs(f.error) > 0.1)
-        out += fmt::format("| {} | {} | {}, {} | {:+.1f} % | {} | {:.1f} % |\n", report::markdown_cell(t.name), size_text(f.bytes), size_text(f.below), size_text(f.above), 100 * f.error,
-                           f.in_place ? fmt::format("{:+.1f} %", 100 * *f.in_place) : "-", 100 * std::abs(f.best_line()));
+        out += fmt::format("| {} | {} | {}, {} | {:+.1f} % | {} | {:.1f} % |\n",
+                           report::markdown_cell(t.name), size_text(f.bytes), size_text(f.below),
+                           size_text(f.above), 100 * f.error,
+                           f.in_place ? fmt::format("{:+.1f} %", 100 * *f.in_place) : "-",
+                           100 * std::abs(f.best_line()));
   out += "\n";
   out += "| table | rows | median, % |\n|---|---:|---:|\n";
   for (const calib::TableResult& t : r.tables)
-    if (!t.fitted.empty()) out += fmt::format("| {} | {} | {:.2f} |\n", report::markdown_cell(t.name), t.fitted.size(), 100 * t.fitted_median);
-  out += "\n## Cliffs\n\nNeighbouring sizes whose time falls by more than 10 %.\n\n| table | from | to | falls by | |\n|---|---:|---:|---:|---|\n";
+    if (!t.fitted.empty())
+      out += fmt::format("| {} | {} | {:.2f} |\n", report::markdown_cell(t.name), t.fitted.size(),
+                         100 * t.fitted_median);
+  out +=
+      "\n## Cliffs\n\nNeighbouring sizes whose time falls by more than 10 %.\n\n| table | from | "
+      "to | falls by | |\n|---|---:|---:|---:|---|\n";
   for (const calib::TableResult& t : r.tables)
-    for (const calib::Cliff& c : t.cliffs) out += fmt::format("| {} | {} | {} | {:.0f} % | {} |\n", report::markdown_cell(t.name), size_text(c.from), size_text(c.to), 100 * c.fall, c.why);
-  out += "\n## More ranks than were fitted\n\nLatency, efficiency and what the mechanism lacks by size, from the tables of at most 64 ranks of a machine; the error of its larger ones.\n\n"
-         "| table | rows | median, % |\n|---|---:|---:|\n";
-  for (const calib::Extrapolation& e : r.extrapolated) out += fmt::format("| {} | {} | {} |\n", report::markdown_cell(e.table), e.rows, percent(e.median));
+    for (const calib::Cliff& c : t.cliffs)
+      out += fmt::format("| {} | {} | {} | {:.0f} % | {} |\n", report::markdown_cell(t.name),
+                         size_text(c.from), size_text(c.to), 100 * c.fall, c.why);
+  out +=
+      "\n## More ranks than were fitted\n\nLatency, efficiency and what the mechanism lacks by "
+      "size, from the tables of at most 64 ranks of a machine; the error of its larger ones.\n\n"
+      "| table | rows | median, % |\n|---|---:|---:|\n";
+  for (const calib::Extrapolation& e : r.extrapolated)
+    out += fmt::format("| {} | {} | {} |\n", report::markdown_cell(e.table), e.rows,
+                       percent(e.median));
   out += fmt::format(
       "\n## Executed by ddpsim\n\n"
-      "All-reduces that ddpsim's executor played alone over TCP, on hosts made of network namespaces of one machine, beside the simulation of their messages; none was\n"
-      "fitted. {} of 256 KiB and more: median {:.2f} %, 95th percentile {:.2f} %. Of {} pairs of algorithms at one place and size whose times differ by more than 3 %, {} are in the right\n"
-      "order.\n\nThe real Gloo (Debian's library, ring and bcube), the same way: of {} of 256 KiB and more {} repeat (median absolute deviation at most {:.0f} %); of those, median {:.2f} %, largest {:.2f} %.\n\n"
-      "| where | algorithm | bytes | measured | deviation | error |\n|---|---|---:|---:|---:|---:|\n",
-      x.judged, 100 * x.median, 100 * x.p95, x.ranked, x.ranked_right, x.gloo_rows, x.gloo_judged, 100 * kRepeats, 100 * x.gloo_median, 100 * x.gloo_largest);
+      "All-reduces that ddpsim's executor played alone over TCP, on hosts made of network "
+      "namespaces of one machine, beside the simulation of their messages; none was\n"
+      "fitted. {} of 256 KiB and more: median {:.2f} %, 95th percentile {:.2f} %. Of {} pairs of "
+      "algorithms at one place and size whose times differ by more than 3 %, {} are in the right\n"
+      "order.\n\nThe real Gloo (Debian's library, ring and bcube), the same way: of {} of 256 KiB "
+      "and more {} repeat (median absolute deviation at most {:.0f} %); of those, median {:.2f} %, "
+      "largest {:.2f} %.\n\n"
+      "| where | algorithm | bytes | measured | deviation | error "
+      "|\n|---|---|---:|---:|---:|---:|\n",
+      x.judged, 100 * x.median, 100 * x.p95, x.ranked, x.ranked_right, x.gloo_rows, x.gloo_judged,
+      100 * kRepeats, 100 * x.gloo_median, 100 * x.gloo_largest);
   for (const ExecutedRow& e : x.rows)
-    out += fmt::format("| {} | {} | {} | {} | {:.1f} % | {:+.2f} % |\n", report::markdown_cell(e.where), name_of(e.algorithm), size_text(e.bytes), to_string(e.measured), 100 * e.deviation,
-                       100 * (static_cast<double>(e.predicted.ps) / static_cast<double>(e.measured.ps) - 1));
+    out += fmt::format(
+        "| {} | {} | {} | {} | {:.1f} % | {:+.2f} % |\n", report::markdown_cell(e.where),
+        name_of(e.algorithm), size_text(e.bytes), to_string(e.measured), 100 * e.deviation,
+        100 * (static_cast<double>(e.predicted.ps) / static_cast<double>(e.measured.ps) - 1));
   return out;
 }
 

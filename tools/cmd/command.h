@@ -1,4 +1,5 @@
-// One file per command; each reads its flags, calls the pure rooms, and writes its answer to `out`, its talk to `err`.
+// One file per command; each reads its flags, calls the pure rooms, and writes its answer to `out`,
+// its talk to `err`.
 #pragma once
 
 #include <iosfwd>
@@ -16,8 +17,8 @@ struct Terminal {
   std::string home;        // $DDPSIM_HOME
   std::string executable;  // where ddpsim itself lies
   bool err_is_terminal = false;
-  bool out_is_closed = false;  // `out` goes nowhere: who started ddpsim closed its stdout
-  int columns = 0;             // of the terminal that `out` is; 0 = it is none
+  bool out_is_closed = false;          // `out` goes nowhere: who started ddpsim closed its stdout
+  int columns = 0;                     // of the terminal that `out` is; 0 = it is none
   std::vector<std::string> arguments;  // as typed, without the program's name; run() fills it
 };
 
@@ -30,7 +31,8 @@ inline constexpr int kGateFailed = 1;
 inline constexpr int kBadInput = 2;
 inline constexpr int kInternal = 3;
 
-// Thrown by a command whose answer is written, and is that something failed: exit code 1. The reasons are on stderr.
+// Thrown by a command whose answer is written, and is that something failed: exit code 1. The
+// reasons are on stderr.
 struct GateFailed {};
 
 // Runs `ddpsim ARGS...`. The only place that catches InputError. Never throws.

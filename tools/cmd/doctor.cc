@@ -33,7 +33,9 @@ std::string on_path(const std::string& program) {
   return {};
 }
 
-bool readable(const std::string& path) { return ::access(path.c_str(), R_OK) == 0; }
+bool readable(const std::string& path) {
+  return ::access(path.c_str(), R_OK) == 0;
+}
 
 std::string first_line(const std::string& path) {
   try {
@@ -48,27 +50,52 @@ std::vector<Finding> examine(const Terminal& t) {
   std::vector<Finding> out;
   io::Home home = home_of(t);
   out.push_back({"predict", !home.path().empty(),
-                 home.path().empty() ? "shipped workloads, clusters and profiles were not found: set DDPSIM_HOME to ddpsim's folder"
-                                     : fmt::format("{} workloads, {} clusters, {} profiles shipped", home.list("workloads").size(), home.list("topologies").size(),
-                                                   home.list("calib/profiles").size())});
+                 home.path().empty()
+                     ? "shipped workloads, clusters and profiles were not found: set DDPSIM_HOME "
+                       "to ddpsim's folder"
+                     : fmt::format("{} workloads, {} clusters, {} profiles shipped",
+                                   home.list("workloads").size(), home.list("topologies").size(),
+                                   home.list("calib/profiles").size())});
   unsigned cores = std::thread::hardware_concurrency();
-  out.push_back({"processors", cores >= 2, fmt::format("{} threads{}", cores, cores < 2 ? ": executed runs need at least two" : "")});
+  out.push_back(
+      {"processors", cores >= 2,
+       fmt::format("{} threads{}", cores, cores < 2 ? ": executed runs need at least two" : "")});
   bool gpu = readable("/dev/nvidia0") || readable("/proc/driver/nvidia/version");
-  out.push_back({"nvidia gpu", gpu, gpu ? first_line("/proc/driver/nvidia/version") : "no NVIDIA device: GPU kernels and NCCL cannot be measured here"});
-  out.push_back({"cuda build", calib::cuda::built(), calib::cuda::built() ? "this binary measures NVIDIA GPUs (tools/gpu_calibrate), where their driver is"
-                                                                         : "this binary was built without the CUDA toolkit, cuDNN's and NCCL's headers: it predicts GPUs, and cannot measure them"});
+  out.push_back({"nvidia gpu", gpu,
+                 gpu ? first_line("/proc/driver/nvidia/version")
+                     : "no NVIDIA device: GPU kernels and NCCL cannot be measured here"});
+  out.push_back(
+      {"cuda build", calib::cuda::built(),
+       calib::cuda::built()
+           ? "this binary measures NVIDIA GPUs (tools/gpu_calibrate), where their driver is"
+           : "this binary was built without the CUDA toolkit, cuDNN's and NCCL's headers: it "
+             "predicts GPUs, and cannot measure them"});
   if (calib::cuda::built())
-    for (const auto& item : calib::cuda::probe().items) out.push_back({item.what, item.found, item.detail});
+    for (const auto& item : calib::cuda::probe().items)
+      out.push_back({item.what, item.found, item.detail});
   std::string nvcc = on_path("nvcc");
-  if (nvcc.empty() && ::access("/usr/local/cuda/bin/nvcc", X_OK) == 0) nvcc = "/usr/local/cuda/bin/nvcc";
-  out.push_back({"cuda toolkit", !nvcc.empty(), nvcc.empty() ? "no nvcc: the GPU harness cannot be built here (predictions do not need it)" : nvcc});
+  if (nvcc.empty() && ::access("/usr/local/cuda/bin/nvcc", X_OK) == 0)
+    nvcc = "/usr/local/cuda/bin/nvcc";
+  out.push_back({"cuda toolkit", !nvcc.empty(),
+                 nvcc.empty()
+                     ? "no nvcc: the GPU harness cannot be built here (predictions do not need it)"
+                     : nvcc});
   std::string python = "/usr/bin/python3";
   bool torch = readable("/usr/lib/python3/dist-packages/torch/__init__.py");
-  out.push_back({"pytorch", torch, torch ? python + " has PyTorch: tools/python/ddpsim_capture.py can capture a model's workload on this CPU, and ddpsim run --backend torch can train it on shaped hosts"
-                                         : "Debian's python3-torch is not installed: run capture with an interpreter that has PyTorch"});
+  out.push_back(
+      {"pytorch", torch,
+       torch
+           ? python + " has PyTorch: tools/python/ddpsim_capture.py can capture a model's workload "
+                      "on this CPU, and ddpsim run --backend torch can train it on shaped hosts"
+           : "Debian's python3-torch is not installed: run capture with an interpreter that has "
+             "PyTorch"});
   std::string why = calib::privilege_problem();
-  out.push_back({"hosts", why.empty(), why.empty() ? std::string("network namespaces, veth and tbf work: ddpsim run and calibrate execute on shaped hosts") + (::geteuid() == 0 ? "" : ", without root")
-                                                   : why + "; ddpsim run falls back to plain loopback, which is not shaped"});
+  out.push_back({"hosts", why.empty(),
+                 why.empty()
+                     ? std::string("network namespaces, veth and tbf work: ddpsim run and "
+                                   "calibrate execute on shaped hosts") +
+                           (::geteuid() == 0 ? "" : ", without root")
+                     : why + "; ddpsim run falls back to plain loopback, which is not shaped"});
   double load = 0;
   if (::getloadavg(&load, 1) == 1) {
     auto most = static_cast<double>(std::thread::hardware_concurrency());
@@ -93,15 +120,21 @@ void add_doctor(Command& app, Terminal& t) {
     std::string text;
     if (flags->format == "json") {
       io::OrderedJson j = io::OrderedJson::array();
-      for (const Finding& f : findings) j.push_back({{"what", f.what}, {"ok", f.ok}, {"detail", f.detail}});
+      for (const Finding& f : findings)
+        j.push_back({{"what", f.what}, {"ok", f.ok}, {"detail", f.detail}});
       text = j.dump(1) + "\n";
     } else if (flags->format == "csv") {
       text = "what,ok,detail\n";
-      for (const Finding& f : findings) text += fmt::format("{},{},{}\n", f.what, f.ok ? "yes" : "no", report::csv_field(f.detail));
+      for (const Finding& f : findings)
+        text += fmt::format("{},{},{}\n", f.what, f.ok ? "yes" : "no", report::csv_field(f.detail));
     } else {
-      for (const Finding& f : findings) text += report::wrapped(fmt::format("{:<4}{:<20}{}\n", f.ok ? "yes" : "no", f.what, f.detail), 24);
-      text += "\nddpsim run executes: its own executor over TCP (--backend tcp), the real PyTorch over Gloo (torch), its own executor on NVIDIA GPUs (nccl).\n"
-              "tools/gpu_calibrate measures a GPU.\n";
+      for (const Finding& f : findings)
+        text += report::wrapped(
+            fmt::format("{:<4}{:<20}{}\n", f.ok ? "yes" : "no", f.what, f.detail), 24);
+      text +=
+          "\nddpsim run executes: its own executor over TCP (--backend tcp), the real PyTorch over "
+          "Gloo (torch), its own executor on NVIDIA GPUs (nccl).\n"
+          "tools/gpu_calibrate measures a GPU.\n";
     }
     write_answer(t, *flags, text);
   });

@@ -1,4 +1,5 @@
-// Documents that a question is made of, as they are read and set. Internal to question.cc, loader.cc and sweep.cc.
+// Documents that a question is made of, as they are read and set. Internal to question.cc,
+// loader.cc and sweep.cc.
 #pragma once
 
 #include "tools/cmd/question.h"
@@ -13,7 +14,8 @@ struct Named {
 };
 
 // `place`: the flag or the line of a file that names it, for errors.
-Named open_document(const io::Home& home, const char* folder, const std::string& name, const char* what, const std::string& place);
+Named open_document(const io::Home& home, const char* folder, const std::string& name,
+                    const char* what, const std::string& place);
 // The profile that a cluster names: a measured one of that hardware before the datasheet.
 std::string default_profile(const io::Home& home, const std::string& named);
 // FNV-1a, going on from `h`.
@@ -24,7 +26,8 @@ Json read_plan_flag(const std::string& plan);
 // What a reader says of text in a document, for a flag, whose text has no quotes.
 inline std::string without_quotes(std::string what) {
   for (const char* quotes : {", in quotes", " in quotes"})
-    if (auto at = what.find(quotes); at != std::string::npos) what.erase(at, std::string(quotes).size());
+    if (auto at = what.find(quotes); at != std::string::npos)
+      what.erase(at, std::string(quotes).size());
   return what;
 }
 
@@ -48,18 +51,22 @@ class Settings {
     std::string changes;
     for (const io::Setting& s : list_)
       if (s.target == target) changes += (changes.empty() ? "" : ", ") + s.text;
-    return changes.empty() || text.empty() ? text : "(of the file, before --set " + changes + ") " + text;
+    return changes.empty() || text.empty() ? text
+                                           : "(of the file, before --set " + changes + ") " + text;
   }
   void apply(io::Target target, Json& document) const {
     for (const io::Setting& s : list_)
       if (s.target == target) io::apply(s, document);
   }
-  // The flag that wrote at `pointer` ("/plan/bucket_cap_mb"), or inside or around it; null if none did.
+  // The flag that wrote at `pointer` ("/plan/bucket_cap_mb"), or inside or around it; null if none
+  // did.
   const io::Setting* at(io::Target target, const std::string& pointer) const {
     for (auto s = list_.rbegin(); s != list_.rend(); ++s) {
       std::string path;
       for (const std::string& key : s->path) path += "/" + key;
-      if (s->target == target && !pointer.empty() && ((pointer + "/").starts_with(path + "/") || (path + "/").starts_with(pointer + "/"))) return &*s;
+      if (s->target == target && !pointer.empty() &&
+          ((pointer + "/").starts_with(path + "/") || (path + "/").starts_with(pointer + "/")))
+        return &*s;
     }
     return nullptr;
   }
@@ -71,8 +78,11 @@ class Settings {
       return reader(named.document, named.file);
     } catch (const InputError& e) {
       auto hash = e.where.find('#');
-      const io::Setting* s = hash == std::string::npos ? nullptr : at(target, e.where.substr(hash + 1));
-      throw s ? InputError{"--set " + s->text + " (" + e.where + ")", s->value.is_structured() ? e.what : without_quotes(e.what)} : e;
+      const io::Setting* s =
+          hash == std::string::npos ? nullptr : at(target, e.where.substr(hash + 1));
+      throw s ? InputError{"--set " + s->text + " (" + e.where + ")",
+                           s->value.is_structured() ? e.what : without_quotes(e.what)}
+              : e;
     }
   }
   auto begin() const { return list_.begin(); }

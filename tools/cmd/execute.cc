@@ -45,12 +45,23 @@ std::string page(const Loaded& l, const Executed& e, bool mean) {
   auto ms = [](Duration d) { return fmt::format("{:.2f} ms", static_cast<double>(d.ps) / 1e9); };
   Duration measured = analysis::typical_step(run, mean);
   std::string out = fmt::format("{}\n", l.key);
-  out += fmt::format("measured   {}  ({} steady steps, spread {:.2f} %, {})\n", ms(measured), std::count_if(run.steps.begin(), run.steps.end(), [](const StepRecord& s) { return s.kind == StepKind::Steady && !s.instrumented; }),
-                     100 * run.quality.spread, run.quality.verdict == Verdict::Clean ? "clean" : "NOISY");
+  out += fmt::format(
+      "measured   {}  ({} steady steps, spread {:.2f} %, {})\n", ms(measured),
+      std::count_if(
+          run.steps.begin(), run.steps.end(),
+          [](const StepRecord& s) { return s.kind == StepKind::Steady && !s.instrumented; }),
+      100 * run.quality.spread, run.quality.verdict == Verdict::Clean ? "clean" : "NOISY");
   for (const std::string& why : run.quality.reasons) out += "           " + why + "\n";
-  auto off = [&](Duration d) { return 100 * (static_cast<double>(d.ps) / static_cast<double>(measured.ps) - 1); };
-  out += fmt::format("predicted  {}  ({:+.2f} %; {}profile {})\n", ms(e.predicted), off(e.predicted), e.basis, l.profile.name);
-  if (e.from_layers) out += fmt::format("           {}  ({:+.2f} %; from this run's layer profile, taken before without communication)\n", ms(*e.from_layers), off(*e.from_layers));
+  auto off = [&](Duration d) {
+    return 100 * (static_cast<double>(d.ps) / static_cast<double>(measured.ps) - 1);
+  };
+  out += fmt::format("predicted  {}  ({:+.2f} %; {}profile {})\n", ms(e.predicted),
+                     off(e.predicted), e.basis, l.profile.name);
+  if (e.from_layers)
+    out += fmt::format(
+        "           {}  ({:+.2f} %; from this run's layer profile, taken before without "
+        "communication)\n",
+        ms(*e.from_layers), off(*e.from_layers));
   if (!e.note.empty()) out += "           " + e.note + "\n";
   if (!run.origin.software.empty()) out += fmt::format("software   {}\n", run.origin.software);
   if (run.origin.hosts == "gpus") {
@@ -58,7 +69,9 @@ std::string page(const Loaded& l, const Executed& e, bool mean) {
     for (const Skipped& k : run.skipped) out += fmt::format("skipped    {}: {}\n", k.what, k.why);
     return out;
   }
-  out += run.origin.hosts == "namespaces" ? "hosts      network namespaces, every link shaped\n" : fmt::format("hosts      plain loopback, NOT shaped: {}\n", run.origin.reason);
+  out += run.origin.hosts == "namespaces"
+             ? "hosts      network namespaces, every link shaped\n"
+             : fmt::format("hosts      plain loopback, NOT shaped: {}\n", run.origin.reason);
   return out;
 }
 
@@ -80,28 +93,37 @@ void check_hosts(const Loaded& l, const Flags& flags) {
 
 Executed execute_tcp(const Loaded& l, const Flags& flags) {
   for (const OtherJob& job : l.scenario.other_jobs)
-    if (backend_of(job.plan, l.cluster.device) != Backend::Tcp) throw InputError{"other_jobs", "every job's plan needs \"backend\": \"tcp\" to be run by it"};
+    if (backend_of(job.plan, l.cluster.device) != Backend::Tcp)
+      throw InputError{"other_jobs", "every job's plan needs \"backend\": \"tcp\" to be run by it"};
   Executed out;
   predict::Prediction p = predict::predict(l.question(), l.options);
   out.predicted = p.summary.step;
   calib::ExecuteOptions options;
   options.steady_steps = flags.steps != 0 ? flags.steps : steps_for(p.summary.step);
   // A mean of as many steps as the prediction's, as far as the executor plays.
-  if (p.beside && flags.steps == 0) options.steady_steps = std::clamp(p.beside->steps + 1, options.steady_steps, kMostSteps);
+  if (p.beside && flags.steps == 0)
+    options.steady_steps = std::clamp(p.beside->steps + 1, options.steady_steps, kMostSteps);
   if (p.beside && p.beside->steps >= options.steady_steps)
-    out.note = fmt::format("the prediction is the mean of {} steps, in which the other jobs' come round; {} need not meet them", p.beside->steps, options.steady_steps - 1);
+    out.note = fmt::format(
+        "the prediction is the mean of {} steps, in which the other jobs' come round; {} need not "
+        "meet them",
+        p.beside->steps, options.steady_steps - 1);
   options.real_compute = l.scenario.real_compute;
   options.loopback = flags.loopback;
-  // Each other job plays until this one is done, even if both slow one another down as much as they can.
+  // Each other job plays until this one is done, even if both slow one another down as much as they
+  // can.
   for (const OtherJob& job : l.scenario.other_jobs) {
     Scenario theirs = scenario_of(job);
     predict::Question other{job.workload, *l.fabric, l.profile, theirs};
     predict::Options usual;
     usual.fidelity = predict::usual_fidelity(other);
     auto alone = static_cast<double>(predict::steady_period(other, Level::Mid, usual).ps);
-    options.other_steps.push_back(3 + static_cast<int>(1.5 * (options.steady_steps + 3) * static_cast<double>(p.summary.step.ps) / std::max(alone, 1.0)));
+    options.other_steps.push_back(3 + static_cast<int>(1.5 * (options.steady_steps + 3) *
+                                                       static_cast<double>(p.summary.step.ps) /
+                                                       std::max(alone, 1.0)));
   }
-  options.timeout_s = 60 + 10 * static_cast<double>(p.summary.step.ps) / 1e12 * (options.steady_steps + 4);
+  options.timeout_s =
+      60 + 10 * static_cast<double>(p.summary.step.ps) / 1e12 * (options.steady_steps + 4);
   out.run = calib::execute(l.question(), options);
   return out;
 }
@@ -135,20 +157,26 @@ void check_torch(const Loaded& l, const Flags& flags) {
       throw InputError{"--compute real",
                        "is of hosts of CPUs: on a GPU computation is always real"};
     if (!s.slow_ranks.empty())
-      throw InputError{"slow_ranks", "real computation cannot be slowed down, and on a GPU "
-                                     "computation is always real"};
+      throw InputError{"slow_ranks",
+                       "real computation cannot be slowed down, and on a GPU "
+                       "computation is always real"};
     if (!s.other_jobs.empty()) throw InputError{"other_jobs", "--backend torch runs one job"};
     if (s.jitter)
       throw InputError{"jitter", "--backend torch runs what there is; leave jitter out"};
     return check_links(l, flags);
   }
   if (backend_of(s.plan, l.cluster.device) != Backend::Gloo)
-    throw InputError{"--backend torch", "runs over gloo on hosts of CPUs, and over nccl on this "
-                                        "machine's GPUs; " + l.cluster.name + " is neither"};
+    throw InputError{"--backend torch",
+                     "runs over gloo on hosts of CPUs, and over nccl on this "
+                     "machine's GPUs; " +
+                         l.cluster.name + " is neither"};
   if (!s.other_jobs.empty()) throw InputError{"other_jobs", "--backend torch runs one job"};
   if (s.jitter) throw InputError{"jitter", "--backend torch runs what there is; leave jitter out"};
-  if (s.real_compute && !s.slow_ranks.empty()) throw InputError{"slow_ranks", "real computation cannot be slowed down; use --compute timed"};
-  if (!s.real_compute && l.workload.basis != Basis::Captured) throw InputError{"--workload " + l.workload.name, "timed layers need a captured workload (ddpsim list workloads)"};
+  if (s.real_compute && !s.slow_ranks.empty())
+    throw InputError{"slow_ranks", "real computation cannot be slowed down; use --compute timed"};
+  if (!s.real_compute && l.workload.basis != Basis::Captured)
+    throw InputError{"--workload " + l.workload.name,
+                     "timed layers need a captured workload (ddpsim list workloads)"};
 }
 
 Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
@@ -165,12 +193,12 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
   bool real = gpus || l.scenario.real_compute;
   io::Json plan = l.document.value("plan", io::Json::object());
   if (plan.is_object()) plan.erase("environment");  // the ranks have it in theirs
-  options.arguments = {"--spans", slow ? "2" : "3",
-                       "--passes", slow ? "3" : gpus ? "6" : real ? "9" : "5",
+  options.arguments = {"--spans",   slow ? "2" : "3",
+                       "--passes",  slow ? "3" : gpus ? "6" : real ? "9" : "5",
                        "--compute", real ? "real" : "timed",
-                       "--steps", std::to_string(steps),
-                       "--plan", plan.dump(),
-                       "--device", gpus ? "cuda" : "cpu"};
+                       "--steps",   std::to_string(steps),
+                       "--plan",    plan.dump(),
+                       "--device",  gpus ? "cuda" : "cpu"};
   std::optional<calib::cuda::OneGpu> one_gpu;
   if (flags.one_gpu && l.scenario.ranks > 1) one_gpu.emplace();
   options.gpus = gpus;
@@ -187,24 +215,30 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
     };
   // A factory lies beside the question, or beside its workload, wherever the command is started.
   for (const std::string& file : {flags.question.scenario, l.workload_file})
-    if (auto slash = file.rfind('/'); slash != std::string::npos && l.stored["workload"] != l.document["workload"])
+    if (auto slash = file.rfind('/');
+        slash != std::string::npos && l.stored["workload"] != l.document["workload"])
       options.arguments.insert(options.arguments.end(), {"--import-from", file.substr(0, slash)});
-  for (const std::string& knob : flags.record) options.arguments.insert(options.arguments.end(), {"--record", knob});
+  for (const std::string& knob : flags.record)
+    options.arguments.insert(options.arguments.end(), {"--record", knob});
   options.slow_ranks = l.scenario.slow_ranks;
   options.timeout_s = 180 + 10 * static_cast<double>(out.predicted.ps) / 1e12 * (steps + 20);
   if (flags.timeout_s > 0) options.timeout_s = flags.timeout_s;
   out.run = run_script(t, l, flags, "ddpsim_record.py", options);
-  if (!flags.record.empty()) out.basis = "without " + flags.record.front() + ", which is recorded and not predicted; ";
+  if (!flags.record.empty())
+    out.basis = "without " + flags.record.front() + ", which is recorded and not predicted; ";
   else if (out.run.layers) {
     Workload recorded = as_recorded(l.workload, out.run);
-    out.from_layers = predict::predict({recorded, *l.fabric, l.profile, l.scenario}, l.options).summary.step;
+    out.from_layers =
+        predict::predict({recorded, *l.fabric, l.profile, l.scenario}, l.options).summary.step;
   }
   return out;
 }
 
 Executed execute_nccl(const Loaded& l, const Flags& flags) {
-  if (l.cluster.device != DeviceKind::Gpu) throw InputError{"--backend nccl", "needs a cluster of GPUs; this one has CPUs"};
-  if (l.scenario.real_compute) throw InputError{"--compute real", "is of hosts of CPUs: on a GPU computation is always real"};
+  if (l.cluster.device != DeviceKind::Gpu)
+    throw InputError{"--backend nccl", "needs a cluster of GPUs; this one has CPUs"};
+  if (l.scenario.real_compute)
+    throw InputError{"--compute real", "is of hosts of CPUs: on a GPU computation is always real"};
   check_links(l, flags);
   Executed out;
   out.predicted = predict::predict(l.question(), l.options).summary.step;
@@ -219,7 +253,10 @@ Executed execute_nccl(const Loaded& l, const Flags& flags) {
 
 void run_command(Terminal& t, Flags flags) {
   if (flags.backend != "tcp" && flags.backend != "torch" && flags.backend != "nccl")
-    throw InputError{"--backend " + flags.backend, "expected tcp (ddpsim's own executor over shaped hosts), torch (the real PyTorch on the same hosts, or on this machine's GPUs) or nccl (ddpsim's own executor on this machine's GPUs)"};
+    throw InputError{"--backend " + flags.backend,
+                     "expected tcp (ddpsim's own executor over shaped hosts), torch (the real "
+                     "PyTorch on the same hosts, or on this machine's GPUs) or nccl (ddpsim's own "
+                     "executor on this machine's GPUs)"};
   if (flags.one_gpu && flags.backend == "tcp")
     throw InputError{"--one-gpu", "is of --backend nccl or torch"};
   if (flags.timeout_s != 0) {
@@ -227,14 +264,21 @@ void run_command(Terminal& t, Flags flags) {
     if (!(flags.timeout_s >= 1 && flags.timeout_s <= 86400))
       throw InputError{"--timeout", "1 to 86400 seconds"};
   }
-  if (!flags.compute.empty() && flags.compute != "timed" && flags.compute != "real") throw InputError{"--compute " + flags.compute, "expected timed or real"};
-  if (!flags.split.empty() && flags.split != "fit" && flags.split != "held_out") throw InputError{"--split " + flags.split, "expected fit or held_out"};
-  if (!flags.record.empty() && flags.backend != "torch") throw InputError{"--record " + flags.record.front(), "is of --backend torch"};
-  if (flags.steps != 0 && (flags.steps < 2 || flags.steps > kMostSteps)) throw InputError{"--steps " + std::to_string(flags.steps), "2 to 64 steady steps"};
+  if (!flags.compute.empty() && flags.compute != "timed" && flags.compute != "real")
+    throw InputError{"--compute " + flags.compute, "expected timed or real"};
+  if (!flags.split.empty() && flags.split != "fit" && flags.split != "held_out")
+    throw InputError{"--split " + flags.split, "expected fit or held_out"};
+  if (!flags.record.empty() && flags.backend != "torch")
+    throw InputError{"--record " + flags.record.front(), "is of --backend torch"};
+  if (flags.steps != 0 && (flags.steps < 2 || flags.steps > kMostSteps))
+    throw InputError{"--steps " + std::to_string(flags.steps), "2 to 64 steady steps"};
   bool torch = flags.backend == "torch";
   try {
-    if (torch) flags.question.sets.insert(flags.question.sets.begin(), "plan.pytorch=" + calib::torch_version(flags.python));
-    else if (flags.backend == "tcp") flags.question.sets.insert(flags.question.sets.begin(), "plan.backend=tcp");
+    if (torch)
+      flags.question.sets.insert(flags.question.sets.begin(),
+                                 "plan.pytorch=" + calib::torch_version(flags.python));
+    else if (flags.backend == "tcp")
+      flags.question.sets.insert(flags.question.sets.begin(), "plan.backend=tcp");
   } catch (const std::runtime_error& e) {
     throw InputError{"run", e.what()};
   }
@@ -256,7 +300,9 @@ void run_command(Terminal& t, Flags flags) {
   if (!flags.runs.empty()) prepare_runs(flags.runs);
   Executed e;
   try {
-    e = torch ? execute_torch(t, l, flags) : flags.backend == "nccl" ? execute_nccl(l, flags) : execute_tcp(l, flags);
+    e = torch                     ? execute_torch(t, l, flags)
+        : flags.backend == "nccl" ? execute_nccl(l, flags)
+                                  : execute_tcp(l, flags);
   } catch (const std::runtime_error& why) {
     throw InputError{"run", why.what()};
   }
@@ -267,7 +313,12 @@ void run_command(Terminal& t, Flags flags) {
   run.split = flags.split;
   note_origin(t, flags, run);
   std::string json = io::write_run(run).dump() + "\n";
-  if (!flags.runs.empty()) add_to_runs(flags.runs, flags.backend != "tcp" ? flags.backend : run.origin.compute == "real" ? "real" : "tcp", l, run);
+  if (!flags.runs.empty())
+    add_to_runs(flags.runs,
+                flags.backend != "tcp"         ? flags.backend
+                : run.origin.compute == "real" ? "real"
+                                               : "tcp",
+                l, run);
   bool mean = !l.scenario.other_jobs.empty();
   if (flags.output.format == "json") return write_answer(t, flags.output, json);
   if (!flags.output.out.empty()) write_answer(t, flags.output, json);
@@ -278,18 +329,30 @@ void run_command(Terminal& t, Flags flags) {
 
 void add_run(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  Command* c = app.add_subcommand("run", "Execute a scenario on hosts of this machine, and show it beside its prediction");
-  add_executed_flags(*c, *flags, "tcp: ddpsim's own executor, a process per rank, real TCP over shaped network namespaces; torch: the real PyTorch over Gloo on the same hosts, or over NCCL where the cluster is of GPUs, on this machine's; nccl: ddpsim's own executor on this machine's GPUs");
+  Command* c = app.add_subcommand(
+      "run", "Execute a scenario on hosts of this machine, and show it beside its prediction");
+  add_executed_flags(
+      *c, *flags,
+      "tcp: ddpsim's own executor, a process per rank, real TCP over shaped network namespaces; "
+      "torch: the real PyTorch over Gloo on the same hosts, or over NCCL where the cluster is of "
+      "GPUs, on this machine's; nccl: ddpsim's own executor on this machine's GPUs");
   c->add_flag("--one-gpu", flags->one_gpu,
               "on GPUs: all ranks on the first one, under a private MPS daemon, over sockets "
               "on loopback (--cluster one-gpu)");
   c->add_option("--timeout", flags->timeout_s,
                 "backends nccl and torch: seconds of wall clock after which ranks that hang are "
                 "ended; default: two or three minutes and a multiple of what is predicted");
-  c->add_option("--compute", flags->compute, "timed (computation is slept) or real (it keeps a core busy); default: the scenario's, which is timed if it does not say");
-  c->add_option("--record", flags->record, "backend torch: what is recorded and not predicted, repeatable: powersgd_rank=1, zero_redundancy_optimizer=true, uneven_inputs=3")->allow_extra_args(false);
-  c->add_option("--steps", flags->steps, "steady steps to play; default by the predicted step, 6 to 12");
-  c->add_option("--split", flags->split, "fit or held_out: whether a fit may see this Run; decide before you look at it");
+  c->add_option("--compute", flags->compute,
+                "timed (computation is slept) or real (it keeps a core busy); default: the "
+                "scenario's, which is timed if it does not say");
+  c->add_option("--record", flags->record,
+                "backend torch: what is recorded and not predicted, repeatable: powersgd_rank=1, "
+                "zero_redundancy_optimizer=true, uneven_inputs=3")
+      ->allow_extra_args(false);
+  c->add_option("--steps", flags->steps,
+                "steady steps to play; default by the predicted step, 6 to 12");
+  c->add_option("--split", flags->split,
+                "fit or held_out: whether a fit may see this Run; decide before you look at it");
   c->callback([&t, flags] { run_command(t, *flags); });
 }
 

@@ -21,14 +21,17 @@ void add_executed_flags(Command& c, ExecutedFlags& f, const std::string& backend
   c.add_option("--runs", f.runs, "folder of Runs: adds the Run and its scenario there");
   c.add_option("--revision", f.revision,
                "git revision to note in the Run; default: the one that ddpsim was built from");
-  c.add_option("--python", f.python, "backend torch: an interpreter that has PyTorch; default /usr/bin/python3");
+  c.add_option("--python", f.python,
+               "backend torch: an interpreter that has PyTorch; default /usr/bin/python3");
   c.add_flag("--loopback", f.loopback, "make no hosts: plain loopback, not shaped");
 }
 
-Run run_script(const Terminal& t, const Loaded& l, const ExecutedFlags& flags, const std::string& script, calib::TorchOptions options) {
+Run run_script(const Terminal& t, const Loaded& l, const ExecutedFlags& flags,
+               const std::string& script, calib::TorchOptions options) {
   options.python = flags.python;
   options.script = home_of(t).path() + "/tools/python/" + script;
-  if (!io::exists(options.script)) throw InputError{options.script, "no such file; set DDPSIM_HOME to ddpsim's folder"};
+  if (!io::exists(options.script))
+    throw InputError{options.script, "no such file; set DDPSIM_HOME to ddpsim's folder"};
   options.loopback = flags.loopback;
   std::vector<int> hosts;
   for (int device : devices_of(l.scenario)) hosts.push_back(l.fabric->host_of(device));
@@ -64,10 +67,12 @@ void prepare_runs(const std::string& folder) {
 void add_to_runs(const std::string& folder, const std::string& prefix, const Run& run) {
   std::string day = run.origin.date;
   std::erase_if(day, [](char c) { return c == '-' || c == ':'; });
-  io::write_file(fmt::format("{}/{}-{}.json.gz", folder, prefix, day), io::write_run(run).dump() + "\n");
+  io::write_file(fmt::format("{}/{}-{}.json.gz", folder, prefix, day),
+                 io::write_run(run).dump() + "\n");
 }
 
-void add_to_runs(const std::string& folder, const std::string& prefix, const Loaded& l, const Run& run) {
+void add_to_runs(const std::string& folder, const std::string& prefix, const Loaded& l,
+                 const Run& run) {
   io::write_file(folder + "/scenarios/" + l.scenario_hash + ".json", l.stored.dump(1) + "\n");
   for (const auto& [name, text] : l.beside) io::write_file(folder + "/scenarios/" + name, text);
   add_to_runs(folder, prefix + "-" + l.scenario_hash, run);

@@ -21,8 +21,10 @@ struct ExecutedFlags {
 void note_origin(const Terminal& t, const ExecutedFlags& flags, Run& run);
 void add_executed_flags(Command& command, ExecutedFlags& flags, const std::string& backend_help);
 
-// Runs a script of tools/python on the scenario's ranks. `options.arguments` and the rest that only the command knows are given. Throws InputError.
-Run run_script(const Terminal& t, const Loaded& l, const ExecutedFlags& flags, const std::string& script, calib::TorchOptions options = {});
+// Runs a script of tools/python on the scenario's ranks. `options.arguments` and the rest that only
+// the command knows are given. Throws InputError.
+Run run_script(const Terminal& t, const Loaded& l, const ExecutedFlags& flags,
+               const std::string& script, calib::TorchOptions options = {});
 
 // A folder of Runs may have a budget of its own (ddpsim validate), which is no Run.
 inline constexpr const char* kOwnBudget = "/budget.json";
@@ -38,6 +40,7 @@ void prepare_runs(const std::string& folder);
 // FOLDER/PREFIX-DATE.json.gz: a Run without a scenario.
 void add_to_runs(const std::string& folder, const std::string& prefix, const Run& run);
 // FOLDER/PREFIX-SCENARIO-DATE.json.gz, and the scenario in FOLDER/scenarios.
-void add_to_runs(const std::string& folder, const std::string& prefix, const Loaded& l, const Run& run);
+void add_to_runs(const std::string& folder, const std::string& prefix, const Loaded& l,
+                 const Run& run);
 
 }  // namespace ddpsim::cli

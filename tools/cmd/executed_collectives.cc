@@ -1,8 +1,8 @@
 // All-reduces executed alone, and what their simulation says.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+
+#include <fmt/format.h>
 
 #include "sim/analysis/compare.h"
 #include "sim/predict/alone.h"
@@ -28,7 +28,9 @@ void rank(ExecutedReport& r) {
     for (std::size_t j = i + 1; j < r.rows.size(); ++j) {
       const ExecutedRow& a = r.rows[i];
       const ExecutedRow& b = r.rows[j];
-      if (a.gloo || a.where != b.where || a.bytes != b.bytes || a.algorithm == b.algorithm || a.bytes < 256 * kKiB) continue;
+      if (a.gloo || a.where != b.where || a.bytes != b.bytes || a.algorithm == b.algorithm ||
+          a.bytes < 256 * kKiB)
+        continue;
       double ratio = static_cast<double>(a.measured.ps) / static_cast<double>(b.measured.ps);
       if (std::max(ratio, 1 / ratio) <= 1.03) continue;
       ++r.ranked;
@@ -52,7 +54,8 @@ ExecutedReport judge_executed(const Terminal& t, const std::string& folder) {
     Loaded l = load(t, q);
     Backend backend = backend_of(l.scenario.plan, l.cluster.device);
     Algorithm algorithm = all_reduce_algorithm(l.scenario.plan, backend);
-    collective::Communicator comm = collective::make_communicator(*l.fabric, devices_of(l.scenario), backend, algorithm);
+    collective::Communicator comm =
+        collective::make_communicator(*l.fabric, devices_of(l.scenario), backend, algorithm);
     for (const Sample& s : run.samples) {
       auto bytes = s.parameters.find("bytes");
       if (s.op != "all_reduce" || bytes == s.parameters.end() || s.durations.empty()) continue;
@@ -67,7 +70,9 @@ ExecutedReport judge_executed(const Terminal& t, const std::string& folder) {
       for (double& x : times) x = std::abs(x - median);
       row.deviation = analysis::median(times) / median;
       row.gloo = backend == Backend::Gloo;
-      row.predicted = predict::all_reduce_alone(comm, l.profile, {row.bytes}, predict::Fidelity::Message, Level::Mid, kWarmups + static_cast<double>(times.size()) / 2);
+      row.predicted =
+          predict::all_reduce_alone(comm, l.profile, {row.bytes}, predict::Fidelity::Message,
+                                    Level::Mid, kWarmups + static_cast<double>(times.size()) / 2);
       double error = std::abs(static_cast<double>(row.predicted.ps) / median - 1);
       if (row.bytes >= 256 * kKiB && row.gloo) {
         ++r.gloo_rows;
@@ -78,7 +83,9 @@ ExecutedReport judge_executed(const Terminal& t, const std::string& folder) {
       r.rows.push_back(std::move(row));
     }
   }
-  std::stable_sort(r.rows.begin(), r.rows.end(), [](const ExecutedRow& a, const ExecutedRow& b) { return std::tie(a.where, a.algorithm, a.bytes) < std::tie(b.where, b.algorithm, b.bytes); });
+  std::stable_sort(r.rows.begin(), r.rows.end(), [](const ExecutedRow& a, const ExecutedRow& b) {
+    return std::tie(a.where, a.algorithm, a.bytes) < std::tie(b.where, b.algorithm, b.bytes);
+  });
   r.judged = errors.size();
   if (!errors.empty()) {
     r.median = analysis::median(errors);

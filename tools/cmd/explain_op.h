@@ -17,33 +17,40 @@ struct Switch {
   std::string where;    // of point-to-point: "inside a node", "between nodes"
   bool faster = false;  // the price falls there
 };
-// Of algorithm and protocol: the first power of two. Of point-to-point messages (protocol, parts, chunks): the first size.
+// Of algorithm and protocol: the first power of two. Of point-to-point messages (protocol, parts,
+// chunks): the first size.
 std::vector<Switch> switches_of(const collective::NcclGroup& g, const Profile& p, Operation op);
 std::vector<Switch> switches_of(const collective::NcclP2p& o, const Profile& p);
 io::OrderedJson switches_json(const std::vector<Switch>& all);
 
-// A size from which on messages are so long that the network asks the receiver first (LinkSpec::eager, TransportSection::rendezvous); a byte less does without.
+// A size from which on messages are so long that the network asks the receiver first
+// (LinkSpec::eager, TransportSection::rendezvous); a byte less does without.
 struct Rendezvous {
   std::int64_t bytes = 0;
   Duration before;  // price of a byte less
   Duration from;
 };
-std::vector<Rendezvous> rendezvous_of(const collective::NcclGroup& g, const Profile& p, Operation op);
+std::vector<Rendezvous> rendezvous_of(const collective::NcclGroup& g, const Profile& p,
+                                      Operation op);
 std::vector<Rendezvous> rendezvous_of(const collective::NcclP2p& o, const Profile& p);
 std::string rendezvous_text(const std::vector<Rendezvous>& all);
 io::OrderedJson rendezvous_json(const std::vector<Rendezvous>& all);
 
 // --op all_to_all, --op send_recv.
-void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes, const std::string& graph, const OutputFlags& output);
+void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes,
+                 const std::string& graph, const OutputFlags& output);
 
-// All-reduces made of NCCL's calls, beside the price of its choice; "" and an empty array where there are none. `graph`: as of heading; it is not of
-// sub-communicators, and the answer says so.
+// All-reduces made of NCCL's calls, beside the price of its choice; "" and an empty array where
+// there are none. `graph`: as of heading; it is not of sub-communicators, and the answer says so.
 std::vector<collective::Composed> composed_of(const NcclQuestion& q, Bytes bytes);
-std::string composed_text(const std::vector<collective::Composed>& all, Duration chosen, const std::string& graph);
-io::OrderedJson composed_json(const std::vector<collective::Composed>& all, const std::string& graph);
+std::string composed_text(const std::vector<collective::Composed>& all, Duration chosen,
+                          const std::string& graph);
+io::OrderedJson composed_json(const std::vector<collective::Composed>& all,
+                              const std::string& graph);
 
-// NCCL_GRAPH_DUMP_FILE, or what `ddpsim import nccl-graph` made of one, for these nodes: GPUs by their place in a node. Throws InputError if it is of other
-// hosts.
-nccl::Graphs load_graphs(const std::string& file, const topology::Fabric& fabric, const std::vector<std::vector<int>>& nodes);
+// NCCL_GRAPH_DUMP_FILE, or what `ddpsim import nccl-graph` made of one, for these nodes: GPUs by
+// their place in a node. Throws InputError if it is of other hosts.
+nccl::Graphs load_graphs(const std::string& file, const topology::Fabric& fabric,
+                         const std::vector<std::vector<int>>& nodes);
 
 }  // namespace ddpsim::cli

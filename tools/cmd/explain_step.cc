@@ -1,4 +1,5 @@
-// ddpsim explain SCENARIO: what a step waits for, which buckets are exposed, what decides when, and what would have to be faster.
+// ddpsim explain SCENARIO: what a step waits for, which buckets are exposed, what decides when, and
+// what would have to be faster.
 #include "tools/cmd/explain_step.h"
 
 #include <fmt/format.h>
@@ -14,9 +15,12 @@ void explain_step(Terminal& t, const QuestionFlags& question, const OutputFlags&
   Loaded l = load(t, question);
   if (!l.scenario.other_jobs.empty())
     throw InputError{"#/other_jobs",
-                     "explain looks at one job by itself: what the others put on the links is not in what it shows; --set other_jobs=[] explains this job alone, ddpsim predict shows its step beside the others"};
+                     "explain looks at one job by itself: what the others put on the links is not "
+                     "in what it shows; --set other_jobs=[] explains this job alone, ddpsim "
+                     "predict shows its step beside the others"};
   predict::Explanation e = predict::explain(l.question(), l.options);
-  std::string heading = fmt::format("{}, batch {} per rank, {} on {}: {} rank{}", l.workload.name, l.workload.batch, name_of(l.workload.precision), l.cluster.name,
+  std::string heading = fmt::format("{}, batch {} per rank, {} on {}: {} rank{}", l.workload.name,
+                                    l.workload.batch, name_of(l.workload.precision), l.cluster.name,
                                     l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s");
   if (std::string nccl = nccl_text(l.scenario.plan); !nccl.empty()) heading += "; " + nccl;
   heading += fmt::format("\nprofile {}: {}", l.profile.name, report::basis_sentence(l.profile));
@@ -32,7 +36,10 @@ void explain_step(Terminal& t, const QuestionFlags& question, const OutputFlags&
     heading += "\n" + list;
     j["notes"].push_back(list);
   }
-  write_answer(t, output, output.format == "json" ? j.dump(1) + "\n" : report::explanation_page(heading, e, output.format == "md"));
+  write_answer(t, output,
+               output.format == "json"
+                   ? j.dump(1) + "\n"
+                   : report::explanation_page(heading, e, output.format == "md"));
 }
 
 }  // namespace ddpsim::cli

@@ -15,11 +15,13 @@ struct TunerFlags {
 
 // NCCL's names in the plugin's file.
 std::string plugin_word(Operation op) {
-  constexpr const char* words[] = {"allreduce", "reducescatter", "allgather", "broadcast", "reduce"};
+  constexpr const char* words[] = {"allreduce", "reducescatter", "allgather", "broadcast",
+                                   "reduce"};
   return words[static_cast<std::size_t>(op)];
 }
 std::string plugin_word(nccl::Algorithm a) {
-  constexpr const char* words[] = {"tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat"};
+  constexpr const char* words[] = {"tree",      "ring", "collnet_direct", "collnet_chain", "nvls",
+                                   "nvls_tree", "pat"};
   return words[static_cast<std::size_t>(a)];
 }
 
@@ -32,9 +34,14 @@ std::vector<report::TunerPoint> priced_points(const NcclQuestion& q) {
     for (std::int64_t bytes = 256; bytes <= (std::int64_t{4} << 30); bytes *= 2)
       for (const nccl::Candidate& c : nccl::candidates(g.system, g.settings, op, bytes)) {
         if (!c.estimate_us) continue;
-        nccl::Choice choice = nccl::complete(g.system, g.settings, op, c.algorithm, c.protocol, bytes);
-        double us = static_cast<double>(collective::nccl_price(g, q.hardware.profile, Level::Mid, op, choice, {bytes}).total.ps) / 1e6;
-        out.push_back({plugin_word(op), bytes, plugin_word(c.algorithm), nccl::name_of(c.protocol), choice.channels, g.system.nodes, g.ranks(), us});
+        nccl::Choice choice =
+            nccl::complete(g.system, g.settings, op, c.algorithm, c.protocol, bytes);
+        double us = static_cast<double>(collective::nccl_price(g, q.hardware.profile, Level::Mid,
+                                                               op, choice, {bytes})
+                                            .total.ps) /
+                    1e6;
+        out.push_back({plugin_word(op), bytes, plugin_word(c.algorithm), nccl::name_of(c.protocol),
+                       choice.channels, g.system.nodes, g.ranks(), us});
       }
   }
   return out;
@@ -42,22 +49,29 @@ std::vector<report::TunerPoint> priced_points(const NcclQuestion& q) {
 
 void export_tuner(Terminal& t, const TunerFlags& f) {
   if (f.from.empty() == f.nccl.question.cluster.empty())
-    throw InputError{"export nccl-tuner", "needs --from FILE.csv or --cluster: --cluster for ddpsim's own prices, --from for measurements of algorithms, protocols and channels by size"};
+    throw InputError{"export nccl-tuner",
+                     "needs --from FILE.csv or --cluster: --cluster for ddpsim's own prices, "
+                     "--from for measurements of algorithms, protocols and channels by size"};
   if (f.from.empty()) {
     NcclQuestion q;
     load_nccl_question(t, f.nccl, q);
     std::vector<report::TunerRow> rows = report::best_rows(priced_points(q));
     if (rows.empty()) throw InputError{"--set", "leaves nothing that NCCL could run"};
-    return write_answer(t, f.output, report::tuner_csv(rows, "ddpsim's prices on " + q.hardware.cluster.name + ", " + std::to_string(q.ranks) + " ranks, profile " + q.hardware.profile.name));
+    return write_answer(t, f.output,
+                        report::tuner_csv(rows, "ddpsim's prices on " + q.hardware.cluster.name +
+                                                    ", " + std::to_string(q.ranks) +
+                                                    " ranks, profile " + q.hardware.profile.name));
   }
-  if (!f.metric.empty() && f.metric != "latency_us" && f.metric != "bandwidth_gbps" && f.metric != "cost_metric")
+  if (!f.metric.empty() && f.metric != "latency_us" && f.metric != "bandwidth_gbps" &&
+      f.metric != "cost_metric")
     throw InputError{"--metric " + f.metric, "expected latency_us, bandwidth_gbps or cost_metric"};
   if (f.from.ends_with(".json") || f.from.ends_with(".json.gz"))
     throw InputError{"--from " + f.from,
                      "is no CSV; a Run of one table has one choice a size, and nothing to choose "
                      "among: make a profile of it (ddpsim fit --backend nccl-tests) and give that "
                      "with --cluster and --profile"};
-  std::vector<report::TunerRow> rows = report::best_rows(report::parse_tuner_points(io::read_file(f.from), f.from, f.metric));
+  std::vector<report::TunerRow> rows =
+      report::best_rows(report::parse_tuner_points(io::read_file(f.from), f.from, f.metric));
   if (Problem p = report::validate(rows)) throw InputError{f.from, p.message};
   write_answer(t, f.output, report::tuner_csv(rows, f.from.substr(f.from.find_last_of('/') + 1)));
 }
@@ -65,12 +79,20 @@ void export_tuner(Terminal& t, const TunerFlags& f) {
 }  // namespace
 
 void add_export(Command& app, Terminal& t) {
-  Command* group = app.add_subcommand("export", "Write what ddpsim found as files of other programs");
+  Command* group =
+      app.add_subcommand("export", "Write what ddpsim found as files of other programs");
   group->require_subcommand();
   auto f = std::make_shared<TunerFlags>();
-  Command* c = group->add_subcommand("nccl-tuner", "The configuration of NCCL's example tuner plugin: the best choice for each size");
-  c->add_option("--from", f->from, "CSV of measurements: collective,size_bytes,algorithm,protocol,channels,nodes,ranks and latency_us, bandwidth_gbps or cost_metric");
-  c->add_option("--metric", f->metric, "what is compared: latency_us, bandwidth_gbps or cost_metric; default: the first of these that there is");
+  Command* c = group->add_subcommand(
+      "nccl-tuner",
+      "The configuration of NCCL's example tuner plugin: the best choice for each size");
+  c->add_option(
+      "--from", f->from,
+      "CSV of measurements: collective,size_bytes,algorithm,protocol,channels,nodes,ranks and "
+      "latency_us, bandwidth_gbps or cost_metric");
+  c->add_option("--metric", f->metric,
+                "what is compared: latency_us, bandwidth_gbps or cost_metric; default: the first "
+                "of these that there is");
   add_nccl_flags(*c, f->nccl);
   add_output_flags(*c, f->output, {"csv"});
   c->callback([&t, f] { export_tuner(t, *f); });

@@ -37,22 +37,29 @@ struct Executed {
   Loaded loaded;
 };
 
-// Runs of `folder` whose split is `split`, and Runs of samples (but not those to hold predictions to), each with its scenario.
+// Runs of `folder` whose split is `split`, and Runs of samples (but not those to hold predictions
+// to), each with its scenario.
 std::deque<Executed> collect(const Terminal& t, const Flags& flags) {
   std::deque<Executed> out;
   for (const std::string& file : one_or_all(flags.runs)) {
     Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
-    if (run.kind != RunKind::Measured || run.origin.hosts != "namespaces" || run.origin.backend != flags.backend) continue;
+    if (run.kind != RunKind::Measured || run.origin.hosts != "namespaces" ||
+        run.origin.backend != flags.backend)
+      continue;
     if (run.origin.compute == "real" && run.evidence == EvidenceClass::Replay) continue;
-    if (run.evidence == EvidenceClass::Collective && run.split == "held_out") continue;  // calibrate --collectives
-    if (run.evidence != EvidenceClass::Collective && (run.split != flags.split || !is_predicted(run))) continue;
+    if (run.evidence == EvidenceClass::Collective && run.split == "held_out")
+      continue;  // calibrate --collectives
+    if (run.evidence != EvidenceClass::Collective &&
+        (run.split != flags.split || !is_predicted(run)))
+      continue;
     QuestionFlags q;
     std::string folder =
         flags.runs == file ? file.substr(0, file.find_last_of('/') + 1) + "." : flags.runs;
     q.scenario = folder + "/scenarios/" + run.scenario + ".json";
     out.push_back({std::move(run), load(t, q)});
     Executed& e = out.back();
-    if (e.run.layers && layers_problem(e.loaded.workload, e.run).empty()) e.loaded.workload = as_recorded(e.loaded.workload, e.run);
+    if (e.run.layers && layers_problem(e.loaded.workload, e.run).empty())
+      e.loaded.workload = as_recorded(e.loaded.workload, e.run);
   }
   return out;
 }
@@ -159,43 +166,64 @@ void fit_gpu(Terminal& t, const Flags& flags) {
 void fit_nccl_tests(Terminal& t, const Flags& flags) {
   Profile base = base_of(t, flags);
   if (base.kind != DeviceKind::Gpu)
-    throw InputError{"--base " + flags.base, "is a profile of CPUs; --backend nccl-tests needs that of the tables' GPUs, for example --base h100-sxm.datasheet (ddpsim list profiles)"};
+    throw InputError{"--base " + flags.base,
+                     "is a profile of CPUs; --backend nccl-tests needs that of the tables' GPUs, "
+                     "for example --base h100-sxm.datasheet (ddpsim list profiles)"};
   Tables all = load_tables(t, flags.runs);
   for (const std::string& why : all.left_out) t.err << "ddpsim: left out: " << why << "\n";
   std::vector<calib::CollectiveTable> tables;
   for (calib::CollectiveTable& table : all.tables) {
-    if (table.profile.name == base.name) tables.push_back(std::move(table));
-    else t.err << "ddpsim: left out: " << table.name << ": is of " << table.profile.name << "\n";
+    if (table.profile.name == base.name)
+      tables.push_back(std::move(table));
+    else
+      t.err << "ddpsim: left out: " << table.name << ": is of " << table.profile.name << "\n";
   }
-  if (tables.empty()) throw InputError{flags.runs, "holds no table of collectives of " + base.name + " (ddpsim import nccl-tests makes them; --base names the profile of their cluster's GPUs)"};
+  if (tables.empty())
+    throw InputError{flags.runs, "holds no table of collectives of " + base.name +
+                                     " (ddpsim import nccl-tests makes them; --base names the "
+                                     "profile of their cluster's GPUs)"};
   calib::CollectiveFit f = calib::fit_collectives(base, flags.name, std::move(tables));
   std::vector<io::OrderedJson> rows;
-  std::string table = fmt::format("{:<48} {:>5} {:>12} {:>12} {:>9} {:>13} {:>12}\n", "table", "ranks", "bytes", "measured", "error", "size left out", "interpolated");
+  std::string table =
+      fmt::format("{:<48} {:>5} {:>12} {:>12} {:>9} {:>13} {:>12}\n", "table", "ranks", "bytes",
+                  "measured", "error", "size left out", "interpolated");
   std::vector<double> errors;
   std::vector<double> before;
   std::vector<double> without;
   std::vector<double> beside;
-  auto signed_percent = [](const std::optional<double>& v) { return v ? fmt::format("{:+.2f}%", 100 * *v) : std::string("-"); };
+  auto signed_percent = [](const std::optional<double>& v) {
+    return v ? fmt::format("{:+.2f}%", 100 * *v) : std::string("-");
+  };
   for (const auto& r : f.residuals) {
     auto rounded = [](double v) { return std::round(v * 1e5) / 1e5; };
-    rows.push_back({{"table", r.table}, {"ranks", r.ranks}, {"bytes", r.bytes}, {"measured_ps", r.measured.ps}, {"error", rounded(r.error)}});
+    rows.push_back({{"table", r.table},
+                    {"ranks", r.ranks},
+                    {"bytes", r.bytes},
+                    {"measured_ps", r.measured.ps},
+                    {"error", rounded(r.error)}});
     if (r.without_size) rows.back()["without_size"] = rounded(*r.without_size);
     if (r.interpolated) rows.back()["interpolated"] = rounded(*r.interpolated);
-    table += fmt::format("{:<48} {:>5} {:>12} {:>12} {:>9} {:>13} {:>12}\n", r.table, r.ranks, r.bytes, to_string(r.measured), signed_percent(r.error), signed_percent(r.without_size),
-                         signed_percent(r.interpolated));
+    table += fmt::format("{:<48} {:>5} {:>12} {:>12} {:>9} {:>13} {:>12}\n", r.table, r.ranks,
+                         r.bytes, to_string(r.measured), signed_percent(r.error),
+                         signed_percent(r.without_size), signed_percent(r.interpolated));
     errors.push_back(std::abs(r.error));
     before.push_back(std::abs(r.base_error));
     if (r.without_size) without.push_back(std::abs(*r.without_size));
     if (r.interpolated) beside.push_back(std::abs(*r.interpolated));
   }
   auto summary = [&](const char* what, const std::vector<double>& v, const char* is) {
-    if (!v.empty()) table += fmt::format("{:<14} median {:.2f} %, 95th percentile {:.2f} %: {}\n", what, 100 * analysis::median(v), 100 * analysis::percentile(v, 95), is);
+    if (!v.empty())
+      table += fmt::format("{:<14} median {:.2f} %, 95th percentile {:.2f} %: {}\n", what,
+                           100 * analysis::median(v), 100 * analysis::percentile(v, 95), is);
   };
   summary("error", errors, "what this profile predicts for the sizes that it was fitted to");
   summary("base", before, "what the profile that it was made from predicts for them");
   summary("size left out", without, "what a profile fitted without that size predicts for it");
-  summary("interpolated", beside, "no profile: the line between the table's own sizes beside it (raw data)");
-  table += "A machine of which there is no table: ddpsim validate --collectives (each machine from the others' tables).\n";
+  summary("interpolated", beside,
+          "no profile: the line between the table's own sizes beside it (raw data)");
+  table +=
+      "A machine of which there is no table: ddpsim validate --collectives (each machine from the "
+      "others' tables).\n";
   for (const auto& [name, link] : f.links) {
     auto said = [&](bool told, double factor) {
       return told ? fmt::format("x {:.2f}", factor) : std::string("not identified");
@@ -271,35 +299,48 @@ void fit_command(Terminal& t, const Flags& flags) {
     throw InputError{"--backend " + flags.backend,
                      "expected tcp, torch, cuda, nccl or nccl-tests: whose Runs are fitted"};
   if (flags.backend == "cuda") return fit_gpu(t, flags);
-  if (flags.split != "fit" && flags.split != "held_out") throw InputError{"--split " + flags.split, "expected fit or held_out"};
+  if (flags.split != "fit" && flags.split != "held_out")
+    throw InputError{"--split " + flags.split, "expected fit or held_out"};
   std::deque<Executed> all = collect(t, flags);
   std::vector<calib::FitCollectives> collectives;
   std::vector<calib::FitStep> steps;
   for (const Executed& e : all) {
-    if (e.run.evidence == EvidenceClass::Collective) collectives.push_back({&e.run, &*e.loaded.fabric, flags.backend == "torch" ? Backend::Gloo : Backend::Tcp});
-    else steps.push_back({&e.run, &e.loaded.workload, &*e.loaded.fabric, &e.loaded.scenario});
+    if (e.run.evidence == EvidenceClass::Collective)
+      collectives.push_back(
+          {&e.run, &*e.loaded.fabric, flags.backend == "torch" ? Backend::Gloo : Backend::Tcp});
+    else
+      steps.push_back({&e.run, &e.loaded.workload, &*e.loaded.fabric, &e.loaded.scenario});
   }
   calib::Fit f = calib::fit(base_of(t, flags), flags.name, collectives, steps);
   std::vector<io::OrderedJson> rows;
-  std::string table = fmt::format("{:>5} {:>10} {:>12} {:>8} {:>13} {:>13}\n", "ranks", "bytes", "measured", "error", "size left out", "ranks left out");
+  std::string table = fmt::format("{:>5} {:>10} {:>12} {:>8} {:>13} {:>13}\n", "ranks", "bytes",
+                                  "measured", "error", "size left out", "ranks left out");
   auto rounded = [](double v) { return std::round(v * 1e5) / 1e5; };
   for (const auto& r : f.residuals) {
-    rows.push_back({{"ranks", r.ranks}, {"bytes", r.bytes}, {"measured_ps", r.measured.ps}, {"error", rounded(r.error)}, {"without_size", rounded(r.without_size)},
+    rows.push_back({{"ranks", r.ranks},
+                    {"bytes", r.bytes},
+                    {"measured_ps", r.measured.ps},
+                    {"error", rounded(r.error)},
+                    {"without_size", rounded(r.without_size)},
                     {"without_ranks", rounded(r.without_ranks)}});
-    table += fmt::format("{:>5} {:>10} {:>9.3f} ms {:>+7.2f}% {:>+12.2f}% {:>+12.2f}%\n", r.ranks, r.bytes, static_cast<double>(r.measured.ps) / 1e9, 100 * r.error,
+    table += fmt::format("{:>5} {:>10} {:>9.3f} ms {:>+7.2f}% {:>+12.2f}% {:>+12.2f}%\n", r.ranks,
+                         r.bytes, static_cast<double>(r.measured.ps) / 1e9, 100 * r.error,
                          100 * r.without_size, 100 * r.without_ranks);
   }
   auto summary = [&](const char* what, auto member) {
     std::vector<double> v;
     for (const auto& r : f.residuals) v.push_back(std::abs(r.*member));
-    table += fmt::format("{:<16} median {:.2f} %, 95th percentile {:.2f} %\n", what, 100 * analysis::median(v), 100 * analysis::percentile(v, 95));
+    table += fmt::format("{:<16} median {:.2f} %, 95th percentile {:.2f} %\n", what,
+                         100 * analysis::median(v), 100 * analysis::percentile(v, 95));
   };
   summary("fitted", &calib::FitResidual::error);
   summary("size left out", &calib::FitResidual::without_size);
   summary("ranks left out", &calib::FitResidual::without_ranks);
   for (const std::string& note : f.notes) table += note + "\n";
   const TransportSection& tcp = f.profile.transports.begin()->second;
-  table += fmt::format("identified: {}; {}\n", f.identified ? "true" : "false (one rank count: latency is the base's)", tcp.source);
+  table += fmt::format("identified: {}; {}\n",
+                       f.identified ? "true" : "false (one rank count: latency is the base's)",
+                       tcp.source);
   write_fit(t, flags, io::write_profile(f.profile, rows).dump(1) + "\n", table);
 }
 
@@ -307,12 +348,14 @@ void fit_command(Terminal& t, const Flags& flags) {
 
 void add_fit(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  Command* c = app.add_subcommand("fit", "Make a profile from measured Runs, and print what the fit leaves");
+  Command* c =
+      app.add_subcommand("fit", "Make a profile from measured Runs, and print what the fit leaves");
   c->add_option("--runs", flags->runs, "folder of Runs, or one Run; default: the shipped ones");
   c->add_option("--kernels", flags->kernels,
                 "backend nccl: folder of Runs of the base's GPU, for what collectives take from "
                 "computation; default: --runs");
-  c->add_option("--base", flags->base, "profile that gives what no sample identifies (default testbed.datasheet)");
+  c->add_option("--base", flags->base,
+                "profile that gives what no sample identifies (default testbed.datasheet)");
   c->add_option("--name", flags->name, "name of the new profile (default testbed)");
   c->add_option("--backend", flags->backend,
                 "whose Runs: tcp (default), torch, cuda: a GPU's kernels, nccl: NCCL between "
@@ -327,7 +370,9 @@ void add_fit(Command& app, Terminal& t) {
   c->add_option("--against-base", flags->against_base, "the datasheet profile of that GPU");
   add_output_flags(*c, flags->output, {"table", "json"});
   c->callback([&t, flags] {
-    if (flags->runs.empty()) flags->runs = home_of(t).path() + (flags->backend == "nccl-tests" ? "/calib/published" : "/calib/runs");
+    if (flags->runs.empty())
+      flags->runs =
+          home_of(t).path() + (flags->backend == "nccl-tests" ? "/calib/published" : "/calib/runs");
     fit_command(t, *flags);
   });
 }

@@ -1,5 +1,5 @@
-// The flags of commands, in CLI11's words. Only run.cc sees CLI11: its header takes longer to compile
-// than any command.
+// The flags of commands, in CLI11's words. Only run.cc sees CLI11: its header takes longer to
+// compile than any command.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,8 @@ class Command {
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
   Command* add_subcommand(const std::string& name, const std::string& description);
-  // `name`: "--flag", or "positional". The variable's value is the default, and must outlive parsing.
+  // `name`: "--flag", or "positional". The variable's value is the default, and must outlive
+  // parsing.
   Option* add_option(const std::string& name, std::string& value, const std::string& description);
   Option* add_option(const std::string& name, std::vector<std::string>& values,
                      const std::string& description);

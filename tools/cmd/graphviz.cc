@@ -1,12 +1,12 @@
 #include "tools/cmd/graphviz.h"
 
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <memory>
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "sim/model/error.h"
 
@@ -41,7 +41,8 @@ std::string graphviz_svg(const std::string& dot) {
   Scratch in = scratch();
   Scratch out = scratch();
   Scratch err = scratch();
-  if (std::fwrite(dot.data(), 1, dot.size(), in.get()) != dot.size() || std::fflush(in.get()) != 0) throw InputError{"--format svg", "a temporary file cannot be written (is the disk full?)"};
+  if (std::fwrite(dot.data(), 1, dot.size(), in.get()) != dot.size() || std::fflush(in.get()) != 0)
+    throw InputError{"--format svg", "a temporary file cannot be written (is the disk full?)"};
   ::lseek(::fileno(in.get()), 0, SEEK_SET);
   posix_spawn_file_actions_t files;
   ::posix_spawn_file_actions_init(&files);
@@ -54,14 +55,19 @@ std::string graphviz_svg(const std::string& dot) {
   pid_t child = -1;
   int failed = ::posix_spawnp(&child, program.c_str(), &files, nullptr, argv, environ);
   ::posix_spawn_file_actions_destroy(&files);
-  if (failed != 0) throw InputError{"--format svg", "Graphviz's \"dot\" was not found on PATH; install the package graphviz (Debian, Ubuntu), or take --format dot"};
+  if (failed != 0)
+    throw InputError{"--format svg",
+                     "Graphviz's \"dot\" was not found on PATH; install the package graphviz "
+                     "(Debian, Ubuntu), or take --format dot"};
   int status = 0;
   while (::waitpid(child, &status, 0) < 0)
     if (errno != EINTR) throw InputError{"--format svg", "Graphviz's \"dot\" was lost"};
   std::string svg = text_of(out.get());
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || svg.empty()) {
     std::string said = text_of(err.get());
-    throw InputError{"--format svg", "Graphviz's \"dot\" failed" + (said.empty() ? std::string() : ": " + said.substr(0, said.find('\n')))};
+    throw InputError{"--format svg",
+                     "Graphviz's \"dot\" failed" +
+                         (said.empty() ? std::string() : ": " + said.substr(0, said.find('\n')))};
   }
   return svg;
 }

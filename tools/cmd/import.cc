@@ -29,19 +29,23 @@ std::string lower(std::string s) {
   return s;
 }
 
-// What NCCL's own lines in the log say of its choices. Others than those of the operation are left out.
+// What NCCL's own lines in the log say of its choices. Others than those of the operation are left
+// out.
 void add_choices(const std::string& text, CollectiveSetting& c) {
   calib::gpu::NcclLog log = calib::gpu::parse_nccl_log(text);
   if (c.nccl.empty()) c.nccl = log.version;
   for (const calib::gpu::NcclChoice& x : log.choices) {
     if (!x.collective.empty() && io::nccl_tests_op(x.collective) != c.op) continue;
     CollectiveChoice choice{x.bytes, lower(x.algorithm), lower(x.protocol), x.channels};
-    if (std::find(c.chosen.begin(), c.chosen.end(), choice) == c.chosen.end()) c.chosen.push_back(std::move(choice));
+    if (std::find(c.chosen.begin(), c.chosen.end(), choice) == c.chosen.end())
+      c.chosen.push_back(std::move(choice));
   }
 }
 
 // Bytes of a log that are no UTF-8 become U+FFFD.
-std::string text_of(const io::OrderedJson& j) { return j.dump(1, ' ', false, io::OrderedJson::error_handler_t::replace) + "\n"; }
+std::string text_of(const io::OrderedJson& j) {
+  return j.dump(1, ' ', false, io::OrderedJson::error_handler_t::replace) + "\n";
+}
 
 void tell(Terminal& t, const std::string& file, const std::vector<std::string>& notes) {
   for (std::string note : notes) {
@@ -89,13 +93,23 @@ void import_tests(Terminal& t, TestsFlags& f) {
   io::NcclTestsSetting& s = f.setting;
   s.file = f.file;
   if (!f.ranks.empty()) s.ranks = parse_ranks(f.ranks);
-  if (f.evidence == "collective") s.evidence = EvidenceClass::Collective;
-  else if (f.evidence != "published") throw InputError{"--evidence " + f.evidence, "expected published (somebody else measured it) or collective (it was measured here)"};
-  if (!s.nccl.empty() && !nccl::parse_version(s.nccl)) throw InputError{"--nccl " + s.nccl, "is not a version of NCCL such as 2.28 or 2.23.4"};
-  if (s.ranks > 0 && s.hosts > s.ranks) throw InputError{"--hosts " + std::to_string(s.hosts), "is more than --ranks " + f.ranks + ": a host has at least one rank"};
+  if (f.evidence == "collective")
+    s.evidence = EvidenceClass::Collective;
+  else if (f.evidence != "published")
+    throw InputError{
+        "--evidence " + f.evidence,
+        "expected published (somebody else measured it) or collective (it was measured here)"};
+  if (!s.nccl.empty() && !nccl::parse_version(s.nccl))
+    throw InputError{"--nccl " + s.nccl, "is not a version of NCCL such as 2.28 or 2.23.4"};
+  if (s.ranks > 0 && s.hosts > s.ranks)
+    throw InputError{"--hosts " + std::to_string(s.hosts),
+                     "is more than --ranks " + f.ranks + ": a host has at least one rank"};
   for (const std::string& set : f.sets) {
     auto equals = set.find('=');
-    if (equals == std::string::npos || equals == 0) throw InputError{"--set " + set, "expected KEY=VALUE, an environment variable of the run, for example NCCL_ALGO=Ring"};
+    if (equals == std::string::npos || equals == 0)
+      throw InputError{
+          "--set " + set,
+          "expected KEY=VALUE, an environment variable of the run, for example NCCL_ALGO=Ring"};
     s.environment[set.substr(0, equals)] = set.substr(equals + 1);
   }
   std::string text = io::read_file(f.file);
@@ -115,17 +129,30 @@ void import_tests(Terminal& t, TestsFlags& f) {
 
 void add_tests(Command& import, Terminal& t) {
   auto f = std::make_shared<TestsFlags>();
-  Command* c = import.add_subcommand("nccl-tests", "Output of nccl-tests (text of any version, JSON of -J, or CSV) as a measured Run");
-  c->add_option("file", f->file, "what the program printed, with whatever else is in the log")->required();
-  c->add_option("--op", f->setting.op, "operation, where the file does not say it or holds several: all_reduce, all_gather, ...");
-  c->add_option("--forced", f->setting.forced, "of a CSV with forced_kind and forced_value: which, for example ALGO=Ring");
+  Command* c = import.add_subcommand(
+      "nccl-tests",
+      "Output of nccl-tests (text of any version, JSON of -J, or CSV) as a measured Run");
+  c->add_option("file", f->file, "what the program printed, with whatever else is in the log")
+      ->required();
+  c->add_option(
+      "--op", f->setting.op,
+      "operation, where the file does not say it or holds several: all_reduce, all_gather, ...");
+  c->add_option("--forced", f->setting.forced,
+                "of a CSV with forced_kind and forced_value: which, for example ALGO=Ring");
   c->add_option("--ranks", f->ranks, "number of ranks; default: the file's list of devices");
-  c->add_option("--hosts", f->setting.hosts, "number of hosts; default: the file's list of devices")->range(1, 1 << 20);
-  c->add_option("--gpus-per-process", f->setting.gpus_per_process, "GPUs of one process, 0 = not known; default: what the file says")->range(0, 1 << 20);
-  c->add_option("--cluster", f->setting.cluster, "name of the cluster that it ran on (ddpsim list clusters)");
+  c->add_option("--hosts", f->setting.hosts, "number of hosts; default: the file's list of devices")
+      ->range(1, 1 << 20);
+  c->add_option("--gpus-per-process", f->setting.gpus_per_process,
+                "GPUs of one process, 0 = not known; default: what the file says")
+      ->range(0, 1 << 20);
+  c->add_option("--cluster", f->setting.cluster,
+                "name of the cluster that it ran on (ddpsim list clusters)");
   c->add_option("--gpu", f->setting.gpu, "name of the GPU; default: the file's list of devices");
   c->add_option("--nccl", f->setting.nccl, "version of NCCL; default: what the file says");
-  c->add_option("--set", f->sets, "KEY=VALUE, repeatable: environment of the run; NCCL_ALGO and NCCL_PROTO say what was forced")->allow_extra_args(false);
+  c->add_option("--set", f->sets,
+                "KEY=VALUE, repeatable: environment of the run; NCCL_ALGO and NCCL_PROTO say what "
+                "was forced")
+      ->allow_extra_args(false);
   c->add_option("--source", f->setting.source, "where the file is from, for people");
   c->add_option("--evidence", f->evidence, "published (default) or collective: measured here");
   add_output_flags(*c, f->output, {"json", "table", "csv"});
@@ -148,11 +175,15 @@ std::string stem(const std::string& path) {
 
 void add_topo(Command& import, Terminal& t) {
   auto f = std::make_shared<XmlFlags>();
-  Command* c = import.add_subcommand("nccl-topo", "A host's wiring (NCCL_TOPO_DUMP_FILE) as a cluster");
+  Command* c =
+      import.add_subcommand("nccl-topo", "A host's wiring (NCCL_TOPO_DUMP_FILE) as a cluster");
   c->add_option("file", f->file, "XML that NCCL wrote to NCCL_TOPO_DUMP_FILE")->required();
-  c->add_option("--hosts", f->topo.hosts, "hosts of the cluster, alike, on one non-blocking switch (default 1)")->range(1, 1 << 20);
+  c->add_option("--hosts", f->topo.hosts,
+                "hosts of the cluster, alike, on one non-blocking switch (default 1)")
+      ->range(1, 1 << 20);
   c->add_option("--name", f->name, "name of the cluster; default: that of the file");
-  c->add_option("--profile", f->topo.profile, "profile of the GPUs; default: the shipped one of their compute capability");
+  c->add_option("--profile", f->topo.profile,
+                "profile of the GPUs; default: the shipped one of their compute capability");
   add_output_flags(*c, f->output, {"json"});
   c->callback([&t, f] {
     f->topo.file = f->file;
@@ -165,10 +196,15 @@ void add_topo(Command& import, Terminal& t) {
 
 void add_graph(Command& import, Terminal& t) {
   auto f = std::make_shared<XmlFlags>();
-  Command* c = import.add_subcommand("nccl-graph", "What NCCL's search for channels found (NCCL_GRAPH_DUMP_FILE)");
+  Command* c = import.add_subcommand(
+      "nccl-graph", "What NCCL's search for channels found (NCCL_GRAPH_DUMP_FILE)");
   c->add_option("file", f->file, "XML that NCCL wrote to NCCL_GRAPH_DUMP_FILE")->required();
   add_output_flags(*c, f->output, {"json"});
-  c->callback([&t, f] { write_answer(t, f->output, text_of(io::write_nccl_graphs(io::read_nccl_graph_xml(io::read_file(f->file), f->file)))); });
+  c->callback([&t, f] {
+    write_answer(
+        t, f->output,
+        text_of(io::write_nccl_graphs(io::read_nccl_graph_xml(io::read_file(f->file), f->file))));
+  });
 }
 
 struct RunFlags {
@@ -181,9 +217,13 @@ struct RunFlags {
 // A Run of torchrun knows what it ran and not what it was asked: the question is given beside it.
 void import_run(Terminal& t, const RunFlags& f) {
   Run run = io::read_run(io::parse_json(io::read_file(f.file), f.file), f.file);
-  if (run.kind != RunKind::Measured) throw InputError{f.file, "is a predicted run; a folder of Runs holds measured ones"};
-  if (!run.scenario.empty()) throw InputError{f.file, "names its scenario (" + run.scenario + ") already: copy it into the folder"};
-  if (run.steps.empty()) throw InputError{f.file, "has no steps that a prediction could be compared with"};
+  if (run.kind != RunKind::Measured)
+    throw InputError{f.file, "is a predicted run; a folder of Runs holds measured ones"};
+  if (!run.scenario.empty())
+    throw InputError{f.file,
+                     "names its scenario (" + run.scenario + ") already: copy it into the folder"};
+  if (run.steps.empty())
+    throw InputError{f.file, "has no steps that a prediction could be compared with"};
   if (!f.split.empty() && f.split != "fit" && f.split != "held_out")
     throw InputError{"--split " + f.split, "expected fit or held_out"};
   if (!f.split.empty()) run.split = f.split;
@@ -191,7 +231,9 @@ void import_run(Terminal& t, const RunFlags& f) {
   if (run.layers) {
     if (auto why = layers_problem(l.workload, run); !why.empty()) throw InputError{f.file, why};
     if (run.layers->ranks != l.scenario.ranks)
-      throw InputError{f.file, "ran on " + std::to_string(run.layers->ranks) + " ranks, and the question has " + std::to_string(l.scenario.ranks) + "; --ranks says how many"};
+      throw InputError{f.file, "ran on " + std::to_string(run.layers->ranks) +
+                                   " ranks, and the question has " +
+                                   std::to_string(l.scenario.ranks) + "; --ranks says how many"};
   }
   run.key = l.key;
   run.scenario = l.scenario_hash;
@@ -203,7 +245,10 @@ void import_run(Terminal& t, const RunFlags& f) {
 
 void add_run_of(Command& import, Terminal& t) {
   auto f = std::make_shared<RunFlags>();
-  Command* c = import.add_subcommand("run", "A measured Run that names no scenario (ddpsim_record.py under torchrun), with its question, into a folder for ddpsim validate");
+  Command* c =
+      import.add_subcommand("run",
+                            "A measured Run that names no scenario (ddpsim_record.py under "
+                            "torchrun), with its question, into a folder for ddpsim validate");
   c->add_option("file", f->file, "the Run")->required();
   add_question_flags(*c, f->question);
   c->add_option("--runs", f->folder, "folder of Runs")->required();
@@ -215,7 +260,8 @@ void add_run_of(Command& import, Terminal& t) {
 }  // namespace
 
 void add_import(Command& app, Terminal& t) {
-  Command* c = app.add_subcommand("import", "Make ddpsim's files of what nccl-tests measured and NCCL found");
+  Command* c = app.add_subcommand("import",
+                                  "Make ddpsim's files of what nccl-tests measured and NCCL found");
   c->require_subcommand();
   add_tests(*c, t);
   add_topo(*c, t);

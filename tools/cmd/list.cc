@@ -8,7 +8,8 @@
 namespace ddpsim::cli {
 namespace {
 
-constexpr const char* kExecuted = "PyTorch 1.13 over Gloo executed (calib/runs); other versions, and NCCL, from source reading";
+constexpr const char* kExecuted =
+    "PyTorch 1.13 over Gloo executed (calib/runs); other versions, and NCCL, from source reading";
 
 using Row = std::vector<std::string>;
 
@@ -23,13 +24,18 @@ io::Json document(const io::Home& home, const char* folder, const std::string& n
 }
 
 Listing workloads(const io::Home& home) {
-  Listing l{{"name", "basis", "batch", "precision", "tensors", "parameters", "gradient bytes", "times from"}, {}};
+  Listing l{{"name", "basis", "batch", "precision", "tensors", "parameters", "gradient bytes",
+             "times from"},
+            {}};
   for (const auto& name : home.list("workloads")) {
     Workload w = io::read_workload(document(home, "workloads", name), name);
     std::int64_t elements = 0;
     for (const Tensor& t : w.tensors) elements += t.elements();
-    l.rows.push_back({name, w.basis == Basis::Captured ? "captured" : "described", std::to_string(w.batch), name_of(w.precision), std::to_string(w.tensors.size()),
-                      std::to_string(elements), std::to_string(w.gradient_bytes().count), w.basis == Basis::Captured ? w.device_name : "the profile's roofline"});
+    l.rows.push_back({name, w.basis == Basis::Captured ? "captured" : "described",
+                      std::to_string(w.batch), name_of(w.precision),
+                      std::to_string(w.tensors.size()), std::to_string(elements),
+                      std::to_string(w.gradient_bytes().count),
+                      w.basis == Basis::Captured ? w.device_name : "the profile's roofline"});
   }
   return l;
 }
@@ -38,8 +44,11 @@ Listing clusters(const io::Home& home) {
   Listing l{{"name", "pattern", "hosts", "devices", "link", "profile", "description"}, {}};
   for (const auto& name : home.list("topologies")) {
     Cluster c = io::read_cluster(document(home, "topologies", name), name);
-    std::string link = c.pattern == Pattern::Graph ? "graph" : fmt::format("{}x {}", c.nics_per_host, to_string(c.link.bandwidth));
-    l.rows.push_back({name, name_of(c.pattern), std::to_string(c.hosts), std::to_string(c.devices()), link, c.profile, c.description});
+    std::string link = c.pattern == Pattern::Graph
+                           ? "graph"
+                           : fmt::format("{}x {}", c.nics_per_host, to_string(c.link.bandwidth));
+    l.rows.push_back({name, name_of(c.pattern), std::to_string(c.hosts),
+                      std::to_string(c.devices()), link, c.profile, c.description});
   }
   return l;
 }
@@ -49,15 +58,20 @@ Listing profiles(const io::Home& home) {
   for (const auto& name : home.list("calib/profiles")) {
     Profile p = io::read_profile(document(home, "calib/profiles", name), name);
     std::string basis = report::basis_text(p);
-    l.rows.push_back({name, p.kind == DeviceKind::Cpu ? "cpu" : "gpu", basis == "datasheet" ? basis + ", never measured" : basis, p.hardware});
+    l.rows.push_back({name, p.kind == DeviceKind::Cpu ? "cpu" : "gpu",
+                      basis == "datasheet" ? basis + ", never measured" : basis, p.hardware});
   }
   return l;
 }
 
 Listing plans() {
   return {{"name", "what it does", "evidence"},
-          {{"pytorch_ddp", "torch.nn.parallel.DistributedDataParallel: gradients in buckets, all-reduced while backward runs", kExecuted},
-           {"averaging", "all_reduce of each gradient (or of one flat copy) after backward", kExecuted}}};
+          {{"pytorch_ddp",
+            "torch.nn.parallel.DistributedDataParallel: gradients in buckets, all-reduced while "
+            "backward runs",
+            kExecuted},
+           {"averaging", "all_reduce of each gradient (or of one flat copy) after backward",
+            kExecuted}}};
 }
 
 std::string table(const Listing& l) {
@@ -70,7 +84,8 @@ std::string table(const Listing& l) {
   std::string out;
   auto add = [&](const Row& r) {
     std::string line;
-    for (std::size_t i = 0; i < r.size(); ++i) line += i + 1 < r.size() ? fmt::format("{:<{}}  ", r[i], width[i]) : r[i];
+    for (std::size_t i = 0; i < r.size(); ++i)
+      line += i + 1 < r.size() ? fmt::format("{:<{}}  ", r[i], width[i]) : r[i];
     while (!line.empty() && line.back() == ' ') line.pop_back();
     std::size_t last = 0;
     for (std::size_t i = 0; i + 1 < width.size(); ++i) last += width[i] + 2;
@@ -110,24 +125,38 @@ void add_list(Command& app, Terminal& t) {
     OutputFlags output;
   };
   auto flags = std::make_shared<Flags>();
-  Command* c = app.add_subcommand("list", "List what is shipped: workloads, clusters, profiles, plans");
+  Command* c =
+      app.add_subcommand("list", "List what is shipped: workloads, clusters, profiles, plans");
   c->add_option("what", flags->what, "workloads, clusters, profiles or plans; default: all");
   add_output_flags(*c, flags->output, {"table", "csv", "json"});
   c->callback([&t, flags] {
     io::Home home = home_of(t);
-    auto format = [&](const Listing& l) { return flags->output.format == "json" ? json(l) : flags->output.format == "csv" ? csv(l) : table(l); };
+    auto format = [&](const Listing& l) {
+      return flags->output.format == "json"  ? json(l)
+             : flags->output.format == "csv" ? csv(l)
+                                             : table(l);
+    };
     const std::string& what = flags->what;
     if (what.empty()) {
-      if (flags->output.format != "table") throw InputError{"list", "name one of workloads, clusters, profiles, plans for --format " + flags->output.format};
+      if (flags->output.format != "table")
+        throw InputError{"list", "name one of workloads, clusters, profiles, plans for --format " +
+                                     flags->output.format};
       write_answer(t, flags->output,
-                   "WORKLOADS\n" + table(workloads(home)) + "\nCLUSTERS\n" + table(clusters(home)) + "\nPROFILES\n" + table(profiles(home)) + "\nPLANS\n" + table(plans()));
-    } else if (what == "workloads") write_answer(t, flags->output, format(workloads(home)));
-    else if (what == "clusters") write_answer(t, flags->output, format(clusters(home)));
-    else if (what == "profiles") write_answer(t, flags->output, format(profiles(home)));
-    else if (what == "plans") write_answer(t, flags->output, format(plans()));
+                   "WORKLOADS\n" + table(workloads(home)) + "\nCLUSTERS\n" + table(clusters(home)) +
+                       "\nPROFILES\n" + table(profiles(home)) + "\nPLANS\n" + table(plans()));
+    } else if (what == "workloads")
+      write_answer(t, flags->output, format(workloads(home)));
+    else if (what == "clusters")
+      write_answer(t, flags->output, format(clusters(home)));
+    else if (what == "profiles")
+      write_answer(t, flags->output, format(profiles(home)));
+    else if (what == "plans")
+      write_answer(t, flags->output, format(plans()));
     else {
       std::string hint = io::nearest(what, {"workloads", "clusters", "profiles", "plans"});
-      throw InputError{"list " + what, hint.empty() ? "expected workloads, clusters, profiles or plans" : "unknown (did you mean \"" + hint + "\"?)"};
+      throw InputError{"list " + what, hint.empty()
+                                           ? "expected workloads, clusters, profiles or plans"
+                                           : "unknown (did you mean \"" + hint + "\"?)"};
     }
   });
 }

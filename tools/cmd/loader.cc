@@ -8,7 +8,8 @@
 namespace ddpsim::cli {
 namespace {
 
-// Seconds of all the steps that a prediction plays, each part at its slowest and nothing overlapped.
+// Seconds of all the steps that a prediction plays, each part at its slowest and nothing
+// overlapped.
 double longest_seconds(const Asked& l) {
   const Workload& w = l.workload->workload;
   const Profile& p = l.hardware->profile;
@@ -17,21 +18,30 @@ double longest_seconds(const Asked& l) {
   double bandwidth = p.memory.bandwidth_bytes_per_s * p.memory.efficiency.low;
   double compute = 0;
   auto add = [&](const LayerCost& c) {
-    double peak = p.compute.peak_flops[static_cast<std::size_t>(w.precision)] * p.compute.efficiency[0].low;
-    for (const Range& r : p.compute.efficiency) peak = std::min(peak, p.compute.peak_flops[static_cast<std::size_t>(w.precision)] * r.low);
-    compute += (c.bytes_per_sample * w.batch + c.bytes_fixed) / bandwidth + static_cast<double>(c.kernels) * static_cast<double>((p.memory.kernel + p.host.launch).ps) / 1e12;
+    double peak =
+        p.compute.peak_flops[static_cast<std::size_t>(w.precision)] * p.compute.efficiency[0].low;
+    for (const Range& r : p.compute.efficiency)
+      peak = std::min(peak, p.compute.peak_flops[static_cast<std::size_t>(w.precision)] * r.low);
+    compute += (c.bytes_per_sample * w.batch + c.bytes_fixed) / bandwidth +
+               static_cast<double>(c.kernels) *
+                   static_cast<double>((p.memory.kernel + p.host.launch).ps) / 1e12;
     if (c.flops_per_sample > 0) compute += c.flops_per_sample * w.batch / peak;
   };
   for (const Layer& layer : w.layers) add(layer.forward), add(layer.backward);
   compute += static_cast<double>((w.times.forward + w.times.backward).ps) / 1e12 * w.times.slow;
-  if (w.times.host) compute += static_cast<double>((w.times.host->forward + w.times.host->backward).ps) / 1e12 * w.times.slow;
+  if (w.times.host)
+    compute += static_cast<double>((w.times.host->forward + w.times.host->backward).ps) / 1e12 *
+               w.times.slow;
   auto tensors = static_cast<double>(w.tensors.size());
   auto gradients = static_cast<double>(w.gradient_bytes().count);
   double buffers = 0;
   for (const Tensor& b : w.buffers) buffers += static_cast<double>(b.bytes().count);
   // Optimizer and copies: at most 100 passes over the gradients.
-  double once = static_cast<double>(w.times.optimizer.ps) / 1e12 * w.times.slow + 100 * gradients / bandwidth;
-  double overhead = static_cast<double>((p.host.launch + p.host.hook + p.host.traverse + p.memory.kernel).ps) / 1e12 * 10 * tensors;
+  double once =
+      static_cast<double>(w.times.optimizer.ps) / 1e12 * w.times.slow + 100 * gradients / bandwidth;
+  double overhead =
+      static_cast<double>((p.host.launch + p.host.hook + p.host.traverse + p.memory.kernel).ps) /
+      1e12 * 10 * tensors;
   double slow = 1;
   for (const auto& [rank, factor] : l.scenario.slow_ranks) slow = std::max(slow, factor);
   if (l.scenario.jitter) slow *= 1 + 6 * l.scenario.jitter->cv;
@@ -47,7 +57,8 @@ double longest_seconds(const Asked& l) {
     double efficiency = 1;
     double start = 0;
     double correction = 1;
-    double turns = 0;  // core time of a message, where all ranks' messages take turns on a few cores
+    double turns =
+        0;  // core time of a message, where all ranks' messages take turns on a few cores
     for (const auto& [name, t] : p.transports) {
       efficiency = std::min(efficiency, t.efficiency.low);
       Duration slowest_step = t.occasions ? t.occasions->latency.high : t.latency;
@@ -60,19 +71,26 @@ double longest_seconds(const Asked& l) {
     }
     if (p.reduction_bytes_per_s > 0) slowest = std::min(slowest, p.reduction_bytes_per_s);
     double bucket = plan.bucket_cap_mb.value_or(25) * 1048576;
-    double collectives = plan.system == System::PytorchDdp ? std::min(tensors, gradients / bucket + 8) + 4 * micro_steps : tensors;
-    if (plan.system == System::Fsdp) collectives = 4 * tensors * micro_steps, gradients *= 2 * micro_steps;
-    network = 2 * (gradients + buffers * micro_steps) / (slowest * efficiency) * correction + collectives * (start + 4 * l.scenario.ranks * (latency + l.scenario.ranks * turns));
+    double collectives = plan.system == System::PytorchDdp
+                             ? std::min(tensors, gradients / bucket + 8) + 4 * micro_steps
+                             : tensors;
+    if (plan.system == System::Fsdp)
+      collectives = 4 * tensors * micro_steps, gradients *= 2 * micro_steps;
+    network = 2 * (gradients + buffers * micro_steps) / (slowest * efficiency) * correction +
+              collectives * (start + 4 * l.scenario.ranks * (latency + l.scenario.ranks * turns));
   }
   double steps = std::max(12, l.scenario.jitter ? l.scenario.jitter->samples + 1 : 0);
   return steps * (((compute + overhead) * micro_steps + once) * slow + network);
 }
 constexpr double kHorizonSeconds = 1e6;
 
-// Clusters that a sweep keeps, so that its memory does not grow with its points: by their links, about 150 bytes each with their communicators' loads, and their documents.
+// Clusters that a sweep keeps, so that its memory does not grow with its points: by their links,
+// about 150 bytes each with their communicators' loads, and their documents.
 constexpr std::size_t kMostLinks = 3'000'000;
 constexpr std::size_t kDocuments = 1'000;  // links' worth
-std::size_t size_of(const HardwarePart& h) { return h.fabric->links().size() + kDocuments; }
+std::size_t size_of(const HardwarePart& h) {
+  return h.fabric->links().size() + kDocuments;
+}
 
 }  // namespace
 
@@ -83,24 +101,36 @@ struct Loader::Place {
   const io::ScenarioFile& parsed;
   const std::string& file;  // the scenario's
 
-  std::string name(const std::string& flag, const std::string& in_file, const std::string& folder) const {
+  std::string name(const std::string& flag, const std::string& in_file,
+                   const std::string& folder) const {
     if (!flag.empty()) return flag;
-    bool relative = (in_file.find('/') != std::string::npos || in_file.ends_with(".json")) && !in_file.empty() && in_file.front() != '/';
+    bool relative = (in_file.find('/') != std::string::npos || in_file.ends_with(".json")) &&
+                    !in_file.empty() && in_file.front() != '/';
     return relative ? folder + in_file : in_file;
   }
   // A path inside a scenario file is relative to that file.
-  Named open(const io::Home& home, const std::string& folder, const char* noun, const char* home_folder, const std::string& flag, const std::string& in_file) const {
+  Named open(const io::Home& home, const std::string& folder, const char* noun,
+             const char* home_folder, const std::string& flag, const std::string& in_file) const {
     std::string place = std::string("--") + noun;
     if (flag.empty()) {
-      if (in_file.empty()) throw InputError{place, std::string("no ") + noun + " given; name one (ddpsim list " + noun + "s) or give a scenario file"};
+      if (in_file.empty())
+        throw InputError{place, std::string("no ") + noun + " given; name one (ddpsim list " +
+                                    noun + "s) or give a scenario file"};
       place = file + "#/" + noun;
     }
     return open_document(home, home_folder, name(flag, in_file, folder), noun, place);
   }
 };
 
-Loader::Loader(const Terminal& t, const QuestionFlags& flags) : home_(home_of(t)), flags_(flags), scenario_({{"schema", "ddpsim.scenario/1"}}), scenario_file_("command line") {
-  if (flags.profiles.size() > 1) throw InputError{"--profile", "one profile at a time: all devices of a cluster are of one kind; give it once"};
+Loader::Loader(const Terminal& t, const QuestionFlags& flags)
+    : home_(home_of(t)),
+      flags_(flags),
+      scenario_({{"schema", "ddpsim.scenario/1"}}),
+      scenario_file_("command line") {
+  if (flags.profiles.size() > 1)
+    throw InputError{
+        "--profile",
+        "one profile at a time: all devices of a cluster are of one kind; give it once"};
   Settings{flags.sets};  // a bad one is blamed before a word that was meant to be its value
   if (flags.scenario.empty()) return;
   scenario_file_ = flags.scenario;
@@ -116,18 +146,24 @@ Loader::Loader(const Terminal& t, const QuestionFlags& flags) : home_(home_of(t)
   if (parse_number(flags.scenario))
     throw InputError{flags.scenario,
                      "is no scenario file; a list of values is written with commas: 1,5,25"};
-  if (!io::exists(flags.scenario) && flags.scenario.find('/') == std::string::npos && !flags.scenario.ends_with(".json"))
-    throw InputError{flags.scenario, "no such scenario file (a shipped workload is named by --workload, a cluster by --cluster)"};
+  if (!io::exists(flags.scenario) && flags.scenario.find('/') == std::string::npos &&
+      !flags.scenario.ends_with(".json"))
+    throw InputError{flags.scenario,
+                     "no such scenario file (a shipped workload is named by --workload, a cluster "
+                     "by --cluster)"};
   scenario_ = io::parse_json(io::read_file(scenario_file_), scenario_file_);
-  if (auto slash = scenario_file_.rfind('/'); slash != std::string::npos) folder_ = scenario_file_.substr(0, slash + 1);
+  if (auto slash = scenario_file_.rfind('/'); slash != std::string::npos)
+    folder_ = scenario_file_.substr(0, slash + 1);
   io::read_scenario(scenario_, scenario_file_);
 }
 
-std::shared_ptr<const WorkloadPart> Loader::workload(const Place& place, const std::string& in_file) {
+std::shared_ptr<const WorkloadPart> Loader::workload(const Place& place,
+                                                     const std::string& in_file) {
   const Settings& settings = place.settings;
   bool own = &in_file == &place.parsed.workload;  // not another job's, which the flags do not reach
   const std::string flag = own ? place.flags.workload : "";
-  std::string key = place.name(flag, in_file, folder_) + "\n" + (own ? settings.of(io::Target::Workload) + place.flags.layers : "other job");
+  std::string key = place.name(flag, in_file, folder_) + "\n" +
+                    (own ? settings.of(io::Target::Workload) + place.flags.layers : "other job");
   std::lock_guard guard(lock_);
   if (auto it = workloads_.find(key); it != workloads_.end()) return it->second;
   auto out = std::make_shared<WorkloadPart>();
@@ -136,13 +172,18 @@ std::shared_ptr<const WorkloadPart> Loader::workload(const Place& place, const s
   if (own) {
     bool captured = w.document.is_object() && w.document.value("basis", Json()) == "captured";
     for (const io::Setting& s : settings)
-      if (s.target == io::Target::Workload && captured && (s.path[0] == "batch" || s.path[0] == "precision"))
-        throw InputError{"--set " + s.text, "the workload's times were captured at one batch and precision; capture it again, or use a described workload"};
+      if (s.target == io::Target::Workload && captured &&
+          (s.path[0] == "batch" || s.path[0] == "precision"))
+        throw InputError{"--set " + s.text,
+                         "the workload's times were captured at one batch and precision; capture "
+                         "it again, or use a described workload"};
     out->workload = settings.read(io::Target::Workload, w, io::read_workload);
     if (const std::string& layers = place.flags.layers; !layers.empty()) {
       Run run = io::read_run(io::parse_json(io::read_file(layers), layers), layers);
-      if (!run.layers) throw InputError{layers, "holds no layer profile; Runs of ddpsim run --backend torch do"};
-      if (auto why = layers_problem(out->workload, run); !why.empty()) throw InputError{layers, why};
+      if (!run.layers)
+        throw InputError{layers, "holds no layer profile; Runs of ddpsim run --backend torch do"};
+      if (auto why = layers_problem(out->workload, run); !why.empty())
+        throw InputError{layers, why};
       out->workload = as_recorded(out->workload, run);
     }
   } else {
@@ -160,24 +201,33 @@ std::shared_ptr<const HardwarePart> Loader::hardware(const Place& place) {
   bool inline_cluster = flags.cluster.empty() && place.parsed.cluster_document.is_object();
   std::string flag = flags.profiles.empty() ? "" : flags.profiles[0];
   bool named = !flag.empty() || !place.parsed.profile.empty();
-  std::string key = (inline_cluster ? place.parsed.cluster_document.dump() : place.name(flags.cluster, place.parsed.cluster, folder_)) + "\n" + settings.of(Target::Cluster) + "\n" +
-                    place.name(flag, place.parsed.profile, folder_) + "\n" + settings.of(Target::Profile);
+  std::string key = (inline_cluster ? place.parsed.cluster_document.dump()
+                                    : place.name(flags.cluster, place.parsed.cluster, folder_)) +
+                    "\n" + settings.of(Target::Cluster) + "\n" +
+                    place.name(flag, place.parsed.profile, folder_) + "\n" +
+                    settings.of(Target::Profile);
   {
     std::lock_guard guard(lock_);
     if (auto it = hardware_.find(key); it != hardware_.end()) return it->second;
   }
   // Two threads may make the same one; the first to finish is kept.
   auto out = std::make_shared<HardwarePart>();
-  Named c = inline_cluster ? Named{place.parsed.cluster_document, place.file + "#/cluster"} : place.open(home_, folder_, "cluster", "topologies", flags.cluster, place.parsed.cluster);
+  Named c = inline_cluster ? Named{place.parsed.cluster_document, place.file + "#/cluster"}
+                           : place.open(home_, folder_, "cluster", "topologies", flags.cluster,
+                                        place.parsed.cluster);
   out->cluster = settings.read(Target::Cluster, c, io::read_cluster);
   out->cluster.description = settings.prose(Target::Cluster, out->cluster.description);
-  Named p = named ? place.open(home_, folder_, "profile", "calib/profiles", flag, place.parsed.profile)
-                  : open_document(home_, "calib/profiles", default_profile(home_, out->cluster.profile), "profile", c.file + "#/device/profile");
+  Named p =
+      named ? place.open(home_, folder_, "profile", "calib/profiles", flag, place.parsed.profile)
+            : open_document(home_, "calib/profiles", default_profile(home_, out->cluster.profile),
+                            "profile", c.file + "#/device/profile");
   out->profile = settings.read(Target::Profile, p, io::read_profile);
   if (out->profile.kind != out->cluster.device) {
     bool cpu = out->cluster.device == DeviceKind::Cpu;
-    throw InputError{c.file + "#/device/kind", std::string("the cluster's devices are ") + (cpu ? "CPUs" : "GPUs") + ", but profile \"" + out->profile.name + "\" is of a " +
-                                                   (cpu ? "GPU" : "CPU") + "; choose another --profile or --cluster"};
+    throw InputError{c.file + "#/device/kind",
+                     std::string("the cluster's devices are ") + (cpu ? "CPUs" : "GPUs") +
+                         ", but profile \"" + out->profile.name + "\" is of a " +
+                         (cpu ? "GPU" : "CPU") + "; choose another --profile or --cluster"};
   }
   out->fabric.emplace(out->cluster);
   out->file = c.file;
@@ -188,7 +238,8 @@ std::shared_ptr<const HardwarePart> Loader::hardware(const Place& place) {
   if (!first) return it->second;
   hardware_order_.push_back(key);
   links_ += size_of(*out);
-  for (std::size_t oldest = 0; links_ > kMostLinks && oldest + 1 < hardware_order_.size(); ++oldest) {
+  for (std::size_t oldest = 0; links_ > kMostLinks && oldest + 1 < hardware_order_.size();
+       ++oldest) {
     auto gone = hardware_.find(hardware_order_[oldest]);
     links_ -= size_of(*gone->second);
     hardware_.erase(gone);
@@ -228,12 +279,19 @@ Asked Loader::ask(const Choice& choice) {
   auto fail = [&](const Problem& problem) {
     const std::string& path = problem.path;
     std::string where = scenario_file_ + "#" + path;
-    if (const io::Setting* s = settings.at(Target::Scenario, path)) where = "--set " + s->text;
-    else if (path == "/workload") where = out.workload->file;
-    else if (path == "/cluster") where = out.hardware->file;
-    else if (path.starts_with("/links") || path.starts_with("/inside") || path.starts_with("/failed_links")) where = out.hardware->file + "#" + path;
-    else if (path == "/ranks" && !flags.ranks.empty()) where = "--ranks " + flags.ranks;
-    else if (path.starts_with("/plan") && !flags.plan.empty()) where = "--plan " + flags.plan;
+    if (const io::Setting* s = settings.at(Target::Scenario, path))
+      where = "--set " + s->text;
+    else if (path == "/workload")
+      where = out.workload->file;
+    else if (path == "/cluster")
+      where = out.hardware->file;
+    else if (path.starts_with("/links") || path.starts_with("/inside") ||
+             path.starts_with("/failed_links"))
+      where = out.hardware->file + "#" + path;
+    else if (path == "/ranks" && !flags.ranks.empty())
+      where = "--ranks " + flags.ranks;
+    else if (path.starts_with("/plan") && !flags.plan.empty())
+      where = "--plan " + flags.plan;
     std::string message = problem.message;
     // The cluster that would be large enough, if it may be: the line to paste.
     if (path == "/ranks" && out.scenario.ranks > cluster.devices() &&
@@ -246,13 +304,21 @@ Asked Loader::ask(const Choice& choice) {
   };
   if (auto problem = validate(out.scenario, cluster.devices())) fail(problem);
   for (const auto& [name, value] : out.scenario.plan.environment)
-    if (std::string problem = nccl_variable_problem(name); !problem.empty()) fail({"/plan/environment/" + name, problem});
-  if (flags.fidelity == "message") out.options.fidelity = predict::Fidelity::Message;
-  else if (!flags.fidelity.empty() && flags.fidelity != "collective") throw InputError{"--fidelity " + flags.fidelity, "expected collective or message"};
+    if (std::string problem = nccl_variable_problem(name); !problem.empty())
+      fail({"/plan/environment/" + name, problem});
+  if (flags.fidelity == "message")
+    out.options.fidelity = predict::Fidelity::Message;
+  else if (!flags.fidelity.empty() && flags.fidelity != "collective")
+    throw InputError{"--fidelity " + flags.fidelity, "expected collective or message"};
   if (out.options.fidelity == predict::Fidelity::Message && out.scenario.ranks > 1024)
-    throw InputError{"--fidelity message", "simulates every message of every rank and is meant for up to 1,024 ranks; use --fidelity collective"};
-  if (out.options.fidelity == predict::Fidelity::Message && out.scenario.plan.system == System::Fsdp)
-    throw InputError{"--fidelity message", "has no messages of all-gathers and reduce-scatters of a job yet; use --fidelity collective"};
+    throw InputError{"--fidelity message",
+                     "simulates every message of every rank and is meant for up to 1,024 ranks; "
+                     "use --fidelity collective"};
+  if (out.options.fidelity == predict::Fidelity::Message &&
+      out.scenario.plan.system == System::Fsdp)
+    throw InputError{"--fidelity message",
+                     "has no messages of all-gathers and reduce-scatters of a job yet; use "
+                     "--fidelity collective"};
   out.options.known = &out.hardware->communicators;
   if (auto problem = predict::check(out.question(), out.options.known)) fail(problem);
   if (flags.fidelity.empty()) {
@@ -260,12 +326,17 @@ Asked Loader::ask(const Choice& choice) {
   } else if (out.options.fidelity == predict::Fidelity::Message) {
     constexpr double kMost = 40e6;
     if (double messages = predict::message_count(out.question()); messages > kMost)
-      throw InputError{"--fidelity message", fmt::format("about {:.0f} million messages to simulate, more than {:.0f}; use fewer ranks, or --fidelity collective", messages / 1e6, kMost / 1e6)};
+      throw InputError{"--fidelity message",
+                       fmt::format("about {:.0f} million messages to simulate, more than {:.0f}; "
+                                   "use fewer ranks, or --fidelity collective",
+                                   messages / 1e6, kMost / 1e6)};
   }
   if (double seconds = longest_seconds(out); !(seconds <= kHorizonSeconds))
-    throw InputError{scenario_file_, fmt::format("the simulated steps may last {:.2g} seconds; ddpsim counts up to {:.0g} (is a rate too small, a latency too long, "
-                                                 "or are there too many accumulation steps or jitter samples?)",
-                                                 seconds, kHorizonSeconds)};
+    throw InputError{scenario_file_,
+                     fmt::format("the simulated steps may last {:.2g} seconds; ddpsim counts up to "
+                                 "{:.0g} (is a rate too small, a latency too long, "
+                                 "or are there too many accumulation steps or jitter samples?)",
+                                 seconds, kHorizonSeconds)};
   out.document = std::move(scenario.document);
   return out;
 }

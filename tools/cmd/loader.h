@@ -1,5 +1,5 @@
-// Questions that differ in a few settings: files are opened and read once, and what is alike is made once. load() is one of them; a sweep is many,
-// asked by several threads.
+// Questions that differ in a few settings: files are opened and read once, and what is alike is
+// made once. load() is one of them; a sweep is many, asked by several threads.
 #pragma once
 
 #include <map>
@@ -39,12 +39,15 @@ struct Choice {
 struct Asked {
   std::shared_ptr<const WorkloadPart> workload;
   std::shared_ptr<const HardwarePart> hardware;
-  std::vector<std::shared_ptr<const WorkloadPart>> others;  // of other_jobs; null: the same workload
-  bool set = false;   // a --set line changed the workload
+  std::vector<std::shared_ptr<const WorkloadPart>>
+      others;        // of other_jobs; null: the same workload
+  bool set = false;  // a --set line changed the workload
   Scenario scenario;
-  io::Json document;  // scenario, flags and choice applied
+  io::Json document;         // scenario, flags and choice applied
   predict::Options options;  // `known`: the hardware's
-  predict::Question question() const { return {workload->workload, *hardware->fabric, hardware->profile, scenario}; }
+  predict::Question question() const {
+    return {workload->workload, *hardware->fabric, hardware->profile, scenario};
+  }
 };
 
 class Loader {

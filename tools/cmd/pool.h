@@ -1,8 +1,9 @@
-// Many independent pieces of work on all cores, their results in order: what comes out does not depend on the number of threads.
+// Many independent pieces of work on all cores, their results in order: what comes out does not
+// depend on the number of threads.
 #pragma once
 
-#include <condition_variable>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <map>
@@ -12,14 +13,16 @@
 
 namespace ddpsim::cli {
 
-// make(i) for i in [first, last) on `jobs` threads; take(i, result) in order, on the calling thread; tick() on it now and then. At most `ahead` results
-// wait to be taken. An exception of make or take ends it and is thrown here.
+// make(i) for i in [first, last) on `jobs` threads; take(i, result) in order, on the calling
+// thread; tick() on it now and then. At most `ahead` results wait to be taken. An exception of make
+// or take ends it and is thrown here.
 template <class Result, class Make, class Take, class Tick>
-void in_order(std::int64_t first, std::int64_t last, int jobs, std::int64_t ahead, Make make, Take take, Tick tick) {
+void in_order(std::int64_t first, std::int64_t last, int jobs, std::int64_t ahead, Make make,
+              Take take, Tick tick) {
   std::mutex lock;
   std::condition_variable changed;
   std::map<std::int64_t, Result> ready;
-  std::int64_t next = first;   // to be made
+  std::int64_t next = first;  // to be made
   std::int64_t taken = first;
   std::exception_ptr failed;
   bool stop = false;
@@ -51,9 +54,12 @@ void in_order(std::int64_t first, std::int64_t last, int jobs, std::int64_t ahea
       std::map<std::int64_t, Result> mine;
       {
         std::unique_lock guard(lock);
-        changed.wait_for(guard, std::chrono::milliseconds(200), [&] { return failed || (!ready.empty() && ready.begin()->first == taken); });
+        changed.wait_for(guard, std::chrono::milliseconds(200), [&] {
+          return failed || (!ready.empty() && ready.begin()->first == taken);
+        });
         if (failed) break;
-        for (std::int64_t k = taken; !ready.empty() && ready.begin()->first == k; ++k) mine.insert(ready.extract(ready.begin()));
+        for (std::int64_t k = taken; !ready.empty() && ready.begin()->first == k; ++k)
+          mine.insert(ready.extract(ready.begin()));
       }
       for (auto& [k, result] : mine) take(k, std::move(result));
       if (!mine.empty()) {

@@ -1,4 +1,5 @@
-// ddpsim predict: how long one iteration takes, how sure that is, where the time goes, what limits it, what to try.
+// ddpsim predict: how long one iteration takes, how sure that is, where the time goes, what limits
+// it, what to try.
 #include <algorithm>
 #include <cmath>
 
@@ -28,37 +29,52 @@ struct Flags {
 report::Heading heading(const Loaded& l) {
   report::Heading h;
   const Plan& plan = l.scenario.plan;
-  bool tf32 = l.workload.basis == Basis::Described && l.workload.precision == Precision::Fp32 && l.profile.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] > 0;
-  h.workload = fmt::format("{}, batch {} per rank, {}{}", l.workload.name, l.workload.batch, name_of(l.workload.precision),
+  bool tf32 = l.workload.basis == Basis::Described && l.workload.precision == Precision::Fp32 &&
+              l.profile.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] > 0;
+  h.workload = fmt::format("{}, batch {} per rank, {}{}", l.workload.name, l.workload.batch,
+                           name_of(l.workload.precision),
                            tf32 ? " (convolutions in TF32, as torch does by default)" : "");
-  h.cluster = fmt::format("{}: {} rank{}", l.cluster.name, l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s");
+  h.cluster = fmt::format("{}: {} rank{}", l.cluster.name, l.scenario.ranks,
+                          l.scenario.ranks == 1 ? "" : "s");
   const strategy::SystemRecord& system = strategy::record_of(plan.system);
   h.system = system.brief;
   h.units = system.units;
   h.holds = system.holds;
   if (plan.system == System::PytorchDdp) {
-    std::string cap = !plan.bucket_cap_mb_list.empty() ? fmt::format("bucket_cap_mb_list=[{:g}]", fmt::join(plan.bucket_cap_mb_list, ", ")) :
-                      plan.bucket_cap_mb ? fmt::format("bucket_cap_mb={:g}", *plan.bucket_cap_mb) : "bucket_cap_mb=None (25, first bucket 1)";
-    h.plan = fmt::format("PyTorch {} DDP over {}, {}", name_of(plan.pytorch), name_of(backend_of(plan, l.profile.kind)), cap);
+    std::string cap =
+        !plan.bucket_cap_mb_list.empty()
+            ? fmt::format("bucket_cap_mb_list=[{:g}]", fmt::join(plan.bucket_cap_mb_list, ", "))
+        : plan.bucket_cap_mb ? fmt::format("bucket_cap_mb={:g}", *plan.bucket_cap_mb)
+                             : "bucket_cap_mb=None (25, first bucket 1)";
+    h.plan = fmt::format("PyTorch {} DDP over {}, {}", name_of(plan.pytorch),
+                         name_of(backend_of(plan, l.profile.kind)), cap);
     if (plan.comm_hook != CommHook::None) h.plan += fmt::format(", {}", name_of(plan.comm_hook));
     if (plan.gradient_as_bucket_view) h.plan += ", gradient_as_bucket_view";
     if (plan.find_unused_parameters) h.plan += ", find_unused_parameters";
     if (plan.static_graph) h.plan += ", static_graph";
   } else if (plan.system == System::Fsdp) {
     std::string set = strategy::settings_text(plan);
-    h.plan = fmt::format("PyTorch {} FSDP over {}, {} units of weights{}{}", name_of(plan.pytorch), name_of(backend_of(plan, l.profile.kind)),
-                         strategy::fsdp_units(l.workload, plan).size(), set.empty() ? "" : ", ", set);
+    h.plan =
+        fmt::format("PyTorch {} FSDP over {}, {} units of weights{}{}", name_of(plan.pytorch),
+                    name_of(backend_of(plan, l.profile.kind)),
+                    strategy::fsdp_units(l.workload, plan).size(), set.empty() ? "" : ", ", set);
   } else {
-    h.plan = fmt::format("plain gradient averaging over {}, {}, {}", name_of(backend_of(plan, l.profile.kind)),
-                         plan.granularity == Granularity::Flat ? "one flat all-reduce" : "one all-reduce per parameter", plan.async_op ? "asynchronous" : "blocking");
+    h.plan = fmt::format("plain gradient averaging over {}, {}, {}",
+                         name_of(backend_of(plan, l.profile.kind)),
+                         plan.granularity == Granularity::Flat ? "one flat all-reduce"
+                                                               : "one all-reduce per parameter",
+                         plan.async_op ? "asynchronous" : "blocking");
   }
   if (std::string nccl = nccl_text(plan); !nccl.empty()) h.plan += ", " + nccl;
-  if (plan.accumulation_steps > 1) h.plan += fmt::format(", {} accumulation steps", plan.accumulation_steps);
+  if (plan.accumulation_steps > 1)
+    h.plan += fmt::format(", {} accumulation steps", plan.accumulation_steps);
   if (l.options.common_start) h.plan += ", all ranks begin the step together";
   h.profile = l.profile.name;
   h.basis = report::basis_text(l.profile);
   if (auto slow = predict::slowest_rank(l.scenario))
-    h.straggler = fmt::format("rank {}, which computes {:g} times as long: the others wait for it in every collective", slow->first, slow->second);
+    h.straggler = fmt::format(
+        "rank {}, which computes {:g} times as long: the others wait for it in every collective",
+        slow->first, slow->second);
   h.captured = l.workload.basis == Basis::Captured;
   if (h.captured) h.device = l.workload.device_name;
   io::KnownErrors known = io::read_known_errors(l.documents.profile, l.profile.name);
@@ -75,18 +91,27 @@ report::Heading heading(const Loaded& l) {
                     100 * known.table_residual));
   h.interval = report::interval_sentence(l.profile, h.captured);
   if (plan.system == System::Fsdp) {
-    h.schedule = "schedule equal to that of PyTorch's own code, recorded without a GPU (1.13, and 2.7's Python); its times were never executed";
+    h.schedule =
+        "schedule equal to that of PyTorch's own code, recorded without a GPU (1.13, and 2.7's "
+        "Python); its times were never executed";
     return h;
   }
-  bool recorded = plan.pytorch == PytorchVersion::V1_13 && backend_of(plan, l.profile.kind) == Backend::Gloo;
+  bool recorded =
+      plan.pytorch == PytorchVersion::V1_13 && backend_of(plan, l.profile.kind) == Backend::Gloo;
   h.schedule = recorded ? "schedule checked against executed PyTorch 1.13 over Gloo"
-                        : fmt::format("schedule of PyTorch {} over {} from source reading, not executed (that of 1.13 over Gloo was)", name_of(plan.pytorch), name_of(backend_of(plan, l.profile.kind)));
+                        : fmt::format(
+                              "schedule of PyTorch {} over {} from source reading, not executed "
+                              "(that of 1.13 over Gloo was)",
+                              name_of(plan.pytorch), name_of(backend_of(plan, l.profile.kind)));
   return h;
 }
 
-io::OrderedJson page_data(const Loaded& l, const std::vector<std::string>& sets, const predict::Prediction& p, const std::vector<predict::Lever>& levers) {
+io::OrderedJson page_data(const Loaded& l, const std::vector<std::string>& sets,
+                          const predict::Prediction& p, const std::vector<predict::Lever>& levers) {
   report::Heading h = heading(l);
-  io::OrderedJson j{{"kind", "predict"}, {"title", l.workload.name + " on " + l.cluster.name}, {"ranks", l.scenario.ranks}};
+  io::OrderedJson j{{"kind", "predict"},
+                    {"title", l.workload.name + " on " + l.cluster.name},
+                    {"ranks", l.scenario.ranks}};
   j["heading"] = {{"workload", h.workload},
                   {"cluster", h.cluster},
                   {"plan", h.plan},
@@ -105,7 +130,8 @@ io::OrderedJson page_data(const Loaded& l, const std::vector<std::string>& sets,
   j["actor"] = p.summary.actor;
   j["run"] = io::page_run(p.run);
   j["levers"] = io::page_levers(levers);
-  j["topology"] = io::page_topology(*l.fabric, predict::link_use(l.question(), p.summary.step, l.options));
+  j["topology"] =
+      io::page_topology(*l.fabric, predict::link_use(l.question(), p.summary.step, l.options));
   j["documents"] = page_documents(l, sets);
   return j;
 }
@@ -131,7 +157,8 @@ void predict_command(Terminal& t, const Flags& flags) {
   p.run.key = l.key;
   if (!flags.question.profiles.empty()) tell_other_gpu(t, l);
   std::vector<predict::Lever> levers;
-  if (flags.output.format == "table" || flags.output.format == "md" || !flags.output.html.empty()) levers = predict::levers(l.question(), p.summary.step, l.options);
+  if (flags.output.format == "table" || flags.output.format == "md" || !flags.output.html.empty())
+    levers = predict::levers(l.question(), p.summary.step, l.options);
   std::string text;
   if (flags.output.format == "json") {
     text = io::write_prediction(p).dump(1) + "\n";
@@ -151,7 +178,9 @@ void predict_command(Terminal& t, const Flags& flags) {
 
 void add_predict(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  Command* c = app.add_subcommand("predict", "Predict one training iteration: how long, how sure, where the time goes, what to try next");
+  Command* c = app.add_subcommand(
+      "predict",
+      "Predict one training iteration: how long, how sure, where the time goes, what to try next");
   add_question_flags(*c, flags->question);
   add_step_flag(*c, flags->step);
   add_output_flags(*c, flags->output, {"table", "csv", "json", "md"});

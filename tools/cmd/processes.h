@@ -13,7 +13,8 @@ bool is_mpi_follower();
 
 class Processes {
  public:
-  // Opens ddpsim_mpi.so beside the executable or in ../lib/ddpsim. Throws InputError where it is not.
+  // Opens ddpsim_mpi.so beside the executable or in ../lib/ddpsim. Throws InputError where it is
+  // not.
   explicit Processes(const std::string& executable);
   ~Processes();
   Processes(const Processes&) = delete;
@@ -23,7 +24,10 @@ class Processes {
   // From the first to all.
   void broadcast(void* data, int bytes) const { broadcast_(data, bytes); }
   // To the first, which is called once for each, in order.
-  void gather(const std::string& mine, void (*take)(void* state, const char* data, int bytes), void* state) const { gather_(mine.data(), static_cast<int>(mine.size()), take, state); }
+  void gather(const std::string& mine, void (*take)(void* state, const char* data, int bytes),
+              void* state) const {
+    gather_(mine.data(), static_cast<int>(mine.size()), take, state);
+  }
 
  private:
   void (*broadcast_)(void*, int) = nullptr;

@@ -20,7 +20,8 @@ std::uint64_t fnv1a(std::uint64_t h, const std::string& text) {
   return h;
 }
 
-Named open_document(const io::Home& home, const char* folder, const std::string& name, const char* what, const std::string& place) {
+Named open_document(const io::Home& home, const char* folder, const std::string& name,
+                    const char* what, const std::string& place) {
   std::string path;
   try {
     path = home.find(folder, name, what);
@@ -45,7 +46,10 @@ std::string default_profile(const io::Home& home, const std::string& named) {
 Json read_plan_flag(const std::string& plan) {
   bool is_path = plan.find('/') != std::string::npos || plan.ends_with(".json");
   Json j = is_path ? io::parse_json(io::read_file(plan), plan) : Json{{"system", plan}};
-  if (!j.is_object()) throw InputError{plan, "a plan is an object of knobs, for example {\"system\": \"pytorch_ddp\", \"bucket_cap_mb\": 50}"};
+  if (!j.is_object())
+    throw InputError{plan,
+                     "a plan is an object of knobs, for example {\"system\": \"pytorch_ddp\", "
+                     "\"bucket_cap_mb\": 50}"};
   bool bare = !j.contains("plan");
   Json knobs = bare ? j : j["plan"];
   try {
@@ -58,7 +62,9 @@ Json read_plan_flag(const std::string& plan) {
   return knobs;
 }
 
-std::string known_nccl_variables() { return fmt::format("{}", fmt::join(nccl::known_variables(), ", ")); }
+std::string known_nccl_variables() {
+  return fmt::format("{}", fmt::join(nccl::known_variables(), ", "));
+}
 std::string nccl_variable_problem(const std::string& name) {
   const auto& known = nccl::known_variables();
   if (std::find(known.begin(), known.end(), name) != known.end()) return {};
@@ -66,15 +72,21 @@ std::string nccl_variable_problem(const std::string& name) {
   for (char& c : upper)
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
   std::string hint = io::nearest(upper, known);
-  return "is not a variable of NCCL that ddpsim reads" + (hint.empty() ? "; those are " + known_nccl_variables() : " (did you mean " + hint + "?)");
+  return "is not a variable of NCCL that ddpsim reads" +
+         (hint.empty() ? "; those are " + known_nccl_variables() : " (did you mean " + hint + "?)");
 }
 
-io::Home home_of(const Terminal& t) { return io::Home(t.home, t.executable, DDPSIM_BUILT_FROM); }
+io::Home home_of(const Terminal& t) {
+  return io::Home(t.home, t.executable, DDPSIM_BUILT_FROM);
+}
 
-Cluster load_cluster(const Terminal& t, const std::string& name, const std::vector<std::string>& sets) {
+Cluster load_cluster(const Terminal& t, const std::string& name,
+                     const std::vector<std::string>& sets) {
   Settings settings(sets);
   for (const io::Setting& s : settings)
-    if (s.target != io::Target::Cluster) throw InputError{"--set " + s.text, "this command reads a cluster and nothing else; write cluster.PATH=VALUE"};
+    if (s.target != io::Target::Cluster)
+      throw InputError{"--set " + s.text,
+                       "this command reads a cluster and nothing else; write cluster.PATH=VALUE"};
   Named c = open_document(home_of(t), "topologies", name, "cluster", "--cluster " + name);
   Cluster out = settings.read(io::Target::Cluster, c, io::read_cluster);
   out.description = settings.prose(io::Target::Cluster, out.description);
@@ -82,13 +94,15 @@ Cluster load_cluster(const Terminal& t, const std::string& name, const std::vect
 }
 
 Profile load_profile(const io::Home& home, const std::string& named) {
-  Named p = open_document(home, "calib/profiles", default_profile(home, named), "profile", "#/device/profile");
+  Named p = open_document(home, "calib/profiles", default_profile(home, named), "profile",
+                          "#/device/profile");
   return io::read_profile(p.document, p.file);
 }
 
 int parse_ranks(const std::string& text) {
   auto ranks = parse_integer(text);
-  if (!ranks || *ranks > INT32_MAX) throw InputError{"--ranks " + text, "expected a whole number of ranks, at most 1,048,576"};
+  if (!ranks || *ranks > INT32_MAX)
+    throw InputError{"--ranks " + text, "expected a whole number of ranks, at most 1,048,576"};
   if (*ranks < 1) throw InputError{"--ranks " + text, "a job has at least one rank"};
   return static_cast<int>(*ranks);
 }
@@ -96,7 +110,8 @@ int parse_ranks(const std::string& text) {
 double parse_positive(const char* flag, const std::string& text, double most) {
   auto v = parse_number(text);
   if (!v || !(*v > 0 && *v <= most))
-    throw InputError{std::string(flag) + " " + text, fmt::format("expected a positive number, at most {:g}", most)};
+    throw InputError{std::string(flag) + " " + text,
+                     fmt::format("expected a positive number, at most {:g}", most)};
   return *v;
 }
 
@@ -107,15 +122,29 @@ double tolerance_of(const std::string& text) {
 }
 
 void add_question_flags(Command& c, QuestionFlags& f) {
-  c.add_option("scenario", f.scenario, "scenario file (names workload, cluster, plan, ranks); flags override it");
-  c.add_option("--workload", f.workload, "workload: a file, or the name of a shipped one (ddpsim list workloads)");
-  c.add_option("--cluster", f.cluster, "cluster: a file, or the name of a shipped one (ddpsim list clusters)");
-  c.add_option("--plan", f.plan, "plan: a file with knobs, or the name of a system (ddpsim list plans)");
-  c.add_option("--profile", f.profiles, "profile: a file, or the name of a shipped one; default: the one that the cluster's devices name")->allow_extra_args(false);
+  c.add_option("scenario", f.scenario,
+               "scenario file (names workload, cluster, plan, ranks); flags override it");
+  c.add_option("--workload", f.workload,
+               "workload: a file, or the name of a shipped one (ddpsim list workloads)");
+  c.add_option("--cluster", f.cluster,
+               "cluster: a file, or the name of a shipped one (ddpsim list clusters)");
+  c.add_option("--plan", f.plan,
+               "plan: a file with knobs, or the name of a system (ddpsim list plans)");
+  c.add_option("--profile", f.profiles,
+               "profile: a file, or the name of a shipped one; default: the one that the cluster's "
+               "devices name")
+      ->allow_extra_args(false);
   c.add_option("--ranks", f.ranks, "number of ranks; default: all devices of the cluster");
-  c.add_option("--set", f.sets, "PATH=VALUE, repeatable: bucket_cap_mb=50, cluster.hosts=16, workload.batch=64, slow_ranks.3=1.5, or a variable of NCCL: NCCL_ALGO=ring")->allow_extra_args(false);
-  c.add_option("--layers", f.layers, "measured Run of the real framework: its layer profile (times without communication, all ranks running) replaces the workload's times");
-  c.add_option("--fidelity", f.fidelity, "collective or message (every message of every step is simulated); default: message for backend tcp up to a million messages, else collective");
+  c.add_option("--set", f.sets,
+               "PATH=VALUE, repeatable: bucket_cap_mb=50, cluster.hosts=16, workload.batch=64, "
+               "slow_ranks.3=1.5, or a variable of NCCL: NCCL_ALGO=ring")
+      ->allow_extra_args(false);
+  c.add_option("--layers", f.layers,
+               "measured Run of the real framework: its layer profile (times without "
+               "communication, all ranks running) replaces the workload's times");
+  c.add_option("--fidelity", f.fidelity,
+               "collective or message (every message of every step is simulated); default: message "
+               "for backend tcp up to a million messages, else collective");
 }
 
 void add_step_flag(Command& c, std::string& step) {
@@ -129,18 +158,23 @@ bool from_common_start(const std::string& step) {
   return step == "common-start";
 }
 
-void add_output_flags(Command& c, OutputFlags& f, const std::vector<std::string>& formats, const std::string& which) {
+void add_output_flags(Command& c, OutputFlags& f, const std::vector<std::string>& formats,
+                      const std::string& which) {
   f.format = formats.front();
   std::string list;
   for (const auto& s : formats) list += (list.empty() ? "" : ", ") + s;
-  c.add_option("--format", f.format, which.empty() ? list : which)->check([formats, list](const std::string& s) {
-    return std::find(formats.begin(), formats.end(), s) != formats.end() ? std::string() : "\"" + s + "\" is not a format of this command; known are " + list;
-  });
+  c.add_option("--format", f.format, which.empty() ? list : which)
+      ->check([formats, list](const std::string& s) {
+        return std::find(formats.begin(), formats.end(), s) != formats.end()
+                   ? std::string()
+                   : "\"" + s + "\" is not a format of this command; known are " + list;
+      });
   c.add_option("--out", f.out, "write the answer to this file instead of stdout");
 }
 
 void add_html_flag(Command& c, OutputFlags& f) {
-  c.add_option("--html", f.html, "also write the answer as a page: one HTML file that needs no network");
+  c.add_option("--html", f.html,
+               "also write the answer as a page: one HTML file that needs no network");
 }
 
 void check_html(const OutputFlags& flags) {
@@ -150,11 +184,13 @@ void check_html(const OutputFlags& flags) {
 }
 
 void write_output(const std::string& path, const std::string& text) {
-  if (io::was_read(path)) throw InputError{path, "cannot be written: the answer is made from this file; name another"};
+  if (io::was_read(path))
+    throw InputError{path, "cannot be written: the answer is made from this file; name another"};
   io::write_file(path, text);
 }
 
-void write_html(Terminal& t, const OutputFlags& flags, const std::function<io::OrderedJson()>& data) {
+void write_html(Terminal& t, const OutputFlags& flags,
+                const std::function<io::OrderedJson()>& data) {
   if (flags.html.empty()) return;
   write_output(flags.html, io::write_page(data()));
   t.err << "ddpsim: wrote " << printable(flags.html) << "\n";
@@ -175,7 +211,9 @@ void write_answer(Terminal& t, const OutputFlags& flags, const std::string& text
 }
 
 std::string nccl_text(const Plan& plan, const std::vector<std::string>& without) {
-  auto left_out = [&](const std::string& name) { return std::find(without.begin(), without.end(), name) != without.end(); };
+  auto left_out = [&](const std::string& name) {
+    return std::find(without.begin(), without.end(), name) != without.end();
+  };
   std::string out = plan.nccl.empty() || left_out("nccl") ? "" : "NCCL " + plan.nccl;
   for (const auto& [name, value] : plan.environment)
     if (!left_out(name)) out += (out.empty() ? "" : ", ") + name + "=" + value;
@@ -183,18 +221,28 @@ std::string nccl_text(const Plan& plan, const std::vector<std::string>& without)
 }
 
 std::string jitter_note(const Scenario& s) {
-  return s.jitter ? fmt::format("the scenario's jitter (cv {:g}) is left out: these are steps without it; ddpsim predict plays it", s.jitter->cv) : "";
+  return s.jitter ? fmt::format(
+                        "the scenario's jitter (cv {:g}) is left out: these are steps without it; "
+                        "ddpsim predict plays it",
+                        s.jitter->cv)
+                  : "";
 }
 
 std::string layers_problem(const Workload& w, const Run& run) {
   if (run.tensor_names.size() != w.tensors.size())
-    return fmt::format("its model has {} parameters, workload \"{}\" has {}", run.tensor_names.size(), w.name, w.tensors.size());
+    return fmt::format("its model has {} parameters, workload \"{}\" has {}",
+                       run.tensor_names.size(), w.name, w.tensors.size());
   for (std::size_t i = 0; i < w.tensors.size(); ++i)
-    if (run.tensor_names[i] != w.tensors[i].name) return fmt::format("its parameter {} is {}, workload \"{}\" has {} there", i, run.tensor_names[i], w.name, w.tensors[i].name);
-  // What a step's times may be does not depend on where they were taken; those of a GPU's host may be missing.
+    if (run.tensor_names[i] != w.tensors[i].name)
+      return fmt::format("its parameter {} is {}, workload \"{}\" has {} there", i,
+                         run.tensor_names[i], w.name, w.tensors[i].name);
+  // What a step's times may be does not depend on where they were taken; those of a GPU's host may
+  // be missing.
   Workload made = as_recorded(w, run);
   made.device = DeviceKind::Cpu;
-  if (auto problem = validate(made)) return fmt::format("its layer profile is none of a step: {}: {}", problem.path, problem.message);
+  if (auto problem = validate(made))
+    return fmt::format("its layer profile is none of a step: {}: {}", problem.path,
+                       problem.message);
   return {};
 }
 
@@ -220,7 +268,8 @@ io::OrderedJson page_documents(const Loaded& l, const std::vector<std::string>& 
   auto page = [&](io::Target target, const Json& document) {
     io::OrderedJson out = io::page_document(document);
     for (const char* key : {"description", "source"})
-      if (out.is_object() && out.contains(key) && out[key].is_string()) out[key] = settings.prose(target, out[key].get<std::string>());
+      if (out.is_object() && out.contains(key) && out[key].is_string())
+        out[key] = settings.prose(target, out[key].get<std::string>());
     return out;
   };
   const io::Documents& d = l.documents;
@@ -233,22 +282,33 @@ io::OrderedJson page_documents(const Loaded& l, const std::vector<std::string>& 
 Hardware load_hardware(const Terminal& t, const QuestionFlags& flags) {
   using io::Target;
   io::Home home = home_of(t);
-  if (flags.cluster.empty()) throw InputError{"--cluster", "no cluster given; name one (ddpsim list clusters)"};
+  if (flags.cluster.empty())
+    throw InputError{"--cluster", "no cluster given; name one (ddpsim list clusters)"};
   Settings settings(flags.sets);
   for (const io::Setting& s : settings)
     if (s.target != Target::Cluster && s.target != Target::Profile)
-      throw InputError{"--set " + s.text, "is none of a cluster, a profile or NCCL's variables, and a collective has no others: --set cluster.hosts=2, --set profile.host.launch_ps=5000000, --set NCCL_ALGO=ring"};
+      throw InputError{
+          "--set " + s.text,
+          "is none of a cluster, a profile or NCCL's variables, and a collective has no others: "
+          "--set cluster.hosts=2, --set profile.host.launch_ps=5000000, --set NCCL_ALGO=ring"};
   Hardware out;
   Named c = open_document(home, "topologies", flags.cluster, "cluster", "--cluster");
   out.cluster_file = c.file;
   out.cluster = settings.read(Target::Cluster, c, io::read_cluster);
   out.cluster.description = settings.prose(Target::Cluster, out.cluster.description);
-  if (flags.profiles.size() > 1) throw InputError{"--profile", "one profile at a time: all devices of a cluster are of one kind; give it once"};
-  Named p = !flags.profiles.empty() ? open_document(home, "calib/profiles", flags.profiles[0], "profile", "--profile")
-                                    : open_document(home, "calib/profiles", default_profile(home, out.cluster.profile), "profile", c.file + "#/device/profile");
+  if (flags.profiles.size() > 1)
+    throw InputError{
+        "--profile",
+        "one profile at a time: all devices of a cluster are of one kind; give it once"};
+  Named p = !flags.profiles.empty()
+                ? open_document(home, "calib/profiles", flags.profiles[0], "profile", "--profile")
+                : open_document(home, "calib/profiles", default_profile(home, out.cluster.profile),
+                                "profile", c.file + "#/device/profile");
   out.profile = settings.read(Target::Profile, p, io::read_profile);
   if (out.profile.kind != out.cluster.device)
-    throw InputError{c.file + "#/device/kind", "the cluster's devices and profile \"" + out.profile.name + "\" are not of one kind; choose another --profile or --cluster"};
+    throw InputError{c.file + "#/device/kind",
+                     "the cluster's devices and profile \"" + out.profile.name +
+                         "\" are not of one kind; choose another --profile or --cluster"};
   return out;
 }
 
@@ -259,7 +319,8 @@ std::string stored_name(const std::string& name, std::uint64_t hash) {
   constexpr std::size_t kMost = 60;
   std::string out = name.substr(0, kMost);
   for (char& c : out) {
-    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                 c == '-' || c == '_';
     if (!plain) c = '_';
   }
   return fmt::format("{}-{:016x}.json", out, hash);
@@ -289,7 +350,8 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   constexpr std::uint64_t kOffset = 0xcbf29ce484222325ull;
   std::uint64_t hash = kOffset;
   Json plan_and_ranks = asked.document;
-  for (const char* name : {"workload", "cluster", "profile", "description"}) plan_and_ranks.erase(name);
+  for (const char* name : {"workload", "cluster", "profile", "description"})
+    plan_and_ranks.erase(name);
   plan_and_ranks["ranks"] = out.scenario.ranks;
   std::string workload_text = asked.workload->document.dump();
   const Json& cluster = asked.hardware->document;
@@ -299,9 +361,11 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   out.workload_text = workload_text;
   out.workload_file = asked.workload->file;
   out.workload_hash = fmt::format("{:016x}", fnv1a(kOffset, hashed));
-  // The whole question but the profile, in one document that stands alone but for shipped workloads.
+  // The whole question but the profile, in one document that stands alone but for shipped
+  // workloads.
   out.document = plan_and_ranks;
-  out.documents = {asked.document, asked.workload->document, cluster, asked.hardware->profile_document};
+  out.documents = {asked.document, asked.workload->document, cluster,
+                   asked.hardware->profile_document};
   out.document["workload"] = asked.workload->name;
   out.document["cluster"] = cluster;
   for (const char* prose : {"description", "source"}) out.document["cluster"].erase(prose);
@@ -316,13 +380,17 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   };
   store(out.stored["workload"], *asked.workload, asked.workload->name, asked.set);
   for (std::size_t k = 0; k < asked.others.size(); ++k)
-    if (asked.others[k]) store(out.stored["other_jobs"][k]["workload"], *asked.others[k], asked.others[k]->name, false);
+    if (asked.others[k])
+      store(out.stored["other_jobs"][k]["workload"], *asked.others[k], asked.others[k]->name,
+            false);
   out.scenario_hash = fmt::format("{:016x}", fnv1a(kOffset, out.stored.dump()));
   // The algorithm, where it is not the usual one.
-  Algorithm algorithm = all_reduce_algorithm(out.scenario.plan, backend_of(out.scenario.plan, out.profile.kind));
+  Algorithm algorithm =
+      all_reduce_algorithm(out.scenario.plan, backend_of(out.scenario.plan, out.profile.kind));
   std::string system = name_of(out.scenario.plan.system);
   if (algorithm != Algorithm::Ring) system += std::string("+") + name_of(algorithm);
-  out.key = fmt::format("{}@{}/{}/n{}/{:016x}", out.workload.name, out.cluster.name, system, out.scenario.ranks, hash);
+  out.key = fmt::format("{}@{}/{}/n{}/{:016x}", out.workload.name, out.cluster.name, system,
+                        out.scenario.ranks, hash);
   return out;
 }
 

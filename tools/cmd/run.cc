@@ -103,31 +103,39 @@ std::string one_line(std::string s) {
 }
 
 // CLI11 names the flag; add the nearest known one.
-std::string explain(const CLI::App& app, const std::vector<std::string>& args, const CLI::ParseError& e) {
+std::string explain(const CLI::App& app, const std::vector<std::string>& args,
+                    const CLI::ParseError& e) {
   std::string what = one_line(e.what());
   const CLI::App* command = &app;
   std::size_t depth = 0;
   for (; !command->get_subcommands().empty(); ++depth) command = command->get_subcommands().back();
   std::vector<std::string> names;
-  for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; })) names.push_back(sub->get_name());
+  for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(sub->get_name());
   if (!names.empty() && args.size() > depth && args[depth].rfind("-", 0) != 0) {
     std::string hint = io::nearest(args[depth], names);
     std::string group = command == &app ? "" : " of ddpsim " + command->get_name();
-    return "\"" + one_line(args[depth].substr(0, 60)) + "\" is not a command" + group + (hint.empty() ? "; see ddpsim" + (command == &app ? "" : " " + command->get_name()) + " --help" : " (did you mean \"" + hint + "\"?)");
+    return "\"" + one_line(args[depth].substr(0, 60)) + "\" is not a command" + group +
+           (hint.empty()
+                ? "; see ddpsim" + (command == &app ? "" : " " + command->get_name()) + " --help"
+                : " (did you mean \"" + hint + "\"?)");
   }
   std::vector<std::string> known;
   for (const CLI::Option* o : command->get_options())
     for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
   for (const std::string& a : args) {
     std::string flag = one_line(a.substr(0, a.find('=')));
-    if (flag.rfind("--", 0) != 0 || std::find(known.begin(), known.end(), flag) != known.end()) continue;
+    if (flag.rfind("--", 0) != 0 || std::find(known.begin(), known.end(), flag) != known.end())
+      continue;
     bool sets = std::find(known.begin(), known.end(), "--set") != known.end();
     if (std::string field = io::field_meant(flag.substr(2)); sets && !field.empty()) {
       bool own = std::find(known.begin(), known.end(), "--" + field) != known.end();
-      return flag + " is not a flag of this command; write " + (own ? "--" + field + " VALUE" : "--set " + field + "=VALUE");
+      return flag + " is not a flag of this command; write " +
+             (own ? "--" + field + " VALUE" : "--set " + field + "=VALUE");
     }
     std::string hint = io::nearest(flag, known);
-    return flag.substr(0, 60) + " is not a flag of this command" + (hint.empty() ? "; see --help" : " (did you mean " + hint + "?)");
+    return flag.substr(0, 60) + " is not a flag of this command" +
+           (hint.empty() ? "; see --help" : " (did you mean " + hint + "?)");
   }
   // "--values 1 5 25": the shell's list is not ddpsim's.
   for (std::size_t i = 0; i + 2 < args.size(); ++i) {
@@ -141,7 +149,8 @@ std::string explain(const CLI::App& app, const std::vector<std::string>& args, c
   if (e.get_name() == "RequiredError" && command != &app) {
     for (const CLI::Option* o : command->get_options())
       if (o->get_positional() && o->get_required() && o->count() == 0)
-        return command->get_name() + ": \"" + o->get_single_name() + "\" is missing: " + one_line(o->get_description());
+        return command->get_name() + ": \"" + o->get_single_name() +
+               "\" is missing: " + one_line(o->get_description());
     std::string list;
     for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
     if (!list.empty()) return command->get_name() + " of what? Known are " + list;
@@ -149,13 +158,15 @@ std::string explain(const CLI::App& app, const std::vector<std::string>& args, c
   return what;
 }
 
-// Of every option of every command below `app`: a value is no flag, and not empty (a variable of a shell that is not set).
+// Of every option of every command below `app`: a value is no flag, and not empty (a variable of a
+// shell that is not set).
 void require_values(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     for (CLI::Option* option : command->get_options())
       if (option->get_items_expected_max() > 0)
         option->check([](const std::string& value) {
-          if (value.empty()) return std::string("needs a value, found \"\"; leave it out for its default");
+          if (value.empty())
+            return std::string("needs a value, found \"\"; leave it out for its default");
           return value.starts_with("--") ? "needs a value, found " + value : std::string();
         });
     require_values(*command);
@@ -165,7 +176,9 @@ void require_values(CLI::App& app) {
 // Of an option's value: does it name a file? A name of something shipped need not.
 bool may_be_path(const CLI::Option& option, const std::string& value) {
   const auto& names = option.get_lnames();
-  auto is = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  auto is = [&](const char* name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
   bool named = is("workload") || is("cluster") || is("plan") || is("profile") || is("base");
   return !named || value.find('/') != std::string::npos || value.ends_with(".json");
 }
@@ -181,8 +194,10 @@ void check_outputs(const CLI::App& command) {
       bool also_written = other->check_name("--out") || other->check_name("--html");
       for (const std::string& value : other->results()) {
         if (!may_be_path(*other, value) || !io::same_file(path, value)) continue;
-        throw InputError{flag + (" " + path), also_written ? "is the file that " + other->get_name() + " writes; name another"
-                                                           : "is a file that is read (" + other->get_name() + "); name another"};
+        throw InputError{flag + (" " + path),
+                         also_written
+                             ? "is the file that " + other->get_name() + " writes; name another"
+                             : "is a file that is read (" + other->get_name() + "); name another"};
       }
     }
   }
@@ -200,15 +215,17 @@ void check_utf8(const std::vector<std::string>& args) {
   for (std::size_t i = 0; i < args.size(); ++i)
     if (!is_utf8(args[i])) {
       bool value = i > 0 && args[i - 1].starts_with("--");
-      throw InputError{(value ? args[i - 1] + " " : "") + "\"" + args[i] + "\"", "is not UTF-8; rename it, or write it in UTF-8"};
+      throw InputError{(value ? args[i - 1] + " " : "") + "\"" + args[i] + "\"",
+                       "is not UTF-8; rename it, or write it in UTF-8"};
     }
 }
 
 }  // namespace
 
 int run(const std::vector<std::string>& args, Terminal terminal) {
-  CLI::App app{"ddpsim: how long will one data-parallel training iteration take, and why?\n"
-               "Example: ddpsim predict --workload resnet50 --cluster hgx-h100 --ranks 8\n"};
+  CLI::App app{
+      "ddpsim: how long will one data-parallel training iteration take, and why?\n"
+      "Example: ddpsim predict --workload resnet50 --cluster hgx-h100 --ranks 8\n"};
   app.name("ddpsim");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("ddpsim ") + kVersion);
@@ -265,7 +282,8 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
     t.err << "ddpsim: " << one_line(e.where) << ": " << one_line(e.what) << "\n";
     return kBadInput;
   } catch (const std::bad_alloc&) {
-    t.err << "ddpsim: not enough memory for this question; use fewer ranks, or --fidelity collective\n";
+    t.err << "ddpsim: not enough memory for this question; use fewer ranks, or --fidelity "
+             "collective\n";
     return kInternal;
   } catch (const std::exception& e) {
     t.err << "ddpsim: internal error, please report it: " << one_line(e.what()) << "\n";

@@ -1,4 +1,5 @@
-// ddpsim show: one noun, as ddpsim understands it. `program` is what lower() made of a workload and a plan.
+// ddpsim show: one noun, as ddpsim understands it. `program` is what lower() made of a workload and
+// a plan.
 #include <type_traits>
 
 #include <fmt/format.h>
@@ -6,8 +7,8 @@
 #include "sim/predict/roofline.h"
 #include "sim/report/run_text.h"
 #include "sim/report/text.h"
-#include "sim/strategy/systems.h"
 #include "sim/strategy/lower.h"
+#include "sim/strategy/systems.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
 
@@ -57,14 +58,23 @@ constexpr std::size_t kOpColumn = 12;
 std::string program_table(const Program& p, bool csv) {
   std::string out = csv ? "step,lane,op,bytes,tensors,waits_for\n" : "";
   auto add = [&](const StepProgram& s) {
-    if (!csv) out += fmt::format("{} step\n  {:<9} {:<56} {:>12} {:>8}  waits for\n", name_of(s.kind), "lane", "op", "bytes", "tensors");
+    if (!csv)
+      out += fmt::format("{} step\n  {:<9} {:<56} {:>12} {:>8}  waits for\n", name_of(s.kind),
+                         "lane", "op", "bytes", "tensors");
     for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
       std::string waits;
       for (std::uint32_t d : deps_of(s, i)) waits += (waits.empty() ? "" : " ") + name_of(p, s, d);
       std::string name = name_of(p, s, i);
       std::size_t tensors = tensors_of(p, s, i).size();
-      if (csv) out += fmt::format("{},{},{},{},{},{}\n", name_of(s.kind), name_of(s.ops[i].lane, p.streams), report::csv_field(name), s.ops[i].bytes, tensors, report::csv_field(waits));
-      else out += report::wrapped(fmt::format("  {:<9} {:<56} {:>12} {:>8}  {}\n", name_of(s.ops[i].lane, p.streams), name, s.ops[i].bytes, tensors, waits), kOpColumn + 2);
+      if (csv)
+        out +=
+            fmt::format("{},{},{},{},{},{}\n", name_of(s.kind), name_of(s.ops[i].lane, p.streams),
+                        report::csv_field(name), s.ops[i].bytes, tensors, report::csv_field(waits));
+      else
+        out += report::wrapped(
+            fmt::format("  {:<9} {:<56} {:>12} {:>8}  {}\n", name_of(s.ops[i].lane, p.streams),
+                        name, s.ops[i].bytes, tensors, waits),
+            kOpColumn + 2);
     }
   };
   for (const StepProgram& s : p.warmup) add(s);
@@ -75,8 +85,10 @@ std::string program_table(const Program& p, bool csv) {
 std::string buckets_text(const Program& p, const std::string& format) {
   io::OrderedJson j;
   j["steps"] = io::OrderedJson::array();
-  std::string out = format == "csv" ? "step,bucket,tensors,bytes,wire_bytes,first,last\n"
-                                    : fmt::format("{:<8} {:>6} {:>7} {:>12} {:>12}  {}\n", "step", "bucket", "tensors", "bytes", "wire bytes", "first ... last tensor");
+  std::string out = format == "csv"
+                        ? "step,bucket,tensors,bytes,wire_bytes,first,last\n"
+                        : fmt::format("{:<8} {:>6} {:>7} {:>12} {:>12}  {}\n", "step", "bucket",
+                                      "tensors", "bytes", "wire bytes", "first ... last tensor");
   auto add = [&](const StepProgram& s) {
     io::OrderedJson step{{"kind", name_of(s.kind)}, {"buckets", io::OrderedJson::array()}};
     for (std::size_t k = 0; k < s.buckets.size(); ++k) {
@@ -84,12 +96,18 @@ std::string buckets_text(const Program& p, const std::string& format) {
       const std::string& first = p.tensor_names[b.tensors.front()];
       const std::string& last = p.tensor_names[b.tensors.back()];
       if (format == "csv")
-        out += fmt::format("{},{},{},{},{},{},{}\n", name_of(s.kind), k, b.tensors.size(), b.bytes.count, b.wire_bytes.count, report::csv_field(first), report::csv_field(last));
+        out += fmt::format("{},{},{},{},{},{},{}\n", name_of(s.kind), k, b.tensors.size(),
+                           b.bytes.count, b.wire_bytes.count, report::csv_field(first),
+                           report::csv_field(last));
       else
-        out += fmt::format("{:<8} {:>6} {:>7} {:>12} {:>12}  {} ... {}\n", name_of(s.kind), k, b.tensors.size(), b.bytes.count, b.wire_bytes.count, first, last);
+        out += fmt::format("{:<8} {:>6} {:>7} {:>12} {:>12}  {} ... {}\n", name_of(s.kind), k,
+                           b.tensors.size(), b.bytes.count, b.wire_bytes.count, first, last);
       io::OrderedJson names = io::OrderedJson::array();
       for (TensorIndex t : b.tensors) names.push_back(p.tensor_names[t]);
-      step["buckets"].push_back({{"name", fmt::format("bucket.{}", k)}, {"tensors", names}, {"bytes", b.bytes.count}, {"wire_bytes", b.wire_bytes.count}});
+      step["buckets"].push_back({{"name", fmt::format("bucket.{}", k)},
+                                 {"tensors", names},
+                                 {"bytes", b.bytes.count},
+                                 {"wire_bytes", b.wire_bytes.count}});
     }
     j["steps"].push_back(std::move(step));
   };
@@ -100,11 +118,16 @@ std::string buckets_text(const Program& p, const std::string& format) {
 
 // The shipped or given file itself, once it has been found valid.
 template <class Noun>
-void show_file(Terminal& t, const Flags& f, const char* folder, const std::string& flag, Noun (*read)(const io::Json&, const std::string&)) {
+void show_file(Terminal& t, const Flags& f, const char* folder, const std::string& flag,
+               Noun (*read)(const io::Json&, const std::string&)) {
   const std::string& name = !flag.empty() ? flag : f.question.scenario;
   if (name.empty()) throw InputError{"show " + f.what, "name it: ddpsim show " + f.what + " NAME"};
-  if (f.output.format == "csv") throw InputError{"--format csv", "a " + f.what + " is shown as its JSON file; leave --format out"};
-  if (!f.question.sets.empty()) throw InputError{"--set " + f.question.sets[0], "show " + f.what + " shows the file as it is; leave --set out"};
+  if (f.output.format == "csv")
+    throw InputError{"--format csv",
+                     "a " + f.what + " is shown as its JSON file; leave --format out"};
+  if (!f.question.sets.empty())
+    throw InputError{"--set " + f.question.sets[0],
+                     "show " + f.what + " shows the file as it is; leave --set out"};
   std::string path = home_of(t).find(folder, name, f.what.c_str());
   std::string text = io::read_file(path);
   Noun noun = read(io::parse_json(text, path), path);
@@ -117,12 +140,16 @@ void show_file(Terminal& t, const Flags& f, const char* folder, const std::strin
 void show_run(Terminal& t, const Flags& f) {
   const std::string& path = f.question.scenario;
   if (path.empty()) throw InputError{"show run", "name its file: ddpsim show run FILE"};
-  if (!f.question.sets.empty()) throw InputError{"--set " + f.question.sets[0], "show run shows the file as it is; leave --set out"};
+  if (!f.question.sets.empty())
+    throw InputError{"--set " + f.question.sets[0],
+                     "show run shows the file as it is; leave --set out"};
   std::string text = io::read_file(path);
   Run run = io::read_run(io::parse_json(text, path), path);
   if (f.output.format == "json") return write_file_text(t, f, text);
-  if (f.output.format == "csv" && run.samples.empty()) throw InputError{"--format csv", "the Run has no samples; choose table or json"};
-  write_answer(t, f.output, f.output.format == "csv" ? report::samples_csv(run) : report::run_page(run));
+  if (f.output.format == "csv" && run.samples.empty())
+    throw InputError{"--format csv", "the Run has no samples; choose table or json"};
+  write_answer(t, f.output,
+               f.output.format == "csv" ? report::samples_csv(run) : report::run_page(run));
 }
 
 // The knobs of a system, or of each: what --set takes.
@@ -133,24 +160,45 @@ std::string plan_text(const std::string& name, const std::string& format) {
   for (const strategy::SystemRecord& s : strategy::systems()) {
     if (!name.empty() && name != s.name) continue;
     found = true;
-    if (format == "table") out += fmt::format("{}{} (--plan {})\n", out.empty() ? "" : "\n", s.title, s.name);
+    if (format == "table")
+      out += fmt::format("{}{} (--plan {})\n", out.empty() ? "" : "\n", s.title, s.name);
     for (const strategy::KnobRecord& k : s.knobs) {
       Plan plan;
       strategy::Field field = k.field(plan);
       std::string values;
-      if (auto* c = std::get_if<strategy::Choice>(&field)) values = fmt::format("{}", fmt::join(c->names, "|"));
-      else if (std::holds_alternative<bool*>(field) || std::holds_alternative<std::optional<bool>*>(field)) values = "true|false";
-      else values = k.unit;
-      if (format == "csv") out += fmt::format("{},{},{},{},{},{},{}\n", s.name, k.name, k.unit, report::csv_field(k.initially), values, k.searched ? "yes" : "no", report::csv_field(k.help));
-      else if (format == "json") j.push_back({{"system", s.name}, {"knob", k.name}, {"unit", k.unit}, {"default", k.initially}, {"values", values}, {"searched", k.searched}, {"help", k.help}});
-      else out += report::wrapped(fmt::format("  {:<24} {}; {} (default {}){}\n", k.name, values, k.help, k.initially, k.searched ? "; ddpsim tune tries it" : ""), 27);
+      if (auto* c = std::get_if<strategy::Choice>(&field))
+        values = fmt::format("{}", fmt::join(c->names, "|"));
+      else if (std::holds_alternative<bool*>(field) ||
+               std::holds_alternative<std::optional<bool>*>(field))
+        values = "true|false";
+      else
+        values = k.unit;
+      if (format == "csv")
+        out += fmt::format("{},{},{},{},{},{},{}\n", s.name, k.name, k.unit,
+                           report::csv_field(k.initially), values, k.searched ? "yes" : "no",
+                           report::csv_field(k.help));
+      else if (format == "json")
+        j.push_back({{"system", s.name},
+                     {"knob", k.name},
+                     {"unit", k.unit},
+                     {"default", k.initially},
+                     {"values", values},
+                     {"searched", k.searched},
+                     {"help", k.help}});
+      else
+        out +=
+            report::wrapped(fmt::format("  {:<24} {}; {} (default {}){}\n", k.name, values, k.help,
+                                        k.initially, k.searched ? "; ddpsim tune tries it" : ""),
+                            27);
     }
   }
   if (!found) {
     std::vector<std::string> names;
     for (const strategy::SystemRecord& s : strategy::systems()) names.emplace_back(s.name);
     std::string hint = io::nearest(name, names);
-    throw InputError{"show plan " + name, hint.empty() ? fmt::format("expected one of {}", fmt::join(names, ", ")) : "unknown (did you mean \"" + hint + "\"?)"};
+    throw InputError{"show plan " + name,
+                     hint.empty() ? fmt::format("expected one of {}", fmt::join(names, ", "))
+                                  : "unknown (did you mean \"" + hint + "\"?)"};
   }
   return format == "json" ? j.dump(1) + "\n" : out;
 }
@@ -158,18 +206,23 @@ std::string plan_text(const std::string& name, const std::string& format) {
 void show(Terminal& t, const Flags& f) {
   const std::string& what = f.what;
   if (what == "plan") {
-    if (!f.question.sets.empty()) throw InputError{"--set " + f.question.sets[0], "show plan lists what may be set; leave --set out"};
+    if (!f.question.sets.empty())
+      throw InputError{"--set " + f.question.sets[0],
+                       "show plan lists what may be set; leave --set out"};
     return write_answer(t, f.output, plan_text(f.question.scenario, f.output.format));
   }
   if (what == "program" || what == "buckets") {
     Loaded l = load(t, f.question);
     Program p = program_of(l);
     if (what == "buckets") return write_answer(t, f.output, buckets_text(p, f.output.format));
-    std::string text = f.output.format == "json" ? io::write_program(p, l.scenario.ranks).dump(1) + "\n" : program_table(p, f.output.format == "csv");
+    std::string text = f.output.format == "json"
+                           ? io::write_program(p, l.scenario.ranks).dump(1) + "\n"
+                           : program_table(p, f.output.format == "csv");
     return write_answer(t, f.output, text);
   }
   if (what == "scenario") {
-    if (f.output.format == "csv") throw InputError{"--format csv", "a scenario is shown as its JSON file; leave --format out"};
+    if (f.output.format == "csv")
+      throw InputError{"--format csv", "a scenario is shown as its JSON file; leave --format out"};
     Loaded l = load(t, f.question);
     return write_file_text(
         t, f,
@@ -177,20 +230,32 @@ void show(Terminal& t, const Flags& f) {
             ? io::OrderedJson{{"hash", l.scenario_hash}, {"key", l.key}}.dump(1) + "\n"
             : l.document.dump(1) + "\n");
   }
-  if (what == "workload") return show_file(t, f, "workloads", f.question.workload, io::read_workload);
+  if (what == "workload")
+    return show_file(t, f, "workloads", f.question.workload, io::read_workload);
   if (what == "cluster") return show_file(t, f, "topologies", f.question.cluster, io::read_cluster);
-  if (what == "profile") return show_file(t, f, "calib/profiles", f.question.profiles.empty() ? "" : f.question.profiles[0], io::read_profile);
+  if (what == "profile")
+    return show_file(t, f, "calib/profiles",
+                     f.question.profiles.empty() ? "" : f.question.profiles[0], io::read_profile);
   if (what == "run") return show_run(t, f);
-  std::string hint = io::nearest(what, {"program", "buckets", "plan", "scenario", "workload", "cluster", "profile", "run"});
-  throw InputError{"show " + what, hint.empty() ? "expected program, buckets, plan, scenario, workload, cluster, profile or run" : "unknown (did you mean \"" + hint + "\"?)"};
+  std::string hint = io::nearest(
+      what, {"program", "buckets", "plan", "scenario", "workload", "cluster", "profile", "run"});
+  throw InputError{
+      "show " + what,
+      hint.empty() ? "expected program, buckets, plan, scenario, workload, cluster, profile or run"
+                   : "unknown (did you mean \"" + hint + "\"?)"};
 }
 
 }  // namespace
 
 void add_show(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  Command* c = app.add_subcommand("show", "Show a workload, cluster, profile or Run, or the program and buckets of a scenario");
-  c->add_option("what", flags->what, "program, buckets (of a scenario), plan (the knobs of each system, or of NAME), scenario (in one file; json: its hash), workload, cluster or profile (by NAME), run (of FILE)")->required();
+  Command* c = app.add_subcommand(
+      "show", "Show a workload, cluster, profile or Run, or the program and buckets of a scenario");
+  c->add_option(
+       "what", flags->what,
+       "program, buckets (of a scenario), plan (the knobs of each system, or of NAME), scenario "
+       "(in one file; json: its hash), workload, cluster or profile (by NAME), run (of FILE)")
+      ->required();
   add_question_flags(*c, flags->question);
   add_output_flags(*c, flags->output, {"table", "csv", "json"});
   c->callback([&t, flags, c] {

@@ -1,10 +1,10 @@
 #include "tools/cmd/sweep.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
+
+#include <fmt/format.h>
 
 #include "sim/model/version.h"
 #include "sim/report/text.h"
@@ -17,10 +17,13 @@ namespace ddpsim::cli {
 namespace {
 
 constexpr std::size_t kBest = 5;
-constexpr const char* kJitterNote = "the scenario's jitter is in samples/s and efficiency; the steps are those without it";
+constexpr const char* kJitterNote =
+    "the scenario's jitter is in samples/s and efficiency; the steps are those without it";
 
 // One text after another, which do not run together.
-std::uint64_t hashed(std::uint64_t h, const std::string& text) { return fnv1a(h, text + '\xff'); }
+std::uint64_t hashed(std::uint64_t h, const std::string& text) {
+  return fnv1a(h, text + '\xff');
+}
 
 Choice choice_at(const Sweep& s, const std::vector<std::string>& values) {
   Choice out;
@@ -35,11 +38,16 @@ constexpr std::size_t kResults = 19;
 constexpr const char* kFirstResult = "world_size";
 constexpr std::size_t kProfilesNamed = 6;
 
-std::string share(const std::optional<double>& v) { return v ? fmt::format("{:.6f}", *v) : ""; }
-std::string ps(const std::optional<Duration>& d) { return d ? std::to_string(d->ps) : ""; }
+std::string share(const std::optional<double>& v) {
+  return v ? fmt::format("{:.6f}", *v) : "";
+}
+std::string ps(const std::optional<Duration>& d) {
+  return d ? std::to_string(d->ps) : "";
+}
 
 // Who wrote an axis wrote no --set and no --ranks.
-std::string in_words_of_axes(const std::vector<std::string>& fields, const std::vector<std::string>& values, const std::string& where) {
+std::string in_words_of_axes(const std::vector<std::string>& fields,
+                             const std::vector<std::string>& values, const std::string& where) {
   for (std::size_t k = 0; k < fields.size(); ++k) {
     std::string set = fields[k] + "=" + values[k];
     if (where.starts_with("--set " + set)) return where.substr(6);
@@ -48,14 +56,18 @@ std::string in_words_of_axes(const std::vector<std::string>& fields, const std::
   return where;
 }
 
-// A field that no document has, a name that nothing has, a value of the wrong kind or without its unit: an axis of invalid points only.
+// A field that no document has, a name that nothing has, a value of the wrong kind or without its
+// unit: an axis of invalid points only.
 void check_axis(const Terminal& t, Loader& loader, const Sweep& s, std::size_t axis) {
   const Axis& a = s.axes[axis];
   io::Home home = home_of(t);
   for (const auto& values : a.values)
     for (std::size_t k = 0; k < a.fields.size(); ++k) {
       const std::string& field = a.fields[k];
-      const char* folder = field == "workload" ? "workloads" : field == "cluster" ? "topologies" : field == "profile" ? "calib/profiles" : nullptr;
+      const char* folder = field == "workload"  ? "workloads"
+                           : field == "cluster" ? "topologies"
+                           : field == "profile" ? "calib/profiles"
+                                                : nullptr;
       Choice ignored;
       try {
         if (folder) (void)home.find(folder, values[k], field.c_str());
@@ -70,9 +82,13 @@ void check_axis(const Terminal& t, Loader& loader, const Sweep& s, std::size_t a
   } catch (const InputError& e) {
     for (const std::string& field : a.fields) {
       bool named = e.where.starts_with("--set " + field + "=");
-      bool nothing = e.what.starts_with("unknown key") || e.what.starts_with("expected ") || e.what.starts_with("is a bare number");
-      if (field == "ranks" && e.where.starts_with("--ranks ") && e.what.starts_with("expected ")) named = nothing = true;
-      for (const char* wrong : {"is not an index of a list", "is not inside an object", "has no unit", "has an unknown unit", "is not a number with a unit", "is not a variable of NCCL"})
+      bool nothing = e.what.starts_with("unknown key") || e.what.starts_with("expected ") ||
+                     e.what.starts_with("is a bare number");
+      if (field == "ranks" && e.where.starts_with("--ranks ") && e.what.starts_with("expected "))
+        named = nothing = true;
+      for (const char* wrong :
+           {"is not an index of a list", "is not inside an object", "has no unit",
+            "has an unknown unit", "is not a number with a unit", "is not a variable of NCCL"})
         nothing = nothing || e.what.find(wrong) != std::string::npos;
       if (named && nothing) throw InputError{"--axis " + field, e.what};
     }
@@ -81,18 +97,26 @@ void check_axis(const Terminal& t, Loader& loader, const Sweep& s, std::size_t a
 
 }  // namespace
 
-Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, const std::vector<std::string>& axes, const std::vector<std::string>& zips, bool interval) {
+Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags,
+                 const std::vector<std::string>& axes, const std::vector<std::string>& zips,
+                 bool interval) {
   Sweep s;
   s.interval = interval;
   for (const std::string& text : axes) s.axes.push_back(parse_axis("--axis", text));
   std::vector<Axis> zipped;
   for (const std::string& text : zips) zipped.push_back(parse_axis("--zip", text));
   if (!zipped.empty()) s.axes.push_back(zip(zipped));
-  if (s.axes.empty()) throw InputError{"--axis", "nothing to sweep; name a field and its values, for example --axis bucket_cap_mb=1,5,10,25,50,100 --axis cluster.hosts=1:64:x2"};
+  if (s.axes.empty())
+    throw InputError{"--axis",
+                     "nothing to sweep; name a field and its values, for example --axis "
+                     "bucket_cap_mb=1,5,10,25,50,100 --axis cluster.hosts=1:64:x2"};
   s.points = points_of(s.axes);
   for (std::size_t k = 0; k < s.axes.size(); ++k) check_axis(t, loader, s, k);
-  std::uint64_t h = hashed(0xcbf29ce484222325ull, std::string(kVersion) + (interval ? " interval" : ""));
-  for (const std::string& text : {flags.workload, flags.cluster, flags.plan, flags.ranks, flags.layers, flags.fidelity}) h = hashed(h, text);
+  std::uint64_t h =
+      hashed(0xcbf29ce484222325ull, std::string(kVersion) + (interval ? " interval" : ""));
+  for (const std::string& text :
+       {flags.workload, flags.cluster, flags.plan, flags.ranks, flags.layers, flags.fidelity})
+    h = hashed(h, text);
   for (const auto* list : {&flags.profiles, &flags.sets, &axes, &zips}) {
     for (const std::string& text : *list) h = hashed(h, text);
     h = hashed(h, "\n");
@@ -101,13 +125,19 @@ Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, 
   try {
     Asked a = loader.ask(choice_at(s, values_at(s.axes, 0)));
     std::vector<std::string> varied;
-    for (const std::string& field : fields_of(s.axes)) varied.push_back(field.substr(field.rfind('.') + 1));
+    for (const std::string& field : fields_of(s.axes))
+      varied.push_back(field.substr(field.rfind('.') + 1));
     s.nccl = nccl_text(a.scenario.plan, varied);
-    for (const io::Json* j : std::initializer_list<const io::Json*>{&a.document, &a.workload->document, &a.hardware->document, &a.hardware->profile_document}) h = hashed(h, j->dump());
+    for (const io::Json* j : std::initializer_list<const io::Json*>{
+             &a.document, &a.workload->document, &a.hardware->document,
+             &a.hardware->profile_document})
+      h = hashed(h, j->dump());
   } catch (const InputError& e) {
-    // The first and the last point fail alike, and no axis is to blame: the question itself is wrong.
+    // The first and the last point fail alike, and no axis is to blame: the question itself is
+    // wrong.
     bool blamed = false;
-    for (const std::string& field : fields_of(s.axes)) blamed = blamed || e.where.find(field) != std::string::npos;
+    for (const std::string& field : fields_of(s.axes))
+      blamed = blamed || e.where.find(field) != std::string::npos;
     std::string last;
     try {
       (void)loader.ask(choice_at(s, values_at(s.axes, s.points - 1)));
@@ -126,7 +156,8 @@ std::string title(Loader& loader, const Sweep& s) {
   for (const std::string& f : fields_of(s.axes)) fields += (fields.empty() ? "" : " x ") + f;
   try {
     Asked a = loader.ask(choice_at(s, values_at(s.axes, 0)));
-    return fmt::format("{} on {}: {}{}{}", a.workload->workload.name, a.hardware->cluster.name, fields, s.nccl.empty() ? "" : "; ", s.nccl);
+    return fmt::format("{} on {}: {}{}{}", a.workload->workload.name, a.hardware->cluster.name,
+                       fields, s.nccl.empty() ? "" : "; ", s.nccl);
   } catch (const InputError&) {
     return fields;
   }
@@ -150,7 +181,8 @@ SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point) {
       row.high = p.step_high;
     }
     row.samples_per_s = p.samples_per_s;
-    row.samples = static_cast<double>(a.workload->workload.batch) * a.scenario.plan.accumulation_steps * a.scenario.ranks;
+    row.samples = static_cast<double>(a.workload->workload.batch) *
+                  a.scenario.plan.accumulation_steps * a.scenario.ranks;
     row.scaling_efficiency = p.scaling_efficiency;
     if (row.low && p.scaling_efficiency > 0) {
       row.efficiency_low = p.efficiency_low;
@@ -161,14 +193,18 @@ SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point) {
     row.communication = p.summary.communication;
     row.exposed = p.summary.exposed_communication;
     row.all_reduces = static_cast<int>(p.summary.buckets.size());
-    auto largest = std::max_element(p.summary.buckets.begin(), p.summary.buckets.end(), [](const auto& x, const auto& y) { return x.bytes < y.bytes; });
+    auto largest = std::max_element(p.summary.buckets.begin(), p.summary.buckets.end(),
+                                    [](const auto& x, const auto& y) { return x.bytes < y.bytes; });
     if (largest != p.summary.buckets.end()) row.algorithm = largest->algorithm;
     row.busiest_link = p.busiest_link.name;
     row.busiest_share = p.busiest_link.busy;
     row.state = p.state_bytes;
     row.beyond = fmt::format("{}", fmt::join(p.extrapolated, "; "));
   } catch (const InputError& e) {
-    row.reason = printable(e.where.empty() ? e.what : in_words_of_axes(fields_of(sweep.axes), row.values, e.where) + ": " + e.what);
+    row.reason =
+        printable(e.where.empty() ? e.what
+                                  : in_words_of_axes(fields_of(sweep.axes), row.values, e.where) +
+                                        ": " + e.what);
   } catch (const std::bad_alloc&) {
     row.reason = "not enough memory for this point";
     row.internal = true;
@@ -198,11 +234,16 @@ std::optional<std::vector<std::string>> split_row(const std::string& line) {
   bool quoted = false;
   for (std::size_t i = 0; i < line.size(); ++i) {
     char c = line[i];
-    if (quoted && c == '"' && i + 1 < line.size() && line[i + 1] == '"') out.back() += line[++i];
-    else if (quoted && c == '"') quoted = false;
-    else if (!quoted && c == '"' && out.back().empty()) quoted = true;
-    else if (!quoted && c == ',') out.emplace_back();
-    else out.back() += c;
+    if (quoted && c == '"' && i + 1 < line.size() && line[i + 1] == '"')
+      out.back() += line[++i];
+    else if (quoted && c == '"')
+      quoted = false;
+    else if (!quoted && c == '"' && out.back().empty())
+      quoted = true;
+    else if (!quoted && c == ',')
+      out.emplace_back();
+    else
+      out.back() += c;
   }
   return quoted ? std::nullopt : std::optional(out);
 }
@@ -211,8 +252,11 @@ std::optional<std::vector<std::string>> split_row(const std::string& line) {
 
 bool is_sweep_header(const std::string& line) {
   auto columns = split_row(line);
-  auto has = [&](const char* name) { return columns && std::count(columns->begin() + 1, columns->end(), name) > 0; };
-  return line.starts_with(kFirstColumn) && has(kFirstResult) && has("step_ps") && has("reason") && columns->back() == kLastColumn;
+  auto has = [&](const char* name) {
+    return columns && std::count(columns->begin() + 1, columns->end(), name) > 0;
+  };
+  return line.starts_with(kFirstColumn) && has(kFirstResult) && has("step_ps") && has("reason") &&
+         columns->back() == kLastColumn;
 }
 
 RowText read_row(const std::string& header, const std::string& line) {
@@ -224,11 +268,13 @@ RowText read_row(const std::string& header, const std::string& line) {
     return out;
   };
   if (!fields || fields->size() != columns->size())
-    return wrong(fmt::format("it has {} fields, its header {}", fields ? fields->size() : 0, columns->size()));
+    return wrong(fmt::format("it has {} fields, its header {}", fields ? fields->size() : 0,
+                             columns->size()));
   auto first = std::find(columns->begin() + 1, columns->end(), kFirstResult);
   auto axes = static_cast<std::size_t>(first - columns->begin());
   auto field = [&](const char* name) -> const std::string& {
-    return (*fields)[static_cast<std::size_t>(std::find(first, columns->end(), name) - columns->begin())];
+    return (*fields)[static_cast<std::size_t>(std::find(first, columns->end(), name) -
+                                              columns->begin())];
   };
   out.point = parse_integer(fields->front()).value_or(-1);
   if (out.point < 0) return wrong("its point is not a number");
@@ -238,39 +284,50 @@ RowText read_row(const std::string& header, const std::string& line) {
   bool answered = field("reason").empty();
   for (const char* name : {"world_size", "step_ps"}) {
     auto v = parse_integer(field(name));
-    if (answered && (!v || *v < 1)) return wrong(fmt::format("its {} is not a positive number", name));
-    if (!answered && !field(name).empty()) return wrong(fmt::format("it has a reason and a {}", name));
+    if (answered && (!v || *v < 1))
+      return wrong(fmt::format("its {} is not a positive number", name));
+    if (!answered && !field(name).empty())
+      return wrong(fmt::format("it has a reason and a {}", name));
   }
   return out;
 }
 
 std::vector<std::string> printed_values(const std::vector<std::string>& values) {
   std::vector<std::string> out;
-  for (const std::string& v : values) out.push_back(split_row(report::csv_field(v)).value_or(std::vector<std::string>(1)).front());
+  for (const std::string& v : values)
+    out.push_back(split_row(report::csv_field(v)).value_or(std::vector<std::string>(1)).front());
   return out;
 }
 
 std::int64_t points_of_id(const std::string& id) {
   constexpr std::size_t kHash = 16;
-  bool hash = id.size() > kHash && id[kHash] == '-' && id.find_first_not_of("0123456789abcdef") == kHash;
+  bool hash =
+      id.size() > kHash && id[kHash] == '-' && id.find_first_not_of("0123456789abcdef") == kHash;
   return hash ? std::max<std::int64_t>(parse_integer(id.substr(kHash + 1)).value_or(0), 0) : 0;
 }
 
 std::string sweep_header(const Sweep& s) {
   std::string out = "point";
   for (const std::string& f : fields_of(s.axes)) out += "," + report::csv_field(f);
-  return out + ",world_size,step_ps,step_low_ps,step_high_ps,samples_per_s,scaling_efficiency,scaling_efficiency_low,scaling_efficiency_high,communication_ps,exposed_ps,all_reduces,largest_all_reduce,busiest_link,busiest_share,state_bytes,profile,basis,"
-               "beyond_model,reason,sweep\n";
+  return out +
+         ",world_size,step_ps,step_low_ps,step_high_ps,samples_per_s,scaling_efficiency,scaling_"
+         "efficiency_low,scaling_efficiency_high,communication_ps,exposed_ps,all_reduces,largest_"
+         "all_reduce,busiest_link,busiest_share,state_bytes,profile,basis,"
+         "beyond_model,reason,sweep\n";
 }
 
 std::string sweep_line(const Sweep& s, const SweepRow& r) {
   std::string out = std::to_string(r.point);
   for (const std::string& v : r.values) out += "," + report::csv_field(v);
   if (r.reason.empty())
-    out += fmt::format(",{},{},{},{},{:.3f},{},{},{},{},{},{},{},{},{:.6f},{},{},{},{},", r.ranks, r.step.ps, ps(r.low), ps(r.high), r.samples_per_s,
-                       r.scaling_efficiency > 0 ? share(r.scaling_efficiency) : "", share(r.efficiency_low), share(r.efficiency_high), r.communication.ps, r.exposed.ps,
-                       r.all_reduces, report::csv_field(r.algorithm), report::csv_field(r.busiest_link), r.busiest_share, r.state.count, report::csv_field(r.profile),
-                       report::csv_field(r.basis), report::csv_field(r.beyond));
+    out += fmt::format(",{},{},{},{},{:.3f},{},{},{},{},{},{},{},{},{:.6f},{},{},{},{},", r.ranks,
+                       r.step.ps, ps(r.low), ps(r.high), r.samples_per_s,
+                       r.scaling_efficiency > 0 ? share(r.scaling_efficiency) : "",
+                       share(r.efficiency_low), share(r.efficiency_high), r.communication.ps,
+                       r.exposed.ps, r.all_reduces, report::csv_field(r.algorithm),
+                       report::csv_field(r.busiest_link), r.busiest_share, r.state.count,
+                       report::csv_field(r.profile), report::csv_field(r.basis),
+                       report::csv_field(r.beyond));
   else
     out += std::string(kResults, ',') + report::csv_field(r.reason);
   return out + "," + s.id + "\n";
@@ -284,7 +341,8 @@ std::vector<std::string> fields_in(const std::string& line) {
 
 template <class T>
 T parsed(const std::optional<T>& v, const std::string& text, const std::string& file) {
-  if (!v) throw InputError{file, "\"" + text.substr(0, 60) + "\" is no number that ddpsim sweep writes"};
+  if (!v)
+    throw InputError{file, "\"" + text.substr(0, 60) + "\" is no number that ddpsim sweep writes"};
   return *v;
 }
 
@@ -298,14 +356,16 @@ Sweep sweep_of(const std::string& header, const std::string& file) {
     s.axes.emplace_back();
     s.axes.back().fields = {*c};
   }
-  if (sweep_header(s) != header + "\n") throw InputError{file, "has other columns than this version of ddpsim sweep writes"};
+  if (sweep_header(s) != header + "\n")
+    throw InputError{file, "has other columns than this version of ddpsim sweep writes"};
   return s;
 }
 
 SweepRow row_of(const Sweep& s, const std::string& line, const std::string& file) {
   std::vector<std::string> f = fields_in(line);
   std::size_t axes = fields_of(s.axes).size();
-  if (f.size() != 1 + axes + kResults + 1) throw InputError{file, "has a row that ddpsim sweep does not write"};
+  if (f.size() != 1 + axes + kResults + 1)
+    throw InputError{file, "has a row that ddpsim sweep does not write"};
   SweepRow r;
   r.point = parsed(parse_integer(f[0]), f[0], file);
   r.values.assign(f.begin() + 1, f.begin() + 1 + static_cast<std::ptrdiff_t>(axes));
@@ -349,26 +409,34 @@ std::vector<std::string> provenance(const std::vector<SweepRow>& rows) {
 static std::string efficiency(const SweepRow& r) {
   if (r.scaling_efficiency <= 0) return "none";
   double mid = r.scaling_efficiency;
-  return report::efficiency_text(mid, r.efficiency_low.value_or(mid), r.efficiency_high.value_or(mid));
+  return report::efficiency_text(mid, r.efficiency_low.value_or(mid),
+                                 r.efficiency_high.value_or(mid));
 }
 
 std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool markdown) {
   std::vector<std::vector<std::string>> cells(1, fields_of(s.axes));
   std::size_t fields = cells[0].size();
-  for (const char* name : {"step", "from", "to", "samples/s", "efficiency", "exposed", "all-reduce"}) cells[0].push_back(name);
+  for (const char* name :
+       {"step", "from", "to", "samples/s", "efficiency", "exposed", "all-reduce"})
+    cells[0].push_back(name);
   for (const SweepRow& r : rows) {
     std::vector<std::string> line;
     for (const std::string& v : r.values) line.push_back(printable(v));
     if (r.reason.empty())
-      for (std::string v : {to_string(r.step), r.low ? to_string(*r.low) : "", r.high ? to_string(*r.high) : "", fmt::format("{:.0f}", r.samples_per_s), efficiency(r), to_string(r.exposed), r.algorithm})
+      for (std::string v :
+           {to_string(r.step), r.low ? to_string(*r.low) : "", r.high ? to_string(*r.high) : "",
+            fmt::format("{:.0f}", r.samples_per_s), efficiency(r), to_string(r.exposed),
+            r.algorithm})
         line.push_back(std::move(v));
-    else line.push_back(r.reason);
+    else
+      line.push_back(r.reason);
     cells.push_back(std::move(line));
   }
   // Columns that are empty everywhere are left out: no interval was asked for.
   for (std::size_t k = cells[0].size(); k-- > fields;) {
     bool empty = cells.size() > 1;
-    for (std::size_t i = 1; i < cells.size(); ++i) empty = empty && (cells[i].size() < cells[0].size() || cells[i][k].empty());
+    for (std::size_t i = 1; i < cells.size(); ++i)
+      empty = empty && (cells[i].size() < cells[0].size() || cells[i][k].empty());
     if (!empty) continue;
     std::size_t full = cells[0].size();
     for (auto& line : cells)
@@ -377,14 +445,17 @@ std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool 
   std::vector<std::size_t> width(cells[0].size());
   for (const auto& line : cells) {
     bool reason = line.size() != cells[0].size();
-    for (std::size_t k = 0; k < line.size() - (reason ? 1 : 0); ++k) width[k] = std::max(width[k], line[k].size());
+    for (std::size_t k = 0; k < line.size() - (reason ? 1 : 0); ++k)
+      width[k] = std::max(width[k], line[k].size());
   }
   std::string out;
   auto put = [&](const std::vector<std::string>& line) {
     for (std::size_t k = 0; k < line.size(); ++k) {
       bool last = k + 1 == line.size();
       bool left = k < fields || last;
-      std::string cell = markdown ? report::markdown_cell(line[k]) : left ? fmt::format("{:<{}}", line[k], last ? 0 : width[k]) : fmt::format("{:>{}}", line[k], width[k]);
+      std::string cell = markdown ? report::markdown_cell(line[k])
+                         : left   ? fmt::format("{:<{}}", line[k], last ? 0 : width[k])
+                                  : fmt::format("{:>{}}", line[k], width[k]);
       out += markdown ? "| " + cell + " " : (k ? "  " : "") + cell;
     }
     if (markdown) {
@@ -396,11 +467,13 @@ std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool 
   auto wrapped = [&](const std::vector<std::string>& line) {
     std::size_t from = out.size();
     put(line);
-    if (!markdown && line.size() != cells[0].size()) out = out.substr(0, from) + report::wrapped(out.substr(from));
+    if (!markdown && line.size() != cells[0].size())
+      out = out.substr(0, from) + report::wrapped(out.substr(from));
   };
   put(cells[0]);
   if (markdown) {
-    for (std::size_t k = 0; k < cells[0].size(); ++k) out += k < fields || k + 1 == cells[0].size() ? "|---" : "|---:";
+    for (std::size_t k = 0; k < cells[0].size(); ++k)
+      out += k < fields || k + 1 == cells[0].size() ? "|---" : "|---:";
     out += "|\n";
   }
   for (std::size_t k = 1; k < cells.size(); ++k) wrapped(cells[k]);
@@ -418,23 +491,39 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
     data.push_back(std::move(values));
   };
   auto result = [&](const char* name, const char* unit, auto value) {
-    column(name, "result", unit, [&](const SweepRow& r) { return r.reason.empty() ? OrderedJson(value(r)) : OrderedJson(); });
+    column(name, "result", unit, [&](const SweepRow& r) {
+      return r.reason.empty() ? OrderedJson(value(r)) : OrderedJson();
+    });
   };
   std::vector<std::string> fields = fields_of(s.axes);
   // Numbers as numbers, so that they can be drawn.
   for (std::size_t k = 0; k < fields.size(); ++k)
-    column(fields[k], "axis", "", [&](const SweepRow& r) { return io::Json::accept(r.values[k]) ? OrderedJson::parse(r.values[k]) : OrderedJson(r.values[k]); });
+    column(fields[k], "axis", "", [&](const SweepRow& r) {
+      return io::Json::accept(r.values[k]) ? OrderedJson::parse(r.values[k])
+                                           : OrderedJson(r.values[k]);
+    });
   result("step_ps", "ps", [](const SweepRow& r) { return r.step.ps; });
   if (std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return r.low.has_value(); })) {
-    result("step_low_ps", "ps", [](const SweepRow& r) { return r.low ? io::OrderedJson(r.low->ps) : io::OrderedJson(); });
-    result("step_high_ps", "ps", [](const SweepRow& r) { return r.high ? io::OrderedJson(r.high->ps) : io::OrderedJson(); });
+    result("step_low_ps", "ps", [](const SweepRow& r) {
+      return r.low ? io::OrderedJson(r.low->ps) : io::OrderedJson();
+    });
+    result("step_high_ps", "ps", [](const SweepRow& r) {
+      return r.high ? io::OrderedJson(r.high->ps) : io::OrderedJson();
+    });
   }
   result("samples_per_s", "1/s", [](const SweepRow& r) { return r.samples_per_s; });
-  auto optional = [](const std::optional<double>& v) { return v ? OrderedJson(*v) : OrderedJson(); };
-  result("scaling_efficiency", "share", [](const SweepRow& r) { return r.scaling_efficiency > 0 ? OrderedJson(r.scaling_efficiency) : OrderedJson(); });
-  if (std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return r.efficiency_low.has_value(); })) {
-    result("scaling_efficiency_low", "share", [&](const SweepRow& r) { return optional(r.efficiency_low); });
-    result("scaling_efficiency_high", "share", [&](const SweepRow& r) { return optional(r.efficiency_high); });
+  auto optional = [](const std::optional<double>& v) {
+    return v ? OrderedJson(*v) : OrderedJson();
+  };
+  result("scaling_efficiency", "share", [](const SweepRow& r) {
+    return r.scaling_efficiency > 0 ? OrderedJson(r.scaling_efficiency) : OrderedJson();
+  });
+  if (std::any_of(rows.begin(), rows.end(),
+                  [](const SweepRow& r) { return r.efficiency_low.has_value(); })) {
+    result("scaling_efficiency_low", "share",
+           [&](const SweepRow& r) { return optional(r.efficiency_low); });
+    result("scaling_efficiency_high", "share",
+           [&](const SweepRow& r) { return optional(r.efficiency_high); });
   }
   result("communication_ps", "ps", [](const SweepRow& r) { return r.communication.ps; });
   result("exposed_ps", "ps", [](const SweepRow& r) { return r.exposed.ps; });
@@ -444,10 +533,13 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
   result("busiest_share", "share", [](const SweepRow& r) { return r.busiest_share; });
   result("state_bytes", "bytes", [](const SweepRow& r) { return r.state.count; });
   result("world_size", "", [](const SweepRow& r) { return r.ranks; });
-  result("samples_per_s_per_rank", "1/s", [](const SweepRow& r) { return r.samples_per_s / r.ranks; });
-  for (auto [name, member] : {std::pair{"profile", &SweepRow::profile}, std::pair{"basis", &SweepRow::basis}})
+  result("samples_per_s_per_rank", "1/s",
+         [](const SweepRow& r) { return r.samples_per_s / r.ranks; });
+  for (auto [name, member] :
+       {std::pair{"profile", &SweepRow::profile}, std::pair{"basis", &SweepRow::basis}})
     column(name, "provenance", "", [field = member](const SweepRow& r) { return r.*field; });
-  if (std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return !r.beyond.empty(); })) result("beyond_model", "", [](const SweepRow& r) { return r.beyond; });
+  if (std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return !r.beyond.empty(); }))
+    result("beyond_model", "", [](const SweepRow& r) { return r.beyond; });
   column("reason", "reason", "", [](const SweepRow& r) { return r.reason; });
   bool jitter = std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return r.jitter; });
   OrderedJson notes = OrderedJson::array();
@@ -455,8 +547,15 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
   SweepFlips flips;
   for (const SweepRow& r : rows) flips.add(r);
   for (const std::string& line : flips.lines(s)) notes.push_back(line);
-  return {{"schema", "ddpsim.sweep/1"}, {"kind", "sweep"}, {"version", kVersion}, {"sweep", s.id},
-          {"nccl", s.nccl}, {"provenance", provenance(rows)}, {"notes", notes}, {"columns", columns}, {"data", data}};
+  return {{"schema", "ddpsim.sweep/1"},
+          {"kind", "sweep"},
+          {"version", kVersion},
+          {"sweep", s.id},
+          {"nccl", s.nccl},
+          {"provenance", provenance(rows)},
+          {"notes", notes},
+          {"columns", columns},
+          {"data", data}};
 }
 
 namespace {
@@ -468,7 +567,9 @@ void keep_best(std::vector<SweepRow>& best, const SweepRow& row, Before before) 
   if (best.size() > kBest) best.pop_back();
 }
 
-double of_a_rank(const SweepRow& r) { return r.samples_per_s / r.ranks; }
+double of_a_rank(const SweepRow& r) {
+  return r.samples_per_s / r.ranks;
+}
 
 }  // namespace
 
@@ -482,21 +583,29 @@ void SweepSummary::add(const SweepRow& row) {
   }
   if (!row.beyond.empty() && beyond_++ == 0) first_beyond_ = row.beyond;
   auto same = [&](const SweepRow& r) { return r.profile == row.profile && r.basis == row.basis; };
-  if (profiles_.size() <= kProfilesNamed && std::none_of(profiles_.begin(), profiles_.end(), same)) profiles_.push_back(row);
+  if (profiles_.size() <= kProfilesNamed && std::none_of(profiles_.begin(), profiles_.end(), same))
+    profiles_.push_back(row);
   if (!first_) first_ = row;
-  samples_differ_ = samples_differ_ || std::abs(row.samples - first_->samples) > 1e-3 * first_->samples;
+  samples_differ_ =
+      samples_differ_ || std::abs(row.samples - first_->samples) > 1e-3 * first_->samples;
   ranks_differ_ = ranks_differ_ || row.ranks != first_->ranks;
   keep_best(shortest_, row, [](const SweepRow& a, const SweepRow& b) { return a.step < b.step; });
-  keep_best(fastest_, row, [](const SweepRow& a, const SweepRow& b) { return a.samples_per_s > b.samples_per_s; });
-  keep_best(cheapest_, row, [](const SweepRow& a, const SweepRow& b) { return of_a_rank(a) > of_a_rank(b); });
+  keep_best(fastest_, row,
+            [](const SweepRow& a, const SweepRow& b) { return a.samples_per_s > b.samples_per_s; });
+  keep_best(cheapest_, row,
+            [](const SweepRow& a, const SweepRow& b) { return of_a_rank(a) > of_a_rank(b); });
 }
 
 std::string SweepSummary::notes() const {
   std::string out = jitter_ ? std::string(kJitterNote) + "\n" : "";
   std::vector<std::string> lines = provenance(profiles_);
-  for (std::size_t k = 0; k < std::min(lines.size(), kProfilesNamed); ++k) out += report::wrapped(lines[k] + "\n");
-  if (lines.size() > kProfilesNamed) out += "... and other profiles: see the columns profile and basis\n";
-  if (beyond_ > 0) out += report::wrapped(fmt::format("{} of {} points beyond the model; the first: {}\n", beyond_, rows_, first_beyond_));
+  for (std::size_t k = 0; k < std::min(lines.size(), kProfilesNamed); ++k)
+    out += report::wrapped(lines[k] + "\n");
+  if (lines.size() > kProfilesNamed)
+    out += "... and other profiles: see the columns profile and basis\n";
+  if (beyond_ > 0)
+    out += report::wrapped(fmt::format("{} of {} points beyond the model; the first: {}\n", beyond_,
+                                       rows_, first_beyond_));
   return out;
 }
 
@@ -507,9 +616,12 @@ std::string SweepSummary::text(const Sweep& s) const {
   };
   if (first_ && !samples_differ_) list("shortest steps", shortest_);
   if (first_ && samples_differ_) list("most samples per second", fastest_);
-  if (first_ && ranks_differ_) list("most samples per second of each rank (the least cost)", cheapest_);
+  if (first_ && ranks_differ_)
+    list("most samples per second of each rank (the least cost)", cheapest_);
   out += notes();
-  if (invalid_ > 0) out += report::wrapped(fmt::format("{} of {} points have no prediction; the first: {}\n", invalid_, rows_, first_reason_));
+  if (invalid_ > 0)
+    out += report::wrapped(fmt::format("{} of {} points have no prediction; the first: {}\n",
+                                       invalid_, rows_, first_reason_));
   return out;
 }
 

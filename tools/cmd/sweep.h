@@ -13,19 +13,20 @@ struct SweepRow {
   std::vector<std::string> values;  // of the axes' fields
   std::string reason;               // why the point has no prediction; "" = it has
   bool internal = false;            // the reason is an internal error
-  bool jitter = false;              // samples_per_s and scaling_efficiency are with it, all else is without
+  bool jitter = false;  // samples_per_s and scaling_efficiency are with it, all else is without
   int ranks = 0;
   Duration step;
-  std::optional<Duration> low;  // of the interval: with Sweep::interval, or where the profile was held to executed steps
+  std::optional<Duration> low;  // of the interval: with Sweep::interval, or where the profile was
+                                // held to executed steps
   std::optional<Duration> high;
   double samples_per_s = 0;
-  double samples = 0;  // of a step, all ranks together
-  double scaling_efficiency = 0;  // 0: the workload computes nothing, and has none
+  double samples = 0;                    // of a step, all ranks together
+  double scaling_efficiency = 0;         // 0: the workload computes nothing, and has none
   std::optional<double> efficiency_low;  // as low and high
   std::optional<double> efficiency_high;
   Duration communication;
   Duration exposed;
-  int all_reduces = 0;  // of gradients, in a step
+  int all_reduces = 0;    // of gradients, in a step
   std::string algorithm;  // of the largest
   std::string busiest_link;
   double busiest_share = 0;
@@ -39,17 +40,22 @@ struct Sweep {
   std::vector<Axis> axes;
   std::int64_t points = 0;
   bool interval = false;  // also at both ends of the profile's ranges: three simulations a point
-  std::string nccl;  // what the plan sets of NCCL and no axis does, at the first point; "" = nothing
-  std::string id;  // of the question, the axes and this version: "16 hex digits-points"; in every row
+  std::string
+      nccl;  // what the plan sets of NCCL and no axis does, at the first point; "" = nothing
+  std::string
+      id;  // of the question, the axes and this version: "16 hex digits-points"; in every row
 };
 
 // Checks every field and every name before any work. Throws InputError.
-Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags, const std::vector<std::string>& axes, const std::vector<std::string>& zips, bool interval);
+Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags,
+                 const std::vector<std::string>& axes, const std::vector<std::string>& zips,
+                 bool interval);
 
 // "resnet50 on hgx-h100: bucket_cap_mb x cluster.hosts", of the first point that has a question.
 std::string title(Loader& loader, const Sweep& sweep);
 
-// Throws nothing that a question can be blamed for: what is wrong with it is the row's reason. So is an internal error, which the summary counts.
+// Throws nothing that a question can be blamed for: what is wrong with it is the row's reason. So
+// is an internal error, which the summary counts.
 SweepRow ask_point(Loader& loader, const Sweep& sweep, std::int64_t point);
 
 // The row of a point that is not asked.
@@ -79,14 +85,16 @@ Sweep sweep_of(const std::string& header, const std::string& file);
 SweepRow row_of(const Sweep& s, const std::string& line, const std::string& file);
 
 std::string sweep_table(const Sweep& s, const std::vector<SweepRow>& rows, bool markdown);
-io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows);  // sweep_flips.h's lines are among its notes
+io::OrderedJson sweep_json(
+    const Sweep& s,
+    const std::vector<SweepRow>& rows);  // sweep_flips.h's lines are among its notes
 
 // "profile h100-sxm.datasheet: datasheet, never measured on this hardware", for each profile.
 std::vector<std::string> provenance(const std::vector<SweepRow>& rows);
 
-// The best few, and how many points have no prediction: what a person wants to know when it is done.
-// Where points differ in the samples of a step, a shorter step says little: then by samples per
-// second, and where they differ in ranks also by samples per second of a rank.
+// The best few, and how many points have no prediction: what a person wants to know when it is
+// done. Where points differ in the samples of a step, a shorter step says little: then by samples
+// per second, and where they differ in ranks also by samples per second of a rank.
 class SweepSummary {
  public:
   void add(const SweepRow& row);

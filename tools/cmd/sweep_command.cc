@@ -1,11 +1,12 @@
-// ddpsim sweep: a prediction for every point of some axes, on all cores, streamed to a file that a killed sweep is continued from. ddpsim merge: its shards.
-#include <fmt/format.h>
-
+// ddpsim sweep: a prediction for every point of some axes, on all cores, streamed to a file that a
+// killed sweep is continued from. ddpsim merge: its shards.
 #include <chrono>
 #include <ostream>
 #include <stdexcept>
 #include <thread>
 #include <utility>
+
+#include <fmt/format.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -23,8 +24,8 @@
 namespace ddpsim::cli {
 namespace {
 
-constexpr std::int64_t kBlock = 16;     // points a thread takes at once
-constexpr std::int64_t kAhead = 1024;   // blocks that may wait for an earlier one
+constexpr std::int64_t kBlock = 16;            // points a thread takes at once
+constexpr std::int64_t kAhead = 1024;          // blocks that may wait for an earlier one
 constexpr std::int64_t kMostKept = 1'000'000;  // rows of a page or a table
 
 struct Flags {
@@ -54,16 +55,25 @@ Part part_of(const std::string& shard, std::int64_t points) {
   auto after = slash == std::string::npos ? std::nullopt : parse_integer(shard.substr(slash + 1));
   if (before && after) k = *before, n = *after;
   if (n < 1 || k < 0)
-    throw InputError{"--shard " + shard, "expected K/N, for example --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT"};
-  if (k >= n) throw InputError{"--shard " + shard, fmt::format("shards are numbered 0 to {}; a Slurm array that fits: --array=0-{}", n - 1, n - 1)};
-  auto at = [&](std::int64_t i) { return static_cast<std::int64_t>(static_cast<__int128>(points) * i / n); };
+    throw InputError{
+        "--shard " + shard,
+        "expected K/N, for example --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT"};
+  if (k >= n)
+    throw InputError{
+        "--shard " + shard,
+        fmt::format("shards are numbered 0 to {}; a Slurm array that fits: --array=0-{}", n - 1,
+                    n - 1)};
+  auto at = [&](std::int64_t i) {
+    return static_cast<std::int64_t>(static_cast<__int128>(points) * i / n);
+  };
   return {at(k), at(k + 1)};
 }
 
 // How far, how fast, how long yet: a bar on a terminal, else a line now and then.
 class Progress {
  public:
-  Progress(Terminal& t, std::int64_t done, std::int64_t of) : t_(t), from_(done), of_(of), begin_(Clock::now()), said_(begin_) {}
+  Progress(Terminal& t, std::int64_t done, std::int64_t of)
+      : t_(t), from_(done), of_(of), begin_(Clock::now()), said_(begin_) {}
   void show(std::int64_t done, bool last = false) {
     auto now = Clock::now();
     double since = std::chrono::duration<double>(now - said_).count();
@@ -73,7 +83,8 @@ class Progress {
     shown_ = true;
     double seconds = std::chrono::duration<double>(now - begin_).count();
     double rate = seconds > 0 ? static_cast<double>(done - from_) / seconds : 0;
-    std::string left = rate > 0 ? fmt::format("{:.0f} s left", static_cast<double>(of_ - done) / rate) : "";
+    std::string left =
+        rate > 0 ? fmt::format("{:.0f} s left", static_cast<double>(of_ - done) / rate) : "";
     if (last) left = fmt::format("{:.1f} s", seconds);
     std::string text = fmt::format("{} of {} points, {:.0f}/s, {}", done, of_, rate, left);
     if (!t_.err_is_terminal) {
@@ -82,7 +93,8 @@ class Progress {
     }
     constexpr int kWidth = 30;
     auto full = static_cast<std::size_t>(of_ > 0 ? done * kWidth / of_ : kWidth);
-    t_.err << "\r[" << std::string(full, '#') << std::string(kWidth - full, '.') << "] " << text << "  " << (last ? "\n" : "") << std::flush;
+    t_.err << "\r[" << std::string(full, '#') << std::string(kWidth - full, '.') << "] " << text
+           << "  " << (last ? "\n" : "") << std::flush;
   }
 
  private:
@@ -101,10 +113,12 @@ struct Found {
   std::int64_t bytes = 0;
 };
 
-// Reads a file of rows from its header on, and refuses it at the first line that sweep did not write.
+// Reads a file of rows from its header on, and refuses it at the first line that sweep did not
+// write.
 class RowReader {
  public:
-  RowReader(std::string path, std::string blame) : path_(std::move(path)), blame_(std::move(blame)) {}
+  RowReader(std::string path, std::string blame)
+      : path_(std::move(path)), blame_(std::move(blame)) {}
   // Whole rows, from point `first` on (-1: whatever the first one is). With a sweep they are its.
   // Returns what is left behind them. Throws InputError.
   std::string read(std::int64_t first, std::int64_t last, const Sweep* sweep) {
@@ -116,12 +130,24 @@ class RowReader {
       RowText row = read_row(header_, line);
       if (!row.problem.empty()) fail("is no row of a sweep: " + row.problem);
       if (id_.empty()) id_ = sweep ? sweep->id : row.id;
-      if (row.id != id_) throw InputError{blame_, path_ + " is of another sweep (another question, other axes, or another version of ddpsim)"};
+      if (row.id != id_)
+        throw InputError{blame_, path_ +
+                                     " is of another sweep (another question, other axes, or "
+                                     "another version of ddpsim)"};
       if (first_ < 0) first_ = next_ = row.point;
-      if (lines_ == 2 && row.point != first_) throw InputError{blame_, fmt::format("{} begins with point {}; this part of the sweep is {} to {}", path_, row.point, first, last - 1)};
-      if (row.point != next_) fail(fmt::format("is point {} where {} is expected: rows are missing or doubled", row.point, next_));
-      if (sweep && next_ >= last) throw InputError{blame_, fmt::format("{} goes on after point {}, where this part of the sweep ends", path_, last - 1)};
-      if (sweep && row.values != printed_values(values_at(sweep->axes, row.point))) fail(fmt::format("has other values than point {} of this sweep", row.point));
+      if (lines_ == 2 && row.point != first_)
+        throw InputError{blame_,
+                         fmt::format("{} begins with point {}; this part of the sweep is {} to {}",
+                                     path_, row.point, first, last - 1)};
+      if (row.point != next_)
+        fail(fmt::format("is point {} where {} is expected: rows are missing or doubled", row.point,
+                         next_));
+      if (sweep && next_ >= last)
+        throw InputError{blame_,
+                         fmt::format("{} goes on after point {}, where this part of the sweep ends",
+                                     path_, last - 1)};
+      if (sweep && row.values != printed_values(values_at(sweep->axes, row.point)))
+        fail(fmt::format("has other values than point {} of this sweep", row.point));
       ++next_;
     });
     return left;
@@ -135,12 +161,18 @@ class RowReader {
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
-    std::string remedy = blame_ == "--resume" ? fmt::format("; keep the {} lines before it (head -n {}), and --resume makes the others", lines_ - 1, lines_ - 1) : "; sweep it again";
+    std::string remedy =
+        blame_ == "--resume"
+            ? fmt::format(
+                  "; keep the {} lines before it (head -n {}), and --resume makes the others",
+                  lines_ - 1, lines_ - 1)
+            : "; sweep it again";
     throw InputError{fmt::format("{}:{}", path_, lines_), why + remedy};
   }
   void take_header(const std::string& line, const Sweep* sweep) {
     header_ = line;
-    if (sweep && line + "\n" != sweep_header(*sweep)) throw InputError{blame_, path_ + " has other columns; it is not of this sweep"};
+    if (sweep && line + "\n" != sweep_header(*sweep))
+      throw InputError{blame_, path_ + " has other columns; it is not of this sweep"};
     if (!is_sweep_header(line)) throw InputError{path_, "is not what ddpsim sweep writes"};
   }
   std::string path_;
@@ -153,19 +185,28 @@ class RowReader {
   std::int64_t next_ = -1;
 };
 
-// What --out holds of this sweep. Any file that is not empty is somebody's, unless each of its rows is of this sweep.
+// What --out holds of this sweep. Any file that is not empty is somebody's, unless each of its rows
+// is of this sweep.
 Found rows_in(const std::string& path, const Sweep& s, const Part& part, bool resume) {
   if (io::file_bytes(path) == 0) return {};  // also a device or a pipe, which holds nothing
-  if (!resume) throw InputError{"--out " + path, "exists; --resume continues it if it is of this sweep, or remove it to begin anew"};
+  if (!resume)
+    throw InputError{
+        "--out " + path,
+        "exists; --resume continues it if it is of this sweep, or remove it to begin anew"};
   RowReader reader(path, "--resume");
   std::string left = reader.read(part.first, part.last, &s);
   Found found = reader.found();
   // What a kill left of a line that was being written is the beginning of that line.
   std::int64_t next = part.first + found.rows;
   std::string begun = found.bytes == 0 ? sweep_header(s) : std::to_string(next) + ",";
-  bool ours = (found.bytes == 0 || next < part.last) && (left.starts_with(begun) || begun.starts_with(left));
+  bool ours = (found.bytes == 0 || next < part.last) &&
+              (left.starts_with(begun) || begun.starts_with(left));
   if (!left.empty() && !ours)
-    throw InputError{"--resume", fmt::format("{} {}", path, found.bytes == 0 ? "is not a file of a sweep" : "ends with what is not the beginning of a row; remove that")};
+    throw InputError{
+        "--resume", fmt::format("{} {}", path,
+                                found.bytes == 0
+                                    ? "is not a file of a sweep"
+                                    : "ends with what is not the beginning of a row; remove that")};
   return found;
 }
 
@@ -179,10 +220,12 @@ std::vector<SweepRow> rows_of(const Sweep& s, const std::string& path) {
   return rows;
 }
 
-// Under mpirun: in rounds, each process a part of the round's points; the first one writes. The rows are those of one process.
+// Under mpirun: in rounds, each process a part of the round's points; the first one writes. The
+// rows are those of one process.
 class Round {
  public:
-  Round(const Processes& p, std::int64_t first, std::int64_t last, int jobs) : p_(p), first_(first), last_(last), length_(kPoints * p.size() * jobs) {}
+  Round(const Processes& p, std::int64_t first, std::int64_t last, int jobs)
+      : p_(p), first_(first), last_(last), length_(kPoints * p.size() * jobs) {}
   // make(point) -> line; write(lines) on the first process, whose exception ends all.
   template <class Make, class Write, class Tick>
   void play(int jobs, Make make, Write write, Tick tick) const {
@@ -192,9 +235,17 @@ class Round {
       std::int64_t from = at + points * p_.rank() / p_.size();
       std::int64_t to = at + points * (p_.rank() + 1) / p_.size();
       std::string mine;
-      if (from < to) in_order<std::string>(from, to, jobs, kAhead * kBlock, make, [&](std::int64_t, const std::string& line) { mine += line; }, [] {});
+      if (from < to)
+        in_order<std::string>(
+            from, to, jobs, kAhead * kBlock, make,
+            [&](std::int64_t, const std::string& line) { mine += line; }, [] {});
       std::string all;
-      p_.gather(mine, [](void* state, const char* data, int bytes) { static_cast<std::string*>(state)->append(data, static_cast<std::size_t>(bytes)); }, &all);
+      p_.gather(
+          mine,
+          [](void* state, const char* data, int bytes) {
+            static_cast<std::string*>(state)->append(data, static_cast<std::size_t>(bytes));
+          },
+          &all);
       int go_on = end < last_ ? 1 : 0;
       std::optional<InputError> failed;
       if (p_.rank() == 0) {
@@ -223,7 +274,8 @@ class Round {
 
 // A crash says at which point it was.
 SweepRow ask(Loader& loader, const Sweep& s, const Flags& flags, std::int64_t point) {
-  if (std::find(flags.skip.begin(), flags.skip.end(), point) != flags.skip.end()) return skipped_point(s, point);
+  if (std::find(flags.skip.begin(), flags.skip.end(), point) != flags.skip.end())
+    return skipped_point(s, point);
   at_point(point);
   SweepRow row = ask_point(loader, s, point);
   at_point(-1);
@@ -231,9 +283,10 @@ SweepRow ask(Loader& loader, const Sweep& s, const Flags& flags, std::int64_t po
 }
 
 // What a file holds is the first process's business; how far it is, everybody's.
-void sweep_with_mpi(Terminal& t, const Flags& flags, Loader& loader, const Sweep& s, const Part& part, const Processes& processes) {
+void sweep_with_mpi(Terminal& t, const Flags& flags, Loader& loader, const Sweep& s,
+                    const Part& part, const Processes& processes) {
   int jobs = flags.jobs > 0 ? flags.jobs : 1;  // mpirun starts a process a core
-  std::int64_t start[2] = {0, 0};  // rows that are there, or -1: refused; bytes
+  std::int64_t start[2] = {0, 0};              // rows that are there, or -1: refused; bytes
   std::optional<io::LineFile> file;
   std::optional<InputError> refused;
   if (processes.rank() == 0) {
@@ -260,26 +313,33 @@ void sweep_with_mpi(Terminal& t, const Flags& flags, Loader& loader, const Sweep
   std::string header = start[1] == 0 ? sweep_header(s) : "";
   Progress progress(t, start[0], part.last - part.first);
   Round round(processes, part.first + start[0], part.last, jobs);
-  round.play(jobs, [&](std::int64_t point) { return sweep_line(s, ask(loader, s, flags, point)); },
-             [&](const std::string& lines) { write(std::exchange(header, "") + lines); }, [&](std::int64_t end) { progress.show(end - part.first, end == part.last); });
+  round.play(
+      jobs, [&](std::int64_t point) { return sweep_line(s, ask(loader, s, flags, point)); },
+      [&](const std::string& lines) { write(std::exchange(header, "") + lines); },
+      [&](std::int64_t end) { progress.show(end - part.first, end == part.last); });
 }
 
 // Every row is written by now. Exit code 3, although the sweep is whole.
 void report_internal(const SweepSummary& summary) {
   if (summary.internal_errors() == 0) return;
-  throw std::runtime_error(fmt::format("{} of the points; their rows say which, and why", summary.internal_errors()));
+  throw std::runtime_error(
+      fmt::format("{} of the points; their rows say which, and why", summary.internal_errors()));
 }
 
 std::string flips_text(const SweepFlips& flips, const Sweep& s) {
   std::string out;
-  for (const std::string& line : flips.lines(s)) out += report::wrapped((out.empty() ? "" : "  ") + line + "\n");
+  for (const std::string& line : flips.lines(s))
+    out += report::wrapped((out.empty() ? "" : "  ") + line + "\n");
   return out;
 }
 
 void sweep_command(Terminal& t, Flags& flags) {
-  if (flags.jobs < 0) throw InputError{fmt::format("--jobs {}", flags.jobs), "expected the number of threads; 0 = all cores"};
+  if (flags.jobs < 0)
+    throw InputError{fmt::format("--jobs {}", flags.jobs),
+                     "expected the number of threads; 0 = all cores"};
   bool stream = flags.output.format == "csv";
-  if (flags.resume && (flags.output.out.empty() || !stream)) throw InputError{"--resume", "continues a CSV file: name it with --out"};
+  if (flags.resume && (flags.output.out.empty() || !stream))
+    throw InputError{"--resume", "continues a CSV file: name it with --out"};
 #ifdef __GLIBC__
   // Every point takes and gives back the same few megabytes: they stay in the process.
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
@@ -289,15 +349,21 @@ void sweep_command(Terminal& t, Flags& flags) {
   Sweep s = make_sweep(t, loader, flags.question, flags.axes, flags.zips, flags.interval);
   Part part = part_of(flags.shard, s.points);
   for (std::int64_t point : flags.skip)
-    if (point < 0 || point >= s.points) throw InputError{fmt::format("--skip {}", point), fmt::format("is no point of this sweep; they are 0 to {}", s.points - 1)};
+    if (point < 0 || point >= s.points)
+      throw InputError{fmt::format("--skip {}", point),
+                       fmt::format("is no point of this sweep; they are 0 to {}", s.points - 1)};
   CrashReport report;
   if (started_by_mpi()) {
-    if (!stream || !flags.output.html.empty()) throw InputError{stream ? "--html" : "--format " + flags.output.format, "is for one process; under mpirun ddpsim sweep writes CSV"};
+    if (!stream || !flags.output.html.empty())
+      throw InputError{stream ? "--html" : "--format " + flags.output.format,
+                       "is for one process; under mpirun ddpsim sweep writes CSV"};
     Processes processes(t.executable);
     return sweep_with_mpi(t, flags, loader, s, part, processes);
   }
   bool keep = !stream || !flags.output.html.empty();
-  if (keep && part.last - part.first > kMostKept) throw InputError{stream ? "--html" : "--format " + flags.output.format, fmt::format("keeps all rows, at most {}; CSV has no limit", kMostKept)};
+  if (keep && part.last - part.first > kMostKept)
+    throw InputError{stream ? "--html" : "--format " + flags.output.format,
+                     fmt::format("keeps all rows, at most {}; CSV has no limit", kMostKept)};
   check_html(flags.output);
   Found found;
   std::optional<io::LineFile> file;
@@ -311,7 +377,8 @@ void sweep_command(Terminal& t, Flags& flags) {
   };
   if (stream && found.bytes == 0) write(sweep_header(s));
   std::int64_t first = part.first + found.rows;
-  int jobs = flags.jobs > 0 ? flags.jobs : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  int jobs = flags.jobs > 0 ? flags.jobs
+                            : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   std::vector<SweepRow> kept;
   if (keep && found.rows > 0) kept = rows_of(s, flags.output.out);
   SweepSummary summary;
@@ -323,7 +390,8 @@ void sweep_command(Terminal& t, Flags& flags) {
   auto make = [&](std::int64_t block) {
     std::vector<SweepRow> rows;
     std::int64_t from = first + block * kBlock;
-    for (std::int64_t p = from; p < std::min(from + kBlock, part.last); ++p) rows.push_back(ask(loader, s, flags, p));
+    for (std::int64_t p = from; p < std::min(from + kBlock, part.last); ++p)
+      rows.push_back(ask(loader, s, flags, p));
     return rows;
   };
   auto take = [&](std::int64_t, std::vector<SweepRow> rows) {
@@ -337,7 +405,8 @@ void sweep_command(Terminal& t, Flags& flags) {
     if (stream) write(lines);
     done += static_cast<std::int64_t>(rows.size());
   };
-  in_order<std::vector<SweepRow>>(0, blocks, jobs, kAhead, make, take, [&] { progress.show(done); });
+  in_order<std::vector<SweepRow>>(0, blocks, jobs, kAhead, make, take,
+                                  [&] { progress.show(done); });
   progress.show(done, true);
   write_html(t, flags.output, [&] {
     io::OrderedJson page = sweep_json(s, kept);
@@ -345,7 +414,8 @@ void sweep_command(Terminal& t, Flags& flags) {
     return page;
   });
   if (stream) {
-    if (file && found.rows == part.last - part.first) t.err << "ddpsim: " << flags.output.out << " was complete\n";
+    if (file && found.rows == part.last - part.first)
+      t.err << "ddpsim: " << flags.output.out << " was complete\n";
     std::string text = summary.text(s) + flips_text(flips, s);
     (file ? t.out : t.err) << (file || t.err_is_terminal ? text : "") << std::flush;
     return report_internal(summary);
@@ -358,7 +428,9 @@ void sweep_command(Terminal& t, Flags& flags) {
   const char* gap = markdown ? "\n\n" : "\n";
   std::string notes = summary.notes() + flips_text(flips, s);
   if (markdown && !notes.empty()) notes = "\n" + notes;
-  write_answer(t, flags.output, (s.nccl.empty() ? "" : "with " + s.nccl + gap) + sweep_table(s, kept, markdown) + notes);
+  write_answer(
+      t, flags.output,
+      (s.nccl.empty() ? "" : "with " + s.nccl + gap) + sweep_table(s, kept, markdown) + notes);
   report_internal(summary);
 }
 
@@ -368,7 +440,8 @@ struct MergeFlags {
 };
 
 // The page that ddpsim sweep --html writes, of rows in files.
-void merge_page(Terminal& t, const OutputFlags& flags, const Sweep& s, const std::vector<RowReader>& shards) {
+void merge_page(Terminal& t, const OutputFlags& flags, const Sweep& s,
+                const std::vector<RowReader>& shards) {
   std::vector<SweepRow> rows;
   for (const RowReader& shard : shards)
     for (SweepRow& r : rows_of(s, shard.path())) rows.push_back(std::move(r));
@@ -382,31 +455,49 @@ void merge_page(Terminal& t, const OutputFlags& flags, const Sweep& s, const std
 void merge_command(Terminal& t, const MergeFlags& flags) {
   check_html(flags.output);
   if (flags.files.empty())
-    throw InputError{"FILE...", "no file given; name the CSV files that ddpsim sweep --shard K/N --out FILE wrote, for example ddpsim merge shard*.csv --out sweep.csv"};
+    throw InputError{"FILE...",
+                     "no file given; name the CSV files that ddpsim sweep --shard K/N --out FILE "
+                     "wrote, for example ddpsim merge shard*.csv --out sweep.csv"};
   std::vector<RowReader> shards;
   for (const std::string& f : flags.files) {
     RowReader reader(f, f);
     std::string left = reader.read(-1, 0, nullptr);
     if (reader.header().empty()) throw InputError{f, "is not what ddpsim sweep writes"};
-    if (!left.empty()) throw InputError{f, "ends in the middle of a row (is it unfinished? --resume)"};
-    if (reader.found().rows > 0) shards.push_back(std::move(reader));  // else a shard without points
+    if (!left.empty())
+      throw InputError{f, "ends in the middle of a row (is it unfinished? --resume)"};
+    if (reader.found().rows > 0)
+      shards.push_back(std::move(reader));  // else a shard without points
   }
   if (shards.empty()) throw InputError{"FILE...", "no file has a row"};
-  std::sort(shards.begin(), shards.end(), [](const RowReader& a, const RowReader& b) { return a.first() < b.first(); });
+  std::sort(shards.begin(), shards.end(),
+            [](const RowReader& a, const RowReader& b) { return a.first() < b.first(); });
   const std::string id = shards[0].id();
   std::int64_t next = 0;
   for (const RowReader& s : shards) {
-    if (s.header() != shards[0].header() || s.id() != id) throw InputError{s.path(), "is of another sweep than " + shards[0].path()};
-    if (s.first() < next) throw InputError{s.path(), fmt::format("begins at point {}, which another file has", s.first())};
-    if (s.first() > next) throw InputError{s.path(), fmt::format("begins at point {}; points {} to {} are in no file", s.first(), next, s.first() - 1)};
+    if (s.header() != shards[0].header() || s.id() != id)
+      throw InputError{s.path(), "is of another sweep than " + shards[0].path()};
+    if (s.first() < next)
+      throw InputError{s.path(),
+                       fmt::format("begins at point {}, which another file has", s.first())};
+    if (s.first() > next)
+      throw InputError{s.path(), fmt::format("begins at point {}; points {} to {} are in no file",
+                                             s.first(), next, s.first() - 1)};
     next = s.next();
   }
   std::int64_t points = points_of_id(id);
-  if (next != points) throw InputError{shards.back().path(), fmt::format("ends at point {}; points {} to {} are in no file (is a shard unfinished? --resume)", next - 1, next, points - 1)};
-  if (!flags.output.out.empty() && io::exists(flags.output.out)) throw InputError{"--out " + flags.output.out, "exists; remove it, or name another file"};
+  if (next != points)
+    throw InputError{
+        shards.back().path(),
+        fmt::format(
+            "ends at point {}; points {} to {} are in no file (is a shard unfinished? --resume)",
+            next - 1, next, points - 1)};
+  if (!flags.output.out.empty() && io::exists(flags.output.out))
+    throw InputError{"--out " + flags.output.out, "exists; remove it, or name another file"};
   std::optional<Sweep> page;
   if (!flags.output.html.empty()) {
-    if (points > kMostKept) throw InputError{"--html", fmt::format("keeps all rows, at most {}; CSV has no limit", kMostKept)};
+    if (points > kMostKept)
+      throw InputError{"--html",
+                       fmt::format("keeps all rows, at most {}; CSV has no limit", kMostKept)};
     page = sweep_of(shards[0].header(), shards[0].path());
     page->id = id;
   }
@@ -414,8 +505,10 @@ void merge_command(Terminal& t, const MergeFlags& flags) {
   if (!flags.output.out.empty()) file.emplace(flags.output.out, 0);
   std::string block = shards[0].header() + "\n";
   auto flush = [&] {
-    if (file) file->append(block);
-    else write_out(t, block);
+    if (file)
+      file->append(block);
+    else
+      write_out(t, block);
     block.clear();
   };
   for (const RowReader& s : shards) {
@@ -433,14 +526,26 @@ void merge_command(Terminal& t, const MergeFlags& flags) {
 
 void add_sweep(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  Command* c = app.add_subcommand("sweep", "Predict every point of some axes: bucket sizes, hosts, bandwidths, systems");
+  Command* c = app.add_subcommand(
+      "sweep", "Predict every point of some axes: bucket sizes, hosts, bandwidths, systems");
   add_question_flags(*c, flags->question);
-  c->add_option("--axis", flags->axes, "FIELD=VALUES, repeatable: bucket_cap_mb=1,5,25  cluster.hosts=1:64:x2  cluster.link.bandwidth=10Gb/s:100Gb/s:+10Gb/s  workload=resnet50,vgg16")->allow_extra_args(false);
-  c->add_option("--zip", flags->zips, "FIELD=VALUES, repeatable: fields that change together, as one axis: --zip cluster.hosts=1,2 --zip workload.batch=64,32")->allow_extra_args(false);
-  c->add_option("--jobs", flags->jobs, "threads; default: all cores. The rows are the same whatever it is");
-  c->add_option("--shard", flags->shard, "K/N: the K-th of N parts, from 0 (a Slurm array); ddpsim merge joins their files");
-  c->add_option("--skip", flags->skip, "POINT, repeatable: do not ask this point (one that crashes); its row says so")->allow_extra_args(false);
-  c->add_flag("--interval", flags->interval, "also both ends of the profile's ranges (three simulations a point)");
+  c->add_option("--axis", flags->axes,
+                "FIELD=VALUES, repeatable: bucket_cap_mb=1,5,25  cluster.hosts=1:64:x2  "
+                "cluster.link.bandwidth=10Gb/s:100Gb/s:+10Gb/s  workload=resnet50,vgg16")
+      ->allow_extra_args(false);
+  c->add_option("--zip", flags->zips,
+                "FIELD=VALUES, repeatable: fields that change together, as one axis: --zip "
+                "cluster.hosts=1,2 --zip workload.batch=64,32")
+      ->allow_extra_args(false);
+  c->add_option("--jobs", flags->jobs,
+                "threads; default: all cores. The rows are the same whatever it is");
+  c->add_option("--shard", flags->shard,
+                "K/N: the K-th of N parts, from 0 (a Slurm array); ddpsim merge joins their files");
+  c->add_option("--skip", flags->skip,
+                "POINT, repeatable: do not ask this point (one that crashes); its row says so")
+      ->allow_extra_args(false);
+  c->add_flag("--interval", flags->interval,
+              "also both ends of the profile's ranges (three simulations a point)");
   c->add_flag("--resume", flags->resume, "continue --out where a killed sweep left it");
   add_output_flags(*c, flags->output, {"csv", "table", "md", "json"});
   add_html_flag(*c, flags->output);
@@ -454,7 +559,9 @@ void add_sweep(Command& app, Terminal& t) {
 
 void add_merge(Command& app, Terminal& t) {
   auto flags = std::make_shared<MergeFlags>();
-  Command* c = app.add_subcommand("merge", "Join the files of a sweep's shards into the file that one process would have written");
+  Command* c = app.add_subcommand(
+      "merge",
+      "Join the files of a sweep's shards into the file that one process would have written");
   c->add_option("files", flags->files, "CSV files of ddpsim sweep --shard, in any order");
   c->add_option("--out", flags->output.out, "write to this file instead of stdout");
   add_html_flag(*c, flags->output);

@@ -14,7 +14,8 @@ void add_trace(Command& app, Terminal& t) {
     std::string step;
   };
   auto flags = std::make_shared<Flags>();
-  Command* c = app.add_subcommand("trace", "Write one steady step as a trace for chrome://tracing or ui.perfetto.dev");
+  Command* c = app.add_subcommand(
+      "trace", "Write one steady step as a trace for chrome://tracing or ui.perfetto.dev");
   add_question_flags(*c, flags->question);
   add_step_flag(*c, flags->step);
   add_output_flags(*c, flags->output, {"json"});
@@ -24,7 +25,9 @@ void add_trace(Command& app, Terminal& t) {
     predict::Prediction p = predict::predict(l.question(), l.options);
     p.run.key = l.key;
     write_answer(t, flags->output, io::write_trace(p.run));
-    if (!flags->output.out.empty()) t.err << "ddpsim: wrote " << flags->output.out << "; open it at ui.perfetto.dev or chrome://tracing\n";
+    if (!flags->output.out.empty())
+      t.err << "ddpsim: wrote " << flags->output.out
+            << "; open it at ui.perfetto.dev or chrome://tracing\n";
   });
 }
 

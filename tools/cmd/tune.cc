@@ -1,4 +1,5 @@
-// ddpsim tune: the setting of a knob that makes the step shortest, how sure that is, and the lines to paste.
+// ddpsim tune: the setting of a knob that makes the step shortest, how sure that is, and the lines
+// to paste.
 #include <fmt/format.h>
 
 #include "sim/io/write_tuning.h"
@@ -33,7 +34,10 @@ strategy::Knob knob_of(const std::string& name, const Plan& plan) {
     list += (list.empty() ? "" : ", ") + k.name;
   }
   std::string hint = io::nearest(name, names);
-  throw InputError{"--knob " + name, fmt::format("is not a knob of {} to tune{}", ddpsim::name_of(plan.system), hint.empty() ? "; known are " + list : " (did you mean \"" + hint + "\"?)")};
+  throw InputError{
+      "--knob " + name,
+      fmt::format("is not a knob of {} to tune{}", ddpsim::name_of(plan.system),
+                  hint.empty() ? "; known are " + list : " (did you mean \"" + hint + "\"?)")};
 }
 
 std::vector<strategy::KnobValue> values_of(const std::string& text, const strategy::Knob& knob) {
@@ -42,27 +46,38 @@ std::vector<strategy::KnobValue> values_of(const std::string& text, const strate
     std::size_t comma = std::min(text.find(',', from), text.size());
     std::string item = text.substr(from, comma - from);
     auto v = strategy::parse_value(knob, item);
-    if (!v) throw InputError{"--values " + text, fmt::format("\"{}\" is not a setting of {}{}", item, knob.name, knob.unit.empty() ? "" : " (a positive number of " + knob.unit + ")")};
+    if (!v)
+      throw InputError{
+          "--values " + text,
+          fmt::format("\"{}\" is not a setting of {}{}", item, knob.name,
+                      knob.unit.empty() ? "" : " (a positive number of " + knob.unit + ")")};
     out.push_back(*v);
     from = comma + 1;
   }
   constexpr std::size_t kMost = 1000;
   if (out.size() > kMost) throw InputError{"--values", "at most 1,000 settings"};
-  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.number < b.number; });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return a.number < b.number; });
   return out;
 }
 
 // "2h", "90min", "7200s".
 double seconds(const std::string& text) {
-  if (!text.empty() && text.back() == 'h') return 3600 * parse_positive("--deadline", text.substr(0, text.size() - 1), 1e6);
+  if (!text.empty() && text.back() == 'h')
+    return 3600 * parse_positive("--deadline", text.substr(0, text.size() - 1), 1e6);
   Parsed<Duration> d = parse_duration(text);
-  if (!d.value || d.value->ps <= 0) throw InputError{"--deadline " + text, "expected a time such as 2h, 90min or 7200s"};
+  if (!d.value || d.value->ps <= 0)
+    throw InputError{"--deadline " + text, "expected a time such as 2h, 90min or 7200s"};
   return static_cast<double>(d.value->ps) / 1e12;
 }
 
-std::optional<predict::Scaling> scaling_of(const Flags& f, const Loaded& l, const Plan& plan, const predict::Options& options) {
+std::optional<predict::Scaling> scaling_of(const Flags& f, const Loaded& l, const Plan& plan,
+                                           const predict::Options& options) {
   if (f.price.empty() && f.samples.empty() && f.deadline.empty()) return {};
-  if (f.samples.empty()) throw InputError{"--epoch-samples", "is needed for the time and cost of an epoch: the number of samples of the data set, --epoch-samples 1281167"};
+  if (f.samples.empty())
+    throw InputError{"--epoch-samples",
+                     "is needed for the time and cost of an epoch: the number of samples of the "
+                     "data set, --epoch-samples 1281167"};
   double price = f.price.empty() ? 0 : parse_positive("--price-per-gpu-hour", f.price, 1e6);
   auto samples = static_cast<std::int64_t>(parse_positive("--epoch-samples", f.samples, 1e15));
   double deadline = f.deadline.empty() ? 0 : seconds(f.deadline);
@@ -70,14 +85,22 @@ std::optional<predict::Scaling> scaling_of(const Flags& f, const Loaded& l, cons
 }
 
 std::string jitter_of(const Scenario& s) {
-  return s.jitter ? fmt::format("every step is the mean of {} with the scenario's jitter (cv {:g})", s.jitter->samples, s.jitter->cv) : "";
+  return s.jitter ? fmt::format("every step is the mean of {} with the scenario's jitter (cv {:g})",
+                                s.jitter->samples, s.jitter->cv)
+                  : "";
 }
 
 report::TuningHeading heading(const Loaded& l) {
   report::TuningHeading h;
   const Plan& plan = l.scenario.plan;
-  h.question = fmt::format("{}, batch {} per rank, {} on {}: {} rank{}; {} over {}", l.workload.name, l.workload.batch, ddpsim::name_of(l.workload.precision), l.cluster.name, l.scenario.ranks,
-                           l.scenario.ranks == 1 ? "" : "s", plan.system == System::PytorchDdp ? fmt::format("PyTorch {} DDP", ddpsim::name_of(plan.pytorch)) : plan.system == System::Fsdp ? fmt::format("PyTorch {} FSDP", ddpsim::name_of(plan.pytorch)) : "plain averaging",
+  h.question = fmt::format("{}, batch {} per rank, {} on {}: {} rank{}; {} over {}",
+                           l.workload.name, l.workload.batch, ddpsim::name_of(l.workload.precision),
+                           l.cluster.name, l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s",
+                           plan.system == System::PytorchDdp
+                               ? fmt::format("PyTorch {} DDP", ddpsim::name_of(plan.pytorch))
+                           : plan.system == System::Fsdp
+                               ? fmt::format("PyTorch {} FSDP", ddpsim::name_of(plan.pytorch))
+                               : "plain averaging",
                            ddpsim::name_of(backend_of(plan, l.profile.kind)));
   h.profile = fmt::format("profile {}: {}", l.profile.name, report::basis_sentence(l.profile));
   h.interval = report::interval_sentence(l.profile, l.workload.basis == Basis::Captured);
@@ -96,8 +119,12 @@ void tune_command(Terminal& t, const Flags& flags) {
   predict::TuneOptions options;
   options.options = l.options;
   options.knob = knob_of(flags.knob, l.scenario.plan);
-  if (options.knob.name == "first_bucket_bytes" && l.scenario.plan.bucket_cap_mb && l.scenario.plan.pytorch >= PytorchVersion::V2_7)
-    throw InputError{"--knob first_bucket_bytes", fmt::format("changes nothing in PyTorch {} where bucket_cap_mb is set: the cap holds for the first bucket, too; leave bucket_cap_mb out", ddpsim::name_of(l.scenario.plan.pytorch))};
+  if (options.knob.name == "first_bucket_bytes" && l.scenario.plan.bucket_cap_mb &&
+      l.scenario.plan.pytorch >= PytorchVersion::V2_7)
+    throw InputError{"--knob first_bucket_bytes",
+                     fmt::format("changes nothing in PyTorch {} where bucket_cap_mb is set: the "
+                                 "cap holds for the first bucket, too; leave bucket_cap_mb out",
+                                 ddpsim::name_of(l.scenario.plan.pytorch))};
   options.only = values_of(flags.values, options.knob);
   if (options.only.empty() && l.workload.arrival.size() > predict::kMostTuned)
     throw InputError{
@@ -107,9 +134,11 @@ void tune_command(Terminal& t, const Flags& flags) {
                     predict::kMostTuned, l.workload.arrival.size())};
   options.levers = !flags.no_levers;
   options.partition = flags.values.empty();
-  if (flags.samples.empty() && (!flags.price.empty() || !flags.deadline.empty())) scaling_of(flags, l, l.scenario.plan, options.options);
+  if (flags.samples.empty() && (!flags.price.empty() || !flags.deadline.empty()))
+    scaling_of(flags, l, l.scenario.plan, options.options);
   predict::Tuning tuning = predict::tune(l.question(), options);
-  std::optional<predict::Scaling> scaling = scaling_of(flags, l, tuning.recommended, options.options);
+  std::optional<predict::Scaling> scaling =
+      scaling_of(flags, l, tuning.recommended, options.options);
   const predict::Scaling* s = scaling ? &*scaling : nullptr;
   auto answer = [&] {
     io::OrderedJson j = io::write_tuning(tuning, s);
@@ -141,13 +170,21 @@ void tune_command(Terminal& t, const Flags& flags) {
 
 void add_tune(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  Command* c = app.add_subcommand("tune", "Find the bucket size (or another knob's setting) that makes the step shortest, and what would gain more");
+  Command* c = app.add_subcommand("tune",
+                                  "Find the bucket size (or another knob's setting) that makes the "
+                                  "step shortest, and what would gain more");
   add_question_flags(*c, flags->question);
-  c->add_option("--knob", flags->knob, "what to tune: bucket_cap_mb (default) or first_bucket_bytes of pytorch_ddp; granularity (default) or async_op of averaging");
+  c->add_option("--knob", flags->knob,
+                "what to tune: bucket_cap_mb (default) or first_bucket_bytes of pytorch_ddp; "
+                "granularity (default) or async_op of averaging");
   c->add_option("--values", flags->values, "choose among these settings only: 1,5,25");
-  c->add_option("--price-per-gpu-hour", flags->price, "of one device: adds cost per epoch by number of ranks; needs --epoch-samples");
-  c->add_option("--epoch-samples", flags->samples, "samples of the data set: adds time per epoch and scaling efficiency by number of ranks");
-  c->add_option("--deadline", flags->deadline, "of an epoch (2h, 90min): the cheapest number of ranks that keeps it");
+  c->add_option("--price-per-gpu-hour", flags->price,
+                "of one device: adds cost per epoch by number of ranks; needs --epoch-samples");
+  c->add_option(
+      "--epoch-samples", flags->samples,
+      "samples of the data set: adds time per epoch and scaling efficiency by number of ranks");
+  c->add_option("--deadline", flags->deadline,
+                "of an epoch (2h, 90min): the cheapest number of ranks that keeps it");
   c->add_flag("--no-levers", flags->no_levers, "leave out what else would gain");
   add_output_flags(*c, flags->output, {"table", "json", "csv", "md"});
   add_html_flag(*c, flags->output);

@@ -1,4 +1,5 @@
-// ddpsim validate: every measured Run of a folder beside the prediction of its scenario, and the budget that the errors must keep.
+// ddpsim validate: every measured Run of a folder beside the prediction of its scenario, and the
+// budget that the errors must keep.
 #include <limits>
 #include <ostream>
 #include <stdexcept>
@@ -58,7 +59,8 @@ std::vector<std::string> tags_of(const Loaded& l) {
   int per_rack = racks ? (l.cluster.hosts + l.cluster.racks - 1) / l.cluster.racks : 1;
   int crossings = 0;
   const std::vector<int>& order = l.scenario.rank_order;
-  for (std::size_t i = 0; racks && i < order.size(); ++i) crossings += order[i] / per_rack != order[(i + 1) % order.size()] / per_rack;
+  for (std::size_t i = 0; racks && i < order.size(); ++i)
+    crossings += order[i] / per_rack != order[(i + 1) % order.size()] / per_rack;
   bool ddp = plan.system == System::PytorchDdp;
   double cap = plan.bucket_cap_mb.value_or(25);
   constexpr std::int64_t kSmall = 256 * 1024;  // a step's gradients are a few bursts
@@ -71,7 +73,8 @@ std::vector<std::string> tags_of(const Loaded& l) {
   add("algorithm", plan.algorithm != Algorithm::Ring);
   add("no_overlap", !ddp);
   add("accumulation", plan.accumulation_steps > 1);
-  add("compression", plan.comm_hook == CommHook::Fp16Compress || plan.comm_hook == CommHook::Bf16Compress);
+  add("compression",
+      plan.comm_hook == CommHook::Fp16Compress || plan.comm_hook == CommHook::Bf16Compress);
   add("unused", plan.find_unused_parameters);
   add("small_messages", l.workload.gradient_bytes().count < kSmall);
   add("large_buckets", ddp && cap >= 25 && l.workload.gradient_bytes().count > 3 * 25 * 1048576);
@@ -98,7 +101,8 @@ std::string profile_in(const std::string& folder, const std::string& scenario) {
   if (base.ends_with(suffix)) base.resize(base.size() - suffix.size());
   for (const std::string& name : {base, base + suffix})
     if (std::string path = folder + "/" + name + ".json"; io::exists(path)) return path;
-  throw InputError{folder, "holds no profile \"" + base + "\", which the cluster of " + scenario + " names"};
+  throw InputError{
+      folder, "holds no profile \"" + base + "\", which the cluster of " + scenario + " names"};
 }
 
 // What the computation of a replay on a GPU is as long as.
@@ -108,24 +112,30 @@ bool same_computation(const Profile& a, const Profile& b) {
   return x["compute"] == y["compute"] && x["memory"] == y["memory"] && x["host"] == y["host"];
 }
 
-double relative(Duration model, Duration measured) { return static_cast<double>(model.ps) / static_cast<double>(measured.ps) - 1; }
+double relative(Duration model, Duration measured) {
+  return static_cast<double>(model.ps) / static_cast<double>(measured.ps) - 1;
+}
 
-// Where the real framework's steps repeat on one machine of few cores, by the cell alone: a star of at most 4 hosts at 200 Mb/s, or 4 at more; DDP with buckets
-// of half a MiB or more.
+// Where the real framework's steps repeat on one machine of few cores, by the cell alone: a star of
+// at most 4 hosts at 200 Mb/s, or 4 at more; DDP with buckets of half a MiB or more.
 bool repeats(const Loaded& l) {
   const Plan& plan = l.scenario.plan;
-  bool network = l.cluster.pattern == Pattern::Star && l.scenario.ranks <= 4 && (l.cluster.link.bandwidth.bits_per_s <= 200'000'000 || l.scenario.ranks == 4);
+  bool network = l.cluster.pattern == Pattern::Star && l.scenario.ranks <= 4 &&
+                 (l.cluster.link.bandwidth.bits_per_s <= 200'000'000 || l.scenario.ranks == 4);
   return network && plan.system == System::PytorchDdp && plan.bucket_cap_mb.value_or(25) >= 0.5;
 }
 
-// `run`: brings a layer profile that replaces the workload's times; null or without one: the workload's own.
-Case predict_case(const Terminal& t, const Flags& flags, const std::string& path, const Run* run = nullptr) {
+// `run`: brings a layer profile that replaces the workload's times; null or without one: the
+// workload's own.
+Case predict_case(const Terminal& t, const Flags& flags, const std::string& path,
+                  const Run* run = nullptr) {
   Case c;
   try {
     if (!io::exists(path)) throw InputError{path, "no such scenario file"};
     QuestionFlags q;
     q.scenario = path;
-    if (!flags.profile.empty()) q.profiles = {flags.profile};
+    if (!flags.profile.empty())
+      q.profiles = {flags.profile};
     else if (!flags.profiles.empty()) {
       if (std::string file = profile_in(flags.profiles, path); !file.empty()) q.profiles = {file};
     } else if (std::string own = own_profile(flags.runs, profile_named(path)); !own.empty()) {
@@ -138,7 +148,9 @@ Case predict_case(const Terminal& t, const Flags& flags, const std::string& path
     if (run && run->layers) {
       if (auto why = layers_problem(l.workload, *run); !why.empty()) throw InputError{path, why};
       l.workload = as_recorded(l.workload, *run);
-      if (auto problem = predict::check(l.question())) throw InputError{path, "with the Run's layer profile: " + problem.path + ": " + problem.message};
+      if (auto problem = predict::check(l.question()))
+        throw InputError{path,
+                         "with the Run's layer profile: " + problem.path + ": " + problem.message};
     }
     if (!flags.without.empty()) {
       l.options.without = predict::parse_mechanism(flags.without);
@@ -194,9 +206,12 @@ std::string other_profile(const Terminal& t, const Run& run, const Case& c,
 // Why this Run is not of the scenario that would be predicted, "" = it is.
 std::string staleness(const Run& run, const Case& c) {
   if (!c.problem.empty()) return c.problem;
-  if (c.scenario_hash != run.scenario) return "the file of its scenario was changed (its hash is " + c.scenario_hash + " now); restore it, or execute it again";
+  if (c.scenario_hash != run.scenario)
+    return "the file of its scenario was changed (its hash is " + c.scenario_hash +
+           " now); restore it, or execute it again";
   if (c.workload_hash != run.workload)
-    return "the workload was changed since it was executed (hash " + run.workload + " then, " + c.workload_hash + " now); execute it again (ddpsim run)";
+    return "the workload was changed since it was executed (hash " + run.workload + " then, " +
+           c.workload_hash + " now); execute it again (ddpsim run)";
   return {};
 }
 
@@ -207,7 +222,8 @@ Pair make_pair(const std::string& file, const Run& run, const Case& c, double to
   p.scenario = run.scenario;
   p.profile = c.profile.name;
   p.evidence = name_of(run.evidence);
-  if (run.evidence == EvidenceClass::Replay && run.origin.compute != "timed") p.evidence = "replay_real";
+  if (run.evidence == EvidenceClass::Replay && run.origin.compute != "timed")
+    p.evidence = "replay_real";
   if (run.evidence == EvidenceClass::System && !c.repeats) p.evidence = "system_other";
   if (!run.origin.gpu.empty())
     p.evidence = std::string(run.evidence == EvidenceClass::System ? "system_" : "replay_") +
@@ -217,7 +233,8 @@ Pair make_pair(const std::string& file, const Run& run, const Case& c, double to
   p.sample = seen ? "in_sample" : "held_out";
   p.noisy = run.quality.verdict == Verdict::Noisy;
   p.loopback = run.origin.hosts == "loopback";
-  p.comparison = analysis::compare(c.prediction.run, run, {tolerance, c.mean, std::numeric_limits<double>::infinity()});
+  p.comparison = analysis::compare(c.prediction.run, run,
+                                   {tolerance, c.mean, std::numeric_limits<double>::infinity()});
   p.low = c.prediction.step_low;
   p.high = c.prediction.step_high;
   p.naive_error = relative(c.naive, p.comparison.measured);
@@ -230,9 +247,12 @@ Pair make_pair(const std::string& file, const Run& run, const Case& c, double to
 
 Run open_run(const std::string& file) {
   Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
-  if (run.kind != RunKind::Measured) throw InputError{file, "is a predicted run; a folder of runs to validate holds measured ones"};
-  bool steady = std::any_of(run.steps.begin(), run.steps.end(), [](const StepRecord& s) { return s.kind == StepKind::Steady; });
-  if (!run.steps.empty() && !steady) throw InputError{file + "#/steps", "has no steady step, so there is nothing to compare"};
+  if (run.kind != RunKind::Measured)
+    throw InputError{file, "is a predicted run; a folder of runs to validate holds measured ones"};
+  bool steady = std::any_of(run.steps.begin(), run.steps.end(),
+                            [](const StepRecord& s) { return s.kind == StepKind::Steady; });
+  if (!run.steps.empty() && !steady)
+    throw InputError{file + "#/steps", "has no steady step, so there is nothing to compare"};
   return run;
 }
 
@@ -248,7 +268,10 @@ bool fails_already(Validation& v, const std::vector<Limit>& limits) {
 Validation validate_folder(const Terminal& t, const Flags& flags,
                            const std::vector<Limit>& limits) {
   std::vector<std::string> files = run_files(flags.runs);
-  if (files.empty()) throw InputError{flags.runs, "holds no runs (*.json, *.json.gz); execute some with ddpsim run, or name another folder with --runs"};
+  if (files.empty())
+    throw InputError{flags.runs,
+                     "holds no runs (*.json, *.json.gz); execute some with ddpsim run, or name "
+                     "another folder with --runs"};
   Validation v;
   std::map<std::string, Case> cases;
   for (const std::string& file : files) {
@@ -265,13 +288,17 @@ Validation validate_folder(const Terminal& t, const Flags& flags,
       continue;
     }
     if (run.scenario.empty()) {
-      v.errors.push_back({name, run.key, "stale", "it names no scenario, so it cannot be predicted; ddpsim import run FILE QUESTION --runs FOLDER gives it one"});
+      v.errors.push_back({name, run.key, "stale",
+                          "it names no scenario, so it cannot be predicted; ddpsim import run FILE "
+                          "QUESTION --runs FOLDER gives it one"});
       continue;
     }
     std::string path = flags.runs + "/scenarios/" + run.scenario + ".json";
     auto as_captured = [&]() -> const Case& {
       auto found = cases.find(run.scenario);
-      return found != cases.end() ? found->second : cases.emplace(run.scenario, predict_case(t, flags, path)).first->second;
+      return found != cases.end()
+                 ? found->second
+                 : cases.emplace(run.scenario, predict_case(t, flags, path)).first->second;
     };
     const Case c = run.layers ? predict_case(t, flags, path, &run) : as_captured();
     if (std::string why = staleness(run, c); !why.empty()) {
@@ -283,8 +310,11 @@ Validation validate_folder(const Terminal& t, const Flags& flags,
       continue;
     }
     v.pairs.push_back(make_pair(name, run, c, tolerance_of(flags.tolerance)));
-    if (run.layers && c.real) v.pairs.back().capture_error = relative(as_captured().prediction.summary.step, v.pairs.back().comparison.measured);
-    if (const std::string& m = v.pairs.back().comparison.mismatch; !m.empty()) v.errors.push_back({name, run.key, "mismatch", m});
+    if (run.layers && c.real)
+      v.pairs.back().capture_error =
+          relative(as_captured().prediction.summary.step, v.pairs.back().comparison.measured);
+    if (const std::string& m = v.pairs.back().comparison.mismatch; !m.empty())
+      v.errors.push_back({name, run.key, "mismatch", m});
   }
   summarize(v);
   return v;
@@ -292,17 +322,30 @@ Validation validate_folder(const Terminal& t, const Flags& flags,
 
 // Published tables of collectives beside the mechanism, which was fitted on other machines' tables.
 void validate_collectives(Terminal& t, const Flags& flags) {
-  for (auto [flag, value] : {std::pair{"--budget", &flags.budget}, std::pair{"--profile", &flags.profile}, std::pair{"--profiles", &flags.profiles}, std::pair{"--without", &flags.without}})
-    if (!value->empty()) throw InputError{std::string(flag) + " " + *value, "is not of validate --collectives (its limits: tests/validation/collectives.py)"};
-  std::string folder = flags.published.empty() ? home_of(t).path() + "/calib/published" : flags.published;
+  for (auto [flag, value] :
+       {std::pair{"--budget", &flags.budget}, std::pair{"--profile", &flags.profile},
+        std::pair{"--profiles", &flags.profiles}, std::pair{"--without", &flags.without}})
+    if (!value->empty())
+      throw InputError{
+          std::string(flag) + " " + *value,
+          "is not of validate --collectives (its limits: tests/validation/collectives.py)"};
+  std::string folder =
+      flags.published.empty() ? home_of(t).path() + "/calib/published" : flags.published;
   Tables tables = load_tables(t, folder);
-  if (tables.tables.empty()) throw InputError{folder, "holds no table of collectives (ddpsim import nccl-tests makes them)"};
+  if (tables.tables.empty())
+    throw InputError{folder, "holds no table of collectives (ddpsim import nccl-tests makes them)"};
   for (const std::string& why : tables.left_out) t.err << "ddpsim: left out: " << why << "\n";
   calib::CollectiveReport report = calib::judge_collectives(tables.tables);
-  ExecutedReport executed = judge_executed(t, flags.runs.empty() ? home_of(t).path() + "/calib/runs" : flags.runs);
+  ExecutedReport executed =
+      judge_executed(t, flags.runs.empty() ? home_of(t).path() + "/calib/runs" : flags.runs);
   const std::string& format = flags.output.format;
-  if (format == "junit") throw InputError{"--format junit", "is of validate without --collectives; here: table, json, md"};
-  write_answer(t, flags.output, format == "json" ? collectives_json(report, executed).dump(1) + "\n" : format == "md" ? collectives_markdown(report, executed) : collectives_table(report, executed));
+  if (format == "junit")
+    throw InputError{"--format junit",
+                     "is of validate without --collectives; here: table, json, md"};
+  write_answer(t, flags.output,
+               format == "json" ? collectives_json(report, executed).dump(1) + "\n"
+               : format == "md" ? collectives_markdown(report, executed)
+                                : collectives_table(report, executed));
 }
 
 // The shipped budget is of the shipped Runs; another folder has its own, or none.
@@ -313,12 +356,15 @@ void choose_budget(Terminal& t, const io::Home& home, Flags& flags) {
   } else if (std::string own = flags.runs + kOwnBudget; io::exists(own)) {
     flags.budget = own;
   } else {
-    t.err << "ddpsim: " << flags.runs << ": no budget, so no error is too large; limits of these runs go to " << own << " (sim/FORMATS.md, budget) or to --budget FILE\n";
+    t.err << "ddpsim: " << flags.runs
+          << ": no budget, so no error is too large; limits of these runs go to " << own
+          << " (sim/FORMATS.md, budget) or to --budget FILE\n";
   }
 }
 
 void validate_command(Terminal& t, Flags flags) {
-  if (flags.collectives && !flags.output.html.empty()) throw InputError{"--html", "is of validate without --collectives; that one has --format md"};
+  if (flags.collectives && !flags.output.html.empty())
+    throw InputError{"--html", "is of validate without --collectives; that one has --format md"};
   if (flags.collectives) return validate_collectives(t, flags);
   check_html(flags.output);
   tolerance_of(flags.tolerance);
@@ -332,22 +378,37 @@ void validate_command(Terminal& t, Flags flags) {
   if (!flags.profiles.empty()) io::list_files(flags.profiles, {".json"});
   if (!flags.without.empty() && !predict::parse_mechanism(flags.without)) {
     std::vector<std::string> known;
-    for (int m = 0; m < predict::kMechanisms; ++m) known.push_back(predict::name_of(static_cast<predict::Mechanism>(m)));
+    for (int m = 0; m < predict::kMechanisms; ++m)
+      known.push_back(predict::name_of(static_cast<predict::Mechanism>(m)));
     std::string hint = io::nearest(flags.without, known);
-    throw InputError{"--without " + flags.without, hint.empty() ? "is not a mechanism; known are copy_in, in_order_launch, burst, host_lane, workers, reverse_order, uplink_sharing, "
-                                                                  "late_arrival, reduction_time, first_bucket, connection, shared_memory, shared_cores"
-                                                                : "is not a mechanism (did you mean \"" + hint + "\"?)"};
+    throw InputError{
+        "--without " + flags.without,
+        hint.empty()
+            ? "is not a mechanism; known are copy_in, in_order_launch, burst, host_lane, workers, "
+              "reverse_order, uplink_sharing, "
+              "late_arrival, reduction_time, first_bucket, connection, shared_memory, shared_cores"
+            : "is not a mechanism (did you mean \"" + hint + "\"?)"};
   }
   std::vector<Limit> limits;
-  if (!flags.budget.empty()) limits = read_budget(io::parse_json(io::read_file(flags.budget), flags.budget), flags.budget);
+  if (!flags.budget.empty())
+    limits = read_budget(io::parse_json(io::read_file(flags.budget), flags.budget), flags.budget);
   Validation v = validate_folder(t, flags, limits);
   if (!flags.fail_fast || !v.failed()) apply_budget(v, limits);
   write_html(t, flags.output, [&] {
-    return io::OrderedJson{{"kind", "validate"}, {"title", "ddpsim validate"}, {"without", flags.without}, {"tolerance", tolerance_of(flags.tolerance)}, {"validation", validation_json(v)}};
+    return io::OrderedJson{{"kind", "validate"},
+                           {"title", "ddpsim validate"},
+                           {"without", flags.without},
+                           {"tolerance", tolerance_of(flags.tolerance)},
+                           {"validation", validation_json(v)}};
   });
   const std::string& format = flags.output.format;
-  write_answer(t, flags.output, format == "json" ? validation_json(v).dump(1) + "\n" : format == "junit" ? validation_junit(v) : format == "md" ? validation_markdown(v) : validation_table(v));
-  for (const RunError& e : v.errors) t.err << "ddpsim: " << e.what << ": " << e.file << ": " << e.sentence << "\n";
+  write_answer(t, flags.output,
+               format == "json"    ? validation_json(v).dump(1) + "\n"
+               : format == "junit" ? validation_junit(v)
+               : format == "md"    ? validation_markdown(v)
+                                   : validation_table(v));
+  for (const RunError& e : v.errors)
+    t.err << "ddpsim: " << e.what << ": " << e.file << ": " << e.sentence << "\n";
   for (const LimitResult& r : v.limits)
     if (r.broken) t.err << "ddpsim: budget: " << r.sentence << "\n";
   if (v.failed()) throw GateFailed{};
@@ -357,22 +418,38 @@ void validate_command(Terminal& t, Flags flags) {
 
 void add_validate(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
-  Command* c = app.add_subcommand("validate", "Compare every measured run of a folder with its prediction, and hold the errors to a budget");
-  c->add_option("--runs", flags->runs, "folder of measured runs, with their scenarios in scenarios/; default: the shipped calib/runs");
-  c->add_option("--profile", flags->profile, "profile for all of them: a file, or the name of a shipped one; default: the one that each run's cluster names");
+  Command* c = app.add_subcommand("validate",
+                                  "Compare every measured run of a folder with its prediction, and "
+                                  "hold the errors to a budget");
+  c->add_option("--runs", flags->runs,
+                "folder of measured runs, with their scenarios in scenarios/; default: the shipped "
+                "calib/runs");
+  c->add_option("--profile", flags->profile,
+                "profile for all of them: a file, or the name of a shipped one; default: the one "
+                "that each run's cluster names");
   c->add_option("--profiles", flags->profiles,
                 "folder in which to look for the profiles that clusters name; default: profiles/ "
                 "beside the runs, then the shipped ones")
       ->excludes("--profile");
-  c->add_option("--budget", flags->budget, "limits that must be kept; default: budget.json of that folder if there is one, and for the shipped runs tests/validation/budget.json");
-  c->add_option("--tolerance", flags->tolerance, "of a step's relative error, for the verdict of a pair; default 0.02");
-  c->add_option("--without", flags->without, "predict with one mechanism of the model taken out (copy_in, burst, workers, ...): a gate that then passes guards nothing");
+  c->add_option("--budget", flags->budget,
+                "limits that must be kept; default: budget.json of that folder if there is one, "
+                "and for the shipped runs tests/validation/budget.json");
+  c->add_option("--tolerance", flags->tolerance,
+                "of a step's relative error, for the verdict of a pair; default 0.02");
+  c->add_option("--without", flags->without,
+                "predict with one mechanism of the model taken out (copy_in, burst, workers, ...): "
+                "a gate that then passes guards nothing");
   c->add_flag("--fail-fast", flags->fail_fast,
               "end as soon as the gate fails whatever the Runs to come are: the answer is of those "
               "until then");
-  c->add_flag("--collectives", flags->collectives, "judge the prices of NCCL's collectives instead: published tables, each predicted with what other machines' tables say");
-  c->add_option("--published", flags->published, "folder of those tables; default: the shipped calib/published")->needs("--collectives");
-  add_output_flags(*c, flags->output, {"table", "json", "junit", "md"}, "table (default), json, md; without --collectives also junit");
+  c->add_flag("--collectives", flags->collectives,
+              "judge the prices of NCCL's collectives instead: published tables, each predicted "
+              "with what other machines' tables say");
+  c->add_option("--published", flags->published,
+                "folder of those tables; default: the shipped calib/published")
+      ->needs("--collectives");
+  add_output_flags(*c, flags->output, {"table", "json", "junit", "md"},
+                   "table (default), json, md; without --collectives also junit");
   add_html_flag(*c, flags->output);
   c->callback([&t, flags] { validate_command(t, *flags); });
 }

@@ -1,11 +1,12 @@
-// Aggregates are kept apart by evidence and by sample; the named values that a budget limits are of clean, held-out pairs unless their name says otherwise.
+// Aggregates are kept apart by evidence and by sample; the named values that a budget limits are of
+// clean, held-out pairs unless their name says otherwise.
 #include "tools/cmd/validation.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
+
+#include <fmt/format.h>
 
 namespace ddpsim::cli {
 namespace {
@@ -14,12 +15,17 @@ constexpr const char* kEvidence[] = {"system",         "system_other",  "replay"
                                      "replay_real",    "system_gpu",    "replay_gpu",
                                      "system_one_gpu", "replay_one_gpu"};
 constexpr const char* kSamples[] = {"held_out", "in_sample"};
-constexpr const char* kHeadline = "replay";  // coverage and discrimination are of held-out Runs of this class
+constexpr const char* kHeadline =
+    "replay";  // coverage and discrimination are of held-out Runs of this class
 constexpr std::size_t kLeastCaps = 3;
-constexpr const char* kTags[] = {"slow_rank", "slow_host", "racks", "crossing", "two_jobs", "in_flight", "no_overlap", "accumulation", "compression", "unused", "small_messages",
-                                 "large_buckets", "first_bucket", "host_lane"};
+constexpr const char* kTags[] = {"slow_rank",    "slow_host", "racks",          "crossing",
+                                 "two_jobs",     "in_flight", "no_overlap",     "accumulation",
+                                 "compression",  "unused",    "small_messages", "large_buckets",
+                                 "first_bucket", "host_lane"};
 
-double magnitude(const Pair& p) { return std::abs(p.comparison.error); }
+double magnitude(const Pair& p) {
+  return std::abs(p.comparison.error);
+}
 
 Aggregate aggregate(const std::vector<const Pair*>& pairs) {
   std::vector<double> step, bucket, naive, queue, first, rebuild, captured;
@@ -41,7 +47,8 @@ Aggregate aggregate(const std::vector<const Pair*>& pairs) {
   a.p95 = analysis::percentile(step, 95);
   a.max = analysis::percentile(step, 100);
   a.buckets = bucket.size();
-  if (!bucket.empty()) a.bucket_median = analysis::median(bucket), a.bucket_p95 = analysis::percentile(bucket, 95);
+  if (!bucket.empty())
+    a.bucket_median = analysis::median(bucket), a.bucket_p95 = analysis::percentile(bucket, 95);
   a.coverage = inside / static_cast<double>(a.n);
   a.firsts = first.size();
   a.rebuilds = rebuild.size();
@@ -56,7 +63,8 @@ Aggregate aggregate(const std::vector<const Pair*>& pairs) {
   return a;
 }
 
-Aggregates aggregates(const std::vector<Pair>& pairs, const std::function<bool(const Pair&)>& wanted) {
+Aggregates aggregates(const std::vector<Pair>& pairs,
+                      const std::function<bool(const Pair&)>& wanted) {
   std::map<std::string, std::map<std::string, std::vector<const Pair*>>> classes;
   for (const Pair& p : pairs)
     if (wanted(p)) classes[p.evidence][p.sample].push_back(&p);
@@ -78,9 +86,11 @@ CapSweep make_cap_sweep(const std::vector<const Pair*>& pairs) {
     measured[p->cap].push_back(static_cast<double>(p->comparison.measured.ps));
     predicted[p->cap] = static_cast<double>(p->comparison.predicted.ps);
   }
-  for (const auto& [cap, steps] : measured) s.points.push_back({cap, predicted[cap], analysis::median(steps), steps.size()});
-  auto least = [&](double CapSweep::Point::* field) {
-    auto it = std::min_element(s.points.begin(), s.points.end(), [&](const auto& a, const auto& b) { return a.*field < b.*field; });
+  for (const auto& [cap, steps] : measured)
+    s.points.push_back({cap, predicted[cap], analysis::median(steps), steps.size()});
+  auto least = [&](double CapSweep::Point::*field) {
+    auto it = std::min_element(s.points.begin(), s.points.end(),
+                               [&](const auto& a, const auto& b) { return a.*field < b.*field; });
     return static_cast<std::size_t>(it - s.points.begin());
   };
   s.best = least(&CapSweep::Point::measured_ps);
@@ -92,7 +102,8 @@ CapSweep make_cap_sweep(const std::vector<const Pair*>& pairs) {
 std::vector<CapSweep> sweeps(const std::vector<Pair>& pairs) {
   std::map<std::string, std::vector<const Pair*>> groups;
   for (const Pair& p : pairs)
-    if (is_clean(p) && !p.sweep.empty()) groups[p.evidence + "\n" + p.profile + "\n" + p.sweep].push_back(&p);
+    if (is_clean(p) && !p.sweep.empty())
+      groups[p.evidence + "\n" + p.profile + "\n" + p.sweep].push_back(&p);
   std::vector<CapSweep> out;
   for (const auto& [name, members] : groups) {
     CapSweep s = make_cap_sweep(members);
@@ -143,29 +154,51 @@ Floor repeatability(const std::vector<Pair>& pairs) {
 struct Statistic {
   const char* name;
   double (*of)(const Aggregate&);
-  std::size_t Aggregate::* samples;  // what it is of; none = no value
+  std::size_t Aggregate::*samples;  // what it is of; none = no value
 };
-constexpr Statistic kStatistics[] = {{"n", [](const Aggregate& a) { return static_cast<double>(a.n); }, &Aggregate::n},
-                                     {"step.median_abs_error", [](const Aggregate& a) { return a.median; }, &Aggregate::n},
-                                     {"step.p95_abs_error", [](const Aggregate& a) { return a.p95; }, &Aggregate::n},
-                                     {"step.max_abs_error", [](const Aggregate& a) { return a.max; }, &Aggregate::n},
-                                     {"bucket.median_abs_error", [](const Aggregate& a) { return a.bucket_median; }, &Aggregate::buckets},
-                                     {"bucket.p95_abs_error", [](const Aggregate& a) { return a.bucket_p95; }, &Aggregate::buckets},
-                                     {"first.max_abs_error", [](const Aggregate& a) { return a.first_max; }, &Aggregate::firsts},
-                                     {"rebuild.max_abs_error", [](const Aggregate& a) { return a.rebuild_max; }, &Aggregate::rebuilds},
-                                     {"capture.median_abs_error", [](const Aggregate& a) { return a.capture_median; }, &Aggregate::captures},
-                                     {"coverage", [](const Aggregate& a) { return a.coverage; }, &Aggregate::n}};
-constexpr const char* kOthers[] = {"coverage", "regret.max", "regret.n", "floor.median", "floor.max", "floor.bucket.p95", "naive.over_5_percent", "queue.over_3_percent", "queue.over_3_percent.ratio"};
+constexpr Statistic kStatistics[] = {
+    {"n", [](const Aggregate& a) { return static_cast<double>(a.n); }, &Aggregate::n},
+    {"step.median_abs_error", [](const Aggregate& a) { return a.median; }, &Aggregate::n},
+    {"step.p95_abs_error", [](const Aggregate& a) { return a.p95; }, &Aggregate::n},
+    {"step.max_abs_error", [](const Aggregate& a) { return a.max; }, &Aggregate::n},
+    {"bucket.median_abs_error", [](const Aggregate& a) { return a.bucket_median; },
+     &Aggregate::buckets},
+    {"bucket.p95_abs_error", [](const Aggregate& a) { return a.bucket_p95; }, &Aggregate::buckets},
+    {"first.max_abs_error", [](const Aggregate& a) { return a.first_max; }, &Aggregate::firsts},
+    {"rebuild.max_abs_error", [](const Aggregate& a) { return a.rebuild_max; },
+     &Aggregate::rebuilds},
+    {"capture.median_abs_error", [](const Aggregate& a) { return a.capture_median; },
+     &Aggregate::captures},
+    {"coverage", [](const Aggregate& a) { return a.coverage; }, &Aggregate::n}};
+constexpr const char* kOthers[] = {"coverage",
+                                   "regret.max",
+                                   "regret.n",
+                                   "floor.median",
+                                   "floor.max",
+                                   "floor.bucket.p95",
+                                   "naive.over_5_percent",
+                                   "queue.over_3_percent",
+                                   "queue.over_3_percent.ratio"};
 
-std::string number(double x) { return x == std::floor(x) && std::abs(x) < 1e9 ? fmt::format("{:.0f}", x) : fmt::format("{:.4g}", x); }
+std::string number(double x) {
+  return x == std::floor(x) && std::abs(x) < 1e9 ? fmt::format("{:.0f}", x)
+                                                 : fmt::format("{:.4g}", x);
+}
 
 }  // namespace
 
-std::vector<std::string> tag_names() { return {std::begin(kTags), std::end(kTags)}; }
-bool in_interval(const Pair& p) { return p.low <= p.comparison.measured && p.comparison.measured <= p.high; }
-bool is_clean(const Pair& p) { return !p.noisy && !p.loopback && p.comparison.mismatch.empty(); }
+std::vector<std::string> tag_names() {
+  return {std::begin(kTags), std::end(kTags)};
+}
+bool in_interval(const Pair& p) {
+  return p.low <= p.comparison.measured && p.comparison.measured <= p.high;
+}
+bool is_clean(const Pair& p) {
+  return !p.noisy && !p.loopback && p.comparison.mismatch.empty();
+}
 bool Validation::failed() const {
-  return !errors.empty() || std::any_of(limits.begin(), limits.end(), [](const LimitResult& r) { return r.broken; });
+  return !errors.empty() ||
+         std::any_of(limits.begin(), limits.end(), [](const LimitResult& r) { return r.broken; });
 }
 
 void summarize(Validation& v) {
@@ -176,8 +209,11 @@ void summarize(Validation& v) {
   });
   v.aggregates = aggregates(v.pairs, is_clean);
   // Loopback says more than noise: its network is another one.
-  v.set_aside["noisy"] = aggregates(v.pairs, [](const Pair& p) { return p.noisy && !p.loopback && p.comparison.mismatch.empty(); });
-  v.set_aside["loopback"] = aggregates(v.pairs, [](const Pair& p) { return p.loopback && p.comparison.mismatch.empty(); });
+  v.set_aside["noisy"] = aggregates(v.pairs, [](const Pair& p) {
+    return p.noisy && !p.loopback && p.comparison.mismatch.empty();
+  });
+  v.set_aside["loopback"] = aggregates(
+      v.pairs, [](const Pair& p) { return p.loopback && p.comparison.mismatch.empty(); });
   v.sweeps = sweeps(v.pairs);
   v.floor = repeatability(v.pairs);
 }
@@ -186,10 +222,12 @@ std::vector<std::string> value_names() {
   std::vector<std::string> out(std::begin(kOthers), std::end(kOthers));
   for (const char* evidence : kEvidence)
     for (const char* sample : kSamples)
-      for (const Statistic& s : kStatistics) out.push_back(fmt::format("{}.{}.{}", evidence, sample, s.name));
+      for (const Statistic& s : kStatistics)
+        out.push_back(fmt::format("{}.{}.{}", evidence, sample, s.name));
   for (const char* tag : kTags)
     for (const char* sample : kSamples)
-      for (const char* what : {"n", "median_abs_error", "max_abs_error", "bucket_p95_abs_error"}) out.push_back(fmt::format("{}.{}.{}", tag, sample, what));
+      for (const char* what : {"n", "median_abs_error", "max_abs_error", "bucket_p95_abs_error"})
+        out.push_back(fmt::format("{}.{}.{}", tag, sample, what));
   return out;
 }
 
@@ -205,14 +243,17 @@ std::map<std::string, double> values(const Validation& v) {
       for (const Statistic& s : kStatistics)
         if (a.*s.samples > 0) out[stem + s.name] = s.of(a);
     }
-  if (auto it = out.find(std::string(kHeadline) + ".held_out.coverage"); it != out.end()) out["coverage"] = it->second;
+  if (auto it = out.find(std::string(kHeadline) + ".held_out.coverage"); it != out.end())
+    out["coverage"] = it->second;
   // By tag: clean Runs of the headline class.
   for (const char* tag : kTags)
     for (const char* sample : kSamples) {
       std::vector<double> errors;
       std::vector<double> buckets;
       for (const Pair& p : v.pairs) {
-        if (!is_clean(p) || p.evidence != kHeadline || p.sample != sample || std::find(p.tags.begin(), p.tags.end(), tag) == p.tags.end()) continue;
+        if (!is_clean(p) || p.evidence != kHeadline || p.sample != sample ||
+            std::find(p.tags.begin(), p.tags.end(), tag) == p.tags.end())
+          continue;
         errors.push_back(magnitude(p));
         for (const auto& b : p.comparison.buckets) buckets.push_back(std::abs(b.error));
       }
@@ -238,7 +279,8 @@ std::map<std::string, double> values(const Validation& v) {
   }
   out["naive.over_5_percent"] = naive;
   out["queue.over_3_percent"] = static_cast<double>(queue.size());
-  if (!queue.empty()) out["queue.over_3_percent.ratio"] = analysis::median(ours) / analysis::median(queue);
+  if (!queue.empty())
+    out["queue.over_3_percent.ratio"] = analysis::median(ours) / analysis::median(queue);
   return out;
 }
 
@@ -254,12 +296,15 @@ std::vector<Limit> read_budget(const io::Json& j, const std::string& file) {
     l.what = item.at("what").text();
     if (std::find(known.begin(), known.end(), l.what) == known.end()) {
       std::string hint = io::nearest(l.what, known);
-      item.at("what").fail("\"" + l.what.substr(0, 80) + "\" is not a value of a validation" + (hint.empty() ? "; see sim/FORMATS.md, budget" : " (did you mean \"" + hint + "\"?)"));
+      item.at("what").fail(
+          "\"" + l.what.substr(0, 80) + "\" is not a value of a validation" +
+          (hint.empty() ? "; see sim/FORMATS.md, budget" : " (did you mean \"" + hint + "\"?)"));
     }
     if (item.has("min")) l.min = item.at("min").number();
     if (item.has("max")) l.max = item.at("max").number();
     if (!l.min && !l.max) item.fail("a limit has a \"min\" or a \"max\", or both");
-    if (l.min && l.max && *l.min > *l.max) item.fail("\"min\" is larger than \"max\": nothing can keep that limit");
+    if (l.min && l.max && *l.min > *l.max)
+      item.fail("\"min\" is larger than \"max\": nothing can keep that limit");
     out.push_back(std::move(l));
   }
   return out;
@@ -274,9 +319,14 @@ void apply_budget(Validation& v, const std::vector<Limit>& limits) {
     bool low = r.value && l.min && !(*r.value >= *l.min);
     bool high = r.value && l.max && !(*r.value <= *l.max);
     r.broken = !r.value || low || high;
-    if (!r.value) r.sentence = l.what + " has no value: no clean run tells it";
-    else if (low) r.sentence = fmt::format("{} is {}, at least {} is required", l.what, number(*r.value), number(*l.min));
-    else if (high) r.sentence = fmt::format("{} is {}, at most {} is allowed", l.what, number(*r.value), number(*l.max));
+    if (!r.value)
+      r.sentence = l.what + " has no value: no clean run tells it";
+    else if (low)
+      r.sentence = fmt::format("{} is {}, at least {} is required", l.what, number(*r.value),
+                               number(*l.min));
+    else if (high)
+      r.sentence =
+          fmt::format("{} is {}, at most {} is allowed", l.what, number(*r.value), number(*l.max));
     v.limits.push_back(std::move(r));
   }
 }

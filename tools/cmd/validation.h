@@ -1,4 +1,5 @@
-// What `ddpsim validate` finds out: pairs of a prediction and a measured Run, their aggregates by class, and the limits that they must keep.
+// What `ddpsim validate` finds out: pairs of a prediction and a measured Run, their aggregates by
+// class, and the limits that they must keep.
 #pragma once
 
 #include <map>
@@ -11,7 +12,8 @@
 
 namespace ddpsim::cli {
 
-// A measured Run beside the prediction of its scenario. The simpler models of sim/predict/baselines.h answer the same question.
+// A measured Run beside the prediction of its scenario. The simpler models of
+// sim/predict/baselines.h answer the same question.
 struct Pair {
   std::string file;
   std::string key;
@@ -21,7 +23,7 @@ struct Pair {
       evidence;  // "replay" (computation timed), "replay_real", "system" (the real framework, in
                  // cells that repeat), "system_other"; on a GPU "system_gpu", "replay_gpu"; several
                  // ranks on one, over loopback: "system_one_gpu", "replay_one_gpu"
-  std::string sample;    // "held_out", "in_sample"
+  std::string sample;  // "held_out", "in_sample"
   bool noisy = false;
   bool loopback = false;
   analysis::Comparison comparison;
@@ -29,15 +31,20 @@ struct Pair {
   Duration high;
   double naive_error = 0;
   double queue_error = 0;
-  std::optional<double> capture_error;  // predicted from the workload as captured on one rank, where computation is real; the comparison is from the Run's layer profile
-  std::string sweep;  // what scenarios that differ in bucket_cap_mb only have in common; "" = the plan has no buckets
+  std::optional<double>
+      capture_error;  // predicted from the workload as captured on one rank, where computation is
+                      // real; the comparison is from the Run's layer profile
+  std::string sweep;  // what scenarios that differ in bucket_cap_mb only have in common; "" = the
+                      // plan has no buckets
   std::optional<double> cap;
   std::vector<std::string> tags;  // of tag_names(): what the scenario has
 };
-// What a budget may limit by itself: slow_rank, slow_host, racks, crossing, two_jobs, in_flight, ...
+// What a budget may limit by itself: slow_rank, slow_host, racks, crossing, two_jobs, in_flight,
+// ...
 std::vector<std::string> tag_names();
 bool in_interval(const Pair& p);
-// Counts in the aggregates that a budget limits: measured on shaped hosts, not noisy, same schedule.
+// Counts in the aggregates that a budget limits: measured on shaped hosts, not noisy, same
+// schedule.
 bool is_clean(const Pair& p);
 
 // A Run that fails the validation as a whole, whatever its times.
@@ -48,21 +55,25 @@ struct RunError {
   std::string sentence;
 };
 
-// Over the |errors| of the pairs of one class; percentiles by nearest rank. Bucket errors: of all buckets of all pairs.
+// Over the |errors| of the pairs of one class; percentiles by nearest rank. Bucket errors: of all
+// buckets of all pairs.
 struct Aggregate {
   std::size_t n = 0;
   double median = 0, p95 = 0, max = 0;
   std::size_t buckets = 0;
   double bucket_median = 0, bucket_p95 = 0;
   double coverage = 0;  // share of pairs in their interval
-  std::size_t firsts = 0, rebuilds = 0, captures = 0;  // of steps before the steady ones; predicted from a capture on one rank
+  std::size_t firsts = 0, rebuilds = 0,
+              captures =
+                  0;  // of steps before the steady ones; predicted from a capture on one rank
   double first_max = 0, rebuild_max = 0, capture_median = 0;
   double naive_median = 0, naive_p95 = 0;
   double queue_median = 0, queue_p95 = 0;
 };
 using Aggregates = std::map<std::string, std::map<std::string, Aggregate>>;  // evidence -> sample
 
-// Clean Runs of scenarios that differ in bucket_cap_mb only, at least 3 caps. Several Runs of a cap: their median.
+// Clean Runs of scenarios that differ in bucket_cap_mb only, at least 3 caps. Several Runs of a
+// cap: their median.
 struct CapSweep {
   struct Point {
     std::optional<double> cap;  // none: left at its default
@@ -95,7 +106,8 @@ struct Limit {
 };
 struct LimitResult {
   Limit limit;
-  std::optional<double> value;  // none: no Run that could tell. Such a limit is broken, so that deleting Runs passes nothing
+  std::optional<double> value;  // none: no Run that could tell. Such a limit is broken, so that
+                                // deleting Runs passes nothing
   bool broken = false;
   std::string sentence;
 };
@@ -103,9 +115,9 @@ struct LimitResult {
 struct Validation {
   std::vector<Pair> pairs;
   std::vector<RunError> errors;
-  std::size_t without_steps = 0;  // Runs of samples only, not compared
-  std::size_t unpredicted = 0;    // Runs of what ddpsim records and does not predict
-  Aggregates aggregates;          // of clean pairs
+  std::size_t without_steps = 0;                // Runs of samples only, not compared
+  std::size_t unpredicted = 0;                  // Runs of what ddpsim records and does not predict
+  Aggregates aggregates;                        // of clean pairs
   std::map<std::string, Aggregates> set_aside;  // "noisy", "loopback"
   std::vector<CapSweep> sweeps;
   Floor floor;
@@ -127,6 +139,7 @@ std::vector<LimitResult> broken_for_good(Validation v, const std::vector<Limit>&
 std::string validation_table(const Validation& v);
 io::OrderedJson validation_json(const Validation& v);
 std::string validation_junit(const Validation& v);
-std::string validation_markdown(const Validation& v);  // GitHub-flavoured: for a pull request, and for reports/accuracy.md
+std::string validation_markdown(
+    const Validation& v);  // GitHub-flavoured: for a pull request, and for reports/accuracy.md
 
 }  // namespace ddpsim::cli

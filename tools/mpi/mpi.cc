@@ -1,7 +1,8 @@
-// The part of ddpsim that is linked with MPI: a module that `ddpsim sweep` opens under mpirun (tools/cmd/processes.cc), so that the binary starts without MPI.
-#include <mpi.h>
-
+// The part of ddpsim that is linked with MPI: a module that `ddpsim sweep` opens under mpirun
+// (tools/cmd/processes.cc), so that the binary starts without MPI.
 #include <vector>
+
+#include <mpi.h>
 
 extern "C" {
 
@@ -13,10 +14,13 @@ void ddpsim_mpi_start(int* rank, int* size) {
 }
 
 // From process 0 to all.
-void ddpsim_mpi_broadcast(void* data, int bytes) { MPI_Bcast(data, bytes, MPI_BYTE, 0, MPI_COMM_WORLD); }
+void ddpsim_mpi_broadcast(void* data, int bytes) {
+  MPI_Bcast(data, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+}
 
 // Each process's bytes to process 0, which is called once for each, in order.
-void ddpsim_mpi_gather(const char* data, int bytes, void (*take)(void* state, const char* data, int bytes), void* state) {
+void ddpsim_mpi_gather(const char* data, int bytes,
+                       void (*take)(void* state, const char* data, int bytes), void* state) {
   int rank = 0;
   int size = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -31,10 +35,13 @@ void ddpsim_mpi_gather(const char* data, int bytes, void (*take)(void* state, co
   std::vector<char> theirs;
   for (int from = 1; from < size; ++from) {
     theirs.resize(static_cast<std::size_t>(counts[static_cast<std::size_t>(from)]) + 1);
-    MPI_Recv(theirs.data(), counts[static_cast<std::size_t>(from)], MPI_BYTE, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Recv(theirs.data(), counts[static_cast<std::size_t>(from)], MPI_BYTE, from, 0,
+             MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     take(state, theirs.data(), counts[static_cast<std::size_t>(from)]);
   }
 }
 
-void ddpsim_mpi_stop() { MPI_Finalize(); }
+void ddpsim_mpi_stop() {
+  MPI_Finalize();
+}
 }

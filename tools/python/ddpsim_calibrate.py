@@ -1,17 +1,25 @@
 #!/usr/bin/env python3
-"""Measure what c10d's collectives and DDP's own work cost here, as a ddpsim Run of samples (schema ``ddpsim.run/1``, evidence ``collective``).
+"""Measure what c10d's collectives and DDP's own work cost here, as a ddpsim Run of samples (schema
+``ddpsim.run/1``, evidence ``collective``).
 
-Every rank runs this script; rank 0 writes the Run. ``ddpsim calibrate --backend torch`` starts the ranks on hosts that it makes; torchrun does elsewhere.
+Every rank runs this script; rank 0 writes the Run. ``ddpsim calibrate --backend torch`` starts the
+ranks on hosts that it makes; torchrun does elsewhere.
 
 Samples, raw, in picoseconds:
-  all_reduce, broadcast    {ranks, bytes}: end of the last rank to end of the last rank, one collective after another, float32
+  all_reduce, broadcast    {ranks, bytes}: end of the last rank to end of the last rank, one
+                           collective after another, float32
   half_all_reduce          {ranks, bytes}: as all_reduce, float16
-  broadcast_idle           {ranks, bytes}: one broadcast after 40 ms of silence, from a moment that all ranks know to the end of the last
-  in_flight                {ranks, first_bytes, second_bytes, gap_us, which}: two all-reduces, the second `gap_us` after the first; the end of one (`which`), from
-                           the start of the first
-  all_reduce_cpu           {ranks, bytes}: core time of one such all-reduce, all ranks and the kernel's network (one mean)
-  bare_*, ddp_*, half_*    {tensors, bytes, ranks}: forward and backward of a model of `tensors` parameters of `bytes` bytes without computation, bare, under
-                           DistributedDataParallel in a group of one, and with its fp16_compress_hook: what hooks, copies and halves cost; `ranks` processes
+  broadcast_idle           {ranks, bytes}: one broadcast after 40 ms of silence, from a moment that
+                           all ranks know to the end of the last
+  in_flight                {ranks, first_bytes, second_bytes, gap_us, which}: two all-reduces, the
+                           second `gap_us` after the first; the end of one (`which`), from the start
+                           of the first
+  all_reduce_cpu           {ranks, bytes}: core time of one such all-reduce, all ranks and the
+                           kernel's network (one mean)
+  bare_*, ddp_*, half_*    {tensors, bytes, ranks}: forward and backward of a model of `tensors`
+                           parameters of `bytes` bytes without computation, bare, under
+                           DistributedDataParallel in a group of one, and with its
+                           fp16_compress_hook: what hooks, copies and halves cost; `ranks` processes
                            do it at once
 """
 from __future__ import annotations
@@ -30,14 +38,22 @@ import ddpsim_capture as cap  # noqa: E402
 import ddpsim_record as rec  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook  # noqa: E402
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
+    fp16_compress_hook,
+)  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 Samples = List[Dict[str, Any]]
 now = time.monotonic_ns
 BYTES = (4, 1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
 MIB = rec.MIB
-MODELS = ((100, 1 << 10), (100, 1 << 16), (40, 1 << 20), (10, 1 << 22), (4, 1 << 24))  # tensors, bytes
+MODELS = (
+    (100, 1 << 10),
+    (100, 1 << 16),
+    (40, 1 << 20),
+    (10, 1 << 22),
+    (4, 1 << 24),
+)  # tensors, bytes
 
 
 def repetitions(size: int) -> int:
@@ -53,7 +69,11 @@ def collectives(op: str, ranks: int, group: Any, sizes: Sequence[int]) -> Sample
         busy = 0.0
         if member:
             half = op == "half_all_reduce"
-            tensor = torch.full((max(1, size // (2 if half else 4)),), 1e-3, dtype=torch.float16 if half else torch.float32)
+            tensor = torch.full(
+                (max(1, size // (2 if half else 4)),),
+                1e-3,
+                dtype=torch.float16 if half else torch.float32,
+            )
             count = repetitions(size)
             for k in range(count + 2):
                 if k == 2:
@@ -68,9 +88,21 @@ def collectives(op: str, ranks: int, group: Any, sizes: Sequence[int]) -> Sample
         everyone = [e for e in rec.gathered(ends) if e]
         last = [max(column) for column in zip(*everyone)]
         parameters = {"ranks": ranks, "bytes": max(4, size)}
-        out.append({"op": op, "parameters": parameters, "durations_ps": [(b - a) * 1000 for a, b in zip(last[1:], last[2:])]})
+        out.append(
+            {
+                "op": op,
+                "parameters": parameters,
+                "durations_ps": [(b - a) * 1000 for a, b in zip(last[1:], last[2:])],
+            }
+        )
         if op == "all_reduce" and size >= 1 << 20:
-            out.append({"op": "all_reduce_cpu", "parameters": parameters, "durations_ps": [max(1, round(busy * 1e12))]})
+            out.append(
+                {
+                    "op": "all_reduce_cpu",
+                    "parameters": parameters,
+                    "durations_ps": [max(1, round(busy * 1e12))],
+                }
+            )
     return out
 
 
@@ -86,7 +118,13 @@ def idle_broadcasts(ranks: int, group: Any, sizes: Sequence[int]) -> Samples:
             took.append(now() - start)
             start += 40_000_000
         columns = zip(*(e for e in rec.gathered(took) if e))
-        out.append({"op": "broadcast_idle", "parameters": {"ranks": ranks, "bytes": max(4, size)}, "durations_ps": [max(c) * 1000 for c in columns]})
+        out.append(
+            {
+                "op": "broadcast_idle",
+                "parameters": {"ranks": ranks, "bytes": max(4, size)},
+                "durations_ps": [max(c) * 1000 for c in columns],
+            }
+        )
     return out
 
 
@@ -109,8 +147,19 @@ def in_flight(ranks: int, group: Any, pairs: Sequence[Any], gap_us: int) -> Samp
             everyone = [e for e in rec.gathered(ends) if e[0]]
             took.append([max(c) - start for c in zip(*everyone)])
         for i in (0, 1):
-            out.append({"op": "in_flight", "parameters": {"ranks": ranks, "first_bytes": sizes[0], "second_bytes": sizes[1], "gap_us": gap_us, "which": i},
-                        "durations_ps": [t[i] * 1000 for t in took]})
+            out.append(
+                {
+                    "op": "in_flight",
+                    "parameters": {
+                        "ranks": ranks,
+                        "first_bytes": sizes[0],
+                        "second_bytes": sizes[1],
+                        "gap_us": gap_us,
+                        "which": i,
+                    },
+                    "durations_ps": [t[i] * 1000 for t in took],
+                }
+            )
     return out
 
 
@@ -119,7 +168,9 @@ class Chain(rec.nn.Module):
 
     def __init__(self, tensors: int, size: int) -> None:
         super().__init__()
-        self.parts = rec.nn.ParameterList([rec.nn.Parameter(torch.full((size // 4,), 1e-2)) for _ in range(tensors)])
+        self.parts = rec.nn.ParameterList(
+            [rec.nn.Parameter(torch.full((size // 4,), 1e-2)) for _ in range(tensors)]
+        )
         self.start = torch.zeros(1, requires_grad=True)
         self.sleeper = rec.Sleeper()
 
@@ -152,7 +203,11 @@ def framework(ranks: int, alone: Any) -> Samples:
         found: Dict[str, Dict[str, List[int]]] = {}
         for name in ("bare", "ddp", "half"):
             chain = Chain(tensors, size)
-            model = chain if name == "bare" else DistributedDataParallel(chain, process_group=alone, bucket_cap_mb=25)
+            model = (
+                chain
+                if name == "bare"
+                else DistributedDataParallel(chain, process_group=alone, bucket_cap_mb=25)
+            )
             if name == "half":
                 model.register_comm_hook(alone, fp16_compress_hook)
             dist.barrier()
@@ -163,12 +218,23 @@ def framework(ranks: int, alone: Any) -> Samples:
             gc.collect()
         for name, times in found.items():
             for phase, durations in times.items():
-                out.append({"op": f"{name}_{phase}", "parameters": {"tensors": tensors, "bytes": size, "ranks": ranks}, "durations_ps": durations})
+                out.append(
+                    {
+                        "op": f"{name}_{phase}",
+                        "parameters": {"tensors": tensors, "bytes": size, "ranks": ranks},
+                        "durations_ps": durations,
+                    }
+                )
     return out
 
 
 def measure(argv: Optional[Sequence[str]]) -> None:
-    parser = cap.OneLineParser(description="Measure c10d's collectives and DDP's own work; run it under torchrun, or through ddpsim calibrate --backend torch.")
+    parser = cap.OneLineParser(
+        description=(
+            "Measure c10d's collectives and DDP's own work; run it under torchrun, or through"
+            " ddpsim calibrate --backend torch."
+        )
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=1)
     rec.add_memory_flag(parser)
@@ -193,12 +259,26 @@ def measure(argv: Optional[Sequence[str]]) -> None:
             samples += collectives("half_all_reduce", n, groups[n], (1 << 20, 1 << 22))
         samples += idle_broadcasts(n, groups[n], (4, 1 << 16))
     for n in counts[:2]:
-        samples += in_flight(n, groups[n], [(12 * MIB, 4 * MIB), (12 * MIB, 6 * MIB), (12 * MIB, 8 * MIB), (8 * MIB, 3 * MIB), (8 * MIB, 5 * MIB), (16 * MIB, 10 * MIB)], 42_000)
+        samples += in_flight(
+            n,
+            groups[n],
+            [
+                (12 * MIB, 4 * MIB),
+                (12 * MIB, 6 * MIB),
+                (12 * MIB, 8 * MIB),
+                (8 * MIB, 3 * MIB),
+                (8 * MIB, 5 * MIB),
+                (16 * MIB, 10 * MIB),
+            ],
+            42_000,
+        )
     for n in [1] + counts[:2]:
         samples += framework(n, alone)
     resent = sum(rec.gathered(rec.retransmits() - again))
     if dist.get_rank() == 0:
-        write_whole(args.out, json.dumps(rec.document("collective", samples, load, resent, memory)) + "\n")
+        write_whole(
+            args.out, json.dumps(rec.document("collective", samples, load, resent, memory)) + "\n"
+        )
     dist.barrier()
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Capture one training step of a PyTorch model as a ddpsim workload.
 
-A workload (schema ``ddpsim.workload/1``, see sim/FORMATS.md) holds the parameters of a model, the order in which
-their gradients are accumulated during backward, and when. As a library: ``write(capture(model, inputs, ...), path)``.
-As a script: ``ddpsim_capture.py --model resnet50 --batch 8 --out workloads/resnet50.json``.
-Times are integers in picoseconds.
+A workload (schema ``ddpsim.workload/1``, see sim/FORMATS.md) holds the parameters of a model, the
+order in which their gradients are accumulated during backward, and when. As a library:
+``write(capture(model, inputs, ...), path)``. As a script: ``ddpsim_capture.py --model resnet50
+--batch 8 --out workloads/resnet50.json``. Times are integers in picoseconds.
 """
 from __future__ import annotations
 
@@ -25,8 +25,23 @@ import traceback
 from collections import Counter, OrderedDict
 from pathlib import Path
 from statistics import median, quantiles
-from typing import (Any, Callable, ContextManager, Dict, Iterable, Iterator, List, Mapping, NamedTuple, NoReturn, Optional,
-                    Sequence, Set, Tuple, Union)
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ddpsim_files import write_whole  # noqa: E402
@@ -35,8 +50,10 @@ try:
     import torch
     from torch import Tensor, nn
 except ImportError:
-    _NO_TORCH = (f"PyTorch is missing for {sys.executable or 'this interpreter'}: install the Debian package "
-                 "python3-torch and run with /usr/bin/python3, or run 'pip install torch torchvision'")
+    _NO_TORCH = (
+        f"PyTorch is missing for {sys.executable or 'this interpreter'}: install the Debian package"
+        " python3-torch and run with /usr/bin/python3, or run 'pip install torch torchvision'"
+    )
     if __name__ != "__main__":
         raise ImportError(_NO_TORCH) from None
     print(f"ddpsim_capture: {_NO_TORCH}", file=sys.stderr)
@@ -44,17 +61,23 @@ except ImportError:
 
 SCHEMA = "ddpsim.workload/1"
 INTERRUPTED = "interrupted"  # how that note begins
-REFERENCE_BLAS = ("this PyTorch computes matrix products with the reference BLAS, many times slower than OpenBLAS or MKL "
-                  "would (Debian: libopenblas0-pthread); the times are of this one")
+REFERENCE_BLAS = (
+    "this PyTorch computes matrix products with the reference BLAS, many times slower than OpenBLAS"
+    " or MKL would (Debian: libopenblas0-pthread); the times are of this one"
+)
 OPTIMIZERS = ("sgd", "adam", "adamw")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-EXCESS_LIMIT = 0.03  # fraction by which an instrumented step may exceed a plain one before it is noted
-QUIET_CORES = 0.15   # a pair of passes is quiet if other processes use no more CPU cores than this
+EXCESS_LIMIT = (
+    0.03  # fraction by which an instrumented step may exceed a plain one before it is noted
+)
+QUIET_CORES = 0.15  # a pair of passes is quiet if other processes use no more CPU cores than this
 QUIET_WINDOW_S = 0.5  # time over which that is judged
-MAX_TRIES = 4        # pairs tried for each one wanted, before the quietest are taken
-OTHER = "(other)"    # share of a phase that belongs to no listed module
-DTYPES = {getattr(torch, n): n for n in
-          ("float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool")}
+MAX_TRIES = 4  # pairs tried for each one wanted, before the quietest are taken
+OTHER = "(other)"  # share of a phase that belongs to no listed module
+DTYPES = {
+    getattr(torch, n): n
+    for n in ("float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool")
+}
 
 Workload = Dict[str, Any]
 LossFn = Callable[..., Tensor]
@@ -66,6 +89,7 @@ class CaptureError(Exception):
 
 class Totals(NamedTuple):
     """Phases of one step in ps; ``optimizer`` includes zero_grad(set_to_none=True)."""
+
     forward: int
     backward: int
     optimizer: int
@@ -73,7 +97,9 @@ class Totals(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """One step: totals on the device and on the host thread; if instrumented, (parameter, device, host) arrivals."""
+    """One step: totals on the device and on the host thread; if instrumented, (parameter, device,
+    host) arrivals."""
+
     device: Totals
     host: Totals
     arrivals: List[Tuple[int, int, int]]
@@ -118,7 +144,9 @@ class CudaClock(HostClock):
         return index
 
     def device_ps(self, a: int, b: int) -> int:
-        return round(self.events[a].elapsed_time(self.events[b]) * 1e9)  # elapsed_time is in milliseconds
+        return round(
+            self.events[a].elapsed_time(self.events[b]) * 1e9
+        )  # elapsed_time is in milliseconds
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
@@ -142,19 +170,28 @@ def as_inputs(inputs: Any) -> Tuple[Any, ...]:
         return (inputs,)
     if isinstance(inputs, Mapping):
         if not all(isinstance(name, str) for name in inputs):
-            raise CaptureError("inputs that are a mapping are given by name, so its keys must be text")
+            raise CaptureError(
+                "inputs that are a mapping are given by name, so its keys must be text"
+            )
         return (Keywords(inputs),)
     if not isinstance(inputs, Iterable) or isinstance(inputs, str):
-        raise CaptureError("the inputs must be a tensor, a tuple of them, or a mapping of names to them, not "
-                           f"{type(inputs).__name__}")
+        raise CaptureError(
+            "the inputs must be a tensor, a tuple of them, or a mapping of names to them, not "
+            f"{type(inputs).__name__}"
+        )
     return tuple(inputs)
 
 
 def moved(inputs: Tuple[Any, ...], device: Any) -> Tuple[Any, ...]:
     """The same on a device."""
+
     def at(value: Any) -> Any:
         return value.to(device) if isinstance(value, Tensor) else value
-    return tuple(Keywords({n: at(v) for n, v in i.items()}) if isinstance(i, Keywords) else at(i) for i in inputs)
+
+    return tuple(
+        Keywords({n: at(v) for n, v in i.items()}) if isinstance(i, Keywords) else at(i)
+        for i in inputs
+    )
 
 
 def call(model: Any, inputs: Tuple[Any, ...]) -> Any:
@@ -166,9 +203,16 @@ def call(model: Any, inputs: Tuple[Any, ...]) -> Any:
 
 def where_it_failed(error: BaseException) -> str:
     """One line: what was raised, and the last line of code of the user's that raised it."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if os.path.basename(f.filename) != "ddpsim_capture.py"
-              and "site-packages" not in f.filename and "dist-packages" not in f.filename]
-    place = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+    frames = [
+        f
+        for f in traceback.extract_tb(error.__traceback__)
+        if os.path.basename(f.filename) != "ddpsim_capture.py"
+        and "site-packages" not in f.filename
+        and "dist-packages" not in f.filename
+    ]
+    place = (
+        f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+    )
     text = (str(error).strip() or "no message").splitlines()[0]
     return f"{type(error).__name__}: {text}{place}"
 
@@ -176,16 +220,32 @@ def where_it_failed(error: BaseException) -> str:
 class Step:
     """Runs and measures training steps of one model."""
 
-    def __init__(self, model: nn.Module, inputs: Tuple[Any, ...], targets: Optional[Tensor], loss_fn: Optional[LossFn],
-                 optimizer: torch.optim.Optimizer, precision: str, device: torch.device,
-                 parameters: Sequence[Tensor]) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        inputs: Tuple[Any, ...],
+        targets: Optional[Tensor],
+        loss_fn: Optional[LossFn],
+        optimizer: torch.optim.Optimizer,
+        precision: str,
+        device: torch.device,
+        parameters: Sequence[Tensor],
+    ) -> None:
         self.model, self.inputs, self.targets, self.loss_fn = model, inputs, targets, loss_fn
-        self.optimizer, self.precision, self.device, self.parameters = optimizer, precision, device, parameters
-        self.autocast = precision in ("bf16", "fp16") and any(p.dtype == torch.float32 for p in parameters)
+        self.optimizer, self.precision, self.device, self.parameters = (
+            optimizer,
+            precision,
+            device,
+            parameters,
+        )
+        self.autocast = precision in ("bf16", "fp16") and any(
+            p.dtype == torch.float32 for p in parameters
+        )
         self.clock: HostClock = CudaClock(device) if device.type == "cuda" else HostClock()
         self.nodes: List[Any] = []  # AccumulateGrad nodes, which nothing else keeps alive
         self.last_loss: Optional[Tensor] = None
-        # Half precision is trained with a scaled loss: its check for infinities makes the host wait in every step.
+        # Half precision is trained with a scaled loss: its check for infinities makes the host wait
+        # in every step.
         scaled = self.autocast and precision == "fp16" and device.type == "cuda"
         self.scaler: Any = grad_scaler() if scaled else None
 
@@ -208,23 +268,38 @@ class Step:
             try:
                 output = call(self.model, self.inputs)
             except (TypeError, ValueError, AttributeError, KeyError, IndexError) as error:
-                raise CaptureError(f"the model's forward failed: {where_it_failed(error)}") from error
+                raise CaptureError(
+                    f"the model's forward failed: {where_it_failed(error)}"
+                ) from error
             if self.loss_fn is None:
                 loss = self.default_loss(output)
             else:
-                loss = self.loss_fn(output) if self.targets is None else self.loss_fn(output, self.targets)
+                loss = (
+                    self.loss_fn(output)
+                    if self.targets is None
+                    else self.loss_fn(output, self.targets)
+                )
         if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
-            raise CaptureError("the loss must be a tensor with one element that requires a gradient")
+            raise CaptureError(
+                "the loss must be a tensor with one element that requires a gradient"
+            )
         return loss
 
     def default_loss(self, output: Any) -> Tensor:
-        """The model's own loss if it returns one, else cross entropy against ``targets`` (random unless given)."""
-        own = output.get("loss", output) if isinstance(output, dict) else getattr(output, "loss", output)
+        """The model's own loss if it returns one, else cross entropy against ``targets`` (random
+        unless given)."""
+        own = (
+            output.get("loss", output)
+            if isinstance(output, dict)
+            else getattr(output, "loss", output)
+        )
         if isinstance(own, Tensor) and own.numel() == 1 and own.requires_grad:
             return own
         logits = [t for t in tensors_in(output) if t.dim() >= 2 and t.is_floating_point()]
         if not logits or isinstance(output, dict):
-            raise CaptureError("the model's output is not a batch of class scores, so loss_fn must be given")
+            raise CaptureError(
+                "the model's output is not a batch of class scores, so loss_fn must be given"
+            )
         if self.targets is None:
             shape = logits[0].shape[:1] + logits[0].shape[2:]
             self.targets = torch.randint(logits[0].shape[1], shape, device=logits[0].device)
@@ -232,16 +307,21 @@ class Step:
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
     def install(self, seen: List[Tuple[int, int]]) -> List[Any]:
-        """Hook every parameter: append (parameter, mark) to ``seen`` once its gradient was accumulated."""
+        """Hook every parameter: append (parameter, mark) to ``seen`` once its gradient was
+        accumulated."""
         mark = self.clock.mark
 
         def hook_for(index: int) -> Callable[..., None]:
             def hook(*_: Any) -> None:
                 seen.append((index, mark()))
+
             return hook
 
         if hasattr(Tensor, "register_post_accumulate_grad_hook"):  # PyTorch 2.1 and later
-            return [p.register_post_accumulate_grad_hook(hook_for(i)) for i, p in enumerate(self.parameters)]
+            return [
+                p.register_post_accumulate_grad_hook(hook_for(i))
+                for i, p in enumerate(self.parameters)
+            ]
         if not self.nodes:
             self.nodes = [p.expand_as(p).grad_fn.next_functions[0][0] for p in self.parameters]
         return [node.register_hook(hook_for(i)) for i, node in enumerate(self.nodes)]
@@ -251,7 +331,8 @@ class Step:
         return self.run_train(1, instrument)[0]
 
     def run_train(self, count: int, instrument: bool = False) -> List[Pass]:
-        """Passes one after another, as in training: on a GPU the host runs ahead, and waits only where the model does.
+        """Passes one after another, as in training: on a GPU the host runs ahead, and waits only
+        where the model does.
 
         The device is idle before the first one only, so only the first one fills the pipeline.
         """
@@ -278,25 +359,43 @@ class Step:
         self.last_loss = loss.detach()
         return [self.told(*m) for m in marks]
 
-    def told(self, start: int, zeroed: int, forward: int, backward: int, end: int, seen: List[Tuple[int, int]]) -> Pass:
+    def told(
+        self,
+        start: int,
+        zeroed: int,
+        forward: int,
+        backward: int,
+        end: int,
+        seen: List[Tuple[int, int]],
+    ) -> Pass:
         clock = self.clock
 
         def totals(ps: Callable[[int, int], int]) -> Totals:
-            times = ps(zeroed, forward), ps(forward, backward), ps(start, zeroed) + ps(backward, end)
+            times = (
+                ps(zeroed, forward),
+                ps(forward, backward),
+                ps(start, zeroed) + ps(backward, end),
+            )
             return Totals(*times, step=sum(times))
 
-        last: Dict[int, int] = {}  # a gradient accumulated more than once counts when it is last accumulated
+        last: Dict[int, int] = (
+            {}
+        )  # a gradient accumulated more than once counts when it is last accumulated
         for index, mark in seen:
             last.pop(index, None)
             last[index] = mark
-        arrivals = [(i, clock.device_ps(forward, m), clock.host_ps(forward, m)) for i, m in last.items()]
+        arrivals = [
+            (i, clock.device_ps(forward, m), clock.host_ps(forward, m)) for i, m in last.items()
+        ]
         return Pass(totals(clock.device_ps), totals(clock.host_ps), arrivals)
 
     def run_modules(self, names: Dict[nn.Module, str]) -> Tuple[Dict[str, int], Dict[str, int]]:
-        """One step with hooks on modules and autograd nodes: ps of forward and of backward by module name.
+        """One step with hooks on modules and autograd nodes: ps of forward and of backward by
+        module name.
 
-        The time between two marks belongs to the owner stored with the later (backward) or the earlier (forward)
-        mark; None marks the hooks' own work. Every autograd node belongs to the module whose forward made it.
+        The time between two marks belongs to the owner stored with the later (backward) or the
+        earlier (forward) mark; None marks the hooks' own work. Every autograd node belongs to the
+        module whose forward made it.
         """
         clock = self.clock
         line: List[Tuple[int, Optional[str]]] = []
@@ -305,7 +404,9 @@ class Step:
 
         def before(module: nn.Module, args: Any) -> None:
             line.append((clock.mark(), None))
-            stack.append((names[module], {t.grad_fn for t in tensors_in(args) if t.grad_fn is not None}))
+            stack.append(
+                (names[module], {t.grad_fn for t in tensors_in(args) if t.grad_fn is not None})
+            )
             line.append((clock.mark(), names[module]))
 
         def after(module: nn.Module, args: Any, output: Any) -> None:
@@ -382,7 +483,8 @@ def phases(step: Step) -> Iterator[str]:
 
 
 def memory_samples(step: Step) -> List[Dict[str, Any]]:
-    """Bytes on the GPU: by kind, and the peak of each phase (PyTorch's allocator, and what the driver says is gone)."""
+    """Bytes on the GPU: by kind, and the peak of each phase (PyTorch's allocator, and what the
+    driver says is gone)."""
     device = step.device
     step.run()
     step.last_loss = None
@@ -392,10 +494,15 @@ def memory_samples(step: Step) -> List[Dict[str, Any]]:
     def size(tensors: Iterator[Tensor]) -> int:
         return sum(t.numel() * t.element_size() for t in tensors)
 
-    kinds = {"weights": size(iter(step.model.parameters())), "buffers": size(step.model.buffers()),
-             "inputs": size(t for t in tensors_in([step.inputs, step.targets]) if t.is_cuda),
-             "optimizer_state": size(t for s in step.optimizer.state.values() for t in tensors_in(s) if t.is_cuda),
-             "before": torch.cuda.memory_allocated(device)}
+    kinds = {
+        "weights": size(iter(step.model.parameters())),
+        "buffers": size(step.model.buffers()),
+        "inputs": size(t for t in tensors_in([step.inputs, step.targets]) if t.is_cuda),
+        "optimizer_state": size(
+            t for s in step.optimizer.state.values() for t in tensors_in(s) if t.is_cuda
+        ),
+        "before": torch.cuda.memory_allocated(device),
+    }
     torch.cuda.reset_peak_memory_stats(device)
     for phase in phases(step):
         kinds[f"after_{phase}"] = torch.cuda.memory_allocated(device)
@@ -409,14 +516,21 @@ def memory_samples(step: Step) -> List[Dict[str, Any]]:
 
 
 def clock_samples(step: Step, seconds: float = 1.0) -> List[Dict[str, Any]]:
-    """The GPU's clock, power and temperature while it trains without a pause; nothing where NVML is missing."""
+    """The GPU's clock, power and temperature while it trains without a pause; nothing where NVML is
+    missing."""
     seen: List[Tuple[int, int, int]] = []
     ended = threading.Event()
 
     def look() -> None:
         with contextlib.suppress(Exception):  # no NVML binding, or none that answers
             while True:  # at least one, however soon it is over
-                seen.append((torch.cuda.clock_rate(step.device), torch.cuda.power_draw(step.device), torch.cuda.temperature(step.device)))
+                seen.append(
+                    (
+                        torch.cuda.clock_rate(step.device),
+                        torch.cuda.power_draw(step.device),
+                        torch.cuda.temperature(step.device),
+                    )
+                )
                 if ended.wait(0.05):
                     break
 
@@ -428,16 +542,24 @@ def clock_samples(step: Step, seconds: float = 1.0) -> List[Dict[str, Any]]:
         durations += [p.device.step for p in step.run_train(4)[1:]]
     ended.set()
     watcher.join()
-    late = seen[len(seen) // 3:]  # once the clock has settled
+    late = seen[len(seen) // 3 :]  # once the clock has settled
     if not late:
         return []
     mhz, mw, celsius = (round(median(column)) for column in zip(*late))
-    return [{"op": "sustained_step", "parameters": {"sm_mhz": mhz, "power_mw": mw, "celsius": celsius}, "durations_ps": durations}]
+    return [
+        {
+            "op": "sustained_step",
+            "parameters": {"sm_mhz": mhz, "power_mw": mw, "celsius": celsius},
+            "durations_ps": durations,
+        }
+    ]
 
 
 def profile_samples(step: Step) -> List[Dict[str, Any]]:
-    """What the GPU ran in each phase of one step: durations by kernel, and how long it was busy (torch.profiler)."""
+    """What the GPU ran in each phase of one step: durations by kernel, and how long it was busy
+    (torch.profiler)."""
     from torch.profiler import ProfilerActivity, profile
+
     step.run()
     torch.cuda.synchronize(step.device)
     with profile(activities=[ProfilerActivity.CUDA]) as prof:
@@ -445,9 +567,15 @@ def profile_samples(step: Step) -> List[Dict[str, Any]]:
         for _ in phases(step):
             torch.cuda.synchronize(step.device)
     events = prof.profiler.kineto_results.events()
-    on_device = [(e.start_ns(), e.duration_ns(), e.name()) for e in events if str(e.device_type()).endswith("CUDA") and not e.name().startswith("ProfilerStep")]
-    marks = sorted(e.start_ns() + e.duration_ns() for e in events if e.name() == "cudaDeviceSynchronize")
-    divides = marks[:len(PHASES) + 1]
+    on_device = [
+        (e.start_ns(), e.duration_ns(), e.name())
+        for e in events
+        if str(e.device_type()).endswith("CUDA") and not e.name().startswith("ProfilerStep")
+    ]
+    marks = sorted(
+        e.start_ns() + e.duration_ns() for e in events if e.name() == "cudaDeviceSynchronize"
+    )
+    divides = marks[: len(PHASES) + 1]
     samples: List[Dict[str, Any]] = []
     for phase, begin, end in zip(PHASES, divides, divides[1:]):
         mine = sorted(e for e in on_device if begin <= e[0] < end)
@@ -457,50 +585,87 @@ def profile_samples(step: Step) -> List[Dict[str, Any]]:
             by_name.setdefault(name[:160], []).append(max(1, took) * 1000)
             busy += max(0, start + took - max(at, start))
             at = max(at, start + took)
-        launches = sum(1 for e in events if begin <= e.start_ns() < end and e.name().startswith(("cudaLaunchKernel", "cuLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync")))
+        launches = sum(
+            1
+            for e in events
+            if begin <= e.start_ns() < end
+            and e.name().startswith(
+                ("cudaLaunchKernel", "cuLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync")
+            )
+        )
         if mine:
-            samples.append({"op": f"profiled_busy/{phase}", "parameters": {"kernels": len(mine), "launches": launches}, "durations_ps": [max(1, busy * 1000)]})
-        samples += [{"op": f"profiled/{phase}/{name}", "parameters": {}, "durations_ps": took} for name, took in by_name.items()]
+            samples.append(
+                {
+                    "op": f"profiled_busy/{phase}",
+                    "parameters": {"kernels": len(mine), "launches": launches},
+                    "durations_ps": [max(1, busy * 1000)],
+                }
+            )
+        samples += [
+            {"op": f"profiled/{phase}/{name}", "parameters": {}, "durations_ps": took}
+            for name, took in by_name.items()
+        ]
     return samples
 
 
 def foreign_cpu_s() -> float:
     """CPU seconds used so far by everything but this process, on Linux; elsewhere constant."""
     with contextlib.suppress(OSError, ValueError):
-        user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text().split()[1:8])
-        return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK") - time.process_time()
+        user, nice, system, _, _, irq, softirq = map(
+            int, Path("/proc/stat").read_text().split()[1:8]
+        )
+        return (user + nice + system + irq + softirq) / os.sysconf(
+            "SC_CLK_TCK"
+        ) - time.process_time()
     return 0.0
 
 
-def ready_offsets(passes: Sequence[Sequence[int]], backwards: Sequence[int], backward_ps: int) -> List[int]:
-    """Median over passes of each parameter's share of its pass's backward, times the plain backward; non-decreasing."""
+def ready_offsets(
+    passes: Sequence[Sequence[int]], backwards: Sequence[int], backward_ps: int
+) -> List[int]:
+    """Median over passes of each parameter's share of its pass's backward, times the plain
+    backward; non-decreasing."""
     result: List[int] = []
     for offsets in zip(*passes):
         share = median(o / b for o, b in zip(offsets, backwards))
-        result.append(max(min(round(share * backward_ps), backward_ps), result[-1] if result else 0))
+        result.append(
+            max(min(round(share * backward_ps), backward_ps), result[-1] if result else 0)
+        )
     return result
 
 
-def module_table(step: Step, repeats: int, forward_ps: int, backward_ps: int) -> List[Dict[str, Any]]:
+def module_table(
+    step: Step, repeats: int, forward_ps: int, backward_ps: int
+) -> List[Dict[str, Any]]:
     """Breakdown over modules that are leaves or own parameters, scaled to the totals."""
-    names = {m: n or "(model)" for n, m in step.model.named_modules()
-             if not list(m.children()) or list(m.parameters(recurse=False))}
+    names = {
+        m: n or "(model)"
+        for n, m in step.model.named_modules()
+        if not list(m.children()) or list(m.parameters(recurse=False))
+    }
     step.run_modules(names)
     runs = [step.run_modules(names) for _ in range(repeats)]
     scaled: List[Dict[str, int]] = []
     for side, total in enumerate((forward_ps, backward_ps)):
-        shares = {n: median(r[side][n] / max(1, sum(r[side].values())) for r in runs) for n in runs[0][side]}
+        shares = {
+            n: median(r[side][n] / max(1, sum(r[side].values())) for r in runs)
+            for n in runs[0][side]
+        }
         whole = sum(shares.values()) or 1.0
         column = {n: int(s / whole * total) for n, s in shares.items()}
         column[OTHER] = total - sum(ps for n, ps in column.items() if n != OTHER)
         scaled.append(column)
     forward, backward = scaled
-    return [{"name": n, "forward_ps": forward[n], "backward_ps": backward[n]} for n in forward
-            if forward[n] or backward[n]]
+    return [
+        {"name": n, "forward_ps": forward[n], "backward_ps": backward[n]}
+        for n in forward
+        if forward[n] or backward[n]
+    ]
 
 
 class Progress:
-    """How far, and how long yet, on stderr: on a terminal a line that changes, else one now and then."""
+    """How far, and how long yet, on stderr: on a terminal a line that changes, else one now and
+    then."""
 
     def __init__(self) -> None:
         self.terminal = sys.stderr.isatty()
@@ -516,19 +681,27 @@ class Progress:
         self.said = now
         pair = (now - self.begin) / max(1, done)
         least, most = pair * (repeats - quiet), pair * (MAX_TRIES * repeats - done)
-        text = (f"{quiet} of {repeats} quiet pairs of passes, {done} in all; about {least:.0f} s left, "
-                f"{most:.0f} s if other processes stay busy")
-        print(f"\r{text}   " if self.terminal else f"ddpsim_capture: {text}", end="" if self.terminal else "\n",
-              file=sys.stderr, flush=True)
+        text = (
+            f"{quiet} of {repeats} quiet pairs of passes, {done} in all; about {least:.0f} s left, "
+            f"{most:.0f} s if other processes stay busy"
+        )
+        print(
+            f"\r{text}   " if self.terminal else f"ddpsim_capture: {text}",
+            end="" if self.terminal else "\n",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def end(self) -> None:
         if self.terminal and self.said > self.begin:
             print(file=sys.stderr)
 
 
-def take_pairs(step: Step, warmup: int, repeats: int, progress: Optional[Progress], notes: List[str]
-               ) -> Tuple[List[Tuple[float, int, Pass, Pass]], List[int]]:
-    """Load of other processes, number, plain and instrumented pass of each pair; core time of each plain one, ns.
+def take_pairs(
+    step: Step, warmup: int, repeats: int, progress: Optional[Progress], notes: List[str]
+) -> Tuple[List[Tuple[float, int, Pass, Pass]], List[int]]:
+    """Load of other processes, number, plain and instrumented pass of each pair; core time of each
+    plain one, ns.
 
     Ctrl-C ends the measurement: what is complete by then is kept, and a note says so."""
     pairs: List[Tuple[float, int, Pass, Pass]] = []
@@ -546,9 +719,13 @@ def take_pairs(step: Step, warmup: int, repeats: int, progress: Optional[Progres
             step.run(), step.run(instrument=True)
         if progress:
             progress.begin = progress.said = time.perf_counter()
-        while sum(p[0] <= QUIET_CORES for p in pairs) < repeats and len(pairs) < MAX_TRIES * repeats:
+        while (
+            sum(p[0] <= QUIET_CORES for p in pairs) < repeats and len(pairs) < MAX_TRIES * repeats
+        ):
             begin, busy = time.perf_counter(), foreign_cpu_s()
-            while len(block) < repeats and (not block or time.perf_counter() - begin < QUIET_WINDOW_S):
+            while len(block) < repeats and (
+                not block or time.perf_counter() - begin < QUIET_WINDOW_S
+            ):
                 used = time.process_time_ns()
                 passed = step.run()
                 used = time.process_time_ns() - used
@@ -558,29 +735,43 @@ def take_pairs(step: Step, warmup: int, repeats: int, progress: Optional[Progres
             if progress:
                 progress.show(len(pairs), sum(p[0] <= QUIET_CORES for p in pairs), repeats)
     except KeyboardInterrupt:
-        del cores[len(pairs) + len(block):]
+        del cores[len(pairs) + len(block) :]
         close()
         if not pairs:
             raise
-        notes.append(INTERRUPTED + f": {len(pairs)} pairs of passes were measured, {repeats} were asked for")
+        notes.append(
+            INTERRUPTED + f": {len(pairs)} pairs of passes were measured, {repeats} were asked for"
+        )
     if progress:
         progress.end()
     return pairs, cores
 
 
-def measure(step: Step, names: Sequence[str], warmup: int, repeats: int, modules: bool,
-            progress: Optional[Progress] = None) -> Tuple[List[int], Dict[str, Any]]:
+def measure(
+    step: Step,
+    names: Sequence[str],
+    warmup: int,
+    repeats: int,
+    modules: bool,
+    progress: Optional[Progress] = None,
+) -> Tuple[List[int], Dict[str, Any]]:
     """Alternate plain and instrumented passes; return `arrival` and `times`."""
     notes: List[str] = []
     if step.device.type == "cuda":
         for _ in range(warmup):
             step.run(), step.run(instrument=True)
-        # Device times from passes one after another, less the first, which fills the pipeline; host times from passes
-        # each begun on an idle device, so that a full queue never makes the host wait.
-        plain, hooked = step.run_train(repeats + 1)[1:], step.run_train(repeats + 1, instrument=True)[1:]
+        # Device times from passes one after another, less the first, which fills the pipeline; host
+        # times from passes each begun on an idle device, so that a full queue never makes the host
+        # wait.
+        plain, hooked = (
+            step.run_train(repeats + 1)[1:],
+            step.run_train(repeats + 1, instrument=True)[1:],
+        )
         alone = [step.run() for _ in range(max(3, repeats // 2))]
         alone_hooked = [step.run(instrument=True) for _ in range(max(3, repeats // 2))]
-        return summarize(step, names, repeats, modules, plain, hooked, alone, alone_hooked, [], notes)
+        return summarize(
+            step, names, repeats, modules, plain, hooked, alone, alone_hooked, [], notes
+        )
     if step.device.type == "cpu" and reference_blas():
         notes.append(REFERENCE_BLAS)
     pairs, cores = take_pairs(step, warmup, repeats, progress, notes)
@@ -588,44 +779,78 @@ def measure(step: Step, names: Sequence[str], warmup: int, repeats: int, modules
     kept = sorted(sorted(pairs, key=lambda p: max(p[0], QUIET_CORES))[:repeats], key=lambda p: p[1])
     plain, hooked = [p[2] for p in kept], [p[3] for p in kept]
     if len(pairs) > len(kept):
-        notes.append(f"the {len(kept)} quietest of {len(pairs)} pairs of passes are used; other processes used at most "
-                     f"{max(0.0, *(p[0] for p in kept)):.2f} cores during these")
-    return summarize(step, names, repeats, modules, plain, hooked, [], [], [cores[p[1]] for p in kept], notes)
+        notes.append(
+            f"the {len(kept)} quietest of {len(pairs)} pairs of passes are used; other processes"
+            f" used at most {max(0.0, *(p[0] for p in kept)):.2f} cores during these"
+        )
+    return summarize(
+        step, names, repeats, modules, plain, hooked, [], [], [cores[p[1]] for p in kept], notes
+    )
 
 
-def summarize(step: Step, names: Sequence[str], repeats: int, modules: bool, plain: Sequence[Pass],
-              hooked: Sequence[Pass], alone: Sequence[Pass], alone_hooked: Sequence[Pass], cores: Sequence[int],
-              notes: List[str]) -> Tuple[List[int], Dict[str, Any]]:
-    """`arrival` and `times` from passes. ``alone``: on a GPU, each begun on an idle device; ``cores``: ns, on a CPU."""
+def summarize(
+    step: Step,
+    names: Sequence[str],
+    repeats: int,
+    modules: bool,
+    plain: Sequence[Pass],
+    hooked: Sequence[Pass],
+    alone: Sequence[Pass],
+    alone_hooked: Sequence[Pass],
+    cores: Sequence[int],
+    notes: List[str],
+) -> Tuple[List[int], Dict[str, Any]]:
+    """`arrival` and `times` from passes. ``alone``: on a GPU, each begun on an idle device;
+    ``cores``: ns, on a CPU."""
     orders = Counter(tuple(i for i, _, _ in p.arrivals) for p in hooked)
     order, count = orders.most_common(1)[0]
     if not order:
         raise CaptureError("no parameter received a gradient from the loss")
     if len(orders) > 1:
-        notes.append(f"the arrival order varied: {len(orders)} orders in {repeats} repetitions; "
-                     f"arrival and ready_ps are from the {count} with the most common one")
+        notes.append(
+            f"the arrival order varied: {len(orders)} orders in {repeats} repetitions; "
+            f"arrival and ready_ps are from the {count} with the most common one"
+        )
     chosen = [p for p in hooked if tuple(i for i, _, _ in p.arrivals) == order]
     unused = [n for i, n in enumerate(names) if i not in set(order)]
     if unused:
         notes.append("no gradient arrived for: " + ", ".join(unused))
-    sparse = [names[i] for i in order if step.parameters[i].grad is not None and step.parameters[i].grad.is_sparse]
+    sparse = [
+        names[i]
+        for i in order
+        if step.parameters[i].grad is not None and step.parameters[i].grad.is_sparse
+    ]
     if sparse:
         notes.append("the gradient is sparse, but simulated as dense, for: " + ", ".join(sparse))
 
-    raw: Dict[str, List[int]] = {k: [getattr(p.device, k) for p in plain] for k in ("forward", "backward", "optimizer")}
+    raw: Dict[str, List[int]] = {
+        k: [getattr(p.device, k) for p in plain] for k in ("forward", "backward", "optimizer")
+    }
     raw["step_plain"] = [p.device.step for p in plain]
     raw["step_instrumented"] = [p.device.step for p in hooked]
-    excess = median(b / a for a, b in zip(raw["step_plain"], raw["step_instrumented"])) - 1  # neighbours: no drift
+    excess = (
+        median(b / a for a, b in zip(raw["step_plain"], raw["step_instrumented"])) - 1
+    )  # neighbours: no drift
     if excess > EXCESS_LIMIT:
-        notes.append(f"the instrumented step took {excess:.1%} longer than the plain one before it (median)")
+        notes.append(
+            f"the instrumented step took {excess:.1%} longer than the plain one before it (median)"
+        )
     if repeats >= 4:
         low, middle, high = quantiles(raw["step_plain"], n=4, method="inclusive")
         width = (high - low) / middle
-        notes.append(f"plain step: {repeats} repetitions, interquartile range {width:.1%} of the median, standard "
-                     f"error of the median about {0.93 * width / repeats ** 0.5:.1%} if they are independent")
-    times: Dict[str, Any] = {f"{k}_ps": round(median(raw[k])) for k in ("forward", "backward", "optimizer")}
-    times["ready_ps"] = ready_offsets([[t for _, t, _ in p.arrivals] for p in chosen],
-                                      [p.device.backward for p in chosen], times["backward_ps"])
+        notes.append(
+            f"plain step: {repeats} repetitions, interquartile range {width:.1%} of the median,"
+            f" standard error of the median about {0.93 * width / repeats ** 0.5:.1%} if they are"
+            " independent"
+        )
+    times: Dict[str, Any] = {
+        f"{k}_ps": round(median(raw[k])) for k in ("forward", "backward", "optimizer")
+    }
+    times["ready_ps"] = ready_offsets(
+        [[t for _, t, _ in p.arrivals] for p in chosen],
+        [p.device.backward for p in chosen],
+        times["backward_ps"],
+    )
     if step.device.type == "cpu":
         times["core_ps"] = round(1000 * median(cores))
     else:
@@ -634,13 +859,22 @@ def summarize(step: Step, names: Sequence[str], repeats: int, modules: bool, pla
         chosen = [p for p in alone_hooked if tuple(i for i, _, _ in p.arrivals) == order]
         if not chosen:
             raise CaptureError("the arrival order of gradients differs from pass to pass")
-        times["host_ready_ps"] = ready_offsets([[t for _, _, t in p.arrivals] for p in chosen],
-                                               [p.host.backward for p in chosen], times["host_backward_ps"])
+        times["host_ready_ps"] = ready_offsets(
+            [[t for _, _, t in p.arrivals] for p in chosen],
+            [p.host.backward for p in chosen],
+            times["host_backward_ps"],
+        )
         raw["step_alone"] = [p.device.step for p in alone]
     if modules and not any(n.startswith(INTERRUPTED) for n in notes):
         try:
-            times["modules"] = module_table(step, max(3, repeats // 3), times["forward_ps"], times["backward_ps"])
-        except (RuntimeError, TypeError, AttributeError) as error:  # informative only: a capture stands without it
+            times["modules"] = module_table(
+                step, max(3, repeats // 3), times["forward_ps"], times["backward_ps"]
+            )
+        except (
+            RuntimeError,
+            TypeError,
+            AttributeError,
+        ) as error:  # informative only: a capture stands without it
             notes.append(f"no breakdown by module: {str(error).splitlines()[0]}")
     if step.last_loss is not None and not bool(torch.isfinite(step.last_loss).all()):
         notes.append("the loss was not finite in the last pass")
@@ -648,23 +882,35 @@ def summarize(step: Step, names: Sequence[str], repeats: int, modules: bool, pla
     return list(order), times
 
 
-def describe_optimizer(optimizer: torch.optim.Optimizer, name: Optional[str], device: torch.device) -> Dict[str, Any]:
+def describe_optimizer(
+    optimizer: torch.optim.Optimizer, name: Optional[str], device: torch.device
+) -> Dict[str, Any]:
     """The `optimizer` section, from the class and param_groups of the real object."""
     classes = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}
     known = next((classes[c] for c in type(optimizer).__mro__ if c in classes), None)
     if name is not None and name not in OPTIMIZERS:
-        raise CaptureError(f"optimizer name '{name}' is unknown; it must be one of {', '.join(OPTIMIZERS)}")
+        raise CaptureError(
+            f"optimizer name '{name}' is unknown; it must be one of {', '.join(OPTIMIZERS)}"
+        )
     if name is None and known is None:
-        raise CaptureError(f"optimizer class {type(optimizer).__name__} is not one that ddpsim models; say with "
-                           f"optimizer_name (--optimizer-name) which of {', '.join(OPTIMIZERS)} stands for it")
+        raise CaptureError(
+            f"optimizer class {type(optimizer).__name__} is not one that ddpsim models; say with "
+            f"optimizer_name (--optimizer-name) which of {', '.join(OPTIMIZERS)} stands for it"
+        )
     groups = optimizer.param_groups
     fused = any(bool(g.get("fused")) for g in groups)
-    default_foreach = device.type == "cuda" and not fused and int(torch.__version__.split(".")[0]) >= 2
-    return {"name": name or known,
-            "momentum": any(bool(g.get("momentum")) for g in groups),
-            "weight_decay": any(bool(g.get("weight_decay")) for g in groups),
-            "foreach": any(default_foreach if g.get("foreach") is None else bool(g["foreach"]) for g in groups),
-            "fused": fused}
+    default_foreach = (
+        device.type == "cuda" and not fused and int(torch.__version__.split(".")[0]) >= 2
+    )
+    return {
+        "name": name or known,
+        "momentum": any(bool(g.get("momentum")) for g in groups),
+        "weight_decay": any(bool(g.get("weight_decay")) for g in groups),
+        "foreach": any(
+            default_foreach if g.get("foreach") is None else bool(g["foreach"]) for g in groups
+        ),
+        "fused": fused,
+    }
 
 
 def describe_tensors(named: Sequence[Tuple[str, Tensor]]) -> List[Dict[str, Any]]:
@@ -676,18 +922,24 @@ def describe_tensors(named: Sequence[Tuple[str, Tensor]]) -> List[Dict[str, Any]
 
 def cpu_name() -> str:
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in (
+            Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        ):
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
 
 
 def reference_blas() -> bool:
-    """Whether matrix products go to the Fortran reference BLAS, which Debian's PyTorch has unless another is installed."""
+    """Whether matrix products go to the Fortran reference BLAS, which Debian's PyTorch has unless
+    another is installed."""
     torch.mm(torch.ones(2, 2), torch.ones(2, 2))
     with contextlib.suppress(OSError):
-        loaded = {os.path.realpath(line.split()[-1]) for line in Path("/proc/self/maps").read_text().splitlines()
-                  if line.rstrip().endswith(("/libblas.so.3", "/libblas.so")) or "/libblas.so." in line}
+        loaded = {
+            os.path.realpath(line.split()[-1])
+            for line in Path("/proc/self/maps").read_text().splitlines()
+            if line.rstrip().endswith(("/libblas.so.3", "/libblas.so")) or "/libblas.so." in line
+        }
         return any(os.path.basename(os.path.dirname(path)) == "blas" for path in loaded)
     return False
 
@@ -697,10 +949,15 @@ def describe_source() -> Dict[str, Any]:
     words = [re.sub(r"(^|=)/(?:[^/]*/)*", r"\1", word) for word in sys.argv]
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     source: Dict[str, Any] = {
-        "tool": "ddpsim_capture.py", "command": " ".join([os.path.basename(words[0]), *words[1:]]),
+        "tool": "ddpsim_capture.py",
+        "command": " ".join([os.path.basename(words[0]), *words[1:]]),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "python": platform.python_version(), "torch": str(torch.__version__),
-        "torch_blas": blas.group(1) if blas else "unknown", "cpu": cpu_name(), "threads": torch.get_num_threads()}
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "torch_blas": blas.group(1) if blas else "unknown",
+        "cpu": cpu_name(),
+        "threads": torch.get_num_threads(),
+    }
     if "torchvision" in sys.modules:
         source["torchvision"] = str(sys.modules["torchvision"].__version__)
     if torch.cuda.is_available():
@@ -713,79 +970,128 @@ def detect_precision(parameters: Sequence[Tensor], device: torch.device) -> str:
     largest = max(parameters, key=lambda p: p.numel())
     if largest.dtype in halves:
         return halves[largest.dtype]
-    # Convolutions alone run in TF32 by PyTorch's default: that is what fp32 means (sim/MODEL.md 5.1).
-    if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 8 and torch.backends.cuda.matmul.allow_tf32:
+    # Convolutions alone run in TF32 by PyTorch's default: that is what fp32 means (sim/MODEL.md
+    # 5.1).
+    if (
+        device.type == "cuda"
+        and torch.cuda.get_device_capability(device)[0] >= 8
+        and torch.backends.cuda.matmul.allow_tf32
+    ):
         return "tf32"
     return "fp32"
 
 
-def capture(model: nn.Module, inputs: Union[Tensor, Sequence[Any]], loss_fn: Optional[LossFn] = None,
-            optimizer: Optional[torch.optim.Optimizer] = None, *, name: Optional[str] = None,
-            model_name: Optional[str] = None, batch: Optional[int] = None, warmup: int = 3, repeats: int = 15,
-            targets: Optional[Tensor] = None, optimizer_name: Optional[str] = None, precision: Optional[str] = None,
-            modules: bool = True, progress: Optional[Progress] = None) -> Workload:
-    """Measure training steps of ``model`` on ``inputs``: the positional arguments of its forward, or a mapping of the
-    named ones.
+def capture(
+    model: nn.Module,
+    inputs: Union[Tensor, Sequence[Any]],
+    loss_fn: Optional[LossFn] = None,
+    optimizer: Optional[torch.optim.Optimizer] = None,
+    *,
+    name: Optional[str] = None,
+    model_name: Optional[str] = None,
+    batch: Optional[int] = None,
+    warmup: int = 3,
+    repeats: int = 15,
+    targets: Optional[Tensor] = None,
+    optimizer_name: Optional[str] = None,
+    precision: Optional[str] = None,
+    modules: bool = True,
+    progress: Optional[Progress] = None,
+) -> Workload:
+    """Measure training steps of ``model`` on ``inputs``: the positional arguments of its forward,
+    or a mapping of the named ones.
 
-    ``loss_fn`` is called as ``loss_fn(output)``, or ``loss_fn(output, targets)`` if ``targets`` is given; the default
-    is the model's own loss if it returns one, else cross entropy against random classes. The default optimizer is SGD
-    with momentum 0.9. ``precision`` bf16 or fp16 runs a float32 model under autocast. The model is trained: its
-    parameters change, and its gradients are left behind.
+    ``loss_fn`` is called as ``loss_fn(output)``, or ``loss_fn(output, targets)`` if ``targets`` is
+    given; the default is the model's own loss if it returns one, else cross entropy against random
+    classes. The default optimizer is SGD with momentum 0.9. ``precision`` bf16 or fp16 runs a
+    float32 model under autocast. The model is trained: its parameters change, and its gradients are
+    left behind.
     """
     if isinstance(model, nn.parallel.DistributedDataParallel):
-        raise CaptureError("the model is wrapped in DistributedDataParallel; pass the module inside it")
-    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]  # tied parameters: first name only
+        raise CaptureError(
+            "the model is wrapped in DistributedDataParallel; pass the module inside it"
+        )
+    named = [
+        (n, p) for n, p in model.named_parameters() if p.requires_grad
+    ]  # tied parameters: first name only
     if not named:
         raise CaptureError("the model has no parameter that requires a gradient")
     parameters = [p for _, p in named]
     args = as_inputs(inputs)
     if batch is None:
         batch = next((t.shape[0] for t in tensors_in(args) if t.dim() > 0), 0)
-    for label, value, least in (("batch", batch, 1), ("repeats", repeats, 1), ("warmup", warmup, 0)):
+    for label, value, least in (
+        ("batch", batch, 1),
+        ("repeats", repeats, 1),
+        ("warmup", warmup, 0),
+    ):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise CaptureError(f"{label} must be an integer of at least {least}, not {value!r}")
     devices = {p.device for p in parameters}
     device = parameters[0].device
     if len(devices) > 1 or device.type not in ("cpu", "cuda"):
-        raise CaptureError("all parameters must be on one device, a CPU or a CUDA GPU, not on "
-                           + ", ".join(sorted(map(str, devices))))
+        raise CaptureError(
+            "all parameters must be on one device, a CPU or a CUDA GPU, not on "
+            + ", ".join(sorted(map(str, devices)))
+        )
     if precision is not None and precision not in PRECISIONS:
-        raise CaptureError(f"precision '{precision}' is unknown; it must be one of {', '.join(PRECISIONS)}")
+        raise CaptureError(
+            f"precision '{precision}' is unknown; it must be one of {', '.join(PRECISIONS)}"
+        )
     precision = precision or detect_precision(parameters, device)
     if optimizer is None:
         optimizer = torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
     workload: Workload = {
-        "schema": SCHEMA, "name": name or model_name or type(model).__name__.lower(),
-        "model": model_name or type(model).__name__, "basis": "captured", "batch": batch, "precision": precision,
+        "schema": SCHEMA,
+        "name": name or model_name or type(model).__name__.lower(),
+        "model": model_name or type(model).__name__,
+        "basis": "captured",
+        "batch": batch,
+        "precision": precision,
         "device": {"kind": "cpu", "name": f"{cpu_name()}, {torch.get_num_threads()} threads"},
-        "source": describe_source(), "optimizer": describe_optimizer(optimizer, optimizer_name, device),
-        "tensors": describe_tensors(named), "buffers": describe_tensors(list(model.named_buffers()))}
+        "source": describe_source(),
+        "optimizer": describe_optimizer(optimizer, optimizer_name, device),
+        "tensors": describe_tensors(named),
+        "buffers": describe_tensors(list(model.named_buffers())),
+    }
     step = Step(model, args, targets, loss_fn, optimizer, precision, device, parameters)
     collecting = gc.isenabled()
     gc.collect()
     gc.disable()  # a collection inside a pass would be taken for computation
     try:
-        with torch.enable_grad(), (torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()):
+        with torch.enable_grad(), (
+            torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+        ):
             if device.type == "cuda":
                 workload["device"] = {"kind": "gpu", "name": torch.cuda.get_device_name(device)}
             workload["arrival"], workload["times"] = measure(
-                step, [n for n, _ in named], warmup, repeats, modules, progress)
+                step, [n for n, _ in named], warmup, repeats, modules, progress
+            )
     finally:
         if collecting:
             gc.enable()
     if optimizer_name is not None:
-        workload["times"]["notes"].append(f"{type(optimizer).__name__} is represented as {optimizer_name}")
+        workload["times"]["notes"].append(
+            f"{type(optimizer).__name__} is represented as {optimizer_name}"
+        )
     return workload
 
 
 def format_json(value: Any, indent: int = 0, width: int = 118) -> str:
-    """JSON with short values on one line, lists of numbers filled, and other lists with one item to a line."""
+    """JSON with short values on one line, lists of numbers filled, and other lists with one item to
+    a line."""
     flat = json.dumps(value, ensure_ascii=False)
-    if not isinstance(value, (dict, list)) or not value or (len(flat) + indent <= width and indent > 0):
+    if (
+        not isinstance(value, (dict, list))
+        or not value
+        or (len(flat) + indent <= width and indent > 0)
+    ):
         return flat
     pad = " " * (indent + 1)
     if isinstance(value, dict):
-        items = [f"{pad}{json.dumps(k)}: {format_json(v, indent + 1, width)}" for k, v in value.items()]
+        items = [
+            f"{pad}{json.dumps(k)}: {format_json(v, indent + 1, width)}" for k, v in value.items()
+        ]
         return "{\n" + ",\n".join(items) + "\n" + " " * indent + "}"
     if not all(isinstance(v, (int, float)) for v in value):
         items = [pad + format_json(v, indent + 1, width) for v in value]
@@ -809,12 +1115,41 @@ def kernel_run(samples: List[Dict[str, Any]], key: str) -> Dict[str, Any]:
     source = describe_source()
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
     return {
-        "schema": "ddpsim.run/1", "kind": "measured", "evidence": "kernel", "case": {"key": key},
-        "origin": {"version": "", "revision": "", "date": source["date"], "argv": source["command"].split(), "cpu": source["cpu"], "cores": os.cpu_count() or 0, "gpu": gpu,
-                   "kernel": f"{os.uname().sysname} {os.uname().release.split('-')[0]}", "backend": "torch", "hosts": "gpus", "compute": "real", "profile": "",
-                   "software": f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version() or 'none'}, Python {platform.python_version()}"},
-        "clock": {"domain": "CLOCK_MONOTONIC", "offset_bound_ps": 0}, "steps": [], "samples": samples, "spans": [],
-        "quality": {"verdict": "clean", "spread": 0.0, "retransmits": 0, "load": 0.0, "reasons": []}, "skipped": []}
+        "schema": "ddpsim.run/1",
+        "kind": "measured",
+        "evidence": "kernel",
+        "case": {"key": key},
+        "origin": {
+            "version": "",
+            "revision": "",
+            "date": source["date"],
+            "argv": source["command"].split(),
+            "cpu": source["cpu"],
+            "cores": os.cpu_count() or 0,
+            "gpu": gpu,
+            "kernel": f"{os.uname().sysname} {os.uname().release.split('-')[0]}",
+            "backend": "torch",
+            "hosts": "gpus",
+            "compute": "real",
+            "profile": "",
+            "software": (
+                f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN"
+                f" {torch.backends.cudnn.version() or 'none'}, Python {platform.python_version()}"
+            ),
+        },
+        "clock": {"domain": "CLOCK_MONOTONIC", "offset_bound_ps": 0},
+        "steps": [],
+        "samples": samples,
+        "spans": [],
+        "quality": {
+            "verdict": "clean",
+            "spread": 0.0,
+            "retransmits": 0,
+            "load": 0.0,
+            "reasons": [],
+        },
+        "skipped": [],
+    }
 
 
 def write_run(run: Dict[str, Any], path: Path) -> None:
@@ -828,8 +1163,10 @@ def named_model(name: str, batch: int, image: int) -> Tuple[nn.Module, Tuple[Ten
     try:
         from torchvision import models
     except ImportError:
-        raise CaptureError("--model needs torchvision: install the Debian package python3-torchvision, run "
-                           "'pip install torchvision', or use --factory") from None
+        raise CaptureError(
+            "--model needs torchvision: install the Debian package python3-torchvision, run "
+            "'pip install torchvision', or use --factory"
+        ) from None
     if hasattr(models, "list_models"):
         known = list(models.list_models(module=models))
     else:
@@ -840,7 +1177,9 @@ def named_model(name: str, batch: int, image: int) -> Tuple[nn.Module, Tuple[Ten
     return getattr(models, name)(), (torch.randn(batch, 3, image, image),)
 
 
-def made_by_factory(spec: str) -> Tuple[nn.Module, Any, Optional[LossFn], Optional[torch.optim.Optimizer]]:
+def made_by_factory(
+    spec: str,
+) -> Tuple[nn.Module, Any, Optional[LossFn], Optional[torch.optim.Optimizer]]:
     module_name, colon, function = spec.partition(":")
     if not (module_name and colon and function):
         raise CaptureError(f"--factory must be MODULE:FUNCTION, not '{spec}'")
@@ -861,7 +1200,9 @@ def made_by_factory(spec: str) -> Tuple[nn.Module, Any, Optional[LossFn], Option
 def set_tf32(precision: Optional[str]) -> None:
     """fp32 and tf32 are settings of PyTorch; None and the halves leave them alone."""
     if precision in ("fp32", "tf32"):
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = (
+            precision == "tf32"
+        )
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -871,38 +1212,71 @@ class OneLineParser(argparse.ArgumentParser):
 
 def on_device(device: torch.device) -> ContextManager[Any]:
     """Tensors are made there, where this PyTorch can (2.0 and later); else where they were."""
-    return device if hasattr(device, "__enter__") else contextlib.nullcontext()  # type: ignore[return-value]
+    entered = hasattr(device, "__enter__")
+    return device if entered else contextlib.nullcontext()  # type: ignore[return-value]
 
 
 def channels_last(model: nn.Module, inputs: Tuple[Any, ...]) -> Tuple[Any, ...]:
     """Puts the model and its images in the order that tensor cores read without conversion."""
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return tuple(t.contiguous(memory_format=torch.channels_last) if isinstance(t, Tensor) and t.dim() == 4 else t
-                 for t in inputs)
+    return tuple(
+        (
+            t.contiguous(memory_format=torch.channels_last)
+            if isinstance(t, Tensor) and t.dim() == 4
+            else t
+        )
+        for t in inputs
+    )
 
 
 def add_model_flags(group: Any) -> None:
     """What to train, for ``named_model`` and ``made_by_factory``."""
     group.add_argument("--model", help="a torchvision classification model, or mlp784-50-10")
-    group.add_argument("--factory", metavar="MODULE:FUNCTION", help="returns (model, inputs, loss_fn, optimizer); the "
-                       "last two may be None")
+    group.add_argument(
+        "--factory",
+        metavar="MODULE:FUNCTION",
+        help="returns (model, inputs, loss_fn, optimizer); the last two may be None",
+    )
 
 
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
-    parser = OneLineParser(description="Capture one training step of a PyTorch model as a ddpsim workload.")
+    parser = OneLineParser(
+        description="Capture one training step of a PyTorch model as a ddpsim workload."
+    )
     add = parser.add_argument
     what = parser.add_mutually_exclusive_group(required=True)
     add_model_flags(what)
     add("--out", required=True, type=Path, help="file to write, such as workloads/x.json")
-    add("--batch", type=int, help="samples per step; with --factory the default is read from the inputs")
+    add(
+        "--batch",
+        type=int,
+        help="samples per step; with --factory the default is read from the inputs",
+    )
     add("--image", type=int, default=224, help="image height and width (default 224)")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="default cpu")
     add("--threads", type=int, help="CPU threads (default: PyTorch's own choice)")
-    add("--optimizer", choices=OPTIMIZERS, default="sgd", help="used if the factory gives none; default sgd (momentum)")
-    add("--optimizer-name", choices=OPTIMIZERS, help="what stands for an optimizer class that ddpsim does not model")
-    add("--memory-format", choices=("contiguous", "channels_last"), default="contiguous",
-        help="order of images and their weights in memory (default contiguous)")
-    add("--precision", choices=PRECISIONS, help="default: the model's dtype; bf16 and fp16 use autocast")
+    add(
+        "--optimizer",
+        choices=OPTIMIZERS,
+        default="sgd",
+        help="used if the factory gives none; default sgd (momentum)",
+    )
+    add(
+        "--optimizer-name",
+        choices=OPTIMIZERS,
+        help="what stands for an optimizer class that ddpsim does not model",
+    )
+    add(
+        "--memory-format",
+        choices=("contiguous", "channels_last"),
+        default="contiguous",
+        help="order of images and their weights in memory (default contiguous)",
+    )
+    add(
+        "--precision",
+        choices=PRECISIONS,
+        help="default: the model's dtype; bf16 and fp16 use autocast",
+    )
     add("--warmup", type=int, default=3, help="unmeasured pairs of passes (default 3)")
     add("--repeats", type=int, default=15, help="measured pairs of passes (default 15)")
     add("--name", help="name of the workload (default: stem of --out)")
@@ -931,19 +1305,36 @@ def run(args: argparse.Namespace) -> Workload:
     else:
         model, inputs, loss_fn, optimizer = made_by_factory(args.factory)
     if args.device == "cuda":
-        model.cuda()  # the parameters stay the same objects, so that an optimizer made before knows them
+        # The parameters stay the same objects, so that an optimizer made before knows them.
+        model.cuda()
         inputs = moved(as_inputs(inputs), "cuda")
     inputs = as_inputs(inputs)
     if args.memory_format == "channels_last":
         inputs = channels_last(model, inputs)
     if optimizer is None:
-        optimizer = default_optimizer(args.optimizer, [p for p in model.parameters() if p.requires_grad])
-    workload = capture(model, inputs, loss_fn, optimizer, name=args.name or args.out.stem,
-                       model_name=args.model or type(model).__name__, batch=args.batch, warmup=args.warmup,
-                       repeats=args.repeats, optimizer_name=args.optimizer_name, precision=args.precision,
-                       progress=Progress())
+        optimizer = default_optimizer(
+            args.optimizer, [p for p in model.parameters() if p.requires_grad]
+        )
+    workload = capture(
+        model,
+        inputs,
+        loss_fn,
+        optimizer,
+        name=args.name or args.out.stem,
+        model_name=args.model or type(model).__name__,
+        batch=args.batch,
+        warmup=args.warmup,
+        repeats=args.repeats,
+        optimizer_name=args.optimizer_name,
+        precision=args.precision,
+        progress=Progress(),
+    )
     # How to make the same model again: ddpsim_record.py trains it on several ranks.
-    recipe = {"model": args.model, "batch": args.batch, "image": args.image} if args.model else {"factory": args.factory}
+    recipe = (
+        {"model": args.model, "batch": args.batch, "image": args.image}
+        if args.model
+        else {"factory": args.factory}
+    )
     workload["source"]["recipe"] = {**recipe, "optimizer": workload["optimizer"]["name"]}
     if args.memory_format != "contiguous":
         workload["source"]["recipe"]["memory_format"] = args.memory_format
@@ -964,16 +1355,24 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         workload = run(args)
         write(workload, args.out)
     except KeyboardInterrupt:
-        print("\nddpsim_capture: interrupted before the first pair of passes was complete; nothing is written",
-              file=sys.stderr)
+        print(
+            (
+                "\nddpsim_capture: interrupted before the first pair of passes was complete;"
+                " nothing is written"
+            ),
+            file=sys.stderr,
+        )
         return 130
     except (CaptureError, OSError, RuntimeError, MemoryError) as error:
         text = str(error).strip() or type(error).__name__
         print(f"ddpsim_capture: {text.splitlines()[0]}", file=sys.stderr)
         return 2
     times = workload["times"]
-    print(f"{args.out}: forward {times['forward_ps'] / 1e9:.3f} ms, backward {times['backward_ps'] / 1e9:.3f} ms, "
-          f"optimizer {times['optimizer_ps'] / 1e9:.3f} ms, instrumented excess {times['instrumented_excess']:.2%}")
+    print(
+        f"{args.out}: forward {times['forward_ps'] / 1e9:.3f} ms, backward"
+        f" {times['backward_ps'] / 1e9:.3f} ms, optimizer {times['optimizer_ps'] / 1e9:.3f} ms,"
+        f" instrumented excess {times['instrumented_excess']:.2%}"
+    )
     for note in times["notes"]:
         print("  " + note)
     return 130 if any(note.startswith(INTERRUPTED) for note in times["notes"]) else 0

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Capture many models on one GPU, one after another in one process: workloads, memory by kind, kernels by phase.
+"""Capture many models on one GPU, one after another in one process: workloads, memory by kind,
+kernels by phase.
 
     ddpsim_captures.py --list captures.json --seconds 300 --workloads DIR --runs DIR
 
-``--list`` holds an array of objects: ``name``, ``model`` or ``factory`` (as for ddpsim_capture.py), and, where they are
-not the default, ``batch``, ``image``, ``precision``, ``memory_format``, ``optimizer``, ``compile``, ``benchmark``
-(cuDNN tries every algorithm). Each leaves ``DIR/NAME.json`` (the workload) and ``DIR/profile-NAME.json`` (a Run of
-samples: ``memory_bytes``, ``profiled/PHASE/KERNEL``, ``profiled_busy/PHASE``). What fails is said, and the next one
-follows; a file that exists is not made again.
+``--list`` holds an array of objects: ``name``, ``model`` or ``factory`` (as for ddpsim_capture.py),
+and, where they are not the default, ``batch``, ``image``, ``precision``, ``memory_format``,
+``optimizer``, ``compile``, ``benchmark`` (cuDNN tries every algorithm). Each leaves
+``DIR/NAME.json`` (the workload) and ``DIR/profile-NAME.json`` (a Run of samples: ``memory_bytes``,
+``profiled/PHASE/KERNEL``, ``profiled_busy/PHASE``). What fails is said, and the next one follows; a
+file that exists is not made again.
 """
 from __future__ import annotations
 
@@ -25,8 +27,19 @@ import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 CAPTURE_SHARE = 0.75  # of the time; the rest is for the profiler
-KEYS = {"name": None, "model": None, "factory": None, "batch": None, "image": 224, "precision": None, "memory_format": "contiguous", "optimizer": "sgd", "compile": False, "benchmark": False,
-        "repeats": 8}
+KEYS = {
+    "name": None,
+    "model": None,
+    "factory": None,
+    "batch": None,
+    "image": 224,
+    "precision": None,
+    "memory_format": "contiguous",
+    "optimizer": "sgd",
+    "compile": False,
+    "benchmark": False,
+    "repeats": 8,
+}
 
 
 def made(task: Dict[str, Any]) -> Tuple[nn.Module, Tuple[Any, ...], Any, Any]:
@@ -44,7 +57,9 @@ def made(task: Dict[str, Any]) -> Tuple[nn.Module, Tuple[Any, ...], Any, Any]:
     if task["memory_format"] == "channels_last":
         several = cap.channels_last(model, several)
     if optimizer is None:
-        optimizer = cap.default_optimizer(task["optimizer"], [p for p in model.parameters() if p.requires_grad])
+        optimizer = cap.default_optimizer(
+            task["optimizer"], [p for p in model.parameters() if p.requires_grad]
+        )
     return model, several, loss_fn, optimizer
 
 
@@ -60,23 +75,57 @@ def prepare(task: Dict[str, Any]) -> Tuple[nn.Module, Any, Tuple[Any, ...], Any,
 def step_of(task: Dict[str, Any]) -> cap.Step:
     model, trained, inputs, loss_fn, optimizer = prepare(task)
     parameters = [p for p in model.parameters() if p.requires_grad]
-    return cap.Step(trained, inputs, None, loss_fn, optimizer, task["precision"] or "fp32", parameters[0].device, parameters)
+    return cap.Step(
+        trained,
+        inputs,
+        None,
+        loss_fn,
+        optimizer,
+        task["precision"] or "fp32",
+        parameters[0].device,
+        parameters,
+    )
 
 
 def capture_one(task: Dict[str, Any], workloads: Path, runs: Path) -> str:
     model, trained, inputs, loss_fn, optimizer = prepare(task)
-    workload = cap.capture(trained, inputs, loss_fn, optimizer, name=task["name"], model_name=task["model"] or type(model).__name__, batch=task["batch"], warmup=4,
-                           repeats=task["repeats"], precision=task["precision"], modules=not task["compile"])
+    workload = cap.capture(
+        trained,
+        inputs,
+        loss_fn,
+        optimizer,
+        name=task["name"],
+        model_name=task["model"] or type(model).__name__,
+        batch=task["batch"],
+        warmup=4,
+        repeats=task["repeats"],
+        precision=task["precision"],
+        modules=not task["compile"],
+    )
     recipe = {k: v for k, v in task.items() if k not in ("name", "repeats") and v != KEYS[k]}
     workload["source"]["recipe"] = recipe
     cap.write(workload, workloads / f"{task['name']}.json")
     parameters = [p for p in model.parameters() if p.requires_grad]
-    step = cap.Step(trained, inputs, None, loss_fn, optimizer, workload["precision"], parameters[0].device, parameters)
+    step = cap.Step(
+        trained,
+        inputs,
+        None,
+        loss_fn,
+        optimizer,
+        workload["precision"],
+        parameters[0].device,
+        parameters,
+    )
     with torch.cuda.device(0):
-        run = cap.kernel_run(cap.memory_samples(step) + cap.clock_samples(step), f"profile/{task['name']}")
+        run = cap.kernel_run(
+            cap.memory_samples(step) + cap.clock_samples(step), f"profile/{task['name']}"
+        )
     cap.write_run(run, runs / f"profile-{task['name']}.json")
     t = workload["times"]
-    return f"{t['forward_ps'] / 1e9:.2f} + {t['backward_ps'] / 1e9:.2f} + {t['optimizer_ps'] / 1e9:.2f} ms"
+    return (
+        f"{t['forward_ps'] / 1e9:.2f} + {t['backward_ps'] / 1e9:.2f} +"
+        f" {t['optimizer_ps'] / 1e9:.2f} ms"
+    )
 
 
 def profile_one(task: Dict[str, Any], runs: Path) -> str:
@@ -87,17 +136,23 @@ def profile_one(task: Dict[str, Any], runs: Path) -> str:
     with torch.cuda.device(0):
         step.run()
         run["samples"] += cap.profile_samples(step)
-    run["origin"]["date"] = cap.describe_source()["date"]  # from here on the profiler's hooks are in this process
+    run["origin"]["date"] = cap.describe_source()[
+        "date"
+    ]  # from here on the profiler's hooks are in this process
     cap.write_run(run, path)
     return "profiled"
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--list", type=Path, required=True, help="what to capture, as JSON")
     parser.add_argument("--workloads", type=Path, required=True, help="folder of workloads")
     parser.add_argument("--runs", type=Path, required=True, help="folder of Runs")
-    parser.add_argument("--seconds", type=float, default=300, help="no capture begins later than this (default 300)")
+    parser.add_argument(
+        "--seconds", type=float, default=300, help="no capture begins later than this (default 300)"
+    )
     args = parser.parse_args(argv)
     begin = time.monotonic()
     tasks = json.loads(args.list.read_text(encoding="utf-8"))
@@ -116,7 +171,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         fine = True
         try:
             said = what()
-        except Exception as error:  # noqa: BLE001  (whatever one model does wrong, the next may do right)
+        except (
+            Exception
+        ) as error:  # noqa: BLE001  (whatever one model does wrong, the next may do right)
             fine = False
             said = "failed: " + (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         print(f"{task['name']}: {said} ({time.monotonic() - at:.1f} s)", flush=True)
@@ -137,7 +194,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             captured.append(task)
         else:
             bad += 1
-    # The profiler leaves its hooks in the process, and launches may take twice as long from then on: it comes last.
+    # The profiler leaves its hooks in the process, and launches may take twice as long from then
+    # on: it comes last.
     for task in captured:
         if not task["compile"] and time.monotonic() - begin <= args.seconds:
             attempt(task, lambda: profile_one(task, args.runs))

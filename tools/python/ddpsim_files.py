@@ -1,4 +1,5 @@
-"""Files that appear complete or not at all, as ``write_file`` of sim/io writes them. Standard library only."""
+"""Files that appear complete or not at all, as ``write_file`` of sim/io writes them. Standard
+library only."""
 from __future__ import annotations
 
 import contextlib
@@ -11,11 +12,12 @@ from typing import IO, Iterator, Union
 
 @contextlib.contextmanager
 def whole_file(path: Union[str, "os.PathLike[str]"]) -> Iterator[IO[bytes]]:
-    """A file to write bytes to, which takes the place of ``path`` when the block ends, and vanishes if it raises.
+    """A file to write bytes to, which takes the place of ``path`` when the block ends, and vanishes
+    if it raises.
 
-    It is written beside its place under a name that nobody can guess, through no link, and only if there is nothing of
-    that name. The mode of a file that it replaces is kept; a link stays a link. What is no regular file, or an open
-    descriptor, is written as it is.
+    It is written beside its place under a name that nobody can guess, through no link, and only if
+    there is nothing of that name. The mode of a file that it replaces is kept; a link stays a link.
+    What is no regular file, or an open descriptor, is written as it is.
     """
     target = Path(path)
     if str(target).startswith("/proc/self/fd/") or (target.exists() and not target.is_file()):

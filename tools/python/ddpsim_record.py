@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
-"""Record real data-parallel training steps of PyTorch as a ddpsim Run (schema ``ddpsim.run/1``, evidence ``system``).
+"""Record real data-parallel training steps of PyTorch as a ddpsim Run (schema ``ddpsim.run/1``,
+evidence ``system``).
 
-Every rank runs this script; rank 0 writes the Run. ``ddpsim run --backend torch`` starts the ranks on hosts that it makes; anywhere else torchrun does:
+Every rank runs this script; rank 0 writes the Run. ``ddpsim run --backend torch`` starts the ranks
+on hosts that it makes; anywhere else torchrun does:
 
-    torchrun --nproc_per_node 4 tools/python/ddpsim_record.py --factory train:make --set bucket_cap_mb=5 --out run.json
+    torchrun --nproc_per_node 4 tools/python/ddpsim_record.py --factory train:make \\
+        --set bucket_cap_mb=5 --out run.json
 
 What is recorded, in this order:
   1. the layer profile: plain steps of the bare model, all ranks running, without communication;
-  2. real steps, from the first (DDP's single bucket) over the rebuild to the steady ones, with nothing but a clock between them;
-  3. a few more steps with a communication hook that notes when each bucket is ready and when its all-reduce has ended.
+  2. real steps, from the first (DDP's single bucket) over the rebuild to the steady ones, with
+     nothing but a clock between them;
+  3. a few more steps with a communication hook that notes when each bucket is ready and when its
+     all-reduce has ended.
 
-The model is real (``--model``, ``--factory``) or made of timed layers (``--workload``): parameters and gradients of the real sizes, computation slept as
-long as the workload says. Times are integers in picoseconds of CLOCK_MONOTONIC, which processes of one machine share.
+The model is real (``--model``, ``--factory``) or made of timed layers (``--workload``): parameters
+and gradients of the real sizes, computation slept as long as the workload says. Times are integers
+in picoseconds of CLOCK_MONOTONIC, which processes of one machine share.
 """
 from __future__ import annotations
 
@@ -41,21 +47,39 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 SCHEMA = "ddpsim.run/1"
 MIB = 1 << 20
-NOISY_SPREAD = 0.01   # median absolute deviation of the steady steps / their median
-NOISY_LOAD = 0.3      # cores that are busy while all ranks sleep
+NOISY_SPREAD = 0.01  # median absolute deviation of the steady steps / their median
+NOISY_LOAD = 0.3  # cores that are busy while all ranks sleep
 
 # Knobs of the plan that are played here, with their defaults; names as in sim/FORMATS.md.
 KNOBS: Dict[str, Any] = {
-    "system": "pytorch_ddp", "backend": None, "pytorch": None, "accumulation_steps": 1, "set_to_none": None, "gloo_threads": 2,
-    "bucket_cap_mb": None, "first_bucket_bytes": 1024 * 1024, "broadcast_buffers": True, "find_unused_parameters": False, "static_graph": False,
-    "gradient_as_bucket_view": False, "comm_hook": "none", "unused_parameters": [],
-    "granularity": "per_parameter", "async_op": False}
+    "system": "pytorch_ddp",
+    "backend": None,
+    "pytorch": None,
+    "accumulation_steps": 1,
+    "set_to_none": None,
+    "gloo_threads": 2,
+    "bucket_cap_mb": None,
+    "first_bucket_bytes": 1024 * 1024,
+    "broadcast_buffers": True,
+    "find_unused_parameters": False,
+    "static_graph": False,
+    "gradient_as_bucket_view": False,
+    "comm_hook": "none",
+    "unused_parameters": [],
+    "granularity": "per_parameter",
+    "async_op": False,
+}
 # Recorded, and not predicted by ddpsim: --record KNOB=VALUE.
 UNPREDICTED: Dict[str, Any] = {
-    "powersgd_rank": 0,                  # > 0: powerSGD_hook with this matrix_approximation_rank, from the third step on
+    "powersgd_rank": (
+        0
+    ),  # > 0: powerSGD_hook with this matrix_approximation_rank, from the third step on
     "zero_redundancy_optimizer": False,  # torch.distributed.optim.ZeroRedundancyOptimizer
-    "fsdp2": 0,                          # fully_shard over repeated blocks and the rest; 1: reshard after forward, 2: do not
-    "uneven_inputs": 0}                  # the last rank has this many inputs less, under Join
+    "fsdp2": (
+        0
+    ),  # fully_shard over repeated blocks and the rest; 1: reshard after forward, 2: do not
+    "uneven_inputs": 0,
+}  # the last rank has this many inputs less, under Join
 
 now = time.monotonic_ns
 
@@ -67,13 +91,20 @@ class RecordError(Exception):
 def keep_memory() -> None:
     """Memory that this process frees stays with it, so that a new bucket is not new memory.
 
-    Otherwise glibc returns large blocks to the kernel, and a virtual machine may return them to its host: touching them again is
-    slow, page by page, which says nothing about the cluster that is imitated (calib/README.md).
+    Otherwise glibc returns large blocks to the kernel, and a virtual machine may return them to its
+    host: touching them again is slow, page by page, which says nothing about the cluster that is
+    imitated (calib/README.md).
     """
     m_trim_threshold, m_mmap_max = -1, -4  # malloc.h of glibc
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None or mallopt(m_mmap_max, 0) != 1 or mallopt(m_trim_threshold, 2**31 - 1) != 1:
-        raise RecordError("--keep-memory: this C library has no mallopt that keeps freed memory (glibc has)")
+    if (
+        mallopt is None
+        or mallopt(m_mmap_max, 0) != 1
+        or mallopt(m_trim_threshold, 2**31 - 1) != 1
+    ):
+        raise RecordError(
+            "--keep-memory: this C library has no mallopt that keeps freed memory (glibc has)"
+        )
 
 
 def touch_memory(size: int) -> None:
@@ -103,7 +134,9 @@ class TimedLayer(torch.autograd.Function):
     """Passes its input on; its backward makes the parameter's gradient, and takes ``ns`` in all."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, parameter: Optional[Tensor], ns: int, sleeper: Sleeper) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, parameter: Optional[Tensor], ns: int, sleeper: Sleeper
+    ) -> Tensor:
         ctx.parameter, ctx.ns, ctx.sleeper = parameter, ns, sleeper
         return x.view_as(x)
 
@@ -123,7 +156,12 @@ class TimedModel(nn.Module):
         times = workload["times"]
         self.sleeper = Sleeper()
         self.slow = factor
-        tensors = [self.place(t, nn.Parameter(torch.full(t["shape"], 1e-2, dtype=getattr(torch, t["dtype"])))) for t in workload["tensors"]]
+        tensors = [
+            self.place(
+                t, nn.Parameter(torch.full(t["shape"], 1e-2, dtype=getattr(torch, t["dtype"])))
+            )
+            for t in workload["tensors"]
+        ]
         for b in workload.get("buffers", []):
             self.place(b, torch.zeros(b["shape"], dtype=getattr(torch, b["dtype"])))
         ns = [round(factor * t / 1000) for t in times["ready_ps"]]
@@ -163,7 +201,8 @@ class TimedModel(nn.Module):
 
 
 def sleeping_shard(model: TimedModel) -> type:
-    """An optimizer class for ZeroRedundancyOptimizer: takes the share of the workload's time that its parameters are of the model."""
+    """An optimizer class for ZeroRedundancyOptimizer: takes the share of the workload's time that
+    its parameters are of the model."""
     total = sum(p.numel() for p in model.parameters())
 
     class Shard(torch.optim.SGD):
@@ -191,33 +230,56 @@ class TimedOptimizer(torch.optim.SGD):
 class Job:
     """One rank's model, and a training step of it by the plan."""
 
-    def __init__(self, plan: Dict[str, Any], model: nn.Module, inputs: Tuple[Any, ...], loss_fn: Optional[Callable[..., Tensor]],
-                 optimizer: torch.optim.Optimizer, device: torch.device, precision: str = "fp32") -> None:
-        self.plan, self.model, self.inputs, self.optimizer, self.device = plan, model, inputs, optimizer, device
+    def __init__(
+        self,
+        plan: Dict[str, Any],
+        model: nn.Module,
+        inputs: Tuple[Any, ...],
+        loss_fn: Optional[Callable[..., Tensor]],
+        optimizer: torch.optim.Optimizer,
+        device: torch.device,
+        precision: str = "fp32",
+    ) -> None:
+        self.plan, self.model, self.inputs, self.optimizer, self.device = (
+            plan,
+            model,
+            inputs,
+            optimizer,
+            device,
+        )
         self.named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
         self.index = {id(p): i for i, (_, p) in enumerate(self.named)}
         self.parameters = [p for _, p in self.named]
         self.timed = isinstance(model, TimedModel)
-        self.bare = cap.Step(model, inputs, None, loss_fn, optimizer, precision, device, self.parameters)
+        self.bare = cap.Step(
+            model, inputs, None, loss_fn, optimizer, precision, device, self.parameters
+        )
         self.wrapped: nn.Module = model
         self.ddp: Optional[DistributedDataParallel] = None
         self.world = dist.get_world_size()
-        self.marks: List[Tuple[str, Any]] = []          # of the step under way: what has ended, when (a moment)
-        self.collectives: List[Dict[str, Any]] = []     # of the step under way
+        self.marks: List[Tuple[str, Any]] = (
+            []
+        )  # of the step under way: what has ended, when (a moment)
+        self.collectives: List[Dict[str, Any]] = []  # of the step under way
         self.recording = False
         self.memory = ""  # what is special about it
         self.precision = precision
         self.origin: Any = None
-        self.side: Any = torch.cuda.Stream(device) if device.type == "cuda" else None  # for events that must not wait for computation
+        self.side: Any = (
+            torch.cuda.Stream(device) if device.type == "cuda" else None
+        )  # for events that must not wait for computation
         self.origin_ns = 0
         major, minor = (int(x) for x in torch.__version__.split(".")[:2])
-        self.set_to_none = plan["set_to_none"] if plan["set_to_none"] is not None else (major, minor) >= (2, 0)
+        self.set_to_none = (
+            plan["set_to_none"] if plan["set_to_none"] is not None else (major, minor) >= (2, 0)
+        )
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    # Moments: on a CPU nanoseconds; on a GPU an event on the current stream, so that the host runs ahead as it does without a recorder.
+    # Moments: on a CPU nanoseconds; on a GPU an event on the current stream, so that the host runs
+    # ahead as it does without a recorder.
     def moment(self) -> Any:
         if self.device.type != "cuda":
             return now()
@@ -226,7 +288,8 @@ class Job:
         return event
 
     def set_origin(self) -> None:
-        """From here on events can be told in nanoseconds of the host's clock, to some microseconds."""
+        """From here on events can be told in nanoseconds of the host's clock, to some
+        microseconds."""
         if self.device.type == "cuda":
             self.origin = self.moment()
             self.origin.synchronize()
@@ -234,7 +297,11 @@ class Job:
 
     def told(self, moment: Any) -> int:
         """Nanoseconds; on a GPU after synchronize() only."""
-        return moment if isinstance(moment, int) else self.origin_ns + round(self.origin.elapsed_time(moment) * 1e6)
+        return (
+            moment
+            if isinstance(moment, int)
+            else self.origin_ns + round(self.origin.elapsed_time(moment) * 1e6)
+        )
 
     def loss(self) -> Tensor:
         model, self.bare.model = self.bare.model, self.wrapped
@@ -252,73 +319,118 @@ class Job:
             return
         if p["system"] != "pytorch_ddp":
             return
-        options: Dict[str, Any] = dict(broadcast_buffers=p["broadcast_buffers"], find_unused_parameters=p["find_unused_parameters"],
-                                       gradient_as_bucket_view=p["gradient_as_bucket_view"], static_graph=p["static_graph"])
+        options: Dict[str, Any] = dict(
+            broadcast_buffers=p["broadcast_buffers"],
+            find_unused_parameters=p["find_unused_parameters"],
+            gradient_as_bucket_view=p["gradient_as_bucket_view"],
+            static_graph=p["static_graph"],
+        )
         if p["bucket_cap_mb"] is not None:
             options["bucket_cap_mb"] = p["bucket_cap_mb"]
         dist._DEFAULT_FIRST_BUCKET_BYTES = p["first_bucket_bytes"]
-        self.ddp = DistributedDataParallel(self.model, device_ids=[self.device.index] if self.device.type == "cuda" else None, **options)
+        self.ddp = DistributedDataParallel(
+            self.model,
+            device_ids=[self.device.index] if self.device.type == "cuda" else None,
+            **options,
+        )
         self.wrapped = self.ddp
         # What DDP does before forward (buffers, rebuilding) is not forward.
-        self.model.register_forward_pre_hook(lambda *_: self.marks.append(("prepared", self.moment())))
+        self.model.register_forward_pre_hook(
+            lambda *_: self.marks.append(("prepared", self.moment()))
+        )
         if p["powersgd_rank"]:
             from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
-            self.ddp.register_comm_hook(powersgd.PowerSGDState(None, p["powersgd_rank"], start_powerSGD_iter=2), self.watched(powersgd.powerSGD_hook))
+
+            self.ddp.register_comm_hook(
+                powersgd.PowerSGDState(None, p["powersgd_rank"], start_powerSGD_iter=2),
+                self.watched(powersgd.powerSGD_hook),
+            )
         elif p["comm_hook"] != "none":
             self.ddp.register_comm_hook(None, self.hook)
 
     def shard(self) -> None:
-        """fully_shard of each block of the longest ModuleList or Sequential of the model, then of the model."""
+        """fully_shard of each block of the longest ModuleList or Sequential of the model, then of
+        the model."""
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
         lists = [m for m in self.model.modules() if isinstance(m, (nn.ModuleList, nn.Sequential))]
         blocks = max((list(m.children()) for m in lists), key=len, default=[])
         half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
         options: Dict[str, Any] = {"reshard_after_forward": self.plan["fsdp2"] == 1}
         if half is not None:
-            options["mp_policy"] = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32)
+            options["mp_policy"] = MixedPrecisionPolicy(
+                param_dtype=half, reduce_dtype=torch.float32
+            )
             self.bare.autocast = False  # the policy casts
         for block in blocks:
             fully_shard(block, **options)
         fully_shard(self.model, **options)
         old = self.optimizer
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
-        self.optimizer = type(old)(self.parameters, **{k: v for k, v in old.defaults.items() if k not in ("differentiable", "decoupled_weight_decay")})
+        self.optimizer = type(old)(
+            self.parameters,
+            **{
+                k: v
+                for k, v in old.defaults.items()
+                if k not in ("differentiable", "decoupled_weight_decay")
+            },
+        )
         self.bare.optimizer = self.optimizer
 
     def note(self, name: str, tensors: List[int], wire: Tensor, ready: Any) -> Dict[str, Any]:
         """A collective that begins; who sees it end fills that in."""
-        entry = {"op": f"allreduce/{name}", "tensors": tensors, "bytes": wire.numel() * wire.element_size(), "ready": ready, "end": 0}
+        entry = {
+            "op": f"allreduce/{name}",
+            "tensors": tensors,
+            "bytes": wire.numel() * wire.element_size(),
+            "ready": ready,
+            "end": 0,
+        }
         self.collectives.append(entry)
         return entry
 
     def note_bucket(self, bucket: Any, wire: Tensor, ready: Any) -> Dict[str, Any]:
-        return self.note(f"bucket.{bucket.index()}", [self.index[id(p)] for p in bucket.parameters()], wire, ready)
+        return self.note(
+            f"bucket.{bucket.index()}",
+            [self.index[id(p)] for p in bucket.parameters()],
+            wire,
+            ready,
+        )
 
     def watched(self, hook: Callable[..., Any]) -> Callable[..., Any]:
-        """A hook of PyTorch's own, with a look at the clock when a bucket is ready and when it is done with it."""
+        """A hook of PyTorch's own, with a look at the clock when a bucket is ready and when it is
+        done with it."""
+
         def run(state, bucket):  # type: ignore[no-untyped-def]
             entry = self.note_bucket(bucket, bucket.buffer(), self.moment())
 
             def ended(future: Any) -> Any:
-                entry["end"] = self.moment()  # on a GPU callbacks run on a stream that has waited for the collective
+                entry["end"] = (
+                    self.moment()
+                )  # on a GPU callbacks run on a stream that has waited for the collective
                 return future.value()
 
             return hook(state, bucket).then(ended)
+
         return run
 
     @property
     def hooked(self) -> bool:
         return self.plan["comm_hook"] != "none" or bool(self.plan["powersgd_rank"])
 
-    def hook(self, _, bucket):  # type: ignore[no-untyped-def]  # DDP reads the annotations, and knows its own types only
-        """What the plan's hook does, with a look at the clock when a bucket is ready and when its all-reduce has ended."""
+    # DDP reads the annotations, and knows its own types only.
+    def hook(self, _, bucket):  # type: ignore[no-untyped-def]
+        """What the plan's hook does, with a look at the clock when a bucket is ready and when its
+        all-reduce has ended."""
         kind, buffer = self.plan["comm_hook"], bucket.buffer()
         if kind == "none" and self.divides_in_place:
             buffer.div_(self.world)
         ready = self.moment()
         half = {"fp16_compress": torch.float16, "bf16_compress": torch.bfloat16}.get(kind)
-        # Plain DDP divides while it copies gradients into the bucket; a hook has to do it itself. Here the loss was divided instead (step), so that the
-        # steps that are looked at cost what the others do. Gradients that stay in their bucket are not copied: these are divided in place.
+        # Plain DDP divides while it copies gradients into the bucket; a hook has to do it itself.
+        # Here the loss was divided instead (step), so that the steps that are looked at cost what
+        # the others do. Gradients that stay in their bucket are not copied: these are divided in
+        # place.
         wire = (buffer.to(half) if half else buffer).div_(self.world) if kind != "none" else buffer
         entry = self.note_bucket(bucket, wire, ready)
 
@@ -331,12 +443,14 @@ class Job:
         return dist.all_reduce(wire, async_op=True).get_future().then(ended)
 
     def release(self) -> None:
-        """DDP's C++ part holds the hook, and so this job and all its memory, where Python's collector cannot see it."""
+        """DDP's C++ part holds the hook, and so this job and all its memory, where Python's
+        collector cannot see it."""
         self.ddp, self.wrapped = None, self.model
 
     @property
     def divides_in_place(self) -> bool:
-        """Whether DDP finds gradients in their bucket already, where it divides them without a copy."""
+        """Whether DDP finds gradients in their bucket already, where it divides them without a
+        copy."""
         return self.plan["gradient_as_bucket_view"] and not self.set_to_none
 
     def record_spans(self) -> None:
@@ -345,7 +459,8 @@ class Job:
         self.recording = True
 
     def end_of(self, work: Any) -> Any:
-        """Waits for a collective; when it has ended. On a GPU the current stream may still be busy with something else then."""
+        """Waits for a collective; when it has ended. On a GPU the current stream may still be busy
+        with something else then."""
         end: Any = None
         if self.device.type == "cuda":
             with torch.cuda.stream(self.side):
@@ -370,7 +485,9 @@ class Job:
             flat = torch._utils._flatten_dense_tensors([g for _, g in grads])
             start("flat", [i for i, _ in grads], flat, False)
             flat.div_(self.world)
-            for (_, g), part in zip(grads, torch._utils._unflatten_dense_tensors(flat, [g for _, g in grads])):
+            for (_, g), part in zip(
+                grads, torch._utils._unflatten_dense_tensors(flat, [g for _, g in grads])
+            ):
                 g.copy_(part)
         elif p["async_op"]:
             works = [start(self.named[i][0], [i], g, True) for i, g in grads]
@@ -392,7 +509,9 @@ class Job:
         micro = self.plan["accumulation_steps"]
         for m in range(micro):
             waits = self.ddp is not None and m + 1 < micro
-            with self.ddp.no_sync() if waits else contextlib.nullcontext():  # type: ignore[union-attr]
+            # type: ignore[union-attr]
+            alone = self.ddp.no_sync if waits else contextlib.nullcontext
+            with alone():
                 loss = self.loss()
                 if self.recording and not self.hooked and not self.divides_in_place:
                     loss = loss / self.world
@@ -409,7 +528,8 @@ class Job:
 
 
 def layer_profile(job: Job, passes: int) -> Dict[str, Any]:
-    """This rank's plain steps without communication, while all ranks do the same; times in ps, arrival by parameter index."""
+    """This rank's plain steps without communication, while all ranks do the same; times in ps,
+    arrival by parameter index."""
     plain: List[cap.Pass] = []
     hooked: List[cap.Pass] = []
     cores: List[int] = []
@@ -426,13 +546,27 @@ def layer_profile(job: Job, passes: int) -> Dict[str, Any]:
                     cores.append((time.process_time_ns() - busy) * 1000)
     order = [i for i, _, _ in hooked[-1].arrivals]
     chosen = [p for p in hooked if [i for i, _, _ in p.arrivals] == order]
-    shares = [median(t / p.device.backward for t, p in zip(column, chosen)) for column in zip(*([t for _, t, _ in p.arrivals] for p in chosen))]
-    slow = job.model.slow if isinstance(job.model, TimedModel) else 1.0  # the plan knows which rank is slow: the profile is of one that is not
-    return {"passes": [[round(t / slow) for t in (p.device.forward, p.device.backward, p.device.optimizer)] for p in plain], "core": round(median(cores)), "arrival": order, "shares": shares}
+    shares = [
+        median(t / p.device.backward for t, p in zip(column, chosen))
+        for column in zip(*([t for _, t, _ in p.arrivals] for p in chosen))
+    ]
+    slow = (
+        job.model.slow if isinstance(job.model, TimedModel) else 1.0
+    )  # the plan knows which rank is slow: the profile is of one that is not
+    return {
+        "passes": [
+            [round(t / slow) for t in (p.device.forward, p.device.backward, p.device.optimizer)]
+            for p in plain
+        ],
+        "core": round(median(cores)),
+        "arrival": order,
+        "shares": shares,
+    }
 
 
 def gpu_profile(job: Job, passes: int) -> Dict[str, Any]:
-    """As ``layer_profile``: the device's times from passes one after another, as in training; the host's from passes begun on an idle device."""
+    """As ``layer_profile``: the device's times from passes one after another, as in training; the
+    host's from passes begun on an idle device."""
     trains: List[List[cap.Pass]] = []
     for instrument in (False, False, True):  # the first warms up
         dist.barrier()
@@ -443,7 +577,7 @@ def gpu_profile(job: Job, passes: int) -> Dict[str, Any]:
             dist.barrier()
             alone.append(job.bare.run(instrument))
     plain, hooked = trains[1], trains[2]
-    quiet, seen = alone[:len(alone) // 2], alone[len(alone) // 2:]
+    quiet, seen = alone[: len(alone) // 2], alone[len(alone) // 2 :]
     order = [i for i, _, _ in hooked[-1].arrivals]
 
     def shares(runs: Sequence[cap.Pass], device: bool) -> List[float]:
@@ -452,27 +586,48 @@ def gpu_profile(job: Job, passes: int) -> Dict[str, Any]:
         columns = zip(*([(t if device else h) for _, t, h in p.arrivals] for p in chosen))
         return [median(t / total for t, total in zip(column, totals)) for column in columns]
 
-    return {"passes": [[p.device.forward, p.device.backward, p.device.optimizer] for p in plain], "core": 0, "arrival": order, "shares": shares(hooked, True),
-            "host": [[p.host.forward, p.host.backward, p.host.optimizer] for p in quiet], "host_shares": shares(seen, False)}
+    return {
+        "passes": [[p.device.forward, p.device.backward, p.device.optimizer] for p in plain],
+        "core": 0,
+        "arrival": order,
+        "shares": shares(hooked, True),
+        "host": [[p.host.forward, p.host.backward, p.host.optimizer] for p in quiet],
+        "host_shares": shares(seen, False),
+    }
 
 
 def joined(profiles: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
-    """All ranks' profiles as one. Collectives wait for the slowest rank: of each pass that rank counts; then the median over passes."""
+    """All ranks' profiles as one. Collectives wait for the slowest rank: of each pass that rank
+    counts; then the median over passes."""
     slowest = [max(ranks, key=sum) for ranks in zip(*(p["passes"] for p in profiles))]
     forward, backward, optimizer = (round(median(column)) for column in zip(*slowest))
     order = profiles[0]["arrival"]
     ready: List[int] = []
     for column in zip(*(p["shares"] for p in profiles if p["arrival"] == order)):
-        ready.append(max(min(round(median(column) * backward), backward), ready[-1] if ready else 0))
-    out = {"forward_ps": forward, "backward_ps": backward, "optimizer_ps": optimizer, "core_ps": round(median(p["core"] for p in profiles)), "ranks": len(profiles),
-           "arrival": order, "ready_ps": ready}
+        ready.append(
+            max(min(round(median(column) * backward), backward), ready[-1] if ready else 0)
+        )
+    out = {
+        "forward_ps": forward,
+        "backward_ps": backward,
+        "optimizer_ps": optimizer,
+        "core_ps": round(median(p["core"] for p in profiles)),
+        "ranks": len(profiles),
+        "arrival": order,
+        "ready_ps": ready,
+    }
     if all("host" in p and len(p["host_shares"]) == len(order) for p in profiles):
         on_host = [max(ranks, key=sum) for ranks in zip(*(p["host"] for p in profiles))]
         for k, phase in enumerate(("forward", "backward", "optimizer")):
             out[f"host_{phase}_ps"] = round(median(p[k] for p in on_host))
         at: List[int] = []
         for column in zip(*(p["host_shares"] for p in profiles if p["arrival"] == order)):
-            at.append(max(min(round(median(column) * out["host_backward_ps"]), out["host_backward_ps"]), at[-1] if at else 0))
+            at.append(
+                max(
+                    min(round(median(column) * out["host_backward_ps"]), out["host_backward_ps"]),
+                    at[-1] if at else 0,
+                )
+            )
         out["host_ready_ps"] = at
     return out
 
@@ -483,7 +638,11 @@ def joined(profiles: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
 def retransmits() -> int:
     """TCP segments sent again in this network namespace so far."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        rows = [line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Tcp:")]
+        rows = [
+            line.split()
+            for line in Path("/proc/net/snmp").read_text().splitlines()
+            if line.startswith("Tcp:")
+        ]
         return int(rows[1][rows[0].index("RetransSegs")])
     return 0
 
@@ -499,7 +658,8 @@ def busy_core_s() -> float:
 
 
 def start_together(pause_ns: int) -> int:
-    """A moment at least `pause_ns` from now that all ranks know, of CLOCK_MONOTONIC (one machine)."""
+    """A moment at least `pause_ns` from now that all ranks know, of CLOCK_MONOTONIC (one
+    machine)."""
     return max(gathered(now())) + pause_ns
 
 
@@ -509,7 +669,8 @@ def wait_until(moment: int) -> None:
 
 
 def require_side_by_side(device: torch.device) -> None:
-    """Ranks on one GPU that take turns on it wait milliseconds for one another: not what a step is made of."""
+    """Ranks on one GPU that take turns on it wait milliseconds for one another: not what a step is
+    made of."""
     small = torch.zeros(2, device=device)
     dist.all_reduce(small)
     torch.cuda.synchronize(device)
@@ -518,7 +679,10 @@ def require_side_by_side(device: torch.device) -> None:
         dist.all_reduce(small)
     torch.cuda.synchronize(device)
     if max(gathered(now() - begin)) > 20 * 1_000_000:
-        raise RecordError("an all-reduce of 8 bytes takes more than a millisecond: the ranks take turns on the GPU, MPS is not effective")
+        raise RecordError(
+            "an all-reduce of 8 bytes takes more than a millisecond: the ranks take turns on the"
+            " GPU, MPS is not effective"
+        )
 
 
 def quiet_load() -> float:
@@ -541,12 +705,17 @@ def sizes(text: Any) -> List[int]:
     return [int(x) for x in str(text).replace(",", " ").split()]
 
 
-POWERSGD = ("powerSGD_hook starts its second and third all-reduce from a callback, on the thread of Gloo that has ended the one before, and waits for it there: with several "
-            "buckets the two threads wait for one another, or ranks start them in different orders and Gloo finds messages of the wrong size; use a bucket_cap_mb that makes one bucket")
+POWERSGD = (
+    "powerSGD_hook starts its second and third all-reduce from a callback, on the thread of Gloo"
+    " that has ended the one before, and waits for it there: with several buckets the two threads"
+    " wait for one another, or ranks start them in different orders and Gloo finds messages of the"
+    " wrong size; use a bucket_cap_mb that makes one bucket"
+)
 
 
 class Watch:
-    """Ends the process with a sentence if nothing happens for too long: collectives that wait for one another wait for ever."""
+    """Ends the process with a sentence if nothing happens for too long: collectives that wait for
+    one another wait for ever."""
 
     def __init__(self, patience: float, hint: str) -> None:
         self.last = time.monotonic()
@@ -565,11 +734,17 @@ class Watch:
             time.sleep(0.2)
             if self.done:
                 return
-        print(f"ddpsim_record: no step has ended for {patience:g} s{hint}", file=sys.stderr, flush=True)
+        print(
+            f"ddpsim_record: no step has ended for {patience:g} s{hint}",
+            file=sys.stderr,
+            flush=True,
+        )
         os._exit(3)
 
 
-def record(job: Job, steady: int, spans: int, passes: int, patience: float, profiled: bool = False) -> Dict[str, Any]:
+def record(
+    job: Job, steady: int, spans: int, passes: int, patience: float, profiled: bool = False
+) -> Dict[str, Any]:
     """Runs the job; the Run on rank 0, without its ``case``. ``profiled``: see ``look``."""
     hint = ""
     if job.plan["powersgd_rank"] and dist.get_backend() == "gloo":
@@ -588,7 +763,8 @@ def record(job: Job, steady: int, spans: int, passes: int, patience: float, prof
         warmup = 1 + int(rebuilds) + int(job.plan["static_graph"])
     else:
         warmup = 1
-    # On a GPU DDP's logger waits for the device in its first ten iterations: those are no step times.
+    # On a GPU DDP's logger waits for the device in its first ten iterations: those are no step
+    # times.
     logged = max(0, 11 - warmup) if job.ddp is not None and job.device.type == "cuda" else 0
     plain = warmup + logged + steady
     history: List[Dict[str, Any]] = []
@@ -613,7 +789,15 @@ def record(job: Job, steady: int, spans: int, passes: int, patience: float, prof
             job.synchronize()
         if k < plain:
             busy = (busy_core_s() - before) / ((now() - begin) / 1e9)
-        history.append({"marks": job.marks, "faults": page_faults() - faults, "collectives": job.collectives if job.recording or job.hooked or job.ddp is None else []})
+        history.append(
+            {
+                "marks": job.marks,
+                "faults": page_faults() - faults,
+                "collectives": (
+                    job.collectives if job.recording or job.hooked or job.ddp is None else []
+                ),
+            }
+        )
         watch.alive()
         if k == 0 and job.ddp is not None:
             buckets["first"] = sizes(job.ddp._get_ddp_logging_data().get("bucket_sizes", ""))
@@ -629,16 +813,26 @@ def record(job: Job, steady: int, spans: int, passes: int, patience: float, prof
     again = retransmits() - again
     looked_at = look(job, profiled) if job.device.type == "cuda" and not uneven else []
     watch.stop()
-    everyone = gathered({"history": history, "profile": profile, "retransmits": again, "boot": boot_id(), "samples": looked_at})
+    everyone = gathered(
+        {
+            "history": history,
+            "profile": profile,
+            "retransmits": again,
+            "boot": boot_id(),
+            "samples": looked_at,
+        }
+    )
     if dist.get_rank() != 0:
         return {}
     return assemble(job, everyone, begin, warmup, logged, plain, buckets, load, busy)
 
 
 def look(job: Job, profiled: bool) -> List[Dict[str, Any]]:
-    """One more step of each rank: bytes at its peak; if `profiled` one under torch.profiler: what the GPU ran, communication by launch.
+    """One more step of each rank: bytes at its peak; if `profiled` one under torch.profiler: what
+    the GPU ran, communication by launch.
 
-    The profiler leaves its hooks in the process, and launches may take twice as long from then on: nothing is timed after it.
+    The profiler leaves its hooks in the process, and launches may take twice as long from then on:
+    nothing is timed after it.
     """
     samples: List[Dict[str, Any]] = []
     torch.cuda.synchronize(job.device)
@@ -646,7 +840,10 @@ def look(job: Job, profiled: bool) -> List[Dict[str, Any]]:
     kinds = {"rank": dist.get_rank(), "before": torch.cuda.memory_allocated(job.device)}
     job.step()
     torch.cuda.synchronize(job.device)
-    kinds.update(peak=torch.cuda.max_memory_allocated(job.device), reserved=torch.cuda.memory_reserved(job.device))
+    kinds.update(
+        peak=torch.cuda.max_memory_allocated(job.device),
+        reserved=torch.cuda.memory_reserved(job.device),
+    )
     free, total = torch.cuda.mem_get_info(job.device)
     kinds["used_of_device"] = total - free
     samples.append({"op": "memory_bytes", "parameters": kinds, "durations_ps": [1]})
@@ -654,10 +851,15 @@ def look(job: Job, profiled: bool) -> List[Dict[str, Any]]:
         return samples
     try:
         from torch.profiler import ProfilerActivity, profile
+
         with profile(activities=[ProfilerActivity.CUDA]) as prof:
             job.step()
             torch.cuda.synchronize(job.device)
-        events = sorted((e.start_ns(), e.duration_ns(), e.name(), e.device_resource_id()) for e in prof.profiler.kineto_results.events() if str(e.device_type()).endswith("CUDA"))
+        events = sorted(
+            (e.start_ns(), e.duration_ns(), e.name(), e.device_resource_id())
+            for e in prof.profiler.kineto_results.events()
+            if str(e.device_type()).endswith("CUDA")
+        )
     except (RuntimeError, AttributeError, ImportError):
         return samples  # the Run stands without
     if not events:
@@ -671,10 +873,31 @@ def look(job: Job, profiled: bool) -> List[Dict[str, Any]]:
                 busy[what] += max(0, begin + took - max(at, begin))
                 at = max(at, begin + took)
     end = max(b + t for b, t, _, _ in events)
-    samples.append({"op": "profiled_step", "parameters": {"rank": dist.get_rank(), "kernels": len(events), "compute_busy_ns": busy["compute"], "nccl_busy_ns": busy["nccl"]},
-                    "durations_ps": [max(1, (end - origin) * 1000)]})
+    samples.append(
+        {
+            "op": "profiled_step",
+            "parameters": {
+                "rank": dist.get_rank(),
+                "kernels": len(events),
+                "compute_busy_ns": busy["compute"],
+                "nccl_busy_ns": busy["nccl"],
+            },
+            "durations_ps": [max(1, (end - origin) * 1000)],
+        }
+    )
     for k, (begin, took, name, stream) in enumerate(e for e in events if "nccl" in e[2].lower()):
-        samples.append({"op": f"profiled_nccl/{name[:120]}", "parameters": {"rank": dist.get_rank(), "order": k, "begin_ns": begin - origin, "stream": stream}, "durations_ps": [max(1, took * 1000)]})
+        samples.append(
+            {
+                "op": f"profiled_nccl/{name[:120]}",
+                "parameters": {
+                    "rank": dist.get_rank(),
+                    "order": k,
+                    "begin_ns": begin - origin,
+                    "stream": stream,
+                },
+                "durations_ps": [max(1, took * 1000)],
+            }
+        )
     return samples
 
 
@@ -684,8 +907,17 @@ def boot_id() -> str:
     return os.uname().nodename
 
 
-def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, logged: int, plain: int, buckets: Dict[str, List[int]], load: float,
-             busy: float) -> Dict[str, Any]:
+def assemble(
+    job: Job,
+    everyone: List[Dict[str, Any]],
+    begin: int,
+    warmup: int,
+    logged: int,
+    plain: int,
+    buckets: Dict[str, List[int]],
+    load: float,
+    busy: float,
+) -> Dict[str, Any]:
     shared = len({e["boot"] for e in everyone}) == 1
     steps: List[Dict[str, Any]] = []
     spans: List[Dict[str, Any]] = []
@@ -695,12 +927,17 @@ def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, 
     for k in range(count):
         last = [max(e[i] for e in ends) if shared else 0 for i in (k, k + 1)]
         duration = last[1] - last[0] if shared else ends[0][k + 1] - ends[0][k]
-        step: Dict[str, Any] = {"kind": kinds[k] if k < warmup else "steady", "duration_ps": duration * 1000,
-                                "page_faults": sum(e["history"][k]["faults"] for e in everyone)}
+        step: Dict[str, Any] = {
+            "kind": kinds[k] if k < warmup else "steady",
+            "duration_ps": duration * 1000,
+            "page_faults": sum(e["history"][k]["faults"] for e in everyone),
+        }
         if k >= plain or warmup <= k < warmup + logged:
             step["instrumented"] = True
         steps.append(step)
-        if k == plain or not (k > plain or (plain == count and k + 3 >= count)):  # the hook's first step warms up
+        if k == plain or not (
+            k > plain or (plain == count and k + 3 >= count)
+        ):  # the hook's first step warms up
             continue
         for rank, e in enumerate(everyone):
             origin = last[0] if shared else ends[rank][k]
@@ -708,17 +945,40 @@ def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, 
             before = at["marks"][0][1]
             for name, t in at["marks"][1:]:
                 if name.endswith("fwd") or name == "optimizer":
-                    spans.append({"step": k, "actor": rank, "lane": "host", "op": name, "ready_ps": (before - origin) * 1000, "begin_ps": (before - origin) * 1000,
-                                  "end_ps": (t - origin) * 1000})
+                    spans.append(
+                        {
+                            "step": k,
+                            "actor": rank,
+                            "lane": "host",
+                            "op": name,
+                            "ready_ps": (before - origin) * 1000,
+                            "begin_ps": (before - origin) * 1000,
+                            "end_ps": (t - origin) * 1000,
+                        }
+                    )
                 before = t
             for c in at["collectives"]:
-                spans.append({"step": k, "actor": rank, "lane": "worker" if job.device.type == "cpu" else "comm", "op": c["op"], "tensors": c["tensors"],
-                              "bytes": c["bytes"], "algorithm": "ring" if job.device.type == "cpu" else "nccl", "ready_ps": (c["ready"] - origin) * 1000,
-                              "begin_ps": (c["ready"] - origin) * 1000, "end_ps": (c["end"] - origin) * 1000})
-    settled = [s["duration_ps"] for s in steps if s["kind"] == "steady" and not s.get("instrumented")][1:] or [steps[plain - 1]["duration_ps"]]
+                spans.append(
+                    {
+                        "step": k,
+                        "actor": rank,
+                        "lane": "worker" if job.device.type == "cpu" else "comm",
+                        "op": c["op"],
+                        "tensors": c["tensors"],
+                        "bytes": c["bytes"],
+                        "algorithm": "ring" if job.device.type == "cpu" else "nccl",
+                        "ready_ps": (c["ready"] - origin) * 1000,
+                        "begin_ps": (c["ready"] - origin) * 1000,
+                        "end_ps": (c["end"] - origin) * 1000,
+                    }
+                )
+    settled = [
+        s["duration_ps"] for s in steps if s["kind"] == "steady" and not s.get("instrumented")
+    ][1:] or [steps[plain - 1]["duration_ps"]]
     typical = median(settled)
     spread = median(abs(s - typical) for s in settled) / typical
-    # What is compared is the median: of many steps it is known better than one of them (normal distribution: 1.4826 x 1.2533).
+    # What is compared is the median: of many steps it is known better than one of them (normal
+    # distribution: 1.4826 x 1.2533).
     known = spread if job.device.type == "cpu" else min(spread, 1.86 * spread / len(settled) ** 0.5)
     resent = sum(e["retransmits"] for e in everyone)
     reasons = []
@@ -726,82 +986,230 @@ def assemble(job: Job, everyone: List[Dict[str, Any]], begin: int, warmup: int, 
         reasons.append(f"{load:.1f} cores were busy while all ranks slept")
     if known > NOISY_SPREAD:
         reasons.append(f"the steps spread by {100 * spread:.1f} % (median absolute deviation)")
-    if resent > max(4, sum(p.numel() for p in job.parameters) * 4 * 2 * count / 8948 * 1e-4 * len(everyone)):
+    if resent > max(
+        4, sum(p.numel() for p in job.parameters) * 4 * 2 * count / 8948 * 1e-4 * len(everyone)
+    ):
         reasons.append(f"{resent} TCP segments were sent again")
     skipped = []
     for knob, default in UNPREDICTED.items():
         if job.plan[knob] != default:
-            skipped.append({"what": "prediction", "why": f"{knob}={job.plan[knob]} is recorded, and not predicted"})
+            skipped.append(
+                {
+                    "what": "prediction",
+                    "why": f"{knob}={job.plan[knob]} is recorded, and not predicted",
+                }
+            )
     if job.ddp is not None:
-        skipped += [{"what": what, "why": "a communication hook sees buckets only"} for what in ("broadcast/buffers.", "allreduce/unused")]
+        skipped += [
+            {"what": what, "why": "a communication hook sees buckets only"}
+            for what in ("broadcast/buffers.", "allreduce/unused")
+        ]
     if os.environ.get("DDPSIM_ONE_GPU"):
-        skipped.append({"what": "links", "why": "all ranks are on one GPU: collectives go through sockets on loopback, and say nothing about NVLink or a network"})
-    samples = [{"op": "cores_busy", "parameters": {"thousandths": round(1000 * busy)}, "durations_ps": [1]}]
+        skipped.append(
+            {
+                "what": "links",
+                "why": (
+                    "all ranks are on one GPU: collectives go through sockets on loopback, and say"
+                    " nothing about NVLink or a network"
+                ),
+            }
+        )
+    samples = [
+        {"op": "cores_busy", "parameters": {"thousandths": round(1000 * busy)}, "durations_ps": [1]}
+    ]
     for k, phase in enumerate(("forward", "backward", "optimizer")):
-        samples += [{"op": f"layer_profile_{phase}", "parameters": {"rank": r}, "durations_ps": [p[k] for p in e["profile"]["passes"]]} for r, e in enumerate(everyone)]
+        samples += [
+            {
+                "op": f"layer_profile_{phase}",
+                "parameters": {"rank": r},
+                "durations_ps": [p[k] for p in e["profile"]["passes"]],
+            }
+            for r, e in enumerate(everyone)
+        ]
     samples += [s for e in everyone for s in e["samples"]]
-    run = document("system", samples, load, resent, ", ".join(x for x in (job.precision if job.device.type == "cuda" else "", job.memory) if x))
-    run["origin"].update(hosts=run["origin"]["hosts"] if shared else "machines", compute="timed" if job.timed else "real")
+    run = document(
+        "system",
+        samples,
+        load,
+        resent,
+        ", ".join(x for x in (job.precision if job.device.type == "cuda" else "", job.memory) if x),
+    )
+    run["origin"].update(
+        hosts=run["origin"]["hosts"] if shared else "machines",
+        compute="timed" if job.timed else "real",
+    )
     run["clock"]["domain"] = "CLOCK_MONOTONIC" if shared else "per_host"
     if job.device.type == "cuda":
-        run["origin"].update(gpu=torch.cuda.get_device_name(job.device), hosts="gpus" if shared else "machines")
-    run.update(steps=steps, layers=joined([e["profile"] for e in everyone]), spans=spans, tensors=[n for n, _ in job.named], skipped=skipped)
-    run["quality"].update(verdict="noisy" if reasons else "clean", spread=round(spread, 6), reasons=reasons)
+        run["origin"].update(
+            gpu=torch.cuda.get_device_name(job.device), hosts="gpus" if shared else "machines"
+        )
+    run.update(
+        steps=steps,
+        layers=joined([e["profile"] for e in everyone]),
+        spans=spans,
+        tensors=[n for n, _ in job.named],
+        skipped=skipped,
+    )
+    run["quality"].update(
+        verdict="noisy" if reasons else "clean", spread=round(spread, 6), reasons=reasons
+    )
     if buckets:
         run["buckets"] = buckets
     return run
 
 
-def document(evidence: str, samples: List[Dict[str, Any]], load: float, resent: int, special: str) -> Dict[str, Any]:
-    """A measured Run of this machine, without steps. `special`: what is special about the processes, if anything."""
+def document(
+    evidence: str, samples: List[Dict[str, Any]], load: float, resent: int, special: str
+) -> Dict[str, Any]:
+    """A measured Run of this machine, without steps. `special`: what is special about the
+    processes, if anything."""
     source = cap.describe_source()
-    software = f"PyTorch {torch.__version__}, {dist.get_backend()}, {dist.get_world_size()} ranks, {torch.get_num_threads()} threads a rank{', ' if special else ''}{special}"
+    software = (
+        f"PyTorch {torch.__version__}, {dist.get_backend()}, {dist.get_world_size()} ranks,"
+        f" {torch.get_num_threads()} threads a rank{', ' if special else ''}{special}"
+    )
     noisy = [f"{load:.1f} cores were busy while all ranks slept"] if load > NOISY_LOAD else []
     return {
-        "schema": SCHEMA, "kind": "measured", "evidence": evidence, "case": {"key": ""},
-        "origin": {"version": "", "revision": "", "date": source["date"], "argv": source["command"].split(), "cpu": source["cpu"], "cores": os.cpu_count() or 0,
-                   "kernel": f"{os.uname().sysname} {os.uname().release.split('-')[0]}", "backend": "torch", "hosts": os.environ.get("DDPSIM_HOSTS", "loopback"),
-                   "compute": "none", "profile": "", "software": software},
+        "schema": SCHEMA,
+        "kind": "measured",
+        "evidence": evidence,
+        "case": {"key": ""},
+        "origin": {
+            "version": "",
+            "revision": "",
+            "date": source["date"],
+            "argv": source["command"].split(),
+            "cpu": source["cpu"],
+            "cores": os.cpu_count() or 0,
+            "kernel": f"{os.uname().sysname} {os.uname().release.split('-')[0]}",
+            "backend": "torch",
+            "hosts": os.environ.get("DDPSIM_HOSTS", "loopback"),
+            "compute": "none",
+            "profile": "",
+            "software": software,
+        },
         "clock": {"domain": "CLOCK_MONOTONIC", "offset_bound_ps": 0},
-        "steps": [], "samples": samples, "spans": [],
-        "quality": {"verdict": "noisy" if noisy else "clean", "spread": 0.0, "retransmits": resent, "load": max(0.0, load), "reasons": noisy},
-        "skipped": []}
+        "steps": [],
+        "samples": samples,
+        "spans": [],
+        "quality": {
+            "verdict": "noisy" if noisy else "clean",
+            "spread": 0.0,
+            "retransmits": resent,
+            "load": max(0.0, load),
+            "reasons": noisy,
+        },
+        "skipped": [],
+    }
 
 
 # ---- command line
 
 
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
-    parser = cap.OneLineParser(description="Record real data-parallel training steps of PyTorch; run it under torchrun, or through ddpsim run --backend torch.")
+    parser = cap.OneLineParser(
+        description=(
+            "Record real data-parallel training steps of PyTorch; run it under torchrun, or through"
+            " ddpsim run --backend torch."
+        )
+    )
     add = parser.add_argument
     what = parser.add_mutually_exclusive_group(required=True)
     cap.add_model_flags(what)
-    what.add_argument("--workload", type=Path, metavar="FILE", help="a captured workload: its layers, timed; with --compute real the model that it was captured from")
+    what.add_argument(
+        "--workload",
+        type=Path,
+        metavar="FILE",
+        help=(
+            "a captured workload: its layers, timed; with --compute real the model that it was"
+            " captured from"
+        ),
+    )
     add("--out", type=Path, required=True, help="file to write the Run to")
     add("--compute", choices=("timed", "real"), help="with --workload: timed (default) or real")
     add("--plan", default="{}", help="knobs as JSON, or a file of them")
-    add("--set", action="append", default=[], metavar="KNOB=VALUE", help="one knob, by its name in PyTorch: bucket_cap_mb=5")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KNOB=VALUE",
+        help="one knob, by its name in PyTorch: bucket_cap_mb=5",
+    )
     add("--batch", type=int, help="samples per rank and step (with --model)")
     add("--image", type=int, default=224, help="image height and width (default 224)")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="default cpu")
-    add("--precision", choices=cap.PRECISIONS, help="fp32, tf32, or bf16 and fp16 by autocast; real models only; default: as PyTorch is set")
-    add("--optimizer", choices=cap.OPTIMIZERS, default="sgd", help="where the model brings none; default sgd (momentum)")
-    add("--memory-format", choices=("contiguous", "channels_last"), default="contiguous", help="order of images and their weights in memory")
-    add("--profile", action="store_true", help="on a GPU: one more step under torch.profiler; the last thing that this process measures")
-    add("--threads", type=int, default=1, help="CPU threads of a rank (default 1, as under torchrun)")
+    add(
+        "--precision",
+        choices=cap.PRECISIONS,
+        help=(
+            "fp32, tf32, or bf16 and fp16 by autocast; real models only; default: as PyTorch is set"
+        ),
+    )
+    add(
+        "--optimizer",
+        choices=cap.OPTIMIZERS,
+        default="sgd",
+        help="where the model brings none; default sgd (momentum)",
+    )
+    add(
+        "--memory-format",
+        choices=("contiguous", "channels_last"),
+        default="contiguous",
+        help="order of images and their weights in memory",
+    )
+    add(
+        "--profile",
+        action="store_true",
+        help=(
+            "on a GPU: one more step under torch.profiler; the last thing that this process"
+            " measures"
+        ),
+    )
+    add(
+        "--threads",
+        type=int,
+        default=1,
+        help="CPU threads of a rank (default 1, as under torchrun)",
+    )
     add("--steps", type=int, default=6, help="steady steps (default 6)")
     add("--spans", type=int, default=3, help="further steps whose buckets are recorded (default 3)")
     add("--passes", type=int, default=5, help="pairs of passes of the layer profile (default 5)")
-    add("--record", action="append", default=[], metavar="KNOB=VALUE", help="what is recorded and not predicted: " + ", ".join(UNPREDICTED))
+    add(
+        "--record",
+        action="append",
+        default=[],
+        metavar="KNOB=VALUE",
+        help="what is recorded and not predicted: " + ", ".join(UNPREDICTED),
+    )
     add_memory_flag(parser)
-    add("--patience", type=float, default=120.0, help="end if no step ends for so many seconds (default 120; 0: wait for ever)")
-    add("--import-from", action="append", default=[], metavar="FOLDER", help="where to look for the factory's module, too; repeatable")
-    add("--slow", type=float, default=1.0, help=argparse.SUPPRESS)  # this rank's factor on timed layers
+    add(
+        "--patience",
+        type=float,
+        default=120.0,
+        help="end if no step ends for so many seconds (default 120; 0: wait for ever)",
+    )
+    add(
+        "--import-from",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="where to look for the factory's module, too; repeatable",
+    )
+    add(
+        "--slow", type=float, default=1.0, help=argparse.SUPPRESS
+    )  # this rank's factor on timed layers
     return parser.parse_args(argv)
 
 
 def add_memory_flag(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--keep-memory", action="store_true", help="freed memory stays with the process, as with other allocators than glibc's; ddpsim run and calibrate do it")
+    parser.add_argument(
+        "--keep-memory",
+        action="store_true",
+        help=(
+            "freed memory stays with the process, as with other allocators than glibc's; ddpsim run"
+            " and calibrate do it"
+        ),
+    )
 
 
 def apply_memory_flag(args: argparse.Namespace) -> str:
@@ -813,7 +1221,11 @@ def apply_memory_flag(args: argparse.Namespace) -> str:
 
 
 def read_plan(args: argparse.Namespace) -> Dict[str, Any]:
-    text = args.plan if args.plan.lstrip().startswith("{") else Path(args.plan).read_text(encoding="utf-8")
+    text = (
+        args.plan
+        if args.plan.lstrip().startswith("{")
+        else Path(args.plan).read_text(encoding="utf-8")
+    )
     given = json.loads(text)
     for item in args.set:
         key, equals, value = item.partition("=")
@@ -827,7 +1239,9 @@ def read_plan(args: argparse.Namespace) -> Dict[str, Any]:
     for key in given:
         if key not in KNOBS:
             near = cap.difflib.get_close_matches(key, list(KNOBS), n=1, cutoff=0.0)[0]
-            raise RecordError(f"'{key}' is not a knob that can be recorded; the nearest is '{near}'")
+            raise RecordError(
+                f"'{key}' is not a knob that can be recorded; the nearest is '{near}'"
+            )
     plan = {**KNOBS, **UNPREDICTED, **given}
     for item in args.record:
         key, _, value = item.partition("=")
@@ -840,35 +1254,44 @@ def read_plan(args: argparse.Namespace) -> Dict[str, Any]:
     if plan["pytorch"] is not None and plan["pytorch"] != running:
         raise RecordError(f"the plan says PyTorch {plan['pytorch']}, and this is {running}")
     if plan["system"] not in ("pytorch_ddp", "averaging"):
-        raise RecordError(f"system '{plan['system']}' cannot be recorded; known are pytorch_ddp and averaging")
+        raise RecordError(
+            f"system '{plan['system']}' cannot be recorded; known are pytorch_ddp and averaging"
+        )
     if plan["gloo_threads"] != 2:
         raise RecordError("gloo_threads is fixed in c10d: 2")
     return plan
 
 
 def torchrun_flags() -> str:
-    """Every version takes underscores, 1.13 nothing else; under Python 3.11 (Debian) that one needs -r and -t as numbers."""
+    """Every version takes underscores, 1.13 nothing else; under Python 3.11 (Debian) that one needs
+    -r and -t as numbers."""
     debian = str(torch.__version__).startswith("1.") and sys.version_info >= (3, 11)
     return "--nproc_per_node N" + (" -r 1 -t 1" if debian else "")
 
 
 def require_rank(script: str, command: str) -> None:
     if "RANK" not in os.environ:
-        raise RecordError(f"no rank: start it with torchrun {torchrun_flags()} {script} ..., or use {command}")
+        raise RecordError(
+            f"no rank: start it with torchrun {torchrun_flags()} {script} ..., or use {command}"
+        )
 
 
 def recipe_of(workload: Dict[str, Any], name: str) -> Dict[str, Any]:
     recipe = workload.get("source", {}).get("recipe")
     if not recipe:
-        raise RecordError(f"workload '{name}' does not say how to make its model; capture it with --model or --factory, or run its layers timed")
+        raise RecordError(
+            f"workload '{name}' does not say how to make its model; capture it with --model or"
+            " --factory, or run its layers timed"
+        )
     return recipe
 
 
 def as_captured(args: argparse.Namespace, workload: Dict[str, Any], recipe: Dict[str, Any]) -> None:
     """What else a capture's recipe says, where no flag does."""
     if recipe.get("compile"):
-        raise RecordError(f"workload '{workload['name']}' was captured with torch.compile, which "
-                          "is not recorded")
+        raise RecordError(
+            f"workload '{workload['name']}' was captured with torch.compile, which is not recorded"
+        )
     torch.backends.cudnn.benchmark = bool(recipe.get("benchmark", False))
     args.memory_format = recipe.get("memory_format", args.memory_format)
     if args.precision is None:
@@ -884,14 +1307,18 @@ def require_gpus() -> None:
         raise RecordError("--device cuda: this PyTorch finds no CUDA GPU")
     ranks, gpus = int(os.environ["WORLD_SIZE"]), torch.cuda.device_count()
     if "DDPSIM_HOSTS" in os.environ and "DDPSIM_ONE_GPU" not in os.environ and ranks > gpus:
-        raise RecordError(f"{ranks} ranks need as many GPUs, this machine has {gpus} (or --one-gpu "
-                          "with --cluster one-gpu)")
+        raise RecordError(
+            f"{ranks} ranks need as many GPUs, this machine has {gpus} (or --one-gpu "
+            "with --cluster one-gpu)"
+        )
 
 
 def make_job(args: argparse.Namespace, plan: Dict[str, Any]) -> Job:
     device = torch.device("cpu")
     if args.device == "cuda":
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+        device = torch.device(
+            "cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count()
+        )
         torch.cuda.set_device(device)
     loss_fn: Optional[Callable[..., Tensor]] = None
     optimizer: Optional[torch.optim.Optimizer] = None
@@ -900,11 +1327,16 @@ def make_job(args: argparse.Namespace, plan: Dict[str, Any]) -> Job:
         workload = json.loads(args.workload.read_text(encoding="utf-8"))
         if args.compute != "real":
             if workload.get("basis") != "captured":
-                raise RecordError(f"workload '{workload['name']}' has no times of its own; timed layers need a captured one")
+                raise RecordError(
+                    f"workload '{workload['name']}' has no times of its own; timed layers need a"
+                    " captured one"
+                )
             model = TimedModel(workload, plan["unused_parameters"], args.slow)
             timed: torch.optim.Optimizer = TimedOptimizer(model)
             if plan["zero_redundancy_optimizer"]:
-                timed = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=sleeping_shard(model), lr=0.0)
+                timed = ZeroRedundancyOptimizer(
+                    model.parameters(), optimizer_class=sleeping_shard(model), lr=0.0
+                )
             return Job(plan, model, (model.start,), None, timed, device)
         recipe = recipe_of(workload, workload["name"])
         args.model, args.factory = recipe.get("model"), recipe.get("factory")
@@ -924,7 +1356,9 @@ def make_job(args: argparse.Namespace, plan: Dict[str, Any]) -> Job:
             with cap.on_device(device):
                 model, inputs, loss_fn, optimizer = cap.made_by_factory(args.factory)
         except cap.CaptureError as error:
-            raise RecordError(f"{error} (looked in {', '.join([os.getcwd(), *args.import_from])})") from None
+            raise RecordError(
+                f"{error} (looked in {', '.join([os.getcwd(), *args.import_from])})"
+            ) from None
     inputs = cap.as_inputs(inputs)
     if device.type == "cuda":
         model.to(device)
@@ -932,11 +1366,22 @@ def make_job(args: argparse.Namespace, plan: Dict[str, Any]) -> Job:
     if args.memory_format == "channels_last":
         inputs = cap.channels_last(model, inputs)
     if plan["zero_redundancy_optimizer"] and optimizer_name == "adamw":
-        optimizer = ZeroRedundancyOptimizer([p for p in model.parameters() if p.requires_grad], optimizer_class=torch.optim.AdamW, lr=1e-5)
+        optimizer = ZeroRedundancyOptimizer(
+            [p for p in model.parameters() if p.requires_grad],
+            optimizer_class=torch.optim.AdamW,
+            lr=1e-5,
+        )
     elif plan["zero_redundancy_optimizer"]:
-        optimizer = ZeroRedundancyOptimizer([p for p in model.parameters() if p.requires_grad], optimizer_class=torch.optim.SGD, lr=1e-3, momentum=0.9)
+        optimizer = ZeroRedundancyOptimizer(
+            [p for p in model.parameters() if p.requires_grad],
+            optimizer_class=torch.optim.SGD,
+            lr=1e-3,
+            momentum=0.9,
+        )
     if optimizer is None:
-        optimizer = cap.default_optimizer(optimizer_name, [p for p in model.parameters() if p.requires_grad])
+        optimizer = cap.default_optimizer(
+            optimizer_name, [p for p in model.parameters() if p.requires_grad]
+        )
     return Job(plan, model, inputs, loss_fn, optimizer, device, args.precision or "fp32")
 
 
@@ -969,7 +1414,8 @@ def told(out: Path, run: Dict[str, Any]) -> str:
 
 
 def record_list(path: Path, seconds: float) -> int:
-    """``--list FILE``: an array of argument lists, recorded one after another by the same ranks; all of one device."""
+    """``--list FILE``: an array of argument lists, recorded one after another by the same ranks;
+    all of one device."""
     begin = time.monotonic()
     require_rank("ddpsim_record.py", "ddpsim run --backend torch")
     device = ""
@@ -981,7 +1427,9 @@ def record_list(path: Path, seconds: float) -> int:
             torch.set_num_threads(args.threads)
             if device == "cuda":
                 require_gpus()
-                torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+                torch.cuda.set_device(
+                    int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count()
+                )
             dist.init_process_group("nccl" if device == "cuda" else "gloo")
         late = [time.monotonic() - begin > seconds]
         dist.broadcast_object_list(late, 0)
@@ -995,7 +1443,17 @@ def record_list(path: Path, seconds: float) -> int:
         dist.barrier()  # a file that rank 0 writes must not be seen before the others have looked
         try:
             record_one(args, read_plan(args), "")
-        except (RecordError, cap.CaptureError, OSError, RuntimeError, MemoryError, ValueError, ImportError, AttributeError, TypeError) as error:
+        except (
+            RecordError,
+            cap.CaptureError,
+            OSError,
+            RuntimeError,
+            MemoryError,
+            ValueError,
+            ImportError,
+            AttributeError,
+            TypeError,
+        ) as error:
             failed += 1
             said = "failed: " + (str(error).strip() or type(error).__name__).splitlines()[0][:200]
             if dist.get_world_size() > 1:  # the others wait for this one
@@ -1035,7 +1493,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except (RecordError, cap.CaptureError, OSError, RuntimeError, MemoryError, ValueError) as error:
         if "powersgd_rank=" in " ".join(sys.argv) and isinstance(error, RuntimeError):
             print(f"ddpsim_record: {POWERSGD}", file=sys.stderr)
-        print(f"ddpsim_record: {(str(error).strip() or type(error).__name__).splitlines()[0]}", file=sys.stderr)
+        print(
+            f"ddpsim_record: {(str(error).strip() or type(error).__name__).splitlines()[0]}",
+            file=sys.stderr,
+        )
         return 2
     return 0
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Record what a training script would do as one rank of many, without a GPU and without other ranks.
+"""Record what a training script would do as one rank of many, without a GPU and without other
+ranks.
 
   ddpsim_record_program.py --ranks 8 --out step.program.json train.py [ARGUMENTS OF train.py ...]
 
@@ -37,8 +38,18 @@ from torch.distributed import distributed_c10d
 
 SCHEMA = "ddpsim.program/1"
 BACKEND = "ddpsim"  # what the recording process group is called
-BYTES = {torch.float64: 8, torch.int64: 8, torch.float32: 4, torch.int32: 4, torch.float16: 2,
-         torch.bfloat16: 2, torch.int16: 2, torch.uint8: 1, torch.int8: 1, torch.bool: 1}
+BYTES = {
+    torch.float64: 8,
+    torch.int64: 8,
+    torch.float32: 4,
+    torch.int32: 4,
+    torch.float16: 2,
+    torch.bfloat16: 2,
+    torch.int16: 2,
+    torch.uint8: 1,
+    torch.int8: 1,
+    torch.bool: 1,
+}
 WRAPPERS = ("module.", "_fsdp_wrapped_module.", "_orig_mod.", "_fpw_module.")
 
 
@@ -62,7 +73,8 @@ def plain(name):
 
 
 def place(tensor):
-    """(storage, first byte, one past the last) in memory; None for what has no memory of its own."""
+    """(storage, first byte, one past the last) in memory; None for what has no memory of its
+    own."""
     if tensor.numel() == 0 or not tensor.is_contiguous():
         return None
     begin = tensor.data_ptr()
@@ -75,17 +87,17 @@ class Recorder:
     def __init__(self, ranks, rank, steps):
         self.ranks, self.rank, self.steps = ranks, rank, steps
         self.root = None
-        self.named = {}      # plain name -> parameter or buffer
-        self.kind = {}       # plain name -> "parameter", "buffer"
-        self.done = []       # finished steps: lists of operations
-        self.ops = []        # of the step in progress; before the first forward: "init"
+        self.named = {}  # plain name -> parameter or buffer
+        self.kind = {}  # plain name -> "parameter", "buffer"
+        self.done = []  # finished steps: lists of operations
+        self.ops = []  # of the step in progress; before the first forward: "init"
         self.init = None
-        self.arrived = []    # names of gradients of this step, in order of arrival
-        self.taken = set()   # gradients that a collective of this step has carried
+        self.arrived = []  # names of gradients of this step, in order of arrival
+        self.taken = set()  # gradients that a collective of this step has carried
         self.last_compute = None
-        self.waited = []     # collectives that the script waited for since the last computation
-        self.pending = {}    # id of a Work -> name of its collective
-        self.unnamed = []    # (operation, what it carried): before the model was seen
+        self.waited = []  # collectives that the script waited for since the last computation
+        self.pending = {}  # id of a Work -> name of its collective
+        self.unnamed = []  # (operation, what it carried): before the model was seen
         self.began = time.perf_counter_ns()
 
     # ---- what the script computes
@@ -115,14 +127,22 @@ class Recorder:
                 self.arrived.append(name)
             self.compute("backward", f"bwd/{name}", [name])
             return gradient
+
         return ready
 
     def compute(self, phase, name, tensors=()):
         now = time.perf_counter_ns()
         waits = ([self.last_compute] if self.last_compute else []) + self.waited
-        self.ops.append({"op": self.unique(name), "lane": "compute", "phase": phase,
-                         "tensors": list(tensors), "waits_for": waits,
-                         "duration_ps": (now - self.began) * 1000})
+        self.ops.append(
+            {
+                "op": self.unique(name),
+                "lane": "compute",
+                "phase": phase,
+                "tensors": list(tensors),
+                "waits_for": waits,
+                "duration_ps": (now - self.began) * 1000,
+            }
+        )
         self.last_compute = self.ops[-1]["op"]
         self.waited = []
         self.began = time.perf_counter_ns()
@@ -152,14 +172,22 @@ class Recorder:
     def collective(self, operation, tensors, group, **more):
         """`tensors`: what this rank gives, or gets where it gives nothing."""
         dtypes = sorted({dtype_name(t.dtype) for t in tensors})
-        # Of the whole vector, as NCCL's own tests count: a rank of an all-gather gives a part of it.
+        # Of the whole vector, as NCCL's own tests count: a rank of an all-gather gives a part of
+        # it.
         parts = len(group) if operation == "all_gather" else 1
         number = sum(o["lane"] == "comm" for o in self.ops)
-        op = {"op": f"{operation}/{number}", "lane": "comm", "phase": self.phase(),
-              "operation": operation, "group": list(group), "tensors": [],
-              "bytes": parts * sum(t.numel() * BYTES[t.dtype] for t in tensors),
-              "dtype": dtypes[0] if len(dtypes) == 1 else dtypes, "async": True,
-              "waits_for": ([self.last_compute] if self.last_compute else []) + self.waited}
+        op = {
+            "op": f"{operation}/{number}",
+            "lane": "comm",
+            "phase": self.phase(),
+            "operation": operation,
+            "group": list(group),
+            "tensors": [],
+            "bytes": parts * sum(t.numel() * BYTES[t.dtype] for t in tensors),
+            "dtype": dtypes[0] if len(dtypes) == 1 else dtypes,
+            "async": True,
+            "waits_for": ([self.last_compute] if self.last_compute else []) + self.waited,
+        }
         op.update(more)
         if self.root is None:
             self.unnamed.append((op, [t.detach().clone() for t in tensors]))
@@ -228,8 +256,11 @@ class Recorder:
         out, at, unknown = [], 0, 0
         while at < flat.numel():
             for of_step, candidates in ((True, gradients), (False, states)):
-                hits = [n for n, t in candidates
-                        if t is not None and n not in out and alike(flat, at, t)]
+                hits = [
+                    n
+                    for n, t in candidates
+                    if t is not None and n not in out and alike(flat, at, t)
+                ]
                 if hits:
                     break
             if not hits:
@@ -255,7 +286,7 @@ def alike(flat, at, tensor):
         return False
     else:
         tolerance = 1e-4
-    a, b = flat[at:at + n].double(), t.double()
+    a, b = flat[at : at + n].double(), t.double()
     peak = int(b.abs().argmax())
     if b[peak] == 0:
         return bool((a == 0).all())
@@ -304,8 +335,13 @@ def recording_group(recorder):
             return self.note("broadcast", tensors, tensors, root=getattr(options, "rootRank", 0))
 
         def reduce(self, tensors, options=None):
-            return self.note("reduce", tensors, tensors, root=getattr(options, "rootRank", 0),
-                             reduction=reduction(options))
+            return self.note(
+                "reduce",
+                tensors,
+                tensors,
+                root=getattr(options, "rootRank", 0),
+                reduction=reduction(options),
+            )
 
         def allgather(self, outputs, inputs, options=None):
             for each, given in zip(outputs, inputs):
@@ -361,8 +397,10 @@ def recording_group(recorder):
             return self.note("recv", tensors, tensors, peer=self.members[peer])
 
         def recv_anysource(self, tensors, tag=0):
-            raise CannotRecord("the script receives from whichever rank sends first: what follows "
-                               "depends on other ranks, and there are none here")
+            raise CannotRecord(
+                "the script receives from whichever rank sends first: what follows "
+                "depends on other ranks, and there are none here"
+            )
 
         def barrier(self, options=None):
             return self.note("barrier", [], None)
@@ -391,6 +429,7 @@ def recording_group(recorder):
 def reduction(options):
     """A word: 1.13's operations print as an object's address."""
     from torch.distributed import ReduceOp as known
+
     asked = getattr(options, "reduceOp", None)
     for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"):
         if asked is not None and hasattr(known, name) and asked == getattr(known, name):
@@ -409,13 +448,26 @@ def patch_distributed(recorder):
     dist.Backend.register_backend(BACKEND, make)
     init, new_group = dist.init_process_group, dist.new_group
 
-    def init_process_group(backend=None, init_method=None, timeout=None, world_size=-1, rank=-1,
-                           store=None, group_name="", pg_options=None, **more):
-        for what, given, ours in (("world_size", world_size, recorder.ranks),
-                                  ("rank", rank, recorder.rank)):
+    def init_process_group(
+        backend=None,
+        init_method=None,
+        timeout=None,
+        world_size=-1,
+        rank=-1,
+        store=None,
+        group_name="",
+        pg_options=None,
+        **more,
+    ):
+        for what, given, ours in (
+            ("world_size", world_size, recorder.ranks),
+            ("rank", rank, recorder.rank),
+        ):
             if given not in (-1, ours):
-                raise CannotRecord(f"the script asks for {what} {given}; it is recorded as "
-                                   f"{what} {ours} (--ranks, --rank)")
+                raise CannotRecord(
+                    f"the script asks for {what} {given}; it is recorded as "
+                    f"{what} {ours} (--ranks, --rank)"
+                )
         init(BACKEND, store=dist.HashStore(), rank=recorder.rank, world_size=recorder.ranks)
 
     def new_group_of(ranks=None, timeout=None, backend=None, pg_options=None, **more):
@@ -483,8 +535,14 @@ def patch_training(recorder):
 
 
 def run_script(script, arguments, recorder):
-    os.environ.update(RANK=str(recorder.rank), WORLD_SIZE=str(recorder.ranks), LOCAL_RANK="0",
-                      LOCAL_WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+    os.environ.update(
+        RANK=str(recorder.rank),
+        WORLD_SIZE=str(recorder.ranks),
+        LOCAL_RANK="0",
+        LOCAL_WORLD_SIZE="1",
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT="29500",
+    )
     sys.argv = [script] + arguments
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     try:
@@ -498,30 +556,44 @@ def run_script(script, arguments, recorder):
         raise
     except Exception as e:
         where = traceback.extract_tb(e.__traceback__)[-1]
-        raise CannotRecord(f"{script} failed: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''} "
-                           f"({os.path.basename(where.filename)}, line {where.lineno})") from e
+        raise CannotRecord(
+            f"{script} failed: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''} "
+            f"({os.path.basename(where.filename)}, line {where.lineno})"
+        ) from e
 
 
 def document(recorder, arguments):
-    tensors = [{"name": n, "kind": recorder.kind[n], "shape": list(t.shape),
-                "dtype": dtype_name(t.dtype)} for n, t in recorder.named.items()]
+    tensors = [
+        {"name": n, "kind": recorder.kind[n], "shape": list(t.shape), "dtype": dtype_name(t.dtype)}
+        for n, t in recorder.named.items()
+    ]
     return {
         "schema": SCHEMA,
-        "origin": {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                   "software": f"PyTorch {torch.__version__}", "argv": arguments,
-                   "recorder": "ddpsim_record_program.py"},
-        "ranks": recorder.ranks, "rank": recorder.rank, "tensors": tensors,
+        "origin": {
+            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "software": f"PyTorch {torch.__version__}",
+            "argv": arguments,
+            "recorder": "ddpsim_record_program.py",
+        },
+        "ranks": recorder.ranks,
+        "rank": recorder.rank,
+        "tensors": tensors,
         "init": recorder.init or [],
         "steps": [{"kind": f"step.{i}", "ops": ops} for i, ops in enumerate(recorder.done)],
     }
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ranks", type=int, required=True, help="of the job that the script believes in")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--ranks", type=int, required=True, help="of the job that the script believes in"
+    )
     parser.add_argument("--rank", type=int, default=0, help="which of them it is (default 0)")
-    parser.add_argument("--steps", type=int, default=4, help="optimizer steps to record (default 4)")
+    parser.add_argument(
+        "--steps", type=int, default=4, help="optimizer steps to record (default 4)"
+    )
     parser.add_argument("--out", required=True, help="file to write")
     parser.add_argument("script", help="the training script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
@@ -536,11 +608,15 @@ def main():
     try:
         run_script(a.script, a.arguments, recorder)
         if not dist.is_initialized() and not recorder.done:
-            raise CannotRecord(f"{a.script} neither called torch.distributed.init_process_group nor "
-                               "stepped an optimizer: there is nothing to record")
+            raise CannotRecord(
+                f"{a.script} neither called torch.distributed.init_process_group nor "
+                "stepped an optimizer: there is nothing to record"
+            )
         if not recorder.done:
-            raise CannotRecord(f"{a.script} ended without a step of a torch.optim optimizer: "
-                               "a step's end is what divides the recording")
+            raise CannotRecord(
+                f"{a.script} ended without a step of a torch.optim optimizer: "
+                "a step's end is what divides the recording"
+            )
     except CannotRecord as e:
         print(f"ddpsim_record_program: {e}", file=sys.stderr)
         return 2

@@ -1,20 +1,28 @@
 #!/usr/bin/env python3
-"""Writes the described workloads: models whose layers are computed from their published definitions, not measured.
+"""Writes the described workloads: models whose layers are computed from their published
+definitions, not measured.
 
     describe_models.py --out workloads/            write all of them
     describe_models.py --out workloads/ --only bert-base
-    describe_models.py --out workloads/ --check    fail if a file in workloads/ is not what this script would write
+    describe_models.py --out workloads/ --check    fail if a file in workloads/ is not what this
+    script would write
 
-A described layer says how many floating point operations and how many bytes it moves; a Profile turns them into time. What is described is
-un-fused eager PyTorch in fp32, NCHW. Format: sim/FORMATS.md, `ddpsim.workload/1`. Standard library only; Python 3.11 or newer.
+A described layer says how many floating point operations and how many bytes it moves; a Profile
+turns them into time. What is described is un-fused eager PyTorch in fp32, NCHW. Format:
+sim/FORMATS.md, `ddpsim.workload/1`. Standard library only; Python 3.11 or newer.
 
 Conventions, all bytes at 4 bytes an element:
-  conv, Linear   forward reads input and weights, writes output. Backward reads grad_out twice (dgrad, wgrad; a third time if there is a bias to
-                 sum), input once, writes grad_in; reads weights and writes their gradients. The model's first layer computes no grad_in.
-  BatchNorm      training forward reads x twice and writes y; backward reads x and dy twice and writes dx.
-  LayerNorm      forward reads x, writes y; backward reads dy and x twice (dx; gamma and beta) and writes dx.
+  conv, Linear   forward reads input and weights, writes output. Backward reads grad_out twice
+                 (dgrad, wgrad; a third time if there is a bias to sum), input once, writes grad_in;
+                 reads weights and writes their gradients. The model's first layer computes no
+                 grad_in.
+  BatchNorm      training forward reads x twice and writes y; backward reads x and dy twice and
+                 writes dx.
+  LayerNorm      forward reads x, writes y; backward reads dy and x twice (dx; gamma and beta) and
+                 writes dx.
   ReLU           reads and writes in place; backward reads y and dy, writes dx.
-  fork           where one tensor feeds several consumers, autograd sums their gradients: read two, write one, per additional consumer.
+  fork           where one tensor feeds several consumers, autograd sums their gradients: read two,
+                 write one, per additional consumer.
   dropout        one-byte mask: 9 bytes an element in each direction.
 """
 
@@ -34,9 +42,13 @@ from ddpsim_files import write_whole  # noqa: E402
 F32 = 4  # bytes an element
 I64 = 8
 
-# Kernels launched by operations that are one call in the model's source. A reader who counts otherwise changes a number here.
-BATCH_NORM_FORWARD_KERNELS = 1  # the increment of num_batches_tracked (one more tiny kernel) is not counted
-EMBEDDING_SORT_BACKWARD_KERNELS = 7  # zero-fill, radix sort of the indices, segment bookkeeping, summation (more than 3072 indices)
+# Kernels launched by operations that are one call in the model's source. A reader who counts
+# otherwise changes a number here.
+BATCH_NORM_FORWARD_KERNELS = (
+    1  # the increment of num_batches_tracked (one more tiny kernel) is not counted
+)
+# Of more than 3,072 indices: zero-fill, radix sort of the indices, segment bookkeeping, summation.
+EMBEDDING_SORT_BACKWARD_KERNELS = 7
 EMBEDDING_SMALL_BACKWARD_KERNELS = 2  # zero-fill, summation
 
 
@@ -81,7 +93,8 @@ class Layer:
 
 @dataclass
 class Model:
-    """A model under construction: methods append layers in forward order and register tensors as the modules would."""
+    """A model under construction: methods append layers in forward order and register tensors as
+    the modules would."""
 
     name: str
     model: str
@@ -104,17 +117,32 @@ class Model:
         self.buffers.append(Tensor(name, shape, dtype))
 
     def layer(
-        self, name: str, kind: str, forward: Cost, backward: Cost, tensors: Sequence[str] = (), op: str | dict[str, object] = ""
+        self,
+        name: str,
+        kind: str,
+        forward: Cost,
+        backward: Cost,
+        tensors: Sequence[str] = (),
+        op: str | dict[str, object] = "",
     ) -> None:
         says: dict[str, object] = {"kind": op} if isinstance(op, str) else dict(op)
         if self.in_attention:
             says["attention"] = True
-        self.layers.append(Layer(name, kind, tuple(tensors), forward, backward, says if says.get("kind") else {}))
+        self.layers.append(
+            Layer(name, kind, tuple(tensors), forward, backward, says if says.get("kind") else {})
+        )
 
     # --- layers with weights
 
     def conv(
-        self, name: str, c_in: int, c_out: int, k: int, size_in: int, size_out: int, bias: bool = False
+        self,
+        name: str,
+        c_in: int,
+        c_out: int,
+        k: int,
+        size_in: int,
+        size_out: int,
+        bias: bool = False,
     ) -> None:
         """k x k convolution, size_in^2 -> size_out^2, one group."""
         tensors = [self.parameter(f"{name}.weight", c_out, c_in, k, k)]
@@ -124,25 +152,61 @@ class Model:
         weights = F32 * (weight + (c_out if bias else 0))
         x, y = F32 * c_in * size_in**2, F32 * c_out * size_out**2
         flops = 2 * weight * size_out**2
-        op = {"kind": "conv", "channels": c_in, "size": size_in, "filters": c_out, "kernel": k, "out": size_out}
+        op = {
+            "kind": "conv",
+            "channels": c_in,
+            "size": size_in,
+            "filters": c_out,
+            "kernel": k,
+            "out": size_out,
+        }
         self.matrix(name, "conv", tensors, flops, x, y, weights, F32 * weight, bias, op)
 
     def linear(
-        self, name: str, tokens: int, n_in: int, n_out: int, bias: bool = True, conv1d: bool = False, tied: bool = False
+        self,
+        name: str,
+        tokens: int,
+        n_in: int,
+        n_out: int,
+        bias: bool = True,
+        conv1d: bool = False,
+        tied: bool = False,
     ) -> None:
-        """Linear over `tokens` rows a sample. conv1d: GPT-2's Conv1D keeps [in, out]; tied: the weight belongs to another module."""
+        """Linear over `tokens` rows a sample. conv1d: GPT-2's Conv1D keeps [in, out]; tied: the
+        weight belongs to another module."""
         tensors: list[str] = []
         if not tied:
             weight = self.parameter(f"{name}.weight", *((n_in, n_out) if conv1d else (n_out, n_in)))
-            # addmm's edges: bias first, the weight behind a transpose (Linear) or as the second matrix (Conv1D).
+            # addmm's edges: bias first, the weight behind a transpose (Linear) or as the second
+            # matrix (Conv1D).
             tensors = [self.parameter(f"{name}.bias", n_out), weight] if bias else [weight]
         weights = F32 * (n_in * n_out + (n_out if bias else 0))
         flops = 2 * tokens * n_in * n_out
         op = {"kind": "linear", "rows": tokens, "inputs": n_in, "outputs": n_out}
-        self.matrix(name, "gemm", tensors, flops, F32 * tokens * n_in, F32 * tokens * n_out, weights, F32 * n_in * n_out, bias, op)
+        self.matrix(
+            name,
+            "gemm",
+            tensors,
+            flops,
+            F32 * tokens * n_in,
+            F32 * tokens * n_out,
+            weights,
+            F32 * n_in * n_out,
+            bias,
+            op,
+        )
 
     def matrix(
-        self, name: str, kind: str, tensors: Sequence[str], flops: int, x: int, y: int, weights: int, weight: int, bias: bool,
+        self,
+        name: str,
+        kind: str,
+        tensors: Sequence[str],
+        flops: int,
+        x: int,
+        y: int,
+        weights: int,
+        weight: int,
+        bias: bool,
         op: dict[str, object],
     ) -> None:
         dgrad = 1 if self.in_gradient else 0
@@ -167,7 +231,8 @@ class Model:
         self.buffer(f"{name}.running_var", "float32", c)
         self.buffer(f"{name}.num_batches_tracked", "int64")
         x = F32 * c * size**2
-        # fixed: forward weight, bias, running statistics read and written, batch statistics saved; backward weight, statistics, two gradients
+        # fixed: forward weight, bias, running statistics read and written, batch statistics saved;
+        # backward weight, statistics, two gradients
         self.layer(
             name,
             "memory",
@@ -189,15 +254,23 @@ class Model:
             "layer_norm",
         )
 
-    def embedding(self, name: str, rows: int, hidden: int, indices: int, tied: bool = False) -> None:
-        """Per-sample indices. tied: the weight's other gradient (from the output layer) is added here, after the sum over indices."""
+    def embedding(
+        self, name: str, rows: int, hidden: int, indices: int, tied: bool = False
+    ) -> None:
+        """Per-sample indices. tied: the weight's other gradient (from the output layer) is added
+        here, after the sum over indices."""
         weight = self.parameter(f"{name}.weight", rows, hidden)
         x, w = F32 * indices * hidden, F32 * rows * hidden
         self.layer(
             name,
             "memory",
             Cost(0, I64 * indices + 2 * x, 0, 1),
-            Cost(0, 6 * I64 * indices + 3 * x, w * (4 if tied else 1), EMBEDDING_SORT_BACKWARD_KERNELS + (1 if tied else 0)),
+            Cost(
+                0,
+                6 * I64 * indices + 3 * x,
+                w * (4 if tied else 1),
+                EMBEDDING_SORT_BACKWARD_KERNELS + (1 if tied else 0),
+            ),
             (weight,),
             "embedding",
         )
@@ -211,26 +284,44 @@ class Model:
             name,
             "memory",
             Cost(0, 0, I64 * indices + 2 * x, 1),
-            Cost(0, 0, I64 * indices + 3 * x + F32 * rows * hidden, EMBEDDING_SMALL_BACKWARD_KERNELS),
+            Cost(
+                0, 0, I64 * indices + 3 * x + F32 * rows * hidden, EMBEDDING_SMALL_BACKWARD_KERNELS
+            ),
             (weight,),
             "position_embedding",
         )
 
     # --- layers without weights; `n` = elements per sample
 
-    def memory(self, name: str, forward: int, backward: int, kernels: tuple[int, int] = (1, 1), op: str = "copy") -> None:
+    def memory(
+        self,
+        name: str,
+        forward: int,
+        backward: int,
+        kernels: tuple[int, int] = (1, 1),
+        op: str = "copy",
+    ) -> None:
         """Bytes per sample in each direction."""
-        self.layer(name, "memory", Cost(0, forward, 0, kernels[0]), Cost(0, backward, 0, kernels[1]), (), op)
+        self.layer(
+            name,
+            "memory",
+            Cost(0, forward, 0, kernels[0]),
+            Cost(0, backward, 0, kernels[1]),
+            (),
+            op,
+        )
 
     def relu(self, name: str, n: int) -> None:
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "relu")
 
     def add(self, name: str, n: int) -> None:
-        """Residual addition: read two, write one; backward hands the same gradient to both inputs."""
+        """Residual addition: read two, write one; backward hands the same gradient to both
+        inputs."""
         self.memory(name, 3 * F32 * n, 0, (1, 0), "add")
 
     def fork(self, name: str, n: int, consumers: int = 2) -> None:
-        """A tensor with several consumers: free in forward, their gradients are summed in backward."""
+        """A tensor with several consumers: free in forward, their gradients are summed in
+        backward."""
         self.memory(name, 0, 3 * F32 * n * (consumers - 1), (0, consumers - 1), "fork")
 
     def dropout(self, name: str, n: int) -> None:
@@ -256,10 +347,12 @@ class Model:
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "gelu")
 
     def gelu_tanh_composed(self, name: str, n: int) -> None:
-        """Hugging Face's gelu_new, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), as eight element-wise operations.
+        """Hugging Face's gelu_new, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), as eight
+        element-wise operations.
 
-        Forward reads + writes: x^3 2, *c 2, x+ 3, *c 2, tanh 2, 1+ 2, 0.5x 2, product 3 = 18. Backward: product 6 (two gradients), 0.5x 2,
-        tanh 3, *c 2, *c 2, x^3 7 (three operations), three uses of x summed 6 = 28.
+        Forward reads + writes: x^3 2, *c 2, x+ 3, *c 2, tanh 2, 1+ 2, 0.5x 2, product 3 = 18.
+        Backward: product 6 (two gradients), 0.5x 2, tanh 3, *c 2, *c 2, x^3 7 (three operations),
+        three uses of x summed 6 = 28.
         """
         self.memory(name, 18 * F32 * n, 28 * F32 * n, (8, 11), "gelu_composed")
 
@@ -270,22 +363,48 @@ class Model:
         """Rows of at most 1024 elements: one pass over the input."""
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "softmax")
 
-    def cross_entropy(self, name: str, rows: int, classes: int, spatial: bool = False, single: bool = False) -> None:
-        """log_softmax and nll_loss; single: the model casts its logits to fp32. Rows above 1024 elements are read once more for the maximum and the sum, over space twice more."""
+    def cross_entropy(
+        self, name: str, rows: int, classes: int, spatial: bool = False, single: bool = False
+    ) -> None:
+        """log_softmax and nll_loss; single: the model casts its logits to fp32. Rows above 1024
+        elements are read once more for the maximum and the sum, over space twice more."""
         again = 2 if spatial else 1 if classes > 1024 else 0
         n = F32 * rows * classes
         labels = I64 * rows
-        # backward: zero-fill and scatter of nll_loss, then read grad (again, if long) and y, write dx
-        self.memory(name, (2 + again) * n + labels, (4 + min(again, 1)) * n + labels, (2, 3), "cross_entropy_single" if single else "cross_entropy")
+        # backward: zero-fill and scatter of nll_loss, then read grad (again, if long) and y, write
+        # dx
+        self.memory(
+            name,
+            (2 + again) * n + labels,
+            (4 + min(again, 1)) * n + labels,
+            (2, 3),
+            "cross_entropy_single" if single else "cross_entropy",
+        )
 
-    def batched_matmul(self, name: str, count: int, rows: int, inputs: int, outputs: int, causal: bool = False) -> None:
-        """`count` products c (rows x outputs) = a (rows x inputs) b a sample; backward reads dc twice, a, b and writes da, db."""
+    def batched_matmul(
+        self, name: str, count: int, rows: int, inputs: int, outputs: int, causal: bool = False
+    ) -> None:
+        """`count` products c (rows x outputs) = a (rows x inputs) b a sample; backward reads dc
+        twice, a, b and writes da, db."""
         flops = 2 * count * rows * inputs * outputs
         elements = count * (rows * inputs + inputs * outputs + rows * outputs)
-        op: dict[str, object] = {"kind": "bmm", "count": count, "rows": rows, "inputs": inputs, "outputs": outputs}
+        op: dict[str, object] = {
+            "kind": "bmm",
+            "count": count,
+            "rows": rows,
+            "inputs": inputs,
+            "outputs": outputs,
+        }
         if causal:
             op["causal"] = True
-        self.layer(name, "attention", Cost(flops, F32 * elements, 0, 1), Cost(2 * flops, F32 * 2 * elements, 0, 2), (), op)
+        self.layer(
+            name,
+            "attention",
+            Cost(flops, F32 * elements, 0, 1),
+            Cost(2 * flops, F32 * 2 * elements, 0, 2),
+            (),
+            op,
+        )
 
     # --- checks and output
 
@@ -298,11 +417,17 @@ class Model:
 
     def check(self) -> None:
         names = [t.name for t in self.tensors]
-        for what, items in (("tensor", names), ("buffer", [b.name for b in self.buffers]), ("layer", [x.name for x in self.layers])):
+        for what, items in (
+            ("tensor", names),
+            ("buffer", [b.name for b in self.buffers]),
+            ("layer", [x.name for x in self.layers]),
+        ):
             if len(set(items)) != len(items):
                 raise AssertionError(f"{self.name}: a {what} name occurs twice")
         if sorted(self.arrival()) != sorted(names):
-            raise AssertionError(f"{self.name}: the layers' tensors are not a permutation of the registered ones")
+            raise AssertionError(
+                f"{self.name}: the layers' tensors are not a permutation of the registered ones"
+            )
 
     def json_text(self) -> str:
         """One tensor or layer a line."""
@@ -351,29 +476,69 @@ class Model:
         return "{\n" + ",\n".join(f'  "{key}": {value}' for key, value in head) + "\n}\n"
 
 
-SGD: dict[str, object] = {"name": "sgd", "momentum": True, "weight_decay": True, "foreach": True, "fused": False}
-SGD_PLAIN: dict[str, object] = {"name": "sgd", "momentum": False, "weight_decay": False, "foreach": True, "fused": False}
-ADAMW: dict[str, object] = {"name": "adamw", "momentum": False, "weight_decay": True, "foreach": True, "fused": False}
+SGD: dict[str, object] = {
+    "name": "sgd",
+    "momentum": True,
+    "weight_decay": True,
+    "foreach": True,
+    "fused": False,
+}
+SGD_PLAIN: dict[str, object] = {
+    "name": "sgd",
+    "momentum": False,
+    "weight_decay": False,
+    "foreach": True,
+    "fused": False,
+}
+ADAMW: dict[str, object] = {
+    "name": "adamw",
+    "momentum": False,
+    "weight_decay": True,
+    "foreach": True,
+    "fused": False,
+}
 
-EAGER = "Written by tools/python/describe_models.py from the model's published definition; nothing was measured. Un-fused eager PyTorch, fp32, NCHW. "
-EAGER_CNN = EAGER + (
-    "Not described: algorithms that do fewer operations than the direct convolution (Winograd, FFT), layout conversions, the increment of "
-    "num_batches_tracked, input loading. A convolution's bias is added in the same kernel. "
+EAGER = (
+    "Written by tools/python/describe_models.py from the model's published definition; nothing was"
+    " measured. Un-fused eager PyTorch, fp32, NCHW. "
 )
-EAGER_TRANSFORMER = EAGER + "Attention is the un-fused ('eager') one; building masks and input loading are not described. "
+EAGER_CNN = (
+    EAGER
+    + "Not described: algorithms that do fewer operations than the direct convolution (Winograd,"
+    " FFT), layout conversions, the increment of num_batches_tracked, input loading. A"
+    " convolution's bias is added in the same kernel. "
+)
+EAGER_TRANSFORMER = (
+    EAGER
+    + "Attention is the un-fused ('eager') one; building masks and input loading are not"
+    " described. "
+)
 
 
 # --- ResNet, torchvision models/resnet.py
 
 
 def residual_block(
-    m: Model, p: str, c_in: int, width: int, size_in: int, size_out: int, bottleneck: bool, downsample: bool, consumers: int
+    m: Model,
+    p: str,
+    c_in: int,
+    width: int,
+    size_in: int,
+    size_out: int,
+    bottleneck: bool,
+    downsample: bool,
+    consumers: int,
 ) -> int:
-    """Appends one block and returns its output channels. The 3x3 convolution carries the stride, and in a bottleneck it is the second."""
+    """Appends one block and returns its output channels. The 3x3 convolution carries the stride,
+    and in a bottleneck it is the second."""
     c_out = 4 * width if bottleneck else width
     m.fork(f"{p}.fork", c_in * size_in**2, consumers)
     if bottleneck:
-        plan = [(c_in, width, 1, size_in, size_in), (width, width, 3, size_in, size_out), (width, c_out, 1, size_out, size_out)]
+        plan = [
+            (c_in, width, 1, size_in, size_in),
+            (width, width, 3, size_in, size_out),
+            (width, c_out, 1, size_out, size_out),
+        ]
     else:
         plan = [(c_in, width, 3, size_in, size_out), (width, width, 3, size_out, size_out)]
     for i, (a, b, k, before, after) in enumerate(plan, 1):
@@ -390,10 +555,16 @@ def residual_block(
 
 
 def resnet_features(
-    m: Model, p: str, blocks: Sequence[int], bottleneck: bool, size: int, dilated: bool = False, aux: bool = False
+    m: Model,
+    p: str,
+    blocks: Sequence[int],
+    bottleneck: bool,
+    size: int,
+    dilated: bool = False,
+    aux: bool = False,
 ) -> tuple[int, int]:
-    """Everything before the average pool; returns channels and size. dilated: the strides of layer3 and layer4 become dilations. aux: the
-    output of layer3 has one more consumer."""
+    """Everything before the average pool; returns channels and size. dilated: the strides of layer3
+    and layer4 become dilations. aux: the output of layer3 has one more consumer."""
     half = (size + 1) // 2
     m.conv(f"{p}conv1", 3, 64, 7, size, half)
     m.batch_norm(f"{p}bn1", 64, half)
@@ -409,7 +580,17 @@ def resnet_features(
             after = (size + stride - 1) // stride if first else size
             downsample = first and (stride != 1 or channels != (4 * width if bottleneck else width))
             consumers = 3 if aux and stage == 4 and first else 2
-            channels = residual_block(m, f"{p}layer{stage}.{i}", channels, width, size, after, bottleneck, downsample, consumers)
+            channels = residual_block(
+                m,
+                f"{p}layer{stage}.{i}",
+                channels,
+                width,
+                size,
+                after,
+                bottleneck,
+                downsample,
+                consumers,
+            )
             size = after
     return channels, size
 
@@ -426,7 +607,9 @@ def resnet(depth: int) -> Model:
         f"resnet{depth}",
         f"torchvision.models.resnet{depth}",
         32,
-        EAGER_CNN + "Input 3x224x224, 1000 classes; the 3x3 convolution of a bottleneck carries the stride (v1.5).",
+        EAGER_CNN
+        + "Input 3x224x224, 1000 classes; the 3x3 convolution of a bottleneck carries the stride"
+        " (v1.5).",
         SGD,
     )
     channels, size = resnet_features(m, "", blocks, bottleneck, 224)
@@ -440,7 +623,13 @@ def resnet(depth: int) -> Model:
 
 
 def vgg16() -> Model:
-    m = Model("vgg16", "torchvision.models.vgg16", 32, EAGER_CNN + "Input 3x224x224, 1000 classes, no batch normalisation.", SGD)
+    m = Model(
+        "vgg16",
+        "torchvision.models.vgg16",
+        32,
+        EAGER_CNN + "Input 3x224x224, 1000 classes, no batch normalisation.",
+        SGD,
+    )
     channels, size, i = 3, 224, 0
     for item in [64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0]:
         if item:
@@ -470,11 +659,14 @@ def deeplabv3_resnet101() -> Model:
         "deeplabv3-resnet101",
         "torchvision.models.segmentation.deeplabv3_resnet101(aux_loss=True)",
         4,
-        EAGER_CNN + "Input 3x520x520, 21 classes, output stride 8 (layer3 and layer4 dilated), auxiliary classifier on layer3, loss = "
-        "cross-entropy(out) + 0.5 cross-entropy(aux).",
+        EAGER_CNN
+        + "Input 3x520x520, 21 classes, output stride 8 (layer3 and layer4 dilated), auxiliary"
+        " classifier on layer3, loss = cross-entropy(out) + 0.5 cross-entropy(aux).",
         SGD,
     )
-    channels, size = resnet_features(m, "backbone.", [3, 4, 23, 3], True, size_image, dilated=True, aux=True)
+    channels, size = resnet_features(
+        m, "backbone.", [3, 4, 23, 3], True, size_image, dilated=True, aux=True
+    )
 
     def conv_bn_relu(name: str, conv: str, bn: str, relu: str, c_in: int, k: int, at: int) -> None:
         m.conv(f"{name}.{conv}", c_in, 256, k, at, at)
@@ -488,7 +680,9 @@ def deeplabv3_resnet101() -> Model:
     m.avg_pool(f"{aspp}.convs.4.0", channels * size**2, channels)
     conv_bn_relu(f"{aspp}.convs.4", "1", "2", "3", channels, 1, 1)
     m.interpolate(f"{aspp}.convs.4.interpolate", 256, 256 * size**2)
-    m.memory(f"{aspp}.cat", 2 * F32 * 5 * 256 * size**2, 0, (1, 0))  # backward: views of the gradient
+    m.memory(
+        f"{aspp}.cat", 2 * F32 * 5 * 256 * size**2, 0, (1, 0)
+    )  # backward: views of the gradient
     conv_bn_relu(f"{aspp}.project", "0", "1", "2", 5 * 256, 1, size)
     m.dropout(f"{aspp}.project.3", 256 * size**2)
     conv_bn_relu("classifier", "1", "2", "3", 256, 3, size)
@@ -512,11 +706,14 @@ def bert(name: str, layers: int, hidden: int, heads: int, tokens: int, batch: in
         name,
         "transformers.BertForPreTraining",
         batch,
-        EAGER_TRANSFORMER + f"Sequence length {tokens}, {layers} layers, hidden {hidden}, {heads} heads; logits at every position. The decoder's "
-        "weight is tied to the word embeddings: its gradient is complete only when backward ends. Buffers: position_ids and token_type_ids, "
-        "registered by the Hugging Face releases since 2021 (not saved in checkpoints in the newer ones, but still in named_buffers(), which "
-        "is what DDP broadcasts). Arrival: cls.predictions.bias is placed after the transform, in reverse order of registration, as in the "
-        "reference list; its cost is in cls.predictions.decoder.",
+        EAGER_TRANSFORMER
+        + f"Sequence length {tokens}, {layers} layers, hidden {hidden}, {heads} heads; logits at"
+        " every position. The decoder's weight is tied to the word embeddings: its gradient is"
+        " complete only when backward ends. Buffers: position_ids and token_type_ids, registered"
+        " by the Hugging Face releases since 2021 (not saved in checkpoints in the newer ones,"
+        " but still in named_buffers(), which is what DDP broadcasts). Arrival:"
+        " cls.predictions.bias is placed after the transform, in reverse order of registration,"
+        " as in the reference list; its cost is in cls.predictions.decoder.",
         ADAMW,
     )
     n, n_inner, scores = tokens * hidden, tokens * inner, heads * tokens**2
@@ -527,7 +724,14 @@ def bert(name: str, layers: int, hidden: int, heads: int, tokens: int, batch: in
     m.position_embedding(f"{e}.position_embeddings", 512, hidden, tokens)
     m.embedding(f"{e}.token_type_embeddings", 2, hidden, tokens)
     # word + type, + position (broadcast over the batch; backward sums over it)
-    m.layer(f"{e}.add", "memory", Cost(0, 5 * F32 * n, F32 * n, 2), Cost(0, F32 * n, F32 * n, 1), (), "add")
+    m.layer(
+        f"{e}.add",
+        "memory",
+        Cost(0, 5 * F32 * n, F32 * n, 2),
+        Cost(0, F32 * n, F32 * n, 1),
+        (),
+        "add",
+    )
     m.layer_norm(f"{e}.LayerNorm", tokens, hidden)
     m.dropout(f"{e}.dropout", n)
     for i in range(layers):
@@ -557,7 +761,9 @@ def bert(name: str, layers: int, hidden: int, heads: int, tokens: int, batch: in
         m.dropout(f"{p}.output.dropout", n)
         m.add(f"{p}.output.add", n)
         m.layer_norm(f"{p}.output.LayerNorm", tokens, hidden)
-    m.fork("bert.encoder.output.fork", n)  # the pooler's gradient is zero but for the first token, and as large as the rest
+    m.fork(
+        "bert.encoder.output.fork", n
+    )  # the pooler's gradient is zero but for the first token, and as large as the rest
     m.linear("bert.pooler.dense", 1, hidden, hidden)
     m.tanh("bert.pooler.activation", hidden)
     c = "cls.predictions"
@@ -582,17 +788,27 @@ def gpt2_small() -> Model:
         "gpt2-small",
         "transformers.GPT2LMHeadModel",
         8,
-        EAGER_TRANSFORMER + "Sequence length 1024, 12 layers, hidden 768, 12 heads, logits at every position; gelu_new is the composed tanh form. "
-        "lm_head is tied to wte: its gradient is complete only when backward ends. Buffers: none. Releases that register the causal masks "
-        "(attn.bias, bool [1,1,1024,1024] per layer, 12,582,912 bytes in all) make DDP broadcast them before every forward unless "
-        "broadcast_buffers is false: add them to `buffers` to see it.",
+        EAGER_TRANSFORMER
+        + "Sequence length 1024, 12 layers, hidden 768, 12 heads, logits at every position;"
+        " gelu_new is the composed tanh form. lm_head is tied to wte: its gradient is complete"
+        " only when backward ends. Buffers: none. Releases that register the causal masks"
+        " (attn.bias, bool [1,1,1024,1024] per layer, 12,582,912 bytes in all) make DDP broadcast"
+        " them before every forward unless broadcast_buffers is false: add them to `buffers` to"
+        " see it.",
         ADAMW,
     )
     n, n_inner, scores = tokens * hidden, tokens * inner, heads * tokens**2
     t = "transformer"
     m.embedding(f"{t}.wte", vocabulary, hidden, tokens, tied=True)
     m.position_embedding(f"{t}.wpe", 1024, hidden, tokens)
-    m.layer(f"{t}.add", "memory", Cost(0, 2 * F32 * n, F32 * n, 1), Cost(0, F32 * n, F32 * n, 1), (), "add")
+    m.layer(
+        f"{t}.add",
+        "memory",
+        Cost(0, 2 * F32 * n, F32 * n, 1),
+        Cost(0, F32 * n, F32 * n, 1),
+        (),
+        "add",
+    )
     m.dropout(f"{t}.drop", n)
     for i in range(layers):
         p = f"{t}.h.{i}"
@@ -630,7 +846,13 @@ def gpt2_small() -> Model:
 
 
 def mlp784_50_10() -> Model:
-    m = Model("mlp784-50-10", "mlp784-50-10", 64, EAGER + "784 inputs, 50 hidden units with ReLU, 10 classes.", SGD_PLAIN)
+    m = Model(
+        "mlp784-50-10",
+        "mlp784-50-10",
+        64,
+        EAGER + "784 inputs, 50 hidden units with ReLU, 10 classes.",
+        SGD_PLAIN,
+    )
     m.linear("fc1", 1, 784, 50)
     m.relu("relu", 50)
     m.linear("fc2", 1, 50, 10)
@@ -655,9 +877,17 @@ MODELS: dict[str, Callable[[], Model]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Writes the described workloads.")
-    parser.add_argument("--out", required=True, type=Path, help="folder to write NAME.json to, usually workloads/")
-    parser.add_argument("--only", choices=sorted(MODELS), action="append", help="just this one (may be repeated)")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file differs from what would be written")
+    parser.add_argument(
+        "--out", required=True, type=Path, help="folder to write NAME.json to, usually workloads/"
+    )
+    parser.add_argument(
+        "--only", choices=sorted(MODELS), action="append", help="just this one (may be repeated)"
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; exit 1 if a file differs from what would be written",
+    )
     args = parser.parse_args(argv)
     out: Path = args.out
     names: list[str] = args.only or list(MODELS)
@@ -669,7 +899,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         path, text = out / f"{name}.json", MODELS[name]().json_text()
         if check:
             if not path.is_file() or path.read_text(encoding="utf-8") != text:
-                print(f"{path} is not what tools/python/describe_models.py writes: run it with --out {out}", file=sys.stderr)
+                print(
+                    (
+                        f"{path} is not what tools/python/describe_models.py writes: run it with"
+                        f" --out {out}"
+                    ),
+                    file=sys.stderr,
+                )
                 stale += 1
         else:
             write_whole(path, text)

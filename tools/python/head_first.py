@@ -1,8 +1,11 @@
-"""ResNet-18 whose layers are registered from the head down, as where a class creates ``self.head`` before its backbone.
+"""ResNet-18 whose layers are registered from the head down, as where a class creates ``self.head``
+before its backbone.
 
-DDP fills its buckets in reverse order of registration, so here the first bucket holds what backward computes last, and every bucket waits for it.
+DDP fills its buckets in reverse order of registration, so here the first bucket holds what backward
+computes last, and every bucket waits for it.
 
-As a factory: ``ddpsim_capture.py --factory head_first:resnet18 --out workloads/resnet18-headfirst-cpu.json``.
+As a factory: ``ddpsim_capture.py --factory head_first:resnet18 --out
+workloads/resnet18-headfirst-cpu.json``.
 """
 import torch
 from torch import nn

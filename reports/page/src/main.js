@@ -8,7 +8,13 @@ import { startTheme, toggleTheme } from "./theme.js";
 import { tunePage } from "./tune_page.js";
 import { validatePage } from "./validate_page.js";
 
-const pages = { predict: predictPage, validate: validatePage, compare: comparePage, sweep: sweepPage, tune: tunePage };
+const pages = {
+  predict: predictPage,
+  validate: validatePage,
+  compare: comparePage,
+  sweep: sweepPage,
+  tune: tunePage,
+};
 
 const text = document.getElementById("ddpsim-data").textContent;
 startTheme();
@@ -16,11 +22,30 @@ const root = document.getElementById("page");
 if (text.trimStart().startsWith("{")) {
   const data = JSON.parse(text);
   const build = pages[data.kind];
-  root.append(h("header", {}, h("div", {}, h("h1", {}, data.title ?? data.kind)), h("button", { type: "button", id: "theme", onclick: toggleTheme, "aria-label": "Light or dark" }, "Light / dark")));
-  root.append(h("main", {}, build ? build(data) : h("p", {}, `This page does not know reports of kind ${data.kind}.`)));
+  root.append(
+    h(
+      "header",
+      {},
+      h("div", {}, h("h1", {}, data.title ?? data.kind)),
+      h(
+        "button",
+        { type: "button", id: "theme", onclick: toggleTheme, "aria-label": "Light or dark" },
+        "Light / dark",
+      ),
+    ),
+  );
+  root.append(
+    h(
+      "main",
+      {},
+      build ? build(data) : h("p", {}, `This page does not know reports of kind ${data.kind}.`),
+    ),
+  );
   root.append(h("footer", {}, `ddpsim ${data.version} ${data.kind}. Charts: Apache ECharts.`));
   drawCharts();
 } else {
-  root.append(h("p", {}, "This is the empty page that ddpsim fills: ddpsim predict ... --html FILE"));
+  root.append(
+    h("p", {}, "This is the empty page that ddpsim fills: ddpsim predict ... --html FILE"),
+  );
 }
 window.ddpsim = { charts };

@@ -2,12 +2,14 @@
 
 export function readSweep(data) {
   const columns = data.columns.map((c, index) => ({ ...c, index, values: data.data[index] }));
-  const axes = columns.filter((c) => c.role === "axis").map((c) => {
-    const distinct = [...new Set(c.values)];
-    const numeric = distinct.every((v) => typeof v === "number");
-    if (numeric) distinct.sort((a, b) => a - b);
-    return { ...c, distinct, numeric, place: new Map(distinct.map((v, i) => [v, i])) };
-  });
+  const axes = columns
+    .filter((c) => c.role === "axis")
+    .map((c) => {
+      const distinct = [...new Set(c.values)];
+      const numeric = distinct.every((v) => typeof v === "number");
+      if (numeric) distinct.sort((a, b) => a - b);
+      return { ...c, distinct, numeric, place: new Map(distinct.map((v, i) => [v, i])) };
+    });
   const results = columns.filter((c) => c.role === "result");
   const reason = columns.find((c) => c.role === "reason");
   const rows = columns[0]?.values.length ?? 0;
@@ -18,13 +20,15 @@ export const reasonOf = (sweep, row) => sweep.reason?.values[row] || "no result"
 export const isValid = (result, row) => typeof result.values[row] === "number";
 
 // More is better for rates and shares; less for everything else.
-export const moreIsBetter = (result) => /samples_per|throughput|efficiency|overlap|bandwidth/.test(result.name);
+export const moreIsBetter = (result) =>
+  /samples_per|throughput|efficiency|overlap|bandwidth/.test(result.name);
 
 // Rows in which every axis but the free ones has its fixed value.
 export function select(sweep, free, fixed) {
   const held = sweep.axes.filter((a) => !free.includes(a.name));
   const out = [];
-  for (let row = 0; row < sweep.rows; ++row) if (held.every((a) => a.values[row] === fixed[a.name])) out.push(row);
+  for (let row = 0; row < sweep.rows; ++row)
+    if (held.every((a) => a.values[row] === fixed[a.name])) out.push(row);
   return out;
 }
 

@@ -22,22 +22,47 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 from check import ROOT, Machine  # noqa: E402
 from planted import DEFAULT, drawn, found_by_fit  # noqa: E402
+
 TORCH = Path(__file__).resolve().parent / "torch"
 sys.path.append(str(TORCH))
 from machine import FAST, Machine as TorchMachine  # noqa: E402
 
 WITHIN = 0.02
 # What makes the numbers that everything is predicted with.
-MEASURED = ["memory", "gemm", "conv", "host", "interference", "copies", "nccl", "nccl-one-gpu",
-            "fit-kernels", "fit-loopback"]
+MEASURED = [
+    "memory",
+    "gemm",
+    "conv",
+    "host",
+    "interference",
+    "copies",
+    "nccl",
+    "nccl-one-gpu",
+    "fit-kernels",
+    "fit-loopback",
+]
 # What is captured and recorded by PyTorch (gpu_calibrate --models), and the buckets of its records.
 # Their names say that all of them are held out (tools/python/ddpsim_names.py).
-MODEL = {"name": "wide-b131072-fp32", "factory": "fake_models:wide", "batch": 131072,
-         "precision": "fp32", "repeats": 4}
+MODEL = {
+    "name": "wide-b131072-fp32",
+    "factory": "fake_models:wide",
+    "batch": 131072,
+    "precision": "fp32",
+    "repeats": 4,
+}
 CASES = ((1, 25), (2, 25), (2, 1))  # ranks, bucket_cap_mb; 25: its default
-MODELS = {"captures": [MODEL], "records": [
-    {"capture": MODEL["name"], "ranks": n, "steps": 8,
-     **({} if cap == 25 else {"bucket_cap_mb": cap})} for n, cap in CASES]}
+MODELS = {
+    "captures": [MODEL],
+    "records": [
+        {
+            "capture": MODEL["name"],
+            "ranks": n,
+            "steps": 8,
+            **({} if cap == 25 else {"bucket_cap_mb": cap}),
+        }
+        for n, cap in CASES
+    ],
+}
 PYTHON = "/usr/bin/python3"  # Debian's python3-torch belongs to it
 # Evidence, the stages that leave its Runs, and how many rows those are.
 OF_TORCH = [
@@ -55,8 +80,20 @@ LINK_BYTES_PER_S = 5e9  # topologies/one-gpu.json
 def same_device(p):
     """What is planted in the stand-in for PyTorch's CUDA: the device of the other libraries, and
     between two ranks what their rings take."""
-    same = ("memory_bytes_per_s", "kernel_us", "fp32", "tf32", "bf16", "fp16", "conv", "latency_us",
-            "event_us", "pcie_bytes_per_s", "pageable_bytes_per_s", "nccl_bytes_per_s")
+    same = (
+        "memory_bytes_per_s",
+        "kernel_us",
+        "fp32",
+        "tf32",
+        "bf16",
+        "fp16",
+        "conv",
+        "latency_us",
+        "event_us",
+        "pcie_bytes_per_s",
+        "pageable_bytes_per_s",
+        "nccl_bytes_per_s",
+    )
     return {**FAST, **{k: p[k] for k in same}, "nccl_us": 2 * p["nccl_step_us"]}
 
 
@@ -66,18 +103,33 @@ def measured(machine, name, classes):
     models = machine.folder / "models.json"
     models.write_text(json.dumps(MODELS), encoding="utf-8")
     planted = machine.folder / "planted-torch"
-    planted.write_text("".join(f"{k} {v!r}\n" for k, v in same_device(machine.planted).items()),
-                       encoding="utf-8")
-    machine.env.update(DDPSIM_FAKE_TORCH=str(planted), PYTHONPATH=str(TORCH / "site"),
-                       PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1")
+    planted.write_text(
+        "".join(f"{k} {v!r}\n" for k, v in same_device(machine.planted).items()), encoding="utf-8"
+    )
+    machine.env.update(
+        DDPSIM_FAKE_TORCH=str(planted),
+        PYTHONPATH=str(TORCH / "site"),
+        PYTHONDONTWRITEBYTECODE="1",
+        OMP_NUM_THREADS="1",
+    )
     status, said, error = machine.calibrate(stages, "--models", models, "--python", PYTHON)
     print(f"--- planted: {name}\n{said}", end="")
     if status or f"{len(stages)} of {len(stages)} stages" not in said:
         return None, [f"{name}: gpu_calibrate ended with {status}: {error.strip()[-300:]}"]
     out = machine.folder / "imported"
     status, said, error = machine.ask(
-        sys.executable, ROOT / "tools/gpu_import", machine.folder / "out/runs.tar.gz", "--name",
-        "h100-sxm", "--cluster", "hgx-h100", "--ddpsim", machine.ddpsim, "--out", out)
+        sys.executable,
+        ROOT / "tools/gpu_import",
+        machine.folder / "out/runs.tar.gz",
+        "--name",
+        "h100-sxm",
+        "--cluster",
+        "hgx-h100",
+        "--ddpsim",
+        machine.ddpsim,
+        "--out",
+        out,
+    )
     print(said + error, end="")
     if status:
         return None, [f"{name}: gpu_import ended with {status}: {error.strip()[-300:]}"]
@@ -93,10 +145,16 @@ def profiles_are_planted(name, out, p):
     loopback = json.loads((out / "profiles/h100-sxm.one-gpu.json").read_text(encoding="utf-8"))
     link = loopback["transports"]["loopback"]
     rows = found_by_fit(kernels, p) + [
-        ("loopback, bytes a second", p["nccl_bytes_per_s"],
-         LINK_BYTES_PER_S * link["efficiency"]["mid"]),
-        ("sm_hold of two blocks", 2 * p["product_hold"],
-         loopback["interference"]["sm_hold"]["mid"]),
+        (
+            "loopback, bytes a second",
+            p["nccl_bytes_per_s"],
+            LINK_BYTES_PER_S * link["efficiency"]["mid"],
+        ),
+        (
+            "sm_hold of two blocks",
+            2 * p["product_hold"],
+            loopback["interference"]["sm_hold"]["mid"],
+        ),
     ]
     for what, planted, got in rows:
         slack = 2 * p["noise"] if "hold" in what else 0
@@ -114,8 +172,16 @@ def truths_of_torch(machine, several):
     truths = {}
     for ranks in (1, 2) if several else (1,):
         caps = [cap for n, cap in CASES if n == ranks]
-        asked = [{"system": "ddp", "model": "wide", "precision": "fp32", "bucket_cap_mb": cap,
-                  "steps": 8} for cap in caps]
+        asked = [
+            {
+                "system": "ddp",
+                "model": "wide",
+                "precision": "fp32",
+                "bucket_cap_mb": cap,
+                "steps": 8,
+            }
+            for cap in caps
+        ]
         for cap, truth in zip(caps, torch.truths(ranks, asked)):
             truths[ranks, cap] = truth["step_ms"]
     return truths
@@ -145,11 +211,15 @@ def rows_are_there(name, machine, out, classes):
     for evidence, _, count in classes:
         rows = [p for p in table["pairs"] if p["evidence"] == evidence]
         for p in rows:
-            print(f"{p['evidence']:<16} {p['key'][:56]:<56} {p['measured_ps'] / 1e9:9.3f} ms "
-                  f"{100 * p['error']:+6.2f} %  {p['sample']}{', noisy' if p['noisy'] else ''}")
+            print(
+                f"{p['evidence']:<16} {p['key'][:56]:<56} {p['measured_ps'] / 1e9:9.3f} ms "
+                f"{100 * p['error']:+6.2f} %  {p['sample']}{', noisy' if p['noisy'] else ''}"
+            )
             if p["sample"] != "held_out" or p["noisy"] or abs(p["error"]) > WITHIN:
-                wrong.append(f"{name}: {p['key']}: {100 * p['error']:+.2f} %, {p['sample']}, "
-                             f"{'noisy' if p['noisy'] else 'clean'}")
+                wrong.append(
+                    f"{name}: {p['key']}: {100 * p['error']:+.2f} %, {p['sample']}, "
+                    f"{'noisy' if p['noisy'] else 'clean'}"
+                )
         if len(rows) != count:
             wrong.append(f"{name}: {len(rows)} rows of {evidence}, not {count}")
     stray = {p["evidence"] for p in table["pairs"]} - {e for e, _, _ in classes}
@@ -165,8 +235,9 @@ def rows_are_there(name, machine, out, classes):
 
 def collectives_are_shown(name, machine, out):
     """Sentences about NCCL's tables: which are held out, and the long ones' errors."""
-    status, said, error = machine.run("validate", "--collectives", "--published", out, "--runs",
-                                      out, "--format", "json")
+    status, said, error = machine.run(
+        "validate", "--collectives", "--published", out, "--runs", out, "--format", "json"
+    )
     if status:
         return [f"{name}: validate --collectives ended with {status}: {error.strip()[-300:]}"]
     wrong = []
@@ -177,11 +248,17 @@ def collectives_are_shown(name, machine, out):
     held = [t for t in tables if t["sample"] == "held_out"]
     # How a chain fills is not planted.
     rings = [t for t in held if not t["name"].startswith(("nccl-broadcast-", "nccl-reduce-"))]
-    long = [(t["name"], r["bytes"], r["predicted_ps"] / r["measured_ps"] - 1) for t in rings
-            for r in t["rows"] if r["bytes"] >= 16 << 20 and r["algorithm"] == "ring"]
+    long = [
+        (t["name"], r["bytes"], r["predicted_ps"] / r["measured_ps"] - 1)
+        for t in rings
+        for r in t["rows"]
+        if r["bytes"] >= 16 << 20 and r["algorithm"] == "ring"
+    ]
     worst = max(long, key=lambda x: abs(x[2]), default=("none", 0, 1))
-    print(f"{len(tables)} tables of collectives, {len(held)} held out; {len(long)} long rings of "
-          f"them, the worst {100 * worst[2]:+.2f} % ({worst[0]}, {worst[1]} bytes)")
+    print(
+        f"{len(tables)} tables of collectives, {len(held)} held out; {len(long)} long rings of "
+        f"them, the worst {100 * worst[2]:+.2f} % ({worst[0]}, {worst[1]} bytes)"
+    )
     if len(held) < 10 or abs(worst[2]) > WITHIN:
         wrong.append(f"{name}: a long ring of {worst[0]} is off by {100 * worst[2]:+.2f} %")
     return wrong

@@ -26,8 +26,18 @@ sys.dont_write_bytecode = True
 from planted import DEFAULT, PRECISIONS, TILES, drawn, found_by_fit, judge_samples  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[3]
-STAGES = ["memory", "gemm", "host", "conv", "nccl", "nccl-one-gpu", "interference", "copies",
-          "run-resnet50", "run-resnet50-2"]
+STAGES = [
+    "memory",
+    "gemm",
+    "host",
+    "conv",
+    "nccl",
+    "nccl-one-gpu",
+    "interference",
+    "copies",
+    "run-resnet50",
+    "run-resnet50-2",
+]
 
 
 class Machine:
@@ -38,14 +48,26 @@ class Machine:
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / "planted"
         file.write_text("".join(f"{k} {v!r}\n" for k, v in planted.items()), encoding="utf-8")
-        self.env = dict(os.environ, DDPSIM_FAKE_GPU=str(file), DDPSIM_FAKE_FAULT=faults,
-                        DDPSIM_HOME=str(ROOT), DDPSIM_FAKE_MPS="" if mps else "none",
-                        PATH=f"{Path(ddpsim).resolve().parent}/fake_gpu:{os.environ['PATH']}")
+        self.env = dict(
+            os.environ,
+            DDPSIM_FAKE_GPU=str(file),
+            DDPSIM_FAKE_FAULT=faults,
+            DDPSIM_HOME=str(ROOT),
+            DDPSIM_FAKE_MPS="" if mps else "none",
+            PATH=f"{Path(ddpsim).resolve().parent}/fake_gpu:{os.environ['PATH']}",
+        )
 
     def ask(self, *command, timeout=200):
         """(exit status, stdout, stderr)"""
-        done = subprocess.run([str(c) for c in command], env=self.env, capture_output=True,
-                              text=True, errors="replace", timeout=timeout, check=False)
+        done = subprocess.run(
+            [str(c) for c in command],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            check=False,
+        )
         return done.returncode, done.stdout, done.stderr
 
     def run(self, *arguments, timeout=200):
@@ -54,8 +76,18 @@ class Machine:
     def stage(self, name, seconds=30, backend="cuda", more=()):
         """(exit status, Run or None, stderr) of one stage."""
         out = self.folder / f"{name}{''.join(more)}.json"
-        status, said, error = self.run("calibrate", "--backend", backend, "--stage", name,
-                                       "--seconds", seconds, *more, "--out", out)
+        status, said, error = self.run(
+            "calibrate",
+            "--backend",
+            backend,
+            "--stage",
+            name,
+            "--seconds",
+            seconds,
+            *more,
+            "--out",
+            out,
+        )
         if not out.exists():
             return status, None, error or said
         runs = json.loads(out.read_text(encoding="utf-8"))
@@ -64,9 +96,21 @@ class Machine:
 
     def calibrate(self, stages, *more):
         only = [x for s in stages for x in ("--only", s)]
-        return self.ask(sys.executable, ROOT / "tools/gpu_calibrate", *only, "--minutes", "20",
-                        "--out", self.folder / "out", "--ddpsim", self.ddpsim, "--python",
-                        sys.executable, *more, timeout=600)
+        return self.ask(
+            sys.executable,
+            ROOT / "tools/gpu_calibrate",
+            *only,
+            "--minutes",
+            "20",
+            "--out",
+            self.folder / "out",
+            "--ddpsim",
+            self.ddpsim,
+            "--python",
+            sys.executable,
+            *more,
+            timeout=600,
+        )
 
     def left_running(self):
         """Processes of this machine that are still there."""
@@ -84,8 +128,19 @@ class Machine:
 def fitted(machine, runs):
     """(profile, what fit said)"""
     out = machine.folder / "fitted.json"
-    status, said, error = machine.run("fit", "--backend", "cuda", "--base", "h100-sxm.datasheet",
-                                      "--name", "fitted", "--runs", runs, "--out", out)
+    status, said, error = machine.run(
+        "fit",
+        "--backend",
+        "cuda",
+        "--base",
+        "h100-sxm.datasheet",
+        "--name",
+        "fitted",
+        "--runs",
+        runs,
+        "--out",
+        out,
+    )
     if status:
         sys.exit(f"fit: {error}")
     return json.loads(out.read_text(encoding="utf-8")), said
@@ -95,8 +150,14 @@ def fitted(machine, runs):
 SUM_WITHIN = 0.02
 
 
-LEFT_OUT = {"a real collective beside computation", "copies to a peer", "links", "prediction",
-            "collectives between GPUs", "several ranks of one host on one GPU"}
+LEFT_OUT = {
+    "a real collective beside computation",
+    "copies to a peer",
+    "links",
+    "prediction",
+    "collectives between GPUs",
+    "several ranks of one host on one GPU",
+}
 
 
 def recover_one(ddpsim, folder, name, p):
@@ -114,26 +175,37 @@ def recover_one(ddpsim, folder, name, p):
         run = json.loads(gzip.decompress(packed) if file.suffix == ".gz" else packed)
         runs[file.name] = run
         slow = "one-gpu" in file.name  # collectives as slow as planted may fill their time
-        wrong += [f"{file.name}: left out: {s['what']}: {s['why']}"
-                  for s in run.get("skipped", []) if s["what"] not in LEFT_OUT
-                  and not (slow and s["why"] == "the time of this stage was over")]
+        wrong += [
+            f"{file.name}: left out: {s['what']}: {s['why']}"
+            for s in run.get("skipped", [])
+            if s["what"] not in LEFT_OUT
+            and not (slow and s["why"] == "the time of this stage was over")
+        ]
         if "samples" in run:
             judged, bad = judge_samples(p, run)
-            print(f"{file.name}: {judged} of {len(run['samples'])} samples judged, "
-                  f"{len(bad)} wrong")
+            print(
+                f"{file.name}: {judged} of {len(run['samples'])} samples judged, {len(bad)} wrong"
+            )
             wrong += bad[:8]
     if f"{len(STAGES)} of {len(STAGES)} stages" not in said:
         wrong.append("a stage is missing")
     # Two numbers of ranks, four ways to force an all-reduce; twice where ranks may be one host's.
     tables = 18 * (2 if p.get("nccl_version", 0) >= 23003 else 1)
-    over = any(s["why"] == "the time of this stage was over" for r in runs.values()
-               for s in r.get("skipped", []))
+    over = any(
+        s["why"] == "the time of this stage was over"
+        for r in runs.values()
+        for s in r.get("skipped", [])
+    )
     whole = len(STAGES) - 1 + tables
     if len(runs) != whole and not (over and whole - tables / 2 < len(runs) < whole):
         wrong.append(f"{len(runs)} Runs of {len(STAGES)} stages, {tables} of them of collectives")
-    wrong += [f"{name}: samples of {s['op']} in a Run of {r['collectives']['op']}"
-              for name, r in runs.items() if "collectives" in r
-              for s in r["samples"] if s["op"] != r["collectives"]["op"]]
+    wrong += [
+        f"{name}: samples of {s['op']} in a Run of {r['collectives']['op']}"
+        for name, r in runs.items()
+        if "collectives" in r
+        for s in r["samples"]
+        if s["op"] != r["collectives"]["op"]
+    ]
     print(f"{len(runs)} Runs, {time.monotonic() - begin:.0f} s")
     profile, said = fitted(machine, machine.folder / "out/runs")
     print(said, end="")
@@ -154,9 +226,21 @@ def recover_one(ddpsim, folder, name, p):
 def replayed(machine, profile):
     """One rank's iterations, executed and predicted with the fitted profile. Several ranks of one
     device are no cluster that can be predicted."""
-    status, said, error = machine.run("run", "--backend", "nccl", "--workload", "resnet50",
-                                      "--cluster", "hgx-h100", "--profile", profile, "--ranks", 1,
-                                      "--runs", machine.folder / "replays")
+    status, said, error = machine.run(
+        "run",
+        "--backend",
+        "nccl",
+        "--workload",
+        "resnet50",
+        "--cluster",
+        "hgx-h100",
+        "--profile",
+        profile,
+        "--ranks",
+        1,
+        "--runs",
+        machine.folder / "replays",
+    )
     off = re.search(r"predicted .*\(([-+0-9.]+) %", said)
     print(said.strip() or error.strip())
     if status or not off or abs(float(off.group(1))) > 1:
@@ -179,18 +263,72 @@ FAULTS = [
     ("power cap", "gemm", 4, "cuda", (), "power_cap=1", 0, "", True),
     ("heat", "memory", 4, "cuda", (), "thermal=1", 0, "throttled", True),
     ("out of memory", "conv", 4, "cuda", (), "device_bytes=1e9", 2, "out of memory", False),
-    ("out of memory beside a collective", "nccl", 8, "nccl", ONE, "device_bytes=5e7", 2,
-     "out of memory", False),
-    ("a launch that fails", "memory", 6, "cuda", (), "fail=cudaLaunchKernel fail_at=60000", 0,
-     "launch failure", True),
-    ("a call that hangs", "memory", 3, "cuda", (), "hang=cudaEventSynchronize hang_at=300", 0,
-     "not done after", True),
-    ("a call that hangs at once", "gemm", 2, "cuda", (), "hang=cublasLtMatmul", 2,
-     "not done after", False),
-    ("a rank that hangs", "nccl", 8, "nccl", ONE, "hang=ncclAllReduce hang_at=40", 2,
-     "not done after", False),
-    ("a process that dies", "memory", 3, "cuda", (), "crash=cudaEventSynchronize crash_at=300", 0,
-     "ended with signal 6", True),
+    (
+        "out of memory beside a collective",
+        "nccl",
+        8,
+        "nccl",
+        ONE,
+        "device_bytes=5e7",
+        2,
+        "out of memory",
+        False,
+    ),
+    (
+        "a launch that fails",
+        "memory",
+        6,
+        "cuda",
+        (),
+        "fail=cudaLaunchKernel fail_at=60000",
+        0,
+        "launch failure",
+        True,
+    ),
+    (
+        "a call that hangs",
+        "memory",
+        3,
+        "cuda",
+        (),
+        "hang=cudaEventSynchronize hang_at=300",
+        0,
+        "not done after",
+        True,
+    ),
+    (
+        "a call that hangs at once",
+        "gemm",
+        2,
+        "cuda",
+        (),
+        "hang=cublasLtMatmul",
+        2,
+        "not done after",
+        False,
+    ),
+    (
+        "a rank that hangs",
+        "nccl",
+        8,
+        "nccl",
+        ONE,
+        "hang=ncclAllReduce hang_at=40",
+        2,
+        "not done after",
+        False,
+    ),
+    (
+        "a process that dies",
+        "memory",
+        3,
+        "cuda",
+        (),
+        "crash=cudaEventSynchronize crash_at=300",
+        0,
+        "ended with signal 6",
+        True,
+    ),
     ("no cuBLASLt", "gemm", 3, "cuda", (), "missing=libcublasLt", 2, "libcublasLt", False),
     ("no cuDNN", "conv", 3, "cuda", (), "missing=libcudnn", 2, "libcudnn", False),
     ("no NCCL", "nccl", 3, "nccl", (), "missing=libnccl", 2, "libnccl", False),
@@ -198,16 +336,52 @@ FAULTS = [
     ("no MPS", "nccl", 8, "nccl", ONE, "mps", 2, "nvidia-cuda-mps-control", False),
     ("ranks in turns", "nccl", 8, "nccl", ONE, "turns=1", 2, "take turns", False),
     ("NCCL takes one rank", "nccl", 8, "nccl", ONE, "refuse=1", 2, "Duplicate GPU", False),
-    ("time of memory", "memory", 1, "cuda", (), "memory_bytes_per_s=1e11", 0,
-     "time of this stage was over", True),
+    (
+        "time of memory",
+        "memory",
+        1,
+        "cuda",
+        (),
+        "memory_bytes_per_s=1e11",
+        0,
+        "time of this stage was over",
+        True,
+    ),
     ("time of gemm", "gemm", 1, "cuda", (), "", 0, "time of this stage was over", True),
-    ("time of host", "host", 1, "cuda", (), "launch_us=1000", 0, "time of this stage was over",
-     True),
+    (
+        "time of host",
+        "host",
+        1,
+        "cuda",
+        (),
+        "launch_us=1000",
+        0,
+        "time of this stage was over",
+        True,
+    ),
     ("time of conv", "conv", 1, "cuda", (), "", 0, "time of this stage was over", True),
-    ("time of interference", "interference", 1, "cuda", (), "", 0, "time of this stage was over",
-     True),
-    ("time of copies", "copies", 1, "cuda", (), "pcie_bytes_per_s=1e9", 0,
-     "time of this stage was over", True),
+    (
+        "time of interference",
+        "interference",
+        1,
+        "cuda",
+        (),
+        "",
+        0,
+        "time of this stage was over",
+        True,
+    ),
+    (
+        "time of copies",
+        "copies",
+        1,
+        "cuda",
+        (),
+        "pcie_bytes_per_s=1e9",
+        0,
+        "time of this stage was over",
+        True,
+    ),
     ("time of nccl", "nccl", 7, "nccl", ONE, "", 0, "time of this stage was over", True),
     ("no time for nccl", "nccl", 1, "nccl", ONE, "", 2, "time of this stage was over", False),
 ]
@@ -217,8 +391,9 @@ def one_fault(ddpsim, folder, fault):
     """(row to print, sentences about what is wrong)"""
     name, stage, seconds, backend, flags, planted, want, words, kept = fault
     mps = planted != "mps"
-    machine = Machine(ddpsim, Path(folder) / name.replace(" ", "-"), DEFAULT,
-                      planted if mps else "", mps)
+    machine = Machine(
+        ddpsim, Path(folder) / name.replace(" ", "-"), DEFAULT, planted if mps else "", mps
+    )
     begin = time.monotonic()
     status, run, said = machine.stage(stage, seconds, backend, flags)
     said = said.strip() if run is None else json.dumps([run.get("skipped"), run["quality"]])
@@ -255,17 +430,30 @@ def slowed(p):
 
 # gpu_calibrate itself: (name, planted, MPS, stages, flags, exit status, what must be said).
 WHOLE = [
-    ("an iteration that hangs", "hang=cublasLtMatmul hang_at=2000", True, ["run-resnet50"],
-     ("--smoke",), 1, "not done after 5"),
+    (
+        "an iteration that hangs",
+        "hang=cublasLtMatmul hang_at=2000",
+        True,
+        ["run-resnet50"],
+        ("--smoke",),
+        1,
+        "not done after 5",
+    ),
     ("no GPU", "fail=cudaGetDeviceCount", True, ["memory"], (), 1, "nothing was measured"),
     ("one stage of two", "missing=libcudnn", True, ["memory", "conv"], (), 0, "libcudnn"),
     ("the only stage", "missing=libcudnn", True, ["conv"], (), 1, "libcudnn"),
     ("MPS", "", False, ["nccl-one-gpu"], (), 1, "nvidia-cuda-mps-control"),
-    ("memory for an iteration", "device_bytes=3e8", True, ["run-resnet50"], (), 1,
-     "out of memory"),
+    ("memory for an iteration", "device_bytes=3e8", True, ["run-resnet50"], (), 1, "out of memory"),
     ("iterations of ranks in turns", "turns=1", True, ["run-resnet50-2"], (), 1, "take turns"),
-    ("iterations of ranks that NCCL refuses", "refuse=1", True, ["run-resnet50-2"], (), 1,
-     "Duplicate GPU"),
+    (
+        "iterations of ranks that NCCL refuses",
+        "refuse=1",
+        True,
+        ["run-resnet50-2"],
+        (),
+        1,
+        "Duplicate GPU",
+    ),
 ]
 
 
@@ -273,8 +461,9 @@ def one_whole(ddpsim, folder, fault):
     """(row to print, sentences about what is wrong)"""
     name, planted, mps, stages, flags, want, words = fault
     begin = time.monotonic()
-    machine = Machine(ddpsim, Path(folder) / f"whole-{name.replace(' ', '-')}", DEFAULT, planted,
-                      mps)
+    machine = Machine(
+        ddpsim, Path(folder) / f"whole-{name.replace(' ', '-')}", DEFAULT, planted, mps
+    )
     status, said, error = machine.calibrate(stages, *flags)
     said += error
     wrong = []
@@ -284,7 +473,7 @@ def one_whole(ddpsim, folder, fault):
         wrong.append(f"gpu_calibrate, {name}: left no archive")
     wrong += [f"gpu_calibrate, {name}: still running: {c}" for c in machine.left_running()]
     where = max(0, said.find(words) - 60)
-    sentence = " ".join(said[where:where + 150].split())
+    sentence = " ".join(said[where : where + 150].split())
     return f"{name:<38} {status} {time.monotonic() - begin:5.1f} s  {sentence}", wrong
 
 
@@ -292,10 +481,24 @@ def ended_midway(ddpsim, folder):
     """(row to print, sentences about what is wrong): NCCL's Runs are written one by one."""
     machine = Machine(ddpsim, Path(folder) / "ended", DEFAULT)
     runs = machine.folder / "runs"
-    command = [ddpsim, "calibrate", "--backend", "nccl", "--one-gpu", "--seconds", "60", "--runs",
-               str(runs)]
-    with subprocess.Popen(command, env=machine.env, start_new_session=True,
-                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    command = [
+        ddpsim,
+        "calibrate",
+        "--backend",
+        "nccl",
+        "--one-gpu",
+        "--seconds",
+        "60",
+        "--runs",
+        str(runs),
+    ]
+    with subprocess.Popen(
+        command,
+        env=machine.env,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
         until = time.monotonic() + 100
         while not list(runs.glob("nccl-*.json.gz")) and time.monotonic() < until:
             time.sleep(0.01)
@@ -325,45 +528,158 @@ def faults(ddpsim, folder):
 
 # Errors planted in calib/cuda: (name, file, what is replaced, by what, stage, backend, flags).
 BREAKAGE = [
-    ("an event on a wrong stream", "bench.cc", "cudaEventRecord(done_, stream_)",
-     "cudaEventRecord(done_, nullptr)", "memory", "cuda", ()),
-    ("the first event before the wait", "bench.cc",
-     """launch_spin(std::max<std::int64_t>(20'000, count * each_ns), stream_);
+    (
+        "an event on a wrong stream",
+        "bench.cc",
+        "cudaEventRecord(done_, stream_)",
+        "cudaEventRecord(done_, nullptr)",
+        "memory",
+        "cuda",
+        (),
+    ),
+    (
+        "the first event before the wait",
+        "bench.cc",
+        """launch_spin(std::max<std::int64_t>(20'000, count * each_ns), stream_);
         DDPSIM_CUDA(cudaEventRecord(begin_, stream_));""",
-     """DDPSIM_CUDA(cudaEventRecord(begin_, stream_));
+        """DDPSIM_CUDA(cudaEventRecord(begin_, stream_));
         launch_spin(std::max<std::int64_t>(20'000, count * each_ns), stream_);""",
-     "memory", "cuda", ()),
-    ("the last event late", "bench.cc", "bool full = cudaEventQuery",
-     "launch_nothing(stream_);\nbool full = cudaEventQuery", "memory", "cuda", ()),
-    ("one launch too many", "bench.cc", "i < count; ++i) launch(k++)",
-     "i <= count; ++i) launch(k++)", "memory", "cuda", ()),
-    ("a GPU that was idle", "bench.cc", "now_ns() < until;", "now_ns() < until && saved_ns_ < 0;",
-     "memory", "cuda", ()),
-    ("no warm-up of the host's calls", "bench.cc", "if (i >= 2) readings",
-     "if (i >= 0) readings", "host", "cuda", ()),
-    ("bytes counted twice", "stages.cc", "{8, 12, 4, 6, 8,", "{16, 12, 4, 6, 8,", "memory", "cuda",
-     ()),
-    ("operands that the cache has", "stages.cc", "return k % slots * slot;",
-     "return 0 * k * slots * slot;", "memory", "cuda", ()),
-    ("traffic that is not started again", "stages.cc", "        *stop = 0;\n", "", "interference",
-     "cuda", ()),
-    ("traffic before its victim", "stages.cc",
-     "static_cast<unsigned long long*>(moved.at()), beside);\n"
-     "        DDPSIM_CUDA(cudaEventRecord(end",
-     "static_cast<unsigned long long*>(moved.at()), b.stream());\n"
-     "        DDPSIM_CUDA(cudaEventRecord(end", "interference", "cuda", ()),
-    ("another precision", "products.cc", "p == Precision::Tf32 ? CUBLAS",
-     "p == Precision::Fp16 ? CUBLAS", "gemm", "cuda", ()),
-    ("an algorithm without its workspace", "products.cc",
-     " || r.memory > static_cast<std::size_t>(kConvWorkspace)", "", "conv", "cuda", ()),
-    ("not the first algorithm", "products.cc", "if (r.status != CUDNN_STATUS_SUCCESS ||",
-     "if (r.status != CUDNN_STATUS_SUCCESS || i < 3 ||", "conv", "cuda", ()),
-    ("times from the first event on", "collectives.cc", "elapsed_ns(events[at], events[at + 1])",
-     "elapsed_ns(events[0], events[at + 1])", "nccl", "nccl", ONE),
-    ("no wait for the queue", "collectives.cc", "      launch_spin(kSpinNs, stream);\n", "", "nccl",
-     "nccl", ONE),
-    ("a rank that sums half", "collectives.cc", "static_cast<std::size_t>(p.bytes) / 4);",
-     "static_cast<std::size_t>(p.bytes) / 4 / (1 + place.rank));", "nccl", "nccl", ONE),
+        "memory",
+        "cuda",
+        (),
+    ),
+    (
+        "the last event late",
+        "bench.cc",
+        "bool full = cudaEventQuery",
+        "launch_nothing(stream_);\nbool full = cudaEventQuery",
+        "memory",
+        "cuda",
+        (),
+    ),
+    (
+        "one launch too many",
+        "bench.cc",
+        "i < count; ++i) launch(k++)",
+        "i <= count; ++i) launch(k++)",
+        "memory",
+        "cuda",
+        (),
+    ),
+    (
+        "a GPU that was idle",
+        "bench.cc",
+        "now_ns() < until;",
+        "now_ns() < until && saved_ns_ < 0;",
+        "memory",
+        "cuda",
+        (),
+    ),
+    (
+        "no warm-up of the host's calls",
+        "bench.cc",
+        "if (i >= 2) readings",
+        "if (i >= 0) readings",
+        "host",
+        "cuda",
+        (),
+    ),
+    (
+        "bytes counted twice",
+        "stages.cc",
+        "{8, 12, 4, 6, 8,",
+        "{16, 12, 4, 6, 8,",
+        "memory",
+        "cuda",
+        (),
+    ),
+    (
+        "operands that the cache has",
+        "stages.cc",
+        "return k % slots * slot;",
+        "return 0 * k * slots * slot;",
+        "memory",
+        "cuda",
+        (),
+    ),
+    (
+        "traffic that is not started again",
+        "stages.cc",
+        "        *stop = 0;\n",
+        "",
+        "interference",
+        "cuda",
+        (),
+    ),
+    (
+        "traffic before its victim",
+        "stages.cc",
+        (
+            "static_cast<unsigned long long*>(moved.at()), beside);\n"
+            "        DDPSIM_CUDA(cudaEventRecord(end"
+        ),
+        (
+            "static_cast<unsigned long long*>(moved.at()), b.stream());\n"
+            "        DDPSIM_CUDA(cudaEventRecord(end"
+        ),
+        "interference",
+        "cuda",
+        (),
+    ),
+    (
+        "another precision",
+        "products.cc",
+        "p == Precision::Tf32 ? CUBLAS",
+        "p == Precision::Fp16 ? CUBLAS",
+        "gemm",
+        "cuda",
+        (),
+    ),
+    (
+        "an algorithm without its workspace",
+        "products.cc",
+        " || r.memory > static_cast<std::size_t>(kConvWorkspace)",
+        "",
+        "conv",
+        "cuda",
+        (),
+    ),
+    (
+        "not the first algorithm",
+        "products.cc",
+        "if (r.status != CUDNN_STATUS_SUCCESS ||",
+        "if (r.status != CUDNN_STATUS_SUCCESS || i < 3 ||",
+        "conv",
+        "cuda",
+        (),
+    ),
+    (
+        "times from the first event on",
+        "collectives.cc",
+        "elapsed_ns(events[at], events[at + 1])",
+        "elapsed_ns(events[0], events[at + 1])",
+        "nccl",
+        "nccl",
+        ONE,
+    ),
+    (
+        "no wait for the queue",
+        "collectives.cc",
+        "      launch_spin(kSpinNs, stream);\n",
+        "",
+        "nccl",
+        "nccl",
+        ONE,
+    ),
+    (
+        "a rank that sums half",
+        "collectives.cc",
+        "static_cast<std::size_t>(p.bytes) / 4);",
+        "static_cast<std::size_t>(p.bytes) / 4 / (1 + place.rank));",
+        "nccl",
+        "nccl",
+        ONE,
+    ),
 ]
 
 
@@ -382,8 +698,12 @@ def broken_binary(ddpsim, folder, number, file, old, new):
     command[command.index("-o") + 1] = str(made)
     command[command.index("-c") + 1] = str(changed)
     subprocess.run(command + ["-O0"], cwd=build, check=True)
-    all_of = subprocess.run(["ninja", "-C", str(build), "-t", "commands", "ddpsim_fake_gpu"],
-                            capture_output=True, text=True, check=True).stdout
+    all_of = subprocess.run(
+        ["ninja", "-C", str(build), "-t", "commands", "ddpsim_fake_gpu"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     link = next(line for line in reversed(all_of.splitlines()) if " -o ddpsim_fake_gpu " in line)
     broken = build / f"ddpsim_fake_broken_{number}"
     link = link.replace(" -o ddpsim_fake_gpu ", f" {made} -o {broken.name} ")

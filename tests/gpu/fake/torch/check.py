@@ -29,6 +29,7 @@ from machine import FAST, HERE, HOST, ROOT, SLOW, Machine, drawn, task, the_seed
 
 # ---- what is asked
 
+
 def captures_of(machine, tasks):
     """Sentences about what is wrong with these captures."""
     made = machine.captured(tasks)
@@ -38,14 +39,20 @@ def captures_of(machine, tasks):
     for t in tasks:
         model, precision = t["factory"].partition(":")[2], t["precision"]
         workload, run = made[t["name"]]
-        truth = machine.truth(model=model, precision=precision, set_to_none=True,
-                              optimizer=t.get("optimizer", "sgd"))
+        truth = machine.truth(
+            model=model, precision=precision, set_to_none=True, optimizer=t.get("optimizer", "sgd")
+        )
         bad = judges.capture(machine.p, workload, run, truth)
         if model == "mlp" and truth["busy"] and precision != "fp16":
             bad += judges.counted(machine.p, workload)
         times = [workload["times"][f"{k}_ps"] / 1e9 for k in ("forward", "backward", "optimizer")]
-        print(f"{t['name']:<16} {' + '.join(f'{x:.3f}' for x in times)} ms, planted "
-              f"{truth['step_ms']:.3f}: {len(bad)} wrong", flush=True)
+        print(
+            (
+                f"{t['name']:<16} {' + '.join(f'{x:.3f}' for x in times)} ms, planted "
+                f"{truth['step_ms']:.3f}: {len(bad)} wrong"
+            ),
+            flush=True,
+        )
         wrong += [f"{t['name']}: {b}" for b in bad]
     return wrong
 
@@ -53,8 +60,15 @@ def captures_of(machine, tasks):
 def by_itself(machine):
     """ddpsim_capture.py: a model with an optimizer of its own, precision as PyTorch is set."""
     out = machine.folder / "alone.json"
-    status, said = machine.run(machine.tools / "ddpsim_capture.py", "--factory",
-                               "fake_models:mlp_with_optimizer", "--device", "cuda", "--out", out)
+    status, said = machine.run(
+        machine.tools / "ddpsim_capture.py",
+        "--factory",
+        "fake_models:mlp_with_optimizer",
+        "--device",
+        "cuda",
+        "--out",
+        out,
+    )
     if status:
         return [f"ddpsim_capture.py ended with {status}: {said[-300:]}"]
     workload = judges.load(out)
@@ -68,8 +82,13 @@ def capture(folder):
     wrong = by_itself(Machine(folder, SLOW))
     for name, p in (("slow", SLOW), ("host", HOST), ("drawn", drawn(seed))):
         print(f"--- planted: {name}")
-        tasks = [task("mlp", "tf32"), task("mlp", "fp32"), task("cnn", "tf32"),
-                 task("attention", "bf16", optimizer="adamw"), task("mlp", "fp16")]
+        tasks = [
+            task("mlp", "tf32"),
+            task("mlp", "fp32"),
+            task("cnn", "tf32"),
+            task("attention", "bf16", optimizer="adamw"),
+            task("mlp", "fp16"),
+        ]
         machine = Machine(f"{folder}/{name}", p)
         wrong += captures_of(machine, tasks if name != "drawn" else tasks[:2])
     return wrong
@@ -80,34 +99,90 @@ DDP, STEPS = {"system": "ddp"}, ["--steps", "6", "--precision", "tf32"]
 RECORDS = [
     ("DDP", dict(DDP, model="mlp"), ["--factory", "fake_models:mlp"], 1),
     ("DDP with buffers", dict(DDP, model="cnn"), ["--factory", "fake_models:cnn"], 1),
-    ("DDP, small buckets, two ranks", dict(DDP, model="mlp", bucket_cap_mb=0.5),
-     ["--factory", "fake_models:mlp", "--set", "bucket_cap_mb=0.5"], 2),
-    ("DDP, two buckets, two ranks", dict(DDP, model="mlp", bucket_cap_mb=100),
-     ["--factory", "fake_models:mlp", "--set", "bucket_cap_mb=100"], 2),
-    ("averaging, two ranks", {"system": "averaging", "model": "mlp"},
-     ["--factory", "fake_models:mlp", "--set", "system=averaging"], 2),
-    ("flat averaging, two ranks", {"system": "averaging", "model": "mlp", "how": "flat"},
-     ["--factory", "fake_models:mlp", "--set", "system=averaging", "--set", "granularity=flat"], 2),
-    ("averaging, not waiting, two ranks", {"system": "averaging", "model": "mlp", "how": "async"},
-     ["--factory", "fake_models:mlp", "--set", "system=averaging", "--set", "async_op=true"], 2),
-    ("gradients as halves, two ranks", dict(DDP, model="mlp", half=True),
-     ["--factory", "fake_models:mlp", "--set", "comm_hook=fp16_compress"], 2),
-    ("DDP, bf16, AdamW", dict(DDP, model="attention", precision="bf16", optimizer="adamw"),
-     ["--factory", "fake_models:attention", "--precision", "bf16", "--optimizer", "adamw"], 1),
-    ("DDP, fp16", dict(DDP, model="mlp", precision="fp16"),
-     ["--factory", "fake_models:mlp", "--precision", "fp16"], 1),
-    ("DDP, gradients none", dict(DDP, model="mlp", set_to_none=True),
-     ["--factory", "fake_models:mlp", "--set", "set_to_none=true"], 1),
-    ("DDP, gradients in buckets", dict(DDP, model="mlp", gradient_as_bucket_view=True),
-     ["--factory", "fake_models:mlp", "--set", "gradient_as_bucket_view=true"], 1),
-    ("DDP, static graph", dict(DDP, model="cnn", static_graph=True),
-     ["--factory", "fake_models:cnn", "--set", "static_graph=true"], 1),
-    ("DDP, finds unused", dict(DDP, model="cnn", find_unused_parameters=True),
-     ["--factory", "fake_models:cnn", "--set", "find_unused_parameters=true"], 1),
-    ("DDP, two micro-steps", dict(DDP, model="mlp", micro=2),
-     ["--factory", "fake_models:mlp", "--set", "accumulation_steps=2"], 1),
-    ("ZeRO-1, two ranks", dict(DDP, model="mlp", zero=True),
-     ["--factory", "fake_models:mlp", "--record", "zero_redundancy_optimizer=true"], 2),
+    (
+        "DDP, small buckets, two ranks",
+        dict(DDP, model="mlp", bucket_cap_mb=0.5),
+        ["--factory", "fake_models:mlp", "--set", "bucket_cap_mb=0.5"],
+        2,
+    ),
+    (
+        "DDP, two buckets, two ranks",
+        dict(DDP, model="mlp", bucket_cap_mb=100),
+        ["--factory", "fake_models:mlp", "--set", "bucket_cap_mb=100"],
+        2,
+    ),
+    (
+        "averaging, two ranks",
+        {"system": "averaging", "model": "mlp"},
+        ["--factory", "fake_models:mlp", "--set", "system=averaging"],
+        2,
+    ),
+    (
+        "flat averaging, two ranks",
+        {"system": "averaging", "model": "mlp", "how": "flat"},
+        ["--factory", "fake_models:mlp", "--set", "system=averaging", "--set", "granularity=flat"],
+        2,
+    ),
+    (
+        "averaging, not waiting, two ranks",
+        {"system": "averaging", "model": "mlp", "how": "async"},
+        ["--factory", "fake_models:mlp", "--set", "system=averaging", "--set", "async_op=true"],
+        2,
+    ),
+    (
+        "gradients as halves, two ranks",
+        dict(DDP, model="mlp", half=True),
+        ["--factory", "fake_models:mlp", "--set", "comm_hook=fp16_compress"],
+        2,
+    ),
+    (
+        "DDP, bf16, AdamW",
+        dict(DDP, model="attention", precision="bf16", optimizer="adamw"),
+        ["--factory", "fake_models:attention", "--precision", "bf16", "--optimizer", "adamw"],
+        1,
+    ),
+    (
+        "DDP, fp16",
+        dict(DDP, model="mlp", precision="fp16"),
+        ["--factory", "fake_models:mlp", "--precision", "fp16"],
+        1,
+    ),
+    (
+        "DDP, gradients none",
+        dict(DDP, model="mlp", set_to_none=True),
+        ["--factory", "fake_models:mlp", "--set", "set_to_none=true"],
+        1,
+    ),
+    (
+        "DDP, gradients in buckets",
+        dict(DDP, model="mlp", gradient_as_bucket_view=True),
+        ["--factory", "fake_models:mlp", "--set", "gradient_as_bucket_view=true"],
+        1,
+    ),
+    (
+        "DDP, static graph",
+        dict(DDP, model="cnn", static_graph=True),
+        ["--factory", "fake_models:cnn", "--set", "static_graph=true"],
+        1,
+    ),
+    (
+        "DDP, finds unused",
+        dict(DDP, model="cnn", find_unused_parameters=True),
+        ["--factory", "fake_models:cnn", "--set", "find_unused_parameters=true"],
+        1,
+    ),
+    (
+        "DDP, two micro-steps",
+        dict(DDP, model="mlp", micro=2),
+        ["--factory", "fake_models:mlp", "--set", "accumulation_steps=2"],
+        1,
+    ),
+    (
+        "ZeRO-1, two ranks",
+        dict(DDP, model="mlp", zero=True),
+        ["--factory", "fake_models:mlp", "--record", "zero_redundancy_optimizer=true"],
+        2,
+    ),
 ]
 
 
@@ -116,8 +191,11 @@ def records_of(machine, which):
     for name, options, arguments, ranks in which:
         truth = machine.truth(ranks=ranks, **options)
         run = machine.recorded(*STEPS, *arguments, ranks=ranks)
-        bad = [run] if isinstance(run, str) else judges.record(
-            machine.p, run, truth, ranks, bool(options.get("half")))
+        bad = (
+            [run]
+            if isinstance(run, str)
+            else judges.record(machine.p, run, truth, ranks, bool(options.get("half")))
+        )
         got = f"{judges.steady_ms(run):.3f}" if not isinstance(run, str) else "no Run"
         print(f"{name:<34} {got} ms, planted {truth['step_ms']:.3f}: {len(bad)} wrong", flush=True)
         wrong += [f"{name}: {b}" for b in bad]
@@ -138,8 +216,13 @@ def slow_rank(machine):
     foreach = int(str(run["origin"]["software"]).split()[1].split(".")[0]) >= 2
     bad = judges.record(machine.p, run, truth, 2)
     bad += judges.layers(machine.p, run, machine.p["tf32"], foreach, 1.3)
-    print(f"{'DDP, a slow rank':<34} {judges.steady_ms(run):.3f} ms, planted "
-          f"{truth['step_ms']:.3f}: {len(bad)} wrong", flush=True)
+    print(
+        (
+            f"{'DDP, a slow rank':<34} {judges.steady_ms(run):.3f} ms, planted "
+            f"{truth['step_ms']:.3f}: {len(bad)} wrong"
+        ),
+        flush=True,
+    )
     return [f"a slow rank: {b}" for b in bad]
 
 
@@ -149,15 +232,45 @@ def listed(machine):
     mps.parent.mkdir()
     shutil.copy(HERE.parent / mps.name, mps)
     mps.chmod(0o755)
-    items = [[*STEPS, "--factory", "fake_models:mlp", "--device", "cuda", "--set", f"bucket_cap_mb={c}",
-              "--import-from", str(HERE), "--out", f"cap{c}.json"] for c in caps]
+    items = [
+        [
+            *STEPS,
+            "--factory",
+            "fake_models:mlp",
+            "--device",
+            "cuda",
+            "--set",
+            f"bucket_cap_mb={c}",
+            "--import-from",
+            str(HERE),
+            "--out",
+            f"cap{c}.json",
+        ]
+        for c in caps
+    ]
     (machine.folder / "list.json").write_text(json.dumps(items), encoding="utf-8")
     env = machine.environment(0, 1, 0, machine.p)
     done = subprocess.run(
-        [sys.executable, machine.tools / "ddpsim_one_gpu.py", "--ranks", "2", "--", sys.executable,
-         "-m", "fake_cuda", machine.tools / "ddpsim_record.py", "--list", "list.json"],
-        cwd=machine.folder, env={**env, "PATH": f"{mps.parent}:{env['PATH']}"}, text=True,
-        capture_output=True, timeout=600, check=False)
+        [
+            sys.executable,
+            machine.tools / "ddpsim_one_gpu.py",
+            "--ranks",
+            "2",
+            "--",
+            sys.executable,
+            "-m",
+            "fake_cuda",
+            machine.tools / "ddpsim_record.py",
+            "--list",
+            "list.json",
+        ],
+        cwd=machine.folder,
+        env={**env, "PATH": f"{mps.parent}:{env['PATH']}"},
+        text=True,
+        capture_output=True,
+        timeout=600,
+        check=False,
+    )
     if done.returncode:
         return [f"a list: {(done.stderr or done.stdout)[-400:]}"]
     wrong = []
@@ -167,8 +280,13 @@ def listed(machine):
         bad = judges.record(machine.p, run, truth, 2)
         if not any(s["what"] == "links" for s in run["skipped"]):
             bad.append("the Run does not say that its links are none")
-        print(f"{f'on one GPU, listed, cap {cap}':<34} {judges.steady_ms(run):.3f} ms, planted "
-              f"{truth['step_ms']:.3f}: {len(bad)} wrong", flush=True)
+        print(
+            (
+                f"{f'on one GPU, listed, cap {cap}':<34} {judges.steady_ms(run):.3f} ms, planted "
+                f"{truth['step_ms']:.3f}: {len(bad)} wrong"
+            ),
+            flush=True,
+        )
         wrong += [f"a list, cap {cap}: {b}" for b in bad]
     return wrong
 
@@ -183,8 +301,9 @@ def record(folder):
 def operators_of(machine, seconds, *more):
     out = machine.folder / "ops.json"
     out.unlink(missing_ok=True)
-    status, said = machine.run(machine.tools / "ddpsim_ops.py", "--seconds", seconds, "--out", out,
-                               *more)
+    status, said = machine.run(
+        machine.tools / "ddpsim_ops.py", "--seconds", seconds, "--out", out, *more
+    )
     if status:
         return 0, [f"ddpsim_ops.py ended with {status}: {said[-300:]}"]
     return judges.operators(machine.p, judges.load(out))
@@ -194,7 +313,9 @@ def ops(folder):
     wrong = []
     # Optimizers alone: parameters by the hundred, so that a call fills the queue.
     for seconds, least, groups in (
-            (3, 300, ("conv", "linear", "pointwise", "copy", "host")), (60, 12, ("optimizer",))):
+        (3, 300, ("conv", "linear", "pointwise", "copy", "host")),
+        (60, 12, ("optimizer",)),
+    ):
         only = [x for g in groups for x in ("--only", g)]
         judged, bad = operators_of(Machine(folder, FAST), seconds, *only)
         print(f"{', '.join(groups)}: {judged} samples judged, {len(bad)} wrong", flush=True)
@@ -204,6 +325,7 @@ def ops(folder):
 
 # ---- ddpsim run --backend torch
 
+
 def planted_profile(machine, name):
     """A profile and a cluster that say what is planted; ``ddpsim`` adds nothing to them."""
     p = machine.p
@@ -212,18 +334,42 @@ def planted_profile(machine, name):
     profile["compute"].pop("compute_capability")  # so that NCCL's choice is a ring's
     profile["interference"]["sm_hold"] = dict.fromkeys(one, 0.0)
     profile["name"] = name
-    profile["memory"].update(bandwidth_bytes_per_s=round(p["memory_bytes_per_s"]), efficiency=one,
-                             kernel_ps=round(p["kernel_us"] * 1e6))
-    profile["host"].update(launch_ps=round((p["call_us"] + p["launch_us"]) * 1e6), hook_ps=0,
-                           collective_launch_ps=round(p["nccl_call_us"] * 1e6))
-    profile["transports"] = {"nvlink": {"basis": "datasheet", "source": "planted", "latency_ps": 1,
-                                        "launch_ps": round(p["nccl_us"] * 1e6), "efficiency": one}}
-    cluster = {"schema": "ddpsim.cluster/1", "name": f"{name}-cluster", "description": "planted",
-               "source": "planted", "pattern": "star", "hosts": 1, "devices_per_host": 4,
-               "device": {"kind": "gpu", "profile": name}, "nics_per_host": 1,
-               "link": {"bandwidth": "400Gb/s", "latency": "0ns", "transport": "nvlink"},
-               "intra": {"bandwidth": f"{p['nccl_bytes_per_s'] / 1e9}GB/s", "latency": "0ns",
-                         "transport": "nvlink"}}
+    profile["memory"].update(
+        bandwidth_bytes_per_s=round(p["memory_bytes_per_s"]),
+        efficiency=one,
+        kernel_ps=round(p["kernel_us"] * 1e6),
+    )
+    profile["host"].update(
+        launch_ps=round((p["call_us"] + p["launch_us"]) * 1e6),
+        hook_ps=0,
+        collective_launch_ps=round(p["nccl_call_us"] * 1e6),
+    )
+    profile["transports"] = {
+        "nvlink": {
+            "basis": "datasheet",
+            "source": "planted",
+            "latency_ps": 1,
+            "launch_ps": round(p["nccl_us"] * 1e6),
+            "efficiency": one,
+        }
+    }
+    cluster = {
+        "schema": "ddpsim.cluster/1",
+        "name": f"{name}-cluster",
+        "description": "planted",
+        "source": "planted",
+        "pattern": "star",
+        "hosts": 1,
+        "devices_per_host": 4,
+        "device": {"kind": "gpu", "profile": name},
+        "nics_per_host": 1,
+        "link": {"bandwidth": "400Gb/s", "latency": "0ns", "transport": "nvlink"},
+        "intra": {
+            "bandwidth": f"{p['nccl_bytes_per_s'] / 1e9}GB/s",
+            "latency": "0ns",
+            "transport": "nvlink",
+        },
+    }
     files = machine.folder / f"{name}.json", machine.folder / "cluster.json"
     for file, document in zip(files, (profile, cluster)):
         file.write_text(json.dumps(document), encoding="utf-8")
@@ -233,12 +379,30 @@ def planted_profile(machine, name):
 def run_ddpsim(machine, ddpsim, fakes, *arguments):
     """(exit status, stdout, stderr) of `ddpsim run --backend torch` on the device's machine."""
     env = machine.environment(0, 1, 0, machine.p)
-    env.update(DDPSIM_FAKE_TORCH=str(machine.folder / "planted0"), PYTHONPATH=str(HERE / "site"),
-               PATH=f"{fakes}:{env['PATH']}", DDPSIM_HOME=str(ROOT))
+    env.update(
+        DDPSIM_FAKE_TORCH=str(machine.folder / "planted0"),
+        PYTHONPATH=str(HERE / "site"),
+        PATH=f"{fakes}:{env['PATH']}",
+        DDPSIM_HOME=str(ROOT),
+    )
     done = subprocess.run(
-        [ddpsim, "run", "--backend", "torch", "--python", sys.executable, "--workload",
-         machine.folder / "workloads/mlp-tf32.json", *map(str, arguments)], env=env, text=True,
-        capture_output=True, timeout=600, check=False)
+        [
+            ddpsim,
+            "run",
+            "--backend",
+            "torch",
+            "--python",
+            sys.executable,
+            "--workload",
+            machine.folder / "workloads/mlp-tf32.json",
+            *map(str, arguments),
+        ],
+        env=env,
+        text=True,
+        capture_output=True,
+        timeout=600,
+        check=False,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -248,13 +412,31 @@ def run_of(machine, ddpsim, name, cases):
     runs, wrong = machine.folder / "runs-of-ddpsim", []
     for cap, ranks in cases:
         status, said, error = run_ddpsim(
-            machine, ddpsim, "", "--cluster", files[1], "--profile", files[0], "--ranks", ranks,
-            "--set", f"bucket_cap_mb={cap}", "--steps", 6, "--runs", runs)
+            machine,
+            ddpsim,
+            "",
+            "--cluster",
+            files[1],
+            "--profile",
+            files[0],
+            "--ranks",
+            ranks,
+            "--set",
+            f"bucket_cap_mb={cap}",
+            "--steps",
+            6,
+            "--runs",
+            runs,
+        )
         print(said, end="")
         if status or "gpus       Fake CUDA device" not in said:
             return [f"run: {status}: {error.strip()[-400:]}{said}"]
-    done = subprocess.run([ddpsim, "validate", "--runs", runs, "--profile", files[0], "--format",
-                           "json"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [ddpsim, "validate", "--runs", runs, "--profile", files[0], "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         return [f"validate: {done.stderr.strip()}"]
     pairs = json.loads(done.stdout)["pairs"]
@@ -281,9 +463,22 @@ def run_on_one(machine, ddpsim, fakes):
         print("ranks on one GPU: skipped: ddpsim was built without CUDA")
         return []
     out = machine.folder / "one.json"
-    status, _, error = run_ddpsim(machine, ddpsim, fakes, "--cluster", "one-gpu", "--ranks", 2,
-                                  "--one-gpu", "--steps", 6, "--set", "bucket_cap_mb=100",
-                                  "--out", out)
+    status, _, error = run_ddpsim(
+        machine,
+        ddpsim,
+        fakes,
+        "--cluster",
+        "one-gpu",
+        "--ranks",
+        2,
+        "--one-gpu",
+        "--steps",
+        6,
+        "--set",
+        "bucket_cap_mb=100",
+        "--out",
+        out,
+    )
     if status:
         return [f"two ranks on one GPU: {status}: {error.strip()[-400:]}"]
     run, wrong = judges.load(out), []

@@ -31,14 +31,19 @@ def mlp_with_optimizer():
 def cnn():
     layers = []
     for width, wider in ((3, 16), (16, 32), (32, 64)):
-        layers += [nn.Conv2d(width, wider, 3, padding=1, bias=False), nn.BatchNorm2d(wider),
-                   nn.ReLU(), nn.MaxPool2d(2)]
+        layers += [
+            nn.Conv2d(width, wider, 3, padding=1, bias=False),
+            nn.BatchNorm2d(wider),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        ]
     model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(64 * 4, 10))
     return model, (torch.randn(4, 3, 16, 16),), None, None
 
 
 def attention():
     """A decoder layer with a tied embedding; its output is (batch, vocabulary, position)."""
+
     class Model(nn.Module):
         def __init__(self):
             super().__init__()

@@ -23,6 +23,7 @@ def near(what, got, want, within=0.01, slack=0.0):
 
 # ---- counted by hand
 
+
 def kernel_ms(p, moved, flops=0.0, rate=1.0):
     return p["kernel_us"] / 1e3 + 1e3 * (flops / rate + moved / p["memory_bytes_per_s"])
 
@@ -33,7 +34,7 @@ def mlp_ms(p, rate, foreach):
     forward = backward = 0.0
     for k, n in layers:
         forward += kernel_ms(p, 4 * (n + m * k + k * n + m * n), 2 * m * k * n, rate)
-    forward += sum(kernel_ms(p, 8 * m * n) for n in MLP[1:-1])          # ReLU
+    forward += sum(kernel_ms(p, 8 * m * n) for n in MLP[1:-1])  # ReLU
     scores, labels = 4 * m * MLP[-1], 8 * m
     forward += kernel_ms(p, 2 * scores) + kernel_ms(p, scores + labels + 8)  # log_softmax, nll_loss
     backward += kernel_ms(p, 4) + kernel_ms(p, 2 * scores + labels + 8) + kernel_ms(p, 3 * scores)
@@ -41,11 +42,11 @@ def mlp_ms(p, rate, foreach):
     for i, (k, n) in reversed(list(enumerate(layers))):
         gemm = kernel_ms(p, 4 * (m * k + k * n + m * n), 2 * m * k * n, rate)
         backward += gemm * (2 if i else 1) + kernel_ms(p, 4 * (m * n + n))
-        ready += [(2 * i + 1, backward), (2 * i, backward)]             # the bias comes first
+        ready += [(2 * i + 1, backward), (2 * i, backward)]  # the bias comes first
         if i:
-            backward += kernel_ms(p, 12 * m * k)                         # of ReLU
+            backward += kernel_ms(p, 12 * m * k)  # of ReLU
     sizes = [4 * x for k, n in layers for x in (k * n, n)]
-    passes = (2, 3, 3)                                                   # momentum: mul, add; add
+    passes = (2, 3, 3)  # momentum: mul, add; add
     if foreach:
         optimizer = sum(kernel_ms(p, c * sum(sizes)) for c in passes)
     else:
@@ -60,6 +61,7 @@ def all_reduce_ms(p, size, ranks):
 
 
 # ---- captures
+
 
 def capture(p, workload, run, truth):
     """A capture by ddpsim_captures.py, and the Run that it left, beside train.py's ``truth``."""
@@ -101,8 +103,13 @@ def captured_run(p, workload, run, truth):
     known = sum(kinds[k] for k in ("weights", "buffers", "inputs", "optimizer_state"))
     blocks = 512 * 3 * (len(workload["tensors"]) + len(workload["buffers"]) + 2)
     wrong += near("bytes before a step", kinds["before"], known, 0, blocks)
-    wrong += near("bytes of gradients allocated", kinds["after_backward"] - kinds["before"],
-                  weights, 0, blocks)
+    wrong += near(
+        "bytes of gradients allocated",
+        kinds["after_backward"] - kinds["before"],
+        weights,
+        0,
+        blocks,
+    )
     peak = max(kinds[k] for k in kinds if k.startswith("peak"))
     wrong += near("peak bytes", peak, truth["peak_bytes"], 0.01, 4096)
     wrong += near("bytes of the driver", kinds["outside_allocator"], p["context_bytes"], 0)
@@ -140,6 +147,7 @@ def counted(p, workload):
 
 # ---- recorded steps
 
+
 def record(p, run, truth, ranks, half=False, within=0.01):
     wrong = []
     plain = [s for s in run["steps"] if s["kind"] == "steady" and not s.get("instrumented")]
@@ -157,8 +165,13 @@ def record(p, run, truth, ranks, half=False, within=0.01):
         wrong.append(f"spans of ranks {sorted({s['actor'] for s in run['spans']})}")
     for s in run["samples"]:
         if s["op"] == "memory_bytes":
-            wrong += near(f"peak bytes of rank {s['parameters']['rank']}", s["parameters"]["peak"],
-                          truth["peak_bytes"], 0.02, 8192)
+            wrong += near(
+                f"peak bytes of rank {s['parameters']['rank']}",
+                s["parameters"]["peak"],
+                truth["peak_bytes"],
+                0.02,
+                8192,
+            )
     return wrong + collectives(p, run, ranks, half)
 
 
@@ -201,8 +214,18 @@ def layers(p, run, rate, foreach, slowest=1.0):
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 # Bytes that an element of the input costs, in tensors: (forward, backward), without small ones.
-POINTWISE = {"relu": (2, 3), "gelu": (2, 3), "silu": (2, 3), "add": (3,), "add_": (3,),
-             "zero_": (1,), "mul_scalar": (2,), "softmax": (2, 3), "sum": (1,), "cat": (4,)}
+POINTWISE = {
+    "relu": (2, 3),
+    "gelu": (2, 3),
+    "silu": (2, 3),
+    "add": (3,),
+    "add_": (3,),
+    "zero_": (1,),
+    "mul_scalar": (2,),
+    "softmax": (2, 3),
+    "sum": (1,),
+    "cat": (4,),
+}
 
 
 def lists(v):
@@ -216,15 +239,16 @@ def operator_us(p, op, v):
     if op == "torch/conv":
         out = (v["size"] + 2 * (v["kernel"] // 2) - v["kernel"]) // v["stride"] + 1
         image = v["batch"] * v["channels"] * v["size"] ** 2
-        result = v["batch"] * v["filters"] * out ** 2
+        result = v["batch"] * v["filters"] * out**2
         weights = v["filters"] * v["channels"] // v["groups"] * v["kernel"] ** 2
         flops = 2 * result * weights / v["filters"]
         rate = p["conv"] * p[PRECISIONS[v["precision"]]]
         return 1e3 * kernel_ms(p, each * (image + result + weights), flops, rate)
     if op == "torch/linear":
         m, n, k = v["m"], v["n"], v["k"]
-        return 1e3 * kernel_ms(p, each * (m * n + n * k + m * k), 2 * m * n * k,
-                               p[PRECISIONS[v["precision"]]])
+        return 1e3 * kernel_ms(
+            p, each * (m * n + n * k + m * k), 2 * m * n * k, p[PRECISIONS[v["precision"]]]
+        )
     if op.startswith("torch/copy/"):
         if v["kind"] == 2:
             return 1e3 * kernel_ms(p, 2 * v["bytes"])
@@ -234,8 +258,10 @@ def operator_us(p, op, v):
     name = op.rpartition("/")[2]
     if op.startswith("torch/optimizer/sgd"):
         passes = (2, 3, 3) if name.endswith("momentum") else (3,)
-        return sum(lists(v) * p["kernel_us"] + 4e6 * n * v["elements"] / p["memory_bytes_per_s"]
-                   for n in passes)
+        return sum(
+            lists(v) * p["kernel_us"] + 4e6 * n * v["elements"] / p["memory_bytes_per_s"]
+            for n in passes
+        )
     if op.startswith("torch/pointwise/") and name in POINTWISE:
         if name == "softmax" and v["elements"] < 1024:
             return None
@@ -264,12 +290,16 @@ def calls(n, kernels):
     return lambda p: n * p["call_us"] + kernels * p["launch_us"]
 
 
-HOST_US = {"torch_host/add/no_grad": calls(1, 1), "torch_host/relu/no_grad": calls(1, 1),
-           "torch_host/matmul/no_grad": calls(1, 1),
-           "torch_host/linear_module/no_grad": calls(2, 1),
-           "torch_host/identity_module/no_grad": calls(0, 0),
-           "torch_host/conv": calls(1, 1), "torch_host/pointwise/relu": calls(1, 1),
-           "torch_host/item": lambda p: p["call_us"] + p["synchronize_us"]}
+HOST_US = {
+    "torch_host/add/no_grad": calls(1, 1),
+    "torch_host/relu/no_grad": calls(1, 1),
+    "torch_host/matmul/no_grad": calls(1, 1),
+    "torch_host/linear_module/no_grad": calls(2, 1),
+    "torch_host/identity_module/no_grad": calls(0, 0),
+    "torch_host/conv": calls(1, 1),
+    "torch_host/pointwise/relu": calls(1, 1),
+    "torch_host/item": lambda p: p["call_us"] + p["synchronize_us"],
+}
 
 
 def host_us(p, op, v):
@@ -290,5 +320,11 @@ def load(path):
 
 
 def steady_ms(run):
-    return statistics.median(s["duration_ps"] for s in run["steps"]
-                             if s["kind"] == "steady" and not s.get("instrumented")) / MS
+    return (
+        statistics.median(
+            s["duration_ps"]
+            for s in run["steps"]
+            if s["kind"] == "steady" and not s.get("instrumented")
+        )
+        / MS
+    )

@@ -17,22 +17,59 @@ TOOLS = ROOT / "tools/python"
 # A device as slow as its tensors are small, so that it decides; one whose host decides; and one
 # whose speeds are a GPU's, for operators of real sizes.
 SLOW = dict(plants.DEFAULT, cold_ms=60.0, queue=128.0)
-HOST = dict(SLOW, fp32=5e13, tf32=4e14, bf16=8e14, fp16=7.5e14, memory_bytes_per_s=3e12,
-            cold_ms=0.5, call_us=80.0, launch_us=120.0, nccl_bytes_per_s=5e10)
-FAST = dict(SLOW, fp32=5e13, tf32=4e14, bf16=8e14, fp16=7.5e14, memory_bytes_per_s=3e12,
-            kernel_us=2.5, latency_us=3, cold_ms=3, queue=1024, first_use_us=300, pcie_bytes_per_s=5e10,
-            pageable_bytes_per_s=1e10, nccl_us=40, nccl_bytes_per_s=5e10, nccl_call_us=15,
-            event_us=0.5)
+HOST = dict(
+    SLOW,
+    fp32=5e13,
+    tf32=4e14,
+    bf16=8e14,
+    fp16=7.5e14,
+    memory_bytes_per_s=3e12,
+    cold_ms=0.5,
+    call_us=80.0,
+    launch_us=120.0,
+    nccl_bytes_per_s=5e10,
+)
+FAST = dict(
+    SLOW,
+    fp32=5e13,
+    tf32=4e14,
+    bf16=8e14,
+    fp16=7.5e14,
+    memory_bytes_per_s=3e12,
+    kernel_us=2.5,
+    latency_us=3,
+    cold_ms=3,
+    queue=1024,
+    first_use_us=300,
+    pcie_bytes_per_s=5e10,
+    pageable_bytes_per_s=1e10,
+    nccl_us=40,
+    nccl_bytes_per_s=5e10,
+    nccl_call_us=15,
+    event_us=0.5,
+)
 
 
 def drawn(seed):
     r = random.Random(seed)
-    scaled = ("fp32", "memory_bytes_per_s", "kernel_us", "call_us", "launch_us", "latency_us",
-              "nccl_us", "nccl_bytes_per_s")
+    scaled = (
+        "fp32",
+        "memory_bytes_per_s",
+        "kernel_us",
+        "call_us",
+        "launch_us",
+        "latency_us",
+        "nccl_us",
+        "nccl_bytes_per_s",
+    )
     scale = {k: r.uniform(0.6, 1.6) for k in scaled}
     p = {**SLOW, **{k: SLOW[k] * s for k, s in scale.items()}}
-    p.update(tf32=p["fp32"] * r.uniform(2, 6), bf16=p["fp32"] * r.uniform(5, 12),
-             conv=r.uniform(0.3, 0.9), context_bytes=float(r.randrange(10**8, 10**9)))
+    p.update(
+        tf32=p["fp32"] * r.uniform(2, 6),
+        bf16=p["fp32"] * r.uniform(5, 12),
+        conv=r.uniform(0.3, 0.9),
+        context_bytes=float(r.randrange(10**8, 10**9)),
+    )
     return p
 
 
@@ -62,20 +99,34 @@ class Machine:
     def environment(self, rank, ranks, port, planted):
         file = self.folder / f"planted{rank}"
         file.write_text("".join(f"{k} {v!r}\n" for k, v in planted.items()), encoding="utf-8")
-        return {**os.environ, "DDPSIM_FAKE_TORCH": str(file), "PYTHONDONTWRITEBYTECODE": "1",
-                "PYTHONPATH": f"{HERE}", "OMP_NUM_THREADS": "1",
-                "RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(ranks),
-                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        return {
+            **os.environ,
+            "DDPSIM_FAKE_TORCH": str(file),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": f"{HERE}",
+            "OMP_NUM_THREADS": "1",
+            "RANK": str(rank),
+            "LOCAL_RANK": "0",
+            "WORLD_SIZE": str(ranks),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+        }
 
     def run(self, script, *arguments, ranks=1, of_rank=None):
         """(worst exit status, what all ranks said); ``of_rank``: their planted values."""
         port, started = free_port(), []
         for rank in range(ranks):
             env = self.environment(rank, ranks, port, (of_rank or [self.p] * ranks)[rank])
-            started.append(subprocess.Popen(
-                [self.python, "-m", "fake_cuda", str(script), *map(str, arguments)],
-                cwd=self.folder, env=env, text=True, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT))
+            started.append(
+                subprocess.Popen(
+                    [self.python, "-m", "fake_cuda", str(script), *map(str, arguments)],
+                    cwd=self.folder,
+                    env=env,
+                    text=True,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                )
+            )
         try:
             said = [s.communicate(timeout=600)[0] for s in started]
         finally:
@@ -88,8 +139,9 @@ class Machine:
         if key in TRUTHS:
             return TRUTHS[key]
         out = self.folder / f"truth{len(list(self.folder.glob('truth*')))}.json"
-        status, said = self.run(HERE / "train.py", json.dumps(options), out, ranks=ranks,
-                                of_rank=of_rank)
+        status, said = self.run(
+            HERE / "train.py", json.dumps(options), out, ranks=ranks, of_rank=of_rank
+        )
         if status:
             sys.exit(f"train.py {options}: {said[-600:]}")
         found = judges.load(out)
@@ -110,25 +162,53 @@ class Machine:
         (self.folder / "list.json").write_text(json.dumps(tasks), encoding="utf-8")
         for folder in ("workloads", "runs"):
             (self.folder / folder).mkdir(exist_ok=True)
-        status, said = self.run(self.tools / "ddpsim_captures.py", "--list", "list.json",
-                                "--seconds", "1e6", "--workloads", "workloads", "--runs", "runs")
+        status, said = self.run(
+            self.tools / "ddpsim_captures.py",
+            "--list",
+            "list.json",
+            "--seconds",
+            "1e6",
+            "--workloads",
+            "workloads",
+            "--runs",
+            "runs",
+        )
         if status:
             return f"ddpsim_captures.py ended with {status}: {said[-300:]}"
-        return {n: (judges.load(self.folder / f"workloads/{n}.json"),
-                    judges.load(self.folder / f"runs/profile-{n}.json"))
-                for n in (t["name"] for t in tasks)}
+        return {
+            n: (
+                judges.load(self.folder / f"workloads/{n}.json"),
+                judges.load(self.folder / f"runs/profile-{n}.json"),
+            )
+            for n in (t["name"] for t in tasks)
+        }
 
     def recorded(self, *arguments, ranks=1, of_rank=None):
         """A Run by ddpsim_record.py, or a sentence."""
         out = self.folder / "recorded.json"
         out.unlink(missing_ok=True)
-        status, said = self.run(self.tools / "ddpsim_record.py", "--import-from", HERE, "--device",
-                                "cuda", "--out", out, *arguments, ranks=ranks, of_rank=of_rank)
+        status, said = self.run(
+            self.tools / "ddpsim_record.py",
+            "--import-from",
+            HERE,
+            "--device",
+            "cuda",
+            "--out",
+            out,
+            *arguments,
+            ranks=ranks,
+            of_rank=of_rank,
+        )
         if status or not out.exists():
             return f"ddpsim_record.py ended with {status}: {said[-400:]}"
         return judges.load(out)
 
 
 def task(model, precision, **more):
-    return {"name": f"{model}-{precision}", "factory": f"fake_models:{model}",
-            "precision": precision, "repeats": 6, **more}
+    return {
+        "name": f"{model}-{precision}",
+        "factory": f"fake_models:{model}",
+        "precision": precision,
+        "repeats": 6,
+        **more,
+    }

@@ -48,8 +48,10 @@ def arrivals(model, step, settle):
     step(stamps)
     forward, backward = stamps[2:4]
     last = dict(seen)  # a tied parameter counts when it is last accumulated
-    return sorted(((i, (t - forward) / (backward - forward)) for i, t in last.items()),
-                  key=lambda pair: pair[1])
+    return sorted(
+        ((i, (t - forward) / (backward - forward)) for i, t in last.items()),
+        key=lambda pair: pair[1],
+    )
 
 
 def train(options):
@@ -69,16 +71,26 @@ def train(options):
         world = dist.get_world_size()
     if options.get("zero"):
         from torch.distributed.optim import ZeroRedundancyOptimizer
+
         update = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=kind, **how)
     else:
         update = kind(model.parameters(), **how)
     trained = model
     if system == "ddp":
-        more = {k: options[k] for k in ("bucket_cap_mb", "gradient_as_bucket_view", "static_graph",
-                                        "find_unused_parameters") if k in options}
+        more = {
+            k: options[k]
+            for k in (
+                "bucket_cap_mb",
+                "gradient_as_bucket_view",
+                "static_graph",
+                "find_unused_parameters",
+            )
+            if k in options
+        }
         trained = nn.parallel.DistributedDataParallel(model, device_ids=[0], **more)
         if options.get("half"):
             from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
             trained.register_comm_hook(None, default_hooks.fp16_compress_hook)
     set_to_none = {k: v for k, v in options.items() if k == "set_to_none"}
     with torch.no_grad():
@@ -137,10 +149,14 @@ def train(options):
     torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated()
     ready = arrivals(model, step, settle)
-    return {"step_ms": 1e3 * period, "host_forward_ms": 1e3 * forward_s,
-            "host_backward_ms": 1e3 * backward_s,
-            "host_optimizer_ms": 1e3 * (zeroed + optimizer_s), "peak_bytes": peak,
-            "host_ready": ready}
+    return {
+        "step_ms": 1e3 * period,
+        "host_forward_ms": 1e3 * forward_s,
+        "host_backward_ms": 1e3 * backward_s,
+        "host_optimizer_ms": 1e3 * (zeroed + optimizer_s),
+        "peak_bytes": peak,
+        "host_ready": ready,
+    }
 
 
 def main():

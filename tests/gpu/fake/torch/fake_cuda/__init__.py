@@ -11,8 +11,10 @@ not slow computation; two devices in one process, graphs, and torch.compile are 
 
 def install() -> None:
     from . import clock
+
     clock.install()
     from . import cuda, nccl, profiler, tensors
+
     cuda.install()
     tensors.install()
     profiler.install()

@@ -16,23 +16,49 @@ from .planted import planted
 
 LIST = 30  # tensors that one kernel takes
 WRITE_ONLY = {"zero_", "fill_", "normal_", "uniform_", "random_", "bernoulli_", "_foreach_zero_"}
-NO_KERNEL = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "resize_",
-             "set_", "detach", "_local_scalar_dense", "is_same_size", "_unsafe_view", "lift_fresh",
-             "record_stream", "_reshape_alias", "is_pinned", "view"}
-PRODUCTS = {"mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "addbmm": (1, 2),
-            "mv": (0, 1), "dot": (0, 1), "addmv": (1, 2)}
+NO_KERNEL = {
+    "empty",
+    "empty_strided",
+    "empty_like",
+    "new_empty",
+    "new_empty_strided",
+    "resize_",
+    "set_",
+    "detach",
+    "_local_scalar_dense",
+    "is_same_size",
+    "_unsafe_view",
+    "lift_fresh",
+    "record_stream",
+    "_reshape_alias",
+    "is_pinned",
+    "view",
+}
+PRODUCTS = {
+    "mm": (0, 1),
+    "bmm": (0, 1),
+    "addmm": (1, 2),
+    "baddbmm": (1, 2),
+    "addbmm": (1, 2),
+    "mv": (0, 1),
+    "dot": (0, 1),
+    "addmv": (1, 2),
+}
 
 
 class Kernel(NamedTuple):
     name: str
     flops: float
-    rate: float   # FLOP/s
+    rate: float  # FLOP/s
     bytes: float
 
     @property
     def us(self) -> float:
-        return (planted.kernel_us + 1e6 * self.flops / self.rate
-                + 1e6 * self.bytes / planted.memory_bytes_per_s)
+        return (
+            planted.kernel_us
+            + 1e6 * self.flops / self.rate
+            + 1e6 * self.bytes / planted.memory_bytes_per_s
+        )
 
 
 def size(tensor: Tensor) -> int:
@@ -47,8 +73,9 @@ def rate_of(tensor: Tensor, tf32: bool) -> float:
     return rates.get(tensor.dtype, planted.tf32 if tf32 else planted.fp32)
 
 
-def kernels_of(op: str, args: Sequence[Any], inputs: Sequence[Tensor],
-               outputs: Sequence[Tensor]) -> List[Kernel]:
+def kernels_of(
+    op: str, args: Sequence[Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> List[Kernel]:
     """``inputs``, ``outputs``: its tensors; those that are written in place are both."""
     if op in NO_KERNEL:
         return []
@@ -71,8 +98,14 @@ def kernels_of(op: str, args: Sequence[Any], inputs: Sequence[Tensor],
     return [Kernel(kind, 0.0, 1.0, total / count)] * count
 
 
-def convolution(kind: str, op: str, args: Sequence[Any], inputs: Sequence[Tensor],
-                outputs: Sequence[Tensor], total: float) -> List[Kernel]:
+def convolution(
+    kind: str,
+    op: str,
+    args: Sequence[Any],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    total: float,
+) -> List[Kernel]:
     backward = op.endswith("backward")
     image, weight = (args[1], args[2]) if backward else (args[0], args[1])
     result = args[0] if backward else outputs[0]

@@ -33,13 +33,24 @@ def set_device(index: Any) -> None:
 
 
 def properties(_: Any = None) -> SimpleNamespace:
-    return SimpleNamespace(name=NAME, major=9, minor=0, total_memory=int(planted.device_bytes),
-                           multi_processor_count=132, L2_cache_size=50 << 20)
+    return SimpleNamespace(
+        name=NAME,
+        major=9,
+        minor=0,
+        total_memory=int(planted.device_bytes),
+        multi_processor_count=132,
+        L2_cache_size=50 << 20,
+    )
 
 
 def sleep(cycles: int) -> None:
-    device.launch("spin", 1e6 * cycles / planted.cycles_per_s
-                  * (planted.cold if device.busy_ps < planted.cold_ms * 1e9 else 1))
+    device.launch(
+        "spin",
+        1e6
+        * cycles
+        / planted.cycles_per_s
+        * (planted.cold if device.busy_ps < planted.cold_ms * 1e9 else 1),
+    )
 
 
 def free_and_total(_: Any = None) -> Any:
@@ -57,14 +68,19 @@ def memory_functions() -> dict:
         return memory.peak
 
     return {
-        "memory_allocated": lambda _=None: memory.allocated(), "max_memory_allocated": peak,
+        "memory_allocated": lambda _=None: memory.allocated(),
+        "max_memory_allocated": peak,
         "reset_peak_memory_stats": lambda _=None: memory.reset_peak(),
         "memory_reserved": lambda _=None: memory.reserved,
         "max_memory_reserved": lambda _=None: memory.reserved,
-        "empty_cache": memory.empty_cache, "mem_get_info": free_and_total,
-        "memory_stats": lambda _=None: {"allocated_bytes.all.current": memory.allocated(),
-                                        "allocated_bytes.all.peak": peak(),
-                                        "reserved_bytes.all.current": memory.reserved}}
+        "empty_cache": memory.empty_cache,
+        "mem_get_info": free_and_total,
+        "memory_stats": lambda _=None: {
+            "allocated_bytes.all.current": memory.allocated(),
+            "allocated_bytes.all.peak": peak(),
+            "reserved_bytes.all.current": memory.reserved,
+        },
+    }
 
 
 class FakeOutOfMemory(RuntimeError):
@@ -85,21 +101,41 @@ def install() -> None:
 
     cuda = torch.cuda
     plain = {
-        "is_available": lambda: True, "is_initialized": lambda: True, "init": lambda: None,
-        "_lazy_init": lambda: None, "_lazy_call": lambda *_, **__: None,
-        "device_count": lambda: int(planted.devices), "current_device": lambda: device.index,
-        "set_device": set_device, "device": use_device, "device_of": lambda t: use_device(
-            max(0, t.get_device())),
-        "get_device_name": lambda _=None: NAME, "get_device_capability": lambda _=None: (9, 0),
-        "get_device_properties": properties, "is_bf16_supported": lambda *_, **__: True,
-        "is_current_stream_capturing": lambda: False, "can_device_access_peer": lambda *_: False,
-        "synchronize": lambda _=None: device.synchronize(), "Event": Event, "Stream": NewStream,
-        "current_stream": stream_of, "default_stream": lambda _=None: device.default,
-        "stream": device.on, "set_stream": choose, "_sleep": sleep, "CUDAGraph": no_graph,
-        "manual_seed": lambda _: None, "manual_seed_all": lambda _: None, "seed_all": lambda: None,
-        "clock_rate": lambda _=None: 1980, "power_draw": lambda _=None: 500_000,
-        "temperature": lambda _=None: 50, "utilization": lambda _=None: 100,
-        "ipc_collect": lambda: None, **memory_functions()}
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "init": lambda: None,
+        "_lazy_init": lambda: None,
+        "_lazy_call": lambda *_, **__: None,
+        "device_count": lambda: int(planted.devices),
+        "current_device": lambda: device.index,
+        "set_device": set_device,
+        "device": use_device,
+        "device_of": lambda t: use_device(max(0, t.get_device())),
+        "get_device_name": lambda _=None: NAME,
+        "get_device_capability": lambda _=None: (9, 0),
+        "get_device_properties": properties,
+        "is_bf16_supported": lambda *_, **__: True,
+        "is_current_stream_capturing": lambda: False,
+        "can_device_access_peer": lambda *_: False,
+        "synchronize": lambda _=None: device.synchronize(),
+        "Event": Event,
+        "Stream": NewStream,
+        "current_stream": stream_of,
+        "default_stream": lambda _=None: device.default,
+        "stream": device.on,
+        "set_stream": choose,
+        "_sleep": sleep,
+        "CUDAGraph": no_graph,
+        "manual_seed": lambda _: None,
+        "manual_seed_all": lambda _: None,
+        "seed_all": lambda: None,
+        "clock_rate": lambda _=None: 1980,
+        "power_draw": lambda _=None: 500_000,
+        "temperature": lambda _=None: 50,
+        "utilization": lambda _=None: 100,
+        "ipc_collect": lambda: None,
+        **memory_functions(),
+    }
     for name, function in plain.items():
         setattr(cuda, name, function)
     cuda.streams.Event, cuda.streams.Stream = Event, NewStream

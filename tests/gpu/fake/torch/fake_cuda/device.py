@@ -20,6 +20,7 @@ def ps_of(us: float) -> int:
 
 class Ran(NamedTuple):
     """A kernel, or a call of the host that the profiler would show (``stream`` -1)."""
+
     name: str
     stream: int
     begin: int
@@ -28,6 +29,7 @@ class Ran(NamedTuple):
 
 class Stream:
     """Stands in for ``torch.cuda.Stream``."""
+
     count = 0
 
     def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
@@ -78,8 +80,9 @@ class Stream:
 class Event:
     """Stands in for ``torch.cuda.Event``."""
 
-    def __init__(self, enable_timing: bool = False, blocking: bool = False,
-                 interprocess: bool = False) -> None:
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> None:
         self.timing = enable_timing
         self.at: Optional[int] = None
         self.covers: Set[Any] = set()  # flights that are over when it has happened
@@ -124,10 +127,11 @@ class Device:
         self.waiting: Deque[int] = deque()
         self.ledger: Deque[Ran] = deque(maxlen=400_000)
         self.in_flight: Dict[int, Any] = {}  # storage -> what still writes it (nccl.Flight)
-        self.engine = 0                      # > 0: C++ code of autograd or DDP is running
+        self.engine = 0  # > 0: C++ code of autograd or DDP is running
 
     def torch_device(self) -> Any:
         import torch
+
         return torch.device("cuda", self.index)
 
     def new_stream(self) -> Stream:
@@ -145,8 +149,9 @@ class Device:
         """Collectives whose end the host has waited for are over."""
         self.in_flight = {k: f for k, f in self.in_flight.items() if f.end > host.ps}
 
-    def launch(self, name: str, us: float, stream: Optional[Stream] = None,
-               host_us: Optional[float] = None) -> Stream:
+    def launch(
+        self, name: str, us: float, stream: Optional[Stream] = None, host_us: Optional[float] = None
+    ) -> Stream:
         """One kernel of ``us`` microseconds at full speed."""
         stream = stream or self.current
         if name not in self.loaded:

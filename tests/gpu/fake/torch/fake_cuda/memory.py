@@ -26,9 +26,9 @@ def storage_of(tensor: torch.Tensor) -> Any:
 
 class Memory:
     def __init__(self) -> None:
-        self.live: Dict[int, Any] = {}   # storage -> (weak reference, bytes)
+        self.live: Dict[int, Any] = {}  # storage -> (weak reference, bytes)
         self.pinned: Dict[int, Any] = {}
-        self.bound = 0                   # at least what is allocated
+        self.bound = 0  # at least what is allocated
         self.peak = 0
         self.reserved = 0
 

@@ -41,6 +41,7 @@ class Flight:
 
 class FakeFuture(torch.futures.Future):
     """Has its value at once; ``done`` happens when the device has."""
+
     done: Event
 
     def wait(self) -> Any:
@@ -125,8 +126,9 @@ class FakeNccl(dist.ProcessGroup):
     def size(self) -> int:
         return self.size_
 
-    def play(self, op: str, size: int, writes: Sequence[Tensor], run: Callable[[], Any],
-             result: Any) -> FakeWork:
+    def play(
+        self, op: str, size: int, writes: Sequence[Tensor], run: Callable[[], Any], result: Any
+    ) -> FakeWork:
         """``run`` makes the values; ``writes``: what the collective writes."""
         for t in tensors_in(list(writes)):
             earlier = device.in_flight.get(storage_of(t)._cdata)
@@ -167,21 +169,37 @@ class FakeNccl(dist.ProcessGroup):
 
     def broadcast(self, tensors: List[Tensor], opts: Any = None) -> FakeWork:
         opts = opts or c10d.BroadcastOptions()
-        return self.play("broadcast", nbytes(tensors), tensors,
-                         lambda: [self.gloo.broadcast([raw(t)], opts).wait() for t in tensors],
-                         tensors)
+        return self.play(
+            "broadcast",
+            nbytes(tensors),
+            tensors,
+            lambda: [self.gloo.broadcast([raw(t)], opts).wait() for t in tensors],
+            tensors,
+        )
 
-    def allgather(self, outputs: List[List[Tensor]], inputs: List[Tensor],
-                  opts: Any = None) -> FakeWork:
+    def allgather(
+        self, outputs: List[List[Tensor]], inputs: List[Tensor], opts: Any = None
+    ) -> FakeWork:
         opts = opts or c10d.AllgatherOptions()
-        return self.play("all_gather", nbytes(outputs[0]), outputs[0],
-                         lambda: self.gloo.allgather([[raw(t) for t in outputs[0]]],
-                                                     [raw(inputs[0])], opts).wait(), outputs)
+        return self.play(
+            "all_gather",
+            nbytes(outputs[0]),
+            outputs[0],
+            lambda: self.gloo.allgather(
+                [[raw(t) for t in outputs[0]]], [raw(inputs[0])], opts
+            ).wait(),
+            outputs,
+        )
 
     def _allgather_base(self, output: Tensor, value: Tensor, opts: Any = None) -> FakeWork:
         parts = list(output.chunk(self.size_))
-        return self.play("all_gather", nbytes([output]), [output],
-                         lambda: self.gloo.allgather([parts], [value]).wait(), output)
+        return self.play(
+            "all_gather",
+            nbytes([output]),
+            [output],
+            lambda: self.gloo.allgather([parts], [value]).wait(),
+            output,
+        )
 
     def _reduce_scatter_base(self, output: Tensor, value: Tensor, opts: Any = None) -> FakeWork:
         def run() -> None:
@@ -193,8 +211,13 @@ class FakeNccl(dist.ProcessGroup):
 
     def reduce(self, tensors: List[Tensor], opts: Any = None) -> FakeWork:
         opts = opts or c10d.ReduceOptions()
-        return self.play("reduce", nbytes(tensors), tensors,
-                         lambda: self.gloo.reduce(tensors, opts).wait(), tensors)
+        return self.play(
+            "reduce",
+            nbytes(tensors),
+            tensors,
+            lambda: self.gloo.reduce(tensors, opts).wait(),
+            tensors,
+        )
 
     def barrier(self, opts: Any = None) -> FakeWork:
         work = self.play("all_reduce", 4, [], lambda: self.gloo.barrier().wait(), [])
@@ -207,12 +230,14 @@ class Quiet:
 
     def __enter__(self) -> None:
         from torch.utils import _python_dispatch as modes
+
         self.stack = []
         while modes._len_torch_dispatch_stack():
             self.stack.append(modes._pop_mode())
 
     def __exit__(self, *_: Any) -> None:
         from torch.utils import _python_dispatch as modes
+
         for mode in reversed(self.stack):
             modes._push_mode(mode)
 
@@ -228,6 +253,7 @@ def nbytes(tensors: Sequence[Tensor]) -> int:
 
 def install() -> None:
     from torch.distributed import distributed_c10d as python
+
     for module in (dist, python):
         module.ProcessGroupNCCL = FakeNccl
         module.is_nccl_available = lambda: True
@@ -259,4 +285,3 @@ def install() -> None:
         return log(self)
 
     dist.Logger.set_runtime_stats_and_log = logged
-

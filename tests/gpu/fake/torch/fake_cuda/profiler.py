@@ -55,4 +55,5 @@ class Profile:
 
 def install() -> None:
     import torch.profiler
+
     torch.profiler.profile = Profile

@@ -19,10 +19,19 @@ from .device import device
 from .memory import memory, storage_of
 from .planted import planted
 
-BIG = 1 << 16        # elements: beyond these nothing is computed
+BIG = 1 << 16  # elements: beyond these nothing is computed
 BIG_FLOPS = 2e6
-HOST_MAY_MIX = {"copy_", "_to_copy", "index", "index_put_", "_index_put_impl_", "set_", "where",
-                "_pin_memory", "is_same_size"}
+HOST_MAY_MIX = {
+    "copy_",
+    "_to_copy",
+    "index",
+    "index_put_",
+    "_index_put_impl_",
+    "set_",
+    "where",
+    "_pin_memory",
+    "is_same_size",
+}
 CPU = torch.device("cpu")
 
 
@@ -63,8 +72,9 @@ def shapes_only(func: Any, op: str, args: Any, kwargs: Any, mutable: bool) -> An
 
     def to_meta(value: Any) -> Any:
         if isinstance(value, Tensor):
-            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype,
-                                       device="meta")
+            return torch.empty_strided(
+                value.shape, value.stride(), dtype=value.dtype, device="meta"
+            )
         if isinstance(value, (tuple, list)):
             return type(value)(to_meta(v) for v in value)
         return torch.device("meta") if isinstance(value, torch.device) else value
@@ -99,8 +109,10 @@ class FakeCuda(TorchDispatchMode):
         if op in ("_to_copy", "copy_"):
             return self.copy(func, op, args, kwargs, wanted)
         if op not in HOST_MAY_MIX and any(t.dim() > 0 for t in tensors if not memory.holds(t)):
-            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least "
-                               f"two devices, cuda:{device.index} and cpu! ({op})")
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least "
+                f"two devices, cuda:{device.index} and cpu! ({op})"
+            )
         race(mine)
         host.busy(planted.call_us)
         mutable = func._schema.is_mutable
@@ -137,8 +149,9 @@ class FakeCuda(TorchDispatchMode):
         return bool(mine) or bool(device.engine and not tensors)
 
     @staticmethod
-    def run(func: Any, op: str, args: Any, kwargs: Any, tensors: List[Tensor],
-            mutable: bool) -> Any:
+    def run(
+        func: Any, op: str, args: Any, kwargs: Any, tensors: List[Tensor], mutable: bool
+    ) -> Any:
         if op == "_amp_foreach_non_finite_check_and_unscale_" and not torch.cuda.scaler_on_cpu:
             for t in args[0]:  # 1.13 has no kernel of it for a CPU
                 t.mul_(args[2].to(t.dtype))
@@ -234,23 +247,29 @@ def install() -> None:
                 if not memory.holds(self) or dtype != self.dtype or copy or rest:
                     return original(self, dtype, non_blocking, copy, **rest)
                 return self
-            return torch.ops.aten._to_copy(self, dtype=dtype, device=at, non_blocking=non_blocking,
-                                           **rest)
+            return torch.ops.aten._to_copy(
+                self, dtype=dtype, device=at, non_blocking=non_blocking, **rest
+            )
+
         return run
 
     patch(torch.Tensor, "to", to)
     torch.Tensor.cuda = lambda self, device=None, non_blocking=False, memory_format=None: self.to(
-        "cuda", non_blocking=non_blocking)
+        "cuda", non_blocking=non_blocking
+    )
     torch.Tensor.cpu = lambda self, memory_format=None: self.to("cpu")
 
     def read(original: Any) -> Any:
         def run(self: Tensor, *args: Any, **kwargs: Any) -> Any:
             if memory.holds(self):
                 if original.__name__ == "numpy":
-                    raise TypeError("can't convert cuda:0 device type tensor to numpy. Use "
-                                    "Tensor.cpu() to copy the tensor to host memory first.")
+                    raise TypeError(
+                        "can't convert cuda:0 device type tensor to numpy. Use "
+                        "Tensor.cpu() to copy the tensor to host memory first."
+                    )
                 device.current.synchronize()
             return original(self, *args, **kwargs)
+
         return run
 
     patch(torch.Tensor, "numpy", read)
@@ -261,17 +280,20 @@ def install() -> None:
             if memory.holds(self):
                 kwargs.setdefault("device", "cuda")
             return original(self, *args, **kwargs)
+
         return run
 
     for name in ("new_zeros", "new_ones", "new_empty", "new_full"):
         patch(torch.Tensor, name, new)
 
     def from_data(original: Any) -> Any:
-        def run(data: Any, *args: Any, device: Any = None, requires_grad: bool = False,
-                **kwargs: Any) -> Tensor:
+        def run(
+            data: Any, *args: Any, device: Any = None, requires_grad: bool = False, **kwargs: Any
+        ) -> Tensor:
             made = original(data, *args, **kwargs)
             made = made.to("cuda") if is_cuda(device) else made
             return made.requires_grad_() if requires_grad else made
+
         # torch.jit.script knows functions by their identity, and libraries script while imported.
         torch.jit._builtins._register_builtin(run, f"aten::{original.__name__}")
         return run
@@ -283,12 +305,14 @@ def install() -> None:
         def run(*args: Any, **kwargs: Any) -> Any:
             with device.in_engine():
                 out = original(*args, **kwargs)
-            device.current.tail = max([device.current.tail] + [
-                w.end for w in device.in_flight.values() if w.by_engine])
+            device.current.tail = max(
+                [device.current.tail] + [w.end for w in device.in_flight.values() if w.by_engine]
+            )
             for w in device.in_flight.values():
                 if w.by_engine:
                     w.waited.add(device.current)
             return out
+
         return run
 
     patch(torch.autograd, "backward", inside)

@@ -26,10 +26,12 @@ class Torch(MetaPathFinder):
         def exec_module(module):
             execute(module)
             import fake_cuda
+
             fake_cuda.install()
             read, first = Path.read_text, functools.lru_cache(Path.read_text)
             Path.read_text = lambda self, *args, **kwargs: (
-                first(self) if str(self) in COUNTS else read(self, *args, **kwargs))
+                first(self) if str(self) in COUNTS else read(self, *args, **kwargs)
+            )
 
         spec.loader.exec_module = exec_module
         return spec
