@@ -44,6 +44,24 @@ Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, b
   return own + hop.wire_latency;
 }
 
+Duration agreement_time(const Communicator& c, const Profile& p) {
+  if (c.ranks() < 2) return {};
+  const int each = c.fabric->cluster().devices_per_host;
+  Duration inside;
+  Duration between;
+  for (const Hop& h : c.ring_hops) {
+    bool ll = p.transports.at(c.fabric->transports()[h.transport]).ll_latency.has_value();
+    auto host = [&](int rank) { return c.devices[static_cast<std::size_t>(rank)] / each; };
+    Duration& of = host(h.from) == host(h.to) ? inside : between;
+    of = std::max(of, step_latency(c, p, h, ll));
+  }
+  int ranks = 1;
+  Duration sum;
+  for (; ranks < std::min(each, c.ranks()) && inside.ps > 0; ranks *= 2) sum += inside;
+  for (; ranks < c.ranks(); ranks *= 2) sum += between.ps > 0 ? between : inside;
+  return sum;
+}
+
 std::string missing_transport(const topology::Fabric& f, const Profile& p) {
   for (const std::string& name : f.transports())
     if (!p.transports.count(name)) return name;

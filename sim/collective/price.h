@@ -74,6 +74,11 @@ Duration queued_launch(const Communicator& c, const Profile& p);
 Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll,
                       int messages = 0);
 
+// A few bytes from every rank to every rank by the hosts' own processes, one word each: recursive
+// doubling, first among the ranks of a host. A step is taken to cost what the transport's quickest
+// message does (LL, where it has one).
+Duration agreement_time(const Communicator& c, const Profile& p);
+
 // Name of the first transport that the fabric uses and the profile lacks; empty = none.
 std::string missing_transport(const topology::Fabric& f, const Profile& p);
 

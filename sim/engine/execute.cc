@@ -46,24 +46,14 @@ constexpr double kTokenFloor = 1.0;  // fewer tokens than one unit do not lift t
 
 class Executor {
  public:
-  Executor(const TaskGraph& graph, Controller controller)
-      : g_(graph),
-        controller_(controller),
-        pending_(graph.pending()),
-        groups_(graph.flows().size()),
-        resources_(graph.resources().size()) {
-    timeline_.begin.assign(g_.size(), TimePoint{-1});
-    timeline_.end.assign(g_.size(), TimePoint{-1});
-    sources_.resize(groups_.size() + resources_.size());
-    for (std::size_t r = 0; r < resources_.size(); ++r)
-      resources_[r].tokens = g_.resources()[r].starts_empty ? 0 : g_.resources()[r].burst;
-    for (const auto& h : g_.holds()) has_holds_ = has_holds_ || h.hold.share > 0;
-    if (has_holds_) index_holds();
+  // `growing`: the same graph where the controller may add to it, or null.
+  Executor(const TaskGraph& graph, TaskGraph* growing, Controller controller)
+      : g_(graph), growing_(growing), controller_(controller) {
+    if (!growing_) pending_ = graph.pending();
+    grow();
   }
 
   Timeline run() {
-    for (TaskId t = 0; t < g_.size(); ++t)
-      if (pending_[t] == 0) ready_.push_back(t);
     for (;;) {
       drain_ready();
       solve_dirty();
@@ -80,10 +70,10 @@ class Executor {
       while (!sources_.empty() && sources_.top_time() == now_) {
         std::uint32_t s = sources_.top();
         sources_.remove(s);
-        if (s < groups_.size())
+        if (s < flow_slots_)
           finish_members(s);
         else
-          drain_bucket(static_cast<ResourceId>(s - groups_.size()));
+          drain_bucket(static_cast<ResourceId>(s - flow_slots_));
       }
     }
     timeline_.makespan = TimePoint{now_};
@@ -91,6 +81,41 @@ class Executor {
   }
 
  private:
+  // Takes in what the graph has gained.
+  void grow() {
+    std::size_t known = timeline_.begin.size();
+    timeline_.begin.resize(g_.size(), TimePoint{-1});
+    timeline_.end.resize(g_.size(), TimePoint{-1});
+    std::size_t links = resources_.size();
+    resources_.resize(g_.resources().size());
+    for (std::size_t r = links; r < resources_.size(); ++r)
+      resources_[r].tokens = g_.resources()[r].starts_empty ? 0 : g_.resources()[r].burst;
+    groups_.resize(g_.flows().size());
+    if (groups_.size() > flow_slots_ || links < resources_.size() || known == 0) number_sources();
+    for (std::size_t h = holds_known_; h < g_.holds().size(); ++h)
+      has_holds_ = has_holds_ || g_.holds()[h].hold.share > 0;
+    if (has_holds_ && holds_.size() < g_.holds().size()) index_holds();
+    holds_known_ = g_.holds().size();
+    for (std::size_t t = known; t < g_.size(); ++t)
+      if (g_.pending()[t] == 0) ready_.push_back(static_cast<TaskId>(t));
+  }
+
+  // Flows first, then resources: of what happens at one time, this is the order. A graph that grows
+  // gets room for twice its flows.
+  void number_sources() {
+    std::vector<std::pair<std::uint32_t, std::int64_t>> due;
+    while (!sources_.empty()) {
+      due.push_back({sources_.top(), sources_.top_time()});
+      sources_.remove(sources_.top());
+    }
+    std::size_t before = flow_slots_;
+    flow_slots_ = groups_.size();
+    if (growing_) flow_slots_ *= 2;
+    sources_.resize(flow_slots_ + resources_.size());
+    for (auto [s, time] : due)
+      sources_.set(static_cast<std::uint32_t>(s < before ? s : s - before + flow_slots_), time);
+  }
+
   void drain_ready() {
     for (std::size_t i = 0; i < ready_.size(); ++i) start(ready_[i]);
     ready_.clear();
@@ -138,6 +163,7 @@ class Executor {
   void end(TaskId t) {
     timeline_.end[t] = TimePoint{now_};
     ++timeline_.completions;
+    if (growing_) growing_->end(t);
     std::uint8_t flags = g_.notify_flags()[t];
     if (flags & 2) {
       if (has_holds_) apply_holds(t, true);
@@ -147,12 +173,13 @@ class Executor {
     if ((flags & 1) && controller_.on_end) {
       released_.clear();
       controller_.on_end(controller_.state, t, TimePoint{now_}, released_);
+      if (growing_) grow();
       for (TaskId r : released_) release(r);
     }
   }
 
   void release(TaskId t) {
-    if (--pending_[t] == 0) ready_.push_back(t);
+    if (growing_ ? growing_->release(t) : --pending_[t] == 0) ready_.push_back(t);
   }
 
   void touch(Group& group) {
@@ -192,15 +219,17 @@ class Executor {
   }
 
   void finish_members(FlowId f) {
-    Group& group = groups_[f];
-    touch(group);
-    group.served = std::max(group.served, group.members.front().target);
-    while (!group.members.empty() && group.members.front().target <= group.served) {
-      TaskId t = group.members.front().task;
-      std::pop_heap(group.members.begin(), group.members.end(), later);
-      group.members.pop_back();
-      end(t);
+    touch(groups_[f]);
+    groups_[f].served = std::max(groups_[f].served, groups_[f].members.front().target);
+    for (;;) {
+      std::vector<Member>& members = groups_[f].members;
+      if (members.empty() || members.front().target > groups_[f].served) break;
+      TaskId t = members.front().task;
+      std::pop_heap(members.begin(), members.end(), later);
+      members.pop_back();
+      end(t);  // the graph may grow, and the groups move
     }
+    Group& group = groups_[f];
     if (group.members.empty()) {
       group.served = 0;
       group.rate = 0;
@@ -362,7 +391,7 @@ class Executor {
               groups_[f].rate * demand.per_unit * static_cast<double>(groups_[f].members.size());
       }
     }
-    auto source = static_cast<std::uint32_t>(groups_.size() + r);
+    auto source = static_cast<std::uint32_t>(flow_slots_ + r);
     if (s.tokens >= kTokenFloor && s.usage > spec.rate) {
       std::int64_t in = ceil_ps(s.tokens, s.usage - spec.rate);
       if (in < kForever - now_) return sources_.set(source, now_ + in);
@@ -389,8 +418,11 @@ class Executor {
   }
 
   const TaskGraph& g_;
+  TaskGraph* growing_;
   Controller controller_;
-  std::vector<std::uint32_t> pending_;
+  std::vector<std::uint32_t> pending_;  // of a graph that does not grow
+  std::size_t flow_slots_ = 0;          // sources before those of resources
+  std::size_t holds_known_ = 0;
   std::vector<Group> groups_;
   std::vector<ResourceState> resources_;
   std::vector<TaskGraph::HoldEvent> holds_;
@@ -417,7 +449,11 @@ class Executor {
 }  // namespace
 
 Timeline execute(const TaskGraph& graph, Controller controller) {
-  return Executor(graph, controller).run();
+  return Executor(graph, nullptr, controller).run();
+}
+
+Timeline execute_growing(TaskGraph& graph, Controller controller) {
+  return Executor(graph, &graph, controller).run();
 }
 
 }  // namespace ddpsim::engine

@@ -33,4 +33,9 @@ struct Controller {
 // false; nothing hangs.
 Timeline execute(const TaskGraph& graph, Controller controller = {});
 
+// The same of a graph to which the controller may add tasks, edges (also to tasks that have not
+// started), flows and holds whenever it is asked. What it adds begins at that moment at the
+// earliest: a fixed task is a timer. `graph` is used up.
+Timeline execute_growing(TaskGraph& graph, Controller controller);
+
 }  // namespace ddpsim::engine

@@ -47,6 +47,7 @@ TaskId TaskGraph::add_task(Duration latency, double work, FlowId flow) {
 
 void TaskGraph::add_edge(TaskId from, TaskId to) {
   assert(from != to && from < size() && to < size());
+  if (ended(from)) return;
   // Successors are released in the order in which their edges were added: a queue behind them keeps
   // its order.
   auto edge = static_cast<std::uint32_t>(edges_.size());

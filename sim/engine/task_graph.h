@@ -66,7 +66,8 @@ class TaskGraph {
   TaskId add_fixed(Duration duration);
   // `work` units of `flow` after `latency`. REQUIRES: work >= 0.
   TaskId add_task(Duration latency, double work, FlowId flow);
-  // `to` starts only after `from` ended. REQUIRES: both exist, from != to.
+  // `to` starts only after `from` ended; nothing to wait for if it has. REQUIRES: both exist,
+  // from != to, `to` has not started.
   void add_edge(TaskId from, TaskId to);
   // The task also waits until the controller releases it.
   void add_gate(TaskId task) { ++pending_[task]; }
@@ -81,6 +82,10 @@ class TaskGraph {
   // 0 < work < the task's; it has no latency, no gate and no hold.
   TaskId front_of(TaskId task, std::span<const std::uint32_t> edges, double work);
   void reserve(std::size_t tasks, std::size_t edges);
+  // Of a graph that grows while it is played: the executor says what has ended. True: released.
+  void end(TaskId task) { notify_[task] |= 4; }
+  bool ended(TaskId task) const { return notify_[task] & 4; }
+  bool release(TaskId task) { return --pending_[task] == 0; }
 
   std::size_t size() const { return latency_.size(); }
   std::size_t edge_count() const { return edges_.size(); }
@@ -117,7 +122,7 @@ class TaskGraph {
   std::vector<std::uint32_t> pending_;
   std::vector<std::uint32_t> first_edge_;
   std::vector<std::uint32_t> last_edge_;
-  std::vector<std::uint8_t> notify_;  // bit 0: notify; bit 1: has hold events
+  std::vector<std::uint8_t> notify_;  // bit 0: notify; bit 1: has hold events; bit 2: ended
   std::vector<Edge> edges_;
   std::vector<HoldEvent> holds_;
 };

@@ -50,9 +50,9 @@ void refuse_other_parallelism(const Reader& r) {
 
 // Keys and names of systems that a plan cannot be of.
 constexpr const char* kOtherSystem =
-    "ddpsim models PyTorch DDP (\"pytorch_ddp\"), plain gradient averaging (\"averaging\") and "
-    "FullyShardedDataParallel (\"fsdp\"); FSDP2 (fully_shard), ZeRO and DeepSpeed, Horovod and "
-    "Megatron are not modelled";
+    "ddpsim models PyTorch DDP (\"pytorch_ddp\"), plain gradient averaging (\"averaging\"), "
+    "FullyShardedDataParallel (\"fsdp\") and Horovod (\"horovod\"); FSDP2 (fully_shard), ZeRO and "
+    "DeepSpeed, and Megatron are not modelled";
 void refuse_other_systems(const Reader& r) {
   for (const char* key :
        {"zero_stage", "zero_optimization", "fully_shard", "reshard_after_forward", "cpu_offload"})
@@ -61,7 +61,7 @@ void refuse_other_systems(const Reader& r) {
 bool is_other_system(std::string name) {
   for (char& c : name)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  for (const char* part : {"fsdp", "zero", "deepspeed", "horovod", "megatron", "fully_shard"})
+  for (const char* part : {"fsdp", "zero", "deepspeed", "megatron", "fully_shard"})
     if (name.find(part) != std::string::npos) return true;
   return false;
 }
@@ -120,9 +120,10 @@ System read_system(const Reader& r) {
     if (name == other)
       r.fail("\"" + name +
              "\" is not data parallelism, and ddpsim does not model it; use \"pytorch_ddp\", "
-             "\"averaging\" or \"fsdp\"");
+             "\"averaging\", \"fsdp\" or \"horovod\"");
   if (name == "ddp") return System::PytorchDdp;
   if (name == "fsdp1") return System::Fsdp;
+  if (name == "hvd") return System::Horovod;
   std::vector<const char*> names;
   for (const strategy::SystemRecord& s : strategy::systems()) {
     if (name == s.name) return s.system;

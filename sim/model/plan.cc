@@ -8,7 +8,8 @@
 namespace ddpsim {
 
 const char* name_of(System s) {
-  return s == System::PytorchDdp ? "pytorch_ddp" : s == System::Averaging ? "averaging" : "fsdp";
+  constexpr std::array<const char*, kSystems> kNames{"pytorch_ddp", "averaging", "fsdp", "horovod"};
+  return kNames[static_cast<std::size_t>(s)];
 }
 const char* name_of(Sharding s) {
   constexpr std::array<const char*, 3> kNames{"full_shard", "shard_grad_op", "no_shard"};
@@ -88,6 +89,21 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
     if (!p.unused_parameters.empty())
       return {"/plan/unused_parameters",
               "parameters without a gradient are modelled for pytorch_ddp and averaging only"};
+  }
+  if (p.system == System::Horovod) {
+    if (b == Backend::Tcp)
+      return {"/plan/backend", "Horovod reduces by nccl on GPUs and by gloo on CPUs"};
+    const HorovodPlan& h = p.horovod;
+    if (h.cycle_time && !(*h.cycle_time >= 0 && *h.cycle_time <= 1e4))
+      return {"/plan/HOROVOD_CYCLE_TIME", "0 to 10,000 ms"};
+    if (h.fusion_threshold < 0 || h.fusion_threshold > (std::int64_t{1} << 40))
+      return {"/plan/HOROVOD_FUSION_THRESHOLD", "0 to 1 TiB, in bytes"};
+    if (h.cache_capacity < 0 || h.cache_capacity > 1'000'000)
+      return {"/plan/HOROVOD_CACHE_CAPACITY", "0 to 1,000,000 tensors"};
+    if (h.groups < 0 || h.groups > gradients)
+      return {"/plan/groups", "0 (none) to the number of gradients, " + std::to_string(gradients)};
+    if (h.disable_group_fusion && h.groups == 0)
+      return {"/plan/HOROVOD_DISABLE_GROUP_FUSION", "there are no groups (groups=N)"};
   }
   if (p.algorithm != Algorithm::Ring && b != Backend::Tcp)
     return {"/plan/algorithm",

@@ -14,8 +14,8 @@
 
 namespace ddpsim {
 
-enum class System : std::uint8_t { PytorchDdp, Averaging, Fsdp };
-inline constexpr int kSystems = 3;
+enum class System : std::uint8_t { PytorchDdp, Averaging, Fsdp, Horovod };
+inline constexpr int kSystems = 4;
 // Tcp: ddpsim's own executor (calib): plain rings and trees over TCP; collectives in launch order,
 // `tcp_streams` in flight.
 enum class Backend : std::uint8_t { Nccl, Gloo, Tcp };
@@ -50,6 +50,17 @@ struct FsdpPlan {
       "block";  // "block": each repeated block is a unit; "none": the model is one
 };
 
+// The environment and the arguments of Horovod's DistributedOptimizer, as of 0.21 and later.
+struct HorovodPlan {
+  std::optional<double> cycle_time;                   // HOROVOD_CYCLE_TIME, ms; default 1
+  std::int64_t fusion_threshold = 128 * 1024 * 1024;  // HOROVOD_FUSION_THRESHOLD, bytes
+  std::int64_t cache_capacity = 1024;                 // HOROVOD_CACHE_CAPACITY, tensors
+  bool batch_d2d_memcopies = true;                    // HOROVOD_BATCH_D2D_MEMCOPIES
+  bool disable_group_fusion = false;                  // HOROVOD_DISABLE_GROUP_FUSION
+  bool fp16_compression = false;                      // compression=hvd.Compression.fp16
+  std::int64_t groups = 0;                            // groups=N: of the parameters in their order
+};
+
 struct Plan {
   System system = System::PytorchDdp;
   std::optional<Backend> backend;         // default: nccl on GPUs, gloo on CPUs
@@ -79,6 +90,7 @@ struct Plan {
   Granularity granularity = Granularity::PerParameter;
   bool async_op = false;
   FsdpPlan fsdp;
+  HorovodPlan horovod;
 };
 
 Backend backend_of(const Plan& plan, DeviceKind device);

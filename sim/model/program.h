@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,6 +49,7 @@ enum class Does : std::uint8_t {
   Launch,       // the host enqueues another operation
   Communicate,  // a collective
   Wait,         // until a collective has ended
+  Request,      // asks the coordinator to reduce its tensor
   Host          // other work of the host thread
 };
 // Where in a step it counts. Reduced: what is done with gradients after their reduction.
@@ -94,13 +96,20 @@ constexpr bool is_compute(OpKind k) {
 }
 // On the host thread of a GPU's rank.
 constexpr bool is_host_work(OpKind k) {
-  return k.does == Does::Launch || k.does == Does::Host;
+  return k.does == Does::Launch || k.does == Does::Host || k.does == Does::Request;
 }
 constexpr bool is_launch(OpKind k) {
   return k.does == Does::Launch;
 }
 constexpr bool is_wait(OpKind k) {
   return k.does == Does::Wait;
+}
+constexpr bool is_request(OpKind k) {
+  return k.does == Does::Request;
+}
+// Until all that its step requested has been reduced.
+constexpr bool waits_for_requests(OpKind k) {
+  return k.does == Does::Wait && k.touches == Touches::Everything;
 }
 // Its subject is a bucket, or a tensor.
 constexpr bool of_bucket(OpKind k) {
@@ -180,6 +189,26 @@ struct StepProgram {
     std::uint32_t dep;
   };
   std::vector<ExtraDep> extra_deps;  // beyond two per operation
+  // Of a coordinated Program, by tensor: the operation that makes it ready; kNoOp = none does.
+  std::vector<std::uint32_t> made_by;
+};
+
+// What is reduced together is decided while the Program is played, by a thread of each rank that
+// wakes in cycles (strategy::Fusion). Its operations are on Lane::Worker, Lane::Comm and the first
+// of Program::streams; they belong to the step whose tensors they reduce.
+struct Coordination {
+  struct Requested {
+    std::int64_t bytes = 0;  // on the wire
+    DType dtype = DType::Float32;
+    std::uint32_t group = kNoSubject;  // requested with the others of the group
+  };
+  std::vector<Requested> tensors;  // by tensor
+  Duration cycle;                  // from one beginning to the next, at least
+  std::int64_t threshold = 0;      // bytes reduced together, at most; 0 = each alone
+  std::int64_t cache = 0;          // tensors that ranks agree on by a bit each; 0 = by their names
+  std::int64_t padding = 1;        // of a tensor's bytes in what is fused
+  bool group_fusion = true;        // groups fuse with others
+  int batch = 1;                   // tensors that one kernel copies
 };
 
 struct Program {
@@ -191,7 +220,8 @@ struct Program {
   double core_share = -1;  // of a measured operation's duration: what needs a core; < 0 = unknown
   int at_once = 0;         // as StepTimes::at_once
   std::vector<std::string> streams;  // a system's own: "unshard"; at most kMostStreams
-  std::vector<StepProgram> warmup;   // first, (first,) rebuild
+  std::optional<Coordination> coordination;
+  std::vector<StepProgram> warmup;  // first, (first,) rebuild
   StepProgram steady;
   std::vector<std::string> words;  // names of operations, less their subjects
   std::vector<std::string>

@@ -74,7 +74,7 @@ void try_plan(const Question& q, Attempts& a) {
            "--plan pytorch_ddp, without averaging's flags",
            [](Scenario& s) { s.plan.system = System::PytorchDdp; });
   }
-  if (plan.system == System::Fsdp) try_choices(plan, a);
+  if (plan.system == System::Fsdp || plan.system == System::Horovod) try_choices(plan, a);
   if (!q.scenario.slow_ranks.empty())
     a.plan("all ranks as fast as the others", "without slow_ranks",
            [](Scenario& s) { s.slow_ranks.clear(); });

@@ -26,6 +26,10 @@ constexpr int kSteadySteps = 3;
 constexpr int kMaxSteadySteps = 8;
 constexpr std::size_t kLongestCycle = 3;  // of which 8 steps show two
 constexpr double kAlike = 1e-5;
+// What is reduced together differs from step to step where cycles decide it: the mean of the steps
+// after the first few.
+constexpr int kCoordinatedSteps = 20;
+constexpr std::size_t kCoordinatedCounted = 16;
 
 struct Prepared {
   StepTimes times;
@@ -107,10 +111,18 @@ struct Played {
 };
 
 void play_alone(Played& p, const Question& q, SimulationOptions so, int steady_steps) {
-  so.steady_steps = steady_steps;
+  const bool coordinated = p.prepared.program.coordination.has_value();
+  so.steady_steps = coordinated ? kCoordinatedSteps : steady_steps;
   p.simulation = ended(simulate(p.prepared.program, p.prepared.comm(), q.profile,
                                 fold_ranks(q.scenario, so.fold_links), so));
-  p.step = period(p.simulation);
+  if (!coordinated) {
+    p.step = period(p.simulation);
+    return;
+  }
+  const auto& steps = p.simulation.steps;
+  p.step = {(steps.back().end - steps[steps.size() - 1 - kCoordinatedCounted].end).ps /
+            static_cast<std::int64_t>(kCoordinatedCounted)};
+  if (p.simulation.decided) p.prepared.program.steady = *p.simulation.decided;
 }
 
 void play_among_others(Played& p, const Question& q, Level level, const SimulationOptions& so,
@@ -151,7 +163,7 @@ Played play(const Question& q, Level level, const Options& options, bool spans) 
   if (alone && !options.warmup && options.fidelity == Fidelity::Collective) {
     p.prepared = prepare(q, level, strategy::Steps::SteadyOnly, options);
     play_alone(p, q, so, kSteadySteps);
-    if (settled(p.simulation)) return p;
+    if (settled(p.simulation) || p.prepared.program.coordination) return p;
   }
   p.prepared = prepare(q, level, strategy::Steps::All, options);
   if (!alone) {
@@ -159,7 +171,8 @@ Played play(const Question& q, Level level, const Options& options, bool spans) 
     return p;
   }
   play_alone(p, q, so, kSteadySteps);
-  if (!settled(p.simulation)) play_alone(p, q, so, kMaxSteadySteps);
+  if (!settled(p.simulation) && !p.prepared.program.coordination)
+    play_alone(p, q, so, kMaxSteadySteps);
   return p;
 }
 
@@ -353,6 +366,7 @@ Bytes state_bytes(const Workload& w, const Plan& plan, int ranks) {
   if (plan.system == System::PytorchDdp && !plan.gradient_as_bucket_view)
     total += gradients;  // buckets
   if (plan.system == System::Averaging && plan.granularity == Granularity::Flat) total += gradients;
+  if (plan.system == System::Horovod) total += Bytes{plan.horovod.fusion_threshold};
   std::int64_t states =
       w.optimizer.kind == Optimizer::Kind::Sgd ? (w.optimizer.momentum ? 1 : 0) : 2;
   total += gradients * states;

@@ -4,15 +4,15 @@
 #include "sim/predict/simulate.h"
 
 #include <algorithm>
-#include <array>
+#include <deque>
 #include <map>
-#include <tuple>
+#include <optional>
 
 #include "sim/collective/connections.h"
 #include "sim/engine/execute.h"
-#include "sim/predict/load_demands.h"
-#include "sim/predict/roofline.h"
-#include "sim/predict/shared_machine.h"
+#include "sim/predict/job_flows.h"
+#include "sim/strategy/cycles.h"
+#include "sim/strategy/horovod.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -35,43 +35,23 @@ struct Placed {
 
 // One job: adds its tasks to the graph, decides for its pools while the graph is played, reads its
 // steps off the timeline.
-class Simulator {
+class Simulator : JobFlows {
  public:
   Simulator(Shared& shared, const Program& program, const Communicator& comm,
             const Profile& profile, const std::vector<RankClass>& classes,
             const SimulationOptions& options)
-      : shared_(shared),
-        graph_(shared.graph),
-        link_resource_(shared.link_resource),
-        cores_(shared.cores),
-        program_(program),
-        comm_(comm),
-        profile_(profile),
-        classes_(classes),
-        options_(options),
+      : JobFlows(shared, program, comm, profile, classes, options),
         lanes_(kLanes + program.streams.size()) {}
 
   void build() {
-    if (cores_ != engine::kNone) make_core_flows();
-    if (shared_.memory != engine::kNone && program_.backend == Backend::Gloo) make_memory_flows();
-    if (options_.fidelity == Fidelity::Collective) {
-      demands_ = load_demands(comm_, profile_, options_.level, options_.fold_links,
-                              [this](topology::LinkId l) { return link_resource(l); });
-      std::vector<const Price*> all;
-      for (const Op& op : program_.steady.ops)
-        if (is_collective(op.kind)) all.push_back(&price_of(op));
-      heaviest_ = collective::heaviest(comm_, all);
-    }
-    double hold = at(profile_.sm_hold, options_.level);
-    if (program_.device == DeviceKind::Gpu && comm_.ranks() > 1 &&
-        (hold > 0 || profile_.memory_hold))
-      make_device_resources(hold);
+    make_flows();
     std::size_t ops = program_.steady.ops.size() * static_cast<std::size_t>(options_.steady_steps);
     if (options_.warmup)
       for (const StepProgram& s : program_.warmup) ops += s.ops.size();
     if (options_.fidelity == Fidelity::Collective)
       graph_.reserve((ops + 64) * classes_.size(), 2 * (ops + 64) * classes_.size());
     tails_.assign(classes_.size(), std::vector<TaskId>(lanes_, kNoTask));
+    if (program_.coordination) begin_coordination();
     if (options_.warmup)
       for (const StepProgram& s : program_.warmup) add_step(s, -1, false);
     for (int k = 0; k < options_.steady_steps; ++k)
@@ -82,8 +62,11 @@ class Simulator {
                      [](const Pooled& a, const Pooled& b) { return a.task < b.task; });
   }
 
-  void decide(TaskId task, std::vector<TaskId>& release) {
+  bool grows() const { return cycles_.has_value(); }
+
+  void decide(TaskId task, TimePoint now, std::vector<TaskId>& release) {
     if (connections_.decide(task, release)) return;
+    if (cycles_) return coordinate(task, now, release);
     auto less = [](const Pooled& a, TaskId t) { return a.task < t; };
     auto q = std::lower_bound(queued_.begin(), queued_.end(), task, less);
     if (q != queued_.end() && q->task == task) {
@@ -104,152 +87,22 @@ class Simulator {
       for (TaskId t : step_ends_[k]) end = std::max(end, timeline.end[t]);
       out.steps.push_back({kinds_[k], end});
     }
-    if (options_.spans && out.complete) record_spans(timeline, out);
+    if (!options_.spans || !out.complete) return out;
+    if (!cycles_) {
+      record_spans(timeline, *recorded_, record_, out);
+      return out;
+    }
+    const Live& last = live_.back();
+    std::vector<std::uint32_t> order;
+    out.decided = strategy::in_order(last.step, order);
+    auto placed = last.placed;
+    for (std::size_t c = 0; c < placed.size(); ++c)
+      for (std::size_t i = 0; i < order.size(); ++i) placed[c][i] = last.placed[c][order[i]];
+    record_spans(timeline, *out.decided, placed, out);
     return out;
   }
 
  private:
-  // ---- resources and flows
-
-  engine::ResourceId link_resource(topology::LinkId l) {
-    if (link_resource_[l] == engine::kNone) {
-      const topology::Link& link = comm_.fabric->links()[l];
-      double rate = collective::link_rate(comm_, profile_, options_.level, l);
-      double scale = rate / link.bandwidth.bytes_per_ps();
-      // A steady step cannot live on tokens that were saved before the job began.
-      link_resource_[l] = graph_.add_resource(
-          {rate, static_cast<double>(link.burst.count), link.peak.bytes_per_ps() * scale, true});
-    }
-    return link_resource_[l];
-  }
-
-  // Of each class: what computes, and, where it is known apart, what moves memory.
-  void make_device_resources(double hold) {
-    holds_ = {hold, profile_.memory_hold ? at(*profile_.memory_hold, options_.level) : hold};
-    for (std::size_t c = 0; c < classes_.size(); ++c)
-      for (std::size_t k = 0; k < device_.size(); ++k) {
-        bool shared = k == 1 && !profile_.memory_hold;
-        device_[k].push_back(shared ? device_[0][c] : graph_.add_resource({1.0, 0, 0}));
-        engine::Demand d{device_[k].back(), 1};
-        device_flow_[k].push_back(shared ? device_flow_[0][c]
-                                         : graph_.add_flow(std::span(&d, 1), 1, 1));
-      }
-  }
-  static bool moves_memory(const Op& op) { return op.traffic > 0 || is_update(op.kind); }
-
-  // Whether computation needs cores that others may have: backend tcp sleeps it, unless it is real.
-  bool computes_on_cores() const {
-    return cores_ != engine::kNone && (options_.real_compute || program_.backend == Backend::Gloo);
-  }
-  void make_core_flows() {
-    // A layer profile was taken of what runs; a capture says what the real model needs, which timed
-    // layers sleep.
-    bool profiled = program_.at_once > 0;
-    bool known = program_.core_share >= 0 && (options_.real_compute || profiled);
-    core_share_ = known ? program_.core_share : options_.real_compute ? 1 : 0;
-    // Ranks that keep every core busy took turns while they were measured; ranks that mostly sleep
-    // seldom met.
-    auto cores = static_cast<double>(comm_.fabric->cluster().emulated_on_cores);
-    double more = std::max(0.0, program_.at_once / cores - 1);
-    crowd_ = 1 + more * std::min(1.0, core_share_ * program_.at_once / cores);
-    core_share_ = std::min(core_share_, 1 / crowd_);
-    for (const RankClass& c : classes_) {
-      auto ranks = static_cast<double>(c.ranks.size());
-      std::vector<engine::Demand> d;
-      if (program_.backend == Backend::Gloo) {
-        own_core_.push_back(graph_.add_resource({1, 0, 0}));
-        d.push_back({own_core_.back(), 1});
-      }
-      d.push_back({cores_, ranks});
-      work_flow_.push_back(
-          graph_.add_flow(d, ranks, 1));  // a rank computes with one thread: at most one core
-      if (profiled) d.pop_back();         // a layer profile has the other ranks in it
-      core_flow_.push_back(profiled ? graph_.add_flow(d, ranks, 1) : work_flow_.back());
-    }
-  }
-  // A class's ranks copy at the same time.
-  void make_memory_flows() {
-    double rate = memory_rate(profile_, options_.level);
-    for (std::size_t c = 0; c < classes_.size(); ++c) {
-      auto ranks = static_cast<double>(classes_[c].ranks.size());
-      std::vector<engine::Demand> d{{shared_.memory, ranks}};
-      if (!own_core_.empty()) d.push_back({own_core_[c], 1 / rate});
-      memory_flow_.push_back(graph_.add_flow(d, ranks, rate));
-    }
-  }
-  // `per_unit`: core time that a unit of a transfer's work takes of the machine. The kernel's
-  // network runs on whichever core, and before the thread that computes there: each rank's core
-  // gives its share.
-  void take_cores(double per_unit, std::vector<engine::Demand>& demands) const {
-    demands.push_back({cores_, per_unit});
-    for (engine::ResourceId own : own_core_)
-      demands.push_back({own, per_unit / comm_.fabric->cluster().emulated_on_cores});
-  }
-
-  // A thread that has slept long goes before one that computes: messages take the core time that
-  // they need, computation gets what is left.
-  static constexpr double kBeforeComputation = 1e6;
-  // Core time of one byte over a hop: the network at both ends, and half a sum (all-reduce: one
-  // phase of two sums).
-  double core_time_per_byte() const {
-    if (!computes_on_cores()) return 0;
-    double network = 0;
-    for (std::uint8_t t : comm_.transports)
-      network =
-          std::max(network, profile_.transports.at(comm_.fabric->transports()[t]).cpu_ps_per_byte);
-    // Among tcp's messages they are tasks of their own.
-    bool sums = (options_.fidelity == Fidelity::Collective || program_.backend == Backend::Gloo) &&
-                profile_.reduction_bytes_per_s > 0;
-    return network + (sums ? 0.5e12 / profile_.reduction_bytes_per_s : 0);
-  }
-
-  engine::FlowId phase_flow(const Price& price, const collective::Phase& phase) {
-    auto key = std::make_tuple(price.pattern, phase.round, phase.weight, phase.max_rate);
-    auto it = phase_flows_.find(key);
-    if (it != phase_flows_.end()) return it->second;
-    auto pattern = static_cast<std::size_t>(price.pattern);
-    auto round = static_cast<std::size_t>(phase.round + 1);
-    const auto& demands = demands_[pattern][round];
-    engine::FlowId f = 0;
-    if (double core = core_time_per_byte(); cores_ != engine::kNone && core > 0) {
-      std::vector<engine::Demand> more = demands;
-      const collective::Pattern& p = comm_.patterns[pattern];
-      take_cores(core * (round == 0 ? p.moved : p.rounds[round - 1].moved), more);
-      f = graph_.add_flow(more, phase.weight / heaviest_ * kBeforeComputation, phase.max_rate);
-    } else {
-      f = graph_.add_flow(demands, phase.weight / heaviest_, phase.max_rate);
-    }
-    phase_flows_.emplace(key, f);
-    return f;
-  }
-
-  engine::FlowId hop_flow(int from, int to, int nic = -1) {
-    auto key = std::make_tuple(from, to, nic);
-    auto it = hop_flows_.find(key);
-    if (it != hop_flows_.end()) return it->second;
-    topology::Route route;
-    collective::find_hop_route(*comm_.fabric, comm_.devices, from, to, nic, route);
-    std::vector<engine::Demand> demands;
-    for (topology::LinkId l : route.links) demands.push_back({link_resource(l), 1});
-    double core = core_time_per_byte();
-    bool takes_cores = cores_ != engine::kNone && core > 0;
-    if (takes_cores) take_cores(core, demands);
-    engine::FlowId f = graph_.add_flow(demands, takes_cores ? kBeforeComputation : 1);
-    hop_flows_.emplace(key, f);
-    return f;
-  }
-
-  const Price& price_of(const Op& op) {
-    auto key = std::make_tuple(op.kind.operation, op.bytes, op.dtype);
-    auto it = prices_.find(key);
-    if (it == prices_.end())
-      it = prices_
-               .emplace(key, collective::price(comm_, profile_, options_.level, op.kind.operation,
-                                               {op.bytes}, op.dtype))
-               .first;
-    return it->second;
-  }
-
   // ---- steps
 
   void add_step(const StepProgram& s, int steady_index, bool record) {
@@ -274,6 +127,7 @@ class Simulator {
     step_ends_.push_back(ends);
     kinds_.push_back(s.kind);
     if (options_.common_start) meet(ends);
+    if (cycles_) return keep(s, std::move(placed));
     if (record && options_.spans) {
       recorded_ = &s;
       record_ = std::move(placed);
@@ -299,6 +153,10 @@ class Simulator {
       for (std::uint32_t d : op.dep)
         if (d != kNoOp) awaited[d] = 1;
     for (const auto& e : s.extra_deps) awaited[e.dep] = 1;
+    for (std::uint32_t made : s.made_by)
+      if (made != kNoOp) awaited[made] = 1;
+    for (std::size_t i = 0; i < s.ops.size(); ++i)
+      if (is_request(s.ops[i].kind) || waits_for_requests(s.ops[i].kind)) awaited[i] = 1;
     awaited.back() = 1;
     return awaited;
   }
@@ -331,7 +189,7 @@ class Simulator {
     bool on_cores = computes_on_cores() && core_share_ > 0 && is_compute(op.kind) && !shares_memory;
     bool shares_device = shares_memory || on_cores ||
                          (!device_[0].empty() && on_device(op.lane) && is_compute(op.kind));
-    bool waits = op.dep[0] != kNoOp;
+    bool waits = op.dep[0] != kNoOp || waits_for_requests(op.kind);
     TaskId tail = streamed ? tails_[c][lane] : kNoTask;
     Placed& p = placed[i];
     if (streamed && !waits && !shares_device && tail != kNoTask && is_open(c, lane, tail)) {
@@ -399,7 +257,7 @@ class Simulator {
   void add_collective(const StepProgram& s, std::uint32_t i,
                       std::vector<std::vector<Placed>>& placed) {
     const Op& op = s.ops[i];
-    bool pooled = op.lane == Lane::Worker;
+    bool pooled = op.lane == Lane::Worker && !cycles_;
     const Price& price = price_of(op);
     std::vector<TaskId> arrive(classes_.size());
     for (std::size_t c = 0; c < classes_.size(); ++c) {
@@ -547,16 +405,154 @@ class Simulator {
     TaskId pickup;  // kNoTask: the task is an end
   };
 
-  void record_spans(const engine::Timeline& timeline, Simulation& out) const {
+  // ---- what is decided while it is played
+
+  // A step whose reductions are decided. Its operations are those of the Program, then what was
+  // decided, in that order.
+  struct Live {
+    StepProgram step;
+    std::vector<std::vector<Placed>> placed;
+    std::uint32_t wait = 0;  // the operation that waits for all requests
+    std::size_t left = 0;    // tensors that it waits for and that are not decided
+  };
+  struct Asked {
+    TaskId task;
+    std::uint32_t rank_class;
+    std::uint32_t live;
+    TensorIndex tensor;
+  };
+
+  void begin_coordination() {
+    const Coordination& c = *program_.coordination;
+    auto ranks = static_cast<int>(classes_.size());
+    // By names: the requests to rank 0 and its answer.
+    Duration agreement = collective::agreement_time(comm_, profile_);
+    int local = comm_.fabric->cluster().devices_per_host;
+    bool even = comm_.ranks() % local == 0;
+    cycles_.emplace(c, ranks, even ? local : 1, c.cache > 0 ? agreement : Duration{},
+                    agreement * 2);
+    step_of_.assign(c.tensors.size(), 0);
+    if (options_.warmup && !program_.warmup.empty()) return;
+    std::vector<TensorIndex> order;
+    for (const Op& op : program_.steady.ops)
+      if (is_request(op.kind)) order.push_back(op.subject);
+    cycles_->fusion.remember(order);
+  }
+
+  void keep(const StepProgram& s, std::vector<std::vector<Placed>> placed) {
+    auto number = static_cast<std::uint32_t>(live_.size());
+    std::size_t known = asked_.size();
+    Live l{s, std::move(placed), 0, 0};
+    for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
+      if (waits_for_requests(s.ops[i].kind)) {
+        l.wait = i;
+        for (auto& of_class : l.placed) graph_.add_gate(of_class[i].begin);
+      }
+      if (!is_request(s.ops[i].kind)) continue;
+      ++l.left;
+      for (std::uint32_t c = 0; c < classes_.size(); ++c) {
+        graph_.notify(l.placed[c][i].end);
+        asked_.push_back({l.placed[c][i].end, c, number, s.ops[i].subject});
+      }
+    }
+    live_.push_back(std::move(l));
+    std::sort(asked_.begin() + static_cast<std::ptrdiff_t>(known), asked_.end(),
+              [](const Asked& a, const Asked& b) { return a.task < b.task; });
+  }
+
+  void coordinate(TaskId task, TimePoint now, std::vector<TaskId>& release) {
+    auto a = std::lower_bound(asked_.begin(), asked_.end(), task,
+                              [](const Asked& x, TaskId t) { return x.task < t; });
+    for (; a != asked_.end() && a->task == task; ++a) {
+      step_of_[a->tensor] = a->live;
+      if (cycles_->request(static_cast<int>(a->rank_class), a->tensor, now)) wake_all(now);
+    }
+    if (auto w = wakes_.find(task); w != wakes_.end()) {
+      std::uint32_t c = w->second;
+      wakes_.erase(w);
+      begin_cycle(c, now, release);
+    }
+    for (auto [at, end] = frees_.equal_range(task); at != end; at = frees_.erase(at)) {
+      cycles_->done(static_cast<int>(at->second), now);
+      wake(at->second, now);
+    }
+  }
+
+  void wake(std::uint32_t c, TimePoint now) {
+    Duration until = cycles_->next(static_cast<int>(c)) - now;
+    TaskId timer = graph_.add_fixed(std::max(Duration{}, until));
+    graph_.notify(timer);
+    wakes_[timer] = c;
+  }
+  void wake_all(TimePoint now) {
+    for (std::uint32_t c = 0; c < classes_.size(); ++c) wake(c, now);
+  }
+
+  void begin_cycle(std::uint32_t c, TimePoint now, std::vector<TaskId>& release) {
+    auto decision = cycles_->begin(static_cast<int>(c), now);
+    if (!decision) return;
+    if (!decision->fused.empty()) return perform(*decision, release);
+    if (cycles_->wakes()) wake_all(now);
+  }
+
+  void perform(const strategy::Fusion::Decision& decision, std::vector<TaskId>& release) {
+    Live& l = live_[step_of_[decision.fused.front().front()]];
+    auto from = static_cast<std::uint32_t>(l.step.ops.size());
+    strategy::add_reductions(program_, l.step, cycles_->agreement(decision), decision.fused);
+    std::uint32_t thread = from;
+    std::vector<std::uint32_t> last(l.step.buckets.size(), kNoOp);
+    for (auto& of_class : l.placed) of_class.resize(l.step.ops.size());
+    for (std::uint32_t i = from; i < l.step.ops.size(); ++i) {
+      const Op& op = l.step.ops[i];
+      if (is_collective(op.kind))
+        add_collective(l.step, i, l.placed);
+      else
+        for (std::size_t c = 0; c < classes_.size(); ++c) add_decided(l.step, i, c, l.placed[c]);
+      if (op.lane == Lane::Worker) thread = i;
+      if (of_bucket(op.kind)) last[op.subject] = i;
+    }
+    for (std::uint32_t c = 0; c < classes_.size(); ++c) {
+      TaskId end = l.placed[c][thread].end;
+      graph_.notify(end);
+      frees_.emplace(end, c);
+      for (std::uint32_t op : last)
+        if (op != kNoOp) graph_.add_edge(l.placed[c][op].end, l.placed[c][l.wait].begin);
+    }
+    for (std::uint32_t op : last)
+      if (op != kNoOp) l.step.extra_deps.push_back({l.wait, op});
+    for (const auto& together : decision.fused) l.left -= together.size();
+    if (l.left > 0) return;
+    for (auto& of_class : l.placed) release.push_back(of_class[l.wait].begin);
+  }
+
+  // On the thread, or on a stream of the device.
+  void add_decided(const StepProgram& s, std::uint32_t i, std::size_t c,
+                   std::vector<Placed>& placed) {
+    const Op& op = s.ops[i];
+    Duration d = scale(price(op, s, program_, profile_, options_.level), classes_[c].factor);
+    bool shares_memory = !memory_flow_.empty() && op.traffic > 0;
+    bool shares_device = !device_[0].empty() && on_device(op.lane) && d.ps > 0;
+    TaskId t = shares_memory   ? copy(op, d, c)
+               : shares_device ? graph_.add_task({}, static_cast<double>(d.ps),
+                                                 device_flow_[moves_memory(op)][c])
+                               : graph_.add_fixed(d);
+    link_deps(s, i, placed, t);
+    placed[i] = {t, t, t, 0, -1};
+  }
+
+  // ---- spans
+
+  void record_spans(const engine::Timeline& timeline, const StepProgram& recorded,
+                    const std::vector<std::vector<Placed>>& record, Simulation& out) const {
     auto at_offset = [&](TaskId t, std::int64_t offset) {
       return offset < 0 ? timeline.end[t] : TimePoint{timeline.begin[t].ps + offset};
     };
     int step = static_cast<int>(kinds_.size()) - 1;
     out.spans_from = step > 0 ? out.steps[static_cast<std::size_t>(step - 1)].end : TimePoint{0};
     for (std::size_t c = 0; c < classes_.size(); ++c) {
-      for (std::uint32_t i = 0; i < recorded_->ops.size(); ++i) {
-        const Op& op = recorded_->ops[i];
-        const Placed& p = record_[c][i];
+      for (std::uint32_t i = 0; i < recorded.ops.size(); ++i) {
+        const Op& op = recorded.ops[i];
+        const Placed& p = record[c][i];
         Span span;
         span.step = step;
         span.actor = classes_[c].ranks.front();
@@ -564,8 +560,8 @@ class Simulator {
         span.lane = op.lane;
         span.kind = op.kind;
         if (options_.names) {
-          span.op = name_of(program_, *recorded_, i);
-          span.tensors = tensors_of(program_, *recorded_, i);
+          span.op = name_of(program_, recorded, i);
+          span.tensors = tensors_of(program_, recorded, i);
         }
         span.bytes = op.bytes;
         span.begin = at_offset(p.begin, p.begin_offset);
@@ -578,35 +574,6 @@ class Simulator {
     }
   }
 
-  Shared& shared_;
-  TaskGraph& graph_;
-  std::vector<engine::ResourceId>& link_resource_;
-  engine::ResourceId cores_;
-  std::vector<engine::ResourceId> own_core_;  // backend gloo, by class: the core that a rank
-                                              // computes on, less what the network takes there
-  std::vector<engine::FlowId>
-      work_flow_;  // by class: one thread that computes, as many as the class has ranks
-  std::vector<engine::FlowId> core_flow_;  // by class: the same of what the workload's times say,
-                                           // which may have been taken while all ranks ran
-  double core_share_ = 0;
-  double crowd_ = 1;
-  double heaviest_ = 1;
-  const Program& program_;
-  const Communicator& comm_;
-  const Profile& profile_;
-  const std::vector<RankClass>& classes_;
-  const SimulationOptions options_;
-  std::vector<std::vector<std::vector<engine::Demand>>>
-      demands_;  // by pattern: the mean's, each round's
-  std::array<std::vector<engine::ResourceId>, 2>
-      device_;  // products, memory; by class; empty: nothing is held
-  std::array<std::vector<engine::FlowId>, 2> device_flow_;
-  std::vector<engine::FlowId> memory_flow_;  // by class; empty: every host has memory of its own
-  std::array<double, 2> holds_{};
-  std::map<std::tuple<int, int, double, double>, engine::FlowId> phase_flows_;
-  std::map<std::tuple<int, int, int>, engine::FlowId> hop_flows_;
-  collective::NcclFlows nccl_flows_;
-  std::map<std::tuple<Operation, std::int64_t, DType>, Price> prices_;
   std::size_t lanes_ = kLanes;
   std::vector<std::vector<TaskId>> tails_;  // by class: last task of each lane
   std::vector<TaskId> open_;                // chain that may still grow, by class and lane
@@ -622,6 +589,12 @@ class Simulator {
   std::vector<strategy::WorkerPool> pools_;
   Turns connections_;
   collective::Connections tcp_connections_;
+  std::optional<strategy::Cycles> cycles_;  // of a coordinated Program
+  std::deque<Live> live_;
+  std::vector<Asked> asked_;                    // by task
+  std::vector<std::uint32_t> step_of_;          // by tensor: the step that requested it last
+  std::map<TaskId, std::uint32_t> wakes_;       // timers of the classes' threads
+  std::multimap<TaskId, std::uint32_t> frees_;  // tasks after which a class's thread goes on
 };
 
 }  // namespace
@@ -657,13 +630,16 @@ Simulation simulate(const Program& program, const Communicator& comm, const Prof
     Shared& shared;
     std::vector<Simulator>& jobs;
   } deciders{shared, jobs};
-  auto on_end = [](void* state, TaskId task, TimePoint, std::vector<TaskId>& release) {
+  auto on_end = [](void* state, TaskId task, TimePoint now, std::vector<TaskId>& release) {
     auto& who = *static_cast<Deciders*>(state);
     who.shared.readers.decide(task, release);
     if (who.shared.turns.decide(task, release)) return;
-    for (Simulator& job : who.jobs) job.decide(task, release);
+    for (Simulator& job : who.jobs) job.decide(task, now, release);
   };
-  engine::Timeline timeline = engine::execute(shared.graph, {&deciders, on_end});
+  bool grows = std::any_of(jobs.begin(), jobs.end(), [](const Simulator& j) { return j.grows(); });
+  engine::Controller controller{&deciders, on_end};
+  engine::Timeline timeline = grows ? engine::execute_growing(shared.graph, controller)
+                                    : engine::execute(shared.graph, controller);
   Simulation out = jobs.front().read(timeline);
   for (std::size_t k = 1; k < jobs.size(); ++k) out.others.push_back(jobs[k].read(timeline).steps);
   return out;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,6 +40,7 @@ struct Simulation {
   std::vector<SimulatedStep> steps;
   std::vector<std::vector<SimulatedStep>> others;  // of each other job
   std::vector<Span> spans;                         // of the last step, all classes
+  std::optional<StepProgram> decided;  // the last step with what was decided while it was played
   TimePoint spans_from;
   std::uint64_t completions = 0;
   bool complete = false;  // false: deadlock, a defect of the Program

@@ -35,6 +35,11 @@ Program lower_averaging(const TimedWorkload& workload, const Plan& plan, Steps s
 // units, are alike: there is no warm-up. REQUIRES: workload.times.layers.
 Program lower_fsdp(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 
+// Horovod's DistributedOptimizer: forward, backward with a request at each gradient, the wait for
+// all, the optimizer. What is reduced together is not in the Program: Program::coordination says
+// how it is decided.
+Program lower_horovod(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
+
 // Everything before the steps: names, sizes, threads.
 Program empty_program(const TimedWorkload& workload, const Plan& plan);
 

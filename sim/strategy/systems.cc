@@ -48,6 +48,11 @@ Field reduce_dtype(Plan&) {
                 [](const Plan& p) { return number_of(p.fsdp.reduce_dtype); },
                 [](Plan& p, int k) { p.fsdp.reduce_dtype = kTypes[k]; }};
 }
+Field horovod_compression(Plan&) {
+  return Choice{{"none", "fp16"},
+                [](const Plan& p) { return p.horovod.fp16_compression ? 1 : 0; },
+                [](Plan& p, int k) { p.horovod.fp16_compression = k == 1; }};
+}
 Field auto_wrap_policy(Plan&) {
   return Choice{{"block", "none"},
                 [](const Plan& p) { return p.fsdp.auto_wrap_policy == "block" ? 0 : 1; },
@@ -105,6 +110,26 @@ const KnobRecord kFsdpKnobs[] = {
     {"auto_wrap_policy", "", "block",
      "block: each repeated block is a unit; none: the model is one", false, auto_wrap_policy}};
 
+const KnobRecord kHorovodKnobs[] = {
+    {"HOROVOD_CYCLE_TIME", "ms", "1", "the background thread wakes no more often than this", true,
+     [](Plan& p) { return Field(&p.horovod.cycle_time); }},
+    {"HOROVOD_FUSION_THRESHOLD", "bytes", "134217728",
+     "what is ready in a cycle is reduced together up to this size; 0: each by itself", true,
+     [](Plan& p) { return Field(&p.horovod.fusion_threshold); }},
+    {"HOROVOD_CACHE_CAPACITY", "tensors", "1024",
+     "tensors that ranks agree on by a bit each; 0: rank 0 gathers names in every cycle", false,
+     [](Plan& p) { return Field(&p.horovod.cache_capacity); }},
+    {"HOROVOD_BATCH_D2D_MEMCOPIES", "", "true",
+     "GPU: one kernel copies up to 160 tensors into the fusion buffer", false,
+     [](Plan& p) { return Field(&p.horovod.batch_d2d_memcopies); }},
+    {"HOROVOD_DISABLE_GROUP_FUSION", "", "false", "a group is not fused with others", false,
+     [](Plan& p) { return Field(&p.horovod.disable_group_fusion); }},
+    {"compression", "", "none", "gradients are reduced in half precision (hvd.Compression)", false,
+     horovod_compression},
+    {"groups", "", "0",
+     "parameters in so many groups, each requested when its last gradient is there", false,
+     [](Plan& p) { return Field(&p.horovod.groups); }}};
+
 const SystemRecord kSystemRecords[] = {
     {System::PytorchDdp, "pytorch_ddp", "PyTorch DDP", "DDP", "buckets", "buckets", ddp_words(),
      kDdpKnobs, lower_ddp,
@@ -116,7 +141,14 @@ const SystemRecord kSystemRecords[] = {
      }},
     {System::Fsdp, "fsdp", "PyTorch FSDP", "FSDP", "gathered weights", "units", fsdp_words(),
      kFsdpKnobs, lower_fsdp,
-     [](const Workload& w, const Plan& p) { return fsdp_units(w, p).size(); }}};
+     [](const Workload& w, const Plan& p) { return fsdp_units(w, p).size(); }},
+    {System::Horovod, "horovod", "Horovod", "Horovod", "the fusion buffer", "fused all-reduces",
+     horovod_words(), kHorovodKnobs, lower_horovod,
+     // As few as the threshold allows; a step decides.
+     [](const Workload& w, const Plan& p) {
+       std::int64_t most = std::max<std::int64_t>(p.horovod.fusion_threshold, 1);
+       return static_cast<std::size_t>((w.gradient_bytes().count + most - 1) / most);
+     }}};
 
 }  // namespace
 

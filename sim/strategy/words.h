@@ -36,6 +36,7 @@ inline constexpr OpWord kOptimizer{"optimizer",
 std::span<const OpWord> ddp_words();
 std::span<const OpWord> averaging_words();
 std::span<const OpWord> fsdp_words();
+std::span<const OpWord> horovod_words();
 
 // Of all systems.
 const std::vector<OpWord>& all_words();

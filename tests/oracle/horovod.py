@@ -335,11 +335,13 @@ def play(question):
             )
         if not any(queue) and not coordinator.asked and left and all(c for c in coming):
             skip = min(c[0][0] for c in coming)  # nothing to do: cycles pass, a cycle apart
-            for r in range(ranks):
-                if cycle > 0 and skip > began[r]:
-                    began[r] += max(0, int((skip - began[r]) / cycle) - 1) * cycle
-                elif cycle == 0:
-                    free[r] = max(free[r], skip)
+            following = [max(f, b + cycle) for f, b in zip(free, began)]
+            if cycle >= max(following) - min(following) + k["coordination"] and cycle > 0:
+                passed = max(0, int((skip - max(following)) / cycle) - 1)
+                for r in range(ranks):
+                    began[r] = following[r] + (passed - 1) * cycle
+            elif cycle == 0:
+                free = [max(f, skip) for f in free]
         elif left and cycle == 0:
             later = [c[0][0] for c in coming if c]
             free = [max(f, min(later)) if later else f for f in free]

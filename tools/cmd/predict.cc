@@ -58,6 +58,10 @@ report::Heading heading(const Loaded& l) {
         fmt::format("PyTorch {} FSDP over {}, {} units of weights{}{}", name_of(plan.pytorch),
                     name_of(backend_of(plan, l.profile.kind)),
                     strategy::fsdp_units(l.workload, plan).size(), set.empty() ? "" : ", ", set);
+  } else if (plan.system == System::Horovod) {
+    std::string set = strategy::settings_text(plan);
+    h.plan = fmt::format("Horovod over {}{}{}", name_of(backend_of(plan, l.profile.kind)),
+                         set.empty() ? "" : ", ", set);
   } else {
     h.plan = fmt::format("plain gradient averaging over {}, {}, {}",
                          name_of(backend_of(plan, l.profile.kind)),
@@ -94,6 +98,13 @@ report::Heading heading(const Loaded& l) {
     h.schedule =
         "schedule equal to that of PyTorch's own code, recorded without a GPU (1.13, and 2.7's "
         "Python); its times were never executed";
+    return h;
+  }
+  if (plan.system == System::Horovod) {
+    h.schedule =
+        "what is fused differs from step to step: the step is a mean of 16, its parts are the last "
+        "one's; decided as in recordings of Horovod 0.28 over Open MPI on CPUs, times were never "
+        "executed";
     return h;
   }
   bool recorded =

@@ -100,7 +100,8 @@ report::TuningHeading heading(const Loaded& l) {
                                ? fmt::format("PyTorch {} DDP", ddpsim::name_of(plan.pytorch))
                            : plan.system == System::Fsdp
                                ? fmt::format("PyTorch {} FSDP", ddpsim::name_of(plan.pytorch))
-                               : "plain averaging",
+                           : plan.system == System::Horovod ? "Horovod"
+                                                            : "plain averaging",
                            ddpsim::name_of(backend_of(plan, l.profile.kind)));
   h.profile = fmt::format("profile {}: {}", l.profile.name, report::basis_sentence(l.profile));
   h.interval = report::interval_sentence(l.profile, l.workload.basis == Basis::Captured);

@@ -1,0 +1,224 @@
+// The resources of one job in a simulation and the flows over them: links, devices, cores, memory;
+// and the prices of its collectives. Internal to simulate.cc.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "sim/collective/messages.h"
+#include "sim/predict/load_demands.h"
+#include "sim/predict/roofline.h"
+#include "sim/predict/shared_machine.h"
+#include "sim/predict/simulate.h"
+
+namespace ddpsim::predict {
+
+struct JobFlows {
+  using TaskGraph = engine::TaskGraph;
+  using TaskId = engine::TaskId;
+  using Communicator = collective::Communicator;
+  using Price = collective::Price;
+
+  JobFlows(Shared& shared, const Program& program, const Communicator& comm, const Profile& profile,
+           const std::vector<RankClass>& classes, const SimulationOptions& options)
+      : shared_(shared),
+        graph_(shared.graph),
+        link_resource_(shared.link_resource),
+        cores_(shared.cores),
+        program_(program),
+        comm_(comm),
+        profile_(profile),
+        classes_(classes),
+        options_(options) {}
+
+  void make_flows() {
+    if (cores_ != engine::kNone) make_core_flows();
+    if (shared_.memory != engine::kNone && program_.backend == Backend::Gloo) make_memory_flows();
+    if (options_.fidelity == Fidelity::Collective) {
+      demands_ = load_demands(comm_, profile_, options_.level, options_.fold_links,
+                              [this](topology::LinkId l) { return link_resource(l); });
+      std::vector<const Price*> all;
+      for (const Op& op : program_.steady.ops)
+        if (is_collective(op.kind)) all.push_back(&price_of(op));
+      heaviest_ = collective::heaviest(comm_, all);
+    }
+    double hold = at(profile_.sm_hold, options_.level);
+    if (program_.device == DeviceKind::Gpu && comm_.ranks() > 1 &&
+        (hold > 0 || profile_.memory_hold))
+      make_device_resources(hold);
+  }
+
+  engine::ResourceId link_resource(topology::LinkId l) {
+    if (link_resource_[l] == engine::kNone) {
+      const topology::Link& link = comm_.fabric->links()[l];
+      double rate = collective::link_rate(comm_, profile_, options_.level, l);
+      double scale = rate / link.bandwidth.bytes_per_ps();
+      // A steady step cannot live on tokens that were saved before the job began.
+      link_resource_[l] = graph_.add_resource(
+          {rate, static_cast<double>(link.burst.count), link.peak.bytes_per_ps() * scale, true});
+    }
+    return link_resource_[l];
+  }
+
+  // Of each class: what computes, and, where it is known apart, what moves memory.
+  void make_device_resources(double hold) {
+    holds_ = {hold, profile_.memory_hold ? at(*profile_.memory_hold, options_.level) : hold};
+    for (std::size_t c = 0; c < classes_.size(); ++c)
+      for (std::size_t k = 0; k < device_.size(); ++k) {
+        bool shared = k == 1 && !profile_.memory_hold;
+        device_[k].push_back(shared ? device_[0][c] : graph_.add_resource({1.0, 0, 0}));
+        engine::Demand d{device_[k].back(), 1};
+        device_flow_[k].push_back(shared ? device_flow_[0][c]
+                                         : graph_.add_flow(std::span(&d, 1), 1, 1));
+      }
+  }
+  static bool moves_memory(const Op& op) { return op.traffic > 0 || is_update(op.kind); }
+
+  // Whether computation needs cores that others may have: backend tcp sleeps it, unless it is real.
+  bool computes_on_cores() const {
+    return cores_ != engine::kNone && (options_.real_compute || program_.backend == Backend::Gloo);
+  }
+  void make_core_flows() {
+    // A layer profile was taken of what runs; a capture says what the real model needs, which timed
+    // layers sleep.
+    bool profiled = program_.at_once > 0;
+    bool known = program_.core_share >= 0 && (options_.real_compute || profiled);
+    core_share_ = known ? program_.core_share : options_.real_compute ? 1 : 0;
+    // Ranks that keep every core busy took turns while they were measured; ranks that mostly sleep
+    // seldom met.
+    auto cores = static_cast<double>(comm_.fabric->cluster().emulated_on_cores);
+    double more = std::max(0.0, program_.at_once / cores - 1);
+    crowd_ = 1 + more * std::min(1.0, core_share_ * program_.at_once / cores);
+    core_share_ = std::min(core_share_, 1 / crowd_);
+    for (const RankClass& c : classes_) {
+      auto ranks = static_cast<double>(c.ranks.size());
+      std::vector<engine::Demand> d;
+      if (program_.backend == Backend::Gloo) {
+        own_core_.push_back(graph_.add_resource({1, 0, 0}));
+        d.push_back({own_core_.back(), 1});
+      }
+      d.push_back({cores_, ranks});
+      work_flow_.push_back(
+          graph_.add_flow(d, ranks, 1));  // a rank computes with one thread: at most one core
+      if (profiled) d.pop_back();         // a layer profile has the other ranks in it
+      core_flow_.push_back(profiled ? graph_.add_flow(d, ranks, 1) : work_flow_.back());
+    }
+  }
+  // A class's ranks copy at the same time.
+  void make_memory_flows() {
+    double rate = memory_rate(profile_, options_.level);
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+      auto ranks = static_cast<double>(classes_[c].ranks.size());
+      std::vector<engine::Demand> d{{shared_.memory, ranks}};
+      if (!own_core_.empty()) d.push_back({own_core_[c], 1 / rate});
+      memory_flow_.push_back(graph_.add_flow(d, ranks, rate));
+    }
+  }
+  // `per_unit`: core time that a unit of a transfer's work takes of the machine. The kernel's
+  // network runs on whichever core, and before the thread that computes there: each rank's core
+  // gives its share.
+  void take_cores(double per_unit, std::vector<engine::Demand>& demands) const {
+    demands.push_back({cores_, per_unit});
+    for (engine::ResourceId own : own_core_)
+      demands.push_back({own, per_unit / comm_.fabric->cluster().emulated_on_cores});
+  }
+
+  // A thread that has slept long goes before one that computes: messages take the core time that
+  // they need, computation gets what is left.
+  static constexpr double kBeforeComputation = 1e6;
+  // Core time of one byte over a hop: the network at both ends, and half a sum (all-reduce: one
+  // phase of two sums).
+  double core_time_per_byte() const {
+    if (!computes_on_cores()) return 0;
+    double network = 0;
+    for (std::uint8_t t : comm_.transports)
+      network =
+          std::max(network, profile_.transports.at(comm_.fabric->transports()[t]).cpu_ps_per_byte);
+    // Among tcp's messages they are tasks of their own.
+    bool sums = (options_.fidelity == Fidelity::Collective || program_.backend == Backend::Gloo) &&
+                profile_.reduction_bytes_per_s > 0;
+    return network + (sums ? 0.5e12 / profile_.reduction_bytes_per_s : 0);
+  }
+
+  engine::FlowId phase_flow(const Price& price, const collective::Phase& phase) {
+    auto key = std::make_tuple(price.pattern, phase.round, phase.weight, phase.max_rate);
+    auto it = phase_flows_.find(key);
+    if (it != phase_flows_.end()) return it->second;
+    auto pattern = static_cast<std::size_t>(price.pattern);
+    auto round = static_cast<std::size_t>(phase.round + 1);
+    const auto& demands = demands_[pattern][round];
+    engine::FlowId f = 0;
+    if (double core = core_time_per_byte(); cores_ != engine::kNone && core > 0) {
+      std::vector<engine::Demand> more = demands;
+      const collective::Pattern& p = comm_.patterns[pattern];
+      take_cores(core * (round == 0 ? p.moved : p.rounds[round - 1].moved), more);
+      f = graph_.add_flow(more, phase.weight / heaviest_ * kBeforeComputation, phase.max_rate);
+    } else {
+      f = graph_.add_flow(demands, phase.weight / heaviest_, phase.max_rate);
+    }
+    phase_flows_.emplace(key, f);
+    return f;
+  }
+
+  engine::FlowId hop_flow(int from, int to, int nic = -1) {
+    auto key = std::make_tuple(from, to, nic);
+    auto it = hop_flows_.find(key);
+    if (it != hop_flows_.end()) return it->second;
+    topology::Route route;
+    collective::find_hop_route(*comm_.fabric, comm_.devices, from, to, nic, route);
+    std::vector<engine::Demand> demands;
+    for (topology::LinkId l : route.links) demands.push_back({link_resource(l), 1});
+    double core = core_time_per_byte();
+    bool takes_cores = cores_ != engine::kNone && core > 0;
+    if (takes_cores) take_cores(core, demands);
+    engine::FlowId f = graph_.add_flow(demands, takes_cores ? kBeforeComputation : 1);
+    hop_flows_.emplace(key, f);
+    return f;
+  }
+
+  const Price& price_of(const Op& op) {
+    auto key = std::make_tuple(op.kind.operation, op.bytes, op.dtype);
+    auto it = prices_.find(key);
+    if (it == prices_.end())
+      it = prices_
+               .emplace(key, collective::price(comm_, profile_, options_.level, op.kind.operation,
+                                               {op.bytes}, op.dtype))
+               .first;
+    return it->second;
+  }
+
+  Shared& shared_;
+  TaskGraph& graph_;
+  std::vector<engine::ResourceId>& link_resource_;
+  engine::ResourceId cores_;
+  std::vector<engine::ResourceId> own_core_;  // backend gloo, by class: the core that a rank
+                                              // computes on, less what the network takes there
+  std::vector<engine::FlowId>
+      work_flow_;  // by class: one thread that computes, as many as the class has ranks
+  std::vector<engine::FlowId> core_flow_;  // by class: the same of what the workload's times say,
+                                           // which may have been taken while all ranks ran
+  double core_share_ = 0;
+  double crowd_ = 1;
+  double heaviest_ = 1;
+  const Program& program_;
+  const Communicator& comm_;
+  const Profile& profile_;
+  const std::vector<RankClass>& classes_;
+  const SimulationOptions options_;
+  std::vector<std::vector<std::vector<engine::Demand>>>
+      demands_;  // by pattern: the mean's, each round's
+  std::array<std::vector<engine::ResourceId>, 2>
+      device_;  // products, memory; by class; empty: nothing is held
+  std::array<std::vector<engine::FlowId>, 2> device_flow_;
+  std::vector<engine::FlowId> memory_flow_;  // by class; empty: every host has memory of its own
+  std::array<double, 2> holds_{};
+  std::map<std::tuple<int, int, double, double>, engine::FlowId> phase_flows_;
+  std::map<std::tuple<int, int, int>, engine::FlowId> hop_flows_;
+  collective::NcclFlows nccl_flows_;
+  std::map<std::tuple<Operation, std::int64_t, DType>, Price> prices_;
+};
+
+}  // namespace ddpsim::predict

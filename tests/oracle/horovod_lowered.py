@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Does ddpsim decide as horovod.py says Horovod does?
+
+  horovod_lowered.py HOROVOD_PLAY DDPSIM   compares; exit 1 if something differs
+  horovod_lowered.py HOROVOD_PLAY DDPSIM --self-test   a difference is noticed
+
+1. The policy by itself (HOROVOD_PLAY, with the oracle's own clock): every steady step of every
+   recording of Horovod (tests/data/recorded_orders), driven by its enqueue times, and questions
+   drawn from a seed: dtypes, groups, caches that are too small, ranks that are late, GPUs.
+2. What `ddpsim predict --plan horovod` played: its requests, taken from the trace and given to the
+   oracle, must give the same sets of tensors at the same times.
+"""
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import horovod
+import recorded_orders
+
+QUESTIONS = 400
+
+
+def drawn(rng):
+    """A question: few tensors, thresholds near their sizes, times that collide."""
+    names = [f"t{i}" for i in range(rng.randint(1, 24))]
+    types = rng.choice([["float32"], ["float32", "float16"], ["float32", "float16", "float64"]])
+    tensors = {n: [rng.choice([1, 7, 64, 1000, 4096]), rng.choice(types)] for n in names}
+    order = rng.sample(names, len(names))
+    if rng.random() < 0.3:
+        entries = horovod.split_groups(order, rng.randint(1, len(order)))
+    else:
+        entries = order
+    times, now = [], 0.0
+    for _ in entries:
+        now += rng.choice([0, 0, 0.25, 0.5, 1, 3.75])
+        times.append(now)
+    late = rng.choice([0, 0, 0.5, 2.25])
+    ready = [
+        [[t + late * r + rng.choice([0, 0, 0.25]), e] for t, e in zip(times, entries)]
+        for r in range(rng.randint(1, 4))
+    ]
+    for of_rank in ready:  # a rank's hooks run one after another
+        for before, after in zip(of_rank, of_rank[1:]):
+            after[0] = max(after[0], before[0])
+    cached = rng.choice([names, names, [], names[: len(names) // 2]])
+    return {
+        "tensors": tensors,
+        "ready": ready,
+        "HOROVOD_CYCLE_TIME": rng.choice([0.5, 1, 1, 4]),
+        "HOROVOD_FUSION_THRESHOLD": rng.choice([0, 4096, 8192, 20000, 1 << 27]),
+        "HOROVOD_CACHE_CAPACITY": rng.choice([1024, 1024, 0, 5]) if cached != names else 1024,
+        "cached": rng.sample(cached, len(cached)) if len(cached) <= 5 or cached == names else [],
+        "HOROVOD_DISABLE_GROUP_FUSION": rng.random() < 0.2,
+        "compression": rng.choice(["none", "none", "fp16"]),
+        "local_size": rng.choice([1, 2]),
+        "coordination": rng.choice([0, 0.125, 0.5]),
+        "negotiation": rng.choice([0, 0.25]),
+        "gpu": rng.random() < 0.4,
+        "launch": 0.0625,
+        "reduce": [rng.choice([0, 0.5, 2]), rng.choice([0, 2**-14])],
+        "copy": rng.choice([0, 2**-16]),
+    }
+
+
+def recorded_questions():
+    """Of each recording of Horovod its steady steps, as recorded_orders.py asks them."""
+    asked = []
+    kept = horovod.operations
+    horovod.operations = asked.append
+    for path in sorted(recorded_orders.DATA.glob("horovod__*")):
+        told = recorded_orders.Recorded(recorded_orders.load(path))
+        for number in range(1, len(told.steps)):
+            told.played(number)
+    horovod.operations = kept
+    return asked
+
+
+def differences(questions, played):
+    for question, ours in zip(questions, played):
+        theirs = [[op["start"], op["tensors"]] for op in horovod.operations(question)]
+        if [t for _, t in ours] != [t for _, t in theirs]:
+            yield f"{json.dumps(question)}\n  ddpsim {ours}\n  oracle {theirs}"
+        elif any(abs(a[0] - b[0]) > 1e-3 for a, b in zip(ours, theirs)):
+            yield f"{json.dumps(question)}\n  times: ddpsim {ours}\n  oracle {theirs}"
+
+
+def play(program, questions):
+    out = subprocess.run(
+        [program], input=json.dumps(questions), capture_output=True, text=True, check=True
+    ).stdout
+    return [json.loads(line) for line in out.splitlines()]
+
+
+# --- predictions
+PREDICTIONS = [
+    ["resnet50", "hgx-h100", []],
+    ["resnet50", "hgx-h100", ["HOROVOD_FUSION_THRESHOLD=8388608", "HOROVOD_CYCLE_TIME=2"]],
+    ["gpt2-small", "dgx-h100", ["cluster.hosts=4", "HOROVOD_CYCLE_TIME=0.1"]],
+    ["bert-base", "gpu-ethernet-100g", ["compression=fp16"]],
+    ["resnet101", "dgx-h100", ["cluster.hosts=2", "groups=5", "HOROVOD_CYCLE_TIME=0.25"]],
+]
+
+
+def predicted(ddpsim, workload, cluster, settings):
+    """(question, [[start, tensors]]) of the last step that a prediction played."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, "trace.json")
+        command = [ddpsim, "predict", "--workload", workload, "--cluster", cluster]
+        command += ["--plan", "horovod", "--trace", str(file)]
+        for s in settings:
+            command += ["--set", s]
+        subprocess.run(command, check=True, capture_output=True)
+        return json.loads(file.read_text())
+
+
+def main(argv):
+    if len(argv) < 3:
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    rng = random.Random(20261123)
+    questions = recorded_questions()
+    recorded = len(questions)
+    questions += [drawn(rng) for _ in range(QUESTIONS)]
+    played = play(argv[1], questions)
+    if "--self-test" in argv:
+        played[0][0][1] = played[0][0][1][1:]
+        found = list(differences(questions, played))
+        assert len(found) == 1, found
+        print("horovod_lowered: a tensor that is missing was noticed")
+        return 0
+    found = list(differences(questions, played))
+    for f in found[:5]:
+        print(f)
+    print(
+        f"horovod_lowered: {recorded} recorded steps and {QUESTIONS} drawn questions, "
+        f"{len(found)} differ"
+    )
+    return 1 if found or recorded < 27 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
