@@ -45,20 +45,22 @@ Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, b
 }
 
 Duration agreement_time(const Communicator& c, const Profile& p) {
-  if (c.ranks() < 2) return {};
-  const int each = c.fabric->cluster().devices_per_host;
-  Duration inside;
-  Duration between;
-  for (const Hop& h : c.ring_hops) {
-    bool ll = p.transports.at(c.fabric->transports()[h.transport]).ll_latency.has_value();
-    auto host = [&](int rank) { return c.devices[static_cast<std::size_t>(rank)] / each; };
-    Duration& of = host(h.from) == host(h.to) ? inside : between;
-    of = std::max(of, step_latency(c, p, h, ll));
-  }
-  int ranks = 1;
+  const topology::Fabric& f = *c.fabric;
+  auto step = [&](int to) {
+    topology::Route route;
+    f.find_route(c.devices.front(), c.devices[static_cast<std::size_t>(to)], route);
+    Hop h{0, to, route.transport, route.latency};
+    return step_latency(c, p, h,
+                        p.transports.at(f.transports()[h.transport]).ll_latency.has_value());
+  };
+  int inside = 1;  // ranks of the first one's host
+  while (inside < c.ranks() &&
+         f.host_of(c.devices[static_cast<std::size_t>(inside)]) == f.host_of(c.devices.front()))
+    ++inside;
   Duration sum;
-  for (; ranks < std::min(each, c.ranks()) && inside.ps > 0; ranks *= 2) sum += inside;
-  for (; ranks < c.ranks(); ranks *= 2) sum += between.ps > 0 ? between : inside;
+  int ranks = 1;
+  for (; ranks < inside; ranks *= 2) sum += step(1);
+  for (; ranks < c.ranks(); ranks *= 2) sum += step(inside);
   return sum;
 }
 

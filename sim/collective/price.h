@@ -76,7 +76,7 @@ Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, b
 
 // A few bytes from every rank to every rank by the hosts' own processes, one word each: recursive
 // doubling, first among the ranks of a host. A step is taken to cost what the transport's quickest
-// message does (LL, where it has one).
+// message does (LL, where it has one). REQUIRES: ranks of a host follow one another.
 Duration agreement_time(const Communicator& c, const Profile& p);
 
 // Name of the first transport that the fabric uses and the profile lacks; empty = none.

@@ -306,7 +306,8 @@ Setting parse_setting(const std::string& text) {
                        field == "workload"
                            ? "a plan has no \"" + head + "\"; write --workload " + value
                            : "a plan has no \"" + head + "\"; write " + field + "=" + value};
-    if (s.path.size() == 1 && names_variable(head)) s.path.insert(s.path.begin(), "environment");
+    if (s.path.size() == 1 && names_variable(head) && !strategy::owner_of(head))
+      s.path.insert(s.path.begin(), "environment");
     if (!top) s.path.insert(s.path.begin(), "plan");
   }
   // What is not JSON is text; parse_json refuses what is JSON but nested too deep.

@@ -21,7 +21,7 @@ OrderedJson us(std::int64_t ps) {
 }
 
 const char* category(OpKind k) {
-  return is_communication(k) ? "communication" : is_launch(k) ? "host" : "compute";
+  return is_communication(k) ? "communication" : is_host_work(k) ? "host" : "compute";
 }
 
 struct Slice {

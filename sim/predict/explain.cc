@@ -18,6 +18,7 @@ std::int64_t overlap(const std::vector<Interval>& list, std::int64_t from, std::
 }
 
 constexpr const char* kCopies = "copies out of buckets";
+constexpr const char* kFused = "copies out of the fusion buffer";
 constexpr const char* kDivisions = "averages of what was reduced";  // of a system without buckets
 
 class Explainer {
@@ -133,7 +134,8 @@ class Explainer {
     return out;
   }
   const char* copies() const {
-    return q_.scenario.plan.system == System::PytorchDdp ? kCopies : kDivisions;
+    System s = q_.scenario.plan.system;
+    return s == System::PytorchDdp ? kCopies : s == System::Horovod ? kFused : kDivisions;
   }
   std::string tell(Sort sort, std::uint32_t last) const {
     const StepProgram& s = played_.program.steady;

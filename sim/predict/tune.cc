@@ -86,7 +86,14 @@ class Tuner {
     CurvePoint p;
     p.value = std::move(value);
     p.step = step(plan, Level::Mid);
-    p.buckets = strategy::record_of(plan.system).count(q_.workload, plan);
+    if (auto count = strategy::record_of(plan.system).count) {
+      p.buckets = count(q_.workload, plan);
+    } else {
+      Scenario s = q_.scenario;
+      s.plan = plan;
+      p.buckets = steady_step({q_.workload, q_.fabric, q_.profile, s}, Level::Mid, options_)
+                      .program.steady.buckets.size();
+    }
     return p;
   }
 

@@ -84,7 +84,7 @@ std::vector<std::string> why(const Tuning& t) {
                   "is {} at {} ({} bucket{})",
                   t.candidates, t.knob.name, t.curve.size(), to_string(best.step),
                   with_unit(best.value->text, t.knob), best.buckets, best.buckets == 1 ? "" : "s"));
-  if (t.knob.unit.empty())
+  if (t.knob.listed)
     out.back() = fmt::format("{} settings of {}; the shortest step is {} at {}", t.candidates,
                              t.knob.name, to_string(best.step), best.value->text);
   else

@@ -39,7 +39,7 @@ double unit_of(const Knob& k) {
 }
 
 KnobValue number(const Knob& k, double v) {
-  if (is_first(k)) return {std::to_string(static_cast<std::int64_t>(v)), v};
+  if (k.unit == "bytes") return {std::to_string(static_cast<std::int64_t>(v)), v};
   return {text_of(v), rounded(v)};
 }
 
@@ -66,6 +66,10 @@ void choose(Plan& plan, const KnobRecord& r, const std::string& text) {
     **b = text == "true";
   } else if (std::optional<bool>** o = std::get_if<std::optional<bool>*>(&f)) {
     **o = text == "true";
+  } else if (std::int64_t** n = std::get_if<std::int64_t*>(&f)) {
+    **n = static_cast<std::int64_t>(parse_number(text).value_or(0));
+  } else if (std::optional<double>** v = std::get_if<std::optional<double>*>(&f)) {
+    **v = parse_number(text);
   }
 }
 
@@ -74,7 +78,9 @@ void choose(Plan& plan, const KnobRecord& r, const std::string& text) {
 std::vector<Knob> knobs(const Plan& plan) {
   std::vector<Knob> out;
   for (const KnobRecord& k : record_of(plan.system).knobs)
-    if (k.searched) out.push_back({k.name, k.unit, std::string(k.name) != "first_bucket_bytes"});
+    if (k.searched)
+      out.push_back({k.name, k.unit, std::string(k.name) != "first_bucket_bytes",
+                     *k.unit == 0 || !k.tried.empty()});
   return out;
 }
 
@@ -85,7 +91,8 @@ std::optional<KnobValue> value_of(const Plan& plan, const Knob& knob) {
                : std::nullopt;
   if (is_first(knob)) return number(knob, static_cast<double>(plan.first_bucket_bytes));
   std::string text = setting_of(plan, record(knob));
-  return text.empty() ? std::nullopt : std::optional(KnobValue{text});
+  if (text.empty()) return std::nullopt;
+  return KnobValue{text, knob.unit.empty() ? 0 : parse_number(text).value_or(0)};
 }
 
 Plan with(const Plan& plan, const Knob& knob, const KnobValue& value) {
@@ -110,6 +117,10 @@ std::optional<KnobValue> parse_value(const Knob& knob, const std::string& text) 
   auto number = parse_number(text);
   if (!number) return std::nullopt;
   double v = *number;
+  if (!record(knob).tried.empty())
+    return v >= 0 && v <= 1e12 && (knob.unit != "bytes" || v == std::floor(v))
+               ? std::optional(KnobValue{text, v})
+               : std::nullopt;
   if (!(v > 0 && v <= 1e12) || v * unit_of(knob) < 1) return std::nullopt;
   if (is_first(knob) && v != std::floor(v)) return std::nullopt;
   if (is_cap(knob) && v > 1e6) return std::nullopt;
@@ -171,6 +182,8 @@ std::vector<KnobValue> values(const Knob& knob, const Workload& w, const Plan& p
     for (std::string& text : choices(record(knob))) out.push_back({std::move(text)});
     return out;
   }
+  for (double v : record(knob).tried) out.push_back(number(knob, v));
+  if (!out.empty()) return out;
   for (std::int64_t steps : {0, 1000, 200, 50}) {
     out = caps(knob, w, plan, steps, steps == 50 ? SIZE_MAX : most);
     if (out.size() <= most) break;

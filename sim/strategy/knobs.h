@@ -19,6 +19,7 @@ struct Knob {
   std::string name;      // upstream
   std::string unit;      // "MiB", "bytes"; "" = a choice
   bool argument = true;  // of the framework's public interface; false: set behind its back
+  bool listed = false;   // a search tries a list of settings, whatever the workload
 };
 
 // Of the plan's system; the first is the one that decides most.

@@ -111,11 +111,21 @@ const KnobRecord kFsdpKnobs[] = {
      "block: each repeated block is a unit; none: the model is one", false, auto_wrap_policy}};
 
 const KnobRecord kHorovodKnobs[] = {
-    {"HOROVOD_CYCLE_TIME", "ms", "1", "the background thread wakes no more often than this", true,
-     [](Plan& p) { return Field(&p.horovod.cycle_time); }},
-    {"HOROVOD_FUSION_THRESHOLD", "bytes", "134217728",
-     "what is ready in a cycle is reduced together up to this size; 0: each by itself", true,
-     [](Plan& p) { return Field(&p.horovod.fusion_threshold); }},
+    {"HOROVOD_CYCLE_TIME",
+     "ms",
+     "1",
+     "the background thread wakes no more often than this",
+     true,
+     [](Plan& p) { return Field(&p.horovod.cycle_time); },
+     {0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50}},
+    {"HOROVOD_FUSION_THRESHOLD",
+     "bytes",
+     "134217728",
+     "what is ready in a cycle is reduced together up to this size; 0: each by itself",
+     true,
+     [](Plan& p) { return Field(&p.horovod.fusion_threshold); },
+     {1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20, 32 << 20, 64 << 20, 128 << 20, 256 << 20,
+      512 << 20}},
     {"HOROVOD_CACHE_CAPACITY", "tensors", "1024",
      "tensors that ranks agree on by a bit each; 0: rank 0 gathers names in every cycle", false,
      [](Plan& p) { return Field(&p.horovod.cache_capacity); }},
@@ -143,12 +153,7 @@ const SystemRecord kSystemRecords[] = {
      kFsdpKnobs, lower_fsdp,
      [](const Workload& w, const Plan& p) { return fsdp_units(w, p).size(); }},
     {System::Horovod, "horovod", "Horovod", "Horovod", "the fusion buffer", "fused all-reduces",
-     horovod_words(), kHorovodKnobs, lower_horovod,
-     // As few as the threshold allows; a step decides.
-     [](const Workload& w, const Plan& p) {
-       std::int64_t most = std::max<std::int64_t>(p.horovod.fusion_threshold, 1);
-       return static_cast<std::size_t>((w.gradient_bytes().count + most - 1) / most);
-     }}};
+     horovod_words(), kHorovodKnobs, lower_horovod, nullptr}};
 
 }  // namespace
 

@@ -33,6 +33,7 @@ struct KnobRecord {
   const char* help;       // one line
   bool searched;          // a search may turn it: what is computed stays the same
   Field (*field)(Plan&);
+  std::vector<double> tried = {};  // of a number: what a search tries; empty: it finds them itself
 };
 
 struct SystemRecord {
@@ -45,7 +46,7 @@ struct SystemRecord {
   std::span<const OpWord> words;
   std::span<const KnobRecord> knobs;
   Program (*lower)(const TimedWorkload&, const Plan&, Steps);
-  // Those of a step, how many.
+  // Those of a step, how many; null: a step decides.
   std::size_t (*count)(const Workload&, const Plan&);
 };
 

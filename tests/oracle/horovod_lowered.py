@@ -7,8 +7,8 @@
 1. The policy by itself (HOROVOD_PLAY, with the oracle's own clock): every steady step of every
    recording of Horovod (tests/data/recorded_orders), driven by its enqueue times, and questions
    drawn from a seed: dtypes, groups, caches that are too small, ranks that are late, GPUs.
-2. What `ddpsim predict --plan horovod` played: its requests, taken from the trace and given to the
-   oracle, must give the same sets of tensors at the same times.
+2. What `ddpsim predict --plan horovod` played: each cycle's requests, fused by the oracle's rule,
+   must give the same sets of tensors; cycles begin as far apart as they must.
 """
 import json
 import pathlib
@@ -106,15 +106,72 @@ PREDICTIONS = [
 
 
 def predicted(ddpsim, workload, cluster, settings):
-    """(question, [[start, tensors]]) of the last step that a prediction played."""
+    """The spans of the last step that a prediction played: {name: (begin, end, tensors)}, us."""
     with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder, "trace.json")
+        file = pathlib.Path(folder, "run.json")
         command = [ddpsim, "predict", "--workload", workload, "--cluster", cluster]
-        command += ["--plan", "horovod", "--trace", str(file)]
+        command += ["--plan", "horovod", "--format", "json", "--out", str(file)]
         for s in settings:
             command += ["--set", s]
         subprocess.run(command, check=True, capture_output=True)
-        return json.loads(file.read_text())
+        run = json.loads(file.read_text())
+    spans = [s for s in run["run"]["spans"] if s["class"] == 0]
+    return {s["op"]: (s["begin_ps"], s["end_ps"], s.get("tensors", [])) for s in spans}
+
+
+def prediction_differs(ddpsim, workload, cluster, settings):
+    """Cycles are rebuilt from what the prediction says of the hooks' requests: each decision takes
+    what had been requested when its cycle began, fused by the oracle's rule, in the order of bits
+    (that of the first requests). All ranks are alike."""
+    spans = predicted(ddpsim, workload, cluster, settings)
+    size = {}
+    knobs = dict(s.split("=") for s in settings)
+    asked = sorted((s[1], n.split("/", 1)[1]) for n, s in spans.items() if n.startswith("request/"))
+    bits = {name: bit for bit, (_, name) in enumerate(asked)}
+    half = knobs.get("compression") == "fp16"
+    known = elements(ddpsim, workload)
+    size = {n: e * (2 if half else 4) for n, e in known.items()}
+    names = list(known)
+    threshold = horovod.rounded_threshold(int(knobs.get("HOROVOD_FUSION_THRESHOLD", 1 << 27)), 8)
+    cycle = 1e9 * float(knobs.get("HOROVOD_CYCLE_TIME", 1))
+    fused = sorted(
+        (int(n.rsplit(".", 1)[1]), s) for n, s in spans.items() if n.startswith("allreduce/")
+    )
+    begins = sorted(s[0] for n, s in spans.items() if n.startswith("coordinate/"))
+    left = [[time, name] for time, name in asked]
+    ours = [[names[t] for t in s[2]] for _, s in fused]
+    theirs = []
+    for begin in begins:
+        taken = sorted((n for t, n in left if t <= begin), key=bits.get)
+        left = [[t, n] for t, n in left if t > begin]
+        theirs += horovod.fuse([(n, size[n], "") for n in taken], threshold, 16)
+    if ours != theirs or left:
+        return f"{workload} on {cluster} {settings}:\n  ddpsim {ours}\n  oracle {theirs}"
+    # A cycle is no sooner than the one before; the first takes nothing later than a cycle.
+    for before, after in zip(begins, begins[1:]):
+        if after - before < cycle - 1:
+            return f"{workload}: cycles {(after - before) / 1e9} ms apart"
+    waits = min(b - asked[0][0] for b in begins)
+    if not 0 <= waits <= cycle:
+        return f"{workload}: the first request waited {waits / 1e9} ms"
+    return None
+
+
+def elements(ddpsim, workload):
+    out = subprocess.run(
+        [ddpsim, "show", "workload", workload, "--format", "json"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    tensors = json.loads(out)["tensors"]
+    count = {}
+    for t in tensors:
+        n = 1
+        for d in t["shape"]:
+            n *= d
+        count[t["name"]] = n
+    return count
 
 
 def main(argv):
@@ -133,11 +190,12 @@ def main(argv):
         print("horovod_lowered: a tensor that is missing was noticed")
         return 0
     found = list(differences(questions, played))
+    found += [d for p in PREDICTIONS for d in [prediction_differs(argv[2], *p)] if d]
     for f in found[:5]:
-        print(f)
+        print(f[:3000])
     print(
-        f"horovod_lowered: {recorded} recorded steps and {QUESTIONS} drawn questions, "
-        f"{len(found)} differ"
+        f"horovod_lowered: {recorded} recorded steps, {QUESTIONS} drawn questions and "
+        f"{len(PREDICTIONS)} predictions, {len(found)} differ"
     )
     return 1 if found or recorded < 27 else 0
 

@@ -470,5 +470,64 @@ TEST(Execute, EndsEveryTaskOfRandomGraphsInTheirOrder) {
   }
 }
 
+// A controller that adds to the graph.
+struct Grower {
+  TaskGraph* graph;
+  TaskId first = 0, timer = kNone, added = kNone, late = kNone;
+  FlowId flow = kNoFlow;
+};
+
+TEST(ExecuteGrowing, ATimerIsAFixedTaskThatIsAddedWhenItIsSet) {
+  TaskGraph g;
+  Grower w{&g};
+  w.first = g.add_fixed({10});
+  g.notify(w.first);
+  auto on_end = [](void* state, TaskId t, TimePoint now, std::vector<TaskId>&) {
+    auto& grower = *static_cast<Grower*>(state);
+    if (t == grower.first) {
+      EXPECT_EQ(now.ps, 10);
+      grower.timer = grower.graph->add_fixed({25});
+      grower.graph->notify(grower.timer);
+    } else {
+      EXPECT_EQ(now.ps, 35);
+    }
+  };
+  Timeline t = execute_growing(g, {&w, on_end});
+  EXPECT_TRUE(t.complete());
+  EXPECT_EQ(t.begin[w.timer].ps, 10);
+  EXPECT_EQ(t.end[w.timer].ps, 35);
+}
+
+// What is added shares links with what is under way, may wait for what has ended, and may be waited
+// for by what was there.
+TEST(ExecuteGrowing, WhatIsAddedTakesPart) {
+  TaskGraph g;
+  ResourceId link = g.add_resource({1.0, 0, 0});
+  Grower w{&g};
+  w.flow = flow_on(g, link);
+  w.first = g.add_fixed({10});
+  g.notify(w.first);
+  TaskId long_one = g.add_task({}, 100, w.flow);
+  w.late = g.add_fixed({1});
+  g.add_gate(w.late);
+  auto on_end = [](void* state, TaskId t, TimePoint, std::vector<TaskId>& release) {
+    auto& grower = *static_cast<Grower*>(state);
+    ASSERT_EQ(t, grower.first);
+    TaskGraph& graph = *grower.graph;
+    for (int k = 0; k < 40; ++k) flow_on(graph, graph.add_resource({1.0, 0, 0}));
+    FlowId another = flow_on(graph, 0);
+    grower.added = graph.add_task({}, 45, another);
+    graph.add_edge(grower.first, grower.added);  // has ended
+    graph.add_edge(grower.added, grower.late);
+    release.push_back(grower.late);
+  };
+  Timeline t = execute_growing(g, {&w, on_end});
+  EXPECT_TRUE(t.complete());
+  // 10 alone, 90 shared by two until the shorter has its 45, the rest alone.
+  EXPECT_EQ(t.end[w.added].ps, 100);
+  EXPECT_EQ(t.end[long_one].ps, 145);
+  EXPECT_EQ(t.begin[w.late].ps, 100);
+}
+
 }  // namespace
 }  // namespace ddpsim::engine
