@@ -92,7 +92,9 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   }
   if (p.system == System::Horovod) {
     if (b == Backend::Tcp)
-      return {"/plan/backend", "Horovod reduces by nccl on GPUs and by gloo on CPUs"};
+      return {"/plan/backend",
+              "is ddpsim's own executor, which plays what was decided before; what Horovod reduces "
+              "together is decided while it runs (predicted over nccl on GPUs and gloo on CPUs)"};
     const HorovodPlan& h = p.horovod;
     if (h.cycle_time && !(*h.cycle_time >= 0 && *h.cycle_time <= 1e4))
       return {"/plan/HOROVOD_CYCLE_TIME", "0 to 10,000 ms"};
