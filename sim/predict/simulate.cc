@@ -10,6 +10,7 @@
 
 #include "sim/collective/connections.h"
 #include "sim/engine/execute.h"
+#include "sim/nccl/fabric/messages.h"
 #include "sim/predict/load_demands.h"
 #include "sim/predict/roofline.h"
 #include "sim/predict/shared_machine.h"
@@ -486,11 +487,9 @@ class Simulator {
     if (comm_.nccl && price.pattern >= collective::kNcclPatterns) {
       if (!nccl_flows_.link)
         nccl_flows_.link = [this](topology::LinkId l) { return link_resource(l); };
-      auto choice =
-          nccl::choose(comm_.nccl->system, comm_.nccl->settings, Operation::AllReduce, op.bytes);
-      return collective::add_nccl_messages(graph_, comm_, profile_, options_.level,
-                                           Operation::AllReduce, *choice, {op.bytes}, nccl_flows_,
-                                           arrive);
+      auto choice = nccl::choose(*comm_.nccl, Operation::AllReduce, op.bytes);
+      return nccl::add_messages(graph_, *comm_.nccl, profile_, options_.level, Operation::AllReduce,
+                                *choice, {op.bytes}, nccl_flows_, arrive);
     }
     collective::SharedCores sharing;
     collective::TakeTurn turn;
@@ -605,7 +604,7 @@ class Simulator {
   std::array<double, 2> holds_{};
   std::map<std::tuple<int, int, double, double>, engine::FlowId> phase_flows_;
   std::map<std::tuple<int, int, int>, engine::FlowId> hop_flows_;
-  collective::NcclFlows nccl_flows_;
+  nccl::Flows nccl_flows_;
   std::map<std::tuple<Operation, std::int64_t, DType>, Price> prices_;
   std::size_t lanes_ = kLanes;
   std::vector<std::vector<TaskId>> tails_;  // by class: last task of each lane

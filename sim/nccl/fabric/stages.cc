@@ -1,22 +1,23 @@
-#include "sim/collective/nccl_stages.h"
+#include "sim/nccl/fabric/stages.h"
 
 #include <algorithm>
 
-#include "sim/collective/blocks.h"
-#include "sim/collective/communicator.h"
+#include "sim/nccl/double_tree.h"
+#include "sim/nccl/fabric/group.h"
+#include "sim/topology/hop_routes.h"
 
-namespace ddpsim::collective {
+namespace ddpsim::nccl {
 namespace {
 
 constexpr int kGroupsOfChannel = 4;  // each tree, up and down
 
-using Kind = NcclStage::Kind;
+using Kind = Stage::Kind;
 using Ids = std::vector<std::uint32_t>;
 
-class Stages {
+class StageList {
  public:
-  explicit Stages(std::size_t about = 0) { out_.list.reserve(about); }
-  std::uint32_t add(NcclStage s, const Ids& after) {
+  explicit StageList(std::size_t about = 0) { out_.list.reserve(about); }
+  std::uint32_t add(Stage s, const Ids& after) {
     std::vector<std::uint32_t>& all = out_.after;
     s.after_begin = static_cast<std::uint32_t>(all.size());
     all.insert(all.end(), after.begin(), after.end());
@@ -37,15 +38,15 @@ class Stages {
                     const Ids& after, bool same_pass = false) {
     return add({kind, from, to, -1, group, share, blocks, 0, 0, same_pass}, after);
   }
-  NcclStages take() {
+  Stages take() {
     out_.channels.emplace_back();
     return std::move(out_);
   }
   // What is listed is the first channel of the group's trees; the others go the same way, by other
   // GPUs.
-  NcclStages take_for_all(const NcclGroup& g) {
-    for (const NcclChannels& c : g.trees) {
-      NcclStages::Channel channel{std::vector<int>(g.devices.size()), c.nic, c.share};
+  Stages take_for_all(const Group& g) {
+    for (const AlikeChannels& c : g.trees) {
+      Stages::Channel channel{std::vector<int>(g.devices.size()), c.nic, c.share};
       for (std::size_t i = 0; i < c.order.size(); ++i)
         for (std::size_t k = 0; k < c.order[i].size(); ++k)
           channel.ranks[static_cast<std::size_t>(g.trees.front().order[i][k])] = c.order[i][k];
@@ -55,7 +56,7 @@ class Stages {
   }
 
  private:
-  NcclStages out_;
+  Stages out_;
 };
 
 // One of the two trees over nodes.
@@ -76,7 +77,7 @@ NodeTree node_tree(std::size_t nodes, int which) {
 
 // One tree over NVLS's heads (a rank of each node): what `ready[i]` names goes up from node i, and
 // the sum down. Returns per node what it waits for to have the sum.
-std::vector<Ids> head_tree(Stages& s, const std::vector<int>& heads, int which, double share,
+std::vector<Ids> head_tree(StageList& s, const std::vector<int>& heads, int which, double share,
                            std::vector<Ids> ready) {
   NodeTree t = node_tree(heads.size(), which);
   auto head = [&](int i) { return heads[static_cast<std::size_t>(i)]; };
@@ -98,7 +99,7 @@ std::vector<Ids> head_tree(Stages& s, const std::vector<int>& heads, int which, 
 
 // One tree of a channel: each node's chain with the edges between nodes, up and down. Of a parent,
 // its second child meets the chain's first GPU; the first child the second one in a balanced tree.
-void chain_tree(Stages& s, const NcclChannels& c, int which, bool balanced, int group,
+void chain_tree(StageList& s, const AlikeChannels& c, int which, bool balanced, int group,
                 double share) {
   NodeTree t = node_tree(c.order.size(), which);
   std::vector<int> child = double_tree_children(static_cast<int>(c.order.size()), which);
@@ -147,21 +148,21 @@ void chain_tree(Stages& s, const NcclChannels& c, int which, bool balanced, int 
 }
 
 // Along a node's chain to its head. Returns what the head waits for.
-Ids chain_up(Stages& s, const std::vector<int>& order, int group, double share) {
+Ids chain_up(StageList& s, const std::vector<int>& order, int group, double share) {
   Ids last;
   for (std::size_t i = order.size() - 1; i > 0; --i)
     last = {s.hop(Kind::Hop, order[i], order[i - 1], group, share, share, last)};
   return last;
 }
-void chain_down(Stages& s, const std::vector<int>& order, int group, double share, Ids last) {
+void chain_down(StageList& s, const std::vector<int>& order, int group, double share, Ids last) {
   for (std::size_t i = 0; i + 1 < order.size(); ++i)
     last = {s.hop(Kind::Hop, order[i], order[i + 1], group, share, share, last)};
 }
 
-NcclStages trees(const NcclGroup& g) {
-  Stages s(4 * g.devices.size());
-  bool balanced = g.system.graphs.by_algorithm[1].pattern == nccl::kBalancedTree;
-  const NcclChannels& c = g.trees.front();
+Stages trees(const Group& g) {
+  StageList s(4 * g.devices.size());
+  bool balanced = g.system.graphs[GraphId::Tree].pattern == Pattern::BalancedTree;
+  const AlikeChannels& c = g.trees.front();
   if (g.nodes.size() > 1) {
     for (int which : {0, 1}) chain_tree(s, c, which, balanced, 2 * which, 0.5);
   } else {
@@ -170,7 +171,8 @@ NcclStages trees(const NcclGroup& g) {
   return s.take_for_all(g);
 }
 
-Ids copy_all(Stages& s, Kind kind, const std::vector<int>& ranks, double share, const Ids& after) {
+Ids copy_all(StageList& s, Kind kind, const std::vector<int>& ranks, double share,
+             const Ids& after) {
   Ids out;
   for (int r : ranks)
     out.push_back(s.add({kind, r, r, -1, 0, share, kind == Kind::CopyOut ? share : 0}, after));
@@ -178,11 +180,11 @@ Ids copy_all(Stages& s, Kind kind, const std::vector<int>& ranks, double share, 
 }
 
 // Ranks of a node that NVLS makes heads: by the search, as many on every node.
-std::vector<std::vector<int>> nvls_heads(const NcclGroup& g) {
+std::vector<std::vector<int>> nvls_heads(const Group& g) {
   std::size_t least = g.nodes.front().size();
   for (const auto& node : g.nodes) least = std::min(least, node.size());
   std::vector<std::size_t> places;
-  for (const auto& order : g.system.graphs.by_algorithm[3].order)
+  for (const auto& order : g.system.graphs[GraphId::Nvls].order)
     if (!order.empty() && static_cast<std::size_t>(order.front()) < least &&
         std::find(places.begin(), places.end(), static_cast<std::size_t>(order.front())) ==
             places.end())
@@ -197,8 +199,8 @@ std::vector<std::vector<int>> nvls_heads(const NcclGroup& g) {
   return out;
 }
 
-NcclStages nvls(const NcclGroup& g, Operation op) {
-  Stages s;
+Stages nvls(const Group& g, Operation op) {
+  StageList s;
   std::vector<std::vector<int>> heads_of = nvls_heads(g);
   for (std::size_t k = 0; k < g.nodes.size(); ++k) {
     const std::vector<int>& node = g.nodes[k];
@@ -229,8 +231,8 @@ NcclStages nvls(const NcclGroup& g, Operation op) {
   return s.take();
 }
 
-NcclStages nvls_tree(const NcclGroup& g) {
-  Stages s(8 * g.devices.size());
+Stages nvls_tree(const Group& g) {
+  StageList s(8 * g.devices.size());
   std::vector<std::vector<int>> heads_of = nvls_heads(g);
   std::size_t heads = heads_of.front().size();
   double part = 1 / static_cast<double>(heads);
@@ -258,9 +260,9 @@ NcclStages nvls_tree(const NcclGroup& g) {
   return s.take();
 }
 
-NcclStages collnet_chain(const NcclGroup& g) {
-  Stages s;
-  const NcclChannels& c = g.trees.front();
+Stages collnet_chain(const Group& g) {
+  StageList s;
+  const AlikeChannels& c = g.trees.front();
   Ids all;
   for (const auto& order : c.order)
     for (std::uint32_t id : chain_up(s, order, 0, 1)) all.push_back(id);
@@ -269,8 +271,8 @@ NcclStages collnet_chain(const NcclGroup& g) {
   return s.take_for_all(g);
 }
 
-NcclStages collnet_direct(const NcclGroup& g) {
-  Stages s;
+Stages collnet_direct(const Group& g) {
+  StageList s;
   Ids all;  // parts at their heads
   for (const auto& node : g.nodes)
     for (int head : node)
@@ -291,7 +293,7 @@ NcclStages collnet_direct(const NcclGroup& g) {
 // All-gather: in each round every rank hands what it has of the blocks that others still lack to
 // the rank a power of two farther, the farthest first; a block is d places from its owner after
 // rounds whose distances add up to d < n. Reduce-scatter is the same backwards.
-NcclStages pat(const NcclGroup& g, Operation op) {
+Stages pat(const Group& g, Operation op) {
   int n = g.ranks();
   int far = 1;
   while (far * 2 < n) far *= 2;
@@ -309,7 +311,7 @@ NcclStages pat(const NcclGroup& g, Operation op) {
     reached.insert(reached.end(), more.begin(), more.end());
   }
   if (op == Operation::ReduceScatter) std::reverse(turns.begin(), turns.end());
-  Stages s;
+  StageList s;
   std::vector<Ids> has(static_cast<std::size_t>(n));
   for (const Turn& t : turns) {
     std::vector<Ids> now = has;
@@ -340,37 +342,37 @@ bool is_between(Kind k) {
   return k == Kind::Net || k == Kind::Sharp;
 }
 
-int groups_of(const NcclGroup& g, NcclPipeline p) {
-  return p == NcclPipeline::Tree || p == NcclPipeline::CollnetChain
+int groups_of(const Group& g, Pipeline p) {
+  return p == Pipeline::Tree || p == Pipeline::CollnetChain
              ? kGroupsOfChannel * static_cast<int>(g.trees.size())
              : 1;
 }
-double group_share(const NcclGroup& g, NcclPipeline p, int group) {
-  if (p != NcclPipeline::Tree && p != NcclPipeline::CollnetChain) return 1;
-  double halves = p == NcclPipeline::Tree && g.nodes.size() > 1 ? 4 : 2;
+double group_share(const Group& g, Pipeline p, int group) {
+  if (p != Pipeline::Tree && p != Pipeline::CollnetChain) return 1;
+  double halves = p == Pipeline::Tree && g.nodes.size() > 1 ? 4 : 2;
   return g.trees[static_cast<std::size_t>(group / kGroupsOfChannel)].share / halves;
 }
 
-NcclStages nccl_stages(const NcclGroup& g, NcclPipeline p, Operation op) {
+Stages stages_of(const Group& g, Pipeline p, Operation op) {
   switch (p) {
-    case NcclPipeline::Tree:
+    case Pipeline::Tree:
       return trees(g);
-    case NcclPipeline::Nvls:
+    case Pipeline::Nvls:
       return nvls(g, op);
-    case NcclPipeline::NvlsTree:
+    case Pipeline::NvlsTree:
       return nvls_tree(g);
-    case NcclPipeline::CollnetDirect:
+    case Pipeline::CollnetDirect:
       return collnet_direct(g);
-    case NcclPipeline::CollnetChain:
+    case Pipeline::CollnetChain:
       return collnet_chain(g);
-    case NcclPipeline::Pat:
+    case Pipeline::Pat:
       return pat(g, op);
   }
   return {};
 }
 
-NcclStage NcclStages::at(std::size_t channel, std::size_t i) const {
-  NcclStage s = list[i];
+Stage Stages::at(std::size_t channel, std::size_t i) const {
+  Stage s = list[i];
   const Channel& c = channels[channel];
   if (!c.ranks.empty()) {
     s.from = c.ranks[static_cast<std::size_t>(s.from)];
@@ -383,7 +385,7 @@ NcclStage NcclStages::at(std::size_t channel, std::size_t i) const {
   return s;
 }
 
-void add_stage_load(const NcclGroup& g, const NcclStage& s, std::vector<topology::LinkId>& route,
+void add_stage_load(const Group& g, const Stage& s, std::vector<topology::LinkId>& route,
                     std::vector<LinkLoad>& out) {
   const topology::Fabric& f = *g.fabric;
   auto device = [&](int rank) { return g.devices[static_cast<std::size_t>(rank)]; };
@@ -434,4 +436,4 @@ void add_stage_load(const NcclGroup& g, const NcclStage& s, std::vector<topology
   }
 }
 
-}  // namespace ddpsim::collective
+}  // namespace ddpsim::nccl

@@ -7,15 +7,16 @@
 // (a kind), and whose NICs' ways through the network are alike. A way between two NICs of two
 // classes is walked once, and counts for all pairs of their hosts. Where the network hashes NICs, a
 // class is one host.
-#include "sim/collective/nccl_p2p_routes.h"
+#include "sim/nccl/fabric/p2p_routes.h"
 
 #include <algorithm>
 #include <compare>
 #include <map>
 
-#include "sim/collective/nccl_p2p.h"
+#include "sim/nccl/fabric/group.h"
+#include "sim/nccl/fabric/p2p_price.h"
 
-namespace ddpsim::collective {
+namespace ddpsim::nccl {
 namespace {
 
 using topology::Fabric;
@@ -39,8 +40,8 @@ Part part_of(const Fabric& f, const std::vector<LinkId>& links) {
   return out;
 }
 
-void add_hop(std::uint8_t transport, const Part& way, std::vector<NcclHop>& hops) {
-  auto same = std::find_if(hops.begin(), hops.end(), [&](const NcclHop& h) {
+void add_hop(std::uint8_t transport, const Part& way, std::vector<SlowestHop>& hops) {
+  auto same = std::find_if(hops.begin(), hops.end(), [&](const SlowestHop& h) {
     return h.transport == transport && h.eager == way.eager;
   });
   if (same == hops.end())
@@ -55,7 +56,7 @@ void add_route(const Fabric& f, const topology::Route& route, P2pRoutes& out) {
 }
 
 // [device] takes part.
-std::vector<bool> members_of(const NcclGroup& g) {
+std::vector<bool> members_of(const Group& g) {
   std::vector<bool> out(static_cast<std::size_t>(g.fabric->devices()));
   for (int d : g.devices) out[static_cast<std::size_t>(d)] = true;
   return out;
@@ -143,7 +144,7 @@ std::int64_t pairs_of(const Class& a, const Class& b) {
 // The messages between nodes of an all-to-all.
 class BetweenNodes {
  public:
-  BetweenNodes(const NcclGroup& g, P2pRoutes& out)
+  BetweenNodes(const Group& g, P2pRoutes& out)
       : g_(g),
         f_(*g.fabric),
         per_host_(f_.cluster().devices_per_host),
@@ -217,7 +218,7 @@ class BetweenNodes {
     for (const Part& ends : flow.ends) add_hop(transport, ends + way, out_.hops);
   }
 
-  const NcclGroup& g_;
+  const Group& g_;
   const Fabric& f_;
   int per_host_;
   std::vector<bool> members_;
@@ -228,7 +229,7 @@ class BetweenNodes {
   topology::Route scratch_;
 };
 
-P2pPairs no_pairs(const NcclGroup& g) {
+P2pPairs no_pairs(const Group& g) {
   P2pPairs out;
   out.inside.messages.resize(g.fabric->links().size());
   out.between.messages.resize(g.fabric->links().size());
@@ -237,13 +238,13 @@ P2pPairs no_pairs(const NcclGroup& g) {
 
 }  // namespace
 
-void find_p2p_route(const NcclGroup& g, int from, int to, topology::Route& route) {
+void find_p2p_route(const Group& g, int from, int to, topology::Route& route) {
   topology::Route scratch;
   find_way(*g.fabric, members_of(g), g.devices[static_cast<std::size_t>(from)],
            g.devices[static_cast<std::size_t>(to)], route, scratch);
 }
 
-P2pPairs routes_of_all_pairs(const NcclGroup& g) {
+P2pPairs routes_of_all_pairs(const Group& g) {
   P2pPairs out = no_pairs(g);
   std::vector<bool> members = members_of(g);
   topology::Route route;
@@ -260,7 +261,7 @@ P2pPairs routes_of_all_pairs(const NcclGroup& g) {
   return out;
 }
 
-P2pPairs routes_to_the_next(const NcclGroup& g) {
+P2pPairs routes_to_the_next(const Group& g) {
   P2pPairs out = no_pairs(g);
   std::vector<bool> members = members_of(g);
   std::vector<std::size_t> node_of(g.devices.size());
@@ -276,4 +277,4 @@ P2pPairs routes_to_the_next(const NcclGroup& g) {
   return out;
 }
 
-}  // namespace ddpsim::collective
+}  // namespace ddpsim::nccl
