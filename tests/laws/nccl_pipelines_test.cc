@@ -51,7 +51,7 @@ double messages_us(const collective::Communicator& c, const Profile& p, Operatio
   };
   std::vector<engine::TaskId> arrive;
   for (int r = 0; r < c.ranks(); ++r) arrive.push_back(g.add_fixed({}));
-  nccl::add_messages(g, c, p, Level::Mid, op, choice, {bytes}, flows, arrive);
+  nccl::add_messages(g, *c.nccl, p, Level::Mid, op, choice, {bytes}, flows, arrive);
   engine::Timeline t = engine::execute(g);
   EXPECT_TRUE(t.complete());
   return static_cast<double>(t.makespan.ps) / 1e6;

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "sim/collective/blocks.h"
+#include "sim/nccl/double_tree.h"
 
 namespace ddpsim::test {
 namespace {

@@ -1,6 +1,6 @@
 // NCCL's cost model against a tuning table that NCCL printed, its search on shipped clusters, its
 // choice under settings, and ddpsim's price of it.
-#include "sim/collective/nccl.h"
+#include "sim/nccl/fabric/nccl.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "calib/fit/collectives.h"
-#include "sim/collective/blocks.h"
 #include "sim/collective/price.h"
+#include "sim/nccl/double_tree.h"
 #include "sim/nccl/search.h"
 #include "tests/support/nccl.h"
 #include "tests/support/support.h"
@@ -158,15 +158,16 @@ TEST(NcclSearch, TreesAreBalancedWhereTwoGpusAreNearTheNic) {
         .group.system.graphs[nccl::GraphId::Tree]
         .pattern;
   };
-  EXPECT_EQ(pattern("dgx-h100"), 1);  // two GPUs and two NICs on a PCIe switch
-  EXPECT_EQ(pattern("aws-p4d"), 1);
-  EXPECT_EQ(pattern("dgx1-v100"), 1);
-  EXPECT_EQ(pattern("dgx-a100"), 1);
-  EXPECT_EQ(pattern("pcie-box"), 1);
-  EXPECT_EQ(pattern("hgx-h100"), 3);  // a NIC a GPU
-  EXPECT_EQ(pattern("aws-p5"), 3);
-  EXPECT_EQ(pattern("gh200x4-slingshot"), 3);
-  EXPECT_EQ(pattern("gpu-ethernet-25g"), 3);  // a GPU a host
+  EXPECT_EQ(pattern("dgx-h100"),
+            nccl::Pattern::BalancedTree);  // two GPUs and two NICs on a PCIe switch
+  EXPECT_EQ(pattern("aws-p4d"), nccl::Pattern::BalancedTree);
+  EXPECT_EQ(pattern("dgx1-v100"), nccl::Pattern::BalancedTree);
+  EXPECT_EQ(pattern("dgx-a100"), nccl::Pattern::BalancedTree);
+  EXPECT_EQ(pattern("pcie-box"), nccl::Pattern::BalancedTree);
+  EXPECT_EQ(pattern("hgx-h100"), nccl::Pattern::PlainTree);  // a NIC a GPU
+  EXPECT_EQ(pattern("aws-p5"), nccl::Pattern::PlainTree);
+  EXPECT_EQ(pattern("gh200x4-slingshot"), nccl::Pattern::PlainTree);
+  EXPECT_EQ(pattern("gpu-ethernet-25g"), nccl::Pattern::PlainTree);  // a GPU a host
 }
 
 // Without NVLink between them two pairs are two domains: from 2.26 on at least two rings. NVLink
@@ -504,6 +505,29 @@ TEST(NcclChoice, CollnetTakesItsOwnChunks) {
       << "64 pieces for each of eight ranks";
   EXPECT_EQ(chunk(Algorithm::CollnetChain, large * 128 * 10), 128);
   EXPECT_EQ(chunk(Algorithm::CollnetChain, large * 64 * 7), 64);
+}
+
+// A communicator's tables are made once. Other settings of what may be chosen need no others.
+TEST(NcclChoice, OfACommunicatorIsThatOfItsSystem) {
+  World w("aws-p4d", 4, 32, parse_settings({}, {23}).settings);
+  OwnedGroup kept(w.group);
+  OwnedGroup copy = kept;
+  Settings tree = parse_settings({{"NCCL_ALGO", "allreduce:tree"}}, {23}).settings;
+  set_choice(*copy, tree);
+  for (Operation op : kAll<Operation>)
+    for (std::int64_t bytes = 1; bytes <= std::int64_t{1} << 32; bytes *= 4)
+      for (const OwnedGroup* g : {&kept, &copy}) {
+        const Settings& set = g == &kept ? w.group.settings : tree;
+        auto fresh = choose(w.group.system, set, op, bytes);
+        auto cached = choose(**g, op, bytes);
+        ASSERT_TRUE(fresh && cached);
+        EXPECT_EQ(cached->algorithm, fresh->algorithm);
+        EXPECT_EQ(cached->protocol, fresh->protocol);
+        EXPECT_EQ(cached->channels, fresh->channels);
+        EXPECT_EQ(cached->chunk, fresh->chunk);
+        EXPECT_EQ(cached->estimate_us, fresh->estimate_us);
+        EXPECT_EQ(cached->estimate_us, candidates(**g, op, bytes).front().estimate_us.value_or(-1));
+      }
 }
 
 TEST(NcclChoice, HonoursTheEnvironment) {
