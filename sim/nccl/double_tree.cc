@@ -1,5 +1,7 @@
 #include "sim/nccl/double_tree.h"
 
+#include "sim/nccl/nth.h"
+
 namespace ddpsim::nccl {
 namespace {
 
@@ -30,7 +32,7 @@ std::vector<int> double_tree_parents(int n, int tree) {
 std::vector<std::vector<int>> children_of(const std::vector<int>& parents) {
   std::vector<std::vector<int>> out(parents.size());
   for (std::size_t p = 0; p < parents.size(); ++p)
-    if (parents[p] >= 0) out[static_cast<std::size_t>(parents[p])].push_back(static_cast<int>(p));
+    if (parents[p] >= 0) nth(out, parents[p]).push_back(static_cast<int>(p));
   return out;
 }
 
@@ -38,7 +40,7 @@ std::vector<int> double_tree_children(int n, int tree) {
   std::vector<int> parents = double_tree_parents(n, tree);
   std::vector<int> out;
   for (int p = 0; p < n; ++p) {
-    int up = parents[static_cast<std::size_t>(p)];
+    int up = nth(parents, p);
     out.push_back(up >= 0 && place_in_tree(n, tree, p) > place_in_tree(n, tree, up) ? 1 : 0);
   }
   return out;

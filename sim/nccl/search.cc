@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 
+#include "sim/nccl/nth.h"
 #include "sim/nccl/pack.h"
 
 namespace ddpsim::nccl {
@@ -43,9 +44,8 @@ void fill(ChannelGraph& g, const Node& node, const std::vector<Channel>& channel
   for (const Channel& c : channels) {
     g.order.push_back(c.order);
     for (std::size_t i = 0; i + 1 < c.order.size(); ++i)
-      g.type_intra = std::max(
-          g.type_intra,
-          node.gpu_path[static_cast<std::size_t>(c.order[i] * node.gpus + c.order[i + 1])]);
+      g.type_intra =
+          std::max(g.type_intra, nth(node.gpu_path, c.order[i] * node.gpus + c.order[i + 1]));
     if (c.nics[0] < 0) continue;
     g.nics.push_back(c.nics);
     g.type_inter = std::max(g.type_inter, node.nic_back_path[node.at(c.order.front(), c.nics[0])]);
@@ -78,7 +78,7 @@ std::set<PathType> types_inside(const Node& node) {
   std::set<PathType> out;
   for (int a = 0; a < node.gpus; ++a)
     for (int b = 0; b < node.gpus; ++b)
-      if (a != b) out.insert(node.gpu_path[static_cast<std::size_t>(a * node.gpus + b)]);
+      if (a != b) out.insert(nth(node.gpu_path, a * node.gpus + b));
   if (out.empty()) out.insert(PathType::Loc);
   return out;
 }
@@ -119,7 +119,7 @@ void keep(ChannelGraph& g, std::size_t channels) {
 // Two groups of GPUs, joined by NVLink in each and not between them (ncclTopoSplitNvLink).
 bool two_domains(const Node& node) {
   auto joined = [&](int a, int b) {
-    return node.gpu_path[static_cast<std::size_t>(a * node.gpus + b)] <= PathType::Nvb;
+    return nth(node.gpu_path, a * node.gpus + b) <= PathType::Nvb;
   };
   int first = 0;
   for (int g = 0; g < node.gpus; ++g) first += joined(0, g) ? 1 : 0;

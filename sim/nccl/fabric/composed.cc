@@ -6,6 +6,7 @@
 #include <map>
 
 #include "sim/nccl/fabric/terms.h"
+#include "sim/nccl/nth.h"
 #include "sim/topology/hop_routes.h"
 
 namespace ddpsim::nccl {
@@ -115,7 +116,7 @@ Groups devices_of(const Group& g, const std::vector<std::vector<int>>& ranks) {
   Groups out;
   for (const auto& group : ranks) {
     out.emplace_back();
-    for (int r : group) out.back().push_back(g.devices[static_cast<std::size_t>(r)]);
+    for (int r : group) out.back().push_back(nth(g.devices, r));
   }
   return out;
 }

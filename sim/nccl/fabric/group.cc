@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "sim/nccl/fabric/stages.h"
+#include "sim/nccl/nth.h"
 #include "sim/nccl/search.h"
 #include "sim/topology/hop_routes.h"
 #include "sim/topology/path_type.h"
@@ -61,7 +62,7 @@ Node node_of(const topology::Fabric& f, const std::vector<int>& devices,
     return it->second;
   };
   topology::Route route;
-  auto device = [&](std::size_t i) { return devices[static_cast<std::size_t>(ranks[i])]; };
+  auto device = [&](std::size_t i) { return nth(devices, ranks[i]); };
   for (std::size_t a = 0; a < n; ++a)
     for (std::size_t b = 0; b < n; ++b) {
       if (a == b) continue;
@@ -74,11 +75,10 @@ Node node_of(const topology::Fabric& f, const std::vector<int>& devices,
     node.nvswitch = topology::kind_of(c.intra->transport) == topology::LinkKind::Nvlink;
   else if (f.drawn())
     node.nvswitch = f.inside(host).to_nvswitch(f.local_of(device(0))) != UINT32_MAX;
-  if (node.nvswitch && n > 1)
-    node.nvlink_per_gpu = node.links[static_cast<std::size_t>(node.gpu_route[1].front())];
+  if (node.nvswitch && n > 1) node.nvlink_per_gpu = nth(node.links, node.gpu_route[1].front());
   // NICs near the GPUs that take part.
   bool one_host = std::all_of(ranks.begin(), ranks.end(), [&](int r) {
-    return f.host_of(devices[static_cast<std::size_t>(r)]) == f.host_of(device(0));
+    return f.host_of(nth(devices, r)) == f.host_of(device(0));
   });
   if (!one_host) {
     // A NVLink domain of several hosts: each GPU by its own NIC.
@@ -167,7 +167,7 @@ std::vector<int> chain(const ChannelGraph& graph, const std::vector<int>& ranks,
   std::vector<int> out;
   std::size_t n = ranks.size();
   if (k < graph.order.size() && graph.order[k].size() == n) {
-    for (int i : graph.order[k]) out.push_back(ranks[static_cast<std::size_t>(i)]);
+    for (int i : graph.order[k]) out.push_back(nth(ranks, i));
     return out;
   }
   std::size_t channels = std::max<std::size_t>(1, static_cast<std::size_t>(graph.channels));
@@ -179,7 +179,7 @@ std::vector<int> chain(const ChannelGraph& graph, const std::vector<int>& ranks,
 int nic_of(const Group& g, const ChannelGraph& graph, std::size_t k, const std::vector<int>& nics) {
   bool drawn_by_nic = g.fabric->has_nic_links() && k < graph.nics.size() &&
                       static_cast<std::size_t>(graph.nics[k][0]) < nics.size();
-  return drawn_by_nic ? nics[static_cast<std::size_t>(graph.nics[k][0])] : -1;
+  return drawn_by_nic ? nth(nics, graph.nics[k][0]) : -1;
 }
 
 std::vector<AlikeChannels> distinct_channels(const Group& g, const ChannelGraph& graph,
@@ -265,8 +265,7 @@ void find_hops(Group& g) {
     }
   };
   auto slowest = [&](int from, int to, SlowestHop& hop) {
-    g.fabric->find_route(g.devices[static_cast<std::size_t>(from)],
-                         g.devices[static_cast<std::size_t>(to)], route);
+    g.fabric->find_route(nth(g.devices, from), nth(g.devices, to), route);
     slower(hop);
   };
   for (std::size_t k = 0; k < g.nodes.size(); ++k) {
@@ -277,7 +276,7 @@ void find_hops(Group& g) {
   }
   if (!g.system.nvswitch) return;
   const topology::Fabric& f = *g.fabric;
-  int device = g.devices[static_cast<std::size_t>(g.nodes.front().front())];
+  int device = nth(g.devices, g.nodes.front().front());
   int host = f.host_of(device);
   std::uint32_t inside = f.drawn() ? f.inside(host).to_nvswitch(f.local_of(device)) : 0;
   topology::LinkId up = f.drawn() ? f.inside_link(host, inside) : f.intra_link(device);
@@ -318,7 +317,7 @@ Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Setti
   g.nodes = nodes_of(fabric, g.devices);
   g.node_of.resize(g.devices.size());
   for (std::size_t i = 0; i < g.nodes.size(); ++i)
-    for (int r : g.nodes[i]) g.node_of[static_cast<std::size_t>(r)] = static_cast<int>(i);
+    for (int r : g.nodes[i]) nth(g.node_of, r) = static_cast<int>(i);
   System& s = g.system;
   s.ranks = g.ranks();
   s.nodes = static_cast<int>(g.nodes.size());

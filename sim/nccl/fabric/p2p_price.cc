@@ -10,6 +10,7 @@
 
 #include "sim/nccl/fabric/p2p_routes.h"
 #include "sim/nccl/fabric/terms.h"
+#include "sim/nccl/nth.h"
 
 namespace ddpsim::nccl {
 namespace {
@@ -51,8 +52,8 @@ Nvlinks nvlinks_inside(const Group& g) {
     for (int a : node)
       for (int b : node) {
         if (a == b) continue;
-        int from = g.devices[static_cast<std::size_t>(a)];
-        int to = g.devices[static_cast<std::size_t>(b)];
+        int from = nth(g.devices, a);
+        int to = nth(g.devices, b);
         topology::PathType type = g.fabric->path_type(from, to);
         int count = 0;
         if (type <= topology::PathType::Nvl) {

@@ -15,6 +15,7 @@
 
 #include "sim/nccl/fabric/group.h"
 #include "sim/nccl/fabric/p2p_price.h"
+#include "sim/nccl/nth.h"
 
 namespace ddpsim::nccl {
 namespace {
@@ -58,7 +59,7 @@ void add_route(const Fabric& f, const topology::Route& route, P2pRoutes& out) {
 // [device] takes part.
 std::vector<bool> members_of(const Group& g) {
   std::vector<bool> out(static_cast<std::size_t>(g.fabric->devices()));
-  for (int d : g.devices) out[static_cast<std::size_t>(d)] = true;
+  for (int d : g.devices) nth(out, d) = true;
   return out;
 }
 
@@ -66,8 +67,7 @@ std::vector<bool> members_of(const Group& g) {
 // at that place, where NVLinks lead to it (PXN); else a.
 int leaves_by(const Fabric& f, const std::vector<bool>& members, int a, int place) {
   int near = f.host_of(a) * f.cluster().devices_per_host + place;
-  if (!f.has_nic_links() || !members[static_cast<std::size_t>(near)] || near == a ||
-      f.nic_of(near) == f.nic_of(a))
+  if (!f.has_nic_links() || !nth(members, near) || near == a || f.nic_of(near) == f.nic_of(a))
     return a;
   return f.path_type(a, near) > topology::PathType::Nvl ||
                  f.nic_path_type(near, f.nic_of(near)) > topology::PathType::P2c
@@ -151,15 +151,15 @@ class BetweenNodes {
         members_(members_of(g)),
         out_(out) {
     at_place_.resize(static_cast<std::size_t>(per_host_));
-    for (int d : g.devices) ++at_place_[static_cast<std::size_t>(f_.local_of(d))];
+    for (int d : g.devices) ++nth(at_place_, f_.local_of(d));
   }
   void add() {
     for (std::size_t node = 0; node < g_.nodes.size(); ++node) {
       std::vector<std::int64_t> elsewhere = at_place_;
       std::map<int, std::vector<int>> hosts;
       for (int r : g_.nodes[node]) {
-        int device = g_.devices[static_cast<std::size_t>(r)];
-        --elsewhere[static_cast<std::size_t>(f_.local_of(device))];
+        int device = nth(g_.devices, r);
+        --nth(elsewhere, f_.local_of(device));
         hosts[f_.host_of(device)].push_back(device);
       }
       auto senders = static_cast<std::int64_t>(g_.devices.size() - g_.nodes[node].size());
@@ -182,7 +182,7 @@ class BetweenNodes {
     for (int a : devices) {
       kind.places.push_back(f_.local_of(a));
       for (int place = 0; place < per_host_; ++place) {
-        std::int64_t receivers = elsewhere[static_cast<std::size_t>(place)];
+        std::int64_t receivers = nth(elsewhere, place);
         kind.out.emplace_back();
         if (receivers == 0) continue;
         int by = leaves_by(f_, members_, a, place);
@@ -240,8 +240,7 @@ P2pPairs no_pairs(const Group& g) {
 
 void find_p2p_route(const Group& g, int from, int to, topology::Route& route) {
   topology::Route scratch;
-  find_way(*g.fabric, members_of(g), g.devices[static_cast<std::size_t>(from)],
-           g.devices[static_cast<std::size_t>(to)], route, scratch);
+  find_way(*g.fabric, members_of(g), nth(g.devices, from), nth(g.devices, to), route, scratch);
 }
 
 P2pPairs routes_of_all_pairs(const Group& g) {
@@ -253,8 +252,7 @@ P2pPairs routes_of_all_pairs(const Group& g) {
     for (int a : node)
       for (int b : node) {
         if (a == b) continue;
-        find_way(*g.fabric, members, g.devices[static_cast<std::size_t>(a)],
-                 g.devices[static_cast<std::size_t>(b)], route, scratch);
+        find_way(*g.fabric, members, nth(g.devices, a), nth(g.devices, b), route, scratch);
         add_route(*g.fabric, route, out.inside);
       }
   if (g.nodes.size() > 1) BetweenNodes(g, out.between).add();
@@ -266,7 +264,7 @@ P2pPairs routes_to_the_next(const Group& g) {
   std::vector<bool> members = members_of(g);
   std::vector<std::size_t> node_of(g.devices.size());
   for (std::size_t k = 0; k < g.nodes.size(); ++k)
-    for (int r : g.nodes[k]) node_of[static_cast<std::size_t>(r)] = k;
+    for (int r : g.nodes[k]) nth(node_of, r) = k;
   topology::Route route;
   topology::Route scratch;
   for (std::size_t a = 0; a < g.devices.size(); ++a) {

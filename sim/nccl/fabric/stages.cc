@@ -4,6 +4,7 @@
 
 #include "sim/nccl/double_tree.h"
 #include "sim/nccl/fabric/group.h"
+#include "sim/nccl/nth.h"
 #include "sim/topology/hop_routes.h"
 
 namespace ddpsim::nccl {
@@ -49,7 +50,7 @@ class StageList {
       Stages::Channel channel{std::vector<int>(g.devices.size()), c.nic, c.share};
       for (std::size_t i = 0; i < c.order.size(); ++i)
         for (std::size_t k = 0; k < c.order[i].size(); ++k)
-          channel.ranks[static_cast<std::size_t>(g.trees.front().order[i][k])] = c.order[i][k];
+          nth(channel.ranks, g.trees.front().order[i][k]) = c.order[i][k];
       out_.channels.push_back(std::move(channel));
     }
     return std::move(out_);
@@ -71,7 +72,7 @@ NodeTree node_tree(std::size_t nodes, int which) {
   t.from_root.push_back(
       static_cast<int>(std::find(t.parents.begin(), t.parents.end(), -1) - t.parents.begin()));
   for (std::size_t i = 0; i < t.from_root.size(); ++i)
-    for (int c : t.children[static_cast<std::size_t>(t.from_root[i])]) t.from_root.push_back(c);
+    for (int c : nth(t.children, t.from_root[i])) t.from_root.push_back(c);
   return t;
 }
 
@@ -80,20 +81,18 @@ NodeTree node_tree(std::size_t nodes, int which) {
 std::vector<Ids> head_tree(StageList& s, const std::vector<int>& heads, int which, double share,
                            std::vector<Ids> ready) {
   NodeTree t = node_tree(heads.size(), which);
-  auto head = [&](int i) { return heads[static_cast<std::size_t>(i)]; };
+  auto head = [&](int i) { return nth(heads, i); };
   for (auto it = t.from_root.rbegin(); it != t.from_root.rend(); ++it) {
-    int up = t.parents[static_cast<std::size_t>(*it)];
+    int up = nth(t.parents, *it);
     if (up < 0) continue;
-    ready[static_cast<std::size_t>(up)].push_back(
-        s.hop(Kind::Net, head(*it), head(up), 0, share, 0, ready[static_cast<std::size_t>(*it)]));
+    nth(ready, up).push_back(s.hop(Kind::Net, head(*it), head(up), 0, share, 0, nth(ready, *it)));
   }
   std::vector<Ids> has(heads.size());
   auto root = static_cast<std::size_t>(t.from_root.front());
   has[root] = ready[root];
   for (int i : t.from_root)
-    for (int c : t.children[static_cast<std::size_t>(i)])
-      has[static_cast<std::size_t>(c)] = {
-          s.hop(Kind::Net, head(i), head(c), 0, share, 0, has[static_cast<std::size_t>(i)])};
+    for (int c : nth(t.children, i))
+      nth(has, c) = {s.hop(Kind::Net, head(i), head(c), 0, share, 0, nth(has, i))};
   return has;
 }
 
@@ -103,34 +102,29 @@ void chain_tree(StageList& s, const AlikeChannels& c, int which, bool balanced, 
                 double share) {
   NodeTree t = node_tree(c.order.size(), which);
   std::vector<int> child = double_tree_children(static_cast<int>(c.order.size()), which);
-  auto order = [&](int i) -> const std::vector<int>& {
-    return c.order[static_cast<std::size_t>(i)];
-  };
+  auto order = [&](int i) -> const std::vector<int>& { return nth(c.order, i); };
   // Where in its parent's chain a child enters.
   auto place = [&](int i) -> std::size_t {
-    return balanced && child[static_cast<std::size_t>(i)] == 0 &&
-                   order(t.parents[static_cast<std::size_t>(i)]).size() > 1
-               ? 1
-               : 0;
+    return balanced && nth(child, i) == 0 && order(nth(t.parents, i)).size() > 1 ? 1 : 0;
   };
   std::vector<Ids> ready(c.order.size());  // of each node's first GPU
   for (auto it = t.from_root.rbegin(); it != t.from_root.rend(); ++it) {
     Ids last;
     for (std::size_t i = order(*it).size(); i-- > 0;) {
-      for (int k : t.children[static_cast<std::size_t>(*it)])
+      for (int k : nth(t.children, *it))
         if (place(k) == i)
           last.push_back(s.hop(Kind::Net, order(k).front(), order(*it)[i], group, share, share,
-                               ready[static_cast<std::size_t>(k)]));
+                               nth(ready, k)));
       if (i > 0)
         last = {s.hop(Kind::Hop, order(*it)[i], order(*it)[i - 1], group, share, share, last)};
     }
-    ready[static_cast<std::size_t>(*it)] = std::move(last);
+    nth(ready, *it) = std::move(last);
   }
   std::vector<Ids> has(c.order.size());
   auto root = static_cast<std::size_t>(t.from_root.front());
   has[root] = ready[root];
   for (int i : t.from_root) {
-    Ids last = has[static_cast<std::size_t>(i)];
+    Ids last = nth(has, i);
     for (std::size_t k = 0; k < order(i).size(); ++k) {
       // The thread block reads a chunk once and writes it to all.
       bool same_pass = false;
@@ -139,9 +133,8 @@ void chain_tree(StageList& s, const AlikeChannels& c, int which, bool balanced, 
         same_pass = true;
         return id;
       };
-      for (int below : t.children[static_cast<std::size_t>(i)])
-        if (place(below) == k)
-          has[static_cast<std::size_t>(below)] = {give(Kind::Net, order(below).front())};
+      for (int below : nth(t.children, i))
+        if (place(below) == k) nth(has, below) = {give(Kind::Net, order(below).front())};
       if (k + 1 < order(i).size()) last = {give(Kind::Hop, order(i)[k + 1])};
     }
   }
@@ -317,16 +310,15 @@ Stages pat(const Group& g, Operation op) {
     std::vector<Ids> now = has;
     for (int r = 0; r < n; ++r) {
       int to = op == Operation::ReduceScatter ? (r - t.distance + n) % n : (r + t.distance) % n;
-      std::uint32_t id = s.hop(Kind::Net, r, to, 0, static_cast<double>(t.blocks) / n, 0,
-                               has[static_cast<std::size_t>(r)]);
-      now[static_cast<std::size_t>(to)].push_back(id);
-      now[static_cast<std::size_t>(r)].push_back(id);
+      std::uint32_t id =
+          s.hop(Kind::Net, r, to, 0, static_cast<double>(t.blocks) / n, 0, nth(has, r));
+      nth(now, to).push_back(id);
+      nth(now, r).push_back(id);
     }
     // Only the last round's count: it waited for the ones before.
     for (int r = 0; r < n; ++r) {
-      Ids& list = now[static_cast<std::size_t>(r)];
-      list.erase(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(
-                                                  has[static_cast<std::size_t>(r)].size()));
+      Ids& list = nth(now, r);
+      list.erase(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(nth(has, r).size()));
     }
     has = std::move(now);
   }
@@ -350,7 +342,7 @@ int groups_of(const Group& g, Pipeline p) {
 double group_share(const Group& g, Pipeline p, int group) {
   if (p != Pipeline::Tree && p != Pipeline::CollnetChain) return 1;
   double halves = p == Pipeline::Tree && g.nodes.size() > 1 ? 4 : 2;
-  return g.trees[static_cast<std::size_t>(group / kGroupsOfChannel)].share / halves;
+  return nth(g.trees, group / kGroupsOfChannel).share / halves;
 }
 
 Stages stages_of(const Group& g, Pipeline p, Operation op) {
@@ -375,8 +367,8 @@ Stage Stages::at(std::size_t channel, std::size_t i) const {
   Stage s = list[i];
   const Channel& c = channels[channel];
   if (!c.ranks.empty()) {
-    s.from = c.ranks[static_cast<std::size_t>(s.from)];
-    s.to = c.ranks[static_cast<std::size_t>(s.to)];
+    s.from = nth(c.ranks, s.from);
+    s.to = nth(c.ranks, s.to);
   }
   if (is_between(s.kind)) s.nic = c.nic;
   s.group += kGroupsOfChannel * static_cast<int>(channel);
@@ -388,7 +380,7 @@ Stage Stages::at(std::size_t channel, std::size_t i) const {
 void add_stage_load(const Group& g, const Stage& s, std::vector<topology::LinkId>& route,
                     std::vector<LinkLoad>& out) {
   const topology::Fabric& f = *g.fabric;
-  auto device = [&](int rank) { return g.devices[static_cast<std::size_t>(rank)]; };
+  auto device = [&](int rank) { return nth(g.devices, rank); };
   switch (s.kind) {
     case Kind::CopyIn:
     case Kind::CopyOut:
@@ -401,7 +393,7 @@ void add_stage_load(const Group& g, const Stage& s, std::vector<topology::LinkId
     case Kind::Sharp: {
       // As far as the first switch; where the plugin's trees lie beyond it is not known.
       int other = g.nodes.front().front();
-      if (g.node_of[static_cast<std::size_t>(s.from)] == 0) other = g.nodes.back().front();
+      if (nth(g.node_of, s.from) == 0) other = g.nodes.back().front();
       for (bool away : {true, false}) {
         find_hop_links(f, g.devices, away ? s.from : other, away ? other : s.from, s.nic, route);
         bool cable = false;
@@ -416,8 +408,7 @@ void add_stage_load(const Group& g, const Stage& s, std::vector<topology::LinkId
     case Kind::Reduce:
     case Kind::Multicast:
     case Kind::Switch: {
-      const std::vector<int>& node =
-          g.nodes[static_cast<std::size_t>(g.node_of[static_cast<std::size_t>(s.from)])];
+      const std::vector<int>& node = nth(g.nodes, nth(g.node_of, s.from));
       if (node.size() < 2) return;
       for (std::size_t i = 0; i < node.size(); ++i) {
         int next = node[(i + 1) % node.size()];
