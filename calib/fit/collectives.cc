@@ -28,8 +28,8 @@ double error_of(Duration predicted, Duration measured) {
 // Transports that the table's messages cross.
 std::set<std::string> transports_of(const CollectiveTable& t) {
   std::set<std::string> out;
-  for (const collective::NcclHop& h : {t.group.intra, t.group.inter})
-    if (h.exists) out.insert(t.group.fabric->transports()[h.transport]);
+  for (std::uint8_t transport : nccl::wiring(*t.group).transports)
+    out.insert(nccl::fabric(*t.group).transports()[transport]);
   return out;
 }
 
@@ -38,8 +38,8 @@ std::set<std::string> transports_of(const CollectiveTable& t) {
 using Judges = std::array<std::vector<const CollectiveRow*>, kBands>;
 
 void predict_row(const CollectiveTable& t, const Profile& p, CollectiveRow& row) {
-  row.price = collective::nccl_price(t.group, p, Level::Mid, t.op, row.choice, {row.bytes});
-  row.predicted = collective::nccl_tests_time(p, row.price, t.gpus_per_process);
+  row.price = nccl::price_of(*t.group, p, Level::Mid, t.op, row.choice, {row.bytes});
+  row.predicted = nccl::nccl_tests_time(p, row.price, t.gpus_per_process);
 }
 
 // What a search varies. Efficiency: rows that the transport limits. Steps: rows of which most
@@ -191,7 +191,7 @@ std::string machine_of(const CollectiveSetting& s) {
 }
 
 int generation_of(const CollectiveTable& t) {
-  return t.group.system.compute_capability / 10;
+  return nccl::compute_capability(*t.group) / 10;
 }
 
 Band band_of(std::int64_t bytes) {
@@ -235,7 +235,7 @@ void read_rows(CollectiveTable& t) {
   t.rows.clear();
   for (auto& [bytes, row] : rows) {
     if (row.measured.ps == 0) row.measured = row.in_place;
-    auto choice = nccl::choose(t.group.system, t.group.settings, t.op, bytes);
+    auto choice = nccl::choose(*t.group, t.op, bytes);
     row.available = choice.has_value();
     if (choice) row.choice = *choice;
     row.nccl = {static_cast<std::int64_t>(row.choice.estimate_us * 1e6)};
@@ -310,7 +310,7 @@ LinkFits fit_links(const std::vector<CollectiveTable>& tables, const std::string
       std::vector<const CollectiveTable*> alike;
       for (const CollectiveTable* t : list)
         if (topology::kind_of(name) == topology::LinkKind::Net ||
-            (generation_of(*t) == generation && t->group.system.nodes == 1))
+            (generation_of(*t) == generation && nccl::nodes(*t->group) == 1))
           alike.push_back(t);
       f.step_tables = static_cast<int>(alike.size());
       told = search(alike, factors, About::Steps, name, fits,
@@ -399,7 +399,7 @@ CollectiveReport judge_collectives(const std::vector<CollectiveTable>& tables) {
   for (const auto& [machine, unused] : fits) {
     bool several =
         std::count_if(tables.begin(), tables.end(), [&, &m = machine](const CollectiveTable& t) {
-          return t.machine == m && t.group.ranks() <= kFew;
+          return t.machine == m && nccl::ranks(*t.group) <= kFew;
         }) > 1;
     if (!several) continue;
     for (Extrapolation& e : extrapolate(tables, machine, kFew))
@@ -412,24 +412,24 @@ std::vector<Extrapolation> extrapolate(const std::vector<CollectiveTable>& table
                                        const std::string& machine, int ranks) {
   std::vector<CollectiveTable> small;
   for (const CollectiveTable& t : tables)
-    if (t.machine == machine && t.group.ranks() <= ranks) small.push_back(t);
+    if (t.machine == machine && nccl::ranks(*t.group) <= ranks) small.push_back(t);
   LinkFits fits = fit_links(small, "", small.empty() ? 0 : generation_of(small.front()));
   // What the mechanism lacks, by way and size: of the largest table that has them.
   std::map<std::tuple<nccl::Algorithm, nccl::Protocol, std::int64_t>, double> lacks;
   std::vector<std::string> from;
   std::stable_sort(small.begin(), small.end(),
                    [](const CollectiveTable& a, const CollectiveTable& b) {
-                     return a.group.ranks() < b.group.ranks();
+                     return nccl::ranks(*a.group) < nccl::ranks(*b.group);
                    });
   for (const CollectiveTable& t : small) {
     from.push_back(t.name);
     for (const CollectiveRow& r : predict_table(t, with_fits(t.profile, fits)))
-      if (r.available && t.group.system.nodes > 1)
+      if (r.available && nccl::nodes(*t.group) > 1)
         lacks[{r.choice.algorithm, r.choice.protocol, r.bytes}] = ratio_of(r);
   }
   std::vector<Extrapolation> out;
   for (const CollectiveTable& t : tables) {
-    if (t.machine != machine || t.group.ranks() <= ranks) continue;
+    if (t.machine != machine || nccl::ranks(*t.group) <= ranks) continue;
     std::vector<double> errors;
     for (const CollectiveRow& r : predict_table(t, with_fits(t.profile, fits))) {
       if (!r.available) continue;
@@ -523,7 +523,7 @@ CollectiveFit fit_collectives(const Profile& base, const std::string& name,
       const CollectiveRow& row = r.rows[k];
       if (!row.available) continue;
       out.residuals.push_back({t.name,
-                               t.group.ranks(),
+                               nccl::ranks(*t.group),
                                row.bytes,
                                row.measured,
                                error_of(row.predicted, row.measured),

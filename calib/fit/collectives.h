@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/collective/nccl.h"
 #include "sim/model/run.h"
+#include "sim/nccl/fabric/nccl.h"
 
 namespace ddpsim::calib {
 
@@ -20,7 +20,7 @@ struct CollectiveRow {
   Duration predicted;
   Duration nccl;  // NCCL's own estimate of what it chooses
   nccl::Choice choice;
-  collective::NcclPrice price;
+  nccl::Price price;
   bool available = true;  // false: nothing may run under the table's settings
 };
 
@@ -29,7 +29,7 @@ struct CollectiveTable {
   std::string name;
   std::string machine;  // tables of one machine never fit one another
   const Run* run = nullptr;
-  collective::NcclGroup group;
+  nccl::OwnedGroup group;
   Profile profile;  // of the cluster's devices, as shipped
   Operation op = Operation::AllReduce;
   int gpus_per_process = 1;

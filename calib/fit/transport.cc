@@ -23,8 +23,8 @@ std::vector<CollectiveRow> rows_of(const CollectiveTable& t, std::int64_t from, 
 }
 
 Duration predicted(const CollectiveTable& t, const CollectiveRow& row, const Profile& p) {
-  auto price = collective::nccl_price(t.group, p, Level::Mid, t.op, row.choice, {row.bytes});
-  return collective::nccl_tests_time(p, price, t.gpus_per_process);
+  auto price = nccl::price_of(*t.group, p, Level::Mid, t.op, row.choice, {row.bytes});
+  return nccl::nccl_tests_time(p, price, t.gpus_per_process);
 }
 
 // The value between `fast` and `slow` at which the prediction meets the row; the nearer end where
@@ -99,15 +99,15 @@ TransportFit fit_transport(const Profile& base, const std::string& name,
   TransportFit out;
   int fewest = std::numeric_limits<int>::max();
   for (const CollectiveTable& t : tables)
-    if (fits_transport(*t.run->collectives)) fewest = std::min(fewest, t.group.ranks());
+    if (fits_transport(*t.run->collectives)) fewest = std::min(fewest, nccl::ranks(*t.group));
   std::vector<const CollectiveTable*> seen;
   for (const CollectiveTable& t : tables)
-    if (fits_transport(*t.run->collectives) && t.group.ranks() == fewest) seen.push_back(&t);
+    if (fits_transport(*t.run->collectives) && nccl::ranks(*t.group) == fewest) seen.push_back(&t);
   if (seen.empty())
     throw InputError{"fit",
                      "no Run holds all-reduces whose ring was forced, a host of its own for each "
                      "rank (ddpsim calibrate --backend nccl --one-gpu --runs DIR makes them)"};
-  out.transport = seen.front()->group.fabric->transports()[seen.front()->group.inter.transport];
+  out.transport = nccl::network_transport(*seen.front()->group);
   Profile& p = out.profile;
   p = base;
   p.name = name;
@@ -175,7 +175,7 @@ TransportFit fit_transport(const Profile& base, const std::string& name,
     for (const CollectiveRow& row : predict_table(t, p))
       if (row.available)
         out.residuals.push_back(
-            {t.name, t.group.ranks(), row.bytes, row.measured,
+            {t.name, nccl::ranks(*t.group), row.bytes, row.measured,
              static_cast<double>(row.predicted.ps) / static_cast<double>(row.measured.ps) - 1,
              fitted});
   }

@@ -5,12 +5,19 @@
 #include <optional>
 #include <vector>
 
-#include "sim/collective/nccl_group.h"
 #include "sim/collective/round.h"
 #include "sim/model/plan.h"
-#include "sim/topology/fabric.h"
+#include "sim/nccl/fabric/nccl.h"
+#include "sim/topology/hop_routes.h"
+#include "sim/topology/link_loads.h"
 
 namespace ddpsim::collective {
+
+using topology::find_hop_links;
+using topology::find_hop_route;
+using topology::LinkLoad;
+using topology::LinkLoads;
+using topology::ranks_by_host;
 
 struct Hop {
   int from = 0;  // rank
@@ -68,7 +75,7 @@ struct Communicator {
                                // empty = each device's own
   // NCCL as it decides on these GPUs (make_nccl_communicator): algorithm, protocol and channels by
   // size. None: NCCL's ring, priced by the profile's own latencies.
-  std::optional<NcclGroup> nccl;
+  nccl::OwnedGroup nccl;
   Backend backend = Backend::Nccl;
   int ranks() const { return static_cast<int>(devices.size()); }
 };
@@ -76,27 +83,18 @@ struct Communicator {
 inline constexpr int kAllReduce = 0;
 // The binomial tree from rank 0 (Gloo, tcp; NCCL broadcasts along its ring: kAllReduce).
 inline constexpr int kBroadcast = 1;
-// NCCL's other all-reduces, where `nccl` is set, in the order of NcclPipeline: bytes on a link per
-// byte of the operation.
+// NCCL's other all-reduces, where `nccl` is set, in the order of nccl::Pipeline: bytes on a link
+// per byte of the operation.
 inline constexpr int kNcclPatterns = 2;
+constexpr int nccl_pattern(nccl::Pipeline p) {
+  return kNcclPatterns + static_cast<int>(p);
+}
 
 // REQUIRES: devices distinct and mutually reachable; performs(algorithm, AllReduce). Cost grows
 // with ranks and route lengths. `algorithm`: of the all-reduce; other than Ring: backends tcp and
 // gloo only.
 Communicator make_communicator(const topology::Fabric& fabric, std::vector<int> devices,
                                Backend backend, Algorithm algorithm = Algorithm::Ring);
-
-// The way from one rank to another, between hosts by this NIC at both ends (-1 = each device's
-// own). Reuses the storage of `route`.
-void find_hop_route(const topology::Fabric& fabric, const std::vector<int>& devices, int from,
-                    int to, int nic, topology::Route& route);
-void find_hop_links(const topology::Fabric& fabric, const std::vector<int>& devices, int from,
-                    int to, int nic, std::vector<topology::LinkId>& links);
-
-// Ranks of each host (of each rack, where NVLinks span its hosts: `racks`), hosts in the order of
-// their first rank.
-std::vector<std::vector<int>> ranks_by_host(const topology::Fabric& fabric,
-                                            const std::vector<int>& devices, bool racks = false);
 
 // Ranks in order; grouped by host if hosts have several devices, else by rack or leaf; one group
 // where the fabric has none of these.

@@ -3,12 +3,9 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <span>
-#include <tuple>
 #include <vector>
 
-#include "sim/collective/nccl_stages.h"
 #include "sim/collective/price.h"
 #include "sim/engine/task_graph.h"
 
@@ -81,27 +78,6 @@ std::vector<engine::TaskId> add_broadcast_messages(engine::TaskGraph& graph, con
                                                    const FlowOfHop& flow,
                                                    std::span<const engine::TaskId> arrive,
                                                    const SegmentPath& path = {});
-
-// Flows of the stages of NCCL's pipelines, made once a job.
-struct NcclFlows {
-  std::function<engine::ResourceId(topology::LinkId)> link;
-  struct Stages {
-    NcclStages list;
-    std::vector<engine::FlowId> flows;  // of each; kNoFlow: takes no time
-    std::vector<double> us_per_byte;    // of each, alone
-  };
-  std::map<std::tuple<nccl::Algorithm, nccl::Protocol, int, Operation>, Stages> known;
-};
-// What NCCL has besides rings, piece by piece. REQUIRES: c.nccl; the choice is available and not a
-// ring.
-std::vector<engine::TaskId> add_nccl_messages(engine::TaskGraph& graph, const Communicator& c,
-                                              const Profile& p, Level level, Operation op,
-                                              const nccl::Choice& choice, Bytes size,
-                                              NcclFlows& flows,
-                                              std::span<const engine::TaskId> arrive);
-// Messages that it adds: stages times pieces.
-double nccl_message_count(const Communicator& c, const Profile& p, Level level, Operation op,
-                          const nccl::Choice& choice, Bytes size);
 
 // The step lists of one of the communicator's patterns, for both executors; pieces of a pipeline as
 // price.h has them.

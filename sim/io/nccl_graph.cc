@@ -58,7 +58,7 @@ nccl::ChannelGraph read_graph(const XmlFile& xml, pugi::xml_node at) {
     if (!value) xml.fail(at, std::string(name) + " is missing");
     return *value;
   };
-  g.pattern = static_cast<int>(need(xml.integer(at, "pattern", 0, 6), "pattern"));
+  g.pattern = static_cast<nccl::Pattern>(need(xml.integer(at, "pattern", 0, 6), "pattern"));
   g.channels = static_cast<int>(need(xml.integer(at, "nchannels", 0, kMostChannels), "nchannels"));
   double intra = need(xml.number(at, "speedintra", 0, kMostBandwidth), "speedintra");
   g.bw_intra = std::round(intra * 1e9);
@@ -90,18 +90,18 @@ nccl::Graphs read_nccl_graph_xml(const std::string& text, const std::string& fil
   if (auto version = xml.integer(xml.root(), "version", 0, INT32_MAX); version && *version != 1)
     xml.fail(xml.root(), fmt::format("version {}; ddpsim reads version 1", *version));
   nccl::Graphs out;
-  std::array<bool, 5> there{};
+  nccl::By<nccl::GraphId, bool> there;
   for (pugi::xml_node at : xml.root().children()) {
     if (std::string(at.name()) != "graph") xml.fail(at, "<graphs> lists <graph> only");
     auto id = xml.integer(at, "id", 0, 4);
     if (!id)
       xml.fail(at, "id is missing: 0 ring, 1 tree, 2 collnet chain, 3 NVLS, 4 collnet direct");
-    auto i = static_cast<std::size_t>(*id);
-    if (there[i]) xml.fail(at, fmt::format("id {} appears twice", *id));
-    there[i] = true;
-    out.by_algorithm[i] = read_graph(xml, at);
+    auto graph = static_cast<nccl::GraphId>(*id);
+    if (there[graph]) xml.fail(at, fmt::format("id {} appears twice", *id));
+    there[graph] = true;
+    out[graph] = read_graph(xml, at);
   }
-  if (std::none_of(out.by_algorithm.begin(), out.by_algorithm.end(),
+  if (std::none_of(out.begin(), out.end(),
                    [](const nccl::ChannelGraph& g) { return g.channels > 0; }))
     throw InputError{file, "holds no graph with a channel"};
   return out;
@@ -109,11 +109,11 @@ nccl::Graphs read_nccl_graph_xml(const std::string& text, const std::string& fil
 
 OrderedJson write_nccl_graphs(const nccl::Graphs& graphs) {
   OrderedJson j{{"schema", "ddpsim.nccl_graph/1"}, {"graphs", OrderedJson::array()}};
-  for (std::size_t i = 0; i < graphs.by_algorithm.size(); ++i) {
-    const nccl::ChannelGraph& g = graphs.by_algorithm[i];
+  for (nccl::GraphId id : nccl::kAll<nccl::GraphId>) {
+    const nccl::ChannelGraph& g = graphs[id];
     if (g.channels == 0) continue;
-    OrderedJson x{{"algorithm", nccl::kGraphNames[i]},
-                  {"pattern", g.pattern},
+    OrderedJson x{{"algorithm", nccl::name_of(id)},
+                  {"pattern", static_cast<int>(g.pattern)},
                   {"channels", g.channels},
                   {"bw_intra_bytes_per_s", static_cast<std::int64_t>(std::llround(g.bw_intra))},
                   {"bw_inter_bytes_per_s", static_cast<std::int64_t>(std::llround(g.bw_inter))},
@@ -138,9 +138,9 @@ nccl::Graphs read_nccl_graphs(const Json& j, const std::string& file) {
     item.only({"algorithm", "pattern", "channels", "bw_intra_bytes_per_s", "bw_inter_bytes_per_s",
                "latency_inter_ps", "type_intra", "type_inter", "same_channels", "crossnic", "order",
                "nics"});
-    std::size_t i =
-        item.at("algorithm").choice({"ring", "tree", "collnet_chain", "nvls", "collnet_direct"});
-    nccl::ChannelGraph& g = out.by_algorithm[i];
+    auto id = static_cast<nccl::GraphId>(
+        item.at("algorithm").choice({"ring", "tree", "collnet_chain", "nvls", "collnet_direct"}));
+    nccl::ChannelGraph& g = out[id];
     if (g.channels > 0) item.at("algorithm").fail("appears twice");
     auto bandwidth = [&](const char* key) {
       std::int64_t v = item.at(key).integer();
@@ -151,7 +151,7 @@ nccl::Graphs read_nccl_graphs(const Json& j, const std::string& file) {
       return static_cast<nccl::PathType>(item.at(key).choice(
           {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS"}));
     };
-    g.pattern = item.at("pattern").small(0, 6);
+    g.pattern = static_cast<nccl::Pattern>(item.at("pattern").small(0, 6));
     g.channels = item.at("channels").small(1, kMostChannels);
     g.bw_intra = bandwidth("bw_intra_bytes_per_s");
     g.bw_inter = bandwidth("bw_inter_bytes_per_s");

@@ -24,62 +24,53 @@ std::vector<std::string> split(const std::string& text, char at) {
   return out;
 }
 
-template <class Name>
-std::optional<int> find_name(const std::string& word, int count, Name name) {
-  for (int i = 0; i < count; ++i)
-    if (word == name(i)) return i;
+template <class Name, class Word>
+std::optional<Name> find_name(const std::string& word, Word word_of) {
+  for (Name n : kAll<Name>)
+    if (word == word_of(n)) return n;
   return std::nullopt;
 }
 
-std::optional<int> operation_of(const std::string& word) {
-  constexpr std::array<const char*, kOperations> names{"allreduce", "reducescatter", "allgather",
-                                                       "broadcast", "reduce"};
-  return find_name(word, kOperations, [&](int i) { return names[static_cast<std::size_t>(i)]; });
-}
-std::optional<int> algorithm_of(const std::string& word) {
-  return find_name(word, kAlgorithms, [](int i) { return name_of(static_cast<Algorithm>(i)); });
-}
-std::optional<int> protocol_of(const std::string& word) {
-  return find_name(word, kProtocols, [](int i) { return name_of(static_cast<Protocol>(i)); });
-}
+// Of algorithms, or of protocols: what each operation may use.
+template <class Name>
+using Lists = By<Operation, By<Name, bool>>;
 
 // "ring,tree" or "^tree", for one function. None = a word is unknown (it is in `unknown`).
-template <class Find>
-std::optional<std::vector<bool>> parse_list(std::string list, int count, Find find,
-                                            std::string& unknown) {
+template <class Name>
+std::optional<By<Name, bool>> parse_list(std::string list, std::string& unknown) {
   bool except = !list.empty() && list[0] == '^';
   if (except) list.erase(0, 1);
-  std::vector<bool> out(static_cast<std::size_t>(count), except);
+  By<Name, bool> out;
+  out.fill(except);
   for (const std::string& word : split(list, ',')) {
-    auto i = find(word);
-    if (!i) {
+    auto name = find_name<Name>(word, [](Name n) { return name_of(n); });
+    if (!name) {
       unknown = word;
       return std::nullopt;
     }
-    out[static_cast<std::size_t>(*i)] = !except;
+    out[*name] = !except;
   }
   return out;
 }
 
-// "allreduce:ring,tree;broadcast:ring" or one list for all: calls use(operation, allowed).
-template <class Find, class Use>
-std::string apply_lists(const std::string& text, int count, Find find, const char* examples,
-                        Use use) {
+// "allreduce:ring,tree;broadcast:ring", or one list for all. Returns what is wrong with it.
+template <class Name>
+std::string apply_lists(const std::string& text, const char* examples, Lists<Name>& out) {
   std::string all = lower(text);
   std::vector<std::string> parts = split(all, ';');
   for (const std::string& part : parts) {
     if (part.empty()) continue;
     auto colon = part.find(':');
-    std::vector<int> operations;
+    std::vector<Operation> operations;
     std::string list = part;
     if (colon == std::string::npos) {
       if (parts.size() > 1 && &part != &parts.front())
         return "\"" + part +
                "\" names no function; write function:list, as in "
                "allreduce:ring,tree;broadcast:ring";
-      for (int i = 0; i < kOperations; ++i) operations.push_back(i);
+      operations.assign(kAll<Operation>.begin(), kAll<Operation>.end());
     } else {
-      auto op = operation_of(part.substr(0, colon));
+      auto op = find_name<Operation>(part.substr(0, colon), nccl_word);
       if (!op)
         return "\"" + part.substr(0, colon) +
                "\" is not a function; they are broadcast, reduce, allgather, reducescatter, "
@@ -88,24 +79,24 @@ std::string apply_lists(const std::string& text, int count, Find find, const cha
       list = part.substr(colon + 1);
     }
     std::string unknown;
-    auto allowed = parse_list(list, count, find, unknown);
+    auto allowed = parse_list<Name>(list, unknown);
     if (!allowed) return "\"" + unknown + "\" is none of " + examples;
-    for (int op : operations) use(op, *allowed);
+    for (Operation op : operations) out[op] = *allowed;
   }
   return {};
 }
 
 std::int64_t element_sum_threshold(Algorithm a, Protocol p, int ranks) {
-  if (a == Algorithm::CollnetDirect || a == Algorithm::CollnetChain) return 512;
+  if (is_collnet(a)) return 512;
   if (p == Protocol::Ll) return a == Algorithm::Ring ? 8LL * ranks : 8;
   return p == Protocol::Ll128 ? 8 : 64;
 }
 
 int most_threads(const System& s, const Settings& set, Algorithm a, Protocol p) {
   if (p == Protocol::Ll128) return set.ll128_threads > 0 ? set.ll128_threads : 640;
-  if (a >= Algorithm::CollnetDirect && a <= Algorithm::NvlsTree) return 640;
+  if (is_collnet(a) || is_nvls(a)) return 640;
   if (set.threads > 0) return set.threads;
-  const ChannelGraph& ring = s.graphs.by_algorithm[0];
+  const ChannelGraph& ring = s.graphs[GraphId::Ring];
   if (p == Protocol::Simple && a == Algorithm::Ring && ring.bw_intra * ring.channels <= 12e9)
     return 256;
   return 512;
@@ -143,23 +134,19 @@ ParsedSettings parse_settings(const std::map<std::string, std::string>& environm
     return least;
   };
   // A list for one function replaces the one for all that stands before it.
-  std::array<std::vector<bool>, kOperations> algorithms;
-  std::array<std::vector<bool>, kOperations> protocols;
-  algorithms.fill(std::vector<bool>(kAlgorithms, true));
-  protocols.fill(std::vector<bool>(kProtocols, true));
+  Lists<Algorithm> algorithms;
+  Lists<Protocol> protocols;
+  for (Operation op : kAll<Operation>) {
+    algorithms[op].fill(true);
+    protocols[op].fill(true);
+  }
   for (const auto& [name, text] : environment) {
     if (name == "NCCL_ALGO") {
-      std::string why = apply_lists(text, kAlgorithms, algorithm_of,
-                                    "ring, tree, collnetdirect, collnetchain, nvls, nvlstree, pat",
-                                    [&](int op, const std::vector<bool>& ok) {
-                                      algorithms[static_cast<std::size_t>(op)] = ok;
-                                    });
+      std::string why = apply_lists(
+          text, "ring, tree, collnetdirect, collnetchain, nvls, nvlstree, pat", algorithms);
       if (!why.empty()) fail(name, why);
     } else if (name == "NCCL_PROTO") {
-      std::string why = apply_lists(text, kProtocols, protocol_of, "ll, ll128, simple",
-                                    [&](int op, const std::vector<bool>& ok) {
-                                      protocols[static_cast<std::size_t>(op)] = ok;
-                                    });
+      std::string why = apply_lists(text, "ll, ll128, simple", protocols);
       if (!why.empty()) fail(name, why);
     } else if (name == "NCCL_MIN_CTAS" || name == "NCCL_MIN_NCHANNELS") {
       s.min_channels = static_cast<int>(number(name, text, 1, 64));
@@ -177,25 +164,22 @@ ParsedSettings parse_settings(const std::map<std::string, std::string>& environm
       fail(name, "is not a setting that ddpsim reads");
     }
   }
-  for (std::size_t op = 0; op < kOperations; ++op)
-    for (std::size_t a = 0; a < kAlgorithms; ++a)
-      for (std::size_t p = 0; p < kProtocols; ++p)
-        s.allowed[op][a][p] = algorithms[op][a] && protocols[op][p];
+  for (Operation op : kAll<Operation>)
+    for (Algorithm a : kAll<Algorithm>)
+      for (Protocol p : kAll<Protocol>) s.allowed[op][a][p] = algorithms[op][a] && protocols[op][p];
   if (s.min_channels > 0 && s.max_channels > 0 && s.min_channels > s.max_channels)
     fail("NCCL_MIN_CTAS", "is above NCCL_MAX_CTAS");
   return out;
 }
 
-std::vector<Candidate> candidates(const System& s, const Settings& set, Operation op,
-                                  std::int64_t bytes) {
-  Table table = cost_table(s, op, set.version);
+std::vector<Candidate> candidates(const System& s, const Table& table, const Settings& set,
+                                  Operation op, std::int64_t bytes) {
   std::vector<Candidate> out;
-  for (std::size_t a = 0; a < kAlgorithms; ++a)
-    for (std::size_t p = 0; p < kProtocols; ++p) {
-      Candidate c{static_cast<Algorithm>(a), static_cast<Protocol>(p), {}, {}};
-      c.estimate_us = estimate_us(s, table, op, c.algorithm, c.protocol, bytes);
+  for (Algorithm a : kAll<Algorithm>)
+    for (Protocol p : kAll<Protocol>) {
+      Candidate c{a, p, estimate_us(s, table, op, a, p, bytes), {}};
       if (!c.estimate_us) c.why_not = "not available";
-      if (!set.allowed[static_cast<std::size_t>(op)][a][p]) {
+      if (!set.allowed[op][a][p]) {
         c.estimate_us.reset();
         c.why_not = "excluded by NCCL_ALGO or NCCL_PROTO";
       }
@@ -208,36 +192,42 @@ std::vector<Candidate> candidates(const System& s, const Settings& set, Operatio
   return out;
 }
 
-std::optional<Choice> choose(const System& s, const Settings& set, Operation op,
+std::optional<Choice> choose(const System& s, const Table& table, const Settings& set, Operation op,
                              std::int64_t bytes) {
-  std::vector<Candidate> all = candidates(s, set, op, bytes);
-  if (!all.empty() && all.front().estimate_us)
-    return complete(s, set, op, all.front().algorithm, all.front().protocol, bytes);
-  if (set.version.minor >= 24 || s.ranks < 2) return std::nullopt;
+  std::optional<double> least;
+  Algorithm algorithm = Algorithm::Ring;
+  Protocol protocol = Protocol::Simple;
+  for (Algorithm a : kAll<Algorithm>)
+    for (Protocol p : kAll<Protocol>) {
+      if (!set.allowed[op][a][p]) continue;
+      auto estimate = estimate_us(s, table, op, a, p, bytes);
+      if (!estimate || (least && *least <= *estimate)) continue;
+      least = estimate;
+      algorithm = a;
+      protocol = p;
+    }
+  if (least) return complete(s, table, set, op, algorithm, protocol, bytes);
+  if (set.version.has(Change::NothingAllowedIsAnError) || s.ranks < 2) return std::nullopt;
+  for (Protocol p : kAll<Protocol>)
+    if (table[Algorithm::Ring][p].bandwidth > 0 && set.allowed[op][Algorithm::Ring][p])
+      return complete(s, table, set, op, Algorithm::Ring, p, bytes);
   Settings open;
   open.version = set.version;
-  for (std::size_t p = 0; p < kProtocols; ++p) {
-    Table table = cost_table(s, op, set.version);
-    if (table[static_cast<std::size_t>(Algorithm::Ring)][p].bandwidth > 0 &&
-        set.allowed[static_cast<std::size_t>(op)][static_cast<std::size_t>(Algorithm::Ring)][p])
-      return complete(s, set, op, Algorithm::Ring, static_cast<Protocol>(p), bytes);
-  }
-  return complete(s, open, op, Algorithm::Ring, Protocol::Simple, bytes);
+  return complete(s, table, open, op, Algorithm::Ring, Protocol::Simple, bytes);
 }
 
-Choice complete(const System& s, const Settings& set, Operation op, Algorithm a, Protocol p,
-                std::int64_t bytes) {
+Choice complete(const System& s, const Table& table, const Settings& set, Operation op, Algorithm a,
+                Protocol p, std::int64_t bytes) {
   Choice c;
   c.algorithm = a;
   c.protocol = p;
-  Table table = cost_table(s, op, set.version);
   c.estimate_us = estimate_us(s, table, op, a, p, bytes).value_or(0);
   int channels = communicator_channels(s, a);
   if (set.max_channels > 0) channels = std::min(channels, set.max_channels);
   channels = std::max(channels, set.min_channels);
   int threads = most_threads(s, set, a, p);
   std::int64_t threshold = element_sum_threshold(a, p, s.ranks);
-  if (a != Algorithm::Nvls && a != Algorithm::NvlsTree) {
+  if (!is_nvls(a)) {
     while (bytes < static_cast<std::int64_t>(channels) * threads * threshold && channels > 1)
       --channels;
     while (bytes < static_cast<std::int64_t>(channels) * threads * threshold && threads % 128 == 0)
@@ -256,12 +246,10 @@ Choice complete(const System& s, const Settings& set, Operation op, Algorithm a,
   bool ring = a == Algorithm::Ring && op != Operation::Broadcast && op != Operation::Reduce;
   c.chunk = ring && p == Protocol::Simple ? 4 * step : step;
   c.slice = ring && p == Protocol::Simple ? 2 * step : step;
-  if (a == Algorithm::Nvls || a == Algorithm::NvlsTree) {
+  if (is_nvls(a)) {
     // NCCL_NVLS_CHUNKSIZE, smaller for small operations.
     double heads = s.heads();
-    std::int64_t own = set.version.minor >= 21
-                           ? 128 * kKiB
-                           : step;  // NVLSTree's own buffers are NVLS's since 2.21
+    std::int64_t own = set.version.has(Change::NvlsTreeHasNvlsBuffers) ? 128 * kKiB : step;
     std::int64_t chunk = a == Algorithm::Nvls ? 128 * kKiB : s.nodes >= 4 ? 64 * kKiB : own;
     auto concurrent = static_cast<std::int64_t>(heads * channels);
     using Limit =
@@ -274,7 +262,7 @@ Choice complete(const System& s, const Settings& set, Operation op, Algorithm a,
       if (bytes < times * concurrent * chunk && chunk > size) chunk = size;
     c.chunk = c.slice = chunk;
   }
-  if (a == Algorithm::CollnetDirect || a == Algorithm::CollnetChain) {
+  if (is_collnet(a)) {
     // Pieces for each of what stands one behind another: to the head and from it, or the ranks of a
     // node's chain.
     bool direct = a == Algorithm::CollnetDirect;
@@ -288,7 +276,8 @@ Choice complete(const System& s, const Settings& set, Operation op, Algorithm a,
     c.chunk = c.slice = chunk;
   }
   int levels = floor_log2(s.nodes);
-  if (set.version.minor < 20 && p == Protocol::Simple && a == Algorithm::Tree) {
+  if (!set.version.has(Change::TreeKeepsItsChunk) && p == Protocol::Simple &&
+      a == Algorithm::Tree) {
     double depth = s.per_node() - 1 + levels;
     for (auto [times, least] : {std::pair{8, 128 * kKiB}, {4, 64 * kKiB}, {1, 32 * kKiB}})
       while (static_cast<double>(bytes / (static_cast<std::int64_t>(channels) * c.chunk)) <

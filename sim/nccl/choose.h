@@ -18,7 +18,7 @@ namespace ddpsim::nccl {
 // Which cells of the table may be chosen, by operation; all at first.
 struct Settings {
   Version version;
-  std::array<std::array<std::array<bool, kProtocols>, kAlgorithms>, kOperations> allowed{};
+  By<Operation, By<Algorithm, By<Protocol, bool>>> allowed;
   int min_channels = 0;  // 0 = not set
   int max_channels = 0;
   int threads = 0;  // NCCL_NTHREADS; 0 = by the algorithm
@@ -60,15 +60,16 @@ struct Choice {
   double estimate_us = 0;  // NCCL's
 };
 
-// Every cell that is defined for the operation, NCCL's choice first among equals.
-std::vector<Candidate> candidates(const System& s, const Settings& set, Operation op,
-                                  std::int64_t bytes);
-// nullopt: nothing is available under these settings (NCCL 2.24 and later: an error; older ones
-// fall back to ring, and so does this).
-std::optional<Choice> choose(const System& s, const Settings& set, Operation op,
+// Every cell of `table` (cost_table() of the operation, under the settings' version), NCCL's choice
+// first among equals.
+std::vector<Candidate> candidates(const System& s, const Table& table, const Settings& set,
+                                  Operation op, std::int64_t bytes);
+// The first of them. nullopt: nothing is available under these settings, and NCCL stops
+// (Change::NothingAllowedIsAnError); before, it ran a ring.
+std::optional<Choice> choose(const System& s, const Table& table, const Settings& set, Operation op,
                              std::int64_t bytes);
 // The same for a given pair. REQUIRES: it is available.
-Choice complete(const System& s, const Settings& set, Operation op, Algorithm a, Protocol p,
-                std::int64_t bytes);
+Choice complete(const System& s, const Table& table, const Settings& set, Operation op, Algorithm a,
+                Protocol p, std::int64_t bytes);
 
 }  // namespace ddpsim::nccl

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/nccl/names.h"
 #include "sim/topology/path_type.h"
 #include "sim/units/units.h"
 
@@ -16,13 +17,6 @@ using topology::PathType;
 inline constexpr std::array<const char*, 12> kPathTypes{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
                                                         "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
 
-// NCCL's numbers of patterns (NCCL_TOPO_PATTERN_*); 2, the split tree, is not searched for.
-inline constexpr int kBalancedTree = 1;  // a parent's first child enters at its chain's second GPU
-inline constexpr int kPlainTree = 3;
-inline constexpr int kRingPattern = 4;
-inline constexpr int kNvlsPattern = 5;
-inline constexpr int kCollnetDirect = 6;
-
 struct ChannelGraph {
   int channels =
       0;  // of the search, before they are duplicated for the communicator; 0 = NCCL found none
@@ -31,7 +25,7 @@ struct ChannelGraph {
   Duration latency_inter;  // of the network, as its plugin says; NCCL adds it to its own
   PathType type_intra = PathType::Loc;  // the worst way between two GPUs of a channel
   PathType type_inter = PathType::Loc;  // between a GPU and its NIC
-  int pattern = 0;                      // one of those above; 0 = none
+  Pattern pattern = Pattern::None;
   bool same_channels = true;
   int crossnic = 0;
   std::vector<std::vector<int>>
@@ -40,11 +34,6 @@ struct ChannelGraph {
       nics;  // of each channel, NIC in and NIC out, -1 = none; empty: no channel has any
 };
 
-// By NCCL's ids.
-inline constexpr std::array<const char*, 5> kGraphNames{"ring", "tree", "collnet_chain", "nvls",
-                                                        "collnet_direct"};
-struct Graphs {
-  std::array<ChannelGraph, 5> by_algorithm;
-};
+using Graphs = By<GraphId, ChannelGraph>;
 
 }  // namespace ddpsim::nccl

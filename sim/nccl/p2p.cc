@@ -58,7 +58,7 @@ P2p p2p_of(const System& s, const Settings& set, int nvlinks, bool all_nvlink) {
 
 P2pMessage p2p_message(const System& s, const P2p& p, Version v, bool network, std::int64_t bytes) {
   P2pMessage out;
-  std::int64_t threshold = kLlThreshold * (v.minor >= 22 ? p.per_peer : 1);
+  std::int64_t threshold = kLlThreshold * (v.has(Change::LlThresholdForEachBlock) ? p.per_peer : 1);
   bool ll = !network && bytes <= threshold;
   out.protocol = ll ? Protocol::Ll : Protocol::Simple;
   std::int64_t step = ll ? 64 * kKiB : p.chunk;

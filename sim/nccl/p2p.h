@@ -32,8 +32,8 @@ struct P2pMessage {
   std::int64_t chunk = 0;  // bytes of data handed over at once
 };
 // `network`: between nodes, where p2p connections have no LL buffers
-// (NCCL_ALLOC_P2P_NET_LL_BUFFERS=0). LL: up to 16 KiB (NCCL_P2P_LL_THRESHOLD) for each block of
-// per_peer, before 2.22 in all. REQUIRES: bytes > 0.
+// (NCCL_ALLOC_P2P_NET_LL_BUFFERS=0). LL: up to 16 KiB (NCCL_P2P_LL_THRESHOLD;
+// Change::LlThresholdForEachBlock). REQUIRES: bytes > 0.
 P2pMessage p2p_message(const System& s, const P2p& p, Version v, bool network, std::int64_t bytes);
 
 // Messages that a thread block moves side by side, each by its share of the warps.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "sim/nccl/nth.h"
+
 namespace ddpsim::nccl {
 namespace {
 
@@ -44,13 +46,12 @@ class Packer {
       for (int a = 0; a < n; ++a) {
         std::vector<int> first;
         for (int b = 0; b < n; ++b)
-          if (b != a) first.push_back(node_.gpu_route[static_cast<std::size_t>(a * n + b)].front());
+          if (b != a) first.push_back(nth(node_.gpu_route, a * n + b).front());
         std::sort(first.begin(), first.end());
         first.erase(std::unique(first.begin(), first.end()), first.end());
         double out = 0;
         for (int l : first) {
-          auto whole =
-              static_cast<int>((node_.links[static_cast<std::size_t>(l)] + kSlack) / intra_);
+          auto whole = static_cast<int>((nth(node_.links, l) + kSlack) / intra_);
           out += whole;
         }
         if (ring_ || a == 0) total = std::min(total, out);
@@ -68,11 +69,11 @@ class Packer {
     int back = -1;         // the link that carries requests the other way, an eighth of it
   };
   double of_link(const Way& w, int l) const {
-    return w.bridged && node_.pcie[static_cast<std::size_t>(l)] ? w.speed * 6 / 5 : w.speed;
+    return w.bridged && nth(node_.pcie, l) ? w.speed * 6 / 5 : w.speed;
   }
   bool take(const Way& w) {
     auto one = [&](int l, double speed) {
-      double& left = left_[static_cast<std::size_t>(l)];
+      double& left = nth(left_, l);
       if (left + kSlack < speed) return false;
       left -= speed;
       return true;
@@ -81,13 +82,12 @@ class Packer {
     while (taken < w.links->size() && one((*w.links)[taken], of_link(w, (*w.links)[taken])))
       ++taken;
     if (taken == w.links->size() && (w.back < 0 || one(w.back, w.speed / 8))) return true;
-    for (std::size_t k = 0; k < taken; ++k)
-      left_[static_cast<std::size_t>((*w.links)[k])] += of_link(w, (*w.links)[k]);
+    for (std::size_t k = 0; k < taken; ++k) nth(left_, (*w.links)[k]) += of_link(w, (*w.links)[k]);
     return false;
   }
   void give(const Way& w) {
-    for (int l : *w.links) left_[static_cast<std::size_t>(l)] += of_link(w, l);
-    if (w.back >= 0) left_[static_cast<std::size_t>(w.back)] += w.speed / 8;
+    for (int l : *w.links) nth(left_, l) += of_link(w, l);
+    if (w.back >= 0) nth(left_, w.back) += w.speed / 8;
   }
   bool intel() const { return machine_.cpu == Cpu::Intel || machine_.cpu == Cpu::Mixed; }
   Way hop(int a, int b) const {
@@ -104,15 +104,13 @@ class Packer {
   }
   double left_on(const std::vector<int>& route) const {
     double least = 1e30;
-    for (int l : route) least = std::min(least, left_[static_cast<std::size_t>(l)]);
+    for (int l : route) least = std::min(least, nth(left_, l));
     return least;
   }
   const std::vector<int>& between(int a, int b) const {
-    return node_.gpu_route[static_cast<std::size_t>(a * node_.gpus + b)];
+    return nth(node_.gpu_route, a * node_.gpus + b);
   }
-  PathType path(int a, int b) const {
-    return node_.gpu_path[static_cast<std::size_t>(a * node_.gpus + b)];
-  }
+  PathType path(int a, int b) const { return nth(node_.gpu_path, a * node_.gpus + b); }
 
   // A tree goes out and in by its NIC: both ways have to be near enough.
   bool near(int gpu, int nic) const {
@@ -175,8 +173,7 @@ class Packer {
     std::vector<Key> starts;
     for (int nic = 0; nic < node_.nics; ++nic)
       for (int g = 0; g < n; ++g)
-        starts.emplace_back(-nic_left_[static_cast<std::size_t>(nic)],
-                            node_.nic_back_path[node_.at(g, nic)], nic,
+        starts.emplace_back(-nth(nic_left_, nic), node_.nic_back_path[node_.at(g, nic)], nic,
                             (static_cast<std::size_t>(g + n) - k % static_cast<std::size_t>(n)) %
                                 static_cast<std::size_t>(n),
                             g);
@@ -225,7 +222,7 @@ class Packer {
                                 : node_.nvswitch                         ? std::max(1, n - 2)
                                                                          : 1) {
       int g = (last + d) % n;
-      if (visited_[static_cast<std::size_t>(g)] || path(last, g) > limits_.intra) continue;
+      if (nth(visited_, g) || path(last, g) > limits_.intra) continue;
       if (second && !near(g, c.nics[1])) continue;
       if (limits_.same && !channels_.empty() && g != channels_.front().order[c.order.size()])
         continue;
@@ -282,7 +279,7 @@ class Packer {
   }
 
   bool take_nic(std::vector<double>& left, int nic, const Way& way) {
-    double& l = left[static_cast<std::size_t>(nic)];
+    double& l = nth(left, nic);
     if (l + kSlack < inter_ || !take(way)) return false;
     l -= inter_;
     return true;
@@ -313,7 +310,7 @@ class Packer {
           c.nics[1] = nic;
           break;
       }
-      if (gpu >= 0) visited_[static_cast<std::size_t>(gpu)] = 1;
+      if (gpu >= 0) nth(visited_, gpu) = 1;
       level.taken = true;
       return true;
     }
@@ -325,10 +322,10 @@ class Packer {
     Channel& c = open_.back();
     auto [gpu, nic] = level.options[level.next - 1];
     level.taken = false;
-    if (gpu >= 0) visited_[static_cast<std::size_t>(gpu)] = 0;
+    if (gpu >= 0) nth(visited_, gpu) = 0;
     switch (level.what) {
       case What::Begin:
-        if (nic >= 0) nic_left_[static_cast<std::size_t>(nic)] += inter_, give(in(gpu, nic));
+        if (nic >= 0) nth(nic_left_, nic) += inter_, give(in(gpu, nic));
         return true;
       case What::Next:
         c.order.pop_back();
@@ -340,7 +337,7 @@ class Packer {
     channels_.pop_back();
     std::fill(visited_.begin(), visited_.end(), 1);
     if (limits_.cross != 0) {
-      nic_out_left_[static_cast<std::size_t>(nic)] += inter_;
+      nth(nic_out_left_, nic) += inter_;
       give(out(c.order.back(), nic));
       c.nics[1] = c.nics[0];
       return true;

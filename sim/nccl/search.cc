@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 
+#include "sim/nccl/nth.h"
 #include "sim/nccl/pack.h"
 
 namespace ddpsim::nccl {
@@ -43,17 +44,16 @@ void fill(ChannelGraph& g, const Node& node, const std::vector<Channel>& channel
   for (const Channel& c : channels) {
     g.order.push_back(c.order);
     for (std::size_t i = 0; i + 1 < c.order.size(); ++i)
-      g.type_intra = std::max(
-          g.type_intra,
-          node.gpu_path[static_cast<std::size_t>(c.order[i] * node.gpus + c.order[i + 1])]);
+      g.type_intra =
+          std::max(g.type_intra, nth(node.gpu_path, c.order[i] * node.gpus + c.order[i + 1]));
     if (c.nics[0] < 0) continue;
     g.nics.push_back(c.nics);
     g.type_inter = std::max(g.type_inter, node.nic_back_path[node.at(c.order.front(), c.nics[0])]);
     // Where no ways to NICs are drawn, what lies between a NIC and another GPU is not known.
     if (c.order.size() < 2 || node.out_route.front().empty()) continue;
-    if (g.pattern == kRingPattern)
+    if (g.pattern == Pattern::Ring)
       g.type_inter = std::max(g.type_inter, node.nic_path[node.at(c.order.back(), c.nics[1])]);
-    if (g.pattern == kBalancedTree)
+    if (g.pattern == Pattern::BalancedTree)
       g.type_inter = std::max({g.type_inter, node.nic_path[node.at(c.order[1], c.nics[1])],
                                node.nic_back_path[node.at(c.order[1], c.nics[1])]});
   }
@@ -78,7 +78,7 @@ std::set<PathType> types_inside(const Node& node) {
   std::set<PathType> out;
   for (int a = 0; a < node.gpus; ++a)
     for (int b = 0; b < node.gpus; ++b)
-      if (a != b) out.insert(node.gpu_path[static_cast<std::size_t>(a * node.gpus + b)]);
+      if (a != b) out.insert(nth(node.gpu_path, a * node.gpus + b));
   if (out.empty()) out.insert(PathType::Loc);
   return out;
 }
@@ -116,11 +116,10 @@ void keep(ChannelGraph& g, std::size_t channels) {
   if (g.nics.size() > channels) g.nics.resize(channels);
 }
 
-// Two groups of GPUs, joined by NVLink in each and not between them (ncclTopoSplitNvLink): from
-// 2.26 on their rings are at least two.
+// Two groups of GPUs, joined by NVLink in each and not between them (ncclTopoSplitNvLink).
 bool two_domains(const Node& node) {
   auto joined = [&](int a, int b) {
-    return node.gpu_path[static_cast<std::size_t>(a * node.gpus + b)] <= PathType::Nvb;
+    return nth(node.gpu_path, a * node.gpus + b) <= PathType::Nvb;
   };
   int first = 0;
   for (int g = 0; g < node.gpus; ++g) first += joined(0, g) ? 1 : 0;
@@ -134,16 +133,15 @@ bool two_domains(const Node& node) {
 
 ChannelGraph rings(const Node& node, int nodes, const Machine& m) {
   ChannelGraph g;
-  g.pattern = kRingPattern;
+  g.pattern = Pattern::Ring;
   bool network = nodes > 1;
-  int minor = m.version.minor;
   std::vector<int> crossings{0};
   if (network && node.nics > 1 && m.cross_nic == 1) crossings = {1};
   if (network && node.nics > 1 && m.cross_nic == 2)
-    crossings = {0, minor < 23 ? 1 : 2};  // before 2.23 any ring leaves by any NIC
+    crossings = {0, m.version.has(Change::CrossingRingsExchangeNics) ? 2 : 1};
   std::set<PathType> inter = network ? types_to_nics(node) : std::set<PathType>{PathType::Dis};
   std::set<PathType> intra = types_inside(node);
-  std::size_t least = minor >= 26 && two_domains(node) ? 2 : 1;
+  std::size_t least = m.version.has(Change::TwoRingsOfTwoDomains) && two_domains(node) ? 2 : 1;
   double most = 0;
   std::vector<Channel> found;
   double at = 0;
@@ -155,8 +153,9 @@ ChannelGraph rings(const Node& node, int nodes, const Machine& m) {
     // Half as fast, and less: what is found is kept.
     if (at > 0 && speed <= 0.49 * at) break;
     for (int cross : crossings) {
-      // In 2.19 a ring that crosses had to be 15 % faster than one that does not.
-      double needed = most * (cross != 0 && g.crossnic == 0 && minor < 20 ? 1.15 : 1);
+      bool margin =
+          cross != 0 && g.crossnic == 0 && !m.version.has(Change::CrossingRingsNeedNoMargin);
+      double needed = most * (margin ? 1.15 : 1);
       for (PathType to_nic : inter)
         for (PathType between : intra) {
           bool too_far = !found.empty() &&
@@ -185,14 +184,14 @@ ChannelGraph rings(const Node& node, int nodes, const Machine& m) {
   return g;
 }
 
-// NVLS: a channel for each GPU that is a head: on one node all, at most 32 from 2.25 on; of several
+// NVLS: a channel for each GPU that is a head: on one node all, or at most 32; of several
 // nodes the GPUs nearest to the NICs. A GPU's link carries what it gives to every head, and a
 // head's once more.
 ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
   ChannelGraph g;
   auto tried = speeds(m.compute_capability, nodes == 1);
-  auto arity =
-      static_cast<std::size_t>(m.version.minor >= 25 ? std::min(32, node.gpus) : node.gpus);
+  auto arity = static_cast<std::size_t>(
+      m.version.has(Change::NvlsOfAtMost32Heads) ? std::min(32, node.gpus) : node.gpus);
   std::vector<int> heads;
   for (int nic = 0; nic < node.nics && nodes > 1; ++nic) {
     PathType nearest = PathType::Dis;
@@ -241,7 +240,7 @@ ChannelGraph nvls(const Node& node, int nodes, const Machine& m) {
   g.bw_intra = at * 1e9;
   g.bw_inter = inter * 1e9;
   g.type_intra = PathType::Nvl;
-  g.pattern = kNvlsPattern;
+  g.pattern = Pattern::Nvls;
   for (std::size_t k = 0; k < most; ++k) g.order.push_back({heads[k]});
   return g;
 }
@@ -268,7 +267,7 @@ ChannelGraph trees(const Node& node, const Machine& m, std::size_t channels, boo
             Wanted wanted{shape, true, {between, to_nic, channels, same}};
             std::vector<Channel> found = pack(node, m, wanted, tried[at], tried[at]);
             if (found.size() < channels) continue;
-            g.pattern = shape == Shape::Balanced ? kBalancedTree : kPlainTree;
+            g.pattern = shape == Shape::Balanced ? Pattern::BalancedTree : Pattern::PlainTree;
             // The chain inside may be up to twice as fast as the network.
             double speed = tried[at];
             for (std::size_t faster = at; faster > 0 && speed < 2 * tried[at]; --faster) {
@@ -287,7 +286,7 @@ ChannelGraph trees(const Node& node, const Machine& m, std::size_t channels, boo
   for (; channels > 0 && g.channels == 0; channels /= 2)
     for (std::size_t at = 0; at < tried.size() && g.channels == 0; ++at) find(at);
   if (g.channels == 0 && !chain) {
-    g.pattern = node.gpus == 1 ? kPlainTree : kBalancedTree;
+    g.pattern = node.gpus == 1 ? Pattern::PlainTree : Pattern::BalancedTree;
     fall_back(g, node, true);
   }
   return g;
@@ -301,7 +300,7 @@ double link_bandwidth(Wire wire, double raw, const Machine& m) {
     case Wire::Nvlink: {  // raw per link: 25 GB/s (SM60 20, SM100 50); NCCL's: SM60 18, SM70 and
                           // SM80 20, SM86 12 of 14.0625, SM90 20.6, SM100 40.1
       if (cc >= 100) return raw * 40.1 / 50;
-      if (cc >= 90) return raw * (m.version.minor < 20 ? 20.0 : 20.6) / 25;
+      if (cc >= 90) return raw * (m.version.has(Change::HopperNvlinkRate) ? 20.6 : 20.0) / 25;
       if (cc == 86) return raw * 12 / 14.0625;
       return cc >= 70 ? raw * 20 / 25 : raw * 18 / 20;
     }
@@ -317,7 +316,7 @@ double link_bandwidth(Wire wire, double raw, const Machine& m) {
           return std::min(raw, 32.0);
         case Cpu::Intel:
         case Cpu::Mixed:
-          return std::min(raw, m.version.minor >= 26 && cc >= 89 ? 22.0 : 10.0);
+          return std::min(raw, cc >= 89 && m.version.has(Change::SapphireRapidsRate) ? 22.0 : 10.0);
       }
       return raw;
     case Wire::C2c:
@@ -330,8 +329,8 @@ double link_bandwidth(Wire wire, double raw, const Machine& m) {
 Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_inter, bool collnet) {
   int cc = m.compute_capability;
   Graphs out;
-  ChannelGraph& ring = out.by_algorithm[0];
-  ChannelGraph& tree = out.by_algorithm[1];
+  ChannelGraph& ring = out[GraphId::Ring];
+  ChannelGraph& tree = out[GraphId::Tree];
   if (node.gpus > 1 || nodes > 1) ring = rings(node, nodes, m);
   bool fell_back = ring.bw_intra <= kFallbackBandwidth;
   if (nodes > 1) {
@@ -341,22 +340,23 @@ Graphs search(const Node& node, int nodes, const Machine& m, Duration latency_in
   } else if (node.gpus > 1) {
     // The same paths, open; two GPUs need each direction once.
     tree = ring;
-    tree.pattern = kBalancedTree;
+    tree.pattern = Pattern::BalancedTree;
     if (node.gpus == 2 && !fell_back) tree.bw_intra = tree.bw_inter = 2 * ring.bw_intra;
   }
   if (node.nvswitch && cc >= 90 && node.gpus > 1) {
-    out.by_algorithm[3] = nvls(node, nodes, m);
-    out.by_algorithm[3].type_inter = ring.type_inter;
+    out[GraphId::Nvls] = nvls(node, nodes, m);
+    out[GraphId::Nvls].type_inter = ring.type_inter;
   }
   if (collnet && nodes > 1 && !fell_back) {
-    out.by_algorithm[2] = tree.pattern == kPlainTree
-                              ? tree
-                              : trees(node, m, static_cast<std::size_t>(ring.channels), true);
-    out.by_algorithm[4] = ring;
-    out.by_algorithm[4].pattern = kCollnetDirect;
-    out.by_algorithm[4].type_intra = *types_inside(node).rbegin();
+    out[GraphId::CollnetChain] =
+        tree.pattern == Pattern::PlainTree
+            ? tree
+            : trees(node, m, static_cast<std::size_t>(ring.channels), true);
+    out[GraphId::CollnetDirect] = ring;
+    out[GraphId::CollnetDirect].pattern = Pattern::CollnetDirect;
+    out[GraphId::CollnetDirect].type_intra = *types_inside(node).rbegin();
   }
-  for (ChannelGraph& g : out.by_algorithm) g.latency_inter = latency_inter;
+  for (ChannelGraph& g : out) g.latency_inter = latency_inter;
   return out;
 }
 

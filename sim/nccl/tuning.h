@@ -7,37 +7,13 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <string>
 
-#include "sim/model/algorithm.h"
 #include "sim/nccl/graph.h"
+#include "sim/nccl/version.h"
 
 namespace ddpsim::nccl {
 
-enum class Algorithm : std::uint8_t {
-  Tree,
-  Ring,
-  CollnetDirect,
-  CollnetChain,
-  Nvls,
-  NvlsTree,
-  Pat
-};
-enum class Protocol : std::uint8_t { Ll, Ll128, Simple };
-inline constexpr int kOperations = 5;  // that NCCL chooses for: the first five of ddpsim::Operation
-inline constexpr int kAlgorithms = 7;
-inline constexpr int kProtocols = 3;
-const char* name_of(Algorithm a);  // "ring", as NCCL_ALGO takes it, in lower case
-const char* name_of(Protocol p);   // "ll", "ll128", "simple"
-int floor_log2(std::int64_t n);    // 0 for n <= 1
-
-// 2.x; tables of older and newer ones are those of the nearest of 2.19 to 2.28.
-struct Version {
-  int minor = 28;
-  auto operator<=>(const Version&) const = default;
-};
-// "2.23.4", "2.23"; none = not a version.
-std::optional<Version> parse_version(const std::string& text);
+int floor_log2(std::int64_t n);  // 0 for n <= 1
 
 enum class Cpu : std::uint8_t { Intel, Amd, Arm, Power, Mixed };
 
@@ -58,7 +34,7 @@ struct System {
   double per_node() const { return static_cast<double>(ranks) / nodes; }
   // GPUs of a node between which NVLS divides an operation.
   double heads() const {
-    int channels = graphs.by_algorithm[3].channels;
+    int channels = graphs[GraphId::Nvls].channels;
     return channels > 0 && channels < per_node() ? channels : per_node();
   }
 };
@@ -68,7 +44,7 @@ struct Cell {
   double latency_us = 0;
   double bandwidth = 0;  // GB/s of the whole operation: bytes / bandwidth = time
 };
-using Table = std::array<std::array<Cell, kProtocols>, kAlgorithms>;
+using Table = By<Algorithm, By<Protocol, Cell>>;
 
 Table cost_table(const System& s, Operation op, Version v);
 
@@ -83,15 +59,18 @@ std::optional<double> estimate_us(const System& s, const Table& t, Operation op,
 inline constexpr Version kMeasured{28};
 
 // NCCL's latencies, microseconds: one step over a kind of hop, and once per operation.
-enum class Hop : std::uint8_t { Nvlink, Pci, Net };
-double step_latency_us(Version v, Hop hop, Algorithm a, Protocol p);
+enum class HopKind : std::uint8_t { Nvlink, Pci, Net };
+template <>
+inline constexpr std::size_t kCount<HopKind> = 3;
+double step_latency_us(Version v, HopKind hop, Algorithm a, Protocol p);
 double base_latency_us(Version v, Algorithm a, Protocol p);
 double nvls_efficiency(int compute_capability);
-// Of one channel, GB/s of data: what its thread block can move at most. Tree and LL128 have such
-// limits; 0 = none known.
-double channel_limit(const System& s, Version v, Algorithm a, Protocol p);
-double ll_bus_limit(const System& s, Version v);  // GB/s of bus bandwidth that LL reaches
+// On so many nodes of this system, GB/s. Of one channel's data: what its thread block can move at
+// most. Tree and LL128 have such limits; 0 = none known.
+double channel_limit(const System& s, int nodes, Version v, Algorithm a, Protocol p);
+double ll_bus_limit(const System& s, int nodes, Version v);  // of bus bandwidth that LL reaches
 
+const ChannelGraph& graph_of(const System& s, Algorithm a);
 // Channels of the communicator: the search's, duplicated (src/graph/connect.cc).
 int communicator_channels(const System& s, Algorithm a);
 

@@ -31,9 +31,7 @@ nccl::ParsedSettings nccl_settings(const Plan& plan) {
     return {
         {},
         {"/plan/nccl", "\"" + plan.nccl + "\" is not a version of NCCL such as 2.26 or 2.23.4"}};
-  constexpr int kOldest = 19;
-  constexpr int kNewest = 28;
-  if (!plan.nccl.empty() && (version->minor < kOldest || version->minor > kNewest))
+  if (!plan.nccl.empty() && !version->is_known())
     return {{}, {"/plan/nccl", "ddpsim knows the cost models of NCCL 2.19 to 2.28"}};
   for (const auto& [name, value] : plan.environment) {
     const auto& known = nccl::known_variables();
@@ -76,7 +74,7 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   nccl::ParsedSettings parsed = nccl_settings(plan);
   if (parsed.problem) return parsed.problem;
   if (q.profile.compute.capability > 0)
-    if (auto p = collective::check_nccl_nodes(q.fabric, devices)) return p;
+    if (auto p = nccl::check_nodes(q.fabric, devices)) return p;
   if (plan.system == System::Fsdp && devices.size() > 1 && q.profile.compute.capability == 0)
     return {"/plan/system",
             "profile \"" + q.profile.name +
@@ -91,14 +89,14 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   job.ranks = static_cast<int>(devices.size());
   job.rank_order = devices;
   Communicators own;
-  const collective::NcclGroup& g =
+  const nccl::Group& g =
       *(known ? *known : own).get({q.workload, q.fabric, q.profile, job}, Backend::Nccl).nccl;
   std::vector<Operation> needed{Operation::AllReduce, Operation::Broadcast};
   if (plan.system == System::Fsdp)
     needed = {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};
   for (Operation op : needed)
     for (std::int64_t bytes = 1; bytes < (std::int64_t{1} << 40); bytes *= 2)
-      if (!nccl::choose(g.system, g.settings, op, bytes))
+      if (!nccl::choose(g, op, bytes))
         return {"/plan/environment", std::string("leaves nothing that could run ") + name_of(op) +
                                          " here: NCCL 2.24 and later stop with an error, too (for "
                                          "one operation only: NCCL_ALGO=allreduce:tree)"};
@@ -120,7 +118,7 @@ const collective::Communicator& Communicators::get(const Question& q, Backend ba
   for (const auto& [other, communicator] : known_) {
     if (!nccl || !alike_but_for_the_choice(key, other) || !communicator.nccl) continue;
     collective::Communicator same = communicator;
-    same.nccl->settings = nccl_settings(plan).settings;
+    nccl::set_choice(*same.nccl, nccl_settings(plan).settings);
     return known_.emplace(std::move(key), std::move(same)).first->second;
   }
   auto made = nccl

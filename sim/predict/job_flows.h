@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "sim/collective/messages.h"
+#include "sim/nccl/fabric/messages.h"
 #include "sim/predict/load_demands.h"
 #include "sim/predict/roofline.h"
 #include "sim/predict/shared_machine.h"
@@ -217,7 +217,7 @@ struct JobFlows {
   std::array<double, 2> holds_{};
   std::map<std::tuple<int, int, double, double>, engine::FlowId> phase_flows_;
   std::map<std::tuple<int, int, int>, engine::FlowId> hop_flows_;
-  collective::NcclFlows nccl_flows_;
+  nccl::Flows nccl_flows_;
   std::map<std::tuple<Operation, std::int64_t, DType>, Price> prices_;
 };
 

@@ -2,7 +2,6 @@
 // the rest takes longer and is for `ddpsim tune`.
 #include <algorithm>
 
-#include "sim/collective/nccl.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/resources.h"
 #include "sim/strategy/knobs.h"
@@ -93,7 +92,7 @@ std::string chosen_by_nccl(const Question& q, const Options& options) {
     if (is_collective(op.kind) && !is_broadcast(op.kind)) largest = std::max(largest, op.bytes);
   const auto& c = options.known->get(q, Backend::Nccl);
   if (largest == 0 || !c.nccl) return "";
-  auto choice = nccl::choose(c.nccl->system, c.nccl->settings, Operation::AllReduce, largest);
+  auto choice = nccl::choose(*c.nccl, Operation::AllReduce, largest);
   return choice ? std::string(name_of(choice->algorithm)) + "/" + name_of(choice->protocol) : "";
 }
 

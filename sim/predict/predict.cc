@@ -10,6 +10,7 @@
 #include "sim/collective/messages.h"
 #include "sim/model/gpu_name.h"
 #include "sim/model/version.h"
+#include "sim/nccl/fabric/messages.h"
 #include "sim/predict/joint_spread.h"
 #include "sim/predict/link_use.h"
 #include "sim/predict/mechanisms.h"
@@ -409,12 +410,11 @@ double message_count(const Question& q) {
   for (const Op& op : r.program.steady.ops) {
     if (!is_collective(op.kind)) continue;
     if (r.comm().nccl && !is_broadcast(op.kind)) {
-      const collective::NcclGroup& g = *r.comm().nccl;
-      auto choice = nccl::choose(g.system, g.settings, Operation::AllReduce, op.bytes);
+      const nccl::Group& g = *r.comm().nccl;
+      auto choice = nccl::choose(g, Operation::AllReduce, op.bytes);
       if (choice && choice->algorithm != nccl::Algorithm::Ring) {
-        total += 40 * collective::nccl_message_count(r.comm(), q.profile, Level::Mid,
-                                                     Operation::AllReduce, *choice,
-                                                     {op.bytes});  // they end one by one, too
+        total += 40 * nccl::message_count(g, q.profile, Level::Mid, Operation::AllReduce, *choice,
+                                          {op.bytes});  // they end one by one, too
         continue;
       }
     }

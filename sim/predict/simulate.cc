@@ -344,11 +344,9 @@ class Simulator : JobFlows {
     if (comm_.nccl && price.pattern >= collective::kNcclPatterns) {
       if (!nccl_flows_.link)
         nccl_flows_.link = [this](topology::LinkId l) { return link_resource(l); };
-      auto choice =
-          nccl::choose(comm_.nccl->system, comm_.nccl->settings, Operation::AllReduce, op.bytes);
-      return collective::add_nccl_messages(graph_, comm_, profile_, options_.level,
-                                           Operation::AllReduce, *choice, {op.bytes}, nccl_flows_,
-                                           arrive);
+      auto choice = nccl::choose(*comm_.nccl, Operation::AllReduce, op.bytes);
+      return nccl::add_messages(graph_, *comm_.nccl, profile_, options_.level, Operation::AllReduce,
+                                *choice, {op.bytes}, nccl_flows_, arrive);
     }
     collective::SharedCores sharing;
     collective::TakeTurn turn;

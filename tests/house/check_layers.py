@@ -42,6 +42,7 @@ class Rules:
     impure: set = dataclasses.field(default_factory=set)
     ban: list = dataclasses.field(default_factory=list)  # (token, regex)
     generated: set = dataclasses.field(default_factory=set)
+    hidden: list = dataclasses.field(default_factory=list)  # (header, room)
     few: list = dataclasses.field(
         default_factory=list
     )  # (most files, tokens, regexes, rooms that may)
@@ -86,6 +87,9 @@ def read_rules(root):
         elif verb == "only" and len(args) >= 2:
             rules.only.append((args[0], args[1:]))
             mentioned += [(number, a) for a in args[1:]]
+        elif verb == "hidden" and len(args) == 2:
+            rules.hidden.append((args[0], args[1]))
+            mentioned.append((number, args[1]))
         elif verb == "impure" and args:
             rules.impure.update(args)
         elif verb == "ban" and args:
@@ -242,6 +246,40 @@ def check_few(root, rules, paths):
             )
 
 
+def includes_of(root, path):
+    """The files of the tree that `path` includes, with the line of each."""
+    text = (root / path).read_text(encoding="utf-8", errors="replace")
+    for number, line in enumerate(joined_lines(without_raw_strings(without_comments(text))), 1):
+        directive = INCLUDE.match(line)
+        named = NAMED.match(directive.group(1)) if directive else None
+        target = resolve(root, path, named.group(1) or named.group(2)) if named else None
+        if target:
+            yield number, target
+
+
+def check_hidden(root, rules, paths):
+    """Sentences about files that see a hidden header, themselves or through others."""
+    if not rules.hidden:
+        return
+    direct = {path: list(includes_of(root, path)) for path in paths}
+    for header, room in rules.hidden:
+        if header not in direct:
+            yield f"sim/LAYERS:1: {header} is hidden, and is no file"
+            continue
+        sees = {header}
+        grew = True
+        while grew:
+            more = {p for p, all in direct.items() if any(t in sees for _, t in all)} - sees
+            sees |= more
+            grew = bool(more)
+        for path in paths:
+            if rules.room_of(path) == room:
+                continue
+            for number, target in direct[path]:
+                if target in sees:
+                    yield f"{path}:{number}: sees {header}, which is hidden in {room}"
+
+
 def source_files(root, rules):
     tops = sorted({room.split("/")[0] for room in rules.rooms})
     for top in tops:
@@ -256,6 +294,7 @@ def check(root):
     bad, warn, count = [], [], 0
     paths = list(source_files(root, rules))
     bad += check_few(root, rules, paths)
+    bad += check_hidden(root, rules, paths)
     for path in paths:
         count += 1
         file_bad, file_warn = check_file(root, rules, path)
@@ -287,6 +326,7 @@ impure chrono random fstream
 ban std::exp std::log std::pow std::*_distribution exp( shared_ptr new virtual
 generated version.h
 few 1 Does::* Phase::* beside sim/units
+hidden sim/engine/inside.h sim/engine
 lines 400 600
 """
 
@@ -294,6 +334,8 @@ CLEAN = {
     "sim/units/time.h": (
         '#pragma once\n#include <cstdint>\n// std::exp( new virtual #include "sim/io/x.h"\n'
     ),
+    "sim/engine/inside.h": "#include <vector>\n",
+    "sim/engine/heap.h": '#include "sim/units/time.h"\n',
     "sim/engine/queue.h": '#include <new>\n#include "sim/units/time.h"\n#define X \\\n  1\n',
     "sim/engine/queue.cc": (
         '#include "queue.h"\n/* shared_ptr\n#include <chrono>\n*/\nconst char* a = "new virtual \\"'
@@ -354,6 +396,11 @@ BROKEN = {
         "sim/engine/queue.cc",
         "#include <boost/graph/bfs.hpp>\n",
         "only sim/topology",
+    ),
+    "a hidden header": (
+        "tools/main.cc",
+        '#include "sim/engine/inside.h"\n',
+        "is hidden in sim/engine",
     ),
     "json elsewhere": ("tools/main.cc", "#include <nlohmann/json_fwd.hpp>\n", "only sim/io"),
     "json, quoted": ("tools/main.cc", '#include "nlohmann/json.hpp"\n', "only sim/io"),
@@ -426,6 +473,16 @@ def self_test():
         not few({"sim/units/b.cc": "auto x = Phase::Forward;\n"}),
         "a refusal",
     )
+    through = {
+        "sim/engine/heap.h": '#include "inside.h"\n',
+        "tools/main.cc": '#include "sim/engine/heap.h"\n',
+    }
+    bad, _, _ = run_case({**CLEAN, **through})
+    expect(
+        "a hidden header seen through another is caught",
+        len(bad) == 1 and "tools/main.cc:1: sees" in bad[0],
+        bad,
+    )
     bad, warn, count = run_case(CLEAN)
     expect("a clean tree passes", not bad and not warn and count == len(CLEAN), bad + warn)
     for name, (path, text, says) in BROKEN.items():
@@ -450,7 +507,7 @@ def self_test():
     bad, warn, _ = run_case({**CLEAN, "sim/engine/queue.cc": "\n" * 400})
     expect("a file of 400 lines does not", not bad and not warn, bad + warn)
     bad, _, _ = run_case({})
-    expect("an empty tree fails", bad and "nothing was checked" in bad[0], bad)
+    expect("an empty tree fails", bad and "nothing was checked" in bad[-1], bad)
     for name, layers, says in (
         ("unknown statement", LAYERS + "roof sim/x\n", "cannot be understood"),
         ("unknown room in a rule", LAYERS + "pure sim/nothing\n", "is no room"),
@@ -459,7 +516,7 @@ def self_test():
     ):
         bad, _, _ = run_case(CLEAN, layers)
         expect(f"LAYERS: {name}", bad and says in bad[0], bad)
-    return failures, len(BROKEN) + 8
+    return failures, len(BROKEN) + 9
 
 
 def main(argv):

@@ -1,23 +1,23 @@
 // All-reduces made of NCCL's calls: their parts are what the pricers say, and sub-communicators
 // that share a link share it.
-#include "sim/collective/nccl_composed.h"
-
 #include <algorithm>
 
 #include <gtest/gtest.h>
 
+#include "sim/nccl/fabric/composed.h"
+#include "tests/support/nccl.h"
 #include "tests/support/support.h"
 
 namespace ddpsim {
 namespace {
 
-using collective::Composed;
+using nccl::Composed;
 
 struct World {
   Cluster cluster;
   Profile profile;
   std::optional<topology::Fabric> fabric;
-  collective::NcclGroup group;
+  nccl::Group group;
   World(const std::string& name, int hosts, int ranks = 0,
         const std::map<std::string, std::string>& environment = {})
       : cluster(test::cluster(name)) {
@@ -30,19 +30,17 @@ struct World {
     group = part(devices, environment);
   }
   World(const World&) = delete;
-  collective::NcclGroup part(const std::vector<int>& devices,
-                             const std::map<std::string, std::string>& environment = {}) const {
-    return collective::make_nccl_group(*fabric, devices,
-                                       nccl::parse_settings(environment, {28}).settings,
-                                       profile.compute.capability);
+  nccl::Group part(const std::vector<int>& devices,
+                   const std::map<std::string, std::string>& environment = {}) const {
+    return nccl::make_group(*fabric, devices, nccl::parse_settings(environment, {28}).settings,
+                            profile.compute.capability);
   }
   std::vector<Composed> composed(std::int64_t bytes, Duration sum = {}) const {
-    return collective::composed_all_reduces(group, profile, Level::Mid, {bytes}, sum);
+    return nccl::composed_all_reduces(group, profile, Level::Mid, {bytes}, sum);
   }
-  collective::NcclPrice alone(const collective::NcclGroup& g, Operation op,
-                              std::int64_t bytes) const {
-    return collective::nccl_price(g, profile, Level::Mid, op,
-                                  *nccl::choose(g.system, g.settings, op, bytes), {bytes});
+  nccl::Price alone(const nccl::Group& g, Operation op, std::int64_t bytes) const {
+    return nccl::price_of(g, profile, Level::Mid, op,
+                          *nccl::choose(g.system, g.settings, op, bytes), {bytes});
   }
 };
 
@@ -79,9 +77,8 @@ TEST(NcclComposed, TakesWhatItsCallsTakeWhereTheyShareNothing) {
     EXPECT_EQ(two.total, two.stages[0].time + two.stages[1].time + two.stages[2].time);
     EXPECT_EQ(two.stages[0].groups, 4);
     EXPECT_EQ(two.stages[1].groups, 8);
-    collective::NcclP2p exchange = collective::make_nccl_p2p(w.group, Operation::AllToAll);
-    Duration each =
-        collective::nccl_p2p_price(exchange, w.profile, Level::Mid, {bytes}).price.total;
+    nccl::P2pOperation exchange = nccl::make_p2p(w.group, Operation::AllToAll);
+    Duration each = nccl::p2p_price(exchange, w.profile, Level::Mid, {bytes}).price.total;
     EXPECT_EQ(all[1].total, each + each + Duration{7});
   }
 }
@@ -98,8 +95,7 @@ TEST(NcclComposed, SubCommunicatorsShareNics) {
     std::int64_t bytes = std::int64_t{8} << 30;
     Composed two = w.composed(bytes)[0];
     ASSERT_EQ(two.stages.size(), 3u) << c.name << two.why_not;
-    collective::NcclGroup one =
-        w.part(at_place(w, 0), {{"NCCL_ALGO", "ring"}, {"NCCL_PROTO", "simple"}});
+    nccl::Group one = w.part(at_place(w, 0), {{"NCCL_ALGO", "ring"}, {"NCCL_PROTO", "simple"}});
     Duration alone = w.alone(one, Operation::AllReduce, bytes / 8).transfer;
     EXPECT_NEAR(static_cast<double>(two.stages[1].transfer.ps) / static_cast<double>(alone.ps),
                 c.sharing, 1e-6)

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/collective/nccl.h"
+#include "tests/support/nccl.h"
 #include "tests/support/support.h"
 
 namespace ddpsim {
@@ -112,14 +113,14 @@ TEST(NcclLinks, WhateverTheyCarryThereIsAChoice) {
                              std::to_string(factor);
           Profile p = profile_of(c);
           topology::Fabric f(c);
-          auto g = collective::make_nccl_group(f, all_of(c), {}, p.compute.capability);
-          EXPECT_GE(g.system.graphs.by_algorithm[0].channels, 1) << what;
-          EXPECT_GE(g.system.graphs.by_algorithm[1].channels, 1) << what;
+          auto g = nccl::make_group(f, all_of(c), {}, p.compute.capability);
+          EXPECT_GE(g.system.graphs[nccl::GraphId::Ring].channels, 1) << what;
+          EXPECT_GE(g.system.graphs[nccl::GraphId::Tree].channels, 1) << what;
           for (Operation op : kOps)
             for (std::int64_t bytes : kSizes) {
               auto choice = nccl::choose(g.system, g.settings, op, bytes);
               ASSERT_TRUE(choice) << what;
-              Duration price = collective::nccl_price(g, p, Level::Mid, op, *choice, {bytes}).total;
+              Duration price = nccl::price_of(g, p, Level::Mid, op, *choice, {bytes}).total;
               EXPECT_GT(price.ps, 0) << what;
               EXPECT_LT(price.ps, kForever) << what;
             }
@@ -138,10 +139,10 @@ TEST(NcclLinks, SlowerIsNeverFasterOnTheSameChannels) {
           Profile p = profile_of(c);
           Cluster whole = scaled(name, hosts, link, 1);
           topology::Fabric shipped(whole);
-          auto graphs = collective::make_nccl_group(shipped, all_of(c), {}, p.compute.capability)
-                            .system.graphs;
+          auto graphs =
+              nccl::make_group(shipped, all_of(c), {}, p.compute.capability).system.graphs;
           topology::Fabric f(c);
-          auto g = collective::make_nccl_group(f, all_of(c), {}, p.compute.capability, &graphs);
+          auto g = nccl::make_group(f, all_of(c), {}, p.compute.capability, &graphs);
           std::string kinds = kinds_of(f);
           for (Operation op : kOps)
             for (std::int64_t bytes : kSizes)
@@ -149,7 +150,7 @@ TEST(NcclLinks, SlowerIsNeverFasterOnTheSameChannels) {
                 if (!k.estimate_us) continue;
                 nccl::Choice choice =
                     nccl::complete(g.system, g.settings, op, k.algorithm, k.protocol, bytes);
-                Duration now = collective::nccl_price(g, p, Level::Mid, op, choice, {bytes}).total;
+                Duration now = nccl::price_of(g, p, Level::Mid, op, choice, {bytes}).total;
                 std::string what = std::string(name_of(k.algorithm)) + "/" + name_of(k.protocol) +
                                    " of " + ddpsim::name_of(op) + ", " + std::to_string(bytes) +
                                    " bytes";

@@ -1,7 +1,5 @@
 // All-to-all and send/recv on GPUs: bytes on links as theory has them, prices that grow, and the
 // same message by message.
-#include "sim/collective/nccl_p2p.h"
-
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -9,23 +7,25 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/collective/nccl_p2p_routes.h"
-#include "sim/collective/nccl_terms.h"
 #include "sim/engine/execute.h"
+#include "sim/nccl/fabric/p2p_price.h"
+#include "sim/nccl/fabric/p2p_routes.h"
+#include "sim/nccl/fabric/terms.h"
+#include "tests/support/nccl.h"
 #include "tests/support/support.h"
 
 namespace ddpsim {
 namespace {
 
 using collective::LinkLoad;
-using collective::NcclP2p;
-using collective::P2pPrice;
+using nccl::P2pOperation;
+using nccl::P2pPrice;
 
 struct World {
   Cluster cluster;
   Profile profile;
   std::optional<topology::Fabric> fabric;
-  collective::NcclGroup group;
+  nccl::Group group;
   World(const std::string& name, int hosts, int per_host, const std::vector<int>& host_order = {})
       : cluster(test::cluster(name)) {
     cluster.hosts = hosts;
@@ -38,11 +38,11 @@ struct World {
         devices.push_back((host_order.empty() ? h : host_order[static_cast<std::size_t>(h)]) *
                               cluster.devices_per_host +
                           d);
-    group = collective::make_nccl_group(*fabric, devices, {}, profile.compute.capability);
+    group = nccl::make_group(*fabric, devices, {}, profile.compute.capability);
   }
   World(const World&) = delete;
-  P2pPrice price(const NcclP2p& o, std::int64_t bytes) const {
-    return collective::nccl_p2p_price(o, profile, Level::Mid, {bytes});
+  P2pPrice price(const nccl::P2pOperation& o, std::int64_t bytes) const {
+    return nccl::p2p_price(o, profile, Level::Mid, {bytes});
   }
 };
 
@@ -75,7 +75,7 @@ TEST(NcclP2pLoads, AreWhatTheoryHas) {
   for (const Place& place : kPlaces)
     for (Operation op : kOperations2) {
       World w(place.cluster, place.hosts, place.per_host);
-      NcclP2p o = collective::make_nccl_p2p(w.group, op);
+      nccl::P2pOperation o = nccl::make_p2p(w.group, op);
       std::string what = name(place, op);
       double n = w.group.ranks();
       double p = static_cast<double>(w.group.nodes.front().size());  // of a node
@@ -126,7 +126,7 @@ TEST(NcclP2pLoads, AreWhatTheoryHas) {
 TEST(NcclP2pLoads, GoByTheReceiversRail) {
   World w("dgx-a100", 2, 8);
   topology::Route route;
-  collective::find_p2p_route(w.group, 0, 8 + 5, route);
+  nccl::find_p2p_route(w.group, 0, 8 + 5, route);
   auto crosses = [&](topology::LinkId l) {
     return std::find(route.links.begin(), route.links.end(), l) != route.links.end();
   };
@@ -137,41 +137,41 @@ TEST(NcclP2pLoads, GoByTheReceiversRail) {
   // That GPU is not of the communicator.
   World few("dgx-a100", 2, 4);
   few.group.devices = {0, 1, 8 + 4, 8 + 5};
-  collective::find_p2p_route(few.group, 0, 2, route);
+  nccl::find_p2p_route(few.group, 0, 2, route);
   EXPECT_TRUE(crosses(w.fabric->nic_link(0, 0)));
   World boxes("pcie-box-8", 2, 8);
-  collective::find_p2p_route(boxes.group, 0, 8 + 5, route);
+  nccl::find_p2p_route(boxes.group, 0, 8 + 5, route);
   EXPECT_TRUE(crosses(boxes.fabric->nic_link(0, 0)));
 }
 
 // ---- all pairs at once
 
 using Hop = std::tuple<int, std::int64_t, std::int64_t>;  // transport, eager bytes, wire
-std::vector<Hop> sorted(const std::vector<collective::NcclHop>& hops) {
+std::vector<Hop> sorted(const std::vector<nccl::SlowestHop>& hops) {
   std::vector<Hop> out;
-  for (const collective::NcclHop& h : hops) out.emplace_back(h.transport, h.eager.count, h.wire.ps);
+  for (const nccl::SlowestHop& h : hops) out.emplace_back(h.transport, h.eager.count, h.wire.ps);
   std::sort(out.begin(), out.end());
   return out;
 }
 
 // The sum of every pair's way, walked alone.
-collective::P2pPairs pair_by_pair(const collective::NcclGroup& g) {
-  collective::P2pPairs out;
+nccl::P2pPairs pair_by_pair(const nccl::Group& g) {
+  nccl::P2pPairs out;
   std::vector<int> node_of(g.devices.size());
   for (std::size_t k = 0; k < g.nodes.size(); ++k)
     for (int r : g.nodes[k]) node_of[static_cast<std::size_t>(r)] = static_cast<int>(k);
-  for (collective::P2pRoutes* r : {&out.inside, &out.between})
+  for (nccl::P2pRoutes* r : {&out.inside, &out.between})
     r->messages.resize(g.fabric->links().size());
   topology::Route route;
   for (int a = 0; a < g.ranks(); ++a)
     for (int b = 0; b < g.ranks(); ++b) {
       if (a == b) continue;
-      collective::P2pRoutes& to =
+      nccl::P2pRoutes& to =
           node_of[static_cast<std::size_t>(a)] == node_of[static_cast<std::size_t>(b)]
               ? out.inside
               : out.between;
-      collective::find_p2p_route(g, a, b, route);
-      collective::NcclHop hop{true, route.transport, route.latency, {}, 0, 0};
+      nccl::find_p2p_route(g, a, b, route);
+      nccl::SlowestHop hop{true, route.transport, route.latency, {}, 0, 0};
       for (topology::LinkId l : route.links) {
         ++to.messages[l];
         Bytes eager = g.fabric->links()[l].eager;
@@ -253,7 +253,7 @@ TEST(NcclP2pLoads, AreTheSumOfEveryPairsWay) {
             c.failed_links.push_back(
                 whole.link_name(static_cast<topology::LinkId>(random() % whole.links().size())));
           topology::Fabric fabric(c);
-          collective::NcclGroup g;
+          nccl::Group g;
           g.fabric = &fabric;
           bool some = random() % 2 == 0;
           for (int d = 0; d < fabric.devices(); ++d)
@@ -267,8 +267,8 @@ TEST(NcclP2pLoads, AreTheSumOfEveryPairsWay) {
           ++seen[c.pattern];
           faulty += faults > static_cast<int>(fabric.ignored_faults().size()) ? 1 : 0;
           g.nodes = collective::ranks_by_host(fabric, g.devices, c.pattern == Pattern::Nvl72);
-          collective::P2pPairs one = pair_by_pair(g);
-          collective::P2pPairs all = collective::routes_of_all_pairs(g);
+          nccl::P2pPairs one = pair_by_pair(g);
+          nccl::P2pPairs all = nccl::routes_of_all_pairs(g);
           std::string what = std::string(name) + " " + name_of(c.pattern) +
                              (c.ecmp == Ecmp::Hash ? " hash " : " ") + std::to_string(hosts) +
                              ", " + std::to_string(faults) + " faults";
@@ -292,7 +292,7 @@ TEST(NcclP2pPrice, NeverFallsWithBytes) {
   for (const Place& place : kPlaces)
     for (Operation op : kOperations2) {
       World w(place.cluster, place.hosts, place.per_host);
-      NcclP2p o = collective::make_nccl_p2p(w.group, op);
+      nccl::P2pOperation o = nccl::make_p2p(w.group, op);
       std::optional<P2pPrice> last;
       int compared = 0;
       for (std::int64_t bytes = 64; bytes <= (std::int64_t{8} << 30);
@@ -316,8 +316,8 @@ TEST(NcclP2pPrice, DoesNotDependOnWhichHosts) {
          {std::int64_t{4} << 10, std::int64_t{1} << 20, std::int64_t{256} << 20}) {
       World one("dgx-h100", 4, 8);
       World other("dgx-h100", 4, 8, {2, 0, 3, 1});
-      Duration here = one.price(collective::make_nccl_p2p(one.group, op), bytes).price.total;
-      EXPECT_EQ(here, other.price(collective::make_nccl_p2p(other.group, op), bytes).price.total);
+      Duration here = one.price(nccl::make_p2p(one.group, op), bytes).price.total;
+      EXPECT_EQ(here, other.price(nccl::make_p2p(other.group, op), bytes).price.total);
     }
 }
 
@@ -325,8 +325,7 @@ TEST(NcclP2pPrice, IsBandwidthAtLargeSizes) {
   for (const Place& place : {Place{"hgx-h100", 1, 8}, {"gpu-ethernet-10g", 8, 1}})
     for (Operation op : kOperations2) {
       World w(place.cluster, place.hosts, place.per_host);
-      collective::NcclPrice p =
-          w.price(collective::make_nccl_p2p(w.group, op), std::int64_t{8} << 30).price;
+      nccl::Price p = w.price(nccl::make_p2p(w.group, op), std::int64_t{8} << 30).price;
       const LinkSpec& link =
           w.cluster.intra && place.hosts == 1 ? *w.cluster.intra : w.cluster.link;
       double rate = link.bandwidth.bytes_per_ps() * 1e12 *
@@ -339,21 +338,22 @@ TEST(NcclP2pPrice, IsBandwidthAtLargeSizes) {
 // the round's bits reversed, parts on those that follow.
 struct Oracle {
   const World& w;
-  const NcclP2p& o;
+  const nccl::P2pOperation& o;
   P2pPrice priced;
   engine::TaskGraph graph;
   std::vector<engine::ResourceId> links;
   std::vector<engine::ResourceId> flags;  // of each rank: what it sends by LL
 
-  Oracle(const World& world, const NcclP2p& op, std::int64_t bytes)
+  Oracle(const World& world, const nccl::P2pOperation& op, std::int64_t bytes)
       : w(world), o(op), priced(w.price(op, bytes)) {
     for (const topology::Link& l : w.fabric->links()) {
       const TransportSection& t = w.profile.transports.at(w.fabric->transports()[l.transport]);
       links.push_back(graph.add_resource({l.bandwidth.bytes_per_ps() * t.efficiency.mid}));
     }
     for (int r = 0; r < w.group.ranks(); ++r)
-      flags.push_back(
-          graph.add_resource({nccl::ll_bus_limit(w.group.system, w.group.settings.version) / 1e3}));
+      flags.push_back(graph.add_resource(
+          {nccl::ll_bus_limit(w.group.system, w.group.system.nodes, w.group.settings.version) /
+           1e3}));
   }
   struct Message {
     int from, to, round, block, part;
@@ -403,7 +403,7 @@ struct Oracle {
     // Rank, thread block -> rounds / 8 -> messages.
     std::map<std::pair<int, int>, std::map<int, std::vector<const Message*>>> batches;
     for (const Message& m : all) batches[{m.from, m.block}][m.round / 8].push_back(&m);
-    double block = collective::nccl_block_rate(w.group) / 1e3;  // bytes per picosecond
+    double block = nccl::block_rate(w.group) / 1e3;  // bytes per picosecond
     // Batch k of all ranks begins when batch k - 1 of that block has ended everywhere.
     std::map<int, std::vector<engine::TaskId>> gates;
     for (auto& [place, turns] : batches) {
@@ -425,18 +425,18 @@ struct Oracle {
     const nccl::P2pMessage& kind = m.inside ? priced.inside : priced.between;
     bool ll = kind.protocol == nccl::Protocol::Ll;
     topology::Route route;
-    collective::find_p2p_route(w.group, m.from, m.to, route);
+    nccl::find_p2p_route(w.group, m.from, m.to, route);
     std::vector<engine::Demand> demands;
     for (topology::LinkId l : route.links) demands.push_back({links[l], ll ? 2.0 : 1.0});
     if (ll) demands.push_back({flags[static_cast<std::size_t>(m.from)], 1.0});
     engine::FlowId wire = graph.add_flow(demands, 1, m.inside ? share : 0);
     engine::FlowId copy = graph.add_flow({}, 1, share);
-    collective::NcclHop hop{true, route.transport, route.latency, {}, 0, 0};
+    nccl::SlowestHop hop{true, route.transport, route.latency, {}, 0, 0};
     Duration latency{
-        static_cast<std::int64_t>(collective::nccl_step_us(w.group, w.profile, hop, kind.protocol,
-                                                           std::min(kind.chunk, kind.part)) *
+        static_cast<std::int64_t>(nccl::step_us(w.group, w.profile, hop, nccl::Algorithm::Ring,
+                                                kind.protocol, std::min(kind.chunk, kind.part)) *
                                   1e6)};
-    std::int64_t bytes = collective::p2p_message_bytes(o, size);
+    std::int64_t bytes = nccl::p2p_message_bytes(o, size);
     std::int64_t first = std::min(bytes, m.part * kind.part);
     std::int64_t left = std::min(bytes, first + kind.part) - first;
     std::array<engine::TaskId, 3> last{begin, begin, begin};
@@ -466,7 +466,7 @@ TEST(NcclP2pPrice, IsTheSameMessageByMessage) {
   for (const Place& place : places)
     for (Operation op : kOperations2) {
       World w(place.cluster, place.hosts, place.per_host);
-      NcclP2p o = collective::make_nccl_p2p(w.group, op);
+      nccl::P2pOperation o = nccl::make_p2p(w.group, op);
       for (std::int64_t bytes : {std::int64_t{8} << 10, std::int64_t{1} << 20,
                                  std::int64_t{16} << 20, std::int64_t{96} << 20}) {
         if (w.group.ranks() >= 64 && bytes > std::int64_t{16} << 20) continue;

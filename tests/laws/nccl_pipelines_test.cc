@@ -7,14 +7,15 @@
 
 #include "sim/collective/messages.h"
 #include "sim/collective/nccl.h"
-#include "sim/collective/nccl_stages.h"
 #include "sim/engine/execute.h"
+#include "sim/nccl/fabric/messages.h"
+#include "tests/support/nccl.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
 namespace {
 
-using collective::NcclStage;
+using nccl::Stage;
 
 struct Machine {
   Cluster cluster;
@@ -42,7 +43,7 @@ double messages_us(const collective::Communicator& c, const Profile& p, Operatio
                    const nccl::Choice& choice, std::int64_t bytes) {
   engine::TaskGraph g;
   std::map<topology::LinkId, engine::ResourceId> links;
-  collective::NcclFlows flows;
+  nccl::Flows flows;
   flows.link = [&](topology::LinkId l) {
     auto [it, fresh] = links.try_emplace(l, 0);
     if (fresh) it->second = g.add_resource({collective::link_rate(c, p, Level::Mid, l), 0, 0});
@@ -50,7 +51,7 @@ double messages_us(const collective::Communicator& c, const Profile& p, Operatio
   };
   std::vector<engine::TaskId> arrive;
   for (int r = 0; r < c.ranks(); ++r) arrive.push_back(g.add_fixed({}));
-  collective::add_nccl_messages(g, c, p, Level::Mid, op, choice, {bytes}, flows, arrive);
+  nccl::add_messages(g, *c.nccl, p, Level::Mid, op, choice, {bytes}, flows, arrive);
   engine::Timeline t = engine::execute(g);
   EXPECT_TRUE(t.complete());
   return static_cast<double>(t.makespan.ps) / 1e6;
@@ -104,10 +105,10 @@ TEST(NcclPipelines, TakeTheSameMessageByMessage) {
             if (bytes >> 20 == 128 && c.ranks() > 24) continue;  // time
             auto choice = nccl::choose(c.nccl->system, c.nccl->settings, op, bytes);
             if (!choice || choice->algorithm == nccl::Algorithm::Ring) continue;
-            auto closed = static_cast<double>(collective::nccl_price(*c.nccl, m.profile, Level::Mid,
-                                                                     op, *choice, {bytes})
-                                                  .total.ps) /
-                          1e6;
+            auto closed =
+                static_cast<double>(
+                    nccl::price_of(*c.nccl, m.profile, Level::Mid, op, *choice, {bytes}).total.ps) /
+                1e6;
             double ratio = messages_us(c, m.profile, op, *choice, bytes) / closed;
             std::string what = std::string(place.cluster) + " x" + std::to_string(place.hosts) +
                                " " + name_of(op) + " " + nccl::name_of(choice->algorithm) + "/" +
@@ -147,13 +148,13 @@ struct Moved {
   std::vector<double> sent;
   std::vector<double> received;
 };
-Moved moved(const collective::Communicator& c, collective::NcclPipeline p, Operation op) {
+Moved moved(const collective::Communicator& c, nccl::Pipeline p, Operation op) {
   Moved out{std::vector<double>(static_cast<std::size_t>(c.ranks()), 0),
             std::vector<double>(static_cast<std::size_t>(c.ranks()), 0)};
-  collective::NcclStages stages = collective::nccl_stages(*c.nccl, p, op);
+  nccl::Stages stages = nccl::stages_of(*c.nccl, p, op);
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    NcclStage s = stages.at(i);
-    if (s.kind != NcclStage::Kind::Hop && s.kind != NcclStage::Kind::Net) continue;
+    nccl::Stage s = stages.at(i);
+    if (s.kind != nccl::Stage::Kind::Hop && s.kind != nccl::Stage::Kind::Net) continue;
     out.sent[static_cast<std::size_t>(s.from)] += s.share;
     out.received[static_cast<std::size_t>(s.to)] += s.share;
   }
@@ -171,22 +172,22 @@ TEST(NcclPipelines, MoveWhatTheAlgorithmsNeed) {
     double n = c.ranks();
     // A tree: all but its root send once up, and get once down. Two trees, half each; the root of
     // one is no root of the other.
-    Moved t = moved(c, collective::NcclPipeline::Tree, Operation::AllReduce);
+    Moved t = moved(c, nccl::Pipeline::Tree, Operation::AllReduce);
     EXPECT_NEAR(sum(t.sent), 2 * (n - 1), 1e-9) << what;
     for (std::size_t r = 0; r < t.sent.size(); ++r) {
       EXPECT_NEAR(t.sent[r], t.received[r], 1e-9) << what;  // each edge both ways
       EXPECT_GE(t.sent[r], 0.5 - 1e-9) << what;
     }
-    if (!c.nccl->pipe(collective::NcclPipeline::Pat).steps.empty())
+    if (!c.nccl->pipes[nccl::Pipeline::Pat].steps.empty())
       for (Operation op : {Operation::AllGather, Operation::ReduceScatter}) {
-        Moved p = moved(c, collective::NcclPipeline::Pat, op);
+        Moved p = moved(c, nccl::Pipeline::Pat, op);
         for (std::size_t r = 0; r < p.sent.size(); ++r) {
           EXPECT_NEAR(p.sent[r], (n - 1) / n, 1e-9) << what;
           EXPECT_NEAR(p.received[r], (n - 1) / n, 1e-9) << what;
         }
       }
-    if (!c.nccl->pipe(collective::NcclPipeline::NvlsTree).steps.empty()) {
-      Moved v = moved(c, collective::NcclPipeline::NvlsTree, Operation::AllReduce);
+    if (!c.nccl->pipes[nccl::Pipeline::NvlsTree].steps.empty()) {
+      Moved v = moved(c, nccl::Pipeline::NvlsTree, Operation::AllReduce);
       auto nodes = static_cast<double>(c.nccl->nodes.size());
       EXPECT_NEAR(sum(v.sent), 2 * (nodes - 1), 1e-9) << what;
     }
@@ -200,23 +201,22 @@ TEST(NcclPipelines, TreesGiveEachGroupOfThreadsOneStage) {
     Machine m(place.cluster, place.hosts);
     std::string what = std::string(place.cluster) + " x" + std::to_string(place.hosts);
     collective::Communicator c = m.communicator("tree", "simple");
-    for (collective::NcclPipeline p :
-         {collective::NcclPipeline::Tree, collective::NcclPipeline::CollnetChain}) {
-      if (c.nccl->pipe(p).steps.empty()) continue;
-      collective::NcclStages stages = collective::nccl_stages(*c.nccl, p, Operation::AllReduce);
+    for (nccl::Pipeline p : {nccl::Pipeline::Tree, nccl::Pipeline::CollnetChain}) {
+      if (c.nccl->pipes[p].steps.empty()) continue;
+      nccl::Stages stages = nccl::stages_of(*c.nccl, p, Operation::AllReduce);
       EXPECT_EQ(stages.channels.size(), c.nccl->trees.size()) << what;
       std::set<std::pair<int, int>> seen;
       for (std::size_t i = 0; i < stages.size(); ++i) {
-        NcclStage s = stages.at(i);
+        nccl::Stage s = stages.at(i);
         if (s.blocks > 0 && !s.same_pass) {
           EXPECT_TRUE(seen.emplace(s.from, s.group).second) << what << ", stage " << i;
         }
-        EXPECT_LT(s.group, collective::groups_of(*c.nccl, p)) << what;
-        const NcclStage& listed = stages.list[i % stages.list.size()];
+        EXPECT_LT(s.group, nccl::groups_of(*c.nccl, p)) << what;
+        const nccl::Stage& listed = stages.list[i % stages.list.size()];
         auto node = [&](int rank) { return c.nccl->node_of[static_cast<std::size_t>(rank)]; };
         EXPECT_EQ(node(s.from), node(listed.from)) << what;
         EXPECT_EQ(node(s.to), node(listed.to)) << what;
-        if (s.kind == NcclStage::Kind::Net) {
+        if (s.kind == nccl::Stage::Kind::Net) {
           EXPECT_EQ(s.nic, c.nccl->trees[i / stages.list.size()].nic) << what;
         }
       }
@@ -228,28 +228,26 @@ TEST(NcclPipelines, TreesGiveEachGroupOfThreadsOneStage) {
 // in large jobs. One that it can choose is there.
 TEST(NcclPipelines, AreMadeWhereNcclMayChooseThem) {
   using nccl::Algorithm;
-  constexpr Algorithm kOf[] = {Algorithm::Tree,         Algorithm::Nvls,
-                               Algorithm::NvlsTree,     Algorithm::CollnetDirect,
-                               Algorithm::CollnetChain, Algorithm::Pat};  // as NcclPipeline
-  std::set<std::size_t> made;
+  std::set<nccl::Pipeline> made;
   for (const Place& place : kPlaces)
     for (bool collnet : {false, true}) {
       Machine m(place.cluster, place.hosts);
       m.cluster.nccl.collnet = collnet;
       m.fabric.emplace(m.cluster);
       collective::Communicator c = m.communicator("ring", "simple");
-      for (std::size_t p = 0; p < collective::kNcclPipelines; ++p) {
+      for (nccl::Pipeline p : nccl::kAll<nccl::Pipeline>) {
         bool available = false;
         for (Operation op : {Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter})
           for (const nccl::Candidate& a :
                nccl::candidates(c.nccl->system, nccl::Settings(), op, 1 << 20))
-            available = available || (a.algorithm == kOf[p] && a.estimate_us);
+            available = available || (a.algorithm != Algorithm::Ring &&
+                                      nccl::pipeline_of(a.algorithm) == p && a.estimate_us);
         EXPECT_EQ(c.nccl->pipes[p].stages > 0, available)
-            << place.cluster << " x" << place.hosts << ", pipeline " << p;
+            << place.cluster << " x" << place.hosts << ", pipeline " << static_cast<int>(p);
         if (available) made.insert(p);
       }
     }
-  EXPECT_EQ(made.size(), collective::kNcclPipelines);
+  EXPECT_EQ(made.size(), nccl::kCount<nccl::Pipeline>);
 }
 
 // NCCL (src/graph/connect.cc): a child's first GPU is joined to its parent's first one, of a
@@ -260,14 +258,14 @@ TEST(NcclPipelines, ChildrenOfBalancedTreesEnterAtTwoGpus) {
     Machine m(name, 5);
     collective::Communicator c = m.communicator("tree", "simple");
     bool balanced = std::string_view(name) == "dgx-a100";
-    ASSERT_EQ(c.nccl->system.graphs.by_algorithm[1].pattern, balanced ? 1 : 3);
+    ASSERT_EQ(c.nccl->system.graphs[nccl::GraphId::Tree].pattern,
+              balanced ? nccl::Pattern::BalancedTree : nccl::Pattern::PlainTree);
     int firsts = 0;
     int seconds = 0;
-    collective::NcclStages stages =
-        collective::nccl_stages(*c.nccl, collective::NcclPipeline::Tree, Operation::AllReduce);
+    nccl::Stages stages = nccl::stages_of(*c.nccl, nccl::Pipeline::Tree, Operation::AllReduce);
     for (std::size_t i = 0; i < stages.size(); ++i) {
-      NcclStage s = stages.at(i);
-      if (s.kind != NcclStage::Kind::Net || s.group % 2 != 0) continue;  // the way up
+      nccl::Stage s = stages.at(i);
+      if (s.kind != nccl::Stage::Kind::Net || s.group % 2 != 0) continue;  // the way up
       const auto& orders = c.nccl->trees[static_cast<std::size_t>(s.group / 4)].order;
       auto node = [&](int rank) {
         return static_cast<std::size_t>(c.nccl->node_of[static_cast<std::size_t>(rank)]);
@@ -293,11 +291,10 @@ TEST(NcclPipelines, PayLatenciesAndThreads) {
     collective::Communicator c = m.communicator("nvls", "simple");
     auto choice = nccl::choose(c.nccl->system, c.nccl->settings, op, 8);
     ASSERT_TRUE(choice);
-    EXPECT_NEAR(
-        static_cast<double>(
-            collective::nccl_price(*c.nccl, m.profile, Level::Mid, op, *choice, {8}).total.ps) /
-            1e6,
-        25, 0.5)
+    EXPECT_NEAR(static_cast<double>(
+                    nccl::price_of(*c.nccl, m.profile, Level::Mid, op, *choice, {8}).total.ps) /
+                    1e6,
+                25, 0.5)
         << name_of(op);
   }
   for (const char* algorithm : {"tree", "ring"}) {
@@ -307,8 +304,8 @@ TEST(NcclPipelines, PayLatenciesAndThreads) {
       nccl::Settings one = c.nccl->settings;
       one.max_channels = 1;
       auto choice = nccl::choose(c.nccl->system, one, Operation::AllReduce, 1 << 30);
-      return collective::nccl_price(*c.nccl, m.profile, Level::Mid, Operation::AllReduce, *choice,
-                                    {1 << 30})
+      return nccl::price_of(*c.nccl, m.profile, Level::Mid, Operation::AllReduce, *choice,
+                            {1 << 30})
           .bus_bytes_per_s;
     };
     EXPECT_LT(bus("ll"), 0.55 * bus("simple")) << algorithm;
@@ -326,9 +323,9 @@ TEST(NcclPipelines, TakeLongerForMoreBytes) {
       if (!choice) continue;
       Duration before;
       for (std::int64_t bytes = 4096; bytes < std::int64_t{1} << 30; bytes += bytes / 7) {
-        Duration now = collective::nccl_price(*c.nccl, m.profile, Level::Mid, Operation::AllReduce,
-                                              *choice, {bytes})
-                           .total;
+        Duration now =
+            nccl::price_of(*c.nccl, m.profile, Level::Mid, Operation::AllReduce, *choice, {bytes})
+                .total;
         EXPECT_GE(now, before) << place.cluster << " x" << place.hosts << " " << algorithm << " "
                                << bytes;
         before = now;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/collective/nccl.h"
+#include "tests/support/nccl.h"
 #include "tests/support/support.h"
 
 namespace ddpsim {
@@ -18,7 +19,7 @@ struct World {
   Cluster cluster;
   Profile profile;
   std::optional<topology::Fabric> fabric;
-  collective::NcclGroup group;
+  nccl::Group group;
   World(const std::string& name, int hosts, int per_host) : cluster(test::cluster(name)) {
     cluster.hosts = hosts;
     std::string base =
@@ -28,17 +29,17 @@ struct World {
     std::vector<int> devices;
     for (int r = 0; r < hosts * per_host; ++r)
       devices.push_back(r / per_host * cluster.devices_per_host + r % per_host);
-    group = collective::make_nccl_group(*fabric, devices, {}, profile.compute.capability);
+    group = nccl::make_group(*fabric, devices, {}, profile.compute.capability);
   }
   World(const World&) = delete;
 };
 
-collective::NcclPrice ring(const World& w, Operation op, std::int64_t buffer, std::int64_t bytes) {
+nccl::Price ring(const World& w, Operation op, std::int64_t buffer, std::int64_t bytes) {
   nccl::Settings set;
   set.buffer_bytes = buffer;
   nccl::Choice c =
       nccl::complete(w.group.system, set, op, Algorithm::Ring, Protocol::Simple, bytes);
-  return collective::nccl_price(w.group, w.profile, Level::Mid, op, c, {bytes});
+  return nccl::price_of(w.group, w.profile, Level::Mid, op, c, {bytes});
 }
 
 // A buffer of NCCL_BUFFSIZE: the default's price at 4 MiB, never less below it at large sizes, and
@@ -87,10 +88,10 @@ TEST(NcclBuffers, TheRingIsWhatItsSlicesTake) {
       nccl::Choice c = nccl::complete(w.group.system, set, Operation::AllReduce, Algorithm::Ring,
                                       Protocol::Simple, std::int64_t{1} << 30);
       std::int64_t bytes = loops * n * c.channels * c.chunk;
-      collective::NcclPrice p =
-          collective::nccl_price(w.group, w.profile, Level::Mid, Operation::AllReduce, c, {bytes});
-      collective::NcclPrice tiny = collective::nccl_price(
-          w.group, w.profile, Level::Mid, Operation::AllReduce, c, {n * c.channels * 16});
+      nccl::Price p =
+          nccl::price_of(w.group, w.profile, Level::Mid, Operation::AllReduce, c, {bytes});
+      nccl::Price tiny = nccl::price_of(w.group, w.profile, Level::Mid, Operation::AllReduce, c,
+                                        {n * c.channels * 16});
       double latency = static_cast<double>(tiny.steps.ps) / (2 * (n - 1));
       double slice = static_cast<double>(p.transfer.ps) / (loops * 2 * (n - 1) * 2);
       double free = 0;               // when the thread block is

@@ -7,6 +7,7 @@
 
 #include "sim/collective/nccl.h"
 #include "sim/predict/alone.h"
+#include "tests/support/nccl.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::test {
@@ -56,7 +57,7 @@ TEST(NcclSteps, TakeThePriceOfWhatNcclChooses) {
         auto choice = nccl::choose(c.nccl->system, c.nccl->settings, op, bytes);
         ASSERT_TRUE(choice);
         Duration wanted =
-            collective::nccl_price(*c.nccl, m.profile, Level::Mid, op, *choice, {bytes}).total;
+            nccl::price_of(*c.nccl, m.profile, Level::Mid, op, *choice, {bytes}).total;
         collective::Price p = op == Operation::AllReduce
                                   ? collective::all_reduce(c, m.profile, Level::Mid, {bytes})
                                   : collective::broadcast(c, m.profile, Level::Mid, {bytes});

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "sim/collective/blocks.h"
+#include "sim/nccl/double_tree.h"
 
 namespace ddpsim::test {
 namespace {
@@ -159,7 +160,7 @@ Traffic theory(Algorithm a, Operation o, int n, int p, std::int64_t e,
       if (a == Algorithm::DoubleBinaryTree)
         up = tree([&](int t) {
           std::vector<int> parents{-1};
-          for (int x : collective::double_tree_parents(n - 1, t)) parents.push_back(x + 1);
+          for (int x : nccl::double_tree_parents(n - 1, t)) parents.push_back(x + 1);
           return parents;
         });
       return o == Operation::Reduce ? up : Traffic{up.received, up.sent};
@@ -168,7 +169,7 @@ Traffic theory(Algorithm a, Operation o, int n, int p, std::int64_t e,
       break;
   }
   if (a == Algorithm::DoubleBinaryTree) {
-    Traffic up = tree([&](int t) { return collective::double_tree_parents(n, t); });
+    Traffic up = tree([&](int t) { return nccl::double_tree_parents(n, t); });
     return {up.sent + up.received, up.sent + up.received};
   }
   if (a == Algorithm::RecursiveDoubling || a == Algorithm::HalvingDoubling) {
@@ -263,12 +264,12 @@ TEST(Schedules, OfOneRankOrNothingAreEmpty) {
 TEST(DoubleTree, IsNcclsAndEveryRankIsInsideOnlyOnce) {
   // ncclGetBtree for 14 ranks, from the comment in src/graph/trees.cc: 0 - 8; 8 - 4, 12; 4 - 2, 6;
   // 12 - 10, 13; ...
-  std::vector<int> up = collective::double_tree_parents(14, 0);
+  std::vector<int> up = nccl::double_tree_parents(14, 0);
   EXPECT_EQ(up, (std::vector<int>{-1, 2, 4, 2, 8, 6, 4, 6, 0, 10, 12, 10, 8, 12}));
   for (int n = 2; n <= 64; ++n) {
     std::vector<int> inside(static_cast<std::size_t>(n));
     for (int tree = 0; tree < 2; ++tree) {
-      std::vector<int> parents = collective::double_tree_parents(n, tree);
+      std::vector<int> parents = nccl::double_tree_parents(n, tree);
       EXPECT_EQ(std::count(parents.begin(), parents.end(), -1), 1);
       for (int p = 0; p < n; ++p) {
         auto children = std::count(parents.begin(), parents.end(), p);

@@ -7,6 +7,7 @@
 
 #include "sim/collective/nccl.h"
 #include "sim/engine/execute.h"
+#include "sim/nccl/fabric/group.h"
 #include "sim/strategy/lower.h"
 #include "tests/support/support.h"
 
@@ -181,7 +182,7 @@ void nccl_communicator(benchmark::State& state, const char* cluster) {
     collective::Communicator c =
         collective::make_nccl_communicator(a.fabric, devices, {}, a.p.compute.capability);
     stages = 0;
-    for (const collective::NcclPipe& p : c.nccl->pipes) stages += static_cast<double>(p.stages);
+    for (const nccl::Pipe& p : c.nccl->pipes) stages += static_cast<double>(p.stages);
   }
   state.counters["stages"] = stages;
   state.counters["peak_MB"] =
@@ -204,11 +205,11 @@ void nccl_tree_price(benchmark::State& state) {
   collective::Communicator c =
       collective::make_nccl_communicator(a.fabric, devices, {}, a.p.compute.capability);
   Bytes size{25 << 20};
-  nccl::Choice choice = nccl::complete(c.nccl->system, c.nccl->settings, Operation::AllReduce,
-                                       nccl::Algorithm::Tree, nccl::Protocol::Simple, size.count);
+  nccl::Choice choice = nccl::complete(*c.nccl, Operation::AllReduce, nccl::Algorithm::Tree,
+                                       nccl::Protocol::Simple, size.count);
   for (auto _ : state)
     benchmark::DoNotOptimize(
-        collective::nccl_price(*c.nccl, a.p, Level::Mid, Operation::AllReduce, choice, size));
+        nccl::price_of(*c.nccl, a.p, Level::Mid, Operation::AllReduce, choice, size));
 }
 BENCHMARK(nccl_tree_price)->Unit(benchmark::kMicrosecond);
 

@@ -7,13 +7,14 @@
 
 #include "sim/collective/nccl.h"
 #include "sim/nccl/search.h"
+#include "tests/support/nccl.h"
 #include "tests/support/support.h"
 
 namespace ddpsim {
 namespace {
 
-using collective::NcclGroup;
 using nccl::ChannelGraph;
+using nccl::Group;
 using topology::PathType;
 
 std::vector<int> first(int n) {
@@ -38,21 +39,19 @@ TEST(NcclSearch, FallsBackToTheSimpleOrderWhereLinksAreSlowerThanAnySpeed) {
     c.hosts = hosts;
     c.inside->pcie->bandwidth = {800'000'000};
     topology::Fabric f(c);
-    auto graphs =
-        collective::make_nccl_group(f, first(4 * hosts), {}, 70).system.graphs.by_algorithm;
-    expect_simple_order(graphs[0], 4);
-    expect_simple_order(graphs[1], 4);
-    EXPECT_EQ(graphs[0].pattern, nccl::kRingPattern);
-    EXPECT_EQ(graphs[1].pattern, nccl::kBalancedTree);
-    EXPECT_EQ(graphs[0].nics.size(), hosts > 1 ? 1u : 0u);
+    auto graphs = nccl::make_group(f, first(4 * hosts), {}, 70).system.graphs;
+    expect_simple_order(graphs[nccl::GraphId::Ring], 4);
+    expect_simple_order(graphs[nccl::GraphId::Tree], 4);
+    EXPECT_EQ(graphs[nccl::GraphId::Ring].pattern, nccl::Pattern::Ring);
+    EXPECT_EQ(graphs[nccl::GraphId::Tree].pattern, nccl::Pattern::BalancedTree);
+    EXPECT_EQ(graphs[nccl::GraphId::Ring].nics.size(), hosts > 1 ? 1u : 0u);
   }
   Cluster c = test::cluster("gpu-ethernet-10g");
   c.hosts = 2;
   c.link.bandwidth = {800'000'000};
   topology::Fabric f(c);
-  auto graphs =
-      collective::make_nccl_group(f, first(c.devices()), {}, 80).system.graphs.by_algorithm;
-  expect_simple_order(graphs[0], c.devices_per_host);
+  auto graphs = nccl::make_group(f, first(c.devices()), {}, 80).system.graphs;
+  expect_simple_order(graphs[nccl::GraphId::Ring], c.devices_per_host);
 }
 
 // CollNet and NVLS are not fallen back to.
@@ -62,10 +61,10 @@ TEST(NcclSearch, CollnetHasNoFallback) {
   c.nccl.collnet = true;
   c.link.bandwidth = {80'000'000};
   topology::Fabric f(c);
-  auto graphs = collective::make_nccl_group(f, first(16), {}, 90).system.graphs.by_algorithm;
-  EXPECT_EQ(graphs[0].bw_inter, 0.1e9);
-  EXPECT_EQ(graphs[2].channels, 0);
-  EXPECT_EQ(graphs[4].channels, 0);
+  auto graphs = nccl::make_group(f, first(16), {}, 90).system.graphs;
+  EXPECT_EQ(graphs[nccl::GraphId::Ring].bw_inter, 0.1e9);
+  EXPECT_EQ(graphs[nccl::GraphId::CollnetChain].channels, 0);
+  EXPECT_EQ(graphs[nccl::GraphId::CollnetDirect].channels, 0);
 }
 
 Cluster drawn_host(int gpus, VertexKind middle, const std::string& transport) {
@@ -105,8 +104,8 @@ void on_a_small_stack(void (*body)()) {
 void expect_a_choice(const Cluster& c) {
   ASSERT_FALSE(validate(c));
   topology::Fabric f(c);
-  NcclGroup g = collective::make_nccl_group(f, first(c.devices()), {}, 90);
-  EXPECT_GE(g.system.graphs.by_algorithm[0].channels, 1);
+  nccl::Group g = nccl::make_group(f, first(c.devices()), {}, 90);
+  EXPECT_GE(g.system.graphs[nccl::GraphId::Ring].channels, 1);
   EXPECT_TRUE(nccl::choose(g.system, g.settings, Operation::AllReduce, kMiB));
 }
 
@@ -140,8 +139,8 @@ TEST(NcclSearch, NodesBeyondNcclsOwnLimitAreRefused) {
   Cluster c = test::cluster("hgx-h100");
   c.devices_per_host = 1024;
   topology::Fabric f(c);
-  EXPECT_FALSE(collective::check_nccl_nodes(f, first(576)));
-  Problem p = collective::check_nccl_nodes(f, first(577));
+  EXPECT_FALSE(nccl::check_nodes(f, first(576)));
+  Problem p = nccl::check_nodes(f, first(577));
   EXPECT_EQ(p.path, "/devices_per_host");
   EXPECT_NE(p.message.find("577 GPUs of one host"), std::string::npos) << p.message;
   EXPECT_NE(p.message.find("at most 576"), std::string::npos) << p.message;
@@ -154,11 +153,11 @@ TEST(NcclPrices, NvlsTakesItsNvlinksLatency) {
   Profile p = test::profile("h100-sxm.datasheet");
   auto steps = [&] {
     topology::Fabric f(c);
-    NcclGroup g = collective::make_nccl_group(f, first(8), {}, 90);
+    nccl::Group g = nccl::make_group(f, first(8), {}, 90);
     auto nvls = nccl::Algorithm::Nvls;
     auto simple = nccl::Protocol::Simple;
     nccl::Choice choice = nccl::complete(g.system, {}, Operation::AllReduce, nvls, simple, 1024);
-    return collective::nccl_price(g, p, Level::Mid, Operation::AllReduce, choice, {1024}).steps;
+    return nccl::price_of(g, p, Level::Mid, Operation::AllReduce, choice, {1024}).steps;
   };
   Duration usual = steps();
   c.inside->link.bandwidth = {8 * 45'000'000'000};
@@ -172,14 +171,14 @@ TEST(NcclPrices, WhatTakesTooLongForAClockTakesForever) {
   c.hosts = 2;
   Profile p = test::profile("h100-sxm.datasheet");
   topology::Fabric f(c);
-  NcclGroup g = collective::make_nccl_group(f, first(16), {}, 90);
+  nccl::Group g = nccl::make_group(f, first(16), {}, 90);
   std::int64_t bytes = 9'000'000'000'000'000'000;
   for (Operation op : {Operation::AllReduce, Operation::AllGather, Operation::Broadcast})
     for (const nccl::Candidate& k : nccl::candidates(g.system, g.settings, op, bytes)) {
       if (!k.estimate_us) continue;
       nccl::Choice choice =
           nccl::complete(g.system, g.settings, op, k.algorithm, k.protocol, bytes);
-      EXPECT_EQ(collective::nccl_price(g, p, Level::Mid, op, choice, {bytes}).total.ps, kForever);
+      EXPECT_EQ(nccl::price_of(g, p, Level::Mid, op, choice, {bytes}).total.ps, kForever);
     }
 }
 

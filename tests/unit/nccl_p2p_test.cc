@@ -1,11 +1,11 @@
 // What NCCL decides of point-to-point operations: beside lines that NCCL printed ("N p2p channels,
 // M p2p channels per peer"), and its rules.
-#include "sim/collective/nccl_p2p.h"
-
 #include <numeric>
 
 #include <gtest/gtest.h>
 
+#include "sim/nccl/fabric/p2p_price.h"
+#include "tests/support/nccl.h"
 #include "tests/support/support.h"
 
 namespace ddpsim {
@@ -20,9 +20,8 @@ nccl::P2p p2p_on(const std::string& name, int hosts, int per_host, nccl::Setting
     for (int d = 0; d < per_host; ++d) devices.push_back(h * c.devices_per_host + d);
   Profile p =
       test::profile(c.profile.ends_with(".datasheet") ? c.profile : c.profile + ".datasheet");
-  collective::NcclGroup g =
-      collective::make_nccl_group(fabric, devices, settings, p.compute.capability);
-  return collective::make_nccl_p2p(g, Operation::SendRecv).p2p;
+  nccl::Group g = nccl::make_group(fabric, devices, settings, p.compute.capability);
+  return nccl::make_p2p(g, Operation::SendRecv).p2p;
 }
 
 // 8 H100: "24 coll channels, 16 nvls channels, 32 p2p channels, 32 p2p channels per peer". Two

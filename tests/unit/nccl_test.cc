@@ -1,6 +1,6 @@
 // NCCL's cost model against a tuning table that NCCL printed, its search on shipped clusters, its
 // choice under settings, and ddpsim's price of it.
-#include "sim/collective/nccl.h"
+#include "sim/nccl/fabric/nccl.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,16 +9,17 @@
 #include <gtest/gtest.h>
 
 #include "calib/fit/collectives.h"
-#include "sim/collective/blocks.h"
 #include "sim/collective/price.h"
+#include "sim/nccl/double_tree.h"
 #include "sim/nccl/search.h"
+#include "tests/support/nccl.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::nccl {
 namespace {
 
-using collective::make_nccl_group;
-using collective::NcclGroup;
+using nccl::Group;
+using nccl::make_group;
 using topology::Fabric;
 
 std::vector<int> first(int n) {
@@ -31,7 +32,7 @@ struct World {
   Cluster cluster;
   Profile profile;
   std::optional<Fabric> fabric;
-  NcclGroup group;
+  nccl::Group group;
   World(const std::string& name, int hosts, int ranks, Settings settings = {})
       : cluster(test::cluster(name)) {
     cluster.hosts = hosts;
@@ -39,7 +40,7 @@ struct World {
         cluster.profile.ends_with(".datasheet") ? cluster.profile : cluster.profile + ".datasheet";
     profile = test::profile(base);
     fabric.emplace(cluster);
-    group = make_nccl_group(*fabric, first(ranks), settings, profile.compute.capability);
+    group = nccl::make_group(*fabric, first(ranks), settings, profile.compute.capability);
   }
   World(const World&) = delete;
 };
@@ -84,9 +85,7 @@ TEST(NcclTuning, IsTheTableThatNcclPrints) {
     World s("hgx-h100", 1, ranks);
     for (const Printed& p : kPrinted) {
       if (p.ranks != ranks) continue;
-      Cell c = cost_table(
-          s.group.system, p.op,
-          {28})[static_cast<std::size_t>(p.algorithm)][static_cast<std::size_t>(p.protocol)];
+      Cell c = cost_table(s.group.system, p.op, {28})[p.algorithm][p.protocol];
       std::string what = std::string(name_of(p.op)) + " " + name_of(p.algorithm) + "/" +
                          name_of(p.protocol) + " on " + std::to_string(ranks);
       EXPECT_NEAR(c.latency_us, p.latency, 0.051) << what;
@@ -96,51 +95,55 @@ TEST(NcclTuning, IsTheTableThatNcclPrints) {
 }
 
 bool available(const System& s, Operation op, Algorithm a, Protocol p, int version = 28) {
-  return cost_table(s, op, {version})[static_cast<std::size_t>(a)][static_cast<std::size_t>(p)]
-             .bandwidth > 0;
+  return cost_table(s, op, {version})[a][p].bandwidth > 0;
 }
 
 TEST(NcclSearch, FindsWhatNcclFindsOnKnownNodes) {
   struct Known {
     const char* cluster;
-    int hosts, ranks, graph, channels;
+    int hosts, ranks;
+    GraphId graph;
+    int channels;
     double intra, inter;
     int version = 28;
     int cross_nic = 2;
   };
-  // Graph 0 ring, 1 tree, 3 NVLS. Sources: facts of the log above; NCCL's speeds of each
+  constexpr auto Rings = GraphId::Ring;
+  constexpr auto Trees = GraphId::Tree;
+  constexpr auto Heads = GraphId::Nvls;
+  // Sources: facts of the log above; NCCL's speeds of each
   // generation. GH200: a Grace's NIC is near its own GPU only, and NCCL counts 6 GB/s between Arm
   // CPUs, so a ring that comes back to its NIC takes that (2.23, NCCL_CROSS_NIC=0) until NVLink and
   // another GPU's C2C lead there (2.28); a published log of 2.26.2 with NCCL_CROSS_NIC=1 has 8
   // channels, two for each of the search (boeschf/nccl-benchmark-on-alps-2025,
   // results_nccl_debug_all2all). Between two GPUs under one Intel CPU PCIe has a sixth less. NVLS
   // begins at the NIC's speed between nodes; a channel has at most 32 heads since 2.25.
-  for (const Known& k : {Known{"hgx-h100", 1, 8, 0, 12, 30, 30},
-                         Known{"hgx-h100", 1, 6, 3, 6, 50, 60},
-                         Known{"dgx-a100", 1, 8, 0, 12, 20, 20},
-                         Known{"dgx-a100", 2, 16, 0, 8, 24, 24},
-                         Known{"dgx-a100", 4, 32, 1, 8, 30, 24},
-                         Known{"dgx1-v100", 1, 8, 0, 6, 20, 20},
-                         Known{"gh200x4-slingshot", 1, 4, 0, 12, 30, 30},
-                         Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24},
-                         Known{"gh200x4-slingshot", 2, 8, 1, 4, 48, 24},
-                         Known{"gh200x4-slingshot", 2, 8, 0, 12, 6, 6, 23, 0},
-                         Known{"gh200x4-slingshot", 2, 8, 1, 12, 12, 6, 23, 0},
-                         Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24, 26, 1},
-                         Known{"gh200x4-slingshot", 2, 8, 0, 4, 24, 24, 23, 2},
-                         Known{"pcie-box", 1, 4, 0, 1, 10, 10},
-                         Known{"hgx-h100", 2, 16, 3, 8, 40, 48},
-                         Known{"gcp-a3mega", 2, 16, 3, 8, 24, 24},
-                         Known{"aws-p5", 2, 16, 0, 8, 48, 48, 20},
-                         Known{"aws-p5", 2, 16, 0, 8, 45, 45, 19},
-                         Known{"gb200-nvl72", 18, 72, 3, 32, 20, 40},
-                         Known{"dgx1-v100", 2, 16, 0, 4, 12, 12}}) {
+  for (const Known& k : {Known{"hgx-h100", 1, 8, Rings, 12, 30, 30},
+                         Known{"hgx-h100", 1, 6, Heads, 6, 50, 60},
+                         Known{"dgx-a100", 1, 8, Rings, 12, 20, 20},
+                         Known{"dgx-a100", 2, 16, Rings, 8, 24, 24},
+                         Known{"dgx-a100", 4, 32, Trees, 8, 30, 24},
+                         Known{"dgx1-v100", 1, 8, Rings, 6, 20, 20},
+                         Known{"gh200x4-slingshot", 1, 4, Rings, 12, 30, 30},
+                         Known{"gh200x4-slingshot", 2, 8, Rings, 4, 24, 24},
+                         Known{"gh200x4-slingshot", 2, 8, Trees, 4, 48, 24},
+                         Known{"gh200x4-slingshot", 2, 8, Rings, 12, 6, 6, 23, 0},
+                         Known{"gh200x4-slingshot", 2, 8, Trees, 12, 12, 6, 23, 0},
+                         Known{"gh200x4-slingshot", 2, 8, Rings, 4, 24, 24, 26, 1},
+                         Known{"gh200x4-slingshot", 2, 8, Rings, 4, 24, 24, 23, 2},
+                         Known{"pcie-box", 1, 4, Rings, 1, 10, 10},
+                         Known{"hgx-h100", 2, 16, Heads, 8, 40, 48},
+                         Known{"gcp-a3mega", 2, 16, Heads, 8, 24, 24},
+                         Known{"aws-p5", 2, 16, Rings, 8, 48, 48, 20},
+                         Known{"aws-p5", 2, 16, Rings, 8, 45, 45, 19},
+                         Known{"gb200-nvl72", 18, 72, Heads, 32, 20, 40},
+                         Known{"dgx1-v100", 2, 16, Rings, 4, 12, 12}}) {
     World s(
         k.cluster, k.hosts, k.ranks,
         parse_settings({{"NCCL_CROSS_NIC", std::to_string(k.cross_nic)}}, {k.version}).settings);
-    const ChannelGraph& g = s.group.system.graphs.by_algorithm[static_cast<std::size_t>(k.graph)];
+    const ChannelGraph& g = s.group.system.graphs[k.graph];
     std::string what = std::string(k.cluster) + " x " + std::to_string(k.hosts) + ", graph " +
-                       std::to_string(k.graph) + ", 2." + std::to_string(k.version);
+                       name_of(k.graph) + ", 2." + std::to_string(k.version);
     EXPECT_EQ(g.channels, k.channels) << what;
     EXPECT_NEAR(g.bw_intra / 1e9, k.intra, 1e-9) << what;
     EXPECT_NEAR(g.bw_inter / 1e9, k.inter, 1e-9) << what;
@@ -152,24 +155,25 @@ TEST(NcclSearch, FindsWhatNcclFindsOnKnownNodes) {
 TEST(NcclSearch, TreesAreBalancedWhereTwoGpusAreNearTheNic) {
   auto pattern = [](const char* cluster) {
     return World(cluster, 4, 4 * test::cluster(cluster).devices_per_host)
-        .group.system.graphs.by_algorithm[1]
+        .group.system.graphs[nccl::GraphId::Tree]
         .pattern;
   };
-  EXPECT_EQ(pattern("dgx-h100"), 1);  // two GPUs and two NICs on a PCIe switch
-  EXPECT_EQ(pattern("aws-p4d"), 1);
-  EXPECT_EQ(pattern("dgx1-v100"), 1);
-  EXPECT_EQ(pattern("dgx-a100"), 1);
-  EXPECT_EQ(pattern("pcie-box"), 1);
-  EXPECT_EQ(pattern("hgx-h100"), 3);  // a NIC a GPU
-  EXPECT_EQ(pattern("aws-p5"), 3);
-  EXPECT_EQ(pattern("gh200x4-slingshot"), 3);
-  EXPECT_EQ(pattern("gpu-ethernet-25g"), 3);  // a GPU a host
+  EXPECT_EQ(pattern("dgx-h100"),
+            nccl::Pattern::BalancedTree);  // two GPUs and two NICs on a PCIe switch
+  EXPECT_EQ(pattern("aws-p4d"), nccl::Pattern::BalancedTree);
+  EXPECT_EQ(pattern("dgx1-v100"), nccl::Pattern::BalancedTree);
+  EXPECT_EQ(pattern("dgx-a100"), nccl::Pattern::BalancedTree);
+  EXPECT_EQ(pattern("pcie-box"), nccl::Pattern::BalancedTree);
+  EXPECT_EQ(pattern("hgx-h100"), nccl::Pattern::PlainTree);  // a NIC a GPU
+  EXPECT_EQ(pattern("aws-p5"), nccl::Pattern::PlainTree);
+  EXPECT_EQ(pattern("gh200x4-slingshot"), nccl::Pattern::PlainTree);
+  EXPECT_EQ(pattern("gpu-ethernet-25g"), nccl::Pattern::PlainTree);  // a GPU a host
 }
 
 // Without NVLink between them two pairs are two domains: from 2.26 on at least two rings. NVLink
 // first, where it leads through all.
 TEST(NcclSearch, PrefersNvlinkAndTwoRingsForTwoDomains) {
-  EXPECT_EQ(World("dgx1-v100", 2, 16).group.system.graphs.by_algorithm[0].type_intra,
+  EXPECT_EQ(World("dgx1-v100", 2, 16).group.system.graphs[nccl::GraphId::Ring].type_intra,
             PathType::Nvl);
   Node node;
   node.gpus = 4;
@@ -189,7 +193,7 @@ TEST(NcclSearch, PrefersNvlinkAndTwoRingsForTwoDomains) {
     }
   node.links[4] = node.links[5] = 10;  // between the CPUs
   auto ring = [&](int version) {
-    return search(node, 1, {80, Cpu::Intel, {version}}, {}, false).by_algorithm[0];
+    return search(node, 1, {80, Cpu::Intel, {version}}, {}, false)[GraphId::Ring];
   };
   EXPECT_EQ(ring(25).channels, 1);
   EXPECT_NEAR(ring(25).bw_intra, 10e9, 1);
@@ -204,12 +208,13 @@ TEST(NcclSearch, NvlsHasAHeadForEachNic) {
     c.hosts = 2;
     c.nics_per_host = nics;
     Fabric f(c);
-    NcclGroup g = make_nccl_group(f, first(16), {}, 90);
-    EXPECT_EQ(g.system.graphs.by_algorithm[3].channels, nics);
+    nccl::Group g = nccl::make_group(f, first(16), {}, 90);
+    EXPECT_EQ(g.system.graphs[nccl::GraphId::Nvls].channels, nics);
     EXPECT_EQ(g.system.heads(), nics == 1 ? 1 : nics);
     for (int k = 0; k < nics; ++k)
       EXPECT_EQ(
-          f.nic_of(g.system.graphs.by_algorithm[3].order[static_cast<std::size_t>(k)].front()), k);
+          f.nic_of(g.system.graphs[nccl::GraphId::Nvls].order[static_cast<std::size_t>(k)].front()),
+          k);
     EXPECT_EQ(available(g.system, AR, Algorithm::NvlsTree, SI), nics > 1) << nics;
   }
 }
@@ -224,7 +229,7 @@ TEST(NcclSearch, PairsAreOfOneHost) {
   auto tree = [&](int from) {
     std::vector<int> devices = first(6);
     for (int& d : devices) d += from;
-    return make_nccl_group(f, devices, {}, 80).system.graphs.by_algorithm[1];
+    return nccl::make_group(f, devices, {}, 80).system.graphs[nccl::GraphId::Tree];
   };
   EXPECT_EQ(tree(0).order, tree(3).order);
   EXPECT_EQ(tree(0).nics, tree(3).nics);
@@ -234,8 +239,8 @@ TEST(NcclSearch, PairsAreOfOneHost) {
 TEST(NcclSearch, TreesOfACrossingGraphStayAsTheyAre) {
   World s("dgx-h100", 2, 16);
   Graphs found = s.group.system.graphs;
-  found.by_algorithm[1].crossnic = 2;
-  NcclGroup g = make_nccl_group(*s.fabric, first(16), {}, 90, &found);
+  found[nccl::GraphId::Tree].crossnic = 2;
+  nccl::Group g = nccl::make_group(*s.fabric, first(16), {}, 90, &found);
   for (const auto& c : g.trees)
     for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(c.order[1][i], c.order[0][i] + 8);
 }
@@ -244,7 +249,7 @@ TEST(NcclSearch, TreesOfACrossingGraphStayAsTheyAre) {
 // NIC of the same number.
 TEST(NcclSearch, CrossingRingsKeepTheirRails) {
   World s("gh200x4-slingshot", 4, 16, parse_settings({}, {26}).settings);
-  ASSERT_EQ(s.group.system.graphs.by_algorithm[0].crossnic, 2);
+  ASSERT_EQ(s.group.system.graphs[nccl::GraphId::Ring].crossnic, 2);
   std::set<int> left;
   ASSERT_EQ(s.group.rings.size(), 4u);
   for (const auto& ring : s.group.rings) {
@@ -256,16 +261,16 @@ TEST(NcclSearch, CrossingRingsKeepTheirRails) {
   }
   EXPECT_EQ(left.size(), 4u);
   // Where they need not, they do not.
-  EXPECT_EQ(World("gh200x4-slingshot", 4, 16).group.system.graphs.by_algorithm[0].crossnic, 0);
-  EXPECT_EQ(World("hgx-h100", 4, 32).group.system.graphs.by_algorithm[0].crossnic, 0);
+  EXPECT_EQ(World("gh200x4-slingshot", 4, 16).group.system.graphs[nccl::GraphId::Ring].crossnic, 0);
+  EXPECT_EQ(World("hgx-h100", 4, 32).group.system.graphs[nccl::GraphId::Ring].crossnic, 0);
 }
 
 // NVIDIA's own words (nccl-tests issue 212): on 8 H100 an all-reduce goes through the switch by
 // default, about 480 GB/s of bus bandwidth where a ring has 370.
 TEST(NcclSearch, EightHopperGpusUseTheSwitch) {
   World s("hgx-h100", 1, 8);
-  EXPECT_EQ(s.group.system.graphs.by_algorithm[3].bw_intra, 40e9);
-  EXPECT_EQ(s.group.system.graphs.by_algorithm[3].bw_inter, 60e9);
+  EXPECT_EQ(s.group.system.graphs[nccl::GraphId::Nvls].bw_intra, 40e9);
+  EXPECT_EQ(s.group.system.graphs[nccl::GraphId::Nvls].bw_inter, 60e9);
   auto c = choose(s.group.system, s.group.settings, AR, std::int64_t{8} << 30);
   ASSERT_TRUE(c);
   EXPECT_EQ(c->algorithm, N);
@@ -273,7 +278,7 @@ TEST(NcclSearch, EightHopperGpusUseTheSwitch) {
 
 TEST(NcclSearch, KeepsASpeedUnlessTheNextIsMoreThanHalf) {
   World s("gpu-ethernet-25g", 4, 4);
-  const ChannelGraph& g = s.group.system.graphs.by_algorithm[0];
+  const ChannelGraph& g = s.group.system.graphs[nccl::GraphId::Ring];
   EXPECT_EQ(g.channels, 1) << "not 13 channels of 0.24 GB/s, although they carry a little more";
   EXPECT_NEAR(g.bw_inter, 3e9, 1);
 }
@@ -291,22 +296,21 @@ TEST(NcclSearch, AHostWithFewerRanksLimitsAll) {
   World odd("hgx-h100", 2, 9);
   std::int64_t bytes = std::int64_t{1} << 30;
   auto time = [&](World& s) {
-    return collective::nccl_price(s.group, s.profile, Level::Mid, AR,
-                                  complete(s.group.system, s.group.settings, AR, R, SI, bytes),
-                                  {bytes})
+    return nccl::price_of(s.group, s.profile, Level::Mid, AR,
+                          complete(s.group.system, s.group.settings, AR, R, SI, bytes), {bytes})
         .total;
   };
   EXPECT_GT(time(odd).ps, 4 * time(full).ps) << "one NIC of the second host, not eight";
   EXPECT_FALSE(available(odd.group.system, AR, Algorithm::NvlsTree, SI))
       << "a node of one GPU has no NVLS";
-  EXPECT_EQ(odd.group.system.graphs.by_algorithm[1].pattern, 3)
+  EXPECT_EQ(odd.group.system.graphs[nccl::GraphId::Tree].pattern, nccl::Pattern::PlainTree)
       << "nor a balanced tree: the plainest of all nodes counts (src/init.cc, maxTreePattern)";
 }
 
 TEST(NcclSearch, RingsGoThroughEveryGpuOnceAndFitTheirLinks) {
   for (const char* name : {"dgx1-v100", "gh200x4-slingshot", "hgx-h100", "pcie-box-8"}) {
     World s(name, 1, test::cluster(name).devices_per_host);
-    const ChannelGraph& g = s.group.system.graphs.by_algorithm[0];
+    const ChannelGraph& g = s.group.system.graphs[nccl::GraphId::Ring];
     ASSERT_GT(g.channels, 0) << name;
     std::map<topology::LinkId, double> used;
     topology::Route route;
@@ -344,7 +348,7 @@ TEST(NcclTuning, OffersOnlyWhatNcclOffers) {
   World sockets("gpu-ethernet-100g", 2, 2);
   EXPECT_FALSE(available(sockets.group.system, AR, R, L128))
       << "sockets are reached through the host's memory";
-  EXPECT_EQ(sockets.group.system.graphs.by_algorithm[1].pattern, 3)
+  EXPECT_EQ(sockets.group.system.graphs[nccl::GraphId::Tree].pattern, nccl::Pattern::PlainTree)
       << "a node of one GPU: a plain tree";
   World rack("gb200-nvl72", 18, 72);
   EXPECT_TRUE(available(rack.group.system, AR, N, SI));
@@ -353,17 +357,42 @@ TEST(NcclTuning, OffersOnlyWhatNcclOffers) {
   EXPECT_TRUE(available(rack.group.system, AG, N, SI, 24));
   World ib("dgx-a100", 2, 16);
   EXPECT_TRUE(available(ib.group.system, AR, R, L128));
-  EXPECT_EQ(ib.group.system.graphs.by_algorithm[1].pattern, 1);
+  EXPECT_EQ(ib.group.system.graphs[nccl::GraphId::Tree].pattern, nccl::Pattern::BalancedTree);
   World p4d("aws-p4d", 2, 16);
   EXPECT_FALSE(available(p4d.group.system, AR, R, LL)) << "EFA of p4d takes Simple only";
   EXPECT_TRUE(available(p4d.group.system, AR, R, SI));
 }
 
+// Who has a version asks for a difference by its name; the number itself is nobody's.
+template <class V>
+concept Ordered = requires(V a, V b) {
+  a < b;
+};
+template <class V>
+concept Numbered = requires(V a) {
+  a.minor;
+}
+|| requires(V a) {
+  static_cast<int>(a);
+};
+static_assert(!Ordered<Version> && !Numbered<Version>);
+
+TEST(NcclVersion, HasWhatCameWithItOrBefore) {
+  for (const Difference& d : kDifferences) {
+    EXPECT_FALSE(Version(d.since - 1).has(d.change)) << d.before_and_now;
+    EXPECT_TRUE(Version(d.since).has(d.change)) << d.before_and_now;
+    EXPECT_NE(d.before_and_now.find(" | "), std::string_view::npos) << d.before_and_now;
+    EXPECT_TRUE(d.source.starts_with("src/")) << d.before_and_now;
+  }
+  EXPECT_TRUE(Version(19).is_known() && Version(28).is_known());
+  EXPECT_FALSE(Version(18).is_known() || Version(29).is_known());
+  EXPECT_EQ(to_string(Version(23)), "2.23");
+}
+
 TEST(NcclTuning, VersionsDiffer) {
   World s("hgx-h100", 1, 8);
   auto cell = [&](int v, Algorithm a, Protocol p) {
-    return cost_table(s.group.system, AR,
-                      {v})[static_cast<std::size_t>(a)][static_cast<std::size_t>(p)];
+    return cost_table(s.group.system, AR, {v})[a][p];
   };
   EXPECT_GT(cell(19, T, SI).latency_us, cell(23, T, SI).latency_us)
       << "2.19 raised the tree's NVLink latency to 28 us, 2.23 took it back";
@@ -373,11 +402,7 @@ TEST(NcclTuning, VersionsDiffer) {
   // and what is gathered no factor from 2.23 on; a Simple tree begins at once before 2.23; a plain
   // tree has 15 % less in all; a ring's LL a quarter before 2.21.
   for (int v : {19, 23, 27}) EXPECT_NEAR(cell(v, N, SI).bandwidth, 8 * 40 * 5.0 / 6, 1e-9) << v;
-  auto gather = [&](int v) {
-    return cost_table(s.group.system, AG,
-                      {v})[static_cast<std::size_t>(N)][static_cast<std::size_t>(SI)]
-        .bandwidth;
-  };
+  auto gather = [&](int v) { return cost_table(s.group.system, AG, {v})[N][SI].bandwidth; };
   EXPECT_NEAR(gather(22), 8 * 40 * 5.0 / 6, 1e-9);
   EXPECT_NEAR(gather(23), 8 * 40, 1e-9);
   EXPECT_NEAR(gather(27), 8 * 40 * 7.0 / 8, 1e-9);
@@ -385,13 +410,9 @@ TEST(NcclTuning, VersionsDiffer) {
   EXPECT_NEAR(cell(28, T, SI).latency_us, 8.4 + 14 * 4, 1e-9);
   EXPECT_NEAR(cell(20, R, LL).bandwidth, std::min(12 * 30 * 0.25, 87.7) * 8 / 14, 1e-9);
   System plain = s.group.system;
-  plain.graphs.by_algorithm[1].pattern = 3;
+  plain.graphs[nccl::GraphId::Tree].pattern = Pattern::PlainTree;
   for (int v : {19, 25, 28})
-    EXPECT_NEAR(
-        cost_table(plain, AR, {v})[static_cast<std::size_t>(T)][static_cast<std::size_t>(SI)]
-                .bandwidth /
-            cell(v, T, SI).bandwidth,
-        0.85, 1e-9)
+    EXPECT_NEAR(cost_table(plain, AR, {v})[T][SI].bandwidth / cell(v, T, SI).bandwidth, 0.85, 1e-9)
         << v;
   // LL128 only on the generations that it had been tried on, before 2.27.
   System ada = s.group.system;
@@ -412,7 +433,7 @@ TEST(NcclTuning, VersionsDiffer) {
 // or one GPU's PCIe link carries two NICs.
 TEST(NcclSearch, RingsComeBackToTheirNic) {
   World two("dgx-h100", 2, 16);
-  const ChannelGraph& ring = two.group.system.graphs.by_algorithm[0];
+  const ChannelGraph& ring = two.group.system.graphs[nccl::GraphId::Ring];
   std::set<int> last;
   for (const auto& order : ring.order) {
     EXPECT_EQ(order.front() / 2, order.back() / 2);
@@ -421,7 +442,7 @@ TEST(NcclSearch, RingsComeBackToTheirNic) {
   EXPECT_EQ(last.size(), 8u);
   World h100("dgx-h100", 4, 32);
   auto bus = [&](const World& s, Operation op) {
-    return collective::nccl_price(
+    return nccl::price_of(
                s.group, s.profile, Level::Mid, op,
                complete(s.group.system, s.group.settings, op, R, SI, std::int64_t{1} << 30),
                {std::int64_t{1} << 30})
@@ -486,6 +507,29 @@ TEST(NcclChoice, CollnetTakesItsOwnChunks) {
   EXPECT_EQ(chunk(Algorithm::CollnetChain, large * 64 * 7), 64);
 }
 
+// A communicator's tables are made once. Other settings of what may be chosen need no others.
+TEST(NcclChoice, OfACommunicatorIsThatOfItsSystem) {
+  World w("aws-p4d", 4, 32, parse_settings({}, {23}).settings);
+  OwnedGroup kept(w.group);
+  OwnedGroup copy = kept;
+  Settings tree = parse_settings({{"NCCL_ALGO", "allreduce:tree"}}, {23}).settings;
+  set_choice(*copy, tree);
+  for (Operation op : kAll<Operation>)
+    for (std::int64_t bytes = 1; bytes <= std::int64_t{1} << 32; bytes *= 4)
+      for (const OwnedGroup* g : {&kept, &copy}) {
+        const Settings& set = g == &kept ? w.group.settings : tree;
+        auto fresh = choose(w.group.system, set, op, bytes);
+        auto cached = choose(**g, op, bytes);
+        ASSERT_TRUE(fresh && cached);
+        EXPECT_EQ(cached->algorithm, fresh->algorithm);
+        EXPECT_EQ(cached->protocol, fresh->protocol);
+        EXPECT_EQ(cached->channels, fresh->channels);
+        EXPECT_EQ(cached->chunk, fresh->chunk);
+        EXPECT_EQ(cached->estimate_us, fresh->estimate_us);
+        EXPECT_EQ(cached->estimate_us, candidates(**g, op, bytes).front().estimate_us.value_or(-1));
+      }
+}
+
 TEST(NcclChoice, HonoursTheEnvironment) {
   auto with = [](std::map<std::string, std::string> environment) {
     ParsedSettings p = parse_settings(environment, {28});
@@ -533,7 +577,7 @@ TEST(NcclTree, EveryNodeHasOneParentAndIsInnerInAtMostOneTree) {
   for (int n = 1; n <= 64; ++n) {
     std::vector<int> inner(static_cast<std::size_t>(n), 0);
     for (int tree : {0, 1}) {
-      std::vector<int> parents = collective::double_tree_parents(n, tree);
+      std::vector<int> parents = nccl::double_tree_parents(n, tree);
       ASSERT_EQ(parents.size(), static_cast<std::size_t>(n));
       int roots = 0;
       int edges = 0;
@@ -567,20 +611,15 @@ TEST(NcclPrice, GrowsWithBytes) {
                                                        {"dgx1-v100", 1},
                                                        {"pcie-box-8", 1}}) {
     World s(name, hosts, hosts * test::cluster(name).devices_per_host);
-    for (int o = 0; o < kOperations; ++o)
-      for (const Candidate& c :
-           candidates(s.group.system, s.group.settings, static_cast<Operation>(o), kMiB)) {
+    for (Operation o : kAll<Operation>)
+      for (const Candidate& c : candidates(s.group.system, s.group.settings, o, kMiB)) {
         if (!c.estimate_us) continue;
-        Choice fixed = complete(s.group.system, s.group.settings, static_cast<Operation>(o),
-                                c.algorithm, c.protocol, kMiB);
+        Choice fixed = complete(s.group.system, s.group.settings, o, c.algorithm, c.protocol, kMiB);
         Duration last;
         for (std::int64_t bytes = 8; bytes <= (std::int64_t{8} << 30); bytes = bytes * 3 / 2 + 1) {
-          Duration now = collective::nccl_price(s.group, s.profile, Level::Mid,
-                                                static_cast<Operation>(o), fixed, {bytes})
-                             .total;
-          EXPECT_GE(now, last) << name << " " << name_of(static_cast<Operation>(o)) << " "
-                               << name_of(c.algorithm) << "/" << name_of(c.protocol) << " at "
-                               << bytes;
+          Duration now = nccl::price_of(s.group, s.profile, Level::Mid, o, fixed, {bytes}).total;
+          EXPECT_GE(now, last) << name << " " << name_of(o) << " " << name_of(c.algorithm) << "/"
+                               << name_of(c.protocol) << " at " << bytes;
           last = now;
         }
       }
@@ -595,14 +634,14 @@ TEST(NcclPrice, DoesNotDependOnWhichHosts) {
   Fabric f(c);
   std::vector<int> last;
   for (int i = 0; i < 32; ++i) last.push_back(32 + i);
-  NcclGroup a = make_nccl_group(f, first(32), {}, 80);
-  NcclGroup b = make_nccl_group(f, last, {}, 80);
+  nccl::Group a = nccl::make_group(f, first(32), {}, 80);
+  nccl::Group b = nccl::make_group(f, last, {}, 80);
   for (std::int64_t bytes : {std::int64_t{1024}, kMiB, 256 * kMiB}) {
     Choice choice = *choose(a.system, a.settings, AR, bytes);
-    EXPECT_EQ(collective::nccl_price(a, p, Level::Mid, AR, choice, {bytes}).total,
-              collective::nccl_price(b, p, Level::Mid, AR, choice, {bytes}).total);
-    EXPECT_GE(collective::nccl_price(a, p, Level::Low, AR, choice, {bytes}).total,
-              collective::nccl_price(a, p, Level::High, AR, choice, {bytes}).total);
+    EXPECT_EQ(nccl::price_of(a, p, Level::Mid, AR, choice, {bytes}).total,
+              nccl::price_of(b, p, Level::Mid, AR, choice, {bytes}).total);
+    EXPECT_GE(nccl::price_of(a, p, Level::Low, AR, choice, {bytes}).total,
+              nccl::price_of(a, p, Level::High, AR, choice, {bytes}).total);
   }
 }
 
@@ -613,7 +652,7 @@ TEST(NcclPrice, IsBandwidthAtLargeSizes) {
   auto seconds = [&](World& s, Algorithm a) {
     Choice c = complete(s.group.system, s.group.settings, AR, a, SI, bytes);
     return static_cast<double>(
-               collective::nccl_price(s.group, s.profile, Level::Mid, AR, c, {bytes}).total.ps) /
+               nccl::price_of(s.group, s.profile, Level::Mid, AR, c, {bytes}).total.ps) /
            1e12;
   };
   World one("hgx-h100", 1, 8);
@@ -634,20 +673,18 @@ TEST(NcclPrice, NicsAndLinksLimitTrees) {
   World s("gh200x4-slingshot", 2, 8);
   Choice tree = complete(s.group.system, s.group.settings, AR, T, SI, bytes);
   double nics = 4 * 25e9 * s.profile.transports.at("libfabric").efficiency.mid;
-  EXPECT_NEAR(
-      static_cast<double>(
-          collective::nccl_price(s.group, s.profile, Level::Mid, AR, tree, {bytes}).total.ps) /
-          1e12,
-      size / nics, 0.005 * size / nics);
+  EXPECT_NEAR(static_cast<double>(
+                  nccl::price_of(s.group, s.profile, Level::Mid, AR, tree, {bytes}).total.ps) /
+                  1e12,
+              size / nics, 0.005 * size / nics);
   World p5("hgx-h100", 2, 16);
   Choice nvls = complete(p5.group.system, p5.group.settings, AR, Algorithm::NvlsTree, SI, bytes);
   double inside =
       size * (1 + 1.0 / 8) / (450e9 * p5.profile.transports.at("nvlink").efficiency.mid * 0.85);
-  EXPECT_NEAR(
-      static_cast<double>(
-          collective::nccl_price(p5.group, p5.profile, Level::Mid, AR, nvls, {bytes}).total.ps) /
-          1e12,
-      inside, 0.01 * inside);
+  EXPECT_NEAR(static_cast<double>(
+                  nccl::price_of(p5.group, p5.profile, Level::Mid, AR, nvls, {bytes}).total.ps) /
+                  1e12,
+              inside, 0.01 * inside);
 }
 
 // NCCL's limit of LL128 is of a channel of the search, and two thread blocks work on it: sixteen of
@@ -657,7 +694,7 @@ TEST(NcclPrice, ThreadBlocksLimitLl128) {
   std::int64_t bytes = 256 * kMiB;
   Choice c = complete(s.group.system, s.group.settings, AR, R, L128, bytes);
   ASSERT_EQ(c.channels, 16);
-  collective::NcclPrice p = collective::nccl_price(s.group, s.profile, Level::Mid, AR, c, {bytes});
+  nccl::Price p = nccl::price_of(s.group, s.profile, Level::Mid, AR, c, {bytes});
   EXPECT_EQ(p.limited_by, "thread blocks");
   double seconds = static_cast<double>(bytes) * 2 * 15 / 16 / (8 * 20e9);
   EXPECT_NEAR(static_cast<double>(p.transfer.ps) / 1e12, seconds, 1e-6 * seconds);
@@ -671,16 +708,16 @@ TEST(NcclFit, OneGenerationsStepsAreNotAnothers) {
   for (World* w : {&old, &young}) {
     calib::CollectiveTable t;
     t.machine = w->cluster.name;
-    t.group = w->group;
+    t.group = nccl::OwnedGroup(w->group);
     t.profile = w->profile;
     t.profile.host.launch = {};
     for (std::int64_t bytes = 1024; bytes < 16 * kMiB; bytes *= 2) {
       calib::CollectiveRow r;
       r.bytes = bytes;
-      r.choice = *choose(t.group.system, t.group.settings, AR, bytes);
+      r.choice = *choose(*t.group, AR, bytes);
       Profile slow = t.profile;
       slow.transports.at("nvlink").step_factor *= w == &old ? 2 : 1;
-      r.measured = collective::nccl_price(t.group, slow, Level::Mid, AR, r.choice, {bytes}).total;
+      r.measured = nccl::price_of(*t.group, slow, Level::Mid, AR, r.choice, {bytes}).total;
       t.rows.push_back(r);
     }
     tables.push_back(std::move(t));
@@ -696,8 +733,8 @@ TEST(NcclPrice, FewThreadBlocksLimitNvls) {
   std::int64_t bytes = std::int64_t{1} << 30;
   Settings few = parse_settings({{"NCCL_MAX_CTAS", "1"}}, {28}).settings;
   auto time = [&](const Settings& set) {
-    return collective::nccl_price(s.group, s.profile, Level::Mid, AR,
-                                  complete(s.group.system, set, AR, N, SI, bytes), {bytes})
+    return nccl::price_of(s.group, s.profile, Level::Mid, AR,
+                          complete(s.group.system, set, AR, N, SI, bytes), {bytes})
         .total;
   };
   EXPECT_GT(time(few).ps, 4 * time({}).ps);
@@ -705,11 +742,11 @@ TEST(NcclPrice, FewThreadBlocksLimitNvls) {
 
 TEST(NcclPrice, LaunchesOfOneProcessHideBehindTheLastOperation) {
   World s("hgx-h100", 1, 8);
-  collective::NcclPrice price;
+  nccl::Price price;
   price.total = {10'000'000};
   s.profile.host.launch = {5'000'000};
-  EXPECT_EQ(collective::nccl_tests_time(s.profile, price, 1).ps, 10'000'000);
-  EXPECT_EQ(collective::nccl_tests_time(s.profile, price, 8).ps, 40'000'000);
+  EXPECT_EQ(nccl::nccl_tests_time(s.profile, price, 1).ps, 10'000'000);
+  EXPECT_EQ(nccl::nccl_tests_time(s.profile, price, 8).ps, 40'000'000);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "calib/fit/transport.h"
 #include "sim/io/files.h"
 #include "sim/model/error.h"
+#include "tests/support/nccl.h"
 #include "tests/support/support.h"
 
 namespace ddpsim::calib {
@@ -57,10 +58,10 @@ class Made {
     t.run = &run;
     t.profile = p_;
     t.op = op;
-    t.group = collective::make_nccl_group(fabric_, devices, parsed.settings, 90);
+    t.group = nccl::build(fabric_, devices, parsed.settings, 90);
     for (std::int64_t bytes = 8; bytes <= 64 << 20; bytes *= 4) {
       CollectiveRow row;
-      auto choice = nccl::choose(t.group.system, t.group.settings, op, bytes);
+      auto choice = nccl::choose(*t.group, op, bytes);
       row.bytes = bytes;
       row.available = choice.has_value();
       if (choice) row.choice = *choice;
@@ -166,10 +167,9 @@ TEST(OneGpu, NcclSearchesAndChoosesAsItDid) {
     words.insert(two.begin(), two.end());
     std::vector<int> devices;
     for (int r = 0; r < ranks; ++r) devices.push_back(r);
-    return collective::make_nccl_group(fabric, devices, nccl::parse_settings(words, {}).settings,
-                                       90);
+    return nccl::make_group(fabric, devices, nccl::parse_settings(words, {}).settings, 90);
   };
-  const nccl::ChannelGraph& ring = group(2, {}).system.graphs.by_algorithm[0];
+  const nccl::ChannelGraph& ring = group(2, {}).system.graphs[nccl::GraphId::Ring];
   EXPECT_EQ(ring.channels, 1);  // nccl-graph.xml
   EXPECT_NEAR(ring.bw_inter, 1.2e9, 1);
   std::string folder = test::source_path("calib/gpu-runs/h100-sxm");
@@ -181,10 +181,10 @@ TEST(OneGpu, NcclSearchesAndChoosesAsItDid) {
     ASSERT_TRUE(run.collectives) << file;
     const CollectiveSetting& c = *run.collectives;
     auto op = parse_operation(c.op);
-    if (!op || static_cast<int>(*op) >= nccl::kOperations) continue;
+    if (!op || !nccl::is_chosen_for(*op)) continue;
     std::map<std::string, std::string> words;
     if (!c.algorithm.empty()) words = {{"NCCL_ALGO", c.algorithm}, {"NCCL_PROTO", c.protocol}};
-    collective::NcclGroup g = group(c.ranks, words);
+    nccl::Group g = group(c.ranks, words);
     for (const CollectiveChoice& said : c.chosen) {
       auto ours = nccl::choose(g.system, g.settings, *op, said.bytes);
       ASSERT_TRUE(ours) << file << " " << said.bytes;

@@ -77,7 +77,7 @@ void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion&
     if (!parsed)
       throw InputError{"--nccl " + flags.version,
                        "is not a version of NCCL such as 2.28 or 2.23.4"};
-    if (parsed->minor < 19 || parsed->minor > 28)
+    if (!parsed->is_known())
       throw InputError{"--nccl " + flags.version, "ddpsim knows the cost models of 2.19 to 2.28"};
     version = *parsed;
   }
@@ -104,14 +104,14 @@ void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion&
   for (int r = 0; r < out.ranks; ++r) devices.push_back(r);
   if (auto problem = topology::check_reachable(*out.fabric, devices))
     throw InputError{h.cluster_file, problem.message};
-  if (auto problem = collective::check_nccl_nodes(*out.fabric, devices))
+  if (auto problem = nccl::check_nodes(*out.fabric, devices))
     throw InputError{h.cluster_file, problem.message};
   int capability = h.profile.compute.capability > 0 ? h.profile.compute.capability : 80;
   std::optional<nccl::Graphs> found;
   if (!flags.graph.empty())
-    found = load_graphs(flags.graph, *out.fabric, collective::nccl_nodes(*out.fabric, devices));
-  out.group = collective::make_nccl_group(*out.fabric, devices, parsed.settings, capability,
-                                          found ? &*found : nullptr);
+    found = load_graphs(flags.graph, *out.fabric, nccl::nodes_of(*out.fabric, devices));
+  out.group =
+      nccl::build(*out.fabric, devices, parsed.settings, capability, found ? &*found : nullptr);
 }
 
 std::vector<int> spread(const Cluster& c, int ranks, int hosts) {
@@ -135,10 +135,9 @@ nccl::Settings settings_of(const CollectiveSetting& s) {
   if (!s.protocol.empty()) environment["NCCL_PROTO"] = s.protocol;
   nccl::ParsedSettings parsed = nccl::parse_settings(environment, version);
   if (parsed.problem) throw InputError{parsed.problem.path, parsed.problem.message};
-  // LL128 came with 2.5.
-  if (version.minor < 5)
+  if (!version.has(nccl::Change::Ll128))
     for (auto& op : parsed.settings.allowed)
-      for (auto& a : op) a[static_cast<std::size_t>(nccl::Protocol::Ll128)] = false;
+      for (auto& a : op) a[nccl::Protocol::Ll128] = false;
   return parsed.settings;
 }
 
@@ -149,7 +148,7 @@ Tables load_tables(const Terminal& t, const std::string& folder, const Profile* 
     if (!run.collectives || run.samples.empty()) continue;
     const CollectiveSetting& s = *run.collectives;
     auto op = parse_operation(s.op);
-    if (!op || static_cast<int>(*op) >= nccl::kOperations) {
+    if (!op || !nccl::is_chosen_for(*op)) {
       out.left_out.push_back(stem(file) + ": ddpsim has no price of " + s.op);
       continue;
     }
@@ -188,9 +187,8 @@ Tables load_tables(const Terminal& t, const std::string& folder, const Profile* 
         !lacking.empty())
       throw InputError{table.profile.name, "has no transport \"" + lacking +
                                                "\", which cluster \"" + s.cluster + "\" uses"};
-    table.group = collective::make_nccl_group(
-        out.fabrics.back(), spread(hardware.cluster, setting.ranks, hosts), std::move(settings),
-        table.profile.compute.capability);
+    table.group = nccl::build(out.fabrics.back(), spread(hardware.cluster, setting.ranks, hosts),
+                              std::move(settings), table.profile.compute.capability);
     calib::read_rows(table);
     out.tables.push_back(std::move(table));
   }

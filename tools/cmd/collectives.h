@@ -34,7 +34,7 @@ void add_nccl_flags(Command& command, NcclFlags& flags);
 struct NcclQuestion {
   Hardware hardware;
   std::optional<topology::Fabric> fabric;
-  std::optional<collective::NcclGroup> group;  // points to `fabric`
+  nccl::OwnedGroup group;  // points to `fabric`
   int ranks = 0;
 };
 // Throws InputError. Fills in place: the group must not outlive the question, nor the question

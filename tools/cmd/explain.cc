@@ -24,7 +24,7 @@ struct Flags {
 struct Row {
   nccl::Candidate candidate;
   nccl::Choice choice;
-  collective::NcclPrice price;
+  nccl::Price price;
 };
 
 Operation operation_of(const std::string& text) {
@@ -72,22 +72,19 @@ void explain_command(Terminal& t, Flags& flags) {
   if (op == Operation::AllToAll || op == Operation::SendRecv)
     return explain_p2p(t, q, op, *bytes.value, flags.nccl.graph, flags.output);
   const Hardware& h = q.hardware;
-  const collective::NcclGroup& group = *q.group;
+  const nccl::Group& group = *q.group;
   int ranks = q.ranks;
-  auto chosen = nccl::choose(group.system, group.settings, op, bytes.value->count);
+  auto chosen = nccl::choose(group, op, bytes.value->count);
   if (!chosen)
     throw InputError{"--set NCCL_ALGO, NCCL_PROTO",
                      "leave nothing that could run this operation here (NCCL 2.24 and later stop "
                      "with an error, too)"};
   std::vector<Row> rows;
-  for (const nccl::Candidate& c :
-       nccl::candidates(group.system, group.settings, op, bytes.value->count)) {
+  for (const nccl::Candidate& c : nccl::candidates(group, op, bytes.value->count)) {
     Row row{c, {}, {}};
     if (c.estimate_us) {
-      row.choice = nccl::complete(group.system, group.settings, op, c.algorithm, c.protocol,
-                                  bytes.value->count);
-      row.price =
-          collective::nccl_price(group, h.profile, Level::Mid, op, row.choice, *bytes.value);
+      row.choice = nccl::complete(group, op, c.algorithm, c.protocol, bytes.value->count);
+      row.price = nccl::price_of(group, h.profile, Level::Mid, op, row.choice, *bytes.value);
       rows.push_back(std::move(row));
     }
   }
@@ -98,13 +95,13 @@ void explain_command(Terminal& t, Flags& flags) {
     // NCCL before 2.24 takes a ring where its settings leave nothing.
     Row row{{chosen->algorithm, chosen->protocol, chosen->estimate_us, {}},
             *chosen,
-            collective::nccl_price(group, h.profile, Level::Mid, op, *chosen, *bytes.value)};
+            nccl::price_of(group, h.profile, Level::Mid, op, *chosen, *bytes.value)};
     rows.insert(rows.begin(), std::move(row));
   }
   auto best = std::min_element(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
     return a.price.total < b.price.total;
   });
-  std::vector<collective::Composed> composed;
+  std::vector<nccl::Composed> composed;
   if (op == Operation::AllReduce) composed = composed_of(q, *bytes.value);
   if (flags.output.format == "json") {
     io::OrderedJson list = io::OrderedJson::array();

@@ -78,7 +78,7 @@ std::vector<Rendezvous> find_rendezvous(const Profile& p, Price price) {
 
 }  // namespace
 
-std::vector<Switch> switches_of(const collective::NcclGroup& g, const Profile& p, Operation op) {
+std::vector<Switch> switches_of(const nccl::Group& g, const Profile& p, Operation op) {
   std::vector<Switch> out;
   std::optional<nccl::Choice> last;
   Duration last_price;
@@ -86,9 +86,9 @@ std::vector<Switch> switches_of(const collective::NcclGroup& g, const Profile& p
     return fmt::format("{}/{}", nccl::name_of(c.algorithm), nccl::name_of(c.protocol));
   };
   for (std::int64_t bytes = kSmallest; bytes <= kLargest; bytes *= 2) {
-    auto c = nccl::choose(g.system, g.settings, op, bytes);
+    auto c = nccl::choose(g, op, bytes);
     if (!c) return out;
-    Duration price = collective::nccl_price(g, p, Level::Mid, op, *c, {bytes}).total;
+    Duration price = nccl::price_of(g, p, Level::Mid, op, *c, {bytes}).total;
     if (last && (last->algorithm != c->algorithm || last->protocol != c->protocol))
       out.push_back({bytes, name(*last), name(*c), "", price < last_price});
     last = c;
@@ -97,23 +97,23 @@ std::vector<Switch> switches_of(const collective::NcclGroup& g, const Profile& p
   return out;
 }
 
-std::vector<Switch> switches_of(const collective::NcclP2p& o, const Profile& p) {
+std::vector<Switch> switches_of(const nccl::P2pOperation& o, const Profile& p) {
   std::vector<Switch> out;
   auto same = [&](std::int64_t a, std::int64_t b) {
-    collective::P2pMessages x = collective::p2p_messages(o, {a});
-    collective::P2pMessages y = collective::p2p_messages(o, {b});
+    nccl::P2pMessages x = nccl::p2p_messages(o, {a});
+    nccl::P2pMessages y = nccl::p2p_messages(o, {b});
     return same_way(x.inside, y.inside) && same_way(x.between, y.between);
   };
   auto price = [&](std::int64_t bytes) {
-    return collective::nccl_p2p_price(o, p, Level::Mid, {bytes}).price.total;
+    return nccl::p2p_price(o, p, Level::Mid, {bytes}).price.total;
   };
   for (std::int64_t low = kSmallest; low < kLargest; low *= 2)
     for (std::int64_t from = low; !same(from, 2 * low);) {
       std::int64_t next =
           first_that(from, 2 * low, [&](std::int64_t bytes) { return !same(from, bytes); });
       std::int64_t last = next - 1;  // of which nothing has changed
-      collective::P2pMessages before = collective::p2p_messages(o, {last});
-      collective::P2pMessages after = collective::p2p_messages(o, {next});
+      nccl::P2pMessages before = nccl::p2p_messages(o, {last});
+      nccl::P2pMessages after = nccl::p2p_messages(o, {next});
       bool faster = price(next) < price(last);
       if (!same_way(before.inside, after.inside))
         out.push_back({next, way_of(before.inside), way_of(after.inside), "inside a node", faster});
@@ -125,17 +125,16 @@ std::vector<Switch> switches_of(const collective::NcclP2p& o, const Profile& p) 
   return out;
 }
 
-std::vector<Rendezvous> rendezvous_of(const collective::NcclGroup& g, const Profile& p,
-                                      Operation op) {
+std::vector<Rendezvous> rendezvous_of(const nccl::Group& g, const Profile& p, Operation op) {
   return find_rendezvous(p, [&](const Profile& with, std::int64_t bytes) {
-    auto c = nccl::choose(g.system, g.settings, op, bytes);
-    return c ? collective::nccl_price(g, with, Level::Mid, op, *c, {bytes}).total : Duration{};
+    auto c = nccl::choose(g, op, bytes);
+    return c ? nccl::price_of(g, with, Level::Mid, op, *c, {bytes}).total : Duration{};
   });
 }
 
-std::vector<Rendezvous> rendezvous_of(const collective::NcclP2p& o, const Profile& p) {
+std::vector<Rendezvous> rendezvous_of(const nccl::P2pOperation& o, const Profile& p) {
   return find_rendezvous(p, [&](const Profile& with, std::int64_t bytes) {
-    return collective::nccl_p2p_price(o, with, Level::Mid, {bytes}).price.total;
+    return nccl::p2p_price(o, with, Level::Mid, {bytes}).price.total;
   });
 }
 
@@ -171,26 +170,26 @@ io::OrderedJson switches_json(const std::vector<Switch>& all) {
 
 std::string heading(const NcclQuestion& q, Operation op, Bytes bytes, const std::string& graph) {
   const Hardware& h = q.hardware;
-  int nodes = q.group->system.nodes;
-  return fmt::format("{} of {} on {} ranks of {} ({} {}), NCCL 2.{}; {}, {}{}\n\n", name_of(op),
+  int nodes = nccl::nodes(*q.group);
+  return fmt::format("{} of {} on {} ranks of {} ({} {}), NCCL {}; {}, {}{}\n\n", name_of(op),
                      to_string(bytes), q.ranks, h.cluster.name, nodes,
-                     nodes == 1 ? "node" : "nodes", q.group->settings.version.minor, h.profile.name,
-                     report::basis_text(h.profile), graph.empty() ? "" : "; channels of " + graph);
+                     nodes == 1 ? "node" : "nodes", to_string(nccl::version(*q.group)),
+                     h.profile.name, report::basis_text(h.profile),
+                     graph.empty() ? "" : "; channels of " + graph);
 }
 
 void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes,
                  const std::string& graph, const OutputFlags& output) {
-  const collective::NcclGroup& g = *q.group;
-  if (q.ranks > collective::kMostP2pRanks)
+  const nccl::Group& g = *q.group;
+  if (q.ranks > nccl::kMostP2pRanks)
     throw InputError{
         fmt::format("--op {}", name_of(op)),
         fmt::format("the routes of all pairs are added up, of {} ranks at most; this is on {}",
-                    collective::kMostP2pRanks, q.ranks)};
-  collective::NcclP2p o = collective::make_nccl_p2p(g, op);
-  collective::P2pPrice priced =
-      collective::nccl_p2p_price(o, q.hardware.profile, Level::Mid, bytes);
-  const collective::NcclPrice& price = priced.price;
-  std::int64_t each = collective::p2p_message_bytes(o, bytes);
+                    nccl::kMostP2pRanks, q.ranks)};
+  nccl::P2pOperation o = nccl::make_p2p(g, op);
+  nccl::P2pPrice priced = nccl::p2p_price(o, q.hardware.profile, Level::Mid, bytes);
+  const nccl::Price& price = priced.price;
+  std::int64_t each = nccl::p2p_message_bytes(o, bytes);
   if (output.format == "json") {
     io::OrderedJson row = {{"algorithm", "p2p"},
                            {"inside", message_json(priced.inside)},
@@ -239,23 +238,23 @@ void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes,
   write_answer(t, output, report::wrapped(out));
 }
 
-std::vector<collective::Composed> composed_of(const NcclQuestion& q, Bytes bytes) {
+std::vector<nccl::Composed> composed_of(const NcclQuestion& q, Bytes bytes) {
   const Profile& p = q.hardware.profile;
   // Reads every slice, writes one.
   double moved = static_cast<double>(bytes.count) * (1 + 1.0 / q.ranks);
   Duration sum = std::max(
       p.memory.kernel,
       Duration{static_cast<std::int64_t>(std::ceil(moved / predict::memory_rate(p, Level::Mid)))});
-  return collective::composed_all_reduces(*q.group, p, Level::Mid, bytes, sum);
+  return nccl::composed_all_reduces(*q.group, p, Level::Mid, bytes, sum);
 }
 
-std::string composed_text(const std::vector<collective::Composed>& all, Duration chosen,
+std::string composed_text(const std::vector<nccl::Composed>& all, Duration chosen,
                           const std::string& graph) {
   if (all.empty()) return "";
   std::string out =
       fmt::format("\nMade of NCCL's calls (each at its choice)\n  {:<28} {:>11} {:>10} {:>9}  {}\n",
                   "", "ddpsim", "bus GB/s", "of NCCL's", "limited by");
-  for (const collective::Composed& c : all) {
+  for (const nccl::Composed& c : all) {
     if (!c.why_not.empty()) {
       out += fmt::format("  {:<28} not here: {}\n", c.name, c.why_not);
       continue;
@@ -265,7 +264,7 @@ std::string composed_text(const std::vector<collective::Composed>& all, Duration
         "  {:<28} {:>11} {:>10.1f} {:>+7.0f} %  {}{}\n", c.name, to_string(c.total),
         c.bus_bytes_per_s / 1e9, 100 * (ratio - 1), c.limited_by,
         c.sub_communicators && !graph.empty() ? "; channels of ddpsim's own search" : "");
-    for (const collective::ComposedStage& s : c.stages)
+    for (const nccl::ComposedStage& s : c.stages)
       out += fmt::format("    {:<26} {:>11} {:>4} x {} ranks, {}, {}\n", s.what, to_string(s.time),
                          s.groups, s.ranks, to_string(s.bytes), s.limited_by);
   }
@@ -276,12 +275,11 @@ std::string composed_text(const std::vector<collective::Composed>& all, Duration
   return out;
 }
 
-io::OrderedJson composed_json(const std::vector<collective::Composed>& all,
-                              const std::string& graph) {
+io::OrderedJson composed_json(const std::vector<nccl::Composed>& all, const std::string& graph) {
   io::OrderedJson out = io::OrderedJson::array();
-  for (const collective::Composed& c : all) {
+  for (const nccl::Composed& c : all) {
     io::OrderedJson stages = io::OrderedJson::array();
-    for (const collective::ComposedStage& s : c.stages)
+    for (const nccl::ComposedStage& s : c.stages)
       stages.push_back({{"what", s.what},
                         {"groups", s.groups},
                         {"ranks", s.ranks},
@@ -310,7 +308,7 @@ nccl::Graphs load_graphs(const std::string& file, const topology::Fabric& fabric
   bool json = first != std::string::npos && text[first] == '{';
   nccl::Graphs out = json ? io::read_nccl_graphs(io::parse_json(text, file), file)
                           : io::read_nccl_graph_xml(text, file);
-  const nccl::ChannelGraph& ring = out.by_algorithm[0];
+  const nccl::ChannelGraph& ring = out[nccl::GraphId::Ring];
   if (ring.channels == 0)
     throw InputError{file, "has no channels of rings, which every communicator has"};
   std::set<int> devs;
@@ -323,17 +321,18 @@ nccl::Graphs load_graphs(const std::string& file, const topology::Fabric& fabric
               "is of a host with {} GPU{}, and the ranks here are {} on a {} (--cluster, --ranks)",
               devs.size(), devs.size() == 1 ? "" : "s", node.size(),
               fabric.cluster().pattern == Pattern::Nvl72 ? "NVLink domain" : "host")};
-  for (std::size_t i = 0; i < out.by_algorithm.size(); ++i) {
-    nccl::ChannelGraph& g = out.by_algorithm[i];
+  for (nccl::GraphId id : nccl::kAll<nccl::GraphId>) {
+    nccl::ChannelGraph& g = out[id];
     for (std::vector<int>& order : g.order) {
       std::set<int> seen(order.begin(), order.end());
-      bool whole = seen.size() == order.size() &&
-                   (seen == devs ||
-                    (i >= 2 && std::includes(devs.begin(), devs.end(), seen.begin(), seen.end())));
+      bool whole =
+          seen.size() == order.size() &&
+          (seen == devs || (id != nccl::GraphId::Ring && id != nccl::GraphId::Tree &&
+                            std::includes(devs.begin(), devs.end(), seen.begin(), seen.end())));
       if (!whole)
         throw InputError{
             file, fmt::format("a channel of {} does not go through each of the host's {} GPUs once",
-                              nccl::kGraphNames[i], devs.size())};
+                              nccl::name_of(id), devs.size())};
       for (int& d : order) d = static_cast<int>(std::distance(devs.begin(), devs.find(d)));
     }
     for (const auto& nics : g.nics)

@@ -1,7 +1,7 @@
 // Parts of ddpsim explain --op that are not NCCL's choice among algorithms.
 #pragma once
 
-#include "sim/collective/nccl_composed.h"
+#include "sim/nccl/fabric/composed.h"
 #include "tools/cmd/collectives.h"
 
 namespace ddpsim::cli {
@@ -19,8 +19,8 @@ struct Switch {
 };
 // Of algorithm and protocol: the first power of two. Of point-to-point messages (protocol, parts,
 // chunks): the first size.
-std::vector<Switch> switches_of(const collective::NcclGroup& g, const Profile& p, Operation op);
-std::vector<Switch> switches_of(const collective::NcclP2p& o, const Profile& p);
+std::vector<Switch> switches_of(const nccl::Group& g, const Profile& p, Operation op);
+std::vector<Switch> switches_of(const nccl::P2pOperation& o, const Profile& p);
 io::OrderedJson switches_json(const std::vector<Switch>& all);
 
 // A size from which on messages are so long that the network asks the receiver first
@@ -30,9 +30,8 @@ struct Rendezvous {
   Duration before;  // price of a byte less
   Duration from;
 };
-std::vector<Rendezvous> rendezvous_of(const collective::NcclGroup& g, const Profile& p,
-                                      Operation op);
-std::vector<Rendezvous> rendezvous_of(const collective::NcclP2p& o, const Profile& p);
+std::vector<Rendezvous> rendezvous_of(const nccl::Group& g, const Profile& p, Operation op);
+std::vector<Rendezvous> rendezvous_of(const nccl::P2pOperation& o, const Profile& p);
 std::string rendezvous_text(const std::vector<Rendezvous>& all);
 io::OrderedJson rendezvous_json(const std::vector<Rendezvous>& all);
 
@@ -42,11 +41,10 @@ void explain_p2p(Terminal& t, const NcclQuestion& q, Operation op, Bytes bytes,
 
 // All-reduces made of NCCL's calls, beside the price of its choice; "" and an empty array where
 // there are none. `graph`: as of heading; it is not of sub-communicators, and the answer says so.
-std::vector<collective::Composed> composed_of(const NcclQuestion& q, Bytes bytes);
-std::string composed_text(const std::vector<collective::Composed>& all, Duration chosen,
+std::vector<nccl::Composed> composed_of(const NcclQuestion& q, Bytes bytes);
+std::string composed_text(const std::vector<nccl::Composed>& all, Duration chosen,
                           const std::string& graph);
-io::OrderedJson composed_json(const std::vector<collective::Composed>& all,
-                              const std::string& graph);
+io::OrderedJson composed_json(const std::vector<nccl::Composed>& all, const std::string& graph);
 
 // NCCL_GRAPH_DUMP_FILE, or what `ddpsim import nccl-graph` made of one, for these nodes: GPUs by
 // their place in a node. Throws InputError if it is of other hosts.

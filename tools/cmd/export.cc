@@ -14,34 +14,25 @@ struct TunerFlags {
 };
 
 // NCCL's names in the plugin's file.
-std::string plugin_word(Operation op) {
-  constexpr const char* words[] = {"allreduce", "reducescatter", "allgather", "broadcast",
-                                   "reduce"};
-  return words[static_cast<std::size_t>(op)];
-}
-std::string plugin_word(nccl::Algorithm a) {
-  constexpr const char* words[] = {"tree",      "ring", "collnet_direct", "collnet_chain", "nvls",
-                                   "nvls_tree", "pat"};
-  return words[static_cast<std::size_t>(a)];
-}
+constexpr nccl::By<nccl::Algorithm, const char*> kPluginWords{
+    {"tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat"}};
 
 // What ddpsim finds cheapest of what NCCL could run, by size.
 std::vector<report::TunerPoint> priced_points(const NcclQuestion& q) {
   std::vector<report::TunerPoint> out;
-  const collective::NcclGroup& g = *q.group;
-  for (int i = 0; i < nccl::kOperations; ++i) {
-    auto op = static_cast<Operation>(i);
+  const nccl::Group& g = *q.group;
+  for (Operation op : nccl::kAll<Operation>) {
     for (std::int64_t bytes = 256; bytes <= (std::int64_t{4} << 30); bytes *= 2)
-      for (const nccl::Candidate& c : nccl::candidates(g.system, g.settings, op, bytes)) {
+      for (const nccl::Candidate& c : nccl::candidates(g, op, bytes)) {
         if (!c.estimate_us) continue;
-        nccl::Choice choice =
-            nccl::complete(g.system, g.settings, op, c.algorithm, c.protocol, bytes);
-        double us = static_cast<double>(collective::nccl_price(g, q.hardware.profile, Level::Mid,
-                                                               op, choice, {bytes})
-                                            .total.ps) /
-                    1e6;
-        out.push_back({plugin_word(op), bytes, plugin_word(c.algorithm), nccl::name_of(c.protocol),
-                       choice.channels, g.system.nodes, g.ranks(), us});
+        nccl::Choice choice = nccl::complete(g, op, c.algorithm, c.protocol, bytes);
+        double us =
+            static_cast<double>(
+                nccl::price_of(g, q.hardware.profile, Level::Mid, op, choice, {bytes}).total.ps) /
+            1e6;
+        out.push_back({nccl::nccl_word(op), bytes, kPluginWords[c.algorithm],
+                       nccl::name_of(c.protocol), choice.channels, nccl::nodes(g), nccl::ranks(g),
+                       us});
       }
   }
   return out;

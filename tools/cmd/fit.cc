@@ -254,7 +254,7 @@ void fit_nccl(Terminal& t, const Flags& flags) {
   for (const std::string& why : all.left_out) t.err << "ddpsim: left out: " << why << "\n";
   std::vector<calib::CollectiveTable> tables;
   for (calib::CollectiveTable& table : all.tables)
-    if (table.group.fabric->cluster().link.transport == loopback &&
+    if (nccl::fabric(*table.group).cluster().link.transport == loopback &&
         table.run->evidence == EvidenceClass::Collective)
       tables.push_back(std::move(table));
   std::deque<Run> kernels;

@@ -5,7 +5,7 @@
 #include "sim/io/nccl_tests.h"
 #include "sim/io/nccl_xml.h"
 #include "sim/model/gpu_name.h"
-#include "sim/nccl/tuning.h"
+#include "sim/nccl/version.h"
 #include "sim/report/run_text.h"
 #include "sim/units/text.h"
 #include "tools/cmd/executed.h"
@@ -78,7 +78,7 @@ void tell_next(Terminal& t, const TestsFlags& f, const Run& run, const Profile& 
   if (!c.gpu.empty()) say += " of " + printable(c.gpu);
   t.err << say << "\n";
   auto version = nccl::parse_version(c.nccl);
-  if (version && (version->minor < 19 || version->minor > 28))
+  if (version && !version->is_known())
     t.err << "ddpsim: NCCL " << printable(c.nccl)
           << ": ddpsim knows the cost models of 2.19 to 2.28, and takes the nearest\n";
   if (c.cluster.empty())

@@ -4,17 +4,16 @@
 // thread block stores it at the receiver, whose block copies it out; between nodes a block copies
 // it to a buffer, the network takes it, a block copies it out. fill = the stages of one chunk less
 // the slowest.
-#include "sim/collective/nccl_p2p.h"
+#include "sim/nccl/fabric/p2p_price.h"
 
 #include <algorithm>
 
-#include "sim/collective/nccl_p2p_routes.h"
-#include "sim/collective/nccl_terms.h"
+#include "sim/nccl/fabric/p2p_routes.h"
+#include "sim/nccl/fabric/terms.h"
+#include "sim/nccl/nth.h"
 
-namespace ddpsim::collective {
+namespace ddpsim::nccl {
 namespace {
-
-using nccl::Protocol;
 
 // `messages` of an operation whose bytes are `parts` of them.
 std::vector<LinkLoad> loads_of(const std::vector<std::int64_t>& messages, int parts) {
@@ -46,15 +45,15 @@ struct Nvlinks {
   int fewest = -1;
   bool all = true;
 };
-Nvlinks nvlinks_inside(const NcclGroup& g) {
+Nvlinks nvlinks_inside(const Group& g) {
   Nvlinks out;
   topology::Route route;
   for (const auto& node : g.nodes)
     for (int a : node)
       for (int b : node) {
         if (a == b) continue;
-        int from = g.devices[static_cast<std::size_t>(a)];
-        int to = g.devices[static_cast<std::size_t>(b)];
+        int from = nth(g.devices, a);
+        int to = nth(g.devices, b);
         topology::PathType type = g.fabric->path_type(from, to);
         int count = 0;
         if (type <= topology::PathType::Nvl) {
@@ -62,7 +61,7 @@ Nvlinks nvlinks_inside(const NcclGroup& g) {
           double raw = 1e30;
           for (topology::LinkId l : route.links)
             raw = std::min(raw, g.fabric->links()[l].bandwidth.bytes_per_ps() * 1e3);
-          count = nccl::nvlinks_of(raw, g.system.compute_capability);
+          count = nvlinks_of(raw, g.system.compute_capability);
         }
         out.fewest = out.fewest < 0 ? count : std::min(out.fewest, count);
         out.all = out.all && type < topology::PathType::Pix;
@@ -71,19 +70,19 @@ Nvlinks nvlinks_inside(const NcclGroup& g) {
 }
 
 // Round trips that a part's chunks wait for those before them to leave their buffers.
-double waiting_for_buffers(const nccl::P2pMessage& m, int depth) {
+double waiting_for_buffers(const P2pMessage& m, int depth) {
   double chunks = static_cast<double>(m.part) / static_cast<double>(m.chunk);
   return std::max(0.0, chunks - depth) / depth;
 }
 
 }  // namespace
 
-NcclP2p make_nccl_p2p(const NcclGroup& g, Operation operation) {
-  NcclP2p out;
+P2pOperation make_p2p(const Group& g, Operation operation) {
+  P2pOperation out;
   out.group = &g;
   out.operation = operation;
   Nvlinks nvlinks = nvlinks_inside(g);
-  out.p2p = nccl::p2p_of(g.system, g.settings, nvlinks.fewest, nvlinks.all);
+  out.p2p = p2p_of(g.system, g.settings, nvlinks.fewest, nvlinks.all);
   bool all = operation == Operation::AllToAll;
   P2pPairs pairs = all ? routes_of_all_pairs(g) : routes_to_the_next(g);
   int parts = all ? g.ranks() : 1;
@@ -94,52 +93,51 @@ NcclP2p make_nccl_p2p(const NcclGroup& g, Operation operation) {
   return out;
 }
 
-std::int64_t p2p_message_bytes(const NcclP2p& o, Bytes size) {
+std::int64_t p2p_message_bytes(const P2pOperation& o, Bytes size) {
   return o.operation == Operation::AllToAll ? (size.count + o.group->ranks() - 1) / o.group->ranks()
                                             : size.count;
 }
 
-std::vector<std::vector<nccl::P2pBatch>> NcclP2p::batches(const nccl::P2pMessage& in,
-                                                          const nccl::P2pMessage& out) const {
+std::vector<std::vector<P2pBatch>> P2pOperation::batches(const P2pMessage& in,
+                                                         const P2pMessage& out) const {
   if (operation == Operation::AllToAll) {
     std::vector<int> sizes;
     for (const auto& node : group->nodes) sizes.push_back(static_cast<int>(node.size()));
-    return nccl::p2p_batches(p2p, sizes, in.parts, out.parts);
+    return p2p_batches(p2p, sizes, in.parts, out.parts);
   }
   // One message from every rank, inside a node from some and between from others.
-  std::vector<std::vector<nccl::P2pBatch>> one;
+  std::vector<std::vector<P2pBatch>> one;
   if (in.parts > 0) one.push_back({{1, 0}});
   if (out.parts > 0) one.push_back({{0, 1}});
   return one;
 }
 
-P2pMessages p2p_messages(const NcclP2p& o, Bytes size) {
-  const NcclGroup& g = *o.group;
+P2pMessages p2p_messages(const P2pOperation& o, Bytes size) {
+  const Group& g = *o.group;
   std::int64_t bytes = p2p_message_bytes(o, size);
   P2pMessages out;
   out.inside.parts = out.between.parts = 0;
   if (!o.inside_hops.empty())
-    out.inside = nccl::p2p_message(g.system, o.p2p, g.settings.version, false, bytes);
+    out.inside = p2p_message(g.system, o.p2p, g.settings.version, false, bytes);
   if (!o.between_hops.empty())
-    out.between = nccl::p2p_message(g.system, o.p2p, g.settings.version, true, bytes);
+    out.between = p2p_message(g.system, o.p2p, g.settings.version, true, bytes);
   return out;
 }
 
-P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes size) {
-  const NcclGroup& g = *o.group;
+P2pPrice p2p_price(const P2pOperation& o, const Profile& p, Level level, Bytes size) {
+  const Group& g = *o.group;
   P2pMessages messages = p2p_messages(o, size);
   P2pPrice out{{}, messages.inside, messages.between};
   std::int64_t bytes = p2p_message_bytes(o, size);
-  const nccl::P2pMessage& in = out.inside;
-  const nccl::P2pMessage& between = out.between;
+  const P2pMessage& in = out.inside;
+  const P2pMessage& between = out.between;
   bool ll = between.parts == 0 && in.protocol == Protocol::Ll;
-  NcclPrice& price = out.price;
-  double base = nccl::base_latency_us(nccl::kMeasured, nccl::Algorithm::Ring,
-                                      ll ? Protocol::Ll : Protocol::Simple);
-  auto slowest = [&](const std::vector<NcclHop>& hops, const nccl::P2pMessage& m) {
+  Price& price = out.price;
+  double base = base_latency_us(kMeasured, Algorithm::Ring, ll ? Protocol::Ll : Protocol::Simple);
+  auto slowest = [&](const std::vector<SlowestHop>& hops, const P2pMessage& m) {
     double us = 0;
-    for (const NcclHop& h : hops) {
-      double now = nccl_step_us(g, p, h, m.protocol, std::min(m.chunk, m.part));
+    for (const SlowestHop& h : hops) {
+      double now = step_us(g, p, h, Algorithm::Ring, m.protocol, std::min(m.chunk, m.part));
       if (now > us) price.step_transport = g.fabric->transports()[h.transport];
       us = std::max(us, now);
     }
@@ -156,19 +154,19 @@ P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes s
     price.limiting_transport = transport;
   };
   double s = static_cast<double>(size.count);
-  double wire = nccl_wire_factor(in.protocol);
-  NcclBottleneck link = nccl_bottleneck(g, p, level, added(o.inside, wire, o.between, 1));
+  double wire = wire_factor(in.protocol);
+  Bottleneck link = bottleneck(g, p, level, added(o.inside, wire, o.between, 1));
   double moving = link.us * s;
   limit(moving, g.fabric->link_name(link.link),
         g.fabric->transports()[g.fabric->links()[link.link].transport]);
-  double block = nccl_block_rate(g) * 1e3;  // bytes per microsecond
+  double block = block_rate(g) * 1e3;  // bytes per microsecond
   double local =
       o.operation == Operation::SendRecv ? 1 : static_cast<double>(g.nodes.front().size() - 1);
-  double flags = nccl::ll_bus_limit(g.system, g.settings.version) * 1e3;
+  double flags = ll_bus_limit(g.system, g.system.nodes, g.settings.version) * 1e3;
   if (in.parts > 0 && in.protocol == Protocol::Ll)
     limit(local * static_cast<double>(bytes) / flags, "LL's flags", "");
 
-  std::vector<std::vector<nccl::P2pBatch>> blocks = o.batches(in, between);
+  std::vector<std::vector<P2pBatch>> blocks = o.batches(in, between);
   // The network's part of a chunk's way, while all messages are under way.
   double chunk_in = static_cast<double>(std::min(in.chunk, in.part));
   double chunk_out = static_cast<double>(std::min(between.chunk, between.part));
@@ -189,20 +187,20 @@ P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes s
     double of_fill = 0;
     double busy = 0;
     double waiting = 0;
-    for (const nccl::P2pBatch& b : batches) {
+    for (const P2pBatch& b : batches) {
       double count = b.all();
       double part = 0;
       double waits = 0;
       double filling = 0;
       if (b.inside > 0) {
         part = static_cast<double>(in.part);
-        waits = waiting_for_buffers(in, nccl::p2p_depth(false, b.all())) * 2 * step_in;
+        waits = waiting_for_buffers(in, p2p_depth(false, b.all())) * 2 * step_in;
         if (in.protocol == Protocol::Simple) filling = count * chunk_in / block;
       }
       if (b.between > 0) {
         part = std::max(part, static_cast<double>(between.part));
-        waits = std::max(
-            waits, waiting_for_buffers(between, nccl::p2p_depth(true, b.all())) * 2 * step_out);
+        waits =
+            std::max(waits, waiting_for_buffers(between, p2p_depth(true, b.all())) * 2 * step_out);
         double copy = count * chunk_out / block;
         filling = std::max(filling, copy + std::min(net, fewest * chunk_out / block));
       }
@@ -222,4 +220,4 @@ P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes s
   return out;
 }
 
-}  // namespace ddpsim::collective
+}  // namespace ddpsim::nccl

@@ -12,48 +12,48 @@
 
 #include <vector>
 
-#include "sim/collective/nccl.h"
+#include "sim/nccl/fabric/hop.h"
+#include "sim/nccl/fabric/nccl.h"
 #include "sim/nccl/p2p.h"
 
-namespace ddpsim::collective {
+namespace ddpsim::nccl {
 
-struct NcclP2p {
-  const NcclGroup* group = nullptr;
+struct P2pOperation {
+  const Group* group = nullptr;
   Operation operation = Operation::AllToAll;
-  nccl::P2p p2p;
+  P2p p2p;
   // Bytes on a link per byte of the operation, ascending by link: of messages inside nodes, and
   // between.
   std::vector<LinkLoad> inside;
   std::vector<LinkLoad> between;
   // Of each transport, the longest wire.
-  std::vector<NcclHop> inside_hops;
-  std::vector<NcclHop> between_hops;
-  std::vector<std::vector<nccl::P2pBatch>> batches(const nccl::P2pMessage& in,
-                                                   const nccl::P2pMessage& out) const;
+  std::vector<SlowestHop> inside_hops;
+  std::vector<SlowestHop> between_hops;
+  std::vector<std::vector<P2pBatch>> batches(const P2pMessage& in, const P2pMessage& out) const;
 };
 
 // Whose routes of all pairs are added up.
 inline constexpr int kMostP2pRanks = 4096;
 // REQUIRES: operation AllToAll or SendRecv; 2 to kMostP2pRanks ranks; g outlives the result.
-NcclP2p make_nccl_p2p(const NcclGroup& g, Operation operation);
+P2pOperation make_p2p(const Group& g, Operation operation);
 // Adds the way of a message between two ranks. REQUIRES: from != to.
-void find_p2p_route(const NcclGroup& g, int from, int to, topology::Route& route);
+void find_p2p_route(const Group& g, int from, int to, topology::Route& route);
 // Bytes of one message.
-std::int64_t p2p_message_bytes(const NcclP2p& o, Bytes size);
+std::int64_t p2p_message_bytes(const P2pOperation& o, Bytes size);
 
 struct P2pMessages {
-  nccl::P2pMessage inside;   // parts 0: no pair of ranks is on one node
-  nccl::P2pMessage between;  // parts 0: all are
+  P2pMessage inside;   // parts 0: no pair of ranks is on one node
+  P2pMessage between;  // parts 0: all are
 };
 // REQUIRES: size > 0.
-P2pMessages p2p_messages(const NcclP2p& o, Bytes size);
+P2pMessages p2p_messages(const P2pOperation& o, Bytes size);
 
 struct P2pPrice {
-  NcclPrice price;
-  nccl::P2pMessage inside;  // both as p2p_messages
-  nccl::P2pMessage between;
+  Price price;
+  P2pMessage inside;  // both as p2p_messages
+  P2pMessage between;
 };
 // REQUIRES: p has every transport of the fabric; size > 0.
-P2pPrice nccl_p2p_price(const NcclP2p& o, const Profile& p, Level level, Bytes size);
+P2pPrice p2p_price(const P2pOperation& o, const Profile& p, Level level, Bytes size);
 
-}  // namespace ddpsim::collective
+}  // namespace ddpsim::nccl

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/collective/nccl_p2p.h"
+#include "sim/nccl/fabric/p2p_price.h"
 
-namespace ddpsim::collective {
+namespace ddpsim::nccl {
 
 struct ComposedStage {
   std::string what;  // "reduce_scatter ring/simple", "send/recv", "sum"
@@ -23,7 +23,7 @@ struct ComposedStage {
   Bytes bytes;       // of each, as nccl-tests states it
   Duration time;
   Duration transfer;       // of `time`: bytes over what limits them
-  std::string limited_by;  // as NcclPrice's; "memory" of a sum
+  std::string limited_by;  // as Price's; "memory" of a sum
 };
 struct Composed {
   std::string name;     // "two_level", "two_level by NVLink domain", "direct"
@@ -38,8 +38,8 @@ struct Composed {
 
 // Those of an all-reduce on several hosts with several ranks each; empty elsewhere. Each call at
 // NCCL's choice under the group's settings, channels by ddpsim's own search. `slice_sum`: time in
-// which a GPU sums `ranks` slices of size / ranks. REQUIRES: as nccl_price.
-std::vector<Composed> composed_all_reduces(const NcclGroup& g, const Profile& p, Level level,
+// which a GPU sums `ranks` slices of size / ranks. REQUIRES: as price_of.
+std::vector<Composed> composed_all_reduces(const Group& g, const Profile& p, Level level,
                                            Bytes size, Duration slice_sum);
 
-}  // namespace ddpsim::collective
+}  // namespace ddpsim::nccl

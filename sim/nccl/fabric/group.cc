@@ -4,66 +4,65 @@
 //   load(link) = sum over channels and hops that cross it of share / channels;  share = 2(n-1)/n
 //     ring, 1 a tree's chain, 1/2 an edge of each tree
 // and the slowest hop of each kind, for the latencies.
+#include "sim/nccl/fabric/group.h"
+
 #include <algorithm>
 #include <map>
 #include <numeric>
 
-#include "sim/collective/link_loads.h"
-#include "sim/collective/nccl.h"
-#include "sim/collective/nccl_stages.h"
+#include "sim/nccl/fabric/stages.h"
+#include "sim/nccl/nth.h"
 #include "sim/nccl/search.h"
+#include "sim/topology/hop_routes.h"
 #include "sim/topology/path_type.h"
 
-namespace ddpsim::collective {
+namespace ddpsim::nccl {
 namespace {
 
 constexpr double kUnknownNicGbytes = 1.25;
 
-nccl::Wire wire_of(topology::LinkKind kind) {
+Wire wire_of(topology::LinkKind kind) {
   switch (kind) {
     case topology::LinkKind::Nvlink:
-      return nccl::Wire::Nvlink;
+      return Wire::Nvlink;
     case topology::LinkKind::C2c:
-      return nccl::Wire::C2c;
+      return Wire::C2c;
     case topology::LinkKind::Pcie:
-      return nccl::Wire::Pcie;
+      return Wire::Pcie;
     case topology::LinkKind::Upi:
-      return nccl::Wire::Upi;
+      return Wire::Upi;
     case topology::LinkKind::Net:
-      return nccl::Wire::Nic;
+      return Wire::Nic;
   }
-  return nccl::Wire::Nic;
+  return Wire::Nic;
 }
 
-// By another GPU (PXN) only where that one reaches the NIC without C2C, before 2.28; to a NIC of
-// the CPU beyond C2C: no nearer than any of that CPU's, before 2.27.
-nccl::PathType as_seen_by(nccl::Version v, nccl::PathType t) {
-  return t == nccl::PathType::P2c && v.minor < 27 ? nccl::PathType::Phb : t;
+PathType as_seen_by(Version v, PathType t) {
+  return t == PathType::P2c && !v.has(Change::C2cPathsToNics) ? PathType::Phb : t;
 }
 
 // The node that NCCL searches: the first one. Its links in NCCL's numbers.
-nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices,
-                   const std::vector<int>& ranks, const nccl::Machine& machine,
-                   std::vector<int>& nics) {
-  nccl::Node node;
+Node node_of(const topology::Fabric& f, const std::vector<int>& devices,
+             const std::vector<int>& ranks, const Machine& machine, std::vector<int>& nics) {
+  Node node;
   const Cluster& c = f.cluster();
   node.gpus = static_cast<int>(ranks.size());
   auto n = static_cast<std::size_t>(node.gpus);
   node.gpu_route.resize(n * n);
-  node.gpu_path.assign(n * n, nccl::PathType::Loc);
+  node.gpu_path.assign(n * n, PathType::Loc);
   std::map<topology::LinkId, int> index;
   auto link_index = [&](topology::LinkId l) {
     auto [it, fresh] = index.emplace(l, static_cast<int>(node.links.size()));
     const topology::Link& link = f.links()[l];
     if (fresh) {
       node.links.push_back(
-          nccl::link_bandwidth(wire_of(link.kind), link.bandwidth.bytes_per_ps() * 1e3, machine));
+          link_bandwidth(wire_of(link.kind), link.bandwidth.bytes_per_ps() * 1e3, machine));
       node.pcie.push_back(link.kind == topology::LinkKind::Pcie);
     }
     return it->second;
   };
   topology::Route route;
-  auto device = [&](std::size_t i) { return devices[static_cast<std::size_t>(ranks[i])]; };
+  auto device = [&](std::size_t i) { return nth(devices, ranks[i]); };
   for (std::size_t a = 0; a < n; ++a)
     for (std::size_t b = 0; b < n; ++b) {
       if (a == b) continue;
@@ -76,11 +75,10 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices,
     node.nvswitch = topology::kind_of(c.intra->transport) == topology::LinkKind::Nvlink;
   else if (f.drawn())
     node.nvswitch = f.inside(host).to_nvswitch(f.local_of(device(0))) != UINT32_MAX;
-  if (node.nvswitch && n > 1)
-    node.nvlink_per_gpu = node.links[static_cast<std::size_t>(node.gpu_route[1].front())];
+  if (node.nvswitch && n > 1) node.nvlink_per_gpu = nth(node.links, node.gpu_route[1].front());
   // NICs near the GPUs that take part.
   bool one_host = std::all_of(ranks.begin(), ranks.end(), [&](int r) {
-    return f.host_of(devices[static_cast<std::size_t>(r)]) == f.host_of(device(0));
+    return f.host_of(nth(devices, r)) == f.host_of(device(0));
   });
   if (!one_host) {
     // A NVLink domain of several hosts: each GPU by its own NIC.
@@ -90,7 +88,7 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices,
     node.out_route.resize(n * n);
     node.in_route.resize(n * n);
     node.in_reverse.assign(n * n, -1);
-    node.nic_path.assign(n * n, nccl::PathType::Sys);
+    node.nic_path.assign(n * n, PathType::Sys);
     for (std::size_t a = 0; a < n; ++a)
       node.nic_path[a * n + a] = f.nic_path_type(device(a), f.nic_of(device(a)));
     node.nic_back_path = node.nic_path;
@@ -119,31 +117,31 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices,
   node.out_route.resize(n * k);
   node.in_route.resize(n * k);
   node.in_reverse.assign(n * k, -1);
-  node.nic_path.assign(n * k, nccl::PathType::Phb);
+  node.nic_path.assign(n * k, PathType::Phb);
   node.nic_back_path = node.nic_path;
   bool drawn = f.drawn() && f.inside(host).draws_nics();
   for (std::size_t i = 0; i < k; ++i) {
-    nccl::PathType relay = nccl::PathType::Dis;  // of the GPU nearest to the NIC
+    PathType relay = PathType::Dis;  // of the GPU nearest to the NIC
     for (int d = host * c.devices_per_host; d < (host + 1) * c.devices_per_host; ++d)
       relay = std::min(relay, f.nic_back_path_type(d, nics[i]));
     for (std::size_t a = 0; a < n; ++a) {
-      nccl::PathType& out = node.nic_path[a * k + i];
-      nccl::PathType& in = node.nic_back_path[a * k + i];
-      out = c.pattern == ddpsim::Pattern::Graph ? nccl::PathType::Pix
-                                                : f.nic_path_type(device(a), nics[i]);
-      in = out == nccl::PathType::Pxn ? f.nic_back_path_type(device(a), nics[i]) : out;
-      bool by_other = out == nccl::PathType::Pxn &&
-                      (relay < nccl::PathType::P2c || machine.version.minor >= 28);
-      if (out == nccl::PathType::Pxn && !by_other) out = in;
+      PathType& out = node.nic_path[a * k + i];
+      PathType& in = node.nic_back_path[a * k + i];
+      out =
+          c.pattern == ddpsim::Pattern::Graph ? PathType::Pix : f.nic_path_type(device(a), nics[i]);
+      in = out == PathType::Pxn ? f.nic_back_path_type(device(a), nics[i]) : out;
+      bool by_other = out == PathType::Pxn &&
+                      (relay < PathType::P2c || machine.version.has(Change::PxnBeyondC2c));
+      if (out == PathType::Pxn && !by_other) out = in;
       // GPUs and NICs in pairs on PCIe switches, as in DGX-1, DGX-2 and DGX A100, where nothing
       // else is drawn.
       int other = f.local_of(device(a)) ^ 1;
       if (!drawn && machine.compute_capability < 90 && other < c.devices_per_host &&
           nics[i] == f.nic_of(host * c.devices_per_host + other))
-        out = in = nccl::PathType::Pix;
-      for (nccl::PathType* t : {&out, &in}) {
+        out = in = PathType::Pix;
+      for (PathType* t : {&out, &in}) {
         *t = as_seen_by(machine.version, *t);
-        if (through_host) *t = std::max(*t, nccl::PathType::Phb);
+        if (through_host) *t = std::max(*t, PathType::Phb);
       }
       if (!drawn) continue;
       const std::vector<std::uint32_t>& from_nic =
@@ -165,12 +163,11 @@ nccl::Node node_of(const topology::Fabric& f, const std::vector<int>& devices,
 
 // Order of the ranks of a node in channel k: the search's, if the node has as many ranks; else
 // rotated, so that every NIC is used.
-std::vector<int> chain(const nccl::ChannelGraph& graph, const std::vector<int>& ranks,
-                       std::size_t k) {
+std::vector<int> chain(const ChannelGraph& graph, const std::vector<int>& ranks, std::size_t k) {
   std::vector<int> out;
   std::size_t n = ranks.size();
   if (k < graph.order.size() && graph.order[k].size() == n) {
-    for (int i : graph.order[k]) out.push_back(ranks[static_cast<std::size_t>(i)]);
+    for (int i : graph.order[k]) out.push_back(nth(ranks, i));
     return out;
   }
   std::size_t channels = std::max<std::size_t>(1, static_cast<std::size_t>(graph.channels));
@@ -179,20 +176,19 @@ std::vector<int> chain(const nccl::ChannelGraph& graph, const std::vector<int>& 
 }
 
 // The NIC of channel k, local index; -1 = not known.
-int nic_of(const NcclGroup& g, const nccl::ChannelGraph& graph, std::size_t k,
-           const std::vector<int>& nics) {
+int nic_of(const Group& g, const ChannelGraph& graph, std::size_t k, const std::vector<int>& nics) {
   bool drawn_by_nic = g.fabric->has_nic_links() && k < graph.nics.size() &&
                       static_cast<std::size_t>(graph.nics[k][0]) < nics.size();
-  return drawn_by_nic ? nics[static_cast<std::size_t>(graph.nics[k][0])] : -1;
+  return drawn_by_nic ? nth(nics, graph.nics[k][0]) : -1;
 }
 
-std::vector<NcclChannels> distinct_channels(const NcclGroup& g, const nccl::ChannelGraph& graph,
-                                            const std::vector<int>& nics, bool ring,
-                                            bool same_chain) {
+std::vector<AlikeChannels> distinct_channels(const Group& g, const ChannelGraph& graph,
+                                             const std::vector<int>& nics, bool ring,
+                                             bool same_chain) {
   auto channels = static_cast<std::size_t>(std::max(1, graph.channels));
-  std::vector<NcclChannels> out;
+  std::vector<AlikeChannels> out;
   for (std::size_t k = 0; k < channels; ++k) {
-    NcclChannels c;
+    AlikeChannels c;
     // A channel that crosses enters and leaves by the NIC nearest to its first and its last GPU; of
     // two rings that exchange their NICs, each takes the other's way through every second node, so
     // that a NIC meets the same one of the next node.
@@ -207,7 +203,7 @@ std::vector<NcclChannels> distinct_channels(const NcclGroup& g, const nccl::Chan
     std::vector<int>& only = c.order.front();
     if (ring && g.nodes.size() == 1)
       std::rotate(only.begin(), std::min_element(only.begin(), only.end()), only.end());
-    auto same = std::find_if(out.begin(), out.end(), [&](const NcclChannels& o) {
+    auto same = std::find_if(out.begin(), out.end(), [&](const AlikeChannels& o) {
       return o.nic == c.nic && o.order == c.order;
     });
     if (same == out.end()) same = out.insert(out.end(), std::move(c));
@@ -216,15 +212,15 @@ std::vector<NcclChannels> distinct_channels(const NcclGroup& g, const nccl::Chan
   return out;
 }
 
-void make_loads(NcclGroup& g, const std::vector<int>& nics) {
-  LinkLoads loads(*g.fabric);
+void make_loads(Group& g, const std::vector<int>& nics) {
+  topology::LinkLoads loads(*g.fabric);
   topology::Route route;
   double n = g.ranks();
   std::size_t hosts = g.nodes.size();
-  for (const NcclChannels& c :
-       distinct_channels(g, g.system.graphs.by_algorithm[0], nics, true, false)) {
+  for (const AlikeChannels& c :
+       distinct_channels(g, g.system.graphs[GraphId::Ring], nics, true, false)) {
     double share = 2 * (n - 1) / n * c.share;
-    NcclGroup::Ring ring;
+    Wiring::Ring ring;
     ring.share = c.share;
     ring.nic = c.nic;
     auto hop = [&](int from, int to, int nic) {
@@ -241,31 +237,24 @@ void make_loads(NcclGroup& g, const std::vector<int>& nics) {
   }
   g.every_ring = loads.take();
   g.ring = fold(*g.fabric, g.every_ring);
-  g.trees = distinct_channels(g, g.system.graphs.by_algorithm[1], nics, false, hosts == 1);
+  g.trees = distinct_channels(g, g.system.graphs[GraphId::Tree], nics, false, hosts == 1);
+  for (Operation op : kAll<Operation>) g.tables[op] = cost_table(g.system, op, g.settings.version);
   // What NCCL cannot choose here is not listed: in large jobs stages are many.
-  std::vector<nccl::Table> tables;
-  for (Operation op : {Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter})
-    tables.push_back(nccl::cost_table(g.system, op, g.settings.version));
-  auto make = [&](NcclPipeline p, nccl::Algorithm a, Operation op) {
-    auto may_be_chosen = [&](const nccl::Table& t) {
-      const auto& cells = t[static_cast<std::size_t>(a)];
-      return std::any_of(cells.begin(), cells.end(),
-                         [](const nccl::Cell& c) { return c.bandwidth > 0; });
-    };
-    if (std::any_of(tables.begin(), tables.end(), may_be_chosen))
-      g.pipes[static_cast<std::size_t>(p)] = make_pipe(g, p, op);
+  auto may_run = [&](Algorithm a, Operation op) {
+    return std::any_of(g.tables[op][a].begin(), g.tables[op][a].end(),
+                       [](const Cell& c) { return c.bandwidth > 0; });
   };
-  make(NcclPipeline::Tree, nccl::Algorithm::Tree, Operation::AllReduce);
-  make(NcclPipeline::Nvls, nccl::Algorithm::Nvls, Operation::AllReduce);
-  make(NcclPipeline::NvlsTree, nccl::Algorithm::NvlsTree, Operation::AllReduce);
-  make(NcclPipeline::CollnetDirect, nccl::Algorithm::CollnetDirect, Operation::AllReduce);
-  make(NcclPipeline::CollnetChain, nccl::Algorithm::CollnetChain, Operation::AllReduce);
-  make(NcclPipeline::Pat, nccl::Algorithm::Pat, Operation::AllGather);
+  for (Algorithm a : kAll<Algorithm>)
+    if (a != Algorithm::Ring &&
+        (may_run(a, Operation::AllReduce) || may_run(a, Operation::AllGather) ||
+         may_run(a, Operation::ReduceScatter)))
+      g.pipes[pipeline_of(a)] = make_pipe(
+          g, pipeline_of(a), a == Algorithm::Pat ? Operation::AllGather : Operation::AllReduce);
 }
 
-void find_hops(NcclGroup& g) {
+void find_hops(Group& g) {
   topology::Route route;
-  auto slower = [&](NcclHop& hop) {
+  auto slower = [&](SlowestHop& hop) {
     if (hop.exists && hop.wire >= route.latency) return;
     hop = {true, route.transport, route.latency, {}, 1e30, 0};
     for (topology::LinkId id : route.links) {
@@ -275,9 +264,8 @@ void find_hops(NcclGroup& g) {
       if (l.staging.bits_per_s > 0) hop.staging = l.staging.bytes_per_ps() * 1e12 / 2;
     }
   };
-  auto slowest = [&](int from, int to, NcclHop& hop) {
-    g.fabric->find_route(g.devices[static_cast<std::size_t>(from)],
-                         g.devices[static_cast<std::size_t>(to)], route);
+  auto slowest = [&](int from, int to, SlowestHop& hop) {
+    g.fabric->find_route(nth(g.devices, from), nth(g.devices, to), route);
     slower(hop);
   };
   for (std::size_t k = 0; k < g.nodes.size(); ++k) {
@@ -288,7 +276,7 @@ void find_hops(NcclGroup& g) {
   }
   if (!g.system.nvswitch) return;
   const topology::Fabric& f = *g.fabric;
-  int device = g.devices[static_cast<std::size_t>(g.nodes.front().front())];
+  int device = nth(g.devices, g.nodes.front().front());
   int host = f.host_of(device);
   std::uint32_t inside = f.drawn() ? f.inside(host).to_nvswitch(f.local_of(device)) : 0;
   topology::LinkId up = f.drawn() ? f.inside_link(host, inside) : f.intra_link(device);
@@ -300,59 +288,60 @@ void find_hops(NcclGroup& g) {
 
 }  // namespace
 
-std::vector<std::vector<int>> nccl_nodes(const topology::Fabric& fabric,
-                                         const std::vector<int>& devices) {
+std::vector<std::vector<int>> nodes_of(const topology::Fabric& fabric,
+                                       const std::vector<int>& devices) {
   return ranks_by_host(
       fabric, devices,
       fabric.cluster().pattern == ddpsim::Pattern::Nvl72);  // MNNVL: a domain is a node
 }
 
-Problem check_nccl_nodes(const topology::Fabric& fabric, const std::vector<int>& devices) {
-  if (devices.size() <= kMostOfNcclNode) return {};
-  for (const auto& node : nccl_nodes(fabric, devices))
-    if (node.size() > kMostOfNcclNode) {
+Problem check_nodes(const topology::Fabric& fabric, const std::vector<int>& devices) {
+  if (devices.size() <= kMostOfNode) return {};
+  for (const auto& node : nodes_of(fabric, devices))
+    if (node.size() > kMostOfNode) {
       bool racks = fabric.cluster().pattern == ddpsim::Pattern::Nvl72;
       return {racks ? "/hosts_per_rack" : "/devices_per_host",
               std::to_string(node.size()) + " GPUs of one " + (racks ? "NVLink rack" : "host") +
-                  " take part, and NCCL knows nodes of at most " + std::to_string(kMostOfNcclNode) +
+                  " take part, and NCCL knows nodes of at most " + std::to_string(kMostOfNode) +
                   "; take fewer ranks, or smaller " + (racks ? "racks" : "hosts")};
     }
   return {};
 }
 
-NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devices,
-                          nccl::Settings settings, int compute_capability,
-                          const nccl::Graphs* found) {
-  NcclGroup g;
+Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
+                 int compute_capability, const Graphs* found) {
+  Group g;
   g.fabric = &fabric;
   g.devices = std::move(devices);
   g.settings = std::move(settings);
-  g.nodes = nccl_nodes(fabric, g.devices);
+  g.nodes = nodes_of(fabric, g.devices);
   g.node_of.resize(g.devices.size());
   for (std::size_t i = 0; i < g.nodes.size(); ++i)
-    for (int r : g.nodes[i]) g.node_of[static_cast<std::size_t>(r)] = static_cast<int>(i);
-  nccl::System& s = g.system;
+    for (int r : g.nodes[i]) nth(g.node_of, r) = static_cast<int>(i);
+  System& s = g.system;
   s.ranks = g.ranks();
   s.nodes = static_cast<int>(g.nodes.size());
   s.compute_capability = compute_capability;
   if (g.ranks() < 2) return g;
   std::vector<int> nics;  // local indices of those that the search names
-  nccl::Machine machine{compute_capability, static_cast<nccl::Cpu>(fabric.cluster().nccl.cpu),
-                        g.settings.version, g.settings.cross_nic};
-  nccl::Node node = node_of(fabric, g.devices, g.nodes.front(), machine, nics);
+  Machine machine{compute_capability, static_cast<Cpu>(fabric.cluster().nccl.cpu),
+                  g.settings.version, g.settings.cross_nic};
+  Node node = node_of(fabric, g.devices, g.nodes.front(), machine, nics);
   s.nvswitch = node.nvswitch;
   std::size_t fewest = g.nodes.front().size();
   for (const auto& n : g.nodes) fewest = std::min(fewest, n.size());
   const NcclFacts& facts = fabric.cluster().nccl;
-  s.cpu = static_cast<nccl::Cpu>(facts.cpu);
+  s.cpu = static_cast<Cpu>(facts.cpu);
   s.ll = facts.ll;
   s.ll128 = facts.ll128;
   s.collnet = facts.collnet;
   s.nvls = facts.multicast && fewest >= 2;
-  s.graphs = found ? *found
-                   : nccl::search(node, s.nodes, machine,
-                                  g.settings.version.minor >= 13 ? facts.net_latency : Duration{},
-                                  s.collnet);
+  s.graphs = found
+                 ? *found
+                 : search(node, s.nodes, machine,
+                          g.settings.version.has(Change::NetworkLatencyOfPlugin) ? facts.net_latency
+                                                                                 : Duration{},
+                          s.collnet);
   if (found && !nics.empty()) {  // which names NICs by their own numbers
     nics.resize(static_cast<std::size_t>(fabric.nics_per_host()));
     std::iota(nics.begin(), nics.end(), 0);
@@ -364,12 +353,12 @@ NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devic
         *std::min_element(g.nodes.begin(), g.nodes.end(),
                           [](const auto& a, const auto& b) { return a.size() < b.size(); });
     std::vector<int> other_nics;
-    nccl::Graphs other = nccl::search(node_of(fabric, g.devices, small, machine, other_nics),
-                                      s.nodes, machine, {}, s.collnet);
+    Graphs other = search(node_of(fabric, g.devices, small, machine, other_nics), s.nodes, machine,
+                          {}, s.collnet);
     nics.clear();  // each GPU by its own NIC: the nodes' NICs do not correspond
-    for (std::size_t i = 0; i < other.by_algorithm.size(); ++i) {
-      nccl::ChannelGraph& a = s.graphs.by_algorithm[i];
-      const nccl::ChannelGraph& b = other.by_algorithm[i];
+    for (GraphId id : kAll<GraphId>) {
+      ChannelGraph& a = s.graphs[id];
+      const ChannelGraph& b = other[id];
       if (small.size() > 1) a.bw_intra = std::min(a.bw_intra, b.bw_intra);
       a.bw_inter = std::min(a.bw_inter, b.bw_inter);
       a.channels = std::min(a.channels, b.channels);
@@ -384,4 +373,4 @@ NcclGroup make_nccl_group(const topology::Fabric& fabric, std::vector<int> devic
   return g;
 }
 
-}  // namespace ddpsim::collective
+}  // namespace ddpsim::nccl

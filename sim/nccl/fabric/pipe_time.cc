@@ -7,13 +7,13 @@
 //   a link or a group of threads  all that it moves, and the time before and behind in which it has
 //                                 not enough to do
 // What this leaves out: pieces that share a link delay one another, the early ones too. Messages
-// (nccl_messages.cc) have that.
+// (messages.cc) have that.
 #include <algorithm>
 #include <cmath>
 
-#include "sim/collective/nccl_terms.h"
+#include "sim/nccl/fabric/terms.h"
 
-namespace ddpsim::collective {
+namespace ddpsim::nccl {
 namespace {
 
 // A step that a link or a group of threads works for, seen from the beginning, or from the end: not
@@ -59,7 +59,7 @@ void find_moments(const std::vector<Turn>& turns, double least, std::vector<Mome
 
 class Time {
  public:
-  Time(const NcclPipe& pipe, const NcclPipeTerms& t, const std::vector<double>& each, double size)
+  Time(const Pipe& pipe, const PipeTerms& t, const std::vector<double>& each, double size)
       : pipe_(pipe),
         t_(t),
         each_(each),
@@ -72,8 +72,8 @@ class Time {
     go_back();
   }
 
-  NcclPipeTime all() {
-    NcclPipeTime out;
+  PipeTime all() {
+    PipeTime out;
     if (at_.empty()) return out;
     for (std::size_t i = 0; i < at_.size(); ++i)
       out.total = std::max(out.total, full_ > 0 ? held_up_by(i) : at_[i].there);
@@ -81,7 +81,7 @@ class Time {
     // nothing up.
     double slowest = 0;
     for (const At& a : at_) slowest = std::max(slowest, a.time);
-    for (const NcclUse& u : pipe_.uses) {
+    for (const PipeUse& u : pipe_.uses) {
       if ((full_ == 0 && !t_.lines) || u.total * each_[u.mover] * piece_ <= slowest * (1 + 1e-9))
         continue;
       // Longer than it was known to be: windows that overlapped no longer do.
@@ -123,7 +123,7 @@ class Time {
   void go_forward() {
     double first = full_ > 0 ? 1 : rest_;
     for (std::size_t i = 0; i < at_.size(); ++i) {
-      const NcclStep& s = pipe_.steps[i];
+      const PipeStep& s = pipe_.steps[i];
       At& at = at_[i];
       at.latency = s.between ? t_.between_us : s.inside ? t_.inside_us : 0;
       for (auto [mover, bytes] : s.load) at.time = std::max(at.time, bytes * each_[mover] * piece_);
@@ -177,7 +177,7 @@ class Time {
   // Of what a link or a group of threads has to do, what it cannot have done in the first x, and
   // cannot do in the last y, it does between: x + y + the rest. `known`: the whole takes at least
   // that, so x and y that are not more do not overlap.
-  double busy(const NcclUse& u, double known) {
+  double busy(const PipeUse& u, double known) {
     double one = each_[u.mover] * piece_;
     if (one <= 0) return 0;
     first_.clear();
@@ -216,8 +216,8 @@ class Time {
     return out;
   }
 
-  const NcclPipe& pipe_;
-  const NcclPipeTerms& t_;
+  const Pipe& pipe_;
+  const PipeTerms& t_;
   const std::vector<double>& each_;
   double piece_;   // bytes of a full one
   double pieces_;  // with a fraction
@@ -233,9 +233,9 @@ class Time {
 
 }  // namespace
 
-NcclPipeTime nccl_pipe_time(const NcclPipe& pipe, const NcclPipeTerms& t,
-                            const std::vector<double>& each, double size) {
+PipeTime pipe_time(const Pipe& pipe, const PipeTerms& t, const std::vector<double>& each,
+                   double size) {
   return Time(pipe, t, each, size).all();
 }
 
-}  // namespace ddpsim::collective
+}  // namespace ddpsim::nccl

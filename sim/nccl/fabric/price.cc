@@ -1,65 +1,75 @@
 // ring   base + steps' latencies (of each loop over NCCL's buffers, less what other slices hide) +
 //        size * load / rate
-// others  base + the pipeline's time (nccl_pipe_time.cc): pieces through stages that share links
+// others  base + the pipeline's time (pipe_time.cc): pieces through stages that share links
 //         and thread blocks
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "sim/collective/nccl_terms.h"
-#include "sim/collective/price.h"
+#include "sim/nccl/fabric/terms.h"
 
-namespace ddpsim::collective {
+namespace ddpsim::nccl {
 namespace {
-
-using nccl::Algorithm;
-using nccl::Protocol;
 
 constexpr double kPsPerUs = 1e6;
 constexpr double kUsualWire = 1.0;  // microseconds
 
-const TransportSection& section(const NcclGroup& g, const Profile& p, const NcclHop& hop) {
+const TransportSection& section(const Group& g, const Profile& p, const SlowestHop& hop) {
   return p.transports.at(g.fabric->transports()[hop.transport]);
 }
 
-nccl::Hop class_of(const NcclGroup& g, const NcclHop& hop) {
+HopKind class_of(const Group& g, const SlowestHop& hop) {
   switch (topology::kind_of(g.fabric->transports()[hop.transport])) {
     case topology::LinkKind::Nvlink:
     case topology::LinkKind::C2c:
-      return nccl::Hop::Nvlink;
+      return HopKind::Nvlink;
     case topology::LinkKind::Pcie:
     case topology::LinkKind::Upi:
-      return nccl::Hop::Pci;
+      return HopKind::Pci;
     case topology::LinkKind::Net:
-      return nccl::Hop::Net;
+      return HopKind::Net;
   }
-  return nccl::Hop::Net;
+  return HopKind::Net;
 }
 
-// Bytes on the wire per byte of data, and what the protocol leaves unused: LL's flags, LL128's
-// flags and its copies through shared memory (NCCL: 0.92).
-double wire_factor(Protocol p) {
-  return p == Protocol::Ll ? 2 : p == Protocol::Ll128 ? 1 / 0.92 : 1;
-}
 // A tree's thread blocks reduce up and broadcast down side by side; the links inside a node get
 // this share of what they take from a ring (NCCL: 0.92). A NIC is fed by proxies, and takes what it
 // takes from a ring.
 constexpr double kTreeShare = 0.92;
 
+// Bytes per microsecond of the slowest link that a hop crosses, alone.
+double hop_rate(const Group& g, const Profile& p, Level level, const SlowestHop& hop) {
+  double rate = hop.rate * at(section(g, p, hop).efficiency, level);
+  if (hop.staging > 0) rate = std::min(rate, hop.staging);
+  return rate / 1e6;
+}
+
+}  // namespace
+
+double link_rate(const topology::Fabric& f, const Profile& p, Level level, topology::LinkId id) {
+  const topology::Link& link = f.links()[id];
+  double rate = link.bandwidth.bytes_per_ps() *
+                at(p.transports.at(f.transports()[link.transport]).efficiency, level);
+  return link.staging.bits_per_s > 0 ? std::min(rate, link.staging.bytes_per_ps() / 2) : rate;
+}
+double link_rate_us(const Group& g, const Profile& p, Level level, topology::LinkId id) {
+  return link_rate(*g.fabric, p, level, id) * kPsPerUs;
+}
+
 // One step over a hop, microseconds: NCCL's own number, more or less what the transport's latency
 // differs from NCCL's for a ring; and the wire.
-double step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Algorithm a,
+double step_us(const Group& g, const Profile& p, const SlowestHop& hop, Algorithm a,
                Protocol protocol, std::int64_t message) {
-  nccl::Hop kind = class_of(g, hop);
+  HopKind kind = class_of(g, hop);
   const TransportSection& t = section(g, p, hop);
   bool simple = protocol == Protocol::Simple;
-  bool alone = kind == nccl::Hop::Net &&
+  bool alone = kind == HopKind::Net &&
                g.system.nodes == g.system.ranks;  // no chain behind the network: the tree's number
-  double own = nccl::step_latency_us(nccl::kMeasured, kind, alone ? Algorithm::Tree : a, protocol);
+  double own = step_latency_us(kMeasured, kind, alone ? Algorithm::Tree : a, protocol);
   Duration usual = simple || !t.ll_latency ? t.latency : *t.ll_latency;
   double extra = static_cast<double>(usual.ps) / kPsPerUs -
-                 nccl::step_latency_us(nccl::kMeasured, kind, Algorithm::Ring,
-                                       simple || !t.ll_latency ? Protocol::Simple : Protocol::Ll);
+                 step_latency_us(kMeasured, kind, Algorithm::Ring,
+                                 simple || !t.ll_latency ? Protocol::Simple : Protocol::Ll);
   // NCCL's numbers were taken over real links: a network of one switch (two links of 0.5 us) is in
   // them, and so is what is inside a host.
   double wire = std::max(0.0, static_cast<double>(hop.wire.ps) / kPsPerUs - kUsualWire);
@@ -71,61 +81,27 @@ double step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Algorit
   return out;
 }
 
-// Bytes per microsecond of the slowest link that a hop crosses, alone.
-double hop_rate(const NcclGroup& g, const Profile& p, Level level, const NcclHop& hop) {
-  double rate = hop.rate * at(section(g, p, hop).efficiency, level);
-  if (hop.staging > 0) rate = std::min(rate, hop.staging);
-  return rate / 1e6;
+double block_rate(const Group& g) {
+  return channel_limit(g.system, 1, g.settings.version, Algorithm::Tree, Protocol::Simple);
 }
 
-nccl::System one_node(nccl::System s) {
-  s.nodes = 1;
-  return s;
-}
-
-// GB/s that one thread block moves at most: NCCL's limit of a tree's channel on one node
-// (perChMaxTree).
-double block_rate(const NcclGroup& g) {
-  return nccl::channel_limit(one_node(g.system), g.settings.version, Algorithm::Tree,
-                             Protocol::Simple);
-}
-
-}  // namespace
-
-double nccl_link_rate(const topology::Fabric& f, const Profile& p, Level level,
-                      topology::LinkId id) {
-  const topology::Link& link = f.links()[id];
-  double rate = link.bandwidth.bytes_per_ps() *
-                at(p.transports.at(f.transports()[link.transport]).efficiency, level);
-  return link.staging.bits_per_s > 0 ? std::min(rate, link.staging.bytes_per_ps() / 2) : rate;
-}
-double link_rate_us(const NcclGroup& g, const Profile& p, Level level, topology::LinkId id) {
-  return nccl_link_rate(*g.fabric, p, level, id) * kPsPerUs;
-}
-
-namespace {
-
-struct Bottleneck {
-  double per_byte = 0;  // microseconds per byte of the operation
-  topology::LinkId link = 0;
-};
-
-// `inside`, `between`: bytes that a link carries per byte of its load, in a node and between nodes.
-Bottleneck bottleneck(const NcclGroup& g, const Profile& p, Level level,
+Bottleneck bottleneck(const Group& g, const Profile& p, Level level,
                       const std::vector<LinkLoad>& loads, double inside, double between) {
   Bottleneck worst;
   for (const LinkLoad& l : loads) {
     bool net = g.fabric->links()[l.link].kind == topology::LinkKind::Net;
     double each = l.per_byte * (net ? between : inside) / link_rate_us(g, p, level, l.link);
-    if (each > worst.per_byte) worst = {each, l.link};
+    if (each > worst.us) worst = {each, l.link};
   }
   return worst;
 }
 
+namespace {
+
 class Pricer {
  public:
-  Pricer(const NcclGroup& g, const Profile& p, Level level, Operation op,
-         const nccl::Choice& choice, Bytes size)
+  Pricer(const Group& g, const Profile& p, Level level, Operation op, const Choice& choice,
+         Bytes size)
       : g_(g),
         p_(p),
         level_(level),
@@ -134,9 +110,9 @@ class Pricer {
         size_(static_cast<double>(size.count)),
         wire_(wire_factor(choice.protocol)) {}
 
-  NcclPrice price() {
+  Price price() {
     double n = g_.ranks();
-    base_ = nccl::base_latency_us(nccl::kMeasured, c_.algorithm, c_.protocol);
+    base_ = base_latency_us(kMeasured, c_.algorithm, c_.protocol);
     switch (c_.algorithm) {
       case Algorithm::Ring:
         ring(n);
@@ -144,7 +120,7 @@ class Pricer {
       default:
         pipeline(terms());
     }
-    NcclPrice out;
+    Price out;
     double factor = op_ == Operation::AllReduce ? 2 * (n - 1) / n
                     : op_ == Operation::AllGather || op_ == Operation::ReduceScatter ? (n - 1) / n
                                                                                      : 1;
@@ -153,14 +129,14 @@ class Pricer {
     out.limiting_transport = transport_;
     out.pipeline = pipeline_;
     out.per_byte = per_byte_;
-    const NcclHop& slow =
+    const SlowestHop& slow =
         g_.inter.exists && (between_ >= inside_ || !g_.intra.exists) ? g_.inter : g_.intra;
     out.step_transport = g_.fabric->transports()[slow.transport];
     return out;
   }
 
  private:
-  double step(const NcclHop& hop, Algorithm a, double message) const {
+  double step(const SlowestHop& hop, Algorithm a, double message) const {
     return step_us(g_, p_, hop, a, c_.protocol, static_cast<std::int64_t>(message));
   }
   void limit(double us, const std::string& what) {
@@ -170,7 +146,7 @@ class Pricer {
     transport_.clear();
   }
   void limit_by_link(const Bottleneck& b) {
-    double us = b.per_byte * size_;
+    double us = b.us * size_;
     if (us <= transfer_) return;
     const topology::Link& link = g_.fabric->links()[b.link];
     bool copied = link.staging.bits_per_s > 0 &&
@@ -235,38 +211,38 @@ class Pricer {
   // NCCL's limit (perChMaxRingLL128, perChMaxTreeLL128) is of a channel of its search, which the
   // communicator runs as several (src/graph/connect.cc).
   double ll128_block_rate() const {
-    double channels =
-        g_.system.graphs.by_algorithm[c_.algorithm == Algorithm::Tree ? 1 : 0].channels;
-    return nccl::channel_limit(g_.system, g_.settings.version, c_.algorithm, Protocol::Ll128) *
-           channels / nccl::communicator_channels(g_.system, c_.algorithm);
+    double channels = graph_of(g_.system, c_.algorithm).channels;
+    return channel_limit(g_.system, g_.system.nodes, g_.settings.version, c_.algorithm,
+                         Protocol::Ll128) *
+           channels / communicator_channels(g_.system, c_.algorithm);
   }
   // What the thread blocks or the protocol move at most. `moved`: bytes that each rank sends.
   void protocol_limits(double moved) {
-    nccl::Version v = g_.settings.version;
+    Version v = g_.settings.version;
     if (c_.protocol == Protocol::Ll)
-      limit(moved / (nccl::ll_bus_limit(g_.system, v) * 1e3), "LL's flags");
+      limit(moved / (ll_bus_limit(g_.system, g_.system.nodes, v) * 1e3), "LL's flags");
     double block = c_.protocol == Protocol::Ll128 ? ll128_block_rate()
                    : c_.protocol == Protocol::Ll  ? block_rate(g_) / wire_
                                                   : block_rate(g_);
     if (block > 0) limit(moved / (c_.channels * block * 1e3), "thread blocks");
   }
 
-  double nvls_factor() const { return 1 / nccl::nvls_efficiency(g_.system.compute_capability); }
+  double nvls_factor() const { return 1 / nvls_efficiency(g_.system.compute_capability); }
 
  public:
-  NcclPipeTerms terms() const {
-    NcclPipeTerms t;
+  PipeTerms terms() const {
+    PipeTerms t;
     double channels = c_.channels;
     double ppn = g_.system.per_node();
     double chunk = std::min(static_cast<double>(c_.chunk), size_ / channels);
     t.piece = static_cast<double>(c_.chunk) * channels;
-    auto latency = [&](const NcclHop& hop, double message) {
+    auto latency = [&](const SlowestHop& hop, double message) {
       return hop.exists ? step(hop, c_.algorithm, message) : 0;
     };
     bool all_reduce = op_ == Operation::AllReduce;
     switch (c_.algorithm) {
       case Algorithm::Tree:
-        t.pipeline = NcclPipeline::Tree;
+        t.pipeline = Pipeline::Tree;
         t.inside = std::max(wire_, 1 / kTreeShare);
         t.between = wire_;
         t.inside_us = latency(g_.intra, chunk);
@@ -274,18 +250,18 @@ class Pricer {
         // NCCL's limit of LL between nodes is of the whole, and slower than its thread blocks are
         // inside one; what sets it is not known.
         if (c_.protocol == Protocol::Ll)
-          t.blocks = 1e3 * std::min(nccl::ll_bus_limit(one_node(g_.system), g_.settings.version),
+          t.blocks = 1e3 * std::min(ll_bus_limit(g_.system, 1, g_.settings.version),
                                     channels * block_rate(g_) / wire_);
         else
           t.blocks = 1e3 * channels *
                      (c_.protocol == Protocol::Ll128 ? ll128_block_rate() : block_rate(g_));
         if (c_.protocol == Protocol::Ll && g_.system.nodes > 1)
-          t.pace = 2 / (1e3 * nccl::ll_bus_limit(g_.system, g_.settings.version));
+          t.pace = 2 / (1e3 * ll_bus_limit(g_.system, g_.system.nodes, g_.settings.version));
         t.lines = c_.protocol != Protocol::Simple;
-        t.window = t.lines ? 0 : nccl::kStepsOfBuffer;
+        t.window = t.lines ? 0 : kStepsOfBuffer;
         break;
       case Algorithm::Nvls:
-        t.pipeline = NcclPipeline::Nvls;
+        t.pipeline = Pipeline::Nvls;
         t.piece *= g_.system.heads();
         t.inside = nvls_factor();
         // Once for all that the switch does, in one stage or in two.
@@ -294,7 +270,7 @@ class Pricer {
         t.blocks = t.copies = channels * block_rate(g_) * 1e3;
         break;
       case Algorithm::NvlsTree:
-        t.pipeline = NcclPipeline::NvlsTree;
+        t.pipeline = Pipeline::NvlsTree;
         t.piece *= g_.system.heads();
         t.inside = nvls_factor();
         t.inside_us = latency(g_.window, 0) / 2;
@@ -304,7 +280,7 @@ class Pricer {
       case Algorithm::CollnetDirect:
       case Algorithm::CollnetChain: {
         bool direct = c_.algorithm == Algorithm::CollnetDirect;
-        t.pipeline = direct ? NcclPipeline::CollnetDirect : NcclPipeline::CollnetChain;
+        t.pipeline = direct ? Pipeline::CollnetDirect : Pipeline::CollnetChain;
         if (direct) t.piece *= ppn;
         t.inside_us = direct ? std::min(1.0, ppn - 1) * latency(g_.intra, 0) + (ppn - 1) * 0.4
                              : latency(g_.intra, 0);
@@ -312,16 +288,16 @@ class Pricer {
         break;
       }
       default: {
-        t.pipeline = NcclPipeline::Pat;
+        t.pipeline = Pipeline::Pat;
         t.piece = size_;
-        double rounds = static_cast<double>(g_.pipe(NcclPipeline::Pat).levels);
-        double levels = nccl::floor_log2(g_.system.nodes);
+        double rounds = static_cast<double>(g_.pipes[Pipeline::Pat].levels);
+        double levels = floor_log2(g_.system.nodes);
         t.between_us =
             (levels * latency(g_.inter, static_cast<double>(c_.chunk)) / 3.5 + 2.8 * g_.ranks()) /
             std::max(1.0, rounds);
       }
     }
-    t.operation = all_reduce || t.pipeline == NcclPipeline::Pat || t.pipeline == NcclPipeline::Nvls
+    t.operation = all_reduce || t.pipeline == Pipeline::Pat || t.pipeline == Pipeline::Nvls
                       ? op_
                       : Operation::AllReduce;
     return t;
@@ -329,48 +305,48 @@ class Pricer {
 
  private:
   // Microseconds that a byte takes.
-  double mover_us(const NcclMover& m, const NcclPipeTerms& t) const {
+  double mover_us(const PipeMover& m, const PipeTerms& t) const {
     switch (m.what) {
-      case NcclMover::What::Threads:
+      case PipeMover::What::Threads:
         return t.blocks > 0 ? 1 / (t.blocks * m.share) : 0;
-      case NcclMover::What::Copies:
+      case PipeMover::What::Copies:
         return t.copies > 0 ? 1 / t.copies : 0;
-      case NcclMover::What::Link:
+      case PipeMover::What::Link:
         break;
     }
     bool net = g_.fabric->links()[m.link].kind == topology::LinkKind::Net;
     return (net ? t.between : t.inside) / link_rate_us(g_, p_, level_, m.link);
   }
 
-  void pipeline(const NcclPipeTerms& t) {
-    NcclPipe own;
-    const NcclPipe& pipe = pipe_of(g_, t.pipeline, op_, own);
+  void pipeline(const PipeTerms& t) {
+    Pipe own;
+    const Pipe& pipe = pipe_of(g_, t.pipeline, op_, own);
     pipeline_ = t.pipeline;
     per_byte_ = g_.system.nodes > 1 ? t.between : t.inside;
     std::vector<double> each;
-    for (const NcclMover& m : pipe.movers) each.push_back(mover_us(m, t));
-    for (const NcclUse& u : pipe.uses) {
-      const NcclMover& m = pipe.movers[u.mover];
-      if (m.what == NcclMover::What::Link)
+    for (const PipeMover& m : pipe.movers) each.push_back(mover_us(m, t));
+    for (const PipeUse& u : pipe.uses) {
+      const PipeMover& m = pipe.movers[u.mover];
+      if (m.what == PipeMover::What::Link)
         limit_by_link({u.total * each[u.mover], u.link});
       else
         limit(u.total * each[u.mover] * size_,
-              m.what == NcclMover::What::Threads && c_.protocol == Protocol::Ll ? "LL's flags"
+              m.what == PipeMover::What::Threads && c_.protocol == Protocol::Ll ? "LL's flags"
                                                                                 : "thread blocks");
     }
     if (t.pace > 0) limit(size_ * t.pace, "LL's flags");
-    NcclPipeTime time = nccl_pipe_time(pipe, t, each, size_);
+    PipeTime time = pipe_time(pipe, t, each, size_);
     add_steps(time.inside, time.between);
     fill_ = std::max(0.0, time.total - steps_ - transfer_);
     transfer_ = std::min(
         transfer_, std::max(0.0, time.total - steps_));  // the steps' latencies hide part of it
   }
 
-  const NcclGroup& g_;
+  const Group& g_;
   const Profile& p_;
   Level level_;
   Operation op_;
-  const nccl::Choice& c_;
+  const Choice& c_;
   double size_;
   double wire_;
   double base_ = 0;
@@ -381,27 +357,23 @@ class Pricer {
   double between_ = 0;
   std::string limited_by_;
   std::string transport_;
-  std::optional<NcclPipeline> pipeline_;
+  std::optional<Pipeline> pipeline_;
   double per_byte_ = 0;
 };
 
 }  // namespace
 
-NcclPrice nccl_price(const NcclGroup& g, const Profile& p, Level level, Operation op,
-                     const nccl::Choice& choice, Bytes size) {
+Price price_of(const Group& g, const Profile& p, Level level, Operation op, const Choice& choice,
+               Bytes size) {
   return Pricer(g, p, level, op, choice, size).price();
 }
 
-NcclPipeTerms nccl_pipe_terms(const NcclGroup& g, const Profile& p, Level level, Operation op,
-                              const nccl::Choice& choice, Bytes size) {
+PipeTerms pipe_terms(const Group& g, const Profile& p, Level level, Operation op,
+                     const Choice& choice, Bytes size) {
   return Pricer(g, p, level, op, choice, size).terms();
 }
 
-double nccl_step_us(const NcclGroup& g, const Profile& p, const NcclHop& hop, Protocol protocol,
-                    std::int64_t message) {
-  return step_us(g, p, hop, nccl::Algorithm::Ring, protocol, message);
-}
-void set_times(NcclPrice& price, double base, double steps, double fill, double transfer,
+void set_times(Price& price, double base, double steps, double fill, double transfer,
                double bus_bytes) {
   price.base = from_us(base);
   price.steps = from_us(steps);
@@ -412,20 +384,9 @@ void set_times(NcclPrice& price, double base, double steps, double fill, double 
     price.limited_by = fill > base + steps ? "filling the pipeline" : "latency";
   price.bus_bytes_per_s = bus_bytes / (static_cast<double>(price.total.ps) / 1e12);
 }
-double nccl_wire_factor(Protocol p) {
-  return wire_factor(p);
-}
-double nccl_block_rate(const NcclGroup& g) {
-  return block_rate(g);
-}
-NcclBottleneck nccl_bottleneck(const NcclGroup& g, const Profile& p, Level level,
-                               const std::vector<LinkLoad>& loads) {
-  Bottleneck b = bottleneck(g, p, level, loads, 1, 1);
-  return {b.per_byte, b.link};
-}
 
-Duration nccl_tests_time(const Profile& p, const NcclPrice& price, int gpus_per_process) {
+Duration nccl_tests_time(const Profile& p, const Price& price, int gpus_per_process) {
   return std::max(price.total, p.host.launch * gpus_per_process);
 }
 
-}  // namespace ddpsim::collective
+}  // namespace ddpsim::nccl

@@ -1,10 +1,11 @@
-// What NCCL runs for one collective of a job, as a price of its communicator: nccl_price's parts as
-// a phase over links.
+// What NCCL runs for one collective of a job, as a price of its communicator: nccl::price_of's
+// parts as a phase over links.
 //   T = base + bytes / rate,   rate <= bytes / (steps' latencies + fill + transfer):  the gaps
 //                              between a step's messages are open to other traffic
+#include "sim/collective/nccl.h"
+
 #include <algorithm>
 
-#include "sim/collective/nccl.h"
 #include "sim/collective/price_terms.h"
 
 namespace ddpsim::collective {
@@ -43,37 +44,33 @@ Communicator make_nccl_communicator(const topology::Fabric& fabric, std::vector<
                                     const nccl::Settings& settings, int compute_capability) {
   if (devices.size() < 2) return make_communicator(fabric, std::move(devices), Backend::Nccl);
   Communicator c;
-  NcclGroup& group = c.nccl.emplace(make_nccl_group(fabric, devices, settings, compute_capability));
+  c.nccl = nccl::build(fabric, devices, settings, compute_capability);
+  nccl::Wiring wiring = nccl::wiring(*c.nccl);
   c.fabric = &fabric;
   c.devices = std::move(devices);
   c.backend = Backend::Nccl;
   c.layout = layout_of(fabric, c.devices);
-  for (const NcclGroup::Ring& r : group.rings) {
-    c.rings.push_back(r.order);
+  for (nccl::Wiring::Ring& r : wiring.rings) {
+    c.rings.push_back(std::move(r.order));
     c.ring_shares.push_back(r.share);
     c.ring_nics.push_back(r.nic);
   }
-  c.patterns.resize(kNcclPatterns + kNcclPipelines);
-  c.patterns[kAllReduce].load = group.every_ring;
-  for (std::size_t i = 0; i < kNcclPipelines; ++i)
-    if (static_cast<NcclPipeline>(i) != NcclPipeline::Pat)
-      c.patterns[kNcclPatterns + i].load = group.pipes[i].every;
+  c.patterns.resize(kNcclPatterns);
+  c.patterns[kAllReduce].load = std::move(wiring.of_rings);
+  for (std::vector<LinkLoad>& load : wiring.of_pipelines)
+    c.patterns.emplace_back().load = std::move(load);
   for (Pattern& pattern : c.patterns) pattern.moved = c.ranks();
   // As every communicator's ring: per byte that passes each of its hops.
   for (LinkLoad& l : c.patterns[kAllReduce].load) l.per_byte /= ring_factor(c.ranks());
-  for (const NcclHop* h : {&group.intra, &group.inter})
-    if (h->exists) c.transports.push_back(h->transport);
-  std::sort(c.transports.begin(), c.transports.end());
-  c.transports.erase(std::unique(c.transports.begin(), c.transports.end()), c.transports.end());
+  c.transports = std::move(wiring.transports);
   return c;
 }
 
 Price nccl_collective(const Communicator& c, const Profile& p, Level level, Operation op,
                       Bytes size) {
   if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
-  const NcclGroup& g = *c.nccl;
-  nccl::Choice choice = *nccl::choose(g.system, g.settings, op, size.count);
-  NcclPrice found = nccl_price(g, p, level, op, choice, size);
+  nccl::Choice choice = *nccl::choose(*c.nccl, op, size.count);
+  nccl::Price found = nccl::price_of(*c.nccl, p, level, op, choice, size);
   Price price;
   price.algorithm = label(choice);
   price.wire_factor = choice.protocol == nccl::Protocol::Ll ? 2 : 1;
@@ -81,7 +78,7 @@ Price nccl_collective(const Communicator& c, const Profile& p, Level level, Oper
   phase.latency = found.base;
   price.alone = found.total;
   bool ring = !found.pipeline;
-  price.pattern = ring ? kAllReduce : kNcclPatterns + static_cast<int>(*found.pipeline);
+  price.pattern = ring ? kAllReduce : nccl_pattern(*found.pipeline);
   phase.work =
       static_cast<double>(size.count) * found.per_byte * (ring ? ring_factor(c.ranks()) : 1);
   phase.weight = static_cast<double>(c.rings.size());

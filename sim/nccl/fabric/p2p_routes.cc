@@ -7,15 +7,17 @@
 // (a kind), and whose NICs' ways through the network are alike. A way between two NICs of two
 // classes is walked once, and counts for all pairs of their hosts. Where the network hashes NICs, a
 // class is one host.
-#include "sim/collective/nccl_p2p_routes.h"
+#include "sim/nccl/fabric/p2p_routes.h"
 
 #include <algorithm>
 #include <compare>
 #include <map>
 
-#include "sim/collective/nccl_p2p.h"
+#include "sim/nccl/fabric/group.h"
+#include "sim/nccl/fabric/p2p_price.h"
+#include "sim/nccl/nth.h"
 
-namespace ddpsim::collective {
+namespace ddpsim::nccl {
 namespace {
 
 using topology::Fabric;
@@ -39,8 +41,8 @@ Part part_of(const Fabric& f, const std::vector<LinkId>& links) {
   return out;
 }
 
-void add_hop(std::uint8_t transport, const Part& way, std::vector<NcclHop>& hops) {
-  auto same = std::find_if(hops.begin(), hops.end(), [&](const NcclHop& h) {
+void add_hop(std::uint8_t transport, const Part& way, std::vector<SlowestHop>& hops) {
+  auto same = std::find_if(hops.begin(), hops.end(), [&](const SlowestHop& h) {
     return h.transport == transport && h.eager == way.eager;
   });
   if (same == hops.end())
@@ -55,9 +57,9 @@ void add_route(const Fabric& f, const topology::Route& route, P2pRoutes& out) {
 }
 
 // [device] takes part.
-std::vector<bool> members_of(const NcclGroup& g) {
+std::vector<bool> members_of(const Group& g) {
   std::vector<bool> out(static_cast<std::size_t>(g.fabric->devices()));
-  for (int d : g.devices) out[static_cast<std::size_t>(d)] = true;
+  for (int d : g.devices) nth(out, d) = true;
   return out;
 }
 
@@ -65,8 +67,7 @@ std::vector<bool> members_of(const NcclGroup& g) {
 // at that place, where NVLinks lead to it (PXN); else a.
 int leaves_by(const Fabric& f, const std::vector<bool>& members, int a, int place) {
   int near = f.host_of(a) * f.cluster().devices_per_host + place;
-  if (!f.has_nic_links() || !members[static_cast<std::size_t>(near)] || near == a ||
-      f.nic_of(near) == f.nic_of(a))
+  if (!f.has_nic_links() || !nth(members, near) || near == a || f.nic_of(near) == f.nic_of(a))
     return a;
   return f.path_type(a, near) > topology::PathType::Nvl ||
                  f.nic_path_type(near, f.nic_of(near)) > topology::PathType::P2c
@@ -143,22 +144,22 @@ std::int64_t pairs_of(const Class& a, const Class& b) {
 // The messages between nodes of an all-to-all.
 class BetweenNodes {
  public:
-  BetweenNodes(const NcclGroup& g, P2pRoutes& out)
+  BetweenNodes(const Group& g, P2pRoutes& out)
       : g_(g),
         f_(*g.fabric),
         per_host_(f_.cluster().devices_per_host),
         members_(members_of(g)),
         out_(out) {
     at_place_.resize(static_cast<std::size_t>(per_host_));
-    for (int d : g.devices) ++at_place_[static_cast<std::size_t>(f_.local_of(d))];
+    for (int d : g.devices) ++nth(at_place_, f_.local_of(d));
   }
   void add() {
     for (std::size_t node = 0; node < g_.nodes.size(); ++node) {
       std::vector<std::int64_t> elsewhere = at_place_;
       std::map<int, std::vector<int>> hosts;
       for (int r : g_.nodes[node]) {
-        int device = g_.devices[static_cast<std::size_t>(r)];
-        --elsewhere[static_cast<std::size_t>(f_.local_of(device))];
+        int device = nth(g_.devices, r);
+        --nth(elsewhere, f_.local_of(device));
         hosts[f_.host_of(device)].push_back(device);
       }
       auto senders = static_cast<std::int64_t>(g_.devices.size() - g_.nodes[node].size());
@@ -181,7 +182,7 @@ class BetweenNodes {
     for (int a : devices) {
       kind.places.push_back(f_.local_of(a));
       for (int place = 0; place < per_host_; ++place) {
-        std::int64_t receivers = elsewhere[static_cast<std::size_t>(place)];
+        std::int64_t receivers = nth(elsewhere, place);
         kind.out.emplace_back();
         if (receivers == 0) continue;
         int by = leaves_by(f_, members_, a, place);
@@ -217,7 +218,7 @@ class BetweenNodes {
     for (const Part& ends : flow.ends) add_hop(transport, ends + way, out_.hops);
   }
 
-  const NcclGroup& g_;
+  const Group& g_;
   const Fabric& f_;
   int per_host_;
   std::vector<bool> members_;
@@ -228,7 +229,7 @@ class BetweenNodes {
   topology::Route scratch_;
 };
 
-P2pPairs no_pairs(const NcclGroup& g) {
+P2pPairs no_pairs(const Group& g) {
   P2pPairs out;
   out.inside.messages.resize(g.fabric->links().size());
   out.between.messages.resize(g.fabric->links().size());
@@ -237,13 +238,12 @@ P2pPairs no_pairs(const NcclGroup& g) {
 
 }  // namespace
 
-void find_p2p_route(const NcclGroup& g, int from, int to, topology::Route& route) {
+void find_p2p_route(const Group& g, int from, int to, topology::Route& route) {
   topology::Route scratch;
-  find_way(*g.fabric, members_of(g), g.devices[static_cast<std::size_t>(from)],
-           g.devices[static_cast<std::size_t>(to)], route, scratch);
+  find_way(*g.fabric, members_of(g), nth(g.devices, from), nth(g.devices, to), route, scratch);
 }
 
-P2pPairs routes_of_all_pairs(const NcclGroup& g) {
+P2pPairs routes_of_all_pairs(const Group& g) {
   P2pPairs out = no_pairs(g);
   std::vector<bool> members = members_of(g);
   topology::Route route;
@@ -252,20 +252,19 @@ P2pPairs routes_of_all_pairs(const NcclGroup& g) {
     for (int a : node)
       for (int b : node) {
         if (a == b) continue;
-        find_way(*g.fabric, members, g.devices[static_cast<std::size_t>(a)],
-                 g.devices[static_cast<std::size_t>(b)], route, scratch);
+        find_way(*g.fabric, members, nth(g.devices, a), nth(g.devices, b), route, scratch);
         add_route(*g.fabric, route, out.inside);
       }
   if (g.nodes.size() > 1) BetweenNodes(g, out.between).add();
   return out;
 }
 
-P2pPairs routes_to_the_next(const NcclGroup& g) {
+P2pPairs routes_to_the_next(const Group& g) {
   P2pPairs out = no_pairs(g);
   std::vector<bool> members = members_of(g);
   std::vector<std::size_t> node_of(g.devices.size());
   for (std::size_t k = 0; k < g.nodes.size(); ++k)
-    for (int r : g.nodes[k]) node_of[static_cast<std::size_t>(r)] = k;
+    for (int r : g.nodes[k]) nth(node_of, r) = k;
   topology::Route route;
   topology::Route scratch;
   for (std::size_t a = 0; a < g.devices.size(); ++a) {
@@ -276,4 +275,4 @@ P2pPairs routes_to_the_next(const NcclGroup& g) {
   return out;
 }
 
-}  // namespace ddpsim::collective
+}  // namespace ddpsim::nccl

@@ -8,24 +8,10 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "sim/collective/link_loads.h"
-#include "sim/collective/nccl_stages.h"
+#include "sim/nccl/fabric/group.h"
+#include "sim/nccl/fabric/stages.h"
 
-namespace ddpsim::collective {
-
-std::vector<LinkLoad> fold(const topology::Fabric& f, const std::vector<LinkLoad>& all) {
-  using Key = std::tuple<std::int64_t, std::uint8_t, std::int64_t, double>;
-  std::set<Key> seen;
-  std::vector<LinkLoad> out;
-  for (const LinkLoad& l : all) {
-    const topology::Link& link = f.links()[l.link];
-    if (seen.insert(
-                {link.bandwidth.bits_per_s, link.transport, link.staging.bits_per_s, l.per_byte})
-            .second)
-      out.push_back(l);
-  }
-  return out;
-}
+namespace ddpsim::nccl {
 
 namespace {
 
@@ -74,7 +60,7 @@ class Lists {
 };
 
 // What one link, or one rank's threads or copies, do.
-struct Mover {
+struct Moved {
   std::uint32_t alike = 0;  // those that are alike have one number
   std::uint32_t work = 0;   // steps, and bytes in the level of each: a list
   double now = 0;           // bytes in this level
@@ -86,7 +72,7 @@ struct Mover {
 // is kept of them.
 class Movers {
  public:
-  Movers(const NcclGroup& g, NcclPipeline p)
+  Movers(const Group& g, Pipeline p)
       : links_(g.fabric->links().size()),
         ranks_(g.devices.size()),
         groups_(static_cast<std::size_t>(groups_of(g, p))) {
@@ -98,7 +84,7 @@ class Movers {
       auto [it, fresh] =
           known.try_emplace({l.bandwidth.bits_per_s, l.transport, l.staging.bits_per_s},
                             static_cast<std::uint32_t>(list_.size()));
-      if (fresh) list_.push_back({NcclMover::What::Link, static_cast<topology::LinkId>(id), 1});
+      if (fresh) list_.push_back({PipeMover::What::Link, static_cast<topology::LinkId>(id), 1});
       if (fresh) bytes_per_ps_.push_back(l.bandwidth.bytes_per_ps());
       kept_.push_back({it->second});
     }
@@ -106,29 +92,29 @@ class Movers {
     for (std::size_t k = 0; k < groups_; ++k) {
       double share = group_share(g, p, static_cast<int>(k));
       auto [it, fresh] = shares.try_emplace(share, static_cast<std::uint32_t>(list_.size()));
-      if (fresh) list_.push_back({NcclMover::What::Threads, 0, share});
+      if (fresh) list_.push_back({PipeMover::What::Threads, 0, share});
       of_group_.push_back(it->second);
     }
     auto copies = static_cast<std::uint32_t>(list_.size());
-    list_.push_back({NcclMover::What::Copies, 0, 1});
+    list_.push_back({PipeMover::What::Copies, 0, 1});
     if (groups_ > 1) return;
     kept_.resize(links_ + ranks_, {of_group_.front()});
     kept_.resize(links_ + 2 * ranks_, {copies});
   }
   std::size_t links() const { return links_; }
-  std::uint32_t threads(const NcclStage& s) const {
+  std::uint32_t threads(const Stage& s) const {
     return static_cast<std::uint32_t>(links_ + static_cast<std::size_t>(s.from) * groups_ +
                                       static_cast<std::size_t>(s.group));
   }
-  std::uint32_t copies(const NcclStage& s) const {
+  std::uint32_t copies(const Stage& s) const {
     return static_cast<std::uint32_t>(links_ + ranks_ * groups_ + static_cast<std::size_t>(s.from));
   }
   std::uint32_t alike(std::uint32_t id) const {
     return id < kept_.size() ? kept_[id].alike : of_group_[(id - links_) % groups_];
   }
   double bytes_per_ps(std::uint32_t alike) const { return bytes_per_ps_[alike]; }  // of links
-  std::vector<Mover>& kept() { return kept_; }
-  std::vector<NcclMover> take() { return std::move(list_); }
+  std::vector<Moved>& kept() { return kept_; }
+  std::vector<PipeMover> take() { return std::move(list_); }
 
  private:
   std::size_t links_;
@@ -136,20 +122,20 @@ class Movers {
   std::size_t groups_;
   std::vector<std::uint32_t> of_group_;  // what is alike
   std::vector<double> bytes_per_ps_;
-  std::vector<Mover> kept_;
-  std::vector<NcclMover> list_;
+  std::vector<Moved> kept_;
+  std::vector<PipeMover> list_;
 };
 
 }  // namespace
 
 // Stages of a level that are of one kind, share alike and stand behind as many hops between nodes
 // are one step; it waits for all that one of them waits for.
-NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
-  NcclStages stages = nccl_stages(g, p, op);
-  NcclPipe out;
+Pipe make_pipe(const Group& g, Pipeline p, Operation op) {
+  Stages stages = stages_of(g, p, op);
+  Pipe out;
   out.stages = stages.size();
   Movers movers(g, p);
-  std::vector<Mover>& kept = movers.kept();
+  std::vector<Moved>& kept = movers.kept();
   std::vector<std::vector<std::uint32_t>> levels;  // of the listed stages
   for (std::uint32_t i = 0; i < stages.list.size(); ++i) {
     auto level = static_cast<std::size_t>(stages.list[i].level);
@@ -177,7 +163,7 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
   };
   std::vector<Move> moves;         // of this level's stages, one behind another
   std::vector<std::size_t> first;  // of each stage's
-  NcclStep step;
+  PipeStep step;
   for (const auto& level : levels) {
     moves.clear();
     first.clear();
@@ -187,13 +173,13 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
     };
     for (std::size_t channel = 0; channel < stages.channels.size(); ++channel)
       for (std::uint32_t i : level) {
-        NcclStage s = stages.at(channel, i);
+        Stage s = stages.at(channel, i);
         first.push_back(moves.size());
         links.clear();
         add_stage_load(g, s, route, links);
         for (const LinkLoad& l : links) add(l.link, l.per_byte * s.share);
         if (s.blocks > 0) add(movers.threads(s), s.blocks, !s.same_pass);
-        if (s.kind == NcclStage::Kind::CopyIn) add(movers.copies(s), s.share);
+        if (s.kind == Stage::Kind::CopyIn) add(movers.copies(s), s.share);
       }
     first.push_back(moves.size());
     for (Move& m : moves)
@@ -206,7 +192,7 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
     for (std::size_t k = 0; k + 1 < first.size(); ++k) {
       std::uint32_t i = level[k % level.size()];
       std::size_t channel = k / level.size() * stages.list.size();
-      const NcclStage& s = stages.list[i];
+      const Stage& s = stages.list[i];
       step.load.clear();
       double here = 0;
       for (std::size_t m = first[k]; m < first[k + 1]; ++m) {
@@ -223,7 +209,7 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
       std::uint32_t load = 0;
       for (auto [mover, bytes] : step.load) load = lists.append(load, mover, bytes);
       int kind = (is_inside(s.kind) ? 1 : 0) + (is_between(s.kind) ? 2 : 0) +
-                 (s.kind == NcclStage::Kind::Hop ? 4 : 0);
+                 (s.kind == Stage::Kind::Hop ? 4 : 0);
       std::int64_t before = 0;
       for (std::uint32_t a : stages.waits_for(i)) before = std::max(before, on_links[channel + a]);
       on_links[channel + i] = before + static_cast<std::int64_t>(here * 1e3);
@@ -234,7 +220,7 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
             steps.try_emplace(key, static_cast<std::uint32_t>(out.steps.size()));
       if (fresh)
         out.steps.push_back(
-            {is_inside(s.kind), is_between(s.kind), s.kind == NcclStage::Kind::Hop, {}, step.load});
+            {is_inside(s.kind), is_between(s.kind), s.kind == Stage::Kind::Hop, {}, step.load});
       step_of[channel + i] = last->second;
       std::vector<std::uint32_t>& after = out.steps[last->second].after;
       for (std::uint32_t a : stages.waits_for(i))
@@ -250,7 +236,7 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
           last_own->second.id = std::min(last_own->second.id, id);
           continue;
         }
-        Mover& mover = kept[id];
+        Moved& mover = kept[id];
         if (mover.now <= 0) continue;
         mover.work = lists.append(mover.work, last->second, bytes);
         mover.total += bytes;
@@ -260,14 +246,14 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
   }
   std::set<std::pair<std::uint32_t, std::uint32_t>> seen;
   for (std::size_t id = 0; id < kept.size(); ++id) {
-    const Mover& m = kept[id];
+    const Moved& m = kept[id];
     if (m.work == 0) continue;
     if (id < movers.links()) out.every.push_back({static_cast<topology::LinkId>(id), m.total});
     if (seen.insert({m.alike, m.work}).second)
       out.uses.push_back({m.alike, static_cast<topology::LinkId>(id < movers.links() ? id : 0),
                           lists.of(m.work), m.total});
   }
-  std::map<std::uint32_t, NcclUse> rest;
+  std::map<std::uint32_t, PipeUse> rest;
   for (const auto& [use, first_of] : own)
     rest[first_of.id] = {use.first, 0, lists.of(use.second), first_of.bytes};
   for (auto& [id, use] : rest) out.uses.push_back(std::move(use));
@@ -275,9 +261,9 @@ NcclPipe make_pipe(const NcclGroup& g, NcclPipeline p, Operation op) {
   return out;
 }
 
-const NcclPipe& pipe_of(const NcclGroup& g, NcclPipeline p, Operation op, NcclPipe& own) {
-  if (p != NcclPipeline::Nvls || op == Operation::AllReduce) return g.pipe(p);
+const Pipe& pipe_of(const Group& g, Pipeline p, Operation op, Pipe& own) {
+  if (p != Pipeline::Nvls || op == Operation::AllReduce) return g.pipes[p];
   return own = make_pipe(g, p, op);
 }
 
-}  // namespace ddpsim::collective
+}  // namespace ddpsim::nccl

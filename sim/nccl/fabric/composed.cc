@@ -1,25 +1,26 @@
 //   stage = max over sub-communicators of (base + steps + fill) + max(their transfers alone, sum of
 //     their bytes on a link / its rate)
-#include "sim/collective/nccl_composed.h"
+#include "sim/nccl/fabric/composed.h"
 
 #include <algorithm>
 #include <map>
 
-#include "sim/collective/nccl_terms.h"
+#include "sim/nccl/fabric/terms.h"
+#include "sim/nccl/nth.h"
+#include "sim/topology/hop_routes.h"
 
-namespace ddpsim::collective {
+namespace ddpsim::nccl {
 namespace {
 
 using Groups = std::vector<std::vector<int>>;  // devices
 
-std::string label(Operation op, const nccl::Choice& c) {
-  return std::string(name_of(op)) + " " + nccl::name_of(c.algorithm) + "/" +
-         nccl::name_of(c.protocol);
+std::string label(Operation op, const Choice& c) {
+  return std::string(name_of(op)) + " " + name_of(c.algorithm) + "/" + name_of(c.protocol);
 }
 
 // One call by all groups at once. false: the settings leave nothing; `why_not` says so.
-bool add_stage(const NcclGroup& whole, const std::vector<NcclGroup>& groups, const Profile& p,
-               Level level, Operation op, Bytes size, Composed& out) {
+bool add_stage(const Group& whole, const std::vector<Group>& groups, const Profile& p, Level level,
+               Operation op, Bytes size, Composed& out) {
   ComposedStage stage;
   stage.groups = static_cast<int>(groups.size());
   stage.ranks = groups.front().ranks();
@@ -27,14 +28,14 @@ bool add_stage(const NcclGroup& whole, const std::vector<NcclGroup>& groups, con
   Duration latency;  // base, steps and fill
   Duration fill;     // ... of the group whose they are
   std::map<topology::LinkId, double> bytes;
-  for (const NcclGroup& g : groups) {
-    auto choice = nccl::choose(g.system, g.settings, op, size.count);
+  for (const Group& g : groups) {
+    auto choice = choose(g, op, size.count);
     if (!choice) {
       out.why_not = std::string("NCCL_ALGO and NCCL_PROTO leave nothing for ") + name_of(op) +
                     " on " + std::to_string(g.ranks()) + " ranks";
       return false;
     }
-    NcclPrice price = nccl_price(g, p, level, op, *choice, size);
+    Price price = price_of(g, p, level, op, *choice, size);
     if (stage.what.empty()) stage.what = label(op, *choice);
     if (Duration own = price.base + price.steps + price.fill; own > latency) {
       latency = own;
@@ -44,36 +45,35 @@ bool add_stage(const NcclGroup& whole, const std::vector<NcclGroup>& groups, con
       stage.transfer = price.transfer;
       stage.limited_by = price.limited_by;
     }
-    NcclPipe own;
+    Pipe own;
     for (const LinkLoad& l :
          price.pipeline ? pipe_of(g, *price.pipeline, op, own).every : g.every_ring)
       bytes[l.link] += l.per_byte * price.per_byte * static_cast<double>(size.count);
   }
   std::vector<LinkLoad> loads;
   for (const auto& [link, b] : bytes) loads.push_back({link, b});
-  NcclBottleneck shared = nccl_bottleneck(whole, p, level, loads);
+  Bottleneck shared = bottleneck(whole, p, level, loads);
   Duration together = from_us(shared.us);
   if (together > stage.transfer) {
     stage.transfer = together;
     stage.limited_by = whole.fabric->link_name(shared.link);
   }
   if (latency > stage.transfer)
-    stage.limited_by =
-        fill > latency - fill ? "filling the pipeline" : "latency";  // as NcclPrice's
+    stage.limited_by = fill > latency - fill ? "filling the pipeline" : "latency";  // as Price's
   stage.time = latency + stage.transfer;
   out.stages.push_back(std::move(stage));
   return true;
 }
 
-std::vector<NcclGroup> communicators(const NcclGroup& whole, const Groups& groups) {
-  std::vector<NcclGroup> out;
+std::vector<Group> communicators(const Group& whole, const Groups& groups) {
+  std::vector<Group> out;
   for (const std::vector<int>& devices : groups)
     out.push_back(
-        make_nccl_group(*whole.fabric, devices, whole.settings, whole.system.compute_capability));
+        make_group(*whole.fabric, devices, whole.settings, whole.system.compute_capability));
   return out;
 }
 
-Composed two_level(const NcclGroup& g, const Groups& rows, std::string name, const Profile& p,
+Composed two_level(const Group& g, const Groups& rows, std::string name, const Profile& p,
                    Level level, Bytes size) {
   Composed out;
   out.name = std::move(name);
@@ -86,8 +86,8 @@ Composed two_level(const NcclGroup& g, const Groups& rows, std::string name, con
   Groups columns(width);
   for (const std::vector<int>& row : rows)
     for (std::size_t i = 0; i < width; ++i) columns[i].push_back(row[i]);
-  std::vector<NcclGroup> inside = communicators(g, rows);
-  std::vector<NcclGroup> across = communicators(g, columns);
+  std::vector<Group> inside = communicators(g, rows);
+  std::vector<Group> across = communicators(g, columns);
   auto places = static_cast<std::int64_t>(width);
   Bytes part{(size.count + places - 1) / places};
   bool possible = add_stage(g, inside, p, level, Operation::ReduceScatter, size, out) &&
@@ -97,7 +97,7 @@ Composed two_level(const NcclGroup& g, const Groups& rows, std::string name, con
   return out;
 }
 
-Composed direct(const NcclGroup& g, const Profile& p, Level level, Bytes size, Duration sum) {
+Composed direct(const Group& g, const Profile& p, Level level, Bytes size, Duration sum) {
   Composed out;
   out.name = "direct";
   if (g.ranks() > kMostP2pRanks) {
@@ -105,25 +105,25 @@ Composed direct(const NcclGroup& g, const Profile& p, Level level, Bytes size, D
                   " ranks, the most whose routes are added up";
     return out;
   }
-  NcclPrice price = nccl_p2p_price(make_nccl_p2p(g, Operation::AllToAll), p, level, size).price;
+  Price price = p2p_price(make_p2p(g, Operation::AllToAll), p, level, size).price;
   ComposedStage exchange{"all_to_all send/recv", 1, g.ranks(), size, price.total, price.transfer,
                          price.limited_by};
   out.stages = {exchange, {"sum", g.ranks(), 1, size, sum, sum, "memory"}, exchange};
   return out;
 }
 
-Groups devices_of(const NcclGroup& g, const std::vector<std::vector<int>>& ranks) {
+Groups devices_of(const Group& g, const std::vector<std::vector<int>>& ranks) {
   Groups out;
   for (const auto& group : ranks) {
     out.emplace_back();
-    for (int r : group) out.back().push_back(g.devices[static_cast<std::size_t>(r)]);
+    for (int r : group) out.back().push_back(nth(g.devices, r));
   }
   return out;
 }
 
 }  // namespace
 
-std::vector<Composed> composed_all_reduces(const NcclGroup& g, const Profile& p, Level level,
+std::vector<Composed> composed_all_reduces(const Group& g, const Profile& p, Level level,
                                            Bytes size, Duration slice_sum) {
   std::vector<Composed> out;
   Groups hosts = devices_of(g, ranks_by_host(*g.fabric, g.devices));
@@ -150,4 +150,4 @@ std::vector<Composed> composed_all_reduces(const NcclGroup& g, const Profile& p,
   return out;
 }
 
-}  // namespace ddpsim::collective
+}  // namespace ddpsim::nccl

@@ -1,32 +1,35 @@
 // A piece at a stage: its latency after what it waits for, then its bytes behind the piece before.
-// What hands on line by line (NcclPipeTerms::lines) begins a latency after the stage before it
+// What hands on line by line (PipeTerms::lines) begins a latency after the stage before it
 // began, and ends a latency after it ended at the earliest. A connection's buffer holds `window`
 // pieces: the next one waits until word of the oldest has come back.
+#include "sim/nccl/fabric/messages.h"
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
-#include "sim/collective/link_loads.h"
-#include "sim/collective/message_tasks.h"
-#include "sim/collective/nccl_terms.h"
+#include "sim/engine/after.h"
+#include "sim/nccl/fabric/terms.h"
+#include "sim/topology/link_loads.h"
 
-namespace ddpsim::collective {
+namespace ddpsim::nccl {
 namespace {
 
+using engine::after;
 using engine::TaskGraph;
 using engine::TaskId;
-using Kind = NcclStage::Kind;
+using Kind = Stage::Kind;
 
 Duration us(double t) {
   return from_us(t);
 }
 
 // The stages' flows: one unit is one byte of the operation that passes the stage.
-NcclFlows::Stages prepare(TaskGraph& g, const NcclGroup& group, const Profile& p, Level level,
-                          const NcclPipeTerms& t, const NcclFlows& flows) {
-  NcclFlows::Stages out;
-  out.list = nccl_stages(group, t.pipeline, t.operation);
-  LinkLoads loads(*group.fabric);
+Flows::OfStages prepare(TaskGraph& g, const Group& group, const Profile& p, Level level,
+                        const PipeTerms& t, const Flows& flows) {
+  Flows::OfStages out;
+  out.list = stages_of(group, t.pipeline, t.operation);
+  topology::LinkLoads loads(*group.fabric);
   std::vector<LinkLoad> links;
   std::vector<topology::LinkId> route;
   auto groups = static_cast<std::size_t>(groups_of(group, t.pipeline));
@@ -38,7 +41,7 @@ NcclFlows::Stages prepare(TaskGraph& g, const NcclGroup& group, const Profile& p
     return of;
   };
   for (std::size_t i = 0; i < out.list.size(); ++i) {
-    NcclStage s = out.list.at(i);
+    Stage s = out.list.at(i);
     std::vector<engine::Demand> demands;
     double slowest = 0;  // microseconds a byte
     links.clear();
@@ -70,31 +73,29 @@ NcclFlows::Stages prepare(TaskGraph& g, const NcclGroup& group, const Profile& p
   return out;
 }
 
-double pieces_of(const NcclPipeTerms& t, Bytes size) {
+double pieces_of(const PipeTerms& t, Bytes size) {
   return std::max(1.0, std::ceil(static_cast<double>(size.count) / t.piece));
 }
 
 }  // namespace
 
-double nccl_message_count(const Communicator& c, const Profile& p, Level level, Operation op,
-                          const nccl::Choice& choice, Bytes size) {
-  NcclPipeTerms t = nccl_pipe_terms(*c.nccl, p, level, op, choice, size);
-  return static_cast<double>(c.nccl->pipe(t.pipeline).stages) * pieces_of(t, size);
+double message_count(const Group& g, const Profile& p, Level level, Operation op,
+                     const Choice& choice, Bytes size) {
+  PipeTerms t = pipe_terms(g, p, level, op, choice, size);
+  return static_cast<double>(g.pipes[t.pipeline].stages) * pieces_of(t, size);
 }
 
-std::vector<TaskId> add_nccl_messages(TaskGraph& g, const Communicator& c, const Profile& p,
-                                      Level level, Operation op, const nccl::Choice& choice,
-                                      Bytes size, NcclFlows& flows,
-                                      std::span<const TaskId> arrive) {
-  const NcclGroup& group = *c.nccl;
-  NcclPipeTerms t = nccl_pipe_terms(group, p, level, op, choice, size);
-  std::vector<TaskId> start = launched(
-      g, us(nccl::base_latency_us(nccl::kMeasured, choice.algorithm, choice.protocol)), arrive);
+std::vector<TaskId> add_messages(TaskGraph& g, const Group& group, const Profile& p, Level level,
+                                 Operation op, const Choice& choice, Bytes size, Flows& flows,
+                                 std::span<const TaskId> arrive) {
+  PipeTerms t = pipe_terms(group, p, level, op, choice, size);
+  std::vector<TaskId> start = engine::launched(
+      g, us(base_latency_us(kMeasured, choice.algorithm, choice.protocol)), arrive);
   auto key = std::make_tuple(choice.algorithm, choice.protocol, choice.channels, t.operation);
   auto known = flows.known.find(key);
   if (known == flows.known.end())
     known = flows.known.emplace(key, prepare(g, group, p, level, t, flows)).first;
-  const NcclStages& stages = known->second.list;
+  const Stages& stages = known->second.list;
 
   struct Done {
     TaskId begun = 0;  // bytes begin to move; where the next stage, or the next piece, asks
@@ -112,7 +113,7 @@ std::vector<TaskId> add_nccl_messages(TaskGraph& g, const Communicator& c, const
     double piece = std::min(t.piece, bytes - static_cast<double>(j) * t.piece);
     for (std::size_t i = 0; i < stages.size(); ++i) {
       std::size_t in_channel = i % stages.list.size();
-      NcclStage s = stages.at(i);
+      Stage s = stages.at(i);
       std::span<const std::uint32_t> waits_for = stages.waits_for(in_channel);
       Done& now = at[i][j];
       double latency_us = is_between(s.kind) ? t.between_us : is_inside(s.kind) ? t.inside_us : 0;
@@ -168,11 +169,11 @@ std::vector<TaskId> add_nccl_messages(TaskGraph& g, const Communicator& c, const
   done.reserve(arrive.size());
   for (TaskId s : start) done.push_back(after(g, {}, {s}));
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    NcclStage s = stages.at(i);
+    Stage s = stages.at(i);
     when_there(at[i].back(), done[static_cast<std::size_t>(s.from)]);
     if (s.to != s.from) when_there(at[i].back(), done[static_cast<std::size_t>(s.to)]);
   }
   return done;
 }
 
-}  // namespace ddpsim::collective
+}  // namespace ddpsim::nccl

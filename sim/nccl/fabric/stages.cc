@@ -1,22 +1,24 @@
-#include "sim/collective/nccl_stages.h"
+#include "sim/nccl/fabric/stages.h"
 
 #include <algorithm>
 
-#include "sim/collective/blocks.h"
-#include "sim/collective/communicator.h"
+#include "sim/nccl/double_tree.h"
+#include "sim/nccl/fabric/group.h"
+#include "sim/nccl/nth.h"
+#include "sim/topology/hop_routes.h"
 
-namespace ddpsim::collective {
+namespace ddpsim::nccl {
 namespace {
 
 constexpr int kGroupsOfChannel = 4;  // each tree, up and down
 
-using Kind = NcclStage::Kind;
+using Kind = Stage::Kind;
 using Ids = std::vector<std::uint32_t>;
 
-class Stages {
+class StageList {
  public:
-  explicit Stages(std::size_t about = 0) { out_.list.reserve(about); }
-  std::uint32_t add(NcclStage s, const Ids& after) {
+  explicit StageList(std::size_t about = 0) { out_.list.reserve(about); }
+  std::uint32_t add(Stage s, const Ids& after) {
     std::vector<std::uint32_t>& all = out_.after;
     s.after_begin = static_cast<std::uint32_t>(all.size());
     all.insert(all.end(), after.begin(), after.end());
@@ -37,25 +39,25 @@ class Stages {
                     const Ids& after, bool same_pass = false) {
     return add({kind, from, to, -1, group, share, blocks, 0, 0, same_pass}, after);
   }
-  NcclStages take() {
+  Stages take() {
     out_.channels.emplace_back();
     return std::move(out_);
   }
   // What is listed is the first channel of the group's trees; the others go the same way, by other
   // GPUs.
-  NcclStages take_for_all(const NcclGroup& g) {
-    for (const NcclChannels& c : g.trees) {
-      NcclStages::Channel channel{std::vector<int>(g.devices.size()), c.nic, c.share};
+  Stages take_for_all(const Group& g) {
+    for (const AlikeChannels& c : g.trees) {
+      Stages::Channel channel{std::vector<int>(g.devices.size()), c.nic, c.share};
       for (std::size_t i = 0; i < c.order.size(); ++i)
         for (std::size_t k = 0; k < c.order[i].size(); ++k)
-          channel.ranks[static_cast<std::size_t>(g.trees.front().order[i][k])] = c.order[i][k];
+          nth(channel.ranks, g.trees.front().order[i][k]) = c.order[i][k];
       out_.channels.push_back(std::move(channel));
     }
     return std::move(out_);
   }
 
  private:
-  NcclStages out_;
+  Stages out_;
 };
 
 // One of the two trees over nodes.
@@ -70,66 +72,59 @@ NodeTree node_tree(std::size_t nodes, int which) {
   t.from_root.push_back(
       static_cast<int>(std::find(t.parents.begin(), t.parents.end(), -1) - t.parents.begin()));
   for (std::size_t i = 0; i < t.from_root.size(); ++i)
-    for (int c : t.children[static_cast<std::size_t>(t.from_root[i])]) t.from_root.push_back(c);
+    for (int c : nth(t.children, t.from_root[i])) t.from_root.push_back(c);
   return t;
 }
 
 // One tree over NVLS's heads (a rank of each node): what `ready[i]` names goes up from node i, and
 // the sum down. Returns per node what it waits for to have the sum.
-std::vector<Ids> head_tree(Stages& s, const std::vector<int>& heads, int which, double share,
+std::vector<Ids> head_tree(StageList& s, const std::vector<int>& heads, int which, double share,
                            std::vector<Ids> ready) {
   NodeTree t = node_tree(heads.size(), which);
-  auto head = [&](int i) { return heads[static_cast<std::size_t>(i)]; };
+  auto head = [&](int i) { return nth(heads, i); };
   for (auto it = t.from_root.rbegin(); it != t.from_root.rend(); ++it) {
-    int up = t.parents[static_cast<std::size_t>(*it)];
+    int up = nth(t.parents, *it);
     if (up < 0) continue;
-    ready[static_cast<std::size_t>(up)].push_back(
-        s.hop(Kind::Net, head(*it), head(up), 0, share, 0, ready[static_cast<std::size_t>(*it)]));
+    nth(ready, up).push_back(s.hop(Kind::Net, head(*it), head(up), 0, share, 0, nth(ready, *it)));
   }
   std::vector<Ids> has(heads.size());
   auto root = static_cast<std::size_t>(t.from_root.front());
   has[root] = ready[root];
   for (int i : t.from_root)
-    for (int c : t.children[static_cast<std::size_t>(i)])
-      has[static_cast<std::size_t>(c)] = {
-          s.hop(Kind::Net, head(i), head(c), 0, share, 0, has[static_cast<std::size_t>(i)])};
+    for (int c : nth(t.children, i))
+      nth(has, c) = {s.hop(Kind::Net, head(i), head(c), 0, share, 0, nth(has, i))};
   return has;
 }
 
 // One tree of a channel: each node's chain with the edges between nodes, up and down. Of a parent,
 // its second child meets the chain's first GPU; the first child the second one in a balanced tree.
-void chain_tree(Stages& s, const NcclChannels& c, int which, bool balanced, int group,
+void chain_tree(StageList& s, const AlikeChannels& c, int which, bool balanced, int group,
                 double share) {
   NodeTree t = node_tree(c.order.size(), which);
   std::vector<int> child = double_tree_children(static_cast<int>(c.order.size()), which);
-  auto order = [&](int i) -> const std::vector<int>& {
-    return c.order[static_cast<std::size_t>(i)];
-  };
+  auto order = [&](int i) -> const std::vector<int>& { return nth(c.order, i); };
   // Where in its parent's chain a child enters.
   auto place = [&](int i) -> std::size_t {
-    return balanced && child[static_cast<std::size_t>(i)] == 0 &&
-                   order(t.parents[static_cast<std::size_t>(i)]).size() > 1
-               ? 1
-               : 0;
+    return balanced && nth(child, i) == 0 && order(nth(t.parents, i)).size() > 1 ? 1 : 0;
   };
   std::vector<Ids> ready(c.order.size());  // of each node's first GPU
   for (auto it = t.from_root.rbegin(); it != t.from_root.rend(); ++it) {
     Ids last;
     for (std::size_t i = order(*it).size(); i-- > 0;) {
-      for (int k : t.children[static_cast<std::size_t>(*it)])
+      for (int k : nth(t.children, *it))
         if (place(k) == i)
           last.push_back(s.hop(Kind::Net, order(k).front(), order(*it)[i], group, share, share,
-                               ready[static_cast<std::size_t>(k)]));
+                               nth(ready, k)));
       if (i > 0)
         last = {s.hop(Kind::Hop, order(*it)[i], order(*it)[i - 1], group, share, share, last)};
     }
-    ready[static_cast<std::size_t>(*it)] = std::move(last);
+    nth(ready, *it) = std::move(last);
   }
   std::vector<Ids> has(c.order.size());
   auto root = static_cast<std::size_t>(t.from_root.front());
   has[root] = ready[root];
   for (int i : t.from_root) {
-    Ids last = has[static_cast<std::size_t>(i)];
+    Ids last = nth(has, i);
     for (std::size_t k = 0; k < order(i).size(); ++k) {
       // The thread block reads a chunk once and writes it to all.
       bool same_pass = false;
@@ -138,30 +133,29 @@ void chain_tree(Stages& s, const NcclChannels& c, int which, bool balanced, int 
         same_pass = true;
         return id;
       };
-      for (int below : t.children[static_cast<std::size_t>(i)])
-        if (place(below) == k)
-          has[static_cast<std::size_t>(below)] = {give(Kind::Net, order(below).front())};
+      for (int below : nth(t.children, i))
+        if (place(below) == k) nth(has, below) = {give(Kind::Net, order(below).front())};
       if (k + 1 < order(i).size()) last = {give(Kind::Hop, order(i)[k + 1])};
     }
   }
 }
 
 // Along a node's chain to its head. Returns what the head waits for.
-Ids chain_up(Stages& s, const std::vector<int>& order, int group, double share) {
+Ids chain_up(StageList& s, const std::vector<int>& order, int group, double share) {
   Ids last;
   for (std::size_t i = order.size() - 1; i > 0; --i)
     last = {s.hop(Kind::Hop, order[i], order[i - 1], group, share, share, last)};
   return last;
 }
-void chain_down(Stages& s, const std::vector<int>& order, int group, double share, Ids last) {
+void chain_down(StageList& s, const std::vector<int>& order, int group, double share, Ids last) {
   for (std::size_t i = 0; i + 1 < order.size(); ++i)
     last = {s.hop(Kind::Hop, order[i], order[i + 1], group, share, share, last)};
 }
 
-NcclStages trees(const NcclGroup& g) {
-  Stages s(4 * g.devices.size());
-  bool balanced = g.system.graphs.by_algorithm[1].pattern == nccl::kBalancedTree;
-  const NcclChannels& c = g.trees.front();
+Stages trees(const Group& g) {
+  StageList s(4 * g.devices.size());
+  bool balanced = g.system.graphs[GraphId::Tree].pattern == Pattern::BalancedTree;
+  const AlikeChannels& c = g.trees.front();
   if (g.nodes.size() > 1) {
     for (int which : {0, 1}) chain_tree(s, c, which, balanced, 2 * which, 0.5);
   } else {
@@ -170,7 +164,8 @@ NcclStages trees(const NcclGroup& g) {
   return s.take_for_all(g);
 }
 
-Ids copy_all(Stages& s, Kind kind, const std::vector<int>& ranks, double share, const Ids& after) {
+Ids copy_all(StageList& s, Kind kind, const std::vector<int>& ranks, double share,
+             const Ids& after) {
   Ids out;
   for (int r : ranks)
     out.push_back(s.add({kind, r, r, -1, 0, share, kind == Kind::CopyOut ? share : 0}, after));
@@ -178,11 +173,11 @@ Ids copy_all(Stages& s, Kind kind, const std::vector<int>& ranks, double share, 
 }
 
 // Ranks of a node that NVLS makes heads: by the search, as many on every node.
-std::vector<std::vector<int>> nvls_heads(const NcclGroup& g) {
+std::vector<std::vector<int>> nvls_heads(const Group& g) {
   std::size_t least = g.nodes.front().size();
   for (const auto& node : g.nodes) least = std::min(least, node.size());
   std::vector<std::size_t> places;
-  for (const auto& order : g.system.graphs.by_algorithm[3].order)
+  for (const auto& order : g.system.graphs[GraphId::Nvls].order)
     if (!order.empty() && static_cast<std::size_t>(order.front()) < least &&
         std::find(places.begin(), places.end(), static_cast<std::size_t>(order.front())) ==
             places.end())
@@ -197,8 +192,8 @@ std::vector<std::vector<int>> nvls_heads(const NcclGroup& g) {
   return out;
 }
 
-NcclStages nvls(const NcclGroup& g, Operation op) {
-  Stages s;
+Stages nvls(const Group& g, Operation op) {
+  StageList s;
   std::vector<std::vector<int>> heads_of = nvls_heads(g);
   for (std::size_t k = 0; k < g.nodes.size(); ++k) {
     const std::vector<int>& node = g.nodes[k];
@@ -229,8 +224,8 @@ NcclStages nvls(const NcclGroup& g, Operation op) {
   return s.take();
 }
 
-NcclStages nvls_tree(const NcclGroup& g) {
-  Stages s(8 * g.devices.size());
+Stages nvls_tree(const Group& g) {
+  StageList s(8 * g.devices.size());
   std::vector<std::vector<int>> heads_of = nvls_heads(g);
   std::size_t heads = heads_of.front().size();
   double part = 1 / static_cast<double>(heads);
@@ -258,9 +253,9 @@ NcclStages nvls_tree(const NcclGroup& g) {
   return s.take();
 }
 
-NcclStages collnet_chain(const NcclGroup& g) {
-  Stages s;
-  const NcclChannels& c = g.trees.front();
+Stages collnet_chain(const Group& g) {
+  StageList s;
+  const AlikeChannels& c = g.trees.front();
   Ids all;
   for (const auto& order : c.order)
     for (std::uint32_t id : chain_up(s, order, 0, 1)) all.push_back(id);
@@ -269,8 +264,8 @@ NcclStages collnet_chain(const NcclGroup& g) {
   return s.take_for_all(g);
 }
 
-NcclStages collnet_direct(const NcclGroup& g) {
-  Stages s;
+Stages collnet_direct(const Group& g) {
+  StageList s;
   Ids all;  // parts at their heads
   for (const auto& node : g.nodes)
     for (int head : node)
@@ -291,7 +286,7 @@ NcclStages collnet_direct(const NcclGroup& g) {
 // All-gather: in each round every rank hands what it has of the blocks that others still lack to
 // the rank a power of two farther, the farthest first; a block is d places from its owner after
 // rounds whose distances add up to d < n. Reduce-scatter is the same backwards.
-NcclStages pat(const NcclGroup& g, Operation op) {
+Stages pat(const Group& g, Operation op) {
   int n = g.ranks();
   int far = 1;
   while (far * 2 < n) far *= 2;
@@ -309,22 +304,21 @@ NcclStages pat(const NcclGroup& g, Operation op) {
     reached.insert(reached.end(), more.begin(), more.end());
   }
   if (op == Operation::ReduceScatter) std::reverse(turns.begin(), turns.end());
-  Stages s;
+  StageList s;
   std::vector<Ids> has(static_cast<std::size_t>(n));
   for (const Turn& t : turns) {
     std::vector<Ids> now = has;
     for (int r = 0; r < n; ++r) {
       int to = op == Operation::ReduceScatter ? (r - t.distance + n) % n : (r + t.distance) % n;
-      std::uint32_t id = s.hop(Kind::Net, r, to, 0, static_cast<double>(t.blocks) / n, 0,
-                               has[static_cast<std::size_t>(r)]);
-      now[static_cast<std::size_t>(to)].push_back(id);
-      now[static_cast<std::size_t>(r)].push_back(id);
+      std::uint32_t id =
+          s.hop(Kind::Net, r, to, 0, static_cast<double>(t.blocks) / n, 0, nth(has, r));
+      nth(now, to).push_back(id);
+      nth(now, r).push_back(id);
     }
     // Only the last round's count: it waited for the ones before.
     for (int r = 0; r < n; ++r) {
-      Ids& list = now[static_cast<std::size_t>(r)];
-      list.erase(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(
-                                                  has[static_cast<std::size_t>(r)].size()));
+      Ids& list = nth(now, r);
+      list.erase(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(nth(has, r).size()));
     }
     has = std::move(now);
   }
@@ -340,41 +334,41 @@ bool is_between(Kind k) {
   return k == Kind::Net || k == Kind::Sharp;
 }
 
-int groups_of(const NcclGroup& g, NcclPipeline p) {
-  return p == NcclPipeline::Tree || p == NcclPipeline::CollnetChain
+int groups_of(const Group& g, Pipeline p) {
+  return p == Pipeline::Tree || p == Pipeline::CollnetChain
              ? kGroupsOfChannel * static_cast<int>(g.trees.size())
              : 1;
 }
-double group_share(const NcclGroup& g, NcclPipeline p, int group) {
-  if (p != NcclPipeline::Tree && p != NcclPipeline::CollnetChain) return 1;
-  double halves = p == NcclPipeline::Tree && g.nodes.size() > 1 ? 4 : 2;
-  return g.trees[static_cast<std::size_t>(group / kGroupsOfChannel)].share / halves;
+double group_share(const Group& g, Pipeline p, int group) {
+  if (p != Pipeline::Tree && p != Pipeline::CollnetChain) return 1;
+  double halves = p == Pipeline::Tree && g.nodes.size() > 1 ? 4 : 2;
+  return nth(g.trees, group / kGroupsOfChannel).share / halves;
 }
 
-NcclStages nccl_stages(const NcclGroup& g, NcclPipeline p, Operation op) {
+Stages stages_of(const Group& g, Pipeline p, Operation op) {
   switch (p) {
-    case NcclPipeline::Tree:
+    case Pipeline::Tree:
       return trees(g);
-    case NcclPipeline::Nvls:
+    case Pipeline::Nvls:
       return nvls(g, op);
-    case NcclPipeline::NvlsTree:
+    case Pipeline::NvlsTree:
       return nvls_tree(g);
-    case NcclPipeline::CollnetDirect:
+    case Pipeline::CollnetDirect:
       return collnet_direct(g);
-    case NcclPipeline::CollnetChain:
+    case Pipeline::CollnetChain:
       return collnet_chain(g);
-    case NcclPipeline::Pat:
+    case Pipeline::Pat:
       return pat(g, op);
   }
   return {};
 }
 
-NcclStage NcclStages::at(std::size_t channel, std::size_t i) const {
-  NcclStage s = list[i];
+Stage Stages::at(std::size_t channel, std::size_t i) const {
+  Stage s = list[i];
   const Channel& c = channels[channel];
   if (!c.ranks.empty()) {
-    s.from = c.ranks[static_cast<std::size_t>(s.from)];
-    s.to = c.ranks[static_cast<std::size_t>(s.to)];
+    s.from = nth(c.ranks, s.from);
+    s.to = nth(c.ranks, s.to);
   }
   if (is_between(s.kind)) s.nic = c.nic;
   s.group += kGroupsOfChannel * static_cast<int>(channel);
@@ -383,10 +377,10 @@ NcclStage NcclStages::at(std::size_t channel, std::size_t i) const {
   return s;
 }
 
-void add_stage_load(const NcclGroup& g, const NcclStage& s, std::vector<topology::LinkId>& route,
+void add_stage_load(const Group& g, const Stage& s, std::vector<topology::LinkId>& route,
                     std::vector<LinkLoad>& out) {
   const topology::Fabric& f = *g.fabric;
-  auto device = [&](int rank) { return g.devices[static_cast<std::size_t>(rank)]; };
+  auto device = [&](int rank) { return nth(g.devices, rank); };
   switch (s.kind) {
     case Kind::CopyIn:
     case Kind::CopyOut:
@@ -399,7 +393,7 @@ void add_stage_load(const NcclGroup& g, const NcclStage& s, std::vector<topology
     case Kind::Sharp: {
       // As far as the first switch; where the plugin's trees lie beyond it is not known.
       int other = g.nodes.front().front();
-      if (g.node_of[static_cast<std::size_t>(s.from)] == 0) other = g.nodes.back().front();
+      if (nth(g.node_of, s.from) == 0) other = g.nodes.back().front();
       for (bool away : {true, false}) {
         find_hop_links(f, g.devices, away ? s.from : other, away ? other : s.from, s.nic, route);
         bool cable = false;
@@ -414,8 +408,7 @@ void add_stage_load(const NcclGroup& g, const NcclStage& s, std::vector<topology
     case Kind::Reduce:
     case Kind::Multicast:
     case Kind::Switch: {
-      const std::vector<int>& node =
-          g.nodes[static_cast<std::size_t>(g.node_of[static_cast<std::size_t>(s.from)])];
+      const std::vector<int>& node = nth(g.nodes, nth(g.node_of, s.from));
       if (node.size() < 2) return;
       for (std::size_t i = 0; i < node.size(); ++i) {
         int next = node[(i + 1) % node.size()];
@@ -434,4 +427,4 @@ void add_stage_load(const NcclGroup& g, const NcclStage& s, std::vector<topology
   }
 }
 
-}  // namespace ddpsim::collective
+}  // namespace ddpsim::nccl

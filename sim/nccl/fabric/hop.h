@@ -1,0 +1,17 @@
+// The slowest hop of one kind.
+#pragma once
+
+#include "sim/topology/fabric.h"
+
+namespace ddpsim::nccl {
+
+struct SlowestHop {
+  bool exists = false;
+  std::uint8_t transport = 0;
+  Duration wire;
+  Bytes eager;         // smallest of its links that has one
+  double rate = 0;     // raw, bytes/s, of its slowest link
+  double staging = 0;  // bytes/s one way; 0 = not staged
+};
+
+}  // namespace ddpsim::nccl

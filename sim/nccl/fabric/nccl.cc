@@ -1,0 +1,73 @@
+#include "sim/nccl/fabric/nccl.h"
+
+#include <algorithm>
+
+#include "sim/nccl/fabric/group.h"
+
+namespace ddpsim::nccl {
+
+OwnedGroup::OwnedGroup() = default;
+OwnedGroup::OwnedGroup(Group g) : group_(std::make_unique<Group>(std::move(g))) {}
+OwnedGroup::OwnedGroup(const OwnedGroup& other)
+    : group_(other ? std::make_unique<Group>(*other) : nullptr) {}
+OwnedGroup::OwnedGroup(OwnedGroup&& other) noexcept = default;
+OwnedGroup& OwnedGroup::operator=(OwnedGroup other) noexcept {
+  group_ = std::move(other.group_);
+  return *this;
+}
+OwnedGroup::~OwnedGroup() = default;
+
+OwnedGroup build(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
+                 int compute_capability, const Graphs* found) {
+  return OwnedGroup(
+      make_group(fabric, std::move(devices), std::move(settings), compute_capability, found));
+}
+
+void set_choice(Group& g, const Settings& settings) {
+  g.settings = settings;
+}
+
+const topology::Fabric& fabric(const Group& g) {
+  return *g.fabric;
+}
+int ranks(const Group& g) {
+  return g.ranks();
+}
+int nodes(const Group& g) {
+  return g.system.nodes;
+}
+int compute_capability(const Group& g) {
+  return g.system.compute_capability;
+}
+Version version(const Group& g) {
+  return g.settings.version;
+}
+const std::string& network_transport(const Group& g) {
+  return g.fabric->transports()[g.inter.transport];
+}
+
+Wiring wiring(const Group& g) {
+  Wiring out;
+  out.rings = g.rings;
+  out.of_rings = g.every_ring;
+  for (Pipeline p : kAll<Pipeline>)
+    if (p != Pipeline::Pat) out.of_pipelines[p] = g.pipes[p].every;
+  for (const SlowestHop* h : {&g.intra, &g.inter})
+    if (h->exists) out.transports.push_back(h->transport);
+  std::sort(out.transports.begin(), out.transports.end());
+  out.transports.erase(std::unique(out.transports.begin(), out.transports.end()),
+                       out.transports.end());
+  return out;
+}
+
+std::vector<Candidate> candidates(const Group& g, Operation op, std::int64_t bytes) {
+  return candidates(g.system, g.tables[op], g.settings, op, bytes);
+}
+std::optional<Choice> choose(const Group& g, Operation op, std::int64_t bytes) {
+  return choose(g.system, g.tables[op], g.settings, op, bytes);
+}
+Choice complete(const Group& g, Operation op, Algorithm a, Protocol p, std::int64_t bytes) {
+  return complete(g.system, g.tables[op], g.settings, op, a, p, bytes);
+}
+
+}  // namespace ddpsim::nccl

@@ -1,0 +1,112 @@
+// The door to NCCL's collectives on a fabric: what NCCL runs, by its own estimate (sim/nccl), and
+// what that takes.
+//
+//   price = base + sum of the latencies of the steps + fill of the pipeline + bytes over the
+//     slowest link (its load / its rate, less the protocol's share)
+//
+// sim/MODEL.md section 7. Terms: a node is a host (or an NVLink domain), a channel one thread block
+// with its own ring or trees.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/model/profile.h"
+#include "sim/nccl/choose.h"
+#include "sim/topology/link_loads.h"
+
+namespace ddpsim::nccl {
+
+using topology::LinkLoad;
+
+// A communicator as NCCL builds it. What it holds is this room's own (group.h).
+struct Group;
+// One, or none. A copy is another one.
+class OwnedGroup {
+ public:
+  OwnedGroup();
+  explicit OwnedGroup(Group g);
+  OwnedGroup(const OwnedGroup& other);
+  OwnedGroup(OwnedGroup&& other) noexcept;
+  OwnedGroup& operator=(OwnedGroup other) noexcept;
+  ~OwnedGroup();
+  explicit operator bool() const { return group_ != nullptr; }
+  Group& operator*() { return *group_; }
+  const Group& operator*() const { return *group_; }
+  Group* operator->() { return group_.get(); }
+  const Group* operator->() const { return group_.get(); }
+
+ private:
+  std::unique_ptr<Group> group_;
+};
+
+// Ranks of each node, in order: of a host, or of a domain where NVLinks join hosts.
+std::vector<std::vector<int>> nodes_of(const topology::Fabric& fabric,
+                                       const std::vector<int>& devices);
+// NCCL knows no larger nodes (NCCL_TOPO_MAX_NODES in src/include/graph.h of 2.28).
+inline constexpr std::size_t kMostOfNode = 576;
+// What keeps NCCL from using these devices: a node of more GPUs. Empty message = nothing.
+Problem check_nodes(const topology::Fabric& fabric, const std::vector<int>& devices);
+// REQUIRES: devices distinct and mutually reachable, check_nodes found nothing; the fabric outlives
+// the result. `settings`: of the environment; `compute_capability`: of the GPUs. `found`: what
+// NCCL's own search found, instead of ddpsim's: GPUs by their place in a node, nodes of equal size.
+OwnedGroup build(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
+                 int compute_capability, const Graphs* found = nullptr);
+// Other settings of what may be chosen. REQUIRES: of the same version, buffers and NICs.
+void set_choice(Group& g, const Settings& settings);
+
+const topology::Fabric& fabric(const Group& g);
+int ranks(const Group& g);
+int nodes(const Group& g);
+int compute_capability(const Group& g);
+Version version(const Group& g);
+// Of hops between nodes. REQUIRES: several nodes.
+const std::string& network_transport(const Group& g);
+// What it puts on the links: bytes on a link per byte of the operation, as nccl-tests states it.
+struct Wiring {
+  struct Ring {
+    std::vector<int> order;
+    double share = 1;  // of the bytes
+    int nic = -1;      // between hosts, local index; -1 = each device's own
+  };
+  std::vector<Ring> rings;
+  std::vector<LinkLoad>
+      of_rings;  // all-reduce: each hop of each ring carries its share of 2(n-1)/n
+  By<Pipeline, std::vector<LinkLoad>> of_pipelines;  // all-reduce; PAT: none
+  std::vector<std::uint8_t> transports;              // ascending
+};
+Wiring wiring(const Group& g);
+
+// As choose.h has them.
+std::vector<Candidate> candidates(const Group& g, Operation op, std::int64_t bytes);
+std::optional<Choice> choose(const Group& g, Operation op, std::int64_t bytes);
+Choice complete(const Group& g, Operation op, Algorithm a, Protocol p, std::int64_t bytes);
+
+struct Price {
+  Duration total;
+  Duration base;               // once per operation
+  Duration steps;              // latencies
+  Duration fill;               // of the pipeline: until its slowest stage works without a pause
+  Duration transfer;           // bytes over what limits them
+  double bus_bytes_per_s = 0;  // bus bandwidth: size * factor / total
+  std::string limited_by;  // "latency" (base, steps and fill), or what limits the transfer: a link,
+                           // "LL's flags", "thread blocks"
+  std::string limiting_transport;    // of that link; "" = no link limits
+  std::string step_transport;        // over which the steps' latencies pass, most of them
+  std::optional<Pipeline> pipeline;  // whose links the bytes cross; none = the rings'
+  double per_byte = 0;  // bytes on the wire per byte of the operation, as a multiple of those loads
+};
+// REQUIRES: the choice is available; p has every transport of the fabric.
+Price price_of(const Group& g, const Profile& p, Level level, Operation op, const Choice& choice,
+               Bytes size);
+// Bytes per picosecond of a link. Without GPUDirect (`staging`) a thread copies every byte between
+// the network's buffers and the GPU's, both ways.
+double link_rate(const topology::Fabric& fabric, const Profile& p, Level level,
+                 topology::LinkId link);
+// What nccl-tests would print: collectives one after another from one thread a process. Launches of
+// the next are made while the last one runs, so that the longer of the two counts.
+Duration nccl_tests_time(const Profile& p, const Price& price, int gpus_per_process);
+
+}  // namespace ddpsim::nccl

@@ -1,0 +1,68 @@
+// Terms that the prices of NCCL's operations (price.cc) and its pipelines' messages
+// (messages.cc) share. Internal to this room.
+#pragma once
+
+#include "sim/nccl/fabric/group.h"
+#include "sim/nccl/fabric/stages.h"
+
+namespace ddpsim::nccl {
+
+// One step over a hop, microseconds, as MODEL.md 7.3 has it. `message`: bytes of data at once.
+double step_us(const Group& g, const Profile& p, const SlowestHop& hop, Algorithm a,
+               Protocol protocol, std::int64_t message);
+// A price's times and bus bandwidth, from microseconds; what limits its transfer is set before.
+// `bus_bytes`: of the operation, as nccl-tests counts them.
+void set_times(Price& price, double base, double steps, double fill, double transfer,
+               double bus_bytes);
+// Bytes on the wire per byte of data, and what the protocol leaves unused: LL's flags, LL128's
+// flags and its copies through shared memory (NCCL: 0.92).
+constexpr double wire_factor(Protocol p) {
+  return p == Protocol::Ll ? 2 : p == Protocol::Ll128 ? 1 / 0.92 : 1;
+}
+// GB/s that one thread block moves at most: NCCL's limit of a tree's channel on one node
+// (perChMaxTree).
+double block_rate(const Group& g);
+// The slowest link: microseconds per byte of the operation. `inside`, `between`: bytes that a link
+// carries per byte of its load, in a node and between nodes.
+struct Bottleneck {
+  double us = 0;
+  topology::LinkId link = 0;
+};
+Bottleneck bottleneck(const Group& g, const Profile& p, Level level,
+                      const std::vector<LinkLoad>& loads, double inside = 1, double between = 1);
+
+// Bytes per microsecond that a link carries.
+double link_rate_us(const Group& g, const Profile& p, Level level, topology::LinkId link);
+
+// Bytes and microseconds.
+struct PipeTerms {
+  Pipeline pipeline = Pipeline::Tree;
+  Operation operation = Operation::AllReduce;
+  double piece = 0;       // bytes of the operation that pass together, all channels
+  double inside_us = 0;   // latency of a stage inside a node
+  double between_us = 0;  // ... between nodes
+  double inside = 1;      // bytes that a link carries per byte of its load, in a node
+  double between = 1;     // ... between nodes
+  double blocks =
+      0;  // bytes per microsecond that the thread blocks of a rank move, all channels; 0 = no limit
+  double copies = 0;   // ... copy into the switch's window
+  bool lines = false;  // hops inside a node hand on line by line (LL, LL128)
+  double pace =
+      0;  // microseconds per byte that the next piece sets out after the one before, at least
+  int window = 0;  // pieces that a connection's buffer holds; 0 = no limit
+};
+// REQUIRES: the choice is available and not a ring.
+PipeTerms pipe_terms(const Group& g, const Profile& p, Level level, Operation op,
+                     const Choice& choice, Bytes size);
+
+struct PipeTime {
+  double total = 0;    // microseconds, without base
+  double inside = 0;   // latencies of one piece's longest way, of hops inside nodes
+  double between = 0;  // ... between nodes
+};
+// All pieces of `size` bytes through all steps. `each`: microseconds that each mover takes for a
+// byte.
+PipeTime pipe_time(const Pipe& pipe, const PipeTerms& t, const std::vector<double>& each,
+                   double size);
+
+}  // namespace ddpsim::nccl
