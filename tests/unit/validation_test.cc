@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/io/files.h"
+#include "sim/predict/mechanisms.h"
 #include "sim/validation/executed.h"
 #include "sim/validation/pairing.h"
+#include "tests/support/support.h"
 
 namespace ddpsim::test {
 namespace {
@@ -65,17 +68,17 @@ TEST(Validation, CountsCoverageAndErrorsOfCleanRunsByClass) {
   noisy.noisy = true;
   Pair loopback = judged_pair(0.5);
   loopback.noisy = loopback.loopback = true;
-  Validation v = summarized({judged_pair(0.01), judged_pair(-0.04), judged_pair(0.2), noisy,
-                             loopback, judged_pair(0.3, "system")});
+  Validation v = summarized({judged_pair(0.01), judged_pair(-0.04), judged_pair(0.2),
+                             judged_pair(-0.3), noisy, loopback, judged_pair(0.3, "system")});
   const validation::Aggregate& a = v.aggregates.at("replay").at("held_out");
-  EXPECT_EQ(a.n, 3u);
-  EXPECT_DOUBLE_EQ(a.coverage, 2.0 / 3);
-  EXPECT_DOUBLE_EQ(a.median, 0.04);
-  EXPECT_DOUBLE_EQ(a.max, 0.2);
+  EXPECT_EQ(a.n, 4u);
+  EXPECT_DOUBLE_EQ(a.coverage, 0.5);  // one is too long, one too short
+  EXPECT_DOUBLE_EQ(a.median, 0.12);
+  EXPECT_DOUBLE_EQ(a.max, 0.3);
   EXPECT_EQ(v.aggregates.at("system").at("held_out").n, 1u);
   EXPECT_EQ(v.set_aside.at("noisy").at("replay").at("held_out").n, 1u);
   EXPECT_EQ(v.set_aside.at("loopback").at("replay").at("held_out").n, 1u);
-  EXPECT_DOUBLE_EQ(values(v).at("coverage"), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(values(v).at("coverage"), 0.5);
   EXPECT_DOUBLE_EQ(v.pairs.front().comparison.error, 0.5);  // the largest first
 }
 
@@ -129,6 +132,28 @@ TEST(Validation, TheRegretOfASweepIsWhatThePickedCapCostsMore) {
   EXPECT_NEAR(v.sweeps[0].regret, 0.1, 1e-12);
   pairs.pop_back();
   EXPECT_TRUE(summarized(pairs).sweeps.empty());
+}
+
+// Words in backticks of CONTRIBUTING's row on --without, and of the list of faults.py.
+TEST(Mechanisms, AreListedWhereTheyAreTakenOut) {
+  std::vector<std::string> names;
+  for (int m = 0; m < predict::kMechanisms; ++m)
+    names.emplace_back(predict::name_of(static_cast<predict::Mechanism>(m)));
+  auto listed = [](const std::string& file, const std::string& from, const std::string& to,
+                   char quote) {
+    std::string text = io::read_file(source_path(file));
+    text = text.substr(text.find(from) + from.size());
+    text = text.substr(0, text.find(to));
+    std::vector<std::string> out;
+    for (std::size_t a = 0; (a = text.find(quote, a)) != std::string::npos;) {
+      std::size_t b = text.find(quote, a + 1);
+      out.push_back(text.substr(a + 1, b - a - 1));
+      a = b + 1;
+    }
+    return out;
+  };
+  EXPECT_EQ(listed("CONTRIBUTING.md", "mechanism of the model taken out (", ")", '`'), names);
+  EXPECT_EQ(listed("tests/validation/faults.py", "MECHANISMS = [", "]", '"'), names);
 }
 
 TEST(Pairing, SaysFromWhatClassAndSampleARunIs) {

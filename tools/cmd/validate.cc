@@ -251,13 +251,10 @@ void validate_command(Terminal& t, Flags flags) {
     for (int m = 0; m < predict::kMechanisms; ++m)
       known.push_back(predict::name_of(static_cast<predict::Mechanism>(m)));
     std::string hint = io::nearest(flags.without, known);
-    throw InputError{
-        "--without " + flags.without,
-        hint.empty()
-            ? "is not a mechanism; known are copy_in, in_order_launch, burst, host_lane, workers, "
-              "reverse_order, uplink_sharing, "
-              "late_arrival, reduction_time, first_bucket, connection, shared_memory, shared_cores"
-            : "is not a mechanism (did you mean \"" + hint + "\"?)"};
+    throw InputError{"--without " + flags.without,
+                     hint.empty()
+                         ? fmt::format("is not a mechanism; known are {}", fmt::join(known, ", "))
+                         : "is not a mechanism (did you mean \"" + hint + "\"?)"};
   }
   std::vector<Limit> limits;
   if (!flags.budget.empty())
