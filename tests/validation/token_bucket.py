@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The token bucket of shaped hosts, by what PyTorch's all-reduces take while nothing else is in flight.
+"""The token bucket of shaped hosts, by what PyTorch's all-reduces take with no other in flight.
 
   token_bucket.py DDPSIM
 
