@@ -4,7 +4,7 @@
 //
 // Of NCCL's choice that is not true, and of one algorithm and protocol it is not true either: NCCL
 // chooses by an estimate of its own, and its search finds other channels for other links (more and
-// slower ones pipeline small operations better). A sweep says where (tools/cmd/sweep_flips.h). Nor
+// slower ones pipeline small operations better). A sweep says where (sim/sweep/flips.h). Nor
 // is it true where messages change from one kind of link to another: of ways of as few links NCCL
 // takes the widest, so that PCIe ten times faster than it is takes messages from NVLink, at its
 // latency.

@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "calib/player.h"
-#include "sim/collective/decision.h"
 
 namespace ddpsim::test {
 namespace {
@@ -168,64 +167,6 @@ TEST(Mesh, SaysWhenStepsCannotGoOn) {
   Mesh mesh(2);
   calib::Scratch scratch;
   EXPECT_THROW(mesh.play(steps, nullptr, DType::Float32, scratch, 0), std::runtime_error);
-}
-
-// ---- choices
-
-using collective::OpenMpi;
-
-int choice(OpenMpi v, int ranks, std::int64_t bytes, bool apart = false) {
-  return static_cast<int>(open_mpi_all_reduce(v, ranks, bytes, bytes / 4, apart));
-}
-
-TEST(OpenMpiChoice, OfFourPointZero) {
-  EXPECT_EQ(choice(OpenMpi::V4_0, 8, 9'999), 3);
-  EXPECT_EQ(choice(OpenMpi::V4_0, 8, 10'000), 4);
-  EXPECT_EQ(choice(OpenMpi::V4_0, 8, 8 << 20), 4);
-  EXPECT_EQ(choice(OpenMpi::V4_0, 8, (8 << 20) + 4), 5);
-  EXPECT_EQ(choice(OpenMpi::V4_0, 4096, 10'000), 2) << "fewer elements than ranks";
-}
-
-TEST(OpenMpiChoice, OfFourPointOneAndLater) {
-  struct Row {
-    int ranks;
-    std::int64_t bytes;
-    int choice;
-  };
-  for (auto v : {OpenMpi::V4_1, OpenMpi::Main})
-    for (Row r :
-         {Row{2, 4, 4},     {2, 8, 3},        {3, 4096, 4},     {2, 8192, 3},     {2, 16384, 4},
-          {2, 65536, 5},    {3, 262144, 6},   {4, 15, 4},       {4, 16, 3},       {7, 8191, 3},
-          {7, 8192, 6},     {8, 4, 3},        {15, 8192, 6},    {16, 63, 5},      {16, 64, 3},
-          {31, 4096, 6},    {32, 127, 5},     {32, 128, 6},     {63, 1 << 25, 6}, {64, 262143, 3},
-          {127, 262144, 6}, {128, 131071, 2}, {255, 131072, 3}, {255, 262144, 6}, {256, 4095, 2},
-          {511, 4096, 6},   {512, 2047, 2},   {2047, 2048, 3},  {2047, 16384, 6}, {2048, 2048, 5},
-          {2048, 4096, 3},  {4095, 16384, 6}, {4096, 2047, 2},  {4096, 2048, 5},  {65536, 16384, 3},
-          {65536, 32768, 6}})
-      EXPECT_EQ(choice(v, r.ranks, r.bytes), r.choice)
-          << r.ranks << " ranks, " << r.bytes << " bytes";
-}
-
-TEST(OpenMpiChoice, OfMainWithOneRankPerNode) {
-  EXPECT_EQ(choice(OpenMpi::Main, 2, 1 << 25, true), 3);
-  EXPECT_EQ(choice(OpenMpi::Main, 3, 1 << 25, true), 7);
-  EXPECT_EQ(choice(OpenMpi::Main, 4, (1 << 20) - 1, true), 7);
-  EXPECT_EQ(choice(OpenMpi::Main, 7, 1 << 20, true), 3);
-  EXPECT_EQ(choice(OpenMpi::Main, 8, 262144, true), 6);
-  EXPECT_EQ(choice(OpenMpi::Main, 15, 1 << 20, true), 3);
-  EXPECT_EQ(choice(OpenMpi::Main, 16, 32768, true), 2);
-  EXPECT_EQ(choice(OpenMpi::Main, 31, 131072, true), 6);
-  EXPECT_EQ(choice(OpenMpi::Main, 64, 32768, true), 3);
-  EXPECT_EQ(choice(OpenMpi::Main, 65, 32768, true), 3) << "the usual table";
-  EXPECT_EQ(choice(OpenMpi::V4_1, 3, 1 << 25, true), 6) << "not in 5.0";
-}
-
-TEST(OpenMpiChoice, HasStepLists) {
-  EXPECT_EQ(collective::algorithm_of(collective::OpenMpiAllReduce::Rabenseifner),
-            Algorithm::HalvingDoubling);
-  EXPECT_EQ(collective::algorithm_of(collective::OpenMpiAllReduce::SegmentedRing), Algorithm::Ring);
-  EXPECT_EQ(collective::gloo_all_reduce(false), Algorithm::Ring);
-  EXPECT_EQ(collective::gloo_all_reduce(true), Algorithm::Bcube);
 }
 
 // What a run sums is checked on every rank: whatever the type, the ranks and the steps, what was

@@ -195,7 +195,8 @@ Tables load_tables(const Terminal& t, const std::string& folder, const Profile* 
   return out;
 }
 
-std::string collectives_table(const calib::CollectiveReport& r, const ExecutedReport& x) {
+std::string collectives_table(const calib::CollectiveReport& r,
+                              const validation::ExecutedReport& x) {
   std::string out =
       fmt::format("{:<52} {:>16} {:>16} {:>16}\n", "median error, % (NCCL's own estimate)",
                   "< 1 MiB", "1-16 MiB", ">= 16 MiB");
@@ -224,7 +225,8 @@ std::string collectives_table(const calib::CollectiveReport& r, const ExecutedRe
   return out;
 }
 
-io::OrderedJson collectives_json(const calib::CollectiveReport& r, const ExecutedReport& x) {
+io::OrderedJson collectives_json(const calib::CollectiveReport& r,
+                                 const validation::ExecutedReport& x) {
   io::OrderedJson tables = io::OrderedJson::array();
   for (const calib::TableResult& t : r.tables) {
     io::OrderedJson rows = io::OrderedJson::array();
@@ -265,7 +267,7 @@ io::OrderedJson collectives_json(const calib::CollectiveReport& r, const Execute
                       {"rows", rows}});
   }
   io::OrderedJson executed = io::OrderedJson::array();
-  for (const ExecutedRow& e : x.rows)
+  for (const validation::ExecutedRow& e : x.rows)
     executed.push_back({{"where", e.where},
                         {"algorithm", name_of(e.algorithm)},
                         {"bytes", e.bytes},
@@ -315,7 +317,8 @@ std::string size_text(std::int64_t bytes) {
 
 }  // namespace
 
-std::string collectives_markdown(const calib::CollectiveReport& r, const ExecutedReport& x) {
+std::string collectives_markdown(const calib::CollectiveReport& r,
+                                 const validation::ExecutedReport& x) {
   std::string out =
       "# NCCL's collectives: published tables beside ddpsim's prices\n\n"
       "Made by `tools/reports` (`ddpsim validate --collectives --format md`); do not edit. Tables: "
@@ -422,8 +425,8 @@ std::string collectives_markdown(const calib::CollectiveReport& r, const Execute
       "| where | algorithm | bytes | measured | deviation | error "
       "|\n|---|---|---:|---:|---:|---:|\n",
       x.judged, 100 * x.median, 100 * x.p95, x.ranked, x.ranked_right, x.gloo_rows, x.gloo_judged,
-      100 * kRepeats, 100 * x.gloo_median, 100 * x.gloo_largest);
-  for (const ExecutedRow& e : x.rows)
+      100 * validation::kRepeats, 100 * x.gloo_median, 100 * x.gloo_largest);
+  for (const validation::ExecutedRow& e : x.rows)
     out += fmt::format(
         "| {} | {} | {} | {} | {:.1f} % | {:+.2f} % |\n", report::markdown_cell(e.where),
         name_of(e.algorithm), size_text(e.bytes), to_string(e.measured), 100 * e.deviation,

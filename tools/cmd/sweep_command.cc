@@ -13,15 +13,21 @@
 
 #include "sim/io/lines.h"
 #include "sim/report/text.h"
+#include "sim/sweep/flips.h"
+#include "sim/sweep/resume.h"
+#include "sim/sweep/summary.h"
 #include "sim/units/number.h"
 #include "tools/cmd/crash.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/pool.h"
 #include "tools/cmd/processes.h"
 #include "tools/cmd/sweep.h"
-#include "tools/cmd/sweep_flips.h"
+#include "tools/cmd/sweep_text.h"
 
 namespace ddpsim::cli {
+
+using namespace sweep;
+
 namespace {
 
 constexpr std::int64_t kBlock = 16;            // points a thread takes at once
@@ -39,35 +45,6 @@ struct Flags {
   std::string shard;
   std::vector<std::int64_t> skip;  // points that are not asked
 };
-
-struct Part {
-  std::int64_t first = 0;
-  std::int64_t last = 0;
-};
-
-// "3/16": of 16 parts, the one after the first three.
-Part part_of(const std::string& shard, std::int64_t points) {
-  if (shard.empty()) return {0, points};
-  std::int64_t k = -1;
-  std::int64_t n = 0;
-  auto slash = shard.find('/');
-  auto before = parse_integer(shard.substr(0, slash));
-  auto after = slash == std::string::npos ? std::nullopt : parse_integer(shard.substr(slash + 1));
-  if (before && after) k = *before, n = *after;
-  if (n < 1 || k < 0)
-    throw InputError{
-        "--shard " + shard,
-        "expected K/N, for example --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT"};
-  if (k >= n)
-    throw InputError{
-        "--shard " + shard,
-        fmt::format("shards are numbered 0 to {}; a Slurm array that fits: --array=0-{}", n - 1,
-                    n - 1)};
-  auto at = [&](std::int64_t i) {
-    return static_cast<std::int64_t>(static_cast<__int128>(points) * i / n);
-  };
-  return {at(k), at(k + 1)};
-}
 
 // How far, how fast, how long yet: a bar on a terminal, else a line now and then.
 class Progress {
@@ -107,84 +84,6 @@ class Progress {
   bool shown_ = false;
 };
 
-// Rows that the file has already, and where to go on.
-struct Found {
-  std::int64_t rows = 0;
-  std::int64_t bytes = 0;
-};
-
-// Reads a file of rows from its header on, and refuses it at the first line that sweep did not
-// write.
-class RowReader {
- public:
-  RowReader(std::string path, std::string blame)
-      : path_(std::move(path)), blame_(std::move(blame)) {}
-  // Whole rows, from point `first` on (-1: whatever the first one is). With a sweep they are its.
-  // Returns what is left behind them. Throws InputError.
-  std::string read(std::int64_t first, std::int64_t last, const Sweep* sweep) {
-    first_ = next_ = first;
-    std::string left = io::each_line(path_, [&](const std::string& line) {
-      ++lines_;
-      bytes_ += static_cast<std::int64_t>(line.size()) + 1;
-      if (lines_ == 1) return take_header(line, sweep);
-      RowText row = read_row(header_, line);
-      if (!row.problem.empty()) fail("is no row of a sweep: " + row.problem);
-      if (id_.empty()) id_ = sweep ? sweep->id : row.id;
-      if (row.id != id_)
-        throw InputError{blame_, path_ +
-                                     " is of another sweep (another question, other axes, or "
-                                     "another version of ddpsim)"};
-      if (first_ < 0) first_ = next_ = row.point;
-      if (lines_ == 2 && row.point != first_)
-        throw InputError{blame_,
-                         fmt::format("{} begins with point {}; this part of the sweep is {} to {}",
-                                     path_, row.point, first, last - 1)};
-      if (row.point != next_)
-        fail(fmt::format("is point {} where {} is expected: rows are missing or doubled", row.point,
-                         next_));
-      if (sweep && next_ >= last)
-        throw InputError{blame_,
-                         fmt::format("{} goes on after point {}, where this part of the sweep ends",
-                                     path_, last - 1)};
-      if (sweep && row.values != printed_values(values_at(sweep->axes, row.point)))
-        fail(fmt::format("has other values than point {} of this sweep", row.point));
-      ++next_;
-    });
-    return left;
-  }
-  const std::string& path() const { return path_; }
-  const std::string& header() const { return header_; }
-  const std::string& id() const { return id_; }
-  std::int64_t first() const { return first_; }
-  std::int64_t next() const { return next_; }
-  Found found() const { return {std::max<std::int64_t>(lines_ - 1, 0), bytes_}; }
-
- private:
-  [[noreturn]] void fail(const std::string& why) const {
-    std::string remedy =
-        blame_ == "--resume"
-            ? fmt::format(
-                  "; keep the {} lines before it (head -n {}), and --resume makes the others",
-                  lines_ - 1, lines_ - 1)
-            : "; sweep it again";
-    throw InputError{fmt::format("{}:{}", path_, lines_), why + remedy};
-  }
-  void take_header(const std::string& line, const Sweep* sweep) {
-    header_ = line;
-    if (sweep && line + "\n" != sweep_header(*sweep))
-      throw InputError{blame_, path_ + " has other columns; it is not of this sweep"};
-    if (!is_sweep_header(line)) throw InputError{path_, "is not what ddpsim sweep writes"};
-  }
-  std::string path_;
-  std::string blame_;
-  std::string header_;
-  std::string id_;
-  std::int64_t lines_ = 0;
-  std::int64_t bytes_ = 0;
-  std::int64_t first_ = -1;
-  std::int64_t next_ = -1;
-};
-
 // What --out holds of this sweep. Any file that is not empty is somebody's, unless each of its rows
 // is of this sweep.
 Found rows_in(const std::string& path, const Sweep& s, const Part& part, bool resume) {
@@ -193,21 +92,9 @@ Found rows_in(const std::string& path, const Sweep& s, const Part& part, bool re
     throw InputError{
         "--out " + path,
         "exists; --resume continues it if it is of this sweep, or remove it to begin anew"};
-  RowReader reader(path, "--resume");
-  std::string left = reader.read(part.first, part.last, &s);
-  Found found = reader.found();
-  // What a kill left of a line that was being written is the beginning of that line.
-  std::int64_t next = part.first + found.rows;
-  std::string begun = found.bytes == 0 ? sweep_header(s) : std::to_string(next) + ",";
-  bool ours = (found.bytes == 0 || next < part.last) &&
-              (left.starts_with(begun) || begun.starts_with(left));
-  if (!left.empty() && !ours)
-    throw InputError{
-        "--resume", fmt::format("{} {}", path,
-                                found.bytes == 0
-                                    ? "is not a file of a sweep"
-                                    : "ends with what is not the beginning of a row; remove that")};
-  return found;
+  RowReader reader(path, "--resume", s, part);
+  std::string left = io::each_line(path, [&](const std::string& line) { reader.take(line); });
+  return reader.end(left);
 }
 
 // All rows of a sweep's CSV.
@@ -274,10 +161,13 @@ class Round {
 
 // A crash says at which point it was.
 SweepRow ask(Loader& loader, const Sweep& s, const Flags& flags, std::int64_t point) {
-  if (std::find(flags.skip.begin(), flags.skip.end(), point) != flags.skip.end())
-    return skipped_point(s, point);
+  SweepRow row = row_at(s, point);
+  if (std::find(flags.skip.begin(), flags.skip.end(), point) != flags.skip.end()) {
+    row.reason = "not asked (--skip)";
+    return row;
+  }
   at_point(point);
-  SweepRow row = ask_point(loader, s, point);
+  row = ask_point(loader, s, point);
   at_point(-1);
   return row;
 }
@@ -416,7 +306,7 @@ void sweep_command(Terminal& t, Flags& flags) {
   if (stream) {
     if (file && found.rows == part.last - part.first)
       t.err << "ddpsim: " << flags.output.out << " was complete\n";
-    std::string text = summary.text(s) + flips_text(flips, s);
+    std::string text = summary_text(s, summary) + flips_text(flips, s);
     (file ? t.out : t.err) << (file || t.err_is_terminal ? text : "") << std::flush;
     return report_internal(summary);
   }
@@ -461,7 +351,7 @@ void merge_command(Terminal& t, const MergeFlags& flags) {
   std::vector<RowReader> shards;
   for (const std::string& f : flags.files) {
     RowReader reader(f, f);
-    std::string left = reader.read(-1, 0, nullptr);
+    std::string left = io::each_line(f, [&](const std::string& line) { reader.take(line); });
     if (reader.header().empty()) throw InputError{f, "is not what ddpsim sweep writes"};
     if (!left.empty())
       throw InputError{f, "ends in the middle of a row (is it unfinished? --resume)"};
@@ -469,28 +359,8 @@ void merge_command(Terminal& t, const MergeFlags& flags) {
       shards.push_back(std::move(reader));  // else a shard without points
   }
   if (shards.empty()) throw InputError{"FILE...", "no file has a row"};
-  std::sort(shards.begin(), shards.end(),
-            [](const RowReader& a, const RowReader& b) { return a.first() < b.first(); });
-  const std::string id = shards[0].id();
-  std::int64_t next = 0;
-  for (const RowReader& s : shards) {
-    if (s.header() != shards[0].header() || s.id() != id)
-      throw InputError{s.path(), "is of another sweep than " + shards[0].path()};
-    if (s.first() < next)
-      throw InputError{s.path(),
-                       fmt::format("begins at point {}, which another file has", s.first())};
-    if (s.first() > next)
-      throw InputError{s.path(), fmt::format("begins at point {}; points {} to {} are in no file",
-                                             s.first(), next, s.first() - 1)};
-    next = s.next();
-  }
-  std::int64_t points = points_of_id(id);
-  if (next != points)
-    throw InputError{
-        shards.back().path(),
-        fmt::format(
-            "ends at point {}; points {} to {} are in no file (is a shard unfinished? --resume)",
-            next - 1, next, points - 1)};
+  join(shards);
+  std::int64_t points = points_of_id(shards[0].id());
   if (!flags.output.out.empty() && io::exists(flags.output.out))
     throw InputError{"--out " + flags.output.out, "exists; remove it, or name another file"};
   std::optional<Sweep> page;
@@ -499,7 +369,7 @@ void merge_command(Terminal& t, const MergeFlags& flags) {
       throw InputError{"--html",
                        fmt::format("keeps all rows, at most {}; CSV has no limit", kMostKept)};
     page = sweep_of(shards[0].header(), shards[0].path());
-    page->id = id;
+    page->id = shards[0].id();
   }
   std::optional<io::LineFile> file;
   if (!flags.output.out.empty()) file.emplace(flags.output.out, 0);

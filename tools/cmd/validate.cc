@@ -7,16 +7,20 @@
 #include <fmt/format.h>
 
 #include "calib/cuda/cuda.h"
+#include "sim/io/read_budget.h"
 #include "sim/predict/baselines.h"
 #include "sim/predict/mechanisms.h"
+#include "sim/validation/pairing.h"
 #include "tools/cmd/collectives.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
-#include "tools/cmd/validation.h"
+#include "tools/cmd/validation_text.h"
 
 namespace ddpsim::cli {
 namespace {
+
+using namespace validation;
 
 struct Flags {
   std::string runs;
@@ -30,58 +34,6 @@ struct Flags {
   std::string published;
   OutputFlags output;
 };
-
-// A scenario's prediction, shared by its Runs.
-struct Case {
-  std::string problem;  // why there is none
-  predict::Prediction prediction;
-  Duration naive;
-  Duration queue;
-  std::string scenario_hash;
-  std::string workload_hash;
-  Profile profile;
-  bool one_gpu = false;  // several ranks on it, over loopback
-  bool mean = false;
-  std::string sweep;
-  std::optional<double> cap;
-  std::vector<std::string> tags;
-  bool repeats = false;
-  bool real = false;
-};
-
-std::vector<std::string> tags_of(const Loaded& l) {
-  std::vector<std::string> out;
-  auto add = [&](const char* tag, bool has) {
-    if (has) out.push_back(tag);
-  };
-  const Plan& plan = l.scenario.plan;
-  bool racks = l.cluster.pattern == Pattern::Racks;
-  int per_rack = racks ? (l.cluster.hosts + l.cluster.racks - 1) / l.cluster.racks : 1;
-  int crossings = 0;
-  const std::vector<int>& order = l.scenario.rank_order;
-  for (std::size_t i = 0; racks && i < order.size(); ++i)
-    crossings += order[i] / per_rack != order[(i + 1) % order.size()] / per_rack;
-  bool ddp = plan.system == System::PytorchDdp;
-  double cap = plan.bucket_cap_mb.value_or(25);
-  constexpr std::int64_t kSmall = 256 * 1024;  // a step's gradients are a few bursts
-  add("slow_rank", !l.scenario.slow_ranks.empty());
-  add("slow_host", !l.cluster.slow_links.empty());
-  add("racks", racks && l.scenario.other_jobs.empty());
-  add("crossing", crossings > 2);
-  add("two_jobs", !l.scenario.other_jobs.empty());
-  add("in_flight", plan.tcp_streams > 1);
-  add("algorithm", plan.algorithm != Algorithm::Ring);
-  add("no_overlap", !ddp);
-  add("accumulation", plan.accumulation_steps > 1);
-  add("compression",
-      plan.comm_hook == CommHook::Fp16Compress || plan.comm_hook == CommHook::Bf16Compress);
-  add("unused", plan.find_unused_parameters);
-  add("small_messages", l.workload.gradient_bytes().count < kSmall);
-  add("large_buckets", ddp && cap >= 25 && l.workload.gradient_bytes().count > 3 * 25 * 1048576);
-  add("first_bucket", plan.pytorch == PytorchVersion::V1_13 || (ddp && !plan.bucket_cap_mb));
-  add("host_lane", l.cluster.device == DeviceKind::Gpu);
-  return out;
-}
 
 // The profile that the scenario's cluster names; "" = the scenario names its cluster only.
 std::string profile_named(const std::string& scenario) {
@@ -112,19 +64,6 @@ bool same_computation(const Profile& a, const Profile& b) {
   return x["compute"] == y["compute"] && x["memory"] == y["memory"] && x["host"] == y["host"];
 }
 
-double relative(Duration model, Duration measured) {
-  return static_cast<double>(model.ps) / static_cast<double>(measured.ps) - 1;
-}
-
-// Where the real framework's steps repeat on one machine of few cores, by the cell alone: a star of
-// at most 4 hosts at 200 Mb/s, or 4 at more; DDP with buckets of half a MiB or more.
-bool repeats(const Loaded& l) {
-  const Plan& plan = l.scenario.plan;
-  bool network = l.cluster.pattern == Pattern::Star && l.scenario.ranks <= 4 &&
-                 (l.cluster.link.bandwidth.bits_per_s <= 200'000'000 || l.scenario.ranks == 4);
-  return network && plan.system == System::PytorchDdp && plan.bucket_cap_mb.value_or(25) >= 0.5;
-}
-
 // `run`: brings a layer profile that replaces the workload's times; null or without one: the
 // workload's own.
 Case predict_case(const Terminal& t, const Flags& flags, const std::string& path,
@@ -142,8 +81,8 @@ Case predict_case(const Terminal& t, const Flags& flags, const std::string& path
       q.profiles = {own};
     }
     Loaded l = load(t, q);
-    c.tags = tags_of(l);
-    c.repeats = repeats(l);
+    c.tags = tags_of(l.workload, l.cluster, l.scenario);
+    c.repeats = repeats(l.cluster, l.scenario);
     c.real = l.scenario.real_compute;
     if (run && run->layers) {
       if (auto why = layers_problem(l.workload, *run); !why.empty()) throw InputError{path, why};
@@ -203,48 +142,6 @@ std::string other_profile(const Terminal& t, const Run& run, const Case& c,
          " would predict it; --profile or --profiles name what it was executed with";
 }
 
-// Why this Run is not of the scenario that would be predicted, "" = it is.
-std::string staleness(const Run& run, const Case& c) {
-  if (!c.problem.empty()) return c.problem;
-  if (c.scenario_hash != run.scenario)
-    return "the file of its scenario was changed (its hash is " + c.scenario_hash +
-           " now); restore it, or execute it again";
-  if (c.workload_hash != run.workload)
-    return "the workload was changed since it was executed (hash " + run.workload + " then, " +
-           c.workload_hash + " now); execute it again (ddpsim run)";
-  return {};
-}
-
-Pair make_pair(const std::string& file, const Run& run, const Case& c, double tolerance) {
-  Pair p;
-  p.file = file;
-  p.key = run.key;
-  p.scenario = run.scenario;
-  p.profile = c.profile.name;
-  p.evidence = name_of(run.evidence);
-  if (run.evidence == EvidenceClass::Replay && run.origin.compute != "timed")
-    p.evidence = "replay_real";
-  if (run.evidence == EvidenceClass::System && !c.repeats) p.evidence = "system_other";
-  if (!run.origin.gpu.empty())
-    p.evidence = std::string(run.evidence == EvidenceClass::System ? "system_" : "replay_") +
-                 (c.one_gpu ? "one_gpu" : "gpu");
-  const std::vector<std::string>& from = c.profile.fitted_from;
-  bool seen = std::find(from.begin(), from.end(), run.scenario) != from.end();
-  p.sample = seen ? "in_sample" : "held_out";
-  p.noisy = run.quality.verdict == Verdict::Noisy;
-  p.loopback = run.origin.hosts == "loopback";
-  p.comparison = analysis::compare(c.prediction.run, run,
-                                   {tolerance, c.mean, std::numeric_limits<double>::infinity()});
-  p.low = c.prediction.step_low;
-  p.high = c.prediction.step_high;
-  p.naive_error = relative(c.naive, p.comparison.measured);
-  p.queue_error = relative(c.queue, p.comparison.measured);
-  p.sweep = c.sweep;
-  p.cap = c.cap;
-  p.tags = c.tags;
-  return p;
-}
-
 Run open_run(const std::string& file) {
   Run run = io::read_run(io::parse_json(io::read_file(file), file), file);
   if (run.kind != RunKind::Measured)
@@ -254,15 +151,6 @@ Run open_run(const std::string& file) {
   if (!run.steps.empty() && !steady)
     throw InputError{file + "#/steps", "has no steady step, so there is nothing to compare"};
   return run;
-}
-
-// --fail-fast: whether the gate fails whatever Runs are still to come. Then v.limits says why.
-bool fails_already(Validation& v, const std::vector<Limit>& limits) {
-  constexpr std::size_t kEvery = 8;  // pairs
-  if (!v.errors.empty()) return true;
-  if (v.pairs.size() % kEvery != 0) return false;
-  v.limits = broken_for_good(v, limits);
-  return !v.limits.empty();
 }
 
 Validation validate_folder(const Terminal& t, const Flags& flags,
@@ -277,22 +165,8 @@ Validation validate_folder(const Terminal& t, const Flags& flags,
   for (const std::string& file : files) {
     if (flags.fail_fast && fails_already(v, limits)) break;
     Run run = open_run(file);
-    bool stepped = run.evidence == EvidenceClass::Replay || run.evidence == EvidenceClass::System;
-    if (run.steps.empty() || !stepped) {
-      ++v.without_steps;
-      continue;
-    }
     std::string name = file.substr(file.rfind('/') + 1);
-    if (!is_predicted(run)) {
-      ++v.unpredicted;
-      continue;
-    }
-    if (run.scenario.empty()) {
-      v.errors.push_back({name, run.key, "stale",
-                          "it names no scenario, so it cannot be predicted; ddpsim import run FILE "
-                          "QUESTION --runs FOLDER gives it one"});
-      continue;
-    }
+    if (!is_comparable(v, name, run)) continue;
     std::string path = flags.runs + "/scenarios/" + run.scenario + ".json";
     auto as_captured = [&]() -> const Case& {
       auto found = cases.find(run.scenario);
@@ -301,20 +175,16 @@ Validation validate_folder(const Terminal& t, const Flags& flags,
                  : cases.emplace(run.scenario, predict_case(t, flags, path)).first->second;
     };
     const Case c = run.layers ? predict_case(t, flags, path, &run) : as_captured();
-    if (std::string why = staleness(run, c); !why.empty()) {
+    std::string why = staleness(run, c);
+    if (why.empty()) why = other_profile(t, run, c, flags.runs);
+    if (!why.empty()) {
       v.errors.push_back({name, run.key, "stale", why});
       continue;
     }
-    if (std::string why = other_profile(t, run, c, flags.runs); !why.empty()) {
-      v.errors.push_back({name, run.key, "stale", why});
-      continue;
-    }
-    v.pairs.push_back(make_pair(name, run, c, tolerance_of(flags.tolerance)));
+    Pair& pair = add_pair(v, name, run, c, tolerance_of(flags.tolerance));
     if (run.layers && c.real)
-      v.pairs.back().capture_error =
-          relative(as_captured().prediction.summary.step, v.pairs.back().comparison.measured);
-    if (const std::string& m = v.pairs.back().comparison.mismatch; !m.empty())
-      v.errors.push_back({name, run.key, "mismatch", m});
+      pair.capture_error =
+          relative(as_captured().prediction.summary.step, pair.comparison.measured);
   }
   summarize(v);
   return v;
@@ -381,17 +251,15 @@ void validate_command(Terminal& t, Flags flags) {
     for (int m = 0; m < predict::kMechanisms; ++m)
       known.push_back(predict::name_of(static_cast<predict::Mechanism>(m)));
     std::string hint = io::nearest(flags.without, known);
-    throw InputError{
-        "--without " + flags.without,
-        hint.empty()
-            ? "is not a mechanism; known are copy_in, in_order_launch, burst, host_lane, workers, "
-              "reverse_order, uplink_sharing, "
-              "late_arrival, reduction_time, first_bucket, connection, shared_memory, shared_cores"
-            : "is not a mechanism (did you mean \"" + hint + "\"?)"};
+    throw InputError{"--without " + flags.without,
+                     hint.empty()
+                         ? fmt::format("is not a mechanism; known are {}", fmt::join(known, ", "))
+                         : "is not a mechanism (did you mean \"" + hint + "\"?)"};
   }
   std::vector<Limit> limits;
   if (!flags.budget.empty())
-    limits = read_budget(io::parse_json(io::read_file(flags.budget), flags.budget), flags.budget);
+    limits =
+        io::read_budget(io::parse_json(io::read_file(flags.budget), flags.budget), flags.budget);
   Validation v = validate_folder(t, flags, limits);
   if (!flags.fail_fast || !v.failed()) apply_budget(v, limits);
   write_html(t, flags.output, [&] {

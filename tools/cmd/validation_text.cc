@@ -1,12 +1,16 @@
 // A Validation as a page, as JSON (sim/FORMATS.md, validation), as JUnit XML and as Markdown.
+#include "tools/cmd/validation_text.h"
+
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "sim/report/text.h"
-#include "tools/cmd/validation.h"
 
 namespace ddpsim::cli {
+
+using namespace validation;
+
 namespace {
 
 double ms(Duration d) {

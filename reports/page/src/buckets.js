@@ -79,8 +79,10 @@ export function buckets(data) {
   const called = list.every((b) => b.name.includes("allreduce/"))
     ? "Gradient all-reduces"
     : "Collectives";
+  // Plain averaging has an all-reduce for each parameter.
+  const inBuckets = list.every((b) => b.name.includes("allreduce/bucket."));
   const it = chart("buckets", {
-    label: `${called} over the step: ${list.length}${called === "Collectives" ? "" : " buckets"}, ready, begin, end and exposed part; the same numbers are in the table below`,
+    label: `${called} over the step: ${list.length}${inBuckets ? " buckets" : ""}, ready, begin, end and exposed part; the same numbers are in the table below`,
     height: Math.min(names.length, kMostRows + 1) * 24 + 84,
     build: () => ({
       grid: {
@@ -189,7 +191,7 @@ export function buckets(data) {
     ),
     table(
       [
-        { name: called === "Collectives" ? "name" : "bucket", of: (b) => shortName(b.name) },
+        { name: inBuckets ? "bucket" : "name", of: (b) => shortName(b.name) },
         {
           name: "bytes",
           right: true,

@@ -95,13 +95,13 @@ function ends(c) {
   });
   return section(
     "Differences by part",
-    "Ends of forward, of each bucket's all-reduce and of the optimizer, from the start of the step, in the order of the execution: predicted less measured.",
+    "Ends of forward, of each gradient all-reduce and of the optimizer, from the start of the step, in the order of the execution: predicted less measured.",
     it.node,
     h(
       "div",
       { class: "keys" },
       [
-        ["communication", "all-reduce of a bucket"],
+        ["communication", "gradient all-reduce"],
         ["backward", "forward, optimizer"],
       ].map(([k, text]) =>
         h("span", {}, h("span", { class: "swatch", style: { background: `var(--${k})` } }), text),

@@ -8,9 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/cmd/loader.h"
-
-namespace ddpsim::cli {
+namespace ddpsim::sweep {
 
 struct Axis {
   std::vector<std::string> fields;               // several: zipped
@@ -31,8 +29,4 @@ std::int64_t points_of(const std::vector<Axis>& axes);
 std::vector<std::string> values_at(const std::vector<Axis>& axes, std::int64_t point);
 std::vector<std::string> fields_of(const std::vector<Axis>& axes);
 
-// What a field's value adds to a question: workload, cluster, profile, plan and ranks by name or
-// number, anything else as --set. Throws InputError.
-void choose(const std::string& field, const std::string& value, Choice& choice);
-
-}  // namespace ddpsim::cli
+}  // namespace ddpsim::sweep

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/cmd/sweep.h"
+#include "sim/sweep/rows.h"
 
-namespace ddpsim::cli {
+namespace ddpsim::sweep {
 
 class SweepFlips {
  public:
@@ -30,4 +30,4 @@ class SweepFlips {
   bool too_many_ = false;
 };
 
-}  // namespace ddpsim::cli
+}  // namespace ddpsim::sweep

@@ -1,13 +1,14 @@
-#include "tools/cmd/axis.h"
+#include "sim/sweep/axis.h"
 
 #include <algorithm>
 #include <set>
 
 #include <fmt/format.h>
 
+#include "sim/model/error.h"
 #include "sim/units/number.h"
 
-namespace ddpsim::cli {
+namespace ddpsim::sweep {
 namespace {
 
 struct Quantity {
@@ -196,17 +197,4 @@ std::vector<std::string> fields_of(const std::vector<Axis>& axes) {
   return out;
 }
 
-void choose(const std::string& field, const std::string& value, Choice& choice) {
-  if (field == "workload")
-    choice.workload = value;
-  else if (field == "cluster")
-    choice.cluster = value;
-  else if (field == "profile")
-    choice.profile = value;
-  else if (field == "ranks")
-    choice.ranks = value;
-  else
-    choice.settings.push_back(io::parse_setting(field + "=" + value));
-}
-
-}  // namespace ddpsim::cli
+}  // namespace ddpsim::sweep

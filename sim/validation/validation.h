@@ -1,5 +1,5 @@
-// What `ddpsim validate` finds out: pairs of a prediction and a measured Run, their aggregates by
-// class, and the limits that they must keep.
+// Predictions beside measured Runs: their errors by class, how far Runs repeat, and the limits that
+// a budget sets. Pairs are made by pairing.h.
 #pragma once
 
 #include <map>
@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "sim/analysis/compare.h"
-#include "sim/io/codecs.h"
 
-namespace ddpsim::cli {
+namespace ddpsim::validation {
 
 // A measured Run beside the prediction of its scenario. The simpler models of
 // sim/predict/baselines.h answer the same question.
@@ -130,16 +129,10 @@ void summarize(Validation& v);
 // Every name that a budget may limit; and those of them that have a value.
 std::vector<std::string> value_names();
 std::map<std::string, double> values(const Validation& v);
-// ddpsim.budget/1. Throws InputError, for an unknown name with the nearest known one.
-std::vector<Limit> read_budget(const io::Json& j, const std::string& file);
 void apply_budget(Validation& v, const std::vector<Limit>& limits);
 // Of these limits, those that are broken whatever pairs are added: a largest error only grows.
 std::vector<LimitResult> broken_for_good(Validation v, const std::vector<Limit>& limits);
+// Whether the gate fails whatever Runs are still to come. Then v.limits says why.
+bool fails_already(Validation& v, const std::vector<Limit>& limits);
 
-std::string validation_table(const Validation& v);
-io::OrderedJson validation_json(const Validation& v);
-std::string validation_junit(const Validation& v);
-std::string validation_markdown(
-    const Validation& v);  // GitHub-flavoured: for a pull request, and for reports/accuracy.md
-
-}  // namespace ddpsim::cli
+}  // namespace ddpsim::validation

@@ -1,6 +1,6 @@
 // Aggregates are kept apart by evidence and by sample; the named values that a budget limits are of
 // clean, held-out pairs unless their name says otherwise.
-#include "tools/cmd/validation.h"
+#include "sim/validation/validation.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-namespace ddpsim::cli {
+namespace ddpsim::validation {
 namespace {
 
 constexpr const char* kEvidence[] = {"system",         "system_other",  "replay",
@@ -284,32 +284,6 @@ std::map<std::string, double> values(const Validation& v) {
   return out;
 }
 
-std::vector<Limit> read_budget(const io::Json& j, const std::string& file) {
-  io::Reader r(j, file);
-  r.schema("ddpsim.budget/1");
-  r.only({"schema", "description", "limits"});
-  std::vector<std::string> known = value_names();
-  std::vector<Limit> out;
-  for (const io::Reader& item : r.at("limits").items()) {
-    item.only({"what", "min", "max"});
-    Limit l;
-    l.what = item.at("what").text();
-    if (std::find(known.begin(), known.end(), l.what) == known.end()) {
-      std::string hint = io::nearest(l.what, known);
-      item.at("what").fail(
-          "\"" + l.what.substr(0, 80) + "\" is not a value of a validation" +
-          (hint.empty() ? "; see sim/FORMATS.md, budget" : " (did you mean \"" + hint + "\"?)"));
-    }
-    if (item.has("min")) l.min = item.at("min").number();
-    if (item.has("max")) l.max = item.at("max").number();
-    if (!l.min && !l.max) item.fail("a limit has a \"min\" or a \"max\", or both");
-    if (l.min && l.max && *l.min > *l.max)
-      item.fail("\"min\" is larger than \"max\": nothing can keep that limit");
-    out.push_back(std::move(l));
-  }
-  return out;
-}
-
 void apply_budget(Validation& v, const std::vector<Limit>& limits) {
   std::map<std::string, double> known = values(v);
   for (const Limit& l : limits) {
@@ -342,4 +316,12 @@ std::vector<LimitResult> broken_for_good(Validation v, const std::vector<Limit>&
   return std::move(v.limits);
 }
 
-}  // namespace ddpsim::cli
+bool fails_already(Validation& v, const std::vector<Limit>& limits) {
+  constexpr std::size_t kEvery = 8;  // pairs
+  if (!v.errors.empty()) return true;
+  if (v.pairs.size() % kEvery != 0) return false;
+  v.limits = broken_for_good(v, limits);
+  return !v.limits.empty();
+}
+
+}  // namespace ddpsim::validation

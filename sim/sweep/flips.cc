@@ -1,11 +1,11 @@
 // A point's neighbour on an axis of bandwidths has all other axes' values and the next slower one.
-#include "tools/cmd/sweep_flips.h"
+#include "sim/sweep/flips.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-namespace ddpsim::cli {
+namespace ddpsim::sweep {
 namespace {
 
 constexpr std::size_t kShown = 5;
@@ -74,4 +74,4 @@ std::vector<std::string> SweepFlips::lines(const Sweep& s) const {
   return shown;
 }
 
-}  // namespace ddpsim::cli
+}  // namespace ddpsim::sweep

@@ -1,0 +1,49 @@
+// A measured Run and what the model says of its scenario become a Pair, or the reason why not.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/predict/predict.h"
+#include "sim/validation/validation.h"
+
+namespace ddpsim::validation {
+
+// What the model says of a scenario, for all Runs of it.
+struct Case {
+  std::string problem;  // why there is no prediction; "" = there is
+  predict::Prediction prediction;
+  Duration naive;  // the steps of sim/predict/baselines.h
+  Duration queue;
+  std::string scenario_hash;
+  std::string workload_hash;
+  Profile profile;
+  bool one_gpu = false;  // several ranks on it, over loopback
+  bool mean = false;     // other jobs: a Run stands for the mean of its steps
+  std::string sweep;     // as Pair::sweep
+  std::optional<double> cap;
+  std::vector<std::string> tags;
+  bool repeats = false;
+  bool real = false;  // computation is real
+};
+
+// Of tag_names(), what the scenario has.
+std::vector<std::string> tags_of(const Workload& workload, const Cluster& cluster,
+                                 const Scenario& scenario);
+// Where the real framework's steps repeat on one machine of few cores, by the cell alone: a star of
+// at most 4 hosts at 200 Mb/s, or 4 at more; DDP with buckets of half a MiB or more.
+bool repeats(const Cluster& cluster, const Scenario& scenario);
+
+double relative(Duration model, Duration measured);  // model / measured - 1
+
+// Whether the Run is one to compare; counts it in `v` where it is not.
+bool is_comparable(Validation& v, const std::string& file, const Run& run);
+// Why this Run is not of the scenario that would be predicted, "" = it is.
+std::string staleness(const Run& run, const Case& c);
+// Adds the pair, and an error where the two do not join. `tolerance`: of a step, for the verdict.
+// REQUIRES: staleness(run, c) is empty.
+Pair& add_pair(Validation& v, const std::string& file, const Run& run, const Case& c,
+               double tolerance);
+
+}  // namespace ddpsim::validation
