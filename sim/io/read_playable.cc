@@ -262,7 +262,10 @@ class ProgramReader {
     op.bytes = communicates || o.has("bytes")
                    ? between(o.at("bytes"), communicates ? 1 : 0, kMostBytesOfOne, "bytes")
                    : 0;
-    if (o.has("dtype")) op.dtype = read_dtype(o.at("dtype"));
+    if (o.has("dtype"))
+      op.dtype = read_dtype(o.at("dtype"));
+    else if (is_broadcast(c.kind))  // of bytes
+      op.dtype = op.bytes % 4 == 0 ? DType::Int32 : DType::UInt8;
     if (communicates)
       check_collective(o, op, c, sliced, slices);
     else if (op.lane == Lane::Worker)
