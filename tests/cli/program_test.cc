@@ -343,6 +343,11 @@ TEST_F(ProgramCommands, RefuseWhatCannotBePlayed) {
          p["tensors"][1]["shape"] = {1'000'000'000, 1'000'000'000};
        }),
        "more elements than any device holds"},
+      {with([](J p, J o) {
+         p["streams"] = {"side"};
+         o[3]["duration_ps"] = 0, o[3]["lane"] = "side", o[3]["waits_for"] = Json::array();
+       }),
+       "its steady step takes no time"},
       {with([](J p, J) { p["ranks"] = 0; }), "#/ranks: "},
       {with([](J p, J) { p["streams"] = {"host"}; }), "is no name for a stream of its own"},
       {with([](J p, J) { p.erase("tensors"); }), "\"tensors\" is missing"},

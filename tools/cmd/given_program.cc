@@ -139,6 +139,15 @@ void check_given_program(const QuestionFlags& f, const Asked& asked) {
                      "--fidelity collective"};
 }
 
+void check_period(const Asked& asked) {
+  predict::Options options = asked.options;
+  options.fidelity = predict::Fidelity::Collective;
+  if (predict::steady_period(asked.question(), Level::Mid, options).ps <= 0)
+    throw InputError{asked.program->file + "#/steps",
+                     "its steady step takes no time: the last operation of a step is its end, and "
+                     "here it waits for nothing that takes any"};
+}
+
 ProgramSize size_of(const Program& p, const Profile& profile) {
   ProgramSize most;
   double bandwidth = profile.memory.bandwidth_bytes_per_s * profile.memory.efficiency.low;

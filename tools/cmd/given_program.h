@@ -25,6 +25,9 @@ void refuse_beside_program(const QuestionFlags& flags, const std::vector<io::Set
 void give_program(const QuestionFlags& flags, Asked& asked);
 // Throws InputError where this cluster cannot play it. REQUIRES: predict::check found nothing.
 void check_given_program(const QuestionFlags& flags, const Asked& asked);
+// Throws InputError where its steady step takes no time. REQUIRES: what check_given_program() and
+// size_of() say is in bounds.
+void check_period(const Asked& asked);
 // Of the longest of its steps: seconds of computation, bytes and number of its collectives.
 struct ProgramSize {
   double seconds = 0;

@@ -351,6 +351,7 @@ Asked Loader::ask(const Choice& choice) {
                                  "{:.0g} (is a rate too small, a latency too long, "
                                  "or are there too many accumulation steps or jitter samples?)",
                                  seconds, kHorizonSeconds)};
+  if (out.program) check_period(out);
   out.document = std::move(scenario.document);
   return out;
 }
