@@ -283,6 +283,18 @@ TEST_F(ProgramCommands, PlayARecordedOneOnWhateverDevices) {
   }
 }
 
+TEST_F(ProgramCommands, PlayTheExampleOfTheFormats) {
+  const std::string formats = raw(source_path("sim/FORMATS.md"));
+  const std::string begin = "```json\n{\"schema\": \"ddpsim.program/1\"";
+  std::size_t from = formats.find(begin);
+  ASSERT_NE(from, std::string::npos);
+  from += 8;
+  put(at("example.json"), formats.substr(from, formats.find("```", from) - from));
+  Json s = summary({"predict", "--program", at("example.json"), "--cluster", "hgx-h100"});
+  EXPECT_EQ(s["backward_ps"], 9'000'000'000);
+  EXPECT_GT(s["step_ps"].get<std::int64_t>(), 14'300'000'000);
+}
+
 TEST_F(ProgramCommands, RefuseWhatCannotBePlayed) {
   auto with = [](auto change) {
     Json p = recorded();
