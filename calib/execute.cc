@@ -37,10 +37,11 @@ struct Shared {
 };
 
 void prepare(Job& job, const Workload& w, const Plan& plan, const predict::Question& q,
-             std::vector<int> devices, int steady_steps) {
+             std::vector<int> devices, int steady_steps, const Program* given) {
   job.times = predict::step_times(w, q.profile, Level::Mid);
-  job.program =
-      strategy::lower({w, job.times, q.profile.kind, static_cast<int>(devices.size())}, plan);
+  job.program = given ? *given
+                      : strategy::lower(
+                            {w, job.times, q.profile.kind, static_cast<int>(devices.size())}, plan);
   job.comm = collective::make_communicator(q.fabric, std::move(devices), job.program.backend,
                                            all_reduce_algorithm(plan, job.program.backend));
   job.part = make_part(job.program, job.comm, q.profile, steady_steps);
@@ -176,14 +177,16 @@ void judge(Run& run, std::int64_t retransmits, double segments, bool beside_othe
 Run execute(const predict::Question& q, const ExecuteOptions& options) {
   const Scenario& s = q.scenario;
   std::vector<std::unique_ptr<Job>> jobs;
-  auto add = [&](const Workload& w, const Plan& plan, std::vector<int> devices, int steady) {
+  auto add = [&](const Workload& w, const Plan& plan, std::vector<int> devices, int steady,
+                 const Program* given) {
     jobs.push_back(std::make_unique<Job>());
-    prepare(*jobs.back(), w, plan, q, std::move(devices), steady);
+    prepare(*jobs.back(), w, plan, q, std::move(devices), steady, given);
   };
-  add(q.workload, s.plan, devices_of(s), options.steady_steps);
+  add(q.workload, s.plan, devices_of(s), options.steady_steps, options.program);
   for (std::size_t k = 0; k < s.other_jobs.size(); ++k)
     add(s.other_jobs[k].workload, s.other_jobs[k].plan, s.other_jobs[k].rank_order,
-        k < options.other_steps.size() ? options.other_steps[k] : 4 * options.steady_steps);
+        k < options.other_steps.size() ? options.other_steps[k] : 4 * options.steady_steps,
+        nullptr);
   for (const auto& [rank, factor] : s.slow_ranks)
     jobs[0]->factors[static_cast<std::size_t>(rank)] = factor;
 

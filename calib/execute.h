@@ -18,6 +18,8 @@ struct ExecuteOptions {
   std::vector<int> other_steps;  // steady steps of each other job, enough to outlast the first;
                                  // empty = 4 times as many
   double timeout_s = 600;
+  const Program* program = nullptr;  // played by the first job in place of what its plan lowers to;
+                                     // REQUIRES predict::unplayable(*program) empty
 };
 
 // REQUIRES: backend_of(plan) is Tcp for every job; predict::check(q) empty. Without privilege, or

@@ -77,7 +77,7 @@ Part make_part(const Program& program, const collective::Communicator& comm, con
       Part::Collective c;
       c.type = op.dtype;
       c.elements = op.bytes / element_size(c.type);
-      c.gradients = carries_tensors(op.kind);
+      c.gradients = carries_tensors(op.kind) && !is_broadcast(op.kind);
       c.offset = c.gradients ? gradients : others;
       (c.gradients ? gradients : others) += op.bytes;
       c.schedule = collective::schedule_of(

@@ -37,9 +37,9 @@ OrderedJson write_run(const Run& run);
 // Measured or predicted. Span::kind comes from the operation's name; times are relative to the
 // start of the span's step (spans_from = 0).
 Run read_run(const Json& j, const std::string& file);
-// ddpsim.program/1, as lowered: of `ranks` ranks; the Workload and the hook say what collectives
-// carry.
-OrderedJson write_program(const Program& program, int ranks);
+// ddpsim.program/1, as lowered from the Workload for a job of `ranks` ranks.
+OrderedJson write_program(const Program& program, const Workload& workload, int ranks);
+// As `ddpsim compare` reads it; read_playable (program_file.h) reads one to be played.
 analysis::ListedProgram read_program(const Json& j, const std::string& file);
 
 // Applies one `--set PATH=VALUE` to the document that PATH names. PATH: plan.x, cluster.x,

@@ -1,13 +1,12 @@
 // ddpsim.program/1: what `ddpsim show program --format json` and ddpsim_record_program.py write.
+#include <algorithm>
 #include <unordered_map>
 
 #include "sim/analysis/compare_programs.h"
-#include "sim/io/codecs.h"
+#include "sim/io/program_file.h"
 
 namespace ddpsim::io {
 namespace {
-
-constexpr std::size_t kMostOps = 1'000'000;
 
 // "bwd/NAME", "micro0/bwd/NAME": the gradient that is ready when it ends.
 std::string gradient_of(const std::string& op) {
@@ -23,19 +22,6 @@ std::vector<std::string> texts(const Reader& r) {
   return out;
 }
 
-// "" = all ranks.
-std::string read_group(const Reader& r, std::int64_t ranks) {
-  if (r.json().is_string()) {
-    if (r.text() != "world") r.fail("expected \"world\" or a list of ranks");
-    return {};
-  }
-  std::vector<std::int64_t> members = r.integers();
-  if (static_cast<std::int64_t>(members.size()) == ranks) return {};
-  std::string out;
-  for (std::int64_t m : members) out += (out.empty() ? "" : ",") + std::to_string(m);
-  return out;
-}
-
 analysis::ListedStep read_step(const Reader& r, std::int64_t ranks) {
   r.only({"kind", "ops"});
   analysis::ListedStep step;
@@ -43,8 +29,7 @@ analysis::ListedStep read_step(const Reader& r, std::int64_t ranks) {
   std::unordered_map<std::string, std::size_t> gradient;  // by operation: gradients awaited so far
   std::unordered_map<std::string, std::size_t> last;      // of each lane that is in order
   for (const Reader& o : r.at("ops").items()) {
-    o.only({"lane", "op", "tensors", "bytes", "waits_for", "phase", "operation", "group", "dtype",
-            "async", "duration_ps", "root", "peer", "reduction", "unrecognised_elements"});
+    o.only(kOperationKeys);
     std::string name = o.at("op").text();
     std::string lane = o.at("lane").text();
     bool in_order = lane != "worker" && lane != "callback";
@@ -61,7 +46,7 @@ analysis::ListedStep read_step(const Reader& r, std::int64_t ranks) {
     }
     if (in_order) last[lane] = awaited;
     if (!gradient.emplace(name, awaited).second) o.at("op").fail("stands twice in this step");
-    if (gradient.size() > kMostOps) r.fail("more than a million operations in a step");
+    if (gradient.size() > kMostListedOps) r.fail("more than a million operations in a step");
     if (!o.has("operation")) continue;
     analysis::ListedCollective c;
     c.op = name;
@@ -78,10 +63,30 @@ analysis::ListedStep read_step(const Reader& r, std::int64_t ranks) {
 
 }  // namespace
 
+std::string read_group(const Reader& r, std::int64_t ranks) {
+  if (r.json().is_string()) {
+    if (r.text() != "world") r.fail("expected \"world\" or a list of ranks");
+    return {};
+  }
+  std::vector<std::int64_t> members = r.integers();
+  std::vector<std::int64_t> sorted = members;
+  std::sort(sorted.begin(), sorted.end());
+  if (sorted.empty()) r.fail("a group has at least one rank");
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+    r.fail("a rank stands twice in the group");
+  if (ranks > 0 && (sorted.front() < 0 || sorted.back() >= ranks))
+    r.fail("ranks are 0 to " + std::to_string(ranks - 1) + "; the group has " +
+           std::to_string(sorted.front() < 0 ? sorted.front() : sorted.back()));
+  if (static_cast<std::int64_t>(members.size()) == ranks) return {};
+  std::string out;
+  for (std::int64_t m : members) out += (out.empty() ? "" : ",") + std::to_string(m);
+  return out;
+}
+
 analysis::ListedProgram read_program(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.program/1");
-  r.only({"schema", "origin", "ranks", "rank", "tensors", "init", "steps"});
+  r.only(kProgramKeys);
   std::int64_t ranks = r.has("ranks") ? r.at("ranks").small(1, 1 << 20) : -1;
   analysis::ListedProgram p;
   for (const Reader& s : r.at("steps").items()) p.steps.push_back(read_step(s, ranks));

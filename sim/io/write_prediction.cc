@@ -17,16 +17,19 @@ OrderedJson write_summary(const predict::Prediction& p) {
   j["idle_ps"] = s.idle.ps;
   j["slowed_ps"] = p.slowed.ps;
   j["overlap"] = s.overlap;
-  j["samples_per_s"] = p.samples_per_s;
+  // A program whose batch is not known has none.
+  j["samples_per_s"] = p.samples_per_s > 0 ? OrderedJson(p.samples_per_s) : OrderedJson(nullptr);
   j["single_rank_step_ps"] = p.single_rank_step.ps;
   // A workload that computes nothing has none.
   auto efficiency = [&](double v) {
     return p.scaling_efficiency > 0 ? OrderedJson(v) : OrderedJson(nullptr);
   };
   j["scaling_efficiency"] = efficiency(p.scaling_efficiency);
-  j["peak_memory_bytes"] = p.state_bytes.count;
+  bool known = p.state_bytes.count > 0;
+  j["peak_memory_bytes"] = known ? OrderedJson(p.state_bytes.count) : OrderedJson(nullptr);
   j["peak_memory_covers"] =
-      "parameters, gradients, buckets, optimizer state, buffers; not activations";
+      known ? "parameters, gradients, buckets, optimizer state, buffers; not activations"
+            : "nothing: a program does not say what is held";
   j["basis"] = p.measured ? "measured" : "datasheet";
   j["profile"] = p.run.profile;
   j["scaling_efficiency_low"] = efficiency(p.efficiency_low);

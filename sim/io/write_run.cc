@@ -141,39 +141,4 @@ OrderedJson write_run(const Run& run) {
   return j;
 }
 
-OrderedJson write_program(const Program& p, int ranks) {
-  OrderedJson j;
-  j["schema"] = "ddpsim.program/1";
-  j["ranks"] = ranks;
-  j["steps"] = OrderedJson::array();
-  auto add = [&](const StepProgram& s) {
-    OrderedJson step;
-    step["kind"] = name_of(s.kind);
-    step["ops"] = OrderedJson::array();
-    for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
-      OrderedJson op;
-      op["lane"] = name_of(s.ops[i].lane, p.streams);
-      op["op"] = name_of(p, s, i);
-      op["tensors"] = OrderedJson::array();
-      for (TensorIndex t : tensors_of(p, s, i)) op["tensors"].push_back(p.tensor_names[t]);
-      op["bytes"] = s.ops[i].bytes;
-      if (is_collective(s.ops[i].kind)) {
-        op["operation"] = name_of(s.ops[i].kind.operation);
-        op["group"] = "world";
-        // Of buffers a Program keeps the bytes only.
-        if (!is_broadcast(s.ops[i].kind)) op["dtype"] = name_of(s.ops[i].dtype);
-      }
-      std::vector<std::string> waits;
-      for (std::uint32_t d : deps_of(s, i)) waits.push_back(name_of(p, s, d));
-      std::sort(waits.begin(), waits.end());
-      op["waits_for"] = waits;
-      step["ops"].push_back(std::move(op));
-    }
-    j["steps"].push_back(std::move(step));
-  };
-  for (const StepProgram& s : p.warmup) add(s);
-  add(p.steady);
-  return j;
-}
-
 }  // namespace ddpsim::io

@@ -20,6 +20,11 @@ const char* name_of(Phase p) {
                                               "update"};
   return kNames[static_cast<std::size_t>(p)];
 }
+const char* name_of(Cost c) {
+  constexpr std::array<const char*, 6> kNames{
+      "measured", "memory", "half_division", "launch", "launch_collective", "traverse"};
+  return kNames[static_cast<std::size_t>(c)];
+}
 const char* name_of(StepKind k) {
   constexpr std::array<const char*, 3> kKinds{"first", "rebuild", "steady"};
   return kKinds[static_cast<std::size_t>(k)];

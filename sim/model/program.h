@@ -154,6 +154,7 @@ enum class Cost : std::uint8_t {
   LaunchCollective,  // a collective that it enqueues
   Traverse           // of the autograd graph
 };
+const char* name_of(Cost c);  // "half_division"
 
 inline constexpr std::uint32_t kNoSubject = UINT32_MAX;
 inline constexpr std::uint32_t kNoOp = UINT32_MAX;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "sim/analysis/intervals.h"
+#include "sim/predict/given_program.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -307,6 +308,9 @@ class Explainer {
       Communicators known;
       Options options = options_;
       options.known = &known;
+      std::optional<Program> program;
+      if (options_.program)
+        options.program = &program.emplace(faster(*options_.program, first.resource, factor));
       Resource now =
           what_helps({h.workload, fabric, h.profile, q_.scenario}, options).front().resource;
       if (now == first.resource) continue;

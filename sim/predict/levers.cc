@@ -21,7 +21,8 @@ class Attempts {
     Question changed{q_.workload, q_.fabric, q_.profile, s};
     if (check(changed, options_.known)) return;
     // Like is compared with like; with other flags the usual fidelity may be the other one.
-    bool flags = command.starts_with("--") && usual_fidelity(changed) != options_.fidelity;
+    bool flags =
+        command.starts_with("--") && usual_fidelity(changed, options_.program) != options_.fidelity;
     found.push_back({change,
                      flags ? command + " --fidelity " + name_of(options_.fidelity) : command,
                      steady_period(changed, Level::Mid, options_)});
@@ -57,7 +58,8 @@ void try_choices(const Plan& plan, Attempts& a) {
 
 void try_plan(const Question& q, Attempts& a) {
   const Plan& plan = q.scenario.plan;
-  if (plan.system == System::PytorchDdp) {
+  if (a.options().program) {  // its schedule is what it is
+  } else if (plan.system == System::PytorchDdp) {
     if (!plan.gradient_as_bucket_view)
       a.plan("gradient_as_bucket_view=True", "--set gradient_as_bucket_view=true",
              [](Scenario& s) { s.plan.gradient_as_bucket_view = true; });
@@ -73,7 +75,8 @@ void try_plan(const Question& q, Attempts& a) {
            "--plan pytorch_ddp, without averaging's flags",
            [](Scenario& s) { s.plan.system = System::PytorchDdp; });
   }
-  if (plan.system == System::Fsdp || plan.system == System::Horovod) try_choices(plan, a);
+  bool choices = plan.system == System::Fsdp || plan.system == System::Horovod;
+  if (choices && !a.options().program) try_choices(plan, a);
   if (!q.scenario.slow_ranks.empty())
     a.plan("all ranks as fast as the others", "without slow_ranks",
            [](Scenario& s) { s.slow_ranks.clear(); });
@@ -176,7 +179,8 @@ Duration per_samples(const Lever& l) {
 std::vector<Lever> levers(const Question& q, Duration step, const Options& options,
                           double threshold) {
   Attempts a(q, options);
-  if (q.scenario.plan.system == System::PytorchDdp) try_caps(q.scenario.plan, a);
+  if (q.scenario.plan.system == System::PytorchDdp && !options.program)
+    try_caps(q.scenario.plan, a);
   try_plan(q, a);
   if (q.scenario.ranks > 1) try_nccl(q, a);
   // Of several bucket caps only the best is worth a line, and of NCCL's settings, too.

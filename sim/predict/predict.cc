@@ -11,6 +11,7 @@
 #include "sim/model/gpu_name.h"
 #include "sim/model/version.h"
 #include "sim/nccl/fabric/messages.h"
+#include "sim/predict/given_program.h"
 #include "sim/predict/joint_spread.h"
 #include "sim/predict/link_use.h"
 #include "sim/predict/mechanisms.h"
@@ -26,7 +27,7 @@ namespace {
 constexpr int kSteadySteps = 3;
 constexpr int kMaxSteadySteps = 8;
 constexpr std::size_t kLongestCycle = 3;  // of which 8 steps show two
-constexpr double kAlike = 1e-5;
+constexpr double kAlikePeriods = 1e-5;
 // What is reduced together differs from step to step where cycles decide it: the mean of the steps
 // after the first few.
 constexpr int kCoordinatedSteps = 20;
@@ -65,7 +66,7 @@ Duration period(const Simulation& s) {
   auto alike = [&](std::size_t k, std::size_t cycle) {
     auto a = static_cast<double>((back(k) - back(k + 1)).ps);
     auto b = static_cast<double>((back(k + cycle) - back(k + cycle + 1)).ps);
-    return std::abs(a - b) <= kAlike * a;
+    return std::abs(a - b) <= kAlikePeriods * a;
   };
   for (std::size_t cycle = 1; cycle <= kLongestCycle && 2 * cycle < s.steps.size(); ++cycle) {
     bool round = true;
@@ -137,8 +138,10 @@ void play_among_others(Played& p, const Question& q, Level level, const Simulati
   for (std::size_t k = 0; k < others.size(); ++k) {
     const OtherJob& job = q.scenario.other_jobs[k];
     Scenario theirs = scenario_of(job);
+    Options lowered = options;
+    lowered.program = nullptr;
     others[k] = {
-        prepare({job.workload, q.fabric, q.profile, theirs}, level, strategy::Steps::All, options),
+        prepare({job.workload, q.fabric, q.profile, theirs}, level, strategy::Steps::All, lowered),
         fold_ranks(theirs, so.fold_links)};
     jobs.push_back(
         {&others[k].prepared.program, others[k].prepared.communicator, &others[k].classes});
@@ -402,9 +405,11 @@ Problem check(const Question& q, Communicators* known) {
   return check_nccl(q.scenario.plan, q, devices_of(q.scenario), known);
 }
 
-double message_count(const Question& q) {
+double message_count(const Question& q, const Program* program) {
   Communicators own;
-  Prepared r = prepare(q, Level::Mid, strategy::Steps::SteadyOnly, keeping({}, own));
+  Options options = keeping({}, own);
+  options.program = program;
+  Prepared r = prepare(q, Level::Mid, strategy::Steps::SteadyOnly, options);
   double n = q.scenario.ranks;
   double total = 0;
   for (const Op& op : r.program.steady.ops) {
@@ -519,7 +524,8 @@ Prediction predict(const Question& q, const Options& given) {
   double jitter = ratio(step, typical);
   out.efficiency_low *= jitter;
   out.efficiency_high *= jitter;
-  out.state_bytes = state_bytes(q.workload, q.scenario.plan, q.scenario.ranks);
+  if (!options.program)
+    out.state_bytes = state_bytes(q.workload, q.scenario.plan, q.scenario.ranks);
   if (Bytes most = q.profile.memory.capacity; most.count > 0 && out.state_bytes > most)
     out.extrapolated.push_back(
         "it does not fit: parameters, gradients, buckets and optimizer state are " +
@@ -543,13 +549,14 @@ Prediction predict(const Question& q, const Options& given) {
   return out;
 }
 
-Fidelity usual_fidelity(const Question& q) {
+Fidelity usual_fidelity(const Question& q, const Program* program) {
   constexpr int kRanks = 64;
   constexpr double kMessages = 1e6;
   Backend backend = backend_of(q.scenario.plan, q.fabric.cluster().device);
   bool executed = backend == Backend::Tcp ||
                   (backend == Backend::Gloo && q.fabric.cluster().emulated_on_cores > 0);
-  bool messages = executed && q.scenario.ranks <= kRanks && message_count(q) <= kMessages;
+  if (program && !only_reduces_and_broadcasts(*program)) return Fidelity::Collective;
+  bool messages = executed && q.scenario.ranks <= kRanks && message_count(q, program) <= kMessages;
   return messages ? Fidelity::Message : Fidelity::Collective;
 }
 

@@ -55,7 +55,8 @@ struct Options {
                               // one has ended, so that they drift
   std::optional<Mechanism>
       without;  // a mechanism to take out of the Program: for tests of the tests
-  const Program* program = nullptr;  // played in place of what the plan lowers to
+  const Program* program = nullptr;  // played in place of what the plan lowers to; the workload is
+                                     // its stand_in() (given_program.h) or what it was lowered from
   Communicators* known =
       nullptr;  // of this fabric and profile, from questions before this one; null = none
 };
@@ -69,9 +70,9 @@ struct LinkUse {
 struct Prediction {
   Run run;
   analysis::Summary summary;
-  Duration step_low;   // optimistic end of the 80 % interval
-  Duration step_high;  // pessimistic end
-  double samples_per_s = 0;
+  Duration step_low;              // optimistic end of the 80 % interval
+  Duration step_high;             // pessimistic end
+  double samples_per_s = 0;       // 0 = a Program from a file that does not say its batch
   double scaling_efficiency = 1;  // one rank's step without communication / this step; 0 = a
                                   // workload that computes nothing has none
   double efficiency_low = 1;      // with the same ranges as the step's interval; without one
@@ -80,7 +81,7 @@ struct Prediction {
   Duration single_rank_step;
   Duration slowed;        // computation's extra time beside collectives that hold SMs
   Bytes state_bytes;      // per device: parameters, gradients, buckets, optimizer state, buffers;
-                          // activations are not known
+                          // activations are not known; 0 = of a Program that was given, nothing is
   bool measured = false;  // the Profile is measured in every section
   bool fitted =
       false;  // the profile was held to executed steps: the interval is from their residuals
@@ -123,13 +124,14 @@ SteadyStep steady_step(const Question& q, Level level = Level::Mid, const Option
 Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& devices,
                    Communicators* known = nullptr);
 
-// Messages that one prediction at message fidelity would simulate, roughly.
-double message_count(const Question& q);
+// Messages that one prediction at message fidelity would simulate, roughly. `program`: as
+// Options::program.
+double message_count(const Question& q, const Program* program = nullptr);
 
 // Message for backend tcp with up to 64 ranks and a million messages (few ranks leave a ring one
 // after another, and start their next step so: only messages show it), else collective. What a
 // prediction is made with if nobody asks for another.
-Fidelity usual_fidelity(const Question& q);
+Fidelity usual_fidelity(const Question& q, const Program* program = nullptr);
 
 // What another setting would buy.
 struct Lever {

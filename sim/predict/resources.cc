@@ -1,6 +1,9 @@
 #include "sim/predict/resources.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "sim/predict/given_program.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -110,6 +113,8 @@ Hardware faster(const Question& q, Resource resource, double factor) {
 Duration step_if_faster(const Question& q, Resource resource, double factor, const Options& given) {
   Hardware h = faster(q, resource, factor);
   Options options = given;
+  std::optional<Program> program;
+  if (given.program) options.program = &program.emplace(faster(*given.program, resource, factor));
   bool same_fabric = resource != Resource::Network && resource != Resource::Inside;
   Communicators own;
   if (!same_fabric) options.known = &own;

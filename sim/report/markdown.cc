@@ -28,12 +28,11 @@ std::string prediction_markdown(const Heading& h, const predict::Prediction& p,
   std::string out = fmt::format("## {} on {}\n\n{}. Profile {}: {}.\n\n", markdown_cell(h.workload),
                                 markdown_cell(h.cluster), markdown_cell(h.plan),
                                 markdown_cell(h.profile), basis_sentence(h, p));
-  out += fmt::format(
-      "**Step {}** ({} to {}; {}); {} samples/s; scaling efficiency {}; limited by {}.\n\n",
-      to_string(s.step), to_string(p.step_low), to_string(p.step_high), h.interval,
-      count_text(p.samples_per_s),
-      efficiency_text(p.scaling_efficiency, p.efficiency_low, p.efficiency_high),
-      limit_sentence(h, p));
+  out += fmt::format("**Step {}** ({} to {}; {}); {}scaling efficiency {}; limited by {}.\n\n",
+                     to_string(s.step), to_string(p.step_low), to_string(p.step_high), h.interval,
+                     p.samples_per_s > 0 ? count_text(p.samples_per_s) + " samples/s; " : "",
+                     efficiency_text(p.scaling_efficiency, p.efficiency_low, p.efficiency_high),
+                     limit_sentence(h, p));
   for (const std::string& known : h.known_errors) out += "Known error: " + known + ".\n\n";
   if (p.beside) out += "The step is the " + beside_sentence(p) + ".\n\n";
   out += "| part of the step | time | share |\n|---|--:|--:|\n";

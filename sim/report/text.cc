@@ -248,11 +248,14 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p,
       efficiency_text(p.scaling_efficiency, p.efficiency_low, p.efficiency_high);
   if (p.scaling_efficiency > 0)
     efficiency += fmt::format("; one rank without {}: {}", h.system, ms(p.single_rank_step));
-  page.line(fmt::format("     {} samples/s; scaling efficiency {}", count_text(p.samples_per_s),
+  page.line(fmt::format("     {}scaling efficiency {}",
+                        p.samples_per_s > 0 ? count_text(p.samples_per_s) + " samples/s; " : "",
                         efficiency));
-  page.line(fmt::format(
-      "     {} of parameters, gradients{} and optimizer state per rank (activations not included)",
-      to_string(p.state_bytes), h.holds.empty() ? "" : ", " + h.holds));
+  if (p.state_bytes.count > 0)
+    page.line(fmt::format(
+        "     {} of parameters, gradients{} and optimizer state per rank (activations not "
+        "included)",
+        to_string(p.state_bytes), h.holds.empty() ? "" : ", " + h.holds));
   page.line();
   where_time_goes(page, p);
   buckets(page, p);
@@ -274,7 +277,8 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p,
                     "kernels: torch.compile, CUDA graphs)"
                   : "  no setting of the plan gains 0.5 % or more; a faster device would");
   for (const std::string& note : p.extrapolated) page.line("\nbeyond the model: " + note);
-  std::string how = h.captured
+  std::string how = !h.times.empty() ? h.times
+                    : h.captured
                         ? "compute times captured from the real model" +
                               (h.device.empty() ? "" : " on " + h.device)
                         : "compute times described (FLOPs and bytes on a roofline), not captured";
@@ -310,8 +314,9 @@ std::string prediction_csv(const Heading& h, const predict::Prediction& p) {
                      csv_field(h.profile), p.measured ? "measured" : "datasheet", s.step.ps,
                      p.step_low.ps, p.step_high.ps, s.forward.ps, s.backward.ps, s.ddp.ps,
                      s.exposed_communication.ps, s.communication.ps, s.optimizer.ps, s.idle.ps,
-                     s.overlap, p.samples_per_s, number(p.scaling_efficiency), s.buckets.size(),
-                     number(p.efficiency_low), number(p.efficiency_high));
+                     s.overlap, p.samples_per_s > 0 ? fmt::format("{}", p.samples_per_s) : "",
+                     number(p.scaling_efficiency), s.buckets.size(), number(p.efficiency_low),
+                     number(p.efficiency_high));
   return out;
 }
 

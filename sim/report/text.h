@@ -22,7 +22,8 @@ struct Heading {
   std::string holds = "buckets";          // strategy::SystemRecord
   std::string system = "DDP";             // what one rank goes without
   std::vector<std::string> known_errors;  // what was measured of how far such a prediction is off
-  std::string schedule;                   // what shows that the framework issues this schedule
+  std::string times;     // where a program's times are from; "" = captured or described
+  std::string schedule;  // what shows that the framework issues this schedule
 };
 
 // How long, how sure, where the time goes, which resource limits, what to try next. `bars`: draw

@@ -74,13 +74,18 @@ constexpr OpWord kPostdivide = copy_word("postdivide/", Phase::Reduced);
 constexpr OpWord kCastBack = copy_word("cast_back/", Phase::Reduced);
 constexpr OpWord kAccumulateShard = copy_word("accumulate_shard/", Phase::Reduced);
 // 1.13, first step: whether all ranks run the same unit.
-constexpr OpWord kOrderCount{
-    "all_gather/order_count.",
-    {.does = Does::Communicate, .of = Of::Label, .operation = Operation::AllGather}};
-constexpr OpWord kOrderIndex{
-    "all_gather/order_index.",
-    {.does = Does::Communicate, .of = Of::Label, .operation = Operation::AllGather}};
-constexpr OpWord kOrderWait{"wait/order.", {.does = Does::Wait, .of = Of::Label}};
+constexpr OpWord kOrderCount{"all_gather/order_count.",
+                             {.does = Does::Communicate,
+                              .of = Of::Label,
+                              .operation = Operation::AllGather,
+                              .in_micro_step = true}};
+constexpr OpWord kOrderIndex{"all_gather/order_index.",
+                             {.does = Does::Communicate,
+                              .of = Of::Label,
+                              .operation = Operation::AllGather,
+                              .in_micro_step = true}};
+constexpr OpWord kOrderWait{"wait/order.",
+                            {.does = Does::Wait, .of = Of::Label, .in_micro_step = true}};
 constexpr OpWord kZeroGradients = copy_word("zero_gradient/", Phase::Between);
 constexpr OpWord kFsdpWords[] = {
     kStart,       kLimit,           kLimitAgain,   kCastShard,  kCastShardAgain, kGather,

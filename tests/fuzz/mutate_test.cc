@@ -1,8 +1,9 @@
-// Shipped scenarios, clusters, profiles and workloads, damaged at random, are asked for a
-// prediction: each gets an answer or a refusal in one sentence, in bounded time and memory.
+// Shipped scenarios, clusters, profiles and workloads, and programs, damaged at random, are asked
+// for a prediction: each gets an answer or a refusal in one sentence, in bounded time and memory.
 //
 //   DDPSIM_FUZZ_N=100000     how many (default 400)
 //   DDPSIM_FUZZ_SEED=7       which ones
+//   DDPSIM_FUZZ_NOUN=program  of programs alone
 //   DDPSIM_FUZZ_ONLY=1234    this one alone, in this process: its file is printed
 //   DDPSIM_FUZZ_KEEP=FOLDER  where the files of failures are put
 //
@@ -49,7 +50,7 @@ std::int64_t from_environment(const char* name, std::int64_t otherwise) {
   return text ? parse_integer(text).value_or(otherwise) : otherwise;
 }
 
-enum class Noun { Scenario, Cluster, Profile, Workload };
+enum class Noun { Scenario, Cluster, Profile, Workload, Program };
 
 struct Original {
   std::string path;
@@ -87,6 +88,23 @@ std::vector<Original> originals() {
   folder("tests/golden/clusters", Noun::Cluster, 20'000);
   folder("calib/profiles", Noun::Profile, 60'000);
   folder("workloads", Noun::Workload, 60'000);
+  // Programs are not shipped: what ddpsim shows of a few questions.
+  for (const std::vector<std::string>& question :
+       {std::vector<std::string>{"mlp784-50-10-cpu", "ethernet-10g"},
+        {"mlp-cpu", "testbed-star", "--set", "backend=tcp"},
+        {"cnn-cpu", "ethernet-10g", "--set", "comm_hook=fp16_compress"},
+        {"mlp784-50-10", "hgx-h100"},
+        {"mlp784-50-10", "hgx-h100", "--plan", "averaging"},
+        {"mlp784-50-10", "hgx-h100", "--plan", "fsdp"}}) {
+    std::vector<std::string> show{"show",      "program",   "--workload", question[0],
+                                  "--cluster", question[1], "--format",   "json"};
+    show.insert(show.end(), question.begin() + 2, question.end());
+    Outcome o = ddpsim(show);
+    if (o.code != 0) throw std::runtime_error(o.err);
+    Json program = io::parse_json(o.out, "program");
+    bool gpu = program["device"] == "gpu";
+    out.push_back({"program of " + question[0], Noun::Program, std::move(program), gpu});
+  }
   return out;
 }
 
@@ -205,6 +223,8 @@ std::vector<std::string> question(const Case& c, const std::string& file) {
   if (c.original->noun == Noun::Cluster) add({"--workload", workload, "--cluster", file});
   if (c.original->noun == Noun::Profile)
     add({"--workload", workload, "--cluster", cluster, "--profile", file});
+  if (c.original->noun == Noun::Program)
+    add({"--program", file, "--cluster", c.original->gpu ? cluster : "ethernet-10g"});
   if (c.original->noun == Noun::Workload)
     add({"--workload", file, "--cluster", cluster, "--ranks", "2"});
   return out;
@@ -272,8 +292,10 @@ TEST(Mutations, GetAnAnswerOrARefusal) {
   const auto seed = static_cast<std::uint64_t>(from_environment("DDPSIM_FUZZ_SEED", 20261122));
   const auto only = from_environment("DDPSIM_FUZZ_ONLY", -1);
   const char* keep = std::getenv("DDPSIM_FUZZ_KEEP");
-  const std::vector<Original> all = originals();
+  std::vector<Original> all = originals();
   ASSERT_GT(all.size(), 50u);
+  if (const char* noun = std::getenv("DDPSIM_FUZZ_NOUN"); noun && noun == std::string("program"))
+    std::erase_if(all, [](const Original& o) { return o.noun != Noun::Program; });
   fs::path folder =
       fs::path(testing::TempDir()) / ("ddpsim_mutations_" + std::to_string(::getpid()));
   fs::create_directories(folder);

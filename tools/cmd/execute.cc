@@ -9,8 +9,10 @@
 #include "calib/cuda/cuda.h"
 #include "calib/testbed.h"
 #include "sim/analysis/compare.h"
+#include "sim/predict/given_program.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
+#include "tools/cmd/given_program.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -108,6 +110,7 @@ Executed execute_tcp(const Loaded& l, const Flags& flags) {
         "the prediction is the mean of {} steps, in which the other jobs' come round; {} need not "
         "meet them",
         p.beside->steps, options.steady_steps - 1);
+  options.program = l.options.program;
   options.real_compute = l.scenario.real_compute;
   options.loopback = flags.loopback;
   // Each other job plays until this one is done, even if both slow one another down as much as they
@@ -251,6 +254,17 @@ Executed execute_nccl(const Loaded& l, const Flags& flags) {
   return out;
 }
 
+// What of --program nothing here plays, before anything is loaded.
+void check_program_flags(const Flags& flags) {
+  if (flags.question.program.empty()) return;
+  if (flags.backend != "tcp")
+    throw InputError{"--backend " + flags.backend,
+                     "runs a framework or GPUs, and a program is played by --backend tcp"};
+  if (!flags.runs.empty())
+    throw InputError{"--runs " + flags.runs,
+                     "keeps Runs of scenarios, which a program is none of; use --out"};
+}
+
 void run_command(Terminal& t, Flags flags) {
   if (flags.backend != "tcp" && flags.backend != "torch" && flags.backend != "nccl")
     throw InputError{"--backend " + flags.backend,
@@ -259,6 +273,7 @@ void run_command(Terminal& t, Flags flags) {
                      "executor on this machine's GPUs)"};
   if (flags.one_gpu && flags.backend == "tcp")
     throw InputError{"--one-gpu", "is of --backend nccl or torch"};
+  check_program_flags(flags);
   if (flags.timeout_s != 0) {
     if (flags.backend == "tcp") throw InputError{"--timeout", "is of --backend nccl or torch"};
     if (!(flags.timeout_s >= 1 && flags.timeout_s <= 86400))
@@ -295,6 +310,9 @@ void run_command(Terminal& t, Flags flags) {
       throw InputError{"--one-gpu", "needs a cluster of GPUs, and a plan whose backend is nccl"};
     throw;
   }
+  if (l.program)
+    if (std::string why = predict::unplayable(l.program->program); !why.empty())
+      throw InputError{l.program->file, why};
   if (torch) check_torch(l, flags);
   if (!on_gpus(l, flags)) check_hosts(l, flags);
   if (!flags.runs.empty()) prepare_runs(flags.runs);
@@ -308,7 +326,7 @@ void run_command(Terminal& t, Flags flags) {
   }
   Run& run = e.run;
   run.key = l.key;
-  run.scenario = l.scenario_hash;
+  if (!l.program) run.scenario = l.scenario_hash;
   run.workload = l.workload_hash;
   run.split = flags.split;
   note_origin(t, flags, run);
@@ -336,6 +354,7 @@ void add_run(Command& app, Terminal& t) {
       "tcp: ddpsim's own executor, a process per rank, real TCP over shaped network namespaces; "
       "torch: the real PyTorch over Gloo on the same hosts, or over NCCL where the cluster is of "
       "GPUs, on this machine's; nccl: ddpsim's own executor on this machine's GPUs");
+  add_program_flags(*c, flags->question);
   c->add_flag("--one-gpu", flags->one_gpu,
               "on GPUs: all ranks on the first one, under a private MPS daemon, over sockets "
               "on loopback (--cluster one-gpu)");

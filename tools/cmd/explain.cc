@@ -9,6 +9,7 @@
 #include "tools/cmd/explain_op.h"
 #include "tools/cmd/explain_step.h"
 #include "tools/cmd/flags.h"
+#include "tools/cmd/given_program.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -42,14 +43,15 @@ std::string name_of(const nccl::Candidate& c) {
 
 void explain_command(Terminal& t, Flags& flags) {
   const QuestionFlags& question = flags.nccl.question;
-  if (!question.scenario.empty() || !question.workload.empty()) {
+  if (!question.scenario.empty() || !question.workload.empty() || !question.program.empty()) {
     for (auto [flag, value] :
          {std::pair{"--op", &flags.op}, std::pair{"--bytes", &flags.bytes},
           std::pair{"--nccl", &flags.nccl.version}, std::pair{"--graph", &flags.nccl.graph}})
       if (!value->empty())
-        throw InputError{std::string(flag) + " " + *value,
-                         "is about one collective, and a scenario or workload is about a step; "
-                         "give one of the two"};
+        throw InputError{
+            std::string(flag) + " " + *value,
+            "is about one collective, and a scenario, workload or program is about a step; "
+            "give one of the two"};
     return explain_step(t, question, flags.output);
   }
   for (auto [flag, value] :
@@ -187,6 +189,7 @@ void add_explain(Command& app, Terminal& t) {
   c->add_option("--bytes", flags->bytes,
                 "of one collective: size as nccl-tests states it (default 25MiB)");
   add_question_flags(*c, flags->nccl.question);
+  add_program_flags(*c, flags->nccl.question);
   c->get_option("--set")->description(
       fmt::format("PATH=VALUE, repeatable: cluster.hosts=16, profile.host.launch_ps=5000000; one "
                   "of NCCL's variables: {} (0, 1 or 2); of a step also what ddpsim predict takes: "

@@ -8,6 +8,7 @@
 #include "sim/report/explanation_text.h"
 #include "sim/report/text.h"
 #include "sim/strategy/knobs.h"
+#include "tools/cmd/given_program.h"
 
 namespace ddpsim::cli {
 
@@ -19,9 +20,12 @@ void explain_step(Terminal& t, const QuestionFlags& question, const OutputFlags&
                      "in what it shows; --set other_jobs=[] explains this job alone, ddpsim "
                      "predict shows its step beside the others"};
   predict::Explanation e = predict::explain(l.question(), l.options);
-  std::string heading = fmt::format("{}, batch {} per rank, {} on {}: {} rank{}", l.workload.name,
-                                    l.workload.batch, name_of(l.workload.precision), l.cluster.name,
-                                    l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s");
+  std::string what = l.program ? l.workload.name
+                               : fmt::format("{}, batch {} per rank, {}", l.workload.name,
+                                             l.workload.batch, name_of(l.workload.precision));
+  std::string heading = fmt::format("{} on {}: {} rank{}", what, l.cluster.name, l.scenario.ranks,
+                                    l.scenario.ranks == 1 ? "" : "s");
+  if (l.program) heading += "\n" + plan_text(*l.program) + "; " + times_text(*l.program);
   if (std::string nccl = nccl_text(l.scenario.plan); !nccl.empty()) heading += "; " + nccl;
   heading += fmt::format("\nprofile {}: {}", l.profile.name, report::basis_sentence(l.profile));
   std::string note = jitter_note(l.scenario);

@@ -4,6 +4,7 @@
 
 #include "sim/units/number.h"
 #include "tools/cmd/documents.h"
+#include "tools/cmd/given_program.h"
 
 namespace ddpsim::cli {
 namespace {
@@ -42,6 +43,14 @@ double longest_seconds(const Asked& l) {
   double overhead =
       static_cast<double>((p.host.launch + p.host.hook + p.host.traverse + p.memory.kernel).ps) /
       1e12 * 10 * tensors;
+  ProgramSize given;
+  if (l.program) {
+    given = size_of(l.program->program, p);
+    compute = given.seconds;
+    overhead = once = 0;
+    gradients = given.bytes;
+    micro_steps = 1;
+  }
   double slow = 1;
   for (const auto& [rank, factor] : l.scenario.slow_ranks) slow = std::max(slow, factor);
   if (l.scenario.jitter) slow *= 1 + 6 * l.scenario.jitter->cv;
@@ -76,6 +85,7 @@ double longest_seconds(const Asked& l) {
                              : tensors;
     if (plan.system == System::Fsdp)
       collectives = 4 * tensors * micro_steps, gradients *= 2 * micro_steps;
+    if (l.program) collectives = given.collectives;
     network = 2 * (gradients + buffers * micro_steps) / (slowest * efficiency) * correction +
               collectives * (start + 4 * l.scenario.ranks * (latency + l.scenario.ranks * turns));
   }
@@ -262,12 +272,14 @@ Asked Loader::ask(const Choice& choice) {
   if (!flags.ranks.empty()) scenario.document["ranks"] = parse_ranks(flags.ranks);
   Settings settings(flags.sets);
   for (const io::Setting& s : choice.settings) settings.add(s);
+  refuse_beside_program(flags, {settings.begin(), settings.end()});
   io::ScenarioFile parsed = settings.read(Target::Scenario, scenario, io::read_scenario);
   Place place{settings, flags, parsed, scenario_file_};
   Asked out;
-  out.workload = workload(place, parsed.workload);
+  if (flags.program.empty()) out.workload = workload(place, parsed.workload);
   out.hardware = hardware(place);
   out.scenario = parsed.scenario;
+  if (!flags.program.empty()) give_program(flags, out);
   out.set = !settings.of(Target::Workload).empty();
   for (OtherJob& job : out.scenario.other_jobs) {
     out.others.push_back(job.workload_name.empty() ? nullptr : workload(place, job.workload_name));
@@ -321,11 +333,13 @@ Asked Loader::ask(const Choice& choice) {
                      "--fidelity collective"};
   out.options.known = &out.hardware->communicators;
   if (auto problem = predict::check(out.question(), out.options.known)) fail(problem);
+  if (out.program) check_given_program(flags, out);
   if (flags.fidelity.empty()) {
-    out.options.fidelity = predict::usual_fidelity(out.question());
+    out.options.fidelity = predict::usual_fidelity(out.question(), out.options.program);
   } else if (out.options.fidelity == predict::Fidelity::Message) {
     constexpr double kMost = 40e6;
-    if (double messages = predict::message_count(out.question()); messages > kMost)
+    if (double messages = predict::message_count(out.question(), out.options.program);
+        messages > kMost)
       throw InputError{"--fidelity message",
                        fmt::format("about {:.0f} million messages to simulate, more than {:.0f}; "
                                    "use fewer ranks, or --fidelity collective",
@@ -337,6 +351,7 @@ Asked Loader::ask(const Choice& choice) {
                                  "{:.0g} (is a rate too small, a latency too long, "
                                  "or are there too many accumulation steps or jitter samples?)",
                                  seconds, kHorizonSeconds)};
+  if (out.program) check_period(out);
   out.document = std::move(scenario.document);
   return out;
 }

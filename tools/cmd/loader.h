@@ -43,8 +43,9 @@ struct Asked {
       others;        // of other_jobs; null: the same workload
   bool set = false;  // a --set line changed the workload
   Scenario scenario;
-  io::Json document;         // scenario, flags and choice applied
-  predict::Options options;  // `known`: the hardware's
+  std::shared_ptr<const GivenProgram> program;  // --program; null: the plan is lowered
+  io::Json document;                            // scenario, flags and choice applied
+  predict::Options options;                     // `known`: the hardware's
   predict::Question question() const {
     return {workload->workload, *hardware->fabric, hardware->profile, scenario};
   }

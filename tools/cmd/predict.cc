@@ -15,6 +15,7 @@
 #include "sim/units/text.h"
 #include "tools/cmd/documents.h"
 #include "tools/cmd/flags.h"
+#include "tools/cmd/given_program.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
@@ -26,7 +27,28 @@ struct Flags {
   std::string step;
 };
 
-report::Heading heading(const Loaded& l) {
+// Of a program: it has no plan, and its workload is a stand-in.
+report::Heading heading_of_program(const Loaded& l) {
+  const GivenProgram& given = *l.program;
+  report::Heading h;
+  h.workload = l.workload.name;
+  if (l.workload.batch > 0) h.workload += fmt::format(", batch {} per rank", l.workload.batch);
+  h.system = "communication";
+  h.units = "collectives";
+  h.plan = plan_text(given);
+  if (std::string nccl = nccl_text(l.scenario.plan); !nccl.empty()) h.plan += ", " + nccl;
+  h.times = times_text(given);
+  h.schedule = given.recorded_from.empty()
+                   ? "the schedule is the program's"
+                   : "the schedule is as recorded from " + given.recorded_from +
+                         "; what its host launches is not in it";
+  h.interval = report::interval_sentence(l.profile, true);
+  if (l.profile.step_residual <= 0 && !l.profile.measured())
+    h.interval = "the datasheet's range for network and copies; computation as it is in the file";
+  return h;
+}
+
+report::Heading heading_of_plan(const Loaded& l) {
   report::Heading h;
   const Plan& plan = l.scenario.plan;
   bool tf32 = l.workload.basis == Basis::Described && l.workload.precision == Precision::Fp32 &&
@@ -34,8 +56,6 @@ report::Heading heading(const Loaded& l) {
   h.workload = fmt::format("{}, batch {} per rank, {}{}", l.workload.name, l.workload.batch,
                            name_of(l.workload.precision),
                            tf32 ? " (convolutions in TF32, as torch does by default)" : "");
-  h.cluster = fmt::format("{}: {} rank{}", l.cluster.name, l.scenario.ranks,
-                          l.scenario.ranks == 1 ? "" : "s");
   const strategy::SystemRecord& system = strategy::record_of(plan.system);
   h.system = system.brief;
   h.units = system.units;
@@ -72,13 +92,6 @@ report::Heading heading(const Loaded& l) {
   if (std::string nccl = nccl_text(plan); !nccl.empty()) h.plan += ", " + nccl;
   if (plan.accumulation_steps > 1)
     h.plan += fmt::format(", {} accumulation steps", plan.accumulation_steps);
-  if (l.options.common_start) h.plan += ", all ranks begin the step together";
-  h.profile = l.profile.name;
-  h.basis = report::basis_text(l.profile);
-  if (auto slow = predict::slowest_rank(l.scenario))
-    h.straggler = fmt::format(
-        "rank {}, which computes {:g} times as long: the others wait for it in every collective",
-        slow->first, slow->second);
   h.captured = l.workload.basis == Basis::Captured;
   if (h.captured) h.device = l.workload.device_name;
   io::KnownErrors known = io::read_known_errors(l.documents.profile, l.profile.name);
@@ -114,6 +127,20 @@ report::Heading heading(const Loaded& l) {
                               "schedule of PyTorch {} over {} from source reading, not executed "
                               "(that of 1.13 over Gloo was)",
                               name_of(plan.pytorch), name_of(backend_of(plan, l.profile.kind)));
+  return h;
+}
+
+report::Heading heading(const Loaded& l) {
+  report::Heading h = l.program ? heading_of_program(l) : heading_of_plan(l);
+  h.cluster = fmt::format("{}: {} rank{}", l.cluster.name, l.scenario.ranks,
+                          l.scenario.ranks == 1 ? "" : "s");
+  if (l.options.common_start) h.plan += ", all ranks begin the step together";
+  h.profile = l.profile.name;
+  h.basis = report::basis_text(l.profile);
+  if (auto slow = predict::slowest_rank(l.scenario))
+    h.straggler = fmt::format(
+        "rank {}, which computes {:g} times as long: the others wait for it in every collective",
+        slow->first, slow->second);
   return h;
 }
 
@@ -193,6 +220,7 @@ void add_predict(Command& app, Terminal& t) {
       "predict",
       "Predict one training iteration: how long, how sure, where the time goes, what to try next");
   add_question_flags(*c, flags->question);
+  add_program_flags(*c, flags->question);
   add_step_flag(*c, flags->step);
   add_output_flags(*c, flags->output, {"table", "csv", "json", "md"});
   add_html_flag(*c, flags->output);

@@ -346,6 +346,7 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   out.profile = asked.hardware->profile;
   out.scenario = std::move(asked.scenario);
   out.options = asked.options;
+  out.program = asked.program;
   out.fabric = {asked.hardware, &*asked.hardware->fabric};  // keeps the communicators, too
   constexpr std::uint64_t kOffset = 0xcbf29ce484222325ull;
   std::uint64_t hash = kOffset;
@@ -387,7 +388,7 @@ Loaded load(const Terminal& t, const QuestionFlags& flags) {
   // The algorithm, where it is not the usual one.
   Algorithm algorithm =
       all_reduce_algorithm(out.scenario.plan, backend_of(out.scenario.plan, out.profile.kind));
-  std::string system = name_of(out.scenario.plan.system);
+  std::string system = out.program ? "program" : name_of(out.scenario.plan.system);
   if (algorithm != Algorithm::Ring) system += std::string("+") + name_of(algorithm);
   out.key = fmt::format("{}@{}/{}/n{}/{:016x}", out.workload.name, out.cluster.name, system,
                         out.scenario.ranks, hash);

@@ -26,7 +26,10 @@ struct QuestionFlags {
       layers;  // measured Run whose layer profile replaces the workload's times; empty: its own
   std::string fidelity;  // empty: by the backend and the number of messages
   std::vector<std::string> sets;
+  std::string program;        // --program: in place of scenario, workload and plan
+  std::string compute_scale;  // of a program; empty: 1
 };
+struct GivenProgram;  // given_program.h
 // The value of --ranks. Throws InputError.
 int parse_ranks(const std::string& text);
 // The value of a flag: a positive number, at most `most`. Throws InputError.
@@ -79,6 +82,7 @@ struct Loaded {
   std::string scenario_hash;                  // of `stored`
   std::string workload_hash;                  // of the workload's document
   std::shared_ptr<const topology::Fabric> fabric;
+  std::shared_ptr<const GivenProgram> program;  // --program; null: a workload and a plan
   predict::Options
       options;  // `known`: lives as long as the fabric that load() made, and is of that one
   predict::Question question() const { return {workload, *fabric, profile, scenario}; }

@@ -216,7 +216,7 @@ void show(Terminal& t, const Flags& f) {
     Program p = program_of(l);
     if (what == "buckets") return write_answer(t, f.output, buckets_text(p, f.output.format));
     std::string text = f.output.format == "json"
-                           ? io::write_program(p, l.scenario.ranks).dump(1) + "\n"
+                           ? io::write_program(p, l.workload, l.scenario.ranks).dump(1) + "\n"
                            : program_table(p, f.output.format == "csv");
     return write_answer(t, f.output, text);
   }

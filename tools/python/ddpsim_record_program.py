@@ -137,6 +137,7 @@ class Recorder:
             {
                 "op": self.unique(name),
                 "lane": "compute",
+                "does": "compute",
                 "phase": phase,
                 "tensors": list(tensors),
                 "waits_for": waits,
@@ -160,17 +161,32 @@ class Recorder:
         """An optimizer's step has ended."""
         if self.root is None:
             return  # of a model that never ran: a warm-up of its state
-        self.compute("step", "optimizer")
+        self.compute("update", "optimizer")
+        self.add_unseen_waits()
         self.done.append(self.ops)
         self.ops, self.arrived, self.taken = [], [], set()
         self.last_compute, self.waited = None, []
         if len(self.done) == self.steps:
             raise Enough()
 
+    def add_unseen_waits(self):
+        """What a framework waits for in C++ is not seen here. What nobody was seen to wait for is
+        taken to be awaited where it is needed: a reduction by the optimizer, anything else (a
+        broadcast of buffers) by the computation that follows it."""
+        seen = {name for op in self.ops for name in op["waits_for"]}
+        user = None
+        for op in reversed(self.ops):
+            if op["lane"] != "comm":
+                user = op
+            elif op["op"] not in seen:
+                reduces = op["operation"] in ("all_reduce", "reduce_scatter", "reduce")
+                (self.ops[-1] if reduces else user)["waits_for"].append(op["op"])
+
     # ---- what it communicates
 
     def collective(self, operation, tensors, group, **more):
         """`tensors`: what this rank gives, or gets where it gives nothing."""
+        stopped = time.perf_counter_ns()
         dtypes = sorted({dtype_name(t.dtype) for t in tensors})
         # Of the whole vector, as NCCL's own tests count: a rank of an all-gather gives a part of
         # it.
@@ -179,6 +195,7 @@ class Recorder:
         op = {
             "op": f"{operation}/{number}",
             "lane": "comm",
+            "does": "communicate",
             "phase": self.phase(),
             "operation": operation,
             "group": list(group),
@@ -194,6 +211,7 @@ class Recorder:
         else:
             self.name_tensors(op, tensors)
         self.ops.append(op)
+        self.began += time.perf_counter_ns() - stopped  # looking is no work of the script
         return op
 
     def name_tensors(self, op, tensors):
@@ -216,7 +234,8 @@ class Recorder:
             return
         if self.ops and self.ops[-1] is op:
             op["async"] = False
-        self.waited.append(op["op"])
+        if any(o is op for o in self.ops):  # of this step
+            self.waited.append(op["op"])
 
     def recognise(self, flat):
         """(names of what a tensor carries, in its order; elements that are nothing known)."""

@@ -32,7 +32,9 @@ function headline(data) {
       ],
       true,
     ),
-    item("Samples per second", "samples_per_s", count(s.samples_per_s)),
+    s.samples_per_s === null
+      ? null
+      : item("Samples per second", "samples_per_s", count(s.samples_per_s)),
     s.scaling_efficiency === null
       ? h(
           "div",
@@ -53,7 +55,14 @@ function headline(data) {
       exposed,
     ]),
     item("Overlap", "overlap", percent(s.overlap), "of communication, hidden"),
-    item("State per rank", "peak_memory_bytes", bytes(s.peak_memory_bytes), "without activations"),
+    s.peak_memory_bytes === null
+      ? null
+      : item(
+          "State per rank",
+          "peak_memory_bytes",
+          bytes(s.peak_memory_bytes),
+          "without activations",
+        ),
     s.busiest_link
       ? h(
           "div",

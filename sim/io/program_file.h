@@ -1,0 +1,50 @@
+// A file of ddpsim.program/1 (sim/FORMATS.md) as a Program that can be played: what
+// `ddpsim show program --format json` wrote, what a recorder of a real system wrote, or what
+// somebody wrote by hand.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/io/codecs.h"
+
+namespace ddpsim::io {
+
+struct ProgramFile {
+  Program program;              // worker_threads: 0 = the file does not say
+  std::string name;             // "" = the file does not say
+  std::vector<Tensor> tensors;  // of Program::tensor_names
+  int ranks = 0;
+  int batch = 0;                   // samples of a rank and micro-step; 0 = the file does not say
+  std::optional<Backend> backend;  // none: whichever the plan has
+  std::string recorded_from;       // "PyTorch 2.7.0": durations are the recording machine's
+  bool of_any_ranks = false;       // no count of bytes depends on the number of ranks
+};
+
+// For devices of this kind. A file that names no device has its computation on lane `compute` and
+// its collectives on lane `comm`, which are the host's thread and its workers on a CPU. Throws
+// InputError, also where nothing can play what the file asks for.
+ProgramFile read_playable(const Json& j, const std::string& file, DeviceKind device);
+
+// What both readers of such a file know.
+inline const std::vector<const char*> kProgramKeys{
+    "schema",  "origin",  "name",        "device",         "backend", "ranks",
+    "rank",    "batch",   "micro_steps", "worker_threads", "streams", "core_share",
+    "at_once", "tensors", "init",        "steps"};
+inline const std::vector<const char*> kOperationKeys{"lane",          "op",
+                                                     "does",          "phase",
+                                                     "operation",     "group",
+                                                     "dtype",         "root",
+                                                     "peer",          "reduction",
+                                                     "async",         "divides",
+                                                     "tensors",       "bytes",
+                                                     "cost",          "duration_ps",
+                                                     "kernels",       "hooks",
+                                                     "traffic_bytes", "divided_bytes",
+                                                     "waits_for",     "unrecognised_elements"};
+// As text; "" = all ranks.
+std::string read_group(const Reader& r, std::int64_t ranks);
+inline constexpr std::size_t kMostListedOps = 1'000'000;  // of a step
+
+}  // namespace ddpsim::io
