@@ -193,7 +193,9 @@ void measure_conv(Run& run, const Budget& budget) {
         if (!b.has_time(what)) return;
         if (auto product = made(b, what, [&] { return make_conv(c, pass, p); })) {
           pool.fill(b.stream());
-          b.device("conv", parameters(c, pass, p), [&](int k) {
+          auto said = parameters(c, pass, p);
+          said.merge(product->chosen());
+          b.device("conv", std::move(said), [&](int k) {
             product->launch(pool.at(k, product->bytes()), workspace.at(), b.stream());
           });
         }

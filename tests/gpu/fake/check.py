@@ -654,6 +654,15 @@ BREAKAGE = [
         (),
     ),
     (
+        "another algorithm's number",
+        "products.cc",
+        "static_cast<std::int64_t>(r.algo)",
+        "static_cast<std::int64_t>(results[0].algo)",
+        "conv",
+        "cuda",
+        (),
+    ),
+    (
         "times from the first event on",
         "collectives.cc",
         "elapsed_ns(events[at], events[at + 1])",
