@@ -181,9 +181,6 @@ def copy_us(p, v):
     return None
 
 
-FOREACH = [[12], [8, 12, 12], [12, 8, 12, 8, 8, 8, 16]]  # bytes an element of each pass
-
-
 def expected_us(p, op, v):
     if op == "move":
         return memory(p, MOVES[v["kernel"]] * v["elements"])
@@ -207,11 +204,6 @@ def expected_us(p, op, v):
         return SYNCHRONIZE_US
     if op == "launch_and_synchronize":
         return p["launch_us"] + p["latency_us"] + p["kernel_us"]
-    if op == "optimizer":  # lists of at most 36 tensors
-        launches = -(-v["tensors"] // 36)
-        return sum(
-            launches * memory(p, each * v["elements"] / launches) for each in FOREACH[v["kind"]]
-        )
     if op in (
         "all_reduce",
         "reduce_scatter",
