@@ -26,7 +26,7 @@ import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 DDPSIM = ""
-WIDE = 256
+WIDE = 128
 
 
 class Model(nn.Module):
@@ -74,13 +74,13 @@ def on_a_gpu(workload: Dict[str, Any]) -> Dict[str, Any]:
     return out
 
 
-def predicted(workload: Dict[str, Any], *more: str) -> Tuple[int, Dict[str, Any], str]:
-    """(exit status, document, stderr) of FSDP on two hosts of eight GPUs."""
+def predicted(workload: Dict[str, Any], plan: str = "fsdp") -> Tuple[int, Dict[str, Any], str]:
+    """(exit status, document, stderr) on a host of eight GPUs."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "workload.json"
         path.write_text(json.dumps(workload), encoding="utf-8")
         command = [DDPSIM, "predict", "--workload", str(path), "--cluster", "dgx1-v100"]
-        command += ["--ranks", "8", "--plan", "fsdp", "--format", "json", *more]
+        command += ["--ranks", "8", "--plan", plan, "--format", "json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, json.loads(done.stdout) if done.returncode == 0 else {}, done.stderr
 
@@ -154,12 +154,14 @@ class Layers(unittest.TestCase):
         status, at_once, said = predicted(lumped)
         self.assertEqual(status, 0, said)
         steps = [d["summary"]["step_ps"] for d in (by_block, at_once)]
-        exposed = [d["summary"]["exposed_ps"] for d in (by_block, at_once)]
+        exposed = [d["summary"]["exposed_communication_ps"] for d in (by_block, at_once)]
         self.assertLess(steps[0], steps[1])
         self.assertLess(exposed[0], 0.8 * exposed[1])
-        for d in (by_block, at_once):  # neither adds to what is computed, nor loses of it
+        for d in (by_block, at_once):  # neither loses of what is computed; copies are short
             for phase in ("forward", "backward"):
-                self.assertEqual(d["summary"][f"{phase}_ps"], self.times[f"{phase}_ps"])
+                ratio = d["summary"][f"{phase}_ps"] / self.times[f"{phase}_ps"]
+                self.assertGreaterEqual(ratio, 1)
+                self.assertLess(ratio, 1.002)
 
     def test_the_time_of_a_layer_moves_its_collectives(self) -> None:
         later = copy.deepcopy(self.gpu)
@@ -178,7 +180,7 @@ class Layers(unittest.TestCase):
         self.assertEqual(status, 2)
         self.assertIn("capture it again", said)
         # Everything else takes it as before.
-        ddp = [predicted(w, "--plan", "pytorch_ddp")[1]["summary"] for w in (old, self.gpu)]
+        ddp = [predicted(w, "averaging")[1]["summary"] for w in (old, self.gpu)]
         self.assertEqual(ddp[0], ddp[1])
 
     def test_bad_input_is_a_sentence(self) -> None:

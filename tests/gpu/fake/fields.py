@@ -40,6 +40,8 @@ DURATION = "durations_ps"
 FOR = {
     ("*", "sm_mhz"): "a person: the clock at which a sample was read",
     ("*", "power_mw"): "a person: the power at which a sample was read",
+    ("*", "celsius"): "a person: the temperature at which a sample was read",
+    ("*", "throttle_bits"): "a person: why the clock was low",
     ("conv", "algorithm"): "a person: why a convolution is fast or slow",
     ("conv", "math"): "a person: why a convolution is fast or slow",
     ("conv", "workspace_bytes"): "a person: why a convolution is fast or slow",
