@@ -152,6 +152,7 @@ class ConvProduct : public Product {
     return x_bytes() + w_bytes() +
            padded(c_.batch * c_.filters * c_.out_size() * c_.out_size() * element_bytes(p_));
   }
+  std::map<std::string, std::int64_t> chosen() const override { return chosen_; }
 
  private:
   std::int64_t x_bytes() const {
@@ -164,13 +165,16 @@ class ConvProduct : public Product {
   // cuDNN's own first choice that fits the workspace, with its math type. PyTorch asks the same
   // library through another interface, and may get another kernel.
   template <class Results>
-  auto first(const Results& results, int count) const {
+  auto first(const Results& results, int count) {
     for (int i = 0; i < count; ++i) {
       const auto& r = results[static_cast<std::size_t>(i)];
       if (r.status != CUDNN_STATUS_SUCCESS || r.memory > static_cast<std::size_t>(kConvWorkspace))
         continue;
       if (p_ != Precision::Fp32)
         DDPSIM_CALL(cudnn(), cudnnSetConvolutionMathType(conv_, r.mathType));
+      chosen_ = {{"algorithm", static_cast<std::int64_t>(r.algo)},
+                 {"math", static_cast<std::int64_t>(r.mathType)},
+                 {"workspace_bytes", static_cast<std::int64_t>(r.memory)}};
       return r.algo;
     }
     throw std::runtime_error("cuDNN offers no algorithm for this shape within the workspace");
@@ -206,6 +210,7 @@ class ConvProduct : public Product {
   cudnnConvolutionFwdAlgo_t forward_{};
   cudnnConvolutionBwdDataAlgo_t data_{};
   cudnnConvolutionBwdFilterAlgo_t weight_{};
+  std::map<std::string, std::int64_t> chosen_;
 };
 
 }  // namespace

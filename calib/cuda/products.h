@@ -1,7 +1,9 @@
 // Matrix products (cuBLASLt) and convolutions (cuDNN), set up once and launched many times.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 
 #include <cuda_runtime_api.h>
 
@@ -23,6 +25,8 @@ class Product {
   // `operands`: bytes() of device memory. Asynchronous.
   virtual void launch(void* operands, void* workspace, cudaStream_t s) const = 0;
   virtual std::int64_t bytes() const = 0;
+  // What the library chose, as parameters of the sample (sim/FORMATS.md); empty: it does not say.
+  virtual std::map<std::string, std::int64_t> chosen() const { return {}; }
 };
 
 // y = x W^T, as a linear layer's forward. Throws std::runtime_error where the library offers no

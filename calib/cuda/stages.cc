@@ -82,42 +82,6 @@ void launch_move(Move m, void* at, std::int64_t n, cudaStream_t s) {
   }
 }
 
-// PyTorch's foreach optimizers: passes over lists of at most 36 tensors a launch (facts of
-// torch/optim and MultiTensorApply.cuh; bytes an element).
-struct Foreach {
-  std::int64_t kind;  // 0 SGD, 1 momentum, 2 Adam
-  std::vector<std::int64_t> passes;
-};
-const std::vector<Foreach> kForeach = {{0, {12}}, {1, {8, 12, 12}}, {2, {12, 8, 12, 8, 8, 8, 16}}};
-
-void measure_foreach(Bench& b, const Pool& pool) {
-  constexpr std::int64_t kTensors = 160;
-  constexpr std::int64_t kElements = 25'600'000;  // as ResNet-50
-  std::int64_t launches = (kTensors + 35) / 36;
-  for (const Foreach& f : kForeach) {
-    pool.fill(b.stream());
-    std::int64_t traffic = 0;
-    for (std::int64_t p : f.passes) traffic += p;
-    b.device("optimizer",
-             {{"kind", f.kind},
-              {"foreach", 1},
-              {"tensors", kTensors},
-              {"elements", kElements},
-              {"traffic", traffic * kElements}},
-             [&](int) {
-               for (std::int64_t p : f.passes)
-                 for (std::int64_t l = 0; l < launches; ++l) {
-                   std::int64_t n = kElements / launches;
-                   auto* a = static_cast<float*>(pool.at(static_cast<int>(l), 16 * n));
-                   if (p == 12)
-                     launch_add(a, a + n, n, b.stream());
-                   else
-                     launch_scale(a, a + 2 * n, p / 8 * n, 0.5f, b.stream());
-                 }
-             });
-  }
-}
-
 }  // namespace
 
 void measure_memory(Run& run, const Budget& budget) {
@@ -133,7 +97,6 @@ void measure_memory(Run& run, const Budget& budget) {
       b.device("move", {{"kernel", m}, {"elements", n}, {"traffic", kTraffic[m] * n}},
                [&](int k) { launch_move(move, pool.at(k, operands), n, b.stream()); });
     }
-  if (b.has_time("foreach optimizers")) measure_foreach(b, pool);
 }
 
 void measure_gemm(Run& run, const Budget& budget) {
@@ -193,7 +156,9 @@ void measure_conv(Run& run, const Budget& budget) {
         if (!b.has_time(what)) return;
         if (auto product = made(b, what, [&] { return make_conv(c, pass, p); })) {
           pool.fill(b.stream());
-          b.device("conv", parameters(c, pass, p), [&](int k) {
+          auto said = parameters(c, pass, p);
+          said.merge(product->chosen());
+          b.device("conv", std::move(said), [&](int k) {
             product->launch(pool.at(k, product->bytes()), workspace.at(), b.stream());
           });
         }

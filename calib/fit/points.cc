@@ -148,12 +148,12 @@ Points points_of(int sms, const std::vector<const Run*>& runs) {
   Points out;
   bool linear = false;
   bool conv = false;
-  bool pointwise = false;
+  bool add = false;
   for (const Run* run : runs)
     for (const Sample& s : run->samples) {
       linear |= s.op == "torch/linear";
       conv |= s.op == "torch/conv";
-      pointwise |= starts(s.op, "torch/pointwise/");
+      add |= s.op == "torch/pointwise/add";
     }
   for (const Run* run : runs)
     for (const Sample& s : run->samples) {
@@ -174,7 +174,7 @@ Points points_of(int sms, const std::vector<const Run*>& runs) {
         keep(out.memory, of_pointwise(s.op.substr(16), s));
       else if (starts(s.op, "torch/optimizer/"))
         keep(out.memory, of_optimizer(s.op.substr(16), s));
-      else if (s.op == "move" && !pointwise)
+      else if (s.op == "move" && !add)
         keep(out.memory,
              std::optional(MemoryPoint{"add", false, false, false,
                                        static_cast<double>(parameter(s, "traffic")), 1, 0, false}));

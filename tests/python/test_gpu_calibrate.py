@@ -276,7 +276,7 @@ class Session(unittest.TestCase):
         )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("1. does every stage work here", done.stdout)
-        self.assertIn("tools/gpu_import gpu-runs/runs.tar.gz", done.stdout)
+        self.assertIn("tools/gpu_import gpu-runs/runs*.tar.gz", done.stdout)
 
     def test_what_was_fitted_here_is_what_is_executed(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -336,6 +336,44 @@ class Run(unittest.TestCase):
             with tarfile.open(f"{folder}/runs.tar.gz") as tar:
                 self.assertIn("runs/a.json", tar.getnames())
                 self.assertIn("log", tar.getnames())
+
+    def test_what_is_more_than_a_file_goes_on_in_the_next_and_what_is_too_much_is_named(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.multiple(
+            gpu, PART_BYTES=30_000, PARTS=3, ALL_BYTES=80_000
+        ):
+            s = self.session(folder)
+            s.say("a log")
+            names = set()
+
+            def write(name, size):  # what cannot be compressed
+                (Path(folder) / "runs" / name).write_bytes(os.urandom(size))
+
+            def packed():
+                s.pack()
+                names.clear()
+                for part in s.parts:
+                    self.assertLessEqual(part.stat().st_size, gpu.PART_BYTES)
+                    with tarfile.open(part) as tar:
+                        self.assertFalse(names & set(tar.getnames()))
+                        names.update(tar.getnames())
+                self.assertEqual(sorted(Path(folder).glob("runs*.tar.gz")), sorted(s.parts))
+                return len(s.parts)
+
+            write("a.json", 10_000)
+            self.assertEqual((packed(), names), (1, {"log", "runs/a.json"}))
+            for k in range(4):
+                write(f"b{k}.json", 12_000)
+            self.assertEqual((packed(), len(names), s.too_much), (3, 6, []))
+            write("c.json", 40_000)  # in no part
+            write("d.json", 20_000)  # in none that is left
+            self.assertEqual((packed(), len(names)), (3, 6))
+            said = s.what_came()
+            self.assertIn("runs-3.tar.gz", said[0])
+            self.assertIn("2 files", said[1])
+            self.assertIn("runs/c.json, runs/d.json", said[1])
+            for name in ("b0", "b1", "b2", "b3", "c", "d"):
+                (Path(folder) / f"runs/{name}.json").unlink()
+            self.assertEqual((packed(), len(s.what_came())), (1, 1))
 
     def test_what_never_ends_is_ended_with_all_that_it_started(self):
         with tempfile.TemporaryDirectory() as folder:

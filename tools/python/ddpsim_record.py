@@ -257,9 +257,9 @@ class Job:
         self.wrapped: nn.Module = model
         self.ddp: Optional[DistributedDataParallel] = None
         self.world = dist.get_world_size()
-        self.marks: List[Tuple[str, Any]] = (
-            []
-        )  # of the step under way: what has ended, when (a moment)
+        self.marks: List[
+            Tuple[str, Any]
+        ] = []  # of the step under way: what has ended, when (a moment)
         self.collectives: List[Dict[str, Any]] = []  # of the step under way
         self.recording = False
         self.memory = ""  # what is special about it
@@ -405,7 +405,9 @@ class Job:
             entry = self.note_bucket(bucket, bucket.buffer(), self.moment())
 
             def ended(future: Any) -> Any:
-                entry["end"] = (
+                entry[
+                    "end"
+                ] = (
                     self.moment()
                 )  # on a GPU callbacks run on a stream that has waited for the collective
                 return future.value()
@@ -856,7 +858,7 @@ def look(job: Job, profiled: bool) -> List[Dict[str, Any]]:
             job.step()
             torch.cuda.synchronize(job.device)
         events = sorted(
-            (e.start_ns(), e.duration_ns(), e.name(), e.device_resource_id())
+            (e.start_ns(), e.duration_ns(), e.name())
             for e in prof.profiler.kineto_results.events()
             if str(e.device_type()).endswith("CUDA")
         )
@@ -865,39 +867,23 @@ def look(job: Job, profiled: bool) -> List[Dict[str, Any]]:
     if not events:
         return samples
     origin = events[0][0]
-    busy: Dict[str, int] = {"compute": 0, "nccl": 0}
-    for what in busy:
-        at = 0
-        for begin, took, name, _ in events:
-            if ("nccl" in name.lower()) == (what == "nccl"):
-                busy[what] += max(0, begin + took - max(at, begin))
-                at = max(at, begin + took)
-    end = max(b + t for b, t, _, _ in events)
+    busy = at = 0
+    for begin, took, name in events:
+        if "nccl" not in name.lower():
+            busy += max(0, begin + took - max(at, begin))
+            at = max(at, begin + took)
+    end = max(b + t for b, t, _ in events)
     samples.append(
         {
             "op": "profiled_step",
             "parameters": {
                 "rank": dist.get_rank(),
                 "kernels": len(events),
-                "compute_busy_ns": busy["compute"],
-                "nccl_busy_ns": busy["nccl"],
+                "compute_busy_ns": busy,
             },
             "durations_ps": [max(1, (end - origin) * 1000)],
         }
     )
-    for k, (begin, took, name, stream) in enumerate(e for e in events if "nccl" in e[2].lower()):
-        samples.append(
-            {
-                "op": f"profiled_nccl/{name[:120]}",
-                "parameters": {
-                    "rank": dist.get_rank(),
-                    "order": k,
-                    "begin_ns": begin - origin,
-                    "stream": stream,
-                },
-                "durations_ps": [max(1, took * 1000)],
-            }
-        )
     return samples
 
 

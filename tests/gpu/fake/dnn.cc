@@ -11,9 +11,7 @@ using fake::plain;
 namespace {
 
 constexpr double kCallUs = 1;
-constexpr std::size_t kMiB = 1 << 20;
 constexpr std::size_t kHuge = std::size_t{1} << 40;
-constexpr std::size_t kNeeds = 256 * kMiB;
 
 struct Tensor {
   cudnnDataType_t type;
@@ -40,6 +38,13 @@ bool fits(const Tensor& x, const Tensor& w, const Tensor& y, const Convolution& 
          (x.h + 2 * c.pad - w.h) / c.stride + 1 == y.h;
 }
 
+int chosen() {
+  return static_cast<int>(fake::planted().conv_algorithm);
+}
+std::size_t needs() {
+  return static_cast<std::size_t>(fake::planted().conv_workspace_bytes);
+}
+
 double rate(const Tensor& x, const Convolution& c) {
   const fake::Planted& p = fake::planted();
   if (x.type == CUDNN_DATA_BFLOAT16) return p.bf16 * p.conv;
@@ -47,7 +52,7 @@ double rate(const Tensor& x, const Convolution& c) {
   return (c.math == CUDNN_FMA_MATH ? p.fp32 : p.tf32) * p.conv;
 }
 
-// `algorithm`: its place in the list above.
+// `algorithm`: its place in the list above, or, of the third, the planted number.
 cudnnStatus_t run(const char* name, cudnnHandle_t handle, const Tensor& x, const void* at_x,
                   const Tensor& w, const void* at_w, const Tensor& y, const void* at_y,
                   const Convolution& c, int algorithm, const void* workspace,
@@ -55,7 +60,7 @@ cudnnStatus_t run(const char* name, cudnnHandle_t handle, const Tensor& x, const
   if (fake::called(name, fake::planted().launch_us + kCallUs)) return CUDNN_STATUS_EXECUTION_FAILED;
   if (!fits(x, w, y, c)) return CUDNN_STATUS_BAD_PARAM;
   if (algorithm == 1) return CUDNN_STATUS_NOT_SUPPORTED;
-  if (workspace_bytes < (algorithm == 0 ? kHuge : algorithm == 2 ? kNeeds : 0))
+  if (workspace_bytes < (algorithm == 0 ? kHuge : algorithm == chosen() ? needs() : 0))
     return CUDNN_STATUS_BAD_PARAM;
   double flops = 2.0 * static_cast<double>(y.elements()) * w.c * w.h * w.w;
   double at = rate(x, c) / (algorithm == 3 ? 2 : 1);
@@ -74,9 +79,9 @@ cudnnStatus_t choose(const Tensor& x, const Tensor& w, const Tensor& y, const Co
   *count = wanted < 4 ? wanted : 4;
   for (int i = 0; i < *count; ++i) {
     results[i] = {};
-    results[i].algo = static_cast<Algorithm>(i);
+    results[i].algo = static_cast<Algorithm>(i == 2 ? chosen() : i);
     results[i].status = i == 1 ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
-    results[i].memory = i == 0 ? kHuge : i == 2 ? kNeeds : 0;
+    results[i].memory = i == 0 ? kHuge : i == 2 ? needs() : 0;
     results[i].mathType = c.math == CUDNN_FMA_MATH ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH;
   }
   return CUDNN_STATUS_SUCCESS;

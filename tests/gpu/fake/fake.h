@@ -29,6 +29,9 @@ struct Planted {
   double bf16 = 8e14;
   double fp16 = 7.5e14;
   double conv = 0.6;
+  // The algorithm that cuDNN takes, by its number there (2, 4, 5), and the workspace that it needs.
+  double conv_algorithm = 2;
+  double conv_workspace_bytes = 256 << 20;
   // Form 2: SMs, what a wave and a sum's split take, rates of tiles of 256 x 128, 128 x 128 and
   // 64 x 64, and of rows at multiples of 4 and 2 bytes.
   double wave_us = 1;

@@ -25,6 +25,8 @@ void set(Planted& p, const std::string& key, const std::string& value) {
                                                {"bf16", &p.bf16},
                                                {"fp16", &p.fp16},
                                                {"conv", &p.conv},
+                                               {"conv_algorithm", &p.conv_algorithm},
+                                               {"conv_workspace_bytes", &p.conv_workspace_bytes},
                                                {"wave_us", &p.wave_us},
                                                {"split_us", &p.split_us},
                                                {"tile128", &p.tile128},

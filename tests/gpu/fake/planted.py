@@ -15,6 +15,8 @@ DEFAULT = {
     "bf16": 8e14,
     "fp16": 7.5e14,
     "conv": 0.6,
+    "conv_algorithm": 2,
+    "conv_workspace_bytes": 256 << 20,
     "launch_us": 2.1,
     "product_hold": 0.008,
     "memory_hold": 0.012,
@@ -51,6 +53,8 @@ def drawn(seed):
         "bf16": bf16,
         "fp16": bf16 * r.uniform(0.9, 1.1),
         "conv": r.uniform(0.35, 0.9),
+        "conv_algorithm": r.choice((2, 4, 5)),
+        "conv_workspace_bytes": r.randrange(1 << 20, 1 << 30),
         "launch_us": r.uniform(1.5, 4),
         "product_hold": r.uniform(0.002, 0.014),
         "memory_hold": r.uniform(0.002, 0.014),
@@ -177,9 +181,6 @@ def copy_us(p, v):
     return None
 
 
-FOREACH = [[12], [8, 12, 12], [12, 8, 12, 8, 8, 8, 16]]  # bytes an element of each pass
-
-
 def expected_us(p, op, v):
     if op == "move":
         return memory(p, MOVES[v["kernel"]] * v["elements"])
@@ -203,11 +204,6 @@ def expected_us(p, op, v):
         return SYNCHRONIZE_US
     if op == "launch_and_synchronize":
         return p["launch_us"] + p["latency_us"] + p["kernel_us"]
-    if op == "optimizer":  # lists of at most 36 tensors
-        launches = -(-v["tensors"] // 36)
-        return sum(
-            launches * memory(p, each * v["elements"] / launches) for each in FOREACH[v["kind"]]
-        )
     if op in (
         "all_reduce",
         "reduce_scatter",
@@ -238,6 +234,11 @@ def judge_samples(p, run, within=0.01):
         judged += 1
         if sample["op"] == "move" and v["traffic"] != MOVES[v["kernel"]] * v["elements"]:
             wrong.append(f"move {v}: counts {v['traffic']} bytes")
+        if sample["op"] == "conv" and (v.get("algorithm"), v.get("workspace_bytes")) != (
+            p["conv_algorithm"],
+            p["conv_workspace_bytes"],
+        ):
+            wrong.append(f"conv {v}: not cuDNN's algorithm {p['conv_algorithm']}")
         readings = [d / 1e6 for d in sample["durations_ps"]]
         if "ranks" in v:
             readings = readings[1:]
