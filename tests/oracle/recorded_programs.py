@@ -209,6 +209,7 @@ def against_lowered(ddpsim, folder):
                 text=True,
             )
 
+        plays(ddpsim, folder, name, program)
         same = compared()
         expect(name, same.returncode == 0, same.stdout + same.stderr)
         if ddp is not None:
@@ -220,11 +221,33 @@ def against_lowered(ddpsim, folder):
             )
 
 
+def predicted(ddpsim, folder, cluster):
+    """Of what was recorded last."""
+    return subprocess.run(
+        [ddpsim, "predict", "--program", str(folder / "recorded.json"), "--cluster", cluster],
+        capture_output=True,
+        text=True,
+    )
+
+
+def plays(ddpsim, folder, name, program):
+    """A recording is predicted as it is, and its optimizer updates what has been reduced."""
+    answer = predicted(ddpsim, folder, "testbed-torch")
+    expect(name, answer.returncode == 0, answer.stderr)
+    expect(
+        name, "of the machine that recorded the program (PyTorch" in answer.stdout, answer.stdout
+    )
+    for step in program["steps"]:
+        seen = {w for o in step["ops"] for w in o["waits_for"]}
+        lost = [o["op"] for o in comm(step) if o["op"] not in seen]
+        expect(name, not lost, f"nobody waits for {lost}")
+
+
 def comm(step):
     return [o for o in step["ops"] if o["lane"] == "comm"]
 
 
-def of_other_systems(folder):
+def of_other_systems(ddpsim, folder):
     done, program = record(folder, ZERO)
     expect("zero", program is not None, done.stderr)
     if program:
@@ -252,8 +275,12 @@ def of_other_systems(folder):
         )
         expect("shards", ops[0]["bytes"] == 16384 and ops[2]["bytes"] == 16384, ops)
         expect("shards", ops[2]["tensors"] == ["0.weight"] and not ops[2]["async"], ops[2])
+        answer = predicted(ddpsim, folder, "hgx-h100")
         if rank < 2:
             expect("shards", ops[-1]["group"] == [0, 1], ops[-1])
+            expect("shards", "is of the ranks 0,1 only" in answer.stderr, answer.stderr)
+        else:
+            expect("shards", answer.returncode == 0, answer.stderr)
 
 
 def refusals(folder):
@@ -270,7 +297,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as temporary:
         against_lowered(sys.argv[1], Path(temporary))
-        of_other_systems(Path(temporary))
+        of_other_systems(sys.argv[1], Path(temporary))
         refusals(Path(temporary))
     for f in failures:
         print(f)

@@ -116,7 +116,7 @@ class Recorder:
         for name, p in module.named_parameters():
             if p.requires_grad and p.is_leaf:
                 p.register_hook(self.gradient_hook(plain(name)))
-        self.init, self.ops = self.ops, []
+        self.init, self.ops, self.waited = self.ops, [], []
         for op, tensors in self.unnamed:
             self.name_tensors(op, tensors)
         self.unnamed = []
