@@ -102,7 +102,7 @@ class GlooRing {
     factor_ = price.phases[0].work / (static_cast<double>(size.count) * ((n - 1) / n));
     for (std::size_t r = 0; r < n_; ++r) {
       int to = static_cast<int>((r + n_ - 1) % n_);
-      latency_.push_back(step_latency(c, p, hop_between(c, static_cast<int>(r), to), false));
+      latency_.push_back(step_latency(c, p, hop_between(c, static_cast<int>(r), to)));
       flows_.push_back(flow(static_cast<int>(r), to));
     }
   }
@@ -218,10 +218,9 @@ std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Pr
   std::vector<TaskId> start =
       launched(g, c.nccl ? price.phases[0].latency : launch_time(c, p), arrive);
   std::vector<std::vector<TaskId>> done(arrive.size());
-  double s = static_cast<double>(size.count) * price.wire_factor;
+  auto s = static_cast<double>(size.count);
   if (c.nccl) s = price.phases[0].work;  // with the protocol's share
   auto pieces = static_cast<int>(price.pieces);
-  bool ll = price.wire_factor > 1;
   for (std::size_t k = 0; k < c.rings.size(); ++k) {
     const std::vector<int>& order = c.rings[k];
     std::size_t root =
@@ -234,7 +233,7 @@ std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Pr
         int from = order[(root + i) % order.size()];
         int to = order[(root + i + 1) % order.size()];
         Duration latency =
-            c.nccl ? price.hop_latency : step_latency(c, p, hop_between(c, from, to), ll);
+            c.nccl ? price.hop_latency : step_latency(c, p, hop_between(c, from, to));
         TaskId ready = after(g, latency, {data});
         TaskId sent = g.add_task({}, s / pieces * share_of(c, k), flow(from, to, nic_of(c, k)));
         g.add_edge(ready, sent);
@@ -260,7 +259,7 @@ std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Pr
     for (auto [from, to] : tree_round(c.ranks(), static_cast<int>(round))) {
       Hop h = hop_between(c, from, to);
       TaskId sent =
-          g.add_task(step_latency(c, p, h, false), static_cast<double>(size.count), flow(from, to));
+          g.add_task(step_latency(c, p, h), static_cast<double>(size.count), flow(from, to));
       g.add_edge(has[static_cast<std::size_t>(from)], sent);
       g.add_edge(has[static_cast<std::size_t>(to)], sent);
       has[static_cast<std::size_t>(from)] = sent;

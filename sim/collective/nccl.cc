@@ -73,7 +73,6 @@ Price nccl_collective(const Communicator& c, const Profile& p, Level level, Oper
   nccl::Price found = nccl::price_of(*c.nccl, p, level, op, choice, size);
   Price price;
   price.algorithm = label(choice);
-  price.wire_factor = choice.protocol == nccl::Protocol::Ll ? 2 : 1;
   Phase phase;
   phase.latency = found.base;
   price.alone = found.total;

@@ -33,12 +33,11 @@ Duration queued_launch(const Communicator& c, const Profile& p) {
   return c.backend == Backend::Tcp && c.ranks() > 1 ? launch_time(c, p) : Duration{};
 }
 
-Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll,
-                      int messages) {
+Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, int messages) {
   const TransportSection& t = p.transports.at(c.fabric->transports()[hop.transport]);
   int cores = c.fabric->cluster().emulated_on_cores;
-  Duration own = ll ? *t.ll_latency : t.latency;
-  if (cores > 0 && !ll)
+  Duration own = t.latency;
+  if (cores > 0)
     own = std::max(own, Duration{t.message_core.ps * (messages > 0 ? messages : c.ranks()) /
                                  cores});  // all ranks' messages at once, in turn
   return own + hop.wire_latency;

@@ -34,9 +34,8 @@ struct Price {
   std::int64_t pieces = 1;  // of a pipeline
   Duration reduce;  // time to sum one message, if on the path; backend tcp: of all ranks at once,
                     // where they share cores
-  Duration reduce_alone;   // of one rank that has a core
-  double sum_rate = 0;     // schedule_price: bytes per picosecond that a rank sums; 0 = at once
-  double wire_factor = 1;  // bytes on the wire per byte of data
+  Duration reduce_alone;  // of one rank that has a core
+  double sum_rate = 0;    // schedule_price: bytes per picosecond that a rank sums; 0 = at once
 };
 
 // Gloo's collectives of one job share a connection by segment size, but the job has one connection
@@ -68,11 +67,9 @@ Duration launch_time(const Communicator& c, const Profile& p);
 // others, whose launch is part of the collective itself.
 Duration queued_launch(const Communicator& c, const Profile& p);
 
-// One step over a hop: the transport's software (Simple or LL) and the wire. REQUIRES for ll: the
-// transport has an LL latency. `messages`: of all ranks at once, which take shared cores in turn; 0
-// = one from every rank.
-Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, bool ll,
-                      int messages = 0);
+// One step over a hop: the transport's software and the wire. `messages`: of all ranks at once,
+// which take shared cores in turn; 0 = one from every rank.
+Duration step_latency(const Communicator& c, const Profile& p, const Hop& hop, int messages = 0);
 
 // A few bytes from every rank to every rank by the hosts' own processes, one word each: recursive
 // doubling, first among the ranks of a host. A step is taken to cost what the transport's quickest
@@ -82,8 +79,8 @@ Duration agreement_time(const Communicator& c, const Profile& p);
 // Name of the first transport that the fabric uses and the profile lacks; empty = none.
 std::string missing_transport(const topology::Fabric& f, const Profile& p);
 
-// NCCL's ring, Simple or LL: 2(n-1) hops of S/n, latency once along the ring's slowest path of
-// 2(n-1) hops. sim/MODEL.md 4.1.
+// NCCL's ring where what NCCL chooses is not known: 2(n-1) hops of S/n, latency once along the
+// ring's slowest path of 2(n-1) hops. sim/MODEL.md 4.1.
 Price nccl_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size);
 // Gloo's segmented ring: reduce-scatter, then all-gather, two segments in flight, payload after the
 // receiver's go. sim/MODEL.md 4.2.

@@ -32,21 +32,20 @@ double step_time(const Communicator& c, const Profile& p, Level level,
 
 double rate_with_latency(const Communicator& c, const Profile& p, Level level,
                          const std::vector<LinkLoad>& load, double work, double steps,
-                         Duration latency, double own_rate) {
+                         Duration latency) {
   auto gaps = static_cast<double>(latency.ps);
-  return work / std::max(steps * step_time(c, p, level, load, work / steps, gaps / steps),
-                         gaps + work / own_rate);
+  return work / std::max(steps * step_time(c, p, level, load, work / steps, gaps / steps), gaps);
 }
 
 const TransportSection& section(const Communicator& c, const Profile& p, const Hop& hop) {
   return p.transports.at(c.fabric->transports()[hop.transport]);
 }
 
-Duration path_latency(const Communicator& c, const Profile& p, bool ll) {
+Duration path_latency(const Communicator& c, const Profile& p) {
   std::int64_t sum = 0;
   std::int64_t skip = INT64_MAX;
   std::size_t n = c.ring_hops.size();
-  auto latency = [&](std::size_t i) { return step_latency(c, p, c.ring_hops[i % n], ll).ps; };
+  auto latency = [&](std::size_t i) { return step_latency(c, p, c.ring_hops[i % n]).ps; };
   for (std::size_t i = 0; i < n; ++i) {
     std::int64_t l = latency(i);
     sum += l;

@@ -16,16 +16,16 @@ double step_time(const Communicator& c, const Profile& p, Level level,
 
 // The steps' latencies lie between transfers: another collective uses those gaps. So they limit the
 // rate instead of coming first; alone, work / max_rate = steps * (latency of a step + its
-// transfer). `own_rate`: what the protocol itself reaches at most.
+// transfer).
 double rate_with_latency(const Communicator& c, const Profile& p, Level level,
                          const std::vector<LinkLoad>& load, double work, double steps,
-                         Duration latency, double own_rate = 1e300);
+                         Duration latency);
 
 const TransportSection& section(const Communicator& c, const Profile& p, const Hop& hop);
 
 // All hops' latencies, twice around the ring less the two cheapest neighbours: the slowest 2(n-1)
 // consecutive hops.
-Duration path_latency(const Communicator& c, const Profile& p, bool ll);
+Duration path_latency(const Communicator& c, const Profile& p);
 
 // Of the transport of the ring's slowest hop.
 const std::vector<Knot>& slowest_knots(const Communicator& c, const Profile& p);

@@ -1,7 +1,6 @@
 // Ring all-reduce of S bytes on n ranks.
 //   NCCL:  T = launch + (latency of the slowest path of 2(n-1) consecutive hops) + c * 2(n-1)/n * S
-//          * max over links (edges(l) / rate(l)) LL sends a flag with every 4 bytes: twice the
-//          bytes, its own latency; the cheaper protocol is taken.
+//          * max over links (edges(l) / rate(l))
 //   Gloo:  per phase (reduce-scatter, all-gather) each rank sends m = per_rank * (n-1) segments;
 //          with segment time t, reduction time r (first phase only), message latency a and two
 //          segments in flight: a + max(m t, (m/2 - 1)(t + 2a + r) + 2t) + a + r.
@@ -13,69 +12,24 @@
 namespace ddpsim::collective {
 namespace {
 
-bool offers_ll(const Communicator& c, const Profile& p) {
-  for (const Hop& h : c.ring_hops)
-    if (!section(c, p, h).ll_latency) return false;
-  return !c.ring_hops.empty();
-}
-
-// NCCL's llMaxBw (facts of tuning.cc), as bytes on the wire: the flags are half of them.
-double ll_rate(const Communicator& c, const Profile& p) {
-  double rate = 1e300;
-  for (const Hop& h : c.ring_hops) {
-    double limit = section(c, p, h).ll_max_bytes_per_s;
-    if (limit > 0) rate = std::min(rate, 2 * limit / 1e12);
-  }
-  return rate;
-}
-
-Price nccl_protocol(const Communicator& c, const Profile& p, Level level, Bytes size, bool ll) {
-  double n = c.ranks();
-  Price price;
-  price.algorithm = ll ? "ring/LL" : "ring/Simple";
-  price.wire_factor = ll ? 2 : 1;
-  double channels = static_cast<double>(c.rings.size());
-  double chunk = static_cast<double>(size.count) / n / channels;
-  price.chunk = static_cast<std::int64_t>(chunk) + 1;
-  double c_x = correction(slowest_knots(c, p), chunk);
-  Phase phase;
-  phase.latency = launch_time(c, p);
-  phase.work = static_cast<double>(size.count) * (2 * (n - 1) / n) * price.wire_factor * c_x;
-  phase.weight = channels;
-  Duration gaps = path_latency(c, p, ll);
-  price.hop_latency = {(gaps.ps + (c.ranks() - 1)) / (2 * (c.ranks() - 1))};
-  phase.max_rate = rate_with_latency(c, p, level, c.patterns[kAllReduce].load, phase.work,
-                                     2 * (n - 1), gaps, ll ? ll_rate(c, p) : 1e300);
-  // A protocol slower than the wire spends the rest of each step without using it.
-  double excess = ll ? phase.work / ll_rate(c, p) -
-                           phase.work * bottleneck(c, p, level, c.patterns[kAllReduce].load)
-                     : 0;
-  if (excess > 0) price.hop_latency += Duration{static_cast<std::int64_t>(excess / (2 * (n - 1)))};
-  price.phases.push_back(phase);
-  price.alone = alone(price, bottleneck(c, p, level, c.patterns[kAllReduce].load));
-  return price;
-}
-
-// Chain along the ring, in pieces of at most 512 KiB per channel (LL: 32 KiB): fill n - 2 pieces,
-// then stream.
-Price nccl_broadcast(const Communicator& c, const Profile& p, Level level, double s, bool ll) {
-  double piece = (ll ? 32.0 : 512.0) * 1024 * static_cast<double>(c.rings.size());
+// Chain along the ring, in pieces of at most 512 KiB per channel: fill n - 2 pieces, then stream.
+Price nccl_broadcast(const Communicator& c, const Profile& p, Level level, double s) {
+  double piece = 512.0 * 1024 * static_cast<double>(c.rings.size());
   Price price;
   price.pattern = kAllReduce;
-  price.algorithm = ll ? "ring/LL" : "ring/Simple";
-  price.wire_factor = ll ? 2 : 1;
+  price.algorithm = "ring/Simple";
   price.pieces = 1 + static_cast<std::int64_t>((s - 1) / piece);
   double steps = static_cast<double>(price.pieces) + c.ranks() - 2;
   price.chunk = static_cast<std::int64_t>(s / static_cast<double>(price.pieces)) + 1;
   Duration latency;
   for (std::size_t i = 0; i + 1 < c.ring_hops.size(); ++i)
-    latency += step_latency(c, p, c.ring_hops[i], ll);
+    latency += step_latency(c, p, c.ring_hops[i]);
   Phase phase;
   phase.latency = launch_time(c, p);
-  phase.work = s * price.wire_factor * steps / static_cast<double>(price.pieces);
+  phase.work = s * steps / static_cast<double>(price.pieces);
   phase.weight = static_cast<double>(c.rings.size());
-  phase.max_rate = rate_with_latency(c, p, level, c.patterns[kAllReduce].load, phase.work, steps,
-                                     latency, ll ? ll_rate(c, p) : 1e300);
+  phase.max_rate =
+      rate_with_latency(c, p, level, c.patterns[kAllReduce].load, phase.work, steps, latency);
   price.phases.push_back(phase);
   price.alone = alone(price, bottleneck(c, p, level, c.patterns[kAllReduce].load));
   return price;
@@ -85,10 +39,24 @@ Price nccl_broadcast(const Communicator& c, const Profile& p, Level level, doubl
 
 Price nccl_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size) {
   if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
-  Price simple = nccl_protocol(c, p, level, size, false);
-  if (!offers_ll(c, p)) return simple;
-  Price ll = nccl_protocol(c, p, level, size, true);
-  return ll.alone < simple.alone ? ll : simple;
+  double n = c.ranks();
+  Price price;
+  price.algorithm = "ring/Simple";
+  double channels = static_cast<double>(c.rings.size());
+  double chunk = static_cast<double>(size.count) / n / channels;
+  price.chunk = static_cast<std::int64_t>(chunk) + 1;
+  double c_x = correction(slowest_knots(c, p), chunk);
+  Phase phase;
+  phase.latency = launch_time(c, p);
+  phase.work = static_cast<double>(size.count) * (2 * (n - 1) / n) * c_x;
+  phase.weight = channels;
+  Duration gaps = path_latency(c, p);
+  price.hop_latency = {(gaps.ps + (c.ranks() - 1)) / (2 * (c.ranks() - 1))};
+  phase.max_rate =
+      rate_with_latency(c, p, level, c.patterns[kAllReduce].load, phase.work, 2 * (n - 1), gaps);
+  price.phases.push_back(phase);
+  price.alone = alone(price, bottleneck(c, p, level, c.patterns[kAllReduce].load));
+  return price;
 }
 
 GlooSegments gloo_segments(std::int64_t bytes, int ranks, std::int64_t element_size) {
@@ -110,7 +78,7 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
   price.algorithm = "ring";
   price.chunk = std::min(g.segment_bytes, size.count);
   for (const Hop& h : c.ring_hops)
-    price.hop_latency = std::max(price.hop_latency, step_latency(c, p, h, false));
+    price.hop_latency = std::max(price.hop_latency, step_latency(c, p, h));
   price_sum(c, p, type, static_cast<double>(price.chunk), price);
   double c_x = correction(slowest_knots(c, p), static_cast<double>(price.chunk));
   double segment = static_cast<double>(price.chunk);
@@ -160,12 +128,7 @@ Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size
   Price price;
   Phase phase;
   auto s = static_cast<double>(size.count);
-  if (c.backend == Backend::Nccl) {
-    Price simple = nccl_broadcast(c, p, level, s, false);
-    if (!offers_ll(c, p)) return simple;
-    Price ll = nccl_broadcast(c, p, level, s, true);
-    return ll.alone < simple.alone ? ll : simple;
-  }
+  if (c.backend == Backend::Nccl) return nccl_broadcast(c, p, level, s);
   price.pattern = kBroadcast;
   price.algorithm = "tree";
   price.chunk = size.count;
@@ -176,7 +139,7 @@ Price broadcast(const Communicator& c, const Profile& p, Level level, Bytes size
   double time = 0;
   for (const auto& round : c.patterns[kBroadcast].rounds) {
     Duration latency;
-    for (const Hop& h : round.hops) latency = std::max(latency, step_latency(c, p, h, false));
+    for (const Hop& h : round.hops) latency = std::max(latency, step_latency(c, p, h));
     time += step_time(c, p, level, round.load, s, static_cast<double>(latency.ps));
   }
   phase.max_rate = phase.work / time;

@@ -52,7 +52,7 @@ Connection& connection_between(Connections& all, const Communicator& c, const Pr
   if (fresh) {
     Hop hop = hop_between(c, from, to);
     x.section = &section(c, p, hop);
-    x.latency = step_latency(c, p, hop, false);
+    x.latency = step_latency(c, p, hop);
     x.wire = hop.wire_latency;
     x.flow = flow(from, to);
   }

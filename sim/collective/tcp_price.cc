@@ -21,7 +21,7 @@ namespace {
 double round_time(const Communicator& c, const Profile& p, Level level, DType type,
                   const Pattern::Round& round, const std::vector<LinkLoad>& load, double bytes) {
   Duration gap;
-  for (const Hop& h : round.hops) gap = std::max(gap, step_latency(c, p, h, false, round.messages));
+  for (const Hop& h : round.hops) gap = std::max(gap, step_latency(c, p, h, round.messages));
   if (c.backend == Backend::Gloo) gap = gap * 2;
   if (round.summed > 0)
     gap += sum_time(c, p, type, round.summed * bytes, round.summed_by_all * bytes);
@@ -58,7 +58,7 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
     rounds += r.times;
     largest = std::max(largest, r.message);
     for (const Hop& h : r.hops)
-      price.hop_latency = std::max(price.hop_latency, step_latency(c, p, h, false, r.messages));
+      price.hop_latency = std::max(price.hop_latency, step_latency(c, p, h, r.messages));
     if (!pattern.by_round) continue;
     price.phases.push_back({k == 0 ? launch : Duration{}, bytes * r.times, 1 / r.message,
                             bytes * r.times / lasts, static_cast<int>(k)});
@@ -98,7 +98,7 @@ Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, 
   Phase phase;  // its launch passes before it is queued: see queued_launch
   phase.work =
       static_cast<double>(size.count) * (2 * (n - 1) / n) * correction(slowest_knots(c, p), chunk);
-  Duration gaps = path_latency(c, p, false);
+  Duration gaps = path_latency(c, p);
   price.hop_latency = {(gaps.ps + steps / 2) / steps};
   gaps += price.reduce * (steps / 2);
   phase.max_rate = rate_with_latency(c, p, level, c.patterns[kAllReduce].load, phase.work,

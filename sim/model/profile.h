@@ -102,7 +102,7 @@ struct TransportSection {
                            // what latency adds to it)
   Duration rendezvous;     // NCCL: what a message longer than the link's eager limit takes more
                            // (LinkSpec::eager)
-  double ll_max_bytes_per_s = 0;  // bus bandwidth that LL reaches at most; 0 = no limit
+  double ll_max_bytes_per_s = 0;  // bus bandwidth that LL reaches at most: no price asks; 0 = none
   double cpu_ps_per_byte = 0;  // core time to send and receive one byte, both ends; matters where
                                // computation shares those cores
   Range efficiency;            // of the link rate

@@ -233,28 +233,6 @@ TEST(NcclPrice, TakesTheSlowestConsecutiveHops) {
   EXPECT_NEAR(static_cast<double>(p.alone.ps), 33e6 + 6, 1);
 }
 
-TEST(NcclPrice, SwitchesFromLlToSimpleWhereTheyCostTheSame) {
-  Profile p = test::ideal_profile(kMicrosecond * 5);
-  p.transports["wire"].ll_latency = kMicrosecond;
-  // n = 2: Simple 10 us + S, LL 2 us + 2 S: equal at S = 8e6 ps.
-  Price ll = on_star(2, 7'999'999, p);
-  EXPECT_EQ(ll.algorithm, "ring/LL");
-  EXPECT_EQ(ll.wire_factor, 2);
-  EXPECT_EQ(ll.alone.ps, 2'000'000 + 2 * 7'999'999);
-  Price simple = on_star(2, 8'000'001, p);
-  EXPECT_EQ(simple.algorithm, "ring/Simple");
-  EXPECT_EQ(simple.alone.ps, 10'000'000 + 8'000'001);
-}
-
-TEST(NcclPrice, LimitsLlByItsOwnBandwidth) {
-  Profile p = test::ideal_profile(kMicrosecond * 5);
-  p.transports["wire"].ll_latency = kMicrosecond;
-  p.transports["wire"].ll_max_bytes_per_s = 0.125e12;  // 2 us + 8 us; Simple 10 us + 1 us
-  Price price = on_star(2, 1'000'000, p);
-  EXPECT_EQ(price.algorithm, "ring/LL");
-  EXPECT_NEAR(static_cast<double>(price.alone.ps), 10e6, 1);
-}
-
 TEST(NcclPrice, SpendsAtThePeakWhatATokenBucketSavedInTheGaps) {
   Cluster cluster = test::star(2, kBytePerPs);
   cluster.link.burst = {100 * kMiB};
@@ -267,16 +245,6 @@ TEST(NcclPrice, SpendsAtThePeakWhatATokenBucketSavedInTheGaps) {
   };
   EXPECT_NEAR(price(2'000'000), 2 * (1e6 + 0.25e6), 2);
   EXPECT_NEAR(price(6'000'000), 2 * (1e6 + 2e6), 2);
-}
-
-TEST(NcclPrice, NeedsLlOnEveryHop) {
-  Fabric f(gpu_hosts(2, 2, 1));
-  Profile p = two_transports(kMicrosecond, kMicrosecond * 10);
-  p.transports["nvlink"].ll_latency = Duration{1};
-  Communicator c = make_communicator(f, first_devices(4), Backend::Nccl);
-  EXPECT_EQ(all_reduce(c, p, Level::Mid, {4}).algorithm, "ring/Simple");
-  p.transports["wire"].ll_latency = Duration{1};
-  EXPECT_EQ(all_reduce(c, p, Level::Mid, {4}).algorithm, "ring/LL");
 }
 
 TEST(GlooPrice, IsBoundByTheWireWhenSegmentsAreLong) {
