@@ -48,9 +48,16 @@ std::string workload_text(const Workload& w) {
                                ", optimizer " + ms(w.times.optimizer));
 }
 
+// Where a step decides what is reduced together, the one that a prediction shows.
 Program program_of(const Loaded& l) {
   StepTimes times = predict::step_times(l.workload, l.profile, Level::Mid);
-  return strategy::lower({l.workload, times, l.profile.kind, l.scenario.ranks}, l.scenario.plan);
+  Program p =
+      strategy::lower({l.workload, times, l.profile.kind, l.scenario.ranks}, l.scenario.plan);
+  if (!p.coordination) return p;
+  p = predict::steady_step(l.question(), Level::Mid, l.options).program;
+  p.coordination.reset();
+  p.warmup.clear();
+  return p;
 }
 
 constexpr std::size_t kOpColumn = 12;
