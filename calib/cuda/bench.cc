@@ -48,6 +48,10 @@ void Clocks::read(gpu::Reading& r) const {
   unsigned long long reasons = 0;
   if (nvml().nvmlDeviceGetCurrentClocksThrottleReasons(device_, &reasons) == 0)
     r.throttled = (reasons & ~(kIdle | kApplications | kPowerCap)) != 0;
+  r.throttle_bits = static_cast<std::int64_t>(reasons & ~kIdle);
+  unsigned celsius = 0;
+  if (nvml().nvmlDeviceGetTemperature(device_, 0 /* NVML_TEMPERATURE_GPU */, &celsius) == 0)
+    r.celsius = static_cast<int>(celsius);
 }
 
 Bench::Bench(Run& run, const Budget& budget)
@@ -155,6 +159,8 @@ void Bench::add(const std::string& op, std::map<std::string, std::int64_t> param
   // Said with the sample, and no part of what was measured (calib/fit/shapes.h held_out).
   if (clock_.sm_mhz > 0) parameters["sm_mhz"] = clock_.sm_mhz;
   if (clock_.power_mw > 0) parameters["power_mw"] = clock_.power_mw;
+  if (clock_.celsius > 0) parameters["celsius"] = clock_.celsius;
+  if (clock_.throttle_bits > 0) parameters["throttle_bits"] = clock_.throttle_bits;
   if (!kept.durations.empty())
     run_.samples.push_back({op, std::move(parameters), std::move(kept.durations)});
   if (save_ && now_ns() > saved_ns_ + 2'000'000'000) {

@@ -35,7 +35,8 @@ namespace ddpsim::calib::cuda {
   X(ncclGroupEnd)
 #define DDPSIM_NVML(X) \
   X(nvmlInit_v2) X(nvmlDeviceGetHandleByPciBusId_v2) X(nvmlDeviceGetClockInfo) \
-  X(nvmlDeviceGetCurrentClocksThrottleReasons) X(nvmlDeviceGetPowerUsage)
+  X(nvmlDeviceGetCurrentClocksThrottleReasons) X(nvmlDeviceGetPowerUsage) \
+  X(nvmlDeviceGetTemperature)
 // clang-format on
 
 #define DDPSIM_MEMBER(f) decltype(&::f) f = nullptr;
@@ -64,6 +65,7 @@ struct Nvml {
   int (*nvmlDeviceGetCurrentClocksThrottleReasons)(void* device,
                                                    unsigned long long* reasons) = nullptr;
   int (*nvmlDeviceGetPowerUsage)(void* device, unsigned* milliwatts) = nullptr;
+  int (*nvmlDeviceGetTemperature)(void* device, int sensor, unsigned* celsius) = nullptr;
 };
 
 const CublasLt& cublaslt();

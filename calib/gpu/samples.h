@@ -16,6 +16,8 @@ struct Reading {
   bool throttled =
       false;  // the driver said that heat, or power beyond the card's limit, slowed the clock
   int power_mw = 0;  // what the GPU draws; 0 = unknown
+  int celsius = 0;
+  std::int64_t throttle_bits = 0;  // NVML's reasons for a lower clock, idleness apart
 };
 
 struct Kept {

@@ -98,7 +98,7 @@ void read_spread(const Reader& raw, StepTimes& t) {
 StepTimes read_times(const Reader& r) {
   r.only({"forward_ps", "backward_ps", "optimizer_ps", "ready_ps", "host_forward_ps",
           "host_backward_ps", "host_optimizer_ps", "host_ready_ps", "core_ps", "modules", "raw",
-          "instrumented_excess", "notes"});
+          "instrumented_excess", "notes", "layers"});
   StepTimes t;
   t.forward = {r.at("forward_ps").integer()};
   t.backward = {r.at("backward_ps").integer()};
@@ -117,6 +117,46 @@ StepTimes read_times(const Reader& r) {
     t.host = std::move(h);
   }
   return t;
+}
+
+// Of a capture: forward layer by layer, in order of execution. What comes before the first one is
+// its. REQUIRES: the rest of w but its layers.
+void read_captured_layers(const Reader& r, Workload& w) {
+  StepTimes& t = w.times;
+  Duration left = t.forward;
+  Duration host_left = t.host ? t.host->forward : Duration{};
+  auto share = [](const Reader& value, Duration& of) {
+    Duration d{value.integer()};
+    if (d.ps < 0 || d > of)
+      value.fail("a layer's time is not negative, and all of them are within forward");
+    of -= d;
+    return d;
+  };
+  std::vector<bool> seen(w.tensors.size());
+  for (const Reader& l : r.items()) {
+    l.only({"name", "tensors", "forward_ps", "host_forward_ps"});
+    Layer layer;
+    layer.name = l.at("name").text();
+    layer.tensors = read_indices(l.at("tensors"), w.tensors.size());
+    for (TensorIndex i : layer.tensors) seen[i] = true;
+    LayerDurations d;
+    d.forward = share(l.at("forward_ps"), left);
+    if (t.host) d.host_forward = share(l.at("host_forward_ps"), host_left);
+    w.layers.push_back(std::move(layer));
+    t.layers.push_back(d);
+  }
+  if (w.layers.empty()) r.fail("a capture that knows its layers has one at least");
+  for (std::size_t i = 0; i < seen.size(); ++i)
+    if (!seen[i]) r.fail("no layer has tensor \"" + w.tensors[i].name + "\"");
+  t.layers.front().forward += left;
+  t.layers.front().host_forward += host_left;
+  std::vector<Duration> backward = backward_by_layer(w, t.ready, t.backward);
+  std::vector<Duration> host(backward.size());
+  if (t.host) host = backward_by_layer(w, t.host->ready, t.host->backward);
+  for (std::size_t l = 0; l < backward.size(); ++l) {
+    t.layers[l].backward = backward[l];
+    t.layers[l].host_backward = host[l];
+  }
 }
 
 Optimizer read_optimizer(const Reader& r) {
@@ -161,6 +201,7 @@ Workload read_workload(const Json& j, const std::string& file) {
       if (r.has(key)) r.at(key).fail("is of a described workload; a captured one was as it was");
     if (r.has("layers")) r.at("layers").fail("a captured workload has times, not layers");
     w.times = read_times(r.at("times"));
+    if (r.at("times").has("layers")) read_captured_layers(r.at("times").at("layers"), w);
   } else {
     if (r.has("memory_format"))
       w.channels_last = r.at("memory_format").choice({"contiguous", "channels_last"}) == 1;

@@ -82,9 +82,11 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
     if (device != DeviceKind::Gpu || b != Backend::Nccl)
       return {"/plan/system", "fsdp is modelled on GPUs, over NCCL"};
     if (w.layers.empty())
-      return {"/plan/system",
-              "fsdp gathers weights layer by layer, and a captured workload knows forward only as "
-              "a whole: use a described one (ddpsim list workloads)"};
+      return {
+          "/plan/system",
+          "fsdp gathers weights layer by layer, and this capture knows forward only as a whole: "
+          "capture it again (tools/python/ddpsim_capture.py notes when each layer begins), or "
+          "use a described workload (ddpsim list workloads)"};
     if (!p.unused_parameters.empty())
       return {"/plan/unused_parameters",
               "parameters without a gradient are modelled for pytorch_ddp and averaging only"};

@@ -161,6 +161,26 @@ std::int64_t optimizer_kernels(const Optimizer& o, std::int64_t tensors) {
                               : passes * tensors;
 }
 
+std::vector<Duration> backward_by_layer(const Workload& w, const std::vector<Duration>& ready,
+                                        Duration backward) {
+  std::vector<std::size_t> first(w.tensors.size(), w.layers.size());
+  for (std::size_t l = w.layers.size(); l-- > 0;)
+    for (TensorIndex t : w.layers[l].tensors) first[t] = l;
+  std::vector<Duration> end(w.layers.size());
+  for (std::size_t i = 0; i < w.arrival.size() && i < ready.size(); ++i) {
+    std::size_t l = first[w.arrival[i]];
+    if (l < end.size()) end[l] = std::max(end[l], ready[i]);
+  }
+  end.front() = backward;
+  Duration done;
+  for (std::size_t l = end.size(); l-- > 0;) {
+    Duration begin = done;
+    done = std::max(done, end[l]);
+    end[l] = done - begin;
+  }
+  return end;
+}
+
 Problem validate(const Workload& w) {
   if (w.name.empty()) return {"/name", "a workload needs a name"};
   if (w.batch < 1 || w.batch > 1'000'000)

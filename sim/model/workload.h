@@ -82,8 +82,7 @@ struct StepTimes {
   Duration optimizer;
   std::vector<Duration> ready;  // one per arrival, non-decreasing, <= backward
   std::optional<HostTimes> host;
-  std::vector<LayerDurations>
-      layers;       // of Workload::layers, where it is described; empty: only the whole is known
+  std::vector<LayerDurations> layers;  // of Workload::layers; empty: only the whole is known
   Duration core;    // core time of the whole step; 0 = unknown. Less than its duration where layers
                     // are slept, or wait for a core
   int at_once = 0;  // a layer profile: ranks that ran on the same machine while these times were
@@ -121,11 +120,17 @@ struct Workload {
   std::vector<Tensor> buffers;  // registration order
   std::vector<TensorIndex> arrival;
   StepTimes times;               // captured, or filled by predict's roofline
-  std::vector<Layer> layers;     // described
+  std::vector<Layer> layers;     // described; of a capture that knows them: name and tensors alone
   bool channels_last = false;    // described: memory format of images; otherwise NCHW
   bool fused_attention = false;  // described: scaled_dot_product_attention instead of its parts
   Bytes gradient_bytes() const;
 };
+
+// Of a capture, backward by layer: a layer's ends with the last gradient that no layer before it in
+// forward shares, the first one's with backward; what has no parameters belongs to the layer that
+// ends next. `ready`: of w.arrival, as StepTimes::ready. REQUIRES: w.layers.
+std::vector<Duration> backward_by_layer(const Workload& w, const std::vector<Duration>& ready,
+                                        Duration backward);
 
 Problem validate(const Workload& w);
 

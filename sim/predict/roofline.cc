@@ -74,6 +74,9 @@ StepTimes captured_times(const StepTimes& times, Level level) {
   all(t.forward, t.backward, t.optimizer, t.ready);
   t.core = scale(t.core, factor);
   if (t.host) all(t.host->forward, t.host->backward, t.host->optimizer, t.host->ready);
+  for (LayerDurations& l : t.layers)
+    for (Duration* d : {&l.forward, &l.backward, &l.host_forward, &l.host_backward})
+      *d = scale(*d, factor);
   return t;
 }
 

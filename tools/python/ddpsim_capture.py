@@ -28,6 +28,7 @@ from statistics import median, quantiles
 from typing import (
     Any,
     Callable,
+    Collection,
     ContextManager,
     Dict,
     Iterable,
@@ -103,6 +104,17 @@ class Pass(NamedTuple):
     device: Totals
     host: Totals
     arrivals: List[Tuple[int, int, int]]
+
+
+class Forward(NamedTuple):
+    """A forward by layers: modules in the order in which they begin; of each, on the device and on
+    the host, the time until the next one begins."""
+
+    order: List[nn.Module]
+    device: List[int]
+    host: List[int]
+    total: int
+    host_total: int
 
 
 class HostClock:
@@ -378,9 +390,9 @@ class Step:
             )
             return Totals(*times, step=sum(times))
 
-        last: Dict[int, int] = (
-            {}
-        )  # a gradient accumulated more than once counts when it is last accumulated
+        last: Dict[
+            int, int
+        ] = {}  # a gradient accumulated more than once counts when it is last accumulated
         for index, mark in seen:
             last.pop(index, None)
             last[index] = mark
@@ -459,6 +471,42 @@ class Step:
         for (a, _), (b, name) in zip(done, done[1:]):
             backward[name] += clock.device_ps(a, b)
         return forward, backward
+
+    def run_layers(self, owners: Collection[nn.Module], count: int) -> List[Forward]:
+        """Forward of passes one after another, as run_train: when each module begins."""
+        clock = self.clock
+        calls: List[Tuple[nn.Module, int]] = []
+        handles = [
+            m.register_forward_pre_hook(lambda m, _: calls.append((m, clock.mark())))
+            for m in owners
+        ]
+        passes: List[Tuple[int, List[Tuple[nn.Module, int]], int]] = []
+        try:
+            clock.times.clear()
+            clock.synchronize()
+            for _ in range(count):
+                calls.clear()
+                self.optimizer.zero_grad(set_to_none=True)
+                start = clock.mark()
+                loss = self.loss()
+                # What backward computes again is backward's.
+                passes.append((start, list(calls), clock.mark()))
+                self.backward(loss)
+                self.update()
+            clock.synchronize()
+        finally:
+            for handle in handles:
+                handle.remove()
+        out = []
+        for start, line, end in passes:
+            begins = [m for _, m in line] + [end]
+            pieces = [
+                [ps(a, b) for a, b in zip(begins, begins[1:])]
+                for ps in (clock.device_ps, clock.host_ps)
+            ]
+            total = (clock.device_ps(start, end), clock.host_ps(start, end))
+            out.append(Forward([m for m, _ in line], pieces[0], pieces[1], *total))
+        return out
 
 
 def grad_scaler() -> Any:
@@ -660,6 +708,62 @@ def module_table(
         {"name": n, "forward_ps": forward[n], "backward_ps": backward[n]}
         for n in forward
         if forward[n] or backward[n]
+    ]
+
+
+def layer_owners(step: Step) -> Dict[nn.Module, Tuple[str, List[int]]]:
+    """Name and parameters of the modules that forward calls: a parameter belongs to the innermost
+    one that is called and holds it."""
+    modules = dict(step.model.named_modules())
+    called: Set[nn.Module] = set()
+    handles = [m.register_forward_pre_hook(lambda m, _: called.add(m)) for m in modules.values()]
+    try:
+        step.run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    index = {id(p): i for i, p in enumerate(step.parameters)}
+    owners: Dict[nn.Module, Tuple[str, List[int]]] = {}
+    for name, module in modules.items():
+        mine = [index[id(p)] for p in module._parameters.values() if id(p) in index]
+        while mine and name and modules[name] not in called:
+            name = name.rpartition(".")[0]
+        if mine and modules[name] in called:
+            owners.setdefault(modules[name], (name or "(model)", []))[1].extend(mine)
+    return owners
+
+
+def layer_table(step: Step, repeats: int, times: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Forward by layer, in order of execution: from its begin to that of the next. Shares of the
+    instrumented forward, median over passes, times the plain one. RuntimeError: it cannot be told.
+    """
+    owners = layer_owners(step)
+    left = set(range(len(step.parameters))) - {i for _, mine in owners.values() for i in mine}
+    if left:
+        raise RuntimeError(f"forward calls no module that owns parameter {min(left)}")
+    passes = step.run_layers(owners, repeats + 1)[1:]
+    if any(p.order != passes[0].order for p in passes):
+        raise RuntimeError("the order of layers varies from pass to pass")
+    times["raw"]["forward_by_layer"] = [p.total for p in passes]
+
+    def column(pieces: List[List[int]], totals: List[int], forward_ps: int) -> List[int]:
+        shares = [median(x / t for x, t in zip(of, totals)) for of in zip(*pieces)]
+        whole = max(1.0, sum(shares))
+        return [int(s / whole * forward_ps) for s in shares]
+
+    columns = {
+        "forward_ps": column(
+            [p.device for p in passes], [p.total for p in passes], times["forward_ps"]
+        )
+    }
+    if step.device.type == "cuda":
+        alone = [step.run_layers(owners, 1)[0] for _ in range(max(3, repeats // 2))]
+        columns["host_forward_ps"] = column(
+            [p.host for p in alone], [p.host_total for p in alone], times["host_forward_ps"]
+        )
+    return [
+        {"name": owners[m][0], "tensors": sorted(owners[m][1]), **dict(zip(columns, values))}
+        for m, *values in zip(passes[0].order, *columns.values())
     ]
 
 
@@ -865,6 +969,7 @@ def summarize(
             times["host_backward_ps"],
         )
         raw["step_alone"] = [p.device.step for p in alone]
+    times["raw"] = raw
     if modules and not any(n.startswith(INTERRUPTED) for n in notes):
         try:
             times["modules"] = module_table(
@@ -876,9 +981,13 @@ def summarize(
             AttributeError,
         ) as error:  # informative only: a capture stands without it
             notes.append(f"no breakdown by module: {str(error).splitlines()[0]}")
+        try:
+            times["layers"] = layer_table(step, max(5, repeats // 2), times)
+        except (RuntimeError, TypeError, AttributeError) as error:  # a capture stands without it
+            notes.append(f"no forward by layer: {str(error).splitlines()[0]}")
     if step.last_loss is not None and not bool(torch.isfinite(step.last_loss).all()):
         notes.append("the loss was not finite in the last pass")
-    times.update(raw=raw, instrumented_excess=round(excess, 5), notes=notes)
+    times.update(instrumented_excess=round(excess, 5), notes=notes)
     return list(order), times
 
 

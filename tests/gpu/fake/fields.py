@@ -40,6 +40,8 @@ DURATION = "durations_ps"
 FOR = {
     ("*", "sm_mhz"): "a person: the clock at which a sample was read",
     ("*", "power_mw"): "a person: the power at which a sample was read",
+    ("*", "celsius"): "a person: the temperature at which a sample was read",
+    ("*", "throttle_bits"): "a person: why the clock was low",
     ("conv", "algorithm"): "a person: why a convolution is fast or slow",
     ("conv", "math"): "a person: why a convolution is fast or slow",
     ("conv", "workspace_bytes"): "a person: why a convolution is fast or slow",
@@ -259,19 +261,17 @@ def unread_samples(readers, runs):
 
 def unread_times(ddpsim, folder, workload):
     """Sentences about `times` of a capture that no prediction reads."""
-    path, wrong, read = folder / "workload.json", [], 0
+    path, wrong = folder / "workload.json", []
 
     def predicted(document):
         path.write_text(json.dumps(document), encoding="utf-8")
-        command = [ddpsim, "predict", "--workload", path, "--cluster", "one-gpu", "--ranks", "2"]
+        command = [ddpsim, "predict", "--workload", path, "--cluster", "dgx-h100", "--ranks", "2"]
+        command += ["--plan", "fsdp"]
         done = subprocess.run(
             [*map(str, command), "--format", "json"], capture_output=True, text=True, check=False
         )
         said = json.loads(done.stdout) if done.returncode == 0 else {"summary": done.stderr}
         return json.dumps(said["summary"])
-
-    def with_times(**more):
-        return {**workload, "times": {**workload["times"], **more}}
 
     def scaled_host(by):
         return {
@@ -280,20 +280,26 @@ def unread_times(ddpsim, folder, workload):
             if k.startswith("host_")
         }
 
-    for field, value in workload["times"].items():
-        if field in FOR_TIMES:
-            continue
-        read, other = read + 1, False
+    fields = [f for f in workload["times"] if f not in (*FOR_TIMES, "layers")]
+    fields += [f"layers.{k}" for k in workload["times"]["layers"][0] if k.endswith("_ps")]
+    for field in fields:
+        other = False
         for host in (scaled_host(1), scaled_host(10_000)):  # the GPU decides, the host decides
-            now = host.get(field, value)
-            more = [max(now)] * len(now) if isinstance(now, list) else 2 * now
-            before, after = (predicted(with_times(**{**host, **h})) for h in ({}, {field: more}))
+            times = {**workload["times"], **host}
+            if field.startswith("layers."):  # the last one's goes to the first
+                *layers, last = times["layers"]
+                more = {"layers": [*layers, {**last, field.removeprefix("layers."): 0}]}
+            elif isinstance(times[field], list):
+                more = {field: [max(times[field])] * len(times[field])}
+            else:
+                more = {field: 2 * times[field]}
+            before, after = (predicted({**workload, "times": {**times, **m}}) for m in ({}, more))
             if "step_ps" not in before or "step_ps" not in after:
                 sys.exit(f"predict: {field}: {before} {after}")
             other |= before != after
         if not other:
             wrong.append(f"no prediction reads times.{field} of a capture")
-    print(f"{read} times of a capture, {len(wrong)} unread")
+    print(f"{len(fields)} times of a capture, {len(wrong)} unread")
     return wrong
 
 

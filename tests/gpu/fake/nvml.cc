@@ -39,5 +39,11 @@ int nvmlDeviceGetPowerUsage(void*, unsigned* milliwatts) {
   *milliwatts = fake::planted().power_cap > 0 ? 699'000 : 420'000;
   return 0;
 }
+int nvmlDeviceGetTemperature(void*, int sensor, unsigned* celsius) {
+  if (fake::called("nvmlDeviceGetTemperature", kCallUs)) return kUnknown;
+  if (sensor != 0) return 2;  // NVML_ERROR_INVALID_ARGUMENT
+  *celsius = fake::planted().thermal > 0 ? 88 : 61;
+  return 0;
+}
 
 }  // extern "C"
