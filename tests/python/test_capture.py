@@ -102,7 +102,8 @@ def check_workload(test: unittest.TestCase, w: Dict[str, Any]) -> None:
     host = {"host_" + k for k in keys} if gpu else set()
     test.assertTrue(keys | host <= set(t))
     test.assertTrue(
-        set(t) <= keys | host | {"core_ps", "modules", "raw", "instrumented_excess", "notes"}
+        set(t)
+        <= keys | host | {"core_ps", "layers", "modules", "raw", "instrumented_excess", "notes"}
     )
     for prefix in ("", "host_") if gpu else ("",):
         ready = t[prefix + "ready_ps"]
@@ -117,6 +118,12 @@ def check_workload(test: unittest.TestCase, w: Dict[str, Any]) -> None:
     for phase in ("forward_ps", "backward_ps") if "modules" in t else ():
         test.assertEqual(sum(m[phase] for m in t["modules"]), t[phase])
         test.assertTrue(all(type(m[phase]) is int and m[phase] >= 0 for m in t["modules"]))
+    if "layers" in t:
+        test.assertLessEqual(sum(x["forward_ps"] for x in t["layers"]), t["forward_ps"])
+        test.assertEqual(
+            {i for x in t["layers"] for i in x["tensors"]}, set(range(len(w["tensors"])))
+        )
+        test.assertTrue(t["raw"].pop("forward_by_layer"))
     test.assertEqual(
         set(t["raw"]), {"forward", "backward", "optimizer", "step_plain", "step_instrumented"}
     )

@@ -26,7 +26,7 @@ import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 DDPSIM = ""
-WIDE = 128
+WIDE = 256
 
 
 class Model(nn.Module):
