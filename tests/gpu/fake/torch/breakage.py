@@ -106,6 +106,13 @@ BREAKAGE = [
         CAPTURES,
     ),
     (
+        "a layer that begins when its forward ends",
+        CAPTURE,
+        "            m.register_forward_pre_hook(lambda m, _: calls.append((m, clock.mark())))\n",
+        "            m.register_forward_hook(lambda m, _, __: calls.append((m, clock.mark())))\n",
+        CAPTURES,
+    ),
+    (
         "a peak that begins too late",
         CAPTURE,
         (

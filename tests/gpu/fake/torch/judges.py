@@ -54,6 +54,18 @@ def mlp_ms(p, rate, foreach):
     return (forward, backward, optimizer), ready
 
 
+def mlp_layers_ms(p, rate):
+    """Forward of each product with what follows it."""
+    m, layers, out = BATCH, list(zip(MLP, MLP[1:])), []
+    for k, n in layers:
+        product = kernel_ms(p, 4 * (n + m * k + k * n + m * n), 2 * m * k * n, rate)
+        out.append(product + kernel_ms(p, 8 * m * n))  # ReLU
+    scores, labels = 4 * m * MLP[-1], 8 * m
+    out[-1] += kernel_ms(p, 2 * scores) + kernel_ms(p, scores + labels + 8)
+    out[-1] -= kernel_ms(p, 8 * m * MLP[-1])
+    return out
+
+
 def all_reduce_ms(p, size, ranks):
     if ranks == 1:
         return p["kernel_us"] / 1e3
@@ -142,6 +154,11 @@ def counted(p, workload):
         wrong.append(f"arrival of the MLP: {workload['arrival']}")
     for (i, want), got in zip(ready, t["ready_ps"]):
         wrong += near(f"gradient {i} of the MLP, ms", got / MS, want)
+    layers = t.get("layers", [])
+    if [x["tensors"] for x in layers] != [[2 * i, 2 * i + 1] for i in range(len(MLP) - 1)]:
+        wrong.append(f"layers of the MLP: {layers}")
+    for layer, want in zip(layers, mlp_layers_ms(p, rate)):
+        wrong += near(f"layer {layer['name']} of the MLP, ms", layer["forward_ps"] / MS, want)
     return wrong
 
 
