@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Forward by layer: what ddpsim_capture.py notes of a real small model, and what `--plan fsdp` makes
-of it.
+"""Forward by layer: what ddpsim_capture.py notes of a real small model, and what `--plan fsdp`
+makes of it.
 
   test_layers.py DDPSIM
 """
