@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from check import ROOT, Machine  # noqa: E402
+from check import ROOT, Machine, load  # noqa: E402
 from planted import DEFAULT, drawn, found_by_fit  # noqa: E402
 
 TORCH = Path(__file__).resolve().parent / "torch"
@@ -116,11 +116,18 @@ def measured(machine, name, classes):
     print(f"--- planted: {name}\n{said}", end="")
     if status or f"{len(stages)} of {len(stages)} stages" not in said:
         return None, [f"{name}: gpu_calibrate ended with {status}: {error.strip()[-300:]}"]
+    gpu_calibrate = load("gpu_calibrate", ROOT / "tools/gpu_calibrate")
+    whole = machine.folder / "out/runs.tar.gz"
+    gpu_calibrate.PART_BYTES = whole.stat().st_size * 2 // 3  # as if that were what may come back
+    session = gpu_calibrate.Session(machine.folder / "out")
+    session.pack()
+    if len(session.parts) < 2 or session.too_much:
+        return None, [f"{name}: the archive is not in parts: {session.what_came()}"]
     out = machine.folder / "imported"
     status, said, error = machine.ask(
         sys.executable,
         ROOT / "tools/gpu_import",
-        machine.folder / "out/runs.tar.gz",
+        *session.parts,
         "--name",
         "h100-sxm",
         "--cluster",

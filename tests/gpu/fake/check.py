@@ -10,6 +10,8 @@ The seed is printed; DDPSIM_FAKE_SEED repeats it.
 """
 import concurrent.futures
 import gzip
+import importlib.machinery
+import importlib.util
 import json
 import os
 import random
@@ -38,6 +40,14 @@ STAGES = [
     "run-resnet50",
     "run-resnet50-2",
 ]
+
+
+def load(name, path):
+    """A script as a module."""
+    loader = importlib.machinery.SourceFileLoader(name, str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
 
 
 class Machine:

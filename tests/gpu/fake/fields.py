@@ -12,8 +12,6 @@ change when its base is another one is measured; the rest must be marked.
 """
 import copy
 import gzip
-import importlib.machinery
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -23,7 +21,7 @@ import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from check import ROOT, Machine  # noqa: E402
+from check import ROOT, Machine, load  # noqa: E402
 from planted import DEFAULT  # noqa: E402
 
 TORCH = Path(__file__).resolve().parent / "torch"
@@ -71,13 +69,6 @@ FOR_TIMES = {
     "instrumented_excess": "a person: what the hooks cost",
     "modules": "a person: where a step's time goes",
 }
-
-
-def load(name, path):
-    loader = importlib.machinery.SourceFileLoader(name, str(path))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
-    loader.exec_module(module)
-    return module
 
 
 report = load("gpu_report", ROOT / "tools/gpu_report")
