@@ -423,8 +423,8 @@ def one_fault(ddpsim, folder, fault):
         wrong += [f"{name}: {b}" for b in bad[:3]]
     if name == "power cap" and run:
         v = run["samples"][-1]["parameters"]
-        said = [v.get(k) for k in ("power_mw", "sm_mhz", "celsius", "throttle_bits")]
-        if said != [699000, 1782, 61, 4]:
+        kept_with = [v.get(k) for k in ("power_mw", "sm_mhz", "celsius", "throttle_bits")]
+        if kept_with != [699000, 1782, 61, 4]:
             wrong.append(f"{name}: power and clock were not kept with the samples: {v}")
         if any("throttled" in r for r in run["quality"].get("reasons", [])):
             wrong.append(f"{name}: the power limit is how training runs, and makes no Run noisy")
