@@ -17,13 +17,12 @@ using engine::TaskId;
 // One ring of NCCL: `steps` hops of `chunk` bytes from every position. All ranks step together, and
 // NCCL's constants give only the sum of the latencies along the ring, so every step has the mean
 // one. Returns per position the task after which it has sent and received all.
-void add_ring(TaskGraph& g, const std::vector<int>& order, int nic, double chunk, Duration latency,
-              const FlowOfHop& flow, const std::vector<TaskId>& start,
+void add_ring(TaskGraph& g, const std::vector<int>& order, int nic, std::size_t steps, double chunk,
+              Duration latency, const FlowOfHop& flow, const std::vector<TaskId>& start,
               std::vector<std::vector<TaskId>>& done) {
   std::size_t n = order.size();
   std::vector<engine::FlowId> flows(n);
   for (std::size_t i = 0; i < n; ++i) flows[i] = flow(order[i], order[(i + 1) % n], nic);
-  std::size_t steps = 2 * (n - 1);
   std::vector<TaskId> before(n);
   std::vector<TaskId> previous(n);
   std::vector<TaskId> current(n);
@@ -70,17 +69,18 @@ int nic_of(const Communicator& c, std::size_t k) {
   return c.ring_nics.empty() ? -1 : c.ring_nics[k];
 }
 
-std::vector<TaskId> nccl_all_reduce(TaskGraph& g, const Communicator& c, const Profile& p,
-                                    const Price& price, const FlowOfHop& flow,
-                                    std::span<const TaskId> arrive) {
+// `rounds` times round all rings: 2 for an all-reduce, 1 for half of it.
+std::vector<TaskId> nccl_rings(TaskGraph& g, const Communicator& c, const Profile& p,
+                               const Price& price, int rounds, const FlowOfHop& flow,
+                               std::span<const TaskId> arrive) {
   std::vector<TaskId> start =
       launched(g, c.nccl ? price.phases[0].latency : launch_time(c, p), arrive);
-  double n = c.ranks();
-  double chunk = price.phases[0].work / (2 * (n - 1));
+  auto steps = static_cast<std::size_t>(rounds * (c.ranks() - 1));
+  double chunk = price.phases[0].work / static_cast<double>(steps);
   std::vector<std::vector<TaskId>> done(arrive.size());
   for (std::size_t k = 0; k < c.rings.size(); ++k)
-    add_ring(g, c.rings[k], nic_of(c, k), chunk * share_of(c, k), price.hop_latency, flow, start,
-             done);
+    add_ring(g, c.rings[k], nic_of(c, k), steps, chunk * share_of(c, k), price.hop_latency, flow,
+             start, done);
   return join(g, done);
 }
 
@@ -277,11 +277,18 @@ std::vector<TaskId> add_all_reduce_messages(TaskGraph& g, const Communicator& c,
                                             const SharedCores& cores, const TakeTurn& turn,
                                             const SegmentPath& path) {
   if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
-  if (c.backend == Backend::Nccl) return nccl_all_reduce(g, c, p, price, flow, arrive);
+  if (c.backend == Backend::Nccl) return nccl_rings(g, c, p, price, 2, flow, arrive);
   bool ring = c.patterns[kAllReduce].algorithm == Algorithm::Ring;
   if (c.backend == Backend::Gloo && ring)
     return gloo_all_reduce(g, c, p, price, size, flow, arrive, cores, turn);
   return add_schedule_messages(g, c, p, price, size, flow, arrive, cores, turn, path);
+}
+
+std::vector<TaskId> add_half_messages(TaskGraph& g, const Communicator& c, const Profile& p,
+                                      const Price& price, Bytes size, const FlowOfHop& flow,
+                                      std::span<const TaskId> arrive) {
+  if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
+  return nccl_rings(g, c, p, price, 1, flow, arrive);
 }
 
 std::vector<TaskId> add_broadcast_messages(TaskGraph& g, const Communicator& c, const Profile& p,

@@ -78,6 +78,12 @@ std::vector<engine::TaskId> add_broadcast_messages(engine::TaskGraph& graph, con
                                                    const FlowOfHop& flow,
                                                    std::span<const engine::TaskId> arrive,
                                                    const SegmentPath& path = {});
+// A reduce-scatter or an all-gather by NCCL's rings: half of an all-reduce. REQUIRES: NCCL chose
+// its rings.
+std::vector<engine::TaskId> add_half_messages(engine::TaskGraph& graph, const Communicator& c,
+                                              const Profile& p, const Price& price, Bytes size,
+                                              const FlowOfHop& flow,
+                                              std::span<const engine::TaskId> arrive);
 
 // The step lists of one of the communicator's patterns, for both executors; pieces of a pipeline as
 // price.h has them.

@@ -416,9 +416,9 @@ double message_count(const Question& q, const Program* program) {
     if (!is_collective(op.kind)) continue;
     if (r.comm().nccl && !is_broadcast(op.kind)) {
       const nccl::Group& g = *r.comm().nccl;
-      auto choice = nccl::choose(g, Operation::AllReduce, op.bytes);
+      auto choice = nccl::choose(g, op.kind.operation, op.bytes);
       if (choice && choice->algorithm != nccl::Algorithm::Ring) {
-        total += 40 * nccl::message_count(g, q.profile, Level::Mid, Operation::AllReduce, *choice,
+        total += 40 * nccl::message_count(g, q.profile, Level::Mid, op.kind.operation, *choice,
                                           {op.bytes});  // they end one by one, too
         continue;
       }

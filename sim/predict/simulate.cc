@@ -344,10 +344,13 @@ class Simulator : JobFlows {
     if (comm_.nccl && price.pattern >= collective::kNcclPatterns) {
       if (!nccl_flows_.link)
         nccl_flows_.link = [this](topology::LinkId l) { return link_resource(l); };
-      auto choice = nccl::choose(*comm_.nccl, Operation::AllReduce, op.bytes);
-      return nccl::add_messages(graph_, *comm_.nccl, profile_, options_.level, Operation::AllReduce,
+      auto choice = nccl::choose(*comm_.nccl, op.kind.operation, op.bytes);
+      return nccl::add_messages(graph_, *comm_.nccl, profile_, options_.level, op.kind.operation,
                                 *choice, {op.bytes}, nccl_flows_, arrive);
     }
+    if (op.kind.operation == Operation::AllGather || op.kind.operation == Operation::ReduceScatter)
+      return collective::add_half_messages(graph_, comm_, profile_, price, {op.bytes}, flow,
+                                           arrive);
     collective::SharedCores sharing;
     collective::TakeTurn turn;
     collective::SegmentPath path;

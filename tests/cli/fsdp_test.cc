@@ -67,7 +67,6 @@ TEST(FsdpCommand, RefusesInASentence) {
   expect_refusal(ask("predict", {"--set", "auto_wrap_policy=size"}), "is none of");
   expect_refusal(ask("predict", {"--set", "reduce_dtype=x"}), "is none of");
   expect_refusal(ask("predict", {"--set", "backend=gloo"}), "nccl");
-  expect_refusal(ask("predict", {"--fidelity", "message"}), "use --fidelity collective");
   expect_refusal(
       {"predict", "--workload", "resnet18-cpu", "--cluster", "ethernet-10g", "--plan", "fsdp"},
       "on GPUs, over NCCL");

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/systems.h"
 #include "tests/support/support.h"
@@ -164,6 +165,37 @@ TEST(FsdpPlans, AreRefusedWhereNothingIsKnown) {
   Plan gloo = fsdp();
   gloo.backend = Backend::Gloo;
   EXPECT_TRUE(validate(gloo, test::workload("gpt2-small"), DeviceKind::Gpu));
+}
+
+// Gathers and scatters by price and message by message, by rings and by NVLS.
+TEST(Fsdp, BothFidelitiesAgree) {
+  struct Case {
+    const char* cluster;
+    const char* algorithm;  // of NCCL; "" = its choice
+  };
+  for (const Case& c : std::vector<Case>{{"hgx-h100", ""},
+                                         {"hgx-h100", "allgather:ring;reducescatter:ring"},
+                                         {"dgx-a100", ""},
+                                         {"gpu-ethernet-100g", ""}}) {
+    Workload w = test::workload("gpt2-small");
+    topology::Fabric fabric(test::cluster(c.cluster));
+    Profile p = test::profile(fabric.cluster().profile);
+    Scenario s;
+    s.ranks = 4;
+    s.plan = fsdp();
+    if (*c.algorithm) s.plan.environment["NCCL_ALGO"] = c.algorithm;
+    predict::Options by_message;
+    by_message.fidelity = predict::Fidelity::Message;
+    // What collectives take in all: none runs beside another.
+    auto in_flight = [&](const predict::Options& o) {
+      predict::SteadyStep step = predict::steady_step({w, fabric, p, s}, Level::Mid, o);
+      Duration sum;
+      for (const Span& span : step.simulation.spans)
+        if (span.actor == 0 && is_collective(span.kind)) sum += span.end - span.begin;
+      return static_cast<double>(sum.ps);
+    };
+    EXPECT_NEAR(in_flight({}) / in_flight(by_message), 1, 0.01) << c.cluster << " " << c.algorithm;
+  }
 }
 
 // ---- records of systems

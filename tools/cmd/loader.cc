@@ -326,11 +326,6 @@ Asked Loader::ask(const Choice& choice) {
     throw InputError{"--fidelity message",
                      "simulates every message of every rank and is meant for up to 1,024 ranks; "
                      "use --fidelity collective"};
-  if (out.options.fidelity == predict::Fidelity::Message &&
-      out.scenario.plan.system == System::Fsdp)
-    throw InputError{"--fidelity message",
-                     "has no messages of all-gathers and reduce-scatters of a job yet; use "
-                     "--fidelity collective"};
   out.options.known = &out.hardware->communicators;
   if (auto problem = predict::check(out.question(), out.options.known)) fail(problem);
   if (out.program) check_given_program(flags, out);
