@@ -49,8 +49,8 @@ Duration agreement_time(const Communicator& c, const Profile& p) {
     topology::Route route;
     f.find_route(c.devices.front(), c.devices[static_cast<std::size_t>(to)], route);
     Hop h{0, to, route.transport, route.latency};
-    return step_latency(c, p, h,
-                        p.transports.at(f.transports()[h.transport]).ll_latency.has_value());
+    const auto& quick = p.transports.at(f.transports()[h.transport]).ll_latency;
+    return quick ? *quick + h.wire_latency : step_latency(c, p, h);
   };
   int inside = 1;  // ranks of the first one's host
   while (inside < c.ranks() &&

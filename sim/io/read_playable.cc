@@ -268,8 +268,8 @@ class ProgramReader {
       op.dtype = op.bytes % 4 == 0 ? DType::Int32 : DType::UInt8;
     if (communicates)
       check_collective(o, op, c, sliced, slices);
-    else if (op.lane == Lane::Worker)
-      o.at("lane").fail("the workers run collectives, and this is none");
+    else if (op.lane == Lane::Worker && c.kind.does == Does::Compute)
+      o.at("lane").fail("the workers compute nothing; they run collectives, copy and launch");
     else
       read_cost(o, op, c);
     return op;

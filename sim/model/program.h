@@ -49,8 +49,8 @@ enum class Does : std::uint8_t {
   Launch,       // the host enqueues another operation
   Communicate,  // a collective
   Wait,         // until a collective has ended
-  Request,      // asks the coordinator to reduce its tensor
-  Host          // other work of the host thread
+  Host,         // other work of the host thread
+  Request       // asks the coordinator to reduce its tensor
 };
 // Where in a step it counts. Reduced: what is done with gradients after their reduction.
 enum class Phase : std::uint8_t { Between, Forward, Backward, Reduced, Update };

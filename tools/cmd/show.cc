@@ -48,7 +48,7 @@ std::string workload_text(const Workload& w) {
                                ", optimizer " + ms(w.times.optimizer));
 }
 
-// Where a step decides what is reduced together, the one that a prediction shows.
+// Where a step decides what is reduced together, one that was played.
 Program program_of(const Loaded& l) {
   StepTimes times = predict::step_times(l.workload, l.profile, Level::Mid);
   Program p =
