@@ -114,6 +114,17 @@ class Plan(unittest.TestCase):
             caps, {"bucket_cap_mb=1", "bucket_cap_mb=5", "bucket_cap_mb=100"}
         )  # and the default
 
+    def test_every_model_has_every_cap_at_two_and_four_ranks(self):
+        for ranks in (2, 4):
+            names = {gpu.record_name(r) for r in gpu.record_lists("R")[ranks]}
+            for model, batch in gpu.usual_batches(gpu.record_lists("R")[ranks]):
+                of_model = {n for n in names if n.startswith(f"torch-{model}-b{batch}-")}
+                caps = {c for c in (1, 5, 100) if any(f"-cap{c}-" in n for n in of_model)}
+                self.assertEqual(caps, {1, 5, 100}, (model, ranks))
+                self.assertTrue(any("-cap" not in n for n in of_model))
+            held = [n for n in names if gpu.split_of(n) == "held_out"]
+            self.assertTrue(len(names) / 5 < len(held) < len(names) / 2, (len(held), len(names)))
+
     def test_recorders_and_captures_take_what_they_are_given(self):
         record = (
             load("ddpsim_record_words", ROOT / "tools/python/ddpsim_record.py")
