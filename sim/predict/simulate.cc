@@ -153,11 +153,12 @@ class Simulator : JobFlows {
       for (std::uint32_t d : op.dep)
         if (d != kNoOp) awaited[d] = 1;
     for (const auto& e : s.extra_deps) awaited[e.dep] = 1;
+    awaited.back() = 1;
+    if (!cycles_) return awaited;
     for (std::uint32_t made : s.made_by)
       if (made != kNoOp) awaited[made] = 1;
     for (std::size_t i = 0; i < s.ops.size(); ++i)
       if (is_request(s.ops[i].kind) || waits_for_requests(s.ops[i].kind)) awaited[i] = 1;
-    awaited.back() = 1;
     return awaited;
   }
 
@@ -189,7 +190,7 @@ class Simulator : JobFlows {
     bool on_cores = computes_on_cores() && core_share_ > 0 && is_compute(op.kind) && !shares_memory;
     bool shares_device = shares_memory || on_cores ||
                          (!device_[0].empty() && on_device(op.lane) && is_compute(op.kind));
-    bool waits = op.dep[0] != kNoOp || waits_for_requests(op.kind);
+    bool waits = op.dep[0] != kNoOp || (cycles_ && waits_for_requests(op.kind));
     TaskId tail = streamed ? tails_[c][lane] : kNoTask;
     Placed& p = placed[i];
     if (streamed && !waits && !shares_device && tail != kNoTask && is_open(c, lane, tail)) {
