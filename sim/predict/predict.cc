@@ -36,6 +36,8 @@ constexpr std::size_t kCoordinatedCounted = 16;
 struct Prepared {
   StepTimes times;
   Program program;
+  std::optional<StepProgram> undecided;  // the steady step as lowered, once `program` has what one
+                                         // that was played decided
   const collective::Communicator* communicator = nullptr;
   const collective::Communicator& comm() const { return *communicator; }
 };
@@ -124,7 +126,9 @@ void play_alone(Played& p, const Question& q, SimulationOptions so, int steady_s
   const auto& steps = p.simulation.steps;
   p.step = {(steps.back().end - steps[steps.size() - 1 - kCoordinatedCounted].end).ps /
             static_cast<std::int64_t>(kCoordinatedCounted)};
-  if (p.simulation.decided) p.prepared.program.steady = *p.simulation.decided;
+  if (!p.simulation.decided) return;
+  p.prepared.undecided = std::move(p.prepared.program.steady);
+  p.prepared.program.steady = *p.simulation.decided;
 }
 
 void play_among_others(Played& p, const Question& q, Level level, const SimulationOptions& so,
@@ -209,6 +213,8 @@ constexpr std::size_t kMostAtOnce = 4'000'000;
 std::vector<Duration> play_jitter(const Prepared& r, const Question& q, Level level,
                                   const Options& options) {
   const Jitter& j = *q.scenario.jitter;
+  Program program = r.program;
+  if (r.undecided) program.steady = *r.undecided;
   SimulationOptions so = simulation_options(q, level, options);
   auto classes = fold_ranks(q.scenario, so.fold_links);
   so.spans = false;
@@ -231,7 +237,7 @@ std::vector<Duration> play_jitter(const Prepared& r, const Question& q, Level le
         c.step_factors.push_back(worst);
       }
     }
-    Simulation s = simulate(r.program, r.comm(), q.profile, classes, so);
+    Simulation s = ended(simulate(program, r.comm(), q.profile, classes, so));
     for (std::size_t k = 1; k < s.steps.size(); ++k)
       out.push_back(s.steps[k].end - s.steps[k - 1].end);
   }

@@ -56,6 +56,8 @@ class Simulator : JobFlows {
       for (const StepProgram& s : program_.warmup) add_step(s, -1, false);
     for (int k = 0; k < options_.steady_steps; ++k)
       add_step(program_.steady, k, k + 1 == options_.steady_steps);
+    // What is decided later is on lanes of its own, which nothing precedes.
+    if (cycles_) tails_.assign(classes_.size(), std::vector<TaskId>(lanes_, kNoTask));
     pools_.assign(classes_.size(), {});
     for (auto& pool : pools_) pool.threads = program_.worker_threads;
     std::stable_sort(picked_.begin(), picked_.end(),

@@ -187,6 +187,23 @@ TEST(Horovod, BothFidelitiesAgree) {
   }
 }
 
+TEST(Horovod, StepsWithJitterAndStepsThatBeginTogether) {
+  Asked a("resnet50", "dgx-h100", 8);
+  Duration plain = steady_period(a.question());
+  Options together;
+  together.common_start = true;
+  Duration common = steady_period(a.question(), Level::Mid, together);
+  EXPECT_GE(common, plain);
+  EXPECT_LT(common.ps, plain.ps * 21 / 20) << "the host's first launches are seen, and no more";
+  a.scenario.jitter = Jitter{0.05, 1, 12};
+  Prediction p = predict(a.question());
+  ASSERT_EQ(p.jitter_steps.size(), 12u);
+  for (Duration d : p.jitter_steps) {
+    EXPECT_GT(d.ps, plain.ps * 9 / 10);
+    EXPECT_LT(d.ps, plain.ps * 13 / 10);
+  }
+}
+
 TEST(Horovod, TheSameQuestionHasTheSameAnswer) {
   Asked a("bert-base", "dgx-h100", 8);
   EXPECT_EQ(steady_period(a.question()), steady_period(a.question()));
