@@ -85,12 +85,17 @@ struct ReadField {
   const Reader& r;
   const strategy::KnobRecord& knob;
   Plan& plan;
+  std::string framework() const {
+    std::string title = strategy::owner_of(knob.name)->title;  // "PyTorch DDP"
+    return title.substr(0, title.find(' '));
+  }
   void operator()(bool* b) const { *b = r.boolean(); }
   void operator()(std::optional<bool>* b) const { *b = r.boolean(); }
   void operator()(std::int64_t* n) const { *n = r.integer(); }
   void operator()(std::optional<double>* v) const {
     if (r.json().is_string())
-      r.fail(std::string("is a bare number of ") + knob.unit + ", as in PyTorch (for example 25)");
+      r.fail(std::string("is a bare number of ") + knob.unit + ", as in " + framework() +
+             " (for example " + knob.initially + ")");
     *v = r.number();
   }
   void operator()(std::vector<double>* list) const {

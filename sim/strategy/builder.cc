@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/strategy/bucketing.h"
+
 namespace ddpsim::strategy {
 
 StepBuilder::StepBuilder(Program& program, StepKind kind) : program_(program) {
@@ -163,6 +165,16 @@ std::uint32_t StepBuilder::host(const OpWord& word, Cost cost, std::uint32_t sub
   op.cost = cost;
   op.kernels = 0;
   return push(op);
+}
+
+void zero_gradients(StepBuilder& b, const Workload& w, const Plan& plan) {
+  constexpr std::size_t kBatch = 110;  // tensors that one foreach kernel takes
+  std::size_t tensors = w.tensors.size();
+  bool batched = behaviour(plan.pytorch).foreach_zero;
+  std::int64_t bytes = w.gradient_bytes().count;
+  b.main(kZeroGrad, kNoSubject, bytes,
+         {.traffic = bytes,
+          .kernels = static_cast<std::int32_t>(batched ? tensors / kBatch + 1 : tensors)});
 }
 
 }  // namespace ddpsim::strategy

@@ -70,4 +70,7 @@ class StepBuilder {
   std::vector<std::uint32_t> carried_;
 };
 
+// optimizer.zero_grad() of gradients that stay where they are, by the plan's version of PyTorch.
+void zero_gradients(StepBuilder& b, const Workload& w, const Plan& plan);
+
 }  // namespace ddpsim::strategy

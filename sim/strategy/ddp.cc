@@ -105,13 +105,7 @@ class DdpLowering {
     set_buckets(b, buckets);
     b_ = &b;
     life_ = life;
-    if (!set_to_none_ && life != Life::First) {
-      bool batched = behaviour(plan_.pytorch).foreach_zero;
-      auto kernels =
-          static_cast<std::int32_t>(batched ? w_.tensors.size() / 110 + 1 : w_.tensors.size());
-      b.main(kZeroGrad, kNoSubject, gradient_bytes(),
-             {.traffic = gradient_bytes(), .kernels = kernels});
-    }
+    if (!set_to_none_ && life != Life::First) zero_gradients(b, w_, plan_);
     if (life == Life::Rebuild) rebuild();
     if (plan_.broadcast_buffers && !groups_.empty()) broadcast_buffers();
     for (int m = 0; m < plan_.accumulation_steps; ++m) micro_step(m);

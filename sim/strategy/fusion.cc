@@ -46,7 +46,6 @@ bool Fusion::begin_cycle(int rank) {
 
 Fusion::Decision Fusion::agree() {
   Decision d;
-  d.bits = static_cast<int>(by_use_.size());
   d.by_name = c_.cache == 0;
   std::vector<std::size_t> have(c_.tensors.size(), 0);
   for (const Rank& r : ranks_)

@@ -16,15 +16,14 @@ namespace ddpsim::strategy {
 
 class Fusion {
  public:
-  // `local_ranks`: of a host, where all hosts have as many; else 1. `cached`: all tensors are known
-  // by their bits, in `first_order`, as after a first step.
+  // `local_ranks`: of a host, where all hosts have as many; else 1.
   Fusion(const Coordination& c, int ranks, int local_ranks);
+  // All tensors are in the cache, by bits in this order, as after a first step.
   void remember(const std::vector<TensorIndex>& first_order);
 
   // The hook of a rank's tensor asks for its reduction. REQUIRES: not requested already.
   void request(int rank, TensorIndex tensor);
-  // Requests that no cycle of the rank has taken yet.
-  bool waits(int rank) const { return !ranks_[index(rank)].fresh.empty(); }
+  // Of some rank a request is there that no cycle has taken yet.
   bool waits() const;
   // The rank's cycle begins: it takes what was requested. True: all ranks' have.
   bool begin_cycle(int rank);
@@ -32,12 +31,9 @@ class Fusion {
   struct Decision {
     std::vector<std::vector<TensorIndex>> fused;  // in order; what is in one is reduced together
     bool by_name = false;  // something was not in the cache: rank 0 gathered names
-    int bits = 0;          // tensors in the cache when ranks agreed
   };
   // REQUIRES: all ranks have begun the cycle.
   Decision agree();
-
-  std::int64_t threshold() const { return threshold_; }
 
  private:
   struct Rank {

@@ -123,12 +123,7 @@ class HorovodLowering {
     b.step.made_by.assign(w_.tensors.size(), kNoOp);
     std::int64_t total = w_.gradient_bytes().count;
     bool grads_exist = !set_to_none_ && kind != StepKind::First;
-    if (grads_exist) {
-      bool batched = behaviour(plan_.pytorch).foreach_zero;
-      auto kernels =
-          static_cast<std::int32_t>(batched ? w_.tensors.size() / 110 + 1 : w_.tensors.size());
-      b.main(kZeroGrad, kNoSubject, total, {.traffic = total, .kernels = kernels});
-    }
+    if (grads_exist) zero_gradients(b, w_, plan_);
     for (int m = 0; m < plan_.accumulation_steps; ++m) {
       if (plan_.accumulation_steps > 1) b.set_micro(m);
       if (times_.host) b.host_time(times_.host->forward);

@@ -55,6 +55,8 @@ TEST_F(HorovodFiles, ATraceHasItsThread) {
 TEST(HorovodCommand, RefusesInASentence) {
   expect_refused(horovod({"predict"}, {"--set", "HOROVOD_CYCLE_TIME=-1"}), "0 to 10,000 ms");
   expect_refused(horovod({"predict"}, {"--set", "HOROVOD_CYCLE_TIME=1e400"}), "CYCLE_TIME");
+  expect_refused(horovod({"predict"}, {"--set", "HOROVOD_CYCLE_TIME=5ms"}),
+                 "is a bare number of ms, as in Horovod (for example 1)");
   expect_refused(horovod({"predict"}, {"--set", "HOROVOD_FUSION_THRESHOLD=-5"}), "0 to 1 TiB");
   expect_refused(horovod({"predict"}, {"--set", "HOROVOD_CACHE_CAPACITY=1e9"}), "CACHE_CAPACITY");
   expect_refused(horovod({"predict"}, {"--set", "groups=1000"}), "number of gradients, 161");

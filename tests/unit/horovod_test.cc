@@ -128,7 +128,7 @@ struct Asked {
 };
 
 TEST(Horovod, ReducesEveryGradientOnce) {
-  for (std::int64_t threshold : {std::int64_t{0}, std::int64_t{4} << 20, std::int64_t{128} << 20})
+  for (std::int64_t threshold : {std::int64_t{0}, std::int64_t{4} << 20, std::int64_t{128} << 20}) {
     for (int groups : {0, 7}) {
       Asked a("resnet50", "hgx-h100", 8);
       a.scenario.plan.horovod.fusion_threshold = threshold;
@@ -139,8 +139,11 @@ TEST(Horovod, ReducesEveryGradientOnce) {
         for (TensorIndex t : b.tensors) ++times[t];
       EXPECT_EQ(times, std::vector<int>(times.size(), 1));
       EXPECT_EQ(s.simulation.spans.size() % s.program.steady.ops.size(), 0u);
-      if (threshold == 0) EXPECT_EQ(s.program.steady.buckets.size(), times.size());
+      if (threshold == 0) {
+        EXPECT_EQ(s.program.steady.buckets.size(), times.size());
+      }
     }
+  }
 }
 
 // What is appended while it is played lies before the wait, and names what it waits for.
@@ -154,7 +157,9 @@ TEST(Horovod, WhatWasDecidedIsAProgram) {
       EXPECT_LE(s.simulation.spans[d].end.ps, s.simulation.spans[i].begin.ps)
           << name_of(s.program, step, i);
     }
-    if (is_launch(step.ops[i].kind)) EXPECT_GT(step.ops[i].subject, i);
+    if (is_launch(step.ops[i].kind)) {
+      EXPECT_GT(step.ops[i].subject, i);
+    }
   }
 }
 
