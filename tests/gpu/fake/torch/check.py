@@ -291,8 +291,15 @@ def listed(machine):
     return wrong
 
 
+def freed(machine):
+    status, said = machine.run(HERE / "freed.py", ranks=2)
+    print(f"{'memory after collectives':<34} {'all free' if not status else 'in use'}", flush=True)
+    return [f"memory after collectives: {said.strip()[-300:]}"] if status else []
+
+
 def record(folder):
-    wrong = records_of(Machine(f"{folder}/slow", SLOW), RECORDS)
+    wrong = freed(Machine(f"{folder}/freed", SLOW))
+    wrong += records_of(Machine(f"{folder}/slow", SLOW), RECORDS)
     wrong += slow_rank(Machine(f"{folder}/two", SLOW)) + listed(Machine(f"{folder}/list", SLOW))
     print("--- planted: host")
     return wrong + records_of(Machine(f"{folder}/host", HOST), [RECORDS[0], RECORDS[2]])

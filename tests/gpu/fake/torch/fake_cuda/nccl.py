@@ -157,10 +157,9 @@ class FakeNccl(dist.ProcessGroup):
 
         def run() -> None:
             for t in tensors:
-                wide = t.float() if t.dtype in (torch.bfloat16, torch.float16) else t
+                wide = t.float() if t.dtype in (torch.bfloat16, torch.float16) else t.clone()
                 self.gloo.allreduce([wide], opts).wait()
-                if wide is not t:
-                    t.copy_(wide)
+                t.copy_(wide)
 
         return self.play("all_reduce", nbytes(tensors), tensors, run, tensors)
 
@@ -173,7 +172,7 @@ class FakeNccl(dist.ProcessGroup):
             "broadcast",
             nbytes(tensors),
             tensors,
-            lambda: [self.gloo.broadcast([raw(t)], opts).wait() for t in tensors],
+            lambda: [lent([t], lambda x: self.gloo.broadcast(x, opts)) for t in tensors],
             tensors,
         )
 
@@ -185,9 +184,9 @@ class FakeNccl(dist.ProcessGroup):
             "all_gather",
             nbytes(outputs[0]),
             outputs[0],
-            lambda: self.gloo.allgather(
-                [[raw(t) for t in outputs[0]]], [raw(inputs[0])], opts
-            ).wait(),
+            lambda: lent(
+                outputs[0], lambda x: self.gloo.allgather([x], [raw(inputs[0]).clone()], opts)
+            ),
             outputs,
         )
 
@@ -197,13 +196,13 @@ class FakeNccl(dist.ProcessGroup):
             "all_gather",
             nbytes([output]),
             [output],
-            lambda: self.gloo.allgather([parts], [value]).wait(),
+            lambda: lent(parts, lambda x: self.gloo.allgather([x], [raw(value).clone()])),
             output,
         )
 
     def _reduce_scatter_base(self, output: Tensor, value: Tensor, opts: Any = None) -> FakeWork:
         def run() -> None:
-            whole = value.float().contiguous()
+            whole = value.clone(memory_format=torch.contiguous_format).float()
             self.gloo.allreduce([whole]).wait()
             output.copy_(whole.chunk(self.size_)[self.rank_].view_as(output))
 
@@ -215,7 +214,7 @@ class FakeNccl(dist.ProcessGroup):
             "reduce",
             nbytes(tensors),
             tensors,
-            lambda: self.gloo.reduce(tensors, opts).wait(),
+            lambda: lent(tensors, lambda x: self.gloo.reduce(x, opts)),
             tensors,
         )
 
@@ -240,6 +239,15 @@ class Quiet:
 
         for mode in reversed(self.stack):
             modes._push_mode(mode)
+
+
+def lent(tensors: Sequence[Tensor], call: Callable[[List[Tensor]], Any]) -> None:
+    """``call`` on copies, which are copied back: Gloo's thread lets go of what it was given some
+    time after ``wait``, and until then the device would have that memory in use."""
+    copies = [raw(t).clone() for t in tensors]
+    call(copies).wait()
+    for t, c in zip(tensors, copies):
+        raw(t).copy_(c)
 
 
 def raw(tensor: Tensor) -> Tensor:
