@@ -26,7 +26,11 @@ namespace ddpsim::calib::cuda {
   X(cudnnCreateConvolutionDescriptor) X(cudnnSetConvolution2dDescriptor) \
   X(cudnnSetConvolutionMathType) X(cudnnDestroyConvolutionDescriptor) \
   X(cudnnGetConvolutionForwardAlgorithm_v7) X(cudnnGetConvolutionBackwardDataAlgorithm_v7) \
-  X(cudnnGetConvolutionBackwardFilterAlgorithm_v7) X(cudnnConvolutionForward) \
+  X(cudnnGetConvolutionBackwardFilterAlgorithm_v7) \
+  X(cudnnGetConvolutionForwardWorkspaceSize) X(cudnnGetConvolutionBackwardDataWorkspaceSize) \
+  X(cudnnGetConvolutionBackwardFilterWorkspaceSize) X(cudnnFindConvolutionForwardAlgorithmEx) \
+  X(cudnnFindConvolutionBackwardDataAlgorithmEx) \
+  X(cudnnFindConvolutionBackwardFilterAlgorithmEx) X(cudnnConvolutionForward) \
   X(cudnnConvolutionBackwardData) X(cudnnConvolutionBackwardFilter)
 #define DDPSIM_NCCL(X) \
   X(ncclGetVersion) X(ncclGetUniqueId) X(ncclCommInitRank) X(ncclCommDestroy) \

@@ -1,5 +1,6 @@
 #include "calib/cuda/products.h"
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 
@@ -75,6 +76,7 @@ class GemmProduct : public Product {
     return padded(g_.n * g_.k * element_bytes(p_)) + padded(g_.m * g_.k * element_bytes(p_)) +
            padded(g_.m * g_.n * element_bytes(p_));
   }
+  std::int64_t workspace() const override { return kWorkspace; }
 
  private:
   Gemm g_;
@@ -98,7 +100,9 @@ cudnnHandle_t dnn_handle() {
 // NCHW, as PyTorch's default.
 class ConvProduct : public Product {
  public:
-  ConvProduct(const Conv& c, Pass pass, Precision p) : c_(c), pass_(pass), p_(p) {
+  // `trial`: nullptr = heuristics mode.
+  ConvProduct(const Conv& c, Pass pass, Precision p, std::int64_t limit, const Trial* trial)
+      : c_(c), pass_(pass), p_(p), limit_(static_cast<std::size_t>(limit)) {
     const Cudnn& l = cudnn();
     cudnnDataType_t type = p == Precision::Bf16   ? CUDNN_DATA_BFLOAT16
                            : p == Precision::Fp16 ? CUDNN_DATA_HALF
@@ -120,7 +124,7 @@ class ConvProduct : public Product {
     DDPSIM_CALL(l, cudnnSetConvolutionMathType(conv_, p == Precision::Fp32 ? CUDNN_FMA_MATH
                                                       : is_half(p)         ? CUDNN_TENSOR_OP_MATH
                                                                            : CUDNN_DEFAULT_MATH));
-    choose();
+    choose(trial);
   }
   ~ConvProduct() override {
     const Cudnn& l = cudnn();
@@ -133,25 +137,23 @@ class ConvProduct : public Product {
     const Cudnn& l = cudnn();
     float one = 1;
     float zero = 0;
-    auto* x = static_cast<char*>(operands);
-    char* w = x + x_bytes();
-    char* y = w + w_bytes();
+    auto [x, w, y] = places(operands);
     DDPSIM_CALL(l, cudnnSetStream(dnn_handle(), s));
     if (pass_ == Pass::Forward)
       DDPSIM_CALL(l, cudnnConvolutionForward(dnn_handle(), &one, x_, x, w_, w, conv_, forward_,
-                                             workspace, kConvWorkspace, &zero, y_, y));
+                                             workspace, needs_, &zero, y_, y));
     else if (pass_ == Pass::DataGradient)
       DDPSIM_CALL(l, cudnnConvolutionBackwardData(dnn_handle(), &one, w_, w, y_, y, conv_, data_,
-                                                  workspace, kConvWorkspace, &zero, x_, x));
+                                                  workspace, needs_, &zero, x_, x));
     else
-      DDPSIM_CALL(l,
-                  cudnnConvolutionBackwardFilter(dnn_handle(), &one, x_, x, y_, y, conv_, weight_,
-                                                 workspace, kConvWorkspace, &zero, w_, w));
+      DDPSIM_CALL(l, cudnnConvolutionBackwardFilter(dnn_handle(), &one, x_, x, y_, y, conv_,
+                                                    weight_, workspace, needs_, &zero, w_, w));
   }
   std::int64_t bytes() const override {
     return x_bytes() + w_bytes() +
            padded(c_.batch * c_.filters * c_.out_size() * c_.out_size() * element_bytes(p_));
   }
+  std::int64_t workspace() const override { return static_cast<std::int64_t>(needs_); }
   std::map<std::string, std::int64_t> chosen() const override { return chosen_; }
 
  private:
@@ -161,48 +163,110 @@ class ConvProduct : public Product {
   std::int64_t w_bytes() const {
     return padded(c_.filters * c_.channels * c_.kernel * c_.kernel * element_bytes(p_));
   }
+  struct Places {
+    char *x, *w, *y;
+  };
+  Places places(void* operands) const {
+    auto* x = static_cast<char*>(operands);
+    return {x, x + x_bytes(), x + x_bytes() + w_bytes()};
+  }
 
-  // cuDNN's own first choice that fits the workspace, with its math type. PyTorch asks the same
-  // library through another interface, and may get another kernel.
+  // The first that works within the limit, with its math type.
   template <class Results>
   auto first(const Results& results, int count) {
     for (int i = 0; i < count; ++i) {
       const auto& r = results[static_cast<std::size_t>(i)];
-      if (r.status != CUDNN_STATUS_SUCCESS || r.memory > static_cast<std::size_t>(kConvWorkspace))
-        continue;
+      if (r.status != CUDNN_STATUS_SUCCESS || r.memory > limit_) continue;
       if (p_ != Precision::Fp32)
         DDPSIM_CALL(cudnn(), cudnnSetConvolutionMathType(conv_, r.mathType));
       chosen_ = {{"algorithm", static_cast<std::int64_t>(r.algo)},
                  {"math", static_cast<std::int64_t>(r.mathType)},
                  {"workspace_bytes", static_cast<std::int64_t>(r.memory)}};
+      needs_ = r.memory;
       return r.algo;
     }
     throw std::runtime_error("cuDNN offers no algorithm for this shape within the workspace");
   }
-  void choose() {
-    const Cudnn& l = cudnn();
+  // Of `algorithms` algorithms of the pass: what `get` (heuristics) names, or what `find` times in
+  // the largest workspace that one of them asks `size` for, within the limit.
+  template <class Result, class Get, class Find, class Size>
+  auto chosen_of(int algorithms, const Trial* trial, Get get, Find find, Size size) {
+    std::array<Result, kAlgorithms> results{};
     int count = 0;
-    if (pass_ == Pass::Forward) {
-      std::array<cudnnConvolutionFwdAlgoPerf_t, 8> r{};
-      DDPSIM_CALL(l, cudnnGetConvolutionForwardAlgorithm_v7(dnn_handle(), x_, w_, conv_, y_, 8,
-                                                            &count, r.data()));
-      forward_ = first(r, count);
-    } else if (pass_ == Pass::DataGradient) {
-      std::array<cudnnConvolutionBwdDataAlgoPerf_t, 8> r{};
-      DDPSIM_CALL(l, cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn_handle(), w_, y_, conv_, x_, 8,
-                                                                 &count, r.data()));
-      data_ = first(r, count);
-    } else {
-      std::array<cudnnConvolutionBwdFilterAlgoPerf_t, 8> r{};
-      DDPSIM_CALL(l, cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn_handle(), x_, y_, conv_, w_,
-                                                                   8, &count, r.data()));
-      weight_ = first(r, count);
+    if (!trial) {
+      get(&count, results.data());
+      return first(results, count);
     }
+    std::size_t most = 0;
+    for (int a = 0; a < algorithms; ++a) {
+      std::size_t needs = 0;
+      if (size(static_cast<decltype(Result::algo)>(a), &needs) == CUDNN_STATUS_SUCCESS &&
+          needs <= limit_)
+        most = std::max(most, needs);
+    }
+    DDPSIM_CALL(cudnn(), cudnnSetStream(dnn_handle(), trial->s));
+    void* workspace = most > 0 ? trial->workspace(static_cast<std::int64_t>(most)) : nullptr;
+    find(&count, results.data(), workspace, most);
+    return first(results, count);
+  }
+  void choose(const Trial* trial) {
+    const Cudnn& l = cudnn();
+    auto handle = dnn_handle();
+    if (pass_ == Pass::Forward)
+      forward_ = chosen_of<cudnnConvolutionFwdAlgoPerf_t>(
+          CUDNN_CONVOLUTION_FWD_ALGO_COUNT, trial,
+          [&](int* n, auto* r) {
+            DDPSIM_CALL(l, cudnnGetConvolutionForwardAlgorithm_v7(handle, x_, w_, conv_, y_,
+                                                                  kAlgorithms, n, r));
+          },
+          [&](int* n, auto* r, void* at, std::size_t bytes) {
+            auto [x, w, y] = places(trial->operands);
+            DDPSIM_CALL(l, cudnnFindConvolutionForwardAlgorithmEx(handle, x_, x, w_, w, conv_, y_,
+                                                                  y, kAlgorithms, n, r, at, bytes));
+          },
+          [&](auto a, std::size_t* bytes) {
+            return l.cudnnGetConvolutionForwardWorkspaceSize(handle, x_, w_, conv_, y_, a, bytes);
+          });
+    else if (pass_ == Pass::DataGradient)
+      data_ = chosen_of<cudnnConvolutionBwdDataAlgoPerf_t>(
+          CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT, trial,
+          [&](int* n, auto* r) {
+            DDPSIM_CALL(l, cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, w_, y_, conv_, x_,
+                                                                       kAlgorithms, n, r));
+          },
+          [&](int* n, auto* r, void* at, std::size_t bytes) {
+            auto [x, w, y] = places(trial->operands);
+            DDPSIM_CALL(l, cudnnFindConvolutionBackwardDataAlgorithmEx(
+                               handle, w_, w, y_, y, conv_, x_, x, kAlgorithms, n, r, at, bytes));
+          },
+          [&](auto a, std::size_t* bytes) {
+            return l.cudnnGetConvolutionBackwardDataWorkspaceSize(handle, w_, y_, conv_, x_, a,
+                                                                  bytes);
+          });
+    else
+      weight_ = chosen_of<cudnnConvolutionBwdFilterAlgoPerf_t>(
+          CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT, trial,
+          [&](int* n, auto* r) {
+            DDPSIM_CALL(l, cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x_, y_, conv_, w_,
+                                                                         kAlgorithms, n, r));
+          },
+          [&](int* n, auto* r, void* at, std::size_t bytes) {
+            auto [x, w, y] = places(trial->operands);
+            DDPSIM_CALL(l, cudnnFindConvolutionBackwardFilterAlgorithmEx(
+                               handle, x_, x, y_, y, conv_, w_, w, kAlgorithms, n, r, at, bytes));
+          },
+          [&](auto a, std::size_t* bytes) {
+            return l.cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x_, y_, conv_, w_, a,
+                                                                    bytes);
+          });
   }
 
+  static constexpr int kAlgorithms = 8;  // results that are looked at; no pass has more algorithms
   Conv c_;
   Pass pass_;
   Precision p_;
+  std::size_t limit_;
+  std::size_t needs_ = 0;
   cudnnTensorDescriptor_t x_ = nullptr;
   cudnnTensorDescriptor_t y_ = nullptr;
   cudnnFilterDescriptor_t w_ = nullptr;
@@ -218,8 +282,12 @@ class ConvProduct : public Product {
 std::unique_ptr<Product> make_gemm(const Gemm& g, Precision p) {
   return std::make_unique<GemmProduct>(g, p);
 }
-std::unique_ptr<Product> make_conv(const Conv& c, Pass pass, Precision p) {
-  return std::make_unique<ConvProduct>(c, pass, p);
+std::unique_ptr<Product> make_conv(const Conv& c, Pass pass, Precision p, std::int64_t limit) {
+  return std::make_unique<ConvProduct>(c, pass, p, limit, nullptr);
+}
+std::unique_ptr<Product> make_conv(const Conv& c, Pass pass, Precision p, std::int64_t limit,
+                                   const Trial& benchmark) {
+  return std::make_unique<ConvProduct>(c, pass, p, limit, &benchmark);
 }
 
 }  // namespace ddpsim::calib::cuda

@@ -44,6 +44,33 @@ class Pool {
   DeviceMemory memory_;
 };
 
+// Of convolutions: as large as the largest that was asked for.
+class Workspace {
+ public:
+  // What the device has left, less a sixteenth: it comes in pieces.
+  Workspace() {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    DDPSIM_CUDA(cudaMemGetInfo(&free, &total));
+    limit_ = static_cast<std::int64_t>(free / 16 * 15);
+  }
+  std::int64_t limit() const { return limit_; }
+  void* at_least(std::int64_t bytes) {
+    if (bytes > bytes_) {
+      memory_ = DeviceMemory();  // before there is another
+      bytes_ = 0;
+      memory_ = DeviceMemory(bytes);
+      bytes_ = bytes;
+    }
+    return memory_.at();
+  }
+
+ private:
+  std::int64_t limit_ = 0;
+  std::int64_t bytes_ = 0;
+  DeviceMemory memory_;
+};
+
 // Nothing where the library offers no algorithm: the Run says so.
 template <class F>
 std::unique_ptr<Product> made(Bench& b, const std::string& what, F make) {
@@ -142,27 +169,48 @@ void measure_gemm(Run& run, const Budget& budget) {
 
 void measure_conv(Run& run, const Budget& budget) {
   Bench b(run, budget);
-  DeviceMemory workspace(kConvWorkspace);
   std::int64_t most = 0;
   for (const Conv& c : conv_shapes())
     most = std::max(most, static_cast<std::int64_t>(bytes(c, Precision::Fp32)) + 1024);
   Pool pool(most);
-  for (Precision p : {Precision::Tf32, Precision::Bf16, Precision::Fp32})
-    for (const Conv& c : conv_shapes())
-      for (Pass pass : {Pass::Forward, Pass::WeightGradient, Pass::DataGradient}) {
-        std::string what = "conv of " + std::to_string(c.channels) + " to " +
-                           std::to_string(c.filters) + " channels at " + std::to_string(c.size) +
-                           " " + name_of(pass) + " " + name_of(p);
-        if (!b.has_time(what)) return;
-        if (auto product = made(b, what, [&] { return make_conv(c, pass, p); })) {
-          pool.fill(b.stream());
-          auto said = parameters(c, pass, p);
-          said.merge(product->chosen());
-          b.device("conv", std::move(said), [&](int k) {
-            product->launch(pool.at(k, product->bytes()), workspace.at(), b.stream());
-          });
-        }
-      }
+  Workspace workspace;
+  Trial trial{pool.at(0, most), [&](std::int64_t n) { return workspace.at_least(n); }, b.stream()};
+  struct Question {
+    Precision p;
+    Conv c;
+    Pass pass;
+    ConvMode mode;
+  };
+  // What the fit takes, then benchmark mode. Of the first shape both at once: a smoke has time for
+  // a few.
+  std::vector<Question> questions;
+  for (ConvMode mode : {ConvMode::Heuristics, ConvMode::Benchmark})
+    for (Precision p : {Precision::Tf32, Precision::Bf16, Precision::Fp32})
+      for (const Conv& c : conv_shapes())
+        for (Pass pass : {Pass::Forward, Pass::WeightGradient, Pass::DataGradient})
+          questions.push_back({p, c, pass, mode});
+  auto half = questions.begin() + static_cast<std::ptrdiff_t>(questions.size() / 2);
+  std::rotate(questions.begin() + 3, half, half + 3);
+  for (const auto& [p, c, pass, mode] : questions) {
+    bool tried = mode == ConvMode::Benchmark;
+    std::string what = "conv of " + std::to_string(c.channels) + " to " +
+                       std::to_string(c.filters) + " channels at " + std::to_string(c.size) + " " +
+                       name_of(pass) + " " + name_of(p) + (tried ? " in benchmark mode" : "");
+    if (!b.has_time(what)) return;
+    if (tried) pool.fill(b.stream());
+    auto product = made(b, what, [&, &c = c, &pass = pass, &p = p] {
+      return tried ? make_conv(c, pass, p, workspace.limit(), trial)
+                   : make_conv(c, pass, p, workspace.limit());
+    });
+    if (!product) continue;
+    pool.fill(b.stream());
+    void* at = workspace.at_least(product->workspace());
+    auto said = parameters(c, pass, p);
+    said["mode"] = static_cast<std::int64_t>(mode);
+    said.merge(product->chosen());
+    b.device("conv", std::move(said),
+             [&](int k) { product->launch(pool.at(k, product->bytes()), at, b.stream()); });
+  }
 }
 
 void measure_host(Run& run, const Budget& budget) {
@@ -276,7 +324,6 @@ void measure_interference(Run& run, const Budget& budget) {
   run.skipped.push_back({"a real collective beside computation",
                          "ranks of one GPU would share what is measured: a kernel of ours with a "
                          "communication kernel's blocks, threads and traffic stands in"});
-  DeviceMemory workspace(kConvWorkspace);
   Pool pool(1024 * kMiB);
   pool.fill(b.stream());
   constexpr std::int64_t kBeside = 256 * kMiB;
@@ -285,6 +332,7 @@ void measure_interference(Run& run, const Budget& budget) {
   DDPSIM_CUDA(cudaStreamSynchronize(b.stream()));
   DeviceMemory moved(8);
   PinnedMemory pinned(sizeof(int));
+  Workspace room;
   auto* stop = static_cast<int*>(pinned.at());
   int least = 0;
   int highest = 0;
@@ -295,7 +343,8 @@ void measure_interference(Run& run, const Budget& budget) {
   Conv c{64, 128, 28, 128, 3};
   auto gemm = made(b, "interference with a gemm", [&] { return make_gemm(g, Precision::Bf16); });
   auto conv = made(b, "interference with a convolution",
-                   [&] { return make_conv(c, Pass::Forward, Precision::Tf32); });
+                   [&] { return make_conv(c, Pass::Forward, Precision::Tf32, room.limit()); });
+  void* workspace = room.at_least(std::max(kWorkspace, conv ? conv->workspace() : 0));
   constexpr std::int64_t kElements = 32 << 20;
   struct Victim {
     std::int64_t number;  // 0 gemm, 1 conv, 2 memory-bound
@@ -304,10 +353,10 @@ void measure_interference(Run& run, const Budget& budget) {
   std::vector<Victim> victims;
   if (gemm)
     victims.push_back(
-        {0, [&](int k) { gemm->launch(pool.at(k, gemm->bytes()), workspace.at(), b.stream()); }});
+        {0, [&](int k) { gemm->launch(pool.at(k, gemm->bytes()), workspace, b.stream()); }});
   if (conv)
     victims.push_back(
-        {1, [&](int k) { conv->launch(pool.at(k, conv->bytes()), workspace.at(), b.stream()); }});
+        {1, [&](int k) { conv->launch(pool.at(k, conv->bytes()), workspace, b.stream()); }});
   victims.push_back({2, [&](int k) {
                        auto* a = static_cast<float*>(pool.at(k, 8 * kElements));
                        launch_scale(a, a + kElements, kElements, 0.5f, b.stream());

@@ -9,7 +9,7 @@ namespace ddpsim::calib::cuda {
 
 void measure_memory(Run& run, const Budget& budget);  // move, optimizer
 void measure_gemm(Run& run, const Budget& budget);    // gemm
-void measure_conv(Run& run, const Budget& budget);    // conv
+void measure_conv(Run& run, const Budget& budget);    // conv, in both modes of PyTorch
 void measure_host(
     Run& run,
     const Budget& budget);  // launch, kernel_gap, event_record, event_wait, stream_synchronize

@@ -197,6 +197,27 @@ void fit_interference(const std::vector<const Run*>& runs, KernelFit& out) {
                       (lost.count(true) ? "" : " (nothing memory-bound was measured)"));
 }
 
+// What benchmark mode of cuDNN takes of heuristics mode's time, by shape; nothing is fitted from
+// it.
+std::vector<double> benchmark_shares(const std::vector<const Run*>& runs) {
+  std::map<std::vector<std::int64_t>, double> fitted;
+  std::vector<double> out;
+  for (bool first : {true, false})
+    for (const Run* run : runs)
+      for (const Sample& s : run->samples) {
+        if (s.op != "conv" || s.durations.empty() || by_heuristics(s) != first) continue;
+        std::vector<std::int64_t> shape;
+        for (const char* name :
+             {"batch", "channels", "size", "filters", "kernel", "stride", "pass", "precision"})
+          shape.push_back(parameter(s, name));
+        if (first)
+          fitted[shape] = median_ps(s);
+        else if (auto same = fitted.find(shape); same != fitted.end())
+          out.push_back(median_ps(s) / same->second);
+      }
+  return out;
+}
+
 // ", PyTorch 2.11.0 ...", of the Runs that say it.
 std::string software_of(const std::vector<const Run*>& runs) {
   for (const Run* run : runs)
@@ -226,7 +247,7 @@ KernelFit fit_kernels(const Profile& base, const std::string& name,
       if (s.durations.empty()) continue;
       if (s.op == "move")
         moves.push_back(point(s));
-      else if (s.op == "gemm" || s.op == "conv" || linear(s))
+      else if (s.op == "gemm" || (s.op == "conv" && by_heuristics(s)) || linear(s))
         products.push_back(point(s));
     }
   int sms = 0;
@@ -265,11 +286,20 @@ KernelFit fit_kernels(const Profile& base, const std::string& name,
     for (std::size_t kernel : {std::size_t{0}, std::size_t{1}}) fit_products(products, kernel, p);
     bool convs =
         std::any_of(products.begin(), products.end(), [](const Point& q) { return q.kernel == 1; });
+    std::vector<double> shares = benchmark_shares(runs);
+    if (!shares.empty())
+      out.notes.push_back(
+          "convolutions: fitted in cuDNN's heuristics mode, PyTorch's default; benchmark mode "
+          "takes " +
+          number("%.2f", analysis::median(shares)) + " of its time at the median of " +
+          std::to_string(shares.size()) + " shapes and passes, " +
+          number("%.2f", analysis::percentile(shares, 10)) + " in one of ten");
     p.compute.basis = Evidence::Measured;
     p.compute.source =
         "fitted from " + std::to_string(products.size()) +
         " matrix products and convolutions; peak_flops: the best rate measured" +
         (convs ? "" : "; no convolution was measured: its efficiency is the base profile's") +
+        (shares.empty() ? "" : "; convolutions in cuDNN's heuristics mode, PyTorch's default") +
         "; attention: the base profile's range";
   }
   fit_host(runs, p, out.notes);

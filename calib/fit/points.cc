@@ -39,7 +39,7 @@ ProductPoint of_linear(int sms, const Sample& s) {
 }
 
 std::optional<ProductPoint> of_conv(int sms, const Sample& s) {
-  if (optional_parameter(s, "groups", 1) != 1) return {};
+  if (optional_parameter(s, "groups", 1) != 1 || !by_heuristics(s)) return {};
   // The gradient of a picture: no training step computes it.
   if (pass_of(s) == Pass::DataGradient && parameter(s, "channels") <= 4) return {};
   ProductPoint q;

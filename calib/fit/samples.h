@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "calib/fit/shapes.h"
 #include "sim/analysis/compare.h"
 #include "sim/model/error.h"
 #include "sim/model/run.h"
@@ -22,6 +23,16 @@ inline std::int64_t parameter(const Sample& s, const char* name) {
   if (it == s.parameters.end())
     throw InputError{"sample " + s.op, std::string("lacks the parameter \"") + name + "\""};
   return it->second;
+}
+
+// A convolution as PyTorch computes it unless it is told to try: what is fitted.
+inline bool by_heuristics(const Sample& s) {
+  auto mode = s.parameters.find("mode");
+  if (mode == s.parameters.end()) return true;
+  if (mode->second != static_cast<std::int64_t>(ConvMode::Heuristics) &&
+      mode->second != static_cast<std::int64_t>(ConvMode::Benchmark))
+    throw InputError{"sample " + s.op, "mode is 0 or 1"};
+  return mode->second == static_cast<std::int64_t>(ConvMode::Heuristics);
 }
 
 // For notes.

@@ -5,8 +5,9 @@ namespace {
 
 // Of a reading, or the same shape done another way.
 bool beside(const std::string& name) {
-  for (const char* other : {"sm_mhz", "power_mw", "celsius", "throttle_bits", "pass", "precision",
-                            "channels_last", "style", "algorithm", "math", "workspace_bytes"})
+  for (const char* other :
+       {"sm_mhz", "power_mw", "celsius", "throttle_bits", "pass", "precision", "channels_last",
+        "style", "mode", "algorithm", "math", "workspace_bytes"})
     if (name == other) return true;
   return false;
 }

@@ -23,6 +23,9 @@ struct Conv {
   std::int64_t out_size() const { return (size + 2 * pad() - kernel) / stride + 1; }
 };
 using ddpsim::Pass;
+// How cuDNN's algorithm of a convolution was chosen: the parameter `mode` of a sample, absent in
+// Runs from before it was said, which are Heuristics.
+enum class ConvMode : std::uint8_t { Heuristics, Benchmark };
 
 std::vector<Gemm> gemm_shapes();
 std::vector<Conv> conv_shapes();
@@ -41,8 +44,8 @@ std::map<std::string, std::int64_t> parameters(const Gemm& g, Precision p);
 std::map<std::string, std::int64_t> parameters(const Conv& c, Pass pass, Precision p);
 
 // A fit does not see this shape: one in three, by the hash of operation and parameters, less what
-// is said of the reading (clock and power) and of how it was done (pass, precision, layout): all
-// ways of a shape are left out together.
+// is said of the reading (clock and power) and of how it was done (pass, precision, layout, mode):
+// all ways of a shape are left out together.
 bool held_out(const std::string& op, const std::map<std::string, std::int64_t>& parameters);
 
 }  // namespace ddpsim::calib

@@ -483,6 +483,40 @@ TEST(FitOfKernels, ThePeakIsOfProductsHoweverFastConvolutionsAre) {
   EXPECT_EQ(a.profile.compute.peak_flops, b.profile.compute.peak_flops);
 }
 
+// PyTorch takes what cuDNN's heuristics name unless it is told to try: so does the fit. Runs from
+// before samples said their mode were by heuristics.
+TEST(FitOfKernels, ConvolutionsOfBenchmarkModeAreToldAndNotFitted) {
+  ddpsim::Run old = kernels_of({});
+  ddpsim::Run both = old;
+  std::vector<Sample> more;
+  for (Sample& s : both.samples)
+    if (s.op == "conv") {
+      s.parameters["mode"] = static_cast<std::int64_t>(calib::ConvMode::Heuristics);
+      more.push_back(s);
+      more.back().parameters["mode"] = static_cast<std::int64_t>(calib::ConvMode::Benchmark);
+      for (Duration& d : more.back().durations) d.ps = std::max<std::int64_t>(1, d.ps / 2);
+      EXPECT_EQ(calib::held_out(s.op, s.parameters), calib::held_out(s.op, more.back().parameters));
+    }
+  ASSERT_FALSE(more.empty());
+  both.samples.insert(both.samples.end(), more.begin(), more.end());
+  for (ddpsim::Run* run : {&old, &both}) run->origin.gpu = "a GPU (132 SMs)";
+  calib::KernelFit a = calib::fit_kernels(profile("h100-sxm.datasheet"), "x", {&old});
+  calib::KernelFit b = calib::fit_kernels(profile("h100-sxm.datasheet"), "x", {&both});
+  auto said = [](const std::string& text) {
+    return text.find("heuristics mode, PyTorch's default") != std::string::npos;
+  };
+  EXPECT_FALSE(said(a.profile.compute.source));
+  EXPECT_TRUE(said(b.profile.compute.source)) << b.profile.compute.source;
+  EXPECT_TRUE(std::any_of(b.notes.begin(), b.notes.end(), [&](const std::string& n) {
+    return said(n) && n.find("takes 0.50 of its time") != std::string::npos;
+  }));
+  ASSERT_TRUE(b.profile.costs.has_value());
+  b.profile.compute.source = a.profile.compute.source;
+  EXPECT_EQ(io::write_profile(a.profile, {}).dump(), io::write_profile(b.profile, {}).dump());
+  both.samples.back().parameters["mode"] = 2;
+  EXPECT_THROW(calib::fit_kernels(profile("h100-sxm.datasheet"), "x", {&both}), InputError);
+}
+
 TEST(FitOfKernels, WhatWasNotMeasuredStaysTheBases) {
   ddpsim::Run run = kernels_of({});
   std::erase_if(run.samples, [](const Sample& s) { return s.op != "move"; });

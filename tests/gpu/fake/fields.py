@@ -30,7 +30,7 @@ from machine import FAST, SLOW, Machine as TorchMachine, task  # noqa: E402
 
 PYTHON = "/usr/bin/python3"  # Debian's python3-torch belongs to it
 CAPTURE = "resnet50-b8-fp32"  # what the small model is called, so that the report lists it
-STAGES = {"memory": 4, "gemm": 6, "conv": 8, "host": 3, "interference": 4, "copies": 4}
+STAGES = {"memory": 4, "gemm": 6, "conv": 60, "host": 3, "interference": 4, "copies": 4}
 DURATION = "durations_ps"
 
 # Written for a person: (kind of sample, parameter or DURATION) -> for what; "*": of every kind, and

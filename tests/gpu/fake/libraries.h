@@ -33,7 +33,7 @@ inline bool product(cudaStream_t s, double us, std::initializer_list<Operand> op
                     Operand workspace) {
   for (const Operand& o : operands)
     if (!on_device(o.at, o.bytes)) return false;
-  if (!on_device(workspace.at, workspace.bytes)) return false;
+  if (workspace.bytes > 0 && !on_device(workspace.at, workspace.bytes)) return false;
   work(s, Kind::Product, us);
   return true;
 }

@@ -261,6 +261,11 @@ cudaError_t cudaFree(void* at) {
   d.memory.erase(found);
   return cudaSuccess;
 }
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *total = static_cast<size_t>(planted().device_bytes);
+  *free = *total - static_cast<size_t>(device().taken);
+  return result(cudaSuccess);
+}
 cudaError_t cudaMallocHost(void** at, size_t bytes) {
   if (called("cudaMallocHost", kAllocateUs)) return result(cudaErrorMemoryAllocation);
   void* place = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
