@@ -59,7 +59,12 @@ class Workspace {
     if (bytes > bytes_) {
       memory_ = DeviceMemory();  // before there is another
       bytes_ = 0;
-      memory_ = DeviceMemory(bytes);
+      try {
+        memory_ = DeviceMemory(bytes);
+      } catch (const std::runtime_error&) {
+        cudaGetLastError();  // or the next launch would be refused for it
+        throw;
+      }
       bytes_ = bytes;
     }
     return memory_.at();
@@ -198,13 +203,15 @@ void measure_conv(Run& run, const Budget& budget) {
                        name_of(pass) + " " + name_of(p) + (tried ? " in benchmark mode" : "");
     if (!b.has_time(what)) return;
     if (tried) pool.fill(b.stream());
+    void* at = nullptr;
     auto product = made(b, what, [&, &c = c, &pass = pass, &p = p] {
-      return tried ? make_conv(c, pass, p, workspace.limit(), trial)
-                   : make_conv(c, pass, p, workspace.limit());
+      auto chosen = tried ? make_conv(c, pass, p, workspace.limit(), trial)
+                          : make_conv(c, pass, p, workspace.limit());
+      at = workspace.at_least(chosen->workspace());
+      return chosen;
     });
     if (!product) continue;
     pool.fill(b.stream());
-    void* at = workspace.at_least(product->workspace());
     auto said = parameters(c, pass, p);
     said["mode"] = static_cast<std::int64_t>(mode);
     said.merge(product->chosen());

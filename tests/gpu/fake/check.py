@@ -776,7 +776,8 @@ def complaints(ddpsim, folder, name, stage, backend, flags):
     _, wrong = judge_samples(DEFAULT, run)
     count = {}
     for sample in run["samples"]:
-        key = (sample["op"], sample["parameters"].get("bytes", 0) if backend == "nccl" else 0)
+        v = sample["parameters"]
+        key = (sample["op"], v.get("bytes", 0) if backend == "nccl" else v.get("mode", 0))
         count[key] = count.get(key, 0) + 1
     return wrong, count
 
