@@ -45,12 +45,13 @@ LayerOp read_op(const Reader& r) {
     op.count = number("count");
     if (r.has("causal")) op.causal = r.at("causal").boolean();
   } else if (op.kind == "conv") {
-    r.only({"kind", "channels", "size", "filters", "kernel", "out"});
+    r.only({"kind", "channels", "size", "filters", "kernel", "out", "groups"});
     op.channels = number("channels");
     op.size = number("size");
     op.filters = number("filters");
     op.kernel = number("kernel");
     op.out = number("out");
+    if (r.has("groups")) op.groups = number("groups");
     return op;
   } else {
     r.only({"kind", "attention"});

@@ -90,11 +90,14 @@ Problem check_layers(const Workload& w) {
     }
     const LayerOp& op = l.op;
     auto n = [](std::int64_t v) { return static_cast<double>(v); };
-    double flops = op.kind == "conv" ? 2 * n(op.channels) * n(op.filters) * n(op.kernel) *
-                                           n(op.kernel) * n(op.out) * n(op.out)
+    bool conv = op.kind == "conv";
+    if (conv && (op.groups < 1 || op.channels % op.groups != 0 || op.filters % op.groups != 0))
+      return {path + "/op/groups", "channels and filters are multiples of groups"};
+    double flops = conv ? 2 * n(op.channels / op.groups) * n(op.filters) * n(op.kernel) *
+                              n(op.kernel) * n(op.out) * n(op.out)
                    : op.kind == "bmm" ? 2 * n(op.count) * n(op.rows) * n(op.inputs) * n(op.outputs)
                                       : 2 * n(op.rows) * n(op.inputs) * n(op.outputs);
-    bool product = op.kind == "conv" || op.kind == "bmm" || op.kind == "linear";
+    bool product = conv || op.kind == "bmm" || op.kind == "linear";
     if (product && flops != l.forward.flops_per_sample)
       return {path + "/op", "says other operations than flops_per_sample of forward"};
     order.insert(order.end(), l.tensors.begin(), l.tensors.end());

@@ -47,8 +47,9 @@ struct LayerOp {
   std::int64_t rows = 0, inputs = 0, outputs = 0;  // linear, bmm; rows per sample, or per product
   std::int64_t count = 0;                          // bmm: products per sample
   std::int64_t channels = 0, size = 0, filters = 0, kernel = 0, out = 0;  // conv, square
-  bool attention = false;  // of attention: one fused kernel takes the place of all of them
-  bool causal = false;     // bmm of scores
+  std::int64_t groups = 1;  // conv: divides channels and filters; = channels: depthwise
+  bool attention = false;   // of attention: one fused kernel takes the place of all of them
+  bool causal = false;      // bmm of scores
 };
 
 struct Layer {

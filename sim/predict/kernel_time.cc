@@ -59,7 +59,7 @@ Product linear_product(std::int64_t rows, std::int64_t inputs, std::int64_t outp
 double conv_bytes(const ConvShape& c, Precision p) {
   auto image = static_cast<double>(c.batch * c.channels) * static_cast<double>(c.size * c.size);
   auto result = static_cast<double>(c.batch * c.filters) * static_cast<double>(c.out * c.out);
-  auto filters = static_cast<double>(c.channels * c.filters * c.kernel * c.kernel);
+  auto filters = static_cast<double>(c.channels / c.groups * c.filters * c.kernel * c.kernel);
   return element_bytes(p) * (image + result + filters);
 }
 
@@ -72,15 +72,16 @@ double conversion_ps(double bytes, const ProductCost& c, const KernelCosts& k) {
 Product conv_product(const ConvShape& c, Pass pass, Precision p) {
   auto pixels = static_cast<double>(c.batch) * static_cast<double>(c.out * c.out);
   auto window = static_cast<double>(c.kernel * c.kernel);
-  auto channels = static_cast<double>(c.channels);
-  auto filters = static_cast<double>(c.filters);
+  auto channels = static_cast<double>(c.channels / c.groups);
+  auto filters = static_cast<double>(c.filters / c.groups);
   Product q;
   q.pass = pass;
+  q.count = static_cast<double>(c.groups);
   q.bytes = conv_bytes(c, p);
   auto skipped = static_cast<double>(c.size * c.size - c.out * c.out * c.kernel * c.kernel);
   if (pass != Pass::DataGradient && skipped > 0)  // 1 x 1 at a stride: pixels that nobody reads
-    q.bytes -= element_bytes(p) * static_cast<double>(c.batch) * channels * skipped;
-  q.aligned = std::min(alignment(c.channels, p), alignment(c.filters, p));
+    q.bytes -= element_bytes(p) * static_cast<double>(c.batch * c.channels) * skipped;
+  q.aligned = std::min(alignment(c.channels / c.groups, p), alignment(c.filters / c.groups, p));
   if (pass == Pass::Forward) q.rows = pixels, q.columns = filters, q.sum = channels * window;
   if (pass == Pass::DataGradient) {
     // As many operations as forward: at stride s each pixel of the image meets 1 / s^2 of a window.

@@ -28,9 +28,10 @@ double element_bytes(Precision p);
 Product linear_product(std::int64_t rows, std::int64_t inputs, std::int64_t outputs, Pass pass,
                        Precision p);
 
-// Square images and filters, NHWC, `out` = side of the result. groups = 1.
+// Square images and filters, NHWC, `out` = side of the result. `groups` divides channels and
+// filters: as many products of channels / groups by filters / groups, in one kernel.
 struct ConvShape {
-  std::int64_t batch = 0, channels = 0, size = 0, filters = 0, kernel = 0, out = 0;
+  std::int64_t batch = 0, channels = 0, size = 0, filters = 0, kernel = 0, out = 0, groups = 1;
 };
 Product conv_product(const ConvShape& c, Pass pass, Precision p);
 // Bytes of the image, the result and the filters: what a convolution in NCHW converts.
@@ -53,7 +54,7 @@ std::vector<Cut> cuts_of(const Product& q, int sms);
 double product_ps(const Product& q, const std::vector<Cut>& cuts, const ProductCost& c,
                   const KernelCosts& k);
 double product_ps(const Product& q, const ProductCost& c, const KernelCosts& k);
-// Convolution of either layout, without groups: in NCHW the product in NHWC and its conversions,
+// Convolution of either layout: in NCHW the product in NHWC and its conversions,
 // or, of 1 x 1 at stride 1, a product with the pixels as rows, whichever is shorter.
 double conv_ps(const ConvShape& s, Pass pass, bool channels_last, const ProductCost& c,
                const KernelCosts& k);

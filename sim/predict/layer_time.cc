@@ -135,6 +135,7 @@ class Walk {
 
   void conv(const Layer& l, Sum& forward, Sum& backward) {
     const LayerOp& op = l.op;
+    bool depthwise = op.groups > 1 && op.groups == op.channels;
     // torch.backends.cudnn.allow_tf32 is True by default: convolutions of fp32 run in TF32.
     const ProductCost* tf32 = find_product(k_, "conv", Precision::Tf32);
     const ProductCost* c =
@@ -143,16 +144,24 @@ class Walk {
       forward.known = false;
       return;
     }
-    ConvShape s{w_.batch, op.channels, op.size, op.filters, op.kernel, op.out};
+    ConvShape s{w_.batch, op.channels, op.size, op.filters, op.kernel, op.out, op.groups};
     bool data = l.backward.flops_per_sample > 1.5 * l.forward.flops_per_sample;
     bool bias = l.backward.kernels > (data ? 2 : 1);
     auto image = batch() * static_cast<double>(op.channels * op.size * op.size);
     auto result = batch() * static_cast<double>(op.filters * op.out * op.out);
-    casts(l, image, static_cast<double>(op.channels * op.filters * op.kernel * op.kernel),
+    casts(l, image,
+          static_cast<double>(op.channels / op.groups * op.filters * op.kernel * op.kernel),
           bias ? static_cast<double>(op.filters) : 0, forward, backward);
-    forward.conv(s, Pass::Forward, *c);
-    if (data) backward.conv(s, Pass::DataGradient, *c);
-    backward.conv(s, Pass::WeightGradient, *c);
+    // Depthwise: a few operations an element, by kernels of their own in the layout that they find.
+    auto pass = [&](Sum& sum, Pass which) {
+      if (depthwise)
+        sum.memory("add", false, halves(), conv_bytes(s, w_.precision));
+      else
+        sum.conv(s, which, *c);
+    };
+    pass(forward, Pass::Forward);
+    if (data) pass(backward, Pass::DataGradient);
+    pass(backward, Pass::WeightGradient);
     double bytes = result * element_bytes(w_.precision);
     if (bias) {  // a kernel of its own adds it; its gradient is a sum over all pixels
       forward.memory("add_", false, halves(), 2 * bytes);

@@ -44,8 +44,22 @@ MIB = 1 << 20
 SIZES = {"float32": 4, "int64": 8}
 
 
+# Parameters as the publishers count them: num_params of torchvision's weights, and
+# model.num_parameters() of transformers.
+PARAMETERS = {
+    "resnext50-32x4d": 25_028_904,
+    "resnext101-32x8d": 88_791_336,
+    "bert-base-squad": 108_893_186,
+    "bert-large-squad": 334_094_338,
+}
+
+
 def fixture_key(name: str) -> str:
     return KEYS.get(name, name)
+
+
+def with_fixture() -> list[tuple[str, Any]]:
+    return [(name, d) for name, d in DOCUMENTS.items() if fixture_key(name) in FIXTURE]
 
 
 def tensor_bytes(tensor: dict[str, Any]) -> int:
@@ -68,7 +82,7 @@ def buckets(sizes: list[int], caps: list[int]) -> list[list[int]]:
 
 class Described(unittest.TestCase):
     def test_tensors_and_arrival_equal_the_fixture(self) -> None:
-        for name, document in DOCUMENTS.items():
+        for name, document in with_fixture():
             with self.subTest(name):
                 expected = FIXTURE[fixture_key(name)]
                 self.assertEqual(
@@ -83,6 +97,14 @@ class Described(unittest.TestCase):
                     sum(math.prod(t["shape"]) for t in document["tensors"]), expected["params"]
                 )
 
+    def test_parameters_are_as_published(self) -> None:
+        listed = {name for name, _ in with_fixture()} | set(PARAMETERS)
+        self.assertEqual(listed, set(DOCUMENTS), "each model is in one of the two lists")
+        for name, expected in PARAMETERS.items():
+            with self.subTest(name):
+                tensors = DOCUMENTS[name]["tensors"]
+                self.assertEqual(sum(math.prod(t["shape"]) for t in tensors), expected)
+
     def test_walking_the_layers_backwards_gives_arrival(self) -> None:
         for name, document in DOCUMENTS.items():
             with self.subTest(name):
@@ -91,7 +113,7 @@ class Described(unittest.TestCase):
                 self.assertEqual(sorted(walked), list(range(len(document["tensors"]))))
 
     def test_buckets_equal_the_fixture(self) -> None:
-        for name, document in DOCUMENTS.items():
+        for name, document in with_fixture():
             with self.subTest(name):
                 expected = BUCKETS[fixture_key(name)]
                 sizes = [tensor_bytes(document["tensors"][i]) for i in document["arrival"]]
@@ -111,10 +133,14 @@ class Described(unittest.TestCase):
             ("resnet18", everything, 1.814e9),
             ("resnet50", everything, 4.089e9),
             ("resnet101", everything, 7.801e9),
+            ("resnext50-32x4d", everything, 4.230e9),
+            ("resnext101-32x8d", everything, 16.414e9),
             ("vgg16", everything, 15.470e9),
             ("deeplabv3-resnet101", everything, 258.74e9),
             ("bert-base", encoder, 11.17e9),
             ("bert-large", encoder, 167.5e9),
+            ("bert-base-squad", everything, 12 * 384 * (12 * 768**2 + 2 * 384 * 768)),
+            ("bert-large-squad", everything, 24 * 384 * (12 * 1024**2 + 2 * 384 * 1024)),
             ("gpt2-small", everything, 145.8e9),
             ("mlp784-50-10", everything, 39_700),
         ]:

@@ -120,6 +120,30 @@ TEST(KernelTime, NchwConvertsAroundAConvolution) {
             predict::conv_ps(one, Pass::Forward, true, c, k));
 }
 
+TEST(KernelTime, AGroupIsAProductOfItsOwn) {
+  predict::ConvShape s{64, 256, 14, 512, 3, 14, 32};
+  Product q = predict::conv_product(s, Pass::Forward, Precision::Bf16);
+  EXPECT_EQ(q.count, 32);
+  EXPECT_EQ(q.rows, 64 * 196);
+  EXPECT_EQ(q.columns, 16);
+  EXPECT_EQ(q.sum, 8 * 9);
+  EXPECT_EQ(q.bytes, 2.0 * (64 * 256 * 196 + 64 * 512 * 196 + 8 * 512 * 9));
+  q = predict::conv_product(s, Pass::DataGradient, Precision::Bf16);
+  EXPECT_EQ(q.columns, 8);
+  EXPECT_EQ(q.sum, 16 * 9);
+  q = predict::conv_product(s, Pass::WeightGradient, Precision::Bf16);
+  EXPECT_EQ(q.rows, 16);
+  EXPECT_EQ(q.columns, 8 * 9);
+  // A 32nd of the operations of one group, and far less than 32 times as fast: no tile is full.
+  KernelCosts k = costs();
+  const ProductCost& c = *find_product(k, "conv", Precision::Bf16);
+  predict::ConvShape one = s;
+  one.groups = 1;
+  double grouped = predict::conv_ps(s, Pass::Forward, true, c, k);
+  double whole = predict::conv_ps(one, Pass::Forward, true, c, k);
+  EXPECT_GT(grouped, whole / 8);
+}
+
 TEST(KernelTime, ACausalRowOfBlocksEndsAtTheDiagonal) {
   KernelCosts k = costs();
   predict::AttentionShape a{4, 12, 1024, 64, false};
@@ -305,6 +329,27 @@ TEST(LayerTime, WhatDoesNotSayWhatItComputesIsPricedAsBefore) {
   EXPECT_EQ(predict::step_times(w, p, Level::Mid).forward, plain);
 }
 
+TEST(LayerTime, ADepthwiseConvolutionIsTraffic) {
+  Layer l;
+  l.name = "depthwise";
+  l.kernel = KernelClass::Conv;
+  l.op.kind = "conv";
+  l.op.channels = l.op.filters = l.op.groups = 1024;
+  l.op.size = l.op.out = 28;
+  l.op.kernel = 3;
+  double flops = 2.0 * 1024 * 9 * 28 * 28;
+  l.forward = {flops, 8.0 * 1024 * 28 * 28, 4.0 * 1024 * 9, 1};
+  l.backward = {2 * flops, 16.0 * 1024 * 28 * 28, 8.0 * 1024 * 9, 2};
+  Workload w = described({l}, Precision::Fp32);
+  EXPECT_FALSE(validate(w));
+  // Image, result and filters once at 1 TB/s, in a kernel of 2 us; twice in backward. No
+  // conversion around it.
+  double ps = 2e6 + 4.0 * (2 * 4 * 1024 * 784 + 1024 * 9);
+  auto times = predict::layer_times(w, measured(), Level::Mid);
+  EXPECT_NEAR(static_cast<double>(times[0]->forward.ps), ps, 1);
+  EXPECT_NEAR(static_cast<double>(times[0]->backward.ps), 2 * ps, 1);
+}
+
 TEST(LayerTime, AMeasuredCallOfTheHostReplacesItsLaunches) {
   Workload w = described({linear("l", 1, 64, 64)}, Precision::Fp32);
   Profile p = measured();
@@ -321,6 +366,11 @@ TEST(Workloads, WhatALayerComputesAgreesWithItsCosts) {
   EXPECT_FALSE(validate(w));
   w.layers[0].op.filters *= 2;
   EXPECT_TRUE(validate(w)) << "other operations than flops_per_sample";
+  w = workload("resnext50-32x4d");
+  EXPECT_FALSE(validate(w));
+  for (Layer& l : w.layers)
+    if (l.op.groups > 1) l.op.groups = 24;  // of 128 channels
+  EXPECT_NE(validate(w).message.find("groups"), std::string::npos);
 }
 
 // ---- the fit

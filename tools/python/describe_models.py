@@ -143,10 +143,11 @@ class Model:
         size_in: int,
         size_out: int,
         bias: bool = False,
+        groups: int = 1,
     ) -> None:
-        """k x k convolution, size_in^2 -> size_out^2, one group."""
-        tensors = [self.parameter(f"{name}.weight", c_out, c_in, k, k)]
-        weight = c_out * c_in * k * k
+        """k x k convolution, size_in^2 -> size_out^2."""
+        tensors = [self.parameter(f"{name}.weight", c_out, c_in // groups, k, k)]
+        weight = c_out * c_in // groups * k * k
         if bias:
             tensors.append(self.parameter(f"{name}.bias", c_out))
         weights = F32 * (weight + (c_out if bias else 0))
@@ -159,6 +160,7 @@ class Model:
             "filters": c_out,
             "kernel": k,
             "out": size_out,
+            **({"groups": groups} if groups > 1 else {}),
         }
         self.matrix(name, "conv", tensors, flops, x, y, weights, F32 * weight, bias, op)
 
@@ -509,8 +511,7 @@ EAGER_CNN = (
     " convolution's bias is added in the same kernel. "
 )
 EAGER_TRANSFORMER = (
-    EAGER
-    + "Attention is the un-fused ('eager') one; building masks and input loading are not"
+    EAGER + "Attention is the un-fused ('eager') one; building masks and input loading are not"
     " described. "
 )
 
@@ -528,21 +529,24 @@ def residual_block(
     bottleneck: bool,
     downsample: bool,
     consumers: int,
+    groups: int = 1,
+    group_width: int = 64,
 ) -> int:
     """Appends one block and returns its output channels. The 3x3 convolution carries the stride,
-    and in a bottleneck it is the second."""
+    and in a bottleneck it is the second, in `groups` of `group_width` channels (in stage 1)."""
     c_out = 4 * width if bottleneck else width
+    inner = width * group_width * groups // 64
     m.fork(f"{p}.fork", c_in * size_in**2, consumers)
     if bottleneck:
         plan = [
-            (c_in, width, 1, size_in, size_in),
-            (width, width, 3, size_in, size_out),
-            (width, c_out, 1, size_out, size_out),
+            (c_in, inner, 1, size_in, size_in, 1),
+            (inner, inner, 3, size_in, size_out, groups),
+            (inner, c_out, 1, size_out, size_out, 1),
         ]
     else:
-        plan = [(c_in, width, 3, size_in, size_out), (width, width, 3, size_out, size_out)]
-    for i, (a, b, k, before, after) in enumerate(plan, 1):
-        m.conv(f"{p}.conv{i}", a, b, k, before, after)
+        plan = [(c_in, width, 3, size_in, size_out, 1), (width, width, 3, size_out, size_out, 1)]
+    for i, (a, b, k, before, after, split) in enumerate(plan, 1):
+        m.conv(f"{p}.conv{i}", a, b, k, before, after, groups=split)
         m.batch_norm(f"{p}.bn{i}", b, after)
         if i < len(plan):
             m.relu(f"{p}.relu.{i}", b * after**2)
@@ -562,6 +566,8 @@ def resnet_features(
     size: int,
     dilated: bool = False,
     aux: bool = False,
+    groups: int = 1,
+    group_width: int = 64,
 ) -> tuple[int, int]:
     """Everything before the average pool; returns channels and size. dilated: the strides of layer3
     and layer4 become dilations. aux: the output of layer3 has one more consumer."""
@@ -590,12 +596,14 @@ def resnet_features(
                 bottleneck,
                 downsample,
                 consumers,
+                groups,
+                group_width,
             )
             size = after
     return channels, size
 
 
-def resnet(depth: int) -> Model:
+def resnet(depth: int, groups: int = 1, group_width: int = 64) -> Model:
     blocks, bottleneck = {
         18: ([2, 2, 2, 2], False),
         34: ([3, 4, 6, 3], False),
@@ -603,16 +611,19 @@ def resnet(depth: int) -> Model:
         101: ([3, 4, 23, 3], True),
         152: ([3, 8, 36, 3], True),
     }[depth]
+    name = f"resnext{depth}-{groups}x{group_width}d" if groups > 1 else f"resnet{depth}"
     m = Model(
-        f"resnet{depth}",
-        f"torchvision.models.resnet{depth}",
+        name,
+        f"torchvision.models.{name.replace('-', '_')}",
         32,
         EAGER_CNN
         + "Input 3x224x224, 1000 classes; the 3x3 convolution of a bottleneck carries the stride"
-        " (v1.5).",
+        + (f" and has {groups} groups." if groups > 1 else " (v1.5)."),
         SGD,
     )
-    channels, size = resnet_features(m, "", blocks, bottleneck, 224)
+    channels, size = resnet_features(
+        m, "", blocks, bottleneck, 224, groups=groups, group_width=group_width
+    )
     m.avg_pool("avgpool", channels * size**2, channels)
     m.linear("fc", 1, channels, 1000)
     m.cross_entropy("loss", 1, 1000)
@@ -697,30 +708,47 @@ def deeplabv3_resnet101() -> Model:
     return m
 
 
-# --- BERT, Hugging Face transformers models/bert/modeling_bert.py, BertForPreTraining
+# --- BERT, Hugging Face transformers models/bert/modeling_bert.py, BertForPreTraining and
+# BertForQuestionAnswering
 
 
-def bert(name: str, layers: int, hidden: int, heads: int, tokens: int, batch: int) -> Model:
+def bert(
+    name: str,
+    layers: int,
+    hidden: int,
+    heads: int,
+    tokens: int,
+    batch: int,
+    squad: bool = False,
+) -> Model:
     vocabulary, inner = 30522, 4 * hidden
+    pretraining = (
+        "; logits at every position. The decoder's weight is tied to the word embeddings: its"
+        " gradient is complete only when backward ends."
+    )
+    arrival = (
+        " Arrival: cls.predictions.bias is placed after the transform, in reverse order of"
+        " registration, as in the reference list; its cost is in cls.predictions.decoder."
+    )
     m = Model(
         name,
-        "transformers.BertForPreTraining",
+        f"transformers.{'BertForQuestionAnswering' if squad else 'BertForPreTraining'}",
         batch,
         EAGER_TRANSFORMER
-        + f"Sequence length {tokens}, {layers} layers, hidden {hidden}, {heads} heads; logits at"
-        " every position. The decoder's weight is tied to the word embeddings: its gradient is"
-        " complete only when backward ends. Buffers: position_ids and token_type_ids, registered"
+        + f"Sequence length {tokens}, {layers} layers, hidden {hidden}, {heads} heads"
+        + (", no pooler. Fine-tuning for SQuAD: begin and end of an answer." if squad else "")
+        + ("" if squad else pretraining)
+        + " Buffers: position_ids and token_type_ids, registered"
         " by the Hugging Face releases since 2021 (not saved in checkpoints in the newer ones,"
-        " but still in named_buffers(), which is what DDP broadcasts). Arrival:"
-        " cls.predictions.bias is placed after the transform, in reverse order of registration,"
-        " as in the reference list; its cost is in cls.predictions.decoder.",
+        " but still in named_buffers(), which is what DDP broadcasts)."
+        + ("" if squad else arrival),
         ADAMW,
     )
     n, n_inner, scores = tokens * hidden, tokens * inner, heads * tokens**2
     e = "bert.embeddings"
     m.buffer(f"{e}.position_ids", "int64", 1, 512)
     m.buffer(f"{e}.token_type_ids", "int64", 1, 512)
-    m.embedding(f"{e}.word_embeddings", vocabulary, hidden, tokens, tied=True)
+    m.embedding(f"{e}.word_embeddings", vocabulary, hidden, tokens, tied=not squad)
     m.position_embedding(f"{e}.position_embeddings", 512, hidden, tokens)
     m.embedding(f"{e}.token_type_embeddings", 2, hidden, tokens)
     # word + type, + position (broadcast over the batch; backward sums over it)
@@ -761,6 +789,13 @@ def bert(name: str, layers: int, hidden: int, heads: int, tokens: int, batch: in
         m.dropout(f"{p}.output.dropout", n)
         m.add(f"{p}.output.add", n)
         m.layer_norm(f"{p}.output.LayerNorm", tokens, hidden)
+    if squad:
+        m.linear("qa_outputs", tokens, hidden, 2)
+        m.copy("qa_outputs.split", 2 * tokens, (2, 1))  # backward: one concatenation
+        # A class a position: one row a sample for the begin, one for the end; their mean.
+        m.cross_entropy("loss.start", 1, tokens)
+        m.cross_entropy("loss.end", 1, tokens)
+        return m
     m.fork(
         "bert.encoder.output.fork", n
     )  # the pooler's gradient is zero but for the first token, and as large as the rest
@@ -866,9 +901,13 @@ MODELS: dict[str, Callable[[], Model]] = {
     "resnet50": lambda: resnet(50),
     "resnet101": lambda: resnet(101),
     "resnet152": lambda: resnet(152),
+    "resnext50-32x4d": lambda: resnet(50, 32, 4),
+    "resnext101-32x8d": lambda: resnet(101, 32, 8),
     "vgg16": vgg16,
     "bert-base": lambda: bert("bert-base", 12, 768, 12, 128, 32),
     "bert-large": lambda: bert("bert-large", 24, 1024, 16, 512, 8),
+    "bert-base-squad": lambda: bert("bert-base-squad", 12, 768, 12, 384, 12, squad=True),
+    "bert-large-squad": lambda: bert("bert-large-squad", 24, 1024, 16, 384, 12, squad=True),
     "gpt2-small": gpt2_small,
     "deeplabv3-resnet101": deeplabv3_resnet101,
     "mlp784-50-10": mlp784_50_10,
