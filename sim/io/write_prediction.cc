@@ -38,6 +38,11 @@ OrderedJson write_summary(const predict::Prediction& p) {
     j["busiest_link"] = {{"name", p.busiest_link.name},
                          {"bandwidth_bits_per_s", p.busiest_link.bandwidth.bits_per_s},
                          {"busy", p.busiest_link.busy}};
+  if (const auto& m = p.measured_step)
+    j["measured_step"] = {{"measured_ps", m->measured.ps},
+                          {"predicted_ps", m->predicted.ps},
+                          {"factor", m->factor},
+                          {"carried", m->carried}};
   if (p.common_start) j["step"] = "common-start";
   j["extrapolated"] = p.extrapolated;
   if (p.beside) {

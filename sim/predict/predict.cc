@@ -14,6 +14,7 @@
 #include "sim/predict/given_program.h"
 #include "sim/predict/joint_spread.h"
 #include "sim/predict/link_use.h"
+#include "sim/predict/measured_step.h"
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/message_range.h"
 #include "sim/predict/roofline.h"
@@ -251,15 +252,12 @@ Duration mean(const std::vector<Duration>& steps) {
   return {sum.ps / static_cast<std::int64_t>(steps.size())};
 }
 
-// One rank without a data-parallel wrapper: forward, backward, optimizer, on the fastest rank.
+// On the fastest rank.
 Duration single_rank_step(const Question& q, const StepTimes& t) {
-  int micro_steps = q.scenario.plan.accumulation_steps;
   bool all_named = static_cast<int>(q.scenario.slow_ranks.size()) == q.scenario.ranks;
   double fastest = all_named ? 1e300 : 1;
   for (const auto& [rank, factor] : q.scenario.slow_ranks) fastest = std::min(fastest, factor);
-  Duration step = scale((t.forward + t.backward) * micro_steps + t.optimizer, fastest);
-  if (!t.host) return step;
-  return std::max(step, (t.host->forward + t.host->backward) * micro_steps + t.host->optimizer);
+  return one_rank_step(t, q.scenario.plan.accumulation_steps, fastest);
 }
 
 double ratio(Duration part, Duration whole) {
@@ -459,7 +457,8 @@ std::optional<std::pair<int, double>> slowest_rank(const Scenario& s) {
 
 bool interval_from_levels(const Question& q) {
   const StepTimes& t = q.workload.times;
-  bool varied = q.workload.basis == Basis::Captured && (t.quick < 1 || t.slow > 1);
+  bool varied = q.workload.basis == Basis::Captured && !q.workload.measured_step &&
+                (t.quick < 1 || t.slow > 1);
   return q.profile.step_residual <= 0 || (varied && computes(q));
 }
 
@@ -536,6 +535,10 @@ Prediction predict(const Question& q, const Options& given) {
     out.extrapolated.push_back(
         "it does not fit: parameters, gradients, buckets and optimizer state are " +
         to_string(out.state_bytes) + " per rank, and the device has " + to_string(most));
+  out.measured_step = q.workload.measured_step;
+  if (out.measured_step)
+    if (std::string why = doubt(*out.measured_step); !why.empty())
+      out.extrapolated.push_back(std::move(why));
   out.measured = q.profile.measured();
   out.fitted = q.profile.step_residual > 0;
   out.common_start = options.common_start;

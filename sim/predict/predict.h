@@ -87,6 +87,7 @@ struct Prediction {
       false;  // the profile was held to executed steps: the interval is from their residuals
   bool common_start = false;  // the step is one that all ranks begin together
   LinkUse busiest_link;
+  std::optional<MeasuredStep> measured_step;  // that computation is scaled to
   std::vector<std::string> extrapolated;
   std::optional<Beside>
       beside;  // other jobs: the step is a mean, the summary's parts are the last step's
