@@ -44,7 +44,7 @@ Workload scaled_to(Duration measured, const MeasuredWork& of, const MeasuredWork
 std::string sentence(const MeasuredStep& m) {
   return "computation " + factor_text(m) + ": measured " + to_string(m.measured) + " on one " +
          (m.device == DeviceKind::Gpu ? "GPU" : "CPU") + ", predicted " + to_string(m.predicted) +
-         (m.carried ? "; the factor is that of the measured work, carried over" : "");
+         (m.carried ? "; the factor of that work, carried over to this" : "");
 }
 
 std::string doubt(const MeasuredStep& m) {

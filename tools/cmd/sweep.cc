@@ -83,7 +83,7 @@ void check_axis(const Terminal& t, Loader& loader, const Sweep& s, std::size_t a
 void refuse_beside_measured(Loader& loader, const Sweep& s) {
   for (const std::string& field : fields_of(s.axes)) {
     bool other = field == "workload" || field == "profile" || field.starts_with("profile.") ||
-                 field.starts_with("cluster.device.");
+                 field == "cluster.device" || field.starts_with("cluster.device.");
     if (other && loader.measured())
       throw InputError{"--axis " + field,
                        "the measured step is of one workload on one device, and says nothing of "
