@@ -15,6 +15,7 @@ OrderedJson write_summary(const predict::Prediction& p) {
   j["ddp_ps"] = s.ddp.ps;
   j["compute_ps"] = s.compute.ps;
   j["idle_ps"] = s.idle.ps;
+  if (s.input) j["input_ps"] = s.input->ps;
   j["slowed_ps"] = p.slowed.ps;
   j["overlap"] = s.overlap;
   // A program whose batch is not known has none.

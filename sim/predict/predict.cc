@@ -19,6 +19,7 @@
 #include "sim/predict/message_range.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/fsdp.h"
+#include "sim/strategy/input.h"
 #include "sim/strategy/knobs.h"
 #include "sim/strategy/lower.h"
 
@@ -52,6 +53,7 @@ Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Op
                   : strategy::lower({q.workload, r.times, q.profile.kind, q.scenario.ranks},
                                     q.scenario.plan, steps);
   if (options.without) alter(*options.without, r.program);
+  if (q.scenario.input && !options.program) strategy::feed(r.program, input_time(q));
   r.communicator = &options.known->get(q, r.program.backend);
   return r;
 }
@@ -257,7 +259,9 @@ Duration single_rank_step(const Question& q, const StepTimes& t) {
   bool all_named = static_cast<int>(q.scenario.slow_ranks.size()) == q.scenario.ranks;
   double fastest = all_named ? 1e300 : 1;
   for (const auto& [rank, factor] : q.scenario.slow_ranks) fastest = std::min(fastest, factor);
-  return one_rank_step(t, q.scenario.plan.accumulation_steps, fastest);
+  const int micro_steps = q.scenario.plan.accumulation_steps;
+  Duration step = one_rank_step(t, micro_steps, fastest);
+  return q.scenario.input ? std::max(step, input_time(q) * micro_steps) : step;
 }
 
 double ratio(Duration part, Duration whole) {
@@ -383,6 +387,10 @@ Bytes state_bytes(const Workload& w, const Plan& plan, int ranks) {
 }
 
 }  // namespace
+
+Duration input_time(const Question& q) {
+  return {ceil_ps(q.workload.batch, q.scenario.input->samples_per_s / 1e12)};
+}
 
 const char* name_of(Fidelity f) {
   return f == Fidelity::Collective ? "collective" : "message";

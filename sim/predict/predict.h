@@ -94,6 +94,9 @@ struct Prediction {
   std::vector<Duration> jitter_steps;  // one per sample, if the scenario has jitter
 };
 
+// Of the batch of a micro-step. REQUIRES: the scenario has an input pipeline.
+Duration input_time(const Question& q);
+
 // What keeps the question from having an answer: missing transport, wrong device, unreachable host.
 // Empty message = nothing. `known`: as Options::known; NCCL's search for channels, which variables
 // of NCCL make it ask for, is then kept for the prediction.

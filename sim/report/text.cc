@@ -62,6 +62,7 @@ void where_time_goes(Page& page, const predict::Prediction& p) {
                       {"averaging on the device", s.ddp},
                       {"exposed communication", s.exposed_communication},
                       {"optimizer", s.optimizer},
+                      {"waiting for input", s.input.value_or(Duration{})},
                       {"device waits for its host", s.idle}};
   for (const Row& r : rows) {
     if (r.time.ps == 0) continue;
@@ -149,6 +150,12 @@ std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
   const analysis::Summary& s = p.summary;
   double exposed = share(s.exposed_communication, shown_step(p));
   double idle = share(s.idle, shown_step(p));
+  double input = share(s.input.value_or(Duration{}), shown_step(p));
+  if (input > 0.1 && input > idle && input > exposed)
+    return fmt::format(
+        "the input pipeline: the next batch is not there, and the device waits for it {:.0f} % of "
+        "the time",
+        100 * input);
   std::string link;
   if (!p.busiest_link.name.empty())
     link = fmt::format("link {} ({}) is needed {:.0f} % of the step", p.busiest_link.name,

@@ -71,6 +71,11 @@ void refuse_beside_program(const QuestionFlags& f, const std::vector<io::Setting
     if (s.target == io::Target::Workload || (plan && !known))
       throw InputError{"--set " + s.text,
                        "changes what is lowered, and a program is; change its file"};
+    if (s.path.front() == "input")
+      throw InputError{
+          "--set " + s.text,
+          "a program has its input in it (ddpsim show program --set input.samples_per_s"
+          "=1200 --format json)"};
     if (s.path.front() == "measured_step")
       throw InputError{"--set " + s.text, "a program's computation is scaled by --compute-scale"};
     if (s.path.front() == "other_jobs")

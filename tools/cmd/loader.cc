@@ -53,6 +53,7 @@ double longest_seconds(const Asked& l) {
     gradients = given.bytes;
     micro_steps = 1;
   }
+  if (l.scenario.input) compute += w.batch / l.scenario.input->samples_per_s;
   double slow = 1;
   for (const auto& [rank, factor] : l.scenario.slow_ranks) slow = std::max(slow, factor);
   if (l.scenario.jitter) slow *= 1 + 6 * l.scenario.jitter->cv;
