@@ -28,6 +28,7 @@ Summary summarize(const Run& run) {
   std::vector<Interval> compute;
   std::vector<Interval> communication;
   std::vector<Interval> host;
+  std::vector<Interval> input;
   for (const Span& s : run.spans) {
     if (s.actor != out.actor) continue;
     Duration d = s.end - s.begin;
@@ -43,6 +44,11 @@ Summary summarize(const Run& run) {
                                s.end - run.spans_from,
                                s.algorithm,
                                {}});
+      continue;
+    }
+    if (is_input(s.kind)) {
+      if (s.lane == Lane::Host && clipped.end > clipped.begin) input.push_back(clipped);
+      out.input.emplace();
       continue;
     }
     if (is_host_work(s.kind)) {
@@ -72,6 +78,13 @@ Summary summarize(const Run& run) {
   out.communication = {length(m)};
   out.exposed_communication = {length(m) - overlap_length(m, c)};
   out.idle = out.step - out.compute - out.exposed_communication;
+  if (out.input) {
+    std::vector<Interval> busy = c;
+    busy.insert(busy.end(), m.begin(), m.end());
+    auto waits = unite(std::move(input));
+    out.input = Duration{length(waits) - overlap_length(waits, unite(std::move(busy)))};
+    out.idle -= *out.input;
+  }
   if (out.idle.ps < 0) out.idle = {};
   out.host_busy = {length(unite(std::move(host)))};
   if (out.communication.ps > 0)

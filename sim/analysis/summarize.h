@@ -1,6 +1,7 @@
 // What a Run says, the same for measured and predicted: where the time of a step goes.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ struct BucketTimes {
 };
 
 // All of one steady step, on the actor that ends last. step = compute + exposed_communication +
-// idle.
+// input + idle.
 struct Summary {
   Duration step;
   Duration forward;
@@ -33,7 +34,9 @@ struct Summary {
   Duration compute;                // union of all of the above
   Duration communication;          // union of time in which a collective is in flight or waited for
   Duration exposed_communication;  // the part of it in which nothing computes
-  Duration idle;                   // neither: the device waits for its host
+  Duration idle;                   // none of these: the device waits for its host
+  std::optional<Duration> input;   // the host waits for its batch, and nothing else goes on; none =
+                                   // there is no input pipeline
   double overlap = 0;              // 1 - exposed / communication; 0 without communication
   Duration host_busy;              // host thread launching (GPU)
   int actor = 0;

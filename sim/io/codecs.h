@@ -26,8 +26,9 @@ struct ScenarioFile {
   std::string workload;
   std::string cluster;
   std::string profile;
-  Json cluster_document;  // a cluster given in the scenario itself; null if named
-  Scenario scenario;      // other_jobs' workloads are named, not loaded
+  Json cluster_document;                  // a cluster given in the scenario itself; null if named
+  Scenario scenario;                      // other_jobs' workloads are named, not loaded
+  std::optional<Duration> measured_step;  // of one device by itself (predict::scaled_to)
 };
 ScenarioFile read_scenario(const Json& j, const std::string& file);
 

@@ -12,8 +12,8 @@ namespace {
 OpKind read_kind(const Reader& r) {
   r.only({"does", "phase", "operation"});
   OpKind k;
-  k.does = static_cast<Does>(
-      r.at("does").choice({"compute", "copy", "launch", "communicate", "wait", "host", "request"}));
+  k.does = static_cast<Does>(r.at("does").choice(
+      {"compute", "copy", "launch", "communicate", "wait", "host", "request", "load"}));
   k.phase = static_cast<Phase>(
       r.at("phase").choice({"between", "forward", "backward", "reduced", "update"}));
   if (!is_collective(k)) return k;

@@ -15,6 +15,7 @@ OrderedJson write_summary(const predict::Prediction& p) {
   j["ddp_ps"] = s.ddp.ps;
   j["compute_ps"] = s.compute.ps;
   j["idle_ps"] = s.idle.ps;
+  if (s.input) j["input_ps"] = s.input->ps;
   j["slowed_ps"] = p.slowed.ps;
   j["overlap"] = s.overlap;
   // A program whose batch is not known has none.
@@ -38,6 +39,11 @@ OrderedJson write_summary(const predict::Prediction& p) {
     j["busiest_link"] = {{"name", p.busiest_link.name},
                          {"bandwidth_bits_per_s", p.busiest_link.bandwidth.bits_per_s},
                          {"busy", p.busiest_link.busy}};
+  if (const auto& m = p.measured_step)
+    j["measured_step"] = {{"measured_ps", m->measured.ps},
+                          {"predicted_ps", m->predicted.ps},
+                          {"factor", m->factor},
+                          {"carried", m->carried}};
   if (p.common_start) j["step"] = "common-start";
   j["extrapolated"] = p.extrapolated;
   if (p.beside) {

@@ -200,6 +200,9 @@ Problem validate(const Scenario& s, int devices) {
     if (!(factor > 0 && factor <= 1000))
       return {path, "a factor of compute time, above 0 and at most 1000"};
   }
+  constexpr double kMostSamples = 1e12;
+  if (s.input && !(s.input->samples_per_s > 0 && s.input->samples_per_s <= kMostSamples))
+    return {"/input/samples_per_s", "samples of a rank a second, above 0 and at most 1e12"};
   if (s.jitter) {
     if (!s.other_jobs.empty())
       return {"/jitter", "is played without the other jobs: leave out one of the two"};

@@ -125,6 +125,10 @@ struct OtherJob {
   std::vector<int>
       rank_order;  // device of each of its ranks; >= 2, disjoint from every other job's
 };
+// What makes batches of input, on each rank.
+struct InputPipeline {
+  double samples_per_s = 0;
+};
 struct Scenario {
   Plan plan;
   int ranks = 0;
@@ -132,6 +136,7 @@ struct Scenario {
   std::vector<OtherJob> other_jobs;  // all jobs start together
   std::map<int, double> slow_ranks;  // compute-time factor of a rank
   std::optional<Jitter> jitter;
+  std::optional<InputPipeline> input;  // none: it is always there
   // On an emulated cluster: computation keeps a core of the shared machine busy (real), or is slept
   // (timed).
   bool real_compute = false;

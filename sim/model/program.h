@@ -50,7 +50,8 @@ enum class Does : std::uint8_t {
   Communicate,  // a collective
   Wait,         // until a collective has ended
   Host,         // other work of the host thread
-  Request       // asks the coordinator to reduce its tensor
+  Request,      // asks the coordinator to reduce its tensor
+  Load          // a batch of input: is made, or waited for on the host
 };
 // Where in a step it counts. Reduced: what is done with gradients after their reduction.
 enum class Phase : std::uint8_t { Between, Forward, Backward, Reduced, Update };
@@ -103,6 +104,9 @@ constexpr bool is_launch(OpKind k) {
 }
 constexpr bool is_wait(OpKind k) {
   return k.does == Does::Wait;
+}
+constexpr bool is_input(OpKind k) {
+  return k.does == Does::Load;
 }
 constexpr bool is_request(OpKind k) {
   return k.does == Does::Request;

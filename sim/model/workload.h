@@ -95,6 +95,16 @@ struct StepTimes {
   double slow = 1;
 };
 
+// What one device took for a step by itself: forward, backward and optimizer of all micro-steps,
+// without communication; and what that makes of computation (predict::scaled_to).
+struct MeasuredStep {
+  Duration measured;
+  Duration predicted;  // of the work that was measured, without the measurement
+  double factor = 1;   // measured / predicted: of the device's and of the host's times
+  DeviceKind device = DeviceKind::Gpu;
+  bool carried = false;  // to a workload whose own predicted step is another one
+};
+
 struct Optimizer {
   enum class Kind : std::uint8_t { Sgd, Adam, AdamW } kind = Kind::Sgd;
   bool momentum = false;
@@ -124,6 +134,7 @@ struct Workload {
   std::vector<Layer> layers;     // described; of a capture that knows them: name and tensors alone
   bool channels_last = false;    // described: memory format of images; otherwise NCHW
   bool fused_attention = false;  // described: scaled_dot_product_attention instead of its parts
+  std::optional<MeasuredStep> measured_step;  // its factor is not in `times`
   Bytes gradient_bytes() const;
 };
 

@@ -208,7 +208,10 @@ std::optional<Bound> lower_bound(const Question& q, const Options& given) {
   if (!options.known) options.known = &own;
   double slowest = static_cast<int>(q.scenario.slow_ranks.size()) == q.scenario.ranks ? 0 : 1;
   for (const auto& [rank, factor] : q.scenario.slow_ranks) slowest = std::max(slowest, factor);
-  return Chain(q, options, slowest).bound();
+  Bound bound = Chain(q, options, slowest).bound();
+  if (q.scenario.input)
+    bound.step = std::max(bound.step, input_time(q) * q.scenario.plan.accumulation_steps);
+  return bound;
 }
 
 }  // namespace ddpsim::predict

@@ -78,7 +78,9 @@ class Explainer {
   // the step.
   std::optional<Place> reason(Place at) const {
     std::optional<Place> best;
-    std::int64_t begun = begin(span(at.rank_class, at.op));
+    const Span& waiting = span(at.rank_class, at.op);
+    bool awaits = is_input(waiting.kind) && waiting.lane == Lane::Host;
+    std::int64_t begun = awaits ? end(waiting) : begin(waiting);
     auto consider = [&](std::size_t c, std::uint32_t i) {
       const Span& s = span(c, i);
       if (end(s) > begun || (c == at.rank_class && i == at.op)) return;
@@ -159,7 +161,7 @@ class Explainer {
                    ? words_of(op(last).kind.operation) + " of " + bucket_name(last)
                    : name_of(played_.program, s, last);
       case Sort::Other:
-        return name_of(played_.program, s, last);
+        return is_input(op(last).kind) ? "input" : name_of(played_.program, s, last);
     }
     return {};
   }
@@ -264,6 +266,11 @@ class Explainer {
                   total[busiest] / static_cast<double>(out.step.ps)};
     flying = analysis::unite(std::move(flying));
     std::vector<Interval> busy = computing();
+    std::vector<Interval> awaiting;
+    for (std::size_t i = 0; i < ops_; ++i)
+      if (is_input(op(i).kind) && op(i).lane == Lane::Host)
+        awaiting.push_back({begin(span(last_class_, i)), end(span(last_class_, i))});
+    awaiting = analysis::unite(std::move(awaiting));
     for (std::size_t k = 0; k < out.deciles.size(); ++k) {
       std::int64_t from = out.step.ps / 10 * static_cast<std::int64_t>(k);
       std::int64_t to = k == 9 ? out.step.ps : out.step.ps / 10 * static_cast<std::int64_t>(k + 1);
@@ -276,8 +283,10 @@ class Explainer {
           if (any && link == busiest && c.to > c.from)
             d.link += time * static_cast<double>(overlap({{c.from, c.to}}, from, to)) /
                       static_cast<double>(c.to - c.from) / length;
+      double input = static_cast<double>(overlap(awaiting, from, to)) / length;
       bool waits = d.communicating > 1 - d.computing - 1e-9 || d.communicating > 0.5;
       d.decides = d.computing >= 0.5               ? "computation"
+                  : input >= 0.5                   ? "input"
                   : !waits                         ? "host thread"
                   : d.link > 0.7 * d.communicating ? "bandwidth"
                                                    : "latency of collectives";
@@ -287,6 +296,7 @@ class Explainer {
   std::vector<Sensitivity> what_helps(const Question& q, const Options& options) const {
     std::vector<Sensitivity> out;
     for (Resource r : kResources) {
+      if (r == Resource::Input && (!q.scenario.input || options.program)) continue;
       if (r == Resource::Host && q.profile.kind == DeviceKind::Cpu) continue;  // it computes
       out.push_back({r, step_if_faster(q, r, kFaster, options)});
     }

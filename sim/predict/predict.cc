@@ -14,10 +14,12 @@
 #include "sim/predict/given_program.h"
 #include "sim/predict/joint_spread.h"
 #include "sim/predict/link_use.h"
+#include "sim/predict/measured_step.h"
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/message_range.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/fsdp.h"
+#include "sim/strategy/input.h"
 #include "sim/strategy/knobs.h"
 #include "sim/strategy/lower.h"
 
@@ -51,6 +53,7 @@ Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Op
                   : strategy::lower({q.workload, r.times, q.profile.kind, q.scenario.ranks},
                                     q.scenario.plan, steps);
   if (options.without) alter(*options.without, r.program);
+  if (q.scenario.input && !options.program) strategy::feed(r.program, input_time(q));
   r.communicator = &options.known->get(q, r.program.backend);
   return r;
 }
@@ -251,15 +254,14 @@ Duration mean(const std::vector<Duration>& steps) {
   return {sum.ps / static_cast<std::int64_t>(steps.size())};
 }
 
-// One rank without a data-parallel wrapper: forward, backward, optimizer, on the fastest rank.
+// On the fastest rank.
 Duration single_rank_step(const Question& q, const StepTimes& t) {
-  int micro_steps = q.scenario.plan.accumulation_steps;
   bool all_named = static_cast<int>(q.scenario.slow_ranks.size()) == q.scenario.ranks;
   double fastest = all_named ? 1e300 : 1;
   for (const auto& [rank, factor] : q.scenario.slow_ranks) fastest = std::min(fastest, factor);
-  Duration step = scale((t.forward + t.backward) * micro_steps + t.optimizer, fastest);
-  if (!t.host) return step;
-  return std::max(step, (t.host->forward + t.host->backward) * micro_steps + t.host->optimizer);
+  const int micro_steps = q.scenario.plan.accumulation_steps;
+  Duration step = one_rank_step(t, micro_steps, fastest);
+  return q.scenario.input ? std::max(step, input_time(q) * micro_steps) : step;
 }
 
 double ratio(Duration part, Duration whole) {
@@ -386,6 +388,10 @@ Bytes state_bytes(const Workload& w, const Plan& plan, int ranks) {
 
 }  // namespace
 
+Duration input_time(const Question& q) {
+  return {ceil_ps(q.workload.batch, q.scenario.input->samples_per_s / 1e12)};
+}
+
 const char* name_of(Fidelity f) {
   return f == Fidelity::Collective ? "collective" : "message";
 }
@@ -459,7 +465,8 @@ std::optional<std::pair<int, double>> slowest_rank(const Scenario& s) {
 
 bool interval_from_levels(const Question& q) {
   const StepTimes& t = q.workload.times;
-  bool varied = q.workload.basis == Basis::Captured && (t.quick < 1 || t.slow > 1);
+  bool varied = q.workload.basis == Basis::Captured && !q.workload.measured_step &&
+                (t.quick < 1 || t.slow > 1);
   return q.profile.step_residual <= 0 || (varied && computes(q));
 }
 
@@ -536,6 +543,10 @@ Prediction predict(const Question& q, const Options& given) {
     out.extrapolated.push_back(
         "it does not fit: parameters, gradients, buckets and optimizer state are " +
         to_string(out.state_bytes) + " per rank, and the device has " + to_string(most));
+  out.measured_step = q.workload.measured_step;
+  if (out.measured_step)
+    if (std::string why = doubt(*out.measured_step); !why.empty())
+      out.extrapolated.push_back(std::move(why));
   out.measured = q.profile.measured();
   out.fitted = q.profile.step_residual > 0;
   out.common_start = options.common_start;

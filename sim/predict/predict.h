@@ -87,11 +87,15 @@ struct Prediction {
       false;  // the profile was held to executed steps: the interval is from their residuals
   bool common_start = false;  // the step is one that all ranks begin together
   LinkUse busiest_link;
+  std::optional<MeasuredStep> measured_step;  // that computation is scaled to
   std::vector<std::string> extrapolated;
   std::optional<Beside>
       beside;  // other jobs: the step is a mean, the summary's parts are the last step's
   std::vector<Duration> jitter_steps;  // one per sample, if the scenario has jitter
 };
+
+// Of the batch of a micro-step. REQUIRES: the scenario has an input pipeline.
+Duration input_time(const Question& q);
 
 // What keeps the question from having an answer: missing transport, wrong device, unreachable host.
 // Empty message = nothing. `known`: as Options::known; NCCL's search for channels, which variables

@@ -79,9 +79,10 @@ void speed_up_steps(Profile& p, double f) {
 }  // namespace
 
 const char* name_of(Resource r) {
-  constexpr std::array<const char*, 6> kNames{
+  constexpr std::array<const char*, 7> kNames{
       "the device's arithmetic",   "the device's memory",    "the host thread",
-      "the network between hosts", "the links inside hosts", "the latency of collectives"};
+      "the network between hosts", "the links inside hosts", "the latency of collectives",
+      "the input pipeline"};
   return kNames[static_cast<std::size_t>(r)];
 }
 
@@ -106,6 +107,8 @@ Hardware faster(const Question& q, Resource resource, double factor) {
     case Resource::Latency:
       speed_up_steps(h.profile, factor);
       break;
+    case Resource::Input:
+      break;
   }
   return h;
 }
@@ -113,15 +116,17 @@ Hardware faster(const Question& q, Resource resource, double factor) {
 Duration step_if_faster(const Question& q, Resource resource, double factor, const Options& given) {
   Hardware h = faster(q, resource, factor);
   Options options = given;
+  Scenario scenario = q.scenario;
+  if (resource == Resource::Input && scenario.input) scenario.input->samples_per_s *= factor;
   std::optional<Program> program;
   if (given.program) options.program = &program.emplace(faster(*given.program, resource, factor));
   bool same_fabric = resource != Resource::Network && resource != Resource::Inside;
   Communicators own;
   if (!same_fabric) options.known = &own;
   if (same_fabric)
-    return steady_period({h.workload, q.fabric, h.profile, q.scenario}, Level::Mid, options);
+    return steady_period({h.workload, q.fabric, h.profile, scenario}, Level::Mid, options);
   topology::Fabric fabric(h.cluster);
-  return steady_period({h.workload, fabric, h.profile, q.scenario}, Level::Mid, options);
+  return steady_period({h.workload, fabric, h.profile, scenario}, Level::Mid, options);
 }
 
 }  // namespace ddpsim::predict

@@ -14,9 +14,11 @@ enum class Resource : std::uint8_t {
   Network,     // bandwidth between hosts
   Inside,      // bandwidth between the devices of a host
   Latency,     // what a collective and each of its steps take whatever they carry
+  Input,       // samples that the input pipeline makes a second
 };
 inline constexpr std::array kResources{Resource::Arithmetic, Resource::Memory, Resource::Host,
-                                       Resource::Network,    Resource::Inside, Resource::Latency};
+                                       Resource::Network,    Resource::Inside, Resource::Latency,
+                                       Resource::Input};
 const char* name_of(Resource r);  // "the network between hosts", for sentences
 
 // What a question refers to, changed.
@@ -25,7 +27,7 @@ struct Hardware {
   Cluster cluster;
   Profile profile;
 };
-// REQUIRES: factor > 0.
+// REQUIRES: factor > 0. Resource::Input: nothing, it is the scenario's.
 Hardware faster(const Question& q, Resource resource, double factor);
 // The step there. Not for other jobs' workloads, which stay as they are.
 Duration step_if_faster(const Question& q, Resource resource, double factor,

@@ -62,11 +62,8 @@ Duration call_time(const Workload& w, const Profile& p, const Layer& l, bool bac
   return p.host.launch * c.kernels;
 }
 
-// 80 % of a capture's passes lie between these ends.
-StepTimes captured_times(const StepTimes& times, Level level) {
-  double factor = level == Level::Mid ? 1 : level == Level::Low ? times.slow : times.quick;
-  if (factor == 1) return times;
-  StepTimes t = times;
+StepTimes scaled(StepTimes t, double factor) {
+  if (factor == 1) return t;
   auto all = [factor](Duration& a, Duration& b, Duration& c, std::vector<Duration>& ready) {
     for (Duration* d : {&a, &b, &c}) *d = scale(*d, factor);
     for (Duration& d : ready) d = std::min(scale(d, factor), b);
@@ -78,6 +75,11 @@ StepTimes captured_times(const StepTimes& times, Level level) {
     for (Duration* d : {&l.forward, &l.backward, &l.host_forward, &l.host_backward})
       *d = scale(*d, factor);
   return t;
+}
+
+// 80 % of a capture's passes lie between these ends.
+double captured_factor(const StepTimes& t, Level level) {
+  return level == Level::Mid ? 1 : level == Level::Low ? t.slow : t.quick;
 }
 
 }  // namespace
@@ -100,8 +102,9 @@ std::string roofline_problem(const Workload& w, const Profile& p) {
   return {};
 }
 
-StepTimes step_times(const Workload& w, const Profile& p, Level level) {
-  if (w.basis == Basis::Captured) return captured_times(w.times, level);
+namespace {
+
+StepTimes described_times(const Workload& w, const Profile& p, Level level) {
   StepTimes t;
   HostTimes h;
   std::vector<std::optional<LayerTime>> measured(w.layers.size());
@@ -141,6 +144,15 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
   h.optimizer = host_time(p, level, p.host.launch * kernels);
   if (p.kind == DeviceKind::Gpu) t.host = std::move(h);
   return t;
+}
+
+}  // namespace
+
+StepTimes step_times(const Workload& w, const Profile& p, Level level) {
+  if (w.measured_step) level = Level::Mid;
+  StepTimes t = w.basis == Basis::Captured ? scaled(w.times, captured_factor(w.times, level))
+                                           : described_times(w, p, level);
+  return w.measured_step ? scaled(std::move(t), w.measured_step->factor) : t;
 }
 
 Duration division(const Op& op, const StepProgram& step, const Profile& p) {

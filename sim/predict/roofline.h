@@ -8,7 +8,8 @@ namespace ddpsim::predict {
 
 // time of a layer = max(flops / (peak * efficiency), bytes / (memory bandwidth * efficiency),
 // kernels * shortest kernel). Captured workloads: as they are at Level::Mid, at the ends longer and
-// shorter by what 80 % of the capture's passes varied (StepTimes::slow, quick). REQUIRES:
+// shorter by what 80 % of the capture's passes varied (StepTimes::slow, quick). With a measured
+// step (Workload::measured_step): those at Level::Mid times its factor, at every level. REQUIRES:
 // validate(w) and validate(p) found nothing, roofline_problem(w, p) is empty.
 StepTimes step_times(const Workload& w, const Profile& p, Level level);
 // Why this workload cannot be timed on this profile ("" = it can): precision not offered, wrong

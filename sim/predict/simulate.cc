@@ -166,6 +166,7 @@ class Simulator : JobFlows {
 
   Duration duration_of(std::uint32_t op, std::size_t c, int steady_index) const {
     Duration d = durations_[op];
+    if (is_input(prepared_for_->ops[op].kind)) return d;  // no slow rank's
     const RankClass& rc = classes_[c];
     double f = rc.factor;
     if (steady_index >= 0 && static_cast<std::size_t>(steady_index) < rc.step_factors.size())
@@ -214,6 +215,11 @@ class Simulator : JobFlows {
       p.end_offset = shares_device ? -1 : d.ps;
       if (streamed) tails_[c][lane] = t;
       if (streamed && !shares_device) set_open(c, lane, t);
+    }
+    // Told from when the host began to wait.
+    if (is_input(op.kind) && op.lane == Lane::Host && tail != kNoTask) {
+      p.begin = tail;
+      p.begin_offset = -1;
     }
     if (awaited_[i] && streamed) close(c, lane);
   }

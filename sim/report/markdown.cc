@@ -41,6 +41,7 @@ std::string prediction_markdown(const Heading& h, const predict::Prediction& p,
                             {"averaging on the device", s.ddp},
                             {"exposed communication", s.exposed_communication},
                             {"optimizer", s.optimizer},
+                            {"waiting for input", s.input.value_or(Duration{})},
                             {"device waits for its host", s.idle}})
     if (time.ps != 0)
       out += fmt::format("| {} | {} | {:.1f} % |\n", name, to_string(time),

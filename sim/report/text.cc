@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/predict/measured_step.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 
@@ -61,6 +62,7 @@ void where_time_goes(Page& page, const predict::Prediction& p) {
                       {"averaging on the device", s.ddp},
                       {"exposed communication", s.exposed_communication},
                       {"optimizer", s.optimizer},
+                      {"waiting for input", s.input.value_or(Duration{})},
                       {"device waits for its host", s.idle}};
   for (const Row& r : rows) {
     if (r.time.ps == 0) continue;
@@ -107,6 +109,14 @@ void buckets(Page& page, const predict::Prediction& p) {
   }
 }
 
+std::string basis_in_words(const std::string& basis, bool fitted,
+                           const std::optional<MeasuredStep>& measured) {
+  std::string out = fitted ? "network fitted to executed runs, the rest from a datasheet"
+                    : basis == kDatasheet ? basis + ", never measured on this hardware"
+                                          : basis;
+  return measured ? out + "; " + predict::sentence(*measured) : out;
+}
+
 }  // namespace
 
 std::string count_text(double v) {
@@ -140,6 +150,12 @@ std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
   const analysis::Summary& s = p.summary;
   double exposed = share(s.exposed_communication, shown_step(p));
   double idle = share(s.idle, shown_step(p));
+  double input = share(s.input.value_or(Duration{}), shown_step(p));
+  if (input > 0.1 && input > idle && input > exposed)
+    return fmt::format(
+        "the input pipeline: the next batch is not there, and the device waits for it {:.0f} % of "
+        "the time",
+        100 * input);
   std::string link;
   if (!p.busiest_link.name.empty())
     link = fmt::format("link {} ({}) is needed {:.0f} % of the step", p.busiest_link.name,
@@ -158,8 +174,13 @@ std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
   return "computation on the device" + (link.empty() ? std::string() : "; " + link);
 }
 
-std::string interval_sentence(const Profile& p, bool captured) {
+std::string interval_sentence(const Profile& p, const Workload& w) {
+  bool captured = w.basis == Basis::Captured;
   if (p.step_residual > 0) return "80 % interval: how far executed steps were off";
+  if (w.measured_step)
+    return std::string("computation as measured; the ") +
+           (p.measured() ? "profile's residuals" : "datasheet's range") +
+           " for network, copies and hooks";
   if (p.measured()) return "80 % interval from the profile's residuals";
   if (!captured && p.costs)
     return "80 % of shapes that the fit of kernels did not see; the datasheet's range for host and "
@@ -183,15 +204,11 @@ std::string beside_sentence(const predict::Prediction& p) {
 }
 
 std::string basis_sentence(const Heading& h, const predict::Prediction& p) {
-  if (p.fitted && !p.measured) return "network fitted to executed runs, the rest from a datasheet";
-  return h.basis == kDatasheet ? h.basis + ", never measured on this hardware" : h.basis;
+  return basis_in_words(h.basis, p.fitted && !p.measured, p.measured_step);
 }
 
-std::string basis_sentence(const Profile& p) {
-  if (p.step_residual > 0 && !p.measured())
-    return "network fitted to executed runs, the rest from a datasheet";
-  std::string basis = basis_text(p);
-  return basis == kDatasheet ? basis + ", never measured on this hardware" : basis;
+std::string basis_sentence(const Profile& p, const Workload& w) {
+  return basis_in_words(basis_text(p), p.step_residual > 0 && !p.measured(), w.measured_step);
 }
 
 std::string efficiency_text(double mid, double low, double high) {
@@ -309,14 +326,15 @@ std::string prediction_csv(const Heading& h, const predict::Prediction& p) {
   auto number = [&](double v) {
     return p.scaling_efficiency > 0 ? fmt::format("{}", v) : std::string();
   };
-  out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
-                     csv_field(h.workload), csv_field(h.cluster), csv_field(h.plan),
-                     csv_field(h.profile), p.measured ? "measured" : "datasheet", s.step.ps,
-                     p.step_low.ps, p.step_high.ps, s.forward.ps, s.backward.ps, s.ddp.ps,
-                     s.exposed_communication.ps, s.communication.ps, s.optimizer.ps, s.idle.ps,
-                     s.overlap, p.samples_per_s > 0 ? fmt::format("{}", p.samples_per_s) : "",
-                     number(p.scaling_efficiency), s.buckets.size(), number(p.efficiency_low),
-                     number(p.efficiency_high));
+  std::string basis = p.measured ? "measured" : kDatasheet;
+  if (p.measured_step) basis += "; " + predict::sentence(*p.measured_step);
+  out += fmt::format(
+      "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(h.workload),
+      csv_field(h.cluster), csv_field(h.plan), csv_field(h.profile), csv_field(basis), s.step.ps,
+      p.step_low.ps, p.step_high.ps, s.forward.ps, s.backward.ps, s.ddp.ps,
+      s.exposed_communication.ps, s.communication.ps, s.optimizer.ps, s.idle.ps, s.overlap,
+      p.samples_per_s > 0 ? fmt::format("{}", p.samples_per_s) : "", number(p.scaling_efficiency),
+      s.buckets.size(), number(p.efficiency_low), number(p.efficiency_high));
   return out;
 }
 

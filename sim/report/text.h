@@ -40,14 +40,15 @@ std::string limit_sentence(const Heading& h, const predict::Prediction& p);
 // What the step beside other jobs is; "" = there are none.
 std::string beside_sentence(const predict::Prediction& p);
 std::string basis_sentence(const Heading& h, const predict::Prediction& p);
-// What the interval of a step is that this profile predicts, of a workload that was captured or
-// described: the same words wherever one is shown.
-std::string interval_sentence(const Profile& p, bool captured);
+// What the interval of a step is that this profile predicts of this workload: the same words
+// wherever one is shown.
+std::string interval_sentence(const Profile& p, const Workload& w);
 // Where a profile's numbers are from, section by section: "measured", "datasheet", "measured (tcp,
 // reduction), the rest datasheet".
 std::string basis_text(const Profile& p);
-// What the profile's numbers are, in a sentence: "datasheet, never measured on this hardware".
-std::string basis_sentence(const Profile& p);
+// What the profile's numbers are, in a sentence: "datasheet, never measured on this hardware"; and
+// what of them a measured step takes the place of.
+std::string basis_sentence(const Profile& p, const Workload& w);
 // "91.8 %", with its range where it has one: "91.8 % (88.0 % to 95.1 %)"; a workload that computes
 // nothing has none.
 std::string efficiency_text(double mid, double low, double high);

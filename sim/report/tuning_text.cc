@@ -279,9 +279,9 @@ std::string tuning_markdown(const TuningHeading& h, const Tuning& t,
   return out;
 }
 
-std::string tuning_csv(const Tuning& t, const Profile& profile) {
+std::string tuning_csv(const Tuning& t, const Profile& profile, const Workload& workload) {
   std::string out = "knob,value,step_ps,low_ps,high_ps,buckets,note,profile,basis\n";
-  std::string whose = csv_field(profile.name) + "," + csv_field(basis_sentence(profile));
+  std::string whose = csv_field(profile.name) + "," + csv_field(basis_sentence(profile, workload));
   auto row = [&](const CurvePoint& p, const char* note) {
     out += fmt::format("{},{},{},{},{},{},{},{}\n", t.knob.name, p.value ? p.value->text : "",
                        p.step.ps, p.low.ps, p.high.ps, p.buckets, note, whose);

@@ -19,6 +19,6 @@ std::string tuning_page(const TuningHeading& h, const predict::Tuning& t,
 std::string tuning_markdown(const TuningHeading& h, const predict::Tuning& t,
                             const predict::Scaling* scaling);
 // The curve; in each row whose numbers it is from.
-std::string tuning_csv(const predict::Tuning& t, const Profile& profile);
+std::string tuning_csv(const predict::Tuning& t, const Profile& profile, const Workload& workload);
 
 }  // namespace ddpsim::report

@@ -14,6 +14,8 @@ namespace ddpsim::strategy {
 inline constexpr OpWord kLaunch{"launch/", {.does = Does::Launch, .of = Of::Operation}};
 inline constexpr OpWord kZeroGrad{"zero_grad",
                                   {.does = Does::Copy, .touches = Touches::Everything}};
+inline constexpr OpWord kLoadInput{"load_input", {.does = Does::Load, .in_micro_step = true}};
+inline constexpr OpWord kAwaitInput{"await_input", {.does = Does::Load, .in_micro_step = true}};
 inline constexpr OpWord kForward{"fwd", {.phase = Phase::Forward, .in_micro_step = true}};
 inline constexpr OpWord kBackward{"bwd/",
                                   {.phase = Phase::Backward,

@@ -77,7 +77,7 @@ void fill(SweepRow& row, const Sweep& s, const predict::Question& q, const predi
     row.efficiency_high = p.efficiency_high;
   }
   row.profile = q.profile.name;
-  row.basis = report::basis_sentence(q.profile);
+  row.basis = report::basis_sentence(q.profile, q.workload);
   row.communication = p.summary.communication;
   row.exposed = p.summary.exposed_communication;
   row.all_reduces = static_cast<int>(p.summary.buckets.size());

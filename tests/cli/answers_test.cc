@@ -57,6 +57,77 @@ const Args kP4d{"--workload", "resnet50", "--cluster", "aws-p4d", "--set", "clus
 const Args kSlow{"--workload", "resnet50", "--cluster", "gpu-ethernet-25g"};
 const Args kHgx{"--workload", "resnet50", "--cluster", "hgx-h100"};
 
+// A user's own number of one GPU, wherever a step is told.
+TEST_F(Answers, AMeasuredStepIsNamedInEveryAnswer) {
+  const std::string said = "computation x1.34: measured 17 ms on one GPU, predicted 12.73 ms";
+  const Args measured = kHgx + Args{"--measured-step", "17ms"};
+  for (const char* format : {"table", "md", "csv"})
+    EXPECT_TRUE(has(text_of(Args{"predict"} + measured + Args{"--format", format}), said))
+        << format;
+  EXPECT_TRUE(has(text_of(Args{"explain"} + measured), said));
+  for (const char* format : {"table", "md", "csv", "json"})
+    EXPECT_TRUE(has(text_of(Args{"tune"} + measured +
+                            Args{"--values", "1,25", "--no-levers", "--format", format}),
+                    said))
+        << format;
+  for (const char* format : {"table", "csv", "json"})
+    EXPECT_TRUE(has(text_of(Args{"sweep"} + measured +
+                            Args{"--axis", "bucket_cap_mb=1,25", "--format", format}),
+                    said))
+        << format;
+  if (io::page_template().gzip) {
+    text_of(Args{"predict"} + measured + Args{"--html", file("page.html")});
+    EXPECT_TRUE(has(io::read_file(file("page.html")), said));
+  }
+  Json j = summary(measured);
+  EXPECT_EQ(j["measured_step"]["measured_ps"], 17'000'000'000);
+  EXPECT_EQ(j["single_rank_step_ps"], 17'000'000'000);
+  EXPECT_FALSE(summary(kHgx).contains("measured_step"));
+}
+
+TEST_F(Answers, AMeasuredRateIsAStepOfItsSamplesAndSoIsAScenarios) {
+  // 32 samples, 4 micro-steps of them
+  for (auto [micro_steps, step] : {std::pair{"1", "20ms"}, std::pair{"4", "80ms"}}) {
+    Args q = kHgx + Args{"--set", std::string("accumulation_steps=") + micro_steps};
+    Json rate = summary(q + Args{"--samples-per-s", "1600"});
+    Json time = summary(q + Args{"--measured-step", step});
+    Json set = summary(q + Args{"--set", std::string("measured_step=") + step});
+    EXPECT_EQ(rate, time);
+    EXPECT_EQ(set, time);
+  }
+  io::write_file(file("s.json"),
+                 R"({"schema": "ddpsim.scenario/1", "workload": "resnet50", "cluster": "hgx-h100",
+                     "measured_step": "17ms"})");
+  EXPECT_EQ(summary({file("s.json")}), summary(kHgx + Args{"--measured-step", "17ms"}));
+  EXPECT_EQ(summary({file("s.json"), "--measured-step", "20ms"}),
+            summary(kHgx + Args{"--measured-step", "20ms"}));
+}
+
+TEST_F(Answers, AMeasuredStepOfAnotherQuestionIsDoubted) {
+  auto doubted = [](const char* step) {
+    return has(summary(kHgx + Args{"--measured-step", step})["extrapolated"].dump(),
+               "probably of another batch");
+  };
+  EXPECT_FALSE(doubted("40ms"));
+  EXPECT_TRUE(doubted("60ms"));
+  EXPECT_TRUE(doubted("3ms"));
+}
+
+TEST_F(Answers, ASweepCarriesTheFactorOfTheMeasuredBatch) {
+  Json j = json_of(Args{"sweep"} + kHgx +
+                   Args{"--measured-step", "25461232398ps", "--axis", "workload.batch=16,32"});
+  EXPECT_TRUE(has(column(j, "basis")[0].get<std::string>(), "x2: ")) << j;
+  EXPECT_TRUE(has(column(j, "basis")[0].get<std::string>(), "carried over"));
+  EXPECT_FALSE(has(column(j, "basis")[1].get<std::string>(), "carried over"));
+  Json alone = summary(kHgx + Args{"--measured-step", "25461232398ps"});
+  EXPECT_EQ(column(j, "step_ps")[1], alone["step_ps"]);
+  // Of another device there is no number.
+  Json clusters = json_of(Args{"sweep", "--workload", "resnet50", "--cluster", "hgx-h100",
+                               "--measured-step", "17ms", "--axis", "cluster=dgx-h100,dgx-a100"});
+  EXPECT_EQ(column(clusters, "reason")[0], "");
+  EXPECT_TRUE(has(column(clusters, "reason")[1].get<std::string>(), "measured on a device"));
+}
+
 // Of every knob: a model that differs a little must not fall off what is recommended.
 TEST(Recommended, HasNoMeasurablyLongerNeighbours) {
   for (const Args& question : {kP4d, kSlow + Args{"--set", "bucket_cap_mb=1"},

@@ -313,6 +313,10 @@ void run_command(Terminal& t, Flags flags) {
   if (l.program)
     if (std::string why = predict::unplayable(l.program->program); !why.empty())
       throw InputError{l.program->file, why};
+  if (l.scenario.input)
+    throw InputError{"#/input",
+                     "what executes a step has its input at hand; leave the input pipeline out "
+                     "(--set input=null)"};
   if (torch) check_torch(l, flags);
   if (!on_gpus(l, flags)) check_hosts(l, flags);
   if (!flags.runs.empty()) prepare_runs(flags.runs);

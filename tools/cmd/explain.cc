@@ -56,7 +56,9 @@ void explain_command(Terminal& t, Flags& flags) {
   }
   for (auto [flag, value] :
        {std::pair{"--plan", &question.plan}, std::pair{"--layers", &question.layers},
-        std::pair{"--fidelity", &question.fidelity}})
+        std::pair{"--fidelity", &question.fidelity},
+        std::pair{"--measured-step", &question.measured_step},
+        std::pair{"--samples-per-s", &question.samples_per_s}})
     if (!value->empty())
       throw InputError{std::string(flag) + " " + *value,
                        "is about a step; name a scenario or a --workload, too"};
@@ -189,13 +191,15 @@ void add_explain(Command& app, Terminal& t) {
   c->add_option("--bytes", flags->bytes,
                 "of one collective: size as nccl-tests states it (default 25MiB)");
   add_question_flags(*c, flags->nccl.question);
+  add_measured_flags(*c, flags->nccl.question);
   add_program_flags(*c, flags->nccl.question);
   c->get_option("--set")->description(
       fmt::format("PATH=VALUE, repeatable: cluster.hosts=16, profile.host.launch_ps=5000000; one "
                   "of NCCL's variables: {} (0, 1 or 2); of a step also what ddpsim predict takes: "
                   "bucket_cap_mb=50, workload.batch=64",
                   known_nccl_variables()));
-  for (const char* of_a_step : {"--workload", "--plan", "--layers", "--fidelity"}) {
+  for (const char* of_a_step :
+       {"--workload", "--plan", "--layers", "--fidelity", "--measured-step", "--samples-per-s"}) {
     Option* option = c->get_option(of_a_step);
     option->description("of a step: " + option->get_description());
   }

@@ -27,12 +27,13 @@ void explain_step(Terminal& t, const QuestionFlags& question, const OutputFlags&
                                     l.scenario.ranks == 1 ? "" : "s");
   if (l.program) heading += "\n" + plan_text(*l.program) + "; " + times_text(*l.program);
   if (std::string nccl = nccl_text(l.scenario.plan); !nccl.empty()) heading += "; " + nccl;
-  heading += fmt::format("\nprofile {}: {}", l.profile.name, report::basis_sentence(l.profile));
+  heading += fmt::format("\nprofile {}: {}", l.profile.name,
+                         report::basis_sentence(l.profile, l.workload));
   std::string note = jitter_note(l.scenario);
   if (!note.empty()) heading += "\n" + note;
   io::OrderedJson j = io::write_explanation(e);
   j["profile"] = l.profile.name;
-  j["basis"] = report::basis_sentence(l.profile);
+  j["basis"] = report::basis_sentence(l.profile, l.workload);
   j["notes"] = io::OrderedJson::array();
   if (!note.empty()) j["notes"].push_back(note);
   if (!l.scenario.plan.bucket_cap_mb_list.empty()) {

@@ -55,7 +55,9 @@ void refuse_beside_program(const QuestionFlags& f, const std::vector<io::Setting
   for (auto [flag, value] : {std::pair{"", &f.scenario},
                              {"--workload ", &f.workload},
                              {"--plan ", &f.plan},
-                             {"--layers ", &f.layers}})
+                             {"--layers ", &f.layers},
+                             {"--measured-step ", &f.measured_step},
+                             {"--samples-per-s ", &f.samples_per_s}})
     if (!value->empty())
       throw InputError{flag + *value,
                        "a program is the workload and the plan; give --program, --cluster and "
@@ -69,6 +71,13 @@ void refuse_beside_program(const QuestionFlags& f, const std::vector<io::Setting
     if (s.target == io::Target::Workload || (plan && !known))
       throw InputError{"--set " + s.text,
                        "changes what is lowered, and a program is; change its file"};
+    if (s.path.front() == "input")
+      throw InputError{
+          "--set " + s.text,
+          "a program has its input in it (ddpsim show program --set input.samples_per_s"
+          "=1200 --format json)"};
+    if (s.path.front() == "measured_step")
+      throw InputError{"--set " + s.text, "a program's computation is scaled by --compute-scale"};
     if (s.path.front() == "other_jobs")
       throw InputError{"--set " + s.text, "a program is predicted by itself"};
   }

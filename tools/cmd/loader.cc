@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "sim/predict/measured_step.h"
+#include "sim/predict/roofline.h"
 #include "sim/units/number.h"
 #include "tools/cmd/documents.h"
 #include "tools/cmd/given_program.h"
@@ -51,6 +53,7 @@ double longest_seconds(const Asked& l) {
     gradients = given.bytes;
     micro_steps = 1;
   }
+  if (l.scenario.input) compute += w.batch / l.scenario.input->samples_per_s;
   double slow = 1;
   for (const auto& [rank, factor] : l.scenario.slow_ranks) slow = std::max(slow, factor);
   if (l.scenario.jitter) slow *= 1 + 6 * l.scenario.jitter->cv;
@@ -92,7 +95,29 @@ double longest_seconds(const Asked& l) {
   double steps = std::max(12, l.scenario.jitter ? l.scenario.jitter->samples + 1 : 0);
   return steps * (((compute + overhead) * micro_steps + once) * slow + network);
 }
-constexpr double kHorizonSeconds = 1e6;
+
+// `longer`: than its Profile says.
+void check_horizon(const Asked& l, const std::string& file, double longer = 1) {
+  constexpr double kHorizonSeconds = 1e6;
+  if (double seconds = longest_seconds(l) * longer; !(seconds <= kHorizonSeconds))
+    throw InputError{file,
+                     fmt::format("the simulated steps may last {:.2g} seconds; ddpsim counts up to "
+                                 "{:.0g} (is a rate too small, a latency too long, "
+                                 "or are there too many accumulation steps or jitter samples?)",
+                                 seconds, kHorizonSeconds)};
+}
+
+// The text of --measured-step, which it must be able to be.
+std::string parse_measured(const QuestionFlags& flags) {
+  const std::string& text = flags.measured_step;
+  std::string blame = "--measured-step " + text;
+  if (!flags.samples_per_s.empty())
+    throw InputError{blame, "and --samples-per-s say the same number; give one of the two"};
+  Parsed<Duration> d = parse_duration(text);
+  if (!d.value) throw InputError{blame, d.error};
+  if (d.value->ps <= 0) throw InputError{blame, "a step takes some time"};
+  return text;
+}
 
 // Clusters that a sweep keeps, so that its memory does not grow with its points: by their links,
 // about 150 bytes each with their communicators' loads, and their documents.
@@ -259,22 +284,99 @@ std::shared_ptr<const HardwarePart> Loader::hardware(const Place& place) {
   return out;
 }
 
-Asked Loader::ask(const Choice& choice) {
-  using io::Target;
-  QuestionFlags flags = flags_;
+// What the scenario says with the flags and a choice in it.
+struct Loader::Read {
+  QuestionFlags flags;
+  Settings settings;
+  Named scenario;
+  io::ScenarioFile parsed;
+  Place place() const { return {settings, flags, parsed, scenario.file}; }
+};
+
+Loader::Read Loader::read(const Choice& choice) {
+  Read out{flags_, Settings(flags_.sets), {scenario_, scenario_file_}, {}};
+  QuestionFlags& flags = out.flags;
   if (!choice.workload.empty()) flags.workload = choice.workload;
   if (!choice.cluster.empty()) flags.cluster = choice.cluster;
   if (!choice.plan.empty()) flags.plan = choice.plan;
   if (!choice.profile.empty()) flags.profiles = {choice.profile};
   if (!choice.ranks.empty()) flags.ranks = choice.ranks;
-  Named scenario{scenario_, scenario_file_};
-  if (!flags.plan.empty()) scenario.document["plan"] = read_plan_flag(flags.plan);
-  if (!flags.ranks.empty()) scenario.document["ranks"] = parse_ranks(flags.ranks);
-  Settings settings(flags.sets);
-  for (const io::Setting& s : choice.settings) settings.add(s);
-  refuse_beside_program(flags, {settings.begin(), settings.end()});
-  io::ScenarioFile parsed = settings.read(Target::Scenario, scenario, io::read_scenario);
-  Place place{settings, flags, parsed, scenario_file_};
+  Json& document = out.scenario.document;
+  if (!flags.plan.empty()) document["plan"] = read_plan_flag(flags.plan);
+  if (!flags.ranks.empty()) document["ranks"] = parse_ranks(flags.ranks);
+  if (!flags.measured_step.empty()) document["measured_step"] = parse_measured(flags);
+  for (const io::Setting& s : choice.settings) out.settings.add(s);
+  refuse_beside_program(flags, {out.settings.begin(), out.settings.end()});
+  out.parsed = out.settings.read(io::Target::Scenario, out.scenario, io::read_scenario);
+  return out;
+}
+
+bool Loader::measured() {
+  return !flags_.samples_per_s.empty() || read({}).parsed.measured_step;
+}
+
+// What was measured: the question without a choice, as far as one rank by itself needs it.
+std::shared_ptr<const Asked> Loader::measured_work() {
+  {
+    std::lock_guard guard(lock_);
+    if (measured_work_) return measured_work_;
+  }
+  const Read read = this->read({});
+  const Place place = read.place();
+  auto out = std::make_shared<Asked>();
+  out->workload = workload(place, read.parsed.workload);
+  out->hardware = hardware(place);
+  out->scenario.plan = read.parsed.scenario.plan;
+  out->scenario.ranks = 1;
+  const Workload& w = out->workload->workload;
+  const Profile& p = out->hardware->profile;
+  if (auto why = predict::roofline_problem(w, p); !why.empty())
+    throw InputError{out->workload->file, why};
+  if (auto problem = validate(out->scenario.plan, w, p.kind))
+    throw InputError{scenario_file_ + "#" + problem.path, problem.message};
+  check_horizon(*out, scenario_file_);
+  std::lock_guard guard(lock_);
+  return measured_work_ = std::move(out);
+}
+
+void Loader::scale_to_measured(Read& read, Asked& out) {
+  const QuestionFlags& flags = read.flags;
+  std::optional<Duration> measured = read.parsed.measured_step;
+  if (!measured && flags.samples_per_s.empty()) return;
+  std::string blame = !flags.samples_per_s.empty()   ? "--samples-per-s " + flags.samples_per_s
+                      : !flags.measured_step.empty() ? "--measured-step " + flags.measured_step
+                                                     : scenario_file_ + "#/measured_step";
+  std::shared_ptr<const Asked> of = measured_work();
+  const Profile& profile = out.hardware->profile;
+  if (profile.name != of->hardware->profile.name)
+    throw InputError{blame, "was measured on a device of profile \"" + of->hardware->profile.name +
+                                "\", and this is one of \"" + profile.name + "\""};
+  predict::MeasuredWork work{of->workload->workload, of->scenario.plan.accumulation_steps};
+  if (!flags.samples_per_s.empty()) {
+    constexpr double kMost = 1e12;
+    double rate = parse_positive("--samples-per-s", flags.samples_per_s, kMost);
+    double samples = static_cast<double>(work.workload.batch) * work.micro_steps;
+    measured = Duration{std::max<std::int64_t>(ceil_ps(samples, rate / 1e12), 1)};
+    read.scenario.document["measured_step"] = std::to_string(measured->ps) + "ps";
+  }
+  if (predict::one_rank_step(predict::step_times(work.workload, profile, Level::Mid), 1).ps == 0)
+    throw InputError{blame, "the workload computes nothing that could be scaled to it"};
+  auto part = std::make_shared<WorkloadPart>(*out.workload);
+  part->workload = predict::scaled_to(
+      *measured, work, {part->workload, out.scenario.plan.accumulation_steps}, profile);
+  check_horizon(out, blame, std::max(part->workload.measured_step->factor, 1.0));
+  for (std::size_t k = 0; k < out.others.size(); ++k)
+    if (!out.others[k]) out.scenario.other_jobs[k].workload = part->workload;
+  out.workload = std::move(part);
+}
+
+Asked Loader::ask(const Choice& choice) {
+  using io::Target;
+  Read read = this->read(choice);
+  const QuestionFlags& flags = read.flags;
+  const Settings& settings = read.settings;
+  const io::ScenarioFile& parsed = read.parsed;
+  const Place place = read.place();
   Asked out;
   if (flags.program.empty()) out.workload = workload(place, parsed.workload);
   out.hardware = hardware(place);
@@ -340,14 +442,10 @@ Asked Loader::ask(const Choice& choice) {
                                    "use fewer ranks, or --fidelity collective",
                                    messages / 1e6, kMost / 1e6)};
   }
-  if (double seconds = longest_seconds(out); !(seconds <= kHorizonSeconds))
-    throw InputError{scenario_file_,
-                     fmt::format("the simulated steps may last {:.2g} seconds; ddpsim counts up to "
-                                 "{:.0g} (is a rate too small, a latency too long, "
-                                 "or are there too many accumulation steps or jitter samples?)",
-                                 seconds, kHorizonSeconds)};
+  check_horizon(out, scenario_file_);
+  if (!out.program) scale_to_measured(read, out);
   if (out.program) check_period(out);
-  out.document = std::move(scenario.document);
+  out.document = std::move(read.scenario.document);
   return out;
 }
 

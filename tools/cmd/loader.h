@@ -51,15 +51,23 @@ struct Asked {
   }
 };
 
+// A choice that takes the place of the workload or of the device keeps no measured step; any other
+// takes the factor that was found without it.
 class Loader {
  public:
   // Throws InputError.
   Loader(const Terminal& t, const QuestionFlags& flags);
   // Throws InputError. May be called by several threads.
   Asked ask(const Choice& choice);
+  // Whether the flags or the scenario hold a measured step. Throws InputError.
+  bool measured();
 
  private:
   struct Place;
+  struct Read;
+  Read read(const Choice& choice);
+  std::shared_ptr<const Asked> measured_work();
+  void scale_to_measured(Read& read, Asked& out);
   std::shared_ptr<const WorkloadPart> workload(const Place& place, const std::string& name);
   std::shared_ptr<const HardwarePart> hardware(const Place& place);
   io::Home home_;
@@ -72,6 +80,7 @@ class Loader {
   std::map<std::string, std::shared_ptr<const HardwarePart>> hardware_;
   std::vector<std::string> hardware_order_;  // the oldest first
   std::size_t links_ = 0;                    // of all kept fabrics
+  std::shared_ptr<const Asked> measured_work_;
 };
 
 }  // namespace ddpsim::cli

@@ -42,7 +42,7 @@ report::Heading heading_of_program(const Loaded& l) {
                    ? "the schedule is the program's"
                    : "the schedule is as recorded from " + given.recorded_from +
                          "; what its host launches is not in it";
-  h.interval = report::interval_sentence(l.profile, true);
+  h.interval = report::interval_sentence(l.profile, l.workload);
   if (l.profile.step_residual <= 0 && !l.profile.measured())
     h.interval = "the datasheet's range for network and copies; computation as it is in the file";
   return h;
@@ -95,8 +95,8 @@ report::Heading heading_of_plan(const Loaded& l) {
   h.captured = l.workload.basis == Basis::Captured;
   if (h.captured) h.device = l.workload.device_name;
   io::KnownErrors known = io::read_known_errors(l.documents.profile, l.profile.name);
-  if (const auto& e = known.described;
-      e && !h.captured && l.profile.compute.basis == Evidence::Datasheet)
+  if (const auto& e = known.described; e && !h.captured && !l.workload.measured_step &&
+                                       l.profile.compute.basis == Evidence::Datasheet)
     h.known_errors.push_back(fmt::format(
         "beside {} captures on this GPU, described computation was {:.0f} % too {} at the median "
         "({})",
@@ -106,7 +106,7 @@ report::Heading heading_of_plan(const Loaded& l) {
         fmt::format("of the tables of collectives that the network was fitted to, 80 % of the "
                     "sizes are within {:.0f} %",
                     100 * known.table_residual));
-  h.interval = report::interval_sentence(l.profile, h.captured);
+  h.interval = report::interval_sentence(l.profile, l.workload);
   if (plan.system == System::Fsdp) {
     h.schedule =
         "schedule equal to that of PyTorch's own code, recorded without a GPU (1.13, and 2.7's "
@@ -220,6 +220,7 @@ void add_predict(Command& app, Terminal& t) {
       "predict",
       "Predict one training iteration: how long, how sure, where the time goes, what to try next");
   add_question_flags(*c, flags->question);
+  add_measured_flags(*c, flags->question);
   add_program_flags(*c, flags->question);
   add_step_flag(*c, flags->step);
   add_output_flags(*c, flags->output, {"table", "csv", "json", "md"});

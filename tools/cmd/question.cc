@@ -147,6 +147,15 @@ void add_question_flags(Command& c, QuestionFlags& f) {
                "for backend tcp up to a million messages, else collective");
 }
 
+void add_measured_flags(Command& c, QuestionFlags& f) {
+  c.add_option("--measured-step", f.measured_step,
+               "what one GPU measured of this workload by itself (97ms): forward, backward and "
+               "optimizer of all its micro-steps, without communication; computation is scaled to "
+               "it");
+  c.add_option("--samples-per-s", f.samples_per_s,
+               "the same as a rate of that one GPU (1365), instead of --measured-step");
+}
+
 void add_step_flag(Command& c, std::string& step) {
   c.add_option("--step", step,
                "period (of steps that follow one another, in which ranks drift apart; the "

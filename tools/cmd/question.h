@@ -24,7 +24,9 @@ struct QuestionFlags {
   std::string ranks;
   std::string
       layers;  // measured Run whose layer profile replaces the workload's times; empty: its own
-  std::string fidelity;  // empty: by the backend and the number of messages
+  std::string measured_step;  // of one device by itself; empty: the scenario's, if it has one
+  std::string samples_per_s;  // the same as a rate
+  std::string fidelity;       // empty: by the backend and the number of messages
   std::vector<std::string> sets;
   std::string program;        // --program: in place of scenario, workload and plan
   std::string compute_scale;  // of a program; empty: 1
@@ -40,6 +42,9 @@ double tolerance_of(const std::string& text);
 void add_step_flag(Command& c, std::string& step);
 bool from_common_start(const std::string& step);
 void add_question_flags(Command& command, QuestionFlags& flags);
+
+// --measured-step, --samples-per-s: of commands that predict.
+void add_measured_flags(Command& command, QuestionFlags& flags);
 
 struct OutputFlags {
   std::string format;

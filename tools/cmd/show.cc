@@ -7,6 +7,7 @@
 #include "sim/predict/roofline.h"
 #include "sim/report/run_text.h"
 #include "sim/report/text.h"
+#include "sim/strategy/input.h"
 #include "sim/strategy/lower.h"
 #include "sim/strategy/systems.h"
 #include "tools/cmd/flags.h"
@@ -53,6 +54,7 @@ Program program_of(const Loaded& l) {
   StepTimes times = predict::step_times(l.workload, l.profile, Level::Mid);
   Program p =
       strategy::lower({l.workload, times, l.profile.kind, l.scenario.ranks}, l.scenario.plan);
+  if (l.scenario.input) strategy::feed(p, predict::input_time(l.question()));
   if (!p.coordination) return p;
   p = predict::steady_step(l.question(), Level::Mid, l.options).program;
   p.coordination.reset();

@@ -79,17 +79,31 @@ void check_axis(const Terminal& t, Loader& loader, const Sweep& s, std::size_t a
   }
 }
 
+// One number is of one workload on one device.
+void refuse_beside_measured(Loader& loader, const Sweep& s) {
+  for (const std::string& field : fields_of(s.axes)) {
+    bool other = field == "workload" || field == "profile" || field.starts_with("profile.") ||
+                 field == "cluster.device" || field.starts_with("cluster.device.");
+    if (other && loader.measured())
+      throw InputError{"--axis " + field,
+                       "the measured step is of one workload on one device, and says nothing of "
+                       "another; sweep what it leaves as it is (cluster.hosts, bucket_cap_mb)"};
+  }
+}
+
 }  // namespace
 
 Sweep make_sweep(const Terminal& t, Loader& loader, const QuestionFlags& flags,
                  const std::vector<std::string>& axes, const std::vector<std::string>& zips,
                  bool interval) {
   Sweep s = sweep_over(axes, zips, interval);
+  refuse_beside_measured(loader, s);
   for (std::size_t k = 0; k < s.axes.size(); ++k) check_axis(t, loader, s, k);
   std::uint64_t h =
       hashed(0xcbf29ce484222325ull, std::string(kVersion) + (interval ? " interval" : ""));
   for (const std::string& text :
-       {flags.workload, flags.cluster, flags.plan, flags.ranks, flags.layers, flags.fidelity})
+       {flags.workload, flags.cluster, flags.plan, flags.ranks, flags.layers, flags.fidelity,
+        flags.measured_step, flags.samples_per_s})
     h = hashed(h, text);
   for (const auto* list : {&flags.profiles, &flags.sets, &axes, &zips}) {
     for (const std::string& text : *list) h = hashed(h, text);

@@ -399,6 +399,7 @@ void add_sweep(Command& app, Terminal& t) {
   Command* c = app.add_subcommand(
       "sweep", "Predict every point of some axes: bucket sizes, hosts, bandwidths, systems");
   add_question_flags(*c, flags->question);
+  add_measured_flags(*c, flags->question);
   c->add_option("--axis", flags->axes,
                 "FIELD=VALUES, repeatable: bucket_cap_mb=1,5,25  cluster.hosts=1:64:x2  "
                 "cluster.link.bandwidth=10Gb/s:100Gb/s:+10Gb/s  workload=resnet50,vgg16")

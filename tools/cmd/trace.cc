@@ -18,6 +18,7 @@ void add_trace(Command& app, Terminal& t) {
   Command* c = app.add_subcommand(
       "trace", "Write one steady step as a trace for chrome://tracing or ui.perfetto.dev");
   add_question_flags(*c, flags->question);
+  add_measured_flags(*c, flags->question);
   add_program_flags(*c, flags->question);
   add_step_flag(*c, flags->step);
   add_output_flags(*c, flags->output, {"json"});

@@ -103,8 +103,9 @@ report::TuningHeading heading(const Loaded& l) {
                            : plan.system == System::Horovod ? "Horovod"
                                                             : "plain averaging",
                            ddpsim::name_of(backend_of(plan, l.profile.kind)));
-  h.profile = fmt::format("profile {}: {}", l.profile.name, report::basis_sentence(l.profile));
-  h.interval = report::interval_sentence(l.profile, l.workload.basis == Basis::Captured);
+  h.profile =
+      fmt::format("profile {}: {}", l.profile.name, report::basis_sentence(l.profile, l.workload));
+  h.interval = report::interval_sentence(l.profile, l.workload);
   if (std::string nccl = nccl_text(plan); !nccl.empty()) h.question += ", " + nccl;
   if (std::string note = jitter_of(l.scenario); !note.empty()) h.profile += "\n" + note;
   return h;
@@ -145,7 +146,7 @@ void tune_command(Terminal& t, const Flags& flags) {
     io::OrderedJson j = io::write_tuning(tuning, s);
     j["question"] = heading(l).question;
     j["profile"] = l.profile.name;
-    j["basis"] = report::basis_sentence(l.profile);
+    j["basis"] = report::basis_sentence(l.profile, l.workload);
     j["interval"] = heading(l).interval;
     j["notes"] = io::OrderedJson::array();
     if (std::string note = jitter_of(l.scenario); !note.empty()) j["notes"].push_back(note);
@@ -162,7 +163,7 @@ void tune_command(Terminal& t, const Flags& flags) {
   const std::string& format = flags.output.format;
   write_answer(t, flags.output,
                format == "json"  ? answer().dump(1) + "\n"
-               : format == "csv" ? report::tuning_csv(tuning, l.profile)
+               : format == "csv" ? report::tuning_csv(tuning, l.profile, l.workload)
                : format == "md"  ? report::tuning_markdown(heading(l), tuning, s)
                                  : report::tuning_page(heading(l), tuning, s));
 }
@@ -175,6 +176,7 @@ void add_tune(Command& app, Terminal& t) {
                                   "Find the bucket size (or another knob's setting) that makes the "
                                   "step shortest, and what would gain more");
   add_question_flags(*c, flags->question);
+  add_measured_flags(*c, flags->question);
   c->add_option("--knob", flags->knob,
                 "what to tune: bucket_cap_mb (default) or first_bucket_bytes of pytorch_ddp; "
                 "granularity (default) or async_op of averaging");

@@ -9,6 +9,7 @@ export function parts(summary) {
     ["averaging on the device", "ddp_ps", "averaging"],
     ["exposed communication", "exposed_communication_ps", "exposed"],
     ["optimizer", "optimizer_ps", "optimizer"],
+    ["waiting for input", "input_ps", "wait"],
     ["device waits for its host", "idle_ps", "host"],
   ]
     .map(([name, key, colour]) => ({

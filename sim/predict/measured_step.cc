@@ -1,0 +1,58 @@
+#include "sim/predict/measured_step.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "sim/predict/roofline.h"
+
+namespace ddpsim::predict {
+namespace {
+
+Duration predicted_step(const MeasuredWork& of, const Profile& p) {
+  Workload plain = of.workload;
+  plain.measured_step.reset();
+  return one_rank_step(step_times(plain, p, Level::Mid), of.micro_steps);
+}
+
+std::string factor_text(const MeasuredStep& m) {
+  char text[32];
+  std::snprintf(text, sizeof text, "x%.3g", m.factor);
+  return text;
+}
+
+}  // namespace
+
+Duration one_rank_step(const StepTimes& t, int micro_steps, double slow) {
+  Duration device = scale((t.forward + t.backward) * micro_steps + t.optimizer, slow);
+  if (!t.host) return device;
+  return std::max(device, (t.host->forward + t.host->backward) * micro_steps + t.host->optimizer);
+}
+
+Workload scaled_to(Duration measured, const MeasuredWork& of, const MeasuredWork& now,
+                   const Profile& p) {
+  MeasuredStep m;
+  m.measured = measured;
+  m.predicted = predicted_step(of, p);
+  m.factor = static_cast<double>(measured.ps) / static_cast<double>(m.predicted.ps);
+  m.device = p.kind;
+  m.carried = predicted_step(now, p) != m.predicted;
+  Workload out = now.workload;
+  out.measured_step = m;
+  return out;
+}
+
+std::string sentence(const MeasuredStep& m) {
+  return "computation " + factor_text(m) + ": measured " + to_string(m.measured) + " on one " +
+         (m.device == DeviceKind::Gpu ? "GPU" : "CPU") + ", predicted " + to_string(m.predicted) +
+         (m.carried ? "; the factor of that work, carried over to this" : "");
+}
+
+std::string doubt(const MeasuredStep& m) {
+  constexpr double kMost = 4;
+  if (m.factor <= kMost && m.factor >= 1 / kMost) return {};
+  return "the measured step is " + factor_text(m) +
+         " the predicted one, more than 4 times as long or as short: it is probably of another "
+         "batch, precision, number of micro-steps or device";
+}
+
+}  // namespace ddpsim::predict
