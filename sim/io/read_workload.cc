@@ -174,13 +174,24 @@ Optimizer read_optimizer(const Reader& r) {
   return o;
 }
 
+void read_casting(const Reader& r, Workload& w) {
+  w.casting = static_cast<Casting>(r.choice({"autocast", "pure", "master_weights"}));
+  if (w.casting == Casting::Autocast) return;
+  if (w.precision != Precision::Bf16 && w.precision != Precision::Fp16)
+    r.fail("is of precision bf16 or fp16; this workload's is " + std::string(name_of(w.precision)));
+  DType half = w.precision == Precision::Bf16 ? DType::BFloat16 : DType::Float16;
+  for (Tensor& t : w.tensors)
+    if (t.dtype == DType::Float32) t.dtype = half;
+}
+
 }  // namespace
 
 Workload read_workload(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.workload/1");
   r.only({"schema", "name", "model", "basis", "batch", "precision", "device", "source", "optimizer",
-          "tensors", "buffers", "arrival", "times", "layers", "memory_format", "attention"});
+          "tensors", "buffers", "arrival", "times", "layers", "memory_format", "attention",
+          "casting"});
   Workload w;
   w.name = r.at("name").text();
   w.model = r.has("model") ? r.at("model").text() : w.name;
@@ -198,7 +209,7 @@ Workload read_workload(const Json& j, const std::string& file) {
     for (const Reader& t : r.at("buffers").items()) w.buffers.push_back(read_tensor(t));
   w.arrival = read_indices(r.at("arrival"), w.tensors.size());
   if (w.basis == Basis::Captured) {
-    for (const char* key : {"memory_format", "attention"})
+    for (const char* key : {"memory_format", "attention", "casting"})
       if (r.has(key)) r.at(key).fail("is of a described workload; a captured one was as it was");
     if (r.has("layers")) r.at("layers").fail("a captured workload has times, not layers");
     w.times = read_times(r.at("times"));
@@ -206,6 +217,7 @@ Workload read_workload(const Json& j, const std::string& file) {
   } else {
     if (r.has("memory_format"))
       w.channels_last = r.at("memory_format").choice({"contiguous", "channels_last"}) == 1;
+    if (r.has("casting")) read_casting(r.at("casting"), w);
     if (r.has("attention")) w.fused_attention = r.at("attention").choice({"eager", "fused"}) == 1;
     if (r.has("times")) r.at("times").fail("a described workload has layers, not times");
     for (const Reader& l : r.at("layers").items()) {

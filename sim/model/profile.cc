@@ -77,6 +77,9 @@ Problem validate(const Profile& p) {
   for (const CallCost& c : p.host.calls)
     if (c.forward.ps < 0 || c.backward.ps < 0 || c.op.empty())
       return {"/host/calls", "times of a call are not negative, and of an op"};
+  if (const Range& f = p.host.call_factor;
+      !(f.high > 0.01 && f.high <= f.mid && f.mid <= f.low && f.low <= 100))
+    return {"/host/call_factor", "0.01 < high <= mid <= low <= 100 (low takes most)"};
   if (p.costs)
     if (auto e = validate(*p.costs)) return e;
   if (p.transports.empty()) return {"/transports", "a profile needs at least one transport"};

@@ -44,7 +44,9 @@ struct ComputeSection {
   Evidence basis = Evidence::Datasheet;
   std::string source;
   int capability =
-      0;  // of an NVIDIA GPU, times ten: 70 V100, 80 A100, 90 H100, 100 B200; 0 = not said
+      0;        // of an NVIDIA GPU, times ten: 70 V100, 80 A100, 90 H100, 100 B200; 0 = not said
+  int sms = 0;  // streaming multiprocessors; 0 = not said
+  double clock_hz = 0;                       // boost clock of the datasheet; 0 = not said
   std::array<double, 4> peak_flops{};        // flop/s by Precision; 0 = not offered
   std::array<Range, 3> efficiency{};         // gemm, conv, attention
   std::array<std::vector<Knot>, 3> stretch;  // the same classes: how much longer than flops / (peak
@@ -73,6 +75,7 @@ struct HostSection {
   Duration collective_launch;   // enqueue of one collective by c10d
   Duration traverse;            // graph traversal of find_unused_parameters, per parameter
   std::vector<CallCost> calls;  // of modules and their nodes of autograd; others: launch a kernel
+  Range call_factor;            // how many times as long `calls` take here; low takes most
 };
 // A time over occasions: low is the shortest that was seen, mid the profile's own.
 struct DurationRange {

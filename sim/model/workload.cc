@@ -150,6 +150,13 @@ double optimizer_bytes_per_element(const Optimizer& o) {
   return o.weight_decay ? 84 : 72;
 }
 
+double optimizer_bytes_per_element(const Workload& w) {
+  double bytes = optimizer_bytes_per_element(w.optimizer);
+  if (w.casting == Casting::Pure) return bytes / 2;
+  // Gradients become four bytes (read 2, write 4), the updated copy halves (read 4, write 2).
+  return w.casting == Casting::MasterWeights ? bytes + 12 : bytes;
+}
+
 // Multi-tensor kernels take at most this many tensors per launch (torch MultiTensorApply.cuh, 3 to
 // 4 lists).
 constexpr std::int64_t kTensorsPerLaunch = 36;

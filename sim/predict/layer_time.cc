@@ -42,7 +42,9 @@ struct Sum {
   void conv(const ConvShape& s, Pass pass, const ProductCost& c) {
     ps += at_level(conv_ps(s, pass, last, c, k), c.spread, level);
   }
-  Duration time() const { return {static_cast<std::int64_t>(std::ceil(ps))}; }
+  Duration time() const {
+    return {static_cast<std::int64_t>(std::ceil(at_level(ps, k.common, level)))};
+  }
 };
 
 // Kinds that are measured as a whole, however many kernels they launch.
@@ -280,8 +282,9 @@ std::optional<Duration> optimizer_time(const Workload& w, const Profile& p, Leve
   double elements = 0;
   for (const Tensor& t : w.tensors) elements += static_cast<double>(t.elements());
   double launches = optimizer_launches(o, static_cast<double>(w.tensors.size()), elements);
-  double ps = memory_ps(elements * optimizer_bytes_per_element(o), launches, *c, *p.costs);
-  return Duration{static_cast<std::int64_t>(std::ceil(at_level(ps, c->spread, level)))};
+  double ps = memory_ps(elements * optimizer_bytes_per_element(w), launches, *c, *p.costs);
+  ps = at_level(at_level(ps, c->spread, level), p.costs->common, level);
+  return Duration{static_cast<std::int64_t>(std::ceil(ps))};
 }
 
 }  // namespace ddpsim::predict
