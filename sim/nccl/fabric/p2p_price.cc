@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "sim/nccl/fabric/p2p_routes.h"
+#include "sim/nccl/fabric/peers.h"
 #include "sim/nccl/fabric/terms.h"
 #include "sim/nccl/nth.h"
 
@@ -54,7 +55,7 @@ Nvlinks nvlinks_inside(const Group& g) {
         if (a == b) continue;
         int from = nth(g.devices, a);
         int to = nth(g.devices, b);
-        topology::PathType type = g.fabric->path_type(from, to);
+        topology::PathType type = path_type_inside(g, from, to);
         int count = 0;
         if (type <= topology::PathType::Nvl) {
           g.fabric->find_route(from, to, route);
@@ -162,6 +163,11 @@ P2pPrice p2p_price(const P2pOperation& o, const Profile& p, Level level, Bytes s
   double block = block_rate(g) * 1e3;  // bytes per microsecond
   double local =
       o.operation == Operation::SendRecv ? 1 : static_cast<double>(g.nodes.front().size() - 1);
+  if (between.parts > 0) {
+    double peers = o.operation == Operation::SendRecv ? 1 : g.ranks() - 1 - local;
+    double rate = socket_rate_us(g, p, level, between.parts * static_cast<int>(peers));
+    if (rate > 0) limit(peers * static_cast<double>(bytes) / rate, "threads of sockets", "");
+  }
   double flags = ll_bus_limit(g.system, g.system.nodes, g.settings.version) * 1e3;
   if (in.parts > 0 && in.protocol == Protocol::Ll)
     limit(local * static_cast<double>(bytes) / flags, "LL's flags", "");
