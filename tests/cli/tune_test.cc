@@ -183,7 +183,7 @@ TEST(ExplainStep, PathIsGaplessAndEndsWithTheStep) {
 TEST(ExplainStep, NamesWhatDecides) {
   Outcome o = ddpsim(Args{"explain"} + kSlow);
   ASSERT_EQ(o.code, 0) << o.err;
-  for (const char* part : {"the network between hosts decides", "backward until fc.weight",
+  for (const char* part : {"the copying for sockets decides", "backward until fc.weight",
                            "all-reduces one after another", "gradient all-reduces are exposed",
                            "bandwidth", "10 % faster"})
     EXPECT_TRUE(has(o.out, part)) << part << "\n" << o.out;

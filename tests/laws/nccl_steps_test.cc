@@ -147,6 +147,7 @@ TEST(NcclSteps, OfTwoJobsShareTheirLinks) {
   auto step = [&](const Scenario& s, const char* algorithm) {
     Scenario forced = s;
     forced.plan.environment["NCCL_ALGO"] = std::string("allreduce:") + algorithm;
+    forced.plan.environment["NCCL_SOCKET_NTHREADS"] = "4";  // or they decide, each job's its own
     for (OtherJob& o : forced.other_jobs) o.plan.environment = forced.plan.environment;
     predict::Question q{w, fabric, profile, forced};
     EXPECT_EQ(predict::check(q).message, "");

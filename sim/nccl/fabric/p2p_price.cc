@@ -70,6 +70,14 @@ Nvlinks nvlinks_inside(const Group& g) {
   return out;
 }
 
+// To which a rank sends between nodes.
+double peers_elsewhere(const P2pOperation& o) {
+  const Group& g = *o.group;
+  return o.operation == Operation::SendRecv
+             ? 1
+             : g.ranks() - static_cast<double>(g.nodes.front().size());
+}
+
 // Round trips that a part's chunks wait for those before them to leave their buffers.
 double waiting_for_buffers(const P2pMessage& m, int depth) {
   double chunks = static_cast<double>(m.part) / static_cast<double>(m.chunk);
@@ -125,6 +133,12 @@ P2pMessages p2p_messages(const P2pOperation& o, Bytes size) {
   return out;
 }
 
+double p2p_socket_rate_us(const P2pOperation& o, const Profile& p, Level level,
+                          const P2pMessage& between) {
+  auto connections = static_cast<int>(peers_elsewhere(o)) * between.parts;
+  return connections > 0 ? socket_rate_us(*o.group, p, level, connections) : 0;
+}
+
 P2pPrice p2p_price(const P2pOperation& o, const Profile& p, Level level, Bytes size) {
   const Group& g = *o.group;
   P2pMessages messages = p2p_messages(o, size);
@@ -163,10 +177,10 @@ P2pPrice p2p_price(const P2pOperation& o, const Profile& p, Level level, Bytes s
   double block = block_rate(g) * 1e3;  // bytes per microsecond
   double local =
       o.operation == Operation::SendRecv ? 1 : static_cast<double>(g.nodes.front().size() - 1);
-  if (between.parts > 0) {
-    double peers = o.operation == Operation::SendRecv ? 1 : g.ranks() - 1 - local;
-    double rate = socket_rate_us(g, p, level, between.parts * static_cast<int>(peers));
-    if (rate > 0) limit(peers * static_cast<double>(bytes) / rate, "threads of sockets", "");
+  if (double rate = p2p_socket_rate_us(o, p, level, between); rate > 0) {
+    double us = peers_elsewhere(o) * static_cast<double>(bytes) / rate;
+    limit(us, "threads of sockets", "");
+    moving = std::max(moving, us);
   }
   double flags = ll_bus_limit(g.system, g.system.nodes, g.settings.version) * 1e3;
   if (in.parts > 0 && in.protocol == Protocol::Ll)

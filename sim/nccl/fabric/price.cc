@@ -344,7 +344,7 @@ class Pricer {
             std::max(1.0, rounds);
       }
     }
-    t.sockets = socket_rate_us(g_, p_, level_, c_.channels);
+    if (!is_collnet(c_.algorithm)) t.sockets = socket_rate_us(g_, p_, level_, c_.channels);
     t.operation = all_reduce || t.pipeline == Pipeline::Pat || t.pipeline == Pipeline::Nvls
                       ? op_
                       : Operation::AllReduce;
