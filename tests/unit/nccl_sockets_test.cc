@@ -53,8 +53,8 @@ Cluster box(const std::string& name, bool peer_access) {
   return c;
 }
 
-// One proxy thread copies all that a rank sends and receives, however fast the network is; helper
-// threads copy side by side, as many for each channel's connection.
+// One proxy thread copies all that a rank sends and receives, however fast the network is; those
+// of a channel's connection copy side by side.
 TEST(NcclSockets, CarryWhatTheirThreadsCopy) {
   double thread =
       test::profile("a100-sxm4-80gb.datasheet").transports.at("tcp").thread_bytes_per_s->mid / 1e9;
