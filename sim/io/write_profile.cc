@@ -93,6 +93,8 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
     if (t.ll_max_bytes_per_s > 0) s["ll_max_bytes_per_s"] = t.ll_max_bytes_per_s;
     if (t.cpu_ps_per_byte > 0) s["cpu_ps_per_byte"] = t.cpu_ps_per_byte;
     s["efficiency"] = range(t.efficiency);
+    if (t.host_memory) s["host_memory"] = range(*t.host_memory);
+    if (t.thread_bytes_per_s) s["thread_bytes_per_s"] = range(*t.thread_bytes_per_s);
     for (const Knot& k : t.knots)
       s["knots"].push_back({{"chunk_bytes", k.at}, {"factor", k.factor}});
     if (t.occasions) s["occasions"] = occasions(*t.occasions);

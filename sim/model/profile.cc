@@ -86,6 +86,12 @@ Problem validate(const Profile& p) {
   for (const auto& [name, t] : p.transports) {
     std::string path = "/transports/" + name;
     if (auto e = check_range(t.efficiency, path + "/efficiency", 1e-6, 1)) return e;
+    if (t.host_memory)
+      if (auto e = check_range(*t.host_memory, path + "/host_memory", 1e-6, 1)) return e;
+    if (const auto& r = t.thread_bytes_per_s;
+        r && !(r->low >= 1e6 && r->low <= r->mid && r->mid <= r->high && r->high <= 1e12))
+      return {path + "/thread_bytes_per_s",
+              "low <= mid <= high, a million to a million million bytes a second"};
     if (!(t.step_factor >= 0.01 && t.step_factor <= 100))
       return {path + "/step_factor", "a factor is 0.01 to 100"};
     if (t.launch.ps < 0 || t.latency.ps < 0) return {path, "times are not negative"};

@@ -109,7 +109,12 @@ struct TransportSection {
   double cpu_ps_per_byte = 0;  // core time to send and receive one byte, both ends; matters where
                                // computation shares those cores
   Range efficiency;            // of the link rate
-  std::vector<Knot> knots;     // correction of the transfer by bytes per step and channel
+  std::optional<Range> host_memory;  // NCCL, PCIe: of the link's rate, in each direction, where two
+                                     // GPUs reach one another through the host's memory, and read
+                                     // and write there at once; absent = efficiency
+  std::optional<Range> thread_bytes_per_s;  // NCCL, sockets: what one thread sends while it
+                                            // receives as much; absent = no limit
+  std::vector<Knot> knots;             // correction of the transfer by bytes per step and channel
   std::optional<Occasions> occasions;  // of latency and message_core; absent = seen on one at most
 };
 // Of one class of kernels: fitted / measured - 1 over shapes that the fit saw, or that it did not.
