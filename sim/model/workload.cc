@@ -195,6 +195,12 @@ Problem validate(const Workload& w) {
   if (w.name.empty()) return {"/name", "a workload needs a name"};
   if (w.batch < 1 || w.batch > 1'000'000)
     return {"/batch", "batch is 1 to 1,000,000 samples per rank"};
+  if (w.sequence < 0 || w.sequence > 1'000'000)
+    return {"/sequence", "a sequence has 1 to 1,000,000 tokens"};
+  if (w.positions > 0 && w.sequence > w.positions)
+    return {"/sequence", "the model has learned " + std::to_string(w.positions) +
+                             " positions; a sequence has 1 to " + std::to_string(w.positions) +
+                             " tokens"};
   if (w.tensors.empty())
     return {"/tensors", "a workload needs at least one parameter that requires a gradient"};
   if (auto p = check_tensors(w.tensors, "tensors")) return p;

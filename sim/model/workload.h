@@ -128,7 +128,9 @@ struct Workload {
   std::string name;
   std::string model;
   Basis basis = Basis::Captured;
-  int batch = 1;  // samples per rank in one forward/backward
+  int batch = 1;      // samples per rank in one forward/backward
+  int sequence = 0;   // described: tokens per sample; 0 = the model has no sequence
+  int positions = 0;  // rows of its table of learned positions: the longest sequence; 0 = no table
   Precision precision = Precision::Fp32;
   DeviceKind device = DeviceKind::Gpu;
   std::string device_name;

@@ -26,6 +26,10 @@ void shorten(std::vector<Duration>& list, double f) {
 
 void speed_up_arithmetic(Hardware& h, double f) {
   for (double& peak : h.profile.compute.peak_flops) peak *= f;
+  if (h.profile.costs) {
+    for (ProductCost& c : h.profile.costs->products) c.flops_per_s *= f;
+    for (AttentionCost& c : h.profile.costs->attention) c.flops_per_s *= f;
+  }
   if (h.workload.basis != Basis::Captured) return;
   shorten(h.workload.times.forward, f);
   shorten(h.workload.times.backward, f);
@@ -36,6 +40,7 @@ void speed_up_memory(Hardware& h, double f) {
   h.profile.memory.bandwidth_bytes_per_s *= f;
   h.profile.memory.shared_bytes_per_s *= f;
   h.profile.memory.half_divide_bytes_per_s *= f;
+  if (h.profile.costs) h.profile.costs->bandwidth_bytes_per_s *= f;
   if (h.workload.basis == Basis::Captured) shorten(h.workload.times.optimizer, f);
 }
 
@@ -43,6 +48,7 @@ void speed_up_host(Hardware& h, double f) {
   for (Duration* d : {&h.profile.host.launch, &h.profile.host.hook,
                       &h.profile.host.collective_launch, &h.profile.host.traverse})
     shorten(*d, f);
+  for (CallCost& c : h.profile.host.calls) shorten(c.forward, f), shorten(c.backward, f);
   if (!h.workload.times.host) return;
   HostTimes& t = *h.workload.times.host;
   for (Duration* d : {&t.forward, &t.backward, &t.optimizer}) shorten(*d, f);

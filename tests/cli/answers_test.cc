@@ -129,6 +129,18 @@ TEST_F(Answers, ASweepCarriesTheFactorOfTheMeasuredBatch) {
 }
 
 // Of every knob: a model that differs a little must not fall off what is recommended.
+TEST(Predict, SaysTheSequenceBesideTheBatch) {
+  Args bert{"--workload", "bert-base", "--cluster", "hgx-h100"};
+  EXPECT_TRUE(
+      has(ddpsim(Args{"predict"} + bert).out, "bert-base, batch 32 per rank, sequence 128, fp32"));
+  Args longer = bert + Args{"--set", "workload.sequence=384"};
+  EXPECT_TRUE(has(ddpsim(Args{"predict"} + longer).out, "batch 32 per rank, sequence 384, fp32"));
+  EXPECT_TRUE(has(ddpsim(Args{"explain"} + longer).out, "batch 32 per rank, sequence 384, fp32"));
+  Outcome sweep = ddpsim(Args{"sweep"} + bert + Args{"--axis", "workload.sequence=64,128"});
+  EXPECT_EQ(sweep.code, 0) << sweep.err;
+  EXPECT_TRUE(has(sweep.out, "workload.sequence"));
+}
+
 TEST(Recommended, HasNoMeasurablyLongerNeighbours) {
   for (const Args& question : {kP4d, kSlow + Args{"--set", "bucket_cap_mb=1"},
                                kP4d + Args{"--knob", "first_bucket_bytes"}}) {
@@ -424,11 +436,13 @@ TEST(Refusals, NameWhatWorks) {
                        Bad{{"--nodes", "4"}, "write --set cluster.hosts=VALUE"},
                        Bad{{"--batch", "4"}, "write --set workload.batch=VALUE"},
                        Bad{{"--batch-size=4"}, "write --set workload.batch=VALUE"},
+                       Bad{{"--seq-len=4"}, "write --set workload.sequence=VALUE"},
                        Bad{{"--precision", "bf16"}, "write --set workload.precision=VALUE"},
                        Bad{{"--world-size", "4"}, "write --ranks VALUE"},
                        Bad{{"--set", "hosts=4"}, "write cluster.hosts=4"},
                        Bad{{"--set", "world_size=4"}, "write ranks=4"},
-                       Bad{{"--set", "batch=4"}, "write workload.batch=4"}})
+                       Bad{{"--set", "batch=4"}, "write workload.batch=4"},
+                       Bad{{"--set", "workload.seq_len=4"}, "write workload.sequence=4"}})
     for (const char* command : {"predict", "tune", "sweep", "explain"}) {
       Outcome o =
           ddpsim(Args{command} + kHgx + b.args +
@@ -440,6 +454,7 @@ TEST(Refusals, NameWhatWorks) {
   for (auto [axis, field] : {std::pair{"hosts", "cluster.hosts"},
                              {"nodes", "cluster.hosts"},
                              {"batch", "workload.batch"},
+                             {"sequence_length", "workload.sequence"},
                              {"precision", "workload.precision"},
                              {"world_size", "ranks"}}) {
     Outcome o = ddpsim(Args{"sweep"} + kHgx + Args{"--axis", std::string(axis) + "=1,2"});

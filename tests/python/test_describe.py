@@ -32,7 +32,8 @@ describe = load_script()
 FIXTURE = json.loads((ROOT / "tests" / "data" / "models.json").read_text(encoding="utf-8"))
 BUCKETS = json.loads((ROOT / "tests" / "data" / "buckets.json").read_text(encoding="utf-8"))
 BUILT = {name: make() for name, make in describe.MODELS.items()}
-DOCUMENTS: dict[str, Any] = {name: json.loads(model.json_text()) for name, model in BUILT.items()}
+# At the sequence length that the file begins with, numbers as they are there.
+DOCUMENTS: dict[str, Any] = {n: json.loads(m.json_text(m.sequence)) for n, m in BUILT.items()}
 
 KEYS = {
     "bert-base": "bert_base(PreTraining)",
@@ -51,6 +52,16 @@ PARAMETERS = {
     "resnext101-32x8d": 88_791_336,
     "bert-base-squad": 108_893_186,
     "bert-large-squad": 334_094_338,
+}
+
+
+# Tokens a sample, and rows of the table of learned positions.
+SEQUENCES = {
+    "bert-base": (128, 512),
+    "bert-large": (512, 512),
+    "bert-base-squad": (384, 512),
+    "bert-large-squad": (384, 512),
+    "gpt2-small": (1024, 1024),
 }
 
 
@@ -201,6 +212,16 @@ class Described(unittest.TestCase):
                             + cost["bytes_fixed"]
                         )
                         self.assertEqual(moves > 0, cost["kernels"] > 0)
+
+    def test_sequence_lengths(self) -> None:
+        for name, model in BUILT.items():
+            with self.subTest(name):
+                document = json.loads(model.json_text())
+                self.assertEqual("sequence" in document, name in SEQUENCES)
+                if name in SEQUENCES:
+                    self.assertEqual(
+                        (document["sequence"], document.get("positions")), SEQUENCES[name]
+                    )
 
     def test_committed_files_are_current_and_small(self) -> None:
         self.assertEqual(describe.main(["--out", str(ROOT / "workloads"), "--check"]), 0)

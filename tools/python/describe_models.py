@@ -53,19 +53,66 @@ EMBEDDING_SMALL_BACKWARD_KERNELS = 2  # zero-fill, summation
 
 
 @dataclass(frozen=True)
+class Tokens:
+    """A count that depends on the sequence length: constant + linear * n + square * n^2."""
+
+    constant: int
+    linear: int
+    square: int = 0
+
+    def at(self, n: int) -> int:
+        return self.constant + n * (self.linear + n * self.square)
+
+    def __add__(self, other: Count) -> Tokens:
+        o = other if isinstance(other, Tokens) else Tokens(other, 0)
+        return Tokens(self.constant + o.constant, self.linear + o.linear, self.square + o.square)
+
+    def __mul__(self, other: Count) -> Tokens:
+        o = other if isinstance(other, Tokens) else Tokens(other, 0)
+        if self.square * o.linear or self.linear * o.square or self.square * o.square:
+            raise AssertionError("no cost grows faster than the square of the sequence length")
+        return Tokens(
+            self.constant * o.constant,
+            self.constant * o.linear + self.linear * o.constant,
+            self.constant * o.square + self.linear * o.linear + self.square * o.constant,
+        )
+
+    def __pow__(self, exponent: int) -> Tokens:
+        return self * self if exponent == 2 else NotImplemented
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+Count = int | Tokens
+SEQUENCE = Tokens(0, 1)
+
+
+def at_length(n: Count, tokens: int) -> int:
+    return n.at(tokens) if isinstance(n, Tokens) else n
+
+
+def coefficients(n: Count) -> int | list[int]:
+    if isinstance(n, int):
+        return n
+    if n.square:
+        return [n.constant, n.linear, n.square]
+    return [n.constant, n.linear] if n.linear else n.constant
+
+
+@dataclass(frozen=True)
 class Cost:
     """One direction of one layer. Bytes are memory traffic."""
 
-    flops: int = 0  # per sample; a multiply-add is 2
-    sample: int = 0  # bytes per sample
-    fixed: int = 0  # bytes that do not depend on the batch
+    flops: Count = 0  # per sample; a multiply-add is 2
+    sample: Count = 0  # bytes per sample
+    fixed: Count = 0  # bytes that do not depend on the batch
     kernels: int = 0
 
-    def json(self) -> dict[str, int]:
+    def json(self, write: Callable[[Count], object]) -> dict[str, object]:
         return {
-            "flops_per_sample": self.flops,
-            "bytes_per_sample": self.sample,
-            "bytes_fixed": self.fixed,
+            "flops_per_sample": write(self.flops),
+            "bytes_per_sample": write(self.sample),
+            "bytes_fixed": write(self.fixed),
             "kernels": self.kernels,
         }
 
@@ -101,6 +148,8 @@ class Model:
     batch: int
     source: str
     optimizer: dict[str, object]
+    sequence: int = 0  # tokens per sample that the file begins with; 0 = none
+    positions: int = 0  # rows of the table of learned positions; 0 = none
     tensors: list[Tensor] = field(default_factory=list)
     buffers: list[Tensor] = field(default_factory=list)
     layers: list[Layer] = field(default_factory=list)
@@ -167,7 +216,7 @@ class Model:
     def linear(
         self,
         name: str,
-        tokens: int,
+        tokens: Count,
         n_in: int,
         n_out: int,
         bias: bool = True,
@@ -203,9 +252,9 @@ class Model:
         name: str,
         kind: str,
         tensors: Sequence[str],
-        flops: int,
-        x: int,
-        y: int,
+        flops: Count,
+        x: Count,
+        y: Count,
         weights: int,
         weight: int,
         bias: bool,
@@ -244,7 +293,7 @@ class Model:
             "batch_norm",
         )
 
-    def layer_norm(self, name: str, tokens: int, hidden: int) -> None:
+    def layer_norm(self, name: str, tokens: Count, hidden: int) -> None:
         tensors = (self.parameter(f"{name}.weight", hidden), self.parameter(f"{name}.bias", hidden))
         x = F32 * tokens * hidden
         self.layer(
@@ -257,7 +306,7 @@ class Model:
         )
 
     def embedding(
-        self, name: str, rows: int, hidden: int, indices: int, tied: bool = False
+        self, name: str, rows: int, hidden: int, indices: Count, tied: bool = False
     ) -> None:
         """Per-sample indices. tied: the weight's other gradient (from the output layer) is added
         here, after the sum over indices."""
@@ -278,7 +327,7 @@ class Model:
         )
         self.in_gradient = True
 
-    def position_embedding(self, name: str, rows: int, hidden: int, indices: int) -> None:
+    def position_embedding(self, name: str, rows: int, hidden: int, indices: Count) -> None:
         """Indices [1, S]: the same for every sample."""
         weight = self.parameter(f"{name}.weight", rows, hidden)
         x = F32 * indices * hidden
@@ -298,8 +347,8 @@ class Model:
     def memory(
         self,
         name: str,
-        forward: int,
-        backward: int,
+        forward: Count,
+        backward: Count,
         kernels: tuple[int, int] = (1, 1),
         op: str = "copy",
     ) -> None:
@@ -313,23 +362,23 @@ class Model:
             op,
         )
 
-    def relu(self, name: str, n: int) -> None:
+    def relu(self, name: str, n: Count) -> None:
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "relu")
 
-    def add(self, name: str, n: int) -> None:
+    def add(self, name: str, n: Count) -> None:
         """Residual addition: read two, write one; backward hands the same gradient to both
         inputs."""
         self.memory(name, 3 * F32 * n, 0, (1, 0), "add")
 
-    def fork(self, name: str, n: int, consumers: int = 2) -> None:
+    def fork(self, name: str, n: Count, consumers: int = 2) -> None:
         """A tensor with several consumers: free in forward, their gradients are summed in
         backward."""
         self.memory(name, 0, 3 * F32 * n * (consumers - 1), (0, consumers - 1), "fork")
 
-    def dropout(self, name: str, n: int) -> None:
+    def dropout(self, name: str, n: Count) -> None:
         self.memory(name, 9 * n, 9 * n, (1, 1), "dropout")
 
-    def copy(self, name: str, n: int, kernels: tuple[int, int] = (1, 1)) -> None:
+    def copy(self, name: str, n: Count, kernels: tuple[int, int] = (1, 1)) -> None:
         self.memory(name, 2 * F32 * n, 2 * F32 * n, kernels)
 
     def max_pool(self, name: str, n_in: int, n_out: int) -> None:
@@ -345,10 +394,10 @@ class Model:
         """Bilinear; backward zero-fills and then adds into grad_in."""
         self.memory(name, F32 * (n_in + n_out), F32 * (3 * n_in + n_out), (1, 2), "interpolate")
 
-    def gelu_erf(self, name: str, n: int) -> None:
+    def gelu_erf(self, name: str, n: Count) -> None:
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "gelu")
 
-    def gelu_tanh_composed(self, name: str, n: int) -> None:
+    def gelu_tanh_composed(self, name: str, n: Count) -> None:
         """Hugging Face's gelu_new, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), as eight
         element-wise operations.
 
@@ -358,19 +407,20 @@ class Model:
         """
         self.memory(name, 18 * F32 * n, 28 * F32 * n, (8, 11), "gelu_composed")
 
-    def tanh(self, name: str, n: int) -> None:
+    def tanh(self, name: str, n: Count) -> None:
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "tanh")
 
-    def softmax(self, name: str, n: int) -> None:
-        """Rows of at most 1024 elements: one pass over the input."""
+    def softmax(self, name: str, n: Count) -> None:
+        """One pass over the input: in registers, or in shared memory (rows of more than 1024
+        elements, PyTorch 2.1 and newer)."""
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "softmax")
 
     def cross_entropy(
-        self, name: str, rows: int, classes: int, spatial: bool = False, single: bool = False
+        self, name: str, rows: Count, classes: Count, spatial: bool = False, single: bool = False
     ) -> None:
         """log_softmax and nll_loss; single: the model casts its logits to fp32. Rows above 1024
         elements are read once more for the maximum and the sum, over space twice more."""
-        again = 2 if spatial else 1 if classes > 1024 else 0
+        again = 2 if spatial else 1 if isinstance(classes, int) and classes > 1024 else 0
         n = F32 * rows * classes
         labels = I64 * rows
         # backward: zero-fill and scatter of nll_loss, then read grad (again, if long) and y, write
@@ -384,7 +434,13 @@ class Model:
         )
 
     def batched_matmul(
-        self, name: str, count: int, rows: int, inputs: int, outputs: int, causal: bool = False
+        self,
+        name: str,
+        count: int,
+        rows: Count,
+        inputs: Count,
+        outputs: Count,
+        causal: bool = False,
     ) -> None:
         """`count` products c (rows x outputs) = a (rows x inputs) b a sample; backward reads dc
         twice, a, b and writes da, db."""
@@ -415,7 +471,8 @@ class Model:
 
     def macs(self, belongs: Callable[[str], bool] = lambda name: True) -> int:
         """Multiply-adds of forward per sample, over the layers whose name `belongs`."""
-        return sum(layer.forward.flops for layer in self.layers if belongs(layer.name)) // 2
+        flops = [x.forward.flops for x in self.layers if belongs(x.name)]
+        return sum(at_length(n, self.sequence) for n in flops) // 2
 
     def check(self) -> None:
         names = [t.name for t in self.tensors]
@@ -431,9 +488,21 @@ class Model:
                 f"{self.name}: the layers' tensors are not a permutation of the registered ones"
             )
 
-    def json_text(self) -> str:
-        """One tensor or layer a line."""
+    def json_text(self, tokens: int = 0) -> str:
+        """One tensor or layer a line. tokens: numbers at this sequence length, instead of what
+        they are at any."""
         self.check()
+
+        def count(n: Count) -> object:
+            return at_length(n, tokens) if tokens else coefficients(n)
+
+        def size(n: object) -> object:
+            if not isinstance(n, Tokens):
+                return n
+            if n != SEQUENCE:
+                raise AssertionError(f"{self.name}: a size is a number or the sequence length")
+            return tokens or "sequence"
+
         index = {t.name: i for i, t in enumerate(self.tensors)}
 
         def dump(value: object) -> str:
@@ -452,10 +521,10 @@ class Model:
                 {
                     "name": x.name,
                     "class": x.kind,
-                    **({"op": x.op} if x.op else {}),
+                    **({"op": {k: size(v) for k, v in x.op.items()}} if x.op else {}),
                     "tensors": [index[t] for t in x.tensors],
-                    "forward": x.forward.json(),
-                    "backward": x.backward.json(),
+                    "forward": x.forward.json(count),
+                    "backward": x.backward.json(count),
                 }
             )
             for x in self.layers
@@ -466,9 +535,16 @@ class Model:
             ("model", dump(self.model)),
             ("basis", dump("described")),
             ("batch", dump(self.batch)),
+            *([("sequence", dump(self.sequence))] if self.sequence and not tokens else []),
+            *([("positions", dump(self.positions))] if self.positions and not tokens else []),
             ("precision", dump("fp32")),
             ("device", dump({"kind": "gpu", "name": "any; times from the profile's roofline"})),
-            ("source", dump(self.source)),
+            (
+                "source",
+                dump(self.source.replace(f"length {self.sequence},", f"length {tokens},"))
+                if tokens
+                else dump(self.source),
+            ),
             ("optimizer", dump(self.optimizer)),
             ("tensors", block([tensor(t) for t in self.tensors])),
             ("buffers", block([tensor(b) for b in self.buffers])),
@@ -717,11 +793,11 @@ def bert(
     layers: int,
     hidden: int,
     heads: int,
-    tokens: int,
+    sequence: int,
     batch: int,
     squad: bool = False,
 ) -> Model:
-    vocabulary, inner = 30522, 4 * hidden
+    vocabulary, inner, tokens = 30522, 4 * hidden, SEQUENCE
     pretraining = (
         "; logits at every position. The decoder's weight is tied to the word embeddings: its"
         " gradient is complete only when backward ends."
@@ -735,7 +811,7 @@ def bert(
         f"transformers.{'BertForQuestionAnswering' if squad else 'BertForPreTraining'}",
         batch,
         EAGER_TRANSFORMER
-        + f"Sequence length {tokens}, {layers} layers, hidden {hidden}, {heads} heads"
+        + f"Sequence length {sequence}, {layers} layers, hidden {hidden}, {heads} heads"
         + (", no pooler. Fine-tuning for SQuAD: begin and end of an answer." if squad else "")
         + ("" if squad else pretraining)
         + " Buffers: position_ids and token_type_ids, registered"
@@ -743,6 +819,8 @@ def bert(
         " but still in named_buffers(), which is what DDP broadcasts)."
         + ("" if squad else arrival),
         ADAMW,
+        sequence,
+        512,
     )
     n, n_inner, scores = tokens * hidden, tokens * inner, heads * tokens**2
     e = "bert.embeddings"
@@ -817,7 +895,7 @@ def bert(
 
 
 def gpt2_small() -> Model:
-    vocabulary, tokens, hidden, heads, layers = 50257, 1024, 768, 12, 12
+    vocabulary, tokens, hidden, heads, layers = 50257, SEQUENCE, 768, 12, 12
     inner = 4 * hidden
     m = Model(
         "gpt2-small",
@@ -831,6 +909,8 @@ def gpt2_small() -> Model:
         " them before every forward unless broadcast_buffers is false: add them to `buffers` to"
         " see it.",
         ADAMW,
+        1024,
+        1024,
     )
     n, n_inner, scores = tokens * hidden, tokens * inner, heads * tokens**2
     t = "transformer"
@@ -923,6 +1003,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--only", choices=sorted(MODELS), action="append", help="just this one (may be repeated)"
     )
     parser.add_argument(
+        "--sequence",
+        type=int,
+        default=0,
+        metavar="TOKENS",
+        help="numbers at this sequence length, in files that have no other (models that have one)",
+    )
+    parser.add_argument(
         "--check",
         action="store_true",
         help="write nothing; exit 1 if a file differs from what would be written",
@@ -932,10 +1019,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     names: list[str] = args.only or list(MODELS)
     check: bool = args.check
     stale = 0
+    if args.sequence:
+        names = [name for name in names if MODELS[name]().sequence]
     if not check:
         out.mkdir(parents=True, exist_ok=True)
     for name in names:
-        path, text = out / f"{name}.json", MODELS[name]().json_text()
+        path, text = out / f"{name}.json", MODELS[name]().json_text(args.sequence)
         if check:
             if not path.is_file() or path.read_text(encoding="utf-8") != text:
                 print(
