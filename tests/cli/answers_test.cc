@@ -128,6 +128,41 @@ TEST_F(Answers, ASweepCarriesTheFactorOfTheMeasuredBatch) {
   EXPECT_TRUE(has(column(clusters, "reason")[1].get<std::string>(), "measured on a device"));
 }
 
+// 32 samples in 20 ms, and a step of 13.9 ms.
+TEST_F(Answers, AStepThatWaitsForInputSaysSo) {
+  const Args slow = kHgx + Args{"--set", "input.samples_per_s=1600"};
+  Json j = summary(slow);
+  EXPECT_EQ(j["step_ps"], 20'000'000'000);
+  EXPECT_GT(j["input_ps"], 4'000'000'000);
+  EXPECT_FALSE(summary(kHgx).contains("input_ps"));
+  for (const char* format : {"table", "md"}) {
+    std::string text = text_of(Args{"predict"} + slow + Args{"--format", format});
+    EXPECT_TRUE(has(text, "waiting for input")) << text;
+    EXPECT_TRUE(has(text, "the input pipeline")) << text;
+    EXPECT_TRUE(has(text, "input at 1600 samples/s per rank")) << text;
+  }
+  EXPECT_TRUE(has(text_of(Args{"explain"} + slow), "the input pipeline decides"));
+  EXPECT_TRUE(has(text_of(Args{"tune"} + slow + Args{"--values", "1,25", "--no-levers"}),
+                  "the input pipeline makes a step's batches in no less"));
+  Json sweep = json_of(Args{"sweep"} + kHgx + Args{"--axis", "input.samples_per_s=1600,1e9"});
+  EXPECT_EQ(column(sweep, "step_ps")[0], j["step_ps"]);
+  EXPECT_EQ(column(sweep, "step_ps")[1], summary(kHgx)["step_ps"]);
+  Json trace = io::parse_json(text_of(Args{"trace"} + slow), "stdout");
+  double waited = 0;
+  for (const Json& e : trace["traceEvents"])
+    if (e["name"] == "await_input") waited = e["dur"].get<double>();
+  EXPECT_GT(waited, 4000);
+  // As a program it is the same.
+  for (const Args& more : {Args{}, Args{"--set", "accumulation_steps=3"}, Args{"--plan", "fsdp"}}) {
+    text_of(Args{"show", "program"} + slow + more +
+            Args{"--format", "json", "--out", file("p.json")});
+    Json shown = summary({"--program", file("p.json"), "--cluster", "hgx-h100"});
+    Json own = summary(slow + more);
+    EXPECT_EQ(shown["step_ps"], own["step_ps"]);
+    EXPECT_EQ(shown["input_ps"], own["input_ps"]);
+  }
+}
+
 // Of every knob: a model that differs a little must not fall off what is recommended.
 TEST(Predict, SaysTheSequenceBesideTheBatch) {
   Args bert{"--workload", "bert-base", "--cluster", "hgx-h100"};

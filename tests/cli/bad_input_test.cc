@@ -56,6 +56,21 @@ std::vector<std::string> set(const std::vector<std::string>& question, const std
 }
 
 const std::vector<Case> kCases{
+    // Input.
+    {"InputOfNoRate",
+     set(kGpu, "input.samples_per_s=0"),
+     {"--set input.samples_per_s=0: ", "above 0"}},
+    {"InputOfAnotherKey",
+     set(kGpu, "input.rate=3"),
+     {"--set input.rate=3 ", "unknown key", "samples_per_s"}},
+    {"InputThatNeverComes", set(kGpu, "input.samples_per_s=1e-12"), {"ddpsim counts up to"}},
+    {"InputOfAProgram",
+     {"predict", "--program", "p.json", "--cluster", "hgx-h100", "--set", "input.samples_per_s=3"},
+     {"--set input.samples_per_s=3: ", "a program has its input in it"}},
+    {"InputOfWhatIsExecuted",
+     {"run", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-star", "--set",
+      "input.samples_per_s=3"},
+     {"#/input: ", "--set input=null"}},
     // A number of one device.
     {"MeasuredStepWithoutUnit",
      kGpu + std::vector<std::string>{"--measured-step", "97"},

@@ -90,6 +90,8 @@ report::Heading heading_of_plan(const Loaded& l) {
                          plan.async_op ? "asynchronous" : "blocking");
   }
   if (std::string nccl = nccl_text(plan); !nccl.empty()) h.plan += ", " + nccl;
+  if (l.scenario.input)
+    h.plan += fmt::format(", input at {:g} samples/s per rank", l.scenario.input->samples_per_s);
   if (plan.accumulation_steps > 1)
     h.plan += fmt::format(", {} accumulation steps", plan.accumulation_steps);
   h.captured = l.workload.basis == Basis::Captured;
