@@ -120,8 +120,8 @@ void read_carried(const Reader& r, Profile& p) {
   r.only({"basis", "source", "from", "common"});
   r.at("from").choice({kReferenceName});
   if (p.kind != DeviceKind::Gpu) r.fail("kernels of a GPU are not carried over to a CPU");
-  if (p.compute.sms == 0 || p.compute.clock_hz <= 0)
-    r.fail("kernels that are carried over need compute/sms and compute/clock_hz");
+  if (p.compute.sms == 0 || p.compute.clock_hz <= 0 || p.compute.capability == 0)
+    r.fail("kernels that are carried over need compute/compute_capability, sms and clock_hz");
   const Profile& from = reference_gpu();
   p.costs = predict::carried(from, p);
   p.costs->source = r.at("source").text();

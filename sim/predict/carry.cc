@@ -11,6 +11,14 @@ constexpr double kFree = 1.05;
 // F(2 x 2, 3 x 3) multiplies 16 times for 36 (Lavin, Gray: Fast Algorithms for Convolutional
 // Neural Networks, 2016); cuDNN's fp32 kernels of that name compute results and gradients of data.
 constexpr double kWinograd = 36.0 / 16.0;
+// Operands that reach the tensor cores of an SM: multiply-adds of halves a clock that they feed.
+// Before Ampere threads copy them through registers; Ampere and Ada copy to shared memory
+// asynchronously; from Hopper on, whose kernels are the measured ones, tensor cores read them
+// there. The number is the only one here that is fitted, to published steps of one GPU
+// (calib/published/steps; reports/gpu_steps.md leaves out each generation and each source).
+constexpr double kFed = 330;
+constexpr int kAmpere = 80;
+constexpr int kHopper = 90;
 
 double to_4th(double v) {
   return v * v * v * v;
@@ -26,6 +34,15 @@ double both(double a, double b) {
 
 Duration stretched_by(Duration d, double by) {
   return {static_cast<std::int64_t>(std::llround(static_cast<double>(d.ps) * by))};
+}
+
+// Share of the peak that operands in tensor cores' reach allow.
+double fed_share(const ComputeSection& c, Precision p) {
+  if (p == Precision::Fp32 || c.capability >= kHopper) return 1;
+  double wanted =
+      c.peak_flops[static_cast<std::size_t>(p)] / (2 * c.clock_hz * static_cast<double>(c.sms));
+  double fed = kFed * (c.capability >= kAmpere ? 2 : 1) * (p == Precision::Tf32 ? 0.5 : 1);
+  return both(1, fed / wanted);
 }
 
 }  // namespace
@@ -49,7 +66,7 @@ KernelCosts carried(const Profile& from, const Profile& to) {
   for (ProductCost c : costs.products) {
     bool replaced = c.kernel == "conv" && c.precision == Precision::Fp32 && !tf32;
     if (peak(c.precision) <= 0 || replaced) continue;
-    c.flops_per_s = std::round(c.flops_per_s * peak(c.precision));
+    c.flops_per_s = std::round(c.flops_per_s * peak(c.precision) * fed_share(b, c.precision));
     for (Duration* d : {&c.fixed, &c.wave, &c.split}) *d = stretched_by(*d, clocks);
     out.products.push_back(c);
   }
