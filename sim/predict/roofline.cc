@@ -54,7 +54,9 @@ Duration host_time(const Profile& p, Level level, Duration d) {
 Duration call_time(const Workload& w, const Profile& p, const Layer& l, bool backward) {
   const LayerCost& c = backward ? l.backward : l.forward;
   if (p.host.calls.empty() || l.op.kind.empty() || c.kernels == 0) return p.host.launch * c.kernels;
-  std::string kind = l.op.kind == "gelu" || l.op.kind == "tanh" ? "relu" : l.op.kind;
+  std::string kind = l.op.kind;
+  for (const char* one : {"gelu", "tanh", "silu", "sigmoid"})
+    if (kind == one) kind = "relu";
   if (element_scale(w.precision) < 1 && (kind == "linear" || kind == "conv"))
     kind = "linear_autocast";
   for (const CallCost& call : p.host.calls)
