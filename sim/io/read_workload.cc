@@ -222,7 +222,7 @@ Optimizer read_optimizer(const Reader& r) {
 }  // namespace
 
 Json at_its_length(Json document) {
-  if (!document.is_object() || !document.contains("sequence")) return document;
+  if (!document.is_object() || !document.value("sequence", Json()).is_number()) return document;
   std::int64_t tokens = document["sequence"].get<std::int64_t>();
   for (Json& layer : document["layers"]) {
     for (const char* direction : {"forward", "backward"})

@@ -314,8 +314,9 @@ class Model:
         """weight * (x * rsqrt(mean(x^2) + eps)), composed; n elements in t rows.
 
         Forward reads + writes: square 2n, mean n + t, + eps 2t, rsqrt 2t, two products 2n + t and
-        2n. Backward: the weight's product 6n (its gradient is a product and a sum), x's 6n, rsqrt 6t
-        (three operations), mean n, square 7n (three operations), two uses of x summed 3n.
+        2n. Backward: the weight's product 6n (its gradient is a product and a sum), x's 6n + 2t,
+        rsqrt 6t (three operations), mean n + t, square 7n (three operations), two uses of x summed
+        3n: 23n + 9t.
         """
         weight = self.parameter(f"{name}.weight", hidden)
         n = tokens * hidden
@@ -323,7 +324,7 @@ class Model:
             name,
             "memory",
             Cost(0, F32 * (7 * n + 6 * tokens), F32 * hidden, 6),
-            Cost(0, F32 * (23 * n + 8 * tokens), F32 * 2 * hidden, 14),
+            Cost(0, F32 * (23 * n + 9 * tokens), F32 * 2 * hidden, 14),
             (weight,),
             "rms_norm",
         )
@@ -464,8 +465,9 @@ class Model:
         self.memory(name, 2 * F32 * n, 2 * F32 * n, (3, 1))
 
     def softmax(self, name: str, n: Count) -> None:
-        """One pass over the input: in registers, or in shared memory (rows of more than 1024
-        elements, PyTorch 2.1 and newer)."""
+        """One pass over the input: rows of at most 1024 elements stay in registers, longer ones in
+        shared memory while it holds them (SoftMax.cu of PyTorch 2.5); rows that are longer still,
+        which are read again, are not told apart."""
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "softmax")
 
     def cross_entropy(
@@ -1109,7 +1111,8 @@ def t5(name: str, layers: int, hidden: int, heads: int) -> Model:
         EAGER_TRANSFORMER
         + f"Sequence length {sequence}, of the encoder's input; {target} tokens of target,"
         f" whatever the input's length. {layers} layers each, hidden {hidden}, {heads} heads, ReLU,"
-        " logits at every position of the target. shared is the table of both embeddings and of lm_head: its"
+        " logits at every position of the target. shared is the table of both embeddings and of"
+        " lm_head: its"
         " gradient is complete only when backward ends. Positions are relative: a bias of the"
         " scores that the first layer of each stack computes for all of them. Buffers: none.",
         ADAMW,
