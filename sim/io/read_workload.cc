@@ -232,7 +232,7 @@ void read_casting(const Reader& r, Workload& w) {
 }  // namespace
 
 Json at_its_length(Json document) {
-  if (!document.is_object() || !document.contains("sequence")) return document;
+  if (!document.is_object() || !document.value("sequence", Json()).is_number()) return document;
   std::int64_t tokens = document["sequence"].get<std::int64_t>();
   for (Json& layer : document["layers"]) {
     for (const char* direction : {"forward", "backward"})

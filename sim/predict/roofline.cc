@@ -56,7 +56,9 @@ Duration call_time(const Workload& w, const Profile& p, Level level, const Layer
   const LayerCost& c = backward ? l.backward : l.forward;
   auto launches = [&] { return host_time(p, level, p.host.launch * c.kernels); };
   if (p.host.calls.empty() || l.op.kind.empty() || c.kernels == 0) return launches();
-  std::string kind = l.op.kind == "gelu" || l.op.kind == "tanh" ? "relu" : l.op.kind;
+  std::string kind = l.op.kind;
+  for (const char* one : {"gelu", "tanh", "silu", "sigmoid"})
+    if (kind == one) kind = "relu";
   bool casts = element_scale(w.precision) < 1 && w.casting == Casting::Autocast;
   if (casts && (kind == "linear" || kind == "conv")) kind = "linear_autocast";
   for (const CallCost& call : p.host.calls) {

@@ -101,7 +101,11 @@ TEST(Sequence, IsRefusedWhereThereIsNone) {
             "w.json#/sequence: the model has no sequence: no layer's cost depends on its length");
   EXPECT_NE(refusal(at("mlp784-50-10-cpu", 128)).find("is of a described workload"),
             std::string::npos);
-  Json j = shipped("bert-base");
+  Json j = shipped("resnet18");
+  j["sequence"] = nullptr;  // as --set workload.sequence=null
+  EXPECT_EQ(io::read_workload(j, "w").sequence, 0);
+  EXPECT_TRUE(io::at_its_length(j) == j);
+  j = shipped("bert-base");
   j.erase("sequence");
   EXPECT_NE(refusal(j).find("the workload has no \"sequence\""), std::string::npos);
   j = shipped("bert-base");
