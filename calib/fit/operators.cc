@@ -297,22 +297,6 @@ Judged judge(const KernelCosts& k, const Points& points) {
 
 }  // namespace
 
-KernelCosts carried_over(const KernelCosts& costs, const Profile& from, const Profile& to,
-                         int sms) {
-  KernelCosts out = costs;
-  if (sms > 0) out.sms = sms;
-  out.bandwidth_bytes_per_s =
-      std::round(costs.bandwidth_bytes_per_s * to.memory.bandwidth_bytes_per_s /
-                 from.memory.bandwidth_bytes_per_s);
-  for (ProductCost& c : out.products) {
-    auto i = static_cast<std::size_t>(c.precision);
-    if (from.compute.peak_flops[i] <= 0 || to.compute.peak_flops[i] <= 0) continue;
-    c.flops_per_s =
-        std::round(c.flops_per_s * to.compute.peak_flops[i] / from.compute.peak_flops[i]);
-  }
-  return out;
-}
-
 GpuSize gpu_size(const std::string& gpu) {
   GpuSize out;
   auto before = [&](const char* word) -> std::int64_t {

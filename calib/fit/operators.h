@@ -30,10 +30,6 @@ OperatorFit fit_operators(int sms, const std::vector<const Run*>& runs);
 std::vector<KernelResidual> judge_operators(const KernelCosts& costs,
                                             const std::vector<const Run*>& runs);
 
-// The same constants on another GPU, of which only its datasheet is known: rates of products and of
-// memory go with the datasheets' (`from`: of the GPU that was measured), SMs are the other's.
-KernelCosts carried_over(const KernelCosts& costs, const Profile& from, const Profile& to, int sms);
-
 // SMs and memory (MiB) of "NVIDIA H100 80GB HBM3 (132 SMs, 81079 MiB; ...)"; 0 = not said.
 struct GpuSize {
   int sms = 0;

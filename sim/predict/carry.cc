@@ -16,20 +16,17 @@ constexpr double kWinograd = 36.0 / 16.0;
 // asynchronously; from Hopper on, whose kernels are the measured ones, tensor cores read them
 // there. The number is the only one here that is fitted, to published steps of one GPU
 // (calib/published/steps; reports/gpu_steps.md leaves out each generation and each source).
-constexpr double kFed = 330;
+constexpr double kFed = 400;
 constexpr int kAmpere = 80;
 constexpr int kHopper = 90;
 
-double to_4th(double v) {
-  return v * v * v * v;
-}
-double root_4th(double v) {
-  return std::sqrt(std::sqrt(v));
-}
-
-// Two limits, as shares of one rate, met together: as in kernel_time.cc's `together`.
+// Two limits of one rate, felt together: times add up as their squares.
 double both(double a, double b) {
-  return 1 / root_4th(1 / to_4th(a) + 1 / to_4th(b));
+  return 1 / std::sqrt(1 / (a * a) + 1 / (b * b));
+}
+// What the other limit is, of two that together allow `rate`.
+double other(double rate, double one) {
+  return 1 / std::sqrt(1 / (rate * rate) - 1 / (one * one));
 }
 
 Duration stretched_by(Duration d, double by) {
@@ -79,7 +76,7 @@ KernelCosts carried(const Profile& from, const Profile& to) {
   for (MemoryCost& c : out.memory) {
     c.fixed = stretched_by(c.fixed, clocks);
     if (c.efficiency >= kFree) continue;
-    double asked = 1 / root_4th(1 / to_4th(c.efficiency) - 1 / to_4th(kFree));
+    double asked = other(c.efficiency, kFree);
     c.efficiency = both(kFree, asked * sms / bandwidth);
   }
   for (AttentionCost& c : out.attention) {

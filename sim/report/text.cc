@@ -182,6 +182,8 @@ std::string interval_sentence(const Profile& p, const Workload& w) {
            (p.measured() ? "profile's residuals" : "datasheet's range") +
            " for network, copies and hooks";
   if (p.measured()) return "80 % interval from the profile's residuals";
+  if (!captured && p.costs && !p.costs->carried_from.empty())
+    return "80 % of published steps on other GPUs; the datasheet's range for host and network";
   if (!captured && p.costs)
     return "80 % of shapes that the fit of kernels did not see; the datasheet's range for host and "
            "network";

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/predict/predict.h"
+#include "sim/predict/roofline.h"
 #include "sim/strategy/cycles.h"
 #include "sim/strategy/systems.h"
 #include "tests/support/support.h"
@@ -175,8 +176,9 @@ TEST(Horovod, ALongCycleFusesAll) {
 TEST(Horovod, OneRankIsComputationAndItsHooks) {
   Asked a("resnet50", "hgx-h100", 1);
   Prediction p = predict(a.question());
-  EXPECT_LT(static_cast<double>((p.summary.step - p.single_rank_step).ps), 2.5e9)
-      << "at most the cycles that the end of the step waits for";
+  Duration launched = predict::step_times(a.workload, a.profile, Level::Mid).host->forward;
+  EXPECT_LT(static_cast<double>((p.summary.step - p.single_rank_step - launched).ps), 2.5e9)
+      << "at most the cycles that the end of the step waits for; then the host launches forward";
   EXPECT_GE(p.summary.step.ps, p.single_rank_step.ps);
 }
 

@@ -149,9 +149,10 @@ TEST(Input, IsAwaitedFirstInEachMicroStepAndKeepsWhatWaitsForWhat) {
     EXPECT_EQ(name_of(fed, s, m), "micro" + std::to_string(m) + "/load_input");
     EXPECT_EQ(s.ops[m].duration, kMillisecond);
     EXPECT_EQ(deps_of(s, awaits[m]), std::vector<std::uint32_t>{m});
-    if (m > 0)
+    if (m > 0) {
       EXPECT_NE(name_of(fed, s, awaits[m] + 1).find("micro" + std::to_string(m)),
                 std::string::npos);
+    }
   }
   for (std::uint32_t i = 0; i < others.size(); ++i) {
     EXPECT_EQ(name_of(fed, s, others[i]), name_of(plain, plain.steady, i));

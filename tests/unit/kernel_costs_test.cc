@@ -13,6 +13,7 @@
 #include "calib/fit/points.h"
 #include "calib/fit/shapes.h"
 #include "sim/io/codecs.h"
+#include "sim/predict/carry.h"
 #include "sim/predict/joint_spread.h"
 #include "sim/predict/kernel_time.h"
 #include "sim/predict/layer_time.h"
@@ -323,6 +324,7 @@ TEST(LayerTime, FusedAttentionStandsForItsParts) {
 TEST(LayerTime, WhatDoesNotSayWhatItComputesIsPricedAsBefore) {
   Workload w = workload("resnet18");
   Profile p = profile("h100-sxm.datasheet");
+  p.costs.reset();
   Duration plain = predict::step_times(w, p, Level::Mid).forward;
   for (Layer& l : w.layers) l.op = {};
   p.costs = costs();
@@ -449,17 +451,20 @@ TEST(FitOfOperators, AStrangerIsJudgedByItsDatasheet) {
   ddpsim::Run run = planted(k);
   Profile from = profile("h100-sxm.datasheet");
   Profile to = profile("h200-sxm.datasheet");
-  KernelCosts there = calib::carried_over(k, from, to, 0);
+  from.costs = k;
+  KernelCosts there = predict::carried(from, to);
   EXPECT_NEAR(there.bandwidth_bytes_per_s / k.bandwidth_bytes_per_s, 4.8 / 3.35, 1e-3);
   EXPECT_EQ(there.products[0].flops_per_s, k.products[0].flops_per_s);
   for (const KernelResidual& r : calib::judge_operators(k, {&run})) {
     EXPECT_TRUE(r.held_out);
     EXPECT_LT(r.p90_error, 1e-3) << r.kernel;
   }
-  double off = 0;
-  for (const KernelResidual& r : calib::judge_operators(there, {&run}))
-    if (r.kernel == "memory") off = r.median_error;
-  EXPECT_GT(off, 0.05) << "another bandwidth is another time";
+  to.compute.clock_hz /= 2;  // what its SMs ask for, and what a wave costs
+  for (const KernelResidual& r : calib::judge_operators(predict::carried(from, to), {&run})) {
+    if (r.kernel == "memory") {
+      EXPECT_GT(r.median_error, 0.2);
+    }
+  }
 }
 
 TEST(FitOfKernels, RefusesNoiseAndAnotherGpu) {

@@ -56,7 +56,9 @@ TEST(MeasuredStep, ThatIsThePredictionMovesNothing) {
     EXPECT_EQ(same.optimizer, plain.optimizer);
     EXPECT_EQ(same.core, plain.core);
     ASSERT_EQ(same.host.has_value(), plain.host.has_value());
-    if (plain.host) EXPECT_EQ(same.host->ready, plain.host->ready);
+    if (plain.host) {
+      EXPECT_EQ(same.host->ready, plain.host->ready);
+    }
   }
 }
 

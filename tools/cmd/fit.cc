@@ -12,6 +12,7 @@
 #include "calib/fit/operators.h"
 #include "calib/fit/transport.h"
 #include "sim/analysis/compare.h"
+#include "sim/predict/carry.h"
 #include "tools/cmd/collectives.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
@@ -132,7 +133,15 @@ std::string stranger_table(Terminal& t, const Flags& flags, const KernelCosts& c
     throw InputError{"--against " + flags.against, why};
   int sms = 0;
   for (const Run* run : all) sms = std::max(sms, calib::gpu_size(run->origin.gpu).sms);
-  KernelCosts there = calib::carried_over(costs, base, to, sms);
+  Profile from = base;
+  from.costs = costs;
+  if (sms > 0) to.compute.sms = sms;
+  for (const Profile* p : {&from, &to})
+    if (p->compute.sms == 0 || p->compute.clock_hz <= 0 || p->compute.capability == 0)
+      throw InputError{p->name,
+                       "needs compute.compute_capability, sms and clock_hz to be compared with "
+                       "another GPU"};
+  KernelCosts there = predict::carried(from, to);
   return "\n" + flags.against + ", of which nothing was fitted: these constants with " + to.name +
          "'s rates\n" + kernel_table(calib::judge_operators(there, all), "");
 }
