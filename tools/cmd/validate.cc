@@ -15,6 +15,7 @@
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
+#include "tools/cmd/steps.h"
 #include "tools/cmd/validation_text.h"
 
 namespace ddpsim::cli {
@@ -31,6 +32,7 @@ struct Flags {
   std::string without;
   bool fail_fast = false;
   bool collectives = false;
+  bool steps = false;
   std::string published;
   OutputFlags output;
 };
@@ -218,6 +220,18 @@ void validate_collectives(Terminal& t, const Flags& flags) {
                                 : collectives_table(report, executed));
 }
 
+// Published training steps beside predictions of them.
+void validate_steps(Terminal& t, const Flags& flags) {
+  std::string folder =
+      flags.published.empty() ? home_of(t).path() + "/calib/published/steps" : flags.published;
+  StepsReport report = judge_steps(predict_steps(t, folder, load_steps(folder), flags.without));
+  const std::string& format = flags.output.format;
+  write_answer(t, flags.output,
+               format == "json" ? steps_json(report).dump(1) + "\n"
+               : format == "md" ? steps_markdown(report)
+                                : steps_table(report));
+}
+
 // The shipped budget is of the shipped Runs; another folder has its own, or none.
 void choose_budget(Terminal& t, const io::Home& home, Flags& flags) {
   if (!flags.budget.empty()) return;
@@ -236,6 +250,7 @@ void validate_command(Terminal& t, Flags flags) {
   if (flags.collectives && !flags.output.html.empty())
     throw InputError{"--html", "is of validate without --collectives; that one has --format md"};
   if (flags.collectives) return validate_collectives(t, flags);
+  if (flags.steps) return validate_steps(t, flags);
   check_html(flags.output);
   tolerance_of(flags.tolerance);
   io::Home home = home_of(t);
@@ -313,6 +328,10 @@ void add_validate(Command& app, Terminal& t) {
   c->add_flag("--collectives", flags->collectives,
               "judge the prices of NCCL's collectives instead: published tables, each predicted "
               "with what other machines' tables say");
+  c->add_flag("--steps", flags->steps,
+              "judge published training steps instead: each predicted, absolute and with its "
+              "computation scaled to what one GPU measured")
+      ->excludes("--collectives");
   c->add_option("--published", flags->published,
                 "folder of those tables; default: the shipped calib/published")
       ->needs("--collectives");
