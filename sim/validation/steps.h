@@ -22,7 +22,8 @@ inline constexpr std::array kStepUnits = {"samples_per_s", "s_per_iteration",
 struct PublishedStep {
   std::string source;  // its file's name
   std::string id;
-  std::string workload, cluster, profile;  // names, or paths
+  std::string workload;          // shipped, or a path from the folder of its file
+  std::string cluster, profile;  // shipped
   int batch = 1;
   std::string precision;
   std::vector<std::string> sets;  // "workload.memory_format=\"channels_last\"", "plan.system=..."

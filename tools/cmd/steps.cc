@@ -58,8 +58,9 @@ Parts parts_of(Loader& loader, const std::string& folder, const PublishedStep& r
 }
 
 // Of one GPU by itself.
-Duration forward_and_backward(const Workload& w, const Profile& p, Level level) {
-  StepTimes t = predict::step_times(w, p, level);
+Duration forward_and_backward(const Parts& q, const Profile& p, Level level) {
+  StepTimes t = predict::step_times(q.workload, p, level);
+  if (q.options.without == predict::Mechanism::HostLane) t.host.reset();
   t.optimizer = {};
   if (t.host) t.host->optimizer = {};
   return predict::one_rank_step(t, 1);
@@ -68,9 +69,9 @@ Duration forward_and_backward(const Workload& w, const Profile& p, Level level) 
 void predict_row(const Parts& p, StepResult& out) {
   if (out.row.unit == StepUnit::MsForwardBackward) {
     const Profile ends = predict::with_joint_spread(p.workload, p.profile);
-    out.predicted = forward_and_backward(p.workload, p.profile, Level::Mid);
-    out.low = std::min(out.predicted, forward_and_backward(p.workload, ends, Level::High));
-    out.high = std::max(out.predicted, forward_and_backward(p.workload, ends, Level::Low));
+    out.predicted = forward_and_backward(p, p.profile, Level::Mid);
+    out.low = std::min(out.predicted, forward_and_backward(p, ends, Level::High));
+    out.high = std::max(out.predicted, forward_and_backward(p, ends, Level::Low));
   } else {
     predict::Prediction x = predict::predict(p.question(), p.options);
     out.predicted = x.summary.step;
@@ -119,9 +120,20 @@ std::vector<StepResult> predict_steps(const Terminal& t, const std::string& fold
     r.question = row.hosts == 1 ? StepQuestion::OneHost : StepQuestion::SeveralHosts;
     asked.push_back(r);
   }
+  const io::Home home = home_of(t);
+  const std::vector<std::string> profiles = home.list("calib/profiles");
+  const std::vector<std::string> clusters = home.list("topologies");
+  auto has = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
   Loader loader(t, {});
   auto make = [&](std::int64_t i) {
     StepResult r = asked[static_cast<std::size_t>(i)];
+    if (!has(profiles, r.row.profile))
+      r.why_not = "no profile " + r.row.profile + " is shipped";
+    else if (!has(clusters, r.row.cluster))
+      r.why_not = "no cluster " + r.row.cluster + " is shipped";
+    if (!r.why_not.empty()) return r;
     try {
       Parts p = parts_of(loader, folder, r.row, removed);
       r.generation = generation_of(p.profile.compute.capability);
