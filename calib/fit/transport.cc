@@ -119,6 +119,7 @@ TransportFit fit_transport(const Profile& base, const std::string& name,
   TransportSection& section = it->second;
   section.step_factor = 1;
   section.knots.clear();
+  section.thread_bytes_per_s.reset();  // what threads copy is in the fitted efficiency
   const std::string& way = out.transport;
   auto latency = [&way](Profile& q, double ps) {
     q.transports.at(way).latency = {static_cast<std::int64_t>(std::llround(ps))};

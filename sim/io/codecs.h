@@ -18,6 +18,9 @@ namespace ddpsim::io {
 using OrderedJson = nlohmann::ordered_json;
 
 Workload read_workload(const Json& j, const std::string& file);
+// A workload's document with numbers at its sequence length in place of what depends on it, and
+// without that length. REQUIRES: read_workload() reads it.
+Json at_its_length(Json document);
 Cluster read_cluster(const Json& j, const std::string& file);
 Profile read_profile(const Json& j, const std::string& file);
 

@@ -13,6 +13,9 @@ std::string field_meant(const std::string& name) {
        {"devices_per_host", "gpus_per_host", "gpus_per_node", "nproc_per_node"}},
       {"cluster.link.bandwidth", {"bandwidth", "network", "link"}},
       {"workload.batch", {"batch", "batch_size", "batchsize", "bs"}},
+      {"workload.sequence",
+       {"sequence", "seq", "seq_len", "seqlen", "seq_length", "sequence_length", "max_seq_len",
+        "max_seq_length", "max_length", "block_size", "context_length", "tokens"}},
       {"workload.precision", {"precision", "dtype", "amp"}},
       {"ranks", {"world_size", "worldsize", "gpus", "devices", "num_gpus", "processes", "n"}},
       {"workload", {"model"}}};

@@ -2,6 +2,9 @@
 
 #include <string>
 
+#include "sim/io/reference_gpu.h"
+#include "sim/predict/carry.h"
+
 namespace ddpsim::io {
 namespace {
 
@@ -29,7 +32,7 @@ OrderedJson write_spread(const Spread& s) {
 
 ProductCost read_product(const Reader& r) {
   r.only({"class", "precision", "flops_per_s", "fixed_ps", "wave_ps", "split_ps", "tiles",
-          "unaligned", "passes", "conversion", "spread"});
+          "unaligned", "passes", "conversion", "winograd", "spread"});
   ProductCost c;
   c.kernel = r.at("class").choice({"gemm", "conv"}) == 0 ? "gemm" : "conv";
   c.precision = static_cast<Precision>(r.at("precision").choice({"fp32", "tf32", "bf16", "fp16"}));
@@ -49,6 +52,7 @@ ProductCost read_product(const Reader& r) {
   for (std::size_t i = 0; i < 3; ++i)
     c.pass[i] = passes.at(ddpsim::name_of(static_cast<Pass>(i))).number();
   if (r.has("conversion")) c.conversion = r.at("conversion").number();
+  if (r.has("winograd")) c.winograd = r.at("winograd").number();
   if (r.has("spread")) c.spread = read_spread(r.at("spread"));
   return c;
 }
@@ -65,6 +69,7 @@ OrderedJson write_product(const ProductCost& c) {
   for (std::size_t i = 0; i < 3; ++i)
     j["passes"][ddpsim::name_of(static_cast<Pass>(i))] = c.pass[i];
   if (c.conversion > 0) j["conversion"] = c.conversion;
+  if (c.winograd > 1) j["winograd"] = c.winograd;
   j["spread"] = write_spread(c.spread);
   return j;
 }
@@ -111,6 +116,20 @@ OrderedJson write_attention(const AttentionCost& c) {
 
 }  // namespace
 
+void read_carried(const Reader& r, Profile& p) {
+  r.only({"basis", "source", "from", "common"});
+  r.at("from").choice({kReferenceName});
+  if (p.kind != DeviceKind::Gpu) r.fail("kernels of a GPU are not carried over to a CPU");
+  if (p.compute.sms == 0 || p.compute.clock_hz <= 0 || p.compute.capability == 0)
+    r.fail("kernels that are carried over need compute/compute_capability, sms and clock_hz");
+  const Profile& from = reference_gpu();
+  p.costs = predict::carried(from, p);
+  p.costs->source = r.at("source").text();
+  p.costs->carried_from = kReferenceName;
+  if (r.has("common")) p.costs->common = read_spread(r.at("common"));
+  if (p.host.calls.empty()) p.host.calls = from.host.calls;
+}
+
 KernelCosts read_kernel_costs(const Reader& r) {
   r.only({"basis", "source", "sms", "bandwidth_bytes_per_s", "products", "memory", "attention"});
   KernelCosts k;
@@ -134,6 +153,11 @@ std::vector<CallCost> read_calls(const Reader& r) {
 }
 
 OrderedJson write_kernel_costs(const KernelCosts& k) {
+  if (!k.carried_from.empty())
+    return {{"basis", "carried"},
+            {"from", k.carried_from},
+            {"source", k.source},
+            {"common", write_spread(k.common)}};
   OrderedJson j{{"basis", "measured"},
                 {"source", k.source},
                 {"sms", k.sms},

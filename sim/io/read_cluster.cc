@@ -18,7 +18,8 @@ void read_link_fields(const Reader& r, LinkSpec& l) {
 }
 
 NcclFacts read_nccl_facts(const Reader& r) {
-  r.only({"cpu", "net_latency", "ll", "ll128", "collnet", "multicast"});
+  r.only(
+      {"cpu", "net_latency", "ll", "ll128", "collnet", "multicast", "peer_access", "nic_vendor"});
   NcclFacts f;
   if (r.has("cpu"))
     f.cpu = static_cast<HostCpu>(r.at("cpu").choice({"intel", "amd", "arm", "power", "mixed"}));
@@ -27,6 +28,9 @@ NcclFacts read_nccl_facts(const Reader& r) {
   if (r.has("ll128")) f.ll128 = r.at("ll128").boolean();
   if (r.has("collnet")) f.collnet = r.at("collnet").boolean();
   if (r.has("multicast")) f.multicast = r.at("multicast").boolean();
+  if (r.has("peer_access")) f.peer_access = r.at("peer_access").boolean();
+  if (r.has("nic_vendor"))
+    f.nic_vendor = static_cast<NicVendor>(r.at("nic_vendor").choice({"other", "aws", "google"}));
   return f;
 }
 

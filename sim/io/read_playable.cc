@@ -268,6 +268,8 @@ class ProgramReader {
       op.dtype = op.bytes % 4 == 0 ? DType::Int32 : DType::UInt8;
     if (communicates)
       check_collective(o, op, c, sliced, slices);
+    else if (is_input(c.kind) && op.lane != Lane::Host && number_of(op.lane) < kLanes)
+      o.at("lane").fail("input is made on a stream of its own, and waited for on the host");
     else if (op.lane == Lane::Worker && c.kind.does == Does::Compute)
       o.at("lane").fail("the workers compute nothing; they run collectives, copy and launch");
     else

@@ -41,7 +41,8 @@ Occasions read_occasions(const Reader& r) {
 TransportSection read_transport(const Reader& r) {
   r.only({"basis", "source", "launch_ps", "latency_ps", "ll_latency_ps", "rendezvous_ps",
           "step_factor", "ll_max_bytes_per_s", "message_core_ps", "send_buffer_bytes",
-          "cpu_ps_per_byte", "efficiency", "table_residual", "knots", "occasions"});
+          "cpu_ps_per_byte", "efficiency", "host_memory", "thread_bytes_per_s", "table_residual",
+          "knots", "occasions"});
   TransportSection t;
   t.basis = read_basis(r);
   t.source = r.at("source").text();
@@ -67,6 +68,8 @@ TransportSection read_transport(const Reader& r) {
       r.at("cpu_ps_per_byte").fail("0 to a million picoseconds a byte");
   }
   t.efficiency = read_range(r.at("efficiency"));
+  if (r.has("host_memory")) t.host_memory = read_range(r.at("host_memory"));
+  if (r.has("thread_bytes_per_s")) t.thread_bytes_per_s = read_range(r.at("thread_bytes_per_s"));
   if (r.has("knots"))
     for (const Reader& k : r.at("knots").items()) {
       k.only({"chunk_bytes", "factor"});
@@ -108,10 +111,16 @@ Profile read_profile(const Json& j, const std::string& file) {
   p.hardware = r.at("hardware").text();
   p.kind = r.at("kind").choice({"cpu", "gpu"}) == 0 ? DeviceKind::Cpu : DeviceKind::Gpu;
   Reader compute = r.at("compute");
-  compute.only({"basis", "source", "compute_capability", "peak_flops", "efficiency", "stretch",
-                "described_error"});
+  compute.only({"basis", "source", "compute_capability", "sms", "clock_hz", "peak_flops",
+                "efficiency", "stretch", "described_error"});
   if (compute.has("compute_capability"))
     p.compute.capability = compute.at("compute_capability").small(10, 999);
+  if (compute.has("sms")) p.compute.sms = compute.at("sms").small(1, 100'000);
+  if (compute.has("clock_hz")) {
+    p.compute.clock_hz = compute.at("clock_hz").number();
+    if (!(p.compute.clock_hz >= 1e8 && p.compute.clock_hz <= 1e10))
+      compute.at("clock_hz").fail("100 MHz to 10 GHz, in Hz");
+  }
   p.compute.basis = read_basis(compute);
   p.compute.source = compute.at("source").text();
   Reader peaks = compute.at("peak_flops");
@@ -158,8 +167,8 @@ Profile read_profile(const Json& j, const std::string& file) {
   }
   if (memory.has("capacity_bytes")) p.memory.capacity = {memory.at("capacity_bytes").integer()};
   Reader host = r.at("host");
-  host.only(
-      {"basis", "source", "launch_ps", "hook_ps", "collective_launch_ps", "traverse_ps", "calls"});
+  host.only({"basis", "source", "launch_ps", "hook_ps", "collective_launch_ps", "traverse_ps",
+             "calls", "call_factor"});
   p.host.basis = read_basis(host);
   p.host.source = host.at("source").text();
   p.host.launch = read_ps(host, "launch_ps");
@@ -167,7 +176,14 @@ Profile read_profile(const Json& j, const std::string& file) {
   p.host.collective_launch = read_ps(host, "collective_launch_ps");
   p.host.traverse = read_ps(host, "traverse_ps");
   if (host.has("calls")) p.host.calls = read_calls(host.at("calls"));
-  if (r.has("kernels")) p.costs = read_kernel_costs(r.at("kernels"));
+  if (host.has("call_factor")) p.host.call_factor = read_range(host.at("call_factor"));
+  if (r.has("kernels")) {
+    Reader kernels = r.at("kernels");
+    if (kernels.at("basis").choice({"measured", "carried"}) == 1)
+      read_carried(kernels, p);
+    else
+      p.costs = read_kernel_costs(kernels);
+  }
   for (const auto& [name, t] : r.at("transports").members())
     p.transports.emplace(name, read_transport(t));
   if (r.has("interference")) {

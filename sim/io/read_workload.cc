@@ -18,17 +18,58 @@ Tensor read_tensor(const Reader& r) {
   return t;
 }
 
-LayerCost read_cost(const Reader& r) {
+// The sequence length, and whether anything has asked for it.
+class Sequence {
+ public:
+  explicit Sequence(int tokens) : tokens_(tokens) {}
+  int tokens(const Reader& r) {
+    if (tokens_ == 0)
+      r.fail("depends on the sequence length, and the workload has no \"sequence\"");
+    asked_ = true;
+    return tokens_;
+  }
+  bool asked() const { return asked_; }
+
+ private:
+  int tokens_;
+  bool asked_ = false;
+};
+
+// c0 + c1 tokens + c2 tokens^2. REQUIRES: below 2^63.
+std::int64_t at_length(const std::vector<std::int64_t>& c, std::int64_t tokens) {
+  std::int64_t n = 0;
+  for (std::size_t i = c.size(); i-- > 0;) n = n * tokens + c[i];
+  return n;
+}
+
+// A number, or coefficients of 1, the sequence length and its square.
+double read_count(const Reader& r, Sequence& sequence) {
+  if (!r.json().is_array()) return r.number();
+  constexpr double kMost = 1e18;
+  std::vector<std::int64_t> c = r.integers();
+  int tokens = sequence.tokens(r);
+  double n = 0;
+  for (std::size_t i = c.size(); i-- > 0;) {
+    n = n * tokens + static_cast<double>(c[i]);
+    if (c.size() > 3 || c[i] < 0 || n >= kMost)
+      r.fail(
+          "coefficients of 1, the sequence length and its square are not negative, and what "
+          "they give is below 10^18");
+  }
+  return static_cast<double>(at_length(c, tokens));
+}
+
+LayerCost read_cost(const Reader& r, Sequence& sequence) {
   r.only({"flops_per_sample", "bytes_per_sample", "bytes_fixed", "kernels"});
   LayerCost c;
-  c.flops_per_sample = r.at("flops_per_sample").number();
-  c.bytes_per_sample = r.at("bytes_per_sample").number();
-  c.bytes_fixed = r.at("bytes_fixed").number();
+  c.flops_per_sample = read_count(r.at("flops_per_sample"), sequence);
+  c.bytes_per_sample = read_count(r.at("bytes_per_sample"), sequence);
+  c.bytes_fixed = read_count(r.at("bytes_fixed"), sequence);
   c.kernels = r.at("kernels").small(0, 1'000'000);
   return c;
 }
 
-LayerOp read_op(const Reader& r) {
+LayerOp read_op(const Reader& r, Sequence& sequence) {
   LayerOp op;
   op.kind = r.at("kind").text();
   auto number = [&](const char* key) -> std::int64_t {
@@ -36,6 +77,10 @@ LayerOp read_op(const Reader& r) {
     std::int64_t n = v.integer();
     if (n < 1 || n > 1'000'000'000'000) v.fail("a size is positive");
     return n;
+  };
+  auto length = [&](const char* key) -> std::int64_t {
+    Reader v = r.at(key);
+    return v.json().is_string() && v.text() == "sequence" ? sequence.tokens(v) : number(key);
   };
   if (r.has("attention")) op.attention = r.at("attention").boolean();
   if (op.kind == "linear") {
@@ -57,9 +102,9 @@ LayerOp read_op(const Reader& r) {
     r.only({"kind", "attention"});
     return op;
   }
-  op.rows = number("rows");
-  op.inputs = number("inputs");
-  op.outputs = number("outputs");
+  op.rows = length("rows");
+  op.inputs = length("inputs");
+  op.outputs = length("outputs");
   return op;
 }
 
@@ -174,13 +219,39 @@ Optimizer read_optimizer(const Reader& r) {
   return o;
 }
 
+void read_casting(const Reader& r, Workload& w) {
+  w.casting = static_cast<Casting>(r.choice({"autocast", "pure", "master_weights"}));
+  if (w.casting == Casting::Autocast) return;
+  if (w.precision != Precision::Bf16 && w.precision != Precision::Fp16)
+    r.fail("is of precision bf16 or fp16; this workload's is " + std::string(name_of(w.precision)));
+  DType half = w.precision == Precision::Bf16 ? DType::BFloat16 : DType::Float16;
+  for (Tensor& t : w.tensors)
+    if (t.dtype == DType::Float32) t.dtype = half;
+}
+
 }  // namespace
+
+Json at_its_length(Json document) {
+  if (!document.is_object() || !document.value("sequence", Json()).is_number()) return document;
+  std::int64_t tokens = document["sequence"].get<std::int64_t>();
+  for (Json& layer : document["layers"]) {
+    for (const char* direction : {"forward", "backward"})
+      for (Json& value : layer[direction])
+        if (value.is_array()) value = at_length(value.get<std::vector<std::int64_t>>(), tokens);
+    if (!layer.contains("op")) continue;
+    for (const char* key : {"rows", "inputs", "outputs"})
+      if (layer["op"].contains(key) && layer["op"][key].is_string()) layer["op"][key] = tokens;
+  }
+  for (const char* key : {"sequence", "positions"}) document.erase(key);
+  return document;
+}
 
 Workload read_workload(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.workload/1");
-  r.only({"schema", "name", "model", "basis", "batch", "precision", "device", "source", "optimizer",
-          "tensors", "buffers", "arrival", "times", "layers", "memory_format", "attention"});
+  r.only({"schema", "name", "model", "basis", "batch", "sequence", "positions", "precision",
+          "device", "source", "optimizer", "tensors", "buffers", "arrival", "times", "layers",
+          "memory_format", "attention", "casting"});
   Workload w;
   w.name = r.at("name").text();
   w.model = r.has("model") ? r.at("model").text() : w.name;
@@ -198,7 +269,7 @@ Workload read_workload(const Json& j, const std::string& file) {
     for (const Reader& t : r.at("buffers").items()) w.buffers.push_back(read_tensor(t));
   w.arrival = read_indices(r.at("arrival"), w.tensors.size());
   if (w.basis == Basis::Captured) {
-    for (const char* key : {"memory_format", "attention"})
+    for (const char* key : {"memory_format", "attention", "sequence", "positions", "casting"})
       if (r.has(key)) r.at(key).fail("is of a described workload; a captured one was as it was");
     if (r.has("layers")) r.at("layers").fail("a captured workload has times, not layers");
     w.times = read_times(r.at("times"));
@@ -206,20 +277,27 @@ Workload read_workload(const Json& j, const std::string& file) {
   } else {
     if (r.has("memory_format"))
       w.channels_last = r.at("memory_format").choice({"contiguous", "channels_last"}) == 1;
+    if (r.has("casting")) read_casting(r.at("casting"), w);
     if (r.has("attention")) w.fused_attention = r.at("attention").choice({"eager", "fused"}) == 1;
     if (r.has("times")) r.at("times").fail("a described workload has layers, not times");
+    if (r.has("sequence")) w.sequence = r.at("sequence").small(1, 1'000'000);
+    if (r.has("positions")) w.positions = r.at("positions").small(1, 1'000'000);
+    Sequence sequence(w.sequence);
     for (const Reader& l : r.at("layers").items()) {
       l.only({"name", "class", "op", "tensors", "forward", "backward"});
       Layer layer;
       layer.name = l.at("name").text();
       layer.kernel =
           static_cast<KernelClass>(l.at("class").choice({"conv", "gemm", "attention", "memory"}));
-      if (l.has("op")) layer.op = read_op(l.at("op"));
+      if (l.has("op")) layer.op = read_op(l.at("op"), sequence);
       layer.tensors = read_indices(l.at("tensors"), w.tensors.size());
-      layer.forward = read_cost(l.at("forward"));
-      layer.backward = read_cost(l.at("backward"));
+      layer.forward = read_cost(l.at("forward"), sequence);
+      layer.backward = read_cost(l.at("backward"), sequence);
       w.layers.push_back(std::move(layer));
     }
+    for (const char* key : {"sequence", "positions"})
+      if (r.has(key) && !sequence.asked())
+        r.at(key).fail("the model has no sequence: no layer's cost depends on its length");
   }
   if (auto p = validate(w)) r.fail_at(p.path, p.message);
   return w;

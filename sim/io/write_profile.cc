@@ -47,6 +47,8 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
   OrderedJson compute = section(p.compute.basis, p.compute.source);
   if (p.compute.capability > 0) compute["compute_capability"] = p.compute.capability;
   const char* precisions[] = {"fp32", "tf32", "bf16", "fp16"};
+  if (p.compute.sms > 0) compute["sms"] = p.compute.sms;
+  if (p.compute.clock_hz > 0) compute["clock_hz"] = p.compute.clock_hz;
   compute["peak_flops"] = OrderedJson::object();
   for (std::size_t i = 0; i < 4; ++i)
     if (p.compute.peak_flops[i] > 0) compute["peak_flops"][precisions[i]] = p.compute.peak_flops[i];
@@ -72,7 +74,10 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
   host["hook_ps"] = p.host.hook.ps;
   host["collective_launch_ps"] = p.host.collective_launch.ps;
   host["traverse_ps"] = p.host.traverse.ps;
-  if (!p.host.calls.empty()) host["calls"] = write_calls(p.host.calls);
+  bool carried = p.costs && !p.costs->carried_from.empty();
+  if (!p.host.calls.empty() && !carried) host["calls"] = write_calls(p.host.calls);
+  if (const Range& f = p.host.call_factor; f.low != 1 || f.mid != 1 || f.high != 1)
+    host["call_factor"] = range(f);
   j["host"] = host;
   if (p.costs) j["kernels"] = write_kernel_costs(*p.costs);
   j["transports"] = OrderedJson::object();
@@ -88,6 +93,8 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
     if (t.ll_max_bytes_per_s > 0) s["ll_max_bytes_per_s"] = t.ll_max_bytes_per_s;
     if (t.cpu_ps_per_byte > 0) s["cpu_ps_per_byte"] = t.cpu_ps_per_byte;
     s["efficiency"] = range(t.efficiency);
+    if (t.host_memory) s["host_memory"] = range(*t.host_memory);
+    if (t.thread_bytes_per_s) s["thread_bytes_per_s"] = range(*t.thread_bytes_per_s);
     for (const Knot& k : t.knots)
       s["knots"].push_back({{"chunk_bytes", k.at}, {"factor", k.factor}});
     if (t.occasions) s["occasions"] = occasions(*t.occasions);

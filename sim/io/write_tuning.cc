@@ -64,6 +64,7 @@ OrderedJson write_tuning(const predict::Tuning& t, const predict::Scaling* scali
     j["lower_bound"] = {{"compute_ps", t.bound->compute.ps},
                         {"communication_ps", t.bound->communication.ps},
                         {"tail_ps", t.bound->tail.ps}};
+  if (t.bound && t.bound->input.ps > 0) j["lower_bound"]["input_ps"] = t.bound->input.ps;
   j["partition"] = nullptr;
   if (t.partition)
     j["partition"] = {{"buckets", t.partition->buckets},

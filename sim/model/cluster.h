@@ -16,6 +16,7 @@ namespace ddpsim {
 
 // What NCCL would read off the system and its network plugin.
 enum class HostCpu : std::uint8_t { Intel, Amd, Arm, Power, Mixed };
+enum class NicVendor : std::uint8_t { Other, Aws, Google };  // whose sockets NCCL gives threads
 struct NcclFacts {
   HostCpu cpu = HostCpu::Intel;
   Duration net_latency;  // that the network plugin states; NCCL (from 2.13) adds it to its own when
@@ -23,7 +24,10 @@ struct NcclFacts {
   bool ll = true;        // the network delivers 8-byte stores whole: LL may be used between hosts
   bool ll128 = true;     // ... and 128-byte stores
   bool collnet = false;  // switches that add (SHARP), and NCCL_COLLNET_ENABLE=1
-  bool multicast = true;  // NVSwitch multicast: NVLS
+  bool multicast = true;    // NVSwitch multicast: NVLS
+  bool peer_access = true;  // GPUs reach one another's memory over PCIe (over NVLink they do);
+                            // GeForce cards and many virtual machines do not
+  NicVendor nic_vendor = NicVendor::Other;
 };
 
 struct GraphNode {

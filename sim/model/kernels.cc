@@ -24,6 +24,8 @@ Problem check_product(const ProductCost& c, const std::string& path) {
     if (!share(v)) return {path + "/passes", "shares of the rate are 0.0001 to 100"};
   if (!(c.conversion >= 0 && c.conversion < 1e3))
     return {path + "/conversion", "a multiple from 0 to 1000"};
+  if (!(c.winograd >= 1 && c.winograd <= 10))
+    return {path + "/winograd", "a multiple from 1 to 10"};
   if (!ordered(c.spread)) return {path + "/spread", "0 < quick <= 1 <= slow"};
   return {};
 }

@@ -47,6 +47,9 @@ struct ProductCost {
   std::array<double, 3> unaligned{1, 1, 1};
   std::array<double, 3> pass{1, 1, 1};  // share of the rate, by Pass: operands lie differently
   double conversion = 0;  // conv in NCHW: traffic of conversions, as a multiple of its activations
+  // 3 x 3 convolutions at stride 1, forward and the gradient of data: so many times fewer
+  // operations.
+  double winograd = 1;
   Spread spread;
 };
 
@@ -78,6 +81,8 @@ struct KernelCosts {
   std::vector<ProductCost> products;
   std::vector<MemoryCost> memory;
   std::vector<AttentionCost> attention;
+  std::string carried_from;  // the profile that was measured; empty = measured on this GPU
+  Spread common;             // measured / predicted of all kernels of a step together: not averaged
 };
 
 // Host time of one call of the framework, as it was measured: forward with autograd recording, and

@@ -77,12 +77,21 @@ Problem validate(const Profile& p) {
   for (const CallCost& c : p.host.calls)
     if (c.forward.ps < 0 || c.backward.ps < 0 || c.op.empty())
       return {"/host/calls", "times of a call are not negative, and of an op"};
+  if (const Range& f = p.host.call_factor;
+      !(f.high > 0.01 && f.high <= f.mid && f.mid <= f.low && f.low <= 100))
+    return {"/host/call_factor", "0.01 < high <= mid <= low <= 100 (low takes most)"};
   if (p.costs)
     if (auto e = validate(*p.costs)) return e;
   if (p.transports.empty()) return {"/transports", "a profile needs at least one transport"};
   for (const auto& [name, t] : p.transports) {
     std::string path = "/transports/" + name;
     if (auto e = check_range(t.efficiency, path + "/efficiency", 1e-6, 1)) return e;
+    if (t.host_memory)
+      if (auto e = check_range(*t.host_memory, path + "/host_memory", 1e-6, 1)) return e;
+    if (const auto& r = t.thread_bytes_per_s;
+        r && !(r->low >= 1e6 && r->low <= r->mid && r->mid <= r->high && r->high <= 1e12))
+      return {path + "/thread_bytes_per_s",
+              "low <= mid <= high, a million to a million million bytes a second"};
     if (!(t.step_factor >= 0.01 && t.step_factor <= 100))
       return {path + "/step_factor", "a factor is 0.01 to 100"};
     if (t.launch.ps < 0 || t.latency.ps < 0) return {path, "times are not negative"};

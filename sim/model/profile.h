@@ -44,7 +44,9 @@ struct ComputeSection {
   Evidence basis = Evidence::Datasheet;
   std::string source;
   int capability =
-      0;  // of an NVIDIA GPU, times ten: 70 V100, 80 A100, 90 H100, 100 B200; 0 = not said
+      0;        // of an NVIDIA GPU, times ten: 70 V100, 80 A100, 90 H100, 100 B200; 0 = not said
+  int sms = 0;  // streaming multiprocessors; 0 = not said
+  double clock_hz = 0;                       // boost clock of the datasheet; 0 = not said
   std::array<double, 4> peak_flops{};        // flop/s by Precision; 0 = not offered
   std::array<Range, 3> efficiency{};         // gemm, conv, attention
   std::array<std::vector<Knot>, 3> stretch;  // the same classes: how much longer than flops / (peak
@@ -73,6 +75,7 @@ struct HostSection {
   Duration collective_launch;   // enqueue of one collective by c10d
   Duration traverse;            // graph traversal of find_unused_parameters, per parameter
   std::vector<CallCost> calls;  // of modules and their nodes of autograd; others: launch a kernel
+  Range call_factor;            // how many times as long `calls` take here; low takes most
 };
 // A time over occasions: low is the shortest that was seen, mid the profile's own.
 struct DurationRange {
@@ -106,7 +109,12 @@ struct TransportSection {
   double cpu_ps_per_byte = 0;  // core time to send and receive one byte, both ends; matters where
                                // computation shares those cores
   Range efficiency;            // of the link rate
-  std::vector<Knot> knots;     // correction of the transfer by bytes per step and channel
+  std::optional<Range> host_memory;  // NCCL, PCIe: of the link's rate, in each direction, where two
+                                     // GPUs reach one another through the host's memory, and read
+                                     // and write there at once; absent = efficiency
+  std::optional<Range> thread_bytes_per_s;  // NCCL, sockets: what one thread sends while it
+                                            // receives as much; absent = no limit
+  std::vector<Knot> knots;             // correction of the transfer by bytes per step and channel
   std::optional<Occasions> occasions;  // of latency and message_core; absent = seen on one at most
 };
 // Of one class of kernels: fitted / measured - 1 over shapes that the fit saw, or that it did not.

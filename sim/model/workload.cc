@@ -150,6 +150,13 @@ double optimizer_bytes_per_element(const Optimizer& o) {
   return o.weight_decay ? 84 : 72;
 }
 
+double optimizer_bytes_per_element(const Workload& w) {
+  double bytes = optimizer_bytes_per_element(w.optimizer);
+  if (w.casting == Casting::Pure) return bytes / 2;
+  // Gradients become four bytes (read 2, write 4), the updated copy halves (read 4, write 2).
+  return w.casting == Casting::MasterWeights ? bytes + 12 : bytes;
+}
+
 // Multi-tensor kernels take at most this many tensors per launch (torch MultiTensorApply.cuh, 3 to
 // 4 lists).
 constexpr std::int64_t kTensorsPerLaunch = 36;
@@ -188,6 +195,12 @@ Problem validate(const Workload& w) {
   if (w.name.empty()) return {"/name", "a workload needs a name"};
   if (w.batch < 1 || w.batch > 1'000'000)
     return {"/batch", "batch is 1 to 1,000,000 samples per rank"};
+  if (w.sequence < 0 || w.sequence > 1'000'000)
+    return {"/sequence", "a sequence has 1 to 1,000,000 tokens"};
+  if (w.positions > 0 && w.sequence > w.positions)
+    return {"/sequence", "the model has learned " + std::to_string(w.positions) +
+                             " positions; a sequence has 1 to " + std::to_string(w.positions) +
+                             " tokens"};
   if (w.tensors.empty())
     return {"/tensors", "a workload needs at least one parameter that requires a gradient"};
   if (auto p = check_tensors(w.tensors, "tensors")) return p;

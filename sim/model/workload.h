@@ -22,6 +22,12 @@ enum class Precision : std::uint8_t { Fp32, Tf32, Bf16, Fp16 };
 const char* name_of(Precision p);
 enum class KernelClass : std::uint8_t { Conv, Gemm, Attention, Memory };
 
+// How a model trains in half precision. Autocast: parameters of four bytes, cast in every step
+// (torch.autocast, Apex O1). Pure: parameters, gradients and optimizer state are halves
+// (model.half()). MasterWeights: parameters and gradients are halves, the optimizer updates a copy
+// of four bytes (Apex O2).
+enum class Casting : std::uint8_t { Autocast, Pure, MasterWeights };
+
 using TensorIndex = std::uint32_t;
 
 struct Tensor {
@@ -122,7 +128,9 @@ struct Workload {
   std::string name;
   std::string model;
   Basis basis = Basis::Captured;
-  int batch = 1;  // samples per rank in one forward/backward
+  int batch = 1;      // samples per rank in one forward/backward
+  int sequence = 0;   // described: tokens per sample; 0 = the model has no sequence
+  int positions = 0;  // rows of its table of learned positions: the longest sequence; 0 = no table
   Precision precision = Precision::Fp32;
   DeviceKind device = DeviceKind::Gpu;
   std::string device_name;
@@ -130,13 +138,16 @@ struct Workload {
   std::vector<Tensor> tensors;  // registration order
   std::vector<Tensor> buffers;  // registration order
   std::vector<TensorIndex> arrival;
-  StepTimes times;               // captured, or filled by predict's roofline
-  std::vector<Layer> layers;     // described; of a capture that knows them: name and tensors alone
-  bool channels_last = false;    // described: memory format of images; otherwise NCHW
+  StepTimes times;            // captured, or filled by predict's roofline
+  std::vector<Layer> layers;  // described; of a capture that knows them: name and tensors alone
+  Casting casting = Casting::Autocast;  // described, of half precision
+  bool channels_last = false;           // described: memory format of images; otherwise NCHW
   bool fused_attention = false;  // described: scaled_dot_product_attention instead of its parts
   std::optional<MeasuredStep> measured_step;  // its factor is not in `times`
   Bytes gradient_bytes() const;
 };
+// The same by how this workload trains: halves (Pure), or a copy of four bytes beside them.
+double optimizer_bytes_per_element(const Workload& w);
 
 // Of a capture, backward by layer: a layer's ends with the last gradient that no layer before it in
 // forward shares, the first one's with backward; what has no parameters belongs to the layer that

@@ -102,6 +102,18 @@ int most_threads(const System& s, const Settings& set, Algorithm a, Protocol p) 
   return 512;
 }
 
+// "PXB", or 0 to 5 as before NCCL 2.4 (src/graph/paths.cc, ncclGetLevel).
+std::optional<PathType> parse_level(const std::string& text) {
+  constexpr std::array kNumbered{PathType::Loc, PathType::Pix, PathType::Pxb,
+                                 PathType::Phb, PathType::Sys, PathType::Sys};
+  for (std::size_t i = 0; i <= static_cast<std::size_t>(PathType::Sys); ++i)
+    if (text == kPathTypes[i]) return static_cast<PathType>(i);
+  auto number = parse_integer(text);
+  if (number && *number >= 0 && *number < static_cast<std::int64_t>(kNumbered.size()))
+    return kNumbered[static_cast<std::size_t>(*number)];
+  return std::nullopt;
+}
+
 }  // namespace
 
 Settings::Settings() {
@@ -110,10 +122,21 @@ Settings::Settings() {
 }
 
 const std::vector<std::string>& known_variables() {
-  static const std::vector<std::string> names{
-      "NCCL_ALGO",          "NCCL_PROTO",         "NCCL_MIN_CTAS", "NCCL_MAX_CTAS",
-      "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_NTHREADS", "NCCL_LL128_NTHREADS",
-      "NCCL_BUFFSIZE",      "NCCL_CROSS_NIC"};
+  static const std::vector<std::string> names{"NCCL_ALGO",
+                                              "NCCL_PROTO",
+                                              "NCCL_MIN_CTAS",
+                                              "NCCL_MAX_CTAS",
+                                              "NCCL_MIN_NCHANNELS",
+                                              "NCCL_MAX_NCHANNELS",
+                                              "NCCL_NTHREADS",
+                                              "NCCL_LL128_NTHREADS",
+                                              "NCCL_BUFFSIZE",
+                                              "NCCL_P2P_DISABLE",
+                                              "NCCL_P2P_LEVEL",
+                                              "NCCL_SHM_DISABLE",
+                                              "NCCL_SOCKET_NTHREADS",
+                                              "NCCL_NSOCKS_PERTHREAD",
+                                              "NCCL_CROSS_NIC"};
   return names;
 }
 
@@ -140,6 +163,10 @@ ParsedSettings parse_settings(const std::map<std::string, std::string>& environm
     algorithms[op].fill(true);
     protocols[op].fill(true);
   }
+  bool p2p_disabled = false;
+  if (auto it = environment.find("NCCL_P2P_DISABLE"); it != environment.end())
+    p2p_disabled = number(it->first, it->second, 0, 1) == 1;
+  if (p2p_disabled) s.p2p_level = PathType::Loc;
   for (const auto& [name, text] : environment) {
     if (name == "NCCL_ALGO") {
       std::string why = apply_lists(
@@ -160,7 +187,20 @@ ParsedSettings parse_settings(const std::map<std::string, std::string>& environm
       s.buffer_bytes = number(name, text, 4096, 1LL << 30);
     } else if (name == "NCCL_CROSS_NIC") {
       s.cross_nic = static_cast<int>(number(name, text, 0, 2));
-    } else {
+    } else if (name == "NCCL_P2P_LEVEL") {
+      auto level = parse_level(text);
+      if (!level)
+        fail(name, "\"" + text.substr(0, 40) +
+                       "\" is none of LOC, NVL, NVB, C2C, PIX, PXB, P2C, PXN, PHB, SYS, or 0 to 5");
+      else if (!p2p_disabled)
+        s.p2p_level = level;
+    } else if (name == "NCCL_SHM_DISABLE") {
+      s.shared_memory = number(name, text, 0, 1) == 0;
+    } else if (name == "NCCL_SOCKET_NTHREADS") {
+      s.socket_threads = static_cast<int>(number(name, text, 0, 16));
+    } else if (name == "NCCL_NSOCKS_PERTHREAD") {
+      s.sockets_per_thread = static_cast<int>(number(name, text, 1, 64));
+    } else if (name != "NCCL_P2P_DISABLE") {
       fail(name, "is not a setting that ddpsim reads");
     }
   }
@@ -169,6 +209,10 @@ ParsedSettings parse_settings(const std::map<std::string, std::string>& environm
       for (Protocol p : kAll<Protocol>) s.allowed[op][a][p] = algorithms[op][a] && protocols[op][p];
   if (s.min_channels > 0 && s.max_channels > 0 && s.min_channels > s.max_channels)
     fail("NCCL_MIN_CTAS", "is above NCCL_MAX_CTAS");
+  constexpr int kMostSockets = 64;
+  if (s.socket_threads.value_or(1) * s.sockets_per_thread > kMostSockets)
+    fail("NCCL_NSOCKS_PERTHREAD",
+         "times NCCL_SOCKET_NTHREADS is above " + std::to_string(kMostSockets) + ", NCCL's most");
   return out;
 }
 

@@ -1,8 +1,10 @@
 // What NCCL does with one operation: algorithm and protocol by the least estimate, then channels,
 // threads, chunk. Honours NCCL_ALGO, NCCL_PROTO, NCCL_MIN_CTAS, NCCL_MAX_CTAS (and the older
-// _NCHANNELS), NCCL_NTHREADS, NCCL_LL128_NTHREADS, NCCL_BUFFSIZE and (in the search)
-// NCCL_CROSS_NIC. Source: NCCL src/enqueue.cc (topoGetAlgoInfo, calcCollChunking), src/init.cc
-// (computeBuffSizes), src/graph/tuning.cc; sim/MODEL.md section 7.
+// _NCHANNELS), NCCL_NTHREADS, NCCL_LL128_NTHREADS, NCCL_BUFFSIZE, (in the search)
+// NCCL_CROSS_NIC and what GPUs of a host reach one another by (NCCL_P2P_DISABLE, NCCL_P2P_LEVEL,
+// NCCL_SHM_DISABLE), and threads of sockets (NCCL_SOCKET_NTHREADS, NCCL_NSOCKS_PERTHREAD). Source:
+// NCCL src/enqueue.cc (topoGetAlgoInfo, calcCollChunking), src/init.cc (computeBuffSizes),
+// src/graph/tuning.cc; sim/MODEL.md section 7.
 #pragma once
 
 #include <map>
@@ -23,8 +25,12 @@ struct Settings {
   int max_channels = 0;
   int threads = 0;  // NCCL_NTHREADS; 0 = by the algorithm
   int ll128_threads = 0;
-  std::int64_t buffer_bytes = 0;  // NCCL_BUFFSIZE; 0 = 4 MiB
-  int cross_nic = 2;              // NCCL_CROSS_NIC
+  std::int64_t buffer_bytes = 0;      // NCCL_BUFFSIZE; 0 = 4 MiB
+  int cross_nic = 2;                  // NCCL_CROSS_NIC
+  std::optional<PathType> p2p_level;  // NCCL_P2P_LEVEL, or LOC by NCCL_P2P_DISABLE
+  bool shared_memory = true;          // not NCCL_SHM_DISABLE
+  std::optional<int> socket_threads;  // NCCL_SOCKET_NTHREADS, of one connection
+  int sockets_per_thread = 1;         // NCCL_NSOCKS_PERTHREAD
   Settings();
 };
 

@@ -14,6 +14,8 @@ namespace ddpsim::nccl {
 // Named after what is so since the row's version.
 enum class Change : std::uint8_t {
   Ll128,
+  SocketsByProxyThread,
+  PeersNotThroughIntel,
   NetworkLatencyOfPlugin,
   CollnetDirectGathers,
   CrossingRingsNeedNoMargin,
@@ -29,6 +31,7 @@ enum class Change : std::uint8_t {
   Ll128OfLoneGpus,
   NvlsGathersAtFullRate,
   Pat,
+  PeersOfOneSwitch,
   RingsLastHopIsInside,
   SimpleTreeLatency,
   NothingAllowedIsAnError,
@@ -56,6 +59,12 @@ struct Difference {
 inline constexpr std::string_view kTuningFile = "src/graph/tuning.cc";
 inline constexpr std::array kDifferences{
     Difference{Change::Ll128, 5, "no protocol LL128 | it is there", kTuningFile},
+    Difference{Change::SocketsByProxyThread, 5,
+               "a connection's socket has a thread | a rank's proxy thread serves all sockets",
+               "src/transport/net_socket.cc"},
+    Difference{Change::PeersNotThroughIntel, 9,
+               "P2P through a CPU, not between CPUs | through no CPU of Intel and Arm, any other",
+               "src/graph/paths.cc"},
     Difference{Change::NetworkLatencyOfPlugin, 13,
                "a network adds no latency of its own | what its plugin says",
                "src/graph/search.cc"},
@@ -89,6 +98,9 @@ inline constexpr std::array kDifferences{
     Difference{Change::NvlsGathersAtFullRate, 23,
                "NVLS gathers and scatters at 5/6 of its rate | at its rate", kTuningFile},
     Difference{Change::Pat, 23, "no algorithm PAT | it is there", kTuningFile},
+    Difference{Change::PeersOfOneSwitch, 23,
+               "P2P by the CPU's make | within PCIe switches; two GPUs of an AMD host always",
+               "src/graph/paths.cc"},
     Difference{Change::RingsLastHopIsInside, 23,
                "a ring's all-reduce makes 2 N steps between N nodes | 2 (N - 1)", kTuningFile},
     Difference{Change::SimpleTreeLatency, 23,

@@ -16,6 +16,7 @@ struct Bound {
                            // cheapest sizes; then the last copy out and the optimizer
   Duration tail;  // everything until the last gradient, the reduction of its bucket alone, its copy
                   // out, the optimizer
+  Duration input;  // a step's batches, one after another; 0 = there is no input pipeline
   Duration step;
 };
 

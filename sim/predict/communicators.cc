@@ -74,7 +74,9 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   nccl::ParsedSettings parsed = nccl_settings(plan);
   if (parsed.problem) return parsed.problem;
   if (q.profile.compute.capability > 0)
-    if (auto p = nccl::check_nodes(q.fabric, devices)) return p;
+    for (auto p : {nccl::check_nodes(q.fabric, devices),
+                   nccl::check_peers(q.fabric, devices, parsed.settings)})
+      if (p) return p;
   if (plan.system == System::Fsdp && devices.size() > 1 && q.profile.compute.capability == 0)
     return {"/plan/system",
             "profile \"" + q.profile.name +

@@ -298,6 +298,7 @@ class Explainer {
     for (Resource r : kResources) {
       if (r == Resource::Input && (!q.scenario.input || options.program)) continue;
       if (r == Resource::Host && q.profile.kind == DeviceKind::Cpu) continue;  // it computes
+      if (r == Resource::Sockets && !copied_by_threads(q)) continue;
       out.push_back({r, step_if_faster(q, r, kFaster, options)});
     }
     std::stable_sort(out.begin(), out.end(),

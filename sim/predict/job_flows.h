@@ -168,7 +168,10 @@ struct JobFlows {
     auto it = hop_flows_.find(key);
     if (it != hop_flows_.end()) return it->second;
     topology::Route route;
-    collective::find_hop_route(*comm_.fabric, comm_.devices, from, to, nic, route);
+    if (comm_.nccl)
+      nccl::find_hop_route(*comm_.nccl, from, to, nic, route);
+    else
+      collective::find_hop_route(*comm_.fabric, comm_.devices, from, to, nic, route);
     std::vector<engine::Demand> demands;
     for (topology::LinkId l : route.links) demands.push_back({link_resource(l), 1});
     double core = core_time_per_byte();

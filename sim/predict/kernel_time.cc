@@ -132,6 +132,7 @@ double product_ps(const Product& q, const ProductCost& c, const KernelCosts& k) 
 double conv_ps(const ConvShape& s, Pass pass, bool channels_last, const ProductCost& c,
                const KernelCosts& k) {
   Product q = conv_product(s, pass, c.precision);
+  if (s.kernel == 3 && s.size == s.out && pass != Pass::WeightGradient) q.sum /= c.winograd;
   double ps = product_ps(q, c, k);
   if (channels_last || c.conversion <= 0) return ps;
   double converted = ps + conversion_ps(conv_bytes(s, c.precision), c, k);

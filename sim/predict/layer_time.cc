@@ -42,7 +42,9 @@ struct Sum {
   void conv(const ConvShape& s, Pass pass, const ProductCost& c) {
     ps += at_level(conv_ps(s, pass, last, c, k), c.spread, level);
   }
-  Duration time() const { return {static_cast<std::int64_t>(std::ceil(ps))}; }
+  Duration time() const {
+    return {static_cast<std::int64_t>(std::ceil(at_level(ps, k.common, level)))};
+  }
 };
 
 // Kinds that are measured as a whole, however many kernels they launch.
@@ -55,7 +57,7 @@ bool whole(const std::string& kind) {
 
 std::string measured_as(const std::string& kind) {
   if (kind == "fork") return "add_";
-  if (kind == "tanh") return "relu";
+  if (kind == "tanh" || kind == "silu" || kind == "sigmoid") return "relu";
   if (kind == "cross_entropy_single") return "cross_entropy";
   if (kind == "copy" || kind == "avg_pool") return "mul_scalar";
   return kind;
@@ -208,7 +210,8 @@ class Walk {
 
   // Elements of what a layer reads, by the traffic that is counted for each.
   double elements(const Layer& l) const {
-    double bytes = l.op.kind == "add" ? 12 : l.op.kind == "gelu_composed" ? 72 : 8;
+    const std::string& kind = l.op.kind;
+    double bytes = kind == "add" ? 12 : kind == "gelu_composed" ? 72 : kind == "rms_norm" ? 28 : 8;
     return l.forward.bytes_per_sample * batch() / bytes;
   }
 
@@ -225,7 +228,7 @@ class Walk {
     const std::string& kind = l.op.kind;
     bool table = kind == "embedding" || kind == "position_embedding";
     bool single = table || kind == "layer_norm" || kind == "softmax" ||
-                  kind == "cross_entropy_single" || kind == "gelu_composed";
+                  kind == "cross_entropy_single" || kind == "gelu_composed" || kind == "rms_norm";
     bool half = half_;
     if (autocast_ && kind == "add") half = half_ && !wide_;
     if (autocast_ && single) half = false;
@@ -237,7 +240,7 @@ class Walk {
     traffic(l, l.forward, false, half, forward);
     traffic(l, l.backward, true, half, backward);
     half_ = half;
-    wide_ |= table || kind == "layer_norm";
+    wide_ |= table || kind == "layer_norm" || kind == "rms_norm";
   }
 
   void traffic(const Layer& l, const LayerCost& c, bool back, bool half, Sum& sum) const {
@@ -280,8 +283,9 @@ std::optional<Duration> optimizer_time(const Workload& w, const Profile& p, Leve
   double elements = 0;
   for (const Tensor& t : w.tensors) elements += static_cast<double>(t.elements());
   double launches = optimizer_launches(o, static_cast<double>(w.tensors.size()), elements);
-  double ps = memory_ps(elements * optimizer_bytes_per_element(o), launches, *c, *p.costs);
-  return Duration{static_cast<std::int64_t>(std::ceil(at_level(ps, c->spread, level)))};
+  double ps = memory_ps(elements * optimizer_bytes_per_element(w), launches, *c, *p.costs);
+  ps = at_level(at_level(ps, c->spread, level), p.costs->common, level);
+  return Duration{static_cast<std::int64_t>(std::ceil(ps))};
 }
 
 }  // namespace ddpsim::predict

@@ -120,6 +120,10 @@ void try_nccl(const Question& q, Attempts& a) {
   };
   force("NCCL_ALGO", {"ring", "tree", "nvls", "nvlstree"});
   force("NCCL_PROTO", {"ll", "ll128", "simple"});
+  constexpr const char* kThreads = "NCCL_SOCKET_NTHREADS";
+  if (copied_by_threads(q) && plan.environment.count(kThreads) == 0)
+    a.plan("four threads for each connection of a socket", std::string("--set ") + kThreads + "=4",
+           [&](Scenario& s) { s.plan.environment[kThreads] = "4"; });
 }
 
 // Says of settings that beat `step` what NCCL would do without them.

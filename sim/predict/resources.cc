@@ -26,6 +26,10 @@ void shorten(std::vector<Duration>& list, double f) {
 
 void speed_up_arithmetic(Hardware& h, double f) {
   for (double& peak : h.profile.compute.peak_flops) peak *= f;
+  if (h.profile.costs) {
+    for (ProductCost& c : h.profile.costs->products) c.flops_per_s *= f;
+    for (AttentionCost& c : h.profile.costs->attention) c.flops_per_s *= f;
+  }
   if (h.workload.basis != Basis::Captured) return;
   shorten(h.workload.times.forward, f);
   shorten(h.workload.times.backward, f);
@@ -36,6 +40,7 @@ void speed_up_memory(Hardware& h, double f) {
   h.profile.memory.bandwidth_bytes_per_s *= f;
   h.profile.memory.shared_bytes_per_s *= f;
   h.profile.memory.half_divide_bytes_per_s *= f;
+  if (h.profile.costs) h.profile.costs->bandwidth_bytes_per_s *= f;
   if (h.workload.basis == Basis::Captured) shorten(h.workload.times.optimizer, f);
 }
 
@@ -43,6 +48,7 @@ void speed_up_host(Hardware& h, double f) {
   for (Duration* d : {&h.profile.host.launch, &h.profile.host.hook,
                       &h.profile.host.collective_launch, &h.profile.host.traverse})
     shorten(*d, f);
+  for (CallCost& c : h.profile.host.calls) shorten(c.forward, f), shorten(c.backward, f);
   if (!h.workload.times.host) return;
   HostTimes& t = *h.workload.times.host;
   for (Duration* d : {&t.forward, &t.backward, &t.optimizer}) shorten(*d, f);
@@ -65,6 +71,14 @@ void speed_up_inside(Cluster& c, double f) {
   for (HostLink& l : in.links) widen(l.link, f);
 }
 
+void speed_up_sockets(Profile& p, double f) {
+  for (auto& [name, t] : p.transports)
+    if (t.thread_bytes_per_s)
+      for (double* rate :
+           {&t.thread_bytes_per_s->low, &t.thread_bytes_per_s->mid, &t.thread_bytes_per_s->high})
+        *rate *= f;
+}
+
 void speed_up_steps(Profile& p, double f) {
   for (auto& [name, t] : p.transports) {
     for (Duration* d : {&t.launch, &t.latency, &t.message_core, &t.rendezvous}) shorten(*d, f);
@@ -79,11 +93,20 @@ void speed_up_steps(Profile& p, double f) {
 }  // namespace
 
 const char* name_of(Resource r) {
-  constexpr std::array<const char*, 7> kNames{
-      "the device's arithmetic",   "the device's memory",    "the host thread",
-      "the network between hosts", "the links inside hosts", "the latency of collectives",
-      "the input pipeline"};
+  constexpr std::array<const char*, 8> kNames{
+      "the device's arithmetic",    "the device's memory",     "the host thread",
+      "the network between hosts",  "the copying for sockets", "the links inside hosts",
+      "the latency of collectives", "the input pipeline"};
   return kNames[static_cast<std::size_t>(r)];
+}
+
+bool copied_by_threads(const Question& q) {
+  const auto& used = q.fabric.transports();
+  return q.profile.compute.capability > 0 &&
+         std::any_of(used.begin(), used.end(), [&](const std::string& name) {
+           auto t = q.profile.transports.find(name);
+           return t != q.profile.transports.end() && t->second.thread_bytes_per_s;
+         });
 }
 
 Hardware faster(const Question& q, Resource resource, double factor) {
@@ -100,6 +123,9 @@ Hardware faster(const Question& q, Resource resource, double factor) {
       break;
     case Resource::Network:
       speed_up_network(h.cluster, factor);
+      break;
+    case Resource::Sockets:
+      speed_up_sockets(h.profile, factor);
       break;
     case Resource::Inside:
       speed_up_inside(h.cluster, factor);

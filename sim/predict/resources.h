@@ -12,13 +12,16 @@ enum class Resource : std::uint8_t {
   Memory,      // bandwidth of the device's memory; of a captured workload its optimizer, too
   Host,        // the thread that launches, hooks and traverses
   Network,     // bandwidth between hosts
+  Sockets,     // the threads that copy between sockets and memory
   Inside,      // bandwidth between the devices of a host
   Latency,     // what a collective and each of its steps take whatever they carry
   Input,       // samples that the input pipeline makes a second
 };
-inline constexpr std::array kResources{Resource::Arithmetic, Resource::Memory, Resource::Host,
-                                       Resource::Network,    Resource::Inside, Resource::Latency,
-                                       Resource::Input};
+inline constexpr std::array kResources{Resource::Arithmetic, Resource::Memory,  Resource::Host,
+                                       Resource::Network,    Resource::Sockets, Resource::Inside,
+                                       Resource::Latency,    Resource::Input};
+// Whether threads copy for NCCL's sockets here (TransportSection::thread_bytes_per_s).
+bool copied_by_threads(const Question& q);
 const char* name_of(Resource r);  // "the network between hosts", for sentences
 
 // What a question refers to, changed.

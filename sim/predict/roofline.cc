@@ -51,15 +51,23 @@ Duration host_time(const Profile& p, Level level, Duration d) {
 }
 
 // What the host pays for a layer: a call that was measured, or a launch a kernel.
-Duration call_time(const Workload& w, const Profile& p, const Layer& l, bool backward) {
+Duration call_time(const Workload& w, const Profile& p, Level level, const Layer& l,
+                   bool backward) {
   const LayerCost& c = backward ? l.backward : l.forward;
-  if (p.host.calls.empty() || l.op.kind.empty() || c.kernels == 0) return p.host.launch * c.kernels;
-  std::string kind = l.op.kind == "gelu" || l.op.kind == "tanh" ? "relu" : l.op.kind;
-  if (element_scale(w.precision) < 1 && (kind == "linear" || kind == "conv"))
-    kind = "linear_autocast";
-  for (const CallCost& call : p.host.calls)
-    if (call.op == kind) return backward ? call.backward : call.forward;
-  return p.host.launch * c.kernels;
+  auto launches = [&] { return host_time(p, level, p.host.launch * c.kernels); };
+  if (p.host.calls.empty() || l.op.kind.empty() || c.kernels == 0) return launches();
+  std::string kind = l.op.kind;
+  for (const char* one : {"gelu", "tanh", "silu", "sigmoid"})
+    if (kind == one) kind = "relu";
+  bool casts = element_scale(w.precision) < 1 && w.casting == Casting::Autocast;
+  if (casts && (kind == "linear" || kind == "conv")) kind = "linear_autocast";
+  for (const CallCost& call : p.host.calls) {
+    if (call.op != kind) continue;
+    Duration here = scale(backward ? call.backward : call.forward, at(p.host.call_factor, level));
+    bool ranged = p.host.call_factor.low != p.host.call_factor.high;
+    return ranged ? here : host_time(p, level, here);
+  }
+  return launches();
 }
 
 StepTimes scaled(StepTimes t, double factor) {
@@ -115,7 +123,7 @@ StepTimes described_times(const Workload& w, const Profile& p, Level level) {
     LayerDurations& d = t.layers[i];
     d.forward =
         measured[i] ? measured[i]->forward : layer_time(w, p, level, l.kernel, l.forward, 1);
-    d.host_forward = host_time(p, level, call_time(w, p, l, false));
+    d.host_forward = call_time(w, p, level, l, false);
     t.forward += d.forward;
     h.forward += d.host_forward;
   }
@@ -126,7 +134,7 @@ StepTimes described_times(const Workload& w, const Profile& p, Level level) {
     LayerDurations& d = t.layers[i];
     d.backward =
         measured[i] ? measured[i]->backward : layer_time(w, p, level, l.kernel, l.backward, 2);
-    d.host_backward = host_time(p, level, call_time(w, p, l, true));
+    d.host_backward = call_time(w, p, level, l, true);
     t.backward += d.backward;
     h.backward += d.host_backward;
     t.ready.insert(t.ready.end(), l.tensors.size(), t.backward);
@@ -136,9 +144,9 @@ StepTimes described_times(const Workload& w, const Profile& p, Level level) {
   for (const Tensor& tensor : w.tensors) elements += static_cast<double>(tensor.elements());
   std::int64_t kernels =
       optimizer_kernels(w.optimizer, static_cast<std::int64_t>(w.tensors.size()));
-  t.optimizer = std::max(p.memory.kernel * kernels,
-                         Duration{ceil_ps(elements * optimizer_bytes_per_element(w.optimizer),
-                                          memory_rate(p, level))});
+  t.optimizer =
+      std::max(p.memory.kernel * kernels,
+               Duration{ceil_ps(elements * optimizer_bytes_per_element(w), memory_rate(p, level))});
   if (p.costs)
     if (std::optional<Duration> d = optimizer_time(w, p, level)) t.optimizer = *d;
   h.optimizer = host_time(p, level, p.host.launch * kernels);

@@ -41,7 +41,10 @@ class Simulator : JobFlows {
             const Profile& profile, const std::vector<RankClass>& classes,
             const SimulationOptions& options)
       : JobFlows(shared, program, comm, profile, classes, options),
-        lanes_(kLanes + program.streams.size()) {}
+        lanes_(kLanes + program.streams.size()) {
+    for (const Op& op : program.steady.ops)
+      if (is_input(op.kind) && op.lane != Lane::Host) input_lane_ = number_of(op.lane);
+  }
 
   void build() {
     make_flows();
@@ -136,12 +139,13 @@ class Simulator : JobFlows {
     }
   }
 
-  // Whatever follows waits for every rank's end.
+  // Whatever follows waits for every rank's end, but what makes input.
   void meet(const std::vector<TaskId>& ends) {
     TaskId all = graph_.add_fixed({});
     for (TaskId t : ends) graph_.add_edge(t, all);
     for (auto& lanes : tails_)
       for (TaskId& tail : lanes) {
+        if (&tail == lanes.data() + input_lane_) continue;
         if (tail != kNoTask && std::find(ends.begin(), ends.end(), tail) == ends.end())
           graph_.add_edge(tail, all);
         tail = all;
@@ -209,6 +213,9 @@ class Simulator : JobFlows {
                                              : graph_.add_fixed(d);
       TaskId begin = shares_memory ? after_division(op, s, c, t) : t;
       if (tail != kNoTask) graph_.add_edge(tail, begin);
+      // What was made ahead while the first steps lasted is used up sooner or later.
+      if (lane == input_lane_ && steady_index == 0 && !step_ends_.empty())
+        graph_.add_edge(step_ends_.back()[c], begin);
       link_deps(s, i, placed, begin);
       p.ready = p.begin = begin;
       p.end = t;
@@ -585,6 +592,8 @@ class Simulator : JobFlows {
   }
 
   std::size_t lanes_ = kLanes;
+  std::size_t input_lane_ =
+      kLanes + kMostStreams;                // that batches are made on; none has this number
   std::vector<std::vector<TaskId>> tails_;  // by class: last task of each lane
   std::vector<TaskId> open_;                // chain that may still grow, by class and lane
   std::vector<std::vector<TaskId>> step_ends_;

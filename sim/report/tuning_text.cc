@@ -110,7 +110,8 @@ std::vector<std::string> why(const Tuning& t) {
         b.step == b.compute ? "computation, copies and launches take that alone"
         : b.step == b.communication
             ? "the collectives take that, one after another, from the first gradient on"
-            : "the last gradient, its reduction and the optimizer end then";
+        : b.step == b.input ? "the input pipeline makes a step's batches in no less"
+                            : "the last gradient, its reduction and the optimizer end then";
     out.push_back(fmt::format("no buckets can beat {}: {}", to_string(b.step), because));
   }
   if (t.partition) {

@@ -293,6 +293,23 @@ void Fabric::find_links_by_nics(int from, int from_nic, int to, int to_nic,
   append_by_nics(from, from_nic, to, to_nic, links);
 }
 
+PathType Fabric::path_type_by_cpu(int from, int to) const {
+  int host = host_of(from);
+  if (host != host_of(to)) return PathType::Dis;
+  if (drawn()) return inside(host).by_cpu(local_of(from), local_of(to)).type;
+  return links_[intra_link(from)].kind == LinkKind::Nvlink ? PathType::Dis : PathType::Phb;
+}
+
+void Fabric::find_route_by_cpu(int from, int to, Route& route) const {
+  if (!drawn()) return find_route(from, to, route);
+  int host = host_of(from);
+  const LocalPath& path = inside(host).by_cpu(local_of(from), local_of(to));
+  route.links.clear();
+  append_local(host, path, route.links);
+  route.transport = links_[inside_link(host, path.decides)].transport;
+  finish(route);
+}
+
 PathType Fabric::path_type(int from, int to) const {
   if (from == to) return PathType::Loc;
   int a = host_of(from);

@@ -89,6 +89,15 @@ class Fabric {
   // links did not fail. A cable that fails does so both ways, so that NICs that all reach one reach
   // one another.
   bool nics_reach(int host_a, int host_b) const;
+  // Between GPUs of one host, through the host's memory (HostRoutes::by_cpu); `intra` of another
+  // transport than nvlink: the usual way. Its path type, Dis = no such way is drawn. REQUIRES:
+  // from != to.
+  PathType path_type_by_cpu(int from, int to) const;
+  void find_route_by_cpu(int from, int to, Route& route) const;  // REQUIRES: there is one
+  // A NIC's own cable; without NICs' links (`graph`) any between hosts.
+  bool is_nic_link(LinkId link) const {
+    return links_[link].kind == LinkKind::Net && (!has_nic_links() || link < trunk_base_);
+  }
   // Of the route that find_route takes. `intra`: Nvl, C2c or Pix by its transport, Phb for any
   // other.
   PathType path_type(int from_device, int to_device) const;

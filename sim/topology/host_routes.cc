@@ -133,6 +133,16 @@ class Search {
     }
   }
 
+  // One way behind the other.
+  LocalPath joined(const LocalPath& first, const LocalPath& second) const {
+    LocalPath p;
+    if (first.type == PathType::Dis || second.type == PathType::Dis) return p;
+    p.links = first.links;
+    p.links.insert(p.links.end(), second.links.begin(), second.links.end());
+    finish(p);
+    return p;
+  }
+
  private:
   static Length extend(const Length& d, std::int64_t width) {
     return d.hops == INT32_MAX ? d : Length{d.hops + 1, std::min(d.width, width)};
@@ -240,6 +250,10 @@ HostRoutes::HostRoutes(const HostGraph& host, const std::vector<bool>& failed)
   Search search(host, failed);
   between_.resize(host.gpus.size() * host.gpus.size());
   to_nic_.resize(host.gpus.size() * host.nics.size());
+  std::vector<int> cpus;
+  for (std::size_t v = 0; v < host.vertices.size(); ++v)
+    if (host.vertices[v].kind == VertexKind::Cpu) cpus.push_back(static_cast<int>(v));
+  std::vector<std::vector<LocalPath>> to_cpu(host.gpus.size());
   std::vector<int> serves(host.nics.size(), 0);
   for (int a = 0; a < gpus_; ++a) {
     search.run(host.gpus[static_cast<std::size_t>(a)]);
@@ -250,6 +264,7 @@ HostRoutes::HostRoutes(const HostGraph& host, const std::vector<bool>& failed)
       between_[index(b, a, gpus_)] = reversed(p);
       between_[index(a, b, gpus_)] = std::move(p);
     }
+    for (int c : cpus) to_cpu[static_cast<std::size_t>(a)].push_back(search.to(c));
     int best = -1;
     for (int k = 0; k < nics_; ++k) {
       LocalPath& p = to_nic_[index(a, k, nics_)] =
@@ -264,6 +279,18 @@ HostRoutes::HostRoutes(const HostGraph& host, const std::vector<bool>& failed)
     nic_of_.push_back(std::max(best, 0));
     if (best >= 0) ++serves[static_cast<std::size_t>(best)];
     to_nvswitch_.push_back(UINT32_MAX);
+  }
+  by_cpu_.resize(between_.size());
+  for (int b = 0; b < gpus_ && !cpus.empty(); ++b) {
+    const std::vector<LocalPath>& ways = to_cpu[static_cast<std::size_t>(b)];
+    auto nearest = std::min_element(ways.begin(), ways.end(), [](const auto& x, const auto& y) {
+      return std::tuple(x.type, x.links.size()) < std::tuple(y.type, y.links.size());
+    });
+    auto cpu = static_cast<std::size_t>(nearest - ways.begin());
+    for (int a = 0; a < gpus_; ++a)
+      if (a != b)
+        by_cpu_[index(a, b, gpus_)] =
+            search.joined(to_cpu[static_cast<std::size_t>(a)][cpu], reversed(*nearest));
   }
   for (std::size_t i = 0; i < host.links.size(); ++i) {
     if (!failed.empty() && failed[i]) continue;

@@ -31,6 +31,10 @@ class HostRoutes {
   const LocalPath& between(int gpu_a, int gpu_b) const {
     return between_[index(gpu_a, gpu_b, gpus_)];
   }
+  // Through the host's memory: from a to b's nearest CPU, and from there to b, by no NVLink.
+  const LocalPath& by_cpu(int gpu_a, int gpu_b) const {
+    return by_cpu_[index(gpu_a, gpu_b, gpus_)];
+  }
   const LocalPath& to_nic(int gpu, int nic) const { return to_nic_[index(gpu, nic, nics_)]; }
   const LocalPath& from_nic(int nic, int gpu) const { return from_nic_[index(gpu, nic, nics_)]; }
   // The link from a GPU to the NVSwitch, both directions; UINT32_MAX = none.
@@ -59,6 +63,7 @@ class HostRoutes {
   bool draws_nics_ = false;
   bool split_ = false;
   std::vector<LocalPath> between_;
+  std::vector<LocalPath> by_cpu_;
   std::vector<LocalPath> to_nic_;
   std::vector<LocalPath> from_nic_;
   std::vector<std::uint32_t> to_nvswitch_;

@@ -42,7 +42,9 @@ class LinkLoads {
   std::vector<LinkId> used_;
 };
 
-// Of links that are alike and carry alike, the first: they limit alike.
-std::vector<LinkLoad> fold(const Fabric& f, const std::vector<LinkLoad>& all);
+// Of links that are alike and carry alike, the first: they limit alike. `apart`: by LinkId, links
+// that are unlike the others; empty = none.
+std::vector<LinkLoad> fold(const Fabric& f, const std::vector<LinkLoad>& all,
+                           const std::vector<bool>& apart = {});
 
 }  // namespace ddpsim::topology

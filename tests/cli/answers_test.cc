@@ -128,7 +128,54 @@ TEST_F(Answers, ASweepCarriesTheFactorOfTheMeasuredBatch) {
   EXPECT_TRUE(has(column(clusters, "reason")[1].get<std::string>(), "measured on a device"));
 }
 
+// 32 samples in 20 ms, and a step of 13.9 ms.
+TEST_F(Answers, AStepThatWaitsForInputSaysSo) {
+  const Args slow = kHgx + Args{"--set", "input.samples_per_s=1600"};
+  Json j = summary(slow);
+  EXPECT_EQ(j["step_ps"], 20'000'000'000);
+  EXPECT_GT(j["input_ps"], 4'000'000'000);
+  EXPECT_FALSE(summary(kHgx).contains("input_ps"));
+  for (const char* format : {"table", "md"}) {
+    std::string text = text_of(Args{"predict"} + slow + Args{"--format", format});
+    EXPECT_TRUE(has(text, "waiting for input")) << text;
+    EXPECT_TRUE(has(text, "the input pipeline")) << text;
+    EXPECT_TRUE(has(text, "input at 1600 samples/s per rank")) << text;
+  }
+  EXPECT_TRUE(has(text_of(Args{"explain"} + slow), "the input pipeline decides"));
+  EXPECT_TRUE(has(text_of(Args{"tune"} + slow + Args{"--values", "1,25", "--no-levers"}),
+                  "the input pipeline makes a step's batches in no less"));
+  Json sweep = json_of(Args{"sweep"} + kHgx + Args{"--axis", "input.samples_per_s=1600,1e9"});
+  EXPECT_EQ(column(sweep, "step_ps")[0], j["step_ps"]);
+  EXPECT_EQ(column(sweep, "step_ps")[1], summary(kHgx)["step_ps"]);
+  Json trace = io::parse_json(text_of(Args{"trace"} + slow), "stdout");
+  double waited = 0;
+  for (const Json& e : trace["traceEvents"])
+    if (e["name"] == "await_input") waited = e["dur"].get<double>();
+  EXPECT_GT(waited, 4000);
+  // As a program it is the same.
+  for (const Args& more : {Args{}, Args{"--set", "accumulation_steps=3"}, Args{"--plan", "fsdp"}}) {
+    text_of(Args{"show", "program"} + slow + more +
+            Args{"--format", "json", "--out", file("p.json")});
+    Json shown = summary({"--program", file("p.json"), "--cluster", "hgx-h100"});
+    Json own = summary(slow + more);
+    EXPECT_EQ(shown["step_ps"], own["step_ps"]);
+    EXPECT_EQ(shown["input_ps"], own["input_ps"]);
+  }
+}
+
 // Of every knob: a model that differs a little must not fall off what is recommended.
+TEST(Predict, SaysTheSequenceBesideTheBatch) {
+  Args bert{"--workload", "bert-base", "--cluster", "hgx-h100"};
+  EXPECT_TRUE(
+      has(ddpsim(Args{"predict"} + bert).out, "bert-base, batch 32 per rank, sequence 128, fp32"));
+  Args longer = bert + Args{"--set", "workload.sequence=384"};
+  EXPECT_TRUE(has(ddpsim(Args{"predict"} + longer).out, "batch 32 per rank, sequence 384, fp32"));
+  EXPECT_TRUE(has(ddpsim(Args{"explain"} + longer).out, "batch 32 per rank, sequence 384, fp32"));
+  Outcome sweep = ddpsim(Args{"sweep"} + bert + Args{"--axis", "workload.sequence=64,128"});
+  EXPECT_EQ(sweep.code, 0) << sweep.err;
+  EXPECT_TRUE(has(sweep.out, "workload.sequence"));
+}
+
 TEST(Recommended, HasNoMeasurablyLongerNeighbours) {
   for (const Args& question : {kP4d, kSlow + Args{"--set", "bucket_cap_mb=1"},
                                kP4d + Args{"--knob", "first_bucket_bytes"}}) {
@@ -424,11 +471,13 @@ TEST(Refusals, NameWhatWorks) {
                        Bad{{"--nodes", "4"}, "write --set cluster.hosts=VALUE"},
                        Bad{{"--batch", "4"}, "write --set workload.batch=VALUE"},
                        Bad{{"--batch-size=4"}, "write --set workload.batch=VALUE"},
+                       Bad{{"--seq-len=4"}, "write --set workload.sequence=VALUE"},
                        Bad{{"--precision", "bf16"}, "write --set workload.precision=VALUE"},
                        Bad{{"--world-size", "4"}, "write --ranks VALUE"},
                        Bad{{"--set", "hosts=4"}, "write cluster.hosts=4"},
                        Bad{{"--set", "world_size=4"}, "write ranks=4"},
-                       Bad{{"--set", "batch=4"}, "write workload.batch=4"}})
+                       Bad{{"--set", "batch=4"}, "write workload.batch=4"},
+                       Bad{{"--set", "workload.seq_len=4"}, "write workload.sequence=4"}})
     for (const char* command : {"predict", "tune", "sweep", "explain"}) {
       Outcome o =
           ddpsim(Args{command} + kHgx + b.args +
@@ -440,6 +489,7 @@ TEST(Refusals, NameWhatWorks) {
   for (auto [axis, field] : {std::pair{"hosts", "cluster.hosts"},
                              {"nodes", "cluster.hosts"},
                              {"batch", "workload.batch"},
+                             {"sequence_length", "workload.sequence"},
                              {"precision", "workload.precision"},
                              {"world_size", "ranks"}}) {
     Outcome o = ddpsim(Args{"sweep"} + kHgx + Args{"--axis", std::string(axis) + "=1,2"});

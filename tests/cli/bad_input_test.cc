@@ -56,6 +56,21 @@ std::vector<std::string> set(const std::vector<std::string>& question, const std
 }
 
 const std::vector<Case> kCases{
+    // Input.
+    {"InputOfNoRate",
+     set(kGpu, "input.samples_per_s=0"),
+     {"--set input.samples_per_s=0: ", "above 0"}},
+    {"InputOfAnotherKey",
+     set(kGpu, "input.rate=3"),
+     {"--set input.rate=3 ", "unknown key", "samples_per_s"}},
+    {"InputThatNeverComes", set(kGpu, "input.samples_per_s=1e-12"), {"ddpsim counts up to"}},
+    {"InputOfAProgram",
+     {"predict", "--program", "p.json", "--cluster", "hgx-h100", "--set", "input.samples_per_s=3"},
+     {"--set input.samples_per_s=3: ", "a program has its input in it"}},
+    {"InputOfWhatIsExecuted",
+     {"run", "--workload", "mlp784-50-10-cpu", "--cluster", "testbed-star", "--set",
+      "input.samples_per_s=3"},
+     {"#/input: ", "--set input=null"}},
     // A number of one device.
     {"MeasuredStepWithoutUnit",
      kGpu + std::vector<std::string>{"--measured-step", "97"},
@@ -277,6 +292,14 @@ const std::vector<Case> kCases{
     {"CapturedBatchSet",
      set(kCpu, "workload.batch=128"),
      {"--set workload.batch=128: ", "captured at one batch", "described workload"}},
+    {"NoSequence",
+     {"predict", "--workload", "resnet18", "--cluster", "hgx-h100", "--set",
+      "workload.sequence=128"},
+     {"--set workload.sequence=128 ", "resnet18.json#/sequence", "the model has no sequence"}},
+    {"SequenceBeyondPositions",
+     {"predict", "--workload", "gpt2-small", "--cluster", "hgx-h100", "--set",
+      "workload.sequence=2048"},
+     {"--set workload.sequence=2048 ", "learned 1024 positions"}},
     {"CapturedOnCpuRunOnGpu",
      {"predict", "--workload", "mlp784-50-10-cpu", "--cluster", "hgx-h100"},
      {"workloads/mlp784-50-10-cpu.json: ", "captured on a CPU", "described workload"}},

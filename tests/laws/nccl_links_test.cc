@@ -58,7 +58,8 @@ const std::vector<std::string>& gpu_clusters() {
       "fat-tree-a100-2to1", "fat-tree-h100",     "gb200-nvl72",
       "gcp-a3mega",         "gh200x4-slingshot", "gpu-ethernet-100g",
       "gpu-ethernet-10g",   "gpu-ethernet-25g",  "hgx-h100",
-      "hgx-h200",           "pcie-box",          "pcie-box-8"};
+      "hgx-h200",           "pcie-box",          "pcie-box-8",
+      "rtx-2080-ti-10g"};
   return names;
 }
 

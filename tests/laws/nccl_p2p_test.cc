@@ -342,7 +342,8 @@ struct Oracle {
   P2pPrice priced;
   engine::TaskGraph graph;
   std::vector<engine::ResourceId> links;
-  std::vector<engine::ResourceId> flags;  // of each rank: what it sends by LL
+  std::vector<engine::ResourceId> flags;               // of each rank: what it sends by LL
+  std::vector<engine::ResourceId> sending, receiving;  // of each rank: by sockets; empty = none
 
   Oracle(const World& world, const nccl::P2pOperation& op, std::int64_t bytes)
       : w(world), o(op), priced(w.price(op, bytes)) {
@@ -354,6 +355,11 @@ struct Oracle {
       flags.push_back(graph.add_resource(
           {nccl::ll_bus_limit(w.group.system, w.group.system.nodes, w.group.settings.version) /
            1e3}));
+    double sockets = p2p_socket_rate_us(o, w.profile, Level::Mid, priced.between) / 1e6;
+    for (int r = 0; r < w.group.ranks() && sockets > 0; ++r) {
+      sending.push_back(graph.add_resource({sockets}));
+      receiving.push_back(graph.add_resource({sockets}));
+    }
   }
   struct Message {
     int from, to, round, block, part;
@@ -429,6 +435,10 @@ struct Oracle {
     std::vector<engine::Demand> demands;
     for (topology::LinkId l : route.links) demands.push_back({links[l], ll ? 2.0 : 1.0});
     if (ll) demands.push_back({flags[static_cast<std::size_t>(m.from)], 1.0});
+    if (!m.inside && !sending.empty()) {
+      demands.push_back({sending[static_cast<std::size_t>(m.from)], 1.0});
+      demands.push_back({receiving[static_cast<std::size_t>(m.to)], 1.0});
+    }
     engine::FlowId wire = graph.add_flow(demands, 1, m.inside ? share : 0);
     engine::FlowId copy = graph.add_flow({}, 1, share);
     nccl::SlowestHop hop{true, route.transport, route.latency, {}, 0, 0};

@@ -73,6 +73,9 @@ constexpr Place kPlaces[] = {{"hgx-h100", 1},
                              {"aws-p5", 7},
                              {"pcie-box", 1},
                              {"pcie-box-8", 2},
+                             {"rtx-2080-ti-10g", 1},
+                             {"rtx-2080-ti-10g", 3},
+                             {"gpu-ethernet-100g", 4},
                              {"gh200x4-slingshot", 4},
                              {"gh200x4-slingshot", 16},
                              {"gpu-ethernet-25g", 2},
@@ -81,7 +84,7 @@ constexpr Place kPlaces[] = {{"hgx-h100", 1},
                              {"gb200-nvl72", 8}};
 // Inside these the hops of one chain pass the same links.
 bool shares_inside(std::string_view cluster) {
-  return cluster == "dgx1-v100" || cluster.starts_with("pcie-box");
+  return cluster == "dgx1-v100" || cluster.starts_with("pcie-box") || cluster == "rtx-2080-ti-10g";
 }
 constexpr const char* kAlgorithms[] = {"tree",          "nvls",         "nvlstree",
                                        "collnetdirect", "collnetchain", "pat"};

@@ -43,9 +43,10 @@ struct Place {
   int hosts;
 };
 constexpr Place kPlaces[] = {
-    {"hgx-h100", 1},   {"hgx-h100", 4},          {"dgx-h100", 3},         {"dgx-a100", 2},
-    {"dgx1-v100", 1},  {"dgx1-v100", 2},         {"aws-p5", 4},           {"pcie-box", 1},
-    {"pcie-box-8", 2}, {"gh200x4-slingshot", 4}, {"gpu-ethernet-25g", 6}, {"gb200-nvl72", 18}};
+    {"hgx-h100", 1},    {"hgx-h100", 4},          {"dgx-h100", 3},         {"dgx-a100", 2},
+    {"dgx1-v100", 1},   {"dgx1-v100", 2},         {"aws-p5", 4},           {"pcie-box", 1},
+    {"pcie-box-8", 2},  {"gh200x4-slingshot", 4}, {"gpu-ethernet-25g", 6}, {"rtx-2080-ti-10g", 2},
+    {"gb200-nvl72", 18}};
 
 TEST(NcclSteps, TakeThePriceOfWhatNcclChooses) {
   for (const Place& place : kPlaces) {
@@ -146,6 +147,7 @@ TEST(NcclSteps, OfTwoJobsShareTheirLinks) {
   auto step = [&](const Scenario& s, const char* algorithm) {
     Scenario forced = s;
     forced.plan.environment["NCCL_ALGO"] = std::string("allreduce:") + algorithm;
+    forced.plan.environment["NCCL_SOCKET_NTHREADS"] = "4";  // or they decide, each job's its own
     for (OtherJob& o : forced.other_jobs) o.plan.environment = forced.plan.environment;
     predict::Question q{w, fabric, profile, forced};
     EXPECT_EQ(predict::check(q).message, "");

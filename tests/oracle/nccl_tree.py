@@ -27,10 +27,11 @@ CABLE = 3
 TREE_SHARE = 0.92  # of what a link inside a host gives a ring
 
 # `rate`: bytes per microsecond of a NIC, each way, of which the transport reaches a share; `extra`:
-# microseconds of a step beyond NCCL's number (14, and sockets' 30).
-Net = collections.namedtuple("Net", "transport bandwidth rate extra")
-SOCKETS = Net("tcp", "25Gb/s", 25e3 / 8 * 0.75, 16)
-INFINIBAND = Net("ib", "50Gb/s", 50e3 / 8 * 0.92, 0)
+# microseconds of a step beyond NCCL's number (14, and sockets' 30). `thread`: bytes per microsecond
+# that a rank's one thread sends, and receives.
+Net = collections.namedtuple("Net", "transport bandwidth rate extra thread")
+SOCKETS = Net("tcp", "25Gb/s", 25e3 / 8 * 0.94, 16, 2.2e3)
+INFINIBAND = Net("ib", "50Gb/s", 50e3 / 8 * 0.92, 0, math.inf)
 # What differs between generations: `factor`, of a step inside (NCCL's numbers are Hopper's;
 # Ampere's clock is slower); `share`, of NVLink; `block`, bytes per microsecond of a channel's
 # thread block (NCCL's limit of a tree's channel on one node).
@@ -197,7 +198,12 @@ def stages_of(case, balanced, turn=None):
             for a, b, waits in edges(tree, chain, balanced):
                 between = a // case.gpus != b // case.gpus
                 passes = (
-                    [("out", a // case.gpus, nic), ("in", b // case.gpus, nic)]
+                    [
+                        ("out", a // case.gpus, nic),
+                        ("in", b // case.gpus, nic),
+                        ("sends", a),
+                        ("receives", b),
+                    ]
                     if between
                     else [("nvlink out", a), ("nvlink in", b)]
                 )
@@ -215,6 +221,8 @@ def ends(case, arrive, balanced=None, turn=None):
     rates_of = {
         "out": case.net.rate,
         "in": case.net.rate,
+        "sends": case.net.thread,
+        "receives": case.net.thread,
         "nvlink out": case.nvlink * g.share * TREE_SHARE,
         "nvlink in": case.nvlink * g.share * TREE_SHARE,
         "threads": g.block / 2,
@@ -402,9 +410,10 @@ def self_test():
     assert dtree(13)[1][1] == [9] and dtree(13)[1][9] == [5, 0]
     # Two ranks, one piece: up, down, and nobody in the way; both trees at once.
     two = Case(2, 1, A100, 0, SOCKETS, 1, False, 1 << 20, CABLE)
-    assert (
-        abs(ends(two, [0, 0])[0] - (LAUNCH + 2 * step(True, two) + 2 * PIECE / SOCKETS.rate)) < 1e-6
-    )
+    copied = 2 * PIECE / SOCKETS.thread  # the thread is slower than the link
+    assert abs(ends(two, [0, 0])[0] - (LAUNCH + 2 * step(True, two) + copied)) < 1e-6
+    many = two._replace(net=SOCKETS._replace(thread=math.inf))
+    assert farthest(two, [0, 0], ends(many, [0, 0])) > 0.02
     # A chain instead of the trees is noticed.
     eight = Case(8, 1, A100, 0, SOCKETS, 1, False, 6 << 20, CABLE)
     chain = [

@@ -32,7 +32,8 @@ describe = load_script()
 FIXTURE = json.loads((ROOT / "tests" / "data" / "models.json").read_text(encoding="utf-8"))
 BUCKETS = json.loads((ROOT / "tests" / "data" / "buckets.json").read_text(encoding="utf-8"))
 BUILT = {name: make() for name, make in describe.MODELS.items()}
-DOCUMENTS: dict[str, Any] = {name: json.loads(model.json_text()) for name, model in BUILT.items()}
+# At the sequence length that the file begins with, numbers as they are there.
+DOCUMENTS: dict[str, Any] = {n: json.loads(m.json_text(m.sequence)) for n, m in BUILT.items()}
 
 KEYS = {
     "bert-base": "bert_base(PreTraining)",
@@ -51,6 +52,27 @@ PARAMETERS = {
     "resnext101-32x8d": 88_791_336,
     "bert-base-squad": 108_893_186,
     "bert-large-squad": 334_094_338,
+    "vit-b-16": 86_567_656,
+    "vit-l-16": 304_326_632,
+    "densenet121": 7_978_856,
+    "efficientnet-b0": 5_288_548,
+    "convnext-tiny": 28_589_128,
+    "t5-base": 222_903_552,
+    "llama-3.2-1b": 1_235_814_400,
+    "llama-3.1-8b": 8_030_261_248,
+}
+
+
+# Tokens a sample, and rows of the table of learned positions.
+SEQUENCES = {
+    "bert-base": (128, 512),
+    "bert-large": (512, 512),
+    "bert-base-squad": (384, 512),
+    "bert-large-squad": (384, 512),
+    "gpt2-small": (1024, 1024),
+    "t5-base": (512, None),
+    "llama-3.2-1b": (2048, None),
+    "llama-3.1-8b": (4096, None),
 }
 
 
@@ -143,6 +165,26 @@ class Described(unittest.TestCase):
             ("bert-large-squad", everything, 24 * 384 * (12 * 1024**2 + 2 * 384 * 1024)),
             ("gpt2-small", everything, 145.8e9),
             ("mlp784-50-10", everything, 39_700),
+            ("vit-b-16", everything, 17.564e9),
+            ("vit-l-16", everything, 61.555e9),
+            ("densenet121", everything, 2.834e9),
+            ("efficientnet-b0", everything, 0.386e9),
+            ("convnext-tiny", everything, 4.456e9),
+            # A token meets each weight once, but for the table; 2 S^2 H of attention a layer
+            ("llama-3.2-1b", everything, 2048 * (1_235_814_400 + 16 * 2 * 2048 * 2048)),
+            (
+                "llama-3.1-8b",
+                everything,
+                4096 * (8_030_261_248 - 128_256 * 4096 + 32 * 2 * 4096 * 4096),
+            ),
+            # Encoder and decoder, keys and values of the encoder's output, attention three times
+            (
+                "t5-base",
+                everything,
+                12 * (512 * 12 + 128 * 12 + 128 * 2 + 512 * 2) * 768**2
+                + 12 * 2 * (512 * 512 + 128 * 128 + 128 * 512) * 768
+                + 128 * 768 * 32128,
+            ),
         ]:
             with self.subTest(name):
                 self.assertAlmostEqual(BUILT[name].macs(part) / expected, 1.0, delta=0.01)
@@ -201,6 +243,16 @@ class Described(unittest.TestCase):
                             + cost["bytes_fixed"]
                         )
                         self.assertEqual(moves > 0, cost["kernels"] > 0)
+
+    def test_sequence_lengths(self) -> None:
+        for name, model in BUILT.items():
+            with self.subTest(name):
+                document = json.loads(model.json_text())
+                self.assertEqual("sequence" in document, name in SEQUENCES)
+                if name in SEQUENCES:
+                    self.assertEqual(
+                        (document["sequence"], document.get("positions")), SEQUENCES[name]
+                    )
 
     def test_committed_files_are_current_and_small(self) -> None:
         self.assertEqual(describe.main(["--out", str(ROOT / "workloads"), "--check"]), 0)

@@ -27,6 +27,7 @@ Profile planted() {
   t.latency = Duration{41 * kUs};
   t.ll_latency = Duration{9 * kUs};
   t.efficiency = {0.53, 0.53, 0.53};
+  t.thread_bytes_per_s.reset();
   return p;
 }
 

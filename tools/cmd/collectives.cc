@@ -106,6 +106,8 @@ void load_nccl_question(const Terminal& t, const NcclFlags& flags, NcclQuestion&
     throw InputError{h.cluster_file, problem.message};
   if (auto problem = nccl::check_nodes(*out.fabric, devices))
     throw InputError{h.cluster_file, problem.message};
+  if (auto problem = nccl::check_peers(*out.fabric, devices, parsed.settings))
+    throw InputError{h.cluster_file, problem.message};
   int capability = h.profile.compute.capability > 0 ? h.profile.compute.capability : 80;
   std::optional<nccl::Graphs> found;
   if (!flags.graph.empty())

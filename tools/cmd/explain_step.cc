@@ -21,8 +21,8 @@ void explain_step(Terminal& t, const QuestionFlags& question, const OutputFlags&
                      "predict shows its step beside the others"};
   predict::Explanation e = predict::explain(l.question(), l.options);
   std::string what = l.program ? l.workload.name
-                               : fmt::format("{}, batch {} per rank, {}", l.workload.name,
-                                             l.workload.batch, name_of(l.workload.precision));
+                               : fmt::format("{}, {}, {}", l.workload.name, batch_text(l.workload),
+                                             name_of(l.workload.precision));
   std::string heading = fmt::format("{} on {}: {} rank{}", what, l.cluster.name, l.scenario.ranks,
                                     l.scenario.ranks == 1 ? "" : "s");
   if (l.program) heading += "\n" + plan_text(*l.program) + "; " + times_text(*l.program);

@@ -53,7 +53,7 @@ report::Heading heading_of_plan(const Loaded& l) {
   const Plan& plan = l.scenario.plan;
   bool tf32 = l.workload.basis == Basis::Described && l.workload.precision == Precision::Fp32 &&
               l.profile.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] > 0;
-  h.workload = fmt::format("{}, batch {} per rank, {}{}", l.workload.name, l.workload.batch,
+  h.workload = fmt::format("{}, {}, {}{}", l.workload.name, batch_text(l.workload),
                            name_of(l.workload.precision),
                            tf32 ? " (convolutions in TF32, as torch does by default)" : "");
   const strategy::SystemRecord& system = strategy::record_of(plan.system);
@@ -90,6 +90,8 @@ report::Heading heading_of_plan(const Loaded& l) {
                          plan.async_op ? "asynchronous" : "blocking");
   }
   if (std::string nccl = nccl_text(plan); !nccl.empty()) h.plan += ", " + nccl;
+  if (l.scenario.input)
+    h.plan += fmt::format(", input at {:g} samples/s per rank", l.scenario.input->samples_per_s);
   if (plan.accumulation_steps > 1)
     h.plan += fmt::format(", {} accumulation steps", plan.accumulation_steps);
   h.captured = l.workload.basis == Basis::Captured;

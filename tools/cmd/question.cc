@@ -219,6 +219,11 @@ void write_answer(Terminal& t, const OutputFlags& flags, const std::string& text
   write_out(t, text);
 }
 
+std::string batch_text(const Workload& w) {
+  std::string sequence = w.sequence > 0 ? fmt::format(", sequence {}", w.sequence) : "";
+  return fmt::format("batch {} per rank{}", w.batch, sequence);
+}
+
 std::string nccl_text(const Plan& plan, const std::vector<std::string>& without) {
   auto left_out = [&](const std::string& name) {
     return std::find(without.begin(), without.end(), name) != without.end();
@@ -338,8 +343,10 @@ std::string stored_name(const std::string& name, std::uint64_t hash) {
 }  // namespace
 
 // What a layer computes says what its costs say in another way (validate() holds them together),
-// and is no part of a question's hash: questions of before it was said keep theirs.
-static std::string hashed_workload(Json document) {
+// and is no part of a question's hash: questions of before it was said keep theirs. A sequence
+// length counts by the costs at that length.
+static std::string hashed_workload(const Json& of) {
+  Json document = io::at_its_length(of);
   if (document.is_object() && document.contains("layers") && document["layers"].is_array())
     for (Json& layer : document["layers"])
       if (layer.is_object()) layer.erase("op");

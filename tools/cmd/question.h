@@ -92,6 +92,8 @@ struct Loaded {
       options;  // `known`: lives as long as the fabric that load() made, and is of that one
   predict::Question question() const { return {workload, *fabric, profile, scenario}; }
 };
+// "batch 32 per rank, sequence 128"
+std::string batch_text(const Workload& w);
 // "NCCL 2.26, NCCL_ALGO=allreduce:tree": what the plan sets of NCCL; "" = nothing. `without`: keys
 // and variables that are left out.
 std::string nccl_text(const Plan& plan, const std::vector<std::string>& without = {});

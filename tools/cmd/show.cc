@@ -40,6 +40,10 @@ std::string workload_text(const Workload& w) {
   out += row("basis",
              captured ? "captured on " + w.device_name : "described: layers, FLOPs and bytes");
   out += row("batch", std::to_string(w.batch) + " per rank, " + name_of(w.precision));
+  if (w.sequence > 0)
+    out += row("sequence", std::to_string(w.sequence) +
+                               (w.positions > 0 ? fmt::format(" of at most {} tokens", w.positions)
+                                                : std::string(" tokens")));
   out += row("parameters",
              fmt::format("{} tensors, {}; {} of them in the order of arrival", w.tensors.size(),
                          to_string(w.gradient_bytes()), w.arrival.size()));

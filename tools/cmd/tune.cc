@@ -93,8 +93,8 @@ std::string jitter_of(const Scenario& s) {
 report::TuningHeading heading(const Loaded& l) {
   report::TuningHeading h;
   const Plan& plan = l.scenario.plan;
-  h.question = fmt::format("{}, batch {} per rank, {} on {}: {} rank{}; {} over {}",
-                           l.workload.name, l.workload.batch, ddpsim::name_of(l.workload.precision),
+  h.question = fmt::format("{}, {}, {} on {}: {} rank{}; {} over {}", l.workload.name,
+                           batch_text(l.workload), ddpsim::name_of(l.workload.precision),
                            l.cluster.name, l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s",
                            plan.system == System::PytorchDdp
                                ? fmt::format("PyTorch {} DDP", ddpsim::name_of(plan.pytorch))

@@ -53,19 +53,66 @@ EMBEDDING_SMALL_BACKWARD_KERNELS = 2  # zero-fill, summation
 
 
 @dataclass(frozen=True)
+class Tokens:
+    """A count that depends on the sequence length: constant + linear * n + square * n^2."""
+
+    constant: int
+    linear: int
+    square: int = 0
+
+    def at(self, n: int) -> int:
+        return self.constant + n * (self.linear + n * self.square)
+
+    def __add__(self, other: Count) -> Tokens:
+        o = other if isinstance(other, Tokens) else Tokens(other, 0)
+        return Tokens(self.constant + o.constant, self.linear + o.linear, self.square + o.square)
+
+    def __mul__(self, other: Count) -> Tokens:
+        o = other if isinstance(other, Tokens) else Tokens(other, 0)
+        if self.square * o.linear or self.linear * o.square or self.square * o.square:
+            raise AssertionError("no cost grows faster than the square of the sequence length")
+        return Tokens(
+            self.constant * o.constant,
+            self.constant * o.linear + self.linear * o.constant,
+            self.constant * o.square + self.linear * o.linear + self.square * o.constant,
+        )
+
+    def __pow__(self, exponent: int) -> Tokens:
+        return self * self if exponent == 2 else NotImplemented
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+Count = int | Tokens
+SEQUENCE = Tokens(0, 1)
+
+
+def at_length(n: Count, tokens: int) -> int:
+    return n.at(tokens) if isinstance(n, Tokens) else n
+
+
+def coefficients(n: Count) -> int | list[int]:
+    if isinstance(n, int):
+        return n
+    if n.square:
+        return [n.constant, n.linear, n.square]
+    return [n.constant, n.linear] if n.linear else n.constant
+
+
+@dataclass(frozen=True)
 class Cost:
     """One direction of one layer. Bytes are memory traffic."""
 
-    flops: int = 0  # per sample; a multiply-add is 2
-    sample: int = 0  # bytes per sample
-    fixed: int = 0  # bytes that do not depend on the batch
+    flops: Count = 0  # per sample; a multiply-add is 2
+    sample: Count = 0  # bytes per sample
+    fixed: Count = 0  # bytes that do not depend on the batch
     kernels: int = 0
 
-    def json(self) -> dict[str, int]:
+    def json(self, write: Callable[[Count], object]) -> dict[str, object]:
         return {
-            "flops_per_sample": self.flops,
-            "bytes_per_sample": self.sample,
-            "bytes_fixed": self.fixed,
+            "flops_per_sample": write(self.flops),
+            "bytes_per_sample": write(self.sample),
+            "bytes_fixed": write(self.fixed),
             "kernels": self.kernels,
         }
 
@@ -101,6 +148,8 @@ class Model:
     batch: int
     source: str
     optimizer: dict[str, object]
+    sequence: int = 0  # tokens per sample that the file begins with; 0 = none
+    positions: int = 0  # rows of the table of learned positions; 0 = none
     tensors: list[Tensor] = field(default_factory=list)
     buffers: list[Tensor] = field(default_factory=list)
     layers: list[Layer] = field(default_factory=list)
@@ -110,7 +159,10 @@ class Model:
     # --- registration
 
     def parameter(self, name: str, *shape: int) -> str:
-        self.tensors.append(Tensor(name, shape))
+        """Where modules are registered in another order than they run in, their parameters are
+        named before their layers."""
+        if Tensor(name, shape) not in self.tensors:
+            self.tensors.append(Tensor(name, shape))
         return name
 
     def buffer(self, name: str, dtype: str, *shape: int) -> None:
@@ -167,21 +219,23 @@ class Model:
     def linear(
         self,
         name: str,
-        tokens: int,
+        tokens: Count,
         n_in: int,
         n_out: int,
         bias: bool = True,
         conv1d: bool = False,
         tied: bool = False,
+        joint: str = ".",
     ) -> None:
         """Linear over `tokens` rows a sample. conv1d: GPT-2's Conv1D keeps [in, out]; tied: the
-        weight belongs to another module."""
+        weight belongs to another module; joint: between the name and "weight"."""
         tensors: list[str] = []
         if not tied:
-            weight = self.parameter(f"{name}.weight", *((n_in, n_out) if conv1d else (n_out, n_in)))
+            shape = (n_in, n_out) if conv1d else (n_out, n_in)
+            weight = self.parameter(f"{name}{joint}weight", *shape)
             # addmm's edges: bias first, the weight behind a transpose (Linear) or as the second
             # matrix (Conv1D).
-            tensors = [self.parameter(f"{name}.bias", n_out), weight] if bias else [weight]
+            tensors = [self.parameter(f"{name}{joint}bias", n_out), weight] if bias else [weight]
         weights = F32 * (n_in * n_out + (n_out if bias else 0))
         flops = 2 * tokens * n_in * n_out
         op = {"kind": "linear", "rows": tokens, "inputs": n_in, "outputs": n_out}
@@ -203,9 +257,9 @@ class Model:
         name: str,
         kind: str,
         tensors: Sequence[str],
-        flops: int,
-        x: int,
-        y: int,
+        flops: Count,
+        x: Count,
+        y: Count,
         weights: int,
         weight: int,
         bias: bool,
@@ -244,7 +298,7 @@ class Model:
             "batch_norm",
         )
 
-    def layer_norm(self, name: str, tokens: int, hidden: int) -> None:
+    def layer_norm(self, name: str, tokens: Count, hidden: int) -> None:
         tensors = (self.parameter(f"{name}.weight", hidden), self.parameter(f"{name}.bias", hidden))
         x = F32 * tokens * hidden
         self.layer(
@@ -256,12 +310,37 @@ class Model:
             "layer_norm",
         )
 
+    def rms_norm(self, name: str, tokens: Count, hidden: int) -> None:
+        """weight * (x * rsqrt(mean(x^2) + eps)), composed; n elements in t rows.
+
+        Forward reads + writes: square 2n, mean n + t, + eps 2t, rsqrt 2t, two products 2n + t and
+        2n. Backward: the weight's product 6n (its gradient is a product and a sum), x's 6n + 2t,
+        rsqrt 6t (three operations), mean n + t, square 7n (three operations), two uses of x summed
+        3n: 23n + 9t.
+        """
+        weight = self.parameter(f"{name}.weight", hidden)
+        n = tokens * hidden
+        self.layer(
+            name,
+            "memory",
+            Cost(0, F32 * (7 * n + 6 * tokens), F32 * hidden, 6),
+            Cost(0, F32 * (23 * n + 9 * tokens), F32 * 2 * hidden, 14),
+            (weight,),
+            "rms_norm",
+        )
+
     def embedding(
-        self, name: str, rows: int, hidden: int, indices: int, tied: bool = False
+        self,
+        name: str,
+        rows: int,
+        hidden: int,
+        indices: Count,
+        tied: int = 0,
+        shared: bool = False,
     ) -> None:
-        """Per-sample indices. tied: the weight's other gradient (from the output layer) is added
-        here, after the sum over indices."""
-        weight = self.parameter(f"{name}.weight", rows, hidden)
+        """Per-sample indices. tied: so many other gradients of the weight (from the output layer)
+        are added here, after the sum over indices; shared: the weight is another module's."""
+        tensors = () if shared else (self.parameter(f"{name}.weight", rows, hidden),)
         x, w = F32 * indices * hidden, F32 * rows * hidden
         self.layer(
             name,
@@ -270,15 +349,15 @@ class Model:
             Cost(
                 0,
                 6 * I64 * indices + 3 * x,
-                w * (4 if tied else 1),
-                EMBEDDING_SORT_BACKWARD_KERNELS + (1 if tied else 0),
+                w * (1 + 3 * tied),
+                EMBEDDING_SORT_BACKWARD_KERNELS + tied,
             ),
-            (weight,),
+            tensors,
             "embedding",
         )
         self.in_gradient = True
 
-    def position_embedding(self, name: str, rows: int, hidden: int, indices: int) -> None:
+    def position_embedding(self, name: str, rows: int, hidden: int, indices: Count) -> None:
         """Indices [1, S]: the same for every sample."""
         weight = self.parameter(f"{name}.weight", rows, hidden)
         x = F32 * indices * hidden
@@ -298,8 +377,8 @@ class Model:
     def memory(
         self,
         name: str,
-        forward: int,
-        backward: int,
+        forward: Count,
+        backward: Count,
         kernels: tuple[int, int] = (1, 1),
         op: str = "copy",
     ) -> None:
@@ -313,23 +392,23 @@ class Model:
             op,
         )
 
-    def relu(self, name: str, n: int) -> None:
+    def relu(self, name: str, n: Count) -> None:
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "relu")
 
-    def add(self, name: str, n: int) -> None:
+    def add(self, name: str, n: Count) -> None:
         """Residual addition: read two, write one; backward hands the same gradient to both
         inputs."""
         self.memory(name, 3 * F32 * n, 0, (1, 0), "add")
 
-    def fork(self, name: str, n: int, consumers: int = 2) -> None:
+    def fork(self, name: str, n: Count, consumers: int = 2) -> None:
         """A tensor with several consumers: free in forward, their gradients are summed in
         backward."""
         self.memory(name, 0, 3 * F32 * n * (consumers - 1), (0, consumers - 1), "fork")
 
-    def dropout(self, name: str, n: int) -> None:
+    def dropout(self, name: str, n: Count) -> None:
         self.memory(name, 9 * n, 9 * n, (1, 1), "dropout")
 
-    def copy(self, name: str, n: int, kernels: tuple[int, int] = (1, 1)) -> None:
+    def copy(self, name: str, n: Count, kernels: tuple[int, int] = (1, 1)) -> None:
         self.memory(name, 2 * F32 * n, 2 * F32 * n, kernels)
 
     def max_pool(self, name: str, n_in: int, n_out: int) -> None:
@@ -345,10 +424,10 @@ class Model:
         """Bilinear; backward zero-fills and then adds into grad_in."""
         self.memory(name, F32 * (n_in + n_out), F32 * (3 * n_in + n_out), (1, 2), "interpolate")
 
-    def gelu_erf(self, name: str, n: int) -> None:
+    def gelu_erf(self, name: str, n: Count) -> None:
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "gelu")
 
-    def gelu_tanh_composed(self, name: str, n: int) -> None:
+    def gelu_tanh_composed(self, name: str, n: Count) -> None:
         """Hugging Face's gelu_new, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), as eight
         element-wise operations.
 
@@ -358,19 +437,45 @@ class Model:
         """
         self.memory(name, 18 * F32 * n, 28 * F32 * n, (8, 11), "gelu_composed")
 
-    def tanh(self, name: str, n: int) -> None:
+    def tanh(self, name: str, n: Count) -> None:
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "tanh")
 
-    def softmax(self, name: str, n: int) -> None:
-        """Rows of at most 1024 elements: one pass over the input."""
+    def silu(self, name: str, n: Count, inplace: bool = False) -> None:
+        """inplace: autograd keeps a copy of the input."""
+        self.memory(name, (4 if inplace else 2) * F32 * n, 3 * F32 * n, (1 + inplace, 1), "silu")
+
+    def product(self, name: str, n: Count) -> None:
+        """Of two tensors of n elements."""
+        self.memory(name, 3 * F32 * n, 6 * F32 * n, (1, 2))
+
+    def scale(self, name: str, n: int, tensors: Sequence[str] = (), fixed: int = 0) -> None:
+        """A product of n elements with one number a channel, which has a gradient: a product and
+        its sum."""
+        self.layer(
+            name,
+            "memory",
+            Cost(0, 2 * F32 * n, fixed, 1),
+            Cost(0, 6 * F32 * n, 2 * fixed, 3),
+            tensors,
+            "copy",
+        )
+
+    def stochastic_depth(self, name: str, n: int) -> None:
+        """A random number a sample (drawn, divided) times the sample's n elements."""
+        self.memory(name, 2 * F32 * n, 2 * F32 * n, (3, 1))
+
+    def softmax(self, name: str, n: Count) -> None:
+        """One pass over the input: rows of at most 1024 elements stay in registers, longer ones in
+        shared memory while it holds them (SoftMax.cu of PyTorch 2.5); rows that are longer still,
+        which are read again, are not told apart."""
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "softmax")
 
     def cross_entropy(
-        self, name: str, rows: int, classes: int, spatial: bool = False, single: bool = False
+        self, name: str, rows: Count, classes: Count, spatial: bool = False, single: bool = False
     ) -> None:
         """log_softmax and nll_loss; single: the model casts its logits to fp32. Rows above 1024
         elements are read once more for the maximum and the sum, over space twice more."""
-        again = 2 if spatial else 1 if classes > 1024 else 0
+        again = 2 if spatial else 1 if isinstance(classes, int) and classes > 1024 else 0
         n = F32 * rows * classes
         labels = I64 * rows
         # backward: zero-fill and scatter of nll_loss, then read grad (again, if long) and y, write
@@ -384,7 +489,13 @@ class Model:
         )
 
     def batched_matmul(
-        self, name: str, count: int, rows: int, inputs: int, outputs: int, causal: bool = False
+        self,
+        name: str,
+        count: int,
+        rows: Count,
+        inputs: Count,
+        outputs: Count,
+        causal: bool = False,
     ) -> None:
         """`count` products c (rows x outputs) = a (rows x inputs) b a sample; backward reads dc
         twice, a, b and writes da, db."""
@@ -415,7 +526,8 @@ class Model:
 
     def macs(self, belongs: Callable[[str], bool] = lambda name: True) -> int:
         """Multiply-adds of forward per sample, over the layers whose name `belongs`."""
-        return sum(layer.forward.flops for layer in self.layers if belongs(layer.name)) // 2
+        flops = [x.forward.flops for x in self.layers if belongs(x.name)]
+        return sum(at_length(n, self.sequence) for n in flops) // 2
 
     def check(self) -> None:
         names = [t.name for t in self.tensors]
@@ -431,9 +543,21 @@ class Model:
                 f"{self.name}: the layers' tensors are not a permutation of the registered ones"
             )
 
-    def json_text(self) -> str:
-        """One tensor or layer a line."""
+    def json_text(self, tokens: int = 0) -> str:
+        """One tensor or layer a line. tokens: numbers at this sequence length, instead of what
+        they are at any."""
         self.check()
+
+        def count(n: Count) -> object:
+            return at_length(n, tokens) if tokens else coefficients(n)
+
+        def size(n: object) -> object:
+            if not isinstance(n, Tokens):
+                return n
+            if n != SEQUENCE:
+                raise AssertionError(f"{self.name}: a size is a number or the sequence length")
+            return tokens or "sequence"
+
         index = {t.name: i for i, t in enumerate(self.tensors)}
 
         def dump(value: object) -> str:
@@ -452,10 +576,10 @@ class Model:
                 {
                     "name": x.name,
                     "class": x.kind,
-                    **({"op": x.op} if x.op else {}),
+                    **({"op": {k: size(v) for k, v in x.op.items()}} if x.op else {}),
                     "tensors": [index[t] for t in x.tensors],
-                    "forward": x.forward.json(),
-                    "backward": x.backward.json(),
+                    "forward": x.forward.json(count),
+                    "backward": x.backward.json(count),
                 }
             )
             for x in self.layers
@@ -466,9 +590,16 @@ class Model:
             ("model", dump(self.model)),
             ("basis", dump("described")),
             ("batch", dump(self.batch)),
+            *([("sequence", dump(self.sequence))] if self.sequence and not tokens else []),
+            *([("positions", dump(self.positions))] if self.positions and not tokens else []),
             ("precision", dump("fp32")),
             ("device", dump({"kind": "gpu", "name": "any; times from the profile's roofline"})),
-            ("source", dump(self.source)),
+            (
+                "source",
+                dump(self.source.replace(f"length {self.sequence},", f"length {tokens},"))
+                if tokens
+                else dump(self.source),
+            ),
             ("optimizer", dump(self.optimizer)),
             ("tensors", block([tensor(t) for t in self.tensors])),
             ("buffers", block([tensor(b) for b in self.buffers])),
@@ -717,11 +848,11 @@ def bert(
     layers: int,
     hidden: int,
     heads: int,
-    tokens: int,
+    sequence: int,
     batch: int,
     squad: bool = False,
 ) -> Model:
-    vocabulary, inner = 30522, 4 * hidden
+    vocabulary, inner, tokens = 30522, 4 * hidden, SEQUENCE
     pretraining = (
         "; logits at every position. The decoder's weight is tied to the word embeddings: its"
         " gradient is complete only when backward ends."
@@ -735,7 +866,7 @@ def bert(
         f"transformers.{'BertForQuestionAnswering' if squad else 'BertForPreTraining'}",
         batch,
         EAGER_TRANSFORMER
-        + f"Sequence length {tokens}, {layers} layers, hidden {hidden}, {heads} heads"
+        + f"Sequence length {sequence}, {layers} layers, hidden {hidden}, {heads} heads"
         + (", no pooler. Fine-tuning for SQuAD: begin and end of an answer." if squad else "")
         + ("" if squad else pretraining)
         + " Buffers: position_ids and token_type_ids, registered"
@@ -743,14 +874,20 @@ def bert(
         " but still in named_buffers(), which is what DDP broadcasts)."
         + ("" if squad else arrival),
         ADAMW,
+        sequence,
+        512,
     )
     n, n_inner, scores = tokens * hidden, tokens * inner, heads * tokens**2
     e = "bert.embeddings"
     m.buffer(f"{e}.position_ids", "int64", 1, 512)
     m.buffer(f"{e}.token_type_ids", "int64", 1, 512)
-    m.embedding(f"{e}.word_embeddings", vocabulary, hidden, tokens, tied=not squad)
+    m.embedding(f"{e}.word_embeddings", vocabulary, hidden, tokens, tied=0 if squad else 1)
+    if squad:  # positions are looked up last, and their gradient arrives first
+        m.parameter(f"{e}.position_embeddings.weight", 512, hidden)
+        m.embedding(f"{e}.token_type_embeddings", 2, hidden, tokens)
     m.position_embedding(f"{e}.position_embeddings", 512, hidden, tokens)
-    m.embedding(f"{e}.token_type_embeddings", 2, hidden, tokens)
+    if not squad:
+        m.embedding(f"{e}.token_type_embeddings", 2, hidden, tokens)
     # word + type, + position (broadcast over the batch; backward sums over it)
     m.layer(
         f"{e}.add",
@@ -817,7 +954,7 @@ def bert(
 
 
 def gpt2_small() -> Model:
-    vocabulary, tokens, hidden, heads, layers = 50257, 1024, 768, 12, 12
+    vocabulary, tokens, hidden, heads, layers = 50257, SEQUENCE, 768, 12, 12
     inner = 4 * hidden
     m = Model(
         "gpt2-small",
@@ -831,10 +968,12 @@ def gpt2_small() -> Model:
         " them before every forward unless broadcast_buffers is false: add them to `buffers` to"
         " see it.",
         ADAMW,
+        1024,
+        1024,
     )
     n, n_inner, scores = tokens * hidden, tokens * inner, heads * tokens**2
     t = "transformer"
-    m.embedding(f"{t}.wte", vocabulary, hidden, tokens, tied=True)
+    m.embedding(f"{t}.wte", vocabulary, hidden, tokens, tied=1)
     m.position_embedding(f"{t}.wpe", 1024, hidden, tokens)
     m.layer(
         f"{t}.add",
@@ -877,6 +1016,434 @@ def gpt2_small() -> Model:
     return m
 
 
+# --- Llama, Hugging Face transformers models/llama/modeling_llama.py, LlamaForCausalLM
+
+
+def llama(
+    name: str, layers: int, hidden: int, inner: int, sequence: int, batch: int, tied: bool
+) -> Model:
+    vocabulary, heads, groups, tokens = 128256, 32, 8, SEQUENCE
+    dim = hidden // heads
+    kv = groups * dim
+    m = Model(
+        name,
+        "transformers.LlamaForCausalLM",
+        batch,
+        EAGER_TRANSFORMER
+        + f"Sequence length {sequence}, {layers} layers, hidden {hidden}, {heads} heads, {groups}"
+        " of keys and values, repeated before the products; logits at every position; RMSNorm and"
+        " rotary embedding are composed of element-wise operations, cosines and sines are computed"
+        " once a step and not described."
+        + (
+            " lm_head is tied to embed_tokens: its gradient is complete only when backward ends."
+            if tied
+            else ""
+        )
+        + " Buffers: none but rotary_emb.inv_freq.",
+        ADAMW,
+        sequence,
+    )
+    n, n_kv, n_inner, scores = tokens * hidden, tokens * kv, tokens * inner, heads * tokens**2
+    m.buffer("model.rotary_emb.inv_freq", "float32", dim // 2)
+    m.embedding("model.embed_tokens", vocabulary, hidden, tokens, tied=int(tied))
+    for i in range(layers):
+        p = f"model.layers.{i}"
+        a = f"{p}.self_attn"
+        for which, n_out, n_in in [
+            ("self_attn.q_proj", hidden, hidden),
+            ("self_attn.k_proj", kv, hidden),
+            ("self_attn.v_proj", kv, hidden),
+            ("self_attn.o_proj", hidden, hidden),
+            ("mlp.gate_proj", inner, hidden),
+            ("mlp.up_proj", inner, hidden),
+            ("mlp.down_proj", hidden, inner),
+        ]:
+            m.parameter(f"{p}.{which}.weight", n_out, n_in)
+        m.fork(f"{a}.fork", n)
+        m.rms_norm(f"{p}.input_layernorm", tokens, hidden)
+        m.fork(f"{a}.qkv.fork", n, 3)
+        m.linear(f"{a}.q_proj", tokens, hidden, hidden, bias=False)
+        m.linear(f"{a}.k_proj", tokens, hidden, kv, bias=False)
+        m.linear(f"{a}.v_proj", tokens, hidden, kv, bias=False)
+        for which, elements in (("q", n), ("k", n_kv)):
+            # x cos + rotate_half(x) sin. Forward: two products 4, negation of a half 1,
+            # concatenation 2, sum 3. Backward: two products 4, negation 1, two halves into zeros 4,
+            # three uses of x summed 6.
+            m.memory(f"{a}.rotary.{which}", 10 * F32 * elements, 15 * F32 * elements, (5, 9))
+        for which in ("k", "v"):  # backward: a sum over the repetitions
+            m.memory(f"{a}.repeat.{which}", F32 * (n_kv + n), F32 * (n_kv + n))
+        m.in_attention = True
+        m.copy(f"{a}.split_heads", n)
+        m.batched_matmul(f"{a}.scores", heads, tokens, dim, tokens, causal=True)
+        m.memory(f"{a}.scale", 2 * F32 * scores, 2 * F32 * scores)
+        m.memory(f"{a}.mask", 2 * F32 * scores, 0, (1, 0))  # an addition
+        m.softmax(f"{a}.softmax", scores)
+        m.batched_matmul(f"{a}.context", heads, tokens, tokens, dim)
+        m.copy(f"{a}.merge_heads", n)
+        m.in_attention = False
+        m.linear(f"{a}.o_proj", tokens, hidden, hidden, bias=False)
+        m.add(f"{a}.add", n)
+        m.fork(f"{p}.mlp.fork", n)
+        m.rms_norm(f"{p}.post_attention_layernorm", tokens, hidden)
+        m.fork(f"{p}.mlp.gate_up.fork", n)
+        m.linear(f"{p}.mlp.gate_proj", tokens, hidden, inner, bias=False)
+        m.silu(f"{p}.mlp.act_fn", n_inner)
+        m.linear(f"{p}.mlp.up_proj", tokens, hidden, inner, bias=False)
+        m.product(f"{p}.mlp.product", n_inner)
+        m.linear(f"{p}.mlp.down_proj", tokens, inner, hidden, bias=False)
+        m.add(f"{p}.mlp.add", n)
+    m.rms_norm("model.norm", tokens, hidden)
+    m.linear("lm_head", tokens, hidden, vocabulary, bias=False, tied=tied)
+    m.cross_entropy("loss", tokens, vocabulary, single=True)
+    return m
+
+
+# --- T5, Hugging Face transformers models/t5/modeling_t5.py, T5ForConditionalGeneration
+
+
+def t5(name: str, layers: int, hidden: int, heads: int) -> Model:
+    vocabulary, inner, buckets, sequence, target = 32128, 4 * hidden, 32, 512, 128
+    dim = hidden // heads
+    m = Model(
+        name,
+        "transformers.T5ForConditionalGeneration",
+        32,
+        EAGER_TRANSFORMER
+        + f"Sequence length {sequence}, of the encoder's input; {target} tokens of target,"
+        f" whatever the input's length. {layers} layers each, hidden {hidden}, {heads} heads, ReLU,"
+        " logits at every position of the target. shared is the table of both embeddings and of"
+        " lm_head: its"
+        " gradient is complete only when backward ends. Positions are relative: a bias of the"
+        " scores that the first layer of each stack computes for all of them. Buffers: none.",
+        ADAMW,
+        sequence,
+    )
+
+    def attention(
+        p: str, which: str, at: Count, keys: Count, bias: bool, bidirectional: bool
+    ) -> None:
+        """bias: with the relative positions' of block 0, of which `p` has the table if its first.
+        `at` queries, `keys` keys."""
+        a = f"{p}.{which}"
+        cross, first = which == "EncDecAttention", bias
+        n, scores = at * hidden, heads * (at * keys)
+        for one in "qkvo":
+            m.parameter(f"{a}.{one}.weight", hidden, hidden)
+        if first:
+            m.parameter(f"{a}.relative_attention_bias.weight", buckets, heads)
+        m.fork(f"{p}.fork", n)
+        m.rms_norm(f"{p}.layer_norm", at, hidden)
+        if not cross:
+            m.fork(f"{a}.fork", n, 3)
+        m.linear(f"{a}.q", at, hidden, hidden, bias=False)
+        m.linear(f"{a}.k", keys, hidden, hidden, bias=False)
+        m.linear(f"{a}.v", keys, hidden, hidden, bias=False)
+        m.copy(f"{a}.split_heads", n + 2 * (keys * hidden), (3, 3))
+        m.batched_matmul(f"{a}.scores", heads, at, dim, keys)
+        if first:
+            pairs = at * keys
+            # About 15 operations on integers find the bucket of each pair.
+            m.layer(
+                f"{a}.relative_attention_bias.buckets",
+                "memory",
+                Cost(0, 0, 15 * 2 * I64 * pairs, 15),
+                Cost(),
+                (),
+                "copy",
+            )
+            m.layer(
+                f"{a}.relative_attention_bias",
+                "memory",
+                Cost(0, F32 * scores, I64 * pairs + 3 * F32 * scores, 2),
+                Cost(
+                    0,
+                    F32 * scores,
+                    6 * I64 * pairs + 4 * F32 * scores,
+                    EMBEDDING_SORT_BACKWARD_KERNELS + 1,
+                ),
+                (f"{a}.relative_attention_bias.weight",),
+                "position_embedding",
+            )
+        # The bias is one tensor for all layers of a stack; between the stacks it is constant.
+        again = not first and not cross
+        m.memory(f"{a}.position_bias", 3 * F32 * scores, 3 * F32 * scores * again, (1, int(again)))
+        m.softmax(f"{a}.softmax", scores)
+        m.dropout(f"{a}.dropout", scores)
+        m.batched_matmul(f"{a}.context", heads, at, keys, dim)
+        m.copy(f"{a}.merge_heads", n)
+        m.linear(f"{a}.o", at, hidden, hidden, bias=False)
+        m.dropout(f"{p}.dropout", n)
+        m.add(f"{p}.add", n)
+
+    def feed_forward(p: str, at: Count) -> None:
+        m.parameter(f"{p}.DenseReluDense.wi.weight", inner, hidden)
+        m.parameter(f"{p}.DenseReluDense.wo.weight", hidden, inner)
+        m.fork(f"{p}.fork", at * hidden)
+        m.rms_norm(f"{p}.layer_norm", at, hidden)
+        m.linear(f"{p}.DenseReluDense.wi", at, hidden, inner, bias=False)
+        m.relu(f"{p}.DenseReluDense.act", at * inner)
+        m.dropout(f"{p}.DenseReluDense.dropout", at * inner)
+        m.linear(f"{p}.DenseReluDense.wo", at, inner, hidden, bias=False)
+        m.dropout(f"{p}.dropout", at * hidden)
+        m.add(f"{p}.add", at * hidden)
+
+    def stack(s: str, at: Count) -> None:
+        m.dropout(f"{s}.dropout", at * hidden)
+        for i in range(layers):
+            p = f"{s}.block.{i}.layer"
+            attention(f"{p}.0", "SelfAttention", at, at, i == 0, s == "encoder")
+            if s == "decoder":
+                attention(f"{p}.1", "EncDecAttention", at, SEQUENCE, False, True)
+            feed_forward(f"{p}.{2 if s == 'decoder' else 1}", at)
+        m.rms_norm(f"{s}.final_layer_norm", at, hidden)
+        m.dropout(f"{s}.dropout.output", at * hidden)
+
+    # The gradients of decoder.embed_tokens and of lm_head are added in the encoder's.
+    m.embedding("shared", vocabulary, hidden, SEQUENCE, tied=2)
+    stack("encoder", SEQUENCE)
+    m.fork("encoder.output.fork", SEQUENCE * hidden, 2 * layers)
+    m.embedding("decoder.embed_tokens", vocabulary, hidden, target, shared=True)
+    stack("decoder", target)
+    m.copy("lm_head.scale", target * hidden)
+    m.linear("lm_head", target, hidden, vocabulary, bias=False, tied=True)
+    m.cross_entropy("loss", target, vocabulary)
+    return m
+
+
+# --- ViT, torchvision models/vision_transformer.py
+
+
+def vit(name: str, layers: int, hidden: int, heads: int) -> Model:
+    tokens, inner, dim = 197, 4 * hidden, hidden // heads
+    m = Model(
+        name,
+        f"torchvision.models.{name.replace('-', '_')}",
+        32,
+        EAGER_TRANSFORMER
+        + f"Input 3x224x224 in patches of 16x16 and a class token: 197 tokens, as many as its"
+        f" learned positions. {layers} layers, hidden {hidden}, {heads} heads, no dropout, 1000"
+        " classes. torch.nn.MultiheadAttention calls scaled_dot_product_attention in PyTorch 2:"
+        " workload.attention=fused.",
+        ADAMW,
+    )
+    n, scores = tokens * hidden, heads * tokens**2
+    token = m.parameter("class_token", 1, 1, hidden)
+    m.conv("conv_proj", 3, hidden, 16, 224, 14, bias=True)
+    # Concatenation; backward: a sum over the batch, and the patches in the order of the convolution
+    m.layer(
+        "class_token",
+        "memory",
+        Cost(0, 2 * F32 * n, F32 * hidden, 1),
+        Cost(0, 2 * F32 * n + F32 * hidden, F32 * hidden, 2),
+        (token,),
+        "copy",
+    )
+    table = m.parameter("encoder.pos_embedding", 1, tokens, hidden)
+    m.layer(
+        "encoder.pos_embedding",
+        "memory",
+        Cost(0, 2 * F32 * n, F32 * n, 1),
+        Cost(0, F32 * n, F32 * n, 1),
+        (table,),
+        "position_embedding",
+    )
+    for i in range(layers):
+        p = f"encoder.layers.encoder_layer_{i}"
+        a = f"{p}.self_attention"
+        m.fork(f"{p}.fork", n)
+        m.layer_norm(f"{p}.ln_1", tokens, hidden)
+        m.copy(f"{a}.transpose", n)  # MultiheadAttention computes with the tokens first
+        m.linear(f"{a}.in_proj", tokens, hidden, 3 * hidden, joint="_")
+        m.in_attention = True
+        m.copy(f"{a}.split_heads", 3 * n)
+        m.copy(f"{a}.scale", n)
+        m.batched_matmul(f"{a}.scores", heads, tokens, dim, tokens)
+        m.softmax(f"{a}.softmax", scores)
+        m.batched_matmul(f"{a}.context", heads, tokens, tokens, dim)
+        m.copy(f"{a}.merge_heads", n)
+        m.in_attention = False
+        m.linear(f"{a}.out_proj", tokens, hidden, hidden)
+        m.add(f"{p}.add", n)
+        m.fork(f"{p}.mlp.fork", n)
+        m.layer_norm(f"{p}.ln_2", tokens, hidden)
+        m.linear(f"{p}.mlp.0", tokens, hidden, inner)
+        m.gelu_erf(f"{p}.mlp.1", tokens * inner)
+        m.linear(f"{p}.mlp.3", tokens, inner, hidden)
+        m.add(f"{p}.mlp.add", n)
+    m.layer_norm("encoder.ln", tokens, hidden)
+    m.memory("encoder.token", 0, F32 * (n + 2 * hidden), (0, 2))  # backward: into zeros
+    m.linear("heads.head", 1, hidden, 1000)
+    m.cross_entropy("loss", 1, 1000)
+    return m
+
+
+# --- DenseNet-121, torchvision models/densenet.py
+
+
+def densenet121() -> Model:
+    growth, bottleneck = 32, 4 * 32
+    m = Model(
+        "densenet121",
+        "torchvision.models.densenet121",
+        32,
+        EAGER_CNN
+        + "Input 3x224x224, 1000 classes, not memory_efficient: each layer concatenates what all"
+        " before it made, and their gradients are summed one by one.",
+        SGD,
+    )
+    m.conv("features.conv0", 3, 64, 7, 224, 112)
+    m.batch_norm("features.norm0", 64, 112)
+    m.relu("features.relu0", 64 * 112**2)
+    m.max_pool("features.pool0", 64 * 112**2, 64 * 56**2)
+    channels, size = 64, 56
+    for block, layers in enumerate([6, 12, 24, 16], 1):
+        for i in range(layers):
+            p = f"features.denseblock{block}.denselayer{i + 1}"
+            n = channels * size**2
+            m.memory(f"{p}.cat", 2 * F32 * n, 3 * F32 * n, (1, i + 1))
+            m.batch_norm(f"{p}.norm1", channels, size)
+            m.relu(f"{p}.relu1", n)
+            m.conv(f"{p}.conv1", channels, bottleneck, 1, size, size)
+            m.batch_norm(f"{p}.norm2", bottleneck, size)
+            m.relu(f"{p}.relu2", bottleneck * size**2)
+            m.conv(f"{p}.conv2", bottleneck, growth, 3, size, size)
+            channels += growth
+        m.memory(f"features.denseblock{block}.cat", 2 * F32 * channels * size**2, 0, (1, 0))
+        if block < 4:
+            p = f"features.transition{block}"
+            m.batch_norm(f"{p}.norm", channels, size)
+            m.relu(f"{p}.relu", channels * size**2)
+            m.conv(f"{p}.conv", channels, channels // 2, 1, size, size)
+            channels //= 2
+            m.avg_pool(f"{p}.pool", channels * size**2, channels * (size // 2) ** 2)
+            size //= 2
+    m.batch_norm("features.norm5", channels, size)
+    m.relu("relu", channels * size**2)
+    m.avg_pool("avgpool", channels * size**2, channels)
+    m.linear("classifier", 1, channels, 1000)
+    m.cross_entropy("loss", 1, 1000)
+    return m
+
+
+# --- EfficientNet-B0, torchvision models/efficientnet.py
+
+
+def efficientnet_b0() -> Model:
+    m = Model(
+        "efficientnet-b0",
+        "torchvision.models.efficientnet_b0",
+        32,
+        EAGER_CNN
+        + "Input 3x224x224, 1000 classes. SiLU in place keeps a copy of its input. Stochastic"
+        " depth draws a number a sample. Optimizer: SGD with momentum, where torchvision's recipe"
+        " has RMSprop.",
+        SGD,
+    )
+
+    def conv_bn(p: str, c_in: int, c_out: int, k: int, before: int, after: int, **how: int) -> None:
+        m.conv(f"{p}.0", c_in, c_out, k, before, after, **how)
+        m.batch_norm(f"{p}.1", c_out, after)
+
+    size, channels = 112, 32
+    conv_bn("features.0", 3, channels, 3, 224, size)
+    m.silu("features.0.2", channels * size**2, inplace=True)
+    for stage, (expand, k, stride, c_out, layers) in enumerate(
+        [
+            (1, 3, 1, 16, 1),
+            (6, 3, 2, 24, 2),
+            (6, 5, 2, 40, 2),
+            (6, 3, 2, 80, 3),
+            (6, 5, 1, 112, 3),
+            (6, 5, 2, 192, 4),
+            (6, 3, 1, 320, 1),
+        ],
+        1,
+    ):
+        for i in range(layers):
+            p = f"features.{stage}.{i}"
+            wide = channels * expand
+            after = size // stride if i == 0 else size
+            residual = after == size and channels == c_out
+            if residual:
+                m.fork(f"{p}.fork", channels * size**2)
+            j = 0
+            if expand > 1:
+                conv_bn(f"{p}.block.0", channels, wide, 1, size, size)
+                m.silu(f"{p}.block.0.2", wide * size**2, inplace=True)
+                j = 1
+            conv_bn(f"{p}.block.{j}", wide, wide, k, size, after, groups=wide)
+            n = wide * after**2
+            m.silu(f"{p}.block.{j}.2", n, inplace=True)
+            se, squeeze = f"{p}.block.{j + 1}", channels // 4
+            m.fork(f"{se}.fork", n)
+            m.avg_pool(f"{se}.avgpool", n, wide)
+            m.conv(f"{se}.fc1", wide, squeeze, 1, 1, 1, bias=True)
+            m.silu(f"{se}.activation", squeeze, inplace=True)
+            m.conv(f"{se}.fc2", squeeze, wide, 1, 1, 1, bias=True)
+            m.memory(f"{se}.scale_activation", 2 * F32 * wide, 3 * F32 * wide, op="sigmoid")
+            m.scale(f"{se}.scale", n)
+            conv_bn(f"{p}.block.{j + 2}", wide, c_out, 1, after, after)
+            if residual:
+                m.stochastic_depth(f"{p}.stochastic_depth", c_out * after**2)
+                m.add(f"{p}.add", c_out * after**2)
+            size, channels = after, c_out
+    conv_bn("features.8", channels, 1280, 1, size, size)
+    m.silu("features.8.2", 1280 * size**2, inplace=True)
+    m.avg_pool("avgpool", 1280 * size**2, 1280)
+    m.dropout("classifier.0", 1280)
+    m.linear("classifier.1", 1, 1280, 1000)
+    m.cross_entropy("loss", 1, 1000)
+    return m
+
+
+# --- ConvNeXt-Tiny, torchvision models/convnext.py
+
+
+def convnext_tiny() -> Model:
+    m = Model(
+        "convnext-tiny",
+        "torchvision.models.convnext_tiny",
+        32,
+        EAGER_CNN
+        + "Input 3x224x224, 1000 classes. LayerNorm over channels copies its input into NHWC, and"
+        " the gradient back. Stochastic depth draws a number a sample in all blocks but the first.",
+        ADAMW,
+    )
+
+    def norm(name: str, channels: int, size: int) -> None:
+        m.copy(f"{name}.permute", channels * size**2)
+        m.layer_norm(name, size**2, channels)
+
+    size = 56
+    m.conv("features.0.0", 3, 96, 4, 224, size, bias=True)
+    norm("features.0.1", 96, size)
+    for stage, (channels, blocks) in enumerate([(96, 3), (192, 3), (384, 9), (768, 3)]):
+        if stage > 0:
+            p = f"features.{2 * stage}"
+            norm(f"{p}.0", channels // 2, size)
+            m.conv(f"{p}.1", channels // 2, channels, 2, size, size // 2, bias=True)
+            size //= 2
+        n = channels * size**2
+        for i in range(blocks):
+            p = f"features.{2 * stage + 1}.{i}"
+            scale = m.parameter(f"{p}.layer_scale", channels, 1, 1)
+            m.fork(f"{p}.fork", n)
+            m.conv(f"{p}.block.0", channels, channels, 7, size, size, bias=True, groups=channels)
+            norm(f"{p}.block.2", channels, size)
+            m.linear(f"{p}.block.3", size**2, channels, 4 * channels)
+            m.gelu_erf(f"{p}.block.4", 4 * n)
+            m.linear(f"{p}.block.5", size**2, 4 * channels, channels)
+            m.scale(f"{p}.layer_scale", n, (scale,), F32 * channels)
+            if stage or i:
+                m.stochastic_depth(f"{p}.stochastic_depth", n)
+            m.add(f"{p}.add", n)
+    m.avg_pool("avgpool", 768 * size**2, 768)
+    m.layer_norm("classifier.0", 1, 768)
+    m.linear("classifier.2", 1, 768, 1000)
+    m.cross_entropy("loss", 1, 1000)
+    return m
+
+
 # --- a digit classifier
 
 
@@ -911,6 +1478,14 @@ MODELS: dict[str, Callable[[], Model]] = {
     "gpt2-small": gpt2_small,
     "deeplabv3-resnet101": deeplabv3_resnet101,
     "mlp784-50-10": mlp784_50_10,
+    "vit-b-16": lambda: vit("vit-b-16", 12, 768, 12),
+    "vit-l-16": lambda: vit("vit-l-16", 24, 1024, 16),
+    "densenet121": densenet121,
+    "efficientnet-b0": efficientnet_b0,
+    "convnext-tiny": convnext_tiny,
+    "t5-base": lambda: t5("t5-base", 12, 768, 12),
+    "llama-3.2-1b": lambda: llama("llama-3.2-1b", 16, 2048, 8192, 2048, 4, True),
+    "llama-3.1-8b": lambda: llama("llama-3.1-8b", 32, 4096, 14336, 4096, 1, False),
 }
 
 
@@ -923,6 +1498,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--only", choices=sorted(MODELS), action="append", help="just this one (may be repeated)"
     )
     parser.add_argument(
+        "--sequence",
+        type=int,
+        default=0,
+        metavar="TOKENS",
+        help="numbers at this sequence length, in files that have no other (models that have one)",
+    )
+    parser.add_argument(
         "--check",
         action="store_true",
         help="write nothing; exit 1 if a file differs from what would be written",
@@ -932,10 +1514,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     names: list[str] = args.only or list(MODELS)
     check: bool = args.check
     stale = 0
+    if args.sequence:
+        names = [name for name in names if MODELS[name]().sequence]
     if not check:
         out.mkdir(parents=True, exist_ok=True)
     for name in names:
-        path, text = out / f"{name}.json", MODELS[name]().json_text()
+        path, text = out / f"{name}.json", MODELS[name]().json_text(args.sequence)
         if check:
             if not path.is_file() or path.read_text(encoding="utf-8") != text:
                 print(

@@ -10,6 +10,7 @@
 #include <map>
 #include <numeric>
 
+#include "sim/nccl/fabric/peers.h"
 #include "sim/nccl/fabric/stages.h"
 #include "sim/nccl/nth.h"
 #include "sim/nccl/search.h"
@@ -42,8 +43,10 @@ PathType as_seen_by(Version v, PathType t) {
 }
 
 // The node that NCCL searches: the first one. Its links in NCCL's numbers.
-Node node_of(const topology::Fabric& f, const std::vector<int>& devices,
-             const std::vector<int>& ranks, const Machine& machine, std::vector<int>& nics) {
+Node node_of(const Group& g, const std::vector<int>& ranks, const Machine& machine,
+             std::vector<int>& nics) {
+  const topology::Fabric& f = *g.fabric;
+  const std::vector<int>& devices = g.devices;
   Node node;
   const Cluster& c = f.cluster();
   node.gpus = static_cast<int>(ranks.size());
@@ -66,16 +69,19 @@ Node node_of(const topology::Fabric& f, const std::vector<int>& devices,
   for (std::size_t a = 0; a < n; ++a)
     for (std::size_t b = 0; b < n; ++b) {
       if (a == b) continue;
-      f.find_route(device(a), device(b), route);
+      find_route_inside(g, device(a), device(b), route);
       for (topology::LinkId l : route.links) node.gpu_route[a * n + b].push_back(link_index(l));
-      node.gpu_path[a * n + b] = f.path_type(device(a), device(b));
+      node.gpu_path[a * n + b] = path_type_inside(g, device(a), device(b));
     }
   int host = f.host_of(device(0));
   if (c.intra)
     node.nvswitch = topology::kind_of(c.intra->transport) == topology::LinkKind::Nvlink;
   else if (f.drawn())
     node.nvswitch = f.inside(host).to_nvswitch(f.local_of(device(0))) != UINT32_MAX;
-  if (node.nvswitch && n > 1) node.nvlink_per_gpu = nth(node.links, node.gpu_route[1].front());
+  if (node.nvswitch && n > 1) {
+    f.find_route(device(0), device(1), route);
+    node.nvlink_per_gpu = nth(node.links, link_index(route.links.front()));
+  }
   // NICs near the GPUs that take part.
   bool one_host = std::all_of(ranks.begin(), ranks.end(), [&](int r) {
     return f.host_of(nth(devices, r)) == f.host_of(device(0));
@@ -131,6 +137,7 @@ Node node_of(const topology::Fabric& f, const std::vector<int>& devices,
           c.pattern == ddpsim::Pattern::Graph ? PathType::Pix : f.nic_path_type(device(a), nics[i]);
       in = out == PathType::Pxn ? f.nic_back_path_type(device(a), nics[i]) : out;
       bool by_other = out == PathType::Pxn &&
+                      g.settings.p2p_level.value_or(PathType::Sys) >= PathType::Nvl &&
                       (relay < PathType::P2c || machine.version.has(Change::PxnBeyondC2c));
       if (out == PathType::Pxn && !by_other) out = in;
       // GPUs and NICs in pairs on PCIe switches, as in DGX-1, DGX-2 and DGX A100, where nothing
@@ -224,7 +231,7 @@ void make_loads(Group& g, const std::vector<int>& nics) {
     ring.share = c.share;
     ring.nic = c.nic;
     auto hop = [&](int from, int to, int nic) {
-      find_hop_route(*g.fabric, g.devices, from, to, nic, route);
+      find_hop_route(g, from, to, nic, route);
       loads.add(route, share);
     };
     for (std::size_t h = 0; h < c.order.size(); ++h) {
@@ -236,7 +243,7 @@ void make_loads(Group& g, const std::vector<int>& nics) {
     g.rings.push_back(std::move(ring));
   }
   g.every_ring = loads.take();
-  g.ring = fold(*g.fabric, g.every_ring);
+  g.ring = fold(*g.fabric, g.every_ring, g.to_memory);
   g.trees = distinct_channels(g, g.system.graphs[GraphId::Tree], nics, false, hosts == 1);
   for (Operation op : kAll<Operation>) g.tables[op] = cost_table(g.system, op, g.settings.version);
   // What NCCL cannot choose here is not listed: in large jobs stages are many.
@@ -256,16 +263,17 @@ void find_hops(Group& g) {
   topology::Route route;
   auto slower = [&](SlowestHop& hop) {
     if (hop.exists && hop.wire >= route.latency) return;
-    hop = {true, route.transport, route.latency, {}, 1e30, 0};
+    hop = {true, route.transport, route.latency, {}, 1e30, 0, false};
     for (topology::LinkId id : route.links) {
       const topology::Link& l = g.fabric->links()[id];
       hop.rate = std::min(hop.rate, l.bandwidth.bytes_per_ps() * 1e12);
       if (l.eager.count > 0 && (hop.eager.count == 0 || l.eager < hop.eager)) hop.eager = l.eager;
       if (l.staging.bits_per_s > 0) hop.staging = l.staging.bytes_per_ps() * 1e12 / 2;
+      hop.by_memory = hop.by_memory || (!g.to_memory.empty() && g.to_memory[id]);
     }
   };
   auto slowest = [&](int from, int to, SlowestHop& hop) {
-    g.fabric->find_route(nth(g.devices, from), nth(g.devices, to), route);
+    find_hop_route(g, from, to, -1, route);
     slower(hop);
   };
   for (std::size_t k = 0; k < g.nodes.size(); ++k) {
@@ -323,10 +331,11 @@ Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Setti
   s.nodes = static_cast<int>(g.nodes.size());
   s.compute_capability = compute_capability;
   if (g.ranks() < 2) return g;
+  g.to_memory = links_to_memory(g);
   std::vector<int> nics;  // local indices of those that the search names
   Machine machine{compute_capability, static_cast<Cpu>(fabric.cluster().nccl.cpu),
                   g.settings.version, g.settings.cross_nic};
-  Node node = node_of(fabric, g.devices, g.nodes.front(), machine, nics);
+  Node node = node_of(g, g.nodes.front(), machine, nics);
   s.nvswitch = node.nvswitch;
   std::size_t fewest = g.nodes.front().size();
   for (const auto& n : g.nodes) fewest = std::min(fewest, n.size());
@@ -353,8 +362,7 @@ Group make_group(const topology::Fabric& fabric, std::vector<int> devices, Setti
         *std::min_element(g.nodes.begin(), g.nodes.end(),
                           [](const auto& a, const auto& b) { return a.size() < b.size(); });
     std::vector<int> other_nics;
-    Graphs other = search(node_of(fabric, g.devices, small, machine, other_nics), s.nodes, machine,
-                          {}, s.collnet);
+    Graphs other = search(node_of(g, small, machine, other_nics), s.nodes, machine, {}, s.collnet);
     nics.clear();  // each GPU by its own NIC: the nodes' NICs do not correspond
     for (GraphId id : kAll<GraphId>) {
       ChannelGraph& a = s.graphs[id];

@@ -75,6 +75,7 @@ struct Group {
   std::vector<LinkLoad> ring;  // the same, folded
   std::vector<AlikeChannels> trees;  // chains inside nodes, double binary trees between them
   By<Pipeline, Pipe> pipes;          // all-reduce; PAT: all-gather
+  std::vector<bool> to_memory;       // links_to_memory() (peers.h)
   By<Operation, Table> tables;       // cost_table() under the settings' version
   int ranks() const { return static_cast<int>(devices.size()); }
 };

@@ -9,9 +9,10 @@ struct SlowestHop {
   bool exists = false;
   std::uint8_t transport = 0;
   Duration wire;
-  Bytes eager;         // smallest of its links that has one
-  double rate = 0;     // raw, bytes/s, of its slowest link
-  double staging = 0;  // bytes/s one way; 0 = not staged
+  Bytes eager;             // smallest of its links that has one
+  double rate = 0;         // raw, bytes/s, of its slowest link
+  double staging = 0;      // bytes/s one way; 0 = not staged
+  bool by_memory = false;  // through the host's (peers.h)
 };
 
 }  // namespace ddpsim::nccl

@@ -36,6 +36,8 @@ Flows::OfStages prepare(TaskGraph& g, const Group& group, const Profile& p, Leve
   // Of each rank: groups of threads, and what copies into the switch's window.
   std::vector<engine::ResourceId> threads(group.devices.size() * groups, engine::kNone);
   std::vector<engine::ResourceId> copies(group.devices.size(), engine::kNone);
+  std::vector<engine::ResourceId> sending(group.devices.size(), engine::kNone);
+  std::vector<engine::ResourceId> receiving(group.devices.size(), engine::kNone);
   auto own = [&](engine::ResourceId& of, double bytes_per_us) {
     if (of == engine::kNone) of = g.add_resource({bytes_per_us / 1e6, 0, 0});
     return of;
@@ -50,10 +52,18 @@ Flows::OfStages prepare(TaskGraph& g, const Group& group, const Profile& p, Leve
     for (const LinkLoad& l : loads.take()) {
       const topology::Link& link = group.fabric->links()[l.link];
       double wire = l.per_byte * (link.kind == topology::LinkKind::Net ? t.between : t.inside);
-      demands.push_back({flows.link(l.link), wire});
-      slowest = std::max(slowest, wire / link_rate_us(group, p, level, l.link));
+      // Through the host's memory a byte takes more of a link's time.
+      double rate = link_rate_us(group, p, level, l.link);
+      double share = link_rate(*group.fabric, p, level, l.link) * 1e6 / rate;
+      demands.push_back({flows.link(l.link), wire * share});
+      slowest = std::max(slowest, wire / rate);
     }
     auto from = static_cast<std::size_t>(s.from);
+    if (s.kind == Kind::Net && t.sockets > 0) {
+      demands.push_back({own(sending[from], t.sockets), t.between});
+      demands.push_back({own(receiving[static_cast<std::size_t>(s.to)], t.sockets), t.between});
+      slowest = std::max(slowest, t.between / t.sockets);
+    }
     double part = group_share(group, t.pipeline, s.group);
     if (s.blocks > 0 && t.blocks > 0) {
       engine::ResourceId alone = engine::kNone;  // of a pass that another stage pays for

@@ -49,12 +49,17 @@ std::vector<std::vector<int>> nodes_of(const topology::Fabric& fabric,
 inline constexpr std::size_t kMostOfNode = 576;
 // What keeps NCCL from using these devices: a node of more GPUs. Empty message = nothing.
 Problem check_nodes(const topology::Fabric& fabric, const std::vector<int>& devices);
-// REQUIRES: devices distinct and mutually reachable, check_nodes found nothing; the fabric outlives
+// What ddpsim does not know of two GPUs of a host without peer access: how they reach one another
+// where no way through the host's memory is drawn, or NCCL_SHM_DISABLE forbids it.
+Problem check_peers(const topology::Fabric& fabric, const std::vector<int>& devices,
+                    const Settings& settings);
+// REQUIRES: devices distinct and mutually reachable, check_nodes and check_peers found nothing; the
+// fabric outlives
 // the result. `settings`: of the environment; `compute_capability`: of the GPUs. `found`: what
 // NCCL's own search found, instead of ddpsim's: GPUs by their place in a node, nodes of equal size.
 OwnedGroup build(const topology::Fabric& fabric, std::vector<int> devices, Settings settings,
                  int compute_capability, const Graphs* found = nullptr);
-// Other settings of what may be chosen. REQUIRES: of the same version, buffers and NICs.
+// Other settings of what may be chosen. REQUIRES: the others are the same.
 void set_choice(Group& g, const Settings& settings);
 
 const topology::Fabric& fabric(const Group& g);
@@ -78,6 +83,9 @@ struct Wiring {
   std::vector<std::uint8_t> transports;              // ascending
 };
 Wiring wiring(const Group& g);
+// The way from one rank to another: topology::find_hop_route, but through the host's memory where
+// GPUs have no peer access.
+void find_hop_route(const Group& g, int from, int to, int nic, topology::Route& route);
 
 // As choose.h has them.
 std::vector<Candidate> candidates(const Group& g, Operation op, std::int64_t bytes);

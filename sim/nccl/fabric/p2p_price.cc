@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "sim/nccl/fabric/p2p_routes.h"
+#include "sim/nccl/fabric/peers.h"
 #include "sim/nccl/fabric/terms.h"
 #include "sim/nccl/nth.h"
 
@@ -54,7 +55,7 @@ Nvlinks nvlinks_inside(const Group& g) {
         if (a == b) continue;
         int from = nth(g.devices, a);
         int to = nth(g.devices, b);
-        topology::PathType type = g.fabric->path_type(from, to);
+        topology::PathType type = path_type_inside(g, from, to);
         int count = 0;
         if (type <= topology::PathType::Nvl) {
           g.fabric->find_route(from, to, route);
@@ -67,6 +68,14 @@ Nvlinks nvlinks_inside(const Group& g) {
         out.all = out.all && type < topology::PathType::Pix;
       }
   return out;
+}
+
+// To which a rank sends between nodes.
+double peers_elsewhere(const P2pOperation& o) {
+  const Group& g = *o.group;
+  return o.operation == Operation::SendRecv
+             ? 1
+             : g.ranks() - static_cast<double>(g.nodes.front().size());
 }
 
 // Round trips that a part's chunks wait for those before them to leave their buffers.
@@ -124,6 +133,12 @@ P2pMessages p2p_messages(const P2pOperation& o, Bytes size) {
   return out;
 }
 
+double p2p_socket_rate_us(const P2pOperation& o, const Profile& p, Level level,
+                          const P2pMessage& between) {
+  auto connections = static_cast<int>(peers_elsewhere(o)) * between.parts;
+  return connections > 0 ? socket_rate_us(*o.group, p, level, connections) : 0;
+}
+
 P2pPrice p2p_price(const P2pOperation& o, const Profile& p, Level level, Bytes size) {
   const Group& g = *o.group;
   P2pMessages messages = p2p_messages(o, size);
@@ -162,6 +177,11 @@ P2pPrice p2p_price(const P2pOperation& o, const Profile& p, Level level, Bytes s
   double block = block_rate(g) * 1e3;  // bytes per microsecond
   double local =
       o.operation == Operation::SendRecv ? 1 : static_cast<double>(g.nodes.front().size() - 1);
+  if (double rate = p2p_socket_rate_us(o, p, level, between); rate > 0) {
+    double us = peers_elsewhere(o) * static_cast<double>(bytes) / rate;
+    limit(us, "threads of sockets", "");
+    moving = std::max(moving, us);
+  }
   double flags = ll_bus_limit(g.system, g.system.nodes, g.settings.version) * 1e3;
   if (in.parts > 0 && in.protocol == Protocol::Ll)
     limit(local * static_cast<double>(bytes) / flags, "LL's flags", "");

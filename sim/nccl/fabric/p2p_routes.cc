@@ -15,6 +15,7 @@
 
 #include "sim/nccl/fabric/group.h"
 #include "sim/nccl/fabric/p2p_price.h"
+#include "sim/nccl/fabric/peers.h"
 #include "sim/nccl/nth.h"
 
 namespace ddpsim::nccl {
@@ -46,7 +47,7 @@ void add_hop(std::uint8_t transport, const Part& way, std::vector<SlowestHop>& h
     return h.transport == transport && h.eager == way.eager;
   });
   if (same == hops.end())
-    hops.push_back({true, transport, way.latency, way.eager, 0, 0});
+    hops.push_back({true, transport, way.latency, way.eager, 0, 0, false});
   else
     same->wire = std::max(same->wire, way.latency);
 }
@@ -65,22 +66,24 @@ std::vector<bool> members_of(const Group& g) {
 
 // The GPU of a's host by whose NIC a message leaves for the GPU at `place` of another node: the one
 // at that place, where NVLinks lead to it (PXN); else a.
-int leaves_by(const Fabric& f, const std::vector<bool>& members, int a, int place) {
+int leaves_by(const Group& g, const std::vector<bool>& members, int a, int place) {
+  const Fabric& f = *g.fabric;
   int near = f.host_of(a) * f.cluster().devices_per_host + place;
   if (!f.has_nic_links() || !nth(members, near) || near == a || f.nic_of(near) == f.nic_of(a))
     return a;
-  return f.path_type(a, near) > topology::PathType::Nvl ||
+  return path_type_inside(g, a, near) > topology::PathType::Nvl ||
                  f.nic_path_type(near, f.nic_of(near)) > topology::PathType::P2c
              ? a
              : near;
 }
 
-void find_way(const Fabric& f, const std::vector<bool>& members, int a, int b,
+void find_way(const Group& g, const std::vector<bool>& members, int a, int b,
               topology::Route& route, topology::Route& scratch) {
+  const Fabric& f = *g.fabric;
   int by = f.host_of(a) == f.host_of(b) || f.nvlink_domain(a, b)
                ? a
-               : leaves_by(f, members, a, f.local_of(b));
-  if (by == a) return f.find_route(a, b, route);
+               : leaves_by(g, members, a, f.local_of(b));
+  if (by == a) return find_route_inside(g, a, b, route);
   f.find_route_by_nics(by, f.nic_of(by), b, f.nic_of(b), route);
   f.find_route(a, by, scratch);
   route.links.insert(route.links.begin(), scratch.links.begin(), scratch.links.end());
@@ -185,7 +188,7 @@ class BetweenNodes {
         std::int64_t receivers = nth(elsewhere, place);
         kind.out.emplace_back();
         if (receivers == 0) continue;
-        int by = leaves_by(f_, members_, a, place);
+        int by = leaves_by(g_, members_, a, place);
         links_.clear();
         if (by != a) f_.find_route(a, by, scratch_);
         if (by != a) links_ = scratch_.links;
@@ -240,7 +243,7 @@ P2pPairs no_pairs(const Group& g) {
 
 void find_p2p_route(const Group& g, int from, int to, topology::Route& route) {
   topology::Route scratch;
-  find_way(*g.fabric, members_of(g), nth(g.devices, from), nth(g.devices, to), route, scratch);
+  find_way(g, members_of(g), nth(g.devices, from), nth(g.devices, to), route, scratch);
 }
 
 P2pPairs routes_of_all_pairs(const Group& g) {
@@ -252,7 +255,7 @@ P2pPairs routes_of_all_pairs(const Group& g) {
     for (int a : node)
       for (int b : node) {
         if (a == b) continue;
-        find_way(*g.fabric, members, nth(g.devices, a), nth(g.devices, b), route, scratch);
+        find_way(g, members, nth(g.devices, a), nth(g.devices, b), route, scratch);
         add_route(*g.fabric, route, out.inside);
       }
   if (g.nodes.size() > 1) BetweenNodes(g, out.between).add();
@@ -269,7 +272,7 @@ P2pPairs routes_to_the_next(const Group& g) {
   topology::Route scratch;
   for (std::size_t a = 0; a < g.devices.size(); ++a) {
     std::size_t b = (a + 1) % g.devices.size();
-    find_way(*g.fabric, members, g.devices[a], g.devices[b], route, scratch);
+    find_way(g, members, g.devices[a], g.devices[b], route, scratch);
     add_route(*g.fabric, route, node_of[a] == node_of[b] ? out.inside : out.between);
   }
   return out;

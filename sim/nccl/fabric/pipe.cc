@@ -76,13 +76,15 @@ class Movers {
       : links_(g.fabric->links().size()),
         ranks_(g.devices.size()),
         groups_(static_cast<std::size_t>(groups_of(g, p))) {
-    using Key = std::tuple<std::int64_t, std::uint8_t, std::int64_t>;
+    using Key = std::tuple<std::int64_t, std::uint8_t, std::int64_t, bool, bool>;
     std::map<Key, std::uint32_t> known;
     kept_.reserve(links_ + (groups_ == 1 ? 2 * ranks_ : 0));
     for (std::size_t id = 0; id < links_; ++id) {
       const topology::Link& l = g.fabric->links()[id];
       auto [it, fresh] =
-          known.try_emplace({l.bandwidth.bits_per_s, l.transport, l.staging.bits_per_s},
+          known.try_emplace({l.bandwidth.bits_per_s, l.transport, l.staging.bits_per_s,
+                             g.fabric->is_nic_link(static_cast<topology::LinkId>(id)),
+                             !g.to_memory.empty() && g.to_memory[id]},
                             static_cast<std::uint32_t>(list_.size()));
       if (fresh) list_.push_back({PipeMover::What::Link, static_cast<topology::LinkId>(id), 1});
       if (fresh) bytes_per_ps_.push_back(l.bandwidth.bytes_per_ps());

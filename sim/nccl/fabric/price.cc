@@ -37,9 +37,15 @@ HopKind class_of(const Group& g, const SlowestHop& hop) {
 // takes from a ring.
 constexpr double kTreeShare = 0.92;
 
+// Of a PCIe link's rate, through the host's memory.
+const Range& memory_share(const TransportSection& t) {
+  return t.host_memory ? *t.host_memory : t.efficiency;
+}
+
 // Bytes per microsecond of the slowest link that a hop crosses, alone.
 double hop_rate(const Group& g, const Profile& p, Level level, const SlowestHop& hop) {
-  double rate = hop.rate * at(section(g, p, hop).efficiency, level);
+  const TransportSection& t = section(g, p, hop);
+  double rate = hop.rate * at(hop.by_memory ? memory_share(t) : t.efficiency, level);
   if (hop.staging > 0) rate = std::min(rate, hop.staging);
   return rate / 1e6;
 }
@@ -53,7 +59,35 @@ double link_rate(const topology::Fabric& f, const Profile& p, Level level, topol
   return link.staging.bits_per_s > 0 ? std::min(rate, link.staging.bytes_per_ps() / 2) : rate;
 }
 double link_rate_us(const Group& g, const Profile& p, Level level, topology::LinkId id) {
-  return link_rate(*g.fabric, p, level, id) * kPsPerUs;
+  double rate = link_rate(*g.fabric, p, level, id);
+  if (!g.to_memory.empty() && g.to_memory[id]) {
+    const topology::Link& link = g.fabric->links()[id];
+    const TransportSection& t = p.transports.at(g.fabric->transports()[link.transport]);
+    rate = std::min(rate, link.bandwidth.bytes_per_ps() * at(memory_share(t), level));
+  }
+  return rate * kPsPerUs;
+}
+
+int socket_threads(const Group& g) {
+  const Settings& set = g.settings;
+  if (set.socket_threads) return *set.socket_threads;
+  switch (g.fabric->cluster().nccl.nic_vendor) {
+    case NicVendor::Aws:
+      return 2;
+    case NicVendor::Google:
+      return set.version.has(Change::SocketsByProxyThread) ? 4 : 1;
+    case NicVendor::Other:
+      break;
+  }
+  return set.version.has(Change::SocketsByProxyThread) ? 0 : 1;
+}
+
+double socket_rate_us(const Group& g, const Profile& p, Level level, int connections) {
+  if (!g.inter.exists) return 0;
+  const TransportSection& t = section(g, p, g.inter);
+  if (!t.thread_bytes_per_s) return 0;
+  int threads = std::max(1, socket_threads(g) * connections);
+  return at(*t.thread_bytes_per_s, level) * threads / 1e6;
 }
 
 // One step over a hop, microseconds: NCCL's own number, more or less what the transport's latency
@@ -151,13 +185,26 @@ class Pricer {
     const topology::Link& link = g_.fabric->links()[b.link];
     bool copied = link.staging.bits_per_s > 0 &&
                   link.staging.bytes_per_ps() / 2 < link.bandwidth.bytes_per_ps();
-    limit(us, g_.fabric->link_name(b.link) + (copied ? ", copied by a thread" : ""));
+    bool by_memory = !g_.to_memory.empty() && g_.to_memory[b.link];
+    limit(us, g_.fabric->link_name(b.link) + (copied      ? ", copied by a thread"
+                                              : by_memory ? ", through the host's memory"
+                                                          : ""));
     transport_ = g_.fabric->transports()[g_.fabric->links()[b.link].transport];
+  }
+  // What the threads of a rank's sockets copy: all that passes its NIC. `between`: bytes on the
+  // wire.
+  void limit_by_sockets(const std::vector<LinkLoad>& loads, double between) {
+    double rate = socket_rate_us(g_, p_, level_, c_.channels);
+    if (rate <= 0) return;
+    for (const LinkLoad& l : loads)
+      if (g_.fabric->is_nic_link(l.link))
+        limit(l.per_byte * between * size_ / rate, "threads of sockets");
   }
   // Where there are several nodes, the links between them say what others see.
   void links(const std::vector<LinkLoad>& loads, double inside, double between) {
     per_byte_ = g_.system.nodes > 1 ? between : inside;
     limit_by_link(bottleneck(g_, p_, level_, loads, inside, between));
+    limit_by_sockets(loads, between);
   }
   void add_steps(double inside, double between) {
     inside_ = inside;
@@ -297,6 +344,7 @@ class Pricer {
             std::max(1.0, rounds);
       }
     }
+    if (!is_collnet(c_.algorithm)) t.sockets = socket_rate_us(g_, p_, level_, c_.channels);
     t.operation = all_reduce || t.pipeline == Pipeline::Pat || t.pipeline == Pipeline::Nvls
                       ? op_
                       : Operation::AllReduce;
@@ -315,7 +363,9 @@ class Pricer {
         break;
     }
     bool net = g_.fabric->links()[m.link].kind == topology::LinkKind::Net;
-    return (net ? t.between : t.inside) / link_rate_us(g_, p_, level_, m.link);
+    double rate = link_rate_us(g_, p_, level_, m.link);
+    if (t.sockets > 0 && g_.fabric->is_nic_link(m.link)) rate = std::min(rate, t.sockets);
+    return (net ? t.between : t.inside) / rate;
   }
 
   void pipeline(const PipeTerms& t) {
@@ -327,7 +377,10 @@ class Pricer {
     for (const PipeMover& m : pipe.movers) each.push_back(mover_us(m, t));
     for (const PipeUse& u : pipe.uses) {
       const PipeMover& m = pipe.movers[u.mover];
-      if (m.what == PipeMover::What::Link)
+      if (m.what == PipeMover::What::Link && t.sockets > 0 && g_.fabric->is_nic_link(u.link) &&
+          t.sockets < link_rate_us(g_, p_, level_, u.link))
+        limit(u.total * each[u.mover] * size_, "threads of sockets");
+      else if (m.what == PipeMover::What::Link)
         limit_by_link({u.total * each[u.mover], u.link});
       else
         limit(u.total * each[u.mover] * size_,

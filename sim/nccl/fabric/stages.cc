@@ -4,6 +4,7 @@
 
 #include "sim/nccl/double_tree.h"
 #include "sim/nccl/fabric/group.h"
+#include "sim/nccl/fabric/peers.h"
 #include "sim/nccl/nth.h"
 #include "sim/topology/hop_routes.h"
 
@@ -387,7 +388,7 @@ void add_stage_load(const Group& g, const Stage& s, std::vector<topology::LinkId
       return;
     case Kind::Hop:
     case Kind::Net:
-      find_hop_links(f, g.devices, s.from, s.to, s.nic, route);
+      find_hop_links(g, s.from, s.to, s.nic, route);
       for (topology::LinkId l : route) out.push_back({l, 1});
       return;
     case Kind::Sharp: {

@@ -34,6 +34,12 @@ Bottleneck bottleneck(const Group& g, const Profile& p, Level level,
 // Bytes per microsecond that a link carries.
 double link_rate_us(const Group& g, const Profile& p, Level level, topology::LinkId link);
 
+// Of one connection; 0 = the proxy thread of a rank serves all its sockets.
+int socket_threads(const Group& g);
+// Bytes per microsecond that the threads of a rank's sockets send, and receive, over so many
+// connections at once; 0 = nothing limits them.
+double socket_rate_us(const Group& g, const Profile& p, Level level, int connections);
+
 // Bytes and microseconds.
 struct PipeTerms {
   Pipeline pipeline = Pipeline::Tree;
@@ -46,6 +52,7 @@ struct PipeTerms {
   double blocks =
       0;  // bytes per microsecond that the thread blocks of a rank move, all channels; 0 = no limit
   double copies = 0;   // ... copy into the switch's window
+  double sockets = 0;  // ... that the threads of its sockets send, and receive; 0 = no limit
   bool lines = false;  // hops inside a node hand on line by line (LL, LL128)
   double pace =
       0;  // microseconds per byte that the next piece sets out after the one before, at least
