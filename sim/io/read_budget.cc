@@ -6,17 +6,17 @@
 
 namespace ddpsim::io {
 
-std::vector<validation::Limit> read_budget(const Json& j, const std::string& file) {
+std::vector<validation::Limit> read_budget(const Json& j, const std::string& file,
+                                           const std::vector<std::string>& known) {
   Reader r(j, file);
   r.schema("ddpsim.budget/1");
   r.only({"schema", "description", "limits"});
-  std::vector<std::string> known = validation::value_names();
   std::vector<validation::Limit> out;
   for (const Reader& item : r.at("limits").items()) {
     item.only({"what", "min", "max"});
     validation::Limit l;
     l.what = item.at("what").text();
-    if (std::find(known.begin(), known.end(), l.what) == known.end()) {
+    if (!known.empty() && std::find(known.begin(), known.end(), l.what) == known.end()) {
       std::string hint = nearest(l.what, known);
       item.at("what").fail(
           "\"" + l.what.substr(0, 80) + "\" is not a value of a validation" +

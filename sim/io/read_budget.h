@@ -11,7 +11,10 @@
 
 namespace ddpsim::io {
 
-// ddpsim.budget/1. Throws InputError, for an unknown name with the nearest known one.
-std::vector<validation::Limit> read_budget(const Json& j, const std::string& file);
+// ddpsim.budget/1. Throws InputError, for an unknown name with the nearest known one. `known`:
+// empty = any name, and one that has no value breaks its limit.
+std::vector<validation::Limit> read_budget(
+    const Json& j, const std::string& file,
+    const std::vector<std::string>& known = validation::value_names());
 
 }  // namespace ddpsim::io

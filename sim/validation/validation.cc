@@ -285,10 +285,15 @@ std::map<std::string, double> values(const Validation& v) {
 }
 
 void apply_budget(Validation& v, const std::vector<Limit>& limits) {
-  std::map<std::string, double> known = values(v);
+  for (LimitResult& r : apply_limits(values(v), limits)) v.limits.push_back(std::move(r));
+}
+
+std::vector<LimitResult> apply_limits(const std::map<std::string, double>& values,
+                                      const std::vector<Limit>& limits) {
+  std::vector<LimitResult> out;
   for (const Limit& l : limits) {
     LimitResult r{l, {}, true, {}};
-    if (auto it = known.find(l.what); it != known.end()) r.value = it->second;
+    if (auto it = values.find(l.what); it != values.end()) r.value = it->second;
     // Written so that a value that is not a number breaks its limit.
     bool low = r.value && l.min && !(*r.value >= *l.min);
     bool high = r.value && l.max && !(*r.value <= *l.max);
@@ -301,8 +306,9 @@ void apply_budget(Validation& v, const std::vector<Limit>& limits) {
     else if (high)
       r.sentence =
           fmt::format("{} is {}, at most {} is allowed", l.what, number(*r.value), number(*l.max));
-    v.limits.push_back(std::move(r));
+    out.push_back(std::move(r));
   }
+  return out;
 }
 
 std::vector<LimitResult> broken_for_good(Validation v, const std::vector<Limit>& limits) {

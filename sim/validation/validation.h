@@ -130,6 +130,9 @@ void summarize(Validation& v);
 std::vector<std::string> value_names();
 std::map<std::string, double> values(const Validation& v);
 void apply_budget(Validation& v, const std::vector<Limit>& limits);
+// The same of values by name.
+std::vector<LimitResult> apply_limits(const std::map<std::string, double>& values,
+                                      const std::vector<Limit>& limits);
 // Of these limits, those that are broken whatever pairs are added: a largest error only grows.
 std::vector<LimitResult> broken_for_good(Validation v, const std::vector<Limit>& limits);
 // Whether the gate fails whatever Runs are still to come. Then v.limits says why.

@@ -1,5 +1,5 @@
 // ddpsim validate: every measured Run of a folder beside the prediction of its scenario, and the
-// budget that the errors must keep.
+// budget that the errors must keep; published collectives and training steps, likewise.
 #include <limits>
 #include <ostream>
 #include <stdexcept>
@@ -15,6 +15,7 @@
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
+#include "tools/cmd/steps.h"
 #include "tools/cmd/validation_text.h"
 
 namespace ddpsim::cli {
@@ -31,6 +32,7 @@ struct Flags {
   std::string without;
   bool fail_fast = false;
   bool collectives = false;
+  bool steps = false;
   std::string published;
   OutputFlags output;
 };
@@ -218,44 +220,91 @@ void validate_collectives(Terminal& t, const Flags& flags) {
                                 : collectives_table(report, executed));
 }
 
-// The shipped budget is of the shipped Runs; another folder has its own, or none.
-void choose_budget(Terminal& t, const io::Home& home, Flags& flags) {
-  if (!flags.budget.empty()) return;
-  if (io::same_place(flags.runs, home.path() + "/calib/runs")) {
-    flags.budget = home.path() + "/tests/validation/budget.json";
-  } else if (std::string own = flags.runs + kOwnBudget; io::exists(own)) {
-    flags.budget = own;
-  } else {
-    t.err << "ddpsim: " << flags.runs
-          << ": no budget, so no error is too large; limits of these runs go to " << own
-          << " (sim/FORMATS.md, budget) or to --budget FILE\n";
-  }
+// The shipped budget is of the shipped Runs or rows; another folder has its own, or none.
+std::string budget_of(Terminal& t, const Flags& flags, const std::string& folder,
+                      const char* shipped, const char* budget) {
+  if (!flags.budget.empty()) return flags.budget;
+  const std::string home = home_of(t).path() + "/";
+  if (io::same_place(folder, home + shipped)) return home + budget;
+  std::string own = folder + kOwnBudget;
+  if (io::exists(own)) return own;
+  t.err << "ddpsim: " << folder
+        << ": no budget, so no error is too large; limits of these runs go to " << own
+        << " (sim/FORMATS.md, budget) or to --budget FILE\n";
+  return {};
+}
+
+void check_mechanism(const std::string& name) {
+  if (name.empty() || predict::parse_mechanism(name)) return;
+  std::vector<std::string> known;
+  for (int m = 0; m < predict::kMechanisms; ++m)
+    known.push_back(predict::name_of(static_cast<predict::Mechanism>(m)));
+  std::string hint = io::nearest(name, known);
+  throw InputError{"--without " + name,
+                   hint.empty()
+                       ? fmt::format("is not a mechanism; known are {}", fmt::join(known, ", "))
+                       : "is not a mechanism (did you mean \"" + hint + "\"?)"};
+}
+
+void tell_broken(Terminal& t, const std::vector<LimitResult>& limits) {
+  for (const LimitResult& r : limits)
+    if (r.broken) t.err << "ddpsim: budget: " << r.sentence << "\n";
+}
+
+// Published training steps beside predictions of them.
+void validate_steps(Terminal& t, const Flags& flags) {
+  for (auto [flag, value] :
+       {std::pair{"--runs", &flags.runs}, std::pair{"--profile", &flags.profile},
+        std::pair{"--profiles", &flags.profiles}, std::pair{"--tolerance", &flags.tolerance}})
+    if (!value->empty())
+      throw InputError{std::string(flag) + " " + *value,
+                       "is not of validate --steps: each row names what it is predicted with, and "
+                       "its error counts as it is"};
+  const std::string& format = flags.output.format;
+  if (format == "junit")
+    throw InputError{"--format junit", "is of validate without --steps; here: table, json, md"};
+  check_mechanism(flags.without);
+  const char* const shipped = "calib/published/steps";
+  const std::string folder =
+      flags.published.empty() ? home_of(t).path() + "/" + shipped : flags.published;
+  const std::string budget = budget_of(t, flags, folder, shipped, "tests/validation/steps.json");
+  StepsReport report = judge_steps(predict_steps(t, folder, load_steps(folder), flags.without));
+  if (!budget.empty())
+    report.limits = apply_limits(
+        values(report), io::read_budget(io::parse_json(io::read_file(budget), budget), budget, {}));
+  write_answer(t, flags.output,
+               format == "json" ? steps_json(report).dump(1) + "\n"
+               : format == "md" ? steps_markdown(report)
+                                : steps_table(report));
+  tell_broken(t, report.limits);
+  if (std::any_of(report.limits.begin(), report.limits.end(), [](auto& r) { return r.broken; }))
+    throw GateFailed{};
 }
 
 void validate_command(Terminal& t, Flags flags) {
-  if (flags.collectives && !flags.output.html.empty())
-    throw InputError{"--html", "is of validate without --collectives; that one has --format md"};
+  for (auto [flag, on] :
+       {std::pair{"--collectives", flags.collectives}, std::pair{"--steps", flags.steps}}) {
+    if (on && !flags.output.html.empty())
+      throw InputError{
+          "--html", std::string("is of validate without ") + flag + "; that one has --format md"};
+    if (on && flags.fail_fast)
+      throw InputError{"--fail-fast", std::string("is of validate without ") + flag};
+  }
   if (flags.collectives) return validate_collectives(t, flags);
+  if (flags.steps) return validate_steps(t, flags);
+  if (!flags.published.empty())
+    throw InputError{"--published " + flags.published, "is of validate --collectives or --steps"};
   check_html(flags.output);
   tolerance_of(flags.tolerance);
   io::Home home = home_of(t);
   if (flags.runs.empty()) flags.runs = home.path() + "/calib/runs";
-  choose_budget(t, home, flags);
+  flags.budget = budget_of(t, flags, flags.runs, "calib/runs", "tests/validation/budget.json");
   if (!flags.profile.empty()) {  // once, rather than for every Run
     std::string path = home.find("calib/profiles", flags.profile, "profile");
     io::read_profile(io::parse_json(io::read_file(path), path), path);
   }
   if (!flags.profiles.empty()) io::list_files(flags.profiles, {".json"});
-  if (!flags.without.empty() && !predict::parse_mechanism(flags.without)) {
-    std::vector<std::string> known;
-    for (int m = 0; m < predict::kMechanisms; ++m)
-      known.push_back(predict::name_of(static_cast<predict::Mechanism>(m)));
-    std::string hint = io::nearest(flags.without, known);
-    throw InputError{"--without " + flags.without,
-                     hint.empty()
-                         ? fmt::format("is not a mechanism; known are {}", fmt::join(known, ", "))
-                         : "is not a mechanism (did you mean \"" + hint + "\"?)"};
-  }
+  check_mechanism(flags.without);
   std::vector<Limit> limits;
   if (!flags.budget.empty())
     limits =
@@ -277,8 +326,7 @@ void validate_command(Terminal& t, Flags flags) {
                                    : validation_table(v));
   for (const RunError& e : v.errors)
     t.err << "ddpsim: " << e.what << ": " << e.file << ": " << e.sentence << "\n";
-  for (const LimitResult& r : v.limits)
-    if (r.broken) t.err << "ddpsim: budget: " << r.sentence << "\n";
+  tell_broken(t, v.limits);
   if (v.failed()) throw GateFailed{};
 }
 
@@ -301,7 +349,7 @@ void add_validate(Command& app, Terminal& t) {
       ->excludes("--profile");
   c->add_option("--budget", flags->budget,
                 "limits that must be kept; default: budget.json of that folder if there is one, "
-                "and for the shipped runs tests/validation/budget.json");
+                "and for what is shipped tests/validation/budget.json, or steps.json");
   c->add_option("--tolerance", flags->tolerance,
                 "of a step's relative error, for the verdict of a pair; default 0.02");
   c->add_option("--without", flags->without,
@@ -313,11 +361,15 @@ void add_validate(Command& app, Terminal& t) {
   c->add_flag("--collectives", flags->collectives,
               "judge the prices of NCCL's collectives instead: published tables, each predicted "
               "with what other machines' tables say");
+  c->add_flag("--steps", flags->steps,
+              "judge published training steps instead: each predicted, absolute and with its "
+              "computation scaled to what one GPU measured")
+      ->excludes("--collectives");
   c->add_option("--published", flags->published,
-                "folder of those tables; default: the shipped calib/published")
-      ->needs("--collectives");
+                "folder of those tables, or steps; default: the shipped calib/published, or its "
+                "steps");
   add_output_flags(*c, flags->output, {"table", "json", "junit", "md"},
-                   "table (default), json, md; without --collectives also junit");
+                   "table (default), json, md; without --collectives and --steps also junit");
   add_html_flag(*c, flags->output);
   c->callback([&t, flags] { validate_command(t, *flags); });
 }

@@ -1,0 +1,160 @@
+#include "sim/validation/steps.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "sim/analysis/compare.h"
+
+namespace ddpsim::validation {
+namespace {
+
+std::string part_of(const StepResult& r, const std::string& by) {
+  return by == "source"       ? r.row.source
+         : by == "gpu"        ? r.row.gpu
+         : by == "generation" ? r.generation
+         : by == "precision"  ? r.row.precision
+         : by == "family"     ? family_of(r.row.workload)
+                              : "";
+}
+
+using Results = std::vector<const StepResult*>;
+
+double median_error(const Results& rows) {
+  std::vector<double> errors;
+  for (const StepResult* r : rows) errors.push_back(std::abs(r->error));
+  return analysis::median(errors);
+}
+
+// REQUIRES: not empty.
+StepGroup group_of(const Results& rows, StepQuestion question, const std::string& by,
+                   const std::string& name) {
+  StepGroup g{by, name, question, rows.size(), 0, 0, 0, 0, 0, {}};
+  std::vector<double> errors;
+  std::set<std::string> sources;
+  for (const StepResult* r : rows) {
+    errors.push_back(r->error);
+    sources.insert(r->row.source);
+    g.within += in_interval(*r);
+  }
+  constexpr double kPercentile = 95;
+  g.sources = sources.size();
+  g.bias = analysis::median(errors);
+  g.median = analysis::median(analysis::absolute(errors));
+  g.p95 = analysis::percentile(analysis::absolute(errors), kPercentile);
+  return g;
+}
+
+}  // namespace
+
+Duration measured_step(const PublishedStep& row) {
+  constexpr double kPs = 1e12;
+  double seconds = row.unit == StepUnit::SPerIteration ? row.measured
+                   : row.unit == StepUnit::MsForwardBackward
+                       ? row.measured / 1e3
+                       : row.batch * 1.0 * row.accumulation_steps * row.ranks / row.measured;
+  return {static_cast<std::int64_t>(seconds * kPs + 0.5)};
+}
+
+bool is_relative(StepQuestion q) {
+  return q == StepQuestion::OneHost || q == StepQuestion::SeveralHosts;
+}
+
+bool in_interval(const StepResult& r) {
+  return r.low <= r.measured && r.measured <= r.high;
+}
+
+std::string family_of(const std::string& workload) {
+  auto slash = workload.rfind('/');
+  std::string name = slash == std::string::npos ? workload : workload.substr(slash + 1);
+  auto end =
+      std::find_if(name.begin(), name.end(), [](unsigned char c) { return std::isalpha(c) == 0; });
+  return {name.begin(), end};
+}
+
+std::string generation_of(int capability) {
+  return capability == 70                         ? "Volta"
+         : capability == 75                       ? "Turing"
+         : capability == 89                       ? "Ada"
+         : capability >= 80 && capability < 89    ? "Ampere"
+         : capability >= 90 && capability < 100   ? "Hopper"
+         : capability >= 100 && capability <= 120 ? "Blackwell"
+                                                  : "";
+}
+
+StepsReport judge_steps(std::vector<StepResult> results) {
+  StepsReport out;
+  out.results = std::move(results);
+  std::set<std::string> rows, predicted;
+  for (const StepResult& r : out.results) {
+    rows.insert(r.row.id);
+    if (r.why_not.empty()) predicted.insert(r.row.id);
+  }
+  out.rows = rows.size();
+  out.predicted = predicted.size();
+  for (std::size_t k = 0; k < kStepQuestions.size(); ++k) {
+    auto question = static_cast<StepQuestion>(k);
+    Results all, seen;
+    for (const StepResult& r : out.results)
+      if (r.question == question && r.why_not.empty())
+        (r.row.fitted.empty() ? all : seen).push_back(&r);
+    if (!seen.empty()) out.in_sample.push_back(group_of(seen, question, "all", ""));
+    if (all.empty()) continue;
+    out.groups.push_back(group_of(all, question, "all", ""));
+    for (const char* by : {"source", "generation", "gpu", "precision", "family"}) {
+      std::map<std::string, Results> parts;
+      for (const StepResult* r : all) parts[part_of(*r, by)].push_back(r);
+      for (const auto& [name, members] : parts) {
+        StepGroup g = group_of(members, question, by, name);
+        Results others;
+        for (const StepResult* r : all)
+          if (part_of(*r, by) != name) others.push_back(r);
+        if (!others.empty()) g.left_out = median_error(others);
+        out.groups.push_back(std::move(g));
+      }
+    }
+    StepSources& s = out.sources[question];
+    std::vector<double> medians;
+    for (const StepGroup& g : out.groups) {
+      if (g.question != question) continue;
+      if (g.by == "source") {
+        medians.push_back(g.median);
+        if (s.worst.empty() || g.median > s.worst_median)
+          s.worst = g.name, s.worst_median = g.median;
+      }
+      if (g.by == "generation" &&
+          (s.worst_generation.empty() || g.median > s.worst_generation_median))
+        s.worst_generation = g.name, s.worst_generation_median = g.median;
+    }
+    s.median = analysis::median(medians);
+  }
+  return out;
+}
+
+std::map<std::string, double> values(const StepsReport& r) {
+  std::map<std::string, double> out;
+  out["rows"] = static_cast<double>(r.rows);
+  out["predicted"] = static_cast<double>(r.predicted);
+  for (const StepGroup& g : r.groups) {
+    std::string stem = kStepQuestions[static_cast<std::size_t>(g.question)];
+    if (g.by != "all") stem += "." + g.by + "." + g.name;
+    auto n = static_cast<double>(g.n);
+    out[stem + ".n"] = n;
+    out[stem + ".bias"] = g.bias;
+    out[stem + ".median"] = g.median;
+    out[stem + ".p95"] = g.p95;
+    out[stem + ".coverage"] = static_cast<double>(g.within) / n;
+  }
+  for (const auto& [question, s] : r.sources) {
+    std::string stem = kStepQuestions[static_cast<std::size_t>(question)];
+    out[stem + ".sources"] = s.median;
+    out[stem + ".worst_source"] = s.worst_median;
+    out[stem + ".worst_generation"] = s.worst_generation_median;
+  }
+  return out;
+}
+
+}  // namespace ddpsim::validation

@@ -1,0 +1,93 @@
+// Published training steps beside predictions: rows that others measured, judged by source, GPU,
+// precision and model. Rows that a constant of the tree was taken from are never pooled with the
+// others.
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/units/units.h"
+#include "sim/validation/validation.h"
+
+namespace ddpsim::validation {
+
+// What a source printed.
+enum class StepUnit : std::uint8_t { SamplesPerS, SPerIteration, MsForwardBackward };
+inline constexpr std::array kStepUnits = {"samples_per_s", "s_per_iteration",
+                                          "ms_forward_backward"};
+
+struct PublishedStep {
+  std::string source;  // its file's name
+  std::string id;
+  std::string workload;          // shipped, or a path from the folder of its file
+  std::string cluster, profile;  // shipped
+  int batch = 1;
+  std::string precision;
+  std::vector<std::string> sets;  // "workload.memory_format=\"channels_last\"", "plan.system=..."
+  int accumulation_steps = 1;
+  int ranks = 1, hosts = 1;
+  std::string gpu;  // as printed
+  StepUnit unit = StepUnit::SamplesPerS;
+  double measured = 0;
+  std::string one_gpu;  // id of the row, of the same source, that it is relative to; "" = of none
+  std::string fitted;   // the constant of the tree that was taken from it; "" = none
+};
+// A step's duration, of all its micro-steps; MsForwardBackward: without the optimizer.
+Duration measured_step(const PublishedStep& row);
+
+// What was asked: a step of one GPU; one of several, from nothing measured; and of several whose
+// computation is scaled to the row of one GPU, on one host and between hosts.
+enum class StepQuestion : std::uint8_t { OneGpu, SeveralGpus, OneHost, SeveralHosts };
+inline constexpr std::array kStepQuestions = {"one_gpu", "several_gpus", "one_host",
+                                              "several_hosts"};
+bool is_relative(StepQuestion q);
+
+struct StepResult {
+  PublishedStep row;
+  StepQuestion question = StepQuestion::OneGpu;
+  std::string generation;  // "Volta"; "" = not known
+  std::string why_not;     // not predicted: why; "" = it was
+  Duration measured;
+  Duration predicted;
+  Duration low, high;  // its 80 % interval
+  double error = 0;    // predicted / measured - 1
+};
+bool in_interval(const StepResult& r);
+// "resnet50" -> "resnet", "bert-large-squad" and "workloads/bert-base-64.json" -> "bert".
+std::string family_of(const std::string& workload);
+// Of an NVIDIA GPU, by its compute capability times ten; "" = not known.
+std::string generation_of(int capability);
+
+struct StepGroup {
+  std::string by;    // "all", "source", "gpu", "generation", "precision", "family"
+  std::string name;  // "" of "all"
+  StepQuestion question = StepQuestion::OneGpu;
+  std::size_t n = 0, sources = 0;
+  double bias = 0;  // median error
+  double median = 0, p95 = 0;
+  std::size_t within = 0;          // their interval
+  std::optional<double> left_out;  // median |error| of all others; none: there are no others
+};
+// Over sources, each by its own median |error|.
+struct StepSources {
+  double median = 0;
+  std::string worst, worst_generation;
+  double worst_median = 0, worst_generation_median = 0;
+};
+struct StepsReport {
+  std::vector<StepResult> results;   // in the order given
+  std::vector<StepGroup> groups;     // predicted rows; by question, then by and name
+  std::vector<StepGroup> in_sample;  // rows that a constant was taken from, all of a question
+  std::map<StepQuestion, StepSources> sources;
+  std::size_t rows = 0, predicted = 0;  // published rows; those with a prediction
+  std::vector<LimitResult> limits;
+};
+StepsReport judge_steps(std::vector<StepResult> results);
+// What a budget may limit: "rows", "predicted", and of a question "one_gpu.n", "one_gpu.median";
+// of a part of one "one_gpu.source.ray.bias", "one_gpu.generation.Volta.median".
+std::map<std::string, double> values(const StepsReport& r);
+
+}  // namespace ddpsim::validation

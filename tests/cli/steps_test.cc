@@ -1,0 +1,134 @@
+// ddpsim validate --steps, on a folder of published steps made here.
+#include <filesystem>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "sim/io/files.h"
+#include "tests/support/support.h"
+
+namespace ddpsim::test {
+namespace {
+
+namespace fs = std::filesystem;
+using io::Json;
+
+class ValidateSteps : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) / ("ddpsim_steps_" + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string at(const std::string& name) const { return (folder_ / name).string(); }
+
+  static Json row(const std::string& id, int ranks, const Json& measured) {
+    return {{"id", id},
+            {"workload", "resnet50"},
+            {"batch", 64},
+            {"precision", "fp32"},
+            {"gpu", "V100"},
+            {"ranks", ranks},
+            {"hosts", ranks > 8 ? 2 : 1},
+            {"cluster", "dgx1-v100"},
+            {"profile", "v100-sxm2.datasheet"},
+            {"system", "torch DDP"},
+            {"plan", {{"system", "pytorch_ddp"}, {"pytorch", "1.13"}}},
+            {"measured", measured}};
+  }
+  void write(const Json& rows) const {
+    io::write_file(at("somebody.json"), Json{{"schema", "ddpsim.steps/1"},
+                                             {"evidence", "published"},
+                                             {"name", "somebody"},
+                                             {"url", "https://example.org"},
+                                             {"place", "README"},
+                                             {"step", "all of it"},
+                                             {"rows", rows}}
+                                            .dump());
+  }
+  Json judged() const {
+    return Json::parse(
+        ddpsim({"validate", "--steps", "--published", folder_.string(), "--format", "json"}).out);
+  }
+  fs::path folder_;
+};
+
+// What `ddpsim predict` says of the same question.
+double step_ps(const std::string& ranks, const std::vector<std::string>& more) {
+  std::vector<std::string> words = {
+      "predict", "--workload",        "resnet50", "--cluster",    "dgx1-v100", "--ranks", ranks,
+      "--set",   "workload.batch=64", "--set",    "pytorch=1.13", "--format",  "json"};
+  words.insert(words.end(), more.begin(), more.end());
+  return Json::parse(ddpsim(words).out)["summary"]["step_ps"].get<double>();
+}
+
+TEST_F(ValidateSteps, PredictsAsPredictDoesAndScalesToTheRowOfOneGpu) {
+  Json several = row("b", 8, {{"s_per_iteration", 0.25}});
+  Json hosts = row("c", 16, {{"samples_per_s", 4000}});
+  several["one_gpu"] = hosts["one_gpu"] = "a";
+  Json gone = row("d", 1, {{"samples_per_s", 300}});
+  gone["profile"] = "no-such.datasheet";
+  write({row("a", 1, {{"samples_per_s", 320}}), several, hosts, gone,
+         row("e", 1, {{"ms_forward_backward", 150}})});
+  Json answer = judged();
+  EXPECT_EQ(answer["rows"], 5);
+  EXPECT_EQ(answer["predicted"], 4);
+  const Json& r = answer["results"];
+  ASSERT_EQ(r.size(), 7U);
+  EXPECT_EQ(r[0]["measured_ps"], 200'000'000'000);
+  EXPECT_EQ(r[0]["predicted_ps"], step_ps("1", {}));
+  EXPECT_EQ(r[1]["question"], "several_gpus");
+  EXPECT_EQ(r[1]["predicted_ps"], step_ps("8", {}));
+  EXPECT_EQ(r[2]["question"], "one_host");
+  EXPECT_EQ(r[2]["predicted_ps"], step_ps("8", {"--samples-per-s", "320"}));
+  EXPECT_EQ(r[4]["question"], "several_hosts");
+  EXPECT_EQ(r[4]["predicted_ps"],
+            step_ps("16", {"--set", "cluster.hosts=2", "--measured-step", "200ms"}));
+  EXPECT_EQ(r[5]["not_predicted"], "no profile no-such.datasheet is shipped");
+  EXPECT_LT(r[6]["predicted_ps"], r[0]["predicted_ps"]);  // no optimizer
+}
+
+TEST_F(ValidateSteps, GatesAndShowsWhatIsNotPredicted) {
+  Json gone = row("d", 1, {{"samples_per_s", 300}});
+  gone["profile"] = "no-such.datasheet";
+  write({row("a", 1, {{"samples_per_s", 320}}), gone});
+  auto limits = [&](const Json& list) {
+    io::write_file(at("budget.json"), Json{{"schema", "ddpsim.budget/1"}, {"limits", list}}.dump());
+    return ddpsim({"validate", "--steps", "--published", folder_.string()});
+  };
+  auto ok = limits({{{"what", "rows"}, {"min", 2}}});
+  EXPECT_EQ(ok.code, 0) << ok.err;
+  EXPECT_NE(ok.out.find("not predicted, 1 rows: no profile no-such.datasheet is shipped\n  d"),
+            std::string::npos)
+      << ok.out;
+  auto bad = limits(
+      {{{"what", "predicted"}, {"min", 2}}, {{"what", "one_gpu.source.other.bias"}, {"max", 1}}});
+  EXPECT_EQ(bad.code, 1);
+  EXPECT_NE(bad.err.find("predicted is 1, at least 2 is required"), std::string::npos) << bad.err;
+  EXPECT_NE(bad.err.find("one_gpu.source.other.bias has no value"), std::string::npos) << bad.err;
+}
+
+TEST_F(ValidateSteps, TakesAMechanismOut) {
+  Json several = row("b", 8, {{"s_per_iteration", 0.25}});
+  several["one_gpu"] = "a";
+  write({row("a", 1, {{"samples_per_s", 320}}), several});
+  double with = judged()["results"][2]["predicted_ps"];
+  Json without = Json::parse(ddpsim({"validate", "--steps", "--published", folder_.string(),
+                                     "--without", "copy_in", "--format", "json"})
+                                 .out);
+  EXPECT_LT(without["results"][2]["predicted_ps"].get<double>(), with);
+}
+
+TEST_F(ValidateSteps, RefusesWhatItCannotJudge) {
+  EXPECT_EQ(ddpsim({"validate", "--steps", "--published", folder_.string()}).code, 2);  // no file
+  EXPECT_EQ(ddpsim({"validate", "--steps", "--collectives"}).code, 2);
+  EXPECT_EQ(ddpsim({"validate", "--steps", "--format", "junit"}).code, 2);
+  EXPECT_EQ(ddpsim({"validate", "--steps", "--fail-fast"}).code, 2);
+  EXPECT_EQ(ddpsim({"validate", "--steps", "--without", "gravity"}).code, 2);
+  EXPECT_EQ(ddpsim({"validate", "--steps", "--published", source_path("workloads")}).code, 2);
+  for (const char* flag : {"--runs", "--profile", "--profiles", "--tolerance"})
+    EXPECT_EQ(ddpsim({"validate", "--steps", flag, "1"}).code, 2) << flag;
+}
+
+}  // namespace
+}  // namespace ddpsim::test

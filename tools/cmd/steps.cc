@@ -1,0 +1,162 @@
+#include "tools/cmd/steps.h"
+
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "sim/io/read_steps.h"
+#include "sim/predict/joint_spread.h"
+#include "sim/predict/measured_step.h"
+#include "sim/predict/mechanisms.h"
+#include "sim/predict/roofline.h"
+#include "tools/cmd/executed.h"
+#include "tools/cmd/loader.h"
+#include "tools/cmd/pool.h"
+
+namespace ddpsim::cli {
+namespace {
+
+using namespace validation;
+
+// A row's question, with a mechanism taken out of it.
+struct Parts {
+  Asked asked;  // what the fabric is of, where nothing was taken out
+  Workload workload;
+  Profile profile;
+  Scenario scenario;
+  std::optional<topology::Fabric> fabric;
+  predict::Options options;
+  predict::Question question() const {
+    return {workload, fabric ? *fabric : *asked.hardware->fabric, profile, scenario};
+  }
+};
+
+Parts parts_of(Loader& loader, const std::string& folder, const PublishedStep& row,
+               std::optional<predict::Mechanism> without) {
+  Choice c;
+  c.workload =
+      row.workload.find('/') == std::string::npos ? row.workload : folder + "/" + row.workload;
+  c.cluster = row.cluster;
+  c.profile = row.profile;
+  c.ranks = std::to_string(row.ranks);
+  for (const std::string& set : row.sets) c.settings.push_back(io::parse_setting(set));
+  Parts out{loader.ask(c), {}, {}, {}, {}, {}};
+  out.workload = out.asked.workload->workload;
+  out.profile = out.asked.hardware->profile;
+  out.scenario = out.asked.scenario;
+  out.options = out.asked.options;
+  out.options.names = false;
+  out.options.warmup = false;
+  if (without) {
+    Cluster cluster = out.asked.hardware->cluster;
+    predict::remove(*without, out.workload, cluster, out.profile, out.scenario);
+    out.fabric.emplace(cluster);
+    out.options.without = without;
+    out.options.known = nullptr;
+  }
+  return out;
+}
+
+// Of one GPU by itself.
+Duration forward_and_backward(const Parts& q, const Profile& p, Level level) {
+  StepTimes t = predict::step_times(q.workload, p, level);
+  if (q.options.without == predict::Mechanism::HostLane) t.host.reset();
+  t.optimizer = {};
+  if (t.host) t.host->optimizer = {};
+  return predict::one_rank_step(t, 1);
+}
+
+void predict_row(const Parts& p, StepResult& out) {
+  if (out.row.unit == StepUnit::MsForwardBackward) {
+    const Profile ends = predict::with_joint_spread(p.workload, p.profile);
+    out.predicted = forward_and_backward(p, p.profile, Level::Mid);
+    out.low = std::min(out.predicted, forward_and_backward(p, ends, Level::High));
+    out.high = std::max(out.predicted, forward_and_backward(p, ends, Level::Low));
+  } else {
+    predict::Prediction x = predict::predict(p.question(), p.options);
+    out.predicted = x.summary.step;
+    out.low = x.step_low;
+    out.high = x.step_high;
+  }
+  out.error = static_cast<double>(out.predicted.ps) / static_cast<double>(out.measured.ps) - 1;
+}
+
+}  // namespace
+
+std::vector<PublishedStep> load_steps(const std::string& folder) {
+  std::vector<PublishedStep> out;
+  for (const std::string& file : run_files(folder)) {
+    std::vector<PublishedStep> rows =
+        io::read_steps(io::parse_json(io::read_file(file), file), file);
+    for (const PublishedStep& row : rows)
+      if (auto other = std::find_if(
+              out.begin(), out.end(),
+              [&](const PublishedStep& o) { return o.id == row.id || o.source == row.source; });
+          other != out.end())
+        throw InputError{
+            file, "source \"" + row.source + "\" or row \"" + row.id + "\" is also another file's"};
+    out.insert(out.end(), rows.begin(), rows.end());
+  }
+  if (out.empty())
+    throw InputError{folder, "holds no published steps (sim/FORMATS.md, ddpsim.steps/1)"};
+  return out;
+}
+
+std::vector<StepResult> predict_steps(const Terminal& t, const std::string& folder,
+                                      const std::vector<PublishedStep>& rows,
+                                      const std::string& without) {
+  std::optional<predict::Mechanism> removed;
+  if (!without.empty()) removed = predict::parse_mechanism(without);
+  std::map<std::string, const PublishedStep*> by_id;
+  std::vector<StepResult> asked;
+  for (const PublishedStep& row : rows) {
+    by_id[row.id] = &row;
+    StepResult r;
+    r.row = row;
+    r.measured = measured_step(row);
+    r.question = row.ranks == 1 ? StepQuestion::OneGpu : StepQuestion::SeveralGpus;
+    asked.push_back(r);
+    if (row.one_gpu.empty()) continue;
+    r.question = row.hosts == 1 ? StepQuestion::OneHost : StepQuestion::SeveralHosts;
+    asked.push_back(r);
+  }
+  const io::Home home = home_of(t);
+  const std::vector<std::string> profiles = home.list("calib/profiles");
+  const std::vector<std::string> clusters = home.list("topologies");
+  auto has = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  Loader loader(t, {});
+  auto make = [&](std::int64_t i) {
+    StepResult r = asked[static_cast<std::size_t>(i)];
+    if (!has(profiles, r.row.profile))
+      r.why_not = "no profile " + r.row.profile + " is shipped";
+    else if (!has(clusters, r.row.cluster))
+      r.why_not = "no cluster " + r.row.cluster + " is shipped";
+    if (!r.why_not.empty()) return r;
+    try {
+      Parts p = parts_of(loader, folder, r.row, removed);
+      r.generation = generation_of(p.profile.compute.capability);
+      if (is_relative(r.question)) {
+        const PublishedStep& one = *by_id.at(r.row.one_gpu);
+        const Parts alone = parts_of(loader, folder, one, removed);
+        p.workload =
+            predict::scaled_to(measured_step(one), {alone.workload, one.accumulation_steps},
+                               {p.workload, r.row.accumulation_steps}, p.profile);
+      }
+      predict_row(p, r);
+    } catch (const InputError& e) {
+      r.why_not = e.where + ": " + e.what;
+    }
+    return r;
+  };
+  std::vector<StepResult> out;
+  auto jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  auto count = static_cast<std::int64_t>(asked.size());
+  in_order<StepResult>(
+      0, count, jobs, count, make, [&](std::int64_t, StepResult r) { out.push_back(std::move(r)); },
+      [] {});
+  return out;
+}
+
+}  // namespace ddpsim::cli

@@ -1,0 +1,241 @@
+#include <map>
+
+#include <fmt/format.h>
+
+#include "sim/report/text.h"
+#include "sim/units/text.h"
+#include "tools/cmd/steps.h"
+
+namespace ddpsim::cli {
+namespace {
+
+using namespace validation;
+
+std::string hundred(double v) {
+  return fmt::format("{:.1f}", 100 * v);
+}
+std::string signed_hundred(double v) {
+  return fmt::format("{:+.1f}", 100 * v);
+}
+const char* name_of(StepQuestion q) {
+  return kStepQuestions[static_cast<std::size_t>(q)];
+}
+// For people.
+const char* words_of(StepQuestion q) {
+  switch (q) {
+    case StepQuestion::OneGpu:
+      return "one GPU";
+    case StepQuestion::SeveralGpus:
+      return "several GPUs";
+    case StepQuestion::OneHost:
+      return "one host, computation as measured";
+    case StepQuestion::SeveralHosts:
+      return "several hosts, computation as measured";
+  }
+  return "";
+}
+std::string part_of(const StepGroup& g) {
+  return g.by == "all" ? "all" : g.by + " " + g.name;
+}
+
+struct Column {
+  const char* title;
+  std::string (*of)(const StepGroup&);
+};
+constexpr Column kColumns[] = {
+    {"rows", [](const StepGroup& g) { return std::to_string(g.n); }},
+    {"sources", [](const StepGroup& g) { return std::to_string(g.sources); }},
+    {"median error, %", [](const StepGroup& g) { return signed_hundred(g.bias); }},
+    {"median |error|, %", [](const StepGroup& g) { return hundred(g.median); }},
+    {"p95, %", [](const StepGroup& g) { return hundred(g.p95); }},
+    {"in interval", [](const StepGroup& g) { return fmt::format("{}/{}", g.within, g.n); }},
+    {"of the others, %",
+     [](const StepGroup& g) { return g.left_out ? hundred(*g.left_out) : std::string("-"); }},
+};
+
+std::string of_sources(const StepSources& s) {
+  return fmt::format(
+      "each source by its own median: {} % (median), {} % (worst: {}); worst generation: {} % ({})",
+      hundred(s.median), hundred(s.worst_median), s.worst, hundred(s.worst_generation_median),
+      s.worst_generation.empty() ? "not known" : s.worst_generation);
+}
+std::string counted(const StepsReport& r) {
+  return fmt::format("{} published rows, {} predicted", r.rows, r.predicted);
+}
+
+// Why rows have no prediction: their ids.
+std::map<std::string, std::vector<std::string>> not_predicted(const StepsReport& r) {
+  std::map<std::string, std::vector<std::string>> out;
+  for (const StepResult& x : r.results)
+    if (!x.why_not.empty() && !is_relative(x.question)) out[x.why_not].push_back(x.row.id);
+  return out;
+}
+
+std::string printed(const PublishedStep& row) {
+  constexpr const char* kText[] = {"samples/s", "s", "ms, no optimizer"};
+  return fmt::format("{} {}", row.measured, kText[static_cast<std::size_t>(row.unit)]);
+}
+
+std::string error_cell(const StepResult* r) {
+  if (!r) return "";
+  if (!r->why_not.empty()) return "-";
+  return signed_hundred(r->error) + (in_interval(*r) ? "" : " *");
+}
+
+io::OrderedJson group_json(const StepGroup& g) {
+  io::OrderedJson out = {{"question", name_of(g.question)},
+                         {"by", g.by},
+                         {"name", g.name},
+                         {"n", g.n},
+                         {"sources", g.sources},
+                         {"median_error", g.bias},
+                         {"median_abs_error", g.median},
+                         {"p95_abs_error", g.p95},
+                         {"in_interval", g.within}};
+  out["others_median_abs_error"] = g.left_out ? io::OrderedJson(*g.left_out) : io::OrderedJson();
+  return out;
+}
+
+}  // namespace
+
+std::string steps_table(const StepsReport& r) {
+  std::string out = counted(r) + "\n";
+  auto line = [&](const StepGroup& g, const std::string& what) {
+    out += fmt::format("  {:<42}", what);
+    for (const Column& c : kColumns) out += fmt::format(" {:>17}", c.of(g));
+    out += "\n";
+  };
+  for (std::size_t k = 0; k < kStepQuestions.size(); ++k) {
+    auto question = static_cast<StepQuestion>(k);
+    if (!r.sources.count(question)) continue;
+    out += fmt::format("\n{:<44}", words_of(question));
+    for (const Column& c : kColumns) out += fmt::format(" {:>17}", c.title);
+    out += "\n";
+    for (const StepGroup& g : r.groups)
+      if (g.question == question) line(g, part_of(g));
+    for (const StepGroup& g : r.in_sample)
+      if (g.question == question) line(g, "in sample, in no line above");
+    out += "  " + of_sources(r.sources.at(question)) + "\n";
+  }
+  for (const auto& [why, ids] : not_predicted(r))
+    out +=
+        fmt::format("\nnot predicted, {} rows: {}\n  {}\n", ids.size(), why, fmt::join(ids, ", "));
+  return out;
+}
+
+std::string steps_markdown(const StepsReport& r) {
+  std::string out =
+      "# Published training steps beside predictions\n\nMade by `tools/reports` (`ddpsim validate "
+      "--steps --format md`); do not edit. Rows: `calib/published/steps`, facts of public "
+      "repositories;\nnothing of them was measured by ddpsim. " +
+      counted(r) +
+      ".\n\n*One GPU* and *several GPUs*: predicted from nothing that was measured there. "
+      "*Computation as measured*: with the step that the same source printed for one GPU\n"
+      "(`--measured-step`), so that what is judged is what several GPUs add. Error: predicted "
+      "step / measured step - 1. No constant is fitted to these rows, but for those listed\nas in "
+      "sample: leaving out a source or a generation changes the pool alone, so *of the others* is "
+      "the median |error| of all rows that are not of that line.\n";
+  std::string head = "| |", rule = "|---|";
+  for (const Column& c : kColumns)
+    head += " " + report::markdown_cell(c.title) + " |", rule += "---:|";
+  auto line = [&](const StepGroup& g, const std::string& what) {
+    out += "| " + report::markdown_cell(what) + " |";
+    for (const Column& c : kColumns) out += " " + c.of(g) + " |";
+    out += "\n";
+  };
+  for (std::size_t k = 0; k < kStepQuestions.size(); ++k) {
+    auto question = static_cast<StepQuestion>(k);
+    if (!r.sources.count(question)) continue;
+    std::string title = words_of(question);
+    title.front() = static_cast<char>(title.front() - 'a' + 'A');
+    out += fmt::format("\n## {}\n\n{}\n{}\n", title, head, rule);
+    for (const StepGroup& g : r.groups)
+      if (g.question == question) line(g, g.by == "all" ? "**all**" : part_of(g));
+    for (const StepGroup& g : r.in_sample)
+      if (g.question == question) line(g, "in sample, in no line above");
+    std::string sentence = of_sources(r.sources.at(question));
+    sentence.front() = 'E';
+    out += "\n" + sentence + ".\n";
+  }
+  out +=
+      "\n## Rows\n\n\\*: outside the 80 % interval. Batch per GPU and micro-step; x: micro-steps."
+      "\n\n| row | workload | batch | precision | GPUs (hosts) | printed | error, % | computation "
+      "as "
+      "measured, % |\n|---|---|---:|---|---|---|---:|---:|\n";
+  for (std::size_t i = 0; i < r.results.size(); ++i) {
+    const StepResult& x = r.results[i];
+    if (is_relative(x.question)) continue;
+    const StepResult* relative = i + 1 < r.results.size() && r.results[i + 1].row.id == x.row.id
+                                     ? &r.results[i + 1]
+                                     : nullptr;
+    std::string batch = std::to_string(x.row.batch);
+    if (x.row.accumulation_steps > 1) batch += fmt::format(" x {}", x.row.accumulation_steps);
+    std::string workload = x.row.workload.substr(x.row.workload.rfind('/') + 1);
+    if (workload.ends_with(".json")) workload.resize(workload.size() - 5);
+    out += fmt::format("| {} | {} | {} | {} | {} {} ({}) | {} | {}{} | {} |\n",
+                       report::markdown_cell(x.row.id), report::markdown_cell(workload), batch,
+                       x.row.precision, x.row.ranks, report::markdown_cell(x.row.gpu), x.row.hosts,
+                       printed(x.row), error_cell(&x), x.row.fitted.empty() ? "" : " (in sample)",
+                       error_cell(relative));
+  }
+  out += "\n## In sample\n\n";
+  for (const StepResult& x : r.results)
+    if (!x.row.fitted.empty() && !is_relative(x.question))
+      out += fmt::format("- {}: {}\n", x.row.id, x.row.fitted);
+  auto missing = not_predicted(r);
+  if (!missing.empty()) out += "\n## Not predicted\n\n";
+  for (const auto& [why, ids] : missing)
+    out += fmt::format("- {} rows, {}: {}\n", ids.size(), why, fmt::join(ids, ", "));
+  return out;
+}
+
+io::OrderedJson steps_json(const StepsReport& r) {
+  io::OrderedJson rows = io::OrderedJson::array();
+  for (const StepResult& x : r.results) {
+    io::OrderedJson row = {{"id", x.row.id},
+                           {"source", x.row.source},
+                           {"question", name_of(x.question)},
+                           {"gpu", x.row.gpu},
+                           {"ranks", x.row.ranks},
+                           {"sample", x.row.fitted.empty() ? "held_out" : "in_sample"},
+                           {"measured_ps", x.measured.ps}};
+    if (x.why_not.empty()) {
+      row["predicted_ps"] = x.predicted.ps;
+      row["step_low_ps"] = x.low.ps;
+      row["step_high_ps"] = x.high.ps;
+      row["error"] = x.error;
+      row["in_interval"] = in_interval(x);
+    } else {
+      row["not_predicted"] = x.why_not;
+    }
+    rows.push_back(std::move(row));
+  }
+  io::OrderedJson groups = io::OrderedJson::array(), seen = io::OrderedJson::array();
+  for (const StepGroup& g : r.groups) groups.push_back(group_json(g));
+  for (const StepGroup& g : r.in_sample) seen.push_back(group_json(g));
+  io::OrderedJson sources = io::OrderedJson::object();
+  for (const auto& [question, s] : r.sources)
+    sources[name_of(question)] = {{"median", s.median},
+                                  {"worst", s.worst},
+                                  {"worst_median", s.worst_median},
+                                  {"worst_generation", s.worst_generation},
+                                  {"worst_generation_median", s.worst_generation_median}};
+  io::OrderedJson known = io::OrderedJson::object();
+  for (const auto& [name, value] : values(r)) known[name] = value;
+  io::OrderedJson limits = io::OrderedJson::array();
+  bool passed = true;
+  for (const LimitResult& l : r.limits) {
+    io::OrderedJson one = {{"what", l.limit.what}, {"value", nullptr}};
+    if (l.value) one["value"] = *l.value;
+    if (l.limit.min) one["min"] = *l.limit.min;
+    if (l.limit.max) one["max"] = *l.limit.max;
+    one["broken"] = l.broken;
+    passed = passed && !l.broken;
+    limits.push_back(std::move(one));
+  }
+  return {{"rows", r.rows},   {"predicted", r.predicted}, {"results", rows},
+          {"groups", groups}, {"in_sample", seen},        {"over_sources", sources},
+          {"values", known},  {"limits", limits},         {"passed", passed}};
+}
+
+}  // namespace ddpsim::cli
