@@ -117,13 +117,15 @@ OrderedJson write_attention(const AttentionCost& c) {
 }  // namespace
 
 void read_carried(const Reader& r, Profile& p) {
-  r.only({"basis", "source", "from", "common"});
+  r.only({"basis", "source", "from", "common", "fed"});
   r.at("from").choice({kReferenceName});
   if (p.kind != DeviceKind::Gpu) r.fail("kernels of a GPU are not carried over to a CPU");
   if (p.compute.sms == 0 || p.compute.clock_hz <= 0 || p.compute.capability == 0)
     r.fail("kernels that are carried over need compute/compute_capability, sms and clock_hz");
   const Profile& from = reference_gpu();
-  p.costs = predict::carried(from, p);
+  double fed = r.has("fed") ? r.at("fed").number() : predict::kFed;
+  if (!(fed >= 1 && fed <= 1e5)) r.at("fed").fail("1 to 100000 multiply-adds a clock");
+  p.costs = predict::carried(from, p, fed);
   p.costs->source = r.at("source").text();
   p.costs->carried_from = kReferenceName;
   if (r.has("common")) p.costs->common = read_spread(r.at("common"));
@@ -157,6 +159,7 @@ OrderedJson write_kernel_costs(const KernelCosts& k) {
     return {{"basis", "carried"},
             {"from", k.carried_from},
             {"source", k.source},
+            {"fed", k.fed},
             {"common", write_spread(k.common)}};
   OrderedJson j{{"basis", "measured"},
                 {"source", k.source},

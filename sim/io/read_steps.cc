@@ -17,7 +17,8 @@ void add_sets(const Reader& r, const std::string& target, PublishedStep& out) {
 
 PublishedStep read_row(const Reader& r, const std::string& source) {
   r.only({"id", "workload", "batch", "precision", "settings", "gpu", "ranks", "hosts", "cluster",
-          "profile", "system", "software", "plan", "measured", "one_gpu", "fitted", "notes"});
+          "profile", "system", "software", "plan", "measured", "one_gpu", "fitted", "notes", "host",
+          "set_aside"});
   PublishedStep out;
   out.source = source;
   out.id = r.at("id").text();
@@ -33,6 +34,8 @@ PublishedStep read_row(const Reader& r, const std::string& source) {
               "workload.precision=\"" + out.precision + "\"",
               "cluster.hosts=" + std::to_string(out.hosts)};
   if (r.has("settings")) add_sets(r.at("settings"), "workload", out);
+  if (r.has("host")) add_sets(r.at("host"), "profile.host", out);
+  if (r.has("set_aside")) out.set_aside = r.at("set_aside").text();
   const Reader plan = r.at("plan");
   add_sets(plan, "plan", out);
   if (plan.has("accumulation_steps"))

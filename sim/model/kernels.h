@@ -82,6 +82,7 @@ struct KernelCosts {
   std::vector<MemoryCost> memory;
   std::vector<AttentionCost> attention;
   std::string carried_from;  // the profile that was measured; empty = measured on this GPU
+  double fed = 0;            // carried: multiply-adds of halves a clock and SM (predict/carry.h)
   Spread common;             // measured / predicted of all kernels of a step together: not averaged
 };
 

@@ -11,12 +11,6 @@ constexpr double kFree = 1.05;
 // F(2 x 2, 3 x 3) multiplies 16 times for 36 (Lavin, Gray: Fast Algorithms for Convolutional
 // Neural Networks, 2016); cuDNN's fp32 kernels of that name compute results and gradients of data.
 constexpr double kWinograd = 36.0 / 16.0;
-// Operands that reach the tensor cores of an SM: multiply-adds of halves a clock that they feed.
-// Before Ampere threads copy them through registers; Ampere and Ada copy to shared memory
-// asynchronously; from Hopper on, whose kernels are the measured ones, tensor cores read them
-// there. The number is the only one here that is fitted, to published steps of one GPU
-// (calib/published/steps; reports/gpu_steps.md leaves out each generation and each source).
-constexpr double kFed = 400;
 constexpr int kAmpere = 80;
 constexpr int kHopper = 90;
 
@@ -34,21 +28,22 @@ Duration stretched_by(Duration d, double by) {
 }
 
 // Share of the peak that operands in tensor cores' reach allow.
-double fed_share(const ComputeSection& c, Precision p) {
+double fed_share(const ComputeSection& c, Precision p, double rate) {
   if (p == Precision::Fp32 || c.capability >= kHopper) return 1;
   double wanted =
       c.peak_flops[static_cast<std::size_t>(p)] / (2 * c.clock_hz * static_cast<double>(c.sms));
-  double fed = kFed * (c.capability >= kAmpere ? 2 : 1) * (p == Precision::Tf32 ? 0.5 : 1);
+  double fed = rate * (c.capability >= kAmpere ? 2 : 1) * (p == Precision::Tf32 ? 0.5 : 1);
   return both(1, fed / wanted);
 }
 
 }  // namespace
 
-KernelCosts carried(const Profile& from, const Profile& to) {
+KernelCosts carried(const Profile& from, const Profile& to, double fed) {
   const KernelCosts& costs = *from.costs;
   const ComputeSection& a = from.compute;
   const ComputeSection& b = to.compute;
   KernelCosts out = costs;
+  out.fed = fed;
   out.sms = b.sms;
   double bandwidth = to.memory.bandwidth_bytes_per_s / from.memory.bandwidth_bytes_per_s;
   out.bandwidth_bytes_per_s = std::round(costs.bandwidth_bytes_per_s * bandwidth);
@@ -63,7 +58,7 @@ KernelCosts carried(const Profile& from, const Profile& to) {
   for (ProductCost c : costs.products) {
     bool replaced = c.kernel == "conv" && c.precision == Precision::Fp32 && !tf32;
     if (peak(c.precision) <= 0 || replaced) continue;
-    c.flops_per_s = std::round(c.flops_per_s * peak(c.precision) * fed_share(b, c.precision));
+    c.flops_per_s = std::round(c.flops_per_s * peak(c.precision) * fed_share(b, c.precision, fed));
     for (Duration* d : {&c.fixed, &c.wave, &c.split}) *d = stretched_by(*d, clocks);
     out.products.push_back(c);
   }

@@ -492,8 +492,8 @@ class FsdpLowering {
     std::int64_t parameters = 0;
     for (std::size_t u = 0; u < units_.size(); ++u)
       elements += shard(u), parameters += empty(u) ? 0 : 1;
-    auto traffic = static_cast<std::int64_t>(static_cast<double>(elements) *
-                                             optimizer_bytes_per_element(w_));
+    auto traffic =
+        static_cast<std::int64_t>(static_cast<double>(elements) * optimizer_bytes_per_element(w_));
     auto kernels = static_cast<std::int32_t>(optimizer_kernels(w_.optimizer, parameters));
     kernel(kCompute, kOptimizer, kNoSubject, elements * element_size(weights_),
            {.traffic = std::max<std::int64_t>(1, traffic), .kernels = kernels});

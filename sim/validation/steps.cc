@@ -63,6 +63,37 @@ bool is_relative(StepQuestion q) {
   return q == StepQuestion::OneHost || q == StepQuestion::SeveralHosts;
 }
 
+bool is_first(StepQuestion q) {
+  return q == StepQuestion::OneGpu || q == StepQuestion::SeveralGpus;
+}
+
+std::vector<StepResult> left_out(const std::vector<std::vector<StepResult>>& by_constant,
+                                 StepQuestion question) {
+  const std::string by = question == StepQuestion::SourceLeftOut ? "source" : "generation";
+  auto counts = [](const StepResult& r) {
+    return r.why_not.empty() && r.row.fitted.empty() && r.row.set_aside.empty();
+  };
+  std::set<std::string> parts;
+  for (const StepResult& r : by_constant.front()) parts.insert(part_of(r, by));
+  std::vector<StepResult> out;
+  for (const std::string& part : parts) {
+    const std::vector<StepResult>* best = nullptr;
+    double least = 0;
+    for (const std::vector<StepResult>& rows : by_constant) {
+      Results others;
+      for (const StepResult& r : rows)
+        if (counts(r) && part_of(r, by) != part) others.push_back(&r);
+      if (others.empty()) continue;
+      double error = median_error(others);
+      if (!best || error < least) best = &rows, least = error;
+    }
+    if (!best) continue;
+    for (const StepResult& r : *best)
+      if (part_of(r, by) == part) out.push_back(r), out.back().question = question;
+  }
+  return out;
+}
+
 bool in_interval(const StepResult& r) {
   return r.low <= r.measured && r.measured <= r.high;
 }
@@ -100,7 +131,8 @@ StepsReport judge_steps(std::vector<StepResult> results) {
     Results all, seen;
     for (const StepResult& r : out.results)
       if (r.question == question && r.why_not.empty())
-        (r.row.fitted.empty() ? all : seen).push_back(&r);
+        (r.row.fitted.empty() && (r.row.set_aside.empty() || is_relative(question)) ? all : seen)
+            .push_back(&r);
     if (!seen.empty()) out.in_sample.push_back(group_of(seen, question, "all", ""));
     if (all.empty()) continue;
     out.groups.push_back(group_of(all, question, "all", ""));

@@ -32,19 +32,34 @@ struct PublishedStep {
   std::string gpu;  // as printed
   StepUnit unit = StepUnit::SamplesPerS;
   double measured = 0;
-  std::string one_gpu;  // id of the row, of the same source, that it is relative to; "" = of none
-  std::string fitted;   // the constant of the tree that was taken from it; "" = none
+  std::string one_gpu;    // id of the row, of the same source, that it is relative to; "" = of none
+  std::string fitted;     // the constant of the tree that was taken from it; "" = none
+  std::string set_aside;  // why its own step is not judged (what it adds is); "" = it is
 };
 // A step's duration, of all its micro-steps; MsForwardBackward: without the optimizer.
 Duration measured_step(const PublishedStep& row);
 
 // What was asked: a step of one GPU; one of several, from nothing measured; and of several whose
-// computation is scaled to the row of one GPU, on one host and between hosts.
-enum class StepQuestion : std::uint8_t { OneGpu, SeveralGpus, OneHost, SeveralHosts };
-inline constexpr std::array kStepQuestions = {"one_gpu", "several_gpus", "one_host",
+// computation is scaled to the row of one GPU, on one host and between hosts. OneGpu once more with
+// the one constant that is fitted to these rows (predict::kFed) chosen without the row's source, or
+// without its GPU's generation.
+enum class StepQuestion : std::uint8_t {
+  OneGpu,
+  SourceLeftOut,
+  GenerationLeftOut,
+  SeveralGpus,
+  OneHost,
+  SeveralHosts
+};
+inline constexpr std::array kStepQuestions = {"one_gpu",
+                                              "one_gpu_source_left_out",
+                                              "one_gpu_generation_left_out",
+                                              "several_gpus",
+                                              "one_host",
                                               "several_hosts"};
 bool is_relative(StepQuestion q);
-
+// Each published row is asked one of these.
+bool is_first(StepQuestion q);
 struct StepResult {
   PublishedStep row;
   StepQuestion question = StepQuestion::OneGpu;
@@ -55,6 +70,10 @@ struct StepResult {
   Duration low, high;  // its 80 % interval
   double error = 0;    // predicted / measured - 1
 };
+// One GPU's rows as they are with each of several constants, in the same order: each with the
+// constant that leaves the least median |error| of the rows of other parts (`left_out`).
+std::vector<StepResult> left_out(const std::vector<std::vector<StepResult>>& by_constant,
+                                 StepQuestion left_out);
 bool in_interval(const StepResult& r);
 // "resnet50" -> "resnet", "bert-large-squad" and "workloads/bert-base-64.json" -> "bert".
 std::string family_of(const std::string& workload);

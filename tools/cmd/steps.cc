@@ -1,6 +1,7 @@
 #include "tools/cmd/steps.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <thread>
 
@@ -32,7 +33,7 @@ struct Parts {
 };
 
 Parts parts_of(Loader& loader, const std::string& folder, const PublishedStep& row,
-               std::optional<predict::Mechanism> without) {
+               std::optional<predict::Mechanism> without, const std::string& constant = "") {
   Choice c;
   c.workload =
       row.workload.find('/') == std::string::npos ? row.workload : folder + "/" + row.workload;
@@ -40,6 +41,7 @@ Parts parts_of(Loader& loader, const std::string& folder, const PublishedStep& r
   c.profile = row.profile;
   c.ranks = std::to_string(row.ranks);
   for (const std::string& set : row.sets) c.settings.push_back(io::parse_setting(set));
+  if (!constant.empty()) c.settings.push_back(io::parse_setting(constant));
   Parts out{loader.ask(c), {}, {}, {}, {}, {}};
   out.workload = out.asked.workload->workload;
   out.profile = out.asked.hardware->profile;
@@ -127,15 +129,14 @@ std::vector<StepResult> predict_steps(const Terminal& t, const std::string& fold
     return std::find(names.begin(), names.end(), name) != names.end();
   };
   Loader loader(t, {});
-  auto make = [&](std::int64_t i) {
-    StepResult r = asked[static_cast<std::size_t>(i)];
+  auto predicted = [&](StepResult r, const std::string& constant) {
     if (!has(profiles, r.row.profile))
       r.why_not = "no profile " + r.row.profile + " is shipped";
     else if (!has(clusters, r.row.cluster))
       r.why_not = "no cluster " + r.row.cluster + " is shipped";
     if (!r.why_not.empty()) return r;
     try {
-      Parts p = parts_of(loader, folder, r.row, removed);
+      Parts p = parts_of(loader, folder, r.row, removed, constant);
       r.generation = generation_of(p.profile.compute.capability);
       if (is_relative(r.question)) {
         const PublishedStep& one = *by_id.at(r.row.one_gpu);
@@ -150,12 +151,31 @@ std::vector<StepResult> predict_steps(const Terminal& t, const std::string& fold
     }
     return r;
   };
+  // One GPU's rows once more with other values of the constant that was fitted to them.
+  constexpr std::array kFed{"200", "250", "300", "350", "400", "450", "500", "600", "800", "1600"};
+  std::vector<std::size_t> alone;
+  for (std::size_t i = 0; i < asked.size(); ++i)
+    if (asked[i].question == StepQuestion::OneGpu) alone.push_back(i);
+  auto make = [&](std::int64_t i) {
+    auto k = static_cast<std::size_t>(i);
+    if (k < asked.size()) return predicted(asked[k], "");
+    k -= asked.size();
+    StepResult r = asked[alone[k % alone.size()]];
+    return predicted(r, std::string("profile.kernels.fed=") + kFed[k / alone.size()]);
+  };
   std::vector<StepResult> out;
   auto jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  auto count = static_cast<std::int64_t>(asked.size());
+  auto count = static_cast<std::int64_t>(asked.size() + (removed ? 0 : kFed.size() * alone.size()));
   in_order<StepResult>(
       0, count, jobs, count, make, [&](std::int64_t, StepResult r) { out.push_back(std::move(r)); },
       [] {});
+  if (removed || alone.empty()) return out;
+  std::vector<std::vector<StepResult>> by_constant(kFed.size());
+  for (std::size_t k = 0; k < kFed.size() * alone.size(); ++k)
+    by_constant[k / alone.size()].push_back(out[asked.size() + k]);
+  out.resize(asked.size());
+  for (StepQuestion q : {StepQuestion::SourceLeftOut, StepQuestion::GenerationLeftOut})
+    for (StepResult& r : left_out(by_constant, q)) out.push_back(std::move(r));
   return out;
 }
 

@@ -25,6 +25,10 @@ const char* words_of(StepQuestion q) {
   switch (q) {
     case StepQuestion::OneGpu:
       return "one GPU";
+    case StepQuestion::SourceLeftOut:
+      return "one GPU, its source left out";
+    case StepQuestion::GenerationLeftOut:
+      return "one GPU, its generation left out";
     case StepQuestion::SeveralGpus:
       return "several GPUs";
     case StepQuestion::OneHost:
@@ -67,7 +71,7 @@ std::string counted(const StepsReport& r) {
 std::map<std::string, std::vector<std::string>> not_predicted(const StepsReport& r) {
   std::map<std::string, std::vector<std::string>> out;
   for (const StepResult& x : r.results)
-    if (!x.why_not.empty() && !is_relative(x.question)) out[x.why_not].push_back(x.row.id);
+    if (!x.why_not.empty() && is_first(x.question)) out[x.why_not].push_back(x.row.id);
   return out;
 }
 
@@ -114,7 +118,7 @@ std::string steps_table(const StepsReport& r) {
     for (const StepGroup& g : r.groups)
       if (g.question == question) line(g, part_of(g));
     for (const StepGroup& g : r.in_sample)
-      if (g.question == question) line(g, "in sample, in no line above");
+      if (g.question == question) line(g, "in sample or set aside, in no line above");
     out += "  " + of_sources(r.sources.at(question)) + "\n";
   }
   for (const auto& [why, ids] : not_predicted(r))
@@ -132,9 +136,10 @@ std::string steps_markdown(const StepsReport& r) {
       ".\n\n*One GPU* and *several GPUs*: predicted from nothing that was measured there. "
       "*Computation as measured*: with the step that the same source printed for one GPU\n"
       "(`--measured-step`), so that what is judged is what several GPUs add. Error: predicted "
-      "step / measured step - 1. No constant is fitted to these rows, but for those listed\nas in "
-      "sample: leaving out a source or a generation changes the pool alone, so *of the others* is "
-      "the median |error| of all rows that are not of that line.\n";
+      "step / measured step - 1. One constant is fitted to the rows of one GPU (what feeds tensor "
+      "cores,\nsim/MODEL.md 5.1); the sections that leave out a source or a generation choose it "
+      "without\nthe row's own. *Of the others*: the median |error| of all rows that are not of "
+      "that line.\n";
   std::string head = "| |", rule = "|---|";
   for (const Column& c : kColumns)
     head += " " + report::markdown_cell(c.title) + " |", rule += "---:|";
@@ -152,7 +157,7 @@ std::string steps_markdown(const StepsReport& r) {
     for (const StepGroup& g : r.groups)
       if (g.question == question) line(g, g.by == "all" ? "**all**" : part_of(g));
     for (const StepGroup& g : r.in_sample)
-      if (g.question == question) line(g, "in sample, in no line above");
+      if (g.question == question) line(g, "in sample or set aside, in no line above");
     std::string sentence = of_sources(r.sources.at(question));
     sentence.front() = 'E';
     out += "\n" + sentence + ".\n";
@@ -164,7 +169,7 @@ std::string steps_markdown(const StepsReport& r) {
       "measured, % |\n|---|---|---:|---|---|---|---:|---:|\n";
   for (std::size_t i = 0; i < r.results.size(); ++i) {
     const StepResult& x = r.results[i];
-    if (is_relative(x.question)) continue;
+    if (!is_first(x.question)) continue;
     const StepResult* relative = i + 1 < r.results.size() && r.results[i + 1].row.id == x.row.id
                                      ? &r.results[i + 1]
                                      : nullptr;
@@ -180,8 +185,14 @@ std::string steps_markdown(const StepsReport& r) {
   }
   out += "\n## In sample\n\n";
   for (const StepResult& x : r.results)
-    if (!x.row.fitted.empty() && !is_relative(x.question))
+    if (!x.row.fitted.empty() && is_first(x.question))
       out += fmt::format("- {}: {}\n", x.row.id, x.row.fitted);
+  out += "\n## Set aside\n\nTheir own steps; what several GPUs add to them is judged.\n\n";
+  std::map<std::string, std::vector<std::string>> aside;
+  for (const StepResult& x : r.results)
+    if (!x.row.set_aside.empty() && is_first(x.question))
+      aside[x.row.set_aside].push_back(x.row.id);
+  for (const auto& [why, ids] : aside) out += fmt::format("- {}: {}\n", fmt::join(ids, ", "), why);
   auto missing = not_predicted(r);
   if (!missing.empty()) out += "\n## Not predicted\n\n";
   for (const auto& [why, ids] : missing)
@@ -197,7 +208,9 @@ io::OrderedJson steps_json(const StepsReport& r) {
                            {"question", name_of(x.question)},
                            {"gpu", x.row.gpu},
                            {"ranks", x.row.ranks},
-                           {"sample", x.row.fitted.empty() ? "held_out" : "in_sample"},
+                           {"sample", !x.row.fitted.empty()      ? "in_sample"
+                                      : !x.row.set_aside.empty() ? "set_aside"
+                                                                 : "held_out"},
                            {"measured_ps", x.measured.ps}};
     if (x.why_not.empty()) {
       row["predicted_ps"] = x.predicted.ps;
