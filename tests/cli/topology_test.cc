@@ -87,6 +87,7 @@ TEST(Topology, EveryShippedClusterPredicts) {
       std::string size = "cluster.hosts=" + std::to_string(hosts);
       Json step = answer({"predict", "--workload", "resnet50", "--cluster", name, "--set", size,
                           "--format", "json"});
+      ASSERT_TRUE(step.contains("summary"));
       EXPECT_GT(step["summary"]["step_ps"].get<std::int64_t>(), 0);
       if (c.device != DeviceKind::Gpu || hosts * c.devices_per_host < 2) continue;
       Outcome o = ddpsim({"explain", "--op", "all_reduce", "--cluster", name, "--set", size});
