@@ -75,6 +75,30 @@ TEST(Topology, EveryShippedClusterIsUsable) {
   }
 }
 
+// A machine alone, and two of it: NCCL finds a ring, and a step is predicted.
+TEST(Topology, EveryShippedClusterPredicts) {
+  io::Home home(DDPSIM_SOURCE_DIR, "", "");
+  int gpu_machines = 0;
+  for (const std::string& name : home.list("topologies")) {
+    Cluster c = test::cluster(name);
+    for (int hosts : {1, 2}) {
+      if (c.pattern == Pattern::Racks && hosts < c.racks) continue;
+      SCOPED_TRACE(name + " x" + std::to_string(hosts));
+      std::string size = "cluster.hosts=" + std::to_string(hosts);
+      Json step = answer({"predict", "--workload", "resnet50", "--cluster", name, "--set", size,
+                          "--format", "json"});
+      ASSERT_TRUE(step.contains("summary"));
+      EXPECT_GT(step["summary"]["step_ps"].get<std::int64_t>(), 0);
+      if (c.device != DeviceKind::Gpu || hosts * c.devices_per_host < 2) continue;
+      Outcome o = ddpsim({"explain", "--op", "all_reduce", "--cluster", name, "--set", size});
+      EXPECT_EQ(o.code, 0) << o.err;
+      EXPECT_TRUE(has(o.out, "ring/simple")) << o.out;
+      ++gpu_machines;
+    }
+  }
+  EXPECT_GE(gpu_machines, 70);
+}
+
 TEST(Topology, ShowsWhatADgx1Is) {
   Json j = answer({"topology", "show", "dgx1-v100", "--format", "json"});
   EXPECT_EQ(j["inside"], "hybrid_cube_mesh");

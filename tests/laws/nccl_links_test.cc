@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/collective/nccl.h"
+#include "sim/io/files.h"
 #include "tests/support/nccl.h"
 #include "tests/support/support.h"
 
@@ -51,15 +52,16 @@ std::vector<LinkOf> links_of(const Cluster& c) {
   return out;
 }
 
+// Every shipped cluster of GPUs, each rank on one of its own.
 const std::vector<std::string>& gpu_clusters() {
-  static const std::vector<std::string> names{
-      "aws-p3dn",           "aws-p4d",           "aws-p5",
-      "dgx-a100",           "dgx-h100",          "dgx1-v100",
-      "fat-tree-a100-2to1", "fat-tree-h100",     "gb200-nvl72",
-      "gcp-a3mega",         "gh200x4-slingshot", "gpu-ethernet-100g",
-      "gpu-ethernet-10g",   "gpu-ethernet-25g",  "hgx-h100",
-      "hgx-h200",           "pcie-box",          "pcie-box-8",
-      "rtx-2080-ti-10g"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> out;
+    for (const std::string& name : io::Home(DDPSIM_SOURCE_DIR, "", "").list("topologies"))
+      if (Cluster c = test::cluster(name);
+          c.device == DeviceKind::Gpu && c.profile.ends_with(".datasheet"))
+        out.push_back(name);
+    return out;
+  }();
   return names;
 }
 
