@@ -135,5 +135,29 @@ TEST(PublishedSteps, OfTheTreeAreAllThere) {
   EXPECT_EQ(rows, 204U);
 }
 
+// Two sources; the first is best with the first constant, the second with the second.
+TEST(PublishedSteps, LeftOutChooseTheConstantOfTheOthers) {
+  auto result = [](const std::string& source, const std::string& id, double error) {
+    StepResult r;
+    r.row.source = source;
+    r.row.id = id;
+    r.generation = "Volta";
+    r.error = error;
+    return r;
+  };
+  std::vector<std::vector<StepResult>> by_constant{
+      {result("a", "a1", 0.01), result("b", "b1", 0.4), result("b", "b2", 0.3)},
+      {result("a", "a1", 0.5), result("b", "b1", 0.02), result("b", "b2", 0.03)}};
+  by_constant[0].push_back(result("b", "b3", 0));
+  by_constant[1].push_back(result("b", "b3", 9));
+  for (auto& rows : by_constant) rows.back().row.set_aside = "does not choose";
+  auto out = left_out(by_constant, StepQuestion::SourceLeftOut);
+  ASSERT_EQ(out.size(), 4U);
+  EXPECT_EQ(out[0].error, 0.5) << "a, by what is best for b";
+  EXPECT_EQ(out[1].error, 0.4) << "b, by what is best for a";
+  EXPECT_EQ(out[0].question, StepQuestion::SourceLeftOut);
+  EXPECT_TRUE(left_out(by_constant, StepQuestion::GenerationLeftOut).empty()) << "no other one";
+}
+
 }  // namespace
 }  // namespace ddpsim::test
