@@ -381,7 +381,10 @@ Bytes state_bytes(const Workload& w, const Plan& plan, int ranks) {
   if (plan.system == System::Horovod) total += Bytes{plan.horovod.fusion_threshold};
   std::int64_t states =
       w.optimizer.kind == Optimizer::Kind::Sgd ? (w.optimizer.momentum ? 1 : 0) : 2;
-  total += gradients * states;
+  if (w.casting == Casting::MasterWeights)  // states, and the parameters once more, in four bytes
+    total += gradients + gradients + (gradients + gradients) * states;
+  else
+    total += gradients * states;
   for (const Tensor& b : w.buffers) total += b.bytes();
   return total;
 }

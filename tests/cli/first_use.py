@@ -220,7 +220,7 @@ class KnownErrors(Case):
 
     def test_are_told_of_described_workloads_only(self):
         said = (
-            "known error: beside 34 captures on this GPU, described computation was 34 % too short"
+            "known error: beside 34 captures on this GPU, described computation was 1 % too short"
         )
         self.assertIn(said, self.answer("predict", *HGX))
         self.assertIn(said[13:], self.answer("predict", *HGX, "--format", "md"))
