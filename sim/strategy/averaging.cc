@@ -60,8 +60,7 @@ class AveragingLowering {
     if (grads_exist) zero_gradients(b, w_, plan_);
     for (int m = 0; m < plan_.accumulation_steps; ++m) {
       if (plan_.accumulation_steps > 1) b.set_micro(m);
-      if (times_.host) b.host_time(times_.host->forward);
-      b.main(kForward, kNoSubject, 0, {.duration = times_.forward});
+      b.forward(times_);
       for (const Segment& s : timeline_.segments) {
         b.host_time(s.host);
         if (s.device.ps > 0) b.main(kBackward, s.tensor, 0, {.duration = s.device});

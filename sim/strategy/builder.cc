@@ -6,6 +6,14 @@
 
 namespace ddpsim::strategy {
 
+Stretch forward_of(const StepTimes& times) {
+  Stretch s;
+  for (const LayerDurations& l : times.layers) s.add(l.forward, l.host_forward);
+  Duration host = times.host ? times.host->forward : Duration{};
+  if (s.device == times.forward && s.host == host) return s;
+  return {times.forward, host, std::max(Duration{}, host - times.forward)};
+}
+
 StepBuilder::StepBuilder(Program& program, StepKind kind) : program_(program) {
   step.kind = kind;
   step.ops.reserve(6 * program.tensor_names.size() + 32);
@@ -70,6 +78,14 @@ std::uint32_t StepBuilder::launch(Work work, Cost cost) {
 std::uint32_t StepBuilder::main(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
                                 Work work) {
   return main_after(word, subject, bytes, work, kNoOp);
+}
+
+std::uint32_t StepBuilder::forward(const StepTimes& times) {
+  Stretch s = forward_of(times);
+  host_time(s.head);
+  std::uint32_t index = main(kForward, kNoSubject, 0, {.duration = s.device});
+  host_time(s.host - s.head);
+  return index;
 }
 
 std::uint32_t StepBuilder::main_after(const OpWord& word, std::uint32_t subject, std::int64_t bytes,

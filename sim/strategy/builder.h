@@ -2,6 +2,8 @@
 // launches, who waits).
 #pragma once
 
+#include <algorithm>
+
 #include "sim/strategy/words.h"
 
 namespace ddpsim::strategy {
@@ -15,6 +17,22 @@ struct Work {
   bool divides_half = false;  // its bucket, in half precision
 };
 
+// Layers that run one after another, as one operation.
+struct Stretch {
+  Duration device;
+  Duration host;
+  // Host time from the first call until the device, started then, need not wait for a launch again:
+  // the most that a layer's launch is behind the device's work before it. 0 <= head <= host.
+  Duration head;
+  void add(Duration on_device, Duration on_host) {
+    host += on_host;
+    head = std::max(head, host - device);
+    device += on_device;
+  }
+};
+// All of forward. Without times of layers, calls and kernels advance alike.
+Stretch forward_of(const StepTimes& times);
+
 class StepBuilder {
  public:
   StepBuilder(Program& program, StepKind kind);
@@ -22,6 +40,9 @@ class StepBuilder {
   void set_micro(int micro) { micro_ = static_cast<std::int16_t>(micro); }
   // Adds measured host time to the next launch (GPU).
   void host_time(Duration d) { host_carry_ += d; }
+  // All of forward: the device begins as soon as the host is far enough ahead, and the host goes on
+  // to what it launches next.
+  std::uint32_t forward(const StepTimes& times);
 
   // On the compute stream (GPU, behind its launch) or on the host thread (CPU). Zero kernels with
   // zero traffic is measured work.

@@ -180,8 +180,7 @@ class DdpLowering {
   void micro_step(int m) {
     bool last = m + 1 == plan_.accumulation_steps;
     if (plan_.accumulation_steps > 1) b_->set_micro(m);
-    if (times_.host) b_->host_time(times_.host->forward);
-    b_->main(kForward, kNoSubject, 0, {.duration = times_.forward});
+    b_->forward(times_);
     if (last && finds_unused()) b_->host(kFindUnused, Cost::Traverse);
     bool accumulates = m > 0 || (!set_to_none_ && life_ != Life::First);
     if (last) begin_reduction();

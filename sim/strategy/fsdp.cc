@@ -118,7 +118,8 @@ constexpr std::size_t kRoot = 0;
 struct Part {
   std::size_t unit = kRoot;
   std::uint32_t label = 0;
-  LayerDurations time;
+  Stretch forward;
+  Stretch backward;
 };
 // A forward as its hooks see it.
 struct Event {
@@ -192,22 +193,24 @@ class FsdpLowering {
     for (std::size_t u = 0; u < units_.size(); ++u)
       for (std::size_t l : units_[u].layers) unit_of[l] = u;
     std::vector<int> seen(units_.size());
+    std::vector<std::size_t> of_part(w_.layers.size());
     for (std::size_t l = 0; l < w_.layers.size(); ++l) {
       if (parts_.empty() || parts_.back().unit != unit_of[l]) {
         std::size_t u = unit_of[l];
-        Part part{u, label(u), {}};
+        Part part{u, label(u), {}, {}};
         if (seen[u]++ > 0) {  // a unit that runs in several places has a label for each
           part.label = static_cast<std::uint32_t>(program_.labels.size());
           program_.labels.push_back(units_[u].name + "." + std::to_string(seen[u]));
         }
         parts_.push_back(part);
       }
-      LayerDurations& t = parts_.back().time;
       const LayerDurations& d = timed_.times.layers[l];
-      t.forward += d.forward;
-      t.backward += d.backward;
-      t.host_forward += d.host_forward;
-      t.host_backward += d.host_backward;
+      parts_.back().forward.add(d.forward, d.host_forward);
+      of_part[l] = parts_.size() - 1;
+    }
+    for (std::size_t l = w_.layers.size(); l-- > 0;) {
+      const LayerDurations& d = timed_.times.layers[l];
+      parts_[of_part[l]].backward.add(d.backward, d.host_backward);
     }
     std::vector<std::size_t> last(units_.size(), parts_.size());
     for (std::size_t k = 0; k < parts_.size(); ++k) last[parts_[k].unit] = k;
@@ -361,14 +364,14 @@ class FsdpLowering {
       else if (e.what == Event::What::Exit)
         after_forward(e.number);
       else
-        compute(kUnitForward, parts_[e.number], parts_[e.number].time.forward,
-                parts_[e.number].time.host_forward);
+        compute(kUnitForward, parts_[e.number], parts_[e.number].forward);
     }
   }
 
-  void compute(const OpWord& word, const Part& part, Duration device, Duration host) {
-    b_->host_time(host);
-    kernel(kCompute, word, part.label, 0, {.duration = device});
+  void compute(const OpWord& word, const Part& part, const Stretch& s) {
+    b_->host_time(s.head);
+    kernel(kCompute, word, part.label, 0, {.duration = s.device});
+    b_->host_time(s.host - s.head);
   }
 
   // ---- backward
@@ -440,8 +443,7 @@ class FsdpLowering {
       if (e.what == Event::What::Views)
         after_backward(e.number);
       else
-        compute(kUnitBackward, parts_[e.number], parts_[e.number].time.backward,
-                parts_[e.number].time.host_backward);
+        compute(kUnitBackward, parts_[e.number], parts_[e.number].backward);
     }
     if (last_micro_ || !fsdp_.no_sync) wait(kCompute, kPostBackward);
     for (State& s : state_) s.ran_before_backward = s.needs_backward = s.prefetched = false;

@@ -126,8 +126,7 @@ class HorovodLowering {
     if (grads_exist) zero_gradients(b, w_, plan_);
     for (int m = 0; m < plan_.accumulation_steps; ++m) {
       if (plan_.accumulation_steps > 1) b.set_micro(m);
-      if (times_.host) b.host_time(times_.host->forward);
-      b.main(kForward, kNoSubject, 0, {.duration = times_.forward});
+      b.forward(times_);
       bool last = m + 1 == plan_.accumulation_steps;
       std::vector<std::uint32_t> left(static_cast<std::size_t>(knobs().groups), 0);
       for (const auto& t : program_.coordination->tensors)

@@ -74,7 +74,8 @@ std::vector<StepResult> left_out(const std::vector<std::vector<StepResult>>& by_
     return r.why_not.empty() && r.row.fitted.empty() && r.row.set_aside.empty();
   };
   std::set<std::string> parts;
-  for (const StepResult& r : by_constant.front()) parts.insert(part_of(r, by));
+  for (const StepResult& r : by_constant.front())
+    if (r.why_not.empty()) parts.insert(part_of(r, by));
   std::vector<StepResult> out;
   for (const std::string& part : parts) {
     const std::vector<StepResult>* best = nullptr;
@@ -89,7 +90,8 @@ std::vector<StepResult> left_out(const std::vector<std::vector<StepResult>>& by_
     }
     if (!best) continue;
     for (const StepResult& r : *best)
-      if (part_of(r, by) == part) out.push_back(r), out.back().question = question;
+      if (r.why_not.empty() && part_of(r, by) == part)
+        out.push_back(r), out.back().question = question;
   }
   return out;
 }

@@ -432,7 +432,7 @@ TEST(Explain, RefusesWhatItCannotAnswer) {
         Bad{{"explain", "--cluster", "hgx-h100", "--set", "NCCL_ALGO=pat"}, "leave nothing"},
         Bad{{"explain", "--cluster", "hgx-h100", "--set", "bucket_cap_mb=3"},
             "none of a cluster, a profile or NCCL's variables"},
-        Bad{{"explain", "--cluster", "hgx-h100", "--profile", "h100"}, "did you mean \"h100-sxm"},
+        Bad{{"explain", "--cluster", "hgx-h100", "--profile", "h100"}, "did you mean \"h100-pcie"},
         Bad{{"topology", "hgx-h100"}, "ddpsim topology show NAME"},
         Bad{{"fit", "--backend", "nccl-tests"}, "for example --base h100-sxm.datasheet"},
         Bad{{"explain", "--cluster", "hgx-h100", "--set", "environment.NCCL_ALG0=ring"},

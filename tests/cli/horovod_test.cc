@@ -27,8 +27,8 @@ TEST(HorovodCommand, AnswersInItsOwnWords) {
   expect_words(horovod({"predict"}, {}), {"Horovod over nccl", "one rank without Horovod",
                                           "the fusion buffer", "fused.0", "never executed"});
   expect_words(
-      horovod({"predict"}, {"--set", "HOROVOD_CYCLE_TIME=20", "--set", "compression=fp16"}),
-      {"HOROVOD_CYCLE_TIME=20, compression=fp16", "step 20 ms"});
+      horovod({"predict"}, {"--set", "HOROVOD_CYCLE_TIME=25", "--set", "compression=fp16"}),
+      {"HOROVOD_CYCLE_TIME=25, compression=fp16", "step 25 ms"});
   expect_words(horovod({"explain"}, {}),
                {"all-reduce of bucket", "communication that nothing hides"});
   expect_words(horovod({"tune"}, {}), {"9 settings of HOROVOD_CYCLE_TIME", "fused all-reduces",

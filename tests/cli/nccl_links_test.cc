@@ -75,7 +75,7 @@ TEST(NcclsChoice, IsAmongTheLevers) {
   Outcome o = ddpsim(question);
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_FALSE(has(o.out, "NCCL_ALGO=allreduce:ring")) << o.out;
-  EXPECT_TRUE(has(o.out, "NCCL's own choice, without NCCL_ALGO")) << o.out;
+  EXPECT_TRUE(has(o.out, "NCCL's own choice, without")) << o.out;
   EXPECT_TRUE(has(o.out, "NCCL_PROTO=allreduce:simple")) << o.out;
 }
 

@@ -1,10 +1,12 @@
 // DDP's step as a list of operations: what is launched when, and what waits for what.
 #include <algorithm>
+#include <random>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "sim/strategy/builder.h"
 #include "sim/strategy/lower.h"
 #include "tests/support/support.h"
 
@@ -96,6 +98,47 @@ TEST(DdpOnAGpu, PutsEveryLaunchDirectlyBeforeWhatItLaunches) {
     EXPECT_TRUE(is_launch(l.step->ops[i - 1].kind)) << l.name(i);
     EXPECT_EQ(l.step->ops[i - 1].subject, i);
   }
+}
+
+// A stretch's end, and the host's: as if each layer waited for its own launch.
+TEST(DdpOnAGpu, AStretchEndsWhenItsLayersWould) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 500; ++round) {
+    Stretch s;
+    Duration host, device{std::uniform_int_distribution<int>(0, 30)(random)};
+    const Duration busy = device;
+    for (int l = 0; l < 1 + round % 9; ++l) {
+      Duration on_device{std::uniform_int_distribution<int>(0, 20)(random)};
+      Duration on_host{std::uniform_int_distribution<int>(0, 20)(random)};
+      s.add(on_device, on_host);
+      host += on_host;
+      device = std::max(device, host) + on_device;
+    }
+    EXPECT_EQ(std::max(busy, s.head) + s.device, device);
+    EXPECT_EQ(s.host, host);
+    EXPECT_GE(s.head, Duration{});
+    EXPECT_LE(s.head, s.host);
+  }
+}
+
+TEST(DdpOnAGpu, ForwardBeginsWhenTheHostIsFarEnoughAhead) {
+  Workload w = three(DeviceKind::Gpu);
+  auto launches = [&] {
+    Listing l(w);
+    return std::vector{l.op("launch/fwd").duration.ps,
+                       l.op("launch/bwd/layer2.weight").duration.ps};
+  };
+  const std::int64_t us = 1'000'000;
+  const std::int64_t before = launches()[1];
+  w.times.forward = {9 * us};
+  w.times.host->forward = {12 * us};
+  EXPECT_EQ(launches(), (std::vector{3 * us, before + 9 * us}));  // alike: 3 us behind at the end
+  w.times.layers.assign(3, {});
+  for (std::size_t l : {0, 1, 2}) {
+    w.times.layers[l].forward = {(l == 1 ? 1 : 4) * us};
+    w.times.layers[l].host_forward = {(l == 1 ? 7 : l == 0 ? 2 : 3) * us};
+  }
+  EXPECT_EQ(launches(), (std::vector{7 * us, before + 5 * us}));  // 2 + 7 + 3 - (4 + 1)
 }
 
 TEST(Ddp, LaunchesABucketAtTheHookThatCompletesIt) {
