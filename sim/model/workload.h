@@ -44,6 +44,7 @@ struct LayerCost {
   double bytes_per_sample = 0;
   double bytes_fixed = 0;
   int kernels = 1;
+  bool operator==(const LayerCost&) const = default;
 };
 
 // What a layer computes, beside what that costs: with it a measured Profile's `kernels` price the
@@ -56,6 +57,7 @@ struct LayerOp {
   std::int64_t groups = 1;  // conv: divides channels and filters; = channels: depthwise
   bool attention = false;   // of attention: one fused kernel takes the place of all of them
   bool causal = false;      // bmm of scores
+  bool operator==(const LayerOp&) const = default;
 };
 
 struct Layer {

@@ -93,8 +93,10 @@ Product conv_product(const ConvShape& c, Pass pass, Precision p) {
   return q;
 }
 
-std::vector<Cut> cuts_of(const Product& q, int sms) {
-  std::vector<Cut> out;
+namespace {
+
+template <typename Visit>
+void each_cut(const Product& q, int sms, Visit visit) {
   for (std::size_t t = 0; t < kTiles.size(); ++t)
     for (bool turned : {false, true}) {
       auto a = static_cast<double>(turned ? kTiles[t].shorter : kTiles[t].longer);
@@ -103,30 +105,43 @@ std::vector<Cut> cuts_of(const Product& q, int sms) {
       double tiles = ceil_div(q.rows, a) * ceil_div(q.columns, b) * q.count;
       for (double parts = 1; parts <= kMostParts; parts *= 2) {
         if (parts > 1 && (q.sum / parts < kLeastSum || tiles * parts > 8.0 * sms)) break;
-        out.push_back({t, ceil_div(tiles * parts, sms), 2 * a * b * q.sum / parts, parts});
+        visit(Cut{t, ceil_div(tiles * parts, sms), 2 * a * b * q.sum / parts, parts});
       }
     }
-  return out;
 }
 
-double product_ps(const Product& q, const std::vector<Cut>& cuts, const ProductCost& c,
-                  const KernelCosts& k) {
+// `each`: calls what it is given with every way to cut the product.
+template <typename Each>
+double fastest(const Product& q, const ProductCost& c, const KernelCosts& k, Each each) {
   double rate = c.flops_per_s / 1e12 / k.sms * unaligned_share(c, q.aligned) *
                 c.pass[static_cast<std::size_t>(q.pass)];
   double bandwidth = k.bandwidth_bytes_per_s / 1e12;
   auto wave = static_cast<double>(c.wave.ps);
   auto split = static_cast<double>(c.split.ps);
   double least = -1;
-  for (const Cut& cut : cuts) {
+  each([&](const Cut& cut) {
     double ps = cut.waves * (cut.flops / (rate * c.tile[cut.tile]) + wave);
     if (cut.parts > 1) ps += split + q.rows * q.columns * q.count * 4 * cut.parts / bandwidth;
     if (least < 0 || ps < least) least = ps;
-  }
+  });
   return static_cast<double>(c.fixed.ps) + together(least, q.bytes / bandwidth);
 }
 
+}  // namespace
+
+std::vector<Cut> cuts_of(const Product& q, int sms) {
+  std::vector<Cut> out;
+  each_cut(q, sms, [&](const Cut& cut) { out.push_back(cut); });
+  return out;
+}
+
+double product_ps(const Product& q, const std::vector<Cut>& cuts, const ProductCost& c,
+                  const KernelCosts& k) {
+  return fastest(q, c, k, [&](auto visit) { std::for_each(cuts.begin(), cuts.end(), visit); });
+}
+
 double product_ps(const Product& q, const ProductCost& c, const KernelCosts& k) {
-  return product_ps(q, cuts_of(q, k.sms), c, k);
+  return fastest(q, c, k, [&](auto visit) { each_cut(q, k.sms, visit); });
 }
 
 double conv_ps(const ConvShape& s, Pass pass, bool channels_last, const ProductCost& c,

@@ -1,6 +1,8 @@
 // A layer takes the sum of its kernels: products, casts, sums of a bias' gradient, traffic.
 #include "sim/predict/layer_time.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 
@@ -74,7 +76,41 @@ class Walk {
     half_ = pure_;
   }
 
+  // Layers repeat: one that another is like takes what it took.
   std::optional<LayerTime> layer(const Layer& l) {
+    const bool state[] = {half_, wide_, scores_seen_};
+    const double width = channels(l);
+    const std::size_t hash = hash_of(l, width);
+    for (const Known& k : known_) {
+      if (k.hash != hash || !std::equal(state, state + 3, k.before) || k.width != width ||
+          !(k.like->op == l.op && k.like->forward == l.forward && k.like->backward == l.backward))
+        continue;
+      half_ = k.after[0], wide_ = k.after[1], scores_seen_ = k.after[2];
+      return k.time;
+    }
+    Known k{hash, &l, width, {half_, wide_, scores_seen_}, {}, priced(l)};
+    k.after[0] = half_, k.after[1] = wide_, k.after[2] = scores_seen_;
+    known_.push_back(k);
+    return k.time;
+  }
+
+ private:
+  struct Known {
+    std::size_t hash;
+    const Layer* like;
+    double width;
+    bool before[3], after[3];  // half_, wide_, scores_seen_
+    std::optional<LayerTime> time;
+  };
+  static std::size_t hash_of(const Layer& l, double width) {
+    std::size_t h = 0;
+    for (double x : {l.forward.flops_per_sample, l.forward.bytes_per_sample,
+                     l.backward.flops_per_sample, l.forward.bytes_fixed, width})
+      h = h * 1'000'003 + std::bit_cast<std::size_t>(x);
+    return h;
+  }
+
+  std::optional<LayerTime> priced(const Layer& l) {
     Sum forward{k_, level_, w_.channels_last};
     Sum backward{k_, level_, w_.channels_last};
     if (!l.op.attention) scores_seen_ = false;
@@ -95,7 +131,6 @@ class Walk {
     return LayerTime{forward.time(), backward.time()};
   }
 
- private:
   double batch() const { return static_cast<double>(w_.batch); }
   bool halves() const { return autocast_ || pure_; }
 
@@ -219,9 +254,14 @@ class Walk {
   // batch_norm_collect_statistics): 64 channels keep 64 SMs busy. How much longer than with the
   // channels of the bench.
   double few_channels(const Layer& l) const {
-    if (w_.channels_last || l.op.kind != "batch_norm" || l.tensors.empty()) return 1;
-    auto idle = [&](double channels) { return std::ceil(channels / k_.sms) * k_.sms / channels; };
-    return idle(static_cast<double>(w_.tensors[l.tensors[0]].elements())) / idle(kBenchChannels);
+    double width = channels(l);
+    if (width == 0) return 1;
+    auto idle = [&](double n) { return std::ceil(n / k_.sms) * k_.sms / n; };
+    return idle(width) / idle(kBenchChannels);
+  }
+  double channels(const Layer& l) const {  // 0: they do not matter
+    if (w_.channels_last || l.op.kind != "batch_norm" || l.tensors.empty()) return 0;
+    return static_cast<double>(w_.tensors[l.tensors[0]].elements());
   }
 
   void memory(const Layer& l, Sum& forward, Sum& backward) {
@@ -252,6 +292,7 @@ class Walk {
 
   const Workload& w_;
   const KernelCosts& k_;
+  std::vector<Known> known_;
   Level level_;
   bool autocast_ = false;
   bool pure_ = false;

@@ -132,7 +132,8 @@ std::string other_profile(const Terminal& t, const Run& run, const Case& c,
     return {};
   try {
     std::vector<std::string> files;
-    if (io::exists(folder + "/profiles")) files = io::list_files(folder + "/profiles", {".json"});
+    if (std::string beside = folder + "/profiles/" + then + ".json"; io::exists(beside))
+      files.push_back(beside);
     if (auto shipped = home_of(t).list("calib/profiles");
         std::find(shipped.begin(), shipped.end(), then) != shipped.end())
       files.push_back(home_of(t).find("calib/profiles", then, "profile"));

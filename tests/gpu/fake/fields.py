@@ -318,6 +318,8 @@ def scaled(base):
             return [change(x, key) for x in v]
         if isinstance(v, (str, bool)) or key in (
             "compute_capability",
+            "sms",
+            "clock_hz",
             "captures",
             "capacity_bytes",
         ):
@@ -332,7 +334,12 @@ SAID = {
     ("compute", "efficiency", "attention"): "attention",
 }
 # What the device is; the fit refuses a base with another capacity.
-FACTS = {("compute", "compute_capability"), ("memory", "capacity_bytes")}
+FACTS = {
+    ("compute", "compute_capability"),
+    ("compute", "sms"),
+    ("compute", "clock_hz"),
+    ("memory", "capacity_bytes"),
+}
 
 
 def unmarked(readers, runs, folder):

@@ -339,6 +339,7 @@ def planted_profile(machine, name):
     profile = judges.load(ROOT / "calib/profiles/h100-sxm.datasheet.json")
     one = {"low": 1.0, "mid": 1.0, "high": 1.0}
     profile["compute"].pop("compute_capability")  # so that NCCL's choice is a ring's
+    profile.pop("kernels")  # which are carried from a GPU to one that is known
     profile["interference"]["sm_hold"] = dict.fromkeys(one, 0.0)
     profile["name"] = name
     profile["memory"].update(
