@@ -105,7 +105,7 @@ Profile read_profile(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.profile/1");
   r.only({"schema", "name", "hardware", "kind", "compute", "memory", "host", "kernels",
-          "transports", "interference", "reduction", "fit"});
+          "transports", "interference", "stragglers", "reduction", "fit"});
   Profile p;
   p.name = r.at("name").text();
   p.hardware = r.at("hardware").text();
@@ -193,6 +193,12 @@ Profile read_profile(const Json& j, const std::string& file) {
     p.interference_basis = read_basis(i);
     Reader hold = i.at("sm_hold");
     p.sm_hold = read_range(hold);
+  }
+  if (r.has("stragglers")) {
+    Reader s = r.at("stragglers");
+    s.only({"basis", "source", "cv"});
+    read_basis(s);
+    p.rank_cv = read_range(s.at("cv"));
   }
   if (r.has("reduction")) {
     Reader i = r.at("reduction");

@@ -196,7 +196,8 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
         r.fail_at(std::string("/") + key,
                   std::string("belongs under \"plan\": {\"plan\": {\"") + key + "\": ...}}");
   r.only({"schema", "name", "description", "workload", "cluster", "profile", "plan", "ranks",
-          "rank_order", "slow_ranks", "jitter", "other_jobs", "compute", "measured_step", "input"});
+          "rank_order", "slow_ranks", "jitter", "stragglers", "other_jobs", "compute",
+          "measured_step", "input"});
   ScenarioFile out;
   if (r.has("workload")) out.workload = r.at("workload").text();
   if (r.has("cluster")) {
@@ -218,6 +219,7 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
     out.measured_step = r.at("measured_step").duration();
     if (out.measured_step->ps <= 0) r.at("measured_step").fail("a step takes some time");
   }
+  if (r.has("stragglers")) out.scenario.stragglers = r.at("stragglers").boolean();
   if (r.has("input")) {
     r.at("input").only({"samples_per_s"});
     out.scenario.input = InputPipeline{r.at("input").at("samples_per_s").number()};
@@ -313,8 +315,8 @@ Setting parse_setting(const std::string& text) {
   else {
     s.target = Target::Scenario;
     bool top = head == "ranks" || head == "rank_order" || head == "slow_ranks" ||
-               head == "jitter" || head == "other_jobs" || head == "compute" ||
-               head == "measured_step" || head == "input" || head == "plan";
+               head == "jitter" || head == "stragglers" || head == "other_jobs" ||
+               head == "compute" || head == "measured_step" || head == "input" || head == "plan";
     if (std::string field = field_meant(head); s.path.size() == 1 && !field.empty())
       throw InputError{"--set " + text,
                        field == "workload"

@@ -17,6 +17,9 @@ OrderedJson write_summary(const predict::Prediction& p) {
   j["idle_ps"] = s.idle.ps;
   if (s.input) j["input_ps"] = s.input->ps;
   j["slowed_ps"] = p.slowed.ps;
+  if (const auto& v = p.stragglers)
+    j["stragglers"] = {
+        {"ranks", v->ranks}, {"cv", v->cv}, {"factor", v->factor}, {"time_ps", v->time.ps}};
   j["overlap"] = s.overlap;
   // A program whose batch is not known has none.
   j["samples_per_s"] = p.samples_per_s > 0 ? OrderedJson(p.samples_per_s) : OrderedJson(nullptr);

@@ -109,6 +109,10 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
     if (p.memory_hold) s["memory_hold"] = range(*p.memory_hold);
     j["interference"] = s;
   }
+  if (p.rank_cv) {
+    j["stragglers"] = section(Evidence::Published, "as in the base profile");
+    j["stragglers"]["cv"] = range(*p.rank_cv);
+  }
   if (p.reduction_basis) {
     OrderedJson s = section(*p.reduction_basis, *p.reduction_basis == Evidence::Measured
                                                     ? "fitted from executed collectives"

@@ -105,6 +105,9 @@ Problem validate(const Profile& p) {
         std::pair{p.memory_hold.value_or(Range{0, 0, 0}), "/interference/memory_hold"}})
     if (!(hold.high <= hold.mid && hold.mid <= hold.low && hold.high >= 0 && hold.low < 1))
       return {path, "0 <= high <= mid <= low < 1 (low takes most)"};
+  const Range cv = p.rank_cv.value_or(Range{0, 0, 0});
+  if (!(0 <= cv.high && cv.high <= cv.mid && cv.mid <= cv.low && cv.low <= 0.5))
+    return {"/stragglers/cv", "0 <= high <= mid <= low <= 0.5 (low varies most)"};
   if (p.reduction_bytes_per_s != 0 && !(p.reduction_bytes_per_s >= 1e3))
     return {"/reduction/bytes_per_s", "a rate is at least a thousand bytes a second"};
   return {};

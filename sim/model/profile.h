@@ -142,6 +142,8 @@ struct Profile {
                 0};  // share of a device's compute rate that a running communication kernel takes
   std::optional<Range>
       memory_hold;  // the same of what memory decides (copies, optimizer); absent = sm_hold
+  std::optional<Range> rank_cv;  // coefficient of variation of the computation of ranks, from step
+                                 // to step and from GPU to GPU (low = varies most); absent = alike
   double reduction_bytes_per_s = 0;       // one worker thread, float32; 0 = not limiting
   double half_reduction_bytes_per_s = 0;  // the same for float16 and bfloat16; 0 = as float32
   std::vector<KernelResidual>

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sim/predict/roofline.h"
+#include "sim/predict/stragglers.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -43,15 +44,32 @@ double share(const Workload& w, const Profile& p, Level level) {
   return sum > 0 ? std::sqrt(squares) / sum : 1;
 }
 
+// How far a level is from the middle: of computation, as a share of it, and of what ranks vary
+// (`varied`). Independent of one another, they add up as squares; what ranks vary is what is more
+// than computation's.
+double beyond(const Workload& w, const Profile& p, Level level, double varied) {
+  double middle = computed(w, p, Level::Mid);
+  double off = middle > 0 ? std::abs(computed(w, p, level) / middle - 1) : 0;
+  return std::copysign(std::sqrt(off * off + varied * varied) - off, varied);
+}
+
 }  // namespace
 
-Profile with_joint_spread(const Workload& w, const Profile& p) {
+Profile with_joint_spread(const Workload& w, const Profile& p, int ranks) {
   Profile out = p;
-  if (!p.costs || w.basis == Basis::Captured) return out;
-  double slow = share(w, p, Level::Low);
-  double quick = share(w, p, Level::High);
-  for (Spread* s : spreads_of(*out.costs))
-    *s = {1 - (1 - s->quick) * quick, 1 + (s->slow - 1) * slow};
+  if (p.costs && w.basis != Basis::Captured) {
+    double slow = share(w, p, Level::Low);
+    double quick = share(w, p, Level::High);
+    for (Spread* s : spreads_of(*out.costs))
+      *s = {1 - (1 - s->quick) * quick, 1 + (s->slow - 1) * slow};
+  }
+  if (const double largest = expected_largest(ranks); p.rank_cv && largest > 0) {
+    const Range& cv = *p.rank_cv;
+    auto end = [&](Level level) {
+      return cv.mid + beyond(w, out, level, (at(cv, level) - cv.mid) * largest) / largest;
+    };
+    out.rank_cv = Range{end(Level::Low), cv.mid, end(Level::High)};
+  }
   return out;
 }
 

@@ -9,7 +9,7 @@ namespace {
 constexpr std::array<const char*, kMechanisms> kNames{
     "copy_in",       "in_order_launch", "burst",        "host_lane",      "workers",
     "reverse_order", "uplink_sharing",  "late_arrival", "reduction_time", "first_bucket",
-    "connection",    "shared_memory",   "shared_cores"};
+    "connection",    "shared_memory",   "shared_cores", "stragglers"};
 
 // Moves each bucket's all-reduce (with the operations of its comm hook) to directly behind the copy
 // that completes it.
@@ -108,6 +108,9 @@ void remove(Mechanism m, Workload& w, Cluster& c, Profile& p, Scenario& s) {
       break;
     case Mechanism::SharedCores:
       for (auto& [name, t] : p.transports) t.cpu_ps_per_byte = 0;
+      break;
+    case Mechanism::Stragglers:
+      p.rank_cv.reset();
       break;
     case Mechanism::Connection:
     case Mechanism::CopyIn:

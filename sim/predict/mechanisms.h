@@ -23,8 +23,9 @@ enum class Mechanism : std::uint8_t {
   Connection,     // each of Gloo's collectives has connections of its own
   SharedMemory,   // emulated hosts have memory of their own
   SharedCores,    // the network needs no cores
+  Stragglers,     // ranks compute alike
 };
-inline constexpr int kMechanisms = 13;
+inline constexpr int kMechanisms = 14;
 const char* name_of(Mechanism m);  // "copy_in", ...
 std::optional<Mechanism> parse_mechanism(const std::string& name);
 

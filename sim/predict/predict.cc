@@ -95,6 +95,15 @@ SimulationOptions simulation_options(const Question& q, Level level, const Optio
   return so;
 }
 
+// Every rank computes as long as the slowest of them does: what others wait for it is the same.
+std::vector<RankClass> classes_of(const Scenario& s, const Profile& p,
+                                  const SimulationOptions& so) {
+  std::vector<RankClass> classes = fold_ranks(s, so.fold_links);
+  const double factor = straggling(p, s, so.level);
+  for (RankClass& c : classes) c.factor *= factor;
+  return classes;
+}
+
 // The options, with somewhere to keep communicators.
 Options keeping(const Options& options, Communicators& own) {
   Options out = options;
@@ -121,7 +130,7 @@ void play_alone(Played& p, const Question& q, SimulationOptions so, int steady_s
   const bool coordinated = p.prepared.program.coordination.has_value();
   so.steady_steps = coordinated ? kCoordinatedSteps : steady_steps;
   p.simulation = ended(simulate(p.prepared.program, p.prepared.comm(), q.profile,
-                                fold_ranks(q.scenario, so.fold_links), so));
+                                classes_of(q.scenario, q.profile, so), so));
   if (!coordinated) {
     p.step = period(p.simulation);
     return;
@@ -145,15 +154,16 @@ void play_among_others(Played& p, const Question& q, Level level, const Simulati
   for (std::size_t k = 0; k < others.size(); ++k) {
     const OtherJob& job = q.scenario.other_jobs[k];
     Scenario theirs = scenario_of(job);
+    theirs.stragglers = q.scenario.stragglers;
     Options lowered = options;
     lowered.program = nullptr;
     others[k] = {
         prepare({job.workload, q.fabric, q.profile, theirs}, level, strategy::Steps::All, lowered),
-        fold_ranks(theirs, so.fold_links)};
+        classes_of(theirs, q.profile, so)};
     jobs.push_back(
         {&others[k].prepared.program, others[k].prepared.communicator, &others[k].classes});
   }
-  auto classes = fold_ranks(q.scenario, so.fold_links);
+  auto classes = classes_of(q.scenario, q.profile, so);
   PlayedBeside played = play_beside({&p.prepared.program, p.prepared.communicator, &classes},
                                     q.profile, so, std::move(jobs));
   p.simulation = ended(std::move(played.simulation));
@@ -295,7 +305,7 @@ void find_interval(const Question& q, const Options& options, Prediction& out) {
     out.efficiency_high = std::max(efficiency, std::min(1.0, efficiency / (1 - residual)));
   }
   if (residual > 0 ? !interval_from_levels(q) : !options.interval) return;
-  Profile joint = with_joint_spread(q.workload, q.profile);
+  Profile joint = with_joint_spread(q.workload, q.profile, q.scenario.ranks);
   Question together{q.workload, q.fabric, joint, q.scenario};
   for (Level level : {Level::High, Level::Low}) {
     Duration end = steady_period(together, level, options);
@@ -530,8 +540,12 @@ Prediction predict(const Question& q, const Options& given) {
   Duration undisturbed = scale(
       (r.times.forward + r.times.backward) * q.scenario.plan.accumulation_steps + r.times.optimizer,
       slowest);
-  out.slowed = std::max(
-      Duration{}, out.summary.forward + out.summary.backward + out.summary.optimizer - undisturbed);
+  const Duration computed = out.summary.forward + out.summary.backward + out.summary.optimizer;
+  const double straggle = straggling(q.profile, q.scenario, Level::Mid);
+  const Duration as_slowest = scale(undisturbed, straggle);
+  out.slowed = std::max(Duration{}, computed - as_slowest);
+  if (straggle > 1)
+    out.stragglers = {q.scenario.ranks, q.profile.rank_cv->mid, straggle, as_slowest - undisturbed};
   out.single_rank_step = single_rank_step(q, r.times);
   constexpr Duration kLeast{1'000'000};  // of computation: not even a kernel's launch is as short
   bool idle = r.times.forward + r.times.backward < kLeast;

@@ -14,6 +14,7 @@
 #include "sim/model/profile.h"
 #include "sim/predict/beside.h"
 #include "sim/predict/simulate.h"
+#include "sim/predict/stragglers.h"
 
 namespace ddpsim::predict {
 
@@ -79,7 +80,8 @@ struct Prediction {
                                   // (Options::interval): as scaling_efficiency
   double efficiency_high = 1;
   Duration single_rank_step;
-  Duration slowed;        // computation's extra time beside collectives that hold SMs
+  Duration slowed;  // computation's extra time beside collectives that hold SMs
+  std::optional<Stragglers> stragglers;  // ranks vary, and the slowest decides
   Bytes state_bytes;      // per device: parameters, gradients, buckets, optimizer state, buffers;
                           // activations are not known; 0 = of a Program that was given, nothing is
   bool measured = false;  // the Profile is measured in every section

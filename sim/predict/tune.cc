@@ -33,7 +33,10 @@ double fraction(Duration part, Duration whole) {
 class Tuner {
  public:
   Tuner(const Question& q, const TuneOptions& t)
-      : q_(q), ends_(with_joint_spread(q.workload, q.profile)), t_(t), options_(t.options) {
+      : q_(q),
+        ends_(with_joint_spread(q.workload, q.profile, q.scenario.ranks)),
+        t_(t),
+        options_(t.options) {
     if (!options_.known) options_.known = &own_;
     options_.jitter = true;
   }

@@ -70,6 +70,7 @@ void where_time_goes(Page& page, const predict::Prediction& p) {
     page.line(
         fmt::format("  {:<26}{:>10} {:>6.1f} %  {}", r.name, ms(r.time), 100 * f, bar(f, 40)));
   }
+  if (p.stragglers) page.line("  of that, " + stragglers_sentence(*p.stragglers));
   if (share(p.slowed, shown_step(p)) > 0.002)
     page.line(fmt::format(
         "  of that, {} is computation made slower by the collectives that run beside it",
@@ -172,6 +173,13 @@ std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
     return "communication that nothing hides (latency, or " + h.units + " that start late); " +
            link;
   return "computation on the device" + (link.empty() ? std::string() : "; " + link);
+}
+
+std::string stragglers_sentence(const predict::Stragglers& s) {
+  return fmt::format(
+      "{} is what the slowest of {} ranks computes longer than a typical one: they vary by {:.1f} "
+      "% (--set stragglers=false leaves it out)",
+      ms(s.time), s.ranks, 100 * s.cv);
 }
 
 std::string interval_sentence(const Profile& p, const Workload& w) {

@@ -26,6 +26,8 @@ struct Heading {
   std::string schedule;  // what shows that the framework issues this schedule
 };
 
+// "503 us is what the slowest of 8 ranks computes longer than a typical one: ...".
+std::string stragglers_sentence(const predict::Stragglers& s);
 // How long, how sure, where the time goes, which resource limits, what to try next. `bars`: draw
 // them (terminal); plain ASCII either way.
 std::string prediction_page(const Heading& h, const predict::Prediction& p,

@@ -60,7 +60,7 @@ Duration measured_step(const PublishedStep& row) {
 }
 
 bool is_relative(StepQuestion q) {
-  return q == StepQuestion::OneHost || q == StepQuestion::SeveralHosts;
+  return q >= StepQuestion::OneHost;
 }
 
 bool is_first(StepQuestion q) {
@@ -68,10 +68,16 @@ bool is_first(StepQuestion q) {
 }
 
 std::vector<StepResult> left_out(const std::vector<std::vector<StepResult>>& by_constant,
-                                 StepQuestion question) {
-  const std::string by = question == StepQuestion::SourceLeftOut ? "source" : "generation";
+                                 const std::string& by) {
   auto counts = [](const StepResult& r) {
-    return r.why_not.empty() && r.row.fitted.empty() && r.row.set_aside.empty();
+    bool judged = r.row.set_aside.empty() || is_relative(r.question);
+    return r.why_not.empty() && r.row.fitted.empty() && judged;
+  };
+  auto question = [&](StepQuestion q) {
+    return q == StepQuestion::OneHost        ? StepQuestion::OneHostSourceLeftOut
+           : q == StepQuestion::SeveralHosts ? StepQuestion::SeveralHostsSourceLeftOut
+           : by == "source"                  ? StepQuestion::SourceLeftOut
+                                             : StepQuestion::GenerationLeftOut;
   };
   std::set<std::string> parts;
   for (const StepResult& r : by_constant.front())
@@ -91,7 +97,7 @@ std::vector<StepResult> left_out(const std::vector<std::vector<StepResult>>& by_
     if (!best) continue;
     for (const StepResult& r : *best)
       if (r.why_not.empty() && part_of(r, by) == part)
-        out.push_back(r), out.back().question = question;
+        out.push_back(r), out.back().question = question(r.question);
   }
   return out;
 }

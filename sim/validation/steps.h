@@ -40,23 +40,28 @@ struct PublishedStep {
 Duration measured_step(const PublishedStep& row);
 
 // What was asked: a step of one GPU; one of several, from nothing measured; and of several whose
-// computation is scaled to the row of one GPU, on one host and between hosts. OneGpu once more with
-// the one constant that is fitted to these rows (predict::kFed) chosen without the row's source, or
-// without its GPU's generation.
+// computation is scaled to the row of one GPU, on one host and between hosts. Two constants are
+// fitted to these rows: how well tensor cores are fed (predict::kFed), to those of one GPU, and how
+// much ranks vary (Profile::rank_cv), to those whose computation is scaled. Each question once more
+// with its constant chosen without the row's source, or without its GPU's generation.
 enum class StepQuestion : std::uint8_t {
   OneGpu,
   SourceLeftOut,
   GenerationLeftOut,
   SeveralGpus,
   OneHost,
-  SeveralHosts
+  OneHostSourceLeftOut,
+  SeveralHosts,
+  SeveralHostsSourceLeftOut
 };
 inline constexpr std::array kStepQuestions = {"one_gpu",
                                               "one_gpu_source_left_out",
                                               "one_gpu_generation_left_out",
                                               "several_gpus",
                                               "one_host",
-                                              "several_hosts"};
+                                              "one_host_source_left_out",
+                                              "several_hosts",
+                                              "several_hosts_source_left_out"};
 bool is_relative(StepQuestion q);
 // Each published row is asked one of these.
 bool is_first(StepQuestion q);
@@ -70,10 +75,10 @@ struct StepResult {
   Duration low, high;  // its 80 % interval
   double error = 0;    // predicted / measured - 1
 };
-// One GPU's rows as they are with each of several constants, in the same order: each with the
-// constant that leaves the least median |error| of the rows of other parts (`left_out`).
+// Rows as they are with each of several constants, in the same order: each with the constant that
+// leaves the least median |error| of the rows of other parts. `by`: "source" or "generation".
 std::vector<StepResult> left_out(const std::vector<std::vector<StepResult>>& by_constant,
-                                 StepQuestion left_out);
+                                 const std::string& by);
 bool in_interval(const StepResult& r);
 // "resnet50" -> "resnet", "bert-large-squad" and "workloads/bert-base-64.json" -> "bert".
 std::string family_of(const std::string& workload);

@@ -29,8 +29,7 @@ TEST(HorovodCommand, AnswersInItsOwnWords) {
   expect_words(
       horovod({"predict"}, {"--set", "HOROVOD_CYCLE_TIME=25", "--set", "compression=fp16"}),
       {"HOROVOD_CYCLE_TIME=25, compression=fp16", "step 25 ms"});
-  expect_words(horovod({"explain"}, {}),
-               {"all-reduce of bucket", "communication that nothing hides"});
+  expect_words(horovod({"explain"}, {}), {"all-reduce of bucket", "launches optimizer"});
   expect_words(horovod({"tune"}, {}), {"9 settings of HOROVOD_CYCLE_TIME", "fused all-reduces",
                                        "HOROVOD_FUSION_THRESHOLD"});
   expect_words(horovod({"sweep"}, {"--axis", "HOROVOD_FUSION_THRESHOLD=0,8388608,134217728",

@@ -288,7 +288,7 @@ TEST(JointSpread, WhatWasFittedApartErrsApart) {
     spread(!backward) = {};
     alone[backward] = p;
     // One part is as far off as its shapes are.
-    EXPECT_NEAR(off(with_joint_spread(w, p), Level::Low), off(p, Level::Low), 2);
+    EXPECT_NEAR(off(with_joint_spread(w, p, 1), Level::Low), off(p, Level::Low), 2);
   }
   spread(false) = spread(true) = {0.9, 1.3};
   for (Level level : {Level::Low, Level::High}) {
@@ -296,15 +296,15 @@ TEST(JointSpread, WhatWasFittedApartErrsApart) {
     double b = off(alone[1], level);
     EXPECT_GT(std::min(a, b), 0.2 * std::max(a, b));
     EXPECT_NEAR(off(p, level), a + b, 2) << "all at their ends at once";
-    EXPECT_NEAR(off(with_joint_spread(w, p), level), std::sqrt(a * a + b * b), 1e-3 * a);
+    EXPECT_NEAR(off(with_joint_spread(w, p, 1), level), std::sqrt(a * a + b * b), 1e-3 * a);
   }
 }
 
 TEST(JointSpread, WhatWasNotMeasuredStaysAsItIs) {
   Workload w = described({norm(1 << 20)}, Precision::Fp32);
   w.basis = Basis::Captured;
-  EXPECT_EQ(with_joint_spread(w, measured()).costs->memory[3].spread.slow, 1.5);
-  EXPECT_FALSE(with_joint_spread(w, ideal_profile({})).costs);
+  EXPECT_EQ(with_joint_spread(w, measured(), 1).costs->memory[3].spread.slow, 1.5);
+  EXPECT_FALSE(with_joint_spread(w, ideal_profile({}), 1).costs);
 }
 
 TEST(LayerTime, FusedAttentionStandsForItsParts) {

@@ -151,12 +151,12 @@ TEST(PublishedSteps, LeftOutChooseTheConstantOfTheOthers) {
   by_constant[0].push_back(result("b", "b3", 0));
   by_constant[1].push_back(result("b", "b3", 9));
   for (auto& rows : by_constant) rows.back().row.set_aside = "does not choose";
-  auto out = left_out(by_constant, StepQuestion::SourceLeftOut);
+  auto out = left_out(by_constant, "source");
   ASSERT_EQ(out.size(), 4U);
   EXPECT_EQ(out[0].error, 0.5) << "a, by what is best for b";
   EXPECT_EQ(out[1].error, 0.4) << "b, by what is best for a";
   EXPECT_EQ(out[0].question, StepQuestion::SourceLeftOut);
-  EXPECT_TRUE(left_out(by_constant, StepQuestion::GenerationLeftOut).empty()) << "no other one";
+  EXPECT_TRUE(left_out(by_constant, "generation").empty()) << "no other one";
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ Duration forward_and_backward(const Parts& q, const Profile& p, Level level) {
 
 void predict_row(const Parts& p, StepResult& out) {
   if (out.row.unit == StepUnit::MsForwardBackward) {
-    const Profile ends = predict::with_joint_spread(p.workload, p.profile);
+    const Profile ends = predict::with_joint_spread(p.workload, p.profile, 1);
     out.predicted = forward_and_backward(p, p.profile, Level::Mid);
     out.low = std::min(out.predicted, forward_and_backward(p, ends, Level::High));
     out.high = std::max(out.predicted, forward_and_backward(p, ends, Level::Low));
@@ -151,31 +151,55 @@ std::vector<StepResult> predict_steps(const Terminal& t, const std::string& fold
     }
     return r;
   };
-  // One GPU's rows once more with other values of the constant that was fitted to them.
-  constexpr std::array kFed{"200", "250", "300", "350", "400", "450", "500", "600", "800", "1600"};
-  std::vector<std::size_t> alone;
-  for (std::size_t i = 0; i < asked.size(); ++i)
-    if (asked[i].question == StepQuestion::OneGpu) alone.push_back(i);
+  // Rows once more with other values of the constant that was fitted to them.
+  struct Constant {
+    const char* setting;
+    std::vector<const char*> values;
+    bool (*of)(StepQuestion);
+    std::vector<const char*> left_out;
+  };
+  const Constant constants[] = {
+      {"profile.kernels.fed=",
+       {"200", "250", "300", "350", "400", "450", "500", "600", "800", "1600"},
+       [](StepQuestion q) { return q == StepQuestion::OneGpu; },
+       {"source", "generation"}},
+      {"profile.stragglers.cv.mid=",
+       {"0", "0.005", "0.01", "0.015", "0.02", "0.025", "0.03"},
+       is_relative,
+       {"source"}}};
+  struct Job {
+    std::size_t row;
+    std::string constant;
+  };
+  std::vector<Job> work;
+  for (std::size_t i = 0; i < asked.size(); ++i) work.push_back({i, ""});
+  if (!removed)
+    for (const Constant& c : constants)
+      for (const char* value : c.values)
+        for (std::size_t i = 0; i < asked.size(); ++i)
+          if (c.of(asked[i].question)) work.push_back({i, std::string(c.setting) + value});
   auto make = [&](std::int64_t i) {
-    auto k = static_cast<std::size_t>(i);
-    if (k < asked.size()) return predicted(asked[k], "");
-    k -= asked.size();
-    StepResult r = asked[alone[k % alone.size()]];
-    return predicted(r, std::string("profile.kernels.fed=") + kFed[k / alone.size()]);
+    const Job& job = work[static_cast<std::size_t>(i)];
+    return predicted(asked[job.row], job.constant);
   };
   std::vector<StepResult> out;
   auto jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  auto count = static_cast<std::int64_t>(asked.size() + (removed ? 0 : kFed.size() * alone.size()));
+  auto count = static_cast<std::int64_t>(work.size());
   in_order<StepResult>(
       0, count, jobs, count, make, [&](std::int64_t, StepResult r) { out.push_back(std::move(r)); },
       [] {});
-  if (removed || alone.empty()) return out;
-  std::vector<std::vector<StepResult>> by_constant(kFed.size());
-  for (std::size_t k = 0; k < kFed.size() * alone.size(); ++k)
-    by_constant[k / alone.size()].push_back(out[asked.size() + k]);
+  std::map<std::string, std::vector<StepResult>> tried;
+  for (std::size_t k = asked.size(); k < out.size(); ++k)
+    tried[work[k].constant].push_back(std::move(out[k]));
   out.resize(asked.size());
-  for (StepQuestion q : {StepQuestion::SourceLeftOut, StepQuestion::GenerationLeftOut})
-    for (StepResult& r : left_out(by_constant, q)) out.push_back(std::move(r));
+  if (tried.empty()) return out;
+  for (const Constant& c : constants) {
+    std::vector<std::vector<StepResult>> by_constant;
+    for (const char* value : c.values) by_constant.push_back(tried[std::string(c.setting) + value]);
+    if (by_constant.front().empty()) continue;
+    for (const char* by : c.left_out)
+      for (StepResult& r : left_out(by_constant, by)) out.push_back(std::move(r));
+  }
   return out;
 }
 

@@ -33,6 +33,10 @@ const char* words_of(StepQuestion q) {
       return "several GPUs";
     case StepQuestion::OneHost:
       return "one host, computation as measured";
+    case StepQuestion::OneHostSourceLeftOut:
+      return "one host, its source left out";
+    case StepQuestion::SeveralHostsSourceLeftOut:
+      return "several hosts, its source left out";
     case StepQuestion::SeveralHosts:
       return "several hosts, computation as measured";
   }
@@ -136,9 +140,10 @@ std::string steps_markdown(const StepsReport& r) {
       ".\n\n*One GPU* and *several GPUs*: predicted from nothing that was measured there. "
       "*Computation as measured*: with the step that the same source printed for one GPU\n"
       "(`--measured-step`), so that what is judged is what several GPUs add. Error: predicted "
-      "step / measured step - 1. One constant is fitted to the rows of one GPU (what feeds tensor "
-      "cores,\nsim/MODEL.md 5.1); the sections that leave out a source or a generation choose it "
-      "without\nthe row's own. *Of the others*: the median |error| of all rows that are not of "
+      "step / measured step - 1. Two constants are fitted to these rows: what feeds tensor cores "
+      "(sim/MODEL.md 5.1), to those\nof one GPU, and how much ranks vary (7), to those whose "
+      "computation is as measured. The sections that leave out a source or\na generation choose "
+      "them without the row's own. *Of the others*: the median |error| of all rows that are not of "
       "that line.\n";
   std::string head = "| |", rule = "|---|";
   for (const Column& c : kColumns)
