@@ -314,6 +314,11 @@ void find_interval(const Question& q, const Options& options, Prediction& out) {
     double there = ratio(single_rank_step(together, step_times(q.workload, joint, level)), end);
     out.efficiency_low = std::min(out.efficiency_low, there);
     out.efficiency_high = std::max(out.efficiency_high, there);
+    // Of which computation's range cancels, and that of ranks does not.
+    double by_ranks = efficiency * straggling(q.profile, q.scenario, Level::Mid) /
+                      straggling(q.profile, q.scenario, level);
+    out.efficiency_low = std::min(out.efficiency_low, by_ranks);
+    out.efficiency_high = std::max(out.efficiency_high, by_ranks);
   }
 }
 

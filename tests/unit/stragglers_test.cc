@@ -99,6 +99,11 @@ TEST_F(StragglersOfAJob, WidenAnIntervalLessThanComputationDoes) {
   double by_itself = (p_.rank_cv->low - p_.rank_cv->high) * expected_largest(8) * step;
   EXPECT_GT(varied, alike);
   EXPECT_LT(varied, alike + 0.6 * by_itself);
+  // Of the efficiency nothing else varies as much.
+  Prediction p = answer(with(8, true));
+  EXPECT_NEAR(p.efficiency_high / p.scaling_efficiency, 1 + p_.rank_cv->mid * expected_largest(8),
+              0.003);
+  EXPECT_LT(p.efficiency_low / p.scaling_efficiency, 0.93);
 }
 
 }  // namespace
