@@ -208,7 +208,7 @@ void read_captured_layers(const Reader& r, Workload& w) {
 Optimizer read_optimizer(const Reader& r) {
   r.only({"name", "momentum", "weight_decay", "foreach", "fused"});
   Optimizer o;
-  o.kind = static_cast<Optimizer::Kind>(r.at("name").choice({"sgd", "adam", "adamw"}));
+  o.kind = static_cast<Optimizer::Kind>(r.at("name").choice({"sgd", "adam", "adamw", "lamb"}));
   auto flag = [&](const char* key, bool& value) {
     if (r.has(key)) value = r.at(key).boolean();
   };
@@ -249,9 +249,9 @@ Json at_its_length(Json document) {
 Workload read_workload(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.workload/1");
-  r.only({"schema", "name", "model", "basis", "batch", "sequence", "positions", "precision",
-          "device", "source", "optimizer", "tensors", "buffers", "arrival", "times", "layers",
-          "memory_format", "attention", "casting"});
+  r.only({"schema",    "name",   "model",         "basis",     "batch",   "sequence", "positions",
+          "precision", "device", "source",        "optimizer", "tensors", "buffers",  "arrival",
+          "times",     "layers", "memory_format", "attention", "casting", "loop"});
   Workload w;
   w.name = r.at("name").text();
   w.model = r.has("model") ? r.at("model").text() : w.name;
@@ -267,6 +267,13 @@ Workload read_workload(const Json& j, const std::string& file) {
   for (const Reader& t : r.at("tensors").items()) w.tensors.push_back(read_tensor(t));
   if (r.has("buffers"))
     for (const Reader& t : r.at("buffers").items()) w.buffers.push_back(read_tensor(t));
+  if (r.has("loop")) {
+    Reader loop = r.at("loop");
+    loop.only({"grad_scaler", "clip_grad_norm", "loss_item"});
+    if (loop.has("grad_scaler")) w.loop.grad_scaler = loop.at("grad_scaler").boolean();
+    if (loop.has("clip_grad_norm")) w.loop.clip_grad_norm = loop.at("clip_grad_norm").boolean();
+    if (loop.has("loss_item")) w.loop.loss_item = loop.at("loss_item").boolean();
+  }
   w.arrival = read_indices(r.at("arrival"), w.tensors.size());
   if (w.basis == Basis::Captured) {
     for (const char* key : {"memory_format", "attention", "sequence", "positions", "casting"})

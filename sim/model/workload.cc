@@ -145,6 +145,10 @@ double optimizer_bytes_per_element(const Optimizer& o) {
     if (o.fused) return 20;
     return o.weight_decay ? 44 : 32;
   }
+  // Norms of all gradients, of a tensor's parameters and of its updates (4 each); the first stage
+  // reads gradient, parameter and states and writes update and states (28), the second reads
+  // parameter and update and writes the parameter (12). Apex, csrc/multi_tensor_lamb.cu.
+  if (o.kind == Kind::Lamb) return 52;
   if (o.fused) return 28;
   if (o.kind == Kind::AdamW) return 80;
   return o.weight_decay ? 84 : 72;
@@ -157,18 +161,47 @@ double optimizer_bytes_per_element(const Workload& w) {
   return w.casting == Casting::MasterWeights ? bytes + 12 : bytes;
 }
 
+// An optimizer that is fused unscales by itself and is told on the device whether to skip
+// (GradScaler.step, _step_supports_amp_scaling); under master weights the scaler makes the
+// gradients of four bytes (Apex), which the optimizer need not read as halves.
+LoopWork loop_work(const Workload& w, std::int64_t elements, std::int64_t tensors) {
+  constexpr std::int64_t kTensors = 110;            // of one list that a launch takes
+  constexpr std::int64_t kElements = 320 * 65'536;  // blocks of a launch, elements of a block
+  constexpr std::int32_t kOfNorms = 5;              // stack, norm, add, div, clamp
+  const auto launches = static_cast<std::int32_t>(
+      std::max(tensors / kTensors, elements / kElements) + (elements > 0 ? 1 : 0));
+  const std::int64_t size = w.casting == Casting::Pure ? 2 : 4;
+  bool half = w.basis == Basis::Described && w.precision == Precision::Fp16;
+  LoopWork out;
+  bool scales = w.loop.grad_scaler.value_or(half && w.casting != Casting::Pure);
+  const bool fused = w.optimizer.fused && w.optimizer.kind != Optimizer::Kind::Lamb;
+  if (scales && !(fused && w.casting != Casting::MasterWeights)) {
+    out.unscale = 2 * size * elements;
+    out.unscale_kernels = launches;
+    out.waits = true;
+  }
+  if (w.loop.clip_grad_norm) {
+    out.clip = 3 * size * elements;
+    out.clip_kernels = 2 * launches + kOfNorms;
+  }
+  return out;
+}
+
 // Multi-tensor kernels take at most this many tensors per launch (torch MultiTensorApply.cuh, 3 to
 // 4 lists).
 constexpr std::int64_t kTensorsPerLaunch = 36;
 
 std::int64_t optimizer_kernels(const Optimizer& o, std::int64_t tensors) {
   using Kind = Optimizer::Kind;
-  std::int64_t passes = o.fused ? 1
+  const bool lamb = o.kind == Kind::Lamb;
+  std::int64_t passes = lamb      ? 5
+                        : o.fused ? 1
                         : o.kind == Kind::Sgd
                             ? 1 + (o.momentum ? 2 : 0) + (o.weight_decay ? 1 : 0)
                             : 7 + (o.kind == Kind::AdamW || o.weight_decay ? 1 : 0);
-  return o.foreach || o.fused ? passes * ((tensors + kTensorsPerLaunch - 1) / kTensorsPerLaunch)
-                              : passes * tensors;
+  return o.foreach || o.fused || lamb
+             ? passes * ((tensors + kTensorsPerLaunch - 1) / kTensorsPerLaunch)
+             : passes * tensors;
 }
 
 std::vector<Duration> backward_by_layer(const Workload& w, const std::vector<Duration>& ready,

@@ -89,6 +89,9 @@ struct StepTimes {
   Duration forward;
   Duration backward;
   Duration optimizer;
+  Duration loop;                     // on the device: what Workload::loop adds to a step
+  bool waits_before_update = false;  // the host, until the device is done (Workload::loop)
+  bool waits_after_update = false;
   std::vector<Duration> ready;  // one per arrival, non-decreasing, <= backward
   std::optional<HostTimes> host;
   std::vector<LayerDurations> layers;  // of Workload::layers; empty: only the whole is known
@@ -114,15 +117,24 @@ struct MeasuredStep {
 };
 
 struct Optimizer {
-  enum class Kind : std::uint8_t { Sgd, Adam, AdamW } kind = Kind::Sgd;
+  enum class Kind : std::uint8_t { Sgd, Adam, AdamW, Lamb } kind = Kind::Sgd;
   bool momentum = false;
   bool weight_decay = false;
   bool foreach = true;
-  bool fused = false;
+  bool fused = false;  // Lamb: always (Apex FusedLAMB)
 };
 // Bytes of memory traffic per fp32 parameter in one optimizer step, all passes. Source: facts of
 // torch/optim/{sgd,adam}.py; sim/MODEL.md.
 double optimizer_bytes_per_element(const Optimizer& o);
+// What a training loop does between the last gradient and the next forward, besides the optimizer.
+// Source: torch/amp/grad_scaler.py, torch/nn/utils/clip_grad.py.
+struct Loop {
+  std::optional<bool> grad_scaler;  // torch.amp.GradScaler, or Apex's loss scaling; absent: where a
+                                    // described workload computes in fp16, except pure
+  bool clip_grad_norm = false;      // torch.nn.utils.clip_grad_norm_
+  bool loss_item = false;           // the host reads the loss after each step
+};
+
 // Kernels of one optimizer step over so many parameters.
 std::int64_t optimizer_kernels(const Optimizer& o, std::int64_t parameters);
 
@@ -140,6 +152,7 @@ struct Workload {
   std::vector<Tensor> tensors;  // registration order
   std::vector<Tensor> buffers;  // registration order
   std::vector<TensorIndex> arrival;
+  Loop loop;
   StepTimes times;            // captured, or filled by predict's roofline
   std::vector<Layer> layers;  // described; of a capture that knows them: name and tensors alone
   Casting casting = Casting::Autocast;  // described, of half precision
@@ -150,6 +163,18 @@ struct Workload {
 };
 // The same by how this workload trains: halves (Pure), or a copy of four bytes beside them.
 double optimizer_bytes_per_element(const Workload& w);
+
+// The passes over gradients that a loop makes, in bytes of traffic and kernels; 0 bytes: it makes
+// none.
+struct LoopWork {
+  std::int64_t unscale = 0;
+  std::int32_t unscale_kernels = 0;
+  std::int64_t clip = 0;
+  std::int32_t clip_kernels = 0;
+  bool waits = false;  // the host, for whether a gradient is infinite, before it updates
+};
+// `elements` gradients in so many tensors, of one rank.
+LoopWork loop_work(const Workload& w, std::int64_t elements, std::int64_t tensors);
 
 // Of a capture, backward by layer: a layer's ends with the last gradient that no layer before it in
 // forward shares, the first one's with backward; what has no parameters belongs to the layer that

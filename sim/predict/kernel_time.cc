@@ -167,10 +167,11 @@ double optimizer_launches(const Optimizer& o, double tensors, double elements) {
   constexpr double kTensors = 36;
   constexpr double kElements = 320.0 * 65536;
   bool sgd = o.kind == Optimizer::Kind::Sgd;
-  double passes = o.fused ? 1
-                  : sgd   ? 1 + (o.momentum ? 2 : 0) + (o.weight_decay ? 1 : 0)
-                          : 7 + (o.kind == Optimizer::Kind::AdamW || o.weight_decay ? 1 : 0);
-  if (!o.foreach && !o.fused) return passes * tensors;
+  double passes = o.kind == Optimizer::Kind::Lamb ? 5
+                  : o.fused                       ? 1
+                  : sgd ? 1 + (o.momentum ? 2 : 0) + (o.weight_decay ? 1 : 0)
+                        : 7 + (o.kind == Optimizer::Kind::AdamW || o.weight_decay ? 1 : 0);
+  if (!o.foreach && !o.fused && o.kind != Optimizer::Kind::Lamb) return passes * tensors;
   return passes * std::max(ceil_div(tensors, kTensors), ceil_div(elements, kElements));
 }
 

@@ -314,6 +314,7 @@ std::vector<std::optional<LayerTime>> layer_times(const Workload& w, const Profi
 
 std::optional<Duration> optimizer_time(const Workload& w, const Profile& p, Level level) {
   const Optimizer& o = w.optimizer;
+  if (o.kind == Optimizer::Kind::Lamb) return std::nullopt;
   std::string name = o.kind == Optimizer::Kind::AdamW  ? "adamw"
                      : o.kind == Optimizer::Kind::Adam ? "adam"
                      : o.momentum                      ? "sgd_momentum"

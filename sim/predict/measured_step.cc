@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "sim/predict/roofline.h"
+#include "sim/strategy/builder.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -23,9 +24,19 @@ std::string factor_text(const MeasuredStep& m) {
 }  // namespace
 
 Duration one_rank_step(const StepTimes& t, int micro_steps, double slow) {
-  Duration device = scale((t.forward + t.backward) * micro_steps + t.optimizer, slow);
-  if (!t.host) return device;
-  return std::max(device, (t.host->forward + t.host->backward) * micro_steps + t.host->optimizer);
+  const Duration passes = scale((t.forward + t.backward) * micro_steps, slow);
+  const Duration update = scale(t.optimizer, slow);
+  const Duration loop = scale(t.loop, slow);
+  if (!t.host) return passes + loop + update;
+  const Duration launches = (t.host->forward + t.host->backward) * micro_steps;
+  if (!t.waits_before_update && !t.waits_after_update)
+    return std::max(passes + loop + update, launches + t.host->optimizer);
+  // Where the host has waited, the device waits for what it launches next.
+  const Duration head = strategy::forward_of(t).head;
+  if (t.waits_after_update)
+    return std::max(head + passes, launches) + loop + update +
+           (t.waits_before_update ? t.host->optimizer : Duration{});
+  return t.host->optimizer + loop + std::max(std::max(update, head) + passes, launches);
 }
 
 Workload scaled_to(Duration measured, const MeasuredWork& of, const MeasuredWork& now,

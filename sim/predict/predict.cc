@@ -542,9 +542,10 @@ Prediction predict(const Question& q, const Options& given) {
   double slowest = 1;
   if (auto it = q.scenario.slow_ranks.find(out.summary.actor); it != q.scenario.slow_ranks.end())
     slowest = it->second;
-  Duration undisturbed = scale(
-      (r.times.forward + r.times.backward) * q.scenario.plan.accumulation_steps + r.times.optimizer,
-      slowest);
+  Duration undisturbed =
+      scale((r.times.forward + r.times.backward) * q.scenario.plan.accumulation_steps +
+                r.times.optimizer + r.times.loop,
+            slowest);
   const Duration computed = out.summary.forward + out.summary.backward + out.summary.optimizer;
   const double straggle = straggling(q.profile, q.scenario, Level::Mid);
   const Duration as_slowest = scale(undisturbed, straggle);

@@ -96,6 +96,17 @@ double memory_rate(const Profile& p, Level level) {
   return p.memory.bandwidth_bytes_per_s * at(p.memory.efficiency, level) / 1e12;
 }
 
+namespace {
+
+// Of kernels that only move bytes.
+Duration memory_time(const Profile& p, Level level, std::int64_t traffic, std::int32_t kernels) {
+  return std::max(
+      p.memory.kernel * kernels,
+      stretched(p.memory.stretch, {ceil_ps(static_cast<double>(traffic), memory_rate(p, level))}));
+}
+
+}  // namespace
+
 std::string roofline_problem(const Workload& w, const Profile& p) {
   if (w.basis == Basis::Captured) {
     if (w.device != p.kind)
@@ -156,11 +167,28 @@ StepTimes described_times(const Workload& w, const Profile& p, Level level) {
 
 }  // namespace
 
+namespace {
+
+// What the loop adds, for one rank by itself.
+void add_loop(const Workload& w, const Profile& p, Level level, StepTimes& t) {
+  std::int64_t elements = 0;
+  for (const Tensor& tensor : w.tensors) elements += tensor.elements();
+  const LoopWork loop = loop_work(w, elements, static_cast<std::int64_t>(w.tensors.size()));
+  if (loop.unscale > 0) t.loop += memory_time(p, level, loop.unscale, loop.unscale_kernels);
+  if (loop.clip > 0) t.loop += memory_time(p, level, loop.clip, loop.clip_kernels);
+  t.waits_before_update = loop.waits;
+  t.waits_after_update = w.loop.loss_item;
+}
+
+}  // namespace
+
 StepTimes step_times(const Workload& w, const Profile& p, Level level) {
   if (w.measured_step) level = Level::Mid;
   StepTimes t = w.basis == Basis::Captured ? scaled(w.times, captured_factor(w.times, level))
                                            : described_times(w, p, level);
-  return w.measured_step ? scaled(std::move(t), w.measured_step->factor) : t;
+  if (w.measured_step) t = scaled(std::move(t), w.measured_step->factor);
+  add_loop(w, p, level, t);
+  return t;
 }
 
 Duration division(const Op& op, const StepProgram& step, const Profile& p) {
@@ -186,10 +214,7 @@ Duration price(const Op& op, const StepProgram& step, const Program& program, co
     case Cost::HalfDivision:
       break;
   }
-  return hooks + division(op, step, p) +
-         std::max(p.memory.kernel * op.kernels,
-                  stretched(p.memory.stretch,
-                            {ceil_ps(static_cast<double>(op.traffic), memory_rate(p, level))}));
+  return hooks + division(op, step, p) + memory_time(p, level, op.traffic, op.kernels);
 }
 
 }  // namespace ddpsim::predict

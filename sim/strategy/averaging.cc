@@ -78,8 +78,7 @@ class AveragingLowering {
       reduce_async(b);
     else
       reduce_blocking(b);
-    if (times_.host) b.host_time(times_.host->optimizer);
-    b.main(kOptimizer, kNoSubject, total, {.duration = times_.optimizer});
+    b.update(w_, times_);
     return std::move(b.step);
   }
 

@@ -88,6 +88,23 @@ std::uint32_t StepBuilder::forward(const StepTimes& times) {
   return index;
 }
 
+void StepBuilder::update(const Workload& w, const StepTimes& times) {
+  const std::int64_t bytes = w.gradient_bytes().count;
+  std::int64_t elements = 0;
+  for (const Tensor& t : w.tensors) elements += t.elements();
+  const LoopWork loop = loop_work(w, elements, static_cast<std::int64_t>(w.tensors.size()));
+  std::uint32_t last = last_compute_;
+  if (loop.unscale > 0)
+    last = main(kUnscale, kNoSubject, bytes,
+                {.traffic = loop.unscale, .kernels = loop.unscale_kernels});
+  if (loop.clip > 0)
+    last = main(kClip, kNoSubject, bytes, {.traffic = loop.clip, .kernels = loop.clip_kernels});
+  if (loop.waits && gpu()) wait(kAwaitFinite, kNoSubject, last);
+  if (times.host) host_time(times.host->optimizer);
+  last = main(kOptimizer, kNoSubject, bytes, {.duration = times.optimizer});
+  if (w.loop.loss_item && gpu()) wait(kReadLoss, kNoSubject, last);
+}
+
 std::uint32_t StepBuilder::main_after(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
                                       Work work, std::uint32_t dep) {
   std::uint32_t launched = kNoOp;

@@ -44,6 +44,9 @@ class StepBuilder {
   // to what it launches next.
   std::uint32_t forward(const StepTimes& times);
 
+  // From the last gradient to the next forward: what the loop does, and the optimizer.
+  void update(const Workload& w, const StepTimes& times);
+
   // On the compute stream (GPU, behind its launch) or on the host thread (CPU). Zero kernels with
   // zero traffic is measured work.
   std::uint32_t main(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Work work);

@@ -286,8 +286,7 @@ class DdpLowering {
       }
       if (!awaited) b.before_next_main(done);
     }
-    if (times_.host) b.host_time(times_.host->optimizer);
-    b.main(kOptimizer, kNoSubject, gradient_bytes(), {.duration = times_.optimizer});
+    b.update(w_, times_);
   }
 
   const TimedWorkload timed_;

@@ -494,11 +494,21 @@ class FsdpLowering {
     std::int64_t parameters = 0;
     for (std::size_t u = 0; u < units_.size(); ++u)
       elements += shard(u), parameters += empty(u) ? 0 : 1;
+    const LoopWork loop = loop_work(w_, elements, parameters);
+    const std::int64_t bytes = elements * element_size(weights_);
+    if (loop.unscale > 0)
+      kernel(kCompute, kUnscale, kNoSubject, bytes,
+             {.traffic = loop.unscale, .kernels = loop.unscale_kernels});
+    if (loop.clip > 0)
+      kernel(kCompute, kClip, kNoSubject, bytes,
+             {.traffic = loop.clip, .kernels = loop.clip_kernels});
+    if (loop.waits) b_->wait(kAwaitFinite, kNoSubject, last_[kCompute]);
     auto traffic =
         static_cast<std::int64_t>(static_cast<double>(elements) * optimizer_bytes_per_element(w_));
     auto kernels = static_cast<std::int32_t>(optimizer_kernels(w_.optimizer, parameters));
-    kernel(kCompute, kOptimizer, kNoSubject, elements * element_size(weights_),
+    kernel(kCompute, kOptimizer, kNoSubject, bytes,
            {.traffic = std::max<std::int64_t>(1, traffic), .kernels = kernels});
+    if (w_.loop.loss_item) b_->wait(kReadLoss, kNoSubject, last_[kCompute]);
   }
 
   const TimedWorkload timed_;

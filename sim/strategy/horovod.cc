@@ -151,8 +151,7 @@ class HorovodLowering {
       if (compresses(s.tensor))
         b.main(kDecompressTensor, s.tensor, bytes(s.tensor),
                {.traffic = bytes(s.tensor) + program_.coordination->tensors[s.tensor].bytes});
-    if (times_.host) b.host_time(times_.host->optimizer);
-    b.main(kOptimizer, kNoSubject, total, {.duration = times_.optimizer});
+    b.update(w_, times_);
     return std::move(b.step);
   }
 

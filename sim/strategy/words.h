@@ -31,6 +31,14 @@ inline constexpr OpWord kAccumulate{"accumulate/",
                                      .of = Of::Tensor,
                                      .touches = Touches::Tensor,
                                      .in_micro_step = true}};
+// Of a training loop (Workload::loop).
+inline constexpr OpWord kUnscale{"unscale",
+                                 {.phase = Phase::Update, .touches = Touches::Everything}};
+inline constexpr OpWord kClip{"clip_grad_norm",
+                              {.phase = Phase::Update, .touches = Touches::Everything}};
+inline constexpr OpWord kAwaitFinite{"wait/found_inf",
+                                     {.does = Does::Wait, .phase = Phase::Update}};
+inline constexpr OpWord kReadLoss{"wait/loss", {.does = Does::Wait, .phase = Phase::Update}};
 inline constexpr OpWord kOptimizer{"optimizer",
                                    {.phase = Phase::Update, .touches = Touches::Everything}};
 

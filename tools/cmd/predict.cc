@@ -53,9 +53,9 @@ report::Heading heading_of_plan(const Loaded& l) {
   const Plan& plan = l.scenario.plan;
   bool tf32 = l.workload.basis == Basis::Described && l.workload.precision == Precision::Fp32 &&
               l.profile.compute.peak_flops[static_cast<std::size_t>(Precision::Tf32)] > 0;
-  h.workload = fmt::format("{}, {}, {}{}", l.workload.name, batch_text(l.workload),
-                           name_of(l.workload.precision),
-                           tf32 ? " (convolutions in TF32, as torch does by default)" : "");
+  h.workload = fmt::format(
+      "{}, {}, {}{}{}", l.workload.name, batch_text(l.workload), name_of(l.workload.precision),
+      tf32 ? " (convolutions in TF32, as torch does by default)" : "", loop_text(l.workload));
   const strategy::SystemRecord& system = strategy::record_of(plan.system);
   h.system = system.brief;
   h.units = system.units;

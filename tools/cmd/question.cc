@@ -224,6 +224,14 @@ std::string batch_text(const Workload& w) {
   return fmt::format("batch {} per rank{}", w.batch, sequence);
 }
 
+std::string loop_text(const Workload& w) {
+  std::string out;
+  if (loop_work(w, 1, 1).unscale > 0) out += ", GradScaler";
+  if (w.loop.clip_grad_norm) out += ", clipped";
+  if (w.loop.loss_item) out += ", loss read each step";
+  return out;
+}
+
 std::string nccl_text(const Plan& plan, const std::vector<std::string>& without) {
   auto left_out = [&](const std::string& name) {
     return std::find(without.begin(), without.end(), name) != without.end();

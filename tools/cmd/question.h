@@ -94,6 +94,8 @@ struct Loaded {
 };
 // "batch 32 per rank, sequence 128"
 std::string batch_text(const Workload& w);
+// ", GradScaler, clipped": what the workload's loop does beside the optimizer.
+std::string loop_text(const Workload& w);
 // "NCCL 2.26, NCCL_ALGO=allreduce:tree": what the plan sets of NCCL; "" = nothing. `without`: keys
 // and variables that are left out.
 std::string nccl_text(const Plan& plan, const std::vector<std::string>& without = {});
