@@ -16,9 +16,9 @@ void add_sets(const Reader& r, const std::string& target, PublishedStep& out) {
 }
 
 PublishedStep read_row(const Reader& r, const std::string& source) {
-  r.only({"id", "workload", "batch", "precision", "settings", "gpu", "ranks", "hosts", "cluster",
-          "profile", "system", "software", "plan", "measured", "one_gpu", "fitted", "notes", "host",
-          "set_aside"});
+  r.only({"id",      "workload", "batch",   "precision", "settings",  "gpu",  "ranks",
+          "hosts",   "cluster",  "profile", "system",    "software",  "plan", "measured",
+          "one_gpu", "fitted",   "notes",   "host",      "set_aside", "off"});
   PublishedStep out;
   out.source = source;
   out.id = r.at("id").text();
@@ -36,6 +36,11 @@ PublishedStep read_row(const Reader& r, const std::string& source) {
   if (r.has("settings")) add_sets(r.at("settings"), "workload", out);
   if (r.has("host")) add_sets(r.at("host"), "profile.host", out);
   if (r.has("set_aside")) out.set_aside = r.at("set_aside").text();
+  if (r.has("off")) {
+    r.at("off").only({"cause", "settles"});
+    out.off = r.at("off").at("cause").text();
+    out.settles = r.at("off").at("settles").text();
+  }
   const Reader plan = r.at("plan");
   add_sets(plan, "plan", out);
   if (plan.has("accumulation_steps"))

@@ -34,6 +34,8 @@ struct PublishedStep {
   double measured = 0;
   std::string one_gpu;    // id of the row, of the same source, that it is relative to; "" = of none
   std::string fitted;     // the constant of the tree that was taken from it; "" = none
+  std::string off;        // why its prediction is off, as far as found; "" = nothing is said
+  std::string settles;    // which measurement would tell
   std::string set_aside;  // why its own step is not judged (what it adds is); "" = it is
 };
 // A step's duration, of all its micro-steps; MsForwardBackward: without the optimizer.

@@ -41,10 +41,14 @@ Json steps_file(const Json& rows) {
 TEST(PublishedSteps, AreReadWithWhatTheyArePredictedWith) {
   Json several = step_row("b", 8, 2000);
   several["one_gpu"] = "a";
+  several["off"] = {{"cause", "a slow switch"}, {"settles", "another switch"}};
   auto rows = io::read_steps(steps_file({step_row("a", 1, 320), several}), "f");
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[1].one_gpu, "a");
   EXPECT_EQ(rows[1].source, "somebody");
+  EXPECT_EQ(rows[1].off, "a slow switch");
+  EXPECT_EQ(rows[1].settles, "another switch");
+  EXPECT_EQ(rows[0].off, "");
   EXPECT_EQ(rows[1].sets,
             (std::vector<std::string>{"workload.batch=32", "workload.precision=\"fp16\"",
                                       "cluster.hosts=1", "workload.memory_format=\"channels_last\"",
@@ -70,6 +74,7 @@ TEST(PublishedSteps, OfFilesThatCannotBeMeantAreRefused) {
   EXPECT_EQ(refused([](Json& f) { f["evidence"] = "system"; }), "f#/evidence");
   EXPECT_EQ(refused([](Json& f) { f["rows"][0]["bach"] = 3; }), "f#/rows/0/bach");
   EXPECT_EQ(refused([](Json& f) { f["rows"][1]["id"] = "a"; }), "f#/rows/1/id");
+  EXPECT_EQ(refused([](Json& f) { f["rows"][1]["off"] = {{"cause", "x"}}; }), "f#/rows/1/off");
   EXPECT_EQ(refused([](Json& f) { f["rows"][1]["one_gpu"] = "c"; }), "f#/rows/1/one_gpu");
   EXPECT_EQ(refused([](Json& f) { f["rows"][0]["batch"] = 64; }), "f#/rows/1/one_gpu");
   EXPECT_EQ(refused([](Json& f) { f["rows"][0]["ranks"] = 2; }), "f#/rows/1/one_gpu");

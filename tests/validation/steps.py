@@ -61,6 +61,17 @@ def main():
         if g["by"] == "source"
     }
     missed = 0
+    # What the report calls off is off: one of its rows by 7 % or more.
+    causes = {}
+    for file in ROWS.glob("*.json"):
+        for row in json.loads(file.read_text())["rows"]:
+            if "off" in row:
+                causes.setdefault(row["off"]["cause"], set()).add(row["id"])
+    for cause, ids in causes.items():
+        worst = max(abs(r.get("error", 0)) for r in found["results"] if r["id"] in ids)
+        if worst < 0.07:
+            print(f"MISSED nothing of it is off: {cause}")
+            missed += 1
 
     def expect(what, name, wanted, change):
         nonlocal missed

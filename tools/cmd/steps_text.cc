@@ -79,6 +79,28 @@ std::map<std::string, std::vector<std::string>> not_predicted(const StepsReport&
   return out;
 }
 
+struct Off {
+  std::string ids, settles;
+  double least = 0, most = 0;  // error
+};
+// By cause. A row's last question is what is judged of it: of several GPUs, what they add.
+std::map<std::string, Off> known_off(const StepsReport& r) {
+  std::map<std::string, const StepResult*> last;
+  for (const StepResult& x : r.results)
+    if (!x.row.off.empty() && x.why_not.empty() &&
+        (is_first(x.question) || is_relative(x.question)))
+      if (auto& of = last[x.row.id]; !of || is_first(of->question)) of = &x;
+  std::map<std::string, Off> out;
+  for (const auto& [id, x] : last) {
+    Off& o = out[x->row.off];
+    o.least = o.ids.empty() ? x->error : std::min(o.least, x->error);
+    o.most = o.ids.empty() ? x->error : std::max(o.most, x->error);
+    o.ids += (o.ids.empty() ? "" : ", ") + id;
+    o.settles = x->row.settles;
+  }
+  return out;
+}
+
 std::string printed(const PublishedStep& row) {
   constexpr const char* kText[] = {"samples/s", "s", "ms, no optimizer"};
   return fmt::format("{} {}", row.measured, kText[static_cast<std::size_t>(row.unit)]);
@@ -188,6 +210,14 @@ std::string steps_markdown(const StepsReport& r) {
                        printed(x.row), error_cell(&x), x.row.fitted.empty() ? "" : " (in sample)",
                        error_cell(relative));
   }
+  out +=
+      "\n## What is off, and why as far as found\n\nErrors are those of the rows above: their own "
+      "steps, or with computation as measured where they have that; all of them are judged.\n\n"
+      "| rows | error, % | why, as far as found | what would settle it |\n|---|---|---|---|\n";
+  for (const auto& [why, rows] : known_off(r))
+    out += fmt::format("| {} | {} to {} | {} | {} |\n", report::markdown_cell(rows.ids),
+                       signed_hundred(rows.least), signed_hundred(rows.most),
+                       report::markdown_cell(why), report::markdown_cell(rows.settles));
   out += "\n## In sample\n\n";
   for (const StepResult& x : r.results)
     if (!x.row.fitted.empty() && is_first(x.question))
