@@ -358,6 +358,8 @@ def unmarked(readers, runs, folder):
     for place, value in numbers[0].items():
         if place[0] in ("fit", "kernels") or place in FACTS:
             continue  # `fit` is about the fit; `kernels` has no base
+        if value == 0:
+            continue  # whichever base it is of, it is the same
         section = fits[0]["transports"][place[1]] if place[0] == "transports" else fits[0][place[0]]
         name = ".".join(place)
         source = section["source"]
