@@ -9,7 +9,8 @@ namespace {
 constexpr std::array<const char*, kMechanisms> kNames{
     "copy_in",       "in_order_launch", "burst",        "host_lane",      "workers",
     "reverse_order", "uplink_sharing",  "late_arrival", "reduction_time", "first_bucket",
-    "connection",    "shared_memory",   "shared_cores", "stragglers"};
+    "connection",    "shared_memory",   "shared_cores", "stragglers",     "kernels",
+    "conversions",   "calls",           "loop",         "host_memory"};
 
 // Moves each bucket's all-reduce (with the operations of its comm hook) to directly behind the copy
 // that completes it.
@@ -111,6 +112,22 @@ void remove(Mechanism m, Workload& w, Cluster& c, Profile& p, Scenario& s) {
       break;
     case Mechanism::Stragglers:
       p.rank_cv.reset();
+      break;
+    case Mechanism::Kernels:
+      p.costs.reset();
+      break;
+    case Mechanism::Conversions:
+      if (p.costs)
+        for (ProductCost& c : p.costs->products) c.conversion = 0;
+      break;
+    case Mechanism::Calls:
+      p.host.calls.clear();
+      break;
+    case Mechanism::Loop:
+      w.loop = {false, false, false};
+      break;
+    case Mechanism::HostMemory:
+      for (auto& [name, t] : p.transports) t.host_memory.reset();
       break;
     case Mechanism::Connection:
     case Mechanism::CopyIn:

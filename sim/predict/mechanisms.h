@@ -24,8 +24,13 @@ enum class Mechanism : std::uint8_t {
   SharedMemory,   // emulated hosts have memory of their own
   SharedCores,    // the network needs no cores
   Stragglers,     // ranks compute alike
+  Kernels,        // described layers take what a roofline with one efficiency a class says
+  Conversions,    // convolutions of contiguous images convert nothing
+  Calls,          // a call of the framework takes what its launches take
+  Loop,           // nothing but the optimizer between the last gradient and the next forward
+  HostMemory,     // through the host's memory, a link carries what it carries to a GPU
 };
-inline constexpr int kMechanisms = 14;
+inline constexpr int kMechanisms = 19;
 const char* name_of(Mechanism m);  // "copy_in", ...
 std::optional<Mechanism> parse_mechanism(const std::string& name);
 
