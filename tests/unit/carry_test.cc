@@ -148,6 +148,19 @@ TEST(Carried, RefusesADatasheetThatDoesNotSayItsSms) {
   }
 }
 
+TEST(Carried, RefusesARangeThatIsNone) {
+  for (auto [quick, slow] : {std::pair{0.9, -1e18}, {1.1, 1.2}, {0.9, 0.95}, {0.0, 1.1}}) {
+    io::OrderedJson j = io::write_profile(profile("l4.datasheet"), {});
+    j["kernels"]["common"] = {{"quick", quick}, {"slow", slow}};
+    try {
+      io::read_profile(io::parse_json(j.dump(), "p"), "p");
+      ADD_FAILURE() << quick << " " << slow;
+    } catch (const InputError& e) {
+      EXPECT_EQ(e.where, "p#/kernels/common");
+    }
+  }
+}
+
 // Calls of the host are as many times as long as the profile says, and their range is its own.
 TEST(CallFactor, ScalesCallsOfTheHost) {
   Workload w = workload("resnet18");
