@@ -249,9 +249,10 @@ Json at_its_length(Json document) {
 Workload read_workload(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.workload/1");
-  r.only({"schema",    "name",   "model",         "basis",     "batch",   "sequence", "positions",
-          "precision", "device", "source",        "optimizer", "tensors", "buffers",  "arrival",
-          "times",     "layers", "memory_format", "attention", "casting", "loop"});
+  r.only({"schema",    "name",      "model",      "basis",  "batch",         "sequence",
+          "positions", "precision", "device",     "source", "optimizer",     "tensors",
+          "buffers",   "arrival",   "times",      "layers", "memory_format", "attention",
+          "casting",   "loop",      "cuda_graphs"});
   Workload w;
   w.name = r.at("name").text();
   w.model = r.has("model") ? r.at("model").text() : w.name;
@@ -267,6 +268,7 @@ Workload read_workload(const Json& j, const std::string& file) {
   for (const Reader& t : r.at("tensors").items()) w.tensors.push_back(read_tensor(t));
   if (r.has("buffers"))
     for (const Reader& t : r.at("buffers").items()) w.buffers.push_back(read_tensor(t));
+  if (r.has("cuda_graphs")) w.cuda_graphs = r.at("cuda_graphs").boolean();
   if (r.has("loop")) {
     Reader loop = r.at("loop");
     loop.only({"grad_scaler", "clip_grad_norm", "loss_item"});

@@ -47,6 +47,15 @@ Algorithm all_reduce_algorithm(const Plan& plan, Backend backend) {
 constexpr std::int64_t kMostAccumulated = 200'000;
 
 Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
+  if (w.cuda_graphs) {
+    if (device != DeviceKind::Gpu) return {"/workload", "CUDA graphs are of a GPU"};
+    bool whole = p.system == System::PytorchDdp || p.system == System::Averaging;
+    if (!whole || p.find_unused_parameters)
+      return {
+          "/workload",
+          "a step with find_unused_parameters, Horovod or FSDP is not replayed as a CUDA graph: "
+          "its host decides while it runs (cuda_graphs=false)"};
+  }
   if (p.accumulation_steps < 1 || p.accumulation_steps > 10'000)
     return {"/plan/accumulation_steps", "1 to 10,000 micro-steps"};
   const auto gradients = static_cast<std::int64_t>(w.arrival.size());

@@ -153,6 +153,7 @@ struct Workload {
   std::vector<Tensor> buffers;  // registration order
   std::vector<TensorIndex> arrival;
   Loop loop;
+  bool cuda_graphs = false;   // steady steps are replayed as a graph: the host launches nothing
   StepTimes times;            // captured, or filled by predict's roofline
   std::vector<Layer> layers;  // described; of a capture that knows them: name and tensors alone
   Casting casting = Casting::Autocast;  // described, of half precision

@@ -187,6 +187,10 @@ StepTimes step_times(const Workload& w, const Profile& p, Level level) {
   StepTimes t = w.basis == Basis::Captured ? scaled(w.times, captured_factor(w.times, level))
                                            : described_times(w, p, level);
   if (w.measured_step) t = scaled(std::move(t), w.measured_step->factor);
+  if (w.cuda_graphs && t.host) {
+    t.host = HostTimes{{}, {}, {}, std::vector<Duration>(t.host->ready.size())};
+    for (LayerDurations& l : t.layers) l.host_forward = l.host_backward = {};
+  }
   add_loop(w, p, level, t);
   return t;
 }

@@ -70,7 +70,7 @@ void where_time_goes(Page& page, const predict::Prediction& p) {
     page.line(
         fmt::format("  {:<26}{:>10} {:>6.1f} %  {}", r.name, ms(r.time), 100 * f, bar(f, 40)));
   }
-  if (p.stragglers) page.line("  of that, " + stragglers_sentence(*p.stragglers));
+  if (p.stragglers) page.line("  of computation, " + stragglers_sentence(*p.stragglers));
   if (share(p.slowed, shown_step(p)) > 0.002)
     page.line(fmt::format(
         "  of that, {} is computation made slower by the collectives that run beside it",
@@ -301,7 +301,7 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p,
                     "accumulation_steps, would"
               : share(s.idle, s.step) > 0.1
                   ? "  no setting of the plan gains 0.5 % or more; a larger batch would (or fewer "
-                    "kernels: torch.compile, CUDA graphs)"
+                    "kernels: torch.compile; CUDA graphs: --set workload.cuda_graphs=true)"
                   : "  no setting of the plan gains 0.5 % or more; a faster device would");
   for (const std::string& note : p.extrapolated) page.line("\nbeyond the model: " + note);
   std::string how = !h.times.empty() ? h.times

@@ -55,6 +55,7 @@ class AveragingLowering {
  private:
   StepProgram step(StepKind kind) {
     StepBuilder b(program_, kind);
+    b.set_graphed(w_.cuda_graphs && kind == StepKind::Steady);
     std::int64_t total = w_.gradient_bytes().count;
     bool grads_exist = !set_to_none_ && kind != StepKind::First;
     if (grads_exist) zero_gradients(b, w_, plan_);

@@ -69,6 +69,10 @@ std::uint32_t StepBuilder::launch(Work work, Cost cost) {
   Op op = make(kLaunch, Lane::Host, static_cast<std::uint32_t>(step.ops.size() + 1), 0);
   op.duration = host_carry_;
   host_carry_ = {};
+  if (graphed_) {
+    op.kernels = 0;
+    return push(op);
+  }
   op.cost = cost;
   op.kernels = work.kernels;
   op.hooks = work.hooks;

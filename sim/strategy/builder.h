@@ -37,6 +37,8 @@ class StepBuilder {
  public:
   StepBuilder(Program& program, StepKind kind);
   bool gpu() const { return program_.device == DeviceKind::Gpu; }
+  // Launches cost nothing: the step is a CUDA graph.
+  void set_graphed(bool graphed) { graphed_ = graphed; }
   void set_micro(int micro) { micro_ = static_cast<std::int16_t>(micro); }
   // Adds measured host time to the next launch (GPU).
   void host_time(Duration d) { host_carry_ += d; }
@@ -91,6 +93,7 @@ class StepBuilder {
   std::uint32_t last_host_ = kNoOp;
   std::uint32_t last_compute_ = kNoOp;
   Duration host_carry_;
+  bool graphed_ = false;
   std::vector<std::uint32_t> carried_;
 };
 

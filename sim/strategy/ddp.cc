@@ -102,6 +102,7 @@ class DdpLowering {
 
   StepProgram step(StepKind kind, Life life, const std::vector<std::vector<TensorIndex>>& buckets) {
     StepBuilder b(program_, kind);
+    b.set_graphed(w_.cuda_graphs && life == Life::Steady);
     set_buckets(b, buckets);
     b_ = &b;
     life_ = life;

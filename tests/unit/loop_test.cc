@@ -112,6 +112,35 @@ TEST_F(TrainingLoop, OfOneRankIsTheClosedForm) {
   }
 }
 
+// A graph takes away what the host costs, and nothing else.
+TEST_F(TrainingLoop, AGraphIsAHostThatCostsNothing) {
+  Workload graphed = w_;
+  graphed.cuda_graphs = true;
+  Profile quick = p_;
+  quick.host = {};
+  quick.host.calls.clear();
+  for (System system : {System::PytorchDdp, System::Averaging}) {
+    Scenario s;
+    s.ranks = 8;
+    s.plan.system = system;
+    Prediction graph = predict({graphed, fabric_, p_, s});
+    EXPECT_EQ(graph.summary.step, predict({w_, fabric_, quick, s}).summary.step);
+    EXPECT_EQ(graph.summary.idle, Duration{});
+    EXPECT_EQ(graph.summary.forward, predict({w_, fabric_, p_, s}).summary.forward);
+  }
+  w_.batch = 2;  // where the host decides
+  graphed.batch = 2;
+  Scenario s;
+  s.ranks = 8;
+  EXPECT_LT(predict({graphed, fabric_, p_, s}).summary.step * 2,
+            predict({w_, fabric_, p_, s}).summary.step);
+  s.plan.find_unused_parameters = true;
+  EXPECT_NE(check({graphed, fabric_, p_, s}).message.find("CUDA graph"), std::string::npos);
+  s.plan = {};
+  s.plan.system = System::Horovod;
+  EXPECT_NE(check({graphed, fabric_, p_, s}).message.find("CUDA graph"), std::string::npos);
+}
+
 TEST_F(TrainingLoop, FsdpHasItOnItsShards) {
   Loop all{true, true, true};
   Prediction plain = answer({false, false, false}, 8, System::Fsdp);

@@ -229,6 +229,7 @@ std::string loop_text(const Workload& w) {
   if (loop_work(w, 1, 1).unscale > 0) out += ", GradScaler";
   if (w.loop.clip_grad_norm) out += ", clipped";
   if (w.loop.loss_item) out += ", loss read each step";
+  if (w.cuda_graphs) out += ", CUDA graph";
   return out;
 }
 

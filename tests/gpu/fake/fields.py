@@ -324,6 +324,8 @@ def scaled(base):
             "capacity_bytes",
         ):
             return v
+        if key == "slow":  # at least 1
+            return 1.25 * v
         return 0.8 * v if isinstance(v, float) else v * 5 // 4
 
     return change(base)
