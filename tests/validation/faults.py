@@ -45,6 +45,9 @@ def main():
     failed, why = gate(ddpsim)
     if failed:
         sys.exit("the gate fails with every mechanism in place:\n" + why)
+    failed, why = gate(ddpsim, "--steps", "--without", "burst")
+    if failed:
+        sys.exit("published steps, which have no token buckets, notice that they are gone:\n" + why)
     unnoticed = []
     for m in MECHANISMS:
         how = ["--steps"] if m in OF_STEPS else ["--fail-fast"]
