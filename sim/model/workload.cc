@@ -138,6 +138,12 @@ Bytes Workload::gradient_bytes() const {
   return total;
 }
 
+std::int64_t Workload::elements() const {
+  std::int64_t total = 0;
+  for (const Tensor& t : tensors) total += t.elements();
+  return total;
+}
+
 double optimizer_bytes_per_element(const Optimizer& o) {
   using Kind = Optimizer::Kind;
   if (o.kind == Kind::Sgd) {
@@ -159,6 +165,18 @@ double optimizer_bytes_per_element(const Workload& w) {
   if (w.casting == Casting::Pure) return bytes / 2;
   // Gradients become four bytes (read 2, write 4), the updated copy halves (read 4, write 2).
   return w.casting == Casting::MasterWeights ? bytes + 12 : bytes;
+}
+
+std::int64_t optimizer_passes(const Optimizer& o) {
+  using Kind = Optimizer::Kind;
+  if (o.kind == Kind::Lamb) return 5;
+  if (o.fused) return 1;
+  if (o.kind == Kind::Sgd) return 1 + (o.momentum ? 2 : 0) + (o.weight_decay ? 1 : 0);
+  return 7 + (o.kind == Kind::AdamW || o.weight_decay ? 1 : 0);
+}
+
+bool is_multi_tensor(const Optimizer& o) {
+  return o.foreach || o.fused || o.kind == Optimizer::Kind::Lamb;
 }
 
 // An optimizer that is fused unscales by itself and is told on the device whether to skip
@@ -187,21 +205,18 @@ LoopWork loop_work(const Workload& w, std::int64_t elements, std::int64_t tensor
   return out;
 }
 
+LoopWork loop_work(const Workload& w) {
+  return loop_work(w, w.elements(), static_cast<std::int64_t>(w.tensors.size()));
+}
+
 // Multi-tensor kernels take at most this many tensors per launch (torch MultiTensorApply.cuh, 3 to
 // 4 lists).
 constexpr std::int64_t kTensorsPerLaunch = 36;
 
 std::int64_t optimizer_kernels(const Optimizer& o, std::int64_t tensors) {
-  using Kind = Optimizer::Kind;
-  const bool lamb = o.kind == Kind::Lamb;
-  std::int64_t passes = lamb      ? 5
-                        : o.fused ? 1
-                        : o.kind == Kind::Sgd
-                            ? 1 + (o.momentum ? 2 : 0) + (o.weight_decay ? 1 : 0)
-                            : 7 + (o.kind == Kind::AdamW || o.weight_decay ? 1 : 0);
-  return o.foreach || o.fused || lamb
-             ? passes * ((tensors + kTensorsPerLaunch - 1) / kTensorsPerLaunch)
-             : passes * tensors;
+  const std::int64_t lists =
+      is_multi_tensor(o) ? (tensors + kTensorsPerLaunch - 1) / kTensorsPerLaunch : tensors;
+  return optimizer_passes(o) * lists;
 }
 
 std::vector<Duration> backward_by_layer(const Workload& w, const std::vector<Duration>& ready,

@@ -135,6 +135,9 @@ struct Loop {
   bool loss_item = false;           // the host reads the loss after each step
 };
 
+// Passes over parameters that an optimizer step makes, and whether a kernel takes many parameters.
+std::int64_t optimizer_passes(const Optimizer& o);
+bool is_multi_tensor(const Optimizer& o);
 // Kernels of one optimizer step over so many parameters.
 std::int64_t optimizer_kernels(const Optimizer& o, std::int64_t parameters);
 
@@ -161,6 +164,7 @@ struct Workload {
   bool fused_attention = false;  // described: scaled_dot_product_attention instead of its parts
   std::optional<MeasuredStep> measured_step;  // its factor is not in `times`
   Bytes gradient_bytes() const;
+  std::int64_t elements() const;  // of all parameters
 };
 // The same by how this workload trains: halves (Pure), or a copy of four bytes beside them.
 double optimizer_bytes_per_element(const Workload& w);
@@ -176,6 +180,7 @@ struct LoopWork {
 };
 // `elements` gradients in so many tensors, of one rank.
 LoopWork loop_work(const Workload& w, std::int64_t elements, std::int64_t tensors);
+LoopWork loop_work(const Workload& w);  // of all of them
 
 // Of a capture, backward by layer: a layer's ends with the last gradient that no layer before it in
 // forward shares, the first one's with backward; what has no parameters belongs to the layer that

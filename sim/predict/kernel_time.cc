@@ -166,12 +166,8 @@ double optimizer_launches(const Optimizer& o, double tensors, double elements) {
   // 320 blocks of 65,536 elements a launch.
   constexpr double kTensors = 36;
   constexpr double kElements = 320.0 * 65536;
-  bool sgd = o.kind == Optimizer::Kind::Sgd;
-  double passes = o.kind == Optimizer::Kind::Lamb ? 5
-                  : o.fused                       ? 1
-                  : sgd ? 1 + (o.momentum ? 2 : 0) + (o.weight_decay ? 1 : 0)
-                        : 7 + (o.kind == Optimizer::Kind::AdamW || o.weight_decay ? 1 : 0);
-  if (!o.foreach && !o.fused && o.kind != Optimizer::Kind::Lamb) return passes * tensors;
+  auto passes = static_cast<double>(optimizer_passes(o));
+  if (!is_multi_tensor(o)) return passes * tensors;
   return passes * std::max(ceil_div(tensors, kTensors), ceil_div(elements, kElements));
 }
 

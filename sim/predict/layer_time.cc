@@ -322,8 +322,7 @@ std::optional<Duration> optimizer_time(const Workload& w, const Profile& p, Leve
   name += o.fused ? "_fused" : "_foreach";
   const MemoryCost* c = find_memory(*p.costs, name, false, false, false);
   if (!c || c->op != name) return std::nullopt;
-  double elements = 0;
-  for (const Tensor& t : w.tensors) elements += static_cast<double>(t.elements());
+  auto elements = static_cast<double>(w.elements());
   double launches = optimizer_launches(o, static_cast<double>(w.tensors.size()), elements);
   double ps = memory_ps(elements * optimizer_bytes_per_element(w), launches, *c, *p.costs);
   ps = at_level(at_level(ps, c->spread, level), p.costs->common, level);

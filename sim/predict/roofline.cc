@@ -96,17 +96,6 @@ double memory_rate(const Profile& p, Level level) {
   return p.memory.bandwidth_bytes_per_s * at(p.memory.efficiency, level) / 1e12;
 }
 
-namespace {
-
-// Of kernels that only move bytes.
-Duration memory_time(const Profile& p, Level level, std::int64_t traffic, std::int32_t kernels) {
-  return std::max(
-      p.memory.kernel * kernels,
-      stretched(p.memory.stretch, {ceil_ps(static_cast<double>(traffic), memory_rate(p, level))}));
-}
-
-}  // namespace
-
 std::string roofline_problem(const Workload& w, const Profile& p) {
   if (w.basis == Basis::Captured) {
     if (w.device != p.kind)
@@ -122,6 +111,13 @@ std::string roofline_problem(const Workload& w, const Profile& p) {
 }
 
 namespace {
+
+// Of kernels that only move bytes.
+Duration memory_time(const Profile& p, Level level, std::int64_t traffic, std::int32_t kernels) {
+  return std::max(
+      p.memory.kernel * kernels,
+      stretched(p.memory.stretch, {ceil_ps(static_cast<double>(traffic), memory_rate(p, level))}));
+}
 
 StepTimes described_times(const Workload& w, const Profile& p, Level level) {
   StepTimes t;
@@ -151,8 +147,7 @@ StepTimes described_times(const Workload& w, const Profile& p, Level level) {
     t.ready.insert(t.ready.end(), l.tensors.size(), t.backward);
     h.ready.insert(h.ready.end(), l.tensors.size(), h.backward);
   }
-  double elements = 0;
-  for (const Tensor& tensor : w.tensors) elements += static_cast<double>(tensor.elements());
+  auto elements = static_cast<double>(w.elements());
   std::int64_t kernels =
       optimizer_kernels(w.optimizer, static_cast<std::int64_t>(w.tensors.size()));
   t.optimizer =
@@ -165,15 +160,9 @@ StepTimes described_times(const Workload& w, const Profile& p, Level level) {
   return t;
 }
 
-}  // namespace
-
-namespace {
-
 // What the loop adds, for one rank by itself.
 void add_loop(const Workload& w, const Profile& p, Level level, StepTimes& t) {
-  std::int64_t elements = 0;
-  for (const Tensor& tensor : w.tensors) elements += tensor.elements();
-  const LoopWork loop = loop_work(w, elements, static_cast<std::int64_t>(w.tensors.size()));
+  const LoopWork loop = loop_work(w);
   if (loop.unscale > 0) t.loop += memory_time(p, level, loop.unscale, loop.unscale_kernels);
   if (loop.clip > 0) t.loop += memory_time(p, level, loop.clip, loop.clip_kernels);
   t.waits_before_update = loop.waits;

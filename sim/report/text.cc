@@ -188,7 +188,7 @@ std::string interval_sentence(const Profile& p, const Workload& w) {
   if (w.measured_step)
     return std::string("computation as measured; the ") +
            (p.measured() ? "profile's residuals" : "datasheet's range") +
-           " for network, copies and hooks";
+           " for network, copies and hooks" + (p.rank_cv ? ", and how ranks vary" : "");
   if (p.measured()) return "80 % interval from the profile's residuals";
   if (!captured && p.costs && !p.costs->carried_from.empty())
     return "80 % of published steps on other GPUs; the datasheet's range for host and network";

@@ -94,9 +94,7 @@ std::uint32_t StepBuilder::forward(const StepTimes& times) {
 
 void StepBuilder::update(const Workload& w, const StepTimes& times) {
   const std::int64_t bytes = w.gradient_bytes().count;
-  std::int64_t elements = 0;
-  for (const Tensor& t : w.tensors) elements += t.elements();
-  const LoopWork loop = loop_work(w, elements, static_cast<std::int64_t>(w.tensors.size()));
+  const LoopWork loop = loop_work(w);
   std::uint32_t last = last_compute_;
   if (loop.unscale > 0)
     last = main(kUnscale, kNoSubject, bytes,

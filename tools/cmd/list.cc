@@ -29,12 +29,10 @@ Listing workloads(const io::Home& home) {
             {}};
   for (const auto& name : home.list("workloads")) {
     Workload w = io::read_workload(document(home, "workloads", name), name);
-    std::int64_t elements = 0;
-    for (const Tensor& t : w.tensors) elements += t.elements();
     l.rows.push_back({name, w.basis == Basis::Captured ? "captured" : "described",
                       std::to_string(w.batch), w.sequence > 0 ? std::to_string(w.sequence) : "",
                       name_of(w.precision), std::to_string(w.tensors.size()),
-                      std::to_string(elements), std::to_string(w.gradient_bytes().count),
+                      std::to_string(w.elements()), std::to_string(w.gradient_bytes().count),
                       w.basis == Basis::Captured ? w.device_name : "the profile's roofline"});
   }
   return l;

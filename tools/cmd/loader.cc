@@ -57,6 +57,7 @@ double longest_seconds(const Asked& l) {
   double slow = 1;
   for (const auto& [rank, factor] : l.scenario.slow_ranks) slow = std::max(slow, factor);
   if (l.scenario.jitter) slow *= 1 + 6 * l.scenario.jitter->cv;
+  slow *= predict::straggling(p, l.scenario, Level::Low);
   if (p.sm_hold.low < 1) slow /= 1 - p.sm_hold.low;
   double network = 0;
   if (l.scenario.ranks > 1) {

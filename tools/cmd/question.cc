@@ -226,7 +226,7 @@ std::string batch_text(const Workload& w) {
 
 std::string loop_text(const Workload& w) {
   std::string out;
-  if (loop_work(w, 1, 1).unscale > 0) out += ", GradScaler";
+  if (loop_work(w).unscale > 0) out += ", GradScaler";
   if (w.loop.clip_grad_norm) out += ", clipped";
   if (w.loop.loss_item) out += ", loss read each step";
   if (w.cuda_graphs) out += ", CUDA graph";

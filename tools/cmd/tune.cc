@@ -93,16 +93,16 @@ std::string jitter_of(const Scenario& s) {
 report::TuningHeading heading(const Loaded& l) {
   report::TuningHeading h;
   const Plan& plan = l.scenario.plan;
-  h.question = fmt::format("{}, {}, {} on {}: {} rank{}; {} over {}", l.workload.name,
-                           batch_text(l.workload), ddpsim::name_of(l.workload.precision),
-                           l.cluster.name, l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s",
-                           plan.system == System::PytorchDdp
-                               ? fmt::format("PyTorch {} DDP", ddpsim::name_of(plan.pytorch))
-                           : plan.system == System::Fsdp
-                               ? fmt::format("PyTorch {} FSDP", ddpsim::name_of(plan.pytorch))
-                           : plan.system == System::Horovod ? "Horovod"
-                                                            : "plain averaging",
-                           ddpsim::name_of(backend_of(plan, l.profile.kind)));
+  h.question = fmt::format(
+      "{}, {}, {}{} on {}: {} rank{}; {} over {}", l.workload.name, batch_text(l.workload),
+      ddpsim::name_of(l.workload.precision), loop_text(l.workload), l.cluster.name,
+      l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s",
+      plan.system == System::PytorchDdp
+          ? fmt::format("PyTorch {} DDP", ddpsim::name_of(plan.pytorch))
+      : plan.system == System::Fsdp ? fmt::format("PyTorch {} FSDP", ddpsim::name_of(plan.pytorch))
+      : plan.system == System::Horovod ? "Horovod"
+                                       : "plain averaging",
+      ddpsim::name_of(backend_of(plan, l.profile.kind)));
   h.profile =
       fmt::format("profile {}: {}", l.profile.name, report::basis_sentence(l.profile, l.workload));
   h.interval = report::interval_sentence(l.profile, l.workload);
