@@ -110,6 +110,9 @@ TEST_F(TrainingLoop, OfOneRankIsTheClosedForm) {
         << loop.grad_scaler.value() << loop.clip_grad_norm << loop.loss_item;
     EXPECT_GE(played, closed);
   }
+  // The device decides here, and waits for forward's first launches once it has nothing to do.
+  EXPECT_EQ(one_rank_step(times({false, false, true}), 1) - one_rank_step(times({}), 1),
+            strategy::forward_of(times({})).head);
 }
 
 // A graph takes away what the host costs, and nothing else.
@@ -134,6 +137,10 @@ TEST_F(TrainingLoop, AGraphIsAHostThatCostsNothing) {
   s.ranks = 8;
   EXPECT_LT(predict({graphed, fabric_, p_, s}).summary.step * 2,
             predict({w_, fabric_, p_, s}).summary.step);
+  Profile slow = p_;
+  slow.host.launch = slow.host.hook = slow.host.collective_launch = {1'000'000'000};
+  EXPECT_EQ(predict({graphed, fabric_, slow, s}).summary.step,
+            predict({w_, fabric_, quick, s}).summary.step);
   s.plan.find_unused_parameters = true;
   EXPECT_NE(check({graphed, fabric_, p_, s}).message.find("CUDA graph"), std::string::npos);
   s.plan = {};
