@@ -39,9 +39,11 @@ struct Shared {
 void prepare(Job& job, const Workload& w, const Plan& plan, const predict::Question& q,
              std::vector<int> devices, int steady_steps, const Program* given) {
   job.times = predict::step_times(w, q.profile, Level::Mid);
-  job.program = given ? *given
-                      : strategy::lower(
-                            {w, job.times, q.profile.kind, static_cast<int>(devices.size())}, plan);
+  job.program =
+      given ? *given
+            : strategy::lower({w, job.times, q.profile.kind, static_cast<int>(devices.size()),
+                               q.fabric.cluster().devices_per_host},
+                              plan);
   job.comm = collective::make_communicator(q.fabric, std::move(devices), job.program.backend,
                                            all_reduce_algorithm(plan, job.program.backend));
   job.part = make_part(job.program, job.comm, q.profile, steady_steps);

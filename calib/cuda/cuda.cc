@@ -16,8 +16,8 @@
 #include "calib/gpu/play.h"
 #include "calib/origin.h"
 #include "sim/io/codecs.h"
+#include "sim/predict/lowered.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/lower.h"
 
 namespace ddpsim::calib::cuda {
 namespace {
@@ -208,7 +208,7 @@ Run execute(const predict::Question& q, const ExecuteOptions& options) {
   if (options.one_gpu && ranks > 16)
     throw std::runtime_error("several ranks on one GPU are 2 to 16");
   StepTimes times = predict::step_times(q.workload, q.profile, Level::Mid);
-  Program program = strategy::lower({q.workload, times, q.profile.kind, ranks}, s.plan);
+  Program program = predict::lowered(q, times);
   gpu::Part part = gpu::make_part(program, q.profile, ranks);
   std::size_t steps = part.kinds.size() - 1 +
                       static_cast<std::size_t>(options.steady_steps + options.recorded_steps);

@@ -31,6 +31,40 @@ std::vector<std::vector<int>> nccl_rings(const topology::Fabric& f,
 
 }  // namespace
 
+namespace {
+
+void add_loads(std::vector<LinkLoad>& to, const std::vector<LinkLoad>& more) {
+  std::vector<LinkLoad> sum;
+  sum.reserve(to.size() + more.size());
+  auto a = to.begin();
+  for (const LinkLoad& l : more) {
+    while (a != to.end() && a->link < l.link) sum.push_back(*a++);
+    if (a != to.end() && a->link == l.link)
+      sum.push_back({l.link, a++->per_byte + l.per_byte});
+    else
+      sum.push_back(l);
+  }
+  sum.insert(sum.end(), a, to.end());
+  to = std::move(sum);
+}
+
+}  // namespace
+
+Communicator make_joint(std::vector<Communicator> groups) {
+  Communicator joint = groups.front();
+  for (std::size_t k = 1; k < groups.size(); ++k)
+    for (std::size_t p = 0; p < joint.patterns.size(); ++p) {
+      Pattern& to = joint.patterns[p];
+      const Pattern& more = groups[k].patterns[p];
+      add_loads(to.load, more.load);
+      to.moved += more.moved;
+      for (std::size_t r = 0; r < std::min(to.rounds.size(), more.rounds.size()); ++r)
+        add_loads(to.rounds[r].load, more.rounds[r].load);
+    }
+  joint.joined = std::move(groups);
+  return joint;
+}
+
 Layout layout_of(const topology::Fabric& f, const std::vector<int>& devices) {
   Layout out;
   out.ranks = static_cast<int>(devices.size());

@@ -77,8 +77,19 @@ struct Communicator {
   // size. None: NCCL's ring, priced by the profile's own latencies.
   nccl::OwnedGroup nccl;
   Backend backend = Backend::Nccl;
+  // Of a job's Program::groups, in their order (make_joint).
+  std::vector<Communicator> groups;
+  // Of groups that were joined: each of them by itself; empty = this one stands for all.
+  std::vector<Communicator> joined;
   int ranks() const { return static_cast<int>(devices.size()); }
 };
+// Of a collective: Op::group.
+inline const Communicator& of_group(const Communicator& job, int group) {
+  return group == 0 ? job : job.groups[static_cast<std::size_t>(group - 1)];
+}
+// Equal groups that communicate at the same time, as their first one with what all of them put on
+// the links. REQUIRES: not empty; alike in patterns.
+Communicator make_joint(std::vector<Communicator> groups);
 // The all-reduce of the communicator's algorithm: load is the mean over rings.
 inline constexpr int kAllReduce = 0;
 // The binomial tree from rank 0 (Gloo, tcp; NCCL broadcasts along its ring: kAllReduce).

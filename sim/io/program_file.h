@@ -31,7 +31,7 @@ ProgramFile read_playable(const Json& j, const std::string& file, DeviceKind dev
 inline const std::vector<const char*> kProgramKeys{
     "schema",  "origin",  "name",        "device",         "backend", "ranks",
     "rank",    "batch",   "micro_steps", "worker_threads", "streams", "core_share",
-    "at_once", "tensors", "init",        "steps"};
+    "at_once", "tensors", "init",        "steps",          "groups"};
 inline const std::vector<const char*> kOperationKeys{"lane",          "op",
                                                      "does",          "phase",
                                                      "operation",     "group",
@@ -43,8 +43,12 @@ inline const std::vector<const char*> kOperationKeys{"lane",          "op",
                                                      "kernels",       "hooks",
                                                      "traffic_bytes", "divided_bytes",
                                                      "waits_for",     "unrecognised_elements"};
-// As text; "" = all ranks.
-std::string read_group(const Reader& r, std::int64_t ranks);
+// The file's "groups" (program.h); empty where it has none. `ranks` < 1: the file does not say.
+std::vector<RankGroups> read_groups(const Reader& file, std::int64_t ranks);
+// Ranks of a collective, as the file names them: those of the group that `rank` is in. Empty = all.
+std::vector<std::int64_t> read_group(const Reader& r, std::int64_t ranks, std::int64_t rank,
+                                     const std::vector<RankGroups>& groups);
+inline constexpr std::size_t kMostGroups = 100;
 inline constexpr std::size_t kMostListedOps = 1'000'000;  // of a step
 
 }  // namespace ddpsim::io

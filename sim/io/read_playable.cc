@@ -108,6 +108,8 @@ class ProgramReader {
       if (!(program_.core_share >= 0 && program_.core_share <= 1))
         r_.at("core_share").fail("expected a share from 0 to 1");
     }
+    if (r_.has("rank")) rank_ = r_.at("rank").small(0, (1 << 20) - 1);
+    program_.groups = read_groups(r_, out_.ranks);
     placed_ = r_.has("device");
     if (placed_) {
       auto stated = static_cast<DeviceKind>(r_.at("device").choice({"cpu", "gpu"}));
@@ -266,9 +268,10 @@ class ProgramReader {
       op.dtype = read_dtype(o.at("dtype"));
     else if (is_broadcast(c.kind))  // of bytes
       op.dtype = op.bytes % 4 == 0 ? DType::Int32 : DType::UInt8;
-    if (communicates)
+    if (communicates) {
+      if (o.has("group")) op.group = group_number(o.at("group"));
       check_collective(o, op, c, sliced, slices);
-    else if (is_input(c.kind) && op.lane != Lane::Host && number_of(op.lane) < kLanes)
+    } else if (is_input(c.kind) && op.lane != Lane::Host && number_of(op.lane) < kLanes)
       o.at("lane").fail("input is made on a stream of its own, and waited for on the host");
     else if (op.lane == Lane::Worker && c.kind.does == Does::Compute)
       o.at("lane").fail("the workers compute nothing; they run collectives, copy and launch");
@@ -339,12 +342,35 @@ class ProgramReader {
     r.fail("\"" + name + "\" is not in the file's \"tensors\"");
   }
 
+  // A list of ranks stands for all groups of its size, as far apart: what one rank's recording says
+  // of the others.
+  std::uint8_t group_number(const Reader& r) {
+    const std::vector<std::int64_t> ranks = read_group(r, out_.ranks, rank_, program_.groups);
+    if (ranks.empty()) return 0;
+    out_.of_any_ranks = false;
+    auto size = static_cast<int>(ranks.size());
+    auto stride = size == 1 ? 1 : static_cast<int>(ranks[1] - ranks[0]);
+    std::string text;
+    for (std::int64_t m : ranks) text += (text.empty() ? "" : ",") + std::to_string(m);
+    bool regular =
+        stride > 0 && out_.ranks % (size * stride) == 0 && ranks[0] % (size * stride) < stride;
+    for (int i = 0; i < size; ++i) regular = regular && ranks[i] == ranks[0] + i * stride;
+    if (!regular)
+      r.fail("is of the ranks " + text +
+             "; ddpsim plays groups of equally many ranks, equally far apart, of which the job "
+             "is made up");
+    RankGroups wanted{"", size, stride};
+    for (std::size_t k = 0; k < program_.groups.size(); ++k) {
+      wanted.name = program_.groups[k].name;
+      if (program_.groups[k] == wanted) return static_cast<std::uint8_t>(k + 1);
+    }
+    if (program_.groups.size() >= kMostGroups) r.fail("at most 100 groups");
+    program_.groups.push_back({text, size, stride});
+    return static_cast<std::uint8_t>(program_.groups.size());
+  }
+
   void check_collective(const Reader& o, const Op& op, const Carried& c, std::int64_t elements,
                         bool slices) {
-    if (o.has("group"))
-      if (std::string group = read_group(o.at("group"), out_.ranks); !group.empty())
-        o.at("group").fail("is of the ranks " + group +
-                           " only; ddpsim plays collectives of all ranks");
     bool sum = c.kind.operation == Operation::AllReduce;
     if ((!sum && !is_broadcast(c.kind)) || slices) out_.of_any_ranks = false;
     if (c.tensors.empty() || !o.has("dtype")) return;
@@ -514,6 +540,7 @@ class ProgramReader {
   Reader r_;
   ProgramFile out_;
   Program& program_ = out_.program;
+  int rank_ = 0;         // whose Program it is
   bool placed_ = false;  // the file says on what device it is
   std::vector<std::string> lanes_;
   std::unordered_map<std::string, TensorIndex> tensors_;

@@ -22,7 +22,13 @@ std::vector<std::string> texts(const Reader& r) {
   return out;
 }
 
-analysis::ListedStep read_step(const Reader& r, std::int64_t ranks) {
+struct Head {
+  std::int64_t ranks;
+  std::int64_t rank;
+  std::vector<RankGroups> groups;
+};
+
+analysis::ListedStep read_step(const Reader& r, const Head& head) {
   r.only({"kind", "ops"});
   analysis::ListedStep step;
   step.kind = r.at("kind").text();
@@ -52,7 +58,9 @@ analysis::ListedStep read_step(const Reader& r, std::int64_t ranks) {
     c.op = name;
     c.operation = o.at("operation").text();
     if (o.has("dtype") && o.at("dtype").json().is_string()) c.dtype = o.at("dtype").text();
-    if (o.has("group")) c.group = read_group(o.at("group"), ranks);
+    if (o.has("group"))
+      for (std::int64_t m : read_group(o.at("group"), head.ranks, head.rank, head.groups))
+        c.group += (c.group.empty() ? "" : ",") + std::to_string(m);
     c.bytes = o.at("bytes").integer();
     c.tensors = texts(o.at("tensors"));
     if (awaited > 0) c.after = step.gradients[awaited - 1];
@@ -63,13 +71,44 @@ analysis::ListedStep read_step(const Reader& r, std::int64_t ranks) {
 
 }  // namespace
 
-std::string read_group(const Reader& r, std::int64_t ranks) {
-  if (r.json().is_string()) {
-    if (r.text() != "world") r.fail("expected \"world\" or a list of ranks");
-    return {};
+std::vector<RankGroups> read_groups(const Reader& file, std::int64_t ranks) {
+  std::vector<RankGroups> out;
+  if (!file.has("groups")) return out;
+  const Reader all = file.at("groups");
+  if (!all.json().is_object()) all.fail("expected an object: {\"shard\": {\"size\": 8, ...}}");
+  for (const auto& [name, unused] : all.json().items()) {
+    Reader g = all.at(name.c_str());
+    g.only({"size", "stride"});
+    RankGroups group{name, g.at("size").small(1, 1 << 20), g.at("stride").small(1, 1 << 20)};
+    std::int64_t block = std::int64_t{group.size} * group.stride;
+    if (name.empty() || name == "world") g.fail("\"" + name + "\" is no name for a group");
+    if (ranks > 0 && ranks % block != 0)
+      g.fail("groups of " + std::to_string(group.size) + " ranks, " + std::to_string(group.stride) +
+             " apart, do not part " + std::to_string(ranks) + " ranks");
+    out.push_back(std::move(group));
   }
-  std::vector<std::int64_t> members = r.integers();
-  std::vector<std::int64_t> sorted = members;
+  if (out.size() > kMostGroups) all.fail("at most 100 groups");
+  return out;
+}
+
+std::vector<std::int64_t> read_group(const Reader& r, std::int64_t ranks, std::int64_t rank,
+                                     const std::vector<RankGroups>& groups) {
+  std::vector<std::int64_t> out;
+  if (r.json().is_string()) {
+    std::string name = r.text();
+    if (name == "world") return out;
+    for (const RankGroups& g : groups) {
+      if (g.name != name || g.size == ranks) continue;
+      std::int64_t first = rank - rank / g.stride % g.size * g.stride;
+      for (int i = 0; i < g.size; ++i) out.push_back(first + std::int64_t{i} * g.stride);
+    }
+    bool known = std::any_of(groups.begin(), groups.end(),
+                             [&](const RankGroups& g) { return g.name == name; });
+    if (!known) r.fail("expected \"world\", one of the file's \"groups\" or a list of ranks");
+    return out;
+  }
+  out = r.integers();
+  std::vector<std::int64_t> sorted = out;
   std::sort(sorted.begin(), sorted.end());
   if (sorted.empty()) r.fail("a group has at least one rank");
   if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
@@ -77,9 +116,7 @@ std::string read_group(const Reader& r, std::int64_t ranks) {
   if (ranks > 0 && (sorted.front() < 0 || sorted.back() >= ranks))
     r.fail("ranks are 0 to " + std::to_string(ranks - 1) + "; the group has " +
            std::to_string(sorted.front() < 0 ? sorted.front() : sorted.back()));
-  if (static_cast<std::int64_t>(members.size()) == ranks) return {};
-  std::string out;
-  for (std::int64_t m : members) out += (out.empty() ? "" : ",") + std::to_string(m);
+  if (static_cast<std::int64_t>(out.size()) == ranks) out.clear();
   return out;
 }
 
@@ -87,9 +124,11 @@ analysis::ListedProgram read_program(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.program/1");
   r.only(kProgramKeys);
-  std::int64_t ranks = r.has("ranks") ? r.at("ranks").small(1, 1 << 20) : -1;
+  Head head{r.has("ranks") ? r.at("ranks").small(1, 1 << 20) : -1, 0, {}};
+  if (r.has("rank")) head.rank = r.at("rank").small(0, (1 << 20) - 1);
+  head.groups = read_groups(r, head.ranks);
   analysis::ListedProgram p;
-  for (const Reader& s : r.at("steps").items()) p.steps.push_back(read_step(s, ranks));
+  for (const Reader& s : r.at("steps").items()) p.steps.push_back(read_step(s, head));
   if (p.steps.empty()) r.at("steps").fail("has no step");
   return p;
 }

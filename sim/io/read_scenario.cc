@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "sim/io/codecs.h"
 #include "sim/io/field_meant.h"
@@ -49,14 +50,24 @@ void refuse_other_parallelism(const Reader& r) {
 }
 
 // Keys and names of systems that a plan cannot be of.
-constexpr const char* kOtherSystem =
-    "ddpsim models PyTorch DDP (\"pytorch_ddp\"), plain gradient averaging (\"averaging\"), "
-    "FullyShardedDataParallel (\"fsdp\") and Horovod (\"horovod\"); FSDP2 (fully_shard), ZeRO and "
-    "DeepSpeed, and Megatron are not modelled";
+std::string known_systems() {
+  std::string out;
+  const auto all = strategy::systems();
+  for (std::size_t k = 0; k < all.size(); ++k)
+    out += std::string(k == 0                ? ""
+                       : k + 1 == all.size() ? " and "
+                                             : ", ") +
+           all[k].title + " (\"" + all[k].name + "\")";
+  return out;
+}
+std::string other_system() {
+  return "ddpsim models " + known_systems() +
+         "; DeepSpeed's ZeRO and Megatron's distributed optimizer are not modelled";
+}
 void refuse_other_systems(const Reader& r) {
-  for (const char* key :
-       {"zero_stage", "zero_optimization", "fully_shard", "reshard_after_forward", "cpu_offload"})
-    if (r.has(key)) r.fail_at(std::string("/") + key, kOtherSystem);
+  for (const char* key : {"zero_stage", "zero_optimization", "cpu_offload"})
+    if (r.has(key)) r.fail_at(std::string("/") + key, other_system());
+  if (r.has("fully_shard")) r.fail_at("/fully_shard", "is a system: {\"system\": \"fsdp2\"}");
 }
 bool is_other_system(std::string name) {
   for (char& c : name)
@@ -101,20 +112,30 @@ struct ReadField {
   void operator()(std::vector<double>* list) const {
     for (const Reader& item : r.items()) list->push_back(item.number());
   }
+  void operator()(Reshard* reshard) const {
+    if (r.json().is_boolean())
+      reshard->ranks = r.boolean() ? 1 : 0;
+    else if (r.json().is_number_integer() && r.integer() > 1)
+      reshard->ranks = r.small(2, kMaxDevices);
+    else
+      r.fail("true, false, or a number of ranks above 1");
+  }
   void operator()(const strategy::Choice& c) const {
     c.set(plan, static_cast<int>(r.choice(c.names)));
   }
 };
 
 void read_knobs(const Reader& r, Plan& p) {
+  std::set<std::string> known;
+  for (const strategy::KnobRecord& k : strategy::record_of(p.system).knobs) {
+    known.insert(k.name);
+    if (r.has(k.name)) std::visit(ReadField{r.at(k.name), k, p}, k.field(p));
+  }
   for (const strategy::SystemRecord& s : strategy::systems())
-    for (const strategy::KnobRecord& k : s.knobs) {
-      if (!r.has(k.name)) continue;
-      if (s.system != p.system)
+    for (const strategy::KnobRecord& k : s.knobs)
+      if (r.has(k.name) && !known.count(k.name))
         r.at(k.name).fail(std::string("is a knob of ") + s.name + ", and the plan's system is " +
                           name_of(p.system));
-      std::visit(ReadField{r.at(k.name), k, p}, k.field(p));
-    }
 }
 
 System read_system(const Reader& r) {
@@ -123,18 +144,18 @@ System read_system(const Reader& r) {
        {"tensor_parallel", "tensor_parallelism", "pipeline_parallel", "pipeline_parallelism",
         "expert_parallel", "expert_parallelism", "megatron"})
     if (name == other)
-      r.fail("\"" + name +
-             "\" is not data parallelism, and ddpsim does not model it; use \"pytorch_ddp\", "
-             "\"averaging\", \"fsdp\" or \"horovod\"");
+      r.fail("\"" + name + "\" is not data parallelism, and ddpsim does not model it; it models " +
+             known_systems());
   if (name == "ddp") return System::PytorchDdp;
   if (name == "fsdp1") return System::Fsdp;
+  if (name == "fully_shard") return System::Fsdp2;
   if (name == "hvd") return System::Horovod;
   std::vector<const char*> names;
   for (const strategy::SystemRecord& s : strategy::systems()) {
     if (name == s.name) return s.system;
     names.push_back(s.name);
   }
-  if (is_other_system(name)) r.fail("\"" + name.substr(0, 40) + "\": " + kOtherSystem);
+  if (is_other_system(name)) r.fail("\"" + name.substr(0, 40) + "\": " + other_system());
   return static_cast<System>(r.choice(names));
 }
 

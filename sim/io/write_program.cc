@@ -28,7 +28,7 @@ OrderedJson write_op(const Program& p, const StepProgram& s, std::uint32_t i) {
   if (op.kind.divides) out["divides"] = true;
   if (is_collective(op.kind)) {
     out["operation"] = name_of(op.kind.operation);
-    out["group"] = "world";
+    out["group"] = op.group == 0 ? "world" : p.groups[op.group - 1].name;
     // Of buffers a Program keeps the bytes only.
     if (!is_broadcast(op.kind)) out["dtype"] = name_of(op.dtype);
   } else {
@@ -54,6 +54,8 @@ OrderedJson write_program(const Program& p, const Workload& w, int ranks) {
   j["micro_steps"] = p.micro_steps;
   j["worker_threads"] = p.worker_threads;
   if (!p.streams.empty()) j["streams"] = p.streams;
+  for (const RankGroups& g : p.groups)
+    j["groups"][g.name] = {{"size", g.size}, {"stride", g.stride}};
   if (p.core_share >= 0) j["core_share"] = p.core_share;
   if (p.at_once > 0) j["at_once"] = p.at_once;
   j["tensors"] = OrderedJson::array();

@@ -8,11 +8,13 @@
 namespace ddpsim {
 
 const char* name_of(System s) {
-  constexpr std::array<const char*, kSystems> kNames{"pytorch_ddp", "averaging", "fsdp", "horovod"};
+  constexpr std::array<const char*, kSystems> kNames{"pytorch_ddp", "averaging", "fsdp", "fsdp2",
+                                                     "horovod"};
   return kNames[static_cast<std::size_t>(s)];
 }
 const char* name_of(Sharding s) {
-  constexpr std::array<const char*, 3> kNames{"full_shard", "shard_grad_op", "no_shard"};
+  constexpr std::array<const char*, 5> kNames{"full_shard", "shard_grad_op", "no_shard",
+                                              "hybrid_shard", "_hybrid_shard_zero2"};
   return kNames[static_cast<std::size_t>(s)];
 }
 const char* name_of(BackwardPrefetch p) {
@@ -88,18 +90,39 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (b == Backend::Gloo && device == DeviceKind::Gpu)
     return {"/plan/backend",
             "gloo with CUDA tensors (copies through host memory) is not modelled; use nccl"};
-  if (p.system == System::Fsdp) {
+  if (p.system == System::Fsdp || p.system == System::Fsdp2) {
+    const std::string name = name_of(p.system);
     if (device != DeviceKind::Gpu || b != Backend::Nccl)
-      return {"/plan/system", "fsdp is modelled on GPUs, over NCCL"};
+      return {"/plan/system", name + " is modelled on GPUs, over NCCL"};
     if (w.layers.empty())
       return {
           "/plan/system",
-          "fsdp gathers weights layer by layer, and this capture knows forward only as a whole: "
-          "capture it again (tools/python/ddpsim_capture.py notes when each layer begins), or "
-          "use a described workload (ddpsim list workloads)"};
+          name +
+              " gathers weights layer by layer, and this capture knows forward only as a whole: "
+              "capture it again (tools/python/ddpsim_capture.py notes when each layer begins), or "
+              "use a described workload (ddpsim list workloads)"};
     if (!p.unused_parameters.empty())
       return {"/plan/unused_parameters",
               "parameters without a gradient are modelled for pytorch_ddp and averaging only"};
+  }
+  if (p.system == System::Fsdp2) {
+    const FsdpPlan& f = p.fsdp;
+    if (p.pytorch < PytorchVersion::V2_7)
+      return {"/plan/pytorch", std::string("fully_shard is modelled as of 2.7 and later; ") +
+                                   name_of(p.pytorch) + " has FSDP1 (\"fsdp\")"};
+    if (p.pytorch < PytorchVersion::V2_13)
+      for (auto [knob, set] :
+           {std::pair{"separate_reduce_scatter_group", f.separate_reduce_scatter_group},
+            std::pair{"reduce_scatter_max_input_buffers", f.reduce_scatter_max_input_buffers != 1}})
+        if (set)
+          return {std::string("/plan/") + knob,
+                  "PyTorch 2.13 is the first to have it (--set "
+                  "pytorch=2.13)"};
+    for (auto [knob, units] :
+         {std::pair{"forward_prefetch_units", f.forward_prefetch_units},
+          std::pair{"backward_prefetch_units", f.backward_prefetch_units},
+          std::pair{"reduce_scatter_max_input_buffers", f.reduce_scatter_max_input_buffers - 1}})
+      if (units < 0 || units > 1000) return {std::string("/plan/") + knob, "0 to 1,000"};
   }
   if (p.system == System::Horovod) {
     if (b == Backend::Tcp)

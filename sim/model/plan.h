@@ -14,8 +14,8 @@
 
 namespace ddpsim {
 
-enum class System : std::uint8_t { PytorchDdp, Averaging, Fsdp, Horovod };
-inline constexpr int kSystems = 4;
+enum class System : std::uint8_t { PytorchDdp, Averaging, Fsdp, Fsdp2, Horovod };
+inline constexpr int kSystems = 5;
 // Tcp: ddpsim's own executor (calib): plain rings and trees over TCP; collectives in launch order,
 // `tcp_streams` in flight.
 enum class Backend : std::uint8_t { Nccl, Gloo, Tcp };
@@ -24,8 +24,18 @@ enum class CommHook : std::uint8_t { None, AllReduce, Fp16Compress, Bf16Compress
 enum class Granularity : std::uint8_t { PerParameter, Flat };
 
 // FullyShardedDataParallel. FullShard: weights are gathered for forward and again for backward;
-// ShardGradOp: once, for both; NoShard: never, and gradients are all-reduced.
-enum class Sharding : std::uint8_t { FullShard, ShardGradOp, NoShard };
+// ShardGradOp: once, for both; NoShard: never, and gradients are all-reduced. Hybrid: in groups of
+// ranks, and gradients' shards are all-reduced among the groups.
+enum class Sharding : std::uint8_t {
+  FullShard,
+  ShardGradOp,
+  NoShard,
+  HybridShard,
+  HybridShardZero2
+};
+constexpr bool is_hybrid(Sharding s) {
+  return s == Sharding::HybridShard || s == Sharding::HybridShardZero2;
+}
 enum class BackwardPrefetch : std::uint8_t { None, Pre, Post };
 const char* name_of(System s);
 const char* name_of(Sharding s);
@@ -34,8 +44,14 @@ const char* name_of(Backend b);
 const char* name_of(PytorchVersion v);
 const char* name_of(CommHook h);
 
-// The knobs of FullyShardedDataParallel. What is not set has the version's default
-// (sim/strategy/fsdp.h).
+// reshard_after_forward of fully_shard: false, true, or the ranks of a smaller group that weights
+// are kept in between forward and backward. none = true, but of the root by version.
+struct Reshard {
+  std::optional<std::int64_t> ranks;  // 0 = false, 1 = true
+};
+
+// The knobs of FullyShardedDataParallel and of fully_shard (FSDP2). What is not set has the
+// version's default (sim/strategy/fsdp.cc).
 struct FsdpPlan {
   Sharding sharding_strategy = Sharding::FullShard;
   std::optional<BackwardPrefetch> backward_prefetch;
@@ -46,6 +62,14 @@ struct FsdpPlan {
   std::optional<DType>
       reduce_dtype;      // of MixedPrecision: gradients as they are reduced; none = param_dtype
   bool no_sync = false;  // micro-steps but the last keep whole gradients
+  std::int64_t shard_degree = 0;  // ranks that shard together; 0 = all, of FSDP1's hybrid
+                                  // strategies those of a host
+  // fully_shard alone
+  Reshard reshard_after_forward;
+  std::int64_t forward_prefetch_units = 0;            // set_modules_to_forward_prefetch
+  std::int64_t backward_prefetch_units = 1;           // set_modules_to_backward_prefetch
+  bool separate_reduce_scatter_group = false;         // 2.13
+  std::int64_t reduce_scatter_max_input_buffers = 1;  // 2.13
   std::string auto_wrap_policy =
       "block";  // "block": each repeated block is a unit; "none": the model is one
 };

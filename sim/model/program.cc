@@ -54,6 +54,21 @@ std::string name_of(const Program& p, const StepProgram& s, std::uint32_t index)
   return out;
 }
 
+std::vector<std::vector<int>> members(const RankGroups& g, int ranks) {
+  std::vector<std::vector<int>> out;
+  const int block = g.size * g.stride;
+  for (int first = 0; first + block <= ranks; first += block)
+    for (int k = 0; k < g.stride; ++k) {
+      std::vector<int>& group = out.emplace_back();
+      for (int i = 0; i < g.size; ++i) group.push_back(first + k + i * g.stride);
+    }
+  return out;
+}
+
+int group_size(const Program& p, const Op& op, int ranks) {
+  return op.group == 0 ? ranks : p.groups[op.group - 1].size;
+}
+
 std::vector<TensorIndex> tensors_of(const Program& p, const StepProgram& s, std::uint32_t index) {
   const Op& op = s.ops[index];
   switch (op.kind.touches) {

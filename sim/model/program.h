@@ -160,6 +160,18 @@ enum class Cost : std::uint8_t {
 };
 const char* name_of(Cost c);  // "half_division"
 
+// A way of parting the ranks into groups of equal size that communicate among themselves: rank r is
+// of the group of r - r / stride % size * stride, and of every stride-th rank after it, `size` in
+// all. The number of ranks is a multiple of size * stride.
+struct RankGroups {
+  std::string name;  // a system's word: "shard"
+  int size = 1;
+  int stride = 1;
+  friend bool operator==(const RankGroups&, const RankGroups&) = default;
+};
+// Of each group, its ranks in order.
+std::vector<std::vector<int>> members(const RankGroups& g, int ranks);
+
 inline constexpr std::uint32_t kNoSubject = UINT32_MAX;
 inline constexpr std::uint32_t kNoOp = UINT32_MAX;
 
@@ -168,6 +180,7 @@ struct Op {
   Lane lane = Lane::Host;
   Cost cost = Cost::Measured;
   DType dtype = DType::Float32;  // of what a collective moves
+  std::uint8_t group = 0;        // of a collective: k = of Program::groups[k - 1]; 0 = all ranks
   std::uint16_t word = 0;        // index into Program::words
   std::int16_t micro = -1;       // accumulation micro-step, -1 = not named by one
   std::uint32_t subject = kNoSubject;
@@ -225,6 +238,7 @@ struct Program {
   double core_share = -1;  // of a measured operation's duration: what needs a core; < 0 = unknown
   int at_once = 0;         // as StepTimes::at_once
   std::vector<std::string> streams;  // a system's own: "unshard"; at most kMostStreams
+  std::vector<RankGroups> groups;    // that collectives are of, besides all ranks
   std::optional<Coordination> coordination;
   std::vector<StepProgram> warmup;  // first, (first,) rebuild
   StepProgram steady;
@@ -236,6 +250,8 @@ struct Program {
 };
 
 std::string name_of(const Program& p, const StepProgram& s, std::uint32_t op);
+// Ranks that take part in a collective.
+int group_size(const Program& p, const Op& op, int ranks);
 // Indices into Program::tensor_names, as listed in sim/FORMATS.md.
 std::vector<TensorIndex> tensors_of(const Program& p, const StepProgram& s, std::uint32_t op);
 // All explicit dependencies, ascending.

@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/predict/lowered.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/lower.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -26,8 +26,7 @@ struct Asked {
 Asked ask(const Question& q) {
   Asked a;
   a.times = step_times(q.workload, q.profile, Level::Mid);
-  a.program = strategy::lower({q.workload, a.times, q.profile.kind, q.scenario.ranks},
-                              q.scenario.plan, strategy::Steps::SteadyOnly);
+  a.program = lowered(q, a.times, strategy::Steps::SteadyOnly);
   a.comm = collective::make_communicator(q.fabric, devices_of(q.scenario), a.program.backend);
   return a;
 }

@@ -1,12 +1,18 @@
 // Which communicator a plan gets: a ring or a step list of Gloo's or ours, or NCCL as its version,
 // environment and GPUs make it choose.
 #include <algorithm>
+#include <set>
 
 #include "sim/collective/nccl.h"
 #include "sim/predict/predict.h"
+#include "sim/strategy/fsdp.h"
+#include "sim/strategy/systems.h"
 
 namespace ddpsim::predict {
 namespace {
+
+// Of a job with more ranks, groups that share no host with the first are taken as equal to it.
+constexpr std::size_t kMostRanksOfGroups = 4096;
 
 // NCCL in PyTorch's own wheels (their nvidia-nccl-cu* requirement).
 const char* shipped_nccl(PytorchVersion v) {
@@ -77,7 +83,8 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
     for (auto p : {nccl::check_nodes(q.fabric, devices),
                    nccl::check_peers(q.fabric, devices, parsed.settings)})
       if (p) return p;
-  if (plan.system == System::Fsdp && devices.size() > 1 && q.profile.compute.capability == 0)
+  if (strategy::record_of(plan.system).shards && devices.size() > 1 &&
+      q.profile.compute.capability == 0)
     return {"/plan/system",
             "profile \"" + q.profile.name +
                 "\" names no compute capability, so what NCCL does for an all-gather is not known"};
@@ -91,44 +98,97 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   job.ranks = static_cast<int>(devices.size());
   job.rank_order = devices;
   Communicators own;
-  const nccl::Group& g =
-      *(known ? *known : own).get({q.workload, q.fabric, q.profile, job}, Backend::Nccl).nccl;
+  const bool shards = strategy::record_of(plan.system).shards;
   std::vector<Operation> needed{Operation::AllReduce, Operation::Broadcast};
-  if (plan.system == System::Fsdp)
-    needed = {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};
-  for (Operation op : needed)
-    for (std::int64_t bytes = 1; bytes < (std::int64_t{1} << 40); bytes *= 2)
-      if (!nccl::choose(g, op, bytes))
-        return {"/plan/environment", std::string("leaves nothing that could run ") + name_of(op) +
-                                         " here: NCCL 2.24 and later stop with an error, too (for "
-                                         "one operation only: NCCL_ALGO=allreduce:tree)"};
+  if (shards) needed = {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};
+  Program program;
+  program.backend = Backend::Nccl;
+  if (shards)
+    program.groups = strategy::fsdp_groups(plan, job.ranks, q.fabric.cluster().devices_per_host);
+  const collective::Communicator& all =
+      (known ? *known : own).get({q.workload, q.fabric, q.profile, job}, program);
+  for (std::size_t k = program.groups.empty() ? 0 : 1; k <= program.groups.size(); ++k) {
+    const collective::Communicator& c = of_group(all, static_cast<int>(k));
+    if (!c.nccl) continue;  // of one rank
+    for (Operation op : needed)
+      for (std::int64_t bytes = 1; bytes < (std::int64_t{1} << 40); bytes *= 2)
+        if (!nccl::choose(*c.nccl, op, bytes))
+          return {"/plan/environment", std::string("leaves nothing that could run ") + name_of(op) +
+                                           " here: NCCL 2.24 and later stop with an error, too "
+                                           "(for one operation only: NCCL_ALGO=allreduce:tree)"};
+  }
   return {};
 }
 
-const collective::Communicator& Communicators::get(const Question& q, Backend backend) {
+collective::Communicator Communicators::make(const Question& q, const Key& key,
+                                             std::vector<int> devices) {
+  const Backend backend = std::get<1>(key);
+  if (backend == Backend::Nccl && q.profile.compute.capability > 0)
+    return collective::make_nccl_communicator(q.fabric, std::move(devices),
+                                              nccl_settings(q.scenario.plan).settings,
+                                              q.profile.compute.capability);
+  return collective::make_communicator(q.fabric, std::move(devices), backend, std::get<2>(key));
+}
+
+Communicators::Key Communicators::key_of(const Question& q, Backend backend) {
   const Plan& plan = q.scenario.plan;
-  Algorithm algorithm = all_reduce_algorithm(plan, backend);
   bool nccl = backend == Backend::Nccl && q.profile.compute.capability > 0;
-  std::string version = nccl ? plan.nccl.empty() ? shipped_nccl(plan.pytorch) : plan.nccl : "";
-  Key key{devices_of(q.scenario), backend, algorithm, version, plan.environment};
+  return {devices_of(q.scenario), backend, all_reduce_algorithm(plan, backend),
+          nccl ? plan.nccl.empty() ? shipped_nccl(plan.pytorch) : plan.nccl : "", plan.environment};
+}
+
+const collective::Communicator& Communicators::get(const Question& q, Backend backend) {
+  Key key = key_of(q, backend);
   std::lock_guard guard(lock_);
+  return find(q, key);
+}
+
+const collective::Communicator& Communicators::find(const Question& q, const Key& key) {
   auto it = known_.find(key);
   if (it != known_.end()) return it->second;
-  std::vector<int> devices = std::get<0>(key);
   // The search does not ask what may be chosen: with another NCCL_ALGO or NCCL_PROTO it finds the
   // same.
   for (const auto& [other, communicator] : known_) {
-    if (!nccl || !alike_but_for_the_choice(key, other) || !communicator.nccl) continue;
+    if (!communicator.nccl || !alike_but_for_the_choice(key, other)) continue;
     collective::Communicator same = communicator;
-    nccl::set_choice(*same.nccl, nccl_settings(plan).settings);
-    return known_.emplace(std::move(key), std::move(same)).first->second;
+    nccl::set_choice(*same.nccl, nccl_settings(q.scenario.plan).settings);
+    return known_.emplace(key, std::move(same)).first->second;
   }
-  auto made = nccl
-                  ? collective::make_nccl_communicator(q.fabric, std::move(devices),
-                                                       nccl_settings(plan).settings,
-                                                       q.profile.compute.capability)
-                  : collective::make_communicator(q.fabric, std::move(devices), backend, algorithm);
-  return known_.emplace(std::move(key), std::move(made)).first->second;
+  return known_.emplace(key, make(q, key, std::get<0>(key))).first->second;
+}
+
+const collective::Communicator& Communicators::get(const Question& q, const Program& program) {
+  if (program.groups.empty()) return get(q, program.backend);
+  std::pair<Key, std::vector<std::pair<int, int>>> key{key_of(q, program.backend), {}};
+  for (const RankGroups& g : program.groups) key.second.emplace_back(g.size, g.stride);
+  std::lock_guard guard(lock_);
+  auto it = grouped_.find(key);
+  if (it != grouped_.end()) return it->second;
+  collective::Communicator job = find(q, key.first);
+  for (const RankGroups& g : program.groups) job.groups.push_back(join(q, key.first, g));
+  return grouped_.emplace(std::move(key), std::move(job)).first->second;
+}
+
+collective::Communicator Communicators::join(const Question& q, const Key& key,
+                                             const RankGroups& groups) {
+  const std::vector<int>& devices = std::get<0>(key);
+  const Cluster& cluster = q.fabric.cluster();
+  const int per_host = cluster.devices_per_host;
+  auto of = members(groups, static_cast<int>(devices.size()));
+  for (auto& ranks : of)
+    for (int& r : ranks) r = devices[static_cast<std::size_t>(r)];
+  bool uniform = cluster.slow_links.empty() && cluster.degraded_links.empty();
+  std::set<int> hosts;  // that the first group reaches, and whoever shares them
+  auto meets = [&](const std::vector<int>& group) {
+    return std::any_of(group.begin(), group.end(),
+                       [&](int d) { return hosts.count(d / per_host) > 0; });
+  };
+  for (int d : of.front()) hosts.insert(d / per_host);
+  const bool all = !uniform || devices.size() <= kMostRanksOfGroups;
+  std::vector<collective::Communicator> made;
+  for (const std::vector<int>& group : of)
+    if (all || meets(group)) made.push_back(make(q, key, group));
+  return collective::make_joint(std::move(made));
 }
 
 }  // namespace ddpsim::predict

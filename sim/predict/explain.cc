@@ -228,7 +228,7 @@ class Explainer {
   }
 
   void over_time(Explanation& out) {
-    const collective::Communicator& comm = options_.known->get(q_, played_.program.backend);
+    const collective::Communicator& job = options_.known->get(q_, played_.program);
     struct Carried {
       std::int64_t from, to;
       std::vector<std::pair<topology::LinkId, double>>
@@ -242,6 +242,7 @@ class Explainer {
       const Span& s = span(last_class_, i);
       Carried c{begin(s), end(s), {}};
       flying.push_back({std::max<std::int64_t>(0, c.from), c.to});
+      const collective::Communicator& comm = of_group(job, op(i).group);
       if (comm.ranks() > 1 && !comm.patterns.empty()) {
         auto price = collective::price(comm, q_.profile, Level::Mid, op(i).kind.operation,
                                        {op(i).bytes}, op(i).dtype);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "sim/collective/nccl.h"
 #include "sim/collective/price.h"
@@ -75,12 +76,15 @@ bool only_reduces_and_broadcasts(const Program& p) {
 
 Problem check_program(const Program& p, const Question& q, Communicators* known) {
   Communicators own;
-  const collective::Communicator& c = (known ? *known : own).get(q, p.backend);
-  std::set<std::pair<Operation, std::int64_t>> seen;
+  const collective::Communicator& job = (known ? *known : own).get(q, p);
+  std::set<std::tuple<Operation, std::int64_t, std::uint8_t>> seen;
   std::string problem = first_problem(p, [&](const StepProgram& s, std::uint32_t i) {
     const Op& op = s.ops[i];
-    if (!is_collective(op.kind) || !seen.insert({op.kind.operation, op.bytes}).second)
+    if (!is_collective(op.kind) || !seen.insert({op.kind.operation, op.bytes, op.group}).second)
       return std::string();
+    if (op.group > 0 && p.backend != Backend::Nccl)
+      return std::string("is of some ranks only, which ddpsim plays over nccl alone");
+    const collective::Communicator& c = of_group(job, op.group);
     std::string what = name_of(op.kind.operation);
     if (!collective::performs(c, op.kind.operation))
       return "is of " + what + ", which ddpsim does not play over " + name_of(p.backend) + " here";
@@ -97,6 +101,9 @@ std::string unplayable(const Program& p) {
     if (!reduces_or_broadcasts(op))
       return std::string("is of ") + name_of(op.kind.operation) +
              "; ddpsim's executor plays all_reduce and broadcast";
+    if (op.group > 0)
+      return "is of the ranks of group \"" + p.groups[op.group - 1u].name +
+             "\"; ddpsim's executor plays collectives of all ranks";
     if (number_of(op.lane) >= kLanes)
       return "is on stream \"" + name_of(op.lane, p.streams) +
              "\"; ddpsim's executor has no streams of a system's own";

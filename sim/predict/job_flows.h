@@ -38,12 +38,15 @@ struct JobFlows {
     if (cores_ != engine::kNone) make_core_flows();
     if (shared_.memory != engine::kNone && program_.backend == Backend::Gloo) make_memory_flows();
     if (options_.fidelity == Fidelity::Collective) {
-      demands_ = load_demands(comm_, profile_, options_.level, options_.fold_links,
-                              [this](topology::LinkId l) { return link_resource(l); });
-      std::vector<const Price*> all;
-      for (const Op& op : program_.steady.ops)
-        if (is_collective(op.kind)) all.push_back(&price_of(op));
-      heaviest_ = collective::heaviest(comm_, all);
+      for (std::size_t k = 0; k <= comm_.groups.size(); ++k) {
+        const Communicator& comm = of_group(comm_, static_cast<int>(k));
+        demands_.push_back(load_demands(comm, profile_, options_.level, options_.fold_links,
+                                        [this](topology::LinkId l) { return link_resource(l); }));
+        std::vector<const Price*> all;
+        for (const Op& op : program_.steady.ops)
+          if (is_collective(op.kind) && op.group == k) all.push_back(&price_of(op));
+        heaviest_.push_back(collective::heaviest(comm, all));
+      }
     }
     double hold = at(profile_.sm_hold, options_.level);
     if (program_.device == DeviceKind::Gpu && comm_.ranks() > 1 &&
@@ -143,35 +146,37 @@ struct JobFlows {
     return network + (sums ? 0.5e12 / profile_.reduction_bytes_per_s : 0);
   }
 
-  engine::FlowId phase_flow(const Price& price, const collective::Phase& phase) {
-    auto key = std::make_tuple(price.pattern, phase.round, phase.weight, phase.max_rate);
+  engine::FlowId phase_flow(const Price& price, const collective::Phase& phase, int group) {
+    auto key = std::make_tuple(group, price.pattern, phase.round, phase.weight, phase.max_rate);
     auto it = phase_flows_.find(key);
     if (it != phase_flows_.end()) return it->second;
     auto pattern = static_cast<std::size_t>(price.pattern);
     auto round = static_cast<std::size_t>(phase.round + 1);
-    const auto& demands = demands_[pattern][round];
+    const auto& demands = demands_[static_cast<std::size_t>(group)][pattern][round];
+    const double heaviest = heaviest_[static_cast<std::size_t>(group)];
     engine::FlowId f = 0;
     if (double core = core_time_per_byte(); cores_ != engine::kNone && core > 0) {
       std::vector<engine::Demand> more = demands;
-      const collective::Pattern& p = comm_.patterns[pattern];
+      const collective::Pattern& p = of_group(comm_, group).patterns[pattern];
       take_cores(core * (round == 0 ? p.moved : p.rounds[round - 1].moved), more);
-      f = graph_.add_flow(more, phase.weight / heaviest_ * kBeforeComputation, phase.max_rate);
+      f = graph_.add_flow(more, phase.weight / heaviest * kBeforeComputation, phase.max_rate);
     } else {
-      f = graph_.add_flow(demands, phase.weight / heaviest_, phase.max_rate);
+      f = graph_.add_flow(demands, phase.weight / heaviest, phase.max_rate);
     }
     phase_flows_.emplace(key, f);
     return f;
   }
 
-  engine::FlowId hop_flow(int from, int to, int nic = -1) {
-    auto key = std::make_tuple(from, to, nic);
+  engine::FlowId hop_flow(const Communicator& comm, int from, int to, int nic = -1) {
+    auto device = [&](int rank) { return comm.devices[static_cast<std::size_t>(rank)]; };
+    auto key = std::make_tuple(device(from), device(to), nic);
     auto it = hop_flows_.find(key);
     if (it != hop_flows_.end()) return it->second;
     topology::Route route;
-    if (comm_.nccl)
-      nccl::find_hop_route(*comm_.nccl, from, to, nic, route);
+    if (comm.nccl)
+      nccl::find_hop_route(*comm.nccl, from, to, nic, route);
     else
-      collective::find_hop_route(*comm_.fabric, comm_.devices, from, to, nic, route);
+      collective::find_hop_route(*comm.fabric, comm.devices, from, to, nic, route);
     std::vector<engine::Demand> demands;
     for (topology::LinkId l : route.links) demands.push_back({link_resource(l), 1});
     double core = core_time_per_byte();
@@ -183,12 +188,12 @@ struct JobFlows {
   }
 
   const Price& price_of(const Op& op) {
-    auto key = std::make_tuple(op.kind.operation, op.bytes, op.dtype);
+    auto key = std::make_tuple(op.kind.operation, op.bytes, op.dtype, op.group);
     auto it = prices_.find(key);
     if (it == prices_.end())
       it = prices_
-               .emplace(key, collective::price(comm_, profile_, options_.level, op.kind.operation,
-                                               {op.bytes}, op.dtype))
+               .emplace(key, collective::price(of_group(comm_, op.group), profile_, options_.level,
+                                               op.kind.operation, {op.bytes}, op.dtype))
                .first;
     return it->second;
   }
@@ -205,23 +210,23 @@ struct JobFlows {
                                            // which may have been taken while all ranks ran
   double core_share_ = 0;
   double crowd_ = 1;
-  double heaviest_ = 1;
+  std::vector<double> heaviest_;  // by group
   const Program& program_;
   const Communicator& comm_;
   const Profile& profile_;
   const std::vector<RankClass>& classes_;
   const SimulationOptions options_;
-  std::vector<std::vector<std::vector<engine::Demand>>>
-      demands_;  // by pattern: the mean's, each round's
+  // By group and pattern: the mean's, each round's.
+  std::vector<std::vector<std::vector<std::vector<engine::Demand>>>> demands_;
   std::array<std::vector<engine::ResourceId>, 2>
       device_;  // products, memory; by class; empty: nothing is held
   std::array<std::vector<engine::FlowId>, 2> device_flow_;
   std::vector<engine::FlowId> memory_flow_;  // by class; empty: every host has memory of its own
   std::array<double, 2> holds_{};
-  std::map<std::tuple<int, int, double, double>, engine::FlowId> phase_flows_;
-  std::map<std::tuple<int, int, int>, engine::FlowId> hop_flows_;
-  nccl::Flows nccl_flows_;
-  std::map<std::tuple<Operation, std::int64_t, DType>, Price> prices_;
+  std::map<std::tuple<int, int, int, double, double>, engine::FlowId> phase_flows_;
+  std::map<std::tuple<int, int, int>, engine::FlowId> hop_flows_;  // by devices
+  std::map<const Communicator*, nccl::Flows> nccl_flows_;
+  std::map<std::tuple<Operation, std::int64_t, DType, std::uint8_t>, Price> prices_;
 };
 
 }  // namespace ddpsim::predict

@@ -1,26 +1,30 @@
 // busy(link) = sum over collectives of work * load(link) / rate(link) / step
 #include "sim/predict/link_use.h"
 
+#include "sim/predict/lowered.h"
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/roofline.h"
-#include "sim/strategy/lower.h"
 
 namespace ddpsim::predict {
 
 std::vector<LinkBusy> link_use(const Program& program, const collective::Communicator& comm,
                                const Profile& profile, Duration step) {
-  std::vector<double> work(comm.patterns.size());
+  // By group and pattern.
+  std::vector<std::vector<double>> work(1 + comm.groups.size());
+  for (std::size_t g = 0; g < work.size(); ++g)
+    work[g].resize(of_group(comm, static_cast<int>(g)).patterns.size());
   for (const Op& op : program.steady.ops) {
     if (!is_collective(op.kind)) continue;
-    auto price =
-        collective::price(comm, profile, Level::Mid, op.kind.operation, {op.bytes}, op.dtype);
+    auto price = collective::price(of_group(comm, op.group), profile, Level::Mid, op.kind.operation,
+                                   {op.bytes}, op.dtype);
     for (const auto& phase : price.phases)
-      work[static_cast<std::size_t>(price.pattern)] += phase.work;
+      work[op.group][static_cast<std::size_t>(price.pattern)] += phase.work;
   }
   std::vector<double> bytes(comm.fabric->links().size());
-  for (std::size_t k = 0; k < work.size(); ++k)
-    for (const auto& l : comm.patterns[k].load)
-      if (work[k] > 0) bytes[l.link] += work[k] * l.per_byte;
+  for (std::size_t g = 0; g < work.size(); ++g)
+    for (std::size_t k = 0; k < work[g].size(); ++k)
+      for (const auto& l : of_group(comm, static_cast<int>(g)).patterns[k].load)
+        if (work[g][k] > 0) bytes[l.link] += work[g][k] * l.per_byte;
   std::vector<LinkBusy> out;
   for (topology::LinkId link = 0; link < bytes.size(); ++link)
     if (bytes[link] > 0)
@@ -31,15 +35,12 @@ std::vector<LinkBusy> link_use(const Program& program, const collective::Communi
 
 std::vector<LinkBusy> link_use(const Question& q, Duration step, const Options& options) {
   if (q.scenario.ranks < 2) return {};
-  StepTimes times = step_times(q.workload, q.profile, Level::Mid);
-  Program program = options.program
-                        ? *options.program
-                        : strategy::lower({q.workload, times, q.profile.kind, q.scenario.ranks},
-                                          q.scenario.plan, strategy::Steps::SteadyOnly);
+  Program program = options.program ? *options.program
+                                    : lowered(q, step_times(q.workload, q.profile, Level::Mid),
+                                              strategy::Steps::SteadyOnly);
   if (options.without) alter(*options.without, program);
   Communicators own;
-  return link_use(program, (options.known ? *options.known : own).get(q, program.backend),
-                  q.profile, step);
+  return link_use(program, (options.known ? *options.known : own).get(q, program), q.profile, step);
 }
 
 }  // namespace ddpsim::predict

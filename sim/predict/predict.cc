@@ -14,6 +14,7 @@
 #include "sim/predict/given_program.h"
 #include "sim/predict/joint_spread.h"
 #include "sim/predict/link_use.h"
+#include "sim/predict/lowered.h"
 #include "sim/predict/measured_step.h"
 #include "sim/predict/mechanisms.h"
 #include "sim/predict/message_range.h"
@@ -21,7 +22,7 @@
 #include "sim/strategy/fsdp.h"
 #include "sim/strategy/input.h"
 #include "sim/strategy/knobs.h"
-#include "sim/strategy/lower.h"
+#include "sim/strategy/systems.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -48,13 +49,10 @@ struct Prepared {
 Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Options& options) {
   Prepared r;
   r.times = step_times(q.workload, q.profile, level);
-  r.program = options.program
-                  ? *options.program
-                  : strategy::lower({q.workload, r.times, q.profile.kind, q.scenario.ranks},
-                                    q.scenario.plan, steps);
+  r.program = options.program ? *options.program : lowered(q, r.times, steps);
   if (options.without) alter(*options.without, r.program);
   if (q.scenario.input && !options.program) strategy::feed(r.program, input_time(q));
-  r.communicator = &options.known->get(q, r.program.backend);
+  r.communicator = &options.known->get(q, r.program);
   return r;
 }
 
@@ -432,6 +430,10 @@ Problem check(const Question& q, Communicators* known) {
     if (auto p = check_nccl(job.plan, q, job.rank_order, known)) return {path + p.path, p.message};
   }
   if (auto p = topology::check_reachable(q.fabric, devices_of(q.scenario))) return p;
+  if (strategy::record_of(q.scenario.plan.system).shards)
+    if (auto p = strategy::check_fsdp(q.scenario.plan, q.scenario.ranks,
+                                      q.fabric.cluster().devices_per_host))
+      return p;
   return check_nccl(q.scenario.plan, q, devices_of(q.scenario), known);
 }
 
@@ -444,12 +446,15 @@ double message_count(const Question& q, const Program* program) {
   double total = 0;
   for (const Op& op : r.program.steady.ops) {
     if (!is_collective(op.kind)) continue;
-    if (r.comm().nccl && !is_broadcast(op.kind)) {
-      const nccl::Group& g = *r.comm().nccl;
+    const collective::Communicator& comm = of_group(r.comm(), op.group);
+    const double groups = n / comm.ranks();
+    if (comm.nccl && !is_broadcast(op.kind)) {
+      const nccl::Group& g = *comm.nccl;
       auto choice = nccl::choose(g, op.kind.operation, op.bytes);
       if (choice && choice->algorithm != nccl::Algorithm::Ring) {
-        total += 40 * nccl::message_count(g, q.profile, Level::Mid, op.kind.operation, *choice,
-                                          {op.bytes});  // they end one by one, too
+        total += groups * 40 *
+                 nccl::message_count(g, q.profile, Level::Mid, op.kind.operation, *choice,
+                                     {op.bytes});  // they end one by one, too
         continue;
       }
     }
@@ -463,7 +468,7 @@ double message_count(const Question& q, const Program* program) {
     double per_rank = r.comm().backend == Backend::Gloo ? 8 * segments
                       : r.comm().backend == Backend::Tcp
                           ? 6 * n
-                          : 2 * n * static_cast<double>(r.comm().rings.size());
+                          : 2 * comm.ranks() * static_cast<double>(comm.rings.size());
     total += is_broadcast(op.kind) ? n : n * per_rank;
   }
   constexpr double kSteps = 5;  // first, rebuild, three steady ones

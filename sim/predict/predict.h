@@ -34,12 +34,19 @@ class Communicators {
  public:
   // Stays where it is. May be called by several threads.
   const collective::Communicator& get(const Question& q, Backend backend);
+  // With the communicators of the Program's groups.
+  const collective::Communicator& get(const Question& q, const Program& program);
 
  private:
-  std::mutex lock_;
   using Key = std::tuple<std::vector<int>, Backend, Algorithm, std::string,
                          std::map<std::string, std::string>>;
+  static Key key_of(const Question& q, Backend backend);
+  static collective::Communicator make(const Question& q, const Key& key, std::vector<int> devices);
+  const collective::Communicator& find(const Question& q, const Key& key);  // REQUIRES: lock_
+  static collective::Communicator join(const Question& q, const Key& key, const RankGroups& groups);
+  std::mutex lock_;
   std::map<Key, collective::Communicator> known_;
+  std::map<std::pair<Key, std::vector<std::pair<int, int>>>, collective::Communicator> grouped_;
 };
 
 struct Options {

@@ -285,8 +285,8 @@ class Simulator : JobFlows {
     }
     TaskId first = static_cast<TaskId>(graph_.size());
     bool by_message = options_.fidelity == Fidelity::Message;
-    std::vector<TaskId> done =
-        by_message ? add_messages(op, price, arrive) : add_phases(price, arrive);
+    std::vector<TaskId> done = by_message ? add_messages_of_groups(op, price, arrive)
+                                          : add_phases(price, op.group, arrive);
     for (std::size_t c = 0; c < classes_.size(); ++c) {
       Placed& p = placed[c][i];
       p.begin = by_message ? arrive[c] : first;
@@ -299,7 +299,7 @@ class Simulator : JobFlows {
         tails_[c][static_cast<std::size_t>(op.lane)] = done[c];
         close(c, static_cast<std::size_t>(op.lane));
       }
-      if (!device_[0].empty() && op.lane == Lane::Comm)
+      if (!device_[0].empty() && op.lane != Lane::Compute && !pooled)
         for (std::size_t k = 0; k < (profile_.memory_hold ? 2 : 1); ++k)
           graph_.add_hold(arrive[c], done[c], {device_[k][c], holds_[k]});
     }
@@ -338,11 +338,13 @@ class Simulator : JobFlows {
     return pickup;
   }
 
-  std::vector<TaskId> add_phases(const Price& price, const std::vector<TaskId>& arrive) {
+  // All classes wait for one another: of groups that part the ranks, one class stands for the ranks
+  // of each.
+  std::vector<TaskId> add_phases(const Price& price, int group, const std::vector<TaskId>& arrive) {
     TaskId last = kNoTask;
     for (const collective::Phase& phase : price.phases) {
       TaskId t = phase.work > 0
-                     ? graph_.add_task(phase.latency, phase.work, phase_flow(price, phase))
+                     ? graph_.add_task(phase.latency, phase.work, phase_flow(price, phase, group))
                      : graph_.add_fixed(phase.latency);
       if (last == kNoTask)
         for (TaskId a : arrive) graph_.add_edge(a, t);
@@ -353,20 +355,36 @@ class Simulator : JobFlows {
     return std::vector<TaskId>(classes_.size(), last);
   }
 
-  std::vector<TaskId> add_messages(const Op& op, const Price& price,
+  // Each group's ranks by themselves.
+  std::vector<TaskId> add_messages_of_groups(const Op& op, const Price& price,
+                                             const std::vector<TaskId>& arrive) {
+    if (op.group == 0) return add_messages(comm_, op, price, arrive);
+    const std::vector<Communicator>& joined = of_group(comm_, op.group).joined;
+    auto ranks = members(program_.groups[op.group - 1u], comm_.ranks());
+    std::vector<TaskId> done(arrive.size(), kNoTask);
+    for (std::size_t g = 0; g < ranks.size(); ++g) {
+      std::vector<TaskId> theirs;
+      for (int r : ranks[g]) theirs.push_back(arrive[static_cast<std::size_t>(r)]);
+      theirs = add_messages(joined[g], op, price, theirs);
+      for (std::size_t i = 0; i < theirs.size(); ++i)
+        done[static_cast<std::size_t>(ranks[g][i])] = theirs[i];
+    }
+    return done;
+  }
+
+  std::vector<TaskId> add_messages(const Communicator& comm, const Op& op, const Price& price,
                                    const std::vector<TaskId>& arrive) {
     collective::FlowOfHop flow{
-        [this](int from, int to, int nic) { return hop_flow(from, to, nic); }};
-    if (comm_.nccl && price.pattern >= collective::kNcclPatterns) {
-      if (!nccl_flows_.link)
-        nccl_flows_.link = [this](topology::LinkId l) { return link_resource(l); };
-      auto choice = nccl::choose(*comm_.nccl, op.kind.operation, op.bytes);
-      return nccl::add_messages(graph_, *comm_.nccl, profile_, options_.level, op.kind.operation,
-                                *choice, {op.bytes}, nccl_flows_, arrive);
+        [this, &comm](int from, int to, int nic) { return hop_flow(comm, from, to, nic); }};
+    if (comm.nccl && price.pattern >= collective::kNcclPatterns) {
+      nccl::Flows& flows = nccl_flows_[&comm];
+      if (!flows.link) flows.link = [this](topology::LinkId l) { return link_resource(l); };
+      auto choice = nccl::choose(*comm.nccl, op.kind.operation, op.bytes);
+      return nccl::add_messages(graph_, *comm.nccl, profile_, options_.level, op.kind.operation,
+                                *choice, {op.bytes}, flows, arrive);
     }
     if (op.kind.operation == Operation::AllGather || op.kind.operation == Operation::ReduceScatter)
-      return collective::add_half_messages(graph_, comm_, profile_, price, {op.bytes}, flow,
-                                           arrive);
+      return collective::add_half_messages(graph_, comm, profile_, price, {op.bytes}, flow, arrive);
     collective::SharedCores sharing;
     collective::TakeTurn turn;
     collective::SegmentPath path;
@@ -403,9 +421,9 @@ class Simulator : JobFlows {
       sharing.sum = sharing.message = [this](Duration alone) { return shared_.take_core(alone); };
     }
     return is_broadcast(op.kind)
-               ? collective::add_broadcast_messages(graph_, comm_, profile_, price, {op.bytes},
-                                                    flow, arrive, path)
-               : collective::add_all_reduce_messages(graph_, comm_, profile_, price, {op.bytes},
+               ? collective::add_broadcast_messages(graph_, comm, profile_, price, {op.bytes}, flow,
+                                                    arrive, path)
+               : collective::add_all_reduce_messages(graph_, comm, profile_, price, {op.bytes},
                                                      flow, arrive, sharing, turn, path);
   }
 
@@ -413,7 +431,7 @@ class Simulator : JobFlows {
   collective::CoreTasks take_turn(int from, int to, double bytes) {
     TaskId due = graph_.add_fixed({});
     return connections_.add(graph_, connections_.place_of_hop(from, to), due,
-                            graph_.add_task({}, bytes, hop_flow(from, to)));
+                            graph_.add_task({}, bytes, hop_flow(comm_, from, to)));
   }
 
   struct Pooled {
@@ -585,7 +603,7 @@ class Simulator : JobFlows {
         span.end = at_offset(p.end, p.end_offset);
         span.ready = is_collective(op.kind) ? timeline.begin[p.ready] : span.begin;
         if (is_collective(op.kind))
-          span.algorithm = prices_.at({op.kind.operation, op.bytes, op.dtype}).algorithm;
+          span.algorithm = prices_.at({op.kind.operation, op.bytes, op.dtype, op.group}).algorithm;
         out.spans.push_back(std::move(span));
       }
     }

@@ -1,13 +1,13 @@
-// PyTorch FullyShardedDataParallel: units of parameters whose weights are gathered before they are
-// used.
+// What FSDP1 and FSDP2 have in common: units of parameters whose weights are gathered before they
+// are used, groups of ranks that shard, the update of a shard.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "sim/model/plan.h"
-#include "sim/model/workload.h"
+#include "sim/strategy/builder.h"
+#include "sim/strategy/lower.h"
 
 namespace ddpsim::strategy {
 
@@ -20,5 +20,44 @@ struct Unit {
 };
 // The root first, then in order of forward. REQUIRES: the workload has layers.
 std::vector<Unit> fsdp_units(const Workload& w, const Plan& plan);
+
+// Layers of one unit that run one after another.
+struct Part {
+  std::size_t unit = 0;
+  std::uint32_t label = 0;  // of Program::labels
+  Stretch forward;
+  Stretch backward;
+};
+// A forward as hooks of units see it.
+struct UnitEvent {
+  enum class What : std::uint8_t { Enter, Compute, Exit, Views } what = What::Compute;
+  std::size_t number = 0;  // of the unit; of the part
+};
+struct UnitForward {
+  std::vector<Part> parts;  // in order
+  std::vector<UnitEvent> events;
+  std::vector<std::size_t> order;  // of units that have parameters, as they are entered
+};
+// Gives the Program a label for each unit, and for each further place where a unit computes.
+UnitForward unit_forward(const TimedWorkload& timed, const std::vector<Unit>& units,
+                         Program& program);
+
+// Ranks that shard together, and how many such groups there are.
+struct Sharded {
+  int ranks = 1;
+  int replicas = 1;
+};
+Sharded sharded_of(const Plan& plan, int ranks, int per_host);
+// What FSDP says of so many ranks on hosts of so many devices.
+Problem check_fsdp(const Plan& plan, int ranks, int per_host);
+// Program::groups: of hybrid plans these two, then that of reshard_after_forward=N.
+std::vector<RankGroups> fsdp_groups(const Plan& plan, int ranks, int per_host);
+inline constexpr std::uint8_t kShardGroup = 1;
+inline constexpr std::uint8_t kReplicaGroup = 2;
+
+// Unscaling, clipping, the optimizer and what follows, on a rank's share of the parameters.
+class DeviceStreams;
+void update_shard(StepBuilder& b, DeviceStreams& streams, const Workload& w, std::int64_t elements,
+                  std::int64_t parameters, DType dtype);
 
 }  // namespace ddpsim::strategy

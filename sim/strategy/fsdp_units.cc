@@ -1,8 +1,9 @@
-// Which parameters FSDP gathers together: an auto_wrap_policy by the names of layers.
+// Which parameters FSDP gathers together: an auto_wrap_policy by the names of layers; and when.
 #include <algorithm>
 #include <map>
 
 #include "sim/strategy/fsdp.h"
+#include "sim/strategy/streams.h"
 
 namespace ddpsim::strategy {
 namespace {
@@ -65,6 +66,93 @@ std::vector<Unit> fsdp_units(const Workload& w, const Plan& plan) {
   // As they are registered, in each unit.
   for (Unit& u : units) std::sort(u.tensors.begin(), u.tensors.end());
   return units;
+}
+
+UnitForward unit_forward(const TimedWorkload& timed, const std::vector<Unit>& units,
+                         Program& program) {
+  const Workload& w = timed.workload;
+  UnitForward out;
+  for (const Unit& u : units) program.labels.push_back(u.name);
+  std::vector<std::size_t> unit_of(w.layers.size());
+  for (std::size_t u = 0; u < units.size(); ++u)
+    for (std::size_t l : units[u].layers) unit_of[l] = u;
+  std::vector<int> seen(units.size());
+  std::vector<std::size_t> of_part(w.layers.size());
+  for (std::size_t l = 0; l < w.layers.size(); ++l) {
+    const std::size_t u = unit_of[l];
+    if (out.parts.empty() || out.parts.back().unit != u) {
+      Part part{u, static_cast<std::uint32_t>(u), {}, {}};
+      if (seen[u]++ > 0) {
+        part.label = static_cast<std::uint32_t>(program.labels.size());
+        program.labels.push_back(units[u].name + "." + std::to_string(seen[u]));
+      }
+      out.parts.push_back(part);
+    }
+    const LayerDurations& d = timed.times.layers[l];
+    out.parts.back().forward.add(d.forward, d.host_forward);
+    of_part[l] = out.parts.size() - 1;
+  }
+  for (std::size_t l = w.layers.size(); l-- > 0;) {
+    const LayerDurations& d = timed.times.layers[l];
+    out.parts[of_part[l]].backward.add(d.backward, d.host_backward);
+  }
+  using What = UnitEvent::What;
+  std::vector<std::size_t> last(units.size(), out.parts.size());
+  for (std::size_t k = 0; k < out.parts.size(); ++k) last[out.parts[k].unit] = k;
+  std::vector<bool> entered(units.size());
+  auto enter = [&](std::size_t u) {
+    if (entered[u]) return;
+    entered[u] = true;
+    out.events.push_back({What::Enter, u});
+    if (units[u].elements > 0) out.order.push_back(u);
+  };
+  enter(0);
+  for (std::size_t k = 0; k < out.parts.size(); ++k) {
+    const std::size_t u = out.parts[k].unit;
+    enter(u);
+    out.events.push_back({What::Compute, k});
+    if (u != 0 && last[u] == k) out.events.push_back({What::Exit, u});
+  }
+  out.events.push_back({What::Exit, 0});
+  return out;
+}
+
+Sharded sharded_of(const Plan& plan, int ranks, int per_host) {
+  const FsdpPlan& f = plan.fsdp;
+  const bool one = plan.system == System::Fsdp;
+  if (one ? !is_hybrid(f.sharding_strategy) : f.shard_degree == 0) return {ranks, 1};
+  int shard = f.shard_degree > 0 ? static_cast<int>(f.shard_degree) : per_host;
+  return {shard, std::max(1, ranks / shard)};
+}
+
+std::vector<RankGroups> fsdp_groups(const Plan& plan, int ranks, int per_host) {
+  const Sharded s = sharded_of(plan, ranks, per_host);
+  std::vector<RankGroups> out;
+  if (s.replicas > 1) out = {{"shard", s.ranks, 1}, {"replicas", s.replicas, s.ranks}};
+  const std::int64_t smaller = plan.fsdp.reshard_after_forward.ranks.value_or(1);
+  if (plan.system == System::Fsdp2 && smaller > 1 && smaller < s.ranks)
+    out.push_back({"post_forward", static_cast<int>(smaller), 1});
+  return out;
+}
+
+void update_shard(StepBuilder& b, DeviceStreams& streams, const Workload& w, std::int64_t elements,
+                  std::int64_t parameters, DType dtype) {
+  constexpr DeviceStreams::Stream kCompute = DeviceStreams::kCompute;
+  const LoopWork loop = loop_work(w, elements, parameters);
+  const std::int64_t bytes = elements * element_size(dtype);
+  if (loop.unscale > 0)
+    streams.kernel(kCompute, kUnscale, kNoSubject, bytes,
+                   {.traffic = loop.unscale, .kernels = loop.unscale_kernels});
+  if (loop.clip > 0)
+    streams.kernel(kCompute, kClip, kNoSubject, bytes,
+                   {.traffic = loop.clip, .kernels = loop.clip_kernels});
+  if (loop.waits) b.wait(kAwaitFinite, kNoSubject, streams.last(kCompute));
+  auto traffic =
+      static_cast<std::int64_t>(static_cast<double>(elements) * optimizer_bytes_per_element(w));
+  auto kernels = static_cast<std::int32_t>(optimizer_kernels(w.optimizer, parameters));
+  streams.kernel(kCompute, kOptimizer, kNoSubject, bytes,
+                 {.traffic = std::max<std::int64_t>(1, traffic), .kernels = kernels});
+  if (w.loop.loss_item) b.wait(kReadLoss, kNoSubject, streams.last(kCompute));
 }
 
 }  // namespace ddpsim::strategy

@@ -68,6 +68,8 @@ void choose(Plan& plan, const KnobRecord& r, const std::string& text) {
     **o = text == "true";
   } else if (std::int64_t** n = std::get_if<std::int64_t*>(&f)) {
     **n = static_cast<std::int64_t>(parse_number(text).value_or(0));
+  } else if (Reshard** reshard = std::get_if<Reshard*>(&f)) {
+    (*reshard)->ranks = text == "true" ? 1 : text == "false" ? 0 : parse_integer(text).value_or(1);
   } else if (std::optional<double>** v = std::get_if<std::optional<double>*>(&f)) {
     **v = parse_number(text);
   }
@@ -118,7 +120,7 @@ std::optional<KnobValue> parse_value(const Knob& knob, const std::string& text) 
   if (!number) return std::nullopt;
   double v = *number;
   if (!record(knob).tried.empty())
-    return v >= 0 && v <= 1e12 && (knob.unit != "bytes" || v == std::floor(v))
+    return v >= 0 && v <= 1e12 && (knob.unit == "ms" || v == std::floor(v))
                ? std::optional(KnobValue{text, v})
                : std::nullopt;
   if (!(v > 0 && v <= 1e12) || v * unit_of(knob) < 1) return std::nullopt;

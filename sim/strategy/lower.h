@@ -11,9 +11,11 @@ struct TimedWorkload {
   const Workload& workload;
   const StepTimes& times;
   DeviceKind device;
-  int ranks;  // of the job: what a shard is part of
-  TimedWorkload(const Workload& w, const StepTimes& t, DeviceKind d, int n)
-      : workload(w), times(t), device(d), ranks(n) {}
+  int ranks;     // of the job: what a shard is part of
+  int per_host;  // of them, on a host
+  TimedWorkload(const Workload& w, const StepTimes& t, DeviceKind d, int n,
+                int devices_per_host = 1)
+      : workload(w), times(t), device(d), ranks(n), per_host(devices_per_host) {}
   TimedWorkload(const Workload& w)
       : TimedWorkload(w, w.times, w.device, 1) {
   }  // NOLINT: a captured one, of a system that does not shard
@@ -34,6 +36,9 @@ Program lower_averaging(const TimedWorkload& workload, const Plan& plan, Steps s
 // PyTorch FullyShardedDataParallel (FSDP1). Steps after the first, which finds out the order of
 // units, are alike: there is no warm-up. REQUIRES: workload.times.layers.
 Program lower_fsdp(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
+
+// PyTorch fully_shard (FSDP2): as FSDP1, without a warm-up. REQUIRES: workload.times.layers.
+Program lower_fsdp2(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 
 // Horovod's DistributedOptimizer: forward, backward with a request at each gradient, the wait for
 // all, the optimizer. What is reduced together is not in the Program: Program::coordination says

@@ -22,7 +22,7 @@ Field granularity(Plan&) {
                 [](Plan& p, int k) { p.granularity = static_cast<Granularity>(k); }};
 }
 Field sharding(Plan&) {
-  return Choice{{"full_shard", "shard_grad_op", "no_shard"},
+  return Choice{{"full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "_hybrid_shard_zero2"},
                 [](const Plan& p) { return static_cast<int>(p.fsdp.sharding_strategy); },
                 [](Plan& p, int k) { p.fsdp.sharding_strategy = static_cast<Sharding>(k); }};
 }
@@ -89,8 +89,12 @@ const KnobRecord kAveragingKnobs[] = {
 
 const KnobRecord kFsdpKnobs[] = {
     {"sharding_strategy", "", "full_shard",
-     "full_shard gathers weights for forward and again for backward, shard_grad_op once", false,
-     sharding},
+     "full_shard gathers weights for forward and again for backward, shard_grad_op once; hybrid: "
+     "in groups of ranks",
+     false, sharding},
+    {"shard_degree", "ranks", "those of a host",
+     "hybrid strategies: ranks that shard together (device_mesh)", false,
+     [](Plan& p) { return Field(&p.fsdp.shard_degree); }},
     {"backward_prefetch", "", "backward_pre (1.13: none)",
      "when backward gathers the next unit's weights: before its own computation, or after", true,
      backward_prefetch},
@@ -109,6 +113,43 @@ const KnobRecord kFsdpKnobs[] = {
      [](Plan& p) { return Field(&p.fsdp.no_sync); }},
     {"auto_wrap_policy", "", "block",
      "block: each repeated block is a unit; none: the model is one", false, auto_wrap_policy}};
+
+const KnobRecord kFsdp2Knobs[] = {
+    {"reshard_after_forward", "", "true (of the root false)",
+     "weights are freed after forward; a number: kept in the shards of so many ranks", false,
+     [](Plan& p) { return Field(&p.fsdp.reshard_after_forward); }},
+    {"shard_degree", "ranks", "all", "HSDP: ranks that shard together (the mesh's last dimension)",
+     false, [](Plan& p) { return Field(&p.fsdp.shard_degree); }},
+    {"forward_prefetch_units",
+     "units",
+     "0",
+     "set_modules_to_forward_prefetch: units that are gathered ahead of the next",
+     true,
+     [](Plan& p) { return Field(&p.fsdp.forward_prefetch_units); },
+     {0, 1, 2, 3, 4}},
+    {"backward_prefetch_units",
+     "units",
+     "1",
+     "set_modules_to_backward_prefetch: units that are gathered ahead; 1 is the default order",
+     true,
+     [](Plan& p) { return Field(&p.fsdp.backward_prefetch_units); },
+     {1, 2, 3, 4}},
+    {"separate_reduce_scatter_group", "", "false",
+     "2.13: reduce-scatters have a communicator of their own", false,
+     [](Plan& p) { return Field(&p.fsdp.separate_reduce_scatter_group); }},
+    {"reduce_scatter_max_input_buffers", "buffers", "1",
+     "2.13: reduce-scatters whose input is there at a time", false,
+     [](Plan& p) { return Field(&p.fsdp.reduce_scatter_max_input_buffers); }},
+    {"param_dtype", "", "the weights' own",
+     "MixedPrecisionPolicy: weights are gathered and computed with in it", false, param_dtype},
+    {"reduce_dtype", "", "param_dtype", "MixedPrecisionPolicy: gradients are reduced in it", false,
+     reduce_dtype},
+    {"no_sync", "", "false",
+     "set_requires_gradient_sync(False) in micro-steps but the last: whole gradients are kept",
+     false, [](Plan& p) { return Field(&p.fsdp.no_sync); }},
+    {"auto_wrap_policy", "", "block",
+     "block: fully_shard of each repeated block and of the model; none: of the model", false,
+     auto_wrap_policy}};
 
 const KnobRecord kHorovodKnobs[] = {
     {"HOROVOD_CYCLE_TIME",
@@ -140,20 +181,42 @@ const KnobRecord kHorovodKnobs[] = {
      "parameters in so many groups, each requested when its last gradient is there", false,
      [](Plan& p) { return Field(&p.horovod.groups); }}};
 
+constexpr const char* kExecuted =
+    "PyTorch 1.13 over Gloo executed (calib/runs); other versions, and NCCL, from source reading";
+
 const SystemRecord kSystemRecords[] = {
-    {System::PytorchDdp, "pytorch_ddp", "PyTorch DDP", "DDP", "buckets", "buckets", ddp_words(),
-     kDdpKnobs, lower_ddp,
+    {System::PytorchDdp, "pytorch_ddp", "PyTorch DDP", "DDP", "buckets", "buckets",
+     "torch.nn.parallel.DistributedDataParallel: gradients in buckets, all-reduced while "
+     "backward runs",
+     kExecuted, "", false, ddp_words(), kDdpKnobs, lower_ddp,
      [](const Workload& w, const Plan& p) { return steady_buckets(w, p).size(); }},
     {System::Averaging, "averaging", "plain gradient averaging", "averaging", "", "all-reduces",
+     "all_reduce of each gradient (or of one flat copy) after backward", kExecuted, "", false,
      averaging_words(), kAveragingKnobs, lower_averaging,
      [](const Workload& w, const Plan& p) {
        return p.granularity == Granularity::Flat ? 1 : w.arrival.size();
      }},
-    {System::Fsdp, "fsdp", "PyTorch FSDP", "FSDP", "gathered weights", "units", fsdp_words(),
-     kFsdpKnobs, lower_fsdp,
+    {System::Fsdp, "fsdp", "PyTorch FSDP", "FSDP", "gathered weights", "units",
+     "torch.distributed.fsdp.FullyShardedDataParallel: weights gathered unit by unit, "
+     "gradients reduced and scattered",
+     "schedules recorded of 1.13, and of 2.7's Python; never executed",
+     "schedule equal to that of PyTorch's own code, recorded without a GPU (1.13, and 2.7's "
+     "Python); its times were never executed",
+     true, fsdp_words(), kFsdpKnobs, lower_fsdp,
+     [](const Workload& w, const Plan& p) { return fsdp_units(w, p).size(); }},
+    {System::Fsdp2, "fsdp2", "PyTorch FSDP2", "FSDP2", "gathered weights", "units",
+     "torch.distributed.fsdp.fully_shard: as fsdp, each parameter sharded by itself",
+     "read in PyTorch's source; never executed",
+     "schedule as PyTorch's source says; neither it nor its times were executed", true,
+     fsdp2_words(), kFsdp2Knobs, lower_fsdp2,
      [](const Workload& w, const Plan& p) { return fsdp_units(w, p).size(); }},
     {System::Horovod, "horovod", "Horovod", "Horovod", "the fusion buffer", "fused all-reduces",
-     horovod_words(), kHorovodKnobs, lower_horovod, nullptr}};
+     "horovod.torch.DistributedOptimizer: what is ready in a cycle is all-reduced together",
+     "decisions recorded of 0.28 over Open MPI on CPUs; never executed",
+     "what is fused differs from step to step: the step is a mean of 16, its parts are the last "
+     "one's; decided as in recordings of Horovod 0.28 over Open MPI on CPUs, times were never "
+     "executed",
+     false, horovod_words(), kHorovodKnobs, lower_horovod, nullptr}};
 
 }  // namespace
 
@@ -181,6 +244,10 @@ std::string setting_of(const Plan& plan, const KnobRecord& knob) {
     }
     std::string operator()(std::int64_t* n) const { return std::to_string(*n); }
     std::string operator()(std::optional<double>* v) const { return *v ? of_number(**v) : ""; }
+    std::string operator()(Reshard* r) const {
+      if (!r->ranks) return "";
+      return *r->ranks > 1 ? std::to_string(*r->ranks) : *r->ranks == 1 ? "true" : "false";
+    }
     std::string operator()(std::vector<double>* list) const {
       std::string out;
       for (double v : *list) out += (out.empty() ? "[" : ",") + of_number(v);

@@ -24,7 +24,7 @@ struct Choice {
 };
 // Where a plan keeps a knob.
 using Field = std::variant<bool*, std::optional<bool>*, std::int64_t*, std::optional<double>*,
-                           std::vector<double>*, Choice>;
+                           std::vector<double>*, Choice, Reshard*>;
 
 struct KnobRecord {
   const char* name;       // upstream
@@ -43,6 +43,10 @@ struct SystemRecord {
   const char* brief;  // "DDP"
   const char* holds;  // in memory besides parameters, gradients and optimizer state; "" = nothing
   const char* units;  // what it communicates, in its own word: "buckets"
+  const char* does;   // one line: "gradients in buckets, ..."
+  const char* evidence;  // what its schedule was held against, for `ddpsim list plans`
+  const char* schedule;  // the same as a sentence beside an answer; "" = it was executed
+  bool shards;           // gathers and scatters: needs to know what NCCL chooses for these, too
   std::span<const OpWord> words;
   std::span<const KnobRecord> knobs;
   Program (*lower)(const TimedWorkload&, const Plan&, Steps);

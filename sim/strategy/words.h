@@ -46,6 +46,7 @@ inline constexpr OpWord kOptimizer{"optimizer",
 std::span<const OpWord> ddp_words();
 std::span<const OpWord> averaging_words();
 std::span<const OpWord> fsdp_words();
+std::span<const OpWord> fsdp2_words();
 std::span<const OpWord> horovod_words();
 
 // Of all systems.

@@ -19,7 +19,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import fsdp1  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-STRATEGIES = {"full_shard": "FULL_SHARD", "shard_grad_op": "SHARD_GRAD_OP", "no_shard": "NO_SHARD"}
+STRATEGIES = {
+    "full_shard": "FULL_SHARD",
+    "shard_grad_op": "SHARD_GRAD_OP",
+    "no_shard": "NO_SHARD",
+    "hybrid_shard": "HYBRID_SHARD",
+    "_hybrid_shard_zero2": "_HYBRID_SHARD_ZERO2",
+}
+LANES = {"world": "comm", "shard": "comm", "replicas": "comm_replicas"}
 PREFETCHES = {"backward_pre": "BACKWARD_PRE", "backward_post": "BACKWARD_POST", "none": None}
 
 CASES = [
@@ -57,6 +64,24 @@ CASES = [
     ("resnet50", 8, {}),
     ("resnet50", 7, {"pytorch": "1.13"}),
     ("vgg16", 4, {"forward_prefetch": True}),
+    ("gpt2-small", 16, {"sharding_strategy": "hybrid_shard"}),
+    ("gpt2-small", 24, {"sharding_strategy": "_hybrid_shard_zero2", "param_dtype": "bfloat16"}),
+    (
+        "gpt2-small",
+        12,
+        {"sharding_strategy": "hybrid_shard", "shard_degree": 4, "accumulation_steps": 2},
+    ),
+    (
+        "bert-base",
+        16,
+        {
+            "sharding_strategy": "hybrid_shard",
+            "shard_degree": 2,
+            "accumulation_steps": 2,
+            "no_sync": True,
+            "reduce_dtype": "float16",
+        },
+    ),
 ]
 
 
@@ -129,8 +154,10 @@ def question(workload, ranks, knobs, program):
             said[knob] = STRATEGIES[value]
         elif knob == "backward_prefetch":
             said[knob] = PREFETCHES[value]
-        elif knob not in ("pytorch", "auto_wrap_policy"):
+        elif knob not in ("pytorch", "auto_wrap_policy", "shard_degree"):
             said[knob] = value
+    if "hybrid" in knobs.get("sharding_strategy", ""):
+        said["gpus_per_host"] = knobs.get("shard_degree", 8)
     return said
 
 
@@ -144,6 +171,8 @@ def lowered(ddpsim, workload, ranks, knobs):
         workload,
         "--cluster",
         "hgx-h100",
+        "--set",
+        f"cluster.hosts={(ranks + 7) // 8}",
         "--ranks",
         str(ranks),
         "--format",
@@ -178,6 +207,7 @@ def issued(steps):
                     "dtype": op.get("dtype"),
                     "operation": op.get("operation"),
                     "tensors": op["tensors"] if op.get("operation") else [],
+                    "group": op.get("group"),
                     "after": ready,
                 }
             )
@@ -226,11 +256,12 @@ def asked(log, micro_steps):
             out.append(
                 {
                     "op": name,
-                    "stream": "comm" if "group" in e else s,
+                    "stream": LANES[e["group"]] if "group" in e else s,
                     "bytes": size,
                     "dtype": e.get("dtype"),
                     "operation": e.get("operation"),
                     "tensors": e.get("tensors", []),
+                    "group": e.get("group"),
                     "after": ready,
                 }
             )
@@ -239,7 +270,7 @@ def asked(log, micro_steps):
 
 def differences(ours, oracles):
     for i, (a, b) in enumerate(zip(ours, oracles)):
-        for key in ("op", "stream", "operation", "tensors"):
+        for key in ("op", "stream", "operation", "group", "tensors"):
             if a[key] != b[key]:
                 yield f"operation {i}: {key} {a[key]!r}, the oracle says {b[key]!r} (at {b['op']})"
                 return
@@ -303,7 +334,8 @@ def self_test(ddpsim):
     planted("order", lambda o: o.insert(gather, o.pop(gather + 1)))
     planted("a wait less", lambda o: o[-1]["after"].discard(o[-2]["op"]))
     planted("a stream", lambda o: o[gather].update(stream="compute"))
-    print("self-test:", f"missed {missed}" if missed else "7 planted changes noticed")
+    planted("a group", lambda o: o[gather].update(group="replicas"))
+    print("self-test:", f"missed {missed}" if missed else "8 planted changes noticed")
     return 1 if missed else 0
 
 

@@ -2,14 +2,12 @@
 #include <fmt/format.h>
 
 #include "sim/report/text.h"
+#include "sim/strategy/systems.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
 
 namespace ddpsim::cli {
 namespace {
-
-constexpr const char* kExecuted =
-    "PyTorch 1.13 over Gloo executed (calib/runs); other versions, and NCCL, from source reading";
 
 using Row = std::vector<std::string>;
 
@@ -63,20 +61,10 @@ Listing profiles(const io::Home& home) {
 }
 
 Listing plans() {
-  return {
-      {"name", "what it does", "evidence"},
-      {{"pytorch_ddp",
-        "torch.nn.parallel.DistributedDataParallel: gradients in buckets, all-reduced while "
-        "backward runs",
-        kExecuted},
-       {"averaging", "all_reduce of each gradient (or of one flat copy) after backward", kExecuted},
-       {"fsdp",
-        "torch.distributed.fsdp.FullyShardedDataParallel: weights gathered unit by unit, "
-        "gradients reduced and scattered",
-        "schedules recorded of 1.13, and of 2.7's Python; never executed"},
-       {"horovod",
-        "horovod.torch.DistributedOptimizer: what is ready in a cycle is all-reduced together",
-        "decisions recorded of 0.28 over Open MPI on CPUs; never executed"}}};
+  Listing l{{"name", "what it does", "evidence"}, {}};
+  for (const strategy::SystemRecord& s : strategy::systems())
+    l.rows.push_back({s.name, s.does, s.evidence});
+  return l;
 }
 
 std::string table(const Listing& l) {

@@ -4,6 +4,7 @@
 
 #include "sim/predict/measured_step.h"
 #include "sim/predict/roofline.h"
+#include "sim/strategy/systems.h"
 #include "sim/units/number.h"
 #include "tools/cmd/documents.h"
 #include "tools/cmd/given_program.h"
@@ -87,7 +88,7 @@ double longest_seconds(const Asked& l) {
     double collectives = plan.system == System::PytorchDdp
                              ? std::min(tensors, gradients / bucket + 8) + 4 * micro_steps
                              : tensors;
-    if (plan.system == System::Fsdp)
+    if (strategy::record_of(plan.system).shards)
       collectives = 4 * tensors * micro_steps, gradients *= 2 * micro_steps;
     if (l.program) collectives = given.collectives;
     network = 2 * (gradients + buffers * micro_steps) / (slowest * efficiency) * correction +

@@ -42,6 +42,12 @@ report::Heading heading_of_program(const Loaded& l) {
                    ? "the schedule is the program's"
                    : "the schedule is as recorded from " + given.recorded_from +
                          "; what its host launches is not in it";
+  for (const RankGroups& g : given.program.groups)
+    if (g.name.find(',') != std::string::npos)
+      h.schedule += fmt::format(
+          "; what ranks {} communicate, all groups of {} ranks, {} apart, are taken to communicate "
+          "at the same time",
+          g.name, g.size, g.stride);
   h.interval = report::interval_sentence(l.profile, l.workload);
   if (l.profile.step_residual <= 0 && !l.profile.measured())
     h.interval = "the datasheet's range for network and copies; computation as it is in the file";
@@ -72,16 +78,15 @@ report::Heading heading_of_plan(const Loaded& l) {
     if (plan.gradient_as_bucket_view) h.plan += ", gradient_as_bucket_view";
     if (plan.find_unused_parameters) h.plan += ", find_unused_parameters";
     if (plan.static_graph) h.plan += ", static_graph";
-  } else if (plan.system == System::Fsdp) {
-    std::string set = strategy::settings_text(plan);
+  } else if (plan.system != System::Averaging) {
+    const std::string set = strategy::settings_text(plan);
+    const bool torch = plan.system != System::Horovod;
     h.plan =
-        fmt::format("PyTorch {} FSDP over {}, {} units of weights{}{}", name_of(plan.pytorch),
-                    name_of(backend_of(plan, l.profile.kind)),
-                    strategy::fsdp_units(l.workload, plan).size(), set.empty() ? "" : ", ", set);
-  } else if (plan.system == System::Horovod) {
-    std::string set = strategy::settings_text(plan);
-    h.plan = fmt::format("Horovod over {}{}{}", name_of(backend_of(plan, l.profile.kind)),
-                         set.empty() ? "" : ", ", set);
+        torch ? fmt::format("PyTorch {} {}", name_of(plan.pytorch), system.brief) : system.title;
+    h.plan += fmt::format(" over {}", name_of(backend_of(plan, l.profile.kind)));
+    if (system.count)
+      h.plan += fmt::format(", {} {} of weights", system.count(l.workload, plan), system.units);
+    if (!set.empty()) h.plan += ", " + set;
   } else {
     h.plan = fmt::format("plain gradient averaging over {}, {}, {}",
                          name_of(backend_of(plan, l.profile.kind)),
@@ -109,17 +114,8 @@ report::Heading heading_of_plan(const Loaded& l) {
                     "sizes are within {:.0f} %",
                     100 * known.table_residual));
   h.interval = report::interval_sentence(l.profile, l.workload);
-  if (plan.system == System::Fsdp) {
-    h.schedule =
-        "schedule equal to that of PyTorch's own code, recorded without a GPU (1.13, and 2.7's "
-        "Python); its times were never executed";
-    return h;
-  }
-  if (plan.system == System::Horovod) {
-    h.schedule =
-        "what is fused differs from step to step: the step is a mean of 16, its parts are the last "
-        "one's; decided as in recordings of Horovod 0.28 over Open MPI on CPUs, times were never "
-        "executed";
+  if (*system.schedule != 0) {
+    h.schedule = system.schedule;
     return h;
   }
   bool recorded =

@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "sim/predict/lowered.h"
 #include "sim/predict/roofline.h"
 #include "sim/report/run_text.h"
 #include "sim/report/text.h"
 #include "sim/strategy/input.h"
-#include "sim/strategy/lower.h"
 #include "sim/strategy/systems.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
@@ -56,8 +56,7 @@ std::string workload_text(const Workload& w) {
 // Where a step decides what is reduced together, one that was played.
 Program program_of(const Loaded& l) {
   StepTimes times = predict::step_times(l.workload, l.profile, Level::Mid);
-  Program p =
-      strategy::lower({l.workload, times, l.profile.kind, l.scenario.ranks}, l.scenario.plan);
+  Program p = predict::lowered(l.question(), times);
   if (l.scenario.input) strategy::feed(p, predict::input_time(l.question()));
   if (!p.coordination) return p;
   p = predict::steady_step(l.question(), Level::Mid, l.options).program;
@@ -184,6 +183,8 @@ std::string plan_text(const std::string& name, const std::string& format) {
       else if (std::holds_alternative<bool*>(field) ||
                std::holds_alternative<std::optional<bool>*>(field))
         values = "true|false";
+      else if (std::holds_alternative<Reshard*>(field))
+        values = "true|false|ranks";
       else
         values = k.unit;
       if (format == "csv")

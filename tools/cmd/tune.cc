@@ -6,6 +6,7 @@
 #include "sim/model/version.h"
 #include "sim/report/text.h"
 #include "sim/report/tuning_text.h"
+#include "sim/strategy/systems.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/question.h"
 
@@ -97,11 +98,10 @@ report::TuningHeading heading(const Loaded& l) {
       "{}, {}, {}{} on {}: {} rank{}; {} over {}", l.workload.name, batch_text(l.workload),
       ddpsim::name_of(l.workload.precision), loop_text(l.workload), l.cluster.name,
       l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s",
-      plan.system == System::PytorchDdp
-          ? fmt::format("PyTorch {} DDP", ddpsim::name_of(plan.pytorch))
-      : plan.system == System::Fsdp ? fmt::format("PyTorch {} FSDP", ddpsim::name_of(plan.pytorch))
+      plan.system == System::Averaging ? "plain averaging"
       : plan.system == System::Horovod ? "Horovod"
-                                       : "plain averaging",
+                                       : fmt::format("PyTorch {} {}", ddpsim::name_of(plan.pytorch),
+                                                     strategy::record_of(plan.system).brief),
       ddpsim::name_of(backend_of(plan, l.profile.kind)));
   h.profile =
       fmt::format("profile {}: {}", l.profile.name, report::basis_sentence(l.profile, l.workload));

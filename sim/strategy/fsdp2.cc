@@ -1,0 +1,374 @@
+// PyTorch fully_shard (FSDP2), one step on a GPU, hook by hook:
+//
+//   before a unit's forward   its shards are copied in, gathered, copied out on the compute stream;
+//                             [units named by set_modules_to_forward_prefetch]
+//   after it                  weights are freed, or kept in the shards of a smaller group
+//   before its backward       as before forward, then the unit before is gathered
+//   after its backward        weights freed; gradients, each padded, into one buffer on the compute
+//                             stream, which waits for the reduce-scatter before; reduced on a
+//                             stream of its own [and all-reduced among replicas on another]
+//   at the end                units that no gradient left (the root), then computation waits for
+//                             all reductions; the optimizer updates shards
+//
+// Nothing makes the host wait: buffers are reused after events. Source: torch/distributed/fsdp/
+// _fully_shard/{_fsdp_state,_fsdp_param_group,_fsdp_collectives}.py (2.7; later versions: what
+// differs stands where it matters). sim/MODEL.md section 3.
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <utility>
+
+#include "sim/strategy/bucketing.h"
+#include "sim/strategy/fsdp.h"
+#include "sim/strategy/fsdp_words.h"
+#include "sim/strategy/streams.h"
+
+namespace ddpsim::strategy {
+namespace {
+
+using namespace fsdp;  // its words
+
+constexpr OpWord kFsdp2Words[] = {
+    kStart,          kCastShard,    kCastShardAgain,  kCopyIn,       kCopyInAgain,  kGather,
+    kGatherAgain,    kCopyOut,      kCopyOutAgain,    kUnitForward,  kUnitBackward, kReshard,
+    kAccumulateFlat, kCastGradient, kChunkCat,        kPredivide,    kScatter,      kReduce,
+    kPostdivide,     kCastBack,     kAccumulateShard, kZeroGradients};
+
+class Fsdp2Lowering {
+ public:
+  Fsdp2Lowering(const TimedWorkload& timed, const Plan& plan)
+      : w_(timed.workload),
+        plan_(plan),
+        fsdp_(plan.fsdp),
+        units_(fsdp_units(w_, plan)),
+        program_(empty_program(timed, plan)),
+        groups_(sharded_of(plan, timed.ranks, timed.per_host)),
+        state_(units_.size()),
+        streams_(1 + kMostStreams) {
+    weights_ = w_.tensors.front().dtype;
+    compute_type_ = fsdp_.param_dtype.value_or(weights_);
+    reduce_type_ = fsdp_.reduce_dtype.value_or(compute_type_);
+    // NCCL averages, but halves of five exponent bits are divided by its roots before and after.
+    const std::int64_t ranks = timed.ranks;
+    if (reduce_type_ == DType::Float16) {
+      while (ranks % predivisor_ == 0 && ranks / predivisor_ > predivisor_) predivisor_ *= 2;
+      postdivides_ = ranks > predivisor_;
+    }
+    sets_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
+    program_.streams = {"all_gather_copy_in", "all_gather", "reduce_scatter"};
+    auto add_stream = [&](const char* name) {
+      program_.streams.push_back(name);
+      return program_.streams.size();
+    };
+    program_.groups = fsdp_groups(plan, timed.ranks, timed.per_host);
+    if (hybrid()) {
+      all_reduce_ = add_stream("all_reduce");
+      replicas_ = DeviceStreams::lane_of(add_stream("comm_replicas"));
+    }
+    if (fsdp_.separate_reduce_scatter_group)
+      scatter_lane_ = DeviceStreams::lane_of(add_stream("comm_reduce_scatter"));
+    if (smaller() > 1 && smaller() < groups_.ranks) {
+      post_forward_ = static_cast<std::uint8_t>(program_.groups.size());
+      post_forward_lane_ = DeviceStreams::lane_of(add_stream("comm_post_forward"));
+    }
+    forward_ = unit_forward(timed, units_, program_);
+    for (const Unit& u : units_) padded_.push_back(padded_elements(u));
+  }
+
+  // What a step leaves to the next (gradients) is settled after the second.
+  Program run(Steps steps) {
+    StepProgram first = step(StepKind::First);
+    program_.steady = step(StepKind::Steady);
+    if (steps == Steps::All) program_.warmup.push_back(std::move(first));
+    return std::move(program_);
+  }
+
+ private:
+  using Stream = DeviceStreams::Stream;
+  static constexpr Stream kCompute = DeviceStreams::kCompute;
+  static constexpr Stream kCopy = 1;
+  static constexpr Stream kAllGather = 2;
+  static constexpr Stream kReduceScatter = 3;
+  static constexpr std::size_t kRoot = 0;
+
+  struct State {
+    enum class Weights : std::uint8_t { Sharded, Smaller, Whole } weights = Weights::Sharded;
+    std::uint32_t gathered = kNoOp;   // an all-gather that was not copied out yet
+    std::uint32_t resharded = kNoOp;  // the copy into a smaller group's shards
+    bool reduced = false;             // in this backward
+    bool kept = false;                // unsharded gradients of micro-steps before
+    bool gradient = false;            // of its shard
+    std::uint32_t reduction = kNoOp;  // the last of its operations in this backward
+  };
+
+  bool hybrid() const { return groups_.replicas > 1; }
+  std::uint8_t group() const { return hybrid() ? kShardGroup : 0; }
+  // reshard_after_forward: 0 = no, 1 = yes, more = the ranks of a smaller group.
+  std::int64_t smaller() const { return fsdp_.reshard_after_forward.ranks.value_or(1); }
+  bool frees(std::size_t u) const {
+    if (u != kRoot) return smaller() != 0;
+    // Up to 2.7 the root's weights stay, whatever is asked for (#154704, #155319).
+    return plan_.pytorch > PytorchVersion::V2_7 && fsdp_.reshard_after_forward.ranks &&
+           smaller() != 0;
+  }
+  // Each parameter by itself, its first dimension to a multiple of the ranks.
+  std::int64_t padded_elements(const Unit& u) const {
+    std::int64_t sum = 0;
+    for (TensorIndex t : u.tensors) {
+      const Tensor& tensor = w_.tensors[t];
+      const std::int64_t rows = tensor.shape.empty() ? 1 : tensor.shape.front();
+      const std::int64_t of_row = rows > 0 ? tensor.elements() / rows : 0;
+      sum += (rows + groups_.ranks - 1) / groups_.ranks * groups_.ranks * of_row;
+    }
+    return sum;
+  }
+  std::int64_t shard(std::size_t u) const { return padded_[u] / groups_.ranks; }
+  bool empty(std::size_t u) const { return units_[u].elements == 0; }
+  static std::uint32_t label(std::size_t u) { return static_cast<std::uint32_t>(u); }
+  std::uint32_t copy(Stream s, const OpWord& word, std::size_t u, std::int64_t bytes) {
+    return streams_.copy(s, word, label(u), bytes);
+  }
+
+  // ---- weights
+
+  void gathering_waits_for(std::uint32_t op) {
+    streams_.wait_for(kCopy, op);
+    streams_.wait_for(kAllGather, op);
+  }
+
+  void unshard(std::size_t u) {
+    State& s = state_[u];
+    if (s.gathered != kNoOp || s.weights == State::Weights::Whole || empty(u)) return;
+    const std::int64_t size = element_size(compute_type_);
+    const bool from_smaller = s.weights == State::Weights::Smaller;
+    const std::int64_t own = from_smaller ? padded_[u] / smaller() : shard(u);
+    gathering_waits_for(s.resharded);
+    s.resharded = kNoOp;
+    if (compute_type_ != weights_ && !from_smaller)
+      copy(kCopy, backward_ ? kCastShardAgain : kCastShard, u,
+           own * (size + element_size(weights_)));
+    copy(kCopy, backward_ ? kCopyInAgain : kCopyIn, u, 2 * own * size);
+    streams_.wait(kAllGather, kCopy);
+    s.gathered = streams_.collective(
+        kAllGather, backward_ ? kGatherAgain : kGather, label(u), padded_[u] * size, compute_type_,
+        from_smaller ? post_forward_ : group(), from_smaller ? post_forward_lane_ : Lane::Comm);
+  }
+
+  void wait_for_unshard(std::size_t u) {
+    State& s = state_[u];
+    if (s.gathered == kNoOp) return;
+    // The buffer of the unit before may be freed once it was copied out.
+    if (!backward_) gathering_waits_for(std::exchange(copied_out_, kNoOp));
+    streams_.wait_for(kCompute, s.gathered);
+    const std::uint32_t out = copy(kCompute, backward_ ? kCopyOutAgain : kCopyOut, u,
+                                   2 * padded_[u] * element_size(compute_type_));
+    if (backward_)
+      gathering_waits_for(out);
+    else
+      copied_out_ = out;
+    s.gathered = kNoOp;
+    s.weights = State::Weights::Whole;
+  }
+
+  // ---- forward
+
+  // Units, in order of forward, but the root: prefetched by depth as the tutorials set it.
+  void prefetch_explicitly(std::size_t u, std::int64_t depth, bool back) {
+    const auto units = static_cast<std::int64_t>(units_.size()) - 1;
+    const auto at = static_cast<std::int64_t>(u) - 1;
+    if (u == kRoot || depth == 0) return;
+    if (back ? at < depth : at >= units - depth) return;
+    for (std::int64_t k = 1; k <= depth; ++k)
+      unshard(static_cast<std::size_t>(1 + (back ? at - k : at + k)));
+  }
+
+  void before_forward(std::size_t u) {
+    if (u == kRoot) {
+      streams_.wait(kCopy, kCompute);
+      streams_.wait(kAllGather, kCompute);
+    }
+    unshard(u);
+    wait_for_unshard(u);
+    prefetch_explicitly(u, fsdp_.forward_prefetch_units, false);
+  }
+
+  void after_forward(std::size_t u) {
+    if (empty(u)) return;
+    State& s = state_[u];
+    if (frees(u)) {
+      s.weights = State::Weights::Sharded;
+      if (post_forward_ > 0) {
+        s.weights = State::Weights::Smaller;
+        s.resharded =
+            copy(kCompute, kReshard, u, 2 * padded_[u] / smaller() * element_size(compute_type_));
+      }
+    }
+    order_.push_back(u);
+  }
+
+  void forward() {
+    backward_ = false;
+    order_.clear();
+    for (const UnitEvent& e : forward_.events) {
+      if (e.what == UnitEvent::What::Enter)
+        before_forward(e.number);
+      else if (e.what == UnitEvent::What::Exit)
+        after_forward(e.number);
+      else
+        streams_.compute(kUnitForward, forward_.parts[e.number].label,
+                         forward_.parts[e.number].forward);
+    }
+  }
+
+  // ---- backward
+
+  void before_backward(std::size_t u) {
+    if (empty(u)) return;
+    unshard(u);
+    wait_for_unshard(u);
+    const std::int64_t depth = fsdp_.backward_prefetch_units;
+    const bool set = depth > 1 && u != kRoot && static_cast<std::int64_t>(u) - 1 >= depth;
+    if (set) return prefetch_explicitly(u, depth, true);
+    if (depth == 0) return;
+    auto at = std::find(order_.begin(), order_.end(), u);
+    if (at != order_.end() && at != order_.begin()) unshard(*(at - 1));
+  }
+
+  void after_backward(std::size_t u) {
+    if (empty(u)) return;
+    State& s = state_[u];
+    s.reduced = true;
+    const std::int64_t from = element_size(compute_type_);
+    const std::int64_t to = element_size(reduce_type_);
+    if (s.kept) copy(kCompute, kAccumulateFlat, u, units_[u].elements * (from + 2 * to));
+    s.weights = State::Weights::Sharded;
+    if (!last_micro_ && fsdp_.no_sync) {
+      if (!s.kept && reduce_type_ != compute_type_)
+        copy(kCompute, kCastGradient, u, units_[u].elements * (from + to));
+      s.kept = true;
+      return;
+    }
+    const std::int64_t held = s.kept ? to : from;
+    s.kept = false;
+    if (scattered_.size() >= static_cast<std::size_t>(fsdp_.reduce_scatter_max_input_buffers)) {
+      streams_.wait_for(kCompute, scattered_.front());
+      scattered_.pop_front();
+    }
+    copy(kCompute, kChunkCat, u, units_[u].elements * held + padded_[u] * to);
+    streams_.wait(kReduceScatter, kCompute);
+    if (predivisor_ > 1) copy(kReduceScatter, kPredivide, u, 2 * padded_[u] * to);
+    scattered_.push_back(streams_.collective(kReduceScatter, kScatter, label(u), padded_[u] * to,
+                                             reduce_type_, group(), scatter_lane_));
+    Stream after = kReduceScatter;
+    if (hybrid()) {
+      after = all_reduce_;
+      streams_.wait(after, kReduceScatter);
+      streams_.collective(after, kReduce, label(u), shard(u) * to, reduce_type_, kReplicaGroup,
+                          replicas_);
+    }
+    if (postdivides_) copy(after, kPostdivide, u, 2 * shard(u) * to);
+    if (reduce_type_ != weights_)
+      copy(after, kCastBack, u, shard(u) * (to + element_size(weights_)));
+    if (s.gradient) copy(after, kAccumulateShard, u, 3 * shard(u) * element_size(weights_));
+    s.gradient = true;
+    s.reduction = streams_.last(after);
+  }
+
+  void backward() {
+    backward_ = true;
+    for (State& s : state_) s.reduced = false, s.reduction = kNoOp;
+    // The unit that computes first has no gradient to give: its end is the end of backward.
+    const std::size_t first = forward_.parts.front().unit;
+    for (std::size_t k = forward_.events.size(); k-- > 0;) {
+      const UnitEvent& e = forward_.events[k];
+      if (e.what == UnitEvent::What::Exit)
+        before_backward(e.number);
+      else if (e.what == UnitEvent::What::Compute)
+        streams_.compute(kUnitBackward, forward_.parts[e.number].label,
+                         forward_.parts[e.number].backward);
+      else if (e.number != kRoot && e.number != first)
+        after_backward(e.number);
+    }
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      if (!state_[u].reduced) after_backward(u);
+      streams_.wait_for(kCompute, state_[u].reduction);
+    }
+    for (std::uint32_t scatter : scattered_) streams_.wait_for(kCompute, scatter);
+    scattered_.clear();
+  }
+
+  // ---- the step
+
+  StepProgram step(StepKind kind) {
+    StepBuilder b(program_, kind);
+    for (std::size_t u = 0; u < units_.size(); ++u)
+      b.step.buckets.push_back({units_[u].tensors,
+                                {units_[u].elements * element_size(weights_)},
+                                {padded_[u] * element_size(reduce_type_)},
+                                weights_});
+    streams_.begin(b);
+    copied_out_ = kNoOp;
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      if (!state_[u].gradient) continue;
+      if (sets_to_none_)
+        state_[u].gradient = false;
+      else
+        copy(kCompute, kZeroGradients, u, shard(u) * element_size(weights_));
+    }
+    // What waits for computation waits for the optimizer of the step before.
+    if (streams_.last(kCompute) == kNoOp)
+      streams_.set_last(kCompute, b.event(kStart, Lane::Compute));
+    for (int m = 0; m < plan_.accumulation_steps; ++m) {
+      if (plan_.accumulation_steps > 1) b.set_micro(m);
+      last_micro_ = m + 1 == plan_.accumulation_steps;
+      forward();
+      backward();
+    }
+    b.set_micro(-1);
+    std::int64_t elements = 0;
+    std::int64_t parameters = 0;
+    for (std::size_t u = 0; u < units_.size(); ++u)
+      elements += shard(u), parameters += static_cast<std::int64_t>(units_[u].tensors.size());
+    update_shard(b, streams_, w_, elements, parameters, weights_);
+    return std::move(b.step);
+  }
+
+  const Workload& w_;
+  const Plan& plan_;
+  const FsdpPlan& fsdp_;
+  const std::vector<Unit> units_;
+  std::vector<std::int64_t> padded_;  // elements, by unit
+  Program program_;
+  const Sharded groups_;
+  Stream all_reduce_ = 0;
+  Lane replicas_ = Lane::Comm;
+  Lane scatter_lane_ = Lane::Comm;
+  std::uint8_t post_forward_ = 0;  // reshard_after_forward=N: the group; 0 = none
+  Lane post_forward_lane_ = Lane::Comm;
+  std::int64_t predivisor_ = 1;
+  bool postdivides_ = false;
+  bool sets_to_none_ = true;
+  DType weights_ = DType::Float32;
+  DType compute_type_ = DType::Float32;
+  DType reduce_type_ = DType::Float32;
+  UnitForward forward_;
+  std::vector<State> state_;
+  DeviceStreams streams_;
+  std::uint32_t copied_out_ = kNoOp;     // of the unit before, in forward
+  std::deque<std::uint32_t> scattered_;  // reduce-scatters whose input is there
+  std::vector<std::size_t> order_;       // of units, as forwards ended
+  bool backward_ = false;
+  bool last_micro_ = true;
+};
+
+}  // namespace
+
+std::span<const OpWord> fsdp2_words() {
+  return kFsdp2Words;
+}
+
+Program lower_fsdp2(const TimedWorkload& workload, const Plan& plan, Steps steps) {
+  return Fsdp2Lowering(workload, plan).run(steps);
+}
+
+}  // namespace ddpsim::strategy

@@ -1,0 +1,80 @@
+// The words of FSDP1 and FSDP2 (strategy/words.h): their operations are called alike where they are
+// alike.
+#pragma once
+
+#include "sim/strategy/words.h"
+
+namespace ddpsim::strategy::fsdp {
+
+constexpr OpWord copy_word(const char* name, Phase phase) {
+  return {name, {.does = Does::Copy, .phase = phase, .of = Of::Label, .in_micro_step = true}};
+}
+constexpr OpWord collective_word(const char* name, Phase phase, Operation o) {
+  return {name,
+          {.does = Does::Communicate,
+           .phase = phase,
+           .of = Of::Label,
+           .touches = Touches::Bucket,
+           .operation = o,
+           .in_micro_step = true}};
+}
+inline constexpr OpWord kStart{"wait/optimizer", {.does = Does::Host, .in_micro_step = true}};
+inline constexpr OpWord kLimit{"limit/",
+                               {.does = Does::Host, .of = Of::Label, .in_micro_step = true}};
+inline constexpr OpWord kLimitAgain{"limit/bwd.",
+                                    {.does = Does::Host, .of = Of::Label, .in_micro_step = true}};
+inline constexpr OpWord kCastShard = copy_word("cast_shard/", Phase::Between);
+inline constexpr OpWord kCastShardAgain = copy_word("cast_shard/bwd.", Phase::Between);
+inline constexpr OpWord kGather =
+    collective_word("all_gather/", Phase::Forward, Operation::AllGather);
+inline constexpr OpWord kGatherAgain =
+    collective_word("all_gather/bwd.", Phase::Backward, Operation::AllGather);
+inline constexpr OpWord kUnitForward{
+    "fwd/", {.phase = Phase::Forward, .of = Of::Label, .in_micro_step = true}};
+inline constexpr OpWord kUnitBackward{
+    "bwd/", {.phase = Phase::Backward, .of = Of::Label, .in_micro_step = true}};
+// Gradients of a unit's parameters into one.
+inline constexpr OpWord kFlatten{"flatten_gradient/",
+                                 {.does = Does::Copy,
+                                  .phase = Phase::Backward,
+                                  .of = Of::Label,
+                                  .touches = Touches::Bucket,
+                                  .in_micro_step = true}};
+inline constexpr OpWord kAccumulateFlat = copy_word("accumulate/", Phase::Backward);
+inline constexpr OpWord kCastGradient = copy_word("cast_gradient/", Phase::Backward);
+inline constexpr OpWord kPad = copy_word("pad/", Phase::Backward);
+inline constexpr OpWord kZeroShard = copy_word("zero_shard/", Phase::Backward);
+inline constexpr OpWord kPredivide = copy_word("predivide/", Phase::Backward);
+inline constexpr OpWord kScatter =
+    collective_word("reduce_scatter/", Phase::Backward, Operation::ReduceScatter);
+inline constexpr OpWord kReduce =
+    collective_word("allreduce/", Phase::Backward, Operation::AllReduce);
+inline constexpr OpWord kPostdivide = copy_word("postdivide/", Phase::Reduced);
+inline constexpr OpWord kCastBack = copy_word("cast_back/", Phase::Reduced);
+inline constexpr OpWord kAccumulateShard = copy_word("accumulate_shard/", Phase::Reduced);
+// 1.13, first step: whether all ranks run the same unit.
+inline constexpr OpWord kOrderCount{"all_gather/order_count.",
+                                    {.does = Does::Communicate,
+                                     .of = Of::Label,
+                                     .operation = Operation::AllGather,
+                                     .in_micro_step = true}};
+inline constexpr OpWord kOrderIndex{"all_gather/order_index.",
+                                    {.does = Does::Communicate,
+                                     .of = Of::Label,
+                                     .operation = Operation::AllGather,
+                                     .in_micro_step = true}};
+inline constexpr OpWord kOrderWait{"wait/order.",
+                                   {.does = Does::Wait, .of = Of::Label, .in_micro_step = true}};
+inline constexpr OpWord kZeroGradients = copy_word("zero_gradient/", Phase::Between);
+
+// FSDP2: shards of a unit's parameters into one buffer, and weights out of it.
+inline constexpr OpWord kCopyIn = copy_word("copy_in_shard/", Phase::Between);
+inline constexpr OpWord kCopyInAgain = copy_word("copy_in_shard/bwd.", Phase::Between);
+inline constexpr OpWord kCopyOut = copy_word("copy_out/unit.", Phase::Between);
+inline constexpr OpWord kCopyOutAgain = copy_word("copy_out/bwd.", Phase::Between);
+// Gradients of a unit's parameters, each padded, into one buffer of dtype reduce_dtype.
+inline constexpr OpWord kChunkCat = copy_word("chunk_cat/", Phase::Backward);
+// Weights into the shards of a smaller group (reshard_after_forward=N).
+inline constexpr OpWord kReshard = copy_word("reshard/", Phase::Forward);
+
+}  // namespace ddpsim::strategy::fsdp
