@@ -69,6 +69,18 @@ LayerCost read_cost(const Reader& r, Sequence& sequence) {
   return c;
 }
 
+// By precision: fp32, autocast, halves.
+std::array<double, 3> read_bytes(const Reader& r, Sequence& sequence) {
+  std::vector<Reader> modes = r.items();
+  if (modes.size() != 3) r.fail("expected three: in fp32, under autocast, in halves");
+  std::array<double, 3> out{};
+  for (std::size_t k = 0; k < 3; ++k) {
+    out[k] = read_count(modes[k], sequence);
+    if (!(out[k] >= 0 && out[k] <= 1e15)) modes[k].fail("0 to 10^15 bytes of a sample");
+  }
+  return out;
+}
+
 LayerOp read_op(const Reader& r, Sequence& sequence) {
   LayerOp op;
   op.kind = r.at("kind").text();
@@ -238,6 +250,10 @@ Json at_its_length(Json document) {
     for (const char* direction : {"forward", "backward"})
       for (Json& value : layer[direction])
         if (value.is_array()) value = at_length(value.get<std::vector<std::int64_t>>(), tokens);
+    for (const char* key : {"saves", "saves_fused", "makes"})
+      if (layer.contains(key))
+        for (Json& value : layer[key])
+          if (value.is_array()) value = at_length(value.get<std::vector<std::int64_t>>(), tokens);
     if (!layer.contains("op")) continue;
     for (const char* key : {"rows", "inputs", "outputs"})
       if (layer["op"].contains(key) && layer["op"][key].is_string()) layer["op"][key] = tokens;
@@ -293,7 +309,8 @@ Workload read_workload(const Json& j, const std::string& file) {
     if (r.has("positions")) w.positions = r.at("positions").small(1, 1'000'000);
     Sequence sequence(w.sequence);
     for (const Reader& l : r.at("layers").items()) {
-      l.only({"name", "class", "op", "tensors", "forward", "backward"});
+      l.only({"name", "class", "op", "tensors", "forward", "backward", "saves", "saves_fused",
+              "makes"});
       Layer layer;
       layer.name = l.at("name").text();
       layer.kernel =
@@ -302,6 +319,12 @@ Workload read_workload(const Json& j, const std::string& file) {
       layer.tensors = read_indices(l.at("tensors"), w.tensors.size());
       layer.forward = read_cost(l.at("forward"), sequence);
       layer.backward = read_cost(l.at("backward"), sequence);
+      if (l.has("saves")) {
+        layer.memory = {read_bytes(l.at("saves"), sequence), {}, {}};
+        if (l.has("saves_fused"))
+          layer.memory->saves_fused = read_bytes(l.at("saves_fused"), sequence);
+        layer.memory->makes = read_bytes(l.at("makes"), sequence);
+      }
       w.layers.push_back(std::move(layer));
     }
     for (const char* key : {"sequence", "positions"})

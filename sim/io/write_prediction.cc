@@ -1,6 +1,29 @@
 #include "sim/io/write_prediction.h"
 
+#include "sim/predict/memory.h"
+
 namespace ddpsim::io {
+namespace {
+
+OrderedJson write_memory(const predict::Memory& m) {
+  OrderedJson j;
+  j["fits"] = m.capacity > 0 ? OrderedJson(m.fits()) : OrderedJson(nullptr);
+  j["device_bytes"] = m.device;
+  j["device_bytes_low"] = m.device_low;
+  j["device_bytes_high"] = m.device_high;
+  j["capacity_bytes"] = m.capacity > 0 ? OrderedJson(m.capacity) : OrderedJson(nullptr);
+  j["allocated_bytes"] = m.allocated;
+  j["phase"] = m.phase;
+  j["during"] = m.during;
+  for (std::size_t k = 0; k < kHolds; ++k)
+    j["at_peak_bytes"][name_of(static_cast<Holds>(k))] = m.peak[k];
+  j["communicators_bytes"] = m.communicators;
+  j["context_bytes"] = m.context;
+  return j;
+}
+
+}  // namespace
+
 OrderedJson write_summary(const predict::Prediction& p) {
   const analysis::Summary& s = p.summary;
   OrderedJson j;
@@ -29,11 +52,13 @@ OrderedJson write_summary(const predict::Prediction& p) {
     return p.scaling_efficiency > 0 ? OrderedJson(v) : OrderedJson(nullptr);
   };
   j["scaling_efficiency"] = efficiency(p.scaling_efficiency);
-  bool known = p.state_bytes.count > 0;
-  j["peak_memory_bytes"] = known ? OrderedJson(p.state_bytes.count) : OrderedJson(nullptr);
+  j["peak_memory_bytes"] = p.memory ? OrderedJson(p.memory->device) : OrderedJson(nullptr);
   j["peak_memory_covers"] =
-      known ? "parameters, gradients, buckets, optimizer state, buffers; not activations"
-            : "nothing: a program does not say what is held";
+      !p.memory ? "nothing: a program does not say what is held"
+      : p.memory->activations
+          ? "all that is on the device"
+          : "parameters, gradients, optimizer state, buffers and communication; not activations";
+  if (p.memory) j["memory"] = write_memory(*p.memory);
   j["basis"] = p.measured ? "measured" : "datasheet";
   j["profile"] = p.run.profile;
   j["scaling_efficiency_low"] = efficiency(p.efficiency_low);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "sim/model/algorithm.h"
+#include "sim/model/memory.h"
 #include "sim/model/plan.h"
 #include "sim/model/workload.h"
 
@@ -207,6 +208,7 @@ struct StepProgram {
     std::uint32_t dep;
   };
   std::vector<ExtraDep> extra_deps;  // beyond two per operation
+  std::vector<MemoryChange> memory;  // as the host issues operations
   // Of a coordinated Program, by tensor: the operation that makes it ready; kNoOp = none does.
   std::vector<std::uint32_t> made_by;
 };
@@ -240,6 +242,8 @@ struct Program {
   std::vector<std::string> streams;  // a system's own: "unshard"; at most kMostStreams
   std::vector<RankGroups> groups;    // that collectives are of, besides all ranks
   std::optional<Coordination> coordination;
+  Held resident{};                  // memory where a step begins
+  bool activations_known = false;   // and in `memory`
   std::vector<StepProgram> warmup;  // first, (first,) rebuild
   StepProgram steady;
   std::vector<std::string> words;  // names of operations, less their subjects

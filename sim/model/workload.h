@@ -1,6 +1,7 @@
 // Workload: what one training step computes on one rank. File format: sim/FORMATS.md.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -60,6 +61,14 @@ struct LayerOp {
   bool operator==(const LayerOp&) const = default;
 };
 
+// What a layer needs of the device's memory: bytes per sample in fp32, under autocast, and all in
+// halves.
+struct LayerMemory {
+  std::array<double, 3> saves{};        // kept until its backward, less what layers before it keep
+  std::array<double, 3> saves_fused{};  // the same of fused attention, at the layer of its scores
+  std::array<double, 3> makes{};        // its output
+};
+
 struct Layer {
   std::string name;
   LayerOp op;
@@ -67,6 +76,7 @@ struct Layer {
   std::vector<TensorIndex> tensors;  // in arrival order
   LayerCost forward;
   LayerCost backward;
+  std::optional<LayerMemory> memory;  // none: not said
 };
 
 // Host-thread times of a GPU step: when the kernels were enqueued, not when they ran.

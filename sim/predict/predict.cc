@@ -17,6 +17,7 @@
 #include "sim/predict/lowered.h"
 #include "sim/predict/measured_step.h"
 #include "sim/predict/mechanisms.h"
+#include "sim/predict/memory.h"
 #include "sim/predict/message_range.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/fsdp.h"
@@ -360,46 +361,30 @@ std::string workload_problem(const Workload& w, const Question& q) {
          "; its times cannot be carried over (capture it there, or use a described workload)";
 }
 
-// Of a rank: its shards, and what is whole at a time: the root, three units' weights and one unit's
-// gradients.
-Bytes fsdp_state_bytes(const Workload& w, const Plan& plan, int ranks) {
-  std::int64_t states =
-      w.optimizer.kind == Optimizer::Kind::Sgd ? (w.optimizer.momentum ? 1 : 0) : 2;
-  if (ranks == 1 || plan.fsdp.sharding_strategy == Sharding::NoShard) ranks = 1;
-  std::vector<strategy::Unit> units = strategy::fsdp_units(w, plan);
-  std::int64_t most = 0;
-  Bytes total;
-  for (std::size_t u = 1; u < units.size(); ++u) most = std::max(most, units[u].elements);
-  const std::int64_t gathered = element_size(plan.fsdp.param_dtype.value_or(DType::Float32));
-  bool frees = plan.fsdp.sharding_strategy == Sharding::FullShard;
-  for (const strategy::Unit& u : units) {
-    std::int64_t bytes = u.elements * element_size(w.tensors.front().dtype);
-    total += Bytes{(2 + states) * (bytes / ranks)};
-    if (ranks > 1 && (!frees || u.name == "root")) total += Bytes{u.elements * gathered};
+// Of a step whose reductions are decided while it is played the changes are those of the step as it
+// was lowered, in the host's order.
+void find_memory(const Question& q, const Prepared& r, const Options& options, Prediction& out) {
+  Program lowered;
+  const Program* program = &r.program;
+  std::span<const Span> spans(out.run.spans);
+  if (r.undecided) {
+    lowered = r.program;
+    lowered.steady = *r.undecided;
+    program = &lowered;
+    spans = {};
   }
-  if (ranks > 1)
-    total += Bytes{(frees ? 3 : 0) * most * gathered +
-                   std::max(most, units.front().elements) * gathered};
-  for (const Tensor& b : w.buffers) total += b.bytes();
-  return total;
-}
-
-Bytes state_bytes(const Workload& w, const Plan& plan, int ranks) {
-  if (plan.system == System::Fsdp) return fsdp_state_bytes(w, plan, ranks);
-  Bytes gradients = w.gradient_bytes();
-  Bytes total = gradients + gradients;  // parameters and gradients
-  if (plan.system == System::PytorchDdp && !plan.gradient_as_bucket_view)
-    total += gradients;  // buckets
-  if (plan.system == System::Averaging && plan.granularity == Granularity::Flat) total += gradients;
-  if (plan.system == System::Horovod) total += Bytes{plan.horovod.fusion_threshold};
-  std::int64_t states =
-      w.optimizer.kind == Optimizer::Kind::Sgd ? (w.optimizer.momentum ? 1 : 0) : 2;
-  if (w.casting == Casting::MasterWeights)  // states, and the parameters once more, in four bytes
-    total += gradients + gradients + (gradients + gradients) * states;
-  else
-    total += gradients * states;
-  for (const Tensor& b : w.buffers) total += b.bytes();
-  return total;
+  Memory m = memory_of(q, *program, r.comm(), spans);
+  if (!m.fits()) {
+    std::string fit;
+    if (options.names)
+      for (const Fit& f : what_fits(q, options))
+        fit +=
+            (fit.empty() ? "; it would with " : ", or with ") + f.change + " (" + f.command + ")";
+    out.extrapolated.push_back("it does not fit: " + to_string(Bytes{m.device}) +
+                               " at the peak, in " + m.phase + ", and the device has " +
+                               to_string(Bytes{m.capacity}) + fit);
+  }
+  out.memory = std::move(m);
 }
 
 }  // namespace
@@ -565,12 +550,7 @@ Prediction predict(const Question& q, const Options& given) {
   double jitter = ratio(step, typical);
   out.efficiency_low *= jitter;
   out.efficiency_high *= jitter;
-  if (!options.program)
-    out.state_bytes = state_bytes(q.workload, q.scenario.plan, q.scenario.ranks);
-  if (Bytes most = q.profile.memory.capacity; most.count > 0 && out.state_bytes > most)
-    out.extrapolated.push_back(
-        "it does not fit: parameters, gradients, buckets and optimizer state are " +
-        to_string(out.state_bytes) + " per rank, and the device has " + to_string(most));
+  if (!options.program) find_memory(q, r, options, out);
   out.measured_step = q.workload.measured_step;
   if (out.measured_step)
     if (std::string why = doubt(*out.measured_step); !why.empty())

@@ -13,6 +13,7 @@
 #include "sim/analysis/summarize.h"
 #include "sim/model/profile.h"
 #include "sim/predict/beside.h"
+#include "sim/predict/device_memory.h"
 #include "sim/predict/simulate.h"
 #include "sim/predict/stragglers.h"
 
@@ -89,9 +90,9 @@ struct Prediction {
   Duration single_rank_step;
   Duration slowed;  // computation's extra time beside collectives that hold SMs
   std::optional<Stragglers> stragglers;  // ranks vary, and the slowest decides
-  Bytes state_bytes;      // per device: parameters, gradients, buckets, optimizer state, buffers;
-                          // activations are not known; 0 = of a Program that was given, nothing is
-  bool measured = false;  // the Profile is measured in every section
+  std::optional<Memory> memory;  // of a device; none = of a Program that was given, nothing is
+                                 // known
+  bool measured = false;         // the Profile is measured in every section
   bool fitted =
       false;  // the profile was held to executed steps: the interval is from their residuals
   bool common_start = false;  // the step is one that all ranks begin together

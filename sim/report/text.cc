@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "sim/predict/measured_step.h"
+#include "sim/predict/memory.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
 
@@ -116,6 +117,34 @@ std::string basis_in_words(const std::string& basis, bool fitted,
                     : basis == kDatasheet ? basis + ", never measured on this hardware"
                                           : basis;
   return measured ? out + "; " + predict::sentence(*measured) : out;
+}
+
+// "41.2 GiB of 80 GiB on each GPU at the peak, in backward: activations 30.1, ..."
+std::string memory_text(const predict::Memory& m) {
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  auto gib = [&](std::int64_t bytes) {
+    return fmt::format("{:.3g}", static_cast<double>(bytes) / kGiB);
+  };
+  std::string out = fmt::format("memory {} GiB", gib(m.device));
+  if (m.capacity > 0) out += fmt::format(" of {} GiB", gib(m.capacity));
+  out += fmt::format(" per rank ({} to {}) at the peak, in {}: ", gib(m.device_low),
+                     gib(m.device_high), m.phase);
+  std::vector<std::pair<std::int64_t, std::string>> parts;
+  for (std::size_t k = 0; k < kHolds; ++k) {
+    std::string name = name_of(static_cast<Holds>(k));
+    std::replace(name.begin(), name.end(), '_', ' ');
+    parts.emplace_back(m.peak[k], name);
+  }
+  parts.emplace_back(m.communicators + m.context, "NCCL and CUDA");
+  std::sort(parts.begin(), parts.end(), [](auto& a, auto& b) { return a.first > b.first; });
+  bool first = true;
+  for (const auto& [bytes, name] : parts) {
+    if (static_cast<double>(bytes) < 0.01 * static_cast<double>(m.device)) break;
+    out += fmt::format("{}{} {}", first ? "" : ", ", name, gib(bytes));
+    first = false;
+  }
+  if (!m.activations) out += "; activations are not known and not in it";
+  return out;
 }
 
 }  // namespace
@@ -278,11 +307,7 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p,
   page.line(fmt::format("     {}scaling efficiency {}",
                         p.samples_per_s > 0 ? count_text(p.samples_per_s) + " samples/s; " : "",
                         efficiency));
-  if (p.state_bytes.count > 0)
-    page.line(fmt::format(
-        "     {} of parameters, gradients{} and optimizer state per rank (activations not "
-        "included)",
-        to_string(p.state_bytes), h.holds.empty() ? "" : ", " + h.holds));
+  if (p.memory) page.line("     " + memory_text(*p.memory));
   page.line();
   where_time_goes(page, p);
   buckets(page, p);

@@ -42,8 +42,11 @@ class AveragingLowering {
         plan_(plan),
         unused_(unused_tensors(w_, plan)),
         timeline_(backward_timeline(timed, unused_)),
-        program_(empty_program(timed, plan)) {
+        program_(empty_program(timed, plan)),
+        memory_(w_) {
     set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
+    program_.resident = resident(w_, !set_to_none_);
+    program_.activations_known = memory_.known();
   }
 
   Program run(Steps steps) {
@@ -54,9 +57,8 @@ class AveragingLowering {
 
  private:
   StepProgram step(StepKind kind) {
-    StepBuilder b(program_, kind);
+    StepBuilder b(program_, kind, w_, memory_);
     b.set_graphed(w_.cuda_graphs && kind == StepKind::Steady);
-    std::int64_t total = w_.gradient_bytes().count;
     bool grads_exist = !set_to_none_ && kind != StepKind::First;
     if (grads_exist) zero_gradients(b, w_, plan_);
     for (int m = 0; m < plan_.accumulation_steps; ++m) {
@@ -65,12 +67,14 @@ class AveragingLowering {
       for (const Segment& s : timeline_.segments) {
         b.host_time(s.host);
         if (s.device.ps > 0) b.main(kBackward, s.tensor, 0, {.duration = s.device});
+        b.gradient(s.tensor, m == 0 && !grads_exist);
         if (m > 0 || grads_exist)
           b.main(kAccumulate, s.tensor, bytes(s.tensor), {.traffic = 3 * bytes(s.tensor)});
       }
       b.host_time(timeline_.tail_host);
       if (timeline_.tail_device.ps > 0)
         b.main(kBackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
+      b.gradient(StepBuilder::kNoTensor, false);
     }
     b.set_micro(-1);
     if (plan_.granularity == Granularity::Flat)
@@ -79,7 +83,7 @@ class AveragingLowering {
       reduce_async(b);
     else
       reduce_blocking(b);
-    b.update(w_, times_);
+    b.update(times_);
     return std::move(b.step);
   }
 
@@ -118,11 +122,13 @@ class AveragingLowering {
     std::int64_t total = flat.bytes.count;
     b.step.buckets.push_back(std::move(flat));
     b.main(kFlattenGrads, 0, total, {.traffic = 2 * total});
+    b.allocate(Holds::Buckets, total);
     std::uint32_t reduced =
         b.collective(kFlatAllReduce, 0, total, DType::Float32, on_current_stream());
     if (!b.gpu()) b.wait(kFlatWait, 0, reduced);
     b.main_after(kFlatDivide, 0, total, {.traffic = 2 * total}, reduced);
     b.main(kUnflattenGrads, 0, total, {.traffic = 2 * total, .kernels = kernels});
+    b.release(Holds::Buckets, total);
   }
 
   const Workload& w_;
@@ -131,6 +137,7 @@ class AveragingLowering {
   std::vector<bool> unused_;
   BackwardTimeline timeline_;
   Program program_;
+  const ModelMemory memory_;
   bool set_to_none_ = true;
 };
 

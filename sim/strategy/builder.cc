@@ -14,7 +14,9 @@ Stretch forward_of(const StepTimes& times) {
   return {times.forward, host, std::max(Duration{}, host - times.forward)};
 }
 
-StepBuilder::StepBuilder(Program& program, StepKind kind) : program_(program) {
+StepBuilder::StepBuilder(Program& program, StepKind kind, const Workload& w,
+                         const ModelMemory& model)
+    : program_(program), workload_(w), model_(model) {
   step.kind = kind;
   step.ops.reserve(6 * program.tensor_names.size() + 32);
 }
@@ -88,11 +90,43 @@ std::uint32_t StepBuilder::forward(const StepTimes& times) {
   Stretch s = forward_of(times);
   host_time(s.head);
   std::uint32_t index = main(kForward, kNoSubject, 0, {.duration = s.device});
+  activations(model_.forward(0, model_.layers()));
+  layer_ = model_.layers();
   host_time(s.host - s.head);
   return index;
 }
 
-void StepBuilder::update(const Workload& w, const StepTimes& times) {
+void StepBuilder::change(std::uint32_t op, Holds holds, std::int64_t bytes, bool at_end) {
+  if (bytes == 0) return;
+  if (op == kNoOp) op = static_cast<std::uint32_t>(step.ops.size() - 1);
+  step.memory.push_back({op, holds, at_end, bytes});
+}
+
+void StepBuilder::activations(const LayersMemory& m) {
+  const std::int64_t kept = std::max<std::int64_t>(0, m.change);
+  allocate(Holds::Activations, kept);
+  allocate(Holds::Temporaries, m.most - kept);
+  release(Holds::Temporaries, m.most - kept);
+  release(Holds::Activations, kept - m.change);
+}
+
+void StepBuilder::gradient(TensorIndex t, bool kept) {
+  if (t != kNoTensor && kept) allocate(Holds::Gradients, workload_.tensors[t].bytes().count);
+  const std::size_t down_to = t == kNoTensor ? 0 : model_.layer_of(t);
+  if (!model_.known() || down_to >= layer_) return;
+  activations(model_.backward(down_to, layer_));
+  layer_ = down_to;
+}
+
+void StepBuilder::release_gradients() {
+  std::int64_t made = 0;
+  for (const MemoryChange& c : step.memory)
+    if (c.holds == Holds::Gradients) made += c.bytes;
+  release(Holds::Gradients, made);
+}
+
+void StepBuilder::update(const StepTimes& times) {
+  const Workload& w = workload_;
   const std::int64_t bytes = w.gradient_bytes().count;
   const LoopWork loop = loop_work(w);
   std::uint32_t last = last_compute_;
@@ -104,6 +138,11 @@ void StepBuilder::update(const Workload& w, const StepTimes& times) {
   if (loop.waits && gpu()) wait(kAwaitFinite, kNoSubject, last);
   if (times.host) host_time(times.host->optimizer);
   last = main(kOptimizer, kNoSubject, bytes, {.duration = times.optimizer});
+  const std::int64_t beside = optimizer_temporaries(w.optimizer, w.elements()) * bytes /
+                              std::max<std::int64_t>(1, w.elements());
+  allocate(Holds::Temporaries, beside);
+  release(Holds::Temporaries, beside);
+  release_gradients();
   if (w.loop.loss_item && gpu()) wait(kReadLoss, kNoSubject, last);
 }
 

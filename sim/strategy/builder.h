@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sim/strategy/model_memory.h"
 #include "sim/strategy/words.h"
 
 namespace ddpsim::strategy {
@@ -35,7 +36,8 @@ Stretch forward_of(const StepTimes& times);
 
 class StepBuilder {
  public:
-  StepBuilder(Program& program, StepKind kind);
+  // `model` is there as long as the builder.
+  StepBuilder(Program& program, StepKind kind, const Workload& w, const ModelMemory& model);
   bool gpu() const { return program_.device == DeviceKind::Gpu; }
   // Launches cost nothing: the step is a CUDA graph.
   void set_graphed(bool graphed) { graphed_ = graphed; }
@@ -46,8 +48,25 @@ class StepBuilder {
   // to what it launches next.
   std::uint32_t forward(const StepTimes& times);
 
+  // Memory that an operation, by default the last, allocates when the host issues it, and frees
+  // then or when it has ended.
+  void allocate(Holds holds, std::int64_t bytes, std::uint32_t op = kNoOp) {
+    change(op, holds, bytes, false);
+  }
+  void release(Holds holds, std::int64_t bytes, std::uint32_t op = kNoOp, bool at_end = false) {
+    change(op, holds, -bytes, at_end);
+  }
+  // Activations that the last operation makes or frees, and what it needs beside them.
+  void activations(const LayersMemory& m);
+  // Of a system that keeps whole gradients: the last operation made that of `t`, and the layers
+  // down to its own have run; kNoTensor: all have. `kept`: in a tensor that was not there.
+  void gradient(TensorIndex t, bool kept);
+  // Those that this step made, as the next one begins.
+  void release_gradients();
+  static constexpr TensorIndex kNoTensor = UINT32_MAX;
+
   // From the last gradient to the next forward: what the loop does, and the optimizer.
-  void update(const Workload& w, const StepTimes& times);
+  void update(const StepTimes& times);
 
   // On the compute stream (GPU, behind its launch) or on the host thread (CPU). Zero kernels with
   // zero traffic is measured work.
@@ -83,11 +102,14 @@ class StepBuilder {
   StepProgram step;
 
  private:
+  void change(std::uint32_t op, Holds holds, std::int64_t bytes, bool at_end);
   std::uint32_t push(Op op);
   Op make(const OpWord& word, Lane lane, std::uint32_t subject, std::int64_t bytes);
   std::uint16_t number_of(const OpWord& word);
   std::uint32_t launch(Work work, Cost cost);
   Program& program_;
+  const Workload& workload_;
+  const ModelMemory& model_;
   std::vector<const char*> known_;  // words of this step, in the order in which they came
   std::vector<std::uint16_t> numbers_;
   std::int16_t micro_ = -1;
@@ -95,6 +117,7 @@ class StepBuilder {
   std::uint32_t last_compute_ = kNoOp;
   Duration host_carry_;
   bool graphed_ = false;
+  std::size_t layer_ = 0;  // backward: layers above it have run
   std::vector<std::uint32_t> carried_;
 };
 

@@ -71,13 +71,18 @@ class DdpLowering {
         plan_(plan),
         unused_(unused_tensors(w_, plan)),
         timeline_(backward_timeline(timed, unused_)),
-        groups_(buffer_groups(w_)) {
+        groups_(buffer_groups(w_)),
+        memory_(w_) {
     set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
     any_unused_ = std::find(unused_.begin(), unused_.end(), true) != unused_.end();
   }
 
   Program run(Steps steps) {
     program_ = empty_program(timed_, plan_);
+    // Gradients are views of the buckets, or beside them.
+    program_.resident = resident(w_, !set_to_none_ && !plan_.gradient_as_bucket_view);
+    of(program_.resident, Holds::Buckets) = gradient_bytes();
+    program_.activations_known = memory_.known();
     bool all = steps == Steps::All;
     auto initial = initial_buckets(w_, plan_);
     bool anew = rebuilds(plan_);
@@ -101,7 +106,7 @@ class DdpLowering {
   bool finds_unused() const { return plan_.find_unused_parameters && !plan_.static_graph; }
 
   StepProgram step(StepKind kind, Life life, const std::vector<std::vector<TensorIndex>>& buckets) {
-    StepBuilder b(program_, kind);
+    StepBuilder b(program_, kind, w_, memory_);
     b.set_graphed(w_.cuda_graphs && life == Life::Steady);
     set_buckets(b, buckets);
     b_ = &b;
@@ -188,6 +193,7 @@ class DdpLowering {
     for (const Segment& s : timeline_.segments) {
       b_->host_time(s.host);
       if (s.device.ps > 0) b_->main(kBackward, s.tensor, 0, {.duration = s.device});
+      b_->gradient(s.tensor, !accumulates && !plan_.gradient_as_bucket_view);
       if (accumulates)
         b_->main(kAccumulate, s.tensor, bytes_of(s.tensor), {.traffic = 3 * bytes_of(s.tensor)});
       if (last) hook(s.tensor);
@@ -195,6 +201,7 @@ class DdpLowering {
     b_->host_time(timeline_.tail_host);
     if (timeline_.tail_device.ps > 0)
       b_->main(kBackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
+    b_->gradient(StepBuilder::kNoTensor, false);
     if (last && delayed()) reduce_after_backward();
   }
 
@@ -287,7 +294,7 @@ class DdpLowering {
       }
       if (!awaited) b.before_next_main(done);
     }
-    b.update(w_, times_);
+    b.update(times_);
   }
 
   const TimedWorkload timed_;
@@ -300,6 +307,7 @@ class DdpLowering {
   bool set_to_none_ = true;
   bool any_unused_ = false;
   Program program_;
+  const ModelMemory memory_;
   // of the step being built
   StepBuilder* b_ = nullptr;
   Life life_ = Life::First;

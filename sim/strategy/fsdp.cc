@@ -69,6 +69,7 @@ class FsdpLowering {
         program_(empty_program(timed, plan)),
         ranks_(timed.ranks),
         groups_(sharded_of(plan, timed.ranks, timed.per_host)),
+        memory_(w_, fsdp_.param_dtype && element_size(*fsdp_.param_dtype) == 2),
         streams_(kStreams),
         state_(units_.size()) {
     backward_prefetch_ = fsdp_.backward_prefetch.value_or(how_.backward_prefetch);
@@ -93,6 +94,11 @@ class FsdpLowering {
       replicas_ = DeviceStreams::lane_of(add_stream("comm_replicas"));
     }
     forward_ = unit_forward(timed, units_, program_);
+    std::int64_t elements = 0;
+    for (std::size_t u = 0; u < units_.size(); ++u) elements += shard(u);
+    program_.resident = resident(w_, elements, elements * element_size(weights_));
+    if (!sets_to_none_) of(program_.resident, Holds::Gradients) = elements * element_size(weights_);
+    program_.activations_known = memory_.known();
   }
 
   // What a step leaves to the next (events of freed weights, gradients) is settled after the
@@ -170,6 +176,7 @@ class FsdpLowering {
     if (sharded() && !s.whole) {
       streams_.collective(kUnshard, backward_ ? kGatherAgain : kGather, label(u),
                           padded(u) * element_size(compute_type_), compute_type_, group());
+      b_->allocate(Holds::Gathered, padded(u) * element_size(compute_type_));
       s.whole = true;
     }
     if (sharded()) s.cast = false;
@@ -178,6 +185,10 @@ class FsdpLowering {
 
   void reshard(std::size_t u, bool frees) {
     State& s = state_[u];
+    // Another stream used them: free when computation has got here.
+    if (frees && s.whole)
+      b_->release(Holds::Gathered, padded(u) * element_size(compute_type_), streams_.last(kCompute),
+                  true);
     if (frees) s.whole = false;
     if (frees && limits_) freed_.push_back(streams_.last(kCompute));
     if (!sharded()) s.cast = false;
@@ -253,6 +264,12 @@ class FsdpLowering {
 
   void compute(const OpWord& word, const Part& part, const Stretch& s) {
     streams_.compute(word, part.label, s);
+    const bool back = &word == &kUnitBackward;
+    b_->activations(back ? memory_.backward(part.from, part.to)
+                         : memory_.forward(part.from, part.to));
+    if (back)
+      b_->allocate(Holds::Gradients,
+                   part_elements(w_, memory_, part) * element_size(compute_type_));
   }
 
   // ---- backward
@@ -274,7 +291,12 @@ class FsdpLowering {
     State& s = state_[u];
     std::int64_t bytes = units_[u].elements * element_size(compute_type_);
     copy(kCompute, kFlatten, u, 2 * bytes);
-    if (s.gradient != State::Gradient::None) copy(kCompute, kAccumulateFlat, u, 3 * bytes);
+    b_->allocate(Holds::Buckets, bytes);
+    b_->release(Holds::Gradients, bytes);
+    if (s.gradient != State::Gradient::None) {
+      copy(kCompute, kAccumulateFlat, u, 3 * bytes);
+      b_->release(Holds::Buckets, bytes);
+    }
     s.gradient = State::Gradient::Whole;
     bool syncs = last_micro_ || !fsdp_.no_sync;
     reshard(u, sharded() && (syncs || frees_after_forward()));
@@ -294,14 +316,23 @@ class FsdpLowering {
     const std::int64_t to = element_size(reduce_type_);
     const std::int64_t kept = sharded() ? shard(u) : elements;
     wait(kPostBackward, kCompute);
-    if (reduce_type_ != compute_type_)
+    std::int64_t input = elements * from;
+    if (reduce_type_ != compute_type_) {
       copy(kPostBackward, kCastGradient, u, elements * (from + to));
-    if (sharded() && (padded(u) != elements || how_.always_pads))
+      b_->allocate(Holds::Buckets, elements * to);
+      input += elements * to;
+    }
+    if (sharded() && (padded(u) != elements || how_.always_pads)) {
       copy(kPostBackward, kPad, u, (elements + padded(u)) * to);
+      b_->allocate(Holds::Buckets, padded(u) * to);
+      input += padded(u) * to;
+    }
     if (sharded() && how_.zeroes_shard) copy(kPostBackward, kZeroShard, u, kept * to);
     divide(kPostBackward, kPredivide, u, padded(u), predivisor_ > 1);
     streams_.collective(kPostBackward, sharded() ? kScatter : kReduce, label(u), padded(u) * to,
                         reduce_type_, group());
+    b_->allocate(Holds::Gradients, s.saved || !sets_to_none_ ? 0 : kept * element_size(weights_));
+    b_->release(Holds::Buckets, input, kNoOp, true);
     Stream after = kPostBackward;
     if (hybrid()) {
       after = all_reduce_;
@@ -343,7 +374,7 @@ class FsdpLowering {
   // ---- the step
 
   StepProgram step(StepKind kind) {
-    StepBuilder b(program_, kind);
+    StepBuilder b(program_, kind, w_, memory_);
     b_ = &b;
     kind_ = kind;
     for (std::size_t u = 0; u < units_.size(); ++u) {
@@ -409,6 +440,7 @@ class FsdpLowering {
   DType weights_ = DType::Float32;
   DType compute_type_ = DType::Float32;
   DType reduce_type_ = DType::Float32;
+  const ModelMemory memory_;
   UnitForward forward_;
   std::deque<std::uint32_t>
       freed_;  // computation after which weights were freed, for the limiter; across steps

@@ -25,9 +25,13 @@ std::vector<Unit> fsdp_units(const Workload& w, const Plan& plan);
 struct Part {
   std::size_t unit = 0;
   std::uint32_t label = 0;  // of Program::labels
+  std::size_t from = 0;     // its layers: [from, to)
+  std::size_t to = 0;
   Stretch forward;
   Stretch backward;
 };
+// Of the parameters whose gradients it makes: those that no layer before it has.
+std::int64_t part_elements(const Workload& w, const ModelMemory& memory, const Part& part);
 // A forward as hooks of units see it.
 struct UnitEvent {
   enum class What : std::uint8_t { Enter, Compute, Exit, Views } what = What::Compute;

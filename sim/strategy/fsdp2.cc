@@ -43,6 +43,7 @@ class Fsdp2Lowering {
         units_(fsdp_units(w_, plan)),
         program_(empty_program(timed, plan)),
         groups_(sharded_of(plan, timed.ranks, timed.per_host)),
+        memory_(w_, fsdp_.param_dtype && element_size(*fsdp_.param_dtype) == 2),
         state_(units_.size()),
         streams_(1 + kMostStreams) {
     weights_ = w_.tensors.front().dtype;
@@ -73,6 +74,11 @@ class Fsdp2Lowering {
     }
     forward_ = unit_forward(timed, units_, program_);
     for (const Unit& u : units_) padded_.push_back(padded_elements(u));
+    std::int64_t elements = 0;
+    for (std::size_t u = 0; u < units_.size(); ++u) elements += shard(u);
+    program_.resident = resident(w_, elements, elements * element_size(weights_));
+    if (!sets_to_none_) of(program_.resident, Holds::Gradients) = elements * element_size(weights_);
+    program_.activations_known = memory_.known();
   }
 
   // What a step leaves to the next (gradients) is settled after the second.
@@ -148,6 +154,7 @@ class Fsdp2Lowering {
       copy(kCopy, backward_ ? kCastShardAgain : kCastShard, u,
            own * (size + element_size(weights_)));
     copy(kCopy, backward_ ? kCopyInAgain : kCopyIn, u, 2 * own * size);
+    b_->allocate(Holds::Buckets, padded_[u] * size);  // its input is a slice of its output
     streams_.wait(kAllGather, kCopy);
     s.gathered = streams_.collective(
         kAllGather, backward_ ? kGatherAgain : kGather, label(u), padded_[u] * size, compute_type_,
@@ -158,14 +165,22 @@ class Fsdp2Lowering {
     State& s = state_[u];
     if (s.gathered == kNoOp) return;
     // The buffer of the unit before may be freed once it was copied out.
-    if (!backward_) gathering_waits_for(std::exchange(copied_out_, kNoOp));
+    if (!backward_) {
+      gathering_waits_for(std::exchange(copied_out_, kNoOp));
+      b_->release(Holds::Buckets, std::exchange(held_, 0));
+    }
     streams_.wait_for(kCompute, s.gathered);
     const std::uint32_t out = copy(kCompute, backward_ ? kCopyOutAgain : kCopyOut, u,
                                    2 * padded_[u] * element_size(compute_type_));
-    if (backward_)
+    const std::int64_t buffer = padded_[u] * element_size(compute_type_);
+    b_->allocate(Holds::Gathered, buffer);
+    if (backward_) {
       gathering_waits_for(out);
-    else
+      b_->release(Holds::Buckets, buffer);
+    } else {
       copied_out_ = out;
+      held_ = buffer;
+    }
     s.gathered = kNoOp;
     s.weights = State::Weights::Whole;
   }
@@ -196,7 +211,7 @@ class Fsdp2Lowering {
     if (empty(u)) return;
     State& s = state_[u];
     if (frees(u)) {
-      s.weights = State::Weights::Sharded;
+      free_weights(u);
       if (post_forward_ > 0) {
         s.weights = State::Weights::Smaller;
         s.resharded =
@@ -204,6 +219,19 @@ class Fsdp2Lowering {
       }
     }
     order_.push_back(u);
+  }
+  void free_weights(std::size_t u) {
+    if (state_[u].weights == State::Weights::Whole)
+      b_->release(Holds::Gathered, padded_[u] * element_size(compute_type_));
+    state_[u].weights = State::Weights::Sharded;
+  }
+  void compute(const OpWord& word, const Part& part, bool back) {
+    streams_.compute(word, part.label, back ? part.backward : part.forward);
+    b_->activations(back ? memory_.backward(part.from, part.to)
+                         : memory_.forward(part.from, part.to));
+    if (back)
+      b_->allocate(Holds::Gradients,
+                   part_elements(w_, memory_, part) * element_size(compute_type_));
   }
 
   void forward() {
@@ -215,8 +243,7 @@ class Fsdp2Lowering {
       else if (e.what == UnitEvent::What::Exit)
         after_forward(e.number);
       else
-        streams_.compute(kUnitForward, forward_.parts[e.number].label,
-                         forward_.parts[e.number].forward);
+        compute(kUnitForward, forward_.parts[e.number], false);
     }
   }
 
@@ -240,8 +267,11 @@ class Fsdp2Lowering {
     s.reduced = true;
     const std::int64_t from = element_size(compute_type_);
     const std::int64_t to = element_size(reduce_type_);
-    if (s.kept) copy(kCompute, kAccumulateFlat, u, units_[u].elements * (from + 2 * to));
-    s.weights = State::Weights::Sharded;
+    if (s.kept) {
+      copy(kCompute, kAccumulateFlat, u, units_[u].elements * (from + 2 * to));
+      b_->release(Holds::Gradients, units_[u].elements * from);
+    }
+    free_weights(u);
     if (!last_micro_ && fsdp_.no_sync) {
       if (!s.kept && reduce_type_ != compute_type_)
         copy(kCompute, kCastGradient, u, units_[u].elements * (from + to));
@@ -251,14 +281,19 @@ class Fsdp2Lowering {
     const std::int64_t held = s.kept ? to : from;
     s.kept = false;
     if (scattered_.size() >= static_cast<std::size_t>(fsdp_.reduce_scatter_max_input_buffers)) {
-      streams_.wait_for(kCompute, scattered_.front());
+      streams_.wait_for(kCompute, scattered_.front().op);
+      b_->release(Holds::Buckets, scattered_.front().bytes);
       scattered_.pop_front();
     }
     copy(kCompute, kChunkCat, u, units_[u].elements * held + padded_[u] * to);
+    b_->allocate(Holds::Buckets, padded_[u] * to);
+    b_->release(Holds::Gradients, units_[u].elements * from);
     streams_.wait(kReduceScatter, kCompute);
     if (predivisor_ > 1) copy(kReduceScatter, kPredivide, u, 2 * padded_[u] * to);
-    scattered_.push_back(streams_.collective(kReduceScatter, kScatter, label(u), padded_[u] * to,
-                                             reduce_type_, group(), scatter_lane_));
+    scattered_.push_back({streams_.collective(kReduceScatter, kScatter, label(u), padded_[u] * to,
+                                              reduce_type_, group(), scatter_lane_),
+                          padded_[u] * to});
+    if (!s.gradient) b_->allocate(Holds::Gradients, shard(u) * element_size(weights_));
     Stream after = kReduceScatter;
     if (hybrid()) {
       after = all_reduce_;
@@ -284,8 +319,7 @@ class Fsdp2Lowering {
       if (e.what == UnitEvent::What::Exit)
         before_backward(e.number);
       else if (e.what == UnitEvent::What::Compute)
-        streams_.compute(kUnitBackward, forward_.parts[e.number].label,
-                         forward_.parts[e.number].backward);
+        compute(kUnitBackward, forward_.parts[e.number], true);
       else if (e.number != kRoot && e.number != first)
         after_backward(e.number);
     }
@@ -293,14 +327,18 @@ class Fsdp2Lowering {
       if (!state_[u].reduced) after_backward(u);
       streams_.wait_for(kCompute, state_[u].reduction);
     }
-    for (std::uint32_t scatter : scattered_) streams_.wait_for(kCompute, scatter);
+    for (const Scattered& s : scattered_) {
+      streams_.wait_for(kCompute, s.op);
+      b_->release(Holds::Buckets, s.bytes);
+    }
     scattered_.clear();
   }
 
   // ---- the step
 
   StepProgram step(StepKind kind) {
-    StepBuilder b(program_, kind);
+    StepBuilder b(program_, kind, w_, memory_);
+    b_ = &b;
     for (std::size_t u = 0; u < units_.size(); ++u)
       b.step.buckets.push_back({units_[u].tensors,
                                 {units_[u].elements * element_size(weights_)},
@@ -351,12 +389,19 @@ class Fsdp2Lowering {
   DType weights_ = DType::Float32;
   DType compute_type_ = DType::Float32;
   DType reduce_type_ = DType::Float32;
+  const ModelMemory memory_;
   UnitForward forward_;
+  StepBuilder* b_ = nullptr;
   std::vector<State> state_;
   DeviceStreams streams_;
-  std::uint32_t copied_out_ = kNoOp;     // of the unit before, in forward
-  std::deque<std::uint32_t> scattered_;  // reduce-scatters whose input is there
-  std::vector<std::size_t> order_;       // of units, as forwards ended
+  std::uint32_t copied_out_ = kNoOp;  // of the unit before, in forward
+  struct Scattered {
+    std::uint32_t op;
+    std::int64_t bytes;
+  };
+  std::int64_t held_ = 0;            // the buffer that it was copied out of
+  std::deque<Scattered> scattered_;  // reduce-scatters whose input is there
+  std::vector<std::size_t> order_;   // of units, as forwards ended
   bool backward_ = false;
   bool last_micro_ = true;
 };

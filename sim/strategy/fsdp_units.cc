@@ -81,7 +81,7 @@ UnitForward unit_forward(const TimedWorkload& timed, const std::vector<Unit>& un
   for (std::size_t l = 0; l < w.layers.size(); ++l) {
     const std::size_t u = unit_of[l];
     if (out.parts.empty() || out.parts.back().unit != u) {
-      Part part{u, static_cast<std::uint32_t>(u), {}, {}};
+      Part part{u, static_cast<std::uint32_t>(u), l, l, {}, {}};
       if (seen[u]++ > 0) {
         part.label = static_cast<std::uint32_t>(program.labels.size());
         program.labels.push_back(units[u].name + "." + std::to_string(seen[u]));
@@ -90,6 +90,7 @@ UnitForward unit_forward(const TimedWorkload& timed, const std::vector<Unit>& un
     }
     const LayerDurations& d = timed.times.layers[l];
     out.parts.back().forward.add(d.forward, d.host_forward);
+    out.parts.back().to = l + 1;
     of_part[l] = out.parts.size() - 1;
   }
   for (std::size_t l = w.layers.size(); l-- > 0;) {
@@ -115,6 +116,14 @@ UnitForward unit_forward(const TimedWorkload& timed, const std::vector<Unit>& un
   }
   out.events.push_back({What::Exit, 0});
   return out;
+}
+
+std::int64_t part_elements(const Workload& w, const ModelMemory& memory, const Part& part) {
+  std::int64_t sum = 0;
+  for (std::size_t l = part.from; l < part.to; ++l)
+    for (TensorIndex t : w.layers[l].tensors)
+      if (memory.layer_of(t) == l) sum += w.tensors[t].elements();
+  return sum;
 }
 
 Sharded sharded_of(const Plan& plan, int ranks, int per_host) {
@@ -152,6 +161,10 @@ void update_shard(StepBuilder& b, DeviceStreams& streams, const Workload& w, std
   auto kernels = static_cast<std::int32_t>(optimizer_kernels(w.optimizer, parameters));
   streams.kernel(kCompute, kOptimizer, kNoSubject, bytes,
                  {.traffic = std::max<std::int64_t>(1, traffic), .kernels = kernels});
+  const std::int64_t beside = optimizer_temporaries(w.optimizer, elements) * element_size(dtype);
+  b.allocate(Holds::Temporaries, beside);
+  b.release(Holds::Temporaries, beside);
+  b.release_gradients();
   if (w.loop.loss_item) b.wait(kReadLoss, kNoSubject, streams.last(kCompute));
 }
 

@@ -66,8 +66,12 @@ class HorovodLowering {
         plan_(plan),
         unused_(unused_tensors(w_, plan)),
         timeline_(backward_timeline(timed, unused_)),
-        program_(empty_program(timed, plan)) {
+        program_(empty_program(timed, plan)),
+        memory_(w_) {
     set_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
+    program_.resident = resident(w_, !set_to_none_);
+    program_.activations_known = memory_.known();
+    of(program_.resident, Holds::Buckets) = knobs().fusion_threshold;
     program_.worker_threads = 1;
     if (timed.device == DeviceKind::Gpu) program_.streams = {"fusion"};
     program_.coordination = coordination();
@@ -118,10 +122,9 @@ class HorovodLowering {
   bool compresses(TensorIndex t) const { return wire_type(t) != w_.tensors[t].dtype; }
 
   StepProgram step(StepKind kind) {
-    StepBuilder b(program_, kind);
+    StepBuilder b(program_, kind, w_, memory_);
     latest_ = kNoOp;
     b.step.made_by.assign(w_.tensors.size(), kNoOp);
-    std::int64_t total = w_.gradient_bytes().count;
     bool grads_exist = !set_to_none_ && kind != StepKind::First;
     if (grads_exist) zero_gradients(b, w_, plan_);
     for (int m = 0; m < plan_.accumulation_steps; ++m) {
@@ -136,6 +139,7 @@ class HorovodLowering {
         b.host_time(s.host);
         if (s.device.ps > 0)
           made(b, s.tensor, b.main(kBackward, s.tensor, 0, {.duration = s.device}));
+        b.gradient(s.tensor, m == 0 && !grads_exist);
         if (m > 0 || grads_exist)
           made(b, s.tensor,
                b.main(kAccumulate, s.tensor, bytes(s.tensor), {.traffic = 3 * bytes(s.tensor)}));
@@ -144,6 +148,7 @@ class HorovodLowering {
       b.host_time(timeline_.tail_host);
       if (timeline_.tail_device.ps > 0)
         b.main(kBackwardTail, kNoSubject, 0, {.duration = timeline_.tail_device});
+      b.gradient(StepBuilder::kNoTensor, false);
     }
     b.set_micro(-1);
     b.wait(kSynchronize, kNoSubject, kNoOp);
@@ -151,7 +156,7 @@ class HorovodLowering {
       if (compresses(s.tensor))
         b.main(kDecompressTensor, s.tensor, bytes(s.tensor),
                {.traffic = bytes(s.tensor) + program_.coordination->tensors[s.tensor].bytes});
-    b.update(w_, times_);
+    b.update(times_);
     return std::move(b.step);
   }
 
@@ -188,6 +193,7 @@ class HorovodLowering {
   std::vector<bool> unused_;
   BackwardTimeline timeline_;
   Program program_;
+  const ModelMemory memory_;
   bool set_to_none_ = true;
   std::uint32_t latest_ = kNoOp;
 };

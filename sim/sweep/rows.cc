@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/predict/memory.h"
 #include "sim/report/text.h"
 #include "sim/units/number.h"
 #include "sim/units/text.h"
@@ -12,7 +13,7 @@ namespace ddpsim::sweep {
 namespace {
 
 // Columns of a row between the axes and the reason, with the reason's comma.
-constexpr std::size_t kResults = 19;
+constexpr std::size_t kResults = 20;
 constexpr const char* kFirstResult = "world_size";
 
 constexpr std::size_t kHash = 16;  // digits of Sweep::id
@@ -86,7 +87,10 @@ void fill(SweepRow& row, const Sweep& s, const predict::Question& q, const predi
   if (largest != p.summary.buckets.end()) row.algorithm = largest->algorithm;
   row.busiest_link = p.busiest_link.name;
   row.busiest_share = p.busiest_link.busy;
-  row.state = p.state_bytes;
+  if (p.memory) {
+    row.memory = p.memory->device;
+    if (p.memory->capacity > 0) row.fits = p.memory->fits();
+  }
   row.beyond = fmt::format("{}", fmt::join(p.extrapolated, "; "));
 }
 
@@ -184,7 +188,7 @@ std::string sweep_header(const Sweep& s) {
   return out +
          ",world_size,step_ps,step_low_ps,step_high_ps,samples_per_s,scaling_efficiency,scaling_"
          "efficiency_low,scaling_efficiency_high,communication_ps,exposed_ps,all_reduces,largest_"
-         "all_reduce,busiest_link,busiest_share,state_bytes,profile,basis,"
+         "all_reduce,busiest_link,busiest_share,memory_bytes,fits,profile,basis,"
          "beyond_model,reason,sweep\n";
 }
 
@@ -192,12 +196,15 @@ std::string sweep_line(const Sweep& s, const SweepRow& r) {
   std::string out = std::to_string(r.point);
   for (const std::string& v : r.values) out += "," + report::csv_field(v);
   if (r.reason.empty())
-    out += fmt::format(",{},{},{},{},{:.3f},{},{},{},{},{},{},{},{},{:.6f},{},{},{},{},", r.ranks,
-                       r.step.ps, ps(r.low), ps(r.high), r.samples_per_s,
+    out += fmt::format(",{},{},{},{},{:.3f},{},{},{},{},{},{},{},{},{:.6f},{},{},{},{},{},",
+                       r.ranks, r.step.ps, ps(r.low), ps(r.high), r.samples_per_s,
                        r.scaling_efficiency > 0 ? share(r.scaling_efficiency) : "",
                        share(r.efficiency_low), share(r.efficiency_high), r.communication.ps,
                        r.exposed.ps, r.all_reduces, report::csv_field(r.algorithm),
-                       report::csv_field(r.busiest_link), r.busiest_share, r.state.count,
+                       report::csv_field(r.busiest_link), r.busiest_share, r.memory,
+                       !r.fits   ? ""
+                       : *r.fits ? "yes"
+                                 : "no",
                        report::csv_field(r.profile), report::csv_field(r.basis),
                        report::csv_field(r.beyond));
   else
@@ -261,10 +268,11 @@ SweepRow row_of(const Sweep& s, const std::string& line, const std::string& file
   r.algorithm = at(11);
   r.busiest_link = at(12);
   r.busiest_share = real(13);
-  r.state = {whole(14)};
-  r.profile = at(15);
-  r.basis = at(16);
-  r.beyond = at(17);
+  r.memory = whole(14);
+  if (!at(15).empty()) r.fits = at(15) == "yes";
+  r.profile = at(16);
+  r.basis = at(17);
+  r.beyond = at(18);
   return r;
 }
 

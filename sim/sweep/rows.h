@@ -33,7 +33,8 @@ struct SweepRow {
   std::string algorithm;  // of the largest
   std::string busiest_link;
   double busiest_share = 0;
-  Bytes state;
+  std::int64_t memory = 0;   // of a device at the peak, bytes; 0 = not known
+  std::optional<bool> fits;  // none: nothing says how much it has
   std::string profile;
   std::string basis;   // of the profile's numbers, as predict says it
   std::string beyond;  // what of it the model has only in part, as predict says it; "" = nothing

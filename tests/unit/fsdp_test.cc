@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/predict/memory.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/systems.h"
@@ -151,10 +152,10 @@ TEST(FsdpStep, WithoutPrefetchEveryGatherOfBackwardIsWaitedFor) {
 }
 
 TEST(FsdpStep, ShardsMakeItsMemoryFallWithTheRanks) {
-  EXPECT_LT(ask(fsdp(), 8).state_bytes, ask(fsdp(), 2).state_bytes);
-  EXPECT_LT(ask(fsdp(), 8).state_bytes, ask(fsdp(Sharding::ShardGradOp), 8).state_bytes);
-  EXPECT_LT(ask(fsdp(Sharding::ShardGradOp), 8).state_bytes,
-            ask(fsdp(Sharding::NoShard), 8).state_bytes);
+  auto allocated = [](const Plan& plan, int ranks) { return ask(plan, ranks).memory->allocated; };
+  EXPECT_LT(allocated(fsdp(), 8), allocated(fsdp(), 2));
+  EXPECT_LT(allocated(fsdp(), 8), allocated(fsdp(Sharding::ShardGradOp), 8));
+  EXPECT_LT(allocated(fsdp(Sharding::ShardGradOp), 8), allocated(fsdp(Sharding::NoShard), 8));
 }
 
 TEST(FsdpPlans, AreRefusedWhereNothingIsKnown) {

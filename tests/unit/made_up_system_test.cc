@@ -36,7 +36,8 @@ struct Teapot {
     program = strategy::empty_program({w, none, DeviceKind::Gpu, 4}, s.plan);
     program.streams = {"kettle"};
     program.labels = {"cup"};
-    strategy::StepBuilder b(program, StepKind::Steady);
+    const strategy::ModelMemory memory(w);
+    strategy::StepBuilder b(program, StepKind::Steady, w, memory);
     b.step.buckets.push_back({{0, 1}, {40'000'000}, {40'000'000}, DType::Float32});
     std::uint32_t forward = b.main(strategy::kForward, kNoSubject, 0, {.duration = kMillisecond});
     std::uint32_t brewed = b.on_stream(stream(0), kBrew, 0, 40'000'000, {.duration = kMillisecond},

@@ -352,13 +352,15 @@ std::string stored_name(const std::string& name, std::uint64_t hash) {
 }  // namespace
 
 // What a layer computes says what its costs say in another way (validate() holds them together),
-// and is no part of a question's hash: questions of before it was said keep theirs. A sequence
+// what it holds in memory takes no time: neither is a part of a question's hash, so that questions
+// of before they were said keep theirs. A sequence
 // length counts by the costs at that length.
 static std::string hashed_workload(const Json& of) {
   Json document = io::at_its_length(of);
   if (document.is_object() && document.contains("layers") && document["layers"].is_array())
     for (Json& layer : document["layers"])
-      if (layer.is_object()) layer.erase("op");
+      if (layer.is_object())
+        for (const char* key : {"op", "saves", "saves_fused", "makes"}) layer.erase(key);
   return document.dump();
 }
 

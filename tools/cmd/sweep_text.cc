@@ -142,7 +142,11 @@ io::OrderedJson sweep_json(const Sweep& s, const std::vector<SweepRow>& rows) {
   result("largest_all_reduce", "", [](const SweepRow& r) { return r.algorithm; });
   result("busiest_link", "", [](const SweepRow& r) { return r.busiest_link; });
   result("busiest_share", "share", [](const SweepRow& r) { return r.busiest_share; });
-  result("state_bytes", "bytes", [](const SweepRow& r) { return r.state.count; });
+  result("memory_bytes", "bytes", [](const SweepRow& r) { return r.memory; });
+  if (std::any_of(rows.begin(), rows.end(), [](const SweepRow& r) { return r.fits.has_value(); }))
+    result("fits", "", [](const SweepRow& r) {
+      return r.fits ? OrderedJson(*r.fits ? "yes" : "no") : OrderedJson();
+    });
   result("world_size", "", [](const SweepRow& r) { return r.ranks; });
   result("samples_per_s_per_rank", "1/s",
          [](const SweepRow& r) { return r.samples_per_s / r.ranks; });

@@ -118,6 +118,46 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """Bytes per sample, by how the model trains."""
+
+    fp32: Count = 0
+    autocast: Count = 0
+    pure: Count = 0  # all in halves
+
+    def __add__(self, other: Memory) -> Memory:
+        return Memory(
+            self.fp32 + other.fp32, self.autocast + other.autocast, self.pure + other.pure
+        )
+
+    def json(self, write: Callable[[Count], object]) -> list[object]:
+        return [write(self.fp32), write(self.autocast), write(self.pure)]
+
+
+def alike(count: Count) -> Memory:
+    """As many bytes in every precision: masks and indices."""
+    return Memory(count, count, count)
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor that a layer makes: elements per sample; half: under autocast."""
+
+    n: Count
+    half: bool = False
+    kept: set[str] = field(default_factory=set)  # modes in which autograd keeps it
+
+    def size(self, mode: str) -> int:
+        return 2 if mode == "pure" or (mode == "autocast" and self.half) else F32
+
+    def bytes(self) -> Memory:
+        return Memory(*(self.size(mode) * self.n for mode in MODES))
+
+
+MODES = ("fp32", "autocast", "pure")
+
+
+@dataclass(frozen=True)
 class Tensor:
     name: str
     shape: tuple[int, ...]
@@ -136,6 +176,9 @@ class Layer:
     forward: Cost
     backward: Cost
     op: dict[str, object]  # what it computes; beside what that costs
+    saves: Memory = Memory()  # what autograd keeps of it until its backward, not counted before
+    makes: Memory = Memory()  # its output
+    saves_fused: Memory | None = None  # of fused attention in place of all its layers
 
 
 @dataclass
@@ -155,6 +198,10 @@ class Model:
     layers: list[Layer] = field(default_factory=list)
     in_gradient: bool = False  # does the next layer's input need a gradient?
     in_attention: bool = False  # are the next layers what a fused attention replaces?
+    value: Value | None = None  # what the next layer reads
+    forks: list[Value] = field(default_factory=list)  # that other branches read, too
+    residual: Value | None = None  # what the next residual addition adds
+    pending: Memory = Memory()  # what the next layer saves
 
     # --- registration
 
@@ -168,6 +215,42 @@ class Model:
     def buffer(self, name: str, dtype: str, *shape: int) -> None:
         self.buffers.append(Tensor(name, shape, dtype))
 
+    # --- what autograd keeps. Source: torch/csrc/autograd's derivatives.yaml, autocast's lists
+
+    def reads(self, n: Count) -> Value:
+        """The next layer's input, of n elements."""
+        if self.value is None or self.value.n != n:
+            self.value = Value(n, self.value.half if self.value else False)
+        return self.value
+
+    def keeps(self, value: Value, cast: str = "", single: bool = False) -> None:
+        """cast: autocast hands the operation a copy where the value is no "half" (products), no
+        "float" (norms, softmax, losses); "" = it computes in what it gets. single: the model
+        itself casts to fp32."""
+        held: list[Count] = []
+        for mode in MODES:
+            size = value.size(mode)
+            wanted = {"half": 2, "float": F32}.get(cast, size) if mode == "autocast" else size
+            if single:
+                wanted = F32
+            if wanted != size:
+                held.append(wanted * value.n)
+            else:
+                held.append(0 if mode in value.kept else size * value.n)
+                value.kept.add(mode)
+        self.pending += Memory(*held)
+
+    def makes(self, n: Count, half: bool | None = None) -> Value:
+        """The next layer's output. half: None = as its input."""
+        if half is None:
+            half = self.value.half if self.value else False
+        self.value = Value(n, half)
+        return self.value
+
+    def branch(self) -> None:
+        """The next layer reads what was forked last."""
+        self.value = self.forks[-1]
+
     def layer(
         self,
         name: str,
@@ -176,13 +259,25 @@ class Model:
         backward: Cost,
         tensors: Sequence[str] = (),
         op: str | dict[str, object] = "",
+        saves_fused: Memory | None = None,
     ) -> None:
         says: dict[str, object] = {"kind": op} if isinstance(op, str) else dict(op)
         if self.in_attention:
             says["attention"] = True
         self.layers.append(
-            Layer(name, kind, tuple(tensors), forward, backward, says if says.get("kind") else {})
+            Layer(
+                name,
+                kind,
+                tuple(tensors),
+                forward,
+                backward,
+                says if says.get("kind") else {},
+                self.pending,
+                self.value.bytes() if self.value else Memory(),
+                saves_fused,
+            )
         )
+        self.pending = Memory()
 
     # --- layers with weights
 
@@ -214,6 +309,8 @@ class Model:
             "out": size_out,
             **({"groups": groups} if groups > 1 else {}),
         }
+        self.keeps(self.reads(c_in * size_in**2), "half")
+        self.makes(c_out * size_out**2, True)
         self.matrix(name, "conv", tensors, flops, x, y, weights, F32 * weight, bias, op)
 
     def linear(
@@ -239,6 +336,8 @@ class Model:
         weights = F32 * (n_in * n_out + (n_out if bias else 0))
         flops = 2 * tokens * n_in * n_out
         op = {"kind": "linear", "rows": tokens, "inputs": n_in, "outputs": n_out}
+        self.keeps(self.reads(tokens * n_in), "half")
+        self.makes(tokens * n_out, True)
         self.matrix(
             name,
             "gemm",
@@ -287,6 +386,8 @@ class Model:
         self.buffer(f"{name}.running_var", "float32", c)
         self.buffer(f"{name}.num_batches_tracked", "int64")
         x = F32 * c * size**2
+        self.keeps(self.reads(c * size**2))
+        self.makes(c * size**2)
         # fixed: forward weight, bias, running statistics read and written, batch statistics saved;
         # backward weight, statistics, two gradients
         self.layer(
@@ -301,6 +402,9 @@ class Model:
     def layer_norm(self, name: str, tokens: Count, hidden: int) -> None:
         tensors = (self.parameter(f"{name}.weight", hidden), self.parameter(f"{name}.bias", hidden))
         x = F32 * tokens * hidden
+        self.keeps(self.reads(tokens * hidden), "float")
+        self.pending += alike(2 * F32 * tokens)  # mean and 1 / deviation
+        self.makes(tokens * hidden, False)
         self.layer(
             name,
             "memory",
@@ -320,6 +424,11 @@ class Model:
         """
         weight = self.parameter(f"{name}.weight", hidden)
         n = tokens * hidden
+        # In fp32, whatever the model trains in: x, and what the weight multiplies as x was.
+        x = self.reads(n)
+        self.keeps(x, single=True)
+        self.pending += x.bytes() + alike(F32 * tokens)
+        self.makes(n, False)
         self.layer(
             name,
             "memory",
@@ -342,6 +451,8 @@ class Model:
         are added here, after the sum over indices; shared: the weight is another module's."""
         tensors = () if shared else (self.parameter(f"{name}.weight", rows, hidden),)
         x, w = F32 * indices * hidden, F32 * rows * hidden
+        self.pending += alike(I64 * indices)
+        self.makes(indices * hidden, False)
         self.layer(
             name,
             "memory",
@@ -393,38 +504,56 @@ class Model:
         )
 
     def relu(self, name: str, n: Count) -> None:
+        self.keeps(self.makes(n))
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "relu")
 
     def add(self, name: str, n: Count) -> None:
         """Residual addition: read two, write one; backward hands the same gradient to both
         inputs."""
+        self.makes(n, bool(self.value and self.value.half and (self.residual or self.value).half))
         self.memory(name, 3 * F32 * n, 0, (1, 0), "add")
 
-    def fork(self, name: str, n: Count, consumers: int = 2) -> None:
+    def fork(self, name: str, n: Count, consumers: int = 2, residual: bool = True) -> None:
         """A tensor with several consumers: free in forward, their gradients are summed in
-        backward."""
+        backward. residual: the next addition adds it."""
+        self.forks.append(self.reads(n))
+        if residual:
+            self.residual = self.forks[-1]
         self.memory(name, 0, 3 * F32 * n * (consumers - 1), (0, consumers - 1), "fork")
 
     def dropout(self, name: str, n: Count) -> None:
+        self.pending += alike(n)  # a byte of mask each
+        self.makes(n)
         self.memory(name, 9 * n, 9 * n, (1, 1), "dropout")
 
     def copy(self, name: str, n: Count, kernels: tuple[int, int] = (1, 1)) -> None:
+        self.makes(n)
         self.memory(name, 2 * F32 * n, 2 * F32 * n, kernels)
 
     def max_pool(self, name: str, n_in: int, n_out: int) -> None:
         """Saves int64 indices."""
+        self.keeps(self.reads(n_in))
+        self.pending += alike(I64 * n_out)
+        self.makes(n_out)
         n = F32 * n_in + (F32 + I64) * n_out
         self.memory(name, n, n, (1, 1), "max_pool")
 
-    def avg_pool(self, name: str, n_in: int, n_out: int) -> None:
+    def avg_pool(self, name: str, n_in: int, n_out: int, whole: bool = True) -> None:
+        """whole: over the whole image, which is a mean and keeps nothing."""
+        if not whole:
+            self.keeps(self.reads(n_in))
+        self.makes(n_out)
         n = F32 * (n_in + n_out)
         self.memory(name, n, n, (1, 1), "avg_pool")
 
     def interpolate(self, name: str, n_in: int, n_out: int) -> None:
         """Bilinear; backward zero-fills and then adds into grad_in."""
+        self.makes(n_out)
         self.memory(name, F32 * (n_in + n_out), F32 * (3 * n_in + n_out), (1, 2), "interpolate")
 
     def gelu_erf(self, name: str, n: Count) -> None:
+        self.keeps(self.reads(n))
+        self.makes(n)
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "gelu")
 
     def gelu_tanh_composed(self, name: str, n: Count) -> None:
@@ -435,22 +564,35 @@ class Model:
         Backward: product 6 (two gradients), 0.5x 2, tanh 3, *c 2, *c 2, x^3 7 (three operations),
         three uses of x summed 6 = 28.
         """
+        x = self.reads(n)
+        self.keeps(x, "float")
+        # tanh's output, 1 + tanh, 0.5 x
+        self.pending += Memory(3 * F32 * n, (2 * F32 + (2 if x.half else F32)) * n, 6 * n)
+        self.makes(n, False)
         self.memory(name, 18 * F32 * n, 28 * F32 * n, (8, 11), "gelu_composed")
 
     def tanh(self, name: str, n: Count) -> None:
+        self.keeps(self.makes(n))
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "tanh")
 
     def silu(self, name: str, n: Count, inplace: bool = False) -> None:
         """inplace: autograd keeps a copy of the input."""
+        self.keeps(self.reads(n))
+        self.makes(n)
         self.memory(name, (4 if inplace else 2) * F32 * n, 3 * F32 * n, (1 + inplace, 1), "silu")
 
-    def product(self, name: str, n: Count) -> None:
-        """Of two tensors of n elements."""
+    def product(self, name: str, n: Count, other: Value | None = None) -> None:
+        """Of two tensors of n elements, what is read and another."""
+        self.keeps(self.reads(n))
+        self.keeps(other or Value(n, bool(self.value and self.value.half)))
+        self.makes(n)
         self.memory(name, 3 * F32 * n, 6 * F32 * n, (1, 2))
 
     def scale(self, name: str, n: int, tensors: Sequence[str] = (), fixed: int = 0) -> None:
         """A product of n elements with one number a channel, which has a gradient: a product and
         its sum."""
+        self.keeps(self.reads(n))
+        self.makes(n, False if tensors else None)
         self.layer(
             name,
             "memory",
@@ -462,12 +604,14 @@ class Model:
 
     def stochastic_depth(self, name: str, n: int) -> None:
         """A random number a sample (drawn, divided) times the sample's n elements."""
+        self.makes(n)
         self.memory(name, 2 * F32 * n, 2 * F32 * n, (3, 1))
 
     def softmax(self, name: str, n: Count) -> None:
         """One pass over the input: rows of at most 1024 elements stay in registers, longer ones in
         shared memory while it holds them (SoftMax.cu of PyTorch 2.5); rows that are longer still,
         which are read again, are not told apart."""
+        self.keeps(self.makes(n, False))
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "softmax")
 
     def cross_entropy(
@@ -478,6 +622,9 @@ class Model:
         again = 2 if spatial else 1 if isinstance(classes, int) and classes > 1024 else 0
         n = F32 * rows * classes
         labels = I64 * rows
+        # log_softmax keeps its output, in four bytes where autocast or the model makes them so.
+        self.pending += Memory(n, n, n if single else 2 * rows * classes) + alike(labels)
+        self.makes(rows * classes, False)
         # backward: zero-fill and scatter of nll_loss, then read grad (again, if long) and y, write
         # dx
         self.memory(
@@ -510,6 +657,18 @@ class Model:
         }
         if causal:
             op["causal"] = True
+        queries, keys = count * rows * inputs, count * inputs * outputs
+        fused = None
+        if (
+            not self.value
+            or self.value.n != queries
+            or self.value.bytes() != Value(queries).bytes()
+        ):
+            # Of scores: queries, keys and values, and a number a row.
+            fused = Value(queries + 2 * keys, True).bytes() + alike(F32 * count * rows)
+        self.keeps(self.reads(queries), "half")
+        self.keeps(Value(keys, True), "half")
+        self.makes(count * rows * outputs, True)
         self.layer(
             name,
             "attention",
@@ -517,6 +676,7 @@ class Model:
             Cost(2 * flops, F32 * 2 * elements, 0, 2),
             (),
             op,
+            fused if self.in_attention else None,
         )
 
     # --- checks and output
@@ -580,6 +740,9 @@ class Model:
                     "tensors": [index[t] for t in x.tensors],
                     "forward": x.forward.json(count),
                     "backward": x.backward.json(count),
+                    "saves": x.saves.json(count),
+                    **({"saves_fused": x.saves_fused.json(count)} if x.saves_fused else {}),
+                    "makes": x.makes.json(count),
                 }
             )
             for x in self.layers
@@ -596,9 +759,11 @@ class Model:
             ("device", dump({"kind": "gpu", "name": "any; times from the profile's roofline"})),
             (
                 "source",
-                dump(self.source.replace(f"length {self.sequence},", f"length {tokens},"))
-                if tokens
-                else dump(self.source),
+                (
+                    dump(self.source.replace(f"length {self.sequence},", f"length {tokens},"))
+                    if tokens
+                    else dump(self.source)
+                ),
             ),
             ("optimizer", dump(self.optimizer)),
             ("tensors", block([tensor(t) for t in self.tensors])),
@@ -642,7 +807,8 @@ EAGER_CNN = (
     " convolution's bias is added in the same kernel. "
 )
 EAGER_TRANSFORMER = (
-    EAGER + "Attention is the un-fused ('eager') one; building masks and input loading are not"
+    EAGER
+    + "Attention is the un-fused ('eager') one; building masks and input loading are not"
     " described. "
 )
 
@@ -682,6 +848,7 @@ def residual_block(
         if i < len(plan):
             m.relu(f"{p}.relu.{i}", b * after**2)
     if downsample:
+        m.branch()
         m.conv(f"{p}.downsample.0", c_in, c_out, 1, size_in, size_out)
         m.batch_norm(f"{p}.downsample.1", c_out, size_out)
     m.add(f"{p}.add", c_out * size_out**2)
@@ -781,7 +948,7 @@ def vgg16() -> Model:
         else:
             m.max_pool(f"features.{i}", channels * size**2, channels * (size // 2) ** 2)
             size, i = size // 2, i + 1
-    m.avg_pool("avgpool", channels * size**2, channels * 49)
+    m.avg_pool("avgpool", channels * size**2, channels * 49, whole=False)
     features = channels * 49
     for i, (n_in, n_out) in enumerate([(features, 4096), (4096, 4096)]):
         m.linear(f"classifier.{3 * i}", 1, n_in, n_out)
@@ -818,7 +985,9 @@ def deeplabv3_resnet101() -> Model:
     aspp = "classifier.0"
     m.fork(f"{aspp}.fork", channels * size**2, 5)
     for i, k in enumerate([1, 3, 3, 3]):
+        m.branch()
         conv_bn_relu(f"{aspp}.convs.{i}", "0", "1", "2", channels, k, size)
+    m.branch()
     m.avg_pool(f"{aspp}.convs.4.0", channels * size**2, channels)
     conv_bn_relu(f"{aspp}.convs.4", "1", "2", "3", channels, 1, 1)
     m.interpolate(f"{aspp}.convs.4.interpolate", 256, 256 * size**2)
@@ -904,6 +1073,7 @@ def bert(
         a = f"{p}.attention.self"
         m.fork(f"{p}.attention.fork", n, 4)
         for which in ("query", "key", "value"):
+            m.branch()
             m.linear(f"{a}.{which}", tokens, hidden, hidden)
         m.in_attention = True
         m.copy(f"{a}.split_heads", 3 * n, (3, 3))
@@ -1061,10 +1231,10 @@ def llama(
             m.parameter(f"{p}.{which}.weight", n_out, n_in)
         m.fork(f"{a}.fork", n)
         m.rms_norm(f"{p}.input_layernorm", tokens, hidden)
-        m.fork(f"{a}.qkv.fork", n, 3)
-        m.linear(f"{a}.q_proj", tokens, hidden, hidden, bias=False)
-        m.linear(f"{a}.k_proj", tokens, hidden, kv, bias=False)
-        m.linear(f"{a}.v_proj", tokens, hidden, kv, bias=False)
+        m.fork(f"{a}.qkv.fork", n, 3, residual=False)
+        for which, n_out in (("q", hidden), ("k", kv), ("v", kv)):
+            m.branch()
+            m.linear(f"{a}.{which}_proj", tokens, hidden, n_out, bias=False)
         for which, elements in (("q", n), ("k", n_kv)):
             # x cos + rotate_half(x) sin. Forward: two products 4, negation of a half 1,
             # concatenation 2, sum 3. Backward: two products 4, negation 1, two halves into zeros 4,
@@ -1085,11 +1255,13 @@ def llama(
         m.add(f"{a}.add", n)
         m.fork(f"{p}.mlp.fork", n)
         m.rms_norm(f"{p}.post_attention_layernorm", tokens, hidden)
-        m.fork(f"{p}.mlp.gate_up.fork", n)
+        m.fork(f"{p}.mlp.gate_up.fork", n, residual=False)
         m.linear(f"{p}.mlp.gate_proj", tokens, hidden, inner, bias=False)
         m.silu(f"{p}.mlp.act_fn", n_inner)
+        gate = m.value
+        m.branch()
         m.linear(f"{p}.mlp.up_proj", tokens, hidden, inner, bias=False)
-        m.product(f"{p}.mlp.product", n_inner)
+        m.product(f"{p}.mlp.product", n_inner, gate)
         m.linear(f"{p}.mlp.down_proj", tokens, inner, hidden, bias=False)
         m.add(f"{p}.mlp.add", n)
     m.rms_norm("model.norm", tokens, hidden)
@@ -1119,6 +1291,8 @@ def t5(name: str, layers: int, hidden: int, heads: int) -> Model:
         sequence,
     )
 
+    encoded: list[Value | None] = []  # the encoder's output
+
     def attention(
         p: str, which: str, at: Count, keys: Count, bias: bool, bidirectional: bool
     ) -> None:
@@ -1134,10 +1308,11 @@ def t5(name: str, layers: int, hidden: int, heads: int) -> Model:
         m.fork(f"{p}.fork", n)
         m.rms_norm(f"{p}.layer_norm", at, hidden)
         if not cross:
-            m.fork(f"{a}.fork", n, 3)
-        m.linear(f"{a}.q", at, hidden, hidden, bias=False)
-        m.linear(f"{a}.k", keys, hidden, hidden, bias=False)
-        m.linear(f"{a}.v", keys, hidden, hidden, bias=False)
+            m.fork(f"{a}.fork", n, 3, residual=False)
+        normed = m.value
+        for one, rows in (("q", at), ("k", keys), ("v", keys)):
+            m.value = encoded[0] if cross and one != "q" else normed
+            m.linear(f"{a}.{one}", rows, hidden, hidden, bias=False)
         m.copy(f"{a}.split_heads", n + 2 * (keys * hidden), (3, 3))
         m.batched_matmul(f"{a}.scores", heads, at, dim, keys)
         if first:
@@ -1202,6 +1377,7 @@ def t5(name: str, layers: int, hidden: int, heads: int) -> Model:
     m.embedding("shared", vocabulary, hidden, SEQUENCE, tied=2)
     stack("encoder", SEQUENCE)
     m.fork("encoder.output.fork", SEQUENCE * hidden, 2 * layers)
+    encoded.append(m.value)
     m.embedding("decoder.embed_tokens", vocabulary, hidden, target, shared=True)
     stack("decoder", target)
     m.copy("lm_head.scale", target * hidden)
@@ -1220,7 +1396,7 @@ def vit(name: str, layers: int, hidden: int, heads: int) -> Model:
         f"torchvision.models.{name.replace('-', '_')}",
         32,
         EAGER_TRANSFORMER
-        + f"Input 3x224x224 in patches of 16x16 and a class token: 197 tokens, as many as its"
+        + "Input 3x224x224 in patches of 16x16 and a class token: 197 tokens, as many as its"
         f" learned positions. {layers} layers, hidden {hidden}, {heads} heads, no dropout, 1000"
         " classes. torch.nn.MultiheadAttention calls scaled_dot_product_attention in PyTorch 2:"
         " workload.attention=fused.",
@@ -1315,7 +1491,7 @@ def densenet121() -> Model:
             m.relu(f"{p}.relu", channels * size**2)
             m.conv(f"{p}.conv", channels, channels // 2, 1, size, size)
             channels //= 2
-            m.avg_pool(f"{p}.pool", channels * size**2, channels * (size // 2) ** 2)
+            m.avg_pool(f"{p}.pool", channels * size**2, channels * (size // 2) ** 2, whole=False)
             size //= 2
     m.batch_norm("features.norm5", channels, size)
     m.relu("relu", channels * size**2)
@@ -1375,7 +1551,7 @@ def efficientnet_b0() -> Model:
             n = wide * after**2
             m.silu(f"{p}.block.{j}.2", n, inplace=True)
             se, squeeze = f"{p}.block.{j + 1}", channels // 4
-            m.fork(f"{se}.fork", n)
+            m.fork(f"{se}.fork", n, residual=False)
             m.avg_pool(f"{se}.avgpool", n, wide)
             m.conv(f"{se}.fc1", wide, squeeze, 1, 1, 1, bias=True)
             m.silu(f"{se}.activation", squeeze, inplace=True)

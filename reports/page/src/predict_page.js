@@ -58,10 +58,13 @@ function headline(data) {
     s.peak_memory_bytes === null
       ? null
       : item(
-          "State per rank",
+          "Memory per rank",
           "peak_memory_bytes",
           bytes(s.peak_memory_bytes),
-          "without activations",
+          s.memory.capacity_bytes === null
+            ? s.peak_memory_covers
+            : `of ${bytes(s.memory.capacity_bytes)}, in ${s.memory.phase}` +
+                (s.memory.fits ? "" : ": does not fit"),
         ),
     s.busiest_link
       ? h(

@@ -1,0 +1,111 @@
+#include "sim/strategy/model_memory.h"
+
+#include <algorithm>
+
+namespace ddpsim::strategy {
+namespace {
+
+constexpr std::int64_t kHalf = 2;
+constexpr std::int64_t kSingle = 4;
+
+bool computes_in_halves(const Workload& w) {
+  return w.precision == Precision::Fp16 || w.precision == Precision::Bf16;
+}
+
+// Index into Layer::saves.
+std::size_t mode_of(const Workload& w, bool halves) {
+  if (halves) return 2;
+  if (!computes_in_halves(w)) return 0;
+  return w.casting == Casting::Autocast ? 1 : 2;
+}
+
+// Of a product's weight.
+std::int64_t weight_elements(const LayerOp& op) {
+  if (op.kind == "linear") return op.inputs * op.outputs;
+  if (op.kind == "conv") return op.channels * op.filters / op.groups * op.kernel * op.kernel;
+  return 0;
+}
+
+}  // namespace
+
+ModelMemory::ModelMemory(const Workload& w, bool halves)
+    : layer_of_(w.tensors.size(), w.layers.size()) {
+  for (std::size_t l = w.layers.size(); l-- > 0;)
+    for (TensorIndex t : w.layers[l].tensors) layer_of_[t] = l;
+  const std::size_t mode = mode_of(w, halves);
+  const bool told = std::any_of(w.layers.begin(), w.layers.end(),
+                                [](const Layer& l) { return l.memory.has_value(); });
+  if (!told) return;
+  for (const Layer& l : w.layers) {
+    Bytes b;
+    if (l.memory) {
+      const bool fused = w.fused_attention && l.op.attention;
+      b.saves = static_cast<std::int64_t>((fused ? l.memory->saves_fused : l.memory->saves)[mode] *
+                                          w.batch);
+      // Inside a fused attention nothing else is ever whole.
+      b.makes = fused && l.memory->saves_fused[mode] == 0 && l.op.kind != "copy"
+                    ? 0
+                    : static_cast<std::int64_t>(l.memory->makes[mode] * w.batch);
+    }
+    // Autocast keeps its copies of weights until backward has used them.
+    if (mode == 1) b.saves += kHalf * weight_elements(l.op);
+    b.adds = l.op.kind == "add";
+    b.loss = l.op.kind.rfind("cross_entropy", 0) == 0;
+    layers_.push_back(b);
+  }
+}
+
+LayersMemory ModelMemory::forward(std::size_t from, std::size_t to) const {
+  LayersMemory out;
+  if (!known()) return out;
+  for (std::size_t l = from; l < to; ++l) {
+    out.change += layers_[l].saves;
+    out.most = std::max(out.most, out.change + layers_[l].makes);
+  }
+  return out;
+}
+
+LayersMemory ModelMemory::backward(std::size_t from, std::size_t to) const {
+  LayersMemory out;
+  if (!known()) return out;
+  std::int64_t waiting = 0;
+  for (std::size_t l = to; l-- > from;) {
+    if (layers_[l].adds) waiting = layers_[l].makes;
+    // The gradient of what it made, and of what it read.
+    const std::int64_t read = layers_[l].loss ? layers_[l].makes : l > 0 ? layers_[l - 1].makes : 0;
+    out.most = std::max(out.most, out.change + layers_[l].makes + read + waiting);
+    out.change -= layers_[l].saves;
+  }
+  return out;
+}
+
+std::int64_t optimizer_copies(const Optimizer& o) {
+  return o.kind == Optimizer::Kind::Sgd ? (o.momentum ? 1 : 0) : 2;
+}
+
+std::int64_t optimizer_temporaries(const Optimizer& o, std::int64_t elements) {
+  if (o.fused || !o.foreach || !is_multi_tensor(o)) return 0;
+  // Adam's denominator; SGD's gradients with weight decay added.
+  if (o.kind != Optimizer::Kind::Sgd) return elements;
+  return o.weight_decay ? elements : 0;
+}
+
+Held resident(const Workload& w, std::int64_t elements, std::int64_t bytes) {
+  Held held{};
+  of(held, Holds::Parameters) = bytes;
+  const bool master = w.casting == Casting::MasterWeights && computes_in_halves(w);
+  if (master) of(held, Holds::MasterParameters) = elements * kSingle;
+  of(held, Holds::OptimizerState) =
+      optimizer_copies(w.optimizer) * (master ? elements * kSingle : bytes);
+  for (const Tensor& b : w.buffers) of(held, Holds::ModelBuffers) += b.bytes().count;
+  return held;
+}
+
+Held resident(const Workload& w, bool gradients) {
+  const std::int64_t bytes = w.gradient_bytes().count;
+  Held held = resident(w, w.elements(), bytes);
+  if (gradients) of(held, Holds::Gradients) = bytes;
+  return held;
+}
+
+}  // namespace ddpsim::strategy

@@ -1,0 +1,56 @@
+// What a model and its optimizer hold on a device, layer by layer. Bytes that layers save for
+// backward are those of a described workload's `saves` (sim/FORMATS.md); of a capture they are not
+// known.
+#pragma once
+
+#include <vector>
+
+#include "sim/model/memory.h"
+#include "sim/model/workload.h"
+
+namespace ddpsim::strategy {
+
+// Layers that run one after another, in one direction.
+struct LayersMemory {
+  std::int64_t change = 0;  // of activations: kept (forward), or no longer (backward, negative)
+  std::int64_t most = 0;    // beyond what was there before, at any time: >= 0, >= change
+};
+
+class ModelMemory {
+ public:
+  // `halves`: weights are gathered and computed with in half precision (FSDP's param_dtype).
+  explicit ModelMemory(const Workload& w, bool halves = false);
+  bool known() const { return !layers_.empty(); }
+  std::size_t layers() const { return layers_.size(); }
+  // Of the layers [from, to) of forward.
+  LayersMemory forward(std::size_t from, std::size_t to) const;
+  LayersMemory backward(std::size_t from, std::size_t to) const;
+  // The layer that makes a gradient complete: the first in forward that has the tensor.
+  std::size_t layer_of(TensorIndex t) const { return layer_of_[t]; }
+
+ private:
+  struct Bytes {
+    std::int64_t saves = 0;
+    std::int64_t makes = 0;
+    bool adds = false;  // a residual: its gradient waits for that of the branch
+    bool loss = false;  // its two gradients are as large as what it keeps, whatever it read
+  };
+  std::vector<Bytes> layers_;
+  std::vector<std::size_t> layer_of_;
+};
+
+// Copies of every parameter that the optimizer keeps: 2 of Adam.
+std::int64_t optimizer_copies(const Optimizer& o);
+// Elements beside gradients that a step of the optimizer needs for so many parameters at a time:
+// what its passes over lists of tensors make (torch/optim, foreach).
+std::int64_t optimizer_temporaries(const Optimizer& o, std::int64_t elements);
+// Between steps, without gradients: of a rank with so many of the parameters' elements, which are
+// `bytes`.
+Held resident(const Workload& w, std::int64_t elements, std::int64_t bytes);
+// Of a rank that has all of them, with their gradients where these stay (`gradients`).
+Held resident(const Workload& w, bool gradients);
+inline std::int64_t& of(Held& held, Holds h) {
+  return held[static_cast<std::size_t>(h)];
+}
+
+}  // namespace ddpsim::strategy
