@@ -290,9 +290,7 @@ class Stage12(Rank):
         super().__init__(said)
         q = self.q
         count = len(q.elements)
-        order = (
-            round_robin(count, q.world_size) if q.round_robin_gradients else list(range(count))
-        )
+        order = round_robin(count, q.world_size) if q.round_robin_gradients else list(range(count))
         self.partitions = Partitions(q.elements, q.world_size, order)
         self.stream = "reduction" if q.overlap_comm else "main"
         self.bucket = []
@@ -648,9 +646,7 @@ class Stage3(Rank):
             raise ValueError(f"{module}: the queue has {passed}, not {expected}")
         if q.stage3_prefetch_bucket_size <= 0:
             return
-        room = min(
-            q.stage3_max_live_parameters - self.available, q.stage3_prefetch_bucket_size
-        )
+        room = min(q.stage3_max_live_parameters - self.available, q.stage3_prefetch_bucket_size)
         ahead, elements = [], 0
         while self.queue and elements < room:
             p, use = self.queue.pop(0)
@@ -776,9 +772,7 @@ class Stage3(Rank):
             self.reduce_bucket()
         d.wait(self.reduce_stream, "main")
         if q.contiguous_gradients and self.in_bucket() + q.elements[p] <= q.reduce_bucket_size:
-            d.kernel(
-                self.reduce_stream, "copy", f"bucket/{q.names[p]}", q.elements[p], tensors=[p]
-            )
+            d.kernel(self.reduce_stream, "copy", f"bucket/{q.names[p]}", q.elements[p], tensors=[p])
         self.bucket.append(p)
 
     def reduce_bucket(self):
