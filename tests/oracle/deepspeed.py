@@ -281,6 +281,9 @@ class Partitions:
                     begin = end
             offset += elements[p]
 
+    def elements_of(self, rank):
+        return sum(s[2] for slices in self.slices.values() for s in slices if s[0] == rank)
+
     def owns(self, rank, parameter):
         return any(r == rank for r, _, _ in self.slices[parameter])
 
@@ -407,7 +410,7 @@ class Stage12(Rank):
             self.synchronize()
         pieces = len(tensors) if slices is None else len(slices)
         if pieces > 1:
-            d.kernel(self.stream, "cat", "bucket", elements, recorded=False, pieces=pieces)
+            d.kernel(self.stream, "cat", "bucket", elements, recorded=False, inputs=pieces)
         if q.wire != q.dtype:
             d.kernel(self.stream, "cast", "bucket", elements, recorded=False)
         if divide:
@@ -478,21 +481,29 @@ class Stage12(Rank):
         if q.stage == 2 and q.gradient_accumulation_steps > 1 and not d.count.get("first_micro"):
             d.count["first_micro"] = 1
         elif q.stage == 2 and q.gradient_accumulation_steps > 1:
-            own = sum(s[2] for p in self.partitions.slices.values() for s in p if s[0] == q.rank)
-            d.kernel("main", "add", "partition", own, recorded=False)
+            elements, tensors = self.own_gradients()
+            d.kernel("main", "add", "partition", elements, recorded=False, pieces=tensors)
         d.mark("free_gradient", tensors="all that is not in this rank's partition")
+
+    def own_gradients(self):
+        """Elements and tensors of this rank's partition, zeros behind the last one included."""
+        owned = sum(self.partitions.owns(self.q.rank, p) for p in range(len(self.q.elements)))
+        padded = self.partitions.elements_of(self.q.rank) < self.partitions.size
+        return self.partitions.size, owned + padded
 
     def optimizer_step(self):
         q, d = self.q, self.device
         size = self.partitions.size
-        owned = [p for p in range(len(q.elements)) if self.partitions.owns(q.rank, p)]
+        tensors = self.own_gradients()[1]
         if q.dtype == "float16":
+            d.kernel("main", "cast_float", "overflow", 2 * size, pieces=2 * tensors)
             self.scalar("overflow", "uint8", "MAX")
             d.host_wait("item", "main", d.last["main"])
-        if owned:
+        if self.partitions.elements_of(q.rank):
             d.kernel("main", "cast_float", "norm", 1)
         self.scalar("norm", "float32", "SUM")
-        d.kernel("main", "cat", "gradients", size, recorded=False)
+        if tensors > 1:
+            d.kernel("main", "cat", "gradients", size, recorded=False, inputs=tensors)
         if q.dtype != "float32":
             d.kernel("main", "cast", "gradients", size, recorded=False)
         d.kernel("main", "mul", "unscale", size)
@@ -827,7 +838,7 @@ class Stage3(Rank):
             tensors=tensors,
         )
         if not q.prescale_gradients and q.gradient_predivide_factor != q.world_size:
-            d.kernel(stream, "mul", "after", elements, recorded=False, tensors=tensors)
+            d.kernel(stream, "mul_new", "after", elements, recorded=False, tensors=tensors)
         if q.wire != q.dtype:
             d.kernel(stream, "cast", "cast_back", elements, recorded=False)
 
@@ -838,9 +849,10 @@ class Stage3(Rank):
         shard = sum(self.shard[p] for p in tensors)
         padded = shard * q.world_size
         if q.wire != q.dtype:
-            d.kernel(stream, "cast", "bucket", self.in_bucket(), recorded=False)
+            count = len(tensors)
+            d.kernel(stream, "cast", "bucket", self.in_bucket(), recorded=False, pieces=count)
         if len(tensors) > 1 or padded != q.elements[tensors[0]]:
-            d.kernel(stream, "cat", "interleave", padded, recorded=False, pieces=len(tensors))
+            d.kernel(stream, "cat", "interleave", padded, recorded=False, inputs=len(tensors))
         d.kernel(stream, "div", "bucket", padded, tensors=tensors)
         d.collective(
             stream,
@@ -854,7 +866,9 @@ class Stage3(Rank):
             tensors=tensors,
         )
         if q.wire != q.dtype:
-            d.kernel(stream, "cast", "cast_back", shard, recorded=False)
+            own = [min(self.shard[p], q.elements[p] - q.rank * self.shard[p]) for p in tensors]
+            own = [n for n in own if n > 1]
+            d.kernel(stream, "cast", "cast_back", sum(own), recorded=False, pieces=len(own))
 
     def after_backward(self):
         d = self.device

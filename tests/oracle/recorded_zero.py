@@ -23,7 +23,7 @@ import deepspeed
 import zero_redundancy
 
 DATA = Path(__file__).resolve().parents[1] / "data/recorded_orders"
-PREFIXES = ("ds_zero", "zero_redundancy__")
+PREFIXES = ("ds_", "zero_redundancy__")
 
 
 KEPT = (
@@ -101,8 +101,8 @@ def question_of(recording, rank):
     else:
         ran = [e[1] for e in first if e[0] == "f"]
     ran = ran[: len(ran) // knobs["gradient_accumulation_steps"]]
-    modules = {}
-    for at, (name, _, _) in enumerate(recording["parameters"]):
+    modules = recording.get("modules", {})
+    for at, (name, _, _) in enumerate([] if modules else recording["parameters"]):
         modules.setdefault(name.rpartition(".")[0], []).append(at)
     question = {
         "world_size": recording["world_size"],
@@ -115,6 +115,8 @@ def question_of(recording, rank):
         **knobs,
         **zero,
     }
+    if "no_input_gradient" in recording:
+        question["no_input_gradient"] = recording["no_input_gradient"]
     if recording["model"].startswith("gpt"):
         modules["lm_head"] = [0]  # tied to the embedding of tokens
         question["no_input_gradient"] = ["", "wte", "wpe"]
@@ -127,7 +129,7 @@ STREAMS = {
 }
 
 
-def as_recorded(log, question):
+def as_recorded(log, question, detail):
     """The oracle's step in the words of the recordings. Left out is what they do not have: what
     PyTorch's C++ and operators do (flatten, cat, casts by .to, add_), the optimizer, computation,
     and a wait on an asynchronous collective."""
@@ -183,12 +185,14 @@ def as_recorded(log, question):
             if e["tensors"]:
                 said["tensors"] = e["tensors"]
             into.append(["c", said])
-        elif what == "op" and e.get("kernel") and e["recorded"]:
+        elif what == "wait_work" and detail:
+            into.append(["w", stream[e["stream"]], e["on"].partition("/")[0], "work"])
+        elif what == "op" and e.get("kernel") and (e["recorded"] or detail):
             on, pieces = stream[e["stream"]], e.get("pieces", 1)
             if into and into[-1][:2] == ["l", e["kernel"]] and into[-1][4] == on:
                 into[-1][2] += e["elements"]
                 into[-1][3] += pieces
-            else:
+            elif e["kernel"] != "optimizer":
                 into.append(["l", e["kernel"], e["elements"], pieces, on])
         elif what == "op" and "module" in e and question["stage"] < 3:
             into.append(["f", e["module"]])
@@ -235,14 +239,16 @@ def compare_steps(made, recorded, found, who):
 
 def deepspeed_differences(recording):
     found, compared = [], 0
-    ranks = {0: recording["steps"]}
+    ranks = {recording.get("rank", 0): recording["steps"]}
     if "rank1_steps" in recording:
         ranks[1] = recording["rank1_steps"]
     if recording["all_ranks_identical"]:
         ranks |= {r: recording["steps"] for r in range(recording["world_size"])}
     for rank, steps in ranks.items():
         question = question_of(recording, rank)
-        made = [as_recorded(log, question) for log in deepspeed.steps(question)]
+        made = [
+            as_recorded(log, question, recording.get("detail")) for log in deepspeed.steps(question)
+        ]
         compared += compare_steps(made, steps, found, f"rank {rank}")
     observed, oracle = recording["observed"], deepspeed.rank_of(question)
     if question["stage"] == 3:
