@@ -11,10 +11,11 @@ leave them.
 
 A question: {"world_size": N, "rank": R, "parameters": [[name, elements] ...] in registration order,
 "modules": {module: [parameters of its own, by index]}, "forward": [["enter", module] | ["exit",
-module] ...] in the order in which modules run, the root "" included for stage 3, "steps": K}, and
-any knob of KNOBS. "arrival" is the order of gradients (default: the forward read from its end),
-"no_input_gradient" the modules whose inputs need no gradient (default: those that begin before any
-module with parameters has ended).
+module] | ["use", parameter] ...] in the order in which modules run, the root "" included for stage
+3, "steps": K}, and any knob of KNOBS. "use" is for a parameter that a module with other modules
+uses itself; one without is used where its module begins. "arrival" is the order of gradients
+(default: the forward read from its end), "no_input_gradient" the modules whose inputs need no
+gradient (default: those that begin before any module with parameters has ended).
 
 How a backward follows from a forward (stage 3): autograd runs nodes in reverse order of their
 creation. Where a module's forward ended, its backward begins (parameters are fetched); where it
@@ -23,11 +24,12 @@ gradient: then there is no node that could release them.
 
 An operation on a stream waits for all before it on this stream and for `waits`. A collective runs
 on its communicator's own stream, in the order of issue, after what the stream had when it was
-issued; the stream goes on after it unless it is `async`. Then a `wait` on the operation says when.
+issued; the stream goes on after it unless it is `async`. Then a `wait_work` says when.
 
 Not here: offloading, MoE, ZeRO++, MiCS, pipelines, quantised weights, sparse gradients, parameters
 without a gradient, `wall_clock_breakdown`, BF16_Optimizer (stage 1, bf16, gradients in fp32).
 """
+import dataclasses
 import json
 import sys
 
@@ -56,7 +58,6 @@ KNOBS = {
     "gradient_predivide_factor": 1.0,
     "prescale_gradients": False,
     "throughput_timer": True,  # timers: throughput: enabled and synchronized
-    "events_done": "never",  # "synchronized": an event is done once the host has waited for it
     "steps": 4,
 }
 OTHERS = (
@@ -71,31 +72,76 @@ OTHERS = (
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class Op:
+    """What was issued; of one source (a stream, a communicator) operations end in order."""
+
+    number: int
+    source: str
+    stream: str | None  # that goes on behind it; None: an asynchronous collective
+    name: str
+
+
 class Device:
-    """Streams, events and the host of one rank."""
+    """Streams, events, communicators and the host of one rank."""
 
     def __init__(self):
         self.log = []
+        self.issued = 0
+        self.first = 0  # of this step
         self.last = {}  # of each stream: the operation issued last
-        self.pending = {}  # of each stream: what its next operation must wait for
         self.communicator = {}  # of each: the collective issued last
+        self.pending = {}  # of each stream: by source, what its next operation must wait for
+        self.known = {}  # of each stream, and of the host: by source, the number it has waited for
         self.count = {}
+
+    def begin_step(self):
+        self.log, self.count, self.first = [], {}, self.issued
+
+    def name(self, op):
+        return op.name if op.number >= self.first else "previous/" + op.name
+
+    def names(self, ops, who):
+        """In order of issue, without what `who` or the host knows to have ended."""
+        news = []
+        for op in sorted(ops, key=lambda op: op.number):
+            if op.number > max(self.known.get(w, {}).get(op.source, -1) for w in (who, "host")):
+                news.append(self.name(op))
+        for op in ops:
+            known = self.known.setdefault(who, {})
+            known[op.source] = max(known.get(op.source, -1), op.number)
+        return news
+
+    def must_wait(self, stream, ops):
+        pending = self.pending.setdefault(stream, {})
+        for op in ops:
+            if op.stream != stream:
+                if op.source not in pending or pending[op.source].number < op.number:
+                    pending[op.source] = op
 
     def wait(self, stream, on):
         """A stream waits for what another has been given so far."""
         self.log.append({"do": "wait", "stream": stream, "on": on})
         if stream != on:
-            if on in self.last:
-                self.pending.setdefault(stream, set()).add(self.last[on])
-            self.pending.setdefault(stream, set()).update(self.pending.get(on, ()))
+            self.must_wait(stream, self.given(on))
 
     def wait_work(self, stream, work):
         """A stream waits for an asynchronous collective."""
-        self.log.append({"do": "wait_work", "stream": stream, "on": work})
-        self.pending.setdefault(stream, set()).add(work)
+        self.log.append({"do": "wait_work", "stream": stream, "on": work.name})
+        self.must_wait(stream, [work])
 
-    def host_wait(self, why, on, after):
-        self.log.append({"do": "host_wait", "why": why, "on": on, "after": after})
+    def given(self, stream):
+        """What must have ended so that all that a stream was given has ended."""
+        last = [self.last[stream]] if stream in self.last else []
+        return last + list(self.pending.get(stream, {}).values())
+
+    def host_wait(self, why, on, after=None):
+        if after is None and on == "device":
+            after = [*self.last.values(), *self.communicator.values()]
+        elif after is None:
+            after = self.given(on)
+        names = self.names(after, "host")
+        self.log.append({"do": "host_wait", "why": why, "on": on, "after": names})
 
     def mark(self, what, **fields):
         self.log.append({"do": "mark", "what": what, **fields})
@@ -104,20 +150,22 @@ class Device:
         number = self.count.get(name, 0)
         self.count[name] = number + 1
         full = name if number == 0 else f"{name}#{number}"
-        op = {"do": "op", "op": full, "stream": stream}
-        op["waits"] = sorted(self.pending.pop(stream, ()))
-        op.update(fields)
-        self.log.append(op)
-        if "operation" in op:
-            before = self.communicator.get(op["comm"])
+        source = "communicator/" + fields["comm"] if "operation" in fields else stream
+        issued = Op(self.issued, source, None if fields.get("async") else stream, full)
+        self.issued += 1
+        said = {"do": "op", "op": full, "stream": stream}
+        said["waits"] = self.names(self.pending.get(stream, {}).values(), stream)
+        said.update(fields)
+        self.log.append(said)
+        if "operation" in fields:
+            before = self.communicator.get(fields["comm"])
             if before:
-                op["after_in_communicator"] = before
-            self.communicator[op["comm"]] = full
-        if op.get("async"):  # the stream goes on; what it waited for, it still has to wait for
-            self.pending.setdefault(stream, set()).update(op["waits"])
-        else:
-            self.last[stream] = full
-        return full
+                said["after_in_communicator"] = self.name(before)
+            self.communicator[fields["comm"]] = issued
+        if issued.stream:
+            self.pending.pop(stream, None)
+            self.last[stream] = issued
+        return issued
 
     def kernel(self, stream, kernel, what, elements, recorded=True, **fields):
         return self.issue(
@@ -173,7 +221,7 @@ class Question:
             for what, module in self.forward:
                 if what == "exit":
                     ended = ended or bool(self.modules.get(module))
-                elif not ended:
+                elif what == "enter" and not ended:
                     self.no_input_gradient.append(module)
 
     def reversed_forward(self):
@@ -196,17 +244,12 @@ class Rank:
 
     def timer_start(self):
         if self.q.throughput_timer and self.global_steps >= 2:
-            self.device.host_wait("device.synchronize", "device", None)
-            self.synchronized()
+            self.device.host_wait("device.synchronize", "device")
             self.timed = True
 
     def timer_stop(self):
         if self.timed:
-            self.device.host_wait("device.synchronize", "device", None)
-            self.synchronized()
-
-    def synchronized(self):
-        """The host has waited for everything."""
+            self.device.host_wait("device.synchronize", "device")
 
     def scalar(self, name, dtype, op):
         self.device.collective(
@@ -223,7 +266,7 @@ class Rank:
 
     def step(self):
         q, d = self.q, self.device
-        d.log, d.count = [], {}
+        d.begin_step()
         for micro_step in range(q.gradient_accumulation_steps):
             self.boundary = micro_step + 1 == q.gradient_accumulation_steps
             d.mark("micro_batch", number=micro_step)
@@ -351,7 +394,7 @@ class Stage12(Rank):
             self.to_clear = []
 
     def synchronize(self):
-        self.device.host_wait("device.synchronize", "device", self.device.last.get(self.stream))
+        self.device.host_wait("device.synchronize", "device")
         self.clear_previous()
 
     def average(self):
@@ -498,7 +541,7 @@ class Stage12(Rank):
         if q.dtype == "float16":
             d.kernel("main", "cast_float", "overflow", 2 * size, pieces=2 * tensors)
             self.scalar("overflow", "uint8", "MAX")
-            d.host_wait("item", "main", d.last["main"])
+            d.host_wait("item", "main")
         if self.partitions.elements_of(q.rank):
             d.kernel("main", "cast_float", "norm", 1)
         self.scalar("norm", "float32", "SUM")
@@ -562,17 +605,15 @@ class Stage3(Rank):
 
     # --- events
     def push(self, events, stream):
-        events.append([stream, self.device.last.get(stream)])
+        events.append([stream, self.device.given(stream)])
 
     def limit(self, events):
-        """Events that are done are dropped; if three still stand, the host waits for the first."""
+        """Events that are done are dropped first; if more than two still stand, the host waits for
+        the first. Events of one stream end in order: so it waits for the third last, which may
+        long be done."""
         if len(events) > self.LIMIT:
             stream, after = events.pop(0)
             self.device.host_wait("event.synchronize", stream, after)
-
-    def synchronized(self):
-        if self.q.events_done == "synchronized":
-            self.fetch_events, self.reduce_events = [], []
 
     # --- fetch and release
     def gather(self, parameters, module, prefetch):
@@ -726,7 +767,7 @@ class Stage3(Rank):
                     root=0,
                     tensors=None,
                 )
-                d.host_wait("item", "main", d.last["main"])
+                d.host_wait("item", "main")
             self.complete = True
         self.queue = list(self.trace)
         self.fetched_until = {}
@@ -746,23 +787,32 @@ class Stage3(Rank):
                 if q.modules.get(module):
                     d.issue("main", f"fwd/{module}", module=module)
                 self.inputs_left[module] = 0 if module in q.no_input_gradient else 1
-            else:
+            elif what == "exit":
                 self.release_module(module)
 
     def run_backward(self):
         q = self.q
-        first_use = {}  # of each parameter: the call that autograd comes to last
-        for at, (what, module) in enumerate(q.forward):
+        first_use = {}  # of each parameter: autograd comes to it last
+        said = {which for what, which in q.forward if what == "use"}
+        for at, (what, which) in enumerate(q.forward):
             if what == "enter":
-                for p in q.modules.get(module, []):
-                    first_use.setdefault(p, at)
+                for p in q.modules.get(which, []):
+                    if p not in said:
+                        first_use.setdefault(p, at)
+            elif what == "use":
+                first_use.setdefault(which, at)
         place = {p: i for i, p in enumerate(q.arrival)}
         for at in range(len(q.forward) - 1, -1, -1):
             what, module = q.forward[at]
             if what == "exit":
                 self.fetch(module, False)
                 continue
-            complete = [p for p in q.modules.get(module, []) if first_use[p] == at]
+            if what == "use":
+                if first_use[module] == at:
+                    self.gradient(module)
+                    self.ready(module)
+                continue
+            complete = [p for p in q.modules.get(module, []) if first_use.get(p) == at]
             for p in sorted(complete, key=place.get):
                 self.gradient(p)
                 self.ready(p)
@@ -848,9 +898,12 @@ class Stage3(Rank):
         tensors = list(self.bucket)
         shard = sum(self.shard[p] for p in tensors)
         padded = shard * q.world_size
+        elements, count = self.in_bucket(), len(tensors)
         if q.wire != q.dtype:
-            count = len(tensors)
-            d.kernel(stream, "cast", "bucket", self.in_bucket(), recorded=False, pieces=count)
+            d.kernel(stream, "cast", "bucket", elements, recorded=False, pieces=count)
+        predivide = not q.prescale_gradients and q.gradient_predivide_factor != 1.0
+        if predivide:
+            d.kernel(stream, "div_new", "before", elements, recorded=False, pieces=count)
         if len(tensors) > 1 or padded != q.elements[tensors[0]]:
             d.kernel(stream, "cat", "interleave", padded, recorded=False, inputs=len(tensors))
         d.kernel(stream, "div", "bucket", padded, tensors=tensors)
@@ -865,17 +918,16 @@ class Stage3(Rank):
             shard_elements=shard,
             tensors=tensors,
         )
+        own = [min(self.shard[p], q.elements[p] - q.rank * self.shard[p]) for p in tensors]
+        elements, count = sum(max(n, 0) for n in own), len(own)
+        if predivide and q.gradient_predivide_factor != q.world_size:
+            d.kernel(stream, "mul_new", "after", elements, recorded=False, pieces=count)
         if q.wire != q.dtype:
-            own = [min(self.shard[p], q.elements[p] - q.rank * self.shard[p]) for p in tensors]
-            own = [n for n in own if n > 1]
-            d.kernel(stream, "cast", "cast_back", sum(own), recorded=False, pieces=len(own))
+            d.kernel(stream, "cast", "cast_back", elements, recorded=False, pieces=count)
 
     def after_backward(self):
-        d = self.device
         self.reduce_bucket()
-        d.host_wait("stream.synchronize", self.reduce_stream, d.last.get(self.reduce_stream))
-        if self.q.events_done == "synchronized":
-            self.reduce_events = []
+        self.device.host_wait("stream.synchronize", self.reduce_stream)
         self.micro_step += 1
 
     # --- step
@@ -893,31 +945,26 @@ class Stage3(Rank):
     def optimizer_step(self):
         q, d = self.q, self.device
         self.micro_step = 0
-        for p in self.in_module_order():
+        for p in range(len(q.elements)):
             self.users[p].clear()
             self.release(p)
         if q.dtype == "float16":
             d.wait("main", self.reduce_stream)
             self.scalar("overflow", "uint8", "MAX")
-            d.host_wait("item", "main", d.last["main"])
+            d.host_wait("item", "main")
         groups = self.sub_groups()
         for _ in groups:
             self.scalar("norm", "float64", "SUM")
         for group in groups:
             size = sum(self.shard[p] for p in group)
-            d.kernel("main", "cat", "gradients", size, recorded=False)
+            if len(group) > 1:
+                d.kernel("main", "cat", "gradients", size, recorded=False)
             if q.dtype != "float32":
                 d.kernel("main", "cast", "gradients", size, recorded=False)
             d.kernel("main", "mul", "unscale", size)
             d.kernel("main", "optimizer", "partition", size, recorded=False)
             d.kernel("main", "copy", "weights", size)
         self.gather_persistent()
-
-    def in_module_order(self):
-        order = []
-        for module in self.q.modules:
-            order += [p for p in self.q.modules[module] if p not in order]
-        return sorted(order)
 
     def gather_persistent(self):
         q, d = self.q, self.device
@@ -944,8 +991,7 @@ class Stage3(Rank):
             d.kernel("main", "copy", "assemble", n, pieces=pieces)
         elif self.persistent:
             d.wait_work("main", work)
-            d.host_wait("device.synchronize", "device", work)
-            self.synchronized()
+            d.host_wait("device.synchronize", "device")
 
 
 def rank_of(said):

@@ -3,13 +3,15 @@
 optimizers on small models, with streams, events and process groups that only write down what is
 asked of them.
 
-  record_deepspeed.py OUT --package FOLDER  FOLDER has deepspeed 0.14.5 and what it imports
-                                            (pydantic 1.10, cpuinfo, tqdm); 77: no PyTorch 1.13
+  record_deepspeed.py OUT --package FOLDER[:FOLDER...]  the first has deepspeed 0.14.5, the others
+                                     pydantic 1.10, cpuinfo, tqdm; 77: no PyTorch 1.13
+  record_deepspeed.py OUT --package FOLDERS --draw COUNT SEED  drawn configurations instead;
+                                     `recorded_zero.py OUT` compares them with the oracle
 
-One rank runs, of a world of any size: what the others would send never decides what is issued. Every
-event is in the words of the recordings, and these are more: the kernels that PyTorch's own operators
-make for DeepSpeed's Python (`cat`, `cast`, `add`, `mul` and `div` that make a new tensor), and
-["w", stream, collective, "work"], a wait on an asynchronous collective.
+One rank runs, of a world of any size: what the others would send never decides what is issued.
+Every event is in the words of the recordings, and these are more: the kernels that PyTorch's own
+operators make for DeepSpeed's Python (`cat`, `cast`, `add`, and `mul_new`, `div_new` that make a
+new tensor), and ["w", stream, operation, "work"], a wait on an asynchronous collective.
 
 Stood in for: the accelerator (DeepSpeed's own one of the CPU, which here says that it is
 asynchronous, as CUDA does), torch.distributed, and `split_half_float_double`, which knows CUDA's
@@ -17,8 +19,11 @@ tensor types only. Nothing of its logic is changed.
 """
 import importlib
 import importlib.util
+import gzip
 import json
+import logging
 import os
+import random
 import sys
 import types
 import warnings
@@ -210,7 +215,7 @@ def listen_to_kernels():
 
     def to(old, self, *args, **kwargs):
         result = old(self, *args, **kwargs)
-        if ours() and result.dtype != self.dtype and self.numel() > 1:
+        if ours() and result.dtype != self.dtype and self.dim() and self.is_floating_point():
             kernel("cast", self)
         return result
 
@@ -346,6 +351,7 @@ def deepspeed_0145(folder):
     around(cls, "_PartitionedParameterCoordinator__all_gather_params", gather)
     around(cls, "_PartitionedParameterCoordinator__release_param", release)
     listen_to_kernels()
+    sys.modules["deepspeed.utils"].logger.setLevel(logging.ERROR)
     return deepspeed
 
 
@@ -439,7 +445,36 @@ class Tower(nn.Module):
     no_input_gradient = ["", "l.0"]
 
 
-MODELS = {"blocks3": Blocks, "twice": Twice, "tower7": Tower}
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.fc = nn.Parameter(torch.ones(9)), nn.Linear(9, 9)
+
+    def forward(self, x):
+        return self.fc(x * self.scale)
+
+
+class Raw(nn.Module):
+    """Modules with modules use parameters of their own."""
+
+    def __init__(self):
+        super().__init__()
+        self.place, self.a, self.b = nn.Parameter(torch.ones(9)), nn.Linear(9, 9), Scaled()
+        self.c = nn.Linear(9, 5)
+
+    def forward(self, x):
+        return self.c(self.b(self.a(x) + self.place)).float().sum()
+
+    def batch(self, dtype):
+        return torch.randn(3, 9, dtype=dtype)
+
+    no_input_gradient = ["", "a"]
+    events = [["enter", ""], ["enter", "a"], ["exit", "a"], ["use", 0], ["enter", "b"], ["use", 3]]
+    events += [["enter", "b.fc"], ["exit", "b.fc"], ["exit", "b"], ["enter", "c"], ["exit", "c"]]
+    events += [["exit", ""]]
+
+
+MODELS = {"raw": Raw, "blocks3": Blocks, "twice": Twice, "tower7": Tower}
 
 
 def record(deepspeed, out, model, config, ranks, rank=0, steps=5, **knobs):
@@ -549,6 +584,7 @@ def record(deepspeed, out, model, config, ranks, rank=0, steps=5, **knobs):
             "parameters": parameters,
             "modules": modules,
             "no_input_gradient": model.no_input_gradient,
+            **({"forward": model.events} if name == "raw" else {}),
             "gradient_arrival_order": arrival,
             "observed": observed,
             "all_ranks_identical": False,
@@ -557,15 +593,54 @@ def record(deepspeed, out, model, config, ranks, rank=0, steps=5, **knobs):
         },
         separators=(",", ":"),
     )
-    (Path(out) / file).write_text(text.replace(',["', ',\n["') + "\n")
+    (Path(out) / (file + ".gz")).write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+
+
+def drawn(deepspeed, out, count, seed):
+    rng = random.Random(seed)
+    for number in range(count):
+        stage, ranks = rng.choice([1, 2, 3, 3]), rng.choice([2, 2, 3, 4, 5, 8, 16])
+        knobs = {"stage": stage}
+
+        def maybe(share, knob, *values):
+            if rng.random() < share:
+                knobs[knob] = rng.choice(values)
+
+        maybe(0.8, "reduce_bucket_size", 5, 50, 100, 200, 300, 400, 700, 1000, 2000)
+        maybe(0.4, "overlap_comm", True, False)
+        maybe(0.3, "contiguous_gradients", False)
+        maybe(0.3, "reduce_scatter", False)
+        maybe(0.3, "gradient_accumulation_steps", 2, 3)
+        maybe(0.4, "dtype", "bf16", "fp16")
+        maybe(0.15, "communication_data_type", "fp32", "bf16", "fp16")
+        maybe(0.1, "gradient_clipping", 1.0)
+        if stage == 1 or not knobs.get("reduce_scatter", True):
+            maybe(0.3, "prescale_gradients", True)
+            maybe(0.3, "gradient_predivide_factor", 2.0, 4.0)
+        if stage < 3:
+            maybe(0.3, "use_multi_rank_bucket_allreduce", False)
+            maybe(0.3, "round_robin_gradients", True)
+        else:
+            maybe(0.7, "stage3_prefetch_bucket_size", 0, 10, 50, 100, 200, 400, 800)
+            maybe(0.8, "stage3_param_persistence_threshold", 0, 0, 10, 31, 100, 400)
+            maybe(0.5, "stage3_max_live_parameters", 0, 100, 300, 600, 1000, 2000)
+            maybe(0.6, "stage3_max_reuse_distance", 0, 50, 100, 300, 600, 1000, 2000)
+            maybe(0.2, "stage3_model_persistence_threshold", 0, 30, 75, 200, 1000)
+            maybe(0.2, "sub_group_size", 1, 50, 200, 500)
+        model = "tower7" if knobs.get("dtype") == "fp16" else rng.choice(sorted(MODELS))
+        rank = rng.randrange(ranks)
+        record(deepspeed, out, model, f"drawn{seed}_{number}", ranks, rank, **knobs)
 
 
 def main():
     if not torch.__version__.startswith("1.13"):
         print(f"skipped: PyTorch {torch.__version__}, not 1.13")
         return 77
-    out, _, folder = sys.argv[1:4]
-    deepspeed = deepspeed_0145(folder)
+    out, _, folders = sys.argv[1:4]
+    deepspeed = deepspeed_0145(folders)
+    if sys.argv[4:5] == ["--draw"]:
+        drawn(deepspeed, out, *map(int, sys.argv[5:]))
+        return 0
 
     def of(model, config, ranks, rank=0, **knobs):
         record(deepspeed, out, model, config, ranks, rank, **knobs)
@@ -623,6 +698,15 @@ def main():
         of("blocks3", "small", 3, rank, **none, reduce_bucket_size=300)
         of("blocks3", "small_norsc", 3, rank, **none, reduce_bucket_size=300, reduce_scatter=False)
     of("twice", "default", 2, **none)
+    of("raw", "default", 2, **none, stage3_prefetch_bucket_size=100, reduce_bucket_size=100)
+    of(
+        "raw",
+        "nothing_ahead",
+        3,
+        **none,
+        stage3_prefetch_bucket_size=0,
+        stage3_max_reuse_distance=50,
+    )
     of(
         "twice",
         "nothing_ahead",

@@ -109,7 +109,7 @@ def question_of(recording, rank):
         "rank": rank,
         "parameters": [p[:2] for p in recording["parameters"]],
         "modules": modules,
-        "forward": brackets(ran),
+        "forward": recording.get("forward") or brackets(ran),
         "arrival": recording["gradient_arrival_order"],
         "steps": len(recording["steps"]),
         **knobs,
@@ -389,6 +389,14 @@ def self_test():
         said, where = events(recording, kind, phase)
         del said[where[at]]
 
+    def lose(recording, kind, place, what, step=3):
+        said, where = events(recording, kind, step=step)
+        del said[next(i for i in where if said[i][place] == what)]
+
+    def used_once(recording):
+        said, where = events(recording, "m", "forward", 0)
+        del said[[i for i in where if said[i][2] == "b"][1]]
+
     def tensors(recording):
         said, where = events(recording, "c")
         return said[where[2]][1]["tensors"]
@@ -430,6 +438,12 @@ def self_test():
     changed(three, "live", lambda r: zero(r, stage3_max_live_parameters=1000000))
     changed(three, "persistent", lambda r: zero(r, stage3_param_persistence_threshold=200))
     changed(three, "buckets", lambda r: zero(r, reduce_bucket_size=500000))
+    detail = "ds_0145_zero3__blocks3__small__n3r1"
+    changed(detail, "a cat lost", lambda r: lose(r, "l", 1, "cat"))
+    changed(detail, "a wait on a collective lost", lambda r: lose(r, "w", 3, "work"))
+    changed(detail, "the other rank", lambda r: r.update(rank=2))
+    tied = "ds_0145_zero3__twice__nothing_ahead__n2r0"
+    changed(tied, "used once", lambda r: used_once(r))
     four = "zero_redundancy__resnet18__plain__n4"
     changed(four, "an owner", lambda r: events(r, "c", "step", 1)[0][0][1].update(root=1))
     changed(four, "bucket view", lambda r: r["knobs"].update(parameters_as_bucket_view=True))
