@@ -389,8 +389,8 @@ def self_test():
         said, where = events(recording, kind, phase)
         del said[where[at]]
 
-    def lose(recording, kind, place, what, step=3):
-        said, where = events(recording, kind, step=step)
+    def lose(recording, kind, place, what, phase="backward"):
+        said, where = events(recording, kind, phase)
         del said[next(i for i in where if said[i][place] == what)]
 
     def used_once(recording):
@@ -440,7 +440,7 @@ def self_test():
     changed(three, "buckets", lambda r: zero(r, reduce_bucket_size=500000))
     detail = "ds_0145_zero3__blocks3__small__n3r1"
     changed(detail, "a cat lost", lambda r: lose(r, "l", 1, "cat"))
-    changed(detail, "a wait on a collective lost", lambda r: lose(r, "w", 3, "work"))
+    changed(detail, "a wait on a collective lost", lambda r: lose(r, "w", 3, "work", "forward"))
     changed(detail, "the other rank", lambda r: r.update(rank=2))
     tied = "ds_0145_zero3__twice__nothing_ahead__n2r0"
     changed(tied, "used once", lambda r: used_once(r))
