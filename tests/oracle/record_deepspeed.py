@@ -474,7 +474,15 @@ class Raw(nn.Module):
     events += [["exit", ""]]
 
 
-MODELS = {"raw": Raw, "blocks3": Blocks, "twice": Twice, "tower7": Tower}
+class Shared(Raw):
+    """A module and one inside it have a parameter in common."""
+
+    def __init__(self):
+        super().__init__()
+        self.b.fc.bias = self.b.scale
+
+
+MODELS = {"raw": Raw, "shared": Shared, "blocks3": Blocks, "twice": Twice, "tower7": Tower}
 
 
 def record(deepspeed, out, model, config, ranks, rank=0, steps=5, **knobs):
@@ -584,7 +592,7 @@ def record(deepspeed, out, model, config, ranks, rank=0, steps=5, **knobs):
             "parameters": parameters,
             "modules": modules,
             "no_input_gradient": model.no_input_gradient,
-            **({"forward": model.events} if name == "raw" else {}),
+            **({"forward": model.events} if isinstance(model, Raw) else {}),
             "gradient_arrival_order": arrival,
             "observed": observed,
             "all_ranks_identical": False,
@@ -699,6 +707,26 @@ def main():
         of("blocks3", "small_norsc", 3, rank, **none, reduce_bucket_size=300, reduce_scatter=False)
     of("twice", "default", 2, **none)
     of("raw", "default", 2, **none, stage3_prefetch_bucket_size=100, reduce_bucket_size=100)
+    of("shared", "default", 2, **none, stage3_prefetch_bucket_size=90)
+    # sizes that are exactly a limit
+    for stage in (1, 2):
+        of("twice", "exact", 2, stage=stage, reduce_bucket_size=50)
+        of("twice", "exact_slice", 2, 1, stage=stage, reduce_bucket_size=26)
+    of("twice", "exact", 2, **none, reduce_bucket_size=50, sub_group_size=46)
+    of("twice", "exact_norsc", 2, **none, reduce_bucket_size=50, reduce_scatter=False)
+    exact = {"stage3_param_persistence_threshold": 10, "stage3_model_persistence_threshold": 40}
+    of("blocks3", "exact_persistent", 2, stage=3, **exact)
+    of(  # what a module may release is decided once, and would be another thing later
+        "tower7",
+        "decided_once",
+        16,
+        14,
+        stage=3,
+        stage3_prefetch_bucket_size=100,
+        stage3_param_persistence_threshold=100,
+        stage3_max_live_parameters=100,
+        stage3_max_reuse_distance=0,
+    )
     of(
         "raw",
         "nothing_ahead",
