@@ -425,14 +425,13 @@ class Rank:
 
     def wait_for_unshard(self, u):
         q, d = self.q, self.d
-        result = u.result
+        result, before = u.result, None
         if not result:
             return
         if u.training == "forward" and self.all_gather_state:
-            other, old, event = self.all_gather_state
-            self.gather_streams_wait(event)
+            before = self.all_gather_state
+            self.gather_streams_wait(before[2])
             self.all_gather_state = None
-            self.drop_gathered(other, old)
         if q.no_collectives:
             self.copy_own_shard(u)
         else:
@@ -454,6 +453,8 @@ class Rank:
         else:
             self.gather_streams_wait(event)
             self.drop_gathered(u, result)
+        if before:  # a local name kept it until here: three buffers are there for a moment
+            self.drop_gathered(*before[:2])
 
     def copy_own_shard(self, u):
         """A shard group of one rank, from 2.9 on: a copy (and a cast) of each parameter."""
