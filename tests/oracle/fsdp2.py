@@ -650,10 +650,15 @@ class Rank:
             write=size,
             dtype=dtype,
         )
+        gradients = [
+            ("accumulated" if p.accumulated else "gradient", u.name, p.accumulated or p.gradient)
+            for p in parameters
+        ]
         for p in parameters:
-            what = "accumulated" if p.accumulated else "gradient"
-            d.free(what, u.name, p.accumulated or p.gradient, COMPUTE)
             p.accumulated = p.gradient = None
+        kept = [] if q.no_collectives else [gradients.pop()]  # a loop's variable, until the return
+        for gradient in reversed(gradients):
+            d.free(*gradient, COMPUTE)
         d.wait_stream(SCATTER, COMPUTE)
         d.allocate("scatter_output", u.name, out, SCATTER)
         if before > 1:
@@ -678,12 +683,12 @@ class Rank:
         stream = SCATTER
         if q.hybrid:
             if not q.at("set_requires_all_reduce", self.micro):
-                if u.partial:
+                had, u.partial = u.partial, out
+                if had:
                     d.issue(SCATTER, "add_partial", u.name, read=2 * out, write=out)
+                self.end_reduce(u, SCATTER, kept)
+                if had:
                     d.free("scatter_output", u.name, out, SCATTER)
-                else:
-                    u.partial = out
-                self.end_reduce(u, SCATTER)
                 return
             if u.partial:
                 d.issue(SCATTER, "add_partial", u.name, read=2 * out, write=out)
@@ -705,12 +710,12 @@ class Rank:
             u.all_reduce_state = (d.record(REDUCE), 0)
         if after > 1:
             d.issue(stream, "postdivide", u.name, read=out, write=out, by=after)
-        self.give_gradients(u, parameters, stream, dtype, out)
+        self.give_gradients(u, parameters, stream, dtype, out, kept)
         if u.partial:
             d.free("scatter_output", u.name, u.partial, SCATTER)
             u.partial = None
 
-    def give_gradients(self, u, parameters, stream, dtype, out):
+    def give_gradients(self, u, parameters, stream, dtype, out, kept):
         """Cast to the parameters' dtype; gradients are views of that, or added to what is there."""
         d = self.d
         what, held, owner = "scatter_output", out, SCATTER
@@ -731,7 +736,7 @@ class Rank:
             else:
                 fresh += 1
                 p.sharded_gradient = True
-        self.end_reduce(u, stream)
+        self.end_reduce(u, stream, kept)
         if not fresh:
             if what == "scatter_output" and u.all_reduce_state:
                 u.all_reduce_state = (u.all_reduce_state[0], held)
@@ -740,8 +745,10 @@ class Rank:
         else:
             u.gradient_bytes, u.gradient_stream = held, (what, owner)
 
-    def end_reduce(self, u, stream):
+    def end_reduce(self, u, stream, kept):
         u.post_reduce_event = self.d.record(stream)
+        for gradient in kept:
+            self.d.free(*gradient, COMPUTE)
         if self.q.of("end_waits") == "each stream":
             self.last_post_reduce[stream] = u.post_reduce_event
 
