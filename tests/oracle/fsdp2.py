@@ -90,6 +90,13 @@ DIFFERENCES = [
         " the reduce-scatter before it; from 2.12 (PR 177319) it does",
     ),
     (
+        "old_input_ends",
+        ("before", "before", "after", "before"),
+        "_fsdp_param_group.py post_backward: 2.12's loop over reduce_scatter_states leaves its"
+        " variable on the last of them, so the input that was waited for ends when the function"
+        " returns, after the next one was allocated; 2.13 says `del oldest`",
+    ),
+    (
         "input_buffers",
         (False, False, False, True),
         "_fsdp_param_group.py post_backward: set_reduce_scatter_max_input_buffers (PR 186000); of"
@@ -381,7 +388,9 @@ class Rank:
         if u.state == "post_forward":
             ranks, group = u.post_forward_ranks, "post_forward"
         mine = u.unsharded_bytes // ranks  # what each rank of that group keeps, padded
-        elements = u.shard_elements * q.shard_ranks // ranks
+        elements = u.shard_elements * q.shard_ranks
+        if u.gather_dtype == "uint8":
+            elements = u.unsharded_bytes
         if u.cast:  # kept in another dtype than computed with: one foreach copy more
             wide = sum(
                 p.padded // ranks * SIZE[p.dtype if u.state == "sharded" else p.compute_dtype]
@@ -404,7 +413,7 @@ class Rank:
             runs_on=self.runs_on(gather, group, q.unshard_async_op),
             group=group,
             ranks=ranks,
-            elements=elements * ranks,
+            elements=elements,
             dtype=u.gather_dtype,
             bytes=mine * ranks,
             prefetch=prefetch,
@@ -425,7 +434,7 @@ class Rank:
 
     def wait_for_unshard(self, u):
         q, d = self.q, self.d
-        result, before = u.result, None
+        result, before, held = u.result, None, []
         if not result:
             return
         if u.training == "forward" and self.all_gather_state:
@@ -433,7 +442,7 @@ class Rank:
             self.gather_streams_wait(before[2])
             self.all_gather_state = None
         if q.no_collectives:
-            self.copy_own_shard(u)
+            held = self.copy_own_shard(u)
         else:
             d.wait(COMPUTE, result["event"])
             if result["work"]:
@@ -455,19 +464,24 @@ class Rank:
             self.drop_gathered(u, result)
         if before:  # a local name kept it until here: three buffers are there for a moment
             self.drop_gathered(*before[:2])
+        for size in held:
+            d.free("cast_shard", u.name, size, COMPUTE)
 
     def copy_own_shard(self, u):
-        """A shard group of one rank, from 2.9 on: a copy (and a cast) of each parameter."""
-        d = self.d
+        """A shard group of one rank: a copy, and a cast, of each parameter. A cast copy's end is
+        the next one's beginning, or the return."""
+        d, held = self.d, []
         for p in u.parameters:
             size = p.padded * SIZE[p.compute_dtype]
             if p.cast_to:
                 d.allocate("cast_shard", u.name, size, COMPUTE)
-                d.issue(COMPUTE, "cast_shard", u.name, read=p.padded * SIZE[p.dtype], write=size)
+                d.issue(COMPUTE, "cast_own", u.name, read=p.padded * SIZE[p.dtype], write=size)
+            for old in held:
+                d.free("cast_shard", u.name, old, COMPUTE)
+            held = [size] if p.cast_to else []
             d.allocate("unsharded", u.name, size, COMPUTE)
-            d.issue(COMPUTE, "copy_out", u.name, read=size, write=size)
-            if p.cast_to:
-                d.free("cast_shard", u.name, size, COMPUTE)
+            d.issue(COMPUTE, "copy_shard", u.name, read=size, write=size)
+        return held
 
     def prefetch(self, u, training):
         if u.parameters:
@@ -527,22 +541,28 @@ class Rank:
             self.all_gather_state = None
             self.drop_gathered(other, old)
 
+    def needs_gradient(self, module, open_units):
+        """Does what this module makes need one, of inputs that need none?"""
+        of_module = [p for u in open_units for p in u.parameters if p.module == module]
+        return any(p.requires_grad for p in of_module or open_units[-1].parameters)
+
     def forward(self):
         self.trace = []
-        computed = False
+        gradient, open_units = False, []
         for what, name in self.q.forward:
             if what == "enter":
                 u = self.q.units[name]
+                open_units.append(u)
                 self.pre_forward(u)
                 hooked = u.input_requires_grad
-                self.trace.append([what, u, computed if hooked == "default" else hooked])
+                self.trace.append([what, u, gradient if hooked == "default" else hooked])
             elif what == "exit":
-                self.post_forward(self.q.units[name])
-                self.trace.append([what, self.q.units[name], None])
+                self.post_forward(open_units[-1])
+                self.trace.append([what, open_units.pop(), gradient])
             else:
                 self.d.issue(COMPUTE, "fwd", name)
-                self.trace.append([what, name, None])
-                computed = True
+                gradient = gradient or self.needs_gradient(name, open_units)
+                self.trace.append([what, name, gradient])
 
     # --- backward
     def pre_backward(self, u):
@@ -601,17 +621,26 @@ class Rank:
         with_gradient = [p for p in u.parameters if p.accumulated or p.gradient]
         if q.at("set_reshard_after_backward", self.micro):
             self.to_sharded(u)
+        old = []
         if with_gradient or not q.of("recycle_asks_for_gradients"):
-            self.recycle()
+            old = self.recycle()
         if with_gradient:
             self.wait_for_post_backward(u)
             self.reduce(u, with_gradient)
+        self.drop_inputs(old)
 
     def recycle(self):
         """Compute waits for the oldest reduce-scatter, whose input is then given back."""
+        old = []
         while len(self.scatter_states) >= self.q.buffers:
-            u, size, event = self.scatter_states.pop(0)
-            self.d.wait(COMPUTE, event)
+            old.append(self.scatter_states.pop(0))
+            self.d.wait(COMPUTE, old[-1][2])
+            if self.q.of("old_input_ends") == "before":
+                self.drop_inputs([old.pop()])
+        return old
+
+    def drop_inputs(self, states):
+        for u, size, _ in states:
             self.d.free("scatter_input", u.name, size, COMPUTE)
 
     def wait_for_post_backward(self, u):
@@ -786,10 +815,10 @@ class Rank:
                 self.finalize(u)
         if last:
             self.order = []
-            for u, size, event in self.scatter_states:
+            for _, _, event in self.scatter_states:
                 d.wait(COMPUTE, event)
-            for u, size, event in self.scatter_states:
-                d.free("scatter_input", u.name, size, COMPUTE)
+            last_one = self.scatter_states[-1:]  # a loop's variable, until the return
+            self.drop_inputs([*reversed(self.scatter_states[:-1]), *last_one])
             self.scatter_states = []
 
     def backward(self):
@@ -800,6 +829,8 @@ class Rank:
         ran = {name for what, name in self.q.forward if what == "compute"}
         ending = []
         for what, who, hooked in reversed(self.trace):
+            if not hooked and what != "enter":
+                continue
             if what == "exit":
                 ending.append(who)
                 continue
@@ -862,7 +893,190 @@ def listing(log):
             yield f"{'':18} [{e['what']} {e['unit']}]"
 
 
+# --- what a scenario expects, and closed forms
+def ops(log, kind):
+    return [e for e in log if e["do"] == "op" and e["kind"] == kind]
+
+
+def most(log, kinds, live=0):
+    """The most bytes of these kinds that are allocated at once, as the host sees it."""
+    peak = live
+    for e in log:
+        if e["do"] in ("allocate", "free") and e["what"] in kinds:
+            live += e["bytes"] if e["do"] == "allocate" else -e["bytes"]
+            peak = max(peak, live)
+    return peak
+
+
+PARAMETERS = ("gathered", "unsharded", "post_forward", "cast_shard")
+
+
+def said_of(log, what):
+    if what in ("all_gather", "reduce_scatter", "all_reduce"):
+        return [f"{e['unit']} {e['bytes']}" for e in ops(log, what)]
+    if what == "prefetched":
+        return [e["op"] for e in ops(log, "all_gather") if e["prefetch"]]
+    if what == "groups":
+        return sorted({f"{e['kind']} {e['group']} {e['ranks']}" for e in log if "group" in e})
+    if what == "runs_on":
+        return sorted({f"{e['kind']} {e['runs_on']}" for e in log if "group" in e})
+    if what == "reduce_ops":
+        return sorted({f"{e['kind']} {e['reduce_op']}" for e in log if "reduce_op" in e})
+    if what == "dtypes":
+        return sorted({f"{e['kind']} {e['dtype']}" for e in log if "group" in e})
+    if what == "kernels":
+        counted = {}
+        for e in log:
+            if e["do"] == "op" and "read" in e:
+                counted[e["kind"]] = counted.get(e["kind"], 0) + 1
+        return counted
+    if what == "kernel_bytes":
+        return {e["op"]: [e["read"], e["write"]] for e in log if e["do"] == "op" and "read" in e}
+    if what == "streams":
+        return {e["kind"]: e["stream"] for e in log if e["do"] == "op"}
+    if what == "elements":
+        return {e["op"]: e["elements"] for e in log if "group" in e}
+    if what == "divided_by":
+        return sorted({(e["kind"], e["by"]) for e in log if "by" in e})
+    if what == "waits":
+        return {e["op"]: e["waits"] for e in log if e["do"] == "op"}
+    if what == "peak_of_parameters":
+        return most(log, PARAMETERS)
+    if what == "peak_of_inputs":
+        return most(log, ("scatter_input",))
+    if what == "peak_of_gradients":
+        return most(log, ("gradient", "accumulated"))
+    if what == "after_in_communicator":
+        return {e["op"]: e["after_in_communicator"] for e in log if "group" in e}
+    if what == "host_waits":
+        return sum(e["do"] == "host_wait" for e in log)
+    raise KeyError(what)
+
+
+def play(scenario):
+    """What a scenario expects that is not so."""
+    expected, wrong = scenario["expected"], []
+    try:
+        log = steps(scenario["question"])[-1]
+    except ValueError as refused:
+        said = expected.get("refused", "nothing")
+        return [] if said in str(refused) else [f"refused: {refused}, expected {said}"]
+    for what, wanted in expected.items():
+        if what == "refused":
+            wrong.append(f"not refused: {wanted}")
+            continue
+        got = said_of(log, what)
+        if isinstance(wanted, dict) and what != "kernels":  # these of many
+            got = {k: got.get(k) for k in wanted}
+        if json.loads(json.dumps(got)) != wanted:
+            wrong.append(f"{what}: {got}, expected {wanted}")
+    return wrong
+
+
+def chain(version, count, rows, ranks, **knobs):
+    """A root with one tensor in front and one behind, and `count` units of two tensors in a row."""
+    units = [{"unit": "root", "parameters": [["in.w", [rows, 2]], ["out.w", [3, rows]]]}]
+    forward = [["enter", "root"], ["compute", "in"]]
+    for i in range(count):
+        parameters = [[f"u{i}.w", [rows, 5]], [f"u{i}.b", [rows]]]
+        units.append({"unit": f"u{i}", "parameters": parameters})
+        forward += [["enter", f"u{i}"], ["compute", f"u{i}"], ["exit", f"u{i}"]]
+    forward += [["compute", "out"], ["exit", "root"]]
+    return {"version": version, "mesh": ranks, "units": units, "forward": forward, **knobs}
+
+
+def closed_forms(expect):
+    def up(count, ranks):
+        return -(-count // ranks) * ranks
+
+    for version in VERSIONS:
+        for n, count, rows in ((2, 1, 4), (4, 5, 7), (3, 6, 2), (8, 4, 16)):
+            unit, root = 4 * up(rows, n) * 6, 4 * (up(rows, n) * 2 + up(3, n) * rows)
+            about = f"{version}, {n} ranks, {count} units of {rows} rows"
+            log = steps(chain(version, count, rows, [n]))[1]
+            gathered = sum(e["bytes"] for e in ops(log, "all_gather"))
+            expect(f"{about}: gathered", gathered == root + 2 * count * unit)
+            reduced = sum(e["bytes"] for e in ops(log, "reduce_scatter"))
+            expect(f"{about}: reduced", reduced == root + count * unit)
+            ahead = min(count, 2)  # in forward, the next one is gathered beside this one
+            peak = max(root + (1 + ahead) * unit, 2 * root + 2 * unit)
+            expect(f"{about}: peak", most(log, PARAMETERS) == peak)
+            inputs = [max(root, unit), max(root, unit) if count == 1 else 2 * unit]
+            if version == "2.12":
+                inputs[1] = max(2 * unit * (count > 1), root + unit)
+            expect(f"{about}: inputs", most(log, ("scatter_input",)) == inputs[version == "2.12"])
+            log = steps(chain(version, count, rows, [n], reshard_after_forward=False))[1]
+            gathered = sum(e["bytes"] for e in ops(log, "all_gather"))
+            expect(f"{about}: kept, gathered once", gathered == root + count * unit)
+            kept = root + count * unit
+            peak = max(kept + min(count, 2) * unit, 2 * root + 2 * unit)
+            expect(f"{about}: kept, peak", most(log, PARAMETERS) == peak)
+            hybrid = steps(chain(version, count, rows, [2, n]))[1]
+            summed = sum(e["bytes"] for e in ops(hybrid, "all_reduce"))
+            expect(f"{about}: all-reduced shards", summed * n == root + count * unit)
+            expect(f"{about}: the host never waits", said_of(log, "host_waits") == 0)
+    for knobs in (
+        {},
+        {"mp_policy": {"param_dtype": "bfloat16"}},
+        {"mp_policy": {"param_dtype": "bfloat16", "reduce_dtype": "float32"}},
+        {"accumulation_steps": 2, "set_requires_gradient_sync": [False, True]},
+        {"accumulation_steps": 2, "set_is_last_backward": [False, True]},
+        {"reshard_after_forward": 2},
+        {"unshard_async_op": True},
+        {"reshard_after_forward": False, "set_reshard_after_backward": True},
+    ):
+        for version in VERSIONS:
+            for mesh in ([4], [2, 4], [1]):
+                if mesh == [1] and knobs.get("reshard_after_forward") == 2:
+                    continue
+                rank, live = Rank(chain(version, 3, 7, mesh, **knobs)), []
+                for _ in range(4):
+                    log = rank.step()
+                    known = {e["op"] for e in log if e["do"] == "op"} | {"optimizer/all"}
+                    asked = {w for e in log if e["do"] == "op" for w in e["waits"]}
+                    expect(f"{version} {mesh} {knobs}: waits for what is there", asked <= known)
+                    live.append(rank.d.live)
+                expect(
+                    f"{version} {mesh} {knobs}: nothing is lost or freed twice: {live}",
+                    live[1] == live[2] == live[3] > 0,
+                )
+    for ranks, factors in (
+        (2, (2, 1)),
+        (3, (2, 1.5)),
+        (5, (2, 2.5)),
+        (4, (2, 2)),
+        (8, (4, 2)),
+        (16, (4, 4)),
+    ):
+        expect(f"fp16 on {ranks}", divide_factors(ranks, "float16", False) == (*factors, "SUM"))
+    p = Parameter(["w", [5, 3]], 4, {})
+    expect(
+        "5 rows on 4 ranks", (p.padded, p.padded_shard, p.shard_of_rank) == (24, 6, [6, 6, 3, 0])
+    )
+
+
+def self_test():
+    failed = []
+
+    def expect(what, condition):
+        if not condition:
+            failed.append(what)
+
+    closed_forms(expect)
+    found = sorted((Path(__file__).resolve().parent / "scenarios").glob("fsdp2-*.json"))
+    expect(f"{len(found)} scenarios", len(found) >= 12)
+    for path in found:
+        for wrong in play(json.loads(path.read_text(encoding="utf-8"))):
+            failed.append(f"{path.name}: {wrong}")
+    for f in failed:
+        print("failed:", f)
+    print("self-test:", "failed" if failed else f"ok, {len(found)} scenarios")
+    return 1 if failed else 0
+
+
 def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
     if sys.argv[1:] == ["--differences"]:
         for what, values, where in DIFFERENCES:
             told = ", ".join(f"{v}: {value}" for v, value in zip(VERSIONS, values))
@@ -870,6 +1084,7 @@ def main():
         return 0
     with open(sys.argv[1], encoding="utf-8") as f:
         question = json.load(f)
+    question = question.get("question", question)
     for number, log in enumerate(steps(question)):
         print(f"== step {number}")
         print("\n".join(listing(log)))

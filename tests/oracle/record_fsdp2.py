@@ -2,21 +2,21 @@
 """Records what FSDP2 does in a step, for tests/data/recorded_orders: the real `fully_shard` on a
 small model, with streams, events, process groups and kernels that write down what is asked of them.
 
-  record_fsdp2.py OUT --package FOLDER   FSDP2 of 2.7 on the PyTorch that is installed, which must be
-                                         1.13. FOLDER has torch/distributed/{fsdp/_fully_shard,
-                                         _composable/contract.py,_composable_state.py,utils.py} of
-                                         its sources
+  record_fsdp2.py OUT --package FOLDER [VERSION]
 
-2.7's package is Python only; here it runs on 1.13's autograd, whose order (newest node first) is
-2.7's. Stood in for: DTensor (a tensor that is its own shard), device meshes, torch.compile, hooks of
-modules with keyword arguments, the three operators of the package that 1.13 does not have (foreach
-copy, split with copy, chunk and concatenate), and everything that asks for a device. Nothing of its
-logic is changed. Every buffer that it allocates is memory of its own whose end is noticed, so the
-recording says when the last reference to it was dropped.
+FOLDER has torch/distributed/{fsdp/_fully_shard,_composable/contract.py,_composable_state.py,utils.py}
+of 2.7's sources, or those files with functions of a later VERSION in place of their own. It runs on
+the PyTorch that is installed, which must be 1.13: the package is Python only, and 1.13's autograd
+has the same order (newest node first). Stood in for: DTensor (a tensor that is its own shard),
+device meshes, torch.compile, hooks of modules with keyword arguments, the operators of the package
+that 1.13 does not have (foreach copy, split with copy, chunk and concatenate), and everything that
+asks for a device. Nothing of its logic is changed. Every buffer that it allocates is memory of its
+own whose end is noticed, so the recording says when the last reference to it was dropped.
 """
 import contextlib
 import functools
 import gc
+import gzip
 import importlib.util
 import json
 import sys
@@ -115,7 +115,8 @@ def own(old):
 
 def noticed(name, old, *args, **kwargs):
     if name == "empty":
-        return tracked(args[0][0], kwargs["dtype"])
+        count = args[0] if isinstance(args[0], int) else args[0][0]
+        return tracked(count, kwargs["dtype"])
     if name == "new_empty":
         return tracked(args[1][0], args[0].dtype)
     source = args[0]
@@ -144,6 +145,17 @@ def in_place(name, old):
     return new
 
 
+plain_copy = torch.Tensor.copy_
+
+
+def copy(to, source):
+    """As if its version counter were preserved, for which FSDP2 asks where it counts."""
+    if into[0] is None or quiet[0]:
+        return plain_copy(to, source)
+    op("k", "copy", bytes_of([source]), bytes_of([to]), current[-1])
+    return plain_copy(to.data, source.detach())
+
+
 def bytes_of(tensors):
     return sum(t.numel() * SIZE[t.dtype] for t in tensors)
 
@@ -151,13 +163,13 @@ def bytes_of(tensors):
 def foreach_copy(to, sources):
     op("k", "foreach_copy", bytes_of(sources), bytes_of(to), current[-1])
     for a, b in zip(to, sources):
-        a.copy_(b.detach())
+        plain_copy(a, b.detach())
 
 
 def split_copy(whole, sizes, dim, out):
     op("k", "split_with_sizes_copy", bytes_of([whole]), bytes_of(out), current[-1])
     for a, b in zip(out, whole.split(sizes, dim)):
-        a.data.copy_(b)
+        plain_copy(a.data, b)
 
 
 def chunk_cat(tensors, dim, count, out):
@@ -205,14 +217,14 @@ def collective(name, count, dtype, group, reduce_op=None, async_op=False):
 def all_gather(output_tensor, input_tensor, group, async_op=False):
     for part in output_tensor.chunk(group.size()):
         if part.data_ptr() != input_tensor.data_ptr():
-            part.copy_(input_tensor)
+            plain_copy(part, input_tensor)
     return collective(
         "all_gather", output_tensor.numel(), output_tensor.dtype, group, async_op=async_op
     )
 
 
 def reduce_scatter(output, input, group, op):
-    output.copy_(input.view(group.size(), -1)[group.rank()])
+    plain_copy(output, input.view(group.size(), -1)[group.rank()])
     collective("reduce_scatter", input.numel(), input.dtype, group, op)
 
 
@@ -324,7 +336,7 @@ def operators():
     torch.split_with_sizes_copy = split_copy
 
 
-def fsdp2_27(folder):
+def fsdp2(folder):
     operators()
     hooks_of_modules()
     torch.Event, torch._running_with_deploy = Event, lambda: False
@@ -397,6 +409,7 @@ def listen(param, collectives, group, state):
     torch.empty = own(torch.empty)
     for name in ("new_empty", "clone", "to"):
         setattr(torch.Tensor, name, own(getattr(torch.Tensor, name)))
+    torch.Tensor.copy_ = copy
     torch.Tensor.__iadd__ = in_place("add", torch.Tensor.__iadd__)
     torch.Tensor.div_ = in_place("div", torch.Tensor.div_)
     cast = state._cast_fp_tensor
@@ -432,7 +445,7 @@ def listen(param, collectives, group, state):
     def first_unsharded(old, self):
         fresh = not hasattr(self, "_unsharded_param")
         old(self)
-        if fresh:
+        if fresh and self._unsharded_param.requires_grad:
             index = indices[self._param_fqn]
             self._unsharded_param.register_hook(lambda _: log("g", index))
 
@@ -468,7 +481,7 @@ def listen(param, collectives, group, state):
     groups = group.FSDPParamGroup
     around([param.FSDPParam], "init_all_gather_outputs", outputs)
     around([param.FSDPParam], "init_unsharded_param", first_unsharded)
-    around([param], "alloc_storage", allocate)
+    around([param, group], "alloc_storage", allocate)
     around([param], "free_storage", free)
     around([groups], "unshard", in_unit)
     around([groups], "wait_for_unshard", in_unit)
@@ -492,12 +505,28 @@ class WithEmbedding(Model):
         self.inp = nn.Embedding(11, 13)
 
 
-def record(fsdp, out, config, mesh, wrap="layer", micro=1, policy=None, embedding=False, **knobs):
+def record(
+    fsdp,
+    version,
+    out,
+    config,
+    mesh,
+    wrap="layer",
+    micro=1,
+    policy=None,
+    embedding=False,
+    frozen=(),
+    **knobs,
+):
     api, fully_shard = fsdp
     torch.manual_seed(0)
     made[0], current[:] = 0, ["main"]
     model = WithEmbedding() if embedding else Model()
-    parameters = [[n, list(p.shape), "float32"] for n, p in model.named_parameters()]
+    for name, p in model.named_parameters():
+        p.requires_grad_(not name.startswith(tuple(frozen)))
+    parameters = [
+        [n, list(p.shape), "float32", p.requires_grad] for n, p in model.named_parameters()
+    ]
     indices.clear()
     indices.update({p[0]: i for i, p in enumerate(parameters)})
     for name, module in model.named_modules():
@@ -532,7 +561,9 @@ def record(fsdp, out, config, mesh, wrap="layer", micro=1, policy=None, embeddin
         state._fsdp_param_group.unit_name = name
         of_module = {id(m): p for p, m in model.named_modules()}
         tensors = [
-            indices[f"{of_module[id(p._module_info.module)]}.{p._module_info.param_name}".lstrip(".")]
+            indices[
+                f"{of_module[id(p._module_info.module)]}.{p._module_info.param_name}".lstrip(".")
+            ]
             for p in state._fsdp_param_group.fsdp_params
         ]
         units.append({"unit": name, "tensors": tensors})
@@ -544,6 +575,13 @@ def record(fsdp, out, config, mesh, wrap="layer", micro=1, policy=None, embeddin
         modules[unit].set_unshard_in_backward(value)
     if knobs.get("unshard_async_op"):
         model._set_unshard_async_op(True)
+    for module in modules.values():  # what the two functions of these names set
+        group = fully_shard.state(module)._fsdp_param_group
+        if "set_reduce_scatter_max_input_buffers" in knobs:
+            group.reduce_scatter_max_input_buffers = knobs["set_reduce_scatter_max_input_buffers"]
+        if knobs.get("set_separate_reduce_scatter_group"):
+            group.mesh_info.reduce_scatter_process_group = own_group = Group(0, mesh[-1])
+            own_group.name = "shard_reduce"
     steps = []
     for number in range(4):
         gc.collect()
@@ -572,7 +610,7 @@ def record(fsdp, out, config, mesh, wrap="layer", micro=1, policy=None, embeddin
         into[0] = None
         gc.enable()
         for p in model.parameters():
-            assert p.grad is not None, "a parameter without a gradient"
+            assert (p.grad is not None) == p.requires_grad, "a gradient is missing"
         same = [s for s in steps if s.get("events") == events]
         steps.append(
             {"step": number, "same_as": same[0]["step"]}
@@ -582,11 +620,12 @@ def record(fsdp, out, config, mesh, wrap="layer", micro=1, policy=None, embeddin
     told = {**knobs, "wrap": wrap, "accumulation_steps": micro}
     if policy:
         told["mp_policy"] = policy
-    name = f"fsdp2_27__blocks3__{config}__{'x'.join(str(n) for n in mesh)}.json"
+    ranks = "x".join(str(n) for n in mesh)
+    name = f"fsdp2_{version.replace('.', '')}__blocks3__{config}__n{ranks}.json.gz"
     text = json.dumps(
         {
             "system": "fsdp2",
-            "of": "2.7",
+            "of": version,
             "model": "blocks3",
             "config": config,
             "knobs": told,
@@ -598,20 +637,52 @@ def record(fsdp, out, config, mesh, wrap="layer", micro=1, policy=None, embeddin
         },
         separators=(",", ":"),
     )
-    (Path(out) / name).write_text(text.replace(',["', ',\n["') + "\n")
+    (Path(out) / name).write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 
 def main():
     if not torch.__version__.startswith("1.13"):
         print(f"skipped: PyTorch {torch.__version__}, not 1.13")
         return 77
-    fsdp = fsdp2_27(sys.argv[3])
+    fsdp = fsdp2(sys.argv[3])
+    version = (sys.argv[4:] or ["2.7"])[0]
 
     def of(config, mesh=(4,), **more):
-        record(fsdp, sys.argv[1], config, mesh, **more)
+        record(fsdp, version, sys.argv[1], config, mesh, **more)
 
     bf16 = {"param_dtype": "bfloat16", "reduce_dtype": "float32"}
+    only_bf16 = {"param_dtype": "bfloat16"}
+    last = [False, False, True]
     of("default")
+    of("embedding", embedding=True)
+    of("bf16", policy=bf16)
+    of("hsdp", (2, 4))
+    of("hsdp_bf16_reduce", (2, 2), policy=only_bf16)
+    of("hsdp_acc3_last", (2, 2), micro=3, set_is_last_backward=last)
+    of("acc3_last", micro=3, set_is_last_backward=last)
+    of("frozen_unit", frozen=["h.1."])
+    of("frozen_front", frozen=["inp", "h.0."])
+    of("frozen", frozen=["inp", "h.0.fc", "h.2.ln.bias"])
+    if version != "2.7":
+        of("root_too", reshard_after_forward=True)
+        of("root_part2", reshard_after_forward=2)
+        of("one_rank_bf16", (1,), policy=only_bf16)
+        of("one_rank_hsdp", (4, 1))
+    if version == "2.13":
+        of("buffers2", set_reduce_scatter_max_input_buffers=2)
+        of(
+            "buffers3_acc3_last",
+            micro=3,
+            set_is_last_backward=last,
+            set_reduce_scatter_max_input_buffers=3,
+        )
+        of("buffers2_embedding", embedding=True, set_reduce_scatter_max_input_buffers=2)
+        of("separate", set_separate_reduce_scatter_group=True)
+        of("separate_hsdp", (2, 2), set_separate_reduce_scatter_group=True)
+        of("hsdp_acc3_partial", (2, 2), micro=3, set_requires_all_reduce=last)
+        of("hsdp_fp16", (2, 4), policy={"reduce_dtype": "float16"})
+    if version != "2.7":
+        return 0
     of("n16", (16,))
     of("n3", (3,))
     of("keep", reshard_after_forward=False)
@@ -619,13 +690,9 @@ def main():
     of("part2_bf16", reshard_after_forward=2, policy=bf16)
     of("root_only", wrap="none")
     of("nested", wrap="nested")
-    of("embedding", embedding=True)
-    of("bf16", policy=bf16)
-    of("bf16_reduce", (3,), policy={"param_dtype": "bfloat16"})
+    of("bf16_reduce", (3,), policy=only_bf16)
     of("reduce_bf16", policy={"reduce_dtype": "bfloat16"})
     of("reduce_fp16", (8,), policy={"reduce_dtype": "float16"})
-    of("hsdp", (2, 4))
-    of("hsdp_bf16_reduce", (2, 2), policy={"param_dtype": "bfloat16"})
     of("hsdp_fp16", (2, 4), policy={"reduce_dtype": "float16"})
     chain = ["h.0", "h.1", "h.2"]
     ahead = {chain[i]: chain[i + 1 : i + 3] for i in range(2)}
@@ -635,16 +702,42 @@ def main():
     of("async", unshard_async_op=True)
     of("async_fwdpf", unshard_async_op=True, set_modules_to_forward_prefetch=ahead)
     of("no_unshard_in_backward", embedding=True, set_unshard_in_backward={"inp": False})
-    last = [False, False, True]
     of("acc3", micro=3)
-    of("acc3_last", micro=3, set_is_last_backward=last)
     of("acc3_nosync", micro=3, set_requires_gradient_sync=last)
-    of("acc3_nosync_keep", micro=3, set_requires_gradient_sync=last, set_reshard_after_backward=last)
+    of(
+        "acc3_nosync_keep",
+        micro=3,
+        set_requires_gradient_sync=last,
+        set_reshard_after_backward=last,
+    )
     of("acc3_nosync_bf16", micro=3, set_requires_gradient_sync=last, policy=bf16)
     of("acc3_nosync_last", micro=3, set_requires_gradient_sync=last, set_is_last_backward=last)
     of("hsdp_acc3_partial", (2, 2), micro=3, set_requires_all_reduce=last)
-    of("hsdp_acc2_bf16", (2, 2), micro=2, policy={"param_dtype": "bfloat16"})
-    of("hsdp_acc3_last", (2, 2), micro=3, set_is_last_backward=last)
+    of("hsdp_part2", (2, 4), reshard_after_forward=2, policy=bf16)
+    of(
+        "nested_acc2_nosync_keep_bf16",
+        micro=2,
+        wrap="nested",
+        policy=only_bf16,
+        set_requires_gradient_sync=[False, True],
+        set_reshard_after_backward=[False, True],
+    )
+    of("keep_acc2_last", micro=2, reshard_after_forward=False, set_is_last_backward=last[1:])
+    of(
+        "part2_bwdpf2_acc2",
+        (8,),
+        micro=2,
+        reshard_after_forward=2,
+        set_modules_to_backward_prefetch=back,
+    )
+    of(
+        "embedding_async_fwdpf_keep",
+        embedding=True,
+        unshard_async_op=True,
+        reshard_after_forward=False,
+        set_modules_to_forward_prefetch={"(root)": ["inp", *chain[:1]], **ahead},
+    )
+    of("hsdp_acc2_bf16", (2, 2), micro=2, policy=only_bf16)
     return 0
 
 
