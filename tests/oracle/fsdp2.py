@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Which operations does one rank of FSDP2 (`fully_shard`) issue in a step, and what do they wait for?
+"""Which operations does one rank of FSDP2 (`fully_shard`) issue in a step, what waits for what?
 
 PyTorch 2.7, 2.11, 2.12 and 2.13, written from their behaviour and from no line of the simulator. It
-plays the hooks on the host and keeps streams, events, references and memory as the hooks leave them.
+plays the hooks on the host and keeps streams, events, references and memory as the hooks leave
+them.
 
   fsdp2.py QUESTION.json        the operations of each step, one a line
   fsdp2.py --differences        what is different between the versions, and where that is written
   fsdp2.py --self-test          closed forms, and tests/oracle/scenarios/fsdp2-*.json
 
 A question: {"version", "mesh": [shard] or [replicate, shard], "units": [{"unit", "parameters":
-[[name, [dims], dtype, requires_grad]]}] in module order, the root first, "forward": [["enter", unit]
-| ["compute", module] | ["exit", unit] ...], "steps": K, and any knob of KNOBS}. A parameter's last
-two entries may be left out (float32, true). A unit may have its own reshard_after_forward, and
-"input_requires_grad" where the rule below is wrong for it.
+[[name, [dims], dtype, requires_grad]]}] in module order, the root first, "forward": [["enter",
+unit] | ["compute", module] | ["exit", unit] ...], "steps": K, and any knob of KNOBS}. The last two
+entries of a parameter may be left out (float32, true). A unit may have its own
+reshard_after_forward, and "input_requires_grad" where the rule below is wrong for it.
 
 How a backward follows from a forward: autograd runs nodes in reverse order of their creation. Where
 a unit's forward ended, its output's hook fires before the unit's backward (pre_backward); where it
@@ -70,13 +71,13 @@ DIFFERENCES = [
         "uniform_dtype",
         ("all", "trainable", "trainable", "trainable"),
         "_fsdp_param_group.py _init_mp_dtypes: 2.7 asserts one dtype in a unit; later only of what"
-        " needs a gradient, so that a frozen parameter of another dtype makes an all-gather of bytes",
+        " needs a gradient: a frozen parameter of another dtype makes an all-gather of bytes",
     ),
     (
         "one_rank",
         ("collectives", "copies", "copies", "copies"),
-        "_fsdp_param_group.py unshard, wait_for_unshard; _fsdp_collectives.py foreach_reduce: with a"
-        " shard group of one rank later versions copy, and AVG of one rank is SUM",
+        "_fsdp_param_group.py unshard, wait_for_unshard; _fsdp_collectives.py foreach_reduce: with"
+        " a shard group of one rank later versions copy, and AVG of one rank is SUM",
     ),
     (
         "force_sum",

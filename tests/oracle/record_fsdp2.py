@@ -4,14 +4,15 @@ small model, with streams, events, process groups and kernels that write down wh
 
   record_fsdp2.py OUT --package FOLDER [VERSION]
 
-FOLDER has torch/distributed/{fsdp/_fully_shard,_composable/contract.py,_composable_state.py,utils.py}
-of 2.7's sources, or those files with functions of a later VERSION in place of their own. It runs on
-the PyTorch that is installed, which must be 1.13: the package is Python only, and 1.13's autograd
-has the same order (newest node first). Stood in for: DTensor (a tensor that is its own shard),
-device meshes, torch.compile, hooks of modules with keyword arguments, the operators of the package
-that 1.13 does not have (foreach copy, split with copy, chunk and concatenate), and everything that
-asks for a device. Nothing of its logic is changed. Every buffer that it allocates is memory of its
-own whose end is noticed, so the recording says when the last reference to it was dropped.
+FOLDER has of 2.7's sources, or of those with functions of a later VERSION in place of their own,
+torch/distributed/{fsdp/_fully_shard,_composable/contract.py,_composable_state.py,utils.py}. It runs
+on the PyTorch that is installed, which must be 1.13: the package is Python only, and 1.13's
+autograd has the same order (newest node first). Stood in for: DTensor (a tensor that is its own
+shard), device meshes, torch.compile, hooks of modules with keyword arguments, the operators of the
+package that 1.13 does not have (foreach copy, split with copy, chunk and concatenate), and
+everything that asks for a device. Nothing of its logic is changed. Every buffer that it allocates
+is memory of its own whose end is noticed, so the recording says when the last reference to it was
+dropped.
 """
 import contextlib
 import functools

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do fsdp1.py, fsdp2.py and horovod.py say what FSDP and Horovod did? Holds them against every
-schedule in tests/data/recorded_orders (its README says who recorded them, how, and what a recording may
-have changed).
+schedule in tests/data/recorded_orders (its README says who recorded them, how, and what a recording
+may have changed).
 
 FSDP: operation by operation of every step, in the order in which the host issued them: collectives
 (operation, unit, tensors, elements, bytes, dtype, group, stream, prefetched or not, the last
