@@ -167,6 +167,7 @@ class Parameter:
         self.gradient = None  # bytes of the unsharded gradient that autograd left
         self.accumulated = None  # bytes of one in the reduction's dtype
         self.sharded_gradient = False
+        self.part = None  # bytes kept after forward, where they are a part
 
 
 class Unit:
@@ -453,8 +454,8 @@ class Rank:
             d.issue(COMPUTE, "copy_out", u.name, read=result["bytes"], write=result["bytes"])
         if u.state == "post_forward":
             for p in u.parameters:
-                part = p.padded // u.post_forward_ranks * SIZE[p.compute_dtype]
-                d.free("post_forward", u.name, part, COMPUTE)
+                d.free("post_forward", u.name, p.part, COMPUTE)
+                p.part = None
         u.state = "unsharded"
         event = d.record(COMPUTE)
         u.result = None
@@ -512,6 +513,9 @@ class Rank:
             part = size // u.post_forward_ranks
             d.allocate("post_forward", u.name, part, COMPUTE)
             d.issue(COMPUTE, "keep_part", u.name, read=part, write=part)
+            if p.part:  # of a forward whose backward did not gather
+                d.free("post_forward", u.name, p.part, COMPUTE)
+            p.part = part
             d.free("unsharded", u.name, size, COMPUTE)
         u.state = "post_forward"
         d.mark("reshard_part", u.name)

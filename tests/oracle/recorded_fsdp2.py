@@ -52,9 +52,10 @@ def streams_name(stream):
     return "main" if stream == fsdp2.COMPUTE else stream
 
 
-def told(log, index):
-    """The oracle's log as events of a recording."""
-    count, at, events = {}, {}, []
+def told(log, index, at):
+    """The oracle's log as events of a recording. `at`: of each operation, how many of its stream
+    and step there were with it; an event may be of the step before."""
+    count, events = {}, []
     for e in log:
         stream = streams_name(e.get("stream", ""))
         if e["do"] == "mark" and e["unit"] is not None:
@@ -64,7 +65,9 @@ def told(log, index):
         elif e["do"] == "gradient":
             events.append(["g", index[e["parameter"]]])
         elif e["do"] == "wait":
-            events.append(["w", stream, streams_name(e["on"]), e["how"], at.get(e["after"], 0)])
+            on = streams_name(e["on"])
+            after = count.get(on, 0) if e["how"] == "stream" else at.get(e["after"], 0)
+            events.append(["w", stream, on, e["how"], after])
         elif e["do"] in ("allocate", "free") and e["what"] != "gradient":
             events.append(["a", e["do"], e["bytes"], stream])
         elif e["do"] == "op":
@@ -102,12 +105,12 @@ def comparable(events):
 def differences(recording, brackets):
     question = question_of(recording, brackets)
     index = {p[0]: i for i, p in enumerate(recording["parameters"])}
-    steps, found, compared = [], [], 0
+    steps, at, found, compared = [], {}, [], 0
     for number, log in enumerate(fsdp2.steps(question)):
         step = recording["steps"][number]
         events = step["events"] if "events" in step else steps[step["same_as"]]
         steps.append(events)
-        here, there = comparable(told(log, index)), comparable(events)
+        here, there = comparable(told(log, index, at)), comparable(events)
         compared += len(there)
         for place, (a, b) in enumerate(zip([*here, None], [*there, None])):
             if a != b:
