@@ -521,16 +521,20 @@ def record(
     policy=None,
     embedding=False,
     frozen=(),
+    odd=False,
     **knobs,
 ):
     api, fully_shard = fsdp
     torch.manual_seed(0)
     made[0], current[:] = 0, ["main"]
     model = WithEmbedding() if embedding else Model()
+    if odd:  # nobody uses it
+        model.h[1].odd = nn.Parameter(torch.zeros(9, 4, dtype=torch.bfloat16), requires_grad=False)
+        frozen = ["h.1.odd"]
     for name, p in model.named_parameters():
         p.requires_grad_(not name.startswith(tuple(frozen)))
     parameters = [
-        [n, list(p.shape), "float32", p.requires_grad] for n, p in model.named_parameters()
+        [n, list(p.shape), str(p.dtype)[6:], p.requires_grad] for n, p in model.named_parameters()
     ]
     indices.clear()
     indices.update({p[0]: i for i, p in enumerate(parameters)})
@@ -580,10 +584,12 @@ def record(
         modules[unit].set_unshard_in_backward(value)
     if knobs.get("unshard_async_op"):
         model._set_unshard_async_op(True)
-    for module in modules.values():  # what the two functions of these names set
+    for module in modules.values():  # what the functions of these names set
         group = fully_shard.state(module)._fsdp_param_group
         if "set_reduce_scatter_max_input_buffers" in knobs:
             group.reduce_scatter_max_input_buffers = knobs["set_reduce_scatter_max_input_buffers"]
+        if knobs.get("set_force_sum_reduction_for_comms"):
+            group.force_sum_reduction_for_comms = True
         if knobs.get("set_separate_reduce_scatter_group"):
             group.mesh_info.reduce_scatter_process_group = own_group = Group(0, mesh[-1])
             own_group.name = "shard_reduce"
@@ -700,7 +706,7 @@ def draw(fsdp, version, seed, count):
             question = drawn(rnd, version)
             try:
                 record(fsdp, version, out, "drawn", **question)
-            except RuntimeError as failure:  # FSDP2's own: a gather waited for in another state
+            except RuntimeError as failure:  # its own: gathered in one state, waited for in another
                 print(question, failure)
                 into[0], failed = None, failed + 1
                 continue
@@ -710,9 +716,7 @@ def draw(fsdp, version, seed, count):
             differ += bool(found)
             for f in found[:1]:
                 print(question, f)
-    print(
-        f"{version}: of {count} drawn questions FSDP2 fails in {failed}; {differ} of the others differ"
-    )
+    print(f"{version}: {count} drawn questions, FSDP2 fails in {failed}, {differ} others differ")
     return 1 if differ else 0
 
 
@@ -742,6 +746,10 @@ def main():
     of("frozen_front", frozen=["inp", "h.0."])
     of("frozen", frozen=["inp", "h.0.fc", "h.2.ln.bias"])
     if version != "2.7":
+        of("bytes", odd=True)
+        of("bytes_part2", odd=True, reshard_after_forward=2)
+        of("sum", set_force_sum_reduction_for_comms=True)
+        of("sum_hsdp_bf16", (2, 4), policy=only_bf16, set_force_sum_reduction_for_comms=True)
         of("root_too", reshard_after_forward=True)
         of("root_part2", reshard_after_forward=2)
         of("one_rank_bf16", (1,), policy=only_bf16)
