@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Do fsdp1.py and horovod.py say what FSDP and Horovod did? Holds both against every schedule of
-them in tests/data/recorded_orders (its README says who recorded them, how, and what a recording may
-have changed).
+"""Do fsdp1.py, fsdp2.py and horovod.py say what FSDP and Horovod did? Holds them against every
+schedule in tests/data/recorded_orders (its README says who recorded them, how, and what a recording
+may have changed).
 
 FSDP: operation by operation of every step, in the order in which the host issued them: collectives
 (operation, unit, tensors, elements, bytes, dtype, group, stream, prefetched or not, the last
 gradient before them), waits of streams, waits of the host, divisions, what is freed and what is
 kept, and where the recording has it, the storage of flat parameters as it comes and goes.
+FSDP2: recorded_fsdp2.py says what is compared.
 Horovod: what is fused differs from step to step, so each recorded step must be one that the rules
 allow, and how many operations steps have, at the median, must be what the oracle makes of the
 recorded ready times.
@@ -24,7 +25,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import fsdp1
+import fsdp2
 import horovod
+import recorded_fsdp2
 
 DATA = Path(__file__).resolve().parents[1] / "data/recorded_orders"
 DROPPED = (
@@ -426,6 +429,9 @@ def differences(recording):
     if recording["system"] == "fsdp1":
         found, compared = fsdp_differences(recording)
         return found, {"events": compared}
+    if recording["system"] == "fsdp2":
+        found, compared = recorded_fsdp2.differences(recording, brackets)
+        return found, {"events": compared}
     return horovod_differences(recording)
 
 
@@ -471,6 +477,46 @@ def self_test():
     ahead = "fsdp1_27__blocks3__fwdpf__n4.json"
     changed(ahead, "another version", lambda r: r.update(of="1.13"))
     changed(ahead, "memory", lambda r: drop(r, "a"))
+
+    def of_fsdp2(kind, change, at=0):
+        def changed_one(recording):
+            steps = recording["steps"][0]["events"]
+            where = [i for i, e in enumerate(steps) if e[0] == kind]
+            change(steps, where[at])
+
+        return changed_one
+
+    def put(place, value):
+        def change(steps, where):
+            steps[where][place] = value
+
+        return change
+
+    def later(steps, where):
+        steps.insert(where + 1, steps.pop(where))
+
+    def lost(steps, where):
+        del steps[where]
+
+    second = "fsdp2_213__blocks3__buffers2__n4.json.gz"
+    changed(
+        second, "one input buffer", lambda r: r["knobs"].pop("set_reduce_scatter_max_input_buffers")
+    )
+    for version in ("27", "211", "212"):
+        hybrid = f"fsdp2_{version}__blocks3__hsdp_bf16_reduce__n2x2.json.gz"
+        changed(hybrid, "a wait lost", of_fsdp2("w", lost, -1))
+        changed(hybrid, "a wait for something older", of_fsdp2("w", put(4, 0), 9))
+        changed(hybrid, "a buffer kept longer", of_fsdp2("a", later, -4))
+        changed(hybrid, "bytes of a copy", of_fsdp2("k", put(2, 4)))
+        changed(hybrid, "stream of a division", of_fsdp2("k", put(4, "main"), -1))
+        changed(hybrid, "a collective earlier", of_fsdp2("c", later, 3))
+        changed(hybrid, "a gradient later", of_fsdp2("g", later, -1))
+        changed(hybrid, "another group", lambda r: r.update(mesh=[1, 4]))
+    changed(
+        "fsdp2_212__blocks3__default__n4.json.gz",
+        "2.12 as if it freed before",
+        lambda r: r.update(of="2.11"),
+    )
 
     def op(recording, at=0):
         return recording["steps"][3]["ops"][at]
@@ -530,7 +576,7 @@ def main():
     if sys.argv[1:2] == ["--reduce"]:
         return reduce_folder(sys.argv[2])
     if sys.argv[1:] == ["--self-test"]:
-        return self_test() or fsdp1.self_test() or horovod.self_test()
+        return self_test() or fsdp1.self_test() or fsdp2.self_test() or horovod.self_test()
     table = "--table" in sys.argv
     for name, why in DISTRIBUTION.items():
         print(f"known: {name}: {why}")
