@@ -559,7 +559,7 @@ def self_test():
 def compare(folder, table):
     bad = total = 0
     for path in sorted(folder.iterdir()):
-        if not path.name.startswith(("fsdp1", "horovod")):  # ZeRO's are recorded_zero.py's
+        if not path.name.startswith(("fsdp", "horovod")):  # ZeRO's are recorded_zero.py's
             continue
         found, said = differences(load(path))
         total += 1
