@@ -141,13 +141,17 @@ def alike(count: Count) -> Memory:
 
 @dataclass(eq=False)
 class Value:
-    """A tensor that a layer makes: elements per sample; half: under autocast."""
+    """A tensor that a layer makes: elements per sample; half: under autocast; single: in fp32,
+    whatever the model trains in."""
 
     n: Count
     half: bool = False
+    single: bool = False
     kept: set[str] = field(default_factory=set)  # modes in which autograd keeps it
 
     def size(self, mode: str) -> int:
+        if self.single:
+            return F32
         return 2 if mode == "pure" or (mode == "autocast" and self.half) else F32
 
     def bytes(self) -> Memory:
@@ -622,9 +626,12 @@ class Model:
         again = 2 if spatial else 1 if isinstance(classes, int) and classes > 1024 else 0
         n = F32 * rows * classes
         labels = I64 * rows
-        # log_softmax keeps its output, in four bytes where autocast or the model makes them so.
-        self.pending += Memory(n, n, n if single else 2 * rows * classes) + alike(labels)
-        self.makes(rows * classes, False)
+        # log_softmax keeps its output, in what it got (torch.nn.functional.cross_entropy says which
+        # type, so that autocast leaves it alone); nll_loss keeps autocast's copy of that in fp32.
+        logits = self.value = Value(rows * classes, bool(self.value and self.value.half), single)
+        self.pending += logits.bytes() + alike(labels)
+        if logits.half and not single:
+            self.pending += Memory(0, n, 0)
         # backward: zero-fill and scatter of nll_loss, then read grad (again, if long) and y, write
         # dx
         self.memory(
@@ -643,9 +650,11 @@ class Model:
         inputs: Count,
         outputs: Count,
         causal: bool = False,
+        groups: int = 0,
     ) -> None:
         """`count` products c (rows x outputs) = a (rows x inputs) b a sample; backward reads dc
-        twice, a, b and writes da, db."""
+        twice, a, b and writes da, db. groups: of keys and values, where a fused attention takes
+        fewer than `count`."""
         flops = 2 * count * rows * inputs * outputs
         elements = count * (rows * inputs + inputs * outputs + rows * outputs)
         op: dict[str, object] = {
@@ -665,7 +674,8 @@ class Model:
             or self.value.bytes() != Value(queries).bytes()
         ):
             # Of scores: queries, keys and values, and a number a row.
-            fused = Value(queries + 2 * keys, True).bytes() + alike(F32 * count * rows)
+            kept = 2 * (groups or count) * inputs * outputs
+            fused = Value(queries + kept, True).bytes() + alike(F32 * count * rows)
         self.keeps(self.reads(queries), "half")
         self.keeps(Value(keys, True), "half")
         self.makes(count * rows * outputs, True)
@@ -807,8 +817,7 @@ EAGER_CNN = (
     " convolution's bias is added in the same kernel. "
 )
 EAGER_TRANSFORMER = (
-    EAGER
-    + "Attention is the un-fused ('eager') one; building masks and input loading are not"
+    EAGER + "Attention is the un-fused ('eager') one; building masks and input loading are not"
     " described. "
 )
 
@@ -1244,7 +1253,7 @@ def llama(
             m.memory(f"{a}.repeat.{which}", F32 * (n_kv + n), F32 * (n_kv + n))
         m.in_attention = True
         m.copy(f"{a}.split_heads", n)
-        m.batched_matmul(f"{a}.scores", heads, tokens, dim, tokens, causal=True)
+        m.batched_matmul(f"{a}.scores", heads, tokens, dim, tokens, causal=True, groups=groups)
         m.memory(f"{a}.scale", 2 * F32 * scores, 2 * F32 * scores)
         m.memory(f"{a}.mask", 2 * F32 * scores, 0, (1, 0))  # an addition
         m.softmax(f"{a}.softmax", scores)
