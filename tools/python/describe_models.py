@@ -1029,8 +1029,11 @@ def bert(
     sequence: int,
     batch: int,
     squad: bool = False,
+    classes: int = 0,
+    vocabulary: int = 30522,
 ) -> Model:
-    vocabulary, inner, tokens = 30522, 4 * hidden, SEQUENCE
+    """classes: BertForSequenceClassification's."""
+    inner, tokens = 4 * hidden, SEQUENCE
     pretraining = (
         "; logits at every position. The decoder's weight is tied to the word embeddings: its"
         " gradient is complete only when backward ends."
@@ -1039,9 +1042,10 @@ def bert(
         " Arrival: cls.predictions.bias is placed after the transform, in reverse order of"
         " registration, as in the reference list; its cost is in cls.predictions.decoder."
     )
+    kind = "QuestionAnswering" if squad else "SequenceClassification" if classes else "PreTraining"
     m = Model(
         name,
-        f"transformers.{'BertForQuestionAnswering' if squad else 'BertForPreTraining'}",
+        f"transformers.BertFor{kind}",
         batch,
         EAGER_TRANSFORMER
         + f"Sequence length {sequence}, {layers} layers, hidden {hidden}, {heads} heads"
@@ -1059,7 +1063,8 @@ def bert(
     e = "bert.embeddings"
     m.buffer(f"{e}.position_ids", "int64", 1, 512)
     m.buffer(f"{e}.token_type_ids", "int64", 1, 512)
-    m.embedding(f"{e}.word_embeddings", vocabulary, hidden, tokens, tied=0 if squad else 1)
+    alone = squad or classes > 0
+    m.embedding(f"{e}.word_embeddings", vocabulary, hidden, tokens, tied=0 if alone else 1)
     if squad:  # positions are looked up last, and their gradient arrives first
         m.parameter(f"{e}.position_embeddings.weight", 512, hidden)
         m.embedding(f"{e}.token_type_embeddings", 2, hidden, tokens)
@@ -1117,6 +1122,11 @@ def bert(
     )  # the pooler's gradient is zero but for the first token, and as large as the rest
     m.linear("bert.pooler.dense", 1, hidden, hidden)
     m.tanh("bert.pooler.activation", hidden)
+    if classes:
+        m.dropout("dropout", hidden)
+        m.linear("classifier", 1, hidden, classes)
+        m.cross_entropy("loss", 1, classes)
+        return m
     c = "cls.predictions"
     m.layer(f"{c}.bias", "memory", Cost(), Cost(), (m.parameter(f"{c}.bias", vocabulary),))
     m.linear(f"{c}.transform.dense", tokens, hidden, hidden)
@@ -1132,28 +1142,41 @@ def bert(
 # --- GPT-2, Hugging Face transformers models/gpt2/modeling_gpt2.py, GPT2LMHeadModel
 
 
-def gpt2_small() -> Model:
-    vocabulary, tokens, hidden, heads, layers = 50257, SEQUENCE, 768, 12, 12
-    inner = 4 * hidden
+def gpt2(
+    name: str,
+    layers: int,
+    hidden: int,
+    heads: int,
+    sequence: int,
+    batch: int,
+    vocabulary: int = 50257,
+    inner: int = 0,
+    bias: bool = True,
+    composed: bool = True,
+    single: bool = True,
+) -> Model:
+    """composed: GELU is gelu_new's operations, not one; single: logits are cast to fp32."""
+    tokens, inner = SEQUENCE, inner or 4 * hidden
     m = Model(
-        "gpt2-small",
+        name,
         "transformers.GPT2LMHeadModel",
-        8,
+        batch,
         EAGER_TRANSFORMER
-        + "Sequence length 1024, 12 layers, hidden 768, 12 heads, logits at every position;"
+        + f"Sequence length {sequence}, {layers} layers, hidden {hidden}, {heads} heads, logits at"
+        " every position;"
         " gelu_new is the composed tanh form. lm_head is tied to wte: its gradient is complete"
         " only when backward ends. Buffers: none. Releases that register the causal masks"
         " (attn.bias, bool [1,1,1024,1024] per layer, 12,582,912 bytes in all) make DDP broadcast"
         " them before every forward unless broadcast_buffers is false: add them to `buffers` to"
         " see it.",
         ADAMW,
-        1024,
-        1024,
+        sequence,
+        sequence,
     )
     n, n_inner, scores = tokens * hidden, tokens * inner, heads * tokens**2
     t = "transformer"
     m.embedding(f"{t}.wte", vocabulary, hidden, tokens, tied=1)
-    m.position_embedding(f"{t}.wpe", 1024, hidden, tokens)
+    m.position_embedding(f"{t}.wpe", sequence, hidden, tokens)
     m.layer(
         f"{t}.add",
         "memory",
@@ -1168,7 +1191,7 @@ def gpt2_small() -> Model:
         m.fork(f"{p}.attn.fork", n)
         m.layer_norm(f"{p}.ln_1", tokens, hidden)
         a = f"{p}.attn"
-        m.linear(f"{a}.c_attn", tokens, hidden, 3 * hidden, conv1d=True)
+        m.linear(f"{a}.c_attn", tokens, hidden, 3 * hidden, bias, conv1d=True)
         m.in_attention = True
         m.copy(f"{a}.split_heads", 3 * n, (3, 1))  # backward: one concatenation
         m.batched_matmul(f"{a}.scores", heads, tokens, hidden // heads, tokens, causal=True)
@@ -1179,19 +1202,19 @@ def gpt2_small() -> Model:
         m.batched_matmul(f"{a}.context", heads, tokens, tokens, hidden // heads)
         m.copy(f"{a}.merge_heads", n)
         m.in_attention = False
-        m.linear(f"{a}.c_proj", tokens, hidden, hidden, conv1d=True)
+        m.linear(f"{a}.c_proj", tokens, hidden, hidden, bias, conv1d=True)
         m.dropout(f"{a}.resid_dropout", n)
         m.add(f"{p}.attn.add", n)
         m.fork(f"{p}.mlp.fork", n)
         m.layer_norm(f"{p}.ln_2", tokens, hidden)
-        m.linear(f"{p}.mlp.c_fc", tokens, hidden, inner, conv1d=True)
-        m.gelu_tanh_composed(f"{p}.mlp.act", n_inner)
-        m.linear(f"{p}.mlp.c_proj", tokens, inner, hidden, conv1d=True)
+        m.linear(f"{p}.mlp.c_fc", tokens, hidden, inner, bias, conv1d=True)
+        (m.gelu_tanh_composed if composed else m.gelu_erf)(f"{p}.mlp.act", n_inner)
+        m.linear(f"{p}.mlp.c_proj", tokens, inner, hidden, bias, conv1d=True)
         m.dropout(f"{p}.mlp.dropout", n)
         m.add(f"{p}.mlp.add", n)
     m.layer_norm(f"{t}.ln_f", tokens, hidden)
     m.linear("lm_head", tokens, hidden, vocabulary, bias=False, tied=True)
-    m.cross_entropy("loss", tokens, vocabulary, single=True)
+    m.cross_entropy("loss", tokens, vocabulary, single=single)
     return m
 
 
@@ -1199,11 +1222,24 @@ def gpt2_small() -> Model:
 
 
 def llama(
-    name: str, layers: int, hidden: int, inner: int, sequence: int, batch: int, tied: bool
+    name: str,
+    layers: int,
+    hidden: int,
+    inner: int,
+    sequence: int,
+    batch: int,
+    tied: bool,
+    vocabulary: int = 128256,
+    heads: int = 32,
+    groups: int = 8,
+    single: bool = True,
+    repeats: bool = False,
 ) -> Model:
-    vocabulary, heads, groups, tokens = 128256, 32, 8, SEQUENCE
+    """groups: heads of keys and values; single: logits are cast to fp32; repeats: a fused
+    attention, too, takes as many keys and values as queries."""
+    tokens = SEQUENCE
     dim = hidden // heads
-    kv = groups * dim
+    kv, shared = groups * dim, 0 if repeats else groups
     m = Model(
         name,
         "transformers.LlamaForCausalLM",
@@ -1253,7 +1289,7 @@ def llama(
             m.memory(f"{a}.repeat.{which}", F32 * (n_kv + n), F32 * (n_kv + n))
         m.in_attention = True
         m.copy(f"{a}.split_heads", n)
-        m.batched_matmul(f"{a}.scores", heads, tokens, dim, tokens, causal=True, groups=groups)
+        m.batched_matmul(f"{a}.scores", heads, tokens, dim, tokens, causal=True, groups=shared)
         m.memory(f"{a}.scale", 2 * F32 * scores, 2 * F32 * scores)
         m.memory(f"{a}.mask", 2 * F32 * scores, 0, (1, 0))  # an addition
         m.softmax(f"{a}.softmax", scores)
@@ -1275,7 +1311,7 @@ def llama(
         m.add(f"{p}.mlp.add", n)
     m.rms_norm("model.norm", tokens, hidden)
     m.linear("lm_head", tokens, hidden, vocabulary, bias=False, tied=tied)
-    m.cross_entropy("loss", tokens, vocabulary, single=True)
+    m.cross_entropy("loss", tokens, vocabulary, single=single)
     return m
 
 
@@ -1660,7 +1696,7 @@ MODELS: dict[str, Callable[[], Model]] = {
     "bert-large": lambda: bert("bert-large", 24, 1024, 16, 512, 8),
     "bert-base-squad": lambda: bert("bert-base-squad", 12, 768, 12, 384, 12, squad=True),
     "bert-large-squad": lambda: bert("bert-large-squad", 24, 1024, 16, 384, 12, squad=True),
-    "gpt2-small": gpt2_small,
+    "gpt2-small": lambda: gpt2("gpt2-small", 12, 768, 12, 1024, 8),
     "deeplabv3-resnet101": deeplabv3_resnet101,
     "mlp784-50-10": mlp784_50_10,
     "vit-b-16": lambda: vit("vit-b-16", 12, 768, 12),
