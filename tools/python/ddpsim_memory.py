@@ -2,8 +2,8 @@
 
 import json
 import os
+import re
 import subprocess
-import sys
 
 GIB = 2**30
 
@@ -27,12 +27,19 @@ def at_length(count, tokens):
     return sum(c * tokens**power for power, c in enumerate(count))
 
 
-def kept_after_forward(document, batch, tokens, mode, fused):
+def kept_after_forward(document, batch, tokens, mode, fused, checkpointed=False):
     """Bytes that autograd keeps of a described workload when forward has ended. mode: index of
-    `saves`: fp32, autocast, pure."""
-    total = 0
+    `saves`: fp32, autocast, pure; checkpointed: of each block its input alone."""
+    total, before, made = 0, None, 0
     for layer in document["layers"]:
         op = layer.get("op", {})
+        block = re.match(r".*?\.\d+(?=\.|$)", layer["name"]) if checkpointed else None
+        if block and block[0] != before:
+            total += made
+        before = block and block[0]
+        made = batch * at_length(layer["makes"][mode], tokens) if "makes" in layer else 0
+        if block:
+            continue
         if fused and op.get("attention"):
             saves = layer.get("saves_fused", (0, 0, 0))
         else:
@@ -48,7 +55,3 @@ def kept_after_forward(document, batch, tokens, mode, fused):
 
 def percent(ratio):
     return f"{100 * (ratio - 1):+.1f}"
-
-
-def fail(why):
-    sys.exit(f"memory: {why}")

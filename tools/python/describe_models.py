@@ -33,7 +33,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -183,6 +183,7 @@ class Layer:
     saves: Memory = Memory()  # what autograd keeps of it until its backward, not counted before
     makes: Memory = Memory()  # its output
     saves_fused: Memory | None = None  # of fused attention in place of all its layers
+    waits: Memory | None = None  # gradients of other branches, while its backward runs
 
 
 @dataclass
@@ -197,6 +198,7 @@ class Model:
     optimizer: dict[str, object]
     sequence: int = 0  # tokens per sample that the file begins with; 0 = none
     positions: int = 0  # rows of the table of learned positions; 0 = none
+    keeps_input: bool = False  # softmax and log_softmax do, too: PyTorch before 1.11
     tensors: list[Tensor] = field(default_factory=list)
     buffers: list[Tensor] = field(default_factory=list)
     layers: list[Layer] = field(default_factory=list)
@@ -250,6 +252,12 @@ class Model:
             half = self.value.half if self.value else False
         self.value = Value(n, half)
         return self.value
+
+    def waiting(self, value: Value, since: int) -> None:
+        """The gradient of a value waits while the layers from `since` on run backward."""
+        for i in range(since, len(self.layers)):
+            before = self.layers[i].waits or Memory()
+            self.layers[i] = replace(self.layers[i], waits=before + value.bytes())
 
     def branch(self) -> None:
         """The next layer reads what was forked last."""
@@ -615,6 +623,8 @@ class Model:
         """One pass over the input: rows of at most 1024 elements stay in registers, longer ones in
         shared memory while it holds them (SoftMax.cu of PyTorch 2.5); rows that are longer still,
         which are read again, are not told apart."""
+        if self.keeps_input:
+            self.keeps(self.reads(n), "float")
         self.keeps(self.makes(n, False))
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "softmax")
 
@@ -628,6 +638,8 @@ class Model:
         labels = I64 * rows
         # log_softmax keeps its output, in what it got (torch.nn.functional.cross_entropy says which
         # type, so that autocast leaves it alone); nll_loss keeps autocast's copy of that in fp32.
+        if self.keeps_input:
+            self.keeps(self.reads(rows * classes))
         logits = self.value = Value(rows * classes, bool(self.value and self.value.half), single)
         self.pending += logits.bytes() + alike(labels)
         if logits.half and not single:
@@ -651,10 +663,11 @@ class Model:
         outputs: Count,
         causal: bool = False,
         groups: int = 0,
+        beside: Count = 0,
     ) -> None:
         """`count` products c (rows x outputs) = a (rows x inputs) b a sample; backward reads dc
         twice, a, b and writes da, db. groups: of keys and values, where a fused attention takes
-        fewer than `count`."""
+        fewer than `count`; beside: elements of a buffer of which what it takes is a view."""
         flops = 2 * count * rows * inputs * outputs
         elements = count * (rows * inputs + inputs * outputs + rows * outputs)
         op: dict[str, object] = {
@@ -674,7 +687,7 @@ class Model:
             or self.value.bytes() != Value(queries).bytes()
         ):
             # Of scores: queries, keys and values, and a number a row.
-            kept = 2 * (groups or count) * inputs * outputs
+            kept = 2 * (groups or count) * inputs * outputs + beside
             fused = Value(queries + kept, True).bytes() + alike(F32 * count * rows)
         self.keeps(self.reads(queries), "half")
         self.keeps(Value(keys, True), "half")
@@ -753,6 +766,7 @@ class Model:
                     "saves": x.saves.json(count),
                     **({"saves_fused": x.saves_fused.json(count)} if x.saves_fused else {}),
                     "makes": x.makes.json(count),
+                    **({"waits": x.waits.json(count)} if x.waits else {}),
                 }
             )
             for x in self.layers
@@ -1031,6 +1045,7 @@ def bert(
     squad: bool = False,
     classes: int = 0,
     vocabulary: int = 30522,
+    keeps_input: bool = False,
 ) -> Model:
     """classes: BertForSequenceClassification's."""
     inner, tokens = 4 * hidden, SEQUENCE
@@ -1058,6 +1073,7 @@ def bert(
         ADAMW,
         sequence,
         512,
+        keeps_input,
     )
     n, n_inner, scores = tokens * hidden, tokens * inner, heads * tokens**2
     e = "bert.embeddings"
@@ -1154,6 +1170,7 @@ def gpt2(
     bias: bool = True,
     composed: bool = True,
     single: bool = True,
+    dropout: bool = True,
 ) -> Model:
     """composed: GELU is gelu_new's operations, not one; single: logits are cast to fp32."""
     tokens, inner = SEQUENCE, inner or 4 * hidden
@@ -1173,6 +1190,11 @@ def gpt2(
         sequence,
         sequence,
     )
+
+    def drop(name: str, count: Count) -> None:
+        if dropout:
+            m.dropout(name, count)
+
     n, n_inner, scores = tokens * hidden, tokens * inner, heads * tokens**2
     t = "transformer"
     m.embedding(f"{t}.wte", vocabulary, hidden, tokens, tied=1)
@@ -1185,7 +1207,7 @@ def gpt2(
         (),
         "add",
     )
-    m.dropout(f"{t}.drop", n)
+    drop(f"{t}.drop", n)
     for i in range(layers):
         p = f"{t}.h.{i}"
         m.fork(f"{p}.attn.fork", n)
@@ -1198,19 +1220,19 @@ def gpt2(
         m.memory(f"{a}.scale", 2 * F32 * scores, 2 * F32 * scores)
         m.memory(f"{a}.mask", 2 * F32 * scores, 2 * F32 * scores)  # where(mask, scores, minimum)
         m.softmax(f"{a}.softmax", scores)
-        m.dropout(f"{a}.attn_dropout", scores)
+        drop(f"{a}.attn_dropout", scores)
         m.batched_matmul(f"{a}.context", heads, tokens, tokens, hidden // heads)
         m.copy(f"{a}.merge_heads", n)
         m.in_attention = False
         m.linear(f"{a}.c_proj", tokens, hidden, hidden, bias, conv1d=True)
-        m.dropout(f"{a}.resid_dropout", n)
+        drop(f"{a}.resid_dropout", n)
         m.add(f"{p}.attn.add", n)
         m.fork(f"{p}.mlp.fork", n)
         m.layer_norm(f"{p}.ln_2", tokens, hidden)
         m.linear(f"{p}.mlp.c_fc", tokens, hidden, inner, bias, conv1d=True)
         (m.gelu_tanh_composed if composed else m.gelu_erf)(f"{p}.mlp.act", n_inner)
         m.linear(f"{p}.mlp.c_proj", tokens, inner, hidden, bias, conv1d=True)
-        m.dropout(f"{p}.mlp.dropout", n)
+        drop(f"{p}.mlp.dropout", n)
         m.add(f"{p}.mlp.add", n)
     m.layer_norm(f"{t}.ln_f", tokens, hidden)
     m.linear("lm_head", tokens, hidden, vocabulary, bias=False, tied=True)
@@ -1234,9 +1256,11 @@ def llama(
     groups: int = 8,
     single: bool = True,
     repeats: bool = False,
+    joint: bool = False,
 ) -> Model:
     """groups: heads of keys and values; single: logits are cast to fp32; repeats: a fused
-    attention, too, takes as many keys and values as queries."""
+    attention, too, takes as many keys and values as queries; joint: one product makes queries,
+    keys and values, and what attention takes of the values is a view of it."""
     tokens = SEQUENCE
     dim = hidden // heads
     kv, shared = groups * dim, 0 if repeats else groups
@@ -1259,15 +1283,16 @@ def llama(
         sequence,
     )
     n, n_kv, n_inner, scores = tokens * hidden, tokens * kv, tokens * inner, heads * tokens**2
+    products = [("q_proj", hidden), ("k_proj", kv), ("v_proj", kv)]
+    if joint:
+        products = [("qkv_proj", hidden + 2 * kv)]
     m.buffer("model.rotary_emb.inv_freq", "float32", dim // 2)
     m.embedding("model.embed_tokens", vocabulary, hidden, tokens, tied=int(tied))
     for i in range(layers):
         p = f"model.layers.{i}"
         a = f"{p}.self_attn"
         for which, n_out, n_in in [
-            ("self_attn.q_proj", hidden, hidden),
-            ("self_attn.k_proj", kv, hidden),
-            ("self_attn.v_proj", kv, hidden),
+            *(("self_attn." + which, n_out, hidden) for which, n_out in products),
             ("self_attn.o_proj", hidden, hidden),
             ("mlp.gate_proj", inner, hidden),
             ("mlp.up_proj", inner, hidden),
@@ -1277,9 +1302,9 @@ def llama(
         m.fork(f"{a}.fork", n)
         m.rms_norm(f"{p}.input_layernorm", tokens, hidden)
         m.fork(f"{a}.qkv.fork", n, 3, residual=False)
-        for which, n_out in (("q", hidden), ("k", kv), ("v", kv)):
+        for which, n_out in products:
             m.branch()
-            m.linear(f"{a}.{which}_proj", tokens, hidden, n_out, bias=False)
+            m.linear(f"{a}.{which}", tokens, hidden, n_out, bias=False)
         for which, elements in (("q", n), ("k", n_kv)):
             # x cos + rotate_half(x) sin. Forward: two products 4, negation of a half 1,
             # concatenation 2, sum 3. Backward: two products 4, negation 1, two halves into zeros 4,
@@ -1289,7 +1314,16 @@ def llama(
             m.memory(f"{a}.repeat.{which}", F32 * (n_kv + n), F32 * (n_kv + n))
         m.in_attention = True
         m.copy(f"{a}.split_heads", n)
-        m.batched_matmul(f"{a}.scores", heads, tokens, dim, tokens, causal=True, groups=shared)
+        m.batched_matmul(
+            f"{a}.scores",
+            heads,
+            tokens,
+            dim,
+            tokens,
+            causal=True,
+            groups=shared,
+            beside=n + n_kv if joint else 0,
+        )
         m.memory(f"{a}.scale", 2 * F32 * scores, 2 * F32 * scores)
         m.memory(f"{a}.mask", 2 * F32 * scores, 0, (1, 0))  # an addition
         m.softmax(f"{a}.softmax", scores)

@@ -90,7 +90,7 @@ def resnet(m: Model, depth: int, strides: tuple[int, ...], deep_stem: bool, at: 
             channels, size = out, after
         if stage == 2:
             m.fork("backbone.aux.fork", channels * size**2, residual=False)
-            m.auxiliary = (m.value, channels, size)  # type: ignore[attr-defined]
+            m.auxiliary = (m.value, channels, size, len(m.layers))  # type: ignore[attr-defined]
     m.channels = channels  # type: ignore[attr-defined]
     return size
 
@@ -114,14 +114,23 @@ def mobilenet_v2(m: Model, at: Extent) -> Extent:
             channels, size = c_out, after
         if stage == 4:
             m.fork("backbone.aux.fork", channels * size**2, residual=False)
-            m.auxiliary = (m.value, channels, size)  # type: ignore[attr-defined]
+            m.auxiliary = (m.value, channels, size, len(m.layers))  # type: ignore[attr-defined]
     m.channels = channels  # type: ignore[attr-defined]
     return size
 
 
-def concatenated(m: Model, name: str, n: int) -> None:
-    m.makes(n)
-    m.memory(name, 2 * F32 * n, 0, (1, 0))  # backward: views of the gradient
+def concatenated(m: Model, name: str, n: int, since: int) -> None:
+    """Backward: views of the gradient, which is there until the first layer after the fork."""
+    m.waiting(m.makes(n), since)
+    m.memory(name, 2 * F32 * n, 0, (1, 0))
+
+
+def branches(m: Model, since: int) -> int:
+    """The next layer reads what was forked last; its gradient waits for that of the branch before,
+    which began at `since`."""
+    m.branch()
+    m.waiting(m.forks[-1], since)
+    return len(m.layers)
 
 
 def segments(m: Model, p: str, channels: int, classes: int, size: Extent, image: Extent) -> None:
@@ -129,12 +138,10 @@ def segments(m: Model, p: str, channels: int, classes: int, size: Extent, image:
     m.copy(f"{p}.dropout", channels * size**2)
     m.conv(f"{p}.conv_seg", channels, classes, 1, size, size, bias=True)
     m.interpolate(f"{p}.resize", classes * size**2, classes * image**2)
-    m.keeps(m.reads(classes * image**2))  # PyTorch before 1.11: log_softmax keeps its input, too
     m.cross_entropy(f"{p}.loss", image**2, classes, spatial=True)
 
 
 def pooled(m: Model, p: str, c_in: int, c: int, scale: int, size: Extent) -> None:
-    m.branch()
     m.avg_pool(f"{p}.pool", c_in * size**2, c_in * scale**2, whole=False)
     conv_bn_relu(m, p, c_in, c, 1, Extent(scale, scale), Extent(scale, scale))
     m.interpolate(f"{p}.resize", c * scale**2, c * size**2)
@@ -142,7 +149,14 @@ def pooled(m: Model, p: str, c_in: int, c: int, scale: int, size: Extent) -> Non
 
 def segmentation(method: str, backbone: str, rate: str, image: Extent, classes: int) -> Model:
     """method: FCN, PSPNet or DeepLabV3; backbone: R-50, R-50b (torchvision's stem), M-V2."""
-    m = Model("segmentation", f"mmseg {method} {backbone}-{rate}", 2, EAGER_CNN, dict(SGD))
+    m = Model(
+        "segmentation",
+        f"mmseg {method} {backbone}-{rate}",
+        2,
+        EAGER_CNN,
+        dict(SGD),
+        keeps_input=True,
+    )
     found = re.fullmatch(r"R-(\d+)(b?)", backbone)
     if found:
         size = resnet(m, int(found[1]), RATES[rate], not found[2], image)
@@ -154,28 +168,30 @@ def segmentation(method: str, backbone: str, rate: str, image: Extent, classes: 
     h = "decode_head"
     n_in = c_in * size**2
     m.fork(f"{h}.fork", n_in, 5, residual=False)
+    began = at_branch = len(m.layers)
     if method == "FCN":
         for i in range(2):
             conv_bn_relu(m, f"{h}.convs.{i}", c if i else c_in, c, 3, size, size)
-        concatenated(m, f"{h}.cat", n_in + c * size**2)
+        concatenated(m, f"{h}.cat", n_in + c * size**2, began)
         conv_bn_relu(m, f"{h}.conv_cat", c_in + c, c, 3, size, size)
     elif method == "PSPNet":
         for scale in (1, 2, 3, 6):
+            at_branch = branches(m, at_branch)
             pooled(m, f"{h}.psp.{scale}", c_in, c, scale, size)
-        concatenated(m, f"{h}.cat", n_in + 4 * c * size**2)
+        concatenated(m, f"{h}.cat", n_in + 4 * c * size**2, began)
         conv_bn_relu(m, f"{h}.bottleneck", c_in + 4 * c, c, 3, size, size)
     elif method == "DeepLabV3":
         pooled(m, f"{h}.image_pool", c_in, c, 1, size)
         for i, k in enumerate((1, 3, 3, 3)):
-            m.branch()
+            at_branch = branches(m, at_branch)
             conv_bn_relu(m, f"{h}.aspp.{i}", c_in, c, k, size, size)
-        concatenated(m, f"{h}.cat", 5 * c * size**2)
+        concatenated(m, f"{h}.cat", 5 * c * size**2, began)
         conv_bn_relu(m, f"{h}.bottleneck", 5 * c, c, 3, size, size)
     else:
         raise KeyError(method)
     segments(m, h, c, classes, size, image)
-    value, channels, at = m.auxiliary  # type: ignore[attr-defined]
-    m.value = value
+    m.value, channels, at, since = m.auxiliary  # type: ignore[attr-defined]
+    m.waiting(m.value, since)
     conv_bn_relu(m, "auxiliary_head.conv", channels, c_aux, 3, at, at)
     segments(m, "auxiliary_head", c_aux, classes, at, image)
     # What a convolution computes is said of squares alone.
