@@ -29,8 +29,8 @@ namespace {
 using namespace fsdp;  // its words
 
 constexpr OpWord kFsdp2Words[] = {
-    kStart,          kCastShard,    kCastShardAgain,  kCopyIn,       kCopyInAgain,  kGather,
-    kGatherAgain,    kCopyOut,      kCopyOutAgain,    kUnitForward,  kUnitBackward, kReshard,
+    kStart,          kCastShard,    kCastShardAgain,  kShardIn,      kShardInAgain, kGather,
+    kGatherAgain,    kUnitOut,      kUnitOutAgain,    kUnitForward,  kUnitBackward, kReshard,
     kAccumulateFlat, kCastGradient, kChunkCat,        kPredivide,    kScatter,      kReduce,
     kPostdivide,     kCastBack,     kAccumulateShard, kZeroGradients};
 
@@ -153,7 +153,7 @@ class Fsdp2Lowering {
     if (compute_type_ != weights_ && !from_smaller)
       copy(kCopy, backward_ ? kCastShardAgain : kCastShard, u,
            own * (size + element_size(weights_)));
-    copy(kCopy, backward_ ? kCopyInAgain : kCopyIn, u, 2 * own * size);
+    copy(kCopy, backward_ ? kShardInAgain : kShardIn, u, 2 * own * size);
     b_->allocate(Holds::Buckets, padded_[u] * size);  // its input is a slice of its output
     streams_.wait(kAllGather, kCopy);
     s.gathered = streams_.collective(
@@ -170,7 +170,7 @@ class Fsdp2Lowering {
       b_->release(Holds::Buckets, std::exchange(held_, 0));
     }
     streams_.wait_for(kCompute, s.gathered);
-    const std::uint32_t out = copy(kCompute, backward_ ? kCopyOutAgain : kCopyOut, u,
+    const std::uint32_t out = copy(kCompute, backward_ ? kUnitOutAgain : kUnitOut, u,
                                    2 * padded_[u] * element_size(compute_type_));
     const std::int64_t buffer = padded_[u] * element_size(compute_type_);
     b_->allocate(Holds::Gathered, buffer);
