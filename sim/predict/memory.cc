@@ -71,8 +71,9 @@ Memory memory_of(const Question& q, const Program& program, const collective::Co
   std::vector<Duration> when(changes.size());
   std::vector<std::size_t> order(changes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  TimePoint from;
   if (timed) {
-    TimePoint from = spans.front().begin;
+    from = spans.front().begin;
     for (const Span& s : spans) from = std::min(from, s.begin);
     Duration latest;  // the host issues in order
     for (std::size_t k = 0; k < changes.size(); ++k) {
@@ -91,11 +92,16 @@ Memory memory_of(const Question& q, const Program& program, const collective::Co
   out.peak = held;
   out.allocated = now;
   out.phase = "forward";
+  Duration shown;
   for (std::size_t k : order) {
     const MemoryChange& c = changes[k];
     held[static_cast<std::size_t>(c.holds)] += c.bytes;
     now += c.bytes;
-    if (timed) out.over_time.push_back({when[k], now});
+    if (timed) {
+      const Span& s = spans[c.op];
+      shown = std::max(shown, (c.at_end ? s.end : s.begin) - from);
+      out.over_time.push_back({shown, now});
+    }
     if (now <= out.allocated) continue;
     out.allocated = now;
     out.peak = held;

@@ -164,6 +164,7 @@ io::OrderedJson page_data(const Loaded& l, const std::vector<std::string>& sets,
   for (const analysis::BucketTimes& b : p.summary.buckets) j["exposed_ps"].push_back(b.exposed.ps);
   j["actor"] = p.summary.actor;
   j["run"] = io::page_run(p.run);
+  if (p.memory) j["memory"] = io::page_memory(*p.memory);
   j["levers"] = io::page_levers(levers);
   j["topology"] =
       io::page_topology(*l.fabric, predict::link_use(l.question(), p.summary.step, l.options));
