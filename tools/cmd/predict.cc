@@ -65,7 +65,6 @@ report::Heading heading_of_plan(const Loaded& l) {
   const strategy::SystemRecord& system = strategy::record_of(plan.system);
   h.system = system.brief;
   h.units = system.units;
-  h.holds = system.holds;
   if (plan.system == System::PytorchDdp) {
     std::string cap =
         !plan.bucket_cap_mb_list.empty()
