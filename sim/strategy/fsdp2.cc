@@ -10,7 +10,8 @@
 //   at the end                units that no gradient left (the root), then computation waits for
 //                             all reductions; the optimizer updates shards
 //
-// Nothing makes the host wait: buffers are reused after events. Source: torch/distributed/fsdp/
+// Nothing makes the host wait: buffers are reused after events. What local names in Python keep
+// until a function returns is kept here, too. Source: torch/distributed/fsdp/
 // _fully_shard/{_fsdp_state,_fsdp_param_group,_fsdp_collectives}.py (2.7; later versions: what
 // differs stands where it matters). sim/MODEL.md section 3.
 #include <algorithm>

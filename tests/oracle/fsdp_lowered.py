@@ -88,7 +88,8 @@ CASES = [
 
 def units_and_forward(workload, wrap):
     """As ddpsim names them. Of a unit its tensors, and of each the part of forward that has it."""
-    document = json.loads((ROOT / "workloads" / f"{workload}.json").read_text())
+    path = ROOT / "workloads" / f"{workload}.json"
+    document = json.loads((Path(workload) if workload.endswith(".json") else path).read_text())
     names = [t["name"] for t in document["tensors"]]
     units, forward, block_of = [{"unit": "root", "layers": []}], [], {}
     for layer in document["layers"]:
