@@ -41,6 +41,15 @@ OrderedJson write_op(const Program& p, const StepProgram& s, std::uint32_t i) {
   return out;
 }
 
+// In the order in which the host makes them.
+void write_memory(const StepProgram& s, OrderedJson& ops) {
+  for (const MemoryChange& c : s.memory) {
+    OrderedJson change = {{"holds", name_of(c.holds)}, {"bytes", c.bytes}};
+    if (c.at_end) change["at_end"] = true;
+    ops[c.op]["memory"].push_back(std::move(change));
+  }
+}
+
 }  // namespace
 
 OrderedJson write_program(const Program& p, const Workload& w, int ranks) {
@@ -68,6 +77,7 @@ OrderedJson write_program(const Program& p, const Workload& w, int ranks) {
     step["kind"] = name_of(s.kind);
     step["ops"] = OrderedJson::array();
     for (std::uint32_t i = 0; i < s.ops.size(); ++i) step["ops"].push_back(write_op(p, s, i));
+    write_memory(s, step["ops"]);
     j["steps"].push_back(std::move(step));
   };
   for (const StepProgram& s : p.warmup) add(s);

@@ -118,11 +118,17 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
           return {std::string("/plan/") + knob,
                   "PyTorch 2.13 is the first to have it (--set "
                   "pytorch=2.13)"};
-    for (auto [knob, units] :
-         {std::pair{"forward_prefetch_units", f.forward_prefetch_units},
-          std::pair{"backward_prefetch_units", f.backward_prefetch_units},
-          std::pair{"reduce_scatter_max_input_buffers", f.reduce_scatter_max_input_buffers - 1}})
-      if (units < 0 || units > 1000) return {std::string("/plan/") + knob, "0 to 1,000"};
+    struct Count {
+      const char* knob;
+      std::int64_t value, least;
+    };
+    // Where set_modules_to_backward_prefetch names nothing, the unit before is gathered ahead.
+    for (const Count& c :
+         {Count{"forward_prefetch_units", f.forward_prefetch_units, 0},
+          Count{"backward_prefetch_units", f.backward_prefetch_units, 1},
+          Count{"reduce_scatter_max_input_buffers", f.reduce_scatter_max_input_buffers, 1}})
+      if (c.value < c.least || c.value > 1000)
+        return {std::string("/plan/") + c.knob, std::to_string(c.least) + " to 1,000"};
   }
   if (p.system == System::Horovod) {
     if (b == Backend::Tcp)

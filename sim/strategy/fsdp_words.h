@@ -74,6 +74,8 @@ inline constexpr OpWord kUnitOut = copy_word("copy_out/unit.", Phase::Between);
 inline constexpr OpWord kUnitOutAgain = copy_word("copy_out/bwd.", Phase::Between);
 // Gradients of a unit's parameters, each padded, into one buffer of dtype reduce_dtype.
 inline constexpr OpWord kChunkCat = copy_word("chunk_cat/", Phase::Backward);
+// One rank: what would be reduced and scattered.
+inline constexpr OpWord kCopyGradient = copy_word("copy_gradient/", Phase::Backward);
 // Weights into the shards of a smaller group (reshard_after_forward=N).
 inline constexpr OpWord kReshard = copy_word("reshard/", Phase::Forward);
 

@@ -228,8 +228,9 @@ const SystemRecord kSystemRecords[] = {
      "FSDP2",
      "units",
      "torch.distributed.fsdp.fully_shard: as fsdp, each parameter sharded by itself",
-     "read in PyTorch's source; never executed",
-     "schedule as PyTorch's source says; neither it nor its times were executed",
+     "schedules recorded of 2.7's Python with functions of 2.11 to 2.13; never executed",
+     "schedule equal to that of PyTorch's own code, recorded without a GPU (2.7's Python, with "
+     "functions of 2.11 to 2.13 put into it); its times were never executed",
      true,
      fsdp2_words(),
      kFsdp2Knobs,

@@ -102,6 +102,11 @@ TEST(Fsdp2Command, AnswersInItsOwnWords) {
   expect_refusal(fsdp2("predict", {"--set", "limit_all_gathers=true"}), "is a knob of fsdp,");
   expect_refusal(fsdp2("predict", {"--set", "pytorch=2.0"}), "FSDP1");
   expect_refusal(fsdp2("predict", {"--set", "separate_reduce_scatter_group=true"}), "2.13");
+  expect_refusal(fsdp2("predict", {"--set", "backward_prefetch_units=0"}), "1 to 1,000");
+  expect_refusal(fsdp2("predict", {"--set", "forward_prefetch_units=-1"}), "0 to 1,000");
+  expect_refusal(
+      fsdp2("predict", {"--set", "pytorch=2.13", "--set", "reduce_scatter_max_input_buffers=0"}),
+      "1 to 1,000");
 }
 
 TEST(ShowPlan, ListsTheKnobsOfEachSystem) {
