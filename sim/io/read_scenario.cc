@@ -51,17 +51,21 @@ void refuse_other_parallelism(const Reader& r) {
 // Keys and names of systems that a plan cannot be of.
 constexpr const char* kOtherSystem =
     "ddpsim models PyTorch DDP (\"pytorch_ddp\"), plain gradient averaging (\"averaging\"), "
-    "FullyShardedDataParallel (\"fsdp\") and Horovod (\"horovod\"); FSDP2 (fully_shard), ZeRO and "
-    "DeepSpeed, and Megatron are not modelled";
+    "FullyShardedDataParallel (\"fsdp\"), Horovod (\"horovod\") and DeepSpeed ZeRO (\"zero\", with "
+    "its knob stage); FSDP2 (fully_shard) and Megatron are not modelled";
 void refuse_other_systems(const Reader& r) {
-  for (const char* key :
-       {"zero_stage", "zero_optimization", "fully_shard", "reshard_after_forward", "cpu_offload"})
+  for (const char* key : {"fully_shard", "reshard_after_forward", "cpu_offload"})
     if (r.has(key)) r.fail_at(std::string("/") + key, kOtherSystem);
+  for (const char* key : {"zero_stage", "zero_optimization"})
+    if (r.has(key))
+      r.fail_at(std::string("/") + key,
+                "DeepSpeed's zero_optimization is a plan of its own: {\"system\": \"zero\", "
+                "\"stage\": 2, ...}, with the keys of zero_optimization beside stage");
 }
 bool is_other_system(std::string name) {
   for (char& c : name)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  for (const char* part : {"fsdp", "zero", "deepspeed", "megatron", "fully_shard"})
+  for (const char* part : {"fsdp", "zero", "megatron", "fully_shard"})
     if (name.find(part) != std::string::npos) return true;
   return false;
 }
@@ -91,7 +95,12 @@ struct ReadField {
   }
   void operator()(bool* b) const { *b = r.boolean(); }
   void operator()(std::optional<bool>* b) const { *b = r.boolean(); }
-  void operator()(std::int64_t* n) const { *n = r.integer(); }
+  // Also 5e8, as DeepSpeed's sizes are written.
+  void operator()(std::int64_t* n) const {
+    const double v = r.json().is_number_float() ? r.number() : 0.5;
+    bool whole = v >= -9e15 && v <= 9e15 && v == static_cast<double>(static_cast<std::int64_t>(v));
+    *n = whole ? static_cast<std::int64_t>(v) : r.integer();
+  }
   void operator()(std::optional<double>* v) const {
     if (r.json().is_string())
       r.fail(std::string("is a bare number of ") + knob.unit + ", as in " + framework() +
@@ -102,6 +111,10 @@ struct ReadField {
     for (const Reader& item : r.items()) list->push_back(item.number());
   }
   void operator()(const strategy::Choice& c) const {
+    // "stage": 2, as in DeepSpeed's file.
+    if (r.json().is_number_integer())
+      for (std::size_t k = 0; k < c.names.size(); ++k)
+        if (r.json().dump() == c.names[k]) return c.set(plan, static_cast<int>(k));
     c.set(plan, static_cast<int>(r.choice(c.names)));
   }
 };
@@ -117,6 +130,12 @@ void read_knobs(const Reader& r, Plan& p) {
     }
 }
 
+// "zero3": the stage as part of the name; 0 = it is none.
+int zero_stage_of(const std::string& name) {
+  bool named = name.size() == 5 && name.starts_with("zero") && name[4] >= '1' && name[4] <= '3';
+  return named ? name[4] - '0' : 0;
+}
+
 System read_system(const Reader& r) {
   std::string name = r.text();
   for (const char* other :
@@ -125,15 +144,18 @@ System read_system(const Reader& r) {
     if (name == other)
       r.fail("\"" + name +
              "\" is not data parallelism, and ddpsim does not model it; use \"pytorch_ddp\", "
-             "\"averaging\", \"fsdp\" or \"horovod\"");
+             "\"averaging\", \"fsdp\", \"horovod\" or \"zero\"");
   if (name == "ddp") return System::PytorchDdp;
   if (name == "fsdp1") return System::Fsdp;
   if (name == "hvd") return System::Horovod;
+  if (zero_stage_of(name)) return System::Zero;
   std::vector<const char*> names;
   for (const strategy::SystemRecord& s : strategy::systems()) {
     if (name == s.name) return s.system;
     names.push_back(s.name);
   }
+  if (name.find("deepspeed") != std::string::npos)
+    r.fail("DeepSpeed's ZeRO is system \"zero\", with knob stage (1, 2 or 3)");
   if (is_other_system(name)) r.fail("\"" + name.substr(0, 40) + "\": " + kOtherSystem);
   return static_cast<System>(r.choice(names));
 }
@@ -174,6 +196,11 @@ Plan read_plan(const Reader& r) {
     for (const Reader& n : r.at("unused_parameters").items())
       p.unused_parameters.push_back(n.text());
   read_knobs(r, p);
+  if (int stage = p.system == System::Zero ? zero_stage_of(r.at("system").text()) : 0) {
+    if (r.has("stage") && p.zero.stage != stage)
+      r.at("stage").fail("the plan's system is " + r.at("system").text());
+    p.zero.stage = stage;
+  }
   return p;
 }
 

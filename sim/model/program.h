@@ -183,6 +183,7 @@ struct Bucket {
   Bytes bytes;
   Bytes wire_bytes;
   DType dtype = DType::Float32;
+  std::int64_t from = 0;  // elements of its tensor before it, where `bytes` are a part of that
 };
 
 struct StepProgram {

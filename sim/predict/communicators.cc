@@ -77,7 +77,8 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
     for (auto p : {nccl::check_nodes(q.fabric, devices),
                    nccl::check_peers(q.fabric, devices, parsed.settings)})
       if (p) return p;
-  if (plan.system == System::Fsdp && devices.size() > 1 && q.profile.compute.capability == 0)
+  bool gathers = plan.system == System::Fsdp || plan.system == System::Zero;
+  if (gathers && devices.size() > 1 && q.profile.compute.capability == 0)
     return {"/plan/system",
             "profile \"" + q.profile.name +
                 "\" names no compute capability, so what NCCL does for an all-gather is not known"};
@@ -94,8 +95,7 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   const nccl::Group& g =
       *(known ? *known : own).get({q.workload, q.fabric, q.profile, job}, Backend::Nccl).nccl;
   std::vector<Operation> needed{Operation::AllReduce, Operation::Broadcast};
-  if (plan.system == System::Fsdp)
-    needed = {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};
+  if (gathers) needed = {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};
   for (Operation op : needed)
     for (std::int64_t bytes = 1; bytes < (std::int64_t{1} << 40); bytes *= 2)
       if (!nccl::choose(g, op, bytes))

@@ -75,7 +75,8 @@ void try_plan(const Question& q, Attempts& a) {
            "--plan pytorch_ddp, without averaging's flags",
            [](Scenario& s) { s.plan.system = System::PytorchDdp; });
   }
-  bool choices = plan.system == System::Fsdp || plan.system == System::Horovod;
+  bool choices =
+      plan.system == System::Fsdp || plan.system == System::Horovod || plan.system == System::Zero;
   if (choices && !a.options().program) try_choices(plan, a);
   if (!q.scenario.slow_ranks.empty())
     a.plan("all ranks as fast as the others", "without slow_ranks",

@@ -22,6 +22,7 @@
 #include "sim/strategy/input.h"
 #include "sim/strategy/knobs.h"
 #include "sim/strategy/lower.h"
+#include "sim/strategy/zero.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -388,6 +389,7 @@ Bytes fsdp_state_bytes(const Workload& w, const Plan& plan, int ranks) {
 
 Bytes state_bytes(const Workload& w, const Plan& plan, int ranks) {
   if (plan.system == System::Fsdp) return fsdp_state_bytes(w, plan, ranks);
+  if (plan.system == System::Zero) return strategy::zero_state_bytes(w, plan, ranks);
   Bytes gradients = w.gradient_bytes();
   Bytes total = gradients + gradients;  // parameters and gradients
   if (plan.system == System::PytorchDdp && !plan.gradient_as_bucket_view)

@@ -299,7 +299,7 @@ class Simulator : JobFlows {
         tails_[c][static_cast<std::size_t>(op.lane)] = done[c];
         close(c, static_cast<std::size_t>(op.lane));
       }
-      if (!device_[0].empty() && op.lane == Lane::Comm)
+      if (!device_[0].empty() && op.lane != Lane::Compute)
         for (std::size_t k = 0; k < (profile_.memory_hold ? 2 : 1); ++k)
           graph_.add_hold(arrive[c], done[c], {device_[k][c], holds_[k]});
     }

@@ -181,9 +181,9 @@ std::uint32_t StepBuilder::on_stream(Lane stream, const OpWord& word, std::uint3
 
 std::uint32_t StepBuilder::collective_after(const OpWord& word, std::uint32_t subject,
                                             std::int64_t bytes, DType dtype,
-                                            std::span<const std::uint32_t> after) {
+                                            std::span<const std::uint32_t> after, Lane lane) {
   std::uint32_t launched = launch({.kernels = 0}, Cost::LaunchCollective);
-  Op op = make(word, Lane::Comm, subject, bytes);
+  Op op = make(word, lane, subject, bytes);
   op.dtype = dtype;
   std::uint32_t index = push(op);
   add_dep(index, launched);

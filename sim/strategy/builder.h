@@ -72,7 +72,8 @@ class StepBuilder {
                           std::int64_t bytes, Work work, std::span<const std::uint32_t> after);
   // A collective that waits for all of `after` instead of for the compute stream (GPU).
   std::uint32_t collective_after(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
-                                 DType dtype, std::span<const std::uint32_t> after);
+                                 DType dtype, std::span<const std::uint32_t> after,
+                                 Lane lane = Lane::Comm);
   // A place on a lane that takes no time: what others wait for.
   std::uint32_t event(const OpWord& word, Lane lane);
   void add_dep(std::uint32_t op, std::uint32_t dep);

@@ -76,7 +76,9 @@ Listing plans() {
         "schedules recorded of 1.13, and of 2.7's Python; never executed"},
        {"horovod",
         "horovod.torch.DistributedOptimizer: what is ready in a cycle is all-reduced together",
-        "decisions recorded of 0.28 over Open MPI on CPUs; never executed"}}};
+        "decisions recorded of 0.28 over Open MPI on CPUs; never executed"},
+       {"zero", "DeepSpeed ZeRO, stages 1 to 3: optimizer state, gradients and weights in shards",
+        "collectives recorded of 0.14.5 on CPUs; never executed"}}};
 }
 
 std::string table(const Listing& l) {

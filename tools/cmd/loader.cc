@@ -87,7 +87,7 @@ double longest_seconds(const Asked& l) {
     double collectives = plan.system == System::PytorchDdp
                              ? std::min(tensors, gradients / bucket + 8) + 4 * micro_steps
                              : tensors;
-    if (plan.system == System::Fsdp)
+    if (plan.system == System::Fsdp || plan.system == System::Zero)
       collectives = 4 * tensors * micro_steps, gradients *= 2 * micro_steps;
     if (l.program) collectives = given.collectives;
     network = 2 * (gradients + buffers * micro_steps) / (slowest * efficiency) * correction +

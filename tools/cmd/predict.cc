@@ -82,6 +82,12 @@ report::Heading heading_of_plan(const Loaded& l) {
     std::string set = strategy::settings_text(plan);
     h.plan = fmt::format("Horovod over {}{}{}", name_of(backend_of(plan, l.profile.kind)),
                          set.empty() ? "" : ", ", set);
+  } else if (plan.system == System::Zero) {
+    Plan others = plan;
+    others.zero.stage = Plan{}.zero.stage;
+    std::string set = strategy::settings_text(others);
+    h.plan = fmt::format("DeepSpeed ZeRO-{} over {}{}{}", plan.zero.stage,
+                         name_of(backend_of(plan, l.profile.kind)), set.empty() ? "" : ", ", set);
   } else {
     h.plan = fmt::format("plain gradient averaging over {}, {}, {}",
                          name_of(backend_of(plan, l.profile.kind)),
@@ -113,6 +119,13 @@ report::Heading heading_of_plan(const Loaded& l) {
     h.schedule =
         "schedule equal to that of PyTorch's own code, recorded without a GPU (1.13, and 2.7's "
         "Python); its times were never executed";
+    return h;
+  }
+  if (plan.system == System::Zero) {
+    h.schedule =
+        "collectives equal to those that DeepSpeed 0.14.5 issued, recorded without a GPU; its "
+        "times "
+        "were never executed";
     return h;
   }
   if (plan.system == System::Horovod) {

@@ -101,6 +101,7 @@ report::TuningHeading heading(const Loaded& l) {
           ? fmt::format("PyTorch {} DDP", ddpsim::name_of(plan.pytorch))
       : plan.system == System::Fsdp ? fmt::format("PyTorch {} FSDP", ddpsim::name_of(plan.pytorch))
       : plan.system == System::Horovod ? "Horovod"
+      : plan.system == System::Zero    ? fmt::format("DeepSpeed ZeRO-{}", plan.zero.stage)
                                        : "plain averaging",
       ddpsim::name_of(backend_of(plan, l.profile.kind)));
   h.profile =

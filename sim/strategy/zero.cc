@@ -1,0 +1,175 @@
+// What is sharded how, and which modules there are.
+#include "sim/strategy/zero.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+namespace ddpsim::strategy {
+
+bool overlaps(const ZeroPlan& zero) {
+  return zero.overlap_comm.value_or(zero.stage == 3);
+}
+
+ZeroPartition::ZeroPartition(const Workload& w, const ZeroPlan& zero, std::int64_t ranks)
+    : begin_(w.tensors.size()), end_(w.tensors.size()) {
+  constexpr std::int64_t kAlignment = 2;  // elements: nccl_start_alignment_factor
+  const auto n = static_cast<std::size_t>(zero.round_robin_gradients ? ranks : 1);
+  std::int64_t at = 0;
+  for (std::size_t first = 0; first < n; ++first)
+    for (std::size_t t = first; t < w.tensors.size(); t += n) {
+      begin_[t] = at;
+      at = end_[t] = at + w.tensors[t].elements();
+    }
+  shard_ = (at + kAlignment * ranks - 1) / (kAlignment * ranks) * kAlignment;
+  std::map<std::int64_t, std::int64_t> owned;
+  for (std::size_t t = 0; t < w.tensors.size(); ++t)
+    for (const Slice& s : slices(static_cast<TensorIndex>(t)))
+      tensors_ = std::max(tensors_, ++owned[s.rank]);
+}
+
+std::vector<ZeroPartition::Slice> ZeroPartition::slices(TensorIndex t) const {
+  std::vector<Slice> out;
+  for (std::int64_t at = begin_[t]; at < end_[t];) {
+    std::int64_t rank = at / shard_;
+    std::int64_t stop = std::min(end_[t], (rank + 1) * shard_);
+    out.push_back({rank, at - begin_[t], stop - at});
+    at = stop;
+  }
+  return out;
+}
+
+namespace {
+
+bool is_number(const std::string& s) {
+  return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Kinds of layers without parameters that models have as modules.
+bool is_module_kind(const std::string& kind) {
+  constexpr std::array<const char*, 9> kKinds{"relu",     "gelu",          "silu",
+                                              "sigmoid",  "tanh",          "dropout",
+                                              "max_pool", "gelu_composed", "avg_pool"};
+  return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
+}
+bool is_embedding(const Layer& l) {
+  return l.op.kind == "embedding" || l.op.kind == "position_embedding";
+}
+
+class TraceMaker {
+ public:
+  explicit TraceMaker(const Workload& w) : w_(w) {
+    for (const Layer& l : w.layers) convolves_ = convolves_ || l.kernel == KernelClass::Conv;
+  }
+
+  ZeroTrace make() {
+    enter("", {}, true);
+    for (std::size_t l = 0; l < w_.layers.size(); ++l) {
+      const Layer& layer = w_.layers[l];
+      std::vector<TensorIndex> tensors = tensors_of(layer);
+      if (tensors.empty() && !is_module_kind(layer.op.kind)) {
+        compute(l);
+        continue;
+      }
+      if (!tensors.empty()) containers(layer.name);
+      bool differentiable = any_ && !is_embedding(layer);
+      any_ = any_ || !tensors.empty();
+      enter(layer.name, std::move(tensors), differentiable);
+      trace_.forward.push_back({ZeroEvent::What::Compute, l, 1});
+      leave();
+    }
+    while (!open_.empty()) leave();
+    return std::move(trace_);
+  }
+
+ private:
+  // Those of a described layer that shares an embedding's weights are not listed with it.
+  std::vector<TensorIndex> tensors_of(const Layer& layer) const {
+    std::vector<TensorIndex> out = layer.tensors;
+    std::sort(out.begin(), out.end());
+    if (!out.empty() || (layer.op.kind != "linear" && layer.op.kind != "embedding")) return out;
+    for (const Layer& l : w_.layers) {
+      if (l.op.kind != "embedding" || l.tensors.empty()) continue;
+      if (layer.op.kind == "embedding" ||
+          w_.tensors[l.tensors.front()].elements() == layer.op.inputs * layer.op.outputs)
+        return {l.tensors.front()};
+    }
+    return out;
+  }
+
+  void enter(const std::string& name, std::vector<TensorIndex> tensors, bool differentiable) {
+    trace_.forward.push_back({ZeroEvent::What::Enter, trace_.modules.size(), 0});
+    open_.push_back(trace_.modules.size());
+    trace_.modules.push_back({name, std::move(tensors), differentiable});
+  }
+  void leave() {
+    trace_.forward.push_back({ZeroEvent::What::Exit, open_.back(), 0});
+    open_.pop_back();
+  }
+
+  // What is open holds the layer of this name.
+  void containers(const std::string& name) {
+    auto holds = [&](const std::string& outer) {
+      return outer.empty() || name.starts_with(outer + ".");
+    };
+    while (!holds(trace_.modules[open_.back()].name)) leave();
+    const std::size_t inside = trace_.modules[open_.back()].name.size();
+    for (std::size_t dot = name.find('.'); dot != std::string::npos;
+         dot = name.find('.', dot + 1)) {
+      if (dot <= inside) continue;
+      std::size_t end = std::min(name.find('.', dot + 1), name.size());
+      if (convolves_ || !is_number(name.substr(dot + 1, end - dot - 1)))
+        enter(name.substr(0, dot), {}, true);
+    }
+  }
+
+  // Layers that are no modules run on in one go.
+  void compute(std::size_t l) {
+    if (!trace_.forward.empty() && trace_.forward.back().what == ZeroEvent::What::Compute)
+      ++trace_.forward.back().layers;
+    else
+      trace_.forward.push_back({ZeroEvent::What::Compute, l, 1});
+  }
+
+  const Workload& w_;
+  bool convolves_ = false;
+  bool any_ = false;  // parameters so far
+  ZeroTrace trace_;
+  std::vector<std::size_t> open_;
+};
+
+}  // namespace
+
+ZeroTrace zero_trace(const Workload& w) {
+  return TraceMaker(w).make();
+}
+
+Bytes zero_state_bytes(const Workload& w, const Plan& plan, std::int64_t ranks) {
+  const ZeroPlan& zero = plan.zero;
+  const std::int64_t size = element_size(w.tensors.front().dtype);
+  const std::int64_t states =
+      w.optimizer.kind == Optimizer::Kind::Sgd ? (w.optimizer.momentum ? 1 : 0) : 2;
+  const std::int64_t all = w.elements();
+  const std::int64_t shard = (all + ranks - 1) / ranks;
+  std::int64_t whole = 0;  // elements: weights, and gradients
+  if (zero.stage < 3) whole = all + (zero.stage == 1 ? all : shard);
+  if (zero.stage == 3) {
+    std::int64_t largest = 0;
+    std::int64_t kept = 0;
+    for (const Tensor& t : w.tensors) {
+      largest = std::max(largest, t.elements());
+      if (t.elements() <= zero.stage3_param_persistence_threshold) kept += t.elements();
+    }
+    std::int64_t live = ranks == 1 ? 0 : zero.stage3_max_live_parameters + kept + largest;
+    whole = 2 * shard + std::min(all, live);
+  }
+  bool two = zero.stage < 3 && overlaps(zero);
+  const std::int64_t buffers =
+      zero.contiguous_gradients ? (two ? 2 : 1) * zero.reduce_bucket_size : 0;
+  // The optimizer's copy of the weights, its gradients and its states: four bytes each.
+  Bytes out{size * (whole + buffers) + 4 * (2 + states) * shard};
+  for (const Tensor& b : w.buffers) out += b.bytes();
+  return out;
+}
+
+}  // namespace ddpsim::strategy

@@ -1,0 +1,274 @@
+// DeepSpeed ZeRO, stages 1 and 2. A gradient is copied into a bucket when it is there (2; 1 with
+// overlap_comm, in the last micro-step) or after backward, in order of registration (1). A bucket
+// that would grow beyond reduce_bucket_size is reduced first:
+//
+//   divide by the ranks; slices of several owners into one; all-reduce; each rank keeps its own
+//
+// With overlap_comm that is on a stream of its own, which waits for computation; computation goes
+// on when what was reduced before is done: two buffers. A parameter above the limit stays where it
+// is and is cut where shards end. At the end the optimizer updates a shard, and all weights are
+// gathered at once.
+//
+// Source: deepspeed/runtime/zero/stage_1_and_2.py (0.14.5): reduce_independent_p_g_buckets...,
+// average_tensor, allreduce_and_scatter, independent_gradient_partition_epilogue, step.
+#include <algorithm>
+#include <map>
+
+#include "sim/strategy/zero_step.h"
+
+namespace ddpsim::strategy {
+namespace {
+
+constexpr OpWord bucket_word(const char* name, Phase phase, bool divides = false) {
+  return {name,
+          {.does = Does::Copy,
+           .phase = phase,
+           .of = Of::Bucket,
+           .touches = Touches::Bucket,
+           .divides = divides,
+           .in_micro_step = true}};
+}
+constexpr OpWord kToBucket{"to_bucket/",
+                           {.does = Does::Copy,
+                            .phase = Phase::Backward,
+                            .of = Of::Tensor,
+                            .touches = Touches::Tensor,
+                            .in_micro_step = true}};
+constexpr OpWord kAverage = bucket_word("average/bucket.", Phase::Backward, true);
+constexpr OpWord kJoin = bucket_word("join/bucket.", Phase::Backward);
+constexpr OpWord kReduceBucket{"allreduce/bucket.",
+                               {.does = Does::Communicate,
+                                .phase = Phase::Backward,
+                                .of = Of::Bucket,
+                                .touches = Touches::Bucket,
+                                .in_micro_step = true}};
+constexpr OpWord kAverageAfter = bucket_word("average/reduced.", Phase::Reduced, true);
+constexpr OpWord kBack = bucket_word("copy_back/bucket.", Phase::Reduced);
+constexpr OpWord kKeep = bucket_word("keep_shard/bucket.", Phase::Reduced);
+constexpr OpWord kBeforeBucket{"wait/device.",
+                               {.does = Does::Wait, .of = Of::Bucket, .in_micro_step = true}};
+constexpr OpWord kAfterBackward{"wait/reductions", {.does = Does::Wait, .in_micro_step = true}};
+constexpr OpWord kAddShard{"accumulate_shard",
+                           {.does = Does::Copy, .phase = Phase::Reduced, .in_micro_step = true}};
+constexpr OpWord kGatherWeights{"all_gather/weights",
+                                {.does = Does::Communicate,
+                                 .phase = Phase::Update,
+                                 .touches = Touches::Everything,
+                                 .operation = Operation::AllGather}};
+constexpr OpWord kZero12Words[] = {kToBucket,      kAverage,  kJoin,         kReduceBucket,
+                                   kAverageAfter,  kBack,     kKeep,         kBeforeBucket,
+                                   kAfterBackward, kAddShard, kGatherWeights};
+
+// A bucket's part that one rank owns; those of one rank that follow one another are one.
+struct Piece {
+  std::int64_t rank = 0;
+  std::int64_t elements = 0;
+};
+
+class Zero12Lowering {
+ public:
+  using Stream = ZeroStep::Stream;
+  Zero12Lowering(const TimedWorkload& timed, const Plan& plan)
+      : job_(timed, plan),
+        accumulation_steps_(plan.accumulation_steps),
+        partition_(job_.w, plan.zero, job_.ranks),
+        timeline_(backward_timeline(timed, unused_tensors(job_.w, plan))) {}
+
+  Program run(Steps steps) {
+    if (steps == Steps::All) job_.program.warmup.push_back(step(StepKind::First));
+    job_.program.steady = step(StepKind::Steady);
+    return std::move(job_.program);
+  }
+
+ private:
+  const ZeroPlan& zero() const { return job_.zero; }
+
+  StepProgram step(StepKind kind) {
+    ZeroStep s(job_, kind);
+    s_ = &s;
+    for (int m = 0; m < accumulation_steps_; ++m) {
+      if (accumulation_steps_ > 1) s.b.set_micro(m);
+      forward();
+      bool last = m + 1 == accumulation_steps_;
+      backward(m, last);
+      if (!last) s.end_micro_step();
+    }
+    s.b.set_micro(-1);
+    optimize();
+    s.end_micro_step();
+    return std::move(s.b.step);
+  }
+
+  void forward() {
+    Stretch f = forward_of(job_.timed.times);
+    s_->b.host_time(f.head);
+    s_->kernel(ZeroStep::kMain, kForward, kNoSubject, 0, {.duration = f.device});
+    s_->b.host_time(f.host - f.head);
+  }
+
+  void backward(int micro, bool last) {
+    const bool second = zero().stage == 2;
+    const bool hooks = second || (job_.overlaps && last);
+    for (const Segment& g : timeline_.segments) {
+      s_->b.host_time(g.host);
+      if (g.device.ps > 0)
+        s_->kernel(ZeroStep::kMain, kBackward, g.tensor, 0, {.duration = g.device});
+      if (!second && micro > 0)  // stage 2 has given the gradients of the micro-step before away
+        s_->copy(ZeroStep::kMain, kAccumulate, g.tensor, 3 * job_.size * job_.elements(g.tensor));
+      if (hooks) add(g.tensor);
+    }
+    s_->b.host_time(timeline_.tail_host);
+    if (timeline_.tail_device.ps > 0)
+      s_->kernel(ZeroStep::kMain, kBackwardTail, kNoSubject, 0,
+                 {.duration = timeline_.tail_device});
+    if (!second && !last) return;
+    if (!hooks) {
+      std::vector<TensorIndex> registered;
+      for (const Segment& g : timeline_.segments) registered.push_back(g.tensor);
+      std::sort(registered.begin(), registered.end());
+      for (TensorIndex t : registered) add(t);
+    }
+    reduce();
+    if (job_.overlaps) s_->synchronize(kAfterBackward, kNoSubject);
+    if (micro > 0 && second)
+      s_->copy(ZeroStep::kMain, kAddShard, kNoSubject, 3 * job_.size * partition_.shard(),
+               partition_.tensors());
+  }
+
+  void add(TensorIndex t) {
+    const std::int64_t n = job_.elements(t);
+    if (elements_ + n > zero().reduce_bucket_size) reduce();
+    if (zero().contiguous_gradients && n <= zero().reduce_bucket_size)
+      s_->copy(ZeroStep::kMain, kToBucket, t, 2 * job_.size * n);
+    bucket_.push_back(t);
+    elements_ += n;
+  }
+
+  void reduce() {
+    if (bucket_.empty()) return;
+    if (zero().contiguous_gradients)
+      average();
+    else
+      reduce_where_they_are();
+    bucket_.clear();
+    elements_ = 0;
+  }
+
+  void average() {
+    const Stream s = ZeroStep::kReduce;
+    s_->wait(s, ZeroStep::kMain);
+    s_->wait(ZeroStep::kMain, s);
+    if (!zero().reduce_scatter) {
+      std::uint32_t k = s_->bucket(bucket_, elements_, elements_);
+      all_reduce(k, elements_);
+      if (job_.ranks > 1) s_->copy(s, kAverageAfter, k, 2 * job_.size * elements_);
+      keep_shard(k);
+      return;
+    }
+    std::vector<std::vector<Piece>> parts = cut();
+    std::uint32_t first = static_cast<std::uint32_t>(s_->b.step.buckets.size());
+    std::int64_t from = 0;
+    for (const std::vector<Piece>& pieces : parts) {
+      std::int64_t n = 0;
+      for (const Piece& p : pieces) n += p.elements;
+      std::uint32_t k = s_->bucket(bucket_, n, n, from);
+      if (k == first) s_->copy(s, kAverage, k, 2 * job_.size * elements_);
+      if (pieces.size() > 1) s_->copy(s, kJoin, k, 2 * job_.size * n);
+      all_reduce(k, n);
+      if (pieces.size() > 1) copy_back(k, pieces);
+      from += n;
+    }
+    keep_shard(first);
+  }
+
+  // numel_per_bucket of allreduce_and_scatter(): only what was above the limit is cut.
+  std::vector<std::vector<Piece>> cut() const {
+    std::vector<Piece> pieces;
+    for (TensorIndex t : bucket_)
+      for (const ZeroPartition::Slice& s : partition_.slices(t)) {
+        if (!pieces.empty() && pieces.back().rank == s.rank)
+          pieces.back().elements += s.elements;
+        else
+          pieces.push_back({s.rank, s.elements});
+      }
+    std::vector<std::vector<Piece>> out;
+    std::int64_t n = 0;
+    for (const Piece& p : pieces) {
+      if (n == 0) out.emplace_back();
+      out.back().push_back(p);
+      n += p.elements;
+      if (n > zero().reduce_bucket_size) n = 0;
+    }
+    return out;
+  }
+
+  void all_reduce(std::uint32_t k, std::int64_t elements) {
+    s_->collective(ZeroStep::kReduce, kReduceBucket, k, job_.size * elements, job_.type);
+  }
+
+  // All ranks run the same Program: that of the one that owns the most of this bucket.
+  void copy_back(std::uint32_t k, const std::vector<Piece>& pieces) {
+    std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> of_rank;
+    for (const Piece& p : pieces) of_rank[p.rank].first += p.elements, ++of_rank[p.rank].second;
+    copy_most(kBack, k, of_rank);
+  }
+  // Whole gradients of which a rank owns a part, out of the bucket that is used again.
+  void keep_shard(std::uint32_t k) {
+    std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> of_rank;
+    for (TensorIndex t : bucket_)
+      for (const ZeroPartition::Slice& s : partition_.slices(t))
+        of_rank[s.rank].first += job_.elements(t), ++of_rank[s.rank].second;
+    copy_most(kKeep, k, of_rank);
+  }
+  void copy_most(const OpWord& word, std::uint32_t k,
+                 const std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>>& of_rank) {
+    std::pair<std::int64_t, std::int64_t> most;  // elements, kernels
+    for (const auto& [rank, work] : of_rank) most = std::max(most, work);
+    s_->copy(ZeroStep::kReduce, word, k, 2 * job_.size * most.first, most.second);
+  }
+
+  // contiguous_gradients=false: flattened, reduced, and copied back; with overlap_comm the host
+  // waits for the device instead of one stream for the other.
+  void reduce_where_they_are() {
+    const auto tensors = static_cast<std::int64_t>(bucket_.size());
+    std::uint32_t k = s_->bucket(bucket_, elements_, elements_);
+    if (job_.overlaps) s_->synchronize(kBeforeBucket, k);
+    if (tensors > 1) s_->copy(ZeroStep::kReduce, kJoin, k, 2 * job_.size * elements_);
+    s_->copy(ZeroStep::kReduce, kAverage, k, 2 * job_.size * elements_);
+    all_reduce(k, elements_);
+    if (tensors > 1) s_->copy(ZeroStep::kReduce, kBack, k, 2 * job_.size * elements_, tensors);
+  }
+
+  void optimize() {
+    const std::int64_t shard = partition_.shard();
+    // As float (6), isnan and isinf (5 each), logical_or (3), as float and max (9):
+    // stage_1_and_2.py _has_inf_or_nan, for each tensor.
+    s_->check_overflow(ZeroStep::kMain, 28, shard, 8 * partition_.tensors());
+    s_->norm(0, shard, partition_.tensors(), DType::Float32);
+    s_->update(0, shard);
+    s_->collective(ZeroStep::kMain, kGatherWeights, kNoSubject, job_.size * shard * job_.ranks,
+                   job_.type);
+    s_->read_loss();
+  }
+
+  ZeroJob job_;
+  const int accumulation_steps_;
+  const ZeroPartition partition_;
+  const BackwardTimeline timeline_;
+  // of the step being built
+  ZeroStep* s_ = nullptr;
+  std::vector<TensorIndex> bucket_;
+  std::int64_t elements_ = 0;
+};
+
+}  // namespace
+
+std::span<const OpWord> zero_12_words() {
+  return kZero12Words;
+}
+
+Program lower_zero_12(const TimedWorkload& workload, const Plan& plan, Steps steps) {
+  return Zero12Lowering(workload, plan).run(steps);
+}
+
+}  // namespace ddpsim::strategy
