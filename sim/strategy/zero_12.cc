@@ -19,35 +19,12 @@
 namespace ddpsim::strategy {
 namespace {
 
-constexpr OpWord bucket_word(const char* name, Phase phase, bool divides = false) {
-  return {name,
-          {.does = Does::Copy,
-           .phase = phase,
-           .of = Of::Bucket,
-           .touches = Touches::Bucket,
-           .divides = divides,
-           .in_micro_step = true}};
-}
-constexpr OpWord kToBucket{"to_bucket/",
-                           {.does = Does::Copy,
-                            .phase = Phase::Backward,
-                            .of = Of::Tensor,
-                            .touches = Touches::Tensor,
-                            .in_micro_step = true}};
-constexpr OpWord kAverage = bucket_word("average/bucket.", Phase::Backward, true);
-constexpr OpWord kJoin = bucket_word("join/bucket.", Phase::Backward);
-constexpr OpWord kReduceBucket{"allreduce/bucket.",
-                               {.does = Does::Communicate,
-                                .phase = Phase::Backward,
-                                .of = Of::Bucket,
-                                .touches = Touches::Bucket,
-                                .in_micro_step = true}};
-constexpr OpWord kAverageAfter = bucket_word("average/reduced.", Phase::Reduced, true);
-constexpr OpWord kBack = bucket_word("copy_back/bucket.", Phase::Reduced);
-constexpr OpWord kKeep = bucket_word("keep_shard/bucket.", Phase::Reduced);
+constexpr OpWord kJoin = zero_word("join/bucket.", Does::Copy, Phase::Backward);
+constexpr OpWord kAverageAfter =
+    zero_word("average/reduced.", Does::Copy, Phase::Reduced, Operation::AllReduce, true);
+constexpr OpWord kBack = zero_word("copy_back/bucket.", Does::Copy, Phase::Reduced);
 constexpr OpWord kBeforeBucket{"wait/device.",
                                {.does = Does::Wait, .of = Of::Bucket, .in_micro_step = true}};
-constexpr OpWord kAfterBackward{"wait/reductions", {.does = Does::Wait, .in_micro_step = true}};
 constexpr OpWord kAddShard{"accumulate_shard",
                            {.does = Does::Copy, .phase = Phase::Reduced, .in_micro_step = true}};
 constexpr OpWord kGatherWeights{"all_gather/weights",
@@ -55,9 +32,8 @@ constexpr OpWord kGatherWeights{"all_gather/weights",
                                  .phase = Phase::Update,
                                  .touches = Touches::Everything,
                                  .operation = Operation::AllGather}};
-constexpr OpWord kZero12Words[] = {kToBucket,      kAverage,  kJoin,         kReduceBucket,
-                                   kAverageAfter,  kBack,     kKeep,         kBeforeBucket,
-                                   kAfterBackward, kAddShard, kGatherWeights};
+constexpr OpWord kZero12Words[] = {kJoin,         kAverageAfter, kBack,
+                                   kBeforeBucket, kAddShard,     kGatherWeights};
 
 // A bucket's part that one rank owns; those of one rank that follow one another are one.
 struct Piece {
@@ -129,7 +105,7 @@ class Zero12Lowering {
       for (TensorIndex t : registered) add(t);
     }
     reduce();
-    if (job_.overlaps) s_->synchronize(kAfterBackward, kNoSubject);
+    if (job_.overlaps) s_->synchronize(kZeroReduced, kNoSubject);
     if (micro > 0 && second)
       s_->copy(ZeroStep::kMain, kAddShard, kNoSubject, 3 * job_.size * partition_.shard(),
                partition_.tensors());
@@ -139,7 +115,7 @@ class Zero12Lowering {
     const std::int64_t n = job_.elements(t);
     if (elements_ + n > zero().reduce_bucket_size) reduce();
     if (zero().contiguous_gradients && n <= zero().reduce_bucket_size)
-      s_->copy(ZeroStep::kMain, kToBucket, t, 2 * job_.size * n);
+      s_->copy(ZeroStep::kMain, kZeroToBucket, t, 2 * job_.size * n);
     bucket_.push_back(t);
     elements_ += n;
   }
@@ -172,7 +148,7 @@ class Zero12Lowering {
       std::int64_t n = 0;
       for (const Piece& p : pieces) n += p.elements;
       std::uint32_t k = s_->bucket(bucket_, n, n, from);
-      if (k == first) s_->copy(s, kAverage, k, 2 * job_.size * elements_);
+      if (k == first) s_->copy(s, kZeroAverage, k, 2 * job_.size * elements_);
       if (pieces.size() > 1) s_->copy(s, kJoin, k, 2 * job_.size * n);
       all_reduce(k, n);
       if (pieces.size() > 1) copy_back(k, pieces);
@@ -203,7 +179,7 @@ class Zero12Lowering {
   }
 
   void all_reduce(std::uint32_t k, std::int64_t elements) {
-    s_->collective(ZeroStep::kReduce, kReduceBucket, k, job_.size * elements, job_.type);
+    s_->collective(ZeroStep::kReduce, kZeroAllReduce, k, job_.size * elements, job_.type);
   }
 
   // All ranks run the same Program: that of the one that owns the most of this bucket.
@@ -218,7 +194,7 @@ class Zero12Lowering {
     for (TensorIndex t : bucket_)
       for (const ZeroPartition::Slice& s : partition_.slices(t))
         of_rank[s.rank].first += job_.elements(t), ++of_rank[s.rank].second;
-    copy_most(kKeep, k, of_rank);
+    copy_most(kZeroKeep, k, of_rank);
   }
   void copy_most(const OpWord& word, std::uint32_t k,
                  const std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>>& of_rank) {
@@ -234,7 +210,7 @@ class Zero12Lowering {
     std::uint32_t k = s_->bucket(bucket_, elements_, elements_);
     if (job_.overlaps) s_->synchronize(kBeforeBucket, k);
     if (tensors > 1) s_->copy(ZeroStep::kReduce, kJoin, k, 2 * job_.size * elements_);
-    s_->copy(ZeroStep::kReduce, kAverage, k, 2 * job_.size * elements_);
+    s_->copy(ZeroStep::kReduce, kZeroAverage, k, 2 * job_.size * elements_);
     all_reduce(k, elements_);
     if (tensors > 1) s_->copy(ZeroStep::kReduce, kBack, k, 2 * job_.size * elements_, tensors);
   }

@@ -16,43 +16,18 @@
 namespace ddpsim::strategy {
 namespace {
 
-constexpr OpWord gradient_word(const char* name, Does does, Phase phase, Of of, Touches touches,
-                               Operation o = Operation::AllReduce, bool divides = false) {
-  return {name,
-          {.does = does,
-           .phase = phase,
-           .of = of,
-           .touches = touches,
-           .operation = o,
-           .divides = divides,
-           .in_micro_step = true}};
-}
 constexpr OpWord kLayerForward{"fwd/",
                                {.phase = Phase::Forward, .of = Of::Label, .in_micro_step = true}};
 constexpr OpWord kLayerBackward{"bwd/",
                                 {.phase = Phase::Backward, .of = Of::Label, .in_micro_step = true}};
-constexpr OpWord kGradientToBucket =
-    gradient_word("to_bucket/", Does::Copy, Phase::Backward, Of::Tensor, Touches::Tensor);
-constexpr OpWord kInterleave =
-    gradient_word("interleave/bucket.", Does::Copy, Phase::Backward, Of::Bucket, Touches::Bucket);
-constexpr OpWord kAverageBucket =
-    gradient_word("average/bucket.", Does::Copy, Phase::Backward, Of::Bucket, Touches::Bucket,
-                  Operation::AllReduce, true);
-constexpr OpWord kScatterBucket =
-    gradient_word("reduce_scatter/bucket.", Does::Communicate, Phase::Backward, Of::Bucket,
-                  Touches::Bucket, Operation::ReduceScatter);
-constexpr OpWord kReduceAll = gradient_word("allreduce/bucket.", Does::Communicate, Phase::Backward,
-                                            Of::Bucket, Touches::Bucket);
-constexpr OpWord kScaled =
-    gradient_word("scale/bucket.", Does::Copy, Phase::Reduced, Of::Bucket, Touches::Bucket);
-constexpr OpWord kKeepPart =
-    gradient_word("keep_shard/bucket.", Does::Copy, Phase::Reduced, Of::Bucket, Touches::Bucket);
+constexpr OpWord kInterleave = zero_word("interleave/bucket.", Does::Copy, Phase::Backward);
+constexpr OpWord kScatterBucket = zero_word("reduce_scatter/bucket.", Does::Communicate,
+                                            Phase::Backward, Operation::ReduceScatter);
+constexpr OpWord kScaled = zero_word("scale/bucket.", Does::Copy, Phase::Reduced);
 constexpr OpWord kLimitReduce{"limit/reduce.",
                               {.does = Does::Host, .of = Of::Number, .in_micro_step = true}};
-constexpr OpWord kAllReduced{"wait/reductions", {.does = Does::Wait, .in_micro_step = true}};
-constexpr OpWord kZero3Words[] = {kLayerForward,  kLayerBackward, kGradientToBucket, kInterleave,
-                                  kAverageBucket, kScatterBucket, kReduceAll,        kScaled,
-                                  kKeepPart,      kLimitReduce,   kAllReduced};
+constexpr OpWord kZero3Words[] = {kLayerForward,  kLayerBackward, kInterleave,
+                                  kScatterBucket, kScaled,        kLimitReduce};
 
 class Zero3Lowering {
  public:
@@ -138,7 +113,7 @@ class Zero3Lowering {
     }
     coordinator_.reset_step();
     reduce();
-    s_->host_waits(kAllReduced, kNoSubject, s_->position(ZeroStep::kReduce));
+    s_->host_waits(kZeroReduced, kNoSubject, s_->position(ZeroStep::kReduce));
     limit_.settle();
   }
 
@@ -149,7 +124,7 @@ class Zero3Lowering {
     if (elements_ + n > job_.zero.reduce_bucket_size) reduce();
     s_->wait(ZeroStep::kReduce, ZeroStep::kMain);
     if (job_.zero.contiguous_gradients && elements_ + n <= job_.zero.reduce_bucket_size)
-      s_->copy(ZeroStep::kReduce, kGradientToBucket, t, 2 * job_.size * n);
+      s_->copy(ZeroStep::kReduce, kZeroToBucket, t, 2 * job_.size * n);
     bucket_.push_back(t);
     elements_ += n;
   }
@@ -164,7 +139,7 @@ class Zero3Lowering {
     bool whole = job_.zero.contiguous_gradients && !job_.zero.reduce_scatter &&
                  elements_ <= job_.zero.reduce_bucket_size;
     const std::uint32_t k = whole ? all_reduce() : reduce_scatter(shards * job_.ranks);
-    s_->copy(ZeroStep::kReduce, kKeepPart, k, (micro_ == 0 ? 2 : 3) * size * shards, tensors);
+    s_->copy(ZeroStep::kReduce, kZeroKeep, k, (micro_ == 0 ? 2 : 3) * size * shards, tensors);
     limit_.happened(s_->position(ZeroStep::kReduce));
     bucket_.clear();
     elements_ = 0;
@@ -178,7 +153,7 @@ class Zero3Lowering {
     if (bucket_.size() > 1 || padded != elements_)
       s_->copy(ZeroStep::kReduce, kInterleave, k, 2 * job_.size * padded,
                (parts + kParts - 1) / kParts);
-    s_->copy(ZeroStep::kReduce, kAverageBucket, k, 2 * job_.size * padded);
+    s_->copy(ZeroStep::kReduce, kZeroAverage, k, 2 * job_.size * padded);
     s_->collective(ZeroStep::kReduce, kScatterBucket, k, job_.size * padded, job_.type);
     return k;
   }
@@ -187,8 +162,8 @@ class Zero3Lowering {
   std::uint32_t all_reduce() {
     const std::uint32_t k = s_->bucket(bucket_, elements_, elements_);
     const std::int64_t bytes = job_.size * elements_;
-    s_->copy(ZeroStep::kReduce, kAverageBucket, k, 2 * bytes);
-    s_->collective(ZeroStep::kReduce, kReduceAll, k, bytes, job_.type);
+    s_->copy(ZeroStep::kReduce, kZeroAverage, k, 2 * bytes);
+    s_->collective(ZeroStep::kReduce, kZeroAllReduce, k, bytes, job_.type);
     if (job_.ranks > 1) s_->copy(ZeroStep::kReduce, kScaled, k, 2 * bytes);  // by predivide's 1.0
     return k;
   }

@@ -9,25 +9,14 @@
 namespace ddpsim::strategy {
 namespace {
 
-constexpr OpWord fetch_word(const char* name, Does does, Phase phase, Of of,
-                            Touches touches = Touches::Nothing) {
-  return {name,
-          {.does = does,
-           .phase = phase,
-           .of = of,
-           .touches = touches,
-           .operation = Operation::AllGather,
-           .in_micro_step = true}};
-}
-constexpr OpWord kShards =
-    fetch_word("join_shards/bucket.", Does::Copy, Phase::Between, Of::Bucket, Touches::Bucket);
-constexpr OpWord kFetch = fetch_word("all_gather/bucket.", Does::Communicate, Phase::Forward,
-                                     Of::Bucket, Touches::Bucket);
-constexpr OpWord kFetchAgain = fetch_word("all_gather/bwd.bucket.", Does::Communicate,
-                                          Phase::Backward, Of::Bucket, Touches::Bucket);
-constexpr OpWord kSplit =
-    fetch_word("split/bucket.", Does::Copy, Phase::Between, Of::Bucket, Touches::Bucket);
-constexpr OpWord kLimitFetch = fetch_word("limit/fetch.", Does::Host, Phase::Between, Of::Number);
+constexpr OpWord kShards = zero_word("join_shards/bucket.", Does::Copy, Phase::Between);
+constexpr OpWord kFetch =
+    zero_word("all_gather/bucket.", Does::Communicate, Phase::Forward, Operation::AllGather);
+constexpr OpWord kFetchAgain =
+    zero_word("all_gather/bwd.bucket.", Does::Communicate, Phase::Backward, Operation::AllGather);
+constexpr OpWord kSplit = zero_word("split/bucket.", Does::Copy, Phase::Between);
+constexpr OpWord kLimitFetch{"limit/fetch.",
+                             {.does = Does::Host, .of = Of::Number, .in_micro_step = true}};
 constexpr OpWord kPersistent{"all_gather/persistent.",
                              {.does = Does::Communicate,
                               .phase = Phase::Update,

@@ -26,8 +26,9 @@ constexpr OpWord kUpdateShard =
     step_word("optimizer/group.", Does::Compute, Of::Number, Touches::Everything);
 constexpr OpWord kWeightsOfShard = step_word("copy_weights/group.", Does::Copy, Of::Number);
 constexpr OpWord kZeroStepWords[] = {
-    kEndTimer,   kOverflow,     kReduceOverflow,   kAwaitOverflow, kNorm,
-    kReduceNorm, kUnscaleShard, kGradientsOfShard, kUpdateShard,   kWeightsOfShard};
+    kZeroToBucket, kZeroAverage,  kZeroAllReduce,    kZeroKeep,      kZeroReduced,
+    kEndTimer,     kOverflow,     kReduceOverflow,   kAwaitOverflow, kNorm,
+    kReduceNorm,   kUnscaleShard, kGradientsOfShard, kUpdateShard,   kWeightsOfShard};
 
 // Kernels over single numbers: those that sum and test the norm, and those that clip.
 constexpr std::int64_t kOfNorm = 16;

@@ -11,6 +11,33 @@
 
 namespace ddpsim::strategy {
 
+// A word of a bucket, in a micro-step.
+constexpr OpWord zero_word(const char* name, Does does, Phase phase,
+                           Operation o = Operation::AllReduce, bool divides = false) {
+  return {name,
+          {.does = does,
+           .phase = phase,
+           .of = Of::Bucket,
+           .touches = Touches::Bucket,
+           .operation = o,
+           .divides = divides,
+           .in_micro_step = true}};
+}
+// Those of all stages.
+inline constexpr OpWord kZeroToBucket{"to_bucket/",
+                                      {.does = Does::Copy,
+                                       .phase = Phase::Backward,
+                                       .of = Of::Tensor,
+                                       .touches = Touches::Tensor,
+                                       .in_micro_step = true}};
+inline constexpr OpWord kZeroAverage =
+    zero_word("average/bucket.", Does::Copy, Phase::Backward, Operation::AllReduce, true);
+inline constexpr OpWord kZeroAllReduce =
+    zero_word("allreduce/bucket.", Does::Communicate, Phase::Backward);
+inline constexpr OpWord kZeroKeep = zero_word("keep_shard/bucket.", Does::Copy, Phase::Reduced);
+inline constexpr OpWord kZeroReduced{"wait/reductions",
+                                     {.does = Does::Wait, .in_micro_step = true}};
+
 // What a lowering keeps from step to step.
 struct ZeroJob {
   TimedWorkload timed;
