@@ -23,6 +23,7 @@ constexpr OpWord kPersistent{"all_gather/persistent.",
                               .of = Of::Tensor,
                               .touches = Touches::Tensor,
                               .operation = Operation::AllGather}};
+constexpr OpWord kAwaitPersistent{"wait/persistent", {.does = Does::Wait, .phase = Phase::Update}};
 // assert_ints_same_as_other_ranks(): the order of modules, of parameters, of their uses.
 constexpr OpWord kSameTrace{"broadcast/trace.",
                             {.does = Does::Communicate,
@@ -31,8 +32,9 @@ constexpr OpWord kSameTrace{"broadcast/trace.",
                              .in_micro_step = true}};
 constexpr OpWord kAwaitTrace{"wait/trace.",
                              {.does = Does::Wait, .of = Of::Number, .in_micro_step = true}};
-constexpr OpWord kZeroFetchWords[] = {kShards,     kFetch,      kFetchAgain, kSplit,
-                                      kLimitFetch, kPersistent, kSameTrace,  kAwaitTrace};
+constexpr OpWord kZeroFetchWords[] = {kShards,          kFetch,      kFetchAgain,
+                                      kSplit,           kLimitFetch, kPersistent,
+                                      kAwaitPersistent, kSameTrace,  kAwaitTrace};
 
 constexpr std::size_t kNotInflight = SIZE_MAX;
 
@@ -223,6 +225,7 @@ void ZeroCoordinator::gather_persistent() {
                                    true));
   }
   for (std::uint32_t op : ops) s_->wait(ZeroStep::kMain, op);
+  if (!ops.empty()) s_->synchronize(kAwaitPersistent, kNoSubject);
 }
 
 }  // namespace ddpsim::strategy
