@@ -179,7 +179,7 @@ TEST(Zero, OverlapPutsReductionsOnAStreamThatComputationWaitsForOneBucketLater) 
   p.zero.reduce_bucket_size = 3'000'000;
   Listed l("resnet50", p, 8);
   EXPECT_EQ(l.program.streams, std::vector<std::string>{"reduce"});
-  std::vector<std::uint32_t> reductions = l.all("allreduce/bucket.");
+  std::vector<std::uint32_t> reductions = l.all("keep_shard/bucket.");
   ASSERT_GT(reductions.size(), 3u);
   // Once bucket k is handed over, computation waits for bucket k - 1, and for none later.
   std::uint32_t latest = kNoOp;
@@ -270,18 +270,18 @@ TEST(Zero, OneRankGathersNothing) {
 
 // ---- the whole way
 
-predict::Question question(const Workload& w, const topology::Fabric& fabric, const Profile& p,
-                           const Plan& plan, int ranks) {
+Scenario scenario(const Plan& plan, int ranks) {
   Scenario s;
   s.plan = plan;
   s.ranks = ranks;
-  return {w, fabric, p, s};
+  return s;
 }
 predict::Prediction ask(const Plan& plan, int ranks, const char* cluster = "gpu-ethernet-100g") {
   Workload w = test::workload("gpt2-small");
   topology::Fabric fabric(test::cluster(cluster));
   Profile p = test::profile(fabric.cluster().profile);
-  predict::Question q = question(w, fabric, p, plan, ranks);
+  Scenario s = scenario(plan, ranks);
+  predict::Question q{w, fabric, p, s};
   EXPECT_FALSE(predict::check(q)) << predict::check(q).message;
   return predict::predict(q);
 }
@@ -297,11 +297,16 @@ TEST(ZeroStep, HidesWhatItReducesMeanwhileOnlyIfItOverlaps) {
   EXPECT_GT(overlapping.summary.overlap, 0.2);
 }
 
-TEST(ZeroStep, PrefetchingHidesGatherings) {
-  Plan none = zero(3);
-  none.zero.stage3_prefetch_bucket_size = 0;
-  EXPECT_GT(ask(none, 8).summary.exposed_communication,
-            ask(zero(3), 8).summary.exposed_communication);
+// The host issues the next module's all-gather while this one computes, prefetching or not; what is
+// gathered with others is there later.
+TEST(ZeroStep, ReducingOnTheComputeStreamExposesIt) {
+  Plan p = zero(3);
+  p.zero.reduce_bucket_size = 10'000'000;
+  Plan one = p;
+  one.zero.overlap_comm = false;
+  EXPECT_GT(ask(one, 8).summary.exposed_communication, ask(p, 8).summary.exposed_communication);
+  p.zero.stage3_prefetch_bucket_size = 0;
+  EXPECT_GT(ask(p, 8).summary.overlap, 0.3);
 }
 
 TEST(ZeroStep, EachStageHoldsLessThanTheOneBefore) {
@@ -317,7 +322,8 @@ TEST(ZeroStep, BothFidelitiesAgree) {
     Workload w = test::workload("resnet50");
     topology::Fabric fabric(test::cluster("gpu-ethernet-100g"));
     Profile p = test::profile(fabric.cluster().profile);
-    predict::Question q = question(w, fabric, p, zero(stage), 4);
+    Scenario s = scenario(zero(stage), 4);
+    predict::Question q{w, fabric, p, s};
     predict::Options by_message;
     by_message.fidelity = predict::Fidelity::Message;
     auto step = [&](const predict::Options& o) {
