@@ -62,9 +62,12 @@ void refuse_other_systems(const Reader& r) {
                 "DeepSpeed's zero_optimization is a plan of its own: {\"system\": \"zero\", "
                 "\"stage\": 2, ...}, with the keys of zero_optimization beside stage");
 }
-bool is_other_system(std::string name) {
+std::string lower_case(std::string name) {
   for (char& c : name)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return name;
+}
+bool is_other_system(const std::string& name) {
   for (const char* part : {"fsdp", "zero", "megatron", "fully_shard"})
     if (name.find(part) != std::string::npos) return true;
   return false;
@@ -154,9 +157,9 @@ System read_system(const Reader& r) {
     if (name == s.name) return s.system;
     names.push_back(s.name);
   }
-  if (name.find("deepspeed") != std::string::npos)
+  if (lower_case(name).find("deepspeed") != std::string::npos)
     r.fail("DeepSpeed's ZeRO is system \"zero\", with knob stage (1, 2 or 3)");
-  if (is_other_system(name)) r.fail("\"" + name.substr(0, 40) + "\": " + kOtherSystem);
+  if (is_other_system(lower_case(name))) r.fail("\"" + name.substr(0, 40) + "\": " + kOtherSystem);
   return static_cast<System>(r.choice(names));
 }
 

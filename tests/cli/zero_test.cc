@@ -85,6 +85,7 @@ TEST(ZeroCommand, RefusesInASentence) {
       "is a knob of zero, and the plan's system is pytorch_ddp");
   expect_refusal(zero("zero2", "predict", {"--set", "stage=3"}), "the plan's system is zero2");
   expect_refusal(zero("deepspeed", "predict", {}), "is system \"zero\", with knob stage");
+  expect_refusal(zero("DeepSpeed", "predict", {}), "is system \"zero\"");
   expect_refusal(zero("pytorch_ddp", "predict", {"--set", "zero_optimization=3"}),
                  "\"system\": \"zero\"");
   expect_refusal(zero("zero", "predict", {"--set", "stage=0"}), "is none of");

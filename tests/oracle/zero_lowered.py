@@ -8,7 +8,8 @@
 A workload is made of each recording: its parameters in order of registration, its modules in order
 of forward, its order of arrival; times are made up. Compared are the first step and the last one:
 each collective's operation, bytes, type, tensors (a slice as one), communicator, stream, the order
-of all of them, and the module whose gradients had last arrived when it was issued.
+of all of them, and the module whose gradients had last arrived when it was issued; of the last step
+also what is divided and copied, and how often the host waits for the device.
 """
 import copy
 import gzip
@@ -44,6 +45,22 @@ def micro_batches(phase):
     return out
 
 
+def work(phases):
+    """Of a step: elements divided and copied on each stream before the optimizer, and how often the
+    host waits for the device."""
+    out = {}
+    for phase, events in phases.items():
+        for e in events:
+            key = None
+            if e[0] == "h" and e[1] == "device.synchronize":
+                key, n = "device", 1
+            elif e[0] == "l" and phase == "backward" and e[1] in ("copy", "div", "mul"):
+                key, n = ("copy" if e[1] == "copy" else "average") + " " + e[4], e[2]
+            if key:
+                out[key] = out.get(key, 0) + n
+    return out
+
+
 def reduce_folder(folder):
     """Of each recording what is compared: modules, collectives, and the host's waits for the
     device."""
@@ -54,7 +71,7 @@ def reduce_folder(folder):
         first = micro_batches(d["steps"][0]["phases"]["forward"])[0]
         fetched = [e[2] for e in first if e[:2] == ["m", "fetch"]]
         owners = [e[1] for e in first if e[0] == "f"]
-        steps = []
+        steps, last = [], resolved(d["steps"], len(d["steps"]) - 1)["phases"]
         for k in (0, len(d["steps"]) - 1):
             phases = {p: micro_batches(e) for p, e in resolved(d["steps"], k)["phases"].items()}
             keys = ("op", "bytes", "dtype", "tensors", "queue", "comm", "after_grad")
@@ -79,6 +96,7 @@ def reduce_folder(folder):
                 "owners": owners,
                 "modules": fetched,
                 "steps": steps,
+                "work": work(last),
             }
         )
     DATA.parent.mkdir(exist_ok=True)
@@ -215,11 +233,56 @@ def lowered(r, program, step):
     return out
 
 
+NAMES = {
+    1: {"main": "main", "stream0": "reduce"},
+    3: {"main": "main", "stream0": "all_gather", "stream1": "reduce"},
+}
+
+
+def work_differences(r, step):
+    """A rank copies its own slices; ddpsim, those of the rank that owns the most. What a slice is
+    copied onto is itself on a GPU where it is alone: the recording, on a CPU, counts that."""
+    stage = r["knobs"]["zero_optimization"]["stage"]
+    size = 4 if r["knobs"]["dtype"] == "fp32" else 2
+    names = NAMES[3 if stage == 3 else 1]
+    said = {}
+    for key, n in r["work"].items():
+        what, _, stream = key.partition(" ")
+        said[what, names[stream] if stream else "host"] = n
+    # ThroughputTimer.start() follows stop(), of a device that is idle.
+    said["device", "host"] -= micro_steps(r)
+    mine = {}
+    for o in step["ops"]:
+        name = o["op"].split("/", 1)[1] if o["op"].startswith("micro") else o["op"]
+        what, lane = name.split("/")[0], o["lane"]
+        key = None
+        if what in ("to_bucket", "keep_shard", "average"):
+            stream = "main" if lane == "compute" else lane
+            key, n = ("average" if what == "average" else "copy", stream), o["traffic_bytes"]
+            n //= 2 * size
+            if what == "keep_shard" and o["op"].startswith("micro") and o["op"][5] != "0":
+                key = None  # added, not copied
+        elif name in ("wait/timer", "wait/persistent") or name.startswith("wait/device"):
+            key, n = ("device", "host"), 1
+        elif name == "wait/reductions" and stage < 3:
+            key, n = ("device", "host"), 1
+        if key:
+            mine[key] = mine.get(key, 0) + n
+    compared = [k for k in said if k[0] != "copy" or stage == 3]
+    if ("average", "reduce") in said and ("copy", "main") in said:
+        compared.append(("copy", "main"))  # with overlap_comm: into buckets, nothing else
+    return [
+        f"{' '.join(k)}: ddpsim {mine.get(k, 0)}, recorded {said[k]}"
+        for k in compared
+        if mine.get(k, 0) != said[k]
+    ]
+
+
 def recorded(r, collectives):
     zero = r["knobs"]["zero_optimization"]
     third = zero["stage"] == 3
     owner = [p[0].rsplit(".", 1)[0] for p in r["parameters"]]
-    names = {"stream0": "all_gather" if third else "reduce", "stream1": "reduce", "main": "main"}
+    names = NAMES[3 if third else 1]
     out = []
     for c in collectives:
         after = c["after_grad"]
@@ -272,7 +335,7 @@ def differences(ddpsim, r):
             if a is None or b is None or not alike(a, b, third):
                 found.append(f"{what} {k}: ddpsim {a}, recorded {b}")
                 break
-    return found, compared
+    return found + work_differences(r, p["steps"][-1]), compared
 
 
 def refusal(r):
@@ -326,6 +389,12 @@ def self_test(ddpsim, recordings):
         r["steps"][-1][1][key] = value
         if not differences(ddpsim, r)[0]:
             missed.append(key)
+    r = copy.deepcopy(next(x for x in recordings if "zero3__resnet18__small_acc2" in x["file"]))
+    for key in r["work"]:
+        r["work"][key] += 1
+        if not differences(ddpsim, r)[0]:
+            missed.append(key)
+        r["work"][key] -= 1
     for m in missed:
         print("not noticed:", m)
     print("self-test:", "failed" if missed else "ok")
