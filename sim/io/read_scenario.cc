@@ -115,9 +115,13 @@ struct ReadField {
   }
   void operator()(const strategy::Choice& c) const {
     // "stage": 2, as in DeepSpeed's file.
-    if (r.json().is_number_integer())
+    const bool counted = *c.names.front() >= '0' && *c.names.front() <= '9';
+    if (counted && r.json().is_number_integer()) {
+      const std::string text = r.json().dump();
       for (std::size_t k = 0; k < c.names.size(); ++k)
-        if (r.json().dump() == c.names[k]) return c.set(plan, static_cast<int>(k));
+        if (text == c.names[k]) return c.set(plan, static_cast<int>(k));
+      r.fail(text.substr(0, 40) + " is none of " + c.names.front() + " to " + c.names.back());
+    }
     c.set(plan, static_cast<int>(r.choice(c.names)));
   }
 };

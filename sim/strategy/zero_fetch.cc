@@ -195,8 +195,9 @@ void ZeroCoordinator::reset_step() {
                                     static_cast<std::int64_t>(order_.size()),
                                     static_cast<std::int64_t>(order_.size())};
     for (std::uint32_t k = 0; k < 3; ++k) {
+      // Of eight bytes each; what a broadcast's type is, is never asked.
       std::uint32_t op = s_->collective(ZeroStep::kMain, kSameTrace, k, 8 * numbers[k],
-                                        DType::Int64, world_lane(job_));
+                                        DType::Int32, world_lane(job_));
       s_->host_waits(kAwaitTrace, k, {op});
     }
   }

@@ -66,7 +66,8 @@ TEST_F(ZeroFiles, AProgramNamesSlices) {
       "8",          "--plan", "zero2",     "--set",    "reduce_bucket_size=1000000"};
   std::vector<std::string> show{"show", "program", "--format", "json"};
   show.insert(show.end(), cut.begin(), cut.end());
-  const std::string file = write("p.json", ddpsim(show).out);
+  const std::string file = at("p.json");
+  put(file, ddpsim(show).out);
   EXPECT_NE(raw(file).find("classifier.0.weight["), std::string::npos);
   std::vector<std::string> question{"predict", "--format", "json"};
   question.insert(question.end(), cut.begin(), cut.end());
