@@ -63,7 +63,7 @@ class TraceMaker {
   }
 
   ZeroTrace make() {
-    enter("", {}, true);
+    enter("");
     for (std::size_t l = 0; l < w_.layers.size(); ++l) {
       const Layer& layer = w_.layers[l];
       std::vector<TensorIndex> tensors = tensors_of(layer);
@@ -71,12 +71,22 @@ class TraceMaker {
         compute(l);
         continue;
       }
-      if (!tensors.empty()) containers(layer.name);
-      bool differentiable = any_ && !is_embedding(layer);
-      any_ = any_ || !tensors.empty();
-      enter(layer.name, std::move(tensors), differentiable);
-      trace_.forward.push_back({ZeroEvent::What::Compute, l, 1});
-      leave();
+      bool owns = !tensors.empty();
+      if (owns) containers(layer.name);
+      if (owns && owner(layer, tensors.front()) != kNone) {
+        ZeroModule& m = trace_.modules[owner(layer, tensors.front())];
+        m.tensors.insert(m.tensors.end(), tensors.begin(), tensors.end());
+        std::sort(m.tensors.begin(), m.tensors.end());
+        compute(l);
+      } else {
+        enter(layer.name);
+        ZeroModule& m = trace_.modules.back();
+        m.tensors = std::move(tensors);
+        m.differentiable = any_ && !is_embedding(layer);
+        trace_.forward.push_back({ZeroEvent::What::Compute, l, 1});
+        if (!holds_layers_after(l)) leave();
+      }
+      any_ = any_ || owns;
     }
     while (!open_.empty()) leave();
     return std::move(trace_);
@@ -97,10 +107,27 @@ class TraceMaker {
     return out;
   }
 
-  void enter(const std::string& name, std::vector<TensorIndex> tensors, bool differentiable) {
+  // "encoder.pos_embedding" is a parameter of the container "encoder", and no module of its own.
+  std::size_t owner(const Layer& layer, TensorIndex t) const {
+    const std::string& name = w_.tensors[t].name;
+    const std::size_t dot = name.rfind('.');
+    const std::string of = dot == std::string::npos ? "" : name.substr(0, dot);
+    for (std::size_t m : open_)
+      if (trace_.modules[m].name == of && of != layer.name) return m;
+    return kNone;
+  }
+  bool holds_layers_after(std::size_t l) const {
+    const std::string inside = w_.layers[l].name + ".";
+    return !w_.layers[l].tensors.empty() &&
+           std::any_of(
+               w_.layers.begin() + static_cast<std::ptrdiff_t>(l) + 1, w_.layers.end(),
+               [&](const Layer& m) { return m.name.starts_with(inside) && !m.tensors.empty(); });
+  }
+
+  void enter(const std::string& name) {
     trace_.forward.push_back({ZeroEvent::What::Enter, trace_.modules.size(), 0});
     open_.push_back(trace_.modules.size());
-    trace_.modules.push_back({name, std::move(tensors), differentiable});
+    trace_.modules.push_back({name, {}, any_});
   }
   void leave() {
     trace_.forward.push_back({ZeroEvent::What::Exit, open_.back(), 0});
@@ -118,8 +145,7 @@ class TraceMaker {
          dot = name.find('.', dot + 1)) {
       if (dot <= inside) continue;
       std::size_t end = std::min(name.find('.', dot + 1), name.size());
-      if (convolves_ || !is_number(name.substr(dot + 1, end - dot - 1)))
-        enter(name.substr(0, dot), {}, true);
+      if (convolves_ || !is_number(name.substr(dot + 1, end - dot - 1))) enter(name.substr(0, dot));
     }
   }
 
@@ -131,6 +157,7 @@ class TraceMaker {
       trace_.forward.push_back({ZeroEvent::What::Compute, l, 1});
   }
 
+  static constexpr std::size_t kNone = SIZE_MAX;
   const Workload& w_;
   bool convolves_ = false;
   bool any_ = false;  // parameters so far

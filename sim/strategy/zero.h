@@ -36,7 +36,8 @@ class ZeroPartition {
 
 // Stage 3: modules in the order of forward, as DeepSpeed's hooks see them. A layer with parameters,
 // and one that PyTorch has a module for, is one; so are the containers in its name, but those whose
-// children are numbered in a model without convolutions (a ModuleList is never called).
+// children are numbered in a model without convolutions (a ModuleList is never called). A parameter
+// belongs to the module that its name says.
 struct ZeroModule {
   std::string name;
   std::vector<TensorIndex> tensors;  // in order of registration

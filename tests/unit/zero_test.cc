@@ -255,11 +255,26 @@ TEST(Zero, ModulesAreThoseThatPytorchCalls) {
   EXPECT_FALSE(has(gpt, "transformer.h.3.attn.scores")) << "a product";
   std::vector<std::string> resnet = names("resnet50");
   EXPECT_TRUE(has(resnet, "layer1") && has(resnet, "layer1.0.downsample")) << "Sequentials";
+  ZeroTrace vit = zero_trace(test::workload("vit-b-16"));
+  for (const ZeroModule& m : vit.modules) {
+    EXPECT_NE(m.name, "class_token");
+    EXPECT_NE(m.name, "encoder.pos_embedding") << "a parameter of the encoder itself";
+    if (m.name.empty() || m.name == "encoder") {
+      EXPECT_EQ(m.tensors.size(), 1u);
+    }
+  }
+  std::size_t owned = 0;
+  for (const ZeroModule& m : vit.modules) owned += m.tensors.size();
+  EXPECT_EQ(owned, test::workload("vit-b-16").tensors.size());
   // The head shares the embedding's weights; an embedding's input is not differentiated.
   ZeroTrace t = zero_trace(test::workload("gpt2-small"));
   for (const ZeroModule& m : t.modules) {
-    if (m.name == "lm_head") EXPECT_EQ(m.tensors, std::vector<TensorIndex>{0});
-    if (m.name == "transformer.wte" || m.name == "transformer.wpe") EXPECT_FALSE(m.differentiable);
+    if (m.name == "lm_head") {
+      EXPECT_EQ(m.tensors, std::vector<TensorIndex>{0});
+    }
+    if (m.name == "transformer.wte" || m.name == "transformer.wpe") {
+      EXPECT_FALSE(m.differentiable);
+    }
   }
 }
 
