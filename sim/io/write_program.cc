@@ -15,13 +15,14 @@ void write_cost(const Op& op, const StepProgram& s, OrderedJson& out) {
   if (op.cost == Cost::HalfDivision) out["divided_bytes"] = s.buckets[op.subject].wire_bytes.count;
 }
 
-// A bucket that is a part of one tensor: "P[from:to]", in elements.
-void write_slice(const Bucket& bucket, const Op& op, const Program& p, OrderedJson& tensors) {
-  if (bucket.tensors.size() != 1 || op.dtype != bucket.dtype) return;
-  if (bucket.bytes.count >= p.tensor_bytes[bucket.tensors.front()]) return;
-  const std::int64_t elements = bucket.bytes.count / element_size(bucket.dtype);
-  tensors[0] = tensors[0].get<std::string>() + "[" + std::to_string(bucket.from) + ":" +
-               std::to_string(bucket.from + elements) + "]";
+// "P[from:to]", in elements, where a bucket holds a part of P.
+void write_slices(const Program& p, const Bucket& bucket, OrderedJson& tensors) {
+  for (std::size_t k = 0; k < bucket.slices.size(); ++k) {
+    const auto [from, to] = bucket.slices[k];
+    if ((to - from) * element_size(bucket.dtype) == p.tensor_bytes[bucket.tensors[k]]) continue;
+    tensors[k] =
+        tensors[k].get<std::string>() + "[" + std::to_string(from) + ":" + std::to_string(to) + "]";
+  }
 }
 
 OrderedJson write_op(const Program& p, const StepProgram& s, std::uint32_t i) {
@@ -33,7 +34,7 @@ OrderedJson write_op(const Program& p, const StepProgram& s, std::uint32_t i) {
   out["phase"] = name_of(op.kind.phase);
   out["tensors"] = OrderedJson::array();
   for (TensorIndex t : tensors_of(p, s, i)) out["tensors"].push_back(p.tensor_names[t]);
-  if (carries_bucket(op.kind)) write_slice(s.buckets[op.subject], op, p, out["tensors"]);
+  if (carries_bucket(op.kind)) write_slices(p, s.buckets[op.subject], out["tensors"]);
   out["bytes"] = op.bytes;
   if (op.kind.divides) out["divides"] = true;
   if (is_collective(op.kind)) {

@@ -74,9 +74,6 @@ Problem check_zero(const Plan& p, const Workload& w, bool gpus) {
   if (z.stage < 3 && z.allgather_bucket_size % 2 != 0)
     return {"/plan/allgather_bucket_size",
             "is a multiple of 2 (nccl_start_alignment_factor): stages 1 and 2 stop with an error"};
-  if (z.stage < 3 && !z.use_multi_rank_bucket_allreduce)
-    return {"/plan/use_multi_rank_bucket_allreduce",
-            "false reduces every slice to its owner (dist.reduce), which has no price here"};
   if (w.casting == Casting::Pure)
     return {"/workload/casting",
             "DeepSpeed's optimizer always has a copy of the weights of four bytes: "

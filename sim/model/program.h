@@ -183,7 +183,12 @@ struct Bucket {
   Bytes bytes;
   Bytes wire_bytes;
   DType dtype = DType::Float32;
-  std::int64_t from = 0;  // elements of its tensor before it, where `bytes` are a part of that
+  // Of each of its tensors, the elements that are in it; empty = all of them.
+  struct Slice {
+    std::int64_t from = 0;
+    std::int64_t to = 0;
+  };
+  std::vector<Slice> slices;
 };
 
 struct StepProgram {

@@ -96,6 +96,8 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
       *(known ? *known : own).get({q.workload, q.fabric, q.profile, job}, Backend::Nccl).nccl;
   std::vector<Operation> needed{Operation::AllReduce, Operation::Broadcast};
   if (gathers) needed = {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};
+  if (plan.system == System::Zero && !plan.zero.use_multi_rank_bucket_allreduce)
+    needed.push_back(Operation::Reduce);
   for (Operation op : needed)
     for (std::int64_t bytes = 1; bytes < (std::int64_t{1} << 40); bytes *= 2)
       if (!nccl::choose(g, op, bytes))

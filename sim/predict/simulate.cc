@@ -415,11 +415,11 @@ class Simulator : JobFlows {
     } else if (cores_ != engine::kNone) {
       sharing.sum = sharing.message = [this](Duration alone) { return shared_.take_core(alone); };
     }
-    return is_broadcast(op.kind)
-               ? collective::add_broadcast_messages(graph_, comm_, profile_, price, {op.bytes},
-                                                    flow, arrive, path)
-               : collective::add_all_reduce_messages(graph_, comm_, profile_, price, {op.bytes},
-                                                     flow, arrive, sharing, turn, path);
+    bool chain = is_broadcast(op.kind) || op.kind.operation == Operation::Reduce;  // the same, back
+    return chain ? collective::add_broadcast_messages(graph_, comm_, profile_, price, {op.bytes},
+                                                      flow, arrive, path)
+                 : collective::add_all_reduce_messages(graph_, comm_, profile_, price, {op.bytes},
+                                                       flow, arrive, sharing, turn, path);
   }
 
   // One connection a hop, whichever collective's message it is.

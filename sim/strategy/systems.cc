@@ -167,7 +167,7 @@ const KnobRecord kZeroKnobs[] = {
     {"contiguous_gradients", "", "true", "gradients are copied into a bucket when they are there",
      false, [](Plan& p) { return Field(&p.zero.contiguous_gradients); }},
     {"use_multi_rank_bucket_allreduce", "", "true",
-     "stages 1 and 2: a bucket of several owners is all-reduced (false is not modelled)", false,
+     "stages 1 and 2: a bucket is all-reduced; false: what each rank owns is reduced to it", false,
      [](Plan& p) { return Field(&p.zero.use_multi_rank_bucket_allreduce); }},
     {"round_robin_gradients", "", "false", "stages 1 and 2: parameters take turns between owners",
      false, [](Plan& p) { return Field(&p.zero.round_robin_gradients); }},

@@ -32,14 +32,20 @@ constexpr OpWord kGatherWeights{"all_gather/weights",
                                  .phase = Phase::Update,
                                  .touches = Touches::Everything,
                                  .operation = Operation::AllGather}};
-constexpr OpWord kZero12Words[] = {kJoin,         kAverageAfter, kBack,
+constexpr OpWord kToOwner =
+    zero_word("reduce/bucket.", Does::Communicate, Phase::Backward, Operation::Reduce);
+constexpr OpWord kZero12Words[] = {kJoin,         kAverageAfter, kBack,         kToOwner,
                                    kBeforeBucket, kAddShard,     kGatherWeights};
 
 // A bucket's part that one rank owns; those of one rank that follow one another are one.
 struct Piece {
   std::int64_t rank = 0;
   std::int64_t elements = 0;
+  std::vector<TensorIndex> tensors;
+  std::vector<Bucket::Slice> slices;  // of these
 };
+// What is reduced at once.
+using Part = std::vector<Piece>;
 
 class Zero12Lowering {
  public:
@@ -141,39 +147,63 @@ class Zero12Lowering {
       keep_shard(k);
       return;
     }
-    std::vector<std::vector<Piece>> parts = cut();
-    std::uint32_t first = static_cast<std::uint32_t>(s_->b.step.buckets.size());
-    std::int64_t from = 0;
-    for (const std::vector<Piece>& pieces : parts) {
-      std::int64_t n = 0;
-      for (const Piece& p : pieces) n += p.elements;
-      std::uint32_t k = s_->bucket(bucket_, n, n, from);
+    const auto first = static_cast<std::uint32_t>(s_->b.step.buckets.size());
+    for (const Part& part : cut()) {
+      Piece whole;
+      for (const Piece& p : part) append(whole, p);
+      const std::int64_t n = whole.elements;
+      const std::uint32_t k = s_->bucket(whole.tensors, n, n, whole.slices);
       if (k == first) s_->copy(s, kZeroAverage, k, 2 * job_.size * elements_);
-      if (pieces.size() > 1) s_->copy(s, kJoin, k, 2 * job_.size * n);
-      all_reduce(k, n);
-      if (pieces.size() > 1) copy_back(k, pieces);
-      from += n;
+      bool all = zero().use_multi_rank_bucket_allreduce;
+      if (!all && job_.overlaps) s_->synchronize(kBeforeBucket, k);
+      if (part.size() > 1) s_->copy(s, kJoin, k, 2 * job_.size * n);
+      s_->collective(s, all ? kZeroAllReduce : kToOwner, k, job_.size * n, job_.type);
+      if (part.size() > 1) copy_back(k, part);
     }
     keep_shard(first);
   }
 
-  // numel_per_bucket of allreduce_and_scatter(): only what was above the limit is cut.
-  std::vector<std::vector<Piece>> cut() const {
+  // What goes on where a slice of the same tensor ended is one with it.
+  static void append(Piece& to, const Piece& more) {
+    to.elements += more.elements;
+    for (std::size_t k = 0; k < more.tensors.size(); ++k) {
+      if (!to.tensors.empty() && to.tensors.back() == more.tensors[k] &&
+          to.slices.back().to == more.slices[k].from) {
+        to.slices.back().to = more.slices[k].to;
+        continue;
+      }
+      to.tensors.push_back(more.tensors[k]);
+      to.slices.push_back(more.slices[k]);
+    }
+  }
+
+  // allreduce_and_scatter(): all slices together, or those of each owner; a part ends above the
+  // limit, which only a parameter that was above it by itself reaches.
+  std::vector<Part> cut() const {
     std::vector<Piece> pieces;
     for (TensorIndex t : bucket_)
       for (const ZeroPartition::Slice& s : partition_.slices(t)) {
-        if (!pieces.empty() && pieces.back().rank == s.rank)
-          pieces.back().elements += s.elements;
-        else
-          pieces.push_back({s.rank, s.elements});
+        if (pieces.empty() || pieces.back().rank != s.rank) pieces.push_back({s.rank, 0, {}, {}});
+        append(pieces.back(), {s.rank, s.elements, {t}, {{s.from, s.from + s.elements}}});
       }
-    std::vector<std::vector<Piece>> out;
-    std::int64_t n = 0;
-    for (const Piece& p : pieces) {
-      if (n == 0) out.emplace_back();
-      out.back().push_back(p);
-      n += p.elements;
-      if (n > zero().reduce_bucket_size) n = 0;
+    std::vector<Part> owners;
+    for (Piece& p : pieces) {
+      auto same = [&](const Part& o) { return o.front().rank == p.rank; };
+      auto at = zero().use_multi_rank_bucket_allreduce
+                    ? owners.begin()
+                    : std::find_if(owners.begin(), owners.end(), same);
+      if (at == owners.end()) at = owners.insert(at, Part{});
+      at->push_back(std::move(p));
+    }
+    std::vector<Part> out;
+    for (Part& owner : owners) {
+      std::int64_t n = 0;
+      for (Piece& p : owner) {
+        if (n == 0) out.emplace_back();
+        n += p.elements;
+        out.back().push_back(std::move(p));
+        if (n > zero().reduce_bucket_size) n = 0;
+      }
     }
     return out;
   }

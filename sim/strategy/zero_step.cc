@@ -122,13 +122,13 @@ void ZeroStep::synchronize(const OpWord& word, std::uint32_t subject) {
 }
 
 std::uint32_t ZeroStep::bucket(std::vector<TensorIndex> tensors, std::int64_t elements,
-                               std::int64_t padded, std::int64_t from) {
+                               std::int64_t padded, std::vector<Bucket::Slice> slices) {
   Bucket bucket;
   bucket.tensors = std::move(tensors);
   bucket.dtype = job_.type;
   bucket.bytes = {elements * job_.size};
   bucket.wire_bytes = {padded * job_.size};
-  bucket.from = from;
+  bucket.slices = std::move(slices);
   b.step.buckets.push_back(std::move(bucket));
   return static_cast<std::uint32_t>(b.step.buckets.size() - 1);
 }

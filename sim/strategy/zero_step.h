@@ -73,9 +73,9 @@ class ZeroStep {
   // The host blocks.
   void host_waits(const OpWord& word, std::uint32_t subject, const std::vector<std::uint32_t>& ops);
   void synchronize(const OpWord& word, std::uint32_t subject);  // the device
-  // The next bucket; `elements` of its tensors, from that one of the first on.
+  // The next bucket, of so many elements of its tensors.
   std::uint32_t bucket(std::vector<TensorIndex> tensors, std::int64_t elements, std::int64_t padded,
-                       std::int64_t from = 0);
+                       std::vector<Bucket::Slice> slices = {});
 
   // ThroughputTimer.stop(): from its third step on.
   void end_micro_step();

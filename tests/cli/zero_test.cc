@@ -59,23 +59,31 @@ TEST_F(ZeroFiles, ATraceHasItsStreams) {
     EXPECT_NE(trace.find(word), std::string::npos) << word;
 }
 
-// A bucket that is a part of a parameter says so, and is read back.
+// A bucket that holds parts of parameters says which, and is read back.
 TEST_F(ZeroFiles, AProgramNamesSlices) {
-  std::vector<std::string> cut{
-      "--workload", "vgg16",  "--cluster", "hgx-h100", "--ranks",
-      "8",          "--plan", "zero2",     "--set",    "reduce_bucket_size=1000000"};
-  std::vector<std::string> show{"show", "program", "--format", "json"};
-  show.insert(show.end(), cut.begin(), cut.end());
-  const std::string file = at("p.json");
-  put(file, ddpsim(show).out);
-  EXPECT_NE(raw(file).find("classifier.0.weight["), std::string::npos);
-  std::vector<std::string> question{"predict", "--format", "json"};
-  question.insert(question.end(), cut.begin(), cut.end());
-  auto step = [](const std::vector<std::string>& argv) {
-    return io::parse_json(ddpsim(argv).out, "stdout")["summary"]["step_ps"];
-  };
-  EXPECT_EQ(step(question),
-            step({"predict", "--format", "json", "--program", file, "--cluster", "hgx-h100"}));
+  for (const char* all : {"true", "false"}) {
+    std::vector<std::string> cut{
+        "--workload", "vgg16",
+        "--cluster",  "hgx-h100",
+        "--ranks",    "8",
+        "--plan",     "zero2",
+        "--set",      "reduce_bucket_size=30000000",
+        "--set",      std::string("use_multi_rank_bucket_allreduce=") + all};
+    std::vector<std::string> show{"show", "program", "--format", "json"};
+    show.insert(show.end(), cut.begin(), cut.end());
+    const std::string file = at("p.json");
+    put(file, ddpsim(show).out);
+    EXPECT_NE(raw(file).find("classifier.0.weight["), std::string::npos);
+    std::vector<std::string> question{"predict", "--format", "json"};
+    question.insert(question.end(), cut.begin(), cut.end());
+    auto step = [](const std::vector<std::string>& argv) {
+      Outcome o = ddpsim(argv);
+      EXPECT_EQ(o.code, 0) << o.err;
+      return io::parse_json(o.out, "stdout")["summary"]["step_ps"];
+    };
+    EXPECT_EQ(step(question),
+              step({"predict", "--format", "json", "--program", file, "--cluster", "hgx-h100"}));
+  }
 }
 
 TEST(ZeroCommand, RefusesInASentence) {
@@ -98,8 +106,8 @@ TEST(ZeroCommand, RefusesInASentence) {
   expect_refusal(zero("zero", "predict", {"--set", "reduce_scatter=1"}), "reduce_scatter");
   expect_refusal(zero("zero", "predict", {"--set", "contiguous_gradients=no"}),
                  "contiguous_gradients");
-  expect_refusal(zero("zero", "predict", {"--set", "use_multi_rank_bucket_allreduce=false"}),
-                 "has no price");
+  expect_refusal(zero("zero", "predict", {"--set", "use_multi_rank_bucket_allreduce=2"}),
+                 "use_multi_rank_bucket_allreduce");
   expect_refusal(zero("zero", "predict", {"--set", "round_robin_gradients=2"}),
                  "round_robin_gradients");
   for (const char* knob :

@@ -24,7 +24,6 @@ DATA = ROOT / "tests" / "data" / "recorded_orders" / "zero" / "deepspeed-0.14.5.
 
 # What ddpsim cannot be asked.
 REFUSED = {
-    "nomulti": "use_multi_rank_bucket_allreduce=false reduces to one rank, which has no price",
     "predivide": "gradient_predivide_factor scales gradients in two steps",
 }
 
@@ -312,6 +311,9 @@ def alike(mine, theirs, third):
     # The recorder sorts what stage 3 reduces; reduce_scatter=false keeps the order of arrival.
     if a[0] == "all_reduce" and a[3] and third:
         a[3], b[3] = sorted(a[3]), sorted(b[3])
+    # Of a reduction to an owner the recorder names the whole bucket.
+    if a[0] == "reduce" and set(a[3]) <= set(b[3]):
+        a[3] = b[3]
     # A gathering of one parameter is preceded by no copy: nothing says which stream it is from.
     if a[0] == "all_gather" and a[5] == "main":
         a[5] = b[5]

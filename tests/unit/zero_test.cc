@@ -146,7 +146,7 @@ TEST(Zero, AParameterAboveTheBucketIsCutWhereShardsEnd) {
         auto cut = std::find_if(
             l.steady().buckets.begin(), l.steady().buckets.end(), [&](const Bucket& b) {
               return b.tensors == std::vector<TensorIndex>{static_cast<TensorIndex>(t)} &&
-                     b.from == s.from;
+                     b.slices.size() == 1 && b.slices.front().from == s.from;
             });
         ASSERT_NE(cut, l.steady().buckets.end());
         EXPECT_EQ(cut->bytes.count, 4 * s.elements);
@@ -333,19 +333,32 @@ TEST(ZeroStep, EachStageHoldsLessThanTheOneBefore) {
 }
 
 TEST(ZeroStep, BothFidelitiesAgree) {
-  for (int stage : {2, 3}) {
-    Workload w = test::workload("resnet50");
-    topology::Fabric fabric(test::cluster("gpu-ethernet-100g"));
-    Profile p = test::profile(fabric.cluster().profile);
-    Scenario s = scenario(zero(stage), 4);
-    predict::Question q{w, fabric, p, s};
-    predict::Options by_message;
-    by_message.fidelity = predict::Fidelity::Message;
-    auto step = [&](const predict::Options& o) {
-      return static_cast<double>(predict::predict(q, o).summary.step.ps);
-    };
-    EXPECT_NEAR(step({}) / step(by_message), 1, 0.01) << stage;
-  }
+  Plan to_owners = zero(2);
+  to_owners.zero.use_multi_rank_bucket_allreduce = false;
+  for (const char* cluster : {"gpu-ethernet-100g", "hgx-h100"})
+    for (const Plan& plan : {zero(2), zero(3), to_owners}) {
+      Workload w = test::workload("resnet50");
+      topology::Fabric fabric(test::cluster(cluster));
+      Profile p = test::profile(fabric.cluster().profile);
+      Scenario s = scenario(plan, 4);
+      predict::Question q{w, fabric, p, s};
+      predict::Options by_message;
+      by_message.fidelity = predict::Fidelity::Message;
+      auto step = [&](const predict::Options& o) {
+        return static_cast<double>(predict::predict(q, o).summary.step.ps);
+      };
+      EXPECT_NEAR(step({}) / step(by_message), 1, 0.01) << cluster << " " << plan.zero.stage;
+    }
+}
+
+// dist.reduce() of what each rank owns: half an all-reduce.
+TEST(Zero, WhatARankOwnsIsReducedToItWhereBucketsAreNotAllReduced) {
+  Plan p = zero(2);
+  p.zero.use_multi_rank_bucket_allreduce = false;
+  Listed l("resnet50", p, 8);
+  EXPECT_EQ(l.bytes(Operation::Reduce), l.w.gradient_bytes().count);
+  EXPECT_EQ(l.bytes(Operation::AllReduce), 4) << "the norm";
+  EXPECT_EQ(l.all("reduce/bucket.").size(), 8u);
 }
 
 TEST(ZeroPlans, AreRefusedWhereNothingIsKnown) {
@@ -358,8 +371,6 @@ TEST(ZeroPlans, AreRefusedWhereNothingIsKnown) {
   EXPECT_EQ(refused([](Plan&) {}), "");
   EXPECT_EQ(refused([](Plan& p) { p.zero.allgather_bucket_size = 3; }),
             "/plan/allgather_bucket_size");
-  EXPECT_EQ(refused([](Plan& p) { p.zero.use_multi_rank_bucket_allreduce = false; }),
-            "/plan/use_multi_rank_bucket_allreduce");
   EXPECT_EQ(refused([](Plan& p) { p.zero.reduce_bucket_size = -1; }), "/plan/reduce_bucket_size");
   EXPECT_EQ(refused([](Plan& p) { p.unused_parameters = {"lm_head.weight"}; }),
             "/plan/unused_parameters");
