@@ -24,7 +24,7 @@ std::string label(const nccl::Choice& c) {
 void price_steps(const Communicator& c, const Profile& p, Level level, Operation op,
                  const nccl::Choice& choice, Bytes size, Price& price) {
   double n = c.ranks();
-  bool chain = op == Operation::Broadcast || op == Operation::Reduce;
+  bool chain = op == Operation::Broadcast;
   double work = price.phases[0].work;
   double most = std::max(1.0, static_cast<double>(choice.chunk) * choice.channels);
   price.pieces =

@@ -377,7 +377,11 @@ class Simulator : JobFlows {
       return nccl::add_messages(graph_, *comm_.nccl, profile_, options_.level, op.kind.operation,
                                 *choice, {op.bytes}, nccl_flows_, arrive);
     }
-    if (op.kind.operation == Operation::AllGather || op.kind.operation == Operation::ReduceScatter)
+    // NCCL's reduce is a chain; here it takes its time on the ring's hops.
+    bool half = op.kind.operation == Operation::AllGather ||
+                op.kind.operation == Operation::Reduce ||
+                op.kind.operation == Operation::ReduceScatter;
+    if (half)
       return collective::add_half_messages(graph_, comm_, profile_, price, {op.bytes}, flow,
                                            arrive);
     collective::SharedCores sharing;
@@ -415,11 +419,11 @@ class Simulator : JobFlows {
     } else if (cores_ != engine::kNone) {
       sharing.sum = sharing.message = [this](Duration alone) { return shared_.take_core(alone); };
     }
-    bool chain = is_broadcast(op.kind) || op.kind.operation == Operation::Reduce;  // the same, back
-    return chain ? collective::add_broadcast_messages(graph_, comm_, profile_, price, {op.bytes},
-                                                      flow, arrive, path)
-                 : collective::add_all_reduce_messages(graph_, comm_, profile_, price, {op.bytes},
-                                                       flow, arrive, sharing, turn, path);
+    return is_broadcast(op.kind)
+               ? collective::add_broadcast_messages(graph_, comm_, profile_, price, {op.bytes},
+                                                    flow, arrive, path)
+               : collective::add_all_reduce_messages(graph_, comm_, profile_, price, {op.bytes},
+                                                     flow, arrive, sharing, turn, path);
   }
 
   // One connection a hop, whichever collective's message it is.
