@@ -114,6 +114,7 @@ class Simulator : JobFlows {
     if (&s != prepared_for_) {
       prepared_for_ = &s;
       awaited_ = awaited_ops(s);
+      extra_deps_ = by_operation(s);
       durations_.clear();
       for (const Op& op : s.ops)
         durations_.push_back(price(op, s, program_, profile_, options_.level));
@@ -152,6 +153,13 @@ class Simulator : JobFlows {
       }
   }
 
+  static std::vector<StepProgram::ExtraDep> by_operation(const StepProgram& s) {
+    std::vector<StepProgram::ExtraDep> out = s.extra_deps;
+    std::stable_sort(out.begin(), out.end(),
+                     [](const auto& a, const auto& b) { return a.op < b.op; });
+    return out;
+  }
+
   // Operations that another one names as a dependency.
   std::vector<std::uint8_t> awaited_ops(const StepProgram& s) const {
     std::vector<std::uint8_t> awaited(s.ops.size(), 0);
@@ -183,8 +191,13 @@ class Simulator : JobFlows {
     for (std::uint32_t d : s.ops[i].dep)
       if (d != kNoOp) graph_.add_edge(placed[d].end, task);
     if (s.extra_deps.empty()) return;
-    for (const auto& e : s.extra_deps)
-      if (e.op == i) graph_.add_edge(placed[e.dep].end, task);
+    bool prepared = &s == prepared_for_;  // what is decided meanwhile is not
+    const std::vector<StepProgram::ExtraDep>& deps = prepared ? extra_deps_ : s.extra_deps;
+    auto e = !prepared ? deps.begin()
+                       : std::lower_bound(deps.begin(), deps.end(), i,
+                                          [](const auto& d, auto op) { return d.op < op; });
+    for (; e != deps.end() && (!prepared || e->op == i); ++e)
+      if (e->op == i) graph_.add_edge(placed[e->dep].end, task);
   }
 
   void add_local(const StepProgram& s, std::uint32_t i, std::size_t c, int steady_index,
@@ -383,7 +396,9 @@ class Simulator : JobFlows {
       return nccl::add_messages(graph_, *comm.nccl, profile_, options_.level, op.kind.operation,
                                 *choice, {op.bytes}, flows, arrive);
     }
-    if (op.kind.operation == Operation::AllGather || op.kind.operation == Operation::ReduceScatter)
+    // NCCL's reduce is a chain; here it takes its time on the ring's hops.
+    const Operation o = op.kind.operation;
+    if (o == Operation::AllGather || o == Operation::Reduce || o == Operation::ReduceScatter)
       return collective::add_half_messages(graph_, comm, profile_, price, {op.bytes}, flow, arrive);
     collective::SharedCores sharing;
     collective::TakeTurn turn;
@@ -618,7 +633,8 @@ class Simulator : JobFlows {
   std::vector<StepKind> kinds_;
   const StepProgram* prepared_for_ = nullptr;  // the step whose facts follow
   std::vector<std::uint8_t> awaited_;          // by operation: another one names it as a dependency
-  std::vector<Duration> durations_;            // by operation, before the class's factor
+  std::vector<StepProgram::ExtraDep> extra_deps_;  // by operation
+  std::vector<Duration> durations_;                // by operation, before the class's factor
   const StepProgram* recorded_ = nullptr;
   std::vector<std::vector<Placed>> record_;
   std::vector<Pooled> queued_;

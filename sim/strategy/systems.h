@@ -63,6 +63,8 @@ struct SystemRecord {
 
 std::span<const SystemRecord> systems();
 const SystemRecord& record_of(System s);
+// With what of the plan decides most: "PyTorch 2.7 FSDP2", "DeepSpeed ZeRO-3".
+std::string title_of(const Plan& plan);
 // The knobs that are not at their default, as --set takes them: "sharding_strategy=shard_grad_op,
 // no_sync=true".
 std::string settings_text(const Plan& plan);

@@ -78,11 +78,11 @@ report::Heading heading_of_plan(const Loaded& l) {
     if (plan.find_unused_parameters) h.plan += ", find_unused_parameters";
     if (plan.static_graph) h.plan += ", static_graph";
   } else if (plan.system != System::Averaging) {
-    const std::string set = strategy::settings_text(plan);
-    const bool torch = plan.system != System::Horovod;
-    h.plan =
-        torch ? fmt::format("PyTorch {} {}", name_of(plan.pytorch), system.brief) : system.title;
-    h.plan += fmt::format(" over {}", name_of(backend_of(plan, l.profile.kind)));
+    Plan others = plan;  // but what the title says
+    others.zero.stage = Plan{}.zero.stage;
+    const std::string set = strategy::settings_text(others);
+    h.plan = fmt::format("{} over {}", strategy::title_of(plan),
+                         name_of(backend_of(plan, l.profile.kind)));
     if (system.count)
       h.plan += fmt::format(", {} {} of weights", system.count(l.workload, plan), system.units);
     if (!set.empty()) h.plan += ", " + set;
