@@ -316,7 +316,9 @@ def main():
     if sys.argv[2:] == ["--self-test"]:
         return self_test(ddpsim)
     with tempfile.TemporaryDirectory() as folder:
-        return compare(ddpsim, [*CASES, (ends_in_a_block(folder), 8, {"reshard_after_forward": True, **LAST})])
+        return compare(
+            ddpsim, [*CASES, (ends_in_a_block(folder), 8, {"reshard_after_forward": True, **LAST})]
+        )
 
 
 def compare(ddpsim, cases):
