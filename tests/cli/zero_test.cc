@@ -30,8 +30,8 @@ void expect_refusal(const std::vector<std::string>& argv, const char* words) {
 
 TEST(ZeroCommand, AnswersInItsOwnWords) {
   expect_answer(zero("zero", "predict", {}),
-                {"DeepSpeed ZeRO-2 over nccl", "one rank without ZeRO", "memory ",
-                 "collectives (2", "all_gather/weights", "never executed"});
+                {"DeepSpeed ZeRO-2 over nccl", "one rank without ZeRO", "memory ", "collectives (2",
+                 "all_gather/weights", "never executed"});
   expect_answer(zero("zero3", "predict", {}),
                 {"DeepSpeed ZeRO-3 over nccl", "reduce_scatter/bucket.", "all_gather/bucket.0"});
   expect_answer(zero("zero1", "predict", {"--set", "reduce_bucket_size=5e7"}),
