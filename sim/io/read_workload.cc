@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "sim/io/codecs.h"
+#include "sim/model/blocks.h"
 
 namespace ddpsim::io {
 namespace {
@@ -250,7 +251,7 @@ Json at_its_length(Json document) {
     for (const char* direction : {"forward", "backward"})
       for (Json& value : layer[direction])
         if (value.is_array()) value = at_length(value.get<std::vector<std::int64_t>>(), tokens);
-    for (const char* key : {"saves", "saves_fused", "makes"})
+    for (const char* key : {"saves", "saves_fused", "makes", "waits"})
       if (layer.contains(key))
         for (Json& value : layer[key])
           if (value.is_array()) value = at_length(value.get<std::vector<std::int64_t>>(), tokens);
@@ -265,10 +266,10 @@ Json at_its_length(Json document) {
 Workload read_workload(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.workload/1");
-  r.only({"schema",    "name",      "model",      "basis",  "batch",         "sequence",
-          "positions", "precision", "device",     "source", "optimizer",     "tensors",
-          "buffers",   "arrival",   "times",      "layers", "memory_format", "attention",
-          "casting",   "loop",      "cuda_graphs"});
+  r.only({"schema",    "name",      "model",       "basis",        "batch",         "sequence",
+          "positions", "precision", "device",      "source",       "optimizer",     "tensors",
+          "buffers",   "arrival",   "times",       "layers",       "memory_format", "attention",
+          "casting",   "loop",      "cuda_graphs", "checkpointing"});
   Workload w;
   w.name = r.at("name").text();
   w.model = r.has("model") ? r.at("model").text() : w.name;
@@ -294,7 +295,8 @@ Workload read_workload(const Json& j, const std::string& file) {
   }
   w.arrival = read_indices(r.at("arrival"), w.tensors.size());
   if (w.basis == Basis::Captured) {
-    for (const char* key : {"memory_format", "attention", "sequence", "positions", "casting"})
+    for (const char* key :
+         {"memory_format", "attention", "sequence", "positions", "casting", "checkpointing"})
       if (r.has(key)) r.at(key).fail("is of a described workload; a captured one was as it was");
     if (r.has("layers")) r.at("layers").fail("a captured workload has times, not layers");
     w.times = read_times(r.at("times"));
@@ -310,7 +312,7 @@ Workload read_workload(const Json& j, const std::string& file) {
     Sequence sequence(w.sequence);
     for (const Reader& l : r.at("layers").items()) {
       l.only({"name", "class", "op", "tensors", "forward", "backward", "saves", "saves_fused",
-              "makes"});
+              "makes", "waits"});
       Layer layer;
       layer.name = l.at("name").text();
       layer.kernel =
@@ -320,12 +322,19 @@ Workload read_workload(const Json& j, const std::string& file) {
       layer.forward = read_cost(l.at("forward"), sequence);
       layer.backward = read_cost(l.at("backward"), sequence);
       if (l.has("saves")) {
-        layer.memory = {read_bytes(l.at("saves"), sequence), {}, {}};
+        layer.memory = {read_bytes(l.at("saves"), sequence), {}, {}, {}};
         if (l.has("saves_fused"))
           layer.memory->saves_fused = read_bytes(l.at("saves_fused"), sequence);
         layer.memory->makes = read_bytes(l.at("makes"), sequence);
+        if (l.has("waits")) layer.memory->waits = read_bytes(l.at("waits"), sequence);
       }
       w.layers.push_back(std::move(layer));
+    }
+    if (r.has("checkpointing")) {
+      w.checkpointing =
+          static_cast<Checkpointing>(r.at("checkpointing").choice({"none", "full", "selective"}));
+      if (w.checkpointing != Checkpointing::None && blocks_of(w).empty())
+        r.at("checkpointing").fail("is of repeated blocks; no layer's name has a number");
     }
     for (const char* key : {"sequence", "positions"})
       if (r.has(key) && !sequence.asked())

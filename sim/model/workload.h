@@ -28,6 +28,9 @@ enum class KernelClass : std::uint8_t { Conv, Gemm, Attention, Memory };
 // (model.half()). MasterWeights: parameters and gradients are halves, the optimizer updates a copy
 // of four bytes (Apex O2).
 enum class Casting : std::uint8_t { Autocast, Pure, MasterWeights };
+// Activations that backward computes again: of a block all (Full), or all but what is dear
+// (blocks.h).
+enum class Checkpointing : std::uint8_t { None, Full, Selective };
 
 using TensorIndex = std::uint32_t;
 
@@ -67,6 +70,7 @@ struct LayerMemory {
   std::array<double, 3> saves{};        // kept until its backward, less what layers before it keep
   std::array<double, 3> saves_fused{};  // the same of fused attention, at the layer of its scores
   std::array<double, 3> makes{};        // its output
+  std::array<double, 3> waits{};        // gradients of other branches, while its backward runs
 };
 
 struct Layer {
@@ -171,6 +175,7 @@ struct Workload {
   std::vector<Layer> layers;  // described; of a capture that knows them: name and tensors alone
   Casting casting = Casting::Autocast;  // described, of half precision
   bool channels_last = false;           // described: memory format of images; otherwise NCHW
+  Checkpointing checkpointing = Checkpointing::None;  // described: of each repeated block
   bool fused_attention = false;  // described: scaled_dot_product_attention instead of its parts
   std::optional<MeasuredStep> measured_step;  // its factor is not in `times`
   Bytes gradient_bytes() const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/model/blocks.h"
 #include "sim/predict/layer_time.h"
 
 namespace ddpsim::predict {
@@ -119,6 +120,21 @@ Duration memory_time(const Profile& p, Level level, std::int64_t traffic, std::i
       stretched(p.memory.stretch, {ceil_ps(static_cast<double>(traffic), memory_rate(p, level))}));
 }
 
+// Forward of a block whose activations are checkpointed, at its last layer: before its backward.
+std::vector<LayerDurations> computed_again(const Workload& w,
+                                           const std::vector<LayerDurations>& layers) {
+  std::vector<LayerDurations> out(layers.size());
+  if (w.checkpointing == Checkpointing::None) return out;
+  const std::vector<bool> kept = kept_outputs(w);
+  for (const Block& b : blocks_of(w))
+    for (std::size_t l = b.from; l < b.to; ++l) {
+      if (kept[l]) continue;
+      out[b.to - 1].forward += layers[l].forward;
+      out[b.to - 1].host_forward += layers[l].host_forward;
+    }
+  return out;
+}
+
 StepTimes described_times(const Workload& w, const Profile& p, Level level) {
   StepTimes t;
   HostTimes h;
@@ -134,6 +150,7 @@ StepTimes described_times(const Workload& w, const Profile& p, Level level) {
     t.forward += d.forward;
     h.forward += d.host_forward;
   }
+  const std::vector<LayerDurations> again = computed_again(w, t.layers);
   t.ready.reserve(w.arrival.size());
   h.ready.reserve(w.arrival.size());
   for (std::size_t i = w.layers.size(); i-- > 0;) {
@@ -142,6 +159,8 @@ StepTimes described_times(const Workload& w, const Profile& p, Level level) {
     d.backward =
         measured[i] ? measured[i]->backward : layer_time(w, p, level, l.kernel, l.backward, 2);
     d.host_backward = call_time(w, p, level, l, true);
+    d.backward += again[i].forward;
+    d.host_backward += again[i].host_forward;
     t.backward += d.backward;
     h.backward += d.host_backward;
     t.ready.insert(t.ready.end(), l.tensors.size(), t.backward);

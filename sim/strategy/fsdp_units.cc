@@ -2,25 +2,12 @@
 #include <algorithm>
 #include <map>
 
+#include "sim/model/blocks.h"
 #include "sim/strategy/fsdp.h"
 #include "sim/strategy/streams.h"
 
 namespace ddpsim::strategy {
 namespace {
-
-// "transformer.h.0.attn.c_attn" -> "transformer.h.0": up to the first component that is a number.
-std::string block_of(const std::string& layer) {
-  std::size_t at = 0;
-  while (at < layer.size()) {
-    std::size_t end = std::min(layer.find('.', at), layer.size());
-    if (end > at && std::all_of(layer.begin() + static_cast<std::ptrdiff_t>(at),
-                                layer.begin() + static_cast<std::ptrdiff_t>(end),
-                                [](char c) { return c >= '0' && c <= '9'; }))
-      return layer.substr(0, end);
-    at = end + 1;
-  }
-  return {};
-}
 
 // "transformer.h.0" -> "h.0", as long as names differ.
 void shorten(std::vector<Unit>& units) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/model/blocks.h"
+
 namespace ddpsim::strategy {
 namespace {
 
@@ -40,18 +42,46 @@ ModelMemory::ModelMemory(const Workload& w, bool halves)
     Bytes b;
     if (l.memory) {
       const bool fused = w.fused_attention && l.op.attention;
-      b.saves = static_cast<std::int64_t>((fused ? l.memory->saves_fused : l.memory->saves)[mode] *
+      b.keeps = static_cast<std::int64_t>((fused ? l.memory->saves_fused : l.memory->saves)[mode] *
                                           w.batch);
       // Inside a fused attention nothing else is ever whole.
-      b.makes = fused && l.memory->saves_fused[mode] == 0 && l.op.kind != "copy"
+      b.makes = fused && l.op.kind != "copy"
                     ? 0
                     : static_cast<std::int64_t>(l.memory->makes[mode] * w.batch);
+      b.waits = static_cast<std::int64_t>(l.memory->waits[mode] * w.batch);
     }
     // Autocast keeps its copies of weights until backward has used them.
-    if (mode == 1) b.saves += kHalf * weight_elements(l.op);
+    if (mode == 1) b.keeps += kHalf * weight_elements(l.op);
+    b.frees = b.keeps;
     b.adds = l.op.kind == "add";
     b.loss = l.op.kind.rfind("cross_entropy", 0) == 0;
     layers_.push_back(b);
+  }
+  if (w.checkpointing != Checkpointing::None) checkpoint(w);
+}
+
+// A block keeps what it read, and what is dear; the rest comes back while its backward runs.
+void ModelMemory::checkpoint(const Workload& w) {
+  const std::vector<bool> kept = kept_outputs(w);
+  for (const Block& block : blocks_of(w)) {
+    std::int64_t again = 0;
+    for (std::size_t l = block.from; l < block.to; ++l) {
+      Bytes& b = layers_[l];
+      const bool next = l + 1 < block.to;
+      // Of a fused attention its last layer makes what is kept.
+      const bool attention = w.layers[l].op.attention;
+      const bool holds = kept[l] && !(attention && next && w.layers[l + 1].op.attention);
+      const std::int64_t held = holds ? b.makes : 0;
+      // The next layer may save the very tensor.
+      const std::int64_t same = next ? std::min(held, layers_[l + 1].keeps) : 0;
+      again += b.keeps - same;
+      b.frees = b.keeps + held - same;
+      b.keeps = held;
+    }
+    const std::int64_t input = block.from > 0 ? layers_[block.from - 1].makes : 0;
+    layers_[block.from].keeps += input;
+    layers_[block.from].frees += input;
+    layers_[block.to - 1].again = again;
   }
 }
 
@@ -59,7 +89,7 @@ LayersMemory ModelMemory::forward(std::size_t from, std::size_t to) const {
   LayersMemory out;
   if (!known()) return out;
   for (std::size_t l = from; l < to; ++l) {
-    out.change += layers_[l].saves;
+    out.change += layers_[l].keeps;
     out.most = std::max(out.most, out.change + layers_[l].makes);
   }
   return out;
@@ -71,10 +101,12 @@ LayersMemory ModelMemory::backward(std::size_t from, std::size_t to) const {
   std::int64_t waiting = 0;
   for (std::size_t l = to; l-- > from;) {
     if (layers_[l].adds) waiting = layers_[l].makes;
+    out.change += layers_[l].again;
     // The gradient of what it made, and of what it read.
     const std::int64_t read = layers_[l].loss ? layers_[l].makes : l > 0 ? layers_[l - 1].makes : 0;
-    out.most = std::max(out.most, out.change + layers_[l].makes + read + waiting);
-    out.change -= layers_[l].saves;
+    const std::int64_t others = waiting + layers_[l].waits;
+    out.most = std::max(out.most, out.change + layers_[l].makes + read + others);
+    out.change -= layers_[l].frees;
   }
   return out;
 }

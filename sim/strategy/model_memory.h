@@ -30,11 +30,16 @@ class ModelMemory {
 
  private:
   struct Bytes {
-    std::int64_t saves = 0;
+    std::int64_t keeps = 0;  // from forward on
+    std::int64_t again =
+        0;  // that its block's layers save when they run again, before its backward
+    std::int64_t frees = 0;  // when its backward has run
     std::int64_t makes = 0;
-    bool adds = false;  // a residual: its gradient waits for that of the branch
-    bool loss = false;  // its two gradients are as large as what it keeps, whatever it read
+    std::int64_t waits = 0;  // gradients of other branches, while its backward runs
+    bool adds = false;       // a residual: its gradient waits for that of the branch
+    bool loss = false;       // its two gradients are as large as what it keeps, whatever it read
   };
+  void checkpoint(const Workload& w);
   std::vector<Bytes> layers_;
   std::vector<std::size_t> layer_of_;
 };

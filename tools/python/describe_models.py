@@ -33,7 +33,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -141,13 +141,17 @@ def alike(count: Count) -> Memory:
 
 @dataclass(eq=False)
 class Value:
-    """A tensor that a layer makes: elements per sample; half: under autocast."""
+    """A tensor that a layer makes: elements per sample; half: under autocast; single: in fp32,
+    whatever the model trains in."""
 
     n: Count
     half: bool = False
+    single: bool = False
     kept: set[str] = field(default_factory=set)  # modes in which autograd keeps it
 
     def size(self, mode: str) -> int:
+        if self.single:
+            return F32
         return 2 if mode == "pure" or (mode == "autocast" and self.half) else F32
 
     def bytes(self) -> Memory:
@@ -179,6 +183,7 @@ class Layer:
     saves: Memory = Memory()  # what autograd keeps of it until its backward, not counted before
     makes: Memory = Memory()  # its output
     saves_fused: Memory | None = None  # of fused attention in place of all its layers
+    waits: Memory | None = None  # gradients of other branches, while its backward runs
 
 
 @dataclass
@@ -193,6 +198,7 @@ class Model:
     optimizer: dict[str, object]
     sequence: int = 0  # tokens per sample that the file begins with; 0 = none
     positions: int = 0  # rows of the table of learned positions; 0 = none
+    keeps_input: bool = False  # softmax and log_softmax do, too: PyTorch before 1.11
     tensors: list[Tensor] = field(default_factory=list)
     buffers: list[Tensor] = field(default_factory=list)
     layers: list[Layer] = field(default_factory=list)
@@ -246,6 +252,12 @@ class Model:
             half = self.value.half if self.value else False
         self.value = Value(n, half)
         return self.value
+
+    def waiting(self, value: Value, since: int) -> None:
+        """The gradient of a value waits while the layers from `since` on run backward."""
+        for i in range(since, len(self.layers)):
+            before = self.layers[i].waits or Memory()
+            self.layers[i] = replace(self.layers[i], waits=before + value.bytes())
 
     def branch(self) -> None:
         """The next layer reads what was forked last."""
@@ -611,6 +623,8 @@ class Model:
         """One pass over the input: rows of at most 1024 elements stay in registers, longer ones in
         shared memory while it holds them (SoftMax.cu of PyTorch 2.5); rows that are longer still,
         which are read again, are not told apart."""
+        if self.keeps_input:
+            self.keeps(self.reads(n), "float")
         self.keeps(self.makes(n, False))
         self.memory(name, 2 * F32 * n, 3 * F32 * n, (1, 1), "softmax")
 
@@ -622,9 +636,14 @@ class Model:
         again = 2 if spatial else 1 if isinstance(classes, int) and classes > 1024 else 0
         n = F32 * rows * classes
         labels = I64 * rows
-        # log_softmax keeps its output, in four bytes where autocast or the model makes them so.
-        self.pending += Memory(n, n, n if single else 2 * rows * classes) + alike(labels)
-        self.makes(rows * classes, False)
+        # log_softmax keeps its output, in what it got (torch.nn.functional.cross_entropy says which
+        # type, so that autocast leaves it alone); nll_loss keeps autocast's copy of that in fp32.
+        if self.keeps_input:
+            self.keeps(self.reads(rows * classes))
+        logits = self.value = Value(rows * classes, bool(self.value and self.value.half), single)
+        self.pending += logits.bytes() + alike(labels)
+        if logits.half and not single:
+            self.pending += Memory(0, n, 0)
         # backward: zero-fill and scatter of nll_loss, then read grad (again, if long) and y, write
         # dx
         self.memory(
@@ -643,9 +662,12 @@ class Model:
         inputs: Count,
         outputs: Count,
         causal: bool = False,
+        groups: int = 0,
+        beside: Count = 0,
     ) -> None:
         """`count` products c (rows x outputs) = a (rows x inputs) b a sample; backward reads dc
-        twice, a, b and writes da, db."""
+        twice, a, b and writes da, db. groups: of keys and values, where a fused attention takes
+        fewer than `count`; beside: elements of a buffer of which what it takes is a view."""
         flops = 2 * count * rows * inputs * outputs
         elements = count * (rows * inputs + inputs * outputs + rows * outputs)
         op: dict[str, object] = {
@@ -665,7 +687,8 @@ class Model:
             or self.value.bytes() != Value(queries).bytes()
         ):
             # Of scores: queries, keys and values, and a number a row.
-            fused = Value(queries + 2 * keys, True).bytes() + alike(F32 * count * rows)
+            kept = 2 * (groups or count) * inputs * outputs + beside
+            fused = Value(queries + kept, True).bytes() + alike(F32 * count * rows)
         self.keeps(self.reads(queries), "half")
         self.keeps(Value(keys, True), "half")
         self.makes(count * rows * outputs, True)
@@ -743,6 +766,7 @@ class Model:
                     "saves": x.saves.json(count),
                     **({"saves_fused": x.saves_fused.json(count)} if x.saves_fused else {}),
                     "makes": x.makes.json(count),
+                    **({"waits": x.waits.json(count)} if x.waits else {}),
                 }
             )
             for x in self.layers
@@ -807,8 +831,7 @@ EAGER_CNN = (
     " convolution's bias is added in the same kernel. "
 )
 EAGER_TRANSFORMER = (
-    EAGER
-    + "Attention is the un-fused ('eager') one; building masks and input loading are not"
+    EAGER + "Attention is the un-fused ('eager') one; building masks and input loading are not"
     " described. "
 )
 
@@ -1020,8 +1043,12 @@ def bert(
     sequence: int,
     batch: int,
     squad: bool = False,
+    classes: int = 0,
+    vocabulary: int = 30522,
+    keeps_input: bool = False,
 ) -> Model:
-    vocabulary, inner, tokens = 30522, 4 * hidden, SEQUENCE
+    """classes: BertForSequenceClassification's."""
+    inner, tokens = 4 * hidden, SEQUENCE
     pretraining = (
         "; logits at every position. The decoder's weight is tied to the word embeddings: its"
         " gradient is complete only when backward ends."
@@ -1030,9 +1057,10 @@ def bert(
         " Arrival: cls.predictions.bias is placed after the transform, in reverse order of"
         " registration, as in the reference list; its cost is in cls.predictions.decoder."
     )
+    kind = "QuestionAnswering" if squad else "SequenceClassification" if classes else "PreTraining"
     m = Model(
         name,
-        f"transformers.{'BertForQuestionAnswering' if squad else 'BertForPreTraining'}",
+        f"transformers.BertFor{kind}",
         batch,
         EAGER_TRANSFORMER
         + f"Sequence length {sequence}, {layers} layers, hidden {hidden}, {heads} heads"
@@ -1045,12 +1073,14 @@ def bert(
         ADAMW,
         sequence,
         512,
+        keeps_input,
     )
     n, n_inner, scores = tokens * hidden, tokens * inner, heads * tokens**2
     e = "bert.embeddings"
     m.buffer(f"{e}.position_ids", "int64", 1, 512)
     m.buffer(f"{e}.token_type_ids", "int64", 1, 512)
-    m.embedding(f"{e}.word_embeddings", vocabulary, hidden, tokens, tied=0 if squad else 1)
+    alone = squad or classes > 0
+    m.embedding(f"{e}.word_embeddings", vocabulary, hidden, tokens, tied=0 if alone else 1)
     if squad:  # positions are looked up last, and their gradient arrives first
         m.parameter(f"{e}.position_embeddings.weight", 512, hidden)
         m.embedding(f"{e}.token_type_embeddings", 2, hidden, tokens)
@@ -1108,6 +1138,11 @@ def bert(
     )  # the pooler's gradient is zero but for the first token, and as large as the rest
     m.linear("bert.pooler.dense", 1, hidden, hidden)
     m.tanh("bert.pooler.activation", hidden)
+    if classes:
+        m.dropout("dropout", hidden)
+        m.linear("classifier", 1, hidden, classes)
+        m.cross_entropy("loss", 1, classes)
+        return m
     c = "cls.predictions"
     m.layer(f"{c}.bias", "memory", Cost(), Cost(), (m.parameter(f"{c}.bias", vocabulary),))
     m.linear(f"{c}.transform.dense", tokens, hidden, hidden)
@@ -1123,28 +1158,47 @@ def bert(
 # --- GPT-2, Hugging Face transformers models/gpt2/modeling_gpt2.py, GPT2LMHeadModel
 
 
-def gpt2_small() -> Model:
-    vocabulary, tokens, hidden, heads, layers = 50257, SEQUENCE, 768, 12, 12
-    inner = 4 * hidden
+def gpt2(
+    name: str,
+    layers: int,
+    hidden: int,
+    heads: int,
+    sequence: int,
+    batch: int,
+    vocabulary: int = 50257,
+    inner: int = 0,
+    bias: bool = True,
+    composed: bool = True,
+    single: bool = True,
+    dropout: bool = True,
+) -> Model:
+    """composed: GELU is gelu_new's operations, not one; single: logits are cast to fp32."""
+    tokens, inner = SEQUENCE, inner or 4 * hidden
     m = Model(
-        "gpt2-small",
+        name,
         "transformers.GPT2LMHeadModel",
-        8,
+        batch,
         EAGER_TRANSFORMER
-        + "Sequence length 1024, 12 layers, hidden 768, 12 heads, logits at every position;"
+        + f"Sequence length {sequence}, {layers} layers, hidden {hidden}, {heads} heads, logits at"
+        " every position;"
         " gelu_new is the composed tanh form. lm_head is tied to wte: its gradient is complete"
         " only when backward ends. Buffers: none. Releases that register the causal masks"
         " (attn.bias, bool [1,1,1024,1024] per layer, 12,582,912 bytes in all) make DDP broadcast"
         " them before every forward unless broadcast_buffers is false: add them to `buffers` to"
         " see it.",
         ADAMW,
-        1024,
-        1024,
+        sequence,
+        sequence,
     )
+
+    def drop(name: str, count: Count) -> None:
+        if dropout:
+            m.dropout(name, count)
+
     n, n_inner, scores = tokens * hidden, tokens * inner, heads * tokens**2
     t = "transformer"
     m.embedding(f"{t}.wte", vocabulary, hidden, tokens, tied=1)
-    m.position_embedding(f"{t}.wpe", 1024, hidden, tokens)
+    m.position_embedding(f"{t}.wpe", sequence, hidden, tokens)
     m.layer(
         f"{t}.add",
         "memory",
@@ -1153,36 +1207,36 @@ def gpt2_small() -> Model:
         (),
         "add",
     )
-    m.dropout(f"{t}.drop", n)
+    drop(f"{t}.drop", n)
     for i in range(layers):
         p = f"{t}.h.{i}"
         m.fork(f"{p}.attn.fork", n)
         m.layer_norm(f"{p}.ln_1", tokens, hidden)
         a = f"{p}.attn"
-        m.linear(f"{a}.c_attn", tokens, hidden, 3 * hidden, conv1d=True)
+        m.linear(f"{a}.c_attn", tokens, hidden, 3 * hidden, bias, conv1d=True)
         m.in_attention = True
         m.copy(f"{a}.split_heads", 3 * n, (3, 1))  # backward: one concatenation
         m.batched_matmul(f"{a}.scores", heads, tokens, hidden // heads, tokens, causal=True)
         m.memory(f"{a}.scale", 2 * F32 * scores, 2 * F32 * scores)
         m.memory(f"{a}.mask", 2 * F32 * scores, 2 * F32 * scores)  # where(mask, scores, minimum)
         m.softmax(f"{a}.softmax", scores)
-        m.dropout(f"{a}.attn_dropout", scores)
+        drop(f"{a}.attn_dropout", scores)
         m.batched_matmul(f"{a}.context", heads, tokens, tokens, hidden // heads)
         m.copy(f"{a}.merge_heads", n)
         m.in_attention = False
-        m.linear(f"{a}.c_proj", tokens, hidden, hidden, conv1d=True)
-        m.dropout(f"{a}.resid_dropout", n)
+        m.linear(f"{a}.c_proj", tokens, hidden, hidden, bias, conv1d=True)
+        drop(f"{a}.resid_dropout", n)
         m.add(f"{p}.attn.add", n)
         m.fork(f"{p}.mlp.fork", n)
         m.layer_norm(f"{p}.ln_2", tokens, hidden)
-        m.linear(f"{p}.mlp.c_fc", tokens, hidden, inner, conv1d=True)
-        m.gelu_tanh_composed(f"{p}.mlp.act", n_inner)
-        m.linear(f"{p}.mlp.c_proj", tokens, inner, hidden, conv1d=True)
-        m.dropout(f"{p}.mlp.dropout", n)
+        m.linear(f"{p}.mlp.c_fc", tokens, hidden, inner, bias, conv1d=True)
+        (m.gelu_tanh_composed if composed else m.gelu_erf)(f"{p}.mlp.act", n_inner)
+        m.linear(f"{p}.mlp.c_proj", tokens, inner, hidden, bias, conv1d=True)
+        drop(f"{p}.mlp.dropout", n)
         m.add(f"{p}.mlp.add", n)
     m.layer_norm(f"{t}.ln_f", tokens, hidden)
     m.linear("lm_head", tokens, hidden, vocabulary, bias=False, tied=True)
-    m.cross_entropy("loss", tokens, vocabulary, single=True)
+    m.cross_entropy("loss", tokens, vocabulary, single=single)
     return m
 
 
@@ -1190,11 +1244,26 @@ def gpt2_small() -> Model:
 
 
 def llama(
-    name: str, layers: int, hidden: int, inner: int, sequence: int, batch: int, tied: bool
+    name: str,
+    layers: int,
+    hidden: int,
+    inner: int,
+    sequence: int,
+    batch: int,
+    tied: bool,
+    vocabulary: int = 128256,
+    heads: int = 32,
+    groups: int = 8,
+    single: bool = True,
+    repeats: bool = False,
+    joint: bool = False,
 ) -> Model:
-    vocabulary, heads, groups, tokens = 128256, 32, 8, SEQUENCE
+    """groups: heads of keys and values; single: logits are cast to fp32; repeats: a fused
+    attention, too, takes as many keys and values as queries; joint: one product makes queries,
+    keys and values, and what attention takes of the values is a view of it."""
+    tokens = SEQUENCE
     dim = hidden // heads
-    kv = groups * dim
+    kv, shared = groups * dim, 0 if repeats else groups
     m = Model(
         name,
         "transformers.LlamaForCausalLM",
@@ -1214,15 +1283,16 @@ def llama(
         sequence,
     )
     n, n_kv, n_inner, scores = tokens * hidden, tokens * kv, tokens * inner, heads * tokens**2
+    products = [("q_proj", hidden), ("k_proj", kv), ("v_proj", kv)]
+    if joint:
+        products = [("qkv_proj", hidden + 2 * kv)]
     m.buffer("model.rotary_emb.inv_freq", "float32", dim // 2)
     m.embedding("model.embed_tokens", vocabulary, hidden, tokens, tied=int(tied))
     for i in range(layers):
         p = f"model.layers.{i}"
         a = f"{p}.self_attn"
         for which, n_out, n_in in [
-            ("self_attn.q_proj", hidden, hidden),
-            ("self_attn.k_proj", kv, hidden),
-            ("self_attn.v_proj", kv, hidden),
+            *(("self_attn." + which, n_out, hidden) for which, n_out in products),
             ("self_attn.o_proj", hidden, hidden),
             ("mlp.gate_proj", inner, hidden),
             ("mlp.up_proj", inner, hidden),
@@ -1232,9 +1302,9 @@ def llama(
         m.fork(f"{a}.fork", n)
         m.rms_norm(f"{p}.input_layernorm", tokens, hidden)
         m.fork(f"{a}.qkv.fork", n, 3, residual=False)
-        for which, n_out in (("q", hidden), ("k", kv), ("v", kv)):
+        for which, n_out in products:
             m.branch()
-            m.linear(f"{a}.{which}_proj", tokens, hidden, n_out, bias=False)
+            m.linear(f"{a}.{which}", tokens, hidden, n_out, bias=False)
         for which, elements in (("q", n), ("k", n_kv)):
             # x cos + rotate_half(x) sin. Forward: two products 4, negation of a half 1,
             # concatenation 2, sum 3. Backward: two products 4, negation 1, two halves into zeros 4,
@@ -1244,7 +1314,16 @@ def llama(
             m.memory(f"{a}.repeat.{which}", F32 * (n_kv + n), F32 * (n_kv + n))
         m.in_attention = True
         m.copy(f"{a}.split_heads", n)
-        m.batched_matmul(f"{a}.scores", heads, tokens, dim, tokens, causal=True)
+        m.batched_matmul(
+            f"{a}.scores",
+            heads,
+            tokens,
+            dim,
+            tokens,
+            causal=True,
+            groups=shared,
+            beside=n + n_kv if joint else 0,
+        )
         m.memory(f"{a}.scale", 2 * F32 * scores, 2 * F32 * scores)
         m.memory(f"{a}.mask", 2 * F32 * scores, 0, (1, 0))  # an addition
         m.softmax(f"{a}.softmax", scores)
@@ -1266,7 +1345,7 @@ def llama(
         m.add(f"{p}.mlp.add", n)
     m.rms_norm("model.norm", tokens, hidden)
     m.linear("lm_head", tokens, hidden, vocabulary, bias=False, tied=tied)
-    m.cross_entropy("loss", tokens, vocabulary, single=True)
+    m.cross_entropy("loss", tokens, vocabulary, single=single)
     return m
 
 
@@ -1651,7 +1730,7 @@ MODELS: dict[str, Callable[[], Model]] = {
     "bert-large": lambda: bert("bert-large", 24, 1024, 16, 512, 8),
     "bert-base-squad": lambda: bert("bert-base-squad", 12, 768, 12, 384, 12, squad=True),
     "bert-large-squad": lambda: bert("bert-large-squad", 24, 1024, 16, 384, 12, squad=True),
-    "gpt2-small": gpt2_small,
+    "gpt2-small": lambda: gpt2("gpt2-small", 12, 768, 12, 1024, 8),
     "deeplabv3-resnet101": deeplabv3_resnet101,
     "mlp784-50-10": mlp784_50_10,
     "vit-b-16": lambda: vit("vit-b-16", 12, 768, 12),
