@@ -251,7 +251,7 @@ Json at_its_length(Json document) {
     for (const char* direction : {"forward", "backward"})
       for (Json& value : layer[direction])
         if (value.is_array()) value = at_length(value.get<std::vector<std::int64_t>>(), tokens);
-    for (const char* key : {"saves", "saves_fused", "makes", "waits"})
+    for (const char* key : {"saves", "saves_fused", "makes"})
       if (layer.contains(key))
         for (Json& value : layer[key])
           if (value.is_array()) value = at_length(value.get<std::vector<std::int64_t>>(), tokens);
@@ -312,7 +312,7 @@ Workload read_workload(const Json& j, const std::string& file) {
     Sequence sequence(w.sequence);
     for (const Reader& l : r.at("layers").items()) {
       l.only({"name", "class", "op", "tensors", "forward", "backward", "saves", "saves_fused",
-              "makes", "waits"});
+              "makes"});
       Layer layer;
       layer.name = l.at("name").text();
       layer.kernel =
@@ -322,11 +322,10 @@ Workload read_workload(const Json& j, const std::string& file) {
       layer.forward = read_cost(l.at("forward"), sequence);
       layer.backward = read_cost(l.at("backward"), sequence);
       if (l.has("saves")) {
-        layer.memory = {read_bytes(l.at("saves"), sequence), {}, {}, {}};
+        layer.memory = {read_bytes(l.at("saves"), sequence), {}, {}};
         if (l.has("saves_fused"))
           layer.memory->saves_fused = read_bytes(l.at("saves_fused"), sequence);
         layer.memory->makes = read_bytes(l.at("makes"), sequence);
-        if (l.has("waits")) layer.memory->waits = read_bytes(l.at("waits"), sequence);
       }
       w.layers.push_back(std::move(layer));
     }

@@ -70,7 +70,6 @@ struct LayerMemory {
   std::array<double, 3> saves{};        // kept until its backward, less what layers before it keep
   std::array<double, 3> saves_fused{};  // the same of fused attention, at the layer of its scores
   std::array<double, 3> makes{};        // its output
-  std::array<double, 3> waits{};        // gradients of other branches, while its backward runs
 };
 
 struct Layer {

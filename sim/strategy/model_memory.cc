@@ -48,7 +48,6 @@ ModelMemory::ModelMemory(const Workload& w, bool halves)
       b.makes = fused && l.op.kind != "copy"
                     ? 0
                     : static_cast<std::int64_t>(l.memory->makes[mode] * w.batch);
-      b.waits = static_cast<std::int64_t>(l.memory->waits[mode] * w.batch);
     }
     // Autocast keeps its copies of weights until backward has used them.
     if (mode == 1) b.keeps += kHalf * weight_elements(l.op);
@@ -57,11 +56,11 @@ ModelMemory::ModelMemory(const Workload& w, bool halves)
     b.loss = l.op.kind.rfind("cross_entropy", 0) == 0;
     layers_.push_back(b);
   }
-  if (w.checkpointing != Checkpointing::None) checkpoint(w);
+  if (w.checkpointing != Checkpointing::None) checkpoint(w, mode == 1);
 }
 
 // A block keeps what it read, and what is dear; the rest comes back while its backward runs.
-void ModelMemory::checkpoint(const Workload& w) {
+void ModelMemory::checkpoint(const Workload& w, bool autocast) {
   const std::vector<bool> kept = kept_outputs(w);
   for (const Block& block : blocks_of(w)) {
     std::int64_t again = 0;
@@ -76,6 +75,7 @@ void ModelMemory::checkpoint(const Workload& w) {
       const std::int64_t same = next ? std::min(held, layers_[l + 1].keeps) : 0;
       again += b.keeps - same;
       b.frees = b.keeps + held - same;
+      if (autocast) b.cached = kHalf * weight_elements(w.layers[l].op);
       b.keeps = held;
     }
     const std::int64_t input = block.from > 0 ? layers_[block.from - 1].makes : 0;
@@ -88,9 +88,11 @@ void ModelMemory::checkpoint(const Workload& w) {
 LayersMemory ModelMemory::forward(std::size_t from, std::size_t to) const {
   LayersMemory out;
   if (!known()) return out;
+  std::int64_t cached = 0;
   for (std::size_t l = from; l < to; ++l) {
     out.change += layers_[l].keeps;
-    out.most = std::max(out.most, out.change + layers_[l].makes);
+    cached += layers_[l].cached;
+    out.most = std::max(out.most, out.change + cached + layers_[l].makes);
   }
   return out;
 }
@@ -104,8 +106,7 @@ LayersMemory ModelMemory::backward(std::size_t from, std::size_t to) const {
     out.change += layers_[l].again;
     // The gradient of what it made, and of what it read.
     const std::int64_t read = layers_[l].loss ? layers_[l].makes : l > 0 ? layers_[l - 1].makes : 0;
-    const std::int64_t others = waiting + layers_[l].waits;
-    out.most = std::max(out.most, out.change + layers_[l].makes + read + others);
+    out.most = std::max(out.most, out.change + layers_[l].makes + read + waiting);
     out.change -= layers_[l].frees;
   }
   return out;

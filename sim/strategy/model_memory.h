@@ -35,11 +35,11 @@ class ModelMemory {
         0;  // that its block's layers save when they run again, before its backward
     std::int64_t frees = 0;  // when its backward has run
     std::int64_t makes = 0;
-    std::int64_t waits = 0;  // gradients of other branches, while its backward runs
-    bool adds = false;       // a residual: its gradient waits for that of the branch
-    bool loss = false;       // its two gradients are as large as what it keeps, whatever it read
+    std::int64_t cached = 0;  // autocast's copies that nobody keeps are there until forward ends
+    bool adds = false;        // a residual: its gradient waits for that of the branch
+    bool loss = false;        // its two gradients are as large as what it keeps, whatever it read
   };
-  void checkpoint(const Workload& w);
+  void checkpoint(const Workload& w, bool autocast);
   std::vector<Bytes> layers_;
   std::vector<std::size_t> layer_of_;
 };

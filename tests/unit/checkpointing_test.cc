@@ -15,7 +15,7 @@ Layer layer(const char* name, const char* kind, double saves, double makes) {
   Layer l;
   l.name = name;
   l.op.kind = kind;
-  l.memory = LayerMemory{{saves}, {}, {makes}, {}};
+  l.memory = LayerMemory{{saves}, {}, {makes}};
   return l;
 }
 

@@ -33,7 +33,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -183,7 +183,6 @@ class Layer:
     saves: Memory = Memory()  # what autograd keeps of it until its backward, not counted before
     makes: Memory = Memory()  # its output
     saves_fused: Memory | None = None  # of fused attention in place of all its layers
-    waits: Memory | None = None  # gradients of other branches, while its backward runs
 
 
 @dataclass
@@ -252,12 +251,6 @@ class Model:
             half = self.value.half if self.value else False
         self.value = Value(n, half)
         return self.value
-
-    def waiting(self, value: Value, since: int) -> None:
-        """The gradient of a value waits while the layers from `since` on run backward."""
-        for i in range(since, len(self.layers)):
-            before = self.layers[i].waits or Memory()
-            self.layers[i] = replace(self.layers[i], waits=before + value.bytes())
 
     def branch(self) -> None:
         """The next layer reads what was forked last."""
@@ -766,7 +759,6 @@ class Model:
                     "saves": x.saves.json(count),
                     **({"saves_fused": x.saves_fused.json(count)} if x.saves_fused else {}),
                     "makes": x.makes.json(count),
-                    **({"waits": x.waits.json(count)} if x.waits else {}),
                 }
             )
             for x in self.layers

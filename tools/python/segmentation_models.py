@@ -90,7 +90,7 @@ def resnet(m: Model, depth: int, strides: tuple[int, ...], deep_stem: bool, at: 
             channels, size = out, after
         if stage == 2:
             m.fork("backbone.aux.fork", channels * size**2, residual=False)
-            m.auxiliary = (m.value, channels, size, len(m.layers))  # type: ignore[attr-defined]
+            m.auxiliary = (m.value, channels, size)  # type: ignore[attr-defined]
     m.channels = channels  # type: ignore[attr-defined]
     return size
 
@@ -114,23 +114,14 @@ def mobilenet_v2(m: Model, at: Extent) -> Extent:
             channels, size = c_out, after
         if stage == 4:
             m.fork("backbone.aux.fork", channels * size**2, residual=False)
-            m.auxiliary = (m.value, channels, size, len(m.layers))  # type: ignore[attr-defined]
+            m.auxiliary = (m.value, channels, size)  # type: ignore[attr-defined]
     m.channels = channels  # type: ignore[attr-defined]
     return size
 
 
-def concatenated(m: Model, name: str, n: int, since: int) -> None:
-    """Backward: views of the gradient, which is there until the first layer after the fork."""
-    m.waiting(m.makes(n), since)
-    m.memory(name, 2 * F32 * n, 0, (1, 0))
-
-
-def branches(m: Model, since: int) -> int:
-    """The next layer reads what was forked last; its gradient waits for that of the branch before,
-    which began at `since`."""
-    m.branch()
-    m.waiting(m.forks[-1], since)
-    return len(m.layers)
+def concatenated(m: Model, name: str, n: int) -> None:
+    m.makes(n)
+    m.memory(name, 2 * F32 * n, 0, (1, 0))  # backward: views of the gradient
 
 
 def segments(m: Model, p: str, channels: int, classes: int, size: Extent, image: Extent) -> None:
@@ -168,30 +159,28 @@ def segmentation(method: str, backbone: str, rate: str, image: Extent, classes: 
     h = "decode_head"
     n_in = c_in * size**2
     m.fork(f"{h}.fork", n_in, 5, residual=False)
-    began = at_branch = len(m.layers)
     if method == "FCN":
         for i in range(2):
             conv_bn_relu(m, f"{h}.convs.{i}", c if i else c_in, c, 3, size, size)
-        concatenated(m, f"{h}.cat", n_in + c * size**2, began)
+        concatenated(m, f"{h}.cat", n_in + c * size**2)
         conv_bn_relu(m, f"{h}.conv_cat", c_in + c, c, 3, size, size)
     elif method == "PSPNet":
         for scale in (1, 2, 3, 6):
-            at_branch = branches(m, at_branch)
+            m.branch()
             pooled(m, f"{h}.psp.{scale}", c_in, c, scale, size)
-        concatenated(m, f"{h}.cat", n_in + 4 * c * size**2, began)
+        concatenated(m, f"{h}.cat", n_in + 4 * c * size**2)
         conv_bn_relu(m, f"{h}.bottleneck", c_in + 4 * c, c, 3, size, size)
     elif method == "DeepLabV3":
         pooled(m, f"{h}.image_pool", c_in, c, 1, size)
         for i, k in enumerate((1, 3, 3, 3)):
-            at_branch = branches(m, at_branch)
+            m.branch()
             conv_bn_relu(m, f"{h}.aspp.{i}", c_in, c, k, size, size)
-        concatenated(m, f"{h}.cat", 5 * c * size**2, began)
+        concatenated(m, f"{h}.cat", 5 * c * size**2)
         conv_bn_relu(m, f"{h}.bottleneck", 5 * c, c, 3, size, size)
     else:
         raise KeyError(method)
     segments(m, h, c, classes, size, image)
-    m.value, channels, at, since = m.auxiliary  # type: ignore[attr-defined]
-    m.waiting(m.value, since)
+    m.value, channels, at = m.auxiliary  # type: ignore[attr-defined]
     conv_bn_relu(m, "auxiliary_head.conv", channels, c_aux, 3, at, at)
     segments(m, "auxiliary_head", c_aux, classes, at, image)
     # What a convolution computes is said of squares alone.
