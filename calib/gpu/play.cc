@@ -193,6 +193,12 @@ Part make_part(const Program& program, const Profile& profile, int ranks) {
   if (!program.streams.empty())
     throw std::runtime_error(
         "a system with streams of its own (fsdp) cannot be played on a GPU yet");
+  for (const Op& op : program.steady.ops)
+    if (is_collective(op.kind) && op.kind.operation != Operation::AllReduce &&
+        !is_broadcast(op.kind))
+      throw std::runtime_error(std::string("a Program with collective ") +
+                               name_of(op.kind.operation) +
+                               " (zero) cannot be played on a GPU yet");
   Part part;
   for (const StepProgram& s : program.warmup)
     part.kinds.push_back(make_step(s, program, profile, ranks, part));

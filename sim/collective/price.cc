@@ -76,8 +76,8 @@ bool performs(const Communicator& c, Operation operation) {
       return true;
     case Operation::AllGather:
     case Operation::ReduceScatter:
-      return c.nccl || c.ranks() < 2;
     case Operation::Reduce:
+      return c.nccl || c.ranks() < 2;
     case Operation::AllToAll:
     case Operation::SendRecv:
       return false;

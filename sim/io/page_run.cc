@@ -94,4 +94,21 @@ OrderedJson page_run(const Run& run) {
   return j;
 }
 
+OrderedJson page_memory(const predict::Memory& memory) {
+  constexpr std::size_t kPoints = 600;
+  const auto& all = memory.over_time;
+  const std::size_t width = (all.size() + kPoints - 1) / kPoints;
+  OrderedJson at = OrderedJson::array();
+  OrderedJson held = OrderedJson::array();
+  // The largest of each stretch.
+  for (std::size_t from = 0; from < all.size(); from += width) {
+    auto last = all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), from + width));
+    auto most = std::max_element(all.begin() + static_cast<std::ptrdiff_t>(from), last,
+                                 [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+    at.push_back(most->at.ps);
+    held.push_back(most->bytes);
+  }
+  return {{"over_time_ps", at}, {"over_time_bytes", held}};
+}
+
 }  // namespace ddpsim::io

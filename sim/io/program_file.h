@@ -42,7 +42,8 @@ inline const std::vector<const char*> kOperationKeys{"lane",          "op",
                                                      "cost",          "duration_ps",
                                                      "kernels",       "hooks",
                                                      "traffic_bytes", "divided_bytes",
-                                                     "waits_for",     "unrecognised_elements"};
+                                                     "waits_for",     "unrecognised_elements",
+                                                     "memory"};
 // The file's "groups" (program.h); empty where it has none. `ranks` < 1: the file does not say.
 std::vector<RankGroups> read_groups(const Reader& file, std::int64_t ranks);
 // Ranks of a collective, as the file names them: those of the group that `rank` is in. Empty = all.

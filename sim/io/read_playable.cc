@@ -373,7 +373,8 @@ class ProgramReader {
                         bool slices) {
     bool sum = c.kind.operation == Operation::AllReduce;
     if ((!sum && !is_broadcast(c.kind)) || slices) out_.of_any_ranks = false;
-    if (c.tensors.empty() || !o.has("dtype")) return;
+    // Groups may each have a part of the tensors.
+    if (c.tensors.empty() || !o.has("dtype") || op.group > 0) return;
     std::int64_t more = count_of(o, "unrecognised_elements", kMostBytesOfOne, "elements");
     std::int64_t expected = (elements + more) * element_size(op.dtype);
     bool whole = sum || is_broadcast(c.kind);  // others are padded, or list a part

@@ -61,18 +61,24 @@ std::string known_systems() {
   return out;
 }
 std::string other_system() {
-  return "ddpsim models " + known_systems() +
-         "; DeepSpeed's ZeRO and Megatron's distributed optimizer are not modelled";
+  return "ddpsim models " + known_systems() + "; Megatron's distributed optimizer is not modelled";
 }
 void refuse_other_systems(const Reader& r) {
-  for (const char* key : {"zero_stage", "zero_optimization", "cpu_offload"})
-    if (r.has(key)) r.fail_at(std::string("/") + key, other_system());
+  if (r.has("cpu_offload")) r.fail_at("/cpu_offload", other_system());
   if (r.has("fully_shard")) r.fail_at("/fully_shard", "is a system: {\"system\": \"fsdp2\"}");
+  for (const char* key : {"zero_stage", "zero_optimization"})
+    if (r.has(key))
+      r.fail_at(std::string("/") + key,
+                "DeepSpeed's zero_optimization is a plan of its own: {\"system\": \"zero\", "
+                "\"stage\": 2, ...}, with the keys of zero_optimization beside stage");
 }
-bool is_other_system(std::string name) {
+std::string lower_case(std::string name) {
   for (char& c : name)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  for (const char* part : {"fsdp", "zero", "deepspeed", "megatron", "fully_shard"})
+  return name;
+}
+bool is_other_system(const std::string& name) {
+  for (const char* part : {"fsdp", "zero", "megatron", "fully_shard"})
     if (name.find(part) != std::string::npos) return true;
   return false;
 }
@@ -102,7 +108,12 @@ struct ReadField {
   }
   void operator()(bool* b) const { *b = r.boolean(); }
   void operator()(std::optional<bool>* b) const { *b = r.boolean(); }
-  void operator()(std::int64_t* n) const { *n = r.integer(); }
+  // Also 5e8, as DeepSpeed's sizes are written.
+  void operator()(std::int64_t* n) const {
+    const double v = r.json().is_number_float() ? r.number() : 0.5;
+    bool whole = v >= -9e15 && v <= 9e15 && v == static_cast<double>(static_cast<std::int64_t>(v));
+    *n = whole ? static_cast<std::int64_t>(v) : r.integer();
+  }
   void operator()(std::optional<double>* v) const {
     if (r.json().is_string())
       r.fail(std::string("is a bare number of ") + knob.unit + ", as in " + framework() +
@@ -121,6 +132,14 @@ struct ReadField {
       r.fail("true, false, or a number of ranks above 1");
   }
   void operator()(const strategy::Choice& c) const {
+    // "stage": 2, as in DeepSpeed's file.
+    const bool counted = *c.names.front() >= '0' && *c.names.front() <= '9';
+    if (counted && r.json().is_number_integer()) {
+      const std::string text = r.json().dump();
+      for (std::size_t k = 0; k < c.names.size(); ++k)
+        if (text == c.names[k]) return c.set(plan, static_cast<int>(k));
+      r.fail(text.substr(0, 40) + " is none of " + c.names.front() + " to " + c.names.back());
+    }
     c.set(plan, static_cast<int>(r.choice(c.names)));
   }
 };
@@ -138,6 +157,12 @@ void read_knobs(const Reader& r, Plan& p) {
                           name_of(p.system));
 }
 
+// "zero3": the stage as part of the name; 0 = it is none.
+int zero_stage_of(const std::string& name) {
+  bool named = name.size() == 5 && name.starts_with("zero") && name[4] >= '1' && name[4] <= '3';
+  return named ? name[4] - '0' : 0;
+}
+
 System read_system(const Reader& r) {
   std::string name = r.text();
   for (const char* other :
@@ -150,12 +175,16 @@ System read_system(const Reader& r) {
   if (name == "fsdp1") return System::Fsdp;
   if (name == "fully_shard") return System::Fsdp2;
   if (name == "hvd") return System::Horovod;
+  if (zero_stage_of(name)) return System::Zero;
   std::vector<const char*> names;
   for (const strategy::SystemRecord& s : strategy::systems()) {
     if (name == s.name) return s.system;
     names.push_back(s.name);
   }
-  if (is_other_system(name)) r.fail("\"" + name.substr(0, 40) + "\": " + other_system());
+  if (lower_case(name).find("deepspeed") != std::string::npos)
+    r.fail("DeepSpeed's ZeRO is system \"zero\", with knob stage (1, 2 or 3)");
+  if (is_other_system(lower_case(name)))
+    r.fail("\"" + name.substr(0, 40) + "\": " + other_system());
   return static_cast<System>(r.choice(names));
 }
 
@@ -195,6 +224,11 @@ Plan read_plan(const Reader& r) {
     for (const Reader& n : r.at("unused_parameters").items())
       p.unused_parameters.push_back(n.text());
   read_knobs(r, p);
+  if (int stage = p.system == System::Zero ? zero_stage_of(r.at("system").text()) : 0) {
+    if (r.has("stage") && p.zero.stage != stage)
+      r.at("stage").fail("the plan's system is " + r.at("system").text());
+    p.zero.stage = stage;
+  }
   return p;
 }
 

@@ -29,6 +29,9 @@ OrderedJson page_topology(const topology::Fabric& f, const std::vector<predict::
 // A document for people: lists of more than a few entries become a sentence of their length.
 OrderedJson page_document(const Json& document);
 
+// Allocated bytes over a step, at most some hundred points that keep every rise to a new peak.
+OrderedJson page_memory(const predict::Memory& memory);
+
 OrderedJson page_levers(const std::vector<predict::Lever>& levers);
 
 }  // namespace ddpsim::io

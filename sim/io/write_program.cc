@@ -15,6 +15,16 @@ void write_cost(const Op& op, const StepProgram& s, OrderedJson& out) {
   if (op.cost == Cost::HalfDivision) out["divided_bytes"] = s.buckets[op.subject].wire_bytes.count;
 }
 
+// "P[from:to]", in elements, where a bucket holds a part of P.
+void write_slices(const Program& p, const Bucket& bucket, OrderedJson& tensors) {
+  for (std::size_t k = 0; k < bucket.slices.size(); ++k) {
+    const auto [from, to] = bucket.slices[k];
+    if ((to - from) * element_size(bucket.dtype) == p.tensor_bytes[bucket.tensors[k]]) continue;
+    tensors[k] =
+        tensors[k].get<std::string>() + "[" + std::to_string(from) + ":" + std::to_string(to) + "]";
+  }
+}
+
 OrderedJson write_op(const Program& p, const StepProgram& s, std::uint32_t i) {
   const Op& op = s.ops[i];
   OrderedJson out;
@@ -24,6 +34,7 @@ OrderedJson write_op(const Program& p, const StepProgram& s, std::uint32_t i) {
   out["phase"] = name_of(op.kind.phase);
   out["tensors"] = OrderedJson::array();
   for (TensorIndex t : tensors_of(p, s, i)) out["tensors"].push_back(p.tensor_names[t]);
+  if (carries_bucket(op.kind)) write_slices(p, s.buckets[op.subject], out["tensors"]);
   out["bytes"] = op.bytes;
   if (op.kind.divides) out["divides"] = true;
   if (is_collective(op.kind)) {
@@ -39,6 +50,15 @@ OrderedJson write_op(const Program& p, const StepProgram& s, std::uint32_t i) {
   std::sort(waits.begin(), waits.end());
   out["waits_for"] = waits;
   return out;
+}
+
+// In the order in which the host makes them.
+void write_memory(const StepProgram& s, OrderedJson& ops) {
+  for (const MemoryChange& c : s.memory) {
+    OrderedJson change = {{"holds", name_of(c.holds)}, {"bytes", c.bytes}};
+    if (c.at_end) change["at_end"] = true;
+    ops[c.op]["memory"].push_back(std::move(change));
+  }
 }
 
 }  // namespace
@@ -68,6 +88,7 @@ OrderedJson write_program(const Program& p, const Workload& w, int ranks) {
     step["kind"] = name_of(s.kind);
     step["ops"] = OrderedJson::array();
     for (std::uint32_t i = 0; i < s.ops.size(); ++i) step["ops"].push_back(write_op(p, s, i));
+    write_memory(s, step["ops"]);
     j["steps"].push_back(std::move(step));
   };
   for (const StepProgram& s : p.warmup) add(s);

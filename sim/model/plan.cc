@@ -8,8 +8,8 @@
 namespace ddpsim {
 
 const char* name_of(System s) {
-  constexpr std::array<const char*, kSystems> kNames{"pytorch_ddp", "averaging", "fsdp", "fsdp2",
-                                                     "horovod"};
+  constexpr std::array<const char*, kSystems> kNames{"pytorch_ddp", "averaging", "fsdp",
+                                                     "fsdp2",       "horovod",   "zero"};
   return kNames[static_cast<std::size_t>(s)];
 }
 const char* name_of(Sharding s) {
@@ -48,15 +48,53 @@ Algorithm all_reduce_algorithm(const Plan& plan, Backend backend) {
 // and 4 KB for each, spans and their JSON counted.
 constexpr std::int64_t kMostAccumulated = 200'000;
 
+// What DeepSpeed refuses (config.py, stage_1_and_2.py), and what is not modelled.
+Problem check_zero(const Plan& p, const Workload& w, bool gpus) {
+  const ZeroPlan& z = p.zero;
+  if (!gpus) return {"/plan/system", "zero is modelled on GPUs, over NCCL"};
+  if (z.stage < 1 || z.stage > 3) return {"/plan/stage", "1, 2 or 3"};
+  if (z.stage == 3 && w.layers.empty())
+    return {"/plan/stage",
+            "stage 3 gathers weights module by module, and this capture knows forward only as a "
+            "whole: capture it again (tools/python/ddpsim_capture.py notes when each layer "
+            "begins), or use a described workload (ddpsim list workloads)"};
+  if (!p.unused_parameters.empty())
+    return {"/plan/unused_parameters",
+            "parameters without a gradient are modelled for pytorch_ddp and averaging only"};
+  const std::pair<const char*, std::int64_t> sizes[] = {
+      {"reduce_bucket_size", z.reduce_bucket_size},
+      {"allgather_bucket_size", z.allgather_bucket_size},
+      {"stage3_prefetch_bucket_size", z.stage3_prefetch_bucket_size},
+      {"stage3_param_persistence_threshold", z.stage3_param_persistence_threshold},
+      {"stage3_max_live_parameters", z.stage3_max_live_parameters},
+      {"stage3_max_reuse_distance", z.stage3_max_reuse_distance},
+      {"sub_group_size", z.sub_group_size}};
+  for (const auto& [name, elements] : sizes)
+    if (elements < 0 || elements > std::int64_t{1} << 40)
+      return {std::string("/plan/") + name, "0 to 2^40 elements"};
+  if (z.stage < 3 && z.allgather_bucket_size % 2 != 0)
+    return {"/plan/allgather_bucket_size",
+            "is a multiple of 2 (nccl_start_alignment_factor): stages 1 and 2 stop with an error"};
+  if (w.casting == Casting::Pure)
+    return {"/workload/casting",
+            "DeepSpeed's optimizer always has a copy of the weights of four bytes: "
+            "master_weights, or autocast with weights of four bytes"};
+  if (w.loop.grad_scaler.value_or(false))
+    return {"/workload/loop/grad_scaler",
+            "DeepSpeed takes no GradScaler: it scales the loss itself where weights are fp16 "
+            "(workload.casting=master_weights)"};
+  return {};
+}
+
 Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (w.cuda_graphs) {
     if (device != DeviceKind::Gpu) return {"/workload", "CUDA graphs are of a GPU"};
     bool whole = p.system == System::PytorchDdp || p.system == System::Averaging;
     if (!whole || p.find_unused_parameters)
-      return {
-          "/workload",
-          "a step with find_unused_parameters, Horovod or FSDP is not replayed as a CUDA graph: "
-          "its host decides while it runs (cuda_graphs=false)"};
+      return {"/workload",
+              "a step with find_unused_parameters, Horovod, FSDP or ZeRO is not replayed as a CUDA "
+              "graph: "
+              "its host decides while it runs (cuda_graphs=false)"};
   }
   if (p.accumulation_steps < 1 || p.accumulation_steps > 10'000)
     return {"/plan/accumulation_steps", "1 to 10,000 micro-steps"};
@@ -118,12 +156,21 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
           return {std::string("/plan/") + knob,
                   "PyTorch 2.13 is the first to have it (--set "
                   "pytorch=2.13)"};
-    for (auto [knob, units] :
-         {std::pair{"forward_prefetch_units", f.forward_prefetch_units},
-          std::pair{"backward_prefetch_units", f.backward_prefetch_units},
-          std::pair{"reduce_scatter_max_input_buffers", f.reduce_scatter_max_input_buffers - 1}})
-      if (units < 0 || units > 1000) return {std::string("/plan/") + knob, "0 to 1,000"};
+    struct Count {
+      const char* knob;
+      std::int64_t value, least;
+    };
+    // Where set_modules_to_backward_prefetch names nothing, the unit before is gathered ahead.
+    for (const Count& c :
+         {Count{"forward_prefetch_units", f.forward_prefetch_units, 0},
+          Count{"backward_prefetch_units", f.backward_prefetch_units, 1},
+          Count{"reduce_scatter_max_input_buffers", f.reduce_scatter_max_input_buffers, 1}})
+      if (c.value < c.least || c.value > 1000)
+        return {std::string("/plan/") + c.knob, std::to_string(c.least) + " to 1,000"};
   }
+  if (p.system == System::Zero)
+    if (auto problem = check_zero(p, w, device == DeviceKind::Gpu && b == Backend::Nccl))
+      return problem;
   if (p.system == System::Horovod) {
     if (b == Backend::Tcp)
       return {"/plan/backend",

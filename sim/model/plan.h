@@ -14,8 +14,8 @@
 
 namespace ddpsim {
 
-enum class System : std::uint8_t { PytorchDdp, Averaging, Fsdp, Fsdp2, Horovod };
-inline constexpr int kSystems = 5;
+enum class System : std::uint8_t { PytorchDdp, Averaging, Fsdp, Fsdp2, Horovod, Zero };
+inline constexpr int kSystems = 6;
 // Tcp: ddpsim's own executor (calib): plain rings and trees over TCP; collectives in launch order,
 // `tcp_streams` in flight.
 enum class Backend : std::uint8_t { Nccl, Gloo, Tcp };
@@ -85,6 +85,24 @@ struct HorovodPlan {
   std::int64_t groups = 0;                            // groups=N: of the parameters in their order
 };
 
+// DeepSpeed's zero_optimization, as of 0.14.5 (runtime/zero/config.py); sizes in elements. Weights
+// of two bytes have a copy of four (bf16, fp16): Workload::casting.
+struct ZeroPlan {
+  int stage = 2;                     // what is in shards: optimizer state, 2: gradients, 3: weights
+  std::optional<bool> overlap_comm;  // default: stage 3
+  std::int64_t reduce_bucket_size = 500'000'000;
+  std::int64_t allgather_bucket_size = 500'000'000;  // decides nothing over NCCL
+  bool reduce_scatter = true;
+  bool contiguous_gradients = true;
+  bool use_multi_rank_bucket_allreduce = true;
+  bool round_robin_gradients = false;
+  std::int64_t stage3_prefetch_bucket_size = 50'000'000;
+  std::int64_t stage3_param_persistence_threshold = 100'000;
+  std::int64_t stage3_max_live_parameters = 1'000'000'000;
+  std::int64_t stage3_max_reuse_distance = 1'000'000'000;
+  std::int64_t sub_group_size = 1'000'000'000;
+};
+
 struct Plan {
   System system = System::PytorchDdp;
   std::optional<Backend> backend;         // default: nccl on GPUs, gloo on CPUs
@@ -115,6 +133,7 @@ struct Plan {
   bool async_op = false;
   FsdpPlan fsdp;
   HorovodPlan horovod;
+  ZeroPlan zero;
 };
 
 Backend backend_of(const Plan& plan, DeviceKind device);

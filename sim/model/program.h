@@ -197,6 +197,12 @@ struct Bucket {
   Bytes bytes;
   Bytes wire_bytes;
   DType dtype = DType::Float32;
+  // Of each of its tensors, the elements that are in it; empty = all of them.
+  struct Slice {
+    std::int64_t from = 0;
+    std::int64_t to = 0;
+  };
+  std::vector<Slice> slices;
 };
 
 struct StepProgram {

@@ -101,6 +101,8 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   const bool shards = strategy::record_of(plan.system).shards;
   std::vector<Operation> needed{Operation::AllReduce, Operation::Broadcast};
   if (shards) needed = {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};
+  if (plan.system == System::Zero && !plan.zero.use_multi_rank_bucket_allreduce)
+    needed.push_back(Operation::Reduce);
   Program program;
   program.backend = Backend::Nccl;
   if (shards)

@@ -30,7 +30,9 @@ struct Memory {
   std::int64_t capacity = 0;  // 0 = the profile does not say
   bool fits() const { return capacity == 0 || device <= capacity; }
   bool surely_not() const { return capacity > 0 && device_low > capacity; }
-  std::vector<MemoryPoint> over_time;  // after each change; only with spans
+  // After each change, when the device got to the operation (the host allocated earlier); only with
+  // spans.
+  std::vector<MemoryPoint> over_time;
 };
 
 }  // namespace ddpsim::predict

@@ -71,9 +71,16 @@ Memory memory_of(const Question& q, const Program& program, const collective::Co
   std::vector<Duration> when(changes.size());
   std::vector<std::size_t> order(changes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  const bool gpu = program.device == DeviceKind::Gpu;
+  TimePoint from;   // the host's first
+  TimePoint begun;  // the device's
   if (timed) {
-    TimePoint from = spans.front().begin;
-    for (const Span& s : spans) from = std::min(from, s.begin);
+    from = spans.front().begin;
+    begun = spans.back().end;
+    for (const Span& s : spans) {
+      from = std::min(from, s.begin);
+      if (!gpu || s.lane != Lane::Host) begun = std::min(begun, s.begin);
+    }
     Duration latest;  // the host issues in order
     for (std::size_t k = 0; k < changes.size(); ++k) {
       const MemoryChange& c = changes[k];
@@ -85,17 +92,21 @@ Memory memory_of(const Question& q, const Program& program, const collective::Co
   }
   Memory out;
   Held held = program.resident;
-  const bool gpu = program.device == DeviceKind::Gpu;
   if (gpu) held[static_cast<std::size_t>(Holds::Temporaries)] += workspaces(q.profile);
   std::int64_t now = std::accumulate(held.begin(), held.end(), std::int64_t{0});
   out.peak = held;
   out.allocated = now;
   out.phase = "forward";
+  Duration shown;
   for (std::size_t k : order) {
     const MemoryChange& c = changes[k];
     held[static_cast<std::size_t>(c.holds)] += c.bytes;
     now += c.bytes;
-    if (timed) out.over_time.push_back({when[k], now});
+    if (timed) {
+      const Span& s = spans[c.op];
+      shown = std::max(shown, (c.at_end ? s.end : s.begin) - begun);
+      out.over_time.push_back({shown, now});
+    }
     if (now <= out.allocated) continue;
     out.allocated = now;
     out.peak = held;

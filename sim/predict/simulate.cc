@@ -8,9 +8,8 @@
 #include <map>
 #include <optional>
 
-#include "sim/collective/connections.h"
 #include "sim/engine/execute.h"
-#include "sim/predict/job_flows.h"
+#include "sim/predict/job_collectives.h"
 #include "sim/strategy/cycles.h"
 #include "sim/strategy/horovod.h"
 
@@ -21,8 +20,6 @@ using collective::Communicator;
 using collective::Price;
 using engine::TaskGraph;
 using engine::TaskId;
-
-constexpr TaskId kNoTask = UINT32_MAX;
 
 // Where an operation of one class and step lies in the graph.
 struct Placed {
@@ -35,12 +32,12 @@ struct Placed {
 
 // One job: adds its tasks to the graph, decides for its pools while the graph is played, reads its
 // steps off the timeline.
-class Simulator : JobFlows {
+class Simulator : JobCollectives {
  public:
   Simulator(Shared& shared, const Program& program, const Communicator& comm,
             const Profile& profile, const std::vector<RankClass>& classes,
             const SimulationOptions& options)
-      : JobFlows(shared, program, comm, profile, classes, options),
+      : JobCollectives(shared, program, comm, profile, classes, options),
         lanes_(kLanes + program.streams.size()) {
     for (const Op& op : program.steady.ops)
       if (is_input(op.kind) && op.lane != Lane::Host) input_lane_ = number_of(op.lane);
@@ -114,6 +111,7 @@ class Simulator : JobFlows {
     if (&s != prepared_for_) {
       prepared_for_ = &s;
       awaited_ = awaited_ops(s);
+      extra_deps_ = by_operation(s);
       durations_.clear();
       for (const Op& op : s.ops)
         durations_.push_back(price(op, s, program_, profile_, options_.level));
@@ -152,6 +150,13 @@ class Simulator : JobFlows {
       }
   }
 
+  static std::vector<StepProgram::ExtraDep> by_operation(const StepProgram& s) {
+    std::vector<StepProgram::ExtraDep> out = s.extra_deps;
+    std::stable_sort(out.begin(), out.end(),
+                     [](const auto& a, const auto& b) { return a.op < b.op; });
+    return out;
+  }
+
   // Operations that another one names as a dependency.
   std::vector<std::uint8_t> awaited_ops(const StepProgram& s) const {
     std::vector<std::uint8_t> awaited(s.ops.size(), 0);
@@ -183,8 +188,13 @@ class Simulator : JobFlows {
     for (std::uint32_t d : s.ops[i].dep)
       if (d != kNoOp) graph_.add_edge(placed[d].end, task);
     if (s.extra_deps.empty()) return;
-    for (const auto& e : s.extra_deps)
-      if (e.op == i) graph_.add_edge(placed[e.dep].end, task);
+    bool prepared = &s == prepared_for_;  // what is decided meanwhile is not
+    const std::vector<StepProgram::ExtraDep>& deps = prepared ? extra_deps_ : s.extra_deps;
+    auto e = !prepared ? deps.begin()
+                       : std::lower_bound(deps.begin(), deps.end(), i,
+                                          [](const auto& d, auto op) { return d.op < op; });
+    for (; e != deps.end() && (!prepared || e->op == i); ++e)
+      if (e->op == i) graph_.add_edge(placed[e->dep].end, task);
   }
 
   void add_local(const StepProgram& s, std::uint32_t i, std::size_t c, int steady_index,
@@ -336,102 +346,6 @@ class Simulator : JobFlows {
     graph_.notify(ready);
     queued_.push_back({ready, static_cast<std::uint32_t>(c), pickup});
     return pickup;
-  }
-
-  // All classes wait for one another: of groups that part the ranks, one class stands for the ranks
-  // of each.
-  std::vector<TaskId> add_phases(const Price& price, int group, const std::vector<TaskId>& arrive) {
-    TaskId last = kNoTask;
-    for (const collective::Phase& phase : price.phases) {
-      TaskId t = phase.work > 0
-                     ? graph_.add_task(phase.latency, phase.work, phase_flow(price, phase, group))
-                     : graph_.add_fixed(phase.latency);
-      if (last == kNoTask)
-        for (TaskId a : arrive) graph_.add_edge(a, t);
-      else
-        graph_.add_edge(last, t);
-      last = t;
-    }
-    return std::vector<TaskId>(classes_.size(), last);
-  }
-
-  // Each group's ranks by themselves.
-  std::vector<TaskId> add_messages_of_groups(const Op& op, const Price& price,
-                                             const std::vector<TaskId>& arrive) {
-    if (op.group == 0) return add_messages(comm_, op, price, arrive);
-    const std::vector<Communicator>& joined = of_group(comm_, op.group).joined;
-    auto ranks = members(program_.groups[op.group - 1u], comm_.ranks());
-    std::vector<TaskId> done(arrive.size(), kNoTask);
-    for (std::size_t g = 0; g < ranks.size(); ++g) {
-      std::vector<TaskId> theirs;
-      for (int r : ranks[g]) theirs.push_back(arrive[static_cast<std::size_t>(r)]);
-      theirs = add_messages(joined[g], op, price, theirs);
-      for (std::size_t i = 0; i < theirs.size(); ++i)
-        done[static_cast<std::size_t>(ranks[g][i])] = theirs[i];
-    }
-    return done;
-  }
-
-  std::vector<TaskId> add_messages(const Communicator& comm, const Op& op, const Price& price,
-                                   const std::vector<TaskId>& arrive) {
-    collective::FlowOfHop flow{
-        [this, &comm](int from, int to, int nic) { return hop_flow(comm, from, to, nic); }};
-    if (comm.nccl && price.pattern >= collective::kNcclPatterns) {
-      nccl::Flows& flows = nccl_flows_[&comm];
-      if (!flows.link) flows.link = [this](topology::LinkId l) { return link_resource(l); };
-      auto choice = nccl::choose(*comm.nccl, op.kind.operation, op.bytes);
-      return nccl::add_messages(graph_, *comm.nccl, profile_, options_.level, op.kind.operation,
-                                *choice, {op.bytes}, flows, arrive);
-    }
-    if (op.kind.operation == Operation::AllGather || op.kind.operation == Operation::ReduceScatter)
-      return collective::add_half_messages(graph_, comm, profile_, price, {op.bytes}, flow, arrive);
-    collective::SharedCores sharing;
-    collective::TakeTurn turn;
-    collective::SegmentPath path;
-    if (program_.backend == Backend::Tcp) {
-      path.connections = &tcp_connections_;
-      int streams = program_.device == DeviceKind::Gpu ? 1 : program_.worker_threads;
-      path.slot = tcp_connections_.next_slot(streams);
-      path.shares_links = streams > 1 || shared_.jobs > 1;
-    }
-    if (program_.backend == Backend::Tcp && !computes_on_cores()) {
-      path.queue = [this](topology::LinkId l, double bytes, bool first) {
-        return shared_.take_link(l, link_resource(l), bytes, first);
-      };
-      path.add_reader = [this] { return shared_.readers.add(); };
-      path.reads = [this](std::size_t reader, TaskId begin) {
-        shared_.readers.reads(graph_, reader, begin);
-      };
-      path.acknowledge = [this](std::size_t reader, std::size_t message, TaskId there) {
-        return shared_.readers.acknowledge(graph_, reader, message, there,
-                                           collective::kDelayedAcknowledgement);
-      };
-      path.plays_before = options_.plays_before;
-    }
-    if (program_.backend == Backend::Gloo && program_.one_connection)
-      turn = [this](int from, int to, double bytes) { return take_turn(from, to, bytes); };
-    if (computes_on_cores() && program_.backend == Backend::Tcp) {
-      sharing.sum = [this](Duration alone) {  // beside computation: shares
-        TaskId t = graph_.add_task({}, static_cast<double>(alone.ps), core_flow_.front());
-        return collective::CoreTasks{t, t};
-      };
-    } else if (cores_ != engine::kNone && program_.backend == Backend::Gloo) {
-      sharing.sum = [this](Duration alone) { return shared_.take_core(alone); };
-    } else if (cores_ != engine::kNone) {
-      sharing.sum = sharing.message = [this](Duration alone) { return shared_.take_core(alone); };
-    }
-    return is_broadcast(op.kind)
-               ? collective::add_broadcast_messages(graph_, comm, profile_, price, {op.bytes}, flow,
-                                                    arrive, path)
-               : collective::add_all_reduce_messages(graph_, comm, profile_, price, {op.bytes},
-                                                     flow, arrive, sharing, turn, path);
-  }
-
-  // One connection a hop, whichever collective's message it is.
-  collective::CoreTasks take_turn(int from, int to, double bytes) {
-    TaskId due = graph_.add_fixed({});
-    return connections_.add(graph_, connections_.place_of_hop(from, to), due,
-                            graph_.add_task({}, bytes, hop_flow(comm_, from, to)));
   }
 
   struct Pooled {
@@ -618,14 +532,13 @@ class Simulator : JobFlows {
   std::vector<StepKind> kinds_;
   const StepProgram* prepared_for_ = nullptr;  // the step whose facts follow
   std::vector<std::uint8_t> awaited_;          // by operation: another one names it as a dependency
-  std::vector<Duration> durations_;            // by operation, before the class's factor
+  std::vector<StepProgram::ExtraDep> extra_deps_;  // by operation
+  std::vector<Duration> durations_;                // by operation, before the class's factor
   const StepProgram* recorded_ = nullptr;
   std::vector<std::vector<Placed>> record_;
   std::vector<Pooled> queued_;
   std::vector<Pooled> picked_;
   std::vector<strategy::WorkerPool> pools_;
-  Turns connections_;
-  collective::Connections tcp_connections_;
   std::optional<strategy::Cycles> cycles_;  // of a coordinated Program
   std::deque<Live> live_;
   std::vector<Asked> asked_;                    // by task

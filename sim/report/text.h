@@ -19,7 +19,6 @@ struct Heading {
   std::string device;                     // that a captured workload was captured on; "" = not said
   std::string interval;                   // interval_sentence()
   std::string units = "buckets";          // what the system communicates, in its own word
-  std::string holds = "buckets";          // strategy::SystemRecord
   std::string system = "DDP";             // what one rank goes without
   std::vector<std::string> known_errors;  // what was measured of how far such a prediction is off
   std::string times;     // where a program's times are from; "" = captured or described

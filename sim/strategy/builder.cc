@@ -90,8 +90,7 @@ std::uint32_t StepBuilder::forward(const StepTimes& times) {
   Stretch s = forward_of(times);
   host_time(s.head);
   std::uint32_t index = main(kForward, kNoSubject, 0, {.duration = s.device});
-  activations(model_.forward(0, model_.layers()));
-  layer_ = model_.layers();
+  all_forward();
   host_time(s.host - s.head);
   return index;
 }
@@ -108,6 +107,11 @@ void StepBuilder::activations(const LayersMemory& m) {
   allocate(Holds::Temporaries, m.most - kept);
   release(Holds::Temporaries, m.most - kept);
   release(Holds::Activations, kept - m.change);
+}
+
+void StepBuilder::all_forward() {
+  activations(model_.forward(0, model_.layers()));
+  layer_ = model_.layers();
 }
 
 void StepBuilder::gradient(TensorIndex t, bool kept) {

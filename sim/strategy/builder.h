@@ -58,6 +58,8 @@ class StepBuilder {
   }
   // Activations that the last operation makes or frees, and what it needs beside them.
   void activations(const LayersMemory& m);
+  // The last operation was all of forward.
+  void all_forward();
   // Of a system that keeps whole gradients: the last operation made that of `t`, and the layers
   // down to its own have run; kNoTensor: all have. `kept`: in a tensor that was not there.
   void gradient(TensorIndex t, bool kept);

@@ -30,7 +30,9 @@ struct Part {
   Stretch forward;
   Stretch backward;
 };
-// Of the parameters whose gradients it makes: those that no layer before it has.
+// The parameters whose gradients it makes: those that no layer before it has.
+std::vector<TensorIndex> part_tensors(const Workload& w, const ModelMemory& memory,
+                                      const Part& part);
 std::int64_t part_elements(const Workload& w, const ModelMemory& memory, const Part& part);
 // A forward as hooks of units see it.
 struct UnitEvent {

@@ -10,7 +10,8 @@
 //   at the end                units that no gradient left (the root), then computation waits for
 //                             all reductions; the optimizer updates shards
 //
-// Nothing makes the host wait: buffers are reused after events. Source: torch/distributed/fsdp/
+// Nothing makes the host wait: buffers are reused after events. What local names in Python keep
+// until a function returns is kept here, too. Source: torch/distributed/fsdp/
 // _fully_shard/{_fsdp_state,_fsdp_param_group,_fsdp_collectives}.py (2.7; later versions: what
 // differs stands where it matters). sim/MODEL.md section 3.
 #include <algorithm>
@@ -29,10 +30,10 @@ namespace {
 using namespace fsdp;  // its words
 
 constexpr OpWord kFsdp2Words[] = {
-    kStart,          kCastShard,    kCastShardAgain,  kCopyIn,       kCopyInAgain,  kGather,
-    kGatherAgain,    kCopyOut,      kCopyOutAgain,    kUnitForward,  kUnitBackward, kReshard,
-    kAccumulateFlat, kCastGradient, kChunkCat,        kPredivide,    kScatter,      kReduce,
-    kPostdivide,     kCastBack,     kAccumulateShard, kZeroGradients};
+    kStart,          kCastShard,    kCastShardAgain,  kShardIn,       kShardInAgain, kGather,
+    kGatherAgain,    kUnitOut,      kUnitOutAgain,    kUnitForward,   kUnitBackward, kReshard,
+    kAccumulateFlat, kCastGradient, kChunkCat,        kPredivide,     kScatter,      kReduce,
+    kPostdivide,     kCastBack,     kAccumulateShard, kZeroGradients, kCopyGradient};
 
 class Fsdp2Lowering {
  public:
@@ -44,6 +45,7 @@ class Fsdp2Lowering {
         program_(empty_program(timed, plan)),
         groups_(sharded_of(plan, timed.ranks, timed.per_host)),
         memory_(w_, fsdp_.param_dtype && element_size(*fsdp_.param_dtype) == 2),
+        copies_(groups_.ranks == 1 && plan.pytorch > PytorchVersion::V2_7),
         state_(units_.size()),
         streams_(1 + kMostStreams) {
     weights_ = w_.tensors.front().dtype;
@@ -73,7 +75,12 @@ class Fsdp2Lowering {
       post_forward_lane_ = DeviceStreams::lane_of(add_stream("comm_post_forward"));
     }
     forward_ = unit_forward(timed, units_, program_);
-    for (const Unit& u : units_) padded_.push_back(padded_elements(u));
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      std::int64_t sum = 0;
+      for (TensorIndex t : units_[u].tensors) sum += padded(t);
+      padded_.push_back(sum);
+      if (u != kRoot && !empty(u)) wrapped_.push_back(u);
+    }
     std::int64_t elements = 0;
     for (std::size_t u = 0; u < units_.size(); ++u) elements += shard(u);
     program_.resident = resident(w_, elements, elements * element_size(weights_));
@@ -99,12 +106,14 @@ class Fsdp2Lowering {
 
   struct State {
     enum class Weights : std::uint8_t { Sharded, Smaller, Whole } weights = Weights::Sharded;
-    std::uint32_t gathered = kNoOp;   // an all-gather that was not copied out yet
+    bool unsharding = false;          // asked for, and not copied out yet
+    std::uint32_t gathered = kNoOp;   // its all-gather
     std::uint32_t resharded = kNoOp;  // the copy into a smaller group's shards
     bool reduced = false;             // in this backward
     bool kept = false;                // unsharded gradients of micro-steps before
     bool gradient = false;            // of its shard
     std::uint32_t reduction = kNoOp;  // the last of its operations in this backward
+    std::int64_t reduced_bytes = 0;   // HSDP: what was all-reduced, until backward ends
   };
 
   bool hybrid() const { return groups_.replicas > 1; }
@@ -117,22 +126,24 @@ class Fsdp2Lowering {
     return plan_.pytorch > PytorchVersion::V2_7 && fsdp_.reshard_after_forward.ranks &&
            smaller() != 0;
   }
-  // Each parameter by itself, its first dimension to a multiple of the ranks.
-  std::int64_t padded_elements(const Unit& u) const {
-    std::int64_t sum = 0;
-    for (TensorIndex t : u.tensors) {
-      const Tensor& tensor = w_.tensors[t];
-      const std::int64_t rows = tensor.shape.empty() ? 1 : tensor.shape.front();
-      const std::int64_t of_row = rows > 0 ? tensor.elements() / rows : 0;
-      sum += (rows + groups_.ranks - 1) / groups_.ranks * groups_.ranks * of_row;
-    }
-    return sum;
+  // Elements: each parameter by itself, its first dimension to a multiple of the ranks.
+  std::int64_t padded(TensorIndex t) const {
+    const Tensor& tensor = w_.tensors[t];
+    const std::int64_t rows = tensor.shape.empty() ? 1 : tensor.shape.front();
+    const std::int64_t of_row = rows > 0 ? tensor.elements() / rows : 0;
+    return (rows + groups_.ranks - 1) / groups_.ranks * groups_.ranks * of_row;
   }
   std::int64_t shard(std::size_t u) const { return padded_[u] / groups_.ranks; }
   bool empty(std::size_t u) const { return units_[u].elements == 0; }
   static std::uint32_t label(std::size_t u) { return static_cast<std::uint32_t>(u); }
   std::uint32_t copy(Stream s, const OpWord& word, std::size_t u, std::int64_t bytes) {
     return streams_.copy(s, word, label(u), bytes);
+  }
+  // A kernel for each of its parameters, or so many.
+  std::uint32_t copy_each(Stream s, const OpWord& word, std::size_t u, std::int64_t bytes,
+                          int kernels = 1) {
+    return streams_.copy(s, word, label(u), bytes,
+                         kernels * static_cast<std::int32_t>(units_[u].tensors.size()));
   }
 
   // ---- weights
@@ -144,57 +155,83 @@ class Fsdp2Lowering {
 
   void unshard(std::size_t u) {
     State& s = state_[u];
-    if (s.gathered != kNoOp || s.weights == State::Weights::Whole || empty(u)) return;
+    if (s.unsharding || s.weights == State::Weights::Whole || empty(u)) return;
+    s.unsharding = true;
+    gathering_waits_for(std::exchange(s.resharded, kNoOp));
+    if (copies_) return;
     const std::int64_t size = element_size(compute_type_);
     const bool from_smaller = s.weights == State::Weights::Smaller;
     const std::int64_t own = from_smaller ? padded_[u] / smaller() : shard(u);
-    gathering_waits_for(s.resharded);
-    s.resharded = kNoOp;
-    if (compute_type_ != weights_ && !from_smaller)
+    const bool casts = compute_type_ != weights_;
+    if (casts) {
+      // What a smaller group keeps has been cast, and is copied all the same.
       copy(kCopy, backward_ ? kCastShardAgain : kCastShard, u,
-           own * (size + element_size(weights_)));
-    copy(kCopy, backward_ ? kCopyInAgain : kCopyIn, u, 2 * own * size);
+           own * (size + (from_smaller ? size : element_size(weights_))));
+      b_->allocate(Holds::Buckets, own * size);
+    }
+    copy(kCopy, backward_ ? kShardInAgain : kShardIn, u, 2 * own * size);
     b_->allocate(Holds::Buckets, padded_[u] * size);  // its input is a slice of its output
     streams_.wait(kAllGather, kCopy);
     s.gathered = streams_.collective(
         kAllGather, backward_ ? kGatherAgain : kGather, label(u), padded_[u] * size, compute_type_,
         from_smaller ? post_forward_ : group(), from_smaller ? post_forward_lane_ : Lane::Comm);
+    if (casts) b_->release(Holds::Buckets, own * size);
   }
 
   void wait_for_unshard(std::size_t u) {
     State& s = state_[u];
-    if (s.gathered == kNoOp) return;
-    // The buffer of the unit before may be freed once it was copied out.
-    if (!backward_) {
-      gathering_waits_for(std::exchange(copied_out_, kNoOp));
-      b_->release(Holds::Buckets, std::exchange(held_, 0));
-    }
-    streams_.wait_for(kCompute, s.gathered);
-    const std::uint32_t out = copy(kCompute, backward_ ? kCopyOutAgain : kCopyOut, u,
-                                   2 * padded_[u] * element_size(compute_type_));
-    const std::int64_t buffer = padded_[u] * element_size(compute_type_);
+    if (!s.unsharding) return;
+    s.unsharding = false;
+    if (!backward_) gathering_waits_for(std::exchange(copied_out_, kNoOp));
+    streams_.wait_for(kCompute, std::exchange(s.gathered, kNoOp));
+    const std::int64_t size = element_size(compute_type_);
+    const std::int64_t buffer = copies_ ? 0 : padded_[u] * size;
+    const OpWord& word = backward_ ? kUnitOutAgain : kUnitOut;
+    const std::uint32_t out = copies_ ? copy_own(word, u) : copy(kCompute, word, u, 2 * buffer);
     b_->allocate(Holds::Gathered, buffer);
-    if (backward_) {
+    if (s.weights == State::Weights::Smaller)
+      b_->release(Holds::Gathered, padded_[u] / smaller() * size);
+    s.weights = State::Weights::Whole;
+    if (backward_ || copies_) {
       gathering_waits_for(out);
       b_->release(Holds::Buckets, buffer);
     } else {
+      // The buffer of the unit before is freed once this one was copied out.
       copied_out_ = out;
-      held_ = buffer;
+      b_->release(Holds::Buckets, std::exchange(held_, buffer));
     }
-    s.gathered = kNoOp;
-    s.weights = State::Weights::Whole;
+  }
+
+  // A group of one rank gathers nothing: each parameter is copied, and cast before that.
+  std::uint32_t copy_own(const OpWord& word, std::size_t u) {
+    const std::int64_t size = element_size(compute_type_);
+    const bool casts = compute_type_ != weights_;
+    const std::uint32_t op = copy_each(
+        kCompute, word, u, padded_[u] * (2 * size + (casts ? element_size(weights_) + size : 0)),
+        casts ? 2 : 1);
+    std::int64_t before = 0;
+    for (TensorIndex t : units_[u].tensors) {
+      const std::int64_t bytes = padded(t) * size;
+      if (casts) b_->allocate(Holds::Buckets, bytes);
+      b_->release(Holds::Buckets, std::exchange(before, casts ? bytes : 0));
+      b_->allocate(Holds::Gathered, bytes);
+    }
+    b_->release(Holds::Buckets, before);
+    return op;
   }
 
   // ---- forward
 
-  // Units, in order of forward, but the root: prefetched by depth as the tutorials set it.
-  void prefetch_explicitly(std::size_t u, std::int64_t depth, bool back) {
-    const auto units = static_cast<std::int64_t>(units_.size()) - 1;
-    const auto at = static_cast<std::int64_t>(u) - 1;
-    if (u == kRoot || depth == 0) return;
-    if (back ? at < depth : at >= units - depth) return;
+  // Prefetched by depth as the tutorials set it, of units but the root, in order of forward. False:
+  // nothing is set for this one.
+  bool prefetch_explicitly(std::size_t u, std::int64_t depth, bool back) {
+    const auto found = std::find(wrapped_.begin(), wrapped_.end(), u);
+    const auto at = found - wrapped_.begin();
+    if (found == wrapped_.end() || (back ? at : std::ssize(wrapped_) - 1 - at) < depth)
+      return false;
     for (std::int64_t k = 1; k <= depth; ++k)
-      unshard(static_cast<std::size_t>(1 + (back ? at - k : at + k)));
+      unshard(wrapped_[static_cast<std::size_t>(back ? at - k : at + k)]);
+    return true;
   }
 
   void before_forward(std::size_t u) {
@@ -208,17 +245,23 @@ class Fsdp2Lowering {
   }
 
   void after_forward(std::size_t u) {
-    if (empty(u)) return;
-    State& s = state_[u];
-    if (frees(u)) {
-      free_weights(u);
-      if (post_forward_ > 0) {
-        s.weights = State::Weights::Smaller;
-        s.resharded =
-            copy(kCompute, kReshard, u, 2 * padded_[u] / smaller() * element_size(compute_type_));
-      }
+    if (!empty(u)) {
+      if (frees(u)) post_forward_ > 0 ? keep_part(u) : free_weights(u);
+      order_.push_back(u);
     }
-    order_.push_back(u);
+    if (u != kRoot) return;
+    gathering_waits_for(std::exchange(copied_out_, kNoOp));
+    b_->release(Holds::Buckets, std::exchange(held_, 0));
+  }
+  void keep_part(std::size_t u) {
+    State& s = state_[u];
+    const std::int64_t size = element_size(compute_type_);
+    s.resharded = copy_each(kCompute, kReshard, u, 2 * padded_[u] / smaller() * size);
+    for (TensorIndex t : units_[u].tensors) {
+      b_->allocate(Holds::Gathered, padded(t) / smaller() * size);
+      b_->release(Holds::Gathered, padded(t) * size);
+    }
+    s.weights = State::Weights::Smaller;
   }
   void free_weights(std::size_t u) {
     if (state_[u].weights == State::Weights::Whole)
@@ -229,9 +272,16 @@ class Fsdp2Lowering {
     streams_.compute(word, part.label, back ? part.backward : part.forward);
     b_->activations(back ? memory_.backward(part.from, part.to)
                          : memory_.forward(part.from, part.to));
-    if (back)
-      b_->allocate(Holds::Gradients,
-                   part_elements(w_, memory_, part) * element_size(compute_type_));
+    if (!back) return;
+    const std::vector<TensorIndex> made = part_tensors(w_, memory_, part);
+    std::int64_t elements = 0;
+    for (TensorIndex t : made) elements += w_.tensors[t].elements();
+    const std::int64_t bytes = elements * element_size(compute_type_);
+    if (!state_[part.unit].kept || reduce_type_ != compute_type_)
+      b_->allocate(Holds::Gradients, bytes);
+    else if (!made.empty())  // autograd adds to what is there
+      streams_.copy(kCompute, kAccumulateFlat, part.label, 3 * bytes,
+                    static_cast<std::int32_t>(made.size()));
   }
 
   void forward() {
@@ -254,9 +304,7 @@ class Fsdp2Lowering {
     unshard(u);
     wait_for_unshard(u);
     const std::int64_t depth = fsdp_.backward_prefetch_units;
-    const bool set = depth > 1 && u != kRoot && static_cast<std::int64_t>(u) - 1 >= depth;
-    if (set) return prefetch_explicitly(u, depth, true);
-    if (depth == 0) return;
+    if (depth > 1 && prefetch_explicitly(u, depth, true)) return;
     auto at = std::find(order_.begin(), order_.end(), u);
     if (at != order_.end() && at != order_.begin()) unshard(*(at - 1));
   }
@@ -267,44 +315,76 @@ class Fsdp2Lowering {
     s.reduced = true;
     const std::int64_t from = element_size(compute_type_);
     const std::int64_t to = element_size(reduce_type_);
-    if (s.kept) {
-      copy(kCompute, kAccumulateFlat, u, units_[u].elements * (from + 2 * to));
+    const bool casts = reduce_type_ != compute_type_;
+    if (s.kept && casts) {
+      copy_each(kCompute, kAccumulateFlat, u, units_[u].elements * (from + 2 * to));
       b_->release(Holds::Gradients, units_[u].elements * from);
     }
     free_weights(u);
     if (!last_micro_ && fsdp_.no_sync) {
-      if (!s.kept && reduce_type_ != compute_type_)
-        copy(kCompute, kCastGradient, u, units_[u].elements * (from + to));
+      if (!s.kept && casts) {
+        copy_each(kCompute, kCastGradient, u, units_[u].elements * (from + to));
+        for (TensorIndex t : units_[u].tensors) {
+          b_->allocate(Holds::Gradients, w_.tensors[t].elements() * to);
+          b_->release(Holds::Gradients, w_.tensors[t].elements() * from);
+        }
+      }
       s.kept = true;
       return;
     }
-    const std::int64_t held = s.kept ? to : from;
-    s.kept = false;
-    if (scattered_.size() >= static_cast<std::size_t>(fsdp_.reduce_scatter_max_input_buffers)) {
+    std::int64_t recycled = 0;
+    while (std::ssize(scattered_) >= fsdp_.reduce_scatter_max_input_buffers) {
       streams_.wait_for(kCompute, scattered_.front().op);
-      b_->release(Holds::Buckets, scattered_.front().bytes);
+      recycled += scattered_.front().bytes;
       scattered_.pop_front();
     }
-    copy(kCompute, kChunkCat, u, units_[u].elements * held + padded_[u] * to);
-    b_->allocate(Holds::Buckets, padded_[u] * to);
-    b_->release(Holds::Gradients, units_[u].elements * from);
+    // 2.12's loop keeps its variable until the function returns.
+    const bool late = plan_.pytorch == PytorchVersion::V2_12;
+    if (!late) b_->release(Holds::Buckets, recycled);
+    reduce(u, s.kept ? to : from);
+    s.kept = false;
+    if (late) b_->release(Holds::Buckets, recycled);
+  }
+
+  // `from`: bytes of an element of its gradients.
+  void reduce(std::size_t u, std::int64_t from) {
+    State& s = state_[u];
+    const std::int64_t to = element_size(reduce_type_);
+    const std::int64_t input = padded_[u] * to;
+    const std::int64_t output = shard(u) * to;
+    copy(kCompute, kChunkCat, u, units_[u].elements * from + input);
+    b_->allocate(Holds::Buckets, input);
+    // A loop's variable keeps the last gradient until the function returns.
+    const std::int64_t last = copies_ ? 0 : w_.tensors[units_[u].tensors.back()].elements() * from;
+    b_->release(Holds::Gradients, units_[u].elements * from - last);
     streams_.wait(kReduceScatter, kCompute);
-    if (predivisor_ > 1) copy(kReduceScatter, kPredivide, u, 2 * padded_[u] * to);
-    scattered_.push_back({streams_.collective(kReduceScatter, kScatter, label(u), padded_[u] * to,
-                                              reduce_type_, group(), scatter_lane_),
-                          padded_[u] * to});
-    if (!s.gradient) b_->allocate(Holds::Gradients, shard(u) * element_size(weights_));
+    std::uint32_t begins = kNoOp;
+    if (predivisor_ > 1) begins = copy(kReduceScatter, kPredivide, u, 2 * input);
+    const std::uint32_t scattered =
+        copies_ ? copy(kReduceScatter, kCopyGradient, u, input + output)
+                : streams_.collective(kReduceScatter, kScatter, label(u), input, reduce_type_,
+                                      group(), scatter_lane_);
+    scattered_.push_back({scattered, input});
+    const bool casts = reduce_type_ != weights_;
+    b_->allocate(casts || s.gradient ? Holds::Buckets : Holds::Gradients, output, begins);
     Stream after = kReduceScatter;
     if (hybrid()) {
       after = all_reduce_;
       streams_.wait(after, kReduceScatter);
-      streams_.collective(after, kReduce, label(u), shard(u) * to, reduce_type_, kReplicaGroup,
-                          replicas_);
+      streams_.collective(after, kReduce, label(u), output, reduce_type_, kReplicaGroup, replicas_);
     }
-    if (postdivides_) copy(after, kPostdivide, u, 2 * shard(u) * to);
-    if (reduce_type_ != weights_)
-      copy(after, kCastBack, u, shard(u) * (to + element_size(weights_)));
-    if (s.gradient) copy(after, kAccumulateShard, u, 3 * shard(u) * element_size(weights_));
+    if (postdivides_) copy(after, kPostdivide, u, 2 * output);
+    const std::int64_t gradient = shard(u) * element_size(weights_);
+    if (casts) {
+      copy(after, kCastBack, u, output + gradient);
+      b_->allocate(s.gradient ? Holds::Buckets : Holds::Gradients, gradient);
+    }
+    const bool ends = casts || s.gradient;  // what was reduced is not what is kept
+    if (casts && !hybrid()) b_->release(Holds::Buckets, output);
+    if (s.gradient) copy_each(after, kAccumulateShard, u, 3 * gradient);
+    b_->release(Holds::Gradients, last);
+    if (s.gradient && (casts || !hybrid())) b_->release(Holds::Buckets, gradient);
+    if (ends && hybrid()) s.reduced_bytes = output;
     s.gradient = true;
     s.reduction = streams_.last(after);
   }
@@ -312,20 +392,26 @@ class Fsdp2Lowering {
   void backward() {
     backward_ = true;
     for (State& s : state_) s.reduced = false, s.reduction = kNoOp;
-    // The unit that computes first has no gradient to give: its end is the end of backward.
-    const std::size_t first = forward_.parts.front().unit;
+    // The input of what computes first needs no gradient: that unit's end is the end of backward.
+    const auto first = std::find_if(forward_.parts.begin(), forward_.parts.end(),
+                                    [&](const Part& part) { return !empty(part.unit); });
+    std::vector<std::size_t> ending;  // hooks of one tensor run as they were registered
     for (std::size_t k = forward_.events.size(); k-- > 0;) {
       const UnitEvent& e = forward_.events[k];
-      if (e.what == UnitEvent::What::Exit)
-        before_backward(e.number);
-      else if (e.what == UnitEvent::What::Compute)
+      if (e.what == UnitEvent::What::Exit) {
+        ending.push_back(e.number);
+      } else if (e.what == UnitEvent::What::Compute) {
+        for (; !ending.empty(); ending.pop_back()) before_backward(ending.back());
         compute(kUnitBackward, forward_.parts[e.number], true);
-      else if (e.number != kRoot && e.number != first)
+      } else if (e.number != kRoot && e.number != first->unit) {
         after_backward(e.number);
+      }
     }
     for (std::size_t u = 0; u < units_.size(); ++u) {
-      if (!state_[u].reduced) after_backward(u);
-      streams_.wait_for(kCompute, state_[u].reduction);
+      State& s = state_[u];
+      if (!s.reduced) after_backward(u);
+      streams_.wait_for(kCompute, s.reduction);
+      b_->release(Holds::Buckets, std::exchange(s.reduced_bytes, 0));
     }
     for (const Scattered& s : scattered_) {
       streams_.wait_for(kCompute, s.op);
@@ -345,7 +431,6 @@ class Fsdp2Lowering {
                                 {padded_[u] * element_size(reduce_type_)},
                                 weights_});
     streams_.begin(b);
-    copied_out_ = kNoOp;
     for (std::size_t u = 0; u < units_.size(); ++u) {
       if (!state_[u].gradient) continue;
       if (sets_to_none_)
@@ -376,6 +461,7 @@ class Fsdp2Lowering {
   const FsdpPlan& fsdp_;
   const std::vector<Unit> units_;
   std::vector<std::int64_t> padded_;  // elements, by unit
+  std::vector<std::size_t> wrapped_;  // units that have parameters, but the root
   Program program_;
   const Sharded groups_;
   Stream all_reduce_ = 0;
@@ -390,6 +476,7 @@ class Fsdp2Lowering {
   DType compute_type_ = DType::Float32;
   DType reduce_type_ = DType::Float32;
   const ModelMemory memory_;
+  const bool copies_;  // one rank shards: nothing to gather nor to scatter
   UnitForward forward_;
   StepBuilder* b_ = nullptr;
   std::vector<State> state_;

@@ -105,11 +105,18 @@ UnitForward unit_forward(const TimedWorkload& timed, const std::vector<Unit>& un
   return out;
 }
 
-std::int64_t part_elements(const Workload& w, const ModelMemory& memory, const Part& part) {
-  std::int64_t sum = 0;
+std::vector<TensorIndex> part_tensors(const Workload& w, const ModelMemory& memory,
+                                      const Part& part) {
+  std::vector<TensorIndex> out;
   for (std::size_t l = part.from; l < part.to; ++l)
     for (TensorIndex t : w.layers[l].tensors)
-      if (memory.layer_of(t) == l) sum += w.tensors[t].elements();
+      if (memory.layer_of(t) == l) out.push_back(t);
+  return out;
+}
+
+std::int64_t part_elements(const Workload& w, const ModelMemory& memory, const Part& part) {
+  std::int64_t sum = 0;
+  for (TensorIndex t : part_tensors(w, memory, part)) sum += w.tensors[t].elements();
   return sum;
 }
 

@@ -68,12 +68,14 @@ inline constexpr OpWord kOrderWait{"wait/order.",
 inline constexpr OpWord kZeroGradients = copy_word("zero_gradient/", Phase::Between);
 
 // FSDP2: shards of a unit's parameters into one buffer, and weights out of it.
-inline constexpr OpWord kCopyIn = copy_word("copy_in_shard/", Phase::Between);
-inline constexpr OpWord kCopyInAgain = copy_word("copy_in_shard/bwd.", Phase::Between);
-inline constexpr OpWord kCopyOut = copy_word("copy_out/unit.", Phase::Between);
-inline constexpr OpWord kCopyOutAgain = copy_word("copy_out/bwd.", Phase::Between);
+inline constexpr OpWord kShardIn = copy_word("copy_in_shard/", Phase::Between);
+inline constexpr OpWord kShardInAgain = copy_word("copy_in_shard/bwd.", Phase::Between);
+inline constexpr OpWord kUnitOut = copy_word("copy_out/unit.", Phase::Between);
+inline constexpr OpWord kUnitOutAgain = copy_word("copy_out/bwd.", Phase::Between);
 // Gradients of a unit's parameters, each padded, into one buffer of dtype reduce_dtype.
 inline constexpr OpWord kChunkCat = copy_word("chunk_cat/", Phase::Backward);
+// One rank: what would be reduced and scattered.
+inline constexpr OpWord kCopyGradient = copy_word("copy_gradient/", Phase::Backward);
 // Weights into the shards of a smaller group (reshard_after_forward=N).
 inline constexpr OpWord kReshard = copy_word("reshard/", Phase::Forward);
 

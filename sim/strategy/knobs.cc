@@ -77,6 +77,13 @@ void choose(Plan& plan, const KnobRecord& r, const std::string& text) {
 
 }  // namespace
 
+Plan with_setting(const Plan& plan, std::string_view knob, const std::string& setting) {
+  Plan out = plan;
+  for (const KnobRecord& r : record_of(plan.system).knobs)
+    if (knob == r.name) choose(out, r, setting);
+  return out;
+}
+
 std::vector<Knob> knobs(const Plan& plan) {
   std::vector<Knob> out;
   for (const KnobRecord& k : record_of(plan.system).knobs)

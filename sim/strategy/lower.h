@@ -45,6 +45,11 @@ Program lower_fsdp2(const TimedWorkload& workload, const Plan& plan, Steps steps
 // how it is decided.
 Program lower_horovod(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 
+// DeepSpeed ZeRO, by its stage. Steps after the first are alike: DeepSpeed's own timer begins with
+// the third, and stage 3 prefetches from the second on. REQUIRES: of stage 3,
+// workload.times.layers.
+Program lower_zero(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
+
 // Everything before the steps: names, sizes, threads.
 Program empty_program(const TimedWorkload& workload, const Plan& plan);
 

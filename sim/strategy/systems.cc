@@ -48,6 +48,11 @@ Field reduce_dtype(Plan&) {
                 [](const Plan& p) { return number_of(p.fsdp.reduce_dtype); },
                 [](Plan& p, int k) { p.fsdp.reduce_dtype = kTypes[k]; }};
 }
+Field zero_stage(Plan&) {
+  return Choice{{"1", "2", "3"},
+                [](const Plan& p) { return p.zero.stage - 1; },
+                [](Plan& p, int k) { p.zero.stage = k + 1; }};
+}
 Field horovod_compression(Plan&) {
   return Choice{{"none", "fp16"},
                 [](const Plan& p) { return p.horovod.fp16_compression ? 1 : 0; },
@@ -181,47 +186,145 @@ const KnobRecord kHorovodKnobs[] = {
      "parameters in so many groups, each requested when its last gradient is there", false,
      [](Plan& p) { return Field(&p.horovod.groups); }}};
 
+const KnobRecord kZeroKnobs[] = {
+    {"stage", "", "2", "what is in shards: optimizer state; 2: gradients, too; 3: weights, too",
+     false, zero_stage},
+    {"overlap_comm", "", "false (stage 3: true)",
+     "gradients are reduced, and weights gathered, on streams of their own", true,
+     [](Plan& p) { return Field(&p.zero.overlap_comm); }},
+    {"reduce_bucket_size",
+     "elements",
+     "500000000",
+     "gradients are reduced in buckets of at most this size",
+     true,
+     [](Plan& p) { return Field(&p.zero.reduce_bucket_size); },
+     {5e6, 1e7, 2e7, 5e7, 1e8, 2e8, 5e8}},
+    {"allgather_bucket_size", "elements", "500000000",
+     "without effect where all_gather_into_tensor is there, as it is over NCCL", false,
+     [](Plan& p) { return Field(&p.zero.allgather_bucket_size); }},
+    {"reduce_scatter", "", "true",
+     "stage 3: gradients are scattered; 1 and 2: divided before their all-reduce, not after", false,
+     [](Plan& p) { return Field(&p.zero.reduce_scatter); }},
+    {"contiguous_gradients", "", "true", "gradients are copied into a bucket when they are there",
+     false, [](Plan& p) { return Field(&p.zero.contiguous_gradients); }},
+    {"use_multi_rank_bucket_allreduce", "", "true",
+     "stages 1 and 2: a bucket is all-reduced; false: what each rank owns is reduced to it", false,
+     [](Plan& p) { return Field(&p.zero.use_multi_rank_bucket_allreduce); }},
+    {"round_robin_gradients", "", "false", "stages 1 and 2: parameters take turns between owners",
+     false, [](Plan& p) { return Field(&p.zero.round_robin_gradients); }},
+    {"stage3_prefetch_bucket_size",
+     "elements",
+     "50000000",
+     "weights that are gathered ahead each time a module is entered; 0: none",
+     true,
+     [](Plan& p) { return Field(&p.zero.stage3_prefetch_bucket_size); },
+     {0, 5e6, 1e7, 2e7, 5e7, 1e8, 2e8, 5e8}},
+    {"stage3_param_persistence_threshold", "elements", "100000",
+     "parameters up to this size stay whole between steps", false,
+     [](Plan& p) { return Field(&p.zero.stage3_param_persistence_threshold); }},
+    {"stage3_max_live_parameters", "elements", "1000000000",
+     "weights that prefetching keeps whole at once", false,
+     [](Plan& p) { return Field(&p.zero.stage3_max_live_parameters); }},
+    {"stage3_max_reuse_distance", "elements", "1000000000",
+     "weights that are used again within this many others stay whole", false,
+     [](Plan& p) { return Field(&p.zero.stage3_max_reuse_distance); }},
+    {"sub_group_size", "elements", "1000000000",
+     "stage 3: elements of a shard that the optimizer updates at once", false,
+     [](Plan& p) { return Field(&p.zero.sub_group_size); }}};
+
 constexpr const char* kExecuted =
     "PyTorch 1.13 over Gloo executed (calib/runs); other versions, and NCCL, from source reading";
 
 const SystemRecord kSystemRecords[] = {
-    {System::PytorchDdp, "pytorch_ddp", "PyTorch DDP", "DDP", "buckets", "buckets",
+    {System::PytorchDdp,
+     "pytorch_ddp",
+     "PyTorch DDP",
+     "DDP",
+     "buckets",
      "torch.nn.parallel.DistributedDataParallel: gradients in buckets, all-reduced while "
      "backward runs",
-     kExecuted, "", false, ddp_words(), kDdpKnobs, lower_ddp,
-     [](const Workload& w, const Plan& p) { return steady_buckets(w, p).size(); }},
-    {System::Averaging, "averaging", "plain gradient averaging", "averaging", "", "all-reduces",
+     kExecuted,
+     "",
+     false,
+     ddp_words(),
+     kDdpKnobs,
+     lower_ddp,
+     [](const Workload& w, const Plan& p) { return steady_buckets(w, p).size(); },
+     {{"gradient_as_bucket_view", "true"}, {"comm_hook", "bf16_compress"}}},
+    {System::Averaging, "averaging", "plain gradient averaging", "averaging", "all-reduces",
      "all_reduce of each gradient (or of one flat copy) after backward", kExecuted, "", false,
      averaging_words(), kAveragingKnobs, lower_averaging,
      [](const Workload& w, const Plan& p) {
        return p.granularity == Granularity::Flat ? 1 : w.arrival.size();
      }},
-    {System::Fsdp, "fsdp", "PyTorch FSDP", "FSDP", "gathered weights", "units",
+    {System::Fsdp,
+     "fsdp",
+     "PyTorch FSDP",
+     "FSDP",
+     "units",
      "torch.distributed.fsdp.FullyShardedDataParallel: weights gathered unit by unit, "
      "gradients reduced and scattered",
      "schedules recorded of 1.13, and of 2.7's Python; never executed",
      "schedule equal to that of PyTorch's own code, recorded without a GPU (1.13, and 2.7's "
      "Python); its times were never executed",
-     true, fsdp_words(), kFsdpKnobs, lower_fsdp,
-     [](const Workload& w, const Plan& p) { return fsdp_units(w, p).size(); }},
-    {System::Fsdp2, "fsdp2", "PyTorch FSDP2", "FSDP2", "gathered weights", "units",
+     true,
+     fsdp_words(),
+     kFsdpKnobs,
+     lower_fsdp,
+     [](const Workload& w, const Plan& p) { return fsdp_units(w, p).size(); },
+     {{"sharding_strategy", "shard_grad_op"}, {"sharding_strategy", "hybrid_shard", true}}},
+    {System::Fsdp2,
+     "fsdp2",
+     "PyTorch FSDP2",
+     "FSDP2",
+     "units",
      "torch.distributed.fsdp.fully_shard: as fsdp, each parameter sharded by itself",
-     "read in PyTorch's source; never executed",
-     "schedule as PyTorch's source says; neither it nor its times were executed", true,
-     fsdp2_words(), kFsdp2Knobs, lower_fsdp2,
-     [](const Workload& w, const Plan& p) { return fsdp_units(w, p).size(); }},
-    {System::Horovod, "horovod", "Horovod", "Horovod", "the fusion buffer", "fused all-reduces",
+     "schedules recorded of 2.7's Python with functions of 2.11 to 2.13; never executed",
+     "schedule equal to that of PyTorch's own code, recorded without a GPU (2.7's Python, with "
+     "functions of 2.11 to 2.13 put into it); its times were never executed",
+     true,
+     fsdp2_words(),
+     kFsdp2Knobs,
+     lower_fsdp2,
+     [](const Workload& w, const Plan& p) { return fsdp_units(w, p).size(); },
+     {{"reshard_after_forward", "false"},
+      {"reshard_after_forward", "", true},
+      {"shard_degree", "", true}}},
+    {System::Horovod, "horovod", "Horovod", "Horovod", "fused all-reduces",
      "horovod.torch.DistributedOptimizer: what is ready in a cycle is all-reduced together",
      "decisions recorded of 0.28 over Open MPI on CPUs; never executed",
      "what is fused differs from step to step: the step is a mean of 16, its parts are the last "
      "one's; decided as in recordings of Horovod 0.28 over Open MPI on CPUs, times were never "
      "executed",
-     false, horovod_words(), kHorovodKnobs, lower_horovod, nullptr}};
+     false, horovod_words(), kHorovodKnobs, lower_horovod, nullptr},
+    {System::Zero,
+     "zero",
+     "DeepSpeed ZeRO",
+     "ZeRO",
+     "buckets",
+     "DeepSpeed ZeRO, stages 1 to 3: optimizer state, gradients and weights in shards",
+     "collectives recorded of 0.14.5 on CPUs; never executed",
+     "collectives equal to those that DeepSpeed 0.14.5 issued, recorded without a GPU; its times "
+     "were never executed",
+     true,
+     zero_words(),
+     kZeroKnobs,
+     lower_zero,
+     nullptr,
+     {{"stage", "1"}, {"stage", "3"}}}};
 
 }  // namespace
 
 std::span<const SystemRecord> systems() {
   return kSystemRecords;
+}
+
+std::string title_of(const Plan& plan) {
+  const SystemRecord& s = record_of(plan.system);
+  const std::string title = s.title;
+  if (plan.system == System::Zero) return title + "-" + std::to_string(plan.zero.stage);
+  if (!title.starts_with("PyTorch ")) return title;
+  return std::string("PyTorch ") + name_of(plan.pytorch) + " " + s.brief;
 }
 
 const SystemRecord& record_of(System s) {

@@ -36,14 +36,20 @@ struct KnobRecord {
   std::vector<double> tried = {};  // of a number: what a search tries; empty: it finds them itself
 };
 
+// A setting besides the default that a comparison of plans tries.
+struct Ranked {
+  const char* knob;
+  const char* setting;         // as --set takes it; "" = the ranks of a host
+  bool several_hosts = false;  // only of a job on several
+};
+
 struct SystemRecord {
   System system;
-  const char* name;   // in plans: "pytorch_ddp"
-  const char* title;  // in sentences: "PyTorch DDP"
-  const char* brief;  // "DDP"
-  const char* holds;  // in memory besides parameters, gradients and optimizer state; "" = nothing
-  const char* units;  // what it communicates, in its own word: "buckets"
-  const char* does;   // one line: "gradients in buckets, ..."
+  const char* name;      // in plans: "pytorch_ddp"
+  const char* title;     // in sentences: "PyTorch DDP"
+  const char* brief;     // "DDP"
+  const char* units;     // what it communicates, in its own word: "buckets"
+  const char* does;      // one line: "gradients in buckets, ..."
   const char* evidence;  // what its schedule was held against, for `ddpsim list plans`
   const char* schedule;  // the same as a sentence beside an answer; "" = it was executed
   bool shards;           // gathers and scatters: needs to know what NCCL chooses for these, too
@@ -52,15 +58,20 @@ struct SystemRecord {
   Program (*lower)(const TimedWorkload&, const Plan&, Steps);
   // Those of a step, how many; null: a step decides.
   std::size_t (*count)(const Workload&, const Plan&);
+  std::vector<Ranked> ranked = {};
 };
 
 std::span<const SystemRecord> systems();
 const SystemRecord& record_of(System s);
+// With what of the plan decides most: "PyTorch 2.7 FSDP2", "DeepSpeed ZeRO-3".
+std::string title_of(const Plan& plan);
 // The knobs that are not at their default, as --set takes them: "sharding_strategy=shard_grad_op,
 // no_sync=true".
 std::string settings_text(const Plan& plan);
 // A knob's setting as --set takes it; "" = left at its default.
 std::string setting_of(const Plan& plan, const KnobRecord& knob);
+// The plan with a knob of its system set. REQUIRES: as --set takes it.
+Plan with_setting(const Plan& plan, std::string_view knob, const std::string& setting);
 // None: no system has this knob.
 const SystemRecord* owner_of(std::string_view knob);
 

@@ -355,9 +355,9 @@ class Sentences(Case):
         predict = ["predict", *HGX]
         for args, says in [
             ([*predict, "--ranks", "32"], "--set cluster.hosts=4"),
-            ([*predict, "--plan", "fsdp2"], "FSDP2 (fully_shard), ZeRO and DeepSpeed"),
-            ([*predict, "--plan", "pytorch_fsdp"], "are not modelled"),
-            ([*predict, "--set", "zero_stage=3"], "are not modelled"),
+            ([*predict, "--plan", "megatron_ddp"], "distributed optimizer is not modelled"),
+            ([*predict, "--plan", "pytorch_fsdp"], "PyTorch FSDP2 (\"fsdp2\")"),
+            ([*predict, "--set", "zero_stage=3"], "is a plan of its own"),
             ([*predict, "--set", "pytorch=2.6.0"], "its neighbours were: 2.0 and 2.7"),
             ([*predict, "--set", "pytorch=2.9"], "since 2.8"),
             ([*predict, "--set", "bucket_cap_mb", "50"], "expected PATH=VALUE"),

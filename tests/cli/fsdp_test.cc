@@ -1,4 +1,6 @@
 // `--plan fsdp` in every command that makes sense, and what it refuses.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/files.h"
@@ -30,7 +32,7 @@ void expect_refusal(const std::vector<std::string>& argv, const char* words) {
 TEST(FsdpCommand, AnswersInItsOwnWords) {
   expect_answer(ask("predict", {}),
                 {"PyTorch 2.7 FSDP over nccl, 13 units of weights", "one rank without FSDP",
-                 "gathered weights", "collectives (38", "all_gather/bwd.h.1", "never executed"});
+                 "memory 25", "collectives (38", "all_gather/bwd.h.1", "never executed"});
   expect_answer(ask("predict", {"--set", "sharding_strategy=shard_grad_op"}),
                 {"sharding_strategy=shard_grad_op", "collectives (26"});
   expect_answer(ask("explain", {}), {"all_gather/root", "38 collectives"});
@@ -59,7 +61,14 @@ TEST(FsdpCommand, RefusesInASentence) {
   expect_refusal({"predict", "--workload", "gpt2-small", "--cluster", "hgx-h100", "--set",
                   "limit_all_gathers=true"},
                  "is a knob of fsdp, and the plan's system is pytorch_ddp");
-  expect_refusal(ask("predict", {"--set", "sharding_strategy=hybrid_shard"}), "is none of");
+  expect_refusal(ask("predict", {"--set", "sharding_strategy=hybrid"}), "is none of");
+  expect_refusal(
+      ask("predict", {"--set", "sharding_strategy=hybrid_shard", "--set", "shard_degree=3"}),
+      "groups of 3 ranks that shard together do not part 8 ranks");
+  expect_refusal(ask("predict", {"--set", "shard_degree=4"}), "hybrid_shard");
+  expect_refusal(
+      ask("predict", {"--set", "sharding_strategy=hybrid_shard", "--set", "pytorch=1.13"}),
+      "PyTorch 1.13 has no hybrid strategies");
   expect_refusal(ask("predict", {"--set", "backward_prefetch=pre"}), "is none of");
   expect_refusal(ask("predict", {"--set", "param_dtype=int8"}), "is none of");
   expect_refusal(ask("predict", {"--set", "forward_prefetch=maybe"}), "forward_prefetch");
@@ -73,12 +82,39 @@ TEST(FsdpCommand, RefusesInASentence) {
   expect_refusal({"show", "plan", "fsdq"}, "did you mean \"fsdp\"");
 }
 
+TEST(Fsdp2Command, AnswersInItsOwnWords) {
+  auto fsdp2 = [](const std::string& command, std::initializer_list<const char*> more) {
+    std::vector<std::string> out = ask(command, more);
+    *std::find(out.begin(), out.end(), "fsdp") = "fsdp2";
+    return out;
+  };
+  expect_answer(fsdp2("predict", {"--set", "reshard_after_forward=4"}),
+                {"PyTorch 2.7 FSDP2 over nccl, 13 units of weights", "reshard_after_forward=4"});
+  expect_answer(fsdp2("explain", {}), {"all_gather/root"});
+  expect_answer(fsdp2("tune", {}), {"forward_prefetch_units"});
+  expect_answer(fsdp2("show program", {"--set", "shard_degree=4"}),
+                {"comm_replicas", "chunk_cat/"});
+  expect_answer(fsdp2("sweep", {"--axis", "reshard_after_forward=true,false,2", "--format", "csv"}),
+                {"false", "memory_bytes"});
+  expect_refusal(fsdp2("predict", {"--set", "reshard_after_forward=8"}), "less than");
+  expect_refusal(fsdp2("predict", {"--set", "reshard_after_forward=0"}),
+                 "true, false, or a number");
+  expect_refusal(fsdp2("predict", {"--set", "limit_all_gathers=true"}), "is a knob of fsdp,");
+  expect_refusal(fsdp2("predict", {"--set", "pytorch=2.0"}), "FSDP1");
+  expect_refusal(fsdp2("predict", {"--set", "separate_reduce_scatter_group=true"}), "2.13");
+  expect_refusal(fsdp2("predict", {"--set", "backward_prefetch_units=0"}), "1 to 1,000");
+  expect_refusal(fsdp2("predict", {"--set", "forward_prefetch_units=-1"}), "0 to 1,000");
+  expect_refusal(
+      fsdp2("predict", {"--set", "pytorch=2.13", "--set", "reduce_scatter_max_input_buffers=0"}),
+      "1 to 1,000");
+}
+
 TEST(ShowPlan, ListsTheKnobsOfEachSystem) {
   expect_answer({"show", "plan"}, {"bucket_cap_mb", "granularity", "sharding_strategy"});
   Outcome one = ddpsim({"show", "plan", "averaging", "--format", "csv"});
   EXPECT_EQ(one.out.find("bucket_cap_mb"), std::string::npos);
   EXPECT_NE(one.out.find("averaging,async_op"), std::string::npos) << one.out;
-  EXPECT_EQ(io::parse_json(ddpsim({"show", "plan", "--format", "json"}).out, "stdout").size(), 25u);
+  EXPECT_EQ(io::parse_json(ddpsim({"show", "plan", "--format", "json"}).out, "stdout").size(), 49u);
 }
 
 }  // namespace

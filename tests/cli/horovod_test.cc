@@ -25,7 +25,7 @@ void expect_refused(const Outcome& o, const char* words) {
 
 TEST(HorovodCommand, AnswersInItsOwnWords) {
   expect_words(horovod({"predict"}, {}), {"Horovod over nccl", "one rank without Horovod",
-                                          "the fusion buffer", "fused.0", "never executed"});
+                                          "memory ", "fused.0", "never executed"});
   expect_words(
       horovod({"predict"}, {"--set", "HOROVOD_CYCLE_TIME=25", "--set", "compression=fp16"}),
       {"HOROVOD_CYCLE_TIME=25, compression=fp16", "step 25 ms"});

@@ -362,7 +362,18 @@ TEST_F(ProgramCommands, RefuseWhatCannotBePlayed) {
        }),
        "a rank stands twice in the group"},
       {with([](J, J o) { o[2]["group"] = {1}; }),
-       "is of the ranks 1 only; ddpsim plays collectives of all ranks"},
+       "is of some ranks only, which ddpsim plays over nccl alone"},
+      {with([](J, J o) { o[2]["group"] = "shard"; }),
+       "expected \"world\", one of the file's \"groups\" or a list of ranks"},
+      {with([](J p, J) {
+         p["groups"]["g"] = {{"size", 3}, {"stride", 1}};
+       }),
+       "groups of 3 ranks, 1 apart, do not part 2 ranks"},
+      {with([](J p, J) {
+         p["groups"]["world"] = {{"size", 1}, {"stride", 1}};
+       }),
+       "\"world\" is no name for a group"},
+      {with([](J p, J) { p["groups"] = Json::array(); }), "expected an object"},
       {with([](J, J o) { o = Json::array(); }), "a step has at least one operation"},
       {with([](J p, J) { p["steps"] = Json::array(); }), "has no step"},
       {with([](J p, J) { p["steps"][0]["kind"] = "first"; }),

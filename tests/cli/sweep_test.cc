@@ -86,7 +86,8 @@ TEST(Sweep, SaysWhatIsBeyondTheModel) {
   Args sweep = with(with({"sweep"}, question), {"--axis", "bucket_cap_mb=5,25"});
   std::vector<std::string> rows = lines(ddpsim(sweep).out);
   ASSERT_EQ(rows.size(), 3u);
-  EXPECT_TRUE(has(rows[0], ",state_bytes,profile,basis,beyond_model,reason,sweep")) << rows[0];
+  EXPECT_TRUE(has(rows[0], ",memory_bytes,fits,profile,basis,beyond_model,reason,sweep"))
+      << rows[0];
   for (std::size_t k : {1, 2}) EXPECT_TRUE(has(rows[k], ",\"" + note + "\",,")) << rows[k];
   EXPECT_TRUE(has(ddpsim(with(sweep, {"--format", "table"})).out,
                   "2 of 2 points beyond the model; the first: " + note.substr(0, 40)));

@@ -95,7 +95,8 @@ std::vector<Original> originals() {
         {"cnn-cpu", "ethernet-10g", "--set", "comm_hook=fp16_compress"},
         {"mlp784-50-10", "hgx-h100"},
         {"mlp784-50-10", "hgx-h100", "--plan", "averaging"},
-        {"mlp784-50-10", "hgx-h100", "--plan", "fsdp"}}) {
+        {"mlp784-50-10", "hgx-h100", "--plan", "fsdp"},
+        {"mlp784-50-10", "hgx-h100", "--plan", "zero3"}}) {
     std::vector<std::string> show{"show",      "program",   "--workload", question[0],
                                   "--cluster", question[1], "--format",   "json"};
     show.insert(show.end(), question.begin() + 2, question.end());

@@ -11,6 +11,7 @@ host, where the rate limiter blocks). fsdp1.py is held to recorded schedules by 
 """
 import copy
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -85,21 +86,15 @@ CASES = [
 ]
 
 
-def question(workload, ranks, knobs, program):
-    """What the oracle is asked: units and forward as ddpsim names them, knobs as the user set
-    them."""
-    document = json.loads((ROOT / "workloads" / f"{workload}.json").read_text())
+def units_and_forward(workload, wrap):
+    """As ddpsim names them. Of a unit its tensors, and of each the part of forward that has it."""
+    path = ROOT / "workloads" / f"{workload}.json"
+    document = json.loads((Path(workload) if workload.endswith(".json") else path).read_text())
     names = [t["name"] for t in document["tensors"]]
-    sizes = {}
-    for t in document["tensors"]:
-        count = 1
-        for extent in t["shape"]:
-            count *= extent
-        sizes[t["name"]] = count
     units, forward, block_of = [{"unit": "root", "layers": []}], [], {}
     for layer in document["layers"]:
         parts, block = layer["name"].split("."), "root"
-        if knobs.get("auto_wrap_policy", "block") == "block":
+        if wrap == "block":
             for i, part in enumerate(parts):
                 if part.isdigit():
                     block = ".".join(parts[: i + 1])
@@ -125,12 +120,17 @@ def question(workload, ranks, knobs, program):
     for u in units:
         u["indices"] = sorted(u.get("indices", []))
         u["tensors"] = [names[i] for i in u["indices"]]
-        u["elements"] = [sizes[n] for n in u["tensors"]]
-    parts = []
+        u["shapes"] = [document["tensors"][i]["shape"] for i in u["indices"]]
+        u["part_of"] = {}
+    parts, label = [], None
     for layer in document["layers"]:
         name = short[block_of[layer["name"]]]
         if not parts or parts[-1] != name:
             parts.append(name)
+            label = name if parts.count(name) == 1 else f"{name}.{parts.count(name)}"
+        for t in layer["tensors"]:
+            if names[t] in seen[name]["tensors"]:
+                seen[name]["part_of"].setdefault(names[t], label)
     times, entered = {}, {"root"}
     forward = [["enter", "root"]]
     for k, name in enumerate(parts):
@@ -142,6 +142,14 @@ def question(workload, ranks, knobs, program):
         if name != "root" and name not in parts[k + 1 :]:
             forward.append(["exit", name])
     forward.append(["exit", "root"])
+    return units, forward
+
+
+def question(workload, ranks, knobs, program):
+    """What the oracle is asked: knobs as the user set them."""
+    units, forward = units_and_forward(workload, knobs.get("auto_wrap_policy", "block"))
+    for u in units:
+        u["elements"] = [math.prod(shape) for shape in u["shapes"]]
     said = {
         "version": "1.13" if knobs.get("pytorch") == "1.13" else "2.7",
         "world_size": ranks,
@@ -161,8 +169,8 @@ def question(workload, ranks, knobs, program):
     return said
 
 
-def lowered(ddpsim, workload, ranks, knobs):
-    sets = {"plan.system": "fsdp", **{f"plan.{k}": v for k, v in knobs.items()}}
+def lowered(ddpsim, workload, ranks, knobs, system="fsdp"):
+    sets = {"plan.system": system, **{f"plan.{k}": v for k, v in knobs.items()}}
     argv = [
         ddpsim,
         "show",
@@ -204,6 +212,8 @@ def issued(steps):
                     "op": op["op"],
                     "stream": op["lane"],
                     "bytes": op["bytes"],
+                    "kernels": op.get("kernels"),
+                    "memory": op.get("memory", []),
                     "dtype": op.get("dtype"),
                     "operation": op.get("operation"),
                     "tensors": op["tensors"] if op.get("operation") else [],
@@ -281,6 +291,8 @@ def differences(ours, oracles):
             )
         if not a["operation"] and b["bytes"] and a["bytes"] != b["bytes"]:
             yield f"{a['op']}: moves {a['bytes']} B, the oracle says {b['bytes']}"
+        if b.get("kernels") and a["kernels"] != b["kernels"]:
+            yield f"{a['op']}: {a['kernels']} kernels, the oracle says {b['kernels']}"
         for name in sorted(a["after"] ^ b["after"]):
             which = (
                 "the oracle does not" if name in a["after"] else "the oracle does, too; ddpsim not"

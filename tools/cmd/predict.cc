@@ -65,7 +65,6 @@ report::Heading heading_of_plan(const Loaded& l) {
   const strategy::SystemRecord& system = strategy::record_of(plan.system);
   h.system = system.brief;
   h.units = system.units;
-  h.holds = system.holds;
   if (plan.system == System::PytorchDdp) {
     std::string cap =
         !plan.bucket_cap_mb_list.empty()
@@ -79,11 +78,11 @@ report::Heading heading_of_plan(const Loaded& l) {
     if (plan.find_unused_parameters) h.plan += ", find_unused_parameters";
     if (plan.static_graph) h.plan += ", static_graph";
   } else if (plan.system != System::Averaging) {
-    const std::string set = strategy::settings_text(plan);
-    const bool torch = plan.system != System::Horovod;
-    h.plan =
-        torch ? fmt::format("PyTorch {} {}", name_of(plan.pytorch), system.brief) : system.title;
-    h.plan += fmt::format(" over {}", name_of(backend_of(plan, l.profile.kind)));
+    Plan others = plan;  // but what the title says
+    others.zero.stage = Plan{}.zero.stage;
+    const std::string set = strategy::settings_text(others);
+    h.plan = fmt::format("{} over {}", strategy::title_of(plan),
+                         name_of(backend_of(plan, l.profile.kind)));
     if (system.count)
       h.plan += fmt::format(", {} {} of weights", system.count(l.workload, plan), system.units);
     if (!set.empty()) h.plan += ", " + set;
@@ -165,6 +164,7 @@ io::OrderedJson page_data(const Loaded& l, const std::vector<std::string>& sets,
   for (const analysis::BucketTimes& b : p.summary.buckets) j["exposed_ps"].push_back(b.exposed.ps);
   j["actor"] = p.summary.actor;
   j["run"] = io::page_run(p.run);
+  if (p.memory) j["memory"] = io::page_memory(*p.memory);
   j["levers"] = io::page_levers(levers);
   j["topology"] =
       io::page_topology(*l.fabric, predict::link_use(l.question(), p.summary.step, l.options));

@@ -239,6 +239,7 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
     add_show(commands, t);
     add_trace(commands, t);
     add_tune(commands, t);
+    add_rank_plans(commands, t);
     add_run(commands, t);
     add_compare(commands, t);
     add_validate(commands, t);

@@ -98,10 +98,7 @@ report::TuningHeading heading(const Loaded& l) {
       "{}, {}, {}{} on {}: {} rank{}; {} over {}", l.workload.name, batch_text(l.workload),
       ddpsim::name_of(l.workload.precision), loop_text(l.workload), l.cluster.name,
       l.scenario.ranks, l.scenario.ranks == 1 ? "" : "s",
-      plan.system == System::Averaging ? "plain averaging"
-      : plan.system == System::Horovod ? "Horovod"
-                                       : fmt::format("PyTorch {} {}", ddpsim::name_of(plan.pytorch),
-                                                     strategy::record_of(plan.system).brief),
+      plan.system == System::Averaging ? "plain averaging" : strategy::title_of(plan),
       ddpsim::name_of(backend_of(plan, l.profile.kind)));
   h.profile =
       fmt::format("profile {}: {}", l.profile.name, report::basis_sentence(l.profile, l.workload));

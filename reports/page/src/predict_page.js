@@ -3,6 +3,7 @@ import { buckets, mostExposed } from "./buckets.js";
 import { documents } from "./documents.js";
 import { figure, h, section } from "./dom.js";
 import { levers } from "./levers.js";
+import { memory } from "./memory.js";
 import { parts } from "./parts.js";
 import { help, keys, kMostRows, timeline } from "./timeline.js";
 import { topology } from "./topology.js";
@@ -187,6 +188,7 @@ export function predictPage(data) {
     parts(shown.summary),
     steps(shown),
     buckets(shown),
+    memory(data.memory, shown.summary),
     levers(data.levers, summary.step_ps),
     topology(data.topology),
     documents(data.documents, { schedule: heading.schedule, used: usedBy(data.topology) }),

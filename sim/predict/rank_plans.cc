@@ -1,0 +1,83 @@
+#include "sim/predict/rank_plans.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "sim/predict/memory.h"
+#include "sim/strategy/knobs.h"
+#include "sim/strategy/systems.h"
+
+namespace ddpsim::predict {
+namespace {
+
+// The question's plan as another system's: what is of every system stays.
+Plan of_system(const Plan& asked, System system) {
+  Plan p;
+  p.system = system;
+  p.backend = asked.backend;
+  p.accumulation_steps = asked.accumulation_steps;
+  p.gloo_threads = asked.gloo_threads;
+  p.tcp_streams = asked.tcp_streams;
+  p.algorithm = asked.algorithm;
+  p.gloo_algorithm = asked.gloo_algorithm;
+  p.pytorch = asked.pytorch;
+  p.nccl = asked.nccl;
+  p.environment = asked.environment;
+  p.set_to_none = asked.set_to_none;
+  p.unused_parameters = asked.unused_parameters;
+  return p;
+}
+
+bool same(const Plan& a, const Plan& b) {
+  return a.system == b.system && strategy::settings_text(a) == strategy::settings_text(b);
+}
+
+}  // namespace
+
+std::vector<RankedPlan> rank_plans(const Question& q, const Options& given) {
+  Communicators own;
+  Options options = given;
+  if (!options.known) options.known = &own;
+  options.interval = false;
+  options.names = false;
+  std::vector<RankedPlan> out;
+  out.push_back({q.scenario.plan, strategy::settings_text(q.scenario.plan), true, {}, {}});
+  auto add = [&](Plan plan) {
+    for (const RankedPlan& r : out)
+      if (same(r.plan, plan)) return;
+    std::string settings = strategy::settings_text(plan);
+    out.push_back({std::move(plan), std::move(settings), false, {}, {}});
+  };
+  auto setting_of = [&](const strategy::Ranked& r) {
+    return *r.setting ? r.setting : std::to_string(q.fabric.cluster().devices_per_host);
+  };
+  for (const strategy::SystemRecord& s : strategy::systems()) {
+    const Plan plain = of_system(q.scenario.plan, s.system);
+    add(plain);
+    for (const strategy::Ranked& r : s.ranked)
+      if (q.scenario.ranks > q.fabric.cluster().devices_per_host || !r.several_hosts)
+        add(strategy::with_setting(plain, r.knob, setting_of(r)));
+  }
+  for (RankedPlan& r : out) {
+    Scenario scenario = q.scenario;
+    scenario.plan = r.plan;
+    Question question{q.workload, q.fabric, q.profile, scenario};
+    if (Problem p = check(question, options.known)) {
+      r.refused = p.message;
+      continue;
+    }
+    r.prediction = predict(question, options);
+  }
+  std::stable_sort(out.begin(), out.end(), [](const RankedPlan& a, const RankedPlan& b) {
+    auto key = [](const RankedPlan& r) {
+      if (!r.prediction) return std::tuple(2, std::int64_t{0});
+      const bool fits = !r.prediction->memory || r.prediction->memory->fits();
+      return fits ? std::tuple(0, r.prediction->summary.step.ps)
+                  : std::tuple(1, r.prediction->memory->device);
+    };
+    return key(a) < key(b);
+  });
+  return out;
+}
+
+}  // namespace ddpsim::predict

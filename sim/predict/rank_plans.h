@@ -1,0 +1,25 @@
+// Every way of training the same model on the same cluster, in one order: what a person asks who
+// has a model and GPUs and no plan yet.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/predict/predict.h"
+
+namespace ddpsim::predict {
+
+struct RankedPlan {
+  Plan plan;
+  std::string settings;  // besides the system, as --set takes them: "sharding_strategy=no_shard"
+  bool asked = false;    // the question's own plan
+  std::optional<Prediction> prediction;  // none: refused
+  std::string refused;                   // why, as check() says it
+};
+// Each system of strategy::systems() as it is by default, and in the settings that its record names
+// (SystemRecord::ranked); the question's own plan besides, where it is another. What is of no
+// system (accumulation, versions, NCCL's environment) is the question's. Those that fit first, by
+// step; then those that do not, by memory; refused ones last. Without intervals.
+std::vector<RankedPlan> rank_plans(const Question& q, const Options& options = {});
+
+}  // namespace ddpsim::predict

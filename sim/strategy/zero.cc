@@ -1,0 +1,182 @@
+// What is sharded how, and which modules there are.
+#include "sim/strategy/zero.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+namespace ddpsim::strategy {
+
+bool overlaps(const ZeroPlan& zero) {
+  return zero.overlap_comm.value_or(zero.stage == 3);
+}
+
+ZeroPartition::ZeroPartition(const Workload& w, const ZeroPlan& zero, std::int64_t ranks)
+    : begin_(w.tensors.size()), end_(w.tensors.size()) {
+  constexpr std::int64_t kAlignment = 2;  // elements: nccl_start_alignment_factor
+  const auto n = static_cast<std::size_t>(zero.round_robin_gradients ? ranks : 1);
+  std::int64_t at = 0;
+  for (std::size_t first = 0; first < n; ++first)
+    for (std::size_t t = first; t < w.tensors.size(); t += n) {
+      begin_[t] = at;
+      at = end_[t] = at + w.tensors[t].elements();
+    }
+  shard_ = (at + kAlignment * ranks - 1) / (kAlignment * ranks) * kAlignment;
+  std::map<std::int64_t, std::int64_t> owned;
+  for (std::size_t t = 0; t < w.tensors.size(); ++t)
+    for (const Slice& s : slices(static_cast<TensorIndex>(t)))
+      tensors_ = std::max(tensors_, ++owned[s.rank]);
+}
+
+std::vector<ZeroPartition::Slice> ZeroPartition::slices(TensorIndex t) const {
+  std::vector<Slice> out;
+  for (std::int64_t at = begin_[t]; at < end_[t];) {
+    std::int64_t rank = at / shard_;
+    std::int64_t stop = std::min(end_[t], (rank + 1) * shard_);
+    out.push_back({rank, at - begin_[t], stop - at});
+    at = stop;
+  }
+  return out;
+}
+
+namespace {
+
+bool is_number(const std::string& s) {
+  return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Kinds of layers without parameters that models have as modules.
+bool is_module_kind(const std::string& kind) {
+  constexpr std::array<const char*, 9> kKinds{"relu",     "gelu",          "silu",
+                                              "sigmoid",  "tanh",          "dropout",
+                                              "max_pool", "gelu_composed", "avg_pool"};
+  return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
+}
+bool is_embedding(const Layer& l) {
+  return l.op.kind == "embedding" || l.op.kind == "position_embedding";
+}
+
+class TraceMaker {
+ public:
+  explicit TraceMaker(const Workload& w) : w_(w) {
+    for (const Layer& l : w.layers) convolves_ = convolves_ || l.kernel == KernelClass::Conv;
+  }
+
+  ZeroTrace make() {
+    enter("");
+    for (std::size_t l = 0; l < w_.layers.size(); ++l) {
+      const Layer& layer = w_.layers[l];
+      std::vector<TensorIndex> tensors = tensors_of(layer);
+      if (tensors.empty() && !is_module_kind(layer.op.kind)) {
+        compute(l);
+        continue;
+      }
+      bool owns = !tensors.empty();
+      if (owns) containers(layer.name);
+      if (owns && owner(layer, tensors.front()) != kNone) {
+        ZeroModule& m = trace_.modules[owner(layer, tensors.front())];
+        m.tensors.insert(m.tensors.end(), tensors.begin(), tensors.end());
+        std::sort(m.tensors.begin(), m.tensors.end());
+        compute(l);
+      } else {
+        enter(layer.name);
+        ZeroModule& m = trace_.modules.back();
+        m.tensors = std::move(tensors);
+        m.differentiable = any_ && !is_embedding(layer);
+        trace_.forward.push_back({ZeroEvent::What::Compute, l, 1});
+        if (!holds_layers_after(l)) leave();
+      }
+      any_ = any_ || owns;
+    }
+    while (!open_.empty()) leave();
+    return std::move(trace_);
+  }
+
+ private:
+  // Those of a described layer that shares an embedding's weights are not listed with it.
+  std::vector<TensorIndex> tensors_of(const Layer& layer) const {
+    std::vector<TensorIndex> out = layer.tensors;
+    std::sort(out.begin(), out.end());
+    if (!out.empty() || (layer.op.kind != "linear" && layer.op.kind != "embedding")) return out;
+    for (const Layer& l : w_.layers) {
+      if (l.op.kind != "embedding" || l.tensors.empty()) continue;
+      if (layer.op.kind == "embedding" ||
+          w_.tensors[l.tensors.front()].elements() == layer.op.inputs * layer.op.outputs)
+        return {l.tensors.front()};
+    }
+    return out;
+  }
+
+  // "encoder.pos_embedding" is a parameter of the container "encoder", and no module of its own.
+  std::size_t owner(const Layer& layer, TensorIndex t) const {
+    const std::string& name = w_.tensors[t].name;
+    const std::size_t dot = name.rfind('.');
+    const std::string of = dot == std::string::npos ? "" : name.substr(0, dot);
+    for (std::size_t m : open_)
+      if (trace_.modules[m].name == of && of != layer.name) return m;
+    return kNone;
+  }
+  bool holds_layers_after(std::size_t l) const {
+    const std::string inside = w_.layers[l].name + ".";
+    return !w_.layers[l].tensors.empty() &&
+           std::any_of(
+               w_.layers.begin() + static_cast<std::ptrdiff_t>(l) + 1, w_.layers.end(),
+               [&](const Layer& m) { return m.name.starts_with(inside) && !m.tensors.empty(); });
+  }
+
+  void enter(const std::string& name) {
+    trace_.forward.push_back({ZeroEvent::What::Enter, trace_.modules.size(), 0});
+    open_.push_back(trace_.modules.size());
+    trace_.modules.push_back({name, {}, any_});
+  }
+  void leave() {
+    trace_.forward.push_back({ZeroEvent::What::Exit, open_.back(), 0});
+    open_.pop_back();
+  }
+
+  // What is open holds the layer of this name.
+  void containers(const std::string& name) {
+    auto holds = [&](const std::string& outer) {
+      return outer.empty() || name.starts_with(outer + ".");
+    };
+    while (!holds(trace_.modules[open_.back()].name)) leave();
+    const std::size_t inside = trace_.modules[open_.back()].name.size();
+    for (std::size_t dot = name.find('.'); dot != std::string::npos;
+         dot = name.find('.', dot + 1)) {
+      if (dot <= inside) continue;
+      std::size_t end = std::min(name.find('.', dot + 1), name.size());
+      if (convolves_ || !is_number(name.substr(dot + 1, end - dot - 1))) enter(name.substr(0, dot));
+    }
+  }
+
+  // Layers that are no modules run on in one go.
+  void compute(std::size_t l) {
+    if (!trace_.forward.empty() && trace_.forward.back().what == ZeroEvent::What::Compute)
+      ++trace_.forward.back().layers;
+    else
+      trace_.forward.push_back({ZeroEvent::What::Compute, l, 1});
+  }
+
+  static constexpr std::size_t kNone = SIZE_MAX;
+  const Workload& w_;
+  bool convolves_ = false;
+  bool any_ = false;  // parameters so far
+  ZeroTrace trace_;
+  std::vector<std::size_t> open_;
+};
+
+}  // namespace
+
+ZeroTrace zero_trace(const Workload& w) {
+  return TraceMaker(w).make();
+}
+
+Held zero_resident(const Workload& w, std::int64_t weights, std::int64_t shard) {
+  Held held = resident(w, 0, 0);
+  of(held, Holds::Parameters) = weights * element_size(w.tensors.front().dtype);
+  of(held, Holds::MasterParameters) = 4 * shard;
+  of(held, Holds::OptimizerState) = 4 * optimizer_copies(w.optimizer) * shard;
+  return held;
+}
+
+}  // namespace ddpsim::strategy

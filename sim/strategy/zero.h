@@ -1,0 +1,62 @@
+// DeepSpeed ZeRO: optimizer state (stage 1), gradients (2) and parameters (3) in shards.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/model/plan.h"
+#include "sim/strategy/model_memory.h"
+
+namespace ddpsim::strategy {
+
+bool overlaps(const ZeroPlan& zero);  // overlap_comm, or the stage's default
+
+// Stages 1 and 2: all parameters as one vector, cut into equal shards. Source:
+// deepspeed/runtime/zero/stage_1_and_2.py (0.14.5), get_partition_info, average_tensor.
+class ZeroPartition {
+ public:
+  // Of one tensor: what belongs to one rank.
+  struct Slice {
+    std::int64_t rank = 0;
+    std::int64_t from = 0;
+    std::int64_t elements = 0;
+  };
+  ZeroPartition(const Workload& w, const ZeroPlan& zero, std::int64_t ranks);
+  std::int64_t shard() const { return shard_; }  // elements of each rank, padding counted
+  std::vector<Slice> slices(TensorIndex t) const;
+  std::int64_t tensors() const { return tensors_; }  // of the rank that owns parts of the most
+
+ private:
+  std::int64_t shard_ = 0;
+  std::int64_t tensors_ = 0;
+  std::vector<std::int64_t> begin_;  // of each tensor, in the vector
+  std::vector<std::int64_t> end_;
+};
+
+// Stage 3: modules in the order of forward, as DeepSpeed's hooks see them. A layer with parameters,
+// and one that PyTorch has a module for, is one; so are the containers in its name, but those whose
+// children are numbered in a model without convolutions (a ModuleList is never called). A parameter
+// belongs to the module that its name says.
+struct ZeroModule {
+  std::string name;
+  std::vector<TensorIndex> tensors;  // in order of registration
+  bool differentiable = true;        // what it is given: otherwise backward does not tell its end
+};
+struct ZeroEvent {
+  enum class What : std::uint8_t { Enter, Compute, Exit } what = What::Compute;
+  std::size_t number = 0;  // of the module; of the first layer
+  std::size_t layers = 0;  // that are computed, one after another
+};
+struct ZeroTrace {
+  std::vector<ZeroModule> modules;
+  std::vector<ZeroEvent> forward;
+};
+// REQUIRES: the workload has layers.
+ZeroTrace zero_trace(const Workload& w);
+
+// Between steps, of a rank: `weights` elements of its parameters, the optimizer's copy of a shard
+// of `shard` elements and its states, four bytes each.
+Held zero_resident(const Workload& w, std::int64_t weights, std::int64_t shard);
+
+}  // namespace ddpsim::strategy

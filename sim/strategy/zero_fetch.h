@@ -1,0 +1,97 @@
+// DeepSpeed ZeRO-3's PartitionedParameterCoordinator: which parameters are whole, and when they are
+// gathered and released.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "sim/strategy/zero_step.h"
+
+namespace ddpsim::strategy {
+
+// At most so many events that the host has not waited for: a third one is there when it asks
+// (stage3.py, partitioned_param_coordinator.py: `len(events) > max`, which is 2).
+class ZeroLimit {
+ public:
+  // Emits the host's wait, if the device may be behind.
+  void before_next(ZeroStep& s, const OpWord& word);
+  void happened(std::vector<std::uint32_t> after) { events_.push_back(std::move(after)); }
+  void settle() { events_.clear(); }  // the host has waited for all of them
+  void begin_step() { settle(), number_ = 0, waited_.clear(); }
+
+ private:
+  static constexpr std::size_t kMost = 2;
+  std::deque<std::vector<std::uint32_t>> events_;
+  std::vector<std::uint32_t> waited_;
+  std::uint32_t number_ = 0;
+};
+
+// Source: deepspeed/runtime/zero/partitioned_param_coordinator.py (0.14.5); names are its own.
+class ZeroCoordinator {
+ public:
+  ZeroCoordinator(ZeroJob& job, const ZeroTrace& trace);
+
+  void begin_step(ZeroStep& s);
+  void fetch_sub_module(std::size_t module, bool backward);
+  void release_sub_module(std::size_t module);
+  // After each backward. The first time what was recorded becomes the trace.
+  void reset_step();
+  // Before the optimizer, and after it.
+  void partition_all();
+  void gather_persistent();
+  void settle() { limit_.settle(); }
+
+  bool persistent(TensorIndex t) const {
+    return job_.elements(t) <= job_.zero.stage3_param_persistence_threshold;
+  }
+  std::int64_t shard(TensorIndex t) const {
+    return (job_.elements(t) + job_.ranks - 1) / job_.ranks;
+  }
+
+ private:
+  enum class Status : std::uint8_t { Partitioned, Inflight, Available };
+  struct Gathering {
+    std::vector<TensorIndex> tensors;
+    std::uint32_t bucket = 0;
+    std::uint32_t op = kNoOp;
+    bool complete = false;
+  };
+  struct Use {
+    TensorIndex tensor;
+    std::int64_t step;
+  };
+  static constexpr std::int64_t kNever = -10'000'000'000;
+
+  const std::vector<TensorIndex>& tensors_of(std::size_t module) const {
+    return trace_.modules[module].tensors;
+  }
+  void all_gather(std::set<TensorIndex> tensors);
+  void wait_for(Gathering& g);
+  void prefetch(std::size_t module);
+  const std::set<TensorIndex>& to_release(std::size_t module);
+  void release(TensorIndex t);
+
+  ZeroJob& job_;
+  const ZeroTrace& trace_;
+  ZeroStep* s_ = nullptr;
+  ZeroLimit limit_;
+  bool backward_ = false;
+  bool complete_ = false;  // the trace
+  std::int64_t step_id_ = 0;
+  std::int64_t available_ = 0;  // n_available_params, elements
+  std::vector<std::size_t> module_order_;
+  std::vector<Use> order_;
+  std::deque<Use> queue_;
+  std::vector<Status> status_;
+  std::vector<std::size_t> inflight_;  // of Gatherings; of each tensor, if it is in the registry
+  std::vector<std::set<std::size_t>> active_;
+  std::vector<std::int64_t> most_recent_;
+  std::vector<Gathering> gatherings_;  // of this step
+  std::map<std::pair<std::size_t, std::int64_t>, std::set<TensorIndex>>
+      to_release_;  // an lru_cache
+};
+
+}  // namespace ddpsim::strategy

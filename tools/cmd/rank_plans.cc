@@ -1,0 +1,217 @@
+// ddpsim rank-plans: every system that can train this workload on this cluster, in one table.
+#include "sim/predict/rank_plans.h"
+
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "sim/predict/memory.h"
+#include "sim/report/text.h"
+#include "sim/strategy/systems.h"
+#include "tools/cmd/flags.h"
+#include "tools/cmd/question.h"
+
+namespace ddpsim::cli {
+namespace {
+
+struct Flags {
+  QuestionFlags question;
+  std::string price;
+  std::string samples;
+  OutputFlags output;
+};
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+// What one of the plans comes to.
+struct Row {
+  const predict::RankedPlan* plan = nullptr;
+  std::string name;
+  std::string limit;
+  double epoch_s = 0;
+  double epoch_cost = 0;
+};
+
+std::string name_of_plan(const predict::RankedPlan& r) {
+  const strategy::SystemRecord& s = strategy::record_of(r.plan.system);
+  return std::string(s.name) + (r.settings.empty() ? "" : " " + r.settings);
+}
+
+std::string limit_of(const Loaded& l, const predict::RankedPlan& r) {
+  const strategy::SystemRecord& s = strategy::record_of(r.plan.system);
+  report::Heading h;
+  h.units = s.units;
+  h.system = s.brief;
+  h.captured = l.workload.basis == Basis::Captured;
+  std::string sentence = report::limit_sentence(h, *r.prediction);
+  return sentence.substr(0, sentence.find_first_of(":;"));
+}
+
+std::string memory_of(const predict::Prediction& p) {
+  if (!p.memory) return "";
+  return fmt::format("{:.1f}", static_cast<double>(p.memory->device) / kGiB);
+}
+
+// Where none fits: what would make the first one.
+std::string what_fits(const Loaded& l, const std::vector<Row>& rows) {
+  const Row& best = rows.front();
+  if (!best.plan->prediction || !best.plan->prediction->memory ||
+      best.plan->prediction->memory->fits())
+    return {};
+  Scenario s = l.scenario;
+  s.plan = best.plan->plan;
+  std::string out;
+  for (const predict::Fit& f : predict::what_fits({l.workload, *l.fabric, l.profile, s}, l.options))
+    out += fmt::format("  {} ({}): {:.1f} GiB\n", f.change, f.command,
+                       static_cast<double>(f.device) / kGiB);
+  return out.empty() ? "\nnone fits, nor would with a batch of 1\n"
+                     : "\nnone fits; " + best.name + " would with\n" + out;
+}
+
+std::string table(const Loaded& l, const std::vector<Row>& rows, bool priced) {
+  std::vector<std::vector<std::string>> cells;
+  std::vector<std::string> head{"plan", "step", "samples/s", "exposed", "GiB a GPU"};
+  if (priced) head.insert(head.end(), {"epoch", "cost"});
+  head.push_back("limited by");
+  cells.push_back(head);
+  std::string refused;
+  for (const Row& r : rows) {
+    if (!r.plan->prediction) {
+      refused += fmt::format("  {}: {}\n", r.name, r.plan->refused);
+      continue;
+    }
+    const predict::Prediction& p = *r.plan->prediction;
+    const bool fits = !p.memory || p.memory->fits();
+    std::vector<std::string> row{
+        (r.plan->asked ? "* " : "  ") + r.name, to_string(p.summary.step),
+        report::count_text(p.samples_per_s),
+        fmt::format("{:.1f} %", 100 * static_cast<double>(p.summary.exposed_communication.ps) /
+                                    static_cast<double>(p.summary.step.ps)),
+        memory_of(p) + (fits ? "" : " does not fit")};
+    if (priced) {
+      row.push_back(fmt::format("{:.2f} h", r.epoch_s / 3600));
+      row.push_back(r.epoch_cost > 0 ? fmt::format("{:.2f}", r.epoch_cost) : "");
+    }
+    row.push_back(r.limit);
+    cells.push_back(std::move(row));
+  }
+  std::vector<std::size_t> width(head.size());
+  for (const auto& row : cells)
+    for (std::size_t k = 0; k < row.size(); ++k) width[k] = std::max(width[k], row[k].size());
+  std::string out =
+      fmt::format("{}, {}, {} on {}: {} ranks; every plan by itself, those that fit first\n\n",
+                  l.workload.name, batch_text(l.workload), ddpsim::name_of(l.workload.precision),
+                  l.cluster.name, l.scenario.ranks);
+  for (const auto& row : cells) {
+    std::string line;
+    for (std::size_t k = 0; k < row.size(); ++k)
+      line += k + 1 < row.size() ? fmt::format("{:<{}}  ", row[k], width[k]) : row[k];
+    out += line + "\n";
+  }
+  for (const Row& r : rows)
+    if (r.plan->asked) out += "\n* the plan that was asked for\n";
+  out += what_fits(l, rows);
+  bool known = false;
+  for (const Row& r : rows)
+    if (r.plan->prediction && r.plan->prediction->memory)
+      known = known || r.plan->prediction->memory->activations;
+  if (!known) out += "\nmemory is without activations, which this workload does not say\n";
+  if (!refused.empty()) out += "\nnot on this cluster:\n" + refused;
+  return out;
+}
+
+std::string csv(const std::vector<Row>& rows) {
+  std::string out =
+      "system,settings,step_ps,samples_per_s,exposed_ps,memory_bytes,fits,epoch_s,epoch_cost,"
+      "limited_by,asked,refused\n";
+  for (const Row& r : rows) {
+    const auto& p = r.plan->prediction;
+    out += fmt::format("{},{},", ddpsim::name_of(r.plan->plan.system),
+                       report::csv_field(r.plan->settings));
+    if (p)
+      out += fmt::format("{},{:.3f},{},{},{},{},{},{},{},\n", p->summary.step.ps, p->samples_per_s,
+                         p->summary.exposed_communication.ps, p->memory ? p->memory->device : 0,
+                         !p->memory || p->memory->capacity == 0 ? ""
+                         : p->memory->fits()                    ? "yes"
+                                                                : "no",
+                         r.epoch_s > 0 ? fmt::format("{:.1f}", r.epoch_s) : "",
+                         r.epoch_cost > 0 ? fmt::format("{:.2f}", r.epoch_cost) : "",
+                         report::csv_field(r.limit), r.plan->asked ? "yes" : "no");
+    else
+      out += fmt::format(",,,,,,,,{},{}\n", r.plan->asked ? "yes" : "no",
+                         report::csv_field(r.plan->refused));
+  }
+  return out;
+}
+
+io::OrderedJson json(const Loaded& l, const std::vector<Row>& rows) {
+  io::OrderedJson j;
+  j["schema"] = "ddpsim.ranked_plans/1";
+  j["question"] = l.key;
+  j["ranks"] = l.scenario.ranks;
+  j["plans"] = io::OrderedJson::array();
+  for (const Row& r : rows) {
+    io::OrderedJson one;
+    one["system"] = ddpsim::name_of(r.plan->plan.system);
+    one["settings"] = r.plan->settings;
+    one["asked"] = r.plan->asked;
+    if (const auto& p = r.plan->prediction) {
+      one["step_ps"] = p->summary.step.ps;
+      one["samples_per_s"] = p->samples_per_s;
+      one["exposed_communication_ps"] = p->summary.exposed_communication.ps;
+      one["memory_bytes"] = p->memory ? io::OrderedJson(p->memory->device) : io::OrderedJson();
+      one["fits"] = p->memory && p->memory->capacity > 0 ? io::OrderedJson(p->memory->fits())
+                                                         : io::OrderedJson();
+      one["limited_by"] = r.limit;
+      if (r.epoch_s > 0) one["epoch_s"] = r.epoch_s;
+      if (r.epoch_cost > 0) one["epoch_cost"] = r.epoch_cost;
+    } else {
+      one["refused"] = r.plan->refused;
+    }
+    j["plans"].push_back(std::move(one));
+  }
+  return j;
+}
+
+void rank_plans_command(Terminal& t, const Flags& flags) {
+  double price = flags.price.empty() ? 0 : parse_positive("--price-per-gpu-hour", flags.price, 1e6);
+  if (price > 0 && flags.samples.empty())
+    throw InputError{"--epoch-samples",
+                     "is needed for the cost of an epoch: the number of samples of the data set, "
+                     "--epoch-samples 1281167"};
+  double samples =
+      flags.samples.empty() ? 0 : parse_positive("--epoch-samples", flags.samples, 1e15);
+  Loaded l = load(t, flags.question);
+  std::vector<predict::RankedPlan> plans = predict::rank_plans(l.question(), l.options);
+  std::vector<Row> rows;
+  for (const predict::RankedPlan& p : plans) {
+    Row r{&p, name_of_plan(p), p.prediction ? limit_of(l, p) : "", 0, 0};
+    if (p.prediction && samples > 0) r.epoch_s = samples / p.prediction->samples_per_s;
+    r.epoch_cost = r.epoch_s / 3600 * l.scenario.ranks * price;
+    rows.push_back(std::move(r));
+  }
+  const std::string& format = flags.output.format;
+  write_answer(t, flags.output,
+               format == "json"  ? json(l, rows).dump(1) + "\n"
+               : format == "csv" ? csv(rows)
+                                 : table(l, rows, samples > 0));
+}
+
+}  // namespace
+
+void add_rank_plans(Command& app, Terminal& t) {
+  auto flags = std::make_shared<Flags>();
+  Command* c = app.add_subcommand(
+      "rank-plans",
+      "Every system that can train this workload on this cluster: step, memory, what it costs");
+  add_question_flags(*c, flags->question);
+  add_measured_flags(*c, flags->question);
+  c->add_option("--price-per-gpu-hour", flags->price,
+                "of one device: adds the cost of an epoch; needs --epoch-samples");
+  c->add_option("--epoch-samples", flags->samples,
+                "samples of the data set: adds the time of an epoch");
+  add_output_flags(*c, flags->output, {"table", "json", "csv"});
+  c->callback([&t, flags] { rank_plans_command(t, *flags); });
+}
+
+}  // namespace ddpsim::cli
