@@ -120,7 +120,8 @@ class FsdpLowering {
     bool needs_backward = false;
     bool ran_before_backward = false;
     enum class Gradient : std::uint8_t { None, Whole, Shard } gradient = Gradient::None;
-    bool saved = false;  // a shard's gradient of the micro-steps before
+    bool saved = false;    // a shard's gradient of the micro-steps before
+    bool counted = false;  // NoShard: a gradient that was reduced
   };
   using Stream = DeviceStreams::Stream;
   static constexpr Stream kCompute = DeviceStreams::kCompute;
@@ -316,7 +317,7 @@ class FsdpLowering {
     const std::int64_t to = element_size(reduce_type_);
     const std::int64_t kept = sharded() ? shard(u) : elements;
     wait(kPostBackward, kCompute);
-    std::int64_t input = elements * from;
+    std::int64_t input = s.counted ? 0 : elements * from;
     if (reduce_type_ != compute_type_) {
       copy(kPostBackward, kCastGradient, u, elements * (from + to));
       b_->allocate(Holds::Buckets, elements * to);
@@ -331,7 +332,8 @@ class FsdpLowering {
     divide(kPostBackward, kPredivide, u, padded(u), predivisor_ > 1);
     streams_.collective(kPostBackward, sharded() ? kScatter : kReduce, label(u), padded(u) * to,
                         reduce_type_, group());
-    b_->allocate(Holds::Gradients, s.saved || !sets_to_none_ ? 0 : kept * element_size(weights_));
+    const bool there = s.saved || s.counted || !sets_to_none_;
+    b_->allocate(Holds::Gradients, there ? 0 : kept * element_size(weights_));
     b_->release(Holds::Buckets, input, kNoOp, true);
     Stream after = kPostBackward;
     if (hybrid()) {
@@ -344,6 +346,7 @@ class FsdpLowering {
     if (reduce_type_ != weights_) copy(after, kCastBack, u, kept * (to + element_size(weights_)));
     if (s.saved) copy(after, kAccumulateShard, u, 3 * kept * element_size(weights_));
     s.saved = false;
+    s.counted = !sharded();
     s.gradient = sharded() ? State::Gradient::Shard : State::Gradient::Whole;
   }
 
@@ -393,7 +396,7 @@ class FsdpLowering {
       std::int64_t bytes = (s.gradient == State::Gradient::Shard ? shard(u) : units_[u].elements) *
                            element_size(weights_);
       if (sets_to_none_)
-        s.gradient = State::Gradient::None;
+        s.gradient = State::Gradient::None, s.counted = false;
       else
         copy(kCompute, kZeroGradients, u, bytes);
     }
