@@ -15,7 +15,7 @@ Layer layer(const char* name, const char* kind, double saves, double makes) {
   Layer l;
   l.name = name;
   l.op.kind = kind;
-  l.memory = LayerMemory{{saves}, {}, {makes}};
+  l.memory = LayerMemory{{saves, saves, saves}, {}, {makes, makes, makes}};
   return l;
 }
 
@@ -59,6 +59,17 @@ TEST(Checkpointing, SelectiveKeepsEverySecondProductToo) {
   // Of the 40 that come back the activation's input is there.
   EXPECT_EQ(some.backward(4, 6).most, 20 - 5 + 6 + 20);
   EXPECT_EQ(some.backward(0, 6).change, -63);
+}
+
+TEST(Checkpointing, AutocastsCopiesOfWeightsAreThereUntilForwardEnds) {
+  Workload w = two_blocks(Checkpointing::Full);
+  w.precision = Precision::Bf16;
+  for (std::size_t l : {1, 3}) w.layers[l].op.inputs = 10, w.layers[l].op.outputs = 3;
+  const strategy::ModelMemory full(w);
+  EXPECT_EQ(full.forward(0, 6).change, 23);
+  // At the last product.
+  EXPECT_EQ(full.forward(0, 6).most, 8 + 4 + 6 + 2 * 2 * 30 + 20);
+  EXPECT_EQ(full.backward(0, 6).change, -23);
 }
 
 TEST(Checkpointing, BlocksRunForwardAgain) {
