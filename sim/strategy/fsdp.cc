@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 #include "sim/strategy/bucketing.h"
 #include "sim/strategy/fsdp_words.h"
@@ -120,7 +121,8 @@ class FsdpLowering {
     bool needs_backward = false;
     bool ran_before_backward = false;
     enum class Gradient : std::uint8_t { None, Whole, Shard } gradient = Gradient::None;
-    bool saved = false;  // a shard's gradient of the micro-steps before
+    bool saved = false;    // a shard's gradient of the micro-steps before
+    bool counted = false;  // NoShard: a gradient that was reduced
   };
   using Stream = DeviceStreams::Stream;
   static constexpr Stream kCompute = DeviceStreams::kCompute;
@@ -162,10 +164,18 @@ class FsdpLowering {
   bool cast_shard(std::size_t u) {
     State& s = state_[u];
     if (!fsdp_.param_dtype || (sharded() && s.whole)) return false;
-    s.cast = true;
     copy(pre_unshard_, backward_ ? kCastShardAgain : kCastShard, u,
          shard(u) * (element_size(weights_) + element_size(compute_type_)));
+    if (!s.cast) b_->allocate(Holds::Buckets, shard(u) * element_size(compute_type_));
+    s.cast = true;
     return true;
+  }
+
+  // Another stream than its own used it last.
+  void end_cast(std::size_t u, Stream used_on) {
+    if (!std::exchange(state_[u].cast, false)) return;
+    b_->release(Holds::Buckets, shard(u) * element_size(compute_type_), streams_.last(used_on),
+                true);
   }
 
   void unshard(std::size_t u) {
@@ -179,7 +189,7 @@ class FsdpLowering {
       b_->allocate(Holds::Gathered, padded(u) * element_size(compute_type_));
       s.whole = true;
     }
-    if (sharded()) s.cast = false;
+    if (sharded()) end_cast(u, kUnshard);
     if (!backward_ && !how_.views_at_forward) trace_.push_back({UnitEvent::What::Views, u});
   }
 
@@ -191,7 +201,7 @@ class FsdpLowering {
                   true);
     if (frees) s.whole = false;
     if (frees && limits_) freed_.push_back(streams_.last(kCompute));
-    if (!sharded()) s.cast = false;
+    if (!sharded()) end_cast(u, kCompute);
     if (frees || !how_.keeps_prefetched) s.prefetched = false;
   }
 
@@ -315,24 +325,29 @@ class FsdpLowering {
     const std::int64_t from = element_size(compute_type_);
     const std::int64_t to = element_size(reduce_type_);
     const std::int64_t kept = sharded() ? shard(u) : elements;
+    const bool casts_back = reduce_type_ != weights_;
     wait(kPostBackward, kCompute);
-    std::int64_t input = elements * from;
+    // What is held until the hook returns: the flat gradient, which is of another stream, and
+    // copies.
+    std::int64_t flat = s.counted ? 0 : elements * from;
+    std::int64_t copies = 0;
     if (reduce_type_ != compute_type_) {
       copy(kPostBackward, kCastGradient, u, elements * (from + to));
       b_->allocate(Holds::Buckets, elements * to);
-      input += elements * to;
+      copies += elements * to;
     }
     if (sharded() && (padded(u) != elements || how_.always_pads)) {
       copy(kPostBackward, kPad, u, (elements + padded(u)) * to);
       b_->allocate(Holds::Buckets, padded(u) * to);
-      input += padded(u) * to;
+      copies += padded(u) * to;
     }
+    const auto first = static_cast<std::uint32_t>(b_->step.ops.size()) + 1;  // behind its launch
     if (sharded() && how_.zeroes_shard) copy(kPostBackward, kZeroShard, u, kept * to);
     divide(kPostBackward, kPredivide, u, padded(u), predivisor_ > 1);
     streams_.collective(kPostBackward, sharded() ? kScatter : kReduce, label(u), padded(u) * to,
                         reduce_type_, group());
-    b_->allocate(Holds::Gradients, s.saved || !sets_to_none_ ? 0 : kept * element_size(weights_));
-    b_->release(Holds::Buckets, input, kNoOp, true);
+    if (sharded())
+      b_->allocate(casts_back || s.saved ? Holds::Buckets : Holds::Gradients, kept * to, first);
     Stream after = kPostBackward;
     if (hybrid()) {
       after = all_reduce_;
@@ -341,8 +356,22 @@ class FsdpLowering {
                           replicas_);
     }
     divide(after, kPostdivide, u, kept, ranks_ > predivisor_);
-    if (reduce_type_ != weights_) copy(after, kCastBack, u, kept * (to + element_size(weights_)));
+    if (casts_back) {
+      copy(after, kCastBack, u, kept * (to + element_size(weights_)));
+      b_->allocate(s.saved || s.counted ? Holds::Buckets : Holds::Gradients,
+                   kept * element_size(weights_));
+      if (sharded()) b_->release(Holds::Buckets, kept * to, kNoOp, hybrid());
+    } else if (!sharded() && !s.counted) {  // what was reduced is the gradient
+      b_->release(Holds::Buckets, kept * to);
+      b_->allocate(Holds::Gradients, kept * to);
+      (copies > 0 ? copies : flat) = 0;
+    }
     if (s.saved) copy(after, kAccumulateShard, u, 3 * kept * element_size(weights_));
+    if (s.saved || (casts_back && s.counted))
+      b_->release(Holds::Buckets, kept * element_size(weights_), kNoOp, hybrid() && !casts_back);
+    b_->release(Holds::Buckets, flat, streams_.last(kPostBackward), true);
+    b_->release(Holds::Buckets, copies, streams_.last(kPostBackward));
+    s.counted = !sharded();
     s.saved = false;
     s.gradient = sharded() ? State::Gradient::Shard : State::Gradient::Whole;
   }
@@ -393,7 +422,7 @@ class FsdpLowering {
       std::int64_t bytes = (s.gradient == State::Gradient::Shard ? shard(u) : units_[u].elements) *
                            element_size(weights_);
       if (sets_to_none_)
-        s.gradient = State::Gradient::None;
+        s.gradient = State::Gradient::None, s.counted = false;
       else
         copy(kCompute, kZeroGradients, u, bytes);
     }

@@ -316,9 +316,8 @@ def main():
     if sys.argv[2:] == ["--self-test"]:
         return self_test(ddpsim)
     with tempfile.TemporaryDirectory() as folder:
-        return compare(
-            ddpsim, [*CASES, (ends_in_a_block(folder), 8, {"reshard_after_forward": True, **LAST})]
-        )
+        last = (ends_in_a_block(folder), 8, {"reshard_after_forward": True, **LAST})
+        return compare(ddpsim, [*CASES, last])
 
 
 def compare(ddpsim, cases):

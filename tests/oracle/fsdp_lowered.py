@@ -7,7 +7,9 @@
 Both sides are asked for a steady step of a shipped workload, wrapped block by block. They must
 list the same operations in the same order, on the same streams, with the same bytes, dtype and
 tensors; and one must have to end before another begins in both, or in neither (also through the
-host, where the rate limiter blocks). fsdp1.py is held to recorded schedules by recorded_orders.py.
+host, where the rate limiter blocks). What an operation allocates and frees is the same, of whole
+weights and of all else but what autograd makes before it is flat. fsdp1.py is held to recorded
+schedules by recorded_orders.py.
 """
 import copy
 import json
@@ -228,6 +230,7 @@ def issued(steps):
 def asked(log, micro_steps):
     """The same of the oracle."""
     before, last, communicator, host, out, pending = {}, {}, {}, set(), [], {}
+    allocated, freed, made, entry = [], [], {}, {}
     micro, backward = -1, False
     for e in log:
         if e["do"] == "mark" and e["what"] == "micro_batch":
@@ -239,6 +242,15 @@ def asked(log, micro_steps):
         elif e["do"] == "host_wait":
             # An event of the step before has long happened.
             host = host | before.get(e["after"], set())
+        elif e["do"] in ("allocate", "free"):
+            holds = "gathered" if e["what"] == "unsharded" else "other"
+            streams = made.setdefault((e["what"], e["unit"], e["bytes"]), [])
+            if e["do"] == "allocate":
+                allocated.append((holds, e["bytes"], False))
+                streams.append(e["stream"])
+            else:
+                used_elsewhere = streams != [] and streams.pop() != e["stream"]
+                freed.append((e["when_ended"], (holds, -e["bytes"], used_elsewhere)))
         elif e["do"] == "wait":
             of, on = e["stream"], e["on"]
             pending[of] = pending.get(of, set()) | pending.get(on, set())
@@ -273,8 +285,36 @@ def asked(log, micro_steps):
                     "tensors": e.get("tensors", []),
                     "group": e.get("group"),
                     "after": ready,
+                    "memory": allocated,
                 }
             )
+            allocated, entry[e["op"]] = [], out[-1]
+    for op, change in freed:  # zero_grad() frees what the step before made: the optimizer in ddpsim
+        entry[op]["memory"].append(change)
+    return out
+
+
+def of_memory(ours, oracles):
+    for a, b in zip(ours, oracles):
+        net = {}
+        for sign, changes in ((1, a["memory"]), (-1, b["memory"])):
+            for holds, size, at_end in changes:
+                net[holds, at_end] = net.get((holds, at_end), 0) + sign * size
+        for (holds, at_end), size in net.items():
+            if size:
+                when = "when it has ended" if at_end else "when it is issued"
+                yield f"{a['op']}: {holds}, {when}: {size} B more than the oracle says"
+
+
+def held(op):
+    """What fsdp1.py knows of."""
+    word = op["op"].rpartition("/")[0].rpartition("/")[2]
+    out = []
+    for m in op["memory"]:
+        of_autograd = m["holds"] == "gradients" and word in ("bwd", "flatten_gradient")
+        if m["holds"] in ("gathered", "buckets", "gradients") and not of_autograd:
+            holds = "gathered" if m["holds"] == "gathered" else "other"
+            out.append((holds, m["bytes"], m.get("at_end", False)))
     return out
 
 
@@ -306,21 +346,29 @@ def main():
     if len(sys.argv) < 2:
         print(__doc__)
         return 2
-    ddpsim, failed, operations = sys.argv[1], 0, 0
+    ddpsim, failed, operations, changes = sys.argv[1], 0, 0, 0
     if sys.argv[2:] == ["--self-test"]:
         return self_test(ddpsim)
     for workload, ranks, knobs in CASES:
         program = lowered(ddpsim, workload, ranks, knobs)
         ours = issued(program)
         log = fsdp1.steps(question(workload, ranks, knobs, program))[-1]
-        found = list(differences(ours, asked(log, knobs.get("accumulation_steps", 1))))
+        oracles = asked(log, knobs.get("accumulation_steps", 1))
+        found = list(differences(ours, oracles))
+        for o in ours:
+            o["memory"] = held(o)
+        found += of_memory(ours, oracles)
+        changes += sum(len(o["memory"]) for o in ours)
         operations += len(ours)
         if found:
             failed += 1
             print(f"{workload} on {ranks}, {knobs}: {len(found)} differences")
             for line in found[:6]:
                 print("   ", line)
-    print(f"{len(CASES) - failed} of {len(CASES)} Programs, {operations} operations: equal")
+    print(
+        f"{len(CASES) - failed} of {len(CASES)} Programs, {operations} operations, {changes}"
+        " changes of memory: equal"
+    )
     return 1 if failed else 0
 
 
@@ -330,12 +378,14 @@ def self_test(ddpsim):
     log = fsdp1.steps(question(*CASES[0], program))[-1]
     oracle = asked(log, 1)
     ours = issued(program)
+    for o in ours:
+        o["memory"] = held(o)
     missed = [] if not list(differences(ours, oracle)) else ["equal to begin with"]
 
     def planted(what, change):
         other = copy.deepcopy(ours)
         change(other)
-        if not list(differences(other, oracle)):
+        if not [*differences(other, oracle), *of_memory(other, oracle)]:
             missed.append(what)
 
     gather = next(i for i, o in enumerate(ours) if o["operation"] == "all_gather")
@@ -347,7 +397,10 @@ def self_test(ddpsim):
     planted("a wait less", lambda o: o[-1]["after"].discard(o[-2]["op"]))
     planted("a stream", lambda o: o[gather].update(stream="compute"))
     planted("a group", lambda o: o[gather].update(group="replicas"))
-    print("self-test:", f"missed {missed}" if missed else "8 planted changes noticed")
+    planted("memory", lambda o: o[gather]["memory"].append(("gathered", 4, False)))
+    frees = next(i for i, o in enumerate(ours) if o["op"] == "fwd/h.3")
+    planted("freed later", lambda o: o[frees + 1]["memory"].append(o[frees]["memory"].pop()))
+    print("self-test:", f"missed {missed}" if missed else "10 planted changes noticed")
     return 1 if missed else 0
 
 

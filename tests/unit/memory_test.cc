@@ -170,6 +170,22 @@ TEST(Memory, OfFsdp2sForwardIsTheRootAndThreeUnitsOrTwiceTheRootAndAUnit) {
   }
 }
 
+// As of DDP: micro-steps add to gradients that are there.
+TEST(Memory, OfFsdpWithoutShardsIsNotMoreGradientsForMoreMicroSteps) {
+  for (int micro_steps : {1, 3}) {
+    Job job("gpt2-small", System::Fsdp);
+    job.s.plan.fsdp.sharding_strategy = Sharding::NoShard;
+    job.s.plan.accumulation_steps = micro_steps;
+    Program p = job.program();
+    std::int64_t now = 0;
+    for (const MemoryChange& c : p.steady.memory) {
+      if (is_update(p.steady.ops[c.op].kind)) break;
+      if (c.holds == Holds::Gradients) now += c.bytes;
+    }
+    EXPECT_EQ(now, job.w.gradient_bytes().count) << micro_steps;
+  }
+}
+
 TEST(Memory, OfWeightsThatAreKeptIsLarger) {
   Job frees("gpt2-small", System::Fsdp2);
   Job keeps = frees;
