@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sim/model/blocks.h"
 #include "sim/predict/lowered.h"
 #include "sim/predict/roofline.h"
 
@@ -148,21 +149,51 @@ std::vector<Fit> what_fits(const Question& q, const Options& options) {
     if (m.fits()) out.push_back({change, command, m.device});
     return m.fits();
   };
-  if (!q.workload.fused_attention && q.workload.basis == Basis::Described) {
+  struct Change {
+    const char* text;
+    const char* command;
+    bool possible;
+    void (*make)(Workload&, Scenario&);
+  };
+  const bool described = q.workload.basis == Basis::Described;
+  const bool attends = std::any_of(q.workload.layers.begin(), q.workload.layers.end(),
+                                   [](const Layer& l) { return l.op.attention; });
+  const System system = q.scenario.plan.system;
+  const Change changes[] = {
+      {"fused attention", "--set workload.attention=fused",
+       described && attends && !q.workload.fused_attention,
+       [](Workload& w, Scenario&) { w.fused_attention = true; }},
+      {"activation checkpointing", "--set workload.checkpointing=full",
+       described && q.workload.checkpointing == Checkpointing::None &&
+           !blocks_of(q.workload).empty(),
+       [](Workload& w, Scenario&) { w.checkpointing = Checkpointing::Full; }},
+      {"fully_shard (FSDP2)", "--plan fsdp2",
+       system != System::Fsdp && system != System::Fsdp2 && q.scenario.ranks > 1,
+       [](Workload&, Scenario& s) {
+         Plan plan;
+         plan.system = System::Fsdp2;
+         plan.pytorch = std::max(s.plan.pytorch, PytorchVersion::V2_7);
+         plan.accumulation_steps = s.plan.accumulation_steps;
+         s.plan = plan;
+       }}};
+  for (const Change& c : changes) {
+    if (!c.possible) continue;
     Workload w = q.workload;
-    w.fused_attention = true;
-    bool any = std::any_of(w.layers.begin(), w.layers.end(),
-                           [](const Layer& l) { return l.op.attention; });
-    if (any) try_it(w, q.scenario, "fused attention", "--set workload.attention=fused");
-  }
-  if (q.scenario.plan.system != System::Fsdp && q.scenario.plan.system != System::Fsdp2 &&
-      q.scenario.ranks > 1) {
     Scenario s = q.scenario;
-    s.plan = Plan{};
-    s.plan.pytorch = q.scenario.plan.pytorch;
-    s.plan.accumulation_steps = q.scenario.plan.accumulation_steps;
-    s.plan.system = System::Fsdp2;
-    try_it(q.workload, s, "fully_shard (FSDP2)", "--plan fsdp2");
+    c.make(w, s);
+    try_it(w, s, c.text, c.command);
+  }
+  // One after another, until it fits.
+  Workload all = q.workload;
+  Scenario with_all = q.scenario;
+  std::string text;
+  std::string command;
+  for (const Change& c : changes) {
+    if (!out.empty() || !c.possible) continue;
+    c.make(all, with_all);
+    text += (text.empty() ? "" : " and ") + std::string(c.text);
+    command += (command.empty() ? "" : " ") + std::string(c.command);
+    try_it(all, with_all, text, command);
   }
   // The largest batch: less of it never needs more.
   Workload w = q.workload;

@@ -217,6 +217,19 @@ TEST(Memory, SaysWhatDoesNotFitAndWhatWould) {
   EXPECT_FALSE(more.memory().fits());
 }
 
+// Where no one change is enough, several.
+TEST(Memory, FitsWithSeveralChangesWhereNoOneIsEnough) {
+  Job job("llama-3.1-8b");
+  job.w.batch = 4;
+  ASSERT_FALSE(job.memory().fits());
+  bool several = false;
+  for (const predict::Fit& f : predict::what_fits(job.question())) {
+    several = several || f.change.find(" and ") != std::string::npos;
+    EXPECT_LE(f.device, job.memory().capacity) << f.change;
+  }
+  EXPECT_TRUE(several);
+}
+
 TEST(Memory, OfACaptureLacksItsActivations) {
   Workload w = test::workload("resnet18-cpu");
   topology::Fabric fabric(test::cluster("testbed-star"));

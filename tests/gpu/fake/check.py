@@ -489,8 +489,17 @@ def one_whole(ddpsim, folder, fault):
 
 
 def ended_midway(ddpsim, folder):
-    """(row to print, sentences about what is wrong): NCCL's Runs are written one by one."""
-    machine = Machine(ddpsim, Path(folder) / "ended", DEFAULT)
+    """(row to print, sentences about what is wrong): NCCL's Runs are written one by one. The whole
+    command may be over before this process has looked; then it is run again."""
+    for attempt in range(10):
+        row, wrong = ended_once(ddpsim, Path(folder) / f"ended{attempt}")
+        if not wrong:
+            break
+    return row, wrong
+
+
+def ended_once(ddpsim, folder):
+    machine = Machine(ddpsim, folder, DEFAULT)
     runs = machine.folder / "runs"
     command = [
         ddpsim,
@@ -512,9 +521,10 @@ def ended_midway(ddpsim, folder):
     ) as process:
         until = time.monotonic() + 100
         while not list(runs.glob("nccl-*.json.gz")) and time.monotonic() < until:
-            time.sleep(0.01)
+            time.sleep(0.002)
         early = process.poll() is None
-        os.killpg(process.pid, signal.SIGKILL)
+        if early:
+            os.killpg(process.pid, signal.SIGKILL)
     kept = [json.loads(gzip.decompress(f.read_bytes())) for f in runs.glob("nccl-*.json.gz")]
     wrong = [] if early else ["ended midway: it wrote nothing before it was done"]
     if not kept or not all(r.get("samples") and r.get("collectives") for r in kept):
