@@ -29,10 +29,6 @@ std::vector<std::vector<int>> nccl_rings(const topology::Fabric& f,
   return out;
 }
 
-}  // namespace
-
-namespace {
-
 void add_loads(std::vector<LinkLoad>& to, const std::vector<LinkLoad>& more) {
   std::vector<LinkLoad> sum;
   sum.reserve(to.size() + more.size());

@@ -348,24 +348,26 @@ class ProgramReader {
     const std::vector<std::int64_t> ranks = read_group(r, out_.ranks, rank_, program_.groups);
     if (ranks.empty()) return 0;
     out_.of_any_ranks = false;
-    auto size = static_cast<int>(ranks.size());
-    auto stride = size == 1 ? 1 : static_cast<int>(ranks[1] - ranks[0]);
+    const std::int64_t size = std::ssize(ranks);
+    const std::int64_t stride = size == 1 ? 1 : ranks[1] - ranks[0];
     std::string text;
     for (std::int64_t m : ranks) text += (text.empty() ? "" : ",") + std::to_string(m);
     bool regular =
         stride > 0 && out_.ranks % (size * stride) == 0 && ranks[0] % (size * stride) < stride;
-    for (int i = 0; i < size; ++i) regular = regular && ranks[i] == ranks[0] + i * stride;
+    for (std::int64_t i = 0; i < size; ++i)
+      regular = regular && ranks[static_cast<std::size_t>(i)] == ranks[0] + i * stride;
     if (!regular)
-      r.fail("is of the ranks " + text +
+      r.fail("is of the ranks " + (text.size() > 100 ? text.substr(0, 100) + "..." : text) +
              "; ddpsim plays groups of equally many ranks, equally far apart, of which the job "
              "is made up");
-    RankGroups wanted{"", size, stride};
+    RankGroups wanted{"", static_cast<int>(size), static_cast<int>(stride)};
     for (std::size_t k = 0; k < program_.groups.size(); ++k) {
       wanted.name = program_.groups[k].name;
       if (program_.groups[k] == wanted) return static_cast<std::uint8_t>(k + 1);
     }
     if (program_.groups.size() >= kMostGroups) r.fail("at most 100 groups");
-    program_.groups.push_back({text, size, stride});
+    wanted.name = text;
+    program_.groups.push_back(wanted);
     return static_cast<std::uint8_t>(program_.groups.size());
   }
 

@@ -65,10 +65,6 @@ std::vector<std::vector<int>> members(const RankGroups& g, int ranks) {
   return out;
 }
 
-int group_size(const Program& p, const Op& op, int ranks) {
-  return op.group == 0 ? ranks : p.groups[op.group - 1].size;
-}
-
 std::vector<TensorIndex> tensors_of(const Program& p, const StepProgram& s, std::uint32_t index) {
   const Op& op = s.ops[index];
   switch (op.kind.touches) {

@@ -260,8 +260,6 @@ struct Program {
 };
 
 std::string name_of(const Program& p, const StepProgram& s, std::uint32_t op);
-// Ranks that take part in a collective.
-int group_size(const Program& p, const Op& op, int ranks);
 // Indices into Program::tensor_names, as listed in sim/FORMATS.md.
 std::vector<TensorIndex> tensors_of(const Program& p, const StepProgram& s, std::uint32_t op);
 // All explicit dependencies, ascending.

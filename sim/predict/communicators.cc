@@ -98,15 +98,13 @@ Problem check_nccl(const Plan& plan, const Question& q, const std::vector<int>& 
   job.ranks = static_cast<int>(devices.size());
   job.rank_order = devices;
   Communicators own;
-  const bool shards = strategy::record_of(plan.system).shards;
+  const strategy::SystemRecord& system = strategy::record_of(plan.system);
   std::vector<Operation> needed{Operation::AllReduce, Operation::Broadcast};
-  if (shards) needed = {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};
-  if (plan.system == System::Zero && !plan.zero.use_multi_rank_bucket_allreduce)
-    needed.push_back(Operation::Reduce);
+  if (system.operations) needed = system.operations(plan);
   Program program;
   program.backend = Backend::Nccl;
-  if (shards)
-    program.groups = strategy::fsdp_groups(plan, job.ranks, q.fabric.cluster().devices_per_host);
+  if (system.groups)
+    program.groups = system.groups(plan, job.ranks, q.fabric.cluster().devices_per_host);
   const collective::Communicator& all =
       (known ? *known : own).get({q.workload, q.fabric, q.profile, job}, program);
   for (std::size_t k = program.groups.empty() ? 0 : 1; k <= program.groups.size(); ++k) {

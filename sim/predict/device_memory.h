@@ -29,7 +29,6 @@ struct Memory {
   std::int64_t device_high = 0;
   std::int64_t capacity = 0;  // 0 = the profile does not say
   bool fits() const { return capacity == 0 || device <= capacity; }
-  bool surely_not() const { return capacity > 0 && device_low > capacity; }
   // After each change, when the device got to the operation (the host allocated earlier); only with
   // spans.
   std::vector<MemoryPoint> over_time;

@@ -118,7 +118,7 @@ void remove(Mechanism m, Workload& w, Cluster& c, Profile& p, Scenario& s) {
       break;
     case Mechanism::Conversions:
       if (p.costs)
-        for (ProductCost& c : p.costs->products) c.conversion = 0;
+        for (ProductCost& product : p.costs->products) product.conversion = 0;
       break;
     case Mechanism::Calls:
       p.host.calls.clear();

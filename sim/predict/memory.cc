@@ -12,14 +12,11 @@ namespace {
 
 constexpr std::int64_t kMiBytes = 1024 * 1024;
 
-struct Range3 {
-  double low, mid, high;
-};
 // Reserved over allocated: 19 runs of Megatron 1.03 to 1.09, small models up to 1.16.
-constexpr Range3 kReserved{1.0, 1.05, 1.15};
+constexpr Range kReserved{1.0, 1.05, 1.15};
 // CUDA's context and what libraries keep: 771 to 809 MiB in 97 captures (H100, H200, PyTorch 2.11);
 // 0.3 GiB where modules are loaded as they are needed and little is used, 1.3 before CUDA 11.7.
-constexpr Range3 kContext{300, 790, 1400};  // MiB
+constexpr Range kContext{300, 790, 1400};  // MiB
 // cuBLAS' workspaces are in the allocator: one of forward's thread and one of backward's.
 std::int64_t workspaces(const Profile& p) {
   constexpr std::int64_t kBeforeHopper = 8'519'680;
@@ -27,20 +24,18 @@ std::int64_t workspaces(const Profile& p) {
 }
 // Of NCCL, MiB a channel and kind of connection: 10 to receive into and 2 to send. Rings alone, or
 // trees besides (src/transport/p2p.cc).
-constexpr Range3 kChannel{12, 18, 24};
-// NVLS: two buffers of 1 MiB a channel and head (2.22 and later), 16 channels on 8 heads.
-constexpr std::int64_t kNvls = 256;
+constexpr Range kChannel{12, 18, 24};
+// NVLS, MiB: two buffers of 1 MiB a channel and head (2.22 and later), 16 channels on 8 heads.
+constexpr Range kNvls{0, 256, 512};
 
 // NCCL's buffers of a communicator and of its groups, MiB.
-Range3 of_communicators(const collective::Communicator& c, const Profile& p) {
-  Range3 sum{0, 0, 0};
+double of_communicators(const collective::Communicator& c, const Profile& p, Level level) {
+  double sum = 0;
   auto add = [&](const collective::Communicator& one) {
     if (one.ranks() < 2 || one.backend != Backend::Nccl) return;
-    auto channels = static_cast<double>(std::max<std::size_t>(1, one.rings.size()));
     const bool nvls = p.compute.capability >= 90 && one.ranks() > 2;
-    sum.low += channels * kChannel.low;
-    sum.mid += channels * kChannel.mid + (nvls ? kNvls : 0);
-    sum.high += channels * kChannel.high + (nvls ? 2 * kNvls : 0);
+    sum += static_cast<double>(std::max<std::size_t>(1, one.rings.size())) * at(kChannel, level);
+    if (nvls) sum += at(kNvls, level);
   };
   if (c.groups.empty()) add(c);
   for (const collective::Communicator& g : c.groups) add(g);
@@ -93,15 +88,16 @@ Memory memory_of(const Question& q, const Program& program, const collective::Co
   }
   Memory out;
   Held held = program.resident;
-  if (gpu) held[static_cast<std::size_t>(Holds::Temporaries)] += workspaces(q.profile);
+  if (gpu) of(held, Holds::Temporaries) += workspaces(q.profile);
   std::int64_t now = std::accumulate(held.begin(), held.end(), std::int64_t{0});
   out.peak = held;
   out.allocated = now;
   out.phase = "forward";
+  std::optional<std::uint32_t> highest;
   Duration shown;
   for (std::size_t k : order) {
     const MemoryChange& c = changes[k];
-    held[static_cast<std::size_t>(c.holds)] += c.bytes;
+    of(held, c.holds) += c.bytes;
     now += c.bytes;
     if (timed) {
       const Span& s = spans[c.op];
@@ -111,20 +107,25 @@ Memory memory_of(const Question& q, const Program& program, const collective::Co
     if (now <= out.allocated) continue;
     out.allocated = now;
     out.peak = held;
-    out.during = name_of(program, program.steady, c.op);
-    out.phase = phase_of(program, c.op);
+    highest = c.op;
+  }
+  if (highest) {
+    out.during = name_of(program, program.steady, *highest);
+    out.phase = phase_of(program, *highest);
   }
   out.activations = program.activations_known;
-  const Range3 nccl = of_communicators(comm, q.profile);
-  out.communicators = bytes_of(nccl.mid);
-  out.context = gpu ? bytes_of(kContext.mid) : 0;
-  auto on_device = [&](double reserved, double network, double context) {
-    return static_cast<std::int64_t>(static_cast<double>(out.allocated) * (gpu ? reserved : 1)) +
-           bytes_of(network) + (gpu ? bytes_of(context) : 0);
+  auto communicators = [&](Level l) { return bytes_of(of_communicators(comm, q.profile, l)); };
+  auto context = [&](Level l) { return gpu ? bytes_of(at(kContext, l)) : 0; };
+  auto on_device = [&](Level l) {
+    const double reserved = gpu ? at(kReserved, l) : 1;
+    return static_cast<std::int64_t>(static_cast<double>(out.allocated) * reserved) +
+           communicators(l) + context(l);
   };
-  out.device_low = on_device(kReserved.low, nccl.low, kContext.low);
-  out.device = on_device(kReserved.mid, nccl.mid, kContext.mid);
-  out.device_high = on_device(kReserved.high, nccl.high, kContext.high);
+  out.communicators = communicators(Level::Mid);
+  out.context = context(Level::Mid);
+  out.device_low = on_device(Level::Low);
+  out.device = on_device(Level::Mid);
+  out.device_high = on_device(Level::High);
   out.capacity = q.profile.memory.capacity.count;
   return out;
 }

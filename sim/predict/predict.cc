@@ -415,9 +415,8 @@ Problem check(const Question& q, Communicators* known) {
     if (auto p = check_nccl(job.plan, q, job.rank_order, known)) return {path + p.path, p.message};
   }
   if (auto p = topology::check_reachable(q.fabric, devices_of(q.scenario))) return p;
-  if (strategy::record_of(q.scenario.plan.system).shards)
-    if (auto p = strategy::check_fsdp(q.scenario.plan, q.scenario.ranks,
-                                      q.fabric.cluster().devices_per_host))
+  if (auto* problem_of = strategy::record_of(q.scenario.plan.system).check)
+    if (auto p = problem_of(q.scenario.plan, q.scenario.ranks, q.fabric.cluster().devices_per_host))
       return p;
   return check_nccl(q.scenario.plan, q, devices_of(q.scenario), known);
 }

@@ -65,6 +65,7 @@ class FsdpLowering {
         w_(timed.workload),
         plan_(plan),
         fsdp_(plan.fsdp),
+        types_(unit_types(timed.workload, plan.fsdp)),
         how_(plan.pytorch == PytorchVersion::V1_13 ? kOld : kNew),
         units_(fsdp_units(w_, plan)),
         program_(empty_program(timed, plan)),
@@ -78,27 +79,18 @@ class FsdpLowering {
     sets_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
     // One rank has nothing to shard: FSDP says so and goes on.
     sharding_ = ranks_ == 1 ? Sharding::NoShard : fsdp_.sharding_strategy;
-    weights_ = w_.tensors.front().dtype;
-    compute_type_ = fsdp_.param_dtype.value_or(weights_);
-    reduce_type_ = fsdp_.reduce_dtype.value_or(compute_type_);
-    while (ranks_ % predivisor_ == 0 && ranks_ / predivisor_ > predivisor_) predivisor_ *= 2;
     bool old = plan.pytorch == PytorchVersion::V1_13;
     program_.streams = {old ? "all_gather" : "unshard", "post_backward"};
-    auto add_stream = [&](const char* name) {
-      program_.streams.push_back(name);
-      return program_.streams.size();
-    };
-    if (fsdp_.param_dtype) pre_unshard_ = add_stream(old ? "pre_all_gather" : "pre_unshard");
+    if (fsdp_.param_dtype)
+      pre_unshard_ = add_stream(program_, old ? "pre_all_gather" : "pre_unshard");
     if (sharded()) program_.groups = fsdp_groups(plan, timed.ranks, timed.per_host);
     if (hybrid()) {
-      all_reduce_ = add_stream("all_reduce");
-      replicas_ = DeviceStreams::lane_of(add_stream("comm_replicas"));
+      all_reduce_ = add_stream(program_, "all_reduce");
+      replicas_ = DeviceStreams::lane_of(add_stream(program_, "comm_replicas"));
     }
     forward_ = unit_forward(timed, units_, program_);
-    std::int64_t elements = 0;
-    for (std::size_t u = 0; u < units_.size(); ++u) elements += shard(u);
-    program_.resident = resident(w_, elements, elements * element_size(weights_));
-    if (!sets_to_none_) of(program_.resident, Holds::Gradients) = elements * element_size(weights_);
+    for (std::size_t u = 0; u < units_.size(); ++u) elements_ += shard(u);
+    program_.resident = resident_shards(w_, elements_, types_.weights, !sets_to_none_);
     program_.activations_known = memory_.known();
   }
 
@@ -165,8 +157,8 @@ class FsdpLowering {
     State& s = state_[u];
     if (!fsdp_.param_dtype || (sharded() && s.whole)) return false;
     copy(pre_unshard_, backward_ ? kCastShardAgain : kCastShard, u,
-         shard(u) * (element_size(weights_) + element_size(compute_type_)));
-    if (!s.cast) b_->allocate(Holds::Buckets, shard(u) * element_size(compute_type_));
+         shard(u) * (element_size(types_.weights) + element_size(types_.compute)));
+    if (!s.cast) b_->allocate(Holds::Buckets, shard(u) * element_size(types_.compute));
     s.cast = true;
     return true;
   }
@@ -174,7 +166,7 @@ class FsdpLowering {
   // Another stream than its own used it last.
   void end_cast(std::size_t u, Stream used_on) {
     if (!std::exchange(state_[u].cast, false)) return;
-    b_->release(Holds::Buckets, shard(u) * element_size(compute_type_), streams_.last(used_on),
+    b_->release(Holds::Buckets, shard(u) * element_size(types_.compute), streams_.last(used_on),
                 true);
   }
 
@@ -185,8 +177,8 @@ class FsdpLowering {
     if (!how_.limits_before_cast) limit(u);
     if (sharded() && !s.whole) {
       streams_.collective(kUnshard, backward_ ? kGatherAgain : kGather, label(u),
-                          padded(u) * element_size(compute_type_), compute_type_, group());
-      b_->allocate(Holds::Gathered, padded(u) * element_size(compute_type_));
+                          padded(u) * element_size(types_.compute), types_.compute, group());
+      b_->allocate(Holds::Gathered, padded(u) * element_size(types_.compute));
       s.whole = true;
     }
     if (sharded()) end_cast(u, kUnshard);
@@ -197,8 +189,8 @@ class FsdpLowering {
     State& s = state_[u];
     // Another stream used them: free when computation has got here.
     if (frees && s.whole)
-      b_->release(Holds::Gathered, padded(u) * element_size(compute_type_), streams_.last(kCompute),
-                  true);
+      b_->release(Holds::Gathered, padded(u) * element_size(types_.compute),
+                  streams_.last(kCompute), true);
     if (frees) s.whole = false;
     if (frees && limits_) freed_.push_back(streams_.last(kCompute));
     if (!sharded()) end_cast(u, kCompute);
@@ -279,7 +271,7 @@ class FsdpLowering {
                          : memory_.forward(part.from, part.to));
     if (back)
       b_->allocate(Holds::Gradients,
-                   part_elements(w_, memory_, part) * element_size(compute_type_));
+                   part_elements(w_, memory_, part) * element_size(types_.compute));
   }
 
   // ---- backward
@@ -299,7 +291,7 @@ class FsdpLowering {
   void after_backward(std::size_t u) {
     if (empty(u)) return;
     State& s = state_[u];
-    std::int64_t bytes = units_[u].elements * element_size(compute_type_);
+    std::int64_t bytes = units_[u].elements * element_size(types_.compute);
     copy(kCompute, kFlatten, u, 2 * bytes);
     b_->allocate(Holds::Buckets, bytes);
     b_->release(Holds::Gradients, bytes);
@@ -316,22 +308,22 @@ class FsdpLowering {
   }
 
   void divide(Stream s, const OpWord& word, std::size_t u, std::int64_t elements, bool needed) {
-    if (needed) copy(s, word, u, 2 * elements * element_size(reduce_type_));
+    if (needed) copy(s, word, u, 2 * elements * element_size(types_.reduce));
   }
 
   void reduce(std::size_t u) {
     State& s = state_[u];
     const std::int64_t elements = units_[u].elements;
-    const std::int64_t from = element_size(compute_type_);
-    const std::int64_t to = element_size(reduce_type_);
+    const std::int64_t from = element_size(types_.compute);
+    const std::int64_t to = element_size(types_.reduce);
     const std::int64_t kept = sharded() ? shard(u) : elements;
-    const bool casts_back = reduce_type_ != weights_;
+    const bool casts_back = types_.reduce != types_.weights;
     wait(kPostBackward, kCompute);
     // What is held until the hook returns: the flat gradient, which is of another stream, and
     // copies.
     std::int64_t flat = s.counted ? 0 : elements * from;
     std::int64_t copies = 0;
-    if (reduce_type_ != compute_type_) {
+    if (types_.reduce != types_.compute) {
       copy(kPostBackward, kCastGradient, u, elements * (from + to));
       b_->allocate(Holds::Buckets, elements * to);
       copies += elements * to;
@@ -345,30 +337,31 @@ class FsdpLowering {
     if (sharded() && how_.zeroes_shard) copy(kPostBackward, kZeroShard, u, kept * to);
     divide(kPostBackward, kPredivide, u, padded(u), predivisor_ > 1);
     streams_.collective(kPostBackward, sharded() ? kScatter : kReduce, label(u), padded(u) * to,
-                        reduce_type_, group());
+                        types_.reduce, group());
     if (sharded())
       b_->allocate(casts_back || s.saved ? Holds::Buckets : Holds::Gradients, kept * to, first);
     Stream after = kPostBackward;
     if (hybrid()) {
       after = all_reduce_;
       wait(after, kPostBackward);
-      streams_.collective(after, kReduce, label(u), kept * to, reduce_type_, kReplicaGroup,
+      streams_.collective(after, kReduce, label(u), kept * to, types_.reduce, kReplicaGroup,
                           replicas_);
     }
     divide(after, kPostdivide, u, kept, ranks_ > predivisor_);
     if (casts_back) {
-      copy(after, kCastBack, u, kept * (to + element_size(weights_)));
+      copy(after, kCastBack, u, kept * (to + element_size(types_.weights)));
       b_->allocate(s.saved || s.counted ? Holds::Buckets : Holds::Gradients,
-                   kept * element_size(weights_));
+                   kept * element_size(types_.weights));
       if (sharded()) b_->release(Holds::Buckets, kept * to, kNoOp, hybrid());
     } else if (!sharded() && !s.counted) {  // what was reduced is the gradient
       b_->release(Holds::Buckets, kept * to);
       b_->allocate(Holds::Gradients, kept * to);
       (copies > 0 ? copies : flat) = 0;
     }
-    if (s.saved) copy(after, kAccumulateShard, u, 3 * kept * element_size(weights_));
+    if (s.saved) copy(after, kAccumulateShard, u, 3 * kept * element_size(types_.weights));
     if (s.saved || (casts_back && s.counted))
-      b_->release(Holds::Buckets, kept * element_size(weights_), kNoOp, hybrid() && !casts_back);
+      b_->release(Holds::Buckets, kept * element_size(types_.weights), kNoOp,
+                  hybrid() && !casts_back);
     b_->release(Holds::Buckets, flat, streams_.last(kPostBackward), true);
     b_->release(Holds::Buckets, copies, streams_.last(kPostBackward));
     s.counted = !sharded();
@@ -409,9 +402,9 @@ class FsdpLowering {
     for (std::size_t u = 0; u < units_.size(); ++u) {
       Bucket bucket;
       bucket.tensors = units_[u].tensors;
-      bucket.dtype = weights_;
-      bucket.bytes = {units_[u].elements * element_size(weights_)};
-      bucket.wire_bytes = {padded(u) * element_size(reduce_type_)};
+      bucket.dtype = types_.weights;
+      bucket.bytes = {units_[u].elements * element_size(types_.weights)};
+      bucket.wire_bytes = {padded(u) * element_size(types_.reduce)};
       b.step.buckets.push_back(std::move(bucket));
     }
     streams_.begin(b);
@@ -420,7 +413,7 @@ class FsdpLowering {
       State& s = state_[u];
       if (s.gradient == State::Gradient::None) continue;
       std::int64_t bytes = (s.gradient == State::Gradient::Shard ? shard(u) : units_[u].elements) *
-                           element_size(weights_);
+                           element_size(types_.weights);
       if (sets_to_none_)
         s.gradient = State::Gradient::None, s.counted = false;
       else
@@ -441,35 +434,31 @@ class FsdpLowering {
   }
 
   void optimize() {
-    std::int64_t elements = 0;
     std::int64_t parameters = 0;
-    for (std::size_t u = 0; u < units_.size(); ++u)
-      elements += shard(u), parameters += empty(u) ? 0 : 1;
-    update_shard(*b_, streams_, w_, elements, parameters, weights_);
+    for (std::size_t u = 0; u < units_.size(); ++u) parameters += empty(u) ? 0 : 1;
+    update_shard(*b_, streams_, w_, elements_, parameters, types_.weights);
   }
 
   const TimedWorkload timed_;
   const Workload& w_;
   const Plan& plan_;
   const FsdpPlan& fsdp_;
+  const UnitTypes types_;
   const Behaviour how_;
   std::vector<Unit> units_;
   Program program_;
   const std::int64_t ranks_;
+  const std::int64_t predivisor_ = gradient_predivisor(ranks_);
   const Sharded groups_;
   Stream pre_unshard_ = 0;      // with param_dtype
   Stream all_reduce_ = 0;       // hybrid
   Lane replicas_ = Lane::Comm;  // hybrid: of the all-reduces among groups
-  std::int64_t predivisor_ =
-      1;  // of gradients before their reduction: a power of two near the square root of the ranks
   BackwardPrefetch backward_prefetch_ = BackwardPrefetch::Pre;
   bool limits_ = true;
   bool sets_to_none_ = true;
   Sharding sharding_ = Sharding::FullShard;
-  DType weights_ = DType::Float32;
-  DType compute_type_ = DType::Float32;
-  DType reduce_type_ = DType::Float32;
   const ModelMemory memory_;
+  std::int64_t elements_ = 0;  // of this rank's shards
   UnitForward forward_;
   std::deque<std::uint32_t>
       freed_;  // computation after which weights were freed, for the limiter; across steps

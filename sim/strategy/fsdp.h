@@ -61,6 +61,22 @@ std::vector<RankGroups> fsdp_groups(const Plan& plan, int ranks, int per_host);
 inline constexpr std::uint8_t kShardGroup = 1;
 inline constexpr std::uint8_t kReplicaGroup = 2;
 
+// What weights are kept, gathered and reduced in.
+struct UnitTypes {
+  DType weights = DType::Float32;
+  DType compute = DType::Float32;
+  DType reduce = DType::Float32;
+};
+UnitTypes unit_types(const Workload& w, const FsdpPlan& plan);
+// What a gradient is divided by before it is reduced, so that halves neither overflow nor vanish:
+// about the root of the ranks; by the rest after. Source: _get_gradient_predivide_factor,
+// _get_gradient_divide_factors.
+std::int64_t gradient_predivisor(std::int64_t ranks);
+// The number of a new stream.
+std::size_t add_stream(Program& program, const char* name);
+// Of a rank with so many elements of weights, between steps; with their gradients (`gradients`).
+Held resident_shards(const Workload& w, std::int64_t elements, DType type, bool gradients);
+
 // Unscaling, clipping, the optimizer and what follows, on a rank's share of the parameters.
 class DeviceStreams;
 void update_shard(StepBuilder& b, DeviceStreams& streams, const Workload& w, std::int64_t elements,

@@ -41,6 +41,7 @@ class Fsdp2Lowering {
       : w_(timed.workload),
         plan_(plan),
         fsdp_(plan.fsdp),
+        types_(unit_types(timed.workload, plan.fsdp)),
         units_(fsdp_units(w_, plan)),
         program_(empty_program(timed, plan)),
         groups_(sharded_of(plan, timed.ranks, timed.per_host)),
@@ -48,31 +49,23 @@ class Fsdp2Lowering {
         copies_(groups_.ranks == 1 && plan.pytorch > PytorchVersion::V2_7),
         state_(units_.size()),
         streams_(1 + kMostStreams) {
-    weights_ = w_.tensors.front().dtype;
-    compute_type_ = fsdp_.param_dtype.value_or(weights_);
-    reduce_type_ = fsdp_.reduce_dtype.value_or(compute_type_);
     // NCCL averages, but halves of five exponent bits are divided by its roots before and after.
-    const std::int64_t ranks = timed.ranks;
-    if (reduce_type_ == DType::Float16) {
-      while (ranks % predivisor_ == 0 && ranks / predivisor_ > predivisor_) predivisor_ *= 2;
-      postdivides_ = ranks > predivisor_;
+    if (types_.reduce == DType::Float16) {
+      predivisor_ = gradient_predivisor(timed.ranks);
+      postdivides_ = timed.ranks > predivisor_;
     }
     sets_to_none_ = plan.set_to_none.value_or(behaviour(plan.pytorch).set_to_none);
     program_.streams = {"all_gather_copy_in", "all_gather", "reduce_scatter"};
-    auto add_stream = [&](const char* name) {
-      program_.streams.push_back(name);
-      return program_.streams.size();
-    };
     program_.groups = fsdp_groups(plan, timed.ranks, timed.per_host);
     if (hybrid()) {
-      all_reduce_ = add_stream("all_reduce");
-      replicas_ = DeviceStreams::lane_of(add_stream("comm_replicas"));
+      all_reduce_ = add_stream(program_, "all_reduce");
+      replicas_ = DeviceStreams::lane_of(add_stream(program_, "comm_replicas"));
     }
     if (fsdp_.separate_reduce_scatter_group)
-      scatter_lane_ = DeviceStreams::lane_of(add_stream("comm_reduce_scatter"));
+      scatter_lane_ = DeviceStreams::lane_of(add_stream(program_, "comm_reduce_scatter"));
     if (smaller() > 1 && smaller() < groups_.ranks) {
       post_forward_ = static_cast<std::uint8_t>(program_.groups.size());
-      post_forward_lane_ = DeviceStreams::lane_of(add_stream("comm_post_forward"));
+      post_forward_lane_ = DeviceStreams::lane_of(add_stream(program_, "comm_post_forward"));
     }
     forward_ = unit_forward(timed, units_, program_);
     for (std::size_t u = 0; u < units_.size(); ++u) {
@@ -81,10 +74,8 @@ class Fsdp2Lowering {
       padded_.push_back(sum);
       if (u != kRoot && !empty(u)) wrapped_.push_back(u);
     }
-    std::int64_t elements = 0;
-    for (std::size_t u = 0; u < units_.size(); ++u) elements += shard(u);
-    program_.resident = resident(w_, elements, elements * element_size(weights_));
-    if (!sets_to_none_) of(program_.resident, Holds::Gradients) = elements * element_size(weights_);
+    for (std::size_t u = 0; u < units_.size(); ++u) elements_ += shard(u);
+    program_.resident = resident_shards(w_, elements_, types_.weights, !sets_to_none_);
     program_.activations_known = memory_.known();
   }
 
@@ -159,21 +150,21 @@ class Fsdp2Lowering {
     s.unsharding = true;
     gathering_waits_for(std::exchange(s.resharded, kNoOp));
     if (copies_) return;
-    const std::int64_t size = element_size(compute_type_);
+    const std::int64_t size = element_size(types_.compute);
     const bool from_smaller = s.weights == State::Weights::Smaller;
     const std::int64_t own = from_smaller ? padded_[u] / smaller() : shard(u);
-    const bool casts = compute_type_ != weights_;
+    const bool casts = types_.compute != types_.weights;
     if (casts) {
       // What a smaller group keeps has been cast, and is copied all the same.
       copy(kCopy, backward_ ? kCastShardAgain : kCastShard, u,
-           own * (size + (from_smaller ? size : element_size(weights_))));
+           own * (size + (from_smaller ? size : element_size(types_.weights))));
       b_->allocate(Holds::Buckets, own * size);
     }
     copy(kCopy, backward_ ? kShardInAgain : kShardIn, u, 2 * own * size);
     b_->allocate(Holds::Buckets, padded_[u] * size);  // its input is a slice of its output
     streams_.wait(kAllGather, kCopy);
     s.gathered = streams_.collective(
-        kAllGather, backward_ ? kGatherAgain : kGather, label(u), padded_[u] * size, compute_type_,
+        kAllGather, backward_ ? kGatherAgain : kGather, label(u), padded_[u] * size, types_.compute,
         from_smaller ? post_forward_ : group(), from_smaller ? post_forward_lane_ : Lane::Comm);
     if (casts) b_->release(Holds::Buckets, own * size);
   }
@@ -184,7 +175,7 @@ class Fsdp2Lowering {
     s.unsharding = false;
     if (!backward_) gathering_waits_for(std::exchange(copied_out_, kNoOp));
     streams_.wait_for(kCompute, std::exchange(s.gathered, kNoOp));
-    const std::int64_t size = element_size(compute_type_);
+    const std::int64_t size = element_size(types_.compute);
     const std::int64_t buffer = copies_ ? 0 : padded_[u] * size;
     const OpWord& word = backward_ ? kUnitOutAgain : kUnitOut;
     const std::uint32_t out = copies_ ? copy_own(word, u) : copy(kCompute, word, u, 2 * buffer);
@@ -204,11 +195,11 @@ class Fsdp2Lowering {
 
   // A group of one rank gathers nothing: each parameter is copied, and cast before that.
   std::uint32_t copy_own(const OpWord& word, std::size_t u) {
-    const std::int64_t size = element_size(compute_type_);
-    const bool casts = compute_type_ != weights_;
+    const std::int64_t size = element_size(types_.compute);
+    const bool casts = types_.compute != types_.weights;
     const std::uint32_t op = copy_each(
-        kCompute, word, u, padded_[u] * (2 * size + (casts ? element_size(weights_) + size : 0)),
-        casts ? 2 : 1);
+        kCompute, word, u,
+        padded_[u] * (2 * size + (casts ? element_size(types_.weights) + size : 0)), casts ? 2 : 1);
     std::int64_t before = 0;
     for (TensorIndex t : units_[u].tensors) {
       const std::int64_t bytes = padded(t) * size;
@@ -255,7 +246,7 @@ class Fsdp2Lowering {
   }
   void keep_part(std::size_t u) {
     State& s = state_[u];
-    const std::int64_t size = element_size(compute_type_);
+    const std::int64_t size = element_size(types_.compute);
     s.resharded = copy_each(kCompute, kReshard, u, 2 * padded_[u] / smaller() * size);
     for (TensorIndex t : units_[u].tensors) {
       b_->allocate(Holds::Gathered, padded(t) / smaller() * size);
@@ -265,7 +256,7 @@ class Fsdp2Lowering {
   }
   void free_weights(std::size_t u) {
     if (state_[u].weights == State::Weights::Whole)
-      b_->release(Holds::Gathered, padded_[u] * element_size(compute_type_));
+      b_->release(Holds::Gathered, padded_[u] * element_size(types_.compute));
     state_[u].weights = State::Weights::Sharded;
   }
   void compute(const OpWord& word, const Part& part, bool back) {
@@ -276,8 +267,8 @@ class Fsdp2Lowering {
     const std::vector<TensorIndex> made = part_tensors(w_, memory_, part);
     std::int64_t elements = 0;
     for (TensorIndex t : made) elements += w_.tensors[t].elements();
-    const std::int64_t bytes = elements * element_size(compute_type_);
-    if (!state_[part.unit].kept || reduce_type_ != compute_type_)
+    const std::int64_t bytes = elements * element_size(types_.compute);
+    if (!state_[part.unit].kept || types_.reduce != types_.compute)
       b_->allocate(Holds::Gradients, bytes);
     else if (!made.empty())  // autograd adds to what is there
       streams_.copy(kCompute, kAccumulateFlat, part.label, 3 * bytes,
@@ -313,9 +304,9 @@ class Fsdp2Lowering {
     if (empty(u)) return;
     State& s = state_[u];
     s.reduced = true;
-    const std::int64_t from = element_size(compute_type_);
-    const std::int64_t to = element_size(reduce_type_);
-    const bool casts = reduce_type_ != compute_type_;
+    const std::int64_t from = element_size(types_.compute);
+    const std::int64_t to = element_size(types_.reduce);
+    const bool casts = types_.reduce != types_.compute;
     if (s.kept && casts) {
       copy_each(kCompute, kAccumulateFlat, u, units_[u].elements * (from + 2 * to));
       b_->release(Holds::Gradients, units_[u].elements * from);
@@ -349,7 +340,7 @@ class Fsdp2Lowering {
   // `from`: bytes of an element of its gradients.
   void reduce(std::size_t u, std::int64_t from) {
     State& s = state_[u];
-    const std::int64_t to = element_size(reduce_type_);
+    const std::int64_t to = element_size(types_.reduce);
     const std::int64_t input = padded_[u] * to;
     const std::int64_t output = shard(u) * to;
     copy(kCompute, kChunkCat, u, units_[u].elements * from + input);
@@ -362,19 +353,20 @@ class Fsdp2Lowering {
     if (predivisor_ > 1) begins = copy(kReduceScatter, kPredivide, u, 2 * input);
     const std::uint32_t scattered =
         copies_ ? copy(kReduceScatter, kCopyGradient, u, input + output)
-                : streams_.collective(kReduceScatter, kScatter, label(u), input, reduce_type_,
+                : streams_.collective(kReduceScatter, kScatter, label(u), input, types_.reduce,
                                       group(), scatter_lane_);
     scattered_.push_back({scattered, input});
-    const bool casts = reduce_type_ != weights_;
+    const bool casts = types_.reduce != types_.weights;
     b_->allocate(casts || s.gradient ? Holds::Buckets : Holds::Gradients, output, begins);
     Stream after = kReduceScatter;
     if (hybrid()) {
       after = all_reduce_;
       streams_.wait(after, kReduceScatter);
-      streams_.collective(after, kReduce, label(u), output, reduce_type_, kReplicaGroup, replicas_);
+      streams_.collective(after, kReduce, label(u), output, types_.reduce, kReplicaGroup,
+                          replicas_);
     }
     if (postdivides_) copy(after, kPostdivide, u, 2 * output);
-    const std::int64_t gradient = shard(u) * element_size(weights_);
+    const std::int64_t gradient = shard(u) * element_size(types_.weights);
     if (casts) {
       copy(after, kCastBack, u, output + gradient);
       b_->allocate(s.gradient ? Holds::Buckets : Holds::Gradients, gradient);
@@ -427,16 +419,16 @@ class Fsdp2Lowering {
     b_ = &b;
     for (std::size_t u = 0; u < units_.size(); ++u)
       b.step.buckets.push_back({units_[u].tensors,
-                                {units_[u].elements * element_size(weights_)},
-                                {padded_[u] * element_size(reduce_type_)},
-                                weights_});
+                                {units_[u].elements * element_size(types_.weights)},
+                                {padded_[u] * element_size(types_.reduce)},
+                                types_.weights});
     streams_.begin(b);
     for (std::size_t u = 0; u < units_.size(); ++u) {
       if (!state_[u].gradient) continue;
       if (sets_to_none_)
         state_[u].gradient = false;
       else
-        copy(kCompute, kZeroGradients, u, shard(u) * element_size(weights_));
+        copy(kCompute, kZeroGradients, u, shard(u) * element_size(types_.weights));
     }
     // What waits for computation waits for the optimizer of the step before.
     if (streams_.last(kCompute) == kNoOp)
@@ -448,17 +440,16 @@ class Fsdp2Lowering {
       backward();
     }
     b.set_micro(-1);
-    std::int64_t elements = 0;
     std::int64_t parameters = 0;
-    for (std::size_t u = 0; u < units_.size(); ++u)
-      elements += shard(u), parameters += static_cast<std::int64_t>(units_[u].tensors.size());
-    update_shard(b, streams_, w_, elements, parameters, weights_);
+    for (const Unit& u : units_) parameters += std::ssize(u.tensors);
+    update_shard(b, streams_, w_, elements_, parameters, types_.weights);
     return std::move(b.step);
   }
 
   const Workload& w_;
   const Plan& plan_;
   const FsdpPlan& fsdp_;
+  const UnitTypes types_;
   const std::vector<Unit> units_;
   std::vector<std::int64_t> padded_;  // elements, by unit
   std::vector<std::size_t> wrapped_;  // units that have parameters, but the root
@@ -472,11 +463,9 @@ class Fsdp2Lowering {
   std::int64_t predivisor_ = 1;
   bool postdivides_ = false;
   bool sets_to_none_ = true;
-  DType weights_ = DType::Float32;
-  DType compute_type_ = DType::Float32;
-  DType reduce_type_ = DType::Float32;
   const ModelMemory memory_;
-  const bool copies_;  // one rank shards: nothing to gather nor to scatter
+  std::int64_t elements_ = 0;  // of this rank's shards
+  const bool copies_;          // one rank shards: nothing to gather nor to scatter
   UnitForward forward_;
   StepBuilder* b_ = nullptr;
   std::vector<State> state_;

@@ -138,6 +138,30 @@ std::vector<RankGroups> fsdp_groups(const Plan& plan, int ranks, int per_host) {
   return out;
 }
 
+UnitTypes unit_types(const Workload& w, const FsdpPlan& plan) {
+  const DType weights = w.tensors.front().dtype;
+  const DType compute = plan.param_dtype.value_or(weights);
+  return {weights, compute, plan.reduce_dtype.value_or(compute)};
+}
+
+std::int64_t gradient_predivisor(std::int64_t ranks) {
+  std::int64_t out = 1;
+  while (ranks % out == 0 && ranks / out > out) out *= 2;
+  return out;
+}
+
+std::size_t add_stream(Program& program, const char* name) {
+  program.streams.push_back(name);
+  return program.streams.size();
+}
+
+Held resident_shards(const Workload& w, std::int64_t elements, DType type, bool gradients) {
+  const std::int64_t bytes = elements * element_size(type);
+  Held out = resident(w, elements, bytes);
+  if (gradients) of(out, Holds::Gradients) = bytes;
+  return out;
+}
+
 void update_shard(StepBuilder& b, DeviceStreams& streams, const Workload& w, std::int64_t elements,
                   std::int64_t parameters, DType dtype) {
   constexpr DeviceStreams::Stream kCompute = DeviceStreams::kCompute;

@@ -54,8 +54,5 @@ std::int64_t optimizer_temporaries(const Optimizer& o, std::int64_t elements);
 Held resident(const Workload& w, std::int64_t elements, std::int64_t bytes);
 // Of a rank that has all of them, with their gradients where these stay (`gradients`).
 Held resident(const Workload& w, bool gradients);
-inline std::int64_t& of(Held& held, Holds h) {
-  return held[static_cast<std::size_t>(h)];
-}
 
 }  // namespace ddpsim::strategy

@@ -232,6 +232,10 @@ const KnobRecord kZeroKnobs[] = {
      "stage 3: elements of a shard that the optimizer updates at once", false,
      [](Plan& p) { return Field(&p.zero.sub_group_size); }}};
 
+std::vector<Operation> sharding_operations(const Plan&) {
+  return {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};
+}
+
 constexpr const char* kExecuted =
     "PyTorch 1.13 over Gloo executed (calib/runs); other versions, and NCCL, from source reading";
 
@@ -272,7 +276,10 @@ const SystemRecord kSystemRecords[] = {
      kFsdpKnobs,
      lower_fsdp,
      [](const Workload& w, const Plan& p) { return fsdp_units(w, p).size(); },
-     {{"sharding_strategy", "shard_grad_op"}, {"sharding_strategy", "hybrid_shard", true}}},
+     {{"sharding_strategy", "shard_grad_op"}, {"sharding_strategy", "hybrid_shard", true}},
+     sharding_operations,
+     fsdp_groups,
+     check_fsdp},
     {System::Fsdp2,
      "fsdp2",
      "PyTorch FSDP2",
@@ -289,7 +296,10 @@ const SystemRecord kSystemRecords[] = {
      [](const Workload& w, const Plan& p) { return fsdp_units(w, p).size(); },
      {{"reshard_after_forward", "false"},
       {"reshard_after_forward", "", true},
-      {"shard_degree", "", true}}},
+      {"shard_degree", "", true}},
+     sharding_operations,
+     fsdp_groups,
+     check_fsdp},
     {System::Horovod, "horovod", "Horovod", "Horovod", "fused all-reduces",
      "horovod.torch.DistributedOptimizer: what is ready in a cycle is all-reduced together",
      "decisions recorded of 0.28 over Open MPI on CPUs; never executed",
@@ -311,7 +321,12 @@ const SystemRecord kSystemRecords[] = {
      kZeroKnobs,
      lower_zero,
      nullptr,
-     {{"stage", "1"}, {"stage", "3"}}}};
+     {{"stage", "1"}, {"stage", "3"}},
+     [](const Plan& p) {
+       std::vector<Operation> out = sharding_operations(p);
+       if (!p.zero.use_multi_rank_bucket_allreduce) out.push_back(Operation::Reduce);
+       return out;
+     }}};
 
 }  // namespace
 

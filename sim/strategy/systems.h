@@ -59,6 +59,12 @@ struct SystemRecord {
   // Those of a step, how many; null: a step decides.
   std::size_t (*count)(const Workload&, const Plan&);
   std::vector<Ranked> ranked = {};
+  // Of a job of so many ranks on hosts of so many devices: what its collectives are (null:
+  // all-reduce and broadcast), its Program::groups (null: none), and why there is no such job
+  // (null: there is).
+  std::vector<Operation> (*operations)(const Plan&) = nullptr;
+  std::vector<RankGroups> (*groups)(const Plan&, int ranks, int per_host) = nullptr;
+  Problem (*check)(const Plan&, int ranks, int per_host) = nullptr;
 };
 
 std::span<const SystemRecord> systems();

@@ -10,23 +10,7 @@ namespace ddpsim::test {
 namespace {
 
 std::vector<std::string> ask(const std::string& command, std::initializer_list<const char*> more) {
-  std::vector<std::string> out{command,   "--workload", "gpt2-small", "--cluster", "hgx-h100",
-                               "--ranks", "8",          "--plan",     "fsdp"};
-  if (command == "show program")
-    out.erase(out.begin()), out.insert(out.begin(), {"show", "program"});
-  out.insert(out.end(), more.begin(), more.end());
-  return out;
-}
-void expect_answer(const std::vector<std::string>& argv, std::initializer_list<const char*> words) {
-  Outcome o = ddpsim(argv);
-  EXPECT_EQ(o.code, 0) << o.err;
-  for (const char* word : words)
-    EXPECT_NE(o.out.find(word), std::string::npos) << word << "\n" << o.out;
-}
-void expect_refusal(const std::vector<std::string>& argv, const char* words) {
-  Outcome o = ddpsim(argv);
-  EXPECT_EQ(o.code, 2) << o.out;
-  EXPECT_NE(o.err.find(words), std::string::npos) << o.err;
+  return about_plan("fsdp", command, more);
 }
 
 TEST(FsdpCommand, AnswersInItsOwnWords) {

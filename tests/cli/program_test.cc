@@ -363,6 +363,13 @@ TEST_F(ProgramCommands, RefuseWhatCannotBePlayed) {
        "a rank stands twice in the group"},
       {with([](J, J o) { o[2]["group"] = {1}; }),
        "is of some ranks only, which ddpsim plays over nccl alone"},
+      {with([](J p, J o) {  // whose size times their distance is beyond 32 bits
+         p["ranks"] = 1 << 20;
+         o[2]["group"] = Json::array();
+         for (std::int64_t k = 0; k < 8192; ++k)
+           o[2]["group"].push_back(k == 0 ? 0 : (1 << 19) + k - 1);
+       }),
+       "ddpsim plays groups of equally many ranks"},
       {with([](J, J o) { o[2]["group"] = "shard"; }),
        "expected \"world\", one of the file's \"groups\" or a list of ranks"},
       {with([](J p, J) {

@@ -7,40 +7,19 @@
 namespace ddpsim::test {
 namespace {
 
-std::vector<std::string> zero(const std::string& plan, const std::string& command,
-                              std::initializer_list<const char*> more) {
-  std::vector<std::string> out{command,   "--workload", "gpt2-small", "--cluster", "hgx-h100",
-                               "--ranks", "8",          "--plan",     plan};
-  if (command == "show program")
-    out.erase(out.begin()), out.insert(out.begin(), {"show", "program"});
-  out.insert(out.end(), more.begin(), more.end());
-  return out;
-}
-void expect_answer(const std::vector<std::string>& argv, std::initializer_list<const char*> words) {
-  Outcome o = ddpsim(argv);
-  EXPECT_EQ(o.code, 0) << o.err;
-  for (const char* word : words)
-    EXPECT_NE(o.out.find(word), std::string::npos) << word << "\n" << o.out;
-}
-void expect_refusal(const std::vector<std::string>& argv, const char* words) {
-  Outcome o = ddpsim(argv);
-  EXPECT_EQ(o.code, 2) << o.out;
-  EXPECT_NE(o.err.find(words), std::string::npos) << o.err;
-}
-
 TEST(ZeroCommand, AnswersInItsOwnWords) {
-  expect_answer(zero("zero", "predict", {}),
+  expect_answer(about_plan("zero", "predict", {}),
                 {"DeepSpeed ZeRO-2 over nccl", "one rank without ZeRO", "memory ", "collectives (2",
                  "all_gather/weights", "never executed"});
-  expect_answer(zero("zero3", "predict", {}),
+  expect_answer(about_plan("zero3", "predict", {}),
                 {"DeepSpeed ZeRO-3 over nccl", "reduce_scatter/bucket.", "all_gather/bucket.0"});
-  expect_answer(zero("zero1", "predict", {"--set", "reduce_bucket_size=5e7"}),
+  expect_answer(about_plan("zero1", "predict", {"--set", "reduce_bucket_size=5e7"}),
                 {"ZeRO-1", "reduce_bucket_size=50000000"});
-  expect_answer(zero("zero3", "explain", {}), {"all_gather/bucket.0", "bucket 3"});
-  expect_answer(zero("zero2", "tune", {}), {"overlap_comm", "reduce_bucket_size", "ZeRO-2"});
-  expect_answer(zero("zero", "sweep", {"--axis", "stage=1,2,3", "--format", "csv"}),
+  expect_answer(about_plan("zero3", "explain", {}), {"all_gather/bucket.0", "bucket 3"});
+  expect_answer(about_plan("zero2", "tune", {}), {"overlap_comm", "reduce_bucket_size", "ZeRO-2"});
+  expect_answer(about_plan("zero", "sweep", {"--axis", "stage=1,2,3", "--format", "csv"}),
                 {"0,1,", "2,3,"});
-  expect_answer(zero("zero3", "show program", {"--set", "stage3_prefetch_bucket_size=0"}),
+  expect_answer(about_plan("zero3", "show program", {"--set", "stage3_prefetch_bucket_size=0"}),
                 {"reduce_scatter/bucket.", "comm_world", "split/bucket.", "limit/fetch."});
   expect_answer({"list", "plans"}, {"DeepSpeed ZeRO"});
   for (const char* workload : {"llama-3.2-1b", "bert-base"})
@@ -52,7 +31,7 @@ class ZeroFiles : public InFolder {};
 
 TEST_F(ZeroFiles, ATraceHasItsStreams) {
   const std::string file = at("t.json");
-  Outcome o = ddpsim(zero("zero3", "trace", {"--out", file.c_str()}));
+  Outcome o = ddpsim(about_plan("zero3", "trace", {"--out", file.c_str()}));
   ASSERT_EQ(o.code, 0) << o.err;
   const std::string trace = raw(file);
   for (const char* word : {"all_gather", "reduce", "comm_world", "keep_shard/bucket.", "fwd/"})
@@ -87,37 +66,40 @@ TEST_F(ZeroFiles, AProgramNamesSlices) {
 }
 
 TEST(ZeroCommand, RefusesInASentence) {
-  expect_refusal(zero("zero", "predict", {"--set", "bucket_cap_mb=25"}),
+  expect_refusal(about_plan("zero", "predict", {"--set", "bucket_cap_mb=25"}),
                  "is a knob of pytorch_ddp, and the plan's system is zero");
   expect_refusal(
       {"predict", "--workload", "gpt2-small", "--cluster", "hgx-h100", "--set", "stage=3"},
       "is a knob of zero, and the plan's system is pytorch_ddp");
-  expect_refusal(zero("zero2", "predict", {"--set", "stage=3"}), "the plan's system is zero2");
-  expect_refusal(zero("deepspeed", "predict", {}), "is system \"zero\", with knob stage");
-  expect_refusal(zero("DeepSpeed", "predict", {}), "is system \"zero\"");
-  expect_refusal(zero("pytorch_ddp", "predict", {"--set", "zero_optimization=3"}),
+  expect_refusal(about_plan("zero2", "predict", {"--set", "stage=3"}),
+                 "the plan's system is zero2");
+  expect_refusal(about_plan("deepspeed", "predict", {}), "is system \"zero\", with knob stage");
+  expect_refusal(about_plan("DeepSpeed", "predict", {}), "is system \"zero\"");
+  expect_refusal(about_plan("pytorch_ddp", "predict", {"--set", "zero_optimization=3"}),
                  "\"system\": \"zero\"");
-  expect_refusal(zero("zero", "predict", {"--set", "stage=0"}), "is none of");
-  expect_refusal(zero("zero", "predict", {"--set", "stage=4"}), "stage");
-  expect_refusal(zero("zero", "predict", {"--set", "overlap_comm=maybe"}), "overlap_comm");
-  expect_refusal(zero("zero", "predict", {"--set", "reduce_bucket_size=1.5"}), "whole number");
-  expect_refusal(zero("zero", "predict", {"--set", "reduce_bucket_size=-5"}), "elements");
-  expect_refusal(zero("zero", "predict", {"--set", "allgather_bucket_size=7"}), "multiple of 2");
-  expect_refusal(zero("zero", "predict", {"--set", "reduce_scatter=1"}), "reduce_scatter");
-  expect_refusal(zero("zero", "predict", {"--set", "contiguous_gradients=no"}),
+  expect_refusal(about_plan("zero", "predict", {"--set", "stage=0"}), "is none of");
+  expect_refusal(about_plan("zero", "predict", {"--set", "stage=4"}), "stage");
+  expect_refusal(about_plan("zero", "predict", {"--set", "overlap_comm=maybe"}), "overlap_comm");
+  expect_refusal(about_plan("zero", "predict", {"--set", "reduce_bucket_size=1.5"}),
+                 "whole number");
+  expect_refusal(about_plan("zero", "predict", {"--set", "reduce_bucket_size=-5"}), "elements");
+  expect_refusal(about_plan("zero", "predict", {"--set", "allgather_bucket_size=7"}),
+                 "multiple of 2");
+  expect_refusal(about_plan("zero", "predict", {"--set", "reduce_scatter=1"}), "reduce_scatter");
+  expect_refusal(about_plan("zero", "predict", {"--set", "contiguous_gradients=no"}),
                  "contiguous_gradients");
-  expect_refusal(zero("zero", "predict", {"--set", "use_multi_rank_bucket_allreduce=2"}),
+  expect_refusal(about_plan("zero", "predict", {"--set", "use_multi_rank_bucket_allreduce=2"}),
                  "use_multi_rank_bucket_allreduce");
-  expect_refusal(zero("zero", "predict", {"--set", "round_robin_gradients=2"}),
+  expect_refusal(about_plan("zero", "predict", {"--set", "round_robin_gradients=2"}),
                  "round_robin_gradients");
   for (const char* knob :
        {"stage3_prefetch_bucket_size", "stage3_param_persistence_threshold",
         "stage3_max_live_parameters", "stage3_max_reuse_distance", "sub_group_size"})
-    expect_refusal(zero("zero3", "predict", {"--set", (std::string(knob) + "=1e30").c_str()}),
+    expect_refusal(about_plan("zero3", "predict", {"--set", (std::string(knob) + "=1e30").c_str()}),
                    knob);
-  expect_refusal(zero("zero", "predict", {"--set", "backend=gloo"}), "nccl");
-  expect_refusal(zero("zero", "predict",
-                      {"--set", "workload.precision=bf16", "--set", "workload.casting=pure"}),
+  expect_refusal(about_plan("zero", "predict", {"--set", "backend=gloo"}), "nccl");
+  expect_refusal(about_plan("zero", "predict",
+                            {"--set", "workload.precision=bf16", "--set", "workload.casting=pure"}),
                  "a copy of the weights of four bytes");
   expect_refusal(
       {"predict", "--workload", "resnet18-cpu", "--cluster", "ethernet-10g", "--plan", "zero"},

@@ -1,6 +1,9 @@
 #include "tests/support/support.h"
 
+#include <iterator>
 #include <sstream>
+
+#include <gtest/gtest.h>
 
 #include "sim/io/files.h"
 #include "sim/strategy/words.h"
@@ -37,6 +40,31 @@ Outcome ddpsim(const std::vector<std::string>& args) {
   o.out = out.str();
   o.err = err.str();
   return o;
+}
+
+std::vector<std::string> about_plan(const std::string& plan, const std::string& command,
+                                    std::initializer_list<const char*> more, const char* workload) {
+  std::vector<std::string> out;
+  std::istringstream words(command);
+  for (std::string word; words >> word;) out.push_back(word);
+  const char* const job[] = {"--workload", workload, "--cluster", "hgx-h100",
+                             "--ranks",    "8",      "--plan",    plan.c_str()};
+  out.insert(out.end(), std::begin(job), std::end(job));
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
+
+void expect_answer(const std::vector<std::string>& args, std::initializer_list<const char*> words) {
+  Outcome o = ddpsim(args);
+  EXPECT_EQ(o.code, 0) << o.err;
+  for (const char* word : words)
+    EXPECT_NE(o.out.find(word), std::string::npos) << word << "\n" << o.out;
+}
+
+void expect_refusal(const std::vector<std::string>& args, const char* words) {
+  Outcome o = ddpsim(args);
+  EXPECT_EQ(o.code, 2) << o.out;
+  EXPECT_NE(o.err.find(words), std::string::npos) << o.err;
 }
 
 Profile ideal_profile(Duration latency, DeviceKind kind) {

@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,13 @@ struct Outcome {
 };
 // `ddpsim ARGS...`, in-process, not on a terminal.
 Outcome ddpsim(const std::vector<std::string>& args);
+// The arguments of a command ("show program") about 8 ranks of a plan on hgx-h100.
+std::vector<std::string> about_plan(const std::string& plan, const std::string& command,
+                                    std::initializer_list<const char*> more,
+                                    const char* workload = "gpt2-small");
+// It exits with 0, and stdout has these words; with 2, and stderr has them.
+void expect_answer(const std::vector<std::string>& args, std::initializer_list<const char*> words);
+void expect_refusal(const std::vector<std::string>& args, const char* words);
 
 // One transport "wire" with the given step latency, link efficiency 1, nothing else costs anything:
 // closed forms hold exactly.

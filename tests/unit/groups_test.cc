@@ -172,7 +172,7 @@ TEST(Hsdp, MovesItsWeightsInTheHostAndItsShardsBetweenHosts) {
     Listing l(plan, 32);
     std::vector<strategy::Unit> units = strategy::fsdp_units(l.w, plan);
     const std::int64_t weights = l.w.gradient_bytes().count;
-    const auto slack = static_cast<std::int64_t>(weights / 100);
+    const double slack = static_cast<double>(weights) / 100;
     EXPECT_NEAR(static_cast<double>(l.bytes(Operation::AllGather, "shard")),
                 static_cast<double>(2 * weights - 4 * units.front().elements), slack);
     EXPECT_NEAR(static_cast<double>(l.bytes(Operation::ReduceScatter, "shard")),
