@@ -42,4 +42,20 @@ struct ShareScratch {
 void fair_share(std::span<const ShareFlow> flows, std::span<const ShareDemand> demands,
                 std::span<const double> capacity, std::span<double> rate, ShareScratch& scratch);
 
+// One to be solved again and again without allocating.
+struct ShareProblem {
+  std::vector<ShareFlow> flows;
+  std::vector<ShareDemand> demands;
+  std::vector<double> capacity;
+  std::vector<double> rates;  // of one member of each flow
+  void clear() { flows.clear(), demands.clear(), capacity.clear(); }
+  void solve() {
+    rates.resize(flows.size());
+    fair_share(flows, demands, capacity, rates, scratch);
+  }
+
+ private:
+  ShareScratch scratch;
+};
+
 }  // namespace ddpsim::engine

@@ -6,6 +6,7 @@
 // always run at the same rate, so they share one group in the solver.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -54,6 +55,22 @@ struct FlowSpec {
                         // at once, as far as it goes; the rest comes at the rate
 };
 
+struct Task {
+  std::int64_t latency = 0;  // ps
+  double work = 0;           // of its flow
+  FlowId flow = kNoFlow;
+  std::uint32_t pending = 0;         // what it waits for
+  std::uint32_t first_edge = kNone;  // to those that wait for it
+  std::uint32_t last_edge = kNone;
+  bool notifies = false;  // the controller hears of its end
+  bool holds = false;     // it begins or ends holds
+  bool ended = false;     // of a graph that grows while it is played
+};
+struct Edge {
+  TaskId to;
+  std::uint32_t next;
+};
+
 class TaskGraph {
  public:
   ResourceId add_resource(Resource r);
@@ -63,66 +80,66 @@ class TaskGraph {
   // Packets on one resource (FlowSpec::whole).
   FlowId add_packet_flow(ResourceId r);
   // A task of fixed duration.
-  TaskId add_fixed(Duration duration);
+  TaskId add_fixed(Duration duration) { return add_task(duration, 0, kNoFlow); }
   // `work` units of `flow` after `latency`. REQUIRES: work >= 0.
-  TaskId add_task(Duration latency, double work, FlowId flow);
+  TaskId add_task(Duration latency, double work, FlowId flow) {
+    assert(latency.ps >= 0 && work >= 0 && (flow != kNoFlow || work == 0));
+    tasks_.push_back({.latency = latency.ps, .work = work, .flow = work > 0 ? flow : kNoFlow});
+    return static_cast<TaskId>(tasks_.size() - 1);
+  }
   // `to` starts only after `from` ended; nothing to wait for if it has. REQUIRES: both exist,
   // from != to, `to` has not started.
-  void add_edge(TaskId from, TaskId to);
+  void add_edge(TaskId from, TaskId to) {
+    assert(from != to && from < size() && to < size());
+    Task& f = tasks_[from];
+    if (f.ended) return;
+    // Successors are released in the order in which their edges were added: a queue behind them
+    // keeps its order.
+    auto edge = static_cast<std::uint32_t>(edges_.size());
+    edges_.push_back({to, kNone});
+    (f.first_edge == kNone ? f.first_edge : edges_[f.last_edge].next) = edge;
+    f.last_edge = edge;
+    ++tasks_[to].pending;
+  }
   // The task also waits until the controller releases it.
-  void add_gate(TaskId task) { ++pending_[task]; }
+  void add_gate(TaskId task) { ++tasks_[task].pending; }
   // The controller hears of the task's end.
-  void notify(TaskId task) { notify_[task] |= 1; }
+  void notify(TaskId task) { tasks_[task].notifies = true; }
   // Takes `hold` at the start of `first` and gives it back at the end of `last`.
   void add_hold(TaskId first, TaskId last, Hold hold);
   // Makes a task's latency longer (chains of fixed tasks are built as one).
-  void lengthen(TaskId task, Duration d) { latency_[task] += d.ps; }
+  void lengthen(TaskId task, Duration d) { tasks_[task].latency += d.ps; }
   // A new task that does the first `work` of `task`, and waits in its stead for what it waits for
   // (`edges`: indices of all edges to it, of which the new one is the only one then). REQUIRES:
   // 0 < work < the task's; it has no latency, no gate and no hold.
   TaskId front_of(TaskId task, std::span<const std::uint32_t> edges, double work);
   void reserve(std::size_t tasks, std::size_t edges);
   // Of a graph that grows while it is played: the executor says what has ended. True: released.
-  void end(TaskId task) { notify_[task] |= 4; }
-  bool ended(TaskId task) const { return notify_[task] & 4; }
-  bool release(TaskId task) { return --pending_[task] == 0; }
+  void end(TaskId task) { tasks_[task].ended = true; }
+  bool ended(TaskId task) const { return tasks_[task].ended; }
+  bool release(TaskId task) { return --tasks_[task].pending == 0; }
 
-  std::size_t size() const { return latency_.size(); }
+  std::size_t size() const { return tasks_.size(); }
   std::size_t edge_count() const { return edges_.size(); }
   std::span<const Resource> resources() const { return resources_; }
   std::span<const FlowSpec> flows() const { return flows_; }
   std::span<const Demand> demands() const { return demands_; }
 
-  struct Edge {
-    TaskId to;
-    std::uint32_t next;
-  };
   struct HoldEvent {
     TaskId task;
     bool at_end;
     Hold hold;
   };
-  // Columns, read by execute().
-  const std::vector<std::int64_t>& latency() const { return latency_; }
-  const std::vector<double>& work() const { return work_; }
-  const std::vector<FlowId>& flow() const { return flow_; }
-  const std::vector<std::uint32_t>& pending() const { return pending_; }
-  const std::vector<std::uint32_t>& first_edge() const { return first_edge_; }
+  // Read by execute().
+  const std::vector<Task>& tasks() const { return tasks_; }
   const std::vector<Edge>& edges() const { return edges_; }
-  const std::vector<std::uint8_t>& notify_flags() const { return notify_; }
   const std::vector<HoldEvent>& holds() const { return holds_; }
 
  private:
   std::vector<Resource> resources_;
   std::vector<Demand> demands_;
   std::vector<FlowSpec> flows_;
-  std::vector<std::int64_t> latency_;
-  std::vector<double> work_;
-  std::vector<FlowId> flow_;
-  std::vector<std::uint32_t> pending_;
-  std::vector<std::uint32_t> first_edge_;
-  std::vector<std::uint32_t> last_edge_;
-  std::vector<std::uint8_t> notify_;  // bit 0: notify; bit 1: has hold events; bit 2: ended
+  std::vector<Task> tasks_;
   std::vector<Edge> edges_;
   std::vector<HoldEvent> holds_;
 };

@@ -95,14 +95,17 @@ Product conv_product(const ConvShape& c, Pass pass, Precision p) {
 
 namespace {
 
-template <typename Visit>
-void each_cut(const Product& q, int sms, Visit visit) {
+// `worth`: says of a tile, and of the operations that fall to an SM where all are busy all the
+// time, whether its cuts matter.
+template <typename Worth, typename Visit>
+void each_cut(const Product& q, int sms, Worth worth, Visit visit) {
   for (std::size_t t = 0; t < kTiles.size(); ++t)
     for (bool turned : {false, true}) {
       auto a = static_cast<double>(turned ? kTiles[t].shorter : kTiles[t].longer);
       auto b = static_cast<double>(turned ? kTiles[t].longer : kTiles[t].shorter);
       if (turned && a == b) continue;
       double tiles = ceil_div(q.rows, a) * ceil_div(q.columns, b) * q.count;
+      if (!worth(t, 2 * a * b * q.sum * tiles / sms)) continue;
       for (double parts = 1; parts <= kMostParts; parts *= 2) {
         if (parts > 1 && (q.sum / parts < kLeastSum || tiles * parts > 8.0 * sms)) break;
         visit(Cut{t, ceil_div(tiles * parts, sms), 2 * a * b * q.sum / parts, parts});
@@ -110,7 +113,8 @@ void each_cut(const Product& q, int sms, Visit visit) {
     }
 }
 
-// `each`: calls what it is given with every way to cut the product.
+// `each`: calls the second of what it is given with every way to cut the product for which the
+// first is true.
 template <typename Each>
 double fastest(const Product& q, const ProductCost& c, const KernelCosts& k, Each each) {
   double rate = c.flops_per_s / 1e12 / k.sms * unaligned_share(c, q.aligned) *
@@ -119,11 +123,15 @@ double fastest(const Product& q, const ProductCost& c, const KernelCosts& k, Eac
   auto wave = static_cast<double>(c.wave.ps);
   auto split = static_cast<double>(c.split.ps);
   double least = -1;
-  each([&](const Cut& cut) {
-    double ps = cut.waves * (cut.flops / (rate * c.tile[cut.tile]) + wave);
-    if (cut.parts > 1) ps += split + q.rows * q.columns * q.count * 4 * cut.parts / bandwidth;
-    if (least < 0 || ps < least) least = ps;
-  });
+  each(
+      [&](std::size_t tile, double flops) {
+        return least < 0 || flops / (rate * c.tile[tile]) < least * (1 + 1e-9);
+      },
+      [&](const Cut& cut) {
+        double ps = cut.waves * (cut.flops / (rate * c.tile[cut.tile]) + wave);
+        if (cut.parts > 1) ps += split + q.rows * q.columns * q.count * 4 * cut.parts / bandwidth;
+        if (least < 0 || ps < least) least = ps;
+      });
   return static_cast<double>(c.fixed.ps) + together(least, q.bytes / bandwidth);
 }
 
@@ -131,17 +139,20 @@ double fastest(const Product& q, const ProductCost& c, const KernelCosts& k, Eac
 
 std::vector<Cut> cuts_of(const Product& q, int sms) {
   std::vector<Cut> out;
-  each_cut(q, sms, [&](const Cut& cut) { out.push_back(cut); });
+  each_cut(
+      q, sms, [](std::size_t, double) { return true; },
+      [&](const Cut& cut) { out.push_back(cut); });
   return out;
 }
 
 double product_ps(const Product& q, const std::vector<Cut>& cuts, const ProductCost& c,
                   const KernelCosts& k) {
-  return fastest(q, c, k, [&](auto visit) { std::for_each(cuts.begin(), cuts.end(), visit); });
+  return fastest(q, c, k,
+                 [&](auto, auto visit) { std::for_each(cuts.begin(), cuts.end(), visit); });
 }
 
 double product_ps(const Product& q, const ProductCost& c, const KernelCosts& k) {
-  return fastest(q, c, k, [&](auto visit) { each_cut(q, k.sms, visit); });
+  return fastest(q, c, k, [&](auto worth, auto visit) { each_cut(q, k.sms, worth, visit); });
 }
 
 double conv_ps(const ConvShape& s, Pass pass, bool channels_last, const ProductCost& c,

@@ -74,6 +74,7 @@ class Walk {
     autocast_ = halves && single;
     pure_ = halves && !single;
     half_ = pure_;
+    known_.reserve(64);
   }
 
   // Layers repeat: one that another is like takes what it took.

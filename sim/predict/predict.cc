@@ -50,7 +50,10 @@ struct Prepared {
 Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Options& options) {
   Prepared r;
   r.times = step_times(q.workload, q.profile, level);
-  r.program = options.program ? *options.program : lowered(q, r.times, steps);
+  if (options.program)
+    r.program = *options.program;
+  else
+    r.program = lowered(q, r.times, steps);
   if (options.without) alter(*options.without, r.program);
   if (q.scenario.input && !options.program) strategy::feed(r.program, input_time(q));
   r.communicator = &options.known->get(q, r.program);

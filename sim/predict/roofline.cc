@@ -1,6 +1,8 @@
 #include "sim/predict/roofline.h"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "sim/model/blocks.h"
 #include "sim/predict/layer_time.h"
@@ -52,24 +54,39 @@ Duration host_time(const Profile& p, Level level, Duration d) {
 }
 
 // What the host pays for a layer: a call that was measured, or a launch a kernel.
-Duration call_time(const Workload& w, const Profile& p, Level level, const Layer& l,
-                   bool backward) {
-  const LayerCost& c = backward ? l.backward : l.forward;
-  auto launches = [&] { return host_time(p, level, p.host.launch * c.kernels); };
-  if (p.host.calls.empty() || l.op.kind.empty() || c.kernels == 0) return launches();
-  std::string kind = l.op.kind;
-  for (const char* one : {"gelu", "tanh", "silu", "sigmoid"})
-    if (kind == one) kind = "relu";
-  bool casts = element_scale(w.precision) < 1 && w.casting == Casting::Autocast;
-  if (casts && (kind == "linear" || kind == "conv")) kind = "linear_autocast";
-  for (const CallCost& call : p.host.calls) {
-    if (call.op != kind) continue;
-    Duration here = scale(backward ? call.backward : call.forward, at(p.host.call_factor, level));
-    bool ranged = p.host.call_factor.low != p.host.call_factor.high;
-    return ranged ? here : host_time(p, level, here);
+class CallTimes {
+ public:
+  CallTimes(const Workload& w, const Profile& p, Level level) : w_(w), p_(p), level_(level) {}
+  Duration of(const Layer& l, bool backward) {
+    const LayerCost& c = backward ? l.backward : l.forward;
+    const CallCost* call = c.kernels == 0 ? nullptr : measured(l.op.kind);
+    if (!call) return host_time(p_, level_, p_.host.launch * c.kernels);
+    Duration d = scale(backward ? call->backward : call->forward, at(p_.host.call_factor, level_));
+    bool ranged = p_.host.call_factor.low != p_.host.call_factor.high;
+    return ranged ? d : host_time(p_, level_, d);
   }
-  return launches();
-}
+
+ private:
+  const CallCost* measured(const std::string& kind) {
+    for (const auto& [one, call] : known_)
+      if (*one == kind) return call;
+    return known_.emplace_back(&kind, find(kind)).second;
+  }
+  const CallCost* find(std::string_view kind) const {
+    if (kind.empty()) return nullptr;
+    for (const char* one : {"gelu", "tanh", "silu", "sigmoid"})
+      if (kind == one) kind = "relu";
+    bool casts = element_scale(w_.precision) < 1 && w_.casting == Casting::Autocast;
+    if (casts && (kind == "linear" || kind == "conv")) kind = "linear_autocast";
+    for (const CallCost& call : p_.host.calls)
+      if (call.op == kind) return &call;
+    return nullptr;
+  }
+  const Workload& w_;
+  const Profile& p_;
+  Level level_;
+  std::vector<std::pair<const std::string*, const CallCost*>> known_;  // kinds of layers
+};
 
 StepTimes scaled(StepTimes t, double factor) {
   if (factor == 1) return t;
@@ -121,10 +138,11 @@ Duration memory_time(const Profile& p, Level level, std::int64_t traffic, std::i
 }
 
 // Forward of a block whose activations are checkpointed, at its last layer: before its backward.
+// Empty: none are.
 std::vector<LayerDurations> computed_again(const Workload& w,
                                            const std::vector<LayerDurations>& layers) {
+  if (w.checkpointing == Checkpointing::None) return {};
   std::vector<LayerDurations> out(layers.size());
-  if (w.checkpointing == Checkpointing::None) return out;
   const std::vector<bool> kept = kept_outputs(w);
   for (const Block& b : blocks_of(w))
     for (std::size_t l = b.from; l < b.to; ++l) {
@@ -138,6 +156,7 @@ std::vector<LayerDurations> computed_again(const Workload& w,
 StepTimes described_times(const Workload& w, const Profile& p, Level level) {
   StepTimes t;
   HostTimes h;
+  CallTimes calls(w, p, level);
   std::vector<std::optional<LayerTime>> measured(w.layers.size());
   if (p.costs) measured = layer_times(w, p, level);
   t.layers.resize(w.layers.size());
@@ -146,7 +165,7 @@ StepTimes described_times(const Workload& w, const Profile& p, Level level) {
     LayerDurations& d = t.layers[i];
     d.forward =
         measured[i] ? measured[i]->forward : layer_time(w, p, level, l.kernel, l.forward, 1);
-    d.host_forward = call_time(w, p, level, l, false);
+    d.host_forward = calls.of(l, false);
     t.forward += d.forward;
     h.forward += d.host_forward;
   }
@@ -158,9 +177,11 @@ StepTimes described_times(const Workload& w, const Profile& p, Level level) {
     LayerDurations& d = t.layers[i];
     d.backward =
         measured[i] ? measured[i]->backward : layer_time(w, p, level, l.kernel, l.backward, 2);
-    d.host_backward = call_time(w, p, level, l, true);
-    d.backward += again[i].forward;
-    d.host_backward += again[i].host_forward;
+    d.host_backward = calls.of(l, true);
+    if (!again.empty()) {
+      d.backward += again[i].forward;
+      d.host_backward += again[i].host_forward;
+    }
     t.backward += d.backward;
     h.backward += d.host_backward;
     t.ready.insert(t.ready.end(), l.tensors.size(), t.backward);

@@ -1,6 +1,7 @@
 #include "sim/strategy/builder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/strategy/bucketing.h"
 
@@ -19,6 +20,7 @@ StepBuilder::StepBuilder(Program& program, StepKind kind, const Workload& w,
     : program_(program), workload_(w), model_(model) {
   step.kind = kind;
   step.ops.reserve(6 * program.tensor_names.size() + 32);
+  step.memory.reserve(8 * program.tensor_names.size() + 32);
 }
 
 // Words are literals: equal addresses are equal words, and what is not known by its address is
@@ -34,8 +36,11 @@ std::uint16_t StepBuilder::number_of(const OpWord& word) {
   return number;
 }
 
-Op StepBuilder::make(const OpWord& word, Lane lane, std::uint32_t subject, std::int64_t bytes) {
-  Op op;
+Op& StepBuilder::push(const OpWord& word, Lane lane, std::uint32_t subject, std::int64_t bytes) {
+  auto index = static_cast<std::uint32_t>(step.ops.size());
+  if (lane == Lane::Host) last_host_ = index;
+  if (lane == Lane::Compute) last_compute_ = index;
+  Op& op = step.ops.emplace_back();
   op.kind = word.kind;
   op.word = number_of(word);
   op.lane = lane;
@@ -44,14 +49,6 @@ Op StepBuilder::make(const OpWord& word, Lane lane, std::uint32_t subject, std::
   op.subject = subject;
   op.bytes = bytes;
   return op;
-}
-
-std::uint32_t StepBuilder::push(Op op) {
-  auto index = static_cast<std::uint32_t>(step.ops.size());
-  if (op.lane == Lane::Host) last_host_ = index;
-  if (op.lane == Lane::Compute) last_compute_ = index;
-  step.ops.push_back(op);
-  return index;
 }
 
 void StepBuilder::add_dep(std::uint32_t op, std::uint32_t dep) {
@@ -68,17 +65,13 @@ void StepBuilder::add_dep(std::uint32_t op, std::uint32_t dep) {
 
 // The launch directly precedes the operation that it launches.
 std::uint32_t StepBuilder::launch(Work work, Cost cost) {
-  Op op = make(kLaunch, Lane::Host, static_cast<std::uint32_t>(step.ops.size() + 1), 0);
-  op.duration = host_carry_;
-  host_carry_ = {};
-  if (graphed_) {
-    op.kernels = 0;
-    return push(op);
-  }
+  Op& op = push(kLaunch, Lane::Host, static_cast<std::uint32_t>(step.ops.size() + 1), 0);
+  op.duration = std::exchange(host_carry_, {});
+  if (graphed_) return last();
   op.cost = cost;
   op.kernels = work.kernels;
   op.hooks = work.hooks;
-  return push(op);
+  return last();
 }
 
 std::uint32_t StepBuilder::main(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
@@ -97,7 +90,7 @@ std::uint32_t StepBuilder::forward(const StepTimes& times) {
 
 void StepBuilder::change(std::uint32_t op, Holds holds, std::int64_t bytes, bool at_end) {
   if (bytes == 0) return;
-  if (op == kNoOp) op = static_cast<std::uint32_t>(step.ops.size() - 1);
+  if (op == kNoOp) op = last();
   step.memory.push_back({op, holds, at_end, bytes});
 }
 
@@ -154,13 +147,13 @@ std::uint32_t StepBuilder::main_after(const OpWord& word, std::uint32_t subject,
                                       Work work, std::uint32_t dep) {
   std::uint32_t launched = kNoOp;
   if (gpu()) launched = launch(work, work.traffic == 0 ? Cost::Measured : Cost::Launch);
-  Op op = make(word, gpu() ? Lane::Compute : Lane::Host, subject, bytes);
+  Op& op = push(word, gpu() ? Lane::Compute : Lane::Host, subject, bytes);
   op.duration = work.duration;
   op.traffic = work.traffic;
   if (work.traffic > 0) op.cost = work.divides_half ? Cost::HalfDivision : Cost::Memory;
   op.kernels = work.kernels;
   op.hooks = gpu() ? 0 : work.hooks;
-  std::uint32_t index = push(op);
+  const std::uint32_t index = last();
   add_dep(index, launched);
   if (gpu()) {
     for (std::uint32_t d : carried_) add_dep(index, d);
@@ -174,35 +167,35 @@ std::uint32_t StepBuilder::collective(const OpWord& word, std::uint32_t subject,
                                       DType dtype, bool on_current_stream) {
   if (!gpu()) {
     std::uint32_t issuer = last_host_;
-    Op op = make(word, Lane::Worker, subject, bytes);
+    Op& op = push(word, Lane::Worker, subject, bytes);
     op.dtype = dtype;
-    std::uint32_t index = push(op);
+    const std::uint32_t index = last();
     add_dep(index, issuer);
     return index;
   }
   std::uint32_t event = on_current_stream ? kNoOp : last_compute_;
   std::uint32_t launched = launch({.kernels = 0}, Cost::LaunchCollective);
-  Op op = make(word, on_current_stream ? Lane::Compute : Lane::Comm, subject, bytes);
+  Op& op = push(word, on_current_stream ? Lane::Compute : Lane::Comm, subject, bytes);
   op.dtype = dtype;
-  std::uint32_t index = push(op);
+  const std::uint32_t index = last();
   add_dep(index, launched);
   add_dep(index, event);
   return index;
 }
 
 std::uint32_t StepBuilder::wait(const OpWord& word, std::uint32_t subject, std::uint32_t dep) {
-  std::uint32_t index = push(make(word, Lane::Host, subject, 0));
-  add_dep(index, dep);
-  return index;
+  push(word, Lane::Host, subject, 0);
+  add_dep(last(), dep);
+  return last();
 }
 
 std::uint32_t StepBuilder::callback(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
                                     Work work, std::uint32_t dep) {
-  Op op = make(word, Lane::Callback, subject, bytes);
+  Op& op = push(word, Lane::Callback, subject, bytes);
   op.traffic = work.traffic;
   op.cost = Cost::Memory;
   op.kernels = work.kernels;
-  std::uint32_t index = push(op);
+  const std::uint32_t index = last();
   add_dep(index, dep);
   return index;
 }
@@ -211,12 +204,12 @@ std::uint32_t StepBuilder::on_stream(Lane stream, const OpWord& word, std::uint3
                                      std::int64_t bytes, Work work,
                                      std::span<const std::uint32_t> after) {
   std::uint32_t launched = launch(work, work.traffic == 0 ? Cost::Measured : Cost::Launch);
-  Op op = make(word, stream, subject, bytes);
+  Op& op = push(word, stream, subject, bytes);
   op.duration = work.duration;
   op.traffic = work.traffic;
   if (work.traffic > 0) op.cost = Cost::Memory;
   op.kernels = work.kernels;
-  std::uint32_t index = push(op);
+  const std::uint32_t index = last();
   add_dep(index, launched);
   for (std::uint32_t d : after) add_dep(index, d);
   return index;
@@ -226,23 +219,23 @@ std::uint32_t StepBuilder::collective_after(const OpWord& word, std::uint32_t su
                                             std::int64_t bytes, DType dtype,
                                             std::span<const std::uint32_t> after, Lane lane) {
   std::uint32_t launched = launch({.kernels = 0}, Cost::LaunchCollective);
-  Op op = make(word, lane, subject, bytes);
+  Op& op = push(word, lane, subject, bytes);
   op.dtype = dtype;
-  std::uint32_t index = push(op);
+  const std::uint32_t index = last();
   add_dep(index, launched);
   for (std::uint32_t d : after) add_dep(index, d);
   return index;
 }
 
 std::uint32_t StepBuilder::event(const OpWord& word, Lane lane) {
-  return push(make(word, lane, kNoSubject, 0));
+  push(word, lane, kNoSubject, 0);
+  return last();
 }
 
 std::uint32_t StepBuilder::host(const OpWord& word, Cost cost, std::uint32_t subject) {
-  Op op = make(word, Lane::Host, subject, 0);
+  Op& op = push(word, Lane::Host, subject, 0);
   op.cost = cost;
-  op.kernels = 0;
-  return push(op);
+  return last();
 }
 
 void zero_gradients(StepBuilder& b, const Workload& w, const Plan& plan) {

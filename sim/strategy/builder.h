@@ -105,8 +105,9 @@ class StepBuilder {
 
  private:
   void change(std::uint32_t op, Holds holds, std::int64_t bytes, bool at_end);
-  std::uint32_t push(Op op);
-  Op make(const OpWord& word, Lane lane, std::uint32_t subject, std::int64_t bytes);
+  // Good until the next one.
+  Op& push(const OpWord& word, Lane lane, std::uint32_t subject, std::int64_t bytes);
+  std::uint32_t last() const { return static_cast<std::uint32_t>(step.ops.size() - 1); }
   std::uint16_t number_of(const OpWord& word);
   std::uint32_t launch(Work work, Cost cost);
   Program& program_;

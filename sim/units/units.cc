@@ -125,13 +125,6 @@ std::string significant(double v, std::string_view unit) {
 
 }  // namespace
 
-std::int64_t ceil_ps(double work, double rate) {
-  double t = work / rate;
-  if (!(t < 9.2e18)) return kForever;
-  auto whole = static_cast<std::int64_t>(t);
-  return whole + (static_cast<double>(whole) < t ? 1 : 0);
-}
-
 Duration transfer_time(Bytes bytes, Bandwidth bandwidth) {
   Int128 numerator = Int128{bytes.count} * 8'000'000'000'000;
   Int128 ps = (numerator + bandwidth.bits_per_s - 1) / bandwidth.bits_per_s;

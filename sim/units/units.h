@@ -95,7 +95,12 @@ inline constexpr std::int64_t kMiB = 1024 * kKiB;
 // The one place where work becomes time: smallest whole number of picoseconds in which `work` units
 // are done at `rate` units per picosecond. REQUIRES: work >= 0, rate > 0. Saturates at kForever.
 inline constexpr std::int64_t kForever = INT64_MAX;
-std::int64_t ceil_ps(double work, double rate);
+inline std::int64_t ceil_ps(double work, double rate) {
+  double t = work / rate;
+  if (!(t < 9.2e18)) return kForever;
+  auto whole = static_cast<std::int64_t>(t);
+  return whole + (static_cast<double>(whole) < t ? 1 : 0);
+}
 // Exact integer form: ceil(bytes * 8e12 / bits_per_s). REQUIRES: bytes >= 0, bandwidth > 0.
 Duration transfer_time(Bytes bytes, Bandwidth bandwidth);
 // d * factor, rounded half up. REQUIRES: factor >= 0. Saturates at kForever.

@@ -107,10 +107,10 @@ LinkBytes of_messages(const SharedLinks& s, const collective::Communicator& c,
   for (int r = 0; r < c.ranks(); ++r) arrive.push_back(g.add_fixed({}));
   collective::add_all_reduce_messages(g, c, s.profile, price, {bytes}, flow, arrive, {}, {}, path);
   for (std::size_t t = 0; t < g.size(); ++t) {
-    if (g.flow()[t] == engine::kNoFlow) continue;
-    const engine::FlowSpec& f = g.flows()[g.flow()[t]];
+    if (g.tasks()[t].flow == engine::kNoFlow) continue;
+    const engine::FlowSpec& f = g.flows()[g.tasks()[t].flow];
     for (std::uint32_t k = f.demand_begin; k < f.demand_end; ++k)
-      out[link_of[g.demands()[k].resource]] += g.work()[t];
+      out[link_of[g.demands()[k].resource]] += g.tasks()[t].work;
   }
   return out;
 }

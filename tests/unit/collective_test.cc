@@ -477,7 +477,7 @@ TEST(Messages, ALateReceiverHoldsItsSenderAfterTwoChunks) {
   ASSERT_TRUE(t.complete());
   int early = 0;
   for (engine::TaskId i = 0; i < g.size(); ++i)
-    early += g.flow()[i] == watched && t.end[i].ps < kSecond.ps;
+    early += g.tasks()[i].flow == watched && t.end[i].ps < kSecond.ps;
   EXPECT_EQ(early, 2);
 }
 

@@ -465,7 +465,7 @@ TEST(Execute, EndsEveryTaskOfRandomGraphsInTheirOrder) {
       std::int64_t start = 0;
       for (TaskId b : r.before[i]) start = std::max(start, t.end[b].ps);
       ASSERT_EQ(t.begin[i].ps, start) << "seed " << seed << ", task " << i;
-      ASSERT_GE(t.end[i].ps, start + r.g.latency()[i]);
+      ASSERT_GE(t.end[i].ps, start + r.g.tasks()[i].latency);
     }
   }
 }

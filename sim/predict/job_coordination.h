@@ -1,0 +1,162 @@
+// A job whose reductions are decided while it is played: requests, cycles of each class's thread,
+// and what a cycle performs. Internal to simulate.cc.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "sim/predict/job_lanes.h"
+#include "sim/strategy/cycles.h"
+#include "sim/strategy/horovod.h"
+
+namespace ddpsim::predict {
+
+struct JobCoordination : JobLanes {
+  using JobLanes::JobLanes;
+
+  // A step whose reductions are decided. Its operations are those of the Program, then what was
+  // decided, in that order.
+  struct Live {
+    StepProgram step;
+    std::vector<std::vector<Placed>> placed;
+    std::uint32_t wait = 0;  // the operation that waits for all requests
+    std::size_t left = 0;    // tensors that it waits for and that are not decided
+  };
+  struct Asked {
+    TaskId task;
+    std::uint32_t rank_class;
+    std::uint32_t live;
+    TensorIndex tensor;
+  };
+
+  void begin_coordination() {
+    const Coordination& c = *program_.coordination;
+    auto ranks = static_cast<int>(classes_.size());
+    // By names: the requests to rank 0 and its answer.
+    Duration agreement = collective::agreement_time(comm_, profile_);
+    int local = comm_.fabric->cluster().devices_per_host;
+    bool even = comm_.ranks() % local == 0;
+    cycles_.emplace(c, ranks, even ? local : 1, c.cache > 0 ? agreement : Duration{},
+                    agreement * 2);
+    step_of_.assign(c.tensors.size(), 0);
+    if (options_.warmup && !program_.warmup.empty()) return;
+    std::vector<TensorIndex> order;
+    for (const Op& op : program_.steady.ops)
+      if (is_request(op.kind)) order.push_back(op.subject);
+    cycles_->fusion.remember(order);
+  }
+
+  void keep(const StepProgram& s, std::vector<std::vector<Placed>> placed) {
+    auto number = static_cast<std::uint32_t>(live_.size());
+    std::size_t known = asked_.size();
+    Live l{s, std::move(placed), 0, 0};
+    for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
+      if (waits_for_requests(s.ops[i].kind)) {
+        l.wait = i;
+        for (auto& of_class : l.placed) graph_.add_gate(of_class[i].begin);
+      }
+      if (!is_request(s.ops[i].kind)) continue;
+      ++l.left;
+      for (std::uint32_t c = 0; c < classes_.size(); ++c) {
+        graph_.notify(l.placed[c][i].end);
+        asked_.push_back({l.placed[c][i].end, c, number, s.ops[i].subject});
+      }
+    }
+    live_.push_back(std::move(l));
+    std::sort(asked_.begin() + static_cast<std::ptrdiff_t>(known), asked_.end(),
+              [](const Asked& a, const Asked& b) { return a.task < b.task; });
+  }
+
+  void coordinate(TaskId task, TimePoint now, std::vector<TaskId>& release) {
+    auto a = std::lower_bound(asked_.begin(), asked_.end(), task,
+                              [](const Asked& x, TaskId t) { return x.task < t; });
+    for (; a != asked_.end() && a->task == task; ++a) {
+      step_of_[a->tensor] = a->live;
+      if (cycles_->request(static_cast<int>(a->rank_class), a->tensor, now)) wake_all(now);
+    }
+    if (auto w = wakes_.find(task); w != wakes_.end()) {
+      std::uint32_t c = w->second;
+      wakes_.erase(w);
+      begin_cycle(c, now, release);
+    }
+    for (auto [at, end] = frees_.equal_range(task); at != end; at = frees_.erase(at)) {
+      cycles_->done(static_cast<int>(at->second), now);
+      wake(at->second, now);
+    }
+  }
+
+  void wake(std::uint32_t c, TimePoint now) {
+    Duration until = cycles_->next(static_cast<int>(c)) - now;
+    TaskId timer = graph_.add_fixed(std::max(Duration{}, until));
+    graph_.notify(timer);
+    wakes_[timer] = c;
+  }
+  void wake_all(TimePoint now) {
+    for (std::uint32_t c = 0; c < classes_.size(); ++c) wake(c, now);
+  }
+
+  void begin_cycle(std::uint32_t c, TimePoint now, std::vector<TaskId>& release) {
+    auto decision = cycles_->begin(static_cast<int>(c), now);
+    if (!decision) return;
+    if (!decision->fused.empty()) return perform(*decision, release);
+    if (cycles_->wakes()) wake_all(now);
+  }
+
+  void perform(const strategy::Fusion::Decision& decision, std::vector<TaskId>& release) {
+    Live& l = live_[step_of_[decision.fused.front().front()]];
+    auto from = static_cast<std::uint32_t>(l.step.ops.size());
+    strategy::add_reductions(program_, l.step, cycles_->agreement(decision), decision.fused);
+    std::uint32_t thread = from;
+    std::vector<std::uint32_t> last(l.step.buckets.size(), kNoOp);
+    for (auto& of_class : l.placed) of_class.resize(l.step.ops.size());
+    for (std::uint32_t i = from; i < l.step.ops.size(); ++i) {
+      const Op& op = l.step.ops[i];
+      if (is_collective(op.kind))
+        add_collective(l.step, i, l.placed);
+      else
+        for (std::size_t c = 0; c < classes_.size(); ++c) add_decided(l.step, i, c, l.placed[c]);
+      if (op.lane == Lane::Worker) thread = i;
+      if (of_bucket(op.kind)) last[op.subject] = i;
+    }
+    for (std::uint32_t c = 0; c < classes_.size(); ++c) {
+      TaskId end = l.placed[c][thread].end;
+      graph_.notify(end);
+      frees_.emplace(end, c);
+      for (std::uint32_t op : last)
+        if (op != kNoOp) graph_.add_edge(l.placed[c][op].end, l.placed[c][l.wait].begin);
+    }
+    for (std::uint32_t op : last)
+      if (op != kNoOp) l.step.extra_deps.push_back({l.wait, op});
+    for (const auto& together : decision.fused) l.left -= together.size();
+    if (l.left > 0) return;
+    for (auto& of_class : l.placed) release.push_back(of_class[l.wait].begin);
+  }
+
+  // On the thread, or on a stream of the device.
+  void add_decided(const StepProgram& s, std::uint32_t i, std::size_t c,
+                   std::vector<Placed>& placed) {
+    const Op& op = s.ops[i];
+    Duration d = scale(price(op, s, program_, profile_, options_.level), classes_[c].factor);
+    bool shares_memory = !memory_flow_.empty() && op.traffic > 0;
+    bool shares_device = !device_[0].empty() && on_device(op.lane) && d.ps > 0;
+    TaskId t = shares_memory   ? copy(op, d, c)
+               : shares_device ? graph_.add_task({}, static_cast<double>(d.ps),
+                                                 device_flow_[moves_memory(op)][c])
+                               : graph_.add_fixed(d);
+    link_deps(s, i, placed, t);
+    placed[i] = {t, t, t, 0, -1};
+  }
+
+  std::optional<strategy::Cycles> cycles_;  // of a coordinated Program
+  std::deque<Live> live_;
+  std::vector<Asked> asked_;                    // by task
+  std::vector<std::uint32_t> step_of_;          // by tensor: the step that requested it last
+  std::map<TaskId, std::uint32_t> wakes_;       // timers of the classes' threads
+  std::multimap<TaskId, std::uint32_t> frees_;  // tasks after which a class's thread goes on
+};
+
+}  // namespace ddpsim::predict

@@ -1,0 +1,264 @@
+// What operations of a step become on a job's lanes: tasks behind the lane's last, collectives
+// behind every class's, the Gloo workers' queue. Internal to simulate.cc.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "sim/predict/job_collectives.h"
+
+namespace ddpsim::predict {
+
+// Where an operation of one class and step lies in the graph.
+struct Placed {
+  engine::TaskId ready = kNoTask;  // its begin is when the operation could start
+  engine::TaskId begin = kNoTask;
+  engine::TaskId end = kNoTask;
+  std::int64_t begin_offset = 0;  // within a chain task, from its begin; -1 = the task's own end
+  std::int64_t end_offset = -1;
+};
+
+// Stream lanes are edges from one operation to the next. A collective is, per class, ready ->
+// (picked up by a worker) -> wait for all classes -> phases of latency and transfer -> done.
+// Consecutive fixed operations that nobody else waits for are built as one task.
+struct JobLanes : JobCollectives {
+  JobLanes(Shared& shared, const Program& program, const Communicator& comm, const Profile& profile,
+           const std::vector<RankClass>& classes, const SimulationOptions& options)
+      : JobCollectives(shared, program, comm, profile, classes, options),
+        lanes_(kLanes + program.streams.size()) {
+    for (const Op& op : program.steady.ops)
+      if (is_input(op.kind) && op.lane != Lane::Host) input_lane_ = number_of(op.lane);
+  }
+
+  // The step whose operations follow.
+  void prepare_for(const StepProgram& s) {
+    if (&s == prepared_for_) return;
+    prepared_for_ = &s;
+    awaited_ = awaited_ops(s);
+    extra_deps_ = by_operation(s);
+    durations_.clear();
+    for (const Op& op : s.ops)
+      durations_.push_back(price(op, s, program_, profile_, options_.level));
+  }
+
+  static std::vector<StepProgram::ExtraDep> by_operation(const StepProgram& s) {
+    std::vector<StepProgram::ExtraDep> out = s.extra_deps;
+    std::stable_sort(out.begin(), out.end(),
+                     [](const auto& a, const auto& b) { return a.op < b.op; });
+    return out;
+  }
+
+  // Operations that another one names as a dependency.
+  std::vector<std::uint8_t> awaited_ops(const StepProgram& s) const {
+    std::vector<std::uint8_t> awaited(s.ops.size(), 0);
+    for (const Op& op : s.ops)
+      for (std::uint32_t d : op.dep)
+        if (d != kNoOp) awaited[d] = 1;
+    for (const auto& e : s.extra_deps) awaited[e.dep] = 1;
+    awaited.back() = 1;
+    if (!decides_) return awaited;
+    for (std::uint32_t made : s.made_by)
+      if (made != kNoOp) awaited[made] = 1;
+    for (std::size_t i = 0; i < s.ops.size(); ++i)
+      if (is_request(s.ops[i].kind) || waits_for_requests(s.ops[i].kind)) awaited[i] = 1;
+    return awaited;
+  }
+
+  Duration duration_of(std::uint32_t op, std::size_t c, int steady_index) const {
+    Duration d = durations_[op];
+    if (is_input(prepared_for_->ops[op].kind)) return d;  // no slow rank's
+    const RankClass& rc = classes_[c];
+    double f = rc.factor;
+    if (steady_index >= 0 && static_cast<std::size_t>(steady_index) < rc.step_factors.size())
+      f *= rc.step_factors[static_cast<std::size_t>(steady_index)];
+    return f == 1 ? d : scale(d, f);
+  }
+
+  void link_deps(const StepProgram& s, std::uint32_t i, const std::vector<Placed>& placed,
+                 TaskId task) {
+    for (std::uint32_t d : s.ops[i].dep)
+      if (d != kNoOp) graph_.add_edge(placed[d].end, task);
+    if (s.extra_deps.empty()) return;
+    bool prepared = &s == prepared_for_;  // what is decided meanwhile is not
+    const std::vector<StepProgram::ExtraDep>& deps = prepared ? extra_deps_ : s.extra_deps;
+    auto e = !prepared ? deps.begin()
+                       : std::lower_bound(deps.begin(), deps.end(), i,
+                                          [](const auto& d, auto op) { return d.op < op; });
+    for (; e != deps.end() && (!prepared || e->op == i); ++e)
+      if (e->op == i) graph_.add_edge(placed[e->dep].end, task);
+  }
+
+  void add_local(const StepProgram& s, std::uint32_t i, std::size_t c, int steady_index,
+                 std::vector<Placed>& placed) {
+    const Op& op = s.ops[i];
+    auto lane = static_cast<std::size_t>(op.lane);
+    Duration d = duration_of(i, c, steady_index);
+    bool streamed = op.lane != Lane::Callback;
+    bool shares_memory = !memory_flow_.empty() && op.traffic > 0;
+    bool on_cores = computes_on_cores() && core_share_ > 0 && is_compute(op.kind) && !shares_memory;
+    bool shares_device = shares_memory || on_cores ||
+                         (!device_[0].empty() && on_device(op.lane) && is_compute(op.kind));
+    bool waits = op.dep[0] != kNoOp || (decides_ && waits_for_requests(op.kind));
+    TaskId tail = streamed ? tails_[c][lane] : kNoTask;
+    Placed& p = placed[i];
+    if (streamed && !waits && !shares_device && tail != kNoTask && is_open(c, lane, tail)) {
+      p.begin_offset = graph_.tasks()[tail].latency;
+      graph_.lengthen(tail, d);
+      p.end_offset = graph_.tasks()[tail].latency;
+      p.ready = p.begin = p.end = tail;
+    } else {
+      TaskId t = shares_memory               ? copy(op, d - division(op, s, profile_), c)
+                 : on_cores                  ? compute(d, c)
+                 : shares_device && d.ps > 0 ? graph_.add_task({}, static_cast<double>(d.ps),
+                                                               device_flow_[moves_memory(op)][c])
+                                             : graph_.add_fixed(d);
+      TaskId begin = shares_memory ? after_division(op, s, c, t) : t;
+      if (tail != kNoTask) graph_.add_edge(tail, begin);
+      // What was made ahead while the first steps lasted is used up sooner or later.
+      if (lane == input_lane_ && steady_index == 0 && !step_ends_.empty())
+        graph_.add_edge(step_ends_.back()[c], begin);
+      link_deps(s, i, placed, begin);
+      p.ready = p.begin = begin;
+      p.end = t;
+      p.begin_offset = 0;
+      p.end_offset = shares_device ? -1 : d.ps;
+      if (streamed) tails_[c][lane] = t;
+      if (streamed && !shares_device) set_open(c, lane, t);
+    }
+    // Told from when the host began to wait.
+    if (is_input(op.kind) && op.lane == Lane::Host && tail != kNoTask) {
+      p.begin = tail;
+      p.begin_offset = -1;
+    }
+    if (awaited_[i] && streamed) close(c, lane);
+  }
+
+  // `alone`: its price. What is not memory traffic (hooks, kernels' own time) is not shared.
+  TaskId copy(const Op& op, Duration alone, std::size_t c) {
+    auto traffic = static_cast<double>(op.traffic);
+    Duration moving{ceil_ps(traffic, memory_rate(profile_, options_.level))};
+    return graph_.add_task(std::max(Duration{}, alone - moving), traffic, memory_flow_[c]);
+  }
+
+  // What divides before it copies needs its core for that, like everyone on the machine. Returns
+  // the first of the two tasks.
+  TaskId after_division(const Op& op, const StepProgram& s, std::size_t c, TaskId copied) {
+    Duration d = division(op, s, profile_);
+    if (d.ps == 0 || core_flow_.empty()) return copied;
+    TaskId t = graph_.add_task({}, static_cast<double>(d.ps), work_flow_[c]);
+    graph_.add_edge(t, copied);
+    return t;
+  }
+
+  // What was measured as `d` while `crowd_` ranks took turns on each core: core time, and the rest,
+  // in which it slept.
+  TaskId compute(Duration d, std::size_t c) {
+    double taken = crowd_ * core_share_ * static_cast<double>(d.ps);
+    return graph_.add_task(std::max(Duration{}, Duration{d.ps - static_cast<std::int64_t>(taken)}),
+                           taken, core_flow_[c]);
+  }
+
+  bool is_open(std::size_t c, std::size_t lane, TaskId t) const {
+    std::size_t slot = c * lanes_ + lane;
+    return slot < open_.size() && open_[slot] == t;
+  }
+  void set_open(std::size_t c, std::size_t lane, TaskId t) {
+    if (open_.empty()) open_.assign(classes_.size() * lanes_, kNoTask);
+    open_[c * lanes_ + lane] = t;
+  }
+  void close(std::size_t c, std::size_t lane) {
+    if (!open_.empty()) open_[c * lanes_ + lane] = kNoTask;
+  }
+
+  // ---- collectives
+
+  void add_collective(const StepProgram& s, std::uint32_t i,
+                      std::vector<std::vector<Placed>>& placed) {
+    const Op& op = s.ops[i];
+    bool pooled = op.lane == Lane::Worker && !decides_;
+    const Price& price = price_of(op);
+    std::vector<TaskId> arrive(classes_.size());
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+      TaskId ready = graph_.add_fixed(collective::queued_launch(comm_, profile_));
+      link_deps(s, i, placed[c], ready);
+      if (pooled && op.dep[0] == kNoOp) after_host(c, ready);
+      placed[c][i].ready = ready;
+      arrive[c] = pooled ? queue(c, ready) : streamed(c, op.lane, ready);
+    }
+    TaskId first = static_cast<TaskId>(graph_.size());
+    bool by_message = options_.fidelity == Fidelity::Message;
+    std::vector<TaskId> done = by_message ? add_messages_of_groups(op, price, arrive)
+                                          : add_phases(price, op.group, arrive);
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+      Placed& p = placed[c][i];
+      p.begin = by_message ? arrive[c] : first;
+      p.begin_offset = 0;
+      p.end = done[c];
+      p.end_offset = -1;
+      if (pooled) {
+        picked_.push_back({done[c], static_cast<std::uint32_t>(c), kNoTask});
+      } else {
+        tails_[c][static_cast<std::size_t>(op.lane)] = done[c];
+        close(c, static_cast<std::size_t>(op.lane));
+      }
+      if (!device_[0].empty() && op.lane != Lane::Compute && !pooled)
+        for (std::size_t k = 0; k < (profile_.memory_hold ? 2 : 1); ++k)
+          graph_.add_hold(arrive[c], done[c], {device_[k][c], holds_[k]});
+    }
+    if (pooled) {
+      if (options_.fidelity == Fidelity::Collective)
+        graph_.notify(done[0]);
+      else
+        for (TaskId t : done) graph_.notify(t);
+    }
+  }
+
+  // The host hands collectives to the workers in listed order: one that waits for no operation of
+  // its step is not there before the step begins.
+  void after_host(std::size_t c, TaskId ready) {
+    auto host = static_cast<std::size_t>(Lane::Host);
+    if (tails_[c][host] == kNoTask) return;
+    graph_.add_edge(tails_[c][host], ready);
+    close(c, host);
+  }
+
+  TaskId streamed(std::size_t c, Lane lane, TaskId ready) {
+    TaskId tail = tails_[c][static_cast<std::size_t>(lane)];
+    if (tail == kNoTask) return ready;
+    TaskId t = graph_.add_fixed({});
+    graph_.add_edge(ready, t);
+    graph_.add_edge(tail, t);
+    return t;
+  }
+
+  // Enqueued when `ready` ends; picked up when the policy says so.
+  TaskId queue(std::size_t c, TaskId ready) {
+    TaskId pickup = graph_.add_fixed({});
+    graph_.add_gate(pickup);
+    graph_.notify(ready);
+    queued_.push_back({ready, static_cast<std::uint32_t>(c), pickup});
+    return pickup;
+  }
+
+  struct Pooled {
+    TaskId task;
+    std::uint32_t rank_class;
+    TaskId pickup;  // kNoTask: the task is an end
+  };
+
+  std::size_t lanes_ = kLanes;
+  std::size_t input_lane_ =
+      kLanes + kMostStreams;                // that batches are made on; none has this number
+  std::vector<std::vector<TaskId>> tails_;  // by class: last task of each lane
+  std::vector<TaskId> open_;                // chain that may still grow, by class and lane
+  std::vector<std::vector<TaskId>> step_ends_;
+  const StepProgram* prepared_for_ = nullptr;  // the step whose facts follow
+  std::vector<std::uint8_t> awaited_;          // by operation: another one names it as a dependency
+  std::vector<StepProgram::ExtraDep> extra_deps_;  // by operation
+  std::vector<Duration> durations_;                // by operation, before the class's factor
+  std::vector<Pooled> queued_;
+  std::vector<Pooled> picked_;
+  const bool decides_ = program_.coordination.has_value();  // operations are decided meanwhile
+};
+
+}  // namespace ddpsim::predict
