@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace ddpsim::predict {
 namespace {
@@ -95,20 +96,40 @@ Product conv_product(const ConvShape& c, Pass pass, Precision p) {
 
 namespace {
 
-// `worth`: says of a tile, and of the operations that fall to an SM where all are busy all the
-// time, whether its cuts matter.
+// A product has so many rows, or columns, of tiles of each size.
+constexpr int kSizes[] = {256, 128, 64};
+constexpr bool all_sizes() {
+  for (const TileShape& t : kTiles)
+    if (std::find(kSizes, std::end(kSizes), t.longer) == std::end(kSizes) ||
+        std::find(kSizes, std::end(kSizes), t.shorter) == std::end(kSizes))
+      return false;
+  return true;
+}
+static_assert(all_sizes());
+struct TilesAlong {
+  explicit TilesAlong(double length) {
+    for (std::size_t k = 0; k < std::size(kSizes); ++k) tiles[k] = ceil_div(length, kSizes[k]);
+  }
+  double by(int size) const { return tiles[size == kSizes[0] ? 0 : size == kSizes[1] ? 1 : 2]; }
+  double tiles[std::size(kSizes)];
+};
+
+// `worth`: says of a tile, and of all operations that it makes, whether its cuts matter.
 template <typename Worth, typename Visit>
 void each_cut(const Product& q, int sms, Worth worth, Visit visit) {
+  const TilesAlong rows(q.rows);
+  const TilesAlong columns(q.columns);
   for (std::size_t t = 0; t < kTiles.size(); ++t)
     for (bool turned : {false, true}) {
-      auto a = static_cast<double>(turned ? kTiles[t].shorter : kTiles[t].longer);
-      auto b = static_cast<double>(turned ? kTiles[t].longer : kTiles[t].shorter);
+      const int a = turned ? kTiles[t].shorter : kTiles[t].longer;
+      const int b = turned ? kTiles[t].longer : kTiles[t].shorter;
       if (turned && a == b) continue;
-      double tiles = ceil_div(q.rows, a) * ceil_div(q.columns, b) * q.count;
-      if (!worth(t, 2 * a * b * q.sum * tiles / sms)) continue;
+      const double tiles = rows.by(a) * columns.by(b) * q.count;
+      const double flops = 2.0 * a * b * q.sum;
+      if (!worth(t, flops * tiles)) continue;
       for (double parts = 1; parts <= kMostParts; parts *= 2) {
         if (parts > 1 && (q.sum / parts < kLeastSum || tiles * parts > 8.0 * sms)) break;
-        visit(Cut{t, ceil_div(tiles * parts, sms), 2 * a * b * q.sum / parts, parts});
+        visit(Cut{t, ceil_div(tiles * parts, sms), flops / parts, parts});
       }
     }
 }
@@ -123,15 +144,14 @@ double fastest(const Product& q, const ProductCost& c, const KernelCosts& k, Eac
   auto wave = static_cast<double>(c.wave.ps);
   auto split = static_cast<double>(c.split.ps);
   double least = -1;
-  each(
-      [&](std::size_t tile, double flops) {
-        return least < 0 || flops / (rate * c.tile[tile]) < least * (1 + 1e-9);
-      },
-      [&](const Cut& cut) {
-        double ps = cut.waves * (cut.flops / (rate * c.tile[cut.tile]) + wave);
-        if (cut.parts > 1) ps += split + q.rows * q.columns * q.count * 4 * cut.parts / bandwidth;
-        if (least < 0 || ps < least) least = ps;
-      });
+  const double all = rate * k.sms * (1 + 1e-9);  // of all SMs, all the time, whatever is rounded
+  each([&](std::size_t tile,
+           double flops) { return least < 0 || flops < least * all * c.tile[tile]; },
+       [&](const Cut& cut) {
+         double ps = cut.waves * (cut.flops / (rate * c.tile[cut.tile]) + wave);
+         if (cut.parts > 1) ps += split + q.rows * q.columns * q.count * 4 * cut.parts / bandwidth;
+         if (least < 0 || ps < least) least = ps;
+       });
   return static_cast<double>(c.fixed.ps) + together(least, q.bytes / bandwidth);
 }
 
