@@ -251,22 +251,39 @@ std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Pr
   return join(g, done);
 }
 
+// Gloo's binomial tree. Who has the data sends it to all its children at once, each time its
+// receiver's go-ahead has come; a worker goes on when it has received and what it sent is gone.
 std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Profile& p,
                                    Bytes size, const FlowOfHop& flow,
-                                   std::span<const TaskId> arrive) {
-  std::vector<TaskId> has = launched(g, launch_time(c, p), arrive);
-  for (std::size_t round = 0; round < c.patterns[kBroadcast].rounds.size(); ++round) {
-    for (auto [from, to] : tree_round(c.ranks(), static_cast<int>(round))) {
-      Hop h = hop_between(c, from, to);
-      TaskId sent =
-          g.add_task(step_latency(c, p, h), static_cast<double>(size.count), flow(from, to));
-      g.add_edge(has[static_cast<std::size_t>(from)], sent);
-      g.add_edge(has[static_cast<std::size_t>(to)], sent);
-      has[static_cast<std::size_t>(from)] = sent;
-      has[static_cast<std::size_t>(to)] = sent;
+                                   std::span<const TaskId> arrive, int root,
+                                   const TakeTurn& turn) {
+  const int n = c.ranks();
+  const auto bytes = static_cast<double>(size.count);
+  const std::vector<TaskId> start = launched(g, launch_time(c, p), arrive);
+  std::vector<std::vector<TaskId>> ends(arrive.size());
+  auto rank = [&](int v) { return (v + root) % n; };
+  auto of = [](int r) { return static_cast<std::size_t>(r); };
+  std::vector<TaskId> has(of(n));  // by position in the tree
+  has[0] = start[of(root)];
+  ends[of(root)].push_back(has[0]);
+  for (int v = 0; v < n; ++v)
+    for (int step = 1; v + step < n; step *= 2) {
+      if (step <= v) continue;
+      const int from = rank(v);
+      const int to = rank(v + step);
+      const TaskId go = after(g, step_latency(c, p, hop_between(c, to, from)), {start[of(to)]});
+      CoreTasks payload;
+      if (turn)
+        payload = turn(from, to, bytes);
+      else
+        payload.due = payload.done = g.add_task({}, bytes, flow(from, to));
+      g.add_edge(has[of(v)], payload.due);
+      g.add_edge(go, payload.due);
+      has[of(v + step)] = after(g, step_latency(c, p, hop_between(c, from, to)), {payload.done});
+      ends[of(from)].push_back(payload.done);
+      ends[of(to)].push_back(has[of(v + step)]);
     }
-  }
-  return has;
+  return join(g, ends);
 }
 
 }  // namespace
@@ -294,10 +311,12 @@ std::vector<TaskId> add_half_messages(TaskGraph& g, const Communicator& c, const
 std::vector<TaskId> add_broadcast_messages(TaskGraph& g, const Communicator& c, const Profile& p,
                                            const Price& price, Bytes size, const FlowOfHop& flow,
                                            std::span<const TaskId> arrive,
-                                           const SegmentPath& path) {
+                                           const SegmentPath& path, int root,
+                                           const TakeTurn& turn) {
   if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
   if (c.backend == Backend::Nccl) return nccl_broadcast(g, c, p, price, size, flow, arrive);
-  if (c.backend == Backend::Gloo) return gloo_broadcast(g, c, p, size, flow, arrive);
+  if (c.backend == Backend::Gloo) 
+    return gloo_broadcast(g, c, p, size, flow, arrive, root, turn);
   return tcp_broadcast(g, c, p, size, flow, arrive, path);
 }
 

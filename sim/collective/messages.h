@@ -77,7 +77,8 @@ std::vector<engine::TaskId> add_broadcast_messages(engine::TaskGraph& graph, con
                                                    const Profile& p, const Price& price, Bytes size,
                                                    const FlowOfHop& flow,
                                                    std::span<const engine::TaskId> arrive,
-                                                   const SegmentPath& path = {});
+                                                   const SegmentPath& path = {}, int root = 0,
+                                                   const TakeTurn& turn = {});
 // A reduce-scatter or an all-gather by NCCL's rings: half of an all-reduce. REQUIRES: NCCL chose
 // its rings.
 std::vector<engine::TaskId> add_half_messages(engine::TaskGraph& graph, const Communicator& c,

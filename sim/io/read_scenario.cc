@@ -175,6 +175,7 @@ System read_system(const Reader& r) {
   if (name == "fsdp1") return System::Fsdp;
   if (name == "fully_shard") return System::Fsdp2;
   if (name == "hvd") return System::Horovod;
+  if (name == "zero-redundancy" || name == "ZeroRedundancyOptimizer") return System::ZeroRedundancy;
   if (zero_stage_of(name)) return System::Zero;
   std::vector<const char*> names;
   for (const strategy::SystemRecord& s : strategy::systems()) {

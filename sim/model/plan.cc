@@ -9,7 +9,8 @@ namespace ddpsim {
 
 const char* name_of(System s) {
   constexpr std::array<const char*, kSystems> kNames{"pytorch_ddp", "averaging", "fsdp",
-                                                     "fsdp2",       "horovod",   "zero"};
+                                                     "fsdp2",       "horovod",   "zero",
+                                                     "zero_redundancy"};
   return kNames[static_cast<std::size_t>(s)];
 }
 const char* name_of(Sharding s) {
@@ -83,6 +84,33 @@ Problem check_zero(const Plan& p, const Workload& w, bool gpus) {
     return {"/workload/loop/grad_scaler",
             "DeepSpeed takes no GradScaler: it scales the loss itself where weights are fp16 "
             "(workload.casting=master_weights)"};
+  return {};
+}
+
+// What torch/distributed/optim/zero_redundancy_optimizer.py refuses, and what is not modelled.
+Problem check_zero_redundancy(const Plan& p, const Workload& w, Backend b) {
+  if (p.zero_redundancy.overlap_with_ddp)
+    return {"/plan/overlap_with_ddp",
+            b == Backend::Gloo
+                ? "PyTorch refuses it over gloo (\"currently requires NCCL/HCCL backend to avoid "
+                  "hangs\"); leave it out"
+                : "updating parameters inside DDP's communication hook (hook_with_zero_step) is "
+                  "not modelled: no run of it is at hand; leave it out"};
+  if (b == Backend::Tcp)
+    return {"/plan/backend",
+            "is ddpsim's own executor, which broadcasts from rank 0 alone; with "
+            "ZeroRedundancyOptimizer every rank does (ddpsim run --backend torch executes it)"};
+  for (const Tensor& t : w.tensors)
+    if (t.dtype != w.tensors.front().dtype)
+      return {"/plan/system",
+              std::string("ZeroRedundancyOptimizer only supports using the same dense type for "
+                          "all parameters, and this workload has ") +
+                  name_of(w.tensors.front().dtype) + " (" + w.tensors.front().name + ") and " +
+                  name_of(t.dtype) + " (" + t.name + ")"};
+  if (w.casting == Casting::MasterWeights)
+    return {"/workload/casting",
+            "ZeroRedundancyOptimizer keeps optimizers of torch.optim, which have no master copies "
+            "of weights (workload.casting=autocast)"};
   return {};
 }
 
@@ -171,6 +199,8 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (p.system == System::Zero)
     if (auto problem = check_zero(p, w, device == DeviceKind::Gpu && b == Backend::Nccl))
       return problem;
+  if (p.system == System::ZeroRedundancy)
+    if (auto problem = check_zero_redundancy(p, w, b)) return problem;
   if (p.system == System::Horovod) {
     if (b == Backend::Tcp)
       return {"/plan/backend",
@@ -206,7 +236,7 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
     if (!arriving.count(static_cast<TensorIndex>(i))) unused.insert(w.tensors[i].name);
   if (unused.size() == w.tensors.size())
     return {"/plan/unused_parameters", "no parameter is left that gets a gradient"};
-  if (p.system == System::PytorchDdp && !unused.empty() && !p.find_unused_parameters &&
+  if (is_on_ddp(p.system) && !unused.empty() && !p.find_unused_parameters &&
       !p.static_graph)
     return {
         "/plan/unused_parameters",

@@ -14,8 +14,20 @@
 
 namespace ddpsim {
 
-enum class System : std::uint8_t { PytorchDdp, Averaging, Fsdp, Fsdp2, Horovod, Zero };
-inline constexpr int kSystems = 6;
+enum class System : std::uint8_t {
+  PytorchDdp,
+  Averaging,
+  Fsdp,
+  Fsdp2,
+  Horovod,
+  Zero,
+  ZeroRedundancy
+};
+inline constexpr int kSystems = 7;
+// Gradients in DDP's buckets: what DDP's knobs are of.
+constexpr bool is_on_ddp(System s) {
+  return s == System::PytorchDdp || s == System::ZeroRedundancy;
+}
 // Tcp: ddpsim's own executor (calib): plain rings and trees over TCP; collectives in launch order,
 // `tcp_streams` in flight.
 enum class Backend : std::uint8_t { Nccl, Gloo, Tcp };
@@ -103,6 +115,12 @@ struct ZeroPlan {
   std::int64_t sub_group_size = 1'000'000'000;
 };
 
+// torch.distributed.optim.ZeroRedundancyOptimizer, beside DDP's knobs.
+struct ZeroRedundancyPlan {
+  bool parameters_as_bucket_view = false;
+  bool overlap_with_ddp = false;  // refused (validate)
+};
+
 struct Plan {
   System system = System::PytorchDdp;
   std::optional<Backend> backend;         // default: nccl on GPUs, gloo on CPUs
@@ -134,6 +152,7 @@ struct Plan {
   FsdpPlan fsdp;
   HorovodPlan horovod;
   ZeroPlan zero;
+  ZeroRedundancyPlan zero_redundancy;
 };
 
 Backend backend_of(const Plan& plan, DeviceKind device);

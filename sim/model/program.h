@@ -182,6 +182,7 @@ struct Op {
   Cost cost = Cost::Measured;
   DType dtype = DType::Float32;  // of what a collective moves
   std::uint8_t group = 0;        // of a collective: k = of Program::groups[k - 1]; 0 = all ranks
+  std::int32_t root = 0;         // of a broadcast: the rank that has the data
   std::uint16_t word = 0;        // index into Program::words
   std::int16_t micro = -1;       // accumulation micro-step, -1 = not named by one
   std::uint32_t subject = kNoSubject;

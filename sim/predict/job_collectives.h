@@ -101,7 +101,7 @@ struct JobCollectives : JobFlows {
     }
     return is_broadcast(op.kind)
                ? collective::add_broadcast_messages(graph_, comm, profile_, price, {op.bytes}, flow,
-                                                    arrive, path)
+                                                    arrive, path, op.root, turn)
                : collective::add_all_reduce_messages(graph_, comm, profile_, price, {op.bytes},
                                                      flow, arrive, sharing, turn, path);
   }

@@ -122,7 +122,7 @@ void StepBuilder::release_gradients() {
   release(Holds::Gradients, made);
 }
 
-void StepBuilder::update(const StepTimes& times) {
+void StepBuilder::optimize(const StepTimes& times, std::int64_t elements) {
   const Workload& w = workload_;
   const std::int64_t bytes = w.gradient_bytes().count;
   const LoopWork loop = loop_work(w);
@@ -133,14 +133,22 @@ void StepBuilder::update(const StepTimes& times) {
   if (loop.clip > 0)
     last = main(kClip, kNoSubject, bytes, {.traffic = loop.clip, .kernels = loop.clip_kernels});
   if (loop.waits && gpu()) wait(kAwaitFinite, kNoSubject, last);
-  if (times.host) host_time(times.host->optimizer);
-  last = main(kOptimizer, kNoSubject, bytes, {.duration = times.optimizer});
-  const std::int64_t beside = optimizer_temporaries(w.optimizer, w.elements()) * bytes /
-                              std::max<std::int64_t>(1, w.elements());
+  const std::int64_t all = std::max<std::int64_t>(1, w.elements());
+  auto share = [&](Duration whole) {
+    return elements == w.elements()
+               ? whole
+               : scale(whole, static_cast<double>(elements) / static_cast<double>(all));
+  };
+  if (times.host) host_time(share(times.host->optimizer));
+  main(kOptimizer, kNoSubject, bytes, {.duration = share(times.optimizer)});
+  const std::int64_t beside = optimizer_temporaries(w.optimizer, elements) * bytes / all;
   allocate(Holds::Temporaries, beside);
   release(Holds::Temporaries, beside);
+}
+
+void StepBuilder::end_update() {
   release_gradients();
-  if (w.loop.loss_item && gpu()) wait(kReadLoss, kNoSubject, last);
+  if (workload_.loop.loss_item && gpu()) wait(kReadLoss, kNoSubject, last_compute_);
 }
 
 std::uint32_t StepBuilder::main_after(const OpWord& word, std::uint32_t subject, std::int64_t bytes,

@@ -68,7 +68,14 @@ class StepBuilder {
   static constexpr TensorIndex kNoTensor = UINT32_MAX;
 
   // From the last gradient to the next forward: what the loop does, and the optimizer.
-  void update(const StepTimes& times);
+  void update(const StepTimes& times) {
+    optimize(times, workload_.elements());
+    end_update();
+  }
+  // Its two halves, for systems that do something between them. The optimizer updates so many
+  // elements, in their share of its time.
+  void optimize(const StepTimes& times, std::int64_t elements);
+  void end_update();
 
   // On the compute stream (GPU, behind its launch) or on the host thread (CPU). Zero kernels with
   // zero traffic is measured work.

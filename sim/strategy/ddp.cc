@@ -5,9 +5,9 @@
 //   (one kernel per parameter); optimizer
 #include <algorithm>
 
+#include "sim/strategy/ddp.h"
+
 #include "sim/strategy/bucketing.h"
-#include "sim/strategy/builder.h"
-#include "sim/strategy/lower.h"
 
 namespace ddpsim::strategy {
 namespace {
@@ -64,11 +64,12 @@ enum class Life { First, Second, Rebuild, Steady };
 
 class DdpLowering {
  public:
-  DdpLowering(const TimedWorkload& timed, const Plan& plan)
+  DdpLowering(const TimedWorkload& timed, const Plan& plan, const UpdateStep& update)
       : timed_(timed),
         w_(timed.workload),
         times_(timed.times),
         plan_(plan),
+        update_(update),
         unused_(unused_tensors(w_, plan)),
         timeline_(backward_timeline(timed, unused_)),
         groups_(buffer_groups(w_)),
@@ -294,13 +295,14 @@ class DdpLowering {
       }
       if (!awaited) b.before_next_main(done);
     }
-    b.update(times_);
+    update_(b);
   }
 
   const TimedWorkload timed_;
   const Workload& w_;
   const StepTimes& times_;
   const Plan& plan_;
+  const UpdateStep& update_;
   std::vector<bool> unused_;
   BackwardTimeline timeline_;
   std::vector<std::vector<TensorIndex>> groups_;
@@ -325,8 +327,13 @@ std::span<const OpWord> ddp_words() {
   return kDdpWords;
 }
 
+Program lower_on_ddp(const TimedWorkload& workload, const Plan& plan, Steps steps,
+                     const UpdateStep& update) {
+  return DdpLowering(workload, plan, update).run(steps);
+}
+
 Program lower_ddp(const TimedWorkload& workload, const Plan& plan, Steps steps) {
-  return DdpLowering(workload, plan).run(steps);
+  return lower_on_ddp(workload, plan, steps, [&](StepBuilder& b) { b.update(workload.times); });
 }
 
 }  // namespace ddpsim::strategy

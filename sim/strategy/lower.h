@@ -50,6 +50,10 @@ Program lower_horovod(const TimedWorkload& workload, const Plan& plan, Steps ste
 // workload.times.layers.
 Program lower_zero(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 
+// PyTorch's ZeroRedundancyOptimizer over DistributedDataParallel: optimizer state in shards.
+Program lower_zero_redundancy(const TimedWorkload& workload, const Plan& plan,
+                              Steps steps = Steps::All);
+
 // Everything before the steps: names, sizes, threads.
 Program empty_program(const TimedWorkload& workload, const Plan& plan);
 

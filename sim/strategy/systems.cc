@@ -236,6 +236,19 @@ std::vector<Operation> sharding_operations(const Plan&) {
   return {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};
 }
 
+// DDP's, and its own.
+const std::vector<KnobRecord> kZeroRedundancyKnobs = [] {
+  std::vector<KnobRecord> all = {
+      {"parameters_as_bucket_view", "", "false",
+       "one broadcast a rank, of all that it updated, instead of one a parameter", true,
+       [](Plan& p) { return Field(&p.zero_redundancy.parameters_as_bucket_view); }},
+      {"overlap_with_ddp", "", "false",
+       "parameters are updated inside DDP's communication hook: not modelled, and refused", false,
+       [](Plan& p) { return Field(&p.zero_redundancy.overlap_with_ddp); }}};
+  all.insert(all.end(), std::begin(kDdpKnobs), std::end(kDdpKnobs));
+  return all;
+}();
+
 constexpr const char* kExecuted =
     "PyTorch 1.13 over Gloo executed (calib/runs); other versions, and NCCL, from source reading";
 
@@ -326,7 +339,22 @@ const SystemRecord kSystemRecords[] = {
        std::vector<Operation> out = sharding_operations(p);
        if (!p.zero.use_multi_rank_bucket_allreduce) out.push_back(Operation::Reduce);
        return out;
-     }}};
+     }},
+    {System::ZeroRedundancy,
+     "zero_redundancy",
+     "PyTorch DDP with ZeroRedundancyOptimizer",
+     "DDP with ZeroRedundancyOptimizer",
+     "buckets",
+     "torch.distributed.optim.ZeroRedundancyOptimizer on DDP: each rank updates its parameters "
+     "and broadcasts them",
+     kExecuted,
+     "",
+     false,
+     zero_redundancy_words(),
+     kZeroRedundancyKnobs,
+     lower_zero_redundancy,
+     [](const Workload& w, const Plan& p) { return steady_buckets(w, p).size(); },
+     {{"parameters_as_bucket_view", "true"}}}};
 
 }  // namespace
 

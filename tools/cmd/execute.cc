@@ -195,7 +195,10 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
   int steps = flags.steps != 0 ? flags.steps : usual;
   bool real = gpus || l.scenario.real_compute;
   io::Json plan = l.document.value("plan", io::Json::object());
-  if (plan.is_object()) plan.erase("environment");  // the ranks have it in theirs
+  if (plan.is_object()) {
+    plan.erase("environment");  // the ranks have it in theirs
+    plan["system"] = name_of(l.scenario.plan.system);  // "ddp"
+  }
   options.arguments = {"--spans",   slow ? "2" : "3",
                        "--passes",  slow ? "3" : gpus ? "6" : real ? "9" : "5",
                        "--compute", real ? "real" : "timed",

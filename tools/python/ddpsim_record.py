@@ -33,7 +33,7 @@ import threading
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ddpsim_files import write_whole  # noqa: E402
@@ -68,6 +68,8 @@ KNOBS: Dict[str, Any] = {
     "unused_parameters": [],
     "granularity": "per_parameter",
     "async_op": False,
+    "parameters_as_bucket_view": False,
+    "overlap_with_ddp": False,
 }
 # Recorded, and not predicted by ddpsim: --record KNOB=VALUE.
 UNPREDICTED: Dict[str, Any] = {
@@ -317,7 +319,7 @@ class Job:
         if p["fsdp2"]:
             self.shard()
             return
-        if p["system"] != "pytorch_ddp":
+        if p["system"] not in ("pytorch_ddp", "zero_redundancy"):
             return
         options: Dict[str, Any] = dict(
             broadcast_buffers=p["broadcast_buffers"],
@@ -334,6 +336,8 @@ class Job:
             **options,
         )
         self.wrapped = self.ddp
+        if p["system"] == "zero_redundancy":
+            self.share_optimizer()
         # What DDP does before forward (buffers, rebuilding) is not forward.
         self.model.register_forward_pre_hook(
             lambda *_: self.marks.append(("prepared", self.moment()))
@@ -347,6 +351,56 @@ class Job:
             )
         elif p["comm_hook"] != "none":
             self.ddp.register_comm_hook(None, self.hook)
+
+    def share_optimizer(self) -> None:
+        """From here on each rank updates its own parameters and broadcasts them."""
+        old = self.optimizer
+        made, options = type(old), old.defaults
+        if isinstance(self.model, TimedModel):
+            made, options = sleeping_shard(self.model), {"lr": 0.0}
+        self.optimizer = self.bare.optimizer = ZeroRedundancyOptimizer(
+            self.parameters,
+            optimizer_class=made,
+            parameters_as_bucket_view=self.plan["parameters_as_bucket_view"],
+            **options,
+        )
+
+    @contextlib.contextmanager
+    def watched_broadcasts(self) -> Iterator[None]:
+        """ZeroRedundancyOptimizer's broadcasts, with a look at the clock when each is issued and
+        when it has ended."""
+        if self.plan["system"] != "zero_redundancy":
+            yield
+            return
+        plain = dist.broadcast
+        at = {p.data_ptr(): i for i, p in enumerate(self.parameters)}
+        view = self.plan["parameters_as_bucket_view"]
+
+        def broadcast(tensor: Tensor, src: int, **options: Any) -> Any:
+            tensors = [] if view else [at[tensor.data_ptr()]]
+            entry = self.note(
+                f"broadcast_params/rank.{src}" if view else f"broadcast_param/{self.named[tensors[0]][0]}",
+                tensors,
+                tensor,
+                self.moment(),
+            )
+            work = plain(tensor, src=src, **options)
+
+            def ended(future: Any) -> Any:
+                entry["end"] = self.moment()
+                return future.value()
+
+            entry["future"] = work.get_future().then(ended)
+            return work
+
+        dist.broadcast = broadcast
+        try:
+            yield
+        finally:
+            dist.broadcast = plain
+            for entry in self.collectives:
+                if "future" in entry:
+                    entry.pop("future").wait()
 
     def shard(self) -> None:
         """fully_shard of each block of the longest ModuleList or Sequential of the model, then of
@@ -380,7 +434,7 @@ class Job:
     def note(self, name: str, tensors: List[int], wire: Tensor, ready: Any) -> Dict[str, Any]:
         """A collective that begins; who sees it end fills that in."""
         entry = {
-            "op": f"allreduce/{name}",
+            "op": name,
             "tensors": tensors,
             "bytes": wire.numel() * wire.element_size(),
             "ready": ready,
@@ -391,7 +445,7 @@ class Job:
 
     def note_bucket(self, bucket: Any, wire: Tensor, ready: Any) -> Dict[str, Any]:
         return self.note(
-            f"bucket.{bucket.index()}",
+            f"allreduce/bucket.{bucket.index()}",
             [self.index[id(p)] for p in bucket.parameters()],
             wire,
             ready,
@@ -478,7 +532,7 @@ class Job:
         grads = [(i, x.grad) for i, x in enumerate(self.parameters) if x.grad is not None]
 
         def start(name: str, tensors: List[int], value: Tensor, async_op: bool) -> Any:
-            entry = self.note(name, tensors, value, self.moment())
+            entry = self.note(f"allreduce/{name}", tensors, value, self.moment())
             work = dist.all_reduce(value, async_op=async_op)
             entry["end"] = self.moment()
             return work
@@ -522,7 +576,8 @@ class Job:
         if self.ddp is None and not self.plan["fsdp2"]:
             self.average()
         self.marks.append(("backward", self.moment()))
-        self.bare.update()
+        with self.watched_broadcasts() if self.recording else contextlib.nullcontext():
+            self.bare.update()
         self.marks.append(("optimizer", self.moment()))
 
 
@@ -1239,9 +1294,10 @@ def read_plan(args: argparse.Namespace) -> Dict[str, Any]:
     running = ".".join(str(torch.__version__).split(".")[:2])
     if plan["pytorch"] is not None and plan["pytorch"] != running:
         raise RecordError(f"the plan says PyTorch {plan['pytorch']}, and this is {running}")
-    if plan["system"] not in ("pytorch_ddp", "averaging"):
+    if plan["system"] not in ("pytorch_ddp", "averaging", "zero_redundancy"):
         raise RecordError(
-            f"system '{plan['system']}' cannot be recorded; known are pytorch_ddp and averaging"
+            f"system '{plan['system']}' cannot be recorded; known are pytorch_ddp, averaging and"
+            " zero_redundancy"
         )
     if plan["gloo_threads"] != 2:
         raise RecordError("gloo_threads is fixed in c10d: 2")
