@@ -1,7 +1,12 @@
 // Binomial tree: broadcast from position 0, and the reduce that is the same backwards. Everything
 // in each of d = ceil(log2 n) rounds.
 //   T = d (a + S/B) (+ d r(S), the reduce)
-// Round k of the broadcast: v < 2^k sends to v + 2^k (gloo/broadcast.cc; Open MPI "binomial").
+// Round k of the broadcast: v < 2^k sends to v + 2^k (Open MPI "binomial").
+// Gloo has the same tree, and sends to all children at once: round k are all messages of those who
+// are k steps from the root (gloo/broadcast.cc).
+//   T = a + d a + d (d + 1) / 2 S/B, n = 2^d; the first a is the receivers' go-ahead
+#include <bit>
+
 #include "sim/collective/blocks.h"
 #include "sim/collective/communicator.h"
 
@@ -27,6 +32,23 @@ BlockRounds binomial_tree(Operation o, int n) {
     b.rounds.push_back(std::move(round));
   }
   return b;
+}
+
+BlockRounds binomial_tree_at_once(int n) {
+  BlockRounds b{n, 1, {}};
+  for (int distance = 1; distance < n; distance *= 2) b.rounds.emplace_back();
+  for (unsigned v = 0; v < static_cast<unsigned>(n); ++v)
+    for (int child : tree_children(n, static_cast<int>(v)))
+      b.rounds[static_cast<std::size_t>(std::popcount(v))].messages.push_back(
+          {static_cast<int>(v), child, 0, 1});
+  return b;
+}
+
+std::vector<int> tree_children(int ranks, int v) {
+  std::vector<int> out;
+  for (int distance = 1; v + distance < ranks; distance *= 2)
+    if (distance > v) out.push_back(v + distance);
+  return out;
 }
 
 }  // namespace ddpsim::collective

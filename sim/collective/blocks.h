@@ -45,6 +45,8 @@ BlockRounds halving_doubling(Operation o, int n);
 BlockRounds bcube(int n);
 BlockRounds direct(Operation o, int n);
 BlockRounds binomial_tree(Operation o, int n);
+// Gloo's broadcast: round k are all messages of those who are k steps from the root.
+BlockRounds binomial_tree_at_once(int n);
 // Gloo's group sizes (gloo/allreduce.cc, bcube): the factors 2 of n, then what is left. 12 -> 2, 2,
 // 3.
 std::vector<int> bcube_groups(int n);

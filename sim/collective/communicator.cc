@@ -112,8 +112,9 @@ Pattern::Round route_round(const Communicator& c, const Round& round, double wei
 
 }  // namespace
 
-Pattern make_pattern(const Communicator& c, Algorithm a, Operation o) {
-  Rounds rounds = make_rounds(a, o, c.layout);
+namespace {
+
+Pattern route_rounds(const Communicator& c, Algorithm a, Operation o, const Rounds& rounds) {
   Pattern out;
   out.algorithm = a;
   out.operation = o;
@@ -139,6 +140,12 @@ Pattern make_pattern(const Communicator& c, Algorithm a, Operation o) {
     out.load = mean.take();
   }
   return out;
+}
+
+}  // namespace
+
+Pattern make_pattern(const Communicator& c, Algorithm a, Operation o) {
+  return route_rounds(c, a, o, make_rounds(a, o, c.layout));
 }
 
 Communicator make_communicator(const topology::Fabric& f, std::vector<int> devices, Backend backend,
@@ -177,7 +184,11 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
   c.patterns.push_back(
       algorithm == Algorithm::Ring ? Pattern{} : make_pattern(c, algorithm, Operation::AllReduce));
   if (algorithm == Algorithm::Ring) c.patterns.back().load = ring.take();
-  c.patterns.push_back(make_pattern(c, Algorithm::BinomialTree, Operation::Broadcast));
+  c.patterns.push_back(
+      backend == Backend::Gloo
+          ? route_rounds(c, Algorithm::BinomialTree, Operation::Broadcast,
+                         rounds_of(binomial_tree_at_once(c.ranks())))
+          : make_pattern(c, Algorithm::BinomialTree, Operation::Broadcast));
   c.patterns[kBroadcast].moved = n;  // counted as a round of everybody
   if (algorithm == Algorithm::Ring) c.patterns[kAllReduce].moved = n;
   for (const Pattern& p : c.patterns)

@@ -92,7 +92,8 @@ inline const Communicator& of_group(const Communicator& job, int group) {
 Communicator make_joint(std::vector<Communicator> groups);
 // The all-reduce of the communicator's algorithm: load is the mean over rings.
 inline constexpr int kAllReduce = 0;
-// The binomial tree from rank 0 (Gloo, tcp; NCCL broadcasts along its ring: kAllReduce).
+// The binomial tree from rank 0 (tcp: round by round; Gloo: each rank to all its children at once;
+// NCCL broadcasts along its ring: kAllReduce).
 inline constexpr int kBroadcast = 1;
 // NCCL's other all-reduces, where `nccl` is set, in the order of nccl::Pipeline: bytes on a link
 // per byte of the operation.
@@ -118,5 +119,7 @@ Pattern make_pattern(const Communicator& c, Algorithm algorithm, Operation opera
 // Rank pairs (from, to) of round `round` of the binomial tree rooted at rank 0: vrank < 2^round
 // sends to vrank + 2^round.
 std::vector<std::pair<int, int>> tree_round(int ranks, int round);
+// Whom rank v sends to in that tree, in the order of the rounds.
+std::vector<int> tree_children(int ranks, int v);
 
 }  // namespace ddpsim::collective

@@ -267,11 +267,16 @@ std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Pr
   has[0] = start[of(root)];
   ends[of(root)].push_back(has[0]);
   for (int v = 0; v < n; ++v)
-    for (int step = 1; v + step < n; step *= 2) {
-      if (step <= v) continue;
+    for (int child : tree_children(n, v)) {
       const int from = rank(v);
-      const int to = rank(v + step);
-      const TaskId go = after(g, step_latency(c, p, hop_between(c, to, from)), {start[of(to)]});
+      const int to = rank(child);
+      TaskId called = start[of(to)];
+      if (turn) {  // behind what its giver sends on the same connection
+        CoreTasks call = turn(to, from, 0);
+        g.add_edge(called, call.due);
+        called = call.done;
+      }
+      const TaskId go = after(g, step_latency(c, p, hop_between(c, to, from)), {called});
       CoreTasks payload;
       if (turn)
         payload = turn(from, to, bytes);
@@ -279,9 +284,9 @@ std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Pr
         payload.due = payload.done = g.add_task({}, bytes, flow(from, to));
       g.add_edge(has[of(v)], payload.due);
       g.add_edge(go, payload.due);
-      has[of(v + step)] = after(g, step_latency(c, p, hop_between(c, from, to)), {payload.done});
+      has[of(child)] = after(g, step_latency(c, p, hop_between(c, from, to)), {payload.done});
       ends[of(from)].push_back(payload.done);
-      ends[of(to)].push_back(has[of(v + step)]);
+      ends[of(to)].push_back(has[of(child)]);
     }
   return join(g, ends);
 }

@@ -270,6 +270,10 @@ class ProgramReader {
       op.dtype = op.bytes % 4 == 0 ? DType::Int32 : DType::UInt8;
     if (communicates) {
       if (o.has("group")) op.group = group_number(o.at("group"));
+      if (o.has("root") && is_broadcast(c.kind) && op.group == 0)
+        op.root = static_cast<std::int32_t>(
+            between(o.at("root"), 0, std::max(1, out_.ranks) - 1, "a rank of the job,"));
+      if (op.root > 0) out_.of_any_ranks = false;
       check_collective(o, op, c, sliced, slices);
     } else if (is_input(c.kind) && op.lane != Lane::Host && number_of(op.lane) < kLanes)
       o.at("lane").fail("input is made on a stream of its own, and waited for on the host");

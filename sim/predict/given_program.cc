@@ -101,6 +101,9 @@ std::string unplayable(const Program& p) {
     if (!reduces_or_broadcasts(op))
       return std::string("is of ") + name_of(op.kind.operation) +
              "; ddpsim's executor plays all_reduce and broadcast";
+    if (op.root > 0)
+      return "is from rank " + std::to_string(op.root) +
+             "; ddpsim's executor broadcasts from rank 0";
     if (op.group > 0)
       return "is of the ranks of group \"" + p.groups[op.group - 1u].name +
              "\"; ddpsim's executor plays collectives of all ranks";

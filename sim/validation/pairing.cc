@@ -15,12 +15,15 @@ Pair make_pair(const std::string& file, const Run& run, const Case& c, double to
   p.evidence = name_of(run.evidence);
   if (run.evidence == EvidenceClass::Replay && run.origin.compute != "timed")
     p.evidence = "replay_real";
+  if (run.evidence == EvidenceClass::System && c.zero_redundancy)
+    p.evidence = "system_zero_redundancy";
   if (run.evidence == EvidenceClass::System && !c.repeats) p.evidence = "system_other";
   if (!run.origin.gpu.empty())
     p.evidence = std::string(run.evidence == EvidenceClass::System ? "system_" : "replay_") +
                  (c.one_gpu ? "one_gpu" : "gpu");
   const std::vector<std::string>& from = c.profile.fitted_from;
-  bool seen = std::find(from.begin(), from.end(), run.scenario) != from.end();
+  // What a fit may see was looked at while the model was written, whether or not a fit used it.
+  bool seen = run.split == "fit" || std::find(from.begin(), from.end(), run.scenario) != from.end();
   p.sample = seen ? "in_sample" : "held_out";
   p.noisy = run.quality.verdict == Verdict::Noisy;
   p.loopback = run.origin.hosts == "loopback";
@@ -77,6 +80,9 @@ bool repeats(const Cluster& cluster, const Scenario& scenario) {
   const Plan& plan = scenario.plan;
   bool network = cluster.pattern == Pattern::Star && scenario.ranks <= 4 &&
                  (cluster.link.bandwidth.bits_per_s <= 200'000'000 || scenario.ranks == 4);
+  // Of two or three ranks two send large messages to one another at once, and which go-ahead comes
+  // before which message is a race.
+  if (plan.system == System::ZeroRedundancy) return network && scenario.ranks == 4;
   return network && plan.system == System::PytorchDdp && plan.bucket_cap_mb.value_or(25) >= 0.5;
 }
 

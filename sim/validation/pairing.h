@@ -25,14 +25,16 @@ struct Case {
   std::optional<double> cap;
   std::vector<std::string> tags;
   bool repeats = false;
-  bool real = false;  // computation is real
+  bool zero_redundancy = false;  // each rank updates and broadcasts its own parameters
+  bool real = false;             // computation is real
 };
 
 // Of tag_names(), what the scenario has.
 std::vector<std::string> tags_of(const Workload& workload, const Cluster& cluster,
                                  const Scenario& scenario);
 // Where the real framework's steps repeat on one machine of few cores, by the cell alone: a star of
-// at most 4 hosts at 200 Mb/s, or 4 at more; DDP with buckets of half a MiB or more.
+// at most 4 hosts at 200 Mb/s, or 4 at more; DDP with buckets of half a MiB or more;
+// ZeroRedundancyOptimizer on 4.
 bool repeats(const Cluster& cluster, const Scenario& scenario);
 
 double relative(Duration model, Duration measured);  // model / measured - 1

@@ -86,7 +86,7 @@ def steps(said):
             for dtype, count in sums.items():
                 communicate("broadcast", count, dtype, root=0)
         log.append({"do": "mark", "what": "backward"})
-        plan, arrived = [list(range(len(elements)))[::-1]], set()  # the first step: one bucket
+        plan, arrived = [list(range(len(elements)))], set()  # the first step: one bucket
         if step:
             plan = buckets(arrival, elements, limits)
         for p in arrival:
@@ -105,7 +105,7 @@ def steps(said):
             for tensors in together or [[p] for p in parameters]:
                 communicate(
                     "broadcast",
-                    sum(elements[p] for p in tensors),
+                    sum(elements[p] for p in tensors) or 1,  # a rank with nothing: zeros(1)
                     root=rank,
                     tensors=tensors,
                     **{"async": True},

@@ -259,9 +259,9 @@ class Job:
         self.wrapped: nn.Module = model
         self.ddp: Optional[DistributedDataParallel] = None
         self.world = dist.get_world_size()
-        self.marks: List[
-            Tuple[str, Any]
-        ] = []  # of the step under way: what has ended, when (a moment)
+        self.marks: List[Tuple[str, Any]] = (
+            []
+        )  # of the step under way: what has ended, when (a moment)
         self.collectives: List[Dict[str, Any]] = []  # of the step under way
         self.recording = False
         self.memory = ""  # what is special about it
@@ -379,7 +379,11 @@ class Job:
         def broadcast(tensor: Tensor, src: int, **options: Any) -> Any:
             tensors = [] if view else [at[tensor.data_ptr()]]
             entry = self.note(
-                f"broadcast_params/rank.{src}" if view else f"broadcast_param/{self.named[tensors[0]][0]}",
+                (
+                    f"broadcast_params/rank.{src}"
+                    if view
+                    else f"broadcast_param/{self.named[tensors[0]][0]}"
+                ),
                 tensors,
                 tensor,
                 self.moment(),
@@ -459,9 +463,7 @@ class Job:
             entry = self.note_bucket(bucket, bucket.buffer(), self.moment())
 
             def ended(future: Any) -> Any:
-                entry[
-                    "end"
-                ] = (
+                entry["end"] = (
                     self.moment()
                 )  # on a GPU callbacks run on a stream that has waited for the collective
                 return future.value()
