@@ -184,11 +184,10 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
   c.patterns.push_back(
       algorithm == Algorithm::Ring ? Pattern{} : make_pattern(c, algorithm, Operation::AllReduce));
   if (algorithm == Algorithm::Ring) c.patterns.back().load = ring.take();
-  c.patterns.push_back(
-      backend == Backend::Gloo
-          ? route_rounds(c, Algorithm::BinomialTree, Operation::Broadcast,
-                         rounds_of(binomial_tree_at_once(c.ranks())))
-          : make_pattern(c, Algorithm::BinomialTree, Operation::Broadcast));
+  c.patterns.push_back(backend == Backend::Gloo
+                           ? route_rounds(c, Algorithm::BinomialTree, Operation::Broadcast,
+                                          rounds_of(binomial_tree_at_once(c.ranks())))
+                           : make_pattern(c, Algorithm::BinomialTree, Operation::Broadcast));
   c.patterns[kBroadcast].moved = n;  // counted as a round of everybody
   if (algorithm == Algorithm::Ring) c.patterns[kAllReduce].moved = n;
   for (const Pattern& p : c.patterns)

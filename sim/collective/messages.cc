@@ -255,8 +255,7 @@ std::vector<TaskId> nccl_broadcast(TaskGraph& g, const Communicator& c, const Pr
 // receiver's go-ahead has come; a worker goes on when it has received and what it sent is gone.
 std::vector<TaskId> gloo_broadcast(TaskGraph& g, const Communicator& c, const Profile& p,
                                    Bytes size, const FlowOfHop& flow,
-                                   std::span<const TaskId> arrive, int root,
-                                   const TakeTurn& turn) {
+                                   std::span<const TaskId> arrive, int root, const TakeTurn& turn) {
   const int n = c.ranks();
   const auto bytes = static_cast<double>(size.count);
   const std::vector<TaskId> start = launched(g, launch_time(c, p), arrive);
@@ -315,13 +314,11 @@ std::vector<TaskId> add_half_messages(TaskGraph& g, const Communicator& c, const
 
 std::vector<TaskId> add_broadcast_messages(TaskGraph& g, const Communicator& c, const Profile& p,
                                            const Price& price, Bytes size, const FlowOfHop& flow,
-                                           std::span<const TaskId> arrive,
-                                           const SegmentPath& path, int root,
-                                           const TakeTurn& turn) {
+                                           std::span<const TaskId> arrive, const SegmentPath& path,
+                                           int root, const TakeTurn& turn) {
   if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
   if (c.backend == Backend::Nccl) return nccl_broadcast(g, c, p, price, size, flow, arrive);
-  if (c.backend == Backend::Gloo) 
-    return gloo_broadcast(g, c, p, size, flow, arrive, root, turn);
+  if (c.backend == Backend::Gloo) return gloo_broadcast(g, c, p, size, flow, arrive, root, turn);
   return tcp_broadcast(g, c, p, size, flow, arrive, path);
 }
 

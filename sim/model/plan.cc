@@ -8,9 +8,8 @@
 namespace ddpsim {
 
 const char* name_of(System s) {
-  constexpr std::array<const char*, kSystems> kNames{"pytorch_ddp", "averaging", "fsdp",
-                                                     "fsdp2",       "horovod",   "zero",
-                                                     "zero_redundancy"};
+  constexpr std::array<const char*, kSystems> kNames{
+      "pytorch_ddp", "averaging", "fsdp", "fsdp2", "horovod", "zero", "zero_redundancy"};
   return kNames[static_cast<std::size_t>(s)];
 }
 const char* name_of(Sharding s) {
@@ -236,8 +235,7 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
     if (!arriving.count(static_cast<TensorIndex>(i))) unused.insert(w.tensors[i].name);
   if (unused.size() == w.tensors.size())
     return {"/plan/unused_parameters", "no parameter is left that gets a gradient"};
-  if (is_on_ddp(p.system) && !unused.empty() && !p.find_unused_parameters &&
-      !p.static_graph)
+  if (is_on_ddp(p.system) && !unused.empty() && !p.find_unused_parameters && !p.static_graph)
     return {
         "/plan/unused_parameters",
         "parameter \"" + *unused.begin() +

@@ -3,9 +3,9 @@
 //   backward: per gradient, hook = copy into bucket (fused division); a bucket is launched when it
 //   is full AND all earlier ones were launched after backward: per bucket in order, wait, copy out
 //   (one kernel per parameter); optimizer
-#include <algorithm>
-
 #include "sim/strategy/ddp.h"
+
+#include <algorithm>
 
 #include "sim/strategy/bucketing.h"
 

@@ -29,7 +29,8 @@ constexpr OpWord kBroadcastBucket{"broadcast_params/rank.",
                                    .phase = Phase::Update,
                                    .of = Of::Number,
                                    .operation = Operation::Broadcast}};
-constexpr OpWord kBroadcastWait{"wait/broadcast_params", {.does = Does::Wait, .phase = Phase::Update}};
+constexpr OpWord kBroadcastWait{"wait/broadcast_params",
+                                {.does = Does::Wait, .phase = Phase::Update}};
 // GPU: the compute stream goes on behind the broadcasts.
 constexpr OpWord kParametersThere{"params_there", {.phase = Phase::Update}};
 constexpr OpWord kZeroRedundancyWords[] = {kBroadcastParameter, kBroadcastBucket, kBroadcastWait,
@@ -70,8 +71,8 @@ class Owners {
     }
     // Of a GPU's rank the last one is behind the others on the communicator's stream.
     std::uint32_t last = sent.back();
-    std::uint32_t there =
-        b.gpu() ? b.event(kParametersThere, Lane::Compute) : b.wait(kBroadcastWait, kNoSubject, last);
+    std::uint32_t there = b.gpu() ? b.event(kParametersThere, Lane::Compute)
+                                  : b.wait(kBroadcastWait, kNoSubject, last);
     if (b.gpu()) sent = {last};
     for (std::uint32_t s : sent) b.add_dep(there, s);
   }
