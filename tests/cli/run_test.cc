@@ -252,11 +252,27 @@ TEST(TorchCommand, RunsTheRealPytorch) {
   fs::remove(file);
 }
 
+// ZeroRedundancyOptimizer's broadcasts are those of the prediction, with their ends.
+TEST(TorchCommand, RunsZeroRedundancyOptimizer) {
+  if (!has_torch()) GTEST_SKIP() << "no python3-torch";
+  for (const char* view : {"false", "true"}) {
+    Folder f;
+    Outcome o = ddpsim(kTorch + Args{"--plan", "zero-redundancy", "--set",
+                                     std::string("parameters_as_bucket_view=") + view, "--runs",
+                                     f.path.string()});
+    ASSERT_EQ(o.code, 0) << o.err;
+    io::Json j = io::parse_json(
+        ddpsim({"validate", "--runs", f.path.string(), "--format", "json"}).out, "stdout");
+    ASSERT_EQ(j["pairs"].size(), 1u);
+    EXPECT_TRUE(j["errors"].empty()) << j["errors"].dump();
+    EXPECT_EQ(j["pairs"][0]["evidence"], "system_other") << "of two ranks";
+  }
+}
+
 TEST(TorchCommand, KeepsWhatItDoesNotPredictApart) {
   if (!has_torch()) GTEST_SKIP() << "no python3-torch";
   Folder f;
-  Outcome o = ddpsim(kTorch +
-                     Args{"--record", "zero_redundancy_optimizer=true", "--runs", f.path.string()});
+  Outcome o = ddpsim(kTorch + Args{"--record", "uneven_inputs=1", "--runs", f.path.string()});
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("recorded and not predicted"), std::string::npos) << o.out;
   io::Json j = io::parse_json(

@@ -196,7 +196,7 @@ Executed execute_torch(const Terminal& t, const Loaded& l, const Flags& flags) {
   bool real = gpus || l.scenario.real_compute;
   io::Json plan = l.document.value("plan", io::Json::object());
   if (plan.is_object()) {
-    plan.erase("environment");  // the ranks have it in theirs
+    plan.erase("environment");                         // the ranks have it in theirs
     plan["system"] = name_of(l.scenario.plan.system);  // "ddp"
   }
   options.arguments = {"--spans",   slow ? "2" : "3",
