@@ -110,7 +110,7 @@ std::string schedule_mismatch(const Run& predicted, const Table& p, const Run& m
   // What the framework itself says of its buckets. A comm hook's wire bytes are its own matter.
   std::vector<std::int64_t> sizes;
   for (const auto& row : p.rows)
-    if (carries_bucket(row.first->kind)) {
+    if (carries_bucket(row.first->kind) && !is_broadcast(row.first->kind)) {
       std::int64_t bytes = 0;
       for (TensorIndex t : row.first->tensors)
         bytes += t < predicted.tensor_bytes.size() ? predicted.tensor_bytes[t] : 0;

@@ -23,11 +23,12 @@ constexpr OpWord kBroadcastParameter{"broadcast_param/",
                                       .of = Of::Tensor,
                                       .touches = Touches::Tensor,
                                       .operation = Operation::Broadcast}};
-// All that a rank updated.
-constexpr OpWord kBroadcastBucket{"broadcast_params/rank.",
+// All that a rank updated, in a bucket after those of gradients.
+constexpr OpWord kBroadcastBucket{"broadcast_params/bucket.",
                                   {.does = Does::Communicate,
                                    .phase = Phase::Update,
-                                   .of = Of::Number,
+                                   .of = Of::Bucket,
+                                   .touches = Touches::Bucket,
                                    .operation = Operation::Broadcast}};
 constexpr OpWord kBroadcastWait{"wait/broadcast_params",
                                 {.does = Does::Wait, .phase = Phase::Update}};
@@ -61,13 +62,14 @@ class Owners {
         sent.push_back(b.collective(word, static_cast<std::uint32_t>(subject), bytes, type));
         b.step.ops[sent.back()].root = static_cast<std::int32_t>(rank);
       };
-      if (!whole_)
-        for (TensorIndex t : of_ranks_[rank])
-          send(kBroadcastParameter, t, w_.tensors[t].bytes().count, w_.tensors[t].dtype);
-      else if (std::int64_t n = elements(of_ranks_[rank]); n > 0)
-        send(kBroadcastBucket, rank, n * element_size(type()), type());
-      else  // torch.zeros(1), _build_param_buckets
-        send(kBroadcastBucket, rank, element_size(DType::Float32), DType::Float32);
+      if (whole_) {
+        const Bucket bucket = of_rank(rank);
+        send(kBroadcastBucket, b.step.buckets.size(), bucket.bytes.count, bucket.dtype);
+        b.step.buckets.push_back(bucket);
+        continue;
+      }
+      for (TensorIndex t : of_ranks_[rank])
+        send(kBroadcastParameter, t, w_.tensors[t].bytes().count, w_.tensors[t].dtype);
     }
     // Of a GPU's rank the last one is behind the others on the communicator's stream.
     std::uint32_t last = sent.back();
@@ -78,7 +80,17 @@ class Owners {
   }
 
  private:
-  DType type() const { return w_.tensors.front().dtype; }
+  // Of a rank without parameters: torch.zeros(1), _build_param_buckets.
+  Bucket of_rank(std::size_t rank) const {
+    Bucket bucket;
+    bucket.tensors = of_ranks_[rank];
+    if (!bucket.tensors.empty()) bucket.dtype = w_.tensors.front().dtype;
+    bucket.bytes.count =
+        std::max<std::int64_t>(1, elements(bucket.tensors)) * element_size(bucket.dtype);
+    bucket.wire_bytes = bucket.bytes;
+    return bucket;
+  }
+
   const Workload& w_;
   const bool whole_;
   const std::vector<std::vector<TensorIndex>> of_ranks_;

@@ -33,12 +33,14 @@ TEST(ZeroRedundancyCommand, AnswersInItsOwnWords) {
   expect_answer(question({"predict"}, {}),
                 {"DDP with ZeroRedundancyOptimizer over gloo", "broadcast_param/17.weight",
                  "memory", "parameters_as_bucket_view=true"});
-  expect_answer(question({"predict"}, {"--set", "parameters_as_bucket_view=true"}),
-                {"parameters_as_bucket_view=true", "executed PyTorch"});
+  expect_answer(
+      question({"predict"}, {"--set", "parameters_as_bucket_view=true"}),
+      {"parameters_as_bucket_view=true", "broadcast_params/bucket.2", "from source reading"});
+  expect_answer(question({"predict"}, {"--set", "pytorch=1.13"}), {"executed PyTorch 1.13"});
   expect_answer(question({"explain"}, {}), {"broadcast"});
   expect_answer(question({"tune"}, {}), {"parameters_as_bucket_view"});
   expect_answer(question({"show", "program"}, {"--set", "parameters_as_bucket_view=true"}),
-                {"broadcast_params/rank.3", "wait/broadcast_params"});
+                {"broadcast_params/bucket.5", "wait/broadcast_params"});
   expect_answer({"list", "plans"}, {"zero_redundancy"});
   expect_answer({"show", "plan", "zero_redundancy"},
                 {"parameters_as_bucket_view", "overlap_with_ddp", "bucket_cap_mb"});
@@ -77,7 +79,11 @@ TEST_F(ZeroRedundancyFiles, AProgramNamesRoots) {
   };
   EXPECT_EQ(step(question({"predict", "--format", "json"}, {})),
             step({"predict", "--format", "json", "--program", file, "--cluster", "testbed-torch"}));
-  expect_refusal({"run", "--loopback", "--program", file, "--cluster", "testbed-star"},
+  io::Json tcp = io::parse_json(raw(file), "file");
+  tcp["backend"] = "tcp";
+  const std::string other = at("tcp.json");
+  put(other, tcp.dump());
+  expect_refusal({"run", "--loopback", "--program", other, "--cluster", "testbed-star"},
                  "broadcasts from rank 0");
   io::Json j = io::parse_json(raw(file), "file");
   for (auto& op : j["steps"][2]["ops"])

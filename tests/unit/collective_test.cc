@@ -434,7 +434,7 @@ TEST(Broadcast, OfGlooMayComeFromAnyRank) {
                 played(n, kMiB, Backend::Gloo, p, true, f))
           << n << " ranks from " << root;
   Cluster slow = test::star(4, kBytePerPs);
-  slow.slow_links = {{3, {kBytePerPs.bits_per_s / 10}, std::nullopt}};
+  slow.slow_links.push_back({3, Bandwidth{kBytePerPs.bits_per_s / 10}});
   Fabric g(slow);
   // Of four, rank 3 is a leaf of rank 0's tree; from itself it sends both first messages.
   EXPECT_GT(played(4, kMiB, Backend::Gloo, p, true, g, 3),

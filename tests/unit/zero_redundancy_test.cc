@@ -64,22 +64,26 @@ TEST(ZeroRedundancy, BroadcastsWhatEachRankUpdatedAndWaitsForAll) {
   auto last = static_cast<std::uint32_t>(p.steady.ops.size() - 1);
   EXPECT_EQ(deps_of(p.steady, last).size(), 5u);
   EXPECT_EQ(update(lowered(w, plan(true), 2)),
-            (Names{"optimizer", "broadcast_params/rank.0@0:52", "broadcast_params/rank.1@1:44",
+            (Names{"optimizer", "broadcast_params/bucket.1@0:52", "broadcast_params/bucket.2@1:44",
                    "wait/broadcast_params"}));
+  EXPECT_EQ(lowered(w, plan(true), 2).steady.buckets.back().tensors,
+            (std::vector<TensorIndex>{0, 2, 3}));
 }
 
 TEST(ZeroRedundancy, ARankWithoutParametersSendsOneNumber) {
   EXPECT_EQ(update(lowered(sized({3}), plan(true), 2)),
-            (Names{"optimizer", "broadcast_params/rank.0@0:12", "broadcast_params/rank.1@1:4",
+            (Names{"optimizer", "broadcast_params/bucket.1@0:12", "broadcast_params/bucket.2@1:4",
                    "wait/broadcast_params"}));
 }
 
 TEST(ZeroRedundancy, TakesTheLargestShareOfTimeAndState) {
   Workload w = sized({6, 3, 1});
-  w.optimizer.name = "adam";
+  w.optimizer.kind = Optimizer::Kind::Adam;
   Program p = lowered(w, plan(), 2);
-  for (const Op& op : p.steady.ops)
-    if (is_update(op.kind)) EXPECT_EQ(op.duration, kMicrosecond * 600);
+  for (const Op& op : p.steady.ops) {
+    if (!is_update(op.kind)) continue;
+    EXPECT_EQ(op.duration, kMicrosecond * 600);
+  }
   auto state = [](const Program& of) {
     return of.resident[static_cast<std::size_t>(Holds::OptimizerState)];
   };

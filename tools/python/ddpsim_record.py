@@ -375,12 +375,19 @@ class Job:
         plain = dist.broadcast
         at = {p.data_ptr(): i for i, p in enumerate(self.parameters)}
         view = self.plan["parameters_as_bucket_view"]
+        assert self.ddp is not None
+        buckets = len(steady_buckets(self.ddp))  # of gradients; those of parameters follow
+        owned = self.optimizer._partition_parameters() if view else []
 
         def broadcast(tensor: Tensor, src: int, **options: Any) -> Any:
-            tensors = [] if view else [at[tensor.data_ptr()]]
+            tensors = (
+                [self.index[id(p)] for group in owned[src] for p in group["params"]]
+                if view
+                else [at[tensor.data_ptr()]]
+            )
             entry = self.note(
                 (
-                    f"broadcast_params/rank.{src}"
+                    f"broadcast_params/bucket.{buckets + src}"
                     if view
                     else f"broadcast_param/{self.named[tensors[0]][0]}"
                 ),
@@ -764,6 +771,12 @@ def sizes(text: Any) -> List[int]:
     return [int(x) for x in str(text).replace(",", " ").split()]
 
 
+def steady_buckets(ddp: DistributedDataParallel) -> List[int]:
+    """Bytes of the buckets that DDP has now, or had where it did not make new ones."""
+    data = ddp._get_ddp_logging_data()
+    return sizes(data.get("rebuilt_bucket_sizes", "")) or sizes(data.get("bucket_sizes", ""))
+
+
 POWERSGD = (
     "powerSGD_hook starts its second and third all-reduce from a callback, on the thread of Gloo"
     " that has ended the one before, and waits for it there: with several buckets the two threads"
@@ -867,8 +880,7 @@ def record(
         for c in h["collectives"]:
             c["ready"], c["end"] = job.told(c["ready"]), job.told(c["end"])
     if job.ddp is not None:
-        data = job.ddp._get_ddp_logging_data()
-        buckets["steady"] = sizes(data.get("rebuilt_bucket_sizes", "")) or buckets["first"]
+        buckets["steady"] = steady_buckets(job.ddp)
     again = retransmits() - again
     looked_at = look(job, profiled) if job.device.type == "cuda" and not uneven else []
     watch.stop()
