@@ -14,8 +14,8 @@
 
 namespace ddpsim {
 
-enum class System : std::uint8_t { PytorchDdp, Averaging, Fsdp, Fsdp2, Horovod, Zero };
-inline constexpr int kSystems = 6;
+enum class System : std::uint8_t { PytorchDdp, Averaging, Fsdp, Fsdp2, Horovod, Zero, Megatron };
+inline constexpr int kSystems = 7;
 // Tcp: ddpsim's own executor (calib): plain rings and trees over TCP; collectives in launch order,
 // `tcp_streams` in flight.
 enum class Backend : std::uint8_t { Nccl, Gloo, Tcp };
@@ -103,6 +103,21 @@ struct ZeroPlan {
   std::int64_t sub_group_size = 1'000'000'000;
 };
 
+// Megatron-LM's DistributedDataParallelConfig and gradient_accumulation_fusion, as of August 2026;
+// what is not set is as megatron/training/arguments.py leaves it.
+struct MegatronPlan {
+  bool use_distributed_optimizer = false;  // optimizer state and the optimizer's step in shards
+  bool overlap_grad_reduce = false;        // buckets are reduced while backward runs
+  bool overlap_param_gather = false;       // and gathered while forward runs
+  std::int64_t bucket_size = 0;            // elements; 0 = max(40e6, 1e6 a rank)
+  std::int64_t num_buckets = 0;            // takes the place of bucket_size; 0 = not given
+  bool pad_buckets_for_high_nccl_busbw = false;
+  bool average_in_collective = false;         // false: gradients are scaled before
+  std::optional<bool> grad_reduce_in_fp32;    // accumulated and reduced; default: of bf16 weights
+  std::optional<bool> check_for_nan_in_grad;  // default: but with fp16's dynamic loss scale
+  bool gradient_accumulation_fusion = true;   // products add to the buffer themselves
+};
+
 struct Plan {
   System system = System::PytorchDdp;
   std::optional<Backend> backend;         // default: nccl on GPUs, gloo on CPUs
@@ -134,6 +149,7 @@ struct Plan {
   FsdpPlan fsdp;
   HorovodPlan horovod;
   ZeroPlan zero;
+  MegatronPlan megatron;
 };
 
 Backend backend_of(const Plan& plan, DeviceKind device);

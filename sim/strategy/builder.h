@@ -47,6 +47,9 @@ class StepBuilder {
   // All of forward: the device begins as soon as the host is far enough ahead, and the host goes on
   // to what it launches next.
   std::uint32_t forward(const StepTimes& times);
+  // The same of some layers, [from, to).
+  std::uint32_t forward(const OpWord& word, std::uint32_t subject, const Stretch& s,
+                        std::size_t from, std::size_t to);
 
   // Memory that an operation, by default the last, allocates when the host issues it, and frees
   // then or when it has ended.

@@ -50,6 +50,10 @@ Program lower_horovod(const TimedWorkload& workload, const Plan& plan, Steps ste
 // workload.times.layers.
 Program lower_zero(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 
+// Megatron-LM's DistributedDataParallel and distributed optimizer. The first step reduces after
+// backward and gathers nothing. REQUIRES: with overlap_param_gather, workload.times.layers.
+Program lower_megatron(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
+
 // Everything before the steps: names, sizes, threads.
 Program empty_program(const TimedWorkload& workload, const Plan& plan);
 

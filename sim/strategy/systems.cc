@@ -236,6 +236,40 @@ std::vector<Operation> sharding_operations(const Plan&) {
   return {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};
 }
 
+const KnobRecord kMegatronKnobs[] = {
+    {"use_distributed_optimizer", "", "false",
+     "gradients are scattered, a rank updates its part, weights are gathered", false,
+     [](Plan& p) { return Field(&p.megatron.use_distributed_optimizer); }},
+    {"overlap_grad_reduce", "", "false",
+     "gradients are reduced in buckets while backward runs; false: all at once after it", true,
+     [](Plan& p) { return Field(&p.megatron.overlap_grad_reduce); }},
+    {"overlap_param_gather", "", "false",
+     "weights are gathered bucket by bucket while the next forward runs", true,
+     [](Plan& p) { return Field(&p.megatron.overlap_param_gather); }},
+    {"bucket_size",
+     "elements",
+     "max(40e6, 1e6 x ranks)",
+     "a bucket is closed when it has this many; 0: the default",
+     true,
+     [](Plan& p) { return Field(&p.megatron.bucket_size); },
+     {5e6, 1e7, 2e7, 4e7, 1e8, 2e8, 5e8}},
+    {"num_buckets", "buckets", "0", "in place of bucket_size: all parameters over this number",
+     false, [](Plan& p) { return Field(&p.megatron.num_buckets); }},
+    {"pad_buckets_for_high_nccl_busbw", "", "false", "buckets end at multiples of 2^16 elements",
+     false, [](Plan& p) { return Field(&p.megatron.pad_buckets_for_high_nccl_busbw); }},
+    {"average_in_collective", "", "false",
+     "NCCL averages; false: a kernel divides a bucket before it is summed", true,
+     [](Plan& p) { return Field(&p.megatron.average_in_collective); }},
+    {"grad_reduce_in_fp32", "", "true of bf16 weights, else false",
+     "gradients are accumulated and reduced in four bytes", false,
+     [](Plan& p) { return Field(&p.megatron.grad_reduce_in_fp32); }},
+    {"check_for_nan_in_grad", "", "true, of fp16 weights false",
+     "the host waits for the norm of each bucket before it is reduced", true,
+     [](Plan& p) { return Field(&p.megatron.check_for_nan_in_grad); }},
+    {"gradient_accumulation_fusion", "", "true",
+     "gradients of linear layers' weights are added to the buffer by their products", false,
+     [](Plan& p) { return Field(&p.megatron.gradient_accumulation_fusion); }}};
+
 constexpr const char* kExecuted =
     "PyTorch 1.13 over Gloo executed (calib/runs); other versions, and NCCL, from source reading";
 
@@ -326,7 +360,23 @@ const SystemRecord kSystemRecords[] = {
        std::vector<Operation> out = sharding_operations(p);
        if (!p.zero.use_multi_rank_bucket_allreduce) out.push_back(Operation::Reduce);
        return out;
-     }}};
+     }},
+    {System::Megatron,
+     "megatron",
+     "Megatron-LM",
+     "Megatron-LM",
+     "buckets",
+     "Megatron-LM's DistributedDataParallel: one buffer of gradients, reduced at once or in "
+     "buckets; with use_distributed_optimizer scattered, and weights gathered",
+     "schedule from source reading (August 2026), not executed",
+     "schedule from source reading (August 2026), not executed",
+     true,
+     megatron_words(),
+     kMegatronKnobs,
+     lower_megatron,
+     nullptr,
+     {{"use_distributed_optimizer", "true"}, {"overlap_grad_reduce", "true"}},
+     sharding_operations}};
 
 }  // namespace
 

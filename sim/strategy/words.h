@@ -49,6 +49,7 @@ std::span<const OpWord> fsdp_words();
 std::span<const OpWord> fsdp2_words();
 std::span<const OpWord> horovod_words();
 std::span<const OpWord> zero_words();
+std::span<const OpWord> megatron_words();
 
 // Of all systems.
 const std::vector<OpWord>& all_words();
