@@ -31,12 +31,12 @@ void expect_refusal(const std::vector<std::string>& argv, const char* words) {
 
 TEST(MegatronCommand, AnswersInItsOwnWords) {
   expect_answer(megatron({"predict"}, {}),
-                {"Megatron-LM over nccl", "allreduce/bucket.0", "source reading", "memory "});
+                {"Megatron-LM over nccl", "gradient all-reduces (1", "source reading", "memory "});
   expect_answer(megatron({"predict"}, kSharded),
                 {"reduce_scatter/bucket.0", "all_gather/fwd.bucket.0", "bucket_size=20000000"});
   expect_answer(megatron({"predict"}, {"use_distributed_optimizer=true"}),
-                {"all_gather/updated.0", "overlap_grad_reduce=true"});
-  expect_answer(megatron({"explain"}, kSharded), {"reduce_scatter/bucket."});
+                {"all_gather/updated.0", "exposed communication"});
+  expect_answer(megatron({"explain"}, kSharded), {"bucket 4", "what the step waits for"});
   expect_answer(megatron({"tune"}, {"use_distributed_optimizer=true"}), {"overlap_grad_reduce"});
   expect_answer(megatron({"show", "program"}, kSharded),
                 {"fwd/part.1", "wait/norm.0", "all_gather/fwd.bucket.0", "wait/updated"});
