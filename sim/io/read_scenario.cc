@@ -64,7 +64,10 @@ std::string other_system() {
   return "ddpsim models " + known_systems();
 }
 void refuse_other_systems(const Reader& r) {
-  if (r.has("cpu_offload")) r.fail_at("/cpu_offload", other_system());
+  if (r.has("offload_param"))
+    r.fail_at("/offload_param",
+              "weights of stage 3 in the host's memory are not modelled; offload_optimizer of "
+              "stages 1 and 2 is, and cpu_offload of fsdp2");
   if (r.has("fully_shard")) r.fail_at("/fully_shard", "is a system: {\"system\": \"fsdp2\"}");
   for (const char* key : {"zero_stage", "zero_optimization"})
     if (r.has(key))

@@ -35,6 +35,11 @@ const char* name_of(CommHook h) {
   return kNames[static_cast<std::size_t>(h)];
 }
 
+bool offloads(const Plan& plan) {
+  return (plan.system == System::Zero && plan.zero.offload_optimizer) ||
+         (plan.system == System::Fsdp2 && plan.fsdp.cpu_offload);
+}
+
 Backend backend_of(const Plan& plan, DeviceKind device) {
   return plan.backend.value_or(device == DeviceKind::Gpu ? Backend::Nccl : Backend::Gloo);
 }
@@ -75,6 +80,18 @@ Problem check_zero(const Plan& p, const Workload& w, bool gpus) {
   if (z.stage < 3 && z.allgather_bucket_size % 2 != 0)
     return {"/plan/allgather_bucket_size",
             "is a multiple of 2 (nccl_start_alignment_factor): stages 1 and 2 stop with an error"};
+  if (z.offload_pin_memory && !z.offload_optimizer)
+    return {"/plan/offload_pin_memory", "there is nothing to pin (--set offload_optimizer=cpu)"};
+  if (z.offload_optimizer && z.stage == 3)
+    return {"/plan/offload_optimizer",
+            "is modelled for stages 1 and 2; that of stage 3, offload_param and NVMe are not"};
+  if (z.offload_optimizer && !z.contiguous_gradients)
+    return {"/plan/contiguous_gradients",
+            "is always true with offload_optimizer (DeepSpeed sets it)"};
+  if (z.offload_optimizer && w.optimizer.kind != Optimizer::Kind::Adam &&
+      w.optimizer.kind != Optimizer::Kind::AdamW)
+    return {"/plan/offload_optimizer",
+            "updates with DeepSpeedCPUAdam: the workload's optimizer is adam or adamw"};
   if (w.casting == Casting::Pure)
     return {"/workload/casting",
             "DeepSpeed's optimizer always has a copy of the weights of four bytes: "

@@ -70,6 +70,8 @@ struct FsdpPlan {
   std::int64_t backward_prefetch_units = 1;           // set_modules_to_backward_prefetch
   bool separate_reduce_scatter_group = false;         // 2.13
   std::int64_t reduce_scatter_max_input_buffers = 1;  // 2.13
+  bool cpu_offload = false;  // CPUOffloadPolicy(): shards, their gradients and the
+                             // optimizer are the host's
   std::string auto_wrap_policy =
       "block";  // "block": each repeated block is a unit; "none": the model is one
 };
@@ -101,7 +103,13 @@ struct ZeroPlan {
   std::int64_t stage3_max_live_parameters = 1'000'000'000;
   std::int64_t stage3_max_reuse_distance = 1'000'000'000;
   std::int64_t sub_group_size = 1'000'000'000;
+  // offload_optimizer: {device, pin_memory}; stages 1 and 2. The optimizer is DeepSpeedCPUAdam.
+  bool offload_optimizer = false;
+  bool offload_pin_memory = false;
 };
+// Whether the plan keeps something in the memory of its hosts.
+struct Plan;
+bool offloads(const Plan& plan);
 
 // Megatron-LM's DistributedDataParallelConfig and gradient_accumulation_fusion, as of August 2026;
 // what is not set is as megatron/training/arguments.py leaves it.

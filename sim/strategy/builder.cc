@@ -243,6 +243,13 @@ std::uint32_t StepBuilder::host(const OpWord& word, Cost cost, std::uint32_t sub
   return last();
 }
 
+std::uint32_t StepBuilder::host(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
+                                Duration d) {
+  Op op = make(word, Lane::Host, subject, bytes);
+  op.duration = d;
+  return push(op);
+}
+
 void zero_gradients(StepBuilder& b, const Workload& w, const Plan& plan) {
   constexpr std::size_t kBatch = 110;  // tensors that one foreach kernel takes
   std::size_t tensors = w.tensors.size();

@@ -91,6 +91,8 @@ class StepBuilder {
                          std::uint32_t dep);
   // Host-only work.
   std::uint32_t host(const OpWord& word, Cost cost, std::uint32_t subject = kNoSubject);
+  // The same of so many bytes of its memory, which takes so long.
+  std::uint32_t host(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Duration d);
   // On any stream of the device, behind its launch and all of `after` (GPU).
   std::uint32_t on_stream(Lane stream, const OpWord& word, std::uint32_t subject,
                           std::int64_t bytes, Work work, std::span<const std::uint32_t> after);

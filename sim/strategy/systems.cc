@@ -53,6 +53,11 @@ Field zero_stage(Plan&) {
                 [](const Plan& p) { return p.zero.stage - 1; },
                 [](Plan& p, int k) { p.zero.stage = k + 1; }};
 }
+Field zero_offload_optimizer(Plan&) {
+  return Choice{{"none", "cpu"},
+                [](const Plan& p) { return p.zero.offload_optimizer ? 1 : 0; },
+                [](Plan& p, int k) { p.zero.offload_optimizer = k == 1; }};
+}
 Field horovod_compression(Plan&) {
   return Choice{{"none", "fp16"},
                 [](const Plan& p) { return p.horovod.fp16_compression ? 1 : 0; },
@@ -152,6 +157,9 @@ const KnobRecord kFsdp2Knobs[] = {
     {"no_sync", "", "false",
      "set_requires_gradient_sync(False) in micro-steps but the last: whole gradients are kept",
      false, [](Plan& p) { return Field(&p.fsdp.no_sync); }},
+    {"cpu_offload", "", "false",
+     "CPUOffloadPolicy: shards, their gradients and the optimizer are the host's", false,
+     [](Plan& p) { return Field(&p.fsdp.cpu_offload); }},
     {"auto_wrap_policy", "", "block",
      "block: fully_shard of each repeated block and of the model; none: of the model", false,
      auto_wrap_policy}};
@@ -230,7 +238,13 @@ const KnobRecord kZeroKnobs[] = {
      [](Plan& p) { return Field(&p.zero.stage3_max_reuse_distance); }},
     {"sub_group_size", "elements", "1000000000",
      "stage 3: elements of a shard that the optimizer updates at once", false,
-     [](Plan& p) { return Field(&p.zero.sub_group_size); }}};
+     [](Plan& p) { return Field(&p.zero.sub_group_size); }},
+    {"offload_optimizer", "", "none",
+     "stages 1 and 2: cpu: the optimizer and its state are the host's (ZeRO-Offload)", false,
+     zero_offload_optimizer},
+    {"offload_pin_memory", "", "false",
+     "offload_optimizer's pin_memory: the host goes on while gradients are copied to it", false,
+     [](Plan& p) { return Field(&p.zero.offload_pin_memory); }}};
 
 std::vector<Operation> sharding_operations(const Plan&) {
   return {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "sim/strategy/zero_offload.h"
+
 namespace ddpsim::strategy {
 namespace {
 
@@ -39,7 +41,7 @@ constexpr std::int64_t kOfClipping = 4;
 std::span<const OpWord> zero_words() {
   static const std::vector<OpWord> words = [] {
     std::vector<OpWord> all(std::begin(kZeroStepWords), std::end(kZeroStepWords));
-    for (auto more : {zero_12_words(), zero_fetch_words(), zero_3_words()})
+    for (auto more : {zero_12_words(), zero_offload_words(), zero_fetch_words(), zero_3_words()})
       all.insert(all.end(), more.begin(), more.end());
     return all;
   }();
