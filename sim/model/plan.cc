@@ -80,6 +80,11 @@ Problem check_zero(const Plan& p, const Workload& w, bool gpus) {
   if (z.stage < 3 && z.allgather_bucket_size % 2 != 0)
     return {"/plan/allgather_bucket_size",
             "is a multiple of 2 (nccl_start_alignment_factor): stages 1 and 2 stop with an error"};
+  if (z.zero_hpz_partition_size < 0 || z.zero_hpz_partition_size > 1 << 20)
+    return {"/plan/zero_hpz_partition_size", "ranks: 0 or 1 (none) to those of the job"};
+  if (z.zero_hpz_partition_size > 1 && z.stage != 3)
+    return {"/plan/zero_hpz_partition_size",
+            "is of stage 3, which gathers weights (--set stage=3)"};
   if (z.offload_pin_memory && !z.offload_optimizer)
     return {"/plan/offload_pin_memory", "there is nothing to pin (--set offload_optimizer=cpu)"};
   if (z.offload_optimizer && z.stage == 3)

@@ -5,6 +5,7 @@
 
 #include "sim/strategy/bucketing.h"
 #include "sim/strategy/fsdp.h"
+#include "sim/strategy/zero.h"
 
 namespace ddpsim::strategy {
 namespace {
@@ -239,6 +240,9 @@ const KnobRecord kZeroKnobs[] = {
     {"sub_group_size", "elements", "1000000000",
      "stage 3: elements of a shard that the optimizer updates at once", false,
      [](Plan& p) { return Field(&p.zero.sub_group_size); }},
+    {"zero_hpz_partition_size", "ranks", "1",
+     "stage 3: so many ranks keep the weights of a step among them; backward gathers there (hpZ)",
+     false, [](Plan& p) { return Field(&p.zero.zero_hpz_partition_size); }},
     {"offload_optimizer", "", "none",
      "stages 1 and 2: cpu: the optimizer and its state are the host's (ZeRO-Offload)", false,
      zero_offload_optimizer},
@@ -374,7 +378,9 @@ const SystemRecord kSystemRecords[] = {
        std::vector<Operation> out = sharding_operations(p);
        if (!p.zero.use_multi_rank_bucket_allreduce) out.push_back(Operation::Reduce);
        return out;
-     }},
+     },
+     zero_groups,
+     check_zero_groups},
     {System::Megatron,
      "megatron",
      "Megatron-LM",

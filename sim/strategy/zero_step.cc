@@ -66,7 +66,13 @@ ZeroJob::ZeroJob(const TimedWorkload& t, const Plan& plan)
   program.activations_known = memory.known();
   if (overlaps) program.streams.push_back("reduce");
   if (overlaps && zero.stage == 3) program.streams.push_back("all_gather");
+  program.groups = zero_groups(plan, t.ranks, t.per_host);
+  if (!program.groups.empty()) program.streams.push_back("comm_secondary");
   if (zero.stage == 3) program.streams.push_back("comm_world");
+}
+
+Lane secondary_lane(const ZeroJob& job) {
+  return stream(job.program.streams.size() - 2);
 }
 
 Lane world_lane(const ZeroJob& job) {

@@ -36,7 +36,7 @@ TEST(OffloadCommand, Answers) {
                 {"offload_optimizer=cpu", "all_gather/weights"});
   expect_answer(asked({"predict"}, "fsdp2", {"cpu_offload=true", kMemory}), {"cpu_offload=true"});
   expect_answer(asked({"predict"}, "zero1", {kZero, kMemory}, "gh200x4-slingshot"), {"step "});
-  expect_answer(asked({"explain"}, "zero2", {kZero, kMemory}), {"host_optimizer"});
+  expect_answer(asked({"explain"}, "zero2", {kZero, kMemory}), {"to_device/weights"});
   expect_answer(asked({"show", "program"}, "zero2", {kZero, kMemory}),
                 {"to_host/bucket.0", "host_optimizer", "to_device/weights", "wait/check_slices.0"});
   expect_answer(asked({"show", "program"}, "fsdp2", {"cpu_offload=true", kMemory}),
@@ -84,6 +84,18 @@ TEST(OffloadCommand, RefusesInASentence) {
   expect_refusal(asked({"predict"}, "fsdp2", {"cpu_offload=true", kMemory, "set_to_none=false"}),
                  "set_to_none");
   expect_refusal(asked({"predict"}, "fsdp2", {"cpu_offload=true", kMemory, "ranks=1"}), "one rank");
+}
+
+TEST(HpzCommand, AnswersAndRefuses) {
+  expect_answer(asked({"predict"}, "zero3",
+                      {"zero_hpz_partition_size=4", "stage3_max_reuse_distance=0"}, "hgx-h100"),
+                {"zero_hpz_partition_size=4", "all_gather/bwd.bucket."});
+  expect_refusal(asked({"predict"}, "zero3", {"zero_hpz_partition_size=3"}), "do not part 8 ranks");
+  expect_refusal(asked({"predict"}, "zero3", {"zero_hpz_partition_size=-1"}), "0 or 1 (none)");
+  expect_refusal(asked({"predict"}, "zero2", {"zero_hpz_partition_size=4"}), "is of stage 3");
+  expect_refusal(asked({"predict"}, "zero3", {"zero_quantized_weights=true"}),
+                 "nothing measured says what its kernels take");
+  expect_refusal(asked({"predict"}, "zero3", {"zero_quantized_gradients=true"}), "all-to-all");
 }
 
 }  // namespace
