@@ -28,11 +28,11 @@ Plan fsdp2(bool offloads) {
   return p;
 }
 
-struct Job {
+struct OffloadingJob {
   Workload w;
   Cluster cluster;
   Scenario scenario;
-  Job(const Plan& plan, int ranks, const std::string& cluster_name = "dgx-h100")
+  OffloadingJob(const Plan& plan, int ranks, const std::string& cluster_name = "dgx-h100")
       : w(test::workload("gpt2-small")), cluster(test::cluster(cluster_name)) {
     cluster.host_memory = {8 * 300'000'000'000};
     scenario.plan = plan;
@@ -70,13 +70,13 @@ std::int64_t held(const Program& p) {
 TEST(Offload, ARankCopiesItsShareOfFourBytesEachWay) {
   for (int stage : {1, 2})
     for (int ranks : {2, 8}) {
-      const Job job(zero(stage, true), ranks);
+      const OffloadingJob job(zero(stage, true), ranks);
       const Program p = job.program();
       const std::int64_t share = 4 * job.w.elements() / ranks;
       EXPECT_NEAR(static_cast<double>(moved(p, true)), static_cast<double>(share), 8);
       EXPECT_NEAR(static_cast<double>(moved(p, false)), static_cast<double>(share), 8);
     }
-  const Job job(fsdp2(true), 8);
+  const OffloadingJob job(fsdp2(true), 8);
   const Program p = job.program();
   const std::int64_t share = 4 * job.w.elements() / 8;
   EXPECT_GE(moved(p, true), share);
@@ -87,8 +87,8 @@ TEST(Offload, ARankCopiesItsShareOfFourBytesEachWay) {
 
 TEST(Offload, WhatLeavesTheDevice) {
   for (int stage : {1, 2}) {
-    const Program kept = Job(zero(stage, false), 8).program();
-    const Program gone = Job(zero(stage, true), 8).program();
+    const Program kept = OffloadingJob(zero(stage, false), 8).program();
+    const Program gone = OffloadingJob(zero(stage, true), 8).program();
     const Workload w = test::workload("gpt2-small");
     std::int64_t largest = 0;
     for (const Tensor& t : w.tensors) largest = std::max(largest, t.elements());
@@ -97,35 +97,35 @@ TEST(Offload, WhatLeavesTheDevice) {
     EXPECT_NEAR(static_cast<double>(held(kept)), static_cast<double>(weights + 3 * weights / 8),
                 100);
   }
-  EXPECT_EQ(held(Job(fsdp2(true), 8).program()), 0);
+  EXPECT_EQ(held(OffloadingJob(fsdp2(true), 8).program()), 0);
 }
 
 // Turned off, nothing is moved, and all of the Program is as it was.
 TEST(Offload, EveryOtherOperationStaysWhatItIs) {
   for (const Plan& plan : {zero(1, false), zero(2, false), fsdp2(false)})
-    for (const Op& op : Job(plan, 8).program().steady.ops) EXPECT_FALSE(is_move(op.kind));
+    for (const Op& op : OffloadingJob(plan, 8).program().steady.ops) EXPECT_FALSE(is_move(op.kind));
   auto collectives = [](const Program& p) {
     std::int64_t sum = 0;
     for (const Op& op : p.steady.ops)
       if (carries_tensors(op.kind)) sum += op.bytes;
     return sum;
   };
-  EXPECT_EQ(collectives(Job(zero(2, true), 8).program()),
-            collectives(Job(zero(2, false), 8).program()));
-  EXPECT_EQ(collectives(Job(fsdp2(true), 8).program()),
-            collectives(Job(fsdp2(false), 8).program()));
+  EXPECT_EQ(collectives(OffloadingJob(zero(2, true), 8).program()),
+            collectives(OffloadingJob(zero(2, false), 8).program()));
+  EXPECT_EQ(collectives(OffloadingJob(fsdp2(true), 8).program()),
+            collectives(OffloadingJob(fsdp2(false), 8).program()));
 }
 
 // A DGX H100 has two GPUs on each PCIe switch, whose way to the CPU they share.
 TEST(Offload, RanksOfAHostShareLinksAndMemory) {
-  const double alone = Job(zero(2, true), 1).host().copied;
-  EXPECT_DOUBLE_EQ(Job(zero(2, true), 8).host().copied, alone / 2);
+  const double alone = OffloadingJob(zero(2, true), 1).host().copied;
+  EXPECT_DOUBLE_EQ(OffloadingJob(zero(2, true), 8).host().copied, alone / 2);
   EXPECT_DOUBLE_EQ(
       alone,
       0.063 * at(test::profile("h100-sxm.datasheet").transports.at("pcie").efficiency, Level::Mid));
-  EXPECT_DOUBLE_EQ(Job(zero(2, true), 1).host().touched, 0.3);
-  EXPECT_DOUBLE_EQ(Job(zero(2, true), 8).host().touched, 0.3 / 8);
-  Job spread(zero(2, true), 4);
+  EXPECT_DOUBLE_EQ(OffloadingJob(zero(2, true), 1).host().touched, 0.3);
+  EXPECT_DOUBLE_EQ(OffloadingJob(zero(2, true), 8).host().touched, 0.3 / 8);
+  OffloadingJob spread(zero(2, true), 4);
   spread.scenario.rank_order = {0, 2, 4, 6};
   EXPECT_DOUBLE_EQ(spread.host().copied, alone) << "a switch each";
 }
@@ -134,7 +134,7 @@ TEST(OffloadStep, BothFidelitiesAgreeAndItIsLonger) {
   for (const auto& [with, without] :
        {std::pair{zero(2, true), zero(2, false)}, std::pair{fsdp2(true), fsdp2(false)}}) {
     auto step = [](const Plan& plan, Fidelity fidelity) {
-      Job job(plan, 8);
+      OffloadingJob job(plan, 8);
       const topology::Fabric fabric(job.cluster);
       const Profile p = test::profile(job.cluster.profile);
       Options o;
