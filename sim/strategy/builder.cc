@@ -245,9 +245,8 @@ std::uint32_t StepBuilder::host(const OpWord& word, Cost cost, std::uint32_t sub
 
 std::uint32_t StepBuilder::host(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
                                 Duration d) {
-  Op op = make(word, Lane::Host, subject, bytes);
-  op.duration = d;
-  return push(op);
+  push(word, Lane::Host, subject, bytes).duration = d;
+  return last();
 }
 
 void zero_gradients(StepBuilder& b, const Workload& w, const Plan& plan) {

@@ -44,7 +44,7 @@ TEST(MegatronCommand, AnswersInItsOwnWords) {
                 {"use_distributed_optimizer", "overlap_param_gather", "max(40e6, 1e6 x ranks)"});
   expect_answer({"list", "plans"}, {"megatron"});
   expect_answer({"rank-plans", "--workload", "gpt2-small", "--cluster", "hgx-h100"},
-                {"Megatron-LM", "use_distributed_optimizer=true"});
+                {"megatron use_distributed_optimizer=true", "megatron overlap_grad_reduce=true"});
 }
 
 TEST(MegatronCommand, RefusesInASentence) {

@@ -88,7 +88,9 @@ TEST(OffloadCommand, RefusesInASentence) {
 
 TEST(HpzCommand, AnswersAndRefuses) {
   expect_answer(asked({"predict"}, "zero3",
-                      {"zero_hpz_partition_size=4", "stage3_max_reuse_distance=0"}, "hgx-h100"),
+                      {"zero_hpz_partition_size=4", "stage3_max_reuse_distance=0",
+                       "stage3_prefetch_bucket_size=0"},
+                      "hgx-h100"),
                 {"zero_hpz_partition_size=4", "all_gather/bwd.bucket."});
   expect_refusal(asked({"predict"}, "zero3", {"zero_hpz_partition_size=3"}), "do not part 8 ranks");
   expect_refusal(asked({"predict"}, "zero3", {"zero_hpz_partition_size=-1"}), "0 or 1 (none)");
