@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kMostSpans = 1'200'000;  // some 35 MB of page
 
 const char* category(OpKind k) {
-  if (is_collective(k)) return "communication";
+  if (is_collective(k) || is_move(k)) return "communication";
   if (is_communication(k)) return "wait";
   if (is_host_work(k)) return "host";
   if (is_forward(k)) return "forward";

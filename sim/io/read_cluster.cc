@@ -268,6 +268,7 @@ Cluster read_cluster(const Json& j, const std::string& file) {
           "link",
           "intra",
           "slow_links",
+          "host_memory",
           "racks",
           "uplink",
           "nccl",
@@ -306,6 +307,7 @@ Cluster read_cluster(const Json& j, const std::string& file) {
   if (r.has("emulated_on_cores"))
     c.emulated_on_cores = r.at("emulated_on_cores").small(-1, 1 << 20);
   if (r.has("intra")) c.intra = read_link(r.at("intra"));
+  if (r.has("host_memory")) c.host_memory = r.at("host_memory").bandwidth();
   if (r.has("inside"))
     read_inside(r.at("inside"), c, r.has("devices_per_host"), r.has("nics_per_host"));
   auto belongs = [&](const char* key, std::initializer_list<Pattern> patterns) {

@@ -296,7 +296,7 @@ class ProgramReader {
       c.kind.operation = *operation;
     }
     if (o.has("does"))
-      c.kind.does = choice(o.at("does"), Does::Load);
+      c.kind.does = choice(o.at("does"), Does::Move);
     else if (o.has("operation"))
       c.kind.does = Does::Communicate;
     else if (!o.has("duration_ps"))

@@ -61,10 +61,21 @@ std::string known_systems() {
   return out;
 }
 std::string other_system() {
-  return "ddpsim models " + known_systems() + "; Megatron's distributed optimizer is not modelled";
+  return "ddpsim models " + known_systems();
 }
 void refuse_other_systems(const Reader& r) {
-  if (r.has("cpu_offload")) r.fail_at("/cpu_offload", other_system());
+  for (const char* key : {"zero_quantized_weights", "zero_quantized_gradients"})
+    if (r.has(key))
+      r.fail_at(std::string("/") + key,
+                std::string("quantised ZeRO++ is not modelled: ") +
+                    (std::string(key).ends_with("weights")
+                         ? "nothing measured says what its kernels take"
+                         : "its all-to-all is none of ddpsim's collectives") +
+                    "; zero_hpz_partition_size is");
+  if (r.has("offload_param"))
+    r.fail_at("/offload_param",
+              "weights of stage 3 in the host's memory are not modelled; offload_optimizer of "
+              "stages 1 and 2 is, and cpu_offload of fsdp2");
   if (r.has("fully_shard")) r.fail_at("/fully_shard", "is a system: {\"system\": \"fsdp2\"}");
   for (const char* key : {"zero_stage", "zero_optimization"})
     if (r.has(key))
@@ -78,7 +89,7 @@ std::string lower_case(std::string name) {
   return name;
 }
 bool is_other_system(const std::string& name) {
-  for (const char* part : {"fsdp", "zero", "megatron", "fully_shard"})
+  for (const char* part : {"fsdp", "zero", "fully_shard"})
     if (name.find(part) != std::string::npos) return true;
   return false;
 }
@@ -165,9 +176,8 @@ int zero_stage_of(const std::string& name) {
 
 System read_system(const Reader& r) {
   std::string name = r.text();
-  for (const char* other :
-       {"tensor_parallel", "tensor_parallelism", "pipeline_parallel", "pipeline_parallelism",
-        "expert_parallel", "expert_parallelism", "megatron"})
+  for (const char* other : {"tensor_parallel", "tensor_parallelism", "pipeline_parallel",
+                            "pipeline_parallelism", "expert_parallel", "expert_parallelism"})
     if (name == other)
       r.fail("\"" + name + "\" is not data parallelism, and ddpsim does not model it; it models " +
              known_systems());
@@ -184,6 +194,10 @@ System read_system(const Reader& r) {
   }
   if (lower_case(name).find("deepspeed") != std::string::npos)
     r.fail("DeepSpeed's ZeRO is system \"zero\", with knob stage (1, 2 or 3)");
+  if (lower_case(name).find("megatron") != std::string::npos)
+    r.fail(
+        "Megatron-LM's data parallelism is system \"megatron\"; the distributed optimizer is its "
+        "knob use_distributed_optimizer, and Megatron-FSDP is not modelled");
   if (is_other_system(lower_case(name)))
     r.fail("\"" + name.substr(0, 40) + "\": " + other_system());
   return static_cast<System>(r.choice(names));

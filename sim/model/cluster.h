@@ -112,6 +112,8 @@ struct Cluster {
   std::vector<GraphNode> nodes;
   std::vector<GraphLink> links;
   std::vector<SlowLink> slow_links;
+  Bandwidth host_memory;  // what all cores of a host read and write together, as STREAM measures
+                          // it; 0 = not known: needed where a plan offloads
   NcclFacts nccl;
   int emulated_on_cores = 0;  // all hosts are namespaces of one machine with this many cores, which
                               // they share; 0 = hosts of their own

@@ -8,8 +8,9 @@
 namespace ddpsim {
 
 const char* name_of(System s) {
-  constexpr std::array<const char*, kSystems> kNames{
-      "pytorch_ddp", "averaging", "fsdp", "fsdp2", "horovod", "zero", "zero_redundancy"};
+  constexpr std::array<const char*, kSystems> kNames{"pytorch_ddp",     "averaging", "fsdp",
+                                                     "fsdp2",           "horovod",   "zero",
+                                                     "zero_redundancy", "megatron"};
   return kNames[static_cast<std::size_t>(s)];
 }
 const char* name_of(Sharding s) {
@@ -33,6 +34,11 @@ const char* name_of(CommHook h) {
   constexpr std::array<const char*, 4> kNames{"none", "allreduce", "fp16_compress",
                                               "bf16_compress"};
   return kNames[static_cast<std::size_t>(h)];
+}
+
+bool offloads(const Plan& plan) {
+  return (plan.system == System::Zero && plan.zero.offload_optimizer) ||
+         (plan.system == System::Fsdp2 && plan.fsdp.cpu_offload);
 }
 
 Backend backend_of(const Plan& plan, DeviceKind device) {
@@ -75,6 +81,23 @@ Problem check_zero(const Plan& p, const Workload& w, bool gpus) {
   if (z.stage < 3 && z.allgather_bucket_size % 2 != 0)
     return {"/plan/allgather_bucket_size",
             "is a multiple of 2 (nccl_start_alignment_factor): stages 1 and 2 stop with an error"};
+  if (z.zero_hpz_partition_size < 0 || z.zero_hpz_partition_size > 1 << 20)
+    return {"/plan/zero_hpz_partition_size", "ranks: 0 or 1 (none) to those of the job"};
+  if (z.zero_hpz_partition_size > 1 && z.stage != 3)
+    return {"/plan/zero_hpz_partition_size",
+            "is of stage 3, which gathers weights (--set stage=3)"};
+  if (z.offload_pin_memory && !z.offload_optimizer)
+    return {"/plan/offload_pin_memory", "there is nothing to pin (--set offload_optimizer=cpu)"};
+  if (z.offload_optimizer && z.stage == 3)
+    return {"/plan/offload_optimizer",
+            "is modelled for stages 1 and 2; that of stage 3, offload_param and NVMe are not"};
+  if (z.offload_optimizer && !z.contiguous_gradients)
+    return {"/plan/contiguous_gradients",
+            "is always true with offload_optimizer (DeepSpeed sets it)"};
+  if (z.offload_optimizer && w.optimizer.kind != Optimizer::Kind::Adam &&
+      w.optimizer.kind != Optimizer::Kind::AdamW)
+    return {"/plan/offload_optimizer",
+            "updates with DeepSpeedCPUAdam: the workload's optimizer is adam or adamw"};
   if (w.casting == Casting::Pure)
     return {"/workload/casting",
             "DeepSpeed's optimizer always has a copy of the weights of four bytes: "
@@ -113,15 +136,56 @@ Problem check_zero_redundancy(const Plan& p, const Workload& w, Backend b) {
   return {};
 }
 
+// What Megatron-LM refuses (training/arguments.py, param_and_grad_buffer.py), and what is not
+// modelled.
+Problem check_megatron(const Plan& p, const Workload& w, bool gpus) {
+  const MegatronPlan& m = p.megatron;
+  if (!gpus) return {"/plan/system", "megatron is modelled on GPUs, over NCCL"};
+  if (m.overlap_param_gather && !m.use_distributed_optimizer)
+    return {"/plan/overlap_param_gather",
+            "only with the distributed optimizer (--set use_distributed_optimizer=true)"};
+  if (m.overlap_param_gather && !m.overlap_grad_reduce)
+    return {"/plan/overlap_param_gather",
+            "needs overlap_grad_reduce, too (--set overlap_grad_reduce=true)"};
+  if (m.overlap_param_gather && w.layers.empty())
+    return {"/plan/overlap_param_gather",
+            "gathers weights before the layers that need them, and this capture knows forward only "
+            "as a whole: capture it again (tools/python/ddpsim_capture.py notes when each layer "
+            "begins), or use a described workload (ddpsim list workloads)"};
+  if (m.bucket_size < 0 || m.bucket_size > std::int64_t{1} << 40)
+    return {"/plan/bucket_size", "elements, at most 2^40; 0 = max(40e6, 1e6 a rank)"};
+  if (m.num_buckets < 0 || m.num_buckets > w.elements())
+    return {"/plan/num_buckets", "1 to the elements of the model; 0 = as bucket_size says"};
+  if (m.num_buckets > 0 && m.bucket_size > 0)
+    return {"/plan/num_buckets", "takes the place of bucket_size; give one of the two"};
+  if (!p.unused_parameters.empty() || w.arrival.size() != w.tensors.size())
+    return {"/plan/system",
+            "a parameter never gets a gradient: Megatron-LM's buckets wait for all of theirs, and "
+            "stop with an error (megatron is modelled for models that use every parameter)"};
+  for (const Tensor& t : w.tensors)
+    if (t.dtype != w.tensors.front().dtype)
+      return {"/plan/system",
+              "parameters of several types, which Megatron-LM puts into several "
+              "buffers, are not modelled"};
+  const bool halves = w.precision == Precision::Bf16 || w.precision == Precision::Fp16;
+  if (halves && w.casting != Casting::MasterWeights)
+    return {"/workload/casting",
+            "Megatron-LM trains weights of two bytes with a copy of four: "
+            "--set workload.casting=master_weights"};
+  if (w.loop.grad_scaler.value_or(false))
+    return {"/workload/loop/grad_scaler",
+            "Megatron-LM takes no GradScaler: it scales the loss itself where weights are fp16"};
+  return {};
+}
+
 Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (w.cuda_graphs) {
     if (device != DeviceKind::Gpu) return {"/workload", "CUDA graphs are of a GPU"};
     bool whole = p.system == System::PytorchDdp || p.system == System::Averaging;
     if (!whole || p.find_unused_parameters)
       return {"/workload",
-              "a step with find_unused_parameters, Horovod, FSDP or ZeRO is not replayed as a CUDA "
-              "graph: "
-              "its host decides while it runs (cuda_graphs=false)"};
+              "a step with find_unused_parameters, Horovod, FSDP, ZeRO or Megatron-LM is not "
+              "replayed as a CUDA graph: its host decides while it runs (cuda_graphs=false)"};
   }
   if (p.accumulation_steps < 1 || p.accumulation_steps > 10'000)
     return {"/plan/accumulation_steps", "1 to 10,000 micro-steps"};
@@ -200,6 +264,9 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
       return problem;
   if (p.system == System::ZeroRedundancy)
     if (auto problem = check_zero_redundancy(p, w, b)) return problem;
+  if (p.system == System::Megatron)
+    if (auto problem = check_megatron(p, w, device == DeviceKind::Gpu && b == Backend::Nccl))
+      return problem;
   if (p.system == System::Horovod) {
     if (b == Backend::Tcp)
       return {"/plan/backend",

@@ -21,9 +21,10 @@ enum class System : std::uint8_t {
   Fsdp2,
   Horovod,
   Zero,
-  ZeroRedundancy
+  ZeroRedundancy,
+  Megatron
 };
-inline constexpr int kSystems = 7;
+inline constexpr int kSystems = 8;
 // Gradients in DDP's buckets: what DDP's knobs are of.
 constexpr bool is_on_ddp(System s) {
   return s == System::PytorchDdp || s == System::ZeroRedundancy;
@@ -82,6 +83,8 @@ struct FsdpPlan {
   std::int64_t backward_prefetch_units = 1;           // set_modules_to_backward_prefetch
   bool separate_reduce_scatter_group = false;         // 2.13
   std::int64_t reduce_scatter_max_input_buffers = 1;  // 2.13
+  bool cpu_offload = false;  // CPUOffloadPolicy(): shards, their gradients and the
+                             // optimizer are the host's
   std::string auto_wrap_policy =
       "block";  // "block": each repeated block is a unit; "none": the model is one
 };
@@ -113,6 +116,28 @@ struct ZeroPlan {
   std::int64_t stage3_max_live_parameters = 1'000'000'000;
   std::int64_t stage3_max_reuse_distance = 1'000'000'000;
   std::int64_t sub_group_size = 1'000'000'000;
+  std::int64_t zero_hpz_partition_size = 1;  // stage 3: ranks that share a second copy of weights
+  // offload_optimizer: {device, pin_memory}; stages 1 and 2. The optimizer is DeepSpeedCPUAdam.
+  bool offload_optimizer = false;
+  bool offload_pin_memory = false;
+};
+// Whether the plan keeps something in the memory of its hosts.
+struct Plan;
+bool offloads(const Plan& plan);
+
+// Megatron-LM's DistributedDataParallelConfig and gradient_accumulation_fusion, as of August 2026;
+// what is not set is as megatron/training/arguments.py leaves it.
+struct MegatronPlan {
+  bool use_distributed_optimizer = false;  // optimizer state and the optimizer's step in shards
+  bool overlap_grad_reduce = false;        // buckets are reduced while backward runs
+  bool overlap_param_gather = false;       // and gathered while forward runs
+  std::int64_t bucket_size = 0;            // elements; 0 = max(40e6, 1e6 a rank)
+  std::int64_t num_buckets = 0;            // takes the place of bucket_size; 0 = not given
+  bool pad_buckets_for_high_nccl_busbw = false;
+  bool average_in_collective = false;         // false: gradients are scaled before
+  std::optional<bool> grad_reduce_in_fp32;    // accumulated and reduced; default: of bf16 weights
+  std::optional<bool> check_for_nan_in_grad;  // default: but with fp16's dynamic loss scale
+  bool gradient_accumulation_fusion = true;   // products add to the buffer themselves
 };
 
 // torch.distributed.optim.ZeroRedundancyOptimizer, beside DDP's knobs.
@@ -153,6 +178,7 @@ struct Plan {
   HorovodPlan horovod;
   ZeroPlan zero;
   ZeroRedundancyPlan zero_redundancy;
+  MegatronPlan megatron;
 };
 
 Backend backend_of(const Plan& plan, DeviceKind device);

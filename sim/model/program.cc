@@ -11,8 +11,8 @@ std::string name_of(Lane l, const std::vector<std::string>& streams) {
   return number_of(l) < kLanes ? kNames[number_of(l)] : streams[number_of(l) - kLanes];
 }
 const char* name_of(Does d) {
-  constexpr std::array<const char*, 8> kNames{"compute", "copy", "launch",  "communicate",
-                                              "wait",    "host", "request", "load"};
+  constexpr std::array<const char*, 9> kNames{"compute", "copy",    "launch", "communicate", "wait",
+                                              "host",    "request", "load",   "move"};
   return kNames[static_cast<std::size_t>(d)];
 }
 const char* name_of(Phase p) {

@@ -52,7 +52,8 @@ enum class Does : std::uint8_t {
   Wait,         // until a collective has ended
   Host,         // other work of the host thread
   Request,      // asks the coordinator to reduce its tensor
-  Load          // a batch of input: is made, or waited for on the host
+  Load,         // a batch of input: is made, or waited for on the host
+  Move          // bytes between the device's memory and its host's
 };
 // Where in a step it counts. Reduced: what is done with gradients after their reduction.
 enum class Phase : std::uint8_t { Between, Forward, Backward, Reduced, Update };
@@ -88,9 +89,13 @@ constexpr bool is_collective(OpKind k) {
 constexpr bool is_broadcast(OpKind k) {
   return is_collective(k) && k.operation == Operation::Broadcast;
 }
-// A collective, or waiting for one.
+// Over the link between a device and its host, by an engine of its own: computation goes on.
+constexpr bool is_move(OpKind k) {
+  return k.does == Does::Move;
+}
+// A collective, a copy to or from the host, or waiting for one.
 constexpr bool is_communication(OpKind k) {
-  return is_collective(k) || k.does == Does::Wait;
+  return is_collective(k) || is_move(k) || k.does == Does::Wait;
 }
 // Occupies the device that computes.
 constexpr bool is_compute(OpKind k) {

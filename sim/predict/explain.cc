@@ -116,6 +116,7 @@ class Explainer {
   Sort sort_of(std::uint32_t i) const {
     if (is_launch(op(i).kind)) return Sort::Host;
     if (is_collective(op(i).kind)) return Sort::Collective;
+    if (is_move(op(i).kind)) return Sort::Other;
     switch (op(i).kind.phase) {
       case Phase::Between:
         return Sort::Other;

@@ -1,17 +1,19 @@
 // A question's Program, as its plan lowers it on its cluster.
 #pragma once
 
+#include "sim/predict/host_memory.h"
 #include "sim/predict/predict.h"
 #include "sim/strategy/lower.h"
 
 namespace ddpsim::predict {
 
-// `times`: of the question's workload on its profile (step_times).
+// `times`: of the question's workload on its profile (step_times), at this level.
 inline Program lowered(const Question& q, const StepTimes& times,
-                       strategy::Steps steps = strategy::Steps::All) {
-  return strategy::lower(
-      {q.workload, times, q.profile.kind, q.scenario.ranks, q.fabric.cluster().devices_per_host},
-      q.scenario.plan, steps);
+                       strategy::Steps steps = strategy::Steps::All, Level level = Level::Mid) {
+  strategy::TimedWorkload timed{q.workload, times, q.profile.kind, q.scenario.ranks,
+                                q.fabric.cluster().devices_per_host};
+  if (offloads(q.scenario.plan)) timed.host_memory = host_memory(q, level);
+  return strategy::lower(timed, q.scenario.plan, steps);
 }
 
 }  // namespace ddpsim::predict

@@ -53,7 +53,7 @@ Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Op
   if (options.program)
     r.program = *options.program;
   else
-    r.program = lowered(q, r.times, steps);
+    r.program = lowered(q, r.times, steps, level);
   if (options.without) alter(*options.without, r.program);
   if (q.scenario.input && !options.program) strategy::feed(r.program, input_time(q));
   r.communicator = &options.known->get(q, r.program);
@@ -421,6 +421,7 @@ Problem check(const Question& q, Communicators* known) {
   if (auto* problem_of = strategy::record_of(q.scenario.plan.system).check)
     if (auto p = problem_of(q.scenario.plan, q.scenario.ranks, q.fabric.cluster().devices_per_host))
       return p;
+  if (auto p = check_host_memory(q)) return p;
   return check_nccl(q.scenario.plan, q, devices_of(q.scenario), known);
 }
 

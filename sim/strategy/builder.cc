@@ -80,10 +80,15 @@ std::uint32_t StepBuilder::main(const OpWord& word, std::uint32_t subject, std::
 }
 
 std::uint32_t StepBuilder::forward(const StepTimes& times) {
-  Stretch s = forward_of(times);
+  return forward(kForward, kNoSubject, forward_of(times), 0, model_.layers());
+}
+
+std::uint32_t StepBuilder::forward(const OpWord& word, std::uint32_t subject, const Stretch& s,
+                                   std::size_t from, std::size_t to) {
   host_time(s.head);
-  std::uint32_t index = main(kForward, kNoSubject, 0, {.duration = s.device});
-  all_forward();
+  std::uint32_t index = main(word, subject, 0, {.duration = s.device});
+  activations(model_.forward(from, to));
+  layer_ = to;
   host_time(s.host - s.head);
   return index;
 }
@@ -243,6 +248,12 @@ std::uint32_t StepBuilder::event(const OpWord& word, Lane lane) {
 std::uint32_t StepBuilder::host(const OpWord& word, Cost cost, std::uint32_t subject) {
   Op& op = push(word, Lane::Host, subject, 0);
   op.cost = cost;
+  return last();
+}
+
+std::uint32_t StepBuilder::host(const OpWord& word, std::uint32_t subject, std::int64_t bytes,
+                                Duration d) {
+  push(word, Lane::Host, subject, bytes).duration = d;
   return last();
 }
 

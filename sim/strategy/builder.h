@@ -47,6 +47,9 @@ class StepBuilder {
   // All of forward: the device begins as soon as the host is far enough ahead, and the host goes on
   // to what it launches next.
   std::uint32_t forward(const StepTimes& times);
+  // The same of some layers, [from, to).
+  std::uint32_t forward(const OpWord& word, std::uint32_t subject, const Stretch& s,
+                        std::size_t from, std::size_t to);
 
   // Memory that an operation, by default the last, allocates when the host issues it, and frees
   // then or when it has ended.
@@ -95,6 +98,8 @@ class StepBuilder {
                          std::uint32_t dep);
   // Host-only work.
   std::uint32_t host(const OpWord& word, Cost cost, std::uint32_t subject = kNoSubject);
+  // The same of so many bytes of its memory, which takes so long.
+  std::uint32_t host(const OpWord& word, std::uint32_t subject, std::int64_t bytes, Duration d);
   // On any stream of the device, behind its launch and all of `after` (GPU).
   std::uint32_t on_stream(Lane stream, const OpWord& word, std::uint32_t subject,
                           std::int64_t bytes, Work work, std::span<const std::uint32_t> after);

@@ -478,6 +478,10 @@ class FsdpLowering {
 Problem check_fsdp(const Plan& plan, int ranks, int per_host) {
   const FsdpPlan& f = plan.fsdp;
   const std::string path = "/plan/shard_degree";
+  if (f.cpu_offload && ranks == 1)
+    return {"/plan/cpu_offload", "of one rank, which gathers nothing, is not modelled"};
+  if (f.cpu_offload && !plan.set_to_none.value_or(true))
+    return {"/plan/set_to_none", "false is not modelled where gradients are the host's"};
   if (f.shard_degree < 0 || f.shard_degree > ranks)
     return {path, "ranks that shard together: 1 to the job's " + std::to_string(ranks) +
                       ", 0 = as the strategy has it"};

@@ -82,4 +82,8 @@ class DeviceStreams;
 void update_shard(StepBuilder& b, DeviceStreams& streams, const Workload& w, std::int64_t elements,
                   std::int64_t parameters, DType dtype);
 
+// The same on the host's cores, of a plan that offloads.
+void update_on_host(StepBuilder& b, const Workload& w, std::int64_t elements,
+                    std::int64_t parameters, const HostMemory& host);
+
 }  // namespace ddpsim::strategy

@@ -30,10 +30,12 @@ namespace {
 using namespace fsdp;  // its words
 
 constexpr OpWord kFsdp2Words[] = {
-    kStart,          kCastShard,    kCastShardAgain,  kShardIn,       kShardInAgain, kGather,
-    kGatherAgain,    kUnitOut,      kUnitOutAgain,    kUnitForward,   kUnitBackward, kReshard,
-    kAccumulateFlat, kCastGradient, kChunkCat,        kPredivide,     kScatter,      kReduce,
-    kPostdivide,     kCastBack,     kAccumulateShard, kZeroGradients, kCopyGradient};
+    kStart,           kCastShard,     kCastShardAgain, kShardIn,       kShardInAgain,
+    kGather,          kGatherAgain,   kUnitOut,        kUnitOutAgain,  kUnitForward,
+    kUnitBackward,    kReshard,       kAccumulateFlat, kCastGradient,  kChunkCat,
+    kPredivide,       kScatter,       kReduce,         kPostdivide,    kCastBack,
+    kAccumulateShard, kZeroGradients, kCopyGradient,   kShardToDevice, kShardToDeviceAgain,
+    kGradientToHost,  kAwaitToHost,   kAddOnHost};
 
 class Fsdp2Lowering {
  public:
@@ -46,6 +48,7 @@ class Fsdp2Lowering {
         program_(empty_program(timed, plan)),
         groups_(sharded_of(plan, timed.ranks, timed.per_host)),
         memory_(w_, fsdp_.param_dtype && element_size(*fsdp_.param_dtype) == 2),
+        host_(timed.host_memory),
         copies_(groups_.ranks == 1 && plan.pytorch > PytorchVersion::V2_7),
         state_(units_.size()),
         streams_(1 + kMostStreams) {
@@ -75,7 +78,7 @@ class Fsdp2Lowering {
       if (u != kRoot && !empty(u)) wrapped_.push_back(u);
     }
     for (std::size_t u = 0; u < units_.size(); ++u) elements_ += shard(u);
-    program_.resident = resident_shards(w_, elements_, types_.weights, !sets_to_none_);
+    program_.resident = resident_shards(w_, host_ ? 0 : elements_, types_.weights, !sets_to_none_);
     program_.activations_known = memory_.known();
   }
 
@@ -103,6 +106,7 @@ class Fsdp2Lowering {
     bool reduced = false;             // in this backward
     bool kept = false;                // unsharded gradients of micro-steps before
     bool gradient = false;            // of its shard
+    bool offloading = false;          // to the host, which has not waited for it
     std::uint32_t reduction = kNoOp;  // the last of its operations in this backward
     std::int64_t reduced_bytes = 0;   // HSDP: what was all-reduced, until backward ends
   };
@@ -154,7 +158,17 @@ class Fsdp2Lowering {
     const bool from_smaller = s.weights == State::Weights::Smaller;
     const std::int64_t own = from_smaller ? padded_[u] / smaller() : shard(u);
     const bool casts = types_.compute != types_.weights;
-    if (casts) {
+    const std::int64_t moved = host_ && !from_smaller ? own * element_size(types_.weights) : 0;
+    if (moved > 0) {
+      move(kCopy, backward_ ? kShardToDeviceAgain : kShardToDevice, u, moved);
+      b_->allocate(Holds::Buckets, moved);
+    }
+    if (casts && moved > 0) {  // one by one: _get_param_all_gather_inputs
+      copy_each(kCopy, backward_ ? kCastShardAgain : kCastShard, u,
+                own * (size + element_size(types_.weights)));
+      b_->allocate(Holds::Buckets, own * size);
+      b_->release(Holds::Buckets, moved);
+    } else if (casts) {
       // What a smaller group keeps has been cast, and is copied all the same.
       copy(kCopy, backward_ ? kCastShardAgain : kCastShard, u,
            own * (size + (from_smaller ? size : element_size(types_.weights))));
@@ -162,6 +176,7 @@ class Fsdp2Lowering {
     }
     copy(kCopy, backward_ ? kShardInAgain : kShardIn, u, 2 * own * size);
     b_->allocate(Holds::Buckets, padded_[u] * size);  // its input is a slice of its output
+    if (!casts) b_->release(Holds::Buckets, moved);
     streams_.wait(kAllGather, kCopy);
     s.gathered = streams_.collective(
         kAllGather, backward_ ? kGatherAgain : kGather, label(u), padded_[u] * size, types_.compute,
@@ -357,7 +372,8 @@ class Fsdp2Lowering {
                                       group(), scatter_lane_);
     scattered_.push_back({scattered, input});
     const bool casts = types_.reduce != types_.weights;
-    b_->allocate(casts || s.gradient ? Holds::Buckets : Holds::Gradients, output, begins);
+    const bool kept = !host_;  // on the device
+    b_->allocate(casts || s.gradient || !kept ? Holds::Buckets : Holds::Gradients, output, begins);
     Stream after = kReduceScatter;
     if (hybrid()) {
       after = all_reduce_;
@@ -369,8 +385,9 @@ class Fsdp2Lowering {
     const std::int64_t gradient = shard(u) * element_size(types_.weights);
     if (casts) {
       copy(after, kCastBack, u, output + gradient);
-      b_->allocate(s.gradient ? Holds::Buckets : Holds::Gradients, gradient);
+      b_->allocate(s.gradient || !kept ? Holds::Buckets : Holds::Gradients, gradient);
     }
+    if (host_) return offload(u, after, last, casts ? output + gradient : output);
     const bool ends = casts || s.gradient;  // what was reduced is not what is kept
     if (casts && !hybrid()) b_->release(Holds::Buckets, output);
     if (s.gradient) copy_each(after, kAccumulateShard, u, 3 * gradient);
@@ -379,6 +396,29 @@ class Fsdp2Lowering {
     if (ends && hybrid()) s.reduced_bytes = output;
     s.gradient = true;
     s.reduction = streams_.last(after);
+  }
+
+  // CPUOffloadPolicy, pinned: the host waits at the end of backward; where it adds to what it has,
+  // at once. `held`: bytes of what was reduced.
+  void offload(std::size_t u, Stream after, std::int64_t last, std::int64_t held) {
+    State& s = state_[u];
+    const std::int64_t gradient = shard(u) * element_size(types_.weights);
+    move(after, kGradientToHost, u, gradient);
+    b_->release(Holds::Gradients, last);
+    b_->release(Holds::Buckets, held);
+    s.reduction = streams_.last(after);
+    if (s.gradient) {
+      b_->wait(kAwaitToHost, label(u), s.reduction);
+      b_->host(kAddOnHost, label(u), 3 * gradient, host_->touch(3 * gradient));
+    }
+    s.offloading = !s.gradient;
+    s.gradient = true;
+  }
+  void move(Stream stream, const OpWord& word, std::size_t u, std::int64_t bytes) {
+    const auto copies = std::ssize(units_[u].tensors);
+    streams_.kernel(
+        stream, word, label(u), bytes,
+        {.duration = host_->copy(bytes, copies), .kernels = static_cast<std::int32_t>(copies)});
   }
 
   void backward() {
@@ -403,6 +443,7 @@ class Fsdp2Lowering {
       State& s = state_[u];
       if (!s.reduced) after_backward(u);
       streams_.wait_for(kCompute, s.reduction);
+      if (std::exchange(s.offloading, false)) b_->wait(kAwaitToHost, label(u), s.reduction);
       b_->release(Holds::Buckets, std::exchange(s.reduced_bytes, 0));
     }
     for (const Scattered& s : scattered_) {
@@ -442,7 +483,10 @@ class Fsdp2Lowering {
     b.set_micro(-1);
     std::int64_t parameters = 0;
     for (const Unit& u : units_) parameters += std::ssize(u.tensors);
-    update_shard(b, streams_, w_, elements_, parameters, types_.weights);
+    if (host_)
+      update_on_host(b, w_, elements_, parameters, *host_);
+    else
+      update_shard(b, streams_, w_, elements_, parameters, types_.weights);
     return std::move(b.step);
   }
 
@@ -464,8 +508,9 @@ class Fsdp2Lowering {
   bool postdivides_ = false;
   bool sets_to_none_ = true;
   const ModelMemory memory_;
-  std::int64_t elements_ = 0;  // of this rank's shards
-  const bool copies_;          // one rank shards: nothing to gather nor to scatter
+  std::int64_t elements_ = 0;             // of this rank's shards
+  const std::optional<HostMemory> host_;  // of a plan that offloads
+  const bool copies_;                     // one rank shards: nothing to gather nor to scatter
   UnitForward forward_;
   StepBuilder* b_ = nullptr;
   std::vector<State> state_;

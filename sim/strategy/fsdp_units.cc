@@ -186,4 +186,15 @@ void update_shard(StepBuilder& b, DeviceStreams& streams, const Workload& w, std
   if (w.loop.loss_item) b.wait(kReadLoss, kNoSubject, streams.last(kCompute));
 }
 
+void update_on_host(StepBuilder& b, const Workload& w, std::int64_t elements,
+                    std::int64_t parameters, const HostMemory& host) {
+  const LoopWork loop = loop_work(w, elements, parameters);
+  auto traffic =
+      static_cast<std::int64_t>(static_cast<double>(elements) * optimizer_bytes_per_element(w));
+  for (const auto& [word, bytes] : {std::pair{&kHostUnscale, loop.unscale},
+                                    {&kHostClip, loop.clip},
+                                    {&kHostOptimizer, traffic}})
+    if (bytes > 0) b.host(*word, kNoSubject, bytes, host.touch(bytes));
+}
+
 }  // namespace ddpsim::strategy

@@ -25,6 +25,17 @@ inline constexpr OpWord kLimitAgain{"limit/bwd.",
                                     {.does = Does::Host, .of = Of::Label, .in_micro_step = true}};
 inline constexpr OpWord kCastShard = copy_word("cast_shard/", Phase::Between);
 inline constexpr OpWord kCastShardAgain = copy_word("cast_shard/bwd.", Phase::Between);
+// CPUOffloadPolicy.
+constexpr OpWord move_word(const char* name, Phase phase) {
+  return {name, {.does = Does::Move, .phase = phase, .of = Of::Label, .in_micro_step = true}};
+}
+inline constexpr OpWord kShardToDevice = move_word("to_device/", Phase::Between);
+inline constexpr OpWord kShardToDeviceAgain = move_word("to_device/bwd.", Phase::Between);
+inline constexpr OpWord kGradientToHost = move_word("to_host/", Phase::Reduced);
+inline constexpr OpWord kAwaitToHost{"wait/to_host/",
+                                     {.does = Does::Wait, .of = Of::Label, .in_micro_step = true}};
+inline constexpr OpWord kAddOnHost{"host_add/",
+                                   {.does = Does::Host, .of = Of::Label, .in_micro_step = true}};
 inline constexpr OpWord kGather =
     collective_word("all_gather/", Phase::Forward, Operation::AllGather);
 inline constexpr OpWord kGatherAgain =

@@ -1,9 +1,25 @@
 // lower: Workload + Plan -> Program. Pure; one file per data-parallel system.
 #pragma once
 
+#include <optional>
+
 #include "sim/model/program.h"
 
 namespace ddpsim::strategy {
+
+// What a rank's host takes for what is offloaded to it, with all ranks of the host at work.
+struct HostMemory {
+  Duration latency;    // of a copy
+  double copied = 0;   // bytes per picosecond to the device, or from it
+  double touched = 0;  // bytes per picosecond that the host's cores read and write for this rank
+  // So many copies, one after another, of so many bytes in all.
+  Duration copy(std::int64_t bytes, std::int64_t copies = 1) const {
+    return latency * copies + Duration{ceil_ps(static_cast<double>(bytes), copied)};
+  }
+  Duration touch(std::int64_t bytes) const {
+    return {ceil_ps(static_cast<double>(bytes), touched)};
+  }
+};
 
 // A workload with the times of its step on a device: captured ones are its own, described ones come
 // from a Profile (predict::step_times).
@@ -11,8 +27,9 @@ struct TimedWorkload {
   const Workload& workload;
   const StepTimes& times;
   DeviceKind device;
-  int ranks;     // of the job: what a shard is part of
-  int per_host;  // of them, on a host
+  int ranks;                                   // of the job: what a shard is part of
+  int per_host;                                // of them, on a host
+  std::optional<HostMemory> host_memory = {};  // of a plan that offloads
   TimedWorkload(const Workload& w, const StepTimes& t, DeviceKind d, int n,
                 int devices_per_host = 1)
       : workload(w), times(t), device(d), ranks(n), per_host(devices_per_host) {}
@@ -53,6 +70,10 @@ Program lower_zero(const TimedWorkload& workload, const Plan& plan, Steps steps 
 // PyTorch's ZeroRedundancyOptimizer over DistributedDataParallel: optimizer state in shards.
 Program lower_zero_redundancy(const TimedWorkload& workload, const Plan& plan,
                               Steps steps = Steps::All);
+
+// Megatron-LM's DistributedDataParallel and distributed optimizer. The first step reduces after
+// backward and gathers nothing. REQUIRES: with overlap_param_gather, workload.times.layers.
+Program lower_megatron(const TimedWorkload& workload, const Plan& plan, Steps steps = Steps::All);
 
 // Everything before the steps: names, sizes, threads.
 Program empty_program(const TimedWorkload& workload, const Plan& plan);

@@ -5,6 +5,7 @@
 
 #include "sim/strategy/bucketing.h"
 #include "sim/strategy/fsdp.h"
+#include "sim/strategy/zero.h"
 
 namespace ddpsim::strategy {
 namespace {
@@ -52,6 +53,11 @@ Field zero_stage(Plan&) {
   return Choice{{"1", "2", "3"},
                 [](const Plan& p) { return p.zero.stage - 1; },
                 [](Plan& p, int k) { p.zero.stage = k + 1; }};
+}
+Field zero_offload_optimizer(Plan&) {
+  return Choice{{"none", "cpu"},
+                [](const Plan& p) { return p.zero.offload_optimizer ? 1 : 0; },
+                [](Plan& p, int k) { p.zero.offload_optimizer = k == 1; }};
 }
 Field horovod_compression(Plan&) {
   return Choice{{"none", "fp16"},
@@ -152,6 +158,9 @@ const KnobRecord kFsdp2Knobs[] = {
     {"no_sync", "", "false",
      "set_requires_gradient_sync(False) in micro-steps but the last: whole gradients are kept",
      false, [](Plan& p) { return Field(&p.fsdp.no_sync); }},
+    {"cpu_offload", "", "false",
+     "CPUOffloadPolicy: shards, their gradients and the optimizer are the host's", false,
+     [](Plan& p) { return Field(&p.fsdp.cpu_offload); }},
     {"auto_wrap_policy", "", "block",
      "block: fully_shard of each repeated block and of the model; none: of the model", false,
      auto_wrap_policy}};
@@ -230,7 +239,16 @@ const KnobRecord kZeroKnobs[] = {
      [](Plan& p) { return Field(&p.zero.stage3_max_reuse_distance); }},
     {"sub_group_size", "elements", "1000000000",
      "stage 3: elements of a shard that the optimizer updates at once", false,
-     [](Plan& p) { return Field(&p.zero.sub_group_size); }}};
+     [](Plan& p) { return Field(&p.zero.sub_group_size); }},
+    {"zero_hpz_partition_size", "ranks", "1",
+     "stage 3: so many ranks keep the weights of a step among them; backward gathers there (hpZ)",
+     false, [](Plan& p) { return Field(&p.zero.zero_hpz_partition_size); }},
+    {"offload_optimizer", "", "none",
+     "stages 1 and 2: cpu: the optimizer and its state are the host's (ZeRO-Offload)", false,
+     zero_offload_optimizer},
+    {"offload_pin_memory", "", "false",
+     "offload_optimizer's pin_memory: the host goes on while gradients are copied to it", false,
+     [](Plan& p) { return Field(&p.zero.offload_pin_memory); }}};
 
 std::vector<Operation> sharding_operations(const Plan&) {
   return {Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce};
@@ -248,6 +266,40 @@ const std::vector<KnobRecord> kZeroRedundancyKnobs = [] {
   all.insert(all.end(), std::begin(kDdpKnobs), std::end(kDdpKnobs));
   return all;
 }();
+
+const KnobRecord kMegatronKnobs[] = {
+    {"use_distributed_optimizer", "", "false",
+     "gradients are scattered, a rank updates its part, weights are gathered", false,
+     [](Plan& p) { return Field(&p.megatron.use_distributed_optimizer); }},
+    {"overlap_grad_reduce", "", "false",
+     "gradients are reduced in buckets while backward runs; false: all at once after it", true,
+     [](Plan& p) { return Field(&p.megatron.overlap_grad_reduce); }},
+    {"overlap_param_gather", "", "false",
+     "weights are gathered bucket by bucket while the next forward runs", true,
+     [](Plan& p) { return Field(&p.megatron.overlap_param_gather); }},
+    {"bucket_size",
+     "elements",
+     "max(40e6, 1e6 x ranks)",
+     "a bucket is closed when it has this many; 0: the default",
+     true,
+     [](Plan& p) { return Field(&p.megatron.bucket_size); },
+     {5e6, 1e7, 2e7, 4e7, 1e8, 2e8, 5e8}},
+    {"num_buckets", "buckets", "0", "in place of bucket_size: all parameters over this number",
+     false, [](Plan& p) { return Field(&p.megatron.num_buckets); }},
+    {"pad_buckets_for_high_nccl_busbw", "", "false", "buckets end at multiples of 2^16 elements",
+     false, [](Plan& p) { return Field(&p.megatron.pad_buckets_for_high_nccl_busbw); }},
+    {"average_in_collective", "", "false",
+     "NCCL averages; false: a kernel divides a bucket before it is summed", true,
+     [](Plan& p) { return Field(&p.megatron.average_in_collective); }},
+    {"grad_reduce_in_fp32", "", "true of bf16 weights, else false",
+     "gradients are accumulated and reduced in four bytes", false,
+     [](Plan& p) { return Field(&p.megatron.grad_reduce_in_fp32); }},
+    {"check_for_nan_in_grad", "", "true, of fp16 weights false",
+     "the host waits for the norm of each bucket before it is reduced", true,
+     [](Plan& p) { return Field(&p.megatron.check_for_nan_in_grad); }},
+    {"gradient_accumulation_fusion", "", "true",
+     "gradients of linear layers' weights are added to the buffer by their products", false,
+     [](Plan& p) { return Field(&p.megatron.gradient_accumulation_fusion); }}};
 
 constexpr const char* kExecuted =
     "PyTorch 1.13 over Gloo executed (calib/runs); other versions, and NCCL, from source reading";
@@ -339,7 +391,9 @@ const SystemRecord kSystemRecords[] = {
        std::vector<Operation> out = sharding_operations(p);
        if (!p.zero.use_multi_rank_bucket_allreduce) out.push_back(Operation::Reduce);
        return out;
-     }},
+     },
+     zero_groups,
+     check_zero_groups},
     {System::ZeroRedundancy,
      "zero_redundancy",
      "PyTorch DDP with ZeroRedundancyOptimizer",
@@ -354,7 +408,23 @@ const SystemRecord kSystemRecords[] = {
      kZeroRedundancyKnobs,
      lower_zero_redundancy,
      [](const Workload& w, const Plan& p) { return steady_buckets(w, p).size(); },
-     {{"parameters_as_bucket_view", "true"}}}};
+     {{"parameters_as_bucket_view", "true"}}},
+    {System::Megatron,
+     "megatron",
+     "Megatron-LM",
+     "Megatron-LM",
+     "buckets",
+     "Megatron-LM's DistributedDataParallel: one buffer of gradients, reduced at once or in "
+     "buckets; with use_distributed_optimizer scattered, and weights gathered",
+     "schedule from source reading (August 2026), not executed",
+     "schedule from source reading (August 2026), not executed",
+     true,
+     megatron_words(),
+     kMegatronKnobs,
+     lower_megatron,
+     nullptr,
+     {{"use_distributed_optimizer", "true"}, {"overlap_grad_reduce", "true"}},
+     sharding_operations}};
 
 }  // namespace
 

@@ -41,6 +41,11 @@ inline constexpr OpWord kAwaitFinite{"wait/found_inf",
 inline constexpr OpWord kReadLoss{"wait/loss", {.does = Does::Wait, .phase = Phase::Update}};
 inline constexpr OpWord kOptimizer{"optimizer",
                                    {.phase = Phase::Update, .touches = Touches::Everything}};
+// Of a system that offloads: the optimizer, on the host's cores.
+inline constexpr OpWord kHostUnscale{"host_unscale", {.phase = Phase::Update}};
+inline constexpr OpWord kHostClip{"host_clip", {.phase = Phase::Update}};
+inline constexpr OpWord kHostOptimizer{"host_optimizer",
+                                       {.phase = Phase::Update, .touches = Touches::Everything}};
 
 // The words of one system besides the shared ones.
 std::span<const OpWord> ddp_words();
@@ -50,6 +55,7 @@ std::span<const OpWord> fsdp2_words();
 std::span<const OpWord> horovod_words();
 std::span<const OpWord> zero_words();
 std::span<const OpWord> zero_redundancy_words();
+std::span<const OpWord> megatron_words();
 
 // Of all systems.
 const std::vector<OpWord>& all_words();

@@ -171,6 +171,25 @@ ZeroTrace zero_trace(const Workload& w) {
   return TraceMaker(w).make();
 }
 
+std::int64_t secondary_ranks(const ZeroPlan& zero, std::int64_t ranks) {
+  if (zero.stage < 3 || zero.zero_hpz_partition_size < 2) return 1;
+  return std::min(zero.zero_hpz_partition_size, ranks);
+}
+
+std::vector<RankGroups> zero_groups(const Plan& plan, int ranks, int) {
+  const auto size = static_cast<int>(secondary_ranks(plan.zero, ranks));
+  if (size < 2) return {};
+  return {{"secondary", size, 1}};
+}
+
+Problem check_zero_groups(const Plan& plan, int ranks, int) {
+  const std::int64_t size = secondary_ranks(plan.zero, ranks);
+  if (ranks % size == 0) return {};
+  return {"/plan/zero_hpz_partition_size", "groups of " + std::to_string(size) +
+                                               " ranks do not part " + std::to_string(ranks) +
+                                               " ranks"};
+}
+
 Held zero_resident(const Workload& w, std::int64_t weights, std::int64_t shard) {
   Held held = resident(w, 0, 0);
   of(held, Holds::Parameters) = weights * element_size(w.tensors.front().dtype);

@@ -55,6 +55,13 @@ struct ZeroTrace {
 // REQUIRES: the workload has layers.
 ZeroTrace zero_trace(const Workload& w);
 
+// hpZ: ranks that have the weights of a step among them; 1 = none. Source:
+// deepspeed/utils/groups.py, _create_zero_param_parallel_group (0.14.5).
+std::int64_t secondary_ranks(const ZeroPlan& zero, std::int64_t ranks);
+std::vector<RankGroups> zero_groups(const Plan& plan, int ranks, int per_host);
+Problem check_zero_groups(const Plan& plan, int ranks, int per_host);
+inline constexpr std::uint8_t kSecondaryGroup = 1;
+
 // Between steps, of a rank: `weights` elements of its parameters, the optimizer's copy of a shard
 // of `shard` elements and its states, four bytes each.
 Held zero_resident(const Workload& w, std::int64_t weights, std::int64_t shard);

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <map>
 
+#include "sim/strategy/zero_offload.h"
 #include "sim/strategy/zero_step.h"
 
 namespace ddpsim::strategy {
@@ -54,10 +55,13 @@ class Zero12Lowering {
       : job_(timed, plan),
         accumulation_steps_(plan.accumulation_steps),
         partition_(job_.w, plan.zero, job_.ranks),
+        offload_(job_, partition_, plan.accumulation_steps),
         timeline_(backward_timeline(timed, unused_tensors(job_.w, plan))) {}
 
   Program run(Steps steps) {
-    job_.program.resident = zero_resident(job_.w, job_.w.elements(), partition_.shard());
+    job_.program.resident = offloads()
+                                ? offload_.resident()
+                                : zero_resident(job_.w, job_.w.elements(), partition_.shard());
     if (steps == Steps::All) job_.program.warmup.push_back(step(StepKind::First));
     job_.program.steady = step(StepKind::Steady);
     return std::move(job_.program);
@@ -65,6 +69,7 @@ class Zero12Lowering {
 
  private:
   const ZeroPlan& zero() const { return job_.zero; }
+  bool offloads() const { return job_.zero.offload_optimizer; }
 
   StepProgram step(StepKind kind) {
     ZeroStep s(job_, kind);
@@ -92,6 +97,7 @@ class Zero12Lowering {
   }
 
   void backward(int micro, bool last) {
+    micro_ = micro;
     const bool second = zero().stage == 2;
     const bool hooks = second || (job_.overlaps && last);
     for (const Segment& g : timeline_.segments) {
@@ -119,7 +125,7 @@ class Zero12Lowering {
     s_->b.release(Holds::Buckets, ipg_);
     ipg_ = 0;
     if (job_.overlaps) s_->synchronize(kZeroReduced, kNoSubject);
-    if (micro > 0 && second)
+    if (micro > 0 && second && !offloads())
       s_->copy(ZeroStep::kMain, kAddShard, kNoSubject, 3 * job_.size * partition_.shard(),
                partition_.tensors());
   }
@@ -156,7 +162,7 @@ class Zero12Lowering {
       own += job_.elements(t);
     }
     s_->b.release(Holds::Gradients, job_.size * left);
-    own = (own + job_.ranks - 1) / job_.ranks;
+    own = offloads() ? 0 : (own + job_.ranks - 1) / job_.ranks;
     if (kept_ + own > partition_.shard()) own = partition_.shard() - kept_;
     s_->b.allocate(Holds::Gradients, job_.size * own);
     kept_ += own;
@@ -248,6 +254,7 @@ class Zero12Lowering {
   }
   // Whole gradients of which a rank owns a part, out of the bucket that is used again.
   void keep_shard(std::uint32_t k) {
+    if (offloads()) return offload_.take(*s_, k, bucket_, micro_);
     std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> of_rank;
     for (TensorIndex t : bucket_)
       for (const ZeroPartition::Slice& s : partition_.slices(t))
@@ -275,23 +282,33 @@ class Zero12Lowering {
 
   void optimize() {
     const std::int64_t shard = partition_.shard();
+    if (offloads()) {
+      offload_.update(*s_);
+      return gather();
+    }
     // As float (6), isnan and isinf (5 each), logical_or (3), as float and max (9):
     // stage_1_and_2.py _has_inf_or_nan, for each tensor.
     s_->check_overflow(ZeroStep::kMain, 28, shard, 8 * partition_.tensors());
     s_->norm(0, shard, partition_.tensors(), DType::Float32);
     s_->update(0, shard);
+    gather();
+  }
+
+  void gather() {
     s_->b.release_gradients();
-    s_->collective(ZeroStep::kMain, kGatherWeights, kNoSubject, job_.size * shard * job_.ranks,
-                   job_.type);
+    s_->collective(ZeroStep::kMain, kGatherWeights, kNoSubject,
+                   job_.size * partition_.shard() * job_.ranks, job_.type);
     s_->read_loss();
   }
 
   ZeroJob job_;
   const int accumulation_steps_;
   const ZeroPartition partition_;
+  const ZeroOffload offload_;
   const BackwardTimeline timeline_;
   // of the step being built
   ZeroStep* s_ = nullptr;
+  int micro_ = 0;
   std::vector<TensorIndex> bucket_;
   std::int64_t elements_ = 0;
   std::int64_t ipg_ = 0;   // bytes of the buffers that gradients are copied into; 0 = not there

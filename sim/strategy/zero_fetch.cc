@@ -17,6 +17,13 @@ constexpr OpWord kFetchAgain =
 constexpr OpWord kSplit = zero_word("split/bucket.", Does::Copy, Phase::Between);
 constexpr OpWord kLimitFetch{"limit/fetch.",
                              {.does = Does::Host, .of = Of::Number, .in_micro_step = true}};
+// hpZ: a rank's part of the second copy, out of whole weights that are about to be released. The
+// host waits for the copy ("temporary fix", _partition_param_sec).
+constexpr OpWord kSecondary{
+    "keep_secondary/",
+    {.does = Does::Copy, .of = Of::Tensor, .touches = Touches::Tensor, .in_micro_step = true}};
+constexpr OpWord kAwaitSecondary{"wait/secondary/",
+                                 {.does = Does::Wait, .of = Of::Tensor, .in_micro_step = true}};
 constexpr OpWord kPersistent{"all_gather/persistent.",
                              {.does = Does::Communicate,
                               .phase = Phase::Update,
@@ -32,9 +39,9 @@ constexpr OpWord kSameTrace{"broadcast/trace.",
                              .in_micro_step = true}};
 constexpr OpWord kAwaitTrace{"wait/trace.",
                              {.does = Does::Wait, .of = Of::Number, .in_micro_step = true}};
-constexpr OpWord kZeroFetchWords[] = {kShards,          kFetch,      kFetchAgain,
-                                      kSplit,           kLimitFetch, kPersistent,
-                                      kAwaitPersistent, kSameTrace,  kAwaitTrace};
+constexpr OpWord kZeroFetchWords[] = {kShards,     kFetch,      kFetchAgain,      kSplit,
+                                      kLimitFetch, kPersistent, kAwaitPersistent, kSameTrace,
+                                      kAwaitTrace, kSecondary,  kAwaitSecondary};
 
 constexpr std::size_t kNotInflight = SIZE_MAX;
 
@@ -57,6 +64,8 @@ void ZeroLimit::before_next(ZeroStep& s, const OpWord& word) {
 ZeroCoordinator::ZeroCoordinator(ZeroJob& job, const ZeroTrace& trace)
     : job_(job),
       trace_(trace),
+      secondary_ranks_(secondary_ranks(job.zero, job.ranks)),
+      has_secondary_(job.w.tensors.size()),
       status_(job.w.tensors.size(), Status::Partitioned),
       inflight_(job.w.tensors.size(), kNotInflight),
       active_(job.w.tensors.size()),
@@ -111,30 +120,58 @@ void ZeroCoordinator::prefetch(std::size_t module) {
   all_gather(std::move(ahead));
 }
 
+// What has a second copy is gathered from there, apart from the others.
 void ZeroCoordinator::all_gather(std::set<TensorIndex> tensors) {
   std::erase_if(tensors, [&](TensorIndex t) { return status_[t] != Status::Partitioned; });
-  if (tensors.empty()) return;
+  for (bool from_secondary : {true, false}) {
+    std::vector<TensorIndex> of_kind;  // in order of registration
+    for (TensorIndex t : tensors)
+      if (has_secondary_[t] == from_secondary) of_kind.push_back(t);
+    if (!of_kind.empty()) gather(std::move(of_kind), from_secondary);
+  }
+}
+
+void ZeroCoordinator::gather(std::vector<TensorIndex> tensors, bool from_secondary) {
   Gathering g;
-  g.tensors.assign(tensors.begin(), tensors.end());  // in order of registration
+  g.tensors = std::move(tensors);
   std::int64_t whole = 0;
   std::int64_t shards = 0;
+  std::int64_t own = 0;
   for (TensorIndex t : g.tensors) {
     whole += job_.elements(t);
     shards += shard(t);
+    own += from_secondary ? secondary(t) : shard(t);
     status_[t] = Status::Inflight;
     inflight_[t] = gatherings_.size();
   }
   available_ += whole;
   if (job_.ranks > 1) {
     g.bucket = s_->bucket(g.tensors, whole, shards * job_.ranks);
-    if (g.tensors.size() > 1)
-      s_->copy(ZeroStep::kGather, kShards, g.bucket, 2 * job_.size * shards);
+    if (g.tensors.size() > 1) s_->copy(ZeroStep::kGather, kShards, g.bucket, 2 * job_.size * own);
     g.op = s_->collective(ZeroStep::kGather, backward_ ? kFetchAgain : kFetch, g.bucket,
-                          job_.size * shards * job_.ranks, job_.type, world_lane(job_), true);
+                          job_.size * shards * job_.ranks, job_.type,
+                          from_secondary ? secondary_lane(job_) : world_lane(job_), true);
+    if (from_secondary) s_->b.step.ops[g.op].group = kSecondaryGroup;
     for (TensorIndex t : g.tensors)
       if (!persistent(t)) s_->b.allocate(Holds::Gathered, job_.size * job_.elements(t));
   }
   gatherings_.push_back(std::move(g));
+}
+
+void ZeroCoordinator::keep_secondary(TensorIndex t) {
+  if (secondary_ranks_ < 2 || has_secondary_[t]) return;
+  const std::int64_t bytes = job_.size * secondary(t);
+  s_->copy(ZeroStep::kMain, kSecondary, t, 2 * bytes);
+  s_->b.allocate(Holds::Parameters, bytes);
+  s_->host_waits(kAwaitSecondary, t, s_->position(ZeroStep::kMain));
+  has_secondary_[t] = true;
+}
+
+void ZeroCoordinator::invalidate_secondary() {
+  for (std::size_t i = 0; i < has_secondary_.size(); ++i)
+    if (has_secondary_[i])
+      s_->b.release(Holds::Parameters, job_.size * secondary(static_cast<TensorIndex>(i)));
+  has_secondary_.assign(has_secondary_.size(), false);
 }
 
 // One parameter lies where it is used; several are made of the ranks' parts.
@@ -183,6 +220,7 @@ const std::set<TensorIndex>& ZeroCoordinator::to_release(std::size_t module) {
 
 void ZeroCoordinator::release(TensorIndex t) {
   if (status_[t] != Status::Available || !active_[t].empty()) return;
+  keep_secondary(t);
   status_[t] = Status::Partitioned;
   if (job_.ranks > 1 && !persistent(t))
     s_->b.release(Holds::Gathered, job_.size * job_.elements(t));
@@ -231,6 +269,7 @@ void ZeroCoordinator::gather_persistent() {
   }
   for (std::uint32_t op : ops) s_->wait(ZeroStep::kMain, op);
   if (!ops.empty()) s_->synchronize(kAwaitPersistent, kNoSubject);
+  invalidate_secondary();
 }
 
 }  // namespace ddpsim::strategy

@@ -69,6 +69,11 @@ class ZeroCoordinator {
     return trace_.modules[module].tensors;
   }
   void all_gather(std::set<TensorIndex> tensors);
+  void gather(std::vector<TensorIndex> tensors, bool from_secondary);
+  // Of a parameter, in a rank's part of the second copy.
+  std::int64_t secondary(TensorIndex t) const { return shard(t) * job_.ranks / secondary_ranks_; }
+  void keep_secondary(TensorIndex t);
+  void invalidate_secondary();
   void wait_for(Gathering& g);
   void prefetch(std::size_t module);
   const std::set<TensorIndex>& to_release(std::size_t module);
@@ -85,6 +90,8 @@ class ZeroCoordinator {
   std::vector<std::size_t> module_order_;
   std::vector<Use> order_;
   std::deque<Use> queue_;
+  const std::int64_t secondary_ranks_;  // hpZ; 1 = none
+  std::vector<bool> has_secondary_;
   std::vector<Status> status_;
   std::vector<std::size_t> inflight_;  // of Gatherings; of each tensor, if it is in the registry
   std::vector<std::set<std::size_t>> active_;

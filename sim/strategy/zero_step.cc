@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "sim/strategy/zero_offload.h"
+
 namespace ddpsim::strategy {
 namespace {
 
@@ -39,7 +41,7 @@ constexpr std::int64_t kOfClipping = 4;
 std::span<const OpWord> zero_words() {
   static const std::vector<OpWord> words = [] {
     std::vector<OpWord> all(std::begin(kZeroStepWords), std::end(kZeroStepWords));
-    for (auto more : {zero_12_words(), zero_fetch_words(), zero_3_words()})
+    for (auto more : {zero_12_words(), zero_offload_words(), zero_fetch_words(), zero_3_words()})
       all.insert(all.end(), more.begin(), more.end());
     return all;
   }();
@@ -64,7 +66,13 @@ ZeroJob::ZeroJob(const TimedWorkload& t, const Plan& plan)
   program.activations_known = memory.known();
   if (overlaps) program.streams.push_back("reduce");
   if (overlaps && zero.stage == 3) program.streams.push_back("all_gather");
+  program.groups = zero_groups(plan, t.ranks, t.per_host);
+  if (!program.groups.empty()) program.streams.push_back("comm_secondary");
   if (zero.stage == 3) program.streams.push_back("comm_world");
+}
+
+Lane secondary_lane(const ZeroJob& job) {
+  return stream(job.program.streams.size() - 2);
 }
 
 Lane world_lane(const ZeroJob& job) {

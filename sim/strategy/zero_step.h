@@ -102,6 +102,8 @@ class ZeroStep {
   std::array<State, kStreams> streams_;
 };
 
+// The communicator of those that share a second copy of weights (hpZ).
+Lane secondary_lane(const ZeroJob& job);
 // The communicator of all ranks, where there is another one besides (stage 3).
 Lane world_lane(const ZeroJob& job);
 

@@ -281,12 +281,14 @@ HostRoutes::HostRoutes(const HostGraph& host, const std::vector<bool>& failed)
     to_nvswitch_.push_back(UINT32_MAX);
   }
   by_cpu_.resize(between_.size());
+  to_cpu_.resize(static_cast<std::size_t>(gpus_));
   for (int b = 0; b < gpus_ && !cpus.empty(); ++b) {
     const std::vector<LocalPath>& ways = to_cpu[static_cast<std::size_t>(b)];
     auto nearest = std::min_element(ways.begin(), ways.end(), [](const auto& x, const auto& y) {
       return std::tuple(x.type, x.links.size()) < std::tuple(y.type, y.links.size());
     });
     auto cpu = static_cast<std::size_t>(nearest - ways.begin());
+    to_cpu_[static_cast<std::size_t>(b)] = *nearest;
     for (int a = 0; a < gpus_; ++a)
       if (a != b)
         by_cpu_[index(a, b, gpus_)] =

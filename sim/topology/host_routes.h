@@ -35,6 +35,8 @@ class HostRoutes {
   const LocalPath& by_cpu(int gpu_a, int gpu_b) const {
     return by_cpu_[index(gpu_a, gpu_b, gpus_)];
   }
+  // To its nearest CPU; no links: none is drawn.
+  const LocalPath& to_cpu(int gpu) const { return to_cpu_[static_cast<std::size_t>(gpu)]; }
   const LocalPath& to_nic(int gpu, int nic) const { return to_nic_[index(gpu, nic, nics_)]; }
   const LocalPath& from_nic(int nic, int gpu) const { return from_nic_[index(gpu, nic, nics_)]; }
   // The link from a GPU to the NVSwitch, both directions; UINT32_MAX = none.
@@ -64,6 +66,7 @@ class HostRoutes {
   bool split_ = false;
   std::vector<LocalPath> between_;
   std::vector<LocalPath> by_cpu_;
+  std::vector<LocalPath> to_cpu_;
   std::vector<LocalPath> to_nic_;
   std::vector<LocalPath> from_nic_;
   std::vector<std::uint32_t> to_nvswitch_;

@@ -18,12 +18,13 @@ using Environment = std::map<std::string, std::string>;
 
 constexpr Bytes kLarge{512 * kMiB};
 
-struct Job {
+struct SocketsJob {
   Cluster cluster;
   Profile profile;
   std::optional<topology::Fabric> fabric;
   nccl::Group group;
-  Job(Cluster c, const Environment& environment = {}, int version = 28) : cluster(std::move(c)) {
+  SocketsJob(Cluster c, const Environment& environment = {}, int version = 28)
+      : cluster(std::move(c)) {
     profile = test::profile(cluster.profile);
     fabric.emplace(cluster);
     std::vector<int> devices(static_cast<std::size_t>(cluster.devices()));
@@ -32,7 +33,7 @@ struct Job {
     EXPECT_EQ(parsed.problem.message, "");
     group = nccl::make_group(*fabric, devices, parsed.settings, profile.compute.capability);
   }
-  Job(const Job&) = delete;
+  SocketsJob(const SocketsJob&) = delete;
   double bus_gb_per_s(nccl::Algorithm a = nccl::Algorithm::Ring, Bytes bytes = kLarge) const {
     auto choice = complete(group, Operation::AllReduce, a, nccl::Protocol::Simple, bytes.count);
     return price_of(group, profile, Level::Mid, Operation::AllReduce, choice, bytes)
@@ -58,19 +59,20 @@ Cluster box(const std::string& name, bool peer_access) {
 TEST(NcclSockets, CarryWhatTheirThreadsCopy) {
   double thread =
       test::profile("a100-sxm4-80gb.datasheet").transports.at("tcp").thread_bytes_per_s->mid / 1e9;
-  EXPECT_NEAR(Job(ethernet("10g")).bus_gb_per_s() * 8, 9.3, 0.2);
+  EXPECT_NEAR(SocketsJob(ethernet("10g")).bus_gb_per_s() * 8, 9.3, 0.2);
   for (const char* fast : {"25g", "100g"})
-    EXPECT_NEAR(Job(ethernet(fast)).bus_gb_per_s(), thread, 0.03 * thread) << fast;
-  Job two(ethernet("100g"), {{"NCCL_SOCKET_NTHREADS", "1"}, {"NCCL_MAX_CTAS", "2"}});
+    EXPECT_NEAR(SocketsJob(ethernet(fast)).bus_gb_per_s(), thread, 0.03 * thread) << fast;
+  SocketsJob two(ethernet("100g"), {{"NCCL_SOCKET_NTHREADS", "1"}, {"NCCL_MAX_CTAS", "2"}});
   EXPECT_NEAR(two.bus_gb_per_s(), 2 * thread, 0.06 * thread);
-  EXPECT_GT(Job(ethernet("100g"), {{"NCCL_SOCKET_NTHREADS", "4"}, {"NCCL_NSOCKS_PERTHREAD", "4"}})
-                .bus_gb_per_s(),
-            11);
-  EXPECT_NEAR(Job(ethernet("10g"), {{"NCCL_SOCKET_NTHREADS", "4"}}).bus_gb_per_s(),
-              Job(ethernet("10g")).bus_gb_per_s(), 1e-9)
+  EXPECT_GT(
+      SocketsJob(ethernet("100g"), {{"NCCL_SOCKET_NTHREADS", "4"}, {"NCCL_NSOCKS_PERTHREAD", "4"}})
+          .bus_gb_per_s(),
+      11);
+  EXPECT_NEAR(SocketsJob(ethernet("10g"), {{"NCCL_SOCKET_NTHREADS", "4"}}).bus_gb_per_s(),
+              SocketsJob(ethernet("10g")).bus_gb_per_s(), 1e-9)
       << "threads do not widen a slow network";
   // Trees pass the same thread; between two nodes each byte leaves once.
-  double tree = Job(ethernet("100g", 2)).bus_gb_per_s(nccl::Algorithm::Tree);
+  double tree = SocketsJob(ethernet("100g", 2)).bus_gb_per_s(nccl::Algorithm::Tree);
   EXPECT_LT(tree, 1.05 * thread);
   EXPECT_GT(tree, 0.9 * thread);
   auto choice = complete(two.group, Operation::AllReduce, nccl::Algorithm::Ring,
@@ -84,7 +86,7 @@ TEST(NcclSockets, HaveThreadsByVersionAndVendor) {
   auto threads = [](NicVendor vendor, int version, const Environment& environment = {}) {
     Cluster c = ethernet("100g");
     c.nccl.nic_vendor = vendor;
-    return socket_threads(Job(c, environment, version).group);
+    return socket_threads(SocketsJob(c, environment, version).group);
   };
   EXPECT_EQ(threads(NicVendor::Other, 28), 0);
   EXPECT_EQ(threads(NicVendor::Other, 4), 1) << "before 2.5 a connection has a thread";
@@ -95,8 +97,8 @@ TEST(NcclSockets, HaveThreadsByVersionAndVendor) {
 
 // NCCL's own model does not know of it.
 TEST(NcclSockets, DoNotChangeWhatNcclChooses) {
-  Job one(ethernet("100g"));
-  Job many(ethernet("100g"), {{"NCCL_SOCKET_NTHREADS", "8"}});
+  SocketsJob one(ethernet("100g"));
+  SocketsJob many(ethernet("100g"), {{"NCCL_SOCKET_NTHREADS", "8"}});
   for (std::int64_t bytes = 1; bytes < (std::int64_t{1} << 32); bytes *= 4) {
     auto a = choose(one.group, Operation::AllReduce, bytes);
     auto b = choose(many.group, Operation::AllReduce, bytes);
@@ -125,41 +127,42 @@ TEST(NcclPeers, WithoutAccessGoThroughTheHostsMemory) {
     direct.inside->sockets = 1;
     Cluster none = direct;
     none.nccl.peer_access = false;
-    Job all(direct, {{"NCCL_P2P_LEVEL", "SYS"}});
+    SocketsJob all(direct, {{"NCCL_P2P_LEVEL", "SYS"}});
     const TransportSection& pcie = all.profile.transports.at("pcie");
     double raw = 15.75;
     double share = direct.inside->switches_per_socket > 0 ? 2 : 1;  // GPUs that share an uplink
     EXPECT_NEAR(all.bus_gb_per_s(), raw * pcie.efficiency.mid, 0.3) << name;
     EXPECT_TRUE(all.group.to_memory.empty());
-    EXPECT_NEAR(Job(none).bus_gb_per_s(), raw * pcie.host_memory->mid / share, 0.2) << name;
-    EXPECT_NEAR(Job(direct, {{"NCCL_P2P_DISABLE", "1"}}).bus_gb_per_s(), Job(none).bus_gb_per_s(),
-                1e-9)
+    EXPECT_NEAR(SocketsJob(none).bus_gb_per_s(), raw * pcie.host_memory->mid / share, 0.2) << name;
+    EXPECT_NEAR(SocketsJob(direct, {{"NCCL_P2P_DISABLE", "1"}}).bus_gb_per_s(),
+                SocketsJob(none).bus_gb_per_s(), 1e-9)
         << name;
-    EXPECT_NEAR(Job(direct, {{"NCCL_P2P_DISABLE", "0"}, {"NCCL_P2P_LEVEL", "5"}}).bus_gb_per_s(),
-                all.bus_gb_per_s(), 1e-9)
+    EXPECT_NEAR(
+        SocketsJob(direct, {{"NCCL_P2P_DISABLE", "0"}, {"NCCL_P2P_LEVEL", "5"}}).bus_gb_per_s(),
+        all.bus_gb_per_s(), 1e-9)
         << name;
     for (nccl::Algorithm a : {nccl::Algorithm::Ring, nccl::Algorithm::Tree})
-      EXPECT_LT(Job(none).bus_gb_per_s(a), all.bus_gb_per_s(a)) << name;
+      EXPECT_LT(SocketsJob(none).bus_gb_per_s(a), all.bus_gb_per_s(a)) << name;
   }
-  Job box_of_pairs(box("pcie-box", false));
+  SocketsJob box_of_pairs(box("pcie-box", false));
   topology::Route route;
   find_hop_route(box_of_pairs.group, 0, 1, -1, route);
   EXPECT_EQ(route.links.size(), 4u) << "two GPUs of one PCIe switch: up to the CPU and down";
   EXPECT_EQ(path_type_inside(box_of_pairs.group, 0, 1), PathType::Phb);
-  Job by_default(box("pcie-box", true));
+  SocketsJob by_default(box("pcie-box", true));
   find_hop_route(by_default.group, 0, 1, -1, route);
   EXPECT_EQ(route.links.size(), 2u);
   EXPECT_FALSE(by_default.group.to_memory.empty()) << "2.28: other switches' GPUs by memory";
-  EXPECT_TRUE(Job(box("pcie-box", true), {}, 4).group.to_memory.empty()) << "2.4: none";
+  EXPECT_TRUE(SocketsJob(box("pcie-box", true), {}, 4).group.to_memory.empty()) << "2.4: none";
 }
 
 // NVLink is peer access whatever the machine gives over PCIe.
 TEST(NcclPeers, OverNvlinkNeedNothing) {
   Cluster c = test::cluster("dgx1-v100");
-  double usual = Job(c).bus_gb_per_s();
+  double usual = SocketsJob(c).bus_gb_per_s();
   c.nccl.peer_access = false;
-  EXPECT_EQ(Job(c).bus_gb_per_s(), usual);
-  EXPECT_LT(Job(c, {{"NCCL_P2P_DISABLE", "1"}}).bus_gb_per_s(), usual / 10);
+  EXPECT_EQ(SocketsJob(c).bus_gb_per_s(), usual);
+  EXPECT_LT(SocketsJob(c, {{"NCCL_P2P_DISABLE", "1"}}).bus_gb_per_s(), usual / 10);
 }
 
 TEST(NcclPeers, SaysWhatIsNotModelled) {

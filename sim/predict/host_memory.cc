@@ -1,0 +1,77 @@
+// copied = min over a device's links to its CPU of bandwidth * efficiency / ranks that use it;
+// touched = the host's bandwidth / ranks of the host. Of all ranks, the least.
+#include "sim/predict/host_memory.h"
+
+#include <algorithm>
+#include <map>
+
+namespace ddpsim::predict {
+namespace {
+
+std::vector<topology::LinkId> links_to_cpu(const topology::Fabric& fabric, int device) {
+  std::vector<topology::LinkId> out;
+  if (!fabric.drawn()) return out;
+  const int host = fabric.host_of(device);
+  for (std::uint32_t local : fabric.inside(host).to_cpu(fabric.local_of(device)).links)
+    out.push_back(fabric.inside_link(host, local));
+  return out;
+}
+
+}  // namespace
+
+Problem check_host_memory(const Question& q) {
+  if (!offloads(q.scenario.plan)) return {};
+  const Cluster& cluster = q.fabric.cluster();
+  for (int device : devices_of(q.scenario))
+    if (links_to_cpu(q.fabric, device).empty())
+      return {"/cluster/inside",
+              "the plan copies between GPUs and their hosts, and cluster \"" + cluster.name +
+                  "\" draws no PCIe (or C2C) link from GPU " +
+                  std::to_string(q.fabric.local_of(device)) +
+                  " to a CPU; dgx-h100, hgx-h200, a100-pcie-8 and gh200x4-slingshot do"};
+  for (int device : devices_of(q.scenario))
+    for (topology::LinkId link : links_to_cpu(q.fabric, device))
+      if (const std::string& name = q.fabric.transports()[q.fabric.links()[link].transport];
+          !q.profile.transports.count(name))
+        return {"/cluster", "the plan copies between GPUs and their hosts over transport \"" +
+                                name + "\", which profile \"" + q.profile.name +
+                                "\" does not have"};
+  if (cluster.host_memory.bits_per_s <= 0)
+    return {"/cluster/host_memory",
+            "the plan updates weights on the host's CPUs, and what their memory's bandwidth is "
+            "cluster \"" +
+                cluster.name +
+                "\" does not say: --set cluster.host_memory=300GB/s, as STREAM measures it with "
+                "all cores of a host"};
+  return {};
+}
+
+strategy::HostMemory host_memory(const Question& q, Level level) {
+  const topology::Fabric& fabric = q.fabric;
+  std::map<topology::LinkId, int> users;
+  std::map<int, int> ranks_of;
+  for (int device : devices_of(q.scenario)) {
+    ++ranks_of[fabric.host_of(device)];
+    for (topology::LinkId link : links_to_cpu(fabric, device)) ++users[link];
+  }
+  strategy::HostMemory out;
+  for (int device : devices_of(q.scenario)) {
+    Duration latency = q.profile.memory.kernel;
+    for (topology::LinkId id : links_to_cpu(fabric, device)) {
+      const topology::Link& link = fabric.links()[id];
+      const auto& transport =
+          q.profile.transports.find(fabric.transports()[link.transport])->second;
+      const double rate =
+          link.bandwidth.bytes_per_ps() * at(transport.efficiency, level) / users[id];
+      out.copied = out.copied > 0 ? std::min(out.copied, rate) : rate;
+      latency += link.latency;
+    }
+    out.latency = std::max(out.latency, latency);
+  }
+  int most = 1;
+  for (const auto& [host, ranks] : ranks_of) most = std::max(most, ranks);
+  out.touched = fabric.cluster().host_memory.bytes_per_ps() / most;
+  return out;
+}
+
+}  // namespace ddpsim::predict

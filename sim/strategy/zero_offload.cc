@@ -1,0 +1,129 @@
+// ZeRO-Offload, stages 1 and 2. Of a bucket that was reduced, what a rank owns goes to the host:
+//
+//   [accumulation: what the host has comes back and is added; before the last micro-step the sum
+//   goes to the host again]; in the last one the norm of each slice, a look for infinities that the
+//   host waits for, gradients of four bytes, which are copied; the host waits for copies into
+//   memory that is not pinned
+//
+// and the step is the host's: norms, unscaling, DeepSpeedCPUAdam; then weights of four bytes are
+// copied to the device, which the host waits for, and cast.
+//
+// Source: deepspeed/runtime/zero/stage_1_and_2.py (0.14.5): copy_grads_in_partition,
+// async_accumulate_grad_in_cpu_via_gpu, update_overflow_tracker_for_param_grad,
+// async_inplace_copy_grad_to_fp32_buffer_from_gpu, complete_grad_norm_calculation_for_cpu_offload,
+// step; csrc/adam/cpu_adam_impl.cpp.
+#include "sim/strategy/zero_offload.h"
+
+#include <algorithm>
+#include <map>
+
+namespace ddpsim::strategy {
+namespace {
+
+constexpr OpWord kFromHost = zero_word("to_device/bucket.", Does::Move, Phase::Reduced);
+constexpr OpWord kAddHosts = zero_word("accumulate_host/bucket.", Does::Copy, Phase::Reduced);
+constexpr OpWord kCheckSlices = zero_word("check_slices/bucket.", Does::Copy, Phase::Reduced);
+constexpr OpWord kAwaitCheck = zero_word("wait/check_slices.", Does::Wait, Phase::Reduced);
+constexpr OpWord kSinglesOf = zero_word("to_float/bucket.", Does::Copy, Phase::Reduced);
+constexpr OpWord kToHost = zero_word("to_host/bucket.", Does::Move, Phase::Reduced);
+constexpr OpWord kAwaitHost = zero_word("wait/to_host.", Does::Wait, Phase::Reduced);
+constexpr OpWord in_step(const char* name, Does does) {
+  return {name, {.does = does, .phase = Phase::Update}};
+}
+constexpr OpWord kAwaitNorms = in_step("wait/norms", Does::Wait);
+constexpr OpWord kReduceNorms = in_step("allreduce/norms", Does::Communicate);
+constexpr OpWord kAwaitNormSum = in_step("wait/norm_sum", Does::Wait);
+constexpr OpWord kWeightsBack = in_step("to_device/weights", Does::Move);
+constexpr OpWord kAwaitWeights = in_step("wait/weights", Does::Wait);
+constexpr OpWord kCastWeights = in_step("cast_weights", Does::Copy);
+constexpr OpWord kZeroOffloadWords[] = {
+    kFromHost,   kAddHosts,    kCheckSlices,  kAwaitCheck,  kSinglesOf,    kToHost,     kAwaitHost,
+    kAwaitNorms, kReduceNorms, kAwaitNormSum, kWeightsBack, kAwaitWeights, kCastWeights};
+
+constexpr std::int64_t kSingle = 4;
+// DeepSpeedCPUAdam: gradient, weight and two states read, three of them written, once.
+constexpr std::int64_t kHostAdam = 28;
+
+}  // namespace
+
+std::span<const OpWord> zero_offload_words() {
+  return kZeroOffloadWords;
+}
+
+Held ZeroOffload::resident() const {
+  Held held = strategy::resident(job_.w, 0, 0);
+  of(held, Holds::Parameters) = job_.w.elements() * job_.size;
+  std::int64_t largest = 0;
+  for (const Tensor& t : job_.w.tensors) largest = std::max(largest, t.elements());
+  of(held, Holds::Buckets) = largest * job_.size;
+  return held;
+}
+
+// All ranks run the same Program: that of the one that owns the most of this bucket.
+ZeroOffload::Owned ZeroOffload::owned(const std::vector<TensorIndex>& tensors) const {
+  std::map<std::int64_t, Owned> of_rank;
+  for (TensorIndex t : tensors)
+    for (const ZeroPartition::Slice& s : partition_.slices(t)) {
+      Owned& o = of_rank[s.rank];
+      o.elements += s.elements;
+      o.whole += job_.elements(t);
+      ++o.slices;
+    }
+  Owned most;
+  for (const auto& [rank, o] : of_rank)
+    if (o.elements > most.elements) most = o;
+  return most;
+}
+
+void ZeroOffload::move(ZeroStep& s, ZeroStep::Stream stream, const OpWord& word,
+                       std::uint32_t subject, std::int64_t bytes) const {
+  s.kernel(stream, word, subject, bytes, {.duration = job_.timed.host_memory->copy(bytes)});
+}
+
+void ZeroOffload::on_host(ZeroStep& s, const OpWord& word, std::int64_t bytes) const {
+  s.b.host(word, kNoSubject, bytes, job_.timed.host_memory->touch(bytes));
+}
+
+void ZeroOffload::take(ZeroStep& s, std::uint32_t k, const std::vector<TensorIndex>& tensors,
+                       int micro) const {
+  const ZeroStep::Stream stream = ZeroStep::kReduce;
+  const Owned o = owned(tensors);
+  const std::int64_t size = job_.size;
+  const auto to_host = [&](std::int64_t bytes) {
+    move(s, stream, kToHost, k, bytes);
+    if (!job_.zero.offload_pin_memory) s.host_waits(kAwaitHost, k, s.position(stream));
+  };
+  if (micro > 0) {
+    move(s, stream, kFromHost, k, size * o.whole);
+    s.copy(stream, kAddHosts, k, 3 * size * o.whole, o.slices);
+  }
+  if (micro + 1 < micro_steps_) return to_host(size * o.whole);
+  // The norm of doubles (read, write 8, read 8); as float (4), isnan and isinf (5 each), logical_or
+  // (3), as float and max (9): _has_inf_or_nan, of each slice.
+  s.copy(stream, kCheckSlices, k, (size + 16 + size + 26) * o.elements, 8 * o.slices);
+  s.host_waits(kAwaitCheck, k, s.position(stream));
+  if (size != kSingle) {
+    s.copy(stream, kSinglesOf, k, (size + kSingle) * o.elements, o.slices);
+    s.b.allocate(Holds::Temporaries, kSingle * o.elements);
+  }
+  to_host(kSingle * o.elements);
+  if (size != kSingle) s.b.release(Holds::Temporaries, kSingle * o.elements);
+}
+
+void ZeroOffload::update(ZeroStep& s) const {
+  const std::int64_t shard = partition_.shard();
+  s.check_overflow(ZeroStep::kMain, 0, shard, 1);
+  s.synchronize(kAwaitNorms, kNoSubject);
+  const std::uint32_t op =
+      s.collective(ZeroStep::kMain, kReduceNorms, kNoSubject, kSingle, DType::Float32);
+  s.host_waits(kAwaitNormSum, kNoSubject, {op});
+  on_host(s, kHostUnscale, 2 * kSingle * shard);
+  on_host(s, kHostOptimizer, kHostAdam * shard);
+  move(s, ZeroStep::kMain, kWeightsBack, kNoSubject, kSingle * shard);
+  s.b.allocate(Holds::Temporaries, kSingle * shard);
+  s.host_waits(kAwaitWeights, kNoSubject, s.position(ZeroStep::kMain));
+  s.copy(ZeroStep::kMain, kCastWeights, kNoSubject, (kSingle + job_.size) * shard);
+  s.b.release(Holds::Temporaries, kSingle * shard);
+}
+
+}  // namespace ddpsim::strategy

@@ -1,0 +1,41 @@
+// ZeRO-Offload of stages 1 and 2: the optimizer and its state are the host's.
+#pragma once
+
+#include <vector>
+
+#include "sim/strategy/zero_step.h"
+
+namespace ddpsim::strategy {
+
+class ZeroOffload {
+ public:
+  // REQUIRES: job.timed.host_memory. `job` and `partition` are there as long as this.
+  ZeroOffload(const ZeroJob& job, const ZeroPartition& partition, int micro_steps)
+      : job_(job), partition_(partition), micro_steps_(micro_steps) {}
+
+  // Between steps, of a rank: all weights, and a buffer as large as the largest parameter.
+  Held resident() const;
+  // Bucket k has been reduced: what the rank owns of it goes to the host.
+  void take(ZeroStep& s, std::uint32_t k, const std::vector<TensorIndex>& tensors, int micro) const;
+  // The optimizer's step, until the rank's own weights are on the device again.
+  void update(ZeroStep& s) const;
+
+ private:
+  struct Owned {
+    std::int64_t elements = 0;
+    std::int64_t whole = 0;  // of the parameters that these are of
+    std::int64_t slices = 0;
+  };
+  Owned owned(const std::vector<TensorIndex>& tensors) const;
+  void move(ZeroStep& s, ZeroStep::Stream stream, const OpWord& word, std::uint32_t subject,
+            std::int64_t bytes) const;
+  void on_host(ZeroStep& s, const OpWord& word, std::int64_t bytes) const;
+
+  const ZeroJob& job_;
+  const ZeroPartition& partition_;
+  const int micro_steps_;
+};
+
+std::span<const OpWord> zero_offload_words();
+
+}  // namespace ddpsim::strategy

@@ -1,0 +1,104 @@
+// Plans that offload to the hosts, in commands, and what they refuse.
+#include <gtest/gtest.h>
+
+#include "tests/support/files.h"
+#include "tests/support/support.h"
+
+namespace ddpsim::test {
+namespace {
+
+std::vector<std::string> asked(std::vector<std::string> command, const char* plan,
+                               std::initializer_list<const char*> settings,
+                               const char* cluster = "dgx-h100") {
+  for (const char* s : {"--workload", "gpt2-small", "--ranks", "8", "--cluster", cluster})
+    command.push_back(s);
+  command.insert(command.end(), {"--plan", plan});
+  for (const char* s : settings) command.insert(command.end(), {"--set", s});
+  return command;
+}
+constexpr const char* kMemory = "cluster.host_memory=300GB/s";
+constexpr const char* kZero = "offload_optimizer=cpu";
+
+void expect_answer(const std::vector<std::string>& argv, std::initializer_list<const char*> words) {
+  Outcome o = ddpsim(argv);
+  EXPECT_EQ(o.code, 0) << o.err;
+  for (const char* word : words)
+    EXPECT_NE(o.out.find(word), std::string::npos) << word << "\n" << o.out;
+}
+void expect_refusal(const std::vector<std::string>& argv, const char* words) {
+  Outcome o = ddpsim(argv);
+  EXPECT_EQ(o.code, 2) << o.out;
+  EXPECT_NE(o.err.find(words), std::string::npos) << o.err;
+}
+
+TEST(OffloadCommand, Answers) {
+  expect_answer(asked({"predict"}, "zero2", {kZero, kMemory}),
+                {"offload_optimizer=cpu", "all_gather/weights"});
+  expect_answer(asked({"predict"}, "fsdp2", {"cpu_offload=true", kMemory}), {"cpu_offload=true"});
+  expect_answer(asked({"predict"}, "zero1", {kZero, kMemory}, "gh200x4-slingshot"), {"step "});
+  expect_answer(asked({"explain"}, "zero2", {kZero, kMemory}), {"to_device/weights"});
+  expect_answer(asked({"show", "program"}, "zero2", {kZero, kMemory}),
+                {"to_host/bucket.0", "host_optimizer", "to_device/weights", "wait/check_slices.0"});
+  expect_answer(asked({"show", "program"}, "fsdp2", {"cpu_offload=true", kMemory}),
+                {"to_device/bwd.", "to_host/", "wait/to_host/root", "host_optimizer"});
+  expect_answer({"show", "plan", "zero"}, {"offload_optimizer", "offload_pin_memory"});
+  expect_answer({"show", "plan", "fsdp2"}, {"cpu_offload"});
+}
+
+class OffloadFiles : public InFolder {};
+
+TEST_F(OffloadFiles, AProgramThatMovesIsReadBack) {
+  for (const char* plan : {"zero2", "fsdp2"}) {
+    const char* knob = std::string(plan) == "zero2" ? kZero : "cpu_offload=true";
+    const std::string file = at("p.json");
+    put(file, ddpsim(asked({"show", "program", "--format", "json"}, plan, {knob, kMemory})).out);
+    auto step = [](const std::vector<std::string>& argv) {
+      Outcome o = ddpsim(argv);
+      EXPECT_EQ(o.code, 0) << o.err;
+      return io::parse_json(o.out, "stdout")["summary"]["step_ps"];
+    };
+    EXPECT_EQ(step(asked({"predict", "--format", "json"}, plan, {knob, kMemory})),
+              step({"predict", "--format", "json", "--program", file, "--cluster", "dgx-h100"}));
+  }
+}
+
+TEST(OffloadCommand, RefusesInASentence) {
+  expect_refusal(asked({"predict"}, "zero2", {kZero}), "what their memory's bandwidth is");
+  expect_refusal(asked({"predict"}, "fsdp2", {"cpu_offload=true"}), "cluster.host_memory=300GB/s");
+  expect_refusal(asked({"predict"}, "zero2", {kZero, kMemory}, "hgx-h100"),
+                 "draws no PCIe (or C2C) link");
+  expect_refusal(asked({"predict"}, "zero2", {kZero, "cluster.host_memory=300"}), "host_memory");
+  expect_refusal(asked({"predict"}, "zero3", {kZero, kMemory}), "modelled for stages 1 and 2");
+  expect_refusal(asked({"predict"}, "zero2", {"offload_optimizer=nvme", kMemory}),
+                 "offload_optimizer");
+  expect_refusal(asked({"predict"}, "zero2", {"offload_pin_memory=true"}), "nothing to pin");
+  expect_refusal(asked({"predict"}, "zero2", {"offload_pin_memory=2", kZero}),
+                 "offload_pin_memory");
+  expect_refusal(asked({"predict"}, "zero2", {kZero, kMemory, "contiguous_gradients=false"}),
+                 "always true with offload_optimizer");
+  expect_refusal(asked({"predict"}, "zero2",
+                       {kZero, kMemory, "workload.optimizer={\"name\":\"sgd\",\"momentum\":true}"}),
+                 "DeepSpeedCPUAdam");
+  expect_refusal(asked({"predict"}, "zero3", {"offload_param=cpu"}), "not modelled");
+  expect_refusal(asked({"predict"}, "fsdp", {"cpu_offload=true"}), "is a knob of fsdp2");
+  expect_refusal(asked({"predict"}, "fsdp2", {"cpu_offload=true", kMemory, "set_to_none=false"}),
+                 "set_to_none");
+  expect_refusal(asked({"predict"}, "fsdp2", {"cpu_offload=true", kMemory, "ranks=1"}), "one rank");
+}
+
+TEST(HpzCommand, AnswersAndRefuses) {
+  expect_answer(asked({"predict"}, "zero3",
+                      {"zero_hpz_partition_size=4", "stage3_max_reuse_distance=0",
+                       "stage3_prefetch_bucket_size=0"},
+                      "hgx-h100"),
+                {"zero_hpz_partition_size=4", "all_gather/bwd.bucket."});
+  expect_refusal(asked({"predict"}, "zero3", {"zero_hpz_partition_size=3"}), "do not part 8 ranks");
+  expect_refusal(asked({"predict"}, "zero3", {"zero_hpz_partition_size=-1"}), "0 or 1 (none)");
+  expect_refusal(asked({"predict"}, "zero2", {"zero_hpz_partition_size=4"}), "is of stage 3");
+  expect_refusal(asked({"predict"}, "zero3", {"zero_quantized_weights=true"}),
+                 "nothing measured says what its kernels take");
+  expect_refusal(asked({"predict"}, "zero3", {"zero_quantized_gradients=true"}), "all-to-all");
+}
+
+}  // namespace
+}  // namespace ddpsim::test

@@ -1,0 +1,111 @@
+// ZeRO++'s hpZ. Order and bytes are held against tests/oracle/hpz_lowered.py; here are volumes, and
+// what a rank holds.
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "sim/predict/predict.h"
+#include "sim/predict/roofline.h"
+#include "sim/strategy/lower.h"
+#include "sim/strategy/zero.h"
+#include "tests/support/support.h"
+
+namespace ddpsim::strategy {
+namespace {
+
+Plan hpz(std::int64_t group) {
+  Plan p;
+  p.system = System::Zero;
+  p.zero.stage = 3;
+  p.zero.stage3_prefetch_bucket_size = 0;
+  p.zero.stage3_max_reuse_distance = 0;
+  p.zero.stage3_param_persistence_threshold = 0;
+  p.zero.zero_hpz_partition_size = group;
+  return p;
+}
+Program lowered(const Plan& plan, int ranks) {
+  const Workload w = test::workload("gpt2-small");
+  const StepTimes times = predict::step_times(w, test::profile("h100-sxm.datasheet"), Level::Mid);
+  return lower({w, times, DeviceKind::Gpu, ranks, 8}, plan);
+}
+std::int64_t gathered(const Program& p, std::uint8_t group) {
+  std::int64_t sum = 0;
+  for (const Op& op : p.steady.ops)
+    if (is_collective(op.kind) && op.kind.operation == Operation::AllGather && op.group == group)
+      sum += op.bytes;
+  return sum;
+}
+
+// Of M bytes forward gathers all among n ranks, backward in groups of h: (n - 1)/n M, (h - 1)/h M.
+TEST(Hpz, BackwardGathersInsideTheGroup) {
+  const std::int64_t m = test::workload("gpt2-small").gradient_bytes().count;
+  for (int ranks : {8, 16}) {
+    const Program plain = lowered(hpz(1), ranks);
+    const Program grouped = lowered(hpz(8), ranks);
+    ASSERT_EQ(grouped.groups.size(), 1u);
+    EXPECT_EQ(grouped.groups[0], (RankGroups{"secondary", 8, 1}));
+    EXPECT_EQ(gathered(grouped, 0) + gathered(grouped, kSecondaryGroup), gathered(plain, 0));
+    EXPECT_GE(gathered(grouped, 0), m);
+    EXPECT_LT(gathered(grouped, 0), m + m / 100) << "padding of each parameter";
+  }
+}
+
+TEST(Hpz, OfOneRankItIsPlainZero) {
+  auto listed = [](const Plan& plan) {
+    const Program p = lowered(plan, 8);
+    std::vector<std::string> out;
+    for (std::uint32_t i = 0; i < p.steady.ops.size(); ++i)
+      out.push_back(name_of(p, p.steady, i) + " " + std::to_string(p.steady.ops[i].bytes) + " " +
+                    std::to_string(p.steady.ops[i].traffic));
+    return out;
+  };
+  Plan plain = hpz(1);
+  plain.zero.zero_hpz_partition_size = ZeroPlan{}.zero_hpz_partition_size;
+  EXPECT_EQ(listed(hpz(0)), listed(plain));
+  EXPECT_EQ(listed(hpz(1)), listed(plain));
+}
+
+// A second copy of the weights, in shards of the group, from their release to the step's end.
+TEST(Hpz, ARankHoldsItsPartOfTheSecondCopy) {
+  const std::int64_t m = test::workload("gpt2-small").gradient_bytes().count;
+  for (std::int64_t group : {2, 8}) {
+    const Program p = lowered(hpz(group), 8);
+    std::int64_t now = 0, most = 0;
+    for (const MemoryChange& c : p.steady.memory)
+      if (c.holds == Holds::Parameters) most = std::max(most, now += c.bytes);
+    EXPECT_EQ(now, 0);
+    EXPECT_GE(most, m / group);
+    EXPECT_LT(most, m / group + m / 100);
+  }
+}
+
+// What is never released before the step needs no second copy until then.
+TEST(Hpz, ModelsBelowTheReuseDistanceGatherNothingAgain) {
+  Plan plan = hpz(8);
+  plan.zero.stage3_max_reuse_distance = 1'000'000'000;
+  EXPECT_EQ(gathered(lowered(plan, 16), kSecondaryGroup), 0);
+}
+
+TEST(HpzStep, BothFidelitiesAgreeAndGroupsInsideHostsGatherFaster) {
+  Workload w = test::workload("resnet50");
+  Cluster cluster = test::cluster("hgx-h100");
+  cluster.hosts = 2;
+  const topology::Fabric fabric(cluster);
+  const Profile p = test::profile(cluster.profile);
+  auto step = [&](const Plan& plan, predict::Fidelity fidelity) {
+    Scenario s;
+    s.plan = plan;
+    s.ranks = 16;
+    predict::Options o;
+    o.fidelity = fidelity;
+    return predict::predict({w, fabric, p, s}, o).summary;
+  };
+  const auto grouped = step(hpz(8), predict::Fidelity::Collective);
+  EXPECT_NEAR(static_cast<double>(step(hpz(8), predict::Fidelity::Message).step.ps) /
+                  static_cast<double>(grouped.step.ps),
+              1, 0.01);
+  EXPECT_LT(grouped.communication, step(hpz(1), predict::Fidelity::Collective).communication);
+}
+
+}  // namespace
+}  // namespace ddpsim::strategy

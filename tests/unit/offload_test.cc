@@ -1,0 +1,151 @@
+// Offloading to the host. Order and bytes are held against tests/oracle/offload_lowered.py; here
+// are closed forms, what is held, and what links are shared by.
+#include <numeric>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "sim/predict/host_memory.h"
+#include "sim/predict/predict.h"
+#include "sim/predict/roofline.h"
+#include "sim/strategy/lower.h"
+#include "tests/support/support.h"
+
+namespace ddpsim::predict {
+namespace {
+
+Plan zero(int stage, bool offloads) {
+  Plan p;
+  p.system = System::Zero;
+  p.zero.stage = stage;
+  p.zero.offload_optimizer = offloads;
+  return p;
+}
+Plan fsdp2(bool offloads) {
+  Plan p;
+  p.system = System::Fsdp2;
+  p.fsdp.cpu_offload = offloads;
+  return p;
+}
+
+struct OffloadingJob {
+  Workload w;
+  Cluster cluster;
+  Scenario scenario;
+  OffloadingJob(const Plan& plan, int ranks, const std::string& cluster_name = "dgx-h100")
+      : w(test::workload("gpt2-small")), cluster(test::cluster(cluster_name)) {
+    cluster.host_memory = {8 * 300'000'000'000};
+    scenario.plan = plan;
+    scenario.ranks = ranks;
+  }
+  Program program() const {
+    const topology::Fabric fabric(cluster);
+    const Profile p = test::profile(cluster.profile);
+    const StepTimes times = step_times(w, p, Level::Mid);
+    strategy::TimedWorkload timed{w, times, p.kind, scenario.ranks, cluster.devices_per_host};
+    if (offloads(scenario.plan)) timed.host_memory = host({w, fabric, p, scenario});
+    return strategy::lower(timed, scenario.plan);
+  }
+  static strategy::HostMemory host(const Question& q) { return host_memory(q, Level::Mid); }
+  strategy::HostMemory host() const {
+    const topology::Fabric fabric(cluster);
+    const Profile p = test::profile(cluster.profile);
+    return host({w, fabric, p, scenario});
+  }
+};
+
+std::int64_t moved(const Program& p, bool to_host) {
+  std::int64_t sum = 0;
+  for (std::uint32_t i = 0; i < p.steady.ops.size(); ++i) {
+    const bool up = name_of(p, p.steady, i).find("to_host") != std::string::npos;
+    if (is_move(p.steady.ops[i].kind) && up == to_host) sum += p.steady.ops[i].bytes;
+  }
+  return sum;
+}
+std::int64_t held(const Program& p) {
+  return std::accumulate(p.resident.begin(), p.resident.end(), std::int64_t{0});
+}
+
+// The rank that owns the most of a bucket stands for all: of several buckets more than P/n.
+TEST(Offload, ARankCopiesItsShareOfFourBytesEachWay) {
+  for (int stage : {1, 2})
+    for (int ranks : {2, 8}) {
+      const OffloadingJob job(zero(stage, true), ranks);
+      const Program p = job.program();
+      const std::int64_t share = 4 * job.w.elements() / ranks;
+      EXPECT_NEAR(static_cast<double>(moved(p, true)), static_cast<double>(share), 8);
+      EXPECT_NEAR(static_cast<double>(moved(p, false)), static_cast<double>(share), 8);
+    }
+  const OffloadingJob job(fsdp2(true), 8);
+  const Program p = job.program();
+  const std::int64_t share = 4 * job.w.elements() / 8;
+  EXPECT_GE(moved(p, true), share);
+  EXPECT_LT(moved(p, true), share + share / 100) << "rows are padded";
+  EXPECT_GT(moved(p, false), share) << "blocks twice, the root once";
+  EXPECT_LT(moved(p, false), 2 * moved(p, true));
+}
+
+TEST(Offload, WhatLeavesTheDevice) {
+  for (int stage : {1, 2}) {
+    const Program kept = OffloadingJob(zero(stage, false), 8).program();
+    const Program gone = OffloadingJob(zero(stage, true), 8).program();
+    const Workload w = test::workload("gpt2-small");
+    std::int64_t largest = 0;
+    for (const Tensor& t : w.tensors) largest = std::max(largest, t.elements());
+    const std::int64_t weights = 4 * w.elements();
+    EXPECT_EQ(held(gone), weights + 4 * largest);
+    EXPECT_NEAR(static_cast<double>(held(kept)), static_cast<double>(weights + 3 * weights / 8),
+                100);
+  }
+  EXPECT_EQ(held(OffloadingJob(fsdp2(true), 8).program()), 0);
+}
+
+// Turned off, nothing is moved, and all of the Program is as it was.
+TEST(Offload, EveryOtherOperationStaysWhatItIs) {
+  for (const Plan& plan : {zero(1, false), zero(2, false), fsdp2(false)})
+    for (const Op& op : OffloadingJob(plan, 8).program().steady.ops) EXPECT_FALSE(is_move(op.kind));
+  auto collectives = [](const Program& p) {
+    std::int64_t sum = 0;
+    for (const Op& op : p.steady.ops)
+      if (carries_tensors(op.kind)) sum += op.bytes;
+    return sum;
+  };
+  EXPECT_EQ(collectives(OffloadingJob(zero(2, true), 8).program()),
+            collectives(OffloadingJob(zero(2, false), 8).program()));
+  EXPECT_EQ(collectives(OffloadingJob(fsdp2(true), 8).program()),
+            collectives(OffloadingJob(fsdp2(false), 8).program()));
+}
+
+// A DGX H100 has two GPUs on each PCIe switch, whose way to the CPU they share.
+TEST(Offload, RanksOfAHostShareLinksAndMemory) {
+  const double alone = OffloadingJob(zero(2, true), 1).host().copied;
+  EXPECT_DOUBLE_EQ(OffloadingJob(zero(2, true), 8).host().copied, alone / 2);
+  EXPECT_DOUBLE_EQ(
+      alone,
+      0.063 * at(test::profile("h100-sxm.datasheet").transports.at("pcie").efficiency, Level::Mid));
+  EXPECT_DOUBLE_EQ(OffloadingJob(zero(2, true), 1).host().touched, 0.3);
+  EXPECT_DOUBLE_EQ(OffloadingJob(zero(2, true), 8).host().touched, 0.3 / 8);
+  OffloadingJob spread(zero(2, true), 4);
+  spread.scenario.rank_order = {0, 2, 4, 6};
+  EXPECT_DOUBLE_EQ(spread.host().copied, alone) << "a switch each";
+}
+
+TEST(OffloadStep, BothFidelitiesAgreeAndItIsLonger) {
+  for (const auto& [with, without] :
+       {std::pair{zero(2, true), zero(2, false)}, std::pair{fsdp2(true), fsdp2(false)}}) {
+    auto step = [](const Plan& plan, Fidelity fidelity) {
+      OffloadingJob job(plan, 8);
+      const topology::Fabric fabric(job.cluster);
+      const Profile p = test::profile(job.cluster.profile);
+      Options o;
+      o.fidelity = fidelity;
+      return static_cast<double>(predict({job.w, fabric, p, job.scenario}, o).summary.step.ps);
+    };
+    const double offloaded = step(with, Fidelity::Collective);
+    EXPECT_NEAR(step(with, Fidelity::Message) / offloaded, 1, 0.01);
+    EXPECT_GT(offloaded, step(without, Fidelity::Collective));
+  }
+}
+
+}  // namespace
+}  // namespace ddpsim::predict
