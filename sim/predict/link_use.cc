@@ -39,7 +39,7 @@ std::vector<LinkBusy> link_use(const Question& q, Duration step, const Options& 
   Program program =
       options.program
           ? *options.program
-          : lowered(q, step_times(q.workload, q.profile, Level::Mid),
+          : lowered(q, step_times(q.workload, q.profile, Level::Mid, gathered_in(q.scenario.plan)),
                     strategy::Steps::SteadyOnly);
   if (options.without) alter(*options.without, program);
   Communicators own;
