@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "sim/io/codecs.h"
+#include "sim/io/unroll.h"
 #include "sim/model/blocks.h"
 
 namespace ddpsim::io {
@@ -245,6 +246,7 @@ void read_casting(const Reader& r, Workload& w) {
 }  // namespace
 
 Json at_its_length(Json document) {
+  if (repeats(document)) document = unrolled(document, {});
   if (!document.is_object() || !document.value("sequence", Json()).is_number()) return document;
   std::int64_t tokens = document["sequence"].get<std::int64_t>();
   for (Json& layer : document["layers"]) {
@@ -264,6 +266,7 @@ Json at_its_length(Json document) {
 }
 
 Workload read_workload(const Json& j, const std::string& file) {
+  if (repeats(j)) return read_workload(unrolled(j, file), file);
   Reader r(j, file);
   r.schema("ddpsim.workload/1");
   r.only({"schema",    "name",      "model",       "basis",        "batch",         "sequence",

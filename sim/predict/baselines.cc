@@ -25,7 +25,7 @@ struct Asked {
 
 Asked ask(const Question& q) {
   Asked a;
-  a.times = step_times(q.workload, q.profile, Level::Mid);
+  a.times = step_times(q.workload, q.profile, Level::Mid, gathered_in(q.scenario.plan));
   a.program = lowered(q, a.times, strategy::Steps::SteadyOnly);
   a.comm = collective::make_communicator(q.fabric, devices_of(q.scenario), a.program.backend);
   return a;

@@ -76,7 +76,7 @@ class Chain {
       : q_(q),
         options_(options),
         factor_(factor),
-        times_(step_times(q.workload, q.profile, Level::Mid)) {
+        times_(step_times(q.workload, q.profile, Level::Mid, gathered_in(q.scenario.plan))) {
     Plan plan = q.scenario.plan;
     plan.bucket_cap_mb.reset();
     plan.bucket_cap_mb_list = {kOneByte};

@@ -8,6 +8,7 @@
 
 #include "sim/analysis/intervals.h"
 #include "sim/predict/given_program.h"
+#include "sim/predict/prices.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -238,6 +239,7 @@ class Explainer {
     std::vector<Carried> all;
     std::vector<double> total(q_.fabric.links().size());
     std::vector<Interval> flying;
+    Prices prices(job, q_.profile, Level::Mid);
     for (std::uint32_t i = 0; i < ops_; ++i) {
       if (!is_collective(op(i).kind)) continue;
       const Span& s = span(last_class_, i);
@@ -245,8 +247,7 @@ class Explainer {
       flying.push_back({std::max<std::int64_t>(0, c.from), c.to});
       const collective::Communicator& comm = of_group(job, op(i).group);
       if (comm.ranks() > 1 && !comm.patterns.empty()) {
-        auto price = collective::price(comm, q_.profile, Level::Mid, op(i).kind.operation,
-                                       {op(i).bytes}, op(i).dtype);
+        const collective::Price& price = prices.of(op(i));
         const auto& pattern = comm.patterns[static_cast<std::size_t>(price.pattern)];
         for (const auto& phase : price.phases)
           for (const auto& l : phase.round < 0

@@ -10,6 +10,7 @@
 
 #include "sim/nccl/fabric/messages.h"
 #include "sim/predict/load_demands.h"
+#include "sim/predict/prices.h"
 #include "sim/predict/roofline.h"
 #include "sim/predict/shared_machine.h"
 #include "sim/predict/simulate.h"
@@ -32,7 +33,8 @@ struct JobFlows {
         comm_(comm),
         profile_(profile),
         classes_(classes),
-        options_(options) {}
+        options_(options),
+        prices_(comm, profile, options.level) {}
 
   void make_flows() {
     if (cores_ != engine::kNone) make_core_flows();
@@ -187,16 +189,7 @@ struct JobFlows {
     return f;
   }
 
-  const Price& price_of(const Op& op) {
-    auto key = std::make_tuple(op.kind.operation, op.bytes, op.dtype, op.group);
-    auto it = prices_.find(key);
-    if (it == prices_.end())
-      it = prices_
-               .emplace(key, collective::price(of_group(comm_, op.group), profile_, options_.level,
-                                               op.kind.operation, {op.bytes}, op.dtype))
-               .first;
-    return it->second;
-  }
+  const Price& price_of(const Op& op) { return prices_.of(op); }
 
   Shared& shared_;
   TaskGraph& graph_;
@@ -226,7 +219,7 @@ struct JobFlows {
   std::map<std::tuple<int, int, int, double, double>, engine::FlowId> phase_flows_;
   std::map<std::tuple<int, int, int>, engine::FlowId> hop_flows_;  // by devices
   std::map<const Communicator*, nccl::Flows> nccl_flows_;
-  std::map<std::tuple<Operation, std::int64_t, DType, std::uint8_t>, Price> prices_;
+  Prices prices_;
 };
 
 }  // namespace ddpsim::predict

@@ -3,6 +3,7 @@
 
 #include "sim/predict/lowered.h"
 #include "sim/predict/mechanisms.h"
+#include "sim/predict/prices.h"
 #include "sim/predict/roofline.h"
 
 namespace ddpsim::predict {
@@ -13,10 +14,10 @@ std::vector<LinkBusy> link_use(const Program& program, const collective::Communi
   std::vector<std::vector<double>> work(1 + comm.groups.size());
   for (std::size_t g = 0; g < work.size(); ++g)
     work[g].resize(of_group(comm, static_cast<int>(g)).patterns.size());
+  Prices prices(comm, profile, Level::Mid);
   for (const Op& op : program.steady.ops) {
     if (!is_collective(op.kind)) continue;
-    auto price = collective::price(of_group(comm, op.group), profile, Level::Mid, op.kind.operation,
-                                   {op.bytes}, op.dtype);
+    const collective::Price& price = prices.of(op);
     for (const auto& phase : price.phases)
       work[op.group][static_cast<std::size_t>(price.pattern)] += phase.work;
   }
@@ -35,9 +36,11 @@ std::vector<LinkBusy> link_use(const Program& program, const collective::Communi
 
 std::vector<LinkBusy> link_use(const Question& q, Duration step, const Options& options) {
   if (q.scenario.ranks < 2) return {};
-  Program program = options.program ? *options.program
-                                    : lowered(q, step_times(q.workload, q.profile, Level::Mid),
-                                              strategy::Steps::SteadyOnly);
+  Program program =
+      options.program
+          ? *options.program
+          : lowered(q, step_times(q.workload, q.profile, Level::Mid, gathered_in(q.scenario.plan)),
+                    strategy::Steps::SteadyOnly);
   if (options.without) alter(*options.without, program);
   Communicators own;
   return link_use(program, (options.known ? *options.known : own).get(q, program), q.profile, step);

@@ -133,7 +133,8 @@ Memory memory_of(const Question& q, const Program& program, const collective::Co
 Memory memory_of(const Question& q, const Options& options) {
   Communicators own;
   Program program =
-      lowered(q, step_times(q.workload, q.profile, Level::Mid), strategy::Steps::SteadyOnly);
+      lowered(q, step_times(q.workload, q.profile, Level::Mid, gathered_in(q.scenario.plan)),
+              strategy::Steps::SteadyOnly);
   return memory_of(q, program, (options.known ? *options.known : own).get(q, program));
 }
 

@@ -49,7 +49,7 @@ struct Prepared {
 // REQUIRES: options.known
 Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Options& options) {
   Prepared r;
-  r.times = step_times(q.workload, q.profile, level);
+  r.times = step_times(q.workload, q.profile, level, gathered_in(q.scenario.plan));
   if (options.program)
     r.program = *options.program;
   else
@@ -313,7 +313,9 @@ void find_interval(const Question& q, const Options& options, Prediction& out) {
     Duration end = steady_period(together, level, options);
     out.step_low = std::min(out.step_low, end);
     out.step_high = std::max(out.step_high, end);
-    double there = ratio(single_rank_step(together, step_times(q.workload, joint, level)), end);
+    double there = ratio(single_rank_step(together, step_times(q.workload, joint, level,
+                                                               gathered_in(q.scenario.plan))),
+                         end);
     out.efficiency_low = std::min(out.efficiency_low, there);
     out.efficiency_high = std::max(out.efficiency_high, there);
     // Of which computation's range cancels, and that of ranks does not.
@@ -355,7 +357,7 @@ double messages_of(const Prepared& r, const Profile& profile, std::int64_t bytes
 // Why this workload's times are none of the question's devices; "" = they may be. An emulated GPU
 // takes as long as the workload says, whatever it was captured on.
 std::string workload_problem(const Workload& w, const Question& q) {
-  if (auto m = roofline_problem(w, q.profile); !m.empty()) return m;
+  if (auto m = roofline_problem(w, q.profile, gathered_in(q.scenario.plan)); !m.empty()) return m;
   bool timed = w.basis == Basis::Captured && w.device == DeviceKind::Gpu;
   if (!timed || q.fabric.cluster().emulated_on_cores > 0) return {};
   if (!names_differ(w.device_name, q.profile.hardware)) return {};

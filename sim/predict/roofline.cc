@@ -114,7 +114,7 @@ double memory_rate(const Profile& p, Level level) {
   return p.memory.bandwidth_bytes_per_s * at(p.memory.efficiency, level) / 1e12;
 }
 
-std::string roofline_problem(const Workload& w, const Profile& p) {
+std::string roofline_problem(const Workload& w, const Profile& p, std::optional<DType> weights) {
   if (w.basis == Basis::Captured) {
     if (w.device != p.kind)
       return std::string("workload \"") + w.name + "\" was captured on a " +
@@ -123,8 +123,11 @@ std::string roofline_problem(const Workload& w, const Profile& p) {
              "; its times cannot be carried over (use the described workload or another cluster)";
     return {};
   }
-  if (p.compute.peak_flops[static_cast<std::size_t>(w.precision)] <= 0)
-    return "profile \"" + p.name + "\" has no peak_flops for precision " + name_of(w.precision);
+  Precision precision = w.precision;
+  if (weights == DType::BFloat16) precision = Precision::Bf16;
+  if (weights == DType::Float16) precision = Precision::Fp16;
+  if (p.compute.peak_flops[static_cast<std::size_t>(precision)] <= 0)
+    return "profile \"" + p.name + "\" has no peak_flops for precision " + name_of(precision);
   return {};
 }
 
@@ -151,6 +154,19 @@ std::vector<LayerDurations> computed_again(const Workload& w,
       out[b.to - 1].host_forward += layers[l].host_forward;
     }
   return out;
+}
+
+// The optimizer's.
+void update_times(const Workload& w, const Profile& p, Level level, StepTimes& t) {
+  auto elements = static_cast<double>(w.elements());
+  std::int64_t kernels =
+      optimizer_kernels(w.optimizer, static_cast<std::int64_t>(w.tensors.size()));
+  t.optimizer =
+      std::max(p.memory.kernel * kernels,
+               Duration{ceil_ps(elements * optimizer_bytes_per_element(w), memory_rate(p, level))});
+  if (p.costs)
+    if (std::optional<Duration> d = optimizer_time(w, p, level)) t.optimizer = *d;
+  if (t.host) t.host->optimizer = host_time(p, level, p.host.launch * kernels);
 }
 
 StepTimes described_times(const Workload& w, const Profile& p, Level level) {
@@ -187,17 +203,22 @@ StepTimes described_times(const Workload& w, const Profile& p, Level level) {
     t.ready.insert(t.ready.end(), l.tensors.size(), t.backward);
     h.ready.insert(h.ready.end(), l.tensors.size(), h.backward);
   }
-  auto elements = static_cast<double>(w.elements());
-  std::int64_t kernels =
-      optimizer_kernels(w.optimizer, static_cast<std::int64_t>(w.tensors.size()));
-  t.optimizer =
-      std::max(p.memory.kernel * kernels,
-               Duration{ceil_ps(elements * optimizer_bytes_per_element(w), memory_rate(p, level))});
-  if (p.costs)
-    if (std::optional<Duration> d = optimizer_time(w, p, level)) t.optimizer = *d;
-  h.optimizer = host_time(p, level, p.host.launch * kernels);
   if (p.kind == DeviceKind::Gpu) t.host = std::move(h);
+  update_times(w, p, level, t);
   return t;
+}
+
+// All in the halves that its weights are gathered in; w itself where they are no halves.
+const Workload& computed(const Workload& w, std::optional<DType> weights,
+                         std::optional<Workload>& own) {
+  const bool half = weights == DType::BFloat16 || weights == DType::Float16;
+  if (!half || w.basis == Basis::Captured) return w;
+  own = w;
+  own->precision = weights == DType::BFloat16 ? Precision::Bf16 : Precision::Fp16;
+  own->casting = Casting::Pure;
+  for (Tensor& t : own->tensors)
+    if (t.dtype == DType::Float32) t.dtype = *weights;
+  return *own;
 }
 
 // What the loop adds, for one rank by itself.
@@ -211,10 +232,19 @@ void add_loop(const Workload& w, const Profile& p, Level level, StepTimes& t) {
 
 }  // namespace
 
-StepTimes step_times(const Workload& w, const Profile& p, Level level) {
+std::optional<DType> gathered_in(const Plan& plan) {
+  const bool fsdp = plan.system == System::Fsdp || plan.system == System::Fsdp2;
+  return fsdp ? plan.fsdp.param_dtype : std::nullopt;
+}
+
+StepTimes step_times(const Workload& w, const Profile& p, Level level,
+                     std::optional<DType> weights) {
   if (w.measured_step) level = Level::Mid;
-  StepTimes t = w.basis == Basis::Captured ? scaled(w.times, captured_factor(w.times, level))
-                                           : described_times(w, p, level);
+  std::optional<Workload> halves;
+  StepTimes t = w.basis == Basis::Captured
+                    ? scaled(w.times, captured_factor(w.times, level))
+                    : described_times(computed(w, weights, halves), p, level);
+  if (halves) update_times(w, p, level, t);
   if (w.measured_step) t = scaled(std::move(t), w.measured_step->factor);
   if (w.cuda_graphs && t.host) {
     t.host = HostTimes{{}, {}, {}, std::vector<Duration>(t.host->ready.size())};

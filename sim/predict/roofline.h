@@ -1,6 +1,10 @@
 // Times of a described workload on a Profile's device, and prices of single operations.
 #pragma once
 
+#include <optional>
+#include <string>
+
+#include "sim/model/plan.h"
 #include "sim/model/profile.h"
 #include "sim/model/program.h"
 
@@ -11,10 +15,19 @@ namespace ddpsim::predict {
 // shorter by what 80 % of the capture's passes varied (StepTimes::slow, quick). With a measured
 // step (Workload::measured_step): those at Level::Mid times its factor, at every level. REQUIRES:
 // validate(w) and validate(p) found nothing, roofline_problem(w, p) is empty.
-StepTimes step_times(const Workload& w, const Profile& p, Level level);
+//
+// `weights`: what FSDP gathers them in. Where those are halves, a described workload computes in
+// them, whatever its precision is: weights arrive in halves and inputs are cast once, so that no
+// layer casts, as autocast's do (torch.distributed.fsdp.MixedPrecision, param_dtype). The optimizer
+// keeps the workload's own.
+StepTimes step_times(const Workload& w, const Profile& p, Level level,
+                     std::optional<DType> weights = {});
 // Why this workload cannot be timed on this profile ("" = it can): precision not offered, wrong
 // kind of device.
-std::string roofline_problem(const Workload& w, const Profile& p);
+std::string roofline_problem(const Workload& w, const Profile& p,
+                             std::optional<DType> weights = {});
+// FSDP's param_dtype; none where the plan has none.
+std::optional<DType> gathered_in(const Plan& plan);
 
 // Memory bandwidth that one device reaches, bytes per picosecond.
 double memory_rate(const Profile& p, Level level);

@@ -54,7 +54,7 @@ class Simulator : JobCoordination {
       if (auto op = strategy::finished(pools_[e->rank_class])) release.push_back(*op);
   }
 
-  Simulation read(const engine::Timeline& timeline) const {
+  Simulation read(const engine::Timeline& timeline) {
     Simulation out;
     out.completions = timeline.completions;
     out.complete = timeline.complete();
@@ -124,7 +124,7 @@ class Simulator : JobCoordination {
   // ---- spans
 
   void record_spans(const engine::Timeline& timeline, const StepProgram& recorded,
-                    const std::vector<std::vector<Placed>>& record, Simulation& out) const {
+                    const std::vector<std::vector<Placed>>& record, Simulation& out) {
     auto at_offset = [&](TaskId t, std::int64_t offset) {
       return offset < 0 ? timeline.end[t] : TimePoint{timeline.begin[t].ps + offset};
     };
@@ -148,8 +148,7 @@ class Simulator : JobCoordination {
         span.begin = at_offset(p.begin, p.begin_offset);
         span.end = at_offset(p.end, p.end_offset);
         span.ready = is_collective(op.kind) ? timeline.begin[p.ready] : span.begin;
-        if (is_collective(op.kind))
-          span.algorithm = prices_.at({op.kind.operation, op.bytes, op.dtype, op.group}).algorithm;
+        if (is_collective(op.kind)) span.algorithm = price_of(op).algorithm;
         out.spans.push_back(std::move(span));
       }
     }

@@ -93,8 +93,15 @@ void ZeroStep::wait(Stream s, Stream other) {
 
 void ZeroStep::wait(Stream s, std::uint32_t op) {
   std::vector<std::uint32_t>& after = streams_[at(s)].after;
-  if (b.step.ops[op].lane == lane_of(at(s))) return;  // in order
-  if (std::find(after.begin(), after.end(), op) == after.end()) after.push_back(op);
+  const Lane lane = b.step.ops[op].lane;
+  if (lane == lane_of(at(s))) return;  // in order
+  // A lane is in order: of its operations the last one ends last.
+  auto same = std::find_if(after.begin(), after.end(),
+                           [&](std::uint32_t other) { return b.step.ops[other].lane == lane; });
+  if (same == after.end())
+    after.push_back(op);
+  else
+    *same = std::max(*same, op);
 }
 
 void ZeroStep::kernel(Stream s, const OpWord& word, std::uint32_t subject, std::int64_t bytes,

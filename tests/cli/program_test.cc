@@ -31,7 +31,8 @@ struct RoundTrip {
 
 // Of a Program whose step decides what is reduced together, the step that was played.
 RoundTrip round_trip(const cli::Loaded& l) {
-  StepTimes times = predict::step_times(l.workload, l.profile, Level::Mid);
+  StepTimes times =
+      predict::step_times(l.workload, l.profile, Level::Mid, predict::gathered_in(l.scenario.plan));
   RoundTrip out{
       strategy::lower({l.workload, times, l.profile.kind, l.scenario.ranks}, l.scenario.plan), {}};
   if (out.lowered.coordination) {

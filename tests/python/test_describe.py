@@ -6,6 +6,7 @@ Run: /usr/bin/python3 -m unittest tests/python/test_describe.py   (standard libr
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import math
@@ -29,11 +30,17 @@ def load_script() -> Any:
 
 
 describe = load_script()
+from ddpsim_repeat import folded, unfolded  # noqa: E402  beside the script
+
 FIXTURE = json.loads((ROOT / "tests" / "data" / "models.json").read_text(encoding="utf-8"))
 BUCKETS = json.loads((ROOT / "tests" / "data" / "buckets.json").read_text(encoding="utf-8"))
 BUILT = {name: make() for name, make in describe.MODELS.items()}
+SHORT = {name: m for name, m in BUILT.items() if m.repeats}
 # At the sequence length that the file begins with, numbers as they are there.
-DOCUMENTS: dict[str, Any] = {n: json.loads(m.json_text(m.sequence)) for n, m in BUILT.items()}
+DOCUMENTS: dict[str, Any] = {
+    n: json.loads(dataclasses.replace(m, repeats=False).json_text(m.sequence))
+    for n, m in BUILT.items()
+}
 
 KEYS = {
     "bert-base": "bert_base(PreTraining)",
@@ -60,6 +67,11 @@ PARAMETERS = {
     "t5-base": 222_903_552,
     "llama-3.2-1b": 1_235_814_400,
     "llama-3.1-8b": 8_030_261_248,
+    "llama-3.1-70b": 70_553_706_496,
+    "vit-h-14": 632_045_800,
+    # By the definition: 12 h^2 + 13 h a layer, words and positions, a last norm.
+    "gpt3-13b": 40 * (12 * 5120**2 + 13 * 5120) + (50257 + 2048 + 2) * 5120,
+    "gpt3-175b": 96 * (12 * 12288**2 + 13 * 12288) + (50257 + 2048 + 2) * 12288,
 }
 
 
@@ -73,6 +85,9 @@ SEQUENCES = {
     "t5-base": (512, None),
     "llama-3.2-1b": (2048, None),
     "llama-3.1-8b": (4096, None),
+    "llama-3.1-70b": (4096, None),
+    "gpt3-13b": (2048, 2048),
+    "gpt3-175b": (2048, 2048),
 }
 
 
@@ -258,6 +273,27 @@ class Described(unittest.TestCase):
         self.assertEqual(describe.main(["--out", str(ROOT / "workloads"), "--check"]), 0)
         for name in DOCUMENTS:
             self.assertLess((ROOT / "workloads" / f"{name}.json").stat().st_size, 450_000, name)
+
+    def test_a_block_that_repeats_is_said_once(self) -> None:
+        self.assertEqual(len(SHORT), 4)
+        for name, model in SHORT.items():
+            with self.subTest(name):
+                short = json.loads(model.json_text())
+                plain = json.loads(dataclasses.replace(model, repeats=False).json_text())
+                (stride,) = (len(t["of"]) for t in short["tensors"] if "repeat" in t)
+                self.assertEqual(unfolded(short["tensors"]), plain["tensors"])
+                self.assertEqual(unfolded(short["layers"], stride), plain["layers"])
+                self.assertLess(len(model.json_text()), 20_000)
+
+    def test_blocks_that_differ_are_not_folded(self) -> None:
+        rows = [{"name": f"h.{i}.w", "shape": [2 + (i == 1)]} for i in range(5)]
+        short = folded(rows)
+        self.assertEqual([r.get("repeat") for r in short], [None, None, 3])
+        self.assertEqual(short[2]["from"], 2)
+        self.assertEqual(unfolded(short), rows)
+        layers = [{"name": f"h.{i}", "tensors": [3 * i + (i > 3)]} for i in range(6)]
+        self.assertEqual([r.get("repeat") for r in folded(layers, 3)], [4, 2])
+        self.assertEqual(unfolded(folded(layers, 3), 3), layers)
 
     def test_writes_and_checks(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

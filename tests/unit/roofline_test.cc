@@ -128,6 +128,43 @@ TEST(OptimizerTime, WithoutForeachLaunchesEveryPassForEveryTensor) {
   EXPECT_EQ(step_times(w, profile(), Level::Mid).optimizer, kMicrosecond * 10);
 }
 
+// FSDP's param_dtype: 10 * 1e7 flops at bf16's rate, activations of two bytes; the optimizer keeps
+// the weights' four.
+TEST(StepTimesOf, AreOfTheHalvesThatWeightsAreGatheredIn) {
+  Workload w = one_layer(KernelClass::Gemm, {1e7, 1, 1, 1}, {1e7, 1, 1, 1});
+  StepTimes single = step_times(w, profile(), Level::Mid);
+  StepTimes halves = step_times(w, profile(), Level::Mid, DType::BFloat16);
+  EXPECT_EQ(halves.forward.ps, 50'000'000);
+  EXPECT_EQ(halves.backward.ps, 50'000'000);
+  EXPECT_EQ(halves.ready, std::vector<Duration>{halves.backward});
+  EXPECT_EQ(halves.optimizer, single.optimizer);
+  EXPECT_EQ(step_times(w, profile(), Level::Mid, DType::Float32).forward, single.forward);
+
+  Workload gpt = test::workload("gpt2-small");
+  const Profile p = test::profile("h100-sxm.datasheet");
+  StepTimes gathered = step_times(gpt, p, Level::Mid, DType::BFloat16);
+  StepTimes four = step_times(gpt, p, Level::Mid);
+  gpt.precision = Precision::Bf16;
+  StepTimes autocast = step_times(gpt, p, Level::Mid);
+  EXPECT_EQ(step_times(gpt, p, Level::Mid, DType::BFloat16).backward, gathered.backward);
+  gpt.casting = Casting::Pure;
+  for (Tensor& t : gpt.tensors) t.dtype = DType::BFloat16;
+  StepTimes pure = step_times(gpt, p, Level::Mid);
+  EXPECT_EQ(gathered.forward, pure.forward);
+  EXPECT_EQ(gathered.backward, pure.backward);
+  EXPECT_EQ(gathered.host->forward, pure.host->forward);
+  EXPECT_EQ(gathered.optimizer, four.optimizer);
+  EXPECT_EQ(gathered.host->optimizer, four.host->optimizer);
+  EXPECT_LT(gathered.forward, autocast.forward);  // which casts weights in every layer
+  EXPECT_LT(pure.optimizer, gathered.optimizer);
+}
+
+TEST(StepTimesOf, OfACaptureAreItsOwnWhateverIsGathered) {
+  Workload w = test::layered(2, 64, kMillisecond, kMillisecond, DeviceKind::Gpu);
+  EXPECT_EQ(step_times(w, profile(), Level::Mid, DType::BFloat16).forward,
+            step_times(w, profile(), Level::Mid).forward);
+}
+
 TEST(OptimizerTraffic, IsTheTableOfItsPasses) {
   using K = Optimizer::Kind;
   auto bytes = [](K kind, bool momentum, bool decay, bool fused) {
@@ -160,6 +197,10 @@ TEST(RooflineProblem, NamesAPrecisionThatTheDeviceLacks) {
   w.precision = Precision::Fp16;
   EXPECT_EQ(roofline_problem(w, profile()),
             "profile \"ideal\" has no peak_flops for precision fp16");
+  w.precision = Precision::Fp32;
+  EXPECT_EQ(roofline_problem(w, profile(), DType::Float16),
+            "profile \"ideal\" has no peak_flops for precision fp16");
+  EXPECT_EQ(roofline_problem(w, profile(), DType::BFloat16), "");
 }
 
 TEST(RooflineProblem, DoesNotCarryACaptureToAnotherKindOfDevice) {

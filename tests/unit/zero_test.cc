@@ -278,6 +278,22 @@ TEST(Zero, ModulesAreThoseThatPytorchCalls) {
   }
 }
 
+// A lane is in order, so its last operation stands for those before: without that, edges grow with
+// the square of the layers.
+TEST(Zero, ADeviceWaitsForOneOperationOfALane) {
+  Plan plan = gathering_twice();
+  plan.zero.overlap_comm = true;
+  for (const Plan& p : {plan, zero(2)}) {
+    Listed l("bert-large", p, 8);
+    for (std::uint32_t i = 0; i < l.steady().ops.size(); ++i) {
+      std::map<Lane, int> waits;
+      for (std::uint32_t dep : deps_of(l.steady(), i)) ++waits[l.steady().ops[dep].lane];
+      for (const auto& [lane, count] : waits)
+        EXPECT_LE(count, lane == Lane::Host ? 2 : 1) << l.name(i);
+    }
+  }
+}
+
 TEST(Zero, OneRankGathersNothing) {
   Listed l("gpt2-small", zero(3), 1);
   EXPECT_EQ(l.bytes(Operation::AllGather), 0);

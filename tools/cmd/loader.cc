@@ -332,7 +332,8 @@ std::shared_ptr<const Asked> Loader::measured_work() {
   out->scenario.ranks = 1;
   const Workload& w = out->workload->workload;
   const Profile& p = out->hardware->profile;
-  if (auto why = predict::roofline_problem(w, p); !why.empty())
+  if (auto why = predict::roofline_problem(w, p, predict::gathered_in(out->scenario.plan));
+      !why.empty())
     throw InputError{out->workload->file, why};
   if (auto problem = validate(out->scenario.plan, w, p.kind))
     throw InputError{scenario_file_ + "#" + problem.path, problem.message};

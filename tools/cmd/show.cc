@@ -55,7 +55,8 @@ std::string workload_text(const Workload& w) {
 
 // Where a step decides what is reduced together, one that was played.
 Program program_of(const Loaded& l) {
-  StepTimes times = predict::step_times(l.workload, l.profile, Level::Mid);
+  StepTimes times =
+      predict::step_times(l.workload, l.profile, Level::Mid, predict::gathered_in(l.scenario.plan));
   Program p = predict::lowered(l.question(), times);
   if (l.scenario.input) strategy::feed(p, predict::input_time(l.question()));
   if (!p.coordination) return p;

@@ -38,6 +38,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ddpsim_files import write_whole  # noqa: E402
+from ddpsim_repeat import folded  # noqa: E402
 
 F32 = 4  # bytes an element
 I64 = 8
@@ -198,6 +199,7 @@ class Model:
     sequence: int = 0  # tokens per sample that the file begins with; 0 = none
     positions: int = 0  # rows of the table of learned positions; 0 = none
     keeps_input: bool = False  # softmax and log_softmax do, too: PyTorch before 1.11
+    repeats: bool = False  # the file says blocks that are alike once
     tensors: list[Tensor] = field(default_factory=list)
     buffers: list[Tensor] = field(default_factory=list)
     layers: list[Layer] = field(default_factory=list)
@@ -739,30 +741,43 @@ class Model:
         def dump(value: object) -> str:
             return json.dumps(value, ensure_ascii=True)
 
+        def line(row: dict[str, object]) -> str:
+            if "repeat" not in row:
+                return dump(row)
+            of = ",\n      ".join(dump(one) for one in row["of"])
+            return f'{{"repeat": {row["repeat"]}, "from": {row["from"]}, "of": [\n      {of}]}}'
+
         def block(rows: Sequence[str]) -> str:
             return "[\n    " + ",\n    ".join(rows) + "\n  ]" if rows else "[]"
 
-        def tensor(t: Tensor) -> str:
-            return dump({"name": t.name, "shape": list(t.shape), "dtype": t.dtype})
+        def listed(rows: Sequence[dict[str, object]]) -> str:
+            return block([line(row) for row in rows])
+
+        def tensor(t: Tensor) -> dict[str, object]:
+            return {"name": t.name, "shape": list(t.shape), "dtype": t.dtype}
+
+        tensors = [tensor(t) for t in self.tensors]
 
         arrival = [index[name] for name in self.arrival()]
         wrapped = [", ".join(map(str, arrival[i : i + 24])) for i in range(0, len(arrival), 24)]
-        layers = [
-            dump(
-                {
-                    "name": x.name,
-                    "class": x.kind,
-                    **({"op": {k: size(v) for k, v in x.op.items()}} if x.op else {}),
-                    "tensors": [index[t] for t in x.tensors],
-                    "forward": x.forward.json(count),
-                    "backward": x.backward.json(count),
-                    "saves": x.saves.json(count),
-                    **({"saves_fused": x.saves_fused.json(count)} if x.saves_fused else {}),
-                    "makes": x.makes.json(count),
-                }
-            )
+        layers: list[dict[str, object]] = [
+            {
+                "name": x.name,
+                "class": x.kind,
+                **({"op": {k: size(v) for k, v in x.op.items()}} if x.op else {}),
+                "tensors": [index[t] for t in x.tensors],
+                "forward": x.forward.json(count),
+                "backward": x.backward.json(count),
+                "saves": x.saves.json(count),
+                **({"saves_fused": x.saves_fused.json(count)} if x.saves_fused else {}),
+                "makes": x.makes.json(count),
+            }
             for x in self.layers
         ]
+        short = self.repeats and not tokens
+        if short:
+            tensors = folded(tensors)
+            layers = folded(layers, max(len(t.get("of", ())) for t in tensors))
         head: list[tuple[str, str]] = [
             ("schema", dump("ddpsim.workload/1")),
             ("name", dump(self.name)),
@@ -782,10 +797,10 @@ class Model:
                 ),
             ),
             ("optimizer", dump(self.optimizer)),
-            ("tensors", block([tensor(t) for t in self.tensors])),
-            ("buffers", block([tensor(b) for b in self.buffers])),
-            ("arrival", block(wrapped)),
-            ("layers", block(layers)),
+            ("tensors", listed(tensors)),
+            ("buffers", listed([tensor(b) for b in self.buffers])),
+            *([] if short else [("arrival", block(wrapped))]),
+            ("layers", listed(layers)),
         ]
         return "{\n" + ",\n".join(f'  "{key}": {value}' for key, value in head) + "\n}\n"
 
@@ -823,7 +838,8 @@ EAGER_CNN = (
     " convolution's bias is added in the same kernel. "
 )
 EAGER_TRANSFORMER = (
-    EAGER + "Attention is the un-fused ('eager') one; building masks and input loading are not"
+    EAGER
+    + "Attention is the un-fused ('eager') one; building masks and input loading are not"
     " described. "
 )
 
@@ -1172,12 +1188,11 @@ def gpt2(
         batch,
         EAGER_TRANSFORMER
         + f"Sequence length {sequence}, {layers} layers, hidden {hidden}, {heads} heads, logits at"
-        " every position;"
-        " gelu_new is the composed tanh form. lm_head is tied to wte: its gradient is complete"
-        " only when backward ends. Buffers: none. Releases that register the causal masks"
-        " (attn.bias, bool [1,1,1024,1024] per layer, 12,582,912 bytes in all) make DDP broadcast"
-        " them before every forward unless broadcast_buffers is false: add them to `buffers` to"
-        " see it.",
+        " every position; gelu_new is the composed tanh form. lm_head is tied to wte: its"
+        " gradient is complete only when backward ends. Buffers: none. Releases that register"
+        f" the causal masks (attn.bias, bool [1,1,{sequence},{sequence}] per layer,"
+        f" {layers * sequence**2:,} bytes in all) make DDP broadcast them before every forward"
+        " unless broadcast_buffers is false: add them to `buffers` to see it.",
         ADAMW,
         sequence,
         sequence,
@@ -1460,14 +1475,16 @@ def t5(name: str, layers: int, hidden: int, heads: int) -> Model:
 # --- ViT, torchvision models/vision_transformer.py
 
 
-def vit(name: str, layers: int, hidden: int, heads: int) -> Model:
-    tokens, inner, dim = 197, 4 * hidden, hidden // heads
+def vit(name: str, layers: int, hidden: int, heads: int, patch: int = 16) -> Model:
+    size = 224 // patch
+    tokens, inner, dim = size**2 + 1, 4 * hidden, hidden // heads
     m = Model(
         name,
         f"torchvision.models.{name.replace('-', '_')}",
         32,
         EAGER_TRANSFORMER
-        + "Input 3x224x224 in patches of 16x16 and a class token: 197 tokens, as many as its"
+        + f"Input 3x224x224 in patches of {patch}x{patch} and a class token: {tokens} tokens, as"
+        " many as its"
         f" learned positions. {layers} layers, hidden {hidden}, {heads} heads, no dropout, 1000"
         " classes. torch.nn.MultiheadAttention calls scaled_dot_product_attention in PyTorch 2:"
         " workload.attention=fused.",
@@ -1475,7 +1492,7 @@ def vit(name: str, layers: int, hidden: int, heads: int) -> Model:
     )
     n, scores = tokens * hidden, heads * tokens**2
     token = m.parameter("class_token", 1, 1, hidden)
-    m.conv("conv_proj", 3, hidden, 16, 224, 14, bias=True)
+    m.conv("conv_proj", 3, hidden, patch, 224, size, bias=True)
     # Concatenation; backward: a sum over the batch, and the patches in the order of the convolution
     m.layer(
         "class_token",
@@ -1691,6 +1708,14 @@ def convnext_tiny() -> Model:
     return m
 
 
+# --- large models, whose files say a block once
+
+
+def repeated(m: Model) -> Model:
+    m.repeats = True
+    return m
+
+
 # --- a digit classifier
 
 
@@ -1733,6 +1758,12 @@ MODELS: dict[str, Callable[[], Model]] = {
     "t5-base": lambda: t5("t5-base", 12, 768, 12),
     "llama-3.2-1b": lambda: llama("llama-3.2-1b", 16, 2048, 8192, 2048, 4, True),
     "llama-3.1-8b": lambda: llama("llama-3.1-8b", 32, 4096, 14336, 4096, 1, False),
+    "llama-3.1-70b": lambda: repeated(
+        llama("llama-3.1-70b", 80, 8192, 28672, 4096, 1, False, heads=64)
+    ),
+    "gpt3-13b": lambda: repeated(gpt2("gpt3-13b", 40, 5120, 40, 2048, 1)),
+    "gpt3-175b": lambda: repeated(gpt2("gpt3-175b", 96, 12288, 96, 2048, 1)),
+    "vit-h-14": lambda: repeated(vit("vit-h-14", 32, 1280, 16, 14)),
 }
 
 
