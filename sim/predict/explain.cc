@@ -34,14 +34,8 @@ class Explainer {
     return options;
   }
 
-  // What ddpsim predict says of the same spans.
   void expose(Explanation& out) const {
-    Run run;
-    run.steps.push_back({StepKind::Steady, out.step});
-    run.spans_from = played_.from();
-    const Span* first = &played_.span(played_.last_class(), 0);
-    run.spans.assign(first, first + played_.ops());
-    analysis::Summary summary = analysis::summarize(run);
+    const analysis::Summary summary = played_.summary();
     out.exposed = summary.exposed_communication;
     auto times = summary.buckets.begin();
     for (std::uint32_t i = 0; i < played_.ops(); ++i) {

@@ -12,6 +12,15 @@ PlayedStep::PlayedStep(const Question& q, const Options& options)
     if (span(c, ops_ - 1).end > span(last_class_, ops_ - 1).end) last_class_ = c;
 }
 
+analysis::Summary PlayedStep::summary() const {
+  Run run;
+  run.steps.push_back({StepKind::Steady, period()});
+  run.spans_from = from();
+  const Span* first = &span(last_class_, 0);
+  run.spans.assign(first, first + ops_);
+  return analysis::summarize(run);
+}
+
 std::string PlayedStep::name_of_carried(std::uint32_t i) const {
   std::int64_t bytes = op(i).bytes;
   if (carries_bucket(op(i).kind))

@@ -25,6 +25,8 @@ class PlayedStep {
   // ps after the step's start.
   std::int64_t begin(const Span& s) const { return s.begin.ps - from().ps; }
   std::int64_t end(const Span& s) const { return s.end.ps - from().ps; }
+  // What ddpsim predict says of the rank that ends last.
+  analysis::Summary summary() const;
   // Of a collective that carries tensors: "bucket 3 (12 MiB)".
   std::string name_of_carried(std::uint32_t i) const;
 
