@@ -35,6 +35,9 @@ class ShardedTuner {
       const std::size_t lean = descend(descend(out_.current, true), false);
       if (better(lean, best, false)) best = lean;
     }
+    // On the way something better may have been seen than where it ended.
+    for (std::size_t seen = best_seen(); clearly_better(seen, best, false); seen = best_seen())
+      best = descend(seen, false);
     best = without_idle(best);
     if (tried_[best].fits) out_.best = best;
     recommend(best);
@@ -68,6 +71,13 @@ class ShardedTuner {
     for (std::size_t k = 0; k < tried_.size(); ++k)
       if (!tried_[k].fits) return true;
     return false;
+  }
+
+  std::size_t best_seen() const {
+    std::size_t best = 0;
+    for (std::size_t k = 1; k < tried_.size(); ++k)
+      if (better(k, best, false)) best = k;
+    return best;
   }
 
   // The settings of a decision, and of units what the dynamic programme proposes for the plan.

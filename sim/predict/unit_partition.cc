@@ -79,8 +79,8 @@ Progress then(const Progress& p, const Unit& before, const Unit& last, const Uni
           p.backward + between(before, last, next)};
 }
 Duration ended(const UnitProblem& q, const Progress& p, const Unit& before, const Unit& last) {
-  return p.computes + last.forward + q.forward.after + p.backward + between(before, last, {}) +
-         std::max(q.backward.after, last.again);
+  return p.computes + std::max(last.forward + q.forward.after + q.backward.after, last.again) +
+         p.backward + between(before, last, {});
 }
 
 // One way to a state.

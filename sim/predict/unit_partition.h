@@ -42,13 +42,13 @@ struct UnitPartition {
 inline constexpr std::size_t kMostBlocks = 96;
 
 // FSDP2's order. In forward a unit is gathered after the one before it, and once the second before
-// it computes (its buffer is free then); in backward its gathering follows, on the same
-// communicator, the reduction of the second after it:
+// it computes (its buffer is free then), and the last one at once again; in backward a gathering
+// follows, on the same communicator, the reduction of the second unit after it:
 //
 //   forward   A(u) = max(A(u - 1), S(u - 2)) + g(u)         gathered
 //             S(u) = max(S(u - 1) + f(u - 1), A(u))         computes, S(1) = max(before, A(1))
-//             S(k) + f(k) + after
-//   backward  max(after, g'(k)) + sum over u of max(b(u), s(u + 1) + g'(u - 1)) + max(before, s(1))
+//             S(k) + max(f(k) + after + after of backward, g'(k))
+//   backward  sum over u of max(b(u), s(u + 1) + g'(u - 1)) + max(before, s(1))
 //
 // The best partition with units of at most `most` blocks, exactly. REQUIRES: at least one block,
 // lists of one length, most >= 1.

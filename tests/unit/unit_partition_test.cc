@@ -98,8 +98,11 @@ TEST(UnitPartition, ModelIsTheSumThatItSays) {
   EXPECT_EQ(predict::play_units(q, {1, 1, 1}).model.ps, 47 + 20 + 3 + 7 + 4 + 7 + 7 + 7);
   q.forward.blocks = {{4}, {4}, {4}};
   q.again = {6, 6, 6};
-  // backward: max(7, 7) + max(4, 7) + max(4, 14) + max(4, 7) + 7
+  // backward: max(4, 7) + max(4, 14) + max(4, 7) + 7
   EXPECT_EQ(predict::play_units(q, {1, 1, 1}).model.ps, 21 + 4 + 3 + 7 + 7 + 14 + 7 + 7);
+  // Without a head the last unit waits for its weights: max(4, 7).
+  q.forward.after = q.backward.after = {0};
+  EXPECT_EQ(predict::play_units(q, {1, 1, 1}).model.ps, 21 + 7 + 7 + 14 + 7 + 7);
 }
 
 // A shipped model with its first blocks only.
@@ -164,15 +167,19 @@ TEST(UnitPartition, SimulatedNoPartitionIsMuchBetter) {
       auto problem = predict::unit_problem({w, fabric, p, s}, options);
       ASSERT_TRUE(problem);
       Duration proposed{kForever};
-      for (const UnitPartition& one : predict::partitions_worth_trying(*problem))
-        proposed = std::min(proposed, step(one.blocks));
+      std::string proposals;
+      for (const UnitPartition& one : predict::partitions_worth_trying(*problem)) {
+        const Duration d = step(one.blocks);
+        proposed = std::min(proposed, d);
+        proposals += "\n  " + testing::PrintToString(one.blocks) + " " + to_string(d);
+      }
       Duration least{kForever};
       Blocks best;
       for (const Blocks& blocks : all_partitions(problem->joins, 8))
         if (Duration d = step(blocks); d < least) least = d, best = blocks;
       const double gap = static_cast<double>((proposed - least).ps) / static_cast<double>(least.ps);
       EXPECT_LE(gap, c.gap) << c.cluster << ", batch " << batch << ": " << to_string(least)
-                            << " of " << testing::PrintToString(best);
+                            << " of " << testing::PrintToString(best) << ", proposed" << proposals;
       RecordProperty(std::string(c.cluster) + "." + std::to_string(batch), std::to_string(gap));
     }
 }
