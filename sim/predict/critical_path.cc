@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <string_view>
 
 namespace ddpsim::predict {
 namespace {
@@ -13,6 +14,18 @@ namespace {
 constexpr const char* kCopies = "copies out of buckets";
 constexpr const char* kFused = "copies out of the fusion buffer";
 constexpr const char* kDivisions = "averages of what was reduced";  // of a system without buckets
+
+// Of a collective that carries tensors: "bucket 3 (12 MiB)".
+std::string name_of_carried(const PlayedStep& step, std::uint32_t i) {
+  std::int64_t bytes = step.op(i).bytes;
+  if (carries_bucket(step.op(i).kind))
+    return "bucket " + std::to_string(step.op(i).subject) + " (" + to_string(Bytes{bytes}) + ")";
+  std::string name = name_of(step.program(), step.program().steady, i);
+  if (step.op(i).kind.of == Of::Label)
+    return step.program().labels[step.op(i).subject] + " (" + to_string(Bytes{bytes}) + ")";
+  constexpr std::string_view kPrefix = "allreduce/";
+  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+}
 
 class PathWalk {
  public:
@@ -46,7 +59,7 @@ class PathWalk {
       part.bytes = op(path[k].op).bytes;
       part.waited = s.begin - s.ready;
       if (k > 0 && is_collective(op(path[k - 1].op).kind))
-        part.waited_for = step_.name_of_carried(path[k - 1].op);
+        part.waited_for = name_of_carried(step_, path[k - 1].op);
     }
     return out;
   }
@@ -146,7 +159,7 @@ class PathWalk {
         return "the host thread launches " + name_of(step_.program(), s, op(last).subject);
       case Sort::Collective:
         return carries_tensors(op(last).kind)
-                   ? words_of(op(last).kind.operation) + " of " + step_.name_of_carried(last)
+                   ? words_of(op(last).kind.operation) + " of " + name_of_carried(step_, last)
                    : name_of(step_.program(), s, last);
       case Sort::Other:
         return is_input(op(last).kind) ? "input" : name_of(step_.program(), s, last);

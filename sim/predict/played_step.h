@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "sim/predict/predict.h"
 
@@ -27,8 +26,6 @@ class PlayedStep {
   std::int64_t end(const Span& s) const { return s.end.ps - from().ps; }
   // What ddpsim predict says of the rank that ends last.
   analysis::Summary summary() const;
-  // Of a collective that carries tensors: "bucket 3 (12 MiB)".
-  std::string name_of_carried(std::uint32_t i) const;
 
  private:
   SteadyStep played_;

@@ -166,12 +166,23 @@ void limit_memory(const std::string& text, Profile& profile) {
   capacity = *limit.value;
 }
 
+// Of searches that find settings themselves.
+void check_size(const Workload& w) {
+  if (w.arrival.size() > predict::kMostTuned)
+    throw InputError{
+        "tune",
+        fmt::format("searches the settings of models of at most {} gradients, and this one has {}; "
+                    "name those to choose from (--values 1,5,25,100)",
+                    predict::kMostTuned, w.arrival.size())};
+}
+
 void tune_sharded_command(Terminal& t, const Flags& f, Loaded& l) {
   if (!f.output.html.empty())
     throw InputError{"--html",
                      "draws the curve of a knob; of a plan that shards there are "
                      "--format table, md, json and csv"};
   limit_memory(f.memory_limit, l.profile);
+  if (f.values.empty()) check_size(l.workload);
   predict::ShardedOptions options{l.options, decisions_of(f, l), f.values.empty()};
   if (f.samples.empty() && (!f.price.empty() || !f.deadline.empty()))
     scaling_of(f, l, l.scenario.plan, options.options);
@@ -222,12 +233,7 @@ void tune_command(Terminal& t, const Flags& flags) {
                                  "cap holds for the first bucket, too; leave bucket_cap_mb out",
                                  ddpsim::name_of(l.scenario.plan.pytorch))};
   options.only = values_of(flags.values, options.knob);
-  if (options.only.empty() && l.workload.arrival.size() > predict::kMostTuned)
-    throw InputError{
-        "tune",
-        fmt::format("searches the settings of models of at most {} gradients, and this one has {}; "
-                    "name those to choose from (--values 1,5,25,100)",
-                    predict::kMostTuned, l.workload.arrival.size())};
+  if (options.only.empty()) check_size(l.workload);
   options.levers = !flags.no_levers;
   options.partition = flags.values.empty();
   if (flags.samples.empty() && (!flags.price.empty() || !flags.deadline.empty()))
