@@ -61,7 +61,7 @@ Decision units(const Plan& plan, const DecidedFor& of) {
   return d;
 }
 
-// "2", "4/4/8", "2+ends", "none".
+// "2", "1/2x15/1", "2+ends", "none".
 std::optional<Setting> parse_units(const std::string& text, const DecidedFor& of) {
   if (text == "none") return whole_model();
   const bool apart = text.ends_with(kEnds);
@@ -69,9 +69,14 @@ std::optional<Setting> parse_units(const std::string& text, const DecidedFor& of
   std::vector<std::int64_t> list;
   for (std::size_t from = 0; from <= counts.size();) {
     const std::size_t slash = std::min(counts.find('/', from), counts.size());
-    auto n = parse_integer(counts.substr(from, slash - from));
-    if (!n || *n < 1 || *n > 1'000'000) return std::nullopt;
-    list.push_back(*n);
+    const std::string item = counts.substr(from, slash - from);
+    const std::size_t x = item.find('x');
+    auto n = parse_integer(item.substr(0, x));
+    const auto times =
+        x == std::string::npos ? std::optional<std::int64_t>(1) : parse_integer(item.substr(x + 1));
+    if (!n || *n < 1 || *n > 1'000'000 || !times || *times < 1 || *times > 10'000)
+      return std::nullopt;
+    list.insert(list.end(), static_cast<std::size_t>(*times), *n);
     from = slash + 1;
   }
   if (apart && !can_part_ends(of.workload)) return std::nullopt;
@@ -180,7 +185,13 @@ std::vector<Decision> of_zero(const Plan& plan) {
 Setting units_setting(std::vector<std::int64_t> blocks, bool ends_apart) {
   while (blocks.size() > 1 && blocks[blocks.size() - 2] == blocks.back()) blocks.pop_back();
   std::string text;
-  for (std::int64_t n : blocks) text += (text.empty() ? "" : "/") + std::to_string(n);
+  for (std::size_t from = 0; from < blocks.size();) {
+    std::size_t to = from + 1;
+    while (to < blocks.size() && blocks[to] == blocks[from]) ++to;
+    text += (text.empty() ? "" : "/") + std::to_string(blocks[from]);
+    if (to - from > 1) text += "x" + std::to_string(to - from);
+    from = to;
+  }
   if (ends_apart) text += kEnds;
   if (blocks.size() == 1 && blocks.front() == 1) blocks.clear();  // as it is by default
   return {text, [blocks, ends_apart](Plan& p) {
@@ -226,7 +237,7 @@ std::optional<Setting> parse_setting(const Decision& d, const std::string& text,
 
 std::string settings_help(const Decision& d) {
   if (d.name == kUnits)
-    return "blocks of a unit (2), of each unit (4/4/8), +ends where what is before and after the "
+    return "blocks of a unit (2), of each unit (1/4x3/8), +ends where what is before and after the "
            "blocks can be apart, or none";
   std::string out;
   for (const Setting& s : d.settings) out += (out.empty() ? "" : ", ") + s.text;

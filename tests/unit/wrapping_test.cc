@@ -111,6 +111,23 @@ TEST(Decisions, EverySettingIsSaidAsItIsTaken) {
     }
 }
 
+TEST(Decisions, UnitsAreWrittenBriefly) {
+  EXPECT_EQ(strategy::units_setting({1, 2, 2, 2, 1}, true).text, "1/2x3/1+ends");
+  EXPECT_EQ(strategy::units_setting({3, 3, 3}, false).text, "3");
+  EXPECT_EQ(strategy::units_setting({4, 8, 8}, false).text, "4/8");
+  const Workload w = workload("gpt2-small");
+  for (const strategy::Decision& d : strategy::decisions(fsdp2(), {w, 8, 8})) {
+    if (d.name != "units") continue;
+    Plan plan = fsdp2();
+    auto read = strategy::parse_setting(d, "1/2x3/1", {w, 8, 8});
+    ASSERT_TRUE(read);
+    read->make(plan);
+    EXPECT_EQ(plan.fsdp.blocks_per_unit, (std::vector<std::int64_t>{1, 2, 2, 2, 1}));
+    for (const char* bad : {"", "0", "2x", "x2", "2x0", "1//2", "2+end", "a"})
+      EXPECT_FALSE(strategy::parse_setting(d, bad, {w, 8, 8})) << bad;
+  }
+}
+
 TEST(Decisions, ShapesPartTheRanks) {
   const Workload w = workload("gpt2-small");
   for (const strategy::Decision& d : strategy::decisions(fsdp2(), {w, 48, 8})) {
