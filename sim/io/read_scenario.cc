@@ -134,6 +134,11 @@ struct ReadField {
   void operator()(std::vector<double>* list) const {
     for (const Reader& item : r.items()) list->push_back(item.number());
   }
+  void operator()(std::vector<std::int64_t>* list) const {
+    if (r.json().is_number()) return list->push_back(r.integer());
+    for (const Reader& item : r.items()) list->push_back(item.integer());
+    if (list->empty()) r.fail("a number, or a list of at least one");
+  }
   void operator()(Reshard* reshard) const {
     if (r.json().is_boolean())
       reshard->ranks = r.boolean() ? 1 : 0;

@@ -20,6 +20,8 @@ OrderedJson point(const predict::CurvePoint& p, const strategy::Knob& knob) {
           {"buckets", p.buckets}};
 }
 
+}  // namespace
+
 OrderedJson write_scaling(const predict::Scaling& s) {
   OrderedJson j;
   j["price_per_gpu_hour"] = s.price_per_hour;
@@ -37,8 +39,6 @@ OrderedJson write_scaling(const predict::Scaling& s) {
       s.cheapest ? OrderedJson(s.counts[*s.cheapest].ranks) : OrderedJson(nullptr);
   return j;
 }
-
-}  // namespace
 
 OrderedJson write_tuning(const predict::Tuning& t, const predict::Scaling* scaling) {
   OrderedJson j;

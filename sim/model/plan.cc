@@ -5,6 +5,8 @@
 #include <numeric>
 #include <set>
 
+#include "sim/model/wrapping.h"
+
 namespace ddpsim {
 
 const char* name_of(System s) {
@@ -234,6 +236,8 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
       return {"/plan/unused_parameters",
               "parameters without a gradient are modelled for pytorch_ddp and averaging only"};
   }
+  if (p.system == System::Fsdp || p.system == System::Fsdp2)
+    if (Problem problem = check_wrapping(p.fsdp, w)) return problem;
   if (p.system == System::Fsdp2) {
     const FsdpPlan& f = p.fsdp;
     if (p.pytorch < PytorchVersion::V2_7)

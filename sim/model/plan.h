@@ -87,6 +87,8 @@ struct FsdpPlan {
                              // optimizer are the host's
   std::string auto_wrap_policy =
       "block";  // "block": each repeated block is a unit; "none": the model is one
+  std::vector<std::int64_t> blocks_per_unit;  // of each unit, the last repeats; empty = one
+  bool ends_apart = false;  // fully_shard: what is before and after the blocks are units, too
 };
 
 // The environment and the arguments of Horovod's DistributedOptimizer, as of 0.21 and later.

@@ -6,23 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "sim/predict/predict.h"
+#include "sim/predict/critical_path.h"
 #include "sim/predict/resources.h"
+#include "sim/predict/tenths.h"
 
 namespace ddpsim::predict {
-
-// A stretch of the critical path: nothing in it could have begun earlier. Times from the start of
-// the step.
-struct PathPart {
-  std::string
-      what;  // "forward", "backward until layer1.0.conv1.weight", "all-reduce of bucket 3 (12 MiB)"
-  OpKind kind;             // of its last operation
-  std::int64_t bytes = 0;  // of a collective
-  Duration begin;
-  Duration end;
-  Duration waited;  // a collective: from ready to begin
-  std::string waited_for;
-};
 
 struct BucketExposure {
   std::string name;  // "bucket 3"
@@ -30,16 +18,6 @@ struct BucketExposure {
   Duration ready, begin, end;
   Duration exposed;  // as analysis::BucketTimes has it: buckets in flight or waiting together each
                      // count it
-};
-
-// A tenth of the step, shares of it.
-struct Decile {
-  double computing = 0;
-  double communicating = 0;  // a collective is in flight
-  double link = 0;  // what the busiest link of the step would carry if each collective's bytes
-                    // passed evenly while it is in flight, over its rate: more than 1 where
-                    // collectives share it, or a token bucket's saved burst passes at its peak rate
-  std::string decides;  // "computation", "bandwidth", "latency of collectives", "host thread"
 };
 
 struct Sensitivity {

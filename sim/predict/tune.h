@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "sim/predict/best_buckets.h"
 #include "sim/predict/bound.h"
-#include "sim/predict/predict.h"
-#include "sim/strategy/knobs.h"
+#include "sim/predict/knob_curve.h"
 
 namespace ddpsim::predict {
 
@@ -21,38 +21,9 @@ struct TuneOptions {
   bool levers = true;
 };
 
-struct CurvePoint {
-  std::optional<strategy::KnobValue> value;  // none: left at its default
-  Duration step;
-  Duration low;  // the interval, as a prediction's
-  Duration high;
-  std::size_t buckets = 0;  // gradient all-reduces
-};
-
-// Of two settings under one profile: what they differ in at each level of its ranges. Errors of a
-// profile are common to both, so that a difference is better known than either step; it is known to
-// no better than where the levels agree, and a profile that was held to executed steps to no better
-// than those.
-struct Difference {
-  Duration mid;  // how much shorter the second is
-  Duration low;  // with all ranges at their pessimistic end
-  Duration high;
-  bool measurable = false;  // every level says the same, by more than executed steps repeat to, and
-                            // `mid` is above the profile's own residual
-};
-// Executed steps of one scenario repeat to about this fraction.
-inline constexpr double kRepeats = 0.005;
 // Settings this near to one another are neighbours: a model that differs a little (a layer padded,
 // a bias more) turns one into the other.
 inline constexpr double kBeside = 0.05;
-
-struct TunedPartition {
-  std::vector<std::int64_t> buckets;  // bytes, in launch order
-  std::vector<double> list;           // bucket_cap_mb_list that makes them
-  Duration model;  // the dynamic programme's own end of the step's communication, after the start
-                   // of the step
-  Duration step;   // simulated
-};
 
 struct Tuning {
   strategy::Knob knob;

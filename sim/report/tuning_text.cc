@@ -182,6 +182,18 @@ std::string cheapest(const predict::Scaling& s) {
 
 }  // namespace
 
+std::string scaling_table(const predict::Scaling& scaling) {
+  bool priced = scaling.price_per_hour > 0;
+  std::string out = fmt::format("\n{}\n  {:>8} {:>11} {:>12} {:>11} {:>10}{}\n", cheapest(scaling),
+                                "ranks", "step", "samples/s", "of 1 rank", "epoch",
+                                priced ? fmt::format(" {:>12}", "cost") : "");
+  for (const predict::RankCount& r : scaling.counts)
+    out += fmt::format("  {:>8} {:>11} {:>12.0f} {:>9.1f} % {:>10}{}\n", r.ranks, to_string(r.step),
+                       r.samples_per_s, 100 * r.efficiency, time_of(r.epoch_s),
+                       priced ? fmt::format(" {:>12.2f}", r.epoch_cost) : "");
+  return out;
+}
+
 std::string tuning_page(const TuningHeading& h, const Tuning& t, const predict::Scaling* scaling) {
   std::string head = wrapped(t.verdict) + "\n\n";
   for (const std::string& l : t.lines) head += "  " + l + "\n";
@@ -222,16 +234,7 @@ std::string tuning_page(const TuningHeading& h, const Tuning& t, const predict::
       rest += (rest.empty() ? "" : "; ") + lever_name(t, t.levers[i]);
     if (!rest.empty()) out += "  no gain: " + rest + "\n";
   }
-  if (scaling) {
-    bool priced = scaling->price_per_hour > 0;
-    out += fmt::format("\n{}\n  {:>8} {:>11} {:>12} {:>11} {:>10}{}\n", cheapest(*scaling), "ranks",
-                       "step", "samples/s", "of 1 rank", "epoch",
-                       priced ? fmt::format(" {:>12}", "cost") : "");
-    for (const predict::RankCount& r : scaling->counts)
-      out += fmt::format("  {:>8} {:>11} {:>12.0f} {:>9.1f} % {:>10}{}\n", r.ranks,
-                         to_string(r.step), r.samples_per_s, 100 * r.efficiency, time_of(r.epoch_s),
-                         priced ? fmt::format(" {:>12.2f}", r.epoch_cost) : "");
-  }
+  if (scaling) out += scaling_table(*scaling);
   return head + wrapped(out);
 }
 

@@ -18,6 +18,8 @@ std::string tuning_page(const TuningHeading& h, const predict::Tuning& t,
                         const predict::Scaling* scaling);
 std::string tuning_markdown(const TuningHeading& h, const predict::Tuning& t,
                             const predict::Scaling* scaling);
+// Ranks, what an epoch takes with them, and what it costs.
+std::string scaling_table(const predict::Scaling& scaling);
 // The curve; in each row whose numbers it is from.
 std::string tuning_csv(const predict::Tuning& t, const Profile& profile, const Workload& workload);
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "sim/model/blocks.h"
+#include "sim/model/wrapping.h"
 #include "sim/strategy/fsdp.h"
 #include "sim/strategy/streams.h"
 
@@ -39,14 +39,14 @@ std::vector<Unit> fsdp_units(const Workload& w, const Plan& plan) {
         units[u].elements += w.tensors[t].elements();
       }
   };
+  const std::vector<std::string> wrapped = wrapped_units(w, plan.fsdp);
   for (std::size_t l = 0; l < w.layers.size(); ++l) {
-    std::string block = plan.fsdp.auto_wrap_policy == "block" ? block_of(w.layers[l].name) : "";
-    if (block.empty()) {
+    if (wrapped[l].empty()) {
       add(0, l);
       continue;
     }
-    auto [at, fresh] = known.emplace(block, units.size());
-    if (fresh) units.push_back({block, {}, {}, 0});
+    auto [at, fresh] = known.emplace(wrapped[l], units.size());
+    if (fresh) units.push_back({wrapped[l], {}, {}, 0});
     add(at->second, l);
   }
   shorten(units);

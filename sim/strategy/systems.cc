@@ -123,7 +123,9 @@ const KnobRecord kFsdpKnobs[] = {
      "micro-steps but the last keep whole gradients instead of reducing them", false,
      [](Plan& p) { return Field(&p.fsdp.no_sync); }},
     {"auto_wrap_policy", "", "block",
-     "block: each repeated block is a unit; none: the model is one", false, auto_wrap_policy}};
+     "block: each repeated block is a unit; none: the model is one", false, auto_wrap_policy},
+    {"blocks_per_unit", "", "1", "blocks of each unit, in order of forward; the last repeats",
+     false, [](Plan& p) { return Field(&p.fsdp.blocks_per_unit); }}};
 
 const KnobRecord kFsdp2Knobs[] = {
     {"reshard_after_forward", "", "true (of the root false)",
@@ -163,7 +165,13 @@ const KnobRecord kFsdp2Knobs[] = {
      [](Plan& p) { return Field(&p.fsdp.cpu_offload); }},
     {"auto_wrap_policy", "", "block",
      "block: fully_shard of each repeated block and of the model; none: of the model", false,
-     auto_wrap_policy}};
+     auto_wrap_policy},
+    {"blocks_per_unit", "", "1",
+     "fully_shard([...]): blocks of each unit, in order of forward; the last repeats", false,
+     [](Plan& p) { return Field(&p.fsdp.blocks_per_unit); }},
+    {"ends_apart", "", "false",
+     "what is before the first block and after the last are units of their own, not the root's",
+     false, [](Plan& p) { return Field(&p.fsdp.ends_apart); }}};
 
 const KnobRecord kHorovodKnobs[] = {
     {"HOROVOD_CYCLE_TIME",
@@ -464,9 +472,13 @@ std::string setting_of(const Plan& plan, const KnobRecord& knob) {
       if (!r->ranks) return "";
       return *r->ranks > 1 ? std::to_string(*r->ranks) : *r->ranks == 1 ? "true" : "false";
     }
-    std::string operator()(std::vector<double>* list) const {
+    std::string operator()(std::vector<double>* list) const { return all(*list); }
+    std::string operator()(std::vector<std::int64_t>* list) const {
+      return all({list->begin(), list->end()});
+    }
+    std::string all(const std::vector<double>& list) const {
       std::string out;
-      for (double v : *list) out += (out.empty() ? "[" : ",") + of_number(v);
+      for (double v : list) out += (out.empty() ? "[" : ",") + of_number(v);
       return out.empty() ? out : out + "]";
     }
     std::string operator()(const Choice& c) const {

@@ -75,6 +75,10 @@ CASES = [
     ("gpt2-small", 1, {"accumulation_steps": 2, **HALVES, **LAST}),
     ("gpt2-small", 4, {"shard_degree": 1, "param_dtype": "float16", "pytorch": "2.11"}),
     ("gpt2-small", 8, {"auto_wrap_policy": "none", "pytorch": "2.12"}),
+    ("gpt2-small", 8, {"blocks_per_unit": [1, 3, 4]}),
+    ("vgg16", 8, {"blocks_per_unit": 3, "forward_prefetch_units": 1}),
+    ("resnet50", 8, {"blocks_per_unit": 4, "ends_apart": True, **HALVES, **LAST}),
+    ("llama-3.1-8b", 16, {"blocks_per_unit": [8, 16], "ends_apart": True, "shard_degree": 8}),
     ("vgg16", 4, {}),
     ("vgg16", 8, {"forward_prefetch_units": 2, "backward_prefetch_units": 2, **LAST}),
     ("vgg16", 1, {**NO_SYNC, "pytorch": "2.12"}),
@@ -86,7 +90,12 @@ CASES = [
 
 def question(workload, ranks, knobs):
     """What the oracle is asked. A parameter is named after the part of forward that has it."""
-    units, forward = units_and_forward(workload, knobs.get("auto_wrap_policy", "block"))
+    units, forward = units_and_forward(
+        workload,
+        knobs.get("auto_wrap_policy", "block"),
+        knobs.get("blocks_per_unit", ()),
+        knobs.get("ends_apart", False),
+    )
     shard = knobs.get("shard_degree", ranks)
     policy = {k: knobs[k] for k in ("param_dtype", "reduce_dtype") if k in knobs}
     micro_steps = knobs.get("accumulation_steps", 1)

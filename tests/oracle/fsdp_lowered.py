@@ -62,6 +62,8 @@ CASES = [
     ("gpt2-small", 1, {}),
     ("gpt2-small", 8, {"set_to_none": False}),
     ("gpt2-small", 8, {"auto_wrap_policy": "none"}),
+    ("gpt2-small", 8, {"blocks_per_unit": 3}),
+    ("resnet50", 8, {"blocks_per_unit": [1, 4, 2]}),
     ("bert-base", 8, {}),
     ("bert-large", 5, {"pytorch": "1.13", "backward_prefetch": "backward_pre"}),
     ("resnet50", 8, {}),
@@ -88,7 +90,34 @@ CASES = [
 ]
 
 
-def units_and_forward(workload, wrap):
+def grouped(layers, block_of, per_unit, ends):
+    """Blocks that fully_shard([...]) or one module holds together: so many with parameters a unit,
+    none from two lists; `ends`: what is before the first block and after the last are units."""
+    per_unit = [per_unit] if isinstance(per_unit, int) else per_unit
+    blocks = [b for b in dict.fromkeys(block_of.values()) if b != "root"]
+    weighty = {block_of[layer["name"]] for layer in layers if layer["tensors"]}
+    units, unit_of = [], {}
+    for b in blocks if per_unit else ():
+        of = b.rpartition(".")[0]
+        most = per_unit[min(max(len(units) - 1, 0), len(per_unit) - 1)]
+        same = bool(units) and units[-1][0].rpartition(".")[0] == of
+        if b not in weighty:
+            if same:
+                unit_of[b] = len(units) - 1
+            continue
+        if not same or len(units[-1]) == most:
+            units.append([])
+        units[-1].append(b)
+        unit_of[b] = len(units) - 1
+    names = [u[0] + (f"-{u[-1].rpartition('.')[2]}" if len(u) > 1 else "") for u in units]
+    out = {k: names[unit_of[b]] if b in unit_of else b for k, b in block_of.items()}
+    inside = [k for k, layer in enumerate(layers) if block_of[layer["name"]] != "root"]
+    for part in (layers[: inside[0]], layers[inside[-1] + 1 :]) if ends else ():
+        out.update((layer["name"], part[0]["name"]) for layer in part)
+    return out
+
+
+def units_and_forward(workload, wrap, per_unit=(), ends=False):
     """As ddpsim names them. Of a unit its tensors, and of each the part of forward that has it."""
     path = ROOT / "workloads" / f"{workload}.json"
     document = json.loads((Path(workload) if workload.endswith(".json") else path).read_text())
@@ -102,6 +131,7 @@ def units_and_forward(workload, wrap):
                     block = ".".join(parts[: i + 1])
                     break
         block_of[layer["name"]] = block
+    block_of = grouped(document["layers"], block_of, per_unit, ends)
     short = {b: ".".join(b.split(".")[-2:]) for b in block_of.values()}
     if len(set(short.values())) < len(short):
         short = {b: b for b in short}
@@ -149,7 +179,9 @@ def units_and_forward(workload, wrap):
 
 def question(workload, ranks, knobs, program):
     """What the oracle is asked: knobs as the user set them."""
-    units, forward = units_and_forward(workload, knobs.get("auto_wrap_policy", "block"))
+    units, forward = units_and_forward(
+        workload, knobs.get("auto_wrap_policy", "block"), knobs.get("blocks_per_unit", ())
+    )
     for u in units:
         u["elements"] = [math.prod(shape) for shape in u["shapes"]]
     said = {
@@ -164,7 +196,7 @@ def question(workload, ranks, knobs, program):
             said[knob] = STRATEGIES[value]
         elif knob == "backward_prefetch":
             said[knob] = PREFETCHES[value]
-        elif knob not in ("pytorch", "auto_wrap_policy", "shard_degree"):
+        elif knob not in ("pytorch", "auto_wrap_policy", "blocks_per_unit", "shard_degree"):
             said[knob] = value
     if "hybrid" in knobs.get("sharding_strategy", ""):
         said["gpus_per_host"] = knobs.get("shard_degree", 8)

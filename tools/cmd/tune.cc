@@ -2,8 +2,10 @@
 // to paste.
 #include <fmt/format.h>
 
+#include "sim/io/write_sharded_tuning.h"
 #include "sim/io/write_tuning.h"
 #include "sim/model/version.h"
+#include "sim/report/sharded_text.h"
 #include "sim/report/text.h"
 #include "sim/report/tuning_text.h"
 #include "sim/strategy/systems.h"
@@ -21,31 +23,48 @@ struct Flags {
   std::string price;
   std::string samples;
   std::string deadline;
+  std::string memory_limit;
   bool no_levers = false;
 };
 
-strategy::Knob knob_of(const std::string& name, const Plan& plan) {
-  std::vector<strategy::Knob> known = strategy::knobs(plan);
-  if (name.empty()) return known.front();
-  std::vector<std::string> names;
+[[noreturn]] void refuse_knob(const std::string& name, const std::vector<std::string>& names,
+                              const Plan& plan) {
   std::string list;
-  for (const strategy::Knob& k : known) {
-    if (k.name == name) return k;
-    names.push_back(k.name);
-    list += (list.empty() ? "" : ", ") + k.name;
-  }
-  std::string hint = io::nearest(name, names);
+  for (const std::string& n : names) list += (list.empty() ? "" : ", ") + n;
+  const std::string hint = io::nearest(name, names);
   throw InputError{
       "--knob " + name,
       fmt::format("is not a knob of {} to tune{}", ddpsim::name_of(plan.system),
                   hint.empty() ? "; known are " + list : " (did you mean \"" + hint + "\"?)")};
 }
 
-std::vector<strategy::KnobValue> values_of(const std::string& text, const strategy::Knob& knob) {
-  std::vector<strategy::KnobValue> out;
+strategy::Knob knob_of(const std::string& name, const Plan& plan) {
+  std::vector<strategy::Knob> known = strategy::knobs(plan);
+  if (name.empty()) return known.front();
+  std::vector<std::string> names;
+  for (const strategy::Knob& k : known) {
+    if (k.name == name) return k;
+    names.push_back(k.name);
+  }
+  refuse_knob(name, names, plan);
+}
+
+// Of --values: what stands between commas.
+std::vector<std::string> items_of(const std::string& text) {
+  std::vector<std::string> out;
   for (std::size_t from = 0; !text.empty() && from <= text.size();) {
     std::size_t comma = std::min(text.find(',', from), text.size());
-    std::string item = text.substr(from, comma - from);
+    out.push_back(text.substr(from, comma - from));
+    from = comma + 1;
+  }
+  constexpr std::size_t kMost = 1000;
+  if (out.size() > kMost) throw InputError{"--values", "at most 1,000 settings"};
+  return out;
+}
+
+std::vector<strategy::KnobValue> values_of(const std::string& text, const strategy::Knob& knob) {
+  std::vector<strategy::KnobValue> out;
+  for (const std::string& item : items_of(text)) {
     auto v = strategy::parse_value(knob, item);
     if (!v)
       throw InputError{
@@ -53,10 +72,7 @@ std::vector<strategy::KnobValue> values_of(const std::string& text, const strate
           fmt::format("\"{}\" is not a setting of {}{}", item, knob.name,
                       knob.unit.empty() ? "" : " (a positive number of " + knob.unit + ")")};
     out.push_back(*v);
-    from = comma + 1;
   }
-  constexpr std::size_t kMost = 1000;
-  if (out.size() > kMost) throw InputError{"--values", "at most 1,000 settings"};
   std::stable_sort(out.begin(), out.end(),
                    [](const auto& a, const auto& b) { return a.number < b.number; });
   return out;
@@ -108,6 +124,91 @@ report::TuningHeading heading(const Loaded& l) {
   return h;
 }
 
+// The decisions to search, with --knob and --values.
+std::vector<strategy::Decision> decisions_of(const Flags& f, const Loaded& l) {
+  const strategy::DecidedFor of{l.workload, l.scenario.ranks, l.cluster.devices_per_host};
+  std::vector<strategy::Decision> all = strategy::decisions(l.scenario.plan, of);
+  if (f.knob.empty()) {
+    if (!f.values.empty())
+      throw InputError{"--values", "are of one knob: name it (--knob " + all.front().name + ")"};
+    std::erase_if(all, [](const strategy::Decision& d) { return !d.joint; });
+    return all;
+  }
+  std::vector<std::string> names;
+  for (strategy::Decision& d : all) {
+    names.push_back(d.name);
+    if (d.name != f.knob) continue;
+    std::vector<strategy::Setting> settings;
+    for (const std::string& item : items_of(f.values)) {
+      auto s = strategy::parse_setting(d, item, of);
+      if (!s)
+        throw InputError{"--values " + f.values,
+                         fmt::format("\"{}\" is not a setting of {} ({})", item, d.name,
+                                     strategy::settings_help(d))};
+      settings.push_back(std::move(*s));
+    }
+    if (!settings.empty()) d.settings = std::move(settings);
+    return {std::move(d)};
+  }
+  refuse_knob(f.knob, names, l.scenario.plan);
+}
+
+// --memory-limit: in place of what the device has, and never more.
+void limit_memory(const std::string& text, Profile& profile) {
+  if (text.empty()) return;
+  Parsed<Bytes> limit = parse_bytes(text);
+  if (!limit.value || limit.value->count <= 0)
+    throw InputError{"--memory-limit " + text, "expected a size such as 60GiB"};
+  Bytes& capacity = profile.memory.capacity;
+  if (capacity.count > 0 && limit.value->count > capacity.count)
+    throw InputError{"--memory-limit " + text,
+                     "is more than the device has, " + to_string(capacity)};
+  capacity = *limit.value;
+}
+
+// Of searches that find settings themselves.
+void check_size(const Workload& w) {
+  if (w.arrival.size() > predict::kMostTuned)
+    throw InputError{
+        "tune",
+        fmt::format("searches the settings of models of at most {} gradients, and this one has {}; "
+                    "name those to choose from (--values 1,5,25,100)",
+                    predict::kMostTuned, w.arrival.size())};
+}
+
+void tune_sharded_command(Terminal& t, const Flags& f, Loaded& l) {
+  if (!f.output.html.empty())
+    throw InputError{"--html",
+                     "draws the curve of a knob; of a plan that shards there are "
+                     "--format table, md, json and csv"};
+  limit_memory(f.memory_limit, l.profile);
+  if (f.values.empty()) check_size(l.workload);
+  predict::ShardedOptions options{l.options, decisions_of(f, l), f.values.empty()};
+  if (f.samples.empty() && (!f.price.empty() || !f.deadline.empty()))
+    scaling_of(f, l, l.scenario.plan, options.options);
+  const predict::ShardedTuning tuning = predict::tune_sharded(l.question(), options);
+  const std::size_t chosen = tuning.recommended.value_or(tuning.current);
+  const std::optional<predict::Scaling> scaling =
+      scaling_of(f, l, tuning.tried[chosen].plan, options.options);
+  auto answer = [&] {
+    io::OrderedJson j = io::write_sharded_tuning(tuning);
+    if (scaling) j["scaling"] = io::write_scaling(*scaling);
+    j["system"] = ddpsim::name_of(l.scenario.plan.system);
+    j["question"] = heading(l).question;
+    j["profile"] = l.profile.name;
+    j["basis"] = report::basis_sentence(l.profile, l.workload);
+    j["interval"] = heading(l).interval;
+    return j;
+  };
+  const std::string& format = f.output.format;
+  write_answer(t, f.output,
+               format == "json"  ? answer().dump(1) + "\n"
+               : format == "csv" ? report::sharded_csv(tuning, l.profile, l.workload)
+               : format == "md"
+                   ? report::sharded_markdown(heading(l), tuning)
+                   : report::sharded_page(heading(l), tuning, scaling ? &*scaling : nullptr));
+}
+
 void tune_command(Terminal& t, const Flags& flags) {
   // What can be refused without work is.
   check_html(flags.output);
@@ -115,6 +216,13 @@ void tune_command(Terminal& t, const Flags& flags) {
   if (!flags.samples.empty()) parse_positive("--epoch-samples", flags.samples, 1e15);
   if (!flags.deadline.empty()) seconds(flags.deadline);
   Loaded l = load(t, flags.question);
+  if (strategy::record_of(l.scenario.plan.system).shards) return tune_sharded_command(t, flags, l);
+  if (!flags.memory_limit.empty())
+    throw InputError{"--memory-limit",
+                     "is of plans that shard (fsdp, fsdp2, zero1 to zero3): the "
+                     "knobs of " +
+                         std::string(ddpsim::name_of(l.scenario.plan.system)) +
+                         " leave memory as it is"};
   predict::TuneOptions options;
   options.options = l.options;
   options.knob = knob_of(flags.knob, l.scenario.plan);
@@ -125,12 +233,7 @@ void tune_command(Terminal& t, const Flags& flags) {
                                  "cap holds for the first bucket, too; leave bucket_cap_mb out",
                                  ddpsim::name_of(l.scenario.plan.pytorch))};
   options.only = values_of(flags.values, options.knob);
-  if (options.only.empty() && l.workload.arrival.size() > predict::kMostTuned)
-    throw InputError{
-        "tune",
-        fmt::format("searches the settings of models of at most {} gradients, and this one has {}; "
-                    "name those to choose from (--values 1,5,25,100)",
-                    predict::kMostTuned, l.workload.arrival.size())};
+  if (options.only.empty()) check_size(l.workload);
   options.levers = !flags.no_levers;
   options.partition = flags.values.empty();
   if (flags.samples.empty() && (!flags.price.empty() || !flags.deadline.empty()))
@@ -176,8 +279,12 @@ void add_tune(Command& app, Terminal& t) {
   add_measured_flags(*c, flags->question);
   c->add_option("--knob", flags->knob,
                 "what to tune: bucket_cap_mb (default) or first_bucket_bytes of pytorch_ddp; "
-                "granularity (default) or async_op of averaging");
+                "granularity (default) or async_op of averaging; of fsdp, fsdp2 and zero one "
+                "decision (units, shard_degree, reduce_bucket_size, ...) instead of all together");
   c->add_option("--values", flags->values, "choose among these settings only: 1,5,25");
+  c->add_option("--memory-limit", flags->memory_limit,
+                "fsdp, fsdp2, zero: what a device may hold (60GiB), in place of what it has; "
+                "nothing that does not fit is recommended");
   c->add_option("--price-per-gpu-hour", flags->price,
                 "of one device: adds cost per epoch by number of ranks; needs --epoch-samples");
   c->add_option(

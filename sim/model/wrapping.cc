@@ -1,0 +1,123 @@
+#include "sim/model/wrapping.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "sim/model/blocks.h"
+
+namespace ddpsim {
+namespace {
+
+WrappedBlock parsed(std::string name) {
+  const std::size_t dot = name.rfind('.');
+  const std::string number = dot == std::string::npos ? name : name.substr(dot + 1);
+  std::string list = dot == std::string::npos ? "" : name.substr(0, dot);
+  const bool fits = number.size() < 18;  // block_of: digits
+  return {std::move(name), std::move(list), fits ? std::atoll(number.c_str()) : 0};
+}
+
+}  // namespace
+
+std::vector<WrappedBlock> wrapped_blocks(const Workload& w) {
+  std::vector<WrappedBlock> out;
+  std::set<std::string> seen;
+  for (const Layer& l : w.layers) {
+    if (l.tensors.empty()) continue;
+    std::string block = block_of(l.name);
+    if (!block.empty() && seen.insert(block).second) out.push_back(parsed(std::move(block)));
+  }
+  return out;
+}
+
+std::vector<std::vector<WrappedBlock>> blocks_by_unit(const Workload& w, const FsdpPlan& plan) {
+  if (plan.auto_wrap_policy != "block") return {};
+  const std::vector<WrappedBlock> blocks = wrapped_blocks(w);
+  const std::vector<std::int64_t>& counts = plan.blocks_per_unit;
+  std::vector<std::vector<WrappedBlock>> out;
+  for (const WrappedBlock& b : blocks) {
+    const std::int64_t most =
+        counts.empty() ? 1 : counts[std::min(out.empty() ? 0 : out.size() - 1, counts.size() - 1)];
+    const bool joins =
+        !out.empty() && std::ssize(out.back()) < most && out.back().back().list == b.list;
+    if (!joins) out.emplace_back();
+    out.back().push_back(b);
+  }
+  return out;
+}
+
+ModelEnds ends_of(const Workload& w) {
+  const auto in_block = [](const Layer& l) { return !block_of(l.name).empty(); };
+  const auto first = std::find_if(w.layers.begin(), w.layers.end(), in_block);
+  const auto last = std::find_if(w.layers.rbegin(), w.layers.rend(), in_block);
+  if (first == w.layers.end()) return {0, w.layers.size()};
+  return {static_cast<std::size_t>(first - w.layers.begin()),
+          static_cast<std::size_t>(w.layers.rend() - last)};
+}
+
+std::vector<std::string> wrapped_units(const Workload& w, const FsdpPlan& plan) {
+  std::vector<std::string> out(w.layers.size());
+  if (plan.auto_wrap_policy != "block") return out;
+  for (std::size_t l = 0; l < out.size(); ++l) out[l] = block_of(w.layers[l].name);
+  if (!plan.blocks_per_unit.empty()) {
+    std::map<std::string, std::string> units;  // of each block
+    for (const std::vector<WrappedBlock>& unit : blocks_by_unit(w, plan))
+      for (const WrappedBlock& b : unit)
+        units[b.name] =
+            unit.front().name + (unit.size() > 1 ? "-" + std::to_string(unit.back().number) : "");
+    std::string open;  // the unit of the block before, and its list
+    std::string list;
+    for (std::string& name : out) {
+      if (name.empty()) continue;
+      const std::string of = parsed(name).list;
+      const auto known = units.find(name);
+      if (known == units.end()) {
+        if (!open.empty() && of == list) name = open;
+        continue;
+      }
+      name = open = known->second;
+      list = of;
+    }
+  }
+  if (plan.ends_apart) {
+    const ModelEnds ends = ends_of(w);
+    for (std::size_t l = 0; l < ends.first; ++l) out[l] = w.layers.front().name;
+    for (std::size_t l = ends.last; l < out.size(); ++l) out[l] = w.layers[ends.last].name;
+  }
+  return out;
+}
+
+Problem check_wrapping(const FsdpPlan& plan, const Workload& w) {
+  constexpr std::int64_t kMost = 1'000'000;
+  for (std::size_t k = 0; k < plan.blocks_per_unit.size(); ++k)
+    if (plan.blocks_per_unit[k] < 1 || plan.blocks_per_unit[k] > kMost)
+      return {"/plan/blocks_per_unit/" + std::to_string(k), "1 to 1,000,000 blocks"};
+  if (plan.auto_wrap_policy != "block") {
+    if (!plan.blocks_per_unit.empty())
+      return {"/plan/blocks_per_unit", "is of auto_wrap_policy=block: here the model is one unit"};
+    if (plan.ends_apart)
+      return {"/plan/ends_apart", "is of auto_wrap_policy=block: here the model is one unit"};
+  }
+  if (!plan.ends_apart) return {};
+  const ModelEnds ends = ends_of(w);
+  if (ends.first == 0 && ends.last == w.layers.size())
+    return {"/plan/ends_apart", "this model has no layers before or after its blocks"};
+  constexpr const char* kTied =
+      " (tied weights), and a shared weight must be of one unit: leave the ends to the root";
+  auto part_of = [&](std::size_t l) { return l < ends.first ? 0 : l >= ends.last ? 2 : 1; };
+  std::map<TensorIndex, int> seen;
+  for (std::size_t l = 0; l < w.layers.size(); ++l) {
+    const Layer& layer = w.layers[l];
+    if (layer.tensors.empty() && (layer.op.kind == "linear" || layer.op.kind == "embedding"))
+      return {"/plan/ends_apart",
+              "layer \"" + layer.name + "\" takes another one's weight" + kTied};
+    for (TensorIndex t : layer.tensors)
+      if (seen.try_emplace(t, part_of(l)).first->second != part_of(l))
+        return {"/plan/ends_apart",
+                "parameter \"" + w.tensors[t].name + "\" is of other layers, too" + kTied};
+  }
+  return {};
+}
+
+}  // namespace ddpsim

@@ -1,0 +1,188 @@
+// Which blocks are wrapped together, what is apart at the ends, and the lines that say so.
+#include "sim/model/wrapping.h"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "sim/strategy/decisions.h"
+#include "sim/strategy/fsdp.h"
+#include "sim/strategy/script.h"
+#include "sim/strategy/systems.h"
+#include "tests/support/support.h"
+
+namespace ddpsim::test {
+namespace {
+
+Plan fsdp2(std::vector<std::int64_t> blocks = {}, bool ends = false) {
+  Plan p;
+  p.system = System::Fsdp2;
+  p.fsdp.blocks_per_unit = std::move(blocks);
+  p.fsdp.ends_apart = ends;
+  return p;
+}
+std::vector<std::string> names(const Workload& w, const Plan& plan) {
+  std::vector<std::string> out;
+  for (const strategy::Unit& u : strategy::fsdp_units(w, plan)) out.push_back(u.name);
+  return out;
+}
+using Names = std::vector<std::string>;
+
+TEST(Wrapping, CountsAreOfEachUnitAndTheLastRepeats) {
+  const Workload w = workload("gpt2-small");  // 12 blocks
+  EXPECT_EQ(names(w, fsdp2({4})), (Names{"root", "h.0-3", "h.4-7", "h.8-11"}));
+  EXPECT_EQ(names(w, fsdp2({1, 3, 5})), (Names{"root", "h.0", "h.1-3", "h.4-8", "h.9-11"}));
+  EXPECT_EQ(names(w, fsdp2({100})), (Names{"root", "h.0-11"}));
+  EXPECT_EQ(names(w, fsdp2({1})), names(w, fsdp2()));
+}
+
+TEST(Wrapping, AUnitEndsWhereItsListEnds) {
+  // 3, 4, 6 and 3 blocks.
+  EXPECT_EQ(names(workload("resnet50"), fsdp2({4})),
+            (Names{"root", "layer1.0-2", "layer2.0-3", "layer3.0-3", "layer3.4-5", "layer4.0-2"}));
+  EXPECT_EQ(names(workload("t5-base"), fsdp2({8})),
+            (Names{"root", "encoder.block.0-7", "encoder.block.8-11", "decoder.block.0-7",
+                   "decoder.block.8-11"}));
+}
+
+TEST(Wrapping, WhatHasNoParametersGoesWithTheBlockBeforeIt) {
+  const Workload w = workload("vgg16");  // pairs of a convolution and what has no weights
+  for (const strategy::Unit& u : strategy::fsdp_units(w, fsdp2({2})))
+    EXPECT_GT(u.elements + (u.name == "root"), 0) << u.name;
+}
+
+TEST(Wrapping, EveryParameterIsInOneUnitHoweverItIsWrapped) {
+  for (const char* name : {"gpt2-small", "resnet50", "t5-base", "vgg16", "llama-3.1-8b"})
+    for (const Plan& plan : {fsdp2({2}), fsdp2({1, 5, 2}), fsdp2({3}, true), fsdp2({}, true)}) {
+      const Workload w = workload(name);
+      if (check_wrapping(plan.fsdp, w)) continue;
+      std::vector<int> times(w.tensors.size());
+      for (const strategy::Unit& u : strategy::fsdp_units(w, plan))
+        for (TensorIndex t : u.tensors) ++times[t];
+      EXPECT_EQ(times, std::vector<int>(w.tensors.size(), 1)) << name;
+    }
+}
+
+TEST(Wrapping, EndsAreApartUnlessTheirWeightsAreTied) {
+  const Workload apart = workload("llama-3.1-8b");
+  EXPECT_FALSE(check_wrapping(fsdp2({16}, true).fsdp, apart));
+  const std::vector<strategy::Unit> units = strategy::fsdp_units(apart, fsdp2({16}, true));
+  ASSERT_EQ(units.size(), 5u);
+  EXPECT_EQ(units[0].elements, 0);
+  EXPECT_EQ(units[1].elements, 128256 * 4096);         // the embedding
+  EXPECT_EQ(units[4].elements, 128256 * 4096 + 4096);  // norm and head
+  for (const char* tied : {"llama-3.2-1b", "gpt2-small", "t5-base", "bert-base"}) {
+    Problem p = check_wrapping(fsdp2({}, true).fsdp, workload(tied));
+    EXPECT_NE(p.message.find("tied"), std::string::npos) << tied << ": " << p.message;
+  }
+}
+
+TEST(Wrapping, RefusesWhatIsNoUnit) {
+  const Workload w = workload("gpt2-small");
+  EXPECT_EQ(check_wrapping(fsdp2({2, 0}).fsdp, w).path, "/plan/blocks_per_unit/1");
+  Plan whole = fsdp2({2});
+  whole.fsdp.auto_wrap_policy = "none";
+  EXPECT_EQ(check_wrapping(whole.fsdp, w).path, "/plan/blocks_per_unit");
+  whole = fsdp2({}, true);
+  whole.fsdp.auto_wrap_policy = "none";
+  EXPECT_EQ(check_wrapping(whole.fsdp, w).path, "/plan/ends_apart");
+}
+
+TEST(Decisions, EverySettingIsSaidAsItIsTaken) {
+  for (const char* name : {"llama-3.1-8b", "gpt2-small", "resnet50"})
+    for (Plan plan : {fsdp2(), Plan{}, Plan{}, Plan{}}) {
+      static int k = 0;
+      if (plan.system != System::Fsdp2) plan.system = k % 3 == 0 ? System::Fsdp : System::Zero;
+      if (plan.system == System::Zero) plan.zero.stage = 1 + k % 3;
+      ++k;
+      const Workload w = workload(name);
+      const strategy::DecidedFor of{w, 16, 8};
+      for (const strategy::Decision& d : strategy::decisions(plan, of))
+        for (const strategy::Setting& s : d.settings) {
+          Plan made = plan;
+          s.make(made);
+          EXPECT_EQ(strategy::setting_text(made, d), s.text) << d.name;
+          auto read = strategy::parse_setting(d, s.text, of);
+          ASSERT_TRUE(read) << d.name << "=" << s.text;
+          Plan again = plan;
+          read->make(again);
+          EXPECT_EQ(strategy::settings_text(again), strategy::settings_text(made));
+        }
+    }
+}
+
+TEST(Decisions, UnitsAreWrittenBriefly) {
+  EXPECT_EQ(strategy::units_setting({1, 2, 2, 2, 1}, true).text, "1/2x3/1+ends");
+  EXPECT_EQ(strategy::units_setting({3, 3, 3}, false).text, "3");
+  EXPECT_EQ(strategy::units_setting({4, 8, 8}, false).text, "4/8");
+  const Workload w = workload("gpt2-small");
+  for (const strategy::Decision& d : strategy::decisions(fsdp2(), {w, 8, 8})) {
+    if (d.name != "units") continue;
+    Plan plan = fsdp2();
+    auto read = strategy::parse_setting(d, "1/2x3/1", {w, 8, 8});
+    ASSERT_TRUE(read);
+    read->make(plan);
+    EXPECT_EQ(plan.fsdp.blocks_per_unit, (std::vector<std::int64_t>{1, 2, 2, 2, 1}));
+    for (const char* bad : {"", "0", "2x", "x2", "2x0", "1//2", "2+end", "a"})
+      EXPECT_FALSE(strategy::parse_setting(d, bad, {w, 8, 8})) << bad;
+  }
+}
+
+TEST(Decisions, ShapesPartTheRanks) {
+  const Workload w = workload("gpt2-small");
+  for (const strategy::Decision& d : strategy::decisions(fsdp2(), {w, 48, 8})) {
+    if (d.name != "shard_degree") continue;
+    std::vector<std::string> shapes;
+    for (const strategy::Setting& s : d.settings) shapes.push_back(s.text);
+    EXPECT_EQ(shapes, (std::vector<std::string>{"0", "2", "4", "8", "16", "24"}));
+  }
+}
+
+TEST(ScriptLines, SayWhichBlocksEachUnitHas) {
+  auto lines = [](const Plan& plan, const char* model, int ranks) {
+    std::string out;
+    for (const std::string& l : strategy::sharded_lines(plan, workload(model), ranks, 8))
+      out += l + "\n";
+    return out;
+  };
+  Plan plan = fsdp2({4, 12, 16}, true);
+  plan.fsdp.shard_degree = 8;
+  plan.fsdp.reshard_after_forward.ranks = 0;
+  plan.fsdp.forward_prefetch_units = 2;
+  EXPECT_EQ(lines(plan, "llama-3.1-8b", 32),
+            "from torch.distributed.device_mesh import init_device_mesh\n"
+            "from torch.distributed.fsdp import fully_shard\n"
+            "options = dict(mesh=init_device_mesh(\"cuda\", (4, 8), mesh_dim_names=(\"replicate\", "
+            "\"shard\")), reshard_after_forward=False)\n"
+            "units = []\n"
+            "units.append([model.model.embed_tokens])\n"
+            "edges = [0, 4, 16, 32]\n"
+            "units += [list(model.model.layers[a:b]) for a, b in zip(edges, edges[1:])]\n"
+            "units.append([model.model.norm, model.lm_head])\n"
+            "for unit in units:\n"
+            "    fully_shard(unit, **options)\n"
+            "fully_shard(model, **options)\n"
+            "for i in range(len(units) - 2):\n"
+            "    units[i][0].set_modules_to_forward_prefetch([u[0] for u in units[i + 1 : i + 1 + "
+            "2]])\n");
+  Plan one;
+  one.system = System::Fsdp;
+  one.fsdp.sharding_strategy = Sharding::HybridShard;
+  one.fsdp.shard_degree = 8;
+  const std::string text = lines(one, "gpt2-small", 16);
+  for (const char* part :
+       {"ShardingStrategy.HYBRID_SHARD", "init_device_mesh(\"cuda\", (2, 8)",
+        "for i, block in enumerate(model.transformer.h):", "model = FSDP(model, **options)"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  Plan zero;
+  zero.system = System::Zero;
+  zero.zero.stage = 3;
+  zero.zero.reduce_bucket_size = 50'000'000;
+  zero.zero.overlap_comm = false;
+  const io::Json j = io::parse_json(lines(zero, "gpt2-small", 16), "lines");
+  EXPECT_EQ(j["zero_optimization"],
+            (io::Json{{"stage", 3}, {"overlap_comm", false}, {"reduce_bucket_size", 50'000'000}}));
+}
+
+}  // namespace
+}  // namespace ddpsim::test
