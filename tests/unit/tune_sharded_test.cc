@@ -160,13 +160,15 @@ TEST(TuneSharded, NothingThatDoesNotFitIsRecommended) {
 
 // Where it does not fit as it is, what makes it fit is recommended though the step is longer.
 TEST(TuneSharded, WhatMakesItFitIsRecommended) {
-  Sharded j("llama-3.2-1b", "hgx-h100", "h100-sxm.datasheet", 2, of(System::Fsdp2));
-  j.scenario.plan.fsdp.auto_wrap_policy = "none";
-  j.profile.memory.capacity = {std::int64_t{79} << 30};
+  Sharded j("llama-3.2-1b", "gpu-ethernet-100g", "a100-sxm4-80gb.datasheet", 8, of(System::Fsdp2));
+  j.scenario.plan.fsdp.reshard_after_forward.ranks = 0;
+  j.profile.memory.capacity = {std::int64_t{78} << 30};
   const ShardedTuning t = j.tune();
-  EXPECT_FALSE(t.tried[t.current].fits);
+  const TriedPlan& now = t.tried[t.current];
+  EXPECT_FALSE(now.fits);
   ASSERT_TRUE(t.recommended);
-  EXPECT_NE(*t.recommended, t.current);
+  EXPECT_TRUE(t.tried[*t.recommended].fits);
+  EXPECT_GT(t.tried[*t.recommended].step, now.step);
   EXPECT_NE(t.verdict.find("makes it fit"), std::string::npos) << t.verdict;
 }
 
