@@ -12,6 +12,7 @@
 namespace ddpsim::nccl {
 
 inline constexpr std::size_t kMostChannels = 32;
+inline constexpr double kSlack = 1e-6;  // sums of speeds against a capacity
 
 struct Channel {
   std::vector<int> order;

@@ -26,7 +26,6 @@ constexpr double kInter90[]{48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 
 constexpr double kIntra100[]{90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18};
 constexpr double kInter100[]{96,   48, 45.1, 42, 40, 30,  24,  22,  20,
                              17.5, 15, 12,   6,  3,  2.4, 1.2, .24, .12};
-constexpr double kSlack = 1e-6;  // sums of speeds against a capacity
 
 std::span<const double> speeds(int cc, bool one_node) {
   if (cc >= 100) return one_node ? std::span<const double>(kIntra100) : kInter100;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/model/plan.h"
+#include "sim/model/program.h"
 #include "sim/strategy/model_memory.h"
 
 namespace ddpsim::strategy {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Holds the tree to sim/LAYERS: who may include whom, what a pure room may use, how long a file may
-be.
+"""Holds the tree to sim/LAYERS: who may include whom, what a pure room may use, how long a file and
+a class may be.
 
   check_layers.py ROOT         prints each violation as `path:line: sentence`; exit 1 if there is
                                one
@@ -28,6 +28,12 @@ NOT_CODE = re.compile(
     r"|(?<![0-9A-Za-z_])(?:u8|[uUL])?'(?:[^'\\\n]|\\.)+'",
     re.DOTALL,
 )
+# The head of a class, up to its brace; `template <class T>` and `enum class` are none.
+CLASS = re.compile(
+    r'(?<!enum )(?<!\w)(?:class|struct|union)\b\s*'
+    r'(?:alignas\s*\([^;{}]*?\)\s*|\[\[[^;{}]*?\]\]\s*)*'
+    r'(?P<name>[A-Za-z_][\w:]*(?:\s*<[^;{}()]*>)?)?\s*(?:final\b\s*)?(?::(?!:)[^;{}]*)?\{'
+)
 
 
 class LayersError(Exception):
@@ -48,6 +54,8 @@ class Rules:
     )  # (most files, tokens, regexes, rooms that may)
     warn_lines: int = 400
     fail_lines: int = 600
+    class_lines: int = 300
+    long: dict = dataclasses.field(default_factory=dict)  # (class, path) -> line of sim/LAYERS
 
     def room_of(self, path):
         """The innermost room that holds `path`, or None."""
@@ -104,6 +112,10 @@ def read_rules(root):
             rules.generated.update(args)
         elif verb == "lines" and len(args) == 2 and all(a.isdigit() for a in args):
             rules.warn_lines, rules.fail_lines = map(int, args)
+        elif verb == "class" and len(args) == 1 and args[0].isdigit():
+            rules.class_lines = int(args[0])
+        elif verb == "long" and len(args) == 2:
+            rules.long[(args[0], args[1])] = number
         else:
             raise LayersError(f"sim/LAYERS:{number}: cannot be understood: {line.strip()}")
     for number, room in mentioned:
@@ -193,6 +205,32 @@ def check_include(root, rules, path, room, text):
         yield f"{room} is pure and includes {target}, but {target_room} is not pure"
 
 
+def classes_of(text):
+    """(first line, name, lines) of each class, those in other classes too; from its head to its
+    closing brace."""
+    code = code_only(text)
+    for head in CLASS.finditer(code):
+        depth = 1
+        for brace in re.finditer(r"[{}]", code[head.end() :]):
+            depth += 1 if brace.group(0) == "{" else -1
+            if depth == 0:
+                lines = code.count("\n", head.start(), head.end() + brace.start()) + 1
+                name = re.sub(r"\s", "", head.group("name") or "") or "(no name)"
+                yield code.count("\n", 0, head.start()) + 1, name, lines
+                break
+
+
+def check_long(root, rules):
+    """Sentences about classes that sim/LAYERS lets be long, and are not."""
+    for (name, path), number in rules.long.items():
+        text = (root / path).read_text(encoding="utf-8") if (root / path).is_file() else ""
+        if not any(c == name and lines > rules.class_lines for _, c, lines in classes_of(text)):
+            yield (
+                f"sim/LAYERS:{number}: {path} has no {name} of more than {rules.class_lines}"
+                " lines; delete the line"
+            )
+
+
 def check_file(root, rules, path):
     """(violations, warnings), each a list of (line, sentence)."""
     text = (root / path).read_text(encoding="utf-8", errors="replace")
@@ -209,6 +247,17 @@ def check_file(root, rules, path):
         warn.append(
             (lines, f"has {lines} lines; files of at most {rules.warn_lines} are the custom")
         )
+    bad += [
+        (
+            number,
+            (
+                f"{name} has {count} lines; a class has at most {rules.class_lines}: take it apart"
+                " by what it knows"
+            ),
+        )
+        for number, name, count in classes_of(text)
+        if count > rules.class_lines and (name, path) not in rules.long
+    ]
     for number, line in enumerate(joined_lines(without_raw_strings(without_comments(text))), 1):
         directive = INCLUDE.match(line)
         if directive:
@@ -295,6 +344,7 @@ def check(root):
     paths = list(source_files(root, rules))
     bad += check_few(root, rules, paths)
     bad += check_hidden(root, rules, paths)
+    bad += check_long(root, rules)
     for path in paths:
         count += 1
         file_bad, file_warn = check_file(root, rules, path)
@@ -328,7 +378,15 @@ generated version.h
 few 1 Does::* Phase::* beside sim/units
 hidden sim/engine/inside.h sim/engine
 lines 400 600
+class 30
+long Grown tools/grown.cc
 """
+
+
+# A class of `lines` lines.
+def of_lines(head, lines):
+    return head + " {\n" + "  int f() { return 0; }\n" * (lines - 2) + "};\n"
+
 
 CLEAN = {
     "sim/units/time.h": (
@@ -354,6 +412,20 @@ CLEAN = {
     "calib/run.cc": '#include "sim/io/json.h"\n#include "fit/fit.cc"\n#include <thread>\n',
     "tools/main.cc": '#include "version.h"\n#include "sim/io/json.h"\n#include <chrono>\n',
     "calib/ask.cc": "bool b = k == Does::Wait;  // Phase::Forward\n",
+    "tools/grown.cc": of_lines("class Grown", 31),
+    # As many as may be; what is long and no class; braces that are no code; one after another.
+    "tools/short.cc": (
+        of_lines("struct Short : Base<int> /* { */", 30)
+        + of_lines("namespace n", 40)
+        + of_lines("enum class E", 40)
+        + of_lines("Table my_struct", 40)
+        + of_lines("template <class T>\nvoid g(struct S s)", 40)
+        + 'struct A { char c = \'{\'; const char* s = "{{"; };  // {\n'
+        + "class Forward;\nstruct A a;\n"
+        + "\n" * 40
+        + of_lines("struct B", 20)
+        + of_lines("struct C", 20)
+    ),
 }
 
 # name -> (path, text added at the end, what the message must say)
@@ -432,6 +504,41 @@ BROKEN = {
         "`new`",
     ),
     "banned beside a literal": ("sim/engine/queue.cc", 'f("x", new int, "y");\n', "`new`"),
+    "long class": ("sim/engine/queue.cc", of_lines("class Long", 31), "Long has 31 lines"),
+    "long struct": ("tools/main.cc", of_lines("struct Long", 31), "Long has 31 lines"),
+    "long in a header": ("sim/io/json.h", of_lines("class Long", 31), "Long has 31 lines"),
+    "long, derived": (
+        "tools/main.cc",
+        of_lines("class Long final : public Base<int>, n::Other", 31),
+        "Long has 31 lines",
+    ),
+    "long, brace below": (
+        "tools/main.cc",
+        of_lines("template <class T, class U = int>\nstruct Long\n", 30),
+        "Long has 31 lines",
+    ),
+    "long, of a template": ("tools/main.cc", of_lines("struct Long<int*>", 31), "has 31 lines"),
+    "long, with an attribute": (
+        "tools/main.cc",
+        of_lines("class [[nodiscard]] alignas(64) Long", 31),
+        "Long has 31 lines",
+    ),
+    "long, no name": ("tools/main.cc", of_lines("struct", 31), "(no name) has 31 lines"),
+    "long in a function": (
+        "tools/main.cc",
+        "void f() {\n" + of_lines("struct Long", 31) + "}\n",
+        "Long has 31 lines",
+    ),
+    "long by its comments": (
+        "tools/main.cc",
+        "struct Long {\n" + "// }\n" * 29 + "};\n",
+        "Long has 31 lines",
+    ),
+    "long as another one may be": (
+        "tools/main.cc",
+        of_lines("class Grown", 31),
+        "Grown has 31 lines",
+    ),
     "too long": ("sim/engine/queue.cc", "\n" * 601, "more than 600"),
 }
 
@@ -495,7 +602,7 @@ def self_test():
             for m in bad
             if says in m
             and m.startswith(path + ":")
-            and (first <= int(m.split(":")[1]) <= last or "lines" in m or "no room;" in m)
+            and (first <= int(m.split(":")[1]) <= last or "more than" in m or "no room;" in m)
         ]
         expect(
             f"{name} is caught in its place",
@@ -506,6 +613,20 @@ def self_test():
     expect("a file of 401 lines warns", len(warn) == 1 and "401 lines" in warn[0], warn)
     bad, warn, _ = run_case({**CLEAN, "sim/engine/queue.cc": "\n" * 400})
     expect("a file of 400 lines does not", not bad and not warn, bad + warn)
+    for name, text in (("a class", of_lines("class Grown", 30)), ("no class", "int x;\n")):
+        bad, _, _ = run_case({**CLEAN, "tools/grown.cc": text})
+        expect(
+            f"{name} that may be long and is not is caught",
+            len(bad) == 1 and "delete the line" in bad[0],
+            bad,
+        )
+    inner = of_lines("class Outer", 20).replace("};\n", of_lines("struct Inner", 20) + "};\n")
+    bad, _, _ = run_case({**CLEAN, "tools/b.cc": inner})
+    expect(
+        "a class counts with those in it",
+        len(bad) == 1 and "Outer has 40 lines" in bad[0],
+        bad,
+    )
     bad, _, _ = run_case({})
     expect("an empty tree fails", bad and "nothing was checked" in bad[-1], bad)
     for name, layers, says in (
@@ -516,7 +637,7 @@ def self_test():
     ):
         bad, _, _ = run_case(CLEAN, layers)
         expect(f"LAYERS: {name}", bad and says in bad[0], bad)
-    return failures, len(BROKEN) + 9
+    return failures, len(BROKEN) + 12
 
 
 def main(argv):
