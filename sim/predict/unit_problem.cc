@@ -29,7 +29,7 @@ class Reading {
       const Op& op = step_.op(i);
       if (is_update(op.kind)) break;
       if (is_forward(op.kind) && back_) clear();
-      back_ = back_ || op.kind.phase == Phase::Backward;
+      back_ = back_ || strategy::in_backward(op.kind);
       if (is_collective(op.kind))
         collective(op);
       else if (op.lane == Lane::Compute && is_compute(op.kind))
@@ -52,7 +52,8 @@ class Reading {
     for (auto* bytes : {&out_.gathered, &out_.again, &out_.scattered}) bytes->assign(n, 0);
   }
   std::size_t block(const Op& op) const {
-    return op.kind.of == Of::Label && op.subject < block_of_.size() ? block_of_[op.subject] : kNone;
+    return strategy::of_unit(op.kind) && op.subject < block_of_.size() ? block_of_[op.subject]
+                                                                       : kNone;
   }
   void collective(const Op& op) {
     const std::size_t b = block(op);
@@ -68,7 +69,7 @@ class Reading {
     UnitProblem::Pass& pass = back_ ? out_.backward : out_.forward;
     const std::size_t n = pass.blocks.size();
     std::size_t b = block(op);
-    if (b != kNone && op.kind.does == Does::Compute) last_ = b;
+    if (b != kNone && (is_forward(op.kind) || is_backward(op.kind))) last_ = b;
     if (b == kNone) b = last_;
     const bool own = block(op) != kNone;
     Duration* to = b == kNone                 ? (back_ ? &pass.after : &pass.before)

@@ -21,6 +21,15 @@ struct Unit {
 // The root first, then in order of forward. REQUIRES: the workload has layers.
 std::vector<Unit> fsdp_units(const Workload& w, const Plan& plan);
 
+// An operation's subject is a unit, or a further place where one computes (Part::label); it is of
+// backward.
+constexpr bool of_unit(OpKind k) {
+  return k.of == Of::Label;
+}
+constexpr bool in_backward(OpKind k) {
+  return k.phase == Phase::Backward;
+}
+
 // Layers of one unit that run one after another.
 struct Part {
   std::size_t unit = 0;
