@@ -91,7 +91,7 @@ TEST(HpzCommand, AnswersAndRefuses) {
                       {"zero_hpz_partition_size=4", "stage3_max_reuse_distance=0",
                        "stage3_prefetch_bucket_size=0"},
                       "hgx-h100"),
-                {"zero_hpz_partition_size=4", "all_gather/bwd.bucket."});
+                {"zero_hpz_partition_size=4", "all_gather/bucket.0"});
   expect_refusal(asked({"predict"}, "zero3", {"zero_hpz_partition_size=3"}), "do not part 8 ranks");
   expect_refusal(asked({"predict"}, "zero3", {"zero_hpz_partition_size=-1"}), "0 or 1 (none)");
   expect_refusal(asked({"predict"}, "zero2", {"zero_hpz_partition_size=4"}), "is of stage 3");

@@ -5,6 +5,7 @@
 
 #include "sim/io/program_file.h"
 #include "sim/predict/given_program.h"
+#include "sim/predict/lowered.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/lower.h"
 #include "tests/support/files.h"
@@ -33,8 +34,7 @@ struct RoundTrip {
 RoundTrip round_trip(const cli::Loaded& l) {
   StepTimes times =
       predict::step_times(l.workload, l.profile, Level::Mid, predict::gathered_in(l.scenario.plan));
-  RoundTrip out{
-      strategy::lower({l.workload, times, l.profile.kind, l.scenario.ranks}, l.scenario.plan), {}};
+  RoundTrip out{predict::lowered(l.question(), times), {}};
   if (out.lowered.coordination) {
     out.lowered = predict::steady_step(l.question(), Level::Mid, l.options).program;
     out.lowered.coordination.reset();

@@ -216,7 +216,8 @@ void tune_command(Terminal& t, const Flags& flags) {
   if (!flags.samples.empty()) parse_positive("--epoch-samples", flags.samples, 1e15);
   if (!flags.deadline.empty()) seconds(flags.deadline);
   Loaded l = load(t, flags.question);
-  if (strategy::record_of(l.scenario.plan.system).shards) return tune_sharded_command(t, flags, l);
+  const strategy::DecidedFor of{l.workload, l.scenario.ranks, l.cluster.devices_per_host};
+  if (!strategy::decisions(l.scenario.plan, of).empty()) return tune_sharded_command(t, flags, l);
   if (!flags.memory_limit.empty())
     throw InputError{"--memory-limit",
                      "is of plans that shard (fsdp, fsdp2, zero1 to zero3): the "
