@@ -42,7 +42,7 @@ OrderedJson write_op(const Program& p, const StepProgram& s, std::uint32_t i) {
     out["group"] = op.group == 0 ? "world" : p.groups[op.group - 1].name;
     if (op.root > 0) out["root"] = op.root;
     // Of buffers a Program keeps the bytes only.
-    if (!is_broadcast(op.kind)) out["dtype"] = name_of(op.dtype);
+    if (!is_broadcast(op.kind) || carries_tensors(op.kind)) out["dtype"] = name_of(op.dtype);
   } else {
     write_cost(op, s, out);
   }

@@ -422,8 +422,8 @@ const SystemRecord kSystemRecords[] = {
      "Megatron-LM",
      "Megatron-LM",
      "buckets",
-     "Megatron-LM's DistributedDataParallel: one buffer of gradients, reduced at once or in "
-     "buckets; with use_distributed_optimizer scattered, and weights gathered",
+     "Megatron-LM's DistributedDataParallel: one buffer of gradients, reduced at once, in buckets "
+     "or scattered",
      "schedule from source reading (August 2026), not executed",
      "schedule from source reading (August 2026), not executed",
      true,

@@ -58,7 +58,8 @@ void expect_same(const Program& a, const StepProgram& s, const Program& b, const
     std::vector<std::uint32_t> deps = deps_of(s, i);  // FSDP's name one twice
     deps.erase(std::unique(deps.begin(), deps.end()), deps.end());
     ASSERT_EQ(deps, deps_of(t, i)) << name_of(a, s, i);
-    ASSERT_TRUE(x.lane == y.lane && x.bytes == y.bytes && x.dtype == y.dtype) << name_of(a, s, i);
+    ASSERT_TRUE(x.lane == y.lane && x.bytes == y.bytes && x.dtype == y.dtype && x.root == y.root)
+        << name_of(a, s, i);
     if (is_collective(x.kind) || is_wait(x.kind)) continue;  // have no cost of their own
     ASSERT_TRUE(x.cost == y.cost && x.duration == y.duration && x.traffic == y.traffic &&
                 x.kernels == y.kernels && x.hooks == y.hooks)
