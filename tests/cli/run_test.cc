@@ -272,7 +272,7 @@ TEST(TorchCommand, RunsZeroRedundancyOptimizer) {
 TEST(TorchCommand, KeepsWhatItDoesNotPredictApart) {
   if (!has_torch()) GTEST_SKIP() << "no python3-torch";
   Folder f;
-  Outcome o = ddpsim(kTorch + Args{"--record", "uneven_inputs=1", "--runs", f.path.string()});
+  Outcome o = ddpsim(kTorch + Args{"--record", "powersgd_rank=1", "--runs", f.path.string()});
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("recorded and not predicted"), std::string::npos) << o.out;
   io::Json j = io::parse_json(

@@ -5,10 +5,10 @@
   hpz_lowered.py DDPSIM --self-test  changes of what is expected are noticed
 
 Written from DeepSpeed 0.14.5 (partition_parameters.py: _partition_param_sec; stage3.py:
-invalidate_secondary_tensor; partitioned_param_coordinator.py: __all_gather_params), before the C++,
-without prefetching and with nothing kept between a module's passes. Compared of a steady step, in
-order: all-gathers with bytes and group, copies into the second copy of weights with bytes, and the
-host's wait for each.
+invalidate_secondary_tensor; partitioned_param_coordinator.py: __all_gather_params), after the C++
+and by its author (it notices a change, and proves no reading), without prefetching and with
+nothing kept between a module's passes. Compared of a steady step, in order: all-gathers with bytes
+and group, copies into the second copy of weights with bytes, and the host's wait for each.
 """
 import json
 import subprocess
