@@ -6,9 +6,10 @@
 
 Written from DeepSpeed 0.14.5 (runtime/zero/stage_1_and_2.py: reduce_ipg_grads,
 copy_grads_in_partition, step) and PyTorch 2.7 (distributed/fsdp/_fully_shard: foreach_all_gather,
-foreach_reduce, finalize_backward), after the C++ and by its author: it notices a change, and proves
-no reading. Compared of a steady step: copies between device and host with their bytes, what the
-host computes with the bytes of its memory, and what it waits for, in the order of issue; and that a plan that offloads differs in nothing else.
+foreach_reduce, finalize_backward), after the C++ and by its author: it notices a change, and
+proves no reading. Compared of a steady step: copies between device and host with their bytes, what
+the host computes with the bytes of its memory, and what it waits for, in the order of issue; and
+that a plan that offloads differs in nothing else.
 """
 import json
 import subprocess
