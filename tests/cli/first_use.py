@@ -355,7 +355,7 @@ class Sentences(Case):
         predict = ["predict", *HGX]
         for args, says in [
             ([*predict, "--ranks", "32"], "--set cluster.hosts=4"),
-            ([*predict, "--plan", "megatron_ddp"], "distributed optimizer is not modelled"),
+            ([*predict, "--plan", "megatron_ddp"], "Megatron-FSDP is not modelled"),
             ([*predict, "--plan", "pytorch_fsdp"], "PyTorch FSDP2 (\"fsdp2\")"),
             ([*predict, "--set", "zero_stage=3"], "is a plan of its own"),
             ([*predict, "--set", "pytorch=2.6.0"], "its neighbours were: 2.0 and 2.7"),

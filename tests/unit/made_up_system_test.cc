@@ -77,6 +77,14 @@ TEST(AMadeUpSystem, IsExplainedAndDrawn) {
   EXPECT_NE(page.find("kettle"), std::string::npos);
 }
 
+// A file names operations by their words alone.
+TEST(Words, OfOneNameAreOfOneKind) {
+  const std::vector<OpWord>& words = strategy::all_words();
+  for (const OpWord& a : words)
+    for (const OpWord& b : words)
+      if (std::string_view(a.name) == b.name) EXPECT_EQ(a.kind, b.kind) << a.name;
+}
+
 TEST(AMadeUpSystem, IsReadBackAsItWasWritten) {
   Teapot t;
   predict::Prediction p = predict::predict(t.question(), t.options);
