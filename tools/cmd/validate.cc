@@ -87,6 +87,7 @@ Case predict_case(const Terminal& t, const Flags& flags, const std::string& path
     Loaded l = load(t, q);
     c.tags = tags_of(l.workload, l.cluster, l.scenario);
     c.repeats = repeats(l.cluster, l.scenario);
+    c.zero_redundancy = l.scenario.plan.system == System::ZeroRedundancy;
     c.real = l.scenario.real_compute;
     if (run && run->layers) {
       if (auto why = layers_problem(l.workload, *run); !why.empty()) throw InputError{path, why};
