@@ -46,7 +46,7 @@ constexpr OpWord kGatherAhead =
 constexpr OpWord kNormOfBucket{"norm/bucket.",
                                {.does = Does::Copy, .phase = Phase::Backward, .of = Of::Bucket}};
 constexpr OpWord kAwaitNorm{"wait/norm.", {.does = Does::Wait, .of = Of::Bucket}};
-constexpr OpWord kScale = of_bucket("scale/bucket.", Does::Copy, Phase::Backward);
+constexpr OpWord kScale = of_bucket("grad_scale/bucket.", Does::Copy, Phase::Backward);
 constexpr OpWord kReduce = of_bucket("allreduce/bucket.", Does::Communicate, Phase::Backward);
 constexpr OpWord kScatter = of_bucket("reduce_scatter/bucket.", Does::Communicate, Phase::Backward,
                                       Operation::ReduceScatter);

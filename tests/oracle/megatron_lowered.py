@@ -177,7 +177,7 @@ def oracle(ranks, o, first):
 
 KERNELS = {
     "norm": "norm",
-    "scale": "scale",
+    "grad_scale": "scale",
     "accumulate": "accumulate",
     "zero_grad": "zero_grad",
     "copy_gradients": "copy_gradients",
