@@ -81,8 +81,12 @@ TEST(AMadeUpSystem, IsExplainedAndDrawn) {
 TEST(Words, OfOneNameAreOfOneKind) {
   const std::vector<OpWord>& words = strategy::all_words();
   for (const OpWord& a : words)
-    for (const OpWord& b : words)
-      if (std::string_view(a.name) == b.name) EXPECT_EQ(a.kind, b.kind) << a.name;
+    for (const OpWord& b : words) {
+      if (std::string_view(a.name) != b.name) continue;
+      OpKind other = b.kind;
+      other.in_micro_step = a.kind.in_micro_step;  // how a lowering names it
+      EXPECT_EQ(a.kind, other) << a.name;
+    }
 }
 
 TEST(AMadeUpSystem, IsReadBackAsItWasWritten) {
