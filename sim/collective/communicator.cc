@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "sim/collective/blocks.h"
 #include "sim/topology/link_loads.h"
 
 namespace ddpsim::collective {
