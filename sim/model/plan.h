@@ -64,7 +64,7 @@ struct Reshard {
 };
 
 // The knobs of FullyShardedDataParallel and of fully_shard (FSDP2). What is not set has the
-// version's default (sim/strategy/fsdp.cc).
+// version's default (sim/strategy/fsdp1.cc).
 struct FsdpPlan {
   Sharding sharding_strategy = Sharding::FullShard;
   std::optional<BackwardPrefetch> backward_prefetch;

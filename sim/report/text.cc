@@ -54,18 +54,18 @@ Duration shown_step(const predict::Prediction& p) {
 void where_time_goes(Page& page, const predict::Prediction& p) {
   const analysis::Summary& s = p.summary;
   page.title("where the time goes (one steady step, the rank that ends last)");
-  struct Row {
+  struct Share {
     const char* name;
     Duration time;
   };
-  const Row rows[] = {{"forward", s.forward},
-                      {"backward", s.backward},
-                      {"averaging on the device", s.ddp},
-                      {"exposed communication", s.exposed_communication},
-                      {"optimizer", s.optimizer},
-                      {"waiting for input", s.input.value_or(Duration{})},
-                      {"device waits for its host", s.idle}};
-  for (const Row& r : rows) {
+  const Share rows[] = {{"forward", s.forward},
+                        {"backward", s.backward},
+                        {"averaging on the device", s.ddp},
+                        {"exposed communication", s.exposed_communication},
+                        {"optimizer", s.optimizer},
+                        {"waiting for input", s.input.value_or(Duration{})},
+                        {"device waits for its host", s.idle}};
+  for (const Share& r : rows) {
     if (r.time.ps == 0) continue;
     double f = share(r.time, shown_step(p));
     page.line(

@@ -128,6 +128,41 @@ Sharded sharded_of(const Plan& plan, int ranks, int per_host) {
   return {shard, std::max(1, ranks / shard)};
 }
 
+Problem check_fsdp(const Plan& plan, int ranks, int per_host) {
+  const FsdpPlan& f = plan.fsdp;
+  const std::string path = "/plan/shard_degree";
+  if (f.cpu_offload && ranks == 1)
+    return {"/plan/cpu_offload", "of one rank, which gathers nothing, is not modelled"};
+  if (f.cpu_offload && !plan.set_to_none.value_or(true))
+    return {"/plan/set_to_none", "false is not modelled where gradients are the host's"};
+  if (f.shard_degree < 0 || f.shard_degree > ranks)
+    return {path, "ranks that shard together: 1 to the job's " + std::to_string(ranks) +
+                      ", 0 = as the strategy has it"};
+  const bool one = plan.system == System::Fsdp;
+  if (one && !is_hybrid(f.sharding_strategy)) {
+    if (f.shard_degree == 0) return {};
+    return {path, "is of sharding_strategy hybrid_shard and hybrid_shard_zero2"};
+  }
+  if (one && plan.pytorch == PytorchVersion::V1_13)
+    return {"/plan/sharding_strategy", "PyTorch 1.13 has no hybrid strategies (2.0 and later)"};
+  const Sharded s = sharded_of(plan, ranks, per_host);
+  if (ranks % s.ranks != 0)
+    return {path, "groups of " + std::to_string(s.ranks) +
+                      " ranks that shard together do not "
+                      "part " +
+                      std::to_string(ranks) + " ranks"};
+  const std::int64_t smaller = one ? 1 : f.reshard_after_forward.ranks.value_or(1);
+  if (smaller > 1 && (smaller >= s.ranks || s.ranks % smaller != 0))
+    return {"/plan/reshard_after_forward",
+            "a number of ranks that is less than, and a divisor of, the " +
+                std::to_string(s.ranks) + " that shard together"};
+  if (one && s.ranks == 1 && ranks > 1)
+    return {path,
+            "groups of one rank shard nothing: FSDP takes no_shard then, and does not "
+            "reduce gradients at all (a host has one device; give shard_degree)"};
+  return {};
+}
+
 std::vector<RankGroups> fsdp_groups(const Plan& plan, int ranks, int per_host) {
   const Sharded s = sharded_of(plan, ranks, per_host);
   std::vector<RankGroups> out;

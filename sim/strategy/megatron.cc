@@ -26,39 +26,27 @@
 namespace ddpsim::strategy {
 namespace {
 
-constexpr OpWord of_bucket(const char* name, Does does, Phase phase,
-                           Operation o = Operation::AllReduce) {
-  return {name,
-          {.does = does,
-           .phase = phase,
-           .of = Of::Bucket,
-           .touches = Touches::Bucket,
-           .operation = o,
-           .divides = does == Does::Copy && phase == Phase::Backward}};
-}
-constexpr OpWord in_update(const char* name, Does does) {
-  return {name, {.does = does, .phase = Phase::Update}};
-}
 constexpr OpWord kForwardPart{"fwd/part.",
                               {.phase = Phase::Forward, .of = Of::Number, .in_micro_step = true}};
 constexpr OpWord kGatherAhead =
-    of_bucket("all_gather/fwd.bucket.", Does::Communicate, Phase::Forward, Operation::AllGather);
+    bucket_word("all_gather/fwd.bucket.", Does::Communicate, Phase::Forward, Operation::AllGather);
 constexpr OpWord kNormOfBucket{"norm/bucket.",
                                {.does = Does::Copy, .phase = Phase::Backward, .of = Of::Bucket}};
 constexpr OpWord kAwaitNorm{"wait/norm.", {.does = Does::Wait, .of = Of::Bucket}};
-constexpr OpWord kScale = of_bucket("grad_scale/bucket.", Does::Copy, Phase::Backward);
-constexpr OpWord kReduce = of_bucket("allreduce/bucket.", Does::Communicate, Phase::Backward);
-constexpr OpWord kScatter = of_bucket("reduce_scatter/bucket.", Does::Communicate, Phase::Backward,
-                                      Operation::ReduceScatter);
-constexpr OpWord kSingles = in_update("copy_gradients", Does::Copy);
-constexpr OpWord kReduceFound = in_update("allreduce/found_inf", Does::Communicate);
-constexpr OpWord kNorm = in_update("grad_norm", Does::Compute);
-constexpr OpWord kReduceNorm = in_update("allreduce/grad_norm", Does::Communicate);
-constexpr OpWord kWeights = in_update("copy_weights", Does::Copy);
+constexpr OpWord kScale =
+    bucket_word("grad_scale/bucket.", Does::Copy, Phase::Backward, Operation::AllReduce, true);
+constexpr OpWord kReduce = bucket_word("allreduce/bucket.", Does::Communicate, Phase::Backward);
+constexpr OpWord kScatter = bucket_word("reduce_scatter/bucket.", Does::Communicate,
+                                        Phase::Backward, Operation::ReduceScatter);
+constexpr OpWord kSingles = update_word("copy_gradients", Does::Copy);
+constexpr OpWord kReduceFound = update_word("allreduce/found_inf", Does::Communicate);
+constexpr OpWord kNorm = update_word("grad_norm", Does::Compute);
+constexpr OpWord kReduceNorm = update_word("allreduce/grad_norm", Does::Communicate);
+constexpr OpWord kWeights = update_word("copy_weights", Does::Copy);
 constexpr OpWord kGather =
-    of_bucket("all_gather/updated.", Does::Communicate, Phase::Update, Operation::AllGather);
-constexpr OpWord kAwaitUpdate = in_update("wait/updated", Does::Wait);
-constexpr OpWord kReduceLoss = in_update("allreduce/loss", Does::Communicate);
+    bucket_word("all_gather/updated.", Does::Communicate, Phase::Update, Operation::AllGather);
+constexpr OpWord kAwaitUpdate = update_word("wait/updated", Does::Wait);
+constexpr OpWord kReduceLoss = update_word("allreduce/loss", Does::Communicate);
 constexpr OpWord kMegatronWords[] = {kForwardPart, kGatherAhead, kNormOfBucket, kAwaitNorm,
                                      kScale,       kReduce,      kScatter,      kSingles,
                                      kReduceFound, kNorm,        kReduceNorm,   kWeights,
@@ -118,7 +106,6 @@ class MegatronLowering {
   }
 
  private:
-  static constexpr std::int64_t kSingle = 4;
   std::int64_t size() const { return element_size(weights_); }
   bool halves() const { return size() != kSingle; }
   bool sharded() const { return plan_.use_distributed_optimizer; }

@@ -8,7 +8,6 @@ namespace ddpsim::strategy {
 namespace {
 
 constexpr std::int64_t kHalf = 2;
-constexpr std::int64_t kSingle = 4;
 
 bool computes_in_halves(const Workload& w) {
   return w.precision == Precision::Fp16 || w.precision == Precision::Bf16;

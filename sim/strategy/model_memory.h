@@ -10,6 +10,8 @@
 
 namespace ddpsim::strategy {
 
+inline constexpr std::int64_t kSingle = 4;  // bytes of a float, which masters and their states are
+
 // Layers that run one after another, in one direction.
 struct LayersMemory {
   std::int64_t change = 0;  // of activations: kept (forward), or no longer (backward, negative)

@@ -47,6 +47,23 @@ inline constexpr OpWord kHostClip{"host_clip", {.phase = Phase::Update}};
 inline constexpr OpWord kHostOptimizer{"host_optimizer",
                                        {.phase = Phase::Update, .touches = Touches::Everything}};
 
+// A word of the update.
+constexpr OpWord update_word(const char* name, Does does, Of of = Of::Nothing,
+                             Touches touches = Touches::Nothing) {
+  return {name, {.does = does, .phase = Phase::Update, .of = of, .touches = touches}};
+}
+// A word of a bucket.
+constexpr OpWord bucket_word(const char* name, Does does, Phase phase,
+                             Operation o = Operation::AllReduce, bool divides = false) {
+  return {name,
+          {.does = does,
+           .phase = phase,
+           .of = Of::Bucket,
+           .touches = Touches::Bucket,
+           .operation = o,
+           .divides = divides}};
+}
+
 // The words of one system besides the shared ones.
 std::span<const OpWord> ddp_words();
 std::span<const OpWord> averaging_words();

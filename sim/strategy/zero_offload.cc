@@ -27,20 +27,16 @@ constexpr OpWord kAwaitCheck = zero_word("wait/check_slices.", Does::Wait, Phase
 constexpr OpWord kSinglesOf = zero_word("to_float/bucket.", Does::Copy, Phase::Reduced);
 constexpr OpWord kToHost = zero_word("to_host/bucket.", Does::Move, Phase::Reduced);
 constexpr OpWord kAwaitHost = zero_word("wait/to_host.", Does::Wait, Phase::Reduced);
-constexpr OpWord in_step(const char* name, Does does) {
-  return {name, {.does = does, .phase = Phase::Update}};
-}
-constexpr OpWord kAwaitNorms = in_step("wait/norms", Does::Wait);
-constexpr OpWord kReduceNorms = in_step("allreduce/norms", Does::Communicate);
-constexpr OpWord kAwaitNormSum = in_step("wait/norm_sum", Does::Wait);
-constexpr OpWord kWeightsBack = in_step("to_device/weights", Does::Move);
-constexpr OpWord kAwaitWeights = in_step("wait/weights", Does::Wait);
-constexpr OpWord kCastWeights = in_step("cast_weights", Does::Copy);
+constexpr OpWord kAwaitNorms = update_word("wait/norms", Does::Wait);
+constexpr OpWord kReduceNorms = update_word("allreduce/norms", Does::Communicate);
+constexpr OpWord kAwaitNormSum = update_word("wait/norm_sum", Does::Wait);
+constexpr OpWord kWeightsBack = update_word("to_device/weights", Does::Move);
+constexpr OpWord kAwaitWeights = update_word("wait/weights", Does::Wait);
+constexpr OpWord kCastWeights = update_word("cast_weights", Does::Copy);
 constexpr OpWord kZeroOffloadWords[] = {
     kFromHost,   kAddHosts,    kCheckSlices,  kAwaitCheck,  kSinglesOf,    kToHost,     kAwaitHost,
     kAwaitNorms, kReduceNorms, kAwaitNormSum, kWeightsBack, kAwaitWeights, kCastWeights};
 
-constexpr std::int64_t kSingle = 4;
 // DeepSpeedCPUAdam: gradient, weight and two states read, three of them written, once.
 constexpr std::int64_t kHostAdam = 28;
 

@@ -24,14 +24,9 @@ constexpr OpWord kBroadcastParameter{"broadcast_param/",
                                       .touches = Touches::Tensor,
                                       .operation = Operation::Broadcast}};
 // All that a rank updated, in a bucket after those of gradients.
-constexpr OpWord kBroadcastBucket{"broadcast_params/bucket.",
-                                  {.does = Does::Communicate,
-                                   .phase = Phase::Update,
-                                   .of = Of::Bucket,
-                                   .touches = Touches::Bucket,
-                                   .operation = Operation::Broadcast}};
-constexpr OpWord kBroadcastWait{"wait/broadcast_params",
-                                {.does = Does::Wait, .phase = Phase::Update}};
+constexpr OpWord kBroadcastBucket =
+    bucket_word("broadcast_params/bucket.", Does::Communicate, Phase::Update, Operation::Broadcast);
+constexpr OpWord kBroadcastWait = update_word("wait/broadcast_params", Does::Wait);
 // GPU: the compute stream goes on behind the broadcasts.
 constexpr OpWord kParametersThere{"params_there", {.phase = Phase::Update}};
 constexpr OpWord kZeroRedundancyWords[] = {kBroadcastParameter, kBroadcastBucket, kBroadcastWait,

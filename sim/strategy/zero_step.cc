@@ -11,22 +11,17 @@
 namespace ddpsim::strategy {
 namespace {
 
-constexpr OpWord step_word(const char* name, Does does, Of of, Touches touches = Touches::Nothing,
-                           Operation o = Operation::AllReduce) {
-  return {name,
-          {.does = does, .phase = Phase::Update, .of = of, .touches = touches, .operation = o}};
-}
 constexpr OpWord kEndTimer{"wait/timer", {.does = Does::Wait, .in_micro_step = true}};
-constexpr OpWord kOverflow = step_word("overflow", Does::Compute, Of::Nothing);
-constexpr OpWord kReduceOverflow = step_word("allreduce/overflow", Does::Communicate, Of::Nothing);
-constexpr OpWord kAwaitOverflow = step_word("wait/overflow", Does::Wait, Of::Nothing);
-constexpr OpWord kNorm = step_word("grad_norm/group.", Does::Compute, Of::Number);
-constexpr OpWord kReduceNorm = step_word("allreduce/grad_norm.", Does::Communicate, Of::Number);
-constexpr OpWord kGradientsOfShard = step_word("flat_gradient/group.", Does::Copy, Of::Number);
-constexpr OpWord kUnscaleShard = step_word("unscale/group.", Does::Compute, Of::Number);
+constexpr OpWord kOverflow = update_word("overflow", Does::Compute);
+constexpr OpWord kReduceOverflow = update_word("allreduce/overflow", Does::Communicate);
+constexpr OpWord kAwaitOverflow = update_word("wait/overflow", Does::Wait);
+constexpr OpWord kNorm = update_word("grad_norm/group.", Does::Compute, Of::Number);
+constexpr OpWord kReduceNorm = update_word("allreduce/grad_norm.", Does::Communicate, Of::Number);
+constexpr OpWord kGradientsOfShard = update_word("flat_gradient/group.", Does::Copy, Of::Number);
+constexpr OpWord kUnscaleShard = update_word("unscale/group.", Does::Compute, Of::Number);
 constexpr OpWord kUpdateShard =
-    step_word("optimizer/group.", Does::Compute, Of::Number, Touches::Everything);
-constexpr OpWord kWeightsOfShard = step_word("copy_weights/group.", Does::Copy, Of::Number);
+    update_word("optimizer/group.", Does::Compute, Of::Number, Touches::Everything);
+constexpr OpWord kWeightsOfShard = update_word("copy_weights/group.", Does::Copy, Of::Number);
 constexpr OpWord kZeroStepWords[] = {
     kZeroToBucket, kZeroAverage,  kZeroAllReduce,    kZeroKeep,      kZeroReduced,
     kEndTimer,     kOverflow,     kReduceOverflow,   kAwaitOverflow, kNorm,

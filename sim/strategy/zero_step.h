@@ -14,14 +14,9 @@ namespace ddpsim::strategy {
 // A word of a bucket, in a micro-step.
 constexpr OpWord zero_word(const char* name, Does does, Phase phase,
                            Operation o = Operation::AllReduce, bool divides = false) {
-  return {name,
-          {.does = does,
-           .phase = phase,
-           .of = Of::Bucket,
-           .touches = Touches::Bucket,
-           .operation = o,
-           .divides = divides,
-           .in_micro_step = true}};
+  OpWord word = bucket_word(name, does, phase, o, divides);
+  word.kind.in_micro_step = true;
+  return word;
 }
 // Those of all stages.
 inline constexpr OpWord kZeroToBucket{"to_bucket/",

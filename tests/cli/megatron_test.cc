@@ -17,18 +17,6 @@ std::vector<std::string> megatron(std::vector<std::string> command,
 constexpr auto kSharded = {"use_distributed_optimizer=true", "overlap_grad_reduce=true",
                            "overlap_param_gather=true", "bucket_size=2e7"};
 
-void expect_answer(const std::vector<std::string>& argv, std::initializer_list<const char*> words) {
-  Outcome o = ddpsim(argv);
-  EXPECT_EQ(o.code, 0) << o.err;
-  for (const char* word : words)
-    EXPECT_NE(o.out.find(word), std::string::npos) << word << "\n" << o.out;
-}
-void expect_refusal(const std::vector<std::string>& argv, const char* words) {
-  Outcome o = ddpsim(argv);
-  EXPECT_EQ(o.code, 2) << o.out;
-  EXPECT_NE(o.err.find(words), std::string::npos) << o.err;
-}
-
 TEST(MegatronCommand, AnswersInItsOwnWords) {
   expect_answer(megatron({"predict"}, {}),
                 {"Megatron-LM over nccl", "gradient all-reduces (1", "source reading", "memory "});

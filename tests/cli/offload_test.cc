@@ -19,18 +19,6 @@ std::vector<std::string> asked(std::vector<std::string> command, const char* pla
 constexpr const char* kMemory = "cluster.host_memory=300GB/s";
 constexpr const char* kZero = "offload_optimizer=cpu";
 
-void expect_answer(const std::vector<std::string>& argv, std::initializer_list<const char*> words) {
-  Outcome o = ddpsim(argv);
-  EXPECT_EQ(o.code, 0) << o.err;
-  for (const char* word : words)
-    EXPECT_NE(o.out.find(word), std::string::npos) << word << "\n" << o.out;
-}
-void expect_refusal(const std::vector<std::string>& argv, const char* words) {
-  Outcome o = ddpsim(argv);
-  EXPECT_EQ(o.code, 2) << o.out;
-  EXPECT_NE(o.err.find(words), std::string::npos) << o.err;
-}
-
 TEST(OffloadCommand, Answers) {
   expect_answer(asked({"predict"}, "zero2", {kZero, kMemory}),
                 {"offload_optimizer=cpu", "all_gather/weights"});

@@ -17,18 +17,6 @@ Args question(const Args& command, const Args& more) {
   out.insert(out.end(), more.begin(), more.end());
   return out;
 }
-void expect_answer(const Args& argv, std::initializer_list<const char*> words) {
-  Outcome o = ddpsim(argv);
-  EXPECT_EQ(o.code, 0) << o.err;
-  for (const char* word : words)
-    EXPECT_NE(o.out.find(word), std::string::npos) << word << "\n" << o.out;
-}
-void expect_refusal(const Args& argv, const char* words) {
-  Outcome o = ddpsim(argv);
-  EXPECT_EQ(o.code, 2) << o.out;
-  EXPECT_NE(o.err.find(words), std::string::npos) << o.err;
-}
-
 TEST(ZeroRedundancyCommand, AnswersInItsOwnWords) {
   expect_answer(question({"predict"}, {}),
                 {"DDP with ZeroRedundancyOptimizer over gloo", "broadcast_param/17.weight",

@@ -55,7 +55,6 @@ class Rules:
     warn_lines: int = 400
     fail_lines: int = 600
     class_lines: int = 300
-    long: dict = dataclasses.field(default_factory=dict)  # (class, path) -> line of sim/LAYERS
 
     def room_of(self, path):
         """The innermost room that holds `path`, or None."""
@@ -114,8 +113,6 @@ def read_rules(root):
             rules.warn_lines, rules.fail_lines = map(int, args)
         elif verb == "class" and len(args) == 1 and args[0].isdigit():
             rules.class_lines = int(args[0])
-        elif verb == "long" and len(args) == 2:
-            rules.long[(args[0], args[1])] = number
         else:
             raise LayersError(f"sim/LAYERS:{number}: cannot be understood: {line.strip()}")
     for number, room in mentioned:
@@ -220,17 +217,6 @@ def classes_of(text):
                 break
 
 
-def check_long(root, rules):
-    """Sentences about classes that sim/LAYERS lets be long, and are not."""
-    for (name, path), number in rules.long.items():
-        text = (root / path).read_text(encoding="utf-8") if (root / path).is_file() else ""
-        if not any(c == name and lines > rules.class_lines for _, c, lines in classes_of(text)):
-            yield (
-                f"sim/LAYERS:{number}: {path} has no {name} of more than {rules.class_lines}"
-                " lines; delete the line"
-            )
-
-
 def check_file(root, rules, path):
     """(violations, warnings), each a list of (line, sentence)."""
     text = (root / path).read_text(encoding="utf-8", errors="replace")
@@ -256,7 +242,7 @@ def check_file(root, rules, path):
             ),
         )
         for number, name, count in classes_of(text)
-        if count > rules.class_lines and (name, path) not in rules.long
+        if count > rules.class_lines
     ]
     for number, line in enumerate(joined_lines(without_raw_strings(without_comments(text))), 1):
         directive = INCLUDE.match(line)
@@ -344,7 +330,6 @@ def check(root):
     paths = list(source_files(root, rules))
     bad += check_few(root, rules, paths)
     bad += check_hidden(root, rules, paths)
-    bad += check_long(root, rules)
     for path in paths:
         count += 1
         file_bad, file_warn = check_file(root, rules, path)
@@ -379,7 +364,6 @@ few 1 Does::* Phase::* beside sim/units
 hidden sim/engine/inside.h sim/engine
 lines 400 600
 class 30
-long Grown tools/grown.cc
 """
 
 
@@ -412,7 +396,6 @@ CLEAN = {
     "calib/run.cc": '#include "sim/io/json.h"\n#include "fit/fit.cc"\n#include <thread>\n',
     "tools/main.cc": '#include "version.h"\n#include "sim/io/json.h"\n#include <chrono>\n',
     "calib/ask.cc": "bool b = k == Does::Wait;  // Phase::Forward\n",
-    "tools/grown.cc": of_lines("class Grown", 31),
     # As many as may be; what is long and no class; braces that are no code; one after another.
     "tools/short.cc": (
         of_lines("struct Short : Base<int> /* { */", 30)
@@ -534,11 +517,6 @@ BROKEN = {
         "struct Long {\n" + "// }\n" * 29 + "};\n",
         "Long has 31 lines",
     ),
-    "long as another one may be": (
-        "tools/main.cc",
-        of_lines("class Grown", 31),
-        "Grown has 31 lines",
-    ),
     "too long": ("sim/engine/queue.cc", "\n" * 601, "more than 600"),
 }
 
@@ -613,13 +591,6 @@ def self_test():
     expect("a file of 401 lines warns", len(warn) == 1 and "401 lines" in warn[0], warn)
     bad, warn, _ = run_case({**CLEAN, "sim/engine/queue.cc": "\n" * 400})
     expect("a file of 400 lines does not", not bad and not warn, bad + warn)
-    for name, text in (("a class", of_lines("class Grown", 30)), ("no class", "int x;\n")):
-        bad, _, _ = run_case({**CLEAN, "tools/grown.cc": text})
-        expect(
-            f"{name} that may be long and is not is caught",
-            len(bad) == 1 and "delete the line" in bad[0],
-            bad,
-        )
     inner = of_lines("class Outer", 20).replace("};\n", of_lines("struct Inner", 20) + "};\n")
     bad, _, _ = run_case({**CLEAN, "tools/b.cc": inner})
     expect(

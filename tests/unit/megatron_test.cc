@@ -160,8 +160,8 @@ TEST(Megatron, BucketsCloseAtTheirSizeAndEndWhereRanksDivideThem) {
     EXPECT_LE(buffer.owned().elements, at / ranks);
   }
   plan.pad_buckets_for_high_nccl_busbw = true;
-  for (const MegatronBuffer::Bucket& b : MegatronBuffer(w, plan, 3).buckets())
-    EXPECT_EQ(b.padded() % (1 << 16), 0);
+  const MegatronBuffer padded(w, plan, 3);
+  for (const MegatronBuffer::Bucket& b : padded.buckets()) EXPECT_EQ(b.padded() % (1 << 16), 0);
   plan.bucket_size = 0;
   plan.num_buckets = 7;
   EXPECT_LE(MegatronBuffer(w, plan, 8).buckets().size(), 7u);

@@ -170,7 +170,7 @@ TEST(OneGpu, NcclSearchesAndChoosesAsItDid) {
     for (int r = 0; r < ranks; ++r) devices.push_back(r);
     return nccl::make_group(fabric, devices, nccl::parse_settings(words, {}).settings, 90);
   };
-  const nccl::ChannelGraph& ring = group(2, {}).system.graphs[nccl::GraphId::Ring];
+  const nccl::ChannelGraph ring = group(2, {}).system.graphs[nccl::GraphId::Ring];
   EXPECT_EQ(ring.channels, 1);  // nccl-graph.xml
   EXPECT_NEAR(ring.bw_inter, 1.2e9, 1);
   std::string folder = test::source_path("calib/gpu-runs/h100-sxm");

@@ -1,0 +1,258 @@
+// PyTorch FullyShardedDataParallel (FSDP1), one step on a GPU, hook by hook:
+//
+//   before a unit's forward   its weights are gathered, computation waits, [the next unit's are
+//                             gathered: forward_prefetch]
+//   after it                  they are freed (FULL_SHARD, not the root's)
+//   before its backward       as before forward, [the unit before is gathered: BACKWARD_PRE]
+//   its gradient is complete  weights freed, [BACKWARD_POST]; on a stream of its own the gradient
+//                             is divided, reduced and scattered
+//   at the end                computation waits for that stream; the optimizer updates shards
+//
+// Before each gathering the host may wait until weights have been freed: the rate limiter. A
+// collective has its place on its stream and on its group's communicator. Backward is forward read
+// from its end: an output's hook where a unit's forward ended, a complete gradient where the views
+// of the flat parameter were made (1.13: where forward begins; later: where it was gathered).
+//
+// Source: torch/distributed/fsdp/fully_sharded_data_parallel.py (1.13); _runtime_utils.py,
+// _limiter_utils.py, _flat_param.py (2.7); tests/oracle/fsdp1.py lists the differences of the two.
+// sim/MODEL.md section 3.
+#include "sim/strategy/fsdp1.h"
+
+#include <utility>
+
+#include "sim/strategy/bucketing.h"
+#include "sim/strategy/fsdp_words.h"
+
+namespace ddpsim::strategy {
+
+using namespace fsdp;  // its words
+
+namespace fsdp1 {
+namespace {
+
+constexpr Behaviour kOld{
+    BackwardPrefetch::None, false, true, true, true, true, true, true, true, true};
+constexpr Behaviour kNew{
+    BackwardPrefetch::Pre, true, false, false, false, false, false, false, false, false};
+
+const Behaviour& behaviour_of(const Plan& plan) {
+  return plan.pytorch == PytorchVersion::V1_13 ? kOld : kNew;
+}
+
+}  // namespace
+
+Job::Job(const TimedWorkload& timed, const Plan& of)
+    : w(timed.workload),
+      plan(of),
+      fsdp(of.fsdp),
+      types(unit_types(timed.workload, of.fsdp)),
+      how(behaviour_of(of)),
+      units(fsdp_units(w, of)),
+      ranks(timed.ranks),
+      predivisor(gradient_predivisor(timed.ranks)),
+      groups(sharded_of(of, timed.ranks, timed.per_host)),
+      // One rank has nothing to shard: FSDP says so and goes on.
+      sharding(timed.ranks == 1 ? Sharding::NoShard : of.fsdp.sharding_strategy),
+      backward_prefetch(of.fsdp.backward_prefetch.value_or(how.backward_prefetch)),
+      limits(of.fsdp.limit_all_gathers.value_or(how.limit_all_gathers)),
+      sets_to_none(of.set_to_none.value_or(behaviour(of.pytorch).set_to_none)),
+      memory(w, of.fsdp.param_dtype && element_size(*of.fsdp.param_dtype) == 2),
+      program(empty_program(timed, of)) {
+  const bool old = of.pytorch == PytorchVersion::V1_13;
+  program.streams = {old ? "all_gather" : "unshard", "post_backward"};
+  if (fsdp.param_dtype) pre_unshard = add_stream(program, old ? "pre_all_gather" : "pre_unshard");
+  if (sharded()) program.groups = fsdp_groups(of, timed.ranks, timed.per_host);
+  if (hybrid()) {
+    all_reduce = add_stream(program, "all_reduce");
+    replicas = DeviceStreams::lane_of(add_stream(program, "comm_replicas"));
+  }
+  forward = unit_forward(timed, units, program);
+  for (std::size_t u = 0; u < units.size(); ++u) elements += shard(u);
+  program.resident = resident_shards(w, elements, types.weights, !sets_to_none);
+  program.activations_known = memory.known();
+}
+
+}  // namespace fsdp1
+
+namespace {
+
+constexpr OpWord kFsdpWords[] = {
+    kStart,       kLimit,           kLimitAgain,   kCastShard,  kCastShardAgain, kGather,
+    kGatherAgain, kUnitForward,     kUnitBackward, kFlatten,    kAccumulateFlat, kCastGradient,
+    kPad,         kZeroShard,       kPredivide,    kScatter,    kReduce,         kPostdivide,
+    kCastBack,    kAccumulateShard, kOrderCount,   kOrderIndex, kOrderWait,      kZeroGradients};
+
+class FsdpLowering {
+ public:
+  FsdpLowering(const TimedWorkload& timed, const Plan& plan)
+      : job_(timed, plan), ran_before_backward_(job_.units.size()) {}
+
+  // What a step leaves to the next (events of freed weights, gradients) is settled after the
+  // second.
+  Program run(Steps steps) {
+    StepProgram first = step(StepKind::First);
+    step(StepKind::Steady);
+    job_.program.steady = step(StepKind::Steady);
+    if (steps == Steps::All) job_.program.warmup.push_back(std::move(first));
+    return std::move(job_.program);
+  }
+
+ private:
+  using Job = fsdp1::Job;
+
+  void wait(Job::Stream stream, Job::Stream other) { now_.streams.wait(stream, other); }
+  bool syncs() const { return now_.last_micro || !job_.fsdp.no_sync; }
+
+  // ---- forward
+
+  void check_order(std::size_t u) {
+    const auto label = static_cast<std::uint32_t>(u);
+    for (const OpWord* word : {&kOrderCount, &kOrderIndex}) {
+      now_.streams.collective(Job::kCompute, *word, label, 4 * job_.ranks, DType::Int32);
+      if (word == &kOrderIndex) now_.b->wait(kOrderWait, label, now_.streams.last(Job::kCompute));
+    }
+  }
+
+  void before_forward(std::size_t u) {
+    if (job_.empty(u)) return;
+    if (now_.kind == StepKind::First && job_.how.checks_order && job_.sharded()) check_order(u);
+    weights_.bring(u);
+    weights_.used_in_forward(u);
+    if (job_.how.views_at_forward) now_.trace.push_back({UnitEvent::What::Views, u});
+    wait(Job::kCompute, Job::kUnshard);
+    const bool known = u == Job::kRoot || !job_.how.prefetches_after_root;
+    if (job_.fsdp.forward_prefetch && known && now_.kind != StepKind::First)
+      weights_.prefetch_forward(u);
+  }
+
+  void after_forward(std::size_t u) {
+    if (job_.empty(u)) return;
+    ended_.push_back(u);
+    weights_.reshard(u, u != Job::kRoot && job_.frees_after_forward());
+    weights_.needed_in_backward(u);
+    ran_before_backward_[u] = false;
+  }
+
+  void forward() {
+    now_.backward = false;
+    weights_.begin_forward();
+    wait(Job::kUnshard, Job::kCompute);
+    if (job_.fsdp.param_dtype) wait(job_.pre_unshard, Job::kCompute);
+    now_.trace.clear();
+    ended_.clear();
+    for (const UnitEvent& e : job_.forward.events) {
+      if (e.what != UnitEvent::What::Enter) now_.trace.push_back(e);
+      if (e.what == UnitEvent::What::Enter)
+        before_forward(e.number);
+      else if (e.what == UnitEvent::What::Exit)
+        after_forward(e.number);
+      else
+        compute(kUnitForward, job_.forward.parts[e.number], job_.forward.parts[e.number].forward);
+    }
+  }
+
+  void compute(const OpWord& word, const Part& part, const Stretch& s) {
+    now_.streams.compute(word, part.label, s);
+    const bool back = &word == &kUnitBackward;
+    now_.b->activations(back ? job_.memory.backward(part.from, part.to)
+                             : job_.memory.forward(part.from, part.to));
+    if (back)
+      now_.b->allocate(Holds::Gradients,
+                       part_elements(job_.w, job_.memory, part) * element_size(job_.types.compute));
+  }
+
+  // ---- backward
+
+  void before_backward(std::size_t u) {
+    if (ran_before_backward_[u] || job_.empty(u)) return;
+    weights_.bring(u);
+    wait(Job::kCompute, Job::kUnshard);
+    weights_.used_in_backward(u);
+    if (job_.backward_prefetch == BackwardPrefetch::Pre) weights_.prefetch_backward(ended_, u);
+    gradients_.keep_shard(u);
+    ran_before_backward_[u] = true;
+  }
+
+  void after_backward(std::size_t u) {
+    if (job_.empty(u)) return;
+    gradients_.flatten(u);
+    weights_.reshard(u, job_.sharded() && (syncs() || job_.frees_after_forward()));
+    if (job_.backward_prefetch == BackwardPrefetch::Post) weights_.prefetch_backward(ended_, u);
+    if (syncs()) gradients_.reduce(u);
+  }
+
+  void backward() {
+    now_.backward = true;
+    std::vector<std::size_t> ending;  // units whose forwards ended here, the innermost last
+    const std::vector<UnitEvent> trace = now_.trace;
+    for (std::size_t k = trace.size(); k-- > 0;) {
+      const UnitEvent& e = trace[k];
+      if (e.what == UnitEvent::What::Exit) {
+        ending.push_back(e.number);
+        continue;
+      }
+      for (std::size_t i = ending.size(); i-- > 0;) before_backward(ending[i]);
+      ending.clear();
+      if (e.what == UnitEvent::What::Views)
+        after_backward(e.number);
+      else
+        compute(kUnitBackward, job_.forward.parts[e.number], job_.forward.parts[e.number].backward);
+    }
+    if (syncs()) {
+      wait(Job::kCompute, Job::kPostBackward);
+      if (job_.hybrid()) wait(Job::kCompute, job_.all_reduce);
+    }
+    weights_.end_backward();
+    ran_before_backward_.assign(ran_before_backward_.size(), false);
+  }
+
+  // ---- the step
+
+  StepProgram step(StepKind kind) {
+    StepBuilder b(job_.program, kind, job_.w, job_.memory);
+    now_.b = &b;
+    now_.kind = kind;
+    const std::int64_t size = element_size(job_.types.weights);
+    for (std::size_t u = 0; u < job_.units.size(); ++u)
+      b.step.buckets.push_back({job_.units[u].tensors,
+                                {job_.units[u].elements * size},
+                                {job_.padded(u) * element_size(job_.types.reduce)},
+                                job_.types.weights});
+    now_.streams.begin(b);
+    weights_.begin_step();
+    gradients_.begin_step();
+    // What waits for computation waits for the optimizer of the step before.
+    if (now_.streams.last(Job::kCompute) == kNoOp)
+      now_.streams.set_last(Job::kCompute, b.event(kStart, Lane::Compute));
+    for (int m = 0; m < job_.plan.accumulation_steps; ++m) {
+      if (job_.plan.accumulation_steps > 1) b.set_micro(m);
+      now_.last_micro = m + 1 == job_.plan.accumulation_steps;
+      forward();
+      backward();
+    }
+    b.set_micro(-1);
+    std::int64_t parameters = 0;
+    for (std::size_t u = 0; u < job_.units.size(); ++u) parameters += job_.empty(u) ? 0 : 1;
+    update_shard(b, now_.streams, job_.w, job_.elements, parameters, job_.types.weights);
+    return std::move(b.step);
+  }
+
+  Job job_;
+  fsdp1::Now now_;
+  fsdp1::Weights weights_{job_, now_};
+  fsdp1::Gradients gradients_{job_, now_};
+  std::vector<std::size_t> ended_;  // units, as forwards ended; backward goes from its end
+  std::vector<bool> ran_before_backward_;
+};
+
+}  // namespace
+
+std::span<const OpWord> fsdp_words() {
+  return kFsdpWords;
+}
+
+Program lower_fsdp(const TimedWorkload& workload, const Plan& plan, Steps steps) {
+  return FsdpLowering(workload, plan).run(steps);
+}
+
+}  // namespace ddpsim::strategy

@@ -1,0 +1,105 @@
+// FSDP1: unshard and reshard. Before each gathering the host may wait until weights have been
+// freed: the rate limiter. Source: _unshard, _reshard, _prefetch_handle (torch/distributed/fsdp/
+// _runtime_utils.py, 2.7); _limiter_utils.py.
+#include <algorithm>
+
+#include "sim/strategy/fsdp1.h"
+#include "sim/strategy/fsdp_words.h"
+
+namespace ddpsim::strategy::fsdp1 {
+
+using namespace fsdp;  // its words
+
+namespace {
+constexpr std::size_t kInFlight = 2;  // _limiter_utils.py
+}
+
+void Weights::begin_step() {
+  for (std::uint32_t& f : freed_) f = kNoOp;  // of the step before: long done
+}
+
+void Weights::begin_forward() {
+  if (!job_.fsdp.forward_prefetch) return;
+  for (State& s : state_) {
+    s.needs_forward = true;
+    if (!job_.how.keeps_prefetched) s.prefetched = false;
+  }
+}
+
+void Weights::end_backward() {
+  for (State& s : state_) s.needs_backward = s.prefetched = false;
+}
+
+void Weights::limit(std::size_t u) {
+  if (!job_.limits || freed_.size() < kInFlight) return;
+  const std::uint32_t freed = freed_.front();
+  freed_.pop_front();
+  const std::uint32_t host = now_.b->host(now_.backward ? kLimitAgain : kLimit, Cost::Measured,
+                                          static_cast<std::uint32_t>(u));
+  if (freed != kNoOp) now_.b->add_dep(host, freed);
+}
+
+bool Weights::cast_shard(std::size_t u) {
+  State& s = state_[u];
+  if (!job_.fsdp.param_dtype || (job_.sharded() && s.whole)) return false;
+  const std::int64_t size = element_size(job_.types.compute);
+  now_.copy(job_.pre_unshard, now_.backward ? kCastShardAgain : kCastShard, u,
+            job_.shard(u) * (element_size(job_.types.weights) + size));
+  if (!s.cast) now_.b->allocate(Holds::Buckets, job_.shard(u) * size);
+  s.cast = true;
+  return true;
+}
+
+// Another stream than its own used it last.
+void Weights::end_cast(std::size_t u, Job::Stream used_on) {
+  if (!std::exchange(state_[u].cast, false)) return;
+  now_.b->release(Holds::Buckets, job_.shard(u) * element_size(job_.types.compute),
+                  now_.streams.last(used_on), true);
+}
+
+void Weights::unshard(std::size_t u) {
+  State& s = state_[u];
+  if (job_.how.limits_before_cast) limit(u);
+  if (cast_shard(u)) now_.streams.wait(Job::kUnshard, job_.pre_unshard);
+  if (!job_.how.limits_before_cast) limit(u);
+  if (job_.sharded() && !s.whole) {
+    const std::int64_t bytes = job_.padded(u) * element_size(job_.types.compute);
+    now_.streams.collective(Job::kUnshard, now_.backward ? kGatherAgain : kGather,
+                            static_cast<std::uint32_t>(u), bytes, job_.types.compute, job_.group());
+    now_.b->allocate(Holds::Gathered, bytes);
+    s.whole = true;
+  }
+  if (job_.sharded()) end_cast(u, Job::kUnshard);
+  if (!now_.backward && !job_.how.views_at_forward)
+    now_.trace.push_back({UnitEvent::What::Views, u});
+}
+
+void Weights::reshard(std::size_t u, bool frees) {
+  State& s = state_[u];
+  // Another stream used them: free when computation has got here.
+  if (frees && s.whole)
+    now_.b->release(Holds::Gathered, job_.padded(u) * element_size(job_.types.compute),
+                    now_.streams.last(Job::kCompute), true);
+  if (frees) s.whole = false;
+  if (frees && job_.limits) freed_.push_back(now_.streams.last(Job::kCompute));
+  if (!job_.sharded()) end_cast(u, Job::kCompute);
+  if (frees || !job_.how.keeps_prefetched) s.prefetched = false;
+}
+
+void Weights::prefetch(const std::vector<std::size_t>& order, std::size_t u, int direction,
+                       bool State::*needs) {
+  const auto at = std::find(order.begin(), order.end(), u);
+  if (at == order.end()) return;
+  const auto next = at - order.begin() + direction;
+  if (next < 0 || next >= std::ssize(order)) return;
+  const std::size_t target = order[static_cast<std::size_t>(next)];
+  if (!(state_[target].*needs) || state_[target].prefetched) return;
+  unshard(target);
+  state_[target].prefetched = true;
+}
+
+void Weights::bring(std::size_t u) {
+  if (job_.how.limits_every_time || !state_[u].prefetched) unshard(u);
+}
+
+}  // namespace ddpsim::strategy::fsdp1

@@ -1,0 +1,19 @@
+// The knobs of each system, in the order in which they are listed.
+#pragma once
+
+#include <span>
+
+#include "sim/strategy/systems.h"
+
+namespace ddpsim::strategy {
+
+std::span<const KnobRecord> ddp_knobs();
+std::span<const KnobRecord> averaging_knobs();
+std::span<const KnobRecord> fsdp_knobs();
+std::span<const KnobRecord> fsdp2_knobs();
+std::span<const KnobRecord> horovod_knobs();
+std::span<const KnobRecord> zero_knobs();
+std::span<const KnobRecord> megatron_knobs();
+std::span<const KnobRecord> zero_redundancy_knobs();
+
+}  // namespace ddpsim::strategy
