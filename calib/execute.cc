@@ -47,8 +47,10 @@ void prepare(Job& job, const Workload& w, const Plan& plan, const predict::Quest
   job.comm = collective::make_communicator(q.fabric, std::move(devices), job.program.backend,
                                            all_reduce_algorithm(plan, job.program.backend));
   job.part = make_part(job.program, job.comm, q.profile, steady_steps);
-  int streams = job.program.device == DeviceKind::Gpu ? 1 : job.part.worker_threads;
-  job.slots = (streams == 1 ? 1 : collective::kSlotsOfStream * streams) * job.part.lanes;
+  const bool gpu = job.program.device == DeviceKind::Gpu;
+  const int streams = gpu ? 1 : job.part.worker_threads;
+  const int slots = gpu ? job.part.communicators : collective::kSlotsOfStream * streams;
+  job.slots = (gpu || streams > 1 ? slots : 1) * job.part.lanes;
   job.factors.assign(static_cast<std::size_t>(job.part.ranks), 1);
 }
 
@@ -114,8 +116,21 @@ void play_rank(const Job& job, int rank, const std::vector<int>& hosts, bool sha
        job.factors[static_cast<std::size_t>(rank)], options.real_compute,
        job.records[static_cast<std::size_t>(rank)]);
   shared.retransmits += mesh.retransmits();
-  if (std::string wrong = check_gradients(job.part, gradients); !wrong.empty())
-    throw std::runtime_error("rank " + std::to_string(rank) + ": " + wrong);
+  std::string wrong = check_gradients(job.part, gradients);
+  if (wrong.empty()) wrong = check_collectives(job.part, rank, mesh);
+  if (!wrong.empty()) throw std::runtime_error("rank " + std::to_string(rank) + ": " + wrong);
+}
+
+const char* algorithm_of(const Job& job, const Op& op) {
+  switch (op.kind.operation) {
+    case Operation::Broadcast:
+    case Operation::Reduce:
+      return "tree";
+    case Operation::AllReduce:
+      return name_of(job.comm.patterns[collective::kAllReduce].algorithm);
+    default:
+      return "ring";
+  }
 }
 
 void read_steps(const Job& job, const ExecuteOptions& options, Run& run) {
@@ -132,17 +147,15 @@ void read_steps(const Job& job, const ExecuteOptions& options, Run& run) {
       for (std::uint32_t i = 0; i < s.ops.size(); ++i) {
         if (!worth_a_span(s.ops[i].kind)) continue;
         const OpTimes& t = job.records[r].times[k * job.part.most_ops + i];
-        run.spans.push_back(
-            measured_span(job.program, s, i, static_cast<int>(run.steps.size()) - 1,
-                          static_cast<int>(r), before, t.ready, t.begin, t.end,
-                          is_broadcast(s.ops[i].kind)
-                              ? "tree"
-                              : name_of(job.comm.patterns[collective::kAllReduce].algorithm)));
+        run.spans.push_back(measured_span(job.program, s, i, static_cast<int>(run.steps.size()) - 1,
+                                          static_cast<int>(r), before, t.ready, t.begin, t.end,
+                                          algorithm_of(job, s.ops[i])));
       }
     }
     before = end;
   }
   run.tensor_names = job.program.tensor_names;
+  run.streams = job.program.streams;
 }
 
 // The first step has no step before it: measured from the common start.

@@ -5,10 +5,13 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <thread>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <time.h>
@@ -51,11 +54,77 @@ void compute_ns(std::int64_t ns) {
   g_sink = spin(static_cast<std::int64_t>(static_cast<double>(ns) * g_rounds_per_ns));
 }
 
+namespace {
+
+// A group's schedule with the job's ranks for its own.
+void add_group(const collective::Schedule& of, const std::vector<int>& ranks,
+               collective::Schedule& all) {
+  for (std::size_t i = 0; i < of.ranks.size(); ++i) {
+    collective::RankSteps& steps = all.ranks[static_cast<std::size_t>(ranks[i])] = of.ranks[i];
+    for (auto& lane : steps.lanes)
+      for (collective::Step& step : lane)
+        for (auto* list : {&step.sends, &step.receives})
+          for (collective::Message& m : *list) m.peer = ranks[static_cast<std::size_t>(m.peer)];
+  }
+}
+
+int pattern_of(Operation o) {
+  switch (o) {
+    case Operation::Broadcast:
+      return collective::kBroadcast;
+    case Operation::ReduceScatter:
+      return collective::kReduceScatter;
+    case Operation::AllGather:
+      return collective::kAllGather;
+    case Operation::Reduce:
+      return collective::kReduce;
+    default:
+      return collective::kAllReduce;
+  }
+}
+
+// The communicators of a Program's groups, of the job's first one on.
+std::vector<std::vector<collective::Communicator>> communicators_of(
+    const Part& part, const collective::Communicator& job, Algorithm algorithm) {
+  std::vector<std::vector<collective::Communicator>> out{{job}};
+  for (std::size_t k = 1; k < part.groups.size(); ++k) {
+    out.emplace_back();
+    for (const std::vector<int>& ranks : part.groups[k]) {
+      std::vector<int> devices;
+      for (int r : ranks) devices.push_back(job.devices[static_cast<std::size_t>(r)]);
+      out.back().push_back(
+          collective::make_communicator(*job.fabric, std::move(devices), job.backend, algorithm));
+    }
+  }
+  return out;
+}
+
+collective::Schedule schedule_for(const Part& part,
+                                  const std::vector<collective::Communicator>& groups,
+                                  const Part::Collective& c) {
+  collective::Schedule all;
+  all.ranks.resize(static_cast<std::size_t>(part.ranks));
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    add_group(collective::schedule_of(groups[g], pattern_of(c.operation), c.elements,
+                                      element_size(c.type), c.root),
+              part.groups[c.group][g], all);
+  return all;
+}
+
+}  // namespace
+
 Part make_part(const Program& program, const collective::Communicator& comm, const Profile& profile,
                int steady_steps) {
   Part part;
   part.ranks = comm.ranks();
   part.worker_threads = program.worker_threads;
+  const std::vector<Lane> own = own_communicators(program);
+  part.communicators = 1 + static_cast<int>(own.size());
+  part.groups.push_back({std::vector<int>(static_cast<std::size_t>(part.ranks))});
+  std::iota(part.groups[0][0].begin(), part.groups[0][0].end(), 0);
+  for (const RankGroups& g : program.groups) part.groups.push_back(members(g, part.ranks));
+  const auto communicators =
+      communicators_of(part, comm, comm.patterns[collective::kAllReduce].algorithm);
   std::vector<const StepProgram*> kinds;
   for (const StepProgram& s : program.warmup) kinds.push_back(&s);
   kinds.push_back(&program.steady);
@@ -75,14 +144,16 @@ Part make_part(const Program& program, const collective::Communicator& comm, con
                                  : predict::price(op, *s, program, profile, Level::Mid).ps / 1000);
       if (!is_collective(op.kind)) continue;
       Part::Collective c;
+      c.operation = op.kind.operation;
       c.type = op.dtype;
       c.elements = op.bytes / element_size(c.type);
-      c.gradients = carries_tensors(op.kind) && !is_broadcast(op.kind);
+      c.group = op.group;
+      c.root = std::max(0, op.root);
+      c.communicator = static_cast<int>(communicator_of(own, op.lane));
+      c.gradients = carries_tensors(op.kind) && c.operation == Operation::AllReduce && c.group == 0;
       c.offset = c.gradients ? gradients : others;
       (c.gradients ? gradients : others) += op.bytes;
-      c.schedule = collective::schedule_of(
-          comm, is_broadcast(op.kind) ? collective::kBroadcast : collective::kAllReduce, c.elements,
-          element_size(c.type));
+      c.schedule = schedule_for(part, communicators[c.group], c);
       part.lanes = std::max(part.lanes, c.schedule.lanes());
       step.collective[i] = static_cast<std::int32_t>(step.collectives.size());
       step.collectives.push_back(std::move(c));
@@ -146,8 +217,9 @@ class Player {
         }
       };
     };
-    for (Lane lane : {Lane::Compute, Lane::Comm, Lane::Callback})
-      if (lanes.count(lane)) threads.emplace_back(guarded([this, lane] { run_lane(lane); }));
+    for (Lane lane : lanes)
+      if (lane != Lane::Host && lane != Lane::Worker)
+        threads.emplace_back(guarded([this, lane] { run_lane(lane); }));
     if (lanes.count(Lane::Worker))
       for (int i = 0; i < part_.worker_threads; ++i)
         threads.emplace_back(guarded([this] { run_worker(); }));
@@ -205,8 +277,10 @@ class Player {
     const Part::Step& k = kind(step);
     auto index = static_cast<std::size_t>(k.collective[i]);
     const Part::Collective& c = k.collectives[index];
-    int slot = static_cast<int>((first_collective_[step] + index) %
-                                static_cast<std::uint32_t>(slot_busy_.size()));
+    const int slot = part_.communicators > 1
+                         ? c.communicator
+                         : static_cast<int>((first_collective_[step] + index) %
+                                            static_cast<std::uint32_t>(slot_busy_.size()));
     OpTimes& t = times(step, i);
     t.ready = ready;
     thread_local Scratch scratch;
@@ -410,6 +484,88 @@ bool checkable(DType t) {
 }
 
 }  // namespace
+
+namespace {
+
+// Element i of what a member brings.
+double brought(std::size_t member, std::int64_t i) {
+  return static_cast<double>(member + 1) * pattern(i);
+}
+
+// Of what a collective leaves at a member: the elements that are defined, and what each holds, of
+// what member it is (or the sum of all).
+struct Left {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::size_t from = SIZE_MAX;  // a member; SIZE_MAX = the sum
+};
+std::vector<Left> left_at(const Part::Collective& c, std::size_t members, std::size_t member) {
+  const auto n = static_cast<std::int64_t>(members);
+  const auto block = [&](std::size_t k, std::size_t from) {
+    const auto i = static_cast<std::int64_t>(k);
+    return Left{collective::chunk_begin(c.elements, n, i),
+                collective::chunk_begin(c.elements, n, i + 1), from};
+  };
+  std::vector<Left> out;
+  switch (c.operation) {
+    case Operation::AllReduce:
+      return {{0, c.elements, SIZE_MAX}};
+    case Operation::ReduceScatter:
+      return {block(member, SIZE_MAX)};
+    case Operation::AllGather:
+      for (std::size_t k = 0; k < members; ++k) out.push_back(block(k, k));
+      return out;
+    case Operation::Broadcast:
+      return {{0, c.elements, static_cast<std::size_t>(c.root)}};
+    case Operation::Reduce:
+      if (member == static_cast<std::size_t>(c.root)) out = {{0, c.elements, SIZE_MAX}};
+      return out;
+    default:
+      return out;
+  }
+}
+
+std::string check_collective(const Part& part, const Part::Collective& c, int rank, Mesh& mesh) {
+  const auto& groups = part.groups[c.group];
+  const auto mine = std::find_if(groups.begin(), groups.end(), [&](const std::vector<int>& g) {
+    return std::find(g.begin(), g.end(), rank) != g.end();
+  });
+  const std::size_t members = mine->size();
+  const auto member =
+      static_cast<std::size_t>(std::find(mine->begin(), mine->end(), rank) - mine->begin());
+  const auto bytes = static_cast<std::size_t>(c.elements * element_size(c.type));
+  std::vector<std::byte> data(bytes);
+  for (std::int64_t i = 0; i < c.elements; ++i)
+    store_element(data.data(), c.type, i, brought(member, i));
+  Scratch scratch;
+  mesh.play(c.schedule.ranks[static_cast<std::size_t>(rank)], data.data(), c.type, scratch,
+            c.communicator * part.lanes);
+  const auto n = static_cast<double>(members);
+  for (const Left& left : left_at(c, members, member))
+    for (std::int64_t i = left.begin; i < left.end; ++i) {
+      const double expected =
+          left.from == SIZE_MAX ? n * (n + 1) / 2 * pattern(i) : brought(left.from, i);
+      const double found = load_element(data.data(), c.type, i);
+      if (std::abs(found - expected) <= 0.01 * expected) continue;
+      return fmt::format("element {} of the {} of {} elements is {:g}, expected {:g}", i,
+                         name_of(c.operation), c.elements, found, expected);
+    }
+  return {};
+}
+
+}  // namespace
+
+std::string check_collectives(const Part& part, int rank, Mesh& mesh) {
+  std::map<std::tuple<Operation, std::size_t, int, int>, const Part::Collective*> largest;
+  for (const Part::Collective& c : part.kinds.back().collectives) {
+    if (c.gradients || !checkable(c.type) || c.elements == 0) continue;
+    const Part::Collective*& most = largest[{c.operation, c.group, c.root, c.communicator}];
+    if (!most || c.elements > most->elements) most = &c;
+  }
+  for (const auto& [what, c] : largest)
+    if (std::string wrong = check_collective(part, *c, rank, mesh); !wrong.empty()) return wrong;
+  return {};
+}
 
 void play(const Part& part, int rank, Mesh& mesh, std::byte* gradients, std::byte* others,
           std::int64_t start_ns, double factor, bool real_compute, RankRecord record) {

@@ -24,11 +24,15 @@ namespace ddpsim::calib {
 // What a rank does, made once before the processes start.
 struct Part {
   struct Collective {
+    Operation operation = Operation::AllReduce;
     std::int64_t elements = 0;
     DType type = DType::Float32;
-    std::int64_t offset = 0;  // bytes, into the gradients or the others
-    bool gradients = false;
-    collective::Schedule schedule;
+    std::int64_t offset = 0;        // bytes, into the gradients or the others
+    bool gradients = false;         // an all-reduce of all ranks
+    std::size_t group = 0;          // of Part::groups
+    int root = 0;                   // of its members
+    int communicator = 0;           // GPU: whose connections it uses (communicator_of)
+    collective::Schedule schedule;  // of all ranks of the job
   };
   struct Step {
     const StepProgram* program = nullptr;
@@ -39,8 +43,11 @@ struct Part {
   };
   std::vector<Step> kinds;            // warm-up steps, then steady
   std::vector<std::size_t> sequence;  // kind of each step played
+  // Whose collectives there are, each a partition of the ranks: all of them, then the Program's.
+  std::vector<std::vector<std::vector<int>>> groups;
   int ranks = 0;
   int worker_threads = 1;
+  int communicators = 1;  // of a GPU's Program, each with connections of its own
   std::int64_t gradient_bytes = 0;
   std::int64_t other_bytes = 0;
   std::size_t most_ops = 0;
@@ -70,6 +77,11 @@ struct RankRecord {
 // Plays all steps from `start_ns` on. `factor`: of compute times. Throws std::runtime_error.
 void play(const Part& part, int rank, Mesh& mesh, std::byte* gradients, std::byte* others,
           std::int64_t start_ns, double factor, bool real_compute, RankRecord record);
+
+// Plays the largest collective of each operation, group and root of a steady step once more, on
+// data that says where it comes from; returns what is wrong with what it leaves ("" = nothing).
+// All ranks call it, after play().
+std::string check_collectives(const Part& part, int rank, Mesh& mesh);
 
 // Fills a rank's gradients so that every sum is known; after `steps` steps says what is wrong with
 // them ("" = nothing).

@@ -164,7 +164,7 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
     for (int r = 0; r < n; ++r) c.rings[0].push_back(backend == Backend::Gloo ? (n - r) % n : r);
   }
   if (n < 2) {
-    c.patterns.resize(2);
+    c.patterns.resize(backend == Backend::Tcp ? kReduce + 1 : kBroadcast + 1);
     return c;
   }
   topology::Route route;
@@ -182,15 +182,27 @@ Communicator make_communicator(const topology::Fabric& f, std::vector<int> devic
       used.insert(route.transport);
     }
   }
-  c.patterns.push_back(
-      algorithm == Algorithm::Ring ? Pattern{} : make_pattern(c, algorithm, Operation::AllReduce));
-  if (algorithm == Algorithm::Ring) c.patterns.back().load = ring.take();
+  const std::vector<LinkLoad> ring_load = ring.take();
+  const auto along_ring = [&](Operation o) {
+    Pattern p;
+    p.operation = o;
+    p.load = ring_load;
+    p.moved = n;
+    return p;
+  };
+  c.patterns.push_back(algorithm == Algorithm::Ring
+                           ? along_ring(Operation::AllReduce)
+                           : make_pattern(c, algorithm, Operation::AllReduce));
   c.patterns.push_back(backend == Backend::Gloo
                            ? route_rounds(c, Algorithm::BinomialTree, Operation::Broadcast,
                                           rounds_of(binomial_tree_at_once(c.ranks())))
                            : make_pattern(c, Algorithm::BinomialTree, Operation::Broadcast));
   c.patterns[kBroadcast].moved = n;  // counted as a round of everybody
-  if (algorithm == Algorithm::Ring) c.patterns[kAllReduce].moved = n;
+  if (backend == Backend::Tcp) {
+    for (Operation half : {Operation::ReduceScatter, Operation::AllGather})
+      c.patterns.push_back(along_ring(half));
+    c.patterns.push_back(make_pattern(c, Algorithm::BinomialTree, Operation::Reduce));
+  }
   for (const Pattern& p : c.patterns)
     for (const Pattern::Round& r : p.rounds)
       for (const Hop& h : r.hops) used.insert(h.transport);

@@ -67,7 +67,7 @@ struct Communicator {
   std::vector<std::vector<int>> rings;
   std::vector<Hop> ring_hops;  // of the first ring, in its order
   std::vector<Pattern>
-      patterns;   // kAllReduce, kBroadcast; whoever needs others adds them (make_pattern)
+      patterns;   // kAllReduce, kBroadcast; tcp: the others below; whoever needs more adds them
   Layout layout;  // of the step lists: ranks in order, grouped by layout_of()
   std::vector<std::uint8_t> transports;  // that any hop uses, ascending
   std::vector<double> ring_shares;       // of each ring; empty = equal
@@ -95,6 +95,10 @@ inline constexpr int kAllReduce = 0;
 // The binomial tree from rank 0 (tcp: round by round; Gloo: each rank to all its children at once;
 // NCCL broadcasts along its ring: kAllReduce).
 inline constexpr int kBroadcast = 1;
+// Backend tcp's other operations: one pass of the ring each; the binomial tree to a root.
+inline constexpr int kReduceScatter = 2;
+inline constexpr int kAllGather = 3;
+inline constexpr int kReduce = 4;
 // NCCL's other all-reduces, where `nccl` is set, in the order of nccl::Pipeline: bytes on a link
 // per byte of the operation.
 inline constexpr int kNcclPatterns = 2;

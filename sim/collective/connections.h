@@ -43,11 +43,14 @@ struct Connections {
   std::size_t collectives = 0;                                         // so far
   // Of the next collective: those that may be in flight together use different connections
   // (calib/README.md, slots).
-  int next_slot(int streams) {
+  int next_slot(std::size_t streams) {
     std::size_t number = collectives++;
-    return streams == 1
-               ? 0
-               : static_cast<int>(number % static_cast<std::size_t>(kSlotsOfStream * streams));
+    return streams == 1 ? 0 : static_cast<int>(number % (kSlotsOfStream * streams));
+  }
+  // The next collective, whose place is known.
+  int slot(std::size_t place) {
+    ++collectives;
+    return static_cast<int>(place);
   }
 };
 

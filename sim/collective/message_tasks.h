@@ -17,6 +17,6 @@ using engine::launched;
 std::vector<engine::TaskId> tcp_broadcast(engine::TaskGraph& g, const Communicator& c,
                                           const Profile& p, Bytes size, const FlowOfHop& flow,
                                           std::span<const engine::TaskId> arrive,
-                                          const SegmentPath& path = {});
+                                          const SegmentPath& path = {}, int root = 0);
 
 }  // namespace ddpsim::collective

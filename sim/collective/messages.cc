@@ -319,7 +319,7 @@ std::vector<TaskId> add_broadcast_messages(TaskGraph& g, const Communicator& c, 
   if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
   if (c.backend == Backend::Nccl) return nccl_broadcast(g, c, p, price, size, flow, arrive);
   if (c.backend == Backend::Gloo) return gloo_broadcast(g, c, p, size, flow, arrive, root, turn);
-  return tcp_broadcast(g, c, p, size, flow, arrive, path);
+  return tcp_broadcast(g, c, p, size, flow, arrive, path, root);
 }
 
 }  // namespace ddpsim::collective

@@ -87,14 +87,17 @@ std::vector<engine::TaskId> add_half_messages(engine::TaskGraph& graph, const Co
                                               std::span<const engine::TaskId> arrive);
 
 // The step lists of one of the communicator's patterns, for both executors; pieces of a pipeline as
-// price.h has them.
+// price.h has them. `root`: of a rooted one.
 Schedule schedule_of(const Communicator& c, int pattern, std::int64_t elements,
-                     std::int64_t element_size);
+                     std::int64_t element_size, int root = 0);
 
 // Any step list: price.pattern says which. Backends tcp and gloo.
-std::vector<engine::TaskId> add_schedule_messages(
-    engine::TaskGraph& graph, const Communicator& c, const Profile& p, const Price& price,
-    Bytes size, const FlowOfHop& flow, std::span<const engine::TaskId> arrive,
-    const SharedCores& cores = {}, const TakeTurn& turn = {}, const SegmentPath& path = {});
+std::vector<engine::TaskId> add_schedule_messages(engine::TaskGraph& graph, const Communicator& c,
+                                                  const Profile& p, const Price& price, Bytes size,
+                                                  const FlowOfHop& flow,
+                                                  std::span<const engine::TaskId> arrive,
+                                                  const SharedCores& cores = {},
+                                                  const TakeTurn& turn = {},
+                                                  const SegmentPath& path = {}, int root = 0);
 
 }  // namespace ddpsim::collective

@@ -77,7 +77,7 @@ bool performs(const Communicator& c, Operation operation) {
     case Operation::AllGather:
     case Operation::ReduceScatter:
     case Operation::Reduce:
-      return c.nccl || c.ranks() < 2;
+      return c.nccl || c.backend == Backend::Tcp || c.ranks() < 2;
     case Operation::AllToAll:
     case Operation::SendRecv:
       return false;
@@ -89,7 +89,11 @@ Price price(const Communicator& c, const Profile& p, Level level, Operation oper
             DType type) {
   if (operation == Operation::Broadcast) return broadcast(c, p, level, size);
   if (operation == Operation::AllReduce) return all_reduce(c, p, level, size, type);
-  return c.ranks() < 2 ? nothing(c, p) : nccl_collective(c, p, level, operation, size);
+  if (c.ranks() < 2) return nothing(c, p);
+  if (c.backend != Backend::Tcp) return nccl_collective(c, p, level, operation, size);
+  if (operation == Operation::Reduce) return schedule_price(c, p, level, kReduce, size, type);
+  return tcp_ring(c, p, level, operation == Operation::AllGather ? kAllGather : kReduceScatter,
+                  size, type);
 }
 
 Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size, DType type) {
@@ -98,7 +102,7 @@ Price all_reduce(const Communicator& c, const Profile& p, Level level, Bytes siz
   if (c.patterns[kAllReduce].algorithm != Algorithm::Ring)
     return schedule_price(c, p, level, kAllReduce, size, type);
   return c.backend == Backend::Gloo ? gloo_ring_all_reduce(c, p, level, size, type)
-                                    : tcp_ring_all_reduce(c, p, level, size, type);
+                                    : tcp_ring(c, p, level, kAllReduce, size, type);
 }
 
 }  // namespace ddpsim::collective

@@ -89,9 +89,10 @@ Price gloo_ring_all_reduce(const Communicator& c, const Profile& p, Level level,
 
 // ddpsim's own executor: 2(n-1) steps of S/n, one after another; a received chunk is summed before
 // the next step (not beside the wire). Where all hosts share one machine's cores, n ranks sum at
-// once on them. sim/MODEL.md 4.6.
-Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size,
-                          DType type = DType::Float32);
+// once on them. `pattern`: kAllReduce, or one of its passes: kReduceScatter, kAllGather (n-1
+// steps). sim/MODEL.md 4.6.
+Price tcp_ring(const Communicator& c, const Profile& p, Level level, int pattern, Bytes size,
+               DType type = DType::Float32);
 
 // Any of the communicator's patterns on backend tcp or gloo, round after round: step lists without
 // a closed form of their own. sim/MODEL.md 4.8.

@@ -41,7 +41,7 @@ const TransportSection& section(const Communicator& c, const Profile& p, const H
   return p.transports.at(c.fabric->transports()[hop.transport]);
 }
 
-Duration path_latency(const Communicator& c, const Profile& p) {
+Duration path_latency(const Communicator& c, const Profile& p, int passes) {
   std::int64_t sum = 0;
   std::int64_t skip = INT64_MAX;
   std::size_t n = c.ring_hops.size();
@@ -49,9 +49,9 @@ Duration path_latency(const Communicator& c, const Profile& p) {
   for (std::size_t i = 0; i < n; ++i) {
     std::int64_t l = latency(i);
     sum += l;
-    skip = std::min(skip, l + latency(i + 1));
+    skip = std::min(skip, passes == 1 ? l : l + latency(i + 1));
   }
-  return {2 * sum - skip};
+  return {passes * sum - skip};
 }
 
 const std::vector<Knot>& slowest_knots(const Communicator& c, const Profile& p) {

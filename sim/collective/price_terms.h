@@ -24,8 +24,8 @@ double rate_with_latency(const Communicator& c, const Profile& p, Level level,
 const TransportSection& section(const Communicator& c, const Profile& p, const Hop& hop);
 
 // All hops' latencies, twice around the ring less the two cheapest neighbours: the slowest 2(n-1)
-// consecutive hops.
-Duration path_latency(const Communicator& c, const Profile& p);
+// consecutive hops; of one pass the slowest n-1.
+Duration path_latency(const Communicator& c, const Profile& p, int passes = 2);
 
 // Of the transport of the ring's slowest hop.
 const std::vector<Knot>& slowest_knots(const Communicator& c, const Profile& p);

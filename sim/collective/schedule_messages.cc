@@ -47,7 +47,8 @@ constexpr TaskId kNobody = UINT32_MAX;
 Connection& connection_between(Connections& all, const Communicator& c, const Profile& p,
                                const FlowOfHop& flow, int slot, int from, int to,
                                std::size_t lane) {
-  auto [it, fresh] = all.known.try_emplace({from, to, slot, lane});
+  auto device = [&](int rank) { return c.devices[static_cast<std::size_t>(rank)]; };
+  auto [it, fresh] = all.known.try_emplace({device(from), device(to), slot, lane});
   Connection& x = it->second;
   if (fresh) {
     Hop hop = hop_between(c, from, to);
@@ -124,7 +125,7 @@ class ScheduleMessages {
  public:
   ScheduleMessages(TaskGraph& g, const Communicator& c, const Profile& p, const Price& price,
                    Bytes size, const FlowOfHop& flow, const SharedCores& cores,
-                   const TakeTurn& turn, const SegmentPath& path)
+                   const TakeTurn& turn, const SegmentPath& path, int root)
       : g_(g),
         c_(c),
         p_(p),
@@ -135,12 +136,13 @@ class ScheduleMessages {
         path_(path),
         connections_(path.connections ? *path.connections : own_) {
     const Pattern& pattern = c.patterns[static_cast<std::size_t>(price.pattern)];
-    ring_ = pattern.algorithm == Algorithm::Ring && pattern.operation == Operation::AllReduce;
-    double n = c.ranks();
+    ring_ = pattern.algorithm == Algorithm::Ring;
+    const double n = c.ranks();
+    const int passes = pattern.operation == Operation::AllReduce ? 2 : 1;
     meets_ = !ring_ || path.shares_links || hops_share_a_link(pattern);
     if (ring_)
-      factor_ = price.phases[0].work / (static_cast<double>(size.count) * (2 * (n - 1) / n));
-    schedule_ = schedule_of(c, price.pattern, size.count, 1);
+      factor_ = price.phases[0].work / (static_cast<double>(size.count) * (passes * (n - 1) / n));
+    schedule_ = schedule_of(c, price.pattern, size.count, 1, root);
   }
 
   std::vector<TaskId> add(std::span<const TaskId> arrive) {
@@ -358,11 +360,14 @@ class ScheduleMessages {
 
 std::vector<TaskId> tcp_broadcast(TaskGraph& g, const Communicator& c, const Profile& p, Bytes size,
                                   const FlowOfHop& flow, std::span<const TaskId> arrive,
-                                  const SegmentPath& path) {
+                                  const SegmentPath& path, int root) {
   std::vector<TaskId> has(arrive.begin(), arrive.end());
   Connections own;
+  auto rank = [&](int position) { return (position + root) % c.ranks(); };
   for (std::size_t round = 0; round < c.patterns[kBroadcast].rounds.size(); ++round) {
-    for (auto [from, to] : tree_round(c.ranks(), static_cast<int>(round))) {
+    for (auto [giver, taker] : tree_round(c.ranks(), static_cast<int>(round))) {
+      const int from = rank(giver);
+      const int to = rank(taker);
       auto f = static_cast<std::size_t>(from);
       auto t = static_cast<std::size_t>(to);
       Connection& x = connection_between(path.connections ? *path.connections : own, c, p, flow,
@@ -378,20 +383,25 @@ std::vector<TaskId> tcp_broadcast(TaskGraph& g, const Communicator& c, const Pro
 }
 
 Schedule schedule_of(const Communicator& c, int index, std::int64_t elements,
-                     std::int64_t element_size) {
+                     std::int64_t element_size, int root) {
   const Pattern& pattern = c.patterns[static_cast<std::size_t>(index)];
   std::int64_t lane = (elements + pattern.lanes - 1) / pattern.lanes;
   std::int64_t pieces = std::max<std::int64_t>(1, pieces_of(pattern, elements * element_size));
   ScheduleOptions options;
   options.chunk = pattern.pipelined ? (lane + pieces - 1) / pieces : 0;
-  return make_schedule(pattern.algorithm, pattern.operation, c.layout, elements, options);
+  if (root == 0)
+    return make_schedule(pattern.algorithm, pattern.operation, c.layout, elements, options);
+  Layout layout = c.layout;
+  for (int p = 0; p < c.ranks(); ++p) layout.order.push_back((p + root) % c.ranks());
+  return make_schedule(pattern.algorithm, pattern.operation, layout, elements, options);
 }
 
 std::vector<TaskId> add_schedule_messages(TaskGraph& g, const Communicator& c, const Profile& p,
                                           const Price& price, Bytes size, const FlowOfHop& flow,
                                           std::span<const TaskId> arrive, const SharedCores& cores,
-                                          const TakeTurn& turn, const SegmentPath& path) {
-  ScheduleMessages messages(g, c, p, price, size, flow, cores, turn, path);
+                                          const TakeTurn& turn, const SegmentPath& path, int root) {
+  if (c.ranks() < 2 || size.count == 0) return launched(g, launch_time(c, p), arrive);
+  ScheduleMessages messages(g, c, p, price, size, flow, cores, turn, path, root);
   if (c.backend != Backend::Gloo) return messages.add(arrive);
   return messages.add(launched(g, launch_time(c, p), arrive));
 }

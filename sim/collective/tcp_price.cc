@@ -1,5 +1,5 @@
 // Step lists on backends tcp and gloo, S bytes.
-//   ring (tcp)     2(n-1) steps of S/n: 4.6
+//   ring (tcp)     2(n-1) steps of S/n, of one pass n-1: 4.6
 //   any other      T = Σ over rounds of times * (a + r + S * max load/rate)     a: the slowest
 //                  hop's latency (gloo: twice, for the go-ahead);
 //                                                                             r: the busiest rank's
@@ -85,26 +85,30 @@ Price schedule_price(const Communicator& c, const Profile& p, Level level, int i
   return price;
 }
 
-Price tcp_ring_all_reduce(const Communicator& c, const Profile& p, Level level, Bytes size,
-                          DType type) {
+Price tcp_ring(const Communicator& c, const Profile& p, Level level, int pattern, Bytes size,
+               DType type) {
   if (c.ranks() < 2 || size.count == 0) return nothing(c, p);
-  double n = c.ranks();
-  std::int64_t steps = 2 * (c.ranks() - 1);
+  const double n = c.ranks();
+  const int passes = pattern == kAllReduce ? 2 : 1;
+  const std::int64_t steps = passes * (c.ranks() - 1);
+  const std::int64_t sums = pattern == kAllGather ? 0 : c.ranks() - 1;
+  const std::vector<LinkLoad>& load = c.patterns[static_cast<std::size_t>(pattern)].load;
   Price price;
+  price.pattern = pattern;
   price.algorithm = "ring";
-  double chunk = static_cast<double>(size.count) / n;
+  const double chunk = static_cast<double>(size.count) / n;
   price.chunk = static_cast<std::int64_t>(chunk) + 1;
-  price_sum(c, p, type, chunk, price);
+  if (sums > 0) price_sum(c, p, type, chunk, price);
   Phase phase;  // its launch passes before it is queued: see queued_launch
-  phase.work =
-      static_cast<double>(size.count) * (2 * (n - 1) / n) * correction(slowest_knots(c, p), chunk);
-  Duration gaps = path_latency(c, p);
+  phase.work = static_cast<double>(size.count) * (passes * (n - 1) / n) *
+               correction(slowest_knots(c, p), chunk);
+  Duration gaps = path_latency(c, p, passes);
   price.hop_latency = {(gaps.ps + steps / 2) / steps};
-  gaps += price.reduce * (steps / 2);
-  phase.max_rate = rate_with_latency(c, p, level, c.patterns[kAllReduce].load, phase.work,
-                                     static_cast<double>(steps), gaps);
+  gaps += price.reduce * sums;
+  phase.max_rate =
+      rate_with_latency(c, p, level, load, phase.work, static_cast<double>(steps), gaps);
   price.phases.push_back(phase);
-  price.alone = alone(price, bottleneck(c, p, level, c.patterns[kAllReduce].load));
+  price.alone = alone(price, bottleneck(c, p, level, load));
   return price;
 }
 

@@ -84,7 +84,7 @@ class OperationReader {
         o.at("operation")
             .fail("\"" + name +
                   "\" is no collective that ddpsim plays; it plays all_reduce and broadcast, and "
-                  "over NCCL all_gather and reduce_scatter");
+                  "over nccl and tcp all_gather, reduce_scatter and reduce");
       c.kind.operation = *operation;
     }
     if (o.has("does"))

@@ -120,10 +120,6 @@ Problem check_zero_redundancy(const Plan& p, const Workload& w, Backend b) {
                   "hangs\"); leave it out"
                 : "updating parameters inside DDP's communication hook (hook_with_zero_step) is "
                   "not modelled: no run of it is at hand; leave it out"};
-  if (b == Backend::Tcp)
-    return {"/plan/backend",
-            "is ddpsim's own executor, which broadcasts from rank 0 alone; with "
-            "ZeroRedundancyOptimizer every rank does (ddpsim run --backend torch executes it)"};
   for (const Tensor& t : w.tensors)
     if (t.dtype != w.tensors.front().dtype)
       return {"/plan/system",
@@ -221,10 +217,11 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
   if (b == Backend::Gloo && device == DeviceKind::Gpu)
     return {"/plan/backend",
             "gloo with CUDA tensors (copies through host memory) is not modelled; use nccl"};
+  // Ours executes what NCCL does on GPUs (ddpsim run).
+  const bool gpus = device == DeviceKind::Gpu && (b == Backend::Nccl || b == Backend::Tcp);
   if (p.system == System::Fsdp || p.system == System::Fsdp2) {
     const std::string name = name_of(p.system);
-    if (device != DeviceKind::Gpu || b != Backend::Nccl)
-      return {"/plan/system", name + " is modelled on GPUs, over NCCL"};
+    if (!gpus) return {"/plan/system", name + " is modelled on GPUs, over NCCL"};
     if (w.layers.empty())
       return {
           "/plan/system",
@@ -264,13 +261,11 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
         return {std::string("/plan/") + c.knob, std::to_string(c.least) + " to 1,000"};
   }
   if (p.system == System::Zero)
-    if (auto problem = check_zero(p, w, device == DeviceKind::Gpu && b == Backend::Nccl))
-      return problem;
+    if (auto problem = check_zero(p, w, gpus)) return problem;
   if (p.system == System::ZeroRedundancy)
     if (auto problem = check_zero_redundancy(p, w, b)) return problem;
   if (p.system == System::Megatron)
-    if (auto problem = check_megatron(p, w, device == DeviceKind::Gpu && b == Backend::Nccl))
-      return problem;
+    if (auto problem = check_megatron(p, w, gpus)) return problem;
   if (p.system == System::Horovod) {
     if (b == Backend::Tcp)
       return {"/plan/backend",

@@ -54,6 +54,24 @@ std::string name_of(const Program& p, const StepProgram& s, std::uint32_t index)
   return out;
 }
 
+std::vector<Lane> own_communicators(const Program& p) {
+  std::vector<Lane> out;
+  auto add = [&](const StepProgram& s) {
+    for (const Op& op : s.ops)
+      if (is_collective(op.kind) && number_of(op.lane) >= kLanes) out.push_back(op.lane);
+  };
+  for (const StepProgram& s : p.warmup) add(s);
+  add(p.steady);
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+std::size_t communicator_of(const std::vector<Lane>& own, Lane lane) {
+  const auto at = std::find(own.begin(), own.end(), lane);
+  return at == own.end() ? 0 : static_cast<std::size_t>(at - own.begin()) + 1;
+}
+
 std::vector<std::vector<int>> members(const RankGroups& g, int ranks) {
   std::vector<std::vector<int>> out;
   const int block = g.size * g.stride;

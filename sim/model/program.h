@@ -268,6 +268,11 @@ struct Program {
 std::string name_of(const Program& p, const StepProgram& s, std::uint32_t op);
 // Indices into Program::tensor_names, as listed in sim/FORMATS.md.
 std::vector<TensorIndex> tensors_of(const Program& p, const StepProgram& s, std::uint32_t op);
+// A system's own streams that communicate: communicators beside the job's first one, whose
+// collectives are on Lane::Comm, or on the stream that waits for them.
+std::vector<Lane> own_communicators(const Program& p);
+// A lane's communicator: 0 = the job's first, k = own[k - 1].
+std::size_t communicator_of(const std::vector<Lane>& own, Lane lane);
 // All explicit dependencies, ascending.
 std::vector<std::uint32_t> deps_of(const StepProgram& s, std::uint32_t op);
 

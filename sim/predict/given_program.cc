@@ -37,6 +37,10 @@ bool reduces_or_broadcasts(const Op& op) {
          op.kind.operation == Operation::AllReduce;
 }
 
+bool half_of_a_ring(Operation o) {
+  return o == Operation::AllGather || o == Operation::ReduceScatter || o == Operation::Reduce;
+}
+
 }  // namespace
 
 Workload stand_in(const Program& p, const std::string& name, std::vector<Tensor> tensors,
@@ -66,10 +70,14 @@ Workload stand_in(const Program& p, const std::string& name, std::vector<Tensor>
   return w;
 }
 
-bool only_reduces_and_broadcasts(const Program& p) {
+bool by_message(const Program& p) {
   return first_problem(p,
-                       [](const StepProgram& s, std::uint32_t i) {
-                         return std::string(reduces_or_broadcasts(s.ops[i]) ? "" : "is another");
+                       [&](const StepProgram& s, std::uint32_t i) {
+                         const Op& op = s.ops[i];
+                         const bool plays =
+                             reduces_or_broadcasts(op) ||
+                             (p.backend == Backend::Tcp && half_of_a_ring(op.kind.operation));
+                         return std::string(plays ? "" : "is another");
                        })
       .empty();
 }
@@ -82,8 +90,8 @@ Problem check_program(const Program& p, const Question& q, Communicators* known)
     const Op& op = s.ops[i];
     if (!is_collective(op.kind) || !seen.insert({op.kind.operation, op.bytes, op.group}).second)
       return std::string();
-    if (op.group > 0 && p.backend != Backend::Nccl)
-      return std::string("is of some ranks only, which ddpsim plays over nccl alone");
+    if (op.group > 0 && p.backend == Backend::Gloo)
+      return std::string("is of some ranks only, which ddpsim does not play over gloo");
     const collective::Communicator& c = of_group(job, op.group);
     std::string what = name_of(op.kind.operation);
     if (!collective::performs(c, op.kind.operation))
@@ -98,18 +106,9 @@ Problem check_program(const Program& p, const Question& q, Communicators* known)
 std::string unplayable(const Program& p) {
   return first_problem(p, [&](const StepProgram& s, std::uint32_t i) -> std::string {
     const Op& op = s.ops[i];
-    if (!reduces_or_broadcasts(op))
+    if (!reduces_or_broadcasts(op) && !half_of_a_ring(op.kind.operation))
       return std::string("is of ") + name_of(op.kind.operation) +
-             "; ddpsim's executor plays all_reduce and broadcast";
-    if (op.root > 0)
-      return "is from rank " + std::to_string(op.root) +
-             "; ddpsim's executor broadcasts from rank 0";
-    if (op.group > 0)
-      return "is of the ranks of group \"" + p.groups[op.group - 1u].name +
-             "\"; ddpsim's executor plays collectives of all ranks";
-    if (number_of(op.lane) >= kLanes)
-      return "is on stream \"" + name_of(op.lane, p.streams) +
-             "\"; ddpsim's executor has no streams of a system's own";
+             ", which ddpsim's executor does not play";
     if (is_collective(op.kind) && op.bytes % element_size(op.dtype) != 0)
       return "has " + std::to_string(op.bytes) + " bytes, which are no whole number of " +
              name_of(op.dtype);

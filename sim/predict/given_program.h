@@ -20,8 +20,8 @@ Workload stand_in(const Program& p, const std::string& name, std::vector<Tensor>
 // that what is set of NCCL leaves nothing for. Empty message = nothing. Besides check(q).
 Problem check_program(const Program& p, const Question& q, Communicators* known = nullptr);
 
-// Only all-reduces and broadcasts: what message fidelity and ddpsim's own executor play.
-bool only_reduces_and_broadcasts(const Program& p);
+// Message fidelity plays all of its collectives.
+bool by_message(const Program& p);
 
 // The first operation of a step, by its place among the steps, that ddpsim's own executor cannot
 // play, in a sentence; "" = it can play all.

@@ -62,16 +62,21 @@ struct JobCollectives : JobFlows {
     }
     // NCCL's reduce is a chain; here it takes its time on the ring's hops.
     const Operation o = op.kind.operation;
-    if (o == Operation::AllGather || o == Operation::Reduce || o == Operation::ReduceScatter)
+    const bool half =
+        o == Operation::AllGather || o == Operation::Reduce || o == Operation::ReduceScatter;
+    if (half && program_.backend == Backend::Nccl)
       return collective::add_half_messages(graph_, comm, profile_, price, {op.bytes}, flow, arrive);
     collective::SharedCores sharing;
     collective::TakeTurn turn;
     collective::SegmentPath path;
     if (program_.backend == Backend::Tcp) {
       path.connections = &tcp_connections_;
-      int streams = program_.device == DeviceKind::Gpu ? 1 : program_.worker_threads;
-      path.slot = tcp_connections_.next_slot(streams);
-      path.shares_links = streams > 1 || shared_.jobs > 1;
+      const bool gpu = program_.device == DeviceKind::Gpu;
+      const std::size_t streams =
+          gpu ? 1 + communicators_.size() : static_cast<std::size_t>(program_.worker_threads);
+      path.slot = gpu ? tcp_connections_.slot(communicator_of(communicators_, op.lane))
+                      : tcp_connections_.next_slot(streams);
+      path.shares_links = streams > 1 || op.group > 0 || shared_.jobs > 1;
     }
     if (program_.backend == Backend::Tcp && !computes_on_cores()) {
       path.queue = [this](topology::LinkId l, double bytes, bool first) {
@@ -99,11 +104,14 @@ struct JobCollectives : JobFlows {
     } else if (cores_ != engine::kNone) {
       sharing.sum = sharing.message = [this](Duration alone) { return shared_.take_core(alone); };
     }
-    return is_broadcast(op.kind)
-               ? collective::add_broadcast_messages(graph_, comm, profile_, price, {op.bytes}, flow,
-                                                    arrive, path, op.root, turn)
-               : collective::add_all_reduce_messages(graph_, comm, profile_, price, {op.bytes},
-                                                     flow, arrive, sharing, turn, path);
+    if (is_broadcast(op.kind))
+      return collective::add_broadcast_messages(graph_, comm, profile_, price, {op.bytes}, flow,
+                                                arrive, path, op.root, turn);
+    if (half)
+      return collective::add_schedule_messages(graph_, comm, profile_, price, {op.bytes}, flow,
+                                               arrive, sharing, turn, path, op.root);
+    return collective::add_all_reduce_messages(graph_, comm, profile_, price, {op.bytes}, flow,
+                                               arrive, sharing, turn, path);
   }
 
   // One connection a hop, whichever collective's message it is.
@@ -113,6 +121,7 @@ struct JobCollectives : JobFlows {
                             graph_.add_task({}, bytes, hop_flow(comm_, from, to)));
   }
 
+  const std::vector<Lane> communicators_ = own_communicators(program_);  // tcp, GPU
   Turns connections_;
   collective::Connections tcp_connections_;
 };

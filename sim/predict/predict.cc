@@ -585,7 +585,7 @@ Fidelity usual_fidelity(const Question& q, const Program* program) {
   Backend backend = backend_of(q.scenario.plan, q.fabric.cluster().device);
   bool executed = backend == Backend::Tcp ||
                   (backend == Backend::Gloo && q.fabric.cluster().emulated_on_cores > 0);
-  if (program && !only_reduces_and_broadcasts(*program)) return Fidelity::Collective;
+  if (program && !by_message(*program)) return Fidelity::Collective;
   bool messages = executed && q.scenario.ranks <= kRanks && message_count(q, program) <= kMessages;
   return messages ? Fidelity::Message : Fidelity::Collective;
 }

@@ -15,6 +15,7 @@ Pair make_pair(const std::string& file, const Run& run, const Case& c, double to
   p.evidence = name_of(run.evidence);
   if (run.evidence == EvidenceClass::Replay && run.origin.compute != "timed")
     p.evidence = "replay_real";
+  if (p.evidence == "replay" && c.sharded) p.evidence = "replay_sharded";
   if (run.evidence == EvidenceClass::System && c.zero_redundancy)
     p.evidence = "system_zero_redundancy";
   if (run.evidence == EvidenceClass::System && !c.repeats) p.evidence = "system_other";

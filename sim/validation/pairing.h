@@ -26,6 +26,7 @@ struct Case {
   std::vector<std::string> tags;
   bool repeats = false;
   bool zero_redundancy = false;  // each rank updates and broadcasts its own parameters
+  bool sharded = false;          // weights, gradients or the optimizer's state are shared out
   bool real = false;             // computation is real
 };
 

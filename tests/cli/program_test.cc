@@ -123,7 +123,7 @@ TEST(ProgramFile, IsTheProgramThatItWasWrittenFrom) {
     predict::check_program(r.read.program, l.question());
     expect_same_prediction(l, r, predict::Fidelity::Collective, name);
     ++compared;
-    if (l.scenario.ranks <= 4 && predict::only_reduces_and_broadcasts(r.lowered) &&
+    if (l.scenario.ranks <= 4 && predict::by_message(r.lowered) &&
         l.fabric->cluster().emulated_on_cores > 0)
       expect_same_prediction(l, r, predict::Fidelity::Message, name);
   }
@@ -366,7 +366,7 @@ TEST_F(ProgramCommands, RefuseWhatCannotBePlayed) {
        }),
        "a rank stands twice in the group"},
       {with([](J, J o) { o[2]["group"] = {1}; }),
-       "is of some ranks only, which ddpsim plays over nccl alone"},
+       "is of some ranks only, which ddpsim does not play over gloo"},
       {with([](J p, J o) {  // whose size times their distance is beyond 32 bits
          p["ranks"] = 1 << 20;
          o[2]["group"] = Json::array();

@@ -60,6 +60,67 @@ TEST(Sums, OfEveryType) {
   EXPECT_EQ(x[1], 0x0000);
 }
 
+// ---- half a ring
+
+// One collective of 8 MB on a star of `n` hosts of 1 Gb/s, alone, message by message; picoseconds.
+std::int64_t played_alone(int n, Operation operation, int root = 0) {
+  topology::Fabric fabric(star(n, Bandwidth{1'000'000'000}));
+  std::vector<int> devices(static_cast<std::size_t>(n));
+  std::iota(devices.begin(), devices.end(), 0);
+  collective::Communicator c = collective::make_communicator(fabric, devices, Backend::Tcp);
+  const Profile p = ideal_profile({10'000'000});
+  const Bytes size{8'000'000};
+  engine::TaskGraph g;
+  std::map<topology::LinkId, engine::ResourceId> links;
+  collective::FlowOfHop flow{[&](int from, int to, int) {
+    topology::Route route;
+    fabric.find_route(from, to, route);
+    std::vector<engine::Demand> demands;
+    for (topology::LinkId l : route.links) {
+      auto [it, fresh] = links.try_emplace(l, 0);
+      if (fresh) it->second = g.add_resource({collective::link_rate(c, p, Level::Mid, l), 0, 0});
+      demands.push_back({it->second, 1});
+    }
+    return g.add_flow(demands);
+  }};
+  const std::vector<engine::TaskId> arrive(static_cast<std::size_t>(n), g.add_fixed({}));
+  const auto price = collective::price(c, p, Level::Mid, operation, size);
+  auto done =
+      operation == Operation::Broadcast
+          ? collective::add_broadcast_messages(g, c, p, price, size, flow, arrive, {}, root)
+          : collective::add_schedule_messages(g, c, p, price, size, flow, arrive, {}, {}, {}, root);
+  engine::Timeline t = engine::execute(g);
+  EXPECT_TRUE(t.complete());
+  std::int64_t last = 0;
+  for (engine::TaskId d : done) last = std::max(last, t.end[d].ps);
+  EXPECT_NEAR(static_cast<double>(last), static_cast<double>(price.alone.ps),
+              1e-6 * static_cast<double>(last))
+      << n << " " << name_of(operation);
+  return last;
+}
+
+// (n - 1) (a + S / (n B)): each pass of the ring; together they are the all-reduce.
+TEST(HalfARing, IsOnePassByClosedFormAndByMessage) {
+  for (int n : {2, 3, 4, 8}) {
+    const double pass = (n - 1) * (10e6 + 8e6 / n / 125e-6);
+    for (Operation o : {Operation::ReduceScatter, Operation::AllGather})
+      EXPECT_NEAR(static_cast<double>(played_alone(n, o)), pass, 1e-4 * pass) << n;
+    EXPECT_NEAR(static_cast<double>(played_alone(n, Operation::AllReduce)), 2 * pass, 2e-4 * pass);
+  }
+}
+
+// Wherever the root is, on a star.
+TEST(HalfARing, AndTreesToAndFromARoot) {
+  for (int n : {2, 3, 4, 8})
+    for (Operation o : {Operation::Reduce, Operation::Broadcast}) {
+      const std::int64_t first = played_alone(n, o);
+      for (int root : {1, n - 1})
+        EXPECT_NEAR(static_cast<double>(played_alone(n, o, root)), static_cast<double>(first),
+                    1e-6 * static_cast<double>(first))
+            << n << " " << root;
+    }
+}
+
 // ---- segments
 
 // Streams of one message each on a star of four hosts, one link per direction, at once. Returns

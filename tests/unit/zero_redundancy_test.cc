@@ -115,9 +115,6 @@ TEST(ZeroRedundancy, RefusesWhatPyTorchRefuses) {
   overlap.zero_redundancy.overlap_with_ddp = true;
   w.tensors[1].dtype = w.tensors[0].dtype;
   EXPECT_EQ(validate(overlap, w, DeviceKind::Cpu).path, "/plan/overlap_with_ddp");
-  Plan tcp = plan();
-  tcp.backend = Backend::Tcp;
-  EXPECT_EQ(validate(tcp, w, DeviceKind::Cpu).path, "/plan/backend");
 }
 
 }  // namespace

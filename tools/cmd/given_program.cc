@@ -141,11 +141,10 @@ void check_given_program(const QuestionFlags& f, const Asked& asked) {
   const Program& p = asked.program->program;
   if (auto problem = predict::check_program(p, asked.question(), asked.options.known))
     throw InputError{f.program + "#" + problem.path, problem.message};
-  if (asked.options.fidelity == predict::Fidelity::Message &&
-      !predict::only_reduces_and_broadcasts(p))
+  if (asked.options.fidelity == predict::Fidelity::Message && !predict::by_message(p))
     throw InputError{"--fidelity message",
-                     "plays all-reduces and broadcasts, and the program has other collectives; use "
-                     "--fidelity collective"};
+                     std::string("plays all-reduces and broadcasts over ") + name_of(p.backend) +
+                         ", and the program has other collectives; use --fidelity collective"};
 }
 
 void check_period(const Asked& asked) {

@@ -10,6 +10,7 @@
 #include "sim/io/read_budget.h"
 #include "sim/predict/baselines.h"
 #include "sim/predict/mechanisms.h"
+#include "sim/strategy/systems.h"
 #include "sim/validation/pairing.h"
 #include "tools/cmd/collectives.h"
 #include "tools/cmd/executed.h"
@@ -88,6 +89,8 @@ Case predict_case(const Terminal& t, const Flags& flags, const std::string& path
     c.tags = tags_of(l.workload, l.cluster, l.scenario);
     c.repeats = repeats(l.cluster, l.scenario);
     c.zero_redundancy = l.scenario.plan.system == System::ZeroRedundancy;
+    c.sharded = c.zero_redundancy || strategy::record_of(l.scenario.plan.system).shards ||
+                l.scenario.plan.system == System::Megatron;
     c.real = l.scenario.real_compute;
     if (run && run->layers) {
       if (auto why = layers_problem(l.workload, *run); !why.empty()) throw InputError{path, why};
