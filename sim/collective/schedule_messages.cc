@@ -136,7 +136,7 @@ class ScheduleMessages {
         path_(path),
         connections_(path.connections ? *path.connections : own_) {
     const Pattern& pattern = c.patterns[static_cast<std::size_t>(price.pattern)];
-    ring_ = pattern.algorithm == Algorithm::Ring;
+    ring_ = pattern.algorithm == Algorithm::Ring && pattern.rounds.empty();
     const double n = c.ranks();
     const int passes = pattern.operation == Operation::AllReduce ? 2 : 1;
     meets_ = !ring_ || path.shares_links || hops_share_a_link(pattern);

@@ -1,6 +1,7 @@
 // One rank's Program in listed order: begin = max(dependencies, end of the lane's operation
 // before); collectives are a lane of their own.
-//   naive: t(S) = 2(n-1)/n S / (rings x min over host links of bandwidth)
+//   naive: t(S) = 2(n-1)/n S / (rings x min over host links of bandwidth); half of it for a
+//     reduce-scatter or an all-gather
 // Both know rings only, whatever the plan's algorithm.
 //   queue: t(S) = 2(n-1)/n S max over links of load / (bandwidth x efficiency);  broadcast: S times
 //     the sum over rounds of that maximum
@@ -84,6 +85,14 @@ double slowest_host_link(const Question& q, const collective::Communicator& c) {
   return slowest * static_cast<double>(c.rings.size());
 }
 
+// Of a collective's bytes, what each hop of a ring of its ranks carries.
+double ring_share(const Program& p, const Op& op, int ranks) {
+  const double n = op.group > 0 ? p.groups[op.group - 1u].size : ranks;
+  const bool half = op.kind.operation == Operation::ReduceScatter ||
+                    op.kind.operation == Operation::AllGather;
+  return (half ? 1 : 2) * (n - 1) / n;
+}
+
 // Picoseconds per byte that the pattern moves over each of its hops.
 double bottleneck(const Question& q, const collective::Communicator& c,
                   const std::vector<collective::LinkLoad>& load) {
@@ -99,10 +108,10 @@ Duration naive_step(const Question& q) {
   Asked a = ask(q);
   int n = q.scenario.ranks;
   double rate = n > 1 ? slowest_host_link(q, a.comm) : 1;
-  double share = 2.0 * (n - 1) / n;
   return play(a, q, factor_of(q.scenario, 0), [&](const Op& op) {
     return carries_tensors(op.kind) && n > 1
-               ? Duration{ceil_ps(share * static_cast<double>(op.bytes), rate)}
+               ? Duration{ceil_ps(ring_share(a.program, op, n) * static_cast<double>(op.bytes),
+                                  rate)}
                : Duration{};
   });
 }
@@ -117,9 +126,8 @@ Duration queue_step(const Question& q) {
   for (const auto& round : a.comm.patterns[collective::kBroadcast].rounds)
     tree += bottleneck(q, a.comm, round.load);
   if (a.comm.backend == Backend::Nccl) tree = ring;  // NCCL broadcasts along its rings
-  double share = 2.0 * (n - 1) / n;
   return play(a, q, slowest, [&](const Op& op) {
-    double per_byte = is_broadcast(op.kind) ? tree : share * ring;
+    double per_byte = is_broadcast(op.kind) ? tree : ring_share(a.program, op, n) * ring;
     return per_byte > 0 ? Duration{ceil_ps(static_cast<double>(op.bytes) * per_byte, 1)}
                         : Duration{};
   });

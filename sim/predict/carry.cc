@@ -28,12 +28,14 @@ Duration stretched_by(Duration d, double by) {
 }
 
 // Share of the peak that operands in tensor cores' reach allow.
-double fed_share(const ComputeSection& c, Precision p, double rate) {
+double fed_share(const ComputeSection& c, const ProductCost& k, double rate) {
+  const Precision p = k.precision;
   if (p == Precision::Fp32 || c.capability >= kHopper) return 1;
+  const bool ampere = c.capability >= kAmpere;
+  if (ampere && k.kernel != "conv") return 1;
   double wanted =
       c.peak_flops[static_cast<std::size_t>(p)] / (2 * c.clock_hz * static_cast<double>(c.sms));
-  double fed = rate * (c.capability >= kAmpere ? 2 : 1) * (p == Precision::Tf32 ? 0.5 : 1);
-  return both(1, fed / wanted);
+  return both(1, rate * (ampere ? 2 : 1) * (p == Precision::Tf32 ? 0.5 : 1) / wanted);
 }
 
 }  // namespace
@@ -58,7 +60,7 @@ KernelCosts carried(const Profile& from, const Profile& to, double fed) {
   for (ProductCost c : costs.products) {
     bool replaced = c.kernel == "conv" && c.precision == Precision::Fp32 && !tf32;
     if (peak(c.precision) <= 0 || replaced) continue;
-    c.flops_per_s = std::round(c.flops_per_s * peak(c.precision) * fed_share(b, c.precision, fed));
+    c.flops_per_s = std::round(c.flops_per_s * peak(c.precision) * fed_share(b, c, fed));
     for (Duration* d : {&c.fixed, &c.wave, &c.split}) *d = stretched_by(*d, clocks);
     out.products.push_back(c);
   }

@@ -24,13 +24,15 @@ Both ask(Algorithm a, Operation o, const Cluster& cluster, std::vector<int> devi
          const Profile& profile, std::int64_t bytes, Backend backend = Backend::Tcp) {
   topology::Fabric fabric(cluster);
   Communicator c = collective::make_communicator(fabric, std::move(devices), backend);
-  bool ring = a == Algorithm::Ring && o == Operation::AllReduce;
+  const bool half = o == Operation::ReduceScatter || o == Operation::AllGather;
+  const bool ring =
+      a == Algorithm::Ring && (o == Operation::AllReduce || (half && backend == Backend::Tcp));
   int index = collective::kAllReduce;
   if (!ring) {
     index = static_cast<int>(c.patterns.size());
     c.patterns.push_back(make_pattern(c, a, o));
   }
-  Price price = ring ? all_reduce(c, profile, Level::Mid, {bytes})
+  Price price = ring ? collective::price(c, profile, Level::Mid, o, {bytes})
                      : schedule_price(c, profile, Level::Mid, index, {bytes});
   engine::TaskGraph g;
   std::map<topology::LinkId, engine::ResourceId> resources;

@@ -15,6 +15,7 @@
 #include "tools/cmd/collectives.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
+#include "tools/cmd/kernels.h"
 #include "tools/cmd/question.h"
 #include "tools/cmd/steps.h"
 #include "tools/cmd/validation_text.h"
@@ -34,6 +35,7 @@ struct Flags {
   bool fail_fast = false;
   bool collectives = false;
   bool steps = false;
+  bool kernels = false;
   std::string published;
   OutputFlags output;
 };
@@ -294,9 +296,28 @@ void validate_steps(Terminal& t, const Flags& flags) {
     throw GateFailed{};
 }
 
+// Published kernels beside what shipped profiles say of them.
+void validate_published_kernels(Terminal& t, const Flags& flags) {
+  for (auto [flag, value] :
+       {std::pair{"--runs", &flags.runs}, std::pair{"--profile", &flags.profile},
+        std::pair{"--profiles", &flags.profiles}, std::pair{"--tolerance", &flags.tolerance},
+        std::pair{"--without", &flags.without}})
+    if (!value->empty())
+      throw InputError{std::string(flag) + " " + *value,
+                       "is not of validate --kernels: each file names the profiles of its GPUs"};
+  if (flags.output.format == "junit")
+    throw InputError{"--format junit", "is of validate without --kernels; here: table, json, md"};
+  const char* const shipped = "calib/published/kernels";
+  const std::string folder =
+      flags.published.empty() ? home_of(t).path() + "/" + shipped : flags.published;
+  validate_kernels(t, flags.output, folder,
+                   budget_of(t, flags, folder, shipped, "tests/validation/kernels.json"));
+}
+
 void validate_command(Terminal& t, Flags flags) {
   for (auto [flag, on] :
-       {std::pair{"--collectives", flags.collectives}, std::pair{"--steps", flags.steps}}) {
+       {std::pair{"--collectives", flags.collectives}, std::pair{"--steps", flags.steps},
+        std::pair{"--kernels", flags.kernels}}) {
     if (on && !flags.output.html.empty())
       throw InputError{
           "--html", std::string("is of validate without ") + flag + "; that one has --format md"};
@@ -305,8 +326,10 @@ void validate_command(Terminal& t, Flags flags) {
   }
   if (flags.collectives) return validate_collectives(t, flags);
   if (flags.steps) return validate_steps(t, flags);
+  if (flags.kernels) return validate_published_kernels(t, flags);
   if (!flags.published.empty())
-    throw InputError{"--published " + flags.published, "is of validate --collectives or --steps"};
+    throw InputError{"--published " + flags.published,
+                     "is of validate --collectives, --steps or --kernels"};
   check_html(flags.output);
   tolerance_of(flags.tolerance);
   io::Home home = home_of(t);
@@ -378,11 +401,18 @@ void add_validate(Command& app, Terminal& t) {
               "judge published training steps instead: each predicted, absolute and with its "
               "computation scaled to what one GPU measured")
       ->excludes("--collectives");
-  c->add_option("--published", flags->published,
-                "folder of those tables, or steps; default: the shipped calib/published, or its "
-                "steps");
-  add_output_flags(*c, flags->output, {"table", "json", "junit", "md"},
-                   "table (default), json, md; without --collectives and --steps also junit");
+  c->add_flag("--kernels", flags->kernels,
+              "judge published times of single kernels instead: products of linear layers, each "
+              "beside what the profile of its GPU says")
+      ->excludes("--collectives")
+      ->excludes("--steps");
+  c->add_option(
+      "--published", flags->published,
+      "folder of those tables, steps or kernels; default: the shipped calib/published, or its "
+      "steps or kernels");
+  add_output_flags(
+      *c, flags->output, {"table", "json", "junit", "md"},
+      "table (default), json, md; without --collectives, --steps and --kernels also junit");
   add_html_flag(*c, flags->output);
   c->callback([&t, flags] { validate_command(t, *flags); });
 }
