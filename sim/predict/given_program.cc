@@ -106,6 +106,9 @@ Problem check_program(const Program& p, const Question& q, Communicators* known)
 std::string unplayable(const Program& p) {
   return first_problem(p, [&](const StepProgram& s, std::uint32_t i) -> std::string {
     const Op& op = s.ops[i];
+    if (is_collective(op.kind) && p.device == DeviceKind::Cpu && number_of(op.lane) >= kLanes)
+      return "communicates on stream \"" + name_of(op.lane, p.streams) +
+             "\"; on CPUs ddpsim's executor has workers for that";
     if (!reduces_or_broadcasts(op) && !half_of_a_ring(op.kind.operation))
       return std::string("is of ") + name_of(op.kind.operation) +
              ", which ddpsim's executor does not play";

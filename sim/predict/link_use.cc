@@ -41,7 +41,7 @@ std::vector<LinkBusy> link_use(const Question& q, Duration step, const Options& 
           ? *options.program
           : lowered(q, step_times(q.workload, q.profile, Level::Mid, gathered_in(q.scenario.plan)),
                     strategy::Steps::SteadyOnly);
-  if (options.without) alter(*options.without, program);
+  if (options.without) alter(*options.without, program, q.scenario.plan.system);
   Communicators own;
   return link_use(program, (options.known ? *options.known : own).get(q, program), q.profile, step);
 }

@@ -138,7 +138,9 @@ void remove(Mechanism m, Workload& w, Cluster& c, Profile& p, Scenario& s) {
   }
 }
 
-void alter(Mechanism m, Program& program) {
+void alter(Mechanism m, Program& program, System system) {
+  // DDP's own: a bucket that is full waits for those before it.
+  if (m == Mechanism::InOrderLaunch && system != System::PytorchDdp) return;
   if (m == Mechanism::Workers) program.worker_threads = 1;
   if (m == Mechanism::Connection) program.one_connection = false;
   for (StepProgram& s : program.warmup) alter(m, s);

@@ -38,6 +38,6 @@ std::optional<Mechanism> parse_mechanism(const std::string& name);
 void remove(Mechanism m, Workload& workload, Cluster& cluster, Profile& profile,
             Scenario& scenario);
 // Takes a mechanism out of a lowered Program; does nothing for those that remove() handles.
-void alter(Mechanism m, Program& program);
+void alter(Mechanism m, Program& program, System system);
 
 }  // namespace ddpsim::predict

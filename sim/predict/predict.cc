@@ -54,7 +54,7 @@ Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Op
     r.program = *options.program;
   else
     r.program = lowered(q, r.times, steps, level);
-  if (options.without) alter(*options.without, r.program);
+  if (options.without) alter(*options.without, r.program, q.scenario.plan.system);
   if (q.scenario.input && !options.program) strategy::feed(r.program, input_time(q));
   r.communicator = &options.known->get(q, r.program);
   return r;

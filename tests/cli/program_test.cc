@@ -425,12 +425,12 @@ TEST_F(ProgramCommands, RefuseWhatCannotBePlayed) {
 TEST_F(ProgramCommands, RefuseToRunWhatTheExecutorCannotPlay) {
   Json p = recorded();
   p["streams"] = {"side"};
-  p["steps"][0]["ops"][1]["lane"] = "side";
+  p["steps"][0]["ops"][2]["lane"] = "side";
   put(at("side.json"), p.dump());
   Outcome o =
       ddpsim({"run", "--program", at("side.json"), "--cluster", "testbed-star", "--loopback"});
   EXPECT_EQ(o.code, 2);
-  EXPECT_NE(o.err.find("operation \"bwd/a\" is on stream \"side\""), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("operation \"sum/0\" communicates on stream \"side\""), std::string::npos) << o.err;
 }
 
 }  // namespace
