@@ -445,5 +445,30 @@ TEST(FitCommand, RefusesAFolderWithoutSamples) {
   EXPECT_NE(o.err.find("all_reduce samples"), std::string::npos) << o.err;
 }
 
+// Streams and communicators of a system's own, groups of ranks, trees from any rank; each
+// collective leaves what it says (checked by the executor), and the Run names the streams.
+TEST(RunCommand, PlaysShardedSystems) {
+  struct Case {
+    Args plan;
+    const char* span;
+  };
+  const Case cases[] = {
+      {{"fsdp", "--set", "sharding_strategy=hybrid_shard", "--set", "shard_degree=2"},
+       "comm_replicas"},
+      {{"fsdp2", "--set", "pytorch=2.13", "--set", "separate_reduce_scatter_group=true"},
+       "comm_reduce_scatter"},
+      {{"zero3", "--set", "zero_hpz_partition_size=2"}, "comm_secondary"},
+      {{"megatron", "--set", "use_distributed_optimizer=true"}, "reduce_scatter/bucket.0"},
+      {{"zero_redundancy"}, "broadcast_param/"}};
+  for (const Case& c : cases) {
+    Args asked{"run", "--workload", "resnet18", "--cluster", "testbed-gpu", "--steps",
+               "2",   "--loopback", "--format", "json",      "--plan"};
+    asked.insert(asked.end(), c.plan.begin(), c.plan.end());
+    Outcome o = ddpsim(asked);
+    ASSERT_EQ(o.code, 0) << c.plan.front() << ": " << o.err;
+    EXPECT_NE(o.out.find(c.span), std::string::npos) << c.plan.front();
+  }
+}
+
 }  // namespace
 }  // namespace ddpsim::test

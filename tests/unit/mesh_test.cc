@@ -31,11 +31,10 @@ float value(int rank, std::int64_t i) {
   return static_cast<float>((rank + 1) * 8 + i % 5);
 }
 
-// Plays a schedule twice and returns every rank's buffer.
-std::vector<std::vector<float>> play(const collective::Schedule& s, std::int64_t buffer,
-                                     std::string& error) {
+// A thread a rank, connected as the schedule needs; returns what each threw. Body: (rank, mesh).
+template <class Body>
+std::vector<std::string> on_mesh(const collective::Schedule& s, Body body) {
   auto n = static_cast<int>(s.ranks.size());
-  std::vector<std::vector<float>> data(s.ranks.size());
   std::vector<calib::Peer> peers(s.ranks.size());
   std::atomic<int> listening = 0;
   std::atomic<int> connected = 0;
@@ -49,23 +48,89 @@ std::vector<std::vector<float>> play(const collective::Schedule& s, std::int64_t
     threads.emplace_back([&, r] {
       auto me = static_cast<std::size_t>(r);
       const collective::RankSteps& mine = s.ranks[me];
-      for (std::int64_t i = 0; i < buffer; ++i) data[me].push_back(value(r, i));
       Mesh mesh(s.lanes());
       peers[me] = {"127.0.0.1", mesh.listen("127.0.0.1")};
       meet(listening);
       try {
         mesh.connect(r, peers, peers_of(mine, &Step::sends), peers_of(mine, &Step::receives));
         meet(connected);
-        calib::Scratch scratch;
-        mesh.play(mine, reinterpret_cast<std::byte*>(data[me].data()), DType::Float32, scratch, 0);
+        body(r, mesh);
       } catch (const std::exception& e) {
         errors[me] = e.what();
       }
     });
   for (auto& t : threads) t.join();
+  return errors;
+}
+
+// Plays a schedule and returns every rank's buffer.
+std::vector<std::vector<float>> play(const collective::Schedule& s, std::int64_t buffer,
+                                     std::string& error) {
+  std::vector<std::vector<float>> data(s.ranks.size());
+  auto errors = on_mesh(s, [&](int r, Mesh& mesh) {
+    auto me = static_cast<std::size_t>(r);
+    for (std::int64_t i = 0; i < buffer; ++i) data[me].push_back(value(r, i));
+    calib::Scratch scratch;
+    mesh.play(s.ranks[me], reinterpret_cast<std::byte*>(data[me].data()), DType::Float32, scratch,
+              0);
+  });
   for (const auto& e : errors)
     if (!e.empty()) error = e;
   return data;
+}
+
+// Two groups of three ranks play `schedule`, which is said to be `said`, from or to member `root`;
+// what the ranks find wrong.
+std::string checked(Operation said, int root, const collective::Schedule& schedule, DType type) {
+  calib::Part part;
+  part.ranks = 6;
+  part.groups = {{{0, 2, 4}, {1, 3, 5}}};
+  calib::Part::Collective c;
+  c.operation = said;
+  c.elements = 1001;
+  c.type = type;
+  c.root = root;
+  c.schedule.ranks.resize(6);
+  for (std::size_t g = 0; g < 2; ++g)
+    for (std::size_t i = 0; i < 3; ++i) {
+      collective::RankSteps& steps = c.schedule.ranks[2 * i + g] = schedule.ranks[i];
+      for (auto& lane : steps.lanes)
+        for (Step& step : lane)
+          for (auto* list : {&step.sends, &step.receives})
+            for (auto& m : *list) m.peer = 2 * m.peer + static_cast<int>(g);
+    }
+  part.kinds.emplace_back().collectives.push_back(c);
+  std::vector<std::string> wrong(6);
+  auto errors = on_mesh(c.schedule, [&](int r, Mesh& mesh) {
+    wrong[static_cast<std::size_t>(r)] = calib::check_collectives(part, r, mesh);
+  });
+  for (const auto& list : {errors, wrong})
+    for (const std::string& e : list)
+      if (!e.empty()) return e;
+  return {};
+}
+
+TEST(CheckCollectives, NoticesWhatIsNotWhatItSays) {
+  Layout l;
+  l.ranks = 3;
+  const auto steps = [&](Operation o) {
+    const bool rooted = o == Operation::Broadcast || o == Operation::Reduce;
+    return make_schedule(rooted ? Algorithm::BinomialTree : Algorithm::Ring, o, l, 1001);
+  };
+  const Operation all[] = {Operation::AllReduce, Operation::ReduceScatter, Operation::AllGather,
+                           Operation::Broadcast, Operation::Reduce};
+  for (Operation said : all) {
+    for (DType type : {DType::Float32, DType::BFloat16})
+      EXPECT_EQ(checked(said, 0, steps(said), type), "") << name_of(said);
+    // An all-reduce leaves what half of it, or a reduce, is asked for.
+    for (Operation played : all)
+      if (played != said && played != Operation::AllReduce)
+        EXPECT_NE(checked(said, 0, steps(played), DType::Float32).find(name_of(said)),
+                  std::string::npos)
+            << name_of(played) << " for " << name_of(said);
+  }
+  EXPECT_NE(checked(Operation::Broadcast, 1, steps(Operation::Broadcast), DType::Float32), "");
+  EXPECT_NE(checked(Operation::Reduce, 2, steps(Operation::Reduce), DType::Float32), "");
 }
 
 TEST(Mesh, SumsByEveryAlgorithm) {
