@@ -16,7 +16,7 @@ double heaviest(const Communicator& c, const std::vector<const Price*>& of_a_job
 }
 
 double link_rate(const Communicator& c, const Profile& p, Level level, topology::LinkId link) {
-  if (c.nccl) return nccl::link_rate(*c.fabric, p, level, link);
+  if (c.nccl) return nccl::link_rate(*c.nccl, p, level, link);
   const topology::Link& l = c.fabric->links()[link];
   const TransportSection& t = p.transports.at(c.fabric->transports()[l.transport]);
   return l.bandwidth.bytes_per_ps() * at(t.efficiency, level);

@@ -430,7 +430,8 @@ TEST_F(ProgramCommands, RefuseToRunWhatTheExecutorCannotPlay) {
   Outcome o =
       ddpsim({"run", "--program", at("side.json"), "--cluster", "testbed-star", "--loopback"});
   EXPECT_EQ(o.code, 2);
-  EXPECT_NE(o.err.find("operation \"sum/0\" communicates on stream \"side\""), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("operation \"sum/0\" communicates on stream \"side\""), std::string::npos)
+      << o.err;
 }
 
 }  // namespace

@@ -42,6 +42,25 @@ nccl::Price ring(const World& w, Operation op, std::int64_t buffer, std::int64_t
   return nccl::price_of(w.group, w.profile, Level::Mid, op, c, {bytes});
 }
 
+// Without GPUDirect a rank's proxy thread copies what it sends and what it receives. One GPU a node
+// does both; of eight the rings leave a node by one GPU and enter it by another, or by several.
+TEST(NcclStaging, BelongsToAProxyThread) {
+  World one("aws-p3dn", 2, 1);
+  World eight("aws-p3dn", 2, 8);
+  EXPECT_EQ(one.group.proxy_copies, 2);
+  EXPECT_LE(eight.group.proxy_copies, 1);
+  constexpr std::int64_t kBytes = std::int64_t{1} << 30;
+  auto bus = [&](const World& w) {
+    const double n = w.group.ranks();
+    return 2 * (n - 1) / n * static_cast<double>(kBytes) /
+           static_cast<double>(
+               ring(w, Operation::AllReduce, std::int64_t{4} << 20, kBytes).transfer.ps);
+  };
+  const double thread = one.cluster.link.staging.bytes_per_ps();
+  EXPECT_NEAR(bus(one), thread / 2, 1e-3 * thread);
+  EXPECT_GT(bus(eight), 0.99 * thread);
+}
+
 // A buffer of NCCL_BUFFSIZE: the default's price at 4 MiB, never less below it at large sizes, and
 // much more where a slice is shorter than a step's latency.
 TEST(NcclBuffers, SmallerOnesAreNeverFasterForARing) {

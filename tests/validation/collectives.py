@@ -47,6 +47,11 @@ def main():
     values["gloo.median"] = executed["gloo"]["median_error"]
     values["gloo.largest"] = executed["gloo"]["largest_error"]
     values["tables"] = len(found["tables"])
+    for size, over in zip(("small", "middle", "upper", "large"), found["over_machines"]):
+        values[f"machines.{size}.n"] = over["machines"]
+        values[f"machines.{size}.median"] = over["median_error"]
+        values[f"machines.{size}.shipped"] = over["shipped_median_error"]
+        values[f"machines.{size}.worst"] = over["worst"]
     broken = 0
     for limit in limits:
         value = values[limit["what"]]

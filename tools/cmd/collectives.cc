@@ -7,6 +7,7 @@
 
 #include "sim/collective/price.h"
 #include "sim/report/text.h"
+#include "tools/cmd/collectives_machines.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/explain_op.h"
 #include "tools/cmd/flags.h"
@@ -320,13 +321,16 @@ std::string size_text(std::int64_t bytes) {
 }  // namespace
 
 std::string collectives_markdown(const calib::CollectiveReport& r,
+                                 const calib::MachineReport& machines,
                                  const validation::ExecutedReport& x) {
   std::string out =
       "# NCCL's collectives: published tables beside ddpsim's prices\n\n"
       "Made by `tools/reports` (`ddpsim validate --collectives --format md`); do not edit. Tables: "
       "`calib/published`, imported from public nccl-tests\n"
-      "output; nothing of them was measured by ddpsim.\n\n"
-      "## The mechanism alone\n\n"
+      "output; nothing of them was measured by ddpsim.\n\n";
+  out += machines_markdown(machines);
+  out +=
+      "## The mechanism alone, table by table\n\n"
       "Constants from datasheets and from NCCL's own tables; one latency factor and one efficiency "
       "factor for each kind of link, fitted on the tables of *other*\n"
       "machines (leave one machine out; latencies inside a host on those of one host and of the "

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "calib/fit/collectives.h"
+#include "calib/fit/by_machine.h"
 #include "sim/validation/executed.h"
 #include "tools/cmd/question.h"
 
@@ -54,6 +54,7 @@ validation::ExecutedReport judge_executed(const Terminal& t, const std::string& 
 std::string collectives_table(const calib::CollectiveReport& r,
                               const validation::ExecutedReport& e);
 std::string collectives_markdown(const calib::CollectiveReport& r,
+                                 const calib::MachineReport& machines,
                                  const validation::ExecutedReport& e);
 io::OrderedJson collectives_json(const calib::CollectiveReport& r,
                                  const validation::ExecutedReport& e);

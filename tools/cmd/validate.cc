@@ -13,6 +13,7 @@
 #include "sim/strategy/systems.h"
 #include "sim/validation/pairing.h"
 #include "tools/cmd/collectives.h"
+#include "tools/cmd/collectives_machines.h"
 #include "tools/cmd/executed.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/kernels.h"
@@ -223,10 +224,16 @@ void validate_collectives(Terminal& t, const Flags& flags) {
   if (format == "junit")
     throw InputError{"--format junit",
                      "is of validate without --collectives; here: table, json, md"};
+  const calib::MachineReport machines = calib::by_machine(tables.tables, report.tables);
+  auto json = [&] {
+    io::OrderedJson j = collectives_json(report, executed);
+    j.update(machines_json(machines));
+    return j.dump(1) + "\n";
+  };
   write_answer(t, flags.output,
-               format == "json" ? collectives_json(report, executed).dump(1) + "\n"
-               : format == "md" ? collectives_markdown(report, executed)
-                                : collectives_table(report, executed));
+               format == "json" ? json()
+               : format == "md" ? collectives_markdown(report, machines, executed)
+                                : collectives_table(report, executed) + machines_table(machines));
 }
 
 // The shipped budget is of the shipped Runs or rows; another folder has its own, or none.

@@ -52,7 +52,8 @@ bool add_stage(const Group& whole, const std::vector<Group>& groups, const Profi
   }
   std::vector<LinkLoad> loads;
   for (const auto& [link, b] : bytes) loads.push_back({link, b});
-  Bottleneck shared = bottleneck(whole, p, level, loads);
+  // What threads copy is in each communicator's own price.
+  Bottleneck shared = bottleneck(whole, p, level, loads, 1, 1, false);
   Duration together = from_us(shared.us);
   if (together > stage.transfer) {
     stage.transfer = together;

@@ -219,6 +219,26 @@ std::vector<AlikeChannels> distinct_channels(const Group& g, const ChannelGraph&
   return out;
 }
 
+// A ring leaves a node by one rank and enters it by another, each with a proxy thread of its own.
+double proxy_copies(const Group& g) {
+  std::map<int, double> copied;  // by rank
+  std::map<int, double> of_nic;  // by NIC, what leaves it
+  std::map<int, int> nic_of;     // by rank
+  for (const Wiring::Ring& r : g.rings) {
+    of_nic[r.nic] += r.share;
+    for (std::size_t i = 0; i < r.order.size(); ++i) {
+      const int from = r.order[i];
+      const int to = r.order[(i + 1) % r.order.size()];
+      if (g.node_of[static_cast<std::size_t>(from)] == g.node_of[static_cast<std::size_t>(to)])
+        continue;
+      for (int rank : {from, to}) copied[rank] += r.share, nic_of[rank] = r.nic;
+    }
+  }
+  double most = 0;
+  for (const auto& [rank, share] : copied) most = std::max(most, share / of_nic[nic_of[rank]]);
+  return most > 0 ? most : 2;
+}
+
 void make_loads(Group& g, const std::vector<int>& nics) {
   topology::LinkLoads loads(*g.fabric);
   topology::Route route;
@@ -242,6 +262,7 @@ void make_loads(Group& g, const std::vector<int>& nics) {
     }
     g.rings.push_back(std::move(ring));
   }
+  g.proxy_copies = proxy_copies(g);
   g.every_ring = loads.take();
   g.ring = fold(*g.fabric, g.every_ring, g.to_memory);
   g.trees = distinct_channels(g, g.system.graphs[GraphId::Tree], nics, false, hosts == 1);
@@ -268,7 +289,7 @@ void find_hops(Group& g) {
       const topology::Link& l = g.fabric->links()[id];
       hop.rate = std::min(hop.rate, l.bandwidth.bytes_per_ps() * 1e12);
       if (l.eager.count > 0 && (hop.eager.count == 0 || l.eager < hop.eager)) hop.eager = l.eager;
-      if (l.staging.bits_per_s > 0) hop.staging = l.staging.bytes_per_ps() * 1e12 / 2;
+      if (l.staging.bits_per_s > 0) hop.staging = l.staging.bytes_per_ps() * 1e12;
       hop.by_memory = hop.by_memory || (!g.to_memory.empty() && g.to_memory[id]);
     }
   };

@@ -73,6 +73,9 @@ struct Group {
   std::vector<LinkLoad>
       every_ring;              // all-reduce: each hop of each ring carries its share of 2(n-1)/n
   std::vector<LinkLoad> ring;  // the same, folded
+  // Without GPUDirect: bytes that the busiest rank's proxy thread copies for each that leaves its
+  // NIC: 2 where one rank of a node sends and receives all.
+  double proxy_copies = 2;
   std::vector<AlikeChannels> trees;  // chains inside nodes, double binary trees between them
   By<Pipeline, Pipe> pipes;          // all-reduce; PAT: all-gather
   std::vector<bool> to_memory;       // links_to_memory() (peers.h)

@@ -54,7 +54,7 @@ Flows::OfStages prepare(TaskGraph& g, const Group& group, const Profile& p, Leve
       double wire = l.per_byte * (link.kind == topology::LinkKind::Net ? t.between : t.inside);
       // Through the host's memory a byte takes more of a link's time.
       double rate = link_rate_us(group, p, level, l.link);
-      double share = link_rate(*group.fabric, p, level, l.link) * 1e6 / rate;
+      double share = link_rate(group, p, level, l.link) * 1e6 / rate;
       demands.push_back({flows.link(l.link), wire * share});
       slowest = std::max(slowest, wire / rate);
     }

@@ -109,10 +109,9 @@ struct Price {
 // REQUIRES: the choice is available; p has every transport of the fabric.
 Price price_of(const Group& g, const Profile& p, Level level, Operation op, const Choice& choice,
                Bytes size);
-// Bytes per picosecond of a link. Without GPUDirect (`staging`) a thread copies every byte between
-// the network's buffers and the GPU's, both ways.
-double link_rate(const topology::Fabric& fabric, const Profile& p, Level level,
-                 topology::LinkId link);
+// Bytes per picosecond of a link. Without GPUDirect (`staging`) a rank's proxy thread copies every
+// byte that it sends or receives between the network's buffers and the GPU's.
+double link_rate(const Group& g, const Profile& p, Level level, topology::LinkId link);
 // What nccl-tests would print: collectives one after another from one thread a process. Launches of
 // the next are made while the last one runs, so that the longer of the two counts.
 Duration nccl_tests_time(const Profile& p, const Price& price, int gpus_per_process);

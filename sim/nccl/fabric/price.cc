@@ -46,20 +46,31 @@ const Range& memory_share(const TransportSection& t) {
 double hop_rate(const Group& g, const Profile& p, Level level, const SlowestHop& hop) {
   const TransportSection& t = section(g, p, hop);
   double rate = hop.rate * at(hop.by_memory ? memory_share(t) : t.efficiency, level);
-  if (hop.staging > 0) rate = std::min(rate, hop.staging);
+  if (hop.staging > 0) rate = std::min(rate, hop.staging / g.proxy_copies);
   return rate / 1e6;
 }
 
 }  // namespace
 
-double link_rate(const topology::Fabric& f, const Profile& p, Level level, topology::LinkId id) {
-  const topology::Link& link = f.links()[id];
-  double rate = link.bandwidth.bytes_per_ps() *
-                at(p.transports.at(f.transports()[link.transport]).efficiency, level);
-  return link.staging.bits_per_s > 0 ? std::min(rate, link.staging.bytes_per_ps() / 2) : rate;
+namespace {
+
+double wire_rate(const Group& g, const Profile& p, Level level, topology::LinkId id) {
+  const topology::Link& link = g.fabric->links()[id];
+  return link.bandwidth.bytes_per_ps() *
+         at(p.transports.at(g.fabric->transports()[link.transport]).efficiency, level);
 }
-double link_rate_us(const Group& g, const Profile& p, Level level, topology::LinkId id) {
-  double rate = link_rate(*g.fabric, p, level, id);
+
+}  // namespace
+
+double link_rate(const Group& g, const Profile& p, Level level, topology::LinkId id) {
+  const topology::Link& link = g.fabric->links()[id];
+  const double rate = wire_rate(g, p, level, id);
+  return link.staging.bits_per_s > 0 ? std::min(rate, link.staging.bytes_per_ps() / g.proxy_copies)
+                                     : rate;
+}
+double link_rate_us(const Group& g, const Profile& p, Level level, topology::LinkId id,
+                    bool copied) {
+  double rate = copied ? link_rate(g, p, level, id) : wire_rate(g, p, level, id);
   if (!g.to_memory.empty() && g.to_memory[id]) {
     const topology::Link& link = g.fabric->links()[id];
     const TransportSection& t = p.transports.at(g.fabric->transports()[link.transport]);
@@ -120,11 +131,12 @@ double block_rate(const Group& g) {
 }
 
 Bottleneck bottleneck(const Group& g, const Profile& p, Level level,
-                      const std::vector<LinkLoad>& loads, double inside, double between) {
+                      const std::vector<LinkLoad>& loads, double inside, double between,
+                      bool copied) {
   Bottleneck worst;
   for (const LinkLoad& l : loads) {
     bool net = g.fabric->links()[l.link].kind == topology::LinkKind::Net;
-    double each = l.per_byte * (net ? between : inside) / link_rate_us(g, p, level, l.link);
+    double each = l.per_byte * (net ? between : inside) / link_rate_us(g, p, level, l.link, copied);
     if (each > worst.us) worst = {each, l.link};
   }
   return worst;
@@ -184,7 +196,7 @@ class Pricer {
     if (us <= transfer_) return;
     const topology::Link& link = g_.fabric->links()[b.link];
     bool copied = link.staging.bits_per_s > 0 &&
-                  link.staging.bytes_per_ps() / 2 < link.bandwidth.bytes_per_ps();
+                  link.staging.bytes_per_ps() / g_.proxy_copies < link.bandwidth.bytes_per_ps();
     bool by_memory = !g_.to_memory.empty() && g_.to_memory[b.link];
     limit(us, g_.fabric->link_name(b.link) + (copied      ? ", copied by a thread"
                                               : by_memory ? ", through the host's memory"

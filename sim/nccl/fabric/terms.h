@@ -29,10 +29,12 @@ struct Bottleneck {
   topology::LinkId link = 0;
 };
 Bottleneck bottleneck(const Group& g, const Profile& p, Level level,
-                      const std::vector<LinkLoad>& loads, double inside = 1, double between = 1);
+                      const std::vector<LinkLoad>& loads, double inside = 1, double between = 1,
+                      bool copied = true);
 
-// Bytes per microsecond that a link carries.
-double link_rate_us(const Group& g, const Profile& p, Level level, topology::LinkId link);
+// Bytes per microsecond that a link carries. `copied`: as far as proxies' threads copy them.
+double link_rate_us(const Group& g, const Profile& p, Level level, topology::LinkId link,
+                    bool copied = true);
 
 // Of one connection; 0 = the proxy thread of a rank serves all its sockets.
 int socket_threads(const Group& g);

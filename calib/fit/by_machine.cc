@@ -1,0 +1,77 @@
+#include "calib/fit/by_machine.h"
+
+#include <cmath>
+#include <map>
+
+#include "sim/analysis/compare.h"
+
+namespace ddpsim::calib {
+namespace {
+
+struct RowErrors {
+  std::vector<double> left_out;
+  std::vector<double> shipped;
+};
+
+double error_of_row(const CollectiveRow& row) {
+  return static_cast<double>(row.predicted.ps) / static_cast<double>(row.measured.ps) - 1;
+}
+
+void add_errors(const std::vector<CollectiveRow>& rows, const SizeRange& range,
+                std::vector<double>& to) {
+  for (const CollectiveRow& row : rows)
+    if (row.available && row.bytes >= range.from && row.bytes < range.to)
+      to.push_back(error_of_row(row));
+}
+
+double median_magnitude(std::vector<double> errors) {
+  for (double& e : errors) e = std::abs(e);
+  return errors.empty() ? 0 : analysis::median(errors);
+}
+
+}  // namespace
+
+MachineReport by_machine(const std::vector<CollectiveTable>& tables,
+                         const std::vector<TableResult>& results) {
+  std::map<std::string, std::array<RowErrors, kSizeRanges.size()>> errors;
+  std::map<std::string, std::size_t> count;
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    if (results[i].in_sample) continue;
+    ++count[tables[i].machine];
+    const std::vector<CollectiveRow> shipped = predict_table(tables[i], tables[i].profile);
+    for (std::size_t k = 0; k < kSizeRanges.size(); ++k) {
+      RowErrors& e = errors[tables[i].machine][k];
+      add_errors(results[i].rows, kSizeRanges[k], e.left_out);
+      add_errors(shipped, kSizeRanges[k], e.shipped);
+    }
+  }
+  MachineReport out;
+  for (const auto& [machine, of] : errors) {
+    MachineErrors& m = out.machines.emplace_back();
+    m.machine = machine;
+    m.tables = count[machine];
+    for (std::size_t k = 0; k < of.size(); ++k)
+      if (!of[k].left_out.empty())
+        m.ranges[k] = {of[k].left_out.size(), median_magnitude(of[k].left_out),
+                       analysis::median(of[k].left_out), median_magnitude(of[k].shipped)};
+  }
+  for (std::size_t k = 0; k < kSizeRanges.size(); ++k) {
+    std::vector<double> medians;
+    std::vector<double> shipped;
+    OverMachines& over = out.over[k];
+    for (const MachineErrors& m : out.machines) {
+      const RangeError& r = m.ranges[k];
+      if (r.rows == 0) continue;
+      medians.push_back(r.median);
+      shipped.push_back(r.shipped);
+      if (r.median >= over.worst) over.worst = r.median, over.worst_machine = m.machine;
+    }
+    over.machines = medians.size();
+    if (medians.empty()) continue;
+    over.median = analysis::median(medians);
+    over.shipped = analysis::median(shipped);
+  }
+  return out;
+}
+
+}  // namespace ddpsim::calib
