@@ -56,7 +56,8 @@ struct Gpu {
 struct Nic {
   std::int64_t dev = -1;
   std::string net;
-  double rate = 0;  // GB/s
+  double rate = 0;        // GB/s
+  double latency_us = 0;  // that the network's plugin says; 0 = not said
   int parent = 0;
   double pcie = 0;
   std::string name;
@@ -105,6 +106,21 @@ class Host {
                 "describes more than a host: at most 64 GPUs, 64 NICs and 300 switches and CPUs "
                 "are read");
     order();
+  }
+
+  // What a cluster's `nccl` says: the CPUs' make, and the latency that the network's plugin states.
+  OrderedJson facts() const {
+    OrderedJson j = OrderedJson::object();
+    std::set<std::string> makes;
+    for (int c : cpus_) makes.insert(cpu_make(middle_[static_cast<std::size_t>(c)].xml));
+    if (makes.size() > 1)
+      j["cpu"] = "mixed";
+    else if (!makes.empty() && !makes.begin()->empty())
+      j["cpu"] = *makes.begin();
+    double latency = 0;
+    for (const Nic& n : nics_) latency = std::max(latency, n.latency_us);
+    if (latency > 0) j["net_latency"] = fmt::format("{}us", latency);
+    return j;
   }
 
   OrderedJson inside() {
@@ -183,6 +199,15 @@ class Host {
     return 10;
   }
 
+  // As a cluster's `nccl` has it; "" = not said.
+  std::string cpu_make(Node cpu) const {
+    const std::string arch = xml_.text(cpu, "arch");
+    if (arch == "ppc64") return "power";
+    if (arch == "arm64") return "arm";
+    const std::string vendor = xml_.text(cpu, "vendor");
+    return vendor == "AuthenticAMD" ? "amd" : vendor == "GenuineIntel" ? "intel" : "";
+  }
+
   // Two levels of one Broadcom switch, which goes at full rate between all its ports.
   bool same_switch(Node outer, Node inner) const {
     auto id = [&](Node n, const char* name) {
@@ -251,11 +276,12 @@ class Host {
         note("where a NIC's speed is not said, 10 Gb/s are taken, as NCCL does");
       }
       n.rate = static_cast<double>(speed) / 8000;
+      n.latency_us = xml_.number(net, "latency", 0, 1e6).value_or(0);
       ports.push_back(std::move(n));
     }
     if (ports.empty() && std::string(at.name()) == "pci") {
       note("where a NIC's speed is not said, 10 Gb/s are taken, as NCCL does");
-      ports.push_back({-1, "", kNetOtherwise / 8000.0, 0, 0, ""});
+      ports.push_back({-1, "", kNetOtherwise / 8000.0, 0, 0, 0, ""});
     }
     for (Nic& n : ports) {
       n.parent = parent;
@@ -423,6 +449,7 @@ NcclTopoCluster read_nccl_topo(const std::string& text, const NcclTopoSetting& s
   j["link"] = {{"bandwidth", gb(rate)},
                {"transport", !nics.empty() && is_rdma(nics.front().net) ? "ib" : "tcp"}};
   j["inside"] = host.inside();
+  if (OrderedJson facts = host.facts(); !facts.empty()) j["nccl"] = std::move(facts);
   std::sort(out.notes.begin(), out.notes.end());
   out.notes.erase(std::unique(out.notes.begin(), out.notes.end()), out.notes.end());
   return out;

@@ -215,7 +215,7 @@ TEST(Import, WhatIsShippedIsWhatTheImporterWrites) {
       EXPECT_EQ(value(s, "ranks"), run.collectives->ranks) << file;
     ++count;
   }
-  EXPECT_EQ(count, 23);
+  EXPECT_EQ(count, 32);
 }
 
 TEST(Import, ShowRunPrintsIt) {
@@ -258,6 +258,23 @@ TEST(Import, ATopologyOfNvlinkBridges) {
   EXPECT_EQ(more["hosts"], 16);
   EXPECT_EQ(more["name"], "pair");
   EXPECT_EQ(more["device"]["profile"], "mine");
+}
+
+// What weighs in NCCL's choice besides the wires: the CPUs' make, and what the network says.
+TEST(Import, ATopologySaysItsCpusAndItsNetworksLatency) {
+  const std::string xml = io::read_file(fixture("dgx_a100_topo.xml"));
+  auto facts_of = [](std::string text, const std::string& from, const std::string& to) {
+    const auto at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    if (!from.empty()) text.replace(at, from.size(), to);
+    io::NcclTopoSetting setting;
+    setting.file = "topo.xml";
+    return io::read_nccl_topo(text, setting).cluster["nccl"].dump();
+  };
+  EXPECT_EQ(facts_of(xml, "", ""), "{\"cpu\":\"amd\"}");
+  EXPECT_EQ(facts_of(xml, "latency=\"0.000000\"", "latency=\"75.500000\""),
+            "{\"cpu\":\"amd\",\"net_latency\":\"75.5us\"}");
+  EXPECT_EQ(facts_of(xml, "AuthenticAMD", "GenuineIntel"), "{\"cpu\":\"mixed\"}");
 }
 
 TEST(Import, AGraphComesBack) {
