@@ -70,6 +70,30 @@ struct Vertex {
   Node xml;
 };
 
+// As a cluster's `nccl` has it; "" = not said.
+std::string cpu_make(const XmlFile& xml, Node cpu) {
+  const std::string arch = xml.text(cpu, "arch");
+  if (arch == "ppc64") return "power";
+  if (arch == "arm64") return "arm";
+  const std::string vendor = xml.text(cpu, "vendor");
+  return vendor == "AuthenticAMD" ? "amd" : vendor == "GenuineIntel" ? "intel" : "";
+}
+
+// Two levels of one Broadcom switch, which goes at full rate between all its ports.
+bool same_switch(const XmlFile& xml, Node outer, Node inner) {
+  auto id = [&](Node n, const char* name) {
+    return xml.integer(n, name, 0, 0xffff, 16).value_or(0);
+  };
+  auto generation = [&](Node n, std::int64_t level) {
+    if (id(n, "vendor") != 0x1000 || id(n, "subsystem_vendor") != 0x1000) return 0;
+    if (id(n, "device") == 0xc010 && (id(n, "subsystem_device") & 0xf000) == 0xa000) return 4;
+    if (id(n, "device") == 0xc030 && (id(n, "subsystem_device") & 0xf000) == level * 0x1000)
+      return 5;
+    return 0;
+  };
+  return generation(outer, 0) != 0 && generation(outer, 0) == generation(inner, 1);
+}
+
 class Host {
  public:
   Host(const XmlFile& xml, std::vector<std::string>& notes) : xml_(xml), notes_(notes) {}
@@ -112,7 +136,7 @@ class Host {
   OrderedJson facts() const {
     OrderedJson j = OrderedJson::object();
     std::set<std::string> makes;
-    for (int c : cpus_) makes.insert(cpu_make(middle_[static_cast<std::size_t>(c)].xml));
+    for (int c : cpus_) makes.insert(cpu_make(xml_, middle_[static_cast<std::size_t>(c)].xml));
     if (makes.size() > 1)
       j["cpu"] = "mixed";
     else if (!makes.empty() && !makes.begin()->empty())
@@ -199,30 +223,6 @@ class Host {
     return 10;
   }
 
-  // As a cluster's `nccl` has it; "" = not said.
-  std::string cpu_make(Node cpu) const {
-    const std::string arch = xml_.text(cpu, "arch");
-    if (arch == "ppc64") return "power";
-    if (arch == "arm64") return "arm";
-    const std::string vendor = xml_.text(cpu, "vendor");
-    return vendor == "AuthenticAMD" ? "amd" : vendor == "GenuineIntel" ? "intel" : "";
-  }
-
-  // Two levels of one Broadcom switch, which goes at full rate between all its ports.
-  bool same_switch(Node outer, Node inner) const {
-    auto id = [&](Node n, const char* name) {
-      return xml_.integer(n, name, 0, 0xffff, 16).value_or(0);
-    };
-    auto generation = [&](Node n, std::int64_t level) {
-      if (id(n, "vendor") != 0x1000 || id(n, "subsystem_vendor") != 0x1000) return 0;
-      if (id(n, "device") == 0xc010 && (id(n, "subsystem_device") & 0xf000) == 0xa000) return 4;
-      if (id(n, "device") == 0xc030 && (id(n, "subsystem_device") & 0xf000) == level * 0x1000)
-        return 5;
-      return 0;
-    };
-    return generation(outer, 0) != 0 && generation(outer, 0) == generation(inner, 1);
-  }
-
   void pci(Node at, int parent, int cpu) {
     std::string kind = xml_.text(at, "class");
     Node gpu = at.child("gpu");
@@ -249,7 +249,7 @@ class Host {
       return;  // an NVSwitch's own function, a disk, ...
     int here = parent;
     bool inside_one = middle_[static_cast<std::size_t>(parent)].parent >= 0 &&
-                      same_switch(middle_[static_cast<std::size_t>(parent)].xml, at);
+                      same_switch(xml_, middle_[static_cast<std::size_t>(parent)].xml, at);
     if (!inside_one) {
       here = static_cast<int>(middle_.size());
       middle_.push_back({"", "pcie_switch", parent, pcie_gb(at), at});
