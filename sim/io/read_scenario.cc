@@ -139,6 +139,20 @@ struct ReadField {
     for (const Reader& item : r.items()) list->push_back(item.integer());
     if (list->empty()) r.fail("a number, or a list of at least one");
   }
+  // Also "a,b", as --set takes it.
+  void operator()(std::vector<std::string>* list) const {
+    if (r.json().is_string()) {
+      const std::string text = r.text();
+      for (std::size_t from = 0; from <= text.size();) {
+        const std::size_t comma = std::min(text.find(',', from), text.size());
+        list->push_back(text.substr(from, comma - from));
+        from = comma + 1;
+      }
+    } else {
+      for (const Reader& item : r.items()) list->push_back(item.text());
+    }
+    if (list->empty()) r.fail("a name, or a list of at least one");
+  }
   void operator()(Reshard* reshard) const {
     if (r.json().is_boolean())
       reshard->ranks = r.boolean() ? 1 : 0;

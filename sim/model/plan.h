@@ -86,8 +86,13 @@ struct FsdpPlan {
   bool cpu_offload = false;  // CPUOffloadPolicy(): shards, their gradients and the
                              // optimizer are the host's
   std::string auto_wrap_policy =
-      "block";  // "block": each repeated block is a unit; "none": the model is one
+      "block";  // "block": each repeated block is a unit; "none": the model is one; of FSDP1
+                // "size_based": size_based_auto_wrap_policy (size_based.h)
   std::vector<std::int64_t> blocks_per_unit;  // of each unit, the last repeats; empty = one
+  std::int64_t min_num_params = 100'000'000;  // of size_based: parameters
+  std::vector<std::string> module_lists;      // of size_based: modules that are a ModuleList or a
+                                              // ModuleDict; "none", "all" = whose children are
+                                              // numbers; empty = not said
   bool ends_apart = false;  // fully_shard: what is before and after the blocks are units, too
 };
 

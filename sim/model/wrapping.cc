@@ -6,6 +6,7 @@
 #include <set>
 
 #include "sim/model/blocks.h"
+#include "sim/model/size_based.h"
 
 namespace ddpsim {
 namespace {
@@ -57,6 +58,7 @@ ModelEnds ends_of(const Workload& w) {
 }
 
 std::vector<std::string> wrapped_units(const Workload& w, const FsdpPlan& plan) {
+  if (plan.auto_wrap_policy == "size_based") return wrapped_by_size(w, plan);
   std::vector<std::string> out(w.layers.size());
   if (plan.auto_wrap_policy != "block") return out;
   for (std::size_t l = 0; l < out.size(); ++l) out[l] = block_of(w.layers[l].name);
@@ -93,12 +95,18 @@ Problem check_wrapping(const FsdpPlan& plan, const Workload& w) {
   for (std::size_t k = 0; k < plan.blocks_per_unit.size(); ++k)
     if (plan.blocks_per_unit[k] < 1 || plan.blocks_per_unit[k] > kMost)
       return {"/plan/blocks_per_unit/" + std::to_string(k), "1 to 1,000,000 blocks"};
+  const bool by_size = plan.auto_wrap_policy == "size_based";
   if (plan.auto_wrap_policy != "block") {
-    if (!plan.blocks_per_unit.empty())
-      return {"/plan/blocks_per_unit", "is of auto_wrap_policy=block: here the model is one unit"};
-    if (plan.ends_apart)
-      return {"/plan/ends_apart", "is of auto_wrap_policy=block: here the model is one unit"};
+    const std::string of_blocks = std::string("is of auto_wrap_policy=block: here ") +
+                                  (by_size ? "sizes decide" : "the model is one unit");
+    if (!plan.blocks_per_unit.empty()) return {"/plan/blocks_per_unit", of_blocks};
+    if (plan.ends_apart) return {"/plan/ends_apart", of_blocks};
   }
+  if (by_size) return check_wrapped_by_size(w, plan);
+  if (plan.min_num_params != FsdpPlan{}.min_num_params)
+    return {"/plan/min_num_params", "is of auto_wrap_policy=size_based"};
+  if (!plan.module_lists.empty())
+    return {"/plan/module_lists", "is of auto_wrap_policy=size_based"};
   if (!plan.ends_apart) return {};
   const ModelEnds ends = ends_of(w);
   if (ends.first == 0 && ends.last == w.layers.size())

@@ -25,7 +25,7 @@ std::vector<std::vector<WrappedBlock>> blocks_by_unit(const Workload& w, const F
 // Of each layer, the unit that it belongs to; "" = the root's. A unit of several blocks is called
 // after the first and the last: "transformer.h.0-1"; it never reaches into another list, and what
 // has no parameters goes with the block before it. What is apart at the ends is called after its
-// first layer.
+// first layer. Of size_based: modules, one inside another perhaps (size_based.h).
 std::vector<std::string> wrapped_units(const Workload& w, const FsdpPlan& plan);
 
 // The first layers of a workload, up to the first block, and its last ones: [0, first) and
@@ -36,7 +36,8 @@ struct ModelEnds {
 };
 ModelEnds ends_of(const Workload& w);
 
-// Counts that are none, blocks of a model that is one unit, ends that share a weight with others.
+// What size_based cannot tell (size_based.h), counts that are none, blocks of a model that is one
+// unit, ends that share a weight with others.
 Problem check_wrapping(const FsdpPlan& plan, const Workload& w);
 
 }  // namespace ddpsim

@@ -40,11 +40,17 @@ bool can_part_ends(const Workload& w) {
   plan.ends_apart = true;
   return !check_wrapping(plan, w);
 }
+// What is of size_based alone.
+void forget_sizes(FsdpPlan& plan) {
+  plan.min_num_params = FsdpPlan{}.min_num_params;
+  plan.module_lists.clear();
+}
 Setting whole_model() {
   return {"none", [](Plan& p) {
             p.fsdp.auto_wrap_policy = "none";
             p.fsdp.blocks_per_unit.clear();
             p.fsdp.ends_apart = false;
+            forget_sizes(p.fsdp);
           }};
 }
 
@@ -198,6 +204,7 @@ Setting units_setting(std::vector<std::int64_t> blocks, bool ends_apart) {
             p.fsdp.auto_wrap_policy = "block";
             p.fsdp.blocks_per_unit = blocks;
             p.fsdp.ends_apart = ends_apart;
+            forget_sizes(p.fsdp);
           }};
 }
 
@@ -246,6 +253,8 @@ std::string settings_help(const Decision& d) {
 
 std::string setting_text(const Plan& plan, const Decision& d) {
   if (d.name == kUnits) {
+    if (plan.fsdp.auto_wrap_policy == "size_based")
+      return "size_based:" + std::to_string(plan.fsdp.min_num_params);
     if (plan.fsdp.auto_wrap_policy != "block") return "none";
     std::vector<std::int64_t> blocks = plan.fsdp.blocks_per_unit;
     if (blocks.empty()) blocks = {1};

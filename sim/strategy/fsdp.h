@@ -17,8 +17,10 @@ struct Unit {
   std::vector<std::size_t> layers;   // of Workload::layers
   std::vector<TensorIndex> tensors;  // in order of registration
   std::int64_t elements = 0;
+  std::size_t inside = 0;  // the innermost unit around it; 0 = the root
 };
-// The root first, then in order of forward. REQUIRES: the workload has layers.
+// The root first, a unit before those inside it, then in order of forward. REQUIRES: the workload
+// has layers.
 std::vector<Unit> fsdp_units(const Workload& w, const Plan& plan);
 
 // An operation's subject is a unit, or a further place where one computes (Part::label); it is of

@@ -1,6 +1,7 @@
 // Which parameters FSDP gathers together: an auto_wrap_policy by the names of layers; and when.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "sim/model/wrapping.h"
 #include "sim/strategy/fsdp.h"
@@ -24,10 +25,17 @@ void shorten(std::vector<Unit>& units) {
   for (Unit& u : units) u.name = brief(u.name);
 }
 
+std::size_t add_unit(std::vector<Unit>& units, std::map<std::string, std::size_t>& known,
+                     const std::string& name, std::size_t inside) {
+  const auto [at, fresh] = known.emplace(name, units.size());
+  if (fresh) units.push_back({name, {}, {}, 0, inside});
+  return at->second;
+}
+
 }  // namespace
 
 std::vector<Unit> fsdp_units(const Workload& w, const Plan& plan) {
-  std::vector<Unit> units{{"root", {}, {}, 0}};
+  std::vector<Unit> units{{"root", {}, {}, 0, 0}};
   std::map<std::string, std::size_t> known;
   std::vector<bool> taken(w.tensors.size());
   auto add = [&](std::size_t u, std::size_t l) {
@@ -40,16 +48,23 @@ std::vector<Unit> fsdp_units(const Workload& w, const Plan& plan) {
       }
   };
   const std::vector<std::string> wrapped = wrapped_units(w, plan.fsdp);
+  const std::set<std::string> names(wrapped.begin(), wrapped.end());
+  const bool nested = plan.fsdp.auto_wrap_policy == "size_based";
+  auto unit_of = [&](const std::string& name) {
+    std::size_t inside = 0;
+    for (std::size_t end = name.find('.'); end != std::string::npos; end = name.find('.', end + 1))
+      if (nested && names.count(name.substr(0, end)))
+        inside = add_unit(units, known, name.substr(0, end), inside);
+    return add_unit(units, known, name, inside);
+  };
   for (std::size_t l = 0; l < w.layers.size(); ++l) {
     if (wrapped[l].empty()) {
       add(0, l);
       continue;
     }
-    auto [at, fresh] = known.emplace(wrapped[l], units.size());
-    if (fresh) units.push_back({wrapped[l], {}, {}, 0});
-    add(at->second, l);
+    add(unit_of(wrapped[l]), l);
   }
-  shorten(units);
+  if (!nested) shorten(units);
   // As they are registered, in each unit.
   for (Unit& u : units) std::sort(u.tensors.begin(), u.tensors.end());
   return units;
@@ -86,7 +101,8 @@ UnitForward unit_forward(const TimedWorkload& timed, const std::vector<Unit>& un
   }
   using What = UnitEvent::What;
   std::vector<std::size_t> last(units.size(), out.parts.size());
-  for (std::size_t k = 0; k < out.parts.size(); ++k) last[out.parts[k].unit] = k;
+  for (std::size_t k = 0; k < out.parts.size(); ++k)
+    for (std::size_t u = out.parts[k].unit; u != 0; u = units[u].inside) last[u] = k;
   std::vector<bool> entered(units.size());
   auto enter = [&](std::size_t u) {
     if (entered[u]) return;
@@ -97,9 +113,12 @@ UnitForward unit_forward(const TimedWorkload& timed, const std::vector<Unit>& un
   enter(0);
   for (std::size_t k = 0; k < out.parts.size(); ++k) {
     const std::size_t u = out.parts[k].unit;
-    enter(u);
+    std::vector<std::size_t> around;
+    for (std::size_t e = u; e != 0; e = units[e].inside) around.push_back(e);
+    for (std::size_t i = around.size(); i-- > 0;) enter(around[i]);
     out.events.push_back({What::Compute, k});
-    if (u != 0 && last[u] == k) out.events.push_back({What::Exit, u});
+    for (std::size_t e = u; e != 0 && last[e] == k; e = units[e].inside)
+      out.events.push_back({What::Exit, e});
   }
   out.events.push_back({What::Exit, 0});
   return out;

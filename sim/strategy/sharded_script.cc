@@ -133,7 +133,10 @@ Lines fsdp_lines(const Plan& plan, const Workload& w, const Sharded& groups) {
   const bool shaped = is_hybrid(f.sharding_strategy) && f.shard_degree > 0;
   const std::string precision = precision_text(f, "MixedPrecision");
   Lines out;
+  const bool by_size = f.auto_wrap_policy == "size_based";
+  if (by_size) out.push_back("import functools");
   if (shaped) out.push_back("from torch.distributed.device_mesh import init_device_mesh");
+  if (by_size) out.push_back("from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy");
   out.push_back(std::string("from torch.distributed.fsdp import BackwardPrefetch, "
                             "FullyShardedDataParallel as FSDP, ") +
                 (precision.empty() ? "" : "MixedPrecision, ") + "ShardingStrategy");
@@ -163,7 +166,11 @@ Lines fsdp_lines(const Plan& plan, const Workload& w, const Sharded& groups) {
          list + " = torch.nn.Sequential(*[FSDP(torch.nn.Sequential(*blocks[a:b]), "
                 "**options) for a, b in zip(edges, edges[1:])])"});
   }
-  out.push_back("model = FSDP(model, **options)");
+  if (by_size)
+    out.push_back("policy = functools.partial(size_based_auto_wrap_policy, min_num_params=" +
+                  std::to_string(f.min_num_params) + ")");
+  out.push_back(std::string("model = FSDP(model, ") + (by_size ? "auto_wrap_policy=policy, " : "") +
+                "**options)");
   return out;
 }
 

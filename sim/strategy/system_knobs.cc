@@ -59,10 +59,21 @@ Field horovod_compression(Plan&) {
                 [](const Plan& p) { return p.horovod.fp16_compression ? 1 : 0; },
                 [](Plan& p, int k) { p.horovod.fp16_compression = k == 1; }};
 }
-Field auto_wrap_policy(Plan&) {
-  return Choice{{"block", "none"},
-                [](const Plan& p) { return p.fsdp.auto_wrap_policy == "block" ? 0 : 1; },
-                [](Plan& p, int k) { p.fsdp.auto_wrap_policy = k == 0 ? "block" : "none"; }};
+constexpr const char* kWrapPolicies[] = {"block", "none", "size_based"};
+int get_wrap_policy(const Plan& p) {
+  const auto at =
+      std::find(std::begin(kWrapPolicies), std::end(kWrapPolicies), p.fsdp.auto_wrap_policy);
+  return static_cast<int>(at - std::begin(kWrapPolicies));
+}
+void set_wrap_policy(Plan& p, int k) {
+  p.fsdp.auto_wrap_policy = kWrapPolicies[k];
+}
+Field fsdp1_wrap_policy(Plan&) {
+  return Choice{
+      {std::begin(kWrapPolicies), std::end(kWrapPolicies)}, get_wrap_policy, set_wrap_policy};
+}
+Field auto_wrap_policy(Plan&) {  // fully_shard has none; ddpsim's own two
+  return Choice{{"block", "none"}, get_wrap_policy, set_wrap_policy};
 }
 
 }  // namespace
@@ -125,9 +136,18 @@ std::span<const KnobRecord> fsdp_knobs() {
        "micro-steps but the last keep whole gradients instead of reducing them", false,
        [](Plan& p) { return Field(&p.fsdp.no_sync); }},
       {"auto_wrap_policy", "", "block",
-       "block: each repeated block is a unit; none: the model is one", false, auto_wrap_policy},
+       "block: each repeated block is a unit; none: the model is one; size_based: "
+       "size_based_auto_wrap_policy",
+       false, fsdp1_wrap_policy},
       {"blocks_per_unit", "", "1", "blocks of each unit, in order of forward; the last repeats",
-       false, [](Plan& p) { return Field(&p.fsdp.blocks_per_unit); }}};
+       false, [](Plan& p) { return Field(&p.fsdp.blocks_per_unit); }},
+      {"min_num_params", "parameters", "100000000",
+       "of size_based: a module is a unit if it has so many that no module inside it took", false,
+       [](Plan& p) { return Field(&p.fsdp.min_num_params); }},
+      {"module_lists", "names", "asked for where it matters",
+       "of size_based: which modules are a ModuleList or a ModuleDict, and so never units: all "
+       "whose children are numbers, none, or names",
+       false, [](Plan& p) { return Field(&p.fsdp.module_lists); }}};
   return knobs;
 }
 

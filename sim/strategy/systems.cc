@@ -182,6 +182,11 @@ std::string setting_of(const Plan& plan, const KnobRecord& knob) {
     std::string operator()(std::vector<std::int64_t>* list) const {
       return all({list->begin(), list->end()});
     }
+    std::string operator()(std::vector<std::string>* list) const {
+      std::string out;
+      for (const std::string& name : *list) out += (out.empty() ? "" : ",") + name;
+      return out;
+    }
     std::string all(const std::vector<double>& list) const {
       std::string out;
       for (double v : list) out += (out.empty() ? "[" : ",") + of_number(v);

@@ -24,7 +24,8 @@ struct Choice {
 };
 // Where a plan keeps a knob.
 using Field = std::variant<bool*, std::optional<bool>*, std::int64_t*, std::optional<double>*,
-                           std::vector<double>*, std::vector<std::int64_t>*, Choice, Reshard*>;
+                           std::vector<double>*, std::vector<std::int64_t>*,
+                           std::vector<std::string>*, Choice, Reshard*>;
 
 struct KnobRecord {
   const char* name;       // upstream

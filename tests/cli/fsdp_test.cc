@@ -66,6 +66,37 @@ TEST(FsdpCommand, RefusesInASentence) {
   expect_refusal({"show", "plan", "fsdq"}, "did you mean \"fsdp\"");
 }
 
+TEST(FsdpCommand, WrapsBySize) {
+  const auto by_size = [](std::initializer_list<const char*> more) {
+    std::vector<std::string> out{"predict",
+                                 "--workload",
+                                 "resnet50",
+                                 "--cluster",
+                                 "hgx-h100",
+                                 "--plan",
+                                 "fsdp",
+                                 "--set",
+                                 "auto_wrap_policy=size_based",
+                                 "--set",
+                                 "min_num_params=2e6"};
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  };
+  expect_answer(by_size({"--set", "module_lists=none"}), {"9 units of weights"});
+  expect_answer(by_size({"--set", "module_lists=all"}), {"units of weights"});
+  expect_refusal(by_size({}), "a unit if it is a Sequential, and not if it is a ModuleList");
+  expect_refusal(by_size({"--set", "module_lists=layer9"}), "the model has no module \"layer9\"");
+  expect_refusal(by_size({"--set", "min_num_params=0"}), "at least 1");
+  expect_refusal(by_size({"--set", "blocks_per_unit=2"}), "sizes decide");
+  expect_refusal(by_size({"--set", "module_lists=none", "--set", "param_dtype=bfloat16"}),
+                 "each BatchNorm");
+  expect_refusal({"predict", "--workload", "gpt2-small", "--cluster", "hgx-h100", "--plan", "fsdp",
+                  "--set", "auto_wrap_policy=size_based", "--set", "min_num_params=5e6"},
+                 "PyTorch unties them");
+  expect_refusal(ask("predict", {"--set", "min_num_params=5"}),
+                 "is of auto_wrap_policy=size_based");
+}
+
 TEST(Fsdp2Command, AnswersInItsOwnWords) {
   auto fsdp2 = [](const std::string& command, std::initializer_list<const char*> more) {
     std::vector<std::string> out = ask(command, more);
@@ -98,7 +129,7 @@ TEST(ShowPlan, ListsTheKnobsOfEachSystem) {
   Outcome one = ddpsim({"show", "plan", "averaging", "--format", "csv"});
   EXPECT_EQ(one.out.find("bucket_cap_mb"), std::string::npos);
   EXPECT_NE(one.out.find("averaging,async_op"), std::string::npos) << one.out;
-  EXPECT_EQ(io::parse_json(ddpsim({"show", "plan", "--format", "json"}).out, "stdout").size(), 76u);
+  EXPECT_EQ(io::parse_json(ddpsim({"show", "plan", "--format", "json"}).out, "stdout").size(), 78u);
 }
 
 }  // namespace
