@@ -29,6 +29,8 @@ STRATEGIES = {
     "hybrid_shard": "HYBRID_SHARD",
     "_hybrid_shard_zero2": "_HYBRID_SHARD_ZERO2",
 }
+OF_UNITS = ("pytorch", "auto_wrap_policy", "blocks_per_unit", "shard_degree")
+OF_UNITS += ("min_num_params", "module_lists")
 LANES = {"world": "comm", "shard": "comm", "replicas": "comm_replicas"}
 PREFETCHES = {"backward_pre": "BACKWARD_PRE", "backward_post": "BACKWARD_POST", "none": None}
 
@@ -64,6 +66,22 @@ CASES = [
     ("gpt2-small", 8, {"auto_wrap_policy": "none"}),
     ("gpt2-small", 8, {"blocks_per_unit": 3}),
     ("resnet50", 8, {"blocks_per_unit": [1, 4, 2]}),
+    (
+        "resnet50",
+        8,
+        {"auto_wrap_policy": "size_based", "min_num_params": 2000000, "module_lists": "none"},
+    ),
+    (
+        "resnet50",
+        4,
+        {
+            "auto_wrap_policy": "size_based",
+            "min_num_params": 2000000,
+            "module_lists": "none",
+            "pytorch": "1.13",
+            "backward_prefetch": "backward_pre",
+        },
+    ),
     ("bert-base", 8, {}),
     ("bert-large", 5, {"pytorch": "1.13", "backward_prefetch": "backward_pre"}),
     ("resnet50", 8, {}),
@@ -88,6 +106,16 @@ CASES = [
         },
     ),
 ]
+
+
+# Of the two cases of size_based, as size_based.py finds them with PyTorch's own function.
+BY_SIZE = ["layer3", "layer4.0.conv2", "layer4.0.downsample.0", "layer4.1", "layer4.1.conv2"]
+BY_SIZE += ["layer4.2", "layer4.2.conv2", "fc"]
+
+
+def around(unit, units):
+    """The units that have it inside, the innermost first."""
+    return sorted((u for u in units if unit.startswith(u + ".")), key=len, reverse=True)
 
 
 def grouped(layers, block_of, per_unit, ends):
@@ -123,6 +151,7 @@ def units_and_forward(workload, wrap, per_unit=(), ends=False):
     document = json.loads((Path(workload) if workload.endswith(".json") else path).read_text())
     names = [t["name"] for t in document["tensors"]]
     units, forward, block_of = [{"unit": "root", "layers": []}], [], {}
+    nested = BY_SIZE if wrap == "size_based" else []
     for layer in document["layers"]:
         parts, block = layer["name"].split("."), "root"
         if wrap == "block":
@@ -130,17 +159,20 @@ def units_and_forward(workload, wrap, per_unit=(), ends=False):
                 if part.isdigit():
                     block = ".".join(parts[: i + 1])
                     break
+        elif wrap == "size_based":
+            block = next(iter(around(layer["name"] + ".", nested)), "root")
         block_of[layer["name"]] = block
     block_of = grouped(document["layers"], block_of, per_unit, ends)
     short = {b: ".".join(b.split(".")[-2:]) for b in block_of.values()}
-    if len(set(short.values())) < len(short):
+    if wrap == "size_based" or len(set(short.values())) < len(short):
         short = {b: b for b in short}
     seen = {"root": units[0]}
     for layer in document["layers"]:
         name = short[block_of[layer["name"]]]
-        if name not in seen:
-            seen[name] = {"unit": name, "layers": []}
-            units.append(seen[name])
+        for new in [*reversed(around(name, nested)), name]:
+            if new not in seen:
+                seen[new] = {"unit": new, "layers": []}
+                units.append(seen[new])
         seen[name]["layers"].append(layer)
     taken = set()
     for layer in document["layers"]:
@@ -167,12 +199,14 @@ def units_and_forward(workload, wrap, per_unit=(), ends=False):
     forward = [["enter", "root"]]
     for k, name in enumerate(parts):
         times[name] = times.get(name, 0) + 1
-        if name not in entered:
-            forward.append(["enter", name])
-            entered.add(name)
+        for new in [*reversed(around(name, nested)), name]:
+            if new not in entered:
+                forward.append(["enter", new])
+                entered.add(new)
         forward.append(["compute", name if times[name] == 1 else f"{name}.{times[name]}"])
-        if name != "root" and name not in parts[k + 1 :]:
-            forward.append(["exit", name])
+        for old in [name, *around(name, nested)]:
+            if old != "root" and not any(old in [n, *around(n, nested)] for n in parts[k + 1 :]):
+                forward.append(["exit", old])
     forward.append(["exit", "root"])
     return units, forward
 
@@ -196,7 +230,7 @@ def question(workload, ranks, knobs, program):
             said[knob] = STRATEGIES[value]
         elif knob == "backward_prefetch":
             said[knob] = PREFETCHES[value]
-        elif knob not in ("pytorch", "auto_wrap_policy", "blocks_per_unit", "shard_degree"):
+        elif knob not in OF_UNITS:
             said[knob] = value
     if "hybrid" in knobs.get("sharding_strategy", ""):
         said["gpus_per_host"] = knobs.get("shard_degree", 8)

@@ -88,6 +88,91 @@ TEST(Wrapping, RefusesWhatIsNoUnit) {
   EXPECT_EQ(check_wrapping(whole.fsdp, w).path, "/plan/ends_apart");
 }
 
+Plan by_size(std::int64_t least, std::vector<std::string> lists = {}) {
+  Plan p;
+  p.system = System::Fsdp;
+  p.fsdp.auto_wrap_policy = "size_based";
+  p.fsdp.min_num_params = least;
+  p.fsdp.module_lists = std::move(lists);
+  return p;
+}
+
+// What PyTorch's function makes of these: tests/oracle/size_based.py.
+TEST(SizeBased, AModuleTakesWhatNoModuleInsideItTook) {
+  const Workload w = workload("resnet50");
+  const std::vector<strategy::Unit> units = strategy::fsdp_units(w, by_size(2'000'000, {"none"}));
+  EXPECT_EQ(names(w, by_size(2'000'000, {"none"})),
+            (Names{"root", "layer3", "layer4.0.conv2", "layer4.0.downsample.0", "layer4.1",
+                   "layer4.1.conv2", "layer4.2", "layer4.2.conv2", "fc"}));
+  EXPECT_EQ(units[5].elements, 512 * 512 * 9);
+  EXPECT_EQ(units[5].inside, 4u);  // layer4.1
+  EXPECT_EQ(units[1].inside, 0u);
+  std::int64_t sum = 0;
+  for (const strategy::Unit& u : units) sum += u.elements;
+  EXPECT_EQ(sum, w.elements());
+  EXPECT_EQ(names(w, by_size(25'557'032)), Names{"root"});  // all of it: the root's
+}
+
+TEST(SizeBased, AListIsNoUnitAndAttentionIsNotLookedInto) {
+  // A block's attention is left to the whole decoder, which a list cannot take.
+  const Workload llama = workload("llama-3.1-8b");
+  const Names units = names(llama, by_size(100'000'000, {"all"}));
+  ASSERT_EQ(units.size(), 36u);
+  EXPECT_EQ(units[1], "model");
+  EXPECT_EQ(units[3], "model.layers.0.mlp");
+  EXPECT_EQ(strategy::fsdp_units(llama, by_size(100'000'000, {"all"}))[0].elements, 0);
+  const Names all = names(llama, by_size(100'000'000, {"none"}));
+  EXPECT_NE(std::find(all.begin(), all.end(), "model.layers"), all.end());
+  // 2.36 million parameters of a MultiheadAttention are its block's.
+  for (const std::string& u : names(workload("vit-b-16"), by_size(1'000'000, {"none"})))
+    EXPECT_EQ(u.find("self_attention"), std::string::npos) << u;
+}
+
+TEST(SizeBased, WhatComputesBeforeAModuleIsNotOfIt) {
+  // mlp.fork copies what the block's norm, which is not of the MLP, is about to read.
+  const Workload w = workload("llama-3.1-8b");
+  const std::vector<std::string> of = wrapped_units(w, by_size(100'000'000, {"all"}).fsdp);
+  for (std::size_t l = 0; l < w.layers.size(); ++l) {
+    if (w.layers[l].name == "model.layers.3.mlp.fork") EXPECT_EQ(of[l], "model");
+    if (w.layers[l].name == "model.layers.3.mlp.act_fn") EXPECT_EQ(of[l], "model.layers.3.mlp");
+  }
+}
+
+TEST(SizeBased, RefusesWhatNamesDoNotTell) {
+  auto said = [](const char* name, const Plan& plan) {
+    const Problem p = check_wrapping(plan.fsdp, workload(name));
+    return p.path + ": " + p.message;
+  };
+  auto has = [&](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  has(said("resnet50", by_size(2'000'000)), "/plan/module_lists: size_based would make \"layer3\"");
+  has(said("resnet50", by_size(2'000'000, {"layer3", "layer9"})),
+      "module_lists/1: the model has no");
+  has(said("resnet50", by_size(0, {"none"})), "/plan/min_num_params: at least 1");
+  has(said("gpt2-small", by_size(100'000'000, {"all"})), "PyTorch unties them");
+  has(said("t5-base", by_size(100'000'000, {"all"})), "takes another one's weight");
+  Plan mixed = by_size(2'000'000, {"none"});
+  mixed.fsdp.param_dtype = DType::BFloat16;
+  has(said("resnet50", mixed), "BatchNorm");
+  EXPECT_FALSE(check_wrapping(by_size(2'000'000, {"none"}).fsdp, workload("resnet50")));
+  Plan blocks = by_size(2'000'000, {"none"});
+  blocks.fsdp.blocks_per_unit = {2};
+  has(said("resnet50", blocks), "/plan/blocks_per_unit: is of auto_wrap_policy=block");
+  for (Plan other : {by_size(7), by_size(100'000'000, {"all"})}) {
+    other.fsdp.auto_wrap_policy = "block";
+    has(said("resnet50", other), "is of auto_wrap_policy=size_based");
+  }
+}
+
+TEST(SizeBased, LayersOfCoarserNamesAreRefused) {
+  Workload w = workload("resnet50");
+  for (Layer& l : w.layers)
+    if (l.name == "layer4.1.conv2") l.name = "layer4.1";
+  const Problem p = check_wrapping(by_size(2'000'000, {"none"}).fsdp, w);
+  EXPECT_NE(p.message.find("known as a whole only"), std::string::npos) << p.message;
+}
+
 TEST(Decisions, EverySettingIsSaidAsItIsTaken) {
   for (const char* name : {"llama-3.1-8b", "gpt2-small", "resnet50"})
     for (Plan plan : {fsdp2(), Plan{}, Plan{}, Plan{}}) {
@@ -174,6 +259,11 @@ TEST(ScriptLines, SayWhichBlocksEachUnitHas) {
        {"ShardingStrategy.HYBRID_SHARD", "init_device_mesh(\"cuda\", (2, 8)",
         "for i, block in enumerate(model.transformer.h):", "model = FSDP(model, **options)"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  const std::string sized = lines(by_size(2'000'000, {"none"}), "resnet50", 16);
+  EXPECT_NE(sized.find("policy = functools.partial(size_based_auto_wrap_policy, "
+                       "min_num_params=2000000)\nmodel = FSDP(model, auto_wrap_policy=policy, "),
+            std::string::npos)
+      << sized;
   Plan zero;
   zero.system = System::Zero;
   zero.zero.stage = 3;
