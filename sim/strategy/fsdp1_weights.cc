@@ -2,6 +2,7 @@
 // freed: the rate limiter. Source: _unshard, _reshard, _prefetch_handle (torch/distributed/fsdp/
 // _runtime_utils.py, 2.7); _limiter_utils.py.
 #include <algorithm>
+#include <utility>
 
 #include "sim/strategy/fsdp1.h"
 #include "sim/strategy/fsdp_words.h"

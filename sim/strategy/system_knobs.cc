@@ -1,5 +1,7 @@
 #include "sim/strategy/system_knobs.h"
 
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
 namespace ddpsim::strategy {
