@@ -218,7 +218,7 @@ def where_it_failed(error: BaseException) -> str:
     frames = [
         f
         for f in traceback.extract_tb(error.__traceback__)
-        if os.path.basename(f.filename) != "ddpsim_capture.py"
+        if not os.path.basename(f.filename).startswith("ddpsim_")
         and "site-packages" not in f.filename
         and "dist-packages" not in f.filename
     ]
@@ -390,9 +390,9 @@ class Step:
             )
             return Totals(*times, step=sum(times))
 
-        last: Dict[
-            int, int
-        ] = {}  # a gradient accumulated more than once counts when it is last accumulated
+        last: Dict[int, int] = (
+            {}
+        )  # a gradient accumulated more than once counts when it is last accumulated
         for index, mark in seen:
             last.pop(index, None)
             last[index] = mark
@@ -1286,24 +1286,36 @@ def named_model(name: str, batch: int, image: int) -> Tuple[nn.Module, Tuple[Ten
     return getattr(models, name)(), (torch.randn(batch, 3, image, image),)
 
 
+def factory_of(spec: str) -> Callable[[], Any]:
+    """MODULE:FUNCTION, or FILE.py:FUNCTION."""
+    module_name, colon, function = spec.rpartition(":")
+    if not (module_name and colon and function):
+        raise CaptureError(f"--factory must be MODULE:FUNCTION or FILE.py:FUNCTION, not '{spec}'")
+    folder = os.getcwd()
+    if module_name.endswith(".py"):
+        path = Path(module_name)
+        if not path.is_file():
+            raise CaptureError(f"--factory {spec}: there is no file '{module_name}'")
+        folder, module_name = str(path.absolute().parent), path.stem
+    sys.path.insert(0, folder)
+    return getattr(importlib.import_module(module_name), function)  # type: ignore[no-any-return]
+
+
 def made_by_factory(
     spec: str,
 ) -> Tuple[nn.Module, Any, Optional[LossFn], Optional[torch.optim.Optimizer]]:
-    module_name, colon, function = spec.partition(":")
-    if not (module_name and colon and function):
-        raise CaptureError(f"--factory must be MODULE:FUNCTION, not '{spec}'")
-    sys.path.insert(0, os.getcwd())
+    """What it returns; loss_fn and optimizer may be left out."""
     try:
-        made = getattr(importlib.import_module(module_name), function)()
+        made = factory_of(spec)()
     except (ImportError, AttributeError) as error:
         raise CaptureError(f"--factory {spec} failed: {error}") from None
     except CaptureError:
         raise
     except Exception as error:  # whatever a user's script raises
         raise CaptureError(f"--factory {spec} failed: {where_it_failed(error)}") from error
-    if not isinstance(made, tuple) or len(made) != 4 or not isinstance(made[0], nn.Module):
+    if not isinstance(made, tuple) or not 2 <= len(made) <= 4 or not isinstance(made[0], nn.Module):
         raise CaptureError(f"--factory {spec} must return (model, inputs, loss_fn, optimizer)")
-    return made
+    return (*made, None, None)[:4]  # type: ignore[return-value]
 
 
 def set_tf32(precision: Optional[str]) -> None:
@@ -1344,7 +1356,10 @@ def add_model_flags(group: Any) -> None:
     group.add_argument(
         "--factory",
         metavar="MODULE:FUNCTION",
-        help="returns (model, inputs, loss_fn, optimizer); the last two may be None",
+        help=(
+            "or FILE.py:FUNCTION; returns (model, inputs, loss_fn, optimizer), of which the last"
+            " two may be None or left out"
+        ),
     )
 
 

@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""Describe a PyTorch model as a ddpsim workload without a GPU and without the model's memory.
+
+    ddpsim_describe.py --factory train.py:make --out mine.json
+    ddpsim predict --workload mine.json --cluster hgx-h100 --ranks 8
+
+The factory is that of ddpsim_capture.py. Nothing is computed: parameters and activations have
+shapes and no data, and every operator of forward and backward is written down with its operations,
+bytes and kernels (``ddpsim.workload/1``, basis ``described``; sim/FORMATS.md). It is described at
+three batches, which says what scales with the batch.
+"""
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import ddpsim_capture as cap  # noqa: E402  (says itself what is missing where PyTorch is)
+import torch  # noqa: E402
+from ddpsim_capture import CaptureError, Keywords  # noqa: E402
+from ddpsim_layers import Batches, described_layers  # noqa: E402
+from ddpsim_trace import META, Tracer, WithoutMemory, moved_to_meta  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+
+ANY_GPU = {"kind": "gpu", "name": "any; times from the profile's roofline"}
+
+
+class Made(NamedTuple):
+    """What a factory returns, on the meta device where it is large."""
+
+    model: nn.Module
+    inputs: Tuple[Any, ...]
+    loss_fn: Optional[cap.LossFn]
+    optimizer: Optional[torch.optim.Optimizer]
+
+
+class Described(NamedTuple):
+    workload: cap.Workload
+    traces: List[Tracer]
+
+
+def made_by(args: argparse.Namespace) -> Made:
+    try:
+        with WithoutMemory():
+            if args.model:
+                model, inputs = cap.named_model(args.model, args.batch or 32, args.image)
+                model.train()
+                made: Tuple[Any, ...] = (model, inputs, None, None)
+            else:
+                made = cap.made_by_factory(args.factory)
+    except CaptureError as error:
+        if "CUDA" in str(error) or "NVIDIA" in str(error):
+            raise CaptureError(
+                f"{str(error).rstrip('.')}: nothing is computed here, so let the factory make the"
+                " model and its inputs on the CPU"
+            ) from None
+        raise
+    return Made(made[0], cap.as_inputs(made[1]), made[2], made[3])
+
+
+def first_batch(inputs: Tuple[Any, ...]) -> int:
+    for t in cap.tensors_in([dict(i) if isinstance(i, Keywords) else i for i in inputs]):
+        if t.dim() > 0 and t.shape[0] > 0:
+            return int(t.shape[0])
+    raise CaptureError("the inputs have no tensor whose first dimension is the batch: give --batch")
+
+
+def at_batch(value: Any, was: int, batch: int) -> Any:
+    """Inputs with another batch, in what has the batch first."""
+    if isinstance(value, Tensor):
+        if value.dim() == 0 or value.shape[0] != was or was == batch:
+            return value
+        rows = torch.arange(batch) % was
+        if value.device.type == "meta":
+            return torch.empty((batch, *value.shape[1:]), dtype=value.dtype, device=META)
+        return value.index_select(0, rows)
+    if isinstance(value, Keywords):
+        return Keywords({k: at_batch(v, was, batch) for k, v in value.items()})
+    if isinstance(value, dict):
+        return {k: at_batch(v, was, batch) for k, v in value.items()}
+    if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
+        return type(value)(at_batch(v, was, batch) for v in value)
+    return value
+
+
+def traced(made: Made, inputs: Tuple[Any, ...]) -> Tracer:
+    inputs = tuple(
+        Keywords({k: small_or_meta(v) for k, v in i.items()})
+        if isinstance(i, Keywords)
+        else small_or_meta(i)
+        for i in inputs
+    )  # fmt: skip
+    tracer = Tracer(made.model)
+    if not tracer.parameters:
+        raise CaptureError("the model has no parameter that requires a gradient")
+    dummy: Any = None
+    step = cap.Step(
+        made.model, inputs, None, made.loss_fn, dummy, "fp32", META, tracer.parameters
+    )  # fmt: skip
+    try:
+        tracer.step(step.loss)
+    except CaptureError:
+        raise
+    except (RuntimeError, NotImplementedError, AssertionError, TypeError, ValueError) as error:
+        raise CaptureError(f"the model's step failed: {cap.where_it_failed(error)}") from error
+    return tracer
+
+
+def small_or_meta(value: Any) -> Any:
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return value.to(META)
+    if type(value) in (tuple, list):
+        return type(value)(small_or_meta(v) for v in value)
+    if type(value) is dict:
+        return {k: small_or_meta(v) for k, v in value.items()}
+    return value
+
+
+def batches_of(made: Made, batch: int, notes: List[str]) -> Batches:
+    was = first_batch(made.inputs)
+    begin = at_batch(made.inputs, was, batch)
+    first = traced(made, begin)
+    try:
+        sizes = [batch, 2 * batch, 3 * batch]
+        others = [traced(made, at_batch(begin, batch, n)) for n in sizes[1:]]
+        return Batches(sizes, [first, *others])
+    except CaptureError as error:
+        notes.append(
+            f"described at batch {batch} alone, so that with --set workload.batch traffic of"
+            f" weights scales, too: at another batch, {error}"
+        )
+        return Batches([batch], [first])
+
+
+def describe(made: Made, args: argparse.Namespace) -> Described:
+    notes: List[str] = []
+    device = torch.device("cuda")  # a name here: nothing touches it
+    trainable = [p for p in made.model.parameters() if p.requires_grad]
+    optimizer = made.optimizer or cap.default_optimizer(args.optimizer, trainable[:1] or [nn.Parameter(torch.zeros(1))])  # fmt: skip
+    section = cap.describe_optimizer(optimizer, args.optimizer_name, device)
+    moved_to_meta(made.model)
+    batch = args.batch or first_batch(made.inputs)
+    found = batches_of(made, batch, notes)
+    trace = found.traces[0]
+    layers, moved = described_layers(found)
+    names = [(n, p) for n, p in made.model.named_parameters() if p.requires_grad]
+    if moved:
+        notes.append(f"{moved} gradients arrive later than the layer that makes them ends")
+    if found.inexact:
+        notes.append(
+            f"{found.inexact} numbers do not grow in proportion to the batch: right at {batch}"
+        )
+    if len(trace.arrival) < len(names):
+        notes.append(f"{len(names) - len(trace.arrival)} parameters get no gradient")
+    if trace.groups:
+        notes.append(
+            f"{len(trace.groups)} parts are computed again in backward: layers 'recompute'; saves"
+            " are what autograd keeps when forward has ended"
+        )
+    precision = args.precision or cap.detect_precision(trainable, torch.device("cpu"))
+    halves = {torch.bfloat16, torch.float16}
+    pure = precision in ("bf16", "fp16") and all(p.dtype in halves for p in trainable)
+    source = cap.describe_source()
+    for key in ("torch_blas", "cpu", "threads", "cuda", "cudnn", "date"):
+        source.pop(key, None)
+    source["tool"] = "ddpsim_describe.py"
+    source["batches"] = list(found.batches)
+    if trace.unknown:
+        source["unknown_operators"] = dict(sorted(trace.unknown.items()))
+    source["notes"] = notes
+    recipe: Dict[str, Any] = (
+        {"model": args.model, "batch": batch, "image": args.image}
+        if args.model
+        else {"factory": args.factory}
+    )
+    source["recipe"] = {**recipe, "optimizer": section["name"]}
+    workload = {
+        "schema": cap.SCHEMA,
+        "name": args.name or args.out.stem,
+        "model": args.model or type(made.model).__name__,
+        "basis": "described",
+        "batch": batch,
+        "precision": precision,
+        **({"casting": "pure"} if pure else {}),
+        "device": ANY_GPU,
+        "source": source,
+        "optimizer": section,
+        "tensors": cap.describe_tensors(names),
+        "buffers": cap.describe_tensors(list(made.model.named_buffers())),
+        "arrival": trace.arrival,
+        "layers": layers,
+    }
+    return Described(workload, found.traces)
+
+
+def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser = cap.OneLineParser(
+        prog="ddpsim_describe.py",
+        description="Describe a PyTorch model as a ddpsim workload, without a GPU.",
+    )
+    add = parser.add_argument
+    cap.add_model_flags(parser.add_mutually_exclusive_group(required=True))
+    add("--out", required=True, type=Path, help="file to write, such as mine.json")
+    add("--batch", type=int, help="samples per step; default: read from the inputs")
+    add("--image", type=int, default=224, help="with --model: image size (default 224)")
+    add(
+        "--optimizer",
+        choices=cap.OPTIMIZERS,
+        default="sgd",
+        help="used if the factory gives none; default sgd (momentum)",
+    )
+    add("--optimizer-name", choices=cap.OPTIMIZERS, help="what stands for an unknown class")
+    add(
+        "--precision",
+        choices=cap.PRECISIONS,
+        help="default: the model's dtype; bf16 and fp16 are autocast",
+    )
+    add("--name", help="name of the workload (default: stem of --out)")
+    return parser.parse_args(argv)
+
+
+def run(args: argparse.Namespace) -> Described:
+    for option in ("batch", "image"):
+        if getattr(args, option) is not None and getattr(args, option) < 1:
+            raise CaptureError(f"--{option} must be at least 1, not {getattr(args, option)}")
+    if not args.out.absolute().parent.is_dir():
+        raise CaptureError(f"--out: the directory of '{args.out}' does not exist")
+    torch.manual_seed(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return describe(made_by(args), args)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    try:
+        args = parse(argv)
+        workload, traces = run(args)
+        cap.write(workload, args.out)
+    except (CaptureError, OSError, RuntimeError, MemoryError) as error:
+        text = str(error).strip() or type(error).__name__
+        print(f"ddpsim_describe: {text.splitlines()[0]}", file=sys.stderr)
+        return 2
+    flops = sum(
+        layer[d]["flops_per_sample"]
+        for layer in workload["layers"]
+        for d in ("forward", "backward")
+    )
+    print(
+        f"{args.out}: {sum(p.numel() for p in traces[0].parameters):,} parameters,"
+        f" {len(workload['layers'])} layers, {flops * workload['batch'] / 1e12:.3f} TFLOP a step"
+    )
+    for note in workload["source"]["notes"]:
+        print("  " + note)
+    for name, count in workload["source"].get("unknown_operators", {}).items():
+        print(
+            (
+                f"ddpsim_describe: operator {name} ({count} calls) is not known: it is priced by"
+                " the bytes that it reads and writes"
+            ),
+            file=sys.stderr,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

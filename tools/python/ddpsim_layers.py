@@ -1,0 +1,391 @@
+"""From operators of a traced step to layers of a described workload: what scales with the batch,
+what belongs together, what it is called.
+"""
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from ddpsim_capture import CaptureError
+from ddpsim_op_costs import class_of
+from ddpsim_trace import LOSS, Op, Tracer
+
+Json = Dict[str, Any]
+COPIES = ("clone", "copy", "_to_copy", "contiguous")
+
+
+@dataclass
+class Scaled:
+    """A number: fixed + per * batch."""
+
+    per: float = 0
+    fixed: float = 0
+
+    def __add__(self, o: "Scaled") -> "Scaled":
+        return Scaled(self.per + o.per, self.fixed + o.fixed)
+
+    def times(self, factor: float) -> "Scaled":
+        return Scaled(self.per * factor, self.fixed * factor)
+
+
+@dataclass
+class Direction:
+    flops: Scaled = field(default_factory=Scaled)
+    bytes: Scaled = field(default_factory=Scaled)
+    kernels: int = 0
+
+    def __add__(self, o: "Direction") -> "Direction":
+        return Direction(self.flops + o.flops, self.bytes + o.bytes, self.kernels + o.kernels)
+
+    def json(self, batch: int) -> Json:
+        return {
+            # The format knows no operations that do not depend on the batch.
+            "flops_per_sample": whole(self.flops.per + self.flops.fixed / batch),
+            "bytes_per_sample": whole(self.bytes.per),
+            "bytes_fixed": whole(self.bytes.fixed),
+            "kernels": self.kernels,
+        }
+
+
+def whole(value: float) -> int:
+    return max(0, round(value))
+
+
+@dataclass
+class Layer:
+    module: str
+    label: str
+    kind: str
+    forward: Direction
+    backward: Direction
+    sizes: Json = field(default_factory=dict)
+    tensors: List[int] = field(default_factory=list)  # in order of arrival
+    saves: List[Scaled] = field(default_factory=lambda: [Scaled(), Scaled(), Scaled()])
+    makes: List[Scaled] = field(default_factory=lambda: [Scaled(), Scaled(), Scaled()])
+    attention: bool = False
+    scores: bool = False  # the first product of attention
+    last: int = 0  # its last operator
+    names: List[str] = field(default_factory=list)
+    name: str = ""
+
+
+class Batches:
+    """The same step at one batch or at three; numbers are solved for what scales."""
+
+    def __init__(self, batches: Sequence[int], traces: Sequence[Tracer]) -> None:
+        self.batches, self.traces = batches, traces
+        self.inexact = 0  # numbers that are no line, and hold at the first batch only
+        first = [(op.name, op.module) for op in traces[0].ops]
+        for t in traces[1:]:
+            if [(op.name, op.module) for op in t.ops] != first or t.arrival != traces[0].arrival:
+                raise CaptureError("the model computes other operators at another batch")
+
+    def solve(self, index: int, number: Callable[[Op], float]) -> Scaled:
+        values = [number(t.ops[index]) for t in self.traces]
+        b = self.batches
+        if not any(values):
+            return Scaled()
+        if len(values) == 3:
+            per = (values[1] - values[0]) / (b[1] - b[0])
+            fixed = values[0] - per * b[0]
+            if per >= 0 and fixed >= -1e-6 and abs(fixed + per * b[2] - values[2]) < 1:
+                return Scaled(per, max(0.0, fixed))
+            self.inexact += 1
+        return Scaled(values[0] / b[0], 0)
+
+    def direction(self, index: int, which: str) -> Direction:
+        return Direction(
+            self.solve(index, lambda op: getattr(op, which).flops),
+            self.solve(index, lambda op: getattr(op, which).bytes),
+            getattr(self.traces[0].ops[index], which).kernels,
+        )
+
+    def sizes(self, index: int) -> Json:
+        """`op`'s sizes of a sample; none if they are not whole."""
+        op, b = self.traces[0].ops[index], self.batches[0]
+        each = {"linear": "rows", "bmm": "count"}.get(op.kind)
+        if each is None:
+            return dict(op.sizes)
+        scaled = self.solve(index, lambda o: o.sizes[each])
+        others = [{**t.ops[index].sizes, each: 0} for t in self.traces]
+        if scaled.fixed or scaled.per % 1 or scaled.per < 1 or any(o != others[0] for o in others):
+            return {}
+        return {**op.sizes, each: int(scaled.per)}
+
+
+def layers_of(found: Batches) -> List[Layer]:
+    """In order of forward; what a view of a weight is made for has its gradient."""
+    layers: List[Layer] = []
+    carried: List[int] = []  # parameters of views
+    carried_saves = [Scaled(), Scaled(), Scaled()]
+    for i, op in enumerate(found.traces[0].ops):
+        saves = [a + found.solve(i, lambda o, m=m: o.saves[m]) for m, a in enumerate(carried_saves)]
+        free = not op.forward.kernels and not op.backward.kernels
+        if free:
+            carried = list(op.parameters) + carried
+            carried_saves = saves
+        else:
+            layer = Layer(
+                op.module,
+                op.kind if op.kind not in ("", "copy") else op.name.strip("_"),
+                op.kind or "copy",
+                found.direction(i, "forward"),
+                found.direction(i, "backward"),
+                found.sizes(i),
+                list(op.parameters) + carried,
+                saves,
+                [found.solve(i, lambda o, m=m: o.makes[m]) for m in range(3)],
+                last=i,
+                names=[op.name],
+            )
+            if op.kind == "embedding" and layer.forward.bytes.per == 0:
+                layer.kind = layer.label = "position_embedding"
+            layers.append(layer)
+            carried, carried_saves = [], [Scaled(), Scaled(), Scaled()]
+        if op.forks.kernels:
+            layers.append(
+                Layer(op.module, "fork", "fork", Direction(), found.direction(i, "forks"), last=i)
+            )
+            layers[-1].tensors, carried = carried, []
+    if carried and layers:
+        layers[-1].tensors = carried + layers[-1].tensors
+    return layers
+
+
+# ---- what belongs together
+
+
+def merged(layers: List[Layer]) -> List[Layer]:
+    out: List[Layer] = []
+    i = 0
+    while i < len(layers):
+        for length, kind in PATTERNS:
+            group = layers[i : i + length]
+            if len(group) == length and kind(group):
+                one = kind(group)
+                out.append(one)  # type: ignore[arg-type]
+                i += length
+                break
+        else:
+            out.append(layers[i])
+            i += 1
+    return out
+
+
+def together(group: Sequence[Layer], kind: str) -> Layer:
+    one = Layer(group[-1].module, kind, kind, Direction(), Direction(), last=group[-1].last)
+    for layer in group:
+        one.forward, one.backward = one.forward + layer.forward, one.backward + layer.backward
+        one.tensors = layer.tensors + one.tensors
+        one.saves = [a + b for a, b in zip(one.saves, layer.saves)]
+        one.names += layer.names
+    one.makes = group[-1].makes
+    return one
+
+
+def names_of(group: Sequence[Layer]) -> List[str]:
+    return [n.rstrip("_") for layer in group for n in layer.names or ["fork"]]
+
+
+def one_module(group: Sequence[Layer]) -> bool:
+    return len({layer.module for layer in group}) == 1
+
+
+def as_dropout(group: Sequence[Layer]) -> Optional[Layer]:
+    """On a GPU one kernel, which keeps a mask of bytes."""
+    if names_of(group) != ["bernoulli", "div", "mul"] or not one_module(group):
+        return None
+    product = group[2]
+    elements = product.forward.bytes.times(1 / 12)
+    if group[0].forward.bytes != elements.times(4):
+        return None  # of whole channels
+    one = together(group, "dropout")
+    one.forward = Direction(Scaled(), elements.times(9), 1)
+    one.backward = Direction(Scaled(), elements.times(9), 1)
+    one.saves = [elements, elements, elements]
+    return one
+
+
+def as_batch_norm(group: Sequence[Layer]) -> Optional[Layer]:
+    """Without the increment of num_batches_tracked."""
+    if group[0].names != ["add_"] or group[1].kind != "batch_norm" or not one_module(group):
+        return None
+    group[1].tensors += group[0].tensors
+    return group[1]
+
+
+def as_cross_entropy(group: Sequence[Layer]) -> Optional[Layer]:
+    names = names_of(group)
+    if names[0] != "_log_softmax" or names[1] not in ("nll_loss_forward", "nll_loss2d_forward"):
+        return None
+    return together(group, "cross_entropy")
+
+
+def as_rms_norm(group: Sequence[Layer]) -> Optional[Layer]:
+    if names_of(group) != ["pow", "mean", "add", "rsqrt", "mul", "mul"] or not one_module(group):
+        return None
+    return together(group, "rms_norm")
+
+
+def as_gelu(group: Sequence[Layer]) -> Optional[Layer]:
+    wanted = Counter(["pow", "mul", "add", "mul", "tanh", "add", "mul", "mul"])
+    same = one_module(group) and not any(layer.tensors for layer in group)
+    return together(group, "gelu_composed") if same and Counter(names_of(group)) == wanted else None
+
+
+PATTERNS: Sequence[Tuple[int, Callable[[Sequence[Layer]], Optional[Layer]]]] = (
+    (8, as_gelu),
+    (6, as_rms_norm),
+    (3, as_dropout),
+    (2, as_batch_norm),
+    (2, as_cross_entropy),
+)
+
+
+def mark_attention(layers: List[Layer]) -> None:
+    """Two products with a softmax between them, and copies around them: what one fused kernel can
+    replace."""
+    i = 0
+    while i < len(layers):
+        end = i + 1
+        while end < len(layers) and class_of(layers[end].kind) == "memory":
+            end += 1
+        between = layers[i + 1 : end]
+        if (
+            layers[i].kind == "bmm"
+            and end < len(layers)
+            and layers[end].kind == "bmm"
+            and any(x.kind == "softmax" for x in between)
+            and not any(x.tensors for x in between)
+        ):
+            begin, last = i, end
+            while begin > 0 and i - begin < 3 and layers[begin - 1].names[:1] == ["clone"]:
+                begin -= 1
+            if end + 1 < len(layers) and layers[end + 1].names[:1] == ["clone"]:
+                last += 1
+            for x in layers[begin : last + 1]:
+                x.attention = True
+            layers[i].scores = True
+            i = last
+        i += 1
+
+
+def saves_fused(layer: Layer) -> List[int]:
+    """Queries, keys, values, the output and a number a row, of scores."""
+    s = layer.sizes
+    elements = s["count"] * (2 * s["rows"] * s["inputs"] + 2 * s["inputs"] * s["outputs"])
+    rows = 4 * s["count"] * s["rows"]
+    return [4 * elements + rows, 2 * elements + rows, 2 * elements + rows]
+
+
+# ---- recomputation
+
+
+def with_recomputation(layers: List[Layer], found: Batches) -> List[Layer]:
+    """Before the backward of what was checkpointed, its forward again."""
+    for first, last in found.traces[0].groups:
+        inside = [x for x in layers if first <= x.last <= last and x.kind != "fork"]
+        if not inside:
+            continue
+        cost = sum((x.forward for x in inside), Direction())
+        common = common_path([x.module for x in inside])
+        kinds = Counter({k: 0.0 for k in ("linear",)})
+        for x in inside:
+            kinds[x.kind] += x.forward.flops.per + x.forward.flops.fixed
+        again = Layer(common, "recompute", kinds.most_common(1)[0][0], Direction(), cost)
+        again.last = last
+        at = max(i for i, x in enumerate(layers) if x.last <= last and x in inside)
+        layers.insert(at + 1, again)
+    return layers
+
+
+def common_path(paths: Sequence[str]) -> str:
+    split = [p.split(".") for p in paths]
+    parts = []
+    for column in zip(*split):
+        if len(set(column)) > 1:
+            break
+        parts.append(column[0])
+    return ".".join(parts) or "(model)"
+
+
+# ---- names, order
+
+
+def named(layers: List[Layer]) -> None:
+    labels: Dict[str, set[str]] = {}
+    for x in layers:
+        if x.kind != "fork" and x.label != "recompute":
+            labels.setdefault(x.module, set()).add(x.label)
+    used: Counter[str] = Counter()
+    for x in layers:
+        path = "" if x.module == "(model)" else x.module
+        alone = len(labels.get(x.module, ())) == 1 and x.kind != "fork" and x.label != "recompute"
+        name = path if alone and path else ".".join(p for p in (path, x.label) if p)
+        used[name] += 1
+        x.name = name if used[name] == 1 else f"{name}.{used[name]}"
+    taken: Counter[str] = Counter(x.name for x in layers)
+    if max(taken.values(), default=1) > 1:
+        for i, x in enumerate(layers):
+            x.name = f"{x.name}.{i}" if taken[x.name] > 1 else x.name
+
+
+def ordered(layers: List[Layer], arrival: Sequence[int]) -> int:
+    """Parameters move to earlier layers until the layers backwards are the order of arrival; how
+    many did."""
+    where = {t: i for i, x in enumerate(layers) for t in x.tensors}
+    moved, lowest = 0, len(layers) - 1
+    for x in layers:
+        x.tensors = []
+    for t in arrival:
+        at = where.get(t, lowest)
+        if at > lowest:
+            moved, at = moved + 1, lowest
+        lowest = at
+        layers[at].tensors.append(t)
+    return moved
+
+
+def described_layers(found: Batches) -> Tuple[List[Json], int]:
+    """`layers`, and how many gradients arrive after their layer's."""
+    batch = found.batches[0]
+    layers = merged(layers_of(found))
+    mark_attention(layers)
+    layers = with_recomputation(layers, found)
+    moved = ordered(layers, found.traces[0].arrival)
+    layers = [
+        x for x in layers if x.forward.kernels or x.backward.kernels or x.tensors or x.saves[0].per
+    ]
+    named(layers)
+    return [row(x, batch) for x in layers], moved
+
+
+def row(x: Layer, batch: int) -> Json:
+    forward, backward = x.forward.json(batch), x.backward.json(batch)
+    op: Json = {"kind": x.kind, **x.sizes}
+    if x.label == "recompute" or (class_of(x.kind) != "memory" and not x.sizes):
+        op = {}
+    elif class_of(x.kind) != "memory" and operations(op) != forward["flops_per_sample"]:
+        op = {}
+    if op and x.attention:
+        op["attention"] = True
+    return {
+        "name": x.name,
+        "class": class_of(x.kind),
+        **({"op": op} if op else {}),
+        "tensors": x.tensors,
+        "forward": forward,
+        "backward": backward,
+        "saves": [whole(s.per + s.fixed / batch) for s in x.saves],
+        **({"saves_fused": saves_fused(x)} if op and x.scores else {}),
+        "makes": [whole(s.per + s.fixed / batch) for s in x.makes],
+    }
+
+
+def operations(op: Json) -> int:
+    if op["kind"] == "conv":
+        filters = op["channels"] // op.get("groups", 1) * op["filters"]
+        return 2 * int(filters * op["kernel"] ** 2 * op["out"] ** 2)
+    return 2 * math.prod(int(op[k]) for k in ("rows", "inputs", "outputs")) * op.get("count", 1)
