@@ -118,15 +118,18 @@ class Batches:
 def layers_of(found: Batches) -> List[Layer]:
     """In order of forward; what a view of a weight is made for has its gradient."""
     layers: List[Layer] = []
-    carried: List[int] = []  # parameters of views
+    carried: List[Tuple[List[int], List[int]]] = []  # parameters of views; storages
     carried_saves = [Scaled(), Scaled(), Scaled()]
     for i, op in enumerate(found.traces[0].ops):
         saves = [a + found.solve(i, lambda o, m=m: o.saves[m]) for m, a in enumerate(carried_saves)]
         free = not op.forward.kernels and not op.backward.kernels
         if free:
-            carried = list(op.parameters) + carried
+            if op.parameters:
+                carried.insert(0, (list(op.parameters), op.reads))
             carried_saves = saves
         else:
+            own = [c for c in carried if set(c[1]) & set(op.reads)]
+            carried = [c for c in carried if c not in own]
             layer = Layer(
                 op.module,
                 op.kind if op.kind not in ("", "copy") else op.name.strip("_"),
@@ -134,7 +137,7 @@ def layers_of(found: Batches) -> List[Layer]:
                 found.direction(i, "forward"),
                 found.direction(i, "backward"),
                 found.sizes(i),
-                list(op.parameters) + carried,
+                list(op.parameters) + [t for parameters, _ in own for t in parameters],
                 saves,
                 [found.solve(i, lambda o, m=m: o.makes[m]) for m in range(3)],
                 last=i,
@@ -143,14 +146,13 @@ def layers_of(found: Batches) -> List[Layer]:
             if op.kind == "embedding" and layer.forward.bytes.per == 0:
                 layer.kind = layer.label = "position_embedding"
             layers.append(layer)
-            carried, carried_saves = [], [Scaled(), Scaled(), Scaled()]
+            carried_saves = [Scaled(), Scaled(), Scaled()]
         if op.forks.kernels:
             layers.append(
                 Layer(op.module, "fork", "fork", Direction(), found.direction(i, "forks"), last=i)
             )
-            layers[-1].tensors, carried = carried, []
     if carried and layers:
-        layers[-1].tensors = carried + layers[-1].tensors
+        layers[-1].tensors += [t for parameters, _ in carried for t in parameters]
     return layers
 
 
@@ -216,6 +218,23 @@ def as_batch_norm(group: Sequence[Layer]) -> Optional[Layer]:
     return group[1]
 
 
+def as_linear(group: Sequence[Layer]) -> Optional[Layer]:
+    """A product and its bias, which a GPU adds in the same kernel."""
+    product, bias = group[0], group[-1]
+    if any(x.forward.kernels or x.tensors or x.kind == "fork" for x in group[1:-1]):
+        return None
+    if product.kind != "linear" or bias.names[:1] not in (["add"], ["add_"]):
+        return None
+    if not one_module(group) or not bias.tensors:
+        return None
+    one = together(group, "linear")
+    one.sizes, one.kind = product.sizes, product.kind
+    fixed = Scaled(0, bias.forward.bytes.fixed)
+    one.forward = product.forward + Direction(Scaled(), fixed, 0)
+    one.makes = product.makes
+    return one
+
+
 def as_cross_entropy(group: Sequence[Layer]) -> Optional[Layer]:
     names = names_of(group)
     if names[0] != "_log_softmax" or names[1] not in ("nll_loss_forward", "nll_loss2d_forward"):
@@ -239,9 +258,18 @@ PATTERNS: Sequence[Tuple[int, Callable[[Sequence[Layer]], Optional[Layer]]]] = (
     (8, as_gelu),
     (6, as_rms_norm),
     (3, as_dropout),
+    (3, as_linear),
     (2, as_batch_norm),
+    (2, as_linear),
     (2, as_cross_entropy),
 )
+
+
+def is_copy(layer: Layer) -> bool:
+    """Another order in memory; not what takes a tensor apart."""
+    views = not layer.forward.kernels and layer.names[:1] not in (["split"], ["slice"], ["select"])
+    plain = layer.kind == "copy" and not layer.tensors
+    return plain and (layer.names[:1] == ["clone"] or views)
 
 
 def mark_attention(layers: List[Layer]) -> None:
@@ -261,9 +289,9 @@ def mark_attention(layers: List[Layer]) -> None:
             and not any(x.tensors for x in between)
         ):
             begin, last = i, end
-            while begin > 0 and i - begin < 3 and layers[begin - 1].names[:1] == ["clone"]:
+            while begin > 0 and i - begin < 6 and is_copy(layers[begin - 1]):
                 begin -= 1
-            if end + 1 < len(layers) and layers[end + 1].names[:1] == ["clone"]:
+            while last + 1 < len(layers) and last - end < 2 and is_copy(layers[last + 1]):
                 last += 1
             for x in layers[begin : last + 1]:
                 x.attention = True

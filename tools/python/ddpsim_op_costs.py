@@ -73,8 +73,8 @@ KINDS = {
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "addmv", "mv", "addbmm")
 # Of autocast's lists: what computes in halves, and what in fp32.
 IN_HALVES = (*PRODUCTS, "convolution", "_convolution", "cudnn_convolution")
-IN_SINGLE = (
-    "_softmax _log_softmax native_layer_norm native_group_norm nll_loss_forward nll_loss2d_forward"
+IN_SINGLE = (  # _log_softmax stands for cross entropy's, which computes in what it gets
+    "_softmax native_layer_norm native_group_norm nll_loss_forward nll_loss2d_forward"
     " pow exp expm1 log log1p log2 rsqrt reciprocal cumsum prod norm mse_loss smooth_l1_loss"
     " l1_loss kl_div softplus sum acos asin cosh sinh tan binary_cross_entropy_with_logits"
     " embedding"
@@ -227,6 +227,15 @@ def _nll_loss_backward(ins: List[Tensor], outs: List[Tensor], args: Sequence[Any
     return Cost(0, size_of(args[2]) + total(outs), 2)  # zeros, and a value a row
 
 
+def _layer_norm(ins: List[Tensor], outs: List[Tensor], args: Sequence[Any]) -> Cost:
+    copied = not args[0].is_contiguous()  # by a kernel of its own
+    return Cost(0, total(ins) + total(outs) + copied * 2 * size_of(args[0]), 1 + copied)
+
+
+def _without_input(ins: List[Tensor], outs: List[Tensor], args: Sequence[Any]) -> Cost:
+    return Cost(0, size_of(args[0]) + total(outs), 1)
+
+
 def _max_pool_backward(ins: List[Tensor], outs: List[Tensor], args: Sequence[Any]) -> Cost:
     return Cost(0, size_of(args[0]) + size_of(args[-1]) + total(outs), 1)
 
@@ -246,6 +255,9 @@ SPECIAL = {
     "_native_batch_norm_legit": _batch_norm,
     "cudnn_batch_norm": _batch_norm,
     "native_batch_norm_backward": _batch_norm_backward,
+    "native_layer_norm": _layer_norm,
+    "avg_pool2d_backward": _without_input,
+    "_adaptive_avg_pool2d_backward": _without_input,
     "native_layer_norm_backward": _layer_norm_backward,
     "embedding": _embedding,
     "embedding_dense_backward": _embedding_backward,

@@ -86,6 +86,8 @@ class WithoutMemory(TorchDispatchMode):
         if device is not None and torch.device(device).type not in ("cpu", "meta"):
             kwargs = {**kwargs, "device": torch.device("cpu")}
         out = func(*args, **kwargs)
+        if name == "detach" and not isinstance(out, Tensor):  # 1.13 unwraps wrapped numbers
+            return torch.scalar_tensor(out, dtype=given[0].dtype)
         large = any(t.numel() > SMALL for t in tensors_in(out)) and not name.endswith("_")
         return tree_map(on_meta, out) if large and not func_aliases(func) else out
 
@@ -269,6 +271,8 @@ class Tracer(WithoutMemory):
         self, op: Op, name: str, given: List[Tensor], made: List[Tensor], alias: bool
     ) -> None:
         floats = [t for t in given if t.is_floating_point() and t.dim() > 0]
+        if name in ("add_", "add") and self.last_name in ("mm", "_unsafe_view"):
+            floats = [t for t in floats if key_of(t) not in self.weights]  # a linear layer's bias
         plain = name[:-1] if name.endswith("_") else name
         half = bool(floats) and all(self.half.get(key_of(t), False) for t in floats)
         if plain in costs.IN_HALVES or "scaled_dot_product" in name:
@@ -428,6 +432,7 @@ class Tracer(WithoutMemory):
         first = self.last_outputs.get(key)
         if first is not None and (plain in costs.KEEPS_OUTPUT or not first):
             self.keep(self.again[-1] if recomputing else self.ops[-1], t, recomputing)
+            del self.last_outputs[key]  # once more, it is an input of what follows
         else:
             self.packed.append((t, recomputing))
         return t
