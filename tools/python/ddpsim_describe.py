@@ -122,15 +122,16 @@ def small_or_meta(value: Any) -> Any:
 def batches_of(made: Made, batch: int, notes: List[str]) -> Batches:
     was = first_batch(made.inputs)
     begin = at_batch(made.inputs, was, batch)
-    first = traced(made, begin)
+    # Of one sample dimensions are one, which takes no copies: two samples say what one costs.
+    sizes = [n * max(batch, 2) for n in (1, 2, 3)]
     try:
-        sizes = [batch, 2 * batch, 3 * batch]
-        others = [traced(made, at_batch(begin, batch, n)) for n in sizes[1:]]
-        return Batches(sizes, [first, *others])
+        traces = [traced(made, at_batch(begin, batch, n)) for n in sizes]
+        return Batches(sizes, traces)
     except CaptureError as error:
+        first = traced(made, begin)
         notes.append(
             f"described at batch {batch} alone, so that with --set workload.batch traffic of"
-            f" weights scales, too: at another batch, {error}"
+            f" weights scales, too: at other batches, {error}"
         )
         return Batches([batch], [first])
 
@@ -145,7 +146,7 @@ def describe(made: Made, args: argparse.Namespace) -> Described:
     batch = args.batch or first_batch(made.inputs)
     found = batches_of(made, batch, notes)
     trace = found.traces[0]
-    layers, moved = described_layers(found)
+    layers, moved = described_layers(found, batch)
     names = [(n, p) for n, p in made.model.named_parameters() if p.requires_grad]
     if moved:
         notes.append(f"{moved} gradients arrive later than the layer that makes them ends")

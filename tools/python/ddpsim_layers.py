@@ -376,9 +376,8 @@ def ordered(layers: List[Layer], arrival: Sequence[int]) -> int:
     return moved
 
 
-def described_layers(found: Batches) -> Tuple[List[Json], int]:
-    """`layers`, and how many gradients arrive after their layer's."""
-    batch = found.batches[0]
+def described_layers(found: Batches, batch: int) -> Tuple[List[Json], int]:
+    """`layers` of a workload of that batch, and how many gradients arrive after their layer's."""
     layers = merged(layers_of(found))
     mark_attention(layers)
     layers = with_recomputation(layers, found)
