@@ -11,6 +11,7 @@ import io
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -53,6 +54,7 @@ SHIPPED = {  # shipped workload: how to make the same here
 CNN = ("resnet", "resnext", "vgg", "densenet", "efficientnet", "convnext", "vit", "mlp")
 WIDTH = 0.05  # bytes
 DONE = {}
+CPU = torch.device("cpu")
 
 
 def described(name):
@@ -100,7 +102,17 @@ def rows(document, batch, tokens):
 
 # Where the bytes of layers are more than 5 % from the formula's: model, what, direction: ratio, why.
 # The ratio is held to within 2 %.
+LAST = "images are channels last after the first norm, which is what the others want: no copies"
+LN = "attention's output has the tokens first, so the sum does, and the norm copies what it reads"
 DIFFERS = {
+    ("convnext-tiny", "elements", "forward"): (0.630, LAST),
+    ("convnext-tiny", "elements", "backward"): (0.630, LAST),
+    ("convnext-tiny", "features.#.#.weight", "forward"): (1.99, "this one copies (NCHW)"),
+    ("vit-b-16", "class_token", "forward"): (0, "its concatenation is among the elements"),
+    ("vit-b-16", "class_token", "backward"): (0.003, "views of the gradient, not copies"),
+    ("vit-b-16", "elements", "backward"): (1.124, "copies for views, in backward"),
+    ("vit-b-16", "encoder.layers.encoder_layer_#.ln_#.weight", "forward"): (1.997, LN),
+    ("vit-b-16", "encoder.ln.weight", "forward"): (1.997, LN),
 }  # fmt: skip
 
 
@@ -109,8 +121,7 @@ class Shipped(unittest.TestCase):
         for name, how in SHIPPED.items():
             if how[0] == "--model" and not HAS_TORCHVISION and name != "mlp784-50-10":
                 continue
-            with self.subTest(name):
-                yield name, described(name)[0], shipped(name)
+            yield name, described(name)[0], shipped(name)
 
     def test_tensors_buffers_and_arrival(self):
         for name, mine, theirs in self.models():
@@ -144,9 +155,9 @@ class Shipped(unittest.TestCase):
                     key = (name, label(what), direction)
                     expected = DIFFERS.get(key, (1, ""))[0]
                     used.add(key)
-                    if abs(x / y - expected) > 0.02 * expected if y else expected != 1:
+                    if abs(x / y - expected) > 0.02 * expected + 0.001 if y else expected != 1:
                         wrong.append((key, round(x / y, 3) if y else None))
-        self.assertEqual(wrong, [])
+        self.assertEqual(wrong, [], "\n".join(map(str, wrong)))
         if HAS_TORCHVISION:
             self.assertEqual(set(DIFFERS) - used, set(), "no longer different")
 
@@ -184,7 +195,7 @@ def grouped(table):
 
 def label(what):
     """Parameters of all blocks alike: without numbers."""
-    return ".".join(p for p in what[0].split(".") if not p.isdigit())
+    return re.sub(r"(?<=[._])\d+(?=[._]|$)", "#", what[0])
 
 
 def total(groups, i):
@@ -201,9 +212,387 @@ def ddpsim(command, *arguments):
 
 def buckets_of(done):
     return [
-        (b["parameters"], b["bytes"]) if isinstance(b, dict) else b
-        for b in json.loads(done.stdout)["buckets"]
+        (s["kind"], [b["tensors"] for b in s["buckets"]]) for s in json.loads(done.stdout)["steps"]
     ]
+
+
+# ---- beside PyTorch on the CPU
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.rnn = nn.Embedding(100, 32), nn.LSTM(32, 48, 2, batch_first=True)
+        self.head = nn.Linear(48, 100)
+
+    def forward(self, tokens):
+        return self.head(self.rnn(self.words(tokens))[0]).transpose(1, 2)
+
+
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU())
+        self.pool, self.mid = nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1)
+        self.up = nn.ConvTranspose2d(32, 16, 2, stride=2)
+        self.out = nn.Conv2d(32, 5, 1)
+
+    def forward(self, x):
+        a = self.down(x)
+        b = torch.relu(self.mid(self.pool(a)))
+        return self.out(torch.cat([a, self.up(b)], 1))
+
+
+class Graph(nn.Module):
+    """Sums over neighbours."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(12, 24), nn.Linear(24, 4)
+
+    def forward(self, x, near):
+        x = torch.relu(self.one(torch.bmm(near, x)))
+        return self.two(torch.bmm(near, x)).mean(1)
+
+
+class TwoLosses(nn.Module):
+    """Frozen stem, an unused layer, a head that two losses use."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.body = nn.Linear(16, 16), nn.Linear(16, 16)
+        self.a, self.b, self.unused = nn.Linear(16, 4), nn.Linear(16, 1), nn.Linear(3, 3)
+        for p in self.stem.parameters():
+            p.requires_grad_(False)
+
+    def forward(self, x):
+        x = torch.relu(self.body(torch.relu(self.stem(x))))
+        return self.a(x), self.b(x)
+
+
+def two_losses(output):
+    return output[0].pow(2).mean() + F.binary_cross_entropy_with_logits(
+        output[1], torch.ones_like(output[1])
+    )
+
+
+class Generator(nn.Sequential):
+    def __init__(self):
+        super().__init__(
+            nn.ConvTranspose2d(8, 16, 4),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.ConvTranspose2d(16, 3, 4, stride=2, padding=1),
+            nn.Tanh(),
+        )
+
+
+class Gru(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.head = nn.GRU(12, 20, bidirectional=True), nn.Linear(40, 3)
+
+    def forward(self, x):
+        return self.head(self.rnn(x.transpose(0, 1))[0][-1])
+
+
+def mean(output):
+    return output.pow(2).mean()
+
+
+def own(model, vocabulary=100):
+    return lambda: (model().eval(), (torch.randint(vocabulary, (4, 32)),), plain.own)
+
+
+def vision(name, size=64):
+    def make():
+        import torchvision
+
+        model = getattr(torchvision.models, name)().eval()
+        return model.train(), (torch.randn(2, 3, size, size),), None
+
+    return make
+
+
+RECURRENT = ("lstm", "gru")
+SMALL = {  # name: (model, inputs, loss); without dropout, which a GPU keeps otherwise
+    "gpt2": own(lambda: plain.Gpt2(2, 64, 4, 32, 100)),
+    "llama": own(lambda: plain.Llama(2, 64, 160, 4, 2, False, 100)),
+    "llama_tied": own(lambda: plain.Llama(2, 64, 160, 4, 2, True, 100)),
+    "lstm": lambda: (Recurrent(), (torch.randint(100, (4, 9)),), None),
+    "gru": lambda: (Gru(), (torch.randn(4, 9, 12),), None),
+    "unet": lambda: (UNet(), (torch.randn(2, 3, 16, 16),), None),
+    "graph": lambda: (Graph(), (torch.randn(3, 7, 12), torch.randn(3, 7, 7)), None),
+    "two_losses": lambda: (TwoLosses(), (torch.randn(5, 16),), two_losses),
+    "generator": lambda: (Generator(), (torch.randn(2, 8, 1, 1),), mean),
+    "encoder": lambda: (
+        nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True, norm_first=True),
+        (torch.randn(2, 10, 32),),
+        mean,
+    ),
+}
+if HAS_TORCHVISION:
+    SMALL.update(
+        {
+            n: vision(n)
+            for n in (
+                "resnet18",
+                "resnext50_32x4d",
+                "densenet121",
+                "regnet_y_400mf",
+                "shufflenet_v2_x1_0",
+                "convnext_tiny",
+            )
+        }
+    )
+    SMALL["swin_t"] = vision("swin_t", 224)
+    SMALL["vit_b_16"] = vision("vit_b_16", 224)
+
+
+def executed(model, inputs, loss_fn):
+    """Order of arrival, and bytes that autograd keeps, of a real step."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    step = describe.cap.Step(model, inputs, None, loss_fn, None, "fp32", CPU, parameters)
+    order, kept, alive, nodes = [], {}, [], []
+    for i, p in enumerate(parameters):
+        node = p.expand_as(p).grad_fn.next_functions[0][0]
+        node.register_hook(lambda *_, i=i: order.append(i))
+        nodes.append(node)
+    mine = {t.storage().data_ptr() for t in [*model.parameters(), *model.buffers()]}
+
+    def pack(t):
+        alive.append(t)
+        if t.storage().data_ptr() not in mine:
+            kept[t.storage().data_ptr()] = t.storage().nbytes()
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        loss = step.loss()
+    loss.backward()
+    return order, sum(kept.values())
+
+
+class Executed(unittest.TestCase):
+    def test_arrival_and_what_autograd_keeps(self):
+        for name, make in SMALL.items():
+            with self.subTest(name):
+                torch.manual_seed(1)
+                model, inputs, loss = make()
+                order, kept = executed(model, inputs, loss)
+                workload, traces = of_model(model, inputs, loss)
+                self.assertEqual(workload["source"].get("unknown_operators", {}), {})
+                if name in RECURRENT:  # a CPU computes all gates of the inputs at once
+                    self.assertEqual(sorted(workload["arrival"]), sorted(order))
+                    self.assertIn("recurrent", workload["source"]["notes"][0])
+                    continue
+                self.assertEqual(workload["arrival"], order)
+                batch = inputs[0].shape[0]
+                said = sum(layer["saves"][0] for layer in workload["layers"]) * batch
+                self.assertAlmostEqual(said / kept, 1, delta=0.01)
+
+    def test_buckets_of_the_real_ddp(self):
+        import torch.distributed as dist
+
+        dist.init_process_group(
+            "gloo", store=dist.HashStore(), rank=0, world_size=1
+        )  # fmt: skip
+        models = {
+            "tied": lambda: plain.Llama(3, 256, 512, 4, 2, True, 5000),
+            "gpt2": lambda: plain.Gpt2(3, 256, 4, 16, 5000),
+            "mlp": lambda: nn.Sequential(nn.Linear(64, 2048), nn.ReLU(), nn.Linear(2048, 512)),
+        }
+        try:
+            for name, make in models.items():
+                with self.subTest(name):
+                    self.held_to_ddp(make(), name)
+        finally:
+            dist.destroy_process_group()
+
+    def held_to_ddp(self, model, name):
+        x = (torch.randn(4, 64),) if name == "mlp" else (torch.randint(100, (2, 16)),)
+        loss = mean if name == "mlp" else plain.own
+        ddp = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=2)
+        for _ in range(3):
+            loss(ddp(*x)).backward()
+        said = ddp._get_ddp_logging_data()["rebuilt_bucket_sizes"]
+        del ddp
+        path = FOLDER / "ddp.json"
+        describe.cap.write(of_model(model, x, loss)[0], path)
+        done = ddpsim(
+            "show",
+            "buckets",
+            "--set",
+            "bucket_cap_mb=2",
+            "--set",
+            "pytorch=1.13",
+            path,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        steady = [s for s in json.loads(done.stdout)["steps"] if s["kind"] == "steady"][-1]
+        self.assertEqual([b["bytes"] for b in steady["buckets"]], [int(n) for n in said.split(",")])
+
+
+class Counted(unittest.TestCase):
+    """Operations, counted by shapes that hooks see, and attention's two products."""
+
+    def test_operations(self):
+        for name in [n for n in SHIPPED if "--factory" in SHIPPED[n] or HAS_TORCHVISION]:
+            if name in ("mlp784-50-10", "vit-b-16"):
+                continue
+            with self.subTest(name):
+                workload, traces = described(name)
+                said = sum(x["forward"]["flops_per_sample"] for x in workload["layers"])
+                self.assertAlmostEqual(said / counted(name, workload["batch"]), 1, delta=0.01)
+
+
+def counted(name, batch):
+    args = describe.parse([*SHIPPED[name], "--out", "x"])
+    made = describe.made_by(args)
+    describe.moved_to_meta(made.model)
+    flops = [0]
+
+    def linear(module, given, out):
+        flops[0] += 2 * given[0].numel() * out.shape[-1]
+
+    def conv(module, given, out):
+        flops[0] += 2 * out.numel() * module.weight[0].numel()
+
+    def attention(module, given, out):
+        # Each of both products: rows * rows * width, whatever the heads.
+        flops[0] += 4 * out.shape[0] * out.shape[1] ** 2 * out.shape[2]
+
+    for module in made.model.modules():
+        if isinstance(module, (nn.Linear, plain.Conv1D)):
+            module.register_forward_hook(linear)
+        elif isinstance(module, nn.Conv2d):
+            module.register_forward_hook(conv)
+        elif isinstance(module, (plain.Gpt2Attention, plain.BertSelf, plain.LlamaAttention)):
+            module.register_forward_hook(attention)
+    inputs = describe.at_batch(made.inputs, describe.first_batch(made.inputs), 2)
+    with describe.WithoutMemory():
+        describe.cap.call(made.model, describe.without_values(inputs))
+    return flops[0] / 2
+
+
+class Checkpointed(unittest.TestCase):
+    def test_forward_again_in_backward(self):
+        for which in ("gpt2_checkpointed", "gpt2_checkpointed_without_reentry"):
+            workload, traces = of(["--factory", f"{PLAIN}:{which}"])
+            plainly, _ = of_model(
+                plain.Gpt2(3, 64, 4, 32, 100), torch.randint(100, (4, 32)), plain.own
+            )
+            self.assertEqual(workload["arrival"], plainly["arrival"])
+            again = [x for x in workload["layers"] if x["name"].endswith("recompute")]
+            self.assertEqual(len(again), 3)
+            blocks = [x for x in plainly["layers"] if ".h." in x["name"]]
+            self.assertEqual(
+                sum(x["backward"]["flops_per_sample"] for x in again),
+                sum(x["forward"]["flops_per_sample"] for x in blocks),
+            )
+            for direction in ("forward", "backward"):
+                self.assertEqual(
+                    flops(workload, direction) - (direction == "backward") * flops_of(again),
+                    flops(plainly, direction),
+                )
+            kept = [sum(x["saves"][0] for x in w["layers"]) for w in (workload, plainly)]
+            self.assertLess(kept[0], 0.5 * kept[1])
+
+
+def flops(workload, direction):
+    return sum(x[direction]["flops_per_sample"] for x in workload["layers"])
+
+
+def flops_of(layers):
+    return sum(x["backward"]["flops_per_sample"] for x in layers)
+
+
+BAD = '''
+import torch
+from torch import nn
+def wrong_width(): return nn.Linear(3, 4), torch.randn(2, 5)
+def on_cuda(): return nn.Linear(3, 4).cuda(), torch.randn(2, 3)
+def no_tuple(): return nn.Linear(3, 4)
+def frozen(): return nn.Linear(3, 4).requires_grad_(False), torch.randn(2, 3)
+class Ctc(nn.Module):
+    def __init__(self):
+        super().__init__(); self.a = nn.Linear(3, 5)
+    def forward(self, x):
+        n = torch.full((2,), 4, dtype=torch.long)
+        return nn.functional.ctc_loss(self.a(x).log_softmax(-1), torch.ones(2, 2, dtype=torch.long), n, n)
+def ctc(): return Ctc(), torch.randn(4, 2, 3), lambda x: x
+class Reads(nn.Module):
+    def __init__(self):
+        super().__init__(); self.a = nn.Linear(3, 5)
+    def forward(self, x):
+        y = self.a(x)
+        return y if y.sum().item() > 0 else 2 * y
+def reads(): return Reads(), torch.randn(4, 3)
+class Odd(torch.optim.Optimizer):
+    def __init__(self, p): super().__init__(p, {})
+def odd():
+    m = nn.Linear(3, 4); return m, torch.randn(2, 3), None, Odd(m.parameters())
+def raises(): raise ValueError("no such data")
+def good(): return nn.Linear(3, 4), torch.randn(2, 3)
+'''
+
+
+class Refused(unittest.TestCase):
+    def said(self, *arguments):
+        path = FOLDER / "bad.py"
+        path.write_text(BAD, encoding="utf-8")
+        out, err = io.StringIO(), io.StringIO()
+        given = [a.replace("BAD", str(path)) for a in arguments]
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = describe.main([*given, "--out", str(FOLDER / "bad.json")])
+        return code, err.getvalue()
+
+    def test_each_is_one_sentence(self):
+        for factory, words in {
+            "BAD:wrong_width": "step failed: RuntimeError",
+            "BAD:on_cuda": "on the CPU",
+            "BAD:no_tuple": "must return (model, inputs, loss_fn, optimizer)",
+            "BAD:frozen": "no parameter that requires a gradient",
+            "BAD:ctc": "operator _ctc_loss cannot run without memory",
+            "BAD:reads": "reads values of a tensor",
+            "BAD:odd": "--optimizer-name",
+            "BAD:raises": "no such data",
+            "BAD:missing": "missing",
+            "nowhere.py:make": "there is no file",
+            "nowhere_at_all:make": "No module",
+            "nothing": "FILE.py:FUNCTION",
+        }.items():
+            with self.subTest(factory):
+                code, err = self.said("--factory", factory)
+                self.assertEqual(code, 2, err)
+                self.assertIn(words, err)
+                self.assertEqual(len(err.strip().splitlines()), 1, err)
+        self.assertEqual(self.said()[0], 2)
+        self.assertEqual(self.said("--factory", "BAD:good", "--batch", "0")[0], 2)
+        self.assertEqual(self.said("--factory", "BAD:good")[0], 0)
+        self.assertEqual(self.said("--factory", "BAD:odd", "--optimizer-name", "sgd")[0], 0)
+
+
+class Large(unittest.TestCase):
+    def test_eight_billion_parameters(self):
+        code = (  # of this process alone: what getrusage tells begins with its parent's
+            "import sys; sys.path.insert(0, sys.argv[1]); import ddpsim_describe as d;"
+            "r = d.main(['--factory', sys.argv[2], '--out', sys.argv[3]]);"
+            "print(*[x.split()[1] for x in open('/proc/self/status') if 'VmHWM' in x]); sys.exit(r)"
+        )
+        begin = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(ROOT / "tools/python"), f"{PLAIN}:llama_8b",
+             str(FOLDER / "8b.json")],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        took = time.monotonic() - begin
+        self.assertEqual(done.returncode, 0, done.stderr)
+        kib = int(done.stdout.strip().splitlines()[-1])
+        tensors = json.loads((FOLDER / "8b.json").read_text())["tensors"]
+        self.assertEqual(sum(math.prod(t["shape"]) for t in tensors), 8_030_261_248)
+        print(f"8B parameters: {took:.1f} s, {kib / 2**20:.2f} GiB")
+        self.assertLess(took, 60)
+        self.assertLess(kib * 1024, 2e9)
 
 
 def main(argv):

@@ -87,12 +87,7 @@ def at_batch(value: Any, was: int, batch: int) -> Any:
 
 
 def traced(made: Made, inputs: Tuple[Any, ...]) -> Tracer:
-    inputs = tuple(
-        Keywords({k: small_or_meta(v) for k, v in i.items()})
-        if isinstance(i, Keywords)
-        else small_or_meta(i)
-        for i in inputs
-    )  # fmt: skip
+    inputs = without_values(inputs)
     tracer = Tracer(made.model)
     if not tracer.parameters:
         raise CaptureError("the model has no parameter that requires a gradient")
@@ -109,13 +104,14 @@ def traced(made: Made, inputs: Tuple[Any, ...]) -> Tracer:
     return tracer
 
 
-def small_or_meta(value: Any) -> Any:
+def without_values(value: Any) -> Any:
+    """Numbers have no values; indices that are few keep theirs."""
     if isinstance(value, Tensor) and value.is_floating_point():
         return value.to(META)
+    if isinstance(value, (Keywords, dict)):
+        return type(value)({k: without_values(v) for k, v in value.items()})
     if type(value) in (tuple, list):
-        return type(value)(small_or_meta(v) for v in value)
-    if type(value) is dict:
-        return {k: small_or_meta(v) for k, v in value.items()}
+        return type(value)(without_values(v) for v in value)
     return value
 
 
@@ -148,6 +144,11 @@ def describe(made: Made, args: argparse.Namespace) -> Described:
     trace = found.traces[0]
     layers, moved = described_layers(found, batch)
     names = [(n, p) for n, p in made.model.named_parameters() if p.requires_grad]
+    if any(isinstance(m, nn.RNNBase) for m in made.model.modules()):
+        notes.append(
+            "recurrent layers are described as operators of one step after the other; cuDNN runs"
+            " them as one, whose gradients may arrive in another order"
+        )
     if moved:
         notes.append(f"{moved} gradients arrive later than the layer that makes them ends")
     if found.inexact:

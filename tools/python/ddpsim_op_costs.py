@@ -12,7 +12,17 @@ from torch import Tensor
 
 LONG_ROW = 1024  # elements of a row that log_softmax keeps in registers
 SORTED_INDICES = 3072  # more than so many are sorted by the gradient of an embedding
-MEMORY_FORMAT_FREE = ("detach", "alias", "lift_fresh", "_unsafe_view", "_reshape_alias", "lift")
+MEMORY_FORMAT_FREE = (
+    "as_strided_",
+    "resize_",
+    "set_",
+    "detach",
+    "alias",
+    "lift_fresh",
+    "_unsafe_view",
+    "_reshape_alias",
+    "lift",
+)
 EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_efficientzero")
 WRITES = (
     "zeros zeros_like ones ones_like full full_like new_zeros new_ones new_full arange linspace"

@@ -68,6 +68,8 @@ class WithoutMemory(TorchDispatchMode):
         given = list(tensors_in([list(args), kwargs]))
         name = costs.base_name(func)
         if not given:
+            if name == "detach":  # 1.13 unwraps wrapped numbers on their way here
+                return torch.scalar_tensor(args[0])
             return self.made(func, args, kwargs)
         if any(t.device.type == "meta" for t in given):
             if name in ("_local_scalar_dense", "nonzero", "item", "equal", "is_nonzero"):
@@ -86,7 +88,7 @@ class WithoutMemory(TorchDispatchMode):
         if device is not None and torch.device(device).type not in ("cpu", "meta"):
             kwargs = {**kwargs, "device": torch.device("cpu")}
         out = func(*args, **kwargs)
-        if name == "detach" and not isinstance(out, Tensor):  # 1.13 unwraps wrapped numbers
+        if name == "detach" and not isinstance(out, Tensor):  # or on their way back
             return torch.scalar_tensor(out, dtype=given[0].dtype)
         large = any(t.numel() > SMALL for t in tensors_in(out)) and not name.endswith("_")
         return tree_map(on_meta, out) if large and not func_aliases(func) else out
