@@ -21,8 +21,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import ddpsim_capture as cap  # noqa: E402  (says itself what is missing where PyTorch is)
 import torch  # noqa: E402
 from ddpsim_capture import CaptureError, Keywords  # noqa: E402
-from ddpsim_layers import Batches, described_layers  # noqa: E402
-from ddpsim_trace import META, Tracer, WithoutMemory, moved_to_meta  # noqa: E402
+from ddpsim_batches import Batches  # noqa: E402
+from ddpsim_layers import described_layers  # noqa: E402
+from ddpsim_meta import META, WithoutMemory, moved_to_meta  # noqa: E402
+from ddpsim_trace import Tracer  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 ANY_GPU = {"kind": "gpu", "name": "any; times from the profile's roofline"}
@@ -136,7 +138,8 @@ def describe(made: Made, args: argparse.Namespace) -> Described:
     notes: List[str] = []
     device = torch.device("cuda")  # a name here: nothing touches it
     trainable = [p for p in made.model.parameters() if p.requires_grad]
-    optimizer = made.optimizer or cap.default_optimizer(args.optimizer, trainable[:1] or [nn.Parameter(torch.zeros(1))])  # fmt: skip
+    some = trainable[:1] or [nn.Parameter(torch.zeros(1))]
+    optimizer = made.optimizer or cap.default_optimizer(args.optimizer, some)
     section = cap.describe_optimizer(optimizer, args.optimizer_name, device)
     moved_to_meta(made.model)
     batch = args.batch or first_batch(made.inputs)
