@@ -95,6 +95,16 @@ TEST(FsdpCommand, WrapsBySize) {
                  "PyTorch unties them");
   expect_refusal(ask("predict", {"--set", "min_num_params=5"}),
                  "is of auto_wrap_policy=size_based");
+  expect_refusal(by_size({"--set", "module_lists=layer1,,layer2"}), "no module \"\"");
+  expect_refusal(by_size({"--set", "module_lists=[]"}), "a name, or a list");
+  expect_refusal(by_size({"--set", "module_lists=3"}), "module_lists");
+  std::vector<std::string> program = by_size({"--set", "module_lists=layer1,layer2,layer3,layer4"});
+  program.front() = "program";
+  program.insert(program.begin(), "show");
+  expect_answer(program, {"all_gather/layer4.1.conv2", "reduce_scatter/layer4.1"});
+  std::vector<std::string> fsdp2 = by_size({});
+  *std::find(fsdp2.begin(), fsdp2.end(), "fsdp") = "fsdp2";
+  expect_refusal(fsdp2, "is none of");
 }
 
 TEST(Fsdp2Command, AnswersInItsOwnWords) {

@@ -82,6 +82,8 @@ CASES = [
             "backward_prefetch": "backward_pre",
         },
     ),
+    ("llama-3.1-8b", 8, {"auto_wrap_policy": "size_based", "module_lists": "none"}),
+    ("llama-3.1-8b", 8, {"auto_wrap_policy": "size_based", "module_lists": "all"}),
     ("bert-base", 8, {}),
     ("bert-large", 5, {"pytorch": "1.13", "backward_prefetch": "backward_pre"}),
     ("resnet50", 8, {}),
@@ -108,14 +110,33 @@ CASES = [
 ]
 
 
-# Of the two cases of size_based, as size_based.py finds them with PyTorch's own function.
-BY_SIZE = ["layer3", "layer4.0.conv2", "layer4.0.downsample.0", "layer4.1", "layer4.1.conv2"]
-BY_SIZE += ["layer4.2", "layer4.2.conv2", "fc"]
+# Of the cases of size_based, as size_based.py finds them with PyTorch's own function.
+MLPS = [f"model.layers.{i}.mlp" for i in range(32)]
+BY_SIZE = {
+    ("resnet50", "none"): [
+        *["layer3", "layer4.0.conv2", "layer4.0.downsample.0", "layer4.1", "layer4.1.conv2"],
+        *["layer4.2", "layer4.2.conv2", "fc"],
+    ],
+    # An outer unit ends inside one, begins inside one.
+    ("llama-3.1-8b", "none"): ["model.embed_tokens", "model.layers", "lm_head", *MLPS],
+    ("llama-3.1-8b", "all"): ["model", "model.embed_tokens", "lm_head", *MLPS],
+}
 
 
 def around(unit, units):
     """The units that have it inside, the innermost first."""
     return sorted((u for u in units if unit.startswith(u + ".")), key=len, reverse=True)
+
+
+def unit_by_size(layers, at, units):
+    """Without parameters: of a unit that the layer with parameters before or after it is in."""
+    found = around(layers[at]["name"] + ".", units)
+    if layers[at]["tensors"]:
+        return next(iter(found), "root")
+    beside = [next((x for x in layers[at:] if x["tensors"]), None)]
+    beside.append(next((x for x in reversed(layers[:at]) if x["tensors"]), None))
+    names = [x["name"] + "." for x in beside if x]
+    return next((u for u in found if any(n.startswith(u + ".") for n in names)), "root")
 
 
 def grouped(layers, block_of, per_unit, ends):
@@ -145,14 +166,14 @@ def grouped(layers, block_of, per_unit, ends):
     return out
 
 
-def units_and_forward(workload, wrap, per_unit=(), ends=False):
+def units_and_forward(workload, wrap, per_unit=(), ends=False, lists=None):
     """As ddpsim names them. Of a unit its tensors, and of each the part of forward that has it."""
     path = ROOT / "workloads" / f"{workload}.json"
     document = json.loads((Path(workload) if workload.endswith(".json") else path).read_text())
     names = [t["name"] for t in document["tensors"]]
     units, forward, block_of = [{"unit": "root", "layers": []}], [], {}
-    nested = BY_SIZE if wrap == "size_based" else []
-    for layer in document["layers"]:
+    nested = BY_SIZE[workload, lists] if wrap == "size_based" else []
+    for at, layer in enumerate(document["layers"]):
         parts, block = layer["name"].split("."), "root"
         if wrap == "block":
             for i, part in enumerate(parts):
@@ -160,7 +181,7 @@ def units_and_forward(workload, wrap, per_unit=(), ends=False):
                     block = ".".join(parts[: i + 1])
                     break
         elif wrap == "size_based":
-            block = next(iter(around(layer["name"] + ".", nested)), "root")
+            block = unit_by_size(document["layers"], at, nested)
         block_of[layer["name"]] = block
     block_of = grouped(document["layers"], block_of, per_unit, ends)
     short = {b: ".".join(b.split(".")[-2:]) for b in block_of.values()}
@@ -214,7 +235,10 @@ def units_and_forward(workload, wrap, per_unit=(), ends=False):
 def question(workload, ranks, knobs, program):
     """What the oracle is asked: knobs as the user set them."""
     units, forward = units_and_forward(
-        workload, knobs.get("auto_wrap_policy", "block"), knobs.get("blocks_per_unit", ())
+        workload,
+        knobs.get("auto_wrap_policy", "block"),
+        knobs.get("blocks_per_unit", ()),
+        lists=knobs.get("module_lists"),
     )
     for u in units:
         u["elements"] = [math.prod(shape) for shape in u["shapes"]]

@@ -71,6 +71,7 @@ KINDS = {
     "native_batch_norm": "batch_norm",
     "cudnn_batch_norm": "batch_norm",
     "_native_batch_norm_legit": "batch_norm",
+    "_batch_norm_with_update": "batch_norm",
     "_native_batch_norm_legit_functional": "batch_norm",
     "max_pool2d_with_indices": "max_pool",
     "avg_pool2d": "avg_pool",
@@ -263,6 +264,8 @@ SPECIAL = {
     "convolution_backward": _convolution_backward,
     "native_batch_norm": _batch_norm,
     "_native_batch_norm_legit": _batch_norm,
+    "_batch_norm_with_update": _batch_norm,
+    "batch_norm_backward": _batch_norm_backward,
     "cudnn_batch_norm": _batch_norm,
     "native_batch_norm_backward": _batch_norm_backward,
     "native_layer_norm": _layer_norm,
@@ -330,6 +333,8 @@ def kind_of(name: str, args: Sequence[Any], alias: bool) -> Tuple[str, Dict[str,
         }
     if name == "convolution":
         return "conv", conv_sizes(args)
+    if "scaled_dot_product" in name:
+        return "attention", {}
     if plain in KINDS:
         return KINDS[plain], {}
     if plain == "add" and len(args) > 1 and isinstance(args[1], Tensor) and args[1].dim() > 0:
@@ -354,7 +359,9 @@ def conv_sizes(args: Sequence[Any]) -> Dict[str, int]:
 
 
 def class_of(kind: str) -> str:
-    return {"conv": "conv", "linear": "gemm", "bmm": "attention"}.get(kind, "memory")
+    return {"conv": "conv", "linear": "gemm", "bmm": "attention", "attention": "attention"}.get(
+        kind, "memory"
+    )
 
 
 def shapes_without_kernel(name: str, func: Any, args: Sequence[Any]) -> Any:
