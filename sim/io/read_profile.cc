@@ -1,6 +1,7 @@
 #include "sim/io/codecs.h"
 #include "sim/io/kernels_json.h"
 #include "sim/io/known_errors.h"
+#include "sim/io/power_json.h"
 
 namespace ddpsim::io {
 namespace {
@@ -105,7 +106,7 @@ Profile read_profile(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.profile/1");
   r.only({"schema", "name", "hardware", "kind", "compute", "memory", "host", "kernels",
-          "transports", "interference", "stragglers", "reduction", "fit"});
+          "transports", "interference", "stragglers", "reduction", "fit", "power"});
   Profile p;
   p.name = r.at("name").text();
   p.hardware = r.at("hardware").text();
@@ -184,6 +185,7 @@ Profile read_profile(const Json& j, const std::string& file) {
     else
       p.costs = read_kernel_costs(kernels);
   }
+  if (r.has("power")) p.power = read_power(r.at("power"), p);
   for (const auto& [name, t] : r.at("transports").members())
     p.transports.emplace(name, read_transport(t));
   if (r.has("interference")) {

@@ -40,6 +40,7 @@ OrderedJson write_summary(const predict::Prediction& p) {
   j["idle_ps"] = s.idle.ps;
   if (s.input) j["input_ps"] = s.input->ps;
   j["slowed_ps"] = p.slowed.ps;
+  if (p.clock < 1) j["clock"] = p.clock;
   if (const auto& v = p.stragglers)
     j["stragglers"] = {
         {"ranks", v->ranks}, {"cv", v->cv}, {"factor", v->factor}, {"time_ps", v->time.ps}};

@@ -1,5 +1,6 @@
 #include "sim/io/codecs.h"
 #include "sim/io/kernels_json.h"
+#include "sim/io/power_json.h"
 
 namespace ddpsim::io {
 namespace {
@@ -80,6 +81,7 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
     host["call_factor"] = range(f);
   j["host"] = host;
   if (p.costs) j["kernels"] = write_kernel_costs(*p.costs);
+  if (p.power) j["power"] = write_power(*p.power);
   j["transports"] = OrderedJson::object();
   for (const auto& [name, t] : p.transports) {
     OrderedJson s = section(t.basis, t.source);

@@ -56,6 +56,27 @@ bool Profile::measured() const {
   return m;
 }
 
+Problem validate(const PowerSection& p) {
+  constexpr double kMost = 1e5;
+  if (!(p.limit_w > 0 && p.limit_w <= kMost))
+    return {"/power/limit_w", "more than 0 and at most 100000 watts"};
+  double least = std::min({p.draw.idle, p.draw.attention, p.draw.memory});
+  double most = std::max({p.draw.idle, p.draw.attention, p.draw.memory});
+  for (double w : p.draw.products) least = std::min(least, w), most = std::max(most, w);
+  if (!(least >= 0 && most <= kMost)) return {"/power", "0 to 100000 watts"};
+  if (!(p.draw.idle < p.limit_w)) return {"/power/idle_w", "is below limit_w"};
+  if (!p.like) return {};
+  const SameChip& c = *p.like;
+  if (!(c.limit_w > 0 && c.limit_w <= kMost))
+    return {"/power/like/limit_w", "more than 0 and at most 100000 watts"};
+  if (!(c.clock_hz > 0)) return {"/power/like/clock_hz", "a clock is positive"};
+  if (!(c.bandwidth_bytes_per_s > 0))
+    return {"/power/like/bandwidth_bytes_per_s", "a bandwidth is positive"};
+  if (!(c.peak_flops[static_cast<std::size_t>(Precision::Fp16)] > 0))
+    return {"/power/like/peak_flops", "fp16 and fp32 at least"};
+  return {};
+}
+
 Problem validate(const Profile& p) {
   if (p.name.empty()) return {"/name", "a profile needs a name"};
   for (std::size_t i = 0; i < p.compute.efficiency.size(); ++i)
@@ -65,6 +86,8 @@ Problem validate(const Profile& p) {
             check_knots(p.compute.stretch[i],
                         std::string("/compute/stretch/") + kKernelClasses[i] + "/", "ideal_ps"))
       return e;
+  if (p.power)
+    if (auto e = validate(*p.power)) return e;
   if (auto e = check_knots(p.memory.stretch, "/memory/stretch/", "ideal_ps")) return e;
   if (!(p.memory.bandwidth_bytes_per_s >= 1e6))
     return {"/memory/bandwidth_bytes_per_s",

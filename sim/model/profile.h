@@ -10,6 +10,7 @@
 
 #include "sim/model/error.h"
 #include "sim/model/kernels.h"
+#include "sim/model/power.h"
 #include "sim/model/workload.h"
 #include "sim/units/units.h"
 
@@ -137,7 +138,8 @@ struct Profile {
   std::map<std::string, TransportSection> transports;
   std::optional<Evidence> interference_basis;  // absent = the section is
   std::optional<Evidence> reduction_basis;
-  std::optional<KernelCosts> costs;  // measured kernels; of layers that say what they compute
+  std::optional<KernelCosts> costs;   // measured kernels; of layers that say what they compute
+  std::optional<PowerSection> power;  // absent: no limit is felt
   Range sm_hold{0, 0,
                 0};  // share of a device's compute rate that a running communication kernel takes
   std::optional<Range>

@@ -107,6 +107,7 @@ struct StepTimes {
   bool waits_after_update = false;
   std::vector<Duration> ready;  // one per arrival, non-decreasing, <= backward
   std::optional<HostTimes> host;
+  double clock = 1;  // share of the device's clock that its power limit leaves (predict/power.h)
   std::vector<LayerDurations> layers;  // of Workload::layers; empty: only the whole is known
   Duration core;    // core time of the whole step; 0 = unknown. Less than its duration where layers
                     // are slept, or wait for a core

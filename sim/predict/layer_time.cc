@@ -7,6 +7,7 @@
 #include <string>
 
 #include "sim/predict/kernel_time.h"
+#include "sim/predict/power.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -18,12 +19,20 @@ double at_level(double ps, const Spread& s, Level level) {
   return level == Level::Mid ? ps : ps * (level == Level::Low ? s.slow : s.quick);
 }
 
+// Picoseconds at the clock of the peaks, and what is drawn beside what is drawn idle.
+struct Part {
+  double memory = 0;
+  double clocked = 0;
+  double energy = 0;  // of `clocked`: watts times picoseconds
+};
+
 // Sums kernels of one direction of one layer; !known once a kernel has no cost.
 struct Sum {
   const KernelCosts& k;
+  const Draw& draw;
   Level level;
   bool last;  // channels_last
-  double ps = 0;
+  Part part;
   bool known = true;
 
   void memory(const std::string& op, bool backward, bool halves, double traffic,
@@ -33,19 +42,23 @@ struct Sum {
       known = false;
       return;
     }
-    ps += at_level(memory_ps(traffic, kernels, *c, k), c->spread, level);
+    part.memory += at_level(memory_ps(traffic, kernels, *c, k), c->spread, level);
+  }
+  void clocked(double ps, double watts) {
+    part.clocked += ps;
+    part.energy += watts * ps;
   }
   void cast(bool to_halves, double elements) {
     memory(to_halves ? "to_bf16" : "to_fp32", false, false, kCast * elements);
   }
   void product(const Product& q, const ProductCost& c) {
-    ps += at_level(product_ps(q, c, k), c.spread, level);
+    clocked(at_level(product_ps(q, c, k), c.spread, level), watts(c));
   }
   void conv(const ConvShape& s, Pass pass, const ProductCost& c) {
-    ps += at_level(conv_ps(s, pass, last, c, k), c.spread, level);
+    clocked(at_level(conv_ps(s, pass, last, c, k), c.spread, level), watts(c));
   }
-  Duration time() const {
-    return {static_cast<std::int64_t>(std::ceil(at_level(ps, k.common, level)))};
+  double watts(const ProductCost& c) const {
+    return draw.products[static_cast<std::size_t>(c.precision)];
   }
 };
 
@@ -65,9 +78,14 @@ std::string measured_as(const std::string& kind) {
   return kind;
 }
 
+struct LayerParts {
+  Part forward, backward;
+};
+
 class Walk {
  public:
-  Walk(const Workload& w, const KernelCosts& k, Level level) : w_(w), k_(k), level_(level) {
+  Walk(const Workload& w, const KernelCosts& k, const Draw& draw, Level level)
+      : w_(w), k_(k), draw_(draw), level_(level) {
     bool halves = element_bytes(w.precision) == 2;
     bool single = false;
     for (const Tensor& t : w.tensors) single |= t.dtype == DType::Float32;
@@ -78,7 +96,7 @@ class Walk {
   }
 
   // Layers repeat: one that another is like takes what it took.
-  std::optional<LayerTime> layer(const Layer& l) {
+  std::optional<LayerParts> layer(const Layer& l) {
     const bool state[] = {half_, wide_, scores_seen_};
     const double width = channels(l);
     const std::size_t hash = hash_of(l, width);
@@ -101,7 +119,7 @@ class Walk {
     const Layer* like;
     double width;
     bool before[3], after[3];  // half_, wide_, scores_seen_
-    std::optional<LayerTime> time;
+    std::optional<LayerParts> time;
   };
   static std::size_t hash_of(const Layer& l, double width) {
     std::size_t h = 0;
@@ -111,9 +129,9 @@ class Walk {
     return h;
   }
 
-  std::optional<LayerTime> priced(const Layer& l) {
-    Sum forward{k_, level_, w_.channels_last};
-    Sum backward{k_, level_, w_.channels_last};
+  std::optional<LayerParts> priced(const Layer& l) {
+    Sum forward{k_, draw_, level_, w_.channels_last, {}};
+    Sum backward{k_, draw_, level_, w_.channels_last, {}};
     if (!l.op.attention) scores_seen_ = false;
     bool said = true;
     if (w_.fused_attention && l.op.attention)
@@ -129,7 +147,7 @@ class Walk {
     else
       said = l.forward.kernels + l.backward.kernels == 0;
     if (!said || !forward.known || !backward.known) return std::nullopt;
-    return LayerTime{forward.time(), backward.time()};
+    return LayerParts{forward.part, backward.part};
   }
 
   double batch() const { return static_cast<double>(w_.batch); }
@@ -237,7 +255,7 @@ class Walk {
     for (bool back : {false, true}) {
       Sum& sum = back ? backward : forward;
       if (const AttentionCost* c = find_attention(k_, back, halves()))
-        sum.ps += at_level(attention_ps(shape, *c, k_), c->spread, level_);
+        sum.clocked(at_level(attention_ps(shape, *c, k_), c->spread, level_), draw_.attention);
       else
         sum.known = false;
     }
@@ -293,6 +311,7 @@ class Walk {
 
   const Workload& w_;
   const KernelCosts& k_;
+  const Draw& draw_;
   std::vector<Known> known_;
   Level level_;
   bool autocast_ = false;
@@ -304,12 +323,31 @@ class Walk {
 
 }  // namespace
 
-std::vector<std::optional<LayerTime>> layer_times(const Workload& w, const Profile& p,
-                                                  Level level) {
-  Walk walk(w, *p.costs, level);
-  std::vector<std::optional<LayerTime>> out;
-  out.reserve(w.layers.size());
-  for (const Layer& l : w.layers) out.push_back(walk.layer(l));
+LayerTimes layer_times(const Workload& w, const Profile& p, Level level) {
+  const Draw none;
+  Walk walk(w, *p.costs, p.power ? p.power->draw : none, level);
+  std::vector<std::optional<LayerParts>> parts;
+  parts.reserve(w.layers.size());
+  StepDraw step;
+  for (const Layer& l : w.layers) {
+    parts.push_back(walk.layer(l));
+    if (!parts.back()) continue;
+    for (const Part* x : {&parts.back()->forward, &parts.back()->backward}) {
+      step.clocked_ps += x->clocked;
+      step.clocked_energy += x->energy;
+      step.memory_ps += x->memory;
+    }
+  }
+  LayerTimes out;
+  if (p.power) out.clock = clock_share(*p.power, step);
+  auto time = [&](const Part& x) {
+    const double ps = x.memory + x.clocked / out.clock;
+    return Duration{static_cast<std::int64_t>(std::ceil(at_level(ps, p.costs->common, level)))};
+  };
+  out.layers.reserve(parts.size());
+  for (const auto& x : parts)
+    out.layers.push_back(x ? std::optional(LayerTime{time(x->forward), time(x->backward)})
+                           : std::nullopt);
   return out;
 }
 

@@ -21,9 +21,14 @@ struct LayerTime {
   Duration backward;
 };
 
-// One entry a layer, in order; nullopt where the layer does not say what it computes, or nothing of
-// that kind was measured. REQUIRES: p.costs, w described.
-std::vector<std::optional<LayerTime>> layer_times(const Workload& w, const Profile& p, Level level);
+struct LayerTimes {
+  // One entry a layer, in order; nullopt where the layer does not say what it computes, or nothing
+  // of that kind was measured.
+  std::vector<std::optional<LayerTime>> layers;
+  double clock = 1;  // share of the clock that the power limit leaves in such a step
+};
+// REQUIRES: p.costs, w described.
+LayerTimes layer_times(const Workload& w, const Profile& p, Level level);
 
 // nullopt: not measured. REQUIRES: p.costs.
 std::optional<Duration> optimizer_time(const Workload& w, const Profile& p, Level level);

@@ -10,7 +10,7 @@ constexpr std::array<const char*, kMechanisms> kNames{
     "copy_in",       "in_order_launch", "burst",        "host_lane",      "workers",
     "reverse_order", "uplink_sharing",  "late_arrival", "reduction_time", "first_bucket",
     "connection",    "shared_memory",   "shared_cores", "stragglers",     "kernels",
-    "conversions",   "calls",           "loop",         "host_memory"};
+    "conversions",   "calls",           "loop",         "host_memory",    "power"};
 
 // Moves each bucket's all-reduce (with the operations of its comm hook) to directly behind the copy
 // that completes it.
@@ -128,6 +128,9 @@ void remove(Mechanism m, Workload& w, Cluster& c, Profile& p, Scenario& s) {
       break;
     case Mechanism::HostMemory:
       for (auto& [name, t] : p.transports) t.host_memory.reset();
+      break;
+    case Mechanism::Power:
+      p.power.reset();
       break;
     case Mechanism::Connection:
     case Mechanism::CopyIn:

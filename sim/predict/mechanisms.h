@@ -29,8 +29,9 @@ enum class Mechanism : std::uint8_t {
   Calls,          // a call of the framework takes what its launches take
   Loop,           // nothing but the optimizer between the last gradient and the next forward
   HostMemory,     // through the host's memory, a link carries what it carries to a GPU
+  Power,          // a GPU holds the clock of its peaks, whatever it draws
 };
-inline constexpr int kMechanisms = 19;
+inline constexpr int kMechanisms = 20;
 const char* name_of(Mechanism m);  // "copy_in", ...
 std::optional<Mechanism> parse_mechanism(const std::string& name);
 

@@ -541,6 +541,7 @@ Prediction predict(const Question& q, const Options& given) {
       scale((r.times.forward + r.times.backward) * q.scenario.plan.accumulation_steps +
                 r.times.optimizer + r.times.loop,
             slowest);
+  out.clock = r.times.clock;
   const Duration computed = out.summary.forward + out.summary.backward + out.summary.optimizer;
   const double straggle = straggling(q.profile, q.scenario, Level::Mid);
   const Duration as_slowest = scale(undisturbed, straggle);

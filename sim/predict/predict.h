@@ -88,7 +88,8 @@ struct Prediction {
                                   // (Options::interval): as scaling_efficiency
   double efficiency_high = 1;
   Duration single_rank_step;
-  Duration slowed;  // computation's extra time beside collectives that hold SMs
+  Duration slowed;   // computation's extra time beside collectives that hold SMs
+  double clock = 1;  // share of the clock of its peaks that a power limit leaves the device
   std::optional<Stragglers> stragglers;  // ranks vary, and the slowest decides
   std::optional<Memory> memory;  // of a device; none = of a Program that was given, nothing is
                                  // known

@@ -174,7 +174,11 @@ StepTimes described_times(const Workload& w, const Profile& p, Level level) {
   HostTimes h;
   CallTimes calls(w, p, level);
   std::vector<std::optional<LayerTime>> measured(w.layers.size());
-  if (p.costs) measured = layer_times(w, p, level);
+  if (p.costs) {
+    LayerTimes times = layer_times(w, p, level);
+    measured = std::move(times.layers);
+    t.clock = times.clock;
+  }
   t.layers.resize(w.layers.size());
   for (std::size_t i = 0; i < w.layers.size(); ++i) {
     const Layer& l = w.layers[i];

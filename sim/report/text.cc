@@ -71,6 +71,7 @@ void where_time_goes(Page& page, const predict::Prediction& p) {
     page.line(
         fmt::format("  {:<26}{:>10} {:>6.1f} %  {}", r.name, ms(r.time), 100 * f, bar(f, 40)));
   }
+  if (p.clock < 1) page.line("  " + power_sentence(p.clock));
   if (p.stragglers) page.line("  of computation, " + stragglers_sentence(*p.stragglers));
   if (share(p.slowed, shown_step(p)) > 0.002)
     page.line(fmt::format(
@@ -202,6 +203,11 @@ std::string limit_sentence(const Heading& h, const predict::Prediction& p) {
     return "communication that nothing hides (latency, or " + h.units + " that start late); " +
            link;
   return "computation on the device" + (link.empty() ? std::string() : "; " + link);
+}
+
+std::string power_sentence(double clock) {
+  return fmt::format("the board's power limit holds products at {:.0f} % of the datasheet's clock",
+                     100 * clock);
 }
 
 std::string stragglers_sentence(const predict::Stragglers& s) {

@@ -26,6 +26,7 @@ struct Heading {
 };
 
 // "503 us is what the slowest of 8 ranks computes longer than a typical one: ...".
+std::string power_sentence(double clock);
 std::string stragglers_sentence(const predict::Stragglers& s);
 // How long, how sure, where the time goes, which resource limits, what to try next. `bars`: draw
 // them (terminal); plain ASCII either way.

@@ -202,8 +202,8 @@ TEST(LayerTime, AutocastCastsWhatASingleReads) {
   const KernelCosts& k = *p.costs;
   // layer_norm is single, a product half: its input and its weight are cast, and their gradients.
   std::vector<Layer> layers{norm(1024 * 1024), linear("l", 1024, 1024, 1024)};
-  auto half = predict::layer_times(described(layers, Precision::Bf16), p, Level::Mid);
-  auto single = predict::layer_times(described(layers, Precision::Fp32), p, Level::Mid);
+  auto half = predict::layer_times(described(layers, Precision::Bf16), p, Level::Mid).layers;
+  auto single = predict::layer_times(described(layers, Precision::Fp32), p, Level::Mid).layers;
   ASSERT_TRUE(half[0] && half[1] && single[0] && single[1]);
   EXPECT_EQ(half[0]->forward, single[0]->forward) << "layer_norm is single in both";
   auto product = [&](Pass pass) {
@@ -219,12 +219,12 @@ TEST(LayerTime, AutocastCastsWhatASingleReads) {
 TEST(LayerTime, HalvesAreNotCastAgain) {
   Profile p = measured();
   std::vector<Layer> two{linear("a", 1024, 1024, 1024), linear("b", 1024, 1024, 1024)};
-  auto times = predict::layer_times(described(two, Precision::Bf16), p, Level::Mid);
+  auto times = predict::layer_times(described(two, Precision::Bf16), p, Level::Mid).layers;
   // The first reads what the model was given, in single precision.
   EXPECT_EQ(times[0]->forward.ps - times[1]->forward.ps, 2'000'000 + 6 * 4096 * 1024);
   Workload pure = described(two, Precision::Bf16);
   pure.tensors[0].dtype = DType::BFloat16;
-  auto without = predict::layer_times(pure, p, Level::Mid);
+  auto without = predict::layer_times(pure, p, Level::Mid).layers;
   EXPECT_EQ(times[1]->forward.ps - without[1]->forward.ps, 2'000'000 + 6 * 1024 * 1024);
 }
 
@@ -241,7 +241,7 @@ TEST(LayerTime, BatchNormalisationOfFewChannelsLeavesSmsIdle) {
     Workload w = described({l}, Precision::Fp32);
     w.tensors[0].shape = {channels};
     w.channels_last = last;
-    return static_cast<double>(predict::layer_times(w, p, Level::Mid)[0]->forward.ps);
+    return static_cast<double>(predict::layer_times(w, p, Level::Mid).layers[0]->forward.ps);
   };
   EXPECT_NEAR(forward(64, false) / forward(256, false), (100.0 / 64) / (300.0 / 256), 1e-6);
   EXPECT_EQ(forward(64, true), forward(256, true));
@@ -260,7 +260,7 @@ TEST(LayerTime, TheNearestThatWasMeasured) {
 TEST(LayerTime, TheIntervalIsTheHeldOutSpread) {
   Profile p = measured();
   Workload w = described({norm(1 << 20)}, Precision::Fp32);
-  auto at = [&](Level level) { return predict::layer_times(w, p, level)[0]->backward.ps; };
+  auto at = [&](Level level) { return predict::layer_times(w, p, level).layers[0]->backward.ps; };
   double mid = static_cast<double>(at(Level::Mid));
   EXPECT_NEAR(static_cast<double>(at(Level::Low)) / mid, 1.5, 1e-6);
   EXPECT_NEAR(static_cast<double>(at(Level::High)) / mid, 0.8, 1e-6);
@@ -313,7 +313,7 @@ TEST(LayerTime, FusedAttentionStandsForItsParts) {
   Profile p = measured();
   Duration parts = predict::step_times(w, p, Level::Mid).forward;
   w.fused_attention = true;
-  auto times = predict::layer_times(w, p, Level::Mid);
+  auto times = predict::layer_times(w, p, Level::Mid).layers;
   int priced = 0;
   for (std::size_t i = 0; i < w.layers.size(); ++i)
     if (w.layers[i].op.attention) priced += times[i]->forward.ps > 0;
@@ -347,7 +347,7 @@ TEST(LayerTime, ADepthwiseConvolutionIsTraffic) {
   // Image, result and filters once at 1 TB/s, in a kernel of 2 us; twice in backward. No
   // conversion around it.
   double ps = 2e6 + 4.0 * (2 * 4 * 1024 * 784 + 1024 * 9);
-  auto times = predict::layer_times(w, measured(), Level::Mid);
+  auto times = predict::layer_times(w, measured(), Level::Mid).layers;
   EXPECT_NEAR(static_cast<double>(times[0]->forward.ps), ps, 1);
   EXPECT_NEAR(static_cast<double>(times[0]->backward.ps), 2 * ps, 1);
 }

@@ -28,6 +28,7 @@ MECHANISMS = [
     "calls",
     "loop",
     "host_memory",
+    "power",
 ]
 # Noticed by published steps, which several GPUs made.
 OF_STEPS = set(MECHANISMS[MECHANISMS.index("stragglers") :])

@@ -1,0 +1,75 @@
+#include "sim/io/power_json.h"
+
+#include <string>
+
+#include "sim/io/reference_gpu.h"
+#include "sim/predict/power.h"
+
+namespace ddpsim::io {
+namespace {
+
+constexpr const char* kPrecisions[] = {"fp32", "tf32", "bf16", "fp16"};
+
+std::array<double, 4> read_by_precision(const Reader& r) {
+  r.only({"fp32", "tf32", "bf16", "fp16"});
+  std::array<double, 4> out{};
+  for (std::size_t i = 0; i < out.size(); ++i)
+    if (r.has(kPrecisions[i])) out[i] = r.at(kPrecisions[i]).number();
+  return out;
+}
+
+OrderedJson write_by_precision(const std::array<double, 4>& v) {
+  OrderedJson j = OrderedJson::object();
+  for (std::size_t i = 0; i < v.size(); ++i)
+    if (v[i] > 0) j[kPrecisions[i]] = v[i];
+  return j;
+}
+
+SameChip read_like(const Reader& r) {
+  r.only({"gpu", "limit_w", "clock_hz", "peak_flops", "bandwidth_bytes_per_s"});
+  return {r.at("gpu").text(), r.at("limit_w").number(), r.at("clock_hz").number(),
+          r.at("bandwidth_bytes_per_s").number(), read_by_precision(r.at("peak_flops"))};
+}
+
+}  // namespace
+
+PowerSection read_power(const Reader& r, const Profile& p) {
+  PowerSection out;
+  out.source = r.at("source").text();
+  out.limit_w = r.at("limit_w").number();
+  if (r.at("basis").choice({"measured", "carried"}) == 0) {
+    r.only({"basis", "source", "limit_w", "idle_w", "products_w", "attention_w", "memory_w"});
+    out.draw.idle = r.at("idle_w").number();
+    out.draw.products = read_by_precision(r.at("products_w"));
+    out.draw.attention = r.at("attention_w").number();
+    out.draw.memory = r.at("memory_w").number();
+    return out;
+  }
+  r.only({"basis", "source", "limit_w", "like"});
+  if (p.compute.clock_hz <= 0) r.fail("power that is carried over needs compute/clock_hz");
+  out.like = read_like(r.at("like"));
+  if (Problem problem = validate(out)) r.fail_at(problem.path.substr(6), problem.message);
+  out.draw =
+      predict::drawn_like(*reference_gpu().power, *out.like, p.compute, p.memory, out.limit_w);
+  return out;
+}
+
+OrderedJson write_power(const PowerSection& p) {
+  OrderedJson j{
+      {"basis", p.like ? "carried" : "measured"}, {"source", p.source}, {"limit_w", p.limit_w}};
+  if (p.like) {
+    j["like"] = {{"gpu", p.like->gpu},
+                 {"limit_w", p.like->limit_w},
+                 {"clock_hz", p.like->clock_hz},
+                 {"peak_flops", write_by_precision(p.like->peak_flops)},
+                 {"bandwidth_bytes_per_s", p.like->bandwidth_bytes_per_s}};
+    return j;
+  }
+  j["idle_w"] = p.draw.idle;
+  j["products_w"] = write_by_precision(p.draw.products);
+  j["attention_w"] = p.draw.attention;
+  j["memory_w"] = p.draw.memory;
+  return j;
+}
+
+}  // namespace ddpsim::io
