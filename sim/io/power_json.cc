@@ -26,9 +26,9 @@ OrderedJson write_by_precision(const std::array<double, 4>& v) {
 }
 
 SameChip read_like(const Reader& r) {
-  r.only({"gpu", "limit_w", "clock_hz", "peak_flops", "bandwidth_bytes_per_s"});
+  r.only({"gpu", "limit_w", "clock_hz", "peak_flops"});
   return {r.at("gpu").text(), r.at("limit_w").number(), r.at("clock_hz").number(),
-          r.at("bandwidth_bytes_per_s").number(), read_by_precision(r.at("peak_flops"))};
+          read_by_precision(r.at("peak_flops"))};
 }
 
 }  // namespace
@@ -38,19 +38,19 @@ PowerSection read_power(const Reader& r, const Profile& p) {
   out.source = r.at("source").text();
   out.limit_w = r.at("limit_w").number();
   if (r.at("basis").choice({"measured", "carried"}) == 0) {
-    r.only({"basis", "source", "limit_w", "idle_w", "products_w", "attention_w", "memory_w"});
-    out.draw.idle = r.at("idle_w").number();
-    out.draw.products = read_by_precision(r.at("products_w"));
-    out.draw.attention = r.at("attention_w").number();
-    out.draw.memory = r.at("memory_w").number();
+    r.only({"basis", "source", "limit_w", "idle_w", "busy_w", "joules_per_flop"});
+    out.draw.idle_w = r.at("idle_w").number();
+    out.draw.busy_w = r.at("busy_w").number();
+    out.draw.joules_per_flop = read_by_precision(r.at("joules_per_flop"));
     return out;
   }
   r.only({"basis", "source", "limit_w", "like"});
   if (p.compute.clock_hz <= 0) r.fail("power that is carried over needs compute/clock_hz");
   out.like = read_like(r.at("like"));
   if (Problem problem = validate(out)) r.fail_at(problem.path.substr(6), problem.message);
-  out.draw =
-      predict::drawn_like(*reference_gpu().power, *out.like, p.compute, p.memory, out.limit_w);
+  const Profile& measured = reference_gpu();
+  out.draw = predict::drawn_like(*measured.power, measured.compute.peak_flops, *out.like, p.compute,
+                                 out.limit_w);
   return out;
 }
 
@@ -61,14 +61,12 @@ OrderedJson write_power(const PowerSection& p) {
     j["like"] = {{"gpu", p.like->gpu},
                  {"limit_w", p.like->limit_w},
                  {"clock_hz", p.like->clock_hz},
-                 {"peak_flops", write_by_precision(p.like->peak_flops)},
-                 {"bandwidth_bytes_per_s", p.like->bandwidth_bytes_per_s}};
+                 {"peak_flops", write_by_precision(p.like->peak_flops)}};
     return j;
   }
-  j["idle_w"] = p.draw.idle;
-  j["products_w"] = write_by_precision(p.draw.products);
-  j["attention_w"] = p.draw.attention;
-  j["memory_w"] = p.draw.memory;
+  j["idle_w"] = p.draw.idle_w;
+  j["busy_w"] = p.draw.busy_w;
+  j["joules_per_flop"] = write_by_precision(p.draw.joules_per_flop);
   return j;
 }
 

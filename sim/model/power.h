@@ -10,20 +10,19 @@
 
 namespace ddpsim {
 
-// Watts at the clock of the peaks. Beside `idle`, those of a step of one kind of kernel alone.
+// At the clock of the peaks.
 struct Draw {
-  double idle = 0;
-  std::array<double, 4> products{};  // matrix products and convolutions, by Precision
-  double attention = 0;
-  double memory = 0;
+  double idle_w = 0;
+  double busy_w = 0;                        // more, while any kernel runs
+  std::array<double, 4> joules_per_flop{};  // of products, convolutions and attention, by Precision
 };
 
-// A card of the same chip, of which its maker's rates can be taken for what its limit lets it hold.
+// A card of the same chip: at the same share of its peaks it draws the same share of its limit as
+// the GPU that was measured. Often the card itself.
 struct SameChip {
   std::string gpu;
   double limit_w = 0;
   double clock_hz = 0;
-  double bandwidth_bytes_per_s = 0;
   std::array<double, 4> peak_flops{};  // by Precision; 0 = not offered
 };
 
@@ -31,7 +30,7 @@ struct PowerSection {
   std::string source;
   double limit_w = 0;            // of the board
   Draw draw;                     // measured, or that of `like` (predict/power.h)
-  std::optional<SameChip> like;  // absent: measured, and kernels were measured under this limit
+  std::optional<SameChip> like;  // absent: measured
 };
 
 // Names fields of the section: "/power/limit_w".

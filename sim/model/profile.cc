@@ -60,20 +60,19 @@ Problem validate(const PowerSection& p) {
   constexpr double kMost = 1e5;
   if (!(p.limit_w > 0 && p.limit_w <= kMost))
     return {"/power/limit_w", "more than 0 and at most 100000 watts"};
-  double least = std::min({p.draw.idle, p.draw.attention, p.draw.memory});
-  double most = std::max({p.draw.idle, p.draw.attention, p.draw.memory});
-  for (double w : p.draw.products) least = std::min(least, w), most = std::max(most, w);
-  if (!(least >= 0 && most <= kMost)) return {"/power", "0 to 100000 watts"};
-  if (!(p.draw.idle < p.limit_w)) return {"/power/idle_w", "is below limit_w"};
+  const Draw& d = p.draw;
+  if (!(d.busy_w >= 0 && d.busy_w <= kMost)) return {"/power/busy_w", "0 to 100000 watts"};
+  if (!(d.idle_w >= 0 && d.idle_w < p.limit_w)) return {"/power/idle_w", "is below limit_w"};
+  for (double joules : d.joules_per_flop)
+    if (!(joules >= 0 && joules <= 1e-6))
+      return {"/power/joules_per_flop", "0 to a millionth of a joule"};
   if (!p.like) return {};
   const SameChip& c = *p.like;
   if (!(c.limit_w > 0 && c.limit_w <= kMost))
     return {"/power/like/limit_w", "more than 0 and at most 100000 watts"};
   if (!(c.clock_hz > 0)) return {"/power/like/clock_hz", "a clock is positive"};
-  if (!(c.bandwidth_bytes_per_s > 0))
-    return {"/power/like/bandwidth_bytes_per_s", "a bandwidth is positive"};
-  if (!(c.peak_flops[static_cast<std::size_t>(Precision::Fp16)] > 0))
-    return {"/power/like/peak_flops", "fp16 and fp32 at least"};
+  if (!(c.peak_flops[static_cast<std::size_t>(Precision::Fp32)] > 0))
+    return {"/power/like/peak_flops", "fp32 at least"};
   return {};
 }
 

@@ -202,6 +202,13 @@ double optimizer_launches(const Optimizer& o, double tensors, double elements) {
   return passes * std::max(ceil_div(tensors, kTensors), ceil_div(elements, kElements));
 }
 
+double attention_flops(const AttentionShape& a, bool backward) {
+  const auto scores = static_cast<double>(a.sequence) * static_cast<double>(a.sequence);
+  const auto heads = static_cast<double>(a.batch * a.heads);
+  return 4 * heads * scores * static_cast<double>(a.dim) * (backward ? 2.5 : 1.0) *
+         (a.causal ? 0.5 : 1.0);
+}
+
 double attention_ps(const AttentionShape& a, const AttentionCost& c, const KernelCosts& k) {
   double blocks = ceil_div(static_cast<double>(a.sequence), kAttentionRows);
   double waves = ceil_div(blocks * static_cast<double>(a.batch * a.heads), k.sms);

@@ -69,6 +69,9 @@ struct AttentionShape {
 // Launches of an optimizer's multi-tensor kernels, or kernels of a loop over parameters.
 double optimizer_launches(const Optimizer& o, double tensors, double elements);
 
+// Operations that matter: a causal one skips half. Backward does 2.5 times those of forward.
+double attention_flops(const AttentionShape& a, bool backward);
+
 // Waves of tiles of 128 rows; backward does 2.5 times the operations of forward.
 double attention_ps(const AttentionShape& a, const AttentionCost& c, const KernelCosts& k);
 

@@ -19,11 +19,11 @@ double at_level(double ps, const Spread& s, Level level) {
   return level == Level::Mid ? ps : ps * (level == Level::Low ? s.slow : s.quick);
 }
 
-// Picoseconds at the clock of the peaks, and what is drawn beside what is drawn idle.
+// Picoseconds at the clock of the peaks.
 struct Part {
   double memory = 0;
-  double clocked = 0;
-  double energy = 0;  // of `clocked`: watts times picoseconds
+  double clocked = 0;  // products and attention
+  double joules = 0;   // of their operations
 };
 
 // Sums kernels of one direction of one layer; !known once a kernel has no cost.
@@ -44,22 +44,21 @@ struct Sum {
     }
     part.memory += at_level(memory_ps(traffic, kernels, *c, k), c->spread, level);
   }
-  void clocked(double ps, double watts) {
+  void clocked(double ps, double flops, Precision p) {
     part.clocked += ps;
-    part.energy += watts * ps;
+    part.joules += flops * draw.joules_per_flop[static_cast<std::size_t>(p)];
   }
   void cast(bool to_halves, double elements) {
     memory(to_halves ? "to_bf16" : "to_fp32", false, false, kCast * elements);
   }
   void product(const Product& q, const ProductCost& c) {
-    clocked(at_level(product_ps(q, c, k), c.spread, level), watts(c));
+    clocked(at_level(product_ps(q, c, k), c.spread, level), flops_of(q), c.precision);
   }
   void conv(const ConvShape& s, Pass pass, const ProductCost& c) {
-    clocked(at_level(conv_ps(s, pass, last, c, k), c.spread, level), watts(c));
+    const double flops = flops_of(conv_product(s, pass, c.precision));
+    clocked(at_level(conv_ps(s, pass, last, c, k), c.spread, level), flops, c.precision);
   }
-  double watts(const ProductCost& c) const {
-    return draw.products[static_cast<std::size_t>(c.precision)];
-  }
+  static double flops_of(const Product& q) { return 2 * q.rows * q.columns * q.sum * q.count; }
 };
 
 // Kinds that are measured as a whole, however many kernels they launch.
@@ -255,7 +254,8 @@ class Walk {
     for (bool back : {false, true}) {
       Sum& sum = back ? backward : forward;
       if (const AttentionCost* c = find_attention(k_, back, halves()))
-        sum.clocked(at_level(attention_ps(shape, *c, k_), c->spread, level_), draw_.attention);
+        sum.clocked(at_level(attention_ps(shape, *c, k_), c->spread, level_),
+                    attention_flops(shape, back), w_.precision);
       else
         sum.known = false;
     }
@@ -334,7 +334,7 @@ LayerTimes layer_times(const Workload& w, const Profile& p, Level level) {
     if (!parts.back()) continue;
     for (const Part* x : {&parts.back()->forward, &parts.back()->backward}) {
       step.clocked_ps += x->clocked;
-      step.clocked_energy += x->energy;
+      step.joules += x->joules;
       step.memory_ps += x->memory;
     }
   }

@@ -6,25 +6,24 @@
 
 namespace ddpsim::predict {
 
-// What a card draws at the clock of its peaks, from one of the same chip, which its own limit holds
-// at its own clock while it does nothing but products. The shares of a limit that the other kinds
-// of kernels take are those of `measured`. An operation takes as much energy as the square of the
-// clock.
-// REQUIRES: like.limit_w, clock_hz, bandwidth and a peak > 0.
-Draw drawn_like(const PowerSection& measured, const SameChip& like, const ComputeSection& compute,
-                const MemorySection& memory, double limit_w);
+// What a card draws at the clock of its peaks, from one of the same chip, of which every share of
+// its peaks draws the share of its limit that it draws on the measured GPU, whose peaks are
+// `peaks`. The energy of an operation grows with the square of the clock. REQUIRES: like: limit_w,
+// clock_hz and the peak of fp32 > 0.
+Draw drawn_like(const PowerSection& measured, const std::array<double, 4>& peaks,
+                const SameChip& like, const ComputeSection& compute, double limit_w);
 
-// Device time of one step at the clock of the peaks, by what the clock decides; picoseconds, and
-// watts times picoseconds beside what it draws idle.
+// One step at the clock of the peaks: picoseconds, and the joules of operations.
 struct StepDraw {
-  double clocked_ps = 0;  // products and attention
-  double clocked_energy = 0;
-  double memory_ps = 0;
+  double clocked_ps = 0;  // products and attention: what the clock decides
+  double memory_ps = 0;   // the other kernels
+  double joules = 0;      // of `clocked`, beside what is drawn idle and busy
 };
 
 // Share of that clock, in [0.4, 1], at which the mean over the step is the limit:
-//   idle T + clocked_energy f^2 + memory * memory_ps = limit T,   T = clocked_ps / f + memory_ps
-// 1: the limit is not felt, or the section is of a GPU whose kernels were measured.
+//   idle T + (busy clocked_ps + joules) f^2 + busy memory_ps = limit T
+//   T = clocked_ps / f + memory_ps
+// 1: the limit is not felt.
 double clock_share(const PowerSection& p, const StepDraw& step);
 
 }  // namespace ddpsim::predict

@@ -29,6 +29,13 @@ double median_error(const Results& rows) {
   return analysis::median(errors);
 }
 
+// REQUIRES: not empty. What a constant is chosen by: it changes smoothly with the constant.
+double mean_error(const Results& rows) {
+  double sum = 0;
+  for (const StepResult* r : rows) sum += std::abs(r->error);
+  return sum / static_cast<double>(rows.size());
+}
+
 // REQUIRES: not empty.
 StepGroup group_of(const Results& rows, StepQuestion question, const std::string& by,
                    const std::string& name) {
@@ -91,7 +98,7 @@ std::vector<StepResult> left_out(const std::vector<std::vector<StepResult>>& by_
       for (const StepResult& r : rows)
         if (counts(r) && part_of(r, by) != part) others.push_back(&r);
       if (others.empty()) continue;
-      double error = median_error(others);
+      double error = mean_error(others);
       if (!best || error < least) best = &rows, least = error;
     }
     if (!best) continue;

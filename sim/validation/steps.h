@@ -78,7 +78,7 @@ struct StepResult {
   double error = 0;    // predicted / measured - 1
 };
 // Rows as they are with each of several constants, in the same order: each with the constant that
-// leaves the least median |error| of the rows of other parts. `by`: "source" or "generation".
+// leaves the least mean |error| of the rows of other parts. `by`: "source" or "generation".
 std::vector<StepResult> left_out(const std::vector<std::vector<StepResult>>& by_constant,
                                  const std::string& by);
 bool in_interval(const StepResult& r);

@@ -334,6 +334,7 @@ def scaled(base):
 # What a section that is measured has from its base, by a word of its `source`.
 SAID = {
     ("compute", "efficiency", "attention"): "attention",
+    ("power",): "reports/gpu.md",
 }
 # What the device is; the fit refuses a base with another capacity.
 FACTS = {
