@@ -221,14 +221,18 @@ void fit_memory(const Points& points, OperatorFit& out) {
 
 // ---- attention
 
-using AttentionKey = std::pair<bool, bool>;
+using AttentionKey = std::tuple<bool, bool, bool>;  // FlashAttention-2, backward, halves
+
+const char* name_of_attention(bool halves, bool flash2) {
+  return flash2 ? "flash2 bf16" : halves ? "attention bf16" : "attention tf32";
+}
 
 void fit_attention(const Points& points, OperatorFit& out) {
   std::map<AttentionKey, std::vector<const AttentionPoint*>> seen;
   for (const AttentionPoint& q : points.attention)
-    if (!q.held_out) seen[{q.backward, q.halves}].push_back(&q);
+    if (!q.held_out) seen[{q.flash2, q.backward, q.halves}].push_back(&q);
   for (const auto& group : seen) {
-    const AttentionKey& key = group.first;
+    const auto [flash2, backward, halves] = group.first;
     const std::vector<const AttentionPoint*>& list = group.second;
     if (list.size() < 3) {
       out.notes.push_back("attention: " + std::to_string(list.size()) +
@@ -239,12 +243,12 @@ void fit_attention(const Points& points, OperatorFit& out) {
     // best that was measured.
     std::set<std::int64_t> dims;
     for (const AttentionPoint* q : list) dims.insert(q->shape.dim);
-    AttentionCost c{key.first, key.second, 0, {}, {}, {}};
+    AttentionCost c{backward, halves, flash2, 0, {}, {}, {}};
     const MemoryCost* plain = find_memory(out.costs, "add", false, false, false);
     double least = plain ? static_cast<double>(plain->fixed.ps) : 100 * kNanosecond;
     double rate = 1e14;
     for (const ProductPoint& q : points.products)
-      if (!q.held_out && (predict::element_bytes(q.precision) == 2) == key.second)
+      if (!q.held_out && (predict::element_bytes(q.precision) == 2) == halves)
         rate = std::max(rate, q.flops / q.ps * 1e12);
     double fixed = least;
     double block = 1e5;
@@ -288,8 +292,8 @@ Judged judge(const KernelCosts& k, const Points& points) {
     of(q.held_out)[optimizer ? "optimizer" : "memory"].add(q.traffic, q.ps, time_of(q, *c, k));
   }
   for (const AttentionPoint& q : points.attention)
-    if (const AttentionCost* c = find_attention(k, q.backward, q.halves))
-      of(q.held_out)[q.halves ? "attention bf16" : "attention tf32"].add(
+    if (const AttentionCost* c = find_attention(k, q.backward, q.halves, q.flash2))
+      of(q.held_out)[name_of_attention(q.halves, q.flash2)].add(
           static_cast<double>(q.shape.batch * q.shape.heads * q.shape.sequence), q.ps,
           predict::attention_ps(q.shape, *c, k));
   return out;
@@ -323,8 +327,13 @@ OperatorFit fit_operators(int sms, const std::vector<const Run*>& runs) {
   Judged judged = judge(out.costs, points);
   // Too few sizes of each kind were left out: one spread for all that memory decides.
   for (MemoryCost& c : out.costs.memory) c.spread = spread_of(judged.held_out["memory"].ratios);
-  for (AttentionCost& c : out.costs.attention)
-    c.spread = spread_of(judged.held_out[c.halves ? "attention bf16" : "attention tf32"].ratios);
+  // FlashAttention-2's too few shapes that were left out say no less than the other kernel's.
+  for (AttentionCost& c : out.costs.attention) {
+    const std::vector<double>& own = judged.held_out[name_of_attention(c.halves, c.flash2)].ratios;
+    c.spread = spread_of(own.size() < kSpread && c.flash2
+                             ? judged.held_out[name_of_attention(c.halves, false)].ratios
+                             : own);
+  }
   for (const auto& [name, e] : judged.seen)
     if (!e.ratios.empty()) out.residuals.push_back(e.residual(name, false));
   for (const auto& [name, e] : judged.held_out)

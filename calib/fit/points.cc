@@ -127,11 +127,13 @@ std::optional<MemoryPoint> of_optimizer(const std::string& name, const Sample& s
 }
 
 std::optional<AttentionPoint> of_attention(const Sample& s) {
+  constexpr std::int64_t kFlash = 0;
   constexpr std::int64_t kEfficient = 1;
   constexpr std::int64_t kCudnn = 3;  // what PyTorch takes on these GPUs
   AttentionPoint q;
   q.halves = predict::element_bytes(precision_of(s)) == 2;
-  if (parameter(s, "kind") != (q.halves ? kCudnn : kEfficient)) return {};
+  q.flash2 = q.halves && parameter(s, "kind") == kFlash;
+  if (!q.flash2 && parameter(s, "kind") != (q.halves ? kCudnn : kEfficient)) return {};
   q.backward = pass_of(s) != Pass::Forward;
   q.shape = {parameter(s, "batch"), parameter(s, "heads"), parameter(s, "sequence"),
              parameter(s, "dim"), parameter(s, "causal") != 0};

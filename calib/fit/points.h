@@ -38,6 +38,7 @@ struct MemoryPoint {
 struct AttentionPoint {
   bool backward = false;
   bool halves = false;
+  bool flash2 = false;
   predict::AttentionShape shape;
   double ps = 0;
   bool held_out = false;

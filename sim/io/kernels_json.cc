@@ -98,10 +98,11 @@ OrderedJson write_memory(const MemoryCost& c) {
 }
 
 AttentionCost read_attention(const Reader& r) {
-  r.only({"backward", "halves", "flops_per_s", "fixed_ps", "block_ps", "spread"});
+  r.only({"backward", "halves", "flash2", "flops_per_s", "fixed_ps", "block_ps", "spread"});
   AttentionCost c;
   c.backward = r.at("backward").boolean();
   c.halves = r.at("halves").boolean();
+  if (r.has("flash2")) c.flash2 = r.at("flash2").boolean();
   c.flops_per_s = r.at("flops_per_s").number();
   c.fixed = read_ps(r, "fixed_ps");
   c.block = read_ps(r, "block_ps");
@@ -110,8 +111,13 @@ AttentionCost read_attention(const Reader& r) {
 }
 
 OrderedJson write_attention(const AttentionCost& c) {
-  return {{"backward", c.backward}, {"halves", c.halves},     {"flops_per_s", c.flops_per_s},
-          {"fixed_ps", c.fixed.ps}, {"block_ps", c.block.ps}, {"spread", write_spread(c.spread)}};
+  OrderedJson j{{"backward", c.backward}, {"halves", c.halves}};
+  if (c.flash2) j["flash2"] = true;
+  j["flops_per_s"] = c.flops_per_s;
+  j["fixed_ps"] = c.fixed.ps;
+  j["block_ps"] = c.block.ps;
+  j["spread"] = write_spread(c.spread);
+  return j;
 }
 
 }  // namespace

@@ -308,7 +308,11 @@ Workload read_workload(const Json& j, const std::string& file) {
     if (r.has("memory_format"))
       w.channels_last = r.at("memory_format").choice({"contiguous", "channels_last"}) == 1;
     if (r.has("casting")) read_casting(r.at("casting"), w);
-    if (r.has("attention")) w.fused_attention = r.at("attention").choice({"eager", "fused"}) == 1;
+    if (r.has("attention")) {
+      const auto which = r.at("attention").choice({"eager", "fused", "flash2"});
+      w.fused_attention = which > 0;
+      w.flash2 = which == 2;
+    }
     if (r.has("times")) r.at("times").fail("a described workload has layers, not times");
     if (r.has("sequence")) w.sequence = r.at("sequence").small(1, 1'000'000);
     if (r.has("positions")) w.positions = r.at("positions").small(1, 1'000'000);

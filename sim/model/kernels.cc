@@ -56,10 +56,14 @@ const MemoryCost* find_memory(const KernelCosts& k, const std::string& op, bool 
   return find("add", false, false);
 }
 
-const AttentionCost* find_attention(const KernelCosts& k, bool backward, bool halves) {
-  for (const AttentionCost& c : k.attention)
-    if (c.backward == backward && c.halves == halves) return &c;
-  return nullptr;
+const AttentionCost* find_attention(const KernelCosts& k, bool backward, bool halves, bool flash2) {
+  const AttentionCost* other = nullptr;
+  for (const AttentionCost& c : k.attention) {
+    if (c.backward != backward || c.halves != halves) continue;
+    if (c.flash2 == flash2) return &c;
+    if (!c.flash2) other = &c;
+  }
+  return other;
 }
 
 Problem validate(const KernelCosts& k) {

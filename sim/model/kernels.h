@@ -68,6 +68,7 @@ struct MemoryCost {
 struct AttentionCost {
   bool backward = false;
   bool halves = false;
+  bool flash2 = false;  // FlashAttention-2; absent: the kernel that PyTorch takes there
   double flops_per_s = 0;
   Duration fixed;
   Duration block;  // of one block, beside its products: exponentials
@@ -99,7 +100,8 @@ const ProductCost* find_product(const KernelCosts& k, const std::string& kernel,
 // element-wise kernel); nullptr if there is none.
 const MemoryCost* find_memory(const KernelCosts& k, const std::string& op, bool backward,
                               bool halves, bool channels_last);
-const AttentionCost* find_attention(const KernelCosts& k, bool backward, bool halves);
+// Where FlashAttention-2 was not measured, or not in that precision: the other.
+const AttentionCost* find_attention(const KernelCosts& k, bool backward, bool halves, bool flash2);
 
 Problem validate(const KernelCosts& k);
 

@@ -177,6 +177,7 @@ struct Workload {
   bool channels_last = false;           // described: memory format of images; otherwise NCHW
   Checkpointing checkpointing = Checkpointing::None;  // described: of each repeated block
   bool fused_attention = false;  // described: scaled_dot_product_attention instead of its parts
+  bool flash2 = false;           // by FlashAttention-2. REQUIRES: fused_attention
   std::optional<MeasuredStep> measured_step;  // its factor is not in `times`
   Bytes gradient_bytes() const;
   std::int64_t elements() const;  // of all parameters

@@ -19,6 +19,7 @@ inline constexpr double kFed = 400;
 //              operations takes as many clocks
 //   memory     the bandwidth, or what the SMs can ask for at once, as far as the measured kernel
 //              stayed below its own GPU's bandwidth
+//   FlashAttention-2  the SMs and their clock
 //   fp32 convolutions where no TF32 is: fp32 products, without conversions; 3 x 3 by Winograd
 //   precisions that `to` does not offer: none
 // `common` of the result is what all kernels together were off where published steps could tell.

@@ -253,7 +253,7 @@ class Walk {
     AttentionShape shape{w_.batch, l.op.count, l.op.rows, l.op.inputs, l.op.causal};
     for (bool back : {false, true}) {
       Sum& sum = back ? backward : forward;
-      if (const AttentionCost* c = find_attention(k_, back, halves()))
+      if (const AttentionCost* c = find_attention(k_, back, halves(), w_.flash2))
         sum.clocked(at_level(attention_ps(shape, *c, k_), c->spread, level_),
                     attention_flops(shape, back), w_.precision);
       else

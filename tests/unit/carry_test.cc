@@ -57,6 +57,36 @@ TEST(Carried, TwiceTheBandwidthHelpsWhatTheBandwidthLimits) {
   EXPECT_GT(speedup("batch_norm", false, true), 1);
 }
 
+// FlashAttention-2 knows nothing of what Hopper's tensor cores do more in a clock.
+TEST(Carried, FlashAttention2FollowsTheSmsAndTheOtherThePeaks) {
+  const Profile a100 = profile("a100-sxm4-80gb.datasheet");
+  for (bool backward : {false, true}) {
+    const AttentionCost* there = find_attention(*a100.costs, backward, true, true);
+    const AttentionCost* here = find_attention(*reference().costs, backward, true, true);
+    ASSERT_TRUE(there->flash2 && here->flash2);
+    EXPECT_NEAR(there->flops_per_s / here->flops_per_s,
+                108 * a100.compute.clock_hz / (132 * reference().compute.clock_hz), 1e-3);
+    const AttentionCost* other = find_attention(*reference().costs, backward, true, false);
+    ASSERT_FALSE(other->flash2);
+    EXPECT_GT(other->flops_per_s, 1.5 * here->flops_per_s) << "measured: cuDNN's on an H100";
+    EXPECT_NEAR(
+        find_attention(*a100.costs, backward, true, false)->flops_per_s / other->flops_per_s,
+        312 / 989.4, 1e-3);
+  }
+  EXPECT_FALSE(find_attention(*a100.costs, false, false, true)->flash2) << "it has no TF32";
+}
+
+TEST(Carried, AWorkloadChoosesItsAttention) {
+  Workload w = workload("gpt2-small");
+  w.precision = Precision::Bf16;
+  w.fused_attention = true;
+  const Profile h100 = profile("h100-sxm.datasheet");
+  auto forward = [&] { return predict::step_times(w, h100, Level::Mid).forward; };
+  const Duration fused = forward();
+  w.flash2 = true;
+  EXPECT_GT(forward(), fused);
+}
+
 // A GPU of few SMs with a slow memory: what the H100's SMs limited, its memory does.
 TEST(Carried, WhatTheSmsLimitedTheMemoryLimitsWhereItIsSlower) {
   Profile v100 = profile("v100-sxm2.datasheet");

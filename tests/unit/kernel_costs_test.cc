@@ -56,8 +56,8 @@ KernelCosts costs() {
   k.memory.push_back({"layer_norm", false, false, false, kMicrosecond * 4, 0.5, {}});
   k.memory.push_back({"layer_norm", true, false, false, kMicrosecond * 6, 0.25, {0.8, 1.5}});
   k.memory.push_back({"adamw_foreach", false, false, false, kMicrosecond * 2, 0.8, {}});
-  k.attention = {{false, true, 1e14, kMicrosecond * 2, kMicrosecond, {}},
-                 {true, true, 1e14, kMicrosecond * 2, kMicrosecond, {}}};
+  k.attention = {{false, true, false, 1e14, kMicrosecond * 2, kMicrosecond, {}},
+                 {true, true, false, 1e14, kMicrosecond * 2, kMicrosecond, {}}};
   return k;
 }
 

@@ -214,7 +214,8 @@ def question_of(row: Row) -> Question:
     model = model_of(row)
     sets["workload.batch"] = str(number(row, "batch_per_rank"))
     if row["attention"] and "math" not in row["attention"]:
-        sets["workload.attention"] = "fused"
+        # FlashAttention-2, or PyTorch's of before 2.9; where a row says cuDNN, that.
+        sets["workload.attention"] = "fused" if "cuDNN" in row["attention"] else "flash2"
     if DONE[row["checkpointing"]] != "none":
         sets["workload.checkpointing"] = DONE[row["checkpointing"]]
     if row["accumulation"] not in ("", "1"):

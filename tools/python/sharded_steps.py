@@ -35,8 +35,13 @@ PROFILES = (
     ("A100 64GB", "a100-sxm4-40gb.datasheet"),
     ("H200", "h200-sxm.datasheet"),
 )
-USUAL_A100, USUAL_H100 = "a100-sxm4-80gb.datasheet", "h100-sxm.datasheet"
-USUAL_PROFILES = {"dgx-a100": USUAL_A100, "hgx-h100": USUAL_H100}
+# What a row prints of its boards.
+BOARDS = {
+    "HBM2e 500W": {
+        "profile.power.limit_w": "500",
+        "profile.memory.bandwidth_bytes_per_s": "2400000000000",
+    }
+}
 UNKNOWN = ("MI300X", "GB200", "GB300")
 # What modalities leaves open, as its GPTs of these sizes usually are (GPT-3's heads; Brown et al.
 # 2020, table 2.1).
@@ -78,6 +83,7 @@ def steps_question(row):
     if q.cluster == "hgx-h200":  # whose drawing is of eight GPUs
         q.cluster = "hgx-h100"
     q.profile = next((p for name, p in PROFILES if name in row["gpu"]), None)
+    q.sets |= next((sets for name, sets in BOARDS.items() if name in row["gpu"]), {})
     return q
 
 
