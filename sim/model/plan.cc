@@ -40,7 +40,7 @@ const char* name_of(CommHook h) {
 
 bool offloads(const Plan& plan) {
   return (plan.system == System::Zero && plan.zero.offload_optimizer) ||
-         (plan.system == System::Fsdp2 && plan.fsdp.cpu_offload);
+         ((plan.system == System::Fsdp || plan.system == System::Fsdp2) && plan.fsdp.cpu_offload);
 }
 
 Backend backend_of(const Plan& plan, DeviceKind device) {

@@ -77,14 +77,14 @@ struct FsdpPlan {
   bool no_sync = false;  // micro-steps but the last keep whole gradients
   std::int64_t shard_degree = 0;  // ranks that shard together; 0 = all, of FSDP1's hybrid
                                   // strategies those of a host
+  bool cpu_offload = false;       // CPUOffload(offload_params=True), CPUOffloadPolicy(): shards,
+                                  // their gradients and the optimizer are the host's
   // fully_shard alone
   Reshard reshard_after_forward;
   std::int64_t forward_prefetch_units = 0;            // set_modules_to_forward_prefetch
   std::int64_t backward_prefetch_units = 1;           // set_modules_to_backward_prefetch
   bool separate_reduce_scatter_group = false;         // 2.13
   std::int64_t reduce_scatter_max_input_buffers = 1;  // 2.13
-  bool cpu_offload = false;  // CPUOffloadPolicy(): shards, their gradients and the
-                             // optimizer are the host's
   std::string auto_wrap_policy =
       "block";  // "block": each repeated block is a unit; "none": the model is one; of FSDP1
                 // "size_based": size_based_auto_wrap_policy (size_based.h)

@@ -137,6 +137,9 @@ std::span<const KnobRecord> fsdp_knobs() {
       {"no_sync", "", "false",
        "micro-steps but the last keep whole gradients instead of reducing them", false,
        [](Plan& p) { return Field(&p.fsdp.no_sync); }},
+      {"cpu_offload", "", "false",
+       "CPUOffload(offload_params=True): shards, their gradients and the optimizer are the host's",
+       false, [](Plan& p) { return Field(&p.fsdp.cpu_offload); }},
       {"auto_wrap_policy", "", "block",
        "block: each repeated block is a unit; none: the model is one; size_based: "
        "size_based_auto_wrap_policy",

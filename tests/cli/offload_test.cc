@@ -29,6 +29,10 @@ TEST(OffloadCommand, Answers) {
                 {"to_host/bucket.0", "host_optimizer", "to_device/weights", "wait/check_slices.0"});
   expect_answer(asked({"show", "program"}, "fsdp2", {"cpu_offload=true", kMemory}),
                 {"to_device/bwd.", "to_host/", "wait/to_host/root", "host_optimizer"});
+  expect_answer(asked({"predict"}, "fsdp", {"cpu_offload=true", kMemory}), {"cpu_offload=true"});
+  expect_answer(asked({"show", "program"}, "fsdp", {"cpu_offload=true", kMemory}),
+                {"to_device/bwd.root", "to_host/root", "wait/to_host", "host_optimizer"});
+  expect_answer({"show", "plan", "fsdp"}, {"cpu_offload"});
   expect_answer({"show", "plan", "zero"}, {"offload_optimizer", "offload_pin_memory"});
   expect_answer({"show", "plan", "fsdp2"}, {"cpu_offload"});
 }
@@ -36,7 +40,7 @@ TEST(OffloadCommand, Answers) {
 class OffloadFiles : public InFolder {};
 
 TEST_F(OffloadFiles, AProgramThatMovesIsReadBack) {
-  for (const char* plan : {"zero2", "fsdp2"}) {
+  for (const char* plan : {"zero2", "fsdp", "fsdp2"}) {
     const char* knob = std::string(plan) == "zero2" ? kZero : "cpu_offload=true";
     const std::string file = at("p.json");
     put(file, ddpsim(asked({"show", "program", "--format", "json"}, plan, {knob, kMemory})).out);
@@ -68,10 +72,21 @@ TEST(OffloadCommand, RefusesInASentence) {
                        {kZero, kMemory, "workload.optimizer={\"name\":\"sgd\",\"momentum\":true}"}),
                  "DeepSpeedCPUAdam");
   expect_refusal(asked({"predict"}, "zero3", {"offload_param=cpu"}), "not modelled");
-  expect_refusal(asked({"predict"}, "fsdp", {"cpu_offload=true"}), "is a knob of fsdp2");
+  expect_refusal(asked({"predict"}, "ddp", {"cpu_offload=true"}), "is a knob of fsdp");
+  for (const char* plan : {"fsdp", "fsdp2"}) {
+    expect_refusal(asked({"predict"}, plan, {"cpu_offload=true", kMemory}, "hgx-h100"),
+                   "draws no PCIe (or C2C) link");
+    expect_refusal(asked({"predict"}, plan, {"cpu_offload=true"}), "bandwidth is");
+    expect_refusal(asked({"predict"}, plan, {"cpu_offload=true", kMemory, "ranks=1"}), "one rank");
+    expect_refusal(asked({"predict"}, plan, {"cpu_offload=maybe", kMemory}), "cpu_offload");
+  }
+  expect_refusal(
+      asked({"predict"}, "fsdp", {"cpu_offload=true", kMemory, "sharding_strategy=no_shard"}),
+      "of no_shard is not modelled");
+  expect_refusal(asked({"predict"}, "fsdp", {"cpu_offload=true", kMemory, "accumulation_steps=2"}),
+                 "outside no_sync()");
   expect_refusal(asked({"predict"}, "fsdp2", {"cpu_offload=true", kMemory, "set_to_none=false"}),
                  "set_to_none");
-  expect_refusal(asked({"predict"}, "fsdp2", {"cpu_offload=true", kMemory, "ranks=1"}), "one rank");
 }
 
 TEST(HpzCommand, AnswersAndRefuses) {

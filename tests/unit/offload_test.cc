@@ -21,6 +21,12 @@ Plan zero(int stage, bool offloads) {
   p.zero.offload_optimizer = offloads;
   return p;
 }
+Plan fsdp(bool offloads) {
+  Plan p;
+  p.system = System::Fsdp;
+  p.fsdp.cpu_offload = offloads;
+  return p;
+}
 Plan fsdp2(bool offloads) {
   Plan p;
   p.system = System::Fsdp2;
@@ -85,6 +91,40 @@ TEST(Offload, ARankCopiesItsShareOfFourBytesEachWay) {
   EXPECT_LT(moved(p, false), 2 * moved(p, true));
 }
 
+// FSDP1's flat parameters are the host's between forward and backward, also those that stay whole.
+TEST(Offload, Fsdp1CopiesEachShardForForwardAndForBackward) {
+  for (Sharding s : {Sharding::FullShard, Sharding::ShardGradOp})
+    for (PytorchVersion v : {PytorchVersion::V1_13, PytorchVersion::V2_7}) {
+      Plan plan = fsdp(true);
+      plan.fsdp.sharding_strategy = s;
+      plan.pytorch = v;
+      const OffloadingJob job(plan, 8);
+      const Program p = job.program();
+      const std::int64_t share = 4 * job.w.elements() / 8;
+      EXPECT_GE(moved(p, true), share);
+      EXPECT_LE(moved(p, true), share + 4 * 13) << "an element of each unit is padded, at most";
+      EXPECT_EQ(moved(p, false), 2 * moved(p, true));
+    }
+}
+
+TEST(Offload, TheHostUpdatesTheShardAndZeroesItsGradientsWhereTheyStay) {
+  for (bool to_none : {true, false}) {
+    Plan plan = fsdp(true);
+    plan.set_to_none = to_none;
+    const OffloadingJob job(plan, 8);
+    const Program p = job.program();
+    std::int64_t zeroed = 0, updated = 0;
+    for (std::uint32_t i = 0; i < p.steady.ops.size(); ++i) {
+      const std::string name = name_of(p, p.steady, i);
+      if (name == "host_zero_gradients") zeroed += p.steady.ops[i].bytes;
+      if (name == "host_optimizer") updated += p.steady.ops[i].bytes;
+    }
+    EXPECT_EQ(zeroed, to_none ? 0 : moved(p, true));
+    EXPECT_EQ(updated, static_cast<std::int64_t>(static_cast<double>(moved(p, true) / 4) *
+                                                 optimizer_bytes_per_element(job.w)));
+  }
+}
+
 TEST(Offload, WhatLeavesTheDevice) {
   for (int stage : {1, 2}) {
     const Program kept = OffloadingJob(zero(stage, false), 8).program();
@@ -97,12 +137,14 @@ TEST(Offload, WhatLeavesTheDevice) {
     EXPECT_NEAR(static_cast<double>(held(kept)), static_cast<double>(weights + 3 * weights / 8),
                 100);
   }
-  EXPECT_EQ(held(OffloadingJob(fsdp2(true), 8).program()), 0);
+  for (const Plan& plan : {fsdp(true), fsdp2(true)})
+    EXPECT_EQ(held(OffloadingJob(plan, 8).program()), 0);
+  EXPECT_GT(held(OffloadingJob(fsdp(false), 8).program()), 0);
 }
 
 // Turned off, nothing is moved, and all of the Program is as it was.
 TEST(Offload, EveryOtherOperationStaysWhatItIs) {
-  for (const Plan& plan : {zero(1, false), zero(2, false), fsdp2(false)})
+  for (const Plan& plan : {zero(1, false), zero(2, false), fsdp(false), fsdp2(false)})
     for (const Op& op : OffloadingJob(plan, 8).program().steady.ops) EXPECT_FALSE(is_move(op.kind));
   auto collectives = [](const Program& p) {
     std::int64_t sum = 0;
@@ -112,6 +154,8 @@ TEST(Offload, EveryOtherOperationStaysWhatItIs) {
   };
   EXPECT_EQ(collectives(OffloadingJob(zero(2, true), 8).program()),
             collectives(OffloadingJob(zero(2, false), 8).program()));
+  EXPECT_EQ(collectives(OffloadingJob(fsdp(true), 8).program()),
+            collectives(OffloadingJob(fsdp(false), 8).program()));
   EXPECT_EQ(collectives(OffloadingJob(fsdp2(true), 8).program()),
             collectives(OffloadingJob(fsdp2(false), 8).program()));
 }
@@ -132,7 +176,8 @@ TEST(Offload, RanksOfAHostShareLinksAndMemory) {
 
 TEST(OffloadStep, BothFidelitiesAgreeAndItIsLonger) {
   for (const auto& [with, without] :
-       {std::pair{zero(2, true), zero(2, false)}, std::pair{fsdp2(true), fsdp2(false)}}) {
+       {std::pair{zero(2, true), zero(2, false)}, std::pair{fsdp(true), fsdp(false)},
+        std::pair{fsdp2(true), fsdp2(false)}}) {
     auto step = [](const Plan& plan, Fidelity fidelity) {
       OffloadingJob job(plan, 8);
       const topology::Fabric fabric(job.cluster);
