@@ -72,10 +72,6 @@ void refuse_other_systems(const Reader& r) {
                          ? "nothing measured says what its kernels take"
                          : "its all-to-all is none of ddpsim's collectives") +
                     "; zero_hpz_partition_size is");
-  if (r.has("offload_param"))
-    r.fail_at("/offload_param",
-              "weights of stage 3 in the host's memory are not modelled; offload_optimizer of "
-              "stages 1 and 2 is, and cpu_offload of fsdp2");
   if (r.has("fully_shard")) r.fail_at("/fully_shard", "is a system: {\"system\": \"fsdp2\"}");
   for (const char* key : {"zero_stage", "zero_optimization"})
     if (r.has(key))

@@ -90,10 +90,17 @@ Problem check_zero(const Plan& p, const Workload& w, bool gpus) {
             "is of stage 3, which gathers weights (--set stage=3)"};
   if (z.offload_pin_memory && !z.offload_optimizer)
     return {"/plan/offload_pin_memory", "there is nothing to pin (--set offload_optimizer=cpu)"};
-  if (z.offload_optimizer && z.stage == 3)
-    return {"/plan/offload_optimizer",
-            "is modelled for stages 1 and 2; that of stage 3, offload_param and NVMe are not"};
-  if (z.offload_optimizer && !z.contiguous_gradients)
+  if (z.offload_param && z.stage != 3)
+    return {"/plan/offload_param",
+            "is of stage 3, whose weights are in shards (DeepSpeed: \"valid only with stage 3\"; "
+            "--set stage=3)"};
+  if (z.offload_param && !z.offload_optimizer)
+    return {"/plan/offload_param",
+            "is modelled together with the optimizer's (--set offload_optimizer=cpu)"};
+  if (z.offload_param && z.zero_hpz_partition_size > 1)
+    return {"/plan/zero_hpz_partition_size",
+            "with offload_param, where the second copy of weights is the host's, is not modelled"};
+  if (z.offload_optimizer && z.stage < 3 && !z.contiguous_gradients)
     return {"/plan/contiguous_gradients",
             "is always true with offload_optimizer (DeepSpeed sets it)"};
   if (z.offload_optimizer && w.optimizer.kind != Optimizer::Kind::Adam &&

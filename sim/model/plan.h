@@ -124,8 +124,9 @@ struct ZeroPlan {
   std::int64_t stage3_max_reuse_distance = 1'000'000'000;
   std::int64_t sub_group_size = 1'000'000'000;
   std::int64_t zero_hpz_partition_size = 1;  // stage 3: ranks that share a second copy of weights
-  // offload_optimizer: {device, pin_memory}; stages 1 and 2. The optimizer is DeepSpeedCPUAdam.
+  // offload_optimizer: {device, pin_memory}. The optimizer is DeepSpeedCPUAdam.
   bool offload_optimizer = false;
+  bool offload_param = false;  // stage 3: shards of weights, too
   bool offload_pin_memory = false;
 };
 // Whether the plan keeps something in the memory of its hosts.

@@ -183,6 +183,8 @@ std::vector<RankGroups> zero_groups(const Plan& plan, int ranks, int) {
 }
 
 Problem check_zero_groups(const Plan& plan, int ranks, int) {
+  if (plan.zero.offload_param && ranks == 1)
+    return {"/plan/offload_param", "of one rank, which gathers nothing, is not modelled"};
   const std::int64_t size = secondary_ranks(plan.zero, ranks);
   if (ranks % size == 0) return {};
   return {"/plan/zero_hpz_partition_size", "groups of " + std::to_string(size) +

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "sim/strategy/zero_3_offload.h"
+
 namespace ddpsim::strategy {
 namespace {
 
@@ -147,11 +149,18 @@ void ZeroCoordinator::gather(std::vector<TensorIndex> tensors, bool from_seconda
   available_ += whole;
   if (job_.ranks > 1) {
     g.bucket = s_->bucket(g.tensors, whole, shards * job_.ranks);
-    if (g.tensors.size() > 1) s_->copy(ZeroStep::kGather, kShards, g.bucket, 2 * job_.size * own);
+    const bool away = job_.zero.offload_param;
+    if (away) bring_shards(*s_, job_, g.bucket, job_.size * own, std::ssize(g.tensors));
+    if (g.tensors.size() > 1) {
+      s_->copy(ZeroStep::kGather, kShards, g.bucket, 2 * job_.size * own);
+      if (away) s_->b.release(Holds::Temporaries, job_.size * own);
+    }
     g.op = s_->collective(ZeroStep::kGather, backward_ ? kFetchAgain : kFetch, g.bucket,
                           job_.size * shards * job_.ranks, job_.type,
                           from_secondary ? secondary_lane(job_) : world_lane(job_), true);
     if (from_secondary) s_->b.step.ops[g.op].group = kSecondaryGroup;
+    if (away && g.tensors.size() == 1)  // NCCL's stream reads it
+      s_->b.release(Holds::Temporaries, job_.size * own, g.op, true);
     for (TensorIndex t : g.tensors)
       if (!persistent(t)) s_->b.allocate(Holds::Gathered, job_.size * job_.elements(t));
   }
@@ -258,6 +267,12 @@ void ZeroCoordinator::partition_all() {
 
 void ZeroCoordinator::gather_persistent() {
   std::vector<std::uint32_t> ops;
+  std::int64_t brought = 0;
+  std::int64_t tensors = 0;
+  for (std::size_t i = 0; i < status_.size(); ++i)
+    if (auto t = static_cast<TensorIndex>(i); job_.zero.offload_param && persistent(t))
+      brought += job_.size * shard(t), ++tensors;
+  if (tensors > 0) bring_persistent_shards(*s_, job_, brought, tensors);
   for (std::size_t i = 0; i < status_.size(); ++i) {
     auto t = static_cast<TensorIndex>(i);
     if (!persistent(t)) continue;
@@ -269,6 +284,7 @@ void ZeroCoordinator::gather_persistent() {
   }
   for (std::uint32_t op : ops) s_->wait(ZeroStep::kMain, op);
   if (!ops.empty()) s_->synchronize(kAwaitPersistent, kNoSubject);
+  s_->b.release(Holds::Temporaries, brought);
   invalidate_secondary();
 }
 

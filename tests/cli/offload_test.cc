@@ -33,15 +33,21 @@ TEST(OffloadCommand, Answers) {
   expect_answer(asked({"show", "program"}, "fsdp", {"cpu_offload=true", kMemory}),
                 {"to_device/bwd.root", "to_host/root", "wait/to_host", "host_optimizer"});
   expect_answer({"show", "plan", "fsdp"}, {"cpu_offload"});
-  expect_answer({"show", "plan", "zero"}, {"offload_optimizer", "offload_pin_memory"});
+  expect_answer(asked({"predict"}, "zero3", {kZero, "offload_param=cpu", kMemory}),
+                {"offload_optimizer=cpu", "offload_param=cpu", "step "});
+  expect_answer(asked({"show", "program"}, "zero3", {kZero, "offload_param=cpu", kMemory}),
+                {"fetch_shards/bucket.0", "wait/fetch_shards.0", "to_optimizer/bucket.",
+                 "host_optimizer/group.0", "fetch_shards/persistent"});
+  expect_answer({"show", "plan", "zero"},
+                {"offload_optimizer", "offload_param", "offload_pin_memory"});
   expect_answer({"show", "plan", "fsdp2"}, {"cpu_offload"});
 }
 
 class OffloadFiles : public InFolder {};
 
 TEST_F(OffloadFiles, AProgramThatMovesIsReadBack) {
-  for (const char* plan : {"zero2", "fsdp", "fsdp2"}) {
-    const char* knob = std::string(plan) == "zero2" ? kZero : "cpu_offload=true";
+  for (const char* plan : {"zero2", "zero3", "fsdp", "fsdp2"}) {
+    const char* knob = std::string(plan).starts_with("zero") ? kZero : "cpu_offload=true";
     const std::string file = at("p.json");
     put(file, ddpsim(asked({"show", "program", "--format", "json"}, plan, {knob, kMemory})).out);
     auto step = [](const std::vector<std::string>& argv) {
@@ -60,7 +66,6 @@ TEST(OffloadCommand, RefusesInASentence) {
   expect_refusal(asked({"predict"}, "zero2", {kZero, kMemory}, "hgx-h100"),
                  "draws no PCIe (or C2C) link");
   expect_refusal(asked({"predict"}, "zero2", {kZero, "cluster.host_memory=300"}), "host_memory");
-  expect_refusal(asked({"predict"}, "zero3", {kZero, kMemory}), "modelled for stages 1 and 2");
   expect_refusal(asked({"predict"}, "zero2", {"offload_optimizer=nvme", kMemory}),
                  "offload_optimizer");
   expect_refusal(asked({"predict"}, "zero2", {"offload_pin_memory=true"}), "nothing to pin");
@@ -71,7 +76,21 @@ TEST(OffloadCommand, RefusesInASentence) {
   expect_refusal(asked({"predict"}, "zero2",
                        {kZero, kMemory, "workload.optimizer={\"name\":\"sgd\",\"momentum\":true}"}),
                  "DeepSpeedCPUAdam");
-  expect_refusal(asked({"predict"}, "zero3", {"offload_param=cpu"}), "not modelled");
+  expect_refusal(asked({"predict"}, "zero3", {"offload_param=cpu", kMemory}),
+                 "together with the optimizer's");
+  expect_refusal(asked({"predict"}, "zero2", {kZero, "offload_param=cpu", kMemory}),
+                 "valid only with stage 3");
+  expect_refusal(asked({"predict"}, "zero3", {kZero, "offload_param=nvme", kMemory}),
+                 "offload_param");
+  expect_refusal(asked({"predict"}, "zero3", {kZero, "offload_param=cpu"}), "bandwidth is");
+  expect_refusal(asked({"predict"}, "zero3", {kZero, "offload_param=cpu", kMemory}, "hgx-h100"),
+                 "draws no PCIe (or C2C) link");
+  expect_refusal(asked({"predict"}, "zero3", {kZero, "offload_param=cpu", kMemory, "ranks=1"}),
+                 "one rank");
+  expect_refusal(asked({"predict"}, "zero3",
+                       {kZero, "offload_param=cpu", kMemory, "zero_hpz_partition_size=4"}),
+                 "second copy");
+  expect_refusal(asked({"predict"}, "fsdp2", {"offload_param=cpu", kMemory}), "is a knob of zero");
   expect_refusal(asked({"predict"}, "ddp", {"cpu_offload=true"}), "is a knob of fsdp");
   for (const char* plan : {"fsdp", "fsdp2"}) {
     expect_refusal(asked({"predict"}, plan, {"cpu_offload=true", kMemory}, "hgx-h100"),

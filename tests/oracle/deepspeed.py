@@ -26,8 +26,11 @@ An operation on a stream waits for all before it on this stream and for `waits`.
 on its communicator's own stream, in the order of issue, after what the stream had when it was
 issued; the stream goes on after it unless it is `async`. Then a `wait_work` says when.
 
-Not here: offloading, MoE, ZeRO++, MiCS, pipelines, quantised weights, sparse gradients, parameters
-without a gradient, `wall_clock_breakdown`, BF16_Optimizer (stage 1, bf16, gradients in fp32).
+Copies between device and host, of stage 3, are kernels of their own: `to_device` and `to_host`, and
+with `_blocking` where the host waits for them whatever memory is pinned; `host_...` is the host's
+own work. Not here: offloading of stages 1 and 2, to NVMe or in part, MoE, ZeRO++, MiCS, pipelines,
+quantised weights, sparse gradients, parameters without a gradient, `wall_clock_breakdown`,
+BF16_Optimizer (stage 1, bf16, gradients in fp32).
 """
 import dataclasses
 import json
@@ -51,6 +54,8 @@ KNOBS = {
     "stage3_max_live_parameters": 1_000_000_000,
     "stage3_max_reuse_distance": 1_000_000_000,
     "sub_group_size": 1_000_000_000,
+    "offload_optimizer": None,  # {"device": "cpu", "pin_memory": ...}, of stage 3
+    "offload_param": None,
     "dtype": "fp32",
     "communication_data_type": None,  # the dtype
     "gradient_accumulation_steps": 1,
@@ -200,6 +205,9 @@ class Question:
             setattr(self, knob, said.get(knob, value))
         if self.stage not in (1, 2, 3):
             raise ValueError(f"stage {self.stage}: 1, 2 and 3 are known")
+        for offload in (self.offload_optimizer, self.offload_param):
+            if offload and (self.stage != 3 or offload["device"] != "cpu"):
+                raise ValueError("offloading is played of stage 3, to the CPU")
         if self.overlap_comm is None:
             self.overlap_comm = self.stage == 3
         self.dtype = DTYPE.get(self.dtype, self.dtype)
@@ -615,6 +623,9 @@ class Stage3(Rank):
             stream, after = events.pop(0)
             self.device.host_wait("event.synchronize", stream, after)
 
+    def move(self, stream, how, elements):
+        self.device.kernel(stream, how, "shard", elements, recorded=False)
+
     # --- fetch and release
     def gather(self, parameters, module, prefetch):
         """One all-gather for all of them, in order of registration."""
@@ -624,6 +635,9 @@ class Stage3(Rank):
             return
         shard = sum(self.shard[p] for p in parameters)
         self.available += sum(q.elements[p] for p in parameters)
+        if q.offload_param:  # .to(device), one by one
+            for p in parameters:
+                self.move(self.gather_stream, "to_device_blocking", self.shard[p])
         if len(parameters) > 1:
             d.kernel(self.gather_stream, "cat", "shards", shard, recorded=False)
         work = d.collective(
@@ -854,7 +868,9 @@ class Stage3(Rank):
                 # the all-reduce's own part is padded with zeros, the reduce-scatter's is cut
                 own += n if self.by_scatter else self.shard[p]
                 pieces += 1
-        if pieces:
+        if q.offload_optimizer:
+            self.offload_gradients(stream)
+        elif pieces:
             d.kernel(
                 stream,
                 "copy" if self.micro_step == 0 else "add",
@@ -866,6 +882,26 @@ class Stage3(Rank):
         d.mark("free_gradient", tensors=list(self.bucket))
         self.bucket = []
         self.push(self.reduce_events, stream)
+
+    def offload_gradients(self, stream):
+        """partition_grads(): the host's buffer, what is added to it on the device, and in the last
+        micro-step a norm and the optimizer's gradient, which the host waits for."""
+        q, d = self.q, self.device
+        for p in self.bucket:
+            n = min(self.shard[p], q.elements[p] - q.rank * self.shard[p])
+            if n <= 0:
+                continue
+            n = n if self.by_scatter else self.shard[p]
+            if self.micro_step == 0:
+                self.move(stream, "to_host", n)
+                self.move(stream, "to_device", n)
+            else:
+                self.move(stream, "to_device", n)
+                d.kernel(stream, "add", "shard", n, recorded=False)
+                self.move(stream, "to_host", n)
+            if self.boundary:
+                d.kernel(stream, "double", "norm", n, recorded=False)
+                self.move(stream, "to_host_blocking", n)
 
     def all_reduce(self, stream, elements):
         q, d = self.q, self.device
@@ -954,9 +990,16 @@ class Stage3(Rank):
             d.host_wait("item", "main")
         groups = self.sub_groups()
         for _ in groups:
-            self.scalar("norm", "float64", "SUM")
+            if q.offload_optimizer:  # float(sum of the norms), and the norm that comes back
+                d.host_wait("item", "main")
+            self.scalar("norm", *(("float32" if q.offload_optimizer else "float64"), "SUM"))
+            if q.offload_optimizer:
+                d.host_wait("item", "main")
         for group in groups:
             size = sum(self.shard[p] for p in group)
+            if q.offload_optimizer:
+                self.update_on_host(size)
+                continue
             if len(group) > 1:
                 d.kernel("main", "cat", "gradients", size, recorded=False)
             if q.dtype != "float32":
@@ -966,11 +1009,19 @@ class Stage3(Rank):
             d.kernel("main", "copy", "weights", size)
         self.gather_persistent()
 
+    def update_on_host(self, size):
+        self.move("main", "host_mul", size)
+        self.move("main", "optimizer", size)
+        self.move("main", "host_copy" if self.q.offload_param else "to_device_blocking", size)
+
     def gather_persistent(self):
         q, d = self.q, self.device
+        if q.offload_param:
+            for p in self.persistent:
+                self.move("main", "to_device_blocking", self.shard[p])
         for p in self.persistent:
             alone = len(self.persistent) == 1
-            if alone:
+            if alone and not q.offload_param:
                 d.kernel("main", "copy", "shard", self.shard[p])
             work = d.collective(
                 "main",
