@@ -13,7 +13,17 @@ using namespace fsdp;  // its words
 
 namespace {
 constexpr std::size_t kInFlight = 2;  // _limiter_utils.py
+
+// In a pass, the first time or the second.
+const OpWord& move_word_of(bool backward, bool twice) {
+  if (backward) return twice ? kShardToDeviceAgainTwice : kShardToDeviceAgain;
+  return twice ? kShardToDeviceTwice : kShardToDevice;
 }
+const OpWord& cast_word_of(bool backward, bool twice) {
+  if (backward) return twice ? kCastShardAgainTwice : kCastShardAgain;
+  return twice ? kCastShardTwice : kCastShard;
+}
+}  // namespace
 
 void Weights::begin_step() {
   for (std::uint32_t& f : freed_) f = kNoOp;  // of the step before: long done
@@ -43,7 +53,7 @@ void Weights::limit(std::size_t u) {
 bool Weights::bring_shard(std::size_t u) {
   if (!job_.host || job_.fsdp.param_dtype) return cast_shard(u);
   if (state_[u].on_device) return false;
-  now_.move(job_.pre_unshard, now_.backward ? kShardToDeviceAgain : kShardToDevice, u);
+  now_.move(job_.pre_unshard, move_word_of(now_.backward, false), u);
   now_.b->allocate(Holds::Buckets, job_.kept(u));
   return true;
 }
@@ -53,11 +63,11 @@ bool Weights::cast_shard(std::size_t u) {
   if (!job_.fsdp.param_dtype || (job_.sharded() && s.whole && !job_.host)) return false;
   const std::int64_t size = element_size(job_.types.compute);
   if (job_.host) {  // into a tensor that is there until it has been cast
-    now_.move(job_.pre_unshard, now_.backward ? kShardToDeviceAgain : kShardToDevice, u);
+    now_.move(job_.pre_unshard, move_word_of(now_.backward, s.on_device), u);
     now_.b->allocate(Holds::Buckets, job_.kept(u) + job_.shard(u) * size);
     s.cast = true;
   }
-  now_.copy(job_.pre_unshard, now_.backward ? kCastShardAgain : kCastShard, u,
+  now_.copy(job_.pre_unshard, cast_word_of(now_.backward, job_.host && s.on_device), u,
             job_.shard(u) * (element_size(job_.types.weights) + size));
   if (!s.cast) now_.b->allocate(Holds::Buckets, job_.shard(u) * size);
   if (job_.host) now_.b->release(Holds::Buckets, job_.kept(u));

@@ -60,6 +60,18 @@ TEST_F(OffloadFiles, AProgramThatMovesIsReadBack) {
   }
 }
 
+// PyTorch 1.13 casts the shard of a unit that was gathered ahead once more.
+TEST_F(OffloadFiles, WhatIsCastTwiceIsReadBack) {
+  const std::string program =
+      ddpsim(asked({"show", "program", "--format", "json"}, "fsdp",
+                   {"cpu_offload=true", kMemory, "pytorch=1.13", "param_dtype=bfloat16",
+                    "backward_prefetch=backward_pre"}))
+          .out;
+  EXPECT_NE(program.find("\"to_device/bwd.again."), std::string::npos);
+  put(at("p.json"), program);
+  expect_answer({"predict", "--program", at("p.json"), "--cluster", "dgx-h100"}, {"step "});
+}
+
 TEST(OffloadCommand, RefusesInASentence) {
   expect_refusal(asked({"predict"}, "zero2", {kZero}), "what their memory's bandwidth is");
   expect_refusal(asked({"predict"}, "fsdp2", {"cpu_offload=true"}), "cluster.host_memory=300GB/s");

@@ -14,6 +14,7 @@ schedules by recorded_orders.py.
 import copy
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -371,6 +372,8 @@ def issued(steps):
     ops = next(s for s in steps["steps"] if s["kind"] == "steady")["ops"]
     before, last, out = {}, {}, []
     for op in ops:
+        if op["op"] in before:
+            raise SystemExit(f"{op['op']} stands twice in a step")
         ready = set()
         for name in op["waits_for"]:
             ready |= before[name]
@@ -402,7 +405,7 @@ def asked(log, micro_steps):
     """The same of the oracle."""
     before, last, communicator, host, out, pending = {}, {}, {}, set(), [], {}
     allocated, freed, made, entry = [], [], {}, {}
-    micro, backward = -1, False
+    micro, backward, names = -1, False, set()
     for e in log:
         if e["do"] == "mark" and e["what"] == "micro_batch":
             micro += 1
@@ -442,6 +445,10 @@ def asked(log, micro_steps):
             name = name.replace("all_reduce/", "allreduce/")
             if micro_steps > 1 and micro >= 0:
                 name = f"micro{micro}/{name}"
+            if name in names:  # 1.13 offloading: what was gathered ahead is cast once more
+                head, bwd, label = re.fullmatch("(.*/)(bwd\\.)?(.*)", name).groups()
+                name = f"{head}{bwd or ''}again.{label}"
+            names.add(name)
             s = e["stream"]
             ready = set(host) | pending.pop(s, set())
             if s in last:
