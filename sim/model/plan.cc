@@ -88,6 +88,12 @@ Problem check_zero(const Plan& p, const Workload& w, bool gpus) {
   if (z.zero_hpz_partition_size > 1 && z.stage != 3)
     return {"/plan/zero_hpz_partition_size",
             "is of stage 3, which gathers weights (--set stage=3)"};
+  if (z.zero_quantized_weights && z.stage != 3)
+    return {"/plan/zero_quantized_weights", "is of stage 3, which gathers weights (--set stage=3)"};
+  if (z.zero_quantized_weights && w.tensors.front().dtype != DType::Float16)
+    return {"/plan/zero_quantized_weights",
+            "reads and writes float16 alone (DeepSpeed's quantize_kernel and dequantize): "
+            "workload.precision=fp16 with workload.casting=master_weights"};
   if (z.offload_pin_memory && !z.offload_optimizer)
     return {"/plan/offload_pin_memory", "there is nothing to pin (--set offload_optimizer=cpu)"};
   if (z.offload_param && z.stage != 3)

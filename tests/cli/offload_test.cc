@@ -129,8 +129,21 @@ TEST(HpzCommand, AnswersAndRefuses) {
   expect_refusal(asked({"predict"}, "zero3", {"zero_hpz_partition_size=3"}), "do not part 8 ranks");
   expect_refusal(asked({"predict"}, "zero3", {"zero_hpz_partition_size=-1"}), "0 or 1 (none)");
   expect_refusal(asked({"predict"}, "zero2", {"zero_hpz_partition_size=4"}), "is of stage 3");
-  expect_refusal(asked({"predict"}, "zero3", {"zero_quantized_weights=true"}),
-                 "nothing measured says what its kernels take");
+  constexpr const char* kHalf = "workload.precision=fp16";
+  constexpr const char* kMasters = "workload.casting=master_weights";
+  expect_answer(asked({"predict"}, "zero3", {"zero_quantized_weights=true", kHalf, kMasters}),
+                {"zero_quantized_weights=true", "step "});
+  expect_answer(
+      asked({"show", "program"}, "zero3", {"zero_quantized_weights=true", kHalf, kMasters}),
+      {"quantize/bucket.0", "all_gather/scales.0", "dequantize/bucket.0"});
+  expect_refusal(asked({"predict"}, "zero3", {"zero_quantized_weights=true"}), "float16 alone");
+  expect_refusal(asked({"predict"}, "zero2", {"zero_quantized_weights=true", kHalf, kMasters}),
+                 "is of stage 3");
+  expect_refusal(
+      asked({"predict"}, "zero3", {"zero_quantized_weights=true", kHalf, kMasters, "ranks=7"}),
+      "no multiple of 8 elements");
+  expect_refusal(asked({"predict"}, "zero3", {"zero_quantized_weights=2", kHalf, kMasters}),
+                 "zero_quantized_weights");
   expect_refusal(asked({"predict"}, "zero3", {"zero_quantized_gradients=true"}), "all-to-all");
 }
 

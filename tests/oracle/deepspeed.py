@@ -29,14 +29,14 @@ issued; the stream goes on after it unless it is `async`. Then a `wait_work` say
 Copies between device and host, of stage 3, are kernels of their own: `to_device` and `to_host`, and
 with `_blocking` where the host waits for them whatever memory is pinned; `host_...` is the host's
 own work. Not here: offloading of stages 1 and 2, to NVMe or in part, MoE, ZeRO++, MiCS, pipelines,
-quantised weights, sparse gradients, parameters without a gradient, `wall_clock_breakdown`,
+quantised gradients, sparse gradients, parameters without a gradient, `wall_clock_breakdown`,
 BF16_Optimizer (stage 1, bf16, gradients in fp32).
 """
 import dataclasses
 import json
 import sys
 
-SIZE = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "uint8": 1}
+SIZE = {"int8": 1, "float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "uint8": 1}
 DTYPE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 KNOBS = {
@@ -56,6 +56,7 @@ KNOBS = {
     "sub_group_size": 1_000_000_000,
     "offload_optimizer": None,  # {"device": "cpu", "pin_memory": ...}, of stage 3
     "offload_param": None,
+    "zero_quantized_weights": False,  # qwZ, of stage 3: all-gathers of int8 and of scales
     "dtype": "fp32",
     "communication_data_type": None,  # the dtype
     "gradient_accumulation_steps": 1,
@@ -575,6 +576,16 @@ class Stage12(Rank):
 
 
 # --- stage 3
+def quantisation_groups(elements):
+    """CUDAQuantizer.quantize(), which stops where there are none."""
+    groups = -(-elements // 8000)
+    while groups < elements and elements % (8 * groups):
+        groups += 1
+    if elements % (8 * groups) or elements <= groups:
+        raise ValueError(f"{elements} elements are of no whole groups")
+    return groups
+
+
 class Stage3(Rank):
     LIMIT = 2  # events that may stand while one more is made
 
@@ -595,6 +606,7 @@ class Stage3(Rank):
         self.status = ["away"] * len(q.elements)  # "flying", "here"
         self.users = [set() for _ in q.elements]  # modules between fetch and release
         self.flying = {}  # parameter: its gather
+        self.scales = {}  # gather: that of its scales
         self.gathers = {}  # gather: parameters that its first wait must put together
         self.fetch_events, self.reduce_events = [], []
         # the trace
@@ -640,24 +652,34 @@ class Stage3(Rank):
                 self.move(self.gather_stream, "to_device_blocking", self.shard[p])
         if len(parameters) > 1:
             d.kernel(self.gather_stream, "cat", "shards", shard, recorded=False)
-        work = d.collective(
-            self.gather_stream,
-            "all_gather",
-            module or "(root)",
-            shard * q.world_size,
-            q.dtype,
-            "world",
-            q.world_size,
-            shard_elements=shard,
-            tensors=parameters,
-            issued_by=module,
-            prefetch=prefetch,
-            **{"async": True},
-        )
+        what = [(shard, q.dtype)]
+        if q.zero_quantized_weights:
+            groups = quantisation_groups(shard)
+            d.kernel(self.gather_stream, "quantize", "shards", shard, recorded=False, groups=groups)
+            what = [(shard, "int8"), (groups, "float32")]
+        works = [
+            d.collective(
+                self.gather_stream,
+                "all_gather",
+                module or "(root)",
+                own * q.world_size,
+                dtype,
+                "world",
+                q.world_size,
+                shard_elements=own,
+                tensors=parameters,
+                issued_by=module,
+                prefetch=prefetch,
+                **{"async": True},
+            )
+            for own, dtype in what
+        ]
+        work = works[0]
         for p in parameters:
             self.status[p] = "flying"
             self.flying[p] = work
         self.gathers[work] = parameters
+        self.scales[work] = works[1:]
 
     def wait_for(self, p):
         q, d = self.q, self.device
@@ -666,6 +688,15 @@ class Stage3(Rank):
         together = self.gathers.pop(work, None)
         if together:  # the first wait: put every parameter of the gather together
             d.wait_work(self.gather_stream, work)
+            for scales in self.scales.pop(work):
+                d.wait_work(self.gather_stream, scales)
+                alone = len(together) == 1
+                shards = sum(self.shard[other] for other in together)
+                n = q.elements[p] if alone else shards * q.world_size
+                groups = quantisation_groups(shards) * q.world_size
+                d.kernel(
+                    self.gather_stream, "dequantize", "all", n, recorded=False, groups=groups
+                )
             for other in together:
                 if len(together) > 1:
                     d.kernel(

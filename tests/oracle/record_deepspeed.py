@@ -516,7 +516,30 @@ class Shared(Raw):
         self.b.fc.bias = self.b.scale
 
 
+class Eights(Tower):
+    """Parameters whose parts are of whole groups of eight."""
+
+    def __init__(self):
+        super().__init__()
+        self.l = nn.ModuleList(Layer(5024 * i + 64, 32) for i in range(6))
+
+
+class Quantizer:
+    """qwZ's kernels, which would have to be compiled."""
+
+    Symmetric = 0
+
+    def quantize(self, tensor, groups, bits, _):
+        kernel("quantize", tensor)
+        return torch.zeros(tensor.numel(), dtype=torch.int8), torch.zeros(groups)
+
+    def dequantize(self, tensor, scales, groups, bits, _):
+        kernel("dequantize", tensor)
+        return torch.zeros(tensor.shape, dtype=torch.float16)
+
+
 MODELS = {"raw": Raw, "shared": Shared, "blocks3": Blocks, "twice": Twice, "tower7": Tower}
+MODELS["eights"] = Eights
 
 
 def record(deepspeed, out, model, config, ranks, rank=0, steps=5, **knobs):
@@ -672,7 +695,8 @@ def drawn(deepspeed, out, count, seed):
             maybe(0.6, "stage3_max_reuse_distance", 0, 50, 100, 300, 600, 1000, 2000)
             maybe(0.2, "stage3_model_persistence_threshold", 0, 30, 75, 200, 1000)
             maybe(0.2, "sub_group_size", 1, 50, 200, 500)
-        model = "tower7" if knobs.get("dtype") == "fp16" else rng.choice(sorted(MODELS))
+        models = sorted(set(MODELS) - {"eights"})
+        model = "tower7" if knobs.get("dtype") == "fp16" else rng.choice(models)
         rank = rng.randrange(ranks)
         record(deepspeed, out, model, f"drawn{seed}_{number}", ranks, rank, **knobs)
 
@@ -880,7 +904,39 @@ def main():
     of("blocks3", "norsc_prescale", 4, **none, reduce_scatter=False, prescale_gradients=True)
     of("blocks3", "many", 64, 63, **none, reduce_bucket_size=300, stage3_prefetch_bucket_size=300)
     offloaded(of, none)
+    quantised(of, none)
     return 0
+
+
+def quantised(of, none):
+    import deepspeed.runtime.zero.partition_parameters as partition
+
+    partition.CUDAQuantizer.quantizer_cuda_module = Quantizer()
+    of("eights", "qwz", 2, **none, dtype="fp16", zero_quantized_weights=True)
+    of(
+        "eights",
+        "qwz_one_by_one",
+        4,
+        1,
+        **none,
+        dtype="fp16",
+        zero_quantized_weights=True,
+        stage3_prefetch_bucket_size=0,
+        stage3_max_reuse_distance=0,
+    )
+    of(
+        "eights",
+        "qwz_persistent_offload",
+        4,
+        2,
+        stage=3,
+        stage3_param_persistence_threshold=100,
+        stage3_prefetch_bucket_size=9000,
+        dtype="fp16",
+        zero_quantized_weights=True,
+        offload_optimizer={"device": "cpu"},
+        offload_param={"device": "cpu"},
+    )
 
 
 def offloaded(of, none):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Does ddpsim offload of ZeRO-3 what DeepSpeed 0.14.5 offloads, between the same collectives?
+"""Does ddpsim offload and quantise of ZeRO-3 what DeepSpeed 0.14.5 does, between the same
+collectives?
 
   zero_3_offload_lowered.py DDPSIM              every case; exit 1 if one differs
   zero_3_offload_lowered.py DDPSIM --self-test  changes of what ddpsim says are noticed
@@ -8,8 +9,9 @@ Models and knobs are those of zero_lowered.py's recordings of stage 3, with offl
 is expected is what deepspeed.py issues, which is equal to recordings of offloading
 (recorded_zero.py). Compared of a steady step: collectives in their order with their bytes; between
 them copies to the host and to the device by whether the host waits for them, how many and of how
-many elements, norms and sums on the device, and what the host computes. Where the types of a copy
-that blocks differ, the CPU casts (PyTorch, Copy.cu): that is said here, and by no recording.
+many elements, norms and sums on the device, what is quantised there, and what the host computes.
+Where the types of a copy that blocks differ, the CPU casts (PyTorch, Copy.cu): that is said here,
+and by no recording.
 """
 import copy
 import gzip
@@ -37,6 +39,8 @@ WORDS = {
     "host_optimizer/group": ("optimizer", "28"),
     "host_cast/group": ("host_cast", "w + 4"),
     "host_overflow": ("host_overflow", "2 * w + 4"),
+    "quantize/bucket": ("quantize", "1"),  # in bytes, which scales are of, too
+    "dequantize/bucket": ("dequantize", "1"),
 }
 WAITS = {
     "wait/to_host": "to_host",
@@ -104,6 +108,7 @@ def question(r, knobs):
         said["no_input_gradient"] = ["", "wte", "wpe"]
     pinned = {"device": "cpu", "pin_memory": "offload_pin_memory" in knobs}
     said["offload_optimizer"] = pinned
+    said["zero_quantized_weights"] = "zero_quantized_weights" in knobs
     said["offload_param"] = pinned if "offload_param" in knobs else None
     return said
 
@@ -123,6 +128,8 @@ def expected(r, knobs):
             out += [[e["operation"], e["bytes"]], {}]
         elif e["do"] == "op" and e.get("kernel") in {what for what, _ in WORDS.values()}:
             kernel, n = e["kernel"], e["elements"]
+            if "groups" in e:
+                n = (1 + SIZE[r["knobs"]["dtype"]]) * n + 4 * e["groups"]
             add(out, kernel, n, 1)
             if kernel.endswith("_blocking") or (
                 kernel == "to_host" and not said["offload_optimizer"]["pin_memory"]
@@ -151,6 +158,11 @@ CASES = [
     {"offload_pin_memory": True, "dtype": "fp16", "accumulation": 2},
     {"offload_param": "cpu", "dtype": "bf16", "accumulation": 3, "overlap_comm": False},
 ]
+# Of models whose parameters' parts are of eights.
+QUANTISED = [
+    {"zero_quantized_weights": True, "dtype": "fp16"},
+    {"zero_quantized_weights": True, "dtype": "fp16", "offload_param": "cpu", "accumulation": 2},
+]
 
 
 def cases():
@@ -158,7 +170,8 @@ def cases():
     third = [r for r in recordings if r["knobs"]["zero_optimization"]["stage"] == 3]
     third = [r for r in third if not zero_lowered.refusal(r)]
     for at, r in enumerate(third):
-        for knobs in (CASES[at % len(CASES)], CASES[(at + 1) % len(CASES)]):
+        more = [CASES[at % len(CASES)], CASES[(at + 1) % len(CASES)]]
+        for knobs in more + (QUANTISED if "gpt" in r["file"] else []):
             r, knobs = copy.deepcopy(r), dict(knobs)
             r["knobs"]["dtype"] = knobs.pop("dtype", r["knobs"]["dtype"])
             r["knobs"]["gradient_accumulation_steps"] = knobs.pop(
