@@ -64,18 +64,10 @@ std::string other_system() {
   return "ddpsim models " + known_systems();
 }
 void refuse_other_systems(const Reader& r) {
-  for (const char* key : {"zero_quantized_weights", "zero_quantized_gradients"})
-    if (r.has(key))
-      r.fail_at(std::string("/") + key,
-                std::string("quantised ZeRO++ is not modelled: ") +
-                    (std::string(key).ends_with("weights")
-                         ? "nothing measured says what its kernels take"
-                         : "its all-to-all is none of ddpsim's collectives") +
-                    "; zero_hpz_partition_size is");
-  if (r.has("offload_param"))
-    r.fail_at("/offload_param",
-              "weights of stage 3 in the host's memory are not modelled; offload_optimizer of "
-              "stages 1 and 2 is, and cpu_offload of fsdp2");
+  if (r.has("zero_quantized_gradients"))
+    r.fail_at("/zero_quantized_gradients",
+              "qgZ of ZeRO++ is not modelled: its all-to-all is none of ddpsim's collectives; "
+              "zero_quantized_weights and zero_hpz_partition_size are");
   if (r.has("fully_shard")) r.fail_at("/fully_shard", "is a system: {\"system\": \"fsdp2\"}");
   for (const char* key : {"zero_stage", "zero_optimization"})
     if (r.has(key))

@@ -40,7 +40,7 @@ const char* name_of(CommHook h) {
 
 bool offloads(const Plan& plan) {
   return (plan.system == System::Zero && plan.zero.offload_optimizer) ||
-         (plan.system == System::Fsdp2 && plan.fsdp.cpu_offload);
+         ((plan.system == System::Fsdp || plan.system == System::Fsdp2) && plan.fsdp.cpu_offload);
 }
 
 Backend backend_of(const Plan& plan, DeviceKind device) {
@@ -88,12 +88,25 @@ Problem check_zero(const Plan& p, const Workload& w, bool gpus) {
   if (z.zero_hpz_partition_size > 1 && z.stage != 3)
     return {"/plan/zero_hpz_partition_size",
             "is of stage 3, which gathers weights (--set stage=3)"};
+  if (z.zero_quantized_weights && z.stage != 3)
+    return {"/plan/zero_quantized_weights", "is of stage 3, which gathers weights (--set stage=3)"};
+  if (z.zero_quantized_weights && w.tensors.front().dtype != DType::Float16)
+    return {"/plan/zero_quantized_weights",
+            "reads and writes float16 alone (DeepSpeed's quantize_kernel and dequantize): "
+            "workload.precision=fp16 with workload.casting=master_weights"};
   if (z.offload_pin_memory && !z.offload_optimizer)
     return {"/plan/offload_pin_memory", "there is nothing to pin (--set offload_optimizer=cpu)"};
-  if (z.offload_optimizer && z.stage == 3)
-    return {"/plan/offload_optimizer",
-            "is modelled for stages 1 and 2; that of stage 3, offload_param and NVMe are not"};
-  if (z.offload_optimizer && !z.contiguous_gradients)
+  if (z.offload_param && z.stage != 3)
+    return {"/plan/offload_param",
+            "is of stage 3, whose weights are in shards (DeepSpeed: \"valid only with stage 3\"; "
+            "--set stage=3)"};
+  if (z.offload_param && !z.offload_optimizer)
+    return {"/plan/offload_param",
+            "is modelled together with the optimizer's (--set offload_optimizer=cpu)"};
+  if (z.offload_param && z.zero_hpz_partition_size > 1)
+    return {"/plan/zero_hpz_partition_size",
+            "with offload_param, where the second copy of weights is the host's, is not modelled"};
+  if (z.offload_optimizer && z.stage < 3 && !z.contiguous_gradients)
     return {"/plan/contiguous_gradients",
             "is always true with offload_optimizer (DeepSpeed sets it)"};
   if (z.offload_optimizer && w.optimizer.kind != Optimizer::Kind::Adam &&

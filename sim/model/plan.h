@@ -77,14 +77,14 @@ struct FsdpPlan {
   bool no_sync = false;  // micro-steps but the last keep whole gradients
   std::int64_t shard_degree = 0;  // ranks that shard together; 0 = all, of FSDP1's hybrid
                                   // strategies those of a host
+  bool cpu_offload = false;       // CPUOffload(offload_params=True), CPUOffloadPolicy(): shards,
+                                  // their gradients and the optimizer are the host's
   // fully_shard alone
   Reshard reshard_after_forward;
   std::int64_t forward_prefetch_units = 0;            // set_modules_to_forward_prefetch
   std::int64_t backward_prefetch_units = 1;           // set_modules_to_backward_prefetch
   bool separate_reduce_scatter_group = false;         // 2.13
   std::int64_t reduce_scatter_max_input_buffers = 1;  // 2.13
-  bool cpu_offload = false;  // CPUOffloadPolicy(): shards, their gradients and the
-                             // optimizer are the host's
   std::string auto_wrap_policy =
       "block";  // "block": each repeated block is a unit; "none": the model is one; of FSDP1
                 // "size_based": size_based_auto_wrap_policy (size_based.h)
@@ -124,8 +124,10 @@ struct ZeroPlan {
   std::int64_t stage3_max_reuse_distance = 1'000'000'000;
   std::int64_t sub_group_size = 1'000'000'000;
   std::int64_t zero_hpz_partition_size = 1;  // stage 3: ranks that share a second copy of weights
-  // offload_optimizer: {device, pin_memory}; stages 1 and 2. The optimizer is DeepSpeedCPUAdam.
+  bool zero_quantized_weights = false;       // stage 3, fp16: weights are gathered as int8 (qwZ)
+  // offload_optimizer: {device, pin_memory}. The optimizer is DeepSpeedCPUAdam.
   bool offload_optimizer = false;
+  bool offload_param = false;  // stage 3: shards of weights, too
   bool offload_pin_memory = false;
 };
 // Whether the plan keeps something in the memory of its hosts.

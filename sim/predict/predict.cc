@@ -24,6 +24,7 @@
 #include "sim/strategy/input.h"
 #include "sim/strategy/knobs.h"
 #include "sim/strategy/systems.h"
+#include "sim/strategy/zero.h"
 
 namespace ddpsim::predict {
 namespace {
@@ -423,6 +424,7 @@ Problem check(const Question& q, Communicators* known) {
   if (auto* problem_of = strategy::record_of(q.scenario.plan.system).check)
     if (auto p = problem_of(q.scenario.plan, q.scenario.ranks, q.fabric.cluster().devices_per_host))
       return p;
+  if (auto p = strategy::check_quantised(q.scenario.plan, q.workload, q.scenario.ranks)) return p;
   if (auto p = check_host_memory(q)) return p;
   return check_nccl(q.scenario.plan, q, devices_of(q.scenario), known);
 }

@@ -8,6 +8,11 @@
 //                             is divided, reduced and scattered
 //   at the end                computation waits for that stream; the optimizer updates shards
 //
+// CPUOffload(offload_params=True): before it is gathered a shard is copied from the host's memory,
+// on a stream before that of the cast, also where the weights are whole already; what was reduced
+// is copied to the host, on the stream that reduced it; at the end the host waits for computation,
+// and with it for these copies, and updates the shards.
+//
 // Before each gathering the host may wait until weights have been freed: the rate limiter. A
 // collective has its place on its stream and on its group's communicator. Backward is forward read
 // from its end: an output's hook where a unit's forward ended, a complete gradient where the views
@@ -31,9 +36,9 @@ namespace fsdp1 {
 namespace {
 
 constexpr Behaviour kOld{
-    BackwardPrefetch::None, false, true, true, true, true, true, true, true, true};
+    BackwardPrefetch::None, false, true, true, true, true, true, true, true, true, true};
 constexpr Behaviour kNew{
-    BackwardPrefetch::Pre, true, false, false, false, false, false, false, false, false};
+    BackwardPrefetch::Pre, true, false, false, false, false, false, false, false, false, false};
 
 const Behaviour& behaviour_of(const Plan& plan) {
   return plan.pytorch == PytorchVersion::V1_13 ? kOld : kNew;
@@ -57,10 +62,11 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
       limits(of.fsdp.limit_all_gathers.value_or(how.limit_all_gathers)),
       sets_to_none(of.set_to_none.value_or(behaviour(of.pytorch).set_to_none)),
       memory(w, of.fsdp.param_dtype && element_size(*of.fsdp.param_dtype) == 2),
+      host(timed.host_memory),
       program(empty_program(timed, of)) {
   const bool old = of.pytorch == PytorchVersion::V1_13;
   program.streams = {old ? "all_gather" : "unshard", "post_backward"};
-  if (fsdp.param_dtype) pre_unshard = add_stream(program, old ? "pre_all_gather" : "pre_unshard");
+  if (has_pre_unshard()) pre_unshard = add_stream(program, old ? "pre_all_gather" : "pre_unshard");
   if (sharded()) program.groups = fsdp_groups(of, timed.ranks, timed.per_host);
   if (hybrid()) {
     all_reduce = add_stream(program, "all_reduce");
@@ -68,7 +74,7 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
   }
   forward = unit_forward(timed, units, program);
   for (std::size_t u = 0; u < units.size(); ++u) elements += shard(u);
-  program.resident = resident_shards(w, elements, types.weights, !sets_to_none);
+  program.resident = resident_shards(w, host ? 0 : elements, types.weights, !host && !sets_to_none);
   program.activations_known = memory.known();
 }
 
@@ -76,11 +82,39 @@ Job::Job(const TimedWorkload& timed, const Plan& of)
 
 namespace {
 
-constexpr OpWord kFsdpWords[] = {
-    kStart,       kLimit,           kLimitAgain,   kCastShard,  kCastShardAgain, kGather,
-    kGatherAgain, kUnitForward,     kUnitBackward, kFlatten,    kAccumulateFlat, kCastGradient,
-    kPad,         kZeroShard,       kPredivide,    kScatter,    kReduce,         kPostdivide,
-    kCastBack,    kAccumulateShard, kOrderCount,   kOrderIndex, kOrderWait,      kZeroGradients};
+constexpr OpWord kFsdpWords[] = {kStart,
+                                 kLimit,
+                                 kLimitAgain,
+                                 kCastShard,
+                                 kCastShardAgain,
+                                 kGather,
+                                 kGatherAgain,
+                                 kUnitForward,
+                                 kUnitBackward,
+                                 kFlatten,
+                                 kAccumulateFlat,
+                                 kCastGradient,
+                                 kPad,
+                                 kZeroShard,
+                                 kPredivide,
+                                 kScatter,
+                                 kReduce,
+                                 kPostdivide,
+                                 kCastBack,
+                                 kAccumulateShard,
+                                 kOrderCount,
+                                 kOrderIndex,
+                                 kOrderWait,
+                                 kZeroGradients,
+                                 kShardToDevice,
+                                 kShardToDeviceTwice,
+                                 kShardToDeviceAgainTwice,
+                                 kCastShardTwice,
+                                 kCastShardAgainTwice,
+                                 kShardToDeviceAgain,
+                                 kGradientToHost,
+                                 kAwaitGradients,
+                                 kZeroOnHost};
 
 class FsdpLowering {
  public:
@@ -137,7 +171,7 @@ class FsdpLowering {
     now_.backward = false;
     weights_.begin_forward();
     wait(Job::kUnshard, Job::kCompute);
-    if (job_.fsdp.param_dtype) wait(job_.pre_unshard, Job::kCompute);
+    if (job_.has_pre_unshard()) wait(job_.pre_unshard, Job::kCompute);
     now_.trace.clear();
     ended_.clear();
     for (const UnitEvent& e : job_.forward.events) {
@@ -201,6 +235,7 @@ class FsdpLowering {
     if (syncs()) {
       wait(Job::kCompute, Job::kPostBackward);
       if (job_.hybrid()) wait(Job::kCompute, job_.all_reduce);
+      if (job_.host) gradients_.wait_for_host();
     }
     weights_.end_backward();
     ran_before_backward_.assign(ran_before_backward_.size(), false);
@@ -233,12 +268,15 @@ class FsdpLowering {
     b.set_micro(-1);
     std::int64_t parameters = 0;
     for (std::size_t u = 0; u < job_.units.size(); ++u) parameters += job_.empty(u) ? 0 : 1;
-    update_shard(b, now_.streams, job_.w, job_.elements, parameters, job_.types.weights);
+    if (job_.host)
+      update_on_host(b, job_.w, job_.elements, parameters, *job_.host);
+    else
+      update_shard(b, now_.streams, job_.w, job_.elements, parameters, job_.types.weights);
     return std::move(b.step);
   }
 
   Job job_;
-  fsdp1::Now now_;
+  fsdp1::Now now_{job_};
   fsdp1::Weights weights_{job_, now_};
   fsdp1::Gradients gradients_{job_, now_};
   std::vector<std::size_t> ended_;  // units, as forwards ended; backward goes from its end

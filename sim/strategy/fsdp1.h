@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "sim/strategy/fsdp.h"
@@ -22,6 +23,7 @@ struct Behaviour {
   bool zeroes_shard;
   bool views_at_forward;
   bool checks_order;
+  bool drops_moved;  // what came from the host is its stream's again once a gathering is issued
 };
 
 // `timed` and `plan` are there as long as the job.
@@ -48,8 +50,9 @@ struct Job {
   const bool limits;
   const bool sets_to_none;
   const ModelMemory memory;
+  const std::optional<HostMemory> host;  // of a plan that offloads
   Program program;
-  Stream pre_unshard = 0;      // with param_dtype
+  Stream pre_unshard = 0;      // with param_dtype, and where shards are the host's
   Stream all_reduce = 0;       // hybrid
   Lane replicas = Lane::Comm;  // hybrid: of the all-reduces among groups
   UnitForward forward;
@@ -69,10 +72,14 @@ struct Job {
     return sharded() ? shard(u) * groups.ranks : units[u].elements;
   }
   bool empty(std::size_t u) const { return units[u].elements == 0; }
+  bool has_pre_unshard() const { return fsdp.param_dtype || host; }
+  // Bytes of this rank's shard, as it is kept.
+  std::int64_t kept(std::size_t u) const { return shard(u) * element_size(types.weights); }
 };
 
 // The step that is being built.
 struct Now {
+  explicit Now(const Job& job) : job_(job) {}
   StepBuilder* b = nullptr;
   DeviceStreams streams{1 + kMostStreams};
   StepKind kind = StepKind::Steady;
@@ -84,6 +91,14 @@ struct Now {
   void copy(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t bytes) {
     streams.copy(s, word, static_cast<std::uint32_t>(u), bytes);
   }
+  // A unit's shard, or its gradient, between the host and the device.
+  void move(Job::Stream s, const OpWord& word, std::size_t u) {
+    streams.kernel(s, word, static_cast<std::uint32_t>(u), job_.kept(u),
+                   {.duration = job_.host->copy(job_.kept(u))});
+  }
+
+ private:
+  const Job& job_;
 };
 
 // Flat parameters: gathered before they are used, freed after it, as far as the limiter lets the
@@ -112,14 +127,17 @@ class Weights {
 
  private:
   struct State {
-    bool whole = false;  // its flat parameter is there
-    bool cast = false;   // NoShard: its copy in param_dtype is
+    bool whole = false;      // its flat parameter is there
+    bool cast = false;       // NoShard: its copy in param_dtype is
+    bool on_device = false;  // offloaded: it was brought since it was resharded
     bool prefetched = false;
     bool needs_forward = false;
     bool needs_backward = false;
   };
   void limit(std::size_t u);
+  bool bring_shard(std::size_t u);
   bool cast_shard(std::size_t u);
+  void end_move(std::size_t u, bool gathered);
   void end_cast(std::size_t u, Job::Stream used_on);
   void unshard(std::size_t u);
   void prefetch(const std::vector<std::size_t>& order, std::size_t u, int direction,
@@ -142,6 +160,8 @@ class Gradients {
   void keep_shard(std::size_t u);
   void flatten(std::size_t u);
   void reduce(std::size_t u);
+  // At the end of backward: the host waits for what goes to it.
+  void wait_for_host();
 
  private:
   struct State {
@@ -159,6 +179,7 @@ class Gradients {
   // The stream where it ends.
   Job::Stream communicate(std::size_t u);
   void divide(Job::Stream s, const OpWord& word, std::size_t u, std::int64_t elements, bool needed);
+  void zero_on_host();
 
   const Job& job_;
   Now& now_;

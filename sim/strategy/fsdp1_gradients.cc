@@ -9,6 +9,7 @@ namespace ddpsim::strategy::fsdp1 {
 using namespace fsdp;  // its words
 
 void Gradients::begin_step() {
+  if (job_.host) return zero_on_host();
   for (std::size_t u = 0; u < state_.size(); ++u) {
     State& s = state_[u];
     if (s.kept == State::Kept::None) continue;
@@ -21,9 +22,18 @@ void Gradients::begin_step() {
   }
 }
 
+// What the host has stays as it is between steps; the next copy replaces it.
+void Gradients::zero_on_host() {
+  std::int64_t bytes = 0;
+  for (std::size_t u = 0; u < state_.size(); ++u)
+    if (state_[u].kept == State::Kept::Shard) bytes += job_.kept(u);
+  if (bytes > 0 && !job_.sets_to_none)
+    now_.b->host(kZeroOnHost, kNoSubject, bytes, job_.host->touch(bytes));
+}
+
 void Gradients::keep_shard(std::size_t u) {
   State& s = state_[u];
-  if (s.kept == State::Kept::Shard) s.saved = true, s.kept = State::Kept::None;
+  if (s.kept == State::Kept::Shard) s.saved = !job_.host, s.kept = State::Kept::None;
 }
 
 void Gradients::flatten(std::size_t u) {
@@ -74,7 +84,7 @@ Job::Stream Gradients::communicate(std::size_t u) {
   now_.streams.collective(Job::kPostBackward, job_.sharded() ? kScatter : kReduce, label,
                           job_.padded(u) * size, type, job_.group());
   if (job_.sharded()) {
-    const bool copied = type != job_.types.weights || state_[u].saved;
+    const bool copied = type != job_.types.weights || state_[u].saved || job_.host;
     now_.b->allocate(copied ? Holds::Buckets : Holds::Gradients, kept * size, first);
   }
   Job::Stream end = Job::kPostBackward;
@@ -99,7 +109,7 @@ void Gradients::reduce(std::size_t u) {
   const Job::Stream end = communicate(u);
   if (casts_back) {
     now_.copy(end, kCastBack, u, reduced + gradient);
-    b.allocate(s.saved || s.counted ? Holds::Buckets : Holds::Gradients, gradient);
+    b.allocate(s.saved || s.counted || job_.host ? Holds::Buckets : Holds::Gradients, gradient);
     if (job_.sharded()) b.release(Holds::Buckets, reduced, kNoOp, job_.hybrid());
   } else if (!job_.sharded() && !s.counted) {  // what was reduced is the gradient
     b.release(Holds::Buckets, reduced);
@@ -109,12 +119,24 @@ void Gradients::reduce(std::size_t u) {
   if (s.saved) now_.copy(end, kAccumulateShard, u, 3 * gradient);
   if (s.saved || (casts_back && s.counted))
     b.release(Holds::Buckets, gradient, kNoOp, job_.hybrid() && !casts_back);
+  if (job_.host) now_.move(end, kGradientToHost, u);
   const std::uint32_t last = now_.streams.last(Job::kPostBackward);
   b.release(Holds::Buckets, beside.flat, last, true);
   b.release(Holds::Buckets, beside.copies, last);
   s.counted = !job_.sharded();
   s.saved = false;
   s.kept = job_.sharded() ? State::Kept::Shard : State::Kept::Whole;
+}
+
+// compute.synchronize(), which waits for the streams of reductions; then nobody refers to what was
+// reduced.
+void Gradients::wait_for_host() {
+  StepBuilder& b = *now_.b;
+  const std::uint32_t waits = b.wait(kAwaitGradients, kNoSubject, now_.streams.last(Job::kCompute));
+  b.add_dep(waits, now_.streams.last(Job::kPostBackward));
+  if (job_.hybrid()) b.add_dep(waits, now_.streams.last(job_.all_reduce));
+  for (std::size_t u = 0; u < state_.size(); ++u)
+    if (state_[u].kept == State::Kept::Shard) b.release(Holds::Buckets, job_.kept(u), waits, true);
 }
 
 }  // namespace ddpsim::strategy::fsdp1

@@ -13,7 +13,17 @@ using namespace fsdp;  // its words
 
 namespace {
 constexpr std::size_t kInFlight = 2;  // _limiter_utils.py
+
+// In a pass, the first time or the second.
+const OpWord& move_word_of(bool backward, bool twice) {
+  if (backward) return twice ? kShardToDeviceAgainTwice : kShardToDeviceAgain;
+  return twice ? kShardToDeviceTwice : kShardToDevice;
 }
+const OpWord& cast_word_of(bool backward, bool twice) {
+  if (backward) return twice ? kCastShardAgainTwice : kCastShardAgain;
+  return twice ? kCastShardTwice : kCastShard;
+}
+}  // namespace
 
 void Weights::begin_step() {
   for (std::uint32_t& f : freed_) f = kNoOp;  // of the step before: long done
@@ -40,15 +50,35 @@ void Weights::limit(std::size_t u) {
   if (freed != kNoOp) now_.b->add_dep(host, freed);
 }
 
+bool Weights::bring_shard(std::size_t u) {
+  if (!job_.host || job_.fsdp.param_dtype) return cast_shard(u);
+  if (state_[u].on_device) return false;
+  now_.move(job_.pre_unshard, move_word_of(now_.backward, false), u);
+  now_.b->allocate(Holds::Buckets, job_.kept(u));
+  return true;
+}
+
 bool Weights::cast_shard(std::size_t u) {
   State& s = state_[u];
-  if (!job_.fsdp.param_dtype || (job_.sharded() && s.whole)) return false;
+  if (!job_.fsdp.param_dtype || (job_.sharded() && s.whole && !job_.host)) return false;
   const std::int64_t size = element_size(job_.types.compute);
-  now_.copy(job_.pre_unshard, now_.backward ? kCastShardAgain : kCastShard, u,
+  if (job_.host) {  // into a tensor that is there until it has been cast
+    now_.move(job_.pre_unshard, move_word_of(now_.backward, s.on_device), u);
+    now_.b->allocate(Holds::Buckets, job_.kept(u) + job_.shard(u) * size);
+    s.cast = true;
+  }
+  now_.copy(job_.pre_unshard, cast_word_of(now_.backward, job_.host && s.on_device), u,
             job_.shard(u) * (element_size(job_.types.weights) + size));
   if (!s.cast) now_.b->allocate(Holds::Buckets, job_.shard(u) * size);
+  if (job_.host) now_.b->release(Holds::Buckets, job_.kept(u));
   s.cast = true;
   return true;
+}
+
+// The flat parameter is the whole one now. `gathered`: it was not before.
+void Weights::end_move(std::size_t u, bool gathered) {
+  const std::uint32_t last = now_.streams.last(gathered ? Job::kUnshard : job_.pre_unshard);
+  now_.b->release(Holds::Buckets, job_.kept(u), last, gathered && !job_.how.drops_moved);
 }
 
 // Another stream than its own used it last.
@@ -61,9 +91,11 @@ void Weights::end_cast(std::size_t u, Job::Stream used_on) {
 void Weights::unshard(std::size_t u) {
   State& s = state_[u];
   if (job_.how.limits_before_cast) limit(u);
-  if (cast_shard(u)) now_.streams.wait(Job::kUnshard, job_.pre_unshard);
+  const bool brought = bring_shard(u);
+  const bool gathers = job_.sharded() && !s.whole;
+  if (brought) now_.streams.wait(Job::kUnshard, job_.pre_unshard);
   if (!job_.how.limits_before_cast) limit(u);
-  if (job_.sharded() && !s.whole) {
+  if (gathers) {
     const std::int64_t bytes = job_.padded(u) * element_size(job_.types.compute);
     now_.streams.collective(Job::kUnshard, now_.backward ? kGatherAgain : kGather,
                             static_cast<std::uint32_t>(u), bytes, job_.types.compute, job_.group());
@@ -71,6 +103,8 @@ void Weights::unshard(std::size_t u) {
     s.whole = true;
   }
   if (job_.sharded()) end_cast(u, Job::kUnshard);
+  if (brought && !job_.fsdp.param_dtype) end_move(u, gathers);
+  s.on_device = true;
   if (!now_.backward && !job_.how.views_at_forward)
     now_.trace.push_back({UnitEvent::What::Views, u});
 }
@@ -82,6 +116,7 @@ void Weights::reshard(std::size_t u, bool frees) {
     now_.b->release(Holds::Gathered, job_.padded(u) * element_size(job_.types.compute),
                     now_.streams.last(Job::kCompute), true);
   if (frees) s.whole = false;
+  s.on_device = false;
   if (frees && job_.limits) freed_.push_back(now_.streams.last(Job::kCompute));
   if (!job_.sharded()) end_cast(u, Job::kCompute);
   if (frees || !job_.how.keeps_prefetched) s.prefetched = false;

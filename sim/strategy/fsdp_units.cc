@@ -147,13 +147,35 @@ Sharded sharded_of(const Plan& plan, int ranks, int per_host) {
   return {shard, std::max(1, ranks / shard)};
 }
 
+namespace {
+
+// Of a plan that offloads.
+Problem check_cpu_offload(const Plan& plan, int ranks) {
+  const FsdpPlan& f = plan.fsdp;
+  const bool one = plan.system == System::Fsdp;
+  if (ranks == 1)
+    return {"/plan/cpu_offload", "of one rank, which gathers nothing, is not modelled"};
+  if (!one && !plan.set_to_none.value_or(true))
+    return {"/plan/set_to_none", "false is not modelled where gradients are the host's"};
+  if (one && f.sharding_strategy == Sharding::NoShard)
+    return {"/plan/cpu_offload",
+            "of no_shard is not modelled: PyTorch's own source says that its gradients came out "
+            "wrong (_offload_grad); offload what shards"};
+  if (one && plan.accumulation_steps > 1 && !f.no_sync)
+    return {"/plan/no_sync",
+            "PyTorch \"does not support gradient accumulation outside no_sync() when using CPU "
+            "offloading\": the optimizer would see the last micro-step's gradients alone (--set "
+            "no_sync=true)"};
+  return {};
+}
+
+}  // namespace
+
 Problem check_fsdp(const Plan& plan, int ranks, int per_host) {
   const FsdpPlan& f = plan.fsdp;
   const std::string path = "/plan/shard_degree";
-  if (f.cpu_offload && ranks == 1)
-    return {"/plan/cpu_offload", "of one rank, which gathers nothing, is not modelled"};
-  if (f.cpu_offload && !plan.set_to_none.value_or(true))
-    return {"/plan/set_to_none", "false is not modelled where gradients are the host's"};
+  if (f.cpu_offload)
+    if (Problem problem = check_cpu_offload(plan, ranks)) return problem;
   if (f.shard_degree < 0 || f.shard_degree > ranks)
     return {path, "ranks that shard together: 1 to the job's " + std::to_string(ranks) +
                       ", 0 = as the strategy has it"};

@@ -25,15 +25,25 @@ inline constexpr OpWord kLimitAgain{"limit/bwd.",
                                     {.does = Does::Host, .of = Of::Label, .in_micro_step = true}};
 inline constexpr OpWord kCastShard = copy_word("cast_shard/", Phase::Between);
 inline constexpr OpWord kCastShardAgain = copy_word("cast_shard/bwd.", Phase::Between);
-// CPUOffloadPolicy.
+// 1.13 with CPUOffload and param_dtype: of a unit that was gathered ahead, once more.
+inline constexpr OpWord kCastShardTwice = copy_word("cast_shard/again.", Phase::Between);
+inline constexpr OpWord kCastShardAgainTwice = copy_word("cast_shard/bwd.again.", Phase::Between);
+// CPUOffload, CPUOffloadPolicy.
 constexpr OpWord move_word(const char* name, Phase phase) {
   return {name, {.does = Does::Move, .phase = phase, .of = Of::Label, .in_micro_step = true}};
 }
 inline constexpr OpWord kShardToDevice = move_word("to_device/", Phase::Between);
 inline constexpr OpWord kShardToDeviceAgain = move_word("to_device/bwd.", Phase::Between);
+inline constexpr OpWord kShardToDeviceTwice = move_word("to_device/again.", Phase::Between);
+inline constexpr OpWord kShardToDeviceAgainTwice =
+    move_word("to_device/bwd.again.", Phase::Between);
 inline constexpr OpWord kGradientToHost = move_word("to_host/", Phase::Reduced);
 inline constexpr OpWord kAwaitToHost{"wait/to_host/",
                                      {.does = Does::Wait, .of = Of::Label, .in_micro_step = true}};
+// FSDP1: the host waits for all of them at once.
+inline constexpr OpWord kAwaitGradients{"wait/to_host",
+                                        {.does = Does::Wait, .in_micro_step = true}};
+inline constexpr OpWord kZeroOnHost{"host_zero_gradients", {.does = Does::Host}};
 inline constexpr OpWord kAddOnHost{"host_add/",
                                    {.does = Does::Host, .of = Of::Label, .in_micro_step = true}};
 inline constexpr OpWord kGather =

@@ -76,6 +76,7 @@ Lines fsdp2_lines(const Plan& plan, const Workload& w, const Sharded& groups) {
   if (groups.replicas > 1)
     out.push_back("from torch.distributed.device_mesh import init_device_mesh");
   out.push_back(std::string("from torch.distributed.fsdp import ") +
+                (f.cpu_offload ? "CPUOffloadPolicy, " : "") +
                 (precision.empty() ? "" : "MixedPrecisionPolicy, ") + "fully_shard");
   std::string options;
   auto add = [&](const std::string& o) { options += (options.empty() ? "" : ", ") + o; };
@@ -85,6 +86,7 @@ Lines fsdp2_lines(const Plan& plan, const Workload& w, const Sharded& groups) {
     add("reshard_after_forward=" + (n > 1 ? std::to_string(n) : python(n == 1)));
   }
   if (!precision.empty()) add("mp_policy=" + precision);
+  if (f.cpu_offload) add("offload_policy=CPUOffloadPolicy()");
   out.push_back("options = dict(" + options + ")");
   out.push_back("units = []");
   const ModelEnds ends = ends_of(w);
@@ -137,8 +139,8 @@ Lines fsdp_lines(const Plan& plan, const Workload& w, const Sharded& groups) {
   if (by_size) out.push_back("import functools");
   if (shaped) out.push_back("from torch.distributed.device_mesh import init_device_mesh");
   if (by_size) out.push_back("from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy");
-  out.push_back(std::string("from torch.distributed.fsdp import BackwardPrefetch, "
-                            "FullyShardedDataParallel as FSDP, ") +
+  out.push_back(std::string("from torch.distributed.fsdp import BackwardPrefetch, ") +
+                (f.cpu_offload ? "CPUOffload, " : "") + "FullyShardedDataParallel as FSDP, " +
                 (precision.empty() ? "" : "MixedPrecision, ") + "ShardingStrategy");
   std::string options = "sharding_strategy=ShardingStrategy." + upper(name_of(f.sharding_strategy));
   if (shaped) options += ", device_mesh=" + mesh_text(groups);
@@ -150,6 +152,7 @@ Lines fsdp_lines(const Plan& plan, const Workload& w, const Sharded& groups) {
   if (f.forward_prefetch) options += ", forward_prefetch=True";
   if (f.limit_all_gathers) options += ", limit_all_gathers=" + python(*f.limit_all_gathers);
   if (!precision.empty()) options += ", mixed_precision=" + precision;
+  if (f.cpu_offload) options += ", cpu_offload=CPUOffload(offload_params=True)";
   out.push_back("options = dict(" + options + ", device_id=local_rank)");
   for (const Slices& s : slices_of(w, f)) {
     const std::string list = path_of(s.list);
@@ -176,6 +179,16 @@ Lines fsdp_lines(const Plan& plan, const Workload& w, const Sharded& groups) {
 
 // ---- DeepSpeed
 
+// What DeepSpeed has as an object, and ddpsim as knobs.
+Lines zero_offload_lines(const ZeroPlan& z) {
+  Lines out;
+  const std::string pinned = z.offload_pin_memory ? ", \"pin_memory\": true" : "";
+  if (z.offload_optimizer)
+    out.push_back("  \"offload_optimizer\": {\"device\": \"cpu\"" + pinned + "},");
+  if (z.offload_param) out.push_back("  \"offload_param\": {\"device\": \"cpu\"},");
+  return out;
+}
+
 Lines zero_lines(const Plan& plan) {
   Plan initial;
   initial.system = plan.system;
@@ -183,9 +196,12 @@ Lines zero_lines(const Plan& plan) {
   for (const KnobRecord& k : record_of(plan.system).knobs) {
     const std::string setting = setting_of(plan, k);
     const bool stage = std::string(k.name) == "stage";
+    if (std::string(k.name).starts_with("offload_")) continue;
     if (stage || (!setting.empty() && setting != setting_of(initial, k)))
       out.push_back("  \"" + std::string(k.name) + "\": " + setting + ",");
   }
+  const Lines offload = zero_offload_lines(plan.zero);
+  out.insert(out.end(), offload.begin(), offload.end());
   out.back().pop_back();
   out.push_back("}}");
   return out;

@@ -56,6 +56,11 @@ Field zero_offload_optimizer(Plan&) {
                 [](const Plan& p) { return p.zero.offload_optimizer ? 1 : 0; },
                 [](Plan& p, int k) { p.zero.offload_optimizer = k == 1; }};
 }
+Field zero_offload_param(Plan&) {
+  return Choice{{"none", "cpu"},
+                [](const Plan& p) { return p.zero.offload_param ? 1 : 0; },
+                [](Plan& p, int k) { p.zero.offload_param = k == 1; }};
+}
 Field horovod_compression(Plan&) {
   return Choice{{"none", "fp16"},
                 [](const Plan& p) { return p.horovod.fp16_compression ? 1 : 0; },
@@ -137,6 +142,9 @@ std::span<const KnobRecord> fsdp_knobs() {
       {"no_sync", "", "false",
        "micro-steps but the last keep whole gradients instead of reducing them", false,
        [](Plan& p) { return Field(&p.fsdp.no_sync); }},
+      {"cpu_offload", "", "false",
+       "CPUOffload(offload_params=True): shards, their gradients and the optimizer are the host's",
+       false, [](Plan& p) { return Field(&p.fsdp.cpu_offload); }},
       {"auto_wrap_policy", "", "block",
        "block: each repeated block is a unit; none: the model is one; size_based: "
        "size_based_auto_wrap_policy",
@@ -285,9 +293,15 @@ std::span<const KnobRecord> zero_knobs() {
       {"zero_hpz_partition_size", "ranks", "1",
        "stage 3: so many ranks keep the weights of a step among them; backward gathers there (hpZ)",
        false, [](Plan& p) { return Field(&p.zero.zero_hpz_partition_size); }},
+      {"zero_quantized_weights", "", "false",
+       "stage 3, fp16: weights are gathered as int8 with a scale for each group of them (qwZ)",
+       false, [](Plan& p) { return Field(&p.zero.zero_quantized_weights); }},
       {"offload_optimizer", "", "none",
-       "stages 1 and 2: cpu: the optimizer and its state are the host's (ZeRO-Offload)", false,
+       "cpu: the optimizer and its state are the host's (ZeRO-Offload)", false,
        zero_offload_optimizer},
+      {"offload_param", "", "none",
+       "stage 3, with offload_optimizer: cpu: shards of weights are the host's, too", false,
+       zero_offload_param},
       {"offload_pin_memory", "", "false",
        "offload_optimizer's pin_memory: the host goes on while gradients are copied to it", false,
        [](Plan& p) { return Field(&p.zero.offload_pin_memory); }}};

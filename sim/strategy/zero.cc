@@ -183,11 +183,40 @@ std::vector<RankGroups> zero_groups(const Plan& plan, int ranks, int) {
 }
 
 Problem check_zero_groups(const Plan& plan, int ranks, int) {
+  if (plan.zero.offload_param && ranks == 1)
+    return {"/plan/offload_param", "of one rank, which gathers nothing, is not modelled"};
   const std::int64_t size = secondary_ranks(plan.zero, ranks);
   if (ranks % size == 0) return {};
   return {"/plan/zero_hpz_partition_size", "groups of " + std::to_string(size) +
                                                " ranks do not part " + std::to_string(ranks) +
                                                " ranks"};
+}
+
+Problem check_quantised(const Plan& plan, const Workload& w, int ranks) {
+  if (plan.system != System::Zero || !plan.zero.zero_quantized_weights) return {};
+  for (const Tensor& t : w.tensors) {
+    const std::int64_t shard = (t.elements() + ranks - 1) / ranks;
+    if (shard % 8 != 0)
+      return {"/plan/zero_quantized_weights",
+              "DeepSpeed stops where what it quantises is no multiple of 8 elements; ddpsim asks "
+              "that of each parameter's shard, and of " +
+                  t.name + " that is " + std::to_string(shard) + " of " +
+                  std::to_string(t.elements()) + " on " + std::to_string(ranks) + " ranks"};
+  }
+  return {};
+}
+
+std::int64_t quantisation_groups(std::int64_t elements) {
+  constexpr std::int64_t kTarget = 8000;
+  const std::int64_t eighths = elements / 8;
+  const std::int64_t least = (elements + kTarget - 1) / kTarget;
+  std::int64_t groups = eighths;  // the least divisor of `eighths` that is not below `least`
+  for (std::int64_t d = 1; d * d <= eighths; ++d) {
+    if (eighths % d != 0) continue;
+    for (std::int64_t divisor : {d, eighths / d})
+      if (divisor >= least) groups = std::min(groups, divisor);
+  }
+  return groups;
 }
 
 Held zero_resident(const Workload& w, std::int64_t weights, std::int64_t shard) {

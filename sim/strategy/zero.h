@@ -61,6 +61,13 @@ ZeroTrace zero_trace(const Workload& w);
 std::int64_t secondary_ranks(const ZeroPlan& zero, std::int64_t ranks);
 std::vector<RankGroups> zero_groups(const Plan& plan, int ranks, int per_host);
 Problem check_zero_groups(const Plan& plan, int ranks, int per_host);
+// qwZ: what DeepSpeed asserts of what it quantises, here of each parameter's shard. A plan of
+// another system, or without qwZ, passes.
+Problem check_quantised(const Plan& plan, const Workload& w, int ranks);
+// Groups of so many elements, each with a scale: the fewest that part them into multiples of 8,
+// of about 8,000 or less. REQUIRES: elements > 0, a multiple of 8. Source: CUDAQuantizer.quantize
+// (deepspeed/runtime/zero/partition_parameters.py, 0.14.5).
+std::int64_t quantisation_groups(std::int64_t elements);
 inline constexpr std::uint8_t kSecondaryGroup = 1;
 
 // Between steps, of a rank: `weights` elements of its parameters, the optimizer's copy of a shard

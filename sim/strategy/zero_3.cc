@@ -11,6 +11,7 @@
 // coalesced_collectives.py.
 #include <algorithm>
 
+#include "sim/strategy/zero_3_offload.h"
 #include "sim/strategy/zero_fetch.h"
 
 namespace ddpsim::strategy {
@@ -35,7 +36,8 @@ class Zero3Lowering {
       : job_(timed, plan),
         accumulation_steps_(plan.accumulation_steps),
         trace_(zero_trace(job_.w)),
-        coordinator_(job_, trace_) {
+        coordinator_(job_, trace_),
+        offload_(job_, plan.accumulation_steps) {
     std::vector<bool> seen(job_.w.tensors.size(), true);
     for (TensorIndex t : job_.w.arrival) seen[t] = false;
     gradients_.resize(job_.w.layers.size());
@@ -57,8 +59,9 @@ class Zero3Lowering {
       if (job_.ranks > 1 && coordinator_.persistent(t)) whole += job_.elements(t);
     }
     Held& held = job_.program.resident;
-    held = zero_resident(job_.w, shards + whole, shards);
-    of(held, Holds::Gradients) = job_.size * shards;
+    const std::int64_t updated = offloads() ? 0 : shards;  // on the device
+    held = zero_resident(job_.w, job_.zero.offload_param ? whole : shards + whole, updated);
+    of(held, Holds::Gradients) = job_.size * updated;
     if (job_.zero.contiguous_gradients)
       of(held, Holds::Buckets) = job_.size * job_.zero.reduce_bucket_size;
     StepProgram first = step(StepKind::First);
@@ -69,6 +72,8 @@ class Zero3Lowering {
   }
 
  private:
+  bool offloads() const { return job_.zero.offload_optimizer; }
+
   StepProgram step(StepKind kind) {
     ZeroStep s(job_, kind);
     s_ = &s;
@@ -151,12 +156,19 @@ class Zero3Lowering {
     limit_.before_next(*s_, kLimitReduce);
     const auto tensors = static_cast<std::int64_t>(bucket_.size());
     std::int64_t shards = 0;
-    for (TensorIndex t : bucket_) shards += coordinator_.shard(t);
+    std::int64_t largest = 0;
+    for (TensorIndex t : bucket_) {
+      shards += coordinator_.shard(t);
+      largest = std::max(largest, coordinator_.shard(t));
+    }
     const std::int64_t size = job_.size;
     bool whole = job_.zero.contiguous_gradients && !job_.zero.reduce_scatter &&
                  elements_ <= job_.zero.reduce_bucket_size;
     const std::uint32_t k = whole ? all_reduce() : reduce_scatter(shards * job_.ranks);
-    s_->copy(ZeroStep::kReduce, kZeroKeep, k, (micro_ == 0 ? 2 : 3) * size * shards, tensors);
+    if (offloads())
+      offload_.take(*s_, k, {shards, tensors, largest}, micro_);
+    else
+      s_->copy(ZeroStep::kReduce, kZeroKeep, k, (micro_ == 0 ? 2 : 3) * size * shards, tensors);
     limit_.happened(s_->position(ZeroStep::kReduce));
     bucket_.clear();
     elements_ = 0;
@@ -207,19 +219,29 @@ class Zero3Lowering {
     const std::vector<Group> groups = sub_groups();
     std::int64_t elements = 0;
     for (const Group& g : groups) elements += g.elements;
+    offloads() ? update_on_host(groups, elements) : update(groups, elements);
+    coordinator_.gather_persistent();
+    s_->read_loss();
+  }
+
+  void update(const std::vector<Group>& groups, std::int64_t elements) {
     // isinf and isnan write a byte that any() reads: stage3.py, has_overflow.
     s_->check_overflow(ZeroStep::kReduce, 2 * job_.size + 4, elements, 6);
     for (std::uint32_t g = 0; g < groups.size(); ++g)
       s_->norm(g, groups[g].elements, groups[g].tensors, DType::Float64);
     for (std::uint32_t g = 0; g < groups.size(); ++g) s_->update(g, groups[g].elements);
-    coordinator_.gather_persistent();
-    s_->read_loss();
+  }
+  void update_on_host(const std::vector<Group>& groups, std::int64_t elements) {
+    offload_.check_overflow(*s_, elements);
+    for (std::uint32_t g = 0; g < groups.size(); ++g) offload_.norm(*s_, g, groups[g].tensors);
+    for (std::uint32_t g = 0; g < groups.size(); ++g) offload_.update(*s_, g, groups[g].elements);
   }
 
   ZeroJob job_;
   const int accumulation_steps_;
   const ZeroTrace trace_;
   ZeroCoordinator coordinator_;
+  const Zero3Offload offload_;
   std::vector<std::vector<TensorIndex>> gradients_;  // that are complete in a layer's backward
   // of the step being built
   ZeroStep* s_ = nullptr;

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "sim/strategy/zero_3_offload.h"
+
 namespace ddpsim::strategy {
 namespace {
 
@@ -14,6 +16,19 @@ constexpr OpWord kFetch =
     zero_word("all_gather/bucket.", Does::Communicate, Phase::Forward, Operation::AllGather);
 constexpr OpWord kFetchAgain =
     zero_word("all_gather/bwd.bucket.", Does::Communicate, Phase::Backward, Operation::AllGather);
+// qwZ. What is gathered is int8; a Program says uint8.
+constexpr OpWord kQuantise = zero_word("quantize/bucket.", Does::Copy, Phase::Between);
+constexpr OpWord kDequantise = zero_word("dequantize/bucket.", Does::Copy, Phase::Between);
+constexpr OpWord scales_word(const char* name, Phase phase) {
+  return {name,
+          {.does = Does::Communicate,
+           .phase = phase,
+           .of = Of::Number,
+           .operation = Operation::AllGather,
+           .in_micro_step = true}};
+}
+constexpr OpWord kFetchScales = scales_word("all_gather/scales.", Phase::Forward);
+constexpr OpWord kFetchScalesAgain = scales_word("all_gather/bwd.scales.", Phase::Backward);
 constexpr OpWord kSplit = zero_word("split/bucket.", Does::Copy, Phase::Between);
 constexpr OpWord kLimitFetch{"limit/fetch.",
                              {.does = Does::Host, .of = Of::Number, .in_micro_step = true}};
@@ -39,9 +54,10 @@ constexpr OpWord kSameTrace{"broadcast/trace.",
                              .in_micro_step = true}};
 constexpr OpWord kAwaitTrace{"wait/trace.",
                              {.does = Does::Wait, .of = Of::Number, .in_micro_step = true}};
-constexpr OpWord kZeroFetchWords[] = {kShards,     kFetch,      kFetchAgain,      kSplit,
-                                      kLimitFetch, kPersistent, kAwaitPersistent, kSameTrace,
-                                      kAwaitTrace, kSecondary,  kAwaitSecondary};
+constexpr OpWord kZeroFetchWords[] = {kShards,     kFetch,       kFetchAgain,      kSplit,
+                                      kLimitFetch, kPersistent,  kAwaitPersistent, kSameTrace,
+                                      kAwaitTrace, kSecondary,   kAwaitSecondary,  kQuantise,
+                                      kDequantise, kFetchScales, kFetchScalesAgain};
 
 constexpr std::size_t kNotInflight = SIZE_MAX;
 
@@ -147,15 +163,51 @@ void ZeroCoordinator::gather(std::vector<TensorIndex> tensors, bool from_seconda
   available_ += whole;
   if (job_.ranks > 1) {
     g.bucket = s_->bucket(g.tensors, whole, shards * job_.ranks);
-    if (g.tensors.size() > 1) s_->copy(ZeroStep::kGather, kShards, g.bucket, 2 * job_.size * own);
+    const bool away = job_.zero.offload_param;
+    if (away) bring_shards(*s_, job_, g.bucket, job_.size * own, std::ssize(g.tensors));
+    if (g.tensors.size() > 1) {
+      s_->copy(ZeroStep::kGather, kShards, g.bucket, 2 * job_.size * own);
+      if (away) s_->b.release(Holds::Temporaries, job_.size * own);
+    }
+    const bool quantised = job_.zero.zero_quantized_weights;
+    if (quantised) quantise(g, own, from_secondary ? secondary_ranks_ : job_.ranks);
     g.op = s_->collective(ZeroStep::kGather, backward_ ? kFetchAgain : kFetch, g.bucket,
-                          job_.size * shards * job_.ranks, job_.type,
+                          (quantised ? 1 : job_.size) * shards * job_.ranks,
+                          quantised ? DType::UInt8 : job_.type,
                           from_secondary ? secondary_lane(job_) : world_lane(job_), true);
     if (from_secondary) s_->b.step.ops[g.op].group = kSecondaryGroup;
+    if (quantised) gather_scales(g, from_secondary);
+    if (away && g.tensors.size() == 1)  // NCCL's stream reads it
+      s_->b.release(Holds::Temporaries, job_.size * own, g.op, true);
     for (TensorIndex t : g.tensors)
       if (!persistent(t)) s_->b.allocate(Holds::Gathered, job_.size * job_.elements(t));
   }
   gatherings_.push_back(std::move(g));
+}
+
+void ZeroCoordinator::quantise(Gathering& g, std::int64_t own, std::int64_t ranks) {
+  const std::int64_t groups = quantisation_groups(own);
+  g.groups = groups * ranks;
+  s_->copy(ZeroStep::kGather, kQuantise, g.bucket, (job_.size + 1) * own + kSingle * groups);
+  g.beside = (own + kSingle * groups) * (ranks + 1);
+  s_->b.allocate(Holds::Temporaries, g.beside);
+}
+
+void ZeroCoordinator::gather_scales(Gathering& g, bool from_secondary) {
+  g.scales = s_->collective(ZeroStep::kGather, backward_ ? kFetchScalesAgain : kFetchScales,
+                            g.bucket, kSingle * g.groups, DType::Float32,
+                            from_secondary ? secondary_lane(job_) : world_lane(job_), true);
+  if (from_secondary) s_->b.step.ops[g.scales].group = kSecondaryGroup;
+}
+
+// All that was gathered together, padding and all; of one parameter, itself.
+void ZeroCoordinator::dequantise(const Gathering& g) {
+  const Bucket& bucket = s_->b.step.buckets[g.bucket];
+  const std::int64_t elements =
+      (g.tensors.size() > 1 ? bucket.wire_bytes : bucket.bytes).count / job_.size;
+  s_->copy(ZeroStep::kGather, kDequantise, g.bucket,
+           (1 + job_.size) * elements + kSingle * g.groups);
+  s_->b.release(Holds::Temporaries, g.beside);
 }
 
 void ZeroCoordinator::keep_secondary(TensorIndex t) {
@@ -180,6 +232,10 @@ void ZeroCoordinator::wait_for(Gathering& g) {
   g.complete = true;
   if (g.op != kNoOp) {
     s_->wait(ZeroStep::kGather, g.op);
+    if (g.scales != kNoOp) {
+      s_->wait(ZeroStep::kGather, g.scales);
+      dequantise(g);
+    }
     const auto tensors = static_cast<std::int64_t>(g.tensors.size());
     if (tensors > 1)
       s_->copy(ZeroStep::kGather, kSplit, g.bucket, 2 * s_->b.step.buckets[g.bucket].bytes.count,
@@ -258,6 +314,12 @@ void ZeroCoordinator::partition_all() {
 
 void ZeroCoordinator::gather_persistent() {
   std::vector<std::uint32_t> ops;
+  std::int64_t brought = 0;
+  std::int64_t tensors = 0;
+  for (std::size_t i = 0; i < status_.size(); ++i)
+    if (auto t = static_cast<TensorIndex>(i); job_.zero.offload_param && persistent(t))
+      brought += job_.size * shard(t), ++tensors;
+  if (tensors > 0) bring_persistent_shards(*s_, job_, brought, tensors);
   for (std::size_t i = 0; i < status_.size(); ++i) {
     auto t = static_cast<TensorIndex>(i);
     if (!persistent(t)) continue;
@@ -269,6 +331,7 @@ void ZeroCoordinator::gather_persistent() {
   }
   for (std::uint32_t op : ops) s_->wait(ZeroStep::kMain, op);
   if (!ops.empty()) s_->synchronize(kAwaitPersistent, kNoSubject);
+  s_->b.release(Holds::Temporaries, brought);
   invalidate_secondary();
 }
 

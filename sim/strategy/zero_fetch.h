@@ -57,6 +57,9 @@ class ZeroCoordinator {
     std::vector<TensorIndex> tensors;
     std::uint32_t bucket = 0;
     std::uint32_t op = kNoOp;
+    std::uint32_t scales = kNoOp;  // qwZ: their all-gather
+    std::int64_t groups = 0;       // of all ranks
+    std::int64_t beside = 0;       // bytes of what is quantised
     bool complete = false;
   };
   struct Use {
@@ -70,6 +73,10 @@ class ZeroCoordinator {
   }
   void all_gather(std::set<TensorIndex> tensors);
   void gather(std::vector<TensorIndex> tensors, bool from_secondary);
+  // qwZ: this rank's part, of so many elements, as bytes and scales.
+  void quantise(Gathering& g, std::int64_t own, std::int64_t ranks);
+  void gather_scales(Gathering& g, bool from_secondary);
+  void dequantise(const Gathering& g);
   // Of a parameter, in a rank's part of the second copy.
   std::int64_t secondary(TensorIndex t) const { return shard(t) * job_.ranks / secondary_ranks_; }
   void keep_secondary(TensorIndex t);

@@ -20,25 +20,19 @@
 namespace ddpsim::strategy {
 namespace {
 
-constexpr OpWord kFromHost = zero_word("to_device/bucket.", Does::Move, Phase::Reduced);
-constexpr OpWord kAddHosts = zero_word("accumulate_host/bucket.", Does::Copy, Phase::Reduced);
 constexpr OpWord kCheckSlices = zero_word("check_slices/bucket.", Does::Copy, Phase::Reduced);
 constexpr OpWord kAwaitCheck = zero_word("wait/check_slices.", Does::Wait, Phase::Reduced);
 constexpr OpWord kSinglesOf = zero_word("to_float/bucket.", Does::Copy, Phase::Reduced);
-constexpr OpWord kToHost = zero_word("to_host/bucket.", Does::Move, Phase::Reduced);
-constexpr OpWord kAwaitHost = zero_word("wait/to_host.", Does::Wait, Phase::Reduced);
 constexpr OpWord kAwaitNorms = update_word("wait/norms", Does::Wait);
 constexpr OpWord kReduceNorms = update_word("allreduce/norms", Does::Communicate);
 constexpr OpWord kAwaitNormSum = update_word("wait/norm_sum", Does::Wait);
 constexpr OpWord kWeightsBack = update_word("to_device/weights", Does::Move);
 constexpr OpWord kAwaitWeights = update_word("wait/weights", Does::Wait);
 constexpr OpWord kCastWeights = update_word("cast_weights", Does::Copy);
-constexpr OpWord kZeroOffloadWords[] = {
-    kFromHost,   kAddHosts,    kCheckSlices,  kAwaitCheck,  kSinglesOf,    kToHost,     kAwaitHost,
-    kAwaitNorms, kReduceNorms, kAwaitNormSum, kWeightsBack, kAwaitWeights, kCastWeights};
-
-// DeepSpeedCPUAdam: gradient, weight and two states read, three of them written, once.
-constexpr std::int64_t kHostAdam = 28;
+constexpr OpWord kZeroOffloadWords[] = {kZeroFromHost, kZeroAddHosts, kCheckSlices,   kAwaitCheck,
+                                        kSinglesOf,    kZeroToHost,   kZeroAwaitHost, kAwaitNorms,
+                                        kReduceNorms,  kAwaitNormSum, kWeightsBack,   kAwaitWeights,
+                                        kCastWeights};
 
 }  // namespace
 
@@ -86,12 +80,12 @@ void ZeroOffload::take(ZeroStep& s, std::uint32_t k, const std::vector<TensorInd
   const Owned o = owned(tensors);
   const std::int64_t size = job_.size;
   const auto to_host = [&](std::int64_t bytes) {
-    move(s, stream, kToHost, k, bytes);
-    if (!job_.zero.offload_pin_memory) s.host_waits(kAwaitHost, k, s.position(stream));
+    move(s, stream, kZeroToHost, k, bytes);
+    if (!job_.zero.offload_pin_memory) s.host_waits(kZeroAwaitHost, k, s.position(stream));
   };
   if (micro > 0) {
-    move(s, stream, kFromHost, k, size * o.whole);
-    s.copy(stream, kAddHosts, k, 3 * size * o.whole, o.slices);
+    move(s, stream, kZeroFromHost, k, size * o.whole);
+    s.copy(stream, kZeroAddHosts, k, 3 * size * o.whole, o.slices);
   }
   if (micro + 1 < micro_steps_) return to_host(size * o.whole);
   // The norm of doubles (read, write 8, read 8); as float (4), isnan and isinf (5 each), logical_or

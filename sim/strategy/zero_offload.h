@@ -7,6 +7,18 @@
 
 namespace ddpsim::strategy {
 
+// Of a bucket, every stage: what the host has comes back, and is added; the rank's part of it goes
+// to the host, which waits where memory is not pinned.
+inline constexpr OpWord kZeroFromHost = zero_word("to_device/bucket.", Does::Move, Phase::Reduced);
+inline constexpr OpWord kZeroAddHosts =
+    zero_word("accumulate_host/bucket.", Does::Copy, Phase::Reduced);
+inline constexpr OpWord kZeroToHost = zero_word("to_host/bucket.", Does::Move, Phase::Reduced);
+inline constexpr OpWord kZeroAwaitHost = zero_word("wait/to_host.", Does::Wait, Phase::Reduced);
+
+// DeepSpeedCPUAdam, of an element: gradient, weight and two states read, three of them written,
+// once. Source: csrc/adam/cpu_adam_impl.cpp.
+inline constexpr std::int64_t kHostAdam = 28;
+
 class ZeroOffload {
  public:
   // REQUIRES: job.timed.host_memory. `job` and `partition` are there as long as this.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "sim/strategy/zero_3_offload.h"
 #include "sim/strategy/zero_offload.h"
 
 namespace ddpsim::strategy {
@@ -36,7 +37,8 @@ constexpr std::int64_t kOfClipping = 4;
 std::span<const OpWord> zero_words() {
   static const std::vector<OpWord> words = [] {
     std::vector<OpWord> all(std::begin(kZeroStepWords), std::end(kZeroStepWords));
-    for (auto more : {zero_12_words(), zero_offload_words(), zero_fetch_words(), zero_3_words()})
+    for (auto more : {zero_12_words(), zero_offload_words(), zero_3_offload_words(),
+                      zero_fetch_words(), zero_3_words()})
       all.insert(all.end(), more.begin(), more.end());
     return all;
   }();
@@ -153,6 +155,10 @@ void ZeroStep::check_overflow(Stream s, std::int64_t bytes_per_element, std::int
                               std::int64_t kernels) {
   if (job_.type != DType::Float16) return;
   copy(s, kOverflow, kNoSubject, bytes_per_element * elements, kernels);
+  agree_on_overflow(s);
+}
+
+void ZeroStep::agree_on_overflow(Stream s) {
   wait(kMain, s);
   std::uint32_t op = collective(kMain, kReduceOverflow, kNoSubject, 1, DType::UInt8);
   host_waits(kAwaitOverflow, kNoSubject, {op});
@@ -162,6 +168,10 @@ void ZeroStep::check_overflow(Stream s, std::int64_t bytes_per_element, std::int
 void ZeroStep::norm(std::uint32_t group, std::int64_t elements, std::int64_t tensors,
                     DType summed) {
   copy(kMain, kNorm, group, (job_.size + 16) * elements, 2 * tensors + kOfNorm);
+  reduce_norm(group, summed);
+}
+
+void ZeroStep::reduce_norm(std::uint32_t group, DType summed) {
   collective(kMain, kReduceNorm, group, element_size(summed), summed);
 }
 

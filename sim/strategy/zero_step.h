@@ -78,7 +78,10 @@ class ZeroStep {
   // fp16: whether any rank's gradients are infinite.
   void check_overflow(Stream s, std::int64_t bytes_per_element, std::int64_t elements,
                       std::int64_t kernels);
+  // Its second half: after what stream `s` has found out.
+  void agree_on_overflow(Stream s);
   void norm(std::uint32_t group, std::int64_t elements, std::int64_t tensors, DType summed);
+  void reduce_norm(std::uint32_t group, DType summed);
   // The optimizer over a shard of four bytes; weights from it.
   void update(std::uint32_t group, std::int64_t elements);
   void read_loss();

@@ -29,15 +29,25 @@ TEST(OffloadCommand, Answers) {
                 {"to_host/bucket.0", "host_optimizer", "to_device/weights", "wait/check_slices.0"});
   expect_answer(asked({"show", "program"}, "fsdp2", {"cpu_offload=true", kMemory}),
                 {"to_device/bwd.", "to_host/", "wait/to_host/root", "host_optimizer"});
-  expect_answer({"show", "plan", "zero"}, {"offload_optimizer", "offload_pin_memory"});
+  expect_answer(asked({"predict"}, "fsdp", {"cpu_offload=true", kMemory}), {"cpu_offload=true"});
+  expect_answer(asked({"show", "program"}, "fsdp", {"cpu_offload=true", kMemory}),
+                {"to_device/bwd.root", "to_host/root", "wait/to_host", "host_optimizer"});
+  expect_answer({"show", "plan", "fsdp"}, {"cpu_offload"});
+  expect_answer(asked({"predict"}, "zero3", {kZero, "offload_param=cpu", kMemory}),
+                {"offload_optimizer=cpu", "offload_param=cpu", "step "});
+  expect_answer(asked({"show", "program"}, "zero3", {kZero, "offload_param=cpu", kMemory}),
+                {"fetch_shards/bucket.0", "wait/fetch_shards.0", "to_optimizer/bucket.",
+                 "host_optimizer/group.0", "fetch_shards/persistent"});
+  expect_answer({"show", "plan", "zero"},
+                {"offload_optimizer", "offload_param", "offload_pin_memory"});
   expect_answer({"show", "plan", "fsdp2"}, {"cpu_offload"});
 }
 
 class OffloadFiles : public InFolder {};
 
 TEST_F(OffloadFiles, AProgramThatMovesIsReadBack) {
-  for (const char* plan : {"zero2", "fsdp2"}) {
-    const char* knob = std::string(plan) == "zero2" ? kZero : "cpu_offload=true";
+  for (const char* plan : {"zero2", "zero3", "fsdp", "fsdp2"}) {
+    const char* knob = std::string(plan).starts_with("zero") ? kZero : "cpu_offload=true";
     const std::string file = at("p.json");
     put(file, ddpsim(asked({"show", "program", "--format", "json"}, plan, {knob, kMemory})).out);
     auto step = [](const std::vector<std::string>& argv) {
@@ -50,13 +60,24 @@ TEST_F(OffloadFiles, AProgramThatMovesIsReadBack) {
   }
 }
 
+// PyTorch 1.13 casts the shard of a unit that was gathered ahead once more.
+TEST_F(OffloadFiles, WhatIsCastTwiceIsReadBack) {
+  const std::string program =
+      ddpsim(asked({"show", "program", "--format", "json"}, "fsdp",
+                   {"cpu_offload=true", kMemory, "pytorch=1.13", "param_dtype=bfloat16",
+                    "backward_prefetch=backward_pre"}))
+          .out;
+  EXPECT_NE(program.find("\"to_device/bwd.again."), std::string::npos);
+  put(at("p.json"), program);
+  expect_answer({"predict", "--program", at("p.json"), "--cluster", "dgx-h100"}, {"step "});
+}
+
 TEST(OffloadCommand, RefusesInASentence) {
   expect_refusal(asked({"predict"}, "zero2", {kZero}), "what their memory's bandwidth is");
   expect_refusal(asked({"predict"}, "fsdp2", {"cpu_offload=true"}), "cluster.host_memory=300GB/s");
   expect_refusal(asked({"predict"}, "zero2", {kZero, kMemory}, "hgx-h100"),
                  "draws no PCIe (or C2C) link");
   expect_refusal(asked({"predict"}, "zero2", {kZero, "cluster.host_memory=300"}), "host_memory");
-  expect_refusal(asked({"predict"}, "zero3", {kZero, kMemory}), "modelled for stages 1 and 2");
   expect_refusal(asked({"predict"}, "zero2", {"offload_optimizer=nvme", kMemory}),
                  "offload_optimizer");
   expect_refusal(asked({"predict"}, "zero2", {"offload_pin_memory=true"}), "nothing to pin");
@@ -67,11 +88,36 @@ TEST(OffloadCommand, RefusesInASentence) {
   expect_refusal(asked({"predict"}, "zero2",
                        {kZero, kMemory, "workload.optimizer={\"name\":\"sgd\",\"momentum\":true}"}),
                  "DeepSpeedCPUAdam");
-  expect_refusal(asked({"predict"}, "zero3", {"offload_param=cpu"}), "not modelled");
-  expect_refusal(asked({"predict"}, "fsdp", {"cpu_offload=true"}), "is a knob of fsdp2");
+  expect_refusal(asked({"predict"}, "zero3", {"offload_param=cpu", kMemory}),
+                 "together with the optimizer's");
+  expect_refusal(asked({"predict"}, "zero2", {kZero, "offload_param=cpu", kMemory}),
+                 "valid only with stage 3");
+  expect_refusal(asked({"predict"}, "zero3", {kZero, "offload_param=nvme", kMemory}),
+                 "offload_param");
+  expect_refusal(asked({"predict"}, "zero3", {kZero, "offload_param=cpu"}), "bandwidth is");
+  expect_refusal(asked({"predict"}, "zero3", {kZero, "offload_param=cpu", kMemory}, "hgx-h100"),
+                 "draws no PCIe (or C2C) link");
+  expect_refusal(asked({"predict"}, "zero3", {kZero, "offload_param=cpu", kMemory, "ranks=1"}),
+                 "one rank");
+  expect_refusal(asked({"predict"}, "zero3",
+                       {kZero, "offload_param=cpu", kMemory, "zero_hpz_partition_size=4"}),
+                 "second copy");
+  expect_refusal(asked({"predict"}, "fsdp2", {"offload_param=cpu", kMemory}), "is a knob of zero");
+  expect_refusal(asked({"predict"}, "ddp", {"cpu_offload=true"}), "is a knob of fsdp");
+  for (const char* plan : {"fsdp", "fsdp2"}) {
+    expect_refusal(asked({"predict"}, plan, {"cpu_offload=true", kMemory}, "hgx-h100"),
+                   "draws no PCIe (or C2C) link");
+    expect_refusal(asked({"predict"}, plan, {"cpu_offload=true"}), "bandwidth is");
+    expect_refusal(asked({"predict"}, plan, {"cpu_offload=true", kMemory, "ranks=1"}), "one rank");
+    expect_refusal(asked({"predict"}, plan, {"cpu_offload=maybe", kMemory}), "cpu_offload");
+  }
+  expect_refusal(
+      asked({"predict"}, "fsdp", {"cpu_offload=true", kMemory, "sharding_strategy=no_shard"}),
+      "of no_shard is not modelled");
+  expect_refusal(asked({"predict"}, "fsdp", {"cpu_offload=true", kMemory, "accumulation_steps=2"}),
+                 "outside no_sync()");
   expect_refusal(asked({"predict"}, "fsdp2", {"cpu_offload=true", kMemory, "set_to_none=false"}),
                  "set_to_none");
-  expect_refusal(asked({"predict"}, "fsdp2", {"cpu_offload=true", kMemory, "ranks=1"}), "one rank");
 }
 
 TEST(HpzCommand, AnswersAndRefuses) {
@@ -83,8 +129,21 @@ TEST(HpzCommand, AnswersAndRefuses) {
   expect_refusal(asked({"predict"}, "zero3", {"zero_hpz_partition_size=3"}), "do not part 8 ranks");
   expect_refusal(asked({"predict"}, "zero3", {"zero_hpz_partition_size=-1"}), "0 or 1 (none)");
   expect_refusal(asked({"predict"}, "zero2", {"zero_hpz_partition_size=4"}), "is of stage 3");
-  expect_refusal(asked({"predict"}, "zero3", {"zero_quantized_weights=true"}),
-                 "nothing measured says what its kernels take");
+  constexpr const char* kHalf = "workload.precision=fp16";
+  constexpr const char* kMasters = "workload.casting=master_weights";
+  expect_answer(asked({"predict"}, "zero3", {"zero_quantized_weights=true", kHalf, kMasters}),
+                {"zero_quantized_weights=true", "step "});
+  expect_answer(
+      asked({"show", "program"}, "zero3", {"zero_quantized_weights=true", kHalf, kMasters}),
+      {"quantize/bucket.0", "all_gather/scales.0", "dequantize/bucket.0"});
+  expect_refusal(asked({"predict"}, "zero3", {"zero_quantized_weights=true"}), "float16 alone");
+  expect_refusal(asked({"predict"}, "zero2", {"zero_quantized_weights=true", kHalf, kMasters}),
+                 "is of stage 3");
+  expect_refusal(
+      asked({"predict"}, "zero3", {"zero_quantized_weights=true", kHalf, kMasters, "ranks=7"}),
+      "no multiple of 8 elements");
+  expect_refusal(asked({"predict"}, "zero3", {"zero_quantized_weights=2", kHalf, kMasters}),
+                 "zero_quantized_weights");
   expect_refusal(asked({"predict"}, "zero3", {"zero_quantized_gradients=true"}), "all-to-all");
 }
 

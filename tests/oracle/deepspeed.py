@@ -26,14 +26,17 @@ An operation on a stream waits for all before it on this stream and for `waits`.
 on its communicator's own stream, in the order of issue, after what the stream had when it was
 issued; the stream goes on after it unless it is `async`. Then a `wait_work` says when.
 
-Not here: offloading, MoE, ZeRO++, MiCS, pipelines, quantised weights, sparse gradients, parameters
-without a gradient, `wall_clock_breakdown`, BF16_Optimizer (stage 1, bf16, gradients in fp32).
+Copies between device and host, of stage 3, are kernels of their own: `to_device` and `to_host`, and
+with `_blocking` where the host waits for them whatever memory is pinned; `host_...` is the host's
+own work. Not here: offloading of stages 1 and 2, to NVMe or in part, MoE, ZeRO++, MiCS, pipelines,
+quantised gradients, sparse gradients, parameters without a gradient, `wall_clock_breakdown`,
+BF16_Optimizer (stage 1, bf16, gradients in fp32).
 """
 import dataclasses
 import json
 import sys
 
-SIZE = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "uint8": 1}
+SIZE = {"int8": 1, "float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "uint8": 1}
 DTYPE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 KNOBS = {
@@ -51,6 +54,9 @@ KNOBS = {
     "stage3_max_live_parameters": 1_000_000_000,
     "stage3_max_reuse_distance": 1_000_000_000,
     "sub_group_size": 1_000_000_000,
+    "offload_optimizer": None,  # {"device": "cpu", "pin_memory": ...}, of stage 3
+    "offload_param": None,
+    "zero_quantized_weights": False,  # qwZ, of stage 3: all-gathers of int8 and of scales
     "dtype": "fp32",
     "communication_data_type": None,  # the dtype
     "gradient_accumulation_steps": 1,
@@ -200,6 +206,9 @@ class Question:
             setattr(self, knob, said.get(knob, value))
         if self.stage not in (1, 2, 3):
             raise ValueError(f"stage {self.stage}: 1, 2 and 3 are known")
+        for offload in (self.offload_optimizer, self.offload_param):
+            if offload and (self.stage != 3 or offload["device"] != "cpu"):
+                raise ValueError("offloading is played of stage 3, to the CPU")
         if self.overlap_comm is None:
             self.overlap_comm = self.stage == 3
         self.dtype = DTYPE.get(self.dtype, self.dtype)
@@ -567,6 +576,16 @@ class Stage12(Rank):
 
 
 # --- stage 3
+def quantisation_groups(elements):
+    """CUDAQuantizer.quantize(), which stops where there are none."""
+    groups = -(-elements // 8000)
+    while groups < elements and elements % (8 * groups):
+        groups += 1
+    if elements % (8 * groups) or elements <= groups:
+        raise ValueError(f"{elements} elements are of no whole groups")
+    return groups
+
+
 class Stage3(Rank):
     LIMIT = 2  # events that may stand while one more is made
 
@@ -587,6 +606,7 @@ class Stage3(Rank):
         self.status = ["away"] * len(q.elements)  # "flying", "here"
         self.users = [set() for _ in q.elements]  # modules between fetch and release
         self.flying = {}  # parameter: its gather
+        self.scales = {}  # gather: that of its scales
         self.gathers = {}  # gather: parameters that its first wait must put together
         self.fetch_events, self.reduce_events = [], []
         # the trace
@@ -615,6 +635,9 @@ class Stage3(Rank):
             stream, after = events.pop(0)
             self.device.host_wait("event.synchronize", stream, after)
 
+    def move(self, stream, how, elements):
+        self.device.kernel(stream, how, "shard", elements, recorded=False)
+
     # --- fetch and release
     def gather(self, parameters, module, prefetch):
         """One all-gather for all of them, in order of registration."""
@@ -624,26 +647,39 @@ class Stage3(Rank):
             return
         shard = sum(self.shard[p] for p in parameters)
         self.available += sum(q.elements[p] for p in parameters)
+        if q.offload_param:  # .to(device), one by one
+            for p in parameters:
+                self.move(self.gather_stream, "to_device_blocking", self.shard[p])
         if len(parameters) > 1:
             d.kernel(self.gather_stream, "cat", "shards", shard, recorded=False)
-        work = d.collective(
-            self.gather_stream,
-            "all_gather",
-            module or "(root)",
-            shard * q.world_size,
-            q.dtype,
-            "world",
-            q.world_size,
-            shard_elements=shard,
-            tensors=parameters,
-            issued_by=module,
-            prefetch=prefetch,
-            **{"async": True},
-        )
+        what = [(shard, q.dtype)]
+        if q.zero_quantized_weights:
+            groups = quantisation_groups(shard)
+            d.kernel(self.gather_stream, "quantize", "shards", shard, recorded=False, groups=groups)
+            what = [(shard, "int8"), (groups, "float32")]
+        works = [
+            d.collective(
+                self.gather_stream,
+                "all_gather",
+                module or "(root)",
+                own * q.world_size,
+                dtype,
+                "world",
+                q.world_size,
+                shard_elements=own,
+                tensors=parameters,
+                issued_by=module,
+                prefetch=prefetch,
+                **{"async": True},
+            )
+            for own, dtype in what
+        ]
+        work = works[0]
         for p in parameters:
             self.status[p] = "flying"
             self.flying[p] = work
         self.gathers[work] = parameters
+        self.scales[work] = works[1:]
 
     def wait_for(self, p):
         q, d = self.q, self.device
@@ -652,6 +688,15 @@ class Stage3(Rank):
         together = self.gathers.pop(work, None)
         if together:  # the first wait: put every parameter of the gather together
             d.wait_work(self.gather_stream, work)
+            for scales in self.scales.pop(work):
+                d.wait_work(self.gather_stream, scales)
+                alone = len(together) == 1
+                shards = sum(self.shard[other] for other in together)
+                n = q.elements[p] if alone else shards * q.world_size
+                groups = quantisation_groups(shards) * q.world_size
+                d.kernel(
+                    self.gather_stream, "dequantize", "all", n, recorded=False, groups=groups
+                )
             for other in together:
                 if len(together) > 1:
                     d.kernel(
@@ -854,7 +899,9 @@ class Stage3(Rank):
                 # the all-reduce's own part is padded with zeros, the reduce-scatter's is cut
                 own += n if self.by_scatter else self.shard[p]
                 pieces += 1
-        if pieces:
+        if q.offload_optimizer:
+            self.offload_gradients(stream)
+        elif pieces:
             d.kernel(
                 stream,
                 "copy" if self.micro_step == 0 else "add",
@@ -866,6 +913,26 @@ class Stage3(Rank):
         d.mark("free_gradient", tensors=list(self.bucket))
         self.bucket = []
         self.push(self.reduce_events, stream)
+
+    def offload_gradients(self, stream):
+        """partition_grads(): the host's buffer, what is added to it on the device, and in the last
+        micro-step a norm and the optimizer's gradient, which the host waits for."""
+        q, d = self.q, self.device
+        for p in self.bucket:
+            n = min(self.shard[p], q.elements[p] - q.rank * self.shard[p])
+            if n <= 0:
+                continue
+            n = n if self.by_scatter else self.shard[p]
+            if self.micro_step == 0:
+                self.move(stream, "to_host", n)
+                self.move(stream, "to_device", n)
+            else:
+                self.move(stream, "to_device", n)
+                d.kernel(stream, "add", "shard", n, recorded=False)
+                self.move(stream, "to_host", n)
+            if self.boundary:
+                d.kernel(stream, "double", "norm", n, recorded=False)
+                self.move(stream, "to_host_blocking", n)
 
     def all_reduce(self, stream, elements):
         q, d = self.q, self.device
@@ -954,9 +1021,16 @@ class Stage3(Rank):
             d.host_wait("item", "main")
         groups = self.sub_groups()
         for _ in groups:
-            self.scalar("norm", "float64", "SUM")
+            if q.offload_optimizer:  # float(sum of the norms), and the norm that comes back
+                d.host_wait("item", "main")
+            self.scalar("norm", *(("float32" if q.offload_optimizer else "float64"), "SUM"))
+            if q.offload_optimizer:
+                d.host_wait("item", "main")
         for group in groups:
             size = sum(self.shard[p] for p in group)
+            if q.offload_optimizer:
+                self.update_on_host(size)
+                continue
             if len(group) > 1:
                 d.kernel("main", "cat", "gradients", size, recorded=False)
             if q.dtype != "float32":
@@ -966,11 +1040,19 @@ class Stage3(Rank):
             d.kernel("main", "copy", "weights", size)
         self.gather_persistent()
 
+    def update_on_host(self, size):
+        self.move("main", "host_mul", size)
+        self.move("main", "optimizer", size)
+        self.move("main", "host_copy" if self.q.offload_param else "to_device_blocking", size)
+
     def gather_persistent(self):
         q, d = self.q, self.device
+        if q.offload_param:
+            for p in self.persistent:
+                self.move("main", "to_device_blocking", self.shard[p])
         for p in self.persistent:
             alone = len(self.persistent) == 1
-            if alone:
+            if alone and not q.offload_param:
                 d.kernel("main", "copy", "shard", self.shard[p])
             work = d.collective(
                 "main",

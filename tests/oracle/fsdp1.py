@@ -20,7 +20,8 @@ parameter is complete. 1.13 makes the views where the unit's forward begins, 2.7
 unsharded in a forward: with forward_prefetch, one unit early. Units whose forwards end with nothing
 computed between share one output tensor, and its hooks fire in the order in which they were
 registered, the inner unit's first. Not here: units that are used twice in a forward, activation
-checkpoints, parameters without a gradient, offloading to the CPU, `optim_in_backward`.
+checkpoints, parameters without a gradient, `optim_in_backward`; of `cpu_offload`, which is
+CPUOffload(offload_params=True), NO_SHARD and clipping.
 """
 import json
 import sys
@@ -43,6 +44,7 @@ KNOBS = {
     "clip_grad_norm": False,
     "set_to_none": "default",  # of zero_grad
     "gpus_per_host": None,  # HYBRID_SHARD: ranks that share a shard group
+    "cpu_offload": False,  # CPUOffload(offload_params=True)
     "debug_detail": False,  # TORCH_DISTRIBUTED_DEBUG=DETAIL
     "steps": 2,
 }
@@ -163,6 +165,16 @@ DIFFERENCES = [
         ),
     ),
     (
+        "moved_shard",
+        "kept by nobody",
+        "until gathered",
+        (
+            "_all_gather_flat_param: no record_stream, so what was copied to the device is free for"
+            " the stream of its copy as soon as the gathering has been issued"
+        ),
+        "_flat_param.py _all_gather_flat_param: record_stream of the unshard stream",
+    ),
+    (
         "set_to_none",
         "False",
         "True",
@@ -231,6 +243,7 @@ class Unit:
         self.gradient = None  # "unsharded", "sharded"
         self.gradient_bytes = 0
         self.saved_gradient = False
+        self.on_device = False  # cpu_offload: its flat parameter is not the host's shard
 
 
 class Question:
@@ -265,6 +278,10 @@ class Question:
         if self.world_size == 1:
             self.sharding_strategy = "NO_SHARD"
         self.sharded = self.sharding_strategy != "NO_SHARD"
+        if self.cpu_offload and (not self.sharded or self.clip_grad_norm):
+            raise ValueError("cpu_offload: neither NO_SHARD nor clipping is played")
+        if self.cpu_offload and self.accumulation_steps > 1 and not self.no_sync:
+            raise ValueError("FSDP does not support accumulation outside no_sync() when offloading")
         self.frees_after_forward = self.sharding_strategy in ("FULL_SHARD", "HYBRID_SHARD")
         self.predivide = predivide_factor(self.world_size)
         self.postdivide = self.world_size / self.predivide
@@ -313,6 +330,11 @@ class Device:
     def host_waits(self, why, after):
         self.log.append({"do": "host_wait", "why": why, "after": after})
 
+    def host_op(self, name, waits=(), **fields):
+        """The host's own work, after what it waits for."""
+        self.log.append({"do": "host_op", "op": name, "waits": sorted(waits), **fields})
+        return name
+
     def mark(self, what, unit):
         self.log.append({"do": "mark", "what": what, "unit": unit})
 
@@ -323,8 +345,9 @@ class Device:
             {"do": "allocate", "what": what, "unit": unit, "bytes": size, "stream": stream}
         )
 
-    def free(self, what, unit, size, used_on):
-        """The allocator may give it out again when what `used_on` was issued so far has ended."""
+    def free(self, what, unit, size, used_on, after=None, ended=False):
+        """The allocator may give it out again when what `used_on` was issued so far has ended. Or:
+        `after` that was issued; has `ended`."""
         self.live -= size
         self.log.append(
             {
@@ -333,7 +356,8 @@ class Device:
                 "unit": unit,
                 "bytes": size,
                 "stream": used_on,
-                "when_ended": self.last.get(used_on),
+                "when_ended": after or self.last.get(used_on),
+                "ended": ended,
             }
         )
 
@@ -361,13 +385,18 @@ class Rank:
     def cast_shard(self, u):
         """pre_unshard(): the low precision copy of what this rank keeps."""
         q, d = self.q, self.device
-        if not q.param_dtype or (q.sharded and u.unsharded):
+        if q.cpu_offload:
+            if not q.param_dtype:
+                return not u.on_device and self.move_shard(u)
+        elif not q.param_dtype or (q.sharded and u.unsharded):
             return False
         count = u.shard if q.sharded else u.flat
         size = count * SIZE[u.compute_dtype]
         if not u.cast:
             d.allocate("low_precision_shard", u.name, size, self.pre_stream)
         u.cast = True
+        if q.cpu_offload:
+            self.move_shard(u)
         d.issue(
             self.pre_stream,
             f"cast_shard/{u.name}",
@@ -376,6 +405,22 @@ class Rank:
             elements=count,
             bytes=count * SIZE[u.dtype] + size,
         )
+        if q.cpu_offload:  # a temporary tensor
+            d.free("moved_shard", u.name, count * SIZE[u.dtype], self.pre_stream)
+        return True
+
+    def move_shard(self, u):
+        """From the host's pinned memory, without waiting for it."""
+        size = u.shard * SIZE[u.dtype]
+        self.device.allocate("moved_shard", u.name, size, self.pre_stream)
+        self.device.issue(
+            self.pre_stream,
+            f"to_device/{u.name}",
+            kernel="move",
+            unit=u.name,
+            elements=u.shard,
+            bytes=size,
+        )
         return True
 
     def unshard(self, u, prefetch):
@@ -383,6 +428,7 @@ class Rank:
         if q.is_("limiter_place", "before the cast"):
             self.limiter()
         cast = self.cast_shard(u)
+        moved, issued = cast and not q.param_dtype, None
         if cast:
             d.wait(self.unshard_stream, self.pre_stream)
         if q.is_("limiter_place", "after the cast"):
@@ -390,7 +436,7 @@ class Rank:
         if q.sharded and not u.unsharded:
             size = u.padded * SIZE[u.compute_dtype]
             d.allocate("unsharded", u.name, size, self.unshard_stream)
-            d.issue(
+            issued = d.issue(
                 self.unshard_stream,
                 f"all_gather/{u.name}",
                 operation="all_gather",
@@ -409,12 +455,18 @@ class Rank:
                 "low_precision_shard", u.name, u.shard * SIZE[u.compute_dtype], self.unshard_stream
             )
             u.cast = False
+        if moved:  # its flat parameter becomes the whole one
+            recorded = issued and q.is_("moved_shard", "until gathered")
+            used_on = self.unshard_stream if recorded else self.pre_stream
+            d.free("moved_shard", u.name, u.shard * SIZE[u.dtype], used_on, issued)
+        u.on_device = True
         if self.trace is not None and q.is_("views", "at unshard"):
             self.trace.append(["views", u.name])
 
     def reshard(self, u, free):
         q, d = self.q, self.device
         d.mark("reshard" if free else "reshard_keep", u.name)
+        u.on_device = False
         if free:
             d.free("unsharded", u.name, u.padded * SIZE[u.compute_dtype], "compute")
             u.unsharded = False
@@ -526,6 +578,8 @@ class Rank:
         self.prefetch(u, "BACKWARD_PRE")
         if u.gradient == "sharded":  # prepare_gradient()
             u.saved_gradient = True
+            u.gradient = None
+        if u.gradient == "host":
             u.gradient = None
         u.ran_pre_backward = True
         d.mark("pre_backward", u.name)
@@ -687,6 +741,16 @@ class Rank:
             d.free("shard_gradient", u.name, u.shard * SIZE[u.dtype], stream)
         u.saved_gradient = False
         u.gradient, u.gradient_bytes = "sharded", u.shard * SIZE[u.dtype]
+        if q.cpu_offload:
+            u.gradient = "host"
+            d.issue(
+                stream,
+                f"to_host/{u.name}",
+                kernel="move",
+                unit=u.name,
+                elements=u.shard,
+                bytes=u.gradient_bytes,
+            )
 
     def cast_back(self, stream, what, u, count):
         self.device.allocate(what, u.name, count * SIZE[u.dtype], stream)
@@ -720,6 +784,8 @@ class Rank:
                 d.wait("compute", "all_reduce")
             elif q.version == "2.7":  # `is not current_stream` compares two new objects
                 d.wait("compute", "compute")
+            if q.cpu_offload:
+                self.await_gradients()
         self.first = False
         self.post_order = []
         for u in q.units.values():
@@ -738,6 +804,15 @@ class Rank:
                 )
                 d.free("shard_gradient", u.name, u.gradient_bytes, "compute")
                 u.gradient_bytes = kept
+
+    def await_gradients(self):
+        """compute.synchronize(); then nobody refers to the shards on the device any more."""
+        d = self.device
+        waits = {d.last["compute"], *d.pending.get("compute", ())}
+        done = d.host_op("wait/to_host", waits)
+        for u in self.q.units.values():
+            if u.gradient == "host":
+                d.free("shard_gradient", u.name, u.gradient_bytes, "post_backward", done, True)
 
     # --- the step
     def clip(self):
@@ -780,7 +855,12 @@ class Rank:
         q, d = self.q, self.device
         start = len(d.log)
         d.count = {}
-        for u in q.units.values():
+        on_host = [u for u in q.units.values() if u.gradient == "host"]
+        if on_host and not q.set_to_none:
+            d.host_op("host_zero_gradients", bytes=sum(u.gradient_bytes for u in on_host))
+        for u in on_host:
+            u.gradient = None if q.set_to_none else "host"
+        for u in (u for u in q.units.values() if u.gradient != "host"):
             if u.gradient and not q.set_to_none:
                 d.issue(
                     "compute",
@@ -805,12 +885,15 @@ class Rank:
         if q.clip_grad_norm:
             self.clip()
         held = [u for u in q.units.values() if u.tensors]
-        d.issue(
-            "compute",
-            "optimizer",
-            kernel="optimizer",
-            elements=sum(u.shard if q.sharded else u.flat for u in held),
-        )
+        if q.cpu_offload:
+            d.host_op("host_optimizer", elements=sum(u.shard for u in held))
+        else:
+            d.issue(
+                "compute",
+                "optimizer",
+                kernel="optimizer",
+                elements=sum(u.shard if q.sharded else u.flat for u in held),
+            )
         return d.log[start:]
 
 
@@ -831,6 +914,8 @@ def listing(log):
             yield f"{e['stream']:15} waits for {e['on']}"
         elif what == "host_wait":
             yield f"{'host':15} waits ({e['why']}) for {e['after']}"
+        elif what == "host_op":
+            yield f"{'host':15} {e['op']}  {e.get('bytes', '')}  <- {', '.join(e['waits'])}"
         elif what in ("allocate", "free"):
             yield f"{'':15} {what} {e['what']} {e['unit']} {e['bytes']}"
         elif what == "mark":
@@ -853,6 +938,26 @@ def chain(count, elements, **knobs):
 
 def collectives(log, operation):
     return [e for e in log if e["do"] == "op" and e.get("operation") == operation]
+
+
+def self_test_offload(expect, base):
+    for strategy in ("FULL_SHARD", "SHARD_GRAD_OP"):
+        log = steps(chain(2, 100, cpu_offload=True, sharding_strategy=strategy, **base))[2]
+        moved = [e for e in log if e["do"] == "op" and e.get("kernel") == "move"]
+        to_device = [e["unit"] for e in moved if e["op"].startswith("to_device")]
+        # In backward, too, what is whole already: its flat parameter was the host's again.
+        for u in ("root", "u0", "u1"):
+            expect(f"{strategy}: shards to the device", to_device.count(u) == 2)
+        back = [e["bytes"] for e in moved if e["op"].startswith("to_host")]
+        expect(f"{strategy}: gradients to the host", sorted(back) == [4 * 25, 4 * 26, 4 * 26])
+        waits = [e for e in log if e["do"] == "host_op" and e["op"] == "wait/to_host"]
+        expect(f"{strategy}: one wait", len(waits) == 1 and "to_host/root" in waits[0]["waits"])
+    for wrong in ({"sharding_strategy": "NO_SHARD"}, {"accumulation_steps": 2}):
+        try:
+            steps(chain(2, 100, cpu_offload=True, **wrong, **base))
+            expect(f"cpu_offload {wrong} is refused", False)
+        except ValueError:
+            pass
 
 
 def self_test():
@@ -933,6 +1038,9 @@ def self_test():
                 "keep_low_precision_grads": True,
                 "sharding_strategy": "NO_SHARD",
             },
+            {"cpu_offload": True},
+            {"cpu_offload": True, "param_dtype": "bfloat16", "sharding_strategy": "SHARD_GRAD_OP"},
+            {"cpu_offload": True, "accumulation_steps": 2, "no_sync": True},
         ):
             rank = Rank(chain(3, 101, **knobs, **{**base, "set_to_none": True}))
             live = []
@@ -941,8 +1049,9 @@ def self_test():
                 live.append(rank.device.live)
             expect(
                 f"{version} {knobs}: nothing is lost or freed twice: {live}",
-                live[1] == live[2] == live[3] > 0,
+                live[1] == live[2] == live[3] and (live[3] == 0) == ("cpu_offload" in knobs),
             )
+        self_test_offload(expect, base)
     log = steps(chain(2, 100, sharding_strategy="HYBRID_SHARD", gpus_per_host=2))[1]
     expect("hybrid: two groups", {e["group"] for e in log if "group" in e} == {"shard", "replicas"})
     expect(

@@ -14,6 +14,7 @@ schedules by recorded_orders.py.
 import copy
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,7 @@ STRATEGIES = {
 OF_UNITS = ("pytorch", "auto_wrap_policy", "blocks_per_unit", "shard_degree")
 OF_UNITS += ("min_num_params", "module_lists")
 LANES = {"world": "comm", "shard": "comm", "replicas": "comm_replicas"}
+OF_HOST = ("wait/to_host", "host_optimizer", "host_zero_gradients")  # of cpu_offload
 PREFETCHES = {"backward_pre": "BACKWARD_PRE", "backward_post": "BACKWARD_POST", "none": None}
 
 CASES = [
@@ -105,6 +107,81 @@ CASES = [
             "accumulation_steps": 2,
             "no_sync": True,
             "reduce_dtype": "float16",
+        },
+    ),
+    ("gpt2-small", 8, {"cpu_offload": True}),
+    ("gpt2-small", 8, {"cpu_offload": True, "pytorch": "1.13"}),
+    ("gpt2-small", 3, {"cpu_offload": True, "sharding_strategy": "shard_grad_op"}),
+    (
+        "gpt2-small",
+        4,
+        {
+            "cpu_offload": True,
+            "sharding_strategy": "shard_grad_op",
+            "pytorch": "1.13",
+            "backward_prefetch": "backward_pre",
+            "set_to_none": True,
+        },
+    ),
+    ("gpt2-small", 8, {"cpu_offload": True, "param_dtype": "bfloat16", "set_to_none": False}),
+    (
+        "bert-base",
+        8,
+        {
+            "cpu_offload": True,
+            "param_dtype": "float16",
+            "reduce_dtype": "float32",
+            "pytorch": "1.13",
+            "backward_prefetch": "backward_pre",
+            "limit_all_gathers": True,
+        },
+    ),
+    ("gpt2-small", 6, {"cpu_offload": True, "accumulation_steps": 3, "no_sync": True}),
+    (
+        "gpt2-small",
+        6,
+        {
+            "cpu_offload": True,
+            "accumulation_steps": 2,
+            "no_sync": True,
+            "pytorch": "1.13",
+            "param_dtype": "bfloat16",
+            "sharding_strategy": "shard_grad_op",
+        },
+    ),
+    ("vgg16", 4, {"cpu_offload": True, "forward_prefetch": True}),
+    (
+        "resnet50",
+        4,
+        {
+            "cpu_offload": True,
+            "auto_wrap_policy": "size_based",
+            "min_num_params": 2000000,
+            "module_lists": "none",
+            "pytorch": "1.13",
+            "forward_prefetch": True,
+            "backward_prefetch": "backward_post",
+        },
+    ),
+    (
+        "gpt2-small",
+        16,
+        {
+            "cpu_offload": True,
+            "sharding_strategy": "hybrid_shard",
+            "reduce_dtype": "bfloat16",
+        },
+    ),
+    (
+        "gpt2-small",
+        12,
+        {
+            "cpu_offload": True,
+            "sharding_strategy": "_hybrid_shard_zero2",
+            "shard_degree": 4,
+            "param_dtype": "bfloat16",
+            "accumulation_steps": 2,
+            "no_sync": True,
         },
     ),
 ]
@@ -262,7 +339,8 @@ def question(workload, ranks, knobs, program):
 
 
 def lowered(ddpsim, workload, ranks, knobs, system="fsdp"):
-    sets = {"plan.system": system, **{f"plan.{k}": v for k, v in knobs.items()}}
+    sets = {"cluster.host_memory": "300GB/s"} if knobs.get("cpu_offload") else {}
+    sets.update({"plan.system": system, **{f"plan.{k}": v for k, v in knobs.items()}})
     argv = [
         ddpsim,
         "show",
@@ -270,7 +348,7 @@ def lowered(ddpsim, workload, ranks, knobs, system="fsdp"):
         "--workload",
         workload,
         "--cluster",
-        "hgx-h100",
+        "dgx-h100" if knobs.get("cpu_offload") else "hgx-h100",
         "--set",
         f"cluster.hosts={(ranks + 7) // 8}",
         "--ranks",
@@ -286,11 +364,16 @@ def lowered(ddpsim, workload, ranks, knobs, system="fsdp"):
     return json.loads(done.stdout)
 
 
+HOST_OP = {"stream": "host", "dtype": None, "operation": None, "tensors": [], "group": None}
+
+
 def issued(steps):
     """Of ddpsim: what is put on the device in a steady step, and what must have ended before."""
     ops = next(s for s in steps["steps"] if s["kind"] == "steady")["ops"]
     before, last, out = {}, {}, []
     for op in ops:
+        if op["op"] in before:
+            raise SystemExit(f"{op['op']} stands twice in a step")
         ready = set()
         for name in op["waits_for"]:
             ready |= before[name]
@@ -298,6 +381,7 @@ def issued(steps):
             ready |= before[last[op["lane"]]]
         last[op["lane"]] = op["op"]
         device = op["lane"] != "host" and op["op"] != "wait/optimizer"
+        device = device or op["op"].split("/", op["op"].startswith("micro"))[-1] in OF_HOST
         if device:
             out.append(
                 {
@@ -321,7 +405,7 @@ def asked(log, micro_steps):
     """The same of the oracle."""
     before, last, communicator, host, out, pending = {}, {}, {}, set(), [], {}
     allocated, freed, made, entry = [], [], {}, {}
-    micro, backward = -1, False
+    micro, backward, names = -1, False, set()
     for e in log:
         if e["do"] == "mark" and e["what"] == "micro_batch":
             micro += 1
@@ -340,20 +424,31 @@ def asked(log, micro_steps):
                 streams.append(e["stream"])
             else:
                 used_elsewhere = streams != [] and streams.pop() != e["stream"]
+                used_elsewhere = used_elsewhere or e["ended"]
                 freed.append((e["when_ended"], (holds, -e["bytes"], used_elsewhere)))
         elif e["do"] == "wait":
             of, on = e["stream"], e["on"]
             pending[of] = pending.get(of, set()) | pending.get(on, set())
             if on in last:
                 pending[of] |= before[last[on]]
+        elif e["do"] == "host_op":
+            name = f"micro{micro}/{e['op']}" if micro_steps > 1 and micro >= 0 else e["op"]
+            ready = host.union(*(before[w] for w in e["waits"]))
+            host = before[e["op"]] = ready | {name}
+            out.append({**HOST_OP, "op": name, "bytes": e.get("bytes"), "after": ready})
+            out[-1]["memory"], allocated, entry[e["op"]] = allocated, [], out[-1]
         elif e["do"] == "op":
             name = e["op"].split("#")[0]
             first = name.split("/")[0]
-            again = backward and first in ("all_gather", "cast_shard")
+            again = backward and first in ("all_gather", "cast_shard", "to_device")
             name = name.replace("/", "/bwd.", 1) if again else name
             name = name.replace("all_reduce/", "allreduce/")
             if micro_steps > 1 and micro >= 0:
                 name = f"micro{micro}/{name}"
+            if name in names:  # 1.13 offloading: what was gathered ahead is cast once more
+                head, bwd, label = re.fullmatch("(.*/)(bwd\\.)?(.*)", name).groups()
+                name = f"{head}{bwd or ''}again.{label}"
+            names.add(name)
             s = e["stream"]
             ready = set(host) | pending.pop(s, set())
             if s in last:
@@ -464,20 +559,27 @@ def main():
 
 def self_test(ddpsim):
     """Planted changes, each noticed."""
-    program = lowered(ddpsim, *CASES[0])
-    log = fsdp1.steps(question(*CASES[0], program))[-1]
-    oracle = asked(log, 1)
-    ours = issued(program)
-    for o in ours:
-        o["memory"] = held(o)
-    missed = [] if not list(differences(ours, oracle)) else ["equal to begin with"]
+    missed, plants = [], 0
+
+    def sides(case):
+        program = lowered(ddpsim, *case)
+        oracle = asked(fsdp1.steps(question(*case, program))[-1], 1)
+        ours = issued(program)
+        for o in ours:
+            o["memory"] = held(o)
+        if list(differences(ours, oracle)):
+            missed.append(f"{case}: equal to begin with")
+        return ours, oracle
 
     def planted(what, change):
+        nonlocal plants
+        plants += 1
         other = copy.deepcopy(ours)
         change(other)
         if not [*differences(other, oracle), *of_memory(other, oracle)]:
             missed.append(what)
 
+    ours, oracle = sides(CASES[0])
     gather = next(i for i, o in enumerate(ours) if o["operation"] == "all_gather")
     planted("bytes", lambda o: o[gather].update(bytes=o[gather]["bytes"] + 4))
     planted("dtype", lambda o: o[gather].update(dtype="float16"))
@@ -490,7 +592,15 @@ def self_test(ddpsim):
     planted("memory", lambda o: o[gather]["memory"].append(("gathered", 4, False)))
     frees = next(i for i, o in enumerate(ours) if o["op"] == "fwd/h.3")
     planted("freed later", lambda o: o[frees + 1]["memory"].append(o[frees]["memory"].pop()))
-    print("self-test:", f"missed {missed}" if missed else "10 planted changes noticed")
+    ours, oracle = sides(("gpt2-small", 8, {"cpu_offload": True, "set_to_none": False}))
+    at = {o["op"]: k for k, o in enumerate(ours)}
+    planted("bytes that are moved", lambda o: o[at["to_device/h.3"]].update(bytes=4))
+    planted("bytes of zeros", lambda o: o[at["host_zero_gradients"]].update(bytes=4))
+    planted("no copy", lambda o: o.pop(at["to_device/bwd.root"]))
+    planted("no wait", lambda o: o[at["host_optimizer"]]["after"].discard("to_host/root"))
+    planted("host first", lambda o: o.insert(at["to_host/root"], o.pop(at["host_optimizer"])))
+    planted("kept", lambda o: o[at["wait/to_host"]]["memory"].pop())
+    print("self-test:", f"missed {missed}" if missed else f"{plants} planted changes noticed")
     return 1 if missed else 0
 
 

@@ -13,6 +13,10 @@ Every event is in the words of the recordings, and these are more: the kernels t
 operators make for DeepSpeed's Python (`cat`, `cast`, `add`, and `mul_new`, `div_new` that make a
 new tensor), and ["w", stream, operation, "work"], a wait on an asynchronous collective.
 
+With offload_optimizer or offload_param, storages that DeepSpeed keeps on the host are known, and
+what is copied between them and all others is written down: `to_device`, `to_host`, with `_blocking`
+where non_blocking was not asked for, and `host_...` of what is done where they are.
+
 Stood in for: the accelerator (DeepSpeed's own one of the CPU, which here says that it is
 asynchronous, as CUDA does), torch.distributed, and `split_half_float_double`, which knows CUDA's
 tensor types only. Nothing of its logic is changed.
@@ -40,6 +44,7 @@ from torch import nn
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 into = [None]  # where events go; None: nowhere
 current = ["main"]  # stack of streams
+on_host = set()  # storages; empty: nothing is offloaded, and all are where they are
 now = {"gradient": None, "world": 2, "rank": 0, "fetch": None, "carried": None, "up": False}
 made = {"streams": 0, "groups": 0}
 
@@ -187,6 +192,17 @@ def stand_in():
     os.environ.update(DS_ACCELERATOR="cpu", LOCAL_RANK="0")
 
 
+def away(tensor):
+    return bool(on_host) and tensor.storage().data_ptr() in on_host
+
+
+def offload(optimizer):
+    kept = [optimizer.grad_partitions_flat_buffer, *optimizer.param_groups_fp16_flat_cpu_memory]
+    for flat in optimizer.fp32_partitioned_groups_flat if optimizer.offload_optimizer else ():
+        kept += [flat.data, flat.grad]
+    on_host.update(t.storage().data_ptr() for t in kept)
+
+
 def listen_to_kernels():
     """Of what DeepSpeed's Python asks of a tensor, what makes a kernel."""
 
@@ -202,18 +218,35 @@ def listen_to_kernels():
     def in_place(kind):
         def new(old, self, *args, **kwargs):
             if ours():
-                kernel(kind, self)
+                kernel("host_" + kind if away(self) else kind, self)
             return old(self, *args, **kwargs)
 
         return new
 
-    for name, kind in (("copy_", "copy"), ("div_", "div"), ("mul_", "mul"), ("add_", "add")):
+    def copy(old, self, source, non_blocking=False):
+        if ours():
+            how = "" if non_blocking else "_blocking"
+            between = {(1, 0): "to_host" + how, (0, 1): "to_device" + how, (1, 1): "host_copy"}
+            kernel(between.get((away(self), away(source)), "copy"), self)
+        return old(self, source, non_blocking)
+
+    def double(old, self):
+        if ours() and on_host:
+            kernel("double", self)
+        return old(self)
+
+    around(tensor, "copy_", copy)
+    around(tensor, "double", double)
+    for name, kind in (("div_", "div"), ("mul_", "mul"), ("add_", "add")):
         around(tensor, name, in_place(kind))
     around(tensor, "float", in_place("cast_float"))
     for name in ("mul", "div"):
         around(tensor, name, in_place(name + "_new"))
 
     def to(old, self, *args, **kwargs):
+        if away(self) and not isinstance(args[0], torch.dtype):
+            kernel("to_device" + ("" if kwargs.get("non_blocking") else "_blocking"), self)
+            return self.detach().clone()
         result = old(self, *args, **kwargs)
         if ours() and result.dtype != self.dtype and self.dim() and self.is_floating_point():
             kernel("cast", self)
@@ -267,6 +300,7 @@ def deepspeed_0145(folder):
     device.stream = lambda self, stream: Inside(stream)
     device.current_stream = lambda self, *_: Stream(current[-1])
     device.default_stream = lambda self, *_: Stream("main")
+    device.on_accelerator = lambda self, tensor: not away(tensor)
     device.synchronize = lambda self, *_: log("h", "device.synchronize", "device")
     import deepspeed.runtime.zero.partitioned_param_coordinator as coordinator
     import deepspeed.runtime.zero.stage3 as three
@@ -482,7 +516,30 @@ class Shared(Raw):
         self.b.fc.bias = self.b.scale
 
 
+class Eights(Tower):
+    """Parameters whose parts are of whole groups of eight."""
+
+    def __init__(self):
+        super().__init__()
+        self.l = nn.ModuleList(Layer(5024 * i + 64, 32) for i in range(6))
+
+
+class Quantizer:
+    """qwZ's kernels, which would have to be compiled."""
+
+    Symmetric = 0
+
+    def quantize(self, tensor, groups, bits, _):
+        kernel("quantize", tensor)
+        return torch.zeros(tensor.numel(), dtype=torch.int8), torch.zeros(groups)
+
+    def dequantize(self, tensor, scales, groups, bits, _):
+        kernel("dequantize", tensor)
+        return torch.zeros(tensor.shape, dtype=torch.float16)
+
+
 MODELS = {"raw": Raw, "shared": Shared, "blocks3": Blocks, "twice": Twice, "tower7": Tower}
+MODELS["eights"] = Eights
 
 
 def record(deepspeed, out, model, config, ranks, rank=0, steps=5, **knobs):
@@ -490,6 +547,7 @@ def record(deepspeed, out, model, config, ranks, rank=0, steps=5, **knobs):
     made.update(streams=0, groups=0)
     current[:] = ["main"]
     into[0] = None
+    on_host.clear()
     now.update(world=ranks, rank=rank, gradient=None, fetch=None, carried=None)
     name = model
     dtype = knobs.pop("dtype", "fp32")
@@ -533,6 +591,8 @@ def record(deepspeed, out, model, config, ranks, rank=0, steps=5, **knobs):
         model=model, model_parameters=model.parameters(), config=configuration
     )
     into[0] = None
+    if knobs.get("offload_optimizer"):
+        offload(engine.optimizer)
     for i, p in enumerate(model.parameters()):
 
         def arrived(_, i=i):
@@ -635,7 +695,8 @@ def drawn(deepspeed, out, count, seed):
             maybe(0.6, "stage3_max_reuse_distance", 0, 50, 100, 300, 600, 1000, 2000)
             maybe(0.2, "stage3_model_persistence_threshold", 0, 30, 75, 200, 1000)
             maybe(0.2, "sub_group_size", 1, 50, 200, 500)
-        model = "tower7" if knobs.get("dtype") == "fp16" else rng.choice(sorted(MODELS))
+        models = sorted(set(MODELS) - {"eights"})
+        model = "tower7" if knobs.get("dtype") == "fp16" else rng.choice(models)
         rank = rng.randrange(ranks)
         record(deepspeed, out, model, f"drawn{seed}_{number}", ranks, rank, **knobs)
 
@@ -842,7 +903,85 @@ def main():
     )
     of("blocks3", "norsc_prescale", 4, **none, reduce_scatter=False, prescale_gradients=True)
     of("blocks3", "many", 64, 63, **none, reduce_bucket_size=300, stage3_prefetch_bucket_size=300)
+    offloaded(of, none)
+    quantised(of, none)
     return 0
+
+
+def quantised(of, none):
+    import deepspeed.runtime.zero.partition_parameters as partition
+
+    partition.CUDAQuantizer.quantizer_cuda_module = Quantizer()
+    of("eights", "qwz", 2, **none, dtype="fp16", zero_quantized_weights=True)
+    of(
+        "eights",
+        "qwz_one_by_one",
+        4,
+        1,
+        **none,
+        dtype="fp16",
+        zero_quantized_weights=True,
+        stage3_prefetch_bucket_size=0,
+        stage3_max_reuse_distance=0,
+    )
+    of(
+        "eights",
+        "qwz_persistent_offload",
+        4,
+        2,
+        stage=3,
+        stage3_param_persistence_threshold=100,
+        stage3_prefetch_bucket_size=9000,
+        dtype="fp16",
+        zero_quantized_weights=True,
+        offload_optimizer={"device": "cpu"},
+        offload_param={"device": "cpu"},
+    )
+
+
+def offloaded(of, none):
+    def cpu(pinned=False, params=False):
+        said = {"device": "cpu", "pin_memory": pinned}
+        return {"offload_optimizer": said, **({"offload_param": said} if params else {})}
+
+    of("blocks3", "offload", 2, **none, **cpu(), reduce_bucket_size=300)
+    of("blocks3", "offload_params", 2, 1, **none, **cpu(params=True), reduce_bucket_size=300)
+    of("blocks3", "offload_persistent", 3, 2, stage=3, **cpu(True, True))
+    of(
+        "blocks3",
+        "offload_acc3",
+        2,
+        **none,
+        **cpu(True),
+        gradient_accumulation_steps=3,
+        reduce_bucket_size=200,
+        stage3_prefetch_bucket_size=0,
+        stage3_max_reuse_distance=300,
+    )
+    of(
+        "blocks3",
+        "offload_params_subgroups_bf16",
+        4,
+        3,
+        **none,
+        **cpu(params=True),
+        dtype="bf16",
+        sub_group_size=100,
+        overlap_comm=False,
+        gradient_accumulation_steps=2,
+        stage3_prefetch_bucket_size=300,
+    )
+    of("tower7", "offload_params_fp16", 4, 1, **none, **cpu(params=True), dtype="fp16")
+    of("tower7", "offload_fp16_norsc", 2, **none, **cpu(), dtype="fp16", reduce_scatter=False)
+    of(
+        "twice",
+        "offload_params_one_persistent",
+        2,
+        stage=3,
+        stage3_param_persistence_threshold=9,
+        stage3_model_persistence_threshold=9,
+        **cpu(params=True),
+    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ down what is asked of them.
 2.7's package is Python only; here it runs on 1.13's autograd, whose order (newest node first) is
 2.7's. Stood in for: what of its imports 1.13 does not have (DTensor, device meshes, torch.compile,
 checkpoints, state dictionaries), names of storages, and everything that asks for a device. Names of
-streams are those of _init_streams. Nothing of its logic is changed.
+streams are those of _init_streams. Of cpu_offload every tensor is on a device, in name, but the
+shards and gradients that FSDP keeps on the host. Nothing of its logic is changed.
 """
 import contextlib
 import dataclasses
@@ -39,6 +40,8 @@ into = [None]  # where events go; None: nowhere
 current = ["main"]  # stack of streams
 now = {"unit": None, "prefetch": False, "gradient": None}
 unit_of = {}  # handle: (name, indices of its tensors)
+GPU = torch.device("cuda", 0)
+on_host = set()  # storages; empty: nothing is offloaded, and all are where they are
 
 
 def log(*event):
@@ -55,6 +58,9 @@ class Stream:
 
     def wait_stream(self, other):
         log("w", self.name, other.name, "stream")
+
+    def synchronize(self):
+        log("h", "stream.synchronize", self.name)
 
 
 class Event:
@@ -130,6 +136,48 @@ def all_reduce(tensor, op=None, group=None):
     collective("all_reduce", tensor.numel(), tensor.dtype, group, reduce_op="SUM")
 
 
+def storage_of(tensor):
+    return tensor.storage().data_ptr()
+
+
+def stand_in_host():
+    device, to, copy = torch.Tensor.device, torch.Tensor.to, torch.Tensor.copy_
+
+    def where(tensor):
+        at = device.__get__(tensor)
+        return GPU if on_host and storage_of(tensor) not in on_host else at
+
+    def moved(tensor, *args, **kwargs):
+        if not args or args[0] != GPU:
+            return to(tensor, *args, **kwargs)
+        log("l", "to_device", tensor.numel(), 1, current[-1])
+        return tensor.detach().clone()
+
+    def copied(tensor, source, non_blocking=False):
+        if on_host and storage_of(tensor) in on_host:
+            assert storage_of(source) not in on_host and non_blocking
+            log("l", "to_host", tensor.numel(), 1, current[-1])
+        return copy(tensor, source)
+
+    def made(old, *args, device=None, **kwargs):
+        return old(*args, **kwargs)  # all are on the CPU
+
+    around([torch], "zeros", made)
+    around([torch], "tensor", made)
+    torch.Tensor.pin_memory = lambda self: self
+    torch.Tensor.device = property(where)
+    torch.Tensor.to, torch.Tensor.copy_ = moved, copied
+
+
+def offload(modules, handles):
+    for module in modules:
+        module.compute_device = GPU
+    for handle in handles:
+        handle.device = GPU
+        kept = (handle.flat_param._local_shard, handle.flat_param._cpu_grad)
+        on_host.update(map(storage_of, kept))
+
+
 def stand_in():
     dist.all_gather = dist.all_gather_into_tensor = dist._all_gather_base = all_gather
     dist.reduce_scatter_tensor = dist._reduce_scatter_base = reduce_scatter
@@ -138,6 +186,7 @@ def stand_in():
     dist.get_rank = lambda group=None: group.rank()
     torch.Tensor.record_stream = lambda self, stream: None
     torch.Tensor.cuda = lambda self, *_: self
+    stand_in_host()
     made = dataclasses.dataclass
 
     def dataclass(cls=None, **how):  # 1.13's TensorProperties under Python 3.11
@@ -481,6 +530,7 @@ def record(
     torch.manual_seed(0)
     Stream.made, current[:] = 0, ["main"]
     unit_of.clear()
+    on_host.clear()
     now.update(unit=None, prefetch=False, gradient=None)
     model = Model()
     names = [name for name, _ in model.named_parameters()]
@@ -498,6 +548,9 @@ def record(
     )
     if said.get("backward_prefetch"):
         said["backward_prefetch"] = getattr(api.BackwardPrefetch, said["backward_prefetch"])
+    offloads = said.pop("cpu_offload", False)
+    if offloads:
+        said["cpu_offload"] = api.CPUOffload(offload_params=True)
     mixed = {k: getattr(torch, said.pop(k)) for k in ("param_dtype", "reduce_dtype") if k in said}
     if "keep_low_precision_grads" in said:
         mixed["keep_low_precision_grads"] = said.pop("keep_low_precision_grads")
@@ -531,6 +584,8 @@ def record(
             }
         )
     lazy_init(model)
+    if offloads:
+        offload([m for m in model.modules() if isinstance(m, cls)], unit_of)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     steps = []
     for number in range(4):
@@ -637,6 +692,21 @@ def main():
         **ahead,
         **pre,
     )
+    away = {"cpu_offload": True}
+    of("offload", **away, **pre)
+    of("offload_gradop", 3, sharding_strategy="SHARD_GRAD_OP", **away, **post)
+    of("offload_bf16", limit_all_gathers=True, **away, **bf16, **pre)
+    of(
+        "offload_bf16_gradop_fwdpf",
+        sharding_strategy="SHARD_GRAD_OP",
+        **away,
+        **bf16,
+        **ahead,
+        **pre,
+    )
+    of("offload_fwdpf", limit_all_gathers=True, **away, **ahead, **pre)
+    of("offload_nested_post", wrap="nested", **away, **post)
+    of("offload_acc3_nosync", micro=3, no_sync=True, **away, **pre)
     of("clip", clip=True, **pre)
     of("clip_noshard", clip=True, sharding_strategy="NO_SHARD", **pre)
     if new:
@@ -649,6 +719,7 @@ def main():
         of("orig_fwdpf", use_orig_params=True, **ahead)
         of("hybrid", 8, sharding_strategy="HYBRID_SHARD", hosts_of=4)
         of("hybrid2_bf16", 8, sharding_strategy="_HYBRID_SHARD_ZERO2", hosts_of=2, **bf16)
+        of("offload_hybrid", 8, sharding_strategy="HYBRID_SHARD", hosts_of=4, **away, **bf16)
         of(
             "hybrid_acc2_nosync_clip",
             8,

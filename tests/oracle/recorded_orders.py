@@ -123,6 +123,7 @@ def question_of(recording):
         "use_orig_params",
         "debug_detail",
         "keep_low_precision_grads",
+        "cpu_offload",
     ):
         if knob in knobs:
             question[knob] = knobs[knob] == "True"
@@ -186,6 +187,11 @@ def as_recorded(log, micro_steps, group_sizes, memory=False):
                 if e["operation"] == "all_gather":
                     said["prefetch"] = e["prefetch"]
             into.append(["c", said])
+        elif what == "host_op":
+            if e["op"].startswith("wait/to_host"):  # and what the host computes is not recorded
+                into.append(["h", "stream.synchronize", "main"])
+        elif what == "op" and e.get("kernel") == "move":
+            into.append(["l", e["op"].split("/")[0], e["elements"], 1, e["stream"]])
         elif what == "op" and e.get("kernel") == "div":
             into.append(["l", "div", e["elements"], 1, e["stream"]])
         elif what == "op" and e["op"].startswith("fwd/"):
@@ -477,6 +483,11 @@ def self_test():
     ahead = "fsdp1_27__blocks3__fwdpf__n4.json"
     changed(ahead, "another version", lambda r: r.update(of="1.13"))
     changed(ahead, "memory", lambda r: drop(r, "a"))
+    for version in ("113", "27"):
+        away = f"fsdp1_{version}__blocks3__offload__n4.json"
+        changed(away, "a copy or a division lost", lambda r: drop(r, "l"))
+        changed(away, "the host does not wait", lambda r: drop(r, "h"))
+        changed(away, "not offloaded", lambda r: r["knobs"].pop("cpu_offload"))
 
     def of_fsdp2(kind, change, at=0):
         def changed_one(recording):

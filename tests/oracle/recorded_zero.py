@@ -444,6 +444,18 @@ def self_test():
     changed(detail, "the other rank", lambda r: r.update(rank=2))
     tied = "ds_0145_zero3__twice__nothing_ahead__n2r0"
     changed(tied, "used once", lambda r: used_once(r))
+    away = "ds_0145_zero3__blocks3__offload_params__n2r1"
+    for how in ("to_host", "to_device", "double", "to_host_blocking"):
+        changed(away, f"a {how} lost", lambda r, how=how: lose(r, "l", 1, how))
+    changed(away, "a shard lost", lambda r: lose(r, "l", 1, "to_device_blocking", "forward"))
+    for how in ("host_mul", "host_copy"):
+        changed(away, f"a {how} lost", lambda r, how=how: lose(r, "l", 1, how, "step"))
+    changed(away, "weights on the device", lambda r: zero(r, offload_param=None))
+    bytes_of = "ds_0145_zero3__eights__qwz__n2r0"
+    for how in ("quantize", "dequantize"):
+        changed(bytes_of, f"a {how} lost", lambda r, how=how: lose(r, "l", 1, how, "forward"))
+    changed(bytes_of, "scales lost", lambda r: drop(r, "c", "forward", 1))
+    changed(bytes_of, "whole weights", lambda r: zero(r, zero_quantized_weights=False))
     four = "zero_redundancy__resnet18__plain__n4"
     changed(four, "an owner", lambda r: events(r, "c", "step", 1)[0][0][1].update(root=1))
     changed(four, "bucket view", lambda r: r["knobs"].update(parameters_as_bucket_view=True))

@@ -179,11 +179,11 @@ def workload(r):
     return document
 
 
-def program(ddpsim, r, folder):
+def program(ddpsim, r, folder, cluster="hgx-h100", more=()):
     file = Path(folder) / "workload.json"
     file.write_text(json.dumps(workload(r)))
     asked = [ddpsim, "show", "program", "--format", "json", "--workload", str(file)]
-    asked += ["--cluster", "hgx-h100", "--ranks", str(r["ranks"]), "--plan", "zero"]
+    asked += ["--cluster", cluster, "--ranks", str(r["ranks"]), "--plan", "zero", *more]
     asked += ["--set", f"accumulation_steps={micro_steps(r)}"]
     for knob, value in r["knobs"]["zero_optimization"].items():
         asked += ["--set", f"{knob}={json.dumps(value)}"]

@@ -50,6 +50,67 @@ TEST(Hpz, BackwardGathersInsideTheGroup) {
   }
 }
 
+// ---- qwZ
+
+Workload halves() {
+  Workload w = test::workload("gpt2-small");
+  w.precision = Precision::Fp16;
+  w.casting = Casting::MasterWeights;
+  for (Tensor& t : w.tensors) t.dtype = DType::Float16;
+  return w;
+}
+Program quantised(bool quantises, int ranks, std::int64_t hpz_group = 1) {
+  const Workload w = halves();
+  const StepTimes times = predict::step_times(w, test::profile("h100-sxm.datasheet"), Level::Mid);
+  Plan plan = hpz(hpz_group);
+  plan.zero.zero_quantized_weights = quantises;
+  return lower({w, times, DeviceKind::Gpu, ranks, 8}, plan);
+}
+
+// The fewest groups that part n / 8, each of at most 8,000.
+TEST(Qwz, GroupsAreTheFewestThatPart) {
+  for (const auto& [elements, groups] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{8, 1},
+                                                          {8000, 1},
+                                                          {8008, 7},
+                                                          {16000, 2},
+                                                          {16008, 3},
+                                                          {8 * 7919, 7919},
+                                                          {24'000'000, 3000}}) {
+    EXPECT_EQ(quantisation_groups(elements), groups) << elements;
+    EXPECT_EQ(elements % (8 * quantisation_groups(elements)), 0);
+  }
+}
+
+// A byte an element, and four a group: half of what float16 takes, and a little.
+TEST(Qwz, GathersBytesAndScales) {
+  for (std::int64_t group : {1, 8}) {
+    const Program plain = quantised(false, 16, group);
+    const Program bytes = quantised(true, 16, group);
+    std::int64_t weights = 0, scales = 0, expected = 0;
+    for (const Op& op : bytes.steady.ops) {
+      if (!is_collective(op.kind) || op.kind.operation != Operation::AllGather) continue;
+      (op.dtype == DType::UInt8 ? weights : scales) += op.bytes;
+      if (op.dtype != DType::UInt8) continue;
+      const std::int64_t ranks = op.group == kSecondaryGroup ? group : 16;
+      expected += 4 * ranks * quantisation_groups(op.bytes / ranks);
+    }
+    EXPECT_EQ(2 * weights, gathered(plain, 0) + gathered(plain, kSecondaryGroup));
+    EXPECT_EQ(scales, expected);
+    EXPECT_LT(scales, weights / 100);
+  }
+}
+
+TEST(Qwz, WhatIsBesideIsFreedAgain) {
+  for (const Program& p : {quantised(true, 8), quantised(true, 16, 8)}) {
+    std::int64_t sum = 0, made = 0;
+    for (const MemoryChange& c : p.steady.memory)
+      if (c.holds == Holds::Temporaries) sum += c.bytes, made += c.bytes > 0;
+    EXPECT_EQ(sum, 0);
+    EXPECT_GT(made, 100);
+  }
+}
+
 TEST(Hpz, OfOneRankItIsPlainZero) {
   auto listed = [](const Plan& plan) {
     const Program p = lowered(plan, 8);

@@ -21,6 +21,18 @@ Plan zero(int stage, bool offloads) {
   p.zero.offload_optimizer = offloads;
   return p;
 }
+Plan zero3(bool weights) {
+  Plan p = zero(3, true);
+  p.zero.offload_param = weights;
+  p.zero.reduce_bucket_size = 50'000'000;
+  return p;
+}
+Plan fsdp(bool offloads) {
+  Plan p;
+  p.system = System::Fsdp;
+  p.fsdp.cpu_offload = offloads;
+  return p;
+}
 Plan fsdp2(bool offloads) {
   Plan p;
   p.system = System::Fsdp2;
@@ -66,6 +78,13 @@ std::int64_t held(const Program& p) {
   return std::accumulate(p.resident.begin(), p.resident.end(), std::int64_t{0});
 }
 
+std::int64_t bytes_of(const Program& p, const std::string& word) {
+  std::int64_t sum = 0;
+  for (std::uint32_t i = 0; i < p.steady.ops.size(); ++i)
+    if (name_of(p, p.steady, i).starts_with(word)) sum += p.steady.ops[i].bytes;
+  return sum;
+}
+
 // The rank that owns the most of a bucket stands for all: of several buckets more than P/n.
 TEST(Offload, ARankCopiesItsShareOfFourBytesEachWay) {
   for (int stage : {1, 2})
@@ -85,6 +104,87 @@ TEST(Offload, ARankCopiesItsShareOfFourBytesEachWay) {
   EXPECT_LT(moved(p, false), 2 * moved(p, true));
 }
 
+// FSDP1's flat parameters are the host's between forward and backward, also those that stay whole.
+TEST(Offload, Fsdp1CopiesEachShardForForwardAndForBackward) {
+  for (Sharding s : {Sharding::FullShard, Sharding::ShardGradOp})
+    for (PytorchVersion v : {PytorchVersion::V1_13, PytorchVersion::V2_7}) {
+      Plan plan = fsdp(true);
+      plan.fsdp.sharding_strategy = s;
+      plan.pytorch = v;
+      const OffloadingJob job(plan, 8);
+      const Program p = job.program();
+      const std::int64_t share = 4 * job.w.elements() / 8;
+      EXPECT_GE(moved(p, true), share);
+      EXPECT_LE(moved(p, true), share + 4 * 13) << "an element of each unit is padded, at most";
+      EXPECT_EQ(moved(p, false), 2 * moved(p, true));
+    }
+}
+
+TEST(Offload, TheHostUpdatesTheShardAndZeroesItsGradientsWhereTheyStay) {
+  for (bool to_none : {true, false}) {
+    Plan plan = fsdp(true);
+    plan.set_to_none = to_none;
+    const OffloadingJob job(plan, 8);
+    const Program p = job.program();
+    std::int64_t zeroed = 0, updated = 0;
+    for (std::uint32_t i = 0; i < p.steady.ops.size(); ++i) {
+      const std::string name = name_of(p, p.steady, i);
+      if (name == "host_zero_gradients") zeroed += p.steady.ops[i].bytes;
+      if (name == "host_optimizer") updated += p.steady.ops[i].bytes;
+    }
+    EXPECT_EQ(zeroed, to_none ? 0 : moved(p, true));
+    EXPECT_EQ(updated, static_cast<std::int64_t>(static_cast<double>(moved(p, true) / 4) *
+                                                 optimizer_bytes_per_element(job.w)));
+  }
+}
+
+// Gradients go to the host, come back for their norm, and go to the optimizer's; weights come.
+TEST(Offload, Zero3MovesAShardFourTimes) {
+  const std::int64_t ranks = 8;
+  const OffloadingJob job(zero3(false), static_cast<int>(ranks));
+  std::int64_t shards = 0;
+  for (const Tensor& t : job.w.tensors) shards += (t.elements() + ranks - 1) / ranks;
+  const Program p = job.program();
+  for (const char* word :
+       {"to_host/bucket.", "to_device/bucket.", "to_optimizer/bucket.", "to_device/group."})
+    EXPECT_EQ(bytes_of(p, word), 4 * shards) << word;
+  EXPECT_EQ(bytes_of(p, "host_optimizer/group."), 28 * shards);
+  EXPECT_EQ(bytes_of(p, "host_cast"), 0) << "of one type";
+  EXPECT_EQ(bytes_of(p, "fetch_shards"), 0);
+}
+
+// What is gathered is a rank's part times the ranks.
+TEST(Offload, Zero3sWeightsComeForEachGathering) {
+  Plan plan = zero3(true);
+  plan.zero.stage3_max_reuse_distance = 0;
+  plan.zero.stage3_prefetch_bucket_size = 0;
+  const Program p = OffloadingJob(plan, 8).program();
+  EXPECT_GT(bytes_of(p, "all_gather/bwd."), 0);
+  EXPECT_EQ(8 * bytes_of(p, "fetch_shards"), bytes_of(p, "all_gather"));
+  EXPECT_EQ(bytes_of(p, "to_device/group."), 0) << "the host updates what the host has";
+  std::int64_t waits = 0, gathered = 0;
+  for (std::uint32_t i = 0; i < p.steady.ops.size(); ++i) {
+    waits += name_of(p, p.steady, i).starts_with("wait/fetch_shards.");
+    gathered += name_of(p, p.steady, i).starts_with("fetch_shards/bucket.");
+  }
+  EXPECT_EQ(waits, gathered);
+}
+
+TEST(Offload, WhatLeavesTheDeviceOfZero3) {
+  const std::int64_t buffer = 4 * 50'000'000;
+  Plan kept = zero3(false);
+  kept.zero.offload_optimizer = false;
+  std::int64_t shards = 0, whole = 0;
+  const Workload w = test::workload("gpt2-small");
+  for (const Tensor& t : w.tensors) {
+    shards += (t.elements() + 7) / 8;
+    if (t.elements() <= kept.zero.stage3_param_persistence_threshold) whole += t.elements();
+  }
+  EXPECT_EQ(held(OffloadingJob(kept, 8).program()), buffer + 4 * whole + (4 + 4 + 4 + 8) * shards);
+  EXPECT_EQ(held(OffloadingJob(zero3(false), 8).program()), buffer + 4 * (whole + shards));
+  EXPECT_EQ(held(OffloadingJob(zero3(true), 8).program()), buffer + 4 * whole);
+}
+
 TEST(Offload, WhatLeavesTheDevice) {
   for (int stage : {1, 2}) {
     const Program kept = OffloadingJob(zero(stage, false), 8).program();
@@ -97,12 +197,14 @@ TEST(Offload, WhatLeavesTheDevice) {
     EXPECT_NEAR(static_cast<double>(held(kept)), static_cast<double>(weights + 3 * weights / 8),
                 100);
   }
-  EXPECT_EQ(held(OffloadingJob(fsdp2(true), 8).program()), 0);
+  for (const Plan& plan : {fsdp(true), fsdp2(true)})
+    EXPECT_EQ(held(OffloadingJob(plan, 8).program()), 0);
+  EXPECT_GT(held(OffloadingJob(fsdp(false), 8).program()), 0);
 }
 
 // Turned off, nothing is moved, and all of the Program is as it was.
 TEST(Offload, EveryOtherOperationStaysWhatItIs) {
-  for (const Plan& plan : {zero(1, false), zero(2, false), fsdp2(false)})
+  for (const Plan& plan : {zero(1, false), zero(2, false), fsdp(false), fsdp2(false)})
     for (const Op& op : OffloadingJob(plan, 8).program().steady.ops) EXPECT_FALSE(is_move(op.kind));
   auto collectives = [](const Program& p) {
     std::int64_t sum = 0;
@@ -112,6 +214,13 @@ TEST(Offload, EveryOtherOperationStaysWhatItIs) {
   };
   EXPECT_EQ(collectives(OffloadingJob(zero(2, true), 8).program()),
             collectives(OffloadingJob(zero(2, false), 8).program()));
+  Plan kept = zero3(false);
+  kept.zero.offload_optimizer = false;
+  for (bool weights : {false, true})
+    EXPECT_EQ(collectives(OffloadingJob(zero3(weights), 8).program()),
+              collectives(OffloadingJob(kept, 8).program()));
+  EXPECT_EQ(collectives(OffloadingJob(fsdp(true), 8).program()),
+            collectives(OffloadingJob(fsdp(false), 8).program()));
   EXPECT_EQ(collectives(OffloadingJob(fsdp2(true), 8).program()),
             collectives(OffloadingJob(fsdp2(false), 8).program()));
 }
@@ -132,7 +241,9 @@ TEST(Offload, RanksOfAHostShareLinksAndMemory) {
 
 TEST(OffloadStep, BothFidelitiesAgreeAndItIsLonger) {
   for (const auto& [with, without] :
-       {std::pair{zero(2, true), zero(2, false)}, std::pair{fsdp2(true), fsdp2(false)}}) {
+       {std::pair{zero(2, true), zero(2, false)}, std::pair{fsdp(true), fsdp(false)},
+        std::pair{fsdp2(true), fsdp2(false)}, std::pair{zero3(false), zero(3, false)},
+        std::pair{zero3(true), zero3(false)}}) {
     auto step = [](const Plan& plan, Fidelity fidelity) {
       OffloadingJob job(plan, 8);
       const topology::Fabric fabric(job.cluster);

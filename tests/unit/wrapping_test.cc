@@ -2,6 +2,7 @@
 #include "sim/model/wrapping.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -272,6 +273,41 @@ TEST(ScriptLines, SayWhichBlocksEachUnitHas) {
   const io::Json j = io::parse_json(lines(zero, "gpt2-small", 16), "lines");
   EXPECT_EQ(j["zero_optimization"],
             (io::Json{{"stage", 3}, {"overlap_comm", false}, {"reduce_bucket_size", 50'000'000}}));
+}
+
+// As the libraries spell it: DeepSpeed's are objects.
+TEST(ScriptLines, SayWhatIsOffloaded) {
+  auto lines = [](const Plan& plan) {
+    std::string out;
+    for (const std::string& l : strategy::sharded_lines(plan, workload("gpt2-small"), 8, 8))
+      out += l + "\n";
+    return out;
+  };
+  Plan zero;
+  zero.system = System::Zero;
+  zero.zero.stage = 3;
+  zero.zero.offload_optimizer = true;
+  zero.zero.offload_pin_memory = true;
+  zero.zero.offload_param = true;
+  EXPECT_EQ(io::parse_json(lines(zero), "lines")["zero_optimization"],
+            (io::Json{{"stage", 3},
+                      {"offload_optimizer", {{"device", "cpu"}, {"pin_memory", true}}},
+                      {"offload_param", {{"device", "cpu"}}}}));
+  zero.zero = {};
+  zero.zero.offload_optimizer = true;
+  EXPECT_EQ(io::parse_json(lines(zero), "lines")["zero_optimization"],
+            (io::Json{{"stage", 2}, {"offload_optimizer", {{"device", "cpu"}}}}));
+  for (const auto& [system, imported, option] :
+       {std::tuple{System::Fsdp, "CPUOffload,", "cpu_offload=CPUOffload(offload_params=True)"},
+        std::tuple{System::Fsdp2, "CPUOffloadPolicy,", "offload_policy=CPUOffloadPolicy()"}})
+    for (bool offloads : {true, false}) {
+      Plan plan;
+      plan.system = system;
+      plan.fsdp.cpu_offload = offloads;
+      const std::string text = lines(plan);
+      for (const char* part : {imported, option})
+        EXPECT_EQ(text.find(part) != std::string::npos, offloads) << part << "\n" << text;
+    }
 }
 
 }  // namespace
