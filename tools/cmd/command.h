@@ -40,6 +40,7 @@ int run(const std::vector<std::string>& args, Terminal terminal);
 
 // Each adds its subcommand; the callback throws InputError, or returns after writing.
 void add_predict(Command& app, Terminal& t);
+void add_describe(Command& app, Terminal& t);
 void add_list(Command& app, Terminal& t);
 void add_show(Command& app, Terminal& t);
 void add_trace(Command& app, Terminal& t);

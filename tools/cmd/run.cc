@@ -235,6 +235,7 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
   t.arguments = args;
   try {
     add_predict(commands, t);
+    add_describe(commands, t);
     add_list(commands, t);
     add_show(commands, t);
     add_trace(commands, t);

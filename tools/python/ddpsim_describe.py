@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Describe a PyTorch model as a ddpsim workload without a GPU and without the model's memory.
+``ddpsim describe`` runs this file.
 
-    ddpsim_describe.py --factory train.py:make --out mine.json
+    ddpsim describe --factory train.py:make -o mine.json
     ddpsim predict --workload mine.json --cluster hgx-h100 --ranks 8
 
 The factory is that of ddpsim_capture.py. Nothing is computed: parameters and activations have
@@ -12,6 +13,7 @@ three batches, which says what scales with the batch.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import warnings
 from pathlib import Path
@@ -172,6 +174,8 @@ def describe(made: Made, args: argparse.Namespace) -> Described:
     for key in ("torch_blas", "cpu", "threads", "cuda", "cudnn", "date"):
         source.pop(key, None)
     source["tool"] = "ddpsim_describe.py"
+    if args.command:
+        source["command"] = args.command
     source["batches"] = list(found.batches)
     if trace.unknown:
         source["unknown_operators"] = dict(sorted(trace.unknown.items()))
@@ -184,7 +188,7 @@ def describe(made: Made, args: argparse.Namespace) -> Described:
     source["recipe"] = {**recipe, "optimizer": section["name"]}
     workload = {
         "schema": cap.SCHEMA,
-        "name": args.name or args.out.stem,
+        "name": args.name or name_of(args),
         "model": args.model or type(made.model).__name__,
         "basis": "described",
         "batch": batch,
@@ -199,6 +203,13 @@ def describe(made: Made, args: argparse.Namespace) -> Described:
         "layers": layers,
     }
     return Described(workload, found.traces)
+
+
+def name_of(args: argparse.Namespace) -> str:
+    """Of what is described, where it goes to no file of a name."""
+    if args.report is None:
+        return str(args.out.stem)
+    return args.model or Path(args.factory.rpartition(":")[0]).stem
 
 
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
@@ -224,6 +235,9 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         help="default: the model's dtype; bf16 and fp16 are autocast",
     )
     add("--name", help="name of the workload (default: stem of --out)")
+    # Of ddpsim describe, which runs this.
+    add("--report", type=Path, help=argparse.SUPPRESS)
+    add("--command", help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 
 
@@ -239,34 +253,67 @@ def run(args: argparse.Namespace) -> Described:
         return describe(made_by(args), args)
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    try:
-        args = parse(argv)
-        workload, traces = run(args)
-        cap.write(workload, args.out)
-    except (CaptureError, OSError, RuntimeError, MemoryError) as error:
-        text = str(error).strip() or type(error).__name__
-        print(f"ddpsim_describe: {text.splitlines()[0]}", file=sys.stderr)
-        return 2
+def operations(flops: float) -> str:
+    """"52.4 MFLOP"."""
+    for size, unit in ((1e12, "TFLOP"), (1e9, "GFLOP")):
+        if flops >= size:
+            return f"{flops / size:.3g} {unit}"
+    return f"{flops / 1e6:.3g} MFLOP"
+
+
+def says(found: Described) -> List[str]:
+    """Sentences about a workload: its size, its notes, what was not known."""
+    workload, traces = found
     flops = sum(
         layer[d]["flops_per_sample"]
         for layer in workload["layers"]
         for d in ("forward", "backward")
     )
-    print(
-        f"{args.out}: {sum(p.numel() for p in traces[0].parameters):,} parameters,"
-        f" {len(workload['layers'])} layers, {flops * workload['batch'] / 1e12:.3f} TFLOP a step"
-    )
-    for note in workload["source"]["notes"]:
-        print("  " + note)
+    out = [
+        f"{sum(p.numel() for p in traces[0].parameters):,} parameters,"
+        f" {len(workload['layers'])} layers, batch {workload['batch']},"
+        f" {operations(flops * workload['batch'])} a step"
+    ]
+    out += workload["source"]["notes"]
     for name, count in workload["source"].get("unknown_operators", {}).items():
-        print(
-            (
-                f"ddpsim_describe: operator {name} ({count} calls) is not known: it is priced by"
-                " the bytes that it reads and writes"
-            ),
-            file=sys.stderr,
+        out.append(
+            f"operator {name} ({count} calls) is not known: it is priced by the bytes that it"
+            " reads and writes"
         )
+    return out
+
+
+def report(path: Path, **said: Any) -> None:
+    """For ddpsim describe: `says` and `plan`, or `where` and `error`."""
+    path.write_text(json.dumps(said), encoding="utf-8")
+
+
+def tell_error(args: Optional[argparse.Namespace], text: str) -> None:
+    if args is None or args.report is None:
+        print(f"ddpsim_describe: {text}", file=sys.stderr)
+        return
+    what = f"--factory {args.factory}" if args.factory else f"--model {args.model}"
+    if text.startswith(what):
+        text = text[len(what) :].lstrip(": ")
+    report(args.report, where=what, error=text)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    args: Optional[argparse.Namespace] = None
+    try:
+        args = parse(argv)
+        found = run(args)
+        cap.write(found.workload, args.out)
+    except KeyboardInterrupt:
+        return 130
+    except (CaptureError, OSError, RuntimeError, MemoryError) as error:
+        text = str(error).strip() or type(error).__name__
+        tell_error(args, text.splitlines()[0])
+        return 2
+    if args.report:
+        report(args.report, says=says(found), plan={})
+    else:
+        print(f"{args.out}: " + "\n  ".join(says(found)))
     return 0
 
 
