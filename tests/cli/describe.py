@@ -123,6 +123,206 @@ class Factory(Case):
         self.assertIn("407,050 parameters", text)
 
 
+TRAINS = """
+import argparse, os
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+def make():
+    return Net(512), torch.randn(32, 784), None, torch.optim.AdamW(Net(512).parameters())
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.a, self.norm = nn.Linear(784, width), nn.BatchNorm1d(width)
+        self.b, self.scale = nn.Linear(width, 10), nn.Parameter(torch.ones(1))
+    def forward(self, x):
+        return self.b(torch.relu(self.norm(self.a(x)))) * self.scale
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--width", type=int, default=512)
+    args = parser.parse_args()
+    dist.init_process_group("nccl")
+    local = int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(local)
+    model = DDP(Net(args.width).cuda(), device_ids=[local], bucket_cap_mb=50, static_graph=True)
+    model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)
+    data = TensorDataset(torch.randn(20000, 784), torch.randint(10, (20000,)))
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, batch_size=32, sampler=sampler, num_workers=4, pin_memory=True)
+    scaler = torch.cuda.amp.GradScaler()
+    print("world", dist.get_world_size(), len(sampler))
+    for x, y in loader:
+        x, y = x.cuda(non_blocking=True), y.to("cuda")
+        with torch.cuda.amp.autocast():
+            loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        schedule.step()
+        print(f"loss {loss.item():.3f}")
+        torch.save(model.state_dict(), "saved.pt")
+if __name__ == "__main__":
+    main()
+"""
+ACCUMULATES = """
+import contextlib
+import torch
+from torch import nn
+import torch.distributed as dist
+dist.init_process_group("nccl")
+model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 8)).to("cuda", torch.bfloat16)
+model = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=10)
+optimizer = torch.optim.Adam(model.parameters())
+while True:
+    for micro in range(4):
+        with model.no_sync() if micro < 3 else contextlib.nullcontext():
+            loss = model(torch.randn(12, 64).cuda().bfloat16()).float().mean() / 4
+            loss.backward()
+    if not torch.isfinite(loss):
+        raise SystemExit("diverged")
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+"""
+ALONE = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+data = TensorDataset(torch.randn(100, 1, 8, 8), torch.randint(10, (100,)))
+for epoch in range(3):
+    model.train()
+    for x, y in DataLoader(data, batch_size=64, shuffle=True):
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        right = sum((model(x).argmax(1) == y).sum().item() for x, y in DataLoader(data, 64))
+"""
+SPAWNS = """
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
+def work(gpu, width):
+    dist.init_process_group("nccl", rank=gpu, world_size=4)
+    model = nn.parallel.DistributedDataParallel(nn.Linear(width, 4).cuda(gpu), [gpu])
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.1)
+    for _ in range(9):
+        model(torch.randn(6, width, device="cuda")).sum().backward()
+        optimizer.step()
+if __name__ == "__main__":
+    mp.spawn(work, args=(16,), nprocs=torch.cuda.device_count())
+"""
+STEP = """
+import torch
+from torch import nn
+def steps(model, x):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(9):
+        model(x).sum().backward()
+        optimizer.step()
+"""
+BAD_SCRIPTS = {
+    "open('no/data.bin')": ["FileNotFoundError", "(bad.py, line", "by itself"],
+    "raise SystemExit('give --data')": ["'give --data'", "--factory"],
+    "pass": ["without a step of an optimizer"],
+    "import no_such_module": ["install it for", "--python"],
+    "x = (": ["SyntaxError"],
+    "from torch.distributed.fsdp import FullyShardedDataParallel as F; F(nn.Linear(3, 4))": [
+        "trains with FSDP", "--factory", "--plan fsdp"
+    ],
+    "import deepspeed; deepspeed.initialize()": ["trains with DeepSpeed", "zero3"],
+    "class M(nn.Linear):\n    def forward(s, x): return x * s.weight.sum().item()\n"
+    "steps(M(3, 3), torch.randn(2, 3))": ["reads values", "(bad.py, line"],
+    "a, b = nn.Linear(3, 3), nn.Linear(3, 3)\no = torch.optim.SGD([*a.parameters(),"
+    " *b.parameters()], lr=1)\nb(a(torch.randn(2, 3))).sum().backward()": ["one model", "factory"],
+    "m = nn.Linear(3, 3)\nwhile True: m(torch.randn(2, 3)).sum().backward()": [
+        "steps no optimizer"
+    ],
+    "try:\n    nn.parallel.DistributedDataParallel(nn.Linear(3, 3)).register_comm_hook(None, print)"
+    "\nexcept Exception: pass": ["hook print", "fp16_compress_hook"],
+    "class O(torch.optim.Optimizer):\n    def __init__(s, p): super().__init__(p, {})\n"
+    "m = nn.Linear(3, 3); o = O(m.parameters()); m(torch.randn(2, 3)).sum().backward(); o.step()": [
+        "--optimizer-name"
+    ],
+}  # fmt: skip
+
+
+class Script(Case):
+    def described(self, text, *flags):
+        (self.folder / "script.py").write_text(text)
+        return json.loads(self.answer("describe", "--script", "script.py", *flags).stdout)
+
+    def test_ddp_with_everything(self):
+        (self.folder / "script.py").write_text(TRAINS)
+        done = self.answer(
+            "describe", "--script", "script.py", "--ranks", "64", "-o", "mine.json",
+            "--", "--width", "512",
+        )  # fmt: skip
+        self.assertIn("world 64 313", done.stderr)
+        self.assertIn("--set bucket_cap_mb=50 --set comm_hook=fp16_compress", done.stderr)
+        self.assertFalse((self.folder / "saved.pt").exists())
+        mine = json.loads((self.folder / "mine.json").read_text())
+        self.assertEqual(mine["source"]["batches"], [32, 64, 96])
+        self.assertEqual(mine["source"]["recipe"]["arguments"], ["--width", "512"])
+        plan = {"bucket_cap_mb": 50, "static_graph": True, "comm_hook": "fp16_compress"}
+        self.assertEqual(mine["source"]["plan"], plan)
+        loop = {"grad_scaler": True, "clip_grad_norm": True, "loss_item": True}
+        self.assertEqual(mine["loop"], loop)
+        made = self.answer("describe", "--factory", "script.py:make", "--precision", "fp16")
+        theirs = json.loads(made.stdout)
+        for key in ("batch", "precision", "optimizer", "tensors", "buffers", "arrival", "model"):
+            self.assertEqual(mine[key], theirs[key], key)
+        for a, b in zip(mine["layers"], theirs["layers"]):
+            self.assertEqual({**a, "name": ""}, {**b, "name": ""}, a["name"])
+        self.assertEqual(len(mine["layers"]), len(theirs["layers"]))
+
+    def test_accumulation_and_no_loader(self):
+        mine = self.described(ACCUMULATES)
+        plan = {"bucket_cap_mb": 10, "accumulation_steps": 4}
+        self.assertEqual(mine["source"]["plan"], plan)
+        self.assertEqual((mine["precision"], mine["casting"]), ("bf16", "pure"))
+        self.assertEqual((mine["batch"], mine["source"]["batches"]), (12, [12, 24, 36]))
+
+    def test_one_process_on_the_cpu(self):
+        mine = self.described(ALONE)
+        self.assertEqual((mine["batch"], mine["source"]["batches"]), (64, [64, 128, 192]))
+        self.assertIn("no DistributedDataParallel", mine["source"]["notes"][0])
+
+    def test_spawned_with_a_sharded_optimizer(self):
+        mine = self.described(SPAWNS)
+        plan = {"system": "zero_redundancy", "parameters_as_bucket_view": False}
+        self.assertEqual(mine["source"]["plan"], plan)
+        self.assertEqual((mine["batch"], mine["optimizer"]["name"]), (6, "adam"))
+
+    def test_refused(self):
+        for text, words in BAD_SCRIPTS.items():
+            with self.subTest(text):
+                (self.folder / "bad.py").write_text(STEP + text + "\n")
+                self.refused("describe", "--script", "bad.py", "-o", "x", says=words)
+        self.refused("describe", "--script", "no.py", says=["there is no such file"])
+        self.refused("describe", "--script", "train.py", "-o", "train.py", says=["name another"])
+        self.refused(
+            "describe", "--script", "train.py", "--optimizer", "sgd", says=["--optimizer-name"]
+        )
+        self.refused(
+            "describe", "--factory", "train:make", "--ranks", "4", says=["is of --script"]
+        )
+
+
 class Refused(Case):
     def test_factories(self):
         for function, words in {

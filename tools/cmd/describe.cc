@@ -36,9 +36,19 @@ void check_what(const DescribeFlags& f) {
   int given = !f.factory.empty() + !f.model.empty() + !f.script.empty();
   if (given == 0)
     throw InputError{"describe", std::string("no model given; name it with --factory (") +
-                                     kFactory + ") or --model (of torchvision)"};
+                                     kFactory +
+                                     "), --script (that trains) or --model (of torchvision)"};
   if (given > 1)
-    throw InputError{"describe", "--factory and --model each name a model; give one of them"};
+    throw InputError{"describe",
+                     "--factory, --model and --script each name a model; give one of them"};
+  if (f.script.empty() && !f.ranks.empty())
+    throw InputError{
+        "--ranks " + f.ranks,
+        "is of --script; how many ranks a workload runs on is asked of ddpsim predict"};
+  if (!f.script.empty() && !f.optimizer.empty())
+    throw InputError{"--optimizer " + f.optimizer,
+                     "a script has its own; --optimizer-name says what stands for it"};
+  check_number("--ranks", f.ranks);
   if (!f.factory.empty() && f.factory.find(':') == std::string::npos)
     throw InputError{"--factory " + f.factory, kFactory};
   if (f.model.empty() && !f.image.empty())
@@ -74,9 +84,11 @@ void describe_command(Terminal& t, Flags flags) {
   output.out = flags.out;
   write_answer(t, output, found.workload);
   tell(t, flags.out.empty() ? "describe" : flags.out, found.says);
-  if (!flags.out.empty())
-    t.err << "ddpsim: next: ddpsim predict --workload " << printable(flags.out)
-          << " --cluster hgx-h100 --ranks 8\n";
+  if (flags.out.empty()) return;
+  std::string sets;
+  for (const std::string& set : sets_of(found.plan)) sets += " --set " + set;
+  t.err << "ddpsim: next: ddpsim predict --workload " << printable(flags.out)
+        << " --cluster hgx-h100 --ranks 8" << printable(sets) << "\n";
 }
 
 }  // namespace
@@ -103,6 +115,8 @@ calib::Description describe(const Terminal& t, const DescribeFlags& f) {
   options.arguments = {"--command", fmt::format("ddpsim {}", fmt::join(t.arguments, " "))};
   for (auto [flag, value] : {std::pair{"--factory", &f.factory},
                              {"--model", &f.model},
+                             {"--script", &f.script},
+                             {"--ranks", &f.ranks},
                              {"--name", &f.name},
                              {"--batch", &f.batch},
                              {"--image", &f.image},
@@ -110,7 +124,16 @@ calib::Description describe(const Terminal& t, const DescribeFlags& f) {
                              {"--optimizer-name", &f.optimizer_name},
                              {"--precision", &f.precision}})
     if (!value->empty()) options.arguments.push_back(std::string(flag) + "=" + *value);
+  options.arguments.emplace_back("--");
+  options.arguments.insert(options.arguments.end(), t.of_script.begin(), t.of_script.end());
   return calib::describe_model(options);
+}
+
+std::vector<std::string> sets_of(const io::Json& plan) {
+  std::vector<std::string> out;
+  for (const auto& [knob, value] : plan.items())
+    out.push_back(knob + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
+  return out;
 }
 
 void tell(Terminal& t, const std::string& what, const std::vector<std::string>& says) {
@@ -122,12 +145,17 @@ void add_describe(Command& app, Terminal& t) {
   auto flags = std::make_shared<Flags>();
   Command* c = app.add_subcommand(
       "describe",
-      "Describe a PyTorch model as a workload: on the meta device, without a GPU and without the "
-      "model's memory");
+      "Describe a PyTorch model, or what a training script trains, as a workload: without a GPU "
+      "and without the model's memory");
   c->add_option("--factory", flags->what.factory,
                 "FILE.py:FUNCTION or MODULE:FUNCTION, which returns (model, inputs, loss_fn, "
                 "optimizer), of which the last two may be left out");
   c->add_option("--model", flags->what.model, "a classification model of torchvision");
+  c->add_option("--script", flags->what.script,
+                "a training script, unmodified: it runs until three of its steps were seen, as "
+                "rank 0, and computes, sends and saves nothing; its arguments follow after --");
+  c->add_option("--ranks", flags->what.ranks,
+                "with --script: ranks of the job that it sees (WORLD_SIZE); default 8");
   c->add_option("-o,--out", flags->out, "file to write, such as mine.json; default: stdout");
   c->add_option("--name", flags->what.name,
                 "name of the workload; default: by the file that is written, or described");

@@ -221,6 +221,7 @@ def where_it_failed(error: BaseException) -> str:
         if not os.path.basename(f.filename).startswith("ddpsim_")
         and "site-packages" not in f.filename
         and "dist-packages" not in f.filename
+        and not f.filename.startswith("<")
     ]
     place = (
         f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
