@@ -323,6 +323,59 @@ class Script(Case):
         )
 
 
+class Predict(Case):
+    def setUp(self):
+        super().setUp()
+        (self.folder / "script.py").write_text(TRAINS)
+
+    def predicted(self, *flags):
+        done = self.answer("predict", "--script", "script.py", *flags)
+        return json.loads(done.stdout), done.stderr
+
+    def test_as_described_by_hand(self):
+        short, said = self.predicted("--cluster", "dgx-h100", "--ranks", "64", "--format", "json")
+        self.assertIn("has 8 devices; taken with --set cluster.hosts=8", said)
+        self.assertIn("bucket_cap_mb=50, comm_hook=fp16_compress, static_graph=true", said)
+        self.answer("describe", "--script", "script.py", "--ranks", "64", "-o", "script.json")
+        knobs = "bucket_cap_mb=50 comm_hook=fp16_compress static_graph=true"
+        sets = ["cluster.hosts=8", *knobs.split()]
+        flags = [word for s in sets for word in ("--set", s)]
+        long = json.loads(
+            self.answer(
+                "predict", "--workload", "script.json", "--cluster", "dgx-h100", "--ranks", "64",
+                "--format", "json", *flags,
+            ).stdout
+        )  # fmt: skip
+        self.assertEqual(short["summary"], long["summary"])
+
+    def test_what_is_asked_for_wins(self):
+        done = self.answer(
+            "predict", "--script", "script.py", "--cluster", "hgx-h100",
+            "--set", "bucket_cap_mb=5", "--", "--width", "1024",
+        )  # fmt: skip
+        self.assertIn("bucket_cap_mb=5, fp16_compress, static_graph", done.stdout)
+        self.assertIn("world 8", done.stderr)
+        self.assertIn("816,139 parameters", done.stderr)
+        done = self.answer(
+            "predict", "--script", "script.py", "--cluster", "hgx-h100", "--plan", "fsdp2"
+        )
+        self.assertIn("knobs are left out, since --plan is given", done.stderr)
+
+    def test_refused(self):
+        script = ["predict", "--script", "script.py"]
+        for flags, words in [
+            ([*script], ["no cluster given"]),
+            ([*script, "--workload", "resnet50"], ["names a workload, and so does --script"]),
+            ([*script, "--cluster", "hgx"], ["--cluster hgx"]),
+            ([*script, "--cluster", "hgx-h100", "--ranks", "0"], ["at least one rank"]),
+            (["predict", "script.py"], ["predict --script", "ddpsim describe"]),
+            (["predict", "--workload", "script.py"], ["ddpsim describe --script"]),
+            (["predict", "--python", "x"], ["is of --script"]),
+        ]:
+            with self.subTest(" ".join(flags)):
+                self.refused(*flags, says=words)
+
+
 class Refused(Case):
     def test_factories(self):
         for function, words in {

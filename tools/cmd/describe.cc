@@ -97,10 +97,6 @@ void add_describer_flags(Command& c, DescribeFlags& f) {
   c.add_option("--optimizer-name", f.optimizer_name,
                "sgd, adam or adamw: what stands for an optimizer's class that ddpsim does not know")
       ->one_of({"sgd", "adam", "adamw"});
-  c.add_option("--precision", f.precision,
-               "fp32, tf32, bf16 or fp16 (autocast, unless the parameters are halves); default: "
-               "the parameters'")
-      ->one_of({"fp32", "tf32", "bf16", "fp16"});
   c.add_option("--python", f.python,
                "an interpreter that has PyTorch (1.13 or later); default: the first of python3 and "
                "/usr/bin/python3 that has it");
@@ -166,6 +162,10 @@ void add_describe(Command& app, Terminal& t) {
                 "sgd (with momentum), adam or adamw, where the factory gives none; default sgd")
       ->one_of({"sgd", "adam", "adamw"});
   add_describer_flags(*c, flags->what);
+  c->add_option("--precision", flags->what.precision,
+                "fp32, tf32, bf16 or fp16 (autocast, unless the parameters are halves); default: "
+                "the parameters'")
+      ->one_of({"fp32", "tf32", "bf16", "fp16"});
   c->callback([&t, flags] { describe_command(t, *flags); });
 }
 

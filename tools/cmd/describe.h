@@ -23,7 +23,7 @@ struct DescribeFlags {
   std::string python;
 };
 
-// --optimizer-name, --precision, --python: what a script's describing takes, too.
+// --optimizer-name, --python.
 void add_describer_flags(Command& c, DescribeFlags& f);
 // Runs the describer of ddpsim's folder. Throws InputError.
 calib::Description describe(const Terminal& t, const DescribeFlags& flags);

@@ -171,7 +171,8 @@ def notes_of(model: nn.Module, found: Batches, batch: int, moved: int) -> List[s
         notes.append(f"{moved} gradients arrive later than the layer that makes them ends")
     if found.inexact:
         notes.append(
-            f"{found.inexact} numbers do not grow in proportion to the batch: right at {batch}"
+            f"numbers that do not grow in proportion to the batch, and are right at {batch} alone:"
+            f" {found.inexact}"
         )
     if missing:
         notes.append(f"{missing} parameters get no gradient")
