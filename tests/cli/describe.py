@@ -226,6 +226,43 @@ def work(gpu, width):
 if __name__ == "__main__":
     mp.spawn(work, args=(16,), nprocs=torch.cuda.device_count())
 """
+PARALLEL = """
+import torch
+from torch import nn
+model = nn.DataParallel(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 10)))
+model = model.to("cuda", memory_format=torch.channels_last)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(4):
+    y = torch.randint(10, (6,)).cuda()
+    nn.functional.cross_entropy(model(torch.randn(6, 3, 8, 8).cuda()), y).backward()
+    optimizer.step()
+"""
+AVERAGES = """
+import torch
+import torch.distributed as dist
+from torch import nn
+dist.init_process_group("nccl")
+torch.cuda.set_device(0)
+model = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, batch_first=True), 2).to(0)
+for p in model.parameters():
+    dist.broadcast(p.data, 0)
+optimizer = torch.optim.AdamW(model.parameters())
+event, stream = torch.cuda.Event(enable_timing=True), torch.cuda.Stream()
+for _ in range(4):
+    with torch.cuda.stream(stream):
+        x = torch.randn(4, 10, 32).to(0, non_blocking=True)
+    torch.cuda.current_stream().wait_stream(stream)
+    event.record()
+    loss = model(x).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    for p in model.parameters():
+        dist.all_reduce(p.grad)
+        p.grad /= dist.get_world_size()
+    optimizer.step()
+    torch.cuda.synchronize()
+    print(event.elapsed_time(event), loss.item())
+"""
 STEP = """
 import torch
 from torch import nn
@@ -301,6 +338,19 @@ class Script(Case):
         mine = self.described(ALONE)
         self.assertEqual((mine["batch"], mine["source"]["batches"]), (64, [64, 128, 192]))
         self.assertIn("no DistributedDataParallel", mine["source"]["notes"][0])
+
+    def test_data_parallel(self):
+        mine = self.described(PARALLEL)
+        self.assertEqual(mine["tensors"][0]["name"], "0.weight")
+        self.assertEqual((mine["memory_format"], mine["batch"]), ("channels_last", 6))
+        notes = " ".join(mine["source"]["notes"])  # the labels keep their number
+        self.assertIn("DataParallel is left out", notes)
+        self.assertIn("described at batch 6 alone", notes)
+
+    def test_gradients_averaged_by_hand(self):
+        mine = self.described(AVERAGES)
+        self.assertIn("--plan averaging", mine["source"]["notes"][0])
+        self.assertEqual(mine["source"]["batches"], [4, 8, 12])
 
     def test_spawned_with_a_sharded_optimizer(self):
         mine = self.described(SPAWNS)

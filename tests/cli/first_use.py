@@ -370,7 +370,10 @@ class Sentences(Case):
             (["predict", self.folder / "q.json"], 'belongs under "plan"'),
             (["predict", self.folder / "q.yaml"], "written in JSON"),
             (["predict", self.folder / "train.py"], "ddpsim describe --script"),
-            (["predict", "--workload", "train.py", "--cluster", "hgx-h100"], "ddpsim describe --script"),
+            (
+                ["predict", "--workload", "train.py", "--cluster", "hgx-h100"],
+                "ddpsim describe --script",
+            ),
             (
                 ["predict", "--workload", "resnet50", "--cluster", "h100"],
                 'did you mean "h100-pcie-4"',

@@ -199,6 +199,13 @@ def source_of(found: Batches, notes: List[str], args: argparse.Namespace) -> Dic
     return source
 
 
+def channels_last(named: Sequence[Tuple[str, Tensor]]) -> bool:
+    """Whether filters lie in the order that tensor cores read without conversion."""
+    last = torch.channels_last
+    filters = [p for _, p in named if p.dim() == 4 and p.shape[1] > 1 and p.shape[2] > 1]
+    return any(p.is_contiguous(memory_format=last) and not p.is_contiguous() for p in filters)
+
+
 def workload_of(
     model: nn.Module,
     found: Batches,
@@ -223,6 +230,7 @@ def workload_of(
         "batch": batch,
         "precision": precision,
         **({"casting": "pure"} if pure else {}),
+        **({"memory_format": "channels_last"} if channels_last(names) else {}),
         "device": ANY_GPU,
         "source": source,
         **({"loop": known["loop"]} if known.get("loop") else {}),

@@ -191,13 +191,16 @@ class Watch:
     def plan(self, notes: List[str]) -> Dict[str, Any]:
         """Knobs, by their names in a plan."""
         out = dict(self.asked.knobs)
-        if not self.asked.wrapped:
-            notes.append(
-                "the script wraps its model in no DistributedDataParallel: a plan's defaults count"
+        if not self.asked.ddp:
+            how = (
+                "reduces gradients itself, as --plan averaging predicts"
+                if self.asked.reduces
+                else "wraps its model in no DistributedDataParallel: a plan's defaults count"
             )
+            notes.append(f"the script {how}")
         if self.accumulation > 1:
             out["accumulation_steps"] = self.accumulation
-            if self.asked.wrapped and not self.asked.without_sync:
+            if self.asked.ddp and not self.asked.without_sync:
                 notes.append(
                     f"{self.accumulation} backward passes of a step each reduce their gradients"
                     " (there is no no_sync()): predicted as if the last one did alone"

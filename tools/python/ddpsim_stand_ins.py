@@ -197,6 +197,16 @@ def collective(*args: Any, async_op: bool = False, **kwargs: Any) -> Optional[Wo
     return Work() if async_op else None
 
 
+def reducing(asked: Asked) -> Callable[..., Optional[Work]]:
+    """Stands in for all_reduce: whether the script averages gradients itself."""
+
+    def all_reduce(tensor: Tensor, *args: Any, async_op: bool = False, **more: Any) -> Any:
+        asked.reduces = asked.reduces or (tensor.is_floating_point() and tensor.numel() > 1)
+        return collective(async_op=async_op)
+
+    return all_reduce
+
+
 def gathered_objects(objects: List[Any], own: Any, *args: Any, **kwargs: Any) -> None:
     objects[:] = [own] * len(objects)
 
@@ -214,12 +224,13 @@ def stand_in_for_ranks(asked: Asked) -> None:
 
     names: Dict[str, Any] = {
         name: collective
-        for name in "all_reduce broadcast reduce barrier all_gather reduce_scatter gather scatter"
+        for name in "broadcast reduce barrier all_gather reduce_scatter gather scatter"
         " all_to_all all_to_all_single all_gather_into_tensor reduce_scatter_tensor"
         " _all_gather_base _reduce_scatter_base all_reduce_coalesced all_gather_coalesced send recv"
         " broadcast_object_list destroy_process_group monitored_barrier".split()
     }
     names.update(
+        all_reduce=reducing(asked),
         init_process_group=init,
         is_initialized=lambda: joined[0],
         get_rank=returns(0),

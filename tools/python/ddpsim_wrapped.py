@@ -47,7 +47,9 @@ class Asked:
 
     ranks: int
     knobs: Dict[str, Any] = field(default_factory=dict)  # of the plan
-    wrapped: List[nn.Module] = field(default_factory=list)  # what DDP was given
+    wrapped: List[nn.Module] = field(default_factory=list)  # what DDP or DataParallel was given
+    ddp: bool = False
+    reduces: bool = False  # all_reduce was called by the script itself, on more than a number
     loop: Dict[str, bool] = field(default_factory=dict)  # of the workload
     notes: List[str] = field(default_factory=list)
     halves: Optional[torch.dtype] = None  # of autocast, where gradients are wanted
@@ -71,6 +73,7 @@ def wrapper(asked: Asked) -> type:
             if not any(p.requires_grad for p in module.parameters()):
                 raise RuntimeError("a module whose parameters need no gradient needs no DDP")
             asked.wrapped.append(module)
+            asked.ddp = True
             given = dict(zip(POSITIONS, args))
             given.update(kwargs)
             note_arguments(asked, given)
@@ -99,6 +102,22 @@ def wrapper(asked: Asked) -> type:
             asked.knobs["static_graph"] = True
 
     return DistributedDataParallel
+
+
+def in_one_process(asked: Asked) -> type:
+    """Stands in for DataParallel, which is no job of several ranks."""
+
+    class DataParallel(nn.Module):
+        def __init__(self, module: nn.Module, *args: Any, **kwargs: Any) -> None:
+            super().__init__()
+            self.module = module
+            asked.wrapped.append(module)
+            asked.note("DataParallel is left out: each rank has one GPU, and the whole batch")
+
+        def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+            return self.module(*inputs, **kwargs)
+
+    return DataParallel
 
 
 POSITIONS = "device_ids output_device dim broadcast_buffers process_group bucket_cap_mb".split()
@@ -142,6 +161,7 @@ def stand_in_for_wrappers(asked: Asked) -> None:
     parallel.DistributedDataParallel = ddp  # type: ignore[misc,assignment]
     parallel.distributed.DistributedDataParallel = ddp  # type: ignore[misc,assignment]
     nn.parallel.DistributedDataParallel = ddp  # type: ignore[misc,assignment]
+    nn.DataParallel = parallel.DataParallel = in_one_process(asked)  # type: ignore[misc]
     with contextlib.suppress(ImportError):
         import torch.distributed.optim as optim
 
