@@ -234,8 +234,8 @@ std::string Home::find(const std::string& folder, const std::string& name, const
   if (exists(name) || name.ends_with(".py"))
     throw InputError{name, std::string("no ") + what +
                                " of that name is shipped, and a file is named with a / or .json; a "
-                               "training script is captured first: tools/python/ddpsim_capture.py "
-                               "--factory MODULE:FUNCTION --out FILE.json"};
+                               "training script is described first: ddpsim describe --script FILE "
+                               "-o FILE.json"};
   throw InputError{name, std::string("no ") + what + " of that name is shipped" +
                              (hint.empty() ? "" : " (did you mean \"" + hint + "\"?)") +
                              "; see ddpsim list"};

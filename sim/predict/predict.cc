@@ -364,7 +364,8 @@ std::string workload_problem(const Workload& w, const Question& q) {
   if (!names_differ(w.device_name, q.profile.hardware)) return {};
   return "workload \"" + w.name + "\" was captured on a GPU named " + w.device_name +
          ", but profile \"" + q.profile.name + "\" is of " + q.profile.hardware +
-         "; its times cannot be carried over (capture it there, or use a described workload)";
+         "; its times cannot be carried over (capture it there, or use a described workload, which "
+         "ddpsim describe writes)";
 }
 
 // Of a step whose reductions are decided while it is played the changes are those of the step as it

@@ -120,7 +120,9 @@ std::string roofline_problem(const Workload& w, const Profile& p, std::optional<
       return std::string("workload \"") + w.name + "\" was captured on a " +
              (w.device == DeviceKind::Cpu ? "CPU" : "GPU") + ", but profile \"" + p.name +
              "\" is of a " + (p.kind == DeviceKind::Cpu ? "CPU" : "GPU") +
-             "; its times cannot be carried over (use the described workload or another cluster)";
+             "; its times cannot be carried over (use a described workload, which ddpsim describe "
+             "writes, "
+             "or another cluster)";
     return {};
   }
   Precision precision = w.precision;

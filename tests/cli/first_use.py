@@ -369,8 +369,11 @@ class Sentences(Case):
             ([*predict, "--set", "workload.batch_size=64"], "write workload.batch=64"),
             (["predict", self.folder / "q.json"], 'belongs under "plan"'),
             (["predict", self.folder / "q.yaml"], "written in JSON"),
-            (["predict", self.folder / "train.py"], "ddpsim_capture.py"),
-            (["predict", "--workload", "train.py", "--cluster", "hgx-h100"], "ddpsim_capture.py"),
+            (["predict", self.folder / "train.py"], "ddpsim describe --script"),
+            (
+                ["predict", "--workload", "train.py", "--cluster", "hgx-h100"],
+                "ddpsim describe --script",
+            ),
             (
                 ["predict", "--workload", "resnet50", "--cluster", "h100"],
                 'did you mean "h100-pcie-4"',

@@ -41,9 +41,11 @@ class Questions(unittest.TestCase):
                 "param_dtype": "bfloat16",
                 "reduce_dtype": "float32",
                 "workload.batch": "2",
-                "workload.attention": "fused",
+                "workload.attention": "flash2",
                 "workload.checkpointing": "selective",
                 "cluster.hosts": "1",
+                "profile.power.limit_w": "500",
+                "profile.memory.bandwidth_bytes_per_s": "2400000000000",
             },
         )
         self.assertEqual(q.model.sequence, 8192)

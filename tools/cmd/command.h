@@ -20,6 +20,7 @@ struct Terminal {
   bool out_is_closed = false;          // `out` goes nowhere: who started ddpsim closed its stdout
   int columns = 0;                     // of the terminal that `out` is; 0 = it is none
   std::vector<std::string> arguments;  // as typed, without the program's name; run() fills it
+  std::vector<std::string> of_script;  // what follows --, after --script; run() fills it
 };
 
 // To stdout. Throws InputError if that is closed or full.
@@ -40,6 +41,7 @@ int run(const std::vector<std::string>& args, Terminal terminal);
 
 // Each adds its subcommand; the callback throws InputError, or returns after writing.
 void add_predict(Command& app, Terminal& t);
+void add_describe(Command& app, Terminal& t);
 void add_list(Command& app, Terminal& t);
 void add_show(Command& app, Terminal& t);
 void add_trace(Command& app, Terminal& t);

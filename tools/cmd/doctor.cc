@@ -85,10 +85,11 @@ std::vector<Finding> examine(const Terminal& t) {
   out.push_back(
       {"pytorch", torch,
        torch
-           ? python + " has PyTorch: tools/python/ddpsim_capture.py can capture a model's workload "
-                      "on this CPU, and ddpsim run --backend torch can train it on shaped hosts"
-           : "Debian's python3-torch is not installed: run capture with an interpreter that has "
-             "PyTorch"});
+           ? python + " has PyTorch: ddpsim describe describes any model, "
+                      "tools/python/ddpsim_capture.py can capture a model's workload on this CPU, "
+                      "and ddpsim run --backend torch can train it on shaped hosts"
+           : "Debian's python3-torch is not installed: ddpsim describe and capture need an "
+             "interpreter that has PyTorch (--python)"});
   std::string why = calib::privilege_problem();
   out.push_back({"hosts", why.empty(),
                  why.empty()

@@ -174,8 +174,8 @@ Loader::Loader(const Terminal& t, const QuestionFlags& flags)
   if (flags.scenario.ends_with(".py"))
     throw InputError{
         flags.scenario,
-        "is a script and no scenario; capture its model (tools/python/ddpsim_capture.py --factory "
-        "MODULE:FUNCTION --out FILE.json) and name what that writes with --workload"};
+        "is a script and no scenario; ddpsim predict --script predicts it, and ddpsim describe "
+        "--script FILE -o FILE.json writes its workload, which --workload names"};
   if (flags.scenario.ends_with(".yaml") || flags.scenario.ends_with(".yml") ||
       flags.scenario.ends_with(".toml"))
     throw InputError{flags.scenario,
@@ -204,7 +204,9 @@ std::shared_ptr<const WorkloadPart> Loader::workload(const Place& place,
   std::lock_guard guard(lock_);
   if (auto it = workloads_.find(key); it != workloads_.end()) return it->second;
   auto out = std::make_shared<WorkloadPart>();
-  Named w = place.open(home_, folder_, "workload", "workloads", flag, in_file);
+  const auto& described = place.flags.described;
+  Named w = own && described ? Named{*described, flag}
+                             : place.open(home_, folder_, "workload", "workloads", flag, in_file);
   out->name = flag.empty() ? in_file : flag;
   if (own) {
     bool captured = w.document.is_object() && w.document.value("basis", Json()) == "captured";

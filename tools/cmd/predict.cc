@@ -13,6 +13,7 @@
 #include "sim/strategy/fsdp.h"
 #include "sim/strategy/systems.h"
 #include "sim/units/text.h"
+#include "tools/cmd/describe.h"
 #include "tools/cmd/documents.h"
 #include "tools/cmd/flags.h"
 #include "tools/cmd/given_program.h"
@@ -23,6 +24,7 @@ namespace {
 
 struct Flags {
   QuestionFlags question;
+  DescribeFlags described;
   OutputFlags output;
   std::string step;
 };
@@ -185,8 +187,73 @@ void tell_other_gpu(Terminal& t, const Loaded& l) {
           << printable(l.profile.hardware) << "\n";
 }
 
-void predict_command(Terminal& t, const Flags& flags) {
+void check_script(const Flags& flags) {
+  const DescribeFlags& d = flags.described;
+  if (d.script.empty()) {
+    for (auto [flag, value] :
+         {std::pair{"--optimizer-name ", &d.optimizer_name}, {"--python ", &d.python}})
+      if (!value->empty()) throw InputError{flag + *value, "is of --script; name one"};
+    return;
+  }
+  const QuestionFlags& q = flags.question;
+  for (auto [flag, value] : {std::pair{"", &q.scenario},
+                             {"--workload ", &q.workload},
+                             {"--program ", &q.program},
+                             {"--layers ", &q.layers}})
+    if (!value->empty())
+      throw InputError{flag + *value,
+                       "names a workload, and so does --script; give one of them, and --cluster, "
+                       "--ranks and --set beside it"};
+}
+
+// The job that the script sees has as many ranks as the one that is predicted. A cluster on one
+// switch gets as many hosts as that takes, unless --set says how many it has.
+int ranks_of_script(Terminal& t, QuestionFlags& q) {
+  if (q.cluster.empty())
+    throw InputError{"--cluster", "no cluster given; name one (ddpsim list clusters)"};
+  std::vector<std::string> sets;
+  bool sized = false;
+  for (const std::string& set : q.sets)
+    if (io::Setting s = io::parse_setting(set); s.target == io::Target::Cluster) {
+      sets.push_back(set);
+      sized = sized || s.path.front() == "hosts";
+    }
+  Cluster cluster = load_cluster(t, q.cluster, sets);
+  if (q.ranks.empty()) return cluster.devices();
+  int ranks = parse_ranks(q.ranks);
+  int each = cluster.devices_per_host;
+  if (ranks > cluster.devices() && cluster.pattern == Pattern::Star && each > 0 && !sized) {
+    q.sets.push_back(fmt::format("cluster.hosts={}", (ranks + each - 1) / each));
+    tell(t, q.cluster,
+         {fmt::format("has {} devices; taken with --set {}", cluster.devices(), q.sets.back())});
+  }
+  return ranks;
+}
+
+// The workload is what the script trains; what it gave its wrapper goes before the --set lines, so
+// that those win.
+void describe_script(Terminal& t, Flags& flags) {
+  QuestionFlags& q = flags.question;
+  flags.described.ranks = std::to_string(ranks_of_script(t, q));
+  calib::Description found = describe(t, flags.described);
+  q.workload = flags.described.script;
+  q.described = io::parse_json(found.workload, q.workload);
+  tell(t, q.workload, found.says);
+  std::vector<std::string> knobs = sets_of(found.plan);
+  if (knobs.empty()) return;
+  const std::string list = fmt::format("{}", fmt::join(knobs, ", "));
+  if (!q.plan.empty()) {
+    tell(t, q.workload, {"its own knobs are left out, since --plan is given: " + list});
+    return;
+  }
+  tell(t, q.workload, {"knobs of the plan that it says: " + list});
+  q.sets.insert(q.sets.begin(), knobs.begin(), knobs.end());
+}
+
+void predict_command(Terminal& t, Flags flags) {
   check_html(flags.output);
+  check_script(flags);
+  if (!flags.described.script.empty()) describe_script(t, flags);
   Loaded l = load(t, flags.question);
   l.options.common_start = from_common_start(flags.step);
   predict::Prediction p = predict::predict(l.question(), l.options);
@@ -220,6 +287,11 @@ void add_predict(Command& app, Terminal& t) {
   add_question_flags(*c, flags->question);
   add_measured_flags(*c, flags->question);
   add_program_flags(*c, flags->question);
+  c->add_option("--script", flags->described.script,
+                "a training script, unmodified, in place of --workload: its model, batch and "
+                "optimizer are described, and its DDP arguments are the plan's knobs (ddpsim "
+                "describe); its own arguments follow after --");
+  add_describer_flags(*c, flags->described);
   add_step_flag(*c, flags->step);
   add_output_flags(*c, flags->output, {"table", "csv", "json", "md"});
   add_html_flag(*c, flags->output);

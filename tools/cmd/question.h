@@ -28,8 +28,9 @@ struct QuestionFlags {
   std::string samples_per_s;  // the same as a rate
   std::string fidelity;       // empty: by the backend and the number of messages
   std::vector<std::string> sets;
-  std::string program;        // --program: in place of scenario, workload and plan
-  std::string compute_scale;  // of a program; empty: 1
+  std::string program;                // --program: in place of scenario, workload and plan
+  std::string compute_scale;          // of a program; empty: 1
+  std::optional<io::Json> described;  // a document in place of the file that `workload` names
 };
 struct GivenProgram;  // given_program.h
 // The value of --ranks. Throws InputError.

@@ -211,6 +211,18 @@ void check_outputs_first(CLI::App& app) {
   }
 }
 
+// What follows "--" is a script's where one is named: taken out of `args`.
+std::vector<std::string> split_script(std::vector<std::string>& args) {
+  auto dashes = std::find(args.begin(), args.end(), "--");
+  bool named = std::any_of(args.begin(), dashes, [](const std::string& a) {
+    return a == "--script" || a.starts_with("--script=");
+  });
+  if (!named || dashes == args.end()) return {};
+  std::vector<std::string> out(dashes + 1, args.end());
+  args.erase(dashes, args.end());
+  return out;
+}
+
 void check_utf8(const std::vector<std::string>& args) {
   for (std::size_t i = 0; i < args.size(); ++i)
     if (!is_utf8(args[i])) {
@@ -222,7 +234,7 @@ void check_utf8(const std::vector<std::string>& args) {
 
 }  // namespace
 
-int run(const std::vector<std::string>& args, Terminal terminal) {
+int run(const std::vector<std::string>& typed, Terminal terminal) {
   CLI::App app{
       "ddpsim: how long will one data-parallel training iteration take, and why?\n"
       "Example: ddpsim predict --workload resnet50 --cluster hgx-h100 --ranks 8\n"};
@@ -232,9 +244,12 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   Command commands(app);
   Terminal& t = terminal;
-  t.arguments = args;
+  t.arguments = typed;
+  std::vector<std::string> args = typed;
+  t.of_script = split_script(args);
   try {
     add_predict(commands, t);
+    add_describe(commands, t);
     add_list(commands, t);
     add_show(commands, t);
     add_trace(commands, t);
@@ -255,7 +270,7 @@ int run(const std::vector<std::string>& args, Terminal terminal) {
     // "--ranks --out FILE" lacks a value; CLI11 would take "--out" for it.
     require_values(app);
     check_outputs_first(app);
-    check_utf8(args);
+    check_utf8(typed);
     io::forget_inputs();
     std::vector<std::string> reversed(args.rbegin(), args.rend());
     app.parse(reversed);

@@ -221,6 +221,7 @@ def where_it_failed(error: BaseException) -> str:
         if not os.path.basename(f.filename).startswith("ddpsim_")
         and "site-packages" not in f.filename
         and "dist-packages" not in f.filename
+        and not f.filename.startswith("<")
     ]
     place = (
         f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
@@ -1287,18 +1288,58 @@ def named_model(name: str, batch: int, image: int) -> Tuple[nn.Module, Tuple[Ten
 
 
 def factory_of(spec: str) -> Callable[[], Any]:
-    """MODULE:FUNCTION, or FILE.py:FUNCTION."""
+    """MODULE:FUNCTION, or FILE.py:FUNCTION. Raises CaptureError where there is none, and what the
+    module raises."""
     module_name, colon, function = spec.rpartition(":")
     if not (module_name and colon and function):
         raise CaptureError(f"--factory must be MODULE:FUNCTION or FILE.py:FUNCTION, not '{spec}'")
-    folder = os.getcwd()
+    folder, named = os.getcwd(), module_name
     if module_name.endswith(".py"):
         path = Path(module_name)
         if not path.is_file():
             raise CaptureError(f"--factory {spec}: there is no file '{module_name}'")
         folder, module_name = str(path.absolute().parent), path.stem
     sys.path.insert(0, folder)
-    return getattr(importlib.import_module(module_name), function)  # type: ignore[no-any-return]
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name != module_name.split(".")[0]:
+            raise
+        raise CaptureError(
+            f"--factory {spec}: No module named '{error.name}' in this folder: run it where"
+            f" {error.name}.py lies, or name the file, as in path/{error.name}.py:{function}"
+        ) from None
+    made = getattr(module, function, None)
+    if not callable(made):
+        raise CaptureError(f"--factory {spec}: {no_function(module, named, function)}")
+    return made  # type: ignore[no-any-return]
+
+
+def no_function(module: Any, named: str, function: str) -> str:
+    """One sentence: what the module has instead."""
+    if hasattr(module, function):
+        return f"'{function}' of {named} is no function, and a factory is called"
+    own = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")
+           and getattr(v, "__module__", "") == module.__name__]  # fmt: skip
+    near = difflib.get_close_matches(function, own, n=1, cutoff=0.0)
+    return f"{named} has no function '{function}'" + (
+        f" (did you mean '{near[0]}'?)" if near else "; write one that returns the model"
+    )
+
+
+def why_no_factory(spec: str, error: BaseException) -> str:
+    """One sentence about what a factory, or its module, raised."""
+    if isinstance(error, SystemExit):
+        return (
+            f"--factory {spec} ended its process while it ran: put what trains under"
+            " if __name__ == '__main__':, and let the factory read no arguments"
+        )
+    if isinstance(error, ModuleNotFoundError):
+        return (
+            f"--factory {spec} failed: {error}: install it for {sys.executable}, or name the"
+            " interpreter that has it (--python)"
+        )
+    return f"--factory {spec} failed: {where_it_failed(error)}"
 
 
 def made_by_factory(
@@ -1307,15 +1348,23 @@ def made_by_factory(
     """What it returns; loss_fn and optimizer may be left out."""
     try:
         made = factory_of(spec)()
-    except (ImportError, AttributeError) as error:
-        raise CaptureError(f"--factory {spec} failed: {error}") from None
     except CaptureError:
         raise
-    except Exception as error:  # whatever a user's script raises
-        raise CaptureError(f"--factory {spec} failed: {where_it_failed(error)}") from error
+    except (Exception, SystemExit) as error:  # whatever a user's script raises
+        raise CaptureError(why_no_factory(spec, error)) from error
     if not isinstance(made, tuple) or not 2 <= len(made) <= 4 or not isinstance(made[0], nn.Module):
-        raise CaptureError(f"--factory {spec} must return (model, inputs, loss_fn, optimizer)")
+        raise CaptureError(
+            f"--factory {spec} must return (model, inputs, loss_fn, optimizer), of which the last"
+            f" two may be left out, and returned {what_it_is(made)}"
+        )
     return (*made, None, None)[:4]  # type: ignore[return-value]
+
+
+def what_it_is(value: Any) -> str:
+    """Types, for a sentence: (Linear, Tensor)."""
+    if isinstance(value, tuple):
+        return "(" + ", ".join(type(v).__name__ for v in value) + ")"
+    return type(value).__name__
 
 
 def set_tf32(precision: Optional[str]) -> None:

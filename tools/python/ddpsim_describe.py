@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Describe a PyTorch model as a ddpsim workload without a GPU and without the model's memory.
+``ddpsim describe`` runs this file.
 
-    ddpsim_describe.py --factory train.py:make --out mine.json
+    ddpsim describe --factory train.py:make -o mine.json
     ddpsim predict --workload mine.json --cluster hgx-h100 --ranks 8
 
 The factory is that of ddpsim_capture.py. Nothing is computed: parameters and activations have
@@ -12,6 +13,8 @@ three batches, which says what scales with the batch.
 from __future__ import annotations
 
 import argparse
+import json
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -27,6 +30,7 @@ from ddpsim_meta import META, WithoutMemory, moved_to_meta  # noqa: E402
 from ddpsim_trace import Tracer  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
+GPU = torch.device("cuda")  # a name here: nothing touches it
 ANY_GPU = {"kind": "gpu", "name": "any; times from the profile's roofline"}
 
 
@@ -135,19 +139,30 @@ def batches_of(made: Made, batch: int, notes: List[str]) -> Batches:
 
 
 def describe(made: Made, args: argparse.Namespace) -> Described:
+    """A workload of what a factory made."""
     notes: List[str] = []
-    device = torch.device("cuda")  # a name here: nothing touches it
     trainable = [p for p in made.model.parameters() if p.requires_grad]
     some = trainable[:1] or [nn.Parameter(torch.zeros(1))]
     optimizer = made.optimizer or cap.default_optimizer(args.optimizer, some)
-    section = cap.describe_optimizer(optimizer, args.optimizer_name, device)
+    section = cap.describe_optimizer(optimizer, args.optimizer_name, GPU)
     moved_to_meta(made.model)
     batch = args.batch or first_batch(made.inputs)
     found = batches_of(made, batch, notes)
-    trace = found.traces[0]
-    layers, moved = described_layers(found, batch)
-    names = [(n, p) for n, p in made.model.named_parameters() if p.requires_grad]
-    if any(isinstance(m, nn.RNNBase) for m in made.model.modules()):
+    precision = args.precision or cap.detect_precision(trainable, torch.device("cpu"))
+    recipe: Dict[str, Any] = (
+        {"model": args.model, "batch": batch, "image": args.image}
+        if args.model
+        else {"factory": args.factory}
+    )
+    known = {"optimizer": section, "precision": precision, "batch": batch}
+    return workload_of(made.model, found, known, recipe, notes, args)
+
+
+def notes_of(model: nn.Module, found: Batches, batch: int, moved: int) -> List[str]:
+    """Sentences about what a workload of these steps does not say exactly."""
+    trace, notes = found.traces[0], []
+    missing = sum(p.requires_grad for p in model.parameters()) - len(trace.arrival)
+    if any(isinstance(m, nn.RNNBase) for m in model.modules()):
         notes.append(
             "recurrent layers are described as operators of one step after the other; cuDNN runs"
             " them as one, whose gradients may arrive in another order"
@@ -156,49 +171,129 @@ def describe(made: Made, args: argparse.Namespace) -> Described:
         notes.append(f"{moved} gradients arrive later than the layer that makes them ends")
     if found.inexact:
         notes.append(
-            f"{found.inexact} numbers do not grow in proportion to the batch: right at {batch}"
+            f"numbers that do not grow in proportion to the batch, and are right at {batch} alone:"
+            f" {found.inexact}"
         )
-    if len(trace.arrival) < len(names):
-        notes.append(f"{len(names) - len(trace.arrival)} parameters get no gradient")
+    if missing:
+        notes.append(f"{missing} parameters get no gradient")
     if trace.groups:
         notes.append(
             f"{len(trace.groups)} parts are computed again in backward: layers 'recompute'; saves"
             " are what autograd keeps when forward has ended"
         )
-    precision = args.precision or cap.detect_precision(trainable, torch.device("cpu"))
-    halves = {torch.bfloat16, torch.float16}
-    pure = precision in ("bf16", "fp16") and all(p.dtype in halves for p in trainable)
+    return notes
+
+
+def source_of(found: Batches, notes: List[str], args: argparse.Namespace) -> Dict[str, Any]:
     source = cap.describe_source()
     for key in ("torch_blas", "cpu", "threads", "cuda", "cudnn", "date"):
         source.pop(key, None)
     source["tool"] = "ddpsim_describe.py"
+    if args.command:
+        words = args.command.split(" ")
+        source["command"] = " ".join(re.sub(r"(^|=)/(?:[^/]*/)*", r"\1", w) for w in words)
     source["batches"] = list(found.batches)
-    if trace.unknown:
-        source["unknown_operators"] = dict(sorted(trace.unknown.items()))
+    if found.traces[0].unknown:
+        source["unknown_operators"] = dict(sorted(found.traces[0].unknown.items()))
     source["notes"] = notes
-    recipe: Dict[str, Any] = (
-        {"model": args.model, "batch": batch, "image": args.image}
-        if args.model
-        else {"factory": args.factory}
-    )
-    source["recipe"] = {**recipe, "optimizer": section["name"]}
+    return source
+
+
+def channels_last(named: Sequence[Tuple[str, Tensor]]) -> bool:
+    """Whether filters lie in the order that tensor cores read without conversion."""
+    last = torch.channels_last
+    filters = [p for _, p in named if p.dim() == 4 and p.shape[1] > 1 and p.shape[2] > 1]
+    return any(p.is_contiguous(memory_format=last) and not p.is_contiguous() for p in filters)
+
+
+def workload_of(
+    model: nn.Module,
+    found: Batches,
+    known: Dict[str, Any],
+    recipe: Dict[str, Any],
+    notes: List[str],
+    args: argparse.Namespace,
+) -> Described:
+    """``known``: the sections optimizer, precision, batch; and loop, where there is one."""
+    batch, precision = known["batch"], known["precision"]
+    layers, moved = described_layers(found, batch)
+    names = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    halves = {torch.bfloat16, torch.float16}
+    pure = precision in ("bf16", "fp16") and all(p.dtype in halves for _, p in names)
+    source = source_of(found, notes + notes_of(model, found, batch, moved), args)
+    source["recipe"] = {**recipe, "optimizer": known["optimizer"]["name"]}
     workload = {
         "schema": cap.SCHEMA,
-        "name": args.name or args.out.stem,
-        "model": args.model or type(made.model).__name__,
+        "name": args.name or name_of(args),
+        "model": args.model or type(model).__name__,
         "basis": "described",
         "batch": batch,
         "precision": precision,
         **({"casting": "pure"} if pure else {}),
+        **({"memory_format": "channels_last"} if channels_last(names) else {}),
         "device": ANY_GPU,
         "source": source,
-        "optimizer": section,
+        **({"loop": known["loop"]} if known.get("loop") else {}),
+        "optimizer": known["optimizer"],
         "tensors": cap.describe_tensors(names),
-        "buffers": cap.describe_tensors(list(made.model.named_buffers())),
-        "arrival": trace.arrival,
+        "buffers": cap.describe_tensors(list(model.named_buffers())),
+        "arrival": found.traces[0].arrival,
         "layers": layers,
     }
-    return Described(workload, found.traces)
+    return Described(workload, list(found.traces))
+
+
+# ---- a training script
+
+
+def describe_script(args: argparse.Namespace) -> Described:
+    """A workload of the model that a script trains, and the knobs of its plan."""
+    import ddpsim_script
+
+    watch = ddpsim_script.run_script(args.script, args.arguments, args.ranks)
+    asked, model = watch.asked, watch.model
+    assert model is not None
+    trainable = [p for p in model.parameters() if p.requires_grad]
+    optimizer = watch.optimizer or next(iter(watch.optimizers), None)
+    if optimizer is None:
+        raise CaptureError("the script makes no optimizer of torch.optim: use --factory")
+    section = cap.describe_optimizer(optimizer, args.optimizer_name, GPU)
+    halves = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+    precision = args.precision or halves.get(asked.halves or torch.float32)
+    precision = precision or cap.detect_precision(trainable, GPU)
+    notes = list(asked.notes)
+    found = seen_batches(watch, notes)
+    batch = args.batch or watch.samples()
+    if batch < 1:
+        raise CaptureError("the model's inputs have no first dimension: say --batch")
+    known = {"optimizer": section, "precision": precision, "batch": batch, "loop": watch.loop()}
+    recipe = {"script": args.script, "arguments": args.arguments, "ranks": args.ranks}
+    plan = watch.plan(notes)
+    workload, traces = workload_of(model, found, known, recipe, notes, args)
+    workload["source"]["plan"] = plan
+    return Described(workload, traces)
+
+
+def seen_batches(watch: Any, notes: List[str]) -> Batches:
+    """Of the steps that the script ran; of the first alone where they are not alike."""
+    why = "the script's steps have one batch"
+    if len(watch.traces) == 3:
+        try:
+            return Batches(watch.batches, watch.traces)
+        except CaptureError as error:
+            why = str(error)
+    notes.append(
+        f"described at batch {watch.batches[0]} alone, so that with --set workload.batch traffic"
+        f" of weights scales, too: {why}"
+    )
+    return Batches(watch.batches[:1], watch.traces[:1])
+
+
+def name_of(args: argparse.Namespace) -> str:
+    """Of what is described, where it goes to no file of a name."""
+    if args.report is None:
+        return str(args.out.stem)
+    return args.model or Path(args.script or args.factory.rpartition(":")[0]).stem
 
 
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
@@ -207,7 +302,10 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         description="Describe a PyTorch model as a ddpsim workload, without a GPU.",
     )
     add = parser.add_argument
-    cap.add_model_flags(parser.add_mutually_exclusive_group(required=True))
+    what = parser.add_mutually_exclusive_group(required=True)
+    cap.add_model_flags(what)
+    what.add_argument("--script", help="a training script; its own arguments follow after --")
+    add("--ranks", type=int, default=8, help="with --script: of the job that it sees (default 8)")
     add("--out", required=True, type=Path, help="file to write, such as mine.json")
     add("--batch", type=int, help="samples per step; default: read from the inputs")
     add("--image", type=int, default=224, help="with --model: image size (default 224)")
@@ -224,11 +322,20 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         help="default: the model's dtype; bf16 and fp16 are autocast",
     )
     add("--name", help="name of the workload (default: stem of --out)")
-    return parser.parse_args(argv)
+    # Of ddpsim describe, which runs this.
+    add("--report", type=Path, help=argparse.SUPPRESS)
+    add("--command", help=argparse.SUPPRESS)
+    words = list(sys.argv[1:] if argv is None else argv)
+    end = words.index("--") if "--" in words else len(words)
+    args = parser.parse_args(words[:end])
+    args.arguments = words[end + 1 :]
+    if args.arguments and not args.script:
+        raise CaptureError("what follows -- are arguments of a script: name it with --script")
+    return args
 
 
 def run(args: argparse.Namespace) -> Described:
-    for option in ("batch", "image"):
+    for option in ("batch", "image", "ranks"):
         if getattr(args, option) is not None and getattr(args, option) < 1:
             raise CaptureError(f"--{option} must be at least 1, not {getattr(args, option)}")
     if not args.out.absolute().parent.is_dir():
@@ -236,37 +343,71 @@ def run(args: argparse.Namespace) -> Described:
     torch.manual_seed(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return describe(made_by(args), args)
+        return describe_script(args) if args.script else describe(made_by(args), args)
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    try:
-        args = parse(argv)
-        workload, traces = run(args)
-        cap.write(workload, args.out)
-    except (CaptureError, OSError, RuntimeError, MemoryError) as error:
-        text = str(error).strip() or type(error).__name__
-        print(f"ddpsim_describe: {text.splitlines()[0]}", file=sys.stderr)
-        return 2
+def operations(flops: float) -> str:
+    """"52.4 MFLOP"."""
+    for size, unit in ((1e12, "TFLOP"), (1e9, "GFLOP")):
+        if flops >= size:
+            return f"{flops / size:.3g} {unit}"
+    return f"{flops / 1e6:.3g} MFLOP"
+
+
+def says(found: Described) -> List[str]:
+    """Sentences about a workload: its size, its notes, what was not known."""
+    workload, traces = found
     flops = sum(
         layer[d]["flops_per_sample"]
         for layer in workload["layers"]
         for d in ("forward", "backward")
     )
-    print(
-        f"{args.out}: {sum(p.numel() for p in traces[0].parameters):,} parameters,"
-        f" {len(workload['layers'])} layers, {flops * workload['batch'] / 1e12:.3f} TFLOP a step"
-    )
-    for note in workload["source"]["notes"]:
-        print("  " + note)
+    out = [
+        f"{sum(p.numel() for p in traces[0].parameters):,} parameters,"
+        f" {len(workload['layers'])} layers, batch {workload['batch']},"
+        f" {operations(flops * workload['batch'])} a step"
+    ]
+    out += workload["source"]["notes"]
     for name, count in workload["source"].get("unknown_operators", {}).items():
-        print(
-            (
-                f"ddpsim_describe: operator {name} ({count} calls) is not known: it is priced by"
-                " the bytes that it reads and writes"
-            ),
-            file=sys.stderr,
+        out.append(
+            f"operator {name} ({count} calls) is not known: it is priced by the bytes that it"
+            " reads and writes"
         )
+    return out
+
+
+def report(path: Path, **said: Any) -> None:
+    """For ddpsim describe: `says` and `plan`, or `where` and `error`."""
+    path.write_text(json.dumps(said), encoding="utf-8")
+
+
+def tell_error(args: Optional[argparse.Namespace], text: str) -> None:
+    if args is None or args.report is None:
+        print(f"ddpsim_describe: {text}", file=sys.stderr)
+        return
+    named = {"--factory": args.factory, "--model": args.model, "--script": args.script}
+    what = next(f"{flag} {value}" for flag, value in named.items() if value)
+    if text.startswith(what):
+        text = text[len(what) :].lstrip(": ")
+    report(args.report, where=what, error=text)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    args: Optional[argparse.Namespace] = None
+    try:
+        args = parse(argv)
+        found = run(args)
+        cap.write(found.workload, args.out)
+    except KeyboardInterrupt:
+        return 130
+    except (CaptureError, OSError, RuntimeError, MemoryError) as error:
+        text = str(error).strip() or type(error).__name__
+        tell_error(args, text.splitlines()[0])
+        return 2
+    if args.report:
+        report(args.report, says=says(found), plan=found.workload["source"].get("plan", {}))
+    else:
+        print(f"{args.out}: " + "\n  ".join(says(found)))
     return 0
 
 

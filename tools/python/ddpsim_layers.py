@@ -218,9 +218,10 @@ def mark_attention(layers: List[Layer]) -> None:
 
 
 def saves_fused(layer: Layer) -> List[int]:
-    """Queries, keys, values, the output and a number a row, of scores."""
+    """Bytes that fused attention keeps, in fp32, under autocast and in halves: queries, keys,
+    values and a number a row. What follows keeps the output, which is its input."""
     s = layer.sizes
-    elements = s["count"] * (2 * s["rows"] * s["inputs"] + 2 * s["inputs"] * s["outputs"])
+    elements = s["count"] * (s["rows"] * s["inputs"] + 2 * s["inputs"] * s["outputs"])
     rows = 4 * s["count"] * s["rows"]
     return [4 * elements + rows, 2 * elements + rows, 2 * elements + rows]
 

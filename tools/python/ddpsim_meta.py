@@ -22,6 +22,7 @@ class WithoutMemory(TorchDispatchMode):
     moves there."""
 
     floats_too = True  # small ones are real, too
+    small = SMALL
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Optional[Dict[str, Any]] = None
@@ -37,10 +38,7 @@ class WithoutMemory(TorchDispatchMode):
             return self.made(func, args, kwargs)
         if any(t.device.type == "meta" for t in given):
             if name in ("_local_scalar_dense", "nonzero", "item", "equal", "is_nonzero"):
-                raise CaptureError(
-                    f"{name} reads values of a tensor, which has none here: give the model what"
-                    " does not depend on data, or capture it (ddpsim_capture.py)"
-                )
+                return self.read(name, given[0])
             if "device" in kwargs and kwargs["device"] is not None:
                 kwargs = {**kwargs, "device": META}
             first = args[0] if args else None
@@ -54,14 +52,21 @@ class WithoutMemory(TorchDispatchMode):
         out = func(*args, **kwargs)
         if name == "detach" and not isinstance(out, Tensor):  # or on their way back
             return torch.scalar_tensor(out, dtype=given[0].dtype)
-        large = any(t.numel() > SMALL for t in tensors_in(out)) and not name.endswith("_")
+        large = any(t.numel() > self.small for t in tensors_in(out)) and not name.endswith("_")
         return tree_map(on_meta, out) if large and not func_aliases(func) else out
+
+    def read(self, name: str, t: Tensor) -> Any:
+        """The value of a tensor that has none. Raises CaptureError."""
+        raise CaptureError(
+            f"{name} reads values of a tensor, which has none here: give the model what does not"
+            " depend on data, or capture it (ddpsim_capture.py)"
+        )
 
     def made(self, func: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
         if not any(a.name == "device" for a in func._schema.arguments):
             return func(*args, **kwargs)
         out = func(*args, **{**kwargs, "device": META, "pin_memory": None})
-        real = [t.numel() <= SMALL and (self.floats_too or not t.is_floating_point())
+        real = [t.numel() <= self.small and (self.floats_too or not t.is_floating_point())
                 for t in tensors_in(out)]  # fmt: skip
         if all(real) and not (kwargs.get("device") and torch.device(kwargs["device"]) == META):
             return func(*args, **{**kwargs, "device": torch.device("cpu"), "pin_memory": None})

@@ -1339,6 +1339,11 @@ def recipe_of(workload: Dict[str, Any], name: str) -> Dict[str, Any]:
             f"workload '{name}' does not say how to make its model; capture it with --model or"
             " --factory, or run its layers timed"
         )
+    if "script" in recipe:
+        raise RecordError(
+            f"workload '{name}' was described from {recipe['script']}, which is not trained here:"
+            " give a factory of its model (--factory)"
+        )
     return recipe
 
 

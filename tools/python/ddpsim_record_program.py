@@ -27,6 +27,7 @@ import runpy
 import sys
 import time
 import traceback
+import types
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -536,7 +537,7 @@ def patch_training(recorder):
         step = self.step
         inside = [False]
 
-        def stepped(*a, **k):
+        def stepped(_, *a, **k):
             if inside[0] or recording_step[0]:
                 return step(*a, **k)
             inside[0] = recording_step[0] = True
@@ -547,7 +548,7 @@ def patch_training(recorder):
             recorder.stepped()
             return out
 
-        self.step = stepped
+        self.step = types.MethodType(stepped, self)  # schedulers ask whose it is
 
     recording_step = [False]  # an optimizer within an optimizer: one step
     torch.optim.Optimizer.__init__ = __init__

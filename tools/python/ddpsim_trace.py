@@ -51,7 +51,8 @@ class Op:
 
 
 class Tracer(WithoutMemory):
-    """Writes down a step of ``model``: ``with tracer: loss = ...; tracer.backward(loss)``."""
+    """Writes down a step of ``model``: ``tracer.step(lambda: loss)``; or, while somebody else runs
+    it, ``begin``, ``begin_backward``, backward within ``with tracer:``, ``close``."""
 
     floats_too = False
 
@@ -72,6 +73,8 @@ class Tracer(WithoutMemory):
         self.packed: List[Tuple[Tensor, bool]] = []  # inputs of the next operator; recomputed?
         self.stack: List[str] = []
         self.in_backward = False
+        self.closed = False
+        self.forward, self.hooks = contextlib.ExitStack(), contextlib.ExitStack()
         self.pending: List[Tuple[Any, int]] = []
         self.node_op: Dict[Any, int] = {}
         self.log: List[Tuple[str, Cost]] = []  # of backward, since a node ended
@@ -225,6 +228,8 @@ class Tracer(WithoutMemory):
         return hook
 
     def node_ended(self, node: Any, gradients: Sequence[Optional[Tensor]]) -> None:
+        if self.closed:
+            return
         self.drain()
         self.stack.clear()
         self.recognise()
@@ -363,14 +368,34 @@ class Tracer(WithoutMemory):
     # ---- the step
 
     def step(self, loss_of: Callable[[], Tensor]) -> None:
-        with self.modules():
-            with self:
-                loss = loss_of()
-                self.drain()
-            if self.packed and self.ops:
-                self.keep_inputs(self.ops[-1])
-            gradient = torch.ones(loss.shape, dtype=loss.dtype, device=META)
-            self.in_backward = True
-            self.walk(loss.grad_fn)
+        self.begin()
+        try:
+            loss = loss_of()
+            gradient = self.begin_backward(loss)
             with self:
                 loss.backward(gradient)
+        finally:
+            self.close()
+
+    def begin(self) -> None:
+        """Forward begins: what runs from now on is written down."""
+        self.hooks.enter_context(self.modules())
+        self.forward.enter_context(self)
+
+    def begin_backward(self, loss: Tensor) -> Tensor:
+        """Ends what ``begin`` began: nothing is written down until ``with tracer:`` runs backward.
+        Returns the gradient of the loss."""
+        if not self.in_backward:
+            self.drain()
+            self.forward.close()
+            if self.packed and self.ops:
+                self.keep_inputs(self.ops[-1])
+        self.in_backward = True
+        self.walk(loss.grad_fn)
+        return torch.ones(loss.shape, dtype=loss.dtype, device=META)
+
+    def close(self) -> None:
+        """The step has ended; steps that follow on the same parameters are not its."""
+        self.forward.close()
+        self.hooks.close()
+        self.closed = True

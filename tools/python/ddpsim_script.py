@@ -1,0 +1,363 @@
+"""Runs a training script unmodified and writes down three of its steps, each with another batch:
+which model it trains, with which optimizer, wrapped how. The script is ended after the third step.
+"""
+from __future__ import annotations
+
+import contextlib
+import os
+import runpy
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Set
+
+import ddpsim_stand_ins as stand
+import torch
+from ddpsim_capture import CaptureError, tensors_in, where_it_failed
+from ddpsim_meta import META
+from ddpsim_stand_ins import OnGpu
+from ddpsim_trace import Tracer
+from ddpsim_wrapped import Asked, Stopped
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils._pytree import tree_map
+
+STEPS = 3
+TRIES = 12  # steps that are looked at to see so many of different batches
+MICRO_STEPS = 4096  # without a step of the optimizer: no training loop
+
+
+class LiveTracer(Tracer):
+    """A step that the script runs."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model)
+        self.reads = 0  # values that the loop reads, this step's and those before the next one
+
+    def read(self, name: str, t: Tensor) -> Any:
+        if self.stack:
+            return super().read(name, t)
+        self.reads += 1
+        return stand.one_of(name, t)
+
+
+class Outside(OnGpu):
+    """What the script computes between steps."""
+
+    def __init__(self, watch: "Watch") -> None:
+        super().__init__()
+        self.watch = watch
+
+    def read(self, name: str, t: Tensor) -> Any:
+        if self.watch.traces:
+            self.watch.traces[-1].reads += 1
+        return super().read(name, t)
+
+
+class Watch:
+    """Sees the script's steps. ``traces[k]`` is of batch ``batches[k]``."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self.traces: List[LiveTracer] = []
+        self.batches: List[int] = []
+        self.model: Optional[nn.Module] = None
+        self.optimizers: List[Optimizer] = []
+        self.optimizer: Optional[Optimizer] = None  # that stepped
+        self.tracer: Optional[LiveTracer] = None  # of the step in progress
+        self.depth = 0  # of modules that run
+        self.micro_steps = 0  # backward passes since the last step of the optimizer
+        self.accumulation = 1
+        self.batch = 0  # of the step in progress
+        self.tries = 0  # steps that were begun
+        self.loads = 0  # samples of a loader's first batch; 0: there is no loader
+        self.multiplied = False  # without a loader, inputs got more samples after the first step
+        self.original_backward = torch.autograd.backward
+
+    # ---- what is the model
+
+    def trained(self) -> Set[int]:
+        """Parameters of the optimizers."""
+        return {id(p) for o in self.optimizers for g in o.param_groups for p in g["params"]}
+
+    def is_model(self, module: nn.Module) -> bool:
+        """Whether this call begins a training step."""
+        if not (module.training and torch.is_grad_enabled()):
+            return False
+        if self.asked.wrapped:
+            return any(module is w for w in self.asked.wrapped)
+        if self.depth:
+            return False
+        trained = self.trained()
+        return any(id(p) in trained for p in module.parameters() if p.requires_grad)
+
+    def begins(self, module: nn.Module, batch: int) -> None:
+        """A call of a model in training, with so many samples."""
+        if self.model is None:
+            self.model = module
+        if module is not self.model:
+            raise Stopped(
+                f"the script trains a {type(self.model).__name__} and a {type(module).__name__},"
+                " and one model is described: write a factory that returns one module of both, or"
+                " the one that matters (ddpsim describe --factory)"
+            )
+        if self.tracer is not None and not self.tracer.in_backward:
+            return  # once more in the same step
+        self.ends()
+        if not self.loads and self.traces and self.optimizer is None:
+            return  # as many samples as before: the first step goes on
+        if len(self.traces) < STEPS and self.tries < TRIES:
+            self.tries += 1
+            self.batch = batch
+            self.tracer = LiveTracer(module)
+            self.tracer.begin()
+            if not self.asked.wrapped:
+                self.tracer.stack.append("(model)")  # its own call has begun
+
+    def called(self, original: Any, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        """In place of ``nn.Module.__call__``."""
+        if self.is_model(module):
+            if self.optimizer is not None and not self.loads:
+                args, kwargs = self.loaded((list(args), kwargs))
+                self.loads, self.multiplied = 0, True
+            args, kwargs = tree_map(stand.floats_on_meta, (args, kwargs))
+            self.begins(module, first_dimension((args, kwargs)))
+        self.depth += 1
+        try:
+            return original(module, *args, **kwargs)
+        finally:
+            self.depth -= 1
+
+    # ---- the step
+
+    def backward(self, tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
+        """In place of ``torch.autograd.backward``."""
+        losses = list(tensors_in([tensors]))
+        if self.tracer is None:
+            self.micro_steps += 1
+            self.check_micro_steps()
+            return  # nothing is computed
+        if not self.tracer.in_backward:
+            self.micro_steps += 1
+        gradients = [self.tracer.begin_backward(loss) for loss in losses]
+        with self.tracer:
+            self.original_backward(losses, gradients, *args, **kwargs)
+
+    def check_micro_steps(self) -> None:
+        if self.micro_steps > MICRO_STEPS:
+            raise Stopped(
+                "the script runs backward again and again and steps no optimizer of torch.optim:"
+                " describe its model with --factory"
+            )
+
+    def ends(self) -> None:
+        """The step in progress is complete."""
+        if self.tracer is None:
+            return
+        self.tracer.close()
+        if self.tracer.in_backward and self.batch not in self.batches:
+            self.traces.append(self.tracer)
+            self.batches.append(self.batch)
+        self.tracer = None
+
+    def stepped(self, optimizer: Optimizer) -> None:
+        """In place of an optimizer's step."""
+        self.ends()
+        if not self.traces:
+            return
+        if self.optimizer is None:
+            self.optimizer = optimizer
+            self.accumulation = max(1, self.micro_steps)
+        self.micro_steps = 0
+        if len(self.traces) >= STEPS or self.tries >= TRIES:
+            raise Stopped()
+
+    # ---- what is known at the end
+
+    def samples(self) -> int:
+        """Of a step, as the script has it; 0: not known."""
+        first = self.batches[0]
+        return first // 2 if self.loads == 1 and first > 1 else first
+
+    def loop(self) -> Dict[str, bool]:
+        """`loop` of the workload."""
+        out = dict(self.asked.loop)
+        if len(self.traces) > 1 and all(t.reads for t in self.traces[:2]):
+            out["loss_item"] = True
+        if self.asked.halves == torch.float16:
+            out.setdefault("grad_scaler", False)
+        return out
+
+    def plan(self, notes: List[str]) -> Dict[str, Any]:
+        """Knobs, by their names in a plan."""
+        out = dict(self.asked.knobs)
+        if not self.asked.ddp:
+            how = (
+                "reduces gradients itself, as --plan averaging predicts"
+                if self.asked.reduces
+                else "wraps its model in no DistributedDataParallel: a plan's defaults count"
+            )
+            notes.append(f"the script {how}")
+        if self.accumulation > 1:
+            out["accumulation_steps"] = self.accumulation
+            if self.asked.ddp and not self.asked.without_sync:
+                notes.append(
+                    f"{self.accumulation} backward passes of a step each reduce their gradients"
+                    " (there is no no_sync()): predicted as if the last one did alone"
+                )
+        return out
+
+    # ---- batches
+
+    def loaded(self, value: Any) -> Any:
+        """What a loader gives, with as many samples as the next step is to have."""
+        was = first_dimension(value)
+        if was < 1:
+            return value
+        steps = len(self.traces) + (self.tracer is not None)
+        if not steps or not self.loads:
+            self.loads = was
+        # Of one sample dimensions are one, which takes no copies.
+        return with_samples(value, was, max(self.loads, 2) * min(steps + 1, STEPS))
+
+
+def with_samples(value: Any, was: int, wanted: int) -> Any:
+    """The same with another number of samples, in tensors that have them first and lists of that
+    length."""
+    if isinstance(value, Tensor):
+        if value.dim() == 0 or value.shape[0] != was or was == wanted:
+            return value
+        if value.device.type == "meta" or value.is_floating_point():
+            return torch.empty((wanted, *value.shape[1:]), dtype=value.dtype, device=META)
+        return value.index_select(0, torch.arange(wanted) % was)
+    if isinstance(value, dict) and type(value) is dict:
+        return {k: with_samples(v, was, wanted) for k, v in value.items()}
+    if type(value) in (tuple, list):
+        return type(value)(with_samples(v, was, wanted) for v in value)
+    if hasattr(value, "_fields") and isinstance(value, tuple):
+        return type(value)(*(with_samples(v, was, wanted) for v in value))
+    if hasattr(value, "data") and isinstance(value.data, dict):  # Hugging Face's BatchEncoding
+        value.data = with_samples(value.data, was, wanted)
+    return value
+
+
+def first_dimension(value: Any) -> int:
+    """Samples of a batch, as its first tensor has them; 0: none has any."""
+    if isinstance(value, Tensor):
+        return int(value.shape[0]) if value.dim() > 0 else 0
+    if isinstance(getattr(value, "data", None), dict):
+        value = value.data
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        return next((n for n in map(first_dimension, value) if n > 0), 0)
+    return 0
+
+
+# ---- the script
+
+
+def watched(watch: Watch) -> None:
+    """Modules, backward and optimizers of whatever runs."""
+    call, begin = nn.Module.__call__, Optimizer.__init__
+
+    def called(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return watch.called(call, self, args, kwargs)
+
+    def init(self: Optimizer, *args: Any, **kwargs: Any) -> None:
+        begin(self, *args, **kwargs)
+        watch.optimizers.append(self)
+        own = type(self)
+        if "ddpsim_step" not in vars(own):
+
+            def step(self: Optimizer, closure: Any = None, *args: Any, **kwargs: Any) -> Any:
+                loss = closure() if callable(closure) else None
+                watch.stepped(self)
+                return loss
+
+            step.hooked = True  # type: ignore[attr-defined]  # or PyTorch wraps it
+            own.step = own.ddpsim_step = step  # type: ignore[assignment,attr-defined]
+
+    def cleared(self: Any, *args: Any, **kwargs: Any) -> None:
+        groups = getattr(self, "param_groups", None)
+        of_model = [] if groups is not None else list(self.parameters())
+        for p in [p for g in groups or () for p in g["params"]] + of_model:
+            p.grad = None
+
+    nn.Module.__call__ = called  # type: ignore[method-assign,assignment]
+    Optimizer.__init__ = init  # type: ignore[method-assign,assignment]
+    Optimizer.zero_grad = nn.Module.zero_grad = cleared  # type: ignore[method-assign]
+    torch.autograd.backward = watch.backward
+    grad = torch.autograd.grad
+
+    def graded(*args: Any, **kwargs: Any) -> Any:
+        if watch.tracer is not None:
+            raise Stopped(
+                "the script takes gradients in its forward (torch.autograd.grad), which a described"
+                " step cannot say: capture the model (ddpsim_capture.py)"
+            )
+        return grad(*args, **kwargs)
+
+    torch.autograd.grad = graded  # type: ignore[assignment]
+
+
+def run_script(script: str, arguments: Sequence[str], ranks: int) -> Watch:
+    """Raises CaptureError if no step of it can be seen."""
+    if not Path(script).is_file():
+        raise CaptureError("there is no such file; name the script that you train with")
+    asked = Asked(ranks)
+    watch = Watch(asked)
+    stand.install(asked)
+    stand.loaders(watch.loaded)
+    watched(watch)
+    sys.argv = [script, *arguments]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+    with contextlib.suppress(Exception):  # what a script needs that is not there
+        sys.stdin = open(os.devnull, encoding="utf-8")
+    why = ended(script, watch)
+    if why and not watch.traces:
+        raise CaptureError(why)
+    if why and len(watch.traces) < STEPS and not watch.multiplied:
+        asked.note(f"{len(watch.traces)} of {STEPS} steps were seen: {why}")
+    return watch
+
+
+def ended(script: str, watch: Watch) -> str:
+    """Runs it to its end; one sentence if it ended too early, else empty."""
+    try:
+        with Outside(watch):
+            runpy.run_path(script, run_name="__main__")
+    except Stopped as stop:
+        if stop.error:
+            raise CaptureError(stop.error) from None
+        return ""
+    except CaptureError as error:
+        raise CaptureError(f"{error}{place_in(script, error)}") from error
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            return f"the script ended itself with {error.code!r} before a step: {NEXT}"
+    except ModuleNotFoundError as error:
+        return (
+            f"the script failed: {error}: install it for {sys.executable}, or name the interpreter"
+            " that has it (--python)"
+        )
+    except Exception as error:  # whatever a script raises
+        return f"the script failed: {where_in(script, error)}: {NEXT}"
+    watch.ends()
+    return f"the script ended without a step of an optimizer of torch.optim: {NEXT}"
+
+
+NEXT = "check that it trains so by itself, or describe its model with --factory"
+
+
+def place_in(script: str, error: BaseException) -> str:
+    """" (train.py, line 12)": the script's last line that was at work; empty: none was."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if os.path.abspath(f.filename) == os.path.abspath(script)]
+    return f" ({os.path.basename(script)}, line {own[-1].lineno})" if own else ""
+
+
+def where_in(script: str, error: Exception) -> str:
+    """As ``where_it_failed``, in the script itself where it is one of the frames."""
+    text, place = where_it_failed(error), place_in(script, error)
+    return text.rsplit(" (", 1)[0] + place if place and text.endswith(")") else text + place

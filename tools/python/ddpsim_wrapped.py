@@ -1,0 +1,280 @@
+"""What a training script wraps model, optimizer and precision in, while it is described:
+stand-ins that change nothing and note their arguments, as knobs of a plan.
+"""
+from __future__ import annotations
+
+import contextlib
+import sys
+import types
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+import torch
+from torch import nn
+from torch.nn import parallel
+
+HOOKS = {
+    "allreduce_hook": "allreduce",
+    "fp16_compress_hook": "fp16_compress",
+    "bf16_compress_hook": "bf16_compress",
+}
+KNOBS = (  # arguments of DistributedDataParallel that are knobs of the plan, under the same names
+    "bucket_cap_mb",
+    "broadcast_buffers",
+    "find_unused_parameters",
+    "gradient_as_bucket_view",
+    "static_graph",
+)
+REFUSED = {  # modules whose wrappers are not taken from a script: what they are, and the plan
+    "torch.distributed.fsdp": ("FSDP", "fsdp or fsdp2"),
+    "torch.distributed._composable": ("FSDP2", "fsdp2"),
+    "deepspeed": ("DeepSpeed", "zero1, zero2 or zero3"),
+    "horovod": ("Horovod", "horovod"),
+}
+
+
+class Stopped(BaseException):
+    """Ends the script, whatever it catches; `error`: one sentence, or empty where all is known."""
+
+    def __init__(self, error: str = "") -> None:
+        super().__init__(error)
+        self.error = error
+
+
+@dataclass
+class Asked:
+    """What the script asked for."""
+
+    ranks: int
+    knobs: Dict[str, Any] = field(default_factory=dict)  # of the plan
+    wrapped: List[nn.Module] = field(default_factory=list)  # what DDP or DataParallel was given
+    ddp: bool = False
+    reduces: bool = False  # all_reduce was called by the script itself, on more than a number
+    loop: Dict[str, bool] = field(default_factory=dict)  # of the workload
+    notes: List[str] = field(default_factory=list)
+    halves: Optional[torch.dtype] = None  # of autocast, where gradients are wanted
+    without_sync: bool = False  # no_sync() was entered
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+# ---- wrappers
+
+
+def wrapper(asked: Asked) -> type:
+    """Stands in for DistributedDataParallel: its arguments are noted, the model is not changed."""
+
+    class DistributedDataParallel(nn.Module):
+        def __init__(self, module: nn.Module, *args: Any, **kwargs: Any) -> None:
+            super().__init__()
+            self.module = module
+            if not any(p.requires_grad for p in module.parameters()):
+                raise RuntimeError("a module whose parameters need no gradient needs no DDP")
+            asked.wrapped.append(module)
+            asked.ddp = True
+            given = dict(zip(POSITIONS, args))
+            given.update(kwargs)
+            note_arguments(asked, given)
+
+        def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+            return self.module(*inputs, **kwargs)
+
+        @contextlib.contextmanager
+        def no_sync(self) -> Iterator[None]:
+            asked.without_sync = True
+            yield
+
+        def join(self, *args: Any, **kwargs: Any) -> Any:
+            return contextlib.nullcontext()
+
+        def register_comm_hook(self, state: Any, hook: Any) -> None:
+            name = getattr(hook, "__name__", str(hook))
+            if name not in HOOKS:
+                raise Stopped(
+                    f"the script gives DDP the hook {name}, and ddpsim knows"
+                    f" {', '.join(HOOKS)}: leave it out, or describe the model with --factory"
+                )
+            asked.knobs["comm_hook"] = HOOKS[name]
+
+        def _set_static_graph(self) -> None:
+            asked.knobs["static_graph"] = True
+
+    return DistributedDataParallel
+
+
+def in_one_process(asked: Asked) -> type:
+    """Stands in for DataParallel, which is no job of several ranks."""
+
+    class DataParallel(nn.Module):
+        def __init__(self, module: nn.Module, *args: Any, **kwargs: Any) -> None:
+            super().__init__()
+            self.module = module
+            asked.wrapped.append(module)
+            asked.note("DataParallel is left out: each rank has one GPU, and the whole batch")
+
+        def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+            return self.module(*inputs, **kwargs)
+
+    return DataParallel
+
+
+POSITIONS = "device_ids output_device dim broadcast_buffers process_group bucket_cap_mb".split()
+
+
+def note_arguments(asked: Asked, given: Dict[str, Any]) -> None:
+    for name, value in given.items():
+        if name in KNOBS and value is not None:
+            asked.knobs[name] = value
+        elif name == "bucket_cap_mb_list" and value:
+            asked.knobs[name] = list(value)
+        elif name in ("mixed_precision", "delay_all_reduce_named_params") and value is not None:
+            asked.note(f"DDP's {name} is not modelled: the step is predicted without it")
+
+
+def redundancy(asked: Asked) -> Callable[..., Any]:
+    """Stands in for ZeroRedundancyOptimizer: the optimizer that it shares out."""
+
+    def made(
+        params: Any,
+        optimizer_class: Any,
+        process_group: Any = None,
+        parameters_as_bucket_view: bool = False,
+        overlap_with_ddp: bool = False,
+        **defaults: Any,
+    ) -> Any:
+        asked.knobs["system"] = "zero_redundancy"
+        asked.knobs["parameters_as_bucket_view"] = bool(parameters_as_bucket_view)
+        if overlap_with_ddp:
+            raise Stopped(
+                "the script asks ZeroRedundancyOptimizer for overlap_with_ddp, which is not"
+                " modelled: leave it out"
+            )
+        return optimizer_class(params, **defaults)
+
+    return made
+
+
+def stand_in_for_wrappers(asked: Asked) -> None:
+    ddp = wrapper(asked)
+    parallel.DistributedDataParallel = ddp  # type: ignore[misc,assignment]
+    parallel.distributed.DistributedDataParallel = ddp  # type: ignore[misc,assignment]
+    nn.parallel.DistributedDataParallel = ddp  # type: ignore[misc,assignment]
+    nn.DataParallel = parallel.DataParallel = in_one_process(asked)  # type: ignore[misc]
+    with contextlib.suppress(ImportError):
+        import torch.distributed.optim as optim
+
+        optim.ZeroRedundancyOptimizer = redundancy(asked)  # type: ignore[misc,assignment]
+        optim.zero_redundancy_optimizer.ZeroRedundancyOptimizer = optim.ZeroRedundancyOptimizer
+
+    def synced(cls: Any, module: nn.Module, process_group: Any = None) -> nn.Module:
+        asked.note("SyncBatchNorm is described as BatchNorm: its all-reduces are left out")
+        return module
+
+    nn.SyncBatchNorm.convert_sync_batchnorm = classmethod(synced)  # type: ignore[assignment]
+    if hasattr(torch, "compile"):
+        torch.compile = uncompiled(asked)
+    sys.meta_path.insert(0, Refusing())
+
+
+def uncompiled(asked: Asked) -> Callable[..., Any]:
+    def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
+        asked.note("torch.compile is left out: the model is described as it runs eagerly")
+        return (lambda m: m) if model is None else model
+
+    return compile
+
+
+class Refusing:
+    """Finds modules of wrappers that are not taken from a script: calling what is in them ends it.
+    They may be imported."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if not any(name == m or name.startswith(m + ".") for m in REFUSED):
+            return None
+        from importlib.machinery import ModuleSpec
+
+        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+
+    def create_module(self, spec: Any) -> types.ModuleType:
+        module = types.ModuleType(spec.name)
+        what, plan = next(REFUSED[m] for m in REFUSED if spec.name.startswith(m))
+
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            raise Stopped(
+                f"the script trains with {what}, which is not taken from a script yet: describe"
+                f" its model (ddpsim describe --factory), and predict with --plan {plan}"
+            )
+
+        def attribute(name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return type(name, (), {"__new__": refuse})
+
+        module.__getattr__ = attribute  # type: ignore[method-assign]
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        pass
+
+
+# ---- mixed precision
+
+
+class Scaler:
+    """Stands in for GradScaler. A scaler of ``asked`` is of a class with that attribute."""
+
+    asked: Asked
+
+    def __init__(self, *args: Any, enabled: bool = True, **kwargs: Any) -> None:
+        self.enabled = enabled
+        self.asked.loop["grad_scaler"] = self.asked.loop.get("grad_scaler", False) or enabled
+
+    def scale(self, loss: Any) -> Any:
+        return loss
+
+    def unscale_(self, optimizer: Any) -> None:
+        pass
+
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        return optimizer.step(*args, **kwargs)
+
+    def update(self, *args: Any) -> None:
+        pass
+
+    def get_scale(self) -> float:
+        return 1.0
+
+    def is_enabled(self) -> bool:
+        return self.enabled
+
+    def state_dict(self) -> Dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Any) -> None:
+        pass
+
+
+def stand_in_for_amp(asked: Asked) -> None:
+    scaler = type("GradScaler", (Scaler,), {"asked": asked})
+    torch.cuda.amp.GradScaler = scaler  # type: ignore[misc,assignment]
+    torch.cuda.amp.grad_scaler.GradScaler = scaler  # type: ignore[misc,assignment]
+    if hasattr(torch.amp, "GradScaler"):
+        torch.amp.GradScaler = scaler  # type: ignore[misc,assignment]
+    autocast: Any = torch.autocast
+    begin, enter = autocast.__init__, autocast.__enter__
+
+    def init(
+        self: Any, device_type: str, dtype: Any = None, enabled: bool = True, *a: Any, **k: Any
+    ) -> None:
+        begin(self, "cpu", torch.bfloat16, enabled=False)
+        usual = torch.bfloat16 if device_type == "cpu" else torch.float16
+        self.asked_dtype = (dtype or usual) if enabled else None
+
+    def entered(self: Any) -> Any:
+        if torch.is_grad_enabled() and self.asked_dtype is not None:
+            asked.halves = self.asked_dtype
+        return enter(self)
+
+    autocast.__init__, autocast.__enter__ = init, entered
