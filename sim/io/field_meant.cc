@@ -16,7 +16,10 @@ std::string field_meant(const std::string& name) {
       {"workload.sequence",
        {"sequence", "seq", "seq_len", "seqlen", "seq_length", "sequence_length", "max_seq_len",
         "max_seq_length", "max_length", "block_size", "context_length", "tokens"}},
-      {"workload.precision", {"precision", "dtype", "amp"}},
+      {"workload.precision", {"precision", "dtype", "amp", "autocast"}},
+      {"workload.compile", {"compile", "torch_compile", "torchcompile", "inductor"}},
+      {"workload.checkpointing",
+       {"checkpointing", "activation_checkpointing", "gradient_checkpointing", "recompute"}},
       {"ranks", {"world_size", "worldsize", "gpus", "devices", "num_gpus", "processes", "n"}},
       {"workload", {"model"}}};
   std::string plain = name;

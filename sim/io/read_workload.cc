@@ -269,10 +269,10 @@ Workload read_workload(const Json& j, const std::string& file) {
   if (repeats(j)) return read_workload(unrolled(j, file), file);
   Reader r(j, file);
   r.schema("ddpsim.workload/1");
-  r.only({"schema",    "name",      "model",       "basis",        "batch",         "sequence",
-          "positions", "precision", "device",      "source",       "optimizer",     "tensors",
-          "buffers",   "arrival",   "times",       "layers",       "memory_format", "attention",
-          "casting",   "loop",      "cuda_graphs", "checkpointing"});
+  r.only({"schema",    "name",      "model",       "basis",         "batch",         "sequence",
+          "positions", "precision", "device",      "source",        "optimizer",     "tensors",
+          "buffers",   "arrival",   "times",       "layers",        "memory_format", "attention",
+          "casting",   "loop",      "cuda_graphs", "checkpointing", "compile"});
   Workload w;
   w.name = r.at("name").text();
   w.model = r.has("model") ? r.at("model").text() : w.name;
@@ -298,8 +298,8 @@ Workload read_workload(const Json& j, const std::string& file) {
   }
   w.arrival = read_indices(r.at("arrival"), w.tensors.size());
   if (w.basis == Basis::Captured) {
-    for (const char* key :
-         {"memory_format", "attention", "sequence", "positions", "casting", "checkpointing"})
+    for (const char* key : {"memory_format", "attention", "sequence", "positions", "casting",
+                            "checkpointing", "compile"})
       if (r.has(key)) r.at(key).fail("is of a described workload; a captured one was as it was");
     if (r.has("layers")) r.at("layers").fail("a captured workload has times, not layers");
     w.times = read_times(r.at("times"));
@@ -313,6 +313,8 @@ Workload read_workload(const Json& j, const std::string& file) {
       w.fused_attention = which > 0;
       w.flash2 = which == 2;
     }
+    if (r.has("compile"))
+      w.compile = static_cast<Compile>(r.at("compile").choice({"none", "regional", "buckets", "whole"}));
     if (r.has("times")) r.at("times").fail("a described workload has layers, not times");
     if (r.has("sequence")) w.sequence = r.at("sequence").small(1, 1'000'000);
     if (r.has("positions")) w.positions = r.at("positions").small(1, 1'000'000);

@@ -198,6 +198,18 @@ Problem validate(const Plan& p, const Workload& w, DeviceKind device) {
               "a step with find_unused_parameters, Horovod, FSDP, ZeRO or Megatron-LM is not "
               "replayed as a CUDA graph: its host decides while it runs (cuda_graphs=false)"};
   }
+  const bool whole = p.system == System::PytorchDdp || p.system == System::ZeroRedundancy ||
+                     p.system == System::Averaging || p.system == System::Horovod;
+  if (w.compile == Compile::Whole && !whole)
+    return {"/workload/compile",
+            "one graph of the whole model is of systems that keep gradients whole (PyTorch DDP, "
+            "averaging, Horovod); here units are compiled one by one: "
+            "--set workload.compile=regional"};
+  if (w.compile == Compile::Buckets && p.system != System::PytorchDdp &&
+      p.system != System::ZeroRedundancy)
+    return {"/workload/compile",
+            "graphs that end with DDP's buckets (torch.compile(DistributedDataParallel(model))) "
+            "are of PyTorch DDP; elsewhere: --set workload.compile=regional, or none"};
   if (p.accumulation_steps < 1 || p.accumulation_steps > 10'000)
     return {"/plan/accumulation_steps", "1 to 10,000 micro-steps"};
   const auto gradients = static_cast<std::int64_t>(w.arrival.size());

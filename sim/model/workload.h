@@ -31,6 +31,11 @@ enum class Casting : std::uint8_t { Autocast, Pure, MasterWeights };
 // Activations that backward computes again: of a block all (Full), or all but what is dear
 // (blocks.h).
 enum class Checkpointing : std::uint8_t { None, Full, Selective };
+// torch.compile (Inductor). Regional: each repeated block by itself, what is around them eagerly.
+// Buckets: torch.compile(DistributedDataParallel(model)), whose graph is cut where buckets end
+// (DDPOptimizer). Whole: DistributedDataParallel(torch.compile(model)): one graph, which gives all
+// gradients at its end.
+enum class Compile : std::uint8_t { None, Regional, Buckets, Whole };
 
 using TensorIndex = std::uint32_t;
 
@@ -178,6 +183,7 @@ struct Workload {
   Checkpointing checkpointing = Checkpointing::None;  // described: of each repeated block
   bool fused_attention = false;  // described: scaled_dot_product_attention instead of its parts
   bool flash2 = false;           // by FlashAttention-2. REQUIRES: fused_attention
+  Compile compile = Compile::None;  // described; compiled.h
   std::optional<MeasuredStep> measured_step;  // its factor is not in `times`
   Bytes gradient_bytes() const;
   std::int64_t elements() const;  // of all parameters

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "sim/model/compiled.h"
 #include "sim/predict/kernel_time.h"
 #include "sim/predict/power.h"
 
@@ -60,6 +61,14 @@ struct Sum {
   }
   static double flops_of(const Product& q) { return 2 * q.rows * q.columns * q.sum * q.count; }
 };
+
+// What fused kernels reach, as a share of what large element-wise kernels of PyTorch reach. Triton,
+// PyTorch 2.11: of the captured GPT-2 small on an H200 (unit.compiled checks it).
+double fused_share(const std::string& kind) {
+  return kind == kFusedLoss        ? kTritonLoss
+         : kind == kFusedReduction ? kTritonReduction
+                                   : kTritonPointwise;
+}
 
 // Kinds that are measured as a whole, however many kernels they launch.
 bool whole(const std::string& kind) {
@@ -141,6 +150,8 @@ class Walk {
       conv(l, forward, backward);
     else if (l.op.kind == "bmm")
       bmm(l, forward, backward);
+    else if (is_fused(l.op))
+      generated(l, forward, backward);
     else if (!l.op.kind.empty())
       memory(l, forward, backward);
     else
@@ -176,15 +187,39 @@ class Walk {
     bool data = l.backward.flops_per_sample > 1.5 * l.forward.flops_per_sample;
     bool bias = l.backward.kernels > (data ? 2 : 1);
     casts(l, static_cast<double>(rows) * in, in * out, bias ? out : 0, forward, backward);
+    const std::int64_t inputs = aligned(l, op.inputs);
+    const std::int64_t outputs = aligned(l, op.outputs);
     auto product = [&](Pass pass) {
-      return linear_product(rows, op.inputs, op.outputs, pass, w_.precision);
+      return linear_product(rows, inputs, outputs, pass, w_.precision);
     };
+    if (inputs != op.inputs || outputs != op.outputs) {  // copies of the weight, and of gradients
+      const double bytes = 2 * element_bytes(w_.precision);
+      forward.memory("copy", false, halves(), bytes * in * out);
+      backward.memory("copy", false, halves(),
+                      bytes * (static_cast<double>(rows) * out + in * out));
+    }
     forward.product(product(Pass::Forward), *c);
     if (data) backward.product(product(Pass::DataGradient), *c);
     backward.product(product(Pass::WeightGradient), *c);
     if (bias)
       backward.memory("sum", false, halves(),
                       static_cast<double>(rows) * out * element_bytes(w_.precision));
+    half_ = halves();
+  }
+
+  std::int64_t aligned(const Layer& l, std::int64_t elements) const {
+    return is_compiled(w_, l) ? padded(elements, w_.precision) : elements;
+  }
+
+  // By Inductor: one kernel, which reads and writes halves for products.
+  void generated(const Layer& l, Sum& forward, Sum& backward) {
+    for (bool back : {false, true}) {
+      const LayerCost& c = back ? l.backward : l.forward;
+      if (c.kernels > 0)
+        (back ? backward : forward)
+            .memory("copy", false, halves(), c.bytes_per_sample * batch() / fused_share(l.op.kind),
+                    c.kernels);
+    }
     half_ = halves();
   }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sim/model/blocks.h"
+#include "sim/model/compiled.h"
 #include "sim/predict/layer_time.h"
 
 namespace ddpsim::predict {
@@ -23,10 +24,12 @@ Duration stretched(const std::vector<Knot>& knots, Duration ideal, int kernels =
 
 // `products`: matrix products or convolutions that the flops are of (backward: gradients of data
 // and of weights).
-Duration layer_time(const Workload& w, const Profile& p, Level level, KernelClass kernel,
+Duration layer_time(const Workload& w, const Profile& p, Level level, const Layer& l,
                     const LayerCost& c, int products) {
+  const KernelClass kernel = l.kernel;
   double batch = w.batch;
-  double bytes = c.bytes_per_sample * batch * element_scale(w.precision) + c.bytes_fixed;
+  const double scale = is_fused(l.op) ? 1 : element_scale(w.precision);
+  double bytes = c.bytes_per_sample * batch * scale + c.bytes_fixed;
   Duration time = stretched(p.memory.stretch, {ceil_ps(bytes, memory_rate(p, level))});
   double flops = c.flops_per_sample * batch;
   if (flops > 0 && kernel != KernelClass::Memory) {
@@ -59,7 +62,9 @@ class CallTimes {
   CallTimes(const Workload& w, const Profile& p, Level level) : w_(w), p_(p), level_(level) {}
   Duration of(const Layer& l, bool backward) {
     const LayerCost& c = backward ? l.backward : l.forward;
-    const CallCost* call = c.kernels == 0 ? nullptr : measured(l.op.kind);
+    // Compiled, a kernel is launched by generated code, without modules or nodes of autograd.
+    const bool calls = c.kernels > 0 && !is_compiled(w_, l);
+    const CallCost* call = calls ? measured(l.op.kind) : nullptr;
     if (!call) return host_time(p_, level_, p_.host.launch * c.kernels);
     Duration d = scale(backward ? call->backward : call->forward, at(p_.host.call_factor, level_));
     bool ranged = p_.host.call_factor.low != p_.host.call_factor.high;
@@ -171,7 +176,10 @@ void update_times(const Workload& w, const Profile& p, Level level, StepTimes& t
   if (t.host) t.host->optimizer = host_time(p, level, p.host.launch * kernels);
 }
 
-StepTimes described_times(const Workload& w, const Profile& p, Level level) {
+StepTimes described_times(const Workload& as_written, const Profile& p, Level level) {
+  std::optional<Workload> generated;
+  if (as_written.compile != Compile::None) generated = compiled(as_written);
+  const Workload& w = generated ? *generated : as_written;
   StepTimes t;
   HostTimes h;
   CallTimes calls(w, p, level);
@@ -185,8 +193,7 @@ StepTimes described_times(const Workload& w, const Profile& p, Level level) {
   for (std::size_t i = 0; i < w.layers.size(); ++i) {
     const Layer& l = w.layers[i];
     LayerDurations& d = t.layers[i];
-    d.forward =
-        measured[i] ? measured[i]->forward : layer_time(w, p, level, l.kernel, l.forward, 1);
+    d.forward = measured[i] ? measured[i]->forward : layer_time(w, p, level, l, l.forward, 1);
     d.host_forward = calls.of(l, false);
     t.forward += d.forward;
     h.forward += d.host_forward;
@@ -197,8 +204,7 @@ StepTimes described_times(const Workload& w, const Profile& p, Level level) {
   for (std::size_t i = w.layers.size(); i-- > 0;) {
     const Layer& l = w.layers[i];
     LayerDurations& d = t.layers[i];
-    d.backward =
-        measured[i] ? measured[i]->backward : layer_time(w, p, level, l.kernel, l.backward, 2);
+    d.backward = measured[i] ? measured[i]->backward : layer_time(w, p, level, l, l.backward, 2);
     d.host_backward = calls.of(l, true);
     if (!again.empty()) {
       d.backward += again[i].forward;
@@ -208,6 +214,10 @@ StepTimes described_times(const Workload& w, const Profile& p, Level level) {
     h.backward += d.host_backward;
     t.ready.insert(t.ready.end(), l.tensors.size(), t.backward);
     h.ready.insert(h.ready.end(), l.tensors.size(), h.backward);
+  }
+  if (w.compile == Compile::Whole) {  // gradients are what the graph returns
+    std::fill(t.ready.begin(), t.ready.end(), t.backward);
+    std::fill(h.ready.begin(), h.ready.end(), h.backward);
   }
   if (p.kind == DeviceKind::Gpu) t.host = std::move(h);
   update_times(w, p, level, t);

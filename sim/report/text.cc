@@ -332,7 +332,8 @@ std::string prediction_page(const Heading& h, const predict::Prediction& p,
                     "accumulation_steps, would"
               : share(s.idle, s.step) > 0.1
                   ? "  no setting of the plan gains 0.5 % or more; a larger batch would (or fewer "
-                    "kernels: torch.compile; CUDA graphs: --set workload.cuda_graphs=true)"
+                    "kernels: --set workload.compile=regional; CUDA graphs: --set "
+                    "workload.cuda_graphs=true)"
                   : "  no setting of the plan gains 0.5 % or more; a faster device would");
   for (const std::string& note : p.extrapolated) page.line("\nbeyond the model: " + note);
   std::string how = !h.times.empty() ? h.times

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/model/blocks.h"
+#include "sim/model/compiled.h"
 
 namespace ddpsim::strategy {
 namespace {
@@ -37,7 +38,15 @@ ModelMemory::ModelMemory(const Workload& w, bool halves)
   const bool told = std::any_of(w.layers.begin(), w.layers.end(),
                                 [](const Layer& l) { return l.memory.has_value(); });
   if (!told) return;
-  for (const Layer& l : w.layers) {
+  std::optional<Workload> generated;
+  if (w.compile != Compile::None) {
+    Workload own = w;
+    if (halves) own.precision = Precision::Bf16, own.casting = Casting::Pure;
+    generated = compiled(own);
+  }
+  for (std::size_t i = 0; i < w.layers.size(); ++i) {
+    Layer l = w.layers[i];
+    if (generated) l.memory = generated->layers[i].memory;
     Bytes b;
     if (l.memory) {
       const bool fused = w.fused_attention && l.op.attention;

@@ -358,6 +358,18 @@ class Script(Case):
         self.assertEqual(mine["source"]["plan"], plan)
         self.assertEqual((mine["batch"], mine["optimizer"]["name"]), (6, "adam"))
 
+    def test_compiled(self):
+        wrap = "nn.parallel.DistributedDataParallel(model, bucket_cap_mb=10)"
+        for how, model in {
+            "buckets": f"torch.compile({wrap})",
+            "whole": wrap.replace("(model", "(torch.compile(model)"),
+            "regional": f"{wrap}\ntorch.compile(model.module[0])",
+        }.items():
+            with self.subTest(how):
+                mine = self.described(ACCUMULATES.replace(wrap, model))
+                self.assertEqual(mine["compile"], how)
+        self.assertNotIn("compile", self.described(ACCUMULATES))
+
     def test_refused(self):
         for text, words in BAD_SCRIPTS.items():
             with self.subTest(text):

@@ -229,6 +229,9 @@ std::string loop_text(const Workload& w) {
   if (loop_work(w).unscale > 0) out += ", GradScaler";
   if (w.loop.clip_grad_norm) out += ", clipped";
   if (w.loop.loss_item) out += ", loss read each step";
+  if (w.compile != Compile::None) out += ", torch.compile";
+  if (w.compile == Compile::Regional) out += " of blocks";
+  if (w.compile == Compile::Whole) out += " (one graph)";
   if (w.cuda_graphs) out += ", CUDA graph";
   return out;
 }

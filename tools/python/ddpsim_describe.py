@@ -271,6 +271,8 @@ def describe_script(args: argparse.Namespace) -> Described:
     plan = watch.plan(notes)
     workload, traces = workload_of(model, found, known, recipe, notes, args)
     workload["source"]["plan"] = plan
+    if watch.compiled():
+        workload["compile"] = watch.compiled()
     return Described(workload, traces)
 
 

@@ -188,6 +188,18 @@ class Watch:
             out.setdefault("grad_scaler", False)
         return out
 
+    def compiled(self) -> str:
+        """`compile` of the workload: what torch.compile was given is DDP, all of the model, or
+        parts of it; "": it was not called."""
+        assert self.model is not None
+        all_of_it = set(self.model.parameters())
+        out = ""
+        for part in self.asked.compiled:
+            if type(part).__name__ == "DistributedDataParallel":
+                return "buckets"
+            out = "whole" if set(part.parameters()) >= all_of_it else out or "regional"
+        return out
+
     def plan(self, notes: List[str]) -> Dict[str, Any]:
         """Knobs, by their names in a plan."""
         out = dict(self.asked.knobs)

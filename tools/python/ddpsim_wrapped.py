@@ -54,6 +54,7 @@ class Asked:
     notes: List[str] = field(default_factory=list)
     halves: Optional[torch.dtype] = None  # of autocast, where gradients are wanted
     without_sync: bool = False  # no_sync() was entered
+    compiled: List[nn.Module] = field(default_factory=list)  # what torch.compile was given
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -173,15 +174,22 @@ def stand_in_for_wrappers(asked: Asked) -> None:
         return module
 
     nn.SyncBatchNorm.convert_sync_batchnorm = classmethod(synced)  # type: ignore[assignment]
-    if hasattr(torch, "compile"):
-        torch.compile = uncompiled(asked)
+    torch.compile = uncompiled(asked)  # type: ignore[attr-defined]  # PyTorch 1.13 has none
     sys.meta_path.insert(0, Refusing())
 
 
 def uncompiled(asked: Asked) -> Callable[..., Any]:
+    """Stands in for torch.compile: notes what it was given, which runs eagerly."""
+
+    def given(model: Any) -> Any:
+        if isinstance(model, nn.Module):
+            asked.compiled.append(model)
+        else:
+            asked.note("torch.compile of a function is left out: it is described as it runs eagerly")
+        return model
+
     def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
-        asked.note("torch.compile is left out: the model is described as it runs eagerly")
-        return (lambda m: m) if model is None else model
+        return given if model is None else given(model)
 
     return compile
 

@@ -216,6 +216,8 @@ def question_of(row: Row) -> Question:
     if row["attention"] and "math" not in row["attention"]:
         # FlashAttention-2, or PyTorch's of before 2.9; where a row says cuDNN, that.
         sets["workload.attention"] = "fused" if "cuDNN" in row["attention"] else "flash2"
+    if row["compile"] == "yes":  # each unit by itself
+        sets["workload.compile"] = "regional"
     if DONE[row["checkpointing"]] != "none":
         sets["workload.checkpointing"] = DONE[row["checkpointing"]]
     if row["accumulation"] not in ("", "1"):
