@@ -47,7 +47,8 @@ Summary summarize(const Run& run) {
       continue;
     }
     if (is_input(s.kind)) {
-      if (s.lane == Lane::Host && clipped.end > clipped.begin) input.push_back(clipped);
+      const bool waits = s.lane == Lane::Host || s.lane == Lane::Compute;
+      if (waits && clipped.end > clipped.begin) input.push_back(clipped);
       out.input.emplace();
       continue;
     }

@@ -302,8 +302,23 @@ ScenarioFile read_scenario(const Json& j, const std::string& file) {
   }
   if (r.has("stragglers")) out.scenario.stragglers = r.at("stragglers").boolean();
   if (r.has("input")) {
-    r.at("input").only({"samples_per_s"});
-    out.scenario.input = InputPipeline{r.at("input").at("samples_per_s").number()};
+    const Reader in = r.at("input");
+    in.only({"samples_per_s", "bytes_per_sample", "copy"});
+    InputPipeline& pipeline = out.scenario.input.emplace();
+    if (in.has("samples_per_s") || !in.has("bytes_per_sample")) {
+      pipeline.samples_per_s = in.at("samples_per_s").number();
+      if (!(pipeline.samples_per_s > 0))
+        in.at("samples_per_s").fail("samples of a rank a second, above 0 and at most 1e12");
+    }
+    if (in.has("bytes_per_sample"))
+      pipeline.bytes_per_sample = in.at("bytes_per_sample").bytes().count;
+    if (in.has("copy")) {
+      pipeline.ahead = in.at("copy").choice({"in_step", "ahead"}) == 1;
+      if (pipeline.bytes_per_sample == 0)
+        in.at("copy").fail(
+            "is of input that is copied: say input.bytes_per_sample, too (a 224 x "
+            "224 image of bytes has 147KiB, of floats 588KiB)");
+    }
   }
   if (r.has("compute")) out.scenario.real_compute = r.at("compute").choice({"timed", "real"}) == 1;
   if (r.has("other_jobs"))

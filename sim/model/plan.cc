@@ -399,8 +399,15 @@ Problem validate(const Scenario& s, int devices) {
       return {path, "a factor of compute time, above 0 and at most 1000"};
   }
   constexpr double kMostSamples = 1e12;
-  if (s.input && !(s.input->samples_per_s > 0 && s.input->samples_per_s <= kMostSamples))
-    return {"/input/samples_per_s", "samples of a rank a second, above 0 and at most 1e12"};
+  constexpr std::int64_t kMostSampleBytes = std::int64_t{64} << 30;
+  if (s.input) {
+    const InputPipeline& in = *s.input;
+    const bool rate = in.samples_per_s > 0 && in.samples_per_s <= kMostSamples;
+    if (!rate && !(in.samples_per_s == 0 && in.bytes_per_sample > 0))
+      return {"/input/samples_per_s", "samples of a rank a second, above 0 and at most 1e12"};
+    if (in.bytes_per_sample < 0 || in.bytes_per_sample > kMostSampleBytes)
+      return {"/input/bytes_per_sample", "0 B to 64 GiB"};
+  }
   if (s.jitter) {
     if (!s.other_jobs.empty())
       return {"/jitter", "is played without the other jobs: leave out one of the two"};

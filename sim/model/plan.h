@@ -222,9 +222,12 @@ struct OtherJob {
   std::vector<int>
       rank_order;  // device of each of its ranks; >= 2, disjoint from every other job's
 };
-// What makes batches of input, on each rank.
+// What makes batches of input, on each rank, and how they come to its device.
 struct InputPipeline {
-  double samples_per_s = 0;
+  double samples_per_s = 0;           // 0 = as many as are wanted
+  std::int64_t bytes_per_sample = 0;  // copied to the device, from pinned memory
+  bool ahead = false;  // on a stream of their own while the step before runs; false: in the loop,
+                       // before forward (batch.to(device))
 };
 struct Scenario {
   Plan plan;

@@ -209,7 +209,7 @@ std::optional<Bound> lower_bound(const Question& q, const Options& given) {
   double slowest = static_cast<int>(q.scenario.slow_ranks.size()) == q.scenario.ranks ? 0 : 1;
   for (const auto& [rank, factor] : q.scenario.slow_ranks) slowest = std::max(slowest, factor);
   Bound bound = Chain(q, options, slowest).bound();
-  if (q.scenario.input) bound.input = input_time(q) * q.scenario.plan.accumulation_steps;
+  if (q.scenario.input) bound.input = batch_times(q).made * q.scenario.plan.accumulation_steps;
   bound.step = std::max(bound.step, bound.input);
   return bound;
 }

@@ -53,7 +53,9 @@ class Explainer {
   std::vector<Sensitivity> what_helps(const Question& q, const Options& options) const {
     std::vector<Sensitivity> out;
     for (Resource r : kResources) {
-      if (r == Resource::Input && (!q.scenario.input || options.program)) continue;
+      if (r == Resource::Input &&
+          (!q.scenario.input || q.scenario.input->samples_per_s == 0 || options.program))
+        continue;
       if (r == Resource::Host && q.profile.kind == DeviceKind::Cpu) continue;  // it computes
       if (r == Resource::Sockets && !copied_by_threads(q)) continue;
       out.push_back({r, step_if_faster(q, r, kFaster, options)});

@@ -20,12 +20,17 @@ std::vector<topology::LinkId> links_to_cpu(const topology::Fabric& fabric, int d
 }  // namespace
 
 Problem check_host_memory(const Question& q) {
-  if (!offloads(q.scenario.plan)) return {};
+  const bool plan = offloads(q.scenario.plan);
+  const bool input = q.scenario.input && q.scenario.input->bytes_per_sample > 0;
+  if (!plan && !input) return {};
+  const std::string what = plan ? "the plan copies" : "input is copied";
+  if (q.profile.kind != DeviceKind::Gpu && input)
+    return {"/input/bytes_per_sample", "input is copied to GPUs; a CPU has it in its memory"};
   const Cluster& cluster = q.fabric.cluster();
   for (int device : devices_of(q.scenario))
     if (links_to_cpu(q.fabric, device).empty())
       return {"/cluster/inside",
-              "the plan copies between GPUs and their hosts, and cluster \"" + cluster.name +
+              what + " between GPUs and their hosts, and cluster \"" + cluster.name +
                   "\" draws no PCIe (or C2C) link from GPU " +
                   std::to_string(q.fabric.local_of(device)) +
                   " to a CPU; dgx-h100, hgx-h200, a100-pcie-8 and gh200x4-slingshot do"};
@@ -33,10 +38,9 @@ Problem check_host_memory(const Question& q) {
     for (topology::LinkId link : links_to_cpu(q.fabric, device))
       if (const std::string& name = q.fabric.transports()[q.fabric.links()[link].transport];
           !q.profile.transports.count(name))
-        return {"/cluster", "the plan copies between GPUs and their hosts over transport \"" +
-                                name + "\", which profile \"" + q.profile.name +
-                                "\" does not have"};
-  if (cluster.host_memory.bits_per_s <= 0)
+        return {"/cluster", what + " between GPUs and their hosts over transport \"" + name +
+                                "\", which profile \"" + q.profile.name + "\" does not have"};
+  if (plan && cluster.host_memory.bits_per_s <= 0)
     return {"/cluster/host_memory",
             "the plan updates weights on the host's CPUs, and what their memory's bandwidth is "
             "cluster \"" +

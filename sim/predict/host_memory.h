@@ -7,13 +7,14 @@
 
 namespace ddpsim::predict {
 
-// Why a plan that offloads cannot be timed on this cluster; a plan that does not always can.
+// Why a plan that offloads, or input that is copied to the device, cannot be timed on this cluster;
+// others always can.
 Problem check_host_memory(const Question& q);
 
 // All ranks of a host copy at once: each link's rate is shared equally by those whose way to the
 // nearest CPU it is on, and the slowest rank's is the answer; the efficiency is that of the
 // profile's transport. Not shared with NCCL's messages on the same links. The cores' rate is the
-// host's over its ranks. REQUIRES: offloads(q.scenario.plan), check_host_memory(q) found nothing.
+// host's over its ranks. REQUIRES: something is copied, check_host_memory(q) found nothing.
 strategy::HostMemory host_memory(const Question& q, Level level);
 
 }  // namespace ddpsim::predict

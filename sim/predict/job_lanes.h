@@ -27,7 +27,7 @@ struct JobLanes : JobCollectives {
       : JobCollectives(shared, program, comm, profile, classes, options),
         lanes_(kLanes + program.streams.size()) {
     for (const Op& op : program.steady.ops)
-      if (is_input(op.kind) && op.lane != Lane::Host) input_lane_ = number_of(op.lane);
+      if (is_input(op.kind) && number_of(op.lane) >= kLanes) input_lane_ = number_of(op.lane);
   }
 
   // The step whose operations follow.

@@ -21,7 +21,6 @@
 #include "sim/predict/message_range.h"
 #include "sim/predict/roofline.h"
 #include "sim/strategy/fsdp.h"
-#include "sim/strategy/input.h"
 #include "sim/strategy/knobs.h"
 #include "sim/strategy/systems.h"
 #include "sim/strategy/zero.h"
@@ -56,7 +55,7 @@ Prepared prepare(const Question& q, Level level, strategy::Steps steps, const Op
   else
     r.program = lowered(q, r.times, steps, level);
   if (options.without) alter(*options.without, r.program, q.scenario.plan.system);
-  if (q.scenario.input && !options.program) strategy::feed(r.program, input_time(q));
+  if (q.scenario.input && !options.program) strategy::feed(r.program, batch_times(q, level));
   r.communicator = &options.known->get(q, r.program);
   return r;
 }
@@ -273,8 +272,11 @@ Duration single_rank_step(const Question& q, const StepTimes& t) {
   double fastest = all_named ? 1e300 : 1;
   for (const auto& [rank, factor] : q.scenario.slow_ranks) fastest = std::min(fastest, factor);
   const int micro_steps = q.scenario.plan.accumulation_steps;
-  Duration step = one_rank_step(t, micro_steps, fastest);
-  return q.scenario.input ? std::max(step, input_time(q) * micro_steps) : step;
+  if (!q.scenario.input) return one_rank_step(t, micro_steps, fastest);
+  const strategy::BatchTimes batch = batch_times(q);
+  StepTimes fed = t;
+  fed.forward += scale(batch.copied, 1 / fastest);
+  return std::max(one_rank_step(fed, micro_steps, fastest), batch.made * micro_steps);
 }
 
 double ratio(Duration part, Duration whole) {
@@ -396,8 +398,18 @@ void find_memory(const Question& q, const Prepared& r, const Options& options, P
 
 }  // namespace
 
-Duration input_time(const Question& q) {
-  return {ceil_ps(q.workload.batch, q.scenario.input->samples_per_s / 1e12)};
+// Made and copied ahead, batches take what the slower of the two takes.
+strategy::BatchTimes batch_times(const Question& q, Level level) {
+  const InputPipeline& in = *q.scenario.input;
+  strategy::BatchTimes out;
+  if (in.samples_per_s > 0) out.made = {ceil_ps(q.workload.batch, in.samples_per_s / 1e12)};
+  if (in.bytes_per_sample == 0) return out;
+  const Duration copy = host_memory(q, level).copy(in.bytes_per_sample * q.workload.batch);
+  if (in.ahead)
+    out.made = std::max(out.made, copy);
+  else
+    out.copied = copy;
+  return out;
 }
 
 const char* name_of(Fidelity f) {

@@ -16,6 +16,7 @@
 #include "sim/predict/device_memory.h"
 #include "sim/predict/simulate.h"
 #include "sim/predict/stragglers.h"
+#include "sim/strategy/input.h"
 
 namespace ddpsim::predict {
 
@@ -106,7 +107,7 @@ struct Prediction {
 };
 
 // Of the batch of a micro-step. REQUIRES: the scenario has an input pipeline.
-Duration input_time(const Question& q);
+strategy::BatchTimes batch_times(const Question& q, Level level = Level::Mid);
 
 // What keeps the question from having an answer: missing transport, wrong device, unreachable host.
 // Empty message = nothing. `known`: as Options::known; NCCL's search for channels, which variables

@@ -1,5 +1,5 @@
-// for x in loader: zero_grad, forward, backward. The loads of a step come first in its list; each
-// wait is the first of its micro-step on the host, the first one of the step.
+// for x in loader: x.to(device), zero_grad, forward, backward. The loads of a step come first in
+// its list; each wait is the first of its micro-step on the host, the first one of the step.
 #include "sim/strategy/input.h"
 
 #include "sim/strategy/words.h"
@@ -36,12 +36,12 @@ std::vector<std::uint32_t> begins(const StepProgram& s, int micro_steps) {
   return out;
 }
 
-void feed(Program& p, StepProgram& s, Duration batch) {
+void feed(Program& p, StepProgram& s, const BatchTimes& batch) {
   const std::vector<std::uint32_t> at = begins(s, p.micro_steps);
   std::vector<Op> ops;
   for (int m = 0; m < p.micro_steps; ++m) {
     ops.push_back(make(p, kLoadInput, stream(p.streams.size() - 1), m));
-    ops.back().duration = batch;
+    ops.back().duration = batch.made;
   }
   std::vector<std::uint32_t> now(s.ops.size());
   std::size_t next = 0;
@@ -49,6 +49,10 @@ void feed(Program& p, StepProgram& s, Duration batch) {
     for (; next < at.size() && at[next] == i; ++next) {
       ops.push_back(make(p, kAwaitInput, Lane::Host, static_cast<int>(next)));
       ops.back().dep[0] = static_cast<std::uint32_t>(next);
+      if (batch.copied.ps == 0) continue;
+      ops.push_back(make(p, kCopyInput, Lane::Compute, static_cast<int>(next)));
+      ops.back().duration = batch.copied;
+      ops.back().dep[0] = static_cast<std::uint32_t>(ops.size() - 2);
     }
     now[i] = static_cast<std::uint32_t>(ops.size());
     ops.push_back(s.ops[i]);
@@ -66,7 +70,7 @@ void feed(Program& p, StepProgram& s, Duration batch) {
 
 }  // namespace
 
-void feed(Program& p, Duration batch) {
+void feed(Program& p, const BatchTimes& batch) {
   p.streams.push_back(kStream);
   for (StepProgram& s : p.warmup) feed(p, s, batch);
   feed(p, p.steady, batch);

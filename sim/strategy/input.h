@@ -7,9 +7,13 @@
 
 namespace ddpsim::strategy {
 
-// Every step of the Program with an input pipeline that takes `batch` for the batch of a
-// micro-step. How far it runs ahead is not limited. REQUIRES: fewer than kMostStreams streams, and
-// none of it yet.
-void feed(Program& p, Duration batch);
+// Of a micro-step's batch.
+struct BatchTimes {
+  Duration made;    // by the pipeline; 0 = it is always there
+  Duration copied;  // to the device, before forward; 0 = it is there, or is copied ahead
+};
+// Every step of the Program with an input pipeline. How far it runs ahead is not limited. REQUIRES:
+// fewer than kMostStreams streams, and none of it yet.
+void feed(Program& p, const BatchTimes& batch);
 
 }  // namespace ddpsim::strategy

@@ -16,6 +16,7 @@ inline constexpr OpWord kZeroGrad{"zero_grad",
                                   {.does = Does::Copy, .touches = Touches::Everything}};
 inline constexpr OpWord kLoadInput{"load_input", {.does = Does::Load, .in_micro_step = true}};
 inline constexpr OpWord kAwaitInput{"await_input", {.does = Does::Load, .in_micro_step = true}};
+inline constexpr OpWord kCopyInput{"copy_input", {.does = Does::Load, .in_micro_step = true}};
 inline constexpr OpWord kForward{"fwd", {.phase = Phase::Forward, .in_micro_step = true}};
 inline constexpr OpWord kBackward{"bwd/",
                                   {.phase = Phase::Backward,

@@ -132,7 +132,7 @@ TEST(Input, IsAwaitedFirstInEachMicroStepAndKeepsWhatWaitsForWhat) {
   StepTimes times = step_times(j.workload, j.profile, Level::Mid);
   const Program plain = strategy::lower({j.workload, times, j.profile.kind, 8}, j.scenario.plan);
   Program fed = plain;
-  strategy::feed(fed, kMillisecond);
+  strategy::feed(fed, {kMillisecond, {}});
   const StepProgram& s = fed.steady;
   ASSERT_EQ(s.ops.size(), plain.steady.ops.size() + 6);
   std::vector<std::uint32_t> awaits;
@@ -160,6 +160,70 @@ TEST(Input, IsAwaitedFirstInEachMicroStepAndKeepsWhatWaitsForWhat) {
     for (std::uint32_t& d : before) d = others[d];
     EXPECT_EQ(deps_of(s, others[i]), before);
   }
+}
+
+// 16 GPUs of two hosts with a PCIe drawing.
+Prediction copied(const InputPipeline& input, int micro_steps = 1) {
+  Cluster c = test::cluster("dgx-h100");
+  Job j{test::workload("resnet50"), test::profile(c.profile), topology::Fabric(c), {}};
+  j.scenario.ranks = 8;
+  j.scenario.plan.accumulation_steps = micro_steps;
+  if (input.samples_per_s > 0 || input.bytes_per_sample > 0) j.scenario.input = input;
+  return predict(j.question());
+}
+constexpr std::int64_t kImage = 3 * 224 * 224 * 4;
+
+TEST(Input, CopiedInTheLoopIsBeforeForward) {
+  const int batch = test::workload("resnet50").batch;
+  for (int micro_steps : {1, 3}) {
+    const Prediction without = copied({}, micro_steps);
+    const Prediction with = copied({0, kImage}, micro_steps);
+    ASSERT_TRUE(with.summary.input);
+    // PCIe 5.0 x16, 63 GB/s, of which something between a half and all is reached, by one GPU of
+    // its switch or by two.
+    const double bytes = static_cast<double>(kImage) * batch * micro_steps;
+    const double took = static_cast<double>(with.summary.input->ps) / 1e12;
+    EXPECT_GT(took, bytes / 63e9);
+    EXPECT_LT(took, bytes / 15e9);
+    EXPECT_NEAR(static_cast<double>((with.summary.step - without.summary.step).ps),
+                static_cast<double>(with.summary.input->ps),
+                0.02 * static_cast<double>(with.summary.input->ps));
+    EXPECT_GT(with.single_rank_step, without.single_rank_step);
+  }
+}
+
+TEST(Input, CopiedAheadIsAStageOfThePipeline) {
+  const Prediction without = copied({});
+  const Prediction with = copied({0, kImage, true});
+  EXPECT_NEAR(static_cast<double>(with.summary.step.ps),
+              static_cast<double>(without.summary.step.ps), 1e6);
+  // So much that copies are what a step waits for.
+  const Prediction much = copied({0, 400 * kImage, true});
+  const Prediction more = copied({0, 800 * kImage, true});
+  EXPECT_NEAR(static_cast<double>(more.summary.step.ps) / static_cast<double>(much.summary.step.ps),
+              2, 0.01);
+  // The slower of the two stages, not their sum.
+  const double rate =
+      test::workload("resnet50").batch / (static_cast<double>(more.summary.step.ps) / 1e12);
+  EXPECT_EQ(copied({rate * 2, 800 * kImage, true}).summary.step, more.summary.step);
+}
+
+TEST(Input, CopiesAreRefusedWhereThereIsNoLinkForThem) {
+  const std::vector<std::string> ask{"predict",   "--workload",   "resnet50-cpu",
+                                     "--cluster", "ethernet-10g", "--ranks",
+                                     "4",         "--set",        "input.bytes_per_sample=588KiB"};
+  test::expect_refusal(ask, "a CPU has it in its memory");
+  const std::vector<std::string> gpu{"predict",  "--workload", "resnet50", "--cluster",
+                                     "dgx-h100", "--ranks",    "8",        "--set"};
+  auto with = [&](const char* set) {
+    std::vector<std::string> args = gpu;
+    args.push_back(set);
+    return args;
+  };
+  test::expect_refusal(with("input.copy=ahead"), "samples_per_s");
+  test::expect_refusal(with("input.samples_per_s=0"), "above 0");
+  test::expect_answer(with("input.bytes_per_sample=588KiB"),
+                      {"copied to the device", "waiting for input"});
 }
 
 }  // namespace

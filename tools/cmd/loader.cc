@@ -54,7 +54,8 @@ double longest_seconds(const Asked& l) {
     gradients = given.bytes;
     micro_steps = 1;
   }
-  if (l.scenario.input) compute += w.batch / l.scenario.input->samples_per_s;
+  if (l.scenario.input && l.scenario.input->samples_per_s > 0)
+    compute += w.batch / l.scenario.input->samples_per_s;
   double slow = 1;
   for (const auto& [rank, factor] : l.scenario.slow_ranks) slow = std::max(slow, factor);
   if (l.scenario.jitter) slow *= 1 + 6 * l.scenario.jitter->cv;

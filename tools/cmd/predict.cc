@@ -96,8 +96,12 @@ report::Heading heading_of_plan(const Loaded& l) {
                          plan.async_op ? "asynchronous" : "blocking");
   }
   if (std::string nccl = nccl_text(plan); !nccl.empty()) h.plan += ", " + nccl;
-  if (l.scenario.input)
+  if (l.scenario.input && l.scenario.input->samples_per_s > 0)
     h.plan += fmt::format(", input at {:g} samples/s per rank", l.scenario.input->samples_per_s);
+  if (l.scenario.input && l.scenario.input->bytes_per_sample > 0)
+    h.plan += fmt::format(", {} a sample copied to the device{}",
+                          to_string(Bytes{l.scenario.input->bytes_per_sample}),
+                          l.scenario.input->ahead ? " ahead" : "");
   if (plan.accumulation_steps > 1)
     h.plan += fmt::format(", {} accumulation steps", plan.accumulation_steps);
   h.captured = l.workload.basis == Basis::Captured;

@@ -58,7 +58,7 @@ Program program_of(const Loaded& l) {
   StepTimes times =
       predict::step_times(l.workload, l.profile, Level::Mid, predict::gathered_in(l.scenario.plan));
   Program p = predict::lowered(l.question(), times);
-  if (l.scenario.input) strategy::feed(p, predict::input_time(l.question()));
+  if (l.scenario.input) strategy::feed(p, predict::batch_times(l.question()));
   if (!p.coordination) return p;
   p = predict::steady_step(l.question(), Level::Mid, l.options).program;
   p.coordination.reset();
