@@ -106,7 +106,8 @@ Profile read_profile(const Json& j, const std::string& file) {
   Reader r(j, file);
   r.schema("ddpsim.profile/1");
   r.only({"schema", "name", "hardware", "kind", "compute", "memory", "host", "kernels",
-          "transports", "interference", "stragglers", "reduction", "fit", "power"});
+          "transports", "interference", "stragglers", "reduction", "fit", "power",
+          "unknown"});
   Profile p;
   p.name = r.at("name").text();
   p.hardware = r.at("hardware").text();
@@ -185,6 +186,8 @@ Profile read_profile(const Json& j, const std::string& file) {
     else
       p.costs = read_kernel_costs(kernels);
   }
+  if (r.has("unknown"))
+    for (const Reader& sentence : r.at("unknown").items()) p.unknown.push_back(sentence.text());
   if (r.has("power")) p.power = read_power(r.at("power"), p);
   for (const auto& [name, t] : r.at("transports").members())
     p.transports.emplace(name, read_transport(t));

@@ -111,6 +111,7 @@ OrderedJson write_profile(const Profile& p, const std::vector<OrderedJson>& resi
     if (p.memory_hold) s["memory_hold"] = range(*p.memory_hold);
     j["interference"] = s;
   }
+  if (!p.unknown.empty()) j["unknown"] = p.unknown;
   if (p.rank_cv) {
     j["stragglers"] = section(Evidence::Published, "as in the base profile");
     j["stragglers"]["cv"] = range(*p.rank_cv);

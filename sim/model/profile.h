@@ -152,7 +152,8 @@ struct Profile {
       kernels;  // what the fit of kernels left, and over which sizes it holds
   std::vector<std::string>
       fitted_from;  // scenario hashes of the Runs that the fit saw: their predictions are in-sample
-  double step_residual = 0;  // 80 % of the fit's own step predictions were within this fraction of
+  std::vector<std::string> unknown;  // sentences: what of this hardware is not modelled; in answers
+  double step_residual = 0;          // 80 % of the fit's own step predictions were within this fraction of
                              // the measured step; 0 = unknown (interval from ranges)
   bool measured() const;     // every section
 };

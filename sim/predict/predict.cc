@@ -580,6 +580,8 @@ Prediction predict(const Question& q, const Options& given) {
   out.fitted = q.profile.step_residual > 0;
   out.common_start = options.common_start;
   if (q.scenario.ranks > 1) out.busiest_link = busiest_link(r, q, step);
+  out.extrapolated.insert(out.extrapolated.end(), q.profile.unknown.begin(),
+                          q.profile.unknown.end());
   if (r.program.backend == Backend::Nccl && q.scenario.ranks > 1 && !r.comm().nccl)
     out.extrapolated.push_back(
         "the profile names no compute capability, so NCCL's choice is not known: a ring, at the "

@@ -30,7 +30,7 @@ CLUSTERS = (
     ("A100", "dgx-a100"),
     ("V100", "dgx1-v100"),
     ("4070", "rtx-4090-4"),
-    ("MI300X", "hgx-h100"),
+    ("MI300X", "mi300x-8"),
     ("", "dgx1-v100"),
 )
 DONE = {"none": "none", "full": "full", "selective (op)": "selective"}

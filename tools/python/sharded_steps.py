@@ -42,7 +42,7 @@ BOARDS = {
         "profile.memory.bandwidth_bytes_per_s": "2400000000000",
     }
 }
-UNKNOWN = ("MI300X", "GB200", "GB300")
+UNKNOWN = ("GB200", "GB300")
 # What modalities leaves open, as its GPTs of these sizes usually are (GPT-3's heads; Brown et al.
 # 2020, table 2.1).
 USUAL_HEADS = {"2560": "32", "4096": "32", "5120": "40"}
