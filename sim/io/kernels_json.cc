@@ -123,7 +123,7 @@ OrderedJson write_attention(const AttentionCost& c) {
 }  // namespace
 
 void read_carried(const Reader& r, Profile& p) {
-  r.only({"basis", "source", "from", "common", "fed"});
+  r.only({"basis", "source", "from", "common", "common_conv", "fed"});
   r.at("from").choice({kReferenceName});
   if (p.kind != DeviceKind::Gpu) r.fail("kernels of a GPU are not carried over to a CPU");
   if (p.compute.sms == 0 || p.compute.clock_hz <= 0 || p.compute.capability == 0)
@@ -134,7 +134,8 @@ void read_carried(const Reader& r, Profile& p) {
   p.costs = predict::carried(from, p, fed);
   p.costs->source = r.at("source").text();
   p.costs->carried_from = kReferenceName;
-  if (r.has("common")) p.costs->common = read_spread(r.at("common"));
+  if (r.has("common")) p.costs->common = p.costs->common_conv = read_spread(r.at("common"));
+  if (r.has("common_conv")) p.costs->common_conv = read_spread(r.at("common_conv"));
   if (p.host.calls.empty()) p.host.calls = from.host.calls;
 }
 
@@ -166,7 +167,8 @@ OrderedJson write_kernel_costs(const KernelCosts& k) {
             {"from", k.carried_from},
             {"source", k.source},
             {"fed", k.fed},
-            {"common", write_spread(k.common)}};
+            {"common", write_spread(k.common)},
+            {"common_conv", write_spread(k.common_conv)}};
   OrderedJson j{{"basis", "measured"},
                 {"source", k.source},
                 {"sms", k.sms},

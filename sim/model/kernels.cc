@@ -72,6 +72,7 @@ Problem validate(const KernelCosts& k) {
     return {"/kernels/bandwidth_bytes_per_s",
             "memory bandwidth is at least a million bytes a second"};
   if (!ordered(k.common)) return {"/kernels/common", "0 < quick <= 1 <= slow"};
+  if (!ordered(k.common_conv)) return {"/kernels/common_conv", "0 < quick <= 1 <= slow"};
   for (std::size_t i = 0; i < k.products.size(); ++i)
     if (auto e = check_product(k.products[i], "/kernels/products/" + std::to_string(i))) return e;
   for (std::size_t i = 0; i < k.memory.size(); ++i) {

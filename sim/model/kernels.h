@@ -84,7 +84,10 @@ struct KernelCosts {
   std::vector<AttentionCost> attention;
   std::string carried_from;  // the profile that was measured; empty = measured on this GPU
   double fed = 0;            // carried: multiply-adds of halves a clock and SM (predict/carry.h)
-  Spread common;             // measured / predicted of all kernels of a step together: not averaged
+  // Measured / predicted of all kernels of a step together: not averaged. Of convolutional networks
+  // (most of their operations are convolutions'), and of others.
+  Spread common_conv;
+  Spread common;
 };
 
 // Host time of one call of the framework, as it was measured: forward with autograd recording, and

@@ -1,5 +1,6 @@
 #include "sim/predict/joint_spread.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -44,6 +45,30 @@ double share(const Workload& w, const Profile& p, Level level) {
   return sum > 0 ? std::sqrt(squares) / sum : 1;
 }
 
+bool convolutional(const Workload& w) {
+  double conv = 0;
+  double all = 0;
+  for (const Layer& l : w.layers) {
+    const double flops = (l.forward.flops_per_sample + l.backward.flops_per_sample) * w.batch;
+    all += flops;
+    if (l.op.kind == "conv") conv += flops;
+  }
+  return 2 * conv > all;
+}
+
+// What whole steps were off, and what this one's kernels are by their own spreads, independent of
+// one another: `common` so that both together are the root of the sum of their squares.
+Spread beside_spreads(const Workload& w, const Profile& p, const Spread& common) {
+  const double middle = computed(w, p, Level::Mid);
+  if (middle <= 0) return common;
+  auto together = [&](Level level, double whole) {
+    const double own = computed(w, p, level) / middle - 1;
+    return (1 + std::copysign(std::sqrt(own * own + whole * whole), whole)) / (1 + own);
+  };
+  return {std::min(1.0, together(Level::High, common.quick - 1)),
+          std::max(1.0, together(Level::Low, common.slow - 1))};
+}
+
 // How far a level is from the middle: of computation, as a share of it, and of what ranks vary
 // (`varied`). Independent of one another, they add up as squares; what ranks vary is what is more
 // than computation's.
@@ -58,10 +83,13 @@ double beyond(const Workload& w, const Profile& p, Level level, double varied) {
 Profile with_joint_spread(const Workload& w, const Profile& p, int ranks) {
   Profile out = p;
   if (p.costs && w.basis != Basis::Captured) {
-    double slow = share(w, p, Level::Low);
-    double quick = share(w, p, Level::High);
+    const Spread common = convolutional(w) ? p.costs->common_conv : p.costs->common;
+    out.costs->common = {};
+    double slow = share(w, out, Level::Low);
+    double quick = share(w, out, Level::High);
     for (Spread* s : spreads_of(*out.costs))
       *s = {1 - (1 - s->quick) * quick, 1 + (s->slow - 1) * slow};
+    out.costs->common = beside_spreads(w, out, common);
   }
   if (const double largest = expected_largest(ranks); p.rank_cv && largest > 0) {
     const Range& cv = *p.rank_cv;
